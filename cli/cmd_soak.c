@@ -52,10 +52,17 @@ static void print_failed(const char *line, int64_t number, const char *what)
 static void print_progress(const soak_sums *s)
 {
     printf("%6.0f s: %" PRId64 " problems, %" PRId64 " rounds, %" PRId64 " runs (%" PRId64 " by graphs), %" PRId64
-           " wrong, %" PRId64 " refused; after %" PRId64
-           " phases %.1f MiB on the device, %.1f MiB in the process, %.1f of them by malloc\n",
-           s->seconds, s->problems, s->rounds, s->runs, s->graphs, s->wrong, s->refused, s->phases,
-           (double)s->device_bytes / 0x1p20, (double)s->host_bytes / 0x1p20, (double)s->heap_bytes / 0x1p20);
+           " wrong, %" PRId64 " refused\n",
+           s->seconds, s->problems, s->rounds, s->runs, s->graphs, s->wrong, s->refused);
+    fflush(stdout);
+}
+
+static void print_phase(const soak_sums *s)
+{
+    printf("%6.0f s: after %" PRId64 " phases %.1f MiB on the device, %.1f MiB in the process, %.1f of them by malloc; "
+           "given back: %" PRId64 " sets of kernels, %.1f MiB of images\n",
+           s->seconds, s->phases, (double)s->device_bytes / 0x1p20, (double)s->host_bytes / 0x1p20,
+           (double)s->heap_bytes / 0x1p20, s->kernel_sets, (double)s->image_bytes / 0x1p20);
     fflush(stdout);
 }
 
@@ -138,6 +145,7 @@ int cmd_soak(int argc, char **argv)
                        .stuck_seconds = STUCK_SECONDS,
                        .failed = print_failed,
                        .progress = print_progress,
+                       .phase = print_phase,
                        .waiting = print_waiting };
     if (!parse_options(&o))
         return EXIT_USAGE;

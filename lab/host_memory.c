@@ -79,6 +79,26 @@ void host_memory_give(void *memory, size_t bytes)
         free(memory);
 }
 
+static void free_list(block *first)
+{
+    while (first) {
+        block *next = first->next;
+        free(first);
+        first = next;
+    }
+}
+
+void host_memory_forget(void)
+{
+    pthread_mutex_lock(&lock);
+    for (int list = 0; list < LISTS; list++) {
+        free_list(lists[list]);
+        lists[list] = NULL;
+    }
+    kept = 0;
+    pthread_mutex_unlock(&lock);
+}
+
 size_t host_memory_kept(void)
 {
     pthread_mutex_lock(&lock);

@@ -14,4 +14,7 @@ void host_memory_give(void *memory, size_t bytes);
 /* Bytes that are kept. */
 size_t host_memory_kept(void);
 
+/* Gives what is kept back to the system. */
+void host_memory_forget(void);
+
 #endif

@@ -12,7 +12,9 @@
 #include "base/threads.h"
 #include "lab/clock.h"
 #include "lab/cores.h"
+#include "lab/host_memory.h"
 #include "lab/soak_stream.h"
+#include "plan/kernel_cache.h"
 
 enum { PHASES = 20 };
 static const double PHASE_SECONDS_MAX = 30;
@@ -141,7 +143,10 @@ static int64_t resident_bytes(void)
 static ckl_status measure_memory(soak *s)
 {
     size_t used = 0;
+    s->sums.kernel_sets = kernel_cache_count(s->device);
+    s->sums.image_bytes = (int64_t)host_memory_kept();
     plan_forget_device(s->device);
+    host_memory_forget();
     malloc_trim(0);
     if (s->device->ops->memory_used)
         TRY(s->device->ops->memory_used(s->device, &used));
@@ -259,8 +264,10 @@ ckl_status soak_run(ckl_device *device, const soak_options *options, soak_sums *
     ckl_status status = CKL_OK;
     while (status == CKL_OK && !is_over(s, s->begin + options->seconds)) {
         status = run_phase(s, threads, &next_progress);
-        if (status == CKL_OK && !s->sums.lost && !s->sums.stuck)
-            status = measure_memory(s);
+        if (status != CKL_OK || s->sums.lost || s->sums.stuck)
+            break;
+        status = measure_memory(s);
+        options->phase(&s->sums);
     }
     s->sums.seconds = clock_seconds() - s->begin;
     *sums = s->sums;

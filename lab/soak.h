@@ -29,6 +29,7 @@ typedef struct soak_sums {
     int64_t wrong, refused; // refused: calls that the library does not take, say in place with other strides
     int64_t phases, device_bytes, host_bytes; // in use after the last phase
     int64_t heap_bytes;                       // of host_bytes, what malloc() has given out: to anyone, the driver too
+    int64_t kernel_sets, image_bytes;         // loaded, and kept for further problems, until the last phase ended
     int64_t device_growth, host_growth;       // over the first third; 0 while there is none
     bool lost;                                // the device accepts no work any more
     bool stuck;                               // no run ended for long: threads are left behind, leave the process
@@ -54,6 +55,7 @@ typedef struct soak_options {
     /* Called by one thread at a time. */
     void (*failed)(const char *line, int64_t number, const char *what);
     void (*progress)(const soak_sums *sums);
+    void (*phase)(const soak_sums *sums);   // after each, when its memory is given back
     void (*waiting)(const soak_wait *wait); // where stuck: for each stream under way, then once more with its work
 } soak_options;
 

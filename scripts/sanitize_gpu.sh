@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # sanitize_gpu.sh [CKL] - small problems through every kernel under NVIDIA's compute-sanitizer, all four tools; needs a GPU.
 #
-# Each tool runs `ckl verify` over bench/suites/smoke.txt and smoke-gemm.txt, or the suite SUITE. The last line is "N passed,
+# Each tool runs `ckl verify` over bench/suites/smoke.txt and smoke-kinds.txt, or the suite SUITE. The last line is "N passed,
 # N failed"; a failed tool's words stand above it.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -10,7 +10,7 @@ sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-san
 log=$(mktemp)
 trap 'rm -f "$log" "$log".*' EXIT
 suite=${SUITE:-$log.suite}
-cat bench/suites/smoke.txt bench/suites/smoke-gemm.txt >"$log.suite"
+cat bench/suites/smoke.txt bench/suites/smoke-kinds.txt >"$log.suite"
 passed=0
 failed=0
 

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/arena.h"
@@ -55,6 +57,20 @@ static void test_even_workers(void **state)
     assert_int_equal(even_workers(1024, 128), 128);
     assert_int_equal(even_workers(3, 92), 3);
     assert_int_equal(even_workers(0, 92), 0);
+}
+
+/* A string at the end of its page, with nothing behind it. */
+static void test_text_is_copied_to_its_end(void **state)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    (void)state;
+    assert_ptr_not_equal(pages, MAP_FAILED);
+    assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
+    char *copy = heap_text(strcpy(pages + page - sizeof "tile", "tile"));
+    assert_string_equal(copy, "tile");
+    heap_free(copy);
+    munmap(pages, 2 * page);
 }
 
 static void test_text_and_arena(void **state)
@@ -293,6 +309,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_heap),
         cmocka_unit_test(test_status),
+        cmocka_unit_test(test_text_is_copied_to_its_end),
         cmocka_unit_test(test_text_and_arena),
         cmocka_unit_test(test_even_workers),
         cmocka_unit_test(test_dtype_round_trip),

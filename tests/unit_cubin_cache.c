@@ -445,6 +445,8 @@ static void test_folders(void **state)
     assert_int_equal(fake->compiles(), 2);
     snprintf(deeper, sizeof deeper, "%s/no/home/here", folder);
     expect_refused(deeper, "/no cannot be opened: No such file or directory");
+    snprintf(link, sizeof link, "%s/no", folder);
+    assert_int_not_equal(access(link, F_OK), 0); // nor was it made
     snprintf(link, sizeof link, "%s.link", folder);
     assert_int_equal(symlink(folder, link), 0);
     expect_refused(link, "is no folder, or a symbolic link");

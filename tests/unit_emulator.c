@@ -111,6 +111,7 @@ static const arithmetic_case arithmetic[] = {
     { IR_SHR, CKL_I32, 0, 0, 0x80000000, 4, 0, 0xf8000000 },
     { IR_SHR, CKL_I32, 0, 0, 0x80000000, 99, 0, 0xffffffff },
     { IR_SHR, CKL_I64, 0, 0, 1ULL << 63, 63, 0, UINT64_MAX },
+    { IR_AND_OR, IR_U32, 0, 0, 0xff00ff05, 0x0f0f0f0f, 0x30000010, 0x3f000f15 },
     { IR_PRMT, IR_U32, 0, 0, 0x33221100, 0x77665544, 0x0624, 0x00662244 },
     { IR_PRMT, IR_U32, 0, 0, 0x80000001, 0x7f00ff00, 0xdb83, 0xffff0080 },     // signs,
     { IR_ADD, CKL_F32, 0, 0, 0x3f800000, 0x33800000, 0, 0x3f800000 },          // 1 + 2^-24: a tie, to even

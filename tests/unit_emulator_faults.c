@@ -239,6 +239,19 @@ static void too_many_registers(void)
     ir_end_if();
 }
 
+/* 384 threads of 168 registers are 1024 fewer than an SM has, and those do not count: 32 + 2 * 240 are more than 3 * 168. */
+static void rest_of_registers(void)
+{
+    declare();
+    ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(4)));
+    ir_plain(IR_SETMAXNREG, planted ? 32 : 24, 0);
+    ir_else();
+    BLAME;
+    ir_plain(IR_SETMAXNREG, 240, 1);
+    HERE;
+    ir_end_if();
+}
+
 static const fault_case cases[] = {
     { out_of_bounds,
       32,
@@ -268,6 +281,7 @@ static const fault_case cases[] = {
     { division_by_zero, 32, 1, { "division by zero", "lane 0" }, 0 },
     { trap, 32, 1, { "trap", "lane 31" }, 0 },
     { too_many_registers, 384, 1, { "deadlock", "232 registers" }, 0 },
+    { rest_of_registers, 384, 1, { "deadlock", "240 registers" }, 0 },
 };
 
 /* The device works on after a fault. */

@@ -18,6 +18,7 @@
 #include "operators/operators.h"
 
 FFI_EXPORT(ckl_add);
+FFI_EXPORT(ckl_elementwise);
 FFI_EXPORT(ckl_gemm);
 FFI_EXPORT(ckl_problem);
 FFI_EXPORT(ckl_tensors);
@@ -121,6 +122,20 @@ static void test_call(void **state)
     assert_int_equal(CALL(add, TEXT("n=3 rows=2"), TENSOR(&B), TENSOR(&B), TENSOR(&B), INTEGER(0), FLOAT(3)),
                      0); // in place
     assert_float_equal(b[5], 180, 0);
+}
+
+/* A number in the place of an operand: one that is said to be a scalar, and no other. */
+static void test_scalars(void **state)
+{
+    float x[6] = { 1, 2, 3, 4, 5, 6 }, y[6] = { 0 };
+    DLTensor X = matrix(x, NULL), Y = matrix(y, NULL);
+    (void)state;
+    assert_int_equal(
+        CALL(elementwise, TEXT("expr=a*x shape=2x3 scalars=a=1"), FLOAT(3), TENSOR(&X), NONE, NONE, TENSOR(&Y)), 0);
+    for (int i = 0; i < 6; i++)
+        assert_float_equal(y[i], 3 * x[i], 0);
+    FAILS("ValueError", "elementwise: in[0] is not a number",
+          CALL(elementwise, TEXT("expr=a*x shape=2x3 scalars=a=1"), TENSOR(&X), TENSOR(&X), NONE, NONE, TENSOR(&Y)));
 }
 
 /* What lies between rows of an output stays as it was. */
@@ -262,9 +277,13 @@ static void test_leave(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_call),      cmocka_unit_test(test_strides),
-        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_numbers_of_the_interface),
-        cmocka_unit_test(test_operators), cmocka_unit_test(test_questions),
+        cmocka_unit_test(test_call),
+        cmocka_unit_test(test_scalars),
+        cmocka_unit_test(test_strides),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_numbers_of_the_interface),
+        cmocka_unit_test(test_operators),
+        cmocka_unit_test(test_questions),
         cmocka_unit_test(test_leave),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -231,7 +231,10 @@ static void smem_overlap(bool right)
 {
     ir_smem_alloc("a", 64, 16);
     ir_smem_alloc("b", 64, 16);
-    if (!right)
+    if (right) { // neighbours, the later one first
+        ir_current()->smem[0].offset = 64;
+        ir_current()->smem[1].offset = 0;
+    } else
         ir_current()->smem[1].offset = 48;
     ir_smem_alias("c", "a", 32);
 }

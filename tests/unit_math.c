@@ -70,6 +70,7 @@ typedef struct function {
 static const function functions[] = {
     { "exp", exp_f32, exp, constant, 0x1p-22 },
     { "log", log_f32, log, constant, 0x1p-23 },
+    { "log_half", log_half, log, constant, 0x1p-16 },
     { "tanh", tanh_f32, tanh, constant, 0x1p-22 },
     { "sigmoid", sigmoid_f32, sigmoid, constant, 0x1p-21 },
     { "erf", erf_f32, erf, constant, 0x1p-22 },

@@ -156,6 +156,23 @@ static void test_view(void **state)
     assert_string_equal(ckl_error(), "op: n=41 is no multiple of 10");
 }
 
+static void test_overlap(void **state)
+{
+    static const struct {
+        int64_t a, a_bytes, b, b_bytes;
+        bool overlap;
+    } rows[] = {
+        { 64, 16, 64, 16, true },  { 64, 16, 79, 1, true },   { 79, 1, 64, 16, true },
+        { 64, 16, 80, 16, false }, { 80, 16, 64, 16, false }, { 72, 0, 64, 16, false },
+        { 64, 16, 72, 0, false },  { 0, 99, 1, 99, false },   { 64, 16, 0, 128, false }, // NULL
+    };
+    (void)state;
+    for (int i = 0; i < COUNT_OF(rows); i++)
+        assert_int_equal(
+            plan_overlap((void *)(uintptr_t)rows[i].a, rows[i].a_bytes, (void *)(uintptr_t)rows[i].b, rows[i].b_bytes),
+            rows[i].overlap);
+}
+
 static void test_run_checks_operator(void **state)
 {
     (void)state;
@@ -315,6 +332,7 @@ int main(void)
         cmocka_unit_test(test_tensor_maps),
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_view),
+        cmocka_unit_test(test_overlap),
         cmocka_unit_test(test_run_checks_operator),
         cmocka_unit_test(test_faults_of_kernels),
     };

@@ -279,7 +279,7 @@ static void too_long(int number)
 
 static void test_random_lines(void **state)
 {
-    const int lines = getenv("CKL_TEST_FULL") ? 5000 : 300;
+    const int lines = getenv("CKL_TEST_FULL") ? 5000 : 400;
     int counts[CKL_INTERNAL + 1] = { 0 }, runs = 0, operators_count = 0;
     (void)state;
     while (operator_tests[operators_count])

@@ -11,7 +11,9 @@
 
 #include "base/math.h"
 #include "lab/clock.h"
+#include "lab/host_memory.h"
 #include "lab/soak.h"
+#include "plan/kernel_cache.h"
 
 static const random_problem_limits limits = { .flops = 1e5, .bytes = 1 << 18 };
 
@@ -37,7 +39,7 @@ static int close_device(void **state)
     return 0;
 }
 
-static int failures, progresses, waits, answers;
+static int failures, progresses, phases, waits, answers;
 static char last_fault[256];
 
 static void note_failure(const char *line, int64_t number, const char *what)
@@ -51,6 +53,13 @@ static void note_progress(const soak_sums *sums)
 {
     assert_true(sums->seconds > 0);
     progresses++;
+}
+
+static void note_phase(const soak_sums *sums)
+{
+    assert_int_equal(sums->phases, ++phases);
+    assert_true(sums->kernel_sets > 0);
+    assert_true(kernel_cache_count(device) == 0 && host_memory_kept() == 0); // given back
 }
 
 static void note_wait(const soak_wait *w)
@@ -76,9 +85,10 @@ static soak_sums soak_for(double seconds, int64_t problems, double stuck_seconds
                        .stuck_seconds = stuck_seconds,
                        .failed = note_failure,
                        .progress = note_progress,
+                       .phase = note_phase,
                        .waiting = note_wait };
     soak_sums sums;
-    failures = progresses = waits = answers = 0;
+    failures = progresses = phases = waits = answers = 0;
     assert_int_equal(case_operator("add", &o.only), CKL_OK);
     assert_int_equal(soak_run(device, &o, &sums), CKL_OK);
     assert_int_equal(failures, sums.wrong);
@@ -110,7 +120,10 @@ static void test_lines(void **state)
 static void test_good(void **state)
 {
     (void)state;
+    enum { IMAGE_BYTES = 4 << 20 };
+    host_memory_give(host_memory_take(IMAGE_BYTES), IMAGE_BYTES);
     soak_sums sums = soak_for(1e3, 12, 100);
+    assert_true(phases == 1 && sums.image_bytes >= IMAGE_BYTES);
     assert_int_equal(sums.problems + sums.refused, 12);
     assert_true(sums.runs > sums.rounds && sums.rounds > sums.problems);
     assert_true(soak_passed(&sums));

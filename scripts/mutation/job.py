@@ -9,17 +9,18 @@ from mutation.tests import run_test
 from mutation.tree import TREE, WORK
 
 NO_TIME = 'no time was left'
+START = 0.5  # seconds to link and start a test
 SOME_USERS = 24  # of a header's code, tried first: what they betray need not be built into all; the sanitizers see no others
 
 
 class Job:
     """A folder with a tree of its own, in which one mutation at a time is built and tested."""
 
-    def __init__(self, number, objects, coverage, tests, seconds, deadline):
+    def __init__(self, number, objects, coverage, tests, seconds, kills, deadline):
         self.tree = WORK / f'job{number}' / 'tree'
         self.out = WORK / f'job{number}' / 'out'
         self.objects, self.coverage, self.tests = objects, coverage, tests
-        self.seconds, self.deadline = seconds, deadline
+        self.seconds, self.kills, self.deadline = seconds, kills, deadline
         for folder in ('src', 'include', 'lab', 'cli', 'bench', 'tests'):
             shutil.copytree(TREE / folder, self.tree / folder, dirs_exist_ok=True)
 
@@ -39,7 +40,7 @@ class Job:
         return changed
 
     def order(self, site):
-        """The tests that reach the line: quick ones first, the sanitizers and the full runs last."""
+        """The tests that reach the line: those that kill most in a second first, the sanitizers and the full runs last."""
         names = self.coverage.reaching(site)
 
         def plain_name(test):
@@ -48,7 +49,7 @@ class Job:
 
         chosen = [t for t in self.tests if names is None or plain_name(t) in names]
         known = [(t, self.seconds.get(t.name) or 20 * self.seconds.get(plain_name(t), 1)) for t in chosen]
-        return sorted(known, key=lambda x: (x[0].full, x[0].build != 'plain', x[1]))
+        return sorted(known, key=lambda x: (x[0].full, x[0].build != 'plain', (START + x[1]) / (0.5 + self.kills[x[0].name])))
 
     def judge_built(self, site, sources, few, quick):
         """(outcome, test that killed it) of the mutation built into these sources, and into a few for the sanitizers."""

@@ -41,6 +41,7 @@ def all_tests(full):
         tests += [Test(f'full {u}', 'plain', u, [], '', True) for u in units]
         tests += [Test(f'full verify {o}', 'plain', 'ckl', ['verify', '--full', o, '--device', 'emulator:h200'], '', True)
                   for o in operators]
+        tests += [Test('full fuzz', 'plain', 'ckl', ['fuzz', '--count', '40000', '--seed', '1'], '', True)]
     return tests
 
 

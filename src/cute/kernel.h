@@ -103,6 +103,7 @@
 #define bit_and(x, y)           ir_binary(IR_AND, AT_HERE(x), AT_HERE(y))
 #define bit_or(x, y)            ir_binary(IR_OR, AT_HERE(x), AT_HERE(y))
 #define bit_xor(x, y)           ir_binary(IR_XOR, AT_HERE(x), AT_HERE(y))
+#define bit_and_or(x, y, z)     ir_and_or(AT_HERE(x), AT_HERE(y), AT_HERE(z))
 #define bit_not(x)              ir_unary(IR_NOT, AT_HERE(x))
 #define shift_left(x, n)        ir_binary(IR_SHL, AT_HERE(x), AT_HERE(n))
 #define shift_right(x, n)       ir_binary(IR_SHR, AT_HERE(x), AT_HERE(n))
@@ -310,6 +311,7 @@
 /* math.h */
 #define exp_f32(...)        CUTE_CALL(exp_f32(__VA_ARGS__))
 #define log_f32(...)        CUTE_CALL(log_f32(__VA_ARGS__))
+#define log_half(...)       CUTE_CALL(log_half(__VA_ARGS__))
 #define tanh_f32(...)       CUTE_CALL(tanh_f32(__VA_ARGS__))
 #define sigmoid_f32(...)    CUTE_CALL(sigmoid_f32(__VA_ARGS__))
 #define erf_f32(...)        CUTE_CALL(erf_f32(__VA_ARGS__))

@@ -83,6 +83,14 @@ val log_f32(val x)
     return ir_select(ordinary, log, ir_unary(IR_LG2, x));
 }
 
+/* NOTE: lg2.approx is off by 2^-22 near 1 (PTX ISA), where the logarithm is smaller than that: four terms of its series there. */
+val log_half(val x)
+{
+    static const double p[] = { -0.25, 1.0 / 3, -0.5, 1 };
+    val f = add(x, constant(-1)), near = mul(f, polynomial(f, COUNT_OF(p), p));
+    return ir_select(is_less(magnitude(f), 0x1p-4), near, scaled(ir_unary(IR_LG2, x), LN2));
+}
+
 /* x with the sign of y; x >= 0. */
 static val with_sign_of(val x, val y)
 {

@@ -12,6 +12,7 @@
 
 val exp_f32(val x);     // 2^-21.5: the product x * log2(e) is carried in two parts
 val log_f32(val x);     // 2^-23; subnormal x too; 0 gives -inf, negative numbers NaN
+val log_half(val x);    // the same for results that are rounded to 16 bits, in half the instructions: 2^-16
 val tanh_f32(val x);    // 2^-22
 val sigmoid_f32(val x); // 1 / (1 + exp(-x)), 2^-21
 val erf_f32(val x);     // 2^-22

@@ -375,6 +375,12 @@ val ir_fma(val x, val y, val z)
     return build_value((ir_inst){ .op = IR_FMA, .type = type }, type, 3, in);
 }
 
+val ir_and_or(val x, val y, val z)
+{
+    val in[] = { ir_coerce(IR_U32, x), ir_coerce(IR_U32, y), ir_coerce(IR_U32, z) };
+    return build_value((ir_inst){ .op = IR_AND_OR, .type = IR_U32 }, IR_U32, 3, in);
+}
+
 val ir_permute_bytes(val x, val y, val selector)
 {
     val in[] = { ir_coerce(IR_U32, x), ir_coerce(IR_U32, y), ir_coerce(IR_U32, selector) };

@@ -52,6 +52,7 @@ val ir_unary(ir_op op, val x);
 val ir_unary_ftz(ir_op op, val x); // EX2, RCP_APPROX: subnormals are 0
 val ir_binary(ir_op op, val x, val y);
 val ir_fma(val x, val y, val z);
+val ir_and_or(val x, val y, val z);
 val ir_permute_bytes(val x, val y, val selector);
 val ir_compare(ir_compare_kind how, val x, val y);
 val ir_select(val p, val x, val y);

@@ -72,7 +72,7 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
                     { HALF, 0, 0, "mul.rn.$t $d, $X, $Y" }),
     [IR_FMA] = ROWS({ INT, 0, 0, "mad.lo.$t $d, $x, $y, $z" }, { FLOAT, 0, 0, "fma.rn.$t $d, $x, $y, $z" },
                     { HALF, 0, 0, "fma.rn.$t $d, $X, $Y, $Z" }),
-    [IR_MUL_HI] = ROWS({ BITS32 | BITS64, 0, 0, "mul.hi.$t $d, $x, $y" }),
+    [IR_MUL_HI] = ROWS({ 0, 0, 0, "mul.hi.$t $d, $x, $y" }),
     [IR_DIV] = ROWS({ INT, 0, 0, "div.$t $d, $x, $y" }, { FLOAT, 0, 0, "div.rn.$t $d, $x, $y" }),
     [IR_REM] = ROWS({ INT, 0, 0, "rem.$t $d, $x, $y" }),
     [IR_MIN] = ROWS({ F64, 0, PTX_MODE, F64_NAN("min") }, { INT, 0, 0, "min.$t $d, $x, $y" },
@@ -88,6 +88,7 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
     [IR_XOR] = ROWS({ INT, 0, 0, "xor.$B $d, $x, $y" }, { PRED, 0, 0, "xor.pred $d, $X, $Y" }),
     [IR_SHL] = ROWS({ INT, 0, 0, "shl.$B $d, $x, $y" }),
     [IR_SHR] = ROWS({ INT, 0, 0, "shr.$t $d, $x, $y" }),
+    [IR_AND_OR] = PLAIN("lop3.b32 $d, $X, $y, $z, 0xea"),
     [IR_PRMT] = PLAIN("prmt.b32 $d, $X, $Y, $z"),
     [IR_COMPARE] =
         ROWS({ INT, 0, 0, "setp.$o.$t $d, $x, $y" }, { FLOAT, 0, PTX_MODE, "setp.neu.$t $d, $x, $y" },

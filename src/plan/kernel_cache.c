@@ -219,6 +219,16 @@ const plan_kernel *kernel_cache_kernels(const kernel_set *set)
     return set->kernels;
 }
 
+int kernel_cache_count(const ckl_device *device)
+{
+    int count = 0;
+    pthread_mutex_lock(&lock);
+    for (const kernel_set *set = sets; set; set = set->next)
+        count += set->device == device;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
 void kernel_cache_forget(ckl_device *device)
 {
     pthread_mutex_lock(&lock);

@@ -218,7 +218,7 @@ typedef struct plan_grid {
     int64_t x, y, z;
 } plan_grid;
 
-/* Enqueues kernel number `which`; params is the struct that KERNEL_PARAMS() made of the implementation's list. */
+/* Enqueues kernel number `which`, unless the grid has no CTA; params is the struct that KERNEL_PARAMS() made of the implementation's list. */
 ckl_status plan_launch(const ckl_plan *plan, int which, plan_grid grid, const void *params, ckl_stream stream);
 
 /* The workspace of a run: the caller's if there is one, else the plan's own. */

@@ -107,25 +107,30 @@ static tiled_copy vectors_of(const column_split *s, ckl_dtype dtype)
                            compact(shape(s->vec, 1)));
 }
 
-column_place column_here(const column_split *s, val n, val inner, val strips)
+column_place column_in_strip(const column_split *s, val n, val inner, val strips, val strip_of_all)
 {
     int64_t columns = column_split_columns(s), lines = (int64_t)groups_of(s) * s->steps;
-    cute_launch_bounds(s->threads, 0);
-    cute_cluster_size(s->cluster);
-    val tile = ir_binary(IR_DIV, ir_sreg(IR_CTA_X), number(IR_U32, s->cluster));
-    val strip = ir_convert(CKL_I64, ir_binary(IR_REM, tile, strips));
+    val strip = ir_convert(CKL_I64, ir_binary(IR_REM, strip_of_all, strips));
     tiled_copy each = vectors_of(s, CKL_U8); // coordinates have no type
     tensor cX = identity_tensor(shape(columns, lines));
     cX = coordinates_from(partition_S(&each, cX, ir_sreg(IR_TID_X)), 0,
                           ir_binary(IR_MUL, strip, number(CKL_I64, columns))); // ((VEC,1),1,STEPS)
     if (s->cluster > 1)
         cX = coordinates_from(cX, 1, ir_binary(IR_MUL, ir_sreg(IR_CLUSTER_RANK), number(IR_U32, lines)));
-    column_place p = { .outer = ir_convert(CKL_I64, ir_binary(IR_DIV, tile, strips)), .cX = cX };
+    column_place p = { .outer = ir_convert(CKL_I64, ir_binary(IR_DIV, strip_of_all, strips)), .cX = cX };
     p.column = tensor_coordinate(cX, leaf(0), 0);
     p.line = tensor_coordinate(cX, leaf(0), 1);
     val exists = ir_compare(IR_LT, p.column, inner);
     p.lines = ir_select(exists, ir_convert(IR_U32, n), number(IR_U32, 0));
     return p;
+}
+
+column_place column_here(const column_split *s, val n, val inner, val strips)
+{
+    cute_launch_bounds(s->threads, 0);
+    cute_cluster_size(s->cluster);
+    val first = ir_binary(IR_DIV, ir_sreg(IR_CTA_X), number(IR_U32, s->cluster));
+    return column_in_strip(s, n, inner, strips, first);
 }
 
 column_place column_from(const column_place *p, val start)
@@ -165,6 +170,36 @@ void column_store(const column_split *s, const column_place *p, tensor from, val
 {
     tiled_copy each = vectors_of(s, dtype);
     copy_tiled_if(&each, p->cX, limits_of(s, p), from, partition_of(s, p, pointer, dtype, ld, n), 0);
+}
+
+int64_t column_slots_bytes(const column_split *s)
+{
+    return (int64_t)s->threads * s->steps * ACCESS_BYTES;
+}
+
+/* This thread's slots: neighbouring threads have neighbouring ones. */
+static tensor slots_of(const column_split *s, ckl_dtype dtype, val address)
+{
+    layout lines = make_layout(leaf(s->steps), leaf((int64_t)s->threads * s->vec));
+    val first = ir_binary(IR_MUL, ir_sreg(IR_TID_X), number(IR_U32, ACCESS_BYTES));
+    return smem_view(ir_binary(IR_ADD, address, first), dtype,
+                     layouts_of(2, (layout[]){ compact(leaf(s->vec)), lines })); // (VEC,STEPS)
+}
+
+void column_stage(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n,
+                  val address)
+{
+    tiled_copy each = make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", dtype, compact(shape(s->lanes, groups_of(s))),
+                                      compact(shape(s->vec, 1)));
+    copy_tiled_if(&each, p->cX, limits_of(s, p), partition_of(s, p, pointer, dtype, ld, n), slots_of(s, dtype, address),
+                  0);
+}
+
+void column_load_staged(const column_split *s, const column_place *p, ckl_dtype dtype, val address, tensor to,
+                        double fill)
+{
+    tiled_copy each = vectors_of(s, dtype);
+    copy_tiled_if(&each, p->cX, limits_of(s, p), slots_of(s, dtype, address), to, fill);
 }
 
 /* The shared memory of a reduction: a slot of r->count words for each partial result of each column. */
@@ -238,6 +273,12 @@ static void write_warps(const column_split *s, const reduction *r, const slots *
     for (int e = 0; e < s->vec; e++)
         write_slot(m, IR_SHARED, slot_at(m, ir_sreg(IR_WARP), own_column(s, e)), values + e * r->count);
     ir_end_if();
+}
+
+int64_t column_reduce_bytes(const column_split *s, int count)
+{
+    const int warps = s->threads / 32, partials = warps == 1 ? 0 : warps + 1 + (s->cluster > 1 ? s->cluster : 0);
+    return partials * column_split_columns(s) * count * WORD;
 }
 
 void column_reduce(const column_split *s, const reduction *r, val *values)

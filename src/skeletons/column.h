@@ -60,6 +60,9 @@ typedef struct column_place {
 
 column_place column_here(const column_split *s, val n, val inner, val strips);
 
+/* The same in any strip: its number (u32) counts those side by side first, then outer. */
+column_place column_in_strip(const column_split *s, val n, val inner, val strips, val strip);
+
 /* The same thread in the tile of its columns that begins at line `start`. */
 column_place column_from(const column_place *p, val start);
 
@@ -70,9 +73,20 @@ void column_store(const column_split *s, const column_place *p, tensor from, val
                   val n);
 
 /*
- * Over the threads of each column; every one of them holds the results. values: r->count variables of f32 for each of the
- * thread's `vec` columns. Once in a kernel; all CTAs of the cluster must have started.
+ * A thread's slots in shared memory for one tile, from `address` of its CTA on: nobody else reads or writes them. Staging is a
+ * cp.async of whole vectors of 16 bytes, zeros outside; what has arrived is loaded into registers, with `fill` outside.
  */
+int64_t column_slots_bytes(const column_split *s); // of a CTA: the distance between the slots of two tiles
+void column_stage(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n,
+                  val address);
+void column_load_staged(const column_split *s, const column_place *p, ckl_dtype dtype, val address, tensor to,
+                        double fill);
+
+/*
+ * Over the threads of each column; every one of them holds the results. values: r->count variables of f32 for each of the
+ * thread's `vec` columns. At one place of a kernel; all CTAs of the cluster must have started, and have ended the reduction before.
+ */
+int64_t column_reduce_bytes(const column_split *s, int count); // of shared memory
 void column_reduce(const column_split *s, const reduction *r, val *values);
 
 /*

@@ -38,7 +38,6 @@ static row_span ends_of(const row_split *s, const row_place *p, const row_bounds
     val column = select(lt(number, vectors->begin), number, add(number, between));
     row_place start = row_place_of(&ends.split, p->rows, p->cols, p->row, imm(0));
     ends.place = moved(&start, column, p->limit);
-    ends.place.exists = p->exists;
     return ends;
 }
 

@@ -23,6 +23,13 @@ extern "C" {
  * than kv keys count as kv, less than 0 as 0. Table entries of keys past the length are read but not used; page numbers outside of the
  * cache are the caller's fault (the emulator reports them).
  *
+ * A cache of CKL_E4M3 has a scale for each of its heads: a key is scale_k[g] * k, a value scale_v[g] * v. Its NaNs count as 480.
+ * Heads are multiples of 16 then, strides of k and v too, for the fast kernel.
+ *
+ * With `append` the new tokens' keys and values come as k_new and v_new, [batch, kv_heads, q, d] of dtype: the cache need not
+ * have them, and they are stored where it will, at k_into and v_into, which have its strides and pages and mostly are k and v.
+ * For a cache of CKL_E4M3 they are divided by the scales and rounded, and what is beyond its largest number becomes that.
+ *
  * A sequence's result does not depend on the batch: keys are split at multiples of a length that follows from the
  * device and all fields but batch, pages and strides, and parts are added in their order.
  */
@@ -46,6 +53,11 @@ typedef struct ckl_attention_decode_desc {
     int64_t ldq, ldk, ldv, ldo;  // elements between tokens; 0: by the layout
     int64_t ldq_head, ldk_head, ldv_head, ldo_head;
     int64_t ldq_batch, ldk_batch, ldv_batch, ldo_batch; // of k and v in pages: between these
+    ckl_dtype cache;                                    // of k and v: CKL_E4M3, or 0, which means dtype
+    bool append;                                        // k_new and v_new are stored
+    int64_t ldk_new, ldv_new;                           // of these as above
+    int64_t ldk_new_head, ldv_new_head;
+    int64_t ldk_new_batch, ldv_new_batch;
 } ckl_attention_decode_desc;
 
 /*
@@ -58,8 +70,11 @@ typedef struct ckl_attention_decode_args {
     const int32_t *table;   // [batch, ceil(kv / page)]; NULL where the cache is contiguous
     const float *sinks;     // [heads]; NULL where the desc has none
     void *o;
-    float *lse;      // [batch, heads, q], dense; NULL where the desc has none
-    void *workspace; // ckl_plan_workspace_bytes(), zeroed once; NULL: the plan's own
+    float *lse;                     // [batch, heads, q], dense; NULL where the desc has none
+    const float *scale_k, *scale_v; // [kv_heads], positive; NULL where the cache is of dtype
+    const void *k_new, *v_new;      // NULL without append
+    void *k_into, *v_into;          // NULL without append; may be k and v
+    void *workspace;                // ckl_plan_workspace_bytes(), zeroed once; NULL: the plan's own
 } ckl_attention_decode_args;
 
 /* Chooses and compiles a kernel, once. Release it with ckl_plan_free(). */

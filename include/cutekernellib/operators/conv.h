@@ -5,7 +5,7 @@
  *     y[n,od,oh,ow,gK+q] = sum over t,r,s,i of x[n, od*stride_d + t*dilation_d - pad_front,
  *                                                   oh*stride_h + r*dilation_h - pad_top,
  *                                                   ow*stride_w + s*dilation_w - pad_left, gC+i] * w[gK+q,t,r,s,i]
- * and what lies outside of x is 0; an infinite factor of it may give NaN. Then y = activation(y + bias[channel] + residual). Backward, dx and dw are the sums of the same
+ * and what lies outside of x is 0; an infinite factor of it may give NaN. Then y = activation(scale[channel] * y + bias[channel] + residual). Backward, dx and dw are the sums of the same
  * products by x and by w; with bias, dbias[channel] is the sum of dy. Images have d = t = 1, signals also h = r = 1.
  */
 #ifndef CUTEKERNELLIB_CONV_H
@@ -42,6 +42,7 @@ typedef struct ckl_conv_desc {
     int64_t dilation_d, dilation_h, dilation_w; // 0 means 1
     int64_t pad_front, pad_back, pad_top, pad_bottom, pad_left, pad_right;
     bool bias;                 // forward: a summand for every channel of y; of weights: dbias is wanted
+    bool scale;                // forward: a factor for every channel of y, as of a folded normalisation
     bool residual;             // forward: a summand of y's shape
     ckl_activation activation; // forward: none of the derivatives
 } ckl_conv_desc;
@@ -52,6 +53,7 @@ typedef struct ckl_conv_desc {
  */
 typedef struct ckl_conv_args {
     const void *x, *w, *dy, *bias, *residual;
+    const float *scale; // device
     void *y, *dx, *dw, *dbias;
     void *workspace; // ckl_plan_workspace_bytes(); NULL: the plan's own, for one run at a time
 } ckl_conv_args;

@@ -56,6 +56,12 @@ typedef enum ckl_gemm_side {
     CKL_GEMM_ALONG_M, // a number for each row of D: [M]
 } ckl_gemm_side;
 
+/* What offsets in device memory deal out to groups. */
+typedef enum ckl_gemm_deal {
+    CKL_GEMM_GROUPS_OF_M, // rows of A, C, D and X, to several B
+    CKL_GEMM_GROUPS_OF_K, // terms of the sums, to several D: D of group g is the product of columns and rows of K that are its own
+} ckl_gemm_deal;
+
 /* How A and B lie, by rows: the first letter is A's, n for [M,K] and t for [K,M]; the second is B's, n for [K,N] and t for [N,K]. */
 typedef enum ckl_gemm_layout {
     CKL_GEMM_NT, // both K-major: K is contiguous
@@ -107,6 +113,16 @@ typedef struct ckl_gemm_desc {
     int64_t groups;
 
     bool batch_invariant; // rows of D have the same bits whatever m is, and whatever else is in A: K is never split
+
+    /*
+     * What is dealt out, 0: rows. With CKL_GEMM_GROUPS_OF_K there are so many matrices C, D and X, stride_c, stride_d and stride_x
+     * apart, and one A and one B; group g has the numbers offsets[g] to offsets[g+1] - 1 of K. One without any has no products.
+     */
+    ckl_gemm_deal groups_of;
+
+    int64_t gather;  // not 0: A has so many rows, K-major, and row i of the product is of its row rows_a[i]
+    int64_t scatter; // not 0: C, D and X have so many rows, and row i of the product is row rows_d[i] of them
+    bool weighted;   // row i of D is multiplied by row_weights[i], last of all
 } ckl_gemm_desc;
 
 /* The memory of one call: device pointers. d may be c if their pitches and strides are the same. */
@@ -118,11 +134,16 @@ typedef struct ckl_gemm_args {
     const float *scale_d;
     const float *device_alpha, *device_beta; // device; NULL where the desc has none
     void *x;                                 // [M,N]: written or read; NULL where the desc has none
-    const int32_t *offsets; // device, [groups+1], from 0 rising to m: group g has rows offsets[g] to offsets[g+1] - 1,
-                            // perhaps none. Nothing checks them; NULL where the desc has no groups
-    const float *alpha;     // host, read during the call; NULL means 1. With device scalars it is NULL
-    const float *beta;      // host, as alpha; NULL means 1 if the desc has C. At 0 the kernel does not read C
-    void *workspace;        // ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time
+    const int32_t
+        *offsets; // device, [groups+1], from 0 rising to m, or k: group g has rows offsets[g] to offsets[g+1] - 1,
+                  // perhaps none. Nothing checks them; NULL where the desc has no groups
+    const int32_t
+        *rows_a; // device, [M]: rows of A, in any order, as often as they come. NULL where the desc has no gather
+    const int32_t *rows_d;    // device, [M]: rows of D, each at most once. NULL where the desc has no scatter
+    const float *row_weights; // device, [M]; NULL where the desc has none
+    const float *alpha;       // host, read during the call; NULL means 1. With device scalars it is NULL
+    const float *beta;        // host, as alpha; NULL means 1 if the desc has C. At 0 the kernel does not read C
+    void *workspace;          // ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time
 } ckl_gemm_args;
 
 /* Chooses and compiles a kernel, once. Release it with ckl_plan_free(). */

@@ -121,6 +121,7 @@ static inline uint32_t permute_bytes(uint32_t x, uint32_t y, uint32_t selector)
     }
     return out;
 }
+LANEWISE(and_or_u32, lane_u32, lane_u32, (x & y) | z)
 LANEWISE(prmt_u32, lane_u32, lane_u32, permute_bytes(x, y, z))
 
 LANEWISE(mul_hi_i32, lane_i32, lane_i32, (int64_t)x *y >> 32)
@@ -215,8 +216,9 @@ COMPARISONS(f64, lane_f64)
     LANEWISE(min_##t##_nan, lane_u16, lane_u16, t##_narrow(min_f32(t##_widen(x), t##_widen(y), true)))                 \
     LANEWISE(max_##t##_nan, lane_u16, lane_u16, t##_narrow(max_f32(t##_widen(x), t##_widen(y), true)))                 \
     PAIRS(add, t, )                                                                                                    \
-    PAIRS(sub, t, ) PAIRS(mul, t, ) PAIRS(fma, t, ) PAIRS(neg, t, ) PAIRS(abs, t, ) PAIRS(min, t, _number)             \
-        PAIRS(max, t, _number) PAIRS(min, t, _nan) PAIRS(max, t, _nan)
+    PAIRS(sub, t, )                                                                                                    \
+    PAIRS(mul, t, ) PAIRS(fma, t, ) PAIRS(neg, t, ) PAIRS(abs, t, ) PAIRS(min, t, _number) PAIRS(max, t, _number)      \
+        PAIRS(min, t, _nan) PAIRS(max, t, _nan)
 
 /* Pairs are twice as many: the same function on either half of the lanes. */
 #define PAIRS(op, t, kind)                                                                                \
@@ -279,7 +281,7 @@ static alu_function *const functions[IR_OP_COUNT][IR_TYPE_COUNT] = {
     [IR_RCP][CKL_F64] = rcp_f64,       [IR_RCP_APPROX][CKL_F32] = rcp_f32, [IR_RSQRT][CKL_F32] = rsqrt_f32,
     [IR_EX2][CKL_F32] = ex2_f32,       [IR_LG2][CKL_F32] = lg2_f32,        [IR_TANH][CKL_F32] = tanh_f32,
     [IR_SIN][CKL_F32] = sin_f32,       [IR_COS][CKL_F32] = cos_f32,        [IR_PRMT][CKL_I32] = prmt_u32,
-    [IR_PRMT][IR_U32] = prmt_u32,
+    [IR_PRMT][IR_U32] = prmt_u32,      [IR_AND_OR][CKL_I32] = and_or_u32,  [IR_AND_OR][IR_U32] = and_or_u32,
 };
 
 /* MIN and MAX of floats with mode 1. */

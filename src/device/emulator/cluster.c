@@ -173,8 +173,7 @@ static void start_cta(cluster *c, cta *x)
     x->warps_left = k->warps;
     x->barrier_count = x->bulk_count = 0;
     x->visited = false;
-    x->registers_free = k->device->base.info.registers_per_sm / (k->ir.ctas_per_sm > 0 ? k->ir.ctas_per_sm : 1) -
-                        k->ir.threads * k->registers;
+    x->registers_free = 0; // what the SM has beyond threads * registers is not the CTA's
     memset(x->shared, SHARED_POISON, bytes);
     memset(x->cells, 0, bytes / sizeof(uint32_t) * sizeof(cell));
     memset(x->barrier_of, 0, bytes / MBARRIER_BYTES * sizeof(uint16_t));

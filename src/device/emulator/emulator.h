@@ -19,7 +19,7 @@
  *   - order through flags in shared memory, outside barriers, is reported as a race
  *   - in global memory, a write by the async proxy after ordinary reads needs no proxy fence
  *   - approximate functions are rounded correctly, and mma.sync has the arithmetic of wgmma
- *   - registers are not allocated: SETMAXNREG starts from what threads and ctas_per_sm allow
+ *   - registers are not allocated: SETMAXNREG moves those that a CTA begins with, what threads and ctas_per_sm allow
  */
 #ifndef CKL_DEVICE_EMULATOR_EMULATOR_H
 #define CKL_DEVICE_EMULATOR_EMULATOR_H

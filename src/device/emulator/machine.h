@@ -301,7 +301,7 @@ struct cta {
     warpgroup *groups;
     bulk_queue *bulk;
     int bulk_count, bulk_capacity;
-    int registers_free;
+    int registers_free; // of those that the CTA began with
     visitor *visitors; // per warp of the cluster
     bool visited;
 };

@@ -100,18 +100,26 @@ static bool sees(const ckl_attention_desc *d, int64_t i, int64_t j)
     return (!d->left || j > own - d->left) && (!(d->causal || d->right) || j <= own + d->right);
 }
 
+/* Is a factor beyond the type that tensor cores read it in? Infinities meet zeros and each other then. */
+static bool overflows(const ckl_attention_desc *d, const pair *x)
+{
+    const double largest = d->dtype == CKL_F16 ? 0x1p15 : 0x1p126;
+    const double factors = fmax(x->weight + x->weight_error, fabs(x->slope) + x->slope_error);
+    return isfinite(factors) && factors > largest;
+}
+
 /* Adds one pair's part of a row of a gradient. Factors below the type's smallest normal number are rounded more coarsely. */
 static void add_pair(const ckl_attention_desc *d, void *const *host, const query *q, const key *k, reference_slice *out)
 {
     const pair x = pair_of(d, host, q, k);
-    const bool of_values = out->output == DV;
+    const bool of_values = out->output == DV, open = overflows(d, &x);
     const double factor = of_values ? x.weight : x.slope * (double)d->scale;
     const double error = of_values ? x.weight_error : x.slope_error * (double)d->scale;
     const double rounding = attention_rounding(d->dtype), smallest = d->dtype == CKL_F16 ? 0x1p-14 : 0x1p-126;
     const double *other = out->output == DQ ? k->k : out->output == DK ? q->q : q->dout;
     for (int64_t i = 0; i < out->count; i++) {
-        out->value[i] += factor * other[i];
-        out->magnitude[i] += fabs(other[i]) * (fabs(factor) + error / rounding + smallest);
+        out->value[i] += open ? NAN : factor * other[i];
+        out->magnitude[i] += open ? REFERENCE_OPEN : fabs(other[i]) * (fabs(factor) + error / rounding + smallest);
     }
 }
 

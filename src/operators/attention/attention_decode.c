@@ -14,6 +14,8 @@ static attention_fields fields_of(ckl_attention_decode_desc *x, int tensor)
         [ATTENTION_K] = ATTENTION_FIELDS(x, k, places, x->kv_heads, keys, x->d),
         [ATTENTION_V] = ATTENTION_FIELDS(x, v, places, x->kv_heads, keys, x->dv),
         [ATTENTION_O] = ATTENTION_FIELDS(x, o, x->batch, x->heads, x->q, x->dv),
+        [DECODE_K_NEW] = ATTENTION_FIELDS(x, k_new, x->batch, x->kv_heads, x->q, x->d),
+        [DECODE_V_NEW] = ATTENTION_FIELDS(x, v_new, x->batch, x->kv_heads, x->q, x->dv),
     };
     return all[tensor];
 }
@@ -36,6 +38,24 @@ static ckl_status check_pages(ckl_attention_decode_desc *d)
     return CKL_OK;
 }
 
+static ckl_status check_append(const ckl_attention_decode_desc *d)
+{
+    const struct {
+        const char *name;
+        int64_t ld;
+    } strides[] = {
+        { "ldk_new", d->ldk_new }, { "ldk_new_head", d->ldk_new_head }, { "ldk_new_batch", d->ldk_new_batch },
+        { "ldv_new", d->ldv_new }, { "ldv_new_head", d->ldv_new_head }, { "ldv_new_batch", d->ldv_new_batch }
+    };
+    for (int i = 0; i < COUNT_OF(strides) && !d->append; i++)
+        TRY(plan_check_unused("attention_decode", strides[i].name, strides[i].ld, "a problem without append"));
+    for (int i = ATTENTION_K; i <= ATTENTION_V && d->append; i++) {
+        const attention_strides s = attention_decode_strides_of(d, i);
+        TRY(attention_check_apart("attention_decode", i == ATTENTION_K ? "k_into" : "v_into", &s));
+    }
+    return CKL_OK;
+}
+
 static ckl_status check(void *desc)
 {
     ckl_attention_decode_desc *d = desc;
@@ -43,41 +63,69 @@ static ckl_status check(void *desc)
     d->dv = d->dv ? d->dv : d->d;
     if (d->scale == 0)
         d->scale = (float)(1 / sqrt((double)d->d));
+    d->cache = d->cache ? d->cache : d->dtype;
+    if (d->cache != d->dtype && d->cache != CKL_E4M3)
+        FAIL(CKL_INVALID, "attention_decode: cache=%s is neither dtype=%s nor e4m3", ckl_dtype_name(d->cache),
+             ckl_dtype_name(d->dtype));
     TRY(check_pages(d));
     if (d->heads % d->kv_heads)
         FAIL(CKL_INVALID, "attention_decode: kv_heads=%" PRId64 " does not divide heads=%" PRId64, d->kv_heads,
              d->heads);
-    for (int i = 0; i < ATTENTION_TENSORS; i++) {
+    for (int i = 0; i < (d->append ? DECODE_TENSORS : ATTENTION_TENSORS); i++) {
         const attention_fields f = fields_of(d, i);
         TRY(attention_check_strides("attention_decode", d->layout, &f));
     }
+    TRY(check_append(d));
     const attention_strides o = attention_decode_strides_of(d, ATTENTION_O);
     return attention_check_apart("attention_decode", "o", &o);
 }
 
 /* The args' pointers. */
-enum { OPERAND_LENGTHS = ATTENTION_O, OPERAND_TABLE, OPERAND_SINKS, OPERAND_O, OPERAND_LSE, OPERANDS };
+enum {
+    OPERAND_LENGTHS = ATTENTION_O,
+    OPERAND_TABLE,
+    OPERAND_SINKS,
+    OPERAND_O,
+    OPERAND_LSE,
+    OPERAND_SCALE_K,
+    OPERAND_SCALE_V,
+    OPERAND_K_NEW,
+    OPERAND_V_NEW,
+    OPERAND_K_INTO,
+    OPERAND_V_INTO,
+    OPERANDS
+};
 
-static plan_tensor tensor_of(const ckl_attention_decode_desc *d, int which)
+static plan_tensor tensor_of(const ckl_attention_decode_desc *d, int which, const char *name)
 {
-    static const char *const names[] = { "q", "k", "v", "o" };
+    const bool of_cache = which == ATTENTION_K || which == ATTENTION_V;
     const attention_strides s = attention_decode_strides_of(d, which);
-    return plan_strided(names[which], d->dtype, 4, (int64_t[]){ s.batch.size, s.heads.size, s.tokens.size, s.d },
+    return plan_strided(name, of_cache ? d->cache : d->dtype, 4,
+                        (int64_t[]){ s.batch.size, s.heads.size, s.tokens.size, s.d },
                         (int64_t[]){ s.batch.stride, s.heads.stride, s.tokens.stride, 1 });
 }
 
 static int tensors(const void *desc, plan_tensor *t)
 {
+    static const char *const names[] = { "q", "k", "v" };
     const ckl_attention_decode_desc *d = desc;
+    const char *const no_scales = d->cache == CKL_E4M3 ? NULL : "a cache of dtype",
+                      *const no_append = d->append ? NULL : "a problem without append";
     const int64_t pages = d->page ? ceil_div(d->kv, d->page) : 1;
     for (int i = 0; i < ATTENTION_O; i++)
-        t[i] = tensor_of(d, i);
+        t[i] = tensor_of(d, i, names[i]);
     t[OPERAND_LENGTHS] = plan_vector("lengths", CKL_I32, d->batch);
     t[OPERAND_TABLE] = plan_absent(plan_apart(plan_matrix("table", CKL_I32, d->batch, pages, pages)),
                                    d->page ? NULL : "a contiguous cache");
     t[OPERAND_SINKS] =
         plan_absent(plan_vector("sinks", CKL_F32, d->heads), d->sinks ? NULL : "a problem without sinks");
-    t[OPERAND_O] = plan_output(tensor_of(d, ATTENTION_O));
+    t[OPERAND_O] = plan_output(tensor_of(d, ATTENTION_O, "o"));
+    t[OPERAND_SCALE_K] = plan_absent(plan_vector("scale_k", CKL_F32, d->kv_heads), no_scales);
+    t[OPERAND_SCALE_V] = plan_absent(plan_vector("scale_v", CKL_F32, d->kv_heads), no_scales);
+    t[OPERAND_K_NEW] = plan_absent(tensor_of(d, DECODE_K_NEW, "k_new"), no_append);
+    t[OPERAND_V_NEW] = plan_absent(tensor_of(d, DECODE_V_NEW, "v_new"), no_append);
+    t[OPERAND_K_INTO] = plan_output(plan_absent(tensor_of(d, ATTENTION_K, "k_into"), no_append));
+    t[OPERAND_V_INTO] = plan_output(plan_absent(tensor_of(d, ATTENTION_V, "v_into"), no_append));
     t[OPERAND_LSE] = plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->batch, d->heads, d->q },
                                   (int64_t[]){ product_i64(d->heads, d->q), d->q, 1 });
     t[OPERAND_LSE] = plan_output(plan_absent(t[OPERAND_LSE], d->lse ? NULL : "a problem without lse"));

@@ -5,35 +5,43 @@
 #include "cutekernellib/operators/attention_decode.h"
 #include "operators/attention/attention_config.h"
 
-#define ATTENTION_DECODE_DESC(X, owner)                                                            \
-    X(owner, int64_t, batch, "1", "", "sequences")                                                 \
-    X(owner, int64_t, heads, "1", "1..2^16", "heads of q")                                         \
-    X(owner, int64_t, kv_heads, "0", "", "heads of k and v, each for as many of q; 0: heads")      \
-    X(owner, int64_t, q, "1", "0..16", "new tokens of a sequence")                                 \
-    X(owner, int64_t, kv, "128", "1..2^30", "the most keys of a sequence")                         \
-    X(owner, int64_t, d, "64", "1..1024", "elements of a head of q and k")                         \
-    X(owner, int64_t, dv, "0", "0..1024", "the same of v; 0: d")                                   \
-    X(owner, int64_t, page, "0", "0..256", "keys of a page; 0: the cache is contiguous")           \
-    X(owner, int64_t, pages, "0", "0..2^31-1", "of the cache; 0: as many as batch sequences need") \
-    X(owner, int64_t, left, "0", "0..2^30", "keys up to its own that a token sees; 0: all")        \
-    X(owner, float, softcap, "0", "0..2^20", "scores become softcap*tanh(score/softcap); 0: no")   \
-    X(owner, bool, sinks, "0", "0 1", "a score more in every head, without a value")               \
-    X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")                           \
-    X(owner, float, scale, "0", "0..2^20", "of the scores; 0: 1/sqrt(d)")                          \
-    X(owner, bool, lse, "0", "0 1", "also gives the log-sum-exp of the scores")                    \
-    X(owner, choice, layout, "bhsd", "bhsd bshd", "the order of dense tensors")                    \
-    X(owner, int64_t, ldq, "0", "", "elements between tokens of q; 0: dense")                      \
-    X(owner, int64_t, ldk, "0", "", "the same of k")                                               \
-    X(owner, int64_t, ldv, "0", "", "of v")                                                        \
-    X(owner, int64_t, ldo, "0", "", "of o")                                                        \
-    X(owner, int64_t, ldq_head, "0", "", "elements between heads of q; 0: dense")                  \
-    X(owner, int64_t, ldk_head, "0", "", "the same of k")                                          \
-    X(owner, int64_t, ldv_head, "0", "", "of v")                                                   \
-    X(owner, int64_t, ldo_head, "0", "", "of o")                                                   \
-    X(owner, int64_t, ldq_batch, "0", "", "elements between batches of q; 0: dense")               \
-    X(owner, int64_t, ldk_batch, "0", "", "the same of k, or between its pages")                   \
-    X(owner, int64_t, ldv_batch, "0", "", "of v")                                                  \
-    X(owner, int64_t, ldo_batch, "0", "", "of o")
+#define ATTENTION_DECODE_DESC(X, owner)                                                                  \
+    X(owner, int64_t, batch, "1", "", "sequences")                                                       \
+    X(owner, int64_t, heads, "1", "1..2^16", "heads of q")                                               \
+    X(owner, int64_t, kv_heads, "0", "", "heads of k and v, each for as many of q; 0: heads")            \
+    X(owner, int64_t, q, "1", "0..16", "new tokens of a sequence")                                       \
+    X(owner, int64_t, kv, "128", "1..2^30", "the most keys of a sequence")                               \
+    X(owner, int64_t, d, "64", "1..1024", "elements of a head of q and k")                               \
+    X(owner, int64_t, dv, "0", "0..1024", "the same of v; 0: d")                                         \
+    X(owner, int64_t, page, "0", "0..256", "keys of a page; 0: the cache is contiguous")                 \
+    X(owner, int64_t, pages, "0", "0..2^31-1", "of the cache; 0: as many as batch sequences need")       \
+    X(owner, int64_t, left, "0", "0..2^30", "keys up to its own that a token sees; 0: all")              \
+    X(owner, float, softcap, "0", "0..2^20", "scores become softcap*tanh(score/softcap); 0: no")         \
+    X(owner, bool, sinks, "0", "0 1", "a score more in every head, without a value")                     \
+    X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")                                 \
+    X(owner, float, scale, "0", "0..2^20", "of the scores; 0: 1/sqrt(d)")                                \
+    X(owner, bool, lse, "0", "0 1", "also gives the log-sum-exp of the scores")                          \
+    X(owner, choice, layout, "bhsd", "bhsd bshd", "the order of dense tensors")                          \
+    X(owner, int64_t, ldq, "0", "", "elements between tokens of q; 0: dense")                            \
+    X(owner, int64_t, ldk, "0", "", "the same of k")                                                     \
+    X(owner, int64_t, ldv, "0", "", "of v")                                                              \
+    X(owner, int64_t, ldo, "0", "", "of o")                                                              \
+    X(owner, int64_t, ldq_head, "0", "", "elements between heads of q; 0: dense")                        \
+    X(owner, int64_t, ldk_head, "0", "", "the same of k")                                                \
+    X(owner, int64_t, ldv_head, "0", "", "of v")                                                         \
+    X(owner, int64_t, ldo_head, "0", "", "of o")                                                         \
+    X(owner, int64_t, ldq_batch, "0", "", "elements between batches of q; 0: dense")                     \
+    X(owner, int64_t, ldk_batch, "0", "", "the same of k, or between its pages")                         \
+    X(owner, int64_t, ldv_batch, "0", "", "of v")                                                        \
+    X(owner, int64_t, ldo_batch, "0", "", "of o")                                                        \
+    X(owner, ckl_dtype, cache, "", "f16 bf16 e4m3", "type of k and v, e4m3 with scales; default: dtype") \
+    X(owner, bool, append, "0", "0 1", "new keys and values come apart, and are stored")                 \
+    X(owner, int64_t, ldk_new, "0", "", "elements between tokens of k_new; 0: dense")                    \
+    X(owner, int64_t, ldv_new, "0", "", "the same of v_new")                                             \
+    X(owner, int64_t, ldk_new_head, "0", "", "between heads of k_new; 0: dense")                         \
+    X(owner, int64_t, ldv_new_head, "0", "", "of v_new")                                                 \
+    X(owner, int64_t, ldk_new_batch, "0", "", "between batches of k_new; 0: dense")                      \
+    X(owner, int64_t, ldv_new_batch, "0", "", "of v_new")
 
 /* What every kernel computes. */
 #define ATTENTION_DECODE_FORM(X, owner)                                         \
@@ -46,20 +54,27 @@
     X(owner, bool, left, "0", "0 1", "earlier keys are hidden")                 \
     X(owner, bool, softcap, "0", "0 1", "scores go through tanh")               \
     X(owner, bool, sinks, "0", "0 1", "every head has a score without a value") \
-    X(owner, bool, lse, "0", "0 1", "stores the log-sum-exp")
+    X(owner, bool, lse, "0", "0 1", "stores the log-sum-exp")                   \
+    X(owner, ckl_dtype, cache, "f16", "f16 bf16 e4m3", "type of k and v")       \
+    X(owner, bool, append, "0", "0 1", "new keys and values come apart, and are stored")
 
 typedef struct attention_decode_form {
     ATTENTION_DECODE_FORM(FIELD_MEMBER, )
 } attention_decode_form;
 
+/* The tensors with heads and tokens: those of attention, and k_new and v_new. */
+enum { DECODE_K_NEW = ATTENTION_TENSORS, DECODE_V_NEW, DECODE_TENSORS };
+
 attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *desc, int tensor);
 
 /* Parameters of all kernels; arrays in the order of the tensors. A kernel has those of them that it uses. */
 #define ATTENTION_DECODE_PARAMS(X, owner)                                            \
-    X(owner, pointer, x, [ATTENTION_TENSORS])                                        \
-    X(owner, i64, ld, [ATTENTION_TENSORS])                                           \
-    X(owner, i64, ld_head, [ATTENTION_TENSORS])                                      \
-    X(owner, i64, ld_batch, [ATTENTION_TENSORS])                                     \
+    X(owner, pointer, x, [DECODE_TENSORS])                                           \
+    X(owner, i64, ld, [DECODE_TENSORS])                                              \
+    X(owner, i64, ld_head, [DECODE_TENSORS])                                         \
+    X(owner, i64, ld_batch, [DECODE_TENSORS])                                        \
+    X(owner, pointer, into, [ATTENTION_TENSORS])     /* k_into and v_into */         \
+    X(owner, pointer, scales, [ATTENTION_TENSORS])   /* of the heads of K and V */   \
     X(owner, u32, key_vectors, [ATTENTION_TENSORS])  /* from key to key, 16 bytes */ \
     X(owner, u32, page_vectors, [ATTENTION_TENSORS]) /* from page to page */         \
     X(owner, pointer, lengths)                                                       \

@@ -43,14 +43,25 @@ static void add_state(state *s, val top, val sum, tensor rO)
     assign(s->top, larger);
 }
 
+/* (BM,DV,WARPS), its columns as out has them: of narrow values the even ones of 16 columns come before the odd ones. */
+static tensor in_order_of_atoms(const decode_kernel *k)
+{
+    if (k->packed == 1)
+        return k->sO;
+    const int width = decode_width(k), pitch = width + DECODE_PAD;
+    int_tuple sizes = shape(k->cfg->rows, shape(8, 2, width / 16), k->cfg->warps);
+    return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), k->cfg->rows * pitch)));
+}
+
 /* What the warps have, where all can read it: all are done with their rings then. */
 static void share_states(decode_kernel *k)
 {
     tensor cS = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, k->cfg->keys)), lane());
-    tiled_copy each = make_tiled_copy_C("UniversalCopy<64>", F32, &k->mma, k->cfg->rows, k->dv.used);
+    tiled_copy each = make_tiled_copy_C(k->packed == 1 ? "UniversalCopy<64>" : "UniversalCopy<32>", F32, &k->mma,
+                                        k->cfg->rows, decode_width(k));
     online_rows_finish(&k->online, NULL);
     cta_sync();
-    copy_tiled(&each, k->out, partition_D(&each, slice(k->sO, _, _, warp()), lane()));
+    copy_tiled(&each, k->out, partition_D(&each, slice(in_order_of_atoms(k), _, _, warp()), lane()));
     for (int i = 0; i < k->online.count; i++) {
         val row = coordinate(cS, 0, online_row_value(k->scores, i));
         IF(eq(rem(lane(), imm(4)), imm(0))) {
@@ -160,6 +171,7 @@ static void store(const decode_kernel *k, const piece *x, state *s)
         add_state(s, mul(at(gSinks, head), immf(M_LOG2E)), immf(1), rO);
     }
     val inverse = select(eq(s->sum, immf(0)), immf(0), rcp(s->sum));
+    inverse = k->packed == 1 ? inverse : mul(inverse, k->value_scale);
     tensor rO = fragment(k->form.dtype, compact(leaf(QUAD)));
     for (int i = 0; i < QUAD; i++)
         set(rO, i, convert(k->form.dtype, mul(s->o[i], inverse)));

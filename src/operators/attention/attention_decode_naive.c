@@ -1,6 +1,7 @@
 /* attention_decode_naive.c - one thread computes one row of O: the definition on the GPU, for any sizes and strides. */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_config.h"
+#include "operators/attention/attention_decode_e4m3.h"
 
 enum { COLUMNS = 32 }; // of O that a thread holds at once
 
@@ -11,6 +12,9 @@ typedef struct decode_row {
     val batch, head, token, kv_head; // i64
     tensor gQ, gO;                   // (D), (DV)
     tensor gK, gV;                   // (BATCHES or PAGES,KV,D or DV) of its head
+    tensor gKNew, gVNew;             // (TOKENS,D or DV)
+    val scale_k, scale_v;            // of a cache that has such
+    val old;                         // keys before the new ones, perhaps less than 0
     val first, end;                  // keys that it sees
     val max, sum;                    // of the scores; of 2^(exponent * (score - max))
 } decode_row;
@@ -18,10 +22,17 @@ typedef struct decode_row {
 /* (BATCHES,TOKENS,D) of a head of one of the tensors. */
 static tensor of_head(const attention_decode_values *p, const attention_decode_form *form, int which, val head)
 {
-    int d = which == ATTENTION_Q || which == ATTENTION_K ? form->d : form->dv;
+    int d = which == ATTENTION_Q || which == ATTENTION_K || which == DECODE_K_NEW ? form->d : form->dv;
     layout all =
         make_layout(shape(p->kv, p->kv, p->kv, d), stride(p->ld_batch[which], p->ld_head[which], p->ld[which], 1));
-    return slice(gmem_tensor(p->x[which], form->dtype, all), _, head, _, _);
+    const bool of_cache = which == ATTENTION_K || which == ATTENTION_V;
+    return slice(gmem_tensor(p->x[which], of_cache && form->cache == CKL_E4M3 ? CKL_U8 : form->dtype, all), _, head, _,
+                 _);
+}
+
+static val scale_of(const attention_decode_values *p, int which, val kv_head)
+{
+    return at(gmem_tensor(p->scales[which], F32, make_layout(dynamic(p->kv_heads), leaf(1))), kv_head); // (HEADS)
 }
 
 static decode_row row_at(const attention_decode_form *form, const attention_decode_values *p, val row)
@@ -37,7 +48,16 @@ static decode_row row_at(const attention_decode_form *form, const attention_deco
     r.gV = of_head(p, form, ATTENTION_V, r.kv_head);
     tensor gLengths = gmem_tensor(p->lengths, I32, make_layout(dynamic(p->batch), leaf(1))); // (BATCH)
     val length = max(min(convert(I64, at(gLengths, r.batch)), convert(I64, p->kv)), imm64(0));
-    r.end = add(sub(length, imm64(form->tokens - 1)), r.token);
+    r.old = sub(length, imm64(form->tokens));
+    if (form->append) {
+        r.gKNew = slice(of_head(p, form, DECODE_K_NEW, r.kv_head), r.batch, _, _);
+        r.gVNew = slice(of_head(p, form, DECODE_V_NEW, r.kv_head), r.batch, _, _);
+    }
+    if (form->cache == CKL_E4M3) {
+        r.scale_k = scale_of(p, ATTENTION_K, r.kv_head);
+        r.scale_v = scale_of(p, ATTENTION_V, r.kv_head);
+    }
+    r.end = add(add(r.old, imm64(1)), r.token);
     r.first = form->left ? max(sub(r.end, convert(I64, p->left)), imm64(0)) : imm64(0);
     r.max = variable(F32, immf(ATTENTION_FLOOR));
     r.sum = variable(F32, immf(0));
@@ -59,13 +79,46 @@ static void place_of(const decode_row *r, val j, val *of, val *key)
     *key = rem(j, imm64(r->form->page));
 }
 
+/* An element of K or V that is appended, as the cache will have it: of 8 bits as a u8. */
+static val new_element(const decode_row *r, tensor gNew, val scale, val token, val column)
+{
+    val x = at(gNew, token, column);
+    return r->form->cache == CKL_E4M3 ? convert(IR_U16, e4m3_of_f32(div(convert(F32, x), scale))) : x;
+}
+
+static val number_of(const decode_row *r, val stored)
+{
+    return r->form->cache == CKL_E4M3 ? f32_of_e4m3(stored) : convert(F32, stored);
+}
+
+/* An element of key or value j, without its scale. */
+static val element(const decode_row *r, bool of_key, val j, val column)
+{
+    val of, key, x = variable(F32, immf(0)), is_new = ge(j, r->old);
+    if (!r->form->append) {
+        place_of(r, j, &of, &key);
+        return number_of(r, at(of_key ? r->gK : r->gV, of, key, column));
+    }
+    IF(is_new) {
+        val token = sub(j, r->old);
+        assign(x, number_of(r, of_key ? new_element(r, r->gKNew, r->scale_k, token, column)
+                                      : new_element(r, r->gVNew, r->scale_v, token, column)));
+    }
+    ELSE
+    {
+        place_of(r, j, &of, &key);
+        assign(x, number_of(r, at(of_key ? r->gK : r->gV, of, key, column)));
+    }
+    return x;
+}
+
 static val score(const decode_row *r, val j)
 {
-    val of, key, sum = variable(F32, immf(0));
-    place_of(r, j, &of, &key);
-    tensor gK = slice(r->gK, of, key, _);
+    val sum = variable(F32, immf(0));
     LOOP(l, imm(r->form->d))
-        assign(sum, fma(at_f32(r->gQ, l), at_f32(gK, l), sum));
+        assign(sum, fma(at_f32(r->gQ, l), element(r, true, j, l), sum));
+    if (r->form->cache == CKL_E4M3)
+        sum = mul(sum, r->scale_k);
     return r->form->softcap ? tanh_f32(mul(sum, r->p->factor)) : sum;
 }
 
@@ -95,15 +148,31 @@ static void weigh_values(const decode_row *r, int first, int count)
     tensor rO = fragment(F32, compact(leaf(count))); // (COUNT)
     fill(rO, immf(0));
     LOOP_FROM(j, r->first, r->end, imm64(1)) {
-        val of, key, weight = power(r, sub(score(r, j), r->max));
-        place_of(r, j, &of, &key);
-        tensor gV = slice(r->gV, of, key, _);
+        val weight = power(r, sub(score(r, j), r->max));
         for (int c = 0; c < count; c++)
-            set(rO, c, fma(weight, at_f32(gV, first + c), at(rO, c)));
+            set(rO, c, fma(weight, element(r, false, j, imm64(first + c)), at(rO, c)));
     }
     val inverse = select(eq(r->sum, immf(0)), immf(0), div(immf(1), r->sum));
+    if (r->form->cache == CKL_E4M3)
+        inverse = mul(inverse, r->scale_v);
     for (int c = 0; c < count; c++)
         set(r->gO, first + c, convert(r->form->dtype, mul(at(rO, c), inverse)));
+}
+
+/* The row's token in the cache, by the first head of each group. */
+static void append_row(const decode_row *r)
+{
+    val key = add(r->old, r->token), of, at;
+    IF(logical_and(eq(rem(r->head, imm64(r->form->group)), imm64(0)), ge(key, imm64(0)))) {
+        place_of(r, key, &of, &at);
+        tensor gK = r->gK, gV = r->gV;
+        gK.address = add(sub(gK.address, r->p->x[ATTENTION_K]), r->p->into[ATTENTION_K]);
+        gV.address = add(sub(gV.address, r->p->x[ATTENTION_V]), r->p->into[ATTENTION_V]);
+        LOOP(l, imm64(r->form->d))
+            set(gK, coord(of, at, l), new_element(r, r->gKNew, r->scale_k, r->token, l));
+        LOOP(l, imm64(r->form->dv))
+            set(gV, coord(of, at, l), new_element(r, r->gVNew, r->scale_v, r->token, l));
+    }
 }
 
 void attention_decode_naive(const void *config, int kernel)
@@ -119,6 +188,8 @@ void attention_decode_naive(const void *config, int kernel)
     val rows = mul(mul(convert(I64, p.batch), convert(I64, p.kv_heads)), imm64(form->group * form->tokens));
     IF(lt(row, rows)) {
         decode_row r = row_at(form, &p, row);
+        if (form->append)
+            append_row(&r);
         LOOP_FROM(j, r.first, r.end, imm64(1))
             add_score(&r, score(&r, j));
         if (form->sinks)

@@ -2,7 +2,7 @@
 #include "operators/attention/attention_decode_config.h"
 
 enum {
-    VECTOR = 8,        // elements of 16 bytes
+    VECTOR_BYTES = 16,
     HEAD_MAX = 256,    // elements of a head on tensor cores
     SPLIT_MIN = 512,   // keys: a CTA of 128 takes 7 us, of which 4 are the copies (bench/notes/attention.md)
     SPLIT_MAX = 2048,  // keys: enough to forget the overhead
@@ -22,7 +22,9 @@ static attention_decode_form form_of(const ckl_attention_decode_desc *d)
                                     .left = d->left > 0,
                                     .softcap = d->softcap > 0,
                                     .sinks = d->sinks,
-                                    .lse = d->lse };
+                                    .lse = d->lse,
+                                    .cache = d->cache,
+                                    .append = d->append && d->q > 0 };
 }
 
 static ckl_status check_form(const char *who, const ckl_attention_decode_desc *d, const attention_decode_form *have)
@@ -30,16 +32,24 @@ static ckl_status check_form(const char *who, const ckl_attention_decode_desc *d
     const attention_decode_form want = form_of(d);
     if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->tokens != want.tokens ||
         have->group != want.group || have->page != want.page || have->left != want.left ||
-        have->softcap != want.softcap || have->sinks != want.sinks || have->lse != want.lse)
+        have->softcap != want.softcap || have->sinks != want.sinks || have->lse != want.lse ||
+        have->cache != want.cache || have->append != want.append)
         FAIL(CKL_INVALID, "attention_decode %s: type, sizes or options of the config are not the problem's", who);
     return CKL_OK;
+}
+
+/* Elements of 16 bytes. */
+static int64_t vector_of(ckl_dtype dtype)
+{
+    return VECTOR_BYTES / (int64_t)ckl_dtype_bytes(dtype);
 }
 
 static attention_decode_params params_of(const ckl_attention_decode_desc *d, const ckl_attention_decode_args *x)
 {
     const double log2e = 1.4426950408889634, scale = (double)d->scale, softcap = (double)d->softcap;
     const double unit = softcap > 0 ? softcap : scale; // of what becomes an exponent
-    const void *const pointers[] = { x->q, x->k, x->v, x->o };
+    const void *const pointers[] = { x->q, x->k, x->v, x->o, x->k_new, x->v_new };
+    const int64_t vector = vector_of(d->cache);
     attention_decode_params p = { .lengths = x->lengths,
                                   .table = x->table,
                                   .sinks = x->sinks,
@@ -51,14 +61,18 @@ static attention_decode_params params_of(const ckl_attention_decode_desc *d, con
                                   .left = (int32_t)d->left,
                                   .factor = (float)(scale / unit),
                                   .exponent = (float)(log2e * unit) };
-    for (int i = 0; i < ATTENTION_TENSORS; i++) {
+    for (int i = 0; i < DECODE_TENSORS; i++) {
         const attention_strides s = attention_decode_strides_of(d, i);
         p.x[i] = pointers[i];
         p.ld[i] = s.tokens.stride;
         p.ld_head[i] = s.heads.stride;
         p.ld_batch[i] = s.batch.stride;
-        p.key_vectors[i] = (uint32_t)(s.tokens.stride / VECTOR);
-        p.page_vectors[i] = (uint32_t)(s.batch.stride / VECTOR);
+    }
+    for (int i = ATTENTION_K; i <= ATTENTION_V; i++) {
+        p.key_vectors[i] = (uint32_t)(p.ld[i] / vector);
+        p.page_vectors[i] = (uint32_t)(p.ld_batch[i] / vector);
+        p.into[i] = i == ATTENTION_K ? x->k_into : x->v_into;
+        p.scales[i] = i == ATTENTION_K ? x->scale_k : x->scale_v;
     }
     return p;
 }
@@ -98,7 +112,8 @@ static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_strea
 {
     const attention_decode_naive_config *c = plan->config;
     const attention_decode_params params = params_of(plan->desc, args);
-    return plan_launch(plan, 0, (plan_grid){ .x = ctas_naive(plan->desc, c->threads) }, &params, stream);
+    const plan_grid grid = { .x = ctas_naive(plan->desc, c->threads) };
+    return grid.x ? plan_launch(plan, 0, grid, &params, stream) : CKL_OK;
 }
 
 static const field naive_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_naive_config, form)) //
@@ -140,17 +155,20 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
 /* Rows that start at 16-byte boundaries, at distances that 32 bits can count. */
 static ckl_status check_strides(const ckl_attention_decode_desc *d)
 {
-    for (int i = 0; i < ATTENTION_TENSORS; i++) {
+    for (int i = 0; i < (d->append ? DECODE_TENSORS : ATTENTION_TENSORS); i++) {
+        const bool of_cache = i == ATTENTION_K || i == ATTENTION_V;
+        const int64_t vector = vector_of(of_cache ? d->cache : d->dtype);
         const attention_strides s = attention_decode_strides_of(d, i);
         const attention_mode *const modes[] = { &s.tokens, &s.heads, &s.batch };
         for (int m = 0; m < COUNT_OF(modes); m++)
-            if (modes[m]->size > 1 && modes[m]->stride % VECTOR)
+            if (modes[m]->size > 1 && modes[m]->stride % vector)
                 FAIL(CKL_UNSUPPORTED, "attention_decode sm80: %s=%" PRId64 " elements are not a multiple of 16 bytes",
                      modes[m]->name, modes[m]->stride);
         int64_t span = product_i64(s.tokens.size, s.tokens.stride);
         span = d->page ? sum_i64(span, product_i64(s.batch.size, s.batch.stride)) : span;
-        if ((i == ATTENTION_K || i == ATTENTION_V) && span / VECTOR > UINT32_MAX)
-            FAIL(CKL_UNSUPPORTED, "attention_decode sm80: keys lie %" PRId64 " elements apart, more than 2^35", span);
+        if (of_cache && span / vector > UINT32_MAX)
+            FAIL(CKL_UNSUPPORTED,
+                 "attention_decode sm80: keys lie %" PRId64 " elements apart, more than 2^32 * %" PRId64, span, vector);
     }
     return CKL_OK;
 }
@@ -167,9 +185,11 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     const ckl_attention_decode_desc *d = desc;
     const attention_decode_sm80_config *c = config;
     TRY(check_form("sm80", d, &c->form));
-    if (d->d % VECTOR || d->dv % VECTOR || d->d > HEAD_MAX || d->dv > HEAD_MAX)
-        FAIL(CKL_UNSUPPORTED, "attention_decode sm80: d=%" PRId64 " and dv=%" PRId64 " are not multiples of 8 up to %d",
-             d->d, d->dv, HEAD_MAX);
+    const int64_t vector = vector_of(d->cache);
+    if (d->d % vector || d->dv % vector || d->d > HEAD_MAX || d->dv > HEAD_MAX)
+        FAIL(CKL_UNSUPPORTED,
+             "attention_decode sm80: d=%" PRId64 " and dv=%" PRId64 " are not multiples of %" PRId64 " up to %d", d->d,
+             d->dv, vector, HEAD_MAX);
     TRY(check_strides(d));
     if ((c->rows != 16 && c->rows != 32) || (c->keys != 16 && c->keys != 32) || c->warps < 1 || c->warps > 8)
         FAIL(CKL_INVALID, "attention_decode sm80: rows=%d or keys=%d is neither 16 nor 32, or warps=%d is not in 1..8",
@@ -216,10 +236,11 @@ static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream
     const ckl_attention_decode_desc *d = plan->desc;
     const attention_decode_sm80_config *c = plan->config;
     const ckl_attention_decode_args *x = args;
-    if (!PLAN_ALIGNED(16, x->q, x->k, x->v, x->o))
+    if (!PLAN_ALIGNED(16, x->q, x->k, x->v, x->o, x->k_new, x->v_new, x->k_into, x->v_into))
         FAIL(CKL_INVALID,
-             "attention_decode sm80: q=%p, k=%p, v=%p or o=%p is not aligned to 16 bytes; impl=naive takes any "
-             "alignment",
+             "attention_decode sm80: q=%p, k=%p, v=%p, o=%p, or what is new, is not aligned to 16 bytes; impl=naive "
+             "takes "
+             "any alignment",
              x->q, x->k, x->v, x->o);
     attention_decode_params params = params_of(d, x);
     const workspace_parts w = workspace_of(d, c);
@@ -230,7 +251,8 @@ static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream
         params.states = workspace + w.states;
         params.parts = workspace + w.parts;
     }
-    return plan_launch(plan, 0, (plan_grid){ .x = ctas_sm80(d, c) }, &params, stream);
+    const plan_grid grid = { .x = ctas_sm80(d, c) };
+    return grid.x ? plan_launch(plan, 0, grid, &params, stream) : CKL_OK; // q=0 leaves the cache as it is
 }
 
 static const field sm80_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_sm80_config, form)) //

@@ -11,21 +11,26 @@
 #include "operators/attention/attention_decode_sm80.h"
 
 enum {
-    VECTOR = 8, // elements of one cp.async of 16 bytes
-    STEP = 16,  // of K of an atom
+    STEP = 16, // of K of an atom
     LANES = 32,
     STAGES_MAX = ATTENTION_DECODE_STAGES_MAX,
-    PAD = 8, // columns between rows of O in shared memory, against bank conflicts
 };
+
+/* Elements of a 16-bit word of the cache. */
+static int packed_in(const attention_decode_form *form)
+{
+    return 2 / (int)ckl_dtype_bytes(form->cache);
+}
 
 static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
 {
-    return c->warps * c->stages * columns_bytes(columns_of(d), c->keys);
+    return c->warps * c->stages * columns_bytes(columns_of(d / packed_in(&c->form)), c->keys);
 }
 
 static int64_t merge_bytes(const attention_decode_sm80_config *c)
 {
-    return (int64_t)c->warps * c->rows * (columns_of(c->form.dv).used + PAD) * 4;
+    return (int64_t)c->warps * c->rows *
+           (packed_in(&c->form) * columns_of(c->form.dv / packed_in(&c->form)).used + DECODE_PAD) * 4;
 }
 
 static int64_t larger_of(int64_t a, int64_t b)
@@ -49,6 +54,11 @@ static tensor ring_at(const decode_kernel *k, int64_t offset, columns c)
                      chunks_layout(k->form.dtype, c, k->cfg->keys, c.chunks, slots, stage));
 }
 
+int decode_width(const decode_kernel *k)
+{
+    return k->dv.used * k->packed;
+}
+
 static void describe_memory(decode_kernel *k)
 {
     const attention_decode_sm80_config *c = k->cfg;
@@ -57,23 +67,41 @@ static void describe_memory(decode_kernel *k)
     k->sK = ring_at(k, rings, k->d);
     k->sV = ring_at(k, rings + k_bytes, k->dv);
     k->sVt = turned_chunks(k->sV, k->dv, c->warps * c->stages, columns_bytes(k->dv, c->keys) / 2);
-    int pitch = k->dv.used + PAD;
+    const int width = decode_width(k), pitch = width + DECODE_PAD;
     k->sO = smem_view(smem_address(rings), F32,
-                      make_layout(shape(c->rows, k->dv.used, c->warps), stride(pitch, 1, c->rows * pitch)));
+                      make_layout(shape(c->rows, width, c->warps), stride(pitch, 1, c->rows * pitch)));
     k->sTop = smem_tensor("maxima", F32, compact(shape(c->rows, c->warps)), 4);
     k->sSum = smem_tensor("sums", F32, compact(shape(c->rows, c->warps)), 4);
+}
+
+/* What becomes f16 of e4m3 is too small by 2^8 (attention_decode_narrow.c). */
+static void describe_scales(decode_kernel *k)
+{
+    const double raised = 0x1p8;
+    k->exponent = k->p.exponent;
+    k->factor = k->p.factor;
+    if (k->packed == 1)
+        return;
+    for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
+        k->scale[which] =
+            at(gmem_tensor(k->p.scales[which], F32, make_layout(dynamic(k->p.kv_heads), leaf(1))), k->kv_head);
+    val *const of_products = k->form.softcap ? &k->factor : &k->exponent;
+    *of_products = mul(*of_products, mul(k->scale[ATTENTION_K], immf(raised)));
+    k->value_scale = mul(k->scale[ATTENTION_V], immf(raised));
 }
 
 static void describe_registers(decode_kernel *k)
 {
     const attention_decode_sm80_config *c = k->cfg;
-    ckl_dtype dtype = k->form.dtype;
-    k->mma = make_tiled_mma(dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 1, 1);
-    k->rQ = fragment_A_words(&k->mma, c->rows, k->d.used);
+    k->factors = k->packed == 1 ? k->form.dtype : CKL_F16;
+    k->mma =
+        make_tiled_mma(k->factors == CKL_F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 1, 1);
+    k->rQ = fragment_A_words(&k->mma, c->rows, k->d.used * k->packed);
     k->scores = fragment_C(&k->mma, c->rows, c->keys);
-    k->out = fragment_C(&k->mma, c->rows, k->dv.used);
+    k->out = fragment_C(&k->mma, c->rows, decode_width(k));
     k->weights = fragment_A_words(&k->mma, c->rows, c->keys);
-    k->online = online_rows_begin(online_row_count(k->scores), k->p.exponent);
+    describe_scales(k);
+    k->online = online_rows_begin(online_row_count(k->scores), k->exponent);
     fill(k->out, immf(0));
 }
 
@@ -116,74 +144,14 @@ static void load_queries(const decode_kernel *k)
         val row = add(mul(k->tile, imm(k->cfg->rows)), add(div(lane(), imm(4)), imm(8 * m)));
         IF(lt(row, imm(k->rows_all))) {
             tensor gRow = decode_row_of(k, ATTENTION_Q, row);
-            val first = tensor_address(gRow, coord(mul(rem(lane(), imm(4)), imm(2))));
+            val first = tensor_address(gRow, coord(mul(rem(lane(), imm(4)), imm(2 * k->packed))));
             tensor gPairs = gmem_tensor(first, I32, make_layout(leaf(k->form.d / 2), leaf(1)));
-            for (int half = 0; half < 2 * steps && 8 * half < k->form.d; half++)
-                set(k->rQ, coord(m % 2 + 2 * (half % 2), m / 2, half / 2), bitcast(U32, at(gPairs, 4 * half)));
+            for (int half = 0; half < 2 * steps && 8 * half < k->form.d; half++) {
+                const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // as the keys' words have them
+                set(k->rQ, coord(m % 2 + 2 * (half % 2), m / 2, half / 2), bitcast(U32, at(gPairs, pair)));
+            }
         }
     }
-}
-
-/* Where the keys of a block are, one for each lane, in vectors from the first of the head; and how many there are. */
-typedef struct block_rows {
-    val at[ATTENTION_TENSORS];
-    val count; // i32; none: 0 or less
-} block_rows;
-
-static block_rows no_rows(void)
-{
-    block_rows rows = { .count = variable(I32, imm(0)) };
-    for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
-        rows.at[which] = variable(U32, imm(0));
-    return rows;
-}
-
-/* Of block `number` of this warp. The table is read up to kv, so that it need not wait for the length. */
-static void find_rows(const decode_kernel *k, val number, block_rows *rows)
-{
-    const int bn = k->cfg->keys, page = k->form.page;
-    val start = add(k->from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
-    val key = min(add(start, rem(lane(), imm(bn))), sub(k->p.kv, imm(1))), place;
-    if (page) {
-        tensor gTable = gmem_tensor(k->p.table, I32,
-                                    make_layout(shape(k->p.table_pages, k->p.batch),
-                                                stride(1, convert(I64, k->p.table_pages)))); // (PAGES,BATCH)
-        place = convert(U32, at(gTable, div(key, imm(page)), k->batch));
-    }
-    for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
-        val within = mul(page ? rem(key, imm(page)) : key, k->p.key_vectors[which]);
-        assign(rows->at[which], page ? add(within, mul(place, k->p.page_vectors[which])) : within);
-    }
-    assign(rows->count, sub(convert(I32, k->to), convert(I32, start)));
-}
-
-/* Starts the copies of a block of K or V into chunks (BN,CHUNK,CHUNKS). What does not exist is 0. */
-static void load_rows(const decode_kernel *k, int which, const block_rows *rows, tensor sX, columns c, int d)
-{
-    const int across = c.chunk / VECTOR, down = LANES / across;
-    tiled_copy each = make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->form.dtype,
-                                      compact_right(shape(down, across)), compact(shape(1, VECTOR)));
-    val row = div(lane(), imm(across)), column = mul(rem(lane(), imm(across)), imm(VECTOR));
-    layout heads = make_layout(shape(k->p.kv_heads, k->p.batch), stride(k->p.ld_head[which], k->p.ld_batch[which]));
-    tensor gHead =
-        slice(gmem_tensor(k->p.x[which], k->form.dtype, heads), k->kv_head, k->form.page ? imm_as(U32, 0) : k->batch);
-    for (int i = 0; i < k->cfg->keys / down; i++) {
-        val this = add(row, imm(i * down)), first = mul(convert(U64, shuffle(rows->at[which], this)), imm_as(U64, 16));
-        val exists = lt(convert(I32, this), rows->count);
-        for (int j = 0; j < c.chunks; j++) {
-            tensor tXsX = partition_D(&each, slice(sX, _, _, j), lane()); // (VECTOR,BN/DOWN,1)
-            val inside = (j + 1) * c.chunk <= d ? exists : logical_and(exists, lt(column, imm(d - j * c.chunk)));
-            val from = add(add(gHead.address, first), convert(U64, mul(add(column, imm(j * c.chunk)), imm(2))));
-            cp_async(tensor_address(tXsX, coord(0, i, 0)), from, 16, select(inside, imm_as(U32, 16), imm_as(U32, 0)));
-        }
-    }
-}
-
-static void load_block(const decode_kernel *k, const block_rows *rows, val slot)
-{
-    load_rows(k, ATTENTION_K, rows, slice(k->sK, _, _, _, slot), k->d, k->form.d);
-    load_rows(k, ATTENTION_V, rows, slice(k->sV, _, _, _, slot), k->dv, k->form.dv);
-    cp_async_commit();
 }
 
 /* Products */
@@ -235,9 +203,11 @@ static void use_block(decode_kernel *k, val number, val slot)
 {
     const int bn = k->cfg->keys;
     val start = add(k->from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
-    multiply_keys(k, slot);
+    (k->packed == 1 ? multiply_keys : decode_multiply_narrow_keys)(k, slot);
+    if (k->factors != k->form.dtype)
+        scale_rows(k->scores, k->row_unit);
     if (k->form.softcap)
-        cap_scores(k->scores, k->p.factor);
+        cap_scores(k->scores, k->factor);
     val end = convert(I32, add(start, imm(bn))), seen = sub(convert(I32, k->length), imm(k->form.tokens - 1));
     val cut = logical_or(lt(seen, end), lt(convert(I32, k->to), end));
     if (k->form.left) // the last token sees the fewest of the first keys
@@ -245,9 +215,9 @@ static void use_block(decode_kernel *k, val number, val slot)
     IF(cut)
         mask_rows(k, start);
     online_softmax(&k->online, k->scores);
-    accumulators_to_A(k->scores, k->form.dtype, k->weights);
+    accumulators_to_A(k->scores, k->factors, k->weights);
     scale_rows(k->out, k->online.factor);
-    multiply_values(k, slot);
+    (k->packed == 1 ? multiply_values : decode_multiply_narrow_values)(k, slot);
 }
 
 /*
@@ -262,19 +232,21 @@ static void attend(decode_kernel *k)
     block_rows rows[STAGES_MAX];
     val first = mul(warp(), imm(stages));
     for (int s = 0; s < stages; s++) { // all are asked for before the first is waited for
-        rows[s] = no_rows();
-        find_rows(k, imm_as(U32, s), &rows[s]);
+        rows[s] = decode_no_rows(k);
+        decode_find_rows(k, imm_as(U32, s), &rows[s]);
     }
     for (int s = 0; s < stages - 1; s++)
-        load_block(k, &rows[s], add(first, imm(s)));
+        decode_load_block(k, &rows[s], add(first, imm(s)));
     load_queries(k); // under the first copies
+    if (k->factors != k->form.dtype)
+        decode_queries_to_f16(k);
     block_rows *next = &rows[stages - 1];
     val use = variable(U32, imm(0)), fill = variable(U32, imm(stages - 1));
     LOOP(i, count) {
         cp_async_wait(stages - 2);
         warp_sync();
-        load_block(k, next, add(first, fill));
-        find_rows(k, add(i, imm(stages)), next);
+        decode_load_block(k, next, add(first, fill));
+        decode_find_rows(k, add(i, imm(stages)), next);
         use_block(k, i, add(first, use));
         assign(use, select(eq(use, imm(stages - 1)), imm(0), add(use, imm(1))));
         assign(fill, select(eq(fill, imm(stages - 1)), imm(0), add(fill, imm(1))));
@@ -285,7 +257,9 @@ static void attend(decode_kernel *k)
 void attention_decode_sm80(const void *config, int kernel)
 {
     const attention_decode_sm80_config *cfg = config;
-    decode_kernel k = { .cfg = cfg, .form = cfg->form, .d = columns_of(cfg->form.d), .dv = columns_of(cfg->form.dv) };
+    decode_kernel k = { .cfg = cfg, .form = cfg->form, .packed = packed_in(&cfg->form) };
+    k.d = columns_of(cfg->form.d / k.packed);
+    k.dv = columns_of(cfg->form.dv / k.packed);
     (void)kernel;
     launch_bounds(LANES * cfg->warps, cfg->ctas);
     k.p = params_of(attention_decode);

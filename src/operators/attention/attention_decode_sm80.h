@@ -5,12 +5,15 @@
 #include "operators/attention/attention_decode_config.h"
 #include "operators/attention/attention_tile.h"
 
+enum { DECODE_PAD = 8 }; // columns between rows of O in shared memory, against bank conflicts
+
 /* Everything that the steps share. Letters: rows (BM), keys of a block (BN). */
 typedef struct decode_kernel {
     const attention_decode_sm80_config *cfg;
     attention_decode_form form;
     attention_decode_values p;
-    columns d, dv;
+    columns d, dv;                   // of 16-bit words of the cache
+    int packed;                      // elements of such a word
     int rows_all, tiles;             // of a group; tiles of BM of them
     val tile, kv_head, split, batch; // of this CTA; u32
     val length;                      // keys of the sequence, u32
@@ -21,12 +24,41 @@ typedef struct decode_kernel {
     tensor sVt;                      // (DV,BN,SLOTS)
     tensor sO;                       // (BM,DV,WARPS), f32, in the memory of the rings
     tensor sTop, sSum;               // (BM,WARPS)
+    ckl_dtype factors;               // what is multiplied: dtype, or f16 where the cache is of 8 bits
     tiled_mma mma;                   // of a warp
     tensor rQ;                       // (PAIRS,MMA_M,MMA_K)
     tensor scores, out;              // (MMA,MMA_M,MMA_N)
     tensor weights;                  // (PAIRS,MMA_M,MMA_K)
+    val scale[ATTENTION_TENSORS];    // of the head of K and V, where the cache has such
+    val row_unit[ONLINE_ROWS_MAX];   // of scores, where queries of bf16 have become f16
+    val value_scale;                 // what weighted values are to be multiplied by
+    val exponent, factor;            // as the parameters, times what a score of the stored keys is short of
     online_rows online;
 } decode_kernel;
+
+/* Where the keys of a block are, one for each lane, in vectors from the first of the head; and how many there are in the cache. */
+typedef struct block_rows {
+    val at[ATTENTION_TENSORS];
+    val start; // the first key, where some may be new
+    val count; // i32; none: 0 or less
+} block_rows;
+
+/* Variables; then those of block `number` of this warp. */
+block_rows decode_no_rows(const decode_kernel *k);
+void decode_find_rows(const decode_kernel *k, val number, block_rows *rows);
+
+/* Starts the copies of a block into a slot, and puts new rows there. */
+void decode_load_block(const decode_kernel *k, const block_rows *rows, val slot);
+
+/* scores = Q * K^T and out += weights * V of a slot, whose words hold two elements. */
+void decode_multiply_narrow_keys(const decode_kernel *k, val slot);
+void decode_multiply_narrow_values(const decode_kernel *k, val slot);
+
+/* Queries of bf16 become f16, and row_unit what their scores are to be multiplied by. */
+void decode_queries_to_f16(decode_kernel *k);
+
+/* Columns of O, up to a multiple of what atoms take. */
+int decode_width(const decode_kernel *k);
 
 /* Row `row` of a head of Q or O: heads of the group first, then tokens. (D) */
 tensor decode_row_of(const decode_kernel *k, int which, val row);

@@ -1,13 +1,13 @@
 /* attention_decode_test.c - the definition by attention's, a sequence at a time; operands, cases, population and rejects. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/dtype.h"
 #include "operators/attention/attention_config.h"
 #include "operators/attention/attention_decode_config.h"
 #include "operators/attention/attention_lab.h"
 
-enum { Q, K, V, LENGTHS, TABLE, SINKS }; // operands
+enum { Q, K, V, LENGTHS, TABLE, SINKS, O, LSE, SCALE_K, SCALE_V, K_NEW, V_NEW, K_INTO, V_INTO }; // operands
+enum { OF_O, OF_LSE, OF_K_INTO, OF_V_INTO };                                                     // outputs
 
 /* Products of q and k stay in f32, and what v holds times the number of keys. */
 static int operands(const void *problem, operand *all)
@@ -20,6 +20,15 @@ static int operands(const void *problem, operand *all)
     all[TABLE] = operand_range(all[TABLE], 0, (double)p->desc.pages - 1);
     all[TABLE].distinct = true;
     all[SINKS] = operand_range(all[SINKS], -4, 4);
+    all[K_INTO].role = all[V_INTO].role = OPERAND_IN_OUT; // most of a cache is to stay as it is
+    all[K_NEW].hard_max = 0x1p40;
+    all[V_NEW].hard_max = 0x1p100;
+    for (int i = SCALE_K; i <= SCALE_V; i++)
+        all[i] = operand_range(all[i], 0.25, 2);
+    for (int i = K; i <= V && p->desc.cache == CKL_E4M3; i++) { // without NaN, new ones too
+        all[i] = operand_range(all[i], -2, 2);
+        all[K_NEW + i - K] = operand_range(all[K_NEW + i - K], -2, 2);
+    }
     return 0;
 }
 
@@ -46,7 +55,9 @@ static double bytes(const void *problem)
     const ckl_attention_decode_desc *d = problem;
     double keys = (double)(d->left ? min_i64(d->left + d->q - 1, d->kv) : d->kv);
     double cache = (double)(d->batch * d->kv_heads) * keys, rows = (double)(d->batch * d->heads * d->q);
-    return (double)ckl_dtype_bytes(d->dtype) * (cache + rows) * (double)(d->d + d->dv);
+    double appended = d->append ? (double)(d->batch * d->kv_heads * d->q) : 0; // read once; stored in place of reading
+    return ((double)ckl_dtype_bytes(d->cache) * cache + (double)ckl_dtype_bytes(d->dtype) * (rows + appended)) *
+           (double)(d->d + d->dv);
 }
 
 /* One sequence and head as a problem of attention, with K and V gathered. */
@@ -55,6 +66,12 @@ typedef struct sequence {
     void *k, *v;
     void *host[5];
 } sequence;
+
+static int64_t length_of(const ckl_attention_decode_desc *d, void *const *host, int64_t batch)
+{
+    const int64_t given = (int64_t)dtype_read(CKL_I32, host[LENGTHS], batch);
+    return max_i64(0, min_i64(given, d->kv));
+}
 
 /* Row j of a head: of its page, or of its sequence. */
 static int64_t key_index(const ckl_attention_decode_desc *d, const attention_strides *s, void *const *host,
@@ -68,24 +85,49 @@ static int64_t key_index(const ckl_attention_decode_desc *d, const attention_str
     return of * s->batch.stride + kv_head * s->heads.stride + key * s->tokens.stride;
 }
 
+/* The scale of a head of K or V. */
+static double scale_of(const ckl_attention_decode_desc *d, int which, void *const *host, int64_t kv_head)
+{
+    return d->cache == CKL_E4M3 ? dtype_read(CKL_F32, host[SCALE_K + which - K], kv_head) : 1;
+}
+
+/* Element l of what token i adds to K or V, as the cache has it: rounded from the quotient in f32. */
+static double new_element(const ckl_attention_decode_desc *d, int which, void *const *host, const int64_t at[4])
+{
+    const attention_strides s = attention_decode_strides_of(d, which == K ? DECODE_K_NEW : DECODE_V_NEW);
+    const int64_t index = at[0] * s.batch.stride + at[1] * s.heads.stride + at[2] * s.tokens.stride + at[3];
+    const double x = dtype_read(d->dtype, host[which == K ? K_NEW : V_NEW], index);
+    uint8_t rounded;
+    if (d->cache != CKL_E4M3)
+        return x;
+    dtype_write(CKL_E4M3, &rounded, 0, (double)((float)x / (float)scale_of(d, which, host, at[1])));
+    return dtype_read(CKL_E4M3, &rounded, 0);
+}
+
+/* Keys or values of a head, without their scale: dtype has all that e4m3 has. */
 static void *gather(const ckl_attention_decode_desc *d, int which, void *const *host, int64_t batch, int64_t kv_head,
                     int64_t length)
 {
     const attention_strides s = attention_decode_strides_of(d, which);
+    const int64_t old = d->append ? length - d->q : length;
     void *to = malloc((size_t)(length * s.d) * ckl_dtype_bytes(d->dtype) + 1);
-    if (!to)
+    double *row = malloc((size_t)s.d * sizeof *row);
+    if (!to || !row)
         abort();
-    const size_t element = ckl_dtype_bytes(d->dtype), row = (size_t)s.d * element;
-    for (int64_t j = 0; j < length; j++)
-        memcpy((char *)to + (size_t)j * row,
-               (const char *)host[which] + (size_t)key_index(d, &s, host, batch, kv_head, j) * element, row);
+    for (int64_t j = 0; j < length; j++) {
+        if (j < old)
+            dtype_read_run(d->cache, host[which], key_index(d, &s, host, batch, kv_head, j), s.d, row);
+        for (int64_t l = 0; l < s.d; l++)
+            dtype_write(d->dtype, to, j * s.d + l,
+                        j < old ? row[l] : new_element(d, which, host, (int64_t[]){ batch, kv_head, j - old, l }));
+    }
+    free(row);
     return to;
 }
 
 static sequence sequence_of(const ckl_attention_decode_desc *d, void *const *host, int64_t batch, int64_t head)
 {
-    const int64_t given = (int64_t)dtype_read(CKL_I32, host[LENGTHS], batch);
-    const int64_t length = max_i64(0, min_i64(given, d->kv)), kv_head = head / (d->heads / d->kv_heads);
+    const int64_t length = length_of(d, host, batch), kv_head = head / (d->heads / d->kv_heads);
     const size_t element = ckl_dtype_bytes(d->dtype);
     sequence s = { .desc = { .dtype = d->dtype, .batch = 1, .heads = 1, .kv_heads = 1, .q = d->q, .kv = length } };
     s.desc.d = s.desc.ldk = d->d;
@@ -94,7 +136,7 @@ static sequence sequence_of(const ckl_attention_decode_desc *d, void *const *hos
     s.desc.left = d->left;
     s.desc.softcap = d->softcap;
     s.desc.sinks = d->sinks;
-    s.desc.scale = d->scale;
+    s.desc.scale = d->scale * (float)scale_of(d, K, host, kv_head);
     s.desc.ldq = d->ldq;
     s.k = gather(d, K, host, batch, kv_head, length);
     s.v = gather(d, V, host, batch, kv_head, length);
@@ -105,14 +147,58 @@ static sequence sequence_of(const ckl_attention_decode_desc *d, void *const *hos
     return s;
 }
 
+/* Is key `key` of batch or page `of` one of the new ones? Sets the sequence and its number among them. */
+static bool find_new(const ckl_attention_decode_desc *d, void *const *host, int64_t of, int64_t key, int64_t *batch,
+                     int64_t *token)
+{
+    const int64_t pages = d->page ? ceil_div(d->kv, d->page) : 1, each = d->page ? d->page : d->kv;
+    for (int64_t b = 0; b < d->batch; b++)
+        for (int64_t p = 0; p < pages; p++) {
+            const int64_t there = d->page ? (int64_t)dtype_read(CKL_I32, host[TABLE], b * pages + p) : b;
+            const int64_t j = p * each + key, length = length_of(d, host, b);
+            if (there == of && j < length && j >= length - d->q) {
+                *batch = b;
+                *token = j - (length - d->q);
+                return true;
+            }
+        }
+    return false;
+}
+
+/* A row of the cache: what is new, else what was there. */
+static void appended(const ckl_attention_decode_desc *d, void *const *host, reference_slice out)
+{
+    const int which = out.output == OF_K_INTO ? K : V;
+    const attention_strides s = attention_decode_strides_of(d, which);
+    const int64_t key = out.row % s.tokens.size, kv_head = out.row / s.tokens.size % s.heads.size,
+                  of = out.row / s.tokens.size / s.heads.size;
+    const int64_t first = of * s.batch.stride + kv_head * s.heads.stride + key * s.tokens.stride;
+    int64_t batch, token;
+    const bool is_new = find_new(d, host, of, key, &batch, &token);
+    for (int64_t l = 0; l < out.count; l++) {
+        out.value[l] = is_new ? new_element(d, which, host, (int64_t[]){ batch, kv_head, token, out.first + l })
+                              : dtype_read(d->cache, host[which == K ? K_INTO : V_INTO], first + out.first + l);
+        out.magnitude[l] = 0;
+    }
+}
+
 /* Rows of O are tokens of heads of sequences; a row of the logarithms has all tokens of a head. */
 static void reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_attention_decode_desc *d = problem;
+    if (out.output == OF_K_INTO || out.output == OF_V_INTO) {
+        appended(d, host, out);
+        return;
+    }
     const int64_t head = out.output == 0 ? out.row / d->q : out.row;
     sequence s = sequence_of(d, host, head / d->heads, head % d->heads);
     out.row = out.output == 0 ? out.row % d->q : 0;
     attention_reference(&s.desc, s.host, out);
+    const double scale = scale_of(d, V, host, head % d->heads / (d->heads / d->kv_heads));
+    for (int64_t i = 0; i < out.count && out.output == OF_O; i++) {
+        out.value[i] *= scale;
+        out.magnitude[i] *= scale;
+    }
     free(s.k);
     free(s.v);
 }
@@ -131,9 +217,21 @@ static const char *const cases[] = {
     "heads=4 kv_heads=2 kv=60 d=32 batch=2 layout=bshd ldk=192 ldv=192 ldk_head=40 # keys with gaps",
     "heads=2 kv_heads=1 q=4 kv=700 d=64 batch=2 shortest=400 impl=sm80 config='rows=32 warps=2 keys=32 stages=2 "
     "split=64'",
+    "heads=8 kv_heads=2 q=5 kv=500 d=64 batch=2 impl=sm80 config='rows=16 split=128' # splits of two tiles",
     "kv=500 d=64 page=16 impl=sm80 config='warps=8 keys=16 stages=4 split=256' # warps without keys",
+    "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 lse=1 cache=e4m3",
+    "heads=8 kv_heads=1 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 softcap=4",
+    "heads=6 kv_heads=2 q=3 kv=150 d=80 dv=112 page=7 left=40 sinks=1 cache=e4m3 lse=1 # words past the last ones",
+    "heads=3 kv_heads=1 kv=90 d=256 cache=e4m3 impl=sm80 config='warps=2 keys=32 stages=2 split=64'",
+    "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 append=1 lse=1 # no keys but the new one, or none",
+    "heads=4 kv_heads=2 q=5 kv=260 d=128 batch=3 shortest=2 page=16 layout=bshd append=1 dtype=bf16 impl=sm80 "
+    "config='split=128' # over blocks, pages and splits",
+    "heads=40 kv_heads=2 q=2 kv=90 d=96 dv=64 batch=2 shortest=1 append=1 cache=e4m3 lse=1 # several tiles of rows",
+    "heads=4 kv_heads=1 q=16 kv=70 d=32 batch=4 shortest=0 page=1 append=1 cache=e4m3 dtype=bf16 left=9",
+    "heads=2 kv_heads=1 q=2 kv=40 d=17 append=1 ldk_new=20 ldv_new_head=60",
     "batch=0",
     "q=0 lse=1",
+    "q=0 append=1 kv=5",
     NULL,
 };
 
@@ -153,6 +251,15 @@ static const test_reject rejects[] = {
     { "page=1 kv=2^30 batch=4", CKL_INVALID, "attention_decode: pages=4294967296 have no numbers of 32 bits" },
     { "heads=6 kv_heads=4", CKL_INVALID, "attention_decode: kv_heads=4 does not divide heads=6" },
     { "ldk=63", CKL_INVALID, "attention_decode: ldk=63 is smaller than d=64" },
+    { "cache=bf16", CKL_INVALID, "attention_decode: cache=bf16 is neither dtype=f16 nor e4m3" },
+    { "ldv_new=8", CKL_INVALID, "attention_decode: ldv_new=8 is not part of a problem without append" },
+    { "append=1 ldk_new=63", CKL_INVALID, "attention_decode: ldk_new=63 is smaller than d=64" },
+    { "append=1 kv_heads=2 heads=2 ldv_head=8", CKL_INVALID,
+      "attention_decode: ldv_head=8 lets elements of v_into overlap, which span 64" },
+    { "cache=e4m3 d=72 impl=sm80", CKL_UNSUPPORTED,
+      "attention_decode sm80: d=72 and dv=72 are not multiples of 16 up to 256" },
+    { "cache=e4m3 ldk=72 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: ldk=72 elements are not a multiple" },
+    { "append=1 ldk_new=68 q=2 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: ldk_new=68 elements are not a" },
     { "heads=2 ldo_head=8", CKL_INVALID, "attention_decode: ldo_head=8 lets elements of o overlap, which span 64" },
     { "softcap=-1", CKL_INVALID, "attention_decode: softcap=-1 is negative" },
     { "d=60 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: d=60 and dv=60 are not multiples of 8 up to 256" },

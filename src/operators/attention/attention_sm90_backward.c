@@ -21,6 +21,8 @@
 enum {
     BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads before they store
     STATS_EACH = 4,       // of a lane: blocks of up to 128
+    PRODUCER_REGISTERS = 24,
+    CONSUMER_REGISTERS = 240, // with two consumers 504, which are the 3 * 168 of 384 threads
 };
 
 /* The kernels. */
@@ -153,7 +155,7 @@ static void stats_producer(const backward_kernel *k)
 static void producer(const backward_kernel *k)
 {
     if (k->cfg->consumers > 1)
-        warpgroup_reg_dealloc(k->of_keys ? 32 : 24);
+        warpgroup_reg_dealloc(PRODUCER_REGISTERS);
     IF(eq(warp(), imm(0))) {
         IF(elect()) {
             pipeline_state at = producer_state(&k->ring);
@@ -364,7 +366,7 @@ static void scale_all(tensor acc, val factor)
 static void consumer(const backward_kernel *k)
 {
     if (k->cfg->consumers > 1)
-        warpgroup_reg_alloc(240);
+        warpgroup_reg_alloc(CONSUMER_REGISTERS);
     backward_consumer c = describe_consumer(k);
     tensor cS = partition_C(&c.scores_mma, identity_tensor(shape(ROWS, k->block)), backward_thread()); // (MMA,1,1)
     backward_walk w = backward_begin(k, true);

@@ -151,6 +151,9 @@ static const char *const cases[] = {
     "direction=backward q=70 kv=140 d=256 dv=200 causal=1 softcap=4 heads=2 kv_heads=1 dtype=bf16 # dV apart",
     "direction=backward batch=2 heads=3 q=560 kv=20 d=32 sinks=1 layout=bshd # sums of more queries than a CTA has "
     "threads",
+    "direction=backward heads=4 kv_heads=1 q=34 kv=945 d=64 causal=1 softcap=3 score=alibi sinks=1 dtype=bf16 "
+    "fill=hard "
+    "seed=435316 # weights beyond f32",
     "direction=backward q=20 kv=30 d=20 mask=add ldmask=30 heads=2 ldmask_head=600",
     "direction=backward q=10 kv=20 d=8 mask=bool misalign=1 impl=naive_backward",
     "direction=backward q=150 kv=130 d=32 batch=2 heads=4 kv_heads=2 mask=bool ldmask=130 ldmask_batch=19500 causal=1",

@@ -53,6 +53,7 @@ static ckl_status check_forward_only(const ckl_conv_desc *d)
         return CKL_OK;
     if (d->direction == CKL_CONV_DATA)
         TRY(plan_check_unused("conv", "bias", d->bias, "the gradient of data"));
+    TRY(plan_check_unused("conv", "scale", d->scale, "a gradient"));
     TRY(plan_check_unused("conv", "residual", d->residual, "a gradient"));
     return plan_check_unused("conv", "activation", (int64_t)d->activation, "a gradient");
 }
@@ -111,27 +112,29 @@ static int tensors(const void *desc, plan_tensor *t)
     t[2] = plan_absent(pixels(d, "dy", d->dtype, CONV_Y), no_gradient);
     t[3] = plan_absent(plan_vector("bias", d->out, d->k), plan_first(not_forward, no_bias));
     t[4] = plan_absent(pixels(d, "residual", d->out, CONV_Y), d->residual ? NULL : "a problem without residual");
-    t[5] = plan_absent(plan_output(pixels(d, "y", d->out, CONV_Y)), not_forward);
-    t[6] = plan_absent(plan_output(pixels(d, "dx", d->out, CONV_X)), plan_first(no_gradient, of_weights));
-    t[7] = plan_absent(plan_output(pixels(d, "dw", d->out, CONV_W)), plan_first(no_gradient, of_data));
-    t[8] = plan_absent(plan_output(plan_vector("dbias", d->out, d->k)),
+    t[5] = plan_absent(plan_vector("scale", CKL_F32, d->k), d->scale ? NULL : "a problem without scale");
+    t[6] = plan_absent(plan_output(pixels(d, "y", d->out, CONV_Y)), not_forward);
+    t[7] = plan_absent(plan_output(pixels(d, "dx", d->out, CONV_X)), plan_first(no_gradient, of_weights));
+    t[8] = plan_absent(plan_output(pixels(d, "dw", d->out, CONV_W)), plan_first(no_gradient, of_data));
+    t[9] = plan_absent(plan_output(plan_vector("dbias", d->out, d->k)),
                        plan_first(plan_first(no_gradient, of_data), no_bias));
-    t[4].place = t[5].place = 1;
-    return 9;
+    t[4].place = t[6].place = 1;
+    return 10;
 }
 
 /* What implementations share */
 
 conv_form conv_form_of(const ckl_conv_desc *d)
 {
-    return (conv_form){ (choice)d->direction, d->dtype, d->out, d->bias, d->residual, (choice)d->activation };
+    return (conv_form){ (choice)d->direction, d->dtype, d->out, d->bias, d->scale, d->residual, (choice)d->activation };
 }
 
 ckl_status conv_check_form(const char *who, const ckl_conv_desc *d, const conv_form *have)
 {
     const conv_form want = conv_form_of(d);
     if (have->direction != want.direction || have->dtype != want.dtype || have->out != want.out ||
-        have->bias != want.bias || have->residual != want.residual || have->activation != want.activation)
+        have->bias != want.bias || have->scale != want.scale || have->residual != want.residual ||
+        have->activation != want.activation)
         FAIL(CKL_INVALID, "conv %s: the config's direction, types or epilogue are not the problem's", who);
     return CKL_OK;
 }
@@ -141,6 +144,7 @@ conv_params conv_params_of(const ckl_conv_desc *d, const ckl_conv_args *a)
     const bool data = d->direction == CKL_CONV_DATA, weight = d->direction == CKL_CONV_WEIGHT;
     conv_params p = { .from = { data ? a->dx : a->x, weight ? a->dw : a->w, a->dy ? a->dy : a->y },
                       .bias = weight ? a->dbias : a->bias,
+                      .scale = a->scale,
                       .residual = a->residual,
                       .n = d->n,
                       .c = d->c / d->groups,
@@ -169,11 +173,19 @@ conv_params conv_params_of(const ckl_conv_desc *d, const ckl_conv_args *a)
 
 static const field desc_fields[] = { CONV_DESC(FIELD_ROW, ckl_conv_desc) };
 static const implementation *const implementations[] = {
-    &conv_depthwise_implementation,     &conv_depthwise_weight_implementation,
-    &conv_sliced_implementation,        &conv_sm90_implementation,
-    &conv_packed_implementation,        &conv_sm90_weight_implementation,
-    &conv_packed_weight_implementation, &conv_sm80_implementation,
-    &conv_naive_implementation,         NULL,
+    &conv_depthwise_implementation,
+    &conv_depthwise_weight_implementation,
+    &conv_stem_implementation,
+    &conv_pointwise_implementation,
+    &conv_sliced_implementation,
+    &conv_sm90_implementation,
+    &conv_nchw_sm90_implementation,
+    &conv_packed_implementation,
+    &conv_sm90_weight_implementation,
+    &conv_packed_weight_implementation,
+    &conv_sm80_implementation,
+    &conv_naive_implementation,
+    NULL,
 };
 
 OPERATOR(conv, conv, "y = activation(x convolved with w + bias + residual), and gradients",

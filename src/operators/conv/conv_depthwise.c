@@ -224,7 +224,7 @@ static void add_rows(depthwise *k)
 }
 
 /* Elements that lie side by side in y, from a channel and a column of the thread's on. */
-static void store_run(const depthwise *k, tensor rBias, val index, int column, int count)
+static void store_run(const depthwise *k, tensor rScale, tensor rBias, val index, int column, int count)
 {
     const conv_form *form = &k->cfg->form;
     const int align = count * (int)ckl_dtype_bytes(form->out);
@@ -234,6 +234,7 @@ static void store_run(const depthwise *k, tensor rBias, val index, int column, i
     for (int i = 0; i < count; i++) {
         const int c = k->cfg->nhwc ? i : 0, q = k->cfg->nhwc ? column : column + i;
         val x = at(k->rSum, c, q);
+        x = form->scale ? mul(x, at(rScale, c)) : x;
         x = form->bias ? add(x, at_f32(rBias, c)) : x;
         x = form->residual ? add(x, at_f32(rR, i)) : x;
         set(rY, i, convert(form->out, activation_f32(form->activation, x)));
@@ -245,7 +246,10 @@ static void store_columns(const depthwise *k)
 {
     const conv_depthwise_config *cfg = k->cfg;
     const ckl_dtype out = cfg->form.out;
-    tensor rBias = fragment(out, compact(leaf(k->lanes)));
+    tensor rBias = fragment(out, compact(leaf(k->lanes))), rScale = fragment(F32, compact(leaf(k->lanes)));
+    if (cfg->form.scale)
+        copy(gmem_tensor(address_at(k->p.scale, F32, convert(I64, k->channel)), F32, compact(leaf(k->lanes))), rScale,
+             4);
     if (cfg->form.bias)
         copy(gmem_tensor(address_at(k->p.bias, out, convert(I64, k->channel)), out, compact(leaf(k->lanes))), rBias,
              (int)ckl_dtype_bytes(out));
@@ -256,9 +260,9 @@ static void store_columns(const depthwise *k)
     for (int q = 0; q < cfg->cols && !ir_failed(); q += step) {
         val to = add(start, mul(imm64(q), k->to[3]));
         if (cfg->even)
-            store_run(k, rBias, to, q, run);
+            store_run(k, rScale, rBias, to, q, run);
         else IF(lt(add(k->at[2], imm(q)), number(k->to_size[2])))
-            store_run(k, rBias, to, q, run);
+            store_run(k, rScale, rBias, to, q, run);
     }
 }
 

@@ -12,6 +12,8 @@ static tensor vector_at(val address, ckl_dtype dtype)
 
 void conv_store(const conv_form *form, const conv_values *p, val to, val index, val channel, val sum)
 {
+    if (form->scale)
+        sum = mul(sum, at_f32(vector_at(p->scale, F32), channel));
     if (form->direction == CKL_CONV_FORWARD && form->bias)
         sum = add(sum, at_f32(vector_at(p->bias, form->out), channel));
     if (form->residual)

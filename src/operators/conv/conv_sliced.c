@@ -133,7 +133,7 @@ static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "conv sliced: %g sums are more than one launch adds", sums_of_slice(d, c));
     ckl_conv_desc plain = *d;
     plain.out = CKL_F32;
-    plain.bias = plain.residual = false;
+    plain.bias = plain.scale = plain.residual = false;
     plain.activation = CKL_ACTIVATION_IDENTITY;
     return conv_sm90_admit(&plain, device, &products);
 }

@@ -19,6 +19,8 @@
 enum {
     WARPGROUP = 128,
     BARRIER_CONSUMER = 1, // + consumer: its 128 threads round the staging buffers
+    Y_COLS_MAX = 64,
+    TILE_N_MAX = 256,
 };
 
 /* Where a tile begins: pixels outermost first, its image, its first filter; its slice, and the K tiles of that. */
@@ -73,6 +75,26 @@ val conv_tiles_along(val size, int box)
     return div(add(conv_number(size), imm(box - 1)), imm(box));
 }
 
+tensor conv_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int count, int count_outer)
+{
+    const int64_t elements = (int64_t)rows * cols;
+    layout all = make_layout(shape(rows, cols, count, count_outer), stride(cols, 1, elements, elements * count));
+    return smem_tensor(name, dtype,
+                       with_swizzle(tma_tile_layout(dtype, rows, cols, cols * (int)ckl_dtype_bytes(dtype)).sw, all),
+                       1024);
+}
+
+tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans)
+{
+    enum { SPAN = CONV_SM90_SPAN };
+    const int box = rows * SPAN;
+    const swizzle sw = tma_tile_layout(dtype, rows, SPAN, 2 * SPAN).sw;
+    layout boxes = make_layout(shape(rows, SPAN, spans, stages), stride(SPAN, 1, box, box * spans));
+    layout read = make_layout(shape(shape(SPAN, spans), rows, stages), stride(stride(1, box), SPAN, box * spans));
+    *sSpans = smem_tensor(name, dtype, with_swizzle(sw, boxes), 1024);
+    return tensor_with_layout(*sSpans, with_swizzle(sw, read));
+}
+
 static void describe_boxes(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
@@ -90,37 +112,15 @@ static void describe_boxes(conv_kernel *k)
         k->tmaResidual = make_tma_box(k->p.mR, c->form.out, 5, y_box, NULL, 128);
 }
 
-/* (ROWS,COLS,COUNT,COUNT_OUTER) tiles, each as TMA writes and wgmma reads it. */
-static tensor tiles_of(const char *name, ckl_dtype dtype, int rows, int cols, int count, int count_outer)
-{
-    const int64_t elements = (int64_t)rows * cols;
-    layout all = make_layout(shape(rows, cols, count, count_outer), stride(cols, 1, elements, elements * count));
-    return smem_tensor(name, dtype,
-                       with_swizzle(tma_tile_layout(dtype, rows, cols, cols * (int)ckl_dtype_bytes(dtype)).sw, all),
-                       1024);
-}
-
-/* One span of columns after the other, each of all K. */
-static void describe_spans(conv_kernel *k)
-{
-    enum { SPAN = CONV_SM90_SPAN };
-    const conv_sm90_config *c = k->cfg;
-    const int spans = c->tile_n / SPAN, K = c->tile_k;
-    layout columns =
-        make_layout(shape(shape(SPAN, spans), K, c->stages), stride(stride(1, SPAN * K), SPAN, (int64_t)c->tile_n * K));
-    k->sSpans = tiles_of("W", c->form.dtype, K, SPAN, spans, c->stages);
-    k->sW = tensor_with_layout(k->sSpans, with_swizzle(k->sSpans.layout.sw, columns));
-}
-
 static void describe_memory(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
-    k->sX = slice(tiles_of("X", c->form.dtype, k->size.tile_m, c->tile_k, c->stages, 1), _, _, _, 0);
+    k->sX = slice(conv_tiles("X", c->form.dtype, k->size.tile_m, c->tile_k, c->stages, 1), _, _, _, 0);
     if (conv_sm90_n_major(c))
-        describe_spans(k);
+        k->sW = conv_spans("W", c->form.dtype, c->tile_k, c->tile_n / CONV_SM90_SPAN, c->stages, &k->sSpans);
     else
-        k->sW = slice(tiles_of("W", c->form.dtype, c->tile_n, c->tile_k, c->stages, 1), _, _, _, 0);
-    k->sY = tiles_of("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
+        k->sW = slice(conv_tiles("W", c->form.dtype, c->tile_n, c->tile_k, c->stages, 1), _, _, _, 0);
+    k->sY = conv_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
     if (c->form.residual)
         k->residual_barriers = smem_alloc("residual arrived", 16 * (int64_t)c->consumers, 8);
@@ -174,7 +174,8 @@ static tile_place place_of(const conv_kernel *k, val tile)
 /* The first pixel of x under a tap, along a mode. */
 static val under(const conv_kernel *k, const tile_place *place, val tap, int m)
 {
-    val first = mul(place->at[m], conv_number(k->p.step[m]));
+    const bool data = k->cfg->form.direction == CKL_CONV_DATA; // its pixels are those of one launch, side by side
+    val first = data ? place->at[m] : mul(place->at[m], conv_number(k->p.step[m]));
     return sub(add(first, mul(tap, conv_number(k->p.dilation[m]))), conv_number(k->p.pad[m]));
 }
 
@@ -338,26 +339,70 @@ static tensor read_residual(const conv_kernel *k, const consumer_role *c, const 
     return rR;
 }
 
-/* The accumulators of some columns with bias, residual and activation, in the staging buffer; channel: of all groups. */
+/* Where in a staging buffer a thread's accumulators go: (MMA,1,1). */
+static tensor coordinates_of(const conv_kernel *k, const consumer_role *c)
+{
+    const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, k->size.y_cols);
+    return partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, k->size.y_cols)), c->tid);
+}
+
+/* Numbers for the channels of a tile, each at its column's distance from the thread's first. */
+typedef struct tile_vectors {
+    val bias[TILE_N_MAX], scale[TILE_N_MAX];
+} tile_vectors;
+
+/* Those of the columns of a staging buffer, from `first` on; channel: of all groups. */
+static void load_vectors(const conv_kernel *k, const consumer_role *c, val channel, int first, tile_vectors *v)
+{
+    val all = k->cfg->grouped ? mul(k->p.k, k->p.groups) : k->p.k, last = sub(conv_number(all), imm(1));
+    tensor gBias = gmem_tensor(k->p.bias, k->cfg->form.out, make_layout(dynamic(all), leaf(1))); // (K)
+    tensor gScale = gmem_tensor(k->p.scale, F32, make_layout(dynamic(all), leaf(1)));            // (K)
+    tensor tCcY = coordinates_of(k, c);
+    layout along = coordinate_distances(tCcY, 1);
+    bool loaded[Y_COLS_MAX] = { false };
+    for (int i = 0; i < static_size(tCcY.layout) && !ir_failed(); i++) {
+        const int64_t column = index_at(along, i);
+        if (loaded[column])
+            continue;
+        val at = min(add(channel, coordinate(tCcY, 1, i)), last);
+        if (k->cfg->form.bias)
+            v->bias[first + column] = at_f32(gBias, at);
+        if (k->cfg->form.scale)
+            v->scale[first + column] = at(gScale, at);
+        loaded[column] = true;
+    }
+}
+
+static val first_channel(const conv_kernel *k, const tile_place *place, int buffer)
+{
+    val channel = add(place->filter, imm(buffer * k->size.y_cols));
+    return k->cfg->grouped ? add(channel, mul(place->at[0], conv_number(k->p.k))) : channel;
+}
+
+/* That of a tile is loaded before its mainloop, which hides how long that takes, if registers hold it beside the accumulators. */
+static bool loads_early(const conv_kernel *k)
+{
+    return k->cfg->tile_n <= 2 * CONV_SM90_SPAN;
+}
+
+static void load_vectors_early(const conv_kernel *k, const consumer_role *c, const tile_place *place, tile_vectors *v)
+{
+    const int width = k->size.y_cols;
+    for (int i = 0; loads_early(k) && i < k->cfg->tile_n / width; i++)
+        load_vectors(k, c, first_channel(k, place, i), i * width, v);
+}
+
+/* The accumulators of some columns with bias, residual and activation, in the staging buffer. */
 static void finish_columns(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY,
-                           tensor rR, val channel)
+                           tensor rR, const tile_vectors *v, int first)
 {
     const conv_form *form = &k->cfg->form;
-    tensor tCcY = partition_C(mma, identity_tensor(shape(CONV_SM90_ROWS, k->size.y_cols)), c->tid); // (MMA,1,1)
-    val all = k->cfg->grouped ? mul(k->p.k, k->p.groups) : k->p.k;
-    tensor gBias = gmem_tensor(k->p.bias, form->out, make_layout(dynamic(all), leaf(1))); // (K)
     tensor rY = fragment_like(acc, F32);
-    val last = sub(conv_number(all), imm(1)), bias[2 * 128] = { 0 };
-    bool loaded[2 * 128] = { false };
-    layout along = coordinate_distances(tCcY, 1);
+    layout along = coordinate_distances(coordinates_of(k, c), 1);
     for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
-        const int64_t column = index_at(along, i);
         val x = at_f32(acc, i);
-        if (form->bias && !loaded[column]) {
-            bias[column] = at_f32(gBias, min(add(channel, coordinate(tCcY, 1, i)), last));
-            loaded[column] = true;
-        }
-        x = form->bias ? add(x, bias[column]) : x;
+        x = form->scale ? mul(x, v->scale[first + index_at(along, i)]) : x;
+        x = form->bias ? add(x, v->bias[first + index_at(along, i)]) : x;
         x = form->residual ? add(x, at(rR, i)) : x;
         set(rY, i, activation_f32(form->activation, x));
     }
@@ -367,7 +412,7 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
         copy(rY, partition_C(mma, sY, c->tid), 8);
 }
 
-static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_place *tile)
+static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_place *tile, tile_vectors *v)
 {
     const int width = k->size.y_cols, count = k->cfg->tile_n / width;
     const tile_place own = place_of_consumer(k, c, tile);
@@ -385,8 +430,9 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
             rR = read_residual(k, c, &mma, acc, sY);
         else
             staging_wait(&staged, i == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
-        val of_all = k->cfg->grouped ? add(channel, mul(own.at[0], conv_number(k->p.k))) : channel;
-        finish_columns(k, c, &mma, acc, sY, rR, of_all);
+        if (!loads_early(k))
+            load_vectors(k, c, first_channel(k, &own, i), i * width, v);
+        finish_columns(k, c, &mma, acc, sY, rR, v, i * width);
         STAGED_STORE(&staged)
             tma_store_of(&k->tmaY, sY, own.at[2], channel, 3, outer);
     }
@@ -401,10 +447,12 @@ static void consume(const conv_kernel *k)
         load_residual(k, &c, cta_x(), c.half);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
+        tile_vectors v = { 0 };
+        load_vectors_early(k, &c, &place, &v);
         mainloop(k, &c, place.k_tiles, &stage);
         if (residual)
             load_residual(k, &c, add(tile, grid_x()), sub(imm(1), c.half));
-        epilogue(k, &c, &place);
+        epilogue(k, &c, &place, &v);
         if (residual) {
             assign(c.parity, bit_xor(c.parity, c.half));
             assign(c.half, sub(imm(1), c.half));
@@ -448,6 +496,9 @@ void conv_sm90(const void *config, int kernel)
         IF(eq(warp(), imm(0)))
             IF(elect())
                 load_tiles(&k);
+        if (cfg->zeros)
+            IF(ge(warp(), imm(1)))
+                conv_zero_unseen(&k.p, cfg->form.out, sub(thread(), imm(32)), WARPGROUP - 32);
     }
     ELSE
     {

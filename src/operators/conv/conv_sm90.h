@@ -8,18 +8,19 @@
 
 /* sm90: y, and the gradient of data */
 
-#define CONV_SM90_CONFIG(X, owner)                                                    \
-    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 pixels each")              \
-    X(owner, int, tile_n, "256", "64 128 192 256", "filters of a CTA")                \
-    X(owner, int, tile_k, "64", "16 32 64", "channels of a stage")                    \
-    X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")       \
-    X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")           \
-    X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")         \
-    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")    \
-    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")  \
-    X(owner, int, step_h, "1", "", "rows")                                            \
-    X(owner, bool, grouped, "0", "0 1", "groups of channels, in the place of slices") \
-    X(owner, int, slices, "1", "1 2 3 4 5 6 8 12 16", "of the taps and channels, f32 sums apart")
+#define CONV_SM90_CONFIG(X, owner)                                                                \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 pixels each")                          \
+    X(owner, int, tile_n, "256", "64 128 192 256", "filters of a CTA")                            \
+    X(owner, int, tile_k, "64", "16 32 64", "channels of a stage")                                \
+    X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")                   \
+    X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")                       \
+    X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")                     \
+    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")                \
+    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")              \
+    X(owner, int, step_h, "1", "", "rows")                                                        \
+    X(owner, bool, grouped, "0", "0 1", "groups of channels, in the place of slices")             \
+    X(owner, int, slices, "1", "1 2 3 4 5 6 8 12 16", "of the taps and channels, f32 sums apart") \
+    X(owner, bool, zeros, "0", "0 1", "the gradient has pixels that no tap sees, and idle warps write them")
 
 typedef struct conv_sm90_config {
     conv_form form;
@@ -58,6 +59,18 @@ void conv_sm90(const void *config, int kernel);
 tiled_mma conv_mma_of(ckl_dtype dtype, int n);
 val conv_number(val x);
 val conv_tiles_along(val size, int box);
+
+/* Tiles whose rows are one swizzle span long, each as TMA writes and wgmma reads it: (ROWS,COLS,COUNT,COUNT_OUTER). */
+tensor conv_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int count, int count_outer);
+
+/*
+ * A ring of boxes of `rows` by some spans of columns of 16-bit elements: as wgmma reads them, (COLUMNS,ROWS,STAGES), and in
+ * *sSpans as TMA writes them, (ROWS,SPAN,SPANS,STAGES).
+ */
+tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans);
+
+/* Writes zeros to the pixels of dx that no tap sees, in rows of all CTAs, 16 bytes a thread; number: among `threads` of a CTA. */
+void conv_zero_unseen(const conv_values *params, ckl_dtype out, val number, int threads);
 
 /* sliced: the sums of slices of taps and channels, which a second kernel adds; the form is that of the problem */
 

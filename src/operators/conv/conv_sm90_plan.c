@@ -37,6 +37,64 @@ static int64_t launches_of(const ckl_conv_desc *d)
     return d->direction == CKL_CONV_DATA ? product_i64(d->stride_d, product_i64(d->stride_h, d->stride_w)) : 1;
 }
 
+/*
+ * Pixels of dx that lie r after a multiple of the stride see every tap t with r + pad - t * dilation a multiple of it: those from
+ * the first on, `apart` from each other. The first one; beyond the filter: they see none.
+ */
+static int64_t first_tap(const conv_mode *m, int64_t r, int64_t apart)
+{
+    int64_t first = 0;
+    while (first < apart && (r + m->pad - first * m->dilation) % m->stride)
+        first++;
+    return first == apart ? m->filter : first;
+}
+
+/* A stride over the largest divisor that it shares with the dilation. */
+static int64_t apart_of(const conv_mode *m)
+{
+    int64_t common = m->stride;
+    while (m->stride % common || m->dilation % common)
+        common--;
+    return m->stride / common;
+}
+
+/* A bit for each remainder of the stride that some tap sees. */
+static int64_t seen_along(const conv_mode *m)
+{
+    int64_t seen = 0;
+    for (int64_t r = 0; r < m->stride; r++)
+        seen |= (int64_t)((uint64_t)(first_tap(m, r, apart_of(m)) < m->filter) << r);
+    return seen;
+}
+
+/* Are there pixels of dx that no tap sees, but some that one does, in rows that idle warps can count? */
+static bool has_unseen(const ckl_conv_desc *d)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    bool unseen = false, some = true;
+    if (d->direction != CKL_CONV_DATA || launches_of(d) > LAUNCHES_MAX ||
+        (double)d->n * (double)d->d * (double)d->h > INT32_MAX)
+        return false;
+    for (int i = 0; i < CONV_MODES; i++) {
+        const int64_t seen = seen_along(&m[i]), all = (int64_t)(UINT64_MAX >> (64 - min_i64(m[i].stride, m[i].x)));
+        unseen |= (all & ~seen) != 0;
+        some &= (all & seen) != 0;
+    }
+    return unseen && some;
+}
+
+/* Launches with pixels that some tap sees. */
+static int64_t seen_launches(const ckl_conv_desc *d)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    int64_t count = 1;
+    for (int i = 0; i < CONV_MODES; i++)
+        count *= __builtin_popcountll((uint64_t)seen_along(&m[i]));
+    return count;
+}
+
 /* Of a group. */
 static int64_t channels_out(const ckl_conv_desc *d)
 {
@@ -94,6 +152,7 @@ bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, 
     c->step_w = data ? 1 : (int)d->stride_w;
     c->step_h = data ? 1 : (int)d->stride_h;
     c->grouped = d->groups > 1;
+    c->zeros = has_unseen(d);
     fit_box(d, c);
     c->stages = stages_of(c, device);
     return true;
@@ -115,7 +174,8 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *d, const ckl_device_info *device, 
                  START = 2000, HERTZ = 1.7e9;
     const conv_sm90_shape s = conv_sm90_shape_of(c);
     const int64_t channels = channels_in(d), chunks = ceil_div(channels, c->tile_k);
-    const double taps = (double)d->t * (double)d->r * (double)d->s / (double)launches_of(d);
+    const double launches = (double)(c->zeros ? seen_launches(d) : launches_of(d));
+    const double taps = (double)d->t * (double)d->r * (double)d->s / launches;
     const double tiles = tiles_of(d, c) * c->slices, active = fmin(tiles, device->sm_count);
     const double multiply = (double)s.tile_m * c->tile_n * c->tile_k / PRODUCTS;
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), ROW * (s.tile_m + c->tile_n));
@@ -123,7 +183,7 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *d, const ckl_device_info *device, 
     const double stage = fmax(multiply, load) + absent / ZEROS + STAGE;
     const double tile = ceil(taps * (double)chunks / c->slices) * stage + EPILOGUE * c->tile_n / 2;
     const double waves = ceil(tiles / device->sm_count), traffic = tiles / device->sm_count / 64;
-    return (plan_cost){ (double)launches_of(d) * ((waves + traffic) * tile + START) / HERTZ * 1e6,
+    return (plan_cost){ launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
                         multiply > load ? "tensor cores" : "loads" };
 }
 
@@ -157,6 +217,8 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
              d->stride_d, d->stride_h, d->stride_w, LAUNCHES_MAX);
     if (c->step_w != (data ? 1 : d->stride_w) || c->step_h != (data ? 1 : d->stride_h))
         FAIL(CKL_INVALID, "conv sm90: step_w=%d step_h=%d are not the problem's strides", c->step_w, c->step_h);
+    if (c->zeros && !has_unseen(d))
+        FAIL(CKL_INVALID, "conv sm90: zeros=1, but taps see all pixels or none, or rows are beyond 32-bit numbers");
     if (c->consumers < 1 || c->consumers > 2)
         FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2", c->consumers);
     if (c->tile_k != 16 && c->tile_k != 32 && c->tile_k != CONV_SM90_K)
@@ -227,28 +289,30 @@ static ckl_status launch_tiles(const ckl_plan *plan, const conv_sm90_config *c, 
     return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, p, stream);
 }
 
-/*
- * Along one mode the pixels r, r + stride, ... of x see every tap t with r + pad - t * dilation a multiple of the stride: those from
- * the first on, `apart` from each other. Pixel number j sees tap number u of them at place j + start - u * step of dy.
- */
+/* Along one mode the pixels r, r + stride, ... of x: pixel number j sees tap number u of theirs at place j + start - u * step of dy. */
 static void see_taps(conv_params *p, const conv_mode *m, int mode, int64_t r)
 {
     const int64_t NOWHERE = 1 << 30; // before all places: TMA reads zeros
-    int64_t common = m->stride;
-    while (m->stride % common || m->dilation % common)
-        common--;
-    const int64_t apart = m->stride / common;
-    int64_t first = 0;
-    while (first < apart && (r + m->pad - first * m->dilation) % m->stride)
-        first++;
-    const bool none = first == apart || first >= m->filter;
-    p->step[mode] = 1;
+    const int64_t apart = apart_of(m), first = first_tap(m, r, apart);
+    const bool none = first >= m->filter;
     p->filter[mode] = none ? 1 : ceil_div(m->filter - first, apart);
-    p->dilation[mode] = none ? 0 : -(m->dilation / common);
+    p->dilation[mode] = none ? 0 : -(m->dilation * apart / m->stride);
     p->pad[mode] = none ? NOWHERE : -((r + m->pad - first * m->dilation) / m->stride);
     p->tap += none ? 0 : (uint32_t)first * p->tap_step[mode];
     p->tap_step[mode] *= (uint32_t)apart;
     p->c = none ? 1 : p->c; // one stage of zeros
+}
+
+/* Does some tap see the pixels of launch number i, if there are such? */
+static bool sees_launch(const conv_mode m[CONV_MODES], int64_t i)
+{
+    bool seen = true;
+    for (int mode = CONV_MODES - 1; mode >= 0; mode--) {
+        const int64_t r = i % m[mode].stride;
+        i /= m[mode].stride;
+        seen &= r < m[mode].x && ((uint64_t)seen_along(&m[mode]) >> r & 1);
+    }
+    return seen;
 }
 
 /* Launch number i of the gradient of data: pixels that are a stride apart. */
@@ -273,6 +337,24 @@ static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, c
     return launch_tiles(plan, c, &p, stream);
 }
 
+/* All of them; with zeros=1 the first also writes the pixels that no tap sees, and theirs are left out. */
+static ckl_status launch_all_data(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d,
+                                  const conv_tensor *dx, conv_params p, ckl_stream stream)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    for (int i = 0; i < CONV_MODES; i++)
+        p.seen[i] = seen_along(&m[i]);
+    p.zero_rows = c->zeros ? (uint32_t)(d->n * d->d * d->h) : 0;
+    for (int64_t i = 0; i < launches_of(d); i++) {
+        if (c->zeros && !sees_launch(m, i))
+            continue;
+        TRY(launch_data(plan, c, d, i, dx, p, stream));
+        p.zero_rows = 0;
+    }
+    return CKL_OK;
+}
+
 ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d,
                             const ckl_conv_args *a, const conv_tensor at[CONV_TENSORS], ckl_stream stream)
 {
@@ -285,11 +367,11 @@ ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, con
     p.c = channels_in(d);
     p.k = channels_out(d);
     p.sum_images = (uint32_t)conv_sm90_sum_images(d, c);
+    for (int i = 0; i < CONV_RANK; i++)
+        p.x[i] = at[CONV_X].stride[i];
     if (d->direction == CKL_CONV_DATA) {
         p.mX = conv_pixels(a->dy, &y);
-        for (int64_t i = 0; i < launches_of(d); i++)
-            TRY(launch_data(plan, c, d, i, &x, p, stream));
-        return CKL_OK;
+        return launch_all_data(plan, c, d, &x, p, stream);
     }
     p.y_size[0] = y.shape[1];
     p.mX = conv_pixels(a->x, &x);

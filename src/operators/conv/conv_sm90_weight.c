@@ -71,17 +71,6 @@ static void describe_boxes(weight_kernel *k)
     k->tmaSums = make_tma_box(k->p.mW, k->size.sum_dtype, 4, sums, NULL, 128);
 }
 
-/* A ring of boxes of pixels, a span of columns each: as TMA writes them, and as wgmma reads them, (COLUMNS,PIXELS,STAGES). */
-static tensor describe_ring(const weight_kernel *k, const char *name, int columns, tensor *sSpans)
-{
-    const int stages = k->cfg->stages, spans = columns / SPAN, box = PIXELS * SPAN;
-    const swizzle sw = tma_tile_layout(k->cfg->form.dtype, PIXELS, SPAN, 128).sw;
-    layout boxes = make_layout(shape(PIXELS, SPAN, spans, stages), stride(SPAN, 1, box, box * spans));
-    layout read = make_layout(shape(shape(SPAN, spans), PIXELS, stages), stride(stride(1, box), SPAN, box * spans));
-    *sSpans = smem_tensor(name, k->cfg->form.dtype, with_swizzle(sw, boxes), 1024);
-    return tensor_with_layout(*sSpans, with_swizzle(sw, read));
-}
-
 static void describe_memory(weight_kernel *k)
 {
     const conv_sm90_weight_config *c = k->cfg;
@@ -89,8 +78,8 @@ static void describe_memory(weight_kernel *k)
     const int64_t elements = (int64_t)CONV_SM90_ROWS * s->sum_cols;
     layout sums = make_layout(shape(CONV_SM90_ROWS, s->sum_cols, CONV_SM90_BUFFERS, c->consumers),
                               stride(s->sum_cols, 1, elements, elements * CONV_SM90_BUFFERS));
-    k->sY = describe_ring(k, "Y", s->tile_m, &k->sSpansY);
-    k->sX = describe_ring(k, "X", c->tile_n, &k->sSpansX);
+    k->sY = conv_spans("Y", c->form.dtype, PIXELS, s->tile_m / SPAN, c->stages, &k->sSpansY);
+    k->sX = conv_spans("X", c->form.dtype, PIXELS, c->tile_n / SPAN, c->stages, &k->sSpansX);
     k->sSums =
         smem_tensor("sums", s->sum_dtype,
                     with_swizzle(tma_tile_layout(s->sum_dtype, CONV_SM90_ROWS, s->sum_cols, 128).sw, sums), 1024);

@@ -7,8 +7,8 @@
 #include "operators/conv/conv_config.h"
 #include "operators/operators.h"
 
-enum { X, W, DY, BIAS, RESIDUAL, Y, DX, DW, DBIAS }; // operands
-enum { OF_Y, OF_DX, OF_DW, OF_DBIAS };               // outputs
+enum { X, W, DY, BIAS, RESIDUAL, SCALE, Y, DX, DW, DBIAS }; // operands
+enum { OF_Y, OF_DX, OF_DW, OF_DBIAS };                      // outputs
 
 /* Sums of products stay in f32. Those of inputs run along their channels, those of weights along images. */
 static int operands(const void *problem, operand *all)
@@ -20,6 +20,7 @@ static int operands(const void *problem, operand *all)
         all[i].hard_max = 0x1p40;
     }
     all[BIAS].hard_max = all[RESIDUAL].hard_max = 0x1p100;
+    all[SCALE].hard_max = 0x1p10;
     return 0;
 }
 
@@ -177,8 +178,9 @@ static void finish(sum_of_products *s, const int64_t *at)
     const ckl_conv_desc *d = s->d;
     double bias = d->bias ? dtype_read(d->out, s->host[BIAS], at[4]) : 0;
     double residual = d->residual ? dtype_read(d->out, s->host[RESIDUAL], index_of(&s->y, at)) : 0;
-    s->value = activate((choice)d->activation, s->value + bias + residual);
-    s->magnitude = 1.13 * (s->magnitude + fabs(bias) + fabs(residual)); // the steepest slope
+    double scale = d->scale ? dtype_read(CKL_F32, s->host[SCALE], at[4]) : 1;
+    s->value = activate((choice)d->activation, scale * s->value + bias + residual);
+    s->magnitude = 1.13 * (fabs(scale) * s->magnitude + fabs(bias) + fabs(residual)); // the steepest slope
 }
 
 /* All filters of a pixel, forward in NHWC: the pixels under them are read once, and each filter is one run of memory. */
@@ -558,6 +560,7 @@ static const test_reject rejects[] = {
     { "impl=naive config='threads=33'", CKL_INVALID, "conv naive: threads=33 must be a multiple of 32" },
     { "impl=naive config='bias=1'", CKL_INVALID, "are not the problem's" },
     { "c=8 k=8 impl=depthwise", CKL_UNSUPPORTED, "conv depthwise: groups=1 are not c=8 and k=8 channels" },
+    { "c=8 k=8 groups=8 h=200 r=122 s=7 impl=depthwise", CKL_UNSUPPORTED, "conv depthwise: a filter of 1x122x7" },
     { "c=8 k=8 groups=8 direction=weight impl=depthwise", CKL_UNSUPPORTED,
       "conv depthwise: it does not compute the gradient of weights" },
     { "c=8 k=8 groups=8 direction=data stride=2 impl=depthwise", CKL_UNSUPPORTED, "of strides above 1" },

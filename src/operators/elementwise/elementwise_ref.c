@@ -306,17 +306,20 @@ static double rounding_of(const expr *e, int node)
     return rounds && node < e->count - 1 ? 0x1p-24 : 0;
 }
 
-/* gelu_erf as the last function is cheaper where 16 bits are kept of it. */
-static bool is_half_gelu(const elementwise_problem *p)
+/* Some functions are cheaper as the last one, where 16 bits are kept of it. */
+static double error_of_half(const elementwise_problem *p)
 {
-    ckl_dtype out = p->desc.out.dtype;
-    return p->expression.nodes[p->expression.count - 1].kind == EXPR_gelu_erf && (out == CKL_F16 || out == CKL_BF16);
+    const ckl_dtype out = p->desc.out.dtype;
+    const int last = p->expression.nodes[p->expression.count - 1].kind;
+    if (out != CKL_F16 && out != CKL_BF16)
+        return 0;
+    return last == EXPR_gelu_erf ? 0x1p-15 : last == EXPR_log ? 0x1p-16 : 0;
 }
 
 double elementwise_approximation(const void *problem)
 {
     const elementwise_problem *p = problem;
-    double error = is_half_gelu(p) ? 0x1p-15 : 0;
+    double error = error_of_half(p);
     for (int i = 0; i < p->expression.count; i++)
         error = fmax(error, fmax(error_of(&p->expression, &p->expression.nodes[i]), rounding_of(&p->expression, i)));
     for (int k = 0; k < p->expression.inputs; k++)

@@ -77,6 +77,8 @@ static const char *const cases[] = {
     "expr=exp(20*x) shape=5000",
     "expr=log(x) shape=5000",
     "expr=log(1+x/1000) shape=5000                                # near 1",
+    "expr=log(1+x/1000) shape=5000 out=f16",
+    "expr=log(x) shape=5000 dtype=bf16                            # of what is rounded to 16 bits",
     "expr=sqrt(abs(x)) shape=5000",
     "expr=sqrt(abs(x))-x/3 shape=500                              # of integers: rounded, and seen to be",
     "expr=neg(max(x,x)) shape=500                                 # hard: the negative of a NaN looks like poison",

@@ -120,7 +120,10 @@ static val (*const binary[EXPR_FUNCTION_COUNT])(val x, val y) = {
 };
 
 /* Where the result is rounded to 16 bits and its own function comes last. */
-static val (*const unary_half[EXPR_FUNCTION_COUNT])(val x) = { [EXPR_gelu_erf] = gelu_erf_half };
+static val (*const unary_half[EXPR_FUNCTION_COUNT])(val x) = {
+    [EXPR_gelu_erf] = gelu_erf_half,
+    [EXPR_log] = log_half,
+};
 
 /* Expressions */
 

@@ -40,7 +40,11 @@
     X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")                       \
     X(owner, int64_t, stride_x, "0", "", "elements between matrices; 0: one after the other")                       \
     X(owner, int64_t, groups, "0", "", "matrices B, to which offsets in device memory deal out the rows; 0: one")   \
-    X(owner, bool, batch_invariant, "0", "0 1", "rows of D have the same bits whatever m is")
+    X(owner, bool, batch_invariant, "0", "0 1", "rows of D have the same bits whatever m is")                       \
+    X(owner, choice, groups_of, "m", "m k", "what is dealt out: rows, to several B, or the sums, to several D")     \
+    X(owner, int64_t, gather, "0", "", "rows of A, of which a list in device memory takes m; 0: all in turn")       \
+    X(owner, int64_t, scatter, "0", "", "rows of D, to m of which a list brings the results; 0: all in turn")       \
+    X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")
 
 /* What every kernel computes: types, and what follows the products. */
 #define GEMM_EPILOGUE(X, owner)                                                                                     \
@@ -61,7 +65,10 @@
     X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                           \
     X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",        \
       "applied last")                                                                                               \
-    X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others")
+    X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others")  \
+    X(owner, bool, gather, "0", "0 1", "rows of A are those of a list")                                             \
+    X(owner, bool, scatter, "0", "0 1", "rows of D are those of a list")                                            \
+    X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")
 
 typedef struct gemm_epilogue {
     GEMM_EPILOGUE(FIELD_MEMBER, )
@@ -126,6 +133,27 @@ typedef struct gemm_matrix {
 
 gemm_matrix gemm_matrix_of(const ckl_gemm_desc *desc, char name);
 
+/* Are rows dealt out to groups, or K? */
+static inline bool gemm_groups_of_m(const ckl_gemm_desc *d)
+{
+    return d->groups && d->groups_of == CKL_GEMM_GROUPS_OF_M;
+}
+
+static inline bool gemm_groups_of_k(const ckl_gemm_desc *d)
+{
+    return d->groups && d->groups_of == CKL_GEMM_GROUPS_OF_K;
+}
+
+/* Matrices D: of a batch, or of groups of K. */
+static inline int64_t gemm_products(const ckl_gemm_desc *d)
+{
+    return gemm_groups_of_k(d) ? d->groups : d->batch;
+}
+
+/* config.grouped of kernels that address memory themselves. */
+enum { GEMM_GROUPED_M = 1, GEMM_GROUPED_K = 2 };
+#define GEMM_GROUPED_HELP "1: rows are dealt out to several B by their offsets; 2: K is, to several D"
+
 /* What epilogues of all kernels take. */
 #define GEMM_EPILOGUE_PARAMS(X, owner) \
     X(owner, pointer, bias)            \
@@ -138,7 +166,10 @@ gemm_matrix gemm_matrix_of(const ckl_gemm_desc *desc, char name);
     X(owner, pointer, scale_d)         \
     X(owner, pointer, x)               \
     X(owner, i64, ldx)                 \
-    X(owner, i64, x_batch)
+    X(owner, i64, x_batch)             \
+    X(owner, pointer, rows_a)          \
+    X(owner, pointer, rows_d)          \
+    X(owner, pointer, row_weights)
 
 /* Parameters of the kernels that address memory themselves. */
 #define GEMM_PARAMS(X, owner)  \
@@ -168,7 +199,7 @@ KERNEL_PARAMS(gemm, GEMM_PARAMS);
 
 #define GEMM_NAIVE_CONFIG(X, owner)                                                     \
     X(owner, int, threads, "256", "128 256", "threads of a CTA, one element of D each") \
-    X(owner, bool, grouped, "0", "0 1", "rows are dealt out to several B by their offsets")
+    X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
 typedef struct gemm_naive_config {
     gemm_epilogue epilogue;
@@ -184,7 +215,7 @@ void gemm_naive(const void *config, int kernel);
     X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")                                       \
     X(owner, int, stages, "3", "2 3 4", "K tiles of 64 bytes in shared memory")                           \
     X(owner, int, vec, "8", "1 2 4 8 16", "elements of a copy: rows of A and B start at multiples of it") \
-    X(owner, bool, grouped, "0", "0 1", "rows are dealt out to several B by their offsets")
+    X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
 typedef struct gemm_tiled_config {
     gemm_epilogue epilogue;
@@ -205,7 +236,7 @@ void gemm_tiled(const void *config, int kernel);
     X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                           \
     X(owner, int, warps, "8", "4 8", "that share out K")                                \
     X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp") \
-    X(owner, bool, grouped, "0", "0 1", "rows are dealt out to several B by their offsets")
+    X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
 typedef struct gemm_weights_config {
     gemm_epilogue epilogue;
@@ -219,23 +250,23 @@ void gemm_weights(const void *config, int kernel);
 
 /* sm90 */
 
-#define GEMM_SM90_CONFIG(X, owner)                                                                             \
-    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                                       \
-    X(owner, int, tile_n, "256", "16 32 48 64 96 128 160 192 224 256", "columns of D of a CTA")                \
-    X(owner, int, stages, "4", "3 4 5 6 7 8 10 12", "K tiles of 64 in shared memory")                          \
-    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                                         \
-    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")                \
-    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")               \
-    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast")               \
-    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")                       \
-    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                                \
-    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                                           \
-    X(owner, int, ragged, "0", "0 1 2",                                                                        \
-      "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                      \
-    X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order")   \
-    X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                  \
-    X(owner, int, batched, "0", "0 1 2", "1: several products in one launch; 2: slices of K of one")           \
-    X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs") \
+#define GEMM_SM90_CONFIG(X, owner)                                                                                     \
+    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                                               \
+    X(owner, int, tile_n, "256", "16 32 48 64 96 128 160 192 224 256", "columns of D of a CTA")                        \
+    X(owner, int, stages, "4", "3 4 5 6 7 8 10 12", "K tiles of 64 in shared memory")                                  \
+    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                                                 \
+    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")                        \
+    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")                       \
+    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast")                       \
+    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")                               \
+    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                                        \
+    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                                                   \
+    X(owner, int, ragged, "0", "0 1 2",                                                                                \
+      "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                              \
+    X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order")           \
+    X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                          \
+    X(owner, int, batched, "0", "0 1 2 3", "1: several products in one launch; 2: slices of K of one; 3: groups of K") \
+    X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs")         \
     X(owner, int, groups, "0", "0 32 128 512 2048", "groups of rows that shared memory has room for; 0: there are none")
 
 typedef struct gemm_sm90_config {
@@ -248,11 +279,12 @@ enum {
     GEMM_TILE_BYTES = 128,        // of a row of A or B in one stage: the widest swizzle
     GEMM_EASY_ACCUMULATORS = 128, // of a thread: with more, the epilogue has few registers left
     GEMM_ALL_RAGGED = 2,          // config.ragged: rows of C and D start anywhere
-    GEMM_SLICES_OF_K = 2          // config.batched: each p.k elements, of A and B that all share
+    GEMM_SLICES_OF_K = 2,         // config.batched: each p.k elements, of A and B that all share
+    GEMM_GROUPS_OF_K = 3          // the same by offsets
 };
 
 /* Vectors of an epilogue: numbers for the rows or for the columns of D. */
-enum { GEMM_BIAS, GEMM_SCALE_OF_A, GEMM_SCALE_OF_B, GEMM_VECTORS };
+enum { GEMM_BIAS, GEMM_SCALE_OF_A, GEMM_SCALE_OF_B, GEMM_WEIGHT_OF_ROW, GEMM_VECTORS };
 
 /* Does a vector run along the rows of a tile, of D^T with swap=1? */
 bool gemm_sm90_along_rows(const gemm_sm90_config *config, int vector);
@@ -274,6 +306,7 @@ typedef struct gemm_sm90_shape {
     int threads;
     int d_rows, d_cols, d_swizzle; // of one staging buffer of D
     int vectors[GEMM_VECTORS];     // elements that a consumer needs of each; 0: the epilogue has none
+    int column_scales;             // that a consumer needs for a K tile; 0: columns have none of their own
     int64_t part_bytes;            // of the partial sums that a CTA sends to one that finishes, of each consumer
     int64_t stage_bytes, smem_bytes;
 } gemm_sm90_shape;
@@ -314,6 +347,9 @@ static inline bool gemm_sm90_sums_twice(const gemm_epilogue *e)
 /* Accumulators of one consumer thread, twice as many where it sums twice. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
+/* Sums of a K tile that a consumer has at once: 2 where registers allow, so that one is added while the next grows; 0: none. */
+int gemm_sm90_parts(const gemm_sm90_config *config);
+
 /* Parameters; a, c, d and their pitches for what TMA cannot do. A, B, m and n are the tile's: with swap=1 the problem's B, A, n and m. */
 #define GEMM_SM90_PARAMS(X, owner) \
     X(owner, tensor, A)            \
@@ -351,7 +387,10 @@ enum {
     GEMM_PITCH_BYTES = 128,  // rows of a copy start at multiples of it
 };
 
-/* Of up to two copies; CTAs from `second` on make the other one. Rows and their length are those of the source. */
+/*
+ * Of up to two copies; CTAs from `second` on make the other one. Rows and their length are those of the source, or those that a list
+ * takes of the first matrix, which has list_rows then.
+ */
 #define GEMM_REPITCH_PARAMS(X, owner) \
     X(owner, pointer, from, [2])      \
     X(owner, i64, from_ld, [2])       \
@@ -361,7 +400,9 @@ enum {
     X(owner, i64, copy_rows, [2])     \
     X(owner, i64, copy_length, [2])   \
     X(owner, u32, turned, [2])        \
-    X(owner, u32, second)
+    X(owner, u32, second)             \
+    X(owner, pointer, row_list)       \
+    X(owner, i64, list_rows)
 
 KERNEL_PARAMS(gemm_repitch, GEMM_REPITCH_PARAMS);
 

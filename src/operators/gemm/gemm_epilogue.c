@@ -77,18 +77,34 @@ gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in)
     }
     if (e.scale_d)
         d = mul(d, s.scale_d);
+    if (e.weighted)
+        d = mul(d, in.weight);
     return (gemm_finished){ x, e.custom ? e.custom->apply(d, in.row, in.col, e.custom->user) : d };
 }
 
-gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product)
+/* Its part of K. */
+static void take_group_of_k(gemm_epilogue e, gemm_values *p, const gemm_values *all, val group)
+{
+    const val first = gemm_first_row(all, group);
+    const val skipped_A = gemm_k_major(e.layout, 'a') ? first : mul(first, all->lda);
+    const val skipped_B = gemm_k_major(e.layout, 'b') ? first : mul(first, all->ldb);
+    p->a = add(p->a, convert(U64, mul(skipped_A, imm((int)ckl_dtype_bytes(e.ab)))));
+    p->b = add(p->b, convert(U64, mul(skipped_B, imm((int)ckl_dtype_bytes(e.b)))));
+    p->k = sub(gemm_first_row(all, add(convert(U32, group), imm(1))), first);
+}
+
+gemm_values gemm_product_of(gemm_epilogue e, int grouped, const gemm_values *all, val product)
 {
     gemm_values p = *all;
+    const bool of_k = grouped == GEMM_GROUPED_K;
+    if (of_k)
+        take_group_of_k(e, &p, all, product);
     const struct {
         val *address, stride;
         ckl_dtype type;
         bool used;
-    } matrices[] = { { &p.a, p.a_batch, e.ab, true },
-                     { &p.b, p.b_batch, e.b, true },
+    } matrices[] = { { &p.a, p.a_batch, e.ab, !of_k },
+                     { &p.b, p.b_batch, e.b, !of_k },
                      { &p.c, p.c_batch, e.d, e.c },
                      { &p.x, p.x_batch, e.d, e.preactivation || gemm_is_backward(e.activation) },
                      { &p.d, p.d_batch, e.d, true } };
@@ -127,11 +143,14 @@ gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group)
         val *address, elements;
         ckl_dtype type;
         bool used;
-    } parts[] = { { &p.a, mul(first, row_of_A), e.ab, true },
+    } parts[] = { { &p.a, mul(first, row_of_A), e.ab, !e.gather },
                   { &p.b, mul(of_group, all->b_batch), e.b, true },
-                  { &p.c, mul(first, all->ldc), e.d, e.c },
-                  { &p.x, mul(first, all->ldx), e.d, x },
-                  { &p.d, mul(first, all->ldd), e.d, true },
+                  { &p.c, mul(first, all->ldc), e.d, e.c && !e.scatter },
+                  { &p.x, mul(first, all->ldx), e.d, x && !e.scatter },
+                  { &p.d, mul(first, all->ldd), e.d, !e.scatter },
+                  { &p.rows_a, first, I32, e.gather },
+                  { &p.rows_d, first, I32, e.scatter },
+                  { &p.row_weights, first, F32, e.weighted },
                   { &p.bias, e.bias_along == CKL_GEMM_ALONG_M ? first : columns, e.d, e.bias },
                   { &p.scale_a, first, F32, e.scale_a >= CKL_GEMM_SCALE_ROW },
                   { &p.scale_b, mul(of_group, scales_of_B(e, all)),
@@ -150,21 +169,37 @@ static val load_of_row(val address, ckl_dtype type, val count, val i)
     return at_f32(gmem_tensor(address, type, make_layout(dynamic(count), leaf(1))), i);
 }
 
+static val row_of_list(val list, const gemm_values *p, val i)
+{
+    return convert(I64, at(gmem_tensor(list, I32, make_layout(dynamic(p->m), leaf(1))), i));
+}
+
+val gemm_row_of_A(gemm_epilogue e, const gemm_values *p, val i)
+{
+    return e.gather ? row_of_list(p->rows_a, p, i) : i;
+}
+
+val gemm_row_of_D(gemm_epilogue e, const gemm_values *p, val i)
+{
+    return e.scatter ? row_of_list(p->rows_d, p, i) : i;
+}
+
 void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product, val up)
 {
     tensor gC = gmem_tensor(p->c, e.d, make_layout(shape(p->m, p->n), stride(p->ldc, 1))); // (M,N)
     tensor gD = gmem_tensor(p->d, e.d, make_layout(shape(p->m, p->n), stride(p->ldd, 1))); // (M,N)
     tensor gX = gmem_tensor(p->x, e.d, make_layout(shape(p->m, p->n), stride(p->ldx, 1))); // (M,N)
     gemm_element in = { .product = convert(F32, product), .c = variable(F32, immf(0)), .row = i, .col = j };
+    const val row = gemm_row_of_D(e, p, i);
     if (e.d == CKL_I32) {
-        set(gD, coord(i, j), product);
+        set(gD, coord(row, j), product);
         return;
     }
     if (e.gated)
         in.up = convert(F32, up);
     if (e.c)
         IF(ne(s.beta, immf(0)))
-            assign(in.c, at_f32(gC, i, j));
+            assign(in.c, at_f32(gC, row, j));
     if (e.bias)
         in.bias =
             e.bias_along == CKL_GEMM_ALONG_M ? load_of_row(p->bias, e.d, p->m, i) : load_of_row(p->bias, e.d, p->n, j);
@@ -172,10 +207,12 @@ void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, va
         in.scale_a = load_of_row(p->scale_a, F32, p->m, i);
     if (e.scale_b == CKL_GEMM_SCALE_ROW)
         in.scale_b = load_of_row(p->scale_b, F32, p->n, j);
+    if (e.weighted)
+        in.weight = load_of_row(p->row_weights, F32, p->m, i);
     if (gemm_is_backward(e.activation))
-        in.x = at_f32(gX, i, j);
+        in.x = at_f32(gX, row, j);
     gemm_finished out = gemm_finish(e, s, in);
     if (e.preactivation)
-        set(gX, coord(i, j), out.x);
-    set(gD, coord(i, j), out.d);
+        set(gX, coord(row, j), out.x);
+    set(gD, coord(row, j), out.d);
 }

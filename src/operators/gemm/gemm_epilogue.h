@@ -38,6 +38,7 @@ typedef struct gemm_element {
     val product, c, bias, x;
     val up;               // of gated products: the one of the last columns
     val scale_a, scale_b; // of its row, of its column
+    val weight;           // of its row
     val row, col;         // where it lies in D: for a custom epilogue
 } gemm_element;
 
@@ -48,10 +49,10 @@ typedef struct gemm_finished {
 
 gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in);
 
-/* The parameters of one product of a batch. */
-gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product);
+/* The parameters of one product of a batch, or of one group of K, `grouped` as configs have it. */
+gemm_values gemm_product_of(gemm_epilogue e, int grouped, const gemm_values *all, val product);
 
-/* The same of one group: its rows, of the first of which this is the number, and its B. */
+/* The same of one group of rows: its rows, of the first of which this is the number, and its B. */
 gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group);
 val gemm_first_row(const gemm_values *all, val group);
 
@@ -60,6 +61,10 @@ val gemm_first_row(const gemm_values *all, val group);
  * groups the number of groups.
  */
 val gemm_find_group(const gemm_values *all, int threads, int rows_of_tile, val *tile);
+
+/* Row i of the product in A and in D: itself, or that of a list. */
+val gemm_row_of_A(gemm_epilogue e, const gemm_values *p, val i);
+val gemm_row_of_D(gemm_epilogue e, const gemm_values *p, val i);
 
 /* The same for element (i,j) of D, by a kernel that addresses memory itself; C is read where beta is not 0; `up` is of gated products. */
 void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product, val up);

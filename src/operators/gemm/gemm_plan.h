@@ -26,8 +26,12 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x);
 /* A config computes this problem: the same types, the same epilogue. */
 ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have);
 
-/* A config of a kernel that addresses memory itself knows of groups where there are some. */
-ckl_status gemm_check_grouped(const char *who, const ckl_gemm_desc *d, bool grouped);
+/* A config of a kernel that addresses memory itself knows of groups where there are some; the one that does. */
+ckl_status gemm_check_grouped(const char *who, const ckl_gemm_desc *d, int grouped);
+int gemm_grouped_of(const ckl_gemm_desc *d);
+
+/* Lists of rows are not for every kernel. */
+ckl_status gemm_check_in_order(const char *who, const ckl_gemm_desc *d);
 
 /* Integers are no operands of the tensor cores beside floats. */
 ckl_status gemm_check_same_types(const char *who, const ckl_gemm_desc *d);

@@ -1,9 +1,14 @@
 /* gemm_simple_plan.c - the host side of the kernels that address memory themselves: tiled and naive. */
 #include "operators/gemm/gemm_plan.h"
 
-ckl_status gemm_check_grouped(const char *who, const ckl_gemm_desc *d, bool grouped)
+int gemm_grouped_of(const ckl_gemm_desc *d)
 {
-    if (grouped != (d->groups > 0))
+    return gemm_groups_of_k(d) ? GEMM_GROUPED_K : gemm_groups_of_m(d) ? GEMM_GROUPED_M : 0;
+}
+
+ckl_status gemm_check_grouped(const char *who, const ckl_gemm_desc *d, int grouped)
+{
+    if (grouped != gemm_grouped_of(d))
         FAIL(CKL_INVALID, "gemm %s: grouped=%d with groups=%" PRId64, who, grouped, d->groups);
     return CKL_OK;
 }
@@ -14,7 +19,7 @@ static ckl_status choose_naive(const void *desc, const ckl_device_info *device, 
 {
     (void)device;
     ((gemm_naive_config *)config)->epilogue = gemm_epilogue_of(desc);
-    ((gemm_naive_config *)config)->grouped = ((const ckl_gemm_desc *)desc)->groups > 0;
+    ((gemm_naive_config *)config)->grouped = gemm_grouped_of(desc);
     return CKL_OK;
 }
 
@@ -27,9 +32,9 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
     if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "gemm naive: threads=%d must be a multiple of 32 up to %d", c->threads,
              device->threads_per_cta_max);
-    if (d->n && d->m * d->batch > (int64_t)INT32_MAX * c->threads / d->n)
+    if (d->n && d->m * gemm_products(d) > (int64_t)INT32_MAX * c->threads / d->n)
         FAIL(CKL_UNSUPPORTED, "gemm naive: m*n=%g elements are more than one launch has threads",
-             (double)d->batch * (double)d->m * (double)d->n);
+             (double)gemm_products(d) * (double)d->m * (double)d->n);
     return CKL_OK;
 }
 
@@ -38,7 +43,8 @@ static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_strea
     const ckl_gemm_desc *d = plan->desc;
     const gemm_naive_config *c = plan->config;
     const gemm_params params = gemm_params_of(d, args);
-    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(d->batch * d->m * d->n, c->threads) }, &params, stream);
+    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(gemm_products(d) * d->m * d->n, c->threads) }, &params,
+                       stream);
 }
 
 static const field naive_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_naive_config, epilogue)) //
@@ -55,7 +61,8 @@ const implementation gemm_naive_implementation = {
 /* Tiles of D of all products; of groups as many as there may be, for each ends inside a tile. */
 static int64_t tiles_of(const ckl_gemm_desc *d, int tile_m, int tile_n)
 {
-    const int64_t along_m = d->groups ? d->m / tile_m + min_i64(d->m, d->groups) : d->batch * ceil_div(d->m, tile_m);
+    const int64_t along_m =
+        gemm_groups_of_m(d) ? d->m / tile_m + min_i64(d->m, d->groups) : gemm_products(d) * ceil_div(d->m, tile_m);
     return along_m * ceil_div(d->gated ? 2 * d->n : d->n, tile_n);
 }
 
@@ -66,7 +73,7 @@ static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, 
     c->epilogue = gemm_epilogue_of(d);
     c->tile_m = c->tile_n = tiles_of(d, 128, 128) < device->sm_count ? 64 : 128;
     c->vec = gemm_vector_of(d);
-    c->grouped = d->groups > 0;
+    c->grouped = gemm_grouped_of(d);
     if (c->vec * (int)ckl_dtype_bytes(d->a) < 4) // what cp.async does not copy
         c->vec = 1;
     if (d->math == CKL_GEMM_F32X3)

@@ -21,8 +21,8 @@ static role_registers registers_of(const gemm_sm90_config *c)
         return (role_registers){ 0, 0 };
     if (c->consumers == 3)
         return (role_registers){ 32, 160 };
-    return gemm_sm90_accumulators(c) > GEMM_EASY_ACCUMULATORS ? (role_registers){ 24, 240 }
-                                                              : (role_registers){ 40, 232 };
+    return gemm_sm90_accumulators(c) > GEMM_EASY_ACCUMULATORS || gemm_sm90_parts(c) == 2 ? (role_registers){ 24, 240 }
+                                                                                         : (role_registers){ 40, 232 };
 }
 
 /* One thread makes the barriers; the cluster waits for it, because peers signal them too. */
@@ -75,9 +75,9 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.tCrA = descriptors_A(&c.mma, sA);
     c.tCrB = descriptors_B(&c.mma, k->sB);
     c.acc = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
-    if (gemm_sm90_sums_twice(&k->epilogue)) {
-        c.part = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
-        fill(c.part, immf(0));
+    for (int i = 0; i < gemm_sm90_parts(cfg); i++) {
+        c.parts[i] = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
+        fill(c.parts[i], immf(0));
     }
     fill(c.acc, convert(c.acc.dtype, imm(0))); // once: the first wgmma of a tile ignores them
     c.sD = slice(k->sD, _, _, _, c.index);
@@ -102,6 +102,7 @@ static void consume_tile(const sm90_kernel *k, const consumer_role *c, val tile,
         at.row = add(at.row, mul(c->index, imm(k->size.consumer_rows)));
     at.col = add(at.col, mul(k->rank_k, imm(k->size.columns)));
     const epilogue_vectors vectors = gemm_sm90_load_vectors(k, c, &at);
+    gemm_sm90_prefetch_outputs(k, c, &at);
     gemm_sm90_mainloop(k, c, &at, stage);
     if (k->cfg->split == 1) {
         gemm_sm90_epilogue(k, c, &at, &vectors);

@@ -40,46 +40,96 @@ void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c)
         named_arrive(sub(imm(BARRIER_ORDER + 1), c->index), 2 * WARPGROUP);
 }
 
-/* acc += part, scaled; the scales of the next K tile are on their way. */
-static void add_part(const sm90_kernel *k, const consumer_role *c, const block_scales *scales)
+/* The sums of K tiles on their own, on their way into the accumulators: the next one to add, and where its stage is. */
+typedef struct promotion {
+    const sm90_kernel *k;
+    const consumer_role *c;
+    const tile_place *at;
+    block_scales scales;
+    val k_tile; // of the next sum that is added
+    val stage;  // of it
+} promotion;
+
+static promotion begin_promotion(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val stage)
 {
-    if (gemm_has_block_scales(k->epilogue.scale_a)) {
-        gemm_sm90_add_scaled(k, c, scales);
-        return;
+    promotion p = { .k = k, .c = c, .at = at };
+    fill(c->acc, immf(0));
+    if (gemm_has_block_scales(k->epilogue.scale_a))
+        p.scales = gemm_sm90_begin_scales(k, c, at);
+    p.k_tile = variable(U32, imm(0));
+    p.stage = variable(U32, stage);
+    return p;
+}
+
+/* The products of the next stage begin. */
+static void begin_part(const promotion *p, pipeline_state *stage, tensor part)
+{
+    const consumer_role *c = p->c;
+    pipeline_wait_full(&p->k->ring, stage);
+    mma_fence();
+    gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), slice(c->tCrB, _, _, stage->stage), part, imm_as(IR_PRED, 0));
+    mma_commit();
+}
+
+/* acc += part, scaled, once all but `pending` parts are finished. */
+static void add_part(const promotion *p, tensor part, int pending)
+{
+    const consumer_role *c = p->c;
+    const bool scaled = gemm_has_block_scales(p->k->epilogue.scale_a);
+    if (scaled)
+        gemm_sm90_next_scales(p->k, c, p->at, p->k_tile, &p->scales);
+    mma_wait(pending);
+    IF(c->releases)
+        release(p->k, c, p->stage);
+    if (scaled)
+        gemm_sm90_add_scaled(p->k, c, part, &p->scales);
+    for (int i = 0; !scaled && i < static_size(c->acc.layout); i++)
+        set(c->acc, i, add(at(c->acc, i), at(part, i)));
+    assign(p->k_tile, add(p->k_tile, imm(1)));
+}
+
+/* The products of one K tile begin, then those of the tile before are added. */
+static void turn_parts(const promotion *p, pipeline_state *stage, int next)
+{
+    begin_part(p, stage, p->c->parts[next]);
+    add_part(p, p->c->parts[1 - next], 1);
+    assign(p->stage, stage->stage);
+    pipeline_advance(stage);
+}
+
+/* Tensor cores work on a K tile while the sums of the one before are added. */
+static void mainloop_in_turn(const promotion *p, pipeline_state *stage)
+{
+    val others = sub(p->k->k_tiles, imm(1));
+    begin_part(p, stage, p->c->parts[0]);
+    pipeline_advance(stage);
+    LOOP(pair, div(others, imm(2))) {
+        (void)pair;
+        turn_parts(p, stage, 1);
+        turn_parts(p, stage, 0);
     }
-    for (int i = 0; i < static_size(c->acc.layout); i++)
-        set(c->acc, i, add(at(c->acc, i), at(c->part, i)));
+    IF(eq(rem(others, imm(2)), imm(1))) {
+        turn_parts(p, stage, 1);
+        add_part(p, p->c->parts[1], 0);
+    }
+    ELSE add_part(p, p->c->parts[0], 0);
 }
 
 /* The products of a stage on their own, then added in f32; other consumers keep the tensor cores busy meanwhile. */
 static void mainloop_accurate(const sm90_kernel *k, const consumer_role *c, const tile_place *at, pipeline_state *stage)
 {
-    const bool scaled = gemm_has_block_scales(k->epilogue.scale_a);
-    block_scales now = { 0 }, next = { 0 };
-    fill(c->acc, immf(0));
-    if (scaled) {
-        now = gemm_sm90_scale_registers(k);
-        next = gemm_sm90_scale_registers(k);
-        gemm_sm90_load_scales(k, c, at, imm(0), &next);
-    }
+    const promotion p = begin_promotion(k, c, at, stage->stage);
     order_wait(k, c);
-    LOOP(kt, k->k_tiles) {
-        if (scaled) {
-            copy(next.rRows, now.rRows, 4);
-            copy(next.rCols, now.rCols, 4);
-            gemm_sm90_load_scales(k, c, at, min(add(kt, imm(1)), sub(k->k_tiles, imm(1))), &next);
+    if (gemm_sm90_parts(k->cfg) == 2)
+        mainloop_in_turn(&p, stage);
+    else
+        LOOP(kt, k->k_tiles) {
+            (void)kt;
+            begin_part(&p, stage, c->parts[0]);
+            assign(p.stage, stage->stage);
+            add_part(&p, c->parts[0], 0);
+            pipeline_advance(stage);
         }
-        pipeline_wait_full(&k->ring, stage);
-        mma_fence();
-        gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), slice(c->tCrB, _, _, stage->stage), c->part,
-             imm_as(IR_PRED, 0));
-        mma_commit();
-        mma_wait(0);
-        IF(c->releases)
-            release(k, c, stage->stage);
-        add_part(k, c, &now);
-        pipeline_advance(stage);
-    }
     gemm_sm90_order_arrive(k, c);
 }
 
@@ -99,9 +149,9 @@ static void mainloop_in_three(const sm90_kernel *k, const consumer_role *c, pipe
         pipeline_wait_full(&k->ring, stage);
         tensor A = slice(c->tCrA, _, _, first), B = slice(c->tCrB, _, _, first);
         mma_fence();
-        gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), B, c->part, imm_as(IR_PRED, 0));
-        gemm(&c->mma, A, slice(c->tCrB, _, _, stage->stage), c->part, yes());
-        gemm(&c->mma, A, B, c->part, yes());
+        gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), B, c->parts[0], imm_as(IR_PRED, 0));
+        gemm(&c->mma, A, slice(c->tCrB, _, _, stage->stage), c->parts[0], yes());
+        gemm(&c->mma, A, B, c->parts[0], yes());
         mma_commit();
         mma_wait(0);
         IF(c->releases) {
@@ -109,7 +159,7 @@ static void mainloop_in_three(const sm90_kernel *k, const consumer_role *c, pipe
             release(k, c, stage->stage);
         }
         for (int i = 0; i < static_size(c->acc.layout); i++)
-            set(c->acc, i, add(at(c->acc, i), at(c->part, i)));
+            set(c->acc, i, add(at(c->acc, i), at(c->parts[0], i)));
         pipeline_advance(stage);
     }
 }
@@ -117,12 +167,15 @@ static void mainloop_in_three(const sm90_kernel *k, const consumer_role *c, pipe
 /* A stage is released when the wgmmas of the stage after it are under way. */
 static void mainloop_fast(const sm90_kernel *k, const consumer_role *c, const tile_place *at, pipeline_state *stage)
 {
-    (void)at;
-    val before = variable(U32, stage->stage);
+    const bool in_groups = k->cfg->batched == GEMM_GROUPS_OF_K; // perhaps without any K tile
+    const val k_tiles = gemm_sm90_k_tiles(k, at);
+    val before = variable(U32, stage->stage), loaded = in_groups ? gt(k_tiles, imm(0)) : yes();
     order_wait(k, c);
-    LOOP(kt, k->k_tiles) {
+    LOOP(kt, k_tiles) {
         val not_first = ne(kt, imm(0));
         pipeline_wait_full(&k->ring, stage);
+        if (in_groups)
+            gemm_sm90_clear_others(k, at, kt, stage->stage);
         mma_fence();
         gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), slice(c->tCrB, _, _, stage->stage), c->acc, not_first);
         mma_commit();
@@ -134,8 +187,11 @@ static void mainloop_fast(const sm90_kernel *k, const consumer_role *c, const ti
     }
     gemm_sm90_order_arrive(k, c);
     mma_wait(0);
-    IF(c->releases)
+    IF(in_groups ? logical_and(c->releases, loaded) : c->releases)
         release(k, c, before);
+    if (in_groups)
+        IF(logical_not(loaded))
+            fill(c->acc, immf(0));
 }
 
 void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, const tile_place *at, pipeline_state *stage)

@@ -6,10 +6,32 @@ static int rows_of_consumer(const gemm_sm90_config *c)
     return c->pingpong ? c->tile_m : c->tile_m / c->consumers;
 }
 
+/* Of the sums of a tile in a thread. */
+static int sums_of_consumer(const gemm_sm90_config *c)
+{
+    return rows_of_consumer(c) * c->tile_n / WARPGROUP;
+}
+
 int gemm_sm90_accumulators(const gemm_sm90_config *c)
 {
-    int sums = rows_of_consumer(c) * c->tile_n / WARPGROUP;
-    return gemm_sm90_sums_twice(&c->epilogue) ? 2 * sums : sums;
+    return sums_of_consumer(c) * (gemm_sm90_sums_twice(&c->epilogue) ? 2 : 1);
+}
+
+/* Columns of a tile that have scales of their own for every K tile. */
+static int column_scales_of(const gemm_sm90_config *c)
+{
+    const gemm_epilogue *e = &c->epilogue;
+    return (c->swap ? e->scale_a : e->scale_b) == CKL_GEMM_SCALE_BLOCK ? c->tile_n : 0;
+}
+
+int gemm_sm90_parts(const gemm_sm90_config *c)
+{
+    enum { MOST = 192 }; // registers for three sums, 3 x 64x128 of a warpgroup; scales of 96 columns more would spill
+    const gemm_epilogue *e = &c->epilogue;
+    if (!gemm_sm90_sums_twice(e))
+        return 0;
+    const bool room = c->consumers < 3 && 3 * sums_of_consumer(c) + column_scales_of(c) <= MOST;
+    return e->math == CKL_GEMM_F32X3 || !room ? 1 : 2;
 }
 
 /* As many CTAs of a split finish a tile as can have equal slices of whole 16 columns. */
@@ -24,7 +46,8 @@ static int finishers_of(const gemm_sm90_config *c)
 
 bool gemm_sm90_along_rows(const gemm_sm90_config *c, int vector)
 {
-    bool along_m = vector == GEMM_SCALE_OF_A || (vector == GEMM_BIAS && c->epilogue.bias_along == CKL_GEMM_ALONG_M);
+    bool along_m = vector == GEMM_SCALE_OF_A || vector == GEMM_WEIGHT_OF_ROW ||
+                   (vector == GEMM_BIAS && c->epilogue.bias_along == CKL_GEMM_ALONG_M);
     return along_m != c->swap;
 }
 
@@ -32,7 +55,8 @@ static bool has_vector(const gemm_epilogue *e, int vector)
 {
     return vector == GEMM_BIAS         ? e->bias
            : vector == GEMM_SCALE_OF_A ? e->scale_a == CKL_GEMM_SCALE_ROW
-                                       : e->scale_b == CKL_GEMM_SCALE_ROW;
+           : vector == GEMM_SCALE_OF_B ? e->scale_b == CKL_GEMM_SCALE_ROW
+                                       : e->weighted;
 }
 
 /* The largest box along a side of a tile that divides it. */
@@ -72,6 +96,8 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
             s.vectors[v] = gemm_sm90_along_rows(c, v) ? s.consumer_rows : columns;
         vectors += (int64_t)c->consumers * s.vectors[v] * 4;
     }
+    s.column_scales = column_scales_of(c);
+    vectors += (int64_t)c->consumers * 2 * s.column_scales * 4;
     s.part_bytes = c->split > 1 ? (int64_t)s.consumer_rows * columns * 4 : 0;
     int64_t staging = (int64_t)c->consumers * c->buffers * s.d_rows * s.d_cols * d_bytes;
     int64_t parts = c->consumers * c->split * s.part_bytes;
@@ -114,7 +140,7 @@ ckl_dtype gemm_sm90_type(const gemm_sm90_config *c, char operand)
 
 bool gemm_sm90_has_several(const gemm_sm90_config *c, char operand)
 {
-    return c->groups ? operand == (c->swap ? 'a' : 'b') : c->batched == 1; // slices of K are all of one matrix
+    return c->groups ? operand == (c->swap ? 'a' : 'b') : c->batched == 1; // parts of K are all of one matrix
 }
 
 /* A box of an operand: rows of it, all of a K tile long, or a span of its rows or columns for each of K. */
@@ -187,12 +213,15 @@ void gemm_sm90_memory(sm90_kernel *k)
     k->sD = smem_tensor("D", k->epilogue.d,
                         tiles_layout(k->epilogue.d, s->d_rows, s->d_cols, s->d_swizzle, cfg->buffers, cfg->consumers),
                         1024);
-    static const char *const names[] = {
-        [GEMM_BIAS] = "bias", [GEMM_SCALE_OF_A] = "scale_a", [GEMM_SCALE_OF_B] = "scale_b"
-    };
+    static const char *const names[] = { [GEMM_BIAS] = "bias",
+                                         [GEMM_SCALE_OF_A] = "scale_a",
+                                         [GEMM_SCALE_OF_B] = "scale_b",
+                                         [GEMM_WEIGHT_OF_ROW] = "weights" };
     for (int v = 0; v < GEMM_VECTORS; v++)
         if (s->vectors[v])
             k->sVectors[v] = smem_tensor(names[v], F32, compact(shape(s->vectors[v], cfg->consumers)), 16);
+    if (s->column_scales)
+        k->sScales = smem_tensor("scales", F32, compact(shape(s->column_scales, 2, cfg->consumers)), 16);
     if (cfg->split > 1)
         describe_parts(k);
     if (cfg->groups) {
@@ -211,6 +240,13 @@ void gemm_sm90_memory(sm90_kernel *k)
     }
 }
 
+val gemm_sm90_k_tiles(const sm90_kernel *k, const tile_place *at)
+{
+    if (k->cfg->batched != GEMM_GROUPS_OF_K)
+        return k->k_tiles;
+    return div(add(at->k_count, imm(k->size.tile_k - 1)), imm(k->size.tile_k));
+}
+
 tile_place gemm_sm90_tile(const sm90_kernel *k, val tile)
 {
     tile_place at = { .batch = imm(0) };
@@ -220,6 +256,8 @@ tile_place gemm_sm90_tile(const sm90_kernel *k, val tile)
         tile = rem(tile, k->tiles.count);
     }
     tile_at(&k->tiles, tile, &row, &col);
+    if (k->cfg->batched == GEMM_GROUPS_OF_K)
+        gemm_sm90_find_part_of_k(k, &at);
     if (k->cfg->groups)
         at.batch = gemm_sm90_find_group(k, k->cfg->swap ? &col : &row);
     at.row = mul(add(mul(row, imm(k->cfg->cluster_m)), k->rank_m), imm(k->cfg->tile_m));

@@ -1,9 +1,10 @@
 /*
  * gemm_weights.c - few rows of 16-bit floats times weights of 8 or 4 bits; for every GPU from sm_80 on.
  *
- * A CTA computes D^T = B * A^T for some rows of B, which its warps share out along K in tiles of 128. Every lane copies what it
- * multiplies itself, so that copies need no barrier: along K a lane has a quarter of a tile, which is another order of the sums
- * than that of memory, and the same for both operands. Integers become floats exactly; scales meet the sums of a tile in f32.
+ * A CTA computes D^T = B * A^T for some rows of B, which its warps share out along K in tiles of 128, each with a ring of its own, so
+ * that copies need no barrier but the warp's. Every lane copies the weights that it multiplies: along K a lane has 16 bytes at a
+ * time, which is another order of the sums than that of memory, and the same for A. Integers become floats exactly; scales meet the
+ * sums of a tile in f32.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
@@ -12,85 +13,149 @@ enum {
     LANES = 32,
     SLOT = 16,      // bytes of a copy
     ATOM_ROWS = 16, // of mma.sync
-    ATOM_COLUMNS = 8,
-    STEPS = 8,   // of 16 elements in a K tile
-    SLOTS_A = 4, // of a lane: a quarter of a row of a K tile
-    WORDS_A = SLOTS_A * SLOT / 4,
+    STEPS = 8,      // of 16 elements in a K tile
+    SLOTS_A = 4,    // of a lane: a quarter of a row of a K tile
+    ROW_A = GEMM_BLOCK * 2,
+    ROWS_OF_COPY = LANES * SLOT / ROW_A, // of A, by all lanes of a warp
+    PART = SLOT * 4,                     // bytes of a row of B that the four lanes of a line copy at once
+    PAIR = 4,                            // bytes of a copy of scales
 };
 
 typedef struct weights_kernel {
     const gemm_weights_config *cfg;
     gemm_values p;
-    bool nibbles;
+    bool nibbles, scaled;
+    bool subnormal;       // weights are multiplied as subnormal numbers, q * 2^-24 or q * 2^-20
     int lines_B, lines_A; // of a lane, 8 apart
     int slots_B;          // of a line
     val lane_line, lane_part;
-    val first_B, first_A; // rows of B and A of this CTA
+    val block_B, block_A; // the first rows of B and A of this CTA
     val tiles;            // along K
-    val ring;             // this lane's first slot
+    val rings, ring;      // of all warps; this warp's first stage
+    val from_B[8];        // where this lane's lines of B begin
+    val from_A, to_A;     // what this lane copies of the first rows of A, and where to in a stage
+    val limits_A[8];      // 16-byte pieces of those rows, and of the next ones
+    val lane_A[SLOTS_A];  // where a lane's slots of A lie in a stage
     tiled_mma mma;
 } weights_kernel;
+
+/* The sums of a K tile, or of all. */
+typedef struct weights_sums {
+    tensor part[2]; // of subnormal weights: in units of 2^-24 and of 2^-20
+    tensor raised;  // and of what they are raised by, in units of 2^-24: (MMA,1,MMA_N)
+} weights_sums;
 
 static int slots_of_B(const gemm_weights_config *c)
 {
     return c->epilogue.b == CKL_U8 ? 1 : 2;
 }
 
-static int slots_of_stage(const gemm_weights_config *c)
+/* Bytes of a warp's stage: slots of B; rows of A; pairs of scales, the first of which may begin in the middle. */
+static int bytes_of_B(const gemm_weights_config *c)
 {
-    return c->rows / 8 * slots_of_B(c) + c->columns / 8 * SLOTS_A;
+    return c->rows / 8 * slots_of_B(c) * LANES * SLOT;
+}
+
+static int copies_of_scales(const gemm_weights_config *c)
+{
+    return c->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK ? (c->rows / 2 + 1 + LANES - 1) / LANES : 0;
+}
+
+static int bytes_of_stage(const gemm_weights_config *c)
+{
+    return bytes_of_B(c) + c->columns * ROW_A + copies_of_scales(c) * LANES * PAIR;
 }
 
 int64_t gemm_weights_smem(const gemm_weights_config *c)
 {
-    const int64_t ring = (int64_t)c->stages * slots_of_stage(c) * c->warps * LANES * SLOT;
-    return ring + (int64_t)c->warps * c->rows * c->columns * 4;
+    return (int64_t)c->stages * c->warps * bytes_of_stage(c);
 }
 
 /* Loads */
 
-static val slot_address(const weights_kernel *k, val stage, int slot)
+static val stage_address(const weights_kernel *k, val stage)
 {
-    const int apart = k->cfg->warps * LANES * SLOT;
-    return add(k->ring, add(mul(stage, imm(slots_of_stage(k->cfg) * apart)), imm(slot * apart)));
+    return add(k->ring, mul(stage, imm(bytes_of_stage(k->cfg))));
 }
 
-/* 16 bytes of a row from byte `first` on; nothing but zeros beyond the ends. */
-static void copy_slot(const weights_kernel *k, val stage, int slot, val matrix, val row, val rows, val pitch, val first,
-                      val length)
+/* Where 16 bytes of a row of A lie in a stage: lanes that read at the same time find them in different banks. */
+static val place_in_A(const weights_kernel *k, val row, val piece)
 {
-    val inside = logical_and(lt(row, rows), lt(first, length));
-    val from = add(mul(min(row, sub(rows, imm64(1))), pitch), select(inside, first, imm64(0)));
-    cp_async(slot_address(k, stage, slot), add(matrix, convert(U64, from)), SLOT,
-             select(inside, imm_as(U32, SLOT), imm_as(U32, 0)));
+    val turned = bit_xor(bit_xor(piece, shift_right(piece, imm(3))), mul(bit_and(row, imm(1)), imm(3)));
+    return add(add(mul(row, imm(ROW_A)), mul(turned, imm(SLOT))), imm(bytes_of_B(k->cfg)));
 }
 
-/* Starts the copies of a K tile. */
+/* This lane's slots of B. Beyond the end of K any weights do, for A is zero there. */
+static void load_B(const weights_kernel *k, val tile, val at)
+{
+    val length = k->nibbles ? div(k->p.k, imm(2)) : k->p.k, to = add(at, mul(lane(), imm(SLOT)));
+    val start = add(mul(convert(I64, tile), imm(PART * k->slots_B)), convert(I64, mul(k->lane_part, imm(SLOT))));
+    for (int s = 0; s < k->slots_B; s++) {
+        val offset = convert(U64, min(add(start, imm(s * PART)), sub(length, imm(SLOT))));
+        for (int i = 0; i < k->lines_B; i++)
+            cp_async(add(to, imm((i * k->slots_B + s) * LANES * SLOT)), add(k->from_B[i], offset), SLOT,
+                     imm_as(U32, SLOT));
+    }
+}
+
+/* Rows of A, by all lanes of the warp: zeros beyond the ends. */
+static void load_A(const weights_kernel *k, val tile, val at)
+{
+    val piece = add(mul(tile, imm(ROW_A / SLOT)), rem(lane(), imm(ROW_A / SLOT)));
+    val from = add(k->from_A, convert(U64, mul(convert(I64, tile), imm(ROW_A)))), to = add(at, k->to_A);
+    for (int j = 0; j < k->cfg->columns / ROWS_OF_COPY; j++) {
+        val bytes = select(lt(piece, k->limits_A[j]), imm_as(U32, SLOT), imm_as(U32, 0));
+        cp_async(add(to, imm(j * LANES * SLOT)), from, SLOT, bytes);
+        from = add(from, convert(U64, mul(k->p.lda, imm(2 * ROWS_OF_COPY))));
+    }
+}
+
+/* Where the scales of this CTA's rows for a K tile begin in memory. */
+static val scales_address(const weights_kernel *k, val tile)
+{
+    val index = add(mul(convert(I64, tile), k->p.n), k->block_B);
+    return add(k->p.scale_b, convert(U64, mul(index, imm(2))));
+}
+
+static val place_of_scales(const weights_kernel *k, val at)
+{
+    return add(at, imm(bytes_of_stage(k->cfg) - copies_of_scales(k->cfg) * LANES * PAIR));
+}
+
+/* Scales by whole pairs, from the one on in which the first lies. */
+static void load_scales(const weights_kernel *k, val tile, val at)
+{
+    val end = add(k->p.scale_b, convert(U64, mul(mul(convert(I64, k->tiles), k->p.n), imm(2))));
+    val lane_offset = mul(lane(), imm(PAIR));
+    val first = bit_and(scales_address(k, tile), imm_as(U64, ~(int64_t)(PAIR - 1)));
+    for (int i = 0; i < copies_of_scales(k->cfg); i++) {
+        val from = add(first, convert(U64, add(lane_offset, imm(i * LANES * PAIR))));
+        val left = max(min(sub(convert(I64, end), convert(I64, from)), imm64(PAIR)), imm64(0));
+        cp_async(add(place_of_scales(k, at), add(lane_offset, imm(i * LANES * PAIR))), from, PAIR, convert(U32, left));
+    }
+}
+
+/* Starts the copies of a K tile, if there is one. */
 static void load_tile(const weights_kernel *k, val tile, val stage)
 {
-    const gemm_values *p = &k->p;
-    val length_B = k->nibbles ? div(p->k, imm(2)) : p->k, length_A = mul(p->k, imm(2));
-    val quarter = add(mul(convert(I64, tile), imm(4)), convert(I64, k->lane_part)); // of K tiles
-    int slot = 0;
-    for (int i = 0; i < k->lines_B; i++)
-        for (int s = 0; s < k->slots_B; s++)
-            copy_slot(k, stage, slot++, p->b, add(k->first_B, imm(8 * i)), p->n, p->ldb,
-                      add(mul(quarter, imm(k->slots_B * SLOT)), imm(s * SLOT)), length_B);
-    for (int i = 0; i < k->lines_A; i++)
-        for (int s = 0; s < SLOTS_A; s++)
-            copy_slot(k, stage, slot++, p->a, add(k->first_A, imm(8 * i)), p->m, mul(p->lda, imm(2)),
-                      add(mul(quarter, imm(SLOTS_A * SLOT)), imm(s * SLOT)), length_A);
+    IF(lt(tile, k->tiles)) {
+        val at = stage_address(k, stage);
+        load_B(k, tile, at);
+        load_A(k, tile, at);
+        if (k->scaled)
+            load_scales(k, tile, at);
+    }
     cp_async_commit();
 }
 
-/* This lane's scales of a K tile: of its rows of B. */
-static void load_scales(const weights_kernel *k, val tile, tensor rScales)
+/* This lane's scales of a K tile: of its rows of B, times `unit`. */
+static void read_scales(const weights_kernel *k, val tile, val at, float unit, tensor rScales)
 {
-    const gemm_values *p = &k->p;
-    tensor gScales = gmem_tensor(p->scale_b, k->cfg->epilogue.ab, make_layout(dynamic(p->n), leaf(1)));
-    val start = mul(convert(I64, min(tile, sub(k->tiles, imm(1)))), p->n);
+    val into_pair = bit_and(convert(U32, scales_address(k, tile)), imm_as(U32, PAIR - 1));
+    tensor sScales = smem_view(add(add(place_of_scales(k, at), into_pair), mul(k->lane_line, imm(2))),
+                               k->cfg->epilogue.ab, make_layout(leaf(k->lines_B), leaf(8)));
     for (int i = 0; i < k->lines_B; i++)
-        set(rScales, i, at_f32(gScales, add(start, min(add(k->first_B, imm(8 * i)), sub(p->n, imm64(1))))));
+        set(rScales, i, unit == 1 ? at_f32(sScales, i) : mul(at_f32(sScales, i), immf(unit)));
 }
 
 /* Integers to floats */
@@ -108,20 +173,15 @@ static val both(const weights_kernel *k, uint32_t f16, uint32_t bf16)
 }
 
 /*
- * Pair number i of four in a word of 4-bit integers: those 16 bits apart. In the low bits of 1024 or 128 they are added exactly;
- * bits 4 to 7 of 1024 are 16 times as much.
+ * Pair number i of four in a word of 4-bit integers: those 16 bits apart. Of f16 the bits are subnormal numbers as they are, odd pairs
+ * 16 times as large. In the low bits of a bf16 of 128 they are added exactly.
  */
 static val pair_of_nibbles(const weights_kernel *k, val word, int i)
 {
-    if (k->cfg->epilogue.ab == BF16) {
-        val bits = bit_and(i ? shift_right(word, imm(4 * i)) : word, imm_as(U32, 0x000f000f));
-        return add(pair_of(k, bit_or(bits, imm_as(U32, 0x43004300))), both(k, 0, 0xc308)); // -136
-    }
-    const bool high = i % 2;
-    val bits = bit_and(i > 1 ? shift_right(word, imm(8)) : word, imm_as(U32, high ? 0x00f000f0 : 0x000f000f));
-    val raised = pair_of(k, bit_or(bits, imm_as(U32, 0x64006400)));
-    return high ? fma(raised, both(k, 0x2c00, 0), both(k, 0xd480, 0))
-                : add(raised, both(k, 0xe408, 0)); // 1/16, -72; -1032
+    if (k->subnormal)
+        return bit_and(i > 1 ? shift_right(word, imm(8)) : word, imm_as(U32, i % 2 ? 0x00f000f0 : 0x000f000f));
+    val raised = bit_and_or(i ? shift_right(word, imm(4 * i)) : word, imm_as(U32, 0x000f000f), imm_as(U32, 0x43004300));
+    return add(pair_of(k, raised), both(k, 0, 0xc308)); // -136
 }
 
 /* Pair number i of two in a word of bytes, neighbours: in the low bits of 1024, or of bf16, which has no room, by halves of a byte. */
@@ -132,33 +192,46 @@ static val pair_of_bytes(const weights_kernel *k, val word, int i)
         return add(pair_of(k, permute_bytes(raised, imm_as(U32, 0x64646464), imm_as(U32, i ? 0x5342 : 0x5140))),
                    both(k, 0xe480, 0)); // -1152
     val bytes = permute_bytes(raised, imm_as(U32, 0), imm_as(U32, i ? 0x4342 : 0x4140));
-    val low = bit_or(bit_and(bytes, imm_as(U32, 0x000f000f)), imm_as(U32, 0x43004300));
-    val high = bit_or(bit_and(shift_right(bytes, imm(4)), imm_as(U32, 0x000f000f)), imm_as(U32, 0x43004300));
+    val low = bit_and_or(bytes, imm_as(U32, 0x000f000f), imm_as(U32, 0x43004300));
+    val high = bit_and_or(shift_right(bytes, imm(4)), imm_as(U32, 0x000f000f), imm_as(U32, 0x43004300));
     val upper = add(pair_of(k, high), both(k, 0, 0xc308));                           // -136
     return fma(upper, both(k, 0, 0x4180), add(pair_of(k, low), both(k, 0, 0xc300))); // 16, -128
 }
 
 /* Products */
 
-/* A line's slots as words. */
-static tensor words_of(const weights_kernel *k, val stage, int first_slot, int slots)
-{
-    tensor rWords = fragment(I32, compact(shape(SLOT / 4, slots)));
-    for (int s = 0; s < slots; s++)
-        copy(smem_view(slot_address(k, stage, first_slot + s), I32, compact(leaf(SLOT / 4))), slice(rWords, _, s),
-             SLOT);
-    return rWords;
-}
-
 static val word_at(tensor rWords, int i)
 {
     return bitcast(U32, at(rWords, i));
 }
 
+/* 16 bytes as words. */
+static void read_slot(val address, tensor rWords, int slot)
+{
+    copy(smem_view(address, I32, compact(leaf(SLOT / 4))), slice(rWords, _, slot), SLOT);
+}
+
+static tensor words_of_B(const weights_kernel *k, val at, int line)
+{
+    tensor rWords = fragment(I32, compact(shape(SLOT / 4, k->slots_B)));
+    val first = add(at, mul(lane(), imm(SLOT)));
+    for (int s = 0; s < k->slots_B; s++)
+        read_slot(add(first, imm((line * k->slots_B + s) * LANES * SLOT)), rWords, s);
+    return rWords;
+}
+
+static tensor words_of_A(const weights_kernel *k, val at, int line)
+{
+    tensor rWords = fragment(I32, compact(shape(SLOT / 4, SLOTS_A)));
+    for (int s = 0; s < SLOTS_A; s++)
+        read_slot(add(add(at, k->lane_A[s]), imm(line * 8 * ROW_A)), rWords, s);
+    return rWords;
+}
+
 /* Pair number i of two that a lane has in a step: of a row of B. */
 static val weights_at(const weights_kernel *k, tensor rWords, int step, int i)
 {
-    val pair = k->nibbles ? pair_of_nibbles(k, word_at(rWords, step / 2), step % 2 * 2 + i)
+    val pair = k->nibbles ? pair_of_nibbles(k, word_at(rWords, step / 2), step % 2 + 2 * i)
                           : pair_of_bytes(k, word_at(rWords, step), i);
     return bitcast(U32, pair);
 }
@@ -168,17 +241,26 @@ static val values_at(const weights_kernel *k, tensor rWords, int step, int i)
 {
     if (!k->nibbles)
         return word_at(rWords, 2 * step + i);
-    const int word = step / 2 * 4 + step % 2;
-    return permute_bytes(word_at(rWords, word), word_at(rWords, word + 2), imm_as(U32, i ? 0x7632 : 0x5410));
+    const int word = step / 2 * 4 + i;
+    return permute_bytes(word_at(rWords, word), word_at(rWords, word + 2), imm_as(U32, step % 2 ? 0x7632 : 0x5410));
 }
 
-static void multiply_tile(const weights_kernel *k, val stage, tensor acc)
+/* raised -= 8 * A, for the weights are 0 to 15 instead of -8 to 7: an atom of rows that are all -8 * 2^-24. */
+static void multiply_raised(const weights_kernel *k, tensor tB, tensor raised)
+{
+    tensor tA = fragment_A_words(&k->mma, ATOM_ROWS, ATOM_ROWS); // (WORDS,1,1)
+    for (int i = 0; i < 4; i++)
+        set(tA, coord(i, 0, 0), imm_as(U32, 0x80088008));
+    gemm(&k->mma, tA, tB, raised, yes());
+}
+
+static void multiply_tile(const weights_kernel *k, val at, const weights_sums *sums)
 {
     tensor rB[8], rA[2];
     for (int i = 0; i < k->lines_B; i++)
-        rB[i] = words_of(k, stage, i * k->slots_B, k->slots_B);
+        rB[i] = words_of_B(k, at, i);
     for (int i = 0; i < k->lines_A; i++)
-        rA[i] = words_of(k, stage, k->lines_B * k->slots_B + i * SLOTS_A, SLOTS_A);
+        rA[i] = words_of_A(k, at, i);
     for (int step = 0; step < STEPS && !ir_failed(); step++) {
         tensor tA = fragment_A_words(&k->mma, k->cfg->rows, ATOM_ROWS);    // (WORDS,MMA_M,1)
         tensor tB = fragment_B_words(&k->mma, k->cfg->columns, ATOM_ROWS); // (WORDS,MMA_N,1)
@@ -186,51 +268,99 @@ static void multiply_tile(const weights_kernel *k, val stage, tensor acc)
             set(tA, coord(i % 4, i / 4, 0), weights_at(k, rB[i / 4 * 2 + i % 2], step, i / 2 % 2));
         for (int i = 0; i < 2 * k->lines_A; i++)
             set(tB, coord(i % 2, i / 2, 0), values_at(k, rA[i / 2], step, i % 2));
-        gemm(&k->mma, tA, tB, acc, yes());
+        gemm(&k->mma, tA, tB, sums->part[k->subnormal ? step % 2 : 0], yes());
+        if (k->subnormal)
+            multiply_raised(k, tB, sums->raised);
     }
 }
 
-/* acc += part, scaled by rows of B: an atom's first two accumulators are of one row, the others of that 8 further. */
-static void add_scaled(tensor part, tensor rScales, tensor acc)
+/* Sums, all zero. */
+static weights_sums no_sums(const weights_kernel *k)
 {
-    const int rows = (int)static_size(layout_mode(acc.layout, 1)), cols = (int)static_size(layout_mode(acc.layout, 2));
+    weights_sums sums = { .part = { fragment_C(&k->mma, k->cfg->rows, k->cfg->columns) } };
+    if (k->subnormal) {
+        sums.part[1] = fragment_C(&k->mma, k->cfg->rows, k->cfg->columns);
+        sums.raised = fragment_C(&k->mma, ATOM_ROWS, k->cfg->columns);
+    }
+    return sums;
+}
+
+static void clear(const weights_kernel *k, const weights_sums *sums)
+{
+    fill(sums->part[0], immf(0));
+    if (k->subnormal) {
+        fill(sums->part[1], immf(0));
+        fill(sums->raised, immf(0));
+    }
+}
+
+/* One sum, in units of 2^-24 if weights are subnormal. */
+static val sum_at(const weights_kernel *k, const weights_sums *sums, int i, int m, int n)
+{
+    val x = at(sums->part[0], coord(i, m, n));
+    if (!k->subnormal)
+        return x;
+    return fma(at(sums->part[1], coord(i, m, n)), immf(1.0 / 16), add(x, at(sums->raised, coord(i, 0, n))));
+}
+
+static float unit_of(const weights_kernel *k)
+{
+    return k->subnormal ? 0x1p24F : 1;
+}
+
+/* acc += sums, scaled by rows of B: an atom's first two accumulators are of one row, the others of that 8 further. */
+static void add_scaled(const weights_kernel *k, const weights_sums *sums, tensor rScales, tensor acc)
+{
+    const int rows = k->cfg->rows / ATOM_ROWS, cols = k->cfg->columns / 8;
     for (int i = 0; i < 4; i++)
         for (int m = 0; m < rows; m++)
             for (int n = 0; n < cols; n++)
                 set(acc, coord(i, m, n),
-                    fma(at(part, coord(i, m, n)), at(rScales, 2 * m + i / 2), at(acc, coord(i, m, n))));
+                    fma(sum_at(k, sums, i, m, n), at(rScales, 2 * m + i / 2), at(acc, coord(i, m, n))));
 }
 
-/* The K tiles of this warp. */
-static void mainloop(const weights_kernel *k, tensor acc)
+/* The K tiles of this warp: their sums, scaled; or else, in `sums`, all of them. */
+static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor acc)
 {
     const int stages = k->cfg->stages, warps = k->cfg->warps;
-    const bool scaled = k->cfg->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK;
-    tensor part = acc, rScales = { 0 }, rNext = { 0 };
+    tensor rScales = fragment(F32, compact(leaf(k->lines_B)));
     for (int s = 0; s < stages - 1; s++)
         load_tile(k, add(warp(), imm(s * warps)), imm(s));
-    if (scaled) {
-        part = fragment_C(&k->mma, k->cfg->rows, k->cfg->columns);
-        rScales = fragment(F32, compact(leaf(k->lines_B)));
-        rNext = fragment(F32, compact(leaf(k->lines_B)));
-        load_scales(k, warp(), rNext);
-    }
     val ready = variable(U32, imm(0)), free = variable(U32, imm(stages - 1));
     LOOP_FROM(tile, warp(), k->tiles, imm(warps)) {
         cp_async_wait(stages - 2);
-        if (scaled) {
-            copy(rNext, rScales, 4);
-            load_scales(k, add(tile, imm(warps)), rNext);
-            fill(part, immf(0));
-        }
+        warp_sync(); // other lanes' copies are here, and nobody reads the stage before any more
         load_tile(k, add(tile, imm((stages - 1) * warps)), free);
-        multiply_tile(k, ready, part);
-        if (scaled)
-            add_scaled(part, rScales, acc);
+        val at = stage_address(k, ready);
+        if (k->scaled) {
+            read_scales(k, tile, at, unit_of(k), rScales);
+            clear(k, sums);
+        }
+        multiply_tile(k, at, sums);
+        if (k->scaled)
+            add_scaled(k, sums, rScales, acc);
         assign(free, ready);
         assign(ready, select(eq(ready, imm(stages - 1)), imm(0), add(ready, imm(1))));
     }
     cp_async_wait(0);
+}
+
+/* The sums of this warp's K tiles. */
+static tensor multiply(const weights_kernel *k)
+{
+    tensor acc = fragment_C(&k->mma, k->cfg->rows, k->cfg->columns); // (MMA,MMA_M,MMA_N)
+    const weights_sums sums = no_sums(k);
+    if (k->scaled)
+        fill(acc, immf(0));
+    else
+        clear(k, &sums);
+    mainloop(k, &sums, acc);
+    for (int i = 0; !k->scaled && i < static_size(acc.layout); i++) {
+        const int atoms = k->cfg->rows / ATOM_ROWS;
+        val sum = sum_at(k, &sums, i % 4, i / 4 % atoms, i / 4 / atoms);
+        set(acc, i, unit_of(k) == 1 ? sum : mul(sum, immf(unit_of(k))));
+    }
+    return acc;
 }
 
 /* The sums of all warps, in their order, and what follows. */
@@ -238,42 +368,66 @@ static void finish(const weights_kernel *k, tensor acc)
 {
     const gemm_weights_config *cfg = k->cfg;
     const int threads = cfg->warps * LANES, each = cfg->rows * cfg->columns;
-    tensor sSums =
-        smem_tensor("sums", F32, compact(shape(cfg->rows, cfg->columns, cfg->warps)), 16); // (ROWS,COLS,WARPS)
+    const int apart = cfg->stages * bytes_of_stage(cfg) / 4; // sums of warps: each takes its ring's place
+    tensor sSums = smem_view(
+        k->rings, F32,
+        make_layout(shape(cfg->rows, cfg->columns, cfg->warps), stride(1, cfg->rows, apart))); // (ROWS,COLS,WARPS)
+    warp_sync();
     copy(acc, partition_C(&k->mma, slice(sSums, _, _, warp()), lane()), 4);
     cta_sync();
     const gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(&k->p));
-    val row_B = sub(k->first_B, convert(I64, k->lane_line)), row_A = sub(k->first_A, convert(I64, k->lane_line));
     LOOP_FROM(e, thread(), imm(each), imm(threads)) {
         val row = rem(e, imm(cfg->rows)), col = div(e, imm(cfg->rows)), sum = at(sSums, row, col, 0);
         for (int w = 1; w < cfg->warps; w++)
             sum = add(sum, at(sSums, row, col, w));
-        val i = add(row_A, convert(I64, col)), j = add(row_B, convert(I64, row));
+        val i = add(k->block_A, convert(I64, col)), j = add(k->block_B, convert(I64, row));
         IF(logical_and(lt(i, k->p.m), lt(j, k->p.n)))
             gemm_store(cfg->epilogue, scalars, &k->p, i, j, sum, (val){ 0 });
+    }
+}
+
+/* Where this lane finds what it copies and what it multiplies. */
+static void place_lane(weights_kernel *k)
+{
+    const gemm_values *p = &k->p;
+    val row_A = div(lane(), imm(ROW_A / SLOT)), pieces = convert(U32, div(p->k, imm(SLOT / 2)));
+    k->lane_line = div(lane(), imm(4));
+    k->lane_part = rem(lane(), imm(4));
+    val first = add(k->block_B, convert(I64, k->lane_line));
+    for (int i = 0; i < k->lines_B; i++)
+        k->from_B[i] = add(
+            p->b, convert(U64, mul(min(add(first, imm(8 * i)), sub(p->n, imm64(1))), p->ldb))); // the last row again
+    first = add(k->block_A, convert(I64, row_A));
+    val piece = mul(rem(lane(), imm(ROW_A / SLOT)), imm(SLOT));
+    k->from_A = add(p->a, convert(U64, add(mul(mul(first, p->lda), imm(2)), convert(I64, piece))));
+    k->to_A = place_in_A(k, row_A, rem(lane(), imm(ROW_A / SLOT)));
+    for (int j = 0; j < k->cfg->columns / ROWS_OF_COPY; j++)
+        k->limits_A[j] = select(lt(add(first, imm(ROWS_OF_COPY * j)), p->m), pieces, imm_as(U32, 0));
+    for (int s = 0; s < SLOTS_A; s++) {
+        const int each = k->nibbles ? 4 : 2; // pieces of A that meet a slot of B
+        k->lane_A[s] = place_in_A(k, k->lane_line, add(mul(k->lane_part, imm(each)), imm(s / each * 8 + s % each)));
     }
 }
 
 /* Block number `block` of rows of B by tile number `tile` of rows of A. */
 static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, val block, val tile)
 {
-    const int slots = cfg->stages * slots_of_stage(cfg), threads = cfg->warps * LANES;
+    const int warp_bytes = cfg->stages * bytes_of_stage(cfg);
     weights_kernel k = { .cfg = cfg, .p = *p, .nibbles = cfg->epilogue.b == CKL_U8 };
+    k.scaled = cfg->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK;
+    k.subnormal = k.nibbles && cfg->epilogue.ab == F16;
     k.lines_B = cfg->rows / 8;
     k.lines_A = cfg->columns / 8;
     k.slots_B = slots_of_B(cfg);
-    k.lane_line = div(lane(), imm(4));
-    k.lane_part = rem(lane(), imm(4));
-    k.first_B = add(mul(convert(I64, block), imm(cfg->rows)), convert(I64, k.lane_line));
-    k.first_A = add(mul(convert(I64, tile), imm(cfg->columns)), convert(I64, k.lane_line));
+    k.block_B = mul(convert(I64, block), imm(cfg->rows));
+    k.block_A = mul(convert(I64, tile), imm(cfg->columns));
     k.tiles = convert(U32, div(add(p->k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK)));
-    k.ring = add(smem_address(smem_alloc("ring", (int64_t)slots * threads * SLOT, SLOT)), mul(thread(), imm(SLOT)));
+    k.rings = smem_address(smem_alloc("rings", (int64_t)cfg->warps * warp_bytes, SLOT));
+    k.ring = add(k.rings, mul(warp(), imm(warp_bytes)));
     k.mma = make_tiled_mma(cfg->epilogue.ab == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN",
                            1, 1);
-    tensor acc = fragment_C(&k.mma, cfg->rows, cfg->columns); // (MMA,MMA_M,MMA_N)
-    fill(acc, immf(0));
-    mainloop(&k, acc);
-    finish(&k, acc);
+    place_lane(&k);
+    finish(&k, multiply(&k));
 }
 
 void gemm_weights(const void *config, int kernel)
@@ -283,6 +437,8 @@ void gemm_weights(const void *config, int kernel)
     (void)kernel;
     launch_bounds(threads, 0);
     const gemm_values all = params_of(gemm);
+    grid_wait();
+    launch_dependents();
     val blocks = convert(U32, div(add(all.n, imm(cfg->rows - 1)), imm(cfg->rows))); // of rows of B
     val block = rem(cta_x(), blocks), tile = div(cta_x(), blocks);
     if (!cfg->grouped) {

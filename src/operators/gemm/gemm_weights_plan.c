@@ -1,7 +1,16 @@
 /* gemm_weights_plan.c - the host side of products with weights of 8 or 4 bits. */
 #include "operators/gemm/gemm_plan.h"
 
-enum { ROWS_MOST = 64, ROWS_LEAST = 16, ATOM_COLUMNS = 8, STAGES_MOST = 8, STAGES_ENOUGH = 4 };
+enum {
+    ROWS_MOST = 64,
+    ROWS_LEAST = 16,
+    ATOM_COLUMNS = 8,
+    STAGES_MOST = 8,
+    WARPS_ALONE = 8,        // of a CTA that has an SM to itself
+    WARPS_OF_TWO = 4,       // of one that shares it with another
+    STAGES_FEW = 3,         // for which two do not share an SM
+    BYTES_ENOUGH = 96 << 10 // on their way to an SM: with more in one turn, 8192x8192 takes 12.6 us instead of 11.5
+};
 
 /* Of groups as many tiles as there may be, for each ends inside a tile. */
 static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_weights_config *c)
@@ -10,14 +19,32 @@ static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_weights_config *c)
     return ceil_div(d->n, c->rows) * tiles;
 }
 
-/* The deepest ring that fits. */
-static void fit_stages(gemm_weights_config *c, const ckl_device_info *device)
+static int64_t bytes_of_stage(gemm_weights_config c)
 {
-    for (c->stages = STAGES_MOST; c->stages > 2 && gemm_weights_smem(c) > device->smem_per_cta_bytes;)
-        c->stages--;
+    c.stages = 1;
+    return gemm_weights_smem(&c);
 }
 
-/* As many rows of B for each CTA as leave all SMs something to do, and a ring of some stages. */
+/* In one turn what is enough; in several two CTAs share an SM, so that one computes while the other begins or ends. */
+static void fit_stages(gemm_weights_config *c, int64_t turns, const ckl_device_info *device)
+{
+    enum { SYSTEM_BYTES = 1024 }; // of every CTA
+    c->warps = turns > 1 ? WARPS_OF_TWO : WARPS_ALONE;
+    const int64_t bytes = bytes_of_stage(*c), most = device->smem_per_cta_bytes / bytes;
+    int64_t stages = (device->smem_per_sm_bytes / 2 - SYSTEM_BYTES) / bytes;
+    if (turns == 1 || stages < STAGES_FEW)
+        stages = 1 + ceil_div(BYTES_ENOUGH, bytes);
+    c->stages = (int)min_i64(stages, min_i64(most, STAGES_MOST));
+}
+
+/* Bytes of B and A that a CTA loads of a K tile; rows of A that there are not cost nothing. */
+static int64_t bytes_of_step(const ckl_gemm_desc *d, const gemm_weights_config *c)
+{
+    const int64_t row_B = d->b == CKL_U8 ? GEMM_BLOCK / 2 : GEMM_BLOCK, row_A = 2 * GEMM_BLOCK;
+    return c->rows * row_B + min_i64(d->m, c->columns) * row_A;
+}
+
+/* As many rows of B for each CTA as leave all SMs something to do. */
 static ckl_status choose_weights(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_gemm_desc *d = desc;
@@ -25,14 +52,13 @@ static ckl_status choose_weights(const void *desc, const ckl_device_info *device
     int64_t least = INT64_MAX;
     c->epilogue = gemm_epilogue_of(d);
     c->columns = d->m <= ATOM_COLUMNS * max_i64(d->groups, 1) ? ATOM_COLUMNS : 2 * ATOM_COLUMNS;
-    c->grouped = d->groups > 0;
+    c->grouped = gemm_grouped_of(d);
     for (c->rows = ROWS_MOST; c->rows >= ROWS_LEAST; c->rows /= 2) {
-        fit_stages(c, device);
-        int64_t turns = ceil_div(ctas_of(d, c), device->sm_count), rows = turns * c->rows;
-        if (c->rows > ROWS_LEAST && c->stages < STAGES_ENOUGH)
-            continue;
-        if (rows < least) {
-            least = rows;
+        const int64_t turns = max_i64(ceil_div(ctas_of(d, c), device->sm_count), 1);
+        const int64_t bytes = turns * bytes_of_step(d, c);
+        fit_stages(c, turns, device);
+        if (bytes < least && (c->stages > 1 || c->rows == ROWS_LEAST)) {
+            least = bytes;
             best = *c;
         }
     }
@@ -48,6 +74,8 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
     if (!gemm_has_weights(d))
         FAIL(CKL_UNSUPPORTED, "gemm weights: b=%s is neither i8 nor u8 beside an A of 16 bits", ckl_dtype_name(d->b));
     TRY(gemm_check_grouped("weights", d, c->grouped));
+    if (d->gather)
+        FAIL(CKL_UNSUPPORTED, "gemm weights: rows of A lie in order, not by a list: gather=%" PRId64, d->gather);
     if (!gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) || !gemm_rows_aligned(d, 'b', TMA_ALIGNMENT) ||
         gemm_matrix_of(d, 'b').cols % TMA_ALIGNMENT)
         FAIL(CKL_UNSUPPORTED, "gemm weights: rows of A or B, or k=%" PRId64 ", are not whole 16 bytes", d->k);

@@ -112,7 +112,6 @@ static inline norm_config norm_tiled(const norm_config *c)
     norm_config tiled = *c;
     tiled.tiled = true;
     tiled.split.exact = tiled.prefetch = tiled.hold_gamma = tiled.shared_weights = false;
-    tiled.flow.stages = 0;
     return tiled;
 }
 

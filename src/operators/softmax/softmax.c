@@ -340,16 +340,71 @@ static ckl_status choose_column_long(const void *desc, const ckl_device_info *de
     return CKL_OK;
 }
 
-static ckl_status admit_columns(const char *what, bool is_long, const ckl_softmax_desc *d,
-                                const ckl_device_info *device, const softmax_column_config *c)
+/* Shared memory of a CTA that keeps its part of a strip there. */
+static int64_t column_flow_bytes(const softmax_column_config *c)
+{
+    const int64_t slots = column_slots_bytes(&c->split) * softmax_pipeline_inputs(&c->form);
+    return c->tiles * slots + column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
+}
+
+/* The smallest cluster, and tiles of as many lines as leave little of shared memory to lines that do not exist. False: too long. */
+static bool fit_column_flow(const ckl_softmax_desc *d, const ckl_device_info *device, int lanes, int ctas_per_sm,
+                            softmax_column_config *c)
+{
+    enum { THREADS = 512, ELEMENTS_OF_SM = 32, TILES_MAX = 8, RESERVED_BYTES = 1 << 10, CLUSTER_MAX = 16 };
+    const int64_t most = device->smem_per_sm_bytes / ctas_per_sm - RESERVED_BYTES;
+    const int inputs = d->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
+    int64_t least = INT64_MAX;
+    softmax_column_config tried = { .form = form_of(d) };
+    tried.form.ctas_per_sm = ctas_per_sm;
+    tried.split = (column_split){ .threads = THREADS, .lanes = lanes, .cluster = 1, .vec = row_vec_full(d->dtype) };
+    for (; least == INT64_MAX && tried.split.cluster <= CLUSTER_MAX; tried.split.cluster *= 2)
+        for (tried.split.steps = ELEMENTS_OF_SM / ctas_per_sm / inputs / tried.split.vec; tried.split.steps > 0;
+             tried.split.steps--) {
+            tried.tiles = (int)min_i64(ceil_div(d->n, column_split_lines(&tried.split)), TILES_MAX + 1);
+            const int64_t bytes = column_flow_bytes(&tried);
+            if (tried.tiles > TILES_MAX || bytes > most || bytes > least - least / 8)
+                continue;
+            least = bytes;
+            *c = tried;
+        }
+    c->split.exact =
+        d->n == c->tiles * column_split_lines(&c->split) && d->inner % column_split_columns(&c->split) == 0;
+    return least <= most;
+}
+
+/* Strips of whole lines of memory if their columns fit, else of half a line or of a sector; two CTAs of an SM if they fit. */
+static ckl_status choose_column_pipeline(const void *desc, const ckl_device_info *device, void *config)
+{
+    static const char what[] = "softmax column_pipeline";
+    enum { LANES_MAX = 8, LANES_MIN = 2, CTAS_MAX_OF_SM = 2, TENSOR_BYTES_MIN = 16 << 20 };
+    const ckl_softmax_desc *d = desc;
+    column_split held;
+    TRY(check_other_axis(what, d));
+    const int elements = d->direction == CKL_DIRECTION_FORWARD ? COLUMN_FORWARD : COLUMN_BACKWARD;
+    if (product_i64(product_i64(d->outer, d->n), d->inner * (int64_t)ckl_dtype_bytes(d->dtype)) < TENSOR_BYTES_MIN ||
+        column_split_choose(d->n, d->inner, vec_of(d), d->dtype, elements, 1, &held))
+        FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " fit the registers of a CTA, or are few", what, d->n);
+    if (!device->has_tma || vec_of(d) != row_vec_full(d->dtype))
+        FAIL(CKL_UNSUPPORTED, "%s: wants clusters, and lines of whole vectors of 16 bytes", what);
+    for (int lanes = LANES_MAX; lanes >= LANES_MIN; lanes /= 2)
+        for (int ctas = CTAS_MAX_OF_SM; ctas > 0; ctas--)
+            if (fit_column_flow(d, device, lanes, ctas, config))
+                return CKL_OK;
+    FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " do not fit the shared memory of a cluster", what, d->n);
+}
+
+/* held: tiles of a column that a kernel holds; 0: it takes any number of them. */
+static ckl_status admit_columns(const char *what, int held, const ckl_softmax_desc *d, const ckl_device_info *device,
+                                const softmax_column_config *c)
 {
     TRY(check_other_axis(what, d));
     TRY(column_split_admit(what, &c->split, c->form.dtype, device));
     TRY(admit_form(what, d, &c->form, c->split.vec, false));
-    int64_t lines = column_split_lines(&c->split), columns = column_split_columns(&c->split);
-    if (!is_long && d->n > lines)
+    int64_t lines = column_split_lines(&c->split) * held, columns = column_split_columns(&c->split);
+    if (held && d->n > lines)
         FAIL(CKL_INVALID, "%s: columns of %" PRId64 " elements, room for %" PRId64, what, d->n, lines);
-    if (c->split.exact && (is_long || d->n != lines || d->inner % columns))
+    if (c->split.exact && (d->n != lines || d->inner % columns))
         FAIL(CKL_INVALID, "%s: exact=1 wants columns of %" PRId64 " elements and lines of whole %" PRId64, what, lines,
              columns);
     column_split scalar = column_split_scalar(&c->split); // the smaller strips
@@ -360,12 +415,28 @@ static ckl_status admit_columns(const char *what, bool is_long, const ckl_softma
 
 static ckl_status admit_column(const void *desc, const ckl_device_info *device, const void *config)
 {
-    return admit_columns("softmax column", false, desc, device, config);
+    return admit_columns("softmax column", 1, desc, device, config);
+}
+
+static ckl_status admit_column_pipeline(const void *desc, const ckl_device_info *device, const void *config)
+{
+    static const char what[] = "softmax column_pipeline";
+    enum { TILES_MAX = 8 }; // groups of copies that may be waited for
+    const ckl_softmax_desc *d = desc;
+    const softmax_column_config *c = config;
+    if (c->tiles < 1 || c->tiles > TILES_MAX)
+        FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, TILES_MAX);
+    TRY(admit_columns(what, c->tiles, d, device, c));
+    if (c->split.vec != row_vec_full(d->dtype))
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is not 16 bytes", what, c->split.vec);
+    if (column_flow_bytes(c) > (int64_t)device->smem_per_cta_bytes)
+        FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, column_flow_bytes(c));
+    return CKL_OK;
 }
 
 static ckl_status admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
-    return admit_columns("softmax column_long", true, desc, device, config);
+    return admit_columns("softmax column_long", 0, desc, device, config);
 }
 
 /* Launch */
@@ -437,6 +508,20 @@ static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_str
     return plan_launch(plan, kernel, grid, &params, stream);
 }
 
+/* As many clusters as there is room for take the strips, but no more than end with the others. */
+static ckl_status launch_column_pipelines(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const softmax_column_config *c = plan->config;
+    const ckl_softmax_desc *d = plan->desc;
+    const int64_t strips = column_split_strips(&c->split, d->inner), all = d->outer * strips;
+    if (kernel_for(d, args, c->split.vec) != 0)
+        return launch_columns(plan, args, stream);
+    softmax_params params = params_for(d, args);
+    params.strips = (uint32_t)strips;
+    const plan_grid grid = { .x = even_workers(all, plan->kernels[0].clusters_resident) * c->split.cluster };
+    return plan_launch(plan, 0, grid, &params, stream);
+}
+
 static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) //
                                      SOFTMAX_DESC(FIELD_ROW, ckl_softmax_desc) };
 
@@ -450,6 +535,10 @@ static const field pipeline_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row
 static const field column_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form)) //
                                        COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) };
 
+static const field column_pipeline_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
+                                                COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
+                                                SOFTMAX_COLUMN_FLOW(FIELD_ROW, softmax_column_config) };
+
 #define IMPLEMENTATION(symbol, about, family, ...)                                                             \
     static const implementation symbol##_implementation = { .name = #symbol,                                   \
                                                             .summary = about,                                  \
@@ -459,23 +548,30 @@ static const field column_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_colum
                                                             .describe = softmax_##symbol,                      \
                                                             .kernels = 2,                                      \
                                                             .params = &softmax_param_list,                     \
-                                                            .launch = launch_##family##s,                      \
                                                             __VA_ARGS__ }
 
-IMPLEMENTATION(row, "a row in the registers of some lanes, a warp or a CTA; read once", row,
+IMPLEMENTATION(row, "a row in the registers of some lanes, a warp or a CTA; read once", row, .launch = launch_rows,
                .config = FIELD_TABLE(row_fields), .candidate = candidate_row, .cost = cost_row);
 IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
-               row, .config = FIELD_TABLE(pipeline_fields), .target = IR_SM90A, .workspace_bytes = pipeline_workspace);
-IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row,
+               row, .launch = launch_rows, .config = FIELD_TABLE(pipeline_fields), .target = IR_SM90A,
+               .workspace_bytes = pipeline_workspace);
+IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, .launch = launch_rows,
                .config = FIELD_TABLE(row_fields));
+IMPLEMENTATION(column_pipeline,
+               "strips of columns in shared memory, one after the other; CTAs or clusters stay for them", column,
+               .launch = launch_column_pipelines, .config = FIELD_TABLE(column_pipeline_fields), .target = IR_SM90A);
 IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column,
-               .config = FIELD_TABLE(column_fields));
+               .launch = launch_columns, .config = FIELD_TABLE(column_fields));
 IMPLEMENTATION(column_long, "a strip of any length by a CTA or a cluster; read twice, tile by tile", column,
-               .config = FIELD_TABLE(column_fields));
+               .launch = launch_columns, .config = FIELD_TABLE(column_fields));
 
-static const implementation *const implementations[] = { &row_implementation,         &pipeline_implementation,
-                                                         &long_implementation,        &column_implementation,
-                                                         &column_long_implementation, NULL };
+static const implementation *const implementations[] = { &row_implementation,
+                                                         &pipeline_implementation,
+                                                         &long_implementation,
+                                                         &column_pipeline_implementation,
+                                                         &column_implementation,
+                                                         &column_long_implementation,
+                                                         NULL };
 
 OPERATOR(softmax, softmax, "y = exp(x) / sum exp(x) along an axis, its logarithm, and their gradients",
          .workspace = offsetof(ckl_softmax_args, workspace));

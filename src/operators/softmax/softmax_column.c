@@ -1,6 +1,7 @@
 /*
  * softmax_column.c - rows that lie across memory, side by side: columns. `column`: a strip of them is read once and stays in the
- * registers of a CTA or a cluster. `column_long`: strips of any length are read twice, tile by tile.
+ * registers of a CTA or a cluster. `column_pipeline`: it stays in shared memory, tile by tile; the next strip arrives where this
+ * one leaves. `column_long`: strips of any length are read twice.
  */
 #include "operators/softmax/softmax_form.h"
 
@@ -35,16 +36,21 @@ static tensor column_of(tensor rX, int e)
 }
 
 /* t = scale * x; x itself in its own type where there is no scale. */
-static tensor load_scores(const columns *c, const column_place *place)
+static tensor scores_of(const columns *c, tensor rX)
 {
-    tensor rX = registers(c, c->form->dtype); // (VEC,STEPS)
-    column_load(&c->split, place, c->p.x, c->form->dtype, c->p.ldx, c->p.n, rX, -INFINITY);
     if (!c->form->scaled)
         return rX;
     tensor rT = registers(c, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rT.layout); i++)
         set(rT, i, mul(at_f32(rX, i), c->p.scale));
     return rT;
+}
+
+static tensor load_scores(const columns *c, const column_place *place)
+{
+    tensor rX = registers(c, c->form->dtype); // (VEC,STEPS)
+    column_load(&c->split, place, c->p.x, c->form->dtype, c->p.ldx, c->p.n, rX, -INFINITY);
+    return scores_of(c, rX);
 }
 
 /* y of scores by log-softmax, of their exponentials by softmax; pairs and factors are those of the columns. */
@@ -156,6 +162,174 @@ void softmax_column(const void *config, int kernel)
         backward(&c);
 }
 
+/* Columns in shared memory */
+
+/*
+ * A thread copies its part of a strip to slots of its own and reads it from there twice, so that no thread waits for another but to
+ * reduce. The second pass hands each slot to the strip after this one: its loads run under the stores of this one.
+ */
+typedef struct column_flow {
+    columns c;
+    int tiles;
+    val slots;                // the address of those of the first tile
+    column_place place, next; // in the strip at work, and in the one after it
+    val has_next;
+} column_flow;
+
+static int64_t tile_bytes(const column_flow *f)
+{
+    return column_slots_bytes(&f->c.split) * softmax_pipeline_inputs(f->c.form);
+}
+
+/* Where the slots of a tile and an input are. */
+static val slots_at(const column_flow *f, val tile, int input)
+{
+    val first = add(f->slots, imm_as(U32, input * column_slots_bytes(&f->c.split)));
+    return add(first, mul(tile, imm_as(U32, tile_bytes(f))));
+}
+
+static column_place tile_at_line(const column_flow *f, const column_place *strip, val tile)
+{
+    return column_from(strip, mul(tile, imm((int)column_split_lines(&f->c.split))));
+}
+
+/* Asks for a tile of a strip. A strip that does not exist gives an empty group. */
+static void stage_tile(const column_flow *f, const column_place *strip, val exists, val tile)
+{
+    const columns *c = &f->c;
+    const bool is_forward = c->form->direction == CKL_DIRECTION_FORWARD;
+    IF(exists) {
+        column_place at = tile_at_line(f, strip, tile);
+        column_stage(&c->split, &at, is_forward ? c->p.x : c->p.y, c->form->dtype, is_forward ? c->p.ldx : c->p.ldy,
+                     c->p.n, slots_at(f, tile, 0));
+        if (!is_forward)
+            column_stage(&c->split, &at, c->p.dy, c->form->dtype, c->p.ldy, c->p.n, slots_at(f, tile, 1));
+    }
+    cp_async_commit();
+}
+
+static tensor staged(const column_flow *f, const column_place *at, val tile, int input, double outside)
+{
+    tensor rX = registers(&f->c, f->c.form->dtype); // (VEC,STEPS)
+    column_load_staged(&f->c.split, at, f->c.form->dtype, slots_at(f, tile, input), rX, outside);
+    return rX;
+}
+
+/*
+ * Calls visit() for each tile of the strip, the first pass once it has arrived, the second one before its slots are handed on. Either
+ * way a tile leaves one group, so that `tiles` - 1 of them are younger than the tile that is waited for.
+ */
+typedef void tile_visit(const column_flow *f, const column_place *at, val tile, void *user);
+
+static void first_pass(const column_flow *f, tile_visit *visit, void *user)
+{
+    LOOP(tile, imm(f->tiles)) {
+        column_place at = tile_at_line(f, &f->place, tile);
+        cp_async_wait(f->tiles - 1);
+        visit(f, &at, tile, user);
+        cp_async_commit();
+    }
+}
+
+static void second_pass(const column_flow *f, tile_visit *visit, void *user)
+{
+    LOOP(tile, imm(f->tiles)) {
+        column_place at = tile_at_line(f, &f->place, tile);
+        visit(f, &at, tile, user);
+        stage_tile(f, &f->next, f->has_next, tile);
+    }
+}
+
+/* Over the cluster. Nobody writes to a CTA that has not yet read the results of the strip before. */
+static void reduce_strip(const columns *c, const reduction *r, val *values)
+{
+    if (c->split.cluster > 1)
+        cluster_wait();
+    column_reduce(&c->split, r, values);
+    if (c->split.cluster > 1)
+        cluster_arrive();
+}
+
+typedef struct column_scores {
+    val pairs[VEC_MAX * ONLINE_VALUES], factors[VEC_MAX];
+} column_scores;
+
+static void add_scores(const column_flow *f, const column_place *at, val tile, void *user)
+{
+    column_scores *found = user;
+    tensor rT = scores_of(&f->c, staged(f, at, tile, 0, -INFINITY)); // (VEC,STEPS)
+    for (int e = 0; e < f->c.split.vec; e++)
+        online_add(softmax_unit(f->c.form), found->pairs + e * ONLINE_VALUES, column_of(rT, e));
+}
+
+static void write_outputs(const column_flow *f, const column_place *at, val tile, void *user)
+{
+    const column_scores *found = user;
+    tensor rT = scores_of(&f->c, staged(f, at, tile, 0, -INFINITY)); // (VEC,STEPS)
+    store_outputs(&f->c, at, f->c.form->log ? rT : exponentials(&f->c, rT, found->pairs), found->pairs, found->factors);
+}
+
+static void forward_strip(const column_flow *f)
+{
+    column_scores found;
+    for (int e = 0; e < f->c.split.vec; e++)
+        online_begin(found.pairs + e * ONLINE_VALUES);
+    first_pass(f, add_scores, &found);
+    reduce_strip(&f->c, softmax_reduction(f->c.form), found.pairs);
+    for (int e = 0; e < f->c.split.vec; e++)
+        found.factors[e] = softmax_factor(f->c.form, found.pairs + e * ONLINE_VALUES);
+    second_pass(f, write_outputs, &found);
+}
+
+static void add_tile_dots(const column_flow *f, const column_place *at, val tile, void *user)
+{
+    add_dots(&f->c, staged(f, at, tile, 0, 0), staged(f, at, tile, 1, 0), user);
+}
+
+static void write_gradients(const column_flow *f, const column_place *at, val tile, void *user)
+{
+    store_gradients(&f->c, at, staged(f, at, tile, 0, 0), staged(f, at, tile, 1, 0), user);
+}
+
+static void backward_strip(const column_flow *f)
+{
+    val sums[VEC_MAX];
+    zero_sums(&f->c, sums);
+    first_pass(f, add_tile_dots, sums);
+    reduce_strip(&f->c, &softmax_sum, sums);
+    second_pass(f, write_gradients, sums);
+}
+
+/* CTAs stay and take every so many-th strip, so that neighbouring strips, which share lines of memory, are at work together. */
+static void flow_columns(const softmax_column_config *cfg)
+{
+    column_flow f = { .c = { .form = &cfg->form, .split = cfg->split, .p = params_of(softmax) }, .tiles = cfg->tiles };
+    const columns *c = &f.c;
+    launch_bounds(cfg->split.threads, cfg->form.ctas_per_sm);
+    cluster_size(cfg->split.cluster);
+    f.slots = smem_address(smem_alloc("strip", cfg->tiles * tile_bytes(&f), 16));
+    val all = mul(convert(U32, c->p.outer), c->p.strips);
+    val cluster = imm(cfg->split.cluster), clusters = div(grid_x(), cluster), first = div(cta_x(), cluster);
+    if (cfg->split.cluster > 1)
+        cluster_arrive();
+    grid_wait(); // no launch_dependents(): CTAs that stay would share their SMs with the next kernel's
+    f.place = column_in_strip(&c->split, c->p.n, c->p.inner, c->p.strips, first);
+    LOOP(tile, imm(f.tiles))
+        stage_tile(&f, &f.place, yes(), tile);
+    LOOP_FROM(strip, first, all, clusters) {
+        val next = add(strip, clusters);
+        f.place = column_in_strip(&c->split, c->p.n, c->p.inner, c->p.strips, strip);
+        f.next = column_in_strip(&c->split, c->p.n, c->p.inner, c->p.strips, next);
+        f.has_next = lt(next, all);
+        if (cfg->form.direction == CKL_DIRECTION_FORWARD)
+            forward_strip(&f);
+        else
+            backward_strip(&f);
+    }
+    if (cfg->split.cluster > 1)
+        cluster_wait();
+}
+
 /* Columns that are read twice */
 
 /* Lines of a tile, and of all of them. */
@@ -210,12 +384,27 @@ static void backward_long(const columns *c)
     }
 }
 
+static void read_twice(const columns *c)
+{
+    grid_wait(); // no launch_dependents(): early CTAs of the next kernel would crowd some SMs
+    if (c->form->direction == CKL_DIRECTION_FORWARD)
+        forward_long(c);
+    else
+        backward_long(c);
+}
+
 void softmax_column_long(const void *config, int kernel)
 {
     columns c = begin(config, kernel);
-    grid_wait(); // no launch_dependents(): early CTAs of the next kernel would crowd some SMs
-    if (c.form->direction == CKL_DIRECTION_FORWARD)
-        forward_long(&c);
-    else
-        backward_long(&c);
+    read_twice(&c);
+}
+
+void softmax_column_pipeline(const void *config, int kernel)
+{
+    if (kernel == 0) {
+        flow_columns(config);
+        return;
+    }
+    columns c = begin(config, kernel);
+    read_twice(&c);
 }

@@ -44,10 +44,15 @@ typedef struct softmax_row_config {
     row_flow flow;
 } softmax_row_config;
 
+/* What only columns that stay in shared memory have: column_pipeline. */
+#define SOFTMAX_COLUMN_FLOW(X, owner) \
+    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a strip that shared memory holds, one after the other")
+
 /* Kernels whose rows lie across memory. */
 typedef struct softmax_column_config {
     softmax_form form;
     column_split split;
+    SOFTMAX_COLUMN_FLOW(FIELD_MEMBER, )
 } softmax_column_config;
 
 #define SOFTMAX_PARAMS(X, owner)                                    \
@@ -74,9 +79,10 @@ void softmax_row(const void *config, int kernel);
 void softmax_long(const void *config, int kernel);
 void softmax_pipeline(const void *config, int kernel);
 void softmax_column(const void *config, int kernel);
+void softmax_column_pipeline(const void *config, int kernel);
 void softmax_column_long(const void *config, int kernel);
 
-/* Tensors that flow through the ring, and 32-bit values of the largest reduction. */
+/* Tensors that flow through shared memory, and 32-bit values of the largest reduction. */
 int softmax_pipeline_inputs(const softmax_form *form);
 enum { SOFTMAX_PIPELINE_VALUES = 2 };
 

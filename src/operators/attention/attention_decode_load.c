@@ -1,0 +1,149 @@
+/* attention_decode_load.c - blocks of keys and values of attention_decode's sm80: copies from the cache, and rows that are new. */
+#include "cute/kernel.h"
+#include "operators/attention/attention_decode_e4m3.h"
+#include "operators/attention/attention_decode_sm80.h"
+
+enum {
+    VECTOR = 8, // words of one cp.async of 16 bytes
+    LANES = 32,
+};
+
+/* The first of the new tokens' keys. */
+static val first_new(const decode_kernel *k)
+{
+    return sub(max(k->length, imm(k->form.tokens)), imm(k->form.tokens));
+}
+
+/* The address of this CTA's head in a cache of K or V; in pages that of the first one. */
+static val head_of(const decode_kernel *k, int which, val pointer)
+{
+    layout heads = make_layout(shape(k->p.kv_heads, k->p.batch), stride(k->p.ld_head[which], k->p.ld_batch[which]));
+    return tensor_address(gmem_tensor(pointer, k->form.cache, heads),
+                          coord(k->kv_head, k->form.page ? imm_as(U32, 0) : k->batch));
+}
+
+block_rows decode_no_rows(const decode_kernel *k)
+{
+    block_rows rows = { .count = variable(I32, imm(0)) };
+    if (k->form.append)
+        rows.start = variable(U32, imm(0));
+    for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
+        rows.at[which] = variable(U32, imm(0));
+    return rows;
+}
+
+/* The table is read up to kv, so that it need not wait for the length. */
+void decode_find_rows(const decode_kernel *k, val number, block_rows *rows)
+{
+    const int bn = k->cfg->keys, page = k->form.page;
+    val start = add(k->from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
+    val key = min(add(start, rem(lane(), imm(bn))), sub(k->p.kv, imm(1))), place;
+    if (page) {
+        tensor gTable = gmem_tensor(k->p.table, I32,
+                                    make_layout(shape(k->p.table_pages, k->p.batch),
+                                                stride(1, convert(I64, k->p.table_pages)))); // (PAGES,BATCH)
+        place = convert(U32, at(gTable, div(key, imm(page)), k->batch));
+    }
+    for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
+        val within = mul(page ? rem(key, imm(page)) : key, k->p.key_vectors[which]);
+        assign(rows->at[which], page ? add(within, mul(place, k->p.page_vectors[which])) : within);
+    }
+    if (k->form.append)
+        assign(rows->start, start);
+    assign(rows->count, sub(convert(I32, k->form.append ? min(k->to, first_new(k)) : k->to), convert(I32, start)));
+}
+
+/* Starts the copies of a block of K or V, rows of d words, into chunks (BN,CHUNK,CHUNKS). What does not exist is 0. */
+static void load_rows(const decode_kernel *k, int which, const block_rows *rows, tensor sX, columns c, int d)
+{
+    const int across = c.chunk / VECTOR, down = LANES / across;
+    tiled_copy each = make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->form.dtype,
+                                      compact_right(shape(down, across)), compact(shape(1, VECTOR)));
+    val row = div(lane(), imm(across)), column = mul(rem(lane(), imm(across)), imm(VECTOR));
+    val head = head_of(k, which, k->p.x[which]);
+    for (int i = 0; i < k->cfg->keys / down; i++) {
+        val this = add(row, imm(i * down)), first = mul(convert(U64, shuffle(rows->at[which], this)), imm_as(U64, 16));
+        val exists = lt(convert(I32, this), rows->count);
+        for (int j = 0; j < c.chunks; j++) {
+            tensor tXsX = partition_D(&each, slice(sX, _, _, j), lane()); // (VECTOR,BN/DOWN,1)
+            val inside = (j + 1) * c.chunk <= d ? exists : logical_and(exists, lt(column, imm(d - j * c.chunk)));
+            val from = add(add(head, first), convert(U64, mul(add(column, imm(j * c.chunk)), imm(2))));
+            cp_async(tensor_address(tXsX, coord(0, i, 0)), from, 16, select(inside, imm_as(U32, 16), imm_as(U32, 0)));
+        }
+    }
+}
+
+/* Four numbers as e4m3, in a word. */
+static val narrow_word(tensor rX, int first, val scale)
+{
+    val word = imm_as(U32, 0);
+    for (int i = 0; i < 4; i++)
+        word = bit_or(word, shift_left(e4m3_of_f32(div(at_f32(rX, first + i), scale)), imm(8 * i)));
+    return word;
+}
+
+/* Vector number `vector` of what token `token` adds to K or V, as the cache has it. (4), words */
+static tensor new_words(const decode_kernel *k, int which, val token, val vector)
+{
+    const int from = which == ATTENTION_K ? DECODE_K_NEW : DECODE_V_NEW, count = VECTOR * k->packed;
+    const int width = which == ATTENTION_K ? k->form.d : k->form.dv;
+    layout all = make_layout(shape(k->p.batch, k->p.kv_heads, k->form.tokens, width),
+                             stride(k->p.ld_batch[from], k->p.ld_head[from], k->p.ld[from], 1));
+    tensor gRow = slice(gmem_tensor(k->p.x[from], k->form.dtype, all), k->batch, k->kv_head, token, _); // (D)
+    tensor gVector = local_tile(gRow, leaf(count), coord(vector)), rW = fragment(I32, compact(leaf(4)));
+    if (k->packed == 1) {
+        copy(gmem_tensor(gVector.address, I32, compact(leaf(4))), rW, 16);
+        return rW;
+    }
+    tensor rX = fragment(k->form.dtype, compact(leaf(count)));
+    copy(gVector, rX, 16);
+    for (int i = 0; i < 4; i++)
+        set(rW, i, bitcast(I32, narrow_word(rX, 4 * i, k->scale[which])));
+    return rW;
+}
+
+/*
+ * New rows of a block of K or V, which its copies have left out: into shared memory, and by the CTA of the first tile to where
+ * the cache is to have them.
+ */
+static void append_rows(const decode_kernel *k, int which, const block_rows *rows, tensor sX, columns c, int d)
+{
+    const int vectors = d / VECTOR;
+    val into = head_of(k, which, k->p.into[which]), old = first_new(k);
+    LOOP_FROM(item, lane(), imm(round_up(k->cfg->keys * vectors, LANES)), imm(LANES)) {
+        val row = min(div(item, imm(vectors)), imm(k->cfg->keys - 1)), vector = rem(item, imm(vectors));
+        val key = add(rows->start, row), within = mul(convert(U64, shuffle(rows->at[which], row)), imm_as(U64, 16));
+        val is_new = logical_and(ge(key, old), lt(key, k->to));
+        IF(logical_and(is_new, lt(item, imm(k->cfg->keys * vectors)))) {
+            tensor rW = new_words(k, which, sub(key, sub(k->length, imm(k->form.tokens))), vector);
+            val at = mul(vector, imm(VECTOR)), chunk = div(at, imm(c.chunk)), column = rem(at, imm(c.chunk));
+            val address = tensor_address(sX, coord(row, column, chunk));
+            copy(rW, smem_view(address, I32, compact(leaf(4))), 16);
+            IF(eq(k->tile, imm(0))) {
+                val to = add(add(into, within), convert(U64, mul(vector, imm(16))));
+                copy(rW, gmem_tensor(to, I32, compact(leaf(4))), 16);
+            }
+        }
+    }
+}
+
+/* All lanes' copies of the block come first: they write zeros where new rows belong. */
+static void append_block(const decode_kernel *k, const block_rows *rows, val slot)
+{
+    val end = min(add(rows->start, imm(k->cfg->keys)), k->to);
+    IF(lt(max(rows->start, first_new(k)), end)) {
+        cp_async_wait(0);
+        warp_sync();
+        append_rows(k, ATTENTION_K, rows, slice(k->sK, _, _, _, slot), k->d, k->form.d / k->packed);
+        append_rows(k, ATTENTION_V, rows, slice(k->sV, _, _, _, slot), k->dv, k->form.dv / k->packed);
+    }
+}
+
+void decode_load_block(const decode_kernel *k, const block_rows *rows, val slot)
+{
+    load_rows(k, ATTENTION_K, rows, slice(k->sK, _, _, _, slot), k->d, k->form.d / k->packed);
+    load_rows(k, ATTENTION_V, rows, slice(k->sV, _, _, _, slot), k->dv, k->form.dv / k->packed);
+    cp_async_commit();
+    if (k->form.append)
+        append_block(k, rows, slot);
+}

@@ -1,0 +1,114 @@
+/*
+ * attention_decode_narrow.c - products of attention_decode's sm80 with keys and values of 8 bits, which are widened in registers.
+ *
+ * ldmatrix brings words of two elements, as if they were of 16 bits. Of a word of K's row, pairs of bytes are neighbours along the sum:
+ * elements 4t .. 4t+3 of 16 are where lane t's A has columns 2t, 2t+1, 2t+8, 2t+9, so Q is read in that order. Words of V are transposed, so
+ * that a register has the same word of two keys: its low bytes are of one column, its high bytes of the next one, and two
+ * atoms have the even and the odd ones of 16 columns.
+ *
+ * Products are of f16, which e4m3 becomes cheaply, for bf16 too: rows of Q are multiplied by powers of 2 that bring them into its range, and
+ * scores by the inverse ones. What that loses is less than 2^-38 of a row's largest number.
+ */
+#include "cute/kernel.h"
+#include "operators/attention/attention_decode_sm80.h"
+
+enum { STEP = 16 }; // of K of an atom, in words
+
+/* bf16 is f32 without its low 16 bits. A row's largest number gets the exponent of 2^14, of which f16 has 2^15 as the largest. */
+enum { FRACTION_BITS = 7, F32_EXPONENT_AT = 23, BIAS = 127, EXPONENT_F16 = 14, EXPONENT_MIN = 15 };
+
+/* Bytes of a word (0 .. 3) that become the high bytes of two 16-bit numbers; 4: zeros of the other operand. */
+enum { BYTES_0_1 = 0x1404, BYTES_2_3 = 0x3424, BYTES_0_2 = 0x2404, BYTES_1_3 = 0x3414 };
+
+/*
+ * Two e4m3 as f16: exponent and fraction move to where f16 has them, which is right for subnormal ones, too. The bias is another one, so
+ * they are too small by 2^8, for which the scales make up.
+ */
+static val widen(val word, int bytes)
+{
+    val x = permute_bytes(word, imm_as(U32, 0), imm_as(U32, bytes));
+    return bit_or(bit_and(shift_right(x, imm(1)), imm_as(U32, 0x3f803f80)), bit_and(x, imm_as(U32, 0x80008000)));
+}
+
+/* One atom's B of two words of a fragment of them. (WORDS,1,1) */
+static tensor widen_atom(const decode_kernel *k, val word_0, int bytes_0, val word_1, int bytes_1)
+{
+    tensor rB = fragment_B_words(&k->mma, 8, STEP);
+    set(rB, 0, widen(word_0, bytes_0));
+    set(rB, 1, widen(word_1, bytes_1));
+    return rB;
+}
+
+void decode_multiply_narrow_keys(const decode_kernel *k, val slot)
+{
+    const int bn = k->cfg->keys, atoms = (int)static_size(layout_mode(k->rQ.layout, 1));
+    fill(k->scores, immf(0));
+    for (int at = 0; at < k->d.used; at += STEP) {
+        tensor sK = slice(k->sK, _, _, at / k->d.chunk, slot), rK = fragment_B_words(&k->mma, bn, STEP);
+        ldmatrix_B(&k->mma, local_tile(sK, shape(bn, STEP), coord(0, at % k->d.chunk / STEP)), lane(), rK);
+        for (int half = 0; half < 2; half++)
+            for (int n = 0; n < bn / 8; n++) {
+                val word = at(rK, half, n, 0);
+                tensor rB = widen_atom(k, word, BYTES_0_1, word, BYTES_2_3);
+                gemm(&k->mma, local_tile(k->rQ, shape(4, atoms, 1), coord(0, 0, 2 * at / STEP + half)), rB,
+                     local_tile(k->scores, shape(4, atoms, 1), coord(0, 0, n)), yes());
+            }
+    }
+}
+
+void decode_multiply_narrow_values(const decode_kernel *k, val slot)
+{
+    const int piece = k->dv.piece, atoms = (int)static_size(layout_mode(k->out.layout, 1));
+    tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->form.dtype, &k->mma, piece, STEP);
+    tensor sVt = slice(k->sVt, _, _, slot); // (WORDS,BN)
+    for (int j = 0; j < k->cfg->keys / STEP; j++)
+        for (int i = 0; i < k->dv.used / piece; i++) {
+            tensor sPiece = local_tile(sVt, shape(piece, STEP), coord(i, j)),
+                   rV = fragment_B_words(&k->mma, piece, STEP);
+            copy_tiled(&transposed, partition_S(&transposed, sPiece, lane()), rV);
+            for (int n = 0; n < piece / 8; n++)
+                for (int odd = 0; odd < 2; odd++) {
+                    const int bytes = odd ? BYTES_1_3 : BYTES_0_2;
+                    tensor rB = widen_atom(k, at(rV, 0, n, 0), bytes, at(rV, 1, n, 0), bytes);
+                    gemm(&k->mma, local_tile(k->weights, shape(4, atoms, 1), coord(0, 0, j)), rB,
+                         local_tile(k->out, shape(4, atoms, 1), coord(0, 0, (i * piece / 8 + n) * 2 + odd)), yes());
+                }
+        }
+}
+
+/* Word number i of row m of Q: (PAIRS,MMA_M,MMA_K) has two rows and two columns of words of each atom. */
+static int_tuple word_at(int m, int i)
+{
+    return coord(m % 2 + 2 * (i % 2), m / 2, i / 2);
+}
+
+/* The exponent of the largest number of a row, which four lanes share; i32, at least EXPONENT_MIN. */
+static val row_exponent(const decode_kernel *k, int m, int words)
+{
+    val largest = imm_as(I32, EXPONENT_MIN << FRACTION_BITS);
+    for (int i = 0; i < words; i++) {
+        val word = at(k->rQ, word_at(m, i)), low = bit_and(word, imm_as(U32, 0x7fff)),
+            high = bit_and(shift_right(word, imm(16)), imm_as(U32, 0x7fff));
+        largest = max(largest, convert(I32, max(low, high)));
+    }
+    for (int lanes = 1; lanes < 4; lanes *= 2)
+        largest = max(largest, shuffle_xor(largest, imm(lanes)));
+    return shift_right(largest, imm(FRACTION_BITS));
+}
+
+void decode_queries_to_f16(decode_kernel *k)
+{
+    const int words = 2 * (int)static_size(layout_mode(k->rQ.layout, 2));
+    for (int m = 0; m < online_row_count(k->scores); m++) {
+        val exponent = row_exponent(k, m, words);
+        val factor = bitcast(F32, shift_left(sub(imm(2 * BIAS + EXPONENT_F16), exponent), imm(F32_EXPONENT_AT)));
+        k->row_unit[m] =
+            variable(F32, bitcast(F32, shift_left(sub(exponent, imm(EXPONENT_F16)), imm(F32_EXPONENT_AT))));
+        for (int i = 0; i < words; i++) {
+            val word = at(k->rQ, word_at(m, i)), low = bitcast(F32, shift_left(word, imm(16))),
+                high = bitcast(F32, bit_and(word, imm_as(U32, 0xffff0000)));
+            val pair = pack(IR_F16X2, convert(F16, mul(low, factor)), convert(F16, mul(high, factor)));
+            set(k->rQ, word_at(m, i), bitcast(U32, pair));
+        }
+    }
+}

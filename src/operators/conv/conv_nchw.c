@@ -1,0 +1,430 @@
+/*
+ * conv_nchw.c - a persistent, warp-specialised convolution for Hopper that writes NCHW: y^T = W * x^T.
+ *
+ * A tile is some filters, the rows of W, times some runs of 64 pixels of planes of y, so that its sums are stored as they are. Where
+ * strides are 1 and y is as wide as x, the pixels under a tap are a run, too, which begins elsewhere. With one tap x comes from
+ * its planes, N-major. With more it comes from a copy in NHWC: TMA takes no run of a plane that begins inside 16 bytes.
+ *
+ *   warpgroup 0       producer: for every tap and some channels TMA loads the runs under it, zeros before and after the plane, and
+ *                     the filters' elements. A tap left or right of the filter's centre also meets pixels of the rows before or
+ *                     after: two other warps, the menders, overwrite these with zeros before consumers see the stage
+ *   warpgroups 1..    consumers: 64 filters each, or the same filters and pixels of their own; y goes through staging buffers, or
+ *                     directly where the planes of y do not begin at whole 16 bytes
+ *
+ * What is said of x, y and filters holds of the gradient of data for dy, dx and channels; W comes M-major then, as it lies in memory.
+ */
+#include "cute/kernel.h"
+#include "operators/conv/conv_nchw.h"
+#include "operators/conv/conv_packed.h"
+#include "skeletons/activation.h"
+
+enum {
+    WARPGROUP = 128,
+    BARRIER_CONSUMER = 1, // + consumer: its 128 threads round the staging buffers
+    SPAN = CONV_SM90_SPAN,
+    MENDERS = 64, // threads: a row of channels each
+};
+
+/* A tile, or a consumer's part of it: the first filter, and where its spans begin. */
+typedef struct tile_place {
+    val filter, pixel[CONV_NCHW_SPANS_MAX], image[CONV_NCHW_SPANS_MAX];
+} tile_place;
+
+/* Everything the roles share. */
+typedef struct nchw_kernel {
+    const conv_nchw_config *cfg;
+    conv_nchw_shape size;
+    conv_values p;
+    tma_copy tmaX, tmaW, tmaY;
+    tensor sX, sW; // (BN,BK,STAGES), (BM,BK,STAGES)
+    tensor sSpansX,
+        sSpansW; // (BK,SPAN,SPANS,STAGES): the same as TMA writes them; of W where it is M-major, (SPAN,BK,...) of a copy
+    tensor sY;   // (ROWS,COLS,BUFFERS,CONSUMERS)
+    pipeline ring, mended; // mended: full where the menders are done with a stage
+    val width, pixels;     // of a row, of a plane of y
+    val spans, filters;    // spans of an image, tiles of filters
+    val count, chunks;
+} nchw_kernel;
+
+/* One consumer's view. */
+typedef struct consumer_role {
+    val index, tid, barrier;
+    val first_thread; // predicate: the thread that issues its TMA
+    tiled_mma mma;
+    tensor acc;        // (MMA,MMA_M,MMA_N)
+    tensor tCrW, tCrX; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
+    tensor sY;         // (ROWS,COLS,BUFFERS)
+} consumer_role;
+
+/* What a tap adds to the number of a pixel, and to its column alone. */
+typedef struct tap_shift {
+    val number, pixels, columns;
+} tap_shift;
+
+/* Tiles, boxes and memory */
+
+static bool m_major(const nchw_kernel *k)
+{
+    return k->cfg->form.direction == CKL_CONV_DATA;
+}
+
+static void describe_boxes(nchw_kernel *k)
+{
+    const conv_nchw_config *c = k->cfg;
+    // NOTE: on an H200 a swizzled box that begins inside 16 bytes of a row is an illegal instruction.
+    k->tmaX = c->copied ? make_tma(k->p.mX, c->form.dtype, 3, SPAN, c->tile_k, 2 * c->tile_k)
+                        : make_tma(k->p.mX, c->form.dtype, 3, c->tile_k, SPAN, 128);
+    k->tmaW = m_major(k) ? make_tma(k->p.mW, c->form.dtype, 3, c->tile_k, SPAN, 128)
+                         : make_tma(k->p.mW, c->form.dtype, 3, k->size.tile_m, c->tile_k, 2 * c->tile_k);
+    if (!c->direct)
+        k->tmaY = make_tma(k->p.mY, c->form.out, 3, CONV_SM90_ROWS, k->size.y_cols, 128);
+}
+
+/* Runs of pixels, a row of channels each: K-major, one run after the other. */
+static void describe_runs(nchw_kernel *k)
+{
+    const conv_nchw_config *c = k->cfg;
+    const int pixels = k->size.spans * SPAN, depth = c->tile_k;
+    k->sSpansX = conv_tiles("X", c->form.dtype, SPAN, depth, k->size.spans, c->stages);
+    layout all = make_layout(shape(pixels, depth, c->stages), stride(depth, 1, (int64_t)pixels * depth));
+    k->sX = tensor_with_layout(k->sSpansX, with_swizzle(k->sSpansX.layout.sw, all));
+}
+
+static void describe_memory(nchw_kernel *k)
+{
+    const conv_nchw_config *c = k->cfg;
+    if (c->copied)
+        describe_runs(k);
+    else
+        k->sX = conv_spans("X", c->form.dtype, c->tile_k, k->size.spans, c->stages, &k->sSpansX);
+    if (m_major(k))
+        k->sW = conv_spans("W", c->form.dtype, c->tile_k, k->size.tile_m / SPAN, c->stages, &k->sSpansW);
+    else
+        k->sW = slice(conv_tiles("W", c->form.dtype, k->size.tile_m, c->tile_k, c->stages, 1), _, _, _, 0);
+    if (!c->direct)
+        k->sY = conv_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, CONV_SM90_BUFFERS, c->consumers);
+    k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
+    if (c->edges)
+        k->mended = make_pipeline("mended", c->stages, MENDERS, 1);
+}
+
+static void describe_schedule(nchw_kernel *k)
+{
+    const bool data = m_major(k);
+    const val *to = data ? k->p.x_size : k->p.y_size;
+    k->width = conv_number(to[2]);
+    k->pixels = mul(mul(conv_number(to[0]), conv_number(to[1])), k->width);
+    k->spans = conv_tiles_along(k->pixels, SPAN);
+    k->filters = conv_tiles_along(k->p.k, k->size.tile_m);
+    k->chunks = conv_tiles_along(k->p.c, k->cfg->tile_k);
+    val runs = mul(k->spans, conv_number(k->p.n));
+    k->count = mul(div(add(runs, imm(k->size.spans - 1)), imm(k->size.spans)), k->filters);
+}
+
+/* Filters fastest: CTAs side by side read the same pixels. `first`: of `spans` spans. */
+static tile_place place_of(const nchw_kernel *k, val tile, val first, int spans)
+{
+    tile_place place = { .filter = mul(rem(tile, k->filters), imm(k->size.tile_m)) };
+    val number = add(mul(div(tile, k->filters), imm(k->size.spans)), first);
+    for (int i = 0; i < spans; i++) {
+        val at = add(number, imm(i));
+        place.image[i] = div(at, k->spans);
+        place.pixel[i] = mul(sub(at, mul(place.image[i], k->spans)), imm(SPAN));
+    }
+    return place;
+}
+
+static tap_shift shift_of(const nchw_kernel *k, val r, val s)
+{
+    val rows = sub(mul(r, conv_number(k->p.dilation[1])), conv_number(k->p.pad[1]));
+    val columns = sub(mul(s, conv_number(k->p.dilation[2])), conv_number(k->p.pad[2]));
+    return (tap_shift){ add(mul(r, conv_number(k->p.filter[2])), s), add(mul(rows, k->width), columns), columns };
+}
+
+/* The producer */
+
+/* Fills one stage: some channels of the pixels under a tap, and the filters' of that tap. */
+static void load_stage(const nchw_kernel *k, const pipeline_state *at, const tile_place *place, const tap_shift *tap,
+                       val channel)
+{
+    val full = pipeline_full_barrier(&k->ring, at);
+    pipeline_wait_empty(&k->ring, at);
+    pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
+    for (int i = 0; i < k->size.spans && !ir_failed(); i++) {
+        val pixel = add(place->pixel[i], tap->pixels);
+        tma_load_of(&k->tmaX, slice(k->sSpansX, _, _, i, at->stage), k->cfg->copied ? pixel : channel,
+                    k->cfg->copied ? channel : pixel, 1, &place->image[i], full, imm(0));
+    }
+    if (!m_major(k)) {
+        tma_load_of(&k->tmaW, slice(k->sW, _, _, at->stage), place->filter, channel, 1, &tap->number, full, imm(0));
+        return;
+    }
+    for (int i = 0; i < k->size.tile_m / SPAN && !ir_failed(); i++)
+        tma_load_of(&k->tmaW, slice(k->sSpansW, _, _, i, at->stage), channel, add(place->filter, imm(i * SPAN)), 1,
+                    &tap->number, full, imm(0));
+}
+
+static void load_tiles(const nchw_kernel *k)
+{
+    pipeline_state stage = producer_state(&k->ring);
+    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+        tile_place place = place_of(k, tile, imm(0), k->size.spans);
+        LOOP(r, conv_number(k->p.filter[1]))
+            LOOP(s, conv_number(k->p.filter[2])) {
+                const tap_shift tap = shift_of(k, r, s);
+                LOOP(chunk, k->chunks) {
+                    load_stage(k, &stage, &place, &tap, mul(chunk, imm(k->cfg->tile_k)));
+                    pipeline_advance(&stage);
+                }
+            }
+    }
+}
+
+/* The menders */
+
+/* Zeros in one channel of a stage, where a shift by some columns leaves the row. Columns of a span: its first pixel's, and on. */
+static void mend_span(const nchw_kernel *k, tensor sSpan, val channel, val column, val columns)
+{
+    val left = lt(convert(I32, columns), imm(0)), shift = select(left, sub(imm(0), columns), columns);
+    val count = min(shift, k->width), first = select(left, imm(0), sub(k->width, count));
+    LOOP(i, count) {
+        val at = sub(add(first, i), column), pixel = select(lt(convert(I32, at), imm(0)), add(at, k->width), at);
+        LOOP_FROM(p, pixel, imm(SPAN), k->width)
+            set(sSpan, coord(p, channel), convert(k->cfg->form.dtype, immf(0)));
+    }
+}
+
+static void mend_stage(const nchw_kernel *k, const pipeline_state *at, const val *column, val columns)
+{
+    val channel = sub(thread(), imm(WARPGROUP - MENDERS));
+    pipeline_wait_full(&k->ring, at);
+    IF(lt(channel, imm(k->cfg->tile_k)))
+        for (int i = 0; i < k->size.spans && !ir_failed(); i++)
+            mend_span(k, slice(k->sSpansX, _, _, i, at->stage), channel, column[i], columns);
+    fence_proxy_async();
+    pipeline_arrive(&k->mended, at);
+}
+
+static void mend_tiles(const nchw_kernel *k)
+{
+    pipeline_state stage = consumer_state(&k->ring);
+    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+        tile_place place = place_of(k, tile, imm(0), k->size.spans);
+        val column[CONV_NCHW_SPANS_MAX];
+        for (int i = 0; i < k->size.spans; i++)
+            column[i] = rem(place.pixel[i], k->width);
+        LOOP(r, conv_number(k->p.filter[1]))
+            LOOP(s, conv_number(k->p.filter[2])) {
+                const tap_shift tap = shift_of(k, r, s);
+                LOOP(chunk, k->chunks) {
+                    (void)chunk;
+                    mend_stage(k, &stage, column, tap.columns);
+                    pipeline_advance(&stage);
+                }
+            }
+    }
+}
+
+/* The consumers */
+
+static consumer_role describe_consumer(const nchw_kernel *k)
+{
+    const conv_nchw_config *cfg = k->cfg;
+    consumer_role c = { .mma = conv_mma_of(cfg->form.dtype, cfg->tile_n) };
+    c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
+    c.tid = rem(thread(), imm(WARPGROUP));
+    c.barrier = add(c.index, imm(BARRIER_CONSUMER));
+    c.first_thread = eq(c.tid, imm(0));
+    val part_m = cfg->side ? imm(0) : c.index, part_n = cfg->side ? c.index : imm(0);
+    c.tCrW = descriptors_A(&c.mma, local_tile(k->sW, shape(CONV_SM90_ROWS, cfg->tile_k), coord(part_m, 0, _)));
+    c.tCrX = descriptors_B(&c.mma, local_tile(k->sX, shape(cfg->tile_n, cfg->tile_k), coord(part_n, 0, _)));
+    c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);
+    fill(c.acc, immf(0)); // once: the first wgmma of a tile ignores them
+    if (!cfg->direct)
+        c.sY = slice(k->sY, _, _, _, c.index);
+    return c;
+}
+
+/* A stage is released when the wgmmas of the stage after it are under way. */
+static void mainloop(const nchw_kernel *k, const consumer_role *c, val k_tiles, pipeline_state *stage)
+{
+    val before = variable(U32, stage->stage);
+    LOOP(kt, k_tiles) {
+        val not_first = ne(kt, imm(0));
+        pipeline_wait_full(&k->ring, stage);
+        if (k->cfg->edges)
+            pipeline_wait_full(&k->mended, stage);
+        mma_fence();
+        gemm(&c->mma, slice(c->tCrW, _, _, stage->stage), slice(c->tCrX, _, _, stage->stage), c->acc, not_first);
+        mma_commit();
+        mma_wait(1);
+        IF(logical_and(c->first_thread, not_first))
+            pipeline_release(&k->ring, before);
+        assign(before, stage->stage);
+        pipeline_advance(stage);
+    }
+    mma_wait(0);
+    IF(c->first_thread)
+        pipeline_release(&k->ring, before);
+}
+
+/* Some columns of a consumer's sums: 64 filters by pixels of one span. */
+typedef struct part_of_tile {
+    tensor acc, coordinates; // the sums, where they are in the part: (MMA,1,1)
+    val filter, pixel, image;
+} part_of_tile;
+
+/* The element of y, or of the residual, under sum number i; elements outside of y have some other's. */
+static val element_of(const nchw_kernel *k, const part_of_tile *part, int i)
+{
+    val filter = min(add(part->filter, coordinate(part->coordinates, 0, i)), sub(conv_number(k->p.k), imm(1)));
+    val pixel = min(add(part->pixel, coordinate(part->coordinates, 1, i)), sub(k->pixels, imm(1)));
+    val image = min(part->image, sub(conv_number(k->p.n), imm(1)));
+    val row = add(mul(convert(I64, image), k->p.k), convert(I64, filter));
+    return add(mul(row, convert(I64, k->pixels)), convert(I64, pixel));
+}
+
+/* The sums with bias, residual and activation. */
+static tensor finish(const nchw_kernel *k, const part_of_tile *part)
+{
+    const conv_form *form = &k->cfg->form;
+    tensor gBias = gmem_tensor(k->p.bias, form->out, make_layout(dynamic(k->p.k), leaf(1))); // (K)
+    tensor gR = gmem_tensor(k->p.residual, form->out, make_layout(dynamic(imm64(1)), leaf(1)));
+    tensor rY = fragment_like(part->acc, F32);
+    tensor gScale = gmem_tensor(k->p.scale, F32, make_layout(dynamic(k->p.k), leaf(1))); // (K)
+    val last = sub(conv_number(k->p.k), imm(1)), bias[CONV_SM90_ROWS] = { 0 }, scale[CONV_SM90_ROWS] = { 0 };
+    bool loaded[CONV_SM90_ROWS] = { false };
+    layout along = coordinate_distances(part->coordinates, 0);
+    for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
+        const int64_t row = index_at(along, i);
+        val x = at_f32(part->acc, i);
+        if (!loaded[row]) {
+            val filter = min(add(part->filter, coordinate(part->coordinates, 0, i)), last);
+            bias[row] = form->bias ? at_f32(gBias, filter) : bias[row];
+            scale[row] = form->scale ? at(gScale, filter) : scale[row];
+            loaded[row] = true;
+        }
+        x = form->scale ? mul(x, scale[row]) : x;
+        x = form->bias ? add(x, bias[row]) : x;
+        x = form->residual ? add(x, at_f32(gR, element_of(k, part, i))) : x;
+        set(rY, i, activation_f32(form->activation, x));
+    }
+    return rY;
+}
+
+/* Element by element, which any planes take. */
+static void store_directly(const nchw_kernel *k, const part_of_tile *part, tensor rY)
+{
+    const ckl_dtype out = k->cfg->form.out;
+    tensor gY = gmem_tensor(k->p.from[m_major(k) ? CONV_X : CONV_Y], out, make_layout(dynamic(imm64(1)), leaf(1)));
+    for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
+        val filter = add(part->filter, coordinate(part->coordinates, 0, i));
+        val pixel = add(part->pixel, coordinate(part->coordinates, 1, i));
+        val inside = logical_and(lt(filter, conv_number(k->p.k)), lt(pixel, k->pixels));
+        IF(logical_and(inside, lt(part->image, conv_number(k->p.n))))
+            set(gY, element_of(k, part, i), convert(out, at(rY, i)));
+    }
+}
+
+static void store_staged(const nchw_kernel *k, const consumer_role *c, const tiled_mma *mma, const part_of_tile *part,
+                         tensor rY, int number, int count)
+{
+    staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
+    tensor sY = slice(c->sY, _, _, number % CONV_SM90_BUFFERS);
+    staging_wait(&staged, number == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
+    if (ckl_dtype_bytes(k->cfg->form.out) == 2)
+        stmatrix_C(mma, rY, sY, c->tid);
+    else
+        copy(rY, partition_C(mma, sY, c->tid), 8);
+    STAGED_STORE(&staged)
+        tma_store_of(&k->tmaY, sY, part->filter, part->pixel, 1, &part->image);
+}
+
+static void epilogue(const nchw_kernel *k, const consumer_role *c, val tile)
+{
+    const conv_nchw_config *cfg = k->cfg;
+    const int width = k->size.y_cols, count = cfg->tile_n / width, spans = cfg->tile_n / SPAN;
+    const tiled_mma mma = conv_mma_of(cfg->form.dtype, width);
+    const tile_place own = place_of(k, tile, cfg->side ? mul(c->index, imm(spans)) : imm(0), spans);
+    part_of_tile part = { .coordinates = partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, width)), c->tid) };
+    part.filter = cfg->side ? own.filter : add(own.filter, mul(c->index, imm(CONV_SM90_ROWS)));
+    for (int i = 0; i < count && !ir_failed(); i++) {
+        const int span = i * width / SPAN;
+        part.acc = slice(accumulator_columns(c->acc, i * width, width), _, 0, _);
+        part.pixel = add(own.pixel[span], imm(i * width % SPAN));
+        part.image = own.image[span];
+        tensor rY = finish(k, &part);
+        if (cfg->direct)
+            store_directly(k, &part, rY);
+        else
+            store_staged(k, c, &mma, &part, rY, i, count);
+    }
+}
+
+static void consume(const nchw_kernel *k)
+{
+    consumer_role c = describe_consumer(k);
+    pipeline_state stage = consumer_state(&k->ring);
+    val k_tiles = mul(mul(conv_number(k->p.filter[1]), conv_number(k->p.filter[2])), k->chunks);
+    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+        mainloop(k, &c, k_tiles, &stage);
+        epilogue(k, &c, tile);
+    }
+    if (!k->cfg->direct)
+        IF(c.first_thread)
+            tma_store_wait(0);
+}
+
+/* One thread makes the barriers. */
+static void initialise(const nchw_kernel *k)
+{
+    IF(eq(thread(), imm(0))) {
+        tma_prefetch(&k->tmaX);
+        tma_prefetch(&k->tmaW);
+        if (!k->cfg->direct)
+            tma_prefetch(&k->tmaY);
+        pipeline_init(&k->ring);
+        if (k->cfg->edges)
+            pipeline_init(&k->mended);
+        fence_mbarrier_init();
+    }
+    cta_sync();
+    grid_wait(); // what is above overlaps the end of the kernel before
+    launch_dependents();
+}
+
+static void multiply(const conv_nchw_config *cfg)
+{
+    nchw_kernel k = { .cfg = cfg, .size = conv_nchw_shape_of(cfg) };
+    launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
+    k.p = params_of(conv);
+    describe_boxes(&k);
+    describe_memory(&k);
+    describe_schedule(&k);
+    initialise(&k);
+    IF(lt(warp(), imm(WARPGROUP / 32))) {
+        if (cfg->consumers > 1)
+            warpgroup_reg_dealloc(40);
+        IF(eq(warp(), imm(0)))
+            IF(elect())
+                load_tiles(&k);
+        if (cfg->edges)
+            IF(ge(thread(), imm(WARPGROUP - MENDERS)))
+                mend_tiles(&k);
+    }
+    ELSE
+    {
+        if (cfg->consumers > 1)
+            warpgroup_reg_alloc(232);
+        consume(&k);
+    }
+}
+
+void conv_nchw_sm90(const void *config, int kernel)
+{
+    const conv_nchw_config *cfg = config;
+    if (kernel == CONV_NCHW_MAIN)
+        multiply(cfg);
+    else
+        conv_pack(cfg->form.dtype, true, false, false);
+}

@@ -1,0 +1,42 @@
+/* conv_nchw.h - the Hopper kernel that writes planes of channels: its config, and what its host side shares. */
+#ifndef CKL_CONV_NCHW_H
+#define CKL_CONV_NCHW_H
+
+#include "operators/conv/conv_sm90.h"
+
+#define CONV_NCHW_CONFIG(X, owner)                                                               \
+    X(owner, int, consumers, "2", "1 2", "warpgroups")                                           \
+    X(owner, bool, side, "0", "0 1", "consumers have pixels of their own, else 64 filters each") \
+    X(owner, int, tile_n, "128", "64 128 192 256", "pixels of a consumer")                       \
+    X(owner, int, tile_k, "64", "16 32 64", "channels of a stage")                               \
+    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")               \
+    X(owner, bool, copied, "1", "0 1",                                                           \
+      "x is read from a copy in NHWC: else planes as they lie, which only a tap alone allows")   \
+    X(owner, bool, edges, "1", "0 1", "filters reach over the ends of rows")                     \
+    X(owner, bool, direct, "0", "0 1", "y is stored from registers: TMA cannot take its planes")
+
+typedef struct conv_nchw_config {
+    conv_form form;
+    CONV_NCHW_CONFIG(FIELD_MEMBER, )
+} conv_nchw_config;
+
+enum {
+    CONV_NCHW_SPANS_MAX = 4, // of a tile
+    CONV_NCHW_CANDIDATES = 36,
+};
+
+/* What the kernel and its host side derive alike from a config. */
+typedef struct conv_nchw_shape {
+    int tile_m, spans; // filters and spans of 64 pixels of a CTA
+    int y_cols;        // of a staging buffer
+    int64_t stage_bytes, smem_bytes;
+} conv_nchw_shape;
+
+conv_nchw_shape conv_nchw_shape_of(const conv_nchw_config *config);
+
+/* Kernels of a plan: the product, and copies of the filters and of x. */
+enum { CONV_NCHW_MAIN, CONV_NCHW_COPY, CONV_NCHW_KERNELS };
+
+void conv_nchw_sm90(const void *config, int kernel);
+
+#endif

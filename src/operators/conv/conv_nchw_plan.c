@@ -1,0 +1,285 @@
+/* conv_nchw_plan.c - the host side of the Hopper kernel of NCHW: which problems, what they cost, copies and tensor maps. */
+#include <math.h>
+
+#include "base/math.h"
+#include "operators/conv/conv_nchw.h"
+#include "operators/conv/conv_packed.h"
+
+enum { UNIT = 8, SPAN = CONV_SM90_SPAN }; // elements of 16 bytes; pixels of a run
+
+conv_nchw_shape conv_nchw_shape_of(const conv_nchw_config *c)
+{
+    const int rows = CONV_SM90_ROWS, parts = c->side ? c->consumers : 1;
+    conv_nchw_shape s = { .tile_m = rows * c->consumers / parts,
+                          .spans = parts * c->tile_n / SPAN,
+                          .y_cols = 128 / (int)ckl_dtype_bytes(c->form.out) };
+    s.stage_bytes = (int64_t)(s.tile_m + s.spans * SPAN) * c->tile_k * 2;
+    s.smem_bytes = c->stages * (s.stage_bytes + (c->edges ? 32 : 16)) +
+                   (c->direct ? 0 : (int64_t)c->consumers * CONV_SM90_BUFFERS * rows * 128);
+    return s;
+}
+
+/* What is read and what is written, as the kernel sees them: planes of so many pixels, and channels. */
+typedef struct nchw_sides {
+    int from, to; // tensors
+    int64_t from_pixels, to_pixels, from_channels, to_channels;
+} nchw_sides;
+
+static nchw_sides sides_of(const ckl_conv_desc *d)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    const int64_t x = m[0].x * m[1].x * m[2].x, y = m[0].y * m[1].y * m[2].y;
+    return d->direction == CKL_CONV_DATA ? (nchw_sides){ CONV_Y, CONV_X, y, x, d->k, d->c }
+                                         : (nchw_sides){ CONV_X, CONV_Y, x, y, d->c, d->k };
+}
+
+static int64_t taps_of(const ckl_conv_desc *d)
+{
+    return d->r * d->s;
+}
+
+static bool has_edges(const ckl_conv_desc *d)
+{
+    return d->s > 1 || d->pad_left || d->pad_right;
+}
+
+/* Must the planes of y be stored element by element? */
+static bool stores_directly(const ckl_conv_desc *d)
+{
+    return sides_of(d).to_pixels * (int64_t)ckl_dtype_bytes(d->out) % 16 != 0;
+}
+
+/* Bytes of the copies of filters and x, 0 where TMA takes them as they lie. */
+static int64_t filter_copy(const ckl_conv_desc *d)
+{
+    return taps_of(d) == 1 && d->c % UNIT == 0 ? 0 : round_up(d->k * taps_of(d) * round_up(d->c, UNIT) * 2, 256);
+}
+
+static bool copies_x(const ckl_conv_desc *d)
+{
+    return taps_of(d) > 1 || has_edges(d) || sides_of(d).from_pixels % UNIT;
+}
+
+static int64_t x_copy(const ckl_conv_desc *d)
+{
+    const nchw_sides s = sides_of(d);
+    return copies_x(d) ? d->n * s.from_pixels * round_up(s.from_channels, UNIT) * 2 : 0;
+}
+
+/* Tiles of runs of pixels and filters. */
+static double tiles_of(const ckl_conv_desc *d, const conv_nchw_config *c)
+{
+    const nchw_sides s = sides_of(d);
+    const conv_nchw_shape shape = conv_nchw_shape_of(c);
+    return ceil((double)d->n * (double)ceil_div(s.to_pixels, SPAN) / shape.spans) *
+           (double)ceil_div(s.to_channels, shape.tile_m);
+}
+
+static int stages_of(const conv_nchw_config *c, const ckl_device_info *device)
+{
+    conv_nchw_config one = *c;
+    one.stages = 1;
+    const int64_t first = conv_nchw_shape_of(&one).smem_bytes, each = conv_nchw_shape_of(&one).stage_bytes + 32;
+    return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - first) / each);
+}
+
+/* Channels of a stage, consumers and how they stand, pixels. */
+static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    static const int widths[] = { 64, 128, 192, 256 }, depths[] = { 64, 32, 16 };
+    static const struct {
+        int consumers, side;
+    } groups[] = { { 2, 0 }, { 2, 1 }, { 1, 0 } };
+    const ckl_conv_desc *d = desc;
+    conv_nchw_config *c = config;
+    if (i >= CONV_NCHW_CANDIDATES)
+        return false;
+    c->form = conv_form_of(d);
+    c->tile_n = widths[i % COUNT_OF(widths)];
+    i /= COUNT_OF(widths);
+    c->consumers = groups[i % COUNT_OF(groups)].consumers;
+    c->side = groups[i % COUNT_OF(groups)].side;
+    c->tile_k = depths[i / COUNT_OF(groups)];
+    c->copied = copies_x(d);
+    c->edges = has_edges(d);
+    c->direct = stores_directly(d);
+    c->stages = stages_of(c, device);
+    return true;
+}
+
+/* As conv_sm90_cost(); each copy is a launch. */
+static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, STAGE = 40, EPILOGUE = 10, DIRECT = 30,
+                 START = 2000, HERTZ = 1.7e9, LAUNCH = 1.5, COPIED = 1.25e6;
+    const ckl_conv_desc *d = desc;
+    const conv_nchw_config *c = config;
+    const conv_nchw_shape s = conv_nchw_shape_of(c);
+    const double tiles = tiles_of(d, c), active = fmin(tiles, device->sm_count), pixels = s.spans * SPAN;
+    const double multiply = s.tile_m * pixels * c->tile_k / PRODUCTS;
+    const double rows = s.tile_m + s.spans * (c->copied ? SPAN : c->tile_k);
+    const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), ROW * rows);
+    const double stages = (double)taps_of(d) * (double)ceil_div(sides_of(d).from_channels, c->tile_k);
+    const double tile = stages * (fmax(multiply, load) + STAGE) + (c->direct ? DIRECT : EPILOGUE) * c->tile_n / 2;
+    const double waves = ceil(tiles / device->sm_count), traffic = tiles / device->sm_count / 64;
+    const double filters = (double)filter_copy(d), x = (double)x_copy(d);
+    const double copies = (filters > 0 ? LAUNCH : 0) + (x > 0 ? LAUNCH : 0) + (filters + x) / COPIED;
+    return (plan_cost){ ((waves + traffic) * tile + START) / HERTZ * 1e6 + copies,
+                        multiply > load ? "tensor cores" : "loads" };
+}
+
+static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *device)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    const nchw_sides s = sides_of(d);
+    if (!device->has_wgmma)
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: %s has no wgmma", device->id);
+    if (d->direction == CKL_CONV_WEIGHT)
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: it does not compute the gradient of weights");
+    if (d->dtype == CKL_F32)
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: dtype=f32 is none of f16, bf16");
+    if (d->layout != CKL_IMAGE_NCHW)
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: layout=nhwc has no planes");
+    if (d->groups > 1)
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: groups=%" PRId64 " are convolved by other kernels", d->groups);
+    if (d->c == 0 || d->k == 0)
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: c=%" PRId64 " and k=%" PRId64 " leave no products", d->c, d->k);
+    if (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1)
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: with strides above 1 pixels under a tap are no run");
+    if (m[2].x != m[2].y)
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: y is %" PRId64 " wide, x %" PRId64, m[2].y, m[2].x);
+    if (d->t > 1 || d->pad_front || d->pad_back || (d->d > 1 && (d->r > 1 || d->pad_top || d->pad_bottom)))
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: filters that reach over slices are for other kernels");
+    const double most =
+        fmax((double)s.from_channels, (double)s.to_channels) * fmax((double)s.from_pixels, (double)s.to_pixels);
+    if (most > INT32_MAX / 4 || (double)d->n * (double)s.from_channels > INT32_MAX / 4 || taps_of(d) > INT32_MAX / 4 ||
+        (double)x_copy(d) / 16 > INT32_MAX || (double)filter_copy(d) / 16 > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: an image of %g elements, or a size, is beyond 32-bit numbers", most);
+    return CKL_OK;
+}
+
+static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    const conv_nchw_config *c = config;
+    TRY(check_problem(d, device));
+    TRY(conv_check_form("nchw_sm90", d, &c->form));
+    if (c->edges != has_edges(d) || c->copied != copies_x(d) || (stores_directly(d) && !c->direct))
+        FAIL(CKL_INVALID, "conv nchw_sm90: edges=%d, copied=%d or direct=%d does not fit the problem", c->edges,
+             c->copied, c->direct);
+    if (c->consumers < 1 || c->consumers > 2 || (c->side && c->consumers == 1))
+        FAIL(CKL_INVALID, "conv nchw_sm90: consumers=%d is not in 1..2, or one stands side by side", c->consumers);
+    if (c->tile_k != 16 && c->tile_k != 32 && c->tile_k != CONV_SM90_K)
+        FAIL(CKL_INVALID, "conv nchw_sm90: tile_k=%d is none of 16, 32, 64", c->tile_k);
+    const conv_nchw_shape s = conv_nchw_shape_of(c);
+    if (c->tile_n < SPAN || c->tile_n % SPAN || s.spans > CONV_NCHW_SPANS_MAX)
+        FAIL(CKL_INVALID, "conv nchw_sm90: tile_n=%d is no multiple of %d, or more than %d runs of the CTA", c->tile_n,
+             SPAN, CONV_NCHW_SPANS_MAX);
+    if (c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes - 1024)
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has",
+             c->stages, s.smem_bytes, device->id);
+    if (tiles_of(d, c) > INT32_MAX / 8 || d->n > INT32_MAX / 2)
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: %g tiles are beyond 32-bit numbers", tiles_of(d, c));
+    return CKL_OK;
+}
+
+static int64_t workspace_nchw_sm90(const ckl_plan *plan)
+{
+    return filter_copy(plan->desc) + x_copy(plan->desc);
+}
+
+/* From `outer` matrices of `channels` planes of so many places to rows of channels for each place. */
+static ckl_status copy_channels(const ckl_plan *plan, const void *from, const void *to, int64_t outer, int64_t channels,
+                                int64_t places, ckl_stream stream)
+{
+    const int64_t padded = round_up(channels, UNIT), vectors = outer * places * padded / UNIT;
+    const conv_params p = { .from = { [CONV_X] = from, [CONV_Y] = to },
+                            .n = outer,
+                            .c = channels,
+                            .x = { channels * places, 0, 0, 1, places },
+                            .x_size = { 1, 1, places },
+                            .packed_channels = (uint32_t)padded };
+    return plan_launch(plan, CONV_NCHW_COPY, (plan_grid){ .x = ceil_div(vectors, CONV_PACK_THREADS) }, &p, stream);
+}
+
+static param_tensor planes(const void *pointer, int64_t pixels, int64_t channels, int64_t images)
+{
+    return (param_tensor){ .pointer = pointer,
+                           .size = { pixels, channels, images },
+                           .stride = { 1, pixels, channels * pixels } };
+}
+
+static param_tensor rows(const void *pointer, int64_t pixels, int64_t channels, int64_t images)
+{
+    const int64_t pitch = round_up(channels, UNIT);
+    return (param_tensor){ .pointer = pointer,
+                           .size = { channels, pixels, images },
+                           .stride = { 1, pitch, pixels * pitch } };
+}
+
+static ckl_status launch_product(const ckl_plan *plan, conv_params p, const void *from, const void *to, const void *w,
+                                 ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const nchw_sides s = sides_of(d);
+    const int64_t channels = round_up(d->c, UNIT), taps = taps_of(d);
+    p.mX = (copies_x(d) ? rows : planes)(from, s.from_pixels, s.from_channels, d->n);
+    p.mY = planes(to, s.to_pixels, s.to_channels, d->n);
+    p.mW = (param_tensor){ .pointer = w, .size = { d->c, d->k, taps }, .stride = { 1, taps * channels, channels } };
+    p.c = s.from_channels;
+    p.k = s.to_channels;
+    for (int i = 0; i < CONV_MODES && d->direction == CKL_CONV_DATA; i++) { // taps backwards
+        p.dilation[i] = -p.dilation[i];
+        p.pad[i] = -p.pad[i];
+    }
+    const double tiles = tiles_of(d, plan->config);
+    if (tiles == 0)
+        return CKL_OK;
+    return plan_launch(plan, CONV_NCHW_MAIN,
+                       (plan_grid){ .x = min_i64((int64_t)tiles, plan->kernels[CONV_NCHW_MAIN].clusters_resident) }, &p,
+                       stream);
+}
+
+static ckl_status launch_nchw_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_args *a = args;
+    const conv_nchw_config *c = plan->config;
+    const bool data = d->direction == CKL_CONV_DATA;
+    const nchw_sides s = sides_of(d);
+    char *workspace = plan_workspace(plan, a->workspace);
+    const void *from = data ? a->dy : a->x, *to = data ? a->dx : a->y, *w = a->w;
+    if (!PLAN_ALIGNED(16, x_copy(d) ? NULL : from, filter_copy(d) ? NULL : w, c->direct ? NULL : to))
+        FAIL(CKL_INVALID, "conv nchw_sm90: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
+    if (filter_copy(d) && d->n > 0) {
+        TRY(copy_channels(plan, w, workspace, d->k, d->c, taps_of(d), stream));
+        w = workspace;
+    }
+    if (x_copy(d)) {
+        TRY(copy_channels(plan, from, workspace + filter_copy(d), d->n, s.from_channels, s.from_pixels, stream));
+        from = workspace + filter_copy(d);
+    }
+    return launch_product(plan, conv_params_of(d, a), from, to, w, stream);
+}
+
+static const field nchw_sm90_fields[] = { CONV_FORM(FIELD_NESTED, (conv_nchw_config, form)) //
+                                          CONV_NCHW_CONFIG(FIELD_ROW, conv_nchw_config) };
+
+const implementation conv_nchw_sm90_implementation = {
+    .name = "nchw_sm90",
+    .summary = "persistent implicit GEMM that writes planes; with one tap it reads them, too; NCHW, strides 1, Hopper",
+    .config_bytes = sizeof(conv_nchw_config),
+    .config = FIELD_TABLE(nchw_sm90_fields),
+    .candidate = candidate_nchw_sm90,
+    .cost = cost_nchw_sm90,
+    .rival = &conv_packed_implementation,
+    .admit = admit_nchw_sm90,
+    .describe = conv_nchw_sm90,
+    .kernels = CONV_NCHW_KERNELS,
+    .params = &conv_param_list,
+    .target = IR_SM90A,
+    .workspace_bytes = workspace_nchw_sm90,
+    .launch = launch_nchw_sm90,
+};

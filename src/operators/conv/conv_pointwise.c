@@ -1,0 +1,106 @@
+/*
+ * conv_pointwise.c - filters of one pixel: a matrix product of NHWC as it lies, by GEMM's Hopper kernel with its choice of tiles.
+ *
+ * y [pixels,K] = x [pixels,C] * w^T, where w [K,C] is K-major; dx [pixels,C] = dy [pixels,K] * w, where it is N-major.
+ */
+#include "base/math.h"
+#include "operators/conv/conv_config.h"
+#include "operators/gemm/gemm_plan.h"
+
+/* The product; desc is one that takes_pixels(). */
+static ckl_gemm_desc product_of(const ckl_conv_desc *d)
+{
+    const bool data = d->direction == CKL_CONV_DATA;
+    const int64_t pixels = product_i64(product_i64(d->n, d->d), product_i64(d->h, d->w));
+    return (ckl_gemm_desc){ .m = pixels,
+                            .n = data ? d->c : d->k,
+                            .k = data ? d->k : d->c,
+                            .a = d->dtype,
+                            .b = d->dtype,
+                            .c = d->residual ? d->out : CKL_DTYPE_DEFAULT,
+                            .d = d->out,
+                            .layout = data ? CKL_GEMM_NN : CKL_GEMM_NT,
+                            .lda = data ? d->k : d->c,
+                            .ldb = d->c,
+                            .ldc = d->residual ? d->k : 0,
+                            .ldd = data ? d->c : d->k,
+                            .activation = d->activation,
+                            .bias = d->bias,
+                            .scale_b = d->scale ? CKL_GEMM_SCALE_ROW : CKL_GEMM_SCALE_NONE,
+                            .batch = 1 };
+}
+
+static bool strides_or_pads(const ckl_conv_desc *d)
+{
+    return d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1 || d->pad_front || d->pad_back || d->pad_top ||
+           d->pad_bottom || d->pad_left || d->pad_right;
+}
+
+static ckl_status takes_pixels(const ckl_conv_desc *d)
+{
+    if (d->direction == CKL_CONV_WEIGHT)
+        FAIL(CKL_UNSUPPORTED, "conv pointwise: it does not compute the gradient of weights");
+    if (d->t > 1 || d->r > 1 || d->s > 1)
+        FAIL(CKL_UNSUPPORTED, "conv pointwise: a filter of %" PRId64 "x%" PRId64 "x%" PRId64 " is no pixel", d->t, d->r,
+             d->s);
+    if (strides_or_pads(d))
+        FAIL(CKL_UNSUPPORTED, "conv pointwise: with strides or padding y has not the pixels of x");
+    if (d->layout != CKL_IMAGE_NHWC || d->groups > 1)
+        FAIL(CKL_UNSUPPORTED, "conv pointwise: it takes NHWC without groups");
+    if (d->dtype == CKL_F32)
+        FAIL(CKL_UNSUPPORTED, "conv pointwise: dtype=f32 is none of f16, bf16");
+    return CKL_OK;
+}
+
+static bool candidate_pointwise(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const ckl_gemm_desc product = product_of(desc);
+    return gemm_sm90_candidate(&product, device, i, config);
+}
+
+static plan_cost cost_pointwise(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc product = product_of(desc);
+    return gemm_sm90_cost(&product, device, config);
+}
+
+static ckl_status admit_pointwise(const void *desc, const ckl_device_info *device, const void *config)
+{
+    TRY(takes_pixels(desc));
+    const ckl_gemm_desc product = product_of(desc);
+    return gemm_sm90_admit(&product, device, config);
+}
+
+static ckl_status launch_pointwise(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_args *a = args;
+    const bool data = d->direction == CKL_CONV_DATA;
+    const ckl_gemm_desc product = product_of(d);
+    const ckl_gemm_args x = { .a = data ? a->dy : a->x,
+                              .b = a->w,
+                              .c = a->residual,
+                              .bias = a->bias,
+                              .scale_b = a->scale,
+                              .d = data ? a->dx : a->y };
+    if (!PLAN_ALIGNED(16, x.a, x.b, x.c, x.d))
+        FAIL(CKL_INVALID, "conv pointwise: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
+    return gemm_sm90_launch(plan, plan->config, &product, product.k, &x, stream);
+}
+
+static const field pointwise_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_config, epilogue)) //
+                                          GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
+
+const implementation conv_pointwise_implementation = {
+    .name = "pointwise",
+    .summary = "a filter of one pixel as a matrix product, by the kernel of gemm sm90; NHWC, Hopper",
+    .config_bytes = sizeof(gemm_sm90_config),
+    .config = FIELD_TABLE(pointwise_fields),
+    .candidate = candidate_pointwise,
+    .cost = cost_pointwise,
+    .admit = admit_pointwise,
+    .describe = gemm_sm90,
+    .params = &gemm_pitched_param_list,
+    .target = IR_SM90A,
+    .launch = launch_pointwise,
+};

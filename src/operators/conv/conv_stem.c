@@ -1,0 +1,346 @@
+/*
+ * conv_stem.c - first layers on Hopper: a few channels and all filters at once, K is all channels under all taps.
+ *
+ * A CTA keeps the filters in shared memory. Of each tile, 16 columns by 8 rows of y, all threads load the pixels of x below it
+ * into one of two buffers, 4 or 8 channels each, missing ones zeros, while the products of the tile before are under way. A warp
+ * has a row of y; from the buffer it gathers what lies under its pixels into registers, A of wgmma, word by word: two channels of a
+ * pixel. Where the words of a tap begin is known when the kernel is described, but for whose tap a lane has of two.
+ *
+ * NHWC goes through staging buffers and TMA; in NCHW a thread has neighbouring columns, and stores them directly.
+ */
+#include <stdio.h>
+
+#include "cute/kernel.h"
+#include "operators/conv/conv_stem.h"
+#include "skeletons/activation.h"
+
+enum {
+    WARPGROUP = 128,
+    THREADS = CONV_STEM_THREADS,
+    BARRIER_CONSUMER = 1, // + warpgroup: its 128 threads round the staging buffers
+    ROWS = CONV_SM90_ROWS,
+    WORDS = 4, // of a thread's A in a step: pixels 0, 1, and both again 8 elements of K further
+    ITERATIONS_MAX = 64,
+    TILE_N_MAX = 128,
+};
+
+/* A tile of y: its first pixel and its image. */
+typedef struct tile_place {
+    val w, h, n;
+} tile_place;
+
+typedef struct stem_kernel {
+    const conv_stem_config *cfg;
+    conv_stem_shape size;
+    conv_values p;
+    tma_copy tmaY;
+    tiled_mma mma;
+    tensor sW;    // (BN,16,STEPS)
+    tensor sHalo; // (HALO,BUFFERS)
+    tensor sY;    // (ROWS,COLS,BUFFERS,WARPGROUPS)
+    tensor tCrW;  // (MMA_N,MMA_K,STEPS)
+    tensor acc, rA;
+    val group, tid, warp_row, lane; // warpgroup, thread of it, the warp's row of a tile
+    val tiles_w, tiles_h, count;
+    val bias[TILE_N_MAX], scale[TILE_N_MAX]; // of the thread's columns, each at its distance from the first
+} stem_kernel;
+
+static void describe_memory(stem_kernel *k)
+{
+    const conv_stem_config *c = k->cfg;
+    const conv_stem_shape *s = &k->size;
+    const int y_box[] = { s->y_cols, CONV_STEM_W, ROWS / CONV_STEM_W, 1, 1 },
+              span = s->y_cols * (int)ckl_dtype_bytes(c->form.out);
+    k->sW = slice(conv_tiles("W", c->form.dtype, c->tile_n, CONV_STEM_K, s->steps, 1), _, _, _, 0);
+    k->sHalo = smem_tensor("halo", c->form.dtype, compact(shape(s->halo, 2)), 128);
+    if (!c->nchw) {
+        k->sY = conv_tiles("Y", c->form.out, ROWS, s->y_cols, c->tile_n / s->y_cols, CONV_STEM_CONSUMERS);
+        k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, span);
+    }
+}
+
+static void describe_threads(stem_kernel *k)
+{
+    char atom[ATOM_NAME_MAX];
+    snprintf(atom, sizeof atom, "SM90_64x%dx16_%s_RS", k->cfg->tile_n,
+             k->cfg->form.dtype == F16 ? "F32F16F16" : "F32BF16BF16");
+    k->mma = make_tiled_mma(atom, 1, 1);
+    k->tCrW = descriptors_B(&k->mma, k->sW);
+    k->acc = fragment_C(&k->mma, ROWS, k->cfg->tile_n);
+    k->rA = fragment_A_words(&k->mma, ROWS, CONV_STEM_K * k->size.steps);
+    k->group = div(warp(), imm(WARPGROUP / 32));
+    k->tid = rem(thread(), imm(WARPGROUP));
+    k->warp_row = warp();
+    k->lane = rem(thread(), imm(32));
+    k->tiles_w = conv_tiles_along(k->p.y_size[2], CONV_STEM_W);
+    k->tiles_h = conv_tiles_along(k->p.y_size[1], CONV_STEM_H);
+    k->count = mul(mul(k->tiles_w, k->tiles_h), conv_number(k->p.n));
+}
+
+static tile_place place_of(const stem_kernel *k, val tile)
+{
+    val rest = div(tile, k->tiles_w), n = div(rest, k->tiles_h);
+    return (tile_place){ .w = mul(sub(tile, mul(rest, k->tiles_w)), imm(CONV_STEM_W)),
+                         .h = mul(sub(rest, mul(n, k->tiles_h)), imm(CONV_STEM_H)),
+                         .n = n };
+}
+
+/* Filters and pixels to shared memory */
+
+static tensor elements_from(val address, ckl_dtype dtype, val first)
+{
+    val bytes = mul(first, imm64((int)ckl_dtype_bytes(dtype)));
+    return gmem_tensor(add(address, convert(U64, bytes)), dtype, make_layout(dynamic(imm64(1)), leaf(1)));
+}
+
+/* An element of K of one filter a step; zeros where there is no such channel, tap or filter. */
+static void load_filters(const stem_kernel *k)
+{
+    const conv_stem_config *c = k->cfg;
+    const int padded = k->size.padded, depth = CONV_STEM_K * k->size.steps;
+    val last = sub(conv_number(k->p.k), imm(1));
+    LOOP_FROM(e, thread(), imm(depth * c->tile_n), imm(THREADS)) {
+        val filter = div(e, imm(depth)), at = rem(e, imm(depth));
+        val channel = rem(at, imm(padded)), tap = div(at, imm(padded));
+        val inside = logical_and(le(filter, last), lt(channel, imm(c->channels)));
+        val row = min(div(tap, imm(c->columns)), imm(c->rows - 1)), column = rem(tap, imm(c->columns));
+        val index = add(mul(convert(I64, min(filter, last)), k->p.w[0]),
+                        mul(convert(I64, min(channel, imm(c->channels - 1))), k->p.w[4]));
+        index = add(index, add(mul(convert(I64, row), k->p.w[2]), mul(convert(I64, column), k->p.w[3])));
+        inside = logical_and(inside, lt(tap, imm(k->size.taps)));
+        val w = at(elements_from(k->p.from[CONV_W], c->form.dtype, index), 0);
+        set(k->sW, coord(filter, rem(at, imm(CONV_STEM_K)), div(at, imm(CONV_STEM_K))),
+            select(inside, w, convert(c->form.dtype, immf(0))));
+    }
+    fence_proxy_async();
+}
+
+/* Channels that x does not have are zeros for good. */
+static void clear_halos(const stem_kernel *k)
+{
+    tensor sWords = smem_view(tensor_address(k->sHalo, coord(0, 0)), I32, compact(leaf(k->size.halo)));
+    LOOP_FROM(i, thread(), imm(k->size.halo), imm(THREADS)) // two buffers of halves of words
+        set(sWords, i, imm(0));
+}
+
+/* Element number e of what lies under a tile: its place there, and its distance from the image's first. */
+typedef struct halo_element {
+    val inside, offset, place;
+} halo_element;
+
+static halo_element halo_element_at(const stem_kernel *k, const tile_place *place, val e)
+{
+    const conv_stem_config *c = k->cfg;
+    const conv_stem_shape *s = &k->size;
+    const int wide = s->halo_w, high = s->halo_h, channels = c->channels;
+    val channel = c->nchw ? div(e, imm(wide * high)) : rem(e, imm(channels));
+    val pixel = c->nchw ? rem(e, imm(wide * high)) : div(e, imm(channels));
+    val row = div(pixel, imm(wide)), column = rem(pixel, imm(wide));
+    val h = convert(I32, add(sub(mul(place->h, imm(c->step_h)), conv_number(k->p.pad[1])), row));
+    val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), conv_number(k->p.pad[2])), column));
+    val height = convert(I32, k->p.x_size[1]), width = convert(I32, k->p.x_size[2]);
+    val inside = logical_and(logical_and(ge(h, imm(0)), lt(h, height)), logical_and(ge(w, imm(0)), lt(w, width)));
+    val nearest_h = max(imm(0), min(h, sub(height, imm(1)))), nearest_w = max(imm(0), min(w, sub(width, imm(1))));
+    val offset = add(mul(nearest_h, convert(I32, k->p.x[2])), mul(nearest_w, convert(I32, k->p.x[3])));
+    return (halo_element){ inside, add(offset, mul(convert(I32, channel), convert(I32, k->p.x[4]))),
+                           add(mul(pixel, imm(s->padded)), channel) };
+}
+
+/* All loads of a thread are under way before the first one is needed. */
+static void load_halo(const stem_kernel *k, val tile, val buffer)
+{
+    const int count = k->size.halo_h * k->size.halo_w * k->cfg->channels, steps = (count + THREADS - 1) / THREADS;
+    const ckl_dtype dtype = k->cfg->form.dtype;
+    const tile_place place = place_of(k, tile);
+    tensor gX = elements_from(k->p.from[CONV_X], dtype, mul(convert(I64, place.n), k->p.x[0]));
+    halo_element elements[ITERATIONS_MAX];
+    val x[ITERATIONS_MAX];
+    for (int i = 0; i < steps && !ir_failed(); i++) {
+        elements[i] = halo_element_at(k, &place, min(add(thread(), imm(i * THREADS)), imm(count - 1)));
+        x[i] = at(gX, elements[i].offset);
+    }
+    for (int i = 0; i < steps && !ir_failed(); i++)
+        IF(lt(add(thread(), imm(i * THREADS)), imm(count)))
+            set(k->sHalo, coord(elements[i].place, buffer), select(elements[i].inside, x[i], convert(dtype, immf(0))));
+}
+
+/* Products */
+
+/* Bytes from the pixel under a filter's first tap to that under another one. */
+static int tap_bytes(const stem_kernel *k, int tap)
+{
+    const conv_stem_config *c = k->cfg;
+    return 2 * k->size.padded * (tap / c->columns * c->dilation_h * k->size.halo_w + tap % c->columns * c->dilation_w);
+}
+
+/* A word of shared memory at a distance that is known now. */
+static val word_at(val address, int bytes)
+{
+    return convert(U32, at(smem_view(address, I32, compact(leaf(bytes / 4 + 1))), bytes / 4));
+}
+
+/*
+ * The words of one half of a step, 8 elements of K, of the two pixels of a thread. With 8 channels these are one tap's. With 4 there are
+ * two, and half of the lanes have the second one: `second` is 0 or all ones.
+ */
+static void gather_half(const stem_kernel *k, val pixel, val second, int half, int between)
+{
+    const int step = half / 2, per_half = 8 / k->size.padded, tap = half * per_half;
+    const bool two = per_half == 2 && tap + 1 < k->size.taps, cut = per_half == 2 && tap + 1 == k->size.taps;
+    val from = two ? add(pixel, bit_and(second, imm(tap_bytes(k, tap + 1) - tap_bytes(k, tap)))) : pixel;
+    for (int i = 0; i < 2; i++) {
+        val word = tap < k->size.taps ? word_at(from, tap_bytes(k, tap) + i * between) : imm(0);
+        word = cut ? bit_and(word, bit_not(second)) : word;
+        set(k->rA, coord(2 * (half % 2) + i, 0, step), word);
+    }
+}
+
+static void multiply(const stem_kernel *k, val buffer)
+{
+    const conv_stem_config *c = k->cfg;
+    const int pixel_bytes = 2 * k->size.padded,
+              apart = c->nchw ? 1 : 8;                             // columns from a thread's first pixel to its second
+    val group = div(k->lane, imm(4)), part = rem(k->lane, imm(4)); // a pixel, a word of 8 elements of K
+    val column = mul(group, imm((c->nchw ? 2 : 1) * c->step_w));
+    val pixel = add(mul(k->warp_row, imm(c->step_h * k->size.halo_w)), column);
+    val address = add(tensor_address(k->sHalo, coord(0, 0)), mul(buffer, imm(2 * k->size.halo)));
+    address = add(address, mul(pixel, imm(pixel_bytes)));
+    val of_tap = k->size.padded == 8 ? part : rem(part, imm(2)), second = sub(imm(0), div(part, imm(2)));
+    address = add(address, mul(of_tap, imm(4)));
+    for (int half = 0; half < 2 * k->size.steps && !ir_failed(); half++)
+        gather_half(k, address, second, half, apart * c->step_w * pixel_bytes);
+    mma_fence();
+    for (int step = 0; step < k->size.steps && !ir_failed(); step++)
+        gemm(&k->mma, local_tile(k->rA, shape(WORDS, 1, 1), coord(0, 0, step)), slice(k->tCrW, _, _, step), k->acc,
+             step ? yes() : logical_not(yes()));
+    mma_commit();
+}
+
+/* The epilogue */
+
+static tensor coordinates_of(const stem_kernel *k)
+{
+    return partition_C(&k->mma, identity_tensor(shape(ROWS, k->cfg->tile_n)), k->tid); // (MMA,1,1)
+}
+
+static void load_vectors(stem_kernel *k)
+{
+    tensor gBias = gmem_tensor(k->p.bias, k->cfg->form.out, make_layout(dynamic(k->p.k), leaf(1))); // (K)
+    tensor gScale = gmem_tensor(k->p.scale, F32, make_layout(dynamic(k->p.k), leaf(1)));            // (K)
+    tensor tCcY = coordinates_of(k);
+    layout along = coordinate_distances(tCcY, 1);
+    bool loaded[TILE_N_MAX] = { false };
+    val last = sub(conv_number(k->p.k), imm(1));
+    for (int i = 0; i < static_size(tCcY.layout) && !ir_failed(); i++) {
+        const int64_t column = index_at(along, i);
+        val filter = min(coordinate(tCcY, 1, i), last);
+        if (!loaded[column] && k->cfg->form.bias)
+            k->bias[column] = at_f32(gBias, filter);
+        if (!loaded[column] && k->cfg->form.scale)
+            k->scale[column] = at(gScale, filter);
+        loaded[column] = true;
+    }
+}
+
+static void finish(const stem_kernel *k)
+{
+    const conv_form *form = &k->cfg->form;
+    layout along = coordinate_distances(coordinates_of(k), 1);
+    for (int i = 0; i < static_size(k->acc.layout) && !ir_failed(); i++) {
+        val x = at_f32(k->acc, i);
+        x = form->scale ? mul(x, k->scale[index_at(along, i)]) : x;
+        x = form->bias ? add(x, k->bias[index_at(along, i)]) : x;
+        set(k->acc, i, activation_f32(form->activation, x));
+    }
+}
+
+static void store_staged(const stem_kernel *k, const tile_place *place)
+{
+    const int width = k->size.y_cols, count = k->cfg->tile_n / width;
+    const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
+    staged_store staged = { add(k->group, imm(BARRIER_CONSUMER)), WARPGROUP, eq(k->tid, imm(0)) };
+    val h = add(place->h, mul(k->group, imm(ROWS / CONV_STEM_W)));
+    for (int i = 0; i < count && !ir_failed(); i++) {
+        tensor acc = slice(accumulator_columns(k->acc, i * width, width), _, 0, _),
+               sY = slice(k->sY, _, _, i, k->group);
+        const val outer[] = { h, imm(0), place->n };
+        if (i == 0)
+            staging_wait(&staged, 0);
+        if (ckl_dtype_bytes(k->cfg->form.out) == 2)
+            stmatrix_C(&mma, acc, sY, k->tid);
+        else
+            copy(acc, partition_C(&mma, sY, k->tid), 8);
+        STAGED_STORE(&staged)
+            tma_store_of(&k->tmaY, sY, place->w, imm(i * width), 3, outer);
+    }
+}
+
+/* Accumulators i and i + 2 are neighbouring columns of one channel. */
+static void store_directly(const stem_kernel *k, const tile_place *place)
+{
+    const conv_stem_config *c = k->cfg;
+    const ckl_dtype out = c->form.out;
+    tensor tCcY = coordinates_of(k);
+    val h = add(place->h, k->warp_row), w = add(place->w, mul(div(k->lane, imm(4)), imm(2)));
+    val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
+    start = add(start, mul(convert(I64, w), k->p.y[3]));
+    val row = lt(h, conv_number(k->p.y_size[1])), width = conv_number(k->p.y_size[2]);
+    for (int i = 0; i < static_size(k->acc.layout) && !ir_failed(); i++) {
+        if (i % 4 > 1)
+            continue;
+        val channel = coordinate(tCcY, 1, i), inside = logical_and(row, lt(channel, conv_number(k->p.k)));
+        tensor gY = elements_from(k->p.from[CONV_Y], out, add(start, mul(convert(I64, channel), k->p.y[4])));
+        tensor rY = fragment(out, compact(leaf(2)));
+        for (int j = 0; j < 2; j++)
+            set(rY, j, convert(out, at(k->acc, i + 2 * j)));
+        if (c->pairs) {
+            IF(logical_and(inside, lt(w, width)))
+                copy(rY, tensor_with_layout(gY, compact(leaf(2))), 2 * (int)ckl_dtype_bytes(out));
+            continue;
+        }
+        for (int j = 0; j < 2; j++)
+            IF(logical_and(inside, lt(add(w, imm(j)), width)))
+                set(gY, j, at(rY, j));
+    }
+}
+
+static void loop_tiles(const stem_kernel *k)
+{
+    val buffer = variable(U32, imm(0));
+    IF(lt(cta_x(), k->count))
+        load_halo(k, cta_x(), buffer);
+    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+        val next = add(tile, grid_x());
+        cta_sync(); // the tile's pixels are there, and those of the one before have been gathered
+        multiply(k, buffer);
+        assign(buffer, sub(imm(1), buffer));
+        IF(lt(next, k->count))
+            load_halo(k, next, buffer);
+        mma_wait(0);
+        const tile_place place = place_of(k, tile);
+        finish(k);
+        (k->cfg->nchw ? store_directly : store_staged)(k, &place);
+    }
+    if (!k->cfg->nchw)
+        IF(eq(k->tid, imm(0)))
+            tma_store_wait(0);
+}
+
+void conv_stem(const void *config, int kernel)
+{
+    const conv_stem_config *cfg = config;
+    (void)kernel;
+    stem_kernel k = { .cfg = cfg, .size = conv_stem_shape_of(cfg) };
+    launch_bounds(THREADS, cfg->ctas);
+    k.p = params_of(conv);
+    describe_memory(&k);
+    describe_threads(&k);
+    fill(k.acc, immf(0)); // once: the first wgmma of a tile ignores them
+    clear_halos(&k);
+    cta_sync();
+    grid_wait();
+    launch_dependents();
+    load_filters(&k);
+    load_vectors(&k);
+    loop_tiles(&k);
+}

@@ -1,0 +1,47 @@
+/* conv_stem.h - the Hopper kernel of first layers: its config, and what its host side shares. */
+#ifndef CKL_CONV_STEM_H
+#define CKL_CONV_STEM_H
+
+#include "operators/conv/conv_sm90.h"
+
+#define CONV_STEM_CONFIG(X, owner)                                                     \
+    X(owner, bool, nchw, "0", "0 1", "channels lie apart")                             \
+    X(owner, int, channels, "3", "", "of x")                                           \
+    X(owner, int, tile_n, "64", "32 64 96 128", "filters of a CTA: all")               \
+    X(owner, int, ctas, "2", "1 2 3 4", "that must fit an SM, which limits registers") \
+    X(owner, int, rows, "3", "", "of a filter")                                        \
+    X(owner, int, columns, "3", "", "of a filter")                                     \
+    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")   \
+    X(owner, int, step_h, "1", "", "rows")                                             \
+    X(owner, int, dilation_w, "1", "", "columns between neighbours of a filter")       \
+    X(owner, int, dilation_h, "1", "", "rows")                                         \
+    X(owner, bool, pairs, "0", "0 1", "NCHW: two columns of y are stored together")
+
+typedef struct conv_stem_config {
+    conv_form form;
+    CONV_STEM_CONFIG(FIELD_MEMBER, )
+} conv_stem_config;
+
+enum {
+    CONV_STEM_CONSUMERS = 2, // warpgroups
+    CONV_STEM_THREADS = 128 * CONV_STEM_CONSUMERS,
+    CONV_STEM_W = 16, // pixels of a tile: a warp has a row
+    CONV_STEM_H = 4 * CONV_STEM_CONSUMERS,
+    CONV_STEM_K = 16,         // channels under taps of a step
+    CONV_STEM_STEPS_MAX = 16, // 4 registers each
+};
+
+/* What the kernel and its host side derive alike from a config. */
+typedef struct conv_stem_shape {
+    int padded;               // channels in shared memory: 4 or 8
+    int taps, steps;          // of a filter; steps of wgmma
+    int halo_h, halo_w, halo; // rows and columns of x under a tile, and elements of both
+    int y_cols;               // of a staging buffer
+    int64_t smem_bytes;
+} conv_stem_shape;
+
+conv_stem_shape conv_stem_shape_of(const conv_stem_config *config);
+
+void conv_stem(const void *config, int kernel);
+
+#endif

@@ -1,0 +1,160 @@
+/* conv_stem_plan.c - the host side of the Hopper kernel of first layers: which problems, what they cost, launches. */
+#include <math.h>
+
+#include "base/math.h"
+#include "operators/conv/conv_stem.h"
+
+enum { THREADS = CONV_STEM_THREADS };
+
+conv_stem_shape conv_stem_shape_of(const conv_stem_config *c)
+{
+    const int out = (int)ckl_dtype_bytes(c->form.out), rows = CONV_SM90_ROWS * CONV_STEM_CONSUMERS;
+    conv_stem_shape s = { .padded = c->channels > 4 ? 8 : 4, .taps = c->rows * c->columns };
+    s.steps = (int)ceil_div((int64_t)s.taps * s.padded, CONV_STEM_K);
+    s.halo_h = (CONV_STEM_H - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
+    s.halo_w = (CONV_STEM_W - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
+    s.halo = (int)round_up((int64_t)s.halo_h * s.halo_w * s.padded, 64); // whole 128 bytes
+    s.y_cols = c->tile_n % 64 || out == 4 ? 32 : 64;
+    s.smem_bytes = (int64_t)c->tile_n * CONV_STEM_K * s.steps * 2 + 2 * (int64_t)s.halo * 2 +
+                   (c->nchw ? 0 : (int64_t)rows * c->tile_n * out) + 2048;
+    return s;
+}
+
+/* CTAs whose registers and shared memory an SM holds. */
+static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
+{
+    const conv_stem_shape s = conv_stem_shape_of(c);
+    const int registers = c->tile_n / 2 + 4 * s.steps + (c->form.bias + c->form.scale) * c->tile_n / 4 + 36;
+    int ctas = 4;
+    while (ctas > 1 && (registers * THREADS * ctas > 65536 || s.smem_bytes * ctas > device->smem_per_sm_bytes))
+        ctas--;
+    return ctas;
+}
+
+static bool candidate_stem(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const ckl_conv_desc *d = desc;
+    conv_stem_config *c = config;
+    if (i > 0 || d->c < 1 || d->c > 8 || d->k < 1 || d->k > 128 || d->r * d->s > 64 || d->stride_h > 64 ||
+        d->stride_w > 64 || d->dilation_h > 64 || d->dilation_w > 64)
+        return false;
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    *c = (conv_stem_config){ .form = conv_form_of(d),
+                             .nchw = d->layout == CKL_IMAGE_NCHW,
+                             .channels = (int)d->c,
+                             .tile_n = (int)round_up(d->k, 32),
+                             .rows = (int)d->r,
+                             .columns = (int)d->s,
+                             .step_w = (int)d->stride_w,
+                             .step_h = (int)d->stride_h,
+                             .dilation_w = (int)d->dilation_w,
+                             .dilation_h = (int)d->dilation_h,
+                             .pairs = d->layout == CKL_IMAGE_NCHW && m[2].y % 2 == 0 };
+    c->ctas = ctas_of(c, device);
+    return true;
+}
+
+static double tiles_of(const ckl_conv_desc *d)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    return (double)d->n * (double)ceil_div(m[1].y, CONV_STEM_H) * (double)ceil_div(m[2].y, CONV_STEM_W);
+}
+
+/* Elements of x under a tile that a thread loads. */
+static int loads_of(const conv_stem_config *c)
+{
+    const conv_stem_shape s = conv_stem_shape_of(c);
+    return (int)ceil_div((int64_t)s.halo_h * s.halo_w * c->channels, THREADS);
+}
+
+/* Cycles of a tile: gathering and products, the pixels under it, its epilogue. */
+static plan_cost cost_stem(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const double TILE = 400, STEP = 64, COLUMN = 2, LOAD = 40, HERTZ = 1.7e9, START = 3;
+    const conv_stem_config *c = config;
+    const double cycles = TILE + STEP * conv_stem_shape_of(c).steps + COLUMN * c->tile_n + LOAD * loads_of(c);
+    const double turns = fmax(1, tiles_of(desc) / device->sm_count);
+    return (plan_cost){ START + turns * cycles / HERTZ * 1e6, "gathering" };
+}
+
+static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *device)
+{
+    if (!device->has_wgmma)
+        FAIL(CKL_UNSUPPORTED, "conv stem: %s has no wgmma", device->id);
+    if (d->direction != CKL_CONV_FORWARD)
+        FAIL(CKL_UNSUPPORTED, "conv stem: it computes no gradients");
+    if (d->dtype == CKL_F32)
+        FAIL(CKL_UNSUPPORTED, "conv stem: dtype=f32 is none of f16, bf16");
+    if (d->residual || d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
+        FAIL(CKL_UNSUPPORTED, "conv stem: it takes images without groups and residual");
+    if (d->c < 1 || d->c > 8 || d->k < 1 || d->k > 128)
+        FAIL(CKL_UNSUPPORTED, "conv stem: c=%" PRId64 " is not in 1..8, or k=%" PRId64 " not in 1..128", d->c, d->k);
+    if (d->layout == CKL_IMAGE_NHWC && d->k * (int64_t)ckl_dtype_bytes(d->out) % 16)
+        FAIL(CKL_UNSUPPORTED, "conv stem: k=%" PRId64 " filters are not whole 16 bytes", d->k);
+    if ((double)d->c * (double)d->h * (double)d->w > INT32_MAX || tiles_of(d) > INT32_MAX / 2 || d->h > INT32_MAX / 4 ||
+        d->w > INT32_MAX / 4)
+        FAIL(CKL_UNSUPPORTED, "conv stem: an image of %" PRId64 "x%" PRId64 " is beyond 32-bit numbers", d->h, d->w);
+    return CKL_OK;
+}
+
+static ckl_status admit_stem(const void *desc, const ckl_device_info *device, const void *config)
+{
+    enum { LOADS_MAX = 24 }; // of a thread, in registers
+    const ckl_conv_desc *d = desc;
+    const conv_stem_config *c = config;
+    TRY(check_problem(d, device));
+    TRY(conv_check_form("stem", d, &c->form));
+    if (c->nchw != (d->layout == CKL_IMAGE_NCHW) || c->channels != d->c || c->rows != d->r || c->columns != d->s ||
+        c->step_w != d->stride_w || c->step_h != d->stride_h || c->dilation_w != d->dilation_w ||
+        c->dilation_h != d->dilation_h)
+        FAIL(CKL_INVALID,
+             "conv stem: the config's layout, channels, filter, strides or dilations are not the problem's");
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    if (c->pairs && (!c->nchw || m[2].y % 2))
+        FAIL(CKL_INVALID, "conv stem: pairs=1, but y has %" PRId64 " columns", m[2].y);
+    if (c->tile_n % 32 || c->tile_n < d->k || c->tile_n > 128 || c->ctas < 1 || c->ctas > 4)
+        FAIL(CKL_INVALID, "conv stem: tile_n=%d does not hold k=%" PRId64 " filters, or ctas=%d is not in 1..4",
+             c->tile_n, d->k, c->ctas);
+    const conv_stem_shape s = conv_stem_shape_of(c);
+    if (s.steps > CONV_STEM_STEPS_MAX || loads_of(c) > LOADS_MAX || s.smem_bytes > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "conv stem: a filter of %dx%d, or the pixels under a tile, %dx%d, are too many", c->rows,
+             c->columns, s.halo_h, s.halo_w);
+    return CKL_OK;
+}
+
+static ckl_status launch_stem(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_args *a = args;
+    const conv_stem_config *c = plan->config;
+    const conv_tensor y = conv_tensor_of(d, CONV_Y);
+    conv_params p = conv_params_of(d, a);
+    if (!PLAN_ALIGNED(c->nchw ? (c->pairs ? 2 : 1) * (int64_t)ckl_dtype_bytes(d->out) : 16, a->y))
+        FAIL(CKL_INVALID, "conv stem: y is not aligned to what is stored at once; impl=sm80 takes any");
+    p.mY = conv_pixels(a->y, &y);
+    const int64_t tiles = (int64_t)tiles_of(d);
+    if (tiles == 0)
+        return CKL_OK;
+    return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, &p, stream);
+}
+
+static const field stem_fields[] = { CONV_FORM(FIELD_NESTED, (conv_stem_config, form)) //
+                                     CONV_STEM_CONFIG(FIELD_ROW, conv_stem_config) };
+
+const implementation conv_stem_implementation = {
+    .name = "stem",
+    .summary = "first layers of up to 8 channels: pixels gathered from shared memory, wgmma; both layouts, Hopper",
+    .config_bytes = sizeof(conv_stem_config),
+    .config = FIELD_TABLE(stem_fields),
+    .candidate = candidate_stem,
+    .cost = cost_stem,
+    .rival = &conv_packed_implementation,
+    .admit = admit_stem,
+    .describe = conv_stem,
+    .params = &conv_param_list,
+    .target = IR_SM90A,
+    .launch = launch_stem,
+};
