@@ -46,7 +46,6 @@ START = {
     "epilogue": (0.1176, "cycles of storing an element, of one consumer; as the three below fitted to plain problems, then kept"),
     "boxes_of_32": (1.27766, "times that, in boxes of 32 columns"),
     "boxes_of_16": (2.013, "and of 16"),
-    "swapped": (1.2, "times the epilogue of a tile of D^T, which is transposed on its way"),
     "gelu": (3.5, "times the epilogue with GELU: 4096x4096x512 in f16 takes 39.5 instead of 33.3 us; not fitted"),
     "flops_per_us": (6.0e6, "of an SM within the power limit; not fitted"),
     "sum_us": (2.2, "a second kernel, which adds slices of K; not fitted: with less, few steps get slices"),
@@ -100,7 +99,7 @@ def finished_columns(c, tile_n):
 
 # What the model looks at, of a problem and a config: numbers, or columns of them.
 FEATURES = ("tile_m tile_n pingpong consumers sharers split turns ctas steps stages slow_rows absent columns narrow "
-            "flops bytes slices sums swap").split()
+            "flops bytes slices sums").split()
 
 
 def features(shape, c):
@@ -120,7 +119,7 @@ def features(shape, c):
             columns, 0 if swap or columns % 64 == 0 else 1 if columns % 32 == 0 else 2,
             2.0 * tiles * tile_m * tile_n * steps * TILE_K,
             2.0 * (m + n) * depth + (2 if slices == 1 else 4 * slices) * m * n,
-            slices, 4.0 * slices * m * ceil_div(n, 8) * 8, swap)
+            slices, 4.0 * slices * m * ceil_div(n, 8) * 8)
 
 
 def overlapped(*parts):
@@ -141,7 +140,6 @@ def predicted(p, x):
     step = overlapped(tensor_cores, sm, p["latency"] / x["stages"]) * sharing + p["step"]
     narrow = np.where(x["narrow"] == 0, 1, np.where(x["narrow"] == 1, p["boxes_of_32"], p["boxes_of_16"]))
     epilogue = x["tile_m"] * x["columns"] * p["epilogue"] * narrow / np.where(x["pingpong"] == 1, 1, x["consumers"])
-    epilogue = epilogue * np.where(x["swap"] == 1, p["swapped"], 1)
     exchange = p["exchange"] + 4.0 * x["tile_m"] * x["columns"] * x["split"] / p["exchange_bytes"]
     epilogue = epilogue + np.where(x["split"] > 1, exchange, 0)
     tile = step * x["steps"]

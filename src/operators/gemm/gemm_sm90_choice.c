@@ -179,14 +179,11 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, in
 static double epilogue_of_tile(const gemm_sm90_config *c)
 {
     const gemm_sm90_shape s = gemm_sm90_shape_of(c);
-    double boxes = c->swap               ? fit.swapped
-                   : s.columns % 64 == 0 ? 1
-                   : s.columns % 32 == 0 ? fit.boxes_of_32
-                                         : fit.boxes_of_16;
+    double narrow = c->swap || s.columns % 64 == 0 ? 1 : s.columns % 32 == 0 ? fit.boxes_of_32 : fit.boxes_of_16;
     double activation = c->epilogue.activation == CKL_ACTIVATION_GELU ? fit.gelu : 1;
     double parts = 4.0 * c->tile_m * s.columns * c->split;
     double exchange = c->split == 1 ? 0 : fit.exchange + parts / fit.exchange_bytes;
-    return (double)c->tile_m * s.columns * fit.epilogue * boxes * activation / (c->pingpong ? 1 : c->consumers) +
+    return (double)c->tile_m * s.columns * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
            exchange;
 }
 
