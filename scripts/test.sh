@@ -142,16 +142,16 @@ wheel() { # as a new user has it: built, installed into an empty environment, te
     return $status
 }
 
-debian_package() { # as CPack makes it: what is inside runs, links and is documented
-    local folder status
+debian_package() { # as CPack makes it: ckl runs, and what belongs to an installed library is inside
+    local folder name status
     command -v dpkg-deb >/dev/null || { echo "skipped: the Debian package wants dpkg-deb"; return; }
     folder=$(mktemp -d)
-    (cd "$build" && cpack -G DEB -B "$folder") && dpkg-deb -x "$folder"/*.deb "$folder/root" &&
-        "$folder/root/usr/bin/ckl" --version && [[ $(dpkg-deb -f "$folder"/*.deb Depends) == *libc6* ]] &&
-        compgen -G "$folder/root/usr/share/man/man1/ckl.1*" && compgen -G "$folder/root/usr/share/bash-completion/completions/ckl" &&
-        compgen -G "$folder/root/usr/lib/*/pkgconfig/cutekernellib.pc" &&
-        compgen -G "$folder/root/usr/lib/*/cmake/cutekernellib/cutekernellib-config.cmake"
+    (cd "$build" && cpack -G DEB -B "$folder") && dpkg-deb -x "$folder"/*.deb "$folder/root" && "$folder/root/usr/bin/ckl" --version &&
+        [[ $(dpkg-deb -f "$folder"/*.deb Depends) == *libc6* ]]
     status=$?
+    for name in cutekernellib.h libcutekernellib.so libcutekernellib.a cutekernellib.pc cutekernellib-config.cmake ckl.1 _ckl ckl.fish; do
+        [[ $(find "$folder/root/usr" -name "$name") ]] || { echo "the Debian package has no $name"; status=1; }
+    done
     rm -r "$folder"
     return $status
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib
 import json
 import os
 import pathlib
@@ -12,8 +13,20 @@ import time
 import warnings
 from typing import Any
 
-import tvm_ffi
 
+def _import_ffi():
+    """tvm_ffi asks torch for GPUs when it is imported. After CUDA's own answer forked processes could not use them, after NVML's they can."""
+    name = "PYTORCH_NVML_BASED_CUDA_CHECK"
+    is_ours = name not in os.environ
+    os.environ.setdefault(name, "1")
+    try:
+        return importlib.import_module("tvm_ffi")
+    finally:
+        if is_ours:
+            del os.environ[name]
+
+
+tvm_ffi = _import_ffi()
 tvm_ffi.register_error("NotImplementedError", NotImplementedError)  # the other kinds are known there
 
 CPU, CUDA = 1, 2  # DLPack's types of devices

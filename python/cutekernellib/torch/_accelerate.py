@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from . import _taken
 from ._functions import FUNCTIONS, rotary, rotates_halves
-from ._modules import NOT_TAKEN, forward_of, subclass, why_not
+from ._modules import NOT_TAKEN, WHOLE, forward_of, subclass, why_not
 
 
 class Report:
@@ -73,12 +73,14 @@ def accelerate(model: torch.nn.Module, *, functions: bool = True, host: bool = F
     """
     report, was_host, _taken.host = Report(), _taken.host, host
     report._undo.append(lambda: setattr(_taken, "host", was_host))
+    inside = set()  # modules that those around them take over
     for name, module in model.named_modules():
         forward, kind = forward_of(module), type(module).__name__
         why = why_not(module) if forward else NOT_TAKEN.get(kind)
         if forward and not why:
             _swap_module(report, name, module, forward)
-        elif why:
+            inside |= {id(child) for child in module.children()} if forward in WHOLE else set()
+        elif why and id(module) not in inside:
             report.left[name] = f"{kind}: {why}"
     for name, replacement in FUNCTIONS.items() if functions else ():
         _swap_function(report, F, name, replacement)

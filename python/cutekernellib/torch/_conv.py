@@ -7,6 +7,7 @@ import torch
 from .. import _problems
 from .._library import operators
 from ._registry import has_kernel, operator
+from ._tensors import sum_of_rows
 
 _forward = operators["conv"].taking("x w bias y")
 _data = operators["conv"].taking("w dy dx")
@@ -88,7 +89,8 @@ def conv2d_backward(dy, x, weight, stride, padding, dilation, groups, needs_dx, 
     geometry = (tuple(stride), tuple(padding), tuple(dilation), groups, last)
     data, weights = _gradient_problems(x.shape, weight.shape, x.dtype, geometry, x.device, needs_dbias)
     ours = (needs_dx and data is not None, needs_dweight and weights is not None)
-    torchs = [needs_dx and not ours[0], needs_dweight and not ours[1], needs_dbias and not ours[1]]
+    sums = needs_dbias and last and not ours[1]
+    torchs = [needs_dx and not ours[0], needs_dweight and not ours[1], needs_dbias and not (ours[1] or sums)]
     gradients = [None, None, None]
     if any(torchs):
         options = (stride, padding, dilation, False, [0, 0], groups, torchs)
@@ -99,4 +101,6 @@ def conv2d_backward(dy, x, weight, stride, padding, dilation, groups, needs_dx, 
     if ours[1]:
         gradients[1:] = torch.empty_like(weight), x.new_empty(weight.shape[:1]) if needs_dbias else None
         _weight(weights, x, dy, *gradients[1:])
+    if sums:
+        gradients[2] = sum_of_rows(dy.permute(0, 2, 3, 1).flatten(0, 2))
     return tuple(x.new_empty(0) if g is None else g for g in gradients)

@@ -141,6 +141,24 @@ def _vit_attention(self, x, attn_mask=None, is_causal=False):
     return self.proj_drop(self.proj(o.view(b, n, self.attn_dim)))
 
 
+def _patch_embed(self, x):
+    """Windows that lie side by side are the rows of a matrix: the convolution is a product, and its result where the model wants it."""
+    weight, bias = self.proj.weight, self.proj.bias
+    taken = takes(x, weight, bias) and x.dtype != torch.float32 and not torch.is_autocast_enabled(x.device.type)
+    if not (taken and self.flatten and not self.dynamic_img_pad and tuple(x.shape[2:]) == self.img_size):
+        return self.ckl_forward(x)
+    k, c, p, q = weight.shape
+    n, h, w = x.shape[0], x.shape[2] // p, x.shape[3] // q
+    rows = (
+        x[:, :, : h * p, : w * q]
+        .unflatten(3, (w, q))
+        .unflatten(2, (h, p))
+        .permute(0, 2, 4, 1, 3, 5)
+        .reshape(n, h * w, c * p * q)
+    )
+    return self.norm(_torch.linear(rows, weight.flatten(1), bias))
+
+
 def _convnext_block(self, x):
     """What the block multiplies with gamma comes out of a product: gamma is put into the weights of that one."""
     parts = _parts_of_mlp(self.mlp)
@@ -245,6 +263,11 @@ def _is_vit_attention(module):
     )
 
 
+def _is_patch_embed(module):
+    proj = module._modules.get("proj")
+    return _has(module, "PatchEmbed", "norm") and type(proj).__name__ == "Conv2d" and proj.kernel_size == proj.stride
+
+
 def _is_convnext_block(module):
     return _has(module, "ConvNeXtBlock", "conv_dw", "norm", "mlp", "shortcut", "drop_path")
 
@@ -254,8 +277,12 @@ _STRUCTURES = (
     (_is_mlp, _mlp),
     (_is_vit_block, _vit_block),
     (_is_vit_attention, _vit_attention),
+    (_is_patch_embed, _patch_embed),
     (_is_convnext_block, _convnext_block),
 )
+
+
+WHOLE = (_gated_mlp, _mlp, _patch_embed)  # forwards that take over what is inside of their modules
 
 
 def forward_of(module):

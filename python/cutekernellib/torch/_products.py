@@ -10,7 +10,8 @@ import torch
 from .. import _problems
 from .._library import operators
 from ._elements import silu_mul, silu_mul_backward
-from ._registry import like, operator, row_count, without_gradient
+from ._registry import like, operator, row_count, run, without_gradient
+from ._tensors import sum_of_rows
 
 _gemm = operators["gemm"].taking("a b c bias d x beta")
 
@@ -72,7 +73,7 @@ def _weight_gradient(dy, x, weight, turned):
 
 
 def _bias_gradient(dy):
-    return _matrix(dy).sum(0)
+    return sum_of_rows(_matrix(dy))
 
 
 def _dense(*tensors):
@@ -150,10 +151,18 @@ def linear_backward(dy, x, weight, turned, needs_dx, needs_dweight, needs_dbias)
 # Two layers: gamma * (down * activation(up * x + up_bias) + down_bias) + residual. Gamma, if any, goes into the second one's weights
 
 
+def _rows_times(matrix, factors):
+    """Each row of a dense matrix times a factor of its own."""
+    out = torch.empty_like(matrix)
+    names, strides = (("a", matrix.dtype), ("b", matrix.dtype)), ((matrix.shape[1], 1), (1, 0), (matrix.shape[1], 1))
+    run.elementwise(_problems.elementwise("a*b", matrix.shape, names, strides, matrix.dtype), matrix, factors, None, None, out)
+    return out
+
+
 def _scaled(down, bias, gamma):
     if gamma is None:
         return down, bias
-    return down * gamma[:, None], None if bias is None else bias * gamma
+    return _rows_times(down, gamma), None if bias is None else bias * gamma
 
 
 def _mlp_setup(ctx, inputs, output):
