@@ -303,7 +303,7 @@ def attention_backward(p, causal, scale):
         return aten._scaled_dot_product_cudnn_attention_backward(t["dout"], t["q"], t["k"], t["v"], t["o"],
                                                                  t["lse"].unsqueeze(-1), seed, offset, None, cum_q, cum_k,
                                                                  max_q, max_k, 0.0, causal, scale=scale)
-    return {name: (lambda t, f=f: dict(zip(("dq", "dk", "dv"), f(t)))) for name, f in (("flash", flash), ("cudnn", cudnn))}, \
+    return {name: (lambda t, f=f: dict(zip(("dq", "dk", "dv"), f(t)))) for name, f in (("cudnn", cudnn), ("flash", flash))}, \
         None, saved
 
 

@@ -320,15 +320,14 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     if (d->mask) // registers: its elements are loaded ahead
         c->tile_n = 64;
     // exponentials take as long as the products of small heads: more warps hide them, where there are tiles enough for all SMs
-    if (d->d <= 64 && d->dv <= 64 && !d->mask && !d->score &&
+    if (d->d <= 64 && d->dv <= 64 && !d->mask && !d->score && d->softcap == 0 &&
         tiles_of(d, 3 * ATTENTION_ROWS) > TURNS_ENOUGH * device->sm_count)
         c->consumers = 3;
     while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
         c->consumers--;
     if (c->consumers == 1)
         c->turns = 0;
-    c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && d->softcap == 0 && !d->mask &&
-             !d->score; // three would spill
+    c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask; // three would spill
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > device->sm_count;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes;)
         c->slots--;
@@ -343,8 +342,8 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_UNSUPPORTED, "attention sm90: %s has no wgmma", device->id);
     TRY(attention_check_form("sm90", CKL_DIRECTION_FORWARD, d, &c->form));
     TRY(attention_check_heads("sm90", d));
-    if (c->old && (c->form.softcap || c->form.mask || d->score))
-        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without soft cap, mask and function");
+    if (c->old && c->form.mask)
+        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask");
     if (c->consumers < 1 || c->consumers > 3 || c->turns < 0 || c->turns > 2 || (c->turns && c->consumers == 1))
         FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3, or turns=%d is not of them", c->consumers,
              c->turns);

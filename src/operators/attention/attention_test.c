@@ -177,6 +177,11 @@ static const char *const cases[] = {
     "q=200 kv=900 d=72 q_factor=100 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=1 old=1 tile_n=64 slots=3' # "
     "and "
     "scores that are made again",
+    "q=70 kv=900 d=64 heads=2 q_factor=60 score=alibi lse=1 impl=sm90 config='old=1 tile_n=64' # scores that are made "
+    "again",
+    "q=130 kv=900 d=64 q_factor=60 softcap=400 dtype=bf16 lse=1 impl=sm90 config='old=1 tile_n=64'",
+    "q=200 kv=900 d=32 batch=2 score=documents q_factor=100 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks of all "
+    "kinds",
     "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 "
     "slots=5'",
     "q=70 kv=150 heads=3 d=32 score=alibi causal=1 lse=1",
@@ -262,7 +267,8 @@ static const test_reject rejects[] = {
     { "score=documents ragged=1", CKL_INVALID, "attention: score=documents has inputs of queries or keys" },
     { "impl=sm90 config='tile_n=100'", CKL_INVALID, "attention sm90: tile_n=100 is not a multiple of 16 up to 256" },
     { "impl=sm90 config='consumers=1 turns=1'", CKL_INVALID, "or turns=1 is not of them" },
-    { "softcap=2 impl=sm90 config='old=1'", CKL_INVALID, "attention sm90: old=1 is for scores without soft cap" },
+    { "mask=bool ldmask=128 impl=sm90 config='old=1'", CKL_INVALID,
+      "attention sm90: old=1 is for scores without mask" },
     { "impl=sm90 config='slots=2'", CKL_INVALID, "attention sm90: slots=2 is less than 3" },
     { "d=128 impl=sm90 config='slots=9'", CKL_UNSUPPORTED,
       "attention sm90: the config needs 327840 bytes of shared memory" },
