@@ -124,6 +124,8 @@ static ckl_status admit_sm90_backward(const void *desc, const ckl_device_info *d
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "attention %s: %s has no wgmma", who, device->id);
     TRY(attention_check_heads(who, d));
+    if (d->dmask && d->softcap > 0)
+        FAIL(CKL_UNSUPPORTED, "attention %s: dmask=1 is for scores without soft cap", who);
     if (d->q == 0 || (!c->apart && d->d + d->dv > HEADS_MAX))
         FAIL(CKL_UNSUPPORTED, "attention %s: no queries, or d=%" PRId64 " and dv=%" PRId64 ", more than %d together",
              who, d->d, d->dv, HEADS_MAX);

@@ -31,7 +31,8 @@ attention_form attention_form_of(const ckl_attention_desc *d)
                              .score = d->score ? d->score : "none",
                              .sinks = d->sinks,
                              .lse = d->lse,
-                             .ragged = d->ragged };
+                             .ragged = d->ragged,
+                             .dmask = d->dmask };
 }
 
 ckl_status attention_check_form(const char *who, ckl_direction direction, const ckl_attention_desc *d,
@@ -44,7 +45,7 @@ ckl_status attention_check_form(const char *who, ckl_direction direction, const 
     if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->right != want.right ||
         have->left != want.left || have->softcap != want.softcap || have->mask != want.mask ||
         strcmp(have->score, want.score) != 0 || have->sinks != want.sinks || have->lse != want.lse ||
-        have->ragged != want.ragged)
+        have->ragged != want.ragged || have->dmask != want.dmask)
         FAIL(CKL_INVALID, "attention %s: type, head sizes or options of the config are not the problem's", who);
     return CKL_OK;
 }
@@ -97,6 +98,7 @@ attention_params attention_params_of(const ckl_attention_desc *d, const ckl_atte
                            .ldmask_batch = d->ldmask_batch,
                            .sinks = x->sinks,
                            .lse = x->lse,
+                           .dmask = x->dmask,
                            .dsinks = x->dsinks,
                            .q = (uint32_t)d->q,
                            .kv = (uint32_t)d->kv,
