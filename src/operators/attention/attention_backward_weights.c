@@ -217,3 +217,16 @@ void backward_differentiate(backward_consumer *c, const backward_stats *delta)
         assign(x, mul(at(c->bends, i), sub(x, stat_of(delta, c, i))));
     }
 }
+
+void backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c, tensor cS,
+                                  const backward_walk *w)
+{
+    const pairs all = pairs_of(k, c, cS, w);
+    tensor gDmask = mask_gradient_of(&k->form, &k->p, add(mul(k->batch, k->p.heads), k->head)); // (Q,KV)
+    for (int64_t i = 0; i < static_size(c->slopes.layout) && !ir_failed(); i++) {
+        val query, key;
+        pair_at(&all, i, &query, &key);
+        IF(logical_and(lt(query, k->p.q), lt(key, k->p.kv)))
+            set(gDmask, coord(query, key), convert(k->form.dtype, at(c->slopes, i)));
+    }
+}

@@ -166,7 +166,9 @@ custom_score custom_score_of(const attention_form *form, const attention_values 
 static val call(const custom_score *c, ckl_attention_function function, val x, val i, val j)
 {
     calling = c->how;
-    val result = function(mul(x, c->unit), c->batch, c->head, i, j, c->how->user);
+    val natural = mul(x, c->unit);
+    values_know_product(natural, x, c->unit);
+    val result = function(natural, c->batch, c->head, i, j, c->how->user);
     calling = NULL;
     return ir_coerce(F32, result);
 }

@@ -288,6 +288,8 @@ static void step(const backward_kernel *k, backward_consumer *c, tensor cS, cons
         const backward_stats delta = backward_find_stats(k, c, cS, stage, 1);
         mma_wait(k->with_d2 ? 1 : 0);
         backward_differentiate(c, &delta);
+        if (k->form.dmask && !k->of_keys)
+            backward_store_mask_gradient(k, c, cS, w);
         add_gradients(k, c, stage);
     }
     if (k->overlap)
