@@ -82,12 +82,12 @@ enum {
     AT_Y = 24
 };
 
-static void describe_box_to(int to_row)
+static void describe_box_from(int from_column, int to_row)
 {
     HERE;
     val from = ir_tensor_map_param("from"), to = ir_tensor_map_param("to"), raw = ir_scalar_param(IR_U64, "raw");
     val box = ir_smem_address(ir_smem_alloc("box", BOX_BYTES, 1024)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
-    val origin[] = { ir_int(CKL_I32, AT_X), ir_int(CKL_I32, AT_Y) },
+    val origin[] = { ir_int(CKL_I32, from_column), ir_int(CKL_I32, AT_Y) },
         target[] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, to_row) };
     val tid = ir_sreg(IR_TID_X);
     ir_if(ir_elect());
@@ -115,12 +115,17 @@ static void describe_box_to(int to_row)
 
 static void describe_box(void)
 {
-    describe_box_to(16); // the last rows of the box land outside
+    describe_box_from(AT_X, 16); // the last rows of the box land outside
 }
 
 static void describe_box_before_its_tensor(void)
 {
-    describe_box_to(-8);
+    describe_box_from(AT_X, -8);
+}
+
+static void describe_box_inside_a_chunk(void)
+{
+    describe_box_from(AT_X + 1, 16);
 }
 
 static void check_box(int span)
@@ -154,6 +159,11 @@ static void check_box(int span)
                               (void *[]){ &from_map, &to_map, &out }),
                      CKL_DEVICE_FAULT);
     assert_non_null(strstr(ckl_error(), "coordinate 1 of the box is -8"));
+    assert_int_equal(test_run(gpu, (test_kernel){ describe_box_inside_a_chunk, IR_SM90A, .threads = 32 },
+                              (void *[]){ &from_map, &to_map, &out }),
+                     span ? CKL_DEVICE_FAULT : CKL_OK);
+    if (span)
+        assert_non_null(strstr(ckl_error(), "coordinate 0 of the box is 17"));
     gpu->ops->release(gpu, from);
     gpu->ops->release(gpu, out);
     gpu->ops->release(gpu, to);

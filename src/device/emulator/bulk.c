@@ -164,6 +164,19 @@ static bool read_coordinates(transfer *t, const operand *in)
     return true;
 }
 
+/* NOTE: an H200 answers with an illegal instruction where it does not; without a swizzle this was not tried. */
+static bool begins_at_chunk(const transfer *t)
+{
+    const int64_t at = t->coordinates[0] * (int64_t)ckl_dtype_bytes(t->map->dtype);
+    if (t->map->swizzle && at % BULK_ALIGNMENT) {
+        fault(t->w, t->s, t->lane, "misused tma_load",
+              "coordinate 0 of the box is %d: a swizzled box that is loaded begins at whole %d bytes of a row",
+              t->coordinates[0], BULK_ALIGNMENT);
+        return false;
+    }
+    return true;
+}
+
 outcome run_tma_load(warp *w, const step *s)
 {
     if (!is_issued_once(w, s))
@@ -172,7 +185,7 @@ outcome run_tma_load(warp *w, const step *s)
         uint32_t mask = u32_of(w, s->in[3], i), all = (1U << w->cluster->cta_count) - 1;
         transfer t = { .kind = TRANSFER_LOAD, .w = w, .s = s, .lane = i, .to_ctas = mask ? mask : 1U << w->cta->rank };
         t.map = find_map(w, s, i, u64_of(w, s->in[1], i));
-        if (!t.map || !read_coordinates(&t, s->in + 4))
+        if (!t.map || !read_coordinates(&t, s->in + 4) || !begins_at_chunk(&t))
             return FAULTED;
         if (mask & ~all)
             return fault(w, s, i, "no such CTA", "multicast mask 0x%x in a cluster of %d CTAs", mask,

@@ -55,7 +55,7 @@ static ckl_status takes_pixels(const ckl_conv_desc *d)
 static bool candidate_pointwise(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_gemm_desc product = product_of(desc);
-    return gemm_sm90_candidate(&product, device, i, config);
+    return product.m > 0 && gemm_sm90_candidate(&product, device, i, config);
 }
 
 static plan_cost cost_pointwise(const void *desc, const ckl_device_info *device, const void *config)
