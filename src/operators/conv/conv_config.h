@@ -10,6 +10,7 @@
     X(owner, choice, direction, "forward", "forward data weight", "what is computed: y, dx or dw") \
     X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16", "type of what is read")                      \
     X(owner, ckl_dtype, out, "", "f32 f16 bf16", "type of what is written, bias and residual")     \
+    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")              \
     X(owner, choice, layout, "nhwc", "nchw nhwc", "the order of x, y and the filters")             \
     X(owner, int64_t, n, "1", "0..2^31-1", "images")                                               \
     X(owner, int64_t, c, "64", "0..2^31-1", "channels of x")                                       \
@@ -62,6 +63,7 @@ conv_tensor conv_tensor_of(const ckl_conv_desc *desc, int which);
     X(owner, choice, direction, "forward", "forward data weight", "what is computed")      \
     X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16", "type of what is read")              \
     X(owner, ckl_dtype, out, "f16", "f32 f16 bf16", "type of what is written")             \
+    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")      \
     X(owner, bool, bias, "0", "0 1", "a summand for each channel of y; of weights: dbias") \
     X(owner, bool, scale, "0", "0 1", "a factor for each channel of y")                    \
     X(owner, bool, residual, "0", "0 1", "a summand of y's shape")                         \

@@ -19,6 +19,7 @@ static ckl_gemm_desc product_of(const ckl_conv_desc *d)
                             .b = d->dtype,
                             .c = d->residual ? d->out : CKL_DTYPE_DEFAULT,
                             .d = d->out,
+                            .math = d->math,
                             .layout = data ? CKL_GEMM_NN : CKL_GEMM_NT,
                             .lda = data ? d->k : d->c,
                             .ldb = d->c,
@@ -47,8 +48,8 @@ static ckl_status takes_pixels(const ckl_conv_desc *d)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: with strides or padding y has not the pixels of x");
     if (d->layout != CKL_IMAGE_NHWC || d->groups > 1)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: it takes NHWC without groups");
-    if (d->dtype == CKL_F32)
-        FAIL(CKL_UNSUPPORTED, "conv pointwise: dtype=f32 is none of f16, bf16");
+    if (d->dtype == CKL_F32 && d->math == CKL_GEMM_F32)
+        FAIL(CKL_UNSUPPORTED, "conv pointwise: tensor cores multiply f32 with math=tf32 alone");
     return CKL_OK;
 }
 

@@ -366,8 +366,9 @@ static double terms(const void *problem)
 /* ex2.approx and rcp.approx of the activations. */
 static double approximation(const void *problem)
 {
-    const choice activation = (choice)((const ckl_conv_desc *)problem)->activation;
-    return activation == CKL_ACTIVATION_IDENTITY || activation == CKL_ACTIVATION_RELU ? 0 : 0x1p-16;
+    const ckl_conv_desc *d = problem;
+    const bool exact = d->activation == CKL_ACTIVATION_IDENTITY || d->activation == CKL_ACTIVATION_RELU;
+    return (exact ? 0 : 0x1p-16) + (d->math == CKL_GEMM_TF32 ? 0x1p-9 : 0); // factors are cut to tf32
 }
 
 static double flops(const void *problem)
@@ -378,6 +379,13 @@ static double flops(const void *problem)
     for (int i = 0; i < CONV_RANK; i++)
         count *= (double)y.shape[i] * (i ? (double)w.shape[i] : 1);
     return count;
+}
+
+/* As gemm's. */
+static double matrix_rate(const void *problem)
+{
+    const ckl_conv_desc *d = problem;
+    return d->dtype != CKL_F32 ? 1 : d->math == CKL_GEMM_TF32 ? 0.65 : 0.1;
 }
 
 static const char *const cases[] = {
@@ -529,6 +537,11 @@ static const char *const cases[] = {
     "n=3 c=3 h=19 w=37 k=64 r=7 s=7 pad=3 stride=2 scale=1 bias=1 impl=stem",
     "n=2 c=24 h=9 w=11 k=40 r=1 s=1 scale=1 bias=1 dtype=bf16 impl=pointwise",
     "n=2 c=24 h=9 w=12 k=40 layout=nchw pad=1 scale=1 bias=1 dtype=bf16 impl=nchw_sm90",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 dtype=f32 math=tf32 scale=1 bias=1 residual=1 activation=relu impl=sm90",
+    "n=2 c=36 h=9 w=11 k=72 pad=1 stride=2 dtype=f32 math=tf32 impl=sm90 config='tile_k=8'",
+    "n=2 c=11 h=9 w=7 k=21 pad=1 dtype=f32 math=tf32 layout=nchw bias=1 impl=packed",
+    "n=2 c=36 h=9 w=11 k=20 r=1 s=1 dtype=f32 math=tf32 bias=1 impl=pointwise",
+    "n=3 c=3 h=19 w=17 k=16 r=7 s=7 pad=3 stride=2 dtype=f32 math=tf32 impl=packed config='fold=1'",
     "n=2 c=16 h=8 w=8 k=16 groups=16 pad=1 misalign=1 impl=depthwise",
     "n=2 c=16 h=8 w=16 k=16 groups=16 pad=1 layout=nchw residual=1 misalign=1 impl=depthwise",
     NULL,
@@ -549,6 +562,14 @@ static const char *const population[] = {
 static const test_reject rejects[] = {
     { "dtype=i32", CKL_INVALID, "conv: dtype=i32 is none of f32, f16, bf16" },
     { "out=bf16", CKL_INVALID, "conv: out=bf16 is none of f16, f32" },
+    { "math=tf32", CKL_INVALID, "conv: math=tf32 is of dtype=f32, not of f16" },
+    { "dtype=f32 impl=sm90", CKL_UNSUPPORTED, "conv sm90: tensor cores multiply f32 with math=tf32 alone" },
+    { "direction=data scale=1", CKL_INVALID, "conv: scale=1 is not part of a gradient" },
+    { "c=9 impl=stem", CKL_UNSUPPORTED, "conv stem: c=9 is not in 1..8" },
+    { "impl=pointwise", CKL_UNSUPPORTED, "conv pointwise: a filter of 1x3x3 is no pixel" },
+    { "layout=nchw stride=2 impl=nchw_sm90", CKL_UNSUPPORTED, "with strides above 1 pixels under a tap are no run" },
+    { "layout=nchw impl=nchw_sm90", CKL_UNSUPPORTED, "conv nchw_sm90: y is 14 wide, x 16" },
+    { "impl=sm90 config='zeros=1'", CKL_INVALID, "conv sm90: zeros=1, but taps see all pixels" },
     { "n=-1", CKL_INVALID, "conv: n=-1 is negative" },
     { "h=0", CKL_INVALID, "conv: h=0 is not in 1..2^31-1" },
     { "k=-1", CKL_INVALID, "conv: k=-1 is negative" },
@@ -621,4 +642,4 @@ static const test_reject rejects[] = {
 };
 
 OPERATOR_TEST(conv, .operands = operands, .elements_alone = true, .reference = reference, .terms_of = terms,
-              .approximation_of = approximation, .flops = flops);
+              .approximation_of = approximation, .flops = flops, .matrix_rate = matrix_rate);
