@@ -542,6 +542,7 @@ static const char *const cases[] = {
     "n=2 c=11 h=9 w=7 k=21 pad=1 dtype=f32 math=tf32 layout=nchw bias=1 impl=packed",
     "n=2 c=36 h=9 w=11 k=20 r=1 s=1 dtype=f32 math=tf32 bias=1 impl=pointwise",
     "n=3 c=3 h=19 w=17 k=16 r=7 s=7 pad=3 stride=2 dtype=f32 math=tf32 impl=packed config='fold=1'",
+    "n=3 c=72 h=6 w=7 k=72 pad=1 dtype=f32 math=tf32 impl=sliced",
     "n=2 c=16 h=8 w=8 k=16 groups=16 pad=1 misalign=1 impl=depthwise",
     "n=2 c=16 h=8 w=16 k=16 groups=16 pad=1 layout=nchw residual=1 misalign=1 impl=depthwise",
     NULL,
