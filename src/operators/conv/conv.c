@@ -176,6 +176,7 @@ conv_params conv_params_of(const ckl_conv_desc *d, const ckl_conv_args *a)
 
 static const field desc_fields[] = { CONV_DESC(FIELD_ROW, ckl_conv_desc) };
 static const implementation *const implementations[] = {
+    &conv_halo_implementation,
     &conv_depthwise_implementation,
     &conv_depthwise_weight_implementation,
     &conv_stem_implementation,

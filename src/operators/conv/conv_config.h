@@ -173,8 +173,9 @@ void conv_depthwise_weight(const void *config, int kernel);
 
 extern const implementation conv_depthwise_implementation, conv_depthwise_weight_implementation;
 extern const implementation conv_sm90_implementation, conv_sm90_weight_implementation;
-extern const implementation conv_stem_implementation, conv_pointwise_implementation, conv_nchw_sm90_implementation,
-    conv_sliced_implementation, conv_packed_implementation, conv_packed_weight_implementation;
+extern const implementation conv_halo_implementation, conv_stem_implementation, conv_pointwise_implementation,
+    conv_nchw_sm90_implementation, conv_sliced_implementation, conv_packed_implementation,
+    conv_packed_weight_implementation;
 extern const implementation conv_sm80_implementation, conv_naive_implementation;
 
 /* A problem line's: the desc, and what sets all its strides, dilations or pads, slices alone where there are some. */
