@@ -76,14 +76,23 @@ static tensor elements_from(val address, ckl_dtype dtype, val first, int count)
 /* Filters lie one behind the other in memory, channels fastest here; of channels that are not there the last one's. */
 static void load_filters(const halo_kernel *k)
 {
+    enum { AT_ONCE = 16 }; // loads under way together
     const conv_halo_config *c = k->cfg;
-    const int taps = c->rows * c->columns;
+    const int taps = c->rows * c->columns, count = k->size.channels * taps;
     val last = sub(conv_number(k->p.groups), imm(1));
-    LOOP_FROM(e, thread(), imm(k->size.channels * taps), imm(k->size.threads)) {
-        val channel = div(e, imm(taps)), tap = rem(e, imm(taps));
-        val first = mul(convert(I64, min(add(k->channel, channel), last)), imm64(taps));
-        tensor gW = elements_from(k->p.from[CONV_W], c->form.dtype, add(first, convert(I64, tap)), 1);
-        set(k->sW, coord(channel, tap), at_f32(gW, 0));
+    for (int first = 0; first < count && !ir_failed(); first += AT_ONCE * k->size.threads) {
+        val w[AT_ONCE];
+        for (int i = 0; i < AT_ONCE && first + i * k->size.threads < count; i++) {
+            val e = min(add(thread(), imm(first + i * k->size.threads)), imm(count - 1));
+            val channel = min(add(k->channel, div(e, imm(taps))), last), tap = rem(e, imm(taps));
+            val at = add(mul(convert(I64, channel), imm64(taps)), convert(I64, tap));
+            w[i] = at_f32(elements_from(k->p.from[CONV_W], c->form.dtype, at, 1), 0);
+        }
+        for (int i = 0; i < AT_ONCE && first + i * k->size.threads < count; i++) {
+            val e = add(thread(), imm(first + i * k->size.threads));
+            IF(lt(e, imm(count)))
+                set(k->sW, coord(div(e, imm(taps)), rem(e, imm(taps))), w[i]);
+        }
     }
 }
 
