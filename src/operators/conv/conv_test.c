@@ -549,6 +549,8 @@ static const char *const cases[] = {
     "n=2 c=24 h=11 w=17 k=24 groups=24 pad_left=3 pad_top=1 dilation=2 impl=halo config='lanes=8 wide=2 high=4 "
     "stages=2'",
     "n=40 c=40 h=16 w=24 k=40 groups=40 pad=1 impl=halo config='lanes=4 wide=1 high=7 stages=2'",
+    "n=2 c=16 h=9 w=40 k=16 groups=16 s=11 r=1 dilation_w=3 pad_left=4 stride_w=3 direction=weight bias=1 "
+    "impl=depthwise_weight",
     "n=2 c=16 h=8 w=8 k=16 groups=16 pad=1 misalign=1 impl=depthwise",
     "n=2 c=16 h=8 w=16 k=16 groups=16 pad=1 layout=nchw residual=1 misalign=1 impl=depthwise",
     NULL,
