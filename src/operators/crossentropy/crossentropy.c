@@ -136,6 +136,8 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows or the distances between them", what, split->vec);
     if (split->exact)
         FAIL(CKL_INVALID, "%s: exact=1, but rows are taken tile by tile", what);
+    if (c->prefetch && d->direction == CKL_DIRECTION_BACKWARD)
+        FAIL(CKL_INVALID, "%s: prefetch=1 is for forward", what);
     if (c->ctas_per_sm < 0 || c->ctas_per_sm > 32)
         FAIL(CKL_INVALID, "%s: ctas_per_sm=%d is not in 0..32", what, c->ctas_per_sm);
     if (row_split_ctas(split, d->rows) > CTAS_MAX || d->cols > INT32_MAX ||

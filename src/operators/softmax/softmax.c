@@ -116,6 +116,8 @@ enum {
     ROW_ELEMENTS = 16 << 10,     // of 512 threads: longer rows leave room for one CTA on an SM
     ROW_ELEMENTS_HALF = 8 << 10, // of 16 bits, backward: the same
     LONG_THREADS = 512,
+    ROW_BOUNDED_THREADS = 256, // logarithms keep scores beside exponentials: left alone ptxas takes 75 registers,
+    ROW_THREADS_OF_SM = 1024,  // with which one CTA of 512 threads fits an SM
 };
 
 static int row_registers(const ckl_softmax_desc *d)
@@ -159,6 +161,9 @@ static ckl_status choose_row(const void *desc, const ckl_device_info *device, vo
     if (d->direction == CKL_DIRECTION_BACKWARD && c->split.vec * c->split.steps > ROW_BACKWARD_ELEMENTS)
         FAIL(CKL_UNSUPPORTED, "softmax row: y and dy of n=%" PRId64 " do not fit the registers", d->n);
     c->form = form_of(d);
+    if (d->log && d->direction == CKL_DIRECTION_FORWARD && d->mask == CKL_SOFTMAX_MASK_NONE &&
+        c->split.threads >= ROW_BOUNDED_THREADS)
+        c->form.ctas_per_sm = ROW_THREADS_OF_SM / c->split.threads;
     return CKL_OK;
 }
 
@@ -344,22 +349,27 @@ static ckl_status choose_column_long(const void *desc, const ckl_device_info *de
 static int64_t column_flow_bytes(const softmax_column_config *c)
 {
     const int64_t slots = column_slots_bytes(&c->split) * softmax_pipeline_inputs(&c->form);
-    return c->tiles * slots + column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
+    return c->depth * c->tiles * slots + column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
 }
 
+/* CTAs of an SM, and strips that each has in shared memory. */
+typedef struct column_room {
+    int ctas_per_sm, depth;
+} column_room;
+
 /* The smallest cluster, and tiles of as many lines as leave little of shared memory to lines that do not exist. False: too long. */
-static bool fit_column_flow(const ckl_softmax_desc *d, const ckl_device_info *device, int lanes, int ctas_per_sm,
+static bool fit_column_flow(const ckl_softmax_desc *d, const ckl_device_info *device, int lanes, column_room room,
                             softmax_column_config *c)
 {
-    enum { THREADS = 512, ELEMENTS_OF_SM = 32, TILES_MAX = 8, RESERVED_BYTES = 1 << 10, CLUSTER_MAX = 16 };
-    const int64_t most = device->smem_per_sm_bytes / ctas_per_sm - RESERVED_BYTES;
+    enum { THREADS = 512, ELEMENTS_OF_SM = 32, TILES_MAX = 16, RESERVED_BYTES = 1 << 10, CLUSTER_MAX = 16 };
+    const int64_t most = device->smem_per_sm_bytes / room.ctas_per_sm - RESERVED_BYTES;
     const int inputs = d->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
     int64_t least = INT64_MAX;
-    softmax_column_config tried = { .form = form_of(d) };
-    tried.form.ctas_per_sm = ctas_per_sm;
+    softmax_column_config tried = { .form = form_of(d), .depth = room.depth };
+    tried.form.ctas_per_sm = room.ctas_per_sm;
     tried.split = (column_split){ .threads = THREADS, .lanes = lanes, .cluster = 1, .vec = row_vec_full(d->dtype) };
     for (; least == INT64_MAX && tried.split.cluster <= CLUSTER_MAX; tried.split.cluster *= 2)
-        for (tried.split.steps = ELEMENTS_OF_SM / ctas_per_sm / inputs / tried.split.vec; tried.split.steps > 0;
+        for (tried.split.steps = ELEMENTS_OF_SM / room.ctas_per_sm / inputs / tried.split.vec; tried.split.steps > 0;
              tried.split.steps--) {
             tried.tiles = (int)min_i64(ceil_div(d->n, column_split_lines(&tried.split)), TILES_MAX + 1);
             const int64_t bytes = column_flow_bytes(&tried);
@@ -377,7 +387,8 @@ static bool fit_column_flow(const ckl_softmax_desc *d, const ckl_device_info *de
 static ckl_status choose_column_pipeline(const void *desc, const ckl_device_info *device, void *config)
 {
     static const char what[] = "softmax column_pipeline";
-    enum { LANES_MAX = 8, LANES_MIN = 2, CTAS_MAX_OF_SM = 2, TENSOR_BYTES_MIN = 16 << 20 };
+    static const column_room rooms[] = { { 2, 2 }, { 1, 2 }, { 1, 1 } };
+    enum { LANES_MAX = 8, LANES_MIN = 2, TENSOR_BYTES_MIN = 16 << 20 };
     const ckl_softmax_desc *d = desc;
     column_split held;
     TRY(check_other_axis(what, d));
@@ -388,8 +399,8 @@ static ckl_status choose_column_pipeline(const void *desc, const ckl_device_info
     if (!device->has_tma || vec_of(d) != row_vec_full(d->dtype))
         FAIL(CKL_UNSUPPORTED, "%s: wants clusters, and lines of whole vectors of 16 bytes", what);
     for (int lanes = LANES_MAX; lanes >= LANES_MIN; lanes /= 2)
-        for (int ctas = CTAS_MAX_OF_SM; ctas > 0; ctas--)
-            if (fit_column_flow(d, device, lanes, ctas, config))
+        for (int i = 0; i < COUNT_OF(rooms); i++)
+            if (fit_column_flow(d, device, lanes, rooms[i], config))
                 return CKL_OK;
     FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " do not fit the shared memory of a cluster", what, d->n);
 }
@@ -421,16 +432,19 @@ static ckl_status admit_column(const void *desc, const ckl_device_info *device, 
 static ckl_status admit_column_pipeline(const void *desc, const ckl_device_info *device, const void *config)
 {
     static const char what[] = "softmax column_pipeline";
-    enum { TILES_MAX = 8 }; // groups of copies that may be waited for
+    enum { TILES_MAX = 64, DEPTH_MAX = 8 }; // groups of copies that may be waited for
     const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
     if (c->tiles < 1 || c->tiles > TILES_MAX)
         FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, TILES_MAX);
+    if (c->depth < 1 || c->depth > DEPTH_MAX)
+        FAIL(CKL_INVALID, "%s: depth=%d is not in 1..%d", what, c->depth, DEPTH_MAX);
     TRY(admit_columns(what, c->tiles, d, device, c));
     if (c->split.vec != row_vec_full(d->dtype))
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is not 16 bytes", what, c->split.vec);
     if (column_flow_bytes(c) > (int64_t)device->smem_per_cta_bytes)
-        FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, column_flow_bytes(c));
+        FAIL(CKL_INVALID, "%s: tiles=%d depth=%d take %" PRId64 " bytes of shared memory", what, c->tiles, c->depth,
+             column_flow_bytes(c));
     return CKL_OK;
 }
 
