@@ -111,7 +111,7 @@ row_pipeline_split row_pipeline_choose(int64_t cols, bool ragged, ckl_dtype dtyp
                   row_pipeline_chunks(&s, cols) <= CHUNKS;
     if (s.lookahead)
         s.cluster *= 2;
-    if (row_pipeline_chunks(&s, cols) <= CHUNKS)
+    if (s.cluster >= CLUSTER_SLOW && row_pipeline_chunks(&s, cols) <= CHUNKS)
         s = balanced(s, cols, dtype, inputs);
     const int64_t chunks = row_pipeline_chunks(&s, cols), ring = RING_BYTES / (chunk_bytes(&s, dtype) * inputs),
                   wanted = max_i64(ring, chunks + (chunks + 1) / 2);

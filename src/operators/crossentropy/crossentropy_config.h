@@ -23,12 +23,11 @@ typedef struct crossentropy_problem {
     int64_t target_low;
 } crossentropy_problem;
 
-#define CROSSENTROPY_CONFIG(X, owner)                                                                 \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the logits")                           \
-    X(owner, ckl_dtype, target, "i64", "i64 i32", "type of the targets")                              \
-    X(owner, choice, direction, "forward", "forward backward", "loss, or the gradient of x")          \
-    X(owner, choice, reduction, "none", "none mean", "of the losses")                                 \
-    X(owner, bool, prefetch, "0", "0 1", "forward: the next tile of a row is loaded during this one") \
+#define CROSSENTROPY_CONFIG(X, owner)                                                        \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the logits")                  \
+    X(owner, ckl_dtype, target, "i64", "i64 i32", "type of the targets")                     \
+    X(owner, choice, direction, "forward", "forward backward", "loss, or the gradient of x") \
+    X(owner, choice, reduction, "none", "none mean", "of the losses")                        \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any")
 
 typedef struct crossentropy_config {

@@ -80,32 +80,6 @@ static tensor load_logits(const problem *k, const row_split *split, const row_pl
     return rX;
 }
 
-static void copy_registers(tensor from, tensor to)
-{
-    for (int i = 0; i < static_size(to.layout); i++)
-        assign(to.regs[index_at(to.layout, i)], at(from, i));
-}
-
-/* The tiles of a row. The loads of the next one are under way during the exponentials of this one. */
-static void add_tiles(const problem *k, const row_place *first, val *pair)
-{
-    const val cols = convert(U32, k->p.cols), tile = imm((int)row_split_cols(&k->split));
-    if (!k->cfg->prefetch) {
-        LOOP_FROM(start, imm(0), cols, tile) {
-            row_place here = row_from(first, start);
-            online_add(ONLINE_NATURAL, pair, load_logits(k, &k->split, &here));
-        }
-        return;
-    }
-    tensor rX = load_logits(k, &k->split, first); // (VEC,STEPS)
-    LOOP_FROM(start, imm(0), cols, tile) {
-        row_place next = row_from(first, add(start, tile));
-        tensor rNext = load_logits(k, &k->split, &next); // (VEC,STEPS)
-        online_add(ONLINE_NATURAL, pair, rX);
-        copy_registers(rNext, rX);
-    }
-}
-
 /* The maximum and the sum of exponentials of what a thread has of its row. */
 static void add_row(const problem *k, const row_place *place, val *pair)
 {
@@ -114,7 +88,10 @@ static void add_row(const problem *k, const row_place *place, val *pair)
     if (all.count > 1)
         rEnds = load_logits(k, &all.of[1].split, &all.of[1].place); // (1,1)
     online_begin(pair);
-    add_tiles(k, &all.of[0].place, pair);
+    LOOP_FROM(start, imm(0), convert(U32, k->p.cols), imm((int)row_split_cols(&k->split))) {
+        row_place tile = row_from(&all.of[0].place, start);
+        online_add(ONLINE_NATURAL, pair, load_logits(k, &k->split, &tile));
+    }
     if (all.count > 1)
         online_add(ONLINE_NATURAL, pair, rEnds);
 }

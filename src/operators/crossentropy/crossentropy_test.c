@@ -131,9 +131,6 @@ static const char *const cases[] = {
     "rows=5 cols=4096 dtype=f16                     # a CTA a row",
     "rows=3 cols=30001                              # odd rows, by tiles",
     "rows=3 cols=30001 dtype=bf16 direction=backward",
-    "rows=5 cols=30001 dtype=f16 impl=row config='threads=128 row_threads=128 prefetch=1' # the next tile during this "
-    "one",
-    "rows=5 cols=4096 impl=row config='threads=128 row_threads=128 vec=4 steps=2 prefetch=1'",
     "rows=2 cols=70000 dtype=bf16                   # tiles of a cluster",
     "rows=2 cols=70000 dtype=bf16 direction=backward",
     "rows=33 cols=130 reduction=mean dtype=bf16",
@@ -181,8 +178,6 @@ static const test_reject rejects[] = {
     { "rows=4 cols=8 lddx=7 direction=backward", CKL_INVALID, "crossentropy: lddx=7 is smaller than cols=8" },
     { "rows=4 cols=4096 direction=backward impl=row config='cluster=2'", CKL_INVALID,
       "crossentropy row: cluster=2, backward has none" },
-    { "rows=4 cols=4096 direction=backward impl=row config='prefetch=1'", CKL_INVALID,
-      "crossentropy row: prefetch=1 is for forward" },
     { "rows=4 cols=8 impl=row config='exact=1'", CKL_INVALID,
       "crossentropy row: exact=1, but rows are taken tile by tile" },
     { "rows=4 cols=8 impl=row config='threads=96'", CKL_INVALID, "crossentropy row: threads=96 is no power of two" },

@@ -173,7 +173,7 @@ static void choose_short(const reduce_view *v, reduce_rows_config *c)
 /* Short segments: as many side by side as leave threads to each for its vectors. */
 static void choose_segments(const reduce_view *v, reduce_rows_config *c)
 {
-    enum { STEPS = 2, LANES_MIN = 4 };
+    enum { STEPS = 4, LANES_MIN = 4 };
     const int64_t segment = whole_vectors(v, c),
                   lanes = max_i64(LANES_MIN, power_of_two_from(ceil_div(segment, STEPS)));
     if (v->kind.reduced == 1 || c->strided || 2 * lanes > c->row_threads)
@@ -182,17 +182,15 @@ static void choose_segments(const reduce_view *v, reduce_rows_config *c)
     c->steps = (int)min_i64(STEPS, ceil_div(segment, lanes));
 }
 
-/* A CTA for each row: of rows of one tile the threads and vectors of each that leave the fewest of them without work. */
+/* A CTA for each row: the threads, of rows of one tile the vectors of each, too, that leave the fewest of them without work. */
 static void choose_cta(const reduce_view *v, reduce_rows_config *c)
 {
     enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, STEPS_MIN = 2, TILES = 1, WORTH = 20 }; // a twentieth less
     const int64_t segment = whole_vectors(v, c);
+    const int steps_min = segment > (int64_t)TILES * THREADS * STEPS ? STEPS : STEPS_MIN;
     int64_t least = INT64_MAX / WORTH;
-    c->threads = c->row_threads = THREADS;
-    if (segment > (int64_t)TILES * THREADS * STEPS)
-        return;
     for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2)
-        for (int steps = STEPS; steps >= STEPS_MIN; steps--) {
+        for (int steps = STEPS; steps >= steps_min; steps--) {
             const int64_t all = round_up(segment, (int64_t)threads * steps);
             if (WORTH * all >= (WORTH - 1) * least)
                 continue;
