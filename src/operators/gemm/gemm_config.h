@@ -171,8 +171,10 @@ enum { GEMM_GROUPED_M = 1, GEMM_GROUPED_K = 2 };
     X(owner, pointer, rows_d)          \
     X(owner, pointer, row_weights)
 
-/* Parameters of the kernels that address memory themselves. */
+/* Parameters of the kernels that address memory themselves; A and B of those that load these by TMA. */
 #define GEMM_PARAMS(X, owner)  \
+    X(owner, tensor, A)        \
+    X(owner, tensor, B)        \
     X(owner, i64, m)           \
     X(owner, i64, n)           \
     X(owner, i64, k)           \
@@ -228,6 +230,39 @@ enum {
 };
 
 void gemm_tiled(const void *config, int kernel);
+
+/* tma_mma */
+
+#define GEMM_TMA_MMA_CONFIG(X, owner)                                                \
+    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")                     \
+    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")                  \
+    X(owner, int, stages, "3", "2 3 4 5 6", "K tiles of 128 bytes in shared memory") \
+    X(owner, int, ctas, "2", "1 2", "CTAs that an SM holds at once")                 \
+    X(owner, bool, batched, "0", "0 1", "several products in one launch")
+
+typedef struct gemm_tma_mma_config {
+    gemm_epilogue epilogue;
+    GEMM_TMA_MMA_CONFIG(FIELD_MEMBER, )
+} gemm_tma_mma_config;
+
+enum { GEMM_TMA_MMA_CONSUMERS = 4 }; // warps, 2 x 2
+
+void gemm_tma_mma(const void *config, int kernel);
+
+/* blocked, wgmma, tma: steps of the ladder without choices */
+
+#define GEMM_RUNG_CONFIG(X, owner) X(owner, int, stages, "4", "2 3 4", "K tiles in shared memory, of wgmma and tma")
+
+typedef struct gemm_rung_config {
+    gemm_epilogue epilogue;
+    GEMM_RUNG_CONFIG(FIELD_MEMBER, )
+} gemm_rung_config;
+
+enum { GEMM_BLOCKED_TILE = 64, GEMM_RUNG_TILE = 128 };
+
+void gemm_blocked(const void *config, int kernel);
+void gemm_wgmma(const void *config, int kernel);
+void gemm_tma(const void *config, int kernel);
 
 /* weights */
 

@@ -95,8 +95,8 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
         FAIL(CKL_INVALID, "gemm tiled: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
     if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
         FAIL(CKL_UNSUPPORTED, "gemm tiled: tensor cores round f32; impl=fma multiplies it as it is");
-    if (c->stages < 2 || c->stages > 8)
-        FAIL(CKL_INVALID, "gemm tiled: stages=%d is not in 2..8", c->stages);
+    if (c->stages < 1 || c->stages > 8)
+        FAIL(CKL_INVALID, "gemm tiled: stages=%d is not in 1..8", c->stages);
     int bytes = c->vec * (int)ckl_dtype_bytes(d->a);
     if (c->vec != 1 && bytes != 4 && bytes != 8 && bytes != 16)
         FAIL(CKL_INVALID, "gemm tiled: vec=%d is neither 1 nor as many elements as 4, 8 or 16 bytes", c->vec);
@@ -130,4 +130,26 @@ const implementation gemm_tiled_implementation = {
     IMPLEMENTATION_PARTS(gemm, tiled),
     .summary = "shared-memory tiles by cp.async and mma.sync; rows of any pitch; from sm_80 on",
     .params = &gemm_param_list,
+};
+
+/* mma: a step of the ladder (docs/gemm-ladder.md), tiled with one stage */
+
+static ckl_status choose_mma(const void *desc, const ckl_device_info *device, void *config)
+{
+    TRY(choose_tiled(desc, device, config));
+    ((gemm_tiled_config *)config)->stages = 1;
+    return CKL_OK;
+}
+
+const implementation gemm_mma_implementation = {
+    .name = "mma",
+    .summary = "a step of the ladder: tiled with one stage, which is loaded and used in turn",
+    .by_name = true,
+    .config_bytes = sizeof(gemm_tiled_config),
+    .config = FIELD_TABLE(tiled_fields),
+    .choose = choose_mma,
+    .admit = admit_tiled,
+    .describe = gemm_tiled,
+    .params = &gemm_param_list,
+    .launch = launch_tiled,
 };
