@@ -123,9 +123,15 @@ typedef struct ckl_gemm_desc {
     int64_t gather;  // not 0: A has so many rows, K-major, and row i of the product is of its row rows_a[i]
     int64_t scatter; // not 0: C, D and X have so many rows, and row i of the product is row rows_d[i] of them
     bool weighted;   // row i of D is multiplied by row_weights[i], last of all
+
+    /*
+     * a, b, c, d and x are arrays in device memory of the addresses of the batch's matrices, multiples of 16 each. Nothing checks
+     * them, nor that the matrices of D are apart. There are no strides, groups and lists.
+     */
+    bool pointers;
 } ckl_gemm_desc;
 
-/* The memory of one call: device pointers. d may be c if their pitches and strides are the same. */
+/* The memory of one call: device pointers, or arrays of such in device memory. d may be c if their pitches and strides are the same. */
 typedef struct ckl_gemm_args {
     const void *a, *b, *c, *bias; // c and bias: NULL where the desc has none
     void *d;

@@ -44,7 +44,8 @@
     X(owner, choice, groups_of, "m", "m k", "what is dealt out: rows, to several B, or the sums, to several D")     \
     X(owner, int64_t, gather, "0", "", "rows of A, of which a list in device memory takes m; 0: all in turn")       \
     X(owner, int64_t, scatter, "0", "", "rows of D, to m of which a list brings the results; 0: all in turn")       \
-    X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")
+    X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")                   \
+    X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say")
 
 /* What every kernel computes: types, and what follows the products. */
 #define GEMM_EPILOGUE(X, owner)                                                                                     \
@@ -68,7 +69,8 @@
     X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others")  \
     X(owner, bool, gather, "0", "0 1", "rows of A are those of a list")                                             \
     X(owner, bool, scatter, "0", "0 1", "rows of D are those of a list")                                            \
-    X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")
+    X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")                   \
+    X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say")
 
 typedef struct gemm_epilogue {
     GEMM_EPILOGUE(FIELD_MEMBER, )

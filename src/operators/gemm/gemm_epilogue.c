@@ -109,7 +109,10 @@ gemm_values gemm_product_of(gemm_epilogue e, int grouped, const gemm_values *all
                      { &p.x, p.x_batch, e.d, e.preactivation || gemm_is_backward(e.activation) },
                      { &p.d, p.d_batch, e.d, true } };
     for (int i = 0; i < COUNT_OF(matrices); i++)
-        if (matrices[i].used) {
+        if (matrices[i].used && e.pointers) {
+            tensor gAddresses = gmem_tensor(*matrices[i].address, I64, make_layout(dynamic(all->batch), leaf(1)));
+            *matrices[i].address = convert(U64, at(gAddresses, product));
+        } else if (matrices[i].used) {
             val elements = mul(convert(I64, product), matrices[i].stride);
             val bytes = mul(elements, imm((int)ckl_dtype_bytes(matrices[i].type)));
             *matrices[i].address = add(*matrices[i].address, convert(U64, bytes));

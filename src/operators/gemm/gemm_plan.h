@@ -37,7 +37,7 @@ ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const ge
 ckl_status gemm_check_grouped(const char *who, const ckl_gemm_desc *d, int grouped);
 int gemm_grouped_of(const ckl_gemm_desc *d);
 
-/* Lists of rows are not for every kernel. */
+/* Lists of rows, and arrays of pointers, are not for every kernel. */
 ckl_status gemm_check_in_order(const char *who, const ckl_gemm_desc *d);
 
 /* Integers are no operands of the tensor cores beside floats. */

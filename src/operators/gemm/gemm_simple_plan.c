@@ -116,7 +116,8 @@ static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_strea
     const gemm_tiled_config *c = plan->config;
     int bytes = c->vec * (int)ckl_dtype_bytes(d->a);
     const choice layout = (choice)d->layout;
-    if (!PLAN_ALIGNED(bytes, gemm_k_major(layout, 'a') ? x->a : NULL, gemm_k_major(layout, 'b') ? x->b : NULL))
+    if (!d->pointers && // else the caller's word
+        !PLAN_ALIGNED(bytes, gemm_k_major(layout, 'a') ? x->a : NULL, gemm_k_major(layout, 'b') ? x->b : NULL))
         FAIL(CKL_INVALID, "gemm tiled: a=%p or b=%p is not aligned to %d bytes; config='vec=1' takes any alignment",
              x->a, x->b, bytes);
     const gemm_params params = gemm_params_of(d, args);

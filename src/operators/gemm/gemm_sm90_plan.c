@@ -140,6 +140,8 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %s has no wgmma", device->id);
     TRY(gemm_check_epilogue("sm90", d, &c->epilogue));
     TRY(gemm_check_same_types("sm90", d));
+    if (d->pointers)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: matrices of a batch lie a stride apart, not where pointers say");
     if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone");
     if (d->a == CKL_I8 && c->split > 1)

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/dtype.h"
 #include "base/math.h"
@@ -26,8 +27,44 @@ enum {
     ROW_WEIGHTS,
     ALPHA,
     BETA,
+    WORKSPACE,
+    MATRIX_A,
+    MATRIX_B,
+    MATRIX_C,
+    MATRIX_D,
+    MATRIX_X,
     OPERANDS
 };
+
+/* What arrays of pointers point to: operands behind those of the call. */
+static const struct {
+    int array, matrix;
+    const char *name;
+} pointed[] = {
+    { A, MATRIX_A, "a" }, { B, MATRIX_B, "b" }, { C, MATRIX_C, "c" }, { D, MATRIX_D, "d" }, { X, MATRIX_X, "x" }
+};
+
+static gemm_matrix pointed_matrix(const ckl_gemm_desc *d, int i)
+{
+    gemm_matrix x = gemm_matrix_of(d, *pointed[i].name);
+    x.stride = x.rows * x.ld;
+    return x;
+}
+
+static void add_pointed(const ckl_gemm_desc *d, operand *all)
+{
+    for (int i = 0; i < COUNT_OF(pointed); i++) {
+        operand *array = &all[pointed[i].array];
+        const gemm_matrix x = pointed_matrix(d, i);
+        const bool written = pointed[i].array == D || (pointed[i].array == X && d->preactivation);
+        all[pointed[i].matrix] = operand_tensor(
+            pointed[i].name, written ? OPERAND_OUT : OPERAND_IN, array->dtype ? x.type : CKL_DTYPE_DEFAULT, 3,
+            (int64_t[]){ x.count, x.rows, x.cols }, (int64_t[]){ x.stride, x.ld, 1 });
+        all[pointed[i].matrix].hard_max = array->hard_max;
+        array->table_of = pointed[i].matrix + 1;
+        array->table_step = x.stride * (int64_t)ckl_dtype_bytes(x.type);
+    }
+}
 
 enum { OUTPUT_X = 1 }; // behind D
 
@@ -55,6 +92,8 @@ static int operands(const void *problem, operand *all)
         all[ALPHA] = operand_number("alpha", &p->alpha);
         all[BETA] = operand_number("beta", &p->beta);
     }
+    if (p->desc.pointers)
+        add_pointed(&p->desc, all);
     return OPERANDS;
 }
 
@@ -271,9 +310,8 @@ static void activate_element(const gemm_problem *p, void *const *host, const int
     out->magnitude[at[2]] = isinf(error) ? REFERENCE_OPEN : error * fabs(scale_d);
 }
 
-static void reference(const void *problem, void *const *host, reference_slice out)
+static void reference_of(const gemm_problem *p, void *const *host, reference_slice out)
 {
-    const gemm_problem *p = problem;
     const ckl_gemm_desc *d = &p->desc;
     const bool rests = d->math == CKL_GEMM_F32X3; // which lose bits where they are subnormal
     const double smallest = dtype_tiny(d->a) / dtype_epsilon(d->a) * (rests ? 0x1p16 : 1);
@@ -311,6 +349,26 @@ static void reference(const void *problem, void *const *host, reference_slice ou
         }
     }
     free(a);
+}
+
+/* Matrices that pointers point to are as good as those of a batch. */
+static void reference(const void *problem, void *const *host, reference_slice out)
+{
+    gemm_problem batch;
+    void *matrices[OPERANDS];
+    if (!((const ckl_gemm_desc *)problem)->pointers) {
+        reference_of(problem, host, out);
+        return;
+    }
+    batch = *(const gemm_problem *)problem;
+    memcpy(matrices, host, sizeof matrices);
+    int64_t *const strides[] = { &batch.desc.stride_a, &batch.desc.stride_b, &batch.desc.stride_c, &batch.desc.stride_d,
+                                 &batch.desc.stride_x };
+    for (int i = 0; i < COUNT_OF(pointed); i++) {
+        matrices[pointed[i].array] = host[pointed[i].matrix];
+        *strides[i] = pointed_matrix(&batch.desc, i).stride;
+    }
+    reference_of(&batch, matrices, out);
 }
 
 static double terms(const void *problem)
@@ -630,6 +688,14 @@ static const char *const cases[] = {
     "m=33 n=31 k=100 groups=3 groups_of=k a=f32 layout=tn",
     "m=33 n=31 k=100 groups=3 groups_of=k a=e4m3 d=f32 impl=naive",
     "m=64 n=64 k=0 groups=3 groups_of=k layout=tn beta=1",
+    "m=70 n=72 k=136 batch=5 pointers=1                        # arrays of pointers",
+    "m=130 n=133 k=70 batch=3 pointers=1 lda=72 ldb=136 beta=1 bias=1 activation=gelu a=bf16 layout=nn",
+    "m=40 n=72 k=64 batch=4 pointers=1 preactivation=1 activation=silu fill=hard",
+    "m=40 n=72 k=65 a=f32 batch=3 pointers=1 beta=0.5",
+    "m=40 n=72 k=64 batch=3 pointers=1 activation=dsilu gated=0 d=f32",
+    "m=9 n=11 k=21 a=e4m3 batch=3 pointers=1",
+    "m=64 n=64 k=64 pointers=1",
+    "m=0 n=64 k=64 batch=2 pointers=1",
     "m=300 n=200 k=328 a=bf16 bias=1 activation=gelu impl=tma_mma # stages are filled again",
     "m=130 n=133 k=264 beta=1 c=1 batch=3 impl=tma_mma config='stages=2 ctas=1'",
     "m=40 n=200 k=272 a=i8 scale_b=row impl=tma_mma",
@@ -773,6 +839,19 @@ static const test_reject rejects[] = {
       "gemm sm90: batched=1 with batch=1 and groups_of=k" },
     { "groups=2 groups_of=k impl=tiled config='grouped=1'", CKL_INVALID, "gemm tiled: grouped=1 with groups=2" },
     { "sizes=100,157 groups_of=k", CKL_INVALID, "gemm: sizes=100,157 add up to 257 numbers of k, not to k=256" },
+    { "batch=2 pointers=1 stride_b=65536", CKL_INVALID,
+      "gemm: stride_b=65536 is not part of a problem of arrays of pointers" },
+    { "groups=2 pointers=1", CKL_INVALID, "gemm: pointers=1 goes without groups, gather and scatter" },
+    { "batch=2 pointers=1 impl=sm90 config='batched=1'", CKL_UNSUPPORTED,
+      "gemm sm90: matrices of a batch lie a stride apart, not where pointers say" },
+    { "batch=2 pointers=1 impl=tma_mma", CKL_UNSUPPORTED,
+      "gemm tma_mma: matrices of a batch lie a stride apart, not where pointers say" },
+    { "k=1024 pointers=1 impl=splitk", CKL_UNSUPPORTED,
+      "gemm splitk: matrices of a batch lie a stride apart, not where pointers say" },
+    { "b=u8 pointers=1 impl=weights", CKL_UNSUPPORTED,
+      "gemm weights: matrices lie where the call says, not where arrays of pointers do" },
+    { "a=f32 pointers=1 m=2^11 n=2^11 k=2^11 impl=turned", CKL_UNSUPPORTED,
+      "gemm turned: matrices of a batch lie a stride apart, not where pointers say" },
     { "gather=-1", CKL_INVALID, "gemm: gather=-1 is negative" },
     { "scatter=-1", CKL_INVALID, "gemm: scatter=-1 is negative" },
     { "gather=9 layout=tn", CKL_INVALID, "gemm: gather=9 takes rows of a K-major A" },

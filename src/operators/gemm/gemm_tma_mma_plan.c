@@ -34,6 +34,8 @@ static ckl_status choose_tma_mma(const void *desc, const ckl_device_info *device
 static ckl_status admit_problem(const ckl_gemm_desc *d)
 {
     TRY(gemm_check_same_types("tma_mma", d));
+    if (d->pointers)
+        FAIL(CKL_UNSUPPORTED, "gemm tma_mma: matrices of a batch lie a stride apart, not where pointers say");
     if (d->gather)
         FAIL(CKL_UNSUPPORTED, "gemm tma_mma: rows of A lie in order, not by a list: gather=%" PRId64, d->gather);
     if (gemm_is_f8(d->a) || (d->a == CKL_F32 && d->math != CKL_GEMM_TF32))
