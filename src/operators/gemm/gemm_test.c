@@ -92,8 +92,9 @@ static int operands(const void *problem, operand *all)
         all[ALPHA] = operand_number("alpha", &p->alpha);
         all[BETA] = operand_number("beta", &p->beta);
     }
-    if (p->desc.pointers)
-        add_pointed(&p->desc, all);
+    if (!p->desc.pointers)
+        return WORKSPACE;
+    add_pointed(&p->desc, all);
     return OPERANDS;
 }
 
