@@ -69,6 +69,10 @@ static ckl_status check_result(ckl_gemm_desc *d)
         FAIL(CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue");
     if (!narrow && d->d != d->a && d->d != CKL_F32)
         FAIL(CKL_INVALID, "gemm: d=%s is none of %s, f32", ckl_dtype_name(d->d), ckl_dtype_name(d->a));
+    if (gemm_is_f8(d->d) && (!gemm_is_f8(d->a) || d->c || d->preactivation || gemm_is_backward((choice)d->activation)))
+        FAIL(CKL_INVALID, "gemm: d=%s is of A and B of 8-bit floats, without C and X", ckl_dtype_name(d->d));
+    if (d->amax && !gemm_is_f8(d->d))
+        FAIL(CKL_INVALID, "gemm: amax=1 is of d=e4m3 and e5m2, not of %s", ckl_dtype_name(d->d));
     return CKL_OK;
 }
 
@@ -290,9 +294,10 @@ static int tensors(const void *desc, plan_tensor *t)
     t[0] = plan_apart(matrices(d, "a"));
     t[1] = plan_apart(matrices(d, "b"));
     t[2] = plan_absent(matrices(d, "c"), no_c);
-    t[3] = plan_absent(d->bias_along == CKL_GEMM_ALONG_M ? plan_vector("bias", d->d, d->m)
-                                                         : of_groups(d, plan_vector("bias", d->d, d->n)),
-                       no_bias);
+    t[3] =
+        plan_absent(d->bias_along == CKL_GEMM_ALONG_M ? plan_vector("bias", gemm_bias_type(d->d), d->m)
+                                                      : of_groups(d, plan_vector("bias", gemm_bias_type(d->d), d->n)),
+                    no_bias);
     t[4] = written(d, matrices(d, "d"));
     t[5] = plan_absent(plan_apart(scale(d, "scale_a", d->scale_a, d->m)), unless(d->scale_a));
     t[6] = plan_apart(scale(d, "scale_b", d->scale_b, d->n));
@@ -305,7 +310,8 @@ static int tensors(const void *desc, plan_tensor *t)
     t[12] = plan_absent(plan_vector("rows_a", CKL_I32, d->m), d->gather ? NULL : "a problem without gather");
     t[13] = plan_absent(plan_vector("rows_d", CKL_I32, d->m), d->scatter ? NULL : "a problem without scatter");
     t[14] = plan_absent(plan_vector("row_weights", CKL_F32, d->m), unless(d->weighted));
-    return 15;
+    t[15] = plan_absent(plan_output(plan_vector("amax", CKL_F32, 1)), unless(d->amax));
+    return 16;
 }
 
 static ckl_status check_args(const void *desc, const void *args)
@@ -364,6 +370,7 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
                           .rows_a = x->rows_a,
                           .rows_d = x->rows_d,
                           .row_weights = x->row_weights,
+                          .amax = x->amax,
                           .alpha = gemm_alpha_of(x),
                           .beta = gemm_beta_of(d, x) };
 }
@@ -389,7 +396,8 @@ gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
                             .gather = d->gather > 0,
                             .scatter = d->scatter > 0,
                             .weighted = d->weighted,
-                            .pointers = d->pointers };
+                            .pointers = d->pointers,
+                            .amax = d->amax };
 }
 
 ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have)

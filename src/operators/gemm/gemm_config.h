@@ -13,7 +13,8 @@
     X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                         \
     X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8 u8",                                                      \
       "type of B; default: that of A; u8: pairs of 4-bit integers")                                                 \
-    X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32", "type of C, D and bias; default: that of A, bf16 of 8 bits")     \
+    X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32 e4m3 e5m2",                                                        \
+      "type of C, D and bias; default: that of A, bf16 of 8 bits")                                                  \
     X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                         \
     X(owner, choice, accumulation, "fast", "fast accurate",                                                         \
       "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                 \
@@ -45,7 +46,8 @@
     X(owner, int64_t, gather, "0", "", "rows of A, of which a list in device memory takes m; 0: all in turn")       \
     X(owner, int64_t, scatter, "0", "", "rows of D, to m of which a list brings the results; 0: all in turn")       \
     X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")                   \
-    X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say")
+    X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say")             \
+    X(owner, bool, amax, "0", "0 1", "the largest |D| before its scale goes to device memory: of d=e4m3 and e5m2")
 
 /* What every kernel computes: types, and what follows the products. */
 #define GEMM_EPILOGUE(X, owner)                                                                                     \
@@ -55,7 +57,7 @@
     X(owner, choice, accumulation, "fast", "fast accurate",                                                         \
       "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                 \
     X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]")     \
-    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32", "type of D, C and the bias")                                  \
+    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32 e4m3 e5m2", "type of D, C and the bias")                        \
     X(owner, bool, c, "0", "0 1", "adds beta * C")                                                                  \
     X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                         \
     X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")                \
@@ -70,7 +72,8 @@
     X(owner, bool, gather, "0", "0 1", "rows of A are those of a list")                                             \
     X(owner, bool, scatter, "0", "0 1", "rows of D are those of a list")                                            \
     X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")                   \
-    X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say")
+    X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say")             \
+    X(owner, bool, amax, "0", "0 1", "the largest |D| before its scale goes to device memory: of d=e4m3 and e5m2")
 
 typedef struct gemm_epilogue {
     GEMM_EPILOGUE(FIELD_MEMBER, )
@@ -98,6 +101,12 @@ static inline bool gemm_k_major(choice lie, char matrix)
 static inline bool gemm_is_f8(ckl_dtype dtype)
 {
     return dtype == CKL_E4M3 || dtype == CKL_E5M2;
+}
+
+/* The type of a bias: 8 bits are too few. */
+static inline ckl_dtype gemm_bias_type(ckl_dtype d)
+{
+    return gemm_is_f8(d) ? CKL_BF16 : d;
 }
 
 /* The type of matrix 'a' or 'b'. */
@@ -171,7 +180,8 @@ enum { GEMM_GROUPED_M = 1, GEMM_GROUPED_K = 2 };
     X(owner, i64, x_batch)             \
     X(owner, pointer, rows_a)          \
     X(owner, pointer, rows_d)          \
-    X(owner, pointer, row_weights)
+    X(owner, pointer, row_weights)     \
+    X(owner, pointer, amax)
 
 /* Parameters of the kernels that address memory themselves; A and B of those that load these by TMA. */
 #define GEMM_PARAMS(X, owner)  \

@@ -39,8 +39,9 @@ static ckl_status check_pointer_alignment(const ckl_gemm_args *x, const gemm_sm9
 static bool is_plain(const gemm_sm90_config *c)
 {
     const gemm_epilogue *e = &c->epilogue;
-    return !c->ragged && !e->c && !e->bias && !e->weighted && !e->scatter && e->scale_a != CKL_GEMM_SCALE_ROW &&
-           e->scale_b != CKL_GEMM_SCALE_ROW && !e->preactivation && !gemm_is_backward(e->activation);
+    return !c->ragged && !e->c && !e->bias && !e->weighted && !e->scatter && !gemm_is_f8(e->d) &&
+           e->scale_a != CKL_GEMM_SCALE_ROW && e->scale_b != CKL_GEMM_SCALE_ROW && !e->preactivation &&
+           !gemm_is_backward(e->activation);
 }
 
 static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
@@ -226,6 +227,7 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .x_batch = d->stride_x,
         .rows_d = x->rows_d,
         .row_weights = x->row_weights,
+        .amax = x->amax,
         .m = (uint32_t)(swap ? d->n : d->m),
         .n = (uint32_t)(swap ? d->m : d->n),
         .k = (uint32_t)d->k,
@@ -303,6 +305,14 @@ static ckl_status choose_specialised(const void *desc, const ckl_device_info *de
     return CKL_OK;
 }
 
+static ckl_status admit_specialised(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    if (ckl_dtype_bytes(d->a) != 2 || d->layout != CKL_GEMM_NT || d->batch > 1 || d->groups)
+        FAIL(CKL_UNSUPPORTED, "gemm specialised: a step of the ladder is one product of K-major f16 or bf16");
+    return admit_sm90(desc, device, config);
+}
+
 const implementation gemm_specialised_implementation = {
     .name = "specialised",
     .summary = "a step of the ladder: sm90 with a CTA for every tile",
@@ -310,7 +320,7 @@ const implementation gemm_specialised_implementation = {
     .config_bytes = sizeof(gemm_sm90_config),
     .config = FIELD_TABLE(sm90_fields),
     .choose = choose_specialised,
-    .admit = admit_sm90,
+    .admit = admit_specialised,
     .describe = gemm_sm90,
     .params = &gemm_pitched_param_list,
     .target = IR_SM90A,

@@ -25,6 +25,7 @@ enum {
     ROWS_A,
     ROWS_D,
     ROW_WEIGHTS,
+    AMAX,
     ALPHA,
     BETA,
     WORKSPACE,
@@ -66,7 +67,7 @@ static void add_pointed(const ckl_gemm_desc *d, operand *all)
     }
 }
 
-enum { OUTPUT_X = 1 }; // behind D
+enum { OUTPUT_X = 1, OUTPUT_AMAX = 1, UNSCALED_D }; // behind D, never both; what amax is of
 
 /* Sums of products stay in f32, before alpha and beta, and products of two of them. */
 static int operands(const void *problem, operand *all)
@@ -81,6 +82,8 @@ static int operands(const void *problem, operand *all)
     all[OFFSETS].rising = dealt;
     all[OFFSETS].given = *p->sizes ? p->offsets : NULL;
     all[ROW_WEIGHTS].hard_max = 4;
+    all[AMAX] = operand_range(all[AMAX], 0, 4);
+    all[AMAX].role = OPERAND_IN_OUT;
     all[ROWS_A] = operand_range(all[ROWS_A], 0, (double)p->desc.gather - 1);
     all[ROWS_D] = operand_range(all[ROWS_D], 0, (double)p->desc.scatter - 1);
     all[ROWS_D].distinct = true;
@@ -281,9 +284,18 @@ static void finish(const gemm_problem *p, void *const *host, const int64_t at[5]
     double scale = alpha * scalar(d->scale_a, host[SCALE_A], at[1]) * scalar(d->scale_b, host[SCALE_B], in_group);
     int64_t in_c = at[0] * d->stride_c + at[4] * d->ldc + at[2];
     double added = beta != 0 ? beta * dtype_read(d->d, host[C], in_c) : 0;
-    double bias = d->bias ? dtype_read(d->d, host[BIAS], d->bias_along == CKL_GEMM_ALONG_M ? at[1] : in_group) : 0;
+    double bias =
+        d->bias ? dtype_read(gemm_bias_type(d->d), host[BIAS], d->bias_along == CKL_GEMM_ALONG_M ? at[1] : in_group)
+                : 0;
     *sum = *sum * scale + added + bias;
     *magnitude = *magnitude * fabs(scale) + fabs(added) + fabs(bias);
+}
+
+/* Conversions to 8 bits saturate, infinities too. */
+static double within_type(ckl_dtype d, double x)
+{
+    const double most = d == CKL_E4M3 ? 448 : 57344;
+    return !gemm_is_f8(d) || isnan(x) ? x : fmin(fmax(x, -most), most);
 }
 
 /* D of an element whose G, and U, are known. */
@@ -307,7 +319,7 @@ static void activate_element(const gemm_problem *p, void *const *host, const int
         error = lost ? REFERENCE_OPEN : error * fabs(sum[1]) + fabs(value) * magnitude[1] + error * magnitude[1];
         value = lost ? NAN : value * sum[1];
     }
-    out->value[at[2]] = value * scale_d;
+    out->value[at[2]] = out->output == UNSCALED_D ? value : within_type(d->d, value * scale_d);
     out->magnitude[at[2]] = isinf(error) ? REFERENCE_OPEN : error * fabs(scale_d);
 }
 
@@ -352,11 +364,41 @@ static void reference_of(const gemm_problem *p, void *const *host, reference_sli
     free(a);
 }
 
+/* The largest |D| before its scale, and what was there. */
+static void reference_amax(const gemm_problem *p, void *const *host, reference_slice out)
+{
+    gemm_problem plain = *p;
+    ckl_gemm_desc *d = &plain.desc;
+    double *values = calloc((size_t)(2 * d->n), sizeof *values);
+    if (!values)
+        abort();
+    d->scale_d = d->weighted = d->amax = false;
+    out.value[0] = dtype_read(CKL_F32, host[AMAX], 0);
+    out.magnitude[0] = 0;
+    for (int64_t row = 0; row < gemm_products(d) * gemm_matrix_of(d, 'd').rows; row++) {
+        if (row_of_product(d, host[ROWS_D], row % gemm_matrix_of(d, 'd').rows) < 0)
+            continue;
+        reference_of(
+            &plain, host,
+            (reference_slice){ .value = values, .magnitude = values + d->n, .output = UNSCALED_D, .row = row });
+        for (int64_t j = 0; j < d->n; j++) {
+            const bool nan = isnan(values[j]) || isnan(out.value[0]);
+            out.value[0] = nan ? NAN : fmax(out.value[0], fabs(values[j]));
+            out.magnitude[0] = fmax(out.magnitude[0], values[d->n + j]);
+        }
+    }
+    free(values);
+}
+
 /* Matrices that pointers point to are as good as those of a batch. */
 static void reference(const void *problem, void *const *host, reference_slice out)
 {
     gemm_problem batch;
     void *matrices[OPERANDS];
+    if (((const ckl_gemm_desc *)problem)->amax && out.output == OUTPUT_AMAX) {
+        reference_amax(problem, host, out);
+        return;
+    }
     if (!((const ckl_gemm_desc *)problem)->pointers) {
         reference_of(problem, host, out);
         return;
@@ -689,6 +731,12 @@ static const char *const cases[] = {
     "m=33 n=31 k=100 groups=3 groups_of=k a=f32 layout=tn",
     "m=33 n=31 k=100 groups=3 groups_of=k a=e4m3 d=f32 impl=naive",
     "m=64 n=64 k=0 groups=3 groups_of=k layout=tn beta=1",
+    "m=130 n=144 k=272 a=e4m3 d=e4m3 scale_d=1 amax=1 bias=1 activation=gelu # 8 bits out",
+    "m=20 n=272 k=272 a=e4m3 b=e5m2 d=e5m2 amax=1 scale_a=tensor scale_b=tensor alpha=64 # D^T, and beyond the largest",
+    "m=130 n=131 k=272 a=e5m2 d=e4m3 amax=1 ldd=133 batch=2     # by elements",
+    "m=130 n=144 k=400 a=e4m3 d=e4m3 amax=1 scale_a=block scale_b=square sizes=33,0,1,96 scatter=150 weighted=1",
+    "m=9 n=11 k=37 a=e4m3 d=e5m2 amax=1 bias=1 impl=naive fill=hard",
+    "m=256 n=192 k=256 a=e4m3 d=e4m3 bias=1 gated=0",
     "m=70 n=72 k=136 batch=5 pointers=1                        # arrays of pointers",
     "m=130 n=133 k=70 batch=3 pointers=1 lda=72 ldb=136 beta=1 bias=1 activation=gelu a=bf16 layout=nn",
     "m=40 n=72 k=64 batch=4 pointers=1 preactivation=1 activation=silu fill=hard",
@@ -853,6 +901,9 @@ static const test_reject rejects[] = {
       "gemm weights: matrices lie where the call says, not where arrays of pointers do" },
     { "a=f32 pointers=1 m=2^11 n=2^11 k=2^11 impl=turned", CKL_UNSUPPORTED,
       "gemm turned: matrices of a batch lie a stride apart, not where pointers say" },
+    { "d=e4m3", CKL_INVALID, "gemm: d=e4m3 is of A and B of 8-bit floats, without C and X" },
+    { "a=e5m2 d=e5m2 c=1", CKL_INVALID, "gemm: d=e5m2 is of A and B of 8-bit floats, without C and X" },
+    { "a=e4m3 amax=1", CKL_INVALID, "gemm: amax=1 is of d=e4m3 and e5m2, not of bf16" },
     { "gather=-1", CKL_INVALID, "gemm: gather=-1 is negative" },
     { "scatter=-1", CKL_INVALID, "gemm: scatter=-1 is negative" },
     { "gather=9 layout=tn", CKL_INVALID, "gemm: gather=9 takes rows of a K-major A" },
@@ -876,6 +927,8 @@ static const test_reject rejects[] = {
     { "batch=2 impl=wgmma", CKL_UNSUPPORTED, "gemm wgmma: a step of the ladder is one product" },
     { "k=65 impl=wgmma", CKL_UNSUPPORTED, "gemm wgmma: rows of A or B are not multiples of 16 bytes apart" },
     { "impl=tma config='stages=5'", CKL_INVALID, "gemm tma: stages=5 is not in 2..4" },
+    { "a=i8 impl=specialised", CKL_UNSUPPORTED,
+      "gemm specialised: a step of the ladder is one product of K-major f16 or bf16" },
     { "k=0 impl=tma", CKL_UNSUPPORTED, "gemm tma: k=0 leaves no products" },
     { "stride_a=64", CKL_INVALID, "gemm: stride_a=64 is not part of a problem of one product" },
     { "batch=2 stride_c=65536", CKL_INVALID, "gemm: stride_c=65536 is not part of a problem without C" },
