@@ -81,14 +81,14 @@ typedef struct ckl_gemm_desc {
     ckl_dtype a;     // CKL_F16, BF16, F32, E4M3, E5M2 or I8
 
     /*
-     * 0 means a. E4M3 and E5M2 go together; beside an A of 16 bits B may be of integers, CKL_I8, or CKL_U8, which are two of 4 bits
+     * 0 means a. E4M3 and E5M2 go together; beside an A of 16 bits B may be E4M3, or integers, CKL_I8, or CKL_U8, which are two of 4 bits
      * a byte, the first in its low bits, each raised by 8. Then a row has k/2 bytes, and scales of blocks are of A's type.
      */
     ckl_dtype b;
     ckl_dtype c; // 0: there is no C and beta is not used; else the type of D
     ckl_dtype
         d; // the type of a, or CKL_F32; of 8-bit types CKL_F16, BF16 or F32; of 8-bit floats also E4M3 and E5M2, of I8 I32. 0
-        // means a, BF16 of 8 bits
+    // means a, BF16 of 8 bits
     ckl_gemm_math math;                 // of an f32 A and B; 0 means f32
     ckl_gemm_accumulation accumulation; // of 8-bit floats; 0 means fast
     ckl_gemm_layout layout;             // 0 means nt

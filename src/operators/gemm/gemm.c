@@ -164,7 +164,7 @@ static ckl_status check_batch(ckl_gemm_desc *d)
     return check_outputs_apart(d, 'd');
 }
 
-/* Integers as B of 16-bit floats: as they are, or with scales of columns, or of columns and blocks of K. */
+/* Integers or e4m3 as B of 16-bit floats: as they are, or with scales of columns, or of columns and blocks of K. */
 static ckl_status check_weights(const ckl_gemm_desc *d)
 {
     if (!gemm_has_weights(d))

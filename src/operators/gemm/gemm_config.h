@@ -115,10 +115,10 @@ static inline ckl_dtype gemm_type_of(const gemm_epilogue *e, char matrix)
     return matrix == 'b' ? e->b : e->ab;
 }
 
-/* Is B made of integers of 8 or 4 bits, and A of floats of 16? */
+/* Is B made of integers of 8 or 4 bits, or e4m3, and A of floats of 16? */
 static inline bool gemm_has_weights(const ckl_gemm_desc *d)
 {
-    return (d->a == CKL_F16 || d->a == CKL_BF16) && (d->b == CKL_I8 || d->b == CKL_U8);
+    return (d->a == CKL_F16 || d->a == CKL_BF16) && (d->b == CKL_I8 || d->b == CKL_U8 || d->b == CKL_E4M3);
 }
 
 /* The type of scales of blocks. */
