@@ -729,7 +729,7 @@ static const char *const cases[] = {
     "m=0 n=72 k=64 scatter=7                                   # no row",
     "m=96 n=136 k=300 layout=tn groups=3 groups_of=k           # gradients of weights",
     "m=136 n=200 k=520 a=bf16 d=f32 layout=tn groups_of=k sizes=0,70,1,129,0,320 beta=1 alpha=0.5",
-    "m=72 n=64 k=333 layout=tn groups_of=k sizes=333,0 fill=hard",
+    "m=72 n=64 k=333 layout=tn groups_of=k sizes=70,63,200 fill=hard # NaN of other groups",
     "m=256 n=256 k=700 layout=tn groups_of=k groups=5 impl=sm90 config='tile_m=128 tile_n=128 consumers=2 pingpong=0 "
     "cluster_m=2 cluster_n=1 stages=4 split=1 swap=0'",
     "m=33 n=31 k=200 groups=3 groups_of=k                      # K-major, rows that start anywhere",
@@ -739,7 +739,8 @@ static const char *const cases[] = {
     "m=130 n=144 k=272 a=e4m3 d=e4m3 scale_d=1 amax=1 bias=1 activation=gelu # 8 bits out",
     "m=20 n=272 k=272 a=e4m3 b=e5m2 d=e5m2 amax=1 scale_a=tensor scale_b=tensor alpha=64 # D^T, and beyond the largest",
     "m=130 n=131 k=272 a=e5m2 d=e4m3 amax=1 ldd=133 batch=2     # by elements",
-    "m=130 n=144 k=400 a=e4m3 d=e4m3 amax=1 scale_a=block scale_b=square sizes=33,0,1,96 scatter=150 weighted=1",
+    "m=130 n=144 k=400 a=e4m3 d=e4m3 amax=1 scale_a=block scale_b=square sizes=3,0,1,126 scatter=150 weighted=1",
+    "m=8 n=144 k=256 a=e4m3 d=e4m3 amax=1 sizes=1,1,1,1,1,1,1,1 # rows of other groups do not count",
     "m=9 n=11 k=37 a=e4m3 d=e5m2 amax=1 bias=1 impl=naive fill=hard",
     "m=256 n=192 k=256 a=e4m3 d=e4m3 bias=1 gated=0",
     "m=70 n=72 k=136 batch=5 pointers=1                        # arrays of pointers",
