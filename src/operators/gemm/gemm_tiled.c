@@ -217,11 +217,32 @@ static void multiply_mma(const gemm_tiled_config *cfg, const tiled_mma *mma, con
         gemm(mma, rA, rB, acc, yes());
 }
 
+/* The same in one stage, which is loaded, waited for and used in turn: a step of the ladder. */
+static void mainloop_in_turn(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A,
+                             const operand_tiles *B, val k_tiles, tensor acc)
+{
+    LOOP(kt, k_tiles) {
+        load_tile(A, kt, imm(0));
+        load_tile(B, kt, imm(0));
+        store_tile_of(A, imm(0));
+        store_tile_of(B, imm(0));
+        cp_async_commit();
+        cp_async_wait(0);
+        cta_sync(); // the tiles are here
+        multiply_mma(cfg, mma, A, B, imm(0), acc);
+        cta_sync(); // and no longer needed
+    }
+}
+
 /* acc = A tile * B tile over all of K. */
 static void mainloop(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A, const operand_tiles *B,
                      val k, tensor acc)
 {
     val k_tiles = convert(U32, div(add(k, imm(A->depth - 1)), imm(A->depth)));
+    if (cfg->stages == 1) {
+        mainloop_in_turn(cfg, mma, A, B, k_tiles, acc);
+        return;
+    }
     for (int s = 0; s < cfg->stages - 1; s++) {
         load_tile(A, imm(s), imm(s));
         load_tile(B, imm(s), imm(s));

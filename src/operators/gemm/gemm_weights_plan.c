@@ -72,8 +72,11 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
     const gemm_weights_config *c = config;
     TRY(gemm_check_epilogue("weights", d, &c->epilogue));
     if (!gemm_has_weights(d))
-        FAIL(CKL_UNSUPPORTED, "gemm weights: b=%s is neither i8 nor u8 beside an A of 16 bits", ckl_dtype_name(d->b));
+        FAIL(CKL_UNSUPPORTED, "gemm weights: b=%s is none of i8, u8, e4m3 beside an A of 16 bits",
+             ckl_dtype_name(d->b));
     TRY(gemm_check_grouped("weights", d, c->grouped));
+    if (d->pointers)
+        FAIL(CKL_UNSUPPORTED, "gemm weights: matrices lie where the call says, not where arrays of pointers do");
     if (d->gather)
         FAIL(CKL_UNSUPPORTED, "gemm weights: rows of A lie in order, not by a list: gather=%" PRId64, d->gather);
     if (!gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) || !gemm_rows_aligned(d, 'b', TMA_ALIGNMENT) ||
