@@ -192,11 +192,11 @@ END
     return $status
 }
 
-# The sanitizers' build: unit tests and small problems through the whole stack. The tests of kernels' accuracy, of plans and of
-# choices are long and show them little host code that the small problems do not.
+# The sanitizers' build: unit tests and small problems through the whole stack. The tests of kernels' accuracy and bits, of plans
+# and of choices are long and show them little host code that the small problems do not; ptxas is not ours.
 sanitized() {
     local names=("${unit_names[@]}")
-    [[ $full ]] || mapfile -t names < <(printf '%s\n' "${unit_names[@]}" | grep -vE '^unit_(choices|in_place|layout|norm|plans|population|rules|softmax)$')
+    [[ $full ]] || mapfile -t names < <(printf '%s\n' "${unit_names[@]}" | grep -vE '^unit_(attention|choices|emulator_gemm|in_place|invariant|layout|norm|plans|population|ptx|rules|softmax)$')
     run "address and undefined-behaviour sanitizer build" build_sanitized "${names[@]}"
     [[ -x build-sanitize/ckl ]] || return
     units build-sanitize "${names[@]}"

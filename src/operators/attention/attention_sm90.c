@@ -336,11 +336,11 @@ static void issue_scores(const sm90_kernel *k, consumer_role *c, val slot)
         tensor tCrQ = c->tCrQ[i], tCrK = slice(c->tCrK[i], _, _, slot); // (1,MMA_K)
         int steps = (k->d.used - i * k->d.chunk) / 16;
         if (steps * 16 >= k->d.chunk)
-            gemm(&c->qk, tCrQ, tCrK, c->scores, ir_int(IR_PRED, i > 0));
+            gemm(&c->qk, tCrQ, tCrK, c->scores, imm_as(IR_PRED, i > 0));
         else
             for (int s = 0; s < steps; s++)
                 gemm(&c->qk, local_tile(tCrQ, shape(1, 1), coord(0, s)), local_tile(tCrK, shape(1, 1), coord(0, s)),
-                     c->scores, ir_int(IR_PRED, i > 0 || s > 0));
+                     c->scores, imm_as(IR_PRED, i > 0 || s > 0));
     }
     mma_commit();
 }

@@ -131,7 +131,7 @@ enum { EXPONENT_AT = 23, EXPONENT_OF_1 = 127, EXPONENT_MAX = 250 };
  */
 static val lower_rows(online_rows *rows, tensor weights, val *sum)
 {
-    val is_lost = ir_int(IR_PRED, 0);
+    val is_lost = imm_as(IR_PRED, 0);
     for (int r = 0; r < rows->count && !ir_failed(); r++) {
         val e = max(shift_right(of_row(weights, r, IR_MAX), imm(EXPONENT_AT)), imm(EXPONENT_OF_1));
         is_lost = logical_or(is_lost, lt(imm(EXPONENT_MAX), e));
