@@ -128,10 +128,12 @@ static void load_scales(const weights_kernel *k, val tile, val at)
     val end = add(k->p.scale_b, convert(U64, mul(mul(convert(I64, k->tiles), k->p.n), imm(2))));
     val lane_offset = mul(lane(), imm(PAIR));
     val first = bit_and(scales_address(k, tile), imm_as(U64, ~(int64_t)(PAIR - 1)));
+    val left = convert(
+        I32, min(sub(convert(I64, end), convert(I64, first)), imm64(LANES * PAIR * copies_of_scales(k->cfg)))); // bytes
     for (int i = 0; i < copies_of_scales(k->cfg); i++) {
-        val from = add(first, convert(U64, add(lane_offset, imm(i * LANES * PAIR))));
-        val left = max(min(sub(convert(I64, end), convert(I64, from)), imm64(PAIR)), imm64(0));
-        cp_async(add(place_of_scales(k, at), add(lane_offset, imm(i * LANES * PAIR))), from, PAIR, convert(U32, left));
+        val offset = add(lane_offset, imm(i * LANES * PAIR));
+        val bytes = max(min(sub(left, convert(I32, offset)), imm(PAIR)), imm(0));
+        cp_async(add(place_of_scales(k, at), offset), add(first, convert(U64, offset)), PAIR, convert(U32, bytes));
     }
 }
 
