@@ -198,6 +198,21 @@ enum {
 
 void gemm_tiled(const void *config, int kernel);
 
+/* gemv */
+
+#define GEMM_GEMV_CONFIG(X, owner)                                           \
+    X(owner, int, rows, "8", "2 4 8", "rows of the long operand of a CTA")   \
+    X(owner, int, few, "1", "1 2 3 4", "rows of the other one, all of them") \
+    X(owner, int, warps, "8", "4 8", "that share out K")                     \
+    X(owner, bool, many_a, "0", "0 1", "the long operand is A: D has few columns")
+
+typedef struct gemm_gemv_config {
+    gemm_epilogue epilogue;
+    GEMM_GEMV_CONFIG(FIELD_MEMBER, )
+} gemm_gemv_config;
+
+void gemm_gemv(const void *config, int kernel);
+
 /* weights */
 
 #define GEMM_WEIGHTS_CONFIG(X, owner)                                                        \
