@@ -331,6 +331,9 @@ static inline bool gemm_sm90_sums_twice(const gemm_epilogue *e)
 /* Accumulators of one consumer thread, twice as many where it sums twice. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
+/* Does the epilogue need few registers? */
+bool gemm_sm90_is_plain(const gemm_sm90_config *config);
+
 /* Sums of a K tile that a consumer has at once: 2 where registers allow, so that one is added while the next grows; 0: none. */
 int gemm_sm90_parts(const gemm_sm90_config *config);
 

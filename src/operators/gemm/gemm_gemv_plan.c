@@ -15,7 +15,7 @@ static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, v
     gemm_gemv_config *c = config;
     c->epilogue = gemm_epilogue_of(d);
     c->many_a = d->n < d->m;
-    c->few = (int)min_i64(min_i64(d->m, d->n), FEW_MAX);
+    c->few = (int)max_i64(min_i64(min_i64(d->m, d->n), FEW_MAX), 1);
     c->rows = ROWS_MAX;
     while (c->rows > 2 && rows_of(d, c) < (int64_t)c->rows * CTAS_OF_SM * device->sm_count)
         c->rows /= 2;
@@ -35,6 +35,8 @@ static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, co
              FEW_MAX);
     if (d->a != CKL_F32 || d->math != CKL_GEMM_F32)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: a=f32 with math=f32 alone is better off without tensor cores");
+    if (d->batch_invariant)
+        FAIL(CKL_UNSUPPORTED, "gemm gemv: sums of few rows are not those of batch_invariant=1");
     if (d->batch > 1 || d->groups || d->gated)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: it is one product, without batch, groups and gated");
     if (!gemm_k_major((choice)d->layout, 'a') || !gemm_k_major((choice)d->layout, 'b') ||
