@@ -215,7 +215,8 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     const tiled_problem p = problem_of(&whole, c, device->sm_count);
     const step_cycles s = step_of(&p, c, device->sm_count);
     double sharing = p.slow_a || p.slow_b ? 1 : 1 + fit.cluster * (c->cluster_m * c->cluster_n - 1);
-    double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing + fit.step;
+    double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing + fit.step +
+                  fit.column_scale * gemm_sm90_shape_of(c).column_scales * c->consumers;
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c), all = tile + epilogue;
     double turn = c->pingpong ? fmax(tile, all / 2) : all;
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
