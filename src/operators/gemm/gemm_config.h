@@ -276,13 +276,29 @@ void gemm_blocked(const void *config, int kernel);
 void gemm_wgmma(const void *config, int kernel);
 void gemm_tma(const void *config, int kernel);
 
+/* gemv */
+
+#define GEMM_GEMV_CONFIG(X, owner)                                           \
+    X(owner, int, rows, "8", "2 4 8", "rows of the long operand of a CTA")   \
+    X(owner, int, few, "1", "1 2 3 4", "rows of the other one, all of them") \
+    X(owner, int, warps, "8", "4 8", "that share out K")                     \
+    X(owner, bool, many_a, "0", "0 1", "the long operand is A: D has few columns")
+
+typedef struct gemm_gemv_config {
+    gemm_epilogue epilogue;
+    GEMM_GEMV_CONFIG(FIELD_MEMBER, )
+} gemm_gemv_config;
+
+void gemm_gemv(const void *config, int kernel);
+
 /* weights */
 
-#define GEMM_WEIGHTS_CONFIG(X, owner)                                                   \
-    X(owner, int, rows, "64", "16 32 64", "columns of D of a CTA, which are rows of B") \
-    X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                           \
-    X(owner, int, warps, "8", "4 8", "that share out K")                                \
-    X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp") \
+#define GEMM_WEIGHTS_CONFIG(X, owner)                                                        \
+    X(owner, int, rows, "64", "16 32 64", "columns of D of a CTA, which are rows of B")      \
+    X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                                \
+    X(owner, int, warps, "8", "4 8", "that share out K")                                     \
+    X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp")      \
+    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once, which limits registers") \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
 typedef struct gemm_weights_config {
@@ -393,6 +409,9 @@ static inline bool gemm_sm90_sums_twice(const gemm_epilogue *e)
 
 /* Accumulators of one consumer thread, twice as many where it sums twice. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
+
+/* Does the epilogue need few registers? */
+bool gemm_sm90_is_plain(const gemm_sm90_config *config);
 
 /* Sums of a K tile that a consumer has at once: 2 where registers allow, so that one is added while the next grows; 0: none. */
 int gemm_sm90_parts(const gemm_sm90_config *config);

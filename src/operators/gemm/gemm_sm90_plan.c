@@ -35,15 +35,6 @@ static ckl_status check_pointer_alignment(const ckl_gemm_args *x, const gemm_sm9
 
 /* sm90 */
 
-/* Does the epilogue need few registers? */
-static bool is_plain(const gemm_sm90_config *c)
-{
-    const gemm_epilogue *e = &c->epilogue;
-    return !c->ragged && !e->c && !e->bias && !e->weighted && !e->scatter && !gemm_is_f8(e->d) &&
-           e->scale_a != CKL_GEMM_SCALE_ROW && e->scale_b != CKL_GEMM_SCALE_ROW && !e->preactivation &&
-           !gemm_is_backward(e->activation);
-}
-
 static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
 {
     if (c->consumers < 1 || c->consumers > 3)
@@ -59,7 +50,7 @@ static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
     if (c->ragged < 0 || c->ragged > GEMM_ALL_RAGGED)
         FAIL(CKL_INVALID, "gemm sm90: ragged=%d is not in 0..2", c->ragged);
     int accumulators = gemm_sm90_accumulators(c);
-    int most = c->consumers == 3 ? 96 : is_plain(c) ? 192 : GEMM_EASY_ACCUMULATORS; // more would spill
+    int most = c->consumers == 3 ? 96 : gemm_sm90_is_plain(c) ? 192 : GEMM_EASY_ACCUMULATORS; // more would spill
     if (accumulators > most)
         FAIL(CKL_INVALID,
              "gemm sm90: a consumer's %dx%d tile needs %d accumulators of the %d registers there are for them", rows,

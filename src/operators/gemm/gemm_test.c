@@ -46,6 +46,10 @@ static const char *const cases[] = {
     "m=65 n=33 k=17 a=f32                                      # true f32: no tensor cores",
     "m=130 n=70 k=66 a=f32 bias=1 activation=relu              # 8 bytes at a time",
     "m=70 n=131 k=132 a=f32 c=1 beta=1 ldc=133 alpha=-1 fill=hard",
+    "m=1 n=72 k=256 a=f32                                      # vectors of few rows",
+    "m=72 n=1 k=100 a=f32 beta=1                               # and of few columns",
+    "m=3 n=70 k=1028 a=f32 bias=1 activation=gelu lda=1032",
+    "m=71 n=2 k=516 a=f32 ldd=5 alpha=0.5 impl=gemv config='rows=4 few=3 warps=4 many_a=1'",
     "batch=3 m=20 n=33 k=21 a=f32 impl=fma",
     "m=140 n=150 k=41 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 ctas=2' # tiles of four",
     "m=140 n=150 k=41 a=f32 impl=turned config='ab=f32 b=f32 d=f32 block_m=8 block_n=16 vec=1'",
@@ -254,6 +258,9 @@ static const char *const cases[] = {
     "m=9 n=200 k=2320 b=i8 scale_b=block fill=hard",
     "m=33 n=72 k=672 b=u8 lda=680 ldb=352 ldd=75 impl=weights config='rows=32 columns=16 warps=4 stages=3'",
     "m=7 n=70 k=672 a=bf16 b=i8 impl=weights config='rows=16 columns=8 warps=8 stages=2'",
+    "m=9 n=73 k=1184 b=u8 scale_b=block d=f32 impl=weights config='rows=64 columns=16 warps=4 stages=3' # scales of "
+    "odd rows",
+    "m=3 n=75 k=3232 a=bf16 b=i8 scale_b=block d=f32 impl=weights config='rows=64 columns=8 warps=8 stages=2 ctas=2'",
     "m=40 n=72 k=672 b=u8 scale_b=block sizes=0,17,3,0,1,19 bias=1 beta=1 # of experts",
     "m=40 n=72 k=288 a=bf16 b=i8 scale_b=row groups=300",
     "m=40 n=72 k=288 a=bf16 b=u8 scale_b=block groups=3 impl=naive",
@@ -327,6 +334,10 @@ static const char *const cases[] = {
     "m=300 n=256 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=64 consumers=1 "
     "pingpong=0 "
     "cluster_m=1 cluster_n=1 stages=3 swap=0' # two blocks of rows a consumer",
+    "m=100 n=144 k=1300 a=e4m3 b=e5m2 scale_a=block scale_b=block lda=1312 ldb=1312 impl=sm90 config='tile_m=64 "
+    "tile_n=144 "
+    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 stages=4' # scales of more columns than threads",
+    "m=70 n=200 k=100 a=e4m3 scale_a=block scale_b=square lda=112 ldb=112 # a single K tile",
     "m=100 n=384 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=112 consumers=2 swap=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 stages=3'",
     NULL,
@@ -363,6 +374,8 @@ static const test_reject rejects[] = {
     { "b=u8 k=250 impl=weights", CKL_UNSUPPORTED, "gemm weights: rows of A or B, or k=250, are not whole 16 bytes" },
     { "b=u8 impl=weights config='stages=40'", CKL_UNSUPPORTED, "gemm weights: 40 stages need" },
     { "b=u8 impl=weights config='rows=24'", CKL_INVALID, "gemm weights: 24x16 is not 16, 32, 48 or 64 rows of B" },
+    { "b=u8 impl=weights config='warps=8 ctas=3'", CKL_INVALID,
+      "gemm weights: ctas=3 of 8 warps are not in 1..16 warps" },
     { "b=u8 impl=weights config='warps=17'", CKL_INVALID, "gemm weights: warps=17 is not in 1..16" },
     { "a=e4m3 scale_a=block", CKL_INVALID, "gemm: scale_a=block goes with scale_b=block or square" },
     { "a=e4m3 scale_a=row scale_b=square", CKL_INVALID, "gemm: scale_a=block goes with scale_b=block or square" },
@@ -395,6 +408,12 @@ static const test_reject rejects[] = {
     { "a=f32 impl=turned", CKL_UNSUPPORTED, "gemm turned: copies cost more than they save" },
     { "m=2^11 n=2^11 k=2^11 a=f32 layout=tn impl=turned", CKL_UNSUPPORTED,
       "gemm turned: A and B lie as fma likes them already" },
+    { "a=f32 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: 256 rows are more than the 4 that are multiplied at once" },
+    { "m=1 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: a=f32 with math=f32 alone" },
+    { "m=1 a=f32 batch=2 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: it is one product" },
+    { "m=1 a=f32 k=63 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: rows of A and B along k=63 are not whole vectors" },
+    { "m=3 a=f32 impl=gemv config='few=2'", CKL_INVALID, "gemm gemv: few=2 is not in 3..4, or rows=2 not in 1..8" },
+    { "m=1 a=f32 impl=gemv config='warps=0'", CKL_INVALID, "gemm gemv: warps=0 is not in 1..32" },
     { "impl=fma", CKL_UNSUPPORTED, "gemm fma: a=f32 with math=f32 alone" },
     { "a=f32 impl=fma config='block_m=6'", CKL_INVALID, "gemm fma: block 6x8 must be multiples of 4" },
     { "a=f32 impl=fma config='tile_m=48'", CKL_INVALID, "gemm fma: tile 48x64 is not whole warps of 4x8 blocks" },
