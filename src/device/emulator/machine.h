@@ -302,7 +302,7 @@ struct cta {
     bulk_queue *bulk;
     int bulk_count, bulk_capacity;
     int registers_free; // of those that the CTA began with
-    visitor *visitors; // per warp of the cluster
+    visitor *visitors;  // per warp of the cluster
     bool visited;
 };
 

@@ -1,13 +1,13 @@
 /*
  * attention_decode_narrow.c - products of attention_decode's sm80 with keys and values of 8 bits, which are widened in registers.
  *
- * ldmatrix brings words of two elements, as if they were of 16 bits. Of a word of K's row, pairs of bytes are neighbours along the sum:
- * elements 4t .. 4t+3 of 16 are where lane t's A has columns 2t, 2t+1, 2t+8, 2t+9, so Q is read in that order. Words of V are transposed, so
- * that a register has the same word of two keys: its low bytes are of one column, its high bytes of the next one, and two
- * atoms have the even and the odd ones of 16 columns.
+ * ldmatrix brings words of two elements, as if they were of 16 bits. Of a word of K's row, pairs of bytes are neighbours along the
+ * sum: elements 4t .. 4t+3 of 16 are where lane t's A has columns 2t, 2t+1, 2t+8, 2t+9, so Q is read in that order. Words of V are
+ * transposed, so that a register has the same word of two keys: its low bytes are of one column, its high bytes of the next one, and
+ * two atoms have the even and the odd ones of 16 columns.
  *
- * Products are of f16, which e4m3 becomes cheaply, for bf16 too: rows of Q are multiplied by powers of 2 that bring them into its range, and
- * scores by the inverse ones. What that loses is less than 2^-38 of a row's largest number.
+ * Products are of f16, which e4m3 becomes cheaply, for bf16 too: rows of Q are multiplied by powers of 2 that bring them into its
+ * range, and scores by the inverse ones. What that loses is less than 2^-38 of a row's largest number.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_sm80.h"

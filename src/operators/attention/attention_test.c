@@ -184,9 +184,9 @@ static const char *const cases[] = {
     "q=200 kv=900 d=72 q_factor=100 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=1 old=1 tile_n=64 slots=3' # "
     "and "
     "scores that are made again",
-    "q=70 kv=900 d=64 heads=2 q_factor=60 score=alibi lse=1 impl=sm90 config='old=1 tile_n=64' # scores that are made "
+    "q=70 kv=900 d=64 heads=2 q_factor=200 score=alibi lse=1 impl=sm90 config='old=1 tile_n=64' # scores that are made "
     "again",
-    "q=130 kv=900 d=64 q_factor=60 softcap=400 dtype=bf16 lse=1 impl=sm90 config='old=1 tile_n=64'",
+    "q=130 kv=900 d=64 q_factor=300 softcap=150 dtype=bf16 lse=1 impl=sm90 config='old=1 tile_n=64'",
     "q=200 kv=900 d=32 batch=2 score=documents q_factor=100 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks of all "
     "kinds",
     "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 "
