@@ -34,7 +34,7 @@ static const cli_usage usage = {
     "outputs "
     "are poisoned\nbetween, inputs, padding and canaries must stay. Memory of device and process must not grow. "
     "Progress "
-    "every 10 s.\nThe last line is 'N passed, N failed', in problems.",
+    "every 10 s,\nmemory after each of its phases. The last line is 'N passed, N failed', in problems.",
     options, COUNT_OF(options)
 };
 

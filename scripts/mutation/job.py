@@ -74,7 +74,8 @@ class Job:
                 objects[test.build] = self.compile(test.build, few)
                 if objects[test.build] is None:
                     return f'{test.build} build'
-            program = self.out / f'{test.build}_{test.program}'
+            program = self.out / test.build / test.program  # a test may look for its own name
+            program.parent.mkdir(exist_ok=True)
             if program not in linked:
                 self.objects[test.build].link(test.program, objects[test.build], program)
                 linked.add(program)

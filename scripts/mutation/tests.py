@@ -100,6 +100,15 @@ def key_of(test):
     return digest([*own, *(p for p in (TREE / 'tests').glob('*.h') if p.name in included)])
 
 
+def set_apart(tests):
+    """Links to the programs, away from what their builds left beside them: so they run in a job."""
+    for build_name, program in {(t.build, t.program) for t in tests}:
+        link = WORK / 'apart' / build_name / program
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        os.link(WORK / build_name / program, link)
+
+
 def seconds_of(tests, jobs, again):
     """{ name: seconds of a processor } of the tests that pass here without a mutation; those of --full are not tried."""
     cache = WORK / 'seconds.json'
@@ -107,8 +116,9 @@ def seconds_of(tests, jobs, again):
     wanted = [t for t in tests if not t.full and known.get(t.name, {}).get('key') != key_of(t)]
     if wanted:
         print(f'measuring how long {len(wanted)} tests take', flush=True)
+        set_apart(wanted)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for test, (passed, seconds) in zip(wanted, pool.map(lambda t: run_test(t, WORK / t.build / t.program, 600), wanted)):
+        for test, (passed, seconds) in zip(wanted, pool.map(lambda t: run_test(t, WORK / 'apart' / t.build / t.program, 600), wanted)):
             known[test.name] = {'key': key_of(test), 'passed': passed, 'seconds': seconds}
     cache.write_text(json.dumps(known))
     return {t.name: known[t.name]['seconds'] for t in tests if t.name in known and known[t.name]['passed']}
