@@ -26,6 +26,7 @@ typedef struct verify_job {
     operand_fill fill;
     int seed;
     bool repeat; // run twice and compare the bits
+    bool spare;  // left out on an emulator where an implementation before has taken the line
     int left;    // runs of this line and implementation that a full request would add
 
     /* What an earlier device made of it: other devices must make the same bits, but for approximate instructions. */

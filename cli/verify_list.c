@@ -6,6 +6,7 @@
 
 enum { SEEDS = 5 };
 static const double SMALL_FLOPS = 1e6; // so small a problem takes milliseconds on the emulator
+static const double SPARE_FLOPS = 8e6; // so large a one takes a second where a thread computes an element
 
 static void *grow(void *array, int count, int *capacity, size_t size)
 {
@@ -49,15 +50,18 @@ static bool is_name(const char *name, const char *wanted)
 /*
  * The runs of one implementation: exact and repeated, hard, and random with several seeds. A line that states fill= gets
  * just that. Large problems take most of the time, so a quick request gives them one run alone, the exact one: it finds a
- * wrong element anywhere, and small problems go through the other fills.
+ * wrong element anywhere, and small problems go through the other fills. Of naive kernels, a thread an element, large problems
+ * show nothing that smaller ones do not.
  */
 static void add_fills(verify_list *list, const char *line, const test_case *c, const implementation *impl)
 {
     const verify_request *request = list->request;
-    bool small = adapter_flops(c->test, c->problem) <= SMALL_FLOPS, all = small || request->full;
+    double flops = adapter_flops(c->test, c->problem);
+    bool small = flops <= SMALL_FLOPS, all = small || request->full;
     int seeds_full = request->seeds ? request->seeds : small ? SEEDS : 1;
     int seeds = request->seeds || request->full ? seeds_full : 1;
     verify_job job = { .line = line, .impl = impl, .seed = (int)c->keys.seed, .repeat = all };
+    job.spare = !request->full && flops > SPARE_FLOPS && strncmp(impl->name, "naive", 5) == 0;
     job.fill = FILL_INTEGERS;
     job.left = all ? seeds_full - seeds : 2 + seeds_full; // the repeated, the hard and the random ones
     if (c->fill_given) {

@@ -163,6 +163,20 @@ static void count(outcome result, verify_sums *sums)
     sums->declined += result == DECLINED;
 }
 
+/* Runs the job unless it is spare; `taken` is whether a job of its line ran before. */
+static outcome run_or_leave(const pass *p, verify_job *job, bool *taken, verify_list *list, verify_sums *sums)
+{
+    if (job->spare && *taken && p->info->emulated) {
+        sums->left += 1 + job->left;
+        return PASSED;
+    }
+    outcome result = run_job(p, job, &list->memory);
+    count(result, sums);
+    sums->left += result == DECLINED ? 0 : job->left;
+    *taken |= result != DECLINED;
+    return result;
+}
+
 bool verify_run(verify_list *list, ckl_device *device, verify_sums *sums)
 {
     pass p = { .device = device,
@@ -176,9 +190,7 @@ bool verify_run(verify_list *list, ckl_device *device, verify_sums *sums)
         count(result = run_reject(&p, &list->rejects[i]), sums);
     for (int i = 0; i < list->job_count && result != LOST; i++, p.done++) {
         show_progress(&p, sums, list->jobs[i].line);
-        count(result = run_job(&p, &list->jobs[i], &list->memory), sums);
-        sums->left += result == DECLINED ? 0 : list->jobs[i].left;
-        taken |= result != DECLINED;
+        result = run_or_leave(&p, &list->jobs[i], &taken, list, sums);
         note_untaken(list, i, &taken, sums);
     }
     clear_progress(&p);

@@ -192,11 +192,11 @@ END
     return $status
 }
 
-# The sanitizers' build: unit tests and small problems through the whole stack. The tests of kernels' accuracy, of plans and of
-# choices are long and show them little host code that the small problems do not.
+# The sanitizers' build: unit tests and small problems through the whole stack. The tests of kernels' accuracy and bits, of plans
+# and of choices are long and show them little host code that the small problems do not; ptxas is not ours.
 sanitized() {
     local names=("${unit_names[@]}")
-    [[ $full ]] || mapfile -t names < <(printf '%s\n' "${unit_names[@]}" | grep -vE '^unit_(choices|in_place|layout|norm|plans|population|rules|softmax)$')
+    [[ $full ]] || mapfile -t names < <(printf '%s\n' "${unit_names[@]}" | grep -vE '^unit_(attention|choices|emulator_gemm|in_place|invariant|layout|norm|plans|population|ptx|rules|softmax)$')
     run "address and undefined-behaviour sanitizer build" build_sanitized "${names[@]}"
     [[ -x build-sanitize/ckl ]] || return
     units build-sanitize "${names[@]}"
@@ -254,6 +254,7 @@ run "a sample, in time" sampled_in_time
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
 run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes 0.1
 run "ckl verify, emulated H200" "$build/ckl" verify "${extent[@]}" --device emulator:h200 --assemble
+run "ckl verify, emulated B200" "$build/ckl" verify --suite bench/suites/smoke-gemm.txt --device emulator:b200
 run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4
 [[ $full ]] && threads
 [[ $full ]] && run "wheel, installed" wheel

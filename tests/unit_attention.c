@@ -2,6 +2,8 @@
  * unit_attention.c - what attention promises beside the values of single calls: a sequence that is decoded gives the same bits in
  * every batch, and what attention gives; backward, of what forward gave, is the slope of forward.
  */
+#include <string.h>
+
 #include "accuracy.h"
 #include "cutekernellib/operators/attention.h"
 #include "cutekernellib/operators/attention_decode.h"
@@ -93,6 +95,47 @@ static void test_decode_is_attention(void **state)
     for (int64_t i = 0; i < of_q; i++)
         assert_near("o", CKL_BF16, decoded.value[i], o.value[i], 4e-3);
     tensor_of_test *const all[] = { &q, &k, &v, &length, &decoded, &o };
+    for (int i = 0; i < COUNT_OF(all); i++)
+        free_tensor(all[i]);
+}
+
+/* What is appended to a cache in its own memory is there for the next call, and all else stays. */
+static void test_append_in_place(void **state)
+{
+    const int64_t of_q = HEADS * D, of_new = KV_HEADS * D, of_cache = (int64_t)KV_HEADS * KV * D;
+    tensor_of_test q = make_random(CKL_BF16, of_q, 1, 0, 1), k = make_random(CKL_BF16, of_cache, 2, 0, 1),
+                   v = make_random(CKL_BF16, of_cache, 3, 0, 1), k_new = make_random(CKL_BF16, of_new, 4, 0, 1),
+                   v_new = make_random(CKL_BF16, of_new, 5, 0, 1), length = make_integers(1, length_of),
+                   appended = make_tensor(CKL_BF16, of_q), o = make_tensor(CKL_BF16, of_q),
+                   before = make_tensor(CKL_BF16, of_cache);
+    ckl_attention_decode_desc desc = { .dtype = CKL_BF16, .batch = 1, .heads = HEADS, .kv_heads = KV_HEADS, .q = 1 };
+    ckl_attention_decode_args args = { .q = q.memory, .k = k.memory, .v = v.memory, .lengths = length.memory };
+    (void)state;
+    desc.kv = KV;
+    desc.d = D;
+    desc.append = true;
+    args.k_new = k_new.memory;
+    args.v_new = v_new.memory;
+    args.k_into = k.memory;
+    args.v_into = v.memory;
+    args.o = appended.memory;
+    memcpy(before.value, k.value, (size_t)of_cache * sizeof *before.value);
+    assert_int_equal(ckl_attention_decode(device, &desc, &args, stream), CKL_OK);
+    desc.append = false;
+    args.k_new = args.v_new = NULL;
+    args.k_into = args.v_into = NULL;
+    args.o = o.memory;
+    assert_int_equal(ckl_attention_decode(device, &desc, &args, stream), CKL_OK);
+    read_tensor(&appended);
+    read_tensor(&o);
+    read_tensor(&k);
+    for (int64_t i = 0; i < of_q; i++)
+        assert_true(appended.value[i] == o.value[i]);
+    for (int64_t i = 0; i < of_cache; i++) {
+        const bool is_new = i / D % KV == lengths[0] - 1;
+        assert_true(k.value[i] == (is_new ? k_new.value[i / D / KV * D + i % D] : before.value[i]));
+    }
+    tensor_of_test *const all[] = { &q, &k, &v, &k_new, &v_new, &length, &appended, &o, &before };
     for (int i = 0; i < COUNT_OF(all); i++)
         free_tensor(all[i]);
 }
@@ -287,10 +330,12 @@ static void test_costs(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batch_invariance), cmocka_unit_test(test_decode_is_attention),
-        cmocka_unit_test(test_gradients),        cmocka_unit_test(test_custom_score),
-        cmocka_unit_test(test_names_of_scores),  cmocka_unit_test(test_costs)
-    };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_batch_invariance),
+                                        cmocka_unit_test(test_decode_is_attention),
+                                        cmocka_unit_test(test_append_in_place),
+                                        cmocka_unit_test(test_gradients),
+                                        cmocka_unit_test(test_custom_score),
+                                        cmocka_unit_test(test_names_of_scores),
+                                        cmocka_unit_test(test_costs) };
     return cmocka_run_group_tests_name("attention", tests, open_device, close_device);
 }

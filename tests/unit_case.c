@@ -170,6 +170,40 @@ static void test_quick_list(void **state)
     verify_list_free(&full);
 }
 
+/* What a quick request makes of one line on the emulator, by all implementations or by one. */
+static verify_sums verify_line(const char *line, const char *impl)
+{
+    temporary_folder folder;
+    char path[PATH_MAX + 16];
+    assert_int_equal(temporary_folder_make(&folder), 0);
+    snprintf(path, sizeof path, "%s/line.txt", folder.path);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "%s\n", line);
+    fclose(f);
+    verify_list list;
+    verify_sums sums = { 0 };
+    assert_int_equal(verify_list_create(&(verify_request){ .suite = path, .impl = impl }, &list), CKL_OK);
+    assert_true(verify_run(&list, device, &sums));
+    verify_list_free(&list);
+    temporary_folder_remove(&folder);
+    return sums;
+}
+
+/* A large problem that others take is not for the naive kernel, unless that one alone is asked for. */
+static void test_large_is_not_naive(void **state)
+{
+    (void)state;
+    enum { LEFT = 3 }; // of a large problem: the repeated, the hard and the random run
+    verify_sums all = verify_line("gemm m=128 n=256 k=128", NULL),
+                naive = verify_line("gemm m=128 n=256 k=128", "naive");
+    verify_sums smaller = verify_line("gemm m=128 n=256 k=64", NULL);
+    assert_int_equal(all.failed + naive.failed + smaller.failed, 0);
+    assert_int_equal(all.left, LEFT * all.passed + LEFT + 1);
+    assert_int_equal(naive.passed, 1);
+    assert_int_equal(smaller.left, LEFT * smaller.passed);
+}
+
 /* Whether some case of an operator has a field at one of its names; the line of a case that does not parse has none. */
 static bool is_covered(const operator_test *test, const field *f, const char *name)
 {
@@ -280,9 +314,13 @@ static void test_accepted_code(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accepted_code),   cmocka_unit_test(test_configs_go_round),
-        cmocka_unit_test(test_configs_refused), cmocka_unit_test(test_text_goes_round),
-        cmocka_unit_test(test_quick_list),      cmocka_unit_test(test_every_choice_has_a_case),
+        cmocka_unit_test(test_accepted_code),
+        cmocka_unit_test(test_configs_go_round),
+        cmocka_unit_test(test_configs_refused),
+        cmocka_unit_test(test_text_goes_round),
+        cmocka_unit_test(test_quick_list),
+        cmocka_unit_test(test_large_is_not_naive),
+        cmocka_unit_test(test_every_choice_has_a_case),
     };
     return cmocka_run_group_tests_name("case", tests, open_device, close_device);
 }

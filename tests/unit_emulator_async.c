@@ -1,74 +1,12 @@
 /*
- * unit_emulator_async.c - asynchronous work on the emulated GPU: TMA, bulk copies, cp.async, mma, wgmma, clusters, and the
- * GEMM that uses them together. Everything runs under every completion and schedule.
+ * unit_emulator_async.c - asynchronous work on the emulated GPU: TMA, bulk copies, cp.async, mma and clusters, each under every
+ * completion and schedule.
  */
-#include "unit_emulator.h"
+#include "unit_emulator_async.h"
 
 #include "cute/cluster_allreduce.h"
 #include "cute/tensor.h"
 #include "device/emulator/matrix.h"
-#include "device/emulator/tma.h"
-
-static ckl_device *gpu;
-
-static const char *const all_settings[] = {
-    "completion=eager",
-    "completion=lazy",
-    "completion=random schedule=random seed=1",
-    "completion=random schedule=random seed=2",
-};
-
-static val u32(int64_t x)
-{
-    return ir_int(IR_U32, x);
-}
-
-static val add(val x, val y)
-{
-    return ir_binary(IR_ADD, x, y);
-}
-
-static val mul(val x, int64_t y)
-{
-    return ir_binary(IR_MUL, x, u32(y));
-}
-
-static val i32(val x)
-{
-    return ir_convert(CKL_I32, x);
-}
-
-static val equals(val x, int64_t y)
-{
-    return ir_compare(IR_EQ, x, u32(y));
-}
-
-static void cluster_sync(void)
-{
-    ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
-    ir_plain(IR_CLUSTER_WAIT, 0, 0);
-}
-
-static void run_or_fail(test_kernel k, void *const *params)
-{
-    if (test_run(gpu, k, params) != CKL_OK)
-        fail_msg("%s", ckl_error());
-}
-
-static tensor_map map_2d(void *memory, int64_t columns, int64_t rows, int box_columns, int box_rows, int span)
-{
-    tensor_map map;
-    tensor_map_desc desc = { .dtype = CKL_F16,
-                             .rank = 2,
-                             .address = memory,
-                             .size = { columns, rows },
-                             .stride = { 2, columns * 2 },
-                             .box = { box_columns, box_rows },
-                             .swizzle = (tensor_map_swizzle)span };
-    if (gpu->ops->encode_tensor_map(gpu, &desc, &map) != CKL_OK)
-        fail_msg("%s", ckl_error());
-    return map;
-}
 
 /* TMA: a box that hangs over the corner of a matrix, loaded, read back with ordinary loads, stored elsewhere by TMA */
 
@@ -82,13 +20,13 @@ enum {
     AT_Y = 24
 };
 
-static void describe_box_to(int to_row)
+static void describe_boxes(int from_column, int to_column, int to_row)
 {
     HERE;
     val from = ir_tensor_map_param("from"), to = ir_tensor_map_param("to"), raw = ir_scalar_param(IR_U64, "raw");
     val box = ir_smem_address(ir_smem_alloc("box", BOX_BYTES, 1024)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
-    val origin[] = { ir_int(CKL_I32, AT_X), ir_int(CKL_I32, AT_Y) },
-        target[] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, to_row) };
+    val origin[] = { ir_int(CKL_I32, from_column), ir_int(CKL_I32, AT_Y) },
+        target[] = { ir_int(CKL_I32, to_column), ir_int(CKL_I32, to_row) };
     val tid = ir_sreg(IR_TID_X);
     ir_if(ir_elect());
     ir_mbarrier_init(bar, 0, 1);
@@ -115,12 +53,22 @@ static void describe_box_to(int to_row)
 
 static void describe_box(void)
 {
-    describe_box_to(16); // the last rows of the box land outside
+    describe_boxes(AT_X, 0, 16); // the last rows of the box land outside
 }
 
 static void describe_box_before_its_tensor(void)
 {
-    describe_box_to(-8);
+    describe_boxes(AT_X, 0, -8);
+}
+
+static void describe_load_inside_a_chunk(void)
+{
+    describe_boxes(AT_X + 1, 0, 16);
+}
+
+static void describe_store_inside_a_chunk(void)
+{
+    describe_boxes(AT_X, 4, 16);
 }
 
 static void check_box(int span)
@@ -150,10 +98,18 @@ static void check_box(int span)
             bool inside = AT_Y + y - 16 < ROWS && AT_X + x < COLUMNS;
             assert_int_equal(stored[y][x], !covered ? 0xeeee : inside ? host[AT_Y + y - 16][AT_X + x] : 0);
         }
-    assert_int_equal(test_run(gpu, (test_kernel){ describe_box_before_its_tensor, IR_SM90A, .threads = 32 },
-                              (void *[]){ &from_map, &to_map, &out }),
-                     CKL_DEVICE_FAULT);
-    assert_non_null(strstr(ckl_error(), "coordinate 1 of the box is -8"));
+    static const struct {
+        void (*describe)(void);
+        const char *words;
+    } refused[] = { { describe_box_before_its_tensor, "coordinate 1 of the box is -8" },
+                    { describe_load_inside_a_chunk, "begins at element 17 of a row, 34 bytes in" },
+                    { describe_store_inside_a_chunk, "begins at element 4 of a row, 8 bytes in" } };
+    for (int i = 0; i < COUNT_OF(refused); i++) {
+        assert_int_equal(test_run(gpu, (test_kernel){ refused[i].describe, IR_SM90A, .threads = 32 },
+                                  (void *[]){ &from_map, &to_map, &out }),
+                         CKL_DEVICE_FAULT);
+        assert_non_null(strstr(ckl_error(), refused[i].words));
+    }
     gpu->ops->release(gpu, from);
     gpu->ops->release(gpu, out);
     gpu->ops->release(gpu, to);
@@ -344,22 +300,6 @@ static void describe_mma(void)
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, CKL_F32, 4, test_element(out, lane, 16), 0, d);
 }
 
-/* Small whole numbers in f16. */
-static uint16_t small_number(uint32_t seed)
-{
-    static const uint16_t numbers[] = { 0x0000, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x4200 };
-    seed = (seed * 2654435761U) >> 16;
-    return numbers[seed % 6];
-}
-
-static float value_of(uint16_t half)
-{
-    static const float values[] = { 0, 1, -1, 2, -2, 3 };
-    for (uint32_t i = 0;; i++)
-        if (half == (const uint16_t[]){ 0x0000, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x4200 }[i])
-            return values[i];
-}
-
 static void test_mma(void)
 {
     uint16_t host[32][12], a[16][16], b[8][16];
@@ -413,299 +353,13 @@ static void test_tensor_cores(void)
     gpu = before;
 }
 
-/*
- * The GEMM: persistent, warp-specialised, TMA with multicast, wgmma from a ring of stages, registers handed over.
- * D[m][n] = A[m][k] B[n][k]^T, f16 with f32 sums. Two CTAs of a cluster share a tile of B, of which each loads one half.
- */
-enum {
-    BM = 128,
-    BN = 256,
-    BK = 64,
-    STAGES = 4,
-    WARPGROUP = 128,
-    A_BYTES = BM * BK * 2,
-    B_BYTES = BN * BK * 2,
-    SPAN = 128
-};
-
-static int gemm_m, gemm_n, gemm_k;
-static bool gemm_a_in_registers;
-
-typedef struct gemm {
-    val map_a, map_b, d;
-    val a, b, full, empty; // shared memory: stages, mbarriers
-    val rank, tiles_m;     // cluster tiles along m
-} gemm;
-
-typedef struct ring {
-    val stage, parity;
-} ring;
-
-static ring ring_begin(int parity)
+int main(void)
 {
-    ring r = { ir_reg(IR_U32), ir_reg(IR_U32) };
-    ir_assign(r.stage, u32(0));
-    ir_assign(r.parity, u32(parity));
-    return r;
-}
-
-static void ring_next(ring r)
-{
-    ir_assign(r.stage, add(r.stage, u32(1)));
-    ir_if(equals(r.stage, STAGES));
-    ir_assign(r.stage, u32(0));
-    ir_assign(r.parity, ir_binary(IR_XOR, r.parity, u32(1)));
-    ir_end_if();
-}
-
-static val at_stage(val base, ring r, int bytes)
-{
-    return add(base, mul(r.stage, bytes));
-}
-
-static val variable(val from)
-{
-    val i = ir_reg(IR_U32);
-    ir_assign(i, from);
-    return i;
-}
-
-/* Loops over the cluster's tiles; ends with tile_end(). */
-static val tile_begin(void)
-{
-    val tile = variable(ir_binary(IR_SHR, ir_sreg(IR_CTA_X), u32(1)));
-    ir_loop();
-    ir_break(ir_compare(IR_GE, tile, u32((int64_t)gemm_m / (2 * BM) * (gemm_n / BN))));
-    return tile;
-}
-
-static void tile_end(val tile)
-{
-    ir_assign(tile, add(tile, ir_binary(IR_SHR, ir_sreg(IR_GRID_X), u32(1))));
-    ir_end_loop();
-}
-
-static val tile_row(gemm g, val tile)
-{
-    return mul(add(mul(ir_binary(IR_REM, tile, g.tiles_m), 2), g.rank), BM);
-}
-
-static val tile_column(gemm g, val tile)
-{
-    return mul(ir_binary(IR_DIV, tile, g.tiles_m), BN);
-}
-
-static void produce(gemm g)
-{
-    ring r = ring_begin(1);
-    val tile = tile_begin(), k = variable(u32(0));
-    val row = i32(tile_row(g, tile)), column = i32(add(tile_column(g, tile), mul(g.rank, BN / 2)));
-    ir_loop();
-    ir_break(equals(k, gemm_k));
-    val full = at_stage(g.full, r, 8);
-    ir_mbarrier_wait(at_stage(g.empty, r, 8), 0, r.parity);
-    ir_mbarrier_expect(full, 0, u32(A_BYTES + B_BYTES));
-    ir_tma_load(at_stage(g.a, r, A_BYTES), 0, g.map_a, full, u32(0), 2, (val[]){ i32(k), row });
-    val half = add(at_stage(g.b, r, B_BYTES), mul(g.rank, B_BYTES / 2));
-    ir_tma_load(half, 0, g.map_b, full, u32(3), 2, (val[]){ i32(k), column });
-    ring_next(r);
-    ir_assign(k, add(k, u32(BK)));
-    ir_end_loop();
-    tile_end(tile);
-}
-
-static val descriptor(val address)
-{
-    val units = ir_binary(IR_SHR, address, u32(4));
-    uint64_t rest = 1ULL << 16 | (uint64_t)(8 * SPAN / 16) << 32 | 1ULL << 62; // K-major, 128-byte swizzle
-    return ir_binary(IR_OR, ir_convert(IR_U64, units), ir_int(IR_U64, (int64_t)rest));
-}
-
-/* One thread of the warpgroup frees a stage in both CTAs. */
-static void release(gemm g, val stage)
-{
-    ir_if(equals(ir_binary(IR_AND, ir_sreg(IR_TID_X), u32(WARPGROUP - 1)), 0));
-    for (int r = 0; r < 2; r++)
-        ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(add(g.empty, mul(stage, 8)), u32(r)), 0);
-    ir_end_if();
-}
-
-/* A's fragment of k..k+15 by ldmatrix, through the swizzle. */
-static void load_a(val a, val group, int k, val r[4])
-{
-    val lane = ir_sreg(IR_LANE), warp = ir_binary(IR_AND, ir_sreg(IR_WARP), u32(3));
-    val row = add(add(mul(group, 64), mul(warp, 16)), ir_binary(IR_AND, lane, u32(15)));
-    val chunk = add(ir_binary(IR_SHR, lane, u32(4)), u32(k / 8));
-    val place = ir_binary(IR_XOR, chunk, ir_binary(IR_AND, row, u32(7)));
-    for (int i = 0; i < 4; i++)
-        r[i] = ir_reg(IR_U32);
-    ir_ldmatrix(4, false, add(a, add(mul(row, SPAN), mul(place, 16))), 0, r);
-}
-
-static void multiply(gemm g, ring r, val group, val first, val *d)
-{
-    val a = at_stage(g.a, r, A_BYTES), b = at_stage(g.b, r, B_BYTES), fragments[BK / 16][4];
-    for (int k = 0; gemm_a_in_registers && k < BK; k += 16)
-        load_a(a, group, k, fragments[k / 16]);
-    ir_plain(IR_WGMMA_FENCE, 0, 0);
-    for (int k = 0; k < BK; k += 16) {
-        val scale = k ? ir_int(IR_PRED, 1) : ir_unary(IR_NOT, first);
-        val b_k = descriptor(add(b, u32(k * 2))), a_k = descriptor(add(a, add(mul(group, 64 * SPAN), u32(k * 2))));
-        if (gemm_a_in_registers)
-            ir_wgmma_rs(CKL_F16, CKL_F16, BN, d, fragments[k / 16], b_k, scale, false);
-        else
-            ir_wgmma(CKL_F16, CKL_F16, BN, d, a_k, b_k, scale, false, false);
-    }
-    ir_plain(IR_WGMMA_COMMIT, 0, 0);
-}
-
-static void store_tile(gemm g, val tile, val group, const val *d)
-{
-    val lane = ir_sreg(IR_LANE), warp = ir_binary(IR_AND, ir_sreg(IR_WARP), u32(3));
-    val row = add(add(tile_row(g, tile), mul(group, 64)), add(mul(warp, 16), ir_binary(IR_SHR, lane, u32(2))));
-    val column = add(tile_column(g, tile), mul(ir_binary(IR_AND, lane, u32(3)), 2));
-    val at = test_element(g.d, ir_fma(row, u32(gemm_n), column), 2);
-    for (int i = 0; i < BN / 2; i += 2)
-        test_store_value(IR_GLOBAL, IR_F16X2, at, (i / 4 * 8 + i % 4 / 2 * 8 * gemm_n) * 2,
-                         ir_pack(IR_F16X2, d[i], d[i + 1]));
-}
-
-static void consume(gemm g)
-{
-    ring r = ring_begin(0);
-    val group = ir_binary(IR_SUB, ir_binary(IR_SHR, ir_sreg(IR_WARP), u32(2)), u32(1)), d[BN / 2];
-    for (int i = 0; i < BN / 2; i++)
-        d[i] = ir_reg(CKL_F32);
-    val tile = tile_begin(), k = variable(u32(0)), before = variable(u32(0));
-    ir_loop();
-    ir_break(equals(k, gemm_k));
-    ir_mbarrier_wait(at_stage(g.full, r, 8), 0, r.parity);
-    multiply(g, r, group, equals(k, 0), d);
-    ir_if(ir_compare(IR_GT, k, u32(0)));
-    ir_plain(IR_WGMMA_WAIT, gemm_a_in_registers ? 0 : 1, 0);
-    release(g, before);
-    ir_end_if();
-    if (gemm_a_in_registers)
-        ir_plain(IR_WGMMA_WAIT, 0, 0);
-    ir_assign(before, r.stage);
-    ring_next(r);
-    ir_assign(k, add(k, u32(BK)));
-    ir_end_loop();
-    ir_plain(IR_WGMMA_WAIT, 0, 0);
-    release(g, before);
-    store_tile(g, tile, group, d);
-    tile_end(tile);
-}
-
-static void describe_gemm(void)
-{
-    HERE;
-    gemm g = { .map_a = ir_tensor_map_param("a"),
-               .map_b = ir_tensor_map_param("b"),
-               .d = ir_scalar_param(IR_U64, "d") };
-    g.a = ir_smem_address(ir_smem_alloc("a", STAGES * A_BYTES, 1024));
-    g.b = ir_smem_address(ir_smem_alloc("b", STAGES * B_BYTES, 1024));
-    g.full = ir_smem_address(ir_smem_alloc("full", 8 * STAGES, 8));
-    g.empty = ir_smem_address(ir_smem_alloc("empty", 8 * STAGES, 8));
-    g.rank = ir_sreg(IR_CLUSTER_RANK);
-    g.tiles_m = u32(gemm_m / (2 * BM));
-    ir_if(equals(ir_sreg(IR_TID_X), 0));
-    for (int i = 0; i < STAGES; i++) {
-        ir_mbarrier_init(g.full, 8 * i, 1);
-        ir_mbarrier_init(g.empty, 8 * i, 4); // two consumers of two CTAs
-    }
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_end_if();
-    cluster_sync();
-    ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(4)));
-    ir_plain(IR_SETMAXNREG, 40, 0);
-    ir_if(equals(ir_sreg(IR_TID_X), 0));
-    produce(g);
-    ir_end_if();
-    ir_else();
-    ir_plain(IR_SETMAXNREG, 232, 1);
-    consume(g);
-    ir_end_if();
-    cluster_sync();
-}
-
-static uint16_t *random_matrix(size_t count, uint32_t seed)
-{
-    uint16_t *host = malloc(count * sizeof *host);
-    for (size_t i = 0; i < count; i++)
-        host[i] = small_number((uint32_t)i + seed);
-    return host;
-}
-
-static float widen(uint16_t half)
-{
-    float sign = half & 0x8000 ? -1.0F : 1.0F;
-    int exponent = half >> 10 & 31, fraction = half & 0x3ff;
-    return exponent ? sign * (float)(1024 + fraction) / 1024.0F * (float)(1 << exponent) / 32768.0F
-                    : sign * (float)fraction / 16777216.0F;
-}
-
-static void check_gemm(int m, int n, int k, int64_t grid)
-{
-    gemm_m = m, gemm_n = n, gemm_k = k;
-    uint16_t *a = random_matrix((size_t)(m * k), 1), *b = random_matrix((size_t)(n * k), 77),
-             *d = malloc((size_t)(m * n) * 2);
-    void *A = test_upload(gpu, a, (size_t)(m * k) * 2), *B = test_upload(gpu, b, (size_t)(n * k) * 2);
-    void *D = test_upload(gpu, NULL, (size_t)(m * n) * 2);
-    tensor_map map_a = map_2d(A, k, m, BK, BM, SPAN), map_b = map_2d(B, k, n, BK, BN / 2, SPAN);
-    test_kernel kernel = { describe_gemm, IR_SM90A, .threads = 3 * WARPGROUP, .cluster = 2, .grid = grid };
-    run_or_fail(kernel, (void *[]){ &map_a, &map_b, &D });
-    assert_int_equal(gpu->ops->copy_out(gpu, d, D, (size_t)(m * n) * 2, NULL), CKL_OK);
-    for (int i = 0; i < m; i += 7) // a prime step: every row and column class of the fragments is met
-        for (int j = 0; j < n; j++) {
-            float expected = 0;
-            for (int l = 0; l < k; l++)
-                expected += value_of(a[i * k + l]) * value_of(b[j * k + l]);
-            if (widen(d[i * n + j]) != expected)
-                fail_msg("row %d column %d: %g instead of %g", i, j, (double)widen(d[i * n + j]), (double)expected);
-        }
-    gpu->ops->release(gpu, A);
-    gpu->ops->release(gpu, B);
-    gpu->ops->release(gpu, D);
-    free(a);
-    free(b);
-    free(d);
-}
-
-static void test_gemm(void)
-{
-    gemm_a_in_registers = false;
-    check_gemm(256, 512, 320, 2); // two tiles on one cluster, 5 K tiles on 4 stages
-    gemm_a_in_registers = true;
-    check_gemm(256, 256, 192, 2);
-}
-
-static void test_everywhere(void **state)
-{
-    void (**test)(void) = *state;
-    for (int i = 0; i < COUNT_OF(all_settings); i++) {
-        gpu = test_open(all_settings[i]);
-        (*test)();
-        gpu->ops->close(gpu);
-    }
-}
-
-/* With an argument "512" it is a benchmark: that GEMM, once, alone. */
-int main(int argc, char **argv)
-{
-    static void (*tests[])(void) = { test_boxes, test_copies,       test_distributed, test_allreduce,
-                                     test_mma,   test_tensor_cores, test_gemm };
-    static const char *const names[] = { "boxes", "copies",       "distributed", "cluster_allreduce",
-                                         "mma",   "tensor_cores", "gemm" };
+    static void (*tests[])(void) = { test_boxes,     test_copies, test_distributed,
+                                     test_allreduce, test_mma,    test_tensor_cores };
+    static const char *const names[] = { "boxes", "copies", "distributed", "cluster_allreduce", "mma", "tensor_cores" };
     struct CMUnitTest list[COUNT_OF(tests)];
     for (int i = 0; i < COUNT_OF(tests); i++)
         list[i] = (struct CMUnitTest){ names[i], test_everywhere, NULL, NULL, &tests[i] };
-    if (argc == 2) {
-        int size = atoi(argv[1]);
-        gpu = test_open("");
-        check_gemm(size, size, size, 132);
-        gpu->ops->close(gpu);
-        return 0;
-    }
     return cmocka_run_group_tests(list, NULL, NULL);
 }

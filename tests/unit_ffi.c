@@ -26,6 +26,7 @@ FFI_EXPORT(ckl_operators);
 FFI_EXPORT(ckl_explain);
 FFI_EXPORT(ckl_prepare);
 FFI_EXPORT(ckl_leave);
+FFI_EXPORT(ckl_synchronize);
 
 static char kind[64], message[4096], *given;
 static size_t given_bytes;
@@ -60,8 +61,8 @@ int TVMFFIBytesFromByteArray(const TVMFFIByteArray *input, TVMFFIAny *out)
 
 void *TVMFFIEnvGetStream(int32_t device_type, int32_t device_id)
 {
-    (void)device_type;
     (void)device_id;
+    assert_int_equal(device_type, kDLCUDA); // the host has no streams
     return NULL;
 }
 
@@ -240,6 +241,8 @@ static void test_questions(void **state)
     assert_int_equal(strncmp(given, "taken: ", 7), 0);
     assert_non_null(strstr(given, "naive "));
     assert_int_equal(CALL(prepare, INTEGER(kDLCPU), INTEGER(0), TEXT("add n=5\n\nadd n=6")), 0);
+    assert_int_equal(CALL(synchronize, INTEGER(kDLCPU), INTEGER(0)), 0);
+    FAILS("ValueError", "a device is two numbers", CALL(synchronize, TEXT("cpu"), INTEGER(0)));
     FAILS("ValueError", "n=-1", CALL(prepare, INTEGER(kDLCPU), INTEGER(0), TEXT("add n=5\nadd n=-1")));
 }
 

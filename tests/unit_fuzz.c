@@ -31,7 +31,7 @@ static fuzz_set all_kinds(uint64_t seed)
     return (fuzz_set){ seed, FUZZ_KINDS_ALL };
 }
 
-/* The last finding, and how many came. */
+/* The first finding, and how many came. */
 typedef struct findings {
     int count, length;
     int64_t program;
@@ -41,17 +41,18 @@ typedef struct findings {
 static void take(void *user, const fuzz_finding *finding)
 {
     findings *f = user;
-    f->count++;
+    if (f->count++)
+        return;
     f->length = finding->length;
     f->program = finding->program;
     snprintf(f->what, sizeof f->what, "%s", text_data(&finding->what));
     snprintf(f->ir, sizeof f->ir, "%s", text_data(&finding->ir));
 }
 
-static bool always(void *user)
+/* Making a program short takes long. */
+static bool is_first(void *user)
 {
-    (void)user;
-    return true;
+    return ((const findings *)user)->count == 0;
 }
 
 static bool never(void *user)
@@ -64,7 +65,7 @@ static void test_same_under_all_schedules(void **unused)
 {
     (void)unused;
     findings f = { 0 };
-    fuzz_listener listener = { take, always, &f };
+    fuzz_listener listener = { take, is_first, &f };
     for (int first = 0; first < PROGRAMS; first += FUZZ_BATCH)
         assert_int_equal(
             fuzz_check((fuzz_devices){ devices, COUNT_OF(devices) }, all_kinds(3), first, FUZZ_BATCH, &listener), 0);
@@ -242,7 +243,7 @@ static void test_finds_a_wrong_instruction(void **unused)
     static void (*const faults[])(ir_inst *) = { round_up_bytes, swap_shifts };
     static const char *const words[] = { "prmt", "shr.i32" };
     for (int i = 0; i < COUNT_OF(faults); i++) {
-        findings f = find_planted(faults[i], FUZZ_ARITHMETIC, always);
+        findings f = find_planted(faults[i], FUZZ_ARITHMETIC, is_first);
         findings whole = find_planted(faults[i], FUZZ_ARITHMETIC, never);
         assert_true(f.count > 0);
         assert_non_null(strstr(f.ir, words[i]));
@@ -257,7 +258,7 @@ static void test_finds_a_wrong_instruction(void **unused)
 static void test_reports_a_device_that_fails(void **unused)
 {
     (void)unused;
-    findings f = find_planted(drop_barriers, FUZZ_SHARED, always);
+    findings f = find_planted(drop_barriers, FUZZ_SHARED, is_first);
     assert_true(f.count > 0);
     assert_non_null(strstr(f.what, "shared memory"));
     if (f.length > 16)
@@ -282,7 +283,7 @@ static int occurrences(const char *words, const char *word)
 static void test_keeps_what_a_wgmma_needs(void **unused)
 {
     (void)unused;
-    findings f = find_planted(transpose_b, FUZZ_MATRIX, always);
+    findings f = find_planted(transpose_b, FUZZ_MATRIX, is_first);
     assert_true(f.count > 0);
     assert_true(occurrences(f.ir, "= mov.f32") >= 4); // n=8: four accumulators of a thread
     assert_non_null(strstr(f.ir, "wgmma"));

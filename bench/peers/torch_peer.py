@@ -303,14 +303,15 @@ def attention_backward(p, causal, scale):
         return aten._scaled_dot_product_cudnn_attention_backward(t["dout"], t["q"], t["k"], t["v"], t["o"],
                                                                  t["lse"].unsqueeze(-1), seed, offset, None, cum_q, cum_k,
                                                                  max_q, max_k, 0.0, causal, scale=scale)
-    return {name: (lambda t, f=f: dict(zip(("dq", "dk", "dv"), f(t)))) for name, f in (("flash", flash), ("cudnn", cudnn))}, \
+    return {name: (lambda t, f=f: dict(zip(("dq", "dk", "dv"), f(t)))) for name, f in (("cudnn", cudnn), ("flash", flash))}, \
         None, saved
 
 
 def attention_decode(p, names):
     """The backends on a contiguous copy of the cache, made beforehand; "packed": heads that share keys as if they were tokens."""
-    if p["lse"] == "1" or p["q"] != "1" or p["shortest"] != "-1" or any(float(p[n]) for n in ("left", "softcap", "sinks")):
-        raise Unsupported("several new tokens, lengths, the log-sum-exp, a window, a soft cap or sinks")
+    if p["lse"] == "1" or p["q"] != "1" or p["shortest"] != "-1" or any(float(p[n]) for n in ("left", "softcap", "sinks")) \
+            or p["append"] == "1" or p["cache"] != p["dtype"]:
+        raise Unsupported("several new tokens, lengths, the log-sum-exp, a window, a soft cap, sinks, a cache of 8 bits or one that grows")
     from torch.nn.attention import SDPBackend, sdpa_kernel
     warnings.simplefilter("ignore")
     scale, kv = float(p["scale"]), int(p["kv"])

@@ -19,6 +19,7 @@ from mutation.tree import TREE, WORK, build
 
 SLOW_UNITS = {'unit_choices', 'unit_in_place', 'unit_norm', 'unit_plans', 'unit_softmax'}  # scripts/test.sh leaves them out under the sanitizers
 MEMORY_MAX = 6 << 30  # bytes of a test that are really there
+TABLES = {'unit_choices', 'unit_plans', 'unit_population', 'unit_refusals', 'unit_rejects', 'unit_sizes'}  # go through lines of problems
 EVERYWHERE = 'src/device/emulator/'  # counting lines makes it slow: all tests may reach it
 
 # program is a target of cmake; words are its arguments; a script gets the program's path instead.
@@ -180,8 +181,20 @@ class Coverage:
     def of_tests(self, reached):
         return {name for name in self.tests if reached(self.data[name]['lines'])}
 
+    def of_operators(self, file):
+        """The tests by lines of problems, of an operator's file: new lines reach what was not reached when they were measured."""
+        folder = os.path.dirname(file) + '/'
+        if not folder.startswith('src/operators/'):
+            return set()
+        return self.of_tests(lambda lines: any(f.startswith(folder) for f in lines)) & {
+            name for name in self.tests if name.startswith('verify ') or name in TABLES}
+
     def reaching(self, site):
         """Names of the tests that may notice a mutation of the line; None: any may."""
+        measured = self.measured_as_reaching(site)
+        return None if measured is None else measured | self.of_operators(site.file)
+
+    def measured_as_reaching(self, site):
         file, function = site.file, site.function
         if file.startswith(EVERYWHERE):
             return None

@@ -179,6 +179,9 @@
 #define store_relaxed(type, address, x) (HERE, ir_store_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, type, address, 0, x))
 #define store_release(type, address, x) (HERE, ir_store_strong(IR_ORDER_RELEASE, IR_SCOPE_GPU, type, address, 0, x))
 
+#define store_cluster(type, peer, offset, x) \
+    (HERE,                                   \
+     ir_store(IR_SHARED_CLUSTER, IR_CACHE_DEFAULT, type, 1, peer, offset, (val[]){ x })) // in a CTA's memory: mapa()
 #define store_global(type, address, offset, x) \
     (HERE, ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, type, 1, address, offset, (val[]){ x }))
 
@@ -187,6 +190,7 @@
 #define shuffle_xor(x, distance) ir_shuffle(IR_SHFL_XOR, AT_HERE(x), AT_HERE(distance), 32)
 #define vote_any(p)              ir_vote(IR_VOTE_ANY, AT_HERE(p))
 #define vote_all(p)              ir_vote(IR_VOTE_ALL, AT_HERE(p))
+#define vote_ballot(p)           ir_vote(IR_VOTE_BALLOT, AT_HERE(p))
 
 /* Staged stores (staging.h) */
 #define STAGED_STORE(s)      CUTE_ONCE(CUTE_PASTE(store_open_, __COUNTER__), staging_begin(s), staging_end())

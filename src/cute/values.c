@@ -7,14 +7,20 @@
 
 enum { KNOWN_MAX = 1024 };
 
-/* A value that is another one plus a constant. */
+/* A value that is another one plus a constant, or times another one. */
 typedef struct known_sum {
     int reg;
     val base;
     int c;
 } known_sum;
 
+typedef struct known_product {
+    int reg;
+    val x, y;
+} known_product;
+
 static _Thread_local known_sum known[KNOWN_MAX];
+static _Thread_local known_product product; // the last one
 static _Thread_local int known_count;
 
 void values_know(val v, val base, int c)
@@ -23,9 +29,15 @@ void values_know(val v, val base, int c)
         known[known_count++] = (known_sum){ v.reg, base, c };
 }
 
+void values_know_product(val v, val x, val y)
+{
+    product = (known_product){ v.reg, x, y };
+}
+
 void values_forget(void)
 {
     known_count = 0;
+    product = (known_product){ .reg = IR_CONSTANT };
 }
 
 static const known_sum *find_sum(val v)
@@ -100,9 +112,18 @@ ckl_val ckl_val_sub(ckl_val x, ckl_val y)
     return difference;
 }
 
+/*
+ * x * (base + c) + p * q is two multiply-adds after x * base, which many values may share: one with the constant, and one that
+ * makes the product.
+ */
 ckl_val ckl_val_fma(ckl_val x, ckl_val y, ckl_val z)
 {
-    return ir_fma(x, y, z);
+    const known_sum *sum = find_sum(y);
+    if (!sum || y.type != CKL_F32 || z.reg == IR_CONSTANT || z.reg != product.reg)
+        return ir_fma(x, y, z);
+    const known_product p = product;
+    val shared = ir_binary(IR_MUL, x, sum->base), bias = ir_fma(x, ir_float(CKL_F32, sum->c), shared);
+    return ir_fma(p.x, p.y, bias);
 }
 
 ckl_val ckl_val_exp(ckl_val x)
@@ -136,7 +157,9 @@ ckl_val ckl_val_to_f32(ckl_val x)
     if (!sum)
         return ir_convert(CKL_F32, x);
     const int c = sum->c;
-    return ir_binary(IR_ADD, ir_convert(CKL_F32, sum->base), ir_float(CKL_F32, c));
+    val base = ir_convert(CKL_F32, sum->base), v = ir_binary(IR_ADD, base, ir_float(CKL_F32, c));
+    values_know(v, base, c);
+    return v;
 }
 
 ckl_val ckl_val_to_i32(ckl_val x)

@@ -9,6 +9,9 @@
  * plus a constant. As floats they are exact up to 2^24, else within 2^-23. Of this thread, until values_forget().
  */
 void values_know(val v, val base, int c);
+
+/* v is x * y, and the last such value: to add it to a product costs no more than the product. */
+void values_know_product(val v, val x, val y);
 void values_forget(void);
 
 #endif

@@ -74,22 +74,49 @@ int row_pipeline_cluster_max(const ckl_device_info *device)
     return device->sm_count >= UNDIVIDED_SMS ? CLUSTER_LARGE : CLUSTER_PORTABLE;
 }
 
+enum { CHOSEN_THREADS = 256, CHUNK_BYTES = 16 << 10, CHUNKS = 4, RING_BYTES = 6 * CHUNK_BYTES, CLUSTER_SLOW = 4 };
+
+/* What the slowest CTA of a row does, times their number, in elements: chunks, and what each costs beside its elements. */
+static int64_t work_of(const row_pipeline_split *s, int64_t cols)
+{
+    enum { CHUNK_COST = 2 * CHOSEN_THREADS };
+    return row_pipeline_chunks(s, cols) * s->cluster * (chunk_cols(s) + CHUNK_COST);
+}
+
+/* Chunks of a size, and CTAs, half as many where the ring holds two of their rows, that leave the least work to the slowest CTA. */
+static row_pipeline_split balanced(row_pipeline_split s, int64_t cols, ckl_dtype dtype, int inputs)
+{
+    row_pipeline_split best = s;
+    const int steps_max = s.chunk.steps;
+    for (int half = 0; half <= (s.lookahead && s.cluster > 2); half++, s.cluster /= 2)
+        for (s.chunk.steps = steps_max; s.chunk.steps > 0; s.chunk.steps--) {
+            const int64_t row = row_pipeline_chunks(&s, cols) * chunk_bytes(&s, dtype) * inputs;
+            if ((half ? 2 * row : row) <= RING_BYTES && work_of(&s, cols) < work_of(&best, cols))
+                best = s;
+        }
+    return best;
+}
+
 row_pipeline_split row_pipeline_choose(int64_t cols, bool ragged, ckl_dtype dtype, int inputs,
                                        const ckl_device_info *device)
 {
-    enum { THREADS = 256, CHUNK_BYTES = 16 << 10, CHUNKS = 4, STAGES = 6, STAGES_MAX = 13, CLUSTER_SLOW = 4 };
+    enum { STAGES_MAX = 13 };
     int vec = BULK_BYTES / (int)ckl_dtype_bytes(dtype),
-        steps = (int)max_i64(1, CHUNK_BYTES / (BULK_BYTES * THREADS * inputs));
-    row_pipeline_split s = { .chunk = { THREADS, THREADS, 1, vec, steps, .ragged = ragged }, .cluster = 1 };
+        steps = (int)max_i64(1, CHUNK_BYTES / (BULK_BYTES * CHOSEN_THREADS * inputs));
+    row_pipeline_split s = { .chunk = { CHOSEN_THREADS, CHOSEN_THREADS, 1, vec, steps, .ragged = ragged },
+                             .cluster = 1 };
     while (s.cluster < row_pipeline_cluster_max(device) && row_pipeline_chunks(&s, cols) > CHUNKS)
         s.cluster *= 2;
     s.lookahead = s.cluster >= CLUSTER_SLOW && s.cluster < row_pipeline_cluster_max(device) &&
                   row_pipeline_chunks(&s, cols) <= CHUNKS;
     if (s.lookahead)
         s.cluster *= 2;
-    int64_t chunks = row_pipeline_chunks(&s, cols), wanted = max_i64(STAGES, chunks + (chunks + 1) / 2);
-    s.residence = wanted <= STAGES_MAX ? ROW_IN_RING : ROW_RELOADED;
-    s.stages = wanted <= STAGES_MAX ? (int)wanted : STAGES;
+    if (s.cluster >= CLUSTER_SLOW && row_pipeline_chunks(&s, cols) <= CHUNKS)
+        s = balanced(s, cols, dtype, inputs);
+    const int64_t chunks = row_pipeline_chunks(&s, cols), ring = RING_BYTES / (chunk_bytes(&s, dtype) * inputs),
+                  wanted = max_i64(ring, chunks + (chunks + 1) / 2);
+    s.residence = wanted <= max_i64(ring, STAGES_MAX) ? ROW_IN_RING : ROW_RELOADED;
+    s.stages = (int)(s.residence == ROW_IN_RING ? wanted : ring);
     s.chunk.exact = !ragged && cols > 0 && cols % chunk_cols(&s) == 0;
     return s;
 }

@@ -81,7 +81,8 @@ int64_t row_pipeline_chunks(const row_pipeline_split *s, int64_t cols);
 /*
  * A split for rows of `cols` elements; ragged: they start anywhere. A chunk is 16 KiB of all inputs. The cluster grows
  * until a CTA has at most four chunks of a row; the ring holds half as many again. Where that takes four CTAs or more, their
- * sums travel long: then twice as many CTAs, with lookahead. Rows beyond the largest ring are loaded for each pass.
+ * sums travel long: then twice as many CTAs, with lookahead; or half as many, or smaller chunks, where these leave less to the
+ * CTA with the most. Rows beyond the largest ring are loaded for each pass.
  * bench/notes/norm.md has the figures.
  */
 row_pipeline_split row_pipeline_choose(int64_t cols, bool ragged, ckl_dtype dtype, int inputs,

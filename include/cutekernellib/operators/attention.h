@@ -75,6 +75,8 @@ typedef struct ckl_attention_desc {
         ldmask_batch; // of the mask [batch, heads, q, kv]; 0: all queries, heads, batches share it
     int64_t ldq_head, ldk_head, ldv_head, ldo_head;
     int64_t ldq_batch, ldk_batch, ldv_batch, ldo_batch;
+    bool
+        dmask; // backward with an added mask: there is its gradient for every batch, head, query and key, to be summed where it is shared
 } ckl_attention_desc;
 
 /*
@@ -92,6 +94,7 @@ typedef struct ckl_attention_args {
     void *dq, *dk, *dv; // strides of q, k and v
     float *dsinks;      // [heads]; NULL where the desc has no sinks
     const void *inputs[CKL_ATTENTION_INPUTS]; // of a custom score; NULL where it has none
+    void *dmask;                              // [batch, heads, q, kv], dense; NULL where the desc has none
     void *workspace;                          // ckl_plan_workspace_bytes(), zeroed once; NULL: the plan's own
 } ckl_attention_args;
 

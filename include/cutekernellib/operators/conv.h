@@ -34,6 +34,7 @@ typedef struct ckl_conv_desc {
     ckl_conv_direction direction;         // 0 means forward
     ckl_dtype dtype;                      // of all tensors but the output: CKL_F32, CKL_F16 or CKL_BF16
     ckl_dtype out;                        // of the output, and of bias and residual: dtype or CKL_F32; 0 means dtype
+    ckl_gemm_math math;                   // of an f32 dtype, CKL_GEMM_F32 or TF32; 0 means f32
     ckl_image_layout layout;              // of x, y and, in the same order, the filters
     int64_t n, c, d, h, w;                // of x; n = 0 is a problem without work, c may be 0; d: 0 means 1
     int64_t k, t, r, s;                   // filters, and their depth, rows and columns; t: 0 means 1

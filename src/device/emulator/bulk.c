@@ -1,4 +1,5 @@
 /* bulk.c - bulk copies, TMA and values for peers: loads that complete on mbarriers, stores waited for in groups. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/heap.h"
@@ -151,6 +152,18 @@ static uint32_t tma_alignment(const tensor_map_desc *map)
     return map->swizzle == SWIZZLE_128 ? TMA_SWIZZLE_128_ALIGNMENT : TMA_ALIGNMENT;
 }
 
+/* NOTE: an H200 answers with an illegal instruction (ckl fuzz, with boxes loaded from any column). */
+static bool begins_with_chunk(const transfer *t)
+{
+    const int64_t bytes = t->coordinates[0] * (int64_t)ckl_dtype_bytes(t->map->dtype);
+    if (bytes % BULK_ALIGNMENT == 0)
+        return true;
+    fault(t->w, t->s, t->lane, "misaligned box",
+          "it begins at element %d of a row, %" PRId64 " bytes in, no multiple of %d", t->coordinates[0], bytes,
+          BULK_ALIGNMENT);
+    return false;
+}
+
 static bool read_coordinates(transfer *t, const operand *in)
 {
     const warp *w = t->w;
@@ -161,7 +174,7 @@ static bool read_coordinates(transfer *t, const operand *in)
     }
     for (int i = 0; i < t->map->rank; i++)
         t->coordinates[i] = (int32_t)u32_of(w, in[i], t->lane);
-    return true;
+    return begins_with_chunk(t);
 }
 
 outcome run_tma_load(warp *w, const step *s)

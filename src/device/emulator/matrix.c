@@ -107,9 +107,13 @@ static inline int32_t exponent_of_f32(float x)
 /* Element i of a raw row as sign, exponent field and fraction, in the lowest bits; of tf32 the low bits are cut. */
 static inline uint32_t bits_at(int bytes, const unsigned char *raw, int i)
 {
-    uint32_t word = 0;
-    memcpy(&word, raw + i * bytes, (size_t)bytes); // little-endian, as the GPU
-    return bytes == 4 ? word >> 13 : word;
+    uint32_t word;
+    uint16_t half;
+    if (bytes == 1)
+        return raw[i];
+    if (bytes == 2)
+        return memcpy(&half, raw + i * bytes, sizeof half), half;
+    return memcpy(&word, raw + i * bytes, sizeof word), word >> 13;
 }
 
 /* The form is a constant of each caller's, so that a loop of its own is compiled for it. */
@@ -122,16 +126,18 @@ static inline __attribute__((always_inline)) void decode_as(const float_form for
     for (int k = 0; k < terms; k++) {
         uint32_t bits = bits_at(form.bytes, raw, k);
         uint32_t field = bits >> form.fraction_bits & form.field_max, fraction = bits & fraction_max;
-        bool finite = field != form.field_max || (!form.infinite && fraction != fraction_max);
-        bool negative = bits >> form.fraction_bits > form.field_max;
-        float magnitude = finite ? (float)(int32_t)(fraction + (field ? implicit : 0)) * unit : 0;
-        row->significand[k] = negative ? -magnitude : magnitude;
-        row->exponent[k] = magnitude != 0 ? max_i32((int32_t)field, 1) - form.bias : NO_EXPONENT;
-        special |= !finite;
+        uint32_t finite = (field != form.field_max) | (!form.infinite & (fraction != fraction_max));
+        uint32_t negative = bits >> form.fraction_bits > form.field_max;
+        uint32_t digits = (fraction + (field != 0) * implicit) * finite;
+        float magnitude = (float)(int32_t)digits * unit;
+        row->significand[k] = f32_of_bits(bits_of_f32(magnitude) | negative << 31);
+        row->exponent[k] = digits ? max_i32((int32_t)field, 1) - form.bias : NO_EXPONENT;
+        special |= finite ^ 1;
     }
-    row->special = special != 0;
+    row->special = special;
 }
 
+VECTORISED
 static void decode_row(ckl_dtype type, const unsigned char *raw, int terms, operand_row *row)
 {
     switch (type) {

@@ -32,6 +32,8 @@ attention_strides attention_strides_of(const ckl_attention_desc *desc, int tenso
 
 static ckl_status check_mask(const ckl_attention_desc *d)
 {
+    if (d->dmask && (d->mask != CKL_ATTENTION_MASK_ADD || d->direction == CKL_DIRECTION_FORWARD))
+        FAIL(CKL_INVALID, "attention: dmask=1 is for backward problems with mask=add");
     if (!d->mask) {
         TRY(plan_check_unused("attention", "ldmask", d->ldmask, "a problem without mask"));
         TRY(plan_check_unused("attention", "ldmask_head", d->ldmask_head, "a problem without mask"));
@@ -124,7 +126,8 @@ enum {
     OPERAND_DV,
     OPERAND_DSINKS,
     OPERAND_INPUTS,
-    OPERANDS = OPERAND_INPUTS + CKL_ATTENTION_INPUTS
+    OPERAND_DMASK = OPERAND_INPUTS + CKL_ATTENTION_INPUTS,
+    OPERANDS
 };
 
 /* A tensor by another name, absent in forward problems. */
@@ -179,6 +182,10 @@ static int tensors(const void *desc, plan_tensor *t)
     t[OPERAND_STARTS_KV] = plan_absent(plan_vector("starts_kv", CKL_I32, d->batch + 1), not_ragged);
     for (int i = 0; i < CKL_ATTENTION_INPUTS; i++)
         t[OPERAND_INPUTS + i] = score_input(d, i);
+    t[OPERAND_DMASK] = plan_strided(
+        "dmask", d->dtype, 4, (int64_t[]){ d->batch, d->heads, d->q, d->kv },
+        (int64_t[]){ product_i64(product_i64(d->heads, d->q), d->kv), product_i64(d->q, d->kv), d->kv, 1 });
+    t[OPERAND_DMASK] = plan_output(plan_absent(t[OPERAND_DMASK], d->dmask ? NULL : "a problem without dmask"));
     const int64_t q = d->ragged ? d->q_total : d->q;
     t[OPERAND_LSE] =
         plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->ragged ? min_i64(d->batch, 1) : d->batch, d->heads, q },

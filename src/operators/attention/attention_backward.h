@@ -102,4 +102,8 @@ void backward_weigh(const backward_kernel *k, backward_consumer *c, tensor cS, c
                     const backward_walk *w);
 void backward_differentiate(backward_consumer *c, const backward_stats *delta);
 
+/* Gradients of scores are those of what a mask adds to them. */
+void backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c, tensor cS,
+                                  const backward_walk *w);
+
 #endif

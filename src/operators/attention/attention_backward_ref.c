@@ -6,7 +6,7 @@
 #include "operators/attention/attention_lab.h"
 
 enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT }; // operands
-enum { DQ, DK, DV, DSINKS };                                      // outputs
+enum { DQ, DK, DV, DSINKS, DMASK };                               // outputs
 enum { HEAD_MAX = 1024 };
 
 typedef struct place {
@@ -67,6 +67,7 @@ static void read_key(const ckl_attention_desc *d, void *const *host, place at, k
 /* The weight of a key and its slope, with errors: a tensor core cuts sums at 2^-24 of the largest or so, exponents are f32. */
 typedef struct pair {
     double weight, weight_error, slope, slope_error;
+    double of_mask; // the slope before the soft cap's derivative
 } pair;
 
 static double masked(const ckl_attention_desc *d, void *const *host, place q, int64_t j, double score, double *error)
@@ -89,7 +90,8 @@ static pair pair_of(const ckl_attention_desc *d, void *const *host, const query 
     double slope = dot(q->dout, k->v, d->dv, &slope_size) - q->delta;
     pair x = { .weight = q->lse == -INFINITY ? 0 : exp(score - q->lse) };
     x.weight_error = x.weight * (error + cut * (1 + fabs(raw) + fabs(q->lse) + raw_size * scale));
-    x.slope = x.weight * slope * (cap > 0 ? 1 - tanh_of * tanh_of : 1);
+    x.of_mask = x.weight * slope;
+    x.slope = x.of_mask * (cap > 0 ? 1 - tanh_of * tanh_of : 1);
     x.slope_error = x.weight_error * fabs(slope) + x.weight * cut * slope_size;
     return x;
 }
@@ -151,6 +153,21 @@ static void of_key(const ckl_attention_desc *d, void *const *host, place at, ref
             }
 }
 
+/* Row `at` of dMask: one query. Its keys are written one by one. */
+static void of_mask(const ckl_attention_desc *d, void *const *host, place at, reference_slice *out)
+{
+    query q;
+    key k;
+    read_query(d, host, at, &q);
+    for (int64_t j = 0; j < d->kv; j++)
+        if (sees(d, at.token, j)) {
+            read_key(d, host, (place){ at.batch, at.head / (d->heads / d->kv_heads), j }, &k);
+            const pair x = pair_of(d, host, &q, &k);
+            out->value[j] = x.of_mask;
+            out->magnitude[j] = fabs(x.of_mask) + x.slope_error / attention_rounding(d->dtype);
+        }
+}
+
 /* All of dSinks. */
 static void of_sinks(const ckl_attention_desc *d, void *const *host, reference_slice *out)
 {
@@ -184,7 +201,8 @@ void attention_backward_reference(const void *problem, void *const *host, refere
 {
     const ckl_attention_desc *d = problem;
     const int64_t q = d->ragged ? d->q_total : d->q, kv = d->ragged ? d->kv_total : d->kv;
-    const int64_t tokens = out.output == DQ ? q : kv, heads = out.output == DQ ? d->heads : d->kv_heads;
+    const bool of_queries = out.output == DQ || out.output == DMASK;
+    const int64_t tokens = of_queries ? q : kv, heads = of_queries ? d->heads : d->kv_heads;
     place at = { out.row / tokens / heads, out.row / tokens % heads, out.row % tokens };
     for (int64_t i = 0; i < out.count; i++)
         out.value[i] = out.magnitude[i] = 0;
@@ -192,6 +210,8 @@ void attention_backward_reference(const void *problem, void *const *host, refere
         of_ragged(d, host, at, &out);
     else if (out.output == DSINKS)
         of_sinks(d, host, &out);
+    else if (out.output == DMASK)
+        of_mask(d, host, at, &out);
     else
         (out.output == DQ ? of_query : of_key)(d, host, at, &out);
 }

@@ -34,6 +34,14 @@ static val delta_of(const attention_values *p, const attention_form *form, val e
     return sum;
 }
 
+/* Zeros for all keys of a query: the kernel of queries does not come to those that it does not see. */
+static void clear_mask_gradient(const attention_values *p, const attention_form *form, val head, val token)
+{
+    tensor gRow = slice(mask_gradient_of(form, p, head), token, _); // (KV)
+    LOOP_FROM(key, rem(thread(), imm(STATS_LANES)), p->kv, imm(STATS_LANES))
+        set(gRow, key, convert(form->dtype, immf(0)));
+}
+
 void attention_backward_stats(const attention_form *form)
 {
     launch_bounds(STATS_THREADS, 0);
@@ -54,6 +62,9 @@ void attention_backward_stats(const attention_form *form)
         place = rem(every, heads);
     }
     val exists = logical_and(is_there, lt(token, convert(I64, queries)));
+    if (form->dmask)
+        IF(exists)
+            clear_mask_gradient(&p, form, every, token);
     val delta = delta_of(&p, form, exists, batch, rem(every, heads), at);
     IF(logical_and(is_there, eq(rem(thread(), imm(STATS_LANES)), imm(0)))) {
         tensor gStats = slice(gmem_tensor(p.stats, F32,

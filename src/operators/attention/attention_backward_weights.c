@@ -47,7 +47,7 @@ static void hide_queries(const backward_kernel *k, backward_consumer *c, val blo
 {
     const attention_values *p = &k->p;
     val row = convert(I32, add(k->row, mul(c->index, imm(ROWS)))), end = add(row, imm(ROWS - 1));
-    val first = convert(I32, mul(block, imm(k->block))), cut = ir_int(IR_PRED, 0);
+    val first = convert(I32, mul(block, imm(k->block))), cut = imm_as(IR_PRED, 0);
     if (!k->form.right && !k->form.left)
         return;
     if (k->form.right) // the first query does not see the last key
@@ -215,5 +215,18 @@ void backward_differentiate(backward_consumer *c, const backward_stats *delta)
     for (int64_t i = 0; i < static_size(c->slopes.layout) && !ir_failed(); i++) {
         val x = at(c->slopes, i);
         assign(x, mul(at(c->bends, i), sub(x, stat_of(delta, c, i))));
+    }
+}
+
+void backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c, tensor cS,
+                                  const backward_walk *w)
+{
+    const pairs all = pairs_of(k, c, cS, w);
+    tensor gDmask = mask_gradient_of(&k->form, &k->p, add(mul(k->batch, k->p.heads), k->head)); // (Q,KV)
+    for (int64_t i = 0; i < static_size(c->slopes.layout) && !ir_failed(); i++) {
+        val query, key;
+        pair_at(&all, i, &query, &key);
+        IF(logical_and(lt(query, k->p.q), lt(key, k->p.kv)))
+            set(gDmask, coord(query, key), convert(k->form.dtype, at(c->slopes, i)));
     }
 }

@@ -43,21 +43,23 @@
     X(owner, int64_t, ldq_batch, "0", "", "elements between batches of q; 0: dense")                  \
     X(owner, int64_t, ldk_batch, "0", "", "the same of k")                                            \
     X(owner, int64_t, ldv_batch, "0", "", "of v")                                                     \
-    X(owner, int64_t, ldo_batch, "0", "", "of o")
+    X(owner, int64_t, ldo_batch, "0", "", "of o")                                                     \
+    X(owner, bool, dmask, "0", "0 1", "backward: also gives the gradient of an added mask")
 
 /* What every kernel computes. */
-#define ATTENTION_FORM(X, owner)                                                \
-    X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")        \
-    X(owner, int, d, "64", "", "elements of a head of q and k")                 \
-    X(owner, int, dv, "64", "", "the same of v")                                \
-    X(owner, bool, right, "0", "0 1", "later keys are hidden, or some of them") \
-    X(owner, bool, left, "0", "0 1", "earlier keys are hidden")                 \
-    X(owner, bool, softcap, "0", "0 1", "scores go through tanh")               \
-    X(owner, choice, mask, "none", "none add bool", "of single scores")         \
-    X(owner, quoted, score, "none", "", "a custom one by its name")             \
-    X(owner, bool, sinks, "0", "0 1", "every head has a score without a value") \
-    X(owner, bool, lse, "0", "0 1", "stores the log-sum-exp")                   \
-    X(owner, bool, ragged, "0", "0 1", "sequences of any lengths, one behind the other")
+#define ATTENTION_FORM(X, owner)                                                         \
+    X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")                 \
+    X(owner, int, d, "64", "", "elements of a head of q and k")                          \
+    X(owner, int, dv, "64", "", "the same of v")                                         \
+    X(owner, bool, right, "0", "0 1", "later keys are hidden, or some of them")          \
+    X(owner, bool, left, "0", "0 1", "earlier keys are hidden")                          \
+    X(owner, bool, softcap, "0", "0 1", "scores go through tanh")                        \
+    X(owner, choice, mask, "none", "none add bool", "of single scores")                  \
+    X(owner, quoted, score, "none", "", "a custom one by its name")                      \
+    X(owner, bool, sinks, "0", "0 1", "every head has a score without a value")          \
+    X(owner, bool, lse, "0", "0 1", "stores the log-sum-exp")                            \
+    X(owner, bool, ragged, "0", "0 1", "sequences of any lengths, one behind the other") \
+    X(owner, bool, dmask, "0", "0 1", "stores the gradient of the mask")
 
 typedef struct attention_form {
     ATTENTION_FORM(FIELD_MEMBER, )
@@ -142,6 +144,7 @@ ckl_status attention_check_apart(const char *op, const char *tensor, const atten
     X(owner, pointer, grad, [ATTENTION_TENSORS])                                                     \
     X(owner, pointer, stats) /* of queries, in rows of a head: -lse in units of 2, and dout * o */   \
     X(owner, pointer, inputs, [CKL_ATTENTION_INPUTS])                                                \
+    X(owner, pointer, dmask)                                                                         \
     X(owner, pointer, dsinks)                                                                        \
     X(owner, u32, stats_rows) /* of a head */                                                        \
     X(owner, f32, scale)                                                                             \

@@ -126,6 +126,8 @@ static int tensors(const void *desc, plan_tensor *t)
     t[OPERAND_V_NEW] = plan_absent(tensor_of(d, DECODE_V_NEW, "v_new"), no_append);
     t[OPERAND_K_INTO] = plan_output(plan_absent(tensor_of(d, ATTENTION_K, "k_into"), no_append));
     t[OPERAND_V_INTO] = plan_output(plan_absent(tensor_of(d, ATTENTION_V, "v_into"), no_append));
+    for (int i = 0; i < 2; i++) // the cache itself
+        t[ATTENTION_K + i].place = t[OPERAND_K_INTO + i].place = 1 + i;
     t[OPERAND_LSE] = plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->batch, d->heads, d->q },
                                   (int64_t[]){ product_i64(d->heads, d->q), d->q, 1 });
     t[OPERAND_LSE] = plan_output(plan_absent(t[OPERAND_LSE], d->lse ? NULL : "a problem without lse"));

@@ -238,6 +238,8 @@ static const char *const cases[] = {
 static const char *const population[] = {
     "batch={1|4|16|64} heads=32 kv_heads={4|8} kv={n:sequence} d=128 page={16|64} layout=bshd dtype={f16|bf16}",
     "batch={1|8|32} heads={16|32} kv={sequence} d={64|128} dtype={f16|bf16}",
+    "batch={1|16|64} heads=32 kv_heads=8 kv={sequence} d=128 page={16|64} layout=bshd dtype=bf16 cache={bf16|e4m3} "
+    "append=1",
     NULL,
 };
 

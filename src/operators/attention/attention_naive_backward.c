@@ -89,9 +89,9 @@ static val dot(tensor gX, tensor gY, int count)
     return sum;
 }
 
-/* A query and a key: their weight, and its gradient before the soft cap. */
+/* A query and a key: their weight, and its gradient before the soft cap and behind it, where the mask is. */
 typedef struct pair {
-    val weight, slope;
+    val weight, slope, of_mask;
 } pair;
 
 static pair pair_of(const gradients *g, val batch, val head, val i, val j)
@@ -117,7 +117,7 @@ static pair pair_of(const gradients *g, val batch, val head, val i, val j)
     tensor gDout = slice(g->gDout, batch, head, i, _);
     val of_values = dot(gDout, slice(g->gV, batch, kv_head, j, _), form->dv);
     val slope = mul(mul(weight, bend), sub(of_values, dot(gDout, slice(g->gO, batch, head, i, _), form->dv)));
-    return (pair){ weight, form->softcap ? mul(slope, fma(neg(capped), capped, immf(1))) : slope };
+    return (pair){ weight, form->softcap ? mul(slope, fma(neg(capped), capped, immf(1))) : slope, slope };
 }
 
 /* Columns first .. first+count-1 of a row of a gradient. */
@@ -132,17 +132,29 @@ static int columns_from(int first, int d)
     return d - first < COLUMNS ? d - first : COLUMNS;
 }
 
+/* The gradient of the mask at a key; beyond those that a query sees it is 0. */
+static void store_of_mask(const gradients *g, val batch, val head, val i, val j, val x)
+{
+    val all = convert(U32, add(mul(batch, g->heads), head));
+    set(mask_gradient_of(g->form, &g->p, all), coord(i, j), convert(g->form->dtype, x));
+}
+
 /* A row of dQ. */
 static void of_query_of(const gradients *g, val batch, val head, val i)
 {
     val kv_head = div(head, convert(I64, g->p.group)), zero = imm64(0);
     val first = g->form->left ? max(add(i, convert(I64, g->p.first)), zero) : zero;
     val end = g->form->right ? min(max(add(add(i, convert(I64, g->p.last)), imm64(1)), zero), g->kv) : g->kv;
+    if (g->form->dmask)
+        LOOP_FROM(j, zero, g->kv, imm64(1))
+            store_of_mask(g, batch, head, i, j, immf(0));
     for (int c0 = 0; c0 < g->form->d; c0 += COLUMNS) {
         tensor rX = fragment(F32, compact(leaf(columns_from(c0, g->form->d)))); // (COLUMNS)
         fill(rX, immf(0));
         LOOP_FROM(j, first, end, imm64(1)) {
             pair x = pair_of(g, batch, head, i, j);
+            if (g->form->dmask && c0 == 0)
+                store_of_mask(g, batch, head, i, j, x.of_mask);
             for (int c = 0; c < static_size(rX.layout); c++)
                 set(rX, c, fma(x.slope, at_f32(g->gK, batch, kv_head, j, c0 + c), at(rX, c)));
         }

@@ -31,7 +31,8 @@ attention_form attention_form_of(const ckl_attention_desc *d)
                              .score = d->score ? d->score : "none",
                              .sinks = d->sinks,
                              .lse = d->lse,
-                             .ragged = d->ragged };
+                             .ragged = d->ragged,
+                             .dmask = d->dmask };
 }
 
 ckl_status attention_check_form(const char *who, ckl_direction direction, const ckl_attention_desc *d,
@@ -44,7 +45,7 @@ ckl_status attention_check_form(const char *who, ckl_direction direction, const 
     if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->right != want.right ||
         have->left != want.left || have->softcap != want.softcap || have->mask != want.mask ||
         strcmp(have->score, want.score) != 0 || have->sinks != want.sinks || have->lse != want.lse ||
-        have->ragged != want.ragged)
+        have->ragged != want.ragged || have->dmask != want.dmask)
         FAIL(CKL_INVALID, "attention %s: type, head sizes or options of the config are not the problem's", who);
     return CKL_OK;
 }
@@ -97,6 +98,7 @@ attention_params attention_params_of(const ckl_attention_desc *d, const ckl_atte
                            .ldmask_batch = d->ldmask_batch,
                            .sinks = x->sinks,
                            .lse = x->lse,
+                           .dmask = x->dmask,
                            .dsinks = x->dsinks,
                            .q = (uint32_t)d->q,
                            .kv = (uint32_t)d->kv,
@@ -320,15 +322,14 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     if (d->mask) // registers: its elements are loaded ahead
         c->tile_n = 64;
     // exponentials take as long as the products of small heads: more warps hide them, where there are tiles enough for all SMs
-    if (d->d <= 64 && d->dv <= 64 && !d->mask && !d->score &&
+    if (d->d <= 64 && d->dv <= 64 && !d->mask && !d->score && d->softcap == 0 &&
         tiles_of(d, 3 * ATTENTION_ROWS) > TURNS_ENOUGH * device->sm_count)
         c->consumers = 3;
     while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
         c->consumers--;
     if (c->consumers == 1)
         c->turns = 0;
-    c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && d->softcap == 0 && !d->mask &&
-             !d->score; // three would spill
+    c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask; // three would spill
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > device->sm_count;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes;)
         c->slots--;
@@ -343,8 +344,8 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_UNSUPPORTED, "attention sm90: %s has no wgmma", device->id);
     TRY(attention_check_form("sm90", CKL_DIRECTION_FORWARD, d, &c->form));
     TRY(attention_check_heads("sm90", d));
-    if (c->old && (c->form.softcap || c->form.mask || d->score))
-        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without soft cap, mask and function");
+    if (c->old && c->form.mask)
+        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask");
     if (c->consumers < 1 || c->consumers > 3 || c->turns < 0 || c->turns > 2 || (c->turns && c->consumers == 1))
         FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3, or turns=%d is not of them", c->consumers,
              c->turns);

@@ -140,7 +140,7 @@ ckl_val ckl_attention_read(int which, ckl_val batch, ckl_val column)
         *const pointers[CKL_ATTENTION_INPUTS] = { "inputs_0", "inputs_1" };
     if (!calling || which < 0 || which >= CKL_ATTENTION_INPUTS || !calling->inputs[which].dtype) {
         ir_fail("attention_read: a score has no input %d", which);
-        return ir_int(I32, 0);
+        return imm_as(I32, 0);
     }
     const ckl_attention_input *input = &calling->inputs[which];
     val width = input->columns == CKL_ATTENTION_ONE ? imm_as(U32, 1) : parameter(U32, sizes[input->columns]);
@@ -166,7 +166,9 @@ custom_score custom_score_of(const attention_form *form, const attention_values 
 static val call(const custom_score *c, ckl_attention_function function, val x, val i, val j)
 {
     calling = c->how;
-    val result = function(mul(x, c->unit), c->batch, c->head, i, j, c->how->user);
+    val natural = mul(x, c->unit);
+    values_know_product(natural, x, c->unit);
+    val result = function(natural, c->batch, c->head, i, j, c->how->user);
     calling = NULL;
     return ir_coerce(F32, result);
 }
@@ -268,8 +270,8 @@ void block_window_look(const block_window *w, bool together, val (*kind)(const v
 {
     if (together) {
         val of_lane = kind(of, convert(I32, lane()));
-        assign(w->seen, ir_vote(IR_VOTE_BALLOT, ne(of_lane, imm(CKL_ATTENTION_SKIP))));
-        assign(w->scored, ir_vote(IR_VOTE_BALLOT, eq(of_lane, imm(CKL_ATTENTION_SCORE))));
+        assign(w->seen, vote_ballot(ne(of_lane, imm(CKL_ATTENTION_SKIP))));
+        assign(w->scored, vote_ballot(eq(of_lane, imm(CKL_ATTENTION_SCORE))));
         return;
     }
     assign(w->seen, imm(0));

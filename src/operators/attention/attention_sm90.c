@@ -336,11 +336,11 @@ static void issue_scores(const sm90_kernel *k, consumer_role *c, val slot)
         tensor tCrQ = c->tCrQ[i], tCrK = slice(c->tCrK[i], _, _, slot); // (1,MMA_K)
         int steps = (k->d.used - i * k->d.chunk) / 16;
         if (steps * 16 >= k->d.chunk)
-            gemm(&c->qk, tCrQ, tCrK, c->scores, ir_int(IR_PRED, i > 0));
+            gemm(&c->qk, tCrQ, tCrK, c->scores, imm_as(IR_PRED, i > 0));
         else
             for (int s = 0; s < steps; s++)
                 gemm(&c->qk, local_tile(tCrQ, shape(1, 1), coord(0, s)), local_tile(tCrK, shape(1, 1), coord(0, s)),
-                     c->scores, ir_int(IR_PRED, i > 0 || s > 0));
+                     c->scores, imm_as(IR_PRED, i > 0 || s > 0));
     }
     mma_commit();
 }
@@ -352,18 +352,25 @@ static void issue_product(consumer_role *c, val slot)
     mma_commit();
 }
 
-/* Soft cap, masks, a custom score. The last block of keys of a tile, the first one here, may reach past the last key. */
-static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, bool is_last)
+/* Soft cap, mask, a custom score: what becomes of products. */
+static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
-    val block = w->block;
     tile_rows rows = rows_of(k, c, t);
     if (k->form.softcap)
         cap_scores(c->scores, k->p.factor);
     if (k->form.mask) {
         score_mask mask = score_mask_of(&k->grid, t, &k->form, &k->p);
-        mask_scores_by(&rows, &mask, block, c->scores);
+        mask_scores_by(&rows, &mask, w->block, c->scores);
     }
-    custom_scores_of(&c->custom, &rows, block, w->kind, c->scores);
+    custom_scores_of(&c->custom, &rows, w->block, w->kind, c->scores);
+}
+
+/* The scores that count. The last block of keys of a tile, the first one here, may reach past the last key. */
+static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, bool is_last)
+{
+    val block = w->block;
+    tile_rows rows = rows_of(k, c, t);
+    make_scores(k, c, t, w);
     if (is_last)
         mask_block(&rows, block, c->scores);
     else if (k->form.right || k->form.left)
@@ -371,7 +378,7 @@ static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, 
             mask_block(&rows, block, c->scores);
 }
 
-/* The scores of a block once more, from shared memory, element by element: they were too large for the maxima so far. */
+/* The products of a block once more, from shared memory, element by element: they were too large for the maxima so far. */
 static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
 {
     tensor cS = partition_C(&c->qk, identity_tensor(shape(ROWS, k->cfg->tile_n)), consumer_thread()); // (MMA,1,1)
@@ -394,7 +401,7 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
 }
 
 /* Scores become weights: by the maxima of blocks before, but where rows are new, a mask cut the block, or that did not do. */
-static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, val block, val slot)
+static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
 {
     if (!k->cfg->old) {
         online_softmax(&c->rows, c->scores);
@@ -403,12 +410,14 @@ static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, val bl
     tile_rows rows = rows_of(k, c, t);
     val exact = online_rows_are_new(&c->rows);
     if (k->form.right || k->form.left)
-        exact = logical_or(exact, is_cut(&rows, block));
+        exact = logical_or(exact, is_cut(&rows, w->block));
     assign(c->lost, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
     IF(eq(c->lost, imm(0))) {
         online_softmax_by_old(&c->rows, c->scores, c->lost, c->lowered);
-        IF(ne(c->lost, imm(0)))
+        IF(ne(c->lost, imm(0))) {
             score_again(k, c, slot);
+            make_scores(k, c, t, w);
+        }
     }
     IF(ne(c->lost, imm(0))) {
         online_softmax(&c->rows, c->scores);
@@ -436,7 +445,7 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     if (!k->cfg->old)
         release(k, c, keys);
     shape_scores(k, c, t, w, false);
-    soften(k, c, t, w->block, keys);
+    soften(k, c, t, w, keys);
     if (k->cfg->old)
         release(k, c, keys);
     mma_wait(0);

@@ -228,11 +228,11 @@ static void issue_scores(const backward_consumer *c, const tensor *tCrX, const t
         tensor tCrS = slice(tCrY[i], _, _, stage); // (1,MMA_K)
         int steps = (n.used - i * n.chunk) / 16;
         if (steps * 16 >= n.chunk)
-            gemm(&c->scores_mma, tCrX[i], tCrS, acc, ir_int(IR_PRED, i > 0));
+            gemm(&c->scores_mma, tCrX[i], tCrS, acc, imm_as(IR_PRED, i > 0));
         else
             for (int s = 0; s < steps; s++)
                 gemm(&c->scores_mma, local_tile(tCrX[i], shape(1, 1), coord(0, s)),
-                     local_tile(tCrS, shape(1, 1), coord(0, s)), acc, ir_int(IR_PRED, i > 0 || s > 0));
+                     local_tile(tCrS, shape(1, 1), coord(0, s)), acc, imm_as(IR_PRED, i > 0 || s > 0));
     }
     mma_commit();
 }
@@ -288,6 +288,8 @@ static void step(const backward_kernel *k, backward_consumer *c, tensor cS, cons
         const backward_stats delta = backward_find_stats(k, c, cS, stage, 1);
         mma_wait(k->with_d2 ? 1 : 0);
         backward_differentiate(c, &delta);
+        if (k->form.dmask && !k->of_keys)
+            backward_store_mask_gradient(k, c, cS, w);
         add_gradients(k, c, stage);
     }
     if (k->overlap)

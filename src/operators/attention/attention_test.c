@@ -156,6 +156,10 @@ static const char *const cases[] = {
     "seed=435316 # weights beyond f32",
     "direction=backward q=20 kv=30 d=20 mask=add ldmask=30 heads=2 ldmask_head=600",
     "direction=backward q=10 kv=20 d=8 mask=bool misalign=1 impl=naive_backward",
+    "direction=backward q=150 kv=131 d=32 batch=2 heads=4 kv_heads=2 mask=add ldmask=131 causal=1 dmask=1 # shared by "
+    "heads and batches",
+    "direction=backward q=70 kv=300 d=128 heads=2 mask=add ldmask_head=300 left=90 right=20 dmask=1 dtype=bf16 sinks=1",
+    "direction=backward q=30 kv=50 d=72 heads=2 mask=add ldmask=50 softcap=2 dmask=1 causal=1",
     "direction=backward q=150 kv=130 d=32 batch=2 heads=4 kv_heads=2 mask=bool ldmask=130 ldmask_batch=19500 causal=1",
     "direction=backward q=70 kv=130 d=128 heads=2 mask=add ldmask_head=130 softcap=4 dtype=bf16 # a row for each head",
     "direction=backward q=300 kv=200 d=128 causal=1 impl=sm90_backward config='consumers=2 block=64 stages=2 "
@@ -180,6 +184,11 @@ static const char *const cases[] = {
     "q=200 kv=900 d=72 q_factor=100 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=1 old=1 tile_n=64 slots=3' # "
     "and "
     "scores that are made again",
+    "q=70 kv=900 d=64 heads=2 q_factor=60 score=alibi lse=1 impl=sm90 config='old=1 tile_n=64' # scores that are made "
+    "again",
+    "q=130 kv=900 d=64 q_factor=60 softcap=400 dtype=bf16 lse=1 impl=sm90 config='old=1 tile_n=64'",
+    "q=200 kv=900 d=32 batch=2 score=documents q_factor=100 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks of all "
+    "kinds",
     "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 "
     "slots=5'",
     "q=70 kv=150 heads=3 d=32 score=alibi causal=1 lse=1",
@@ -240,6 +249,11 @@ static const test_reject rejects[] = {
     { "causal=1 right=4", CKL_INVALID, "attention: right=4 is not part of a causal problem" },
     { "ldmask=64", CKL_INVALID, "attention: ldmask=64 is not part of a problem without mask" },
     { "mask=add ldmask=127", CKL_INVALID, "attention: ldmask=127 is smaller than kv=128" },
+    { "mask=add dmask=1", CKL_INVALID, "attention: dmask=1 is for backward problems with mask=add" },
+    { "direction=backward mask=bool dmask=1", CKL_INVALID,
+      "attention: dmask=1 is for backward problems with mask=add" },
+    { "direction=backward mask=add dmask=1 softcap=2 impl=sm90_backward", CKL_UNSUPPORTED,
+      "attention sm90_backward: dmask=1 is for scores without soft cap" },
     { "left=-1", CKL_INVALID, "attention: left=-1 is negative" },
     { "softcap=-1", CKL_INVALID, "attention: softcap=-1 is negative" },
     { "ldk=63", CKL_INVALID, "attention: ldk=63 is smaller than d=64" },
@@ -265,7 +279,8 @@ static const test_reject rejects[] = {
     { "score=documents ragged=1", CKL_INVALID, "attention: score=documents has inputs of queries or keys" },
     { "impl=sm90 config='tile_n=100'", CKL_INVALID, "attention sm90: tile_n=100 is not a multiple of 16 up to 256" },
     { "impl=sm90 config='consumers=1 turns=1'", CKL_INVALID, "or turns=1 is not of them" },
-    { "softcap=2 impl=sm90 config='old=1'", CKL_INVALID, "attention sm90: old=1 is for scores without soft cap" },
+    { "mask=bool ldmask=128 impl=sm90 config='old=1'", CKL_INVALID,
+      "attention sm90: old=1 is for scores without mask" },
     { "impl=sm90 config='slots=2'", CKL_INVALID, "attention sm90: slots=2 is less than 3" },
     { "d=128 impl=sm90 config='slots=9'", CKL_UNSUPPORTED,
       "attention sm90: the config needs 327840 bytes of shared memory" },

@@ -130,6 +130,13 @@ score_mask score_mask_of(const tile_grid *g, const tile *t, const attention_form
     return (score_mask){ slice(gmem_tensor(p->mask, dtype, all), _, _, at.head, at.batch), p->unit };
 }
 
+tensor mask_gradient_of(const attention_form *form, const attention_values *p, val head)
+{
+    val kv = convert(I64, p->kv);
+    layout all = make_layout(shape(p->q, p->kv, p->all_heads), stride(kv, 1, mul(kv, convert(I64, p->q))));
+    return slice(gmem_tensor(p->dmask, form->dtype, all), _, _, head); // (Q,KV)
+}
+
 val masked_score(const score_mask *mask, val x, val by)
 {
     if (mask->gM.dtype == CKL_BOOL)

@@ -105,6 +105,9 @@ val masked_score(const score_mask *mask, val x, val by);
 /* What scores become by the mask; those of keys and queries past the last ones are left to mask_block(). */
 void mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tensor scores);
 
+/* The gradient of the mask in a head of those of all batches. (Q,KV) */
+tensor mask_gradient_of(const attention_form *form, const attention_values *p, val head);
+
 /* The mask of a problem at a tile's head. */
 score_mask score_mask_of(const tile_grid *g, const tile *t, const attention_form *form, const attention_values *p);
 

@@ -78,6 +78,8 @@ static ckl_status check(void *desc)
     d->out = d->out ? d->out : d->dtype;
     if (d->out != d->dtype && d->out != CKL_F32)
         FAIL(CKL_INVALID, "conv: out=%s is none of %s, f32", ckl_dtype_name(d->out), ckl_dtype_name(d->dtype));
+    if (d->math != CKL_GEMM_F32 && d->dtype != CKL_F32)
+        FAIL(CKL_INVALID, "conv: math=tf32 is of dtype=f32, not of %s", ckl_dtype_name(d->dtype));
     if (d->c % d->groups)
         FAIL(CKL_INVALID, "conv: groups=%" PRId64 " does not divide c=%" PRId64, d->groups, d->c);
     if (d->k % d->groups)
@@ -126,15 +128,16 @@ static int tensors(const void *desc, plan_tensor *t)
 
 conv_form conv_form_of(const ckl_conv_desc *d)
 {
-    return (conv_form){ (choice)d->direction, d->dtype, d->out, d->bias, d->scale, d->residual, (choice)d->activation };
+    return (conv_form){ (choice)d->direction, d->dtype, d->out, (choice)d->math, d->bias, d->scale, d->residual,
+                        (choice)d->activation };
 }
 
 ckl_status conv_check_form(const char *who, const ckl_conv_desc *d, const conv_form *have)
 {
     const conv_form want = conv_form_of(d);
     if (have->direction != want.direction || have->dtype != want.dtype || have->out != want.out ||
-        have->bias != want.bias || have->scale != want.scale || have->residual != want.residual ||
-        have->activation != want.activation)
+        have->math != want.math || have->bias != want.bias || have->scale != want.scale ||
+        have->residual != want.residual || have->activation != want.activation)
         FAIL(CKL_INVALID, "conv %s: the config's direction, types or epilogue are not the problem's", who);
     return CKL_OK;
 }
@@ -173,6 +176,7 @@ conv_params conv_params_of(const ckl_conv_desc *d, const ckl_conv_args *a)
 
 static const field desc_fields[] = { CONV_DESC(FIELD_ROW, ckl_conv_desc) };
 static const implementation *const implementations[] = {
+    &conv_halo_implementation,
     &conv_depthwise_implementation,
     &conv_depthwise_weight_implementation,
     &conv_stem_implementation,

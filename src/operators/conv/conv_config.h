@@ -10,6 +10,7 @@
     X(owner, choice, direction, "forward", "forward data weight", "what is computed: y, dx or dw") \
     X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16", "type of what is read")                      \
     X(owner, ckl_dtype, out, "", "f32 f16 bf16", "type of what is written, bias and residual")     \
+    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")              \
     X(owner, choice, layout, "nhwc", "nchw nhwc", "the order of x, y and the filters")             \
     X(owner, int64_t, n, "1", "0..2^31-1", "images")                                               \
     X(owner, int64_t, c, "64", "0..2^31-1", "channels of x")                                       \
@@ -62,6 +63,7 @@ conv_tensor conv_tensor_of(const ckl_conv_desc *desc, int which);
     X(owner, choice, direction, "forward", "forward data weight", "what is computed")      \
     X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16", "type of what is read")              \
     X(owner, ckl_dtype, out, "f16", "f32 f16 bf16", "type of what is written")             \
+    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")      \
     X(owner, bool, bias, "0", "0 1", "a summand for each channel of y; of weights: dbias") \
     X(owner, bool, scale, "0", "0 1", "a factor for each channel of y")                    \
     X(owner, bool, residual, "0", "0 1", "a summand of y's shape")                         \
@@ -75,39 +77,40 @@ conv_form conv_form_of(const ckl_conv_desc *desc);
 ckl_status conv_check_form(const char *who, const ckl_conv_desc *desc, const conv_form *have);
 
 /* Parameters of all kernels; arrays by mode, or in the order of the tensors. A kernel has those of them that it uses. */
-#define CONV_PARAMS(X, owner)                                                      \
-    X(owner, tensor, mX)                                                           \
-    X(owner, tensor, mW)                                                           \
-    X(owner, tensor, mY)                                                           \
-    X(owner, tensor, mR)                    /* the residual */                     \
-    X(owner, pointer, from, [CONV_TENSORS]) /* what is read, what is written */    \
-    X(owner, i64, x, [CONV_RANK])           /* strides */                          \
-    X(owner, i64, w, [CONV_RANK])                                                  \
-    X(owner, i64, y, [CONV_RANK])                                                  \
-    X(owner, pointer, bias)                                                        \
-    X(owner, pointer, scale) /* f32 */                                             \
-    X(owner, pointer, residual)                                                    \
-    X(owner, i64, n)                                                               \
-    X(owner, i64, c) /* of a group */                                              \
-    X(owner, i64, k) /* of a group */                                              \
-    X(owner, i64, groups)                                                          \
-    X(owner, i64, x_size, [CONV_MODES])                                            \
-    X(owner, i64, y_size, [CONV_MODES])                                            \
-    X(owner, i64, filter, [CONV_MODES])                                            \
-    X(owner, i64, step, [CONV_MODES])                                              \
-    X(owner, i64, dilation, [CONV_MODES])                                          \
-    X(owner, i64, pad, [CONV_MODES])                                               \
-    X(owner, u32, tap)                    /* sm90: the number of the first */      \
-    X(owner, u32, tap_step, [CONV_MODES]) /* from one to the next along each */    \
-    X(owner, pointer, sums)               /* of all slices, in f32 */              \
-    X(owner, pointer, bias_sums)                                                   \
-    X(owner, u32, sum_images)         /* sliced: of a slice */                     \
-    X(owner, i64, sum_pitch)          /* elements from tap to tap */               \
-    X(owner, u32, packed_row)         /* packed: elements from row to row */       \
-    X(owner, u32, packed_channels)    /* from column to column */                  \
-    X(owner, u32, packed_left)        /* columns of zeros before the first */      \
-    X(owner, u32, zero_rows)          /* rows of x with pixels that no tap sees */ \
-    X(owner, i64, seen, [CONV_MODES]) /* bits: the remainders of strides that some tap sees */
+#define CONV_PARAMS(X, owner)                                                                        \
+    X(owner, tensor, mX)                                                                             \
+    X(owner, tensor, mW)                                                                             \
+    X(owner, tensor, mY)                                                                             \
+    X(owner, tensor, mR)                    /* the residual */                                       \
+    X(owner, pointer, from, [CONV_TENSORS]) /* what is read, what is written */                      \
+    X(owner, i64, x, [CONV_RANK])           /* strides */                                            \
+    X(owner, i64, w, [CONV_RANK])                                                                    \
+    X(owner, i64, y, [CONV_RANK])                                                                    \
+    X(owner, pointer, bias)                                                                          \
+    X(owner, pointer, scale) /* f32 */                                                               \
+    X(owner, pointer, residual)                                                                      \
+    X(owner, i64, n)                                                                                 \
+    X(owner, i64, c) /* of a group */                                                                \
+    X(owner, i64, k) /* of a group */                                                                \
+    X(owner, i64, groups)                                                                            \
+    X(owner, i64, x_size, [CONV_MODES])                                                              \
+    X(owner, i64, y_size, [CONV_MODES])                                                              \
+    X(owner, i64, filter, [CONV_MODES])                                                              \
+    X(owner, i64, step, [CONV_MODES])                                                                \
+    X(owner, i64, dilation, [CONV_MODES])                                                            \
+    X(owner, i64, pad, [CONV_MODES])                                                                 \
+    X(owner, u32, tap)                    /* sm90: the number of the first */                        \
+    X(owner, u32, tap_step, [CONV_MODES]) /* from one to the next along each */                      \
+    X(owner, pointer, sums)               /* of all slices, in f32 */                                \
+    X(owner, pointer, bias_sums)                                                                     \
+    X(owner, u32, sum_images)         /* sliced: of a slice */                                       \
+    X(owner, i64, sum_pitch)          /* elements from tap to tap */                                 \
+    X(owner, u32, packed_row)         /* packed: elements from row to row; nchw: CTAs that copy x */ \
+    X(owner, u32, packed_channels)    /* from column to column */                                    \
+    X(owner, u32, packed_left)        /* columns of zeros before the first */                        \
+    X(owner, u32, zero_rows)          /* rows of x with pixels that no tap sees */                   \
+    X(owner, i64, seen, [CONV_MODES]) /* bits: the remainders of strides that some tap sees */       \
+    X(owner, pointer, copies, [2])    /* nchw: of x and of the filters */
 
 KERNEL_PARAMS(conv, CONV_PARAMS);
 
@@ -171,8 +174,9 @@ void conv_depthwise_weight(const void *config, int kernel);
 
 extern const implementation conv_depthwise_implementation, conv_depthwise_weight_implementation;
 extern const implementation conv_sm90_implementation, conv_sm90_weight_implementation;
-extern const implementation conv_stem_implementation, conv_pointwise_implementation, conv_nchw_sm90_implementation,
-    conv_sliced_implementation, conv_packed_implementation, conv_packed_weight_implementation;
+extern const implementation conv_halo_implementation, conv_stem_implementation, conv_pointwise_implementation,
+    conv_nchw_sm90_implementation, conv_sliced_implementation, conv_packed_implementation,
+    conv_packed_weight_implementation;
 extern const implementation conv_sm80_implementation, conv_naive_implementation;
 
 /* A problem line's: the desc, and what sets all its strides, dilations or pads, slices alone where there are some. */

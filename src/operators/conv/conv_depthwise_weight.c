@@ -9,12 +9,15 @@
 #include "cute/kernel.h"
 #include "operators/conv/conv_sm90.h"
 
-enum { THREADS = 128, SUMS_MAX = 12 * 8, SLICES_MAX = 64 };
+enum { THREADS = 128, SUMS_MAX = 12 * 8, SLICES_MAX = 64, COLS_MAX = 8, SPAN_MAX = 256, SPAN_OF_REGISTERS = 24 };
 
 #define CONV_DEPTHWISE_WEIGHT_CONFIG(X, owner)                                            \
     X(owner, int, vec, "8", "1 2 4 8", "channels of a thread")                            \
     X(owner, int, lanes, "8", "1 2 4 8", "threads side by side with vectors of channels") \
     X(owner, int, filter, "3", "", "columns of a filter")                                 \
+    X(owner, int, cols, "8", "1 4 8", "columns of dy whose loads are under way together") \
+    X(owner, int, step, "1", "", "columns from one to the next place of a filter")        \
+    X(owner, int, dilation, "1", "", "columns between neighbours of a filter")            \
     X(owner, int, slices, "16", "1 2 4 8 16 32 64", "of the rows of dy, summed apart first")
 
 typedef struct conv_depthwise_weight_config {
@@ -46,36 +49,85 @@ static val address_at(val base, ckl_dtype dtype, val index)
     return add(base, convert(U64, mul(index, imm((int)ckl_dtype_bytes(dtype)))));
 }
 
-/* A vector as f32, or zeros. */
-static tensor load_vector(const weight_role *k, val address, val inside)
+/* A row of vectors in x or dy. */
+typedef struct vector_row {
+    val start, pitch, columns; // an address, bytes from one to the next, how many: i32
+    val inside;                // predicate: there is such a row; else start is of some other
+} vector_row;
+
+/* Its vector at a column, zeros outside: loaded from the nearest place, without a branch, so that loads are under way together. */
+static packed load_vector(const weight_role *k, const vector_row *row, val column)
 {
-    const int vec = k->cfg->vec;
     const ckl_dtype dtype = k->cfg->form.dtype;
-    tensor rX = fragment(dtype, compact(leaf(vec))), rOut = fragment(F32, compact(leaf(vec)));
-    fill(rX, convert(dtype, immf(0)));
-    IF(inside)
-        copy(gmem_tensor(address, dtype, compact(leaf(vec))), rX, vec * (int)ckl_dtype_bytes(dtype));
-    for (int i = 0; i < vec; i++)
-        set(rOut, i, at_f32(rX, i));
-    return rOut;
+    const int vec = k->cfg->vec;
+    val nearest = max(imm(0), min(column, sub(row->columns, imm(1))));
+    val address = add(row->start, mul(convert(U64, nearest), row->pitch));
+    packed x = load_packed(gmem_tensor(address, dtype, compact(leaf(vec))), vec * (int)ckl_dtype_bytes(dtype));
+    val there = logical_and(row->inside, logical_and(ge(column, imm(0)), lt(column, row->columns)));
+    val zero = x.rWords.dtype == dtype ? convert(dtype, immf(0)) : imm(0);
+    for (int e = 0; e < static_size(x.rWords.layout); e++)
+        set(x.rWords, e, select(there, at(x.rWords, e), zero));
+    return x;
 }
 
-/* The products of a column of dy with those of x under the taps; inside: there is such a row of x. */
-static void add_column(weight_role *k, val dy, val x_row, val column, val inside)
+/* Products of column number j of x, counted from under the first tap of the first column of dy. */
+static void add_column(weight_role *k, const packed *dy, tensor rX, int j)
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
-    tensor rY = load_vector(k, dy, yes());
-    for (int s = 0; s < taps_of(cfg); s++) {
-        const bool of_bias = s == cfg->filter;
-        val at_x = add(column, mul(imm(s), narrow(k->p.dilation[2])));
-        val there = logical_and(inside, logical_and(ge(at_x, imm(0)), lt(at_x, narrow(k->p.x_size[2]))));
-        tensor rX = { 0 };
-        if (!of_bias)
-            rX = load_vector(k, address_at(x_row, cfg->form.dtype, mul(convert(I64, at_x), k->p.x[3])), there);
+    for (int q = 0; q < cfg->cols; q++) {
+        const int reach = j - q * cfg->step, s = reach / cfg->dilation;
+        if (reach < 0 || reach % cfg->dilation || s >= cfg->filter)
+            continue;
+        tensor rY = unpacked(dy[q], F32);
         for (int c = 0; c < cfg->vec; c++)
-            set(k->rSum, coord(c, s),
-                of_bias ? add(at(k->rSum, c, s), at(rY, c)) : fma(at(rX, c), at(rY, c), at(k->rSum, c, s)));
+            set(k->rSum, coord(c, s), fma(at(rX, c), at(rY, c), at(k->rSum, c, s)));
     }
+}
+
+static int span_of(const conv_depthwise_weight_config *c)
+{
+    return (c->cols - 1) * c->step + (c->filter - 1) * c->dilation + 1;
+}
+
+/* Is column j of x under a tap of some column of dy? */
+static bool is_under_tap(const conv_depthwise_weight_config *c, int j)
+{
+    bool under = false;
+    for (int q = 0; q < c->cols; q++) {
+        const int reach = j - q * c->step;
+        under |= reach >= 0 && reach % c->dilation == 0 && reach / c->dilation < c->filter;
+    }
+    return under;
+}
+
+/* Some columns of dy from one on, and what lies under them. */
+static void add_columns(weight_role *k, const vector_row *y, const vector_row *x, val w)
+{
+    const conv_depthwise_weight_config *cfg = k->cfg;
+    packed dy[COLS_MAX], at_x[SPAN_MAX];
+    val first = sub(mul(w, imm(cfg->step)), narrow(k->p.pad[2]));
+    for (int q = 0; q < cfg->cols; q++)
+        dy[q] = load_vector(k, y, add(w, imm(q)));
+    for (int j = 0; j < span_of(cfg) && !ir_failed(); j++)
+        if (is_under_tap(cfg, j))
+            at_x[j] = load_vector(k, x, add(first, imm(j)));
+    for (int j = 0; j < span_of(cfg) && !ir_failed(); j++)
+        if (is_under_tap(cfg, j))
+            add_column(k, dy, unpacked(at_x[j], F32), j);
+    for (int q = 0; q < cfg->cols && cfg->form.bias; q++) {
+        tensor rY = unpacked(dy[q], F32);
+        for (int c = 0; c < cfg->vec; c++)
+            set(k->rSum, coord(c, cfg->filter), add(at(k->rSum, c, cfg->filter), at(rY, c)));
+    }
+}
+
+/* The place under a row of the filter along mode m, the nearest one if there is none. */
+static val under(const weight_role *k, int m, val at, val tap, val *inside)
+{
+    const conv_values *p = &k->p;
+    val x = sub(add(mul(at, p->step[m]), mul(tap, p->dilation[m])), p->pad[m]);
+    *inside = logical_and(*inside, logical_and(ge(x, imm64(0)), lt(x, p->x_size[m])));
+    return max(imm64(0), min(x, sub(p->x_size[m], imm64(1))));
 }
 
 /* Row number `row` of dy. */
@@ -85,20 +137,16 @@ static void add_row(weight_role *k, val row)
     const ckl_dtype dtype = k->cfg->form.dtype;
     val h = rem(row, p->y_size[1]), rest = div(row, p->y_size[1]), d = rem(rest, p->y_size[0]),
         n = div(rest, p->y_size[0]);
-    val x_d = sub(add(mul(d, p->step[0]), mul(k->tap_d, p->dilation[0])), p->pad[0]);
-    val x_h = sub(add(mul(h, p->step[1]), mul(k->tap_h, p->dilation[1])), p->pad[1]);
-    val inside = logical_and(logical_and(ge(x_d, imm64(0)), lt(x_d, p->x_size[0])),
-                             logical_and(ge(x_h, imm64(0)), lt(x_h, p->x_size[1])));
+    val inside = yes(), x_d = under(k, 0, d, k->tap_d, &inside), x_h = under(k, 1, h, k->tap_h, &inside);
     val in_x = add(mul(n, p->x[0]), add(mul(x_d, p->x[1]), mul(x_h, p->x[2])));
     val in_y = add(mul(n, p->y[0]), add(mul(d, p->y[1]), mul(h, p->y[2])));
-    val x_row = address_at(p->from[CONV_X], dtype, add(in_x, k->channel));
-    val dy = variable(U64, address_at(p->from[CONV_Y], dtype, add(in_y, k->channel)));
-    val pitch = convert(U64, mul(p->y[3], imm((int)ckl_dtype_bytes(dtype))));
-    LOOP(w, convert(U32, p->y_size[2])) {
-        val column = sub(mul(narrow(w), narrow(p->step[2])), narrow(p->pad[2]));
-        add_column(k, dy, x_row, column, inside);
-        assign(dy, add(dy, pitch));
-    }
+    val bytes = imm((int)ckl_dtype_bytes(dtype));
+    const vector_row x = { address_at(p->from[CONV_X], dtype, add(in_x, k->channel)), convert(U64, mul(p->x[3], bytes)),
+                           narrow(p->x_size[2]), inside };
+    const vector_row y = { address_at(p->from[CONV_Y], dtype, add(in_y, k->channel)), convert(U64, mul(p->y[3], bytes)),
+                           narrow(p->y_size[2]), yes() };
+    LOOP_FROM(w, imm(0), y.columns, imm(k->cfg->cols))
+        add_columns(k, &y, &x, w);
 }
 
 /* The sums of the CTA's threads to the slice's: (CHANNEL,TAP,ROW of the filter), of all channels. */
@@ -204,6 +252,11 @@ static ckl_status choose_depthwise_weight(const void *desc, const ckl_device_inf
         FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: it computes the gradient of filters of a channel each");
     c->form = conv_form_of(d);
     c->filter = (int)min_i64(d->s, INT32_MAX);
+    c->step = (int)d->stride_w;
+    c->dilation = (int)d->dilation_w;
+    c->cols = COLS_MAX;
+    while (c->cols > 1 && (c->cols - 1) * d->stride_w + (d->s - 1) * d->dilation_w + 1 > SPAN_OF_REGISTERS)
+        c->cols = c->cols == COLS_MAX ? COLS_MAX / 2 : 1;
     c->vec = vector_of(d);
     c->lanes = 8;
     while (c->lanes > 1 && 8 * round_up(d->c, (int64_t)c->lanes * c->vec) > 9 * d->c)
@@ -226,8 +279,11 @@ static ckl_status admit_depthwise_weight(const void *desc, const ckl_device_info
     if (d->s + 1 > SUMS_MAX || d->t * d->r > UINT16_MAX || d->c > UINT16_MAX || rows_of(d) > INT32_MAX / THREADS ||
         d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: filters, channels or rows are more than a launch has");
-    if (c->filter != d->s)
-        FAIL(CKL_INVALID, "conv depthwise_weight: filter=%d is not s=%" PRId64, c->filter, d->s);
+    if (c->filter != d->s || c->step != d->stride_w || c->dilation != d->dilation_w)
+        FAIL(CKL_INVALID, "conv depthwise_weight: filter=%d is not s=%" PRId64 ", or its step or dilation is another",
+             c->filter, d->s);
+    if ((d->s - 1) * d->dilation_w + COLS_MAX * d->stride_w > SPAN_MAX || c->cols < 1 || c->cols > COLS_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: s=%" PRId64 " columns, or cols=%d, reach too far", d->s, c->cols);
     if (c->vec < 1 || own.vec % c->vec || !is_power_of_two(c->lanes) || c->lanes > 8 || c->slices < 1 ||
         c->slices > SLICES_MAX)
         FAIL(CKL_INVALID, "conv depthwise_weight: vec=%d lanes=%d slices=%d are not possible", c->vec, c->lanes,

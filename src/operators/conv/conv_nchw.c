@@ -15,7 +15,6 @@
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_nchw.h"
-#include "operators/conv/conv_packed.h"
 #include "skeletons/activation.h"
 
 enum {
@@ -426,5 +425,5 @@ void conv_nchw_sm90(const void *config, int kernel)
     if (kernel == CONV_NCHW_MAIN)
         multiply(cfg);
     else
-        conv_pack(cfg->form.dtype, true, false, false);
+        conv_nchw_copy(cfg->form.dtype, cfg->pairs);
 }

@@ -13,7 +13,8 @@
     X(owner, bool, copied, "1", "0 1",                                                           \
       "x is read from a copy in NHWC: else planes as they lie, which only a tap alone allows")   \
     X(owner, bool, edges, "1", "0 1", "filters reach over the ends of rows")                     \
-    X(owner, bool, direct, "0", "0 1", "y is stored from registers: TMA cannot take its planes")
+    X(owner, bool, direct, "0", "0 1", "y is stored from registers: TMA cannot take its planes") \
+    X(owner, bool, pairs, "0", "0 1", "two places of a plane are copied at a time")
 
 typedef struct conv_nchw_config {
     conv_form form;
@@ -23,6 +24,7 @@ typedef struct conv_nchw_config {
 enum {
     CONV_NCHW_SPANS_MAX = 4, // of a tile
     CONV_NCHW_CANDIDATES = 36,
+    CONV_NCHW_COPY_CHANNELS = 32, // of a warp of the copy
 };
 
 /* What the kernel and its host side derive alike from a config. */
@@ -38,5 +40,8 @@ conv_nchw_shape conv_nchw_shape_of(const conv_nchw_config *config);
 enum { CONV_NCHW_MAIN, CONV_NCHW_COPY, CONV_NCHW_KERNELS };
 
 void conv_nchw_sm90(const void *config, int kernel);
+
+/* Describes the copies; pairs: places of x are even in number, and x begins at whole 4 bytes. */
+void conv_nchw_copy(ckl_dtype dtype, bool pairs);
 
 #endif

@@ -104,11 +104,12 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
     c->copied = copies_x(d);
     c->edges = has_edges(d);
     c->direct = stores_directly(d);
+    c->pairs = c->copied && sides_of(d).from_pixels % 2 == 0;
     c->stages = stages_of(c, device);
     return true;
 }
 
-/* As conv_sm90_cost(); each copy is a launch. */
+/* As conv_sm90_cost(); the copies are a launch. */
 static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, STAGE = 40, EPILOGUE = 10, DIRECT = 30,
@@ -124,7 +125,7 @@ static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device,
     const double tile = stages * (fmax(multiply, load) + STAGE) + (c->direct ? DIRECT : EPILOGUE) * c->tile_n / 2;
     const double waves = ceil(tiles / device->sm_count), traffic = tiles / device->sm_count / 64;
     const double filters = (double)filter_copy(d), x = (double)x_copy(d);
-    const double copies = (filters > 0 ? LAUNCH : 0) + (x > 0 ? LAUNCH : 0) + (filters + x) / COPIED;
+    const double copies = (filters + x > 0 ? LAUNCH : 0) + (filters + x) / COPIED;
     return (plan_cost){ ((waves + traffic) * tile + START) / HERTZ * 1e6 + copies,
                         multiply > load ? "tensor cores" : "loads" };
 }
@@ -166,9 +167,10 @@ static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *devic
     const conv_nchw_config *c = config;
     TRY(check_problem(d, device));
     TRY(conv_check_form("nchw_sm90", d, &c->form));
-    if (c->edges != has_edges(d) || c->copied != copies_x(d) || (stores_directly(d) && !c->direct))
-        FAIL(CKL_INVALID, "conv nchw_sm90: edges=%d, copied=%d or direct=%d does not fit the problem", c->edges,
-             c->copied, c->direct);
+    if (c->edges != has_edges(d) || c->copied != copies_x(d) || (stores_directly(d) && !c->direct) ||
+        (c->pairs && (!c->copied || sides_of(d).from_pixels % 2)))
+        FAIL(CKL_INVALID, "conv nchw_sm90: edges=%d, copied=%d, direct=%d or pairs=%d does not fit the problem",
+             c->edges, c->copied, c->direct, c->pairs);
     if (c->consumers < 1 || c->consumers > 2 || (c->side && c->consumers == 1))
         FAIL(CKL_INVALID, "conv nchw_sm90: consumers=%d is not in 1..2, or one stands side by side", c->consumers);
     if (c->tile_k != 16 && c->tile_k != 32 && c->tile_k != CONV_SM90_K)
@@ -190,18 +192,27 @@ static int64_t workspace_nchw_sm90(const ckl_plan *plan)
     return filter_copy(plan->desc) + x_copy(plan->desc);
 }
 
-/* From `outer` matrices of `channels` planes of so many places to rows of channels for each place. */
-static ckl_status copy_channels(const ckl_plan *plan, const void *from, const void *to, int64_t outer, int64_t channels,
-                                int64_t places, ckl_stream stream)
+/* CTAs that copy `outer` matrices of channels by places. */
+static int64_t copy_ctas(int64_t outer, int64_t channels, int64_t places, int each)
 {
-    const int64_t padded = round_up(channels, UNIT), vectors = outer * places * padded / UNIT;
-    const conv_params p = { .from = { [CONV_X] = from, [CONV_Y] = to },
-                            .n = outer,
-                            .c = channels,
-                            .x = { channels * places, 0, 0, 1, places },
-                            .x_size = { 1, 1, places },
-                            .packed_channels = (uint32_t)padded };
-    return plan_launch(plan, CONV_NCHW_COPY, (plan_grid){ .x = ceil_div(vectors, CONV_PACK_THREADS) }, &p, stream);
+    enum { ALONG_PLANE = 8, WARPS = CONV_PACK_THREADS / 32 };
+    return ceil_div(outer * ceil_div(channels, CONV_NCHW_COPY_CHANNELS) * ceil_div(places, ALONG_PLANE * each), WARPS);
+}
+
+/* Rows of channels for each place, of x and of the filters: all that is in the workspace. */
+static ckl_status copy_channels(const ckl_plan *plan, const void *x, const void *w, char *workspace, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const conv_nchw_config *c = plan->config;
+    const nchw_sides s = sides_of(d);
+    const int64_t first = x_copy(d) ? copy_ctas(d->n, s.from_channels, s.from_pixels, c->pairs ? 2 : 1) : 0;
+    const int64_t second = filter_copy(d) ? copy_ctas(d->k, d->c, taps_of(d), 1) : 0;
+    const conv_params p = { .from = { [CONV_X] = x, [CONV_W] = w },
+                            .copies = { workspace + filter_copy(d), workspace },
+                            .x_size = { d->n, s.from_channels, s.from_pixels },
+                            .filter = { d->k, d->c, taps_of(d) },
+                            .packed_row = (uint32_t)first };
+    return plan_launch(plan, CONV_NCHW_COPY, (plan_grid){ .x = first + second }, &p, stream);
 }
 
 static param_tensor planes(const void *pointer, int64_t pixels, int64_t channels, int64_t images)
@@ -248,19 +259,16 @@ static ckl_status launch_nchw_sm90(const ckl_plan *plan, const void *args, ckl_s
     const ckl_conv_args *a = args;
     const conv_nchw_config *c = plan->config;
     const bool data = d->direction == CKL_CONV_DATA;
-    const nchw_sides s = sides_of(d);
     char *workspace = plan_workspace(plan, a->workspace);
     const void *from = data ? a->dy : a->x, *to = data ? a->dx : a->y, *w = a->w;
+    if (c->pairs && !PLAN_ALIGNED(4, from))
+        FAIL(CKL_INVALID, "conv nchw_sm90: x is not aligned to 4 bytes; impl=sm80 takes any");
     if (!PLAN_ALIGNED(16, x_copy(d) ? NULL : from, filter_copy(d) ? NULL : w, c->direct ? NULL : to))
         FAIL(CKL_INVALID, "conv nchw_sm90: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
-    if (filter_copy(d) && d->n > 0) {
-        TRY(copy_channels(plan, w, workspace, d->k, d->c, taps_of(d), stream));
-        w = workspace;
-    }
-    if (x_copy(d)) {
-        TRY(copy_channels(plan, from, workspace + filter_copy(d), d->n, s.from_channels, s.from_pixels, stream));
-        from = workspace + filter_copy(d);
-    }
+    if (d->n > 0 && (filter_copy(d) || x_copy(d)))
+        TRY(copy_channels(plan, from, w, workspace, stream));
+    w = filter_copy(d) ? workspace : w;
+    from = x_copy(d) ? workspace + filter_copy(d) : from;
     return launch_product(plan, conv_params_of(d, a), from, to, w, stream);
 }
 

@@ -37,7 +37,8 @@ tensor conv_add_slices(int slices, val address, val apart, int count)
 static conv_sm90_config products_of(const conv_sm90_config *c)
 {
     conv_sm90_config products = *c;
-    products.form = (conv_form){ .direction = c->form.direction, .dtype = c->form.dtype, .out = CKL_F32 };
+    products.form =
+        (conv_form){ .direction = c->form.direction, .dtype = c->form.dtype, .out = CKL_F32, .math = c->form.math };
     return products;
 }
 

@@ -9,6 +9,7 @@
 #include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
+#include "skeletons/stage_loop.h"
 
 enum { TILE_K = CONV_SM80_K, THREADS = CONV_SM80_THREADS, ROWS_MAX = 128, MINE_MAX = 16 };
 
@@ -209,45 +210,47 @@ static void store_elements(const gather *g, val stage)
         set(g->sX, coord(g->first_row, add(g->column, imm(j)), stage), g->elements[j]);
 }
 
-static void multiply(const tiled_mma *mma, const gather *A, const gather *B, val stage, tensor acc)
+/* The two operands of a tile of K, and what they are multiplied into. */
+typedef struct product {
+    const conv_sm80_config *cfg;
+    const conv_values *p;
+    const conv_sides *s;
+    const tiled_mma *mma;
+    gather *A, *B;
+    tensor acc; // (MMA,MMA_M,MMA_N)
+} product;
+
+static void load_tile(const void *of, val tile, val stage)
 {
-    tensor rA = fragment_A(mma, A->rows, TILE_K); // (MMA,MMA_M,MMA_K)
-    tensor rB = fragment_B(mma, B->rows, TILE_K); // (MMA,MMA_N,MMA_K)
-    ldmatrix_A(mma, slice(A->sX, _, _, stage), thread(), rA);
-    ldmatrix_B(mma, slice(B->sX, _, _, stage), thread(), rB);
-    gemm(mma, rA, rB, acc, yes());
+    const product *x = of;
+    load_operand(x->cfg, x->p, x->s, x->A, true, tile, stage);
+    load_operand(x->cfg, x->p, x->s, x->B, false, tile, stage);
 }
 
-/* acc = A tile * B tile over all taps and channels. */
-static void mainloop(const conv_sm80_config *cfg, const conv_values *p, const conv_sides *s, const tiled_mma *mma,
-                     gather *A, gather *B, tensor acc)
+static void store_stage(const void *of, val stage)
+{
+    const product *x = of;
+    store_elements(x->A, stage);
+    store_elements(x->B, stage);
+}
+
+static void multiply(const void *of, val stage)
+{
+    const product *x = of;
+    tensor rA = fragment_A(x->mma, x->A->rows, TILE_K); // (MMA,MMA_M,MMA_K)
+    tensor rB = fragment_B(x->mma, x->B->rows, TILE_K); // (MMA,MMA_N,MMA_K)
+    ldmatrix_A(x->mma, slice(x->A->sX, _, _, stage), thread(), rA);
+    ldmatrix_B(x->mma, slice(x->B->sX, _, _, stage), thread(), rB);
+    gemm(x->mma, rA, rB, x->acc, yes());
+}
+
+/* The tiles of all taps and channels. */
+static val tiles_of(const conv_values *p, const conv_sides *s)
 {
     val k = narrow(s->from_channels);
     for (int m = 0; m < CONV_MODES; m++)
         k = mul(k, narrow(p->filter[m]));
-    val tiles = convert(U32, div(add(k, imm(TILE_K - 1)), imm(TILE_K)));
-    for (int i = 0; i < cfg->stages - 1; i++) {
-        load_operand(cfg, p, s, A, true, imm(i), imm(i));
-        load_operand(cfg, p, s, B, false, imm(i), imm(i));
-        store_elements(A, imm(i));
-        store_elements(B, imm(i));
-        cp_async_commit();
-    }
-    val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 1)); // stages
-    LOOP(tile, tiles) {
-        cp_async_wait(cfg->stages - 2);
-        cta_sync(); // all copies of `ready` are here, and all warps are done with the stage before it, which is `free`
-        val next = add(tile, imm(cfg->stages - 1));
-        load_operand(cfg, p, s, A, true, next, free);
-        load_operand(cfg, p, s, B, false, next, free);
-        cp_async_commit();
-        multiply(mma, A, B, ready, acc);
-        store_elements(A, free);
-        store_elements(B, free);
-        assign(free, ready);
-        assign(ready, select(eq(ready, imm(cfg->stages - 1)), imm(0), add(ready, imm(1))));
-    }
-    cp_async_wait(0);
+    return convert(U32, div(add(k, imm(TILE_K - 1)), imm(TILE_K)));
 }
 
 /* The accumulators to the output: a pixel's place in memory is found once for each row. */
@@ -302,7 +305,8 @@ void conv_sm80(const void *config, int kernel)
         make_tiled_mma(form->dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 2, 2);
     tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
     fill(acc, immf(0));
-    mainloop(cfg, &p, &s, &mma, &A, &B, acc);
+    const product work = { cfg, &p, &s, &mma, &A, &B, acc };
+    stage_loop(&(stage_work){ cfg->stages, load_tile, store_stage, multiply, &work }, tiles_of(&p, &s));
     store_tile(cfg, &p, &s, &mma, row, col, group, acc);
 }
 

@@ -61,7 +61,10 @@ typedef struct consumer_role {
 tiled_mma conv_mma_of(ckl_dtype dtype, int n)
 {
     char atom[ATOM_NAME_MAX];
-    snprintf(atom, sizeof atom, "SM90_64x%dx16_%s_SS", n, dtype == F16 ? "F32F16F16" : "F32BF16BF16");
+    snprintf(atom, sizeof atom, dtype == F32 ? "SM90_64x%dx8_%s_SS_TN" : "SM90_64x%dx16_%s_SS", n,
+             dtype == F32   ? "F32TF32TF32"
+             : dtype == F16 ? "F32F16F16"
+                            : "F32BF16BF16");
     return make_tiled_mma(atom, 1, 1);
 }
 
@@ -99,7 +102,7 @@ static void describe_boxes(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
     const conv_sm90_shape *s = &k->size;
-    const int span = 2 * c->tile_k; // bytes
+    const int span = c->tile_k * (int)ckl_dtype_bytes(c->form.dtype);
     const int x_box[] = { c->tile_k, c->box_w, c->box_h, 1, c->box_n };
     const int x_step[] = { 1, c->step_w, c->step_h, 1, 1 };
     const int y_box[] = { s->y_cols, s->part_w, s->part_h, 1, s->part_n };

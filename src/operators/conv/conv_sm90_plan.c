@@ -17,7 +17,7 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
     s.next_w = c->box_w > rows ? rows : 0;
     s.next_h = c->box_w <= rows && plane > rows ? rows / c->box_w : 0;
     s.next_n = plane <= rows ? rows / plane : 0;
-    s.stage_bytes = (int64_t)(s.tile_m + c->tile_n) * c->tile_k * 2;
+    s.stage_bytes = (int64_t)(s.tile_m + c->tile_n) * c->tile_k * (int64_t)ckl_dtype_bytes(c->form.dtype);
     s.smem_bytes = c->stages * (s.stage_bytes + 16) + (int64_t)c->consumers * (s.buffers * rows * 128 + 16);
     return s;
 }
@@ -144,7 +144,7 @@ bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, 
     const bool data = d->direction == CKL_CONV_DATA;
     if (i >= CONV_SM90_CANDIDATES)
         return false;
-    c->tile_k = depths[i / (2 * COUNT_OF(widths))];
+    c->tile_k = depths[i / (2 * COUNT_OF(widths))] * 2 / (int)ckl_dtype_bytes(d->dtype);
     i %= 2 * COUNT_OF(widths);
     c->form = conv_form_of(d);
     c->tile_n = widths[i % COUNT_OF(widths)];
@@ -177,9 +177,10 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *d, const ckl_device_info *device, 
     const double launches = (double)(c->zeros ? seen_launches(d) : launches_of(d));
     const double taps = (double)d->t * (double)d->r * (double)d->s / launches;
     const double tiles = tiles_of(d, c) * c->slices, active = fmin(tiles, device->sm_count);
-    const double multiply = (double)s.tile_m * c->tile_n * c->tile_k / PRODUCTS;
+    const double bytes = (double)ckl_dtype_bytes(d->dtype);
+    const double multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS;
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), ROW * (s.tile_m + c->tile_n));
-    const double absent = (double)(chunks * c->tile_k - channels) / (double)chunks * 2 * (s.tile_m + c->tile_n);
+    const double absent = (double)(chunks * c->tile_k - channels) / (double)chunks * bytes * (s.tile_m + c->tile_n);
     const double stage = fmax(multiply, load) + absent / ZEROS + STAGE;
     const double tile = ceil(taps * (double)chunks / c->slices) * stage + EPILOGUE * c->tile_n / 2;
     const double waves = ceil(tiles / device->sm_count), traffic = tiles / device->sm_count / 64;
@@ -195,18 +196,19 @@ static plan_cost cost_sm90(const void *desc, const ckl_device_info *device, cons
 ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_config *c)
 {
     const bool data = d->direction == CKL_CONV_DATA;
+    const int unit = 16 / (int)ckl_dtype_bytes(d->dtype), deepest = 8 * unit; // a row of 128 bytes
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "conv sm90: %s has no wgmma", device->id);
     TRY(conv_check_form("sm90", d, &c->form));
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sm90: it does not compute the gradient of weights");
-    if (d->dtype == CKL_F32)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: dtype=f32 is none of f16, bf16");
+    if (d->dtype == CKL_F32 && (data || d->math == CKL_GEMM_F32))
+        FAIL(CKL_UNSUPPORTED, "conv sm90: tensor cores multiply f32 with math=tf32 alone, and no gradient");
     if (c->grouped != (d->groups > 1))
         FAIL(CKL_INVALID, "conv sm90: grouped=%d, but the problem has %" PRId64 " groups", c->grouped, d->groups);
     if (d->groups > 1 && (d->d > 1 || d->t > 1 || d->stride_d > 1 || d->pad_front || d->pad_back))
         FAIL(CKL_UNSUPPORTED, "conv sm90: groups=%" PRId64 " of volumes are convolved by other kernels", d->groups);
-    if (d->groups > 1 && (d->c / d->groups % 8 || d->k / d->groups % 8))
+    if (d->groups > 1 && (d->c / d->groups % unit || d->k / d->groups % 8))
         FAIL(CKL_UNSUPPORTED, "conv sm90: the channels of groups=%" PRId64 " are not whole 16 bytes", d->groups);
     if (d->c == 0 || d->k == 0)
         FAIL(CKL_UNSUPPORTED, "conv sm90: c=%" PRId64 " and k=%" PRId64 " leave no products", d->c, d->k);
@@ -221,8 +223,8 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
         FAIL(CKL_INVALID, "conv sm90: zeros=1, but taps see all pixels or none, or rows are beyond 32-bit numbers");
     if (c->consumers < 1 || c->consumers > 2)
         FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2", c->consumers);
-    if (c->tile_k != 16 && c->tile_k != 32 && c->tile_k != CONV_SM90_K)
-        FAIL(CKL_INVALID, "conv sm90: tile_k=%d is none of 16, 32, 64", c->tile_k);
+    if (c->tile_k != deepest && c->tile_k != deepest / 2 && c->tile_k != deepest / 4)
+        FAIL(CKL_INVALID, "conv sm90: tile_k=%d is none of %d, %d, %d", c->tile_k, deepest / 4, deepest / 2, deepest);
     TRY(conv_check_box("sm90", box_of(c), CONV_SM90_ROWS * c->consumers, c->step_w, c->step_h));
     const conv_sm90_shape s = conv_sm90_shape_of(c);
     if (c->tile_n < s.y_cols || c->tile_n % 64 || c->tile_n > 256 || (c->tile_n > 192 && c->form.residual))
@@ -242,8 +244,8 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
 {
     const ckl_conv_desc *d = desc;
     const conv_sm90_config *c = config;
-    const int64_t unit = 8, out_unit = 16 / (int64_t)ckl_dtype_bytes(d->out), in = channels_in(d),
-                  out = channels_out(d);
+    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype), out_unit = 16 / (int64_t)ckl_dtype_bytes(d->out),
+                  in = channels_in(d), out = channels_out(d);
     if (d->layout != CKL_IMAGE_NHWC)
         FAIL(CKL_UNSUPPORTED, "conv sm90: layout=nchw has its channels apart");
     if (in % unit || out % out_unit || (conv_sm90_n_major(config) && out % unit))

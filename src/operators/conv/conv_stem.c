@@ -20,7 +20,9 @@ enum {
     BARRIER_CONSUMER = 1, // + warpgroup: its 128 threads round the staging buffers
     ROWS = CONV_SM90_ROWS,
     WORDS = 4, // of a thread's A in a step: pixels 0, 1, and both again 8 elements of K further
-    ITERATIONS_MAX = 64,
+    WARPS = CONV_STEM_THREADS / 32,
+    LINES_MAX = 32,    // of a warp
+    ELEMENTS_MAX = 32, // of a lane and a line
     TILE_N_MAX = 128,
 };
 
@@ -93,25 +95,30 @@ static tensor elements_from(val address, ckl_dtype dtype, val first)
     return gmem_tensor(add(address, convert(U64, bytes)), dtype, make_layout(dynamic(imm64(1)), leaf(1)));
 }
 
-/* An element of K of one filter a step; zeros where there is no such channel, tap or filter. */
+/* A thread has one element of K of all filters, some of them under way together; zeros where there is no such channel, tap or filter. */
 static void load_filters(const stem_kernel *k)
 {
+    enum { AT_ONCE = 16 };
     const conv_stem_config *c = k->cfg;
+    const ckl_dtype dtype = c->form.dtype;
     const int padded = k->size.padded, depth = CONV_STEM_K * k->size.steps;
+    val at = min(thread(), imm(depth - 1)), channel = rem(at, imm(padded)), tap = div(at, imm(padded));
+    val there = logical_and(lt(channel, imm(c->channels)), lt(tap, imm(k->size.taps)));
+    val row = min(div(tap, imm(c->columns)), imm(c->rows - 1)), column = rem(tap, imm(c->columns));
+    val first = mul(convert(I64, min(channel, imm(c->channels - 1))), k->p.w[4]);
+    first = add(first, add(mul(convert(I64, row), k->p.w[2]), mul(convert(I64, column), k->p.w[3])));
     val last = sub(conv_number(k->p.k), imm(1));
-    LOOP_FROM(e, thread(), imm(depth * c->tile_n), imm(THREADS)) {
-        val filter = div(e, imm(depth)), at = rem(e, imm(depth));
-        val channel = rem(at, imm(padded)), tap = div(at, imm(padded));
-        val inside = logical_and(le(filter, last), lt(channel, imm(c->channels)));
-        val row = min(div(tap, imm(c->columns)), imm(c->rows - 1)), column = rem(tap, imm(c->columns));
-        val index = add(mul(convert(I64, min(filter, last)), k->p.w[0]),
-                        mul(convert(I64, min(channel, imm(c->channels - 1))), k->p.w[4]));
-        index = add(index, add(mul(convert(I64, row), k->p.w[2]), mul(convert(I64, column), k->p.w[3])));
-        inside = logical_and(inside, lt(tap, imm(k->size.taps)));
-        val w = at(elements_from(k->p.from[CONV_W], c->form.dtype, index), 0);
-        set(k->sW, coord(filter, rem(at, imm(CONV_STEM_K)), div(at, imm(CONV_STEM_K))),
-            select(inside, w, convert(c->form.dtype, immf(0))));
-    }
+    IF(lt(thread(), imm(depth)))
+        for (int n = 0; n < c->tile_n && !ir_failed(); n += AT_ONCE) {
+            val w[AT_ONCE];
+            for (int i = 0; i < AT_ONCE; i++) {
+                val filter = mul(convert(I64, min(imm(n + i), last)), k->p.w[0]);
+                w[i] = at(elements_from(k->p.from[CONV_W], dtype, add(first, filter)), 0);
+            }
+            for (int i = 0; i < AT_ONCE; i++)
+                set(k->sW, coord(n + i, rem(at, imm(CONV_STEM_K)), div(at, imm(CONV_STEM_K))),
+                    select(logical_and(there, le(imm(n + i), last)), w[i], convert(dtype, immf(0))));
+        }
     fence_proxy_async();
 }
 
@@ -123,45 +130,80 @@ static void clear_halos(const stem_kernel *k)
         set(sWords, i, imm(0));
 }
 
-/* Element number e of what lies under a tile: its place there, and its distance from the image's first. */
-typedef struct halo_element {
-    val inside, offset, place;
-} halo_element;
+/*
+ * What lies under a tile, in lines that are contiguous in x: rows of pixels or, in NCHW, of a channel. A warp takes every 8th line, a
+ * lane every 32nd element of it.
+ */
+typedef struct halo_line {
+    val inside[ELEMENTS_MAX], offset[ELEMENTS_MAX],
+        place[ELEMENTS_MAX]; // along a line: predicate, elements of x and of the buffer
+} halo_line;
 
-static halo_element halo_element_at(const stem_kernel *k, const tile_place *place, val e)
+static int elements_of_line(const stem_kernel *k)
+{
+    return k->size.halo_w * (k->cfg->nchw ? 1 : k->cfg->channels);
+}
+
+static halo_line halo_line_at(const stem_kernel *k, const tile_place *place)
 {
     const conv_stem_config *c = k->cfg;
-    const conv_stem_shape *s = &k->size;
-    const int wide = s->halo_w, high = s->halo_h, channels = c->channels;
-    val channel = c->nchw ? div(e, imm(wide * high)) : rem(e, imm(channels));
-    val pixel = c->nchw ? rem(e, imm(wide * high)) : div(e, imm(channels));
-    val row = div(pixel, imm(wide)), column = rem(pixel, imm(wide));
+    const int channels = c->nchw ? 1 : c->channels, count = elements_of_line(k);
+    val width = convert(I32, k->p.x_size[2]);
+    halo_line line;
+    for (int i = 0; i * 32 < count && !ir_failed(); i++) {
+        val e = min(add(k->lane, imm(32 * i)), imm(count - 1)), column = div(e, imm(channels)),
+            channel = rem(e, imm(channels));
+        val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), conv_number(k->p.pad[2])), column));
+        val nearest = max(imm(0), min(w, sub(width, imm(1))));
+        line.inside[i] = logical_and(ge(w, imm(0)), lt(w, width));
+        line.offset[i] =
+            add(mul(nearest, convert(I32, k->p.x[3])), mul(convert(I32, channel), convert(I32, k->p.x[4])));
+        line.place[i] = add(mul(column, imm(k->size.padded)), channel);
+    }
+    return line;
+}
+
+/* Line number `number` of all: is it inside of x, where does it begin there and in the buffer? */
+typedef struct line_place {
+    val inside, offset, place;
+} line_place;
+
+static line_place line_place_of(const stem_kernel *k, const tile_place *place, val number)
+{
+    const conv_stem_config *c = k->cfg;
+    val channel = c->nchw ? div(number, imm(k->size.halo_h)) : imm(0);
+    val row = c->nchw ? rem(number, imm(k->size.halo_h)) : number, height = convert(I32, k->p.x_size[1]);
     val h = convert(I32, add(sub(mul(place->h, imm(c->step_h)), conv_number(k->p.pad[1])), row));
-    val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), conv_number(k->p.pad[2])), column));
-    val height = convert(I32, k->p.x_size[1]), width = convert(I32, k->p.x_size[2]);
-    val inside = logical_and(logical_and(ge(h, imm(0)), lt(h, height)), logical_and(ge(w, imm(0)), lt(w, width)));
-    val nearest_h = max(imm(0), min(h, sub(height, imm(1)))), nearest_w = max(imm(0), min(w, sub(width, imm(1))));
-    val offset = add(mul(nearest_h, convert(I32, k->p.x[2])), mul(nearest_w, convert(I32, k->p.x[3])));
-    return (halo_element){ inside, add(offset, mul(convert(I32, channel), convert(I32, k->p.x[4]))),
-                           add(mul(pixel, imm(s->padded)), channel) };
+    val nearest = max(imm(0), min(h, sub(height, imm(1))));
+    return (
+        line_place){ logical_and(ge(h, imm(0)), lt(h, height)),
+                     add(mul(nearest, convert(I32, k->p.x[2])), mul(convert(I32, channel), convert(I32, k->p.x[4]))),
+                     add(mul(row, imm(k->size.halo_w * k->size.padded)), channel) };
 }
 
 /* All loads of a thread are under way before the first one is needed. */
 static void load_halo(const stem_kernel *k, val tile, val buffer)
 {
-    const int count = k->size.halo_h * k->size.halo_w * k->cfg->channels, steps = (count + THREADS - 1) / THREADS;
+    const int elements = elements_of_line(k), lines = k->size.halo_h * (k->cfg->nchw ? k->cfg->channels : 1);
     const ckl_dtype dtype = k->cfg->form.dtype;
     const tile_place place = place_of(k, tile);
+    const halo_line line = halo_line_at(k, &place);
     tensor gX = elements_from(k->p.from[CONV_X], dtype, mul(convert(I64, place.n), k->p.x[0]));
-    halo_element elements[ITERATIONS_MAX];
-    val x[ITERATIONS_MAX];
-    for (int i = 0; i < steps && !ir_failed(); i++) {
-        elements[i] = halo_element_at(k, &place, min(add(thread(), imm(i * THREADS)), imm(count - 1)));
-        x[i] = at(gX, elements[i].offset);
+    line_place at[LINES_MAX];
+    val x[LINES_MAX][ELEMENTS_MAX];
+    for (int l = 0; l * WARPS < lines && !ir_failed(); l++) {
+        at[l] = line_place_of(k, &place, min(add(k->warp_row, imm(l * WARPS)), imm(lines - 1)));
+        for (int i = 0; i * 32 < elements && !ir_failed(); i++)
+            x[l][i] = at(gX, add(at[l].offset, line.offset[i]));
     }
-    for (int i = 0; i < steps && !ir_failed(); i++)
-        IF(lt(add(thread(), imm(i * THREADS)), imm(count)))
-            set(k->sHalo, coord(elements[i].place, buffer), select(elements[i].inside, x[i], convert(dtype, immf(0))));
+    for (int l = 0; l * WARPS < lines && !ir_failed(); l++)
+        for (int i = 0; i * 32 < elements && !ir_failed(); i++) {
+            val there = logical_and(lt(add(k->warp_row, imm(l * WARPS)), imm(lines)),
+                                    lt(add(k->lane, imm(i * 32)), imm(elements)));
+            IF(there)
+                set(k->sHalo, coord(add(at[l].place, line.place[i]), buffer),
+                    select(logical_and(at[l].inside, line.inside[i]), x[l][i], convert(dtype, immf(0))));
+        }
 }
 
 /* Products */

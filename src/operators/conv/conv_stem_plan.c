@@ -62,11 +62,13 @@ static double tiles_of(const ckl_conv_desc *d)
     return (double)d->n * (double)ceil_div(m[1].y, CONV_STEM_H) * (double)ceil_div(m[2].y, CONV_STEM_W);
 }
 
-/* Elements of x under a tile that a thread loads. */
+/* Elements of x under a tile that a thread loads: lines of a warp by elements of a lane. */
 static int loads_of(const conv_stem_config *c)
 {
     const conv_stem_shape s = conv_stem_shape_of(c);
-    return (int)ceil_div((int64_t)s.halo_h * s.halo_w * c->channels, THREADS);
+    const int64_t lines = (int64_t)s.halo_h * (c->nchw ? c->channels : 1),
+                  elements = (int64_t)s.halo_w * (c->nchw ? 1 : c->channels);
+    return (int)(ceil_div(lines, THREADS / 32) * ceil_div(elements, 32));
 }
 
 /* Cycles of a tile: gathering and products, the pixels under it, its epilogue. */
@@ -101,7 +103,7 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
 
 static ckl_status admit_stem(const void *desc, const ckl_device_info *device, const void *config)
 {
-    enum { LOADS_MAX = 24 }; // of a thread, in registers
+    enum { LOADS_MAX = 32 }; // of a thread, in registers
     const ckl_conv_desc *d = desc;
     const conv_stem_config *c = config;
     TRY(check_problem(d, device));

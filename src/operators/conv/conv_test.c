@@ -366,8 +366,9 @@ static double terms(const void *problem)
 /* ex2.approx and rcp.approx of the activations. */
 static double approximation(const void *problem)
 {
-    const choice activation = (choice)((const ckl_conv_desc *)problem)->activation;
-    return activation == CKL_ACTIVATION_IDENTITY || activation == CKL_ACTIVATION_RELU ? 0 : 0x1p-16;
+    const ckl_conv_desc *d = problem;
+    const bool exact = d->activation == CKL_ACTIVATION_IDENTITY || d->activation == CKL_ACTIVATION_RELU;
+    return (exact ? 0 : 0x1p-16) + (d->math == CKL_GEMM_TF32 ? 0x1p-9 : 0); // factors are cut to tf32
 }
 
 static double flops(const void *problem)
@@ -378,6 +379,13 @@ static double flops(const void *problem)
     for (int i = 0; i < CONV_RANK; i++)
         count *= (double)y.shape[i] * (i ? (double)w.shape[i] : 1);
     return count;
+}
+
+/* As gemm's. */
+static double matrix_rate(const void *problem)
+{
+    const ckl_conv_desc *d = problem;
+    return d->dtype != CKL_F32 ? 1 : d->math == CKL_GEMM_TF32 ? 0.65 : 0.1;
 }
 
 static const char *const cases[] = {
@@ -481,6 +489,68 @@ static const char *const cases[] = {
     "n=2 c=3 h=9 w=16 k=3 groups=3 r=4 s=5 pad=1 dilation=2 direction=data layout=nchw out=f32 impl=depthwise",
     "n=1 c=16 h=8 w=8 k=16 groups=16 pad=1 stride=2 direction=data           # by another kernel",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 groups=8",
+    "n=2 c=64 h=8 w=8 k=64 r=1 s=1 layout=nchw impl=nchw_sm90",
+    "n=2 c=16 h=8 w=12 k=24 pad=1 layout=nchw impl=nchw_sm90",
+    "n=2 c=72 h=8 w=8 k=136 pad=1 layout=nchw dtype=bf16 bias=1 activation=relu impl=nchw_sm90 config='consumers=2 "
+    "side=0 tile_n=128 stages=4'",
+    "n=3 c=72 h=8 w=17 k=40 pad=1 layout=nchw bias=1 residual=1 activation=relu impl=nchw_sm90 config='consumers=2 "
+    "side=1 tile_n=128 stages=4'",
+    "n=3 c=19 h=7 w=7 k=21 pad=1 layout=nchw residual=1 impl=nchw_sm90",
+    "n=3 c=24 h=14 w=14 k=40 r=5 s=5 pad=2 layout=nchw out=f32 bias=1 impl=nchw_sm90 config='consumers=2 side=0 "
+    "tile_n=192 stages=4'",
+    "n=3 c=24 h=8 w=14 k=40 r=3 s=5 dilation=2 pad=4 pad_top=1 layout=nchw out=f32 impl=nchw_sm90 config='consumers=1 "
+    "side=0 tile_n=256 tile_k=32'",
+    "n=3 c=24 h=14 w=14 k=40 r=3 s=3 pad=1 layout=nchw direction=data impl=nchw_sm90",
+    "n=3 c=136 h=8 w=14 k=40 r=1 s=5 pad_left=1 pad_right=3 pad_top=1 layout=nchw direction=data dtype=bf16 "
+    "impl=nchw_sm90 config='tile_k=16'",
+    "n=5 c=40 d=3 h=7 w=8 k=16 r=1 s=1 layout=nchw impl=nchw_sm90",
+    "n=1 c=8 h=6 w=2 k=8 s=9 pad_left=4 pad_right=4 layout=nchw impl=nchw_sm90",
+    "n=2 c=72 h=9 w=7 k=40 r=1 s=1 bias=1 residual=1 activation=relu impl=pointwise",
+    "n=2 c=72 h=9 w=7 k=41 r=1 s=1 bias=1 activation=silu dtype=bf16 impl=pointwise",
+    "n=3 c=24 h=12 w=7 k=40 r=1 s=1 out=f32 residual=1 impl=pointwise config='tile_m=64 tile_n=64 consumers=1 "
+    "pingpong=0 cluster_m=1 cluster_n=1 split=1 swap=0'",
+    "n=2 c=72 d=3 h=9 w=7 k=40 r=1 s=1 direction=data dtype=bf16 impl=pointwise",
+    "n=2 c=72 h=9 w=8 k=16 r=1 s=1 stride=2 direction=data impl=sm90",
+    "n=3 c=24 h=9 w=8 k=16 r=1 s=3 stride=2 pad=1 direction=data out=f32 dtype=bf16 impl=sm90",
+    "n=2 c=8 h=11 w=12 k=8 r=2 s=2 stride=4 pad=1 direction=data groups=1 impl=sm90",
+    "n=2 c=48 h=9 w=8 k=32 r=1 s=1 stride=2 groups=2 direction=data impl=sm90",
+    "n=2 c=13 h=9 w=8 k=20 r=1 s=1 stride=2 direction=data impl=packed",
+    "n=1 c=8 d=5 h=6 w=7 k=8 t=1 r=1 s=1 pad=0 stride=2 direction=data dtype=bf16 impl=sm90",
+    "n=2 c=8 h=1 w=1 k=8 r=1 s=1 pad=1 stride=2 direction=data impl=sm90",
+    "n=3 c=3 h=19 w=37 k=64 r=7 s=7 pad=3 stride=2 impl=stem",
+    "n=2 c=3 h=19 w=17 k=16 r=3 s=3 pad=1 stride=2 bias=1 activation=silu dtype=bf16 impl=stem",
+    "n=2 c=5 h=19 w=17 k=72 r=3 s=5 pad_left=3 pad_top=1 stride_w=3 dilation_h=2 bias=1 out=f32 impl=stem",
+    "n=2 c=8 h=9 w=20 k=104 pad=1 impl=stem",
+    "n=2 c=1 h=9 w=20 k=24 r=1 s=9 pad_left=4 pad_right=4 impl=stem",
+    "n=2 c=3 h=19 w=37 k=61 r=7 s=7 pad=3 stride=2 layout=nchw bias=1 impl=stem",
+    "n=2 c=3 h=16 w=36 k=96 r=4 s=4 stride=4 layout=nchw dtype=bf16 out=f32 impl=stem",
+    "n=60 c=3 h=33 w=34 k=32 pad=1 stride=2 layout=nchw activation=relu impl=stem",
+    "n=60 c=3 h=33 w=34 k=32 pad=1 stride=2 impl=stem",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm80",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm90",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 out=f32 impl=sm90 config='tile_n=256'",
+    "n=2 c=48 h=9 w=7 k=72 groups=3 pad=1 stride=2 scale=1 impl=sm90",
+    "n=3 c=72 h=6 w=7 k=72 pad=1 scale=1 residual=1 activation=relu impl=sliced",
+    "n=2 c=13 h=9 w=11 k=21 pad=1 scale=1 bias=1 impl=packed",
+    "n=2 c=24 h=9 w=11 k=24 groups=24 pad=1 scale=1 bias=1 impl=depthwise",
+    "n=2 c=5 h=9 w=16 k=5 groups=5 pad=3 r=7 s=7 layout=nchw scale=1 impl=depthwise",
+    "n=3 c=3 h=19 w=37 k=64 r=7 s=7 pad=3 stride=2 scale=1 bias=1 impl=stem",
+    "n=2 c=24 h=9 w=11 k=40 r=1 s=1 scale=1 bias=1 dtype=bf16 impl=pointwise",
+    "n=2 c=24 h=9 w=12 k=40 layout=nchw pad=1 scale=1 bias=1 dtype=bf16 impl=nchw_sm90",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 dtype=f32 math=tf32 scale=1 bias=1 residual=1 activation=relu impl=sm90",
+    "n=2 c=36 h=9 w=11 k=72 pad=1 stride=2 dtype=f32 math=tf32 impl=sm90 config='tile_k=8'",
+    "n=2 c=11 h=9 w=7 k=21 pad=1 dtype=f32 math=tf32 layout=nchw bias=1 impl=packed",
+    "n=2 c=36 h=9 w=11 k=20 r=1 s=1 dtype=f32 math=tf32 bias=1 impl=pointwise",
+    "n=3 c=3 h=19 w=17 k=16 r=7 s=7 pad=3 stride=2 dtype=f32 math=tf32 impl=packed config='fold=1'",
+    "n=3 c=72 h=6 w=7 k=72 pad=1 dtype=f32 math=tf32 impl=sliced",
+    "n=2 c=72 h=9 w=11 k=72 groups=72 pad=1 impl=halo",
+    "n=1 c=72 h=6 w=11 k=72 groups=72 r=7 s=7 pad=3 dtype=bf16 bias=1 residual=1 activation=gelu impl=halo",
+    "n=2 c=24 h=37 w=21 k=24 groups=24 r=3 s=5 pad=2 stride=2 out=f32 scale=1 impl=halo",
+    "n=2 c=24 h=11 w=17 k=24 groups=24 pad_left=3 pad_top=1 dilation=2 impl=halo config='lanes=8 wide=2 high=4 "
+    "stages=2'",
+    "n=40 c=40 h=16 w=24 k=40 groups=40 pad=1 impl=halo config='lanes=4 wide=1 high=7 stages=2'",
+    "n=2 c=16 h=9 w=40 k=16 groups=16 s=11 r=1 dilation_w=3 pad_left=4 stride_w=3 direction=weight bias=1 "
+    "impl=depthwise_weight",
     "n=2 c=16 h=8 w=8 k=16 groups=16 pad=1 misalign=1 impl=depthwise",
     "n=2 c=16 h=8 w=16 k=16 groups=16 pad=1 layout=nchw residual=1 misalign=1 impl=depthwise",
     NULL,
@@ -501,6 +571,16 @@ static const char *const population[] = {
 static const test_reject rejects[] = {
     { "dtype=i32", CKL_INVALID, "conv: dtype=i32 is none of f32, f16, bf16" },
     { "out=bf16", CKL_INVALID, "conv: out=bf16 is none of f16, f32" },
+    { "math=tf32", CKL_INVALID, "conv: math=tf32 is of dtype=f32, not of f16" },
+    { "dtype=f32 impl=sm90", CKL_UNSUPPORTED, "conv sm90: tensor cores multiply f32 with math=tf32 alone" },
+    { "direction=data scale=1", CKL_INVALID, "conv: scale=1 is not part of a gradient" },
+    { "c=8 k=8 impl=halo", CKL_UNSUPPORTED, "conv halo: groups=1 are not c=8 and k=8 channels" },
+    { "c=8 k=8 groups=8 impl=halo config='high=17'", CKL_INVALID, "high=17" },
+    { "c=9 impl=stem", CKL_UNSUPPORTED, "conv stem: c=9 is not in 1..8" },
+    { "impl=pointwise", CKL_UNSUPPORTED, "conv pointwise: a filter of 1x3x3 is no pixel" },
+    { "layout=nchw stride=2 impl=nchw_sm90", CKL_UNSUPPORTED, "with strides above 1 pixels under a tap are no run" },
+    { "layout=nchw impl=nchw_sm90", CKL_UNSUPPORTED, "conv nchw_sm90: y is 14 wide, x 16" },
+    { "impl=sm90 config='zeros=1'", CKL_INVALID, "conv sm90: zeros=1, but taps see all pixels" },
     { "n=-1", CKL_INVALID, "conv: n=-1 is negative" },
     { "h=0", CKL_INVALID, "conv: h=0 is not in 1..2^31-1" },
     { "k=-1", CKL_INVALID, "conv: k=-1 is negative" },
@@ -560,6 +640,8 @@ static const test_reject rejects[] = {
     { "impl=naive config='threads=33'", CKL_INVALID, "conv naive: threads=33 must be a multiple of 32" },
     { "impl=naive config='bias=1'", CKL_INVALID, "are not the problem's" },
     { "c=8 k=8 impl=depthwise", CKL_UNSUPPORTED, "conv depthwise: groups=1 are not c=8 and k=8 channels" },
+    { "c=2^15 k=2^15 groups=2^15 h=1 w=2^16 r=1 s=1 impl=depthwise", CKL_UNSUPPORTED,
+      "conv depthwise: a row of w=65536 and k=32768 is beyond" },
     { "c=8 k=8 groups=8 h=200 r=122 s=7 impl=depthwise", CKL_UNSUPPORTED, "conv depthwise: a filter of 1x122x7" },
     { "c=8 k=8 groups=8 direction=weight impl=depthwise", CKL_UNSUPPORTED,
       "conv depthwise: it does not compute the gradient of weights" },
@@ -574,4 +656,4 @@ static const test_reject rejects[] = {
 };
 
 OPERATOR_TEST(conv, .operands = operands, .elements_alone = true, .reference = reference, .terms_of = terms,
-              .approximation_of = approximation, .flops = flops);
+              .approximation_of = approximation, .flops = flops, .matrix_rate = matrix_rate);

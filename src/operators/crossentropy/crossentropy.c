@@ -97,6 +97,19 @@ static void fit_tiles(const ckl_crossentropy_desc *d, row_split *s)
     }
 }
 
+/*
+ * Of many long rows of 16 bits, forward: small CTAs, whose exponentials overlap the loads of others. One H200: 4096x31616 73.8 us by 512 threads,
+ * 63.4 by 256, 61.9 by 128 (bench/notes/norm.md).
+ */
+static void divide_ctas(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
+{
+    enum { THREADS_MIN = 128, CTAS_OF_SM = 8 };
+    if (d->direction == CKL_DIRECTION_BACKWARD || d->dtype == CKL_F32 || s->cluster > 1)
+        return;
+    if (s->row_threads == TILE_THREADS && d->rows >= CTAS_OF_SM * (int64_t)device->sm_count)
+        s->threads = s->row_threads = THREADS_MIN;
+}
+
 /* Short rows in registers of a few threads; long ones by tiles of a CTA. */
 static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -111,6 +124,7 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     c->split.cluster = cluster_for(d, &c->split, device);
     c->split.exact = false;
     row_split_widen(&c->split, d->rows, d->cols, d->dtype, device);
+    divide_ctas(d, device, &c->split);
     if (ragged && c->split.row_threads == TILE_THREADS && c->split.cluster == 1)
         fit_tiles(d, &c->split);
     c->dtype = d->dtype;

@@ -71,25 +71,29 @@ static val loss_of(val lse, val logit, label t)
     return select(t.ignored, immf(0), loss);
 }
 
-static void add_logits(const problem *k, const row_span *tile, val *pair)
+/* The loads of a tile. */
+static tensor load_logits(const problem *k, const row_split *split, const row_place *tile)
 {
-    tensor tXgX = row_part(&tile->split, &tile->place, k->p.x, k->cfg->dtype, k->p.ldx); // (VEC,STEPS)
-    tensor rX = fragment_like(tXgX, k->cfg->dtype);                                      // (VEC,STEPS)
-    row_load(&tile->split, &tile->place, tXgX, rX, -INFINITY);
-    online_add(ONLINE_NATURAL, pair, rX);
+    tensor tXgX = row_part(split, tile, k->p.x, k->cfg->dtype, k->p.ldx); // (VEC,STEPS)
+    tensor rX = fragment_like(tXgX, k->cfg->dtype);                       // (VEC,STEPS)
+    row_load(split, tile, tXgX, rX, -INFINITY);
+    return rX;
 }
 
 /* The maximum and the sum of exponentials of what a thread has of its row. */
 static void add_row(const problem *k, const row_place *place, val *pair)
 {
     const row_spans all = row_spans_of(&k->split, place, k->p.x, k->cfg->dtype, k->p.ldx);
+    tensor rEnds = { 0 };
+    if (all.count > 1)
+        rEnds = load_logits(k, &all.of[1].split, &all.of[1].place); // (1,1)
     online_begin(pair);
     LOOP_FROM(start, imm(0), convert(U32, k->p.cols), imm((int)row_split_cols(&k->split))) {
-        row_span tile = { k->split, row_from(&all.of[0].place, start) };
-        add_logits(k, &tile, pair);
+        row_place tile = row_from(&all.of[0].place, start);
+        online_add(ONLINE_NATURAL, pair, load_logits(k, &k->split, &tile));
     }
     if (all.count > 1)
-        add_logits(k, &all.of[1], pair);
+        online_add(ONLINE_NATURAL, pair, rEnds);
 }
 
 /* The logarithm of the sum of a row's exponentials. */

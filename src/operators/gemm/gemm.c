@@ -69,12 +69,19 @@ static ckl_status check_result(ckl_gemm_desc *d)
         FAIL(CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue");
     if (!narrow && d->d != d->a && d->d != CKL_F32)
         FAIL(CKL_INVALID, "gemm: d=%s is none of %s, f32", ckl_dtype_name(d->d), ckl_dtype_name(d->a));
+    if (gemm_is_f8(d->d) && (!gemm_is_f8(d->a) || d->c || d->preactivation || gemm_is_backward((choice)d->activation)))
+        FAIL(CKL_INVALID, "gemm: d=%s is of A and B of 8-bit floats, without C and X", ckl_dtype_name(d->d));
+    if (d->amax && !gemm_is_f8(d->d))
+        FAIL(CKL_INVALID, "gemm: amax=1 is of d=e4m3 and e5m2, not of %s", ckl_dtype_name(d->d));
     return CKL_OK;
 }
 
 /* Matrices of a batch lie `stride` elements apart, one after the other by default. */
-static ckl_status check_stride(const char *name, int64_t *stride, int64_t rows, int64_t ld, int64_t count)
+static ckl_status check_stride(const ckl_gemm_desc *d, const char *name, int64_t *stride, int64_t rows, int64_t ld,
+                               int64_t count)
 {
+    if (d->pointers)
+        return plan_check_unused("gemm", name, *stride, "a problem of arrays of pointers");
     if (count == 1)
         return plan_check_unused("gemm", name, *stride, "a problem of one product");
     *stride = *stride ? *stride : product_i64(rows, ld);
@@ -95,7 +102,7 @@ static ckl_status check_outputs_apart(const ckl_gemm_desc *d, char name)
     bool after = d->m == 0 || stride >= (double)(d->m - 1) * ld + n;
     bool beside = stride >= n && ld >= (double)(x.count - 1) * stride + n;
     bool written = name == 'd' || d->preactivation;
-    if (x.count > 1 && written && !after && !beside)
+    if (x.count > 1 && !d->pointers && written && !after && !beside)
         FAIL(CKL_INVALID, "gemm: stride_%c=%" PRId64 " lets the %" PRId64 "x%" PRId64 " results of a batch overlap",
              name, x.stride, d->m, d->n);
     return CKL_OK;
@@ -130,6 +137,8 @@ static ckl_status check_lists(const ckl_gemm_desc *d)
              d->scatter);
     if (d->scatter && d->scatter < d->m)
         FAIL(CKL_INVALID, "gemm: scatter=%" PRId64 " is smaller than m=%" PRId64, d->scatter, d->m);
+    if (d->pointers && (listed || d->groups))
+        FAIL(CKL_INVALID, "gemm: pointers=1 goes without groups, gather and scatter");
     if (d->weighted && d->d == CKL_I32)
         FAIL(CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue");
     return CKL_OK;
@@ -140,22 +149,22 @@ static ckl_status check_batch(ckl_gemm_desc *d)
     d->batch = d->batch ? d->batch : 1;
     TRY(check_groups(d));
     TRY(check_lists(d));
-    TRY(check_stride("stride_a", &d->stride_a, gemm_matrix_of(d, 'a').rows, d->lda, d->batch));
-    TRY(check_stride("stride_b", &d->stride_b, gemm_matrix_of(d, 'b').rows, d->ldb, gemm_matrix_of(d, 'b').count));
-    TRY(check_stride("stride_d", &d->stride_d, d->m, d->ldd, gemm_products(d)));
+    TRY(check_stride(d, "stride_a", &d->stride_a, gemm_matrix_of(d, 'a').rows, d->lda, d->batch));
+    TRY(check_stride(d, "stride_b", &d->stride_b, gemm_matrix_of(d, 'b').rows, d->ldb, gemm_matrix_of(d, 'b').count));
+    TRY(check_stride(d, "stride_d", &d->stride_d, d->m, d->ldd, gemm_products(d)));
     if (d->c)
-        TRY(check_stride("stride_c", &d->stride_c, d->m, d->ldc, gemm_products(d)));
+        TRY(check_stride(d, "stride_c", &d->stride_c, d->m, d->ldc, gemm_products(d)));
     else
         TRY(plan_check_unused("gemm", "stride_c", d->stride_c, "a problem without C"));
     if (has_x(d))
-        TRY(check_stride("stride_x", &d->stride_x, d->m, d->ldx, gemm_products(d)));
+        TRY(check_stride(d, "stride_x", &d->stride_x, d->m, d->ldx, gemm_products(d)));
     else
         TRY(plan_check_unused("gemm", "stride_x", d->stride_x, "a problem without X"));
     TRY(check_outputs_apart(d, 'x'));
     return check_outputs_apart(d, 'd');
 }
 
-/* Integers as B of 16-bit floats: as they are, or with scales of columns, or of columns and blocks of K. */
+/* Integers or e4m3 as B of 16-bit floats: as they are, or with scales of columns, or of columns and blocks of K. */
 static ckl_status check_weights(const ckl_gemm_desc *d)
 {
     if (!gemm_has_weights(d))
@@ -223,11 +232,13 @@ static ckl_status check(void *desc)
     return check_batch(d);
 }
 
-/* A matrix, or one of each product of the batch. */
+/* A matrix, or one of each product of the batch, or an array of their addresses. */
 static plan_tensor matrices(const ckl_gemm_desc *d, const char *name)
 {
     const gemm_matrix x = gemm_matrix_of(d, *name);
     plan_tensor one = plan_matrix(name, x.type, x.rows, x.cols, x.ld);
+    if (d->pointers)
+        return plan_apart(plan_vector(name, CKL_I64, x.rows && x.cols ? x.count : 0));
     if (x.count == 1)
         return one;
     plan_tensor all =
@@ -267,6 +278,12 @@ static const char *unless(bool there)
     return there ? NULL : "a problem without it";
 }
 
+/* An array of addresses is only read; but where there is nothing to write, its matrices are the outputs that have no elements. */
+static plan_tensor written(const ckl_gemm_desc *d, plan_tensor t)
+{
+    return d->pointers && d->m && d->n ? t : plan_output(t);
+}
+
 /* D may be in place of C alone. */
 static int tensors(const void *desc, plan_tensor *t)
 {
@@ -277,22 +294,24 @@ static int tensors(const void *desc, plan_tensor *t)
     t[0] = plan_apart(matrices(d, "a"));
     t[1] = plan_apart(matrices(d, "b"));
     t[2] = plan_absent(matrices(d, "c"), no_c);
-    t[3] = plan_absent(d->bias_along == CKL_GEMM_ALONG_M ? plan_vector("bias", d->d, d->m)
-                                                         : of_groups(d, plan_vector("bias", d->d, d->n)),
-                       no_bias);
-    t[4] = plan_output(matrices(d, "d"));
+    t[3] =
+        plan_absent(d->bias_along == CKL_GEMM_ALONG_M ? plan_vector("bias", gemm_bias_type(d->d), d->m)
+                                                      : of_groups(d, plan_vector("bias", gemm_bias_type(d->d), d->n)),
+                    no_bias);
+    t[4] = written(d, matrices(d, "d"));
     t[5] = plan_absent(plan_apart(scale(d, "scale_a", d->scale_a, d->m)), unless(d->scale_a));
     t[6] = plan_apart(scale(d, "scale_b", d->scale_b, d->n));
     t[6] = plan_absent(d->scale_b == CKL_GEMM_SCALE_TENSOR ? t[6] : of_groups(d, t[6]), unless(d->scale_b));
     t[7] = plan_absent(plan_vector("scale_d", CKL_F32, 1), unless(d->scale_d));
     t[8] = plan_absent(plan_vector("device_alpha", CKL_F32, 1), no_device);
     t[9] = plan_absent(plan_vector("device_beta", CKL_F32, 1), plan_first(no_device, no_c));
-    t[10] = plan_absent(d->preactivation ? plan_output(matrices(d, "x")) : plan_apart(matrices(d, "x")), no_x);
+    t[10] = plan_absent(d->preactivation ? written(d, matrices(d, "x")) : plan_apart(matrices(d, "x")), no_x);
     t[11] = plan_absent(plan_vector("offsets", CKL_I32, d->groups + 1), d->groups ? NULL : "a problem without groups");
     t[12] = plan_absent(plan_vector("rows_a", CKL_I32, d->m), d->gather ? NULL : "a problem without gather");
     t[13] = plan_absent(plan_vector("rows_d", CKL_I32, d->m), d->scatter ? NULL : "a problem without scatter");
     t[14] = plan_absent(plan_vector("row_weights", CKL_F32, d->m), unless(d->weighted));
-    return 15;
+    t[15] = plan_absent(plan_output(plan_vector("amax", CKL_F32, 1)), unless(d->amax));
+    return 16;
 }
 
 static ckl_status check_args(const void *desc, const void *args)
@@ -351,6 +370,7 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
                           .rows_a = x->rows_a,
                           .rows_d = x->rows_d,
                           .row_weights = x->row_weights,
+                          .amax = x->amax,
                           .alpha = gemm_alpha_of(x),
                           .beta = gemm_beta_of(d, x) };
 }
@@ -375,7 +395,9 @@ gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
                             .gated = d->gated,
                             .gather = d->gather > 0,
                             .scatter = d->scatter > 0,
-                            .weighted = d->weighted };
+                            .weighted = d->weighted,
+                            .pointers = d->pointers,
+                            .amax = d->amax };
 }
 
 ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have)
@@ -402,6 +424,8 @@ ckl_status gemm_check_in_order(const char *who, const ckl_gemm_desc *d)
     if (d->gather || d->scatter)
         FAIL(CKL_UNSUPPORTED, "gemm %s: rows of A and D lie in order, gather=%" PRId64 " and scatter=%" PRId64, who,
              d->gather, d->scatter);
+    if (d->pointers)
+        FAIL(CKL_UNSUPPORTED, "gemm %s: matrices of a batch lie a stride apart, not where pointers say", who);
     return CKL_OK;
 }
 
@@ -427,11 +451,23 @@ int gemm_vector_of(const ckl_gemm_desc *d)
 
 static const field desc_fields[] = { GEMM_DESC(FIELD_ROW, ckl_gemm_desc) };
 static const desc_member members[] = { DESC_MEMBER(ckl_gemm_desc, ckl_dtype, c), { 0 } };
-static const implementation *const implementations[] = { &gemm_weights_implementation, &gemm_splitk_implementation,
-                                                         &gemm_sm90_implementation,    &gemm_pitched_implementation,
-                                                         &gemm_f32x3_implementation,   &gemm_turned_implementation,
-                                                         &gemm_fma_implementation,     &gemm_tiled_implementation,
-                                                         &gemm_naive_implementation,   NULL };
+static const implementation *const implementations[] = { &gemm_weights_implementation,
+                                                         &gemm_splitk_implementation,
+                                                         &gemm_sm90_implementation,
+                                                         &gemm_pitched_implementation,
+                                                         &gemm_f32x3_implementation,
+                                                         &gemm_gemv_implementation,
+                                                         &gemm_turned_implementation,
+                                                         &gemm_specialised_implementation,
+                                                         &gemm_tma_implementation,
+                                                         &gemm_wgmma_implementation,
+                                                         &gemm_fma_implementation,
+                                                         &gemm_tma_mma_implementation,
+                                                         &gemm_tiled_implementation,
+                                                         &gemm_mma_implementation,
+                                                         &gemm_blocked_implementation,
+                                                         &gemm_naive_implementation,
+                                                         NULL };
 
 OPERATOR(gemm, gemm, "D = activation(alpha*A*B + beta*C + bias)", .check_args = check_args, .members = members,
          .numbers = "alpha beta", .workspace = offsetof(ckl_gemm_args, workspace));

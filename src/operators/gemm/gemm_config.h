@@ -13,7 +13,8 @@
     X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                         \
     X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8 u8",                                                      \
       "type of B; default: that of A; u8: pairs of 4-bit integers")                                                 \
-    X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32", "type of C, D and bias; default: that of A, bf16 of 8 bits")     \
+    X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32 e4m3 e5m2",                                                        \
+      "type of C, D and bias; default: that of A, bf16 of 8 bits")                                                  \
     X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                         \
     X(owner, choice, accumulation, "fast", "fast accurate",                                                         \
       "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                 \
@@ -44,7 +45,9 @@
     X(owner, choice, groups_of, "m", "m k", "what is dealt out: rows, to several B, or the sums, to several D")     \
     X(owner, int64_t, gather, "0", "", "rows of A, of which a list in device memory takes m; 0: all in turn")       \
     X(owner, int64_t, scatter, "0", "", "rows of D, to m of which a list brings the results; 0: all in turn")       \
-    X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")
+    X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")                   \
+    X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say")             \
+    X(owner, bool, amax, "0", "0 1", "the largest |D| before its scale goes to device memory: of d=e4m3 and e5m2")
 
 /* What every kernel computes: types, and what follows the products. */
 #define GEMM_EPILOGUE(X, owner)                                                                                     \
@@ -54,7 +57,7 @@
     X(owner, choice, accumulation, "fast", "fast accurate",                                                         \
       "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                 \
     X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]")     \
-    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32", "type of D, C and the bias")                                  \
+    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32 e4m3 e5m2", "type of D, C and the bias")                        \
     X(owner, bool, c, "0", "0 1", "adds beta * C")                                                                  \
     X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                         \
     X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")                \
@@ -68,7 +71,9 @@
     X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others")  \
     X(owner, bool, gather, "0", "0 1", "rows of A are those of a list")                                             \
     X(owner, bool, scatter, "0", "0 1", "rows of D are those of a list")                                            \
-    X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")
+    X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")                   \
+    X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say")             \
+    X(owner, bool, amax, "0", "0 1", "the largest |D| before its scale goes to device memory: of d=e4m3 and e5m2")
 
 typedef struct gemm_epilogue {
     GEMM_EPILOGUE(FIELD_MEMBER, )
@@ -98,16 +103,22 @@ static inline bool gemm_is_f8(ckl_dtype dtype)
     return dtype == CKL_E4M3 || dtype == CKL_E5M2;
 }
 
+/* The type of a bias: 8 bits are too few. */
+static inline ckl_dtype gemm_bias_type(ckl_dtype d)
+{
+    return gemm_is_f8(d) ? CKL_BF16 : d;
+}
+
 /* The type of matrix 'a' or 'b'. */
 static inline ckl_dtype gemm_type_of(const gemm_epilogue *e, char matrix)
 {
     return matrix == 'b' ? e->b : e->ab;
 }
 
-/* Is B made of integers of 8 or 4 bits, and A of floats of 16? */
+/* Is B made of integers of 8 or 4 bits, or e4m3, and A of floats of 16? */
 static inline bool gemm_has_weights(const ckl_gemm_desc *d)
 {
-    return (d->a == CKL_F16 || d->a == CKL_BF16) && (d->b == CKL_I8 || d->b == CKL_U8);
+    return (d->a == CKL_F16 || d->a == CKL_BF16) && (d->b == CKL_I8 || d->b == CKL_U8 || d->b == CKL_E4M3);
 }
 
 /* The type of scales of blocks. */
@@ -169,10 +180,13 @@ enum { GEMM_GROUPED_M = 1, GEMM_GROUPED_K = 2 };
     X(owner, i64, x_batch)             \
     X(owner, pointer, rows_a)          \
     X(owner, pointer, rows_d)          \
-    X(owner, pointer, row_weights)
+    X(owner, pointer, row_weights)     \
+    X(owner, pointer, amax)
 
-/* Parameters of the kernels that address memory themselves. */
+/* Parameters of the kernels that address memory themselves; A and B of those that load these by TMA. */
 #define GEMM_PARAMS(X, owner)  \
+    X(owner, tensor, A)        \
+    X(owner, tensor, B)        \
     X(owner, i64, m)           \
     X(owner, i64, n)           \
     X(owner, i64, k)           \
@@ -229,13 +243,62 @@ enum {
 
 void gemm_tiled(const void *config, int kernel);
 
+/* tma_mma */
+
+#define GEMM_TMA_MMA_CONFIG(X, owner)                                                \
+    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")                     \
+    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")                  \
+    X(owner, int, stages, "3", "2 3 4 5 6", "K tiles of 128 bytes in shared memory") \
+    X(owner, int, ctas, "2", "1 2", "CTAs that an SM holds at once")                 \
+    X(owner, bool, batched, "0", "0 1", "several products in one launch")
+
+typedef struct gemm_tma_mma_config {
+    gemm_epilogue epilogue;
+    GEMM_TMA_MMA_CONFIG(FIELD_MEMBER, )
+} gemm_tma_mma_config;
+
+enum { GEMM_TMA_MMA_CONSUMERS = 4 }; // warps, 2 x 2
+
+void gemm_tma_mma(const void *config, int kernel);
+
+/* blocked, wgmma, tma: steps of the ladder without choices */
+
+#define GEMM_RUNG_CONFIG(X, owner) X(owner, int, stages, "4", "2 3 4", "K tiles in shared memory, of wgmma and tma")
+
+typedef struct gemm_rung_config {
+    gemm_epilogue epilogue;
+    GEMM_RUNG_CONFIG(FIELD_MEMBER, )
+} gemm_rung_config;
+
+enum { GEMM_BLOCKED_TILE = 64, GEMM_RUNG_TILE = 128 };
+
+void gemm_blocked(const void *config, int kernel);
+void gemm_wgmma(const void *config, int kernel);
+void gemm_tma(const void *config, int kernel);
+
+/* gemv */
+
+#define GEMM_GEMV_CONFIG(X, owner)                                           \
+    X(owner, int, rows, "8", "2 4 8", "rows of the long operand of a CTA")   \
+    X(owner, int, few, "1", "1 2 3 4", "rows of the other one, all of them") \
+    X(owner, int, warps, "8", "4 8", "that share out K")                     \
+    X(owner, bool, many_a, "0", "0 1", "the long operand is A: D has few columns")
+
+typedef struct gemm_gemv_config {
+    gemm_epilogue epilogue;
+    GEMM_GEMV_CONFIG(FIELD_MEMBER, )
+} gemm_gemv_config;
+
+void gemm_gemv(const void *config, int kernel);
+
 /* weights */
 
-#define GEMM_WEIGHTS_CONFIG(X, owner)                                                   \
-    X(owner, int, rows, "64", "16 32 64", "columns of D of a CTA, which are rows of B") \
-    X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                           \
-    X(owner, int, warps, "8", "4 8", "that share out K")                                \
-    X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp") \
+#define GEMM_WEIGHTS_CONFIG(X, owner)                                                        \
+    X(owner, int, rows, "64", "16 32 64", "columns of D of a CTA, which are rows of B")      \
+    X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                                \
+    X(owner, int, warps, "8", "4 8", "that share out K")                                     \
+    X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp")      \
+    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once, which limits registers") \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
 typedef struct gemm_weights_config {
@@ -346,6 +409,9 @@ static inline bool gemm_sm90_sums_twice(const gemm_epilogue *e)
 
 /* Accumulators of one consumer thread, twice as many where it sums twice. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
+
+/* Does the epilogue need few registers? */
+bool gemm_sm90_is_plain(const gemm_sm90_config *config);
 
 /* Sums of a K tile that a consumer has at once: 2 where registers allow, so that one is added while the next grows; 0: none. */
 int gemm_sm90_parts(const gemm_sm90_config *config);

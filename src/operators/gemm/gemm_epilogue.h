@@ -9,6 +9,7 @@
 typedef struct gemm_scalars {
     val alpha, beta; // alpha is also that of operands that have one scale each
     val scale_d;
+    val amax; // variable of u32: the bits of this thread's largest |D| before scale_d
 } gemm_scalars;
 
 /* Where they come from: parameters. */
@@ -39,6 +40,7 @@ typedef struct gemm_element {
     val up;               // of gated products: the one of the last columns
     val scale_a, scale_b; // of its row, of its column
     val weight;           // of its row
+    val inside;           // predicate: D has it, for amax
     val row, col;         // where it lies in D: for a custom epilogue
 } gemm_element;
 
@@ -48,6 +50,12 @@ typedef struct gemm_finished {
 } gemm_finished;
 
 gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in);
+
+/*
+ * This thread's largest to device memory, or that of its warp by one lane. Numbers that are not negative are in the order of their bits, so
+ * the result does not depend on who comes first; NaN is above all.
+ */
+void gemm_leave_amax(gemm_epilogue e, gemm_scalars s, val address, bool by_warps);
 
 /* The parameters of one product of a batch, or of one group of K, `grouped` as configs have it. */
 gemm_values gemm_product_of(gemm_epilogue e, int grouped, const gemm_values *all, val product);

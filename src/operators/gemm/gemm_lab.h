@@ -1,4 +1,4 @@
-/* gemm_lab.h - gemm as problem lines know it: the desc and the scalars of a call. */
+/* gemm_lab.h - gemm as problem lines know it: the desc and the scalars of a call; and its definition. */
 #ifndef CKL_GEMM_LAB_H
 #define CKL_GEMM_LAB_H
 
@@ -14,5 +14,13 @@ typedef struct gemm_problem {
     quoted sizes;
     int64_t offsets[GEMM_LINE_GROUPS_MAX + 1]; // by sizes
 } gemm_problem;
+
+/* The definition (gemm_ref.c), as operator_test wants it. */
+int gemm_operands(const void *problem, operand *all);
+void gemm_reference(const void *problem, void *const *host, reference_slice out);
+double gemm_terms(const void *problem);
+double gemm_approximation(const void *problem);
+double gemm_flops(const void *problem);
+double gemm_matrix_rate(const void *problem);
 
 #endif

@@ -104,7 +104,9 @@ static void compute_element(const gemm_naive_config *cfg, const gemm_values *p, 
             assign(up, sums == F32 ? fma(a, b, up) : add(mul(a, b), up));
         }
     }
-    gemm_store(e, gemm_load_scalars(e, GEMM_SCALAR_SOURCES(p)), p, i, j, sum, up);
+    const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(p));
+    gemm_store(e, scalars, p, i, j, sum, up);
+    gemm_leave_amax(e, scalars, p->amax, false);
 }
 
 void gemm_naive(const void *config, int kernel)

@@ -111,12 +111,12 @@ static void copy_rows(const repitch *k, val row)
     val from_pitch = bytes_of(k, k->from_ld), to_pitch = bytes_of(k, k->to_ld);
     window w[ROWS];
     for (int r = 0; r < ROWS; r++) {
-        val source = add(row, imm(r));
+        val to_row = add(row, imm(r)), source = to_row;
         if (k->gather) {
-            source = source_row(k, source);
+            source = source_row(k, to_row);
             from = add(k->from, bytes_of(k, add(mul(source, k->from_ld), k->first)));
         }
-        w[r] = load_window(k, add(row, imm(r)), source, from);
+        w[r] = load_window(k, to_row, source, from);
         from = add(from, from_pitch);
     }
     for (int r = 0; r < ROWS; r++) {

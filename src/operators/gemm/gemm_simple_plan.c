@@ -29,6 +29,8 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
     const gemm_naive_config *c = config;
     TRY(gemm_check_epilogue("naive", d, &c->epilogue));
     TRY(gemm_check_grouped("naive", d, c->grouped));
+    if (gemm_is_f8(d->d) && !device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "gemm naive: kernels for %s do not round to d=%s", device->id, ckl_dtype_name(d->d));
     if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "gemm naive: threads=%d must be a multiple of 32 up to %d", c->threads,
              device->threads_per_cta_max);
@@ -95,8 +97,8 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
         FAIL(CKL_INVALID, "gemm tiled: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
     if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
         FAIL(CKL_UNSUPPORTED, "gemm tiled: tensor cores round f32; impl=fma multiplies it as it is");
-    if (c->stages < 2 || c->stages > 8)
-        FAIL(CKL_INVALID, "gemm tiled: stages=%d is not in 2..8", c->stages);
+    if (c->stages < 1 || c->stages > 8)
+        FAIL(CKL_INVALID, "gemm tiled: stages=%d is not in 1..8", c->stages);
     int bytes = c->vec * (int)ckl_dtype_bytes(d->a);
     if (c->vec != 1 && bytes != 4 && bytes != 8 && bytes != 16)
         FAIL(CKL_INVALID, "gemm tiled: vec=%d is neither 1 nor as many elements as 4, 8 or 16 bytes", c->vec);
@@ -116,7 +118,8 @@ static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_strea
     const gemm_tiled_config *c = plan->config;
     int bytes = c->vec * (int)ckl_dtype_bytes(d->a);
     const choice layout = (choice)d->layout;
-    if (!PLAN_ALIGNED(bytes, gemm_k_major(layout, 'a') ? x->a : NULL, gemm_k_major(layout, 'b') ? x->b : NULL))
+    if (!d->pointers && // else the caller's word
+        !PLAN_ALIGNED(bytes, gemm_k_major(layout, 'a') ? x->a : NULL, gemm_k_major(layout, 'b') ? x->b : NULL))
         FAIL(CKL_INVALID, "gemm tiled: a=%p or b=%p is not aligned to %d bytes; config='vec=1' takes any alignment",
              x->a, x->b, bytes);
     const gemm_params params = gemm_params_of(d, args);
@@ -130,4 +133,26 @@ const implementation gemm_tiled_implementation = {
     IMPLEMENTATION_PARTS(gemm, tiled),
     .summary = "shared-memory tiles by cp.async and mma.sync; rows of any pitch; from sm_80 on",
     .params = &gemm_param_list,
+};
+
+/* mma: a step of the ladder (docs/gemm-ladder.md), tiled with one stage */
+
+static ckl_status choose_mma(const void *desc, const ckl_device_info *device, void *config)
+{
+    TRY(choose_tiled(desc, device, config));
+    ((gemm_tiled_config *)config)->stages = 1;
+    return CKL_OK;
+}
+
+const implementation gemm_mma_implementation = {
+    .name = "mma",
+    .summary = "a step of the ladder: tiled with one stage, which is loaded and used in turn",
+    .by_name = true,
+    .config_bytes = sizeof(gemm_tiled_config),
+    .config = FIELD_TABLE(tiled_fields),
+    .choose = choose_mma,
+    .admit = admit_tiled,
+    .describe = gemm_tiled,
+    .params = &gemm_param_list,
+    .launch = launch_tiled,
 };

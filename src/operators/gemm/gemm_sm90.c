@@ -131,6 +131,7 @@ static void consumer(const sm90_kernel *k)
         if (cfg->pingpong)
             pipeline_advance_by(&stage, mul(k->k_tiles, imm(sharers - 1)));
     }
+    gemm_leave_amax(k->epilogue, c.scalars, k->p.amax, true);
     IF(c.first_thread)
         tma_store_wait(0);
     gemm_sm90_parts_leave(k, &c);

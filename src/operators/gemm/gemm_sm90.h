@@ -102,7 +102,8 @@ void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, const tile
 void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c);
 
 /*
- * gemm_sm90_scales.c: scales of blocks, in registers. begin: before a tile. next: those of a K tile, each in turn. add:
+ * gemm_sm90_scales.c: scales of blocks, in registers. begin: before a tile. next: those of a K tile, each in turn, the last one of a tile
+ * perhaps. add:
  * acc += part * scales.
  */
 typedef struct block_scales {
@@ -111,7 +112,7 @@ typedef struct block_scales {
     tensor sScales;             // (COLUMNS,2)
 } block_scales;
 block_scales gemm_sm90_begin_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
-void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
+void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile, bool last,
                            const block_scales *scales);
 void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor part, const block_scales *scales);
 

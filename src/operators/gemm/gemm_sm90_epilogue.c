@@ -37,7 +37,7 @@ static bool loads_elements(const sm90_kernel *k)
 
 static ckl_dtype vector_type(const sm90_kernel *k, int v)
 {
-    return v == GEMM_BIAS ? k->epilogue.d : F32;
+    return v == GEMM_BIAS ? gemm_bias_type(k->epilogue.d) : F32;
 }
 
 /* This thread's elements of the vectors: loads that nothing waits for before the epilogue. */
@@ -94,7 +94,10 @@ typedef struct element_steps {
 
 static element_steps steps_of(const sm90_kernel *k, const subtile *h)
 {
-    const int vec = k->cfg->ragged ? 1 : 16 / (int)ckl_dtype_bytes(k->epilogue.d);
+    enum { VECTOR = 8 }; // of more a buffer of 16 rows has too few
+    const int widest = 16 / (int)ckl_dtype_bytes(k->epilogue.d), vec = k->cfg->ragged    ? 1
+                                                                       : widest < VECTOR ? widest
+                                                                                         : VECTOR;
     const int across = k->size.d_cols / vec, down = WARPGROUP / across;
     const int at_once =
         vec == 1 && !k->epilogue.scatter ? ELEMENTS_AT_ONCE : 1; // of a list each row has its own address
@@ -328,23 +331,23 @@ static subtile_results finish_subtile(const sm90_kernel *k, const consumer_role 
         return (subtile_results){ .rD = h->acc };
     const subtile_vectors vectors = read_vectors(k, c, h);
     const tensor cD = coordinates_of_subtile(k, c, h);
-    const bool swap = k->cfg->swap;
+    const bool swap = k->cfg->swap, placed = k->epilogue.custom || k->epilogue.amax;
     subtile_results out = { .rD = fragment_like(h->acc, F32) };
     if (k->epilogue.preactivation)
         out.rX = fragment_like(h->acc, F32);
     for (int i = 0; i < static_size(out.rD.layout) && !ir_failed(); i++) {
-        gemm_finished done = gemm_finish(
-            k->epilogue, c->scalars,
-            (gemm_element){ .product = at_f32(h->acc, i),
-                            .row = k->epilogue.custom ? add(h->at.row, coordinate(cD, swap ? 1 : 0, i)) : imm(0),
-                            .col = k->epilogue.custom ? add(h->at.col, coordinate(cD, swap ? 0 : 1, i)) : imm(0),
+        gemm_element in = { .product = at_f32(h->acc, i),
+                            .row = placed ? add(h->at.row, coordinate(cD, swap ? 1 : 0, i)) : imm(0),
+                            .col = placed ? add(h->at.col, coordinate(cD, swap ? 0 : 1, i)) : imm(0),
                             .up = k->epilogue.gated ? at_f32(h->up, i) : immf(0),
                             .c = k->epilogue.c ? at(rC, i) : immf(0),
                             .bias = vector_at_element(k, &vectors, GEMM_BIAS, i),
                             .x = backward ? at(rX, i) : immf(0),
                             .scale_a = vector_at_element(k, &vectors, GEMM_SCALE_OF_A, i),
                             .scale_b = vector_at_element(k, &vectors, GEMM_SCALE_OF_B, i),
-                            .weight = vector_at_element(k, &vectors, GEMM_WEIGHT_OF_ROW, i) });
+                            .weight = vector_at_element(k, &vectors, GEMM_WEIGHT_OF_ROW, i) };
+        in.inside = k->epilogue.amax ? logical_and(lt(in.row, last_row(k, h)), lt(in.col, cols_of_D(k))) : yes();
+        const gemm_finished done = gemm_finish(k->epilogue, c->scalars, in);
         set(out.rD, i, done.d);
         if (k->epilogue.preactivation)
             set(out.rX, i, done.x);
@@ -354,10 +357,11 @@ static subtile_results finish_subtile(const sm90_kernel *k, const consumer_role 
 
 static void stage_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h, tensor rD)
 {
-    if (ckl_dtype_bytes(k->epilogue.d) == 2)
+    const int bytes = (int)ckl_dtype_bytes(k->epilogue.d);
+    if (bytes == 2)
         stmatrix_C(&h->mma, rD, h->sAcc, c->tid);
     else
-        copy(rD, partition_C(&h->mma, h->sAcc, c->tid), k->cfg->swap ? 4 : 8);
+        copy(rD, partition_C(&h->mma, h->sAcc, c->tid), k->cfg->swap ? bytes : 2 * bytes);
 }
 
 /* Registers -> staging buffer -> TMA store of one subtile of D or X. */

@@ -35,14 +35,6 @@ static ckl_status check_pointer_alignment(const ckl_gemm_args *x, const gemm_sm9
 
 /* sm90 */
 
-/* Does the epilogue need few registers? */
-static bool is_plain(const gemm_sm90_config *c)
-{
-    const gemm_epilogue *e = &c->epilogue;
-    return !c->ragged && !e->c && !e->bias && !e->weighted && !e->scatter && e->scale_a != CKL_GEMM_SCALE_ROW &&
-           e->scale_b != CKL_GEMM_SCALE_ROW && !e->preactivation && !gemm_is_backward(e->activation);
-}
-
 static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
 {
     if (c->consumers < 1 || c->consumers > 3)
@@ -58,7 +50,7 @@ static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
     if (c->ragged < 0 || c->ragged > GEMM_ALL_RAGGED)
         FAIL(CKL_INVALID, "gemm sm90: ragged=%d is not in 0..2", c->ragged);
     int accumulators = gemm_sm90_accumulators(c);
-    int most = c->consumers == 3 ? 96 : is_plain(c) ? 192 : GEMM_EASY_ACCUMULATORS; // more would spill
+    int most = c->consumers == 3 ? 96 : gemm_sm90_is_plain(c) ? 192 : GEMM_EASY_ACCUMULATORS; // more would spill
     if (accumulators > most)
         FAIL(CKL_INVALID,
              "gemm sm90: a consumer's %dx%d tile needs %d accumulators of the %d registers there are for them", rows,
@@ -140,6 +132,8 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %s has no wgmma", device->id);
     TRY(gemm_check_epilogue("sm90", d, &c->epilogue));
     TRY(gemm_check_same_types("sm90", d));
+    if (d->pointers)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: matrices of a batch lie a stride apart, not where pointers say");
     if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone");
     if (d->a == CKL_I8 && c->split > 1)
@@ -188,7 +182,7 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
  * TMA asks L2 for a sector or two at a time; fetching 128 bytes instead of 256 is then 10 % faster (3000^3), elsewhere slower
  * (8192^3).
  */
-static param_tensor matrix(const ckl_gemm_desc *d, char name, const void *pointer)
+param_tensor gemm_tensor_of(const ckl_gemm_desc *d, char name, const void *pointer)
 {
     enum { SECTOR = 32 };
     const gemm_matrix x = gemm_matrix_of(d, name);
@@ -207,13 +201,13 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
     TRY(check_pointer_alignment(x, c));
     ckl_gemm_desc whole = *d;
     whole.k = k;
-    const param_tensor a = matrix(&whole, 'a', x->a), b = matrix(&whole, 'b', x->b);
+    const param_tensor a = gemm_tensor_of(&whole, 'a', x->a), b = gemm_tensor_of(&whole, 'b', x->b);
     const gemm_pitched_params params = {
         .A = swap ? b : a,
         .B = swap ? a : b,
-        .C = matrix(d, 'c', x->c),
-        .D = matrix(d, 'd', x->d),
-        .PRE = matrix(d, 'x', x->x),
+        .C = gemm_tensor_of(d, 'c', x->c),
+        .D = gemm_tensor_of(d, 'd', x->d),
+        .PRE = gemm_tensor_of(d, 'x', x->x),
         .device_alpha = x->device_alpha,
         .device_beta = x->device_beta,
         .scale_a = x->scale_a,
@@ -224,6 +218,7 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .x_batch = d->stride_x,
         .rows_d = x->rows_d,
         .row_weights = x->row_weights,
+        .amax = x->amax,
         .m = (uint32_t)(swap ? d->n : d->m),
         .n = (uint32_t)(swap ? d->m : d->n),
         .k = (uint32_t)d->k,
@@ -242,7 +237,9 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .offsets = x->offsets,
         .groups = (uint32_t)d->groups,
     };
-    int64_t clusters = min_i64(tiles_of(d, c), plan->kernels[0].clusters_resident);
+    int64_t clusters = tiles_of(d, c);
+    if (plan->impl != &gemm_specialised_implementation)
+        clusters = min_i64(clusters, plan->kernels[0].clusters_resident);
     const plan_grid grid = { .x = clusters * c->cluster_m * c->cluster_n * c->split };
     return plan_launch(plan, 0, grid, &params, stream);
 }
@@ -279,6 +276,42 @@ const implementation gemm_sm90_implementation = {
     .candidate = gemm_sm90_candidate,
     .cost = gemm_sm90_cost,
     .admit = admit_sm90,
+    .describe = gemm_sm90,
+    .params = &gemm_pitched_param_list,
+    .target = IR_SM90A,
+    .launch = launch_sm90,
+};
+
+/* specialised: a rung of the ladder (docs/gemm-ladder.md), one tile a CTA */
+
+static ckl_status choose_specialised(const void *desc, const ckl_device_info *device, void *config)
+{
+    gemm_sm90_config *c = config;
+    gemm_sm90_candidate(desc, device, 0, config);
+    c->tile_m = c->tile_n = 128;
+    c->consumers = 2;
+    c->cluster_m = c->cluster_n = c->split = 1;
+    c->pingpong = c->swap = false;
+    gemm_sm90_fit_memory(c, INT64_MAX, device);
+    return CKL_OK;
+}
+
+static ckl_status admit_specialised(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    if (ckl_dtype_bytes(d->a) != 2 || d->layout != CKL_GEMM_NT || d->batch > 1 || d->groups)
+        FAIL(CKL_UNSUPPORTED, "gemm specialised: a step of the ladder is one product of K-major f16 or bf16");
+    return admit_sm90(desc, device, config);
+}
+
+const implementation gemm_specialised_implementation = {
+    .name = "specialised",
+    .summary = "a step of the ladder: sm90 with a CTA for every tile",
+    .by_name = true,
+    .config_bytes = sizeof(gemm_sm90_config),
+    .config = FIELD_TABLE(sm90_fields),
+    .choose = choose_specialised,
+    .admit = admit_specialised,
     .describe = gemm_sm90,
     .params = &gemm_pitched_param_list,
     .target = IR_SM90A,

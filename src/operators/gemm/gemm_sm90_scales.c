@@ -99,12 +99,13 @@ block_scales gemm_sm90_begin_scales(const sm90_kernel *k, const consumer_role *c
         const layout registers = compact(leaf(s.count));
         scales.rNow[mode] = fragment(F32, registers);
         if (s.shared) {
-            scales.rAhead[mode] = fragment(F32, registers);
             scales.rHeld[mode] = fragment(F32, registers);
-            fill(scales.rHeld[mode], immf(0));
+            scales.rAhead[mode] = fragment(F32, registers);
+            fill(scales.rAhead[mode], immf(0));
         } else
             scales.rAhead[mode] = fragment(F32, compact(leaf((k->size.column_scales + WARPGROUP - 1) / WARPGROUP)));
-        load_side(k, c, at, s.shared ? rem(lane(), imm(QUAD)) : imm(0), mode, scales.rAhead[mode]);
+        load_side(k, c, at, s.shared ? rem(lane(), imm(QUAD)) : imm(0), mode,
+                  (s.shared ? scales.rHeld : scales.rAhead)[mode]);
     }
     if (k->size.column_scales) {
         scales.sScales = slice(k->sScales, _, _, c->index); // (COLUMNS,2)
@@ -113,20 +114,32 @@ block_scales gemm_sm90_begin_scales(const sm90_kernel *k, const consumer_role *c
     return scales;
 }
 
-/* Every fourth K tile the scales of the next four arrive. */
-static void next_shared(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
-                        const block_scales *scales)
+/* The scales of a K tile, from the lane that has them. */
+static void give_shared(const sm90_kernel *k, val turn, const block_scales *scales)
 {
-    val part = rem(lane(), imm(QUAD)), turn = rem(k_tile, imm(QUAD)), from = add(sub(lane(), part), turn);
-    IF(eq(turn, imm(0)))
-        for (int mode = 0; mode < 2; mode++)
-            if (side_of(k, mode).shared) {
-                copy(scales->rAhead[mode], scales->rHeld[mode], 4);
-                load_side(k, c, at, add(k_tile, add(part, imm(QUAD))), mode, scales->rAhead[mode]);
-            }
+    val from = add(sub(lane(), rem(lane(), imm(QUAD))), turn);
     for (int mode = 0; mode < 2; mode++)
         for (int i = 0; side_of(k, mode).shared && i < side_of(k, mode).count; i++)
             set(scales->rNow[mode], i, shuffle(at(scales->rHeld[mode], i), from));
+}
+
+/*
+ * Of four K tiles the first asks for the scales of the next four, the last takes them: where one did both, ptxas would wait for a
+ * load at once.
+ */
+static void next_shared(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
+                        const block_scales *scales)
+{
+    val turn = rem(k_tile, imm(QUAD)), ahead = add(k_tile, add(rem(lane(), imm(QUAD)), imm(QUAD)));
+    IF(eq(turn, imm(0)))
+        for (int mode = 0; mode < 2; mode++)
+            if (side_of(k, mode).shared)
+                load_side(k, c, at, ahead, mode, scales->rAhead[mode]);
+    give_shared(k, turn, scales);
+    IF(eq(turn, imm(QUAD - 1)))
+        for (int mode = 0; mode < 2; mode++)
+            if (side_of(k, mode).shared)
+                copy(scales->rAhead[mode], scales->rHeld[mode], 4);
 }
 
 /* What threads loaded goes to shared memory, where those of two K tiles lie, so that one barrier is enough. */
@@ -147,10 +160,13 @@ static void next_columns(const sm90_kernel *k, const consumer_role *c, const til
     copy(mine, scales->rNow[1], 8);
 }
 
-void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
+void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile, bool last,
                            const block_scales *scales)
 {
-    next_shared(k, c, at, k_tile, scales);
+    if (last)
+        give_shared(k, rem(k_tile, imm(QUAD)), scales);
+    else
+        next_shared(k, c, at, k_tile, scales);
     if (k->size.column_scales)
         next_columns(k, c, at, k_tile, scales);
 }

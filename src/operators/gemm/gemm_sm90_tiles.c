@@ -17,6 +17,14 @@ int gemm_sm90_accumulators(const gemm_sm90_config *c)
     return sums_of_consumer(c) * (gemm_sm90_sums_twice(&c->epilogue) ? 2 : 1);
 }
 
+bool gemm_sm90_is_plain(const gemm_sm90_config *c)
+{
+    const gemm_epilogue *e = &c->epilogue;
+    return !c->ragged && !e->c && !e->bias && !e->weighted && !e->scatter && !gemm_is_f8(e->d) &&
+           e->scale_a != CKL_GEMM_SCALE_ROW && e->scale_b != CKL_GEMM_SCALE_ROW && !e->preactivation &&
+           !gemm_is_backward(e->activation);
+}
+
 /* Columns of a tile that have scales of their own for every K tile. */
 static int column_scales_of(const gemm_sm90_config *c)
 {
@@ -31,7 +39,8 @@ int gemm_sm90_parts(const gemm_sm90_config *c)
     if (!gemm_sm90_sums_twice(e))
         return 0;
     const bool room = c->consumers < 3 && 3 * sums_of_consumer(c) + column_scales_of(c) <= MOST;
-    return e->math == CKL_GEMM_F32X3 || !room ? 1 : 2;
+    const bool few = !gemm_has_block_scales(e->scale_a) || (gemm_sm90_is_plain(c) && !c->groups); // else it would spill
+    return e->math == CKL_GEMM_F32X3 || !room || !few ? 1 : 2;
 }
 
 /* As many CTAs of a split finish a tile as can have equal slices of whole 16 columns. */

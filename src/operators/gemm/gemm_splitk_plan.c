@@ -115,7 +115,8 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
     const gemm_splitk_config *c = config;
     TRY(gemm_check_epilogue("splitk", d, &c->products.epilogue));
     if (d->layout != CKL_GEMM_NT || d->gated || d->bias_along || d->scale_a || d->scale_b || d->scale_d ||
-        d->weighted || d->device_scalars || d->preactivation || gemm_is_backward((choice)d->activation))
+        d->weighted || gemm_is_f8(d->d) || d->device_scalars || d->preactivation ||
+        gemm_is_backward((choice)d->activation))
         FAIL(CKL_UNSUPPORTED,
              "gemm splitk: slices are of K-major A and B, with alpha, C, a bias of columns and an activation");
     if (d->math == CKL_GEMM_F32X3)

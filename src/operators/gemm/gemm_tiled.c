@@ -8,6 +8,7 @@
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
+#include "skeletons/stage_loop.h"
 
 /* This thread's partitions of the copies of a matrix's tiles along K. */
 typedef struct operand_copy {
@@ -169,11 +170,6 @@ static void store_tile_of(const operand_tiles *x, val stage)
             copy_tiled(&c->copy, c->rX, slice(c->tXsX, _, _, _, stage));
 }
 
-static val stage_after(const gemm_tiled_config *cfg, val stage)
-{
-    return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
-}
-
 /* The nearest numbers that tensor cores take, in place of a fragment's, and what they lack, which is as near. */
 static tensor split_fragment(tensor rX)
 {
@@ -203,47 +199,54 @@ static void multiply_in_three(const tiled_mma *mma, tensor rA, tensor rB, tensor
     }
 }
 
-/* Multiplies one stage by tensor cores. */
-static void multiply_mma(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A,
-                         const operand_tiles *B, val stage, tensor acc)
+/* The two operands of a tile of K, and what they are multiplied into. */
+typedef struct product {
+    const gemm_tiled_config *cfg;
+    const tiled_mma *mma;
+    const operand_tiles *A, *B;
+    tensor acc; // (MMA,MMA_M,MMA_N)
+} product;
+
+static void load_tiles(const void *of, val tile, val stage)
 {
-    tensor rA = fragment_A_words(mma, A->rows, A->depth); // (WORDS,MMA_M,MMA_K)
-    tensor rB = fragment_B_words(mma, B->rows, B->depth); // (WORDS,MMA_N,MMA_K)
-    ldmatrix_A(mma, slice(A->sX, _, _, stage), thread(), rA);
-    ldmatrix_B(mma, slice(B->sX, _, _, stage), thread(), rB);
-    if (cfg->epilogue.math == CKL_GEMM_F32X3)
-        multiply_in_three(mma, rA, rB, acc);
-    else
-        gemm(mma, rA, rB, acc, yes());
+    const product *x = of;
+    load_tile(x->A, tile, stage);
+    load_tile(x->B, tile, stage);
 }
 
-/* acc = A tile * B tile over all of K. */
-static void mainloop(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A, const operand_tiles *B,
-                     val k, tensor acc)
+static void store_stage(const void *of, val stage)
 {
-    val k_tiles = convert(U32, div(add(k, imm(A->depth - 1)), imm(A->depth)));
-    for (int s = 0; s < cfg->stages - 1; s++) {
-        load_tile(A, imm(s), imm(s));
-        load_tile(B, imm(s), imm(s));
-        store_tile_of(A, imm(s));
-        store_tile_of(B, imm(s));
-        cp_async_commit();
-    }
-    val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 1)); // stages
+    const product *x = of;
+    store_tile_of(x->A, stage);
+    store_tile_of(x->B, stage);
+}
+
+/* Multiplies one stage by tensor cores. */
+static void multiply_mma(const void *of, val stage)
+{
+    const product *x = of;
+    tensor rA = fragment_A_words(x->mma, x->A->rows, x->A->depth); // (WORDS,MMA_M,MMA_K)
+    tensor rB = fragment_B_words(x->mma, x->B->rows, x->B->depth); // (WORDS,MMA_N,MMA_K)
+    ldmatrix_A(x->mma, slice(x->A->sX, _, _, stage), thread(), rA);
+    ldmatrix_B(x->mma, slice(x->B->sX, _, _, stage), thread(), rB);
+    if (x->cfg->epilogue.math == CKL_GEMM_F32X3)
+        multiply_in_three(x->mma, rA, rB, x->acc);
+    else
+        gemm(x->mma, rA, rB, x->acc, yes());
+}
+
+/* All of K in one stage, which is loaded, waited for and used in turn: a step of the ladder. */
+static void multiply_in_turn(const product *x, val k_tiles)
+{
     LOOP(kt, k_tiles) {
-        cp_async_wait(cfg->stages - 2);
-        cta_sync(); // all copies of `ready` are here, and all warps are done with the stage before it, which is `free`
-        val next = add(kt, imm(cfg->stages - 1));
-        load_tile(A, next, free);
-        load_tile(B, next, free);
+        load_tiles(x, kt, imm(0));
+        store_stage(x, imm(0));
         cp_async_commit();
-        multiply_mma(cfg, mma, A, B, ready, acc);
-        store_tile_of(A, free);
-        store_tile_of(B, free);
-        assign(free, ready);
-        assign(ready, stage_after(cfg, ready));
+        cp_async_wait(0);
+        cta_sync(); // the tiles are here
+        multiply_mma(x, imm(0));
+        cta_sync(); // and no longer needed
     }
-    cp_async_wait(0);
 }
 
 /* Columns of D of a tile. */
@@ -282,7 +285,12 @@ static void compute_tile(const gemm_tiled_config *cfg, const gemm_values *p, val
     tiled_mma mma = mma_of(cfg);
     tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
     fill(acc, convert(acc.dtype, imm(0)));
-    mainloop(cfg, &mma, &A, &B, p->k, acc);
+    const product work = { cfg, &mma, &A, &B, acc };
+    val k_tiles = tiles_along(p->k, A.depth);
+    if (cfg->stages == 1)
+        multiply_in_turn(&work, k_tiles);
+    else
+        stage_loop(&(stage_work){ cfg->stages, load_tiles, store_stage, multiply_mma, &work }, k_tiles);
     store_tile(cfg, p, &mma, row, col, acc);
 }
 

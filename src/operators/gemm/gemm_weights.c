@@ -13,6 +13,7 @@ enum {
     LANES = 32,
     SLOT = 16,      // bytes of a copy
     ATOM_ROWS = 16, // of mma.sync
+    ATOMS_MAX = 4,  // of a CTA's rows
     STEPS = 8,      // of 16 elements in a K tile
     SLOTS_A = 4,    // of a lane: a quarter of a row of a K tile
     ROW_A = GEMM_BLOCK * 2,
@@ -41,8 +42,9 @@ typedef struct weights_kernel {
 
 /* The sums of a K tile, or of all. */
 typedef struct weights_sums {
-    tensor part[2]; // of subnormal weights: in units of 2^-24 and of 2^-20
-    tensor raised;  // and of what they are raised by, in units of 2^-24: (MMA,1,MMA_N)
+    tensor part[2]
+               [ATOMS_MAX]; // (MMA,1,MMA_N) of each atom of rows; of subnormal weights: in units of 2^-24 and of 2^-20
+    tensor raised;          // (MMA,1,MMA_N) and of what they are raised by, in units of 2^-24
 } weights_sums;
 
 static int slots_of_B(const gemm_weights_config *c)
@@ -128,10 +130,12 @@ static void load_scales(const weights_kernel *k, val tile, val at)
     val end = add(k->p.scale_b, convert(U64, mul(mul(convert(I64, k->tiles), k->p.n), imm(2))));
     val lane_offset = mul(lane(), imm(PAIR));
     val first = bit_and(scales_address(k, tile), imm_as(U64, ~(int64_t)(PAIR - 1)));
+    val left = convert(
+        I32, min(sub(convert(I64, end), convert(I64, first)), imm64(LANES * PAIR * copies_of_scales(k->cfg)))); // bytes
     for (int i = 0; i < copies_of_scales(k->cfg); i++) {
-        val from = add(first, convert(U64, add(lane_offset, imm(i * LANES * PAIR))));
-        val left = max(min(sub(convert(I64, end), convert(I64, from)), imm64(PAIR)), imm64(0));
-        cp_async(add(place_of_scales(k, at), add(lane_offset, imm(i * LANES * PAIR))), from, PAIR, convert(U32, left));
+        val offset = add(lane_offset, imm(i * LANES * PAIR));
+        val bytes = max(min(sub(left, convert(I32, offset)), imm(PAIR)), imm(0));
+        cp_async(add(place_of_scales(k, at), offset), add(first, convert(U64, offset)), PAIR, convert(U32, bytes));
     }
 }
 
@@ -158,7 +162,7 @@ static void read_scales(const weights_kernel *k, val tile, val at, float unit, t
         set(rScales, i, unit == 1 ? at_f32(sScales, i) : mul(at_f32(sScales, i), immf(unit)));
 }
 
-/* Integers to floats */
+/* Weights to floats */
 
 static val pair_of(const weights_kernel *k, val bits)
 {
@@ -198,6 +202,22 @@ static val pair_of_bytes(const weights_kernel *k, val word, int i)
     return fma(upper, both(k, 0, 0x4180), add(pair_of(k, low), both(k, 0, 0xc300))); // 16, -128
 }
 
+/*
+ * Pair number i of two in a word of e4m3, neighbours. Moved to where f16 and bf16 have exponent and fraction they are 2^8, or 2^120, times too
+ * small, subnormals too; in place of NaN the whole exponent is set.
+ */
+static val pair_of_e4m3(const weights_kernel *k, val word, int i)
+{
+    const bool f16 = k->cfg->epilogue.ab == F16;
+    val high =
+        permute_bytes(word, imm_as(U32, 0), imm_as(U32, i ? 0x3424 : 0x1404)); // each in the upper half of 16 bits
+    val magnitude = bit_and(high, imm_as(U32, 0x7f007f00)), sign = bit_and(high, imm_as(U32, 0x80008000));
+    val nan = bit_and(add(magnitude, imm_as(U32, 0x01000100)), imm_as(U32, 0x80008000));
+    val exponent = sub(nan, shift_right(nan, imm(f16 ? 1 : 4)));
+    val small = bit_or(bit_or(shift_right(magnitude, imm(f16 ? 1 : 4)), exponent), sign);
+    return mul(pair_of(k, small), both(k, 0x5c00, 0x7b80)); // 2^8, 2^120
+}
+
 /* Products */
 
 static val word_at(tensor rWords, int i)
@@ -231,8 +251,9 @@ static tensor words_of_A(const weights_kernel *k, val at, int line)
 /* Pair number i of two that a lane has in a step: of a row of B. */
 static val weights_at(const weights_kernel *k, tensor rWords, int step, int i)
 {
-    val pair = k->nibbles ? pair_of_nibbles(k, word_at(rWords, step / 2), step % 2 + 2 * i)
-                          : pair_of_bytes(k, word_at(rWords, step), i);
+    val pair = k->nibbles                       ? pair_of_nibbles(k, word_at(rWords, step / 2), step % 2 + 2 * i)
+               : k->cfg->epilogue.b == CKL_E4M3 ? pair_of_e4m3(k, word_at(rWords, step), i)
+                                                : pair_of_bytes(k, word_at(rWords, step), i);
     return bitcast(U32, pair);
 }
 
@@ -254,53 +275,64 @@ static void multiply_raised(const weights_kernel *k, tensor tB, tensor raised)
     gemm(&k->mma, tA, tB, raised, yes());
 }
 
-static void multiply_tile(const weights_kernel *k, val at, const weights_sums *sums)
+/* What is multiplied by a tile's weights in each step. */
+static void read_A(const weights_kernel *k, val at, tensor tB[STEPS])
 {
-    tensor rB[8], rA[2];
-    for (int i = 0; i < k->lines_B; i++)
-        rB[i] = words_of_B(k, at, i);
+    tensor rA[2];
     for (int i = 0; i < k->lines_A; i++)
         rA[i] = words_of_A(k, at, i);
     for (int step = 0; step < STEPS && !ir_failed(); step++) {
-        tensor tA = fragment_A_words(&k->mma, k->cfg->rows, ATOM_ROWS);    // (WORDS,MMA_M,1)
-        tensor tB = fragment_B_words(&k->mma, k->cfg->columns, ATOM_ROWS); // (WORDS,MMA_N,1)
-        for (int i = 0; i < 2 * k->lines_B; i++)
-            set(tA, coord(i % 4, i / 4, 0), weights_at(k, rB[i / 4 * 2 + i % 2], step, i / 2 % 2));
+        tB[step] = fragment_B_words(&k->mma, k->cfg->columns, ATOM_ROWS); // (WORDS,MMA_N,1)
         for (int i = 0; i < 2 * k->lines_A; i++)
-            set(tB, coord(i % 2, i / 2, 0), values_at(k, rA[i / 2], step, i % 2));
-        gemm(&k->mma, tA, tB, sums->part[k->subnormal ? step % 2 : 0], yes());
-        if (k->subnormal)
-            multiply_raised(k, tB, sums->raised);
+            set(tB[step], coord(i % 2, i / 2, 0), values_at(k, rA[i / 2], step, i % 2));
     }
 }
 
-/* Sums, all zero. */
-static weights_sums no_sums(const weights_kernel *k)
+/* An atom of rows at a time, so that few weights are in registers. */
+static void multiply_tile(const weights_kernel *k, val at, const weights_sums *sums)
 {
-    weights_sums sums = { .part = { fragment_C(&k->mma, k->cfg->rows, k->cfg->columns) } };
-    if (k->subnormal) {
-        sums.part[1] = fragment_C(&k->mma, k->cfg->rows, k->cfg->columns);
-        sums.raised = fragment_C(&k->mma, ATOM_ROWS, k->cfg->columns);
+    tensor tB[STEPS];
+    read_A(k, at, tB);
+    for (int m = 0; m < k->cfg->rows / ATOM_ROWS && !ir_failed(); m++) {
+        tensor rB[] = { words_of_B(k, at, 2 * m), words_of_B(k, at, 2 * m + 1) };
+        for (int step = 0; step < STEPS; step++) {
+            tensor tA = fragment_A_words(&k->mma, ATOM_ROWS, ATOM_ROWS); // (WORDS,1,1)
+            for (int i = 0; i < 4; i++)
+                set(tA, coord(i, 0, 0), weights_at(k, rB[i % 2], step, i / 2));
+            gemm(&k->mma, tA, tB[step], sums->part[k->subnormal ? step % 2 : 0][m], yes());
+        }
     }
+    for (int step = 0; k->subnormal && step < STEPS; step++)
+        multiply_raised(k, tB[step], sums->raised);
+}
+
+static weights_sums make_sums(const weights_kernel *k)
+{
+    weights_sums sums = { 0 };
+    for (int h = 0; h <= k->subnormal; h++)
+        for (int m = 0; m < k->cfg->rows / ATOM_ROWS; m++)
+            sums.part[h][m] = fragment_C(&k->mma, ATOM_ROWS, k->cfg->columns);
+    if (k->subnormal)
+        sums.raised = fragment_C(&k->mma, ATOM_ROWS, k->cfg->columns);
     return sums;
 }
 
 static void clear(const weights_kernel *k, const weights_sums *sums)
 {
-    fill(sums->part[0], immf(0));
-    if (k->subnormal) {
-        fill(sums->part[1], immf(0));
+    for (int h = 0; h <= k->subnormal; h++)
+        for (int m = 0; m < k->cfg->rows / ATOM_ROWS; m++)
+            fill(sums->part[h][m], immf(0));
+    if (k->subnormal)
         fill(sums->raised, immf(0));
-    }
 }
 
 /* One sum, in units of 2^-24 if weights are subnormal. */
 static val sum_at(const weights_kernel *k, const weights_sums *sums, int i, int m, int n)
 {
-    val x = at(sums->part[0], coord(i, m, n));
+    val x = at(sums->part[0][m], coord(i, 0, n));
     if (!k->subnormal)
         return x;
-    return fma(at(sums->part[1], coord(i, m, n)), immf(1.0 / 16), add(x, at(sums->raised, coord(i, 0, n))));
+    return fma(at(sums->part[1][m], coord(i, 0, n)), immf(1.0 / 16), add(x, at(sums->raised, coord(i, 0, n))));
 }
 
 static float unit_of(const weights_kernel *k)
@@ -349,7 +381,7 @@ static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor a
 static tensor multiply(const weights_kernel *k)
 {
     tensor acc = fragment_C(&k->mma, k->cfg->rows, k->cfg->columns); // (MMA,MMA_M,MMA_N)
-    const weights_sums sums = no_sums(k);
+    const weights_sums sums = make_sums(k);
     if (k->scaled)
         fill(acc, immf(0));
     else
@@ -435,7 +467,7 @@ void gemm_weights(const void *config, int kernel)
     const gemm_weights_config *cfg = config;
     const int threads = cfg->warps * LANES;
     (void)kernel;
-    launch_bounds(threads, 0);
+    launch_bounds(threads, cfg->ctas);
     const gemm_values all = params_of(gemm);
     grid_wait();
     launch_dependents();

@@ -6,6 +6,7 @@ enum {
     ROWS_LEAST = 16,
     ATOM_COLUMNS = 8,
     STAGES_MOST = 8,
+    WARPS_PER_SM = 16,      // with fewer than 128 registers for a thread sums would spill
     WARPS_ALONE = 8,        // of a CTA that has an SM to itself
     WARPS_OF_TWO = 4,       // of one that shares it with another
     STAGES_FEW = 3,         // for which two do not share an SM
@@ -30,6 +31,7 @@ static void fit_stages(gemm_weights_config *c, int64_t turns, const ckl_device_i
 {
     enum { SYSTEM_BYTES = 1024 }; // of every CTA
     c->warps = turns > 1 ? WARPS_OF_TWO : WARPS_ALONE;
+    c->ctas = 1;
     const int64_t bytes = bytes_of_stage(*c), most = device->smem_per_cta_bytes / bytes;
     int64_t stages = (device->smem_per_sm_bytes / 2 - SYSTEM_BYTES) / bytes;
     if (turns == 1 || stages < STAGES_FEW)
@@ -72,8 +74,11 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
     const gemm_weights_config *c = config;
     TRY(gemm_check_epilogue("weights", d, &c->epilogue));
     if (!gemm_has_weights(d))
-        FAIL(CKL_UNSUPPORTED, "gemm weights: b=%s is neither i8 nor u8 beside an A of 16 bits", ckl_dtype_name(d->b));
+        FAIL(CKL_UNSUPPORTED, "gemm weights: b=%s is none of i8, u8, e4m3 beside an A of 16 bits",
+             ckl_dtype_name(d->b));
     TRY(gemm_check_grouped("weights", d, c->grouped));
+    if (d->pointers)
+        FAIL(CKL_UNSUPPORTED, "gemm weights: matrices lie where the call says, not where arrays of pointers do");
     if (d->gather)
         FAIL(CKL_UNSUPPORTED, "gemm weights: rows of A lie in order, not by a list: gather=%" PRId64, d->gather);
     if (!gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) || !gemm_rows_aligned(d, 'b', TMA_ALIGNMENT) ||
@@ -83,6 +88,9 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
         FAIL(CKL_INVALID, "gemm weights: %dx%d is not 16, 32, 48 or 64 rows of B by 8 or 16 of A", c->rows, c->columns);
     if (c->warps < 1 || c->warps > 16 || c->stages < 2)
         FAIL(CKL_INVALID, "gemm weights: warps=%d is not in 1..16, or stages=%d less than 2", c->warps, c->stages);
+    if (c->ctas < 1 || c->ctas * c->warps > WARPS_PER_SM)
+        FAIL(CKL_INVALID, "gemm weights: ctas=%d of %d warps are not in 1..%d warps of an SM", c->ctas, c->warps,
+             WARPS_PER_SM);
     if (gemm_weights_smem(c) > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "gemm weights: %d stages need %" PRId64 " bytes of shared memory, %s has %" PRId64,
              c->stages, gemm_weights_smem(c), device->id, (int64_t)device->smem_per_cta_bytes);

@@ -238,5 +238,5 @@ void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count,
     val mine = tensor_address(sPeers, coord(0, s->rank, convert(I32, warp())));
     IF(logical_and(lt(warp(), imm(s->cfg->bundle)), lt(lane(), imm(s->cfg->cluster)))) // lane t sends to CTA t
         for (int i = 0; i < count; i++)
-            ir_store(IR_SHARED_CLUSTER, IR_CACHE_DEFAULT, F32, 1, mapa(mine, lane()), (int64_t)i * 4, &values[i]);
+            store_cluster(F32, mapa(mine, lane()), (int64_t)i * 4, values[i]);
 }

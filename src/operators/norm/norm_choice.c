@@ -279,6 +279,7 @@ static const backward_flow backward_flows[] = {
     { 2, 1024, 64, 16, 2, 4, ROW_IN_REGISTERS, false, true, false },
     { 2, 2048, 128, 16, 1, 3, ROW_IN_RING, false, true, false },
     { 2, 4096, 256, 16, 1, 3, ROW_IN_RING, true, true, false },
+    { 2, 8192, 256, 16, 1, 3, ROW_IN_RING, true, true, false },
     { 2, 131072, 256, 32, 2, 1, ROW_IN_RING, true, true, false },
     { 2, 262144, 512, 32, 1, 1, ROW_IN_RING, true, false, true },
     { 4, 1024, 128, 8, 2, 4, ROW_IN_RING, false, true, false },

@@ -413,7 +413,7 @@ static void forward_flow(const norm_config *cfg, bool centred)
     flow f = { .reduced = r, .written = r };
     if (cfg->shared_weights) {
         const int cols = (int)row_split_cols(&r.split);
-        val first = cfg->split.cluster > 1 ? mul(cluster_rank(), imm(cols)) : ir_int(U32, 0);
+        val first = cfg->split.cluster > 1 ? mul(cluster_rank(), imm(cols)) : imm_as(U32, 0);
         f.weights = share_weights(&r, cfg->flow.chunks, first, imm(cols * cfg->split.cluster));
     }
     make_variables(&f.written);

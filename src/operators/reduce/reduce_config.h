@@ -51,6 +51,7 @@ typedef struct reduce_kind {
 #define REDUCE_ROWS_CONFIG(X, owner)                                                                                  \
     X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA, a power of two")                             \
     X(owner, int, row_threads, "256", "1 2 4 8 16 32 256 512", "threads of a CTA that share a row: up to 32, or all") \
+    X(owner, int, segments, "1", "1 2 4 8", "stretches of a row that its threads take side by side")                  \
     X(owner, int, vec, "4", "1 2 4 8", "elements of one memory access, at most 16 bytes")                             \
     X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread in flight")                                             \
     X(owner, int, resident, "0", "0 4 8 16",                                                                          \

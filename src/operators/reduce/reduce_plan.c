@@ -140,8 +140,8 @@ static int64_t vectors_of(const reduce_view *v, const reduce_rows_config *c)
 
 static int64_t row_tiles(const reduce_view *v, const reduce_rows_config *c)
 {
-    int64_t inner = inner_of(v).extent, tile = (int64_t)c->row_threads * c->vec * c->steps;
-    return ceil_div(inner, tile) * (v->count / max_i64(inner, 1));
+    int64_t inner = inner_of(v).extent, tile = (int64_t)c->row_threads / c->segments * c->vec * c->steps;
+    return ceil_div(inner, tile) * ceil_div(v->count / max_i64(inner, 1), c->segments);
 }
 
 /* No more vectors than a stretch of the row has. */
@@ -170,17 +170,27 @@ static void choose_short(const reduce_view *v, reduce_rows_config *c)
     c->steps = (int)min_i64(STEPS_LONG, ceil_div(segment, c->row_threads));
 }
 
-/* A CTA for each row: of rows of one tile the threads and vectors of each that leave the fewest of them without work. */
+/* Short segments: as many side by side as leave threads to each for its vectors. */
+static void choose_segments(const reduce_view *v, reduce_rows_config *c)
+{
+    enum { STEPS = 4, LANES_MIN = 4 };
+    const int64_t segment = whole_vectors(v, c),
+                  lanes = max_i64(LANES_MIN, power_of_two_from(ceil_div(segment, STEPS)));
+    if (v->kind.reduced == 1 || c->strided || 2 * lanes > c->row_threads)
+        return;
+    c->segments = (int)(c->row_threads / lanes);
+    c->steps = (int)min_i64(STEPS, ceil_div(segment, lanes));
+}
+
+/* A CTA for each row: the threads, of rows of one tile the vectors of each, too, that leave the fewest of them without work. */
 static void choose_cta(const reduce_view *v, reduce_rows_config *c)
 {
     enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, STEPS_MIN = 2, TILES = 1, WORTH = 20 }; // a twentieth less
     const int64_t segment = whole_vectors(v, c);
+    const int steps_min = segment > (int64_t)TILES * THREADS * STEPS ? STEPS : STEPS_MIN;
     int64_t least = INT64_MAX / WORTH;
-    c->threads = c->row_threads = THREADS;
-    if (segment > (int64_t)TILES * THREADS * STEPS)
-        return;
     for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2)
-        for (int steps = STEPS; steps >= STEPS_MIN; steps--) {
+        for (int steps = STEPS; steps >= steps_min; steps--) {
             const int64_t all = round_up(segment, (int64_t)threads * steps);
             if (WORTH * all >= (WORTH - 1) * least)
                 continue;
@@ -235,6 +245,7 @@ static ckl_status choose_rows(const void *desc, const ckl_device_info *device, v
         choose_shared(v, device, c);
     else
         choose_cta(v, c);
+    choose_segments(v, c);
     c->compensated = compensates(&v->kind, row_tiles(v, c) / c->split);
     return CKL_OK;
 }
@@ -252,6 +263,9 @@ static ckl_status admit_rows(const void *desc, const ckl_device_info *device, co
     if (c->row_threads != c->threads && (!is_power_of_two(c->row_threads) || c->row_threads > WARP))
         FAIL(CKL_INVALID, "reduce rows: row_threads=%d must be a power of two up to 32, or threads=%d", c->row_threads,
              c->threads);
+    if (!is_power_of_two(c->segments) || c->segments > c->row_threads || (c->segments > 1 && v->kind.reduced == 1))
+        FAIL(CKL_INVALID, "reduce rows: segments=%d is no power of two up to row_threads=%d, or rows are one stretch",
+             c->segments, c->row_threads);
     if (!is_power_of_two(c->cluster) || c->cluster > CLUSTER_MAX)
         FAIL(CKL_INVALID, "reduce rows: cluster=%d is not a power of two up to %d", c->cluster, CLUSTER_MAX);
     if (c->split < 1 || (c->split > 1 && c->cluster > 1) || (c->split * c->cluster > 1 && c->row_threads != c->threads))

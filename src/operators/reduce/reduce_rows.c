@@ -2,7 +2,8 @@
  * reduce_rows.c - rows whose elements lie side by side: a few threads a row, a CTA a row, or several CTAs a row.
  *
  * A row is a sequence of tiles of row_threads * vec * steps elements. The threads of a row load a tile together, each
- * `steps` vectors that are all in flight at once. Where rows are not aligned to vectors (kernel 1), tiles consist of the
+ * `steps` vectors that are all in flight at once. Rows of several stretches of memory, segments, have tiles of their own in each;
+ * where segments are short, the threads share out several of them. Where rows are not aligned to vectors (kernel 1), tiles consist of the
  * vectors between the first and the last boundary of the row, and the elements at its ends are loaded one by one.
  */
 #include "operators/reduce/reduce_kernel.h"
@@ -14,6 +15,8 @@ typedef struct place {
     val row;        // i64, of an existing row
     val is_present; // whether it is this thread's own: the last CTA may have lanes to spare
     val lane;       // u32, among the threads of the row in this CTA
+    val along;      // u32, among those of its segment
+    val beside;     // i64, of the segments side by side
     val rank, ctas; // i64, of the row's CTAs: the number of this one, how many there are
 } place;
 
@@ -42,10 +45,16 @@ static bool by_cta(const reduce_rows_config *cfg)
     return cfg->row_threads == cfg->threads;
 }
 
-/* A tile of a row: neighbouring threads have neighbouring vectors. */
+/* Threads that share a segment. */
+static int lanes_of(const reduce_rows_config *cfg)
+{
+    return cfg->row_threads / cfg->segments;
+}
+
+/* A tile of a segment: neighbouring threads have neighbouring vectors. */
 static layout tile_layout(const reduce_rows_config *cfg)
 {
-    return compact(shape(cfg->vec, cfg->row_threads, cfg->steps)); // (VEC,THREADS,STEPS)
+    return compact(shape(cfg->vec, lanes_of(cfg), cfg->steps)); // (VEC,LANES,STEPS)
 }
 
 /* What a thread has of it, from its first element on. */
@@ -63,6 +72,14 @@ static int64_t tile_elements(const reduce_rows_config *cfg)
 static bool is_ragged(const rows_kernel *k)
 {
     return k->kernel == 1 && k->cfg->vec > 1;
+}
+
+/* The thread's place among the segments side by side. */
+static place in_segments(const reduce_rows_config *cfg, place p)
+{
+    p.along = cfg->segments > 1 ? rem(p.lane, imm(lanes_of(cfg))) : p.lane;
+    p.beside = cfg->segments > 1 ? convert(I64, div(p.lane, imm(lanes_of(cfg)))) : imm64(0);
+    return p;
 }
 
 /* first: the first row of this CTA, where it has several at once. */
@@ -121,7 +138,7 @@ static void load_step(const rows_kernel *k, const segment *s, val mine, int step
     const reduce_rows_config *cfg = k->cfg;
     tensor gX = slice(tXgX, _, step); // (VEC)
     if (cfg->strided) {
-        val index = add(mine, imm(step * cfg->row_threads));
+        val index = add(mine, imm(step * lanes_of(cfg)));
         val distance = mul(index, k->p.reduced_stride[cfg->kind.reduced - 1]);
         gX = elements_at(k, s, distance, compact(leaf(1))); // (1)
     }
@@ -155,11 +172,11 @@ typedef struct row_ends {
 static row_ends load_ends(const rows_kernel *k, const segment *s, val wanted)
 {
     const reduce_rows_config *cfg = k->cfg;
-    int count = (int)ceil_div(2 * (cfg->vec - 1), cfg->row_threads);
+    int count = (int)ceil_div(2 * (cfg->vec - 1), lanes_of(cfg));
     val *room = ir_alloc((size_t)(3 * count), sizeof *room);
     row_ends p = { count, room, room + count, room + 2 * count };
     for (int i = 0; i < count; i++) {
-        val number = convert(I64, add(k->here.lane, imm(i * cfg->row_threads))), from_head = sub(number, s->head);
+        val number = convert(I64, add(k->here.along, imm(i * lanes_of(cfg)))), from_head = sub(number, s->head);
         p.index[i] = add(from_head, select(lt(from_head, imm64(0)), imm64(0), s->end));
         p.inside[i] = logical_and(wanted, lt(number, s->ends));
         p.x[i] = variable(k->r->input, imm(0));
@@ -196,7 +213,7 @@ static void edge_tile(const rows_kernel *k, const segment *s, val mine)
     for (int i = 0; i < cfg->steps; i++) {
         rX[i] = packed_registers(cfg->kind.dtype, cfg->vec);
         fill(rX[i].rWords, convert(rX[i].rWords.dtype, imm(0)));
-        inside[i] = is_inside(s, add(mine, imm(i * cfg->row_threads * cfg->vec)), cfg->vec);
+        inside[i] = is_inside(s, add(mine, imm(i * lanes_of(cfg) * cfg->vec)), cfg->vec);
         IF(inside[i])
             load_step(k, s, mine, i, tXgX, rX[i]);
     }
@@ -211,7 +228,7 @@ static void only_tile(const rows_kernel *k, const segment *s, val mine)
     const reduce_rows_config *cfg = k->cfg;
     const int last = cfg->steps - 1;
     tensor tXgX = elements_at(k, s, mine, partition_layout(cfg)); // (VEC,STEPS)
-    val inside = is_inside(s, add(mine, imm(last * cfg->row_threads * cfg->vec)), cfg->vec);
+    val inside = is_inside(s, add(mine, imm(last * lanes_of(cfg) * cfg->vec)), cfg->vec);
     packed rX[cfg->steps];
     for (int i = 0; i < cfg->steps; i++)
         rX[i] = packed_registers(cfg->kind.dtype, cfg->vec);
@@ -232,7 +249,7 @@ static void partial_tile(const rows_kernel *k, const segment *s, val first, val 
         edge_tile(k, s, mine);
         return;
     }
-    IF(is_inside(s, first, tile_elements(cfg) - cfg->row_threads * cfg->vec))
+    IF(is_inside(s, first, tile_elements(cfg) - lanes_of(cfg) * cfg->vec))
         only_tile(k, s, mine);
     ELSE edge_tile(k, s, mine);
 }
@@ -249,19 +266,31 @@ static void full_tile(const rows_kernel *k, const segment *s, val mine)
     accumulate_steps(k, add(s->first, mine), 0, cfg->steps, rX);
 }
 
+/* Tiles of a row of so many segments, where each segment is one. */
+static val rounds_of(const reduce_rows_config *cfg, val segments)
+{
+    return div(add(segments, imm64(cfg->segments - 1)), imm64(cfg->segments));
+}
+
 /* The CTAs of a row take its tiles in turn; the first one also the ends of its segments. */
 static void accumulate_row(const rows_kernel *k)
 {
     const reduce_rows_config *cfg = k->cfg;
     const bool several = cfg->kind.reduced > 1, ragged = is_ragged(k);
     int64_t tile = tile_elements(cfg);
-    val inner = k->p.reduced_extent[cfg->kind.reduced - 1], tiles_inner, tiles, mine_in_tile;
+    val inner = k->p.reduced_extent[cfg->kind.reduced - 1], segments = imm64(1), tiles_inner, tiles;
     tiles_inner = div(add(inner, imm64(tile - 1)), imm64(tile));
     tiles = several ? variable(I64, imm(0)) : tiles_inner;
+    if (cfg->segments > 1)
+        segments = variable(I64, imm(0));
     if (several)
-        IF(lt(imm(0), k->p.count))
-            assign(tiles, mul(tiles_inner, div(k->p.count, inner)));
-    mine_in_tile = convert(I64, crd2idx(coord(0, k->here.lane, 0), tile_layout(cfg)));
+        IF(lt(imm(0), k->p.count)) {
+            val all = div(k->p.count, inner);
+            if (cfg->segments > 1)
+                assign(segments, all);
+            assign(tiles, mul(tiles_inner, cfg->segments > 1 ? rounds_of(cfg, all) : all));
+        }
+    val mine_in_tile = convert(I64, crd2idx(coord(0, k->here.along, 0), tile_layout(cfg)));
     segment only = find_segment(k, imm64(0));
     row_ends ends = { 0 };
     if (ragged && !several)
@@ -270,12 +299,17 @@ static void accumulate_row(const rows_kernel *k)
         segment s = only;
         val tile_of_segment = t;
         if (several) {
-            val index = div(t, tiles_inner);
-            s = find_segment(k, index);
+            val index = div(t, tiles_inner), own = index, exists = yes();
+            if (cfg->segments > 1) {
+                own = add(mul(index, imm64(cfg->segments)), k->here.beside);
+                exists = lt(own, segments);
+            }
+            s = find_segment(k, own);
+            s.end = cfg->segments > 1 ? select(exists, s.end, imm64(0)) : s.end;
             tile_of_segment = sub(t, mul(index, tiles_inner));
+            if (ragged)
+                ends = load_ends(k, &s, logical_and(exists, eq(tile_of_segment, imm64(0))));
         }
-        if (ragged && several)
-            ends = load_ends(k, &s, eq(tile_of_segment, imm64(0)));
         val first = mul(tile_of_segment, imm64(tile)), mine = add(first, mine_in_tile);
         IF(is_inside(&s, first, tile))
             full_tile(k, &s, mine);
@@ -387,7 +421,7 @@ static void one_row(rows_kernel *k)
 
 static void place_at(rows_kernel *k, val first)
 {
-    k->here = find_place(k->cfg, k->p.rows, first);
+    k->here = in_segments(k->cfg, find_place(k->cfg, k->p.rows, first));
     k->gRow = reduce_row(&k->cfg->kind, &k->p, k->here.row);
 }
 

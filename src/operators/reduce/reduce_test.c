@@ -63,6 +63,11 @@ static const char *const cases[] = {
     "op=var shape=300x1000 axes=1 dtype=f16                         # one tile a row, whose last step lanes lack",
     "op=argmax shape=301x299 axes=1 dtype=bf16                      # the same between boundaries",
     "op=sum shape=140x6x300 axes=0,2 dtype=bf16                     # of segments",
+    "op=sum shape=13x600x16x16 axes=0,2,3 dtype=bf16                # several side by side, not as many as threads",
+    "op=argmax shape=33x9x63 axes=0,2 fill=integers impl=rows config='op=argmax output=i64 reduced=2 threads=128 "
+    "row_threads=128 segments=8 vec=4 steps=2'                      # ragged ones",
+    "op=var shape=6x40x64 axes=0,2 dtype=f16 impl=rows config='op=var dtype=f16 output=f16 reduced=2 threads=64 "
+    "row_threads=32 split=1 segments=4 vec=8 steps=1'                       # of some lanes",
     "op=logsumexp shape=200x2040 axes=1 dtype=f16",
     "op=max shape=600x3072 axes=1 dtype=bf16                        # a CTA a row: whole tiles of fewer threads",
     "op=std shape=877x260 axes=0 dtype=bf16                         # columns that end within a tile",
@@ -203,6 +208,8 @@ static const test_reject rejects[] = {
       "reduce rows: vec=8 must be a power of two of at most" },
     { "shape=64x64 axes=1 impl=rows config='row_threads=64'", CKL_INVALID,
       "reduce rows: row_threads=64 must be a power of two up to 32, or threads=" },
+    { "shape=64x64 axes=1 impl=rows config='segments=2'", CKL_INVALID,
+      "reduce rows: segments=2 is no power of two up to row_threads=" },
     { "shape=2^20 impl=rows config='split=1 cluster=3'", CKL_INVALID,
       "reduce rows: cluster=3 is not a power of two up to 8" },
     { "shape=2^20 impl=rows config='split=4 cluster=4'", CKL_INVALID,

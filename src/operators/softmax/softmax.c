@@ -116,6 +116,8 @@ enum {
     ROW_ELEMENTS = 16 << 10,     // of 512 threads: longer rows leave room for one CTA on an SM
     ROW_ELEMENTS_HALF = 8 << 10, // of 16 bits, backward: the same
     LONG_THREADS = 512,
+    ROW_BOUNDED_THREADS = 256, // logarithms keep scores beside exponentials: left alone ptxas takes 75 registers,
+    ROW_THREADS_OF_SM = 1024,  // with which one CTA of 512 threads fits an SM
 };
 
 static int row_registers(const ckl_softmax_desc *d)
@@ -159,6 +161,9 @@ static ckl_status choose_row(const void *desc, const ckl_device_info *device, vo
     if (d->direction == CKL_DIRECTION_BACKWARD && c->split.vec * c->split.steps > ROW_BACKWARD_ELEMENTS)
         FAIL(CKL_UNSUPPORTED, "softmax row: y and dy of n=%" PRId64 " do not fit the registers", d->n);
     c->form = form_of(d);
+    if (d->log && d->direction == CKL_DIRECTION_FORWARD && d->mask == CKL_SOFTMAX_MASK_NONE &&
+        c->split.threads >= ROW_BOUNDED_THREADS)
+        c->form.ctas_per_sm = ROW_THREADS_OF_SM / c->split.threads;
     return CKL_OK;
 }
 
@@ -271,10 +276,12 @@ static ckl_status admit_pipeline(const void *desc, const ckl_device_info *device
 /* Columns: rows across memory */
 
 enum {
-    COLUMN_FORWARD = 32,  // elements of a thread: each takes an f32 register
-    COLUMN_BACKWARD = 16, // of y and as many of dy
-    TILE_FORWARD = 8,     // of a tile, where addresses take registers too; up to twice as many
+    COLUMN_FORWARD = 32,          // elements of a thread: each takes an f32 register
+    COLUMN_BACKWARD = 16,         // of y and as many of dy
+    COLUMN_ELEMENTS_OF_FOUR = 40, // with 64 registers: four CTAs of 256 threads an SM
+    TILE_FORWARD = 8,             // of a tile, where addresses take registers too; up to twice as many
     TILE_BACKWARD = 4,
+    COLUMN_THREADS_FULL = 512,
     LONG_LINES = 2048 // that a CTA of column_long may find work in
 };
 
@@ -287,7 +294,17 @@ static ckl_status check_other_axis(const char *what, const ckl_softmax_desc *d)
     return check_length(what, d);
 }
 
-/* Of 16 bits: half the columns in CTAs of half the threads, of which three fit an SM, so that one loads while another waits. */
+/* Half the columns must be half a line of memory yet. */
+static bool may_halve(const column_split *s)
+{
+    enum { LANES_MIN = 8 };
+    return s->cluster > 1 || s->lanes >= LANES_MIN;
+}
+
+/*
+ * Of 16 bits: half the columns in CTAs of half the threads, of which three fit an SM, or four with few elements each, so that one loads
+ * while another waits.
+ */
 static void halve_columns(const ckl_softmax_desc *d, softmax_column_config *c)
 {
     column_split *s = &c->split;
@@ -297,7 +314,7 @@ static void halve_columns(const ckl_softmax_desc *d, softmax_column_config *c)
     s->threads /= 2;
     s->steps *= 2;
     s->exact = column_split_lines(s) == d->n && d->inner % column_split_columns(s) == 0;
-    c->form.ctas_per_sm = 3;
+    c->form.ctas_per_sm = s->vec * s->steps <= COLUMN_ELEMENTS_OF_FOUR ? 4 : 3;
 }
 
 /* A cluster only where the registers of one CTA do not hold the columns. */
@@ -314,7 +331,7 @@ static ckl_status choose_column(const void *desc, const ckl_device_info *device,
         FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,
              cluster, cluster > 1 ? "s" : "");
     c->form = form_of(d);
-    if (is_forward && c->split.cluster > 1 && d->dtype != CKL_F32)
+    if (is_forward && c->split.threads == COLUMN_THREADS_FULL && d->dtype != CKL_F32 && may_halve(&c->split))
         halve_columns(d, c);
     if (is_forward && c->split.exact && c->split.threads == 512 && d->dtype == CKL_F32 && c->split.steps <= 8)
         c->form.ctas_per_sm = 2; // 64 registers do, and two CTAs keep 128 KB in flight
@@ -344,22 +361,42 @@ static ckl_status choose_column_long(const void *desc, const ckl_device_info *de
 static int64_t column_flow_bytes(const softmax_column_config *c)
 {
     const int64_t slots = column_slots_bytes(&c->split) * softmax_pipeline_inputs(&c->form);
-    return c->tiles * slots + column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
+    return c->depth * c->tiles * slots + column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
 }
 
+/*
+ * What columns in shared memory get, as measured (bench/notes/norm.md): reductions cost the least with few threads, each of many lines, and
+ * small clusters. The first line that fits.
+ */
+typedef struct column_room {
+    int inputs, bytes;      // of the tensors that flow, and of an element; 0: any
+    int threads, lanes;     // of a CTA, and of a line
+    int ctas_per_sm, depth; // CTAs of an SM, and strips that each has in shared memory
+    int cluster_max;
+    bool before_registers; // faster than a cluster's registers, where these hold the columns, too
+} column_room;
+
+static const column_room column_rooms[] = {
+    { 1, 2, 256, 4, 2, 2, 1, true },   { 1, 2, 256, 4, 1, 2, 1, true },   { 1, 4, 256, 8, 3, 1, 8, true },
+    { 1, 4, 512, 8, 2, 1, 16, true },  { 1, 4, 512, 4, 1, 1, 8, true },   { 1, 0, 512, 4, 1, 1, 16, false },
+    { 1, 0, 512, 2, 1, 1, 16, false }, { 2, 2, 128, 4, 4, 1, 1, true },   { 2, 2, 512, 8, 2, 1, 2, true },
+    { 2, 2, 256, 4, 3, 1, 8, true },   { 2, 0, 512, 4, 1, 1, 16, false }, { 2, 0, 512, 2, 1, 1, 16, false },
+};
+
 /* The smallest cluster, and tiles of as many lines as leave little of shared memory to lines that do not exist. False: too long. */
-static bool fit_column_flow(const ckl_softmax_desc *d, const ckl_device_info *device, int lanes, int ctas_per_sm,
+static bool fit_column_flow(const ckl_softmax_desc *d, const ckl_device_info *device, const column_room *room,
                             softmax_column_config *c)
 {
-    enum { THREADS = 512, ELEMENTS_OF_SM = 32, TILES_MAX = 8, RESERVED_BYTES = 1 << 10, CLUSTER_MAX = 16 };
-    const int64_t most = device->smem_per_sm_bytes / ctas_per_sm - RESERVED_BYTES;
-    const int inputs = d->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
+    enum { THREADS_OF_SM = 512, ELEMENTS = 32, TILES_MAX = 9, RESERVED_BYTES = 1 << 10 };
+    const int64_t most = device->smem_per_sm_bytes / room->ctas_per_sm - RESERVED_BYTES;
+    const int elements = room->threads * room->ctas_per_sm > THREADS_OF_SM ? ELEMENTS / 2 : ELEMENTS; // by registers
     int64_t least = INT64_MAX;
-    softmax_column_config tried = { .form = form_of(d) };
-    tried.form.ctas_per_sm = ctas_per_sm;
-    tried.split = (column_split){ .threads = THREADS, .lanes = lanes, .cluster = 1, .vec = row_vec_full(d->dtype) };
-    for (; least == INT64_MAX && tried.split.cluster <= CLUSTER_MAX; tried.split.cluster *= 2)
-        for (tried.split.steps = ELEMENTS_OF_SM / ctas_per_sm / inputs / tried.split.vec; tried.split.steps > 0;
+    softmax_column_config tried = { .form = form_of(d), .depth = room->depth };
+    tried.form.ctas_per_sm = room->ctas_per_sm;
+    tried.split =
+        (column_split){ .threads = room->threads, .lanes = room->lanes, .cluster = 1, .vec = row_vec_full(d->dtype) };
+    for (; least == INT64_MAX && tried.split.cluster <= room->cluster_max; tried.split.cluster *= 2)
+        for (tried.split.steps = elements / room->inputs / tried.split.vec; tried.split.steps > 0;
              tried.split.steps--) {
             tried.tiles = (int)min_i64(ceil_div(d->n, column_split_lines(&tried.split)), TILES_MAX + 1);
             const int64_t bytes = column_flow_bytes(&tried);
@@ -373,25 +410,39 @@ static bool fit_column_flow(const ckl_softmax_desc *d, const ckl_device_info *de
     return least <= most;
 }
 
-/* Strips of whole lines of memory if their columns fit, else of half a line or of a sector; two CTAs of an SM if they fit. */
+/* How many CTAs hold a column in registers: one, a cluster, or none does. */
+static int ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *device, column_split *held)
+{
+    const int elements = d->direction == CKL_DIRECTION_FORWARD ? COLUMN_FORWARD : COLUMN_BACKWARD;
+    if (column_split_choose(d->n, d->inner, vec_of(d), d->dtype, elements, 1, held))
+        return 1;
+    const int cluster = device->has_tma ? CLUSTER_PORTABLE : 1;
+    return column_split_choose(d->n, d->inner, vec_of(d), d->dtype, elements, cluster, held) ? held->cluster : 0;
+}
+
 static ckl_status choose_column_pipeline(const void *desc, const ckl_device_info *device, void *config)
 {
     static const char what[] = "softmax column_pipeline";
-    enum { LANES_MAX = 8, LANES_MIN = 2, CTAS_MAX_OF_SM = 2, TENSOR_BYTES_MIN = 16 << 20 };
+    enum { TENSOR_BYTES_MIN = 16 << 20 };
     const ckl_softmax_desc *d = desc;
+    const int bytes = (int)ckl_dtype_bytes(d->dtype), inputs = d->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
     column_split held;
     TRY(check_other_axis(what, d));
-    const int elements = d->direction == CKL_DIRECTION_FORWARD ? COLUMN_FORWARD : COLUMN_BACKWARD;
-    if (product_i64(product_i64(d->outer, d->n), d->inner * (int64_t)ckl_dtype_bytes(d->dtype)) < TENSOR_BYTES_MIN ||
-        column_split_choose(d->n, d->inner, vec_of(d), d->dtype, elements, 1, &held))
-        FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " fit the registers of a CTA, or are few", what, d->n);
+    const int ctas = ctas_that_hold(d, device, &held);
+    const bool full = bytes == 2 && held.threads == COLUMN_THREADS_FULL && (inputs == 2 || !may_halve(&held));
     if (!device->has_tma || vec_of(d) != row_vec_full(d->dtype))
         FAIL(CKL_UNSUPPORTED, "%s: wants clusters, and lines of whole vectors of 16 bytes", what);
-    for (int lanes = LANES_MAX; lanes >= LANES_MIN; lanes /= 2)
-        for (int ctas = CTAS_MAX_OF_SM; ctas > 0; ctas--)
-            if (fit_column_flow(d, device, lanes, ctas, config))
-                return CKL_OK;
-    FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " do not fit the shared memory of a cluster", what, d->n);
+    if ((ctas == 1 && !full) || // a full one has registers for itself alone on an SM
+        product_i64(product_i64(d->outer, d->n), d->inner * (int64_t)bytes) < TENSOR_BYTES_MIN)
+        FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " fit the registers of a CTA, or are few", what, d->n);
+    for (int i = 0; i < COUNT_OF(column_rooms); i++) {
+        const column_room *room = &column_rooms[i];
+        if (room->inputs == inputs && (!room->bytes || room->bytes == bytes) && (room->before_registers || !ctas) &&
+            fit_column_flow(d, device, room, config))
+            return CKL_OK;
+    }
+    FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " are faster in registers, or do not fit shared memory", what,
+         d->n);
 }
 
 /* held: tiles of a column that a kernel holds; 0: it takes any number of them. */
@@ -421,16 +472,19 @@ static ckl_status admit_column(const void *desc, const ckl_device_info *device, 
 static ckl_status admit_column_pipeline(const void *desc, const ckl_device_info *device, const void *config)
 {
     static const char what[] = "softmax column_pipeline";
-    enum { TILES_MAX = 8 }; // groups of copies that may be waited for
+    enum { TILES_MAX = 64, DEPTH_MAX = 8 }; // groups of copies that may be waited for
     const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
     if (c->tiles < 1 || c->tiles > TILES_MAX)
         FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, TILES_MAX);
+    if (c->depth < 1 || c->depth > DEPTH_MAX)
+        FAIL(CKL_INVALID, "%s: depth=%d is not in 1..%d", what, c->depth, DEPTH_MAX);
     TRY(admit_columns(what, c->tiles, d, device, c));
     if (c->split.vec != row_vec_full(d->dtype))
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is not 16 bytes", what, c->split.vec);
     if (column_flow_bytes(c) > (int64_t)device->smem_per_cta_bytes)
-        FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, column_flow_bytes(c));
+        FAIL(CKL_INVALID, "%s: tiles=%d depth=%d take %" PRId64 " bytes of shared memory", what, c->tiles, c->depth,
+             column_flow_bytes(c));
     return CKL_OK;
 }
 

@@ -45,8 +45,9 @@ typedef struct softmax_row_config {
 } softmax_row_config;
 
 /* What only columns that stay in shared memory have: column_pipeline. */
-#define SOFTMAX_COLUMN_FLOW(X, owner) \
-    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a strip that shared memory holds, one after the other")
+#define SOFTMAX_COLUMN_FLOW(X, owner)                                                                   \
+    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a strip, which a CTA takes one after the other") \
+    X(owner, int, depth, "1", "1 2 3", "strips that shared memory holds")
 
 /* Kernels whose rows lie across memory. */
 typedef struct softmax_column_config {

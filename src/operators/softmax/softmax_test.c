@@ -150,18 +150,18 @@ static const char *const cases[] = {
     "shape=1030x24 axis=0 direction=backward",
     "shape=9001x12 axis=0                          # longer than the registers of a cluster: by tiles",
     "shape=9001x12 axis=0 dtype=f16 direction=backward",
-    "shape=300x64 axis=0 impl=column_pipeline config='threads=64 lanes=2 cluster=2 vec=4 steps=2 tiles=3' ",
+    "shape=300x64 axis=0 impl=column_pipeline config='threads=64 lanes=2 cluster=2 vec=4 steps=2 tiles=3 depth=1' ",
     "shape=5x200x1000 axis=1 dtype=bf16 impl=column_pipeline config='dtype=bf16 threads=128 lanes=4 cluster=4 vec=8 "
-    "steps=2 tiles=2'                              # several strips a cluster, the last one cut short",
+    "steps=2 tiles=2 depth=2'                      # several strips a cluster, the last one cut short",
     "shape=2x256x2048 axis=1 direction=backward log=1 impl=column_pipeline config='direction=backward log=1 "
-    "threads=128 lanes=8 cluster=2 vec=4 steps=4 tiles=2 exact=1'",
+    "threads=128 lanes=8 cluster=2 vec=4 steps=4 tiles=2 depth=3 exact=1'",
     "shape=70x40x64 axis=1 dtype=f16 direction=backward impl=column_pipeline config='dtype=f16 direction=backward "
-    "threads=32 lanes=8 vec=8 steps=2 tiles=5 exact=1' # one warp",
+    "threads=32 lanes=8 vec=8 steps=2 tiles=5 depth=2 exact=1' # one warp",
     "shape=3x300x400 axis=1 log=1 dtype=f16 misalign=1 impl=column_pipeline config='dtype=f16 log=1 threads=128 "
     "lanes=2 "
     "cluster=4 vec=8 steps=1 tiles=2'              # not for copies of 16 bytes",
     "shape=130x320 axis=0 fill=hard impl=column_pipeline config='threads=128 lanes=4 cluster=2 vec=4 steps=1 tiles=3'",
-    "shape=130x320 axis=0 scale=0.5 ldx=328 ldy=336 impl=column_pipeline config='scaled=1 threads=128 lanes=4 vec=4 "
+    "shape=130x320 axis=0 scale=2 ldx=328 ldy=336 impl=column_pipeline config='scaled=1 threads=128 lanes=4 vec=4 "
     "steps=2 tiles=3'                              # strided lines",
     "shape=300x24 axis=0 dtype=f16 misalign=1      # pointers aligned to the element only",
     "shape=300x24 axis=0 misalign=1 direction=backward",
@@ -231,14 +231,16 @@ static const test_reject rejects[] = {
     { "shape=4x8 impl=row config='vec=8'", CKL_INVALID, "softmax row: vec=8 is no power of two of at most 16 bytes" },
     { "shape=8x8 axis=0 mask=bool", CKL_UNSUPPORTED, "softmax column: masks are for the last axis" },
     { "shape=8x8 axis=0 impl=column config='lanes=3'", CKL_INVALID, "softmax column: lanes=3 is no power of two" },
-    { "shape=64x8 axis=0 impl=column_pipeline config='tiles=9'", CKL_INVALID,
-      "softmax column_pipeline: tiles=9 is not in 1..8" },
+    { "shape=64x8 axis=0 impl=column_pipeline config='tiles=65'", CKL_INVALID,
+      "softmax column_pipeline: tiles=65 is not in 1..64" },
+    { "shape=64x8 axis=0 impl=column_pipeline config='depth=9'", CKL_INVALID,
+      "softmax column_pipeline: depth=9 is not in 1..8" },
     { "shape=640x8 axis=0 impl=column_pipeline config='threads=32 lanes=2 vec=4 steps=4 tiles=2'", CKL_INVALID,
       "softmax column_pipeline: columns of 640 elements, room for 128" },
     { "shape=64x8 axis=0 impl=column_pipeline config='threads=32 lanes=2 vec=2 steps=4 tiles=2'", CKL_UNSUPPORTED,
       "softmax column_pipeline: vec=2 is not 16 bytes" },
     { "shape=8192x64 axis=0 impl=column_pipeline config='threads=1024 lanes=2 vec=4 steps=4 tiles=4'", CKL_INVALID,
-      "softmax column_pipeline: tiles=4 take" },
+      "softmax column_pipeline: tiles=4 depth=1 take" },
     { "shape=4x4096 impl=pipeline config='cluster=8'", CKL_INVALID, "cluster=8, but rows have only 1 chunks" },
     { "shape=4x64 impl=row config='row_threads=4 vec=4 steps=8 ragged=1'", CKL_INVALID, "softmax row: ragged=1 wants" },
     { "shape=4x20001 ldy=20002 impl=pipeline", CKL_UNSUPPORTED,

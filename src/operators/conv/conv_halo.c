@@ -1,0 +1,245 @@
+/*
+ * conv_halo.c - a filter for each channel of NHWC on Hopper: tiles of x with their halo wait in shared memory.
+ *
+ * A CTA keeps the filters of its channels in shared memory, as f32, and goes through tiles of y: one warp has TMA load the box of x
+ * under the next ones, zeros outside, while the workers, a vector of channels of 8 columns of a row each, compute. Each column of x is
+ * read once for all its taps in a row.
+ */
+#include "cute/kernel.h"
+#include "operators/conv/conv_halo.h"
+#include "operators/conv/conv_sm90.h"
+#include "skeletons/activation.h"
+
+enum {
+    VECTOR = CONV_HALO_VECTOR,
+    COLUMNS = CONV_HALO_COLUMNS,
+    PADDING = 4,      // channels that lie apart meet few of the same banks
+    UNROLLED_MAX = 3, // rows of a filter
+};
+
+/* Everything the roles share. */
+typedef struct halo_kernel {
+    const conv_halo_config *cfg;
+    conv_halo_shape size;
+    conv_values p;
+    tma_copy tmaX;
+    tensor sX, sW; // (CHANNEL,COLUMN,ROW,STAGES), (CHANNEL,TAP) of f32
+    pipeline ring;
+    val channel; // the CTA's first
+    val tiles_w, tiles_h, count;
+} halo_kernel;
+
+/* A tile of y: its first pixel and its image. */
+typedef struct tile_place {
+    val w, h, n;
+} tile_place;
+
+/* A thread's place in a tile, and what it has of its channels. */
+typedef struct worker_role {
+    val lane, w, h, channel;
+    tensor rBias, rScale, rSum; // (CHANNEL), (CHANNEL), (CHANNEL,COLUMN)
+} worker_role;
+
+static void describe(halo_kernel *k)
+{
+    const conv_halo_config *c = k->cfg;
+    const conv_halo_shape *s = &k->size;
+    const int box[] = { s->channels, s->box_w, s->box_h, 1, 1 }, plane = s->channels * s->box_w;
+    const int64_t stage = s->stage_bytes / 2;
+    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, box, NULL, 0);
+    k->sX = smem_tensor(
+        "X", c->form.dtype,
+        make_layout(shape(s->channels, s->box_w, s->box_h, c->stages), stride(1, s->channels, plane, stage)), 128);
+    k->sW = smem_tensor("filters", F32,
+                        make_layout(shape(s->channels, c->rows * c->columns), stride(1, s->channels + PADDING)), 16);
+    k->ring = make_pipeline("ring", c->stages, 1, s->workers);
+    k->channel = mul(cta_y(), imm(s->channels));
+    k->tiles_w = conv_tiles_along(k->p.y_size[2], COLUMNS * c->wide);
+    k->tiles_h = conv_tiles_along(k->p.y_size[1], c->high);
+    k->count = mul(mul(k->tiles_w, k->tiles_h), conv_number(k->p.n));
+}
+
+static tile_place place_of(const halo_kernel *k, val tile)
+{
+    val rest = div(tile, k->tiles_w), n = div(rest, k->tiles_h);
+    return (tile_place){ .w = mul(sub(tile, mul(rest, k->tiles_w)), imm(COLUMNS * k->cfg->wide)),
+                         .h = mul(sub(rest, mul(n, k->tiles_h)), imm(k->cfg->high)),
+                         .n = n };
+}
+
+static tensor elements_from(val address, ckl_dtype dtype, val first, int count)
+{
+    val bytes = mul(first, imm64((int)ckl_dtype_bytes(dtype)));
+    return gmem_tensor(add(address, convert(U64, bytes)), dtype, compact(leaf(count)));
+}
+
+/* Filters lie one behind the other in memory, channels fastest here; of channels that are not there the last one's. */
+static void load_filters(const halo_kernel *k)
+{
+    enum { AT_ONCE = 16 }; // loads under way together
+    const conv_halo_config *c = k->cfg;
+    const int taps = c->rows * c->columns, count = k->size.channels * taps;
+    val last = sub(conv_number(k->p.groups), imm(1));
+    for (int first = 0; first < count && !ir_failed(); first += AT_ONCE * k->size.threads) {
+        val w[AT_ONCE];
+        for (int i = 0; i < AT_ONCE && first + i * k->size.threads < count; i++) {
+            val e = min(add(thread(), imm(first + i * k->size.threads)), imm(count - 1));
+            val channel = min(add(k->channel, div(e, imm(taps))), last), tap = rem(e, imm(taps));
+            val at = add(mul(convert(I64, channel), imm64(taps)), convert(I64, tap));
+            w[i] = at_f32(elements_from(k->p.from[CONV_W], c->form.dtype, at, 1), 0);
+        }
+        for (int i = 0; i < AT_ONCE && first + i * k->size.threads < count; i++) {
+            val e = add(thread(), imm(first + i * k->size.threads));
+            IF(lt(e, imm(count)))
+                set(k->sW, coord(div(e, imm(taps)), rem(e, imm(taps))), w[i]);
+        }
+    }
+}
+
+/* The producer */
+
+static void load_tiles(const halo_kernel *k)
+{
+    const conv_halo_config *c = k->cfg;
+    const conv_halo_shape *s = &k->size;
+    pipeline_state stage = producer_state(&k->ring);
+    tensor sBoxes = tensor_with_layout(k->sX, make_layout(shape(s->box_w * s->box_h, s->channels, c->stages),
+                                                          stride(s->channels, 1, s->stage_bytes / 2)));
+    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+        const tile_place place = place_of(k, tile);
+        val w = sub(mul(place.w, imm(c->step_w)), conv_number(k->p.pad[2]));
+        const val outer[] = { sub(mul(place.h, imm(c->step_h)), conv_number(k->p.pad[1])), imm(0), place.n };
+        pipeline_wait_empty(&k->ring, &stage);
+        pipeline_expect(&k->ring, &stage, imm((int)tma_bytes(&k->tmaX)));
+        tma_load_of(&k->tmaX, slice(sBoxes, _, _, stage.stage), w, k->channel, 3, outer,
+                    pipeline_full_barrier(&k->ring, &stage), imm(0));
+        pipeline_advance(&stage);
+    }
+}
+
+/* The workers */
+
+static worker_role describe_worker(const halo_kernel *k)
+{
+    const conv_halo_config *c = k->cfg;
+    const ckl_dtype out = c->form.out;
+    val rest = div(thread(), imm(c->lanes));
+    worker_role w = { .lane = rem(thread(), imm(c->lanes)),
+                      .w = mul(rem(rest, imm(c->wide)), imm(COLUMNS)),
+                      .h = div(rest, imm(c->wide)),
+                      .rBias = fragment(F32, compact(leaf(VECTOR))),
+                      .rScale = fragment(F32, compact(leaf(VECTOR))),
+                      .rSum = fragment(F32, compact(shape(VECTOR, COLUMNS))) };
+    w.channel = add(k->channel, mul(w.lane, imm(VECTOR)));
+    val nearest = convert(I64, min(w.channel, sub(conv_number(k->p.groups), imm(VECTOR))));
+    if (c->form.bias)
+        copy(elements_from(k->p.bias, out, nearest, VECTOR), w.rBias, (int)ckl_dtype_bytes(out));
+    if (c->form.scale)
+        copy(elements_from(k->p.scale, F32, nearest, VECTOR), w.rScale, 4);
+    return w;
+}
+
+/* Column j of a thread's, counted from the first one, times the taps that it lies under. */
+static void add_column(const halo_kernel *k, const worker_role *w, tensor rX, tensor rW, int j)
+{
+    const conv_halo_config *c = k->cfg;
+    for (int q = 0; q < COLUMNS; q++) {
+        const int reach = j - q * c->step_w, s = reach / c->dilation_w;
+        if (reach < 0 || reach % c->dilation_w || s >= c->columns)
+            continue;
+        for (int i = 0; i < VECTOR; i++)
+            set(w->rSum, coord(i, q), fma(at(rX, i), at(rW, i, s), at(w->rSum, i, q)));
+    }
+}
+
+/* The products of a row of the filter. */
+static void add_row(const halo_kernel *k, const worker_role *w, val stage, val row)
+{
+    const conv_halo_config *c = k->cfg;
+    const int span = (COLUMNS - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
+    val first = mul(w->lane, imm(VECTOR)), h = add(mul(w->h, imm(c->step_h)), mul(row, imm(c->dilation_h)));
+    val address = tensor_address(k->sX, coord(first, mul(w->w, imm(c->step_w)), h, stage));
+    tensor sX = smem_view(address, c->form.dtype, make_layout(shape(VECTOR, span), stride(1, k->size.channels)));
+    tensor rW = fragment(F32, compact(shape(VECTOR, c->columns)));
+    for (int s = 0; s < c->columns && !ir_failed(); s++)
+        copy(local_tile(k->sW, shape(VECTOR, 1), coord(w->lane, add(mul(row, imm(c->columns)), imm(s)))),
+             slice(rW, _, s), 16);
+    for (int j = 0; j < span && !ir_failed(); j++)
+        add_column(k, w, unpacked(load_packed(slice(sX, _, j), 16), F32), rW, j);
+}
+
+/* 8 channels of a pixel. */
+static void store_pixel(const halo_kernel *k, const worker_role *w, val index, int q)
+{
+    const conv_form *form = &k->cfg->form;
+    tensor rR = fragment(form->out, compact(leaf(VECTOR))), rY = fragment(form->out, compact(leaf(VECTOR)));
+    if (form->residual)
+        copy(elements_from(k->p.residual, form->out, index, VECTOR), rR, 16);
+    for (int i = 0; i < VECTOR; i++) {
+        val x = at(w->rSum, i, q);
+        x = form->scale ? mul(x, at(w->rScale, i)) : x;
+        x = form->bias ? add(x, at(w->rBias, i)) : x;
+        x = form->residual ? add(x, at_f32(rR, i)) : x;
+        set(rY, i, convert(form->out, activation_f32(form->activation, x)));
+    }
+    copy(rY, elements_from(k->p.from[CONV_Y], form->out, index, VECTOR), 16);
+}
+
+static void store_columns(const halo_kernel *k, const worker_role *w, const tile_place *place)
+{
+    val h = add(place->h, w->h), first = add(place->w, w->w), columns = conv_number(k->p.y_size[2]);
+    val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
+    start = add(start, add(mul(convert(I64, first), k->p.y[3]), convert(I64, w->channel)));
+    val inside = logical_and(lt(h, conv_number(k->p.y_size[1])), lt(w->channel, conv_number(k->p.groups)));
+    for (int q = 0; q < COLUMNS && !ir_failed(); q++)
+        IF(logical_and(inside, lt(add(first, imm(q)), columns)))
+            store_pixel(k, w, add(start, mul(imm64(q), k->p.y[3])), q);
+}
+
+static void work(const halo_kernel *k)
+{
+    const worker_role w = describe_worker(k);
+    pipeline_state stage = consumer_state(&k->ring);
+    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+        fill(w.rSum, immf(0));
+        pipeline_wait_full(&k->ring, &stage);
+        if (k->cfg->rows <= UNROLLED_MAX)
+            for (int r = 0; r < k->cfg->rows && !ir_failed(); r++)
+                add_row(k, &w, stage.stage, imm(r));
+        else
+            LOOP(r, imm(k->cfg->rows))
+                add_row(k, &w, stage.stage, r);
+        pipeline_release(&k->ring, stage.stage);
+        pipeline_advance(&stage);
+        const tile_place place = place_of(k, tile);
+        store_columns(k, &w, &place);
+    }
+}
+
+void conv_halo(const void *config, int kernel)
+{
+    const conv_halo_config *cfg = config;
+    (void)kernel;
+    halo_kernel k = { .cfg = cfg, .size = conv_halo_shape_of(cfg) };
+    launch_bounds(k.size.threads, cfg->ctas);
+    k.p = params_of(conv);
+    describe(&k);
+    IF(eq(thread(), imm(0))) {
+        tma_prefetch(&k.tmaX);
+        pipeline_init(&k.ring);
+        fence_mbarrier_init();
+    }
+    grid_wait();
+    launch_dependents();
+    load_filters(&k);
+    cta_sync();
+    IF(eq(warp(), imm(k.size.threads / 32 - 1))) {
+        IF(elect())
+            load_tiles(&k);
+    }
+    ELSE
+    {
+        IF(lt(thread(), imm(k.size.workers)))
+            work(&k);
+    }
+}

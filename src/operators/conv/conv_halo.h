@@ -1,0 +1,38 @@
+/* conv_halo.h - the Hopper kernel of a filter a channel: its config, and what its host side shares. */
+#ifndef CKL_CONV_HALO_H
+#define CKL_CONV_HALO_H
+
+#include "operators/conv/conv_config.h"
+
+#define CONV_HALO_CONFIG(X, owner)                                                     \
+    X(owner, int, lanes, "8", "4 8", "threads side by side with 8 channels each")      \
+    X(owner, int, wide, "1", "1 2", "threads along a row of y, 8 columns each")        \
+    X(owner, int, high, "16", "4 7 8 14 16", "rows of y")                              \
+    X(owner, int, stages, "3", "2 3 4", "tiles of x in shared memory")                 \
+    X(owner, int, ctas, "2", "1 2 3 4", "that must fit an SM, which limits registers") \
+    X(owner, int, rows, "3", "", "of a filter")                                        \
+    X(owner, int, columns, "3", "", "of a filter")                                     \
+    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")   \
+    X(owner, int, step_h, "1", "", "rows")                                             \
+    X(owner, int, dilation_w, "1", "", "columns between neighbours of a filter")       \
+    X(owner, int, dilation_h, "1", "", "rows")
+
+typedef struct conv_halo_config {
+    conv_form form;
+    CONV_HALO_CONFIG(FIELD_MEMBER, )
+} conv_halo_config;
+
+enum { CONV_HALO_VECTOR = 8, CONV_HALO_COLUMNS = 8 }; // channels and columns of a thread
+
+/* What the kernel and its host side derive alike from a config. */
+typedef struct conv_halo_shape {
+    int channels, workers, threads; // of a CTA; workers compute
+    int box_w, box_h;               // of x under a tile
+    int64_t stage_bytes, smem_bytes;
+} conv_halo_shape;
+
+conv_halo_shape conv_halo_shape_of(const conv_halo_config *config);
+
+void conv_halo(const void *config, int kernel);
+
+#endif

@@ -1,0 +1,154 @@
+/* conv_halo_plan.c - the host side of the Hopper kernel of a filter a channel: which problems, what they cost, launches. */
+#include <math.h>
+
+#include "base/math.h"
+#include "operators/conv/conv_halo.h"
+#include "operators/conv/conv_sm90.h"
+
+enum { COLUMNS = CONV_HALO_COLUMNS, VECTOR = CONV_HALO_VECTOR, TAPS_MAX = 64 };
+
+conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
+{
+    enum { PADDING = 4 };
+    conv_halo_shape s = { .channels = c->lanes * VECTOR, .workers = c->lanes * c->wide * c->high };
+    s.threads = (int)round_up(s.workers, 32) + 32;
+    s.box_w = (COLUMNS * c->wide - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
+    s.box_w += c->lanes < 8 && s.box_w % 2 == 0; // rows side by side in a warp meet other banks
+    s.box_h = (c->high - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
+    s.stage_bytes = round_up((int64_t)s.channels * s.box_w * s.box_h * 2, 128);
+    s.smem_bytes = c->stages * (s.stage_bytes + 16) + 4 * (int64_t)(s.channels + PADDING) * c->rows * c->columns + 256;
+    return s;
+}
+
+static bool candidate_halo(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    static const int heights[] = { 16, 14, 8, 7, 4 };
+    const ckl_conv_desc *d = desc;
+    conv_halo_config *c = config;
+    if (i >= 4 * COUNT_OF(heights) || d->r * d->s > TAPS_MAX || d->stride_h > 64 || d->stride_w > 64 ||
+        d->dilation_h > 64 || d->dilation_w > 64)
+        return false;
+    *c = (conv_halo_config){ .form = conv_form_of(d),
+                             .lanes = i % 2 ? 4 : 8,
+                             .wide = i / 2 % 2 + 1,
+                             .high = heights[i / 4],
+                             .rows = (int)d->r,
+                             .columns = (int)d->s,
+                             .step_w = (int)d->stride_w,
+                             .step_h = (int)d->stride_h,
+                             .dilation_w = (int)d->dilation_w,
+                             .dilation_h = (int)d->dilation_h,
+                             .stages = 1 };
+    const int64_t one = conv_halo_shape_of(c).smem_bytes, more = conv_halo_shape_of(c).stage_bytes + 16;
+    const int registers = 64 + VECTOR * c->columns + 56; // sums, taps of a row, the rest
+    for (c->ctas = 4; c->ctas > 1; c->ctas--) // stages of all CTAs hide how long loads take: four or more of an SM
+        if (one + more <= device->smem_per_sm_bytes / c->ctas - 1024 &&
+            registers * conv_halo_shape_of(c).threads * c->ctas <= 65536)
+            break;
+    c->stages = (int)min_i64(4, 1 + (device->smem_per_sm_bytes / c->ctas - 1024 - one) / more);
+    return true;
+}
+
+static double tiles_of(const ckl_conv_desc *d, const conv_halo_config *c)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    return (double)d->n * (double)ceil_div(m[1].y, c->high) * (double)ceil_div(m[2].y, COLUMNS * c->wide);
+}
+
+static int64_t channel_tiles(const ckl_conv_desc *d, const conv_halo_config *c)
+{
+    return ceil_div(d->k, c->lanes * VECTOR);
+}
+
+/* Cycles of a tile: what an SM issues, or its box: rows of a box take some cycles, as bytes from L2 do. */
+static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const double ROW = 2.7, BYTES = 42, ISSUED = 4, TILE = 300, START = 3, HERTZ = 1.7e9, MEMORY = 4e6; // bytes a us
+    const ckl_conv_desc *d = desc;
+    const conv_halo_config *c = config;
+    const conv_halo_shape s = conv_halo_shape_of(c);
+    const int span = (COLUMNS - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
+    const double row = span * (VECTOR + 2) + c->columns * (2 + COLUMNS * VECTOR);
+    const double issue = ceil(s.workers / 32.0) * (c->rows * row + 20.0 * COLUMNS) / ISSUED;
+    const double load = fmax(ROW * s.box_w * s.box_h, (double)s.stage_bytes / BYTES);
+    const double tiles = tiles_of(d, c) * (double)channel_tiles(d, c), turns = tiles / device->sm_count;
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    const double bytes = 2.0 * (double)d->n * (double)d->k * ((double)(d->h * d->w) + (double)(m[1].y * m[2].y));
+    const double us = fmax(1, turns) * (fmax(issue, load) + TILE / c->ctas) / HERTZ * 1e6;
+    const double memory = bytes / MEMORY;
+    return (plan_cost){ START + fmax(us, memory) + fmin(us, memory) / 4, issue > load ? "multiply-adds" : "loads" };
+}
+
+static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *device)
+{
+    if (!device->has_wgmma)
+        FAIL(CKL_UNSUPPORTED, "conv halo: %s has no TMA", device->id);
+    if (d->groups != d->c || d->groups != d->k)
+        FAIL(CKL_UNSUPPORTED, "conv halo: groups=%" PRId64 " are not c=%" PRId64 " and k=%" PRId64 " channels",
+             d->groups, d->c, d->k);
+    if (d->direction != CKL_CONV_FORWARD)
+        FAIL(CKL_UNSUPPORTED, "conv halo: it computes no gradients");
+    if (d->layout != CKL_IMAGE_NHWC || d->dtype == CKL_F32 || d->k % VECTOR)
+        FAIL(CKL_UNSUPPORTED, "conv halo: it takes f16 and bf16 in NHWC, and channels that are whole 16 bytes");
+    if (d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
+        FAIL(CKL_UNSUPPORTED, "conv halo: volumes are convolved by other kernels");
+    if (d->n > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4 || d->k > INT32_MAX / 128)
+        FAIL(CKL_UNSUPPORTED, "conv halo: a size is beyond 32-bit numbers");
+    return CKL_OK;
+}
+
+static ckl_status admit_halo(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    const conv_halo_config *c = config;
+    TRY(check_problem(d, device));
+    TRY(conv_check_form("halo", d, &c->form));
+    if (c->rows != d->r || c->columns != d->s || c->step_w != d->stride_w || c->step_h != d->stride_h ||
+        c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
+        FAIL(CKL_INVALID, "conv halo: the config's filter, strides or dilations are not the problem's");
+    if ((c->lanes != 4 && c->lanes != 8) || c->wide < 1 || c->wide > 2 || c->high < 1 || c->high > 16 || c->ctas < 1 ||
+        c->ctas > 4)
+        FAIL(CKL_INVALID, "conv halo: lanes=%d, wide=%d, high=%d or ctas=%d is not in 4 8, 1..2, 1..16, 1..4", c->lanes,
+             c->wide, c->high, c->ctas);
+    const conv_halo_shape s = conv_halo_shape_of(c);
+    if (c->rows * c->columns > TAPS_MAX || s.box_w > 256 || s.box_h > 256 || c->stages < 2 ||
+        s.smem_bytes > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "conv halo: a filter of %dx%d, a box of %dx%d, or %d stages of it, are too large, or one",
+             c->rows, c->columns, s.box_h, s.box_w, c->stages);
+    if (tiles_of(d, c) > INT32_MAX / 2 || channel_tiles(d, c) > UINT16_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv halo: %g tiles are beyond 32-bit numbers", tiles_of(d, c));
+    return CKL_OK;
+}
+
+static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_args *a = args;
+    const conv_tensor x = conv_tensor_of(d, CONV_X);
+    if (!PLAN_ALIGNED(16, a->x, a->y, a->residual))
+        FAIL(CKL_INVALID, "conv halo: a pointer is not aligned to 16 bytes; impl=depthwise takes any");
+    conv_params p = conv_params_of(d, a);
+    p.mX = conv_pixels(a->x, &x);
+    const int64_t tiles = (int64_t)tiles_of(d, plan->config), channels = channel_tiles(d, plan->config);
+    const int64_t ctas = max_i64(1, plan->kernels[0].clusters_resident / channels);
+    return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, ctas), .y = channels, .z = 1 }, &p, stream);
+}
+
+static const field halo_fields[] = { CONV_FORM(FIELD_NESTED, (conv_halo_config, form)) //
+                                     CONV_HALO_CONFIG(FIELD_ROW, conv_halo_config) };
+
+const implementation conv_halo_implementation = {
+    .name = "halo",
+    .summary = "a filter a channel: tiles of x with their halo in shared memory, by TMA; NHWC, Hopper",
+    .config_bytes = sizeof(conv_halo_config),
+    .config = FIELD_TABLE(halo_fields),
+    .candidate = candidate_halo,
+    .cost = cost_halo,
+    .admit = admit_halo,
+    .describe = conv_halo,
+    .params = &conv_param_list,
+    .target = IR_SM90A,
+    .launch = launch_halo,
+};

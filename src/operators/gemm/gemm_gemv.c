@@ -1,0 +1,117 @@
+/*
+ * gemm_gemv.c - a few rows of A or of B, which meet all rows of the other one: memory speed without tensor cores, from sm_80 on.
+ *
+ * A CTA has some rows of the long operand. Its warps share out K, a vector of 16 bytes for each lane; sums are f32.
+ */
+#include "cute/kernel.h"
+#include "operators/gemm/gemm_epilogue.h"
+
+enum { LANES = 32, VECTOR_BYTES = 16, ROWS_MAX = 8 };
+
+/* Rows of an operand, from one on; beyond the last one it stands for the others. */
+typedef struct gemv_rows {
+    int count;
+    val address[ROWS_MAX];
+} gemv_rows;
+
+typedef struct gemv_kernel {
+    const gemm_gemv_config *cfg;
+    gemm_values p;
+    val first; // of the long operand's rows
+    gemv_rows many, few;
+} gemv_kernel;
+
+static gemv_rows rows_of(const gemv_kernel *k, char matrix, int count, val first)
+{
+    const bool is_a = matrix == 'a';
+    const int bytes = (int)ckl_dtype_bytes(k->cfg->epilogue.ab);
+    gemv_rows r = { .count = count };
+    for (int i = 0; i < count; i++) {
+        val row = min(add(first, imm(i)), sub(is_a ? k->p.m : k->p.n, imm64(1)));
+        val element = mul(row, is_a ? k->p.lda : k->p.ldb);
+        r.address[i] = add(is_a ? k->p.a : k->p.b, convert(U64, mul(element, imm(bytes))));
+    }
+    return r;
+}
+
+/* A vector of each row. */
+static void load_rows(const gemv_kernel *k, const gemv_rows *rows, val offset, tensor to[])
+{
+    const ckl_dtype type = k->cfg->epilogue.ab;
+    const layout vector = compact(leaf(VECTOR_BYTES / (int)ckl_dtype_bytes(type)));
+    for (int i = 0; i < rows->count; i++) {
+        to[i] = fragment(type, vector);
+        copy(gmem_tensor(add(rows->address[i], offset), type, vector), to[i], VECTOR_BYTES);
+    }
+}
+
+/* sums += the products of K's elements that this thread has: (MANY,FEW). */
+static void multiply(const gemv_kernel *k, tensor sums)
+{
+    const int bytes = (int)ckl_dtype_bytes(k->cfg->epilogue.ab);
+    val vectors = convert(U32, div(k->p.k, imm(VECTOR_BYTES / bytes)));
+    LOOP_FROM(vector, thread(), vectors, imm(k->cfg->warps * LANES)) {
+        tensor rMany[ROWS_MAX], rFew[ROWS_MAX];
+        val offset = convert(U64, mul(convert(I64, vector), imm(VECTOR_BYTES)));
+        load_rows(k, &k->many, offset, rMany);
+        load_rows(k, &k->few, offset, rFew);
+        for (int j = 0; j < k->few.count; j++)
+            for (int i = 0; i < k->many.count; i++)
+                for (int e = 0; e < VECTOR_BYTES / bytes; e++)
+                    set(sums, coord(i, j), fma(at_f32(rMany[i], e), at_f32(rFew[j], e), at(sums, i, j)));
+    }
+}
+
+/* Over the lanes of each warp, then over warps in shared memory, in their order. */
+static tensor share_sums(const gemv_kernel *k, tensor sums)
+{
+    const int count = k->many.count * k->few.count;
+    tensor sSums = smem_tensor("sums", F32, compact(shape(count, k->cfg->warps)), 16); // (COUNT,WARPS)
+    for (int first = 0; first < count; first += REDUCE_VALUES_MAX) {
+        const int some = count - first < REDUCE_VALUES_MAX ? count - first : REDUCE_VALUES_MAX;
+        const reduction r = reduce_sums(some);
+        val values[REDUCE_VALUES_MAX];
+        for (int i = 0; i < some; i++)
+            values[i] = variable(F32, at(sums, first + i));
+        warp_reduce(&r, LANES, values);
+        IF(eq(lane(), imm(0)))
+            for (int i = 0; i < some; i++)
+                set(sSums, coord(first + i, warp()), values[i]);
+    }
+    cta_sync();
+    return sSums;
+}
+
+/* Each of the first threads has one element of D. */
+static void finish(const gemv_kernel *k, tensor sSums)
+{
+    const gemm_epilogue e = k->cfg->epilogue;
+    const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(&k->p));
+    IF(lt(thread(), imm(k->many.count * k->few.count))) {
+        val sum = at(sSums, thread(), 0);
+        for (int w = 1; w < k->cfg->warps; w++)
+            sum = add(sum, at(sSums, thread(), w));
+        val many = add(k->first, convert(I64, rem(thread(), imm(k->many.count))));
+        val few = convert(I64, div(thread(), imm(k->many.count)));
+        val i = k->cfg->many_a ? many : few, j = k->cfg->many_a ? few : many;
+        IF(logical_and(lt(i, k->p.m), lt(j, k->p.n)))
+            gemm_store(e, scalars, &k->p, i, j, sum, (val){ 0 });
+    }
+}
+
+void gemm_gemv(const void *config, int kernel)
+{
+    const gemm_gemv_config *cfg = config;
+    (void)kernel;
+    launch_bounds(cfg->warps * LANES, 0);
+    gemv_kernel k = { .cfg = cfg, .p = params_of(gemm) };
+    k.first = mul(convert(I64, cta_x()), imm(cfg->rows));
+    k.many = rows_of(&k, cfg->many_a ? 'a' : 'b', cfg->rows, k.first);
+    k.few = rows_of(&k, cfg->many_a ? 'b' : 'a', cfg->few, imm64(0));
+    tensor sums = fragment(F32, compact(shape(cfg->rows, cfg->few))); // (MANY,FEW)
+    fill(sums, immf(0));
+    grid_wait();
+    launch_dependents();
+    multiply(&k, sums);
+    finish(&k, share_sums(&k, sums));
+}

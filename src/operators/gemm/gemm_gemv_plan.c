@@ -1,0 +1,74 @@
+/* gemm_gemv_plan.c - the host side of products of few rows without tensor cores. */
+#include "operators/gemm/gemm_plan.h"
+
+enum { FEW_MAX = 4, ROWS_MAX = 8, CTAS_OF_SM = 2 };
+
+static int64_t rows_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
+{
+    return c->many_a ? d->m : d->n;
+}
+
+/* As many rows for each CTA as leave every SM some CTAs. */
+static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    gemm_gemv_config *c = config;
+    c->epilogue = gemm_epilogue_of(d);
+    c->many_a = d->n < d->m;
+    c->few = (int)max_i64(min_i64(min_i64(d->m, d->n), FEW_MAX), 1);
+    c->rows = ROWS_MAX;
+    while (c->rows > 2 && rows_of(d, c) < (int64_t)c->rows * CTAS_OF_SM * device->sm_count)
+        c->rows /= 2;
+    return CKL_OK;
+}
+
+static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, const void *config)
+{
+    (void)device;
+    const ckl_gemm_desc *d = desc;
+    const gemm_gemv_config *c = config;
+    const int64_t few = c->many_a ? d->n : d->m;
+    TRY(gemm_check_epilogue("gemv", d, &c->epilogue));
+    TRY(gemm_check_same_types("gemv", d));
+    if (few > FEW_MAX)
+        FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than the %d that are multiplied at once", few,
+             FEW_MAX);
+    if (d->a != CKL_F32 || d->math != CKL_GEMM_F32)
+        FAIL(CKL_UNSUPPORTED, "gemm gemv: a=f32 with math=f32 alone is better off without tensor cores");
+    if (d->batch_invariant)
+        FAIL(CKL_UNSUPPORTED, "gemm gemv: sums of few rows are not those of batch_invariant=1");
+    if (d->batch > 1 || d->groups || d->gated)
+        FAIL(CKL_UNSUPPORTED, "gemm gemv: it is one product, without batch, groups and gated");
+    if (!gemm_k_major((choice)d->layout, 'a') || !gemm_k_major((choice)d->layout, 'b') ||
+        !gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) || !gemm_rows_aligned(d, 'b', TMA_ALIGNMENT) ||
+        d->k * (int64_t)ckl_dtype_bytes(d->a) % TMA_ALIGNMENT)
+        FAIL(CKL_UNSUPPORTED, "gemm gemv: rows of A and B along k=%" PRId64 " are not whole vectors of 16 bytes", d->k);
+    if (c->few < few || c->few > FEW_MAX || c->rows < 1 || c->rows > ROWS_MAX)
+        FAIL(CKL_INVALID, "gemm gemv: few=%d is not in %" PRId64 "..%d, or rows=%d not in 1..%d", c->few, few, FEW_MAX,
+             c->rows, ROWS_MAX);
+    if (c->warps < 1 || c->warps > 32 || c->rows * c->few > 32 * c->warps)
+        FAIL(CKL_INVALID, "gemm gemv: warps=%d is not in 1..32", c->warps);
+    if (ceil_div(rows_of(d, c), c->rows) > INT32_MAX || d->k > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "gemm gemv: a size is beyond 32 bits");
+    return CKL_OK;
+}
+
+static ckl_status launch_gemv(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_gemm_args *x = args;
+    const gemm_gemv_config *c = plan->config;
+    if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
+        FAIL(CKL_INVALID, "gemm gemv: a=%p or b=%p is not aligned to 16 bytes; impl=fma takes any alignment", x->a,
+             x->b);
+    const gemm_params params = gemm_params_of(plan->desc, x);
+    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(rows_of(plan->desc, c), c->rows) }, &params, stream);
+}
+
+static const field gemv_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_gemv_config, epilogue)) //
+                                     GEMM_GEMV_CONFIG(FIELD_ROW, gemm_gemv_config) };
+
+const implementation gemm_gemv_implementation = {
+    IMPLEMENTATION_PARTS(gemm, gemv),
+    .summary = "few rows of A or of B in f32, by vectors without tensor cores; from sm_80 on",
+    .params = &gemm_param_list,
+};

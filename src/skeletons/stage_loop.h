@@ -1,0 +1,22 @@
+/* stage_loop.h - the mainloop of kernels that copy tiles by cp.async into a ring of stages, ahead of what multiplies them. */
+#ifndef CKL_SKELETONS_STAGE_LOOP_H
+#define CKL_SKELETONS_STAGE_LOOP_H
+
+#include "ir/build.h"
+
+/*
+ * What a kernel does with a stage; `of` is the kernel's. All threads of the CTA take part: `load` starts this thread's copies of a
+ * tile, which may lie past the last one, `store` puts what came through registers to its place.
+ */
+typedef struct stage_work {
+    int stages; // at least 2
+    void (*load)(const void *of, val tile, val stage);
+    void (*store)(const void *of, val stage);
+    void (*multiply)(const void *of, val stage);
+    const void *of;
+} stage_work;
+
+/* Loads, stores and multiplies tiles 0 to tiles - 1, u32, in their order. No copy is on its way at the end. */
+void stage_loop(const stage_work *work, val tiles);
+
+#endif
