@@ -148,6 +148,23 @@ class Functions(unittest.TestCase):
         with self.assertRaises(NotImplementedError):
             ckl.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
 
+    def test_new_keys_are_stored(self):
+        lengths, rows = torch.tensor([6, 3], device=device, dtype=torch.int32), torch.arange(2, device=device)
+        q, k_new, v_new = (normal(2, h, 1, 16, dtype=torch.float16) for h in (4, 2, 2))
+        table = torch.tensor([[3, 0, 1], [2, 4, 5]], device=device, dtype=torch.int32)
+        places = (rows, lengths.long() - 1), (table[rows, (lengths.long() - 1) // 2].long(), (lengths.long() - 1) % 2)
+        for pages, place, shape in ((None, places[0], (2, 6, 2, 16)), (table, places[1], (6, 2, 2, 16))):
+            before = [normal(*shape, dtype=torch.float16) for _ in "kv"]  # [.., keys, heads, d]
+            wanted = [x.clone() for x in before]
+            for cache, new in zip(wanted, (k_new, v_new)):
+                cache[place] = new[:, :, 0]
+            o = ckl.attention_decode(q, *(x.transpose(1, 2) for x in before), lengths, pages, k_new=k_new, v_new=v_new)
+            torch.testing.assert_close(o, ckl.attention_decode(q, *(x.transpose(1, 2) for x in wanted), lengths, pages))
+            for got, cache in zip(before, wanted):
+                torch.testing.assert_close(got, cache, rtol=0, atol=0)
+        with self.assertRaisesRegex(ValueError, "come together"):
+            ckl.attention_decode(q, q, q, k_new=k_new)
+
     def test_tensors(self):
         x, y, row = normal(3, 4, 5), normal(3, 4, 5), normal(5)
         self.same(lambda a, b: ckl.add(a, b, alpha=2.0, beta=0.5), lambda a, b: 2 * a + 0.5 * b, x, y)
@@ -219,7 +236,10 @@ class Registration(unittest.TestCase):
         yield "attention_ragged", (*flat, starts, starts, None, 3, 3, *plain)
         cache = [normal(2, 2, 6, 16, dtype=torch.float16) for _ in "kv"]
         lengths = torch.tensor([6, 3], device=device, dtype=torch.int32)
-        yield "attention_decode", (normal(2, 4, 1, 16, dtype=torch.float16), *cache, lengths, None, None, 0.25, 0, 0.0)
+        q = normal(2, 4, 1, 16, dtype=torch.float16)
+        yield "attention_decode", (q, *cache, lengths, None, None, 0.25, 0, 0.0)
+        new = [normal(2, 2, 1, 16, dtype=torch.float16) for _ in "kv"]
+        yield "attention_decode_append", (q, *cache, *new, lengths, None, None, 0.25, 0, 0.0)
 
     def test_gradients_without_the_dispatcher(self):
         from cutekernellib.torch import _registry

@@ -332,6 +332,8 @@ def attention_decode(
     lengths: Tensor | None = None,
     table: Tensor | None = None,
     *,
+    k_new: Tensor | None = None,
+    v_new: Tensor | None = None,
     sinks: Tensor | None = None,
     scale: float | None = None,
     left: int = 0,
@@ -341,8 +343,14 @@ def attention_decode(
 
     lengths: i32 [B], the keys of each sequence, those of the new tokens included, which are the last; not given: all K. table: i32
     [B, pages of a sequence], where the cache is in pages: k[pages,G,keys of a page,D]. Lengths and table are read by the GPU: a
-    CUDA graph of a step may be replayed while they change.
+    CUDA graph of a step may be replayed while they change. k_new[B,G,T,D], v_new[B,G,T,E], with lengths: keys and values of the new
+    tokens, which the call stores in the cache at their places; without them the cache has them already.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    if (k_new is None) != (v_new is None) or (k_new is not None and lengths is None):
+        raise ValueError("attention_decode: k_new and v_new come together, and with lengths")
+    if k_new is not None:
+        run = _way("attention_decode_append", q, k, v, k_new, v_new, lengths, table, sinks)
+        return run(q, k, v, k_new, v_new, lengths, table, sinks, scale, left, softcap)
     run = _way("attention_decode", q, k, v, lengths, table, sinks)
     return run(q, k, v, lengths, table, sinks, scale, left, softcap)

@@ -9,7 +9,7 @@ from ._registry import has_kernel, operator
 _attention = operators["attention"].taking("q k v mask sinks o lse")
 _attention_ragged = operators["attention"].taking("q k v sinks starts_q starts_kv o lse")
 _attention_backward = operators["attention"].taking("q k v mask sinks o lse dout dq dk dv dsinks")
-_attention_decode = operators["attention_decode"].taking("q k v lengths table sinks o")
+_attention_decode = operators["attention_decode"].taking("q k v lengths table sinks o k_new v_new k_into v_into")
 
 _OPTIONS = "bool causal, float scale, int left, int right, float softcap"
 
@@ -199,13 +199,31 @@ def _all_of(batch, kv, device):
     lambda q, k, v, *rest: _outputs(_by_rows(q), v)[0],
 )
 def attention_decode(q, k, v, lengths, table, sinks, scale, left, softcap):
-    q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
+    return _decode(q, _by_rows(k), _by_rows(v), None, None, lengths, table, sinks, scale, left, softcap)
+
+
+@operator(
+    "attention_decode_append(Tensor q, Tensor(a!) k, Tensor(b!) v, Tensor k_new, Tensor v_new, Tensor lengths, Tensor? table,"
+    " Tensor? sinks, float scale, int left, float softcap) -> Tensor",
+    lambda q, k, v, *rest: _outputs(_by_rows(q), v)[0],
+)
+def attention_decode_append(q, k, v, k_new, v_new, lengths, table, sinks, scale, left, softcap):
+    if k.stride(-1) != 1 or v.stride(-1) != 1:
+        raise ValueError("attention_decode: elements of a key or value of the cache are apart, where new ones would be stored")
+    return _decode(q, k, v, _by_rows(k_new), _by_rows(v_new), lengths, table, sinks, scale, left, softcap)
+
+
+def _decode(q, k, v, k_new, v_new, lengths, table, sinks, scale, left, softcap):
+    """New keys and values, if any, are stored in the cache."""
+    q = _by_rows(q)
     o, _ = _outputs(q, v)
     kv = k.shape[2] * (1 if table is None else table.shape[1])
     lengths = _all_of(q.shape[0], kv, q.device) if lengths is None else lengths
     strides = (q.stride(), k.stride(), v.stride(), o.stride())
+    new_strides = None if k_new is None else (k_new.stride(), v_new.stride())
     pages = None if table is None else k.shape[0]
-    options = (scale, left, softcap, sinks is not None)
+    options = (scale, left, softcap, sinks is not None, new_strides)
     desc = _problems.attention_decode(q.shape, k.shape[1:3], kv, v.shape[3], pages, strides, q.dtype, *options)
-    _attention_decode(desc, q, k, v, lengths, table, sinks, o)
+    into = (None, None) if k_new is None else (k, v)
+    _attention_decode(desc, q, k, v, lengths, table, sinks, o, k_new, v_new, *into)
     return o
