@@ -176,7 +176,7 @@ static void choose_segments(const reduce_view *v, reduce_rows_config *c)
     enum { STEPS = 4, LANES_MIN = 4 };
     const int64_t segment = whole_vectors(v, c),
                   lanes = max_i64(LANES_MIN, power_of_two_from(ceil_div(segment, STEPS)));
-    if (v->kind.reduced == 1 || c->strided || 2 * lanes > c->row_threads)
+    if (v->kind.reduced == 1 || c->strided || c->split > 1 || 2 * lanes > c->row_threads)
         return;
     c->segments = (int)(c->row_threads / lanes);
     c->steps = (int)min_i64(STEPS, ceil_div(segment, lanes));

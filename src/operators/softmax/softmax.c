@@ -73,7 +73,7 @@ static int tensors(const void *desc, plan_tensor *t)
 
 enum { CLUSTER_PORTABLE = 8, CTAS_MAX = INT32_MAX };
 
-static softmax_form form_of(const ckl_softmax_desc *d)
+softmax_form softmax_form_of(const ckl_softmax_desc *d)
 {
     return (softmax_form){ .dtype = d->dtype,
                            .direction = (choice)d->direction,
@@ -82,25 +82,25 @@ static softmax_form form_of(const ckl_softmax_desc *d)
                            .mask = (choice)d->mask };
 }
 
-static int vec_of(const ckl_softmax_desc *d)
+int softmax_vec_of(const ckl_softmax_desc *d)
 {
     return row_vec(d->dtype, lines_of(d), line_of(d), d->ldx, d->ldy);
 }
 
-static ckl_status check_length(const char *what, const ckl_softmax_desc *d)
+ckl_status softmax_check_length(const char *what, const ckl_softmax_desc *d)
 {
     if (d->n > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: n=%" PRId64 " is more than %d", what, d->n, INT32_MAX);
     return CKL_OK;
 }
 
-static ckl_status admit_form(const char *what, const ckl_softmax_desc *d, const softmax_form *f, int vec, bool ragged)
+ckl_status softmax_admit_form(const char *what, const ckl_softmax_desc *d, const softmax_form *f, int vec, bool ragged)
 {
-    softmax_form wanted = form_of(d);
+    softmax_form wanted = softmax_form_of(d);
     if (wanted.dtype != f->dtype || wanted.direction != f->direction || wanted.log != f->log ||
         (wanted.scaled && !f->scaled) || wanted.mask != f->mask)
         FAIL(CKL_INVALID, "%s: dtype, direction, log, scaled and mask are those of the problem", what);
-    if (!ragged && vec_of(d) % vec)
+    if (!ragged && softmax_vec_of(d) % vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the lines or the distances between them", what, vec);
     if (f->ctas_per_sm < 0 || f->ctas_per_sm > 32)
         FAIL(CKL_INVALID, "%s: ctas_per_sm=%d is not in 0..32", what, f->ctas_per_sm);
@@ -129,7 +129,7 @@ static int row_registers(const ckl_softmax_desc *d)
 /* Do rows start or end off 16-byte boundaries? */
 static bool is_ragged(const ckl_softmax_desc *d)
 {
-    return vec_of(d) != row_vec_full(d->dtype);
+    return softmax_vec_of(d) != row_vec_full(d->dtype);
 }
 
 /* A ragged row has its vectors where those of the other tensors are. */
@@ -142,7 +142,7 @@ static ckl_status check_last_axis(const char *what, const ckl_softmax_desc *d)
 {
     if (d->inner != 1)
         FAIL(CKL_UNSUPPORTED, "%s: inner=%" PRId64 ", the axis is not the last one", what, d->inner);
-    return check_length(what, d);
+    return softmax_check_length(what, d);
 }
 
 static ckl_status choose_row(const void *desc, const ckl_device_info *device, void *config)
@@ -155,12 +155,12 @@ static ckl_status choose_row(const void *desc, const ckl_device_info *device, vo
         d->mask == CKL_SOFTMAX_MASK_NONE && (!is_ragged(d) || in_phase(d)))
         FAIL(CKL_UNSUPPORTED, "softmax row: rows of n=%" PRId64 " are faster if they flow", d->n);
     if (!(is_ragged(d) && row_split_choose_ragged(d->n, d->dtype, row_registers(d), 1, &c->split)) &&
-        !row_split_choose(d->n, vec_of(d), d->dtype, row_registers(d), 1, &c->split))
+        !row_split_choose(d->n, softmax_vec_of(d), d->dtype, row_registers(d), 1, &c->split))
         FAIL(CKL_UNSUPPORTED, "softmax row: rows of n=%" PRId64 " do not fit the registers of one CTA", d->n);
     row_split_widen(&c->split, d->outer, d->n, d->dtype, device);
     if (d->direction == CKL_DIRECTION_BACKWARD && c->split.vec * c->split.steps > ROW_BACKWARD_ELEMENTS)
         FAIL(CKL_UNSUPPORTED, "softmax row: y and dy of n=%" PRId64 " do not fit the registers", d->n);
-    c->form = form_of(d);
+    c->form = softmax_form_of(d);
     if (d->log && d->direction == CKL_DIRECTION_FORWARD && d->mask == CKL_SOFTMAX_MASK_NONE &&
         c->split.threads >= ROW_BOUNDED_THREADS)
         c->form.ctas_per_sm = ROW_THREADS_OF_SM / c->split.threads;
@@ -172,8 +172,8 @@ static bool candidate_row(const void *desc, const ckl_device_info *device, int i
     const ckl_softmax_desc *d = desc;
     softmax_row_config *c = config;
     (void)device;
-    c->form = form_of(d);
-    return row_split_candidate(d->n, d->dtype, vec_of(d), i, &c->split);
+    c->form = softmax_form_of(d);
+    return row_split_candidate(d->n, d->dtype, softmax_vec_of(d), i, &c->split);
 }
 
 static plan_cost cost_row(const void *desc, const ckl_device_info *device, const void *config)
@@ -197,7 +197,7 @@ static ckl_status choose_long(const void *desc, const ckl_device_info *device, v
     softmax_row_config *c = config;
     TRY(check_last_axis("softmax long", d));
     const int vec = row_vec_full(d->dtype), registers = 16 / (int)sizeof(float);
-    c->form = form_of(d);
+    c->form = softmax_form_of(d);
     c->split = (row_split){ .threads = LONG_THREADS,
                             .row_threads = LONG_THREADS,
                             .cluster = device->has_tma ? CLUSTER_PORTABLE : 1,
@@ -227,7 +227,7 @@ static ckl_status choose_pipeline(const void *desc, const ckl_device_info *devic
     softmax_row_config *c = config;
     TRY(check_last_axis("softmax pipeline", d));
     TRY(check_ragged("softmax pipeline", d, is_ragged(d)));
-    c->form = form_of(d);
+    c->form = softmax_form_of(d);
     const int inputs = softmax_pipeline_inputs(&c->form);
     row_pipeline_split split = row_pipeline_choose(d->n, is_ragged(d), d->dtype, inputs, device);
     row_pipeline_config(&split, &c->split, &c->flow);
@@ -241,7 +241,7 @@ static ckl_status admit_rows(const char *what, bool is_long, const ckl_softmax_d
     TRY(check_last_axis(what, d));
     int64_t cols = is_long ? min_i64(d->n, row_split_cols(&c->split)) : d->n;
     TRY(row_split_admit(what, &c->split, cols, c->form.dtype, device));
-    TRY(admit_form(what, d, &c->form, c->split.vec, c->split.ragged));
+    TRY(softmax_admit_form(what, d, &c->form, c->split.vec, c->split.ragged));
     if (is_long && c->split.exact)
         FAIL(CKL_INVALID, "%s: exact=1 is for rows in registers", what);
     if (d->outer > CTAS_MAX / c->split.cluster * row_split_rows(&c->split))
@@ -270,227 +270,7 @@ static ckl_status admit_pipeline(const void *desc, const ckl_device_info *device
     TRY(row_pipeline_admit(what, &split, d->n, c->form.dtype, softmax_pipeline_inputs(&c->form),
                            SOFTMAX_PIPELINE_VALUES, device));
     TRY(row_pipeline_dynamic_admit(what, &split, d->n));
-    return admit_form(what, d, &c->form, c->split.vec, c->split.ragged);
-}
-
-/* Columns: rows across memory */
-
-enum {
-    COLUMN_FORWARD = 32,          // elements of a thread: each takes an f32 register
-    COLUMN_BACKWARD = 16,         // of y and as many of dy
-    COLUMN_ELEMENTS_OF_FOUR = 40, // with 64 registers: four CTAs of 256 threads an SM
-    TILE_FORWARD = 8,             // of a tile, where addresses take registers too; up to twice as many
-    TILE_BACKWARD = 4,
-    COLUMN_THREADS_FULL = 512,
-    LONG_LINES = 2048 // that a CTA of column_long may find work in
-};
-
-static ckl_status check_other_axis(const char *what, const ckl_softmax_desc *d)
-{
-    if (d->inner == 1)
-        FAIL(CKL_UNSUPPORTED, "%s: the axis is the last one", what);
-    if (d->mask != CKL_SOFTMAX_MASK_NONE)
-        FAIL(CKL_UNSUPPORTED, "%s: masks are for the last axis", what);
-    return check_length(what, d);
-}
-
-/* Half the columns must be half a line of memory yet. */
-static bool may_halve(const column_split *s)
-{
-    enum { LANES_MIN = 8 };
-    return s->cluster > 1 || s->lanes >= LANES_MIN;
-}
-
-/*
- * Of 16 bits: half the columns in CTAs of half the threads, of which three fit an SM, or four with few elements each, so that one loads
- * while another waits.
- */
-static void halve_columns(const ckl_softmax_desc *d, softmax_column_config *c)
-{
-    column_split *s = &c->split;
-    if (s->vec == 1 || s->threads / 64 < s->cluster)
-        return;
-    s->vec /= 2;
-    s->threads /= 2;
-    s->steps *= 2;
-    s->exact = column_split_lines(s) == d->n && d->inner % column_split_columns(s) == 0;
-    c->form.ctas_per_sm = s->vec * s->steps <= COLUMN_ELEMENTS_OF_FOUR ? 4 : 3;
-}
-
-/* A cluster only where the registers of one CTA do not hold the columns. */
-static ckl_status choose_column(const void *desc, const ckl_device_info *device, void *config)
-{
-    const ckl_softmax_desc *d = desc;
-    softmax_column_config *c = config;
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const int elements = is_forward ? COLUMN_FORWARD : COLUMN_BACKWARD, vec = vec_of(d);
-    const int cluster = device->has_tma ? CLUSTER_PORTABLE : 1;
-    TRY(check_other_axis("softmax column", d));
-    if (!column_split_choose(d->n, d->inner, vec, d->dtype, elements, 1, &c->split) &&
-        !column_split_choose(d->n, d->inner, vec, d->dtype, elements, cluster, &c->split))
-        FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,
-             cluster, cluster > 1 ? "s" : "");
-    c->form = form_of(d);
-    if (is_forward && c->split.threads == COLUMN_THREADS_FULL && d->dtype != CKL_F32 && may_halve(&c->split))
-        halve_columns(d, c);
-    if (is_forward && c->split.exact && c->split.threads == 512 && d->dtype == CKL_F32 && c->split.steps <= 8)
-        c->form.ctas_per_sm = 2; // 64 registers do, and two CTAs keep 128 KB in flight
-    return CKL_OK;
-}
-
-/* Tiles of so many lines as registers hold, and as many CTAs as find LONG_LINES each. */
-static ckl_status choose_column_long(const void *desc, const ckl_device_info *device, void *config)
-{
-    const ckl_softmax_desc *d = desc;
-    softmax_column_config *c = config;
-    column_split *split = &c->split;
-    const int elements = d->direction == CKL_DIRECTION_FORWARD ? TILE_FORWARD : TILE_BACKWARD;
-    int64_t lines = min_i64(d->n, LONG_LINES);
-    TRY(check_other_axis("softmax column_long", d));
-    while (!column_split_choose(lines, d->inner, vec_of(d), d->dtype, elements, 1, split))
-        lines /= 2;
-    const int64_t cluster_max = device->has_tma ? min_i64(CLUSTER_PORTABLE, split->threads / 32) : 1;
-    while (2 * split->cluster <= cluster_max && d->n > (int64_t)LONG_LINES * split->cluster)
-        split->cluster *= 2;
-    split->exact = false;
-    c->form = form_of(d);
-    return CKL_OK;
-}
-
-/* Shared memory of a CTA that keeps its part of a strip there. */
-static int64_t column_flow_bytes(const softmax_column_config *c)
-{
-    const int64_t slots = column_slots_bytes(&c->split) * softmax_pipeline_inputs(&c->form);
-    return c->depth * c->tiles * slots + column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
-}
-
-/*
- * What columns in shared memory get, as measured (bench/notes/norm.md): reductions cost the least with few threads, each of many lines, and
- * small clusters. The first line that fits.
- */
-typedef struct column_room {
-    int inputs, bytes;      // of the tensors that flow, and of an element; 0: any
-    int threads, lanes;     // of a CTA, and of a line
-    int ctas_per_sm, depth; // CTAs of an SM, and strips that each has in shared memory
-    int cluster_max;
-    bool before_registers; // faster than a cluster's registers, where these hold the columns, too
-} column_room;
-
-static const column_room column_rooms[] = {
-    { 1, 2, 256, 4, 2, 2, 1, true },   { 1, 2, 256, 4, 1, 2, 1, true },   { 1, 4, 256, 8, 3, 1, 8, true },
-    { 1, 4, 512, 8, 2, 1, 16, true },  { 1, 4, 512, 4, 1, 1, 8, true },   { 1, 0, 512, 4, 1, 1, 16, false },
-    { 1, 0, 512, 2, 1, 1, 16, false }, { 2, 2, 128, 4, 4, 1, 1, true },   { 2, 2, 512, 8, 2, 1, 2, true },
-    { 2, 2, 256, 4, 3, 1, 8, true },   { 2, 0, 512, 4, 1, 1, 16, false }, { 2, 0, 512, 2, 1, 1, 16, false },
-};
-
-/* The smallest cluster, and tiles of as many lines as leave little of shared memory to lines that do not exist. False: too long. */
-static bool fit_column_flow(const ckl_softmax_desc *d, const ckl_device_info *device, const column_room *room,
-                            softmax_column_config *c)
-{
-    enum { THREADS_OF_SM = 512, ELEMENTS = 32, TILES_MAX = 9, RESERVED_BYTES = 1 << 10 };
-    const int64_t most = device->smem_per_sm_bytes / room->ctas_per_sm - RESERVED_BYTES;
-    const int elements = room->threads * room->ctas_per_sm > THREADS_OF_SM ? ELEMENTS / 2 : ELEMENTS; // by registers
-    int64_t least = INT64_MAX;
-    softmax_column_config tried = { .form = form_of(d), .depth = room->depth };
-    tried.form.ctas_per_sm = room->ctas_per_sm;
-    tried.split =
-        (column_split){ .threads = room->threads, .lanes = room->lanes, .cluster = 1, .vec = row_vec_full(d->dtype) };
-    for (; least == INT64_MAX && tried.split.cluster <= room->cluster_max; tried.split.cluster *= 2)
-        for (tried.split.steps = elements / room->inputs / tried.split.vec; tried.split.steps > 0;
-             tried.split.steps--) {
-            tried.tiles = (int)min_i64(ceil_div(d->n, column_split_lines(&tried.split)), TILES_MAX + 1);
-            const int64_t bytes = column_flow_bytes(&tried);
-            if (tried.tiles > TILES_MAX || bytes > most || bytes > least - least / 8)
-                continue;
-            least = bytes;
-            *c = tried;
-        }
-    c->split.exact =
-        d->n == c->tiles * column_split_lines(&c->split) && d->inner % column_split_columns(&c->split) == 0;
-    return least <= most;
-}
-
-/* How many CTAs hold a column in registers: one, a cluster, or none does. */
-static int ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *device, column_split *held)
-{
-    const int elements = d->direction == CKL_DIRECTION_FORWARD ? COLUMN_FORWARD : COLUMN_BACKWARD;
-    if (column_split_choose(d->n, d->inner, vec_of(d), d->dtype, elements, 1, held))
-        return 1;
-    const int cluster = device->has_tma ? CLUSTER_PORTABLE : 1;
-    return column_split_choose(d->n, d->inner, vec_of(d), d->dtype, elements, cluster, held) ? held->cluster : 0;
-}
-
-static ckl_status choose_column_pipeline(const void *desc, const ckl_device_info *device, void *config)
-{
-    static const char what[] = "softmax column_pipeline";
-    enum { TENSOR_BYTES_MIN = 16 << 20 };
-    const ckl_softmax_desc *d = desc;
-    const int bytes = (int)ckl_dtype_bytes(d->dtype), inputs = d->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
-    column_split held;
-    TRY(check_other_axis(what, d));
-    const int ctas = ctas_that_hold(d, device, &held);
-    const bool full = bytes == 2 && held.threads == COLUMN_THREADS_FULL && (inputs == 2 || !may_halve(&held));
-    if (!device->has_tma || vec_of(d) != row_vec_full(d->dtype))
-        FAIL(CKL_UNSUPPORTED, "%s: wants clusters, and lines of whole vectors of 16 bytes", what);
-    if ((ctas == 1 && !full) || // a full one has registers for itself alone on an SM
-        product_i64(product_i64(d->outer, d->n), d->inner * (int64_t)bytes) < TENSOR_BYTES_MIN)
-        FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " fit the registers of a CTA, or are few", what, d->n);
-    for (int i = 0; i < COUNT_OF(column_rooms); i++) {
-        const column_room *room = &column_rooms[i];
-        if (room->inputs == inputs && (!room->bytes || room->bytes == bytes) && (room->before_registers || !ctas) &&
-            fit_column_flow(d, device, room, config))
-            return CKL_OK;
-    }
-    FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " are faster in registers, or do not fit shared memory", what,
-         d->n);
-}
-
-/* held: tiles of a column that a kernel holds; 0: it takes any number of them. */
-static ckl_status admit_columns(const char *what, int held, const ckl_softmax_desc *d, const ckl_device_info *device,
-                                const softmax_column_config *c)
-{
-    TRY(check_other_axis(what, d));
-    TRY(column_split_admit(what, &c->split, c->form.dtype, device));
-    TRY(admit_form(what, d, &c->form, c->split.vec, false));
-    int64_t lines = column_split_lines(&c->split) * held, columns = column_split_columns(&c->split);
-    if (held && d->n > lines)
-        FAIL(CKL_INVALID, "%s: columns of %" PRId64 " elements, room for %" PRId64, what, d->n, lines);
-    if (c->split.exact && (d->n != lines || d->inner % columns))
-        FAIL(CKL_INVALID, "%s: exact=1 wants columns of %" PRId64 " elements and lines of whole %" PRId64, what, lines,
-             columns);
-    column_split scalar = column_split_scalar(&c->split); // the smaller strips
-    if (d->outer > CTAS_MAX / column_split_ctas(&scalar, 1, d->inner))
-        FAIL(CKL_UNSUPPORTED, "%s: the problem takes more than %d CTAs", what, CTAS_MAX);
-    return CKL_OK;
-}
-
-static ckl_status admit_column(const void *desc, const ckl_device_info *device, const void *config)
-{
-    return admit_columns("softmax column", 1, desc, device, config);
-}
-
-static ckl_status admit_column_pipeline(const void *desc, const ckl_device_info *device, const void *config)
-{
-    static const char what[] = "softmax column_pipeline";
-    enum { TILES_MAX = 64, DEPTH_MAX = 8 }; // groups of copies that may be waited for
-    const ckl_softmax_desc *d = desc;
-    const softmax_column_config *c = config;
-    if (c->tiles < 1 || c->tiles > TILES_MAX)
-        FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, TILES_MAX);
-    if (c->depth < 1 || c->depth > DEPTH_MAX)
-        FAIL(CKL_INVALID, "%s: depth=%d is not in 1..%d", what, c->depth, DEPTH_MAX);
-    TRY(admit_columns(what, c->tiles, d, device, c));
-    if (c->split.vec != row_vec_full(d->dtype))
-        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is not 16 bytes", what, c->split.vec);
-    if (column_flow_bytes(c) > (int64_t)device->smem_per_cta_bytes)
-        FAIL(CKL_INVALID, "%s: tiles=%d depth=%d take %" PRId64 " bytes of shared memory", what, c->tiles, c->depth,
-             column_flow_bytes(c));
-    return CKL_OK;
-}
-
-static ckl_status admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
-{
-    return admit_columns("softmax column_long", 0, desc, device, config);
+    return softmax_admit_form(what, d, &c->form, c->split.vec, c->split.ragged);
 }
 
 /* Launch */
@@ -597,27 +377,29 @@ static const field column_pipeline_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (soft
     static const implementation symbol##_implementation = { .name = #symbol,                                   \
                                                             .summary = about,                                  \
                                                             .config_bytes = sizeof(softmax_##family##_config), \
-                                                            .choose = choose_##symbol,                         \
-                                                            .admit = admit_##symbol,                           \
                                                             .describe = softmax_##symbol,                      \
                                                             .kernels = 2,                                      \
                                                             .params = &softmax_param_list,                     \
                                                             __VA_ARGS__ }
 
-IMPLEMENTATION(row, "a row in the registers of some lanes, a warp or a CTA; read once", row, .launch = launch_rows,
-               .config = FIELD_TABLE(row_fields), .candidate = candidate_row, .cost = cost_row);
+IMPLEMENTATION(row, "a row in the registers of some lanes, a warp or a CTA; read once", row, .choose = choose_row,
+               .admit = admit_row, .launch = launch_rows, .config = FIELD_TABLE(row_fields), .candidate = candidate_row,
+               .cost = cost_row);
 IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
-               row, .launch = launch_rows, .config = FIELD_TABLE(pipeline_fields), .target = IR_SM90A,
-               .workspace_bytes = pipeline_workspace);
-IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, .launch = launch_rows,
-               .config = FIELD_TABLE(row_fields));
+               row, .choose = choose_pipeline, .admit = admit_pipeline, .launch = launch_rows,
+               .config = FIELD_TABLE(pipeline_fields), .target = IR_SM90A, .workspace_bytes = pipeline_workspace);
+IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, .choose = choose_long,
+               .admit = admit_long, .launch = launch_rows, .config = FIELD_TABLE(row_fields));
 IMPLEMENTATION(column_pipeline,
                "strips of columns in shared memory, one after the other; CTAs or clusters stay for them", column,
+               .choose = softmax_choose_column_pipeline, .admit = softmax_admit_column_pipeline,
                .launch = launch_column_pipelines, .config = FIELD_TABLE(column_pipeline_fields), .target = IR_SM90A);
 IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column,
-               .launch = launch_columns, .config = FIELD_TABLE(column_fields));
+               .choose = softmax_choose_column, .admit = softmax_admit_column, .launch = launch_columns,
+               .config = FIELD_TABLE(column_fields));
 IMPLEMENTATION(column_long, "a strip of any length by a CTA or a cluster; read twice, tile by tile", column,
-               .launch = launch_columns, .config = FIELD_TABLE(column_fields));
+               .choose = softmax_choose_column_long, .admit = softmax_admit_column_long, .launch = launch_columns,
+               .config = FIELD_TABLE(column_fields));
 
 static const implementation *const implementations[] = { &row_implementation,
                                                          &pipeline_implementation,

@@ -83,6 +83,20 @@ void softmax_column(const void *config, int kernel);
 void softmax_column_pipeline(const void *config, int kernel);
 void softmax_column_long(const void *config, int kernel);
 
+/* What rows and columns share of choosing: the form of a problem, its widest vector, and what a config must have of them. */
+softmax_form softmax_form_of(const ckl_softmax_desc *d);
+int softmax_vec_of(const ckl_softmax_desc *d);
+ckl_status softmax_check_length(const char *what, const ckl_softmax_desc *d);
+ckl_status softmax_admit_form(const char *what, const ckl_softmax_desc *d, const softmax_form *f, int vec, bool ragged);
+
+/* As an implementation's choose and admit, of columns: plan/plan.h. */
+ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device, void *config);
+ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_info *device, void *config);
+ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config);
+ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device, const void *config);
+ckl_status softmax_admit_column_pipeline(const void *desc, const ckl_device_info *device, const void *config);
+ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config);
+
 /* Tensors that flow through shared memory, and 32-bit values of the largest reduction. */
 int softmax_pipeline_inputs(const softmax_form *form);
 enum { SOFTMAX_PIPELINE_VALUES = 2 };

@@ -1,0 +1,240 @@
+/* softmax_column_choice.c - which config rows across memory get, and which they may have: bench/notes/norm.md has the measurements. */
+#include "base/math.h"
+#include "base/status.h"
+#include "operators/softmax/softmax_config.h"
+
+enum { CLUSTER_PORTABLE = 8, CTAS_MAX = INT32_MAX };
+
+enum {
+    COLUMN_FORWARD = 32,  // elements of a thread: each takes an f32 register
+    COLUMN_BACKWARD = 16, // of y and as many of dy
+    TILE_FORWARD = 8,     // of a tile, where addresses take registers too; up to twice as many
+    TILE_BACKWARD = 4,
+    COLUMN_SINGLES_OF_TWO = 12, // single elements of y and dy, with 64 registers
+    COLUMN_THREADS_FULL = 512,
+    LONG_LINES = 2048 // that a CTA of column_long may find work in
+};
+
+static ckl_status check_other_axis(const char *what, const ckl_softmax_desc *d)
+{
+    if (d->inner == 1)
+        FAIL(CKL_UNSUPPORTED, "%s: the axis is the last one", what);
+    if (d->mask != CKL_SOFTMAX_MASK_NONE)
+        FAIL(CKL_UNSUPPORTED, "%s: masks are for the last axis", what);
+    return softmax_check_length(what, d);
+}
+
+/* Do registers hold whole lines of memory, so that half of one is left where columns are halved? */
+static bool has_lines(const column_split *s)
+{
+    enum { LANES_OF_LINE = 8 };
+    return s->lanes >= LANES_OF_LINE;
+}
+
+/*
+ * Of 16 bits: half the columns in CTAs of half the threads, for fewer registers: of 256 threads three fit an SM, or four with few elements
+ * each, so that one loads while another waits.
+ */
+static void halve_columns(const ckl_softmax_desc *d, softmax_column_config *c)
+{
+    enum { THREADS_OF_SM = 1024, ELEMENTS = 40 }; // that 64 registers hold
+    column_split *s = &c->split;
+    if (s->vec == 1 || s->threads / 64 < s->cluster)
+        return;
+    s->vec /= 2;
+    s->threads /= 2;
+    s->steps *= 2;
+    s->exact = column_split_lines(s) == d->n && d->inner % column_split_columns(s) == 0;
+    const int threads = s->vec * s->steps <= ELEMENTS ? THREADS_OF_SM : THREADS_OF_SM * 3 / 4;
+    c->form.ctas_per_sm = threads / s->threads;
+}
+
+/* Where threads with whole vectors would have registers for two CTAs of 256 an SM, or one of 512. */
+static bool wants_halves(const ckl_softmax_desc *d, const column_split *s)
+{
+    if (d->direction == CKL_DIRECTION_BACKWARD || d->dtype == CKL_F32)
+        return false;
+    return s->cluster > 1 ? s->threads == COLUMN_THREADS_FULL : 2 * s->threads >= COLUMN_THREADS_FULL && has_lines(s);
+}
+
+/* A cluster only where the registers of one CTA do not hold the columns. */
+ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    softmax_column_config *c = config;
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    const int elements = is_forward ? COLUMN_FORWARD : COLUMN_BACKWARD, vec = softmax_vec_of(d);
+    const int cluster = device->has_tma ? CLUSTER_PORTABLE : 1;
+    TRY(check_other_axis("softmax column", d));
+    if (!column_split_choose(d->n, d->inner, vec, d->dtype, elements, 1, &c->split) &&
+        !column_split_choose(d->n, d->inner, vec, d->dtype, elements, cluster, &c->split))
+        FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,
+             cluster, cluster > 1 ? "s" : "");
+    c->form = softmax_form_of(d);
+    if (wants_halves(d, &c->split))
+        halve_columns(d, c);
+    if (is_forward && c->split.exact && c->split.threads == 512 && d->dtype == CKL_F32 && c->split.steps <= 8)
+        c->form.ctas_per_sm = 2; // 64 registers do, and two CTAs keep 128 KB in flight
+    if (!is_forward && vec == 1 && c->split.threads == COLUMN_THREADS_FULL && c->split.steps <= COLUMN_SINGLES_OF_TWO)
+        c->form.ctas_per_sm = 2; // the same: 341.9 -> 217.3 us (768 lines of 30199 bf16)
+    return CKL_OK;
+}
+
+/* Tiles of so many lines as registers hold, and as many CTAs as find LONG_LINES each. */
+ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    softmax_column_config *c = config;
+    column_split *split = &c->split;
+    const int elements = d->direction == CKL_DIRECTION_FORWARD ? TILE_FORWARD : TILE_BACKWARD;
+    int64_t lines = min_i64(d->n, LONG_LINES);
+    TRY(check_other_axis("softmax column_long", d));
+    while (!column_split_choose(lines, d->inner, softmax_vec_of(d), d->dtype, elements, 1, split))
+        lines /= 2;
+    const int64_t cluster_max = device->has_tma ? min_i64(CLUSTER_PORTABLE, split->threads / 32) : 1;
+    while (2 * split->cluster <= cluster_max && d->n > (int64_t)LONG_LINES * split->cluster)
+        split->cluster *= 2;
+    split->exact = false;
+    c->form = softmax_form_of(d);
+    return CKL_OK;
+}
+
+/* Shared memory of a CTA that keeps its part of a strip there. */
+static int64_t column_flow_bytes(const softmax_column_config *c)
+{
+    const int64_t slots = column_slots_bytes(&c->split) * softmax_pipeline_inputs(&c->form);
+    return c->depth * c->tiles * slots + column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
+}
+
+/*
+ * What columns in shared memory get, as measured (bench/notes/norm.md): reductions cost the least with few threads, each of many lines, and
+ * small clusters. The first line that fits.
+ */
+typedef struct column_room {
+    int inputs, bytes;      // of the tensors that flow, and of an element; 0: any
+    int threads, lanes;     // of a CTA, and of a line
+    int ctas_per_sm, depth; // CTAs of an SM, and strips that each has in shared memory
+    int cluster_max;
+    bool before_registers; // faster than the registers of a cluster, where these hold the columns, too
+} column_room;
+
+static const column_room column_rooms[] = {
+    { 1, 2, 256, 4, 2, 2, 1, true },   { 1, 2, 256, 4, 1, 2, 1, true },   { 1, 2, 256, 4, 2, 1, 4, false },
+    { 1, 4, 256, 8, 3, 1, 8, true },   { 1, 4, 512, 8, 2, 1, 16, true },  { 1, 4, 512, 4, 1, 1, 8, true },
+    { 1, 0, 512, 4, 1, 1, 16, false }, { 1, 0, 512, 2, 1, 1, 16, false }, { 2, 2, 128, 4, 4, 1, 1, true },
+    { 2, 2, 512, 8, 2, 1, 2, true },   { 2, 2, 256, 4, 3, 1, 8, true },   { 2, 2, 256, 4, 1, 1, 8, true },
+    { 2, 0, 512, 4, 1, 1, 16, false }, { 2, 0, 512, 2, 1, 1, 16, false },
+};
+
+/* The smallest cluster, and tiles of as many lines as leave little of shared memory to lines that do not exist. False: too long. */
+static bool fit_column_flow(const ckl_softmax_desc *d, const ckl_device_info *device, const column_room *room,
+                            softmax_column_config *c)
+{
+    enum { THREADS_OF_SM = 512, ELEMENTS = 32, TILES_MAX = 16, RESERVED_BYTES = 1 << 10 };
+    const int64_t most = device->smem_per_sm_bytes / room->ctas_per_sm - RESERVED_BYTES;
+    const int elements = room->threads * room->ctas_per_sm > THREADS_OF_SM ? ELEMENTS / 2 : ELEMENTS; // by registers
+    const int steps_min = room->inputs == 1 ? 2 : 1; // of one line each, sums would be rescaled for every element
+    int64_t least = INT64_MAX;
+    softmax_column_config tried = { .form = softmax_form_of(d), .depth = room->depth };
+    tried.form.ctas_per_sm = room->ctas_per_sm;
+    tried.split =
+        (column_split){ .threads = room->threads, .lanes = room->lanes, .cluster = 1, .vec = row_vec_full(d->dtype) };
+    for (; least == INT64_MAX && tried.split.cluster <= room->cluster_max; tried.split.cluster *= 2)
+        for (tried.split.steps = elements / room->inputs / tried.split.vec; tried.split.steps >= steps_min;
+             tried.split.steps--) {
+            tried.tiles = (int)min_i64(ceil_div(d->n, column_split_lines(&tried.split)), TILES_MAX + 1);
+            const int64_t bytes = column_flow_bytes(&tried);
+            if (tried.tiles > TILES_MAX || bytes > most || bytes > least - least / 8)
+                continue;
+            least = bytes;
+            *c = tried;
+        }
+    c->split.exact =
+        d->n == c->tiles * column_split_lines(&c->split) && d->inner % column_split_columns(&c->split) == 0;
+    return least <= most;
+}
+
+/* How many CTAs hold a column in registers: one, a cluster, or none does. */
+static int ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *device, column_split *held)
+{
+    const int elements = d->direction == CKL_DIRECTION_FORWARD ? COLUMN_FORWARD : COLUMN_BACKWARD;
+    if (column_split_choose(d->n, d->inner, softmax_vec_of(d), d->dtype, elements, 1, held))
+        return 1;
+    const int cluster = device->has_tma ? CLUSTER_PORTABLE : 1;
+    return column_split_choose(d->n, d->inner, softmax_vec_of(d), d->dtype, elements, cluster, held) ? held->cluster
+                                                                                                     : 0;
+}
+
+ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_info *device, void *config)
+{
+    static const char what[] = "softmax column_pipeline";
+    enum { TENSOR_BYTES_MIN = 16 << 20 };
+    const ckl_softmax_desc *d = desc;
+    const int bytes = (int)ckl_dtype_bytes(d->dtype), inputs = d->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
+    column_split held;
+    TRY(check_other_axis(what, d));
+    const int ctas = ctas_that_hold(d, device, &held);
+    const bool full = bytes == 2 && held.threads == COLUMN_THREADS_FULL && (inputs == 2 || !has_lines(&held));
+    const bool poor = !ctas || (inputs == 1 && bytes == 2 && !has_lines(&held));
+    if (!device->has_tma || softmax_vec_of(d) != row_vec_full(d->dtype))
+        FAIL(CKL_UNSUPPORTED, "%s: wants clusters, and lines of whole vectors of 16 bytes", what);
+    if ((ctas == 1 && !full) || // a full one has registers for itself alone on an SM
+        product_i64(product_i64(d->outer, d->n), d->inner * (int64_t)bytes) < TENSOR_BYTES_MIN)
+        FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " fit the registers of a CTA, or are few", what, d->n);
+    for (int i = 0; i < COUNT_OF(column_rooms); i++) {
+        const column_room *room = &column_rooms[i];
+        if (room->inputs == inputs && (!room->bytes || room->bytes == bytes) && (room->before_registers || poor) &&
+            fit_column_flow(d, device, room, config))
+            return CKL_OK;
+    }
+    FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " are faster in registers, or do not fit shared memory", what,
+         d->n);
+}
+
+/* held: tiles of a column that a kernel holds; 0: it takes any number of them. */
+static ckl_status admit_columns(const char *what, int held, const ckl_softmax_desc *d, const ckl_device_info *device,
+                                const softmax_column_config *c)
+{
+    TRY(check_other_axis(what, d));
+    TRY(column_split_admit(what, &c->split, c->form.dtype, device));
+    TRY(softmax_admit_form(what, d, &c->form, c->split.vec, false));
+    int64_t lines = column_split_lines(&c->split) * held, columns = column_split_columns(&c->split);
+    if (held && d->n > lines)
+        FAIL(CKL_INVALID, "%s: columns of %" PRId64 " elements, room for %" PRId64, what, d->n, lines);
+    if (c->split.exact && (d->n != lines || d->inner % columns))
+        FAIL(CKL_INVALID, "%s: exact=1 wants columns of %" PRId64 " elements and lines of whole %" PRId64, what, lines,
+             columns);
+    column_split scalar = column_split_scalar(&c->split); // the smaller strips
+    if (d->outer > CTAS_MAX / column_split_ctas(&scalar, 1, d->inner))
+        FAIL(CKL_UNSUPPORTED, "%s: the problem takes more than %d CTAs", what, CTAS_MAX);
+    return CKL_OK;
+}
+
+ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return admit_columns("softmax column", 1, desc, device, config);
+}
+
+ckl_status softmax_admit_column_pipeline(const void *desc, const ckl_device_info *device, const void *config)
+{
+    static const char what[] = "softmax column_pipeline";
+    enum { TILES_MAX = 64, DEPTH_MAX = 8 }; // groups of copies that may be waited for
+    const ckl_softmax_desc *d = desc;
+    const softmax_column_config *c = config;
+    if (c->tiles < 1 || c->tiles > TILES_MAX)
+        FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, TILES_MAX);
+    if (c->depth < 1 || c->depth > DEPTH_MAX)
+        FAIL(CKL_INVALID, "%s: depth=%d is not in 1..%d", what, c->depth, DEPTH_MAX);
+    TRY(admit_columns(what, c->tiles, d, device, c));
+    if (c->split.vec != row_vec_full(d->dtype))
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is not 16 bytes", what, c->split.vec);
+    if (column_flow_bytes(c) > (int64_t)device->smem_per_cta_bytes)
+        FAIL(CKL_INVALID, "%s: tiles=%d depth=%d take %" PRId64 " bytes of shared memory", what, c->tiles, c->depth,
+             column_flow_bytes(c));
+    return CKL_OK;
+}
+
+ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return admit_columns("softmax column_long", 0, desc, device, config);
+}
