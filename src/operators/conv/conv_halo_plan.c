@@ -20,24 +20,29 @@ conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
     return s;
 }
 
+/* As far as a config has numbers: what is larger is refused. */
+static int number(int64_t x)
+{
+    return (int)min_i64(x, 1024);
+}
+
 static bool candidate_halo(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     static const int heights[] = { 16, 14, 8, 7, 4 };
     const ckl_conv_desc *d = desc;
     conv_halo_config *c = config;
-    if (i >= 4 * COUNT_OF(heights) || d->r * d->s > TAPS_MAX || d->stride_h > 64 || d->stride_w > 64 ||
-        d->dilation_h > 64 || d->dilation_w > 64)
+    if (i >= 4 * COUNT_OF(heights))
         return false;
     *c = (conv_halo_config){ .form = conv_form_of(d),
                              .lanes = i % 2 ? 4 : 8,
                              .wide = i / 2 % 2 + 1,
                              .high = heights[i / 4],
-                             .rows = (int)d->r,
-                             .columns = (int)d->s,
-                             .step_w = (int)d->stride_w,
-                             .step_h = (int)d->stride_h,
-                             .dilation_w = (int)d->dilation_w,
-                             .dilation_h = (int)d->dilation_h,
+                             .rows = number(d->r),
+                             .columns = number(d->s),
+                             .step_w = number(d->stride_w),
+                             .step_h = number(d->stride_h),
+                             .dilation_w = number(d->dilation_w),
+                             .dilation_h = number(d->dilation_h),
                              .stages = 1 };
     const int64_t one = conv_halo_shape_of(c).smem_bytes, more = conv_halo_shape_of(c).stage_bytes + 16;
     const int registers = 64 + VECTOR * c->columns + 56; // sums, taps of a row, the rest
