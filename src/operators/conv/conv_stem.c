@@ -19,6 +19,7 @@ enum {
     THREADS = CONV_STEM_THREADS,
     BARRIER_CONSUMER = 1, // + warpgroup: its 128 threads round the staging buffers
     ROWS = CONV_SM90_ROWS,
+    STEPS_AT_ONCE = CONV_STEM_STEPS_AT_ONCE,
     WORDS = 4, // of a thread's A in a step: pixels 0, 1, and both again 8 elements of K further
     WARPS = CONV_STEM_THREADS / 32,
     LINES_MAX = 32,    // of a warp
@@ -69,7 +70,7 @@ static void describe_threads(stem_kernel *k)
     k->mma = make_tiled_mma(atom, 1, 1);
     k->tCrW = descriptors_B(&k->mma, k->sW);
     k->acc = fragment_C(&k->mma, ROWS, k->cfg->tile_n);
-    k->rA = fragment_A_words(&k->mma, ROWS, CONV_STEM_K * k->size.steps);
+    k->rA = fragment_A_words(&k->mma, ROWS, CONV_STEM_K * STEPS_AT_ONCE);
     k->group = div(warp(), imm(WARPGROUP / 32));
     k->tid = rem(thread(), imm(WARPGROUP));
     k->warp_row = warp();
@@ -233,8 +234,23 @@ static void gather_half(const stem_kernel *k, val pixel, val second, int half, i
     for (int i = 0; i < 2; i++) {
         val word = tap < k->size.taps ? word_at(from, tap_bytes(k, tap) + i * between) : imm(0);
         word = cut ? bit_and(word, bit_not(second)) : word;
-        set(k->rA, coord(2 * (half % 2) + i, 0, step), word);
+        set(k->rA, coord(2 * (half % 2) + i, 0, step % STEPS_AT_ONCE), word);
     }
+}
+
+/* Some steps, whose words are in registers together: more of them would leave an SM fewer CTAs. The last ones are still under way. */
+static void multiply_steps(const stem_kernel *k, val pixel, val second, int first, int between)
+{
+    const int last = first + STEPS_AT_ONCE < k->size.steps ? first + STEPS_AT_ONCE : k->size.steps;
+    if (first > 0)
+        mma_wait(0);
+    for (int half = 2 * first; half < 2 * last && !ir_failed(); half++)
+        gather_half(k, pixel, second, half, between);
+    mma_fence();
+    for (int step = first; step < last && !ir_failed(); step++)
+        gemm(&k->mma, local_tile(k->rA, shape(WORDS, 1, 1), coord(0, 0, step % STEPS_AT_ONCE)),
+             slice(k->tCrW, _, _, step), k->acc, step ? yes() : logical_not(yes()));
+    mma_commit();
 }
 
 static void multiply(const stem_kernel *k, val buffer)
@@ -249,13 +265,8 @@ static void multiply(const stem_kernel *k, val buffer)
     address = add(address, mul(pixel, imm(pixel_bytes)));
     val of_tap = k->size.padded == 8 ? part : rem(part, imm(2)), second = sub(imm(0), div(part, imm(2)));
     address = add(address, mul(of_tap, imm(4)));
-    for (int half = 0; half < 2 * k->size.steps && !ir_failed(); half++)
-        gather_half(k, address, second, half, apart * c->step_w * pixel_bytes);
-    mma_fence();
-    for (int step = 0; step < k->size.steps && !ir_failed(); step++)
-        gemm(&k->mma, local_tile(k->rA, shape(WORDS, 1, 1), coord(0, 0, step)), slice(k->tCrW, _, _, step), k->acc,
-             step ? yes() : logical_not(yes()));
-    mma_commit();
+    for (int first = 0; first < k->size.steps && !ir_failed(); first += STEPS_AT_ONCE)
+        multiply_steps(k, address, second, first, apart * c->step_w * pixel_bytes);
 }
 
 /* The epilogue */

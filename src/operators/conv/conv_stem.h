@@ -27,8 +27,9 @@ enum {
     CONV_STEM_THREADS = 128 * CONV_STEM_CONSUMERS,
     CONV_STEM_W = 16, // pixels of a tile: a warp has a row
     CONV_STEM_H = 4 * CONV_STEM_CONSUMERS,
-    CONV_STEM_K = 16,         // channels under taps of a step
-    CONV_STEM_STEPS_MAX = 16, // 4 registers each
+    CONV_STEM_K = 16, // channels under taps of a step
+    CONV_STEM_STEPS_MAX = 16,
+    CONV_STEM_STEPS_AT_ONCE = 4, // 4 registers each
 };
 
 /* What the kernel and its host side derive alike from a config. */

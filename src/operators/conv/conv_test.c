@@ -505,9 +505,9 @@ static const char *const cases[] = {
     "impl=nchw_sm90 config='tile_k=16'",
     "n=5 c=40 d=3 h=7 w=8 k=16 r=1 s=1 layout=nchw impl=nchw_sm90",
     "n=1 c=8 h=6 w=2 k=8 s=9 pad_left=4 pad_right=4 layout=nchw impl=nchw_sm90",
-    "n=2 c=72 h=9 w=7 k=40 r=1 s=1 bias=1 residual=1 activation=relu impl=pointwise",
+    "n=2 c=72 h=9 w=7 k=40 r=1 s=1 bias=1 activation=relu impl=pointwise",
     "n=2 c=72 h=9 w=7 k=41 r=1 s=1 bias=1 activation=silu dtype=bf16 impl=pointwise",
-    "n=3 c=24 h=12 w=7 k=40 r=1 s=1 out=f32 residual=1 impl=pointwise config='tile_m=64 tile_n=64 consumers=1 "
+    "n=3 c=24 h=12 w=7 k=40 r=1 s=1 out=f32 impl=pointwise config='tile_m=64 tile_n=64 consumers=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 split=1 swap=0'",
     "n=2 c=72 d=3 h=9 w=7 k=40 r=1 s=1 direction=data dtype=bf16 impl=pointwise",
     "n=2 c=72 h=9 w=8 k=16 r=1 s=1 stride=2 direction=data impl=sm90",
@@ -523,7 +523,7 @@ static const char *const cases[] = {
     "n=2 c=8 h=9 w=20 k=104 pad=1 impl=stem",
     "n=2 c=1 h=9 w=20 k=24 r=1 s=9 pad_left=4 pad_right=4 impl=stem",
     "n=2 c=3 h=19 w=37 k=61 r=7 s=7 pad=3 stride=2 layout=nchw bias=1 impl=stem",
-    "n=2 c=3 h=16 w=36 k=96 r=4 s=4 stride=4 layout=nchw dtype=bf16 out=f32 impl=stem",
+    "n=2 c=4 h=16 w=36 k=96 r=4 s=4 stride=2 layout=nchw dtype=bf16 out=f32 impl=stem",
     "n=60 c=3 h=33 w=34 k=32 pad=1 stride=2 layout=nchw activation=relu impl=stem",
     "n=60 c=3 h=33 w=34 k=32 pad=1 stride=2 impl=stem",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm80",
@@ -551,6 +551,9 @@ static const char *const cases[] = {
     "n=40 c=40 h=16 w=24 k=40 groups=40 pad=1 impl=halo config='lanes=4 wide=1 high=7 stages=2'",
     "n=2 c=16 h=9 w=40 k=16 groups=16 s=11 r=1 dilation_w=3 pad_left=4 stride_w=3 direction=weight bias=1 "
     "impl=depthwise_weight",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 bias=1 residual=1 scale=1 activation=relu impl=im2col",
+    "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dilation=2 dtype=bf16 impl=im2col",
+    "n=2 c=12 h=9 w=40 k=20 pad_left=3 stride_w=9 dtype=f32 math=tf32 impl=im2col",
     "n=2 c=16 h=8 w=8 k=16 groups=16 pad=1 misalign=1 impl=depthwise",
     "n=2 c=16 h=8 w=16 k=16 groups=16 pad=1 layout=nchw residual=1 misalign=1 impl=depthwise",
     NULL,
@@ -577,6 +580,7 @@ static const test_reject rejects[] = {
     { "c=8 k=8 impl=halo", CKL_UNSUPPORTED, "conv halo: groups=1 are not c=8 and k=8 channels" },
     { "c=8 k=8 groups=8 impl=halo config='high=17'", CKL_INVALID, "high=17" },
     { "c=9 impl=stem", CKL_UNSUPPORTED, "conv stem: c=9 is not in 1..8" },
+    { "r=1 s=1 residual=1 impl=pointwise", CKL_UNSUPPORTED, "sm90 loads a residual further ahead" },
     { "impl=pointwise", CKL_UNSUPPORTED, "conv pointwise: a filter of 1x3x3 is no pixel" },
     { "layout=nchw stride=2 impl=nchw_sm90", CKL_UNSUPPORTED, "with strides above 1 pixels under a tap are no run" },
     { "layout=nchw impl=nchw_sm90", CKL_UNSUPPORTED, "conv nchw_sm90: y is 14 wide, x 16" },

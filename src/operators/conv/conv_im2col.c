@@ -1,0 +1,200 @@
+/*
+ * conv_im2col.c - convolution as everybody learns it: patches of x are written to the workspace, a row of all channels under all taps
+ * for each pixel of y, then one matrix product of GEMM's Hopper kernel. NHWC, and filters as they lie: [K, taps * C], K-major.
+ *
+ * The workspace has pixels of y * taps * c elements, which is what the other kernels spare; so it is the last resort of tensor cores.
+ */
+#include "base/math.h"
+#include "cute/kernel.h"
+#include "operators/conv/conv_config.h"
+#include "operators/gemm/gemm_plan.h"
+
+enum { THREADS = 256, BYTES = 16 }; // of a thread
+
+/* The product's and, behind them, those of the patches; arrays by mode. */
+#define CONV_IM2COL_PARAMS(X, owner)                 \
+    GEMM_PITCHED_PARAMS(X, owner)                    \
+    X(owner, pointer, image)                         \
+    X(owner, pointer, patches)                       \
+    X(owner, i64, x_step, [CONV_RANK]) /* strides */ \
+    X(owner, u32, vectors)             /* in all */  \
+    X(owner, u32, of_tap)              /* vectors */ \
+    X(owner, u32, x_size, [CONV_MODES])              \
+    X(owner, u32, y_size, [CONV_MODES])              \
+    X(owner, u32, filter, [CONV_MODES])              \
+    X(owner, u32, step, [CONV_MODES])                \
+    X(owner, u32, dilation, [CONV_MODES])            \
+    X(owner, u32, pad, [CONV_MODES])
+
+KERNEL_PARAMS(conv_im2col, CONV_IM2COL_PARAMS);
+
+/* Kernel 1 */
+
+/* The last of some numbers that count through sizes, innermost first; leaves the rest. */
+static val next_digit(val *rest, val size)
+{
+    val quotient = div(*rest, size), digit = sub(*rest, mul(quotient, size));
+    *rest = quotient;
+    return digit;
+}
+
+static void write_patches(const gemm_sm90_config *cfg)
+{
+    const ckl_dtype dtype = cfg->epilogue.ab;
+    const int vec = BYTES / (int)ckl_dtype_bytes(dtype);
+    launch_bounds(THREADS, 0);
+    conv_im2col_values p = params_of(conv_im2col);
+    val v = add(mul(cta_x(), imm(THREADS)), thread()), rest = v, tap[CONV_MODES], inside = lt(v, p.vectors);
+    val index = mul(convert(I64, next_digit(&rest, p.of_tap)), imm64(vec));
+    for (int m = CONV_MODES - 1; m >= 0; m--)
+        tap[m] = next_digit(&rest, p.filter[m]);
+    for (int m = CONV_MODES - 1; m >= 0; m--) {
+        val place = add(mul(next_digit(&rest, p.y_size[m]), p.step[m]), mul(tap[m], p.dilation[m]));
+        val at = convert(I32, sub(place, p.pad[m]));
+        inside = logical_and(inside, logical_and(ge(at, imm(0)), lt(at, convert(I32, p.x_size[m]))));
+        index = add(index, mul(convert(I64, at), p.x_step[1 + m]));
+    }
+    index = add(index, mul(convert(I64, rest), p.x_step[0])); // the image
+    grid_wait();
+    launch_dependents();
+    tensor rX = fragment(dtype, compact(leaf(vec)));
+    fill(rX, convert(dtype, immf(0)));
+    val bytes = imm64((int)ckl_dtype_bytes(dtype)), from = add(p.image, convert(U64, mul(index, bytes)));
+    IF(inside)
+        copy(gmem_tensor(from, dtype, compact(leaf(vec))), rX, BYTES);
+    IF(lt(v, p.vectors))
+        copy(rX, gmem_tensor(add(p.patches, mul(convert(U64, v), ir_int(U64, BYTES))), dtype, compact(leaf(vec))),
+             BYTES);
+}
+
+static void describe_im2col(const void *config, int kernel)
+{
+    if (kernel == 0)
+        gemm_sm90(config, 0);
+    else
+        write_patches(config);
+}
+
+/* The host side */
+
+static ckl_gemm_desc product_of(const ckl_conv_desc *d)
+{
+    const conv_tensor y = conv_tensor_of(d, CONV_Y), w = conv_tensor_of(d, CONV_W);
+    const int64_t pixels = product_i64(product_i64(y.shape[0], y.shape[1]), product_i64(y.shape[2], y.shape[3]));
+    return (ckl_gemm_desc){ .m = pixels,
+                            .n = d->k,
+                            .k = w.stride[0],
+                            .a = d->dtype,
+                            .b = d->dtype,
+                            .c = d->residual ? d->out : CKL_DTYPE_DEFAULT,
+                            .d = d->out,
+                            .math = d->math,
+                            .layout = CKL_GEMM_NT,
+                            .lda = w.stride[0],
+                            .ldb = w.stride[0],
+                            .ldc = d->residual ? d->k : 0,
+                            .ldd = d->k,
+                            .activation = d->activation,
+                            .bias = d->bias,
+                            .scale_b = d->scale ? CKL_GEMM_SCALE_ROW : CKL_GEMM_SCALE_NONE,
+                            .batch = 1 };
+}
+
+static int64_t vectors_of(const ckl_conv_desc *d)
+{
+    const ckl_gemm_desc product = product_of(d);
+    return product_i64(product.m, product.k) * (int64_t)ckl_dtype_bytes(d->dtype) / BYTES;
+}
+
+static bool candidate_im2col(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const ckl_gemm_desc product = product_of(desc);
+    return product.m > 0 && gemm_sm90_candidate(&product, device, i, config);
+}
+
+static plan_cost cost_im2col(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const double LAUNCH = 2, COPIED = 1.25e6; // us; bytes a us
+    const ckl_gemm_desc product = product_of(desc);
+    plan_cost cost = gemm_sm90_cost(&product, device, config);
+    cost.us += LAUNCH + BYTES * (double)vectors_of(desc) / COPIED;
+    return cost;
+}
+
+static ckl_status admit_im2col(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    if (d->direction != CKL_CONV_FORWARD || d->layout != CKL_IMAGE_NHWC || d->groups > 1)
+        FAIL(CKL_UNSUPPORTED, "conv im2col: it takes NHWC forward, without groups");
+    if (d->dtype == CKL_F32 && d->math == CKL_GEMM_F32)
+        FAIL(CKL_UNSUPPORTED, "conv im2col: tensor cores multiply f32 with math=tf32 alone");
+    if (d->c * (int64_t)ckl_dtype_bytes(d->dtype) % BYTES)
+        FAIL(CKL_UNSUPPORTED, "conv im2col: c=%" PRId64 " channels are not whole 16 bytes", d->c);
+    if (vectors_of(d) > INT32_MAX || d->d > INT32_MAX / 4 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
+        FAIL(CKL_UNSUPPORTED, "conv im2col: patches of %" PRId64 " vectors, or a size, are beyond 32-bit numbers",
+             vectors_of(d));
+    const ckl_gemm_desc product = product_of(d);
+    return gemm_sm90_admit(&product, device, config);
+}
+
+static int64_t workspace_im2col(const ckl_plan *plan)
+{
+    return vectors_of(plan->desc) * BYTES;
+}
+
+static conv_im2col_params patches_of(const ckl_conv_desc *d, const void *from, const void *to)
+{
+    const conv_tensor t = conv_tensor_of(d, CONV_X);
+    conv_im2col_params p = { .image = from,
+                             .patches = to,
+                             .vectors = (uint32_t)vectors_of(d),
+                             .of_tap = (uint32_t)(d->c * (int64_t)ckl_dtype_bytes(d->dtype) / BYTES) };
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    for (int i = 0; i < CONV_RANK; i++)
+        p.x_step[i] = t.stride[i];
+    for (int i = 0; i < CONV_MODES; i++) {
+        p.x_size[i] = (uint32_t)m[i].x;
+        p.y_size[i] = (uint32_t)m[i].y;
+        p.filter[i] = (uint32_t)m[i].filter;
+        p.step[i] = (uint32_t)m[i].stride;
+        p.dilation[i] = (uint32_t)m[i].dilation;
+        p.pad[i] = (uint32_t)m[i].pad;
+    }
+    return p;
+}
+
+static ckl_status launch_im2col(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_args *a = args;
+    const ckl_gemm_desc product = product_of(d);
+    char *patches = plan_workspace(plan, a->workspace);
+    if (!PLAN_ALIGNED(BYTES, a->x, a->w, a->y, a->residual))
+        FAIL(CKL_INVALID, "conv im2col: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
+    const conv_im2col_params p = patches_of(d, a->x, patches);
+    TRY(plan_launch(plan, 1, (plan_grid){ .x = ceil_div(vectors_of(d), THREADS) }, &p, stream));
+    const ckl_gemm_args x = {
+        .a = patches, .b = a->w, .c = a->residual, .bias = a->bias, .scale_b = a->scale, .d = a->y
+    };
+    return gemm_sm90_launch(plan, plan->config, &product, product.k, &x, stream);
+}
+
+static const field im2col_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_config, epilogue)) //
+                                       GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
+
+const implementation conv_im2col_implementation = {
+    .name = "im2col",
+    .summary = "patches in a workspace, then a matrix product by the kernel of gemm sm90; NHWC, Hopper",
+    .config_bytes = sizeof(gemm_sm90_config),
+    .config = FIELD_TABLE(im2col_fields),
+    .candidate = candidate_im2col,
+    .cost = cost_im2col,
+    .admit = admit_im2col,
+    .describe = describe_im2col,
+    .kernels = 2,
+    .params = &conv_im2col_param_list,
+    .target = IR_SM90A,
+    .workspace_bytes = workspace_im2col,
+    .launch = launch_im2col,
+};
