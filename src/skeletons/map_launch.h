@@ -12,12 +12,31 @@ ckl_status map_launch(const ckl_plan *plan, map_kernel k, map_shape s, const voi
 bool map_candidate(map_kernel k, map_shape s, const ckl_device_info *device, int i, map_config *c);
 plan_cost map_cost(map_kernel k, map_shape s, const ckl_device_info *device);
 
-/* Defines `implementations`. The file has defined config_fields, choose, candidate, cost, admit and launch. */
-#define MAP_IMPLEMENTATIONS(config_type, describe_kernel)                                                              \
+/*
+ * Defines `implementations` of an operator, of which config and kernel are op_config and op_kernel(), described by `describe_kernel`.
+ * The file has defined config_fields, describe_problem(desc, config), which sets all of a config but its map, shape_of(desc), admit
+ * and launch.
+ */
+#define MAP_IMPLEMENTATIONS(op, describe_kernel)                                                                       \
+    static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)                            \
+    {                                                                                                                  \
+        TRY(describe_problem(desc, config));                                                                           \
+        ((op##_config *)config)->map = map_choose(op##_kernel(config), shape_of(desc), device);                        \
+        return CKL_OK;                                                                                                 \
+    }                                                                                                                  \
+    static bool candidate(const void *desc, const ckl_device_info *device, int i, void *config)                        \
+    {                                                                                                                  \
+        return describe_problem(desc, config) == CKL_OK &&                                                             \
+               map_candidate(op##_kernel(config), shape_of(desc), device, i, &((op##_config *)config)->map);           \
+    }                                                                                                                  \
+    static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)                         \
+    {                                                                                                                  \
+        return map_cost(op##_kernel(config), shape_of(desc), device);                                                  \
+    }                                                                                                                  \
     static const implementation vector = {                                                                             \
         .name = "vector",                                                                                              \
         .summary = "one tile of vectors a CTA; single elements where they end, have gaps or a pointer is not aligned", \
-        .config_bytes = sizeof(config_type),                                                                           \
+        .config_bytes = sizeof(op##_config),                                                                           \
         .config = FIELD_TABLE(config_fields),                                                                          \
         .choose = choose,                                                                                              \
         .candidate = candidate,                                                                                        \

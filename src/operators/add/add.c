@@ -33,24 +33,10 @@ static map_shape shape_of(const ckl_add_desc *d)
     return s;
 }
 
-static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
+static ckl_status describe_problem(const void *desc, add_config *c)
 {
-    add_config *c = config;
     c->dtype = ((const ckl_add_desc *)desc)->dtype;
-    c->map = map_choose(add_kernel(c), shape_of(desc), device);
     return CKL_OK;
-}
-
-static bool candidate(const void *desc, const ckl_device_info *device, int i, void *config)
-{
-    add_config *c = config;
-    c->dtype = ((const ckl_add_desc *)desc)->dtype;
-    return map_candidate(add_kernel(c), shape_of(desc), device, i, &c->map);
-}
-
-static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)
-{
-    return map_cost(add_kernel(config), shape_of(desc), device);
 }
 
 static ckl_status admit(const void *desc, const ckl_device_info *device, const void *config)
@@ -76,7 +62,7 @@ static const field fields[] = {
     FIELD_ROW(add_problem, float, beta, "1", "", "factor of b")  //
 };
 static const field config_fields[] = { MAP_CONFIG(FIELD_NESTED, (add_config, map)) ADD_CONFIG(FIELD_ROW, add_config) };
-MAP_IMPLEMENTATIONS(add_config, add_describe);
+MAP_IMPLEMENTATIONS(add, add_describe);
 
 OPERATOR(add, add, "y = alpha*a + beta*b", .numbers = "alpha beta");
 OPERATOR_LINE(add, add_problem, NULL);

@@ -148,25 +148,6 @@ static ckl_status describe_problem(const ckl_elementwise_desc *d, elementwise_co
     return CKL_OK;
 }
 
-static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
-{
-    TRY(describe_problem(desc, config));
-    ((elementwise_config *)config)->map = map_choose(elementwise_kernel(config), shape_of(desc), device);
-    return CKL_OK;
-}
-
-static bool candidate(const void *desc, const ckl_device_info *device, int i, void *config)
-{
-    elementwise_config *c = config;
-    return describe_problem(desc, c) == CKL_OK &&
-           map_candidate(elementwise_kernel(c), shape_of(desc), device, i, &c->map);
-}
-
-static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)
-{
-    return map_cost(elementwise_kernel(config), shape_of(desc), device);
-}
-
 static bool same_problem(const elementwise_config *a, const elementwise_config *b)
 {
     return strcmp(a->expr, b->expr) == 0 && a->in0 == b->in0 && a->in1 == b->in1 && a->in2 == b->in2 &&
@@ -193,7 +174,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
 
 static const field config_fields[] = { MAP_CONFIG(FIELD_NESTED, (elementwise_config, map)) //
                                        ELEMENTWISE_CONFIG(FIELD_ROW) };
-MAP_IMPLEMENTATIONS(elementwise_config, elementwise_vector);
+MAP_IMPLEMENTATIONS(elementwise, elementwise_vector);
 
 #define OPERAND_MEMBERS(operand)                                    \
     DESC_MEMBER(ckl_elementwise_desc, ckl_dtype, operand.dtype),    \

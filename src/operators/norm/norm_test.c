@@ -133,7 +133,8 @@ static const char *const cases[] = {
     "rows=5 cols=300 direction=backward residual=1 impl=backward config='threads=128 row_threads=128 steps=1 tiled=1'",
     "rows=700 cols=64 direction=backward impl=backward config='threads=32 row_threads=32 persistent_ctas=2 "
     "prefetch=1' # persistent CTAs",
-    "rows=600 cols=512 direction=backward dtype=bf16 impl=backward config='persistent_ctas=1 prefetch=1'",
+    "rows=600 cols=512 direction=backward dtype=bf16 impl=backward config='persistent_ctas=1 prefetch=1 "
+    "ctas_per_sm=12'",
     "rows=4 cols=4096 direction=backward impl=backward config='threads=256 row_threads=256 cluster=4 steps=1 "
     "prefetch=1 exact=1 stages=0 residence=reload chunks=0 ctas_per_sm=0'",
     "rows=60 cols=1272 direction=backward dtype=bf16  # three chunks of few threads; some have none of the last",
