@@ -83,7 +83,7 @@ static int operands(const void *problem, operand *all)
     all[OFFSETS].given = *p->sizes ? p->offsets : NULL;
     all[ROW_WEIGHTS].hard_max = 4;
     all[AMAX] = operand_range(all[AMAX], 0, 4);
-    all[AMAX].role = OPERAND_IN_OUT;
+    all[AMAX].role = p->desc.amax ? OPERAND_IN_OUT : OPERAND_IN;
     all[ROWS_A] = operand_range(all[ROWS_A], 0, (double)p->desc.gather - 1);
     all[ROWS_D] = operand_range(all[ROWS_D], 0, (double)p->desc.scatter - 1);
     all[ROWS_D].distinct = true;
@@ -390,28 +390,32 @@ static void reference_amax(const gemm_problem *p, void *const *host, reference_s
     free(values);
 }
 
-/* Matrices that pointers point to are as good as those of a batch. */
-static void reference(const void *problem, void *const *host, reference_slice out)
+static void reference_any(const gemm_problem *p, void *const *host, reference_slice out)
 {
-    gemm_problem batch;
+    (p->desc.amax && out.output == OUTPUT_AMAX ? reference_amax : reference_of)(p, host, out);
+}
+
+/* Matrices that pointers point to are as good as those of a batch. */
+static void reference_pointed(const gemm_problem *p, void *const *host, reference_slice out)
+{
+    gemm_problem batch = *p;
     void *matrices[OPERANDS];
-    if (((const ckl_gemm_desc *)problem)->amax && out.output == OUTPUT_AMAX) {
-        reference_amax(problem, host, out);
-        return;
-    }
-    if (!((const ckl_gemm_desc *)problem)->pointers) {
-        reference_of(problem, host, out);
-        return;
-    }
-    batch = *(const gemm_problem *)problem;
-    memcpy(matrices, host, sizeof matrices);
     int64_t *const strides[] = { &batch.desc.stride_a, &batch.desc.stride_b, &batch.desc.stride_c, &batch.desc.stride_d,
                                  &batch.desc.stride_x };
+    memcpy(matrices, host, sizeof matrices);
     for (int i = 0; i < COUNT_OF(pointed); i++) {
         matrices[pointed[i].array] = host[pointed[i].matrix];
         *strides[i] = pointed_matrix(&batch.desc, i).stride;
     }
-    reference_of(&batch, matrices, out);
+    if (p->desc.amax)
+        out.output = !out.output; // D comes behind it
+    reference_any(&batch, matrices, out);
+}
+
+static void reference(const void *problem, void *const *host, reference_slice out)
+{
+    const gemm_problem *p = problem;
+    (p->desc.pointers ? reference_pointed : reference_any)(p, host, out);
 }
 
 static double terms(const void *problem)
@@ -750,6 +754,7 @@ static const char *const cases[] = {
     "m=40 n=72 k=64 batch=3 pointers=1 activation=dsilu gated=0 d=f32",
     "m=9 n=11 k=21 a=e4m3 batch=3 pointers=1",
     "m=64 n=64 k=64 pointers=1",
+    "m=9 n=11 k=21 a=e4m3 d=e5m2 amax=1 batch=3 pointers=1",
     "m=0 n=64 k=64 batch=2 pointers=1",
     "m=300 n=200 k=328 a=bf16 bias=1 activation=gelu impl=tma_mma # stages are filled again",
     "m=130 n=133 k=264 beta=1 c=1 batch=3 impl=tma_mma config='stages=2 ctas=1'",
