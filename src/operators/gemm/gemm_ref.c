@@ -398,28 +398,32 @@ static void reference_amax(const gemm_problem *p, void *const *host, reference_s
     free(values);
 }
 
-/* Matrices that pointers point to are as good as those of a batch. */
-void gemm_reference(const void *problem, void *const *host, reference_slice out)
+static void reference_any(const gemm_problem *p, void *const *host, reference_slice out)
 {
-    gemm_problem batch;
+    (p->desc.amax && out.output == OUTPUT_AMAX ? reference_amax : reference_of)(p, host, out);
+}
+
+/* Matrices that pointers point to are as good as those of a batch. */
+static void reference_pointed(const gemm_problem *p, void *const *host, reference_slice out)
+{
+    gemm_problem batch = *p;
     void *matrices[OPERANDS];
-    if (((const ckl_gemm_desc *)problem)->amax && out.output == OUTPUT_AMAX) {
-        reference_amax(problem, host, out);
-        return;
-    }
-    if (!((const ckl_gemm_desc *)problem)->pointers) {
-        reference_of(problem, host, out);
-        return;
-    }
-    batch = *(const gemm_problem *)problem;
-    memcpy(matrices, host, sizeof matrices);
     int64_t *const strides[] = { &batch.desc.stride_a, &batch.desc.stride_b, &batch.desc.stride_c, &batch.desc.stride_d,
                                  &batch.desc.stride_x };
+    memcpy(matrices, host, sizeof matrices);
     for (int i = 0; i < COUNT_OF(pointed); i++) {
         matrices[pointed[i].array] = host[pointed[i].matrix];
         *strides[i] = pointed_matrix(&batch.desc, i).stride;
     }
-    reference_of(&batch, matrices, out);
+    if (p->desc.amax)
+        out.output = !out.output; // D comes behind it
+    reference_any(&batch, matrices, out);
+}
+
+void gemm_reference(const void *problem, void *const *host, reference_slice out)
+{
+    const gemm_problem *p = problem;
+    (p->desc.pointers ? reference_pointed : reference_any)(p, host, out);
 }
 
 double gemm_terms(const void *problem)
