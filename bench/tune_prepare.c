@@ -106,7 +106,7 @@ static ckl_status open_devices(preparing *p)
     emulator_options options = emulator_options_default();
     options.threads = 1;
     TRY(planned_open(info, &p->planned));
-    TRY(emulator_open_with(info->has_wgmma ? "h200" : "a100", &options, &p->emulator));
+    TRY(emulator_open_with(info->has_wgmma ? "h200" : info->has_tma ? "b200" : "a100", &options, &p->emulator));
     if (!info->emulated && p->work->options->open(p->work->options->device_id, &p->device) != CKL_OK)
         p->device = NULL; // a GPU that takes one process alone: the one that runs kernels compiles them, too
     return CKL_OK;

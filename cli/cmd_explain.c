@@ -127,7 +127,9 @@ static void print_registers(const ir_kernel *kernel)
 static void print_launch(const ir_kernel *kernel)
 {
     printf("kernel %s\n  %d threads, cluster of %d, %s\n", kernel->name, kernel->threads, kernel->cluster,
-           kernel->target == IR_SM90A ? "sm_90a" : "sm_80 and later");
+           kernel->target == IR_SM90A  ? "sm_90a"
+           : kernel->target == IR_SM90 ? "sm_90 and later"
+                                       : "sm_80 and later");
     print_shared_memory(kernel);
     print_instructions(kernel);
 }

@@ -28,7 +28,10 @@ static void print_fields(field_table table, int indent)
 
 static void print_implementation(const implementation *impl)
 {
-    printf("\n  %-13s %s%s\n", impl->name, impl->summary, impl->target == IR_SM90A ? " (needs sm_90a)" : "");
+    printf("\n  %-13s %s%s\n", impl->name, impl->summary,
+           impl->target == IR_SM90A  ? " (needs sm_90a)"
+           : impl->target == IR_SM90 ? " (needs sm_90)"
+                                     : "");
     print_fields(impl->config, 4);
 }
 

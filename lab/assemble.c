@@ -145,12 +145,17 @@ void assemble_release(char release[ASSEMBLE_RELEASE_BYTES])
 
 ckl_status assemble_ptx(const text *ptx, ir_target target, assembled *result)
 {
-    static const char *const arch[] = { [IR_SM80] = "-arch=sm_80", [IR_SM90A] = "-arch=sm_90a" };
+    return assemble_ptx_for(ptx, ir_target_text(target), result);
+}
+
+ckl_status assemble_ptx_for(const text *ptx, const char *arch, assembled *result)
+{
     const char *tool = assemble_tool();
     if (!tool)
         FAIL(CKL_UNSUPPORTED, "ptxas is not on PATH and not in /usr/local/cuda/bin");
     text output = { 0 };
-    char path[PATH_BYTES] = "", *argv[] = { (char *)tool, "-v", (char *)arch[target], path, "-o", "/dev/null", NULL };
+    char path[PATH_BYTES] = "";
+    char *argv[] = { (char *)tool, "-v", "-arch", (char *)arch, path, "-o", "/dev/null", NULL };
     int exit_status = 0;
     ckl_status status = write_file(ptx, path);
     if (status == CKL_OK) {

@@ -229,12 +229,22 @@ bool operand_is_dense(const operand_image *o)
     return o->span == o->rows * o->columns;
 }
 
+/* Addresses are those of this set. */
+static void fill_table(const operand_image *o, const operand_set *set)
+{
+    for (int64_t i = 0; i < o->columns && o->info.table_of; i++) {
+        const char *at = (const char *)set->pointer[o->info.table_of - 1] + i * o->info.table_step;
+        memcpy(o->image + o->start + (size_t)i * sizeof at, &at, sizeof at);
+    }
+}
+
 /* What the image holds: of an output without gaps that is one byte between the canaries, and the device writes it by itself. */
 static ckl_status write_operand(ckl_device *device, const operand_images *images, const operand_set *set, int i,
                                 ckl_stream stream)
 {
     const operand_image *o = &images->each[i];
     size_t elements = (size_t)o->span * ckl_dtype_bytes(o->info.dtype);
+    fill_table(o, set);
     if (o->info.role != OPERAND_OUT || !operand_is_dense(o))
         return ckl_copy_in(device, set->allocation[i], o->image, o->bytes, stream);
     TRY(device->ops->fill(device, set->allocation[i], CANARY, o->bytes, stream));

@@ -21,8 +21,9 @@ static void test_names(void **state)
 {
     (void)state;
     static const char *const ids[][2] = {
-        { "emulator", "emulator:h200" },      { "emulator:", "emulator:h200" }, { "emulator:h100", "emulator:h100" },
-        { "emulator:a100", "emulator:a100" }, { "emulator:l4", "emulator:l4" },
+        { "emulator", "emulator:h200" },      { "emulator:", "emulator:h200" },
+        { "emulator:h100", "emulator:h100" }, { "emulator:a100", "emulator:a100" },
+        { "emulator:b200", "emulator:b200" }, { "emulator:l4", "emulator:l4" },
     };
     for (int i = 0; i < COUNT_OF(ids); i++) {
         ckl_device *d = NULL;
@@ -54,6 +55,10 @@ static void test_data_sheets(void **state)
           2048 },
         { { "emulator:h100", "emulated NVIDIA H100", true, 90, 132, 1980, 1024, 65536, 80 * gib, 50 * mib, 233472,
             232448, true, true },
+          32,
+          2048 },
+        { { "emulator:b200", "emulated NVIDIA B200", true, 100, 148, 1965, 1024, 65536, 180 * gib, 126 * mib, 233472,
+            232448, true, false },
           32,
           2048 },
         { { "emulator:a100", "emulated NVIDIA A100", true, 80, 108, 1410, 1024, 65536, 80 * gib, 40 * mib, 167936,

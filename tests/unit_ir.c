@@ -436,7 +436,7 @@ static const struct {
     { "vector_length", vector_length, "st: n=4 elements of f64 are not 1, 2 or 4 in at most 16 bytes" },
     { "link", link, "end_if: the if of line 7 is linked to another instruction" },
     { "loose_break", loose_break, "break: stands outside a loop" },
-    { "target", target, "fence_proxy_async: needs sm_90a, the kernel is for sm_80" },
+    { "target", target, "fence_proxy_async: needs sm_90, the kernel is for sm_80" },
     { "smem_overlap", smem_overlap, "shared memory b at 48 overlaps a at 0" },
     { "smem_end", smem_end, "shared memory a ends at 64, beyond the kernel's 32" },
     { "threads", threads, "threads=100 is not a multiple of 32 in 32..1024" },

@@ -96,7 +96,7 @@ static bool is_taken(const attempt *a)
     ir_kernel *kernel = NULL;
     ir_describe_begin("rule", a->target);
     ir_current()->threads = a->threads ? a->threads : 256;
-    ir_current()->cluster = a->target == IR_SM90A ? 2 : 1;
+    ir_current()->cluster = a->target == IR_SM80 ? 1 : 2;
     describe(a);
     ckl_status status = ir_describe_end(&kernel);
     if (status == CKL_OK)
@@ -141,7 +141,7 @@ static void try_offsets(const attempt *base, text *out)
 /* Where spaces and scopes are taken: two digits each that is, of its number and of sm_80 or sm_90. */
 static void try_places(const attempt *base, text *out)
 {
-    for (int target = IR_SM80; target <= IR_SM90A; target++) {
+    for (int target = IR_SM80; target <= IR_SM90A; target += IR_SM90A - IR_SM80) {
         text_printf(out, target == IR_SM80 ? " sm80:" : " sm90:");
         for (int space = IR_GLOBAL; space <= IR_SHARED_CLUSTER; space++)
             for (int scope = IR_SCOPE_CTA; scope <= IR_SCOPE_GPU; scope++) {
@@ -152,6 +152,15 @@ static void try_places(const attempt *base, text *out)
                 text_append(out, is_taken(&a) ? "+" : "-", 1);
             }
     }
+}
+
+/* What Hopper has alone. */
+static void try_sm90(const attempt *base, text *out)
+{
+    attempt later = *base;
+    later.target = IR_SM90;
+    if (!is_taken(&later))
+        text_printf(out, " sm_90a alone");
 }
 
 static void try_threads(const attempt *base, text *out)
@@ -217,6 +226,7 @@ static void try_type(ir_op op, ir_type type, text *out)
     try_numbers(&first, offsetof(attempt, inst.mode), "mode", out);
     try_offsets(&first, out);
     try_places(&first, out);
+    try_sm90(&first, out);
     try_threads(&first, out);
     text_append(out, "\n", 1);
 }

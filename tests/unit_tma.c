@@ -276,6 +276,8 @@ static void test_limits(void **state)
     kernel.threads = 128;
     kernel.cluster = 2;
     check_limit(&l4, &kernel, "gemm: needs clusters of 2 CTAs, emulator:l4 takes 1");
+    kernel.target = IR_SM90;
+    check_limit(&l4, &kernel, "gemm: is made for sm_90, emulator:l4 is sm_89 and has no TMA");
     kernel.target = IR_SM90A;
     check_limit(&l4, &kernel, "gemm: is made for sm_90a, emulator:l4 is sm_89 and has no wgmma");
     kernel.cluster = 16;

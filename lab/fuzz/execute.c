@@ -7,7 +7,7 @@
 
 bool fuzz_takes(const ckl_device *device, ir_target target)
 {
-    return target == IR_SM80 || device->info.has_wgmma;
+    return target < IR_SM90A || device->info.has_wgmma;
 }
 
 bool fuzz_is_lost(ckl_device *device)

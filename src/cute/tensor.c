@@ -336,7 +336,7 @@ void tensor_set(tensor t, int_tuple coordinate, val x)
             ir_assign(reg, x);
         return;
     }
-    val value = ir_convert(element_register(t.dtype), x);
+    val value = element_value(t.dtype, x);
     ir_store(space_of(t), t.cache, t.dtype, 1, tensor_address(t, coordinate), 0, &value);
 }
 

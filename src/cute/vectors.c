@@ -27,6 +27,12 @@ static ir_type word_register(words w)
     return element_register((ckl_dtype)w.type);
 }
 
+val element_value(ckl_dtype dtype, val x)
+{
+    const bool rounded = (dtype == CKL_E4M3 || dtype == CKL_E5M2) && ir_type_is_float(x.type);
+    return ir_convert(rounded ? (ir_type)dtype : element_register(dtype), x);
+}
+
 /* Element e of a word of small integers, as u32. */
 static val field_of(words w, val word, int e)
 {
@@ -72,13 +78,13 @@ static val half_of(ckl_dtype dtype, val x)
 static val pack_word(words w, ckl_dtype dtype, const val *elements)
 {
     if (w.per == 1)
-        return ir_convert(word_register(w), elements[0]);
+        return element_value((ckl_dtype)w.type, elements[0]);
     if (ir_type_is_pair(w.type))
         return ir_pack(w.type, half_of(dtype, elements[0]), half_of(dtype, elements[1]));
     int bits = 8 * (int)ir_type_bytes(w.type) / w.per;
     val word = ir_int(IR_U32, 0);
     for (int e = 0; e < w.per; e++) {
-        val element = ir_convert(element_register(dtype), elements[e]);
+        val element = element_value(dtype, elements[e]);
         val field = ir_convert(IR_U32, ir_bitcast(IR_U16, element));
         if (bits == 8)
             field = ir_binary(IR_AND, field, ir_int(IR_U32, 0xff));

@@ -150,7 +150,7 @@ static ckl_status load_ptx(ckl_device *d, const ir_kernel *kernel, const char *p
 /* A kernel that waits for the one before it may start while that one still runs (programmatic dependent launch). */
 static bool may_overlap(const ir_kernel *kernel)
 {
-    if (kernel->target < IR_SM90A)
+    if (kernel->target == IR_SM80)
         return false;
     for (int i = 0; i < kernel->inst_count; i++)
         if (kernel->insts[i].op == IR_GRID_WAIT)

@@ -99,6 +99,9 @@ ckl_status device_check_limits(const ckl_device_info *info, const ir_kernel *ker
     if (kernel->target == IR_SM90A && !info->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "%s: is made for sm_90a, %s is sm_%d and has no wgmma", kernel->name, info->id,
              info->compute_capability);
+    if (kernel->target == IR_SM90 && !info->has_tma)
+        FAIL(CKL_UNSUPPORTED, "%s: is made for sm_90, %s is sm_%d and has no TMA", kernel->name, info->id,
+             info->compute_capability);
     if (kernel->threads > info->threads_per_cta_max)
         FAIL(CKL_UNSUPPORTED, "%s: needs %d threads per CTA, %s has %d", kernel->name, kernel->threads, info->id,
              info->threads_per_cta_max);

@@ -411,6 +411,8 @@ val ir_convert(ir_type type, val x)
 {
     if (x.type == type)
         return snapshot(x);
+    if (type == CKL_E4M3 || type == CKL_E5M2)
+        return build_value((ir_inst){ .op = IR_CONVERT, .type = type, .from = x.type }, IR_U16, 1, &x);
     bool narrow_float = type == CKL_F16 || type == CKL_BF16 || x.type == CKL_F16 || x.type == CKL_BF16;
     if (ir_is_constant(x) && !ir_type_is_float(x.type) && !ir_type_is_float(type))
         return ir_int(type, x.i); // wraps

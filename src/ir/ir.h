@@ -357,7 +357,11 @@ typedef struct ir_ring {
     int stages;
 } ir_ring;
 
-typedef enum ir_target { IR_SM80, IR_SM90A } ir_target;
+/*
+ * What a kernel is printed for. Later GPUs take it too, but for sm_90a, which is Hopper's alone: wgmma and setmaxnreg; sm_90 has
+ * TMA, clusters and all else.
+ */
+typedef enum ir_target { IR_SM80, IR_SM90, IR_SM90A } ir_target;
 
 /* A described kernel. Everything it points to lives in its arena. */
 typedef struct ir_kernel {
@@ -383,6 +387,7 @@ typedef struct ir_kernel {
 
 /* Name of an op ("ld"), a type ("bf16x2"), a class ("tensor"). */
 const char *ir_op_text(ir_op op);
+const char *ir_target_text(ir_target target); // "sm_90a"
 const char *ir_type_text(ir_type type);
 const char *ir_class_text(ir_class class);
 ir_class ir_op_class(ir_op op);

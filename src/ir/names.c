@@ -70,6 +70,12 @@ bool ir_type_is_pair(ir_type type)
     return type_of(type)->is_pair;
 }
 
+const char *ir_target_text(ir_target target)
+{
+    static const char *const names[] = { [IR_SM80] = "sm_80", [IR_SM90] = "sm_90", [IR_SM90A] = "sm_90a" };
+    return names[target];
+}
+
 const char *ir_op_text(ir_op op)
 {
     return (unsigned)op < IR_OP_COUNT ? ops[op].text : "no op";

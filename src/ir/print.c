@@ -76,7 +76,7 @@ static void print_inst(text *out, const ir_inst *inst, int indent)
 
 static void print_head(text *out, const ir_kernel *kernel)
 {
-    text_printf(out, "kernel %s for %s: %s\n", kernel->name, kernel->target == IR_SM80 ? "sm_80" : "sm_90a",
+    text_printf(out, "kernel %s for %s: %s\n", kernel->name, ir_target_text(kernel->target),
                 kernel->note ? kernel->note : "");
     text_printf(out, "%d threads, clusters of %d, %" PRId64 " bytes of shared memory\n", kernel->threads,
                 kernel->cluster, kernel->smem_bytes);

@@ -54,7 +54,7 @@ static ckl_status print_plain(printer *p, int index, const char *guard)
     if (!row)
         FAIL(CKL_INTERNAL, "kernel %s: %s:%d: %s of %s from %s has no PTX for %s", p->kernel->name,
              inst->file ? inst->file : "", inst->line, ir_op_text(inst->op), ir_type_text(inst->type),
-             ir_type_text(inst->from), p->kernel->target == IR_SM80 ? "sm_80" : "sm_90a");
+             ir_type_text(inst->from), ir_target_text(p->kernel->target));
     p->writer.inst = inst;
     p->writer.index = index;
     p->writer.guard = guard;
@@ -213,9 +213,10 @@ static void collect_files(printer *p)
 static void print_head(printer *p)
 {
     const ir_kernel *kernel = p->kernel;
-    bool sm80 = kernel->target == IR_SM80;
+    static const char *const versions[] = { [IR_SM80] = "7.8", [IR_SM90] = "8.0", [IR_SM90A] = "8.3" }; // the lowest
     text_printf(p->out, "// %s: %s\n", kernel->name, kernel->note ? kernel->note : "");
-    text_printf(p->out, ".version %s\n.target %s\n.address_size 64\n", sm80 ? "7.8" : "8.3", sm80 ? "sm_80" : "sm_90a");
+    text_printf(p->out, ".version %s\n.target %s\n.address_size 64\n", versions[kernel->target],
+                ir_target_text(kernel->target));
     for (int i = 0; i < p->file_count; i++)
         text_printf(p->out, ".file %d \"%s\"\n", i + 1, p->files[i]);
     text_printf(p->out, ".extern .shared .align 1024 .b8 smem[];\n\n");

@@ -37,7 +37,7 @@
 /* Conditions; all bits of a row must hold. */
 enum {
     PTX_SM80 = 1 << 0,       // the target is sm_80
-    PTX_SM90 = 1 << 1,       // the target is sm_90a
+    PTX_SM90 = 1 << 1,       // the target is sm_90 or sm_90a
     PTX_MODE = 1 << 2,       // [mode] is 1
     PTX_CAS = 1 << 3,        // [mode] is IR_RED_CAS
     PTX_WIDE = 1 << 4,       // [n] is 16

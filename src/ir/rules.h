@@ -21,7 +21,8 @@ typedef struct ir_rule {
     const char *operands;
     uint32_t types, from; // that [type] and [from] may be; 0: not looked at
     ir_group group;
-    bool sm90; // not in kernels for sm_80
+    bool sm90;  // not in kernels for sm_80
+    bool sm90a; // nor in those for sm_90
 } ir_rule;
 
 const ir_rule *ir_rule_of(ir_op op);

@@ -47,7 +47,7 @@ static ckl_status check_launch(const ir_kernel *kernel)
     if (kernel->cluster < 1 || kernel->cluster > CLUSTER_MAX)
         FAIL(CKL_INTERNAL, "kernel %s: cluster=%d is not in 1..%d", kernel->name, kernel->cluster, CLUSTER_MAX);
     if (kernel->cluster > 1 && kernel->target == IR_SM80)
-        FAIL(CKL_INTERNAL, "kernel %s: cluster=%d needs sm_90a", kernel->name, kernel->cluster);
+        FAIL(CKL_INTERNAL, "kernel %s: cluster=%d needs sm_90", kernel->name, kernel->cluster);
     return CKL_OK;
 }
 

@@ -85,7 +85,9 @@ static ckl_status check_operands(const ir_kernel *kernel, const ir_inst *inst, c
     if (rule->from && ((unsigned)inst->from >= IR_TYPE_COUNT || !(rule->from & SET(inst->from))))
         FAULT(kernel, inst, "does not exist from %s", ir_type_text(inst->from));
     if (rule->sm90 && kernel->target == IR_SM80)
-        FAULT(kernel, inst, "needs sm_90a, the kernel is for sm_80");
+        FAULT(kernel, inst, "needs sm_90, the kernel is for sm_80");
+    if (rule->sm90a && kernel->target != IR_SM90A)
+        FAULT(kernel, inst, "needs sm_90a, the kernel is for %s", ir_target_text(kernel->target));
     TRY(check_half(kernel, inst, &at, true));
     at++; // the colon
     return check_half(kernel, inst, &at, false);
@@ -118,9 +120,9 @@ static int64_t memory_bytes(ir_type type)
 static ckl_status check_space(const ir_kernel *kernel, const ir_inst *inst)
 {
     if (inst->space == IR_SHARED_CLUSTER && kernel->target == IR_SM80)
-        FAULT(kernel, inst, "shared memory of a cluster needs sm_90a");
+        FAULT(kernel, inst, "shared memory of a cluster needs sm_90");
     if (inst->scope == IR_SCOPE_CLUSTER && kernel->target == IR_SM80)
-        FAULT(kernel, inst, "cluster scope needs sm_90a");
+        FAULT(kernel, inst, "cluster scope needs sm_90");
     return CKL_OK;
 }
 
@@ -312,7 +314,7 @@ static ckl_status check_sreg(const ir_kernel *kernel, const ir_inst *inst)
     if (inst->mode < 0 || inst->mode >= IR_SREG_COUNT)
         FAULT(kernel, inst, "mode=%d is no special register", inst->mode);
     if (inst->mode == IR_CLUSTER_RANK && kernel->target == IR_SM80)
-        FAULT(kernel, inst, "the rank in a cluster needs sm_90a");
+        FAULT(kernel, inst, "the rank in a cluster needs sm_90");
     return CKL_OK;
 }
 

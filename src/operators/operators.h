@@ -85,6 +85,10 @@ typedef struct operand {
     uint32_t along;       // modes along which sums run, a bit each: hard inputs go by such lines; 0: by elements
     double hard_max;      // the largest finite magnitude of hard inputs; 0: the type's own
 
+    /* Of i64: not what is filled in but the addresses of operand number table_of - 1 from its first byte on, so many bytes apart. */
+    int table_of;
+    int64_t table_step;
+
     /* What a call gets in place of the memory of an absent operand; else NULL. */
     int in_place;      // the pointer of operand number in_place - 1
     const void *value; // a number on the host

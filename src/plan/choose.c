@@ -90,8 +90,8 @@ static ckl_status configure(const ckl_device_info *device, const operator_info *
                             const void *desc, const choice_line *forced, void *config)
 {
     if (impl->target > plan_target(device))
-        FAIL(CKL_UNSUPPORTED, "%s %s: the kernel is for sm_90a, %s is sm_%d", op->name, impl->name, device->id,
-             device->compute_capability);
+        FAIL(CKL_UNSUPPORTED, "%s %s: the kernel is for %s, %s is sm_%d", op->name, impl->name,
+             ir_target_text(impl->target), device->id, device->compute_capability);
     fields_default(impl->config, config);
     ckl_status chosen = impl->choose ? impl->choose(desc, device, config) : choose_cheapest(device, impl, desc, config);
     if (chosen != CKL_OK) {
@@ -196,7 +196,7 @@ static ckl_status choose_implementation(const ckl_device_info *device, const ope
 {
     ckl_status status = CKL_UNSUPPORTED;
     for (const implementation *const *each = op->implementations; *each && status == CKL_UNSUPPORTED; each++) {
-        if (forced->op && strcmp((*each)->name, forced->op) != 0)
+        if (forced->op ? strcmp((*each)->name, forced->op) != 0 : (*each)->by_name)
             continue;
         void *candidate = arena_alloc(memory, 1, (*each)->config_bytes);
         status = configure(device, op, *each, desc, forced, candidate);

@@ -70,6 +70,8 @@ ckl_status plan_launch(const ckl_plan *plan, int which, plan_grid grid, const vo
     const plan_kernel *kernel = &plan->kernels[which];
     tensor_map maps[TENSOR_MAPS_MAX];
     void *list[IR_PARAMS_MAX];
+    if (grid.x == 0)
+        return CKL_OK;
     for (int i = 0, used = 0; i < kernel->param_count; i++) {
         const plan_param *param = &kernel->params[i];
         const char *value = (const char *)params + param->offset;

@@ -28,7 +28,7 @@ static void print_choice(const operator_info *op, const implementation *impl, co
 
 ir_target plan_target(const ckl_device_info *device)
 {
-    return device->has_wgmma ? IR_SM90A : IR_SM80;
+    return device->has_wgmma ? IR_SM90A : device->has_tma ? IR_SM90 : IR_SM80;
 }
 
 ckl_status plan_describe(const operator_info *op, const implementation *impl, const void *config, int which,

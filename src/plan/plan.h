@@ -24,6 +24,8 @@ typedef struct implementation {
     size_t config_bytes;
     field_table config;
 
+    bool by_name; // a step of a ladder: taken where it is forced alone
+
     /* Fills a config (already at its defaults), or declines: CKL_UNSUPPORTED with the reason. Pure. */
     ckl_status (*choose)(const void *desc, const ckl_device_info *device, void *config);
 
@@ -218,7 +220,7 @@ typedef struct plan_grid {
     int64_t x, y, z;
 } plan_grid;
 
-/* Enqueues kernel number `which`; params is the struct that KERNEL_PARAMS() made of the implementation's list. */
+/* Enqueues kernel number `which`, unless the grid has no CTA; params is the struct that KERNEL_PARAMS() made of the implementation's list. */
 ckl_status plan_launch(const ckl_plan *plan, int which, plan_grid grid, const void *params, ckl_stream stream);
 
 /* The workspace of a run: the caller's if there is one, else the plan's own. */

@@ -56,6 +56,12 @@ typedef enum ckl_gemm_side {
     CKL_GEMM_ALONG_M, // a number for each row of D: [M]
 } ckl_gemm_side;
 
+/* What offsets in device memory deal out to groups. */
+typedef enum ckl_gemm_deal {
+    CKL_GEMM_GROUPS_OF_M, // rows of A, C, D and X, to several B
+    CKL_GEMM_GROUPS_OF_K, // terms of the sums, to several D: D of group g is the product of columns and rows of K that are its own
+} ckl_gemm_deal;
+
 /* How A and B lie, by rows: the first letter is A's, n for [M,K] and t for [K,M]; the second is B's, n for [K,N] and t for [N,K]. */
 typedef enum ckl_gemm_layout {
     CKL_GEMM_NT, // both K-major: K is contiguous
@@ -75,20 +81,21 @@ typedef struct ckl_gemm_desc {
     ckl_dtype a;     // CKL_F16, BF16, F32, E4M3, E5M2 or I8
 
     /*
-     * 0 means a. E4M3 and E5M2 go together; beside an A of 16 bits B may be of integers, CKL_I8, or CKL_U8, which are two of 4 bits
+     * 0 means a. E4M3 and E5M2 go together; beside an A of 16 bits B may be E4M3, or integers, CKL_I8, or CKL_U8, which are two of 4 bits
      * a byte, the first in its low bits, each raised by 8. Then a row has k/2 bytes, and scales of blocks are of A's type.
      */
     ckl_dtype b;
     ckl_dtype c; // 0: there is no C and beta is not used; else the type of D
     ckl_dtype
-        d; // the type of a, or CKL_F32; of 8-bit types CKL_F16, BF16 or F32; of I8 also I32. 0 means a, BF16 of 8 bits
+        d; // the type of a, or CKL_F32; of 8-bit types CKL_F16, BF16 or F32; of 8-bit floats also E4M3 and E5M2, of I8 I32. 0
+    // means a, BF16 of 8 bits
     ckl_gemm_math math;                 // of an f32 A and B; 0 means f32
     ckl_gemm_accumulation accumulation; // of 8-bit floats; 0 means fast
     ckl_gemm_layout layout;             // 0 means nt
     int64_t lda, ldb, ldc, ldd;         // 0 means dense: k or m, k or n, n, n; without C ldc is 0
     ckl_activation activation;          // 0 means none
     bool gated; // B has 2n columns, U is A times the last n of them: D = scale_d * activation(G) * U, scaled as G is
-    bool bias;  // adds a number of D's type to every element of a column of D, or a row:
+    bool bias;  // adds a number of D's type, BF16 of 8 bits, to every element of a column of D, or a row:
     ckl_gemm_side bias_along;        // 0 means along n
     ckl_gemm_scale scale_a, scale_b; // 0 means none
     bool scale_d;                    // by one number of f32 in device memory, as those before
@@ -107,9 +114,27 @@ typedef struct ckl_gemm_desc {
     int64_t groups;
 
     bool batch_invariant; // rows of D have the same bits whatever m is, and whatever else is in A: K is never split
+
+    /*
+     * What is dealt out, 0: rows. With CKL_GEMM_GROUPS_OF_K there are so many matrices C, D and X, stride_c, stride_d and stride_x
+     * apart, and one A and one B; group g has the numbers offsets[g] to offsets[g+1] - 1 of K. One without any has no products.
+     */
+    ckl_gemm_deal groups_of;
+
+    int64_t gather;  // not 0: A has so many rows, K-major, and row i of the product is of its row rows_a[i]
+    int64_t scatter; // not 0: C, D and X have so many rows, and row i of the product is row rows_d[i] of them
+    bool weighted;   // row i of D is multiplied by row_weights[i], last of all
+
+    /*
+     * a, b, c, d and x are arrays in device memory of the addresses of the batch's matrices, multiples of 16 each. Nothing checks
+     * them, nor that the matrices of D are apart. There are no strides, groups and lists.
+     */
+    bool pointers;
+
+    bool amax; // of a D of 8-bit floats: args.amax becomes the largest |D| before scale_d and weights, if that is more
 } ckl_gemm_desc;
 
-/* The memory of one call: device pointers. d may be c if their pitches and strides are the same. */
+/* The memory of one call: device pointers, or arrays of such in device memory. d may be c if their pitches and strides are the same. */
 typedef struct ckl_gemm_args {
     const void *a, *b, *c, *bias; // c and bias: NULL where the desc has none
     void *d;
@@ -118,11 +143,17 @@ typedef struct ckl_gemm_args {
     const float *scale_d;
     const float *device_alpha, *device_beta; // device; NULL where the desc has none
     void *x;                                 // [M,N]: written or read; NULL where the desc has none
-    const int32_t *offsets; // device, [groups+1], from 0 rising to m: group g has rows offsets[g] to offsets[g+1] - 1,
-                            // perhaps none. Nothing checks them; NULL where the desc has no groups
-    const float *alpha;     // host, read during the call; NULL means 1. With device scalars it is NULL
-    const float *beta;      // host, as alpha; NULL means 1 if the desc has C. At 0 the kernel does not read C
-    void *workspace;        // ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time
+    const int32_t
+        *offsets; // device, [groups+1], from 0 rising to m, or k: group g has rows offsets[g] to offsets[g+1] - 1,
+                  // perhaps none. Nothing checks them; NULL where the desc has no groups
+    const int32_t
+        *rows_a; // device, [M]: rows of A, in any order, as often as they come. NULL where the desc has no gather
+    const int32_t *rows_d;    // device, [M]: rows of D, each at most once. NULL where the desc has no scatter
+    const float *row_weights; // device, [M]; NULL where the desc has none
+    float *amax;              // device, read and written, not negative; NULL where the desc has none
+    const float *alpha;       // host, read during the call; NULL means 1. With device scalars it is NULL
+    const float *beta;        // host, as alpha; NULL means 1 if the desc has C. At 0 the kernel does not read C
+    void *workspace;          // ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time
 } ckl_gemm_args;
 
 /* Chooses and compiles a kernel, once. Release it with ckl_plan_free(). */

@@ -12,23 +12,35 @@ static int64_t columns_of_B(const ckl_gemm_desc *d)
     return d->gated ? 2 * d->n : d->n;
 }
 
+/* Rows of a matrix of which a list takes m. */
+static int64_t rows_of(int64_t listed, int64_t m)
+{
+    return listed ? listed : m;
+}
+
 gemm_matrix gemm_matrix_of(const ckl_gemm_desc *d, char name)
 {
     const bool k_major = gemm_k_major((choice)d->layout, name);
     switch (name) {
     case 'a':
-        return (gemm_matrix){ d->a, k_major ? d->m : d->k, k_major ? d->k : d->m, d->lda, d->stride_a, d->batch };
+        return (gemm_matrix){
+            d->a, k_major ? rows_of(d->gather, d->m) : d->k, k_major ? d->k : d->m, d->lda, d->stride_a, d->batch
+        };
     case 'b': {
         const int64_t k = d->b == CKL_U8 ? d->k / 2 : d->k; // in bytes
-        return (gemm_matrix){ d->b,        k_major ? columns_of_B(d) : k,   k_major ? k : columns_of_B(d), d->ldb,
-                              d->stride_b, d->groups ? d->groups : d->batch };
+        return (gemm_matrix){ d->b,
+                              k_major ? columns_of_B(d) : k,
+                              k_major ? k : columns_of_B(d),
+                              d->ldb,
+                              d->stride_b,
+                              gemm_groups_of_m(d) ? d->groups : d->batch };
     }
     case 'c':
-        return (gemm_matrix){ d->d, d->m, d->n, d->ldc, d->stride_c, d->batch };
+        return (gemm_matrix){ d->d, rows_of(d->scatter, d->m), d->n, d->ldc, d->stride_c, gemm_products(d) };
     case 'x':
-        return (gemm_matrix){ d->d, d->m, d->n, d->ldx, d->stride_x, d->batch };
+        return (gemm_matrix){ d->d, rows_of(d->scatter, d->m), d->n, d->ldx, d->stride_x, gemm_products(d) };
     default:
-        return (gemm_matrix){ d->d, d->m, d->n, d->ldd, d->stride_d, d->batch };
+        return (gemm_matrix){ d->d, rows_of(d->scatter, d->m), d->n, d->ldd, d->stride_d, gemm_products(d) };
     }
 }
 
@@ -57,12 +69,19 @@ static ckl_status check_result(ckl_gemm_desc *d)
         FAIL(CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue");
     if (!narrow && d->d != d->a && d->d != CKL_F32)
         FAIL(CKL_INVALID, "gemm: d=%s is none of %s, f32", ckl_dtype_name(d->d), ckl_dtype_name(d->a));
+    if (gemm_is_f8(d->d) && (!gemm_is_f8(d->a) || d->c || d->preactivation || gemm_is_backward((choice)d->activation)))
+        FAIL(CKL_INVALID, "gemm: d=%s is of A and B of 8-bit floats, without C and X", ckl_dtype_name(d->d));
+    if (d->amax && !gemm_is_f8(d->d))
+        FAIL(CKL_INVALID, "gemm: amax=1 is of d=e4m3 and e5m2, not of %s", ckl_dtype_name(d->d));
     return CKL_OK;
 }
 
 /* Matrices of a batch lie `stride` elements apart, one after the other by default. */
-static ckl_status check_stride(const char *name, int64_t *stride, int64_t rows, int64_t ld, int64_t count)
+static ckl_status check_stride(const ckl_gemm_desc *d, const char *name, int64_t *stride, int64_t rows, int64_t ld,
+                               int64_t count)
 {
+    if (d->pointers)
+        return plan_check_unused("gemm", name, *stride, "a problem of arrays of pointers");
     if (count == 1)
         return plan_check_unused("gemm", name, *stride, "a problem of one product");
     *stride = *stride ? *stride : product_i64(rows, ld);
@@ -81,38 +100,71 @@ static ckl_status check_outputs_apart(const ckl_gemm_desc *d, char name)
     const gemm_matrix x = gemm_matrix_of(d, name);
     double stride = (double)x.stride, ld = (double)x.ld, n = (double)d->n; // products may leave 64 bits
     bool after = d->m == 0 || stride >= (double)(d->m - 1) * ld + n;
-    bool beside = stride >= n && ld >= (double)(d->batch - 1) * stride + n;
+    bool beside = stride >= n && ld >= (double)(x.count - 1) * stride + n;
     bool written = name == 'd' || d->preactivation;
-    if (d->batch > 1 && written && !after && !beside)
+    if (x.count > 1 && !d->pointers && written && !after && !beside)
         FAIL(CKL_INVALID, "gemm: stride_%c=%" PRId64 " lets the %" PRId64 "x%" PRId64 " results of a batch overlap",
              name, x.stride, d->m, d->n);
+    return CKL_OK;
+}
+
+static ckl_status check_groups(const ckl_gemm_desc *d)
+{
+    const bool of_k = gemm_groups_of_k(d);
+    const int64_t dealt = of_k ? d->k : d->m;
+    if (d->groups && d->batch > 1)
+        FAIL(CKL_INVALID, "gemm: batch=%" PRId64 " is not part of a problem of groups", d->batch);
+    if (d->groups > INT32_MAX || (d->groups && dealt > INT32_MAX))
+        FAIL(CKL_INVALID, "gemm: groups=%" PRId64 " or %c=%" PRId64 " is beyond the 32 bits of offsets", d->groups,
+             of_k ? 'k' : 'm', dealt);
+    if (!d->groups && d->groups_of)
+        FAIL(CKL_INVALID, "gemm: groups_of=k is not part of a problem without groups");
+    if (of_k && (gemm_has_block_scales((choice)d->scale_b) || gemm_has_weights(d)))
+        FAIL(CKL_INVALID, "gemm: groups_of=k goes without scales of blocks and weights of integers");
+    return CKL_OK;
+}
+
+/* Rows of A and D that lists name. */
+static ckl_status check_lists(const ckl_gemm_desc *d)
+{
+    const bool listed = d->gather || d->scatter;
+    if (listed && (d->batch > 1 || gemm_groups_of_k(d)))
+        FAIL(CKL_INVALID, "gemm: gather and scatter go without batch=%" PRId64 " and groups_of=k", d->batch);
+    if (d->gather && !gemm_k_major((choice)d->layout, 'a'))
+        FAIL(CKL_INVALID, "gemm: gather=%" PRId64 " takes rows of a K-major A", d->gather);
+    if (d->gather > INT32_MAX || d->scatter > INT32_MAX || (listed && d->m > INT32_MAX))
+        FAIL(CKL_INVALID, "gemm: gather=%" PRId64 " or scatter=%" PRId64 " is beyond the 32 bits of lists", d->gather,
+             d->scatter);
+    if (d->scatter && d->scatter < d->m)
+        FAIL(CKL_INVALID, "gemm: scatter=%" PRId64 " is smaller than m=%" PRId64, d->scatter, d->m);
+    if (d->pointers && (listed || d->groups))
+        FAIL(CKL_INVALID, "gemm: pointers=1 goes without groups, gather and scatter");
+    if (d->weighted && d->d == CKL_I32)
+        FAIL(CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue");
     return CKL_OK;
 }
 
 static ckl_status check_batch(ckl_gemm_desc *d)
 {
     d->batch = d->batch ? d->batch : 1;
-    if (d->groups && d->batch > 1)
-        FAIL(CKL_INVALID, "gemm: batch=%" PRId64 " is not part of a problem of groups", d->batch);
-    if (d->groups > INT32_MAX || (d->groups && d->m > INT32_MAX))
-        FAIL(CKL_INVALID, "gemm: groups=%" PRId64 " or m=%" PRId64 " is beyond the 32 bits of offsets", d->groups,
-             d->m);
-    TRY(check_stride("stride_a", &d->stride_a, gemm_matrix_of(d, 'a').rows, d->lda, d->batch));
-    TRY(check_stride("stride_b", &d->stride_b, gemm_matrix_of(d, 'b').rows, d->ldb, gemm_matrix_of(d, 'b').count));
-    TRY(check_stride("stride_d", &d->stride_d, d->m, d->ldd, d->batch));
+    TRY(check_groups(d));
+    TRY(check_lists(d));
+    TRY(check_stride(d, "stride_a", &d->stride_a, gemm_matrix_of(d, 'a').rows, d->lda, d->batch));
+    TRY(check_stride(d, "stride_b", &d->stride_b, gemm_matrix_of(d, 'b').rows, d->ldb, gemm_matrix_of(d, 'b').count));
+    TRY(check_stride(d, "stride_d", &d->stride_d, d->m, d->ldd, gemm_products(d)));
     if (d->c)
-        TRY(check_stride("stride_c", &d->stride_c, d->m, d->ldc, d->batch));
+        TRY(check_stride(d, "stride_c", &d->stride_c, d->m, d->ldc, gemm_products(d)));
     else
         TRY(plan_check_unused("gemm", "stride_c", d->stride_c, "a problem without C"));
     if (has_x(d))
-        TRY(check_stride("stride_x", &d->stride_x, d->m, d->ldx, d->batch));
+        TRY(check_stride(d, "stride_x", &d->stride_x, d->m, d->ldx, gemm_products(d)));
     else
         TRY(plan_check_unused("gemm", "stride_x", d->stride_x, "a problem without X"));
     TRY(check_outputs_apart(d, 'x'));
     return check_outputs_apart(d, 'd');
 }
 
-/* Integers as B of 16-bit floats: as they are, or with scales of columns, or of columns and blocks of K. */
+/* Integers or e4m3 as B of 16-bit floats: as they are, or with scales of columns, or of columns and blocks of K. */
 static ckl_status check_weights(const ckl_gemm_desc *d)
 {
     if (!gemm_has_weights(d))
@@ -180,11 +232,13 @@ static ckl_status check(void *desc)
     return check_batch(d);
 }
 
-/* A matrix, or one of each product of the batch. */
+/* A matrix, or one of each product of the batch, or an array of their addresses. */
 static plan_tensor matrices(const ckl_gemm_desc *d, const char *name)
 {
     const gemm_matrix x = gemm_matrix_of(d, *name);
     plan_tensor one = plan_matrix(name, x.type, x.rows, x.cols, x.ld);
+    if (d->pointers)
+        return plan_apart(plan_vector(name, CKL_I64, x.rows && x.cols ? x.count : 0));
     if (x.count == 1)
         return one;
     plan_tensor all =
@@ -196,7 +250,7 @@ static plan_tensor matrices(const ckl_gemm_desc *d, const char *name)
 /* What each group has of its own. */
 static plan_tensor of_groups(const ckl_gemm_desc *d, plan_tensor one)
 {
-    if (!d->groups)
+    if (!gemm_groups_of_m(d))
         return one;
     const int64_t all[] = { d->groups, one.shape[0], one.rank > 1 ? one.shape[1] : 1 };
     const int64_t strides[] = { product_i64(one.shape[0], one.stride[0]), one.stride[0], 1 };
@@ -224,6 +278,12 @@ static const char *unless(bool there)
     return there ? NULL : "a problem without it";
 }
 
+/* An array of addresses is only read; but where there is nothing to write, its matrices are the outputs that have no elements. */
+static plan_tensor written(const ckl_gemm_desc *d, plan_tensor t)
+{
+    return d->pointers && d->m && d->n ? t : plan_output(t);
+}
+
 /* D may be in place of C alone. */
 static int tensors(const void *desc, plan_tensor *t)
 {
@@ -234,19 +294,24 @@ static int tensors(const void *desc, plan_tensor *t)
     t[0] = plan_apart(matrices(d, "a"));
     t[1] = plan_apart(matrices(d, "b"));
     t[2] = plan_absent(matrices(d, "c"), no_c);
-    t[3] = plan_absent(d->bias_along == CKL_GEMM_ALONG_M ? plan_vector("bias", d->d, d->m)
-                                                         : of_groups(d, plan_vector("bias", d->d, d->n)),
-                       no_bias);
-    t[4] = plan_output(matrices(d, "d"));
+    t[3] =
+        plan_absent(d->bias_along == CKL_GEMM_ALONG_M ? plan_vector("bias", gemm_bias_type(d->d), d->m)
+                                                      : of_groups(d, plan_vector("bias", gemm_bias_type(d->d), d->n)),
+                    no_bias);
+    t[4] = written(d, matrices(d, "d"));
     t[5] = plan_absent(plan_apart(scale(d, "scale_a", d->scale_a, d->m)), unless(d->scale_a));
     t[6] = plan_apart(scale(d, "scale_b", d->scale_b, d->n));
     t[6] = plan_absent(d->scale_b == CKL_GEMM_SCALE_TENSOR ? t[6] : of_groups(d, t[6]), unless(d->scale_b));
     t[7] = plan_absent(plan_vector("scale_d", CKL_F32, 1), unless(d->scale_d));
     t[8] = plan_absent(plan_vector("device_alpha", CKL_F32, 1), no_device);
     t[9] = plan_absent(plan_vector("device_beta", CKL_F32, 1), plan_first(no_device, no_c));
-    t[10] = plan_absent(d->preactivation ? plan_output(matrices(d, "x")) : plan_apart(matrices(d, "x")), no_x);
+    t[10] = plan_absent(d->preactivation ? written(d, matrices(d, "x")) : plan_apart(matrices(d, "x")), no_x);
     t[11] = plan_absent(plan_vector("offsets", CKL_I32, d->groups + 1), d->groups ? NULL : "a problem without groups");
-    return 12;
+    t[12] = plan_absent(plan_vector("rows_a", CKL_I32, d->m), d->gather ? NULL : "a problem without gather");
+    t[13] = plan_absent(plan_vector("rows_d", CKL_I32, d->m), d->scatter ? NULL : "a problem without scatter");
+    t[14] = plan_absent(plan_vector("row_weights", CKL_F32, d->m), unless(d->weighted));
+    t[15] = plan_absent(plan_output(plan_vector("amax", CKL_F32, 1)), unless(d->amax));
+    return 16;
 }
 
 static ckl_status check_args(const void *desc, const void *args)
@@ -290,7 +355,7 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
                           .d = x->d,
                           .ldd = d->ldd,
                           .d_batch = d->stride_d,
-                          .batch = d->batch,
+                          .batch = gemm_products(d),
                           .offsets = x->offsets,
                           .groups = (uint32_t)d->groups,
                           .bias = x->bias,
@@ -302,6 +367,10 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
                           .x = x->x,
                           .ldx = d->ldx,
                           .x_batch = d->stride_x,
+                          .rows_a = x->rows_a,
+                          .rows_d = x->rows_d,
+                          .row_weights = x->row_weights,
+                          .amax = x->amax,
                           .alpha = gemm_alpha_of(x),
                           .beta = gemm_beta_of(d, x) };
 }
@@ -323,7 +392,12 @@ gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
                             .device_scalars = d->device_scalars,
                             .preactivation = d->preactivation,
                             .activation = (choice)d->activation,
-                            .gated = d->gated };
+                            .gated = d->gated,
+                            .gather = d->gather > 0,
+                            .scatter = d->scatter > 0,
+                            .weighted = d->weighted,
+                            .pointers = d->pointers,
+                            .amax = d->amax };
 }
 
 ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have)
@@ -345,6 +419,16 @@ ckl_status gemm_check_same_types(const char *who, const ckl_gemm_desc *d)
     return CKL_OK;
 }
 
+ckl_status gemm_check_in_order(const char *who, const ckl_gemm_desc *d)
+{
+    if (d->gather || d->scatter)
+        FAIL(CKL_UNSUPPORTED, "gemm %s: rows of A and D lie in order, gather=%" PRId64 " and scatter=%" PRId64, who,
+             d->gather, d->scatter);
+    if (d->pointers)
+        FAIL(CKL_UNSUPPORTED, "gemm %s: matrices of a batch lie a stride apart, not where pointers say", who);
+    return CKL_OK;
+}
+
 bool gemm_rows_aligned(const ckl_gemm_desc *d, char matrix, int bytes)
 {
     const gemm_matrix x = gemm_matrix_of(d, matrix);
@@ -358,6 +442,8 @@ int gemm_vector_of(const ckl_gemm_desc *d)
     for (const char *x = "ab"; *x; x++)
         while (gemm_k_major((choice)d->layout, *x) && !gemm_rows_aligned(d, *x, bytes))
             bytes /= 2;
+    if (gemm_groups_of_k(d) && d->layout != CKL_GEMM_TN) // groups begin anywhere in rows
+        return 1;
     return bytes / (int)ckl_dtype_bytes(d->a);
 }
 
@@ -372,8 +458,14 @@ static const implementation *const implementations[] = { &gemm_weights_implement
                                                          &gemm_f32x3_implementation,
                                                          &gemm_gemv_implementation,
                                                          &gemm_turned_implementation,
+                                                         &gemm_specialised_implementation,
+                                                         &gemm_tma_implementation,
+                                                         &gemm_wgmma_implementation,
                                                          &gemm_fma_implementation,
+                                                         &gemm_tma_mma_implementation,
                                                          &gemm_tiled_implementation,
+                                                         &gemm_mma_implementation,
+                                                         &gemm_blocked_implementation,
                                                          &gemm_naive_implementation,
                                                          NULL };
 

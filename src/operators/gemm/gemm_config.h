@@ -13,7 +13,8 @@
     X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                         \
     X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8 u8",                                                      \
       "type of B; default: that of A; u8: pairs of 4-bit integers")                                                 \
-    X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32", "type of C, D and bias; default: that of A, bf16 of 8 bits")     \
+    X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32 e4m3 e5m2",                                                        \
+      "type of C, D and bias; default: that of A, bf16 of 8 bits")                                                  \
     X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                         \
     X(owner, choice, accumulation, "fast", "fast accurate",                                                         \
       "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                 \
@@ -40,7 +41,13 @@
     X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")                       \
     X(owner, int64_t, stride_x, "0", "", "elements between matrices; 0: one after the other")                       \
     X(owner, int64_t, groups, "0", "", "matrices B, to which offsets in device memory deal out the rows; 0: one")   \
-    X(owner, bool, batch_invariant, "0", "0 1", "rows of D have the same bits whatever m is")
+    X(owner, bool, batch_invariant, "0", "0 1", "rows of D have the same bits whatever m is")                       \
+    X(owner, choice, groups_of, "m", "m k", "what is dealt out: rows, to several B, or the sums, to several D")     \
+    X(owner, int64_t, gather, "0", "", "rows of A, of which a list in device memory takes m; 0: all in turn")       \
+    X(owner, int64_t, scatter, "0", "", "rows of D, to m of which a list brings the results; 0: all in turn")       \
+    X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")                   \
+    X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say")             \
+    X(owner, bool, amax, "0", "0 1", "the largest |D| before its scale goes to device memory: of d=e4m3 and e5m2")
 
 /* What every kernel computes: types, and what follows the products. */
 #define GEMM_EPILOGUE(X, owner)                                                                                     \
@@ -50,7 +57,7 @@
     X(owner, choice, accumulation, "fast", "fast accurate",                                                         \
       "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                 \
     X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]")     \
-    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32", "type of D, C and the bias")                                  \
+    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32 e4m3 e5m2", "type of D, C and the bias")                        \
     X(owner, bool, c, "0", "0 1", "adds beta * C")                                                                  \
     X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                         \
     X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")                \
@@ -61,7 +68,12 @@
     X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                           \
     X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",        \
       "applied last")                                                                                               \
-    X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others")
+    X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others")  \
+    X(owner, bool, gather, "0", "0 1", "rows of A are those of a list")                                             \
+    X(owner, bool, scatter, "0", "0 1", "rows of D are those of a list")                                            \
+    X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")                   \
+    X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say")             \
+    X(owner, bool, amax, "0", "0 1", "the largest |D| before its scale goes to device memory: of d=e4m3 and e5m2")
 
 typedef struct gemm_epilogue {
     GEMM_EPILOGUE(FIELD_MEMBER, )
@@ -91,16 +103,22 @@ static inline bool gemm_is_f8(ckl_dtype dtype)
     return dtype == CKL_E4M3 || dtype == CKL_E5M2;
 }
 
+/* The type of a bias: 8 bits are too few. */
+static inline ckl_dtype gemm_bias_type(ckl_dtype d)
+{
+    return gemm_is_f8(d) ? CKL_BF16 : d;
+}
+
 /* The type of matrix 'a' or 'b'. */
 static inline ckl_dtype gemm_type_of(const gemm_epilogue *e, char matrix)
 {
     return matrix == 'b' ? e->b : e->ab;
 }
 
-/* Is B made of integers of 8 or 4 bits, and A of floats of 16? */
+/* Is B made of integers of 8 or 4 bits, or e4m3, and A of floats of 16? */
 static inline bool gemm_has_weights(const ckl_gemm_desc *d)
 {
-    return (d->a == CKL_F16 || d->a == CKL_BF16) && (d->b == CKL_I8 || d->b == CKL_U8);
+    return (d->a == CKL_F16 || d->a == CKL_BF16) && (d->b == CKL_I8 || d->b == CKL_U8 || d->b == CKL_E4M3);
 }
 
 /* The type of scales of blocks. */
@@ -126,6 +144,27 @@ typedef struct gemm_matrix {
 
 gemm_matrix gemm_matrix_of(const ckl_gemm_desc *desc, char name);
 
+/* Are rows dealt out to groups, or K? */
+static inline bool gemm_groups_of_m(const ckl_gemm_desc *d)
+{
+    return d->groups && d->groups_of == CKL_GEMM_GROUPS_OF_M;
+}
+
+static inline bool gemm_groups_of_k(const ckl_gemm_desc *d)
+{
+    return d->groups && d->groups_of == CKL_GEMM_GROUPS_OF_K;
+}
+
+/* Matrices D: of a batch, or of groups of K. */
+static inline int64_t gemm_products(const ckl_gemm_desc *d)
+{
+    return gemm_groups_of_k(d) ? d->groups : d->batch;
+}
+
+/* config.grouped of kernels that address memory themselves. */
+enum { GEMM_GROUPED_M = 1, GEMM_GROUPED_K = 2 };
+#define GEMM_GROUPED_HELP "1: rows are dealt out to several B by their offsets; 2: K is, to several D"
+
 /* What epilogues of all kernels take. */
 #define GEMM_EPILOGUE_PARAMS(X, owner) \
     X(owner, pointer, bias)            \
@@ -138,10 +177,16 @@ gemm_matrix gemm_matrix_of(const ckl_gemm_desc *desc, char name);
     X(owner, pointer, scale_d)         \
     X(owner, pointer, x)               \
     X(owner, i64, ldx)                 \
-    X(owner, i64, x_batch)
+    X(owner, i64, x_batch)             \
+    X(owner, pointer, rows_a)          \
+    X(owner, pointer, rows_d)          \
+    X(owner, pointer, row_weights)     \
+    X(owner, pointer, amax)
 
-/* Parameters of the kernels that address memory themselves. */
+/* Parameters of the kernels that address memory themselves; A and B of those that load these by TMA. */
 #define GEMM_PARAMS(X, owner)  \
+    X(owner, tensor, A)        \
+    X(owner, tensor, B)        \
     X(owner, i64, m)           \
     X(owner, i64, n)           \
     X(owner, i64, k)           \
@@ -168,7 +213,7 @@ KERNEL_PARAMS(gemm, GEMM_PARAMS);
 
 #define GEMM_NAIVE_CONFIG(X, owner)                                                     \
     X(owner, int, threads, "256", "128 256", "threads of a CTA, one element of D each") \
-    X(owner, bool, grouped, "0", "0 1", "rows are dealt out to several B by their offsets")
+    X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
 typedef struct gemm_naive_config {
     gemm_epilogue epilogue;
@@ -184,7 +229,7 @@ void gemm_naive(const void *config, int kernel);
     X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")                                       \
     X(owner, int, stages, "3", "2 3 4", "K tiles of 64 bytes in shared memory")                           \
     X(owner, int, vec, "8", "1 2 4 8 16", "elements of a copy: rows of A and B start at multiples of it") \
-    X(owner, bool, grouped, "0", "0 1", "rows are dealt out to several B by their offsets")
+    X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
 typedef struct gemm_tiled_config {
     gemm_epilogue epilogue;
@@ -213,6 +258,39 @@ typedef struct gemm_gemv_config {
 
 void gemm_gemv(const void *config, int kernel);
 
+/* tma_mma */
+
+#define GEMM_TMA_MMA_CONFIG(X, owner)                                                \
+    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")                     \
+    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")                  \
+    X(owner, int, stages, "3", "2 3 4 5 6", "K tiles of 128 bytes in shared memory") \
+    X(owner, int, ctas, "2", "1 2", "CTAs that an SM holds at once")                 \
+    X(owner, bool, batched, "0", "0 1", "several products in one launch")
+
+typedef struct gemm_tma_mma_config {
+    gemm_epilogue epilogue;
+    GEMM_TMA_MMA_CONFIG(FIELD_MEMBER, )
+} gemm_tma_mma_config;
+
+enum { GEMM_TMA_MMA_CONSUMERS = 4 }; // warps, 2 x 2
+
+void gemm_tma_mma(const void *config, int kernel);
+
+/* blocked, wgmma, tma: steps of the ladder without choices */
+
+#define GEMM_RUNG_CONFIG(X, owner) X(owner, int, stages, "4", "2 3 4", "K tiles in shared memory, of wgmma and tma")
+
+typedef struct gemm_rung_config {
+    gemm_epilogue epilogue;
+    GEMM_RUNG_CONFIG(FIELD_MEMBER, )
+} gemm_rung_config;
+
+enum { GEMM_BLOCKED_TILE = 64, GEMM_RUNG_TILE = 128 };
+
+void gemm_blocked(const void *config, int kernel);
+void gemm_wgmma(const void *config, int kernel);
+void gemm_tma(const void *config, int kernel);
+
 /* weights */
 
 #define GEMM_WEIGHTS_CONFIG(X, owner)                                                        \
@@ -221,7 +299,7 @@ void gemm_gemv(const void *config, int kernel);
     X(owner, int, warps, "8", "4 8", "that share out K")                                     \
     X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp")      \
     X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once, which limits registers") \
-    X(owner, bool, grouped, "0", "0 1", "rows are dealt out to several B by their offsets")
+    X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
 typedef struct gemm_weights_config {
     gemm_epilogue epilogue;
@@ -235,23 +313,23 @@ void gemm_weights(const void *config, int kernel);
 
 /* sm90 */
 
-#define GEMM_SM90_CONFIG(X, owner)                                                                             \
-    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                                       \
-    X(owner, int, tile_n, "256", "16 32 48 64 96 128 160 192 224 256", "columns of D of a CTA")                \
-    X(owner, int, stages, "4", "3 4 5 6 7 8 10 12", "K tiles of 64 in shared memory")                          \
-    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                                         \
-    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")                \
-    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")               \
-    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast")               \
-    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")                       \
-    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                                \
-    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                                           \
-    X(owner, int, ragged, "0", "0 1 2",                                                                        \
-      "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                      \
-    X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order")   \
-    X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                  \
-    X(owner, int, batched, "0", "0 1 2", "1: several products in one launch; 2: slices of K of one")           \
-    X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs") \
+#define GEMM_SM90_CONFIG(X, owner)                                                                                     \
+    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                                               \
+    X(owner, int, tile_n, "256", "16 32 48 64 96 128 160 192 224 256", "columns of D of a CTA")                        \
+    X(owner, int, stages, "4", "3 4 5 6 7 8 10 12", "K tiles of 64 in shared memory")                                  \
+    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                                                 \
+    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")                        \
+    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")                       \
+    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast")                       \
+    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")                               \
+    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                                        \
+    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                                                   \
+    X(owner, int, ragged, "0", "0 1 2",                                                                                \
+      "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                              \
+    X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order")           \
+    X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                          \
+    X(owner, int, batched, "0", "0 1 2 3", "1: several products in one launch; 2: slices of K of one; 3: groups of K") \
+    X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs")         \
     X(owner, int, groups, "0", "0 32 128 512 2048", "groups of rows that shared memory has room for; 0: there are none")
 
 typedef struct gemm_sm90_config {
@@ -264,11 +342,12 @@ enum {
     GEMM_TILE_BYTES = 128,        // of a row of A or B in one stage: the widest swizzle
     GEMM_EASY_ACCUMULATORS = 128, // of a thread: with more, the epilogue has few registers left
     GEMM_ALL_RAGGED = 2,          // config.ragged: rows of C and D start anywhere
-    GEMM_SLICES_OF_K = 2          // config.batched: each p.k elements, of A and B that all share
+    GEMM_SLICES_OF_K = 2,         // config.batched: each p.k elements, of A and B that all share
+    GEMM_GROUPS_OF_K = 3          // the same by offsets
 };
 
 /* Vectors of an epilogue: numbers for the rows or for the columns of D. */
-enum { GEMM_BIAS, GEMM_SCALE_OF_A, GEMM_SCALE_OF_B, GEMM_VECTORS };
+enum { GEMM_BIAS, GEMM_SCALE_OF_A, GEMM_SCALE_OF_B, GEMM_WEIGHT_OF_ROW, GEMM_VECTORS };
 
 /* Does a vector run along the rows of a tile, of D^T with swap=1? */
 bool gemm_sm90_along_rows(const gemm_sm90_config *config, int vector);
@@ -374,7 +453,10 @@ enum {
     GEMM_PITCH_BYTES = 128,  // rows of a copy start at multiples of it
 };
 
-/* Of up to two copies; CTAs from `second` on make the other one. Rows and their length are those of the source. */
+/*
+ * Of up to two copies; CTAs from `second` on make the other one. Rows and their length are those of the source, or those that a list
+ * takes of the first matrix, which has list_rows then.
+ */
 #define GEMM_REPITCH_PARAMS(X, owner) \
     X(owner, pointer, from, [2])      \
     X(owner, i64, from_ld, [2])       \
@@ -384,7 +466,9 @@ enum {
     X(owner, i64, copy_rows, [2])     \
     X(owner, i64, copy_length, [2])   \
     X(owner, u32, turned, [2])        \
-    X(owner, u32, second)
+    X(owner, u32, second)             \
+    X(owner, pointer, row_list)       \
+    X(owner, i64, list_rows)
 
 KERNEL_PARAMS(gemm_repitch, GEMM_REPITCH_PARAMS);
 

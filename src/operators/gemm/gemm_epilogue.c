@@ -57,6 +57,8 @@ gemm_scalars gemm_load_scalars(gemm_epilogue e, gemm_scalar_sources from)
         s.alpha = mul(s.alpha, load_scalar(from.scale_b));
     if (e.scale_d)
         s.scale_d = load_scalar(from.scale_d);
+    if (e.amax)
+        s.amax = variable(U32, imm_as(U32, 0));
     return s;
 }
 
@@ -75,25 +77,57 @@ gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in)
         val up = mul(in.up, s.alpha);
         d = mul(d, e.scale_a == CKL_GEMM_SCALE_ROW ? mul(up, in.scale_a) : up);
     }
+    if (e.amax) {
+        val bits = bit_and(bitcast(U32, d), imm_as(U32, 0x7fffffff));
+        assign(s.amax, max(s.amax, select(in.inside, bits, imm_as(U32, 0))));
+    }
     if (e.scale_d)
         d = mul(d, s.scale_d);
+    if (e.weighted)
+        d = mul(d, in.weight);
     return (gemm_finished){ x, e.custom ? e.custom->apply(d, in.row, in.col, e.custom->user) : d };
 }
 
-gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product)
+void gemm_leave_amax(gemm_epilogue e, gemm_scalars s, val address, bool by_warps)
+{
+    if (!e.amax)
+        return;
+    val largest = by_warps ? ir_redux(IR_RED_MAX, s.amax) : s.amax;
+    IF(by_warps ? eq(lane(), imm(0)) : yes())
+        ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MAX, address, 0, largest);
+}
+
+/* Its part of K. */
+static void take_group_of_k(gemm_epilogue e, gemm_values *p, const gemm_values *all, val group)
+{
+    const val first = gemm_first_row(all, group);
+    const val skipped_A = gemm_k_major(e.layout, 'a') ? first : mul(first, all->lda);
+    const val skipped_B = gemm_k_major(e.layout, 'b') ? first : mul(first, all->ldb);
+    p->a = add(p->a, convert(U64, mul(skipped_A, imm((int)ckl_dtype_bytes(e.ab)))));
+    p->b = add(p->b, convert(U64, mul(skipped_B, imm((int)ckl_dtype_bytes(e.b)))));
+    p->k = sub(gemm_first_row(all, add(convert(U32, group), imm(1))), first);
+}
+
+gemm_values gemm_product_of(gemm_epilogue e, int grouped, const gemm_values *all, val product)
 {
     gemm_values p = *all;
+    const bool of_k = grouped == GEMM_GROUPED_K;
+    if (of_k)
+        take_group_of_k(e, &p, all, product);
     const struct {
         val *address, stride;
         ckl_dtype type;
         bool used;
-    } matrices[] = { { &p.a, p.a_batch, e.ab, true },
-                     { &p.b, p.b_batch, e.b, true },
+    } matrices[] = { { &p.a, p.a_batch, e.ab, !of_k },
+                     { &p.b, p.b_batch, e.b, !of_k },
                      { &p.c, p.c_batch, e.d, e.c },
                      { &p.x, p.x_batch, e.d, e.preactivation || gemm_is_backward(e.activation) },
                      { &p.d, p.d_batch, e.d, true } };
     for (int i = 0; i < COUNT_OF(matrices); i++)
-        if (matrices[i].used) {
+        if (matrices[i].used && e.pointers) {
+            tensor gAddresses = gmem_tensor(*matrices[i].address, I64, make_layout(dynamic(all->batch), leaf(1)));
+            *matrices[i].address = convert(U64, at(gAddresses, product));
+        } else if (matrices[i].used) {
             val elements = mul(convert(I64, product), matrices[i].stride);
             val bytes = mul(elements, imm((int)ckl_dtype_bytes(matrices[i].type)));
             *matrices[i].address = add(*matrices[i].address, convert(U64, bytes));
@@ -127,12 +161,15 @@ gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group)
         val *address, elements;
         ckl_dtype type;
         bool used;
-    } parts[] = { { &p.a, mul(first, row_of_A), e.ab, true },
+    } parts[] = { { &p.a, mul(first, row_of_A), e.ab, !e.gather },
                   { &p.b, mul(of_group, all->b_batch), e.b, true },
-                  { &p.c, mul(first, all->ldc), e.d, e.c },
-                  { &p.x, mul(first, all->ldx), e.d, x },
-                  { &p.d, mul(first, all->ldd), e.d, true },
-                  { &p.bias, e.bias_along == CKL_GEMM_ALONG_M ? first : columns, e.d, e.bias },
+                  { &p.c, mul(first, all->ldc), e.d, e.c && !e.scatter },
+                  { &p.x, mul(first, all->ldx), e.d, x && !e.scatter },
+                  { &p.d, mul(first, all->ldd), e.d, !e.scatter },
+                  { &p.rows_a, first, I32, e.gather },
+                  { &p.rows_d, first, I32, e.scatter },
+                  { &p.row_weights, first, F32, e.weighted },
+                  { &p.bias, e.bias_along == CKL_GEMM_ALONG_M ? first : columns, gemm_bias_type(e.d), e.bias },
                   { &p.scale_a, first, F32, e.scale_a >= CKL_GEMM_SCALE_ROW },
                   { &p.scale_b, mul(of_group, scales_of_B(e, all)),
                     gemm_has_block_scales(e.scale_b) ? gemm_scale_type(e.ab) : F32, e.scale_b >= CKL_GEMM_SCALE_ROW } };
@@ -150,32 +187,52 @@ static val load_of_row(val address, ckl_dtype type, val count, val i)
     return at_f32(gmem_tensor(address, type, make_layout(dynamic(count), leaf(1))), i);
 }
 
+static val row_of_list(val list, const gemm_values *p, val i)
+{
+    return convert(I64, at(gmem_tensor(list, I32, make_layout(dynamic(p->m), leaf(1))), i));
+}
+
+val gemm_row_of_A(gemm_epilogue e, const gemm_values *p, val i)
+{
+    return e.gather ? row_of_list(p->rows_a, p, i) : i;
+}
+
+val gemm_row_of_D(gemm_epilogue e, const gemm_values *p, val i)
+{
+    return e.scatter ? row_of_list(p->rows_d, p, i) : i;
+}
+
 void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product, val up)
 {
     tensor gC = gmem_tensor(p->c, e.d, make_layout(shape(p->m, p->n), stride(p->ldc, 1))); // (M,N)
     tensor gD = gmem_tensor(p->d, e.d, make_layout(shape(p->m, p->n), stride(p->ldd, 1))); // (M,N)
     tensor gX = gmem_tensor(p->x, e.d, make_layout(shape(p->m, p->n), stride(p->ldx, 1))); // (M,N)
-    gemm_element in = { .product = convert(F32, product), .c = variable(F32, immf(0)), .row = i, .col = j };
+    gemm_element in = {
+        .product = convert(F32, product), .c = variable(F32, immf(0)), .row = i, .col = j, .inside = yes()
+    };
+    const val row = gemm_row_of_D(e, p, i);
     if (e.d == CKL_I32) {
-        set(gD, coord(i, j), product);
+        set(gD, coord(row, j), product);
         return;
     }
     if (e.gated)
         in.up = convert(F32, up);
     if (e.c)
         IF(ne(s.beta, immf(0)))
-            assign(in.c, at_f32(gC, i, j));
+            assign(in.c, at_f32(gC, row, j));
     if (e.bias)
-        in.bias =
-            e.bias_along == CKL_GEMM_ALONG_M ? load_of_row(p->bias, e.d, p->m, i) : load_of_row(p->bias, e.d, p->n, j);
+        in.bias = e.bias_along == CKL_GEMM_ALONG_M ? load_of_row(p->bias, gemm_bias_type(e.d), p->m, i)
+                                                   : load_of_row(p->bias, gemm_bias_type(e.d), p->n, j);
     if (e.scale_a == CKL_GEMM_SCALE_ROW)
         in.scale_a = load_of_row(p->scale_a, F32, p->m, i);
     if (e.scale_b == CKL_GEMM_SCALE_ROW)
         in.scale_b = load_of_row(p->scale_b, F32, p->n, j);
+    if (e.weighted)
+        in.weight = load_of_row(p->row_weights, F32, p->m, i);
     if (gemm_is_backward(e.activation))
-        in.x = at_f32(gX, i, j);
+        in.x = at_f32(gX, row, j);
     gemm_finished out = gemm_finish(e, s, in);
     if (e.preactivation)
-        set(gX, coord(i, j), out.x);
-    set(gD, coord(i, j), out.d);
+        set(gX, coord(row, j), out.x);
+    set(gD, coord(row, j), out.d);
 }

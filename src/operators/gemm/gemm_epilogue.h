@@ -9,6 +9,7 @@
 typedef struct gemm_scalars {
     val alpha, beta; // alpha is also that of operands that have one scale each
     val scale_d;
+    val amax; // variable of u32: the bits of this thread's largest |D| before scale_d
 } gemm_scalars;
 
 /* Where they come from: parameters. */
@@ -38,6 +39,8 @@ typedef struct gemm_element {
     val product, c, bias, x;
     val up;               // of gated products: the one of the last columns
     val scale_a, scale_b; // of its row, of its column
+    val weight;           // of its row
+    val inside;           // predicate: D has it, for amax
     val row, col;         // where it lies in D: for a custom epilogue
 } gemm_element;
 
@@ -48,10 +51,16 @@ typedef struct gemm_finished {
 
 gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in);
 
-/* The parameters of one product of a batch. */
-gemm_values gemm_product_of(gemm_epilogue e, const gemm_values *all, val product);
+/*
+ * This thread's largest to device memory, or that of its warp by one lane. Numbers that are not negative are in the order of their bits, so
+ * the result does not depend on who comes first; NaN is above all.
+ */
+void gemm_leave_amax(gemm_epilogue e, gemm_scalars s, val address, bool by_warps);
 
-/* The same of one group: its rows, of the first of which this is the number, and its B. */
+/* The parameters of one product of a batch, or of one group of K, `grouped` as configs have it. */
+gemm_values gemm_product_of(gemm_epilogue e, int grouped, const gemm_values *all, val product);
+
+/* The same of one group of rows: its rows, of the first of which this is the number, and its B. */
 gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group);
 val gemm_first_row(const gemm_values *all, val group);
 
@@ -60,6 +69,10 @@ val gemm_first_row(const gemm_values *all, val group);
  * groups the number of groups.
  */
 val gemm_find_group(const gemm_values *all, int threads, int rows_of_tile, val *tile);
+
+/* Row i of the product in A and in D: itself, or that of a list. */
+val gemm_row_of_A(gemm_epilogue e, const gemm_values *p, val i);
+val gemm_row_of_D(gemm_epilogue e, const gemm_values *p, val i);
 
 /* The same for element (i,j) of D, by a kernel that addresses memory itself; C is read where beta is not 0; `up` is of gated products. */
 void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product, val up);

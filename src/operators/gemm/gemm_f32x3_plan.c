@@ -73,6 +73,7 @@ static ckl_status admit_f32x3(const void *desc, const ckl_device_info *device, c
     TRY(gemm_check_epilogue("f32x3", d, &c->products.epilogue));
     if (d->math != CKL_GEMM_F32X3)
         FAIL(CKL_UNSUPPORTED, "gemm f32x3: products are three of tf32 with math=f32x3 alone");
+    TRY(gemm_check_in_order("f32x3", d));
     if (d->groups)
         FAIL(CKL_UNSUPPORTED, "gemm f32x3: groups=%" PRId64 " are multiplied by tiled", d->groups);
     if (!d->batch_invariant && 2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)

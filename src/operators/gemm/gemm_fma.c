@@ -234,12 +234,13 @@ static void store_quad(gemm_epilogue e, gemm_scalars s, const gemm_values *p, va
                        const val *ups)
 {
     tensor rC = fragment(F32, compact(leaf(QUAD))), rX = fragment_like(rC, F32), rD = fragment_like(rC, F32);
+    const val row_D = gemm_row_of_D(e, p, row);
     fill(rC, immf(0));
     if (e.c)
         IF(ne(s.beta, immf(0)))
-            copy(quad_at(p->c, p->ldc, row, col), rC, QUAD * BYTES);
+            copy(quad_at(p->c, p->ldc, row_D, col), rC, QUAD * BYTES);
     if (gemm_is_backward(e.activation))
-        copy(quad_at(p->x, p->ldx, row, col), rX, QUAD * BYTES);
+        copy(quad_at(p->x, p->ldx, row_D, col), rX, QUAD * BYTES);
     for (int i = 0; i < QUAD; i++) {
         val at_col = add(col, imm64(i));
         gemm_element in = { .product = products[i], .c = at(rC, i), .row = row, .col = at_col };
@@ -251,6 +252,8 @@ static void store_quad(gemm_epilogue e, gemm_scalars s, const gemm_values *p, va
             in.scale_a = load_vector(p->scale_a, row);
         if (e.scale_b == CKL_GEMM_SCALE_ROW)
             in.scale_b = load_vector(p->scale_b, at_col);
+        if (e.weighted)
+            in.weight = load_vector(p->row_weights, row);
         if (gemm_is_backward(e.activation))
             in.x = at(rX, i);
         const gemm_finished out = gemm_finish(e, s, in);
@@ -258,8 +261,8 @@ static void store_quad(gemm_epilogue e, gemm_scalars s, const gemm_values *p, va
         set(rD, i, out.d);
     }
     if (e.preactivation)
-        copy(rX, quad_at(p->x, p->ldx, row, col), QUAD * BYTES);
-    copy(rD, quad_at(p->d, p->ldd, row, col), QUAD * BYTES);
+        copy(rX, quad_at(p->x, p->ldx, row_D, col), QUAD * BYTES);
+    copy(rD, quad_at(p->d, p->ldd, row_D, col), QUAD * BYTES);
 }
 
 /* This thread's block of D, from registers. Of a gated product the last quads are of the last columns. */
@@ -326,11 +329,11 @@ void gemm_fma(const void *config, int kernel)
     launch_bounds(gemm_fma_threads(cfg), cfg->ctas);
     gemm_values all = params_of(gemm);
     tile_schedule tiles = make_tile_schedule(all.m, all.n, cfg->tile_m, columns_of(cfg), GROUP);
-    if (cfg->grouped) {
+    if (cfg->grouped == GEMM_GROUPED_M) {
         compute_tile_of_group(cfg, &all, div(cta_x(), tiles.tiles_n), rem(cta_x(), tiles.tiles_n));
         return;
     }
-    const gemm_values p = gemm_product_of(cfg->epilogue, &all, div(cta_x(), tiles.count));
+    const gemm_values p = gemm_product_of(cfg->epilogue, cfg->grouped, &all, div(cta_x(), tiles.count));
     val row, col;
     tile_at(&tiles, rem(cta_x(), tiles.count), &row, &col);
     compute_tile(cfg, &p, row, col);

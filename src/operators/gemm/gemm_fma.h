@@ -13,7 +13,7 @@
     X(owner, int, stages, "4", "3 4 5 6", "K tiles in shared memory")                          \
     X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")   \
     X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart") \
-    X(owner, bool, grouped, "0", "0 1", "rows are dealt out to groups")                        \
+    X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)                                    \
     X(owner, int, ctas, "2", "1 2 3 4 6 8", "CTAs that an SM holds at once, which limits registers")
 
 typedef struct gemm_fma_config {

@@ -10,15 +10,15 @@ enum { THREADS_PER_SM = 1024 }; // with fewer than 64 registers each a block doe
 /* Tiles of D of all products; of groups as many as there may be, for each ends inside a tile. */
 static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_fma_config *c)
 {
-    const int64_t along_m =
-        d->groups ? d->m / c->tile_m + min_i64(d->m, d->groups) : d->batch * ceil_div(d->m, c->tile_m);
+    const int64_t along_m = gemm_groups_of_m(d) ? d->m / c->tile_m + min_i64(d->m, d->groups)
+                                                : gemm_products(d) * ceil_div(d->m, c->tile_m);
     return along_m * ceil_div(d->gated ? 2 * d->n : d->n, c->tile_n);
 }
 
 /* The longest vector in which operands that are not K-major can be read, in elements. */
 static int vector_of(const ckl_gemm_desc *d)
 {
-    int vec = d->groups && !gemm_k_major((choice)d->layout, 'a') ? 1 : 4; // groups begin at any row
+    int vec = gemm_groups_of_m(d) && !gemm_k_major((choice)d->layout, 'a') ? 1 : 4; // groups begin at any row
     for (const char *x = "ab"; *x; x++)
         while (vec > 1 && !gemm_k_major((choice)d->layout, *x) &&
                (!gemm_rows_aligned(d, *x, vec * 4) || (*x == 'b' && d->gated && d->n % vec)))
@@ -41,7 +41,7 @@ static ckl_status choose_fma(const void *desc, const ckl_device_info *device, vo
     c->epilogue = gemm_epilogue_of(d);
     c->vec = vector_of(d);
     c->whole = is_whole(d);
-    c->grouped = d->groups > 0;
+    c->grouped = gemm_grouped_of(d);
     if (d->layout == CKL_GEMM_TN) { // 2581 us at 4096^3, 16 x 8 2640; of K-major operands 16 x 8 is faster
         c->block_m = 8;
         c->block_n = 16;
@@ -91,6 +91,8 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     if (d->a != CKL_F32 || d->math != CKL_GEMM_F32)
         FAIL(CKL_UNSUPPORTED, "gemm fma: a=f32 with math=f32 alone is multiplied without tensor cores");
     TRY(gemm_check_grouped("fma", d, c->grouped));
+    if (d->gather)
+        FAIL(CKL_UNSUPPORTED, "gemm fma: rows of A lie in order, not by a list: gather=%" PRId64, d->gather);
     TRY(admit_tile(c));
     const int threads = gemm_fma_threads(c);
     if (c->ctas < 1 || threads > device->threads_per_cta_max || c->ctas * threads > THREADS_PER_SM)
@@ -118,6 +120,8 @@ static ckl_status check_alignment(const char *who, const ckl_gemm_desc *d, const
                                   const ckl_gemm_args *x)
 {
     const choice layout = (choice)d->layout;
+    if (d->pointers) // the caller's word
+        return CKL_OK;
     if (!PLAN_ALIGNED(4 * c->vec, gemm_k_major(layout, 'a') ? NULL : x->a, gemm_k_major(layout, 'b') ? NULL : x->b))
         FAIL(CKL_INVALID, "gemm %s: a=%p or b=%p is not aligned to %d bytes; config='vec=1' takes any alignment", who,
              x->a, x->b, 4 * c->vec);
@@ -197,6 +201,7 @@ static ckl_status admit_turned(const void *desc, const ckl_device_info *device, 
     TRY(gemm_check_epilogue("turned", d, &((const gemm_fma_config *)config)->epilogue));
     if (d->layout == CKL_GEMM_TN)
         FAIL(CKL_UNSUPPORTED, "gemm turned: A and B lie as fma likes them already");
+    TRY(gemm_check_in_order("turned", d));
     if (d->groups)
         FAIL(CKL_UNSUPPORTED, "gemm turned: groups=%" PRId64 " are multiplied by fma as they lie", d->groups);
     return admit_fma(&turned, device, &products);

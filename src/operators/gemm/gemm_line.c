@@ -28,9 +28,11 @@ static ckl_status read_sizes(gemm_problem *p)
         if (!*at)
             break;
     }
-    if (p->offsets[count] != p->desc.m)
-        FAIL(CKL_INVALID, "gemm: sizes=%s add up to %" PRId64 " rows, not to m=%" PRId64, p->sizes, p->offsets[count],
-             p->desc.m);
+    const bool of_k = p->desc.groups_of == CKL_GEMM_GROUPS_OF_K;
+    const int64_t dealt = of_k ? p->desc.k : p->desc.m;
+    if (p->offsets[count] != dealt)
+        FAIL(CKL_INVALID, "gemm: sizes=%s add up to %" PRId64 " %s, not to %c=%" PRId64, p->sizes, p->offsets[count],
+             of_k ? "numbers of k" : "rows", of_k ? 'k' : 'm', dealt);
     p->desc.groups = count;
     return CKL_OK;
 }

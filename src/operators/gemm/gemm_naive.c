@@ -7,6 +7,8 @@ static val address_of(gemm_epilogue e, char matrix, const gemm_values *p, val i,
 {
     const bool is_a = matrix == 'a', k_major = gemm_k_major(e.layout, matrix);
     val row = k_major ? i : l, col = k_major ? l : i;
+    if (is_a)
+        row = gemm_row_of_A(e, p, row);
     if (matrix == 'b' && e.b == CKL_U8)
         col = div(col, imm(2));
     val element = add(mul(row, is_a ? p->lda : p->ldb), col);
@@ -102,7 +104,9 @@ static void compute_element(const gemm_naive_config *cfg, const gemm_values *p, 
             assign(up, sums == F32 ? fma(a, b, up) : add(mul(a, b), up));
         }
     }
-    gemm_store(e, gemm_load_scalars(e, GEMM_SCALAR_SOURCES(p)), p, i, j, sum, up);
+    const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(p));
+    gemm_store(e, scalars, p, i, j, sum, up);
+    gemm_leave_amax(e, scalars, p->amax, false);
 }
 
 void gemm_naive(const void *config, int kernel)
@@ -115,14 +119,14 @@ void gemm_naive(const void *config, int kernel)
     val element = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
     val count = mul(all.m, all.n);
     IF(lt(element, mul(all.batch, count))) {
-        if (cfg->grouped) {
+        if (cfg->grouped == GEMM_GROUPED_M) {
             val row = div(element, all.n), group = group_of_row(&all, row);
             const gemm_values p = gemm_group_of(cfg->epilogue, &all, group);
             val i = sub(row, gemm_first_row(&all, group));
             IF(logical_and(ge(i, imm64(0)), lt(i, p.m)))
                 compute_element(cfg, &p, i, rem(element, all.n), all.m);
         } else {
-            const gemm_values p = gemm_product_of(cfg->epilogue, &all, div(element, count));
+            const gemm_values p = gemm_product_of(cfg->epilogue, cfg->grouped, &all, div(element, count));
             val within = rem(element, count), i = div(within, p.n), j = rem(within, p.n);
             compute_element(cfg, &p, i, j, all.m);
         }

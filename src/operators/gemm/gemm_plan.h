@@ -6,7 +6,11 @@
 
 extern const implementation gemm_weights_implementation, gemm_splitk_implementation, gemm_sm90_implementation,
     gemm_pitched_implementation, gemm_f32x3_implementation, gemm_gemv_implementation, gemm_turned_implementation,
-    gemm_fma_implementation, gemm_tiled_implementation, gemm_naive_implementation;
+    gemm_fma_implementation, gemm_tma_mma_implementation, gemm_tiled_implementation, gemm_naive_implementation;
+
+/* Steps of the ladder, docs/gemm-ladder.md: by name alone. */
+extern const implementation gemm_blocked_implementation, gemm_mma_implementation, gemm_wgmma_implementation,
+    gemm_tma_implementation, gemm_specialised_implementation;
 
 /*
  * May a config of the Hopper kernel compute a problem here? And its launch, as kernel 0 of a plan, where TMA can load A and B,
@@ -15,6 +19,9 @@ extern const implementation gemm_weights_implementation, gemm_splitk_implementat
 ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *config, const ckl_gemm_desc *desc, int64_t k,
                             const ckl_gemm_args *args, ckl_stream stream);
+
+/* A matrix as TMA sees it. */
+param_tensor gemm_tensor_of(const ckl_gemm_desc *d, char name, const void *pointer);
 
 /* The scalars of a call, as kernels take them. */
 float gemm_alpha_of(const ckl_gemm_args *x);
@@ -26,8 +33,12 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x);
 /* A config computes this problem: the same types, the same epilogue. */
 ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have);
 
-/* A config of a kernel that addresses memory itself knows of groups where there are some. */
-ckl_status gemm_check_grouped(const char *who, const ckl_gemm_desc *d, bool grouped);
+/* A config of a kernel that addresses memory itself knows of groups where there are some; the one that does. */
+ckl_status gemm_check_grouped(const char *who, const ckl_gemm_desc *d, int grouped);
+int gemm_grouped_of(const ckl_gemm_desc *d);
+
+/* Lists of rows, and arrays of pointers, are not for every kernel. */
+ckl_status gemm_check_in_order(const char *who, const ckl_gemm_desc *d);
 
 /* Integers are no operands of the tensor cores beside floats. */
 ckl_status gemm_check_same_types(const char *who, const ckl_gemm_desc *d);

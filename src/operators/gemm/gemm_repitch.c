@@ -12,7 +12,7 @@ enum { BYTES = GEMM_REPITCH_BYTES, WORDS = BYTES / 4, ROWS = GEMM_REPITCH_ROWS, 
 
 /* The aligned bytes that hold a vector of a row. */
 typedef struct window {
-    val row;       // i64
+    val row;       // i64, of the source
     val inside;    // predicate: there is such a row
     val whole;     // predicate: and the matrix has all these bytes
     val phase;     // bytes before the vector
@@ -28,6 +28,8 @@ typedef struct repitch {
     val matrix;    // of the batch
     val from, end; // its addresses
     val first;     // element of the row that this thread's vector begins with
+    bool gather;   // rows of the source are those of a list, of the first copy
+    val list, listed, list_rows;
 } repitch;
 
 static val bytes_of(const repitch *k, val elements)
@@ -35,9 +37,19 @@ static val bytes_of(const repitch *k, val elements)
     return convert(U64, mul(elements, imm((int)ckl_dtype_bytes(k->type))));
 }
 
-static window load_window(const repitch *k, val row, val start)
+/* The row of the source that becomes row `row`. */
+static val source_row(const repitch *k, val row)
 {
-    window w = { .row = row, .inside = lt(row, k->rows), .rWords = fragment(I32, compact(leaf(2 * WORDS))) };
+    val source = variable(I64, row);
+    tensor gList = gmem_tensor(k->list, I32, make_layout(dynamic(k->rows), leaf(1)));
+    IF(logical_and(k->listed, lt(row, k->rows)))
+        assign(source, convert(I64, at(gList, row)));
+    return source;
+}
+
+static window load_window(const repitch *k, val row, val source, val start)
+{
+    window w = { .row = source, .inside = lt(row, k->rows), .rWords = fragment(I32, compact(leaf(2 * WORDS))) };
     val aligned = bit_and(start, imm_as(U64, -16));
     w.phase = convert(U32, sub(start, aligned));
     w.whole = logical_and(w.inside, logical_and(ge(aligned, k->from), le(add(aligned, imm(2 * BYTES)), k->end)));
@@ -99,7 +111,12 @@ static void copy_rows(const repitch *k, val row)
     val from_pitch = bytes_of(k, k->from_ld), to_pitch = bytes_of(k, k->to_ld);
     window w[ROWS];
     for (int r = 0; r < ROWS; r++) {
-        w[r] = load_window(k, add(row, imm(r)), from);
+        val to_row = add(row, imm(r)), source = to_row;
+        if (k->gather) {
+            source = source_row(k, to_row);
+            from = add(k->from, bytes_of(k, add(mul(source, k->from_ld), k->first)));
+        }
+        w[r] = load_window(k, to_row, source, from);
         from = add(from, from_pitch);
     }
     for (int r = 0; r < ROWS; r++) {
@@ -119,7 +136,8 @@ static void copy_straight(repitch k)
     k.matrix = convert(I64, div(k.cta, of_matrix));
     k.first = convert(I64, mul(vector, imm(k.vector)));
     k.from = add(k.from, bytes_of(&k, mul(k.matrix, k.from_stride)));
-    k.end = add(k.from, bytes_of(&k, add(mul(sub(k.rows, imm(1)), k.from_ld), k.length)));
+    val source_rows = k.gather ? select(k.listed, k.list_rows, k.rows) : k.rows;
+    k.end = add(k.from, bytes_of(&k, add(mul(sub(source_rows, imm(1)), k.from_ld), k.length)));
     IF(lt(vector, vectors))
         copy_rows(&k, first_row);
 }
@@ -193,7 +211,13 @@ void gemm_repitch(const gemm_sm90_config *cfg)
     launch_dependents();
     val other = ge(cta_x(), p.second);
     ckl_dtype type = cfg->epilogue.ab;
-    const repitch k = describe_copy(type, &p, other);
+    repitch k = describe_copy(type, &p, other);
+    k.gather = cfg->epilogue.gather;
+    if (k.gather) {
+        k.list = p.row_list;
+        k.list_rows = p.list_rows;
+        k.listed = logical_not(other);
+    }
     if (ckl_dtype_bytes(type) == 2) { // is never transposed
         copy_straight(k);
         return;

@@ -1,9 +1,14 @@
 /* gemm_simple_plan.c - the host side of the kernels that address memory themselves: tiled and naive. */
 #include "operators/gemm/gemm_plan.h"
 
-ckl_status gemm_check_grouped(const char *who, const ckl_gemm_desc *d, bool grouped)
+int gemm_grouped_of(const ckl_gemm_desc *d)
 {
-    if (grouped != (d->groups > 0))
+    return gemm_groups_of_k(d) ? GEMM_GROUPED_K : gemm_groups_of_m(d) ? GEMM_GROUPED_M : 0;
+}
+
+ckl_status gemm_check_grouped(const char *who, const ckl_gemm_desc *d, int grouped)
+{
+    if (grouped != gemm_grouped_of(d))
         FAIL(CKL_INVALID, "gemm %s: grouped=%d with groups=%" PRId64, who, grouped, d->groups);
     return CKL_OK;
 }
@@ -14,7 +19,7 @@ static ckl_status choose_naive(const void *desc, const ckl_device_info *device, 
 {
     (void)device;
     ((gemm_naive_config *)config)->epilogue = gemm_epilogue_of(desc);
-    ((gemm_naive_config *)config)->grouped = ((const ckl_gemm_desc *)desc)->groups > 0;
+    ((gemm_naive_config *)config)->grouped = gemm_grouped_of(desc);
     return CKL_OK;
 }
 
@@ -24,12 +29,14 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
     const gemm_naive_config *c = config;
     TRY(gemm_check_epilogue("naive", d, &c->epilogue));
     TRY(gemm_check_grouped("naive", d, c->grouped));
+    if (gemm_is_f8(d->d) && !device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "gemm naive: kernels for %s do not round to d=%s", device->id, ckl_dtype_name(d->d));
     if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "gemm naive: threads=%d must be a multiple of 32 up to %d", c->threads,
              device->threads_per_cta_max);
-    if (d->n && d->m * d->batch > (int64_t)INT32_MAX * c->threads / d->n)
+    if (d->n && d->m * gemm_products(d) > (int64_t)INT32_MAX * c->threads / d->n)
         FAIL(CKL_UNSUPPORTED, "gemm naive: m*n=%g elements are more than one launch has threads",
-             (double)d->batch * (double)d->m * (double)d->n);
+             (double)gemm_products(d) * (double)d->m * (double)d->n);
     return CKL_OK;
 }
 
@@ -38,7 +45,8 @@ static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_strea
     const ckl_gemm_desc *d = plan->desc;
     const gemm_naive_config *c = plan->config;
     const gemm_params params = gemm_params_of(d, args);
-    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(d->batch * d->m * d->n, c->threads) }, &params, stream);
+    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(gemm_products(d) * d->m * d->n, c->threads) }, &params,
+                       stream);
 }
 
 static const field naive_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_naive_config, epilogue)) //
@@ -55,7 +63,8 @@ const implementation gemm_naive_implementation = {
 /* Tiles of D of all products; of groups as many as there may be, for each ends inside a tile. */
 static int64_t tiles_of(const ckl_gemm_desc *d, int tile_m, int tile_n)
 {
-    const int64_t along_m = d->groups ? d->m / tile_m + min_i64(d->m, d->groups) : d->batch * ceil_div(d->m, tile_m);
+    const int64_t along_m =
+        gemm_groups_of_m(d) ? d->m / tile_m + min_i64(d->m, d->groups) : gemm_products(d) * ceil_div(d->m, tile_m);
     return along_m * ceil_div(d->gated ? 2 * d->n : d->n, tile_n);
 }
 
@@ -66,7 +75,7 @@ static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, 
     c->epilogue = gemm_epilogue_of(d);
     c->tile_m = c->tile_n = tiles_of(d, 128, 128) < device->sm_count ? 64 : 128;
     c->vec = gemm_vector_of(d);
-    c->grouped = d->groups > 0;
+    c->grouped = gemm_grouped_of(d);
     if (c->vec * (int)ckl_dtype_bytes(d->a) < 4) // what cp.async does not copy
         c->vec = 1;
     if (d->math == CKL_GEMM_F32X3)
@@ -88,8 +97,8 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
         FAIL(CKL_INVALID, "gemm tiled: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
     if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
         FAIL(CKL_UNSUPPORTED, "gemm tiled: tensor cores round f32; impl=fma multiplies it as it is");
-    if (c->stages < 2 || c->stages > 8)
-        FAIL(CKL_INVALID, "gemm tiled: stages=%d is not in 2..8", c->stages);
+    if (c->stages < 1 || c->stages > 8)
+        FAIL(CKL_INVALID, "gemm tiled: stages=%d is not in 1..8", c->stages);
     int bytes = c->vec * (int)ckl_dtype_bytes(d->a);
     if (c->vec != 1 && bytes != 4 && bytes != 8 && bytes != 16)
         FAIL(CKL_INVALID, "gemm tiled: vec=%d is neither 1 nor as many elements as 4, 8 or 16 bytes", c->vec);
@@ -109,7 +118,8 @@ static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_strea
     const gemm_tiled_config *c = plan->config;
     int bytes = c->vec * (int)ckl_dtype_bytes(d->a);
     const choice layout = (choice)d->layout;
-    if (!PLAN_ALIGNED(bytes, gemm_k_major(layout, 'a') ? x->a : NULL, gemm_k_major(layout, 'b') ? x->b : NULL))
+    if (!d->pointers && // else the caller's word
+        !PLAN_ALIGNED(bytes, gemm_k_major(layout, 'a') ? x->a : NULL, gemm_k_major(layout, 'b') ? x->b : NULL))
         FAIL(CKL_INVALID, "gemm tiled: a=%p or b=%p is not aligned to %d bytes; config='vec=1' takes any alignment",
              x->a, x->b, bytes);
     const gemm_params params = gemm_params_of(d, args);
@@ -123,4 +133,26 @@ const implementation gemm_tiled_implementation = {
     IMPLEMENTATION_PARTS(gemm, tiled),
     .summary = "shared-memory tiles by cp.async and mma.sync; rows of any pitch; from sm_80 on",
     .params = &gemm_param_list,
+};
+
+/* mma: a step of the ladder (docs/gemm-ladder.md), tiled with one stage */
+
+static ckl_status choose_mma(const void *desc, const ckl_device_info *device, void *config)
+{
+    TRY(choose_tiled(desc, device, config));
+    ((gemm_tiled_config *)config)->stages = 1;
+    return CKL_OK;
+}
+
+const implementation gemm_mma_implementation = {
+    .name = "mma",
+    .summary = "a step of the ladder: tiled with one stage, which is loaded and used in turn",
+    .by_name = true,
+    .config_bytes = sizeof(gemm_tiled_config),
+    .config = FIELD_TABLE(tiled_fields),
+    .choose = choose_mma,
+    .admit = admit_tiled,
+    .describe = gemm_tiled,
+    .params = &gemm_param_list,
+    .launch = launch_tiled,
 };

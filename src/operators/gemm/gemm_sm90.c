@@ -102,7 +102,6 @@ static void consume_tile(const sm90_kernel *k, const consumer_role *c, val tile,
         at.row = add(at.row, mul(c->index, imm(k->size.consumer_rows)));
     at.col = add(at.col, mul(k->rank_k, imm(k->size.columns)));
     const epilogue_vectors vectors = gemm_sm90_load_vectors(k, c, &at);
-    gemm_sm90_prefetch_outputs(k, c, &at);
     gemm_sm90_mainloop(k, c, &at, stage);
     if (k->cfg->split == 1) {
         gemm_sm90_epilogue(k, c, &at, &vectors);
@@ -131,6 +130,7 @@ static void consumer(const sm90_kernel *k)
         if (cfg->pingpong)
             pipeline_advance_by(&stage, mul(k->k_tiles, imm(sharers - 1)));
     }
+    gemm_leave_amax(k->epilogue, c.scalars, k->p.amax, true);
     IF(c.first_thread)
         tma_store_wait(0);
     gemm_sm90_parts_leave(k, &c);

@@ -16,12 +16,14 @@ enum { WARPGROUP = 128 };
 enum {
     BARRIER_CONSUMER = 1, // + consumer: its 128 threads round the staging buffers
     BARRIER_ORDER = 4,    // ping-pong, + consumer: it may begin its mainloop; it waits, the other one arrives
+    BARRIER_CLEARED = 4,  // groups of K, without ping-pong: all consumers have cleared what is not the group's
 };
 
 /* Where a tile begins, in elements of A*B, and of which of the batch, or group, it is. */
 typedef struct tile_place {
     val row, col, batch;
-    val end; // of groups: the first row of D that is not the group's
+    val end;              // of groups: the first row of D that is not the group's
+    val k_first, k_count; // of groups of K: its first number of K, and how many it has
 } tile_place;
 
 /* Everything the roles share. */
@@ -77,11 +79,15 @@ bool gemm_sm90_has_several(const gemm_sm90_config *c,
 void gemm_sm90_parameters(sm90_kernel *k);
 void gemm_sm90_memory(sm90_kernel *k);
 
-tensor gemm_sm90_transposed(tensor t);                     // a tile with rows and columns in each other's place
-tile_place gemm_sm90_tile(const sm90_kernel *k, val tile); // this CTA's, of a cluster's tile
+tensor gemm_sm90_transposed(tensor t);                             // a tile with rows and columns in each other's place
+tile_place gemm_sm90_tile(const sm90_kernel *k, val tile);         // this CTA's, of a cluster's tile
+val gemm_sm90_k_tiles(const sm90_kernel *k, const tile_place *at); // that this CTA loads of a tile
 
 /* gemm_sm90_groups.c: rows of D that are dealt out to groups. scan: by all threads, once the kernel before has ended. */
 void gemm_sm90_scan_groups(sm90_kernel *k);
+void gemm_sm90_find_part_of_k(const sm90_kernel *k, tile_place *at); // of groups of K: that of number at->batch
+void gemm_sm90_clear_others(const sm90_kernel *k, const tile_place *at, val k_tile,
+                            val stage);         // what a stage has of the next group, by all consumers
 val gemm_sm90_group_rows(const sm90_kernel *k); // tiles along the rows of D, of all groups
 val gemm_sm90_find_group(const sm90_kernel *k,
                          val *tile); // of a tile among these, whose number becomes that in the group
@@ -96,8 +102,7 @@ void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, const tile
 void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c);
 
 /*
- * gemm_sm90_scales.c: scales of blocks, in registers. begin: before a tile. next: those of a K tile, each in turn, the last one of a tile
- * perhaps. add:
+ * gemm_sm90_scales.c: scales of blocks, in registers. begin: before a tile. next: those of a K tile, each in turn. add:
  * acc += part * scales.
  */
 typedef struct block_scales {
@@ -106,7 +111,7 @@ typedef struct block_scales {
     tensor sScales;             // (COLUMNS,2)
 } block_scales;
 block_scales gemm_sm90_begin_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
-void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile, bool last,
+void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
                            const block_scales *scales);
 void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor part, const block_scales *scales);
 
@@ -124,8 +129,6 @@ typedef struct epilogue_vectors {
     val loaded[GEMM_VECTORS][VECTOR_LOADS];
 } epilogue_vectors;
 epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
-/* Before the mainloop: what the epilogue reads of matrices begins to come from memory to L2, which is no access. */
-void gemm_sm90_prefetch_outputs(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
 void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile_place *at,
                         const epilogue_vectors *vectors);
 

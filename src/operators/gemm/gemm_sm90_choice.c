@@ -55,7 +55,7 @@ static int ragged_of(const ckl_gemm_desc *d)
 
 int gemm_sm90_swapped_columns(int64_t rows, bool wide)
 {
-    int64_t tiles = ceil_div(rows, SWAP_COLUMNS);
+    int64_t tiles = max_i64(1, ceil_div(rows, SWAP_COLUMNS));
     int64_t columns = ceil_div(rows, tiles), step = columns > SWAP_NARROW ? 2 * ATOM_COLUMNS : ATOM_COLUMNS;
     return tiles > SWAP_TILES || (wide && columns <= SWAP_NARROW) ? 0 : (int)round_up(columns, step);
 }
@@ -80,6 +80,11 @@ static bool shares_an_SM(const ckl_gemm_desc *d, const gemm_sm90_config *c, cons
            ceil_div(d->n, c->tile_m) * ceil_div(d->m, c->tile_n) * d->batch <= device->sm_count;
 }
 
+static int64_t rows_of_group(const ckl_gemm_desc *d)
+{
+    return gemm_groups_of_m(d) ? ceil_div(d->m, d->groups) : d->m;
+}
+
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_gemm_desc *d = desc;
@@ -90,15 +95,16 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = ragged_of(d);
     c->tile_m = t->tile_m;
-    c->tile_n = t->swap ? gemm_sm90_swapped_columns(ceil_div(d->m, max_i64(d->groups, 1)), t->tile_m > 64) : t->tile_n;
+    c->tile_n = t->swap ? gemm_sm90_swapped_columns(rows_of_group(d), t->tile_m > 64) : t->tile_n;
     c->consumers = t->consumers;
-    c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST; // one adds while the other's tensor cores work
+    c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST && // one adds while the other's tensor cores work
+                  !gemm_groups_of_k(d);                              // of which each has another length
     c->cluster_m = t->cluster_m;
     c->cluster_n = t->cluster_n;
     c->split = t->split;
     c->swap = t->swap;
-    c->batched = d->batch > 1;
-    c->groups = gemm_sm90_groups_of(d->groups);
+    c->batched = gemm_groups_of_k(d) ? GEMM_GROUPS_OF_K : d->batch > 1;
+    c->groups = gemm_groups_of_m(d) ? gemm_sm90_groups_of(d->groups) : 0;
     c->ctas = shares_an_SM(d, c, device) ? 2 : 1;
     c->group = 8;
     gemm_sm90_fit_memory(c, ceil_div(d->k, gemm_tile_k(d->a)), device);
@@ -195,7 +201,7 @@ static double epilogue_of_tile(const gemm_sm90_config *c)
 
 static int64_t groups_with_rows(const ckl_gemm_desc *d)
 {
-    return min_i64(d->groups, d->m);
+    return gemm_groups_of_m(d) ? min_i64(d->groups, d->m) : 0;
 }
 
 /* Groups as one product: each loses half a tile at its end. Their sizes are known on the device alone. */
@@ -206,11 +212,23 @@ static ckl_gemm_desc with_lost_rows(const ckl_gemm_desc *d, const gemm_sm90_conf
     return whole;
 }
 
+/* Groups of K as a batch of products of one length. */
+static ckl_gemm_desc as_batch(const ckl_gemm_desc *d)
+{
+    ckl_gemm_desc batch = *d;
+    if (!gemm_groups_of_k(d))
+        return batch;
+    batch.batch = d->groups;
+    batch.groups = 0;
+    batch.k = ceil_div(d->k, d->groups);
+    return batch;
+}
+
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_gemm_desc *d = desc;
+    const ckl_gemm_desc each = as_batch(desc), *d = &each;
     const gemm_sm90_config *c = config;
-    const int64_t matrices_B = d->groups ? groups_with_rows(d) : 1; // of each product of a batch
+    const int64_t matrices_B = gemm_groups_of_m(d) ? groups_with_rows(d) : 1; // of each product of a batch
     const ckl_gemm_desc whole = with_lost_rows(d, c);
     const tiled_problem p = problem_of(&whole, c, device->sm_count);
     const step_cycles s = step_of(&p, c, device->sm_count);

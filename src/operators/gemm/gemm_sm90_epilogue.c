@@ -29,23 +29,24 @@ static val cols_of_D(const sm90_kernel *k)
     return k->cfg->swap ? k->p.m : k->p.n;
 }
 
-/* Are rows of C and X read one by one? Beyond a group's end others may be writing them; or they start anywhere. */
+/* Are rows of C and X read one by one? Beyond a group's end others may be writing them; or they start anywhere, or a list names them. */
 static bool loads_elements(const sm90_kernel *k)
 {
-    return k->cfg->ragged == GEMM_ALL_RAGGED || k->cfg->groups;
+    return k->cfg->ragged == GEMM_ALL_RAGGED || k->cfg->groups || k->epilogue.scatter;
 }
 
 static ckl_dtype vector_type(const sm90_kernel *k, int v)
 {
-    return v == GEMM_BIAS ? k->epilogue.d : F32;
+    return v == GEMM_BIAS ? gemm_bias_type(k->epilogue.d) : F32;
 }
 
 /* This thread's elements of the vectors: loads that nothing waits for before the epilogue. */
 epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_role *c, const tile_place *at)
 {
-    const val addresses[] = {
-        [GEMM_BIAS] = k->p.bias, [GEMM_SCALE_OF_A] = k->p.scale_a, [GEMM_SCALE_OF_B] = k->p.scale_b
-    };
+    const val addresses[] = { [GEMM_BIAS] = k->p.bias,
+                              [GEMM_SCALE_OF_A] = k->p.scale_a,
+                              [GEMM_SCALE_OF_B] = k->p.scale_b,
+                              [GEMM_WEIGHT_OF_ROW] = k->p.row_weights };
     epilogue_vectors all;
     val elements = k->cfg->groups ? mul(convert(I64, at->batch), convert(I64, cols_of_D(k))) : imm64(0);
     for (int v = 0; v < GEMM_VECTORS; v++) {
@@ -77,6 +78,12 @@ static void share_vectors(const sm90_kernel *k, const consumer_role *c, const ep
         }
 }
 
+/* The first row that is not the tile's to store. */
+static val last_row(const sm90_kernel *k, const subtile *h)
+{
+    return k->cfg->groups ? h->at.end : rows_of_D(k);
+}
+
 /* The rows and columns of a staging buffer in steps that the threads move by vectors, each at its place in D. */
 typedef struct element_steps {
     tiled_copy each;
@@ -89,14 +96,15 @@ static element_steps steps_of(const sm90_kernel *k, const subtile *h)
 {
     const int vec = k->cfg->ragged ? 1 : 16 / (int)ckl_dtype_bytes(k->epilogue.d);
     const int across = k->size.d_cols / vec, down = WARPGROUP / across;
-    const int at_once = vec == 1 ? ELEMENTS_AT_ONCE : 1;
+    const int at_once =
+        vec == 1 && !k->epilogue.scatter ? ELEMENTS_AT_ONCE : 1; // of a list each row has its own address
     layout threads = compact_right(shape(down, across));
     tensor cD = coordinates_from(identity_tensor(shape(k->size.d_rows, k->size.d_cols)), 0, h->at.row); // (ROWS,COLS)
     return (element_steps){
         .each = make_tiled_copy(universal_copy(k->epilogue.d, vec), k->epilogue.d, threads, compact(shape(1, vec))),
         .cD = coordinates_from(cD, 1, h->at.col),
         .step = shape(at_once * down, k->size.d_cols),
-        .all = shape(k->cfg->groups ? h->at.end : rows_of_D(k), cols_of_D(k)),
+        .all = shape(last_row(k, h), cols_of_D(k)),
         .count = k->size.d_rows / (at_once * down),
     };
 }
@@ -133,6 +141,18 @@ static tensor elements_of(const sm90_kernel *k, const subtile *h, const output_m
     return gmem_tensor(start, k->epilogue.d, make_layout(shape(rows_of_D(k), cols_of_D(k)), stride(x->ld, 1))); // (M,N)
 }
 
+/* The elements at a thread's coordinates, all of one row where a list says which one that is. */
+static tensor elements_at(const sm90_kernel *k, const subtile *h, const output_matrix *x, tensor gX, tensor cStep)
+{
+    if (k->epilogue.scatter) {
+        tensor gList = gmem_tensor(k->p.rows_d, I32, make_layout(dynamic(rows_of_D(k)), leaf(1)));
+        val row = coordinate(cStep, 0, 0), listed = at(gList, min(row, sub(last_row(k, h), imm(1))));
+        val moved = mul(sub(convert(I64, listed), convert(I64, row)), x->ld);
+        gX.address = add(gX.address, convert(U64, mul(moved, imm((int)ckl_dtype_bytes(k->epilogue.d)))));
+    }
+    return tensor_at_coordinates(gX, cStep);
+}
+
 /*
  * A staging buffer to D element by element, where it reaches past a ragged end of the rows: a TMA store would write whole
  * 16-byte chunks there.
@@ -146,7 +166,7 @@ static void store_elements(const sm90_kernel *k, const consumer_role *c, const s
         tensor sStep = partition_S(&s.each, local_tile(h->sD, s.step, coord(e, 0)), c->tid); // (1,STEPS,1)
         tensor rStep = fragment_like(cStep, k->epilogue.d);                                  // (1,STEPS,1)
         copy_tiled(&s.each, sStep, rStep);
-        copy_if(&s.each, cStep, s.all, rStep, tensor_at_coordinates(gD, cStep), 0);
+        copy_if(&s.each, cStep, s.all, rStep, elements_at(k, h, to, gD, cStep), 0);
     }
 }
 
@@ -159,43 +179,10 @@ static void load_elements(const sm90_kernel *k, const consumer_role *c, const su
         tensor cStep = partition_S(&s.each, local_tile(s.cD, s.step, coord(e, 0)), c->tid);  // (1,STEPS,1)
         tensor sStep = partition_D(&s.each, local_tile(h->sD, s.step, coord(e, 0)), c->tid); // (1,STEPS,1)
         tensor rStep = fragment_like(cStep, k->epilogue.d);                                  // (1,STEPS,1)
-        copy_if(&s.each, cStep, s.all, tensor_at_coordinates(gC, cStep), rStep, 0);
+        copy_if(&s.each, cStep, s.all, elements_at(k, h, from, gC, cStep), rStep, 0);
         copy_tiled(&s.each, rStep, sStep);
     }
     named_sync(c->barrier, WARPGROUP);
-}
-
-/* A row of the tile for each thread, whole 16 bytes of it. */
-static void prefetch_rows(const sm90_kernel *k, const consumer_role *c, const tile_place *at, const output_matrix *from)
-{
-    enum { UNIT = 16 };
-    const int bytes = (int)ckl_dtype_bytes(k->epilogue.d), unit = UNIT / bytes;
-    val left = select(lt(at->col, cols_of_D(k)), sub(cols_of_D(k), at->col), imm(0)); // of a cluster's tile, maybe none
-    val columns = min(left, imm(k->size.columns)), end = k->cfg->groups ? at->end : k->p.m;
-    val length = mul(div(columns, imm(unit)), imm(UNIT));
-    for (int first = 0; first < k->size.consumer_rows; first += WARPGROUP) {
-        val row = add(at->row, add(c->tid, imm(first)));
-        val inside = logical_and(lt(row, end), gt(length, imm(0)));
-        if (k->size.consumer_rows < WARPGROUP)
-            inside = logical_and(inside, lt(c->tid, imm(k->size.consumer_rows)));
-        val element = add(mul(convert(I64, row), from->ld), convert(I64, at->col));
-        if (k->cfg->batched)
-            element = add(element, mul(convert(I64, at->batch), from->batch_stride));
-        IF(inside)
-            bulk_prefetch(add(from->address, convert(U64, mul(element, imm(bytes)))), length);
-    }
-}
-
-void gemm_sm90_prefetch_outputs(const sm90_kernel *k, const consumer_role *c, const tile_place *at)
-{
-    const output_matrix C = matrix_C(k), X = matrix_X(k);
-    if (k->cfg->swap || k->cfg->ragged == GEMM_ALL_RAGGED)
-        return;
-    if (k->epilogue.c)
-        IF(ne(c->scalars.beta, immf(0)))
-            prefetch_rows(k, c, at, &C);
-    if (gemm_is_backward(k->epilogue.activation))
-        prefetch_rows(k, c, at, &X);
 }
 
 static void load_box(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *from,
@@ -308,22 +295,23 @@ static subtile_results finish_subtile(const sm90_kernel *k, const consumer_role 
         return (subtile_results){ .rD = h->acc };
     const subtile_vectors vectors = read_vectors(k, c, h);
     const tensor cD = coordinates_of_subtile(k, c, h);
-    const bool swap = k->cfg->swap;
+    const bool swap = k->cfg->swap, placed = k->epilogue.custom || k->epilogue.amax;
     subtile_results out = { .rD = fragment_like(h->acc, F32) };
     if (k->epilogue.preactivation)
         out.rX = fragment_like(h->acc, F32);
     for (int i = 0; i < static_size(out.rD.layout) && !ir_failed(); i++) {
-        gemm_finished done = gemm_finish(
-            k->epilogue, c->scalars,
-            (gemm_element){ .product = at_f32(h->acc, i),
-                            .row = k->epilogue.custom ? add(h->at.row, coordinate(cD, swap ? 1 : 0, i)) : imm(0),
-                            .col = k->epilogue.custom ? add(h->at.col, coordinate(cD, swap ? 0 : 1, i)) : imm(0),
+        gemm_element in = { .product = at_f32(h->acc, i),
+                            .row = placed ? add(h->at.row, coordinate(cD, swap ? 1 : 0, i)) : imm(0),
+                            .col = placed ? add(h->at.col, coordinate(cD, swap ? 0 : 1, i)) : imm(0),
                             .up = k->epilogue.gated ? at_f32(h->up, i) : immf(0),
                             .c = k->epilogue.c ? at(rC, i) : immf(0),
                             .bias = vector_at_element(k, &vectors, GEMM_BIAS, i),
                             .x = backward ? at(rX, i) : immf(0),
                             .scale_a = vector_at_element(k, &vectors, GEMM_SCALE_OF_A, i),
-                            .scale_b = vector_at_element(k, &vectors, GEMM_SCALE_OF_B, i) });
+                            .scale_b = vector_at_element(k, &vectors, GEMM_SCALE_OF_B, i),
+                            .weight = vector_at_element(k, &vectors, GEMM_WEIGHT_OF_ROW, i) };
+        in.inside = k->epilogue.amax ? logical_and(lt(in.row, last_row(k, h)), lt(in.col, cols_of_D(k))) : yes();
+        const gemm_finished done = gemm_finish(k->epilogue, c->scalars, in);
         set(out.rD, i, done.d);
         if (k->epilogue.preactivation)
             set(out.rX, i, done.x);
@@ -333,10 +321,11 @@ static subtile_results finish_subtile(const sm90_kernel *k, const consumer_role 
 
 static void stage_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h, tensor rD)
 {
-    if (ckl_dtype_bytes(k->epilogue.d) == 2)
+    const int bytes = (int)ckl_dtype_bytes(k->epilogue.d);
+    if (bytes == 2)
         stmatrix_C(&h->mma, rD, h->sAcc, c->tid);
     else
-        copy(rD, partition_C(&h->mma, h->sAcc, c->tid), k->cfg->swap ? 4 : 8);
+        copy(rD, partition_C(&h->mma, h->sAcc, c->tid), k->cfg->swap ? bytes : 2 * bytes);
 }
 
 /* Registers -> staging buffer -> TMA store of one subtile of D or X. */
@@ -346,7 +335,7 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
     const int ragged = k->cfg->ragged;
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     stage_subtile(k, c, h, rD);
-    if (ragged == GEMM_ALL_RAGGED) {
+    if (ragged == GEMM_ALL_RAGGED || k->epilogue.scatter) {
         named_sync(c->barrier, WARPGROUP);
         store_elements(k, c, h, to);
         return;
@@ -395,7 +384,9 @@ static void store_subtile(const sm90_kernel *k, const consumer_role *c, subtile 
 static void place_subtile(const sm90_kernel *k, const tile_place *tile, subtile *h)
 {
     val row = add(tile->row, imm(h->rows)), col = add(tile->col, imm(h->cols));
-    h->at = (tile_place){ k->cfg->swap ? col : row, k->cfg->swap ? row : col, tile->batch, tile->end };
+    h->at = *tile;
+    h->at.row = k->cfg->swap ? col : row;
+    h->at.col = k->cfg->swap ? row : col;
 }
 
 void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile_place *tile,

@@ -1,6 +1,6 @@
 /*
- * gemm_sm90_groups.c - rows of D that are dealt out to groups by offsets in device memory. Every CTA counts the tiles of all groups
- * for itself; a tile's group is then searched for in shared memory.
+ * gemm_sm90_groups.c - rows of D, or the numbers of K, that are dealt out to groups by offsets in device memory. Every CTA counts the
+ * tiles of all groups of rows for itself; a tile's group is then searched for in shared memory. Groups of K are products of a batch.
  */
 #include "operators/gemm/gemm_sm90.h"
 
@@ -58,4 +58,37 @@ val gemm_sm90_find_group(const sm90_kernel *k, val *tile)
     }
     *tile = convert(U32, sub(wanted, at(k->sTiles, group)));
     return group;
+}
+
+void gemm_sm90_find_part_of_k(const sm90_kernel *k, tile_place *at)
+{
+    tensor gFirst =
+        gmem_tensor(k->p.offsets, I32, make_layout(dynamic(add(k->p.groups, imm(1))), leaf(1))); // (GROUPS+1)
+    at->k_first = convert(U32, at(gFirst, at->batch));
+    at->k_count = sub(convert(U32, at(gFirst, add(at->batch, imm(1)))), at->k_first);
+}
+
+/* Rows of K from `first` on, of an operand's stage: 16 bytes a thread. */
+static void clear_rows(const sm90_kernel *k, tensor sX, int extent, val first)
+{
+    enum { VECTOR = 16 / 2 }; // of 16 bits
+    const int across = extent / VECTOR, threads = k->cfg->consumers * WARPGROUP;
+    tensor rZeros = fragment(I32, compact(leaf(4)));
+    fill(rZeros, imm_as(I32, 0));
+    val vectors = mul(sub(imm(k->size.tile_k), first), imm(across));
+    LOOP_FROM(v, sub(thread(), imm(WARPGROUP)), vectors, imm(threads)) {
+        val address = tensor_address(sX, coord(mul(rem(v, imm(across)), imm(VECTOR)), add(first, div(v, imm(across)))));
+        copy(rZeros, smem_view(address, I32, compact(leaf(4))), 16);
+    }
+}
+
+void gemm_sm90_clear_others(const sm90_kernel *k, const tile_place *at, val k_tile, val stage)
+{
+    val left = sub(at->k_count, mul(k_tile, imm(k->size.tile_k))); // in this K tile or behind it
+    IF(lt(left, imm(k->size.tile_k))) {
+        clear_rows(k, slice(k->sA, _, _, stage), k->cfg->tile_m, left);
+        clear_rows(k, slice(k->sB, _, _, stage), k->cfg->tile_n, left);
+        fence_proxy_async();
+        named_sync(imm(BARRIER_CLEARED), k->cfg->consumers * WARPGROUP);
+    }
 }

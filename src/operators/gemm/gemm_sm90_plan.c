@@ -89,6 +89,9 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
             FAIL(CKL_UNSUPPORTED, "gemm sm90: a CTA loads %d rows of an operand that is not K-major, no multiple of %d",
                  rows[i], SPAN);
     }
+    if (c->batched == GEMM_GROUPS_OF_K &&
+        (k_major[0] || k_major[1] || ckl_dtype_bytes(c->epilogue.ab) != 2 || c->pingpong || c->split > 1))
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: groups_of=k is of 16 bits and layout=tn, without pingpong and split");
     if (c->epilogue.gated && (c->swap || c->split > 1 || c->cluster_m > 1 || !k_major[1] || c->tile_n % 32))
         FAIL(CKL_UNSUPPORTED,
              "gemm sm90: gated products want a K-major B in tiles of 2x16 columns, without swap, split and "
@@ -117,8 +120,8 @@ static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
     const int64_t columns = d->gated ? 2 * d->n : d->n, side_m = c->tile_m * c->cluster_m,
                   side_n = c->tile_n * c->cluster_n, side = c->swap ? side_n : side_m;
-    const int64_t along_m = d->groups ? d->m / side + min_i64(d->m, d->groups) : ceil_div(d->m, side);
-    return d->batch * along_m * ceil_div(columns, c->swap ? side_m : side_n);
+    const int64_t along_m = gemm_groups_of_m(d) ? d->m / side + min_i64(d->m, d->groups) : ceil_div(d->m, side);
+    return gemm_products(d) * along_m * ceil_div(columns, c->swap ? side_m : side_n);
 }
 
 ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, const void *config)
@@ -129,6 +132,8 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %s has no wgmma", device->id);
     TRY(gemm_check_epilogue("sm90", d, &c->epilogue));
     TRY(gemm_check_same_types("sm90", d));
+    if (d->pointers)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: matrices of a batch lie a stride apart, not where pointers say");
     if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone");
     if (d->a == CKL_I8 && c->split > 1)
@@ -156,11 +161,14 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_UNSUPPORTED, "gemm sm90: a size is beyond the 32-bit coordinates of TMA");
     if (tiles_of(d, c) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %" PRId64 " tiles are more than 32-bit numbers", tiles_of(d, c));
-    if ((c->batched != 0) != (d->batch > 1))
-        FAIL(CKL_INVALID, "gemm sm90: batched=%d with batch=%" PRId64, c->batched, d->batch);
+    if ((c->batched != 0) != (gemm_products(d) > 1 || gemm_groups_of_k(d)) ||
+        (c->batched == GEMM_GROUPS_OF_K) != gemm_groups_of_k(d))
+        FAIL(CKL_INVALID, "gemm sm90: batched=%d with batch=%" PRId64 "%s", c->batched, d->batch,
+             gemm_groups_of_k(d) ? " and groups_of=k" : "");
+
     if (c->prefetch < 0 || (c->prefetch && (c->batched || c->groups)))
         FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is negative, or of a batch", c->prefetch);
-    if ((c->groups != 0) != (d->groups != 0) || c->groups < d->groups)
+    if ((c->groups != 0) != gemm_groups_of_m(d) || (gemm_groups_of_m(d) && c->groups < d->groups))
         FAIL(CKL_INVALID, "gemm sm90: room for %d groups, not for groups=%" PRId64, c->groups, d->groups);
     TRY(check_row_alignment(d, c->ragged != GEMM_ALL_RAGGED));
     if (ceil_div(d->k, gemm_tile_k(d->a)) < c->split)
@@ -174,7 +182,7 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
  * TMA asks L2 for a sector or two at a time; fetching 128 bytes instead of 256 is then 10 % faster (3000^3), elsewhere slower
  * (8192^3).
  */
-static param_tensor matrix(const ckl_gemm_desc *d, char name, const void *pointer)
+param_tensor gemm_tensor_of(const ckl_gemm_desc *d, char name, const void *pointer)
 {
     enum { SECTOR = 32 };
     const gemm_matrix x = gemm_matrix_of(d, name);
@@ -193,13 +201,13 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
     TRY(check_pointer_alignment(x, c));
     ckl_gemm_desc whole = *d;
     whole.k = k;
-    const param_tensor a = matrix(&whole, 'a', x->a), b = matrix(&whole, 'b', x->b);
+    const param_tensor a = gemm_tensor_of(&whole, 'a', x->a), b = gemm_tensor_of(&whole, 'b', x->b);
     const gemm_pitched_params params = {
         .A = swap ? b : a,
         .B = swap ? a : b,
-        .C = matrix(d, 'c', x->c),
-        .D = matrix(d, 'd', x->d),
-        .PRE = matrix(d, 'x', x->x),
+        .C = gemm_tensor_of(d, 'c', x->c),
+        .D = gemm_tensor_of(d, 'd', x->d),
+        .PRE = gemm_tensor_of(d, 'x', x->x),
         .device_alpha = x->device_alpha,
         .device_beta = x->device_beta,
         .scale_a = x->scale_a,
@@ -208,6 +216,9 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .x = x->x,
         .ldx = d->ldx,
         .x_batch = d->stride_x,
+        .rows_d = x->rows_d,
+        .row_weights = x->row_weights,
+        .amax = x->amax,
         .m = (uint32_t)(swap ? d->n : d->m),
         .n = (uint32_t)(swap ? d->m : d->n),
         .k = (uint32_t)d->k,
@@ -222,21 +233,30 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .d = x->d,
         .ldd = d->ldd,
         .d_batch = d->stride_d,
-        .batch = (uint32_t)d->batch,
+        .batch = (uint32_t)gemm_products(d),
         .offsets = x->offsets,
         .groups = (uint32_t)d->groups,
     };
-    int64_t clusters = min_i64(tiles_of(d, c), plan->kernels[0].clusters_resident);
+    int64_t clusters = tiles_of(d, c);
+    if (plan->impl != &gemm_specialised_implementation)
+        clusters = min_i64(clusters, plan->kernels[0].clusters_resident);
     const plan_grid grid = { .x = clusters * c->cluster_m * c->cluster_n * c->split };
     return plan_launch(plan, 0, grid, &params, stream);
 }
 
-/* What sm90 itself, or behind other kernels, multiplies as it is. */
-static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
+/* What sm90 itself, or behind copies, multiplies as it is. */
+static ckl_status admit_products(const void *desc, const ckl_device_info *device, const void *config)
 {
     if (((const ckl_gemm_desc *)desc)->math == CKL_GEMM_F32X3)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: operands of math=f32x3 are split first, by impl=f32x3");
     return gemm_sm90_admit(desc, device, config);
+}
+
+static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
+{
+    if (((const ckl_gemm_desc *)desc)->gather)
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: rows of A that a list takes are copied first, by impl=pitched");
+    return admit_products(desc, device, config);
 }
 
 static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -262,6 +282,42 @@ const implementation gemm_sm90_implementation = {
     .launch = launch_sm90,
 };
 
+/* specialised: a rung of the ladder (docs/gemm-ladder.md), one tile a CTA */
+
+static ckl_status choose_specialised(const void *desc, const ckl_device_info *device, void *config)
+{
+    gemm_sm90_config *c = config;
+    gemm_sm90_candidate(desc, device, 0, config);
+    c->tile_m = c->tile_n = 128;
+    c->consumers = 2;
+    c->cluster_m = c->cluster_n = c->split = 1;
+    c->pingpong = c->swap = false;
+    gemm_sm90_fit_memory(c, INT64_MAX, device);
+    return CKL_OK;
+}
+
+static ckl_status admit_specialised(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    if (ckl_dtype_bytes(d->a) != 2 || d->layout != CKL_GEMM_NT || d->batch > 1 || d->groups)
+        FAIL(CKL_UNSUPPORTED, "gemm specialised: a step of the ladder is one product of K-major f16 or bf16");
+    return admit_sm90(desc, device, config);
+}
+
+const implementation gemm_specialised_implementation = {
+    .name = "specialised",
+    .summary = "a step of the ladder: sm90 with a CTA for every tile",
+    .by_name = true,
+    .config_bytes = sizeof(gemm_sm90_config),
+    .config = FIELD_TABLE(sm90_fields),
+    .choose = choose_specialised,
+    .admit = admit_specialised,
+    .describe = gemm_sm90,
+    .params = &gemm_pitched_param_list,
+    .target = IR_SM90A,
+    .launch = launch_sm90,
+};
+
 /* pitched: A and B that TMA or tensor cores cannot take are copied to the workspace, in rows that they can */
 
 /* Tensor cores read all but 16 bits K-major alone: the others are transposed. */
@@ -272,13 +328,14 @@ static bool is_turned(const ckl_gemm_desc *d, char matrix)
 
 static bool is_copied(const ckl_gemm_desc *d, char matrix)
 {
-    return is_turned(d, matrix) || !gemm_rows_aligned(d, matrix, TMA_ALIGNMENT);
+    return is_turned(d, matrix) || (matrix == 'a' && d->gather) || !gemm_rows_aligned(d, matrix, TMA_ALIGNMENT);
 }
 
 /* The problem that is left when they are. */
 static ckl_gemm_desc pitched_desc(const ckl_gemm_desc *d)
 {
     ckl_gemm_desc even = *d;
+    even.gather = d->gather ? max_i64(d->m, 1) : 0; // in order now
     if (is_turned(d, 'a') || is_turned(d, 'b'))
         even.layout = CKL_GEMM_NT;
     struct {
@@ -324,7 +381,7 @@ static ckl_status admit_pitched(const void *desc, const ckl_device_info *device,
         2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)
         FAIL(CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save in a problem of %g products",
              (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
-    return admit_sm90(&even, device, config);
+    return admit_products(&even, device, config);
 }
 
 static int64_t workspace_pitched(const ckl_plan *plan)
@@ -343,12 +400,13 @@ static int64_t add_copy(gemm_pitched_params *p, int i, const ckl_gemm_desc *d, c
     p->from_stride[i] = x.stride;
     p->to[i] = to;
     p->to_ld[i] = gemm_matrix_of(&even, matrix).ld;
-    p->copy_rows[i] = x.rows;
+    p->copy_rows[i] = matrix == 'a' && d->gather ? d->m : x.rows;
     p->copy_length[i] = x.cols;
     p->turned[i] = is_turned(d, matrix);
     if (p->turned[i])
         return x.count * ceil_div(x.rows, GEMM_TURN_TILE) * ceil_div(x.cols, GEMM_TURN_TILE);
-    return x.count * ceil_div(x.rows, GEMM_REPITCH_ROWS) * ceil_div(ceil_div(x.cols, vector), GEMM_REPITCH_THREADS);
+    return x.count * ceil_div(p->copy_rows[i], GEMM_REPITCH_ROWS) *
+           ceil_div(ceil_div(x.cols, vector), GEMM_REPITCH_THREADS);
 }
 
 /* Copies what is odd, and lets the args point to the copies. */
@@ -363,6 +421,8 @@ static ckl_status launch_copies(const ckl_plan *plan, ckl_gemm_args *x, ckl_stre
         x->a = to;
         to += round_up(copy_bytes(d, 'a'), PLAN_WORKSPACE_ALIGNMENT);
     }
+    p.row_list = x->rows_a;
+    p.list_rows = d->gather;
     p.second = (uint32_t)ctas;
     if (copy_bytes(d, 'b')) {
         ctas += add_copy(&p, (int)copies++, d, 'b', x->b, to);

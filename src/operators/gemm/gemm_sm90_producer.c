@@ -92,10 +92,12 @@ static void load_tiles(const sm90_kernel *k)
     const operand_load loads[] = { describe_load(k, true), describe_load(k, false) };
     LOOP_FROM(tile, k->first_tile, k->count, k->clusters) {
         tile_place at = gemm_sm90_tile(k, tile);
-        LOOP(kt, k->k_tiles) {
+        LOOP(kt, gemm_sm90_k_tiles(k, &at)) {
             val k_tile = k->cfg->split == 1 ? kt : add(kt, k->k_first), depth = mul(k_tile, imm(k->size.tile_k));
             if (k->cfg->batched == GEMM_SLICES_OF_K)
                 depth = add(depth, mul(at.batch, k->p.k));
+            if (k->cfg->batched == GEMM_GROUPS_OF_K)
+                depth = add(depth, at.k_first);
             load_stage(k, loads, &stage, &at, depth);
             pipeline_advance(&stage);
         }

@@ -20,8 +20,9 @@ int gemm_sm90_accumulators(const gemm_sm90_config *c)
 bool gemm_sm90_is_plain(const gemm_sm90_config *c)
 {
     const gemm_epilogue *e = &c->epilogue;
-    return !c->ragged && !e->c && !e->bias && e->scale_a != CKL_GEMM_SCALE_ROW && e->scale_b != CKL_GEMM_SCALE_ROW &&
-           !e->preactivation && !gemm_is_backward(e->activation);
+    return !c->ragged && !e->c && !e->bias && !e->weighted && !e->scatter && !gemm_is_f8(e->d) &&
+           e->scale_a != CKL_GEMM_SCALE_ROW && e->scale_b != CKL_GEMM_SCALE_ROW && !e->preactivation &&
+           !gemm_is_backward(e->activation);
 }
 
 /* Columns of a tile that have scales of their own for every K tile. */
@@ -54,7 +55,8 @@ static int finishers_of(const gemm_sm90_config *c)
 
 bool gemm_sm90_along_rows(const gemm_sm90_config *c, int vector)
 {
-    bool along_m = vector == GEMM_SCALE_OF_A || (vector == GEMM_BIAS && c->epilogue.bias_along == CKL_GEMM_ALONG_M);
+    bool along_m = vector == GEMM_SCALE_OF_A || vector == GEMM_WEIGHT_OF_ROW ||
+                   (vector == GEMM_BIAS && c->epilogue.bias_along == CKL_GEMM_ALONG_M);
     return along_m != c->swap;
 }
 
@@ -62,7 +64,8 @@ static bool has_vector(const gemm_epilogue *e, int vector)
 {
     return vector == GEMM_BIAS         ? e->bias
            : vector == GEMM_SCALE_OF_A ? e->scale_a == CKL_GEMM_SCALE_ROW
-                                       : e->scale_b == CKL_GEMM_SCALE_ROW;
+           : vector == GEMM_SCALE_OF_B ? e->scale_b == CKL_GEMM_SCALE_ROW
+                                       : e->weighted;
 }
 
 /* The largest box along a side of a tile that divides it. */
@@ -146,7 +149,7 @@ ckl_dtype gemm_sm90_type(const gemm_sm90_config *c, char operand)
 
 bool gemm_sm90_has_several(const gemm_sm90_config *c, char operand)
 {
-    return c->groups ? operand == (c->swap ? 'a' : 'b') : c->batched == 1; // slices of K are all of one matrix
+    return c->groups ? operand == (c->swap ? 'a' : 'b') : c->batched == 1; // parts of K are all of one matrix
 }
 
 /* A box of an operand: rows of it, all of a K tile long, or a span of its rows or columns for each of K. */
@@ -219,9 +222,10 @@ void gemm_sm90_memory(sm90_kernel *k)
     k->sD = smem_tensor("D", k->epilogue.d,
                         tiles_layout(k->epilogue.d, s->d_rows, s->d_cols, s->d_swizzle, cfg->buffers, cfg->consumers),
                         1024);
-    static const char *const names[] = {
-        [GEMM_BIAS] = "bias", [GEMM_SCALE_OF_A] = "scale_a", [GEMM_SCALE_OF_B] = "scale_b"
-    };
+    static const char *const names[] = { [GEMM_BIAS] = "bias",
+                                         [GEMM_SCALE_OF_A] = "scale_a",
+                                         [GEMM_SCALE_OF_B] = "scale_b",
+                                         [GEMM_WEIGHT_OF_ROW] = "weights" };
     for (int v = 0; v < GEMM_VECTORS; v++)
         if (s->vectors[v])
             k->sVectors[v] = smem_tensor(names[v], F32, compact(shape(s->vectors[v], cfg->consumers)), 16);
@@ -245,6 +249,13 @@ void gemm_sm90_memory(sm90_kernel *k)
     }
 }
 
+val gemm_sm90_k_tiles(const sm90_kernel *k, const tile_place *at)
+{
+    if (k->cfg->batched != GEMM_GROUPS_OF_K)
+        return k->k_tiles;
+    return div(add(at->k_count, imm(k->size.tile_k - 1)), imm(k->size.tile_k));
+}
+
 tile_place gemm_sm90_tile(const sm90_kernel *k, val tile)
 {
     tile_place at = { .batch = imm(0) };
@@ -254,6 +265,8 @@ tile_place gemm_sm90_tile(const sm90_kernel *k, val tile)
         tile = rem(tile, k->tiles.count);
     }
     tile_at(&k->tiles, tile, &row, &col);
+    if (k->cfg->batched == GEMM_GROUPS_OF_K)
+        gemm_sm90_find_part_of_k(k, &at);
     if (k->cfg->groups)
         at.batch = gemm_sm90_find_group(k, k->cfg->swap ? &col : &row);
     at.row = mul(add(mul(row, imm(k->cfg->cluster_m)), k->rank_m), imm(k->cfg->tile_m));

@@ -115,7 +115,8 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
     const gemm_splitk_config *c = config;
     TRY(gemm_check_epilogue("splitk", d, &c->products.epilogue));
     if (d->layout != CKL_GEMM_NT || d->gated || d->bias_along || d->scale_a || d->scale_b || d->scale_d ||
-        d->device_scalars || d->preactivation || gemm_is_backward((choice)d->activation))
+        d->weighted || gemm_is_f8(d->d) || d->device_scalars || d->preactivation ||
+        gemm_is_backward((choice)d->activation))
         FAIL(CKL_UNSUPPORTED,
              "gemm splitk: slices are of K-major A and B, with alpha, C, a bias of columns and an activation");
     if (d->math == CKL_GEMM_F32X3)
@@ -124,6 +125,7 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "gemm splitk: f32 is added, sums of i8 are i32");
     if (d->batch_invariant)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: sums of slices are not those of batch_invariant=1");
+    TRY(gemm_check_in_order("splitk", d));
     if (d->groups)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: slices are of one product, not of groups=%" PRId64, d->groups);
     if (d->batch > 1)

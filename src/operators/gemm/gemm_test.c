@@ -3,14 +3,71 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/dtype.h"
 #include "base/math.h"
 #include "operators/gemm/gemm_config.h"
 
-enum { A, B, C, BIAS, D, SCALE_A, SCALE_B, SCALE_D, DEVICE_ALPHA, DEVICE_BETA, X, OFFSETS, ALPHA, BETA, OPERANDS };
+enum {
+    A,
+    B,
+    C,
+    BIAS,
+    D,
+    SCALE_A,
+    SCALE_B,
+    SCALE_D,
+    DEVICE_ALPHA,
+    DEVICE_BETA,
+    X,
+    OFFSETS,
+    ROWS_A,
+    ROWS_D,
+    ROW_WEIGHTS,
+    AMAX,
+    ALPHA,
+    BETA,
+    WORKSPACE,
+    MATRIX_A,
+    MATRIX_B,
+    MATRIX_C,
+    MATRIX_D,
+    MATRIX_X,
+    OPERANDS
+};
 
-enum { OUTPUT_X = 1 }; // behind D
+/* What arrays of pointers point to: operands behind those of the call. */
+static const struct {
+    int array, matrix;
+    const char *name;
+} pointed[] = {
+    { A, MATRIX_A, "a" }, { B, MATRIX_B, "b" }, { C, MATRIX_C, "c" }, { D, MATRIX_D, "d" }, { X, MATRIX_X, "x" }
+};
+
+static gemm_matrix pointed_matrix(const ckl_gemm_desc *d, int i)
+{
+    gemm_matrix x = gemm_matrix_of(d, *pointed[i].name);
+    x.stride = x.rows * x.ld;
+    return x;
+}
+
+static void add_pointed(const ckl_gemm_desc *d, operand *all)
+{
+    for (int i = 0; i < COUNT_OF(pointed); i++) {
+        operand *array = &all[pointed[i].array];
+        const gemm_matrix x = pointed_matrix(d, i);
+        const bool written = pointed[i].array == D || (pointed[i].array == X && d->preactivation);
+        all[pointed[i].matrix] = operand_tensor(
+            pointed[i].name, written ? OPERAND_OUT : OPERAND_IN, array->dtype ? x.type : CKL_DTYPE_DEFAULT, 3,
+            (int64_t[]){ x.count, x.rows, x.cols }, (int64_t[]){ x.stride, x.ld, 1 });
+        all[pointed[i].matrix].hard_max = array->hard_max;
+        array->table_of = pointed[i].matrix + 1;
+        array->table_step = x.stride * (int64_t)ckl_dtype_bytes(x.type);
+    }
+}
+
+enum { OUTPUT_X = 1, OUTPUT_AMAX = 1, UNSCALED_D }; // behind D, never both; what amax is of
 
 /* Sums of products stay in f32, before alpha and beta, and products of two of them. */
 static int operands(const void *problem, operand *all)
@@ -20,13 +77,27 @@ static int operands(const void *problem, operand *all)
     all[C].hard_max = all[BIAS].hard_max = 0x1p120;
     for (int i = SCALE_A; i <= DEVICE_BETA; i++)
         all[i].hard_max = 4;
-    all[OFFSETS] = operand_range(all[OFFSETS], 0, (double)p->desc.m);
-    all[OFFSETS].rising = p->desc.m;
+    const int64_t dealt = gemm_groups_of_k(&p->desc) ? p->desc.k : p->desc.m;
+    all[OFFSETS] = operand_range(all[OFFSETS], 0, (double)dealt);
+    all[OFFSETS].rising = dealt;
     all[OFFSETS].given = *p->sizes ? p->offsets : NULL;
+    all[ROW_WEIGHTS].hard_max = 4;
+    all[AMAX] = operand_range(all[AMAX], 0, 4);
+    all[AMAX].role = OPERAND_IN_OUT;
+    all[ROWS_A] = operand_range(all[ROWS_A], 0, (double)p->desc.gather - 1);
+    all[ROWS_D] = operand_range(all[ROWS_D], 0, (double)p->desc.scatter - 1);
+    all[ROWS_D].distinct = true;
+    if (p->desc.scatter > p->desc.m) { // some rows stay as they are
+        all[D].role = OPERAND_IN_OUT;
+        all[X].role = p->desc.preactivation ? OPERAND_IN_OUT : OPERAND_IN;
+    }
     if (!p->desc.device_scalars) {
         all[ALPHA] = operand_number("alpha", &p->alpha);
         all[BETA] = operand_number("beta", &p->beta);
     }
+    if (!p->desc.pointers)
+        return WORKSPACE;
+    add_pointed(&p->desc, all);
     return OPERANDS;
 }
 
@@ -166,6 +237,35 @@ static void read_factors(const ckl_gemm_desc *d, char matrix, const void *array,
             out[l] = dtype_read(x.type, array, start + l * x.ld + i);
 }
 
+/* Of groups of K only what is the group's stays. */
+static void keep_group(const ckl_gemm_desc *d, const int32_t *offsets, int64_t group, double *x)
+{
+    for (int64_t l = 0; l < d->k && gemm_groups_of_k(d); l++)
+        if (l < offsets[group] || l >= offsets[group + 1])
+            x[l] = 0;
+}
+
+/* The row of the product that becomes row `row` of D; -1: none does. */
+static int64_t row_of_product(const ckl_gemm_desc *d, const int32_t *rows, int64_t row)
+{
+    int64_t i = 0;
+    if (!d->scatter)
+        return row;
+    while (i < d->m && rows[i] != row)
+        i++;
+    return i < d->m ? i : -1;
+}
+
+/* A row of D or X that is not the product's stays as it was. */
+static void keep_row(const ckl_gemm_desc *d, void *const *host, int64_t row, reference_slice *out)
+{
+    const bool x = out->output == OUTPUT_X;
+    for (int64_t j = 0; j < d->n; j++) {
+        out->value[j] = dtype_read(d->d, host[x ? X : D], row * (x ? d->ldx : d->ldd) + j);
+        out->magnitude[j] = 0;
+    }
+}
+
 static double scalar(ckl_gemm_scale how, const void *array, int64_t i)
 {
     if (gemm_has_block_scales((choice)how))
@@ -173,8 +273,8 @@ static double scalar(ckl_gemm_scale how, const void *array, int64_t i)
     return how == CKL_GEMM_SCALE_NONE ? 1 : dtype_read(CKL_F32, array, how == CKL_GEMM_SCALE_ROW ? i : 0);
 }
 
-/* G and its magnitude of a sum of products, of element (row,j) of a product of the batch; at[3] is the group. */
-static void finish(const gemm_problem *p, void *const *host, const int64_t at[4], double *sum, double *magnitude)
+/* G and its magnitude of a sum of products, of element (row,j) of a product of the batch; at[3] is the group, at[4] the row of D. */
+static void finish(const gemm_problem *p, void *const *host, const int64_t at[5], double *sum, double *magnitude)
 {
     const ckl_gemm_desc *d = &p->desc;
     const bool device = d->device_scalars;
@@ -182,24 +282,34 @@ static void finish(const gemm_problem *p, void *const *host, const int64_t at[4]
     double alpha = device ? dtype_read(CKL_F32, host[DEVICE_ALPHA], 0) : p->alpha;
     double beta = !p->c ? 0 : device ? dtype_read(CKL_F32, host[DEVICE_BETA], 0) : p->beta;
     double scale = alpha * scalar(d->scale_a, host[SCALE_A], at[1]) * scalar(d->scale_b, host[SCALE_B], in_group);
-    int64_t in_c = at[0] * d->stride_c + at[1] * d->ldc + at[2];
+    int64_t in_c = at[0] * d->stride_c + at[4] * d->ldc + at[2];
     double added = beta != 0 ? beta * dtype_read(d->d, host[C], in_c) : 0;
-    double bias = d->bias ? dtype_read(d->d, host[BIAS], d->bias_along == CKL_GEMM_ALONG_M ? at[1] : in_group) : 0;
+    double bias =
+        d->bias ? dtype_read(gemm_bias_type(d->d), host[BIAS], d->bias_along == CKL_GEMM_ALONG_M ? at[1] : in_group)
+                : 0;
     *sum = *sum * scale + added + bias;
     *magnitude = *magnitude * fabs(scale) + fabs(added) + fabs(bias);
 }
 
+/* Conversions to 8 bits saturate, infinities too. */
+static double within_type(ckl_dtype d, double x)
+{
+    const double most = d == CKL_E4M3 ? 448 : 57344;
+    return !gemm_is_f8(d) || isnan(x) ? x : fmin(fmax(x, -most), most);
+}
+
 /* D of an element whose G, and U, are known. */
-static void activate_element(const gemm_problem *p, void *const *host, const int64_t at[3], const double *sum,
+static void activate_element(const gemm_problem *p, void *const *host, const int64_t at[5], const double *sum,
                              const double *magnitude, reference_slice *out)
 {
     const ckl_gemm_desc *d = &p->desc;
     const choice activation = (choice)d->activation;
-    double scale_d = d->scale_d ? dtype_read(CKL_F32, host[SCALE_D], 0) : 1;
+    double scale_d = (d->scale_d ? dtype_read(CKL_F32, host[SCALE_D], 0) : 1) *
+                     (d->weighted ? dtype_read(CKL_F32, host[ROW_WEIGHTS], at[1]) : 1);
     double value = activate(d->activation, sum[0]), error = magnitude[0] * slope(activation);
     if (gemm_is_backward(activation)) {
         double factor =
-            derivative(d->activation, dtype_read(d->d, host[X], at[0] * d->stride_x + at[1] * d->ldx + at[2]));
+            derivative(d->activation, dtype_read(d->d, host[X], at[0] * d->stride_x + at[4] * d->ldx + at[2]));
         bool lost = isinf(sum[0]) && fabs(factor) < 0x1p-100; // 0 in f32, perhaps
         value = lost ? NAN : sum[0] * factor;
         error = lost ? REFERENCE_OPEN : error;
@@ -209,42 +319,99 @@ static void activate_element(const gemm_problem *p, void *const *host, const int
         error = lost ? REFERENCE_OPEN : error * fabs(sum[1]) + fabs(value) * magnitude[1] + error * magnitude[1];
         value = lost ? NAN : value * sum[1];
     }
-    out->value[at[2]] = value * scale_d;
+    out->value[at[2]] = out->output == UNSCALED_D ? value : within_type(d->d, value * scale_d);
     out->magnitude[at[2]] = isinf(error) ? REFERENCE_OPEN : error * fabs(scale_d);
 }
 
-static void reference(const void *problem, void *const *host, reference_slice out)
+static void reference_of(const gemm_problem *p, void *const *host, reference_slice out)
 {
-    const gemm_problem *p = problem;
     const ckl_gemm_desc *d = &p->desc;
     const bool rests = d->math == CKL_GEMM_F32X3; // which lose bits where they are subnormal
     const double smallest = dtype_tiny(d->a) / dtype_epsilon(d->a) * (rests ? 0x1p16 : 1);
-    const int64_t product = out.row / d->m, row = out.row % d->m;
-    const int64_t group = d->groups ? group_of(d, host[OFFSETS], row) : 0;
+    const int64_t rows = gemm_matrix_of(d, 'd').rows, product = out.row / rows, row_D = out.row % rows;
+    const int64_t row = row_of_product(d, host[ROWS_D], row_D);
+    if (row < 0) {
+        keep_row(d, host, row_D, &out);
+        return;
+    }
+    const int64_t group = gemm_groups_of_m(d) ? group_of(d, host[OFFSETS], row) : 0;
+    const int64_t row_A = d->gather ? ((const int32_t *)host[ROWS_A])[row] : row;
     double *a = calloc((size_t)(2 * (d->k + LANES)), sizeof *a), *b = a + d->k + LANES;
     if (!a)
         abort();
-    read_factors(d, 'a', host[A], product, row, a);
+    read_factors(d, 'a', host[A], product, row_A, a);
+    keep_group(d, host[OFFSETS], product, a);
     for (int64_t j = 0; j < d->n; j++) {
         double sum[2], magnitude[2]; // gated: those of column j + n as well
         for (int half = 0; half < (d->gated ? 2 : 1); half++) {
-            read_factors(d, 'b', host[B], d->groups ? group : product, j + half * d->n, b);
+            read_factors(d, 'b', host[B], gemm_groups_of_m(d) ? group : product, j + half * d->n, b);
+            keep_group(d, host[OFFSETS], product, b);
             if (gemm_has_block_scales((choice)d->scale_b))
                 scaled_products(d, host, a, b, smallest, (int64_t[]){ product, row, j, group }, sum, magnitude);
             else
                 products(a, b, d->k, smallest, &sum[half], &magnitude[half]);
-            finish(p, host, (int64_t[]){ product, row, j, group }, &sum[half], &magnitude[half]);
+            finish(p, host, (int64_t[]){ product, row, j, group, row_D }, &sum[half], &magnitude[half]);
         }
         out.value[j] = sum[0];
         out.magnitude[j] = magnitude[0] + (rests ? (double)d->k * 0x1p-104 : 0);
         if (out.output != OUTPUT_X)
-            activate_element(p, host, (int64_t[]){ product, row, j }, sum, magnitude, &out);
+            activate_element(p, host, (int64_t[]){ product, row, j, group, row_D }, sum, magnitude, &out);
         if (rests && (isinf(sum[0]) || (d->gated && isinf(sum[1])))) { // an infinity meets a rest that is 0
             out.value[j] = NAN;
             out.magnitude[j] = REFERENCE_OPEN;
         }
     }
     free(a);
+}
+
+/* The largest |D| before its scale, and what was there. */
+static void reference_amax(const gemm_problem *p, void *const *host, reference_slice out)
+{
+    gemm_problem plain = *p;
+    ckl_gemm_desc *d = &plain.desc;
+    double *values = calloc((size_t)(2 * d->n), sizeof *values);
+    if (!values)
+        abort();
+    d->scale_d = d->weighted = d->amax = false;
+    out.value[0] = dtype_read(CKL_F32, host[AMAX], 0);
+    out.magnitude[0] = 0;
+    for (int64_t row = 0; row < gemm_products(d) * gemm_matrix_of(d, 'd').rows; row++) {
+        if (row_of_product(d, host[ROWS_D], row % gemm_matrix_of(d, 'd').rows) < 0)
+            continue;
+        reference_of(
+            &plain, host,
+            (reference_slice){ .value = values, .magnitude = values + d->n, .output = UNSCALED_D, .row = row });
+        for (int64_t j = 0; j < d->n; j++) {
+            const bool nan = isnan(values[j]) || isnan(out.value[0]);
+            out.value[0] = nan ? NAN : fmax(out.value[0], fabs(values[j]));
+            out.magnitude[0] = fmax(out.magnitude[0], values[d->n + j]);
+        }
+    }
+    free(values);
+}
+
+/* Matrices that pointers point to are as good as those of a batch. */
+static void reference(const void *problem, void *const *host, reference_slice out)
+{
+    gemm_problem batch;
+    void *matrices[OPERANDS];
+    if (((const ckl_gemm_desc *)problem)->amax && out.output == OUTPUT_AMAX) {
+        reference_amax(problem, host, out);
+        return;
+    }
+    if (!((const ckl_gemm_desc *)problem)->pointers) {
+        reference_of(problem, host, out);
+        return;
+    }
+    batch = *(const gemm_problem *)problem;
+    memcpy(matrices, host, sizeof matrices);
+    int64_t *const strides[] = { &batch.desc.stride_a, &batch.desc.stride_b, &batch.desc.stride_c, &batch.desc.stride_d,
+                                 &batch.desc.stride_x };
+    for (int i = 0; i < COUNT_OF(pointed); i++) {
+        matrices[pointed[i].array] = host[pointed[i].matrix];
+        *strides[i] = pointed_matrix(&batch.desc, i).stride;
+    }
+    reference_of(&batch, matrices, out);
 }
 
 static double terms(const void *problem)
@@ -546,6 +713,59 @@ static const char *const cases[] = {
     "m=40 n=72 k=288 a=bf16 b=u8 scale_b=block groups=3 impl=naive",
     "m=7 n=70 k=38 a=bf16 b=u8 scale_b=block lda=39           # rows that start anywhere",
     "m=7 n=70 k=39 b=i8 scale_b=row",
+    "m=5 n=136 k=1056 a=bf16 b=e4m3 scale_b=block bias=1       # weights of 8-bit floats",
+    "m=16 n=80 k=1056 b=e4m3 scale_b=row beta=1 d=f32",
+    "m=9 n=200 k=2320 b=e4m3 fill=hard",
+    "m=7 n=70 k=672 a=bf16 b=e4m3 fill=hard impl=weights config='rows=16 columns=8 warps=8 stages=2'",
+    "m=40 n=72 k=672 b=e4m3 scale_b=block sizes=0,17,3,0,1,19",
+    "m=70 n=72 k=136 groups=3 gather=50                        # rows of A by a list, copied first",
+    "m=70 n=72 k=136 gather=33 impl=tiled bias=1",
+    "m=40 n=70 k=39 a=bf16 gather=90 groups=5 impl=tiled       # copies by elements",
+    "m=140 n=72 k=100 gather=200 ldb=104 sizes=0,70,1,69,0 fill=hard # rows of 200 bytes",
+    "m=9 n=11 k=21 gather=5 impl=naive groups=2",
+    "m=64 n=64 k=64 a=f32 gather=100",
+    "m=100 n=136 k=64 scatter=100 weighted=1                   # a permutation of the rows",
+    "m=300 n=136 k=192 groups=4 scatter=300 weighted=1 bias=1 d=f32",
+    "m=140 n=133 k=72 sizes=33,0,1,106 scatter=140 ldd=135 beta=1 c=1 ldc=139",
+    "m=12 n=136 k=192 sizes=3,0,1,8 scatter=40 weighted=1 activation=dgelu beta=1 a=bf16 # as D^T",
+    "m=70 n=72 k=136 gather=50 scatter=70 groups=3 weighted=1 gated=1 activation=silu",
+    "m=40 n=72 k=64 scatter=60 weighted=1 preactivation=1 impl=tiled groups=2",
+    "m=40 n=72 k=64 a=f32 scatter=40 weighted=1 beta=1",
+    "m=9 n=72 k=288 a=bf16 b=u8 scale_b=block groups=3 scatter=9 weighted=1",
+    "m=9 n=72 k=288 a=bf16 b=u8 scale_b=block groups=3 gather=20",
+    "m=0 n=72 k=64 scatter=7                                   # no row",
+    "m=96 n=136 k=300 layout=tn groups=3 groups_of=k           # gradients of weights",
+    "m=136 n=200 k=520 a=bf16 d=f32 layout=tn groups_of=k sizes=0,70,1,129,0,320 beta=1 alpha=0.5",
+    "m=72 n=64 k=333 layout=tn groups_of=k sizes=333,0 fill=hard",
+    "m=256 n=256 k=700 layout=tn groups_of=k groups=5 impl=sm90 config='tile_m=128 tile_n=128 consumers=2 pingpong=0 "
+    "cluster_m=2 cluster_n=1 stages=4 split=1 swap=0'",
+    "m=33 n=31 k=200 groups=3 groups_of=k                      # K-major, rows that start anywhere",
+    "m=33 n=31 k=100 groups=3 groups_of=k a=f32 layout=tn",
+    "m=33 n=31 k=100 groups=3 groups_of=k a=e4m3 d=f32 impl=naive",
+    "m=64 n=64 k=0 groups=3 groups_of=k layout=tn beta=1",
+    "m=130 n=144 k=272 a=e4m3 d=e4m3 scale_d=1 amax=1 bias=1 activation=gelu # 8 bits out",
+    "m=20 n=272 k=272 a=e4m3 b=e5m2 d=e5m2 amax=1 scale_a=tensor scale_b=tensor alpha=64 # D^T, and beyond the largest",
+    "m=130 n=131 k=272 a=e5m2 d=e4m3 amax=1 ldd=133 batch=2     # by elements",
+    "m=130 n=144 k=400 a=e4m3 d=e4m3 amax=1 scale_a=block scale_b=square sizes=33,0,1,96 scatter=150 weighted=1",
+    "m=9 n=11 k=37 a=e4m3 d=e5m2 amax=1 bias=1 impl=naive fill=hard",
+    "m=256 n=192 k=256 a=e4m3 d=e4m3 bias=1 gated=0",
+    "m=70 n=72 k=136 batch=5 pointers=1                        # arrays of pointers",
+    "m=130 n=133 k=70 batch=3 pointers=1 lda=72 ldb=136 beta=1 bias=1 activation=gelu a=bf16 layout=nn",
+    "m=40 n=72 k=64 batch=4 pointers=1 preactivation=1 activation=silu fill=hard",
+    "m=40 n=72 k=65 a=f32 batch=3 pointers=1 beta=0.5",
+    "m=40 n=72 k=64 batch=3 pointers=1 activation=dsilu gated=0 d=f32",
+    "m=9 n=11 k=21 a=e4m3 batch=3 pointers=1",
+    "m=64 n=64 k=64 pointers=1",
+    "m=0 n=64 k=64 batch=2 pointers=1",
+    "m=300 n=200 k=328 a=bf16 bias=1 activation=gelu impl=tma_mma # stages are filled again",
+    "m=130 n=133 k=264 beta=1 c=1 batch=3 impl=tma_mma config='stages=2 ctas=1'",
+    "m=40 n=200 k=272 a=i8 scale_b=row impl=tma_mma",
+    "m=40 n=200 k=272 a=f32 math=tf32 impl=tma_mma scatter=50 weighted=1",
+    "m=130 n=133 k=328 beta=1 c=1 d=f32 impl=blocked           # the ladder",
+    "m=130 n=133 k=328 a=bf16 bias=1 activation=gelu impl=mma",
+    "m=130 n=133 k=328 beta=1 c=1 d=f32 impl=wgmma",
+    "m=130 n=133 k=328 a=bf16 bias=1 impl=tma",
+    "m=260 n=264 k=328 bias=1 impl=specialised",
     "m=96 n=272 k=160 a=e5m2 b=e4m3 d=f32 beta=1 alpha=0.25    # mixed types",
     "m=20 n=272 k=272 a=e4m3 b=e5m2 d=f16                      # and of D^T",
     "m=130 n=144 k=400 a=e4m3 scale_a=block scale_b=square bias=1",
@@ -590,11 +810,13 @@ static const test_reject rejects[] = {
     { "n=100 ldc=100", CKL_INVALID, "gemm: ldc=100 is not part of a problem without C" },
     { "m=2^40 n=2^40 k=1", CKL_INVALID, "gemm: d of 1099511627776x1099511627776 elements" },
     { "b=u8 k=255", CKL_INVALID, "gemm: k=255 is odd, b=u8 has two numbers a byte" },
+    { "b=e4m3 layout=nn", CKL_INVALID, "gemm: b=e4m3 of a=f16 is K-major, without gated, scale_a, squares and batch" },
+    { "b=e5m2", CKL_INVALID, "gemm: b=e5m2 is none of f16" },
     { "b=i8 layout=nn", CKL_INVALID, "gemm: b=i8 of a=f16 is K-major, without gated, scale_a, squares and batch" },
     { "b=u8 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: b=u8 is not multiplied by a=f16" },
     { "b=u8 impl=tiled", CKL_UNSUPPORTED, "gemm tiled: b=u8 is not multiplied by a=f16" },
     { "a=f32 b=u8", CKL_INVALID, "gemm: b=u8 is none of f32" },
-    { "impl=weights", CKL_UNSUPPORTED, "gemm weights: b=f16 is neither i8 nor u8 beside an A of 16 bits" },
+    { "impl=weights", CKL_UNSUPPORTED, "gemm weights: b=f16 is none of i8, u8, e4m3 beside an A of 16 bits" },
     { "b=u8 k=250 impl=weights", CKL_UNSUPPORTED, "gemm weights: rows of A or B, or k=250, are not whole 16 bytes" },
     { "b=u8 impl=weights config='stages=40'", CKL_UNSUPPORTED, "gemm weights: 40 stages need" },
     { "b=u8 impl=weights config='rows=24'", CKL_INVALID, "gemm weights: 24x16 is not 16, 32, 48 or 64 rows of B" },
@@ -663,7 +885,7 @@ static const test_reject rejects[] = {
       "gemm tiled: rows of A and B start at multiples of 2 elements, vec=4 wants more" },
     { "impl=tiled config='vec=3'", CKL_INVALID, "gemm tiled: vec=3 is neither 1 nor" },
     { "a=f32 impl=tiled", CKL_UNSUPPORTED, "gemm tiled: tensor cores round f32; impl=fma multiplies it as it is" },
-    { "impl=tiled config='stages=9'", CKL_INVALID, "gemm tiled: stages=9 is not in 2..8" },
+    { "impl=tiled config='stages=9'", CKL_INVALID, "gemm tiled: stages=9 is not in 1..8" },
     { "impl=pitched", CKL_UNSUPPORTED, "gemm pitched: A and B lie as sm90 takes them already" },
     { "m=64 n=64 k=65 impl=pitched", CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save" },
     { "batch=-1", CKL_INVALID, "gemm: batch=-1 is negative" },
@@ -683,6 +905,57 @@ static const test_reject rejects[] = {
     { "impl=sm90 config='groups=32'", CKL_INVALID, "gemm sm90: room for 32 groups, not for groups=0" },
     { "groups=2 impl=tiled config='grouped=0'", CKL_INVALID, "gemm tiled: grouped=0 with groups=2" },
     { "groups=2 impl=sm90 config='prefetch=8'", CKL_INVALID, "gemm sm90: prefetch=8 is negative, or of a batch" },
+    { "groups_of=k", CKL_INVALID, "gemm: groups_of=k is not part of a problem without groups" },
+    { "groups=2 groups_of=k k=2^31", CKL_INVALID, "gemm: groups=2 or k=2147483648 is beyond the 32 bits of offsets" },
+    { "groups=2 groups_of=k b=u8 scale_b=block", CKL_INVALID,
+      "gemm: groups_of=k goes without scales of blocks and weights of integers" },
+    { "groups=2 groups_of=k impl=sm90", CKL_UNSUPPORTED, "gemm sm90: groups_of=k is of 16 bits and layout=tn" },
+    { "groups=2 groups_of=k layout=tn impl=sm90 config='batched=1'", CKL_INVALID,
+      "gemm sm90: batched=1 with batch=1 and groups_of=k" },
+    { "groups=2 groups_of=k impl=tiled config='grouped=1'", CKL_INVALID, "gemm tiled: grouped=1 with groups=2" },
+    { "sizes=100,157 groups_of=k", CKL_INVALID, "gemm: sizes=100,157 add up to 257 numbers of k, not to k=256" },
+    { "batch=2 pointers=1 stride_b=65536", CKL_INVALID,
+      "gemm: stride_b=65536 is not part of a problem of arrays of pointers" },
+    { "groups=2 pointers=1", CKL_INVALID, "gemm: pointers=1 goes without groups, gather and scatter" },
+    { "batch=2 pointers=1 impl=sm90 config='batched=1'", CKL_UNSUPPORTED,
+      "gemm sm90: matrices of a batch lie a stride apart, not where pointers say" },
+    { "batch=2 pointers=1 impl=tma_mma", CKL_UNSUPPORTED,
+      "gemm tma_mma: matrices of a batch lie a stride apart, not where pointers say" },
+    { "k=1024 pointers=1 impl=splitk", CKL_UNSUPPORTED,
+      "gemm splitk: matrices of a batch lie a stride apart, not where pointers say" },
+    { "b=u8 pointers=1 impl=weights", CKL_UNSUPPORTED,
+      "gemm weights: matrices lie where the call says, not where arrays of pointers do" },
+    { "a=f32 pointers=1 m=2^11 n=2^11 k=2^11 impl=turned", CKL_UNSUPPORTED,
+      "gemm turned: matrices of a batch lie a stride apart, not where pointers say" },
+    { "d=e4m3", CKL_INVALID, "gemm: d=e4m3 is of A and B of 8-bit floats, without C and X" },
+    { "a=e5m2 d=e5m2 c=1", CKL_INVALID, "gemm: d=e5m2 is of A and B of 8-bit floats, without C and X" },
+    { "a=e4m3 amax=1", CKL_INVALID, "gemm: amax=1 is of d=e4m3 and e5m2, not of bf16" },
+    { "gather=-1", CKL_INVALID, "gemm: gather=-1 is negative" },
+    { "scatter=-1", CKL_INVALID, "gemm: scatter=-1 is negative" },
+    { "gather=9 layout=tn", CKL_INVALID, "gemm: gather=9 takes rows of a K-major A" },
+    { "gather=9 batch=2", CKL_INVALID, "gemm: gather and scatter go without batch=2 and groups_of=k" },
+    { "gather=2^31", CKL_INVALID, "gemm: gather=2147483648 or scatter=0 is beyond the 32 bits of lists" },
+    { "scatter=255", CKL_INVALID, "gemm: scatter=255 is smaller than m=256" },
+    { "a=i8 d=i32 weighted=1", CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue" },
+    { "gather=9 impl=sm90", CKL_UNSUPPORTED, "gemm sm90: rows of A that a list takes are copied first" },
+    { "gather=9 a=f32 impl=fma", CKL_UNSUPPORTED, "gemm fma: rows of A lie in order, not by a list: gather=9" },
+    { "gather=9 b=u8 impl=weights", CKL_UNSUPPORTED, "gemm weights: rows of A lie in order, not by a list: gather=9" },
+    { "scatter=300 k=1024 impl=splitk", CKL_UNSUPPORTED, "gemm splitk: rows of A and D lie in order" },
+    { "a=e4m3 impl=tma_mma", CKL_UNSUPPORTED, "gemm tma_mma: a=e4m3 is none of f16, bf16, i8 and f32 with math=tf32" },
+    { "layout=nn impl=tma_mma", CKL_UNSUPPORTED, "gemm tma_mma: A and B are K-major, not empty" },
+    { "k=65 impl=tma_mma", CKL_UNSUPPORTED, "gemm tma_mma: rows or matrices of a are not multiples of 16 bytes apart" },
+    { "impl=tma_mma config='tile_m=48'", CKL_INVALID, "gemm tma_mma: tile 48x64 must be multiples of 32" },
+    { "impl=tma_mma config='ctas=5'", CKL_INVALID, "gemm tma_mma: stages=6 is less than 2, or ctas=5 not in 1..4" },
+    { "impl=tma_mma config='stages=40'", CKL_UNSUPPORTED, "gemm tma_mma: 40 stages need" },
+    { "impl=tma_mma config='batched=1'", CKL_INVALID, "gemm tma_mma: batched=1 with batch=1" },
+    { "a=f32 impl=blocked", CKL_UNSUPPORTED,
+      "gemm blocked: a step of the ladder takes K-major A and B of f16 or bf16" },
+    { "batch=2 impl=wgmma", CKL_UNSUPPORTED, "gemm wgmma: a step of the ladder is one product" },
+    { "k=65 impl=wgmma", CKL_UNSUPPORTED, "gemm wgmma: rows of A or B are not multiples of 16 bytes apart" },
+    { "impl=tma config='stages=5'", CKL_INVALID, "gemm tma: stages=5 is not in 2..4" },
+    { "a=i8 impl=specialised", CKL_UNSUPPORTED,
+      "gemm specialised: a step of the ladder is one product of K-major f16 or bf16" },
+    { "k=0 impl=tma", CKL_UNSUPPORTED, "gemm tma: k=0 leaves no products" },
     { "stride_a=64", CKL_INVALID, "gemm: stride_a=64 is not part of a problem of one product" },
     { "batch=2 stride_c=65536", CKL_INVALID, "gemm: stride_c=65536 is not part of a problem without C" },
     { "batch=2 m=8 n=16 ldd=24 stride_d=16", CKL_INVALID,

@@ -13,6 +13,7 @@
 typedef struct operand_copy {
     tiled_copy copy;
     tensor rX;         // (1,ROWS,1), without cp.async: a tile on its way
+    tensor rRows;      // (ROWS), of a list: bytes from A to each of the rows
     int_tuple limits;  // of the matrix: what lies outside becomes 0
     tensor tXgX, tXcX; // (VECTORS,ROWS,1,K_TILES)
     tensor tXsX;       // (VECTORS,ROWS,1,STAGES)
@@ -93,15 +94,30 @@ static operand_copy describe_copy(const gemm_tiled_config *cfg, char name, tenso
     return x;
 }
 
+/* A's rows by a list: then gX has them all at its start, and these are their distances. */
+static void find_rows(const gemm_tiled_config *cfg, const gemm_values *p, operand_copy *x)
+{
+    const int rows = (int)static_size(layout_mode(x->tXgX.layout, 1));
+    x->rRows = fragment(I64, compact(leaf(rows)));
+    for (int r = 0; r < rows; r++) {
+        val row = convert(I64, coordinate(slice(x->tXcX, _, r, _, imm(0)), 0, 0));
+        val listed = gemm_row_of_A(cfg->epilogue, p, min(row, sub(p->m, imm64(1))));
+        set(x->rRows, r, mul(mul(listed, p->lda), imm((int)ckl_dtype_bytes(cfg->epilogue.ab))));
+    }
+}
+
 /* A as (M,K), B as (N,K), from column `first` of B on. */
 static tensor factor_tensor(const gemm_tiled_config *cfg, char name, const gemm_values *p, val first)
 {
     const bool is_a = name == 'a', k_major = gemm_k_major(cfg->epilogue.layout, name);
     int_tuple sizes = is_a ? shape(p->m, p->k) : shape(p->n, p->k);
     val ld = is_a ? p->lda : p->ldb, skipped = k_major ? mul(first, ld) : first;
+    const bool listed = is_a && cfg->epilogue.gather;
     val bytes = mul(skipped, imm((int)ckl_dtype_bytes(cfg->epilogue.ab)));
     return gmem_tensor(add(is_a ? p->a : p->b, convert(U64, bytes)), cfg->epilogue.ab,
-                       make_layout(sizes, k_major ? stride(ld, 1) : stride(1, ld)));
+                       make_layout(sizes, listed    ? stride(0, 1)
+                                          : k_major ? stride(ld, 1)
+                                                    : stride(1, ld)));
 }
 
 static operand_tiles tiles_of(const gemm_tiled_config *cfg, char name, const gemm_values *p, int rows, val tile)
@@ -113,14 +129,32 @@ static operand_tiles tiles_of(const gemm_tiled_config *cfg, char name, const gem
             x.count == 1 ? x.sX : local_tile(x.sX, shape(rows / 2, x.depth), coord(i, 0, _)); // (PART,BK,STAGES)
         tensor gX = factor_tensor(cfg, name, p, i == 0 ? imm64(0) : p->n);
         x.copies[i] = describe_copy(cfg, name, gX, sPart, tile);
+        if (name == 'a' && cfg->epilogue.gather)
+            find_rows(cfg, p, &x.copies[i]);
     }
     return x;
+}
+
+/* The same a row at a time. */
+static void load_listed_rows(const operand_copy *c, val k_tile, val stage)
+{
+    const bool async = c->copy.atom.op == IR_CP_ASYNC;
+    for (int r = 0; r < static_size(c->rRows.layout) && !ir_failed(); r++) {
+        tensor from = slice(c->tXgX, _, r, _, k_tile);
+        from.address = add(from.address, convert(U64, at(c->rRows, r)));
+        copy_if(&c->copy, slice(c->tXcX, _, r, _, k_tile), c->limits, from,
+                async ? slice(c->tXsX, _, r, _, stage) : slice(c->rX, _, r, _), 0);
+    }
 }
 
 /* Starts the copies of one K tile. */
 static void load_tile(const operand_tiles *x, val k_tile, val stage)
 {
     for (const operand_copy *c = x->copies; c < x->copies + x->count; c++) {
+        if (c->rRows.regs) {
+            load_listed_rows(c, k_tile, stage);
+            continue;
+        }
         bool async = c->copy.atom.op == IR_CP_ASYNC;
         copy_if(&c->copy, slice(c->tXcX, _, _, _, k_tile), c->limits, slice(c->tXgX, _, _, _, k_tile),
                 async ? slice(c->tXsX, _, _, _, stage) : c->rX, 0);
@@ -183,11 +217,32 @@ static void multiply_mma(const gemm_tiled_config *cfg, const tiled_mma *mma, con
         gemm(mma, rA, rB, acc, yes());
 }
 
+/* The same in one stage, which is loaded, waited for and used in turn: a step of the ladder. */
+static void mainloop_in_turn(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A,
+                             const operand_tiles *B, val k_tiles, tensor acc)
+{
+    LOOP(kt, k_tiles) {
+        load_tile(A, kt, imm(0));
+        load_tile(B, kt, imm(0));
+        store_tile_of(A, imm(0));
+        store_tile_of(B, imm(0));
+        cp_async_commit();
+        cp_async_wait(0);
+        cta_sync(); // the tiles are here
+        multiply_mma(cfg, mma, A, B, imm(0), acc);
+        cta_sync(); // and no longer needed
+    }
+}
+
 /* acc = A tile * B tile over all of K. */
 static void mainloop(const gemm_tiled_config *cfg, const tiled_mma *mma, const operand_tiles *A, const operand_tiles *B,
                      val k, tensor acc)
 {
     val k_tiles = convert(U32, div(add(k, imm(A->depth - 1)), imm(A->depth)));
+    if (cfg->stages == 1) {
+        mainloop_in_turn(cfg, mma, A, B, k_tiles, acc);
+        return;
+    }
     for (int s = 0; s < cfg->stages - 1; s++) {
         load_tile(A, imm(s), imm(s));
         load_tile(B, imm(s), imm(s));
@@ -269,12 +324,12 @@ void gemm_tiled(const void *config, int kernel)
     launch_bounds(GEMM_TILED_THREADS, 0);
     gemm_values all = params_of(gemm);
     val columns = tiles_along(all.n, columns_of(cfg));
-    if (cfg->grouped) {
+    if (cfg->grouped == GEMM_GROUPED_M) {
         compute_tile_of_group(cfg, &all, div(cta_x(), columns), rem(cta_x(), columns));
         return;
     }
     val tiles = mul(columns, tiles_along(all.m, cfg->tile_m));
-    gemm_values p = gemm_product_of(cfg->epilogue, &all, div(cta_x(), tiles));
+    gemm_values p = gemm_product_of(cfg->epilogue, cfg->grouped, &all, div(cta_x(), tiles));
     val row = div(rem(cta_x(), tiles), columns), col = rem(cta_x(), columns);
     compute_tile(cfg, &p, row, col);
 }

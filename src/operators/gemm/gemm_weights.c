@@ -162,7 +162,7 @@ static void read_scales(const weights_kernel *k, val tile, val at, float unit, t
         set(rScales, i, unit == 1 ? at_f32(sScales, i) : mul(at_f32(sScales, i), immf(unit)));
 }
 
-/* Integers to floats */
+/* Weights to floats */
 
 static val pair_of(const weights_kernel *k, val bits)
 {
@@ -202,6 +202,22 @@ static val pair_of_bytes(const weights_kernel *k, val word, int i)
     return fma(upper, both(k, 0, 0x4180), add(pair_of(k, low), both(k, 0, 0xc300))); // 16, -128
 }
 
+/*
+ * Pair number i of two in a word of e4m3, neighbours. Moved to where f16 and bf16 have exponent and fraction they are 2^8, or 2^120, times too
+ * small, subnormals too; in place of NaN the whole exponent is set.
+ */
+static val pair_of_e4m3(const weights_kernel *k, val word, int i)
+{
+    const bool f16 = k->cfg->epilogue.ab == F16;
+    val high =
+        permute_bytes(word, imm_as(U32, 0), imm_as(U32, i ? 0x3424 : 0x1404)); // each in the upper half of 16 bits
+    val magnitude = bit_and(high, imm_as(U32, 0x7f007f00)), sign = bit_and(high, imm_as(U32, 0x80008000));
+    val nan = bit_and(add(magnitude, imm_as(U32, 0x01000100)), imm_as(U32, 0x80008000));
+    val exponent = sub(nan, shift_right(nan, imm(f16 ? 1 : 4)));
+    val small = bit_or(bit_or(shift_right(magnitude, imm(f16 ? 1 : 4)), exponent), sign);
+    return mul(pair_of(k, small), both(k, 0x5c00, 0x7b80)); // 2^8, 2^120
+}
+
 /* Products */
 
 static val word_at(tensor rWords, int i)
@@ -235,9 +251,9 @@ static tensor words_of_A(const weights_kernel *k, val at, int line)
 /* Pair number i of two that a lane has in a step: of a row of B. */
 static val weights_at(const weights_kernel *k, tensor rWords, int step, int i)
 {
-    val pair = k->nibbles ? pair_of_nibbles(k, word_at(rWords, step / 2), step % 2 + 2 * i)
-                          : pair_of_bytes(k, word_at(rWords, step), i);
-    return bitcast(U32, pair);
+    if (k->nibbles)
+        return bitcast(U32, pair_of_nibbles(k, word_at(rWords, step / 2), step % 2 + 2 * i));
+    return bitcast(U32, (k->cfg->epilogue.b == CKL_E4M3 ? pair_of_e4m3 : pair_of_bytes)(k, word_at(rWords, step), i));
 }
 
 /* The same of a row of A: what is multiplied by these, which 4-bit integers of a word have in another order. */

@@ -8,8 +8,8 @@ enum {
     STAGES_MOST = 8,
     WARPS_PER_SM = 16,      // with fewer than 128 registers for a thread sums would spill
     WARPS_ALONE = 8,        // of a CTA that has an SM to itself
-    WARPS_OF_TWO = 4,       // of one that shares it with another
-    STAGES_FEW = 3,         // for which two do not share an SM
+    WARPS_OF_SEVERAL = 4,   // of CTAs that share an SM
+    STAGES_OF_SEVERAL = 3,  // 1x28672x8192 takes 35.8 us, 38.8 with the 6 for which two CTAs have room
     BYTES_ENOUGH = 96 << 10 // on their way to an SM: with more in one turn, 8192x8192 takes 12.6 us instead of 11.5
 };
 
@@ -26,16 +26,13 @@ static int64_t bytes_of_stage(gemm_weights_config c)
     return gemm_weights_smem(&c);
 }
 
-/* In one turn what is enough; in several two CTAs share an SM, so that one computes while the other begins or ends. */
+/* In one turn as many stages as keep memory busy; in several few, so that CTAs share an SM: one computes while others begin or end. */
 static void fit_stages(gemm_weights_config *c, int64_t turns, const ckl_device_info *device)
 {
-    enum { SYSTEM_BYTES = 1024 }; // of every CTA
-    c->warps = turns > 1 ? WARPS_OF_TWO : WARPS_ALONE;
+    c->warps = turns > 1 ? WARPS_OF_SEVERAL : WARPS_ALONE;
     c->ctas = 1;
     const int64_t bytes = bytes_of_stage(*c), most = device->smem_per_cta_bytes / bytes;
-    int64_t stages = (device->smem_per_sm_bytes / 2 - SYSTEM_BYTES) / bytes;
-    if (turns == 1 || stages < STAGES_FEW)
-        stages = 1 + ceil_div(BYTES_ENOUGH, bytes);
+    const int64_t stages = turns > 1 ? STAGES_OF_SEVERAL : 1 + ceil_div(BYTES_ENOUGH, bytes);
     c->stages = (int)min_i64(stages, min_i64(most, STAGES_MOST));
 }
 
@@ -54,7 +51,7 @@ static ckl_status choose_weights(const void *desc, const ckl_device_info *device
     int64_t least = INT64_MAX;
     c->epilogue = gemm_epilogue_of(d);
     c->columns = d->m <= ATOM_COLUMNS * max_i64(d->groups, 1) ? ATOM_COLUMNS : 2 * ATOM_COLUMNS;
-    c->grouped = d->groups > 0;
+    c->grouped = gemm_grouped_of(d);
     for (c->rows = ROWS_MOST; c->rows >= ROWS_LEAST; c->rows /= 2) {
         const int64_t turns = max_i64(ceil_div(ctas_of(d, c), device->sm_count), 1);
         const int64_t bytes = turns * bytes_of_step(d, c);
@@ -74,8 +71,13 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
     const gemm_weights_config *c = config;
     TRY(gemm_check_epilogue("weights", d, &c->epilogue));
     if (!gemm_has_weights(d))
-        FAIL(CKL_UNSUPPORTED, "gemm weights: b=%s is neither i8 nor u8 beside an A of 16 bits", ckl_dtype_name(d->b));
+        FAIL(CKL_UNSUPPORTED, "gemm weights: b=%s is none of i8, u8, e4m3 beside an A of 16 bits",
+             ckl_dtype_name(d->b));
     TRY(gemm_check_grouped("weights", d, c->grouped));
+    if (d->pointers)
+        FAIL(CKL_UNSUPPORTED, "gemm weights: matrices lie where the call says, not where arrays of pointers do");
+    if (d->gather)
+        FAIL(CKL_UNSUPPORTED, "gemm weights: rows of A lie in order, not by a list: gather=%" PRId64, d->gather);
     if (!gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) || !gemm_rows_aligned(d, 'b', TMA_ALIGNMENT) ||
         gemm_matrix_of(d, 'b').cols % TMA_ALIGNMENT)
         FAIL(CKL_UNSUPPORTED, "gemm weights: rows of A or B, or k=%" PRId64 ", are not whole 16 bytes", d->k);

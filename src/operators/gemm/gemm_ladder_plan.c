@@ -1,0 +1,98 @@
+/* gemm_ladder_plan.c - the host side of the steps of the ladder that have kernels of their own. */
+#include "operators/gemm/gemm_plan.h"
+
+static ckl_status choose_blocked(const void *desc, const ckl_device_info *device, void *config)
+{
+    (void)device;
+    ((gemm_rung_config *)config)->epilogue = gemm_epilogue_of(desc);
+    return CKL_OK;
+}
+
+/* What all of them take. */
+static ckl_status admit_rung(const char *who, const ckl_gemm_desc *d, const gemm_rung_config *c)
+{
+    TRY(gemm_check_epilogue(who, d, &c->epilogue));
+    TRY(gemm_check_in_order(who, d));
+    if ((d->a != CKL_F16 && d->a != CKL_BF16) || d->b != d->a || d->layout != CKL_GEMM_NT)
+        FAIL(CKL_UNSUPPORTED, "gemm %s: a step of the ladder takes K-major A and B of f16 or bf16", who);
+    if (d->batch > 1 || d->groups || d->gated)
+        FAIL(CKL_UNSUPPORTED, "gemm %s: a step of the ladder is one product, without groups and gated", who);
+    if (d->m > INT32_MAX || d->n > INT32_MAX || d->k > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "gemm %s: a size is beyond 32 bits", who);
+    return CKL_OK;
+}
+
+static ckl_status admit_blocked(const void *desc, const ckl_device_info *device, const void *config)
+{
+    (void)device;
+    return admit_rung("blocked", desc, config);
+}
+
+/* Rows that start at multiples of 16 bytes, and a ring that fits. */
+static ckl_status admit_ring(const char *who, const ckl_gemm_desc *d, const ckl_device_info *device,
+                             const gemm_rung_config *c)
+{
+    enum { MOST = 4 }; // 128 KB
+    (void)device;
+    TRY(admit_rung(who, d, c));
+    if (!gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) || !gemm_rows_aligned(d, 'b', TMA_ALIGNMENT))
+        FAIL(CKL_UNSUPPORTED, "gemm %s: rows of A or B are not multiples of 16 bytes apart", who);
+    if (c->stages < 2 || c->stages > MOST)
+        FAIL(CKL_INVALID, "gemm %s: stages=%d is not in 2..%d", who, c->stages, MOST);
+    return CKL_OK;
+}
+
+static ckl_status admit_wgmma(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return admit_ring("wgmma", desc, device, config);
+}
+
+static ckl_status admit_tma(const void *desc, const ckl_device_info *device, const void *config)
+{
+    TRY(admit_ring("tma", desc, device, config));
+    if (((const ckl_gemm_desc *)desc)->k == 0)
+        FAIL(CKL_UNSUPPORTED, "gemm tma: k=0 leaves no products");
+    return CKL_OK;
+}
+
+static ckl_status launch_tiles(const ckl_plan *plan, const ckl_gemm_args *x, int tile, ckl_stream stream)
+{
+    const ckl_gemm_desc *d = plan->desc;
+    gemm_params params = gemm_params_of(d, x);
+    params.A = gemm_tensor_of(d, 'a', x->a);
+    params.B = gemm_tensor_of(d, 'b', x->b);
+    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(d->m, tile) * ceil_div(d->n, tile) }, &params, stream);
+}
+
+static ckl_status launch_blocked(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    return launch_tiles(plan, args, GEMM_BLOCKED_TILE, stream);
+}
+
+static ckl_status launch_wgmma(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_gemm_args *x = args;
+    if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
+        FAIL(CKL_INVALID, "gemm %s: a=%p or b=%p is not aligned to 16 bytes", plan->impl->name, x->a, x->b);
+    return launch_tiles(plan, args, GEMM_RUNG_TILE, stream);
+}
+
+static const field rung_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_rung_config, epilogue)) //
+                                     GEMM_RUNG_CONFIG(FIELD_ROW, gemm_rung_config) };
+
+#define RUNG(called, admitted, launched, lowest, what)                                                \
+    const implementation gemm_##called##_implementation = { .name = #called,                          \
+                                                            .summary = "a step of the ladder: " what, \
+                                                            .by_name = true,                          \
+                                                            .config_bytes = sizeof(gemm_rung_config), \
+                                                            .config = FIELD_TABLE(rung_fields),       \
+                                                            .choose = choose_blocked,                 \
+                                                            .admit = admitted,                        \
+                                                            .describe = gemm_##called,                \
+                                                            .params = &gemm_param_list,               \
+                                                            .target = lowest,                         \
+                                                            .launch = launched }
+
+RUNG(blocked, admit_blocked, launch_blocked, IR_SM80, "tiles in shared memory, multiply-adds");
+RUNG(wgmma, admit_wgmma, launch_wgmma, IR_SM90A, "wgmma behind cp.async");
+RUNG(tma, admit_tma, launch_wgmma, IR_SM90A, "wgmma behind TMA");

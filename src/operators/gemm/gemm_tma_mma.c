@@ -1,0 +1,169 @@
+/*
+ * gemm_tma_mma.c - for GPUs that have TMA and no wgmma: one thread of a fifth warp keeps a ring of (A,B) tiles full, four warps
+ * multiply them by mma.sync. A CTA has one tile; while it stores that, another one of the SM multiplies.
+ */
+#include "cute/kernel.h"
+#include "operators/gemm/gemm_epilogue.h"
+
+enum { LANES = 32, CONSUMERS = GEMM_TMA_MMA_CONSUMERS, WARPS_M = 2, WARPS_N = 2 };
+
+typedef struct tma_mma_kernel {
+    const gemm_tma_mma_config *cfg;
+    gemm_values p;
+    int depth, step; // elements of K of a stage, and of an atom
+    tma_copy tmaA, tmaB;
+    tensor sA, sB; // (BM,BK,STAGES), (BN,BK,STAGES)
+    pipeline ring;
+    val k_tiles;
+    val row, col, product; // of the tile
+} tma_mma_kernel;
+
+static const char *atom_of(ckl_dtype ab)
+{
+    static const char *const atoms[] = {
+        [CKL_F16] = "SM80_16x8x16_F32F16F16F32_TN",
+        [CKL_BF16] = "SM80_16x8x16_F32BF16BF16F32_TN",
+        [CKL_F32] = "SM80_16x8x8_F32TF32TF32F32_TN",
+        [CKL_I8] = "SM80_16x8x32_S32S8S8S32_TN",
+    };
+    return atoms[ab];
+}
+
+/* (ROWS,BK,STAGES), as TMA writes and ldmatrix reads it without conflicts. */
+static tensor smem_ring(const tma_mma_kernel *k, const char *name, int rows)
+{
+    const ckl_dtype ab = k->cfg->epilogue.ab;
+    const layout tile = tma_tile_layout(ab, rows, k->depth, GEMM_TILE_BYTES);
+    const layout ring =
+        make_layout(shape(rows, k->depth, k->cfg->stages), stride(k->depth, 1, (int64_t)rows * k->depth));
+    return smem_tensor(name, ab, with_swizzle(tile.sw, ring), 1024);
+}
+
+static void describe_ring(tma_mma_kernel *k)
+{
+    const gemm_tma_mma_config *c = k->cfg;
+    const int rank = c->batched ? 3 : 2;
+    k->tmaA = make_tma(k->p.A, c->epilogue.ab, rank, c->tile_m, k->depth, GEMM_TILE_BYTES);
+    k->tmaB = make_tma(k->p.B, c->epilogue.ab, rank, c->tile_n, k->depth, GEMM_TILE_BYTES);
+    k->sA = smem_ring(k, "A", c->tile_m);
+    k->sB = smem_ring(k, "B", c->tile_n);
+    k->ring = make_pipeline("ring", c->stages, 1, CONSUMERS);
+    k->k_tiles = convert(U32, div(add(k->p.k, imm(k->depth - 1)), imm(k->depth)));
+}
+
+/* One thread: what lies past the ends of A and B arrives as zeros. */
+static void produce(const tma_mma_kernel *k)
+{
+    const int modes = k->cfg->batched; // beyond rows and columns
+    pipeline_state at = producer_state(&k->ring);
+    LOOP(kt, k->k_tiles) {
+        val full = pipeline_full_barrier(&k->ring, &at), first = mul(kt, imm(k->depth));
+        pipeline_wait_empty(&k->ring, &at);
+        pipeline_expect(&k->ring, &at, imm((int)(tma_bytes(&k->tmaA) + tma_bytes(&k->tmaB))));
+        tma_load_of(&k->tmaA, slice(k->sA, _, _, at.stage), k->row, first, modes, &k->product, full, imm(0));
+        tma_load_of(&k->tmaB, slice(k->sB, _, _, at.stage), k->col, first, modes, &k->product, full, imm(0));
+        pipeline_advance(&at);
+    }
+}
+
+/* An atom's K of a stage's A and B, in registers. */
+typedef struct step_fragments {
+    tensor rA, rB; // (WORDS,MMA_M,1), (WORDS,MMA_N,1)
+} step_fragments;
+
+static step_fragments load_step(const tma_mma_kernel *k, const tiled_mma *mma, val stage, int step)
+{
+    const gemm_tma_mma_config *c = k->cfg;
+    tensor sA = slice(k->sA, _, _, stage), sB = slice(k->sB, _, _, stage); // (BM,BK), (BN,BK)
+    const step_fragments f = { fragment_A_words(mma, c->tile_m, k->step), fragment_B_words(mma, c->tile_n, k->step) };
+    ldmatrix_A(mma, local_tile(sA, shape(c->tile_m, k->step), coord(0, step)), thread(), f.rA);
+    ldmatrix_B(mma, local_tile(sB, shape(c->tile_n, k->step), coord(0, step)), thread(), f.rB);
+    return f;
+}
+
+/* acc += A * B of one stage; the next step's operands are on their way. */
+static void multiply_stage(const tma_mma_kernel *k, const tiled_mma *mma, val stage, tensor acc)
+{
+    const int steps = k->depth / k->step;
+    step_fragments next = load_step(k, mma, stage, 0);
+    for (int i = 0; i < steps && !ir_failed(); i++) {
+        const step_fragments now = next;
+        if (i + 1 < steps)
+            next = load_step(k, mma, stage, i + 1);
+        gemm(mma, now.rA, now.rB, acc, yes());
+    }
+}
+
+/* The tile from registers to D. */
+static void store_tile(const tma_mma_kernel *k, const tiled_mma *mma, tensor acc)
+{
+    const gemm_epilogue e = k->cfg->epilogue;
+    tensor cD = identity_tensor(shape(k->cfg->tile_m, k->cfg->tile_n));
+    tensor tCcD =
+        partition_C(mma, coordinates_from(coordinates_from(cD, 0, k->row), 1, k->col), thread()); // (MMA,MMA_M,MMA_N)
+    const gemm_values p = gemm_product_of(e, 0, &k->p, k->product);
+    const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(&p));
+    for (int i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
+        val row = convert(I64, coordinate(tCcD, 0, i)), col = convert(I64, coordinate(tCcD, 1, i));
+        IF(logical_and(lt(row, p.m), lt(col, p.n)))
+            gemm_store(e, scalars, &p, row, col, at(acc, i), (val){ 0 });
+    }
+}
+
+/* The four warps that multiply. */
+static void consume(const tma_mma_kernel *k)
+{
+    const tiled_mma mma = make_tiled_mma(atom_of(k->cfg->epilogue.ab), WARPS_M, WARPS_N);
+    tensor acc = fragment_C(&mma, k->cfg->tile_m, k->cfg->tile_n); // (MMA,MMA_M,MMA_N)
+    pipeline_state at = consumer_state(&k->ring);
+    fill(acc, convert(acc.dtype, imm(0)));
+    LOOP(kt, k->k_tiles) {
+        (void)kt;
+        pipeline_wait_full(&k->ring, &at);
+        multiply_stage(k, &mma, at.stage, acc);
+        fence_proxy_async(); // the stage was read, and TMA overwrites it
+        IF(eq(lane(), imm(0)))
+            pipeline_release(&k->ring, at.stage);
+        pipeline_advance(&at);
+    }
+    store_tile(k, &mma, acc);
+}
+
+static void find_tile(tma_mma_kernel *k)
+{
+    enum { GROUP = 8 };
+    const gemm_tma_mma_config *c = k->cfg;
+    const tile_schedule tiles = make_tile_schedule(k->p.m, k->p.n, c->tile_m, c->tile_n, GROUP);
+    val row, col;
+    k->product = c->batched ? div(cta_x(), tiles.count) : imm(0);
+    tile_at(&tiles, c->batched ? rem(cta_x(), tiles.count) : cta_x(), &row, &col);
+    k->row = mul(row, imm(c->tile_m));
+    k->col = mul(col, imm(c->tile_n));
+}
+
+void gemm_tma_mma(const void *config, int kernel)
+{
+    const gemm_tma_mma_config *cfg = config;
+    (void)kernel;
+    launch_bounds(LANES * (CONSUMERS + 1), cfg->ctas);
+    tma_mma_kernel k = { .cfg = cfg, .p = params_of(gemm) };
+    k.depth = gemm_tile_k(cfg->epilogue.ab);
+    k.step = 32 / (int)ckl_dtype_bytes(cfg->epilogue.ab); // of mma.sync
+    describe_ring(&k);
+    find_tile(&k);
+    IF(eq(thread(), imm(0))) {
+        pipeline_init(&k.ring);
+        fence_mbarrier_init();
+    }
+    cta_sync();
+    grid_wait();
+    launch_dependents();
+    IF(eq(warp(), imm(CONSUMERS))) {
+        IF(elect())
+            produce(&k);
+    }
+    ELSE
+    {
+        consume(&k);
+    }
+}

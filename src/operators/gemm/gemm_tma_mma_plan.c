@@ -1,0 +1,95 @@
+/* gemm_tma_mma_plan.c - the host side of TMA with mma.sync. */
+#include "operators/gemm/gemm_plan.h"
+
+static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_tma_mma_config *c)
+{
+    return d->batch * ceil_div(d->m, c->tile_m) * ceil_div(d->n, c->tile_n);
+}
+
+/* What the ring takes, and a little for its barriers. */
+static int64_t smem_of(const gemm_tma_mma_config *c)
+{
+    enum { BARRIERS = 16 };
+    return c->stages * ((int64_t)(c->tile_m + c->tile_n) * GEMM_TILE_BYTES + BARRIERS);
+}
+
+/* As many CTAs an SM and stages as fit; small tiles where there are few. */
+static ckl_status choose_tma_mma(const void *desc, const ckl_device_info *device, void *config)
+{
+    enum { STAGES_MOST = 6, SYSTEM_BYTES = 1024 };
+    const ckl_gemm_desc *d = desc;
+    gemm_tma_mma_config *c = config;
+    c->epilogue = gemm_epilogue_of(d);
+    c->batched = d->batch > 1;
+    if (tiles_of(d, c) < device->sm_count)
+        c->tile_m = c->tile_n = 64;
+    c->stages = 2;
+    c->ctas = 2 * (smem_of(c) + SYSTEM_BYTES) <= device->smem_per_sm_bytes ? 2 : 1;
+    const int64_t have = min_i64(device->smem_per_cta_bytes, device->smem_per_sm_bytes / c->ctas - SYSTEM_BYTES);
+    for (c->stages = STAGES_MOST; c->stages > 2 && smem_of(c) > have;)
+        c->stages--;
+    return CKL_OK;
+}
+
+static ckl_status admit_problem(const ckl_gemm_desc *d)
+{
+    TRY(gemm_check_same_types("tma_mma", d));
+    if (d->pointers)
+        FAIL(CKL_UNSUPPORTED, "gemm tma_mma: matrices of a batch lie a stride apart, not where pointers say");
+    if (d->gather)
+        FAIL(CKL_UNSUPPORTED, "gemm tma_mma: rows of A lie in order, not by a list: gather=%" PRId64, d->gather);
+    if (gemm_is_f8(d->a) || (d->a == CKL_F32 && d->math != CKL_GEMM_TF32))
+        FAIL(CKL_UNSUPPORTED, "gemm tma_mma: a=%s is none of f16, bf16, i8 and f32 with math=tf32",
+             ckl_dtype_name(d->a));
+    if (d->layout != CKL_GEMM_NT || d->gated || d->groups || d->k == 0)
+        FAIL(CKL_UNSUPPORTED, "gemm tma_mma: A and B are K-major, not empty, without gated and groups");
+    for (const char *x = "ab"; *x; x++)
+        if (!gemm_rows_aligned(d, *x, TMA_ALIGNMENT))
+            FAIL(CKL_UNSUPPORTED, "gemm tma_mma: rows or matrices of %c are not multiples of 16 bytes apart", *x);
+    if (d->m > INT32_MAX || d->n > INT32_MAX || d->k > INT32_MAX || d->batch > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "gemm tma_mma: a size is beyond the 32-bit coordinates of TMA");
+    return CKL_OK;
+}
+
+static ckl_status admit_tma_mma(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    const gemm_tma_mma_config *c = config;
+    TRY(gemm_check_epilogue("tma_mma", d, &c->epilogue));
+    TRY(admit_problem(d));
+    if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
+        FAIL(CKL_INVALID, "gemm tma_mma: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
+    if (c->stages < 2 || c->ctas < 1 || c->ctas > 4)
+        FAIL(CKL_INVALID, "gemm tma_mma: stages=%d is less than 2, or ctas=%d not in 1..4", c->stages, c->ctas);
+    if (c->batched != (d->batch > 1))
+        FAIL(CKL_INVALID, "gemm tma_mma: batched=%d with batch=%" PRId64, c->batched, d->batch);
+    if (smem_of(c) > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "gemm tma_mma: %d stages need %" PRId64 " bytes of shared memory, %s has %" PRId64,
+             c->stages, smem_of(c), device->id, (int64_t)device->smem_per_cta_bytes);
+    if (tiles_of(d, c) > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "gemm tma_mma: %" PRId64 " tiles are more than a launch has", tiles_of(d, c));
+    return CKL_OK;
+}
+
+static ckl_status launch_tma_mma(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_gemm_desc *d = plan->desc;
+    const ckl_gemm_args *x = args;
+    if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
+        FAIL(CKL_INVALID, "gemm tma_mma: a=%p or b=%p is not aligned to 16 bytes; impl=tiled config='vec=1' takes any",
+             x->a, x->b);
+    gemm_params params = gemm_params_of(d, x);
+    params.A = gemm_tensor_of(d, 'a', x->a);
+    params.B = gemm_tensor_of(d, 'b', x->b);
+    return plan_launch(plan, 0, (plan_grid){ .x = tiles_of(d, plan->config) }, &params, stream);
+}
+
+static const field tma_mma_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_tma_mma_config, epilogue)) //
+                                        GEMM_TMA_MMA_CONFIG(FIELD_ROW, gemm_tma_mma_config) };
+
+const implementation gemm_tma_mma_implementation = {
+    IMPLEMENTATION_PARTS(gemm, tma_mma),
+    .summary = "TMA and mma.sync, for GPUs without wgmma; from sm_90 on",
+    .params = &gemm_param_list,
+    .target = IR_SM90,
+};
