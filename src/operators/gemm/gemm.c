@@ -310,7 +310,8 @@ static int tensors(const void *desc, plan_tensor *t)
     t[12] = plan_absent(plan_vector("rows_a", CKL_I32, d->m), d->gather ? NULL : "a problem without gather");
     t[13] = plan_absent(plan_vector("rows_d", CKL_I32, d->m), d->scatter ? NULL : "a problem without scatter");
     t[14] = plan_absent(plan_vector("row_weights", CKL_F32, d->m), unless(d->weighted));
-    t[15] = plan_absent(plan_output(plan_vector("amax", CKL_F32, 1)), unless(d->amax));
+    t[15] = plan_absent(plan_vector("amax", CKL_F32, 1), unless(d->amax));
+    t[15].output = d->amax;
     return 16;
 }
 

@@ -94,7 +94,10 @@ typedef struct element_steps {
 
 static element_steps steps_of(const sm90_kernel *k, const subtile *h)
 {
-    const int vec = k->cfg->ragged ? 1 : 16 / (int)ckl_dtype_bytes(k->epilogue.d);
+    enum { VECTOR = 8 }; // of more a buffer of 16 rows has too few
+    const int widest = 16 / (int)ckl_dtype_bytes(k->epilogue.d), vec = k->cfg->ragged    ? 1
+                                                                       : widest < VECTOR ? widest
+                                                                                         : VECTOR;
     const int across = k->size.d_cols / vec, down = WARPGROUP / across;
     const int at_once =
         vec == 1 && !k->epilogue.scatter ? ELEMENTS_AT_ONCE : 1; // of a list each row has its own address

@@ -66,31 +66,17 @@ static void produce(const tma_mma_kernel *k)
     }
 }
 
-/* An atom's K of a stage's A and B, in registers. */
-typedef struct step_fragments {
-    tensor rA, rB; // (WORDS,MMA_M,1), (WORDS,MMA_N,1)
-} step_fragments;
-
-static step_fragments load_step(const tma_mma_kernel *k, const tiled_mma *mma, val stage, int step)
+/* acc += A * B of one stage. */
+static void multiply_stage(const tma_mma_kernel *k, const tiled_mma *mma, val stage, tensor acc)
 {
     const gemm_tma_mma_config *c = k->cfg;
     tensor sA = slice(k->sA, _, _, stage), sB = slice(k->sB, _, _, stage); // (BM,BK), (BN,BK)
-    const step_fragments f = { fragment_A_words(mma, c->tile_m, k->step), fragment_B_words(mma, c->tile_n, k->step) };
-    ldmatrix_A(mma, local_tile(sA, shape(c->tile_m, k->step), coord(0, step)), thread(), f.rA);
-    ldmatrix_B(mma, local_tile(sB, shape(c->tile_n, k->step), coord(0, step)), thread(), f.rB);
-    return f;
-}
-
-/* acc += A * B of one stage; the next step's operands are on their way. */
-static void multiply_stage(const tma_mma_kernel *k, const tiled_mma *mma, val stage, tensor acc)
-{
-    const int steps = k->depth / k->step;
-    step_fragments next = load_step(k, mma, stage, 0);
-    for (int i = 0; i < steps && !ir_failed(); i++) {
-        const step_fragments now = next;
-        if (i + 1 < steps)
-            next = load_step(k, mma, stage, i + 1);
-        gemm(mma, now.rA, now.rB, acc, yes());
+    for (int i = 0; i < k->depth / k->step; i++) {
+        tensor rA = fragment_A_words(mma, c->tile_m, k->step); // (WORDS,MMA_M,1)
+        tensor rB = fragment_B_words(mma, c->tile_n, k->step); // (WORDS,MMA_N,1)
+        ldmatrix_A(mma, local_tile(sA, shape(c->tile_m, k->step), coord(0, i)), thread(), rA);
+        ldmatrix_B(mma, local_tile(sB, shape(c->tile_n, k->step), coord(0, i)), thread(), rB);
+        gemm(mma, rA, rB, acc, yes());
     }
 }
 
