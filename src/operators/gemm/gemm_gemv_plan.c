@@ -30,6 +30,7 @@ static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, co
     const int64_t few = c->many_a ? d->n : d->m;
     TRY(gemm_check_epilogue("gemv", d, &c->epilogue));
     TRY(gemm_check_same_types("gemv", d));
+    TRY(gemm_check_in_order("gemv", d));
     if (few > FEW_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than the %d that are multiplied at once", few,
              FEW_MAX);

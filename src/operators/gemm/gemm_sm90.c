@@ -102,7 +102,6 @@ static void consume_tile(const sm90_kernel *k, const consumer_role *c, val tile,
         at.row = add(at.row, mul(c->index, imm(k->size.consumer_rows)));
     at.col = add(at.col, mul(k->rank_k, imm(k->size.columns)));
     const epilogue_vectors vectors = gemm_sm90_load_vectors(k, c, &at);
-    gemm_sm90_prefetch_outputs(k, c, &at);
     gemm_sm90_mainloop(k, c, &at, stage);
     if (k->cfg->split == 1) {
         gemm_sm90_epilogue(k, c, &at, &vectors);

@@ -102,8 +102,7 @@ void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, const tile
 void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c);
 
 /*
- * gemm_sm90_scales.c: scales of blocks, in registers. begin: before a tile. next: those of a K tile, each in turn, the last one of a tile
- * perhaps. add:
+ * gemm_sm90_scales.c: scales of blocks, in registers. begin: before a tile. next: those of a K tile, each in turn. add:
  * acc += part * scales.
  */
 typedef struct block_scales {
@@ -112,7 +111,7 @@ typedef struct block_scales {
     tensor sScales;             // (COLUMNS,2)
 } block_scales;
 block_scales gemm_sm90_begin_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
-void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile, bool last,
+void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
                            const block_scales *scales);
 void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor part, const block_scales *scales);
 
@@ -130,8 +129,6 @@ typedef struct epilogue_vectors {
     val loaded[GEMM_VECTORS][VECTOR_LOADS];
 } epilogue_vectors;
 epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
-/* Before the mainloop: what the epilogue reads of matrices begins to come from memory to L2, which is no access. */
-void gemm_sm90_prefetch_outputs(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
 void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile_place *at,
                         const epilogue_vectors *vectors);
 

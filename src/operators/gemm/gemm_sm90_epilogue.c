@@ -188,39 +188,6 @@ static void load_elements(const sm90_kernel *k, const consumer_role *c, const su
     named_sync(c->barrier, WARPGROUP);
 }
 
-/* A row of the tile for each thread, whole 16 bytes of it. */
-static void prefetch_rows(const sm90_kernel *k, const consumer_role *c, const tile_place *at, const output_matrix *from)
-{
-    enum { UNIT = 16 };
-    const int bytes = (int)ckl_dtype_bytes(k->epilogue.d), unit = UNIT / bytes;
-    val left = select(lt(at->col, cols_of_D(k)), sub(cols_of_D(k), at->col), imm(0)); // of a cluster's tile, maybe none
-    val columns = min(left, imm(k->size.columns)), end = k->cfg->groups ? at->end : k->p.m;
-    val length = mul(div(columns, imm(unit)), imm(UNIT));
-    for (int first = 0; first < k->size.consumer_rows; first += WARPGROUP) {
-        val row = add(at->row, add(c->tid, imm(first)));
-        val inside = logical_and(lt(row, end), gt(length, imm(0)));
-        if (k->size.consumer_rows < WARPGROUP)
-            inside = logical_and(inside, lt(c->tid, imm(k->size.consumer_rows)));
-        val element = add(mul(convert(I64, row), from->ld), convert(I64, at->col));
-        if (k->cfg->batched)
-            element = add(element, mul(convert(I64, at->batch), from->batch_stride));
-        IF(inside)
-            bulk_prefetch(add(from->address, convert(U64, mul(element, imm(bytes)))), length);
-    }
-}
-
-void gemm_sm90_prefetch_outputs(const sm90_kernel *k, const consumer_role *c, const tile_place *at)
-{
-    const output_matrix C = matrix_C(k), X = matrix_X(k);
-    if (k->cfg->swap || k->cfg->ragged == GEMM_ALL_RAGGED)
-        return;
-    if (k->epilogue.c)
-        IF(ne(c->scalars.beta, immf(0)))
-            prefetch_rows(k, c, at, &C);
-    if (gemm_is_backward(k->epilogue.activation))
-        prefetch_rows(k, c, at, &X);
-}
-
 static void load_box(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *from,
                      int64_t barriers)
 {

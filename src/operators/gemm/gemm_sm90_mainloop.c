@@ -71,13 +71,13 @@ static void begin_part(const promotion *p, pipeline_state *stage, tensor part)
     mma_commit();
 }
 
-/* acc += part, scaled, once all but `pending` parts are finished; `last`: there is none behind it. */
-static void add_part(const promotion *p, tensor part, int pending, bool last)
+/* acc += part, scaled, once all but `pending` parts are finished. */
+static void add_part(const promotion *p, tensor part, int pending)
 {
     const consumer_role *c = p->c;
     const bool scaled = gemm_has_block_scales(p->k->epilogue.scale_a);
     if (scaled)
-        gemm_sm90_next_scales(p->k, c, p->at, p->k_tile, last, &p->scales);
+        gemm_sm90_next_scales(p->k, c, p->at, p->k_tile, &p->scales);
     mma_wait(pending);
     IF(c->releases)
         release(p->k, c, p->stage);
@@ -92,7 +92,7 @@ static void add_part(const promotion *p, tensor part, int pending, bool last)
 static void turn_parts(const promotion *p, pipeline_state *stage, int next)
 {
     begin_part(p, stage, p->c->parts[next]);
-    add_part(p, p->c->parts[1 - next], 1, false);
+    add_part(p, p->c->parts[1 - next], 1);
     assign(p->stage, stage->stage);
     pipeline_advance(stage);
 }
@@ -110,9 +110,9 @@ static void mainloop_in_turn(const promotion *p, pipeline_state *stage)
     }
     IF(eq(rem(others, imm(2)), imm(1))) {
         turn_parts(p, stage, 1);
-        add_part(p, p->c->parts[1], 0, true);
+        add_part(p, p->c->parts[1], 0);
     }
-    ELSE add_part(p, p->c->parts[0], 0, true);
+    ELSE add_part(p, p->c->parts[0], 0);
 }
 
 /* The products of a stage on their own, then added in f32; other consumers keep the tensor cores busy meanwhile. */
@@ -127,7 +127,7 @@ static void mainloop_accurate(const sm90_kernel *k, const consumer_role *c, cons
             (void)kt;
             begin_part(&p, stage, c->parts[0]);
             assign(p.stage, stage->stage);
-            add_part(&p, c->parts[0], 0, false);
+            add_part(&p, c->parts[0], 0);
             pipeline_advance(stage);
         }
     gemm_sm90_order_arrive(k, c);

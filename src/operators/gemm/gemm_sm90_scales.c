@@ -101,11 +101,10 @@ block_scales gemm_sm90_begin_scales(const sm90_kernel *k, const consumer_role *c
         if (s.shared) {
             scales.rHeld[mode] = fragment(F32, registers);
             scales.rAhead[mode] = fragment(F32, registers);
-            fill(scales.rAhead[mode], immf(0));
+            fill(scales.rHeld[mode], immf(0));
         } else
             scales.rAhead[mode] = fragment(F32, compact(leaf((k->size.column_scales + WARPGROUP - 1) / WARPGROUP)));
-        load_side(k, c, at, s.shared ? rem(lane(), imm(QUAD)) : imm(0), mode,
-                  (s.shared ? scales.rHeld : scales.rAhead)[mode]);
+        load_side(k, c, at, s.shared ? rem(lane(), imm(QUAD)) : imm(0), mode, scales.rAhead[mode]);
     }
     if (k->size.column_scales) {
         scales.sScales = slice(k->sScales, _, _, c->index); // (COLUMNS,2)
@@ -123,23 +122,18 @@ static void give_shared(const sm90_kernel *k, val turn, const block_scales *scal
             set(scales->rNow[mode], i, shuffle(at(scales->rHeld[mode], i), from));
 }
 
-/*
- * Of four K tiles the first asks for the scales of the next four, the last takes them: where one did both, ptxas would wait for a
- * load at once.
- */
+/* Every fourth K tile the scales of the next four are taken, and those of four more asked for. */
 static void next_shared(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
                         const block_scales *scales)
 {
     val turn = rem(k_tile, imm(QUAD)), ahead = add(k_tile, add(rem(lane(), imm(QUAD)), imm(QUAD)));
     IF(eq(turn, imm(0)))
         for (int mode = 0; mode < 2; mode++)
-            if (side_of(k, mode).shared)
-                load_side(k, c, at, ahead, mode, scales->rAhead[mode]);
-    give_shared(k, turn, scales);
-    IF(eq(turn, imm(QUAD - 1)))
-        for (int mode = 0; mode < 2; mode++)
-            if (side_of(k, mode).shared)
+            if (side_of(k, mode).shared) {
                 copy(scales->rAhead[mode], scales->rHeld[mode], 4);
+                load_side(k, c, at, ahead, mode, scales->rAhead[mode]);
+            }
+    give_shared(k, turn, scales);
 }
 
 /* What threads loaded goes to shared memory, where those of two K tiles lie, so that one barrier is enough. */
@@ -160,13 +154,10 @@ static void next_columns(const sm90_kernel *k, const consumer_role *c, const til
     copy(mine, scales->rNow[1], 8);
 }
 
-void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile, bool last,
+void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
                            const block_scales *scales)
 {
-    if (last)
-        give_shared(k, rem(k_tile, imm(QUAD)), scales);
-    else
-        next_shared(k, c, at, k_tile, scales);
+    next_shared(k, c, at, k_tile, scales);
     if (k->size.column_scales)
         next_columns(k, c, at, k_tile, scales);
 }

@@ -251,10 +251,9 @@ static tensor words_of_A(const weights_kernel *k, val at, int line)
 /* Pair number i of two that a lane has in a step: of a row of B. */
 static val weights_at(const weights_kernel *k, tensor rWords, int step, int i)
 {
-    val pair = k->nibbles                       ? pair_of_nibbles(k, word_at(rWords, step / 2), step % 2 + 2 * i)
-               : k->cfg->epilogue.b == CKL_E4M3 ? pair_of_e4m3(k, word_at(rWords, step), i)
-                                                : pair_of_bytes(k, word_at(rWords, step), i);
-    return bitcast(U32, pair);
+    if (k->nibbles)
+        return bitcast(U32, pair_of_nibbles(k, word_at(rWords, step / 2), step % 2 + 2 * i));
+    return bitcast(U32, (k->cfg->epilogue.b == CKL_E4M3 ? pair_of_e4m3 : pair_of_bytes)(k, word_at(rWords, step), i));
 }
 
 /* The same of a row of A: what is multiplied by these, which 4-bit integers of a word have in another order. */

@@ -8,8 +8,8 @@ enum {
     STAGES_MOST = 8,
     WARPS_PER_SM = 16,      // with fewer than 128 registers for a thread sums would spill
     WARPS_ALONE = 8,        // of a CTA that has an SM to itself
-    WARPS_OF_TWO = 4,       // of one that shares it with another
-    STAGES_FEW = 3,         // for which two do not share an SM
+    WARPS_OF_SEVERAL = 4,   // of CTAs that share an SM
+    STAGES_OF_SEVERAL = 3,  // 1x28672x8192 takes 35.8 us, 38.8 with the 6 for which two CTAs have room
     BYTES_ENOUGH = 96 << 10 // on their way to an SM: with more in one turn, 8192x8192 takes 12.6 us instead of 11.5
 };
 
@@ -26,16 +26,13 @@ static int64_t bytes_of_stage(gemm_weights_config c)
     return gemm_weights_smem(&c);
 }
 
-/* In one turn what is enough; in several two CTAs share an SM, so that one computes while the other begins or ends. */
+/* In one turn as many stages as keep memory busy; in several few, so that CTAs share an SM: one computes while others begin or end. */
 static void fit_stages(gemm_weights_config *c, int64_t turns, const ckl_device_info *device)
 {
-    enum { SYSTEM_BYTES = 1024 }; // of every CTA
-    c->warps = turns > 1 ? WARPS_OF_TWO : WARPS_ALONE;
+    c->warps = turns > 1 ? WARPS_OF_SEVERAL : WARPS_ALONE;
     c->ctas = 1;
     const int64_t bytes = bytes_of_stage(*c), most = device->smem_per_cta_bytes / bytes;
-    int64_t stages = (device->smem_per_sm_bytes / 2 - SYSTEM_BYTES) / bytes;
-    if (turns == 1 || stages < STAGES_FEW)
-        stages = 1 + ceil_div(BYTES_ENOUGH, bytes);
+    const int64_t stages = turns > 1 ? STAGES_OF_SEVERAL : 1 + ceil_div(BYTES_ENOUGH, bytes);
     c->stages = (int)min_i64(stages, min_i64(most, STAGES_MOST));
 }
 
