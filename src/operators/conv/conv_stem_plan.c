@@ -20,11 +20,21 @@ conv_stem_shape conv_stem_shape_of(const conv_stem_config *c)
     return s;
 }
 
-/* CTAs whose registers and shared memory an SM holds; 7x7 filters of 64 on 224x224: one 80.7 us, two 54.2, three 44.1, four 38.6. */
+/* Elements of x under a tile that a thread loads: lines of a warp by elements of a lane. */
+static int loads_of(const conv_stem_config *c)
+{
+    const conv_stem_shape s = conv_stem_shape_of(c);
+    const int64_t lines = (int64_t)s.halo_h * (c->nchw ? c->channels : 1),
+                  elements = (int64_t)s.halo_w * (c->nchw ? 1 : c->channels);
+    return (int)(ceil_div(lines, THREADS / 32) * ceil_div(elements, 32));
+}
+
+/* CTAs whose registers and shared memory an SM holds; 7x7 filters of 64 on 224x224: one 80.7 us, two 54.2, three 44.1. */
 static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
 {
     const conv_stem_shape s = conv_stem_shape_of(c);
-    const int vectors = (c->form.bias + c->form.scale) * c->tile_n / 4, registers = c->tile_n / 2 + vectors + 40;
+    const int vectors = (c->form.bias + c->form.scale) * c->tile_n / 4, of_load = c->nchw ? 4 : 1;
+    const int registers = c->tile_n / 2 + vectors + of_load * loads_of(c) + 24;
     int ctas = 4;
     while (ctas > 1 && (registers * THREADS * ctas > 65536 || s.smem_bytes * ctas > device->smem_per_sm_bytes))
         ctas--;
@@ -65,15 +75,6 @@ static double tiles_of(const ckl_conv_desc *d)
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
     return (double)d->n * (double)ceil_div(m[1].y, CONV_STEM_H) * (double)ceil_div(m[2].y, CONV_STEM_W);
-}
-
-/* Elements of x under a tile that a thread loads: lines of a warp by elements of a lane. */
-static int loads_of(const conv_stem_config *c)
-{
-    const conv_stem_shape s = conv_stem_shape_of(c);
-    const int64_t lines = (int64_t)s.halo_h * (c->nchw ? c->channels : 1),
-                  elements = (int64_t)s.halo_w * (c->nchw ? 1 : c->channels);
-    return (int)(ceil_div(lines, THREADS / 32) * ceil_div(elements, 32));
 }
 
 /* Cycles of a tile: gathering and products, the pixels under it, its epilogue. */
