@@ -39,7 +39,7 @@ int gemm_sm90_parts(const gemm_sm90_config *c)
     if (!gemm_sm90_sums_twice(e))
         return 0;
     const bool room = c->consumers < 3 && 3 * sums_of_consumer(c) + column_scales_of(c) <= MOST;
-    const bool few = !gemm_has_block_scales(e->scale_a) || (gemm_sm90_is_plain(c) && !c->groups); // else it would spill
+    const bool few = !gemm_has_block_scales(e->scale_a) || (gemm_sm90_is_plain(c) && !c->groups); // others are near spilling
     return e->math == CKL_GEMM_F32X3 || !room || !few ? 1 : 2;
 }
 
