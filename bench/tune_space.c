@@ -207,7 +207,8 @@ ckl_status tune_first(tune_space *space, const char *const *given, int most, tun
         if ((*each)->candidate)
             add_ranked(&g, *each);
     for (const implementation *const *each = space->op->implementations; *each; each++)
-        add(&g, (*each)->name, "", -1, false);
+        if (!(*each)->by_name)
+            add(&g, (*each)->name, "", -1, false);
     g.most = most + NEIGHBOURS_MAX;
     add_neighbours(&g);
     *count = (int)min_i64(g.count, most);
