@@ -7,7 +7,7 @@
 
 #include "base/heap.h"
 
-enum { BLOCK_BYTES = 64 * 1024, ALIGNMENT = 16 };
+enum { FIRST_BYTES = 4000, BLOCK_BYTES = 64 * 1024, ALIGNMENT = 16 }; // small arenas are many: each page costs a fault
 
 struct arena_block {
     arena_block *before;
@@ -17,7 +17,9 @@ struct arena_block {
 
 static arena_block *add_block(arena *a, size_t bytes)
 {
-    size_t size = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
+    size_t size = a->last ? 2 * a->last->size : FIRST_BYTES;
+    size = size > BLOCK_BYTES ? BLOCK_BYTES : size;
+    size = bytes > size ? bytes : size;
     arena_block *block = heap_alloc(1, sizeof *block + size);
     *block = (arena_block){ .before = a->last, .size = size };
     return a->last = block;

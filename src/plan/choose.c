@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "base/log.h"
 #include "plan/cache.h"
 #include "plan/desc.h"
@@ -53,8 +54,7 @@ int plan_rank(const ckl_device_info *device, const implementation *impl, const v
               plan_candidate *out)
 {
     int count = 0;
-    arena memory = { 0 };
-    void *defaults = arena_alloc(&memory, 1, impl->config_bytes); // once: they are read from text
+    void *defaults = heap_alloc(1, impl->config_bytes); // once: they are read from text
     fields_default(impl->config, defaults);
     for (int i = 0;; i++) {
         memcpy(config, defaults, impl->config_bytes);
@@ -70,7 +70,7 @@ int plan_rank(const ckl_device_info *device, const implementation *impl, const v
         if (at < most)
             out[at] = added;
     }
-    arena_clear(&memory);
+    heap_free(defaults);
     return count;
 }
 

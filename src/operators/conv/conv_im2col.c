@@ -188,6 +188,7 @@ const implementation conv_im2col_implementation = {
     .summary = "patches in a workspace, then a matrix product by the kernel of gemm sm90; NHWC, Hopper",
     .config_bytes = sizeof(gemm_sm90_config),
     .config = FIELD_TABLE(im2col_fields),
+    .by_name = true,
     .candidate = candidate_im2col,
     .cost = cost_im2col,
     .admit = admit_im2col,

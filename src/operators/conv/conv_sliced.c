@@ -101,12 +101,14 @@ static plan_cost cost_sliced(const void *desc, const ckl_device_info *device, co
 static bool candidate_sliced(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_conv_desc *d = desc;
+    static const int counts[] = { 2, 3, 4, 5, 6, 8, 12, SLICES_MAX };
     conv_sm90_config *c = config, tried;
     double least = INFINITY;
     if (d->direction == CKL_CONV_WEIGHT || !conv_sm90_candidate(d, device, i, c))
         return false;
     tried = *c;
-    for (tried.slices = 2; tried.slices <= SLICES_MAX; tried.slices++) {
+    for (int slice = 0; slice < COUNT_OF(counts); slice++) {
+        tried.slices = counts[slice];
         const double us = cost_sliced(d, device, &tried).us;
         c->slices = us < least ? tried.slices : c->slices;
         least = fmin(us, least);

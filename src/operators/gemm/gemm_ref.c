@@ -83,7 +83,7 @@ int gemm_operands(const void *problem, operand *all)
     all[OFFSETS].given = *p->sizes ? p->offsets : NULL;
     all[ROW_WEIGHTS].hard_max = 4;
     all[AMAX] = operand_range(all[AMAX], 0, 4);
-    all[AMAX].role = OPERAND_IN_OUT;
+    all[AMAX].role = p->desc.amax ? OPERAND_IN_OUT : OPERAND_IN;
     all[ROWS_A] = operand_range(all[ROWS_A], 0, (double)p->desc.gather - 1);
     all[ROWS_D] = operand_range(all[ROWS_D], 0, (double)p->desc.scatter - 1);
     all[ROWS_D].distinct = true;

@@ -35,7 +35,11 @@ void gemm_sm90_fit_memory(gemm_sm90_config *c, int64_t k_steps, const ckl_device
 {
     int64_t have = gemm_sm90_shared_memory(c, device);
     for (c->buffers = c->batched == 1 && k_steps <= STEPS_FEW ? 4 : 2; c->buffers > 0; c->buffers /= 2) {
-        for (c->stages = STAGES_MAX; c->stages > 2 && gemm_sm90_shape_of(c).smem_bytes > have;)
+        c->stages = STAGES_MAX;
+        int64_t beyond = gemm_sm90_shape_of(c).smem_bytes - have, stage = (c->tile_m + c->tile_n) * ROW_BYTES;
+        if (beyond > 0) // a stage has its barriers, too: this may be one too many, never too few
+            c->stages = (int)max_i64(STAGES_MAX - ceil_div(beyond, stage) + 1, 2);
+        while (c->stages > 2 && gemm_sm90_shape_of(c).smem_bytes > have)
             c->stages--;
         if (c->stages >= STAGES_ENOUGH)
             return;
