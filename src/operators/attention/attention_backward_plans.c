@@ -90,6 +90,7 @@ static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *
     c->apart = d->d + d->dv > HEADS_MAX;
     c->overlap = false; // larger blocks gain more: 7 % at d128 and d64
     c->block = block_for(d, c->apart ? max_i64(d->d, d->dv) : d->d + d->dv, c->overlap);
+    c->block = (int)max_i64(16, c->block - (d->mask == CKL_ATTENTION_MASK_NONE ? 0 : 16)); // a mask wants registers
     c->keys = block_for(d, d->d, true);
     int64_t rows = product_i64(product_i64(d->batch, d->kv_heads), d->kv);
     if (rows <= product_i64(device->sm_count, ATTENTION_ROWS))
