@@ -254,7 +254,7 @@ run "a sample, in time" sampled_in_time
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
 run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes 0.1
 run "ckl verify, emulated H200" "$build/ckl" verify "${extent[@]}" --device emulator:h200 --assemble
-run "ckl verify, emulated B200" "$build/ckl" verify --suite bench/suites/smoke-gemm.txt --device emulator:b200
+run "ckl verify, emulated B200" "$build/ckl" verify --suite bench/suites/smoke-kinds.txt --device emulator:b200
 run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4
 [[ $full ]] && threads
 [[ $full ]] && run "wheel, installed" wheel

@@ -18,9 +18,9 @@
 #include "ir/rules.h"
 #include "ir/verify.h"
 
-static text golden;     // all lines, made by this run
-static text last_body;  // PTX of the last instruction for sm_90a
-static text modules[2]; // the same of all instructions, by target
+static text golden;                // all lines, made by this run
+static text last_body;             // PTX of the last instruction for sm_90a
+static text modules[IR_SM90A + 1]; // the same of all instructions, by target
 
 /* The rows that were printed, by op and place in its list. */
 enum { ROWS_MAX = 64 };

@@ -201,7 +201,11 @@ void fields_default(field_table table, void *object)
 {
     for (int i = 0; i < table.count; i++) {
         const field *f = &table.rows[i];
-        kinds[f->kind].parse(f, f->value, (char *)object + f->offset);
+        void *member = (char *)object + f->offset;
+        if (strcmp(f->value, "0") == 0) // most are, and every implementation that is asked has some thirty
+            memset(member, 0, field_bytes(f));
+        else
+            kinds[f->kind].parse(f, f->value, member);
     }
 }
 

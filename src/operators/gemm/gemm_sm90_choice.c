@@ -22,7 +22,7 @@ enum {
     SWAP_TILES = 2,     // along them
     SWAP_NARROW = 128,  // wider tiles come in fewer widths: each is a kernel
     ATOM_COLUMNS = 16,
-    SHARED_COLUMNS = 32, // of tiles of D^T of which an SM holds two: of 64 the rings would be short
+    SHARED_COLUMNS = 16, // of tiles of D^T of which an SM holds two: wider ones were not faster
 };
 
 int64_t gemm_sm90_shared_memory(const gemm_sm90_config *c, const ckl_device_info *device)
