@@ -3,6 +3,8 @@
  *
  * y [pixels,K] = x [pixels,C] * w^T, where w [K,C] is K-major; dx [pixels,C] = dy [pixels,K] * w, where it is N-major.
  */
+#include <limits.h>
+
 #include "base/math.h"
 #include "operators/conv/conv_config.h"
 #include "operators/gemm/gemm_plan.h"
@@ -71,7 +73,8 @@ static void few_channels(const ckl_gemm_desc *product, const ckl_device_info *de
 static bool candidate_pointwise(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_gemm_desc product = product_of(desc);
-    if (product.m == 0 || !gemm_sm90_candidate(&product, device, i ? i - 1 : 0, config))
+    const int count = takes_pixels(desc) == CKL_OK ? INT_MAX : 1; // which says why not
+    if (product.m == 0 || i >= count || !gemm_sm90_candidate(&product, device, i ? i - 1 : 0, config))
         return false;
     if (i == 0 && product.k < gemm_tile_k(product.a))
         few_channels(&product, device, config);

@@ -142,7 +142,7 @@ bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, 
 {
     static const int widths[] = { 64, 128, 192, 256 }, depths[] = { 64, 32, 16 };
     const bool data = d->direction == CKL_CONV_DATA;
-    const bool taken = d->dtype != CKL_F32 || (d->math != CKL_GEMM_F32 && !data); // else one candidate says why not
+    const bool taken = d->dtype != CKL_F32 || (d->math != CKL_GEMM_F32 && !data); // else one candidate, to say why not
     if (i >= (taken ? CONV_SM90_CANDIDATES : 1))
         return false;
     c->tile_k = depths[i / (2 * COUNT_OF(widths))] * 2 / (int)ckl_dtype_bytes(d->dtype);
