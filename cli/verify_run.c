@@ -17,6 +17,10 @@ typedef struct pass {
     bool terminal;
     double begin;
     int done, count;
+
+    /* What the job before has left: the next implementation finds its inputs and references there. */
+    check k;
+    const verify_job *job; // whose; NULL: nothing is open
 } pass;
 
 static void show_progress(const pass *p, const verify_sums *sums, const char *line)
@@ -74,29 +78,52 @@ static void compare_devices(const pass *p, const check *k, verify_job *job, aren
     job->earlier_digest = digest;
 }
 
-static outcome run_case(const pass *p, const test_case *c, verify_job *job, arena *memory)
+static bool are_same_inputs(const verify_job *a, const verify_job *b)
 {
+    return a && a->line == b->line && a->fill == b->fill && a->seed == b->seed;
+}
+
+static void close_check(pass *p)
+{
+    check_close(&p->k);
+    p->job = NULL;
+}
+
+/* With the inputs of the job before where they are the same. */
+static ckl_status open_check(pass *p, const test_case *c, const verify_job *job)
+{
+    if (are_same_inputs(p->job, job))
+        return check_replan(&p->k, c);
+    close_check(p);
+    TRY(check_open(c, p->device, NULL, &p->k));
+    p->k.images.keep_references = true;
+    p->job = job;
+    return CKL_OK;
+}
+
+static outcome run_case(pass *p, const test_case *c, verify_job *job, arena *memory)
+{
+    check *k = &p->k;
+    check_result result = { 0 };
     ckl_status status = ask(p, c);
     if (status == CKL_UNSUPPORTED)
         return DECLINED;
-    check k = { 0 };
-    check_result result = { 0 };
     if (status == CKL_OK)
-        status = check_open(c, p->device, NULL, &k);
+        status = open_check(p, c, job);
     if (status == CKL_OK)
-        status = check_run(&k, &result);
+        status = check_run(k, &result);
     if (status == CKL_OK && job->repeat && result.passed)
-        status = check_run_again(&k, &result);
+        status = check_run_again(k, &result);
     if (status == CKL_OK && result.passed)
-        compare_devices(p, &k, job, memory, &result);
-    bool good = status == CKL_OK && result.passed;
-    if (!good)
-        print_failure(p, c, k.plan ? ckl_plan_text(k.plan) : "no plan", status == CKL_OK ? result.fault : ckl_error());
-    check_close(&k);
-    return good ? PASSED : status == CKL_DEVICE_FAULT && !p->info->emulated ? LOST : FAILED; // a CUDA fault is for ever
+        compare_devices(p, k, job, memory, &result);
+    if (status == CKL_OK && result.passed)
+        return PASSED;
+    print_failure(p, c, k->plan ? ckl_plan_text(k->plan) : "no plan", status == CKL_OK ? result.fault : ckl_error());
+    close_check(p);                                                          // its stream has failed
+    return status == CKL_DEVICE_FAULT && !p->info->emulated ? LOST : FAILED; // a CUDA fault is for ever
 }
 
-static outcome run_job(const pass *p, verify_job *job, arena *memory)
+static outcome run_job(pass *p, verify_job *job, arena *memory)
 {
     test_case c;
     outcome result = FAILED;
@@ -164,7 +191,7 @@ static void count(outcome result, verify_sums *sums)
 }
 
 /* Runs the job unless it is spare; `taken` is whether a job of its line ran before. */
-static outcome run_or_leave(const pass *p, verify_job *job, bool *taken, verify_list *list, verify_sums *sums)
+static outcome run_or_leave(pass *p, verify_job *job, bool *taken, verify_list *list, verify_sums *sums)
 {
     if (job->spare && *taken && p->info->emulated) {
         sums->left += 1 + job->left;
@@ -193,6 +220,7 @@ bool verify_run(verify_list *list, ckl_device *device, verify_sums *sums)
         result = run_or_leave(&p, &list->jobs[i], &taken, list, sums);
         note_untaken(list, i, &taken, sums);
     }
+    close_check(&p);
     clear_progress(&p);
     sums->skipped += p.count - p.done;
     printf("%s: %d of %d done in %.1f s\n", p.info->id, p.done, p.count, clock_seconds() - p.begin);

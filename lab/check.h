@@ -30,6 +30,12 @@ typedef struct check_result {
 ckl_status check_open(const test_case *c, ckl_device *device, ckl_stream stream, check *k);
 void check_close(check *k);
 
+/*
+ * Plans another case for the memory and inputs of an open check, whose problem, fill and seed it shares: by another implementation.
+ * References are computed once if images.keep_references says so.
+ */
+ckl_status check_replan(check *k, const test_case *c);
+
 /* Enqueues one run on the check's memory. */
 ckl_status check_enqueue(const check *k);
 
