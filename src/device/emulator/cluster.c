@@ -20,7 +20,7 @@ uint64_t cluster_random(cluster *c)
 
 static size_t shared_bytes(const cluster *c)
 {
-    return (size_t)round_up(c->kernel->ir.smem_bytes, MBARRIER_BYTES);
+    return (size_t)round_up(c->kernel->ir.smem_bytes, TIER_SPAN[TIER_CHUNK]);
 }
 
 static bool uses_wgmma(const ir_kernel *ir)
@@ -58,13 +58,13 @@ static void build_cta(cluster *c, int rank)
         .rank = rank,
         .warps = c->warps + rank * k->warps,
         .shared = heap_alloc(bytes, 1),
-        .cells = heap_alloc(bytes / sizeof(uint32_t), sizeof(cell)),
-        .bytes = heap_alloc(bytes, sizeof(cell)),
         .barrier_of = heap_alloc(bytes / MBARRIER_BYTES, sizeof(uint16_t)),
         .barriers = heap_alloc((size_t)c->agent_max, sizeof(mbarrier)),
         .groups = heap_alloc((size_t)k->warps / WARPS_PER_GROUP + 1, sizeof(warpgroup)),
         .visitors = heap_alloc((size_t)c->warp_count, sizeof(visitor)),
     };
+    for (int tier = 0; tier < TIERS; tier++)
+        c->ctas[rank].cells[tier] = heap_alloc(bytes / TIER_SPAN[tier], sizeof(cell));
 }
 
 cluster *cluster_new(launch_state *launch)
@@ -93,8 +93,8 @@ static void free_cta(cluster *c, cta *x)
     for (int i = 0; i <= c->kernel->warps / WARPS_PER_GROUP; i++)
         heap_free(x->groups[i].ops);
     heap_free(x->shared);
-    heap_free(x->cells);
-    heap_free(x->bytes);
+    for (int tier = 0; tier < TIERS; tier++)
+        heap_free(x->cells[tier]);
     heap_free(x->barrier_of);
     heap_free(x->barriers);
     heap_free(x->groups);
@@ -175,7 +175,7 @@ static void start_cta(cluster *c, cta *x)
     x->visited = false;
     x->registers_free = 0; // what the SM has beyond threads * registers is not the CTA's
     memset(x->shared, SHARED_POISON, bytes);
-    memset(x->cells, 0, bytes / sizeof(uint32_t) * sizeof(cell));
+    memset(x->cells[TIER_CHUNK], 0, bytes / TIER_SPAN[TIER_CHUNK] * sizeof(cell));
     memset(x->barrier_of, 0, bytes / MBARRIER_BYTES * sizeof(uint16_t));
     memset(x->visitors, 0, (size_t)c->warp_count * sizeof(visitor));
     memset(x->named, 0, sizeof x->named);

@@ -169,7 +169,13 @@ typedef struct named_barrier {
     lane_mask waiting; // warps of the CTA
 } named_barrier;
 
-/* Shadow of shared memory: of a word, or of one byte of a word that is used byte by byte. */
+/*
+ * Shadow of shared memory: of 16 bytes that are used as one, else of their words, else of bytes. Cells of the first tier are
+ * cleared when a CTA starts; those of the next have meaning below a cell that is CELL_SPLIT.
+ */
+enum { TIERS = 3, TIER_CHUNK = 0, TIER_BYTE = TIERS - 1 };
+static const uint32_t TIER_SPAN[TIERS] = { 16, 4, 1 };
+
 typedef struct cell {
     uint32_t write_clock, read_clock; // 0: never; read_clock of a shared reader set: its index
     uint16_t write_agent, read_agent;
@@ -292,8 +298,7 @@ struct cta {
     warp *warps;
     int warps_left;
     unsigned char *shared;
-    cell *cells;          // one per word
-    cell *bytes;          // one per byte, used where CELL_SPLIT
+    cell *cells[TIERS];
     uint16_t *barrier_of; // per 8 bytes: number of its mbarrier + 1
     mbarrier *barriers;
     int barrier_count;
