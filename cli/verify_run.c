@@ -18,9 +18,10 @@ typedef struct pass {
     double begin;
     int done, count;
 
-    /* What the job before has left: the next implementation finds its inputs and references there. */
+    /* The job before: the next implementation finds its inputs and references there. */
+    const verify_job *job; // NULL: there is none
+    test_case c;
     check k;
-    const verify_job *job; // whose; NULL: nothing is open
 } pass;
 
 static void show_progress(const pass *p, const verify_sums *sums, const char *line)
@@ -83,33 +84,47 @@ static bool are_same_inputs(const verify_job *a, const verify_job *b)
     return a && a->line == b->line && a->fill == b->fill && a->seed == b->seed;
 }
 
-static void close_check(pass *p)
+static void forget_inputs(pass *p)
 {
     check_close(&p->k);
+    case_clear(&p->c);
     p->job = NULL;
 }
 
-/* With the inputs of the job before where they are the same. */
-static ckl_status open_check(pass *p, const test_case *c, const verify_job *job)
+/* The job's case: that of the job before, by another implementation, where inputs are the same. */
+static ckl_status take_case(pass *p, const verify_job *job)
 {
-    if (are_same_inputs(p->job, job))
-        return check_replan(&p->k, c);
-    close_check(p);
-    TRY(check_open(c, p->device, NULL, &p->k));
-    p->k.images.keep_references = true;
-    p->job = job;
+    if (!are_same_inputs(p->job, job)) {
+        forget_inputs(p);
+        TRY(case_parse(job->line, &p->c));
+        p->c.keys.fill = (choice)job->fill;
+        p->c.keys.seed = job->seed;
+        p->job = job;
+    }
+    p->c.keys.impl = job->impl->name;
     return CKL_OK;
 }
 
-static outcome run_case(pass *p, const test_case *c, verify_job *job, arena *memory)
+static ckl_status open_check(pass *p)
+{
+    if (p->k.plan)
+        return check_replan(&p->k);
+    TRY(check_open(&p->c, p->device, NULL, &p->k));
+    p->k.images.keep_references = true;
+    return CKL_OK;
+}
+
+static outcome run_job(pass *p, verify_job *job, arena *memory)
 {
     check *k = &p->k;
     check_result result = { 0 };
-    ckl_status status = ask(p, c);
+    ckl_status status = take_case(p, job);
+    if (status == CKL_OK)
+        status = ask(p, &p->c);
     if (status == CKL_UNSUPPORTED)
         return DECLINED;
     if (status == CKL_OK)
-        status = open_check(p, c, job);
+        status = open_check(p);
     if (status == CKL_OK)
         status = check_run(k, &result);
     if (status == CKL_OK && job->repeat && result.passed)
@@ -118,23 +133,10 @@ static outcome run_case(pass *p, const test_case *c, verify_job *job, arena *mem
         compare_devices(p, k, job, memory, &result);
     if (status == CKL_OK && result.passed)
         return PASSED;
-    print_failure(p, c, k->plan ? ckl_plan_text(k->plan) : "no plan", status == CKL_OK ? result.fault : ckl_error());
-    close_check(p);                                                          // its stream has failed
+    const char *plan = k->plan ? ckl_plan_text(k->plan) : "no plan";
+    print_failure(p, &p->c, plan, status == CKL_OK ? result.fault : ckl_error());
+    forget_inputs(p); // a stream that has failed is not used again
     return status == CKL_DEVICE_FAULT && !p->info->emulated ? LOST : FAILED; // a CUDA fault is for ever
-}
-
-static outcome run_job(pass *p, verify_job *job, arena *memory)
-{
-    test_case c;
-    outcome result = FAILED;
-    if (case_parse(job->line, &c) == CKL_OK) {
-        c.keys.impl = job->impl->name;
-        c.keys.fill = (choice)job->fill;
-        c.keys.seed = job->seed;
-        result = run_case(p, &c, job, memory);
-    }
-    case_clear(&c);
-    return result;
 }
 
 /* Carries a rejected line as far as it goes; the status of where it stops. */
@@ -220,7 +222,7 @@ bool verify_run(verify_list *list, ckl_device *device, verify_sums *sums)
         result = run_or_leave(&p, &list->jobs[i], &taken, list, sums);
         note_untaken(list, i, &taken, sums);
     }
-    close_check(&p);
+    forget_inputs(&p);
     clear_progress(&p);
     sums->skipped += p.count - p.done;
     printf("%s: %d of %d done in %.1f s\n", p.info->id, p.done, p.count, clock_seconds() - p.begin);
