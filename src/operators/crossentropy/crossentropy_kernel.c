@@ -90,10 +90,10 @@ static void add_row(const problem *k, const row_place *place, val *pair)
     online_begin(pair);
     LOOP_FROM(start, imm(0), convert(U32, k->p.cols), imm((int)row_split_cols(&k->split))) {
         row_place tile = row_from(&all.of[0].place, start);
-        online_add(ONLINE_NATURAL, pair, load_logits(k, &k->split, &tile));
+        online_add(pair, load_logits(k, &k->split, &tile));
     }
     if (all.count > 1)
-        online_add(ONLINE_NATURAL, pair, rEnds);
+        online_add(pair, rEnds);
 }
 
 /* The logarithm of the sum of a row's exponentials. */
@@ -101,7 +101,7 @@ static val log_sum_exp(const problem *k, val *pair)
 {
     if (k->split.cluster > 1)
         cluster_sync(); // all CTAs have started: their shared memory may be written
-    row_reduce(&k->split, &online_reductions[ONLINE_NATURAL], pair);
+    row_reduce(&k->split, &online_reduction, pair);
     return add(pair[ONLINE_MAX], log_f32(pair[ONLINE_SUM]));
 }
 
@@ -193,7 +193,7 @@ static void write_gradients(const gradient_tile *g, const row_factors *f)
     const row_split *split = &g->split;
     for (int step = 0; step < split->steps; step++) {
         for (int i = step * split->vec; i < (step + 1) * split->vec; i++) {
-            val column = coordinate(g->place.cX, 1, i), e = online_exp(ONLINE_NATURAL, at_f32(g->rX, i), f->lse);
+            val column = coordinate(g->place.cX, 1, i), e = online_exp(at_f32(g->rX, i), f->lse);
             val difference = select(eq(column, f->class), add(e, immf(-1)), e);
             set(g->rDx, i, select(f->t.ignored, immf(0), mul(difference, f->factor)));
         }

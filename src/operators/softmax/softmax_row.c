@@ -132,16 +132,16 @@ static void forward(const rows *r)
     online_begin(pair);
     for (int i = 0; i < spans->count; i++)
         if (r->form->log)
-            online_add(ONLINE_NATURAL, pair, rT[i]);
+            online_add(pair, rT[i]);
         else
-            own[i] = online_add_keeping(ONLINE_BINARY, pair, rT[i], rE[i]);
-    row_reduce(&r->split, softmax_reduction(r->form), pair);
+            own[i] = online_add_keeping(pair, rT[i], rE[i]);
+    row_reduce(&r->split, &online_reduction, pair);
     const val log_sum = r->form->log ? online_log_sum(pair) : immf(0);
     for (int i = 0; i < spans->count; i++)
         if (r->form->log)
             store_outputs(r, &spans->of[i], rT[i], pair, log_sum);
         else
-            store_outputs(r, &spans->of[i], rE[i], pair, online_factor(ONLINE_BINARY, pair, own[i]));
+            store_outputs(r, &spans->of[i], rE[i], pair, online_factor(pair, own[i]));
 }
 
 static void backward(const rows *r)
@@ -177,7 +177,7 @@ static tensor exponentials(tensor rT, const val *pair)
 {
     tensor rE = fragment_like(rT, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rE.layout); i++)
-        set(rE, i, online_exp(ONLINE_BINARY, at_f32(rT, i), pair[ONLINE_MAX]));
+        set(rE, i, online_exp(at_f32(rT, i), pair[ONLINE_MAX]));
     return rE;
 }
 
@@ -202,7 +202,7 @@ static void over_tiles(found *f, void (*visit)(found *f, const row_span *tile))
 
 static void add_tile(found *f, const row_span *tile)
 {
-    online_add(softmax_unit(f->r->form), f->pair, load_scores(f->r, tile));
+    online_add(f->pair, load_scores(f->r, tile));
 }
 
 static void write_tile(found *f, const row_span *tile)
@@ -217,7 +217,7 @@ static void forward_long(const rows *r)
     softmax_meet_peers(r->split.cluster);
     online_begin(f.pair);
     over_tiles(&f, add_tile);
-    row_reduce(&r->split, softmax_reduction(r->form), f.pair);
+    row_reduce(&r->split, &online_reduction, f.pair);
     f.factor = softmax_factor(r->form, f.pair);
     over_tiles(&f, write_tile);
 }
@@ -262,7 +262,7 @@ static void add_scores(const row_span *span, int chunk, const tensor *rX, void *
 {
     found *f = user;
     (void)chunk;
-    online_add(softmax_unit(f->r->form), f->pair, scores_of(f->r, span, rX[0]));
+    online_add(f->pair, scores_of(f->r, span, rX[0]));
 }
 
 static void write_outputs(const row_span *span, int chunk, const tensor *rX, void *user)
@@ -278,13 +278,13 @@ static void forward_first(row_pipeline *s, val row, void *user)
     found *f = user;
     online_clear(f->pair);
     row_pipeline_first_pass(s, row, add_scores, f);
-    row_pipeline_reduce_begin(s, softmax_reduction(f->r->form), f->pair);
+    row_pipeline_reduce_begin(s, &online_reduction, f->pair);
 }
 
 static void forward_second(row_pipeline *s, val row, void *user)
 {
     found *f = user;
-    row_pipeline_reduce_end(s, softmax_reduction(f->r->form), f->pair);
+    row_pipeline_reduce_end(s, &online_reduction, f->pair);
     f->factor = softmax_factor(f->r->form, f->pair);
     row_pipeline_second_pass(s, row, write_outputs, f);
 }

@@ -1,6 +1,7 @@
 /* softmax_test.c - the definition of softmax and its gradient in double, its cases and rejects. */
 #include "cutekernellib/operators/softmax.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "base/dtype.h"
@@ -34,9 +35,6 @@ static int64_t index_of(const ckl_softmax_desc *d, int64_t ld, int64_t row, int6
 /* What a result below the smallest normal f32 may be off: kernels flush it to zero. */
 static const double FLUSHED = 0x1p-126 / ERROR;
 
-/* Scores of softmax beyond it count as infinite. */
-static const double FINITE_MAX = 0x1.fffffep127 / 1.4426950408889634;
-
 /* t[i] = scale * x[i] + mask[i] of a row; *rounded: |scale * x[i]|. */
 static double score(const ckl_softmax_desc *d, void *const *host, int64_t row, int64_t i, double *rounded)
 {
@@ -47,7 +45,7 @@ static double score(const ckl_softmax_desc *d, void *const *host, int64_t row, i
         t += dtype_read(d->dtype, host[MASK], at);
     if (d->mask == CKL_SOFTMAX_MASK_BOOL && dtype_read(CKL_BOOL, host[MASK], at) == 0)
         return -INFINITY;
-    return !d->log && fabs(t) > FINITE_MAX ? copysign(INFINITY, t) : t;
+    return fabs(t) > FLT_MAX ? copysign(INFINITY, t) : t;
 }
 
 static void forward(const ckl_softmax_desc *d, void *const *host, int64_t row, reference_slice out)
@@ -168,6 +166,8 @@ static const char *const cases[] = {
     "shape=64x40 axis=0 dtype=f16 ldx=48 ldy=56 scale=2 # strided lines",
     "shape=2x3x4x5 axis=1                          # axis in the middle of four",
     "shape=320x130 fill=hard # one NaN, infinity or peak a row, at every place of a warp",
+    "shape=320x130 fill=hard scale=0.5              # finite scores up to FLT_MAX / 2",
+    "shape=130x320 axis=0 fill=hard scale=0.5",
     "shape=130x320 axis=0 fill=hard # and a column",
     "shape=9x77                                    # ragged rows: vectors and ends, of some lanes",
     "shape=9x513 dtype=bf16 misalign=2             # and of a warp, boundaries elsewhere",
