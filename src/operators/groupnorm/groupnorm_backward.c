@@ -228,7 +228,7 @@ static void add_peers(const backward *k, val total[KINDS])
     const groupnorm_config *cfg = k->s.cfg;
     tensor sPeers = groupnorm_peers(cfg, KINDS); // (KINDS,CLUSTER,BUNDLE)
     cluster_wait();                              // all CTAs of the cluster have started
-    groupnorm_send_to_peers(&k->s, sPeers, KINDS, total);
+    groupnorm_send_to_peers(&k->s, sPeers, 0, KINDS, total);
     cluster_sync();
     val group = min(convert(I32, warp()), imm(cfg->bundle - 1)),
         rank = min(convert(I32, lane()), imm(cfg->cluster - 1));
@@ -379,7 +379,7 @@ void groupnorm_backward(const void *config, int kernel)
 
 static void store_entry(const backward *k, const val total[KINDS])
 {
-    val entry = groupnorm_entry(&k->s, k->s.rank);
+    val entry = groupnorm_entry(&k->s, 0, k->s.rank);
     IF(logical_and(lt(warp(), imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
         for (int kind = 0; kind < KINDS; kind++)
             groupnorm_write(k->s.a.entries, add(entry, imm(kind)), total[kind]);
@@ -395,7 +395,7 @@ static void add_entries(const backward *k, val total[KINDS])
     LOOP_FROM(begin, convert(I32, lane()), s->a.entry_slices, imm(32 * AT_ONCE)) {
         val read[AT_ONCE][KINDS];
         for (int i = 0; i < AT_ONCE; i++) {
-            val number = add(begin, imm(32 * i)), entry = groupnorm_entry(s, number);
+            val number = add(begin, imm(32 * i)), entry = groupnorm_entry(s, 0, number);
             for (int kind = 0; kind < KINDS; kind++)
                 read[i][kind] = variable(F32, immf(0));
             IF(lt(number, s->a.entry_slices))

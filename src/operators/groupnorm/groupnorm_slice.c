@@ -190,9 +190,14 @@ void groupnorm_write(val pointer, val index, val x)
     set(word_at(pointer, index), 0, x);
 }
 
-val groupnorm_entry(const groupnorm_slice *s, val number)
+val groupnorm_group_of_warp(const groupnorm_slice *s, int i)
 {
-    val group = convert(I64, min(convert(I32, warp()), imm(s->cfg->bundle - 1)));
+    return add(convert(I32, warp()), imm(i * (s->cfg->threads / 32)));
+}
+
+val groupnorm_entry(const groupnorm_slice *s, int i, val number)
+{
+    val group = convert(I64, min(groupnorm_group_of_warp(s, i), imm(s->cfg->bundle - 1)));
     val line = add(mul(s->bundle, imm64(s->cfg->bundle)), group);
     return mul(add(mul(line, convert(I64, s->a.entry_slices)), convert(I64, number)), imm64(GROUPNORM_ENTRY));
 }
@@ -233,10 +238,10 @@ tensor groupnorm_peers(const groupnorm_config *cfg, int count)
     return smem_tensor("peers", F32, compact(shape(count, cfg->cluster, cfg->bundle)), 16);
 }
 
-void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values)
+void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int i, int count, const val *values)
 {
-    val mine = tensor_address(sPeers, coord(0, s->rank, convert(I32, warp())));
-    IF(logical_and(lt(warp(), imm(s->cfg->bundle)), lt(lane(), imm(s->cfg->cluster)))) // lane t sends to CTA t
-        for (int i = 0; i < count; i++)
-            store_cluster(F32, mapa(mine, lane()), (int64_t)i * 4, values[i]);
+    val group = groupnorm_group_of_warp(s, i), mine = tensor_address(sPeers, coord(0, s->rank, group));
+    IF(logical_and(lt(group, imm(s->cfg->bundle)), lt(lane(), imm(s->cfg->cluster)))) // lane t sends to CTA t
+        for (int v = 0; v < count; v++)
+            store_cluster(F32, mapa(mine, lane()), (int64_t)v * 4, values[v]);
 }
