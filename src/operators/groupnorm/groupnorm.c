@@ -265,14 +265,15 @@ static bool choose_narrow(const search *s, groupnorm_config *c)
                     : choose_cluster(s, min_i64(SLICE_BYTES, most), c) || choose_cluster(s, most, c);
 }
 
-/* Narrower bundles where the slices of wide ones leave an SM to one CTA; a CTA alone where all do. */
+/* Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do. */
 static bool choose_wide(const search *s, groupnorm_config *c)
 {
     const int64_t most = s->device->smem_per_cta_bytes, budgets[] = { min_i64(SLICE_BYTES, most), most };
     for (int i = 0; i < COUNT_OF(budgets); i++)
         for (int64_t wanted = PIXEL_BYTES; wanted >= PIXEL_BYTES_MIN; wanted /= 2) {
             set_bundle(s, BUNDLE_MAX, wanted, c);
-            if (choose_cluster(s, budgets[i], c))
+            const int64_t ctas = choose_cluster(s, budgets[i], c) ? bundles_of(s->d, c) * c->cluster : 0;
+            if (ctas >= s->device->sm_count || (ctas && wanted == PIXEL_BYTES_MIN))
                 return true;
         }
     return false;

@@ -120,8 +120,10 @@ static const char *const cases[] = {
     "n=2 c=66 h=3 w=3 groups=2 layout=nhwc dtype=f16 # more single channels side by side than a warp has lanes, twice",
     "n=2 c=66 h=3 w=3 groups=2 layout=nhwc dtype=f16 direction=backward",
     "n=1 c=128 h=40 w=40 groups=128 layout=nhwc dtype=bf16 fill=uniform # a warp has several groups",
-    "n=2 c=96 h=5 w=5 groups=48 layout=nhwc dtype=f16 impl=forward config='bundle=48 threads=192 column_threads=4 cluster=4 vec=2 steps=2'",
-    "n=2 c=96 h=16 w=16 groups=48 layout=nhwc impl=forward_split config='bundle=24 threads=128 column_threads=10 steps=1 vec=4'",
+    "n=2 c=96 h=5 w=5 groups=48 layout=nhwc dtype=f16 impl=forward config='bundle=48 threads=192 column_threads=4 "
+    "cluster=4 vec=2 steps=2'",
+    "n=2 c=96 h=16 w=16 groups=48 layout=nhwc impl=forward_split config='bundle=24 threads=128 column_threads=10 "
+    "steps=1 vec=4'",
     "n=2 c=93 h=9 w=9 groups=93 layout=nhwc # bundles of three",
     "n=2 c=1152 h=3 w=3 groups=3 layout=nhwc fill=hard seed=880317 # subnormal products of rstd and gamma",
     NULL,

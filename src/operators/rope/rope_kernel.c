@@ -337,10 +337,10 @@ static int abreast_for(const ckl_rope_desc *d, const rope_config *config)
     return best;
 }
 
-/* Sine and cosine cost as much as a few heads: CTAs take several groups of them, as long as there are CTAs enough. */
+/* Sine and cosine cost as much as two groups of heads: CTAs take several, as long as there are CTAs enough. */
 static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { GROUPS_MAX = 8, CTAS_PER_SM = 8 };
+    enum { GROUPS_MAX = 8, CTAS_PER_SM = 8, ANGLE_GROUPS = 2 };
     const ckl_rope_desc *d = desc;
     rope_config *c = config;
     c->dtype = d->dtype;
@@ -353,9 +353,14 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
         c->heads /= 2;
     c->abreast = abreast_for(d, c);
     int64_t groups = groups_of(d, c, 0), tiles = ceil_div(d->tokens, tile_of(c, 0).tokens);
-    for (c->groups = GROUPS_MAX; c->groups > 1; c->groups--)
-        if (groups % c->groups == 0 && tiles * groups / c->groups >= (int64_t)CTAS_PER_SM * device->sm_count)
-            break;
+    int64_t least = INT64_MAX;
+    for (int of_cta = 1; of_cta <= GROUPS_MAX; of_cta++) {
+        const int64_t ctas = ceil_div(groups, of_cta), cost = ctas * (ANGLE_GROUPS + of_cta);
+        if (cost < least && (of_cta == 1 || tiles * ctas >= (int64_t)CTAS_PER_SM * device->sm_count)) {
+            least = cost;
+            c->groups = of_cta;
+        }
+    }
     return CKL_OK;
 }
 
