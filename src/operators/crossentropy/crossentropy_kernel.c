@@ -7,7 +7,7 @@
 #include "operators/crossentropy/crossentropy_config.h"
 #include "skeletons/online.h"
 
-enum { MEAN_THREADS = 1024 };
+enum { MEAN_THREADS = 512, ROWS_AT_ONCE = 8 };
 
 typedef struct problem {
     const crossentropy_config *cfg;
@@ -124,17 +124,38 @@ static void forward(const problem *k)
     }
 }
 
+/* Adds the losses of so many rows, and counts them. All targets are loaded, then all logits, before the first is used. */
+static void add_losses(const problem *k, val first, const val *sums)
+{
+    val target[ROWS_AT_ONCE], lse[ROWS_AT_ONCE];
+    label t[ROWS_AT_ONCE];
+    tensor rLogit[ROWS_AT_ONCE]; // (1) each
+    for (int i = 0; i < ROWS_AT_ONCE; i++) {
+        val row = add(first, imm(i * MEAN_THREADS)), last = sub(k->p.rows, imm(1));
+        target[i] = at(per_row(k, k->p.target, k->cfg->target), min(row, last));
+        lse[i] = at(per_row(k, k->p.lse, F32), min(row, last));
+    }
+    for (int i = 0; i < ROWS_AT_ONCE; i++) {
+        val row = add(first, imm(i * MEAN_THREADS)), exists = lt(row, k->p.rows);
+        t[i] = label_of(k, target[i], exists);
+        t[i].valid = logical_and(t[i].valid, exists);
+        rLogit[i] = load_logit(k, row, t[i]);
+    }
+    for (int i = 0; i < ROWS_AT_ONCE; i++) {
+        val ignored = logical_or(t[i].ignored, ge(add(first, imm(i * MEAN_THREADS)), k->p.rows));
+        assign(sums[0], add(sums[0], select(ignored, immf(0), loss_of(lse[i], logit_of(rLogit[i], t[i]), t[i]))));
+        assign(sums[1], add(sums[1], select(ignored, imm(0), imm(1))));
+    }
+}
+
 static void mean(const problem *k)
 {
     const reduction total = reduce_sums(2);
     val sums[] = { variable(F32, immf(0)), variable(I32, imm(0)) }; // the losses, and how many they are
     launch_bounds(MEAN_THREADS, 0);
     grid_wait(); // for the sums of exponentials; the start of this kernel overlaps the end of the one that leaves them
-    LOOP_FROM(row, convert(I64, thread()), k->p.rows, imm(MEAN_THREADS)) {
-        label t = label_of(k, load_target(k, row, yes()), yes());
-        val lse = at(per_row(k, k->p.lse, F32), row), logit = logit_of(load_logit(k, row, t), t);
-        assign(sums[0], add(sums[0], loss_of(lse, logit, t)));
-        assign(sums[1], add(sums[1], select(t.ignored, imm(0), imm(1))));
+    LOOP_FROM(row, convert(I64, thread()), k->p.rows, imm(MEAN_THREADS * ROWS_AT_ONCE)) {
+        add_losses(k, row, sums);
     }
     cta_reduce(&total, MEAN_THREADS, smem_alloc("total", cta_reduce_bytes(MEAN_THREADS), 16), sums);
     IF(eq(thread(), imm(0))) {
