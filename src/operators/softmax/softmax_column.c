@@ -229,7 +229,7 @@ typedef struct column_flow {
 
 static int64_t tile_bytes(const column_flow *f)
 {
-    return column_slots_bytes(&f->c.split) * softmax_pipeline_inputs(f->c.form);
+    return column_slots_bytes(&f->c.split, f->c.form->dtype) * softmax_pipeline_inputs(f->c.form);
 }
 
 static int64_t strip_bytes(const column_flow *f)
@@ -240,7 +240,7 @@ static int64_t strip_bytes(const column_flow *f)
 /* Where the slots of a tile and an input are. */
 static val slots_at(const column_flow *f, val strip, val tile, int input)
 {
-    val first = add(strip, imm_as(U32, input * column_slots_bytes(&f->c.split)));
+    val first = add(strip, imm_as(U32, input * column_slots_bytes(&f->c.split, f->c.form->dtype)));
     return add(first, mul(tile, imm_as(U32, tile_bytes(f))));
 }
 

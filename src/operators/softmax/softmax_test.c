@@ -155,6 +155,12 @@ static const char *const cases[] = {
     "threads=128 lanes=8 cluster=2 vec=4 steps=4 tiles=2 depth=3 exact=1'",
     "shape=70x40x64 axis=1 dtype=f16 direction=backward impl=column_pipeline config='dtype=f16 direction=backward "
     "threads=32 lanes=8 vec=8 steps=2 tiles=5 depth=2 exact=1' # one warp",
+    "shape=300x77 axis=0 impl=column_pipeline config='threads=128 lanes=16 cluster=2 vec=1 steps=5 tiles=4 depth=2' "
+    "# lines of an odd number of elements",
+    "shape=3x300x26 axis=1 dtype=bf16 direction=backward impl=column_pipeline config='dtype=bf16 direction=backward "
+    "threads=64 lanes=8 vec=2 steps=4 tiles=10 depth=1'",
+    "shape=4x300x52 axis=1 dtype=f16 misalign=1 impl=column_pipeline config='dtype=f16 threads=64 lanes=4 vec=4 "
+    "steps=4 tiles=5 depth=2'",
     "shape=3x300x400 axis=1 log=1 dtype=f16 misalign=1 impl=column_pipeline config='dtype=f16 log=1 threads=128 "
     "lanes=2 "
     "cluster=4 vec=8 steps=1 tiles=2'              # not for copies of 16 bytes",
@@ -231,14 +237,16 @@ static const test_reject rejects[] = {
     { "shape=4x8 impl=row config='vec=8'", CKL_INVALID, "softmax row: vec=8 is no power of two of at most 16 bytes" },
     { "shape=8x8 axis=0 mask=bool", CKL_UNSUPPORTED, "softmax column: masks are for the last axis" },
     { "shape=8x8 axis=0 impl=column config='lanes=3'", CKL_INVALID, "softmax column: lanes=3 is no power of two" },
+    { "shape=64x7 axis=0 dtype=f16 impl=column_pipeline", CKL_UNSUPPORTED,
+      "softmax column_pipeline: wants clusters, and lines of whole vectors of 4 bytes" },
     { "shape=64x8 axis=0 impl=column_pipeline config='tiles=65'", CKL_INVALID,
       "softmax column_pipeline: tiles=65 is not in 1..64" },
     { "shape=64x8 axis=0 impl=column_pipeline config='depth=9'", CKL_INVALID,
       "softmax column_pipeline: depth=9 is not in 1..8" },
     { "shape=640x8 axis=0 impl=column_pipeline config='threads=32 lanes=2 vec=4 steps=4 tiles=2'", CKL_INVALID,
       "softmax column_pipeline: columns of 640 elements, room for 128" },
-    { "shape=64x8 axis=0 impl=column_pipeline config='threads=32 lanes=2 vec=2 steps=4 tiles=2'", CKL_UNSUPPORTED,
-      "softmax column_pipeline: vec=2 is not 16 bytes" },
+    { "shape=64x8 axis=0 dtype=f16 impl=column_pipeline config='dtype=f16 threads=32 lanes=2 vec=1 steps=4 tiles=2'",
+      CKL_UNSUPPORTED, "softmax column_pipeline: vec=1 is less than 4 bytes" },
     { "shape=8192x64 axis=0 impl=column_pipeline config='threads=1024 lanes=2 vec=4 steps=4 tiles=4'", CKL_INVALID,
       "softmax column_pipeline: tiles=4 depth=1 take" },
     { "shape=4x4096 impl=pipeline config='cluster=8'", CKL_INVALID, "cluster=8, but rows have only 1 chunks" },
