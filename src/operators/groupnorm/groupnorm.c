@@ -119,7 +119,7 @@ static int64_t slices_of(const ckl_groupnorm_desc *d, const groupnorm_config *c,
 
 static int64_t bundles_of(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
-    return d->n * d->groups / c->bundle;
+    return d->n * ceil_div(d->groups, c->bundle);
 }
 
 /*
@@ -139,15 +139,32 @@ static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const group
 
 /* Choice */
 
+static int64_t pixel_bytes(const ckl_groupnorm_desc *d)
+{
+    return max_i64(1, d->c / d->groups) * element_bytes(d);
+}
+
 /* Of nhwc, the fewest neighbouring groups whose pixels fill so many bytes; the most there may be, where that is too few. */
 static int bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t wanted)
 {
-    const int64_t pixel = d->c / d->groups * element_bytes(d);
     int best = 1;
-    for (int bundle = 2; d->layout == CKL_IMAGE_NHWC && bundle <= bundle_max && best * pixel < wanted; bundle++)
+    for (int bundle = 2; d->layout == CKL_IMAGE_NHWC && bundle <= bundle_max && best * pixel_bytes(d) < wanted;
+         bundle++)
         if (d->groups % bundle == 0)
             best = bundle;
     return best;
+}
+
+/* The same by whole vectors, of which the last bundle of an image may have fewer: 0 where that is no better. */
+static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t wanted)
+{
+    const int even = bundle_for(d, bundle_max, wanted);
+    const int64_t channels = d->c / d->groups, vec = min_i64(VECTOR_BYTES / element_bytes(d), power_of_two_in(d->c));
+    int64_t bundle = ceil_div(wanted, pixel_bytes(d));
+    while (bundle * channels % vec)
+        bundle++;
+    const bool fits = even * pixel_bytes(d) >= wanted && even <= 2 * bundle && even * channels % vec == 0;
+    return d->layout == CKL_IMAGE_NCHW || fits || bundle > min_i64(bundle_max, d->groups) ? 0 : (int)bundle;
 }
 
 /* Does a vector stay in a channel (nchw), or in a bundle; and in its group, where a thread has several columns? */
@@ -253,6 +270,18 @@ static int ctas_per_sm(const search *s, const groupnorm_config *c)
 static void set_bundle(const search *s, int64_t bundle_max, int64_t wanted, groupnorm_config *c)
 {
     c->bundle = bundle_for(s->d, bundle_max, wanted);
+    c->cut_short = false;
+    for (c->vec = VECTOR_BYTES / (int)element_bytes(s->d); !vector_fits(s->d, c);)
+        c->vec /= 2;
+}
+
+static void cut_bundles(const search *s, int64_t wanted, groupnorm_config *c)
+{
+    const int bundle = cut_bundle_for(s->d, BUNDLE_MAX, wanted);
+    if (bundle == 0)
+        return;
+    c->bundle = bundle;
+    c->cut_short = s->d->groups % bundle > 0;
     for (c->vec = VECTOR_BYTES / (int)element_bytes(s->d); !vector_fits(s->d, c);)
         c->vec /= 2;
 }
@@ -273,6 +302,7 @@ static bool choose_wide(const search *s, groupnorm_config *c)
     for (int i = 0; i < COUNT_OF(budgets); i++)
         for (int64_t wanted = PIXEL_BYTES; wanted >= PIXEL_BYTES_MIN; wanted /= 2) {
             set_bundle(s, BUNDLE_MAX, wanted, c);
+            cut_bundles(s, wanted, c);
             const int64_t ctas = choose_cluster(s, budgets[i], c) ? bundles_of(s->d, c) * c->cluster : 0;
             if (ctas >= s->device->sm_count || (ctas && wanted == PIXEL_BYTES_MIN))
                 return true;
@@ -315,7 +345,7 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
     return CKL_OK;
 }
 
-static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, const groupnorm_config *c)
+static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
 {
     const bool nchw = d->layout == CKL_IMAGE_NCHW;
     if (nchw && c->bundle > 1)
@@ -323,8 +353,11 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, co
     const int bundle_max = c->threads / 32 * (d->direction == CKL_DIRECTION_FORWARD ? GROUPNORM_GROUPS_OF_WARP_MAX : 1);
     if (c->bundle < 1 || c->bundle > bundle_max)
         FAIL(CKL_INVALID, "%s: bundle=%d is not in 1..%d, the groups of its warps", what, c->bundle, bundle_max);
-    if (d->groups % c->bundle)
-        FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64, what, c->bundle, d->groups);
+    if (c->cut_short && (split || d->direction == CKL_DIRECTION_BACKWARD))
+        FAIL(CKL_INVALID, "%s: cut_short=1 is for groups that stay in shared memory, forward", what);
+    if ((d->groups % c->bundle > 0) != c->cut_short || c->bundle > d->groups)
+        FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64 ", or does with cut_short=1", what, c->bundle,
+             d->groups);
     if (nchw ? d->h * d->w % c->vec : d->c % c->vec || c->channels * c->bundle % c->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide %s", what, c->vec,
              nchw ? "h*w" : "the channels of an image and a bundle");
@@ -350,7 +383,7 @@ static ckl_status admit(const char *what, const ckl_groupnorm_desc *d, const ckl
         c->channels != max_i64(1, d->c / d->groups))
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
     TRY(admit_threads(what, device, split, c));
-    TRY(admit_layout(what, d, c));
+    TRY(admit_layout(what, d, split, c));
     const int64_t slices = slices_of(d, c, split), units = units_of(d, c);
     if (slices * groupnorm_slice_units(c) < units)
         FAIL(CKL_INVALID, "%s: steps=%d of cluster=%d hold %" PRId64 " of %" PRId64 " units of a channel", what,
@@ -387,7 +420,7 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
     const char *workspace = plan_workspace(plan, a->workspace);
     return (groupnorm_params){ .channels = d->c,
                                .pixels = d->h * d->w,
-                               .bundles = d->groups / c->bundle,
+                               .bundles = ceil_div(d->groups, c->bundle),
                                .slices = (int32_t)slices,
                                .range = (int32_t)ceil_div(units, slices),
                                .units = (int32_t)units,

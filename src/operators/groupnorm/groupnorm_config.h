@@ -26,6 +26,7 @@
     X(owner, bool, affine, "1", "0 1", "gamma and beta")                                                  \
     X(owner, int, channels, "1", "", "of a group")                                                        \
     X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "nhwc: neighbouring groups that a CTA takes together") \
+    X(owner, bool, cut_short, "0", "0 1", "nhwc: the last bundle of an image has fewer groups")           \
     X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                              \
     X(owner, int, column_threads, "1", "", "threads that share a column")                                 \
     X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                 \
@@ -153,6 +154,8 @@ typedef struct groupnorm_slice {
     int align;          // of vectors in memory, bytes
     val bundle;         // i64, of all images
     val image, channel; // i64, channel: the first of the bundle
+    val group;          // i64, of all images: the first of the bundle
+    val channels;       // i32, of the bundle
     val rank;           // i32, which slice of the bundle
     val count;          // i32, units of it
     val base;           // i64, element of the tensor where the first unit of the first channel is
@@ -203,6 +206,12 @@ void groupnorm_over_columns(const groupnorm_slice *s, const groupnorm_view *w, g
 typedef void groupnorm_vector_pass(void *kernel, groupnorm_vector *v);
 void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c,
                             groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel);
+
+/* Of a column that may not exist: the last one that does. */
+val groupnorm_existing(const groupnorm_slice *s, const groupnorm_view *w, val column);
+
+/* Groups of the bundle: i32. */
+val groupnorm_groups(const groupnorm_slice *s);
 
 /* Vectors in memory and in shared memory. */
 tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int count); // (COUNT)

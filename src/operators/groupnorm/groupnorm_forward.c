@@ -59,7 +59,7 @@ static val pivot_of(const groupnorm_slice *s, val group)
 
 static void load_pivots(forward *k)
 {
-    val last = imm(k->s.cfg->bundle - 1);
+    val last = sub(groupnorm_groups(&k->s), imm(1));
     k->group_pivot = pivot_of(&k->s, min(groupnorm_group(&k->s, &k->same, k->same.column, 0), last));
     for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++)
         k->pivots[i] = pivot_of(&k->s, min(groupnorm_group_of_warp(&k->s, i), last));
@@ -243,11 +243,11 @@ static void publish(const forward *k, int i, moments m, val pivot, val is_first)
     const groupnorm_slice *s = &k->s;
     val mean = add(pivot, m.mean), rest = add(sub(pivot, mean), m.mean);
     val rstd = rsqrt(fma(m.squares, s->a.reciprocal, s->a.eps)), group = groupnorm_group_of_warp(s, i);
-    IF(logical_and(lt(group, imm(s->cfg->bundle)), eq(lane(), imm(0)))) {
+    IF(logical_and(lt(group, groupnorm_groups(s)), eq(lane(), imm(0)))) {
         set(k->sGroups, coord(GROUP_MEAN, group), mean);
         set(k->sGroups, coord(GROUP_REST, group), rest);
         set(k->sGroups, coord(GROUP_RSTD, group), rstd);
-        val index = add(mul(s->bundle, imm64(s->cfg->bundle)), convert(I64, group));
+        val index = add(s->group, convert(I64, group));
         IF(logical_and(is_first, ne(s->a.mean, imm(0))))
             groupnorm_write(s->a.mean, index, add(mean, rest));
         IF(logical_and(is_first, ne(s->a.rstd, imm(0))))
@@ -300,7 +300,7 @@ static void begin_column(forward *k, const groupnorm_column *c)
     const bool one_group = groupnorm_one_group(&k->s, k->all.grid.vec), affine = k->s.cfg->affine;
     const int vec = k->all.grid.vec, means = one_group ? 1 : vec;
     const int scales = !affine ? means : groupnorm_is_nchw(&k->s) ? 1 : vec;
-    val column = min(c->number, imm(k->all.grid.columns - 1));
+    val column = groupnorm_existing(&k->s, &k->all, c->number);
     if (affine && !groupnorm_has_one_column(&k->all))
         load_weights(k, column);
     k->rMean = fragment(F32, compact(leaf(means)));   // (1) or (VEC)
@@ -347,7 +347,7 @@ static void moments_of_slice(forward *k)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_pivots(k);
     if (cfg->affine && groupnorm_has_one_column(&k->all))
-        load_weights(k, min(k->all.column, imm(k->all.grid.columns - 1)));
+        load_weights(k, groupnorm_existing(&k->s, &k->all, k->all.column));
     groupnorm_staged();
     if (vec != cfg->vec)
         cta_sync(); // sums are of other vectors than the thread's own
@@ -426,7 +426,7 @@ void groupnorm_forward_split(const void *config, int kernel)
         return;
     }
     if (k.s.cfg->affine && groupnorm_has_one_column(&k.all))
-        load_weights(&k, min(k.all.column, imm(k.all.grid.columns - 1)));
+        load_weights(&k, groupnorm_existing(&k.s, &k.all, k.all.column));
     for (int i = 0; i < groups; i++) {
         val pivot = groupnorm_read(k.s.a.entries, add(groupnorm_entry(&k.s, i, imm_as(I32, 0)), imm(ENTRY_PIVOT)));
         publish(&k, i, merge_entries(&k, i), pivot, eq(k.s.rank, imm(0)));

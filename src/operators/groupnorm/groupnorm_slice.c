@@ -49,6 +49,12 @@ groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, 
     s.bundle = add(s.a.first, convert(I64, bundle));
     s.image = div(s.bundle, s.a.bundles);
     s.channel = mul(rem(s.bundle, s.a.bundles), imm64(cfg->channels * cfg->bundle));
+    s.channels = imm(cfg->channels * cfg->bundle);
+    s.group = mul(s.bundle, imm64(cfg->bundle));
+    if (cfg->cut_short) {
+        s.channels = convert(I32, min(sub(s.a.channels, s.channel), imm64(cfg->channels * cfg->bundle)));
+        s.group = div(add(mul(s.image, s.a.channels), s.channel), imm64(cfg->channels));
+    }
     val begin = mul(s.rank, s.a.range), left = sub(s.a.units, begin);
     s.count = max(min(s.a.range, left), imm_as(I32, 0));
     val image_start = mul(mul(s.image, s.a.channels), s.a.pixels), start = convert(I64, begin);
@@ -68,9 +74,22 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
     w.column = nchw ? quotient : rest;
     w.column_thread = nchw ? rest : quotient;
     val count = nchw ? s->count : select(lt(w.column_thread, imm(w.grid.column_threads)), s->count, imm(0));
+    if (s->cfg->cut_short)
+        count = select(lt(mul(w.column, imm(vec)), s->channels), count, imm(0));
     w.vectors = max(div(add(sub(count, w.column_thread), imm(w.grid.column_threads - 1)), imm(w.grid.column_threads)),
                     imm_as(I32, 0));
     return w;
+}
+
+val groupnorm_existing(const groupnorm_slice *s, const groupnorm_view *w, val column)
+{
+    val columns = s->cfg->cut_short ? div(s->channels, imm(w->grid.vec)) : imm(w->grid.columns);
+    return min(column, sub(columns, imm(1)));
+}
+
+val groupnorm_groups(const groupnorm_slice *s)
+{
+    return s->cfg->cut_short ? div(s->channels, imm(s->cfg->channels)) : imm(s->cfg->bundle);
 }
 
 /*

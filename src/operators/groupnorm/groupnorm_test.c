@@ -124,7 +124,11 @@ static const char *const cases[] = {
     "cluster=4 vec=2 steps=2'",
     "n=2 c=96 h=16 w=16 groups=48 layout=nhwc impl=forward_split config='bundle=24 threads=128 column_threads=10 "
     "steps=1 vec=4'",
-    "n=2 c=93 h=9 w=9 groups=93 layout=nhwc # bundles of three",
+    "n=2 c=93 h=9 w=9 groups=93 layout=nhwc # the last bundle has fewer groups",
+    "n=3 c=104 h=9 w=5 groups=104 layout=nhwc dtype=f16",
+    "n=2 c=150 h=24 w=24 groups=50 layout=nhwc dtype=bf16 fill=uniform",
+    "n=3 c=40 h=9 w=5 groups=20 layout=nhwc impl=forward config='bundle=12 cut_short=1 threads=64 column_threads=10 "
+    "cluster=2 vec=4 channels=2 steps=3'",
     "n=2 c=1152 h=3 w=3 groups=3 layout=nhwc fill=hard seed=880317 # subnormal products of rstd and gamma",
     NULL,
 };
