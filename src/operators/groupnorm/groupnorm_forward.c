@@ -227,11 +227,14 @@ static moments merge_peers(const forward *k, int i)
 
 static void tell_peers(forward *k)
 {
+    const int groups = groupnorm_groups_of_warp(k->s.cfg);
+    moments m[GROUPNORM_GROUPS_OF_WARP_MAX];
     k->sPeers = groupnorm_peers(k->s.cfg, 2);
+    for (int i = 0; i < groups; i++)
+        m[i] = merge_threads(k, i);
     cluster_wait(); // all CTAs of the cluster have started
-    for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++) {
-        moments m = merge_threads(k, i);
-        const val values[] = { m.mean, m.squares };
+    for (int i = 0; i < groups; i++) {
+        const val values[] = { m[i].mean, m[i].squares };
         groupnorm_send_to_peers(&k->s, k->sPeers, i, 2, values);
     }
     cluster_sync();
@@ -361,10 +364,12 @@ void groupnorm_forward(const void *config, int kernel)
     moments_of_slice(&k);
     if (cfg->cluster > 1)
         tell_peers(&k);
-    for (int i = 0; i < groupnorm_groups_of_warp(cfg); i++) {
-        moments m = cfg->cluster > 1 ? merge_peers(&k, i) : merge_threads(&k, i);
-        publish(&k, i, m, k.pivots[i], eq(k.s.rank, imm(0)));
-    }
+    const int groups = groupnorm_groups_of_warp(cfg);
+    moments m[GROUPNORM_GROUPS_OF_WARP_MAX]; // of all groups, before the first is published: their shuffles overlap
+    for (int i = 0; i < groups; i++)
+        m[i] = cfg->cluster > 1 ? merge_peers(&k, i) : merge_threads(&k, i);
+    for (int i = 0; i < groups; i++)
+        publish(&k, i, m[i], k.pivots[i], eq(k.s.rank, imm(0)));
     cta_sync();
     groupnorm_over_columns(&k.s, &k.all, write_column, &k);
 }
