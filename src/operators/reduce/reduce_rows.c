@@ -437,7 +437,8 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int kerne
         place_at(&k, first);
         prefetch(&k);
     }
-    launch_dependents();
+    if (cfg->overlap)
+        launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
     if (cfg->split > 1) {
         k.counter = add(k.p.counters, convert(U64, mul(k.here.row, imm(4))));
