@@ -111,6 +111,7 @@ enum {
     SMALL_TILE = 128 * 8,        // vectors of a CTA of a small x
     PREFETCHED_BYTES = 96 << 20, // of an x whose first tiles are prefetched
     CLUSTER_MAX = 8,
+    ROWS_OF_SM = 64,          // of a device that rows of a warp each keep busy
     NEARLY = 16,              // one of so many may be missing
     OVERLAP_BYTES = 32 << 20, // of an x that is read in less time than CTAs that come early cost: they crowd some SMs
 };
@@ -188,19 +189,17 @@ static bool crowds(const reduce_view *v, const ckl_device_info *device, const re
 {
     enum { WAVES = 4, THREADS_OF_SM = 2048 }; // of later waves the hardware sees to the balance
     const int64_t fit = (int64_t)device->sm_count * (THREADS_OF_SM / c->threads);
-    return v->rows < WAVES * fit && v->rows * v->count * bytes_of(c->kind.dtype) > OVERLAP_BYTES;
+    return v->rows * c->split < WAVES * fit && v->rows * v->count * bytes_of(c->kind.dtype) > OVERLAP_BYTES;
 }
 
 /* A CTA for each row: the threads, of rows of one tile the vectors of each, too, that leave the fewest of them without work. */
 static void choose_cta(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
-    enum { THREADS = 256, STEPS = 4, STEPS_MIN = 2, TILES = 1, WORTH = 20 }; // a twentieth less
+    enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, STEPS_MIN = 2, TILES = 1, WORTH = 20 }; // a twentieth less
     const int64_t segment = whole_vectors(v, c);
-    const int threads_min =
-        v->rows * (THREADS / 2) < (int64_t)device->sm_count * THREADS_WANTED ? THREADS : THREADS / 2;
     const int steps_min = segment > (int64_t)TILES * THREADS * STEPS ? STEPS : STEPS_MIN;
     int64_t least = INT64_MAX / WORTH;
-    for (int threads = THREADS; threads >= threads_min; threads /= 2)
+    for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2)
         for (int steps = STEPS; steps >= steps_min; steps--) {
             const int64_t all = round_up(segment, (int64_t)threads * steps);
             if (WORTH * all >= (WORTH - 1) * least)
@@ -234,15 +233,20 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
         c->ctas_per_sm = THREADS_WANTED / c->threads;
         ctas = (int64_t)device->sm_count * c->ctas_per_sm;
     }
+    const bool fills_sms = c->ctas_per_sm > 0;
     int64_t tiles = max_i64(row_tiles(v, c), 1), most = max_i64(1, ctas / max_i64(v->rows, 1));
     most = min_i64(most, 2 * c->threads); // then a thread of the last CTA receives two states at most
     const int64_t fewest = ceil_div(tiles, ceil_div(tiles, most));
     const bool nearly_all =
         NEARLY * fewest >= (NEARLY - 1) * most; // of the CTAs that fit: then all have as many tiles, or one less
     c->split = (int)(small || nearly_all ? fewest : min_i64(tiles, most));
+    c->overlap = (fills_sms && c->split > 1) || !crowds(v, device, c);
 }
 
-/* Rows of a warp's length or less share CTAs; many long ones have a CTA each. Clusters are only taken by config. */
+/*
+ * Rows of a warp's length or less share CTAs; many long ones have a CTA each, if states are not so dear to merge that warps should
+ * rather read longer. Clusters are only taken by config.
+ */
 static ckl_status choose_rows(const void *desc, const ckl_device_info *device, void *config)
 {
     reduce_rows_config *c = config;
@@ -250,8 +254,9 @@ static ckl_status choose_rows(const void *desc, const ckl_device_info *device, v
     c->kind = v->kind;
     c->vec = choose_row_vec(v, v->kind.dtype);
     c->strided = inner_of(v).stride != 1;
-    int64_t vectors = vectors_of(v, c);
-    if (vectors <= WARP || (vectors <= 8 * WARP && v->rows >= device->sm_count))
+    const int64_t vectors = vectors_of(v, c);
+    const bool dear = reduce_state_words(&c->kind, false) > 1 && v->rows >= ROWS_OF_SM * (int64_t)device->sm_count;
+    if (vectors <= WARP || (vectors <= (dear ? 32 : 8) * WARP && v->rows >= device->sm_count))
         choose_short(v, c);
     else if (v->rows < 4 * device->sm_count)
         choose_shared(v, device, c);
@@ -389,6 +394,25 @@ static ckl_status check_columns(const reduce_view *v)
     return CKL_OK;
 }
 
+/* Strips of a CTA each: one line of memory wide. Short ones are wider, where that makes fewer waves and none less full. */
+static int strip_lanes(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
+{
+    enum { SHORT = 4096, PERCENT_LESS = 3 };
+    const int64_t fit = (int64_t)device->sm_count * c->ctas_per_sm;
+    reduce_columns_config wide = *c;
+    int lanes = NARROW_LANES;
+    double narrow_share = 0;
+    for (wide.lanes = NARROW_LANES; wide.lanes <= WARP && v->count < SHORT; wide.lanes *= 2) {
+        const int64_t strips = column_tiles(v, &wide, false);
+        const double share = (double)strips / (double)round_up(strips, fit);
+        if (wide.lanes == NARROW_LANES)
+            narrow_share = share;
+        else if (100 * share >= (100 - PERCENT_LESS) * narrow_share)
+            lanes = wide.lanes;
+    }
+    return lanes;
+}
+
 /* Layers of a CTA, then CTAs, share the elements of columns until the device is full. */
 static void share_columns(const reduce_view *v, const ckl_device_info *device, bool ragged, reduce_columns_config *c)
 {
@@ -421,7 +445,7 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     if (ragged)
         c->lanes = ragged_lanes(v, c);
     else if (c->lanes > NARROW_LANES && c->lanes <= WARP && (alone || column_tiles(v, c, false) < NARROW_TILES))
-        c->lanes = NARROW_LANES;
+        c->lanes = alone ? strip_lanes(v, device, c) : NARROW_LANES;
     share_columns(v, device, ragged, c);
     if (ragged && bytes < WORD_BYTES && reduce_state_words(&c->kind, c->compensated) > 1) {
         c->ctas_per_sm--; // what guards need beside two states a column does not fit the registers

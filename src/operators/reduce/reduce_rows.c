@@ -377,7 +377,10 @@ static val merge_row(const rows_kernel *k)
         return logical_and(is_first, k->here.is_present);
     }
     int64_t scratch = smem_alloc("states", cta_reduce_bytes(cfg->threads), 16);
-    cta_reduce(&all, cfg->threads, scratch, k->state);
+    if (cfg->cluster > 1)
+        cta_reduce(&all, cfg->threads, scratch, k->state);
+    else
+        cta_reduce_to_warp(&all, cfg->threads, scratch, k->state);
     if (cfg->split > 1)
         return logical_and(is_first, merge_ctas(k, scratch));
     if (cfg->cluster > 1) {
