@@ -295,7 +295,9 @@
 #define fragment_dot(...)       CUTE_CALL(fragment_dot(__VA_ARGS__))
 #define warp_reduce(...)        CUTE_CALL(warp_reduce(__VA_ARGS__))
 #define warp_reduce_across(...) CUTE_CALL(warp_reduce_across(__VA_ARGS__))
+#define lanes_reduce(...)       CUTE_CALL(lanes_reduce(__VA_ARGS__))
 #define cta_reduce(...)         CUTE_CALL(cta_reduce(__VA_ARGS__))
+#define cta_reduce_to_warp(...) CUTE_CALL(cta_reduce_to_warp(__VA_ARGS__))
 #define cluster_reduce(...)     CUTE_CALL(cluster_reduce(__VA_ARGS__))
 
 /* schedule.h and dynamic_scheduler.h */

@@ -111,7 +111,9 @@ enum {
     SMALL_TILE = 128 * 8,        // vectors of a CTA of a small x
     PREFETCHED_BYTES = 96 << 20, // of an x whose first tiles are prefetched
     CLUSTER_MAX = 8,
-    NEARLY = 16, // one of so many may be missing
+    ROWS_OF_SM = 64,          // of a device that rows of a warp each keep busy
+    NEARLY = 16,              // one of so many may be missing
+    OVERLAP_BYTES = 32 << 20, // of an x that is read in less time than CTAs that come early cost: they crowd some SMs
 };
 
 /* Do rows, and their segments, begin and end with a vector, if x does? */
@@ -182,8 +184,16 @@ static void choose_segments(const reduce_view *v, reduce_rows_config *c)
     c->steps = (int)min_i64(STEPS, ceil_div(segment, lanes));
 }
 
+/* Do so few CTAs take a large x that those of the next launch, come early, would crowd some SMs? */
+static bool crowds(const reduce_view *v, const ckl_device_info *device, const reduce_rows_config *c)
+{
+    enum { WAVES = 4, THREADS_OF_SM = 2048 }; // of later waves the hardware sees to the balance
+    const int64_t fit = (int64_t)device->sm_count * (THREADS_OF_SM / c->threads);
+    return v->rows * c->split < WAVES * fit && v->rows * v->count * bytes_of(c->kind.dtype) > OVERLAP_BYTES;
+}
+
 /* A CTA for each row: the threads, of rows of one tile the vectors of each, too, that leave the fewest of them without work. */
-static void choose_cta(const reduce_view *v, reduce_rows_config *c)
+static void choose_cta(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
     enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, STEPS_MIN = 2, TILES = 1, WORTH = 20 }; // a twentieth less
     const int64_t segment = whole_vectors(v, c);
@@ -198,6 +208,7 @@ static void choose_cta(const reduce_view *v, reduce_rows_config *c)
             c->threads = c->row_threads = threads;
             c->steps = steps;
         }
+    c->overlap = !crowds(v, device, c);
 }
 
 /*
@@ -222,15 +233,20 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
         c->ctas_per_sm = THREADS_WANTED / c->threads;
         ctas = (int64_t)device->sm_count * c->ctas_per_sm;
     }
+    const bool fills_sms = c->ctas_per_sm > 0;
     int64_t tiles = max_i64(row_tiles(v, c), 1), most = max_i64(1, ctas / max_i64(v->rows, 1));
     most = min_i64(most, 2 * c->threads); // then a thread of the last CTA receives two states at most
     const int64_t fewest = ceil_div(tiles, ceil_div(tiles, most));
     const bool nearly_all =
         NEARLY * fewest >= (NEARLY - 1) * most; // of the CTAs that fit: then all have as many tiles, or one less
     c->split = (int)(small || nearly_all ? fewest : min_i64(tiles, most));
+    c->overlap = (fills_sms && c->split > 1) || !crowds(v, device, c);
 }
 
-/* Rows of a warp's length or less share CTAs; many long ones have a CTA each. Clusters are only taken by config. */
+/*
+ * Rows of a warp's length or less share CTAs; many long ones have a CTA each, if states are not so dear to merge that warps should
+ * rather read longer. Clusters are only taken by config.
+ */
 static ckl_status choose_rows(const void *desc, const ckl_device_info *device, void *config)
 {
     reduce_rows_config *c = config;
@@ -238,13 +254,14 @@ static ckl_status choose_rows(const void *desc, const ckl_device_info *device, v
     c->kind = v->kind;
     c->vec = choose_row_vec(v, v->kind.dtype);
     c->strided = inner_of(v).stride != 1;
-    int64_t vectors = vectors_of(v, c);
-    if (vectors <= WARP || (vectors <= 8 * WARP && v->rows >= device->sm_count))
+    const int64_t vectors = vectors_of(v, c);
+    const bool dear = reduce_state_words(&c->kind, false) > 1 && v->rows >= ROWS_OF_SM * (int64_t)device->sm_count;
+    if (vectors <= WARP || (vectors <= (dear ? 32 : 8) * WARP && v->rows >= device->sm_count))
         choose_short(v, c);
     else if (v->rows < 4 * device->sm_count)
         choose_shared(v, device, c);
     else
-        choose_cta(v, c);
+        choose_cta(v, device, c);
     choose_segments(v, c);
     c->compensated = compensates(&v->kind, row_tiles(v, c) / c->split);
     return CKL_OK;
@@ -323,10 +340,9 @@ enum {
     STATE_MAX = 16,       // registers of all columns of a thread: more do not fit
     BYTES_IN_FLIGHT = 64, // of a thread
     STEPS_MAX = 8,
-    NARROW_TILES = 16,        // of a warp's width: with fewer, many CTAs share each, and their states are many to merge
-    NARROW_LANES = 8,         // one line of memory
-    OVERLAP_BYTES = 32 << 20, // of an x that is read in less time than CTAs that come early cost: they crowd some SMs
-    NARROW_LINES = 256,       // of a strip that has a CTA to itself
+    NARROW_TILES = 16,  // of a warp's width: with fewer, many CTAs share each, and their states are many to merge
+    NARROW_LANES = 8,   // one line of memory
+    NARROW_LINES = 256, // of a strip that has a CTA to itself
 };
 
 /* Results side by side; the others are stretches of them. */
@@ -340,15 +356,35 @@ static int64_t stretches_of(const reduce_view *v)
     return v->rows / max_i64(columns_of(v), 1);
 }
 
-static int64_t column_tiles(const reduce_view *v, const reduce_columns_config *c)
-{
-    return ceil_div(columns_of(v), (int64_t)c->lanes * c->vec);
-}
-
 static bool columns_divide(const reduce_view *v, int vec)
 {
     return columns_of(v) % vec == 0 && strides_divide(v->kept, v->kind.kept - 1, vec) &&
            strides_divide(v->reduced, v->kind.reduced, vec);
+}
+
+/* CTAs that divide all results among them; each takes ragged columns or not. */
+static int64_t column_tiles(const reduce_view *v, const reduce_columns_config *c, bool ragged)
+{
+    return ceil_div(columns_of(v), reduce_columns_width(c, ragged)) * stretches_of(v);
+}
+
+/* Whether columns that start anywhere can be loaded by vectors, and have several of them. */
+static bool columns_may_be_ragged(const reduce_view *v, int vec)
+{
+    return v->kind.reduced == 1 && columns_of(v) >= 2 * vec;
+}
+
+/* As many lanes as leave the fewest without columns; the more, the fewer lines of memory are shared with a neighbour. */
+static int ragged_lanes(const reduce_view *v, const reduce_columns_config *c)
+{
+    enum { LANES_MIN = 4 };
+    reduce_columns_config least = *c, half = *c;
+    for (half.lanes = least.lanes = WARP; half.lanes > LANES_MIN;) {
+        half.lanes /= 2;
+        if (half.lanes * column_tiles(v, &half, true) < least.lanes * column_tiles(v, &least, true))
+            least = half;
+    }
+    return least.lanes;
 }
 
 static ckl_status check_columns(const reduce_view *v)
@@ -358,7 +394,36 @@ static ckl_status check_columns(const reduce_view *v)
     return CKL_OK;
 }
 
+/* Strips of a CTA each: one line of memory wide. Short ones are wider, where that makes fewer waves and none less full. */
+static int strip_lanes(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
+{
+    enum { SHORT = 4096, PERCENT_LESS = 3 };
+    const int64_t fit = (int64_t)device->sm_count * c->ctas_per_sm;
+    reduce_columns_config wide = *c;
+    int lanes = NARROW_LANES;
+    double narrow_share = 0;
+    for (wide.lanes = NARROW_LANES; wide.lanes <= WARP && v->count < SHORT; wide.lanes *= 2) {
+        const int64_t strips = column_tiles(v, &wide, false);
+        const double share = (double)strips / (double)round_up(strips, fit);
+        if (wide.lanes == NARROW_LANES)
+            narrow_share = share;
+        else if (100 * share >= (100 - PERCENT_LESS) * narrow_share)
+            lanes = wide.lanes;
+    }
+    return lanes;
+}
+
 /* Layers of a CTA, then CTAs, share the elements of columns until the device is full. */
+static void share_columns(const reduce_view *v, const ckl_device_info *device, bool ragged, reduce_columns_config *c)
+{
+    int64_t layers = c->threads / c->lanes, tiles = column_tiles(v, c, ragged);
+    while (c->steps > 1 && layers * (c->steps / 2) >= v->count)
+        c->steps /= 2;
+    int64_t ctas = (int64_t)device->sm_count * c->ctas_per_sm, most = ceil_div(max_i64(v->count, 1), layers * c->steps);
+    c->split = (int)max_i64(1, min_i64(ctas / max_i64(tiles, 1), most));
+    c->compensated = compensates(&v->kind, v->count / (layers * c->steps * c->split));
+}
+
 static ckl_status choose_columns(const void *desc, const ckl_device_info *device, void *config)
 {
     reduce_columns_config *c = config;
@@ -367,8 +432,9 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     c->kind = v->kind;
     int words = reduce_state_words(&c->kind, false), bytes = bytes_of(c->kind.dtype);
     c->vec = ACCESS_BYTES / bytes;
-    while (!columns_divide(v, c->vec) || c->vec * words > STATE_MAX)
+    while (c->vec * words > STATE_MAX || !(columns_divide(v, c->vec) || columns_may_be_ragged(v, c->vec)))
         c->vec /= 2;
+    const bool ragged = !columns_divide(v, c->vec);
     int64_t wanted = (int64_t)device->sm_count * THREADS_WANTED, across = v->rows / c->vec;
     c->lanes = (int)min_i64(across >= wanted ? c->threads : WARP, power_of_two_from(ceil_div(columns_of(v), c->vec)));
     c->steps = (int)(BYTES_IN_FLIGHT / ((int64_t)c->vec * bytes));
@@ -376,15 +442,16 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     c->ctas_per_sm = THREADS_WANTED / c->threads;
     const int64_t strips = ceil_div(columns_of(v), NARROW_LANES * (int64_t)c->vec) * stretches_of(v);
     const bool alone = strips >= (int64_t)device->sm_count * c->ctas_per_sm && v->count >= NARROW_LINES;
-    if (c->lanes > NARROW_LANES && c->lanes <= WARP && (alone || column_tiles(v, c) * stretches_of(v) < NARROW_TILES))
-        c->lanes = NARROW_LANES;
-    int64_t layers = c->threads / c->lanes, tiles = column_tiles(v, c) * stretches_of(v);
-    while (c->steps > 1 && layers * (c->steps / 2) >= v->count)
-        c->steps /= 2;
-    int64_t ctas = (int64_t)device->sm_count * c->ctas_per_sm, most = ceil_div(max_i64(v->count, 1), layers * c->steps);
-    c->split = (int)max_i64(1, min_i64(ctas / max_i64(tiles, 1), most));
+    if (ragged)
+        c->lanes = ragged_lanes(v, c);
+    else if (c->lanes > NARROW_LANES && c->lanes <= WARP && (alone || column_tiles(v, c, false) < NARROW_TILES))
+        c->lanes = alone ? strip_lanes(v, device, c) : NARROW_LANES;
+    share_columns(v, device, ragged, c);
+    if (ragged && bytes < WORD_BYTES && reduce_state_words(&c->kind, c->compensated) > 1) {
+        c->ctas_per_sm--; // what guards need beside two states a column does not fit the registers
+        share_columns(v, device, ragged, c);
+    }
     c->overlap = v->rows * v->count * bytes <= OVERLAP_BYTES;
-    c->compensated = compensates(&v->kind, v->count / (layers * c->steps * c->split));
     return CKL_OK;
 }
 
@@ -400,7 +467,7 @@ static ckl_status admit_columns(const void *desc, const ckl_device_info *device,
         FAIL(CKL_INVALID, "reduce columns: lanes=%d must be a power of two up to threads=%d", c->lanes, c->threads);
     if (c->split < 1)
         FAIL(CKL_INVALID, "reduce columns: split=%d is not positive", c->split);
-    if (stretches_of(v) > CTAS_MAX / c->split / max_i64(column_tiles(v, c), 1))
+    if (column_tiles(v, c, reduce_columns_ragged(c)) > CTAS_MAX / c->split)
         FAIL(CKL_UNSUPPORTED, "reduce columns: %" PRId64 " results are more than one launch has CTAs for", v->rows);
     return CKL_OK;
 }
@@ -410,18 +477,19 @@ static int64_t columns_workspace(const ckl_plan *plan)
     const reduce_columns_config *c = plan->config;
     const reduce_view *v = plan->desc;
     int64_t bytes = (int64_t)WORD_BYTES * reduce_state_words(&c->kind, c->compensated);
-    return workspace_for(column_tiles(v, c) * stretches_of(v), c->split, bytes * c->lanes * c->vec);
+    return workspace_for(column_tiles(v, c, reduce_columns_ragged(c)), c->split, bytes * c->lanes * c->vec);
 }
 
 static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const reduce_columns_config *c = plan->config;
     const reduce_view *v = plan->desc;
-    int64_t groups = column_tiles(v, c) * stretches_of(v);
-    reduce_params p = params_for(plan, args, groups);
+    const bool may_be_ragged = reduce_columns_ragged(c);
+    reduce_params p = params_for(plan, args, column_tiles(v, c, may_be_ragged));
     bool even = columns_divide(v, c->vec) && is_aligned(p.x, c->vec * bytes_of(c->kind.dtype)) &&
                 is_aligned(p.y, min_i64(ACCESS_BYTES, c->vec * bytes_of(c->kind.output)));
-    return v->rows ? plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = groups * c->split }, &p, stream) : CKL_OK;
+    int64_t ctas = column_tiles(v, c, !even && may_be_ragged) * c->split;
+    return v->rows ? plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = ctas }, &p, stream) : CKL_OK;
 }
 
 static const field columns_fields[] = { REDUCE_KIND(FIELD_NESTED, (reduce_columns_config, kind))
