@@ -39,7 +39,8 @@ int gemm_sm90_parts(const gemm_sm90_config *c)
     if (!gemm_sm90_sums_twice(e))
         return 0;
     const bool room = c->consumers < 3 && 3 * sums_of_consumer(c) + column_scales_of(c) <= MOST;
-    const bool few = !gemm_has_block_scales(e->scale_a) || (gemm_sm90_is_plain(c) && !c->groups); // others are near spilling
+    const bool few =
+        !gemm_has_block_scales(e->scale_a) || (gemm_sm90_is_plain(c) && !c->groups); // others are near spilling
     return e->math == CKL_GEMM_F32X3 || !room || !few ? 1 : 2;
 }
 
@@ -66,6 +67,13 @@ static bool has_vector(const gemm_epilogue *e, int vector)
            : vector == GEMM_SCALE_OF_A ? e->scale_a == CKL_GEMM_SCALE_ROW
            : vector == GEMM_SCALE_OF_B ? e->scale_b == CKL_GEMM_SCALE_ROW
                                        : e->weighted;
+}
+
+bool gemm_sm90_loads_ahead(const gemm_sm90_config *c)
+{
+    const gemm_epilogue *e = &c->epilogue;
+    return (e->c || gemm_is_backward(e->activation)) && !e->preactivation && !e->scatter && !c->groups &&
+           c->ragged != GEMM_ALL_RAGGED && c->buffers > 1;
 }
 
 /* The largest box along a side of a tile that divides it. */
@@ -110,8 +118,10 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
     s.part_bytes = c->split > 1 ? (int64_t)s.consumer_rows * columns * 4 : 0;
     int64_t staging = (int64_t)c->consumers * c->buffers * s.d_rows * s.d_cols * d_bytes;
     int64_t parts = c->consumers * c->split * s.part_bytes;
-    int64_t barriers = 16 * (int64_t)c->stages + (c->epilogue.c ? 8 * (int64_t)c->consumers : 0) +
-                       (gemm_is_backward(c->epilogue.activation) ? 8 * (int64_t)c->consumers : 0) +
+    const int ahead = gemm_sm90_loads_ahead(c) ? c->buffers : 1;
+    s.c_arrivals = c->epilogue.c ? ahead : 0;
+    s.x_arrivals = !gemm_is_backward(c->epilogue.activation) ? 0 : c->epilogue.c ? 1 : ahead;
+    int64_t barriers = 16 * (int64_t)c->stages + 8 * (int64_t)c->consumers * (s.c_arrivals + s.x_arrivals) +
                        (c->split > 1 ? 16 * (int64_t)c->consumers : 0);
     int64_t groups = c->groups ? 2 * 4 * ((int64_t)c->groups + 1) : 0;
     s.smem_bytes = c->stages * s.stage_bytes + staging + vectors + parts + groups + barriers;
@@ -239,10 +249,10 @@ void gemm_sm90_memory(sm90_kernel *k)
     }
     int consumers = cfg->pingpong ? 1 : cfg->consumers; // that use a stage
     k->ring = make_pipeline("ring", cfg->stages, 1, consumers * (cfg->cluster_m + cfg->cluster_n - 1));
-    if (k->epilogue.c)
-        k->c_barriers = smem_alloc("C arrived", 8 * (int64_t)cfg->consumers, 8);
-    if (gemm_is_backward(k->epilogue.activation))
-        k->x_barriers = smem_alloc("X arrived", 8 * (int64_t)cfg->consumers, 8);
+    if (s->c_arrivals)
+        k->c_barriers = smem_alloc("C arrived", 8 * (int64_t)cfg->consumers * s->c_arrivals, 8);
+    if (s->x_arrivals)
+        k->x_barriers = smem_alloc("X arrived", 8 * (int64_t)cfg->consumers * s->x_arrivals, 8);
     if (cfg->split > 1) {
         k->parts_arrived = smem_alloc("parts arrived", 8 * (int64_t)cfg->consumers, 8);
         k->parts_free = smem_alloc("parts free", 8 * (int64_t)cfg->consumers, 8);
@@ -258,7 +268,7 @@ val gemm_sm90_k_tiles(const sm90_kernel *k, const tile_place *at)
 
 tile_place gemm_sm90_tile(const sm90_kernel *k, val tile)
 {
-    tile_place at = { .batch = imm(0) };
+    tile_place at = { .number = tile, .batch = imm(0) };
     val row, col;
     if (k->cfg->batched) {
         at.batch = div(tile, k->tiles.count);
