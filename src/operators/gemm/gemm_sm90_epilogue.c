@@ -30,7 +30,10 @@ static ckl_dtype vector_type(const sm90_kernel *k, int v)
     return v == GEMM_BIAS ? gemm_bias_type(k->epilogue.d) : F32;
 }
 
-/* This thread's elements of the vectors: loads that nothing waits for before the epilogue. */
+/*
+ * This thread's elements of the vectors: loads that nothing waits for before the epilogue. NOTE: what is computed under a condition that
+ * ptxas turns into selects stays in registers from tile to tile (14 of them here, and 128x192 with a bias spilled): nothing is.
+ */
 epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_role *c, const tile_place *at)
 {
     const val addresses[] = { [GEMM_BIAS] = k->p.bias,
@@ -48,10 +51,8 @@ epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_rol
             address = add(address, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(type)))));
         tensor gV = gmem_tensor(address, type, make_layout(dynamic(count), leaf(1))); // (M) or (N)
         for (int i = 0; i * WARPGROUP < k->size.vectors[v]; i++) {
-            val j = add(start, add(c->tid, imm(i * WARPGROUP)));
-            all.loaded[v][i] = variable(type, ir_float(type, 0));
-            IF(lt(j, count))
-                assign(all.loaded[v][i], at(gV, j));
+            val j = add(start, add(c->tid, imm(i * WARPGROUP))); // beyond the end the last one: nothing needs it
+            all.loaded[v][i] = at(gV, min(j, sub(count, imm(1))));
         }
     }
     return all;
@@ -63,8 +64,10 @@ static void share_vectors(const sm90_kernel *k, const consumer_role *c, const ep
     for (int v = 0; v < GEMM_VECTORS; v++)
         for (int i = 0; i * WARPGROUP < k->size.vectors[v]; i++) {
             val j = add(c->tid, imm(i * WARPGROUP));
-            IF(lt(j, imm(k->size.vectors[v])))
-                set(c->sVectors[v], j, convert(F32, all->loaded[v][i]));
+            tensor sElement = slice(c->sVectors[v], j);
+            val element = convert(F32, all->loaded[v][i]);
+            IF((i + 1) * WARPGROUP <= k->size.vectors[v] ? yes() : lt(j, imm(k->size.vectors[v])))
+                set(sElement, 0, element);
         }
     bool some = false;
     for (int v = 0; v < GEMM_VECTORS; v++)

@@ -20,7 +20,8 @@ int gemm_sm90_accumulators(const gemm_sm90_config *c)
 bool gemm_sm90_is_plain(const gemm_sm90_config *c)
 {
     const gemm_epilogue *e = &c->epilogue;
-    return !c->ragged && !e->c && !e->bias && !e->weighted && !e->scatter && !gemm_is_f8(e->d) &&
+    const bool bias_fits = !e->bias || e->activation != CKL_ACTIVATION_GELU_ERF;
+    return !c->ragged && !e->c && bias_fits && !e->weighted && !e->scatter && !gemm_is_f8(e->d) &&
            e->scale_a != CKL_GEMM_SCALE_ROW && e->scale_b != CKL_GEMM_SCALE_ROW && !e->preactivation &&
            !gemm_is_backward(e->activation);
 }
