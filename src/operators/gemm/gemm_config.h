@@ -293,12 +293,13 @@ void gemm_gemv(const void *config, int kernel);
 
 /* weights */
 
-#define GEMM_WEIGHTS_CONFIG(X, owner)                                                        \
-    X(owner, int, rows, "64", "16 32 64", "columns of D of a CTA, which are rows of B")      \
-    X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                                \
-    X(owner, int, warps, "8", "4 8", "that share out K")                                     \
-    X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp")      \
-    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once, which limits registers") \
+#define GEMM_WEIGHTS_CONFIG(X, owner)                                                                          \
+    X(owner, int, rows, "64", "16 32 64", "columns of D of a CTA, which are rows of B")                        \
+    X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                                                  \
+    X(owner, int, warps, "8", "4 8", "that share out K")                                                       \
+    X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp")                        \
+    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once, which limits registers")                   \
+    X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of B that go to L2 while the kernel before still runs") \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
 typedef struct gemm_weights_config {
@@ -370,11 +371,16 @@ typedef struct gemm_sm90_shape {
     int d_rows, d_cols, d_swizzle; // of one staging buffer of D
     int vectors[GEMM_VECTORS];     // elements that a consumer needs of each; 0: the epilogue has none
     int column_scales;             // that a consumer needs for a K tile; 0: columns have none of their own
-    int64_t part_bytes;            // of the partial sums that a CTA sends to one that finishes, of each consumer
+    int scales[2];                 // of blocks, that a stage has for the rows of a tile and for its columns
+    int c_arrivals, x_arrivals; // barriers of a consumer for C and for X: of every staging buffer if boxes come ahead
+    int64_t part_bytes;         // of the partial sums that a CTA sends to one that finishes, of each consumer
     int64_t stage_bytes, smem_bytes;
 } gemm_sm90_shape;
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
+
+/* Do boxes of C, or of X where there is no C, come to the staging buffers before their turn? */
+bool gemm_sm90_loads_ahead(const gemm_sm90_config *config);
 
 /* Groups that a config has room for: as few kinds of kernels as hold. */
 int gemm_sm90_groups_of(int64_t groups);

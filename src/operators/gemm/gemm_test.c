@@ -124,6 +124,20 @@ static const char *const cases[] = {
     "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "m=72 n=264 k=200 c=1 beta=1 ldc=272 bias=1 impl=sm90 config='tile_m=128 tile_n=80 stages=3 swap=1 buffers=1 "
     "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # boxes of 16 rows",
+    "m=2112 n=160 k=16 a=bf16 d=f32 beta=1 impl=sm90 config='tile_m=64 tile_n=32 stages=4 consumers=1 pingpong=0 "
+    "cluster_m=1 cluster_n=1 buffers=4' # boxes of C come while those of the tile before are finished",
+    "m=4220 n=312 k=16 a=bf16 beta=-1 impl=sm90 config='tile_m=64 tile_n=64 stages=4 consumers=2 pingpong=1 "
+    "cluster_m=1 cluster_n=1 buffers=3'",
+    "m=260 n=500 k=40 a=bf16 beta=0.5 ldc=504 ldd=504 bias=1 impl=sm90 config='tile_m=128 tile_n=96 stages=3 "
+    "consumers=2 pingpong=0 buffers=2 cluster_m=1 cluster_n=1 ragged=1'",
+    "m=260 n=512 k=400 a=bf16 beta=0.5 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 buffers=8 "
+    "pingpong=0 cluster_m=1 cluster_n=1 split=3'",
+    "m=260 n=504 k=72 a=bf16 activation=dgelu impl=sm90 config='tile_m=128 tile_n=128 stages=3 consumers=2 pingpong=1 "
+    "buffers=4 cluster_m=1 cluster_n=1' # X the same way",
+    "m=130 n=136 k=72 c=1 beta=0 a=bf16 fill=hard impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=2 "
+    "pingpong=1 cluster_m=1 cluster_n=1 buffers=4'",
+    "m=30 n=1064 k=200 beta=1 bias=1 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 buffers=4 consumers=1 "
+    "pingpong=0 cluster_m=1 cluster_n=2'",
     "m=100 n=1100 k=130 lda=136 ldb=136 a=bf16 impl=sm90 config='tile_m=64 tile_n=112 stages=3 swap=1 consumers=2 "
     "pingpong=1 cluster_m=1 cluster_n=1 ctas=1' # ping-pong; several tiles a CTA",
     "m=20 n=99 k=64 ldd=104 bias=1 d=f32 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 split=1 ragged=1 "
@@ -258,6 +272,8 @@ static const char *const cases[] = {
     "m=9 n=200 k=2320 b=i8 scale_b=block fill=hard",
     "m=33 n=72 k=672 b=u8 lda=680 ldb=352 ldd=75 impl=weights config='rows=32 columns=16 warps=4 stages=3'",
     "m=7 n=70 k=672 a=bf16 b=i8 impl=weights config='rows=16 columns=8 warps=8 stages=2'",
+    "m=8 n=200 k=1056 b=u8 scale_b=block impl=weights config='rows=64 columns=8 warps=8 stages=2 ctas=2 prefetch=4'",
+    "m=13 n=72 k=272 a=bf16 b=i8 scale_b=row impl=weights config='rows=64 columns=16 warps=4 stages=2 prefetch=16'",
     "m=9 n=73 k=1184 b=u8 scale_b=block d=f32 impl=weights config='rows=64 columns=16 warps=4 stages=3' # scales of "
     "odd rows",
     "m=3 n=75 k=3232 a=bf16 b=i8 scale_b=block d=f32 impl=weights config='rows=64 columns=8 warps=8 stages=2 ctas=2'",
@@ -339,6 +355,8 @@ static const char *const cases[] = {
     "tile_n=144 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 stages=4' # scales of more columns than threads",
     "m=70 n=200 k=100 a=e4m3 scale_a=block scale_b=square lda=112 ldb=112 # a single K tile",
+    "m=256 n=384 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=64 stages=3 "
+    "consumers=2 pingpong=0 cluster_m=2 cluster_n=2' # every warp frees stages in four CTAs",
     "m=100 n=384 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=112 consumers=2 swap=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 stages=3'",
     NULL,
@@ -372,6 +390,8 @@ static const test_reject rejects[] = {
     { "b=u8 impl=tiled", CKL_UNSUPPORTED, "gemm tiled: b=u8 is not multiplied by a=f16" },
     { "a=f32 b=u8", CKL_INVALID, "gemm: b=u8 is none of f32" },
     { "impl=weights", CKL_UNSUPPORTED, "gemm weights: b=f16 is none of i8, u8, e4m3 beside an A of 16 bits" },
+    { "b=u8 scale_b=block k=256 impl=weights config='prefetch=-1'", CKL_INVALID,
+      "gemm weights: prefetch=-1 is negative, or of groups" },
     { "b=u8 k=250 impl=weights", CKL_UNSUPPORTED, "gemm weights: rows of A or B, or k=250, are not whole 16 bytes" },
     { "b=u8 impl=weights config='stages=40'", CKL_UNSUPPORTED, "gemm weights: 40 stages need" },
     { "b=u8 impl=weights config='rows=24'", CKL_INVALID, "gemm weights: 24x16 is not 16, 32, 48 or 64 rows of B" },
