@@ -46,7 +46,10 @@ typedef enum ckl_gemm_scale {
     CKL_GEMM_SCALE_TENSOR, // one
     CKL_GEMM_SCALE_ROW,    // one for each row of A, or column of B: [M] or [N]
 
-    /* Of 8-bit floats, for every 128 of K, of which there are KB = ceil(k/128); both operands have such, and sums are accurate: */
+    /*
+     * Of 8-bit floats, for every 128 of K, of which there are KB = ceil(k/128); both operands have such, and sums are accurate. Of
+     * weights, for every block_k of K:
+     */
     CKL_GEMM_SCALE_BLOCK,  // one for each row of A, or column of B: [KB,M] or [KB,N]
     CKL_GEMM_SCALE_SQUARE, // one for each 128 columns of B: [ceil(n/128),KB]
 } ckl_gemm_scale;
@@ -130,6 +133,8 @@ typedef struct ckl_gemm_desc {
      * them, nor that the matrices of D are apart. There are no strides, groups and lists.
      */
     bool pointers;
+
+    int64_t block_k; // numbers of K that share a scale of a block: 64, of weights alone, or 128. 0 means 128
 
     bool amax; // of a D of 8-bit floats: args.amax becomes the largest |D| before scale_d and weights, if that is more
 } ckl_gemm_desc;

@@ -165,8 +165,13 @@ static ckl_status check_batch(ckl_gemm_desc *d)
 }
 
 /* Integers or e4m3 as B of 16-bit floats: as they are, or with scales of columns, or of columns and blocks of K. */
-static ckl_status check_weights(const ckl_gemm_desc *d)
+static ckl_status check_weights(ckl_gemm_desc *d)
 {
+    d->block_k = d->block_k ? d->block_k : GEMM_BLOCK;
+    if (d->block_k != GEMM_BLOCK &&
+        (d->block_k != GEMM_BLOCK_LEAST || !gemm_has_weights(d) || d->scale_b != CKL_GEMM_SCALE_BLOCK))
+        FAIL(CKL_INVALID, "gemm: block_k=%" PRId64 " is not %d, or %d of weights with scale_b=block", d->block_k,
+             GEMM_BLOCK, GEMM_BLOCK_LEAST);
     if (!gemm_has_weights(d))
         return CKL_OK;
     if (d->layout != CKL_GEMM_NT || d->gated || d->scale_a || d->scale_b == CKL_GEMM_SCALE_SQUARE || d->batch > 1)
@@ -260,7 +265,7 @@ static plan_tensor of_groups(const ckl_gemm_desc *d, plan_tensor one)
 /* Numbers that scale an operand of so many rows in all, or columns. */
 static plan_tensor scale(const ckl_gemm_desc *d, const char *name, ckl_gemm_scale how, int64_t rows)
 {
-    const int64_t blocks = ceil_div(d->k, GEMM_BLOCK);
+    const int64_t blocks = ceil_div(d->k, d->block_k);
     switch (how) {
     case CKL_GEMM_SCALE_ROW:
         return plan_vector(name, CKL_F32, rows);
@@ -398,6 +403,7 @@ gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
                             .scatter = d->scatter > 0,
                             .weighted = d->weighted,
                             .pointers = d->pointers,
+                            .half_blocks = d->block_k == GEMM_BLOCK_LEAST,
                             .amax = d->amax };
 }
 

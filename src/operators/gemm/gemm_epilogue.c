@@ -144,7 +144,7 @@ val gemm_first_row(const gemm_values *all, val group)
 /* How many a group has. */
 static val scales_of_B(gemm_epilogue e, const gemm_values *all)
 {
-    val blocks = div(add(all->k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
+    val blocks = div(add(all->k, imm(gemm_block_k(&e) - 1)), imm(gemm_block_k(&e)));
     val squares = div(add(all->n, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
     return e.scale_b == CKL_GEMM_SCALE_ROW     ? all->n
            : e.scale_b == CKL_GEMM_SCALE_BLOCK ? mul(all->n, blocks)

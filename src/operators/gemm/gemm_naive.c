@@ -67,11 +67,12 @@ static val group_of_row(const gemm_values *all, val i)
 }
 
 /* The scale of row i of A, of so many, or of column j of B, for element l of K; 1 without scales of blocks. */
-static val block_scale(choice how, ckl_dtype type, val address, const gemm_values *p, val i, val extent, val l)
+static val block_scale(const gemm_epilogue *e, choice how, ckl_dtype type, val address, const gemm_values *p, val i,
+                       val extent, val l)
 {
     if (!gemm_has_block_scales(how))
         return immf(1);
-    val block = div(l, imm(GEMM_BLOCK)), blocks = div(add(p->k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
+    val block = div(l, imm(gemm_block_k(e))), blocks = div(add(p->k, imm(gemm_block_k(e) - 1)), imm(gemm_block_k(e)));
     val index = how == CKL_GEMM_SCALE_BLOCK ? add(mul(convert(I64, block), extent), i)
                                             : add(mul(div(i, imm(GEMM_BLOCK)), blocks), convert(I64, block));
     return at_f32(gmem_tensor(address, type, make_layout(dynamic(extent), leaf(1))), index);
@@ -91,9 +92,9 @@ static void compute_element(const gemm_naive_config *cfg, const gemm_values *p, 
         if (scaled) {
             assign(part, fma(a, b, part));
             val next = add(l, imm_as(l.type, 1));
-            IF(logical_or(eq(rem(next, imm(GEMM_BLOCK)), imm_as(l.type, 0)), eq(next, convert(l.type, p->k)))) {
-                val scale_a = block_scale(e.scale_a, F32, p->scale_a, p, i, rows, l);
-                val scale_b = block_scale(e.scale_b, gemm_scale_type(e.ab), p->scale_b, p, j, p->n, l);
+            IF(logical_or(eq(rem(next, imm(gemm_block_k(&e))), imm_as(l.type, 0)), eq(next, convert(l.type, p->k)))) {
+                val scale_a = block_scale(&e, e.scale_a, F32, p->scale_a, p, i, rows, l);
+                val scale_b = block_scale(&e, e.scale_b, gemm_scale_type(e.ab), p->scale_b, p, j, p->n, l);
                 assign(sum, fma(part, mul(scale_a, scale_b), sum));
                 assign(part, immf(0));
             }

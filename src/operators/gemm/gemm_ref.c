@@ -181,7 +181,7 @@ static void products(const double *a, const double *b, int64_t k, double smalles
 static double block_scale(const ckl_gemm_desc *d, ckl_gemm_scale how, const void *scales, int64_t first, int64_t i,
                           int64_t extent, int64_t block)
 {
-    const int64_t blocks = ceil_div(d->k, GEMM_BLOCK);
+    const int64_t blocks = ceil_div(d->k, d->block_k);
     if (!gemm_has_block_scales((choice)how))
         return 1;
     return dtype_read(gemm_has_weights(d) ? d->a : CKL_F32, scales,
@@ -191,7 +191,7 @@ static double block_scale(const ckl_gemm_desc *d, ckl_gemm_scale how, const void
 /* Of a group's. */
 static int64_t first_scale_of_B(const ckl_gemm_desc *d, int64_t group)
 {
-    const int64_t blocks = ceil_div(d->k, GEMM_BLOCK);
+    const int64_t blocks = ceil_div(d->k, d->block_k);
     const int64_t lines = d->scale_b == CKL_GEMM_SCALE_SQUARE ? ceil_div(d->n, GEMM_BLOCK) : d->n;
     return group * lines * blocks;
 }
@@ -201,10 +201,10 @@ static void scaled_products(const ckl_gemm_desc *d, void *const *host, const dou
                             double smallest, const int64_t at[4], double *sum, double *magnitude)
 {
     *sum = *magnitude = 0;
-    for (int64_t block = 0; block * GEMM_BLOCK < d->k; block++) {
-        const int64_t first = block * GEMM_BLOCK;
+    for (int64_t block = 0; block * d->block_k < d->k; block++) {
+        const int64_t first = block * d->block_k;
         double s, t;
-        products(a + first, b + first, min_i64(GEMM_BLOCK, d->k - first), smallest, &s, &t);
+        products(a + first, b + first, min_i64(d->block_k, d->k - first), smallest, &s, &t);
         double scale = block_scale(d, d->scale_a, host[SCALE_A], 0, at[1], d->m, block) *
                        block_scale(d, d->scale_b, host[SCALE_B], first_scale_of_B(d, at[3]), at[2], d->n, block);
         *sum += s * scale;

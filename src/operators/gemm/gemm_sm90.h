@@ -32,6 +32,7 @@ typedef struct sm90_kernel {
     gemm_epilogue epilogue;
     gemm_sm90_shape size;
     gemm_sm90_values p;
+    val array_of_B; // of pointers
     tma_copy tmaA, tmaB, tmaC, tmaD, tmaX;
     tensor sA, sB; // (BM,BK,STAGES), (BN,BK,STAGES)
     bool a_k_major, b_k_major;
@@ -74,14 +75,21 @@ enum { MN_SPAN = GEMM_TILE_BYTES / 2 }; // elements of 16 bits of M or N in one 
 /* gemm_sm90_tiles.c: parameters, shared memory, and where a tile lies. */
 bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand); // 'a' or 'b' of the tile
 ckl_dtype gemm_sm90_type(const gemm_sm90_config *c, char operand);
-bool gemm_sm90_has_several(const gemm_sm90_config *c,
-                           char operand); // matrices, of a batch or of groups: maps of three modes
+int gemm_sm90_modes(const gemm_sm90_config *c, char operand); // of its map beyond rows and columns: of several matrices
 void gemm_sm90_parameters(sm90_kernel *k);
 void gemm_sm90_memory(sm90_kernel *k);
 
 tensor gemm_sm90_transposed(tensor t);                             // a tile with rows and columns in each other's place
 tile_place gemm_sm90_tile(const sm90_kernel *k, val tile);         // this CTA's, of a cluster's tile
 val gemm_sm90_k_tiles(const sm90_kernel *k, const tile_place *at); // that this CTA loads of a tile
+
+/* A matrix of the batch: its coordinates in the further modes of a map, and, of those that an array names, its address. */
+typedef struct outer_coordinates {
+    int count;
+    val at[2];
+} outer_coordinates;
+outer_coordinates gemm_sm90_outer(const sm90_kernel *k, int modes, val array, val number);
+val gemm_sm90_pointer(const sm90_kernel *k, val array, val number);
 
 /* gemm_sm90_groups.c: rows of D that are dealt out to groups. scan: by all threads, once the kernel before has ended. */
 void gemm_sm90_scan_groups(sm90_kernel *k);

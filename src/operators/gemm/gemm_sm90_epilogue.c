@@ -133,11 +133,18 @@ static output_matrix matrix_C(const sm90_kernel *k)
     return (output_matrix){ &k->tmaC, k->p.c, k->p.ldc, k->p.c_batch };
 }
 
+static outer_coordinates outer_of(const sm90_kernel *k, const subtile *h, const output_matrix *x)
+{
+    return gemm_sm90_outer(k, k->epilogue.pointers ? GEMM_MAP_RANK - 2 : k->cfg->batched != 0, x->address, h->at.batch);
+}
+
 /* The one of the batch in global memory. */
 static tensor elements_of(const sm90_kernel *k, const subtile *h, const output_matrix *x)
 {
     val start = x->address;
-    if (k->cfg->batched) {
+    if (k->epilogue.pointers)
+        start = gemm_sm90_pointer(k, start, h->at.batch);
+    else if (k->cfg->batched) {
         val elements = mul(convert(I64, h->at.batch), x->batch_stride);
         start = add(start, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(k->epilogue.d)))));
     }
@@ -193,8 +200,9 @@ static void load_box(const sm90_kernel *k, const consumer_role *c, const subtile
 {
     val barrier = add(smem_address(barriers), mul(c->index, imm(8)));
     IF(c->first_thread) {
+        const outer_coordinates outer = outer_of(k, h, from);
         mbarrier_expect(barrier, imm((int)tma_bytes(from->tma)));
-        tma_load_of(from->tma, h->sD, h->at.row, h->at.col, k->cfg->batched != 0, &h->at.batch, barrier, imm(0));
+        tma_load_of(from->tma, h->sD, h->at.row, h->at.col, outer.count, outer.at, barrier, imm(0));
     }
     mbarrier_wait(barrier, c->c_parity);
 }
@@ -347,8 +355,10 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
     if (k->cfg->groups)
         inside = logical_and(inside, ge(h->at.end, add(h->at.row, imm(k->size.d_rows))));
     STAGED_STORE(&staged) // an empty one too: the buffers are counted by stores
-        IF(inside)
-            tma_store_of(to->tma, h->sD, h->at.row, h->at.col, k->cfg->batched != 0, &h->at.batch);
+        IF(inside) {
+            const outer_coordinates outer = outer_of(k, h, to);
+            tma_store_of(to->tma, h->sD, h->at.row, h->at.col, outer.count, outer.at);
+        }
     if (ragged || k->cfg->groups)
         IF(logical_not(inside))
             store_elements(k, c, h, to);
