@@ -24,7 +24,7 @@ void plan_default_strides(const int64_t *shape, int64_t *stride, int rank);
 
 /* Tensors */
 
-enum { PLAN_TENSORS_MAX = 24, PLAN_RANK_MAX = 5 };
+enum { PLAN_TENSORS_MAX = 32, PLAN_RANK_MAX = 5 };
 
 /* One tensor of a problem; a call's args begin with the pointers of all, in order. */
 typedef struct plan_tensor {

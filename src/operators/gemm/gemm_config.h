@@ -47,6 +47,8 @@
     X(owner, int64_t, scatter, "0", "", "rows of D, to m of which a list brings the results; 0: all in turn")       \
     X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")                   \
     X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say")             \
+    X(owner, bool, host_offsets, "0", "0 1", "offsets of groups lie on the host")                                   \
+    X(owner, choice, bias_gradient, "none", "none columns rows a b", "sums beside D: along D, or of A or B over K") \
     X(owner, int64_t, block_k, "128", "", "numbers of K that share a scale of a block: 128, or 64 of weights")      \
     X(owner, bool, amax, "0", "0 1", "the largest |D| before its scale goes to device memory: of d=e4m3 and e5m2")
 
@@ -74,6 +76,8 @@
     X(owner, bool, scatter, "0", "0 1", "rows of D are those of a list")                                            \
     X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")                   \
     X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say")             \
+    X(owner, bool, host_offsets, "0", "0 1", "offsets of groups lie on the host")                                   \
+    X(owner, choice, bias_gradient, "none", "none columns rows a b", "sums beside D: along D, or of A or B over K") \
     X(owner, bool, half_blocks, "0", "0 1", "scales of blocks are of 64 of K, not of 128")                          \
     X(owner, bool, amax, "0", "0 1", "the largest |D| before its scale goes to device memory: of d=e4m3 and e5m2")
 
@@ -168,6 +172,8 @@ static inline int64_t gemm_products(const ckl_gemm_desc *d)
 {
     return gemm_groups_of_k(d) ? d->groups : d->batch;
 }
+
+enum { GEMM_HOST_GROUPS_MAX = 1024 }; // whose offsets the host may have
 
 /* config.grouped of kernels that address memory themselves. */
 enum { GEMM_GROUPED_M = 1, GEMM_GROUPED_K = 2 };
