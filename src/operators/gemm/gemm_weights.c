@@ -35,6 +35,7 @@ typedef struct weights_kernel {
     val rings, ring;      // of all warps; this warp's first stage
     val from_B[8];        // where this lane's lines of B begin
     val from_A, to_A;     // what this lane copies of the first rows of A, and where to in a stage
+    val listed_A[8];      // bytes to those rows and the next ones, where a list takes them
     val limits_A[8];      // 16-byte pieces of those rows, and of the next ones
     val lane_A[SLOTS_A];  // where a lane's slots of A lie in a stage
     tiled_mma mma;
@@ -99,12 +100,36 @@ static val place_in_A(const weights_kernel *k, val row, val piece)
     return add(add(mul(row, imm(ROW_A)), mul(turned, imm(SLOT))), imm(bytes_of_B(k->cfg)));
 }
 
+/* The same by elements of so many bytes, of which `valid` bytes are there; other lanes wait for all of a stage's copies. */
+static void copy_narrow(val to, val from, ckl_dtype type, val valid)
+{
+    const int bytes = (int)ckl_dtype_bytes(type), count = SLOT / bytes;
+    tensor rSlot = fragment(type, compact(leaf(count)));
+    fill(rSlot, convert(type, imm(0)));
+    for (int i = 0; i < count; i++)
+        IF(lt(imm_as(I32, i * bytes), valid))
+            set(rSlot, i, at(gmem_tensor(add(from, imm(i * bytes)), type, compact(leaf(1))), 0));
+    copy(rSlot, smem_view(to, type, compact(leaf(count))), SLOT);
+}
+
+static val bytes_left(val length, val start)
+{
+    return convert(I32, max(min(sub(length, start), imm64(SLOT)), imm64(0)));
+}
+
 /* This lane's slots of B. Beyond the end of K any weights do, for A is zero there. */
 static void load_B(const weights_kernel *k, val tile, val at)
 {
     val length = k->nibbles ? div(k->p.k, imm(2)) : k->p.k, to = add(at, mul(lane(), imm(SLOT)));
     val start = add(mul(convert(I64, tile), imm(PART * k->slots_B)), convert(I64, mul(k->lane_part, imm(SLOT))));
     for (int s = 0; s < k->slots_B; s++) {
+        if (k->cfg->narrow) {
+            val first = add(start, imm(s * PART)), valid = bytes_left(length, first);
+            for (int i = 0; i < k->lines_B; i++)
+                copy_narrow(add(to, imm((i * k->slots_B + s) * LANES * SLOT)), add(k->from_B[i], convert(U64, first)),
+                            CKL_U8, valid);
+            continue;
+        }
         val offset = convert(U64, min(add(start, imm(s * PART)), sub(length, imm(SLOT))));
         for (int i = 0; i < k->lines_B; i++)
             cp_async(add(to, imm((i * k->slots_B + s) * LANES * SLOT)), add(k->from_B[i], offset), SLOT,
@@ -118,8 +143,17 @@ static void load_A(const weights_kernel *k, val tile, val at)
     val piece = add(mul(tile, imm(ROW_A / SLOT)), rem(lane(), imm(ROW_A / SLOT)));
     val from = add(k->from_A, convert(U64, mul(convert(I64, tile), imm(ROW_A)))), to = add(at, k->to_A);
     for (int j = 0; j < k->cfg->columns / ROWS_OF_COPY; j++) {
-        val bytes = select(lt(piece, k->limits_A[j]), imm_as(U32, SLOT), imm_as(U32, 0));
-        cp_async(add(to, imm(j * LANES * SLOT)), from, SLOT, bytes);
+        val source = k->cfg->epilogue.gather ? add(from, k->listed_A[j]) : from;
+        if (k->cfg->narrow) {
+            val left = bytes_left(mul(k->p.k, imm(2)), convert(I64, mul(piece, imm(SLOT))));
+            copy_narrow(add(to, imm(j * LANES * SLOT)), source, k->cfg->epilogue.ab,
+                        select(ne(k->limits_A[j], imm_as(U32, 0)), left, imm_as(I32, 0)));
+        } else {
+            val bytes = select(lt(piece, k->limits_A[j]), imm_as(U32, SLOT), imm_as(U32, 0));
+            cp_async(add(to, imm(j * LANES * SLOT)), source, SLOT, bytes);
+        }
+        if (k->cfg->epilogue.gather)
+            continue;
         from = add(from, convert(U64, mul(k->p.lda, imm(2 * ROWS_OF_COPY))));
     }
 }
@@ -456,7 +490,8 @@ static void finish(const weights_kernel *k, tensor acc)
 static void place_lane(weights_kernel *k)
 {
     const gemm_values *p = &k->p;
-    val row_A = div(lane(), imm(ROW_A / SLOT)), pieces = convert(U32, div(p->k, imm(SLOT / 2)));
+    val row_A = div(lane(), imm(ROW_A / SLOT));
+    val pieces = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(p->k, imm(SLOT / 2))); // narrow: there is a row
     k->lane_line = div(lane(), imm(4));
     k->lane_part = rem(lane(), imm(4));
     val first = add(k->block_B, convert(I64, k->lane_line));
@@ -465,7 +500,12 @@ static void place_lane(weights_kernel *k)
             p->b, convert(U64, mul(min(add(first, imm(8 * i)), sub(p->n, imm64(1))), p->ldb))); // the last row again
     first = add(k->block_A, convert(I64, row_A));
     val piece = mul(rem(lane(), imm(ROW_A / SLOT)), imm(SLOT));
-    k->from_A = add(p->a, convert(U64, add(mul(mul(first, p->lda), imm(2)), convert(I64, piece))));
+    val rows_before = k->cfg->epilogue.gather ? imm64(0) : first;
+    k->from_A = add(p->a, convert(U64, add(mul(mul(rows_before, p->lda), imm(2)), convert(I64, piece))));
+    for (int j = 0; k->cfg->epilogue.gather && j < k->cfg->columns / ROWS_OF_COPY; j++) {
+        val row = min(add(first, imm(ROWS_OF_COPY * j)), sub(p->m, imm64(1)));
+        k->listed_A[j] = convert(U64, mul(mul(gemm_row_of_A(k->cfg->epilogue, p, row), p->lda), imm(2)));
+    }
     k->to_A = place_in_A(k, row_A, rem(lane(), imm(ROW_A / SLOT)));
     for (int j = 0; j < k->cfg->columns / ROWS_OF_COPY; j++)
         k->limits_A[j] = select(lt(add(first, imm(ROWS_OF_COPY * j)), p->m), pieces, imm_as(U32, 0));
@@ -511,7 +551,8 @@ void gemm_weights(const void *config, int kernel)
     val blocks = convert(U32, div(add(all.n, imm(cfg->rows - 1)), imm(cfg->rows))); // of rows of B
     val block = rem(cta_x(), blocks), tile = div(cta_x(), blocks);
     if (!cfg->grouped) {
-        compute_tile(cfg, &all, block, tile);
+        const gemm_values p = cfg->epilogue.pointers ? gemm_product_of(cfg->epilogue, 0, &all, imm(0)) : all;
+        compute_tile(cfg, &p, block, tile);
         return;
     }
     val group = gemm_find_group(&all, threads, cfg->columns, &tile);
