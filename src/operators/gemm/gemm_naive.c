@@ -15,21 +15,6 @@ static val address_of(gemm_epilogue e, char matrix, const gemm_values *p, val i,
     return add(is_a ? p->a : p->b, convert(U64, mul(element, imm((int)ckl_dtype_bytes(gemm_type_of(&e, matrix))))));
 }
 
-/* An 8-bit float as f32, by integer arithmetic: sm_80 has no instruction for it. */
-static val f32_of_f8(ckl_dtype dtype, val byte)
-{
-    const bool e4m3 = dtype == CKL_E4M3;
-    const int shift = e4m3 ? 20 : 21;
-    val bits = convert(U32, byte), magnitude = bit_and(bits, imm(0x7f));
-    val scaled =
-        bitcast(F32, shift_left(magnitude, imm(shift))); // the exponent's bias is that of f32, subnormals as well
-    val finite = mul(scaled, immf(e4m3 ? 0x1p120 : 0x1p112));
-    val special =
-        e4m3 ? select(eq(magnitude, imm(0x7f)), immf(NAN), finite)
-             : select(gt(magnitude, imm(0x7c)), immf(NAN), select(eq(magnitude, imm(0x7c)), immf(INFINITY), finite));
-    return select(ge(bits, imm(0x80)), neg(special), special);
-}
-
 /* Number l of two in a byte, the first in its low bits. */
 static val nibble_of(val byte, val l)
 {
@@ -45,7 +30,7 @@ static val factor(gemm_epilogue e, char matrix, val address, val l)
     const bool f8 = gemm_is_f8(type);
     val x = at(gmem_tensor(address, f8 ? CKL_U8 : type, compact(leaf(1))), 0);
     if (f8)
-        return f32_of_f8(type, x);
+        return gemm_f32_of_f8(type, x);
     if (type == CKL_U8)
         return nibble_of(x, l);
     if (type == CKL_I8) {

@@ -94,8 +94,6 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
     if (gemm_weights_smem(c) > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "gemm weights: %d stages need %" PRId64 " bytes of shared memory, %s has %" PRId64,
              c->stages, gemm_weights_smem(c), device->id, (int64_t)device->smem_per_cta_bytes);
-    if (d->k == 0)
-        FAIL(CKL_UNSUPPORTED, "gemm weights: k=0 leaves no products");
     if (ctas_of(d, c) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm weights: %" PRId64 " tiles are more than a launch has", ctas_of(d, c));
     return CKL_OK;
