@@ -34,7 +34,8 @@ int64_t gemm_sm90_shared_memory(const gemm_sm90_config *c, const ckl_device_info
 void gemm_sm90_fit_memory(gemm_sm90_config *c, int64_t k_steps, const ckl_device_info *device)
 {
     int64_t have = gemm_sm90_shared_memory(c, device);
-    for (c->buffers = c->batched == 1 && k_steps <= STEPS_FEW ? 4 : 2; c->buffers > 0; c->buffers /= 2) {
+    for (c->buffers = (c->batched == 1 || c->batched == GEMM_BY_POINTERS) && k_steps <= STEPS_FEW ? 4 : 2;
+         c->buffers > 0; c->buffers /= 2) {
         c->stages = STAGES_MAX;
         int64_t beyond = gemm_sm90_shape_of(c).smem_bytes - have, stage = (c->tile_m + c->tile_n) * ROW_BYTES;
         if (beyond > 0) // a stage has its barriers, too: this may be one too many, never too few
@@ -107,7 +108,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->cluster_n = t->cluster_n;
     c->split = t->split;
     c->swap = t->swap;
-    c->batched = gemm_groups_of_k(d) ? GEMM_GROUPS_OF_K : d->batch > 1;
+    c->batched = gemm_sm90_batched_of(d);
     c->groups = gemm_groups_of_m(d) ? gemm_sm90_groups_of(d->groups) : 0;
     c->ctas = shares_an_SM(d, c, device) ? 2 : 1;
     c->group = 8;
