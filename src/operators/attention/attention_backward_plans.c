@@ -87,11 +87,17 @@ static int block_for(const ckl_attention_desc *d, int64_t columns, bool overlap)
     return (int)min_i64(overlap ? BLOCK_MAX : BLOCK_EASY, max_i64(16, room / each / 16 * 16));
 }
 
-/* Can dQ come with dK and dV? Its parts are of 64 rows, and who adds to a block must be known. */
+/* Can dQ come with dK and dV? Its two parts are of 64 elements, or queries; who adds to a block must be known. */
 static bool has_sums(const ckl_attention_desc *d)
 {
-    return (d->d == 64 || d->d == 128) && d->d + d->dv <= SUMS_HEADS_MAX && !d->ragged && !d->dmask && d->kv &&
+    return d->d > 32 && d->d <= 2 * ATTENTION_ROWS && d->d + d->dv <= SUMS_HEADS_MAX && !d->dmask &&
            !attention_score_has_blocks(d->score);
+}
+
+/* A part is a multiple of 16 queries. */
+static int queries_step(const ckl_attention_desc *d)
+{
+    return d->d > ATTENTION_ROWS ? 16 : 32;
 }
 
 /* Heads whose CTAs run at the same time: of many, so that few CTAs wait to add to the same block. */
@@ -114,7 +120,7 @@ static void choose(const ckl_attention_desc *d, const ckl_device_info *device, a
     c->block = (int)max_i64(16, c->block - (d->mask == CKL_ATTENTION_MASK_NONE ? 0 : 16)); // a mask wants registers
     c->keys = block_for(d, d->d, true);
     if (c->products == 5)
-        c->block = (int)min_i64(c->block, 64);
+        c->block = (int)min_i64(c->block / queries_step(d) * queries_step(d), 64);
     for (c->stages = STAGES_MAX; c->stages > 2 && attention_sm90_backward_smem(c) > device->smem_per_cta_bytes;)
         c->stages--;
     while (c->block > 16 && attention_sm90_backward_smem(c) > device->smem_per_cta_bytes)
@@ -162,13 +168,12 @@ static ckl_status admit(const char *who, const void *desc, const ckl_device_info
              "attention %s: consumers=%d is not in 1..2, block=%d or keys=%d not a multiple of 16 up to %d, or "
              "stages=%d less than 2",
              who, c->consumers, c->block, c->keys, BLOCK_MAX, c->stages);
-    if (c->products != 7 &&
-        (c->products != 5 || c->consumers != 2 || c->block * c->form.d % 2048 || c->apart || !has_sums(d)))
+    if (c->products != 7 && (c->products != 5 || c->consumers != 2 || c->block % queries_step(d) || !has_sums(d)))
         FAIL(CKL_UNSUPPORTED,
-             "attention %s: products=%d is not 7, or 5 with consumers=2, d=64 or d=128, block=%d a multiple of 16 of "
-             "each "
-             "consumer's, neither ragged, dmask nor a score that skips blocks",
-             who, c->products, c->block);
+             "attention %s: products=%d is not 7, or 5 with consumers=2, block=%d a multiple of %d, d from 40 to 128, "
+             "d + dv up "
+             "to %d, and neither dmask nor a score that skips blocks",
+             who, c->products, c->block, queries_step(d), SUMS_HEADS_MAX);
     int64_t smem = attention_sm90_backward_smem(c);
     if (smem > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "attention %s: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, who,
@@ -192,7 +197,7 @@ static workspace_parts workspace_of(const ckl_attention_desc *d, const attention
     if (c->products == 7)
         return w;
     w.sums = round_up(w.bytes, PLAN_WORKSPACE_ALIGNMENT);
-    w.turns = sum_i64(w.sums, product_i64(rows, d->d * 4));
+    w.turns = sum_i64(w.sums, product_i64(blocks, attention_backward_sums_bytes(c)));
     w.bytes = sum_i64(w.turns, c->ordered ? product_i64(blocks, 4) : 0);
     return w;
 }

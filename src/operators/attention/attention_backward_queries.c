@@ -2,9 +2,9 @@
  * attention_backward_queries.c - dQ in the kernel of keys: dS goes through shared memory, dQ^T = K^T * dS^T is over the keys of both
  * consumers, and a CTA adds what its keys give to sums in f32 in the workspace. A last kernel rounds these.
  *
- * Each consumer computes a part of dQ^T of 64 rows: 64 of 128 elements of all queries of a block, or all 64 elements of half of
- * them. A part lies in the workspace as the threads of a consumer hold it, so that all accesses are contiguous; nobody but the
- * last kernel has to know. A warp adds by TMA, which the L2 does, and where sums are ordered it waits for its turn: the CTAs that see
+ * Each consumer computes a part of dQ^T of 64 rows: 64 of up to 128 elements of all queries of a block, or up to 64 elements of half
+ * of them. A warp has 16 rows, and what it holds lies in the workspace thread by thread, so that all accesses are contiguous; nobody
+ * but the last kernel has to know. Warps whose rows are past the last element leave nothing. A warp of the producer adds by TMA, which the L2 does, and where sums are ordered it waits for its turn: the CTAs that see
  * a block come in the order of their keys, which is that of the CTAs, so that none waits for one that has not begun.
  */
 #include "cute/kernel.h"
@@ -20,7 +20,18 @@ enum {
 
 columns attention_backward_part_of(const attention_sm90_backward_config *c)
 {
-    return attention_columns_of(c->block * c->form.d / (ROWS * c->consumers));
+    return attention_columns_of(c->form.d > ROWS ? c->block : c->block / c->consumers);
+}
+
+/* Rows of 64 numbers that the sums of a block fill. */
+static int rows_of_sums(const attention_sm90_backward_config *c)
+{
+    return attention_columns_of(c->form.d).used * c->block / SUMS_COLUMNS;
+}
+
+int64_t attention_backward_sums_bytes(const attention_sm90_backward_config *c)
+{
+    return c->products == 5 ? (int64_t)rows_of_sums(c) * SUMS_COLUMNS * 4 : 0;
 }
 
 int64_t attention_backward_sums_smem(const attention_sm90_backward_config *c)
@@ -30,7 +41,26 @@ int64_t attention_backward_sums_smem(const attention_sm90_backward_config *c)
     const columns part = attention_backward_part_of(c);
     const int halves = c->block / part.used;
     return SLOPE_BUFFERS * c->consumers * halves * attention_columns_bytes(part, ROWS) +
-           (int64_t)c->consumers * ROWS * part.used * 4 + 16;
+           attention_backward_sums_bytes(c) + 16;
+}
+
+/* Where the threads of the consumers have their vectors: (VECTOR,LANES,VECTORS,WARPS,CONSUMERS). */
+static layout layout_of_sums(const attention_sm90_backward_config *c)
+{
+    const int vectors = attention_backward_part_of(c).used / 8, of_warp = VECTOR * 32 * vectors;
+    const int rows = attention_columns_of(c->form.d).used, warps = rows < ROWS ? rows / 16 : ROWS / 16;
+    return make_layout(shape(VECTOR, 32, vectors, warps, c->consumers),
+                       stride(1, VECTOR, VECTOR * 32, of_warp, warps * of_warp));
+}
+
+/* Has this thread's warp rows of dQ^T? */
+static val has_rows(const attention_sm90_backward_config *c, val consumer, val warp_of_consumer)
+{
+    const int rows = attention_columns_of(c->form.d).used;
+    if (rows % ROWS == 0)
+        return yes();
+    val number = rows > ROWS ? add(mul(consumer, imm(ROWS / 16)), warp_of_consumer) : warp_of_consumer;
+    return lt(number, imm(rows / 16));
 }
 
 /* Blocks of the queries of a head. */
@@ -51,7 +81,7 @@ void attention_backward_describe_sums(backward_kernel *k)
     const ckl_dtype dtype = k->form.dtype;
     k->part = attention_backward_part_of(c);
     k->halves = k->block / k->part.used;
-    const int tiles = SLOPE_BUFFERS * c->consumers * k->halves, rows = c->consumers * k->part.used;
+    const int tiles = SLOPE_BUFFERS * c->consumers * k->halves, rows = rows_of_sums(c);
     k->tmaSums = make_tma(k->p.SUMS, F32, 2, rows, SUMS_COLUMNS, 0);
     k->sSlopes = smem_tensor("dS", dtype,
                              attention_chunks_layout(dtype, k->part, ROWS, k->part.chunks, tiles,
@@ -122,18 +152,18 @@ void attention_backward_issue_queries(const backward_kernel *k, backward_consume
 /* This consumer's part into shared memory, in vectors of the threads. */
 void attention_backward_share_queries(const backward_kernel *k, backward_consumer *c)
 {
-    const int vectors = k->part.used / 8;
-    layout by_threads = make_layout(shape(VECTOR, WARPGROUP, vectors, k->cfg->consumers),
-                                    stride(1, VECTOR, VECTOR * WARPGROUP, VECTOR * WARPGROUP * vectors));
-    tensor sSums = slice(tensor_with_layout(k->sSums, by_threads), _, attention_backward_thread(), _, c->index);
+    const layout by_threads = layout_of_sums(k->cfg);
+    val in_consumer = rem(warp(), imm(WARPGROUP / 32));
+    tensor sVectors = slice(tensor_with_layout(k->sSums, by_threads), _, lane(), _, in_consumer, c->index);
     pipeline_state sums = { imm_as(U32, 0), c->turn, 1 };
     pipeline_wait_empty(&k->sums, &sums);
-    for (int i = 0; i < vectors; i++) {
-        tensor some = fragment(F32, compact(leaf(VECTOR)));
-        for (int v = 0; v < VECTOR; v++)
-            set(some, v, at(c->dq, i * VECTOR + v));
-        copy(some, slice(sSums, _, i), 16);
-    }
+    IF(has_rows(k->cfg, c->index, in_consumer))
+        for (int i = 0; i < k->part.used / 8; i++) {
+            tensor some = fragment(F32, compact(leaf(VECTOR)));
+            for (int v = 0; v < VECTOR; v++)
+                set(some, v, at(c->dq, i * VECTOR + v));
+            copy(some, slice(sVectors, _, i), 16);
+        }
     fence_proxy_async();
     warp_sync();
     IF(eq(lane(), imm(0)))
@@ -157,7 +187,7 @@ void attention_backward_add_queries(const backward_kernel *k)
 {
     pipeline_state at = consumer_state(&k->sums);
     backward_walk w = attention_backward_begin(k, false);
-    const int rows = k->cfg->consumers * k->part.used;
+    const int rows = rows_of_sums(k->cfg);
     FOREVER {
         BREAK_IF(attention_backward_is_over(k, &w));
         val head = add(mul(k->batch, k->p.heads), attention_backward_head_of(k, w.head));
@@ -199,26 +229,23 @@ void attention_backward_add_queries(const backward_kernel *k)
  * before the next run; else what no CTA has added to is left out.
  */
 static tensor take_sums(const attention_values *p, const attention_sm90_backward_config *cfg, const tiled_mma *mma,
-                        val number)
+                        val number, val index)
 {
-    const int queries = attention_backward_part_of(cfg).used, vectors = queries / 8;
-    tensor acc = fragment_C(mma, ROWS, queries);
-    layout all = make_layout(shape(VECTOR, WARPGROUP, vectors, dynamic(convert(I64, p->all_heads))),
-                             stride(1, VECTOR, VECTOR * WARPGROUP, VECTOR * WARPGROUP * vectors));
-    tensor gPart = slice(gmem_tensor(p->sums, F32, all), _, thread(), _, convert(I64, cta_x())); // (VECTOR,VECTORS)
-    tensor zeros = fragment(F32, compact(leaf(VECTOR)));
-    val some_added =
-        cfg->ordered
-            ? ne(at(gmem_tensor(p->turns, IR_U32, make_layout(dynamic(p->all_heads), leaf(1))), number), imm(0))
-            : yes();
+    const int queries = attention_backward_part_of(cfg).used;
+    tensor acc = fragment_C(mma, ROWS, queries), zeros = fragment(F32, compact(leaf(VECTOR)));
+    tensor gBlock = gmem_tensor(p->sums, F32, layout_of_sums(cfg));
+    gBlock.address = add(gBlock.address, mul(convert(U64, number), imm_as(U64, attention_backward_sums_bytes(cfg))));
+    tensor gVectors = slice(gBlock, _, lane(), _, warp(), index); // (VECTOR,VECTORS)
+    tensor gTurns = gmem_tensor(p->turns, U32, make_layout(dynamic(p->all_heads), leaf(1)));
+    val is_there = has_rows(cfg, index, warp());
     fill(acc, immf(0));
     fill(zeros, immf(0));
-    IF(some_added) {
-        for (int i = 0; i < vectors; i++) {
+    IF(cfg->ordered ? logical_and(is_there, ne(at(gTurns, number), imm(0))) : is_there) {
+        for (int i = 0; i < queries / 8; i++) {
             tensor some = fragment(F32, compact(leaf(VECTOR)));
-            copy(slice(gPart, _, i), some, 16);
+            copy(slice(gVectors, _, i), some, 16);
             if (!cfg->ordered)
-                copy(zeros, slice(gPart, _, i), 16);
+                copy(zeros, slice(gVectors, _, i), 16);
             for (int v = 0; v < VECTOR; v++)
                 set(acc, i * VECTOR + v, mul(at(some, v), p->scale));
         }
@@ -226,24 +253,47 @@ static tensor take_sums(const attention_values *p, const attention_sm90_backward
     return acc;
 }
 
-/* Queries in shared memory to dQ, in vectors; those past the last one are left out. */
-static void store_queries(const attention_values *p, const attention_form *form, tensor sDQ, val head, val token,
-                          val column, int queries)
+/* The first query of a CTA's part of a block and the first element; the sequence. */
+typedef struct part_place {
+    val token, column, head;
+    sequence s;
+} part_place;
+
+static part_place place_of_part(const attention_values *p, const attention_sm90_backward_config *cfg, val number,
+                                val index)
 {
-    const int lanes = ROWS / OUT_VECTOR;
+    val blocks = blocks_of(p, cfg->block), zero = imm_as(U32, 0);
+    const int part = attention_backward_part_of(cfg).used;
+    tile_grid grid = { .ragged = cfg->form.ragged, TILE_GRID_VALUES(*p) };
+    part_place x = { .token = mul(rem(number, blocks), imm(cfg->block)), .head = div(number, blocks), .column = zero };
+    x.s = attention_sequence_of(&grid, div(x.head, p->heads));
+    if (part < cfg->block)
+        x.token = add(x.token, mul(index, imm(part)));
+    else
+        x.column = mul(index, imm(ROWS));
+    return x;
+}
+
+/* Queries in shared memory to dQ, in vectors; what is past the last query or element is left out. */
+static void store_queries(const attention_values *p, const attention_sm90_backward_config *cfg, const part_place *x,
+                          tensor sDQ)
+{
+    const int lanes = ROWS / OUT_VECTOR, queries = attention_backward_part_of(cfg).used;
+    const attention_form *form = &cfg->form;
+    val batch = form->ragged ? imm_as(U32, 0) : div(x->head, p->heads);
     layout all = make_layout(shape(p->q, form->d, p->heads, p->all_heads),
                              stride(p->ld[ATTENTION_Q], 1, p->ld_head[ATTENTION_Q], p->ld_batch[ATTENTION_Q]));
-    tensor gDQ =
-        slice(gmem_tensor(p->grad[ATTENTION_Q], form->dtype, all), _, _, rem(head, p->heads), div(head, p->heads));
+    tensor gDQ = slice(gmem_tensor(p->grad[ATTENTION_Q], form->dtype, all), _, _, rem(x->head, p->heads), batch);
     val first = div(thread(), imm(lanes)), vector = rem(thread(), imm(lanes));
+    val column = add(x->column, mul(vector, imm(OUT_VECTOR)));
     for (int i = 0; i < queries; i += WARPGROUP / lanes) {
-        val query = add(first, imm(i)), own = add(token, query);
-        IF(logical_and(lt(query, imm(queries)), lt(own, p->q))) {
+        val query = add(first, imm(i)), token = add(x->token, query);
+        val is_there = logical_and(lt(query, imm(queries)), lt(token, x->s.q));
+        IF(logical_and(is_there, lt(column, imm(form->d)))) {
             tensor some = fragment(form->dtype, compact(leaf(OUT_VECTOR)));
             copy(local_tile(slice(sDQ, _, query), leaf(OUT_VECTOR), coord(vector)), some, 16);
-            copy(some,
-                 local_tile(slice(gDQ, own, _), leaf(OUT_VECTOR), coord(add(div(column, imm(OUT_VECTOR)), vector))),
-                 16);
+            val row = form->ragged ? add(token, x->s.q_at) : token;
+            copy(some, local_tile(slice(gDQ, row, _), leaf(OUT_VECTOR), coord(div(column, imm(OUT_VECTOR)))), 16);
         }
     }
 }
@@ -253,22 +303,16 @@ void attention_backward_round_queries(const attention_sm90_backward_config *cfg)
 {
     launch_bounds(WARPGROUP, 0);
     attention_values p = params_of(attention);
-    const attention_form *form = &cfg->form;
     const columns part = attention_backward_part_of(cfg);
-    tiled_mma mma = attention_warpgroup_mma(form->dtype, part.used, "SS");
+    tiled_mma mma = attention_warpgroup_mma(cfg->form.dtype, part.used, "SS");
     val number = div(cta_x(), imm(cfg->consumers)), index = rem(cta_x(), imm(cfg->consumers));
-    val blocks = blocks_of(&p, cfg->block), head = div(number, blocks), block = rem(number, blocks);
     tensor sDQ =
-        smem_tensor("dQ", form->dtype, make_layout(shape(ROWS, part.used), stride(1, ROWS + PAD)), 16); // (D,Q)
+        smem_tensor("dQ", cfg->form.dtype, make_layout(shape(ROWS, part.used), stride(1, ROWS + PAD)), 16); // (D,Q)
     grid_wait();
     launch_dependents();
-    tensor acc = take_sums(&p, cfg, &mma, number);
+    const part_place x = place_of_part(&p, cfg, number, index);
+    tensor acc = take_sums(&p, cfg, &mma, number, index);
     stmatrix_C(&mma, slice(acc, _, 0, _), sDQ, thread());
     cta_sync();
-    val token = mul(block, imm(cfg->block)), column = imm_as(U32, 0);
-    if (part.used < cfg->block)
-        token = add(token, mul(index, imm(part.used)));
-    else
-        column = mul(index, imm(ROWS));
-    store_queries(&p, form, sDQ, head, token, column, part.used);
+    store_queries(&p, cfg, &x, sDQ);
 }

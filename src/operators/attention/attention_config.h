@@ -235,7 +235,8 @@ typedef struct attention_sm90_backward_config {
 } attention_sm90_backward_config;
 
 int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *config);
-int64_t attention_backward_sums_smem(const attention_sm90_backward_config *config); // of it, for dQ by sums
+int64_t attention_backward_sums_smem(const attention_sm90_backward_config *config);  // of it, for dQ by sums
+int64_t attention_backward_sums_bytes(const attention_sm90_backward_config *config); // of a block in the workspace
 
 void attention_sm90_backward(const void *config, int kernel);
 

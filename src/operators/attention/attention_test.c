@@ -197,6 +197,12 @@ static const char *const cases[] = {
     "direction=backward heads=3 q=150 kv=200 d=128 dv=72 softcap=3 score=alibi right=10 sinks=1 impl=sm90_backward "
     "config='consumers=2 products=5 block=48 stages=2 overlap=0'",
     "direction=backward q=200 kv=300 heads=2 d=64 causal=1 impl=sm90_backward_unordered",
+    "direction=backward q=150 kv=200 heads=2 d=96 dtype=bf16 impl=sm90_backward_unordered # a warp in two has no rows "
+    "of dQ",
+    "direction=backward q=150 kv=300 d=40 dv=72 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
+    "stages=2'",
+    "direction=backward ragged=1 batch=4 q=200 q_total=400 kv=250 kv_total=700 heads=2 d=80 causal=1 layout=bshd "
+    "impl=sm90_backward config='consumers=2 products=5 block=64 stages=2 overlap=0'",
     "direction=backward q=0 kv=10 # zeros",
     "direction=backward q=3 kv=0",
     "ragged=1 batch=5 q=70 q_total=175 kv=90 heads=2 d=40 lse=1                   # lengths differ",
@@ -296,9 +302,9 @@ static const test_reject rejects[] = {
       "attention: q_total=4294967296 or kv_total=524288 is more than 32 bits" },
     { "direction=backward d=128 impl=sm90_backward config='ordered=0'", CKL_INVALID,
       "attention sm90_backward: ordered=0 is what sm90_backward_unordered does" },
-    { "direction=backward d=80 impl=sm90_backward_unordered", CKL_UNSUPPORTED, "or products=7 not 5" },
+    { "direction=backward d=32 impl=sm90_backward_unordered", CKL_UNSUPPORTED, "or products=7 not 5" },
     { "direction=backward d=64 impl=sm90_backward config='consumers=2 products=5 block=48'", CKL_UNSUPPORTED,
-      "block=48 a multiple of 16 of each consumer's" },
+      "block=48 a multiple of 32" },
     { "direction=backward lse=1", CKL_INVALID, "attention: lse=1 is not part of a backward problem" },
     { "direction=backward heads=2 ldk_head=64", CKL_INVALID, "attention: ldk_head=64 lets elements of dk overlap" },
     { "direction=backward impl=sm80", CKL_UNSUPPORTED, "attention sm80: the problem is one of backward" },
