@@ -1,6 +1,7 @@
 /*
  * attention_sm90_backward.c - attention's gradients for Hopper, as two kernels of one shape, each of which computes all weights
- * anew (seven products instead of five), so that every sum has one owner and a fixed order, without workspace for dQ:
+ * anew (seven products instead of five), so that every sum has one owner and a fixed order, without workspace for dQ; or as the first
+ * one alone, which gives dQ, too (attention_backward_queries.c):
  *
  *                   rows (64 a warpgroup)     blocks that go by     sums
  *   of keys         X1 = K, X2 = V            Y1 = Q, Y2 = dO       dK += dS * Q, dV += P * dO
@@ -36,10 +37,10 @@ static int span_of(columns c)
 int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *c)
 {
     const columns d = attention_columns_of(c->form.d), dv = attention_columns_of(c->form.dv);
-    const int block = c->block > c->keys ? c->block : c->keys;
+    const int block = c->products == 5 || c->block > c->keys ? c->block : c->keys; // of the largest kernel
     int64_t x = attention_columns_bytes(d, ROWS) + attention_columns_bytes(dv, ROWS);
     int64_t y = attention_columns_bytes(d, block) + attention_columns_bytes(dv, block) + 4 * STATS * block;
-    return c->consumers * x + c->stages * y + 16 * (1 + c->stages);
+    return c->consumers * x + c->stages * y + 16 * (1 + c->stages) + attention_backward_sums_smem(c);
 }
 
 static int64_t bytes_of_block(const backward_kernel *k)
@@ -66,6 +67,8 @@ static void describe_memory(backward_kernel *k)
     k->x = make_pipeline("X barriers", 1, 1, 1);
     k->ring = make_pipeline("ring", c->stages, k->of_keys ? 2 : 1,
                             c->consumers * WARPGROUP / 32); // each warp releases what it has read
+    if (k->with_queries)
+        attention_backward_describe_sums(k);
 }
 
 static void describe_maps(backward_kernel *k)
@@ -173,12 +176,16 @@ static void producer(const backward_kernel *k)
     if (k->of_keys)
         IF(eq(warp(), imm(1)))
             stats_producer(k);
+    if (k->with_queries)
+        IF(eq(warp(), imm(2))) {
+            IF(elect())
+                attention_backward_add_queries(k);
+        }
 }
 
 /* Consumers */
 
-/* One warpgroup's wgmma over 64 x n. */
-static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
+tiled_mma attention_warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
 {
     char atom[ATOM_NAME_MAX];
     snprintf(atom, sizeof atom, "SM90_64x%dx16_F32%s_%s", n, dtype == F16 ? "F16F16" : "BF16BF16", sources);
@@ -189,9 +196,9 @@ static backward_consumer describe_consumer(const backward_kernel *k)
 {
     const int block = k->block;
     ckl_dtype dtype = k->form.dtype;
-    backward_consumer c = { .scores_mma = warpgroup_mma(dtype, block, "SS"),
-                            .d1_mma = warpgroup_mma(dtype, k->d.used, "RS"),
-                            .d2_mma = warpgroup_mma(dtype, k->dv.used, "RS") };
+    backward_consumer c = { .scores_mma = attention_warpgroup_mma(dtype, block, "SS"),
+                            .d1_mma = attention_warpgroup_mma(dtype, k->d.used, "RS"),
+                            .d2_mma = attention_warpgroup_mma(dtype, k->dv.used, "RS") };
     c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
     c.first_thread = eq(attention_backward_thread(), imm(0));
     for (int i = 0; i < k->d.chunks; i++) {
@@ -220,6 +227,8 @@ static backward_consumer describe_consumer(const backward_kernel *k)
         c.d2 = fragment_C(&c.d2_mma, ROWS, k->dv.used);
         fill(c.d2, immf(0));
     }
+    if (k->with_queries)
+        attention_backward_describe_queries(k, &c);
     c.at = consumer_state(&k->ring);
     return c;
 }
@@ -294,7 +303,13 @@ static void step(const backward_kernel *k, backward_consumer *c, tensor cS, cons
         attention_backward_differentiate(c, &delta);
         if (k->form.dmask && !k->of_keys)
             attention_backward_store_mask_gradient(k, c, cS, w);
+        if (k->with_queries)
+            attention_backward_issue_queries(k, c);
         add_gradients(k, c, stage);
+        if (k->with_queries) {
+            mma_wait(1);
+            attention_backward_share_queries(k, c);
+        }
     }
     if (k->overlap)
         assign(before, stage);
@@ -309,7 +324,7 @@ static void step(const backward_kernel *k, backward_consumer *c, tensor cS, cons
 static void store(const backward_kernel *k, const backward_consumer *c, const tma_copy *tma, tensor acc, tensor sX,
                   columns n)
 {
-    tiled_mma mma = warpgroup_mma(k->form.dtype, n.piece, "SS");
+    tiled_mma mma = attention_warpgroup_mma(k->form.dtype, n.piece, "SS");
     staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
     for (int at = 0; at < n.used; at += n.piece) {
         tensor part = slice(accumulator_columns(acc, at, n.piece), _, 0, _), sChunk = slice(sX, _, _, at / n.chunk);
@@ -326,7 +341,7 @@ static void store(const backward_kernel *k, const backward_consumer *c, const tm
 /* The same of a sequence, from registers, two elements at a time: a box of TMA would reach into the next one. */
 static void store_ragged(const backward_kernel *k, const backward_consumer *c, int which, tensor acc, columns n)
 {
-    tiled_mma mma = warpgroup_mma(k->form.dtype, n.piece, "SS");
+    tiled_mma mma = attention_warpgroup_mma(k->form.dtype, n.piece, "SS");
     const int width = which == ATTENTION_V ? k->form.dv : k->form.d;
     layout all = make_layout(shape(k->of_keys ? k->p.kv : k->p.q, width, k->p.heads),
                              stride(k->p.ld[which], 1, k->p.ld_head[which]));
@@ -353,7 +368,10 @@ static void store_gradients(const backward_kernel *k, const backward_consumer *c
             store_ragged(k, c, ATTENTION_V, c->d2, k->dv);
         return;
     }
-    named_sync(add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP); // all are done with the rows' memory
+    if (k->with_queries) // all are done with the rows' memory, where each consumer reads every row
+        named_sync(imm(BARRIER_CONSUMER), k->cfg->consumers * WARPGROUP);
+    else
+        named_sync(add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP);
     if (k->with_d1)
         store(k, c, &k->tmaD1, c->d1, slice(k->sX1, _, _, _, c->index), k->d);
     if (k->with_d2)
@@ -399,6 +417,7 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, int ke
     const bool of_keys = kernel != OF_QUERIES;
     backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys, .with_d1 = kernel != OF_VALUES };
     k.with_d2 = kernel == (cfg->apart ? OF_VALUES : OF_KEYS);
+    k.with_queries = cfg->products == 5;
     k.overlap = cfg->overlap || !of_keys;
     k.d = attention_columns_of(cfg->form.d);
     k.dv = attention_columns_of(cfg->form.dv);
@@ -410,6 +429,8 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, int ke
     IF(eq(thread(), imm(0))) {
         pipeline_init(&k.x);
         pipeline_init(&k.ring);
+        if (k.with_queries)
+            pipeline_init(&k.sums);
         fence_mbarrier_init();
     }
     cta_sync();
@@ -429,11 +450,13 @@ void attention_sm90_backward(const void *config, int kernel)
 {
     const attention_sm90_backward_config *cfg = config;
     if (kernel == OF_STATS)
-        attention_backward_stats(&cfg->form);
+        attention_backward_stats(cfg);
     else if (kernel == OF_SINKS)
         attention_backward_sinks();
     else if (kernel == OF_VALUES && !cfg->apart)
         launch_bounds(32, 0); // a plan has as many kernels; this one does not run
+    else if (kernel == OF_QUERIES && cfg->products == 5)
+        attention_backward_round_queries(cfg);
     else
         describe_gradients(cfg, kernel);
 }
