@@ -175,18 +175,20 @@ static void find_near(const ckl_device_info *device, const operator_info *op, co
     }
 }
 
-/* Declines where the rival's cheapest config costs no more than this one. */
+/* Declines where a rival's cheapest config costs no more than this one. */
 static ckl_status check_rival(const ckl_device_info *device, const operator_info *op, const implementation *impl,
                               const void *desc, const void *config, arena *memory)
 {
     plan_candidate other;
-    if (!impl->rival || impl->rival->target > plan_target(device))
-        return CKL_OK;
-    double us = impl->cost(desc, device, config).us;
-    void *others = arena_alloc(memory, 1, impl->rival->config_bytes);
-    if (plan_rank(device, impl->rival, desc, others, 1, &other) && other.cost.us <= us)
-        FAIL(CKL_UNSUPPORTED, "%s %s: it would take %.2f us, %s %.2f", op->name, impl->name, us, impl->rival->name,
-             other.cost.us);
+    for (const implementation *const *each = impl->rivals; *each; each++) {
+        if ((*each)->target > plan_target(device))
+            continue;
+        double us = impl->cost(desc, device, config).us;
+        void *others = arena_alloc(memory, 1, (*each)->config_bytes);
+        if (plan_rank(device, *each, desc, others, 1, &other) && other.cost.us <= us)
+            FAIL(CKL_UNSUPPORTED, "%s %s: it would take %.2f us, %s %.2f", op->name, impl->name, us, (*each)->name,
+                 other.cost.us);
+    }
     return CKL_OK;
 }
 

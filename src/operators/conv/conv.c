@@ -176,11 +176,22 @@ conv_params conv_params_of(const ckl_conv_desc *d, const ckl_conv_args *a)
 
 static const field desc_fields[] = { CONV_DESC(FIELD_ROW, ckl_conv_desc) };
 static const implementation *const implementations[] = {
-    &conv_halo_implementation,        &conv_depthwise_implementation,     &conv_depthwise_weight_implementation,
-    &conv_stem_implementation,        &conv_pointwise_implementation,     &conv_sliced_implementation,
-    &conv_sm90_implementation,        &conv_nchw_sm90_implementation,     &conv_packed_implementation,
-    &conv_sm90_weight_implementation, &conv_packed_weight_implementation, &conv_sm80_implementation,
-    &conv_im2col_implementation,      &conv_naive_implementation,         NULL,
+    &conv_halo_implementation,
+    &conv_depthwise_implementation,
+    &conv_depthwise_weight_implementation,
+    &conv_narrow_implementation,
+    &conv_stem_implementation,
+    &conv_pointwise_implementation,
+    &conv_sliced_implementation,
+    &conv_sm90_implementation,
+    &conv_nchw_sm90_implementation,
+    &conv_packed_implementation,
+    &conv_sm90_weight_implementation,
+    &conv_packed_weight_implementation,
+    &conv_sm80_implementation,
+    &conv_im2col_implementation,
+    &conv_naive_implementation,
+    NULL,
 };
 
 OPERATOR(conv, conv, "y = activation(x convolved with w + bias + residual), and gradients",

@@ -175,7 +175,7 @@ void conv_depthwise_weight(const void *config, int kernel);
 extern const implementation conv_depthwise_implementation, conv_depthwise_weight_implementation;
 extern const implementation conv_sm90_implementation, conv_sm90_weight_implementation;
 extern const implementation conv_halo_implementation, conv_stem_implementation, conv_pointwise_implementation,
-    conv_nchw_sm90_implementation, conv_sliced_implementation, conv_packed_implementation,
+    conv_nchw_sm90_implementation, conv_narrow_implementation, conv_sliced_implementation, conv_packed_implementation,
     conv_packed_weight_implementation;
 extern const implementation conv_sm80_implementation, conv_im2col_implementation, conv_naive_implementation;
 
