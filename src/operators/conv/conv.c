@@ -128,8 +128,8 @@ static int tensors(const void *desc, plan_tensor *t)
 
 conv_form conv_form_of(const ckl_conv_desc *d)
 {
-    return (conv_form){ (choice)d->direction, d->dtype, d->out, (choice)d->math, d->bias, d->scale, d->residual,
-                        (choice)d->activation };
+    return (conv_form){ (choice)d->direction,  d->dtype, d->out, (choice)d->math, d->bias, d->scale, d->residual,
+                        (choice)d->activation, NULL };
 }
 
 ckl_status conv_check_form(const char *who, const ckl_conv_desc *d, const conv_form *have)

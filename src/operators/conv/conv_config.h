@@ -71,6 +71,8 @@ conv_tensor conv_tensor_of(const ckl_conv_desc *desc, int which);
 
 typedef struct conv_form {
     CONV_FORM(FIELD_MEMBER, )
+    const struct conv_custom
+        *custom; // NULL, or what a kernel of one's own does last (conv_epilogue.h): no part of a config's text
 } conv_form;
 
 conv_form conv_form_of(const ckl_conv_desc *desc);

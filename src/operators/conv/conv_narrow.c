@@ -6,8 +6,8 @@
  * read once for all of them. The gradient of data reads dy, and its filters lie turned round in shared memory.
  */
 #include "cute/kernel.h"
+#include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_narrow.h"
-#include "skeletons/activation.h"
 
 enum {
     WARPS = CONV_NARROW_WARPS,
@@ -290,18 +290,21 @@ static void load_vectors(narrow_kernel *k)
     }
 }
 
-/* Where two neighbouring channels of a pixel lie: addresses. */
+/* Where two neighbouring channels of a pixel lie: addresses, and its place. */
 typedef struct pixel_places {
     val y[2], residual[2];
+    conv_place place; // of the pixel
 } pixel_places;
 
 static val finished(const narrow_kernel *k, const pixel_places *at, int j, int i, val x)
 {
     const conv_form *form = &k->cfg->form;
-    x = form->scale ? mul(x, k->scale[i]) : x;
-    x = form->bias ? add(x, k->bias[i]) : x;
-    x = form->residual ? add(x, at_f32(gmem_tensor(at->residual[j], form->out, compact(leaf(1))), 0)) : x;
-    return convert(form->out, activation_f32(form->activation, x));
+    conv_element in = { .sum = x, .scale = k->scale[i], .bias = k->bias[i] };
+    if (form->residual)
+        in.residual = at_f32(gmem_tensor(at->residual[j], form->out, compact(leaf(1))), 0);
+    conv_place place = at->place;
+    place.channel = add(channel_at(k, i / 2), imm(j));
+    return convert(form->out, conv_finish(form, in, &place));
 }
 
 /* Two neighbouring channels of a pixel. */
@@ -327,7 +330,8 @@ static void store_channels(const narrow_kernel *k, const pixel_places *at, val i
 static pixel_places moved(const pixel_places *at, val bytes)
 {
     return (pixel_places){ { add(at->y[0], bytes), add(at->y[1], bytes) },
-                           { add(at->residual[0], bytes), add(at->residual[1], bytes) } };
+                           { add(at->residual[0], bytes), add(at->residual[1], bytes) },
+                           at->place };
 }
 
 /* NOTE: addresses are sums outside of the predicates: products, or sums under predicates, made ptxas spill thousands of bytes. */
@@ -342,7 +346,9 @@ static void store_pixel(const narrow_kernel *k, const tile_place *place, val sta
         step = convert(U64, mul(k->cfg->nchw ? k->to[4] : imm64(1), imm64(bytes)));
     val y = add(k->p.from[k->cfg->form.direction == CKL_CONV_DATA ? CONV_X : CONV_Y], offset),
         residual = add(k->p.residual, offset);
-    pixel_places at = { { y, add(y, step) }, { residual, add(residual, step) } };
+    pixel_places at = { { y, add(y, step) },
+                        { residual, add(residual, step) },
+                        { place->n, { imm(0), h, w }, imm(0) } };
     for (int n = 0; n < k->cfg->tile_n / 8 && !ir_failed(); n++) {
         store_channels(k, &at, inside, m, n, below);
         at = moved(&at, mul(step, imm_as(U64, 8)));
