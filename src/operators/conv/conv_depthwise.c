@@ -399,6 +399,7 @@ static ckl_status admit_depthwise(const void *desc, const ckl_device_info *devic
     const conv_depthwise_config *c = config;
     conv_depthwise_config own = { 0 };
     TRY(conv_check_form("depthwise", d, &c->form));
+    TRY(conv_check_dense("depthwise", d));
     TRY(choose_depthwise(d, device, &own));
     if (c->nhwc != own.nhwc || c->filter != own.filter || c->taps != own.taps || c->step != own.step ||
         c->dilation != own.dilation || c->pad != own.pad)

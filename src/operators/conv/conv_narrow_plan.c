@@ -35,6 +35,17 @@ static int64_t outputs_of(const ckl_conv_desc *d)
     return is_data(d) ? d->c : d->k;
 }
 
+/* The longest vector that all pixels begin at multiples of; may two channels of every pixel be written together? */
+static int64_t vector_of(const ckl_conv_desc *d)
+{
+    return min_i64(UNIT, conv_stride_divisor(d, is_data(d) ? CONV_Y : CONV_X));
+}
+
+static bool can_pair(const ckl_conv_desc *d)
+{
+    return outputs_of(d) % 2 == 0 && conv_stride_divisor(d, is_data(d) ? CONV_X : CONV_Y) > 1;
+}
+
 /* CTAs whose registers and shared memory an SM holds. */
 static int ctas_of(const conv_narrow_config *c, const ckl_device_info *device)
 {
@@ -54,23 +65,24 @@ static bool candidate_narrow(const void *desc, const ckl_device_info *device, in
     static const int most[] = { CHUNK_MAX, CHUNK_MAX / 2, CHUNK_MAX / 4 };
     const ckl_conv_desc *d = desc;
     conv_narrow_config *c = config;
-    if (i >= COUNT_OF(most))
+    const int64_t channels = max_i64(1, min_i64(channels_of(d), 1 << 20));
+    if (i >= COUNT_OF(most) || (i > 0 && channels <= most[i - 1] / 2))
         return false;
-    const int64_t channels = max_i64(1, min_i64(channels_of(d), 1 << 20)), chunks = ceil_div(channels, most[i]);
+    const int64_t chunks = ceil_div(channels, most[i]);
     const int64_t outputs = max_i64(1, outputs_of(d)), tiles = ceil_div(outputs, TILE_N_MAX);
     const bool nchw = d->layout == CKL_IMAGE_NCHW;
     *c = (conv_narrow_config){ .form = conv_form_of(d),
                                .nchw = nchw,
                                .tile_n = (int)round_up(ceil_div(outputs, tiles), 8),
                                .chunk = (int)round_up(ceil_div(channels, chunks), UNIT),
-                               .vec = nchw ? 1 : (int)min_i64(UNIT, power_of_two_in(channels)),
+                               .vec = nchw ? 1 : (int)min_i64(vector_of(d), power_of_two_in(channels)),
                                .rows = number(d->r),
                                .columns = number(d->s),
                                .step_w = number(d->stride_w),
                                .step_h = number(d->stride_h),
                                .dilation_w = number(d->dilation_w),
                                .dilation_h = number(d->dilation_h),
-                               .pairs = !nchw && outputs_of(d) % 2 == 0 };
+                               .pairs = !nchw && can_pair(d) };
     c->chunks = (int)ceil_div(channels, c->chunk);
     c->ctas = ctas_of(c, device);
     return true;
@@ -154,8 +166,8 @@ static ckl_status admit_narrow(const void *desc, const ckl_device_info *device, 
     if (c->chunk < UNIT || c->chunk % UNIT || c->chunk > CHUNK_MAX || c->chunks != ceil_div(channels_of(d), c->chunk))
         FAIL(CKL_INVALID, "conv narrow: %d stages of %d channels are not %" PRId64 ", or no multiples of %d up to %d",
              c->chunks, c->chunk, channels_of(d), UNIT, CHUNK_MAX);
-    if (!is_power_of_two(c->vec) || c->vec > UNIT || channels_of(d) % c->vec || (c->pairs && outputs_of(d) % 2) ||
-        (c->nchw && (c->pairs || c->vec > 1)))
+    if (!is_power_of_two(c->vec) || c->vec > UNIT || channels_of(d) % c->vec || vector_of(d) % c->vec ||
+        (c->pairs && !can_pair(d)) || (c->nchw && (c->pairs || c->vec > 1)))
         FAIL(CKL_INVALID, "conv narrow: vec=%d or pairs=%d do not divide the channels, or these lie apart", c->vec,
              c->pairs);
     const conv_narrow_shape s = conv_narrow_shape_of(c);
@@ -194,8 +206,8 @@ const implementation conv_narrow_implementation = {
     .config = FIELD_TABLE(narrow_fields),
     .candidate = candidate_narrow,
     .cost = cost_narrow,
-    .rivals = { &conv_packed_implementation, &conv_stem_implementation, &conv_pointwise_implementation,
-                &conv_sm90_implementation },
+    .rivals = { &conv_stem_implementation, &conv_pointwise_implementation, &conv_sm90_implementation,
+                &conv_packed_implementation },
     .admit = admit_narrow,
     .describe = conv_narrow,
     .params = &conv_param_list,
