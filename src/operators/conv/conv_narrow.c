@@ -15,7 +15,8 @@ enum {
     UNIT = CONV_NARROW_UNIT,
     M = CONV_NARROW_M,
     ROWS_AT_ONCE = 3, // of a filter, in registers
-    TILES_N = 6,
+    TILES_N = 4,
+    PIECES = 6, // of a line that a thread copies at once
     WORDS_A = 4,
     WORDS_B = 2,
 };
@@ -34,7 +35,6 @@ typedef struct narrow_kernel {
     tiled_mma mma;
     tensor sW, sHalo;         // (UNIT,FILTER,HALF,STEP,ROW,CHUNK); (CHANNEL,COLUMN,ROW,BUFFERS)
     tensor rA, rB, acc;       // (WORDS,1,1), (WORDS,1,1,MMA_N,ROW), (MMA,M,MMA_N)
-    val first;                // of the CTA's filters
     val pixel, upper, filter; // a lane's rows of ldmatrix; upper: all ones in lanes that have the second half of a step
     val tiles_w, tiles_h, count;
     val bias[2 * TILES_N], scale[2 * TILES_N]; // of the thread's channels
@@ -57,7 +57,6 @@ static void describe_sides(narrow_kernel *k)
     k->tiles_w = convert(U32, div(add(k->to_size[2], imm64(CONV_NARROW_W - 1)), imm64(CONV_NARROW_W)));
     k->tiles_h = convert(U32, div(add(k->to_size[1], imm64(CONV_NARROW_H - 1)), imm64(CONV_NARROW_H)));
     k->count = mul(mul(k->tiles_w, k->tiles_h), convert(U32, p->n));
-    k->first = mul(cta_y(), imm(c->tile_n));
 }
 
 static void describe_memory(narrow_kernel *k)
@@ -66,7 +65,7 @@ static void describe_memory(narrow_kernel *k)
     const conv_narrow_shape *s = &k->size;
     const int half = UNIT * c->tile_n, step = 2 * half, row = s->steps * step;
     k->sW = smem_tensor("filters", c->form.dtype,
-                        make_layout(shape(UNIT, c->tile_n, 2, s->steps, c->rows, c->chunks),
+                        make_layout(shape(UNIT, c->tile_n, 2, s->steps, c->rows, k->size.chunks),
                                     stride(1, UNIT, half, step, row, row * c->rows)),
                         16);
     k->sHalo = smem_tensor(
@@ -103,6 +102,11 @@ static tensor elements_from(val address, ckl_dtype dtype, val first, int count)
     return gmem_tensor(add(address, convert(U64, bytes)), dtype, compact(leaf(count)));
 }
 
+static val from_address(const narrow_kernel *k)
+{
+    return k->p.from[k->cfg->form.direction == CKL_CONV_DATA ? CONV_Y : CONV_X];
+}
+
 /* Filters */
 
 /* Element `number` of sW, counted without its first mode if vec is 8: where it lies in w, and is it there? */
@@ -116,7 +120,6 @@ static val filter_offset(const narrow_kernel *k, val number, int vec, val *there
     val unit = rem(rest, imm(units)), at_row = div(rest, imm(units)), tap = div(unit, imm(of_tap));
     val row = rem(at_row, imm(c->rows)), chunk = div(at_row, imm(c->rows));
     val channel = add(mul(chunk, imm(c->chunk)), add(mul(rem(unit, imm(of_tap)), imm(UNIT)), in_unit));
-    n = add(n, k->first);
     *there = logical_and(lt(unit, imm(k->size.units)),
                          logical_and(lt(n, convert(U32, k->outputs)), lt(channel, convert(U32, k->channels))));
     row = data ? sub(imm(c->rows - 1), row) : row;
@@ -152,57 +155,115 @@ static void load_filters(const narrow_kernel *k)
 
 /* Pixels */
 
-/* One copy: where it begins in what is read and in the buffer, and is it inside? */
-typedef struct halo_copy {
-    val inside, offset, to;
-} halo_copy;
+/* Zeros where no copy comes: channels of the last unit that are not there. */
+static void clear_halos(const narrow_kernel *k)
+{
+    const int words = k->size.halo; // two buffers of halves of words
+    tensor sWords = smem_view(tensor_address(k->sHalo, coord(0, 0, 0, 0)), I32, compact(leaf(words)));
+    LOOP_FROM(i, thread(), imm(words), imm(THREADS))
+        set(sWords, i, imm(0));
+}
 
-static halo_copy halo_copy_of(const narrow_kernel *k, const tile_place *place, val chunk, val number, val buffer)
+/*
+ * What lies under a tile, in lines that are contiguous in memory: rows of pixels or, in NCHW, of a channel. `width` threads side by side
+ * share a line; each has every width-th piece of it.
+ */
+typedef struct halo_lines {
+    int lines, pieces, of_pixel, width;
+} halo_lines;
+
+static halo_lines halo_lines_of(const narrow_kernel *k)
 {
     const conv_narrow_config *c = k->cfg;
     const conv_narrow_shape *s = &k->size;
-    const int of_pixel = c->chunk / c->vec, pixels = s->halo_w * s->halo_h;
-    val pixel = c->nchw ? rem(number, imm(pixels)) : div(number, imm(of_pixel));
-    val in_pixel = c->nchw ? div(number, imm(pixels)) : mul(rem(number, imm(of_pixel)), imm(c->vec));
-    val column = rem(pixel, imm(s->halo_w)), row = div(pixel, imm(s->halo_w));
-    val width = convert(I32, k->from_size[2]), height = convert(I32, k->from_size[1]);
-    val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), k->pad_w), convert(I32, column)));
-    val h = convert(I32, add(sub(mul(place->h, imm(c->step_h)), k->pad_h), convert(I32, row)));
-    val channel = convert(I32, add(mul(chunk, imm(c->chunk)), in_pixel));
-    halo_copy x = { .to = tensor_address(k->sHalo, coord(in_pixel, column, row, buffer)) };
-    x.inside = logical_and(logical_and(ge(w, imm(0)), lt(w, width)), logical_and(ge(h, imm(0)), lt(h, height)));
-    x.inside = logical_and(x.inside, lt(channel, k->channels));
-    x.offset = add(mul(convert(I64, h), k->from[2]), mul(convert(I64, w), k->from[3]));
-    x.offset = add(x.offset, mul(convert(I64, place->n), k->from[0]));
-    x.offset = add(x.offset, mul(convert(I64, channel), k->from[4]));
+    halo_lines h = { .lines = s->halo_h, .of_pixel = s->real / c->vec, .width = 32 };
+    if (c->nchw) {
+        h.lines *= s->real;
+        h.of_pixel = 1;
+    }
+    h.pieces = s->halo_w * h.of_pixel;
+    while (h.width > 4 && h.width >= 2 * h.pieces)
+        h.width /= 2;
+    return h;
+}
+
+/* A thread's pieces of any line: is there such a one, is it inside, and bytes from where a line begins in memory and in the buffer. */
+typedef struct line_pieces {
+    val there[PIECES], inside[PIECES], offset[PIECES], to[PIECES];
+} line_pieces;
+
+static line_pieces pieces_from(const narrow_kernel *k, const halo_lines *l, const tile_place *place, val chunk,
+                               val first)
+{
+    const conv_narrow_config *c = k->cfg;
+    const val width = convert(I32, k->from_size[2]);
+    line_pieces x;
+    for (int i = 0; i < PIECES; i++) {
+        val piece = add(first, imm(i * l->width)), column = div(piece, imm(l->of_pixel));
+        val in_pixel = mul(rem(piece, imm(l->of_pixel)), imm(c->vec));
+        val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), k->pad_w), convert(I32, column)));
+        val channel = convert(I32, add(mul(chunk, imm(c->chunk)), in_pixel));
+        x.there[i] = lt(piece, imm(l->pieces));
+        x.inside[i] = logical_and(ge(w, imm(0)), lt(w, width));
+        if (!c->nchw && k->size.chunks > 1)
+            x.inside[i] = logical_and(x.inside[i], lt(channel, k->channels));
+        val offset = mul(convert(I64, w), k->from[3]);
+        offset = c->nchw ? offset : add(offset, convert(I64, channel));
+        x.offset[i] = convert(U64, mul(offset, imm64(2)));
+        x.to[i] = mul(add(mul(column, imm(k->size.pitch)), in_pixel), imm(2));
+    }
     return x;
 }
 
+/* A line: is it inside, and where does it begin in memory and in the buffer? */
+typedef struct line_start {
+    val inside, address, to;
+} line_start;
+
+static line_start line_at(const narrow_kernel *k, const tile_place *place, val chunk, val line, val buffer)
+{
+    const conv_narrow_config *c = k->cfg;
+    const conv_narrow_shape *s = &k->size;
+    val row = c->nchw ? rem(line, imm(s->halo_h)) : line, in_chunk = c->nchw ? div(line, imm(s->halo_h)) : imm(0);
+    val h = convert(I32, add(sub(mul(place->h, imm(c->step_h)), k->pad_h), convert(I32, row)));
+    val channel = convert(I32, add(mul(chunk, imm(c->chunk)), in_chunk));
+    val offset = add(mul(convert(I64, place->n), k->from[0]), mul(convert(I64, h), k->from[2]));
+    offset = c->nchw ? add(offset, mul(convert(I64, channel), k->from[4])) : offset;
+    val inside = logical_and(ge(h, imm(0)), lt(h, convert(I32, k->from_size[1])));
+    return (line_start){ c->nchw ? logical_and(inside, lt(channel, k->channels)) : inside,
+                         add(from_address(k), convert(U64, mul(offset, imm64(2)))),
+                         tensor_address(k->sHalo, coord(in_chunk, 0, row, buffer)) };
+}
+
 /* By cp.async; single elements, which it does not copy, by registers, some of them under way together. */
+static void copy_pieces(const narrow_kernel *k, const line_start *line, const line_pieces *x)
+{
+    const ckl_dtype dtype = k->cfg->form.dtype;
+    const int bytes = 2 * k->cfg->vec;
+    val element[PIECES];
+    for (int i = 0; i < PIECES; i++) {
+        val inside = logical_and(line->inside, x->inside[i]);
+        val address = select(inside, add(line->address, x->offset[i]), from_address(k));
+        if (k->cfg->vec == 1)
+            element[i] = select(inside, at(gmem_tensor(address, dtype, compact(leaf(1))), 0), convert(dtype, immf(0)));
+        else IF(x->there[i])
+            cp_async(add(line->to, x->to[i]), address, bytes, select(inside, imm_as(U32, bytes), imm(0)));
+    }
+    for (int i = 0; k->cfg->vec == 1 && i < PIECES; i++)
+        IF(x->there[i])
+            set(smem_view(add(line->to, x->to[i]), dtype, compact(leaf(1))), 0, element[i]);
+}
+
 static void load_halo(const narrow_kernel *k, val tile, val chunk, val buffer)
 {
-    enum { AT_ONCE = 8 };
-    const conv_narrow_config *c = k->cfg;
-    const ckl_dtype dtype = c->form.dtype;
-    const int count = k->size.halo_h * k->size.halo_w * (c->chunk / c->vec), bytes = 2 * c->vec;
-    const val from = k->p.from[c->form.direction == CKL_CONV_DATA ? CONV_Y : CONV_X];
+    const halo_lines l = halo_lines_of(k);
     const tile_place place = place_of(k, tile);
-    LOOP_FROM(first, thread(), imm(count), imm(THREADS * AT_ONCE)) {
-        halo_copy x[AT_ONCE];
-        val element[AT_ONCE];
-        for (int i = 0; i < AT_ONCE; i++) {
-            val number = add(first, imm(i * THREADS));
-            x[i] = halo_copy_of(k, &place, chunk, min(number, imm(count - 1)), buffer);
-            val address = add(from, convert(U64, mul(select(x[i].inside, x[i].offset, imm64(0)), imm64(2))));
-            if (c->vec == 1)
-                element[i] = at(gmem_tensor(address, dtype, compact(leaf(1))), 0);
-            else IF(lt(number, imm(count)))
-                cp_async(x[i].to, address, bytes, select(x[i].inside, imm_as(U32, bytes), imm(0)));
+    LOOP_FROM(first, rem(thread(), imm(l.width)), imm(l.pieces), imm(l.width * PIECES)) {
+        const line_pieces x = pieces_from(k, &l, &place, chunk, first);
+        LOOP_FROM(line, div(thread(), imm(l.width)), imm(l.lines), imm(THREADS / l.width)) {
+            const line_start start = line_at(k, &place, chunk, line, buffer);
+            copy_pieces(k, &start, &x);
         }
-        for (int i = 0; c->vec == 1 && i < AT_ONCE; i++)
-            IF(lt(add(first, imm(i * THREADS)), imm(count)))
-                set(smem_view(x[i].to, dtype, compact(leaf(1))), 0,
-                    select(x[i].inside, element[i], convert(dtype, immf(0))));
     }
 }
 
@@ -273,16 +334,16 @@ static void multiply(const narrow_kernel *k, val buffer, val chunk)
 /* The epilogue */
 
 /* The first of a thread's two neighbouring channels of an atom. */
-static val channel_at(const narrow_kernel *k, int n)
+static val channel_at(int n)
 {
-    return convert(I32, add(add(mul(rem(lane(), imm(4)), imm(2)), imm(8 * n)), k->first));
+    return convert(I32, add(mul(rem(lane(), imm(4)), imm(2)), imm(8 * n)));
 }
 
 static void load_vectors(narrow_kernel *k)
 {
     const conv_form *form = &k->cfg->form;
     for (int i = 0; i < k->cfg->tile_n / 4 && !ir_failed(); i++) {
-        val channel = convert(I64, min(add(channel_at(k, i / 2), imm(i % 2)), sub(k->outputs, imm(1))));
+        val channel = convert(I64, min(add(channel_at(i / 2), imm(i % 2)), sub(k->outputs, imm(1))));
         if (form->bias)
             k->bias[i] = at_f32(elements_from(k->p.bias, form->out, channel, 1), 0);
         if (form->scale)
@@ -303,7 +364,7 @@ static val finished(const narrow_kernel *k, const pixel_places *at, int j, int i
     if (form->residual)
         in.residual = at_f32(gmem_tensor(at->residual[j], form->out, compact(leaf(1))), 0);
     conv_place place = at->place;
-    place.channel = add(channel_at(k, i / 2), imm(j));
+    place.channel = add(channel_at(i / 2), imm(j));
     return convert(form->out, conv_finish(form, in, &place));
 }
 
@@ -311,7 +372,7 @@ static val finished(const narrow_kernel *k, const pixel_places *at, int j, int i
 static void store_channels(const narrow_kernel *k, const pixel_places *at, val inside, int m, int n, int below)
 {
     const ckl_dtype out = k->cfg->form.out;
-    val channel = channel_at(k, n);
+    val channel = channel_at(n);
     if (k->cfg->pairs) {
         IF(logical_and(inside, lt(channel, k->outputs))) {
             tensor rY = fragment(out, compact(leaf(2)));
@@ -358,7 +419,7 @@ static void store_pixel(const narrow_kernel *k, const tile_place *place, val sta
 static void store_tile(const narrow_kernel *k, val tile)
 {
     const tile_place place = place_of(k, tile);
-    val start = add(mul(convert(I64, place.n), k->to[0]), mul(convert(I64, channel_at(k, 0)), k->to[4]));
+    val start = add(mul(convert(I64, place.n), k->to[0]), mul(convert(I64, channel_at(0)), k->to[4]));
     for (int m = 0; m < M; m++)
         for (int below = 0; below < 2; below++)
             store_pixel(k, &place, start, m, below);
@@ -367,7 +428,7 @@ static void store_tile(const narrow_kernel *k, val tile)
 /* The next chunk is on its way while one is multiplied. */
 static void loop_tiles(const narrow_kernel *k)
 {
-    const int last = k->cfg->chunks - 1;
+    const int last = k->size.chunks - 1;
     val buffer = variable(U32, imm(0));
     IF(lt(cta_x(), k->count))
         load_halo(k, cta_x(), imm(0), buffer);
@@ -401,7 +462,10 @@ void conv_narrow(const void *config, int kernel)
     describe_threads(&k);
     grid_wait();
     launch_dependents();
+    if (k.size.real < cfg->chunk)
+        clear_halos(&k);
     load_filters(&k);
+    cta_sync(); // zeros, and after them copies
     load_vectors(&k);
     loop_tiles(&k);
 }

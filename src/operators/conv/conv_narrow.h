@@ -6,9 +6,9 @@
 
 #define CONV_NARROW_CONFIG(X, owner)                                                       \
     X(owner, bool, nchw, "0", "0 1", "channels lie apart")                                 \
-    X(owner, int, tile_n, "8", "8 16 24 32 40 48", "channels of a CTA that are written")   \
+    X(owner, int, tile_n, "8", "8 16 24 32", "channels of a CTA that are written")         \
     X(owner, int, chunk, "64", "", "channels of what is read, of a stage")                 \
-    X(owner, int, chunks, "1", "", "stages of a tile")                                     \
+    X(owner, int, channels, "64", "", "of what is read")                                   \
     X(owner, int, vec, "8", "1 2 4 8", "elements of a copy of pixels")                     \
     X(owner, int, ctas, "3", "1 2 3 4 5 6", "that must fit an SM, which limits registers") \
     X(owner, int, rows, "3", "", "of a filter")                                            \
@@ -37,6 +37,8 @@ typedef struct conv_narrow_shape {
     int units, steps;        // of a row of a filter and a chunk: of 8 channels, of mma
     int halo_h, halo_w;      // pixels under a tile
     int pitch, halo;         // elements of a pixel, of all of them
+    int chunks;              // stages of a tile
+    int real;                // channels of a stage that are copied: others are zeros for good
     int64_t filter, filters; // elements of a chunk, of all of them
     int64_t smem_bytes;
 } conv_narrow_shape;

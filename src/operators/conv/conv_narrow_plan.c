@@ -4,7 +4,7 @@
 #include "base/math.h"
 #include "operators/conv/conv_narrow.h"
 
-enum { TILE_N_MAX = 48, FEW = 32, CHUNK_MAX = 64, UNIT = CONV_NARROW_UNIT, FILTERS_MAX = 1 << 16 };
+enum { TILE_N_MAX = 32, CHUNK_MAX = 64, UNIT = CONV_NARROW_UNIT };
 
 conv_narrow_shape conv_narrow_shape_of(const conv_narrow_config *c)
 {
@@ -15,7 +15,9 @@ conv_narrow_shape conv_narrow_shape_of(const conv_narrow_config *c)
     s.pitch = c->chunk / UNIT % 2 ? c->chunk : c->chunk + UNIT; // odd in units: 8 pixels are in different banks
     s.halo = s.pitch * s.halo_w * s.halo_h;
     s.filter = (int64_t)c->rows * s.steps * 2 * UNIT * c->tile_n;
-    s.filters = s.filter * c->chunks;
+    s.chunks = (int)ceil_div(c->channels, c->chunk);
+    s.real = c->channels < c->chunk ? c->channels : c->chunk;
+    s.filters = s.filter * s.chunks;
     s.smem_bytes = 2 * (s.filters + 2 * (int64_t)s.halo) + 64;
     return s;
 }
@@ -50,7 +52,7 @@ static bool can_pair(const ckl_conv_desc *d)
 static int ctas_of(const conv_narrow_config *c, const ckl_device_info *device)
 {
     const int64_t bytes = conv_narrow_shape_of(c).smem_bytes + 1024;
-    return (int)max_i64(1, min_i64(c->tile_n > 32 ? 2 : c->tile_n > 16 ? 3 : 4, device->smem_per_sm_bytes / bytes));
+    return (int)max_i64(1, min_i64(c->tile_n > 16 ? 3 : 4, device->smem_per_sm_bytes / bytes));
 }
 
 /* As far as a config has numbers: what is larger is refused. */
@@ -69,13 +71,13 @@ static bool candidate_narrow(const void *desc, const ckl_device_info *device, in
     if (i >= COUNT_OF(most) || (i > 0 && channels <= most[i - 1] / 2))
         return false;
     const int64_t chunks = ceil_div(channels, most[i]);
-    const int64_t outputs = max_i64(1, outputs_of(d)), tiles = ceil_div(outputs, TILE_N_MAX);
     const bool nchw = d->layout == CKL_IMAGE_NCHW;
     *c = (conv_narrow_config){ .form = conv_form_of(d),
                                .nchw = nchw,
-                               .tile_n = (int)round_up(ceil_div(outputs, tiles), 8),
+                               .tile_n = number(round_up(max_i64(1, outputs_of(d)), 8)),
                                .chunk = (int)round_up(ceil_div(channels, chunks), UNIT),
                                .vec = nchw ? 1 : (int)min_i64(vector_of(d), power_of_two_in(channels)),
+                               .channels = (int)channels,
                                .rows = number(d->r),
                                .columns = number(d->s),
                                .step_w = number(d->stride_w),
@@ -83,7 +85,6 @@ static bool candidate_narrow(const void *desc, const ckl_device_info *device, in
                                .dilation_w = number(d->dilation_w),
                                .dilation_h = number(d->dilation_h),
                                .pairs = !nchw && can_pair(d) };
-    c->chunks = (int)ceil_div(channels, c->chunk);
     c->ctas = ctas_of(c, device);
     return true;
 }
@@ -116,10 +117,9 @@ static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, co
     const double steps = (double)CONV_NARROW_WARPS * s.steps * c->rows;
     const double reads = steps * (CONV_NARROW_M + c->tile_n / 16.0) * READ,
                  products = steps * CONV_NARROW_M * c->tile_n * 16 * 16 / PRODUCTS;
-    const double tiles = tiles_of(d) * (double)ceil_div(outputs_of(d), c->tile_n);
-    const double turns = fmax(1.0 / c->ctas, tiles / device->sm_count);
-    const double tile = c->chunks * fmax(copies * COPY + fmax(reads, products), WAIT / c->ctas);
-    const double once = WAIT * (c->chunks + 1) + FILTERS * (double)s.filters;
+    const double turns = fmax(1.0 / c->ctas, tiles_of(d) / device->sm_count);
+    const double tile = s.chunks * fmax(copies * COPY + fmax(reads, products), WAIT / c->ctas);
+    const double once = WAIT * (s.chunks + 1) + FILTERS * (double)s.filters;
     const conv_tensor from = conv_tensor_of(d, is_data(d) ? CONV_Y : CONV_X),
                       to = conv_tensor_of(d, is_data(d) ? CONV_X : CONV_Y);
     const double bytes =
@@ -138,13 +138,9 @@ static ckl_status check_problem(const ckl_conv_desc *d)
         FAIL(CKL_UNSUPPORTED, "conv narrow: dtype=f32 is none of f16, bf16");
     if (d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
         FAIL(CKL_UNSUPPORTED, "conv narrow: it takes images without groups");
-    if (channels_of(d) < 1 || outputs_of(d) < 1 || outputs_of(d) > FILTERS_MAX)
+    if (channels_of(d) < 1 || outputs_of(d) < 1 || outputs_of(d) > TILE_N_MAX)
         FAIL(CKL_UNSUPPORTED, "conv narrow: %" PRId64 " channels to write are not in 1..%d, or there are none to read",
-             outputs_of(d), FILTERS_MAX);
-    const bool whole = d->layout == CKL_IMAGE_NHWC && channels_of(d) % UNIT == 0 && outputs_of(d) % UNIT == 0;
-    if (outputs_of(d) > FEW && channels_of(d) > FEW / 2 && (whole || d->layout == CKL_IMAGE_NCHW))
-        FAIL(CKL_UNSUPPORTED, "conv narrow: %" PRId64 " and %" PRId64 " channels are for kernels with larger tiles",
-             channels_of(d), outputs_of(d));
+             outputs_of(d), TILE_N_MAX);
     if (tiles_of(d) > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv narrow: an image of %" PRId64 "x%" PRId64 " is beyond 32-bit numbers", d->h, d->w);
     return CKL_OK;
@@ -160,12 +156,12 @@ static ckl_status admit_narrow(const void *desc, const ckl_device_info *device, 
     if (c->nchw != (d->layout == CKL_IMAGE_NCHW) || c->rows != d->r || c->columns != d->s || c->step_w != d->stride_w ||
         c->step_h != d->stride_h || c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
         FAIL(CKL_INVALID, "conv narrow: the config's layout, filter, strides or dilations are not the problem's");
-    if (c->tile_n < 8 || c->tile_n % 8 || c->tile_n > TILE_N_MAX || c->ctas < 1 || c->ctas > 6)
-        FAIL(CKL_INVALID, "conv narrow: tile_n=%d is no multiple of 8 up to %d, or ctas=%d is not in 1..6", c->tile_n,
-             TILE_N_MAX, c->ctas);
-    if (c->chunk < UNIT || c->chunk % UNIT || c->chunk > CHUNK_MAX || c->chunks != ceil_div(channels_of(d), c->chunk))
-        FAIL(CKL_INVALID, "conv narrow: %d stages of %d channels are not %" PRId64 ", or no multiples of %d up to %d",
-             c->chunks, c->chunk, channels_of(d), UNIT, CHUNK_MAX);
+    if (c->tile_n < outputs_of(d) || c->tile_n % 8 || c->tile_n > TILE_N_MAX || c->ctas < 1 || c->ctas > 6)
+        FAIL(CKL_INVALID, "conv narrow: tile_n=%d is no multiple of 8 from %" PRId64 " to %d, or ctas=%d not in 1..6",
+             c->tile_n, outputs_of(d), TILE_N_MAX, c->ctas);
+    if (c->chunk < UNIT || c->chunk % UNIT || c->chunk > CHUNK_MAX || c->channels != channels_of(d))
+        FAIL(CKL_INVALID, "conv narrow: chunk=%d is no multiple of %d up to %d, or channels=%d are not %" PRId64,
+             c->chunk, UNIT, CHUNK_MAX, c->channels, channels_of(d));
     if (!is_power_of_two(c->vec) || c->vec > UNIT || channels_of(d) % c->vec || vector_of(d) % c->vec ||
         (c->pairs && !can_pair(d)) || (c->nchw && (c->pairs || c->vec > 1)))
         FAIL(CKL_INVALID, "conv narrow: vec=%d or pairs=%d do not divide the channels, or these lie apart", c->vec,
@@ -189,11 +185,9 @@ static ckl_status launch_narrow(const ckl_plan *plan, const void *args, ckl_stre
         FAIL(CKL_INVALID, "conv narrow: a pointer is not aligned to what is copied at once; impl=sm80 takes any");
     const conv_params p = conv_params_of(d, a);
     const int64_t tiles = (int64_t)tiles_of(d);
-    const int64_t filters = ceil_div(outputs_of(d), c->tile_n), resident = plan->kernels[0].clusters_resident;
     if (tiles == 0)
         return CKL_OK;
-    const plan_grid grid = { .x = min_i64(tiles, ceil_div(resident, filters)), .y = filters };
-    return plan_launch(plan, 0, grid, &p, stream);
+    return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, &p, stream);
 }
 
 static const field narrow_fields[] = { CONV_FORM(FIELD_NESTED, (conv_narrow_config, form)) //
@@ -201,7 +195,8 @@ static const field narrow_fields[] = { CONV_FORM(FIELD_NESTED, (conv_narrow_conf
 
 const implementation conv_narrow_implementation = {
     .name = "narrow",
-    .summary = "few channels on a side, or odd ones: pixels in shared memory for all taps, mma.sync; both layouts",
+    .summary =
+        "up to 32 filters, of any number of channels: pixels in shared memory for all taps, mma.sync; both layouts",
     .config_bytes = sizeof(conv_narrow_config),
     .config = FIELD_TABLE(narrow_fields),
     .candidate = candidate_narrow,

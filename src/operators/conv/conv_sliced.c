@@ -90,7 +90,7 @@ static double sums_of_slice(const ckl_conv_desc *d, const conv_sm90_config *c)
 /* That of the products, and of the sums' way to memory and back, which is mostly L2. */
 static plan_cost cost_of(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_config *c, double sums)
 {
-    const double SUM_BYTES = 4e6, SUM_US = 2;
+    const double SUM_BYTES = 3e6, SUM_US = 2;
     const conv_sm90_config products = products_of(c);
     plan_cost cost = conv_sm90_cost(d, device, &products);
     cost.us += SUM_US + 2 * 4 * c->slices * sums / SUM_BYTES;
