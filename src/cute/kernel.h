@@ -156,6 +156,7 @@
 #define cp_async_commit()                      (HERE, ir_plain(IR_CP_ASYNC_COMMIT, 0, 0))
 #define cp_async_arrive(barrier)               (HERE, ir_cp_async_arrive(barrier, 0)) // when this thread's copies are here
 #define cp_async_wait(pending)                 (HERE, ir_plain(IR_CP_ASYNC_WAIT, pending, 0))
+#define ldmatrix(address, n, registers)        (HERE, ir_ldmatrix(n, false, address, 0, registers)) // n matrices of 8x8
 #define ldmatrix_T(address, n, registers)      (HERE, ir_ldmatrix(n, true, address, 0, registers)) // n transposed matrices
 #define stmatrix(address, n, registers)        (HERE, ir_stmatrix(n, false, address, 0, registers))
 #define bulk_prefetch(global, bytes)           (HERE, ir_bulk_prefetch(global, bytes))

@@ -38,8 +38,8 @@ typedef struct implementation {
     bool (*candidate)(const void *desc, const ckl_device_info *device, int i, void *config);
     plan_cost (*cost)(const void *desc, const ckl_device_info *device, const void *config);
 
-    /* An implementation further down the list, with a cost too: where its cheapest costs no more, this one declines unless forced. */
-    const struct implementation *rival;
+    /* Implementations further down the list, with a cost too: where the cheapest of one costs no more, this one declines unless forced. */
+    const struct implementation *rivals[5]; // up to NULL
 
     /* May this config, chosen or forced by a user or tuner, compute this desc here? The reason if not. Pure. */
     ckl_status (*admit)(const void *desc, const ckl_device_info *device, const void *config);

@@ -6,9 +6,9 @@
  * read once for all its taps in a row.
  */
 #include "cute/kernel.h"
+#include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_halo.h"
 #include "operators/conv/conv_sm90.h"
-#include "skeletons/activation.h"
 
 enum {
     VECTOR = CONV_HALO_VECTOR,
@@ -176,11 +176,17 @@ static void store_pixel(const halo_kernel *k, const worker_role *w, val index, i
     if (form->residual)
         copy(elements_from(k->p.residual, form->out, index, VECTOR), rR, 16);
     for (int i = 0; i < VECTOR; i++) {
-        val x = at(w->rSum, i, q);
-        x = form->scale ? mul(x, at(w->rScale, i)) : x;
-        x = form->bias ? add(x, at(w->rBias, i)) : x;
-        x = form->residual ? add(x, at_f32(rR, i)) : x;
-        set(rY, i, convert(form->out, activation_f32(form->activation, x)));
+        conv_element in = { .sum = at(w->rSum, i, q) };
+        conv_place place = { 0 };
+        if (form->scale)
+            in.scale = at(w->rScale, i);
+        if (form->bias)
+            in.bias = at(w->rBias, i);
+        if (form->residual)
+            in.residual = at_f32(rR, i);
+        if (form->custom)
+            place = conv_place_of(&k->p, add(index, imm64(i)), convert(I64, add(w->channel, imm(i))));
+        set(rY, i, convert(form->out, conv_finish(form, in, &place)));
     }
     copy(rY, elements_from(k->p.from[CONV_Y], form->out, index, VECTOR), 16);
 }

@@ -115,6 +115,7 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
     const conv_halo_config *c = config;
     TRY(check_problem(d, device));
     TRY(conv_check_form("halo", d, &c->form));
+    TRY(conv_check_vectors("halo", d));
     if (c->rows != d->r || c->columns != d->s || c->step_w != d->stride_w || c->step_h != d->stride_h ||
         c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
         FAIL(CKL_INVALID, "conv halo: the config's filter, strides or dilations are not the problem's");

@@ -14,8 +14,8 @@
  * What is said of x, y and filters holds of the gradient of data for dy, dx and channels; W comes M-major then, as it lies in memory.
  */
 #include "cute/kernel.h"
+#include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_nchw.h"
-#include "skeletons/activation.h"
 
 enum {
     WARPGROUP = 128,
@@ -283,6 +283,15 @@ static val element_of(const nchw_kernel *k, const part_of_tile *part, int i)
     return add(mul(row, convert(I64, k->pixels)), convert(I64, pixel));
 }
 
+static conv_place place_of_sum(const nchw_kernel *k, const part_of_tile *part, int i)
+{
+    val pixel = add(part->pixel, coordinate(part->coordinates, 1, i)), width = conv_number(k->p.y_size[2]),
+        height = conv_number(k->p.y_size[1]), rest = div(pixel, width);
+    return (conv_place){ part->image,
+                         { div(rest, height), rem(rest, height), rem(pixel, width) },
+                         add(part->filter, coordinate(part->coordinates, 0, i)) };
+}
+
 /* The sums with bias, residual and activation. */
 static tensor finish(const nchw_kernel *k, const part_of_tile *part)
 {
@@ -303,10 +312,11 @@ static tensor finish(const nchw_kernel *k, const part_of_tile *part)
             scale[row] = form->scale ? at(gScale, filter) : scale[row];
             loaded[row] = true;
         }
-        x = form->scale ? mul(x, scale[row]) : x;
-        x = form->bias ? add(x, bias[row]) : x;
-        x = form->residual ? add(x, at_f32(gR, element_of(k, part, i))) : x;
-        set(rY, i, activation_f32(form->activation, x));
+        conv_element in = { .sum = x, .scale = scale[row], .bias = bias[row] };
+        if (form->residual)
+            in.residual = at_f32(gR, element_of(k, part, i));
+        const conv_place place = form->custom ? place_of_sum(k, part, i) : (conv_place){ 0 };
+        set(rY, i, conv_finish(form, in, &place));
     }
     return rY;
 }

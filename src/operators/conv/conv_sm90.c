@@ -14,7 +14,6 @@
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_sm90.h"
-#include "skeletons/activation.h"
 
 enum {
     WARPGROUP = 128,
@@ -395,19 +394,32 @@ static void load_vectors_early(const conv_kernel *k, const consumer_role *c, con
         load_vectors(k, c, first_channel(k, place, i), i * width, v);
 }
 
+/* Where sum i of a staging buffer lies in y, whose channels begin at `first` of the tile: the consumer's pixels are a box. */
+static conv_place place_of_sum(const conv_kernel *k, const consumer_role *c, const tile_place *own, int first, int i)
+{
+    const conv_sm90_shape *s = &k->size;
+    tensor tCcY = coordinates_of(k, c);
+    val pixel = coordinate(tCcY, 0, i), rest = div(pixel, imm(s->part_w));
+    return (conv_place){ add(own->image, div(rest, imm(s->part_h))),
+                         { k->cfg->grouped ? imm(0) : own->at[0], add(own->at[1], rem(rest, imm(s->part_h))),
+                           add(own->at[2], rem(pixel, imm(s->part_w))) },
+                         add(first_channel(k, own, first / s->y_cols), coordinate(tCcY, 1, i)) };
+}
+
 /* The accumulators of some columns with bias, residual and activation, in the staging buffer. */
-static void finish_columns(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY,
-                           tensor rR, const tile_vectors *v, int first)
+static void finish_columns(const conv_kernel *k, const consumer_role *c, const tile_place *own, const tiled_mma *mma,
+                           tensor acc, tensor sY, tensor rR, const tile_vectors *v, int first)
 {
     const conv_form *form = &k->cfg->form;
     tensor rY = fragment_like(acc, F32);
     layout along = coordinate_distances(coordinates_of(k, c), 1);
     for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
-        val x = at_f32(acc, i);
-        x = form->scale ? mul(x, v->scale[first + index_at(along, i)]) : x;
-        x = form->bias ? add(x, v->bias[first + index_at(along, i)]) : x;
-        x = form->residual ? add(x, at(rR, i)) : x;
-        set(rY, i, activation_f32(form->activation, x));
+        const int64_t column = first + index_at(along, i);
+        conv_element in = { .sum = at_f32(acc, i), .scale = v->scale[column], .bias = v->bias[column] };
+        if (form->residual)
+            in.residual = at(rR, i);
+        const conv_place place = form->custom ? place_of_sum(k, c, own, first, i) : (conv_place){ 0 };
+        set(rY, i, conv_finish(form, in, &place));
     }
     if (ckl_dtype_bytes(form->out) == 2)
         stmatrix_C(mma, rY, sY, c->tid);
@@ -435,7 +447,7 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
             staging_wait(&staged, i == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
         if (!loads_early(k))
             load_vectors(k, c, first_channel(k, &own, i), i * width, v);
-        finish_columns(k, c, &mma, acc, sY, rR, v, i * width);
+        finish_columns(k, c, &own, &mma, acc, sY, rR, v, i * width);
         STAGED_STORE(&staged)
             tma_store_of(&k->tmaY, sY, own.at[2], channel, 3, outer);
     }

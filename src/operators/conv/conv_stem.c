@@ -11,8 +11,8 @@
 #include <stdio.h>
 
 #include "cute/kernel.h"
+#include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_stem.h"
-#include "skeletons/activation.h"
 
 enum {
     WARPGROUP = 128,
@@ -295,15 +295,25 @@ static void load_vectors(stem_kernel *k)
     }
 }
 
-static void finish(const stem_kernel *k)
+/* Where element i of the accumulators lies in y: a warp has a row of a tile; in NCHW its two pixels are neighbours. */
+static conv_place place_of_sum(const stem_kernel *k, const tile_place *place, int i)
+{
+    tensor tCcY = coordinates_of(k);
+    val row = rem(coordinate(tCcY, 0, i), imm(CONV_STEM_W)), first = rem(row, imm(8)), second = div(row, imm(8));
+    val column = k->cfg->nchw ? add(mul(first, imm(2)), second) : row;
+    return (
+        conv_place){ place->n, { imm(0), add(place->h, k->warp_row), add(place->w, column) }, coordinate(tCcY, 1, i) };
+}
+
+static void finish(const stem_kernel *k, const tile_place *place)
 {
     const conv_form *form = &k->cfg->form;
     layout along = coordinate_distances(coordinates_of(k), 1);
     for (int i = 0; i < static_size(k->acc.layout) && !ir_failed(); i++) {
-        val x = at_f32(k->acc, i);
-        x = form->scale ? mul(x, k->scale[index_at(along, i)]) : x;
-        x = form->bias ? add(x, k->bias[index_at(along, i)]) : x;
-        set(k->acc, i, activation_f32(form->activation, x));
+        const int64_t column = index_at(along, i);
+        const conv_element in = { .sum = at_f32(k->acc, i), .scale = k->scale[column], .bias = k->bias[column] };
+        const conv_place of = form->custom ? place_of_sum(k, place, i) : (conv_place){ 0 };
+        set(k->acc, i, conv_finish(form, in, &of));
     }
 }
 
@@ -371,7 +381,7 @@ static void loop_tiles(const stem_kernel *k)
             load_halo(k, next, buffer);
         mma_wait(0);
         const tile_place place = place_of(k, tile);
-        finish(k);
+        finish(k, &place);
         (k->cfg->nchw ? store_directly : store_staged)(k, &place);
     }
     if (!k->cfg->nchw)

@@ -114,6 +114,7 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
     const conv_stem_config *c = config;
     TRY(check_problem(d, device));
     TRY(conv_check_form("stem", d, &c->form));
+    TRY(conv_check_dense("stem", d));
     if (c->nchw != (d->layout == CKL_IMAGE_NCHW) || c->channels != d->c || c->rows != d->r || c->columns != d->s ||
         c->step_w != d->stride_w || c->step_h != d->stride_h || c->dilation_w != d->dilation_w ||
         c->dilation_h != d->dilation_h)
@@ -159,7 +160,7 @@ const implementation conv_stem_implementation = {
     .config = FIELD_TABLE(stem_fields),
     .candidate = candidate_stem,
     .cost = cost_stem,
-    .rival = &conv_packed_implementation,
+    .rivals = { &conv_packed_implementation },
     .admit = admit_stem,
     .describe = conv_stem,
     .params = &conv_param_list,
