@@ -87,8 +87,7 @@ enum {
     PIXEL_BYTES_BACKWARD = 64, // x and dy
     PIXEL_BYTES_MIN = 32,      // a sector
     BUNDLE_MAX = 64,           // of the forward kernel
-    BUNDLE_MAX_OTHERS =
-        8, // warps of backward have a group each; split, each CTA reads the entries of a bundle's groups
+    BUNDLE_MAX_OTHERS = 8,     // backward: a group for each warp; split: each CTA reads the entries of all groups
     CLUSTER_MAX = 8,
     SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
     SPLIT_BYTES = 72 << 10,  // three: of the first split kernel, which only reads
