@@ -115,11 +115,13 @@ static void choose_cta(const reduce_view *v, const ckl_device_info *device, redu
  * Few rows, several CTAs each (bench/notes/reduce.md). Where all of x fits in one tile of two CTAs an SM, small CTAs with
  * many vectors in flight are first done; each thread of the last one receives one state, and 32 of them or less are merged
  * by a single warp. Large x gets full SMs, in CTAs of which no third fits: else the next launch's gather where the first of this one
- * end. States of several registers leave room for fewer vectors in flight, and so do elements of 8 bytes.
+ * end. States of several registers leave room for fewer vectors in flight, and so do elements of 8 bytes; of those of two a third CTA
+ * fits, so that the next launch must not come early.
  */
 static void choose_shared(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
     int64_t vectors = vectors_of(v, c) * max_i64(v->rows, 1), ctas = 2 * (int64_t)device->sm_count;
+    enum { WORDS_OF_A_THIRD = 2 }; // states with which threads take some 40 registers
     bool light = reduce_state_words(&c->kind, false) == 1 && reduce_bytes_of(c->kind.dtype) <= 4;
     bool small = vectors <= ctas * SMALL_TILE, many = vectors > 128 * SMALL_TILE;
     c->prefetch = vectors * c->vec * reduce_bytes_of(c->kind.dtype) <= PREFETCHED_BYTES;
@@ -133,14 +135,13 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
         c->ctas_per_sm = REDUCE_THREADS_WANTED / c->threads;
         ctas = (int64_t)device->sm_count * c->ctas_per_sm;
     }
-    const bool fills_sms = c->ctas_per_sm > 0;
     int64_t tiles = max_i64(row_tiles(v, c), 1), most = max_i64(1, ctas / max_i64(v->rows, 1));
     most = min_i64(most, 2 * c->threads); // then a thread of the last CTA receives two states at most
     const int64_t fewest = ceil_div(tiles, ceil_div(tiles, most));
     const bool nearly_all =
         NEARLY * fewest >= (NEARLY - 1) * most; // of the CTAs that fit: then all have as many tiles, or one less
     c->split = (int)(small || nearly_all ? fewest : min_i64(tiles, most));
-    c->overlap = (fills_sms && c->split > 1) || !crowds(v, device, c);
+    c->overlap = reduce_state_words(&c->kind, false) != WORDS_OF_A_THIRD || !crowds(v, device, c);
 }
 
 /*
