@@ -367,6 +367,7 @@ enum {
     ROWS_MAX = 64,  // of x where rows of y are short: that kernel would write them a few words at a time
     LONG_MIN = 256, // of the long side: below, CTAs would have little to do
     TILE_BYTES = 16384,
+    ALONG_MIN = 64, // of a tile of a small matrix, which is spread over the SMs
 };
 
 /* Is this the short side, without gaps on its own side of memory? */
@@ -407,11 +408,13 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     c->bytes = p->bytes;
     c->outer = m->outer_count;
     c->short_x = has_short_x(m);
-    int side = 4, along = 64;
+    int side = 4, along = ALONG_MIN;
     while (side < (c->short_x ? m->cols : m->rows) && side < ROWS_MAX)
         side *= 2;
     while (along * side * p->bytes < TILE_BYTES)
         along *= 2;
+    while (along > ALONG_MIN && tiles_of(m, c->short_x ? along : side, c->short_x ? side : along) < device->sm_count)
+        along /= 2;
     c->tile_r = c->short_x ? along : side;
     c->tile_c = c->short_x ? side : along;
     return CKL_OK;
