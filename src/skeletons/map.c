@@ -437,10 +437,10 @@ static void tile_vectors(const map *m, const val *start, val first, int count, i
 
 static void crossed_tile(map *m, int kernel)
 {
-    enum { AT_ONCE = 4 };
+    enum { VECTORS = 4, ELEMENTS = 8 }; // at once
     const map_kernel *k = m->k;
     const int width = kernel == 0 ? k->config.vec : 1, apart = k->config.threads * width / MAP_CROSS_TILE;
-    const int count = MAP_CROSS_TILE / apart, at_once = count < AT_ONCE ? count : AT_ONCE;
+    const int at_once = (int)min_i64(MAP_CROSS_TILE / apart, width > 1 ? VECTORS : ELEMENTS), rows = at_once * apart;
     val start[MAP_RANK_MAX];
     tile_start(m, start);
     for (int i = 0; i < k->inputs; i++) {
@@ -453,7 +453,8 @@ static void crossed_tile(map *m, int kernel)
             load_crossed(m, i, start);
     }
     cta_sync();
-    LOOP(n, imm(count / at_once))
+    val left = min(sub(convert(I64, m->size[k->config.cross]), start[k->config.cross]), imm(MAP_CROSS_TILE));
+    LOOP(n, convert(I32, div(add(left, imm(rows - 1)), imm(rows))))
         tile_vectors(m, start, mul(n, imm(at_once)), at_once, apart, width);
 }
 
