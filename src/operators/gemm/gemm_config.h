@@ -307,14 +307,13 @@ void gemm_gemv(const void *config, int kernel);
 
 /* weights */
 
-#define GEMM_WEIGHTS_CONFIG(X, owner)                                                                          \
-    X(owner, int, rows, "64", "16 32 64", "columns of D of a CTA, which are rows of B")                        \
-    X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                                                  \
-    X(owner, int, warps, "8", "4 8", "that share out K")                                                       \
-    X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp")                        \
-    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once, which limits registers")                   \
-    X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of B that go to L2 while the kernel before still runs") \
-    X(owner, bool, narrow, "0", "0 1", "rows of A and B begin anywhere: copies of an element")                 \
+#define GEMM_WEIGHTS_CONFIG(X, owner)                                                          \
+    X(owner, int, rows, "64", "16 32 64", "columns of D of a CTA, which are rows of B")        \
+    X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                                  \
+    X(owner, int, warps, "8", "4 8", "that share out K")                                       \
+    X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp")        \
+    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once, which limits registers")   \
+    X(owner, bool, narrow, "0", "0 1", "rows of A and B begin anywhere: copies of an element") \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
 typedef struct gemm_weights_config {
@@ -343,6 +342,7 @@ void gemm_weights(const void *config, int kernel);
     X(owner, int, ragged, "0", "0 1 2",                                                                             \
       "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                           \
     X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order")        \
+    X(owner, bool, persistent, "1", "0 1", "a CTA takes tiles until there are none; 0: one alone")                  \
     X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                       \
     X(owner, int, batched, "0", "0 1 2 3 4", "1: several products; 2: slices of K; 3: groups of K; 4: by pointers") \
     X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs")      \

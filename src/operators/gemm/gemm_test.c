@@ -272,8 +272,6 @@ static const char *const cases[] = {
     "m=9 n=200 k=2320 b=i8 scale_b=block fill=hard",
     "m=33 n=72 k=672 b=u8 lda=680 ldb=352 ldd=75 impl=weights config='rows=32 columns=16 warps=4 stages=3'",
     "m=7 n=70 k=672 a=bf16 b=i8 impl=weights config='rows=16 columns=8 warps=8 stages=2'",
-    "m=8 n=200 k=1056 b=u8 scale_b=block impl=weights config='rows=64 columns=8 warps=8 stages=2 ctas=2 prefetch=4'",
-    "m=13 n=72 k=272 a=bf16 b=i8 scale_b=row impl=weights config='rows=64 columns=16 warps=4 stages=2 prefetch=16'",
     "m=9 n=73 k=1184 b=u8 scale_b=block d=f32 impl=weights config='rows=64 columns=16 warps=4 stages=3' # scales of "
     "odd rows",
     "m=3 n=75 k=3232 a=bf16 b=i8 scale_b=block d=f32 impl=weights config='rows=64 columns=8 warps=8 stages=2 ctas=2'",
@@ -436,8 +434,6 @@ static const test_reject rejects[] = {
     { "b=u8 impl=tiled", CKL_UNSUPPORTED, "gemm tiled: b=u8 is not multiplied by a=f16" },
     { "a=f32 b=u8", CKL_INVALID, "gemm: b=u8 is none of f32" },
     { "impl=weights", CKL_UNSUPPORTED, "gemm weights: b=f16 is none of i8, u8, e4m3 beside an A of 16 bits" },
-    { "b=u8 scale_b=block k=256 impl=weights config='prefetch=-1'", CKL_INVALID,
-      "gemm weights: prefetch=-1 is negative, or of groups" },
     { "b=u8 k=250 impl=weights config='narrow=0'", CKL_UNSUPPORTED,
       "gemm weights: rows of A or B, or k=250, are not whole 16 bytes: narrow=1" },
     { "b=u8 impl=weights config='stages=40'", CKL_UNSUPPORTED, "gemm weights: 40 stages need" },

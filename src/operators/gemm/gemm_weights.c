@@ -539,20 +539,6 @@ static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, v
     finish(&k, multiply(&k));
 }
 
-/*
- * The first K tiles of this CTA's rows of B begin to come from memory to L2. It is no access, so what the kernel before still writes
- * there is not missed.
- */
-static void prefetch_B(const gemm_weights_config *cfg, const gemm_values *p, val block)
-{
-    const int tile_bytes = GEMM_BLOCK / (cfg->epilogue.b == CKL_U8 ? 2 : 1);
-    val row = add(mul(convert(I64, block), imm(cfg->rows)), convert(I64, thread()));
-    val length = cfg->epilogue.b == CKL_U8 ? div(p->k, imm(2)) : p->k;
-    IF(logical_and(lt(thread(), imm(cfg->rows)), lt(row, p->n)))
-        bulk_prefetch(add(p->b, convert(U64, mul(row, p->ldb))),
-                      convert(U32, min(length, imm64(cfg->prefetch * tile_bytes))));
-}
-
 void gemm_weights(const void *config, int kernel)
 {
     const gemm_weights_config *cfg = config;
@@ -560,12 +546,10 @@ void gemm_weights(const void *config, int kernel)
     (void)kernel;
     launch_bounds(threads, cfg->ctas);
     const gemm_values all = params_of(gemm);
-    val blocks = convert(U32, div(add(all.n, imm(cfg->rows - 1)), imm(cfg->rows))); // of rows of B
-    val block = rem(cta_x(), blocks), tile = div(cta_x(), blocks);
-    if (cfg->prefetch)
-        prefetch_B(cfg, &all, block);
     grid_wait();
     launch_dependents();
+    val blocks = convert(U32, div(add(all.n, imm(cfg->rows - 1)), imm(cfg->rows))); // of rows of B
+    val block = rem(cta_x(), blocks), tile = div(cta_x(), blocks);
     if (!cfg->grouped) {
         const gemm_values p = cfg->epilogue.pointers ? gemm_product_of(cfg->epilogue, 0, &all, imm(0)) : all;
         compute_tile(cfg, &p, block, tile);

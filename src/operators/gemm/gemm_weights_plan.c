@@ -91,8 +91,6 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
     if (c->ctas < 1 || c->ctas * c->warps > WARPS_PER_SM)
         FAIL(CKL_INVALID, "gemm weights: ctas=%d of %d warps are not in 1..%d warps of an SM", c->ctas, c->warps,
              WARPS_PER_SM);
-    if (c->prefetch < 0 || (c->prefetch && c->grouped))
-        FAIL(CKL_INVALID, "gemm weights: prefetch=%d is negative, or of groups", c->prefetch);
     if (gemm_weights_smem(c) > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "gemm weights: %d stages need %" PRId64 " bytes of shared memory, %s has %" PRId64,
              c->stages, gemm_weights_smem(c), device->id, (int64_t)device->smem_per_cta_bytes);
