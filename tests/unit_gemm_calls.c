@@ -16,7 +16,7 @@
 #include "cutekernellib/operators/gemm.h"
 #include "emulated_device.h"
 
-enum { M = 70, N = 33, K = 41, GROUPS = 3, ELEMENTS = 8192, UNTOUCHED = -77 };
+enum { M = 400, N = 33, K = 41, GROUPS = 3, ELEMENTS = 20000, UNTOUCHED = -77 };
 
 /* Matrices of f32, of small integers by a seed, or all of one value. */
 static float *filled(int64_t seed, float value)
@@ -135,8 +135,8 @@ static void test_offsets_of_the_host(void **state)
         int32_t offsets[GROUPS + 1];
         const char *sentence;
     } wrong[] = {
-        { { 0, 20, 20, M - 1 }, "gemm: offsets from 0 to 69 do not deal out m=70" },
-        { { 1, 20, 20, M }, "gemm: offsets from 1 to 70 do not deal out m=70" },
+        { { 0, 20, 20, M - 1 }, "gemm: offsets from 0 to 399 do not deal out m=400" },
+        { { 1, 20, 20, M }, "gemm: offsets from 1 to 400 do not deal out m=400" },
         { { 0, 20, 19, M }, "gemm: offsets[1]=20 is more than offsets[2]=19" },
     };
     (void)state;
@@ -160,7 +160,10 @@ static float *repeated_B(void)
     return b;
 }
 
-/* Of a plan that has steps before and behind its kernel: in the plan's own workspace and in the caller's, and twice in each. */
+/*
+ * Of a plan whose kernels have workspace, and steps before and behind them: copies, offsets and sums lie apart, in the plan's own
+ * and in the caller's, twice in each.
+ */
 static void test_workspace(void **state)
 {
     int32_t offsets[] = { 0, 20, 20, M };
@@ -174,6 +177,8 @@ static void test_workspace(void **state)
     x.bias_gradient = filled(0, UNTOUCHED);
     x.offsets = offsets;
     d.bias_gradient = CKL_GEMM_SUMS_OF_COLUMNS;
+    d.math = CKL_GEMM_TF32;
+    d.batch_invariant = true; // so that even these few odd rows are copied
     assert_int_equal(ckl_gemm_plan(device, &d, &plan), CKL_OK);
     const size_t bytes = (size_t)ckl_plan_workspace_bytes(plan);
     assert_int_equal(ckl_malloc(device, bytes, &workspace), CKL_OK);
