@@ -70,7 +70,7 @@ typedef struct backward_consumer {
     pipeline_state at;
     tiled_mma dq_mma;
     tensor tCrKt, tCrSlopes; // (D/64,MMA_K,CONSUMERS), (1,MMA_K,TILES)
-    tensor dq;               // (MMA,1,1)
+    tensor dq;               // (MMA,1,1), in the registers of slopes
     val turn;                // 1 and 0 in turn: the buffer of dS, the parity of the sums' barriers
 } backward_consumer;
 

@@ -303,13 +303,7 @@ static void step(const backward_kernel *k, backward_consumer *c, tensor cS, cons
         attention_backward_differentiate(c, &delta);
         if (k->form.dmask && !k->of_keys)
             attention_backward_store_mask_gradient(k, c, cS, w);
-        if (k->with_queries)
-            attention_backward_issue_queries(k, c);
         add_gradients(k, c, stage);
-        if (k->with_queries) {
-            mma_wait(1);
-            attention_backward_share_queries(k, c);
-        }
     }
     if (k->overlap)
         assign(before, stage);
@@ -318,6 +312,58 @@ static void step(const backward_kernel *k, backward_consumer *c, tensor cS, cons
         release(k, stage);
     }
     pipeline_advance(&c->at);
+}
+
+/* The scores of the first block, or of a next one; of none those of the same block again, to keep wgmma out of branches. */
+static val begin_scores(const backward_kernel *k, backward_consumer *c, const backward_walk *w, val same)
+{
+    val over = attention_backward_is_over(k, w);
+    IF(logical_not(over))
+        pipeline_wait_full(&k->ring, &c->at);
+    val stage = shuffle(select(over, same, c->at.stage), imm(0));
+    mma_fence();
+    issue_scores(c, c->tCrX1, c->tCrY1, k->d, c->scores, stage);
+    return stage;
+}
+
+/*
+ * One block with dQ, whose scores are there. The sum of dK runs while dS goes to shared memory, dQ leaves under the scores of the
+ * next block. NOTE: nothing is under way at the end, because ptxas serialises wgmma whose results are read in the next turn of a
+ * loop. Slopes and dQ are in the same registers.
+ */
+static void step_with_queries(const backward_kernel *k, backward_consumer *c, tensor cS, backward_walk *w, val stage)
+{
+    mma_fence();
+    issue_scores(c, c->tCrX2, c->tCrY2, k->dv, c->slopes, stage);
+    const backward_stats offset = attention_backward_find_stats(k, c, cS, stage, 0);
+    attention_backward_weigh(k, c, cS, &offset, w);
+    add_values(k, c, stage);
+    const backward_stats delta = attention_backward_find_stats(k, c, cS, stage, 1);
+    mma_wait(1);
+    attention_backward_differentiate(c, &delta);
+    add_gradients(k, c, stage);
+    attention_backward_issue_queries(k, c);
+    mma_wait(1); // registers
+    release(k, stage);
+    pipeline_advance(&c->at);
+    attention_backward_advance(k, w, true);
+    val next = begin_scores(k, c, w, stage);
+    mma_wait(1);
+    attention_backward_share_queries(k, c);
+    mma_wait(0);
+    assign(stage, next);
+}
+
+static void steps_with_queries(const backward_kernel *k, backward_consumer *c, tensor cS, backward_walk *w)
+{
+    IF(logical_not(attention_backward_is_over(k, w))) {
+        val stage = variable(U32, begin_scores(k, c, w, imm_as(U32, 0)));
+        mma_wait(0);
+        FOREVER {
+            step_with_queries(k, c, cS, w, stage);
+            BREAK_IF(attention_backward_is_over(k, w));
+        }
+    }
 }
 
 /* A gradient through the memory of the rows that it is of, all chunks by one group of TMA stores. */
@@ -401,11 +447,14 @@ static void consumer(const backward_kernel *k)
     if (!k->of_keys)
         attention_backward_load_row_stats(k, &c);
     pipeline_wait_full(&k->x, &x);
-    FOREVER {
-        BREAK_IF(attention_backward_is_over(k, &w));
-        step(k, &c, cS, &w, before);
-        attention_backward_advance(k, &w, true);
-    }
+    if (k->with_queries)
+        steps_with_queries(k, &c, cS, &w);
+    else
+        FOREVER {
+            BREAK_IF(attention_backward_is_over(k, &w));
+            step(k, &c, cS, &w, before);
+            attention_backward_advance(k, &w, true);
+        }
     mma_wait(0);
     if (k->with_d1)
         scale_all(c.d1, k->p.scale);
@@ -418,7 +467,7 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, int ke
     backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys, .with_d1 = kernel != OF_VALUES };
     k.with_d2 = kernel == (cfg->apart ? OF_VALUES : OF_KEYS);
     k.with_queries = cfg->products == 5;
-    k.overlap = cfg->overlap || !of_keys;
+    k.overlap = (cfg->overlap && cfg->products == 7) || !of_keys;
     k.d = attention_columns_of(cfg->form.d);
     k.dv = attention_columns_of(cfg->form.dv);
     k.block = of_keys ? cfg->block : cfg->keys;
