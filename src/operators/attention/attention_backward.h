@@ -120,6 +120,9 @@ void attention_backward_differentiate(backward_consumer *c, const backward_stats
 void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c, tensor cS,
                                             const backward_walk *w);
 
+/* A consumer's sums, scaled, into the gradients. */
+void attention_backward_store_gradients(const backward_kernel *k, const backward_consumer *c);
+
 /* One warpgroup's wgmma over 64 x n; sources: SS, or RS for A in registers. */
 tiled_mma attention_warpgroup_mma(ckl_dtype dtype, int n, const char *sources);
 
