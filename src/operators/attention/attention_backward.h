@@ -70,7 +70,7 @@ typedef struct backward_consumer {
     pipeline_state at;
     tiled_mma dq_mma;
     tensor tCrKt, tCrSlopes; // (D/64,MMA_K,CONSUMERS), (1,MMA_K,TILES)
-    tensor dq;               // (MMA,1,1)
+    tensor dq;               // (MMA,1,1), in the registers of slopes
     val turn;                // 1 and 0 in turn: the buffer of dS, the parity of the sums' barriers
 } backward_consumer;
 
@@ -119,6 +119,9 @@ void attention_backward_differentiate(backward_consumer *c, const backward_stats
 /* Gradients of scores are those of what a mask adds to them. */
 void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c, tensor cS,
                                             const backward_walk *w);
+
+/* A consumer's sums, scaled, into the gradients. */
+void attention_backward_store_gradients(const backward_kernel *k, const backward_consumer *c);
 
 /* One warpgroup's wgmma over 64 x n; sources: SS, or RS for A in registers. */
 tiled_mma attention_warpgroup_mma(ckl_dtype dtype, int n, const char *sources);

@@ -120,8 +120,9 @@ static void choose(const ckl_attention_desc *d, const ckl_device_info *device, a
     c->block = (int)max_i64(16, c->block - (d->mask == CKL_ATTENTION_MASK_NONE ? 0 : 16)); // a mask wants registers
     c->keys = block_for(d, d->d, true);
     if (c->products == 5)
-        c->block = (int)min_i64(c->block / queries_step(d) * queries_step(d), 64);
-    for (c->stages = STAGES_MAX; c->stages > 2 && attention_sm90_backward_smem(c) > device->smem_per_cta_bytes;)
+        c->block = (int)min_i64(c->block / queries_step(d) * queries_step(d), d->d > ATTENTION_ROWS ? 64 : 96);
+    for (c->stages = c->products == 5 ? 2 : STAGES_MAX;
+         c->stages > 2 && attention_sm90_backward_smem(c) > device->smem_per_cta_bytes;)
         c->stages--;
     while (c->block > 16 && attention_sm90_backward_smem(c) > device->smem_per_cta_bytes)
         c->block -= 16;

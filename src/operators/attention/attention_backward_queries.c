@@ -106,7 +106,7 @@ void attention_backward_describe_queries(const backward_kernel *k, backward_cons
         attention_transposed_chunks(k->sSlopes, k->part, tiles, attention_columns_bytes(k->part, ROWS) / 2);
     c->tCrKt = descriptors_A(&c->dq_mma, sKt);          // (D/64,MMA_K,CONSUMERS)
     c->tCrSlopes = descriptors_B(&c->dq_mma, sSlopest); // (1,MMA_K,TILES)
-    c->dq = fragment_C(&c->dq_mma, ROWS, k->part.used);
+    c->dq = k->halves == 1 ? c->slopes : fragment_C(&c->dq_mma, ROWS, k->part.used);
     c->turn = variable(U32, imm(SLOPE_BUFFERS - 1));
 }
 

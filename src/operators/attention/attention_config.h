@@ -142,9 +142,6 @@ ckl_status attention_check_apart(const char *op, const char *tensor, const atten
     X(owner, tensor, DK)                                                                             \
     X(owner, tensor, DV)                                                                             \
     X(owner, pointer, grad, [ATTENTION_TENSORS])                                                     \
-    X(owner, tensor, SUMS) /* of dQ, f32, in rows of 64 as attention_backward_queries.c has them */  \
-    X(owner, pointer, sums)                                                                          \
-    X(owner, pointer, turns) /* of a block of queries: CTAs that have added to its sums */           \
     X(owner, pointer, stats) /* of queries, in rows of a head: -lse in units of 2, and dout * o */   \
     X(owner, pointer, inputs, [CKL_ATTENTION_INPUTS])                                                \
     X(owner, pointer, dmask)                                                                         \
@@ -153,7 +150,10 @@ ckl_status attention_check_apart(const char *op, const char *tensor, const atten
     X(owner, f32, scale)                                                                             \
     X(owner, pointer, starts_q) /* of sequences, where ragged */                                     \
     X(owner, pointer, starts_kv)                                                                     \
-    X(owner, u32, q_total)
+    X(owner, u32, q_total)                                                                           \
+    X(owner, tensor, SUMS) /* of dQ, f32, in rows of 64 as attention_backward_queries.c has them */  \
+    X(owner, pointer, sums)                                                                          \
+    X(owner, pointer, turns) /* of a block of queries: CTAs that have added to its sums */
 
 KERNEL_PARAMS(attention, ATTENTION_PARAMS);
 
