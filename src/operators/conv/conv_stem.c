@@ -79,7 +79,7 @@ static void describe_threads(stem_kernel *k)
     k->tiles_w = conv_tiles_along(k->p.y_size[2], CONV_STEM_W);
     k->tiles_h = conv_tiles_along(k->p.y_size[1], CONV_STEM_H);
     k->count = mul(mul(k->tiles_w, k->tiles_h), conv_number(k->p.n));
-    k->first = mul(cta_y(), imm(k->cfg->tile_n));
+    k->first = k->cfg->several ? mul(cta_y(), imm(k->cfg->tile_n)) : imm(0);
 }
 
 static tile_place place_of(const stem_kernel *k, val tile)

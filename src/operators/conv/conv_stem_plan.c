@@ -29,12 +29,12 @@ static int loads_of(const conv_stem_config *c)
     return (int)(ceil_div(lines, THREADS / 32) * ceil_div(elements, 32));
 }
 
-/* CTAs whose registers and shared memory an SM holds; 7x7 filters of 64 on 224x224: one 80.7 us, two 54.2, three 44.1. all: the filters. */
-static int ctas_of(const conv_stem_config *c, const ckl_device_info *device, bool all)
+/* CTAs whose registers and shared memory an SM holds; 7x7 filters of 64 on 224x224: one 80.7 us, two 54.2, three 44.1. */
+static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
 {
     const conv_stem_shape s = conv_stem_shape_of(c);
     const int vectors = (c->form.bias + c->form.scale) * c->tile_n / 4, of_load = c->nchw ? 4 : 1;
-    const int registers = c->tile_n / 2 + vectors + of_load * loads_of(c) + (all ? 24 : 48);
+    const int registers = c->tile_n / 2 + vectors + of_load * loads_of(c) + (c->several ? 48 : 24);
     int ctas = 4;
     while (ctas > 1 && (registers * THREADS * ctas > 65536 || s.smem_bytes * ctas > device->smem_per_sm_bytes))
         ctas--;
@@ -68,7 +68,8 @@ static bool candidate_stem(const void *desc, const ckl_device_info *device, int 
                              .dilation_w = number(d->dilation_w),
                              .dilation_h = number(d->dilation_h),
                              .pairs = d->layout == CKL_IMAGE_NCHW && m[2].y % 2 == 0 };
-    c->ctas = ctas_of(c, device, c->tile_n >= d->k);
+    c->several = c->tile_n < d->k;
+    c->ctas = ctas_of(c, device);
     return true;
 }
 
@@ -135,6 +136,9 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
     if (c->tile_n < 32 || c->tile_n % 32 || c->tile_n > FILTERS_MAX || c->ctas < 1 || c->ctas > 4)
         FAIL(CKL_INVALID, "conv stem: tile_n=%d is no multiple of 32 up to %d, or ctas=%d is not in 1..4", c->tile_n,
              FILTERS_MAX, c->ctas);
+    if (c->several != (c->tile_n < d->k))
+        FAIL(CKL_INVALID, "conv stem: several=%d, but a CTA has %d of %" PRId64 " filters", c->several, c->tile_n,
+             d->k);
     const conv_stem_shape s = conv_stem_shape_of(c);
     if (s.steps > CONV_STEM_STEPS_MAX || loads_of(c) > LOADS_MAX || s.smem_bytes > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "conv stem: a filter of %dx%d, or the pixels under a tile, %dx%d, are too many", c->rows,

@@ -562,6 +562,7 @@ static const char *const cases[] = {
     "n=2 c=7 h=20 w=18 k=1 pad=1 direction=data impl=narrow",
     "n=1 c=7 h=20 w=18 k=70 pad_top=2 pad_left=1 r=3 s=4 dilation_h=2 direction=data impl=narrow out=f32 # turned "
     "round",
+    "n=1 c=16 h=20 w=18 k=8 r=4 dilation_h=2 impl=narrow        # rows of a filter in two steps, apart",
     "n=2 c=136 h=20 w=33 k=16 pad=2 r=5 s=3 residual=1 bias=1 impl=narrow # rows of a filter in two steps, three "
     "chunks",
     "n=2 c=6 h=20 w=33 k=19 pad_left=5 r=2 s=9 dilation_w=2 stride_w=3 stride_h=2 impl=narrow out=f32",
@@ -647,6 +648,7 @@ static const test_reject rejects[] = {
     { "r=1 s=1 x_h=2048 impl=pointwise", CKL_UNSUPPORTED, "the pixels of x or y are not equally far apart" },
     { "x_w=72 impl=sm80 config='views=0'", CKL_UNSUPPORTED, "conv sm80, by views=0,: it takes dense tensors" },
     { "x_w=66 impl=sm80 config='vec_a=8'", CKL_UNSUPPORTED, "conv sm80: channels come in vectors of 2 and 8 elements" },
+    { "c=3 k=16 impl=stem config='several=1'", CKL_INVALID, "conv stem: several=1, but a CTA has 32 of 16 filters" },
     { "r=1 s=1 residual=1 impl=pointwise", CKL_UNSUPPORTED, "sm90 loads a residual further ahead" },
     { "impl=pointwise", CKL_UNSUPPORTED, "conv pointwise: a filter of 1x3x3 is no pixel" },
     { "layout=nchw stride=2 impl=nchw_sm90", CKL_UNSUPPORTED, "with strides above 1 pixels under a tap are no run" },
