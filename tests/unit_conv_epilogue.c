@@ -112,7 +112,7 @@ static void test_kernels(void **state)
         { &conv_stem_implementation, describe_stem, "stem", 3, 16, 1, CKL_IMAGE_NHWC },
         { &conv_stem_implementation, describe_stem, "stem", 3, 16, 1, CKL_IMAGE_NCHW },
         { &conv_narrow_implementation, describe_narrow, "narrow", 8, 7, 1, CKL_IMAGE_NHWC },
-        { &conv_narrow_implementation, describe_narrow, "narrow", 8, 60, 1, CKL_IMAGE_NHWC },
+        { &conv_narrow_implementation, describe_narrow, "narrow", 8, 30, 1, CKL_IMAGE_NCHW },
         { &conv_halo_implementation, describe_halo, "halo", 24, 24, 24, CKL_IMAGE_NHWC },
         { &conv_depthwise_implementation, describe_depthwise, "depthwise", 16, 16, 16, CKL_IMAGE_NHWC },
         { &conv_depthwise_implementation, describe_depthwise, "depthwise", 5, 5, 5, CKL_IMAGE_NCHW },

@@ -73,7 +73,10 @@ static tensor elements_from(val address, ckl_dtype dtype, val first, int count)
     return gmem_tensor(add(address, convert(U64, bytes)), dtype, compact(leaf(count)));
 }
 
-/* Filters lie one behind the other in memory, channels fastest here; of channels that are not there the last one's. */
+/*
+ * Filters lie one behind the other in memory, channels fastest here; of channels that are not there the last one's. Those of the
+ * gradient of data are turned round.
+ */
 static void load_filters(const halo_kernel *k)
 {
     enum { AT_ONCE = 16 }; // loads under way together
@@ -91,7 +94,10 @@ static void load_filters(const halo_kernel *k)
         for (int i = 0; i < AT_ONCE && first + i * k->size.threads < count; i++) {
             val e = add(thread(), imm(first + i * k->size.threads));
             IF(lt(e, imm(count)))
-                set(k->sW, coord(div(e, imm(taps)), rem(e, imm(taps))), w[i]);
+                set(k->sW,
+                    coord(div(e, imm(taps)), c->form.direction == CKL_CONV_DATA ? sub(imm(taps - 1), rem(e, imm(taps)))
+                                                                                : rem(e, imm(taps))),
+                    w[i]);
         }
     }
 }

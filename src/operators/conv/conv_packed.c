@@ -7,7 +7,7 @@
 #include "base/math.h"
 #include "operators/conv/conv_packed.h"
 
-enum { FOLDED_MAX = 64 }; // channels
+enum { FOLDED_MAX = 128 }; // channels
 
 /* A problem in other terms: what the Hopper kernel is asked for, and where its tensors lie. */
 typedef struct packed_problem {

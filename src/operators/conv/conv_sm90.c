@@ -13,6 +13,7 @@
 
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_roles.h"
 #include "operators/conv/conv_sm90.h"
 
 enum {
@@ -242,8 +243,9 @@ static void load_slice(const conv_kernel *k, pipeline_state *stage, const tile_p
     }
 }
 
-static void load_tiles(const conv_kernel *k)
+static void load_tiles(const void *of)
 {
+    const conv_kernel *k = of;
     pipeline_state stage = producer_state(&k->ring);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
@@ -274,25 +276,11 @@ static consumer_role describe_consumer(const conv_kernel *k)
     return c;
 }
 
-/* A stage is released when the wgmmas of the stage after it are under way. */
-static void mainloop(const conv_kernel *k, const consumer_role *c, val k_tiles, pipeline_state *stage)
+static void multiply(const void *kernel, const void *role, val stage, val not_first)
 {
-    val before = variable(U32, stage->stage);
-    LOOP(kt, k_tiles) {
-        val not_first = ne(kt, imm(0));
-        pipeline_wait_full(&k->ring, stage);
-        mma_fence();
-        gemm(&c->mma, slice(c->tCrX, _, _, stage->stage), slice(c->tCrW, _, _, stage->stage), c->acc, not_first);
-        mma_commit();
-        mma_wait(1);
-        IF(logical_and(c->first_thread, not_first))
-            pipeline_release(&k->ring, before);
-        assign(before, stage->stage);
-        pipeline_advance(stage);
-    }
-    mma_wait(0);
-    IF(c->first_thread)
-        pipeline_release(&k->ring, before);
+    (void)kernel;
+    const consumer_role *c = role;
+    gemm(&c->mma, slice(c->tCrX, _, _, stage), slice(c->tCrW, _, _, stage), c->acc, not_first);
 }
 
 /* Where the consumer's pixels begin. */
@@ -453,9 +441,11 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
     }
 }
 
-static void consume(const conv_kernel *k)
+static void consume(const void *of)
 {
+    const conv_kernel *k = of;
     consumer_role c = describe_consumer(k);
+    const conv_products products = { &k->ring, NULL, c.first_thread, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     const bool residual = k->cfg->form.residual;
     if (residual)
@@ -464,7 +454,7 @@ static void consume(const conv_kernel *k)
         tile_place place = place_of(k, tile);
         tile_vectors v = { 0 };
         load_vectors_early(k, &c, &place, &v);
-        mainloop(k, &c, place.k_tiles, &stage);
+        conv_mainloop(&products, place.k_tiles, &stage);
         if (residual)
             load_residual(k, &c, add(tile, grid_x()), sub(imm(1), c.half));
         epilogue(k, &c, &place, &v);
@@ -477,21 +467,18 @@ static void consume(const conv_kernel *k)
         tma_store_wait(0);
 }
 
-/* One thread makes the barriers. */
-static void initialise(const conv_kernel *k)
+static void residual_barriers(const void *of)
 {
-    IF(eq(thread(), imm(0))) {
-        tma_prefetch(&k->tmaX);
-        tma_prefetch(&k->tmaW);
-        tma_prefetch(&k->tmaY);
-        pipeline_init(&k->ring);
-        for (int b = 0; k->cfg->form.residual && b < 2 * k->cfg->consumers; b++)
-            mbarrier_init(smem_address(k->residual_barriers + 8 * b), 1);
-        fence_mbarrier_init();
-    }
-    cta_sync();
-    grid_wait(); // what is above overlaps the end of the kernel before
-    launch_dependents();
+    const conv_kernel *k = of;
+    for (int b = 0; k->cfg->form.residual && b < 2 * k->cfg->consumers; b++)
+        mbarrier_init(smem_address(k->residual_barriers + 8 * b), 1);
+}
+
+static void zero_unseen(const void *of)
+{
+    const conv_kernel *k = of;
+    IF(ge(warp(), imm(1)))
+        conv_zero_unseen(&k->p, k->cfg->form.out, sub(thread(), imm(32)), WARPGROUP - 32);
 }
 
 void conv_sm90(const void *config, int kernel)
@@ -504,21 +491,12 @@ void conv_sm90(const void *config, int kernel)
     describe_boxes(&k);
     describe_memory(&k);
     describe_schedule(&k);
-    initialise(&k);
-    IF(lt(warp(), imm(WARPGROUP / 32))) {
-        if (cfg->consumers > 1)
-            warpgroup_reg_dealloc(40);
-        IF(eq(warp(), imm(0)))
-            IF(elect())
-                load_tiles(&k);
-        if (cfg->zeros)
-            IF(ge(warp(), imm(1)))
-                conv_zero_unseen(&k.p, cfg->form.out, sub(thread(), imm(32)), WARPGROUP - 32);
-    }
-    ELSE
-    {
-        if (cfg->consumers > 1)
-            warpgroup_reg_alloc(232);
-        consume(&k);
-    }
+    conv_run_roles(&(conv_roles){ .consumers = cfg->consumers,
+                                  .maps = { &k.tmaX, &k.tmaW, &k.tmaY },
+                                  .rings = { &k.ring },
+                                  .barriers = residual_barriers,
+                                  .load = load_tiles,
+                                  .assist = cfg->zeros ? zero_unseen : NULL,
+                                  .consume = consume,
+                                  .of = &k });
 }
