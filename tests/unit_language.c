@@ -5,6 +5,7 @@
 #include "unit_emulator.h"
 
 #include "cute/kernel.h"
+#include "cute/values.h"
 
 enum { THREADS = 128, STAGES = 2, TILE_M = 64, TILE_N = 64, TILE_K = 64 };
 
@@ -340,6 +341,34 @@ static void test_right_constants(void **state)
     ir_kernel_free(kernel);
 }
 
+/* A difference of a sum that is known is that of its base; what one kernel knew the next does not. */
+static void difference_of_known_sum(void)
+{
+    val base = param(I32, "base"), y = param(I32, "y"), first = add(base, y), second = mul(base, y);
+    values_know(first, base, 5);
+    values_know(second, y, 7);
+    ckl_val_sub(first, y);
+    ckl_val_sub(second, base);
+    values_forget();
+    ckl_val_sub(first, y);
+}
+
+static void test_known_sums(void **state)
+{
+    enum { BASE, Y, FIRST, SECOND, LESS_Y, PLUS_5, LESS_BASE, PLUS_7, LAST };
+    (void)state;
+    ir_kernel *kernel = NULL;
+    if (describe(difference_of_known_sum, &kernel) != CKL_OK)
+        fail_msg("%s", ckl_error());
+    const ir_inst *insts = kernel->insts;
+    assert_int_equal(insts[LESS_Y].in[0].reg, insts[BASE].out[0].reg);
+    assert_true(ir_is_int(insts[PLUS_5].in[1], 5));
+    assert_int_equal(insts[LESS_BASE].in[0].reg, insts[Y].out[0].reg);
+    assert_true(ir_is_int(insts[PLUS_7].in[1], 7));
+    assert_int_equal(insts[LAST].in[0].reg, insts[FIRST].out[0].reg);
+    ir_kernel_free(kernel);
+}
+
 /* Lines: what a call appends is of the call's line, whatever was recorded before. */
 
 static void expect_line(int before, int line, bool appends)
@@ -578,8 +607,9 @@ static void test_rings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mistakes), cmocka_unit_test(test_calculation),   cmocka_unit_test(test_right_constants),
-        cmocka_unit_test(test_lines),    cmocka_unit_test(test_launch_bounds), cmocka_unit_test(test_rings),
+        cmocka_unit_test(test_mistakes),   cmocka_unit_test(test_calculation), cmocka_unit_test(test_right_constants),
+        cmocka_unit_test(test_known_sums), cmocka_unit_test(test_lines),       cmocka_unit_test(test_launch_bounds),
+        cmocka_unit_test(test_rings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

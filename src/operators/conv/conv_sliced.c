@@ -134,6 +134,11 @@ static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "conv sliced: the gradient of data of strides above 1 is several launches");
     if (d->layout != CKL_IMAGE_NHWC || d->groups > 1 || d->c % 8 || d->k % 8)
         FAIL(CKL_UNSUPPORTED, "conv sliced: it takes NHWC without groups, and channels that are whole 16 bytes");
+    ckl_conv_desc plain = *d;
+    plain.out = CKL_F32;
+    plain.bias = plain.scale = plain.residual = false;
+    plain.activation = CKL_ACTIVATION_IDENTITY;
+    TRY(conv_sm90_admit(&plain, device, &products));
     const int64_t in = d->direction == CKL_CONV_DATA ? d->k : d->c;
     const double k_tiles = (double)(d->t * d->r * d->s) * (double)ceil_div(in, c->tile_k);
     if (c->slices < 2 || c->slices > SLICES_MAX || c->slices > k_tiles)
@@ -141,11 +146,7 @@ static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, 
              k_tiles);
     if (sums_of_slice(d, c) / (THREADS * VECTOR) > INT32_MAX || k_tiles * c->slices > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sliced: %g sums are more than one launch adds", sums_of_slice(d, c));
-    ckl_conv_desc plain = *d;
-    plain.out = CKL_F32;
-    plain.bias = plain.scale = plain.residual = false;
-    plain.activation = CKL_ACTIVATION_IDENTITY;
-    return conv_sm90_admit(&plain, device, &products);
+    return CKL_OK;
 }
 
 static int64_t workspace_sliced(const ckl_plan *plan)

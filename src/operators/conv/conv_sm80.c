@@ -380,12 +380,15 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_UNSUPPORTED, "conv sm80: it does not compute the gradient of weights");
     if (d->c == 0 || d->k == 0)
         FAIL(CKL_UNSUPPORTED, "conv sm80: c=%" PRId64 " k=%" PRId64 " leave no products", d->c, d->k);
-    if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
+    if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 ||
+        (int64_t)c->tile_m * c->tile_n > 128 * 128)
         FAIL(CKL_INVALID, "conv sm80: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
     if (!c->views)
         TRY(conv_check_dense("sm80, by views=0,", d));
     if (c->stages < 2 || c->stages > 8)
         FAIL(CKL_INVALID, "conv sm80: stages=%d is not in 2..8", c->stages);
+    if (!is_power_of_two(c->vec_a) || !is_power_of_two(c->vec_b))
+        FAIL(CKL_INVALID, "conv sm80: vec_a=%d or vec_b=%d is no power of two", c->vec_a, c->vec_b);
     vectors_of(d, &vec_a, &vec_b);
     const int64_t rows_a = c->tile_m * 32 / c->vec_a, rows_b = c->tile_n * 32 / c->vec_b;
     if (c->vec_a > vec_a || c->vec_b > vec_b)

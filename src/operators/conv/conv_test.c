@@ -294,6 +294,9 @@ static const char *const population[] = {
 };
 
 static const test_reject rejects[] = {
+    { "impl=sm80 config='vec_a=0'", CKL_INVALID, "conv sm80: vec_a=0 or vec_b=8 is no power of two" },
+    { "impl=sm80 config='vec_b=3'", CKL_INVALID, "conv sm80: vec_a=8 or vec_b=3 is no power of two" },
+    { "impl=sliced config='tile_k=0'", CKL_INVALID, "conv sm90: tile_k=0 is none of 16, 32, 64" },
     { "dtype=i32", CKL_INVALID, "conv: dtype=i32 is none of f32, f16, bf16" },
     { "out=bf16", CKL_INVALID, "conv: out=bf16 is none of f16, f32" },
     { "math=tf32", CKL_INVALID, "conv: math=tf32 is of dtype=f32, not of f16" },
