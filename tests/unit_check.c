@@ -112,9 +112,12 @@ static int sum_operands(const void *problem, operand *out)
     return 4;
 }
 
+static _Atomic int references; // slices that were asked for
+
 static void sum_reference(const void *problem, void *const *memory, reference_slice out)
 {
     const sum_problem *p = problem;
+    references++;
     for (int64_t j = 0; j < p->n; j++) {
         double a = dtype_read(p->dtype, memory[0], out.slice * p->ld + j), b = dtype_read(p->dtype, memory[1], j);
         out.value[j] = a + b;
@@ -214,6 +217,30 @@ static void test_faults_without_padding(void **state)
         assert_false(r.passed);
         assert_non_null(strstr(r.fault, faults[i].says));
     }
+}
+
+/* Another plan is judged by the same inputs and by the references that are there already: what is wrong is found. */
+static void test_replan(void **state)
+{
+    (void)state;
+    sum_problem problem = padded;
+    test_case c = { .test = &sum_test, .problem = &problem, .fields = "" };
+    check k;
+    check_result first, second;
+    fields_default(line_key_table, &c.keys);
+    fault_now = SOUND;
+    references = 0;
+    assert_int_equal(check_open(&c, &device, NULL, &k), CKL_OK);
+    k.images.keep_references = true;
+    assert_int_equal(check_run(&k, &first), CKL_OK);
+    assert_int_equal(check_replan(&k), CKL_OK);
+    fault_now = WRONG_ELEMENT;
+    assert_int_equal(check_run(&k, &second), CKL_OK);
+    assert_true(first.passed && !second.passed && references == padded.rows);
+    c.keys.impl = "none";
+    assert_int_equal(check_replan(&k), CKL_INVALID);
+    assert_null(k.plan);
+    check_close(&k);
 }
 
 /* With little effort some slices of a large problem are compared, the first and the last among them. */
@@ -616,6 +643,7 @@ int main(void)
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_faults_are_found),
         cmocka_unit_test(test_faults_without_padding),
+        cmocka_unit_test(test_replan),
         cmocka_unit_test(test_effort),
         cmocka_unit_test(test_untouched),
         cmocka_unit_test(test_exactness),
