@@ -209,7 +209,7 @@ threads() {
     run "thread sanitizer build" build_threads
     [[ -x build-thread/ckl ]] || return
     units build-thread unit_threads unit_warm unit_cubin_cache
-    run "ckl soak, thread sanitizer" build-thread/ckl soak --device emulator:h200 --minutes 0.5
+    run "ckl soak, thread sanitizer" build-thread/ckl soak --device emulator:h200 --minutes 0.5 --problems 4
 }
 
 build_threads() {
