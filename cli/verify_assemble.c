@@ -68,7 +68,7 @@ static void add_line(kernels *k, const char *line, const char *force)
         if (!force || *c.keys.config)
             force = case_force(&c, &k->memory);
         if (plan_choose(k->info, op, desc, force, &k->memory, &impl, &config, NULL) == CKL_OK &&
-            plan_kernels(impl) > 0 && verify_wants_impl(k->request, impl->name))
+            plan_kernels(op, impl, config) > 0 && verify_wants_impl(k->request, impl->name))
             add_kernel(k, op, impl, config, wanted);
     }
     case_clear(&c);
@@ -113,7 +113,7 @@ static ckl_status assemble_code(kernels *k, const ir_kernel *kernel, wanted_kern
 
 static ckl_status assemble_kernels(kernels *k, wanted_kernel *w, ir_target target)
 {
-    for (int part = 0; part < plan_kernels(w->impl); part++) {
+    for (int part = 0; part < plan_kernels(w->op, w->impl, w->config); part++) {
         ir_kernel *kernel;
         TRY(plan_describe(w->op, w->impl, w->config, part, target, &kernel));
         ckl_status status = assemble_code(k, kernel, w);
