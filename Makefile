@@ -7,7 +7,7 @@ JOBS  ?= $(shell nproc)
 build: $(BUILD)/CMakeCache.txt
 	@cmake --build $(BUILD) -j$(JOBS)
 
-# the laboratory alone, without library and unit tests: the fast way while a kernel is written
+# the laboratory alone, without the library: the fast way while a kernel is written
 ckl: $(BUILD)/CMakeCache.txt
 	@cmake --build $(BUILD) -j$(JOBS) --target ckl
 
@@ -47,6 +47,7 @@ test-full: setup-python
 
 # on a GPU: every case, streams and graphs, the largest sizes, compute-sanitizer, a soak
 test-gpu: build
+	@cmake --build $(BUILD) -j$(JOBS) --target unit_gpu
 	@scripts/test_gpu.sh $(BUILD)
 
 # libFuzzer over everything that takes text, MINUTES each; needs clang

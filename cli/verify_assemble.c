@@ -14,6 +14,7 @@ typedef struct wanted_kernel {
     const implementation *impl;
     const void *config;
     const char *text; // implementation and config: what makes it the same kernel
+    bool chosen;      // a problem gets it by itself: it must not spill
     bool wanted;      // else it is left to a full request
     ckl_status status;
     char sentence[512];
@@ -31,23 +32,23 @@ typedef struct kernels {
     arena memory;
 } kernels;
 
-static void add_kernel(kernels *k, const operator_info *op, const implementation *impl, const void *config, bool wanted)
+static void add_kernel(kernels *k, const wanted_kernel *made)
 {
     text line = { 0 };
-    text_printf(&line, "%s %s ", op->name, impl->name);
-    fields_print(impl->config, config, false, &line);
+    text_printf(&line, "%s %s ", made->op->name, made->impl->name);
+    fields_print(made->impl->config, made->config, false, &line);
     for (int i = 0; i < k->count; i++)
         if (strcmp(k->each[i].text, text_data(&line)) == 0) {
-            k->each[i].wanted |= wanted;
+            k->each[i].wanted |= made->wanted;
+            k->each[i].chosen |= made->chosen;
             text_free(&line);
             return;
         }
     k->each = realloc(k->each, (size_t)(k->count + 1) * sizeof *k->each);
     if (!k->each)
         abort();
-    wanted_kernel made = { .op = op, .impl = impl, .config = config, .wanted = wanted };
-    made.text = arena_text(&k->memory, text_data(&line));
-    k->each[k->count++] = made;
+    k->each[k->count] = *made;
+    k->each[k->count++].text = arena_text(&k->memory, text_data(&line));
     text_free(&line);
 }
 
@@ -58,18 +59,20 @@ static void add_kernel(kernels *k, const operator_info *op, const implementation
 static void add_line(kernels *k, const char *line, const char *force)
 {
     test_case c;
-    const implementation *impl;
     void *config;
     if (case_parse(line, &c) == CKL_OK && verify_wants_operator(k->request, c.test->op->name)) {
         const operator_info *op = c.test->op;
-        bool wanted = k->request->full || (!force && !*c.keys.config);
+        wanted_kernel made = { .op = op, .wanted = k->request->full || (!force && !*c.keys.config) };
+        made.chosen = !force && !*c.keys.config && !*c.keys.impl;
         void *desc = arena_alloc(&k->memory, 1, op->desc_bytes);
         adapter_desc(c.test, c.problem, desc);
         if (!force || *c.keys.config)
             force = case_force(&c, &k->memory);
-        if (plan_choose(k->info, op, desc, force, &k->memory, &impl, &config, NULL) == CKL_OK &&
-            plan_kernels(op, impl, config) > 0 && verify_wants_impl(k->request, impl->name))
-            add_kernel(k, op, impl, config, wanted);
+        if (plan_choose(k->info, op, desc, force, &k->memory, &made.impl, &config, NULL) == CKL_OK &&
+            plan_kernels(op, made.impl, config) > 0 && verify_wants_impl(k->request, made.impl->name)) {
+            made.config = config;
+            add_kernel(k, &made);
+        }
     }
     case_clear(&c);
 }
@@ -108,6 +111,7 @@ static ckl_status assemble_code(kernels *k, const ir_kernel *kernel, wanted_kern
     if (status == CKL_OK && w->result.good)
 #pragma omp critical
         accepted_add(&k->now, digest, w->result.registers);
+    w->result.good |= w->result.spills && !w->chosen; // forced configs are there to be run
     return status;
 }
 

@@ -125,7 +125,7 @@ static void judge(const char *output, int exit_status, assembled *result)
         snprintf(result->complaint, sizeof result->complaint, "ptxas: %.480s", output);
     else if (strstr(output, "(C75")) // C7508 to C7519: wgmma is serialised or waits where the source does not
         copy_line(output, "(C75", result->complaint, sizeof result->complaint);
-    else if (result->spill_bytes > SPILL_BYTES_MAX || (result->stack_bytes && !result->spill_bytes))
+    else if ((result->spills = result->spill_bytes > SPILL_BYTES_MAX || (result->stack_bytes && !result->spill_bytes)))
         snprintf(result->complaint, sizeof result->complaint, "%d bytes of spills, %d bytes of stack frame",
                  result->spill_bytes, result->stack_bytes);
     result->good = !*result->complaint;

@@ -7,6 +7,7 @@
 
 typedef struct assembled {
     bool good;       // assembled without spills, stack frame and warnings of serialised wgmma
+    bool spills;     // and nothing else is wrong
     int registers;   // of a thread
     int spill_bytes; // stores and loads
     int stack_bytes;

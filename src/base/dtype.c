@@ -100,7 +100,7 @@ static uint8_t f8_from_double(ckl_dtype dtype, double x)
     return (uint8_t)(sign | (fabs(magnitude) > row->max ? infinity : encode_magnitude(row, magnitude)));
 }
 
-static double f8_to_double(ckl_dtype dtype, uint8_t bits)
+double dtype_from_f8(ckl_dtype dtype, uint8_t bits)
 {
     unsigned magnitude = bits & 0x7f;
     double value;
@@ -122,14 +122,6 @@ uint16_t bf16_from_f32(float x)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-float f32_from_bf16(uint16_t bits)
-{
-    uint32_t wide = (uint32_t)bits << 16;
-    float x;
-    memcpy(&x, &wide, sizeof x);
-    return x;
-}
-
 uint16_t f16_from_f32(float x)
 {
     uint32_t bits;
@@ -148,49 +140,6 @@ uint16_t f16_from_f32(float x)
     }
     uint32_t rounded = magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1);
     return (uint16_t)(sign | rounded >> 13);
-}
-
-/* Without branches, so that loops become vectors. The product moves the exponent and makes subnormals normal, exactly. */
-float f32_from_f16(uint16_t bits)
-{
-    uint32_t magnitude = bits & 0x7fff, wide = magnitude << 13;
-    float x;
-    memcpy(&x, &wide, sizeof x);
-    x *= 0x1p112F;
-    memcpy(&wide, &x, sizeof wide);
-    wide |= (uint32_t)(bits & 0x8000) << 16 | (magnitude >= 0x7c00 ? 0x7f800000 : 0);
-    memcpy(&x, &wide, sizeof x);
-    return x;
-}
-
-double dtype_read(ckl_dtype dtype, const void *array, int64_t index)
-{
-    switch (dtype) {
-    case CKL_F64:
-        return ((const double *)array)[index];
-    case CKL_F32:
-        return (double)((const float *)array)[index];
-    case CKL_F16:
-        return (double)f32_from_f16(((const uint16_t *)array)[index]);
-    case CKL_BF16:
-        return (double)f32_from_bf16(((const uint16_t *)array)[index]);
-    case CKL_I64:
-        return (double)((const int64_t *)array)[index];
-    case CKL_I32:
-        return ((const int32_t *)array)[index];
-    case CKL_I16:
-        return ((const int16_t *)array)[index];
-    case CKL_I8:
-        return ((const int8_t *)array)[index];
-    case CKL_U8:
-    case CKL_BOOL:
-        return ((const uint8_t *)array)[index];
-    case CKL_E4M3:
-    case CKL_E5M2:
-        return f8_to_double(dtype, ((const uint8_t *)array)[index]);
-    default:
-        return NAN;
-    }
 }
 
 /* Whole loops of the types that sums of many products are made of. */

@@ -2,6 +2,9 @@
 #ifndef CKL_BASE_DTYPE_H
 #define CKL_BASE_DTYPE_H
 
+#include <math.h>
+#include <string.h>
+
 #include "base/status.h"
 #include "cutekernellib/tensor.h"
 
@@ -14,11 +17,65 @@ bool dtype_find(const char *name, ckl_dtype *dtype);
 /* Round to nearest even; overflow gives infinity, and a NaN stays one. */
 uint16_t f16_from_f32(float x);
 uint16_t bf16_from_f32(float x);
-float f32_from_f16(uint16_t bits);
-float f32_from_bf16(uint16_t bits);
 
-/* Reads or writes element index of an array of a dtype, or reads `count` from `first` on. Writing rounds once, to nearest even, and integers saturate. */
-double dtype_read(ckl_dtype dtype, const void *array, int64_t index);
+static inline float f32_from_bf16(uint16_t bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float x;
+    memcpy(&x, &wide, sizeof x);
+    return x;
+}
+
+/* Without branches, so that loops become vectors. The product moves the exponent and makes subnormals normal, exactly. */
+static inline float f32_from_f16(uint16_t bits)
+{
+    uint32_t magnitude = bits & 0x7fff, wide = magnitude << 13;
+    float x;
+    memcpy(&x, &wide, sizeof x);
+    x *= 0x1p112F;
+    memcpy(&wide, &x, sizeof wide);
+    wide |= (uint32_t)(bits & 0x8000) << 16 | (magnitude >= 0x7c00 ? 0x7f800000 : 0);
+    memcpy(&x, &wide, sizeof x);
+    return x;
+}
+
+/* Of E4M3 or E5M2. */
+double dtype_from_f8(ckl_dtype dtype, uint8_t bits);
+
+/*
+ * Reads or writes element index of an array of a dtype, or reads `count` from `first` on. Writing rounds once, to nearest even, and
+ * integers saturate. Loops of references read one element after another: their compiler looks at the type before the loop.
+ */
+static inline double dtype_read(ckl_dtype dtype, const void *array, int64_t index)
+{
+    switch (dtype) {
+    case CKL_F64:
+        return ((const double *)array)[index];
+    case CKL_F32:
+        return (double)((const float *)array)[index];
+    case CKL_F16:
+        return (double)f32_from_f16(((const uint16_t *)array)[index]);
+    case CKL_BF16:
+        return (double)f32_from_bf16(((const uint16_t *)array)[index]);
+    case CKL_I64:
+        return (double)((const int64_t *)array)[index];
+    case CKL_I32:
+        return ((const int32_t *)array)[index];
+    case CKL_I16:
+        return ((const int16_t *)array)[index];
+    case CKL_I8:
+        return ((const int8_t *)array)[index];
+    case CKL_U8:
+    case CKL_BOOL:
+        return ((const uint8_t *)array)[index];
+    case CKL_E4M3:
+    case CKL_E5M2:
+        return dtype_from_f8(dtype, ((const uint8_t *)array)[index]);
+    default:
+        return NAN;
+    }
+}
+
 void dtype_read_run(ckl_dtype dtype, const void *array, int64_t first, int64_t count, double *out);
 void dtype_write(ckl_dtype dtype, void *array, int64_t index, double value);
 

@@ -73,22 +73,22 @@ static void share_states(decode_kernel *k)
 }
 
 /* Four columns of a row of this CTA's tile. */
-typedef struct piece {
+typedef struct row_quad {
     val row;          // of the tile
     val in_group;     // of the group
     val quad, exists; // the columns' number
-} piece;
+} row_quad;
 
-static piece piece_of(const decode_kernel *k, val item)
+static row_quad row_quad_of(const decode_kernel *k, val item)
 {
     int quads = k->form.dv / QUAD;
-    piece x = { .row = div(item, imm(quads)), .quad = rem(item, imm(quads)) };
+    row_quad x = { .row = div(item, imm(quads)), .quad = rem(item, imm(quads)) };
     x.in_group = add(x.row, mul(k->tile, imm(k->cfg->rows)));
     x.exists = lt(x.in_group, imm(k->rows_all));
     return x;
 }
 
-static state of_warps(const decode_kernel *k, const piece *x)
+static state of_warps(const decode_kernel *k, const row_quad *x)
 {
     state s = no_state();
     for (int w = 0; w < k->cfg->warps; w++) {
@@ -126,7 +126,7 @@ static tensor values_at(const decode_kernel *k, val number)
 }
 
 /* The sum of all splits, in their order, FLIGHT of them on their way at a time. */
-static state of_splits(const decode_kernel *k, const piece *x)
+static state of_splits(const decode_kernel *k, const row_quad *x)
 {
     state s = no_state();
     LOOP_FROM(i, imm_as(U32, 0), k->splits, imm(FLIGHT)) {
@@ -147,7 +147,7 @@ static state of_splits(const decode_kernel *k, const piece *x)
     return s;
 }
 
-static void keep_part(const decode_kernel *k, const piece *x, const state *s)
+static void keep_part(const decode_kernel *k, const row_quad *x, const state *s)
 {
     tensor gStates = states_at(k, k->split), rO = fragment(F32, compact(leaf(QUAD)));
     for (int i = 0; i < QUAD; i++)
@@ -160,7 +160,7 @@ static void keep_part(const decode_kernel *k, const piece *x, const state *s)
 }
 
 /* The result: with the head's sink, which is a weight more. */
-static void store(const decode_kernel *k, const piece *x, state *s)
+static void store(const decode_kernel *k, const row_quad *x, state *s)
 {
     val head = add(mul(k->kv_head, imm(k->form.group)), rem(x->in_group, imm(k->form.group)));
     val heads = mul(k->p.kv_heads, imm(k->form.group));
@@ -205,30 +205,30 @@ static val is_last(const decode_kernel *k)
     return ne(at(sLast, 0), imm(0));
 }
 
-/* Calls finish() for each piece of this thread. */
-static void for_pieces(const decode_kernel *k, void (*finish)(const decode_kernel *k, const piece *x))
+/* Calls finish() for the quads of rows that are this thread's. */
+static void for_row_quads(const decode_kernel *k, void (*finish)(const decode_kernel *k, const row_quad *x))
 {
-    int rows = k->rows_all < k->cfg->rows ? k->rows_all : k->cfg->rows, pieces = rows * k->form.dv / QUAD;
-    LOOP_FROM(item, thread(), imm(pieces), imm(LANES * k->cfg->warps)) {
-        piece x = piece_of(k, item);
+    int rows = k->rows_all < k->cfg->rows ? k->rows_all : k->cfg->rows, row_quads = rows * k->form.dv / QUAD;
+    LOOP_FROM(item, thread(), imm(row_quads), imm(LANES * k->cfg->warps)) {
+        row_quad x = row_quad_of(k, item);
         IF(x.exists)
             finish(k, &x);
     }
 }
 
-static void finish_alone(const decode_kernel *k, const piece *x)
+static void finish_alone(const decode_kernel *k, const row_quad *x)
 {
     state s = of_warps(k, x);
     store(k, x, &s);
 }
 
-static void finish_part(const decode_kernel *k, const piece *x)
+static void finish_part(const decode_kernel *k, const row_quad *x)
 {
     state s = of_warps(k, x);
     keep_part(k, x, &s);
 }
 
-static void finish_last(const decode_kernel *k, const piece *x)
+static void finish_last(const decode_kernel *k, const row_quad *x)
 {
     state s = of_splits(k, x);
     store(k, x, &s);
@@ -238,11 +238,11 @@ void attention_decode_finish(decode_kernel *k)
 {
     share_states(k);
     IF(eq(k->splits, imm(1)))
-        for_pieces(k, finish_alone);
+        for_row_quads(k, finish_alone);
     ELSE
     {
-        for_pieces(k, finish_part);
+        for_row_quads(k, finish_part);
         IF(is_last(k))
-            for_pieces(k, finish_last);
+            for_row_quads(k, finish_last);
     }
 }

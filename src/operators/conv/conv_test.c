@@ -129,7 +129,7 @@ static const char *const cases[] = {
     "config='consumers=2 tile_n=256 slices=2 stages=3'",
     "n=40 c=136 h=9 w=9 k=72 r=1 s=1 direction=weight dtype=bf16 impl=sm90_weight config='tile_n=64 slices=1'",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 direction=weight dtype=bf16 impl=sm90_weight config='slices=2'",
-    "n=2 c=16 h=40 w=40 k=64 r=7 s=7 pad=3 direction=weight impl=sm90_weight "
+    "n=2 c=16 h=20 w=20 k=64 r=7 s=7 pad=3 direction=weight impl=sm90_weight "
     "config='consumers=1 tile_n=64 slices=4'    # more tiles than CTAs",
     "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='tile_k=16'",
     "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='tile_k=32'",

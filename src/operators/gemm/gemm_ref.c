@@ -220,8 +220,9 @@ static void scaled_products(const ckl_gemm_desc *d, void *const *host, const dou
         const int64_t first = block * d->block_k;
         double s, t;
         products(a + first, b + first, min_i64(d->block_k, d->k - first), smallest, &s, &t);
-        double scale = block_scale(d, d->scale_a, host[SCALE_A], 0, at[1], d->m, block) *
-                       block_scale(d, d->scale_b, host[SCALE_B], first_scale_of_B(d, at[3]), at[2], d->n, block);
+        double both = block_scale(d, d->scale_a, host[SCALE_A], 0, at[1], d->m, block) *
+                      block_scale(d, d->scale_b, host[SCALE_B], first_scale_of_B(d, at[3]), at[2], d->n, block);
+        double scale = (double)(float)both; // which may be 0 in f32 where the sum is infinite
         *sum += s * scale;
         *magnitude += t * fabs(scale);
     }
@@ -250,6 +251,9 @@ static void read_factors(const ckl_gemm_desc *d, char matrix, const void *array,
     else
         for (int64_t l = 0; l < d->k; l++)
             out[l] = dtype_read(x.type, array, start + l * x.ld + i);
+    for (int64_t l = 0; l < d->k && d->math == CKL_GEMM_TF32; l++)
+        if (fabs(out[l]) < 0x1p-136) // the smallest subnormal of tf32: an infinity meets a zero
+            out[l] = 0;
 }
 
 /* Of groups of K only what is the group's stays. */

@@ -15,12 +15,12 @@
 
 enum { WARP = 32 };
 
-int columns_layers(const reduce_columns_config *cfg)
+int reduce_columns_layers(const reduce_columns_config *cfg)
 {
     return cfg->threads / cfg->lanes;
 }
 
-int columns_groups(const reduce_columns_config *cfg)
+int reduce_columns_groups(const reduce_columns_config *cfg)
 {
     return cfg->threads / (int)max_i64(cfg->lanes, WARP);
 }
@@ -28,7 +28,7 @@ int columns_groups(const reduce_columns_config *cfg)
 bool reduce_columns_ragged(const reduce_columns_config *cfg)
 {
     return cfg->kind.reduced == 1 && cfg->vec > 1 && cfg->lanes > 1 && cfg->lanes <= WARP &&
-           columns_groups(cfg) % cfg->vec == 0;
+           reduce_columns_groups(cfg) % cfg->vec == 0;
 }
 
 int reduce_columns_width(const reduce_columns_config *cfg, bool ragged)
@@ -38,7 +38,7 @@ int reduce_columns_width(const reduce_columns_config *cfg, bool ragged)
 
 static int tile_elements(const reduce_columns_config *cfg)
 {
-    return columns_layers(cfg) * cfg->steps;
+    return reduce_columns_layers(cfg) * cfg->steps;
 }
 
 /*
@@ -49,8 +49,8 @@ static layout threads_of(const columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;
     if (!k->ragged)
-        return compact(shape(cfg->lanes, columns_layers(cfg)));
-    return make_layout(shape(cfg->lanes, shape(columns_groups(cfg), WARP / cfg->lanes)),
+        return compact(shape(cfg->lanes, reduce_columns_layers(cfg)));
+    return make_layout(shape(cfg->lanes, shape(reduce_columns_groups(cfg), WARP / cfg->lanes)),
                        stride(1, stride(WARP, cfg->lanes)));
 }
 
@@ -70,7 +70,7 @@ static val element_address(const columns_kernel *k, val column)
     return reduce_address(k->p.x, add(crd2idx(dynamic(k->stretch), stretches), column), k->cfg->kind.dtype);
 }
 
-val columns_shift(const columns_kernel *k, val group)
+val reduce_columns_shift(const columns_kernel *k, val group)
 {
     val lines = mul(convert(I64, group), k->p.reduced_stride[0]);
     return bit_and(add(k->begin, lines), imm64(k->cfg->vec - 1));
@@ -95,7 +95,7 @@ static void find_place(columns_kernel *k)
     if (k->ragged) {
         val address = element_address(k, first);
         k->begin = convert(I64, div(address, imm((int)ckl_dtype_bytes(cfg->kind.dtype))));
-        k->column = sub(k->owned, columns_shift(k, warp()));
+        k->column = sub(k->owned, reduce_columns_shift(k, warp()));
         k->limit = min(k->columns, add(first, imm(width)));
     }
     k->start = element_address(k, k->column);
@@ -168,7 +168,7 @@ static void find_addresses(const columns_kernel *k, val index, val *address)
             address[s] = s ? add(address[s - 1], k->step_bytes) : k->next;
             continue;
         }
-        val distance = crd2idx(dynamic(add(index, imm(s * columns_layers(cfg)))), reduced);
+        val distance = crd2idx(dynamic(add(index, imm(s * reduce_columns_layers(cfg)))), reduced);
         address[s] = reduce_address(k->start, distance, cfg->kind.dtype);
     }
 }
@@ -197,7 +197,7 @@ static void accumulate_steps(columns_kernel *k, val index, int step, int count, 
     int64_t distance[count];
     reduce_batch batch = { .x = column, .size = count, .first = index, .distance = distance };
     for (int s = 0; s < count; s++)
-        distance[s] = (int64_t)(step + s) * columns_layers(cfg);
+        distance[s] = (int64_t)(step + s) * reduce_columns_layers(cfg);
     reduce_count(k->r, k->state[0][0], &batch);
     for (int c = 0; c < cfg->vec; c++) {
         for (int s = 0; s < count; s++)
@@ -210,7 +210,7 @@ static void accumulate_steps(columns_kernel *k, val index, int step, int count, 
 static void edge_tile(columns_kernel *k, val index, const val *address)
 {
     for (int s = 0; s < k->cfg->steps; s++)
-        IF(lt(add(index, imm(s * columns_layers(k->cfg))), k->p.count)) {
+        IF(lt(add(index, imm(s * reduce_columns_layers(k->cfg))), k->p.count)) {
             tensor rX = load_existing(k, address[s]); // (VEC)
             accumulate_steps(k, index, s, 1, &rX);
         }
@@ -258,7 +258,7 @@ static val address_of_line(const columns_kernel *k, val index)
  */
 static void accumulate_edges(columns_kernel *k, val guarded)
 {
-    const int tile = tile_elements(k->cfg), layers = columns_layers(k->cfg);
+    const int tile = tile_elements(k->cfg), layers = reduce_columns_layers(k->cfg);
     LOOP_FROM(first, mul(k->rank, imm(tile)), k->p.count, imm(tile * k->cfg->split))
         IF(logical_not(is_full(k, first, guarded)))
             LOOP_FROM(line, add(first, convert(I64, k->layer)), min(k->p.count, add(first, imm(tile))), imm(layers)) {
@@ -275,7 +275,7 @@ static void accumulate_columns(columns_kernel *k)
     val mine = convert(I64, k->layer), bytes = imm64((int64_t)ckl_dtype_bytes(cfg->kind.dtype));
     val stride = mul(k->p.reduced_stride[0], bytes), guarded = guarded_lines(k);
     k->next = variable(U64, address_of_line(k, add(begin, mine)));
-    k->step_bytes = convert(U64, mul(stride, imm(columns_layers(cfg))));
+    k->step_bytes = convert(U64, mul(stride, imm(reduce_columns_layers(cfg))));
     val to_next_tile = convert(U64, mul(stride, imm(tile * cfg->split)));
     LOOP_FROM(first, begin, count, imm(tile * cfg->split)) {
         val index = add(first, mine);
@@ -353,7 +353,7 @@ void reduce_columns_with(const reduce_columns_config *cfg, const reducer *r, int
         accumulate_columns(&k);
     }
     separate_counts(&k);
-    val has_total = columns_merge(&k);
+    val has_total = reduce_columns_merge(&k);
     IF(has_total)
         store_columns(&k);
 }

@@ -27,18 +27,18 @@ typedef struct columns_kernel {
 } columns_kernel;
 
 /* Threads of a CTA on top of each other. */
-int columns_layers(const reduce_columns_config *cfg);
+int reduce_columns_layers(const reduce_columns_config *cfg);
 
 /* Warps, or more threads where these share a line. Threads of a group that have the same columns are of one warp. */
-int columns_groups(const reduce_columns_config *cfg);
+int reduce_columns_groups(const reduce_columns_config *cfg);
 
 /* How far the first column that a group accumulates lies before the CTA's first one; of a ragged CTA. */
-val columns_shift(const columns_kernel *k, val group);
+val reduce_columns_shift(const columns_kernel *k, val group);
 
 /*
  * Merges the states of all threads of the device that have the same columns. Whoever returns true has those of the columns from
  * `owned` on.
  */
-val columns_merge(columns_kernel *k);
+val reduce_columns_merge(columns_kernel *k);
 
 #endif

@@ -10,7 +10,7 @@ static void make_slots(const columns_kernel *k, tensor *sS)
 {
     static const char *const names[REDUCE_VALUES_MAX] = { "states0", "states1", "states2", "states3",
                                                           "states4", "states5", "states6", "states7" };
-    int slots = (columns_groups(k->cfg) - 1) * k->cfg->lanes;
+    int slots = (reduce_columns_groups(k->cfg) - 1) * k->cfg->lanes;
     for (int i = 0; i < k->r->count; i++)
         sS[i] =
             smem_tensor(names[i], k->r->types[i], compact(shape(max_i64(slots, 1), k->cfg->vec)), 16); // (SLOTS,VEC)
@@ -30,7 +30,7 @@ static void share_shifted(const columns_kernel *k, tensor *sG)
     static const char *const names[REDUCE_VALUES_MAX] = { "shifted0", "shifted1", "shifted2", "shifted3",
                                                           "shifted4", "shifted5", "shifted6", "shifted7" };
     const reduce_columns_config *cfg = k->cfg;
-    const layout slots = compact(shape(cfg->lanes * cfg->vec, columns_groups(cfg)));
+    const layout slots = compact(shape(cfg->lanes * cfg->vec, reduce_columns_groups(cfg)));
     for (int i = 0; i < k->r->count; i++)
         sG[i] = smem_tensor(names[i], k->r->types[i], slots, 16); // (COLUMNS,GROUPS)
     IF(lt(lane(), imm(cfg->lanes)))
@@ -53,8 +53,8 @@ static void merge_shifted(columns_kernel *k, const tensor *sS)
     val owns = lt(lane(), imm(cfg->lanes - 1)), total[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
     IF(logical_and(owns, lt(warp(), imm(cfg->vec)))) {
         val column = convert(I64, add(mul(k->lane, imm(cfg->vec)), warp()));
-        for (int g = 0; g < columns_groups(cfg); g++) {
-            val shifted = add(column, columns_shift(k, imm(g)));
+        for (int g = 0; g < reduce_columns_groups(cfg); g++) {
+            val shifted = add(column, reduce_columns_shift(k, imm(g)));
             for (int i = 0; i < k->r->count; i++)
                 other[i] = g ? at(sG[i], shifted, g) : (total[i] = variable(k->r->types[i], at(sG[i], shifted, g)));
             if (g)
@@ -77,7 +77,7 @@ static void merge_layers(columns_kernel *k, const tensor *sS)
     merge_in_warps(k);
     val group = div(thread(), imm((int)max_i64(cfg->lanes, WARP)));
     val is_first = lt(lane(), imm(cfg->lanes)); // of the lanes with the same states
-    for (int half = columns_groups(cfg) / 2, first = 0; half > 0; first += half, half /= 2) {
+    for (int half = reduce_columns_groups(cfg) / 2, first = 0; half > 0; first += half, half /= 2) {
         val slot = add(mul(add(rem(group, imm(half)), imm(first)), imm(cfg->lanes)), k->lane);
         val gives = logical_and(ge(group, imm(half)), lt(group, imm(2 * half)));
         IF(logical_and(gives, is_first))
@@ -151,7 +151,7 @@ static void load_states(const columns_kernel *k, val rank, tensor *rS)
 static void merge_received(columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;
-    int layers = columns_layers(cfg), at_once = (int)max_i64(1, STATES_AT_ONCE / (cfg->vec * k->r->count));
+    int layers = reduce_columns_layers(cfg), at_once = (int)max_i64(1, STATES_AT_ONCE / (cfg->vec * k->r->count));
     at_once = (int)min_i64(at_once, ceil_div(cfg->split, layers));
     val identity[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
     tensor rS[at_once][REDUCE_VALUES_MAX]; // (VEC)
@@ -183,7 +183,7 @@ static val merge_ctas(columns_kernel *k, const tensor *sS)
     return is_last;
 }
 
-val columns_merge(columns_kernel *k)
+val reduce_columns_merge(columns_kernel *k)
 {
     tensor sS[REDUCE_VALUES_MAX]; // (SLOTS,VEC)
     make_slots(k, sS);

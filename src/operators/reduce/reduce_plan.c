@@ -1,5 +1,5 @@
 /* reduce_plan.c - what the implementations of reduce share on the host, and the steps of the ladder. */
-#include "operators/reduce/reduce_plan.h"
+#include "operators/reduce/reduce_config.h"
 
 #include "base/math.h"
 #include "plan/check.h"

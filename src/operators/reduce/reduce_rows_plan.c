@@ -1,5 +1,5 @@
 /* reduce_rows_plan.c - which config rows get whose elements lie side by side, what of it is legal, and their launch. */
-#include "operators/reduce/reduce_plan.h"
+#include "operators/reduce/reduce_config.h"
 
 #include "base/math.h"
 #include "plan/check.h"
