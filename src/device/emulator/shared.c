@@ -173,7 +173,7 @@ static uint32_t set_new(cluster *c)
     reader_set *set = &c->sets[index];
     if (!set->clock)
         set->clock = heap_alloc((size_t)c->agent_max, sizeof *set->clock);
-    memset(set->clock, 0, (size_t)c->agent_max * sizeof *set->clock);
+    memset(set->clock, 0, (size_t)c->agent_peak * sizeof *set->clock);
     return index;
 }
 
@@ -301,9 +301,12 @@ static void split(cta *on, int tier, uint32_t offset)
 {
     cluster *c = on->cluster;
     uint32_t span = TIER_SPAN[tier], part = TIER_SPAN[tier + 1];
-    cell *whole = &on->cells[tier][offset / span], *parts = &on->cells[tier + 1][offset / span * (span / part)];
+    cell *whole = &on->cells[tier][offset / span], *parts;
     if (whole->flags & CELL_SPLIT)
         return;
+    if (!on->cells[tier + 1])
+        on->cells[tier + 1] = heap_alloc(cluster_shared_bytes(c) / part, sizeof(cell));
+    parts = &on->cells[tier + 1][offset / span * (span / part)];
     for (uint32_t i = 0; i < span / part; i++) {
         parts[i] = *whole;
         if (i && whole->read_agent == READ_SET && whole->read_clock) {
@@ -347,6 +350,8 @@ static bool touch_tier(cta *c, const access *a, int tier, uint32_t from, uint32_
 
 bool shared_touch(cta *c, const access *a, uint32_t offset, uint32_t bytes)
 {
+    for (uint32_t block = offset / SHARED_BLOCK; block * SHARED_BLOCK < offset + bytes; block++)
+        c->touched[block] = true;
     return touch_tier(c, a, TIER_CHUNK, offset, offset + bytes);
 }
 
