@@ -34,9 +34,9 @@ static int vector_registers(int vec, ckl_dtype dtype)
     return (int)ceil_div(vec * (int64_t)ckl_dtype_bytes(dtype), 4);
 }
 
-int row_split_registers(const row_split *s, ckl_dtype dtype)
+int64_t row_split_registers(const row_split *s, ckl_dtype dtype)
 {
-    return s->steps * vector_registers(s->vec, dtype);
+    return (int64_t)s->steps * vector_registers(s->vec, dtype);
 }
 
 int row_vec_full(ckl_dtype dtype)

@@ -44,7 +44,7 @@ int64_t row_split_rows(const row_split *s);
 int64_t row_split_ctas(const row_split *s, int64_t rows);
 
 /* Registers of a thread for its fragment of one tensor. Two 16-bit elements share a register if vec is even. */
-int row_split_registers(const row_split *s, ckl_dtype dtype);
+int64_t row_split_registers(const row_split *s, ckl_dtype dtype);
 
 /* Elements of 16 bytes: the vector of a ragged row. */
 int row_vec_full(ckl_dtype dtype);

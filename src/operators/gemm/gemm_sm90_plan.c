@@ -60,7 +60,8 @@ static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
 
 static ckl_status admit_sm90_cluster(const gemm_sm90_config *c)
 {
-    if (c->cluster_m < 1 || c->cluster_n < 1 || c->split < 1 || c->cluster_m * c->cluster_n * c->split > 8)
+    if (c->cluster_m < 1 || c->cluster_n < 1 || c->split < 1 ||
+        product_i64(product_i64(c->cluster_m, c->cluster_n), c->split) > 8)
         FAIL(CKL_INVALID, "gemm sm90: a cluster of %dx%d CTAs with split=%d is not in 1..8", c->cluster_m, c->cluster_n,
              c->split);
     if (c->tile_n % (8 * c->cluster_m) || c->tile_m % (8 * c->cluster_n))
