@@ -188,9 +188,9 @@ static const char *const population[] = {
               op ": x of 35x1 elements, strides 4611686018427387904x1, spans" },                                      \
             { "rows=1 cols=2^56", CKL_INVALID, op ": x of 1x72057594037927936 elements" },                            \
             { "rows=4 cols=64 impl=forward config='vec=4 threads=64 row_threads=32 shifted=1 stages=4'", CKL_INVALID, \
-              op " forward: shifted=1 is for rows in registers whose y is aligned" },                                 \
+              "norm forward: shifted=1 is for rows in registers" },                                                   \
             { "rows=4 cols=64 direction=backward impl=backward config='shifted=1'", CKL_INVALID,                      \
-              op " backward: shifted=1 is for" },                                                                     \
+              "norm backward: shifted=1 is for" },                                                                    \
             { "eps=inf", CKL_INVALID, op ": eps=inf is not finite" },                                                 \
             { "eps=-0.5", CKL_INVALID, op ": eps=-0.5 is negative" },                                                 \
             { "cols=8 ldx=7", CKL_INVALID, op ": ldx=7 is smaller than cols=8" },                                     \
