@@ -93,13 +93,14 @@ static void take_problem(const ckl_norm_desc *d, norm_config *c)
 }
 
 /*
- * Rows that flow are long, and lie in phase; those of gradients are shifted when they are written, up to a length where eight warps an SM
- * are too few for that: 577x49536 f16 135.7 us by single elements, 177.1 shifted.
+ * Rows that flow are long, and lie in phase. Those of gradients in 16 bits are shifted when they are written, where that is faster than single
+ * elements (bench/notes/norm.md): shorter ones have too much to do for their ends, longer ones too few warps.
  */
 static bool may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min)
 {
-    enum { SHIFTED_COLS_MAX = 16384 };
-    const bool shifts = d->direction == CKL_DIRECTION_BACKWARD && d->cols <= SHIFTED_COLS_MAX;
+    enum { SHIFTED_COLS_MIN = 1025, SHIFTED_COLS_MAX = 32768 };
+    const bool shifts = d->direction == CKL_DIRECTION_BACKWARD && d->dtype != CKL_F32 && d->cols >= SHIFTED_COLS_MIN &&
+                        d->cols <= SHIFTED_COLS_MAX;
     const bool fits = in_phase(d) || shifts;
     return device->has_tma && fits && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) > bytes_min;
 }
