@@ -89,9 +89,11 @@ static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_no
 {
     if (c->split.ragged)
         return in_phase(d, c, a) ? NORM_VECTORS : NORM_ELEMENTS;
+    const bool forward = d->direction == CKL_DIRECTION_FORWARD;
+    const bool cut = c->shifted && forward, moved = c->shifted && !forward;
     const bool aligned =
-        PLAN_ALIGNED(c->split.vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->residual, a->gamma, a->beta, a->dy,
-                     a->dsum, a->y, a->sum, c->shifted ? NULL : a->dx, a->dgamma, a->dbeta);
+        PLAN_ALIGNED(c->split.vec * (int64_t)ckl_dtype_bytes(d->dtype), cut ? NULL : a->x, cut ? NULL : a->residual,
+                     a->gamma, a->beta, a->dy, a->dsum, a->y, a->sum, moved ? NULL : a->dx, a->dgamma, a->dbeta);
     return aligned ? NORM_VECTORS : NORM_ELEMENTS;
 }
 

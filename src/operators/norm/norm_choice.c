@@ -40,14 +40,17 @@ enum {
 
 /* Choice */
 
-static bool divides_rows(const ckl_norm_desc *d, int vec, int64_t ldy)
+static bool divides_rows(const ckl_norm_desc *d, int vec, int64_t ldx, int64_t ldy)
 {
-    return vec > 0 && d->cols % vec == 0 && (d->rows <= 1 || (d->ldx % vec == 0 && ldy % vec == 0));
+    return vec > 0 && d->cols % vec == 0 && (d->rows <= 1 || (ldx % vec == 0 && ldy % vec == 0));
 }
 
+/* Of shifted rows only those matter that vectors are of: of y, or of x and dy. */
 static bool accepts_rows(const ckl_norm_desc *d, const norm_config *c)
 {
-    return c->split.ragged || divides_rows(d, c->split.vec, c->shifted ? d->ldx : d->ldy);
+    const bool forward = d->direction == CKL_DIRECTION_FORWARD;
+    return c->split.ragged || divides_rows(d, c->split.vec, c->shifted && forward ? d->ldy : d->ldx,
+                                           c->shifted && !forward ? d->ldx : d->ldy);
 }
 
 static int widest_vector(const ckl_norm_desc *d)
@@ -89,10 +92,16 @@ static void take_problem(const ckl_norm_desc *d, norm_config *c)
     c->residual = d->residual;
 }
 
-/* Rows that flow are long, and lie in phase; those of gradients are shifted when they are written. */
+/*
+ * Rows that flow are long, and lie in phase. Those of gradients in 16 bits are shifted when they are written, where that is faster than single
+ * elements (bench/notes/norm.md): shorter ones have too much to do for their ends, longer ones too few warps.
+ */
 static bool may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min)
 {
-    const bool fits = d->direction == CKL_DIRECTION_BACKWARD || in_phase(d);
+    enum { SHIFTED_COLS_MIN = 1025, SHIFTED_COLS_MAX = 32768 };
+    const bool shifts = d->direction == CKL_DIRECTION_BACKWARD && d->dtype != CKL_F32 && d->cols >= SHIFTED_COLS_MIN &&
+                        d->cols <= SHIFTED_COLS_MAX;
+    const bool fits = in_phase(d) || shifts;
     return device->has_tma && fits && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) > bytes_min;
 }
 
@@ -178,6 +187,22 @@ static bool choose_shared_flow(const ckl_norm_desc *d, const ckl_device_info *de
     return true;
 }
 
+/*
+ * Rows of 16 bits in the registers of a CTA, where y is aligned and x is not: vectors are those of y, gamma and beta, and x is cut out
+ * of two of its own. False: they are others.
+ */
+static bool choose_cut(const ckl_norm_desc *d, norm_config *c)
+{
+    const int vec = row_vec_full(d->dtype);
+    take_problem(d, c);
+    if (d->dtype == CKL_F32 || in_phase(d) || row_vec(d->dtype, d->rows, d->cols, d->ldy, d->ldy) != vec ||
+        d->cols < RAGGED_VECTORS_MIN * vec ||
+        !row_split_choose(d->cols, vec, d->dtype, FORWARD_REGISTERS / 2, 1, &c->split))
+        return false;
+    c->shifted = true;
+    return true;
+}
+
 ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_norm_desc *d = desc;
@@ -185,6 +210,8 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     norm_config *c = config;
     row_split s;
+    if (choose_cut(d, c))
+        return CKL_OK;
     const bool ragged = is_ragged(d) && !prefers_elements(d);
     int cluster_max = device->has_tma ? CLUSTER_MAX : 1;
     take_problem(d, c);
@@ -452,8 +479,12 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
     if (c->tiled && c->split.row_threads != c->split.threads)
         FAIL(CKL_INVALID, "%s: row_threads=%d of tiled rows must be threads=%d", what, c->split.row_threads,
              c->split.threads);
-    if (c->shifted && (!c->flow.stages || d->direction == CKL_DIRECTION_FORWARD))
-        FAIL(CKL_INVALID, "%s: shifted=1 is for gradients of rows that flow", what);
+    const bool forward = d->direction == CKL_DIRECTION_FORWARD;
+    const bool cut = !c->flow.stages && !c->tiled && !c->split.ragged && !c->shared_weights &&
+                     c->split.vec == row_vec_full(d->dtype);
+    if (c->shifted && !(forward ? cut : c->flow.stages > 0))
+        FAIL(CKL_INVALID, "%s: shifted=1 is for rows in registers whose y is aligned, and gradients of rows that flow",
+             what);
     if (c->persistent_ctas < 0)
         FAIL(CKL_INVALID, "%s: persistent_ctas=%d is negative", what, c->persistent_ctas);
     if (c->flow.stages)

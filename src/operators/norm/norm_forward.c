@@ -12,7 +12,7 @@ enum { WRITE_STEPS = 4, WRITE_STEPS_RAGGED = 2 };
 typedef struct row {
     const norm_config *cfg;
     row_split split;
-    bool in_phase; // rows of x, residual, y and sum
+    bool in_phase; // rows of x, residual, y and sum; of shifted rows: those of y and sum with gamma and beta
     row_place place;
     row_spans spans;
     bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
@@ -33,7 +33,9 @@ static tensor load_input(const row *r, const row_span *at, val pointer, val ld, 
 {
     tensor tXgX = with_cache(row_part(&at->split, &at->place, pointer, r->cfg->dtype, ld), cache); // (VEC,STEPS)
     tensor rX = fragment_like(tXgX, r->cfg->dtype);                                                // (VEC,STEPS)
-    (r->in_phase ? row_load : row_load_among)(&at->split, &at->place, tXgX, rX, 0);
+    row_split split = at->split;
+    split.ragged |= r->in_phase && r->cfg->shifted; // vectors are those of y alone
+    (r->in_phase && !r->cfg->shifted ? row_load : row_load_among)(&split, &at->place, tXgX, rX, 0);
     return rX;
 }
 

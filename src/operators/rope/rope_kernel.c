@@ -202,16 +202,32 @@ static tensor elements_at(const place *at, const side *s, val address, val ld_he
     return tensor_at_coordinates(gmem_tensor(address, at->cfg->dtype, all), cX);
 }
 
+/* Head by head, so that both vectors of it are asked for together. */
+static void copy_slot(const place *at, const slot *k, const tensor from[2], const tensor to[2], bool loads)
+{
+    for (int i = 0; i < 2 * at->cfg->heads; i++) {
+        const int which = i % 2, head = i / 2;
+        const tensor vector = slice(loads ? to[which] : from[which], _, head);       // (VEC)
+        const tensor memory = slice(loads ? from[which] : to[which], _, _, head, _); // ((VEC,1),1,1)
+        const tensor cX = slice(k->cX[which], _, _, head, _);                        // ((VEC,1),1,1)
+        copy_if(&k->each, cX, k->limits, loads ? memory : vector, loads ? vector : memory, 0);
+    }
+}
+
 static void load_slot(const place *at, const side *s, const slot *k, const tensor rX[2])
 {
+    tensor gX[2]; // ((VEC,1),1,HEADS,1)
     for (int i = 0; i < 2; i++)
-        copy_if(&k->each, k->cX[i], k->limits, elements_at(at, s, s->x, s->ldx_head, s->ldx, k->cX[i]), rX[i], 0);
+        gX[i] = elements_at(at, s, s->x, s->ldx_head, s->ldx, k->cX[i]);
+    copy_slot(at, k, gX, rX, true);
 }
 
 static void store_slot(const place *at, const side *s, const slot *k, const tensor rX[2])
 {
+    tensor gY[2]; // ((VEC,1),1,HEADS,1)
     for (int i = 0; i < 2; i++)
-        copy_if(&k->each, k->cX[i], k->limits, rX[i], elements_at(at, s, s->y, s->ldy_head, s->ldy, k->cX[i]), 0);
+        gY[i] = elements_at(at, s, s->y, s->ldy_head, s->ldy, k->cX[i]);
+    copy_slot(at, k, rX, gY, false);
 }
 
 /* Pairs of a head lie across its two vectors, or are neighbours in them. */
@@ -317,14 +333,16 @@ static int64_t groups_of(const ckl_rope_desc *d, const rope_config *c, int kerne
 
 /*
  * Heads side by side make runs of memory longer, but the last group may be of few: the least of what is read of whole groups,
- * where each run counts as some bytes more.
+ * where each run counts as some bytes more. Heads of whole lines gain nothing by it (bench/notes/rope.md).
  */
 static int abreast_for(const ckl_rope_desc *d, const rope_config *config)
 {
-    enum { LANES = 32, RUN_EXTRA_BYTES = 64 };
+    enum { LANES = 32, RUN_EXTRA_BYTES = 64, LINE_BYTES = 128 };
     rope_config c = *config;
     double least = INFINITY;
     int best = 1;
+    if (d->head_dim * (int64_t)ckl_dtype_bytes(d->dtype) >= LINE_BYTES)
+        return best;
     for (c.abreast = 1; c.abreast == 1 || tile_of(&c, 0).lanes * c.abreast <= LANES; c.abreast++) {
         const rope_tile t = tile_of(&c, 0);
         const double run = (double)(t.lanes * c.abreast) * 2 * t.vec * (double)ckl_dtype_bytes(d->dtype);
@@ -337,10 +355,10 @@ static int abreast_for(const ckl_rope_desc *d, const rope_config *config)
     return best;
 }
 
-/* Sine and cosine cost as much as two groups of heads: CTAs take several, as long as there are CTAs enough. */
+/* Sine and cosine cost as much as a few heads: CTAs take several groups of them, as long as there are CTAs enough. */
 static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { GROUPS_MAX = 8, CTAS_PER_SM = 8, ANGLE_GROUPS = 2 };
+    enum { GROUPS_MAX = 8, CTAS_PER_SM = 8 };
     const ckl_rope_desc *d = desc;
     rope_config *c = config;
     c->dtype = d->dtype;
@@ -353,14 +371,9 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
         c->heads /= 2;
     c->abreast = abreast_for(d, c);
     int64_t groups = groups_of(d, c, 0), tiles = ceil_div(d->tokens, tile_of(c, 0).tokens);
-    int64_t least = INT64_MAX;
-    for (int of_cta = 1; of_cta <= GROUPS_MAX; of_cta++) {
-        const int64_t ctas = ceil_div(groups, of_cta), cost = ctas * (ANGLE_GROUPS + of_cta);
-        if (cost < least && (of_cta == 1 || tiles * ctas >= (int64_t)CTAS_PER_SM * device->sm_count)) {
-            least = cost;
-            c->groups = of_cta;
-        }
-    }
+    for (c->groups = GROUPS_MAX; c->groups > 1; c->groups--)
+        if (groups % c->groups == 0 && tiles * groups / c->groups >= (int64_t)CTAS_PER_SM * device->sm_count)
+            break;
     return CKL_OK;
 }
 

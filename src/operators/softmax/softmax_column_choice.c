@@ -82,19 +82,6 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     return CKL_OK;
 }
 
-/* More CTAs for few columns: larger clusters, then narrower strips, down to a sector. */
-static void spread_columns(const ckl_softmax_desc *d, const ckl_device_info *device, column_split *s)
-{
-    enum { SECTOR_BYTES = 32 };
-    const int64_t sms = device->sm_count, element = (int64_t)ckl_dtype_bytes(d->dtype),
-                  cluster_max = device->has_tma ? min_i64(row_pipeline_cluster_max(device), s->threads / 32) : 1;
-    while (2 * s->cluster <= cluster_max && column_split_ctas(s, d->outer, d->inner) < sms &&
-           d->n > 2 * column_split_lines(s))
-        s->cluster *= 2;
-    while (column_split_columns(s) * element > SECTOR_BYTES && column_split_ctas(s, d->outer, d->inner) < sms)
-        s->lanes /= 2;
-}
-
 /* Tiles of so many lines as registers hold, and as many CTAs as find LONG_LINES each. */
 ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -109,7 +96,6 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     const int64_t cluster_max = device->has_tma ? min_i64(CLUSTER_PORTABLE, split->threads / 32) : 1;
     while (2 * split->cluster <= cluster_max && d->n > (int64_t)LONG_LINES * split->cluster)
         split->cluster *= 2;
-    spread_columns(d, device, split);
     split->exact = false;
     c->form = softmax_form_of(d);
     return CKL_OK;
@@ -195,6 +181,9 @@ ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_inf
     const bool poor = !ctas || (inputs == 1 && bytes == 2 && (narrow || !has_lines(&held, d->dtype)));
     if (!device->has_tma || softmax_vec_of(d) * bytes < COPY_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED, "%s: wants clusters, and lines of whole vectors of %d bytes", what, COPY_BYTES_MIN);
+    if (softmax_vec_of(d) < row_vec_full(d->dtype) && (inputs == 2 || bytes == 4))
+        FAIL(CKL_UNSUPPORTED, "%s: lines of vectors of less than 16 bytes are as fast in registers, or read twice",
+             what);
     if ((ctas == 1 && !full) || // a full one has registers for itself alone on an SM
         product_i64(product_i64(d->outer, d->n), d->inner * (int64_t)bytes) < TENSOR_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " fit the registers of a CTA, or are few", what, d->n);

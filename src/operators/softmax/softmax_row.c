@@ -129,13 +129,9 @@ static void forward(const rows *r)
 {
     const row_spans *spans = &r->spans;
     val pair[ONLINE_VALUES], own[ROW_SPANS_MAX];
-    tensor rX[ROW_SPANS_MAX], rM[ROW_SPANS_MAX], rT[ROW_SPANS_MAX], rE[ROW_SPANS_MAX]; // (VEC,STEPS)
-    for (int i = spans->count; i-- > 0;) { // the ends' loads are under way before the first of the others is used
-        rX[i] = load_x(r, &spans->of[i]);
-        rM[i] = load_mask(r, &spans->of[i], rX[i]);
-    }
+    tensor rT[ROW_SPANS_MAX], rE[ROW_SPANS_MAX]; // (VEC,STEPS)
     for (int i = 0; i < spans->count; i++) {
-        rT[i] = scores_of(r, rX[i], rM[i]);
+        rT[i] = load_scores(r, &spans->of[i]);
         rE[i] = fragment_like(rT[i], F32);
     }
     softmax_meet_peers(r->split.cluster);
