@@ -138,6 +138,44 @@ static void store_words(const narrow *k, val runs)
     }
 }
 
+/*
+ * The words of the one run of short rows of y, where each of these is some words and a thread's next word is at the same place of a later
+ * row: what it is made of is found once.
+ */
+static void store_even_words(const narrow *k, const run *y, val in_row)
+{
+    const transpose_narrow_config *cfg = k->cfg;
+    const int elements = k->word_elements, along = cfg->tile_c / elements;
+    val apart = mul(div(imm_as(U32, cfg->threads), in_row), imm(cfg->bytes)), moved = variable(U32, imm(0));
+    val mine = add(y->head, mul(thread(), imm(elements))), from[4], x[4];
+    for (int e = 0; e < elements; e++)
+        from[e] = element_address(k, y, add(mine, imm(e)));
+    LOOP_FROM(n, thread(), mul(k->size, imm(along)), imm(cfg->threads)) {
+        val first = add(y->head, mul(n, imm(elements)));
+        BREAK_IF(lt(y->count, add(first, imm(elements))));
+        for (int e = 0; e < elements; e++)
+            x[e] = at(smem_view(add(from[e], moved), k->type, compact(leaf(1))), 0);
+        store(k, y, first, k->word_type, transpose_word(elements, x));
+        assign(moved, add(moved, apart));
+    }
+}
+
+/* The words of all runs: those of short rows of y by places that repeat, where they do. */
+static void store_body(const narrow *k, val runs)
+{
+    if (k->cfg->short_x) {
+        store_words(k, runs);
+        return;
+    }
+    const int elements = k->word_elements, threads = k->cfg->threads;
+    run y = run_at(k, imm_as(U32, 0));
+    val in_row = max(div(k->size, imm(elements)), imm(1)), repeats = eq(rem(imm_as(U32, threads), in_row), imm(0));
+    val whole = eq(bit_and(bit_or(k->size, y.head), imm(elements - 1)), imm(0));
+    IF(logical_and(repeats, whole))
+        store_even_words(k, &y, in_row);
+    ELSE store_words(k, runs);
+}
+
 /* Single elements, up to per_run of each run: those before the first sector, or those behind the last word. */
 static void store_ends(const narrow *k, val runs, int per_run, bool heads)
 {
@@ -191,7 +229,7 @@ void transpose_narrow(const void *config, int kernel)
     cp_async_commit();
     cp_async_wait(0);
     cta_sync();
-    store_words(&k, runs);
+    store_body(&k, runs);
     IF(first)
         store_ends(&k, runs, margin_of(cfg), true);
     IF(lt(left, imm(reach)))

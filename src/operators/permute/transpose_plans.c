@@ -194,7 +194,7 @@ const implementation transpose_tiled_implementation = {
  */
 static bool goes_across(const permutation *p, int tile_c)
 {
-    enum { TILES_MAX = 16 };
+    enum { TILES_MAX = 8 }; // 16 lose 6 % (bench/notes/permute.md)
     return p->has_matrix && p->matrix.cols <= (int64_t)TILES_MAX * tile_c && p->matrix.rows > p->matrix.cols;
 }
 

@@ -69,6 +69,8 @@ static const char *const cases[] = {
     "rows=131 cols=70 dtype=u8 impl=sm80 config='tile_r=64 align=16'",
     "rows=131 cols=70 dtype=f32 impl=sm80 config='tile_r=32 tile_c=32 align=128'",
     "rows=300 cols=3 dtype=f16 impl=narrow config='bytes=2 short_x=1 tile_r=64 tile_c=4 threads=128'",
+    "rows=16 cols=1001 dtype=u8 batch=2 impl=narrow config='tile_c=1024' # short rows of y of whole words",
+    "rows=8 cols=700 dtype=f16 misalign=2 impl=narrow config='tile_c=1024'",
     "rows=5 cols=700 dtype=u8 batch=2 impl=narrow config='bytes=1 outer=1 short_x=0 tile_r=16 tile_c=256'",
     NULL,
 };

@@ -31,6 +31,14 @@ bool reduce_columns_ragged(const reduce_columns_config *cfg)
            reduce_columns_groups(cfg) % cfg->vec == 0;
 }
 
+int reduce_columns_ctas_per_sm(const reduce_columns_config *cfg, bool ragged)
+{
+    enum { THREADS_WITH_GUARDS = 768 };
+    const bool dear =
+        ragged && ckl_dtype_bytes(cfg->kind.dtype) == 2 && reduce_state_words(&cfg->kind, cfg->compensated) > 1;
+    return dear ? (int)min_i64(cfg->ctas_per_sm, THREADS_WITH_GUARDS / cfg->threads) : cfg->ctas_per_sm;
+}
+
 int reduce_columns_width(const reduce_columns_config *cfg, bool ragged)
 {
     return (cfg->lanes - ragged) * cfg->vec;
@@ -340,7 +348,8 @@ void reduce_columns_with(const reduce_columns_config *cfg, const reducer *r, int
 {
     columns_kernel k = { .cfg = cfg, .r = r, .kernel = kernel };
     k.ragged = kernel == 1 && reduce_columns_ragged(cfg);
-    launch_bounds(cfg->threads, kernel == 0 || k.ragged ? cfg->ctas_per_sm : 0); // single elements take more registers
+    launch_bounds(cfg->threads, kernel == 0 || k.ragged ? reduce_columns_ctas_per_sm(cfg, k.ragged)
+                                                        : 0); // single elements take more registers
     k.p = params_of(reduce);
     find_place(&k);
     find_existing(&k);

@@ -90,7 +90,8 @@ static void share_columns(const reduce_view *v, const ckl_device_info *device, b
     int64_t layers = c->threads / c->lanes, tiles = column_tiles(v, c, ragged);
     while (c->steps > 1 && layers * (c->steps / 2) >= v->count)
         c->steps /= 2;
-    int64_t ctas = (int64_t)device->sm_count * c->ctas_per_sm, most = ceil_div(max_i64(v->count, 1), layers * c->steps);
+    int64_t ctas = (int64_t)device->sm_count * reduce_columns_ctas_per_sm(c, ragged),
+            most = ceil_div(max_i64(v->count, 1), layers * c->steps);
     c->split = (int)max_i64(1, min_i64(ctas / max_i64(tiles, 1), most));
     c->compensated = reduce_compensates(&v->kind, v->count / (layers * c->steps * c->split));
 }
@@ -119,10 +120,8 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     else if (c->lanes > NARROW_LANES && c->lanes <= WARP && (alone || column_tiles(v, c, false) < NARROW_TILES))
         c->lanes = alone ? strip_lanes(v, device, c) : NARROW_LANES;
     share_columns(v, device, ragged, c);
-    if (ragged && bytes < WORD_BYTES && reduce_state_words(&c->kind, c->compensated) > 1) {
-        c->ctas_per_sm--; // what guards need beside two states a column does not fit the registers
+    if (reduce_columns_ctas_per_sm(c, ragged) < c->ctas_per_sm) // known now that sums may be compensated
         share_columns(v, device, ragged, c);
-    }
     c->overlap = v->rows * v->count * bytes <= REDUCE_OVERLAP_BYTES;
     return CKL_OK;
 }

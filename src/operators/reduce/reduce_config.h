@@ -107,6 +107,9 @@ void reduce_columns(const void *config, int kernel);
  */
 bool reduce_columns_ragged(const reduce_columns_config *config);
 
+/* CTAs that shall fit on an SM: fewer of ragged columns of 16 bits with states of several words, whose guards take registers, too. */
+int reduce_columns_ctas_per_sm(const reduce_columns_config *config, bool ragged);
+
 /* Columns of a CTA. */
 int reduce_columns_width(const reduce_columns_config *config, bool ragged);
 

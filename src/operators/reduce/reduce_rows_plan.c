@@ -11,8 +11,9 @@ enum {
     SMALL_TILE = 128 * 8,        // vectors of a CTA of a small x
     PREFETCHED_BYTES = 96 << 20, // of an x whose first tiles are prefetched
     CLUSTER_MAX = 8,
-    ROWS_OF_SM = 64, // of a device that rows of a warp each keep busy
-    NEARLY = 16,     // one of so many may be missing
+    LONG_SEGMENT = 1024, // vectors, with which a CTA of fewer threads is as busy
+    ROWS_OF_SM = 64,     // of a device that rows of a warp each keep busy
+    NEARLY = 16,         // one of so many may be missing
 };
 
 /* Do rows, and their segments, begin and end with a vector, if x does? */
@@ -121,17 +122,18 @@ static void choose_cta(const reduce_view *v, const ckl_device_info *device, redu
 static void choose_shared(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
     int64_t vectors = vectors_of(v, c) * max_i64(v->rows, 1), ctas = 2 * (int64_t)device->sm_count;
-    enum { WORDS_OF_A_THIRD = 2 }; // states with which threads take some 40 registers
+    enum { WORDS_OF_A_THIRD = 2 }; // states with which threads take some 40 registers, where nothing bounds them
     bool light = reduce_state_words(&c->kind, false) == 1 && reduce_bytes_of(c->kind.dtype) <= 4;
     bool small = vectors <= ctas * SMALL_TILE, many = vectors > 128 * SMALL_TILE;
     c->prefetch = vectors * c->vec * reduce_bytes_of(c->kind.dtype) <= PREFETCHED_BYTES;
     c->threads = small ? (many ? 256 : 128) : 512;
     c->row_threads = c->threads;
-    c->steps = light ? (small ? SMALL_TILE / c->threads : 8) : 4;
+    const bool deep = !small && reduce_bytes_of(c->kind.dtype) == 4; // eight vectors and a state fit 64 registers
+    c->steps = deep ? 8 : !light ? 4 : small ? SMALL_TILE / c->threads : 8;
     while (small && c->steps > 1 && vectors < (int64_t)WARP * c->threads * c->steps)
         c->steps /= 2;
     shorten_steps(v, c);
-    if (light && !small) {
+    if ((light || deep) && !small) {
         c->ctas_per_sm = REDUCE_THREADS_WANTED / c->threads;
         ctas = (int64_t)device->sm_count * c->ctas_per_sm;
     }
@@ -141,7 +143,8 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
     const bool nearly_all =
         NEARLY * fewest >= (NEARLY - 1) * most; // of the CTAs that fit: then all have as many tiles, or one less
     c->split = (int)(small || nearly_all ? fewest : min_i64(tiles, most));
-    c->overlap = reduce_state_words(&c->kind, false) != WORDS_OF_A_THIRD || !crowds(v, device, c);
+    const bool third_fits = !c->ctas_per_sm && reduce_state_words(&c->kind, false) == WORDS_OF_A_THIRD;
+    c->overlap = !third_fits || !crowds(v, device, c);
 }
 
 /*
@@ -157,9 +160,9 @@ static ckl_status choose_rows(const void *desc, const ckl_device_info *device, v
     c->strided = reduce_inner_of(v).stride != 1;
     const int64_t vectors = vectors_of(v, c);
     const bool dear = reduce_state_words(&c->kind, false) > 1 && v->rows >= ROWS_OF_SM * (int64_t)device->sm_count;
-    if (vectors <= WARP || (vectors <= (dear ? 32 : 8) * WARP && v->rows >= device->sm_count))
+    if (vectors <= WARP || (vectors <= (dear ? 64 : 8) * WARP && v->rows >= device->sm_count))
         choose_short(v, c);
-    else if (v->rows < 4 * device->sm_count)
+    else if (v->rows < (whole_vectors(v, c) >= LONG_SEGMENT ? 3 : 4) * (int64_t)device->sm_count)
         choose_shared(v, device, c);
     else
         choose_cta(v, device, c);
