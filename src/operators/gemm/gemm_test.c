@@ -346,8 +346,8 @@ static const char *const cases[] = {
     "consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
     "m=20 n=136 k=136 batch=3 pointers=1 activation=dgelu impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1'",
-    "m=144 n=136 k=136 batch=2 pointers=1 layout=tn preactivation=1 activation=gelu a=bf16 impl=sm90 config='tile_m=64 "
-    "tile_n=64 consumers=1 pingpong=0 cluster_m=2 cluster_n=1'",
+    "m=144 n=136 k=136 batch=2 pointers=1 layout=tn preactivation=1 activation=gelu a=bf16 impl=sm90 "
+    "config='tile_m=128 tile_n=128 stages=3 consumers=2 pingpong=0 cluster_m=2 cluster_n=1'",
     "m=70 n=99 k=72 batch=3 pointers=1 c=1 beta=2 impl=sm90     # rows of C and D anywhere",
     "m=140 n=136 k=201 batch=3 pointers=1 c=1 beta=1 impl=pitched",
     "m=70 n=80 k=144 pointers=1 a=e4m3 layout=nn batch=2 impl=pitched # turned",
