@@ -346,6 +346,7 @@ static const char *const cases[] = {
     "m=40 n=49 k=0 b=u8 scale_b=block c=1 beta=0.5 bias=1",
     "m=64 n=64 k=64 pointers=1",
     "m=200 n=136 k=200 batch=3 pointers=1 bias=1 c=1 beta=1 fill=hard impl=sm90 config='tile_m=128 tile_n=128 stages=4 "
+    "buffers=2 "
     "consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
     "m=20 n=136 k=136 batch=3 pointers=1 activation=dgelu impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1'",
