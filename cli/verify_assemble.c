@@ -27,6 +27,7 @@ typedef struct kernels {
     wanted_kernel *each;
     int count;
     accepted before, now;
+    int64_t suite_lines;
     arena memory;
 } kernels;
 
@@ -75,7 +76,9 @@ static void add_line(kernels *k, const char *line, const char *force)
 
 static ckl_status add_suite_line(const char *line, void *user)
 {
-    add_line(user, line, NULL);
+    kernels *k = user;
+    if (verify_wants_line(k->request, k->suite_lines++))
+        add_line(k, line, NULL);
     return CKL_OK;
 }
 

@@ -24,7 +24,8 @@ typedef struct implementation {
     size_t config_bytes;
     field_table config;
 
-    bool by_name; // a step of a ladder: taken where it is forced alone
+    bool by_name;         // a step of a ladder: taken where it is forced alone
+    bool order_dependent; // sums come in the order of time: two runs differ in their last bits
 
     /* Fills a config (already at its defaults), or declines: CKL_UNSUPPORTED with the reason. Pure. */
     ckl_status (*choose)(const void *desc, const ckl_device_info *device, void *config);
@@ -37,8 +38,8 @@ typedef struct implementation {
     bool (*candidate)(const void *desc, const ckl_device_info *device, int i, void *config);
     plan_cost (*cost)(const void *desc, const ckl_device_info *device, const void *config);
 
-    /* An implementation further down the list, with a cost too: where its cheapest costs no more, this one declines unless forced. */
-    const struct implementation *rival;
+    /* Implementations further down the list, with a cost too: where the cheapest of one costs no more, this one declines unless forced. */
+    const struct implementation *rivals[5]; // up to NULL
 
     /* May this config, chosen or forced by a user or tuner, compute this desc here? The reason if not. Pure. */
     ckl_status (*admit)(const void *desc, const ckl_device_info *device, const void *config);

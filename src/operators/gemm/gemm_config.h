@@ -342,6 +342,7 @@ void gemm_weights(const void *config, int kernel);
     X(owner, int, ragged, "0", "0 1 2",                                                                             \
       "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                           \
     X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order")        \
+    X(owner, bool, persistent, "1", "0 1", "a CTA takes tiles until there are none; 0: one alone")                  \
     X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                       \
     X(owner, int, batched, "0", "0 1 2 3 4", "1: several products; 2: slices of K; 3: groups of K; 4: by pointers") \
     X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs")      \
@@ -401,11 +402,16 @@ typedef struct gemm_sm90_shape {
     int d_rows, d_cols, d_swizzle; // of one staging buffer of D
     int vectors[GEMM_VECTORS];     // elements that a consumer needs of each; 0: the epilogue has none
     int column_scales;             // that a consumer needs for a K tile; 0: columns have none of their own
-    int64_t part_bytes;            // of the partial sums that a CTA sends to one that finishes, of each consumer
+    int scales[2];                 // of blocks, that a stage has for the rows of a tile and for its columns
+    int c_arrivals, x_arrivals; // barriers of a consumer for C and for X: of every staging buffer if boxes come ahead
+    int64_t part_bytes;         // of the partial sums that a CTA sends to one that finishes, of each consumer
     int64_t stage_bytes, smem_bytes;
 } gemm_sm90_shape;
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
+
+/* Do boxes of C, or of X where there is no C, come to the staging buffers before their turn? */
+bool gemm_sm90_loads_ahead(const gemm_sm90_config *config);
 
 /* Groups that a config has room for: as few kinds of kernels as hold. */
 int gemm_sm90_groups_of(int64_t groups);

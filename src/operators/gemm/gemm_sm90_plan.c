@@ -244,9 +244,8 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .offsets = x->offsets,
         .groups = (uint32_t)d->groups,
     };
-    int64_t clusters = tiles_of(d, c);
-    if (plan->impl != &gemm_specialised_implementation)
-        clusters = min_i64(clusters, plan->kernels[0].clusters_resident);
+    const int64_t tiles = tiles_of(d, c);
+    const int64_t clusters = c->persistent ? min_i64(tiles, plan->kernels[0].clusters_resident) : tiles;
     const plan_grid grid = { .x = clusters * c->cluster_m * c->cluster_n * c->split };
     return plan_launch(plan, 0, grid, &params, stream);
 }
@@ -303,7 +302,7 @@ static ckl_status choose_specialised(const void *desc, const ckl_device_info *de
     c->tile_m = c->tile_n = 128;
     c->consumers = 2;
     c->cluster_m = c->cluster_n = c->split = 1;
-    c->pingpong = c->swap = false;
+    c->pingpong = c->swap = c->persistent = false;
     gemm_sm90_fit_memory(c, INT64_MAX, device);
     return CKL_OK;
 }

@@ -124,6 +124,20 @@ static const char *const cases[] = {
     "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "m=72 n=264 k=200 c=1 beta=1 ldc=272 bias=1 impl=sm90 config='tile_m=128 tile_n=80 stages=3 swap=1 buffers=1 "
     "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # boxes of 16 rows",
+    "m=2112 n=160 k=16 a=bf16 d=f32 beta=1 impl=sm90 config='tile_m=64 tile_n=32 stages=4 consumers=1 pingpong=0 "
+    "cluster_m=1 cluster_n=1 buffers=4' # boxes of C come while those of the tile before are finished",
+    "m=4220 n=312 k=16 a=bf16 beta=-1 impl=sm90 config='tile_m=64 tile_n=64 stages=4 consumers=2 pingpong=1 "
+    "cluster_m=1 cluster_n=1 buffers=3'",
+    "m=260 n=500 k=40 a=bf16 beta=0.5 ldc=504 ldd=504 bias=1 impl=sm90 config='tile_m=128 tile_n=96 stages=3 "
+    "consumers=2 pingpong=0 buffers=2 cluster_m=1 cluster_n=1 ragged=1'",
+    "m=260 n=512 k=400 a=bf16 beta=0.5 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 buffers=8 "
+    "pingpong=0 cluster_m=1 cluster_n=1 split=3'",
+    "m=260 n=504 k=72 a=bf16 activation=dgelu impl=sm90 config='tile_m=128 tile_n=128 stages=3 consumers=2 pingpong=1 "
+    "buffers=4 cluster_m=1 cluster_n=1' # X the same way",
+    "m=130 n=136 k=72 c=1 beta=0 a=bf16 fill=hard impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=2 "
+    "pingpong=1 cluster_m=1 cluster_n=1 buffers=4'",
+    "m=30 n=1064 k=200 beta=1 bias=1 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 buffers=4 consumers=1 "
+    "pingpong=0 cluster_m=1 cluster_n=2'",
     "m=100 n=1100 k=130 lda=136 ldb=136 a=bf16 impl=sm90 config='tile_m=64 tile_n=112 stages=3 swap=1 consumers=2 "
     "pingpong=1 cluster_m=1 cluster_n=1 ctas=1' # ping-pong; several tiles a CTA",
     "m=20 n=99 k=64 ldd=104 bias=1 d=f32 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 split=1 ragged=1 "
@@ -384,6 +398,8 @@ static const char *const cases[] = {
     "tile_n=144 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 stages=4' # scales of more columns than threads",
     "m=70 n=200 k=100 a=e4m3 scale_a=block scale_b=square lda=112 ldb=112 # a single K tile",
+    "m=256 n=384 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=64 stages=3 "
+    "consumers=2 pingpong=0 cluster_m=2 cluster_n=2' # every warp frees stages in four CTAs",
     "m=100 n=384 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=112 consumers=2 swap=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 stages=3'",
     NULL,
