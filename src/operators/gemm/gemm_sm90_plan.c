@@ -116,15 +116,16 @@ static ckl_status admit_sm90_scales(const gemm_sm90_config *c)
 }
 
 /*
- * Matrices that pointers name. NOTE: an H200 loads and stores boxes of a map of all memory; 70x72x136 in tiles that reach beyond the
- * matrices, and in clusters, ended with an illegal address.
+ * Matrices that pointers name. NOTE: an H200 computed 32x512^3, 16x1024^3, 256x128^3 and 4x4096^3 right by a map of all memory, in
+ * ping-pong, whole tiles and without clusters. 5x70x72x136, of tiles that reach beyond the matrices, by one consumer in clusters,
+ * ended with an illegal address; which of the three it was is not known.
  */
 static ckl_status admit_sm90_pointers(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
     const int64_t rows = c->swap ? d->n : d->m, cols = c->swap ? d->m : d->n;
     const bool whole = rows % c->tile_m == 0 && cols % c->tile_n == 0 && d->k % gemm_tile_k(d->a) == 0;
-    if (c->batched == GEMM_BY_POINTERS && (!whole || c->cluster_m * c->cluster_n * c->split > 1))
-        FAIL(CKL_UNSUPPORTED, "gemm sm90: where pointers say matrices are of whole tiles, without clusters");
+    if (c->batched == GEMM_BY_POINTERS && (!whole || !c->pingpong || c->cluster_m * c->cluster_n * c->split > 1))
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: matrices where pointers say are whole tiles in ping-pong, without clusters");
     if (d->pointers && c->batched != GEMM_BY_POINTERS && c->ragged != GEMM_ALL_RAGGED)
         FAIL(CKL_INVALID, "gemm sm90: ragged=%d beside copies of what pointers name, whose D is stored with ragged=%d",
              c->ragged, GEMM_ALL_RAGGED);

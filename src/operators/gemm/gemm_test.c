@@ -361,10 +361,10 @@ static const char *const cases[] = {
     "m=64 n=64 k=64 pointers=1",
     "m=256 n=256 k=192 batch=3 pointers=1 bias=1 c=1 beta=1 fill=hard impl=sm90 config='tile_m=128 tile_n=128 stages=4 "
     "buffers=2 consumers=2 pingpong=1 cluster_m=1 cluster_n=1' # whole tiles, by maps of all memory",
-    "m=64 n=128 k=128 batch=3 pointers=1 activation=dgelu impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 "
-    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1'",
+    "m=64 n=128 k=128 batch=3 pointers=1 activation=dgelu impl=sm90 config='tile_m=64 tile_n=64 stages=3 swap=1 "
+    "consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
     "m=128 n=256 k=128 batch=2 pointers=1 layout=tn preactivation=1 activation=gelu a=bf16 impl=sm90 "
-    "config='tile_m=128 tile_n=128 stages=3 consumers=2 pingpong=0 cluster_m=1 cluster_n=1'",
+    "config='tile_m=64 tile_n=128 stages=3 consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
     "m=200 n=136 k=200 batch=3 pointers=1 bias=1 c=1 beta=1 fill=hard impl=pitched # copies of A and B",
     "m=140 n=136 k=201 batch=3 pointers=1 c=1 beta=1 impl=pitched",
     "m=70 n=80 k=144 pointers=1 a=e4m3 layout=nn batch=2 impl=pitched # turned",
@@ -555,9 +555,9 @@ static const test_reject rejects[] = {
     { "batch=2 pointers=1 impl=sm90 config='batched=1 ragged=0'", CKL_INVALID,
       "gemm sm90: ragged=0 beside copies of what pointers name, whose D is stored with ragged=2" },
     { "m=100 batch=2 pointers=1 impl=sm90", CKL_UNSUPPORTED,
-      "gemm sm90: where pointers say matrices are of whole tiles, without clusters" },
+      "gemm sm90: matrices where pointers say are whole tiles in ping-pong, without clusters" },
     { "batch=2 pointers=1 impl=sm90 config='cluster_m=2'", CKL_UNSUPPORTED,
-      "gemm sm90: where pointers say matrices are of whole tiles, without clusters" },
+      "gemm sm90: matrices where pointers say are whole tiles in ping-pong, without clusters" },
     { "batch=2 pointers=1 impl=tma_mma", CKL_UNSUPPORTED,
       "gemm tma_mma: matrices of a batch lie a stride apart, not where pointers say" },
     { "k=1024 pointers=1 impl=splitk", CKL_UNSUPPORTED,
