@@ -80,12 +80,6 @@ static void draw(uint64_t *random, ckl_gemm_desc *desc)
         desc->c = gemm_result_type(desc);
 }
 
-/* Tiles sum over all of K; off Hopper nothing else multiplies 8-bit floats. */
-static bool has_scaled_sums(const ckl_device_info *device, const ckl_gemm_desc *desc)
-{
-    return !device->has_wgmma && gemm_is_f8(desc->a) && gemm_has_block_scales((choice)desc->scale_b);
-}
-
 /* Counts legal descs; fails at one of many outputs that naive takes. */
 static int look_at(const ckl_device_info *device, const ckl_gemm_desc *desc)
 {
@@ -94,7 +88,7 @@ static int look_at(const ckl_device_info *device, const ckl_gemm_desc *desc)
     void *config;
     ckl_status status = plan_choose(device, &gemm_operator, desc, NULL, &memory, &impl, &config, NULL);
     const double outputs = (double)desc->m * (double)desc->n * (double)max_i64(desc->batch, 1);
-    if (status == CKL_OK && outputs > OUTPUTS_FEW && !strcmp(impl->name, "naive") && !has_scaled_sums(device, desc)) {
+    if (status == CKL_OK && outputs > OUTPUTS_FEW && !strcmp(impl->name, "naive")) {
         text line = { 0 };
         fields_print(gemm_operator.desc, desc, true, &line);
         print_error("%s: naive takes gemm %s%s\n", device->id, text_data(&line), desc->c ? " c=1" : "");

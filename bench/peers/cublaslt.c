@@ -234,8 +234,10 @@ static ckl_status prepare(const test_case *c, ckl_device *device, void *const *p
     const ckl_gemm_desc *d = &g->desc;
     if (d->groups || gemm_has_weights(d) || gemm_has_block_scales((choice)d->scale_b))
         FAIL(CKL_UNSUPPORTED, "cublaslt: groups of rows, weights of integers and scales of blocks are not asked of it");
+    if (d->pointers || d->gather || d->scatter || d->bias_gradient)
+        FAIL(CKL_UNSUPPORTED, "cublaslt: arrays of pointers, lists of rows and sums beside D are not asked of it");
     if (d->activation > CKL_ACTIVATION_GELU || d->bias_along || d->scale_a || d->scale_b || d->scale_d ||
-        d->device_scalars || d->preactivation || d->gated)
+        d->device_scalars || d->preactivation || d->gated || d->weighted || d->amax)
         FAIL(CKL_UNSUPPORTED, "cublaslt: this epilogue is not asked of it");
     TRY(check_types(&g->desc));
     peer_problem *p = calloc(1, sizeof *p);

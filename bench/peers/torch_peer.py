@@ -425,7 +425,8 @@ def conv(p, names):
 
 def gemm(p, names):
     """What cublaslt.c does not say: grouped products of 16 bits or of 8 with scales of rows, and scales of blocks."""
-    plain = all(p[key] in ("0", "identity") for key in ("activation", "gated", "scale_d", "preactivation"))
+    others = ("gated", "scale_d", "preactivation", "gather", "scatter", "weighted", "pointers", "amax", "host_offsets")
+    plain = all(p[key] == "0" for key in others) and p["activation"] == "identity" and p["bias_gradient"] == "none"
     if not plain or p["layout"] not in ("nt", "nn") or names & {"c", "bias", "device_alpha"}:
         raise Unsupported("this product")
     grouped, scales, out = p["groups"] != "0", (p["scale_a"], p["scale_b"]), DTYPES[p["d"]]

@@ -365,7 +365,7 @@ enum {
 
 /*
  * A tensor map of all memory, for matrices that arrays of pointers name: beyond rows and columns a mode of 16 bytes a step and
- * one of 4 GiB. It begins at 16, because no map begins at 0. NOTE: an H200 takes such maps, whose modes lie across each other.
+ * one of 4 GiB. It begins at 16, because no map begins at 0. NOTE: an H200 takes such maps, whose modes lie across each other (gemm_sm90_plan.c).
  */
 enum { GEMM_MAP_BASE = 16, GEMM_MAP_UNIT = 16, GEMM_MAP_NEAR_BITS = 28, GEMM_MAP_FAR_BITS = 17, GEMM_MAP_RANK = 4 };
 

@@ -111,6 +111,20 @@ val gemm_f32_of_f8(ckl_dtype dtype, val byte)
     return select(ge(bits, imm(0x80)), neg(special), special);
 }
 
+val gemm_block_scale(gemm_epilogue e, char matrix, const gemm_values *p, val i, val extent, val block)
+{
+    const bool is_a = matrix == 'a';
+    const choice how = is_a ? e.scale_a : e.scale_b;
+    if (!gemm_has_block_scales(how))
+        return immf(1);
+    val blocks = div(add(p->k, imm(gemm_block_k(&e) - 1)), imm(gemm_block_k(&e)));
+    val index = how == CKL_GEMM_SCALE_BLOCK ? add(mul(convert(I64, block), extent), i)
+                                            : add(mul(div(i, imm(GEMM_BLOCK)), blocks), convert(I64, block));
+    tensor gScales = gmem_tensor(is_a ? p->scale_a : p->scale_b, is_a ? F32 : gemm_scale_type(e.ab),
+                                 make_layout(dynamic(extent), leaf(1)));
+    return at_f32(gScales, index);
+}
+
 /* Its part of K. */
 static void take_group_of_k(gemm_epilogue e, gemm_values *p, const gemm_values *all, val group)
 {

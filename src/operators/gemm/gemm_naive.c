@@ -51,18 +51,6 @@ static val group_of_row(const gemm_values *all, val i)
     return group;
 }
 
-/* The scale of row i of A, of so many, or of column j of B, for element l of K; 1 without scales of blocks. */
-static val block_scale(const gemm_epilogue *e, choice how, ckl_dtype type, val address, const gemm_values *p, val i,
-                       val extent, val l)
-{
-    if (!gemm_has_block_scales(how))
-        return immf(1);
-    val block = div(l, imm(gemm_block_k(e))), blocks = div(add(p->k, imm(gemm_block_k(e) - 1)), imm(gemm_block_k(e)));
-    val index = how == CKL_GEMM_SCALE_BLOCK ? add(mul(convert(I64, block), extent), i)
-                                            : add(mul(div(i, imm(GEMM_BLOCK)), blocks), convert(I64, block));
-    return at_f32(gmem_tensor(address, type, make_layout(dynamic(extent), leaf(1))), index);
-}
-
 /* Element (i,j) of D; A has so many rows, of which p may have a part. */
 static void compute_element(const gemm_naive_config *cfg, const gemm_values *p, val i, val j, val rows)
 {
@@ -78,8 +66,8 @@ static void compute_element(const gemm_naive_config *cfg, const gemm_values *p, 
             assign(part, fma(a, b, part));
             val next = add(l, imm_as(l.type, 1));
             IF(logical_or(eq(rem(next, imm(gemm_block_k(&e))), imm_as(l.type, 0)), eq(next, convert(l.type, p->k)))) {
-                val scale_a = block_scale(&e, e.scale_a, F32, p->scale_a, p, i, rows, l);
-                val scale_b = block_scale(&e, e.scale_b, gemm_scale_type(e.ab), p->scale_b, p, j, p->n, l);
+                val block = div(l, imm(gemm_block_k(&e))), scale_a = gemm_block_scale(e, 'a', p, i, rows, block);
+                val scale_b = gemm_block_scale(e, 'b', p, j, p->n, block);
                 assign(sum, fma(part, mul(scale_a, scale_b), sum));
                 assign(part, immf(0));
             }

@@ -60,7 +60,10 @@ const implementation gemm_naive_implementation = {
 
 /* tiled */
 
-enum { F8_VEC_MAX = 8 }; // elements that are converted at once
+enum {
+    F8_VEC_MAX = 8,  // elements that are converted at once
+    SCALED_TILE = 64 // rows and columns whose sums of blocks find room in registers beside those of all of K
+};
 
 /* Tiles of D of all products; of groups as many as there may be, for each ends inside a tile. */
 static int64_t tiles_of(const ckl_gemm_desc *d, int tile_m, int tile_n)
@@ -70,13 +73,24 @@ static int64_t tiles_of(const ckl_gemm_desc *d, int tile_m, int tile_n)
     return along_m * ceil_div(d->gated ? 2 * d->n : d->n, tile_n);
 }
 
+/* Elements of a copy. Those that come through registers are whole ones: rows of 8-bit floats end where they do. */
+static int vector_of(const ckl_gemm_desc *d)
+{
+    int vec = gemm_vector_of(d);
+    while (gemm_is_f8(d->a) && (vec > F8_VEC_MAX || d->k % vec))
+        vec /= 2;
+    return vec;
+}
+
 static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_gemm_desc *d = desc;
     gemm_tiled_config *c = config;
     c->epilogue = gemm_epilogue_of(d);
     c->tile_m = c->tile_n = tiles_of(d, 128, 128) < device->sm_count ? 64 : 128;
-    c->vec = gemm_is_f8(d->a) ? (int)min_i64(gemm_vector_of(d), F8_VEC_MAX) : gemm_vector_of(d);
+    if (gemm_has_block_scales((choice)d->scale_b))
+        c->tile_m = c->tile_n = SCALED_TILE;
+    c->vec = vector_of(d);
     c->grouped = gemm_grouped_of(d);
     if (c->vec * (int)ckl_dtype_bytes(d->a) < 4) // what cp.async does not copy
         c->vec = 1;
@@ -92,10 +106,9 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
     TRY(gemm_check_epilogue("tiled", d, &c->epilogue));
     TRY(gemm_check_same_types("tiled", d));
     TRY(gemm_check_grouped("tiled", d, c->grouped));
-    if (gemm_has_block_scales((choice)d->scale_b))
-        FAIL(CKL_UNSUPPORTED, "gemm tiled: sums are of all of K, scales of blocks are not");
-    if (gemm_is_f8(d->a) && c->vec > F8_VEC_MAX)
-        FAIL(CKL_INVALID, "gemm tiled: vec=%d of 8-bit floats is more than %d, a vector of f16", c->vec, F8_VEC_MAX);
+    if (gemm_has_block_scales((choice)d->scale_b) && c->tile_m * c->tile_n > SCALED_TILE * SCALED_TILE)
+        FAIL(CKL_INVALID, "gemm tiled: tile %dx%d with scales of blocks is more than %dx%d: it has two sums an element",
+             c->tile_m, c->tile_n, SCALED_TILE, SCALED_TILE);
     if (gemm_is_f8(d->d) && !device->has_tma)
         FAIL(CKL_UNSUPPORTED, "gemm tiled: kernels for %s do not round to d=%s", device->id, ckl_dtype_name(d->d));
     if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
@@ -107,9 +120,9 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
     int bytes = c->vec * (int)ckl_dtype_bytes(d->a);
     if (c->vec != 1 && bytes != 4 && bytes != 8 && bytes != 16)
         FAIL(CKL_INVALID, "gemm tiled: vec=%d is neither 1 nor as many elements as 4, 8 or 16 bytes", c->vec);
-    if (c->vec > gemm_vector_of(d))
+    if (c->vec > vector_of(d))
         FAIL(CKL_UNSUPPORTED, "gemm tiled: rows of A and B start at multiples of %d elements, vec=%d wants more",
-             gemm_vector_of(d), c->vec);
+             vector_of(d), c->vec);
     if (tiles_of(d, c->tile_m, c->tile_n) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm tiled: %" PRId64 " tiles are more than a launch has",
              tiles_of(d, c->tile_m, c->tile_n));

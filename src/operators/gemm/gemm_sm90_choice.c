@@ -129,7 +129,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
         return false;
     const fitted_tile *t = &fitted_tiles[i];
     c->epilogue = gemm_epilogue_of(d);
-    c->ragged = ragged_of(d);
+    c->ragged = d->pointers && !gemm_by_pointers(d, 'a') ? GEMM_ALL_RAGGED : ragged_of(d);
     c->tile_m = t->tile_m;
     c->tile_n = t->swap ? gemm_sm90_swapped_columns(rows_of_group(d), t->tile_m > 64) : t->tile_n;
     if (!t->swap && t->tile_n == ATOM_COLUMNS && d->n > ATOM_COLUMNS)

@@ -116,6 +116,23 @@ static ckl_status admit_sm90_scales(const gemm_sm90_config *c)
     return CKL_OK;
 }
 
+/*
+ * Matrices that pointers name. NOTE: an H200 computed 32x512^3, 16x1024^3, 256x128^3 and 4x4096^3 right by a map of all memory, in
+ * ping-pong, whole tiles and without clusters. 5x70x72x136, of tiles that reach beyond the matrices, by one consumer in clusters,
+ * ended with an illegal address; which of the three it was is not known.
+ */
+static ckl_status admit_sm90_pointers(const ckl_gemm_desc *d, const gemm_sm90_config *c)
+{
+    const int64_t rows = c->swap ? d->n : d->m, cols = c->swap ? d->m : d->n;
+    const bool whole = rows % c->tile_m == 0 && cols % c->tile_n == 0 && d->k % gemm_tile_k(d->a) == 0;
+    if (c->batched == GEMM_BY_POINTERS && (!whole || !c->pingpong || c->cluster_m * c->cluster_n * c->split > 1))
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: matrices where pointers say are whole tiles in ping-pong, without clusters");
+    if (d->pointers && c->batched != GEMM_BY_POINTERS && c->ragged != GEMM_ALL_RAGGED)
+        FAIL(CKL_INVALID, "gemm sm90: ragged=%d beside copies of what pointers name, whose D is stored with ragged=%d",
+             c->ragged, GEMM_ALL_RAGGED);
+    return CKL_OK;
+}
+
 /* Of all products, of a cluster each; of groups as many as there may be, for each ends inside a tile. */
 static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
@@ -160,6 +177,7 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_UNSUPPORTED, "gemm sm90: a size is beyond the 32-bit coordinates of TMA");
     if (tiles_of(d, c) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %" PRId64 " tiles are more than 32-bit numbers", tiles_of(d, c));
+    TRY(admit_sm90_pointers(d, c));
     const int batched = c->batched == GEMM_SLICES_OF_K ? 1 : c->batched;
     if (batched != gemm_sm90_batched_of(d))
         FAIL(CKL_INVALID, "gemm sm90: batched=%d with batch=%" PRId64 "%s", c->batched, d->batch,
@@ -343,10 +361,10 @@ static bool is_unfit(const ckl_gemm_desc *d, char matrix)
     return is_turned(d, matrix) || (matrix == 'a' && d->gather) || !gemm_rows_aligned(d, matrix, TMA_ALIGNMENT);
 }
 
-/* Of arrays of pointers both or none: the copies lie a stride apart. */
+/* What arrays of pointers name, both: the copies lie a stride apart. */
 static bool is_copied(const ckl_gemm_desc *d, char matrix)
 {
-    return d->pointers ? is_unfit(d, 'a') || is_unfit(d, 'b') : is_unfit(d, matrix);
+    return d->pointers || is_unfit(d, matrix);
 }
 
 /* The problem that is left when they are. */

@@ -222,12 +222,22 @@ static void multiply_in_three(const tiled_mma *mma, tensor rA, tensor rB, tensor
     }
 }
 
+/* The sums of a block of K, which are scaled before they are added to those before. */
+typedef struct block_sums {
+    const gemm_values *p;
+    val rows;   // i64, of A in all
+    tensor sum; // (MMA,MMA_M,MMA_N)
+    tensor cD;  // (MMA,MMA_M,MMA_N), where they lie in D
+    val tiles;  // variable: K tiles that are multiplied
+} block_sums;
+
 /* The two operands of a tile of K, and what they are multiplied into. */
 typedef struct product {
     const gemm_tiled_config *cfg;
     const tiled_mma *mma;
     const operand_tiles *A, *B;
     tensor acc; // (MMA,MMA_M,MMA_N)
+    const block_sums *blocks;
 } product;
 
 static void load_tiles(const void *of, val tile, val stage)
@@ -244,6 +254,31 @@ static void store_stage(const void *of, val stage)
     store_tile_of(x->B, stage);
 }
 
+/* acc += sums of the block to which the last K tile belongs, scaled. */
+static void add_block(const product *x)
+{
+    const gemm_epilogue e = x->cfg->epilogue;
+    const block_sums *b = x->blocks;
+    val block = div(sub(b->tiles, imm(1)), imm(gemm_block_k(&e) / x->A->depth));
+    for (int i = 0; i < static_size(x->acc.layout) && !ir_failed(); i++) {
+        val row = min(convert(I64, coordinate(b->cD, 0, i)), sub(b->p->m, imm64(1)));
+        val col = min(convert(I64, coordinate(b->cD, 1, i)), sub(b->p->n, imm64(1)));
+        val scale = mul(gemm_block_scale(e, 'a', b->p, row, b->rows, block),
+                        gemm_block_scale(e, 'b', b->p, col, b->p->n, block));
+        set(x->acc, i, fma(at(b->sum, i), scale, at(x->acc, i)));
+    }
+    fill(b->sum, immf(0));
+}
+
+static void multiply_block(const product *x, tensor rA, tensor rB)
+{
+    const int tiles = gemm_block_k(&x->cfg->epilogue) / x->A->depth; // of a block
+    gemm(x->mma, rA, rB, x->blocks->sum, yes());
+    assign(x->blocks->tiles, add(x->blocks->tiles, imm(1)));
+    IF(eq(rem(x->blocks->tiles, imm(tiles)), imm(0)))
+        add_block(x);
+}
+
 /* Multiplies one stage by tensor cores. */
 static void multiply_mma(const void *of, val stage)
 {
@@ -252,7 +287,9 @@ static void multiply_mma(const void *of, val stage)
     tensor rB = fragment_B_words(x->mma, x->B->rows, x->B->depth); // (WORDS,MMA_N,MMA_K)
     ldmatrix_A(x->mma, slice(x->A->sX, _, _, stage), thread(), rA);
     ldmatrix_B(x->mma, slice(x->B->sX, _, _, stage), thread(), rB);
-    if (x->cfg->epilogue.math == CKL_GEMM_F32X3)
+    if (x->blocks)
+        multiply_block(x, rA, rB);
+    else if (x->cfg->epilogue.math == CKL_GEMM_F32X3)
         multiply_in_three(x->mma, rA, rB, x->acc);
     else
         gemm(x->mma, rA, rB, x->acc, yes());
@@ -278,13 +315,19 @@ static int columns_of(const gemm_tiled_config *cfg)
     return cfg->epilogue.gated ? cfg->tile_n / 2 : cfg->tile_n;
 }
 
+/* Where this thread's elements of a tile lie in D: (MMA,MMA_M,MMA_N). */
+static tensor coordinates_of(const gemm_tiled_config *cfg, const gemm_values *p, const tiled_mma *mma, val row, val col)
+{
+    int columns = columns_of(cfg);
+    tensor cD = local_tile(identity_tensor(shape(p->m, p->n)), shape(cfg->tile_m, columns), coord(row, col));
+    return partition_C(mma, cD, thread());
+}
+
 /* The D tile, element by element, from registers. */
 static void store_tile(const gemm_tiled_config *cfg, const gemm_values *p, const tiled_mma *mma, val row, val col,
                        tensor acc)
 {
-    int columns = columns_of(cfg);
-    tensor cD = local_tile(identity_tensor(shape(p->m, p->n)), shape(cfg->tile_m, columns), coord(row, col));
-    tensor tCcD = partition_C(mma, cD, thread()); // (MMA,MMA_M,MMA_N)
+    tensor tCcD = coordinates_of(cfg, p, mma, row, col); // (MMA,MMA_M,MMA_N)
     gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(p));
     int count = (int)static_size(tCcD.layout); // gated: as many accumulators of the last columns follow
     for (int i = 0; i < count && !ir_failed(); i++) {
@@ -301,20 +344,31 @@ static val tiles_along(val extent, int tile)
     return convert(U32, div(add(extent, imm(tile - 1)), imm(tile)));
 }
 
-/* One tile of D. */
-static void compute_tile(const gemm_tiled_config *cfg, const gemm_values *p, val row, val col)
+/* One tile of D; A has so many rows, of which p may have a part. */
+static void compute_tile(const gemm_tiled_config *cfg, const gemm_values *p, val row, val col, val rows)
 {
     operand_tiles A = tiles_of(cfg, 'a', p, cfg->tile_m, row);
     operand_tiles B = tiles_of(cfg, 'b', p, cfg->tile_n, col);
     tiled_mma mma = mma_of(cfg);
     tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
     fill(acc, convert(acc.dtype, imm(0)));
-    const product work = { cfg, &mma, &A, &B, acc };
+    block_sums blocks = { .p = p, .rows = rows };
+    product work = { cfg, &mma, &A, &B, acc, NULL };
+    if (gemm_has_block_scales(cfg->epilogue.scale_b)) {
+        blocks.sum = fragment_C(&mma, cfg->tile_m, cfg->tile_n);
+        fill(blocks.sum, immf(0));
+        blocks.cD = coordinates_of(cfg, p, &mma, row, col);
+        blocks.tiles = variable(U32, imm(0));
+        work.blocks = &blocks;
+    }
     val k_tiles = tiles_along(p->k, A.depth);
     if (cfg->stages == 1)
         multiply_in_turn(&work, k_tiles);
     else
         stage_loop(&(stage_work){ cfg->stages, load_tiles, store_stage, multiply_mma, &work }, k_tiles);
+    if (work.blocks)
+        IF(ne(rem(blocks.tiles, imm(gemm_block_k(&cfg->epilogue) / A.depth)), imm(0)))
+            add_block(&work); // the last one is not whole
     store_tile(cfg, p, &mma, row, col, acc);
 }
 
@@ -324,7 +378,7 @@ static void compute_tile_of_group(const gemm_tiled_config *cfg, const gemm_value
     val group = gemm_find_group(all, GEMM_TILED_THREADS, cfg->tile_m, &tile);
     IF(lt(group, all->groups)) {
         const gemm_values p = gemm_group_of(cfg->epilogue, all, group);
-        compute_tile(cfg, &p, tile, col);
+        compute_tile(cfg, &p, tile, col, all->m);
     }
 }
 
@@ -342,5 +396,5 @@ void gemm_tiled(const void *config, int kernel)
     val tiles = mul(columns, tiles_along(all.m, cfg->tile_m));
     gemm_values p = gemm_product_of(cfg->epilogue, cfg->grouped, &all, div(cta_x(), tiles));
     val row = div(rem(cta_x(), tiles), columns), col = rem(cta_x(), columns);
-    compute_tile(cfg, &p, row, col);
+    compute_tile(cfg, &p, row, col, all.m);
 }

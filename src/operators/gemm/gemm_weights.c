@@ -104,12 +104,12 @@ static val place_in_A(const weights_kernel *k, val row, val piece)
 static void copy_narrow(val to, val from, ckl_dtype type, val valid)
 {
     const int bytes = (int)ckl_dtype_bytes(type), count = SLOT / bytes;
-    tensor rSlot = fragment(type, compact(leaf(count)));
-    fill(rSlot, convert(type, imm(0)));
-    for (int i = 0; i < count; i++)
-        IF(lt(imm_as(I32, i * bytes), valid))
-            set(rSlot, i, at(gmem_tensor(add(from, imm(i * bytes)), type, compact(leaf(1))), 0));
-    copy(rSlot, smem_view(to, type, compact(leaf(count))), SLOT);
+    tensor rZeros = fragment(type, compact(leaf(count)));
+    tensor sSlot = smem_view(to, type, compact(leaf(count)));
+    fill(rZeros, convert(type, imm(0)));
+    copy(rZeros, sSlot, SLOT);
+    LOOP(i, convert(U32, div(valid, imm(bytes)))) // unrolled, the loads of all slots would spill
+        set(sSlot, i, at(gmem_tensor(add(from, convert(U64, mul(i, imm(bytes)))), type, compact(leaf(1))), 0));
 }
 
 static val bytes_left(val length, val start)
