@@ -69,6 +69,7 @@ enum {
     STATS_BYTES = 8,      // of a query
     STATS_QUERIES = 8,    // of a CTA
     SUMS_HEADS_MAX = 256, // d + dv beside dQ
+    CTAS_OF_HEAD = 8,     // that add to the same sums
     SUMS_ROW = 64         // elements of a row of the workspace's sums
 };
 
@@ -100,11 +101,15 @@ static int queries_step(const ckl_attention_desc *d)
     return d->d > ATTENTION_ROWS ? 16 : 32;
 }
 
-/* Heads whose CTAs run at the same time: of many, so that few CTAs wait to add to the same block. */
-static int64_t section_of(const ckl_attention_desc *d)
+/*
+ * Heads whose CTAs run at the same time. Those of a head begin with the same block, one after the other, so there are heads enough
+ * for few of each.
+ */
+static int64_t section_of(const ckl_attention_desc *d, const ckl_device_info *device)
 {
-    const int64_t bytes = product_i64(2 * (d->d + d->dv) + 4 * d->d, d->q);
-    return min_i64(d->batch * d->heads, max_i64(1, SECTION_BYTES / max_i64(bytes, 1)));
+    const int64_t bytes = product_i64(2 * (d->d + d->dv) + 4 * d->d, d->q),
+                  enough = ceil_div(device->sm_count, CTAS_OF_HEAD) * (d->heads / d->kv_heads);
+    return min_i64(d->batch * d->heads, max_i64(enough, SECTION_BYTES / max_i64(bytes, 1)));
 }
 
 static void choose(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_backward_config *c)
@@ -230,7 +235,7 @@ static ckl_status launch_sm90_backward(const ckl_plan *plan, const void *args, c
     params.stats = workspace;
     params.stats_rows = (uint32_t)round_up(d->q, c->block);
     if (c->products == 5) {
-        params.section = (uint32_t)section_of(d);
+        params.section = (uint32_t)section_of(d, ckl_device_properties(plan->device));
         params.sums = workspace + w.sums;
         params.turns = workspace + w.turns;
         params.SUMS = (param_tensor){ .pointer = params.sums,
