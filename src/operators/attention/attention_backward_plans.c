@@ -254,7 +254,8 @@ static const field sm90_backward_fields[] = { ATTENTION_FORM(FIELD_NESTED, (atte
 const implementation attention_sm90_backward_implementation = {
     IMPLEMENTATION_PARTS(attention, sm90_backward),
     .cost = attention_sm90_backward_cost,
-    .summary = "gradients of keys, then of queries, each over blocks of the other, by TMA and wgmma; Hopper",
+    .summary = "gradients of keys over blocks of queries by TMA and wgmma, those of queries as sums in memory or the "
+               "other way round",
     .kernels = SM90_KERNELS,
     .params = &attention_param_list,
     .target = IR_SM90A,
