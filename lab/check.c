@@ -11,13 +11,21 @@
 
 enum { FIRST_POISON = 0xff, SECOND_POISON = 0x7e };
 
+ckl_status check_replan(check *k)
+{
+    double begin = clock_seconds();
+    ckl_plan_free(k->plan);
+    k->plan = NULL;
+    TRY(case_plan(k->c, k->device, &k->plan));
+    k->plan_seconds = clock_seconds() - begin;
+    return CKL_OK;
+}
+
 ckl_status check_open(const test_case *c, ckl_device *device, ckl_stream stream, check *k)
 {
     *k = (check){ .c = c, .device = device, .stream = stream };
-    double begin = clock_seconds();
     TRY(operand_images_fit(c, ckl_device_properties(device)));
-    TRY(case_plan(c, device, &k->plan));
-    k->plan_seconds = clock_seconds() - begin;
+    TRY(check_replan(k));
     if (!stream) {
         TRY(ckl_stream_create(device, &k->stream));
         k->owns_stream = true;

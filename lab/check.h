@@ -26,9 +26,15 @@ typedef struct check_result {
     char fault[1024];                // what is wrong; "" if passed
 } check_result;
 
-/* Plans the case, makes its memory and fills it; stream NULL: one of its own. Close it also after a failure. */
+/* Plans the case, which outlives the check, makes its memory and fills it; stream NULL: one of its own. Close it also after a failure. */
 ckl_status check_open(const test_case *c, ckl_device *device, ckl_stream stream, check *k);
 void check_close(check *k);
+
+/*
+ * Plans anew, after an implementation or config was written into the case, for the same memory and inputs. References are computed
+ * once if images.keep_references says so.
+ */
+ckl_status check_replan(check *k);
 
 /* Useful operations of one run, of these inputs where it depends on them. */
 double check_flops(const check *k);
