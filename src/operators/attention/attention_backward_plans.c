@@ -197,9 +197,11 @@ typedef struct workspace_parts {
 
 static workspace_parts workspace_of(const ckl_attention_desc *d, const attention_sm90_backward_config *c)
 {
-    const int64_t blocks = product_i64(product_i64(d->batch, d->heads), ceil_div(d->q, c->block)),
-                  rows = product_i64(blocks, c->block);
-    workspace_parts w = { .bytes = product_i64(rows, STATS_BYTES) };
+    const int64_t of_batch = ceil_div(d->q, c->block),
+                  heads = product_i64(d->batch, d->heads); // attention_backward_block_number():
+    const int64_t blocks =
+        d->ragged ? product_i64(d->heads, sum_i64(d->q_total / c->block, d->batch)) : product_i64(heads, of_batch);
+    workspace_parts w = { .bytes = product_i64(product_i64(heads, of_batch * c->block), STATS_BYTES) };
     if (c->products == 7)
         return w;
     w.sums = round_up(w.bytes, PLAN_WORKSPACE_ALIGNMENT);
