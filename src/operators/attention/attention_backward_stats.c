@@ -65,7 +65,7 @@ void attention_backward_stats(const attention_sm90_backward_config *cfg)
     val token = rem(number, rows), every = div(number, rows), heads = convert(I64, p.heads);
     val is_there = lt(every, convert(I64, p.all_heads)), queries = p.q, batch = div(every, heads), at = token,
         place = every;
-    backward_block of = { convert(U32, batch), convert(U32, rem(every, heads)), imm_as(U32, 0) };
+    backward_block of = { .batch = convert(U32, batch), .head = convert(U32, rem(every, heads)) };
     if (form->ragged) {
         tile_grid grid = { .ragged = true, TILE_GRID_VALUES(p) };
         const sequence s =
