@@ -2,10 +2,11 @@
  * attention_backward_queries.c - dQ in the kernel of keys: dS goes through shared memory, dQ^T = K^T * dS^T is over the keys of both
  * consumers, and a CTA adds what its keys give to sums in f32 in the workspace. A last kernel rounds these.
  *
- * Each consumer computes a part of dQ^T of 64 rows: 64 of up to 128 elements of all queries of a block, or up to 64 elements of half
- * of them. A warp has 16 rows, and what it holds lies in the workspace thread by thread, so that all accesses are contiguous; nobody
- * but the last kernel has to know. Warps whose rows are past the last element leave nothing. A warp of the producer adds by TMA, which the L2 does, and where sums are ordered it waits for its turn: the CTAs that see
- * a block come in the order of their keys, which is that of the CTAs, so that none waits for one that has not begun.
+ * Each consumer computes a part of dQ^T of 64 rows: 64 of up to 128 elements of all queries of a block, or up to 64 elements of
+ * half of them. A warp has 16 rows, and what it holds lies in the workspace thread by thread, so that all accesses are contiguous;
+ * nobody but the last kernel has to know. Warps whose rows are past the last element leave nothing. A warp of the producer adds by
+ * TMA, which the L2 does, and where sums are ordered it waits for its turn: the CTAs that see a block come in the order of their keys,
+ * which is that of the CTAs, so that none waits for one that has not begun.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
