@@ -377,6 +377,26 @@ static void test_keys_past_the_last_one(void **state)
         free_tensor(&all[i]);
 }
 
+/* Sums of dQ take as much room as there are tokens, and a block for each sequence, not as many as the longest one has. */
+static void test_workspace_of_sequences(void **state)
+{
+    (void)state;
+    enum { SEQUENCES = 16, LONGEST = 1024, ALL = 2048, HEADS_OF_Q = 2, WIDTH = 64, BLOCK = 96 };
+    ckl_attention_desc desc = {
+        .dtype = CKL_F16, .batch = SEQUENCES, .heads = HEADS_OF_Q, .q = LONGEST, .kv = LONGEST
+    };
+    desc.d = WIDTH;
+    desc.direction = CKL_DIRECTION_BACKWARD;
+    desc.ragged = true;
+    desc.q_total = desc.kv_total = ALL;
+    ckl_plan *plan;
+    assert_int_equal(ckl_attention_plan(device, &desc, &plan), CKL_OK);
+    const int64_t sums = 4 * HEADS_OF_Q * WIDTH * (ALL + SEQUENCES * BLOCK);
+    const int64_t stats = 8 * HEADS_OF_Q * SEQUENCES * (LONGEST + BLOCK);
+    assert_in_range(ckl_plan_workspace_bytes(plan), 4 * HEADS_OF_Q * WIDTH * ALL, sums + stats + 4096);
+    ckl_plan_free(plan);
+}
+
 /* What a causal problem of one sequence computes, pair by pair. */
 static double flops_of(int64_t q, int64_t kv, int64_t heads, int64_t d)
 {
@@ -418,6 +438,7 @@ int main(void)
                                         cmocka_unit_test(test_names_of_scores),
                                         cmocka_unit_test(test_costs),
                                         cmocka_unit_test(test_keys_past_the_last_one),
+                                        cmocka_unit_test(test_workspace_of_sequences),
                                         cmocka_unit_test(test_flops_of_sequences) };
     return cmocka_run_group_tests_name("attention", tests, open_device, close_device);
 }

@@ -126,6 +126,16 @@ void attention_backward_store_gradients(const backward_kernel *k, const backward
 /* One warpgroup's wgmma over 64 x n; sources: SS, or RS for A in registers. */
 tiled_mma attention_warpgroup_mma(ckl_dtype dtype, int n, const char *sources);
 
+/* A block of queries of a head. */
+typedef struct backward_block {
+    val batch, head; // in the batch
+    val q_at, block; // where the sequence begins, if ragged; in it
+} backward_block;
+
+/* Its number among the sums: sequences take as much room as they have tokens, not as the longest has. */
+val attention_backward_block_number(const attention_values *p, const attention_sm90_backward_config *config,
+                                    const backward_block *block);
+
 /* dQ in the kernel of keys: what it has in shared memory, a consumer's operands. */
 columns attention_backward_part_of(const attention_sm90_backward_config *config);
 void attention_backward_describe_sums(backward_kernel *k);

@@ -69,6 +69,7 @@ enum {
     STATS_BYTES = 8,      // of a query
     STATS_QUERIES = 8,    // of a CTA
     SUMS_HEADS_MAX = 256, // d + dv beside dQ
+    CTAS_OF_HEAD = 8,     // that add to the same sums
     SUMS_ROW = 64         // elements of a row of the workspace's sums
 };
 
@@ -100,11 +101,15 @@ static int queries_step(const ckl_attention_desc *d)
     return d->d > ATTENTION_ROWS ? 16 : 32;
 }
 
-/* Heads whose CTAs run at the same time: of many, so that few CTAs wait to add to the same block. */
-static int64_t section_of(const ckl_attention_desc *d)
+/*
+ * Heads whose CTAs run at the same time. Those of a head begin with the same block, one after the other, so there are heads enough
+ * for few of each.
+ */
+static int64_t section_of(const ckl_attention_desc *d, const ckl_device_info *device)
 {
-    const int64_t bytes = product_i64(2 * (d->d + d->dv) + 4 * d->d, d->q);
-    return min_i64(d->batch * d->heads, max_i64(1, SECTION_BYTES / max_i64(bytes, 1)));
+    const int64_t bytes = product_i64(2 * (d->d + d->dv) + 4 * d->d, d->q),
+                  enough = ceil_div(device->sm_count, CTAS_OF_HEAD) * (d->heads / d->kv_heads);
+    return min_i64(d->batch * d->heads, max_i64(enough, SECTION_BYTES / max_i64(bytes, 1)));
 }
 
 static void choose(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_backward_config *c)
@@ -192,9 +197,11 @@ typedef struct workspace_parts {
 
 static workspace_parts workspace_of(const ckl_attention_desc *d, const attention_sm90_backward_config *c)
 {
-    const int64_t blocks = product_i64(product_i64(d->batch, d->heads), ceil_div(d->q, c->block)),
-                  rows = product_i64(blocks, c->block);
-    workspace_parts w = { .bytes = product_i64(rows, STATS_BYTES) };
+    const int64_t of_batch = ceil_div(d->q, c->block),
+                  heads = product_i64(d->batch, d->heads); // attention_backward_block_number():
+    const int64_t blocks =
+        d->ragged ? product_i64(d->heads, sum_i64(d->q_total / c->block, d->batch)) : product_i64(heads, of_batch);
+    workspace_parts w = { .bytes = product_i64(product_i64(heads, of_batch * c->block), STATS_BYTES) };
     if (c->products == 7)
         return w;
     w.sums = round_up(w.bytes, PLAN_WORKSPACE_ALIGNMENT);
@@ -230,7 +237,7 @@ static ckl_status launch_sm90_backward(const ckl_plan *plan, const void *args, c
     params.stats = workspace;
     params.stats_rows = (uint32_t)round_up(d->q, c->block);
     if (c->products == 5) {
-        params.section = (uint32_t)section_of(d);
+        params.section = (uint32_t)section_of(d, ckl_device_properties(plan->device));
         params.sums = workspace + w.sums;
         params.turns = workspace + w.turns;
         params.SUMS = (param_tensor){ .pointer = params.sums,
@@ -249,7 +256,8 @@ static const field sm90_backward_fields[] = { ATTENTION_FORM(FIELD_NESTED, (atte
 const implementation attention_sm90_backward_implementation = {
     IMPLEMENTATION_PARTS(attention, sm90_backward),
     .cost = attention_sm90_backward_cost,
-    .summary = "gradients of keys, then of queries, each over blocks of the other, by TMA and wgmma; Hopper",
+    .summary = "gradients of keys over blocks of queries by TMA and wgmma, those of queries as sums in memory or the "
+               "other way round",
     .kernels = SM90_KERNELS,
     .params = &attention_param_list,
     .target = IR_SM90A,

@@ -2,10 +2,11 @@
  * attention_backward_queries.c - dQ in the kernel of keys: dS goes through shared memory, dQ^T = K^T * dS^T is over the keys of both
  * consumers, and a CTA adds what its keys give to sums in f32 in the workspace. A last kernel rounds these.
  *
- * Each consumer computes a part of dQ^T of 64 rows: 64 of up to 128 elements of all queries of a block, or up to 64 elements of half
- * of them. A warp has 16 rows, and what it holds lies in the workspace thread by thread, so that all accesses are contiguous; nobody
- * but the last kernel has to know. Warps whose rows are past the last element leave nothing. A warp of the producer adds by TMA, which the L2 does, and where sums are ordered it waits for its turn: the CTAs that see
- * a block come in the order of their keys, which is that of the CTAs, so that none waits for one that has not begun.
+ * Each consumer computes a part of dQ^T of 64 rows: 64 of up to 128 elements of all queries of a block, or up to 64 elements of
+ * half of them. A warp has 16 rows, and what it holds lies in the workspace thread by thread, so that all accesses are contiguous;
+ * nobody but the last kernel has to know. Warps whose rows are past the last element leave nothing. A warp of the producer adds by
+ * TMA, which the L2 does, and where sums are ordered it waits for its turn: the CTAs that see a block come in the order of their keys,
+ * which is that of the CTAs, so that none waits for one that has not begun.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
@@ -63,16 +64,20 @@ static val has_rows(const attention_sm90_backward_config *c, val consumer, val w
     return lt(number, imm(rows / 16));
 }
 
-/* Blocks of the queries of a head. */
+/* Blocks of the queries of a head, without those of sequences. */
 static val blocks_of(const attention_values *p, int block)
 {
     return div(p->stats_rows, imm(block));
 }
 
-/* The number of a block among those of all heads. */
-static val block_number(const attention_values *p, val head, val block, int tokens)
+val attention_backward_block_number(const attention_values *p, const attention_sm90_backward_config *c,
+                                    const backward_block *x)
 {
-    return add(mul(head, blocks_of(p, tokens)), block);
+    val block = imm(c->block), batches = div(p->all_heads, p->heads);
+    if (!c->form.ragged)
+        return add(mul(add(mul(x->batch, p->heads), x->head), blocks_of(p, c->block)), x->block);
+    val before = add(div(x->q_at, block), x->batch); // each sequence has at most one block that is not full
+    return add(mul(x->head, add(div(p->q_total, block), batches)), add(before, x->block));
 }
 
 void attention_backward_describe_sums(backward_kernel *k)
@@ -190,8 +195,8 @@ void attention_backward_add_queries(const backward_kernel *k)
     const int rows = rows_of_sums(k->cfg);
     FOREVER {
         BREAK_IF(attention_backward_is_over(k, &w));
-        val head = add(mul(k->batch, k->p.heads), attention_backward_head_of(k, w.head));
-        val number = block_number(&k->p, head, w.block, k->block), own = turn_of(k, w.block);
+        const backward_block block = { k->batch, attention_backward_head_of(k, w.head), k->y_at, w.block };
+        val number = attention_backward_block_number(&k->p, k->cfg, &block), own = turn_of(k, w.block);
         val turn = add(k->p.turns, convert(U64, mul(number, imm(4))));
         pipeline_wait_full(&k->sums, &at);
         if (k->cfg->ordered)
@@ -224,20 +229,48 @@ void attention_backward_add_queries(const backward_kernel *k)
 
 /* The kernel that rounds */
 
+/* The part of a block that a CTA has: its first query and element; the block's number, and whether the sequence has it. */
+typedef struct part_place {
+    val index, head, batch, token, column;
+    val number, exists;
+    sequence s;
+} part_place;
+
+static part_place place_of_part(const attention_values *p, const attention_sm90_backward_config *cfg)
+{
+    val number = div(cta_x(), imm(cfg->consumers)), blocks = blocks_of(p, cfg->block), block = rem(number, blocks);
+    val heads = div(number, blocks), zero = imm_as(U32, 0);
+    const int queries = attention_backward_part_of(cfg).used;
+    tile_grid grid = { .ragged = cfg->form.ragged, TILE_GRID_VALUES(*p) };
+    part_place x = { .index = rem(cta_x(), imm(cfg->consumers)), .head = rem(heads, p->heads), .column = zero };
+    x.batch = div(heads, p->heads);
+    x.s = attention_sequence_of(&grid, x.batch);
+    const backward_block of = { x.batch, x.head, x.s.q_at, block };
+    x.number = attention_backward_block_number(p, cfg, &of);
+    x.token = mul(block, imm(cfg->block));
+    x.exists = lt(x.token, x.s.q);
+    if (queries < cfg->block)
+        x.token = add(x.token, mul(x.index, imm(queries)));
+    else
+        x.column = mul(x.index, imm(ROWS));
+    return x;
+}
+
 /*
  * A consumer's part as it was left: each thread's vectors. Where sums are not ordered nobody is the first, so they must be zeros
  * before the next run; else what no CTA has added to is left out.
  */
 static tensor take_sums(const attention_values *p, const attention_sm90_backward_config *cfg, const tiled_mma *mma,
-                        val number, val index)
+                        const part_place *x)
 {
+    val number = x->number, index = x->index;
     const int queries = attention_backward_part_of(cfg).used;
     tensor acc = fragment_C(mma, ROWS, queries), zeros = fragment(F32, compact(leaf(VECTOR)));
     tensor gBlock = gmem_tensor(p->sums, F32, layout_of_sums(cfg));
     gBlock.address = add(gBlock.address, mul(convert(U64, number), imm_as(U64, attention_backward_sums_bytes(cfg))));
     tensor gVectors = slice(gBlock, _, lane(), _, warp(), index); // (VECTOR,VECTORS)
     tensor gTurns = gmem_tensor(p->turns, U32, make_layout(dynamic(p->all_heads), leaf(1)));
-    val is_there = has_rows(cfg, index, warp());
+    val is_there = logical_and(has_rows(cfg, index, warp()), x->exists);
     fill(acc, immf(0));
     fill(zeros, immf(0));
     IF(cfg->ordered ? logical_and(is_there, ne(at(gTurns, number), imm(0))) : is_there) {
@@ -253,37 +286,16 @@ static tensor take_sums(const attention_values *p, const attention_sm90_backward
     return acc;
 }
 
-/* The first query of a CTA's part of a block and the first element; the sequence. */
-typedef struct part_place {
-    val token, column, head;
-    sequence s;
-} part_place;
-
-static part_place place_of_part(const attention_values *p, const attention_sm90_backward_config *cfg, val number,
-                                val index)
-{
-    val blocks = blocks_of(p, cfg->block), zero = imm_as(U32, 0);
-    const int part = attention_backward_part_of(cfg).used;
-    tile_grid grid = { .ragged = cfg->form.ragged, TILE_GRID_VALUES(*p) };
-    part_place x = { .token = mul(rem(number, blocks), imm(cfg->block)), .head = div(number, blocks), .column = zero };
-    x.s = attention_sequence_of(&grid, div(x.head, p->heads));
-    if (part < cfg->block)
-        x.token = add(x.token, mul(index, imm(part)));
-    else
-        x.column = mul(index, imm(ROWS));
-    return x;
-}
-
 /* Queries in shared memory to dQ, in vectors; what is past the last query or element is left out. */
 static void store_queries(const attention_values *p, const attention_sm90_backward_config *cfg, const part_place *x,
                           tensor sDQ)
 {
     const int lanes = ROWS / OUT_VECTOR, queries = attention_backward_part_of(cfg).used;
     const attention_form *form = &cfg->form;
-    val batch = form->ragged ? imm_as(U32, 0) : div(x->head, p->heads);
+    val batch = form->ragged ? imm_as(U32, 0) : x->batch;
     layout all = make_layout(shape(p->q, form->d, p->heads, p->all_heads),
                              stride(p->ld[ATTENTION_Q], 1, p->ld_head[ATTENTION_Q], p->ld_batch[ATTENTION_Q]));
-    tensor gDQ = slice(gmem_tensor(p->grad[ATTENTION_Q], form->dtype, all), _, _, rem(x->head, p->heads), batch);
+    tensor gDQ = slice(gmem_tensor(p->grad[ATTENTION_Q], form->dtype, all), _, _, x->head, batch);
     val first = div(thread(), imm(lanes)), vector = rem(thread(), imm(lanes));
     val column = add(x->column, mul(vector, imm(OUT_VECTOR)));
     for (int i = 0; i < queries; i += WARPGROUP / lanes) {
@@ -305,13 +317,12 @@ void attention_backward_round_queries(const attention_sm90_backward_config *cfg)
     attention_values p = params_of(attention);
     const columns part = attention_backward_part_of(cfg);
     tiled_mma mma = attention_warpgroup_mma(cfg->form.dtype, part.used, "SS");
-    val number = div(cta_x(), imm(cfg->consumers)), index = rem(cta_x(), imm(cfg->consumers));
     tensor sDQ =
         smem_tensor("dQ", cfg->form.dtype, make_layout(shape(ROWS, part.used), stride(1, ROWS + PAD)), 16); // (D,Q)
     grid_wait();
     launch_dependents();
-    const part_place x = place_of_part(&p, cfg, number, index);
-    tensor acc = take_sums(&p, cfg, &mma, number, index);
+    const part_place x = place_of_part(&p, cfg);
+    tensor acc = take_sums(&p, cfg, &mma, &x);
     stmatrix_C(&mma, slice(acc, _, 0, _), sDQ, thread());
     cta_sync();
     store_queries(&p, cfg, &x, sDQ);

@@ -1,6 +1,6 @@
 /* attention_backward_stats.c - what the gradients need to know of every query, and the gradients of sinks, which follow from it. */
 #include "cute/kernel.h"
-#include "operators/attention/attention_tile.h"
+#include "operators/attention/attention_backward.h"
 
 enum {
     STATS_THREADS = 128,
@@ -43,11 +43,13 @@ static void clear_mask_gradient(const attention_values *p, const attention_form 
 }
 
 /* The first of a block's queries: nobody has added to its sums. */
-static void clear_turn(const attention_values *p, int block, val head, val token)
+static void clear_turn(const attention_values *p, const attention_sm90_backward_config *cfg, val token,
+                       backward_block block)
 {
-    IF(eq(rem(token, imm64(block)), imm64(0))) {
-        val number = add(mul(head, div(convert(I64, p->stats_rows), imm64(block))), div(token, imm64(block)));
-        store_global(U32, add(p->turns, convert(U64, mul(number, imm64(4)))), 0, imm_as(U32, 0));
+    IF(eq(rem(token, imm(cfg->block)), imm(0))) {
+        block.block = div(token, imm(cfg->block));
+        val number = attention_backward_block_number(p, cfg, &block);
+        store_global(U32, add(p->turns, convert(U64, mul(number, imm(4)))), 0, imm_as(U32, 0));
     }
 }
 
@@ -63,11 +65,13 @@ void attention_backward_stats(const attention_sm90_backward_config *cfg)
     val token = rem(number, rows), every = div(number, rows), heads = convert(I64, p.heads);
     val is_there = lt(every, convert(I64, p.all_heads)), queries = p.q, batch = div(every, heads), at = token,
         place = every;
+    backward_block of = { .batch = convert(U32, batch), .head = convert(U32, rem(every, heads)) };
     if (form->ragged) {
         tile_grid grid = { .ragged = true, TILE_GRID_VALUES(p) };
         const sequence s =
             attention_sequence_of(&grid, min(batch, convert(I64, sub(div(p.all_heads, p.heads), imm(1)))));
         queries = s.q;
+        of.q_at = s.q_at;
         at = add(token, convert(I64, s.q_at));
         batch = imm64(0);
         place = rem(every, heads);
@@ -94,7 +98,8 @@ void attention_backward_stats(const attention_sm90_backward_config *cfg)
         set(gStats, 0, offset);
         set(gStats, 1, delta);
         if (cfg->products == 5 && cfg->ordered)
-            clear_turn(&p, cfg->block, every, token);
+            IF(exists)
+                clear_turn(&p, cfg, convert(U32, token), of);
     }
 }
 

@@ -9,7 +9,8 @@ enum {
     HEAD_MAX = 256, // elements of a head on tensor cores
     SLOTS_MIN = 3,  // the block after the next one is on its way
     SLOTS_MAX = 6,
-    TURNS_ENOUGH = 8, // tiles of an SM
+    TURNS_ENOUGH = 8,      // tiles of an SM
+    EVEN_TURNS_ENOUGH = 5, // where all are as long
     COUNTER_BYTES = 4,
     PORTABLE_SMEM = 99 << 10, // bytes that a CTA may have on every GPU from sm_86 on
 };
@@ -323,7 +324,7 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         c->tile_n = 64;
     // exponentials take as long as the products of small heads: more warps hide them, where there are tiles enough for all SMs
     if (d->d <= 64 && d->dv <= 64 && !d->mask && !d->score && d->softcap == 0 &&
-        tiles_of(d, 3 * ATTENTION_ROWS) > TURNS_ENOUGH * device->sm_count)
+        tiles_of(d, 3 * ATTENTION_ROWS) > (c->form.right ? TURNS_ENOUGH : EVEN_TURNS_ENOUGH) * device->sm_count)
         c->consumers = 3;
     while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
         c->consumers--;

@@ -328,7 +328,7 @@ static val begin_scores(const backward_kernel *k, backward_consumer *c, const ba
 /*
  * One block with dQ, whose scores are there. The sum of dK runs while dS goes to shared memory, dQ leaves under the scores of the
  * next block. NOTE: nothing is under way at the end, because ptxas serialises wgmma whose results are read in the next turn of a
- * loop. Slopes and dQ are in the same registers.
+ * loop; the operands of dV and dK are done before the scores begin, because there are no registers for both.
  */
 static void step_with_queries(const backward_kernel *k, backward_consumer *c, tensor cS, backward_walk *w, val stage)
 {
@@ -342,7 +342,7 @@ static void step_with_queries(const backward_kernel *k, backward_consumer *c, te
     attention_backward_differentiate(c, &delta);
     add_gradients(k, c, stage);
     attention_backward_issue_queries(k, c);
-    mma_wait(1); // registers
+    mma_wait(1); // dQ is under way
     release(k, stage);
     pipeline_advance(&c->at);
     attention_backward_advance(k, w, true);
