@@ -160,7 +160,7 @@ typedef struct conv_sm80_config {
 } conv_sm80_config;
 
 enum {
-    CONV_SM80_K = 32,       // rows of 64 bytes
+    CONV_SM80_ROW = 64,     // bytes of K in a stage
     CONV_SM80_THREADS = 128 // 2 x 2 warps
 };
 
