@@ -593,6 +593,9 @@ static const char *const cases[] = {
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dilation=2 dtype=bf16 impl=im2col",
     "n=2 c=12 h=9 w=40 k=20 pad_left=3 stride_w=9 dtype=f32 math=tf32 impl=im2col",
     "n=2 c=16 h=8 w=8 k=16 groups=16 pad=1 misalign=1 impl=depthwise",
+    "n=1 c=107 h=9 w=21 k=107 r=5 s=5 groups=107 pad=2 impl=depthwise config='lanes=32' # channels past the end",
+    "n=1 c=42 h=9 w=10 k=42 groups=42 pad=1 stride=2 bias=1 impl=depthwise config='lanes=16'",
+    "n=1 c=33 h=99 w=12 k=33 groups=33 r=99 s=5 pad=2 impl=depthwise # filters that fewer lanes can hold",
     "n=2 c=16 h=8 w=16 k=16 groups=16 pad=1 layout=nchw residual=1 misalign=1 impl=depthwise",
     NULL,
 };
