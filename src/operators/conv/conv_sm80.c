@@ -245,9 +245,8 @@ static void multiply(const void *of, val stage)
 {
     const product *x = of;
     const int depth = depth_of(x->cfg->form.dtype);
-    const bool words = x->cfg->form.dtype == F32; // tf32: the tensor cores cut factors
-    tensor rA = (words ? fragment_A_words : fragment_A)(x->mma, x->A->rows, depth); // (MMA,MMA_M,MMA_K)
-    tensor rB = (words ? fragment_B_words : fragment_B)(x->mma, x->B->rows, depth); // (MMA,MMA_N,MMA_K)
+    tensor rA = fragment_A(x->mma, x->A->rows, depth); // (MMA,MMA_M,MMA_K)
+    tensor rB = fragment_B(x->mma, x->B->rows, depth); // (MMA,MMA_N,MMA_K)
     ldmatrix_A(x->mma, slice(x->A->sX, _, _, stage), thread(), rA);
     ldmatrix_B(x->mma, slice(x->B->sX, _, _, stage), thread(), rB);
     gemm(x->mma, rA, rB, x->acc, yes());

@@ -556,7 +556,7 @@ static const char *const cases[] = {
     "stages=2'",
     "n=2 c=40 h=9 w=10 k=40 groups=40 r=4 s=3 pad=1 direction=data dtype=bf16 impl=halo # turned round",
     "n=2 c=24 h=12 w=17 k=24 groups=24 r=3 s=5 pad_top=2 pad_left=1 dilation=2 direction=data out=f32 impl=halo",
-    "n=2 c=8 h=9 w=11 k=8 groups=8 r=2 pad=3 direction=data x_w=16 y_w=24 impl=halo # more padding than filter",
+    "n=2 c=8 h=9 w=11 k=8 groups=8 r=2 pad=3 direction=data x_w=16 x_h=180 y_w=24 y_h=400 y_n=9000 impl=halo # more padding than filter",
     "n=40 c=40 h=16 w=24 k=40 groups=40 pad=1 impl=halo config='lanes=4 wide=1 high=7 stages=2'",
     "n=2 c=16 h=9 w=40 k=16 groups=16 s=11 r=1 dilation_w=3 pad_left=4 stride_w=3 direction=weight bias=1 "
     "impl=depthwise_weight",
@@ -582,6 +582,7 @@ static const char *const cases[] = {
     "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=17 x_h=200 y_w=25 direction=data dtype=bf16 impl=sm80",
     "n=2 c=16 h=9 w=11 k=5 pad=1 x_w=18 y_w=7 y_h=78 bias=1 residual=1 impl=narrow # vectors of 2",
     "n=2 c=9 h=9 w=11 k=6 pad=1 x_h=18 y_h=13 layout=nchw bias=1 residual=1 impl=narrow",
+    "n=1 c=8 h=9 w=11 k=6 pad=1 y_w=7 impl=narrow            # pixels at odd places",
     "n=2 c=24 h=9 w=11 k=24 groups=24 pad=1 x_w=40 y_w=32 y_h=400 residual=1 impl=halo",
     "n=2 c=40 h=9 w=7 k=72 x_w=48 y_w=80 r=1 s=1 bias=1 impl=pointwise",
     "n=2 c=40 h=9 w=7 k=72 x_w=48 y_w=80 r=1 s=1 direction=data impl=pointwise",
