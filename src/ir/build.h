@@ -110,6 +110,7 @@ void ir_plain(ir_op op, int n, int mode);
 /* TMA and bulk copies */
 void ir_tma_load(val shared, int64_t offset, val map, val mbarrier, val mask, int n, const val *coordinates);
 void ir_tma_store(val map, val shared, int64_t offset, int n, const val *coordinates);
+void ir_tma_add(val map, val shared, int64_t offset, int n, const val *coordinates); // a store that adds to memory
 void ir_tma_prefetch(val map);
 void ir_bulk_load(val shared, int64_t offset, val global, val bytes, val mbarrier);
 void ir_bulk_store(val global, val shared, int64_t offset, val bytes);
@@ -118,6 +119,7 @@ void ir_bulk_prefetch(val global, val bytes);
 /* mbarriers */
 void ir_mbarrier_init(val bar, int64_t offset, int count);
 void ir_mbarrier_arrive(ir_space space, val bar, int64_t offset);
+void ir_cp_async_arrive(val bar, int64_t offset);
 void ir_mbarrier_expect(val bar, int64_t offset, val bytes);
 void ir_mbarrier_wait(val bar, int64_t offset, val parity);
 val ir_mbarrier_test(val bar, int64_t offset, val parity);

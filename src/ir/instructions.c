@@ -102,12 +102,22 @@ void ir_tma_load(val shared, int64_t offset, val map, val mbarrier, val mask, in
     build_effect((ir_inst){ .op = IR_TMA_LOAD, .n = n, .offset = offset }, 4 + n, in);
 }
 
-void ir_tma_store(val map, val shared, int64_t offset, int n, const val *coordinates)
+static void tma_to_global(val map, val shared, int64_t offset, int n, const val *coordinates, int mode)
 {
     val in[2 + 5] = { map, address_of(IR_SHARED, shared) };
     for (int i = 0; i < n; i++)
         in[2 + i] = ir_coerce(CKL_I32, coordinates[i]);
-    build_effect((ir_inst){ .op = IR_TMA_STORE, .n = n, .offset = offset }, 2 + n, in);
+    build_effect((ir_inst){ .op = IR_TMA_STORE, .n = n, .offset = offset, .mode = mode }, 2 + n, in);
+}
+
+void ir_tma_store(val map, val shared, int64_t offset, int n, const val *coordinates)
+{
+    tma_to_global(map, shared, offset, n, coordinates, 0);
+}
+
+void ir_tma_add(val map, val shared, int64_t offset, int n, const val *coordinates)
+{
+    tma_to_global(map, shared, offset, n, coordinates, 1);
 }
 
 void ir_tma_prefetch(val map)
@@ -145,6 +155,11 @@ void ir_mbarrier_init(val bar, int64_t offset, int count)
 void ir_mbarrier_arrive(ir_space space, val bar, int64_t offset)
 {
     build_effect((ir_inst){ .op = IR_MBARRIER_ARRIVE, .space = space, .offset = offset }, 1, &bar);
+}
+
+void ir_cp_async_arrive(val bar, int64_t offset)
+{
+    build_effect((ir_inst){ .op = IR_CP_ASYNC_ARRIVE, .offset = offset }, 1, &bar);
 }
 
 void ir_mbarrier_expect(val bar, int64_t offset, val bytes)

@@ -34,9 +34,9 @@ static void initialise(const sm90_kernel *k)
         if (k->cfg->ragged != GEMM_ALL_RAGGED)
             tma_prefetch(&k->tmaD);
         pipeline_init(&k->ring);
-        for (int b = 0; k->epilogue.c && b < k->cfg->consumers; b++)
+        for (int b = 0; b < k->cfg->consumers * k->size.c_arrivals; b++)
             mbarrier_init(smem_address(k->c_barriers + 8 * b), 1);
-        for (int b = 0; gemm_is_backward(k->epilogue.activation) && b < k->cfg->consumers; b++)
+        for (int b = 0; b < k->cfg->consumers * k->size.x_arrivals; b++)
             mbarrier_init(smem_address(k->x_barriers + 8 * b), 1);
         gemm_sm90_parts_init(k);
         fence_mbarrier_init();
@@ -47,14 +47,15 @@ static void initialise(const sm90_kernel *k)
     launch_dependents();
 }
 
-/* Thread t of a consumer frees the stages of CTA t of those that share operands, if that CTA loads for this one. */
+/* Thread t of a consumer, or of each of its warps, frees the stages of CTA t of those that share operands, if that CTA loads for this one. */
 static void describe_release(const sm90_kernel *k, consumer_role *c)
 {
     int cluster_m = k->cfg->cluster_m, sharers = k->size.sharers;
-    c->releases = lt(c->tid, imm(sharers));
+    val t = k->size.scales[0] ? lane() : c->tid;
+    c->releases = lt(t, imm(sharers));
     if (sharers == 1)
         return;
-    val peer = select(c->releases, c->tid, imm(0));
+    val peer = select(c->releases, t, imm(0));
     if (k->cfg->cluster_m > 1 && k->cfg->cluster_n > 1)
         c->releases = logical_and(c->releases, logical_or(eq(rem(peer, imm(cluster_m)), k->rank_m),
                                                           eq(div(peer, imm(cluster_m)), k->rank_n)));
@@ -87,6 +88,8 @@ static consumer_role describe_consumer(const sm90_kernel *k)
             c.sVectors[v] = slice(k->sVectors[v], _, c.index);
     if (k->epilogue.c || gemm_is_backward(k->epilogue.activation))
         c.c_parity = variable(U32, imm(0));
+    if (gemm_sm90_loads_ahead(cfg))
+        c.buffer = (pipeline_state){ variable(U32, imm(0)), variable(U32, imm(0)), cfg->buffers };
     if (cfg->split > 1) {
         c.sParts = slice(k->sParts, _, _, _, _, c.index);
         c.parts_parity = variable(U32, imm(0));
@@ -94,13 +97,19 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     return c;
 }
 
-/* The part of a tile that a consumer finishes. Of a split tile that is a slice of the columns, in the CTAs that have one. */
-static void consume_tile(const sm90_kernel *k, const consumer_role *c, val tile, pipeline_state *stage)
+/* Of a split tile it is a slice of the columns, in the CTAs that have one. */
+tile_place gemm_sm90_own_tile(const sm90_kernel *k, const consumer_role *c, val tile)
 {
     tile_place at = gemm_sm90_tile(k, tile);
     if (!k->cfg->pingpong)
         at.row = add(at.row, mul(c->index, imm(k->size.consumer_rows)));
     at.col = add(at.col, mul(k->rank_k, imm(k->size.columns)));
+    return at;
+}
+
+static void consume_tile(const sm90_kernel *k, consumer_role *c, val tile, pipeline_state *stage)
+{
+    const tile_place at = gemm_sm90_own_tile(k, c, tile);
     const epilogue_vectors vectors = gemm_sm90_load_vectors(k, c, &at);
     gemm_sm90_mainloop(k, c, &at, stage);
     if (k->cfg->split == 1) {
@@ -125,6 +134,9 @@ static void consumer(const sm90_kernel *k)
         IF(eq(c.index, imm(1)))
             gemm_sm90_order_arrive(k, &c); // consumer 0 begins
     }
+    c.tile_step = step;
+    if (gemm_sm90_loads_ahead(cfg))
+        gemm_sm90_begin_ahead(k, &c, first);
     LOOP_FROM(tile, first, k->count, step) {
         consume_tile(k, &c, tile, &stage);
         if (cfg->pingpong)

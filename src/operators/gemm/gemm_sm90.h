@@ -10,7 +10,7 @@
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { WARPGROUP = 128 };
+enum { WARPGROUP = 128, LANES = 32 };
 
 /* Named barriers of 128 or 256 threads. */
 enum {
@@ -21,6 +21,7 @@ enum {
 
 /* Where a tile begins, in elements of A*B, and of which of the batch, or group, it is. */
 typedef struct tile_place {
+    val number; // among all tiles
     val row, col, batch;
     val end;              // of groups: the first row of D that is not the group's
     val k_first, k_count; // of groups of K: its first number of K, and how many it has
@@ -32,15 +33,16 @@ typedef struct sm90_kernel {
     gemm_epilogue epilogue;
     gemm_sm90_shape size;
     gemm_sm90_values p;
+    val array_of_B; // of pointers
     tma_copy tmaA, tmaB, tmaC, tmaD, tmaX;
     tensor sA, sB; // (BM,BK,STAGES), (BN,BK,STAGES)
     bool a_k_major, b_k_major;
     tensor sD;                     // (ROWS,COLS,BUFFERS,CONSUMERS)
     tensor sVectors[GEMM_VECTORS]; // (ELEMENTS,CONSUMERS) f32
-    tensor sScales;                // (COLUMNS,2,CONSUMERS) f32: of two K tiles
+    tensor sScales[2];             // (ROWS,STAGES), (COLUMNS,STAGES) f32: scales of blocks
     tensor sParts;                 // (2,THREADS,PAIRS,SPLIT,CONSUMERS) f32
     pipeline ring;
-    int64_t c_barriers, x_barriers;    // one per consumer: its next C has arrived; its next X
+    int64_t c_barriers, x_barriers;    // of each consumer: a box of C has arrived; one of X
     int64_t parts_arrived, parts_free; // one per consumer: the partial sums of all CTAs are here; they may be sent
     val k_first, k_tiles;              // K tiles of this CTA
     tensor sFirst, sTiles; // (GROUPS+1) i32 of groups: their first rows; the tiles along D's rows before them
@@ -65,7 +67,9 @@ typedef struct consumer_role {
     gemm_scalars scalars;
     tensor sVectors[GEMM_VECTORS]; // (ELEMENTS)
     tensor sParts;                 // (2,THREADS,PAIRS,SPLIT)
-    val c_parity;                  // of the next phase of its barriers of C and X
+    val c_parity;                  // of the next phase of its barriers of C and X, where a box comes when it is wanted
+    pipeline_state buffer;         // of the next box, where they come ahead
+    val tile_step;                 // from one of its tiles to the next
     val parts_parity;              // of the next phase of its barrier of partial sums
 } consumer_role;
 
@@ -74,14 +78,22 @@ enum { MN_SPAN = GEMM_TILE_BYTES / 2 }; // elements of 16 bits of M or N in one 
 /* gemm_sm90_tiles.c: parameters, shared memory, and where a tile lies. */
 bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand); // 'a' or 'b' of the tile
 ckl_dtype gemm_sm90_type(const gemm_sm90_config *c, char operand);
-bool gemm_sm90_has_several(const gemm_sm90_config *c,
-                           char operand); // matrices, of a batch or of groups: maps of three modes
+int gemm_sm90_modes(const gemm_sm90_config *c, char operand); // of its map beyond rows and columns: of several matrices
 void gemm_sm90_parameters(sm90_kernel *k);
 void gemm_sm90_memory(sm90_kernel *k);
 
-tensor gemm_sm90_transposed(tensor t);                             // a tile with rows and columns in each other's place
-tile_place gemm_sm90_tile(const sm90_kernel *k, val tile);         // this CTA's, of a cluster's tile
-val gemm_sm90_k_tiles(const sm90_kernel *k, const tile_place *at); // that this CTA loads of a tile
+tensor gemm_sm90_transposed(tensor t);                     // a tile with rows and columns in each other's place
+tile_place gemm_sm90_tile(const sm90_kernel *k, val tile); // this CTA's, of a cluster's tile
+tile_place gemm_sm90_own_tile(const sm90_kernel *k, const consumer_role *c, val tile); // what a consumer finishes of it
+val gemm_sm90_k_tiles(const sm90_kernel *k, const tile_place *at);                     // that this CTA loads of a tile
+
+/* A matrix of the batch: its coordinates in the further modes of a map, and, of those that an array names, its address. */
+typedef struct outer_coordinates {
+    int count;
+    val at[2];
+} outer_coordinates;
+outer_coordinates gemm_sm90_outer(const sm90_kernel *k, int modes, val array, val number);
+val gemm_sm90_pointer(const sm90_kernel *k, val array, val number);
 
 /* gemm_sm90_groups.c: rows of D that are dealt out to groups. scan: by all threads, once the kernel before has ended. */
 void gemm_sm90_scan_groups(sm90_kernel *k);
@@ -102,17 +114,14 @@ void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, const tile
 void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c);
 
 /*
- * gemm_sm90_scales.c: scales of blocks, in registers. begin: before a tile. next: those of a K tile, each in turn. add:
- * acc += part * scales.
+ * gemm_sm90_scales.c: scales of blocks. load: by a warp beside the producer's, those of each stage. read: of a stage that is full, those of
+ * a thread's accumulators. add: acc += part * scales.
  */
 typedef struct block_scales {
-    tensor rNow[2];             // (SCALES) of rows and of columns: for every one that a thread has, or every square
-    tensor rHeld[2], rAhead[2]; // the same of this lane's K tile of four, and of its next
-    tensor sScales;             // (COLUMNS,2)
+    tensor rScales[2]; // (SCALES) of rows and of columns: for every one that a thread has, or every square
 } block_scales;
-block_scales gemm_sm90_begin_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
-void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
-                           const block_scales *scales);
+void gemm_sm90_load_scales(const sm90_kernel *k);
+block_scales gemm_sm90_read_scales(const sm90_kernel *k, const consumer_role *c, val stage);
 void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor part, const block_scales *scales);
 
 /*
@@ -123,13 +132,41 @@ void gemm_sm90_parts_init(const sm90_kernel *k);
 void gemm_sm90_parts_sum(const sm90_kernel *k, const consumer_role *c);
 void gemm_sm90_parts_leave(const sm90_kernel *k, const consumer_role *c);
 
+/* C, D or X: matrices of one type and size. */
+typedef struct output_matrix {
+    const tma_copy *tma;
+    val address, ld, batch_stride;
+    int64_t barriers; // of C and X
+} output_matrix;
+
+/* What one staging buffer holds of the consumer's rows and columns. */
+typedef struct subtile {
+    int rows, cols; // where it starts in them
+    tile_place at;  // where it starts in D
+    tiled_mma mma;  // of its columns
+    tensor acc, up; // (MMA,1,1); of gated products up is the other half of the columns
+    tensor sD;      // (ROWS,COLS), as D lies
+    tensor sAcc;    // the same as the accumulators lie
+} subtile;
+
+/*
+ * gemm_sm90_ahead.c: boxes of C, or of X, on their way to the staging buffers while others are finished, over the ends of tiles. begin:
+ * before the first tile. take: the next box's buffer, once it is here. next: when box i of a tile is on its way to D.
+ */
+int gemm_sm90_boxes(const sm90_kernel *k); // of a consumer's tile
+void gemm_sm90_place_box(const sm90_kernel *k, const tile_place *tile, int i, subtile *box);
+output_matrix gemm_sm90_matrix(const sm90_kernel *k, char name); // 'c', 'd' or 'x'
+outer_coordinates gemm_sm90_outer_of(const sm90_kernel *k, const subtile *h, const output_matrix *x);
+void gemm_sm90_begin_ahead(const sm90_kernel *k, const consumer_role *c, val first_tile);
+void gemm_sm90_take_ahead(const sm90_kernel *k, const consumer_role *c, subtile *box);
+void gemm_sm90_next_ahead(const sm90_kernel *k, consumer_role *c, const tile_place *tile, int i);
+
 /* gemm_sm90_epilogue.c: the consumer's accumulators to D, from a place on; its vectors are loaded before the mainloop. */
 enum { VECTOR_LOADS = 256 / WARPGROUP }; // elements of a thread
 typedef struct epilogue_vectors {
     val loaded[GEMM_VECTORS][VECTOR_LOADS];
 } epilogue_vectors;
 epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
-void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile_place *at,
-                        const epilogue_vectors *vectors);
+void gemm_sm90_epilogue(const sm90_kernel *k, consumer_role *c, const tile_place *at, const epilogue_vectors *vectors);
 
 #endif

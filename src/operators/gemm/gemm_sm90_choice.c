@@ -18,11 +18,12 @@ enum {
     STAGES_MAX = 12, // where tiles are small, latency counts: 256x2048x7168 in 64x64 takes 16.8 us, with 8 of them 19.4
     STAGES_ENOUGH = 4,
     STEPS_FEW = 8,      // along K, of small products: their epilogues are as long as their main loops
+    STEPS_MANY = 32,    // of a tile that is worth a CTA of its own
     SWAP_COLUMNS = 256, // of a tile of D^T at most
     SWAP_TILES = 2,     // along them
     SWAP_NARROW = 128,  // wider tiles come in fewer widths: each is a kernel
     ATOM_COLUMNS = 16,
-    SHARED_COLUMNS = 16, // of tiles of D^T of which an SM holds two: wider ones were not faster
+    SHARED_COLUMNS = 32, // of tiles of which an SM holds two: 32x7168x16384 takes 58.0 us instead of 62.5
 };
 
 int64_t gemm_sm90_shared_memory(const gemm_sm90_config *c, const ckl_device_info *device)
@@ -31,14 +32,32 @@ int64_t gemm_sm90_shared_memory(const gemm_sm90_config *c, const ckl_device_info
     return min_i64(device->smem_per_cta_bytes, device->smem_per_sm_bytes / c->ctas - SYSTEM_BYTES);
 }
 
+/* As many staging buffers as are tried first, and as many stages at most. */
+typedef struct ring_limits {
+    int buffers, stages;
+} ring_limits;
+
+/*
+ * Of few steps along K the ring is short and the staging buffers are many: their boxes of C are what comes from memory. 16640x384x32
+ * with C in f32 takes 15.5 us with 8 of them and 4 stages, 37.7 with 2 and 12 and a box at a time.
+ */
+static ring_limits limits_of(const gemm_sm90_config *c, int64_t k_steps)
+{
+    const bool few = k_steps <= STEPS_FEW, reads = c->epilogue.c || gemm_is_backward(c->epilogue.activation);
+    if (few && reads)
+        return (ring_limits){ 8, (int)max_i64(k_steps, STAGES_ENOUGH) };
+    return (ring_limits){ few && (c->batched == 1 || c->batched == GEMM_BY_POINTERS) ? 4 : 2, STAGES_MAX };
+}
+
 void gemm_sm90_fit_memory(gemm_sm90_config *c, int64_t k_steps, const ckl_device_info *device)
 {
+    const ring_limits most = limits_of(c, k_steps);
     int64_t have = gemm_sm90_shared_memory(c, device);
-    for (c->buffers = c->batched == 1 && k_steps <= STEPS_FEW ? 4 : 2; c->buffers > 0; c->buffers /= 2) {
-        c->stages = STAGES_MAX;
+    for (c->buffers = most.buffers; c->buffers > 0; c->buffers /= 2) {
+        c->stages = most.stages;
         int64_t beyond = gemm_sm90_shape_of(c).smem_bytes - have, stage = (c->tile_m + c->tile_n) * ROW_BYTES;
         if (beyond > 0) // a stage has its barriers, too: this may be one too many, never too few
-            c->stages = (int)max_i64(STAGES_MAX - ceil_div(beyond, stage) + 1, 2);
+            c->stages = (int)max_i64(most.stages - ceil_div(beyond, stage) + 1, 2);
         while (c->stages > 2 && gemm_sm90_shape_of(c).smem_bytes > have)
             c->stages--;
         if (c->stages >= STAGES_ENOUGH)
@@ -78,15 +97,28 @@ static int64_t rows_of_group(const ckl_gemm_desc *d)
     return gemm_groups_of_m(d) ? ceil_div(d->m, d->groups) : d->m;
 }
 
-/*
- * Few rows in one turn of tiles: the next launch's CTAs begin beside the last ones of this. 16x7168x16384 takes 56.7 us instead of
- * 61.9, 16x8192x8192 33.8 instead of 34.2; in several turns 16x28672x8192 121.6 instead of 112.9.
- */
-static bool shares_an_SM(const ckl_gemm_desc *d, const gemm_sm90_config *c, const ckl_device_info *device)
+/* Tiles of few columns that are all of D's, or of D^T's. */
+static int64_t narrow_tiles(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
-    return c->swap && c->consumers == 1 && c->split == 1 && !d->groups && c->tile_n > 0 &&
-           c->tile_n <= SHARED_COLUMNS &&
-           ceil_div(d->n, c->tile_m) * ceil_div(d->m, c->tile_n) * d->batch <= device->sm_count;
+    const int64_t rows = c->swap ? d->n : d->m, cols = c->swap ? d->m : d->n;
+    const bool narrow =
+        c->consumers == 1 && c->split == 1 && !d->groups && c->tile_n <= SHARED_COLUMNS && cols <= c->tile_n;
+    return narrow ? ceil_div(rows, c->tile_m) * d->batch : 0;
+}
+
+/*
+ * Few rows, or columns: two CTAs an SM. In one turn of tiles the next launch's CTAs begin beside the last ones of this: 16x7168x16384 takes
+ * 56.7 us instead of 61.9, 16x8192x8192 33.8 instead of 34.2. In several turns every tile has a CTA of its own, so that SMs which are served
+ * faster take more of them: 8x28672x8192 takes 114.0 us instead of 118.1, with two persistent ones 122.5.
+ */
+static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
+{
+    const int64_t tiles = narrow_tiles(d, c), steps = ceil_div(d->k, gemm_tile_k(d->a));
+    const bool turns = tiles > device->sm_count;
+    if (tiles == 0 || (turns && (steps < STEPS_MANY || c->tile_n > ATOM_COLUMNS)))
+        return;
+    c->ctas = 2;
+    c->persistent = !turns;
 }
 
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -100,6 +132,8 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->ragged = ragged_of(d);
     c->tile_m = t->tile_m;
     c->tile_n = t->swap ? gemm_sm90_swapped_columns(rows_of_group(d), t->tile_m > 64) : t->tile_n;
+    if (!t->swap && t->tile_n == ATOM_COLUMNS && d->n > ATOM_COLUMNS)
+        c->tile_n = 0; // which is refused: it is for so few columns
     c->consumers = t->consumers;
     c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST && // one adds while the other's tensor cores work
                   !gemm_groups_of_k(d);                              // of which each has another length
@@ -107,10 +141,12 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->cluster_n = t->cluster_n;
     c->split = t->split;
     c->swap = t->swap;
-    c->batched = gemm_groups_of_k(d) ? GEMM_GROUPS_OF_K : d->batch > 1;
+    c->batched = gemm_sm90_batched_of(d);
     c->groups = gemm_groups_of_m(d) ? gemm_sm90_groups_of(d->groups) : 0;
-    c->ctas = shares_an_SM(d, c, device) ? 2 : 1;
     c->group = 8;
+    c->ctas = 1;
+    c->persistent = true;
+    share_SMs(d, c, device);
     gemm_sm90_fit_memory(c, ceil_div(d->k, gemm_tile_k(d->a)), device);
     return true;
 }
@@ -182,12 +218,16 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, in
     double absent = c->swap ? (double)(round_up(p->cols, c->tile_n) - p->cols)
                             : (double)(round_up(p->rows, c->tile_m) - p->rows) / c->cluster_n;
     double rate = c->consumers == 1 ? f->sm_bytes_one : f->sm_bytes;
+    const bool apart =
+        c->split == 1 && (p->rows <= c->tile_m || p->cols <= c->tile_n); // each CTA takes all of one side
+    double l2 = apart ? (double)p->ctas * (shared_m + shared_n) * ROW_BYTES / f->l2_bytes : 0;
     return (step_cycles){
         .tensor_cores =
             c->tile_m / 64.0 * 4 * instruction * f->tensor_cores * (c->consumers == 3 ? f->three_consumers : 1),
-        .sm = (c->tile_m + n) * ROW_BYTES / (2 * p->ctas <= sm_count ? f->sm_bytes_alone : rate) +
-              f->slow_row * slow_rows + f->absent_row * absent,
-        .latency = f->latency / c->stages,
+        .sm = fmax((c->tile_m + n) * ROW_BYTES / (2 * p->ctas <= sm_count ? f->sm_bytes_alone : rate) +
+                       f->slow_row * slow_rows + f->absent_row * absent,
+                   l2),
+        .latency = f->latency / (c->stages * (2 * p->ctas > sm_count ? c->ctas : 1)),
     };
 }
 
@@ -236,7 +276,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     const ckl_gemm_desc whole = with_lost_rows(d, c);
     const tiled_problem p = problem_of(&whole, c, device->sm_count);
     const step_cycles s = step_of(&p, c, device->sm_count);
-    double sharing = p.slow_a || p.slow_b ? 1 : 1 + fit.cluster * (c->cluster_m * c->cluster_n - 1);
+    double sharing = p.slow_a || p.slow_b || c->swap ? 1 : 1 + fit.cluster * (c->cluster_m * c->cluster_n - 1);
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing + fit.step +
                   fit.column_scale * gemm_sm90_shape_of(c).column_scales * c->consumers;
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c), all = tile + epilogue;

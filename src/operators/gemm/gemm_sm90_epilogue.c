@@ -8,16 +8,6 @@
 
 enum { ELEMENTS_AT_ONCE = 4 }; // of a thread, where D is stored by elements
 
-/* What one staging buffer holds of the consumer's rows and columns. */
-typedef struct subtile {
-    int rows, cols; // where it starts in them
-    tile_place at;  // where it starts in D
-    tiled_mma mma;  // of its columns
-    tensor acc, up; // (MMA,1,1); of gated products up is the other half of the columns
-    tensor sD;      // (ROWS,COLS), as D lies
-    tensor sAcc;    // the same as the accumulators lie
-} subtile;
-
 /* Rows and columns of D. */
 static val rows_of_D(const sm90_kernel *k)
 {
@@ -40,7 +30,10 @@ static ckl_dtype vector_type(const sm90_kernel *k, int v)
     return v == GEMM_BIAS ? gemm_bias_type(k->epilogue.d) : F32;
 }
 
-/* This thread's elements of the vectors: loads that nothing waits for before the epilogue. */
+/*
+ * This thread's elements of the vectors: loads that nothing waits for before the epilogue. NOTE: what is computed under a condition that
+ * ptxas turns into selects stays in registers from tile to tile (14 of them here, and 128x192 with a bias spilled): nothing is.
+ */
 epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_role *c, const tile_place *at)
 {
     const val addresses[] = { [GEMM_BIAS] = k->p.bias,
@@ -58,24 +51,29 @@ epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_rol
             address = add(address, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(type)))));
         tensor gV = gmem_tensor(address, type, make_layout(dynamic(count), leaf(1))); // (M) or (N)
         for (int i = 0; i * WARPGROUP < k->size.vectors[v]; i++) {
-            val j = add(start, add(c->tid, imm(i * WARPGROUP)));
-            all.loaded[v][i] = variable(type, ir_float(type, 0));
-            IF(lt(j, count))
-                assign(all.loaded[v][i], at(gV, j));
+            val j = add(start, add(c->tid, imm(i * WARPGROUP))); // beyond the end the last one: nothing needs it
+            all.loaded[v][i] = at(gV, min(j, sub(count, imm(1))));
         }
     }
     return all;
 }
 
-/* The vectors into shared memory, as f32; read after the epilogue's first barrier. */
+/* The vectors into shared memory, as f32; read after the next barrier: that for a staging buffer, or one of their own. */
 static void share_vectors(const sm90_kernel *k, const consumer_role *c, const epilogue_vectors *all)
 {
     for (int v = 0; v < GEMM_VECTORS; v++)
         for (int i = 0; i * WARPGROUP < k->size.vectors[v]; i++) {
             val j = add(c->tid, imm(i * WARPGROUP));
-            IF(lt(j, imm(k->size.vectors[v])))
-                set(c->sVectors[v], j, convert(F32, all->loaded[v][i]));
+            tensor sElement = slice(c->sVectors[v], j);
+            val element = convert(F32, all->loaded[v][i]);
+            IF((i + 1) * WARPGROUP <= k->size.vectors[v] ? yes() : lt(j, imm(k->size.vectors[v])))
+                set(sElement, 0, element);
         }
+    bool some = false;
+    for (int v = 0; v < GEMM_VECTORS; v++)
+        some |= k->size.vectors[v] > 0;
+    if (some && gemm_sm90_loads_ahead(k->cfg))
+        named_sync(c->barrier, WARPGROUP);
 }
 
 /* The first row that is not the tile's to store. */
@@ -112,32 +110,13 @@ static element_steps steps_of(const sm90_kernel *k, const subtile *h)
     };
 }
 
-/* C, D or X: matrices of one type and size. */
-typedef struct output_matrix {
-    const tma_copy *tma;
-    val address, ld, batch_stride;
-} output_matrix;
-
-static output_matrix matrix_D(const sm90_kernel *k)
-{
-    return (output_matrix){ &k->tmaD, k->p.d, k->p.ldd, k->p.d_batch };
-}
-
-static output_matrix matrix_X(const sm90_kernel *k)
-{
-    return (output_matrix){ &k->tmaX, k->p.x, k->p.ldx, k->p.x_batch };
-}
-
-static output_matrix matrix_C(const sm90_kernel *k)
-{
-    return (output_matrix){ &k->tmaC, k->p.c, k->p.ldc, k->p.c_batch };
-}
-
 /* The one of the batch in global memory. */
 static tensor elements_of(const sm90_kernel *k, const subtile *h, const output_matrix *x)
 {
     val start = x->address;
-    if (k->cfg->batched) {
+    if (k->epilogue.pointers)
+        start = gemm_sm90_pointer(k, start, h->at.batch);
+    else if (k->cfg->batched) {
         val elements = mul(convert(I64, h->at.batch), x->batch_stride);
         start = add(start, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(k->epilogue.d)))));
     }
@@ -188,51 +167,49 @@ static void load_elements(const sm90_kernel *k, const consumer_role *c, const su
     named_sync(c->barrier, WARPGROUP);
 }
 
-static void load_box(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *from,
-                     int64_t barriers)
+static void load_box(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *from)
 {
-    val barrier = add(smem_address(barriers), mul(c->index, imm(8)));
+    val barrier = add(smem_address(from->barriers), mul(c->index, imm(8)));
     IF(c->first_thread) {
+        const outer_coordinates outer = gemm_sm90_outer_of(k, h, from);
         mbarrier_expect(barrier, imm((int)tma_bytes(from->tma)));
-        tma_load_of(from->tma, h->sD, h->at.row, h->at.col, k->cfg->batched != 0, &h->at.batch, barrier, imm(0));
+        tma_load_of(from->tma, h->sD, h->at.row, h->at.col, outer.count, outer.at, barrier, imm(0));
     }
     mbarrier_wait(barrier, c->c_parity);
 }
 
-/* C or X into the staging buffer, then to registers in the order of the accumulators. */
-static void load_matrix(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *from,
-                        int64_t barriers, tensor rX)
+/* C or X into the staging buffer, unless it is there, then to registers in the order of the accumulators. */
+static void load_matrix(const sm90_kernel *k, const consumer_role *c, const subtile *h, char name, tensor rX)
 {
     int bytes = (int)ckl_dtype_bytes(k->epilogue.d);
+    const output_matrix from = gemm_sm90_matrix(k, name);
     tensor tCsX = partition_C(&h->mma, h->sAcc, c->tid); // (MMA,1,1)
     if (loads_elements(k))
-        load_elements(k, c, h, from);
-    else
-        load_box(k, c, h, from, barriers);
+        load_elements(k, c, h, &from);
+    else if (!gemm_sm90_loads_ahead(k->cfg) || (name == 'x' && k->epilogue.c))
+        load_box(k, c, h, &from);
     copy(tCsX, rX, k->cfg->swap ? bytes : 2 * bytes);
 }
 
 /* C of a subtile; beta = 0 leaves zeros. */
 static tensor load_C(const sm90_kernel *k, const consumer_role *c, const subtile *h)
 {
-    const output_matrix C = matrix_C(k);
     tensor rC = fragment_like(h->acc, F32);
     fill(rC, immf(0));
     IF(ne(c->scalars.beta, immf(0)))
-        load_matrix(k, c, h, &C, k->c_barriers, rC);
+        load_matrix(k, c, h, 'c', rC);
     return rC;
 }
 
 /* X, through the same buffer: all threads have read C. */
 static tensor load_X(const sm90_kernel *k, const consumer_role *c, const subtile *h)
 {
-    const output_matrix X = matrix_X(k);
     tensor rX = fragment_like(h->acc, F32);
     if (k->epilogue.c) {
         fence_proxy_async();
         named_sync(c->barrier, WARPGROUP);
     }
-    load_matrix(k, c, h, &X, k->x_barriers, rX);
+    load_matrix(k, c, h, 'x', rX);
     return rX;
 }
 
@@ -347,8 +324,10 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
     if (k->cfg->groups)
         inside = logical_and(inside, ge(h->at.end, add(h->at.row, imm(k->size.d_rows))));
     STAGED_STORE(&staged) // an empty one too: the buffers are counted by stores
-        IF(inside)
-            tma_store_of(to->tma, h->sD, h->at.row, h->at.col, k->cfg->batched != 0, &h->at.batch);
+        IF(inside) {
+            const outer_coordinates outer = gemm_sm90_outer_of(k, h, to);
+            tma_store_of(to->tma, h->sD, h->at.row, h->at.col, outer.count, outer.at);
+        }
     if (ragged || k->cfg->groups)
         IF(logical_not(inside))
             store_elements(k, c, h, to);
@@ -368,10 +347,13 @@ static void take_buffer(const sm90_kernel *k, const consumer_role *c, subtile *h
 /* Subtile number i of `count`. */
 static void store_subtile(const sm90_kernel *k, const consumer_role *c, subtile *h, int i, int count)
 {
-    const output_matrix D = matrix_D(k), X = matrix_X(k);
+    const output_matrix D = gemm_sm90_matrix(k, 'd'), X = gemm_sm90_matrix(k, 'x');
     const int stores = k->epilogue.preactivation ? 2 : 1;
     tensor rC = { 0 }, rX = { 0 };
-    take_buffer(k, c, h, i * stores, count * stores);
+    if (gemm_sm90_loads_ahead(k->cfg))
+        gemm_sm90_take_ahead(k, c, h);
+    else
+        take_buffer(k, c, h, i * stores, count * stores);
     if (k->epilogue.c)
         rC = load_C(k, c, h);
     if (gemm_is_backward(k->epilogue.activation))
@@ -384,35 +366,25 @@ static void store_subtile(const sm90_kernel *k, const consumer_role *c, subtile 
     send_subtile(k, c, h, &D, out.rD);
 }
 
-static void place_subtile(const sm90_kernel *k, const tile_place *tile, subtile *h)
-{
-    val row = add(tile->row, imm(h->rows)), col = add(tile->col, imm(h->cols));
-    h->at = *tile;
-    h->at.row = k->cfg->swap ? col : row;
-    h->at.col = k->cfg->swap ? row : col;
-}
-
-void gemm_sm90_epilogue(const sm90_kernel *k, const consumer_role *c, const tile_place *tile,
-                        const epilogue_vectors *vectors)
+void gemm_sm90_epilogue(const sm90_kernel *k, consumer_role *c, const tile_place *tile, const epilogue_vectors *vectors)
 {
     const gemm_sm90_config *cfg = k->cfg;
     const gemm_sm90_shape *s = &k->size;
-    const int width = cfg->swap ? s->d_rows : s->d_cols, columns = s->columns / width;
+    const int width = cfg->swap ? s->d_rows : s->d_cols, count = gemm_sm90_boxes(k);
     subtile h = { .mma = gemm_sm90_mma(cfg, width) };
-    int count = s->consumer_rows / 64 * columns;
     share_vectors(k, c, vectors);
     for (int i = 0; i < count && !ir_failed(); i++) {
-        h.rows = i / columns * 64;
-        h.cols = i % columns * width;
-        h.acc = slice(accumulator_columns(c->acc, h.cols, width), _, i / columns, _);
+        gemm_sm90_place_box(k, tile, i, &h);
+        h.acc = slice(accumulator_columns(c->acc, h.cols, width), _, h.rows / 64, _);
         if (k->epilogue.gated)
-            h.up = slice(accumulator_columns(c->acc, s->columns + h.cols, width), _, i / columns, _);
-        place_subtile(k, tile, &h);
+            h.up = slice(accumulator_columns(c->acc, s->columns + h.cols, width), _, h.rows / 64, _);
         if (k->cfg->groups && !k->cfg->swap) {
             IF(lt(h.at.row, h.at.end)) // else all that follow are empty, too
                 store_subtile(k, c, &h, i, count);
         } else
             store_subtile(k, c, &h, i, count);
+        if (gemm_sm90_loads_ahead(cfg))
+            gemm_sm90_next_ahead(k, c, tile, i);
         if (k->epilogue.c || gemm_is_backward(k->epilogue.activation))
             assign(c->c_parity, bit_xor(c->c_parity, imm(1)));
     }

@@ -20,7 +20,8 @@ int gemm_sm90_accumulators(const gemm_sm90_config *c)
 bool gemm_sm90_is_plain(const gemm_sm90_config *c)
 {
     const gemm_epilogue *e = &c->epilogue;
-    return !c->ragged && !e->c && !e->bias && !e->weighted && !e->scatter && !gemm_is_f8(e->d) &&
+    const bool bias_fits = !e->bias || e->activation != CKL_ACTIVATION_GELU_ERF;
+    return !c->ragged && !e->c && bias_fits && !e->weighted && !e->scatter && !gemm_is_f8(e->d) &&
            e->scale_a != CKL_GEMM_SCALE_ROW && e->scale_b != CKL_GEMM_SCALE_ROW && !e->preactivation &&
            !gemm_is_backward(e->activation);
 }
@@ -32,6 +33,20 @@ static int column_scales_of(const gemm_sm90_config *c)
     return (c->swap ? e->scale_a : e->scale_b) == CKL_GEMM_SCALE_BLOCK ? c->tile_n : 0;
 }
 
+/* Scales of blocks of a K tile, along the rows of a tile (0) or its columns: of squares one for each 64 rows, or 128 columns. */
+static int scales_along(const gemm_sm90_config *c, int mode)
+{
+    const choice how = (mode == 0) != c->swap ? c->epilogue.scale_a : c->epilogue.scale_b;
+    const int extent = mode == 0 ? c->tile_m : c->tile_n, unit = mode == 0 ? 64 : GEMM_BLOCK;
+    return how == CKL_GEMM_SCALE_BLOCK ? extent : how == CKL_GEMM_SCALE_SQUARE ? (extent + unit - 1) / unit : 0;
+}
+
+/* Bytes of all stages' scales. */
+static int64_t bytes_of_scales(const gemm_sm90_config *c, int mode)
+{
+    return round_up((int64_t)c->stages * scales_along(c, mode) * 4, 16);
+}
+
 int gemm_sm90_parts(const gemm_sm90_config *c)
 {
     enum { MOST = 192 }; // registers for three sums, 3 x 64x128 of a warpgroup; scales of 96 columns more would spill
@@ -39,7 +54,8 @@ int gemm_sm90_parts(const gemm_sm90_config *c)
     if (!gemm_sm90_sums_twice(e))
         return 0;
     const bool room = c->consumers < 3 && 3 * sums_of_consumer(c) + column_scales_of(c) <= MOST;
-    const bool few = !gemm_has_block_scales(e->scale_a) || (gemm_sm90_is_plain(c) && !c->groups); // others are near spilling
+    const bool few =
+        !gemm_has_block_scales(e->scale_a) || (gemm_sm90_is_plain(c) && !c->groups); // others are near spilling
     return e->math == CKL_GEMM_F32X3 || !room || !few ? 1 : 2;
 }
 
@@ -66,6 +82,13 @@ static bool has_vector(const gemm_epilogue *e, int vector)
            : vector == GEMM_SCALE_OF_A ? e->scale_a == CKL_GEMM_SCALE_ROW
            : vector == GEMM_SCALE_OF_B ? e->scale_b == CKL_GEMM_SCALE_ROW
                                        : e->weighted;
+}
+
+bool gemm_sm90_loads_ahead(const gemm_sm90_config *c)
+{
+    const gemm_epilogue *e = &c->epilogue;
+    return (e->c || gemm_is_backward(e->activation)) && !e->preactivation && !e->scatter && !c->groups &&
+           c->ragged != GEMM_ALL_RAGGED && c->buffers > 1;
 }
 
 /* The largest box along a side of a tile that divides it. */
@@ -106,12 +129,17 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
         vectors += (int64_t)c->consumers * s.vectors[v] * 4;
     }
     s.column_scales = column_scales_of(c);
-    vectors += (int64_t)c->consumers * 2 * s.column_scales * 4;
+    for (int mode = 0; mode < 2; mode++) {
+        s.scales[mode] = scales_along(c, mode);
+        vectors += bytes_of_scales(c, mode);
+    }
     s.part_bytes = c->split > 1 ? (int64_t)s.consumer_rows * columns * 4 : 0;
     int64_t staging = (int64_t)c->consumers * c->buffers * s.d_rows * s.d_cols * d_bytes;
     int64_t parts = c->consumers * c->split * s.part_bytes;
-    int64_t barriers = 16 * (int64_t)c->stages + (c->epilogue.c ? 8 * (int64_t)c->consumers : 0) +
-                       (gemm_is_backward(c->epilogue.activation) ? 8 * (int64_t)c->consumers : 0) +
+    const int ahead = gemm_sm90_loads_ahead(c) ? c->buffers : 1;
+    s.c_arrivals = c->epilogue.c ? ahead : 0;
+    s.x_arrivals = !gemm_is_backward(c->epilogue.activation) ? 0 : c->epilogue.c ? 1 : ahead;
+    int64_t barriers = 16 * (int64_t)c->stages + 8 * (int64_t)c->consumers * (s.c_arrivals + s.x_arrivals) +
                        (c->split > 1 ? 16 * (int64_t)c->consumers : 0);
     int64_t groups = c->groups ? 2 * 4 * ((int64_t)c->groups + 1) : 0;
     s.smem_bytes = c->stages * s.stage_bytes + staging + vectors + parts + groups + barriers;
@@ -147,15 +175,33 @@ ckl_dtype gemm_sm90_type(const gemm_sm90_config *c, char operand)
     return gemm_type_of(&c->epilogue, c->swap ? (operand == 'a' ? 'b' : 'a') : operand);
 }
 
-bool gemm_sm90_has_several(const gemm_sm90_config *c, char operand)
+int gemm_sm90_modes(const gemm_sm90_config *c, char operand)
 {
+    if (c->batched == GEMM_BY_POINTERS)
+        return GEMM_MAP_RANK - 2;
     return c->groups ? operand == (c->swap ? 'a' : 'b') : c->batched == 1; // parts of K are all of one matrix
+}
+
+val gemm_sm90_pointer(const sm90_kernel *k, val array, val number)
+{
+    return convert(U64, at(gmem_tensor(array, I64, make_layout(dynamic(k->p.batch), leaf(1))), number));
+}
+
+outer_coordinates gemm_sm90_outer(const sm90_kernel *k, int modes, val array, val number)
+{
+    if (modes < GEMM_MAP_RANK - 2)
+        return (outer_coordinates){ modes, { number } };
+    val units = shift_right(sub(gemm_sm90_pointer(k, array, number), imm_as(U64, GEMM_MAP_BASE)),
+                            imm(4)); // of GEMM_MAP_UNIT bytes
+    val near = bit_and(units, imm_as(U64, (1 << GEMM_MAP_NEAR_BITS) - 1));
+    return (outer_coordinates){ modes,
+                                { convert(U32, near), convert(U32, shift_right(units, imm(GEMM_MAP_NEAR_BITS))) } };
 }
 
 /* A box of an operand: rows of it, all of a K tile long, or a span of its rows or columns for each of K. */
 static tma_copy operand_tma(const sm90_kernel *k, val map, char operand, bool k_major, int box)
 {
-    int rank = gemm_sm90_has_several(k->cfg, operand) ? 3 : 2, depth = k->size.tile_k;
+    int rank = 2 + gemm_sm90_modes(k->cfg, operand), depth = k->size.tile_k;
     return make_tma(map, gemm_sm90_type(k->cfg, operand), rank, k_major ? box : depth, k_major ? depth : MN_SPAN,
                     GEMM_TILE_BYTES);
 }
@@ -164,8 +210,10 @@ void gemm_sm90_parameters(sm90_kernel *k)
 {
     const gemm_sm90_shape *s = &k->size;
     ckl_dtype d = k->epilogue.d;
-    int rank = k->cfg->batched ? 3 : 2;
+    int rank = k->epilogue.pointers ? GEMM_MAP_RANK : k->cfg->batched ? 3 : 2;
     k->p = params_of(gemm_sm90);
+    if (k->cfg->batched == GEMM_BY_POINTERS)
+        k->array_of_B = params_of(gemm_pointers).b;
     k->a_k_major = gemm_sm90_k_major(k->cfg, 'a');
     k->b_k_major = gemm_sm90_k_major(k->cfg, 'b');
     k->tmaA = operand_tma(k, k->p.A, 'a', k->a_k_major, s->box_a);
@@ -229,20 +277,25 @@ void gemm_sm90_memory(sm90_kernel *k)
     for (int v = 0; v < GEMM_VECTORS; v++)
         if (s->vectors[v])
             k->sVectors[v] = smem_tensor(names[v], F32, compact(shape(s->vectors[v], cfg->consumers)), 16);
-    if (s->column_scales)
-        k->sScales = smem_tensor("scales", F32, compact(shape(s->column_scales, 2, cfg->consumers)), 16);
+    for (int mode = 0; mode < 2 && s->scales[mode]; mode++) {
+        const int64_t place =
+            smem_alloc(mode == 0 ? "scales of rows" : "scales of columns", bytes_of_scales(cfg, mode), 16);
+        k->sScales[mode] = smem_view(smem_address(place), F32, compact(shape(s->scales[mode], cfg->stages)));
+    }
     if (cfg->split > 1)
         describe_parts(k);
     if (cfg->groups) {
         k->sFirst = smem_tensor("first rows", I32, compact(leaf(cfg->groups + 1)), 4); // (GROUPS+1)
         k->sTiles = smem_tensor("tiles", I32, compact(leaf(cfg->groups + 1)), 4);      // (GROUPS+1)
     }
-    int consumers = cfg->pingpong ? 1 : cfg->consumers; // that use a stage
-    k->ring = make_pipeline("ring", cfg->stages, 1, consumers * (cfg->cluster_m + cfg->cluster_n - 1));
-    if (k->epilogue.c)
-        k->c_barriers = smem_alloc("C arrived", 8 * (int64_t)cfg->consumers, 8);
-    if (gemm_is_backward(k->epilogue.activation))
-        k->x_barriers = smem_alloc("X arrived", 8 * (int64_t)cfg->consumers, 8);
+    int consumers = cfg->pingpong ? 1 : cfg->consumers;        // that use a stage
+    const int releases = s->scales[0] ? WARPGROUP / LANES : 1; // of each: scales are read by the threads of all warps
+    k->ring = make_pipeline("ring", cfg->stages, s->scales[0] ? 1 + LANES : 1,
+                            releases * consumers * (cfg->cluster_m + cfg->cluster_n - 1));
+    if (s->c_arrivals)
+        k->c_barriers = smem_alloc("C arrived", 8 * (int64_t)cfg->consumers * s->c_arrivals, 8);
+    if (s->x_arrivals)
+        k->x_barriers = smem_alloc("X arrived", 8 * (int64_t)cfg->consumers * s->x_arrivals, 8);
     if (cfg->split > 1) {
         k->parts_arrived = smem_alloc("parts arrived", 8 * (int64_t)cfg->consumers, 8);
         k->parts_free = smem_alloc("parts free", 8 * (int64_t)cfg->consumers, 8);
@@ -258,7 +311,7 @@ val gemm_sm90_k_tiles(const sm90_kernel *k, const tile_place *at)
 
 tile_place gemm_sm90_tile(const sm90_kernel *k, val tile)
 {
-    tile_place at = { .batch = imm(0) };
+    tile_place at = { .number = tile, .batch = imm(0) };
     val row, col;
     if (k->cfg->batched) {
         at.batch = div(tile, k->tiles.count);
