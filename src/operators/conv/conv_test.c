@@ -216,6 +216,8 @@ static const char *const cases[] = {
     "n=60 c=3 h=33 w=34 k=32 pad=1 stride=2 impl=stem",
     "n=2 c=5 h=9 w=20 k=264 pad=1 bias=1 scale=1 impl=stem       # three CTAs of filters",
     "n=2 c=3 h=7 w=7 k=141 pad=1 bias=1 layout=nchw dtype=bf16 impl=stem",
+    "n=2 c=5 h=19 w=37 k=61 pad=1 stride=2 bias=1 impl=stem      # stored element by element",
+    "n=2 c=8 h=9 w=20 k=205 pad=1 dtype=bf16 impl=stem",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm80",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm90",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 out=f32 impl=sm90 config='tile_n=256'",
@@ -244,7 +246,8 @@ static const char *const cases[] = {
     "stages=2'",
     "n=2 c=40 h=9 w=10 k=40 groups=40 r=4 s=3 pad=1 direction=data dtype=bf16 impl=halo # turned round",
     "n=2 c=24 h=12 w=17 k=24 groups=24 r=3 s=5 pad_top=2 pad_left=1 dilation=2 direction=data out=f32 impl=halo",
-    "n=2 c=8 h=9 w=11 k=8 groups=8 r=2 pad=3 direction=data x_w=16 x_h=180 y_w=24 y_h=400 y_n=9000 impl=halo # more padding than filter",
+    "n=2 c=8 h=9 w=11 k=8 groups=8 r=2 pad=3 direction=data x_w=16 x_h=180 y_w=24 y_h=400 y_n=9000 impl=halo # more "
+    "padding than filter",
     "n=40 c=40 h=16 w=24 k=40 groups=40 pad=1 impl=halo config='lanes=4 wide=1 high=7 stages=2'",
     "n=2 c=16 h=9 w=40 k=16 groups=16 s=11 r=1 dilation_w=3 pad_left=4 stride_w=3 direction=weight bias=1 "
     "impl=depthwise_weight",
@@ -344,6 +347,7 @@ static const test_reject rejects[] = {
     { "r=1 s=1 x_h=2048 impl=pointwise", CKL_UNSUPPORTED, "the pixels of x or y are not equally far apart" },
     { "x_w=72 impl=sm80 config='views=0'", CKL_UNSUPPORTED, "conv sm80, by views=0,: it takes dense tensors" },
     { "x_w=66 impl=sm80 config='vec_a=8'", CKL_UNSUPPORTED, "conv sm80: channels come in vectors of 2 and 8 elements" },
+    { "c=3 k=16 impl=stem config='direct=1'", CKL_INVALID, "conv stem: direct=1, but y is NCHW or its k=16 filters" },
     { "c=3 k=16 impl=stem config='several=1'", CKL_INVALID, "conv stem: several=1, but a CTA has 32 of 16 filters" },
     { "r=1 s=1 residual=1 impl=pointwise", CKL_UNSUPPORTED, "sm90 loads a residual further ahead" },
     { "impl=pointwise", CKL_UNSUPPORTED, "conv pointwise: a filter of 1x3x3 is no pixel" },
