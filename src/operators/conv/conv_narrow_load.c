@@ -5,7 +5,8 @@
 enum {
     THREADS = CONV_NARROW_THREADS,
     UNIT = CONV_NARROW_UNIT,
-    PIECES = 6, // of a line that a thread copies at once
+    PIECES = 6,    // of a line that a thread copies at once
+    ELEMENTS = 16, // single ones under way together, of some lines
 };
 
 narrow_place conv_narrow_place(const narrow_kernel *k, val tile)
@@ -90,6 +91,7 @@ void conv_narrow_clear(const narrow_kernel *k)
  */
 typedef struct halo_lines {
     int lines, pieces, of_pixel, width;
+    int at_once, lines_at_once; // pieces and lines of a thread
 } halo_lines;
 
 static halo_lines halo_lines_of(const narrow_kernel *k)
@@ -104,12 +106,15 @@ static halo_lines halo_lines_of(const narrow_kernel *k)
     h.pieces = s->halo_w * h.of_pixel;
     while (h.width > 4 && h.width >= 2 * h.pieces)
         h.width /= 2;
+    const int most = c->vec == 1 ? ELEMENTS : PIECES, mine = (h.pieces + h.width - 1) / h.width;
+    h.at_once = mine < most ? mine : most;
+    h.lines_at_once = c->vec == 1 ? ELEMENTS / h.at_once : 1;
     return h;
 }
 
 /* A thread's pieces of any line: is there such a one, is it inside, and bytes from where a line begins in memory and in the buffer. */
 typedef struct line_pieces {
-    val there[PIECES], inside[PIECES], offset[PIECES], to[PIECES];
+    val there[ELEMENTS], inside[ELEMENTS], offset[ELEMENTS], to[ELEMENTS];
 } line_pieces;
 
 static line_pieces pieces_from(const narrow_kernel *k, const halo_lines *l, const narrow_place *place, val chunk,
@@ -118,7 +123,7 @@ static line_pieces pieces_from(const narrow_kernel *k, const halo_lines *l, cons
     const conv_narrow_config *c = k->cfg;
     const val width = convert(I32, k->from_size[2]);
     line_pieces x;
-    for (int i = 0; i < PIECES; i++) {
+    for (int i = 0; i < l->at_once; i++) {
         val piece = add(first, imm(i * l->width)), column = div(piece, imm(l->of_pixel));
         val in_pixel = mul(rem(piece, imm(l->of_pixel)), imm(c->vec));
         val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), k->pad_w), convert(I32, column)));
@@ -155,34 +160,62 @@ static line_start line_at(const narrow_kernel *k, const narrow_place *place, val
                          tensor_address(k->sHalo, coord(in_chunk, 0, row, buffer)) };
 }
 
-/* By cp.async; single elements, which it does not copy, by registers, some of them under way together. */
-static void copy_pieces(const narrow_kernel *k, const line_start *line, const line_pieces *x)
+/* By cp.async; single elements, which it does not copy, by registers. */
+static void copy_pieces(const narrow_kernel *k, const halo_lines *l, const line_start *line, const line_pieces *x)
 {
-    const ckl_dtype dtype = k->cfg->form.dtype;
     const int bytes = 2 * k->cfg->vec;
-    val element[PIECES];
-    for (int i = 0; i < PIECES; i++) {
+    for (int i = 0; i < l->at_once; i++) {
         val inside = logical_and(line->inside, x->inside[i]);
         val address = select(inside, add(line->address, x->offset[i]), from_address(k));
-        if (k->cfg->vec == 1)
-            element[i] = select(inside, at(gmem_tensor(address, dtype, compact(leaf(1))), 0), convert(dtype, immf(0)));
-        else IF(x->there[i])
+        IF(x->there[i])
             cp_async(add(line->to, x->to[i]), address, bytes, select(inside, imm_as(U32, bytes), imm(0)));
     }
-    for (int i = 0; k->cfg->vec == 1 && i < PIECES; i++)
-        IF(x->there[i])
-            set(smem_view(add(line->to, x->to[i]), dtype, compact(leaf(1))), 0, element[i]);
+}
+
+/* Those of some lines, all of them under way before the first one is needed; there: of each line. */
+static void copy_elements(const narrow_kernel *k, const halo_lines *l, const line_start *lines, const val *there,
+                          const line_pieces *x)
+{
+    const ckl_dtype dtype = k->cfg->form.dtype;
+    val element[ELEMENTS];
+    for (int n = 0; n < l->lines_at_once; n++)
+        for (int i = 0; i < l->at_once; i++) {
+            val inside = logical_and(lines[n].inside, x->inside[i]);
+            val address = select(inside, add(lines[n].address, x->offset[i]), from_address(k));
+            val loaded = at(gmem_tensor(address, dtype, compact(leaf(1))), 0);
+            element[n * l->at_once + i] = select(inside, loaded, convert(dtype, immf(0)));
+        }
+    for (int n = 0; n < l->lines_at_once; n++)
+        for (int i = 0; i < l->at_once; i++)
+            IF(logical_and(there[n], x->there[i]))
+                set(smem_view(add(lines[n].to, x->to[i]), dtype, compact(leaf(1))), 0, element[n * l->at_once + i]);
+}
+
+static void load_lines(const narrow_kernel *k, const halo_lines *l, const narrow_place *place, val chunk, val buffer,
+                       const line_pieces *x)
+{
+    const int apart = THREADS / l->width;
+    LOOP_FROM(first, div(thread(), imm(l->width)), imm(l->lines), imm(apart * l->lines_at_once)) {
+        line_start lines[ELEMENTS];
+        val there[ELEMENTS];
+        for (int n = 0; n < l->lines_at_once; n++) {
+            val line = add(first, imm(n * apart));
+            there[n] = lt(line, imm(l->lines));
+            lines[n] = line_at(k, place, chunk, min(line, imm(l->lines - 1)), buffer);
+        }
+        if (k->cfg->vec == 1)
+            copy_elements(k, l, lines, there, x);
+        else
+            copy_pieces(k, l, lines, x);
+    }
 }
 
 void conv_narrow_load(const narrow_kernel *k, val tile, val chunk, val buffer)
 {
     const halo_lines l = halo_lines_of(k);
     const narrow_place place = conv_narrow_place(k, tile);
-    LOOP_FROM(first, rem(thread(), imm(l.width)), imm(l.pieces), imm(l.width * PIECES)) {
+    LOOP_FROM(first, rem(thread(), imm(l.width)), imm(l.pieces), imm(l.width * l.at_once)) {
         const line_pieces x = pieces_from(k, &l, &place, chunk, first);
-        LOOP_FROM(line, div(thread(), imm(l.width)), imm(l.lines), imm(THREADS / l.width)) {
-            const line_start start = line_at(k, &place, chunk, line, buffer);
-            copy_pieces(k, &start, &x);
-        }
+        load_lines(k, &l, &place, chunk, buffer, &x);
     }
 }
