@@ -160,7 +160,7 @@ typedef struct conv_sm80_config {
 } conv_sm80_config;
 
 enum {
-    CONV_SM80_K = 32,       // rows of 64 bytes
+    CONV_SM80_ROW = 64,     // bytes of K in a stage
     CONV_SM80_THREADS = 128 // 2 x 2 warps
 };
 
@@ -171,7 +171,7 @@ void conv_sm80(const void *config, int kernel);
 #define CONV_DEPTHWISE_CONFIG(X, owner)                                                                   \
     X(owner, bool, nhwc, "1", "0 1", "channels side by side")                                             \
     X(owner, int, vec, "8", "1 2 4 8", "elements of a load: channels in NHWC, columns in NCHW")           \
-    X(owner, int, lanes, "8", "2 4 8", "NHWC: threads side by side with vectors of channels")             \
+    X(owner, int, lanes, "8", "2 4 8 16 32", "NHWC: threads side by side with vectors of channels")       \
     X(owner, int, cols, "8", "4 8", "columns of y of a thread")                                           \
     X(owner, int, ctas, "0", "0 2 3 4 5", "that must fit an SM, which limits registers; 0: any")          \
     X(owner, bool, even, "0", "0 1", "threads have whole columns of y, and x under them but for padding") \

@@ -346,11 +346,15 @@ static ckl_status takes(const ckl_conv_desc *d)
     return CKL_OK;
 }
 
-/* Threads side by side with vectors of channels: as many as leave no more than an eighth of the last CTA's without any. */
-static int lanes_of(int64_t channels, int vec)
+/*
+ * Threads side by side with vectors of channels: as many as leave no more than an eighth of the last CTA's without any. Single
+ * channels have up to 32 lanes: 64 bytes side by side.
+ */
+static int lanes_of(int64_t channels, int vec, int taps)
 {
-    int lanes = LANES_MAX;
-    while (lanes > LANES_MIN && 8 * round_up(channels, (int64_t)lanes * vec) > 9 * channels)
+    int lanes = vec > 2 ? LANES_MAX : 4 * LANES_MAX / vec;
+    while (lanes > LANES_MIN && (8 * round_up(channels, (int64_t)lanes * vec) > 9 * channels ||
+                                 4 * (lanes * vec + PADDING) * taps > FILTERS_BYTES_MAX))
         lanes /= 2;
     return lanes;
 }
@@ -386,7 +390,7 @@ static ckl_status choose_depthwise(const void *desc, const ckl_device_info *devi
     while (c->nhwc && c->vec > 1 &&
            (c->vec * c->filter > TAPS_MAX || 4 * (LANES_MAX * c->vec + PADDING) * c->taps > FILTERS_BYTES_MAX))
         c->vec /= 2;
-    c->lanes = lanes_of(d->k, c->vec);
+    c->lanes = lanes_of(d->k, c->vec, c->taps);
     c->ctas = c->nhwc && c->step == 1 ? 3 : 0; // 168 registers: 52 -> 47 us for 7x7 filters (bench/notes/conv.md)
     while (!c->nhwc && c->cols * c->step % c->vec)
         c->vec /= 2;
@@ -411,8 +415,8 @@ static ckl_status admit_depthwise(const void *desc, const ckl_device_info *devic
         FAIL(CKL_INVALID, "conv depthwise: even=1, but cols=%d do not divide the columns", c->cols);
     if (span_of(c) + (c->nhwc ? 0 : 2 * c->vec) > WINDOW_MAX)
         FAIL(CKL_UNSUPPORTED, "conv depthwise: a window of %d columns is more than %d", span_of(c), WINDOW_MAX);
-    if (!is_power_of_two(c->lanes) || c->lanes < LANES_MIN || c->lanes > LANES_MAX)
-        FAIL(CKL_INVALID, "conv depthwise: lanes=%d is no power of two in %d..%d", c->lanes, LANES_MIN, LANES_MAX);
+    if (!is_power_of_two(c->lanes) || c->lanes < LANES_MIN || c->lanes > 4 * LANES_MAX)
+        FAIL(CKL_INVALID, "conv depthwise: lanes=%d is no power of two in %d..%d", c->lanes, LANES_MIN, 4 * LANES_MAX);
     if (c->vec < 1 || own.vec % c->vec || (c->cols != COLS && c->cols != COLS / 2) || c->run < 1 || own.run % c->run ||
         c->cols % c->run || (!c->nhwc && c->cols * c->step % c->vec))
         FAIL(CKL_INVALID, "conv depthwise: vec=%d run=%d do not divide vec=%d run=%d, or cols=%d is not %d or %d",

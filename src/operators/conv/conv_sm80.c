@@ -11,7 +11,13 @@
 #include "operators/conv/conv_epilogue.h"
 #include "skeletons/stage_loop.h"
 
-enum { TILE_K = CONV_SM80_K, THREADS = CONV_SM80_THREADS, ROWS_MAX = 128, MINE_MAX = 16 };
+enum { DEPTH_MAX = CONV_SM80_ROW / 2, THREADS = CONV_SM80_THREADS, ROWS_MAX = 128, MINE_MAX = 16 };
+
+/* Elements of K in a stage. */
+static int depth_of(ckl_dtype dtype)
+{
+    return CONV_SM80_ROW / (int)ckl_dtype_bytes(dtype);
+}
 
 /* One operand's tile, and what this thread gathers of it: a vector of some rows, or single elements of one row. */
 typedef struct gather {
@@ -23,7 +29,7 @@ typedef struct gather {
     val inside[MINE_MAX];  // predicate: there is such a row
     val address[MINE_MAX];
     val place[MINE_MAX][CONV_MODES]; // A: of tap 0
-    val elements[TILE_K];            // vec=1: those on their way
+    val elements[DEPTH_MAX];         // vec=1: those on their way
 } gather;
 
 /* A vector's place along K: tap and channel. */
@@ -62,12 +68,12 @@ static val bytes_of(const conv_form *form, val elements)
 /* Vectors of a row lie side by side in neighbouring threads; of single elements a thread has a row, or half a row. */
 static gather gather_of(const conv_sm80_config *cfg, const char *name, int rows, int vec)
 {
-    layout tile = tma_tile_layout(cfg->form.dtype, rows, TILE_K, 64); // no bank conflicts for ldmatrix
-    layout ring = make_layout(shape(rows, TILE_K, cfg->stages), stride(TILE_K, 1, rows * TILE_K));
-    const int vectors = TILE_K / vec;
+    const int depth = depth_of(cfg->form.dtype), vectors = depth / vec;
+    layout tile = tma_tile_layout(cfg->form.dtype, rows, depth, CONV_SM80_ROW); // no bank conflicts for ldmatrix
+    layout ring = make_layout(shape(rows, depth, cfg->stages), stride(depth, 1, rows * depth));
     gather g = { .rows = rows, .vec = vec };
     g.sX = smem_tensor(name, cfg->form.dtype, with_swizzle(tile.sw, ring), 1024);
-    g.columns = vec == 1 ? TILE_K * rows / THREADS : 1;
+    g.columns = vec == 1 ? depth * rows / THREADS : 1;
     g.step = vec == 1 ? rows : THREADS / vectors;
     g.mine = rows / g.step;
     g.first_row = vec == 1 ? rem(thread(), imm(rows)) : div(thread(), imm(vectors));
@@ -191,7 +197,8 @@ static val offset_in_B(const conv_values *p, const conv_sides *s, const place_in
 static void load_operand(const conv_sm80_config *cfg, const conv_values *p, const conv_sides *s, gather *g, bool is_A,
                          val tile, val stage)
 {
-    place_in_k at = depth_at(p, s, convert(I32, add(convert(U32, mul(tile, imm(TILE_K))), g->column)));
+    place_in_k at =
+        depth_at(p, s, convert(I32, add(convert(U32, mul(tile, imm(depth_of(cfg->form.dtype)))), g->column)));
     for (int j = 0; j < g->columns; j++) {
         for (int i = 0; i < g->mine; i++) {
             val inside = logical_and(g->inside[i], at.inside);
@@ -237,20 +244,21 @@ static void store_stage(const void *of, val stage)
 static void multiply(const void *of, val stage)
 {
     const product *x = of;
-    tensor rA = fragment_A(x->mma, x->A->rows, TILE_K); // (MMA,MMA_M,MMA_K)
-    tensor rB = fragment_B(x->mma, x->B->rows, TILE_K); // (MMA,MMA_N,MMA_K)
+    const int depth = depth_of(x->cfg->form.dtype);
+    tensor rA = fragment_A(x->mma, x->A->rows, depth); // (MMA,MMA_M,MMA_K)
+    tensor rB = fragment_B(x->mma, x->B->rows, depth); // (MMA,MMA_N,MMA_K)
     ldmatrix_A(x->mma, slice(x->A->sX, _, _, stage), thread(), rA);
     ldmatrix_B(x->mma, slice(x->B->sX, _, _, stage), thread(), rB);
     gemm(x->mma, rA, rB, x->acc, yes());
 }
 
 /* The tiles of all taps and channels. */
-static val tiles_of(const conv_values *p, const conv_sides *s)
+static val tiles_of(const conv_values *p, const conv_sides *s, int depth)
 {
     val k = narrow(s->from_channels);
     for (int m = 0; m < CONV_MODES; m++)
         k = mul(k, narrow(p->filter[m]));
-    return convert(U32, div(add(k, imm(TILE_K - 1)), imm(TILE_K)));
+    return convert(U32, div(add(k, imm(depth - 1)), imm(depth)));
 }
 
 /* Where a pixel of what is written lies, whose rows lie apart. */
@@ -313,12 +321,15 @@ void conv_sm80(const void *config, int kernel)
     find_filters(cfg, &p, &s, col, group, &B);
     grid_wait();
     launch_dependents();
-    tiled_mma mma =
-        make_tiled_mma(form->dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 2, 2);
+    tiled_mma mma = make_tiled_mma(form->dtype == F32   ? "SM80_16x8x8_F32TF32TF32F32_TN"
+                                   : form->dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN"
+                                                        : "SM80_16x8x16_F32BF16BF16F32_TN",
+                                   2, 2);
     tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
     fill(acc, immf(0));
     const product work = { cfg, &p, &s, &mma, &A, &B, acc };
-    stage_loop(&(stage_work){ cfg->stages, load_tile, store_stage, multiply, &work }, tiles_of(&p, &s));
+    stage_loop(&(stage_work){ cfg->stages, load_tile, store_stage, multiply, &work },
+               tiles_of(&p, &s, depth_of(form->dtype)));
     store_tile(cfg, &p, &s, &mma, row, col, group, acc);
 }
 
@@ -374,8 +385,8 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     const conv_sm80_config *c = config;
     int vec_a, vec_b;
     TRY(conv_check_form("sm80", d, &c->form));
-    if (d->dtype == CKL_F32)
-        FAIL(CKL_UNSUPPORTED, "conv sm80: dtype=f32 is none of f16, bf16");
+    if (d->dtype == CKL_F32 && d->math == CKL_GEMM_F32)
+        FAIL(CKL_UNSUPPORTED, "conv sm80: tensor cores multiply f32 with math=tf32 alone");
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sm80: it does not compute the gradient of weights");
     if (d->c == 0 || d->k == 0)
@@ -390,7 +401,8 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     if (!is_power_of_two(c->vec_a) || !is_power_of_two(c->vec_b))
         FAIL(CKL_INVALID, "conv sm80: vec_a=%d or vec_b=%d is no power of two", c->vec_a, c->vec_b);
     vectors_of(d, &vec_a, &vec_b);
-    const int64_t rows_a = c->tile_m * 32 / c->vec_a, rows_b = c->tile_n * 32 / c->vec_b;
+    const int64_t rows_a = c->tile_m * depth_of(d->dtype) / c->vec_a,
+                  rows_b = c->tile_n * depth_of(d->dtype) / c->vec_b;
     if (c->vec_a > vec_a || c->vec_b > vec_b)
         FAIL(CKL_UNSUPPORTED, "conv sm80: channels come in vectors of %d and %d elements, vec_a=%d vec_b=%d wants more",
              vec_a, vec_b, c->vec_a, c->vec_b);

@@ -6,7 +6,8 @@
  * has a row of y; from the buffer it gathers what lies under its pixels into registers, A of wgmma, word by word: two channels of a
  * pixel. Where the words of a tap begin is known when the kernel is described, but for whose tap a lane has of two.
  *
- * NHWC goes through staging buffers and TMA; in NCHW a thread has neighbouring columns, and stores them directly.
+ * NHWC goes through staging buffers and TMA, if filters are whole 16 bytes; in NCHW a thread has neighbouring columns, and stores them
+ * directly.
  */
 #include <stdio.h>
 
@@ -57,7 +58,7 @@ static void describe_memory(stem_kernel *k)
               span = s->y_cols * (int)ckl_dtype_bytes(c->form.out);
     k->sW = slice(conv_tiles("W", c->form.dtype, c->tile_n, CONV_STEM_K, s->steps, 1), _, _, _, 0);
     k->sHalo = smem_tensor("halo", c->form.dtype, compact(shape(s->halo, 2)), 128);
-    if (!c->nchw) {
+    if (!c->direct) {
         k->sY = conv_tiles("Y", c->form.out, ROWS, s->y_cols, c->tile_n / s->y_cols, CONV_STEM_CONSUMERS);
         k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, span);
     }
@@ -341,8 +342,8 @@ static void store_staged(const stem_kernel *k, const tile_place *place)
     }
 }
 
-/* Accumulators i and i + 2 are neighbouring columns of one channel. */
-static void store_directly(const stem_kernel *k, const tile_place *place)
+/* NCHW: accumulators i and i + 2 are neighbouring columns of one channel. */
+static void store_planes(const stem_kernel *k, const tile_place *place)
 {
     const conv_stem_config *c = k->cfg;
     const ckl_dtype out = c->form.out;
@@ -371,6 +372,39 @@ static void store_directly(const stem_kernel *k, const tile_place *place)
     }
 }
 
+/* NHWC, filters that are no whole 16 bytes: accumulators i and i + 2 are a channel of two pixels, 8 columns apart. */
+static void store_elements(const stem_kernel *k, const tile_place *place)
+{
+    const ckl_dtype out = k->cfg->form.out;
+    tensor tCcY = coordinates_of(k);
+    layout along = coordinate_distances(tCcY, 1);
+    val channel = add(k->first, coordinate(tCcY, 1, 0)), h = add(place->h, k->warp_row);
+    for (int j = 0; j < 2; j++) {
+        val w = add(place->w, add(div(k->lane, imm(4)), imm(8 * j)));
+        val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
+        start = add(start, add(mul(convert(I64, w), k->p.y[3]), convert(I64, channel)));
+        tensor gY = elements_from(k->p.from[CONV_Y], out, start);
+        val inside = logical_and(lt(h, conv_number(k->p.y_size[1])), lt(w, conv_number(k->p.y_size[2])));
+        IF(inside)
+            for (int i = 0; i < static_size(k->acc.layout) && !ir_failed(); i++) {
+                const int64_t distance = index_at(along, i);
+                if (i % 4 / 2 == j)
+                    IF(lt(add(channel, imm((int)distance)), conv_number(k->p.k)))
+                        set(gY, (int)distance, convert(out, at(k->acc, i)));
+            }
+    }
+}
+
+static void store(const stem_kernel *k, const tile_place *place)
+{
+    if (!k->cfg->direct)
+        store_staged(k, place);
+    else if (k->cfg->nchw)
+        store_planes(k, place);
+    else
+        store_elements(k, place);
+}
+
 static void loop_tiles(const stem_kernel *k)
 {
     val buffer = variable(U32, imm(0));
@@ -386,9 +420,9 @@ static void loop_tiles(const stem_kernel *k)
         mma_wait(0);
         const tile_place place = place_of(k, tile);
         finish(k, &place);
-        (k->cfg->nchw ? store_directly : store_staged)(k, &place);
+        store(k, &place);
     }
-    if (!k->cfg->nchw)
+    if (!k->cfg->direct)
         IF(eq(k->tid, imm(0)))
             tma_store_wait(0);
 }

@@ -16,6 +16,7 @@
     X(owner, int, step_h, "1", "", "rows")                                             \
     X(owner, int, dilation_w, "1", "", "columns between neighbours of a filter")       \
     X(owner, int, dilation_h, "1", "", "rows")                                         \
+    X(owner, bool, direct, "0", "0 1", "y is stored element by element, in NHWC too")  \
     X(owner, bool, pairs, "0", "0 1", "NCHW: two columns of y are stored together")
 
 typedef struct conv_stem_config {

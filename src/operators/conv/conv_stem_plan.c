@@ -16,7 +16,7 @@ conv_stem_shape conv_stem_shape_of(const conv_stem_config *c)
     s.halo = (int)round_up((int64_t)s.halo_h * s.halo_w * s.padded, 64); // whole 128 bytes
     s.y_cols = c->tile_n % 64 || out == 4 ? 32 : 64;
     s.smem_bytes = (int64_t)c->tile_n * CONV_STEM_K * s.steps * 2 + 2 * (int64_t)s.halo * 2 +
-                   (c->nchw ? 0 : (int64_t)rows * c->tile_n * out) + 2048;
+                   (c->direct ? 0 : (int64_t)rows * c->tile_n * out) + 2048;
     return s;
 }
 
@@ -34,7 +34,10 @@ static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
 {
     const conv_stem_shape s = conv_stem_shape_of(c);
     const int vectors = (c->form.bias + c->form.scale) * c->tile_n / 4, of_load = c->nchw ? 4 : 1;
-    const int registers = c->tile_n / 2 + vectors + of_load * loads_of(c) + (c->several ? 48 : 24);
+    const int registers = c->tile_n / 2 + vectors + of_load * loads_of(c) +
+                          (c->direct && !c->nchw ? 112
+                           : c->several          ? 48
+                                                 : 24);
     int ctas = 4;
     while (ctas > 1 && (registers * THREADS * ctas > 65536 || s.smem_bytes * ctas > device->smem_per_sm_bytes))
         ctas--;
@@ -45,6 +48,12 @@ static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
 static int number(int64_t x)
 {
     return (int)min_i64(x, 1024);
+}
+
+/* TMA takes whole 16 bytes of channels side by side. */
+static bool stores_directly(const ckl_conv_desc *d)
+{
+    return d->layout == CKL_IMAGE_NCHW || d->k * (int64_t)ckl_dtype_bytes(d->out) % 16 != 0;
 }
 
 /* Filters of a CTA: all up to 128, else as few CTAs as that, of which more fill the SMs where pixels are few. */
@@ -59,6 +68,7 @@ static bool candidate_stem(const void *desc, const ckl_device_info *device, int 
     conv_modes(d, m);
     *c = (conv_stem_config){ .form = conv_form_of(d),
                              .nchw = d->layout == CKL_IMAGE_NCHW,
+                             .direct = stores_directly(d),
                              .channels = number(d->c),
                              .tile_n = (int)round_up(ceil_div(d->k, max_i64(1, ceil_div(d->k, most[i]))), 32),
                              .rows = number(d->r),
@@ -88,9 +98,10 @@ static int64_t filter_tiles(const ckl_conv_desc *d, const conv_stem_config *c)
 /* Cycles of a tile: gathering and products, the pixels under it, its epilogue. */
 static plan_cost cost_stem(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double TILE = 400, STEP = 64, COLUMN = 2, LOAD = 40, HERTZ = 1.7e9, START = 3;
+    const double TILE = 400, STEP = 64, COLUMN = 2, DIRECT = 12, LOAD = 40, HERTZ = 1.7e9, START = 3;
     const conv_stem_config *c = config;
-    const double cycles = TILE + STEP * conv_stem_shape_of(c).steps + COLUMN * c->tile_n + LOAD * loads_of(c);
+    const double cycles = TILE + STEP * conv_stem_shape_of(c).steps +
+                          (c->direct && !c->nchw ? DIRECT : COLUMN) * c->tile_n + LOAD * loads_of(c);
     const ckl_conv_desc *d = desc;
     const double turns = fmax(1, tiles_of(d) * (double)filter_tiles(d, c) / device->sm_count);
     return (plan_cost){ START + turns * cycles / HERTZ * 1e6, "gathering" };
@@ -108,8 +119,6 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED, "conv stem: it takes images without groups and residual");
     if (d->c < 1 || d->c > 8 || d->k < 1 || d->k > UINT16_MAX)
         FAIL(CKL_UNSUPPORTED, "conv stem: c=%" PRId64 " is not in 1..8, or k=%" PRId64 " not in 1..2^16-1", d->c, d->k);
-    if (d->layout == CKL_IMAGE_NHWC && d->k * (int64_t)ckl_dtype_bytes(d->out) % 16)
-        FAIL(CKL_UNSUPPORTED, "conv stem: k=%" PRId64 " filters are not whole 16 bytes", d->k);
     if ((double)d->c * (double)d->h * (double)d->w > INT32_MAX || tiles_of(d) > INT32_MAX / 2 || d->h > INT32_MAX / 4 ||
         d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv stem: an image of %" PRId64 "x%" PRId64 " is beyond 32-bit numbers", d->h, d->w);
@@ -131,6 +140,10 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
              "conv stem: the config's layout, channels, filter, strides or dilations are not the problem's");
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
+    if (c->direct != stores_directly(d))
+        FAIL(CKL_INVALID,
+             "conv stem: direct=%d, but y is NCHW or its k=%" PRId64 " filters are no whole 16 bytes, or both not",
+             c->direct, d->k);
     if (c->pairs && (!c->nchw || m[2].y % 2))
         FAIL(CKL_INVALID, "conv stem: pairs=1, but y has %" PRId64 " columns", m[2].y);
     if (c->tile_n < 32 || c->tile_n % 32 || c->tile_n > FILTERS_MAX || c->ctas < 1 || c->ctas > 4)
@@ -153,7 +166,7 @@ static ckl_status launch_stem(const ckl_plan *plan, const void *args, ckl_stream
     const conv_stem_config *c = plan->config;
     const conv_tensor y = conv_tensor_of(d, CONV_Y);
     conv_params p = conv_params_of(d, a);
-    if (!PLAN_ALIGNED(c->nchw ? (c->pairs ? 2 : 1) * (int64_t)ckl_dtype_bytes(d->out) : 16, a->y))
+    if (!PLAN_ALIGNED(c->direct ? (c->pairs ? 2 : 1) * (int64_t)ckl_dtype_bytes(d->out) : 16, a->y))
         FAIL(CKL_INVALID, "conv stem: y is not aligned to what is stored at once; impl=sm80 takes any");
     p.mY = conv_pixels(a->y, &y);
     const int64_t tiles = (int64_t)tiles_of(d);

@@ -1,0 +1,40 @@
+/* conv_narrow_kernel.h - what the files of the kernel of few filters share. */
+#ifndef CKL_CONV_NARROW_KERNEL_H
+#define CKL_CONV_NARROW_KERNEL_H
+
+#include "cute/mma.h"
+#include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_narrow.h"
+
+enum { CONV_NARROW_TILES_N = 4, CONV_NARROW_THREADS = 32 * CONV_NARROW_WARPS };
+
+/* A tile: its first pixel and its image. */
+typedef struct narrow_place {
+    val w, h, n;
+} narrow_place;
+
+typedef struct narrow_kernel {
+    const conv_narrow_config *cfg;
+    conv_narrow_shape size;
+    conv_values p;
+    const val *from, *from_size, *to, *to_size; // strides and places of what is read, of what is written
+    val channels, outputs, pad_w, pad_h;
+    tiled_mma mma;
+    tensor sW, sHalo;         // (UNIT,FILTER,HALF,STEP,ROW,CHUNK); (CHANNEL,COLUMN,ROW,BUFFERS)
+    tensor rA, rB, acc;       // (WORDS,1,1), (WORDS,1,1,MMA_N,ROW), (MMA,M,MMA_N)
+    val pixel, upper, filter; // a lane's rows of ldmatrix; upper: all ones in lanes that have the second half of a step
+    val tiles_w, tiles_h, count;
+    val bias[2 * CONV_NARROW_TILES_N], scale[2 * CONV_NARROW_TILES_N]; // of the thread's channels
+} narrow_kernel;
+
+narrow_place conv_narrow_place(const narrow_kernel *k, val tile);
+
+/* Elements of global memory, from one on. */
+tensor conv_narrow_elements(val address, ckl_dtype dtype, val first, int count);
+
+/* By all threads: zeros where no copy comes; all filters; the pixels under a tile, some channels of them, to a buffer, by cp.async. */
+void conv_narrow_clear(const narrow_kernel *k);
+void conv_narrow_load_filters(const narrow_kernel *k);
+void conv_narrow_load(const narrow_kernel *k, val tile, val chunk, val buffer);
+
+#endif

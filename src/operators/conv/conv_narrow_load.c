@@ -1,0 +1,221 @@
+/* conv_narrow_load.c - the kernel of few filters: filters, and pixels under a tile, on their way to shared memory. */
+#include "cute/kernel.h"
+#include "operators/conv/conv_narrow_kernel.h"
+
+enum {
+    THREADS = CONV_NARROW_THREADS,
+    UNIT = CONV_NARROW_UNIT,
+    PIECES = 6,    // of a line that a thread copies at once
+    ELEMENTS = 16, // single ones under way together, of some lines
+};
+
+narrow_place conv_narrow_place(const narrow_kernel *k, val tile)
+{
+    val rest = div(tile, k->tiles_w), n = div(rest, k->tiles_h);
+    return (narrow_place){ .w = convert(I32, mul(sub(tile, mul(rest, k->tiles_w)), imm(CONV_NARROW_W))),
+                           .h = convert(I32, mul(sub(rest, mul(n, k->tiles_h)), imm(CONV_NARROW_H))),
+                           .n = n };
+}
+
+tensor conv_narrow_elements(val address, ckl_dtype dtype, val first, int count)
+{
+    val bytes = mul(first, imm64((int)ckl_dtype_bytes(dtype)));
+    return gmem_tensor(add(address, convert(U64, bytes)), dtype, compact(leaf(count)));
+}
+
+static val from_address(const narrow_kernel *k)
+{
+    return k->p.from[k->cfg->form.direction == CKL_CONV_DATA ? CONV_Y : CONV_X];
+}
+
+/* Filters */
+
+/* Element `number` of sW, counted without its first mode if vec is 8: where it lies in w, and is it there? */
+static val filter_offset(const narrow_kernel *k, val number, int vec, val *there)
+{
+    const conv_narrow_config *c = k->cfg;
+    const bool data = c->form.direction == CKL_CONV_DATA;
+    const int inner = UNIT / vec, units = 2 * k->size.steps, of_tap = c->chunk / UNIT;
+    val in_unit = rem(number, imm(inner)), rest = div(number, imm(inner)), n = rem(rest, imm(c->tile_n));
+    rest = div(rest, imm(c->tile_n));
+    val unit = rem(rest, imm(units)), at_row = div(rest, imm(units)), tap = div(unit, imm(of_tap));
+    val row = rem(at_row, imm(c->rows)), chunk = div(at_row, imm(c->rows));
+    val channel = add(mul(chunk, imm(c->chunk)), add(mul(rem(unit, imm(of_tap)), imm(UNIT)), in_unit));
+    *there = logical_and(lt(unit, imm(k->size.units)),
+                         logical_and(lt(n, convert(U32, k->outputs)), lt(channel, convert(U32, k->channels))));
+    row = data ? sub(imm(c->rows - 1), row) : row;
+    tap = data ? sub(imm(c->columns - 1), tap) : tap;
+    val offset = mul(convert(I64, n), k->p.w[data ? 4 : 0]);
+    offset = add(offset, mul(convert(I64, channel), k->p.w[data ? 0 : 4]));
+    return add(offset, add(mul(convert(I64, row), k->p.w[2]), mul(convert(I64, tap), k->p.w[3])));
+}
+
+/* Some loads of a thread are under way together. Zeros where there is no such channel or filter. */
+void conv_narrow_load_filters(const narrow_kernel *k)
+{
+    enum { AT_ONCE = 8 };
+    const conv_narrow_config *c = k->cfg;
+    const ckl_dtype dtype = c->form.dtype;
+    const int vec = !c->nchw && c->vec == UNIT && c->form.direction == CKL_CONV_FORWARD ? UNIT : 1;
+    const int64_t count = k->size.filters / vec;
+    tensor sFlat = tensor_with_layout(k->sW, compact(shape(vec, (int)count)));
+    LOOP_FROM(first, thread(), imm((int)count), imm(THREADS * AT_ONCE)) {
+        tensor rW = fragment(dtype, compact(shape(vec, AT_ONCE)));
+        fill(rW, convert(dtype, immf(0)));
+        for (int i = 0; i < AT_ONCE; i++) {
+            val number = add(first, imm(i * THREADS)), there;
+            val offset = filter_offset(k, number, vec, &there);
+            IF(logical_and(there, lt(number, imm((int)count))))
+                copy(conv_narrow_elements(k->p.from[CONV_W], dtype, offset, vec), slice(rW, _, i), 2 * vec);
+        }
+        for (int i = 0; i < AT_ONCE; i++)
+            IF(lt(add(first, imm(i * THREADS)), imm((int)count)))
+                copy(slice(rW, _, i), slice(sFlat, _, add(first, imm(i * THREADS))), 2 * vec);
+    }
+}
+
+/* Pixels */
+
+/* Zeros where no copy comes: channels of the last unit that are not there. */
+void conv_narrow_clear(const narrow_kernel *k)
+{
+    const int words = k->size.halo; // two buffers of halves of words
+    tensor sWords = smem_view(tensor_address(k->sHalo, coord(0, 0, 0, 0)), I32, compact(leaf(words)));
+    LOOP_FROM(i, thread(), imm(words), imm(THREADS))
+        set(sWords, i, imm(0));
+}
+
+/*
+ * What lies under a tile, in lines that are contiguous in memory: rows of pixels or, in NCHW, of a channel. `width` threads side by side
+ * share a line; each has every width-th piece of it.
+ */
+typedef struct halo_lines {
+    int lines, pieces, of_pixel, width;
+    int at_once, lines_at_once; // pieces and lines of a thread
+} halo_lines;
+
+static halo_lines halo_lines_of(const narrow_kernel *k)
+{
+    const conv_narrow_config *c = k->cfg;
+    const conv_narrow_shape *s = &k->size;
+    halo_lines h = { .lines = s->halo_h, .of_pixel = s->real / c->vec, .width = 32 };
+    if (c->nchw) {
+        h.lines *= s->real;
+        h.of_pixel = 1;
+    }
+    h.pieces = s->halo_w * h.of_pixel;
+    while (h.width > 4 && h.width >= 2 * h.pieces)
+        h.width /= 2;
+    const int most = c->vec == 1 ? ELEMENTS : PIECES, mine = (h.pieces + h.width - 1) / h.width;
+    h.at_once = mine < most ? mine : most;
+    h.lines_at_once = c->vec == 1 ? ELEMENTS / h.at_once : 1;
+    return h;
+}
+
+/* A thread's pieces of any line: is there such a one, is it inside, and bytes from where a line begins in memory and in the buffer. */
+typedef struct line_pieces {
+    val there[ELEMENTS], inside[ELEMENTS], offset[ELEMENTS], to[ELEMENTS];
+} line_pieces;
+
+static line_pieces pieces_from(const narrow_kernel *k, const halo_lines *l, const narrow_place *place, val chunk,
+                               val first)
+{
+    const conv_narrow_config *c = k->cfg;
+    const val width = convert(I32, k->from_size[2]);
+    line_pieces x;
+    for (int i = 0; i < l->at_once; i++) {
+        val piece = add(first, imm(i * l->width)), column = div(piece, imm(l->of_pixel));
+        val in_pixel = mul(rem(piece, imm(l->of_pixel)), imm(c->vec));
+        val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), k->pad_w), convert(I32, column)));
+        val channel = convert(I32, add(mul(chunk, imm(c->chunk)), in_pixel));
+        x.there[i] = lt(piece, imm(l->pieces));
+        x.inside[i] = logical_and(ge(w, imm(0)), lt(w, width));
+        if (!c->nchw && k->size.chunks > 1)
+            x.inside[i] = logical_and(x.inside[i], lt(channel, k->channels));
+        val offset = mul(convert(I64, w), k->from[3]);
+        offset = c->nchw ? offset : add(offset, convert(I64, channel));
+        x.offset[i] = convert(U64, mul(offset, imm64(2)));
+        x.to[i] = mul(add(mul(column, imm(k->size.pitch)), in_pixel), imm(2));
+    }
+    return x;
+}
+
+/* A line: is it inside, and where does it begin in memory and in the buffer? */
+typedef struct line_start {
+    val inside, address, to;
+} line_start;
+
+static line_start line_at(const narrow_kernel *k, const narrow_place *place, val chunk, val line, val buffer)
+{
+    const conv_narrow_config *c = k->cfg;
+    const conv_narrow_shape *s = &k->size;
+    val row = c->nchw ? rem(line, imm(s->halo_h)) : line, in_chunk = c->nchw ? div(line, imm(s->halo_h)) : imm(0);
+    val h = convert(I32, add(sub(mul(place->h, imm(c->step_h)), k->pad_h), convert(I32, row)));
+    val channel = convert(I32, add(mul(chunk, imm(c->chunk)), in_chunk));
+    val offset = add(mul(convert(I64, place->n), k->from[0]), mul(convert(I64, h), k->from[2]));
+    offset = c->nchw ? add(offset, mul(convert(I64, channel), k->from[4])) : offset;
+    val inside = logical_and(ge(h, imm(0)), lt(h, convert(I32, k->from_size[1])));
+    return (line_start){ c->nchw ? logical_and(inside, lt(channel, k->channels)) : inside,
+                         add(from_address(k), convert(U64, mul(offset, imm64(2)))),
+                         tensor_address(k->sHalo, coord(in_chunk, 0, row, buffer)) };
+}
+
+/* By cp.async; single elements, which it does not copy, by registers. */
+static void copy_pieces(const narrow_kernel *k, const halo_lines *l, const line_start *line, const line_pieces *x)
+{
+    const int bytes = 2 * k->cfg->vec;
+    for (int i = 0; i < l->at_once; i++) {
+        val inside = logical_and(line->inside, x->inside[i]);
+        val address = select(inside, add(line->address, x->offset[i]), from_address(k));
+        IF(x->there[i])
+            cp_async(add(line->to, x->to[i]), address, bytes, select(inside, imm_as(U32, bytes), imm(0)));
+    }
+}
+
+/* Those of some lines, all of them under way before the first one is needed; there: of each line. */
+static void copy_elements(const narrow_kernel *k, const halo_lines *l, const line_start *lines, const val *there,
+                          const line_pieces *x)
+{
+    const ckl_dtype dtype = k->cfg->form.dtype;
+    val element[ELEMENTS];
+    for (int n = 0; n < l->lines_at_once; n++)
+        for (int i = 0; i < l->at_once; i++) {
+            val inside = logical_and(lines[n].inside, x->inside[i]);
+            val address = select(inside, add(lines[n].address, x->offset[i]), from_address(k));
+            val loaded = at(gmem_tensor(address, dtype, compact(leaf(1))), 0);
+            element[n * l->at_once + i] = select(inside, loaded, convert(dtype, immf(0)));
+        }
+    for (int n = 0; n < l->lines_at_once; n++)
+        for (int i = 0; i < l->at_once; i++)
+            IF(logical_and(there[n], x->there[i]))
+                set(smem_view(add(lines[n].to, x->to[i]), dtype, compact(leaf(1))), 0, element[n * l->at_once + i]);
+}
+
+static void load_lines(const narrow_kernel *k, const halo_lines *l, const narrow_place *place, val chunk, val buffer,
+                       const line_pieces *x)
+{
+    const int apart = THREADS / l->width;
+    LOOP_FROM(first, div(thread(), imm(l->width)), imm(l->lines), imm(apart * l->lines_at_once)) {
+        line_start lines[ELEMENTS];
+        val there[ELEMENTS];
+        for (int n = 0; n < l->lines_at_once; n++) {
+            val line = add(first, imm(n * apart));
+            there[n] = lt(line, imm(l->lines));
+            lines[n] = line_at(k, place, chunk, min(line, imm(l->lines - 1)), buffer);
+        }
+        if (k->cfg->vec == 1)
+            copy_elements(k, l, lines, there, x);
+        else
+            copy_pieces(k, l, lines, x);
+    }
+}
+
+void conv_narrow_load(const narrow_kernel *k, val tile, val chunk, val buffer)
+{
+    const halo_lines l = halo_lines_of(k);
+    const narrow_place place = conv_narrow_place(k, tile);
+    LOOP_FROM(first, rem(thread(), imm(l.width)), imm(l.pieces), imm(l.width * l.at_once)) {
+        const line_pieces x = pieces_from(k, &l, &place, chunk, first);
+        load_lines(k, &l, &place, chunk, buffer, &x);
+    }
+}
