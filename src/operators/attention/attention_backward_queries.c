@@ -269,11 +269,11 @@ static tensor take_sums(const attention_values *p, const attention_sm90_backward
     tensor gBlock = gmem_tensor(p->sums, F32, layout_of_sums(cfg));
     gBlock.address = add(gBlock.address, mul(convert(U64, number), imm_as(U64, attention_backward_sums_bytes(cfg))));
     tensor gVectors = slice(gBlock, _, lane(), _, warp(), index); // (VECTOR,VECTORS)
-    tensor gTurns = gmem_tensor(p->turns, U32, make_layout(dynamic(p->all_heads), leaf(1)));
+    val turn = add(p->turns, convert(U64, mul(number, imm(4))));
     val is_there = logical_and(has_rows(cfg, index, warp()), x->exists);
     fill(acc, immf(0));
     fill(zeros, immf(0));
-    IF(cfg->ordered ? logical_and(is_there, ne(at(gTurns, number), imm(0))) : is_there) {
+    IF(cfg->ordered ? logical_and(is_there, ne(load_relaxed(U32, turn), imm(0))) : is_there) {
         for (int i = 0; i < queries / 8; i++) {
             tensor some = fragment(F32, compact(leaf(VECTOR)));
             copy(slice(gVectors, _, i), some, 16);

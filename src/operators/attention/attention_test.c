@@ -203,6 +203,9 @@ static const char *const cases[] = {
     "stages=2'",
     "direction=backward ragged=1 batch=4 q=200 q_total=400 kv=250 kv_total=700 heads=2 d=80 causal=1 layout=bshd "
     "impl=sm90_backward config='consumers=2 products=5 block=64 stages=2 overlap=0'",
+    "direction=backward q=300 kv=140 d=128 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
+    "stages=2 "
+    "overlap=0' # the first blocks see no key: nobody adds to them",
     "direction=backward q=0 kv=10 # zeros",
     "direction=backward q=3 kv=0",
     "ragged=1 batch=5 q=70 q_total=175 kv=90 heads=2 d=40 lse=1                   # lengths differ",
