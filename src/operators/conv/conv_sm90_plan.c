@@ -167,12 +167,13 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
 /*
  * Cycles of a tile: its stages at the rate of the tensor cores, or of 64 bytes a cycle from L2 to an SM, of all SMs together no more
  * than 5600, but a row of a box takes some cycles however short it is, and zeros for channels that are not there more; then the
- * epilogue, some cycles for each accumulator of a thread, which nothing overlaps. Rates: bench/notes/conv.md.
+ * epilogue, some cycles for each accumulator of a thread, which nothing overlaps, least of all where K would be one stage (32 to 16
+ * channels of 112x112, one pixel: 26.3 us). Rates: bench/notes/conv.md.
  */
 plan_cost conv_sm90_cost(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_config *c)
 {
     const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, ZEROS = 11, STAGE = 40, EPILOGUE = 10,
-                 START = 2000, HERTZ = 1.7e9;
+                 START = 2000, SINGLE = 900, HERTZ = 1.7e9;
     const conv_sm90_shape s = conv_sm90_shape_of(c);
     const int64_t channels = channels_in(d), chunks = ceil_div(channels, c->tile_k);
     const double launches = (double)(c->zeros ? seen_launches(d) : launches_of(d));
@@ -183,7 +184,9 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *d, const ckl_device_info *device, 
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), ROW * (s.tile_m + c->tile_n));
     const double absent = (double)(chunks * c->tile_k - channels) / (double)chunks * bytes * (s.tile_m + c->tile_n);
     const double stage = fmax(multiply, load) + absent / ZEROS + STAGE;
-    const double tile = ceil(taps * (double)chunks / c->slices) * stage + EPILOGUE * c->tile_n / 2;
+    const bool shallow = taps * (double)channels * bytes <= 2 * CONV_SM90_K; // could be one stage
+    const double tile =
+        ceil(taps * (double)chunks / c->slices) * stage + EPILOGUE * c->tile_n / 2 + (shallow ? SINGLE : 0);
     const double waves = ceil(tiles / device->sm_count), traffic = tiles / device->sm_count / 64;
     return (plan_cost){ launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
                         multiply > load ? "tensor cores" : "loads" };
