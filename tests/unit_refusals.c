@@ -468,7 +468,7 @@ static const refusal refusals[] = {
     { break_in, 1, 0, "break outside a loop" },
     { alias_bytes, 64, 65, "shared memory other: 65 bytes do not fit one of 64" },
     { alias_of, 1, 0, "shared memory other aliases two, which does not exist" },
-    { parameters, 80, 81, "is one more than the 80 a kernel may have" },
+    { parameters, 96, 97, "is one more than the 96 a kernel may have" },
 };
 
 static ckl_status described(void (*describe)(int), int n)
