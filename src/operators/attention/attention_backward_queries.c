@@ -246,9 +246,9 @@ static part_place place_of_part(const attention_values *p, const attention_sm90_
     x.batch = div(heads, p->heads);
     x.s = attention_sequence_of(&grid, x.batch);
     const backward_block of = { x.batch, x.head, x.s.q_at, block };
-    x.number = attention_backward_block_number(p, cfg, &of);
     x.token = mul(block, imm(cfg->block));
     x.exists = lt(x.token, x.s.q);
+    x.number = select(x.exists, attention_backward_block_number(p, cfg, &of), zero); // one that may be read
     if (queries < cfg->block)
         x.token = add(x.token, mul(x.index, imm(queries)));
     else
