@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "operators/attention/attention_config.h"
+#include "operators/attention/attention_lab.h"
 #include "operators/attention/attention_scores.h"
 #include "operators/operators.h"
 
@@ -207,3 +208,12 @@ static const implementation *const implementations[] = { &attention_sm90_backwar
                                                          NULL };
 
 OPERATOR(attention, attention, "O = softmax(scale*Q*K^T) * V", .workspace = offsetof(ckl_attention_args, workspace));
+
+/* Problem lines */
+
+static const field fields[] = {
+    ATTENTION_DESC(FIELD_NESTED, (attention_problem, desc))                                                        //
+    FIELD_ROW(attention_problem, float, q_factor, "1", "", "random q reach to here, which makes scores far apart") //
+};
+
+OPERATOR_LINE(attention, attention_problem, NULL);

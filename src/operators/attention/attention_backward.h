@@ -67,43 +67,43 @@ typedef struct backward_stats {
 } backward_stats;
 
 /* Sets the CTA's rows, head, batch and blocks; of a ragged problem also the sequence. The longest rows come first. */
-void backward_find_place(backward_kernel *k);
+void attention_backward_find_place(backward_kernel *k);
 
 /* The batch of the tensors, for TMA. */
-val backward_batch_of_maps(const backward_kernel *k);
+val attention_backward_batch_of_maps(const backward_kernel *k);
 
 /* Head number `i` of those of Y; the custom score in the head of Q of a step. */
-val backward_head_of(const backward_kernel *k, val i);
-custom_score backward_custom_of(const backward_kernel *k, const backward_walk *w);
+val attention_backward_head_of(const backward_kernel *k, val i);
+custom_score attention_backward_custom_of(const backward_kernel *k, const backward_walk *w);
 
 /* The steps, past blocks that a custom score skips. With `together` all lanes of a warp walk. */
-backward_walk backward_begin(const backward_kernel *k, bool together);
-val backward_is_over(const backward_kernel *k, const backward_walk *w);
-void backward_advance(const backward_kernel *k, backward_walk *w, bool together);
+backward_walk attention_backward_begin(const backward_kernel *k, bool together);
+val attention_backward_is_over(const backward_kernel *k, const backward_walk *w);
+void attention_backward_advance(const backward_kernel *k, backward_walk *w, bool together);
 
 /* (ROWS_OF_STATS,STATS) of a head of Q, in global memory. */
-tensor backward_stats_of(const backward_kernel *k, val head);
+tensor attention_backward_stats_of(const backward_kernel *k, val head);
 
 /* The thread's number in its consumer. */
-val backward_thread(void);
+val attention_backward_thread(void);
 
 /* Is a score's derivative other than 1? */
-bool backward_has_bends(const backward_kernel *k);
+bool attention_backward_has_bends(const backward_kernel *k);
 
 /* Reads the stats of the thread's rows, where these are queries. */
-void backward_load_row_stats(const backward_kernel *k, backward_consumer *c);
+void attention_backward_load_row_stats(const backward_kernel *k, backward_consumer *c);
 
 /* What a step needs of them; cS: coordinates of the thread's scores. */
-backward_stats backward_find_stats(const backward_kernel *k, const backward_consumer *c, tensor cS, val stage,
-                                   int which);
+backward_stats attention_backward_find_stats(const backward_kernel *k, const backward_consumer *c, tensor cS, val stage,
+                                             int which);
 
 /* Products become weights, and bends are made on the way; slopes become gradients of the scores. */
-void backward_weigh(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_stats *offset,
-                    const backward_walk *w);
-void backward_differentiate(backward_consumer *c, const backward_stats *delta);
+void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_stats *offset,
+                              const backward_walk *w);
+void attention_backward_differentiate(backward_consumer *c, const backward_stats *delta);
 
 /* Gradients of scores are those of what a mask adds to them. */
-void backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c, tensor cS,
-                                  const backward_walk *w);
+void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c, tensor cS,
+                                            const backward_walk *w);
 
 #endif

@@ -37,7 +37,7 @@ static val delta_of(const attention_values *p, const attention_form *form, val e
 /* Zeros for all keys of a query: the kernel of queries does not come to those that it does not see. */
 static void clear_mask_gradient(const attention_values *p, const attention_form *form, val head, val token)
 {
-    tensor gRow = slice(mask_gradient_of(form, p, head), token, _); // (KV)
+    tensor gRow = slice(attention_mask_gradient_of(form, p, head), token, _); // (KV)
     LOOP_FROM(key, rem(thread(), imm(STATS_LANES)), p->kv, imm(STATS_LANES))
         set(gRow, key, convert(form->dtype, immf(0)));
 }
@@ -55,7 +55,8 @@ void attention_backward_stats(const attention_form *form)
         place = every;
     if (form->ragged) {
         tile_grid grid = { .ragged = true, TILE_GRID_VALUES(p) };
-        const sequence s = sequence_of(&grid, min(batch, convert(I64, sub(div(p.all_heads, p.heads), imm(1)))));
+        const sequence s =
+            attention_sequence_of(&grid, min(batch, convert(I64, sub(div(p.all_heads, p.heads), imm(1)))));
         queries = s.q;
         at = add(token, convert(I64, s.q_at));
         batch = imm64(0);

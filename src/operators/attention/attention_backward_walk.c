@@ -29,7 +29,7 @@ static void enter_sequence(backward_kernel *k)
 {
     attention_values *p = &k->p;
     tile_grid grid = { .ragged = true, TILE_GRID_VALUES(*p) };
-    const sequence s = sequence_of(&grid, k->batch);
+    const sequence s = attention_sequence_of(&grid, k->batch);
     p->q = s.q;
     p->kv = s.kv;
     p->first = s.first;
@@ -39,7 +39,7 @@ static void enter_sequence(backward_kernel *k)
 }
 
 /* The longest rows first where they differ, in heads whose Y fits L2. */
-void backward_find_place(backward_kernel *k)
+void attention_backward_find_place(backward_kernel *k)
 {
     const attention_values *p = &k->p;
     const int rows = k->cfg->consumers * ROWS;
@@ -60,25 +60,25 @@ void backward_find_place(backward_kernel *k)
 }
 
 /* The batch of the tensors, for TMA. */
-val backward_batch_of_maps(const backward_kernel *k)
+val attention_backward_batch_of_maps(const backward_kernel *k)
 {
     return k->form.ragged ? imm_as(U32, 0) : k->batch;
 }
 
 /* Head number `i` of those of Y. */
-val backward_head_of(const backward_kernel *k, val i)
+val attention_backward_head_of(const backward_kernel *k, val i)
 {
     return k->of_keys ? add(mul(k->head, k->p.group), i) : div(k->head, k->p.group);
 }
 
 /* The custom score in the head of Q of a step. */
-custom_score backward_custom_of(const backward_kernel *k, const backward_walk *w)
+custom_score attention_backward_custom_of(const backward_kernel *k, const backward_walk *w)
 {
-    val head = k->of_keys ? backward_head_of(k, w->head) : k->head;
-    return custom_score_of(&k->form, &k->p, add(mul(k->batch, k->p.heads), head));
+    val head = k->of_keys ? attention_backward_head_of(k, w->head) : k->head;
+    return attention_custom_score_of(&k->form, &k->p, add(mul(k->batch, k->p.heads), head));
 }
 
-val backward_is_over(const backward_kernel *k, const backward_walk *w)
+val attention_backward_is_over(const backward_kernel *k, const backward_walk *w)
 {
     return ge(w->head, k->heads);
 }
@@ -103,8 +103,9 @@ static val kind_of(const void *of, val number)
     val n = add(w->base, convert(U32, number)), block = min(n, sub(k->end, imm(1)));
     const token_range of_x = { k->row, k->of_keys ? k->p.kv : k->p.q, k->cfg->consumers * ROWS };
     const token_range of_y = { mul(block, imm(k->block)), k->of_keys ? k->p.q : k->p.kv, k->block };
-    const custom_score custom = backward_custom_of(k, w);
-    val kind = k->of_keys ? custom_block(&custom, &of_y, &of_x) : custom_block(&custom, &of_x, &of_y);
+    const custom_score custom = attention_backward_custom_of(k, w);
+    val kind =
+        k->of_keys ? attention_custom_block(&custom, &of_y, &of_x) : attention_custom_block(&custom, &of_x, &of_y);
     return select(lt(n, k->end), kind, imm_as(I32, CKL_ATTENTION_SKIP));
 }
 
@@ -112,14 +113,14 @@ static val kind_of(const void *of, val number)
 static void skip_blocks(const backward_kernel *k, backward_walk *w, bool together)
 {
     FOREVER {
-        BREAK_IF(logical_or(backward_is_over(k, w), ne(w->window.seen, imm(0))));
+        BREAK_IF(logical_or(attention_backward_is_over(k, w), ne(w->window.seen, imm(0))));
         val next = add(w->base, imm(BLOCK_WINDOW)), turn = ge(next, k->end);
         assign(w->head, add(w->head, select(turn, imm_as(U32, 1), imm_as(U32, 0))));
         assign(w->base, select(turn, k->first, next));
-        IF(logical_not(backward_is_over(k, w)))
-            block_window_look(&w->window, together, kind_of, &(window_of){ k, w });
+        IF(logical_not(attention_backward_is_over(k, w)))
+            attention_block_window_look(&w->window, together, kind_of, &(window_of){ k, w });
     }
-    val kind, number = block_window_take(&w->window, &kind);
+    val kind, number = attention_block_window_take(&w->window, &kind);
     assign(w->kind, kind);
     assign(w->block, add(w->base, convert(U32, number)));
     val *const numbers[] = { &w->block, &w->head, &w->kind };
@@ -127,22 +128,22 @@ static void skip_blocks(const backward_kernel *k, backward_walk *w, bool togethe
         assign(*numbers[i], shuffle(*numbers[i], imm(0)));
 }
 
-backward_walk backward_begin(const backward_kernel *k, bool together)
+backward_walk attention_backward_begin(const backward_kernel *k, bool together)
 {
     val none = eq(k->first, k->end), head = select(none, k->heads, imm_as(U32, 0));
     backward_walk w = { .block = variable(U32, k->first), .head = variable(U32, head) };
-    if (custom_blocks(&k->form)) {
+    if (attention_custom_has_blocks(&k->form)) {
         w.kind = variable(I32, imm(CKL_ATTENTION_SKIP));
         w.base = variable(U32, sub(k->first, imm(BLOCK_WINDOW)));
-        w.window = block_window_begin();
+        w.window = attention_block_window_begin();
         skip_blocks(k, &w, together);
     }
     return w;
 }
 
-void backward_advance(const backward_kernel *k, backward_walk *w, bool together)
+void attention_backward_advance(const backward_kernel *k, backward_walk *w, bool together)
 {
-    if (custom_blocks(&k->form))
+    if (attention_custom_has_blocks(&k->form))
         skip_blocks(k, w, together);
     else
         turn_over(k, w);

@@ -3,7 +3,7 @@
 #include "operators/attention/attention_backward.h"
 
 /* (ROWS_OF_STATS,STATS) of a head of Q. */
-tensor backward_stats_of(const backward_kernel *k, val head)
+tensor attention_backward_stats_of(const backward_kernel *k, val head)
 {
     val all = add(mul(k->batch, k->p.heads), head), rows = convert(I64, k->p.stats_rows);
     return slice(gmem_tensor(k->p.stats, F32,
@@ -12,13 +12,13 @@ tensor backward_stats_of(const backward_kernel *k, val head)
 }
 
 /* Among those of its consumer. */
-val backward_thread(void)
+val attention_backward_thread(void)
 {
     return rem(thread(), imm(WARPGROUP));
 }
 
 /* Is a score's derivative other than 1? */
-bool backward_has_bends(const backward_kernel *k)
+bool attention_backward_has_bends(const backward_kernel *k)
 {
     return k->with_d1 && (k->form.softcap || attention_score_bends(k->form.score));
 }
@@ -27,8 +27,9 @@ bool backward_has_bends(const backward_kernel *k)
 
 static tile_rows rows_of(const backward_kernel *k, const backward_consumer *c, const tile_grid *grid)
 {
-    return (tile_rows){ grid, &grid->longest, &c->scores_mma, add(k->row, mul(c->index, imm(ROWS))), backward_thread(),
-                        ROWS };
+    return (tile_rows){
+        grid, &grid->longest, &c->scores_mma, add(k->row, mul(c->index, imm(ROWS))), attention_backward_thread(), ROWS
+    };
 }
 
 /* Keys past the last one, and those that a row does not see. */
@@ -38,8 +39,8 @@ static void hide_keys(const backward_kernel *k, backward_consumer *c, val block)
         .right = k->form.right, .left = k->form.left, .rows = ROWS, .keys = k->block, TILE_GRID_VALUES(k->p)
     };
     tile_rows rows = rows_of(k, c, &grid);
-    IF(is_cut(&rows, block))
-        mask_block(&rows, block, c->scores);
+    IF(attention_block_is_cut(&rows, block))
+        attention_mask_block(&rows, block, c->scores);
 }
 
 /* Queries that do not see a row's key. Those past the last one have no weights. */
@@ -57,21 +58,21 @@ static void hide_queries(const backward_kernel *k, backward_consumer *c, val blo
         cut = k->form.right ? logical_or(cut, late) : late;
     }
     IF(cut) {
-        tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), backward_thread());
+        tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), attention_backward_thread());
         val begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX], from = add(first, convert(I32, coordinate(cS, 1, 0)));
-        for (int i = 0; i < online_row_count(c->scores); i++) {
-            val key = add(row, convert(I32, coordinate(cS, 0, online_row_value(c->scores, i))));
+        for (int i = 0; i < attention_online_row_count(c->scores); i++) {
+            val key = add(row, convert(I32, coordinate(cS, 0, attention_online_row_value(c->scores, i))));
             begins[i] = k->form.right ? sub(sub(key, p->last), from) : imm_as(I32, 0);
             ends[i] = k->form.left ? sub(sub(key, p->first), from) : imm_as(I32, k->block);
         }
-        mask_scores(c->scores, coordinate_distances(cS, 1), begins, ends);
+        attention_mask_scores(c->scores, coordinate_distances(cS, 1), begins, ends);
     }
 }
 
 /* Weights */
 
-backward_stats backward_find_stats(const backward_kernel *k, const backward_consumer *c, tensor cS, val stage,
-                                   int which)
+backward_stats attention_backward_find_stats(const backward_kernel *k, const backward_consumer *c, tensor cS, val stage,
+                                             int which)
 {
     backward_stats s = { .of_columns = k->of_keys };
     const val *of_row = which ? c->delta : c->offset;
@@ -79,7 +80,7 @@ backward_stats backward_find_stats(const backward_kernel *k, const backward_cons
     for (int i = 0; i < 2 && !k->of_keys; i++)
         s.of[i] = of_row[i];
     for (int64_t i = 0; i < static_size(c->scores.layout) && k->of_keys && !ir_failed(); i++)
-        if (online_row_of(c->scores, i) == 0)
+        if (attention_online_row_of(c->scores, i) == 0)
             s.of[i / 4 * 2 + i % 2] =
                 at(sStats, add(coordinate(cS, 1, 0), imm(index_at(coordinate_distances(cS, 1), i))));
     return s;
@@ -88,15 +89,16 @@ backward_stats backward_find_stats(const backward_kernel *k, const backward_cons
 /* Of value i. */
 static val stat_of(const backward_stats *s, const backward_consumer *c, int64_t i)
 {
-    return s->of[s->of_columns ? i / 4 * 2 + i % 2 : online_row_of(c->scores, i)];
+    return s->of[s->of_columns ? i / 4 * 2 + i % 2 : attention_online_row_of(c->scores, i)];
 }
 
-void backward_load_row_stats(const backward_kernel *k, backward_consumer *c)
+void attention_backward_load_row_stats(const backward_kernel *k, backward_consumer *c)
 {
-    tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), backward_thread());
-    tensor gStats = backward_stats_of(k, k->head); // (ROWS_OF_STATS,STATS)
+    tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), attention_backward_thread());
+    tensor gStats = attention_backward_stats_of(k, k->head); // (ROWS_OF_STATS,STATS)
     for (int i = 0; i < 2; i++) {
-        val row = add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, online_row_value(c->scores, i)));
+        val row =
+            add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, attention_online_row_value(c->scores, i)));
         row = min(row, sub(k->p.stats_rows, imm(1)));
         c->offset[i] = at(gStats, row, 0);
         c->delta[i] = at(gStats, row, 1);
@@ -106,8 +108,8 @@ void backward_load_row_stats(const backward_kernel *k, backward_consumer *c)
 /* Scores become what a soft cap and a custom score make of them, and bends the derivatives. */
 static void cap(const backward_kernel *k, backward_consumer *c)
 {
-    cap_scores(c->scores, k->p.factor);
-    for (int64_t i = 0; i < static_size(c->scores.layout) && backward_has_bends(k) && !ir_failed(); i++) {
+    attention_cap_scores(c->scores, k->p.factor);
+    for (int64_t i = 0; i < static_size(c->scores.layout) && attention_backward_has_bends(k) && !ir_failed(); i++) {
         val x = at(c->scores, i);
         set(c->bends, i, fma(neg(x), x, immf(1)));
     }
@@ -126,13 +128,14 @@ static pairs pairs_of(const backward_kernel *k, const backward_consumer *c, tens
     pairs p = { .of_keys = k->of_keys, .scores = c->scores, .distances = coordinate_distances(cS, 1) };
     p.column = add(mul(w->block, imm(k->block)), coordinate(cS, 1, 0));
     for (int i = 0; i < 2; i++)
-        p.rows[i] = add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, online_row_value(c->scores, i)));
+        p.rows[i] =
+            add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, attention_online_row_value(c->scores, i)));
     return p;
 }
 
 static void pair_at(const pairs *p, int64_t i, val *query, val *key)
 {
-    val row = p->rows[online_row_of(p->scores, i)], column = add(p->column, imm(index_at(p->distances, i)));
+    val row = p->rows[attention_online_row_of(p->scores, i)], column = add(p->column, imm(index_at(p->distances, i)));
     *query = p->of_keys ? column : row;
     *key = p->of_keys ? row : column;
 }
@@ -142,34 +145,34 @@ static void mask_pairs(const backward_kernel *k, backward_consumer *c, tensor cS
 {
     const attention_values *p = &k->p;
     const pairs all = pairs_of(k, c, cS, w);
-    val head = k->of_keys ? backward_head_of(k, w->head) : k->head, query, key;
+    val head = k->of_keys ? attention_backward_head_of(k, w->head) : k->head, query, key;
     tile_grid grid = { TILE_GRID_VALUES(*p) };
     tile t = { .head = add(mul(k->batch, p->heads), head) };
-    const score_mask mask = score_mask_of(&grid, &t, &k->form, p);
+    const score_mask mask = attention_score_mask_of(&grid, &t, &k->form, p);
     for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
         pair_at(&all, i, &query, &key);
         val x = at(c->scores, i), by = at(mask.gM, min(query, sub(p->q, imm(1))), min(key, sub(p->kv, imm(1))));
-        assign(x, masked_score(&mask, x, by));
+        assign(x, attention_masked_score(&mask, x, by));
     }
 }
 
 static void score_pairs(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_walk *w)
 {
-    const custom_score custom = backward_custom_of(k, w);
+    const custom_score custom = attention_backward_custom_of(k, w);
     const pairs all = pairs_of(k, c, cS, w);
-    custom_share_begin();
+    attention_custom_share_begin();
     for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
         val x = at(c->scores, i), query, key;
         pair_at(&all, i, &query, &key);
         query = convert(I32, query);
         key = convert(I32, key);
         if (k->with_d1 && attention_score_bends(k->form.score)) {
-            val bend = custom_slope(&custom, x, query, key);
+            val bend = attention_custom_slope(&custom, x, query, key);
             set(c->bends, i, k->form.softcap ? mul(bend, at(c->bends, i)) : bend);
         }
-        assign(x, custom_value(&custom, x, query, key));
+        assign(x, attention_custom_value(&custom, x, query, key));
     }
-    custom_share_end();
+    attention_custom_share_end();
 }
 
 /* Where a custom score leaves a block as it is, its slope is 1. */
@@ -177,24 +180,24 @@ static void score_block(const backward_kernel *k, backward_consumer *c, tensor c
 {
     if (k->form.softcap)
         cap(k, c);
-    else if (backward_has_bends(k))
+    else if (attention_backward_has_bends(k))
         fill(c->bends, immf(1));
     if (k->form.mask)
         mask_pairs(k, c, cS, w);
-    if (custom_blocks(&k->form)) {
-        const custom_score custom = backward_custom_of(k, w);
+    if (attention_custom_has_blocks(&k->form)) {
+        const custom_score custom = attention_backward_custom_of(k, w);
         IF(eq(w->kind, imm(CKL_ATTENTION_PLAIN)))
-            custom_leave(&custom, c->scores);
+            attention_custom_leave(&custom, c->scores);
         IF(eq(w->kind, imm(CKL_ATTENTION_SCORE)))
             score_pairs(k, c, cS, w);
     }
-    if (backward_custom_of(k, w).how && !custom_blocks(&k->form))
+    if (attention_backward_custom_of(k, w).how && !attention_custom_has_blocks(&k->form))
         score_pairs(k, c, cS, w);
 }
 
 /* Scores become weights; bends are made on the way. */
-void backward_weigh(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_stats *offset,
-                    const backward_walk *w)
+void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_stats *offset,
+                              const backward_walk *w)
 {
     score_block(k, c, cS, w);
     if (k->of_keys)
@@ -204,13 +207,13 @@ void backward_weigh(const backward_kernel *k, backward_consumer *c, tensor cS, c
     for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
         val x = at(c->scores, i);
         assign(x, exp2_ftz(fma(x, k->p.exponent, stat_of(offset, c, i))));
-        if (backward_has_bends(k))
+        if (attention_backward_has_bends(k))
             set(c->bends, i, mul(at(c->bends, i), x));
     }
 }
 
 /* Slopes become gradients of the scores. */
-void backward_differentiate(backward_consumer *c, const backward_stats *delta)
+void attention_backward_differentiate(backward_consumer *c, const backward_stats *delta)
 {
     for (int64_t i = 0; i < static_size(c->slopes.layout) && !ir_failed(); i++) {
         val x = at(c->slopes, i);
@@ -218,11 +221,11 @@ void backward_differentiate(backward_consumer *c, const backward_stats *delta)
     }
 }
 
-void backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c, tensor cS,
-                                  const backward_walk *w)
+void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c, tensor cS,
+                                            const backward_walk *w)
 {
     const pairs all = pairs_of(k, c, cS, w);
-    tensor gDmask = mask_gradient_of(&k->form, &k->p, add(mul(k->batch, k->p.heads), k->head)); // (Q,KV)
+    tensor gDmask = attention_mask_gradient_of(&k->form, &k->p, add(mul(k->batch, k->p.heads), k->head)); // (Q,KV)
     for (int64_t i = 0; i < static_size(c->slopes.layout) && !ir_failed(); i++) {
         val query, key;
         pair_at(&all, i, &query, &key);

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "operators/attention/attention_decode_config.h"
+#include "operators/attention/attention_lab.h"
 #include "operators/operators.h"
 
 /* Validation */
@@ -142,3 +143,13 @@ static const implementation *const implementations[] = { &attention_decode_sm80_
 
 OPERATOR(attention_decode, attention_decode, "attention of new tokens against a cache of keys and values",
          .workspace = offsetof(ckl_attention_decode_args, workspace));
+
+/* Problem lines */
+
+static const field fields[] = {
+    ATTENTION_DECODE_DESC(FIELD_NESTED, (attention_decode_problem, desc)) //
+    FIELD_ROW(attention_decode_problem, int64_t, shortest, "-1", "-1..",
+              "lengths are from here to kv; -1: all are kv") //
+};
+
+OPERATOR_LINE(attention_decode, attention_decode_problem, NULL);

@@ -6,7 +6,7 @@
 enum { FRACTION_BITS = 20, SIGN_AT = 24, BIAS = 120, CODE_MAX = 0x7e, CODE_NAN = 0x7f };
 
 /* Exponent and fraction where f32 has them, and 2^120 because its bias is so much larger. */
-val f32_of_e4m3(val byte)
+val attention_f32_of_e4m3(val byte)
 {
     val x = convert(U32, byte), sign = shift_left(bit_and(x, imm_as(U32, 0x80)), imm(SIGN_AT));
     val rest = mul(bitcast(F32, shift_left(bit_and(x, imm_as(U32, 0x7f)), imm(FRACTION_BITS))), immf(0x1p120));
@@ -14,7 +14,7 @@ val f32_of_e4m3(val byte)
 }
 
 /* Subnormal codes count 2^-9: what 2^14 more leaves of them. */
-val e4m3_of_f32(val x)
+val attention_e4m3_of_f32(val x)
 {
     val bits = bitcast(U32, x), size = bit_and(bits, imm_as(U32, 0x7fffffff)),
         sign = bit_and(bits, imm_as(U32, 1u << 31));

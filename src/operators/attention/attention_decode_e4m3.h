@@ -5,9 +5,9 @@
 #include "ir/ir.h"
 
 /* Of a u8; a NaN gives 480. */
-val f32_of_e4m3(val byte);
+val attention_f32_of_e4m3(val byte);
 
 /* The code, u32: rounded to nearest even, what is too large becomes 448, NaN a NaN. */
-val e4m3_of_f32(val x);
+val attention_e4m3_of_f32(val x);
 
 #endif

@@ -22,7 +22,7 @@ static val head_of(const decode_kernel *k, int which, val pointer)
                           coord(k->kv_head, k->form.page ? imm_as(U32, 0) : k->batch));
 }
 
-block_rows decode_no_rows(const decode_kernel *k)
+block_rows attention_decode_no_rows(const decode_kernel *k)
 {
     block_rows rows = { .count = variable(I32, imm(0)) };
     if (k->form.append)
@@ -33,7 +33,7 @@ block_rows decode_no_rows(const decode_kernel *k)
 }
 
 /* The table is read up to kv, so that it need not wait for the length. */
-void decode_find_rows(const decode_kernel *k, val number, block_rows *rows)
+void attention_decode_find_rows(const decode_kernel *k, val number, block_rows *rows)
 {
     const int bn = k->cfg->keys, page = k->form.page;
     val start = add(k->from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
@@ -78,7 +78,7 @@ static val narrow_word(tensor rX, int first, val scale)
 {
     val word = imm_as(U32, 0);
     for (int i = 0; i < 4; i++)
-        word = bit_or(word, shift_left(e4m3_of_f32(div(at_f32(rX, first + i), scale)), imm(8 * i)));
+        word = bit_or(word, shift_left(attention_e4m3_of_f32(div(at_f32(rX, first + i), scale)), imm(8 * i)));
     return word;
 }
 
@@ -139,7 +139,7 @@ static void append_block(const decode_kernel *k, const block_rows *rows, val slo
     }
 }
 
-void decode_load_block(const decode_kernel *k, const block_rows *rows, val slot)
+void attention_decode_load_block(const decode_kernel *k, const block_rows *rows, val slot)
 {
     load_rows(k, ATTENTION_K, rows, slice(k->sK, _, _, _, slot), k->d, k->form.d / k->packed);
     load_rows(k, ATTENTION_V, rows, slice(k->sV, _, _, _, slot), k->dv, k->form.dv / k->packed);

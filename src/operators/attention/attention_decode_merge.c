@@ -11,7 +11,7 @@ enum {
     FLIGHT = 4, // splits whose values a thread loads at a time
 };
 
-tensor decode_row_of(const decode_kernel *k, int which, val row)
+tensor attention_decode_row_of(const decode_kernel *k, int which, val row)
 {
     val head = add(mul(k->kv_head, imm(k->form.group)), rem(row, imm(k->form.group)));
     val token = div(row, imm(k->form.group));
@@ -48,7 +48,7 @@ static tensor in_order_of_atoms(const decode_kernel *k)
 {
     if (k->packed == 1)
         return k->sO;
-    const int width = decode_width(k), pitch = width + DECODE_PAD;
+    const int width = attention_decode_width(k), pitch = width + DECODE_PAD;
     int_tuple sizes = shape(k->cfg->rows, shape(8, 2, width / 16), k->cfg->warps);
     return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), k->cfg->rows * pitch)));
 }
@@ -58,12 +58,12 @@ static void share_states(decode_kernel *k)
 {
     tensor cS = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, k->cfg->keys)), lane());
     tiled_copy each = make_tiled_copy_C(k->packed == 1 ? "UniversalCopy<64>" : "UniversalCopy<32>", F32, &k->mma,
-                                        k->cfg->rows, decode_width(k));
-    online_rows_finish(&k->online, NULL);
+                                        k->cfg->rows, attention_decode_width(k));
+    attention_online_rows_finish(&k->online, NULL);
     cta_sync();
     copy_tiled(&each, k->out, partition_D(&each, slice(in_order_of_atoms(k), _, _, warp()), lane()));
     for (int i = 0; i < k->online.count; i++) {
-        val row = coordinate(cS, 0, online_row_value(k->scores, i));
+        val row = coordinate(cS, 0, attention_online_row_value(k->scores, i));
         IF(eq(rem(lane(), imm(4)), imm(0))) {
             set(k->sTop, coord(row, warp()), k->online.max[i]);
             set(k->sSum, coord(row, warp()), k->online.sum[i]);
@@ -175,7 +175,7 @@ static void store(const decode_kernel *k, const piece *x, state *s)
     tensor rO = fragment(k->form.dtype, compact(leaf(QUAD)));
     for (int i = 0; i < QUAD; i++)
         set(rO, i, convert(k->form.dtype, mul(s->o[i], inverse)));
-    copy(rO, local_tile(decode_row_of(k, ATTENTION_O, x->in_group), leaf(QUAD), coord(x->quad)), 8);
+    copy(rO, local_tile(attention_decode_row_of(k, ATTENTION_O, x->in_group), leaf(QUAD), coord(x->quad)), 8);
     if (k->form.lse) {
         tensor gLse =
             gmem_tensor(k->p.lse, F32,
@@ -234,7 +234,7 @@ static void finish_last(const decode_kernel *k, const piece *x)
     store(k, x, &s);
 }
 
-void decode_finish(decode_kernel *k)
+void attention_decode_finish(decode_kernel *k)
 {
     share_states(k);
     IF(eq(k->splits, imm(1)))

@@ -83,12 +83,12 @@ static void place_of(const decode_row *r, val j, val *of, val *key)
 static val new_element(const decode_row *r, tensor gNew, val scale, val token, val column)
 {
     val x = at(gNew, token, column);
-    return r->form->cache == CKL_E4M3 ? convert(IR_U16, e4m3_of_f32(div(convert(F32, x), scale))) : x;
+    return r->form->cache == CKL_E4M3 ? convert(IR_U16, attention_e4m3_of_f32(div(convert(F32, x), scale))) : x;
 }
 
 static val number_of(const decode_row *r, val stored)
 {
-    return r->form->cache == CKL_E4M3 ? f32_of_e4m3(stored) : convert(F32, stored);
+    return r->form->cache == CKL_E4M3 ? attention_f32_of_e4m3(stored) : convert(F32, stored);
 }
 
 /* An element of key or value j, without its scale. */

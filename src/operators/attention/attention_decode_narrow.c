@@ -39,7 +39,7 @@ static tensor widen_atom(const decode_kernel *k, val word_0, int bytes_0, val wo
     return rB;
 }
 
-void decode_multiply_narrow_keys(const decode_kernel *k, val slot)
+void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot)
 {
     const int bn = k->cfg->keys, atoms = (int)static_size(layout_mode(k->rQ.layout, 1));
     fill(k->scores, immf(0));
@@ -56,7 +56,7 @@ void decode_multiply_narrow_keys(const decode_kernel *k, val slot)
     }
 }
 
-void decode_multiply_narrow_values(const decode_kernel *k, val slot)
+void attention_decode_multiply_narrow_values(const decode_kernel *k, val slot)
 {
     const int piece = k->dv.piece, atoms = (int)static_size(layout_mode(k->out.layout, 1));
     tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->form.dtype, &k->mma, piece, STEP);
@@ -96,10 +96,10 @@ static val row_exponent(const decode_kernel *k, int m, int words)
     return shift_right(largest, imm(FRACTION_BITS));
 }
 
-void decode_queries_to_f16(decode_kernel *k)
+void attention_decode_queries_to_f16(decode_kernel *k)
 {
     const int words = 2 * (int)static_size(layout_mode(k->rQ.layout, 2));
-    for (int m = 0; m < online_row_count(k->scores); m++) {
+    for (int m = 0; m < attention_online_row_count(k->scores); m++) {
         val exponent = row_exponent(k, m, words);
         val factor = bitcast(F32, shift_left(sub(imm(2 * BIAS + EXPONENT_F16), exponent), imm(F32_EXPONENT_AT)));
         k->row_unit[m] =

@@ -24,13 +24,13 @@ static int packed_in(const attention_decode_form *form)
 
 static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
 {
-    return c->warps * c->stages * columns_bytes(columns_of(d / packed_in(&c->form)), c->keys);
+    return c->warps * c->stages * attention_columns_bytes(attention_columns_of(d / packed_in(&c->form)), c->keys);
 }
 
 static int64_t merge_bytes(const attention_decode_sm80_config *c)
 {
     return (int64_t)c->warps * c->rows *
-           (packed_in(&c->form) * columns_of(c->form.dv / packed_in(&c->form)).used + DECODE_PAD) * 4;
+           (packed_in(&c->form) * attention_columns_of(c->form.dv / packed_in(&c->form)).used + DECODE_PAD) * 4;
 }
 
 static int64_t larger_of(int64_t a, int64_t b)
@@ -48,13 +48,13 @@ int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *c)
 
 static tensor ring_at(const decode_kernel *k, int64_t offset, columns c)
 {
-    int64_t stage = columns_bytes(c, k->cfg->keys) / 2;
+    int64_t stage = attention_columns_bytes(c, k->cfg->keys) / 2;
     int slots = k->cfg->warps * k->cfg->stages;
     return smem_view(smem_address(offset), k->form.dtype,
-                     chunks_layout(k->form.dtype, c, k->cfg->keys, c.chunks, slots, stage));
+                     attention_chunks_layout(k->form.dtype, c, k->cfg->keys, c.chunks, slots, stage));
 }
 
-int decode_width(const decode_kernel *k)
+int attention_decode_width(const decode_kernel *k)
 {
     return k->dv.used * k->packed;
 }
@@ -66,8 +66,9 @@ static void describe_memory(decode_kernel *k)
     int64_t rings = smem_alloc("rings", larger_of(both, merge_bytes(c)), 1024);
     k->sK = ring_at(k, rings, k->d);
     k->sV = ring_at(k, rings + k_bytes, k->dv);
-    k->sVt = turned_chunks(k->sV, k->dv, c->warps * c->stages, columns_bytes(k->dv, c->keys) / 2);
-    const int width = decode_width(k), pitch = width + DECODE_PAD;
+    k->sVt =
+        attention_transposed_chunks(k->sV, k->dv, c->warps * c->stages, attention_columns_bytes(k->dv, c->keys) / 2);
+    const int width = attention_decode_width(k), pitch = width + DECODE_PAD;
     k->sO = smem_view(smem_address(rings), F32,
                       make_layout(shape(c->rows, width, c->warps), stride(pitch, 1, c->rows * pitch)));
     k->sTop = smem_tensor("maxima", F32, compact(shape(c->rows, c->warps)), 4);
@@ -98,10 +99,10 @@ static void describe_registers(decode_kernel *k)
         make_tiled_mma(k->factors == CKL_F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 1, 1);
     k->rQ = fragment_A_words(&k->mma, c->rows, k->d.used * k->packed);
     k->scores = fragment_C(&k->mma, c->rows, c->keys);
-    k->out = fragment_C(&k->mma, c->rows, decode_width(k));
+    k->out = fragment_C(&k->mma, c->rows, attention_decode_width(k));
     k->weights = fragment_A_words(&k->mma, c->rows, c->keys);
     describe_scales(k);
-    k->online = online_rows_begin(online_row_count(k->scores), k->exponent);
+    k->online = attention_online_rows_begin(attention_online_row_count(k->scores), k->exponent);
     fill(k->out, immf(0));
 }
 
@@ -143,7 +144,7 @@ static void load_queries(const decode_kernel *k)
     for (int m = 0; m < 2 * atoms; m++) { // rows of a thread
         val row = add(mul(k->tile, imm(k->cfg->rows)), add(div(lane(), imm(4)), imm(8 * m)));
         IF(lt(row, imm(k->rows_all))) {
-            tensor gRow = decode_row_of(k, ATTENTION_Q, row);
+            tensor gRow = attention_decode_row_of(k, ATTENTION_Q, row);
             val first = tensor_address(gRow, coord(mul(rem(lane(), imm(4)), imm(2 * k->packed))));
             tensor gPairs = gmem_tensor(first, I32, make_layout(leaf(k->form.d / 2), leaf(1)));
             for (int half = 0; half < 2 * steps && 8 * half < k->form.d; half++) {
@@ -189,35 +190,35 @@ static void mask_rows(const decode_kernel *k, val start)
     tensor cS = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, k->cfg->keys)), lane()); // (MMA,MMA_M,MMA_N)
     val begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX], first = convert(I32, add(start, coordinate(cS, 1, 0)));
     val last = sub(sub(convert(I32, k->to), imm(1)), first);
-    for (int i = 0; i < online_row_count(k->scores); i++) {
-        val row = add(mul(k->tile, imm(k->cfg->rows)), coordinate(cS, 0, online_row_value(k->scores, i)));
+    for (int i = 0; i < attention_online_row_count(k->scores); i++) {
+        val row = add(mul(k->tile, imm(k->cfg->rows)), coordinate(cS, 0, attention_online_row_value(k->scores, i)));
         val token = convert(I32, div(row, imm(k->form.group)));
         val own = sub(add(sub(convert(I32, k->length), imm(k->form.tokens)), token), first);
         ends[i] = min(last, own);
         begins[i] = k->form.left ? sub(add(own, imm(1)), k->p.left) : own;
     }
-    mask_scores(k->scores, coordinate_distances(cS, 1), k->form.left ? begins : NULL, ends);
+    attention_mask_scores(k->scores, coordinate_distances(cS, 1), k->form.left ? begins : NULL, ends);
 }
 
 static void use_block(decode_kernel *k, val number, val slot)
 {
     const int bn = k->cfg->keys;
     val start = add(k->from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
-    (k->packed == 1 ? multiply_keys : decode_multiply_narrow_keys)(k, slot);
+    (k->packed == 1 ? multiply_keys : attention_decode_multiply_narrow_keys)(k, slot);
     if (k->factors != k->form.dtype)
-        scale_rows(k->scores, k->row_unit);
+        attention_scale_rows(k->scores, k->row_unit);
     if (k->form.softcap)
-        cap_scores(k->scores, k->factor);
+        attention_cap_scores(k->scores, k->factor);
     val end = convert(I32, add(start, imm(bn))), seen = sub(convert(I32, k->length), imm(k->form.tokens - 1));
     val cut = logical_or(lt(seen, end), lt(convert(I32, k->to), end));
     if (k->form.left) // the last token sees the fewest of the first keys
         cut = logical_or(cut, lt(start, add(k->begin, imm(k->form.tokens - 1))));
     IF(cut)
         mask_rows(k, start);
-    online_softmax(&k->online, k->scores);
+    attention_online_softmax(&k->online, k->scores);
     accumulators_to_A(k->scores, k->factors, k->weights);
-    scale_rows(k->out, k->online.factor);
-    (k->packed == 1 ? multiply_values : decode_multiply_narrow_values)(k, slot);
+    attention_scale_rows(k->out, k->online.factor);
+    (k->packed == 1 ? multiply_values : attention_decode_multiply_narrow_values)(k, slot);
 }
 
 /*
@@ -232,21 +233,21 @@ static void attend(decode_kernel *k)
     block_rows rows[STAGES_MAX];
     val first = mul(warp(), imm(stages));
     for (int s = 0; s < stages; s++) { // all are asked for before the first is waited for
-        rows[s] = decode_no_rows(k);
-        decode_find_rows(k, imm_as(U32, s), &rows[s]);
+        rows[s] = attention_decode_no_rows(k);
+        attention_decode_find_rows(k, imm_as(U32, s), &rows[s]);
     }
     for (int s = 0; s < stages - 1; s++)
-        decode_load_block(k, &rows[s], add(first, imm(s)));
+        attention_decode_load_block(k, &rows[s], add(first, imm(s)));
     load_queries(k); // under the first copies
     if (k->factors != k->form.dtype)
-        decode_queries_to_f16(k);
+        attention_decode_queries_to_f16(k);
     block_rows *next = &rows[stages - 1];
     val use = variable(U32, imm(0)), fill = variable(U32, imm(stages - 1));
     LOOP(i, count) {
         cp_async_wait(stages - 2);
         warp_sync();
-        decode_load_block(k, next, add(first, fill));
-        decode_find_rows(k, add(i, imm(stages)), next);
+        attention_decode_load_block(k, next, add(first, fill));
+        attention_decode_find_rows(k, add(i, imm(stages)), next);
         use_block(k, i, add(first, use));
         assign(use, select(eq(use, imm(stages - 1)), imm(0), add(use, imm(1))));
         assign(fill, select(eq(fill, imm(stages - 1)), imm(0), add(fill, imm(1))));
@@ -258,8 +259,8 @@ void attention_decode_sm80(const void *config, int kernel)
 {
     const attention_decode_sm80_config *cfg = config;
     decode_kernel k = { .cfg = cfg, .form = cfg->form, .packed = packed_in(&cfg->form) };
-    k.d = columns_of(cfg->form.d / k.packed);
-    k.dv = columns_of(cfg->form.dv / k.packed);
+    k.d = attention_columns_of(cfg->form.d / k.packed);
+    k.dv = attention_columns_of(cfg->form.dv / k.packed);
     (void)kernel;
     launch_bounds(LANES * cfg->warps, cfg->ctas);
     k.p = params_of(attention_decode);
@@ -270,6 +271,6 @@ void attention_decode_sm80(const void *config, int kernel)
         describe_memory(&k);
         describe_registers(&k);
         attend(&k);
-        decode_finish(&k);
+        attention_decode_finish(&k);
     }
 }

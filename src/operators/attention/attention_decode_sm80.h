@@ -44,26 +44,26 @@ typedef struct block_rows {
 } block_rows;
 
 /* Variables; then those of block `number` of this warp. */
-block_rows decode_no_rows(const decode_kernel *k);
-void decode_find_rows(const decode_kernel *k, val number, block_rows *rows);
+block_rows attention_decode_no_rows(const decode_kernel *k);
+void attention_decode_find_rows(const decode_kernel *k, val number, block_rows *rows);
 
 /* Starts the copies of a block into a slot, and puts new rows there. */
-void decode_load_block(const decode_kernel *k, const block_rows *rows, val slot);
+void attention_decode_load_block(const decode_kernel *k, const block_rows *rows, val slot);
 
 /* scores = Q * K^T and out += weights * V of a slot, whose words hold two elements. */
-void decode_multiply_narrow_keys(const decode_kernel *k, val slot);
-void decode_multiply_narrow_values(const decode_kernel *k, val slot);
+void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot);
+void attention_decode_multiply_narrow_values(const decode_kernel *k, val slot);
 
 /* Queries of bf16 become f16, and row_unit what their scores are to be multiplied by. */
-void decode_queries_to_f16(decode_kernel *k);
+void attention_decode_queries_to_f16(decode_kernel *k);
 
 /* Columns of O, up to a multiple of what atoms take. */
-int decode_width(const decode_kernel *k);
+int attention_decode_width(const decode_kernel *k);
 
 /* Row `row` of a head of Q or O: heads of the group first, then tokens. (D) */
-tensor decode_row_of(const decode_kernel *k, int which, val row);
+tensor attention_decode_row_of(const decode_kernel *k, int which, val row);
 
 /* Puts together what warps have, then CTAs, and stores the result. */
-void decode_finish(decode_kernel *k);
+void attention_decode_finish(decode_kernel *k);
 
 #endif

@@ -33,7 +33,7 @@ static row_of_o row_at(const attention_form *form, const attention_values *p, va
     val head = rem(every, convert(I64, p->heads)), batch = div(every, convert(I64, p->heads)), kv = convert(I64, p->kv);
     val kv_head = div(head, convert(I64, p->group)), from = imm64(0);
     tile_grid grid = { .ragged = form->ragged, TILE_GRID_VALUES(*p) };
-    sequence s = sequence_of(&grid, batch);
+    sequence s = attention_sequence_of(&grid, batch);
     val first = add(i, convert(I64, s.first)), last = add(i, convert(I64, s.last)), queries = q;
     tensor gK = slice(whole_tensor(form, p, ATTENTION_K), batch, kv_head, _, _);
     tensor gV = slice(whole_tensor(form, p, ATTENTION_V), batch, kv_head, _, _);
@@ -62,7 +62,7 @@ static row_of_o row_at(const attention_form *form, const attention_values *p, va
         .gLse = gmem_tensor(tensor_address(gmem_tensor(p->lse, F32, logarithms), coord(batch, head, i)), F32,
                             compact(leaf(1))),
         .gM = slice(gM, batch, head, i, _),
-        .custom = custom_score_of(form, p, convert(U32, every)),
+        .custom = attention_custom_score_of(form, p, convert(U32, every)),
         .query = convert(I32, rem(row, q)),
         .first = form->left ? max(first, imm64(0)) : imm64(0),
         .end = form->right ? min(max(add(last, imm64(1)), imm64(0)), kv) : kv,
@@ -81,7 +81,7 @@ static val score(const attention_form *form, const attention_values *p, const ro
         capped = select(eq(convert(U32, at(r->gM, j)), imm(0)), immf(-INFINITY), capped);
     else if (form->mask)
         capped = fma(at_f32(r->gM, j), p->unit, capped);
-    return r->custom.how ? custom_value(&r->custom, capped, r->query, convert(I32, j)) : capped;
+    return r->custom.how ? attention_custom_value(&r->custom, capped, r->query, convert(I32, j)) : capped;
 }
 
 static val power(const attention_values *p, val difference)

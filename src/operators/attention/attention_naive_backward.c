@@ -64,7 +64,7 @@ static gradients of_sequence(const gradients *all, val number)
 {
     gradients g = *all;
     tile_grid grid = { .ragged = true, TILE_GRID_VALUES(g.p) };
-    const struct sequence s = sequence_of(&grid, number);
+    const struct sequence s = attention_sequence_of(&grid, number);
     tensor *const of_queries[] = { &g.gQ, &g.gO, &g.gDout, &g.gDq }, *const of_keys[] = { &g.gK, &g.gV, &g.gDk,
                                                                                           &g.gDv };
     for (int i = 0; i < COUNT_OF(of_queries); i++) {
@@ -104,12 +104,12 @@ static pair pair_of(const gradients *g, val batch, val head, val i, val j)
         score = select(eq(convert(U32, at(g->gMask, batch, head, i, j)), imm(0)), immf(-INFINITY), capped);
     else if (form->mask)
         score = fma(at_f32(g->gMask, batch, head, i, j), g->p.unit, capped);
-    custom_score custom =
-        custom_score_of(form, &g->p, convert(U32, add(mul(form->ragged ? g->sequence : batch, g->heads), head)));
+    custom_score custom = attention_custom_score_of(
+        form, &g->p, convert(U32, add(mul(form->ragged ? g->sequence : batch, g->heads), head)));
     val query = convert(I32, i), key = convert(I32, j), bend = immf(1);
     if (custom.how) {
-        bend = custom_slope(&custom, score, query, key);
-        score = custom_value(&custom, score, query, key);
+        bend = attention_custom_slope(&custom, score, query, key);
+        score = attention_custom_value(&custom, score, query, key);
     }
     val lse = at(g->gLse, batch, head, i);
     val weight = exp2(fma(score, g->p.exponent, mul(lse, immf(-M_LOG2E))));
@@ -136,7 +136,7 @@ static int columns_from(int first, int d)
 static void store_of_mask(const gradients *g, val batch, val head, val i, val j, val x)
 {
     val all = convert(U32, add(mul(batch, g->heads), head));
-    set(mask_gradient_of(g->form, &g->p, all), coord(i, j), convert(g->form->dtype, x));
+    set(attention_mask_gradient_of(g->form, &g->p, all), coord(i, j), convert(g->form->dtype, x));
 }
 
 /* A row of dQ. */

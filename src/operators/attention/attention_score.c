@@ -88,14 +88,14 @@ static _Thread_local struct {
     val address[READS_MAX], value[READS_MAX];
 } reads;
 
-void custom_share_begin(void)
+void attention_custom_share_begin(void)
 {
     ir_share_begin();
     reads.shares = true;
     reads.count = 0;
 }
 
-void custom_share_end(void)
+void attention_custom_share_end(void)
 {
     ir_share_end();
     values_forget();
@@ -152,7 +152,7 @@ ckl_val ckl_attention_read(int which, ckl_val batch, ckl_val column)
 
 /* Calls */
 
-custom_score custom_score_of(const attention_form *form, const attention_values *p, val head)
+custom_score attention_custom_score_of(const attention_form *form, const attention_values *p, val head)
 {
     custom_score c = { .how = attention_score_find(form->score) };
     if (!c.how)
@@ -173,12 +173,12 @@ static val call(const custom_score *c, ckl_attention_function function, val x, v
     return ir_coerce(F32, result);
 }
 
-val custom_value(const custom_score *c, val x, val i, val j)
+val attention_custom_value(const custom_score *c, val x, val i, val j)
 {
     return call(c, c->how->score, x, i, j);
 }
 
-val custom_slope(const custom_score *c, val x, val i, val j)
+val attention_custom_slope(const custom_score *c, val x, val i, val j)
 {
     return call(c, c->how->slope, x, i, j);
 }
@@ -186,19 +186,19 @@ val custom_slope(const custom_score *c, val x, val i, val j)
 /* Of some queries of a tile with a block of keys. */
 static void score_all(const custom_score *c, const tile_rows *r, val block, tensor scores)
 {
-    tensor cS = tile_coordinates(r); // (MMA,MMA_M,MMA_N)
+    tensor cS = attention_tile_coordinates(r); // (MMA,MMA_M,MMA_N)
     layout distances = coordinate_distances(cS, 1);
     val first = convert(I32, add(mul(block, imm(r->grid->keys)), coordinate(cS, 1, 0))), rows[ONLINE_ROWS_MAX];
-    for (int i = 0; i < online_row_count(scores); i++)
-        rows[i] = convert(I32, add(r->row, coordinate(cS, 0, online_row_value(scores, i))));
-    custom_share_begin();
+    for (int i = 0; i < attention_online_row_count(scores); i++)
+        rows[i] = convert(I32, add(r->row, coordinate(cS, 0, attention_online_row_value(scores, i))));
+    attention_custom_share_begin();
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
         const int distance = (int)index_at(distances, i);
         val x = at(scores, i), key = add(first, imm(distance));
         values_know(key, first, distance);
-        assign(x, custom_value(c, x, rows[online_row_of(scores, i)], key));
+        assign(x, attention_custom_value(c, x, rows[attention_online_row_of(scores, i)], key));
     }
-    custom_share_end();
+    attention_custom_share_end();
 }
 
 bool attention_score_bends(const char *name)
@@ -207,7 +207,7 @@ bool attention_score_bends(const char *name)
     return score && score->slope != ckl_attention_slope_one;
 }
 
-bool custom_blocks(const attention_form *form)
+bool attention_custom_has_blocks(const attention_form *form)
 {
     const ckl_attention_score *score = attention_score_find(form->score);
     return score && score->block;
@@ -219,7 +219,7 @@ static val last_of(const token_range *range)
     return convert(I32, min(add(range->first, imm(range->count - 1)), sub(range->tokens, imm(1))));
 }
 
-val custom_block(const custom_score *c, const token_range *queries, const token_range *keys)
+val attention_custom_block(const custom_score *c, const token_range *queries, const token_range *keys)
 {
     const ckl_attention_block block = { .batch = c->batch,
                                         .head = c->head,
@@ -233,7 +233,7 @@ val custom_block(const custom_score *c, const token_range *queries, const token_
     return ir_coerce(I32, kind);
 }
 
-void custom_leave(const custom_score *c, tensor scores)
+void attention_custom_leave(const custom_score *c, tensor scores)
 {
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
         val x = at(scores, i);
@@ -241,7 +241,7 @@ void custom_leave(const custom_score *c, tensor scores)
     }
 }
 
-void custom_scores_of(const custom_score *c, const tile_rows *r, val block, val kind, tensor scores)
+void attention_custom_apply(const custom_score *c, const tile_rows *r, val block, val kind, tensor scores)
 {
     if (!c->how)
         return;
@@ -254,19 +254,20 @@ void custom_scores_of(const custom_score *c, const tile_rows *r, val block, val 
     IF(eq(kind, imm(CKL_ATTENTION_SKIP)))
         fill(scores, immf(-INFINITY));
     IF(eq(kind, imm(CKL_ATTENTION_PLAIN)))
-        custom_leave(c, scores);
+        attention_custom_leave(c, scores);
 }
 
 /* Blocks */
 
 enum { AT_A_TIME = 4 }; // blocks that one thread looks at
 
-block_window block_window_begin(void)
+block_window attention_block_window_begin(void)
 {
     return (block_window){ variable(U32, imm(0)), variable(U32, imm(0)) };
 }
 
-void block_window_look(const block_window *w, bool together, val (*kind)(const void *of, val number), const void *of)
+void attention_block_window_look(const block_window *w, bool together, val (*kind)(const void *of, val number),
+                                 const void *of)
 {
     if (together) {
         val of_lane = kind(of, convert(I32, lane()));
@@ -276,19 +277,19 @@ void block_window_look(const block_window *w, bool together, val (*kind)(const v
     }
     assign(w->seen, imm(0));
     LOOP(group, imm(BLOCK_WINDOW / AT_A_TIME)) {
-        custom_share_begin();
+        attention_custom_share_begin();
         val bits = imm_as(U32, 0);
         for (int i = 0; i < AT_A_TIME; i++) {
             val at = add(mul(group, imm(AT_A_TIME)), imm(i)),
                 skip = eq(kind(of, convert(I32, at)), imm(CKL_ATTENTION_SKIP));
             bits = bit_or(bits, select(skip, imm_as(U32, 0), shift_left(imm_as(U32, 1), at)));
         }
-        custom_share_end();
+        attention_custom_share_end();
         assign(w->seen, bit_or(w->seen, bits));
     }
 }
 
-val block_window_take(const block_window *w, val *kind)
+val attention_block_window_take(const block_window *w, val *kind)
 {
     val bit = bit_and(w->seen, sub(imm_as(U32, 0), w->seen)), is_scored = ne(bit_and(w->scored, bit), imm(0));
     *kind = select(is_scored, imm_as(I32, CKL_ATTENTION_SCORE), imm_as(I32, CKL_ATTENTION_PLAIN));
@@ -309,7 +310,7 @@ static val kind_in_tile(const void *of, val number)
     const token_range queries = { w->t->row, w->t->s.q, w->grid->rows };
     val n = sub(w->base, number), first = convert(I32, w->t->first), block = convert(U32, max(n, first));
     const token_range keys = { mul(block, imm(w->grid->keys)), w->t->s.kv, w->grid->keys };
-    return select(ge(n, first), custom_block(w->custom, &queries, &keys), imm_as(I32, CKL_ATTENTION_SKIP));
+    return select(ge(n, first), attention_custom_block(w->custom, &queries, &keys), imm_as(I32, CKL_ATTENTION_SKIP));
 }
 
 /* The next block that is not skipped, i32; less than the first where there is none. */
@@ -319,9 +320,9 @@ static void seek(key_walk *w, bool together)
     FOREVER {
         BREAK_IF(logical_or(ne(w->window.seen, imm(0)), lt(sub(w->base, imm(BLOCK_WINDOW)), first)));
         assign(w->base, sub(w->base, imm(BLOCK_WINDOW)));
-        block_window_look(&w->window, together, kind_in_tile, w);
+        attention_block_window_look(&w->window, together, kind_in_tile, w);
     }
-    val some = ne(w->window.seen, imm(0)), number = block_window_take(&w->window, &kind);
+    val some = ne(w->window.seen, imm(0)), number = attention_block_window_take(&w->window, &kind);
     w->next = select(some, sub(w->base, number), sub(first, imm(1)));
     if (together) {
         w->next = shuffle(w->next, imm(0));
@@ -329,12 +330,12 @@ static void seek(key_walk *w, bool together)
     }
 }
 
-key_walk key_walk_begin(const custom_score *c, const tile_grid *grid, const tile *t, bool together)
+key_walk attention_key_walk_begin(const custom_score *c, const tile_grid *grid, const tile *t, bool together)
 {
     key_walk w = { .custom = c, .grid = grid, .t = t };
     if (has_kinds(&w)) {
         w.base = variable(I32, convert(I32, add(t->end, imm(BLOCK_WINDOW - 1))));
-        w.window = block_window_begin();
+        w.window = attention_block_window_begin();
         seek(&w, together);
         w.block = variable(U32, convert(U32, max(w.next, convert(I32, t->first))));
         if (together)
@@ -344,25 +345,25 @@ key_walk key_walk_begin(const custom_score *c, const tile_grid *grid, const tile
     return w;
 }
 
-void key_walk_look(key_walk *w, bool together)
+void attention_key_walk_look(key_walk *w, bool together)
 {
     if (has_kinds(w))
         seek(w, together);
 }
 
-val key_walk_is_last(const key_walk *w)
+val attention_key_walk_is_last(const key_walk *w)
 {
     return has_kinds(w) ? lt(w->next, convert(I32, w->t->first)) : eq(w->block, w->t->first);
 }
 
-val key_walk_next(const key_walk *w)
+val attention_key_walk_next(const key_walk *w)
 {
     return has_kinds(w) ? convert(U32, w->next) : sub(w->block, imm(1));
 }
 
-void key_walk_advance(const key_walk *w)
+void attention_key_walk_advance(const key_walk *w)
 {
-    assign(w->block, key_walk_next(w));
+    assign(w->block, attention_key_walk_next(w));
     if (w->kind.type)
         assign(w->kind, w->next_kind);
 }

@@ -13,18 +13,18 @@ typedef struct custom_score {
 } custom_score;
 
 /* Head `head` of those of all batches. */
-custom_score custom_score_of(const attention_form *form, const attention_values *p, val head);
+custom_score attention_custom_score_of(const attention_form *form, const attention_values *p, val head);
 
 /* What becomes of a product, after cap and mask: a score, from then on in natural units. And the derivative. */
-val custom_value(const custom_score *c, val x, val i, val j);
-val custom_slope(const custom_score *c, val x, val i, val j);
+val attention_custom_value(const custom_score *c, val x, val i, val j);
+val attention_custom_slope(const custom_score *c, val x, val i, val j);
 
 /* Between these two, calls share what they compute and read alike. There is no control flow between them. */
-void custom_share_begin(void);
-void custom_share_end(void);
+void attention_custom_share_begin(void);
+void attention_custom_share_end(void);
 
 /* Has a form's score a block function? */
-bool custom_blocks(const attention_form *form);
+bool attention_custom_has_blocks(const attention_form *form);
 
 /* Some tokens of a sequence, u32: of the last ones some may lie past its end. */
 typedef struct token_range {
@@ -33,13 +33,13 @@ typedef struct token_range {
 } token_range;
 
 /* Where there is a block function: what to do with a block of queries and keys, i32. */
-val custom_block(const custom_score *c, const token_range *queries, const token_range *keys);
+val attention_custom_block(const custom_score *c, const token_range *queries, const token_range *keys);
 
 /* The scores of a block that is left as it is. */
-void custom_leave(const custom_score *c, tensor scores);
+void attention_custom_leave(const custom_score *c, tensor scores);
 
 /* Scores of a block, by what is to be done with it. Without custom score nothing. */
-void custom_scores_of(const custom_score *c, const tile_rows *r, val block, val kind, tensor scores);
+void attention_custom_apply(const custom_score *c, const tile_rows *r, val block, val kind, tensor scores);
 
 /* Some blocks that are looked at together. Variables: bit n of `seen`: number n is not skipped; of `scored`: it has scores to compute. */
 enum { BLOCK_WINDOW = 32 };
@@ -47,16 +47,17 @@ typedef struct block_window {
     val seen, scored;
 } block_window;
 
-block_window block_window_begin(void); // empty
+block_window attention_block_window_begin(void); // empty
 
 /*
  * Looks at all: kind(of, number), i32, is what to do with one. By a lane each, if all lanes of the warp are together; else by one
  * thread, which learns nothing of `scored`.
  */
-void block_window_look(const block_window *w, bool together, val (*kind)(const void *of, val number), const void *of);
+void attention_block_window_look(const block_window *w, bool together, val (*kind)(const void *of, val number),
+                                 const void *of);
 
 /* Takes the first one that is left, i32, and its kind. Of an empty window the kind is CKL_ATTENTION_SKIP. */
-val block_window_take(const block_window *w, val *kind);
+val attention_block_window_take(const block_window *w, val *kind);
 
 /*
  * A tile's way through its blocks of keys, from the last to the first, past those that a custom score skips. Where it skips all of
@@ -73,12 +74,12 @@ typedef struct key_walk {
 } key_walk;
 
 /* With `together` all lanes of the warp walk, and the numbers are the same for ptxas, too. */
-key_walk key_walk_begin(const custom_score *c, const tile_grid *grid, const tile *t, bool together);
+key_walk attention_key_walk_begin(const custom_score *c, const tile_grid *grid, const tile *t, bool together);
 
 /* Finds the next block; then, whether there is none, its number, and stepping on to it. */
-void key_walk_look(key_walk *w, bool together);
-val key_walk_is_last(const key_walk *w);
-val key_walk_next(const key_walk *w);
-void key_walk_advance(const key_walk *w);
+void attention_key_walk_look(key_walk *w, bool together);
+val attention_key_walk_is_last(const key_walk *w);
+val attention_key_walk_next(const key_walk *w);
+void attention_key_walk_advance(const key_walk *w);
 
 #endif

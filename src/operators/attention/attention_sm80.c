@@ -33,21 +33,23 @@ typedef struct sm80_kernel {
 
 int64_t attention_sm80_smem(const attention_sm80_config *c)
 {
-    columns d = columns_of(c->form.d), dv = columns_of(c->form.dv);
-    return columns_bytes(d, c->warps * c->warp_rows) +
-           c->stages * (columns_bytes(d, c->tile_n) + columns_bytes(dv, c->tile_n));
+    columns d = attention_columns_of(c->form.d), dv = attention_columns_of(c->form.dv);
+    return attention_columns_bytes(d, c->warps * c->warp_rows) +
+           c->stages * (attention_columns_bytes(d, c->tile_n) + attention_columns_bytes(dv, c->tile_n));
 }
 
 static tensor ring(const sm80_kernel *k, const char *name, columns c)
 {
-    int64_t stage = columns_bytes(c, k->cfg->tile_n) / 2;
-    layout all = chunks_layout(k->form.dtype, c, k->cfg->tile_n, c.chunks, k->cfg->stages, stage);
+    int64_t stage = attention_columns_bytes(c, k->cfg->tile_n) / 2;
+    layout all = attention_chunks_layout(k->form.dtype, c, k->cfg->tile_n, c.chunks, k->cfg->stages, stage);
     return smem_tensor(name, k->form.dtype, all, 1024);
 }
 
 static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
 {
-    sm80_kernel k = { .cfg = cfg, .form = cfg->form, .d = columns_of(cfg->form.d), .dv = columns_of(cfg->form.dv) };
+    sm80_kernel k = {
+        .cfg = cfg, .form = cfg->form, .d = attention_columns_of(cfg->form.d), .dv = attention_columns_of(cfg->form.dv)
+    };
     ckl_dtype dtype = k.form.dtype;
     k.rows = cfg->warps * cfg->warp_rows;
     k.threads = 32 * cfg->warps;
@@ -58,17 +60,17 @@ static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
                           .rows = k.rows,
                           .keys = cfg->tile_n,
                           TILE_GRID_VALUES(k.p) };
-    layout tile_of_q = chunks_layout(dtype, k.d, k.rows, k.d.chunks, 1, 0);
+    layout tile_of_q = attention_chunks_layout(dtype, k.d, k.rows, k.d.chunks, 1, 0);
     k.sQ = slice(smem_tensor("Q", dtype, tile_of_q, 1024), _, _, _, 0);
     k.sK = ring(&k, "K", k.d);
     k.sV = ring(&k, "V", k.dv);
-    k.sVt = turned_chunks(k.sV, k.dv, cfg->stages, columns_bytes(k.dv, cfg->tile_n) / 2);
+    k.sVt = attention_transposed_chunks(k.sV, k.dv, cfg->stages, attention_columns_bytes(k.dv, cfg->tile_n) / 2);
     k.mma =
         make_tiled_mma(dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", cfg->warps, 1);
     k.scores = fragment_C(&k.mma, k.rows, cfg->tile_n);
     k.out = fragment_C(&k.mma, k.rows, k.dv.used);
     k.weights = fragment_A_words(&k.mma, k.rows, cfg->tile_n);
-    k.online = online_rows_begin(online_row_count(k.scores), k.p.exponent);
+    k.online = attention_online_rows_begin(attention_online_row_count(k.scores), k.p.exponent);
     return k;
 }
 
@@ -78,7 +80,7 @@ static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
 static tensor head_of(const sm80_kernel *k, int which, const tile *t)
 {
     bool of_keys = which == ATTENTION_K || which == ATTENTION_V;
-    tile_place at = place_of(&k->grid, t, of_keys);
+    tile_place at = attention_place_of(&k->grid, t, of_keys);
     int d = which == ATTENTION_Q || which == ATTENTION_K ? k->form.d : k->form.dv;
     layout heads = make_layout(shape(of_keys ? t->s.kv : t->s.q, d, k->p.all_heads, k->p.all_heads),
                                stride(k->p.ld[which], 1, k->p.ld_head[which], k->p.ld_batch[which]));
@@ -155,25 +157,25 @@ static void use_block(sm80_kernel *k, const tile *t, const key_walk *w, val stag
     tile_rows rows = rows_of(k, t);
     multiply_keys(k, stage);
     if (k->form.softcap)
-        cap_scores(k->scores, k->p.factor);
+        attention_cap_scores(k->scores, k->p.factor);
     if (k->form.mask) {
-        score_mask mask = score_mask_of(&k->grid, t, &k->form, &k->p);
-        mask_scores_by(&rows, &mask, block, k->scores);
+        score_mask mask = attention_score_mask_of(&k->grid, t, &k->form, &k->p);
+        attention_mask_scores_by(&rows, &mask, block, k->scores);
     }
-    custom_scores_of(&k->custom, &rows, block, w->kind, k->scores);
-    IF(is_cut(&rows, block))
-        mask_block(&rows, block, k->scores);
-    online_softmax(&k->online, k->scores);
+    attention_custom_apply(&k->custom, &rows, block, w->kind, k->scores);
+    IF(attention_block_is_cut(&rows, block))
+        attention_mask_block(&rows, block, k->scores);
+    attention_online_softmax(&k->online, k->scores);
     accumulators_to_A(k->scores, k->form.dtype, k->weights);
-    scale_rows(k->out, k->online.factor);
+    attention_scale_rows(k->out, k->online.factor);
     multiply_values(k, stage);
 }
 
 /* Blocks from the last to the first. Each barrier says that this block is here, and that all are done with the one before. */
 static void attend(sm80_kernel *k, const tile *t)
 {
-    k->custom = custom_score_of(&k->form, &k->p, t->head);
-    key_walk w = key_walk_begin(&k->custom, &k->grid, t, true);
+    k->custom = attention_custom_score_of(&k->form, &k->p, t->head);
+    key_walk w = attention_key_walk_begin(&k->custom, &k->grid, t, true);
     val stage = variable(U32, imm(0));
     load_rows(k, head_of(k, ATTENTION_Q, t), k->sQ, k->d, div(t->row, imm(k->rows)));
     load_block(k, t, w.block, stage);
@@ -181,15 +183,15 @@ static void attend(sm80_kernel *k, const tile *t)
     FOREVER {
         cp_async_wait(0);
         cta_sync();
-        key_walk_look(&w, true);
+        attention_key_walk_look(&w, true);
         if (k->cfg->stages == 2) {
-            IF(logical_not(key_walk_is_last(&w)))
-                load_block(k, t, key_walk_next(&w), sub(imm(1), stage));
+            IF(logical_not(attention_key_walk_is_last(&w)))
+                load_block(k, t, attention_key_walk_next(&w), sub(imm(1), stage));
             cp_async_commit();
         }
         use_block(k, t, &w, stage);
-        BREAK_IF(key_walk_is_last(&w));
-        key_walk_advance(&w);
+        BREAK_IF(attention_key_walk_is_last(&w));
+        attention_key_walk_advance(&w);
         if (k->cfg->stages == 2)
             assign(stage, sub(imm(1), stage));
         else {
@@ -223,17 +225,17 @@ void attention_sm80(const void *config, int kernel)
     sm80_kernel k = describe_kernel(cfg);
     grid_wait();
     launch_dependents();
-    tile t = tile_of(&k.grid, cta_x());
+    tile t = attention_tile_of(&k.grid, cta_x());
     tile_rows rows = rows_of(&k, &t);
-    online_rows_reset(&k.online);
+    attention_online_rows_reset(&k.online);
     fill(k.out, immf(0));
     attend(&k, &t);
     val sink;
     if (k.form.sinks)
-        sink = sink_of(&k.grid, k.p.sinks, &t);
-    online_rows_finish(&k.online, k.form.sinks ? &sink : NULL);
-    scale_rows(k.out, k.online.factor);
+        sink = attention_sink_of(&k.grid, k.p.sinks, &t);
+    attention_online_rows_finish(&k.online, k.form.sinks ? &sink : NULL);
+    attention_scale_rows(k.out, k.online.factor);
     if (k.form.lse)
-        store_logarithms(&rows, &k.online, k.p.lse, t.head);
+        attention_store_logarithms(&rows, &k.online, k.p.lse, t.head);
     store(&k, &t);
 }

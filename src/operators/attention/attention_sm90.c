@@ -56,13 +56,14 @@ typedef struct sm90_kernel {
 
 static int64_t slot_bytes(const attention_sm90_config *c)
 {
-    return max_i64(columns_bytes(columns_of(c->form.d), c->tile_n), columns_bytes(columns_of(c->form.dv), c->tile_n));
+    return max_i64(attention_columns_bytes(attention_columns_of(c->form.d), c->tile_n),
+                   attention_columns_bytes(attention_columns_of(c->form.dv), c->tile_n));
 }
 
 int64_t attention_sm90_smem(const attention_sm90_config *c)
 {
-    columns d = columns_of(c->form.d), dv = columns_of(c->form.dv);
-    int64_t q = columns_bytes(d, ROWS), o = (int64_t)ROWS * dv.chunk * 2 * staging_buffers(dv);
+    columns d = attention_columns_of(c->form.d), dv = attention_columns_of(c->form.dv);
+    int64_t q = attention_columns_bytes(d, ROWS), o = (int64_t)ROWS * dv.chunk * 2 * staging_buffers(dv);
     return c->consumers * (q + o) + c->slots * slot_bytes(c) + 16 * (int64_t)(c->slots + c->consumers) +
            (c->draw ? scheduler_bytes(FETCHES) : 0);
 }
@@ -72,12 +73,13 @@ static void describe_shared_memory(sm90_kernel *k)
     const attention_sm90_config *cfg = k->cfg;
     ckl_dtype dtype = k->form.dtype;
     int bn = cfg->tile_n, buffers = staging_buffers(k->dv);
-    int64_t slot = k->slot_bytes / 2, q = columns_bytes(k->d, ROWS) / 2, o = (int64_t)buffers * ROWS * k->dv.chunk;
-    k->sQ = smem_tensor("Q", dtype, chunks_layout(dtype, k->d, ROWS, k->d.chunks, cfg->consumers, q), 1024);
+    int64_t slot = k->slot_bytes / 2, q = attention_columns_bytes(k->d, ROWS) / 2,
+            o = (int64_t)buffers * ROWS * k->dv.chunk;
+    k->sQ = smem_tensor("Q", dtype, attention_chunks_layout(dtype, k->d, ROWS, k->d.chunks, cfg->consumers, q), 1024);
     tensor sRing = smem_tensor("K and V", dtype, make_layout(shape(slot, cfg->slots), stride(1, slot)), 1024);
-    k->sK = tensor_with_layout(sRing, chunks_layout(dtype, k->d, bn, k->d.chunks, cfg->slots, slot));
-    k->sV = tensor_with_layout(sRing, chunks_layout(dtype, k->dv, bn, k->dv.chunks, cfg->slots, slot));
-    k->sO = smem_tensor("O", dtype, chunks_layout(dtype, k->dv, ROWS, buffers, cfg->consumers, o), 1024);
+    k->sK = tensor_with_layout(sRing, attention_chunks_layout(dtype, k->d, bn, k->d.chunks, cfg->slots, slot));
+    k->sV = tensor_with_layout(sRing, attention_chunks_layout(dtype, k->dv, bn, k->dv.chunks, cfg->slots, slot));
+    k->sO = smem_tensor("O", dtype, attention_chunks_layout(dtype, k->dv, ROWS, buffers, cfg->consumers, o), 1024);
     k->q = make_pipeline("Q barriers", cfg->consumers, 1, 1);
     k->ring = make_pipeline("ring", cfg->slots, 1, cfg->consumers * (cfg->old ? WARPGROUP / 32 : 1));
     if (cfg->draw)
@@ -86,7 +88,9 @@ static void describe_shared_memory(sm90_kernel *k)
 
 static sm90_kernel describe_kernel(const attention_sm90_config *cfg)
 {
-    sm90_kernel k = { .cfg = cfg, .form = cfg->form, .d = columns_of(cfg->form.d), .dv = columns_of(cfg->form.dv) };
+    sm90_kernel k = {
+        .cfg = cfg, .form = cfg->form, .d = attention_columns_of(cfg->form.d), .dv = attention_columns_of(cfg->form.dv)
+    };
     ckl_dtype dtype = k.form.dtype;
     k.slot_bytes = slot_bytes(cfg);
     k.p = params_of(attention);
@@ -167,9 +171,9 @@ static val row_at(const sm90_kernel *k, val begin, val row)
 static void load_block(const sm90_kernel *k, const tma_copy *tma, tensor sRing, columns c, pipeline_state *ring,
                        val block, const tile *t)
 {
-    tile_place at = place_of(&k->grid, t, true);
+    tile_place at = attention_place_of(&k->grid, t, true);
     pipeline_wait_empty(&k->ring, ring);
-    pipeline_expect(&k->ring, ring, imm((int)columns_bytes(c, k->cfg->tile_n)));
+    pipeline_expect(&k->ring, ring, imm((int)attention_columns_bytes(c, k->cfg->tile_n)));
     load_chunks(tma, slice(sRing, _, _, _, ring->stage), row_at(k, t->s.kv_at, mul(block, imm(k->cfg->tile_n))), &at,
                 pipeline_full_barrier(&k->ring, ring));
     pipeline_advance(ring);
@@ -187,11 +191,11 @@ static void load_values(const sm90_kernel *k, pipeline_state *ring, val block, c
 
 static void load_queries(const sm90_kernel *k, val parity, const tile *t)
 {
-    tile_place at = place_of(&k->grid, t, false);
+    tile_place at = attention_place_of(&k->grid, t, false);
     for (int w = 0; w < k->cfg->consumers; w++) {
         pipeline_state stage = { imm_as(U32, w), parity, k->cfg->consumers };
         pipeline_wait_empty(&k->q, &stage);
-        pipeline_expect(&k->q, &stage, imm((int)columns_bytes(k->d, ROWS)));
+        pipeline_expect(&k->q, &stage, imm((int)attention_columns_bytes(k->d, ROWS)));
         load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), row_at(k, t->s.q_at, add(t->row, imm(w * ROWS))), &at,
                     pipeline_full_barrier(&k->q, &stage));
     }
@@ -199,16 +203,16 @@ static void load_queries(const sm90_kernel *k, val parity, const tile *t)
 
 static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, const tile *t)
 {
-    custom_score custom = custom_score_of(&k->form, &k->p, t->head);
-    key_walk w = key_walk_begin(&custom, &k->grid, t, false);
+    custom_score custom = attention_custom_score_of(&k->form, &k->p, t->head);
+    key_walk w = attention_key_walk_begin(&custom, &k->grid, t, false);
     load_keys(k, ring, w.block, t);
     load_queries(k, q_parity, t);
     FOREVER {
-        key_walk_look(&w, false);
-        BREAK_IF(key_walk_is_last(&w));
-        load_keys(k, ring, key_walk_next(&w), t);
+        attention_key_walk_look(&w, false);
+        BREAK_IF(attention_key_walk_is_last(&w));
+        load_keys(k, ring, attention_key_walk_next(&w), t);
         load_values(k, ring, w.block, t);
-        key_walk_advance(&w);
+        attention_key_walk_advance(&w);
     }
     load_values(k, ring, w.block, t);
 }
@@ -226,7 +230,7 @@ static void producer(const sm90_kernel *k)
             FOREVER {
                 next_tile(k, &w, true);
                 BREAK_IF(ge(w.number, k->p.tiles));
-                tile t = tile_of(&k->grid, w.number);
+                tile t = attention_tile_of(&k->grid, w.number);
                 load_tile(k, &ring, q_parity, &t);
                 assign(q_parity, bit_xor(q_parity, imm(1)));
             }
@@ -247,7 +251,7 @@ typedef struct consumer_role {
     tensor weights;          // (PAIRS,1,MMA_K)
     tensor sO;               // (ROWS,CHUNK,BUFFERS)
     online_rows rows;
-    val lost, lowered;   // with old maxima: online_softmax_by_old()
+    val lost, lowered;   // with old maxima: attention_online_softmax_by_old()
     custom_score custom; // in the tile's head
     pipeline_state at, q;
 } consumer_role;
@@ -284,12 +288,12 @@ static consumer_role describe_consumer(const sm90_kernel *k)
         c.tCrQ[i] = descriptors_A(&c.qk, slice(k->sQ, _, _, i, c.index));
         c.tCrK[i] = descriptors_B(&c.qk, slice(k->sK, _, _, i, _));
     }
-    c.tCrV = descriptors_B(&c.pv, turned_chunks(k->sV, k->dv, cfg->slots, k->slot_bytes / 2));
+    c.tCrV = descriptors_B(&c.pv, attention_transposed_chunks(k->sV, k->dv, cfg->slots, k->slot_bytes / 2));
     c.scores = fragment_C(&c.qk, ROWS, bn);
     c.out = fragment_C(&c.pv, ROWS, k->dv.used);
     c.weights = fragment_A_words(&c.pv, ROWS, bn);
     c.sO = slice(k->sO, _, _, _, c.index);
-    c.rows = online_rows_begin(online_row_count(c.scores), k->p.exponent);
+    c.rows = attention_online_rows_begin(attention_online_row_count(c.scores), k->p.exponent);
     if (cfg->old) {
         c.lost = variable(U32, imm(0));
         c.lowered = variable(U32, imm(0));
@@ -357,12 +361,12 @@ static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, c
 {
     tile_rows rows = rows_of(k, c, t);
     if (k->form.softcap)
-        cap_scores(c->scores, k->p.factor);
+        attention_cap_scores(c->scores, k->p.factor);
     if (k->form.mask) {
-        score_mask mask = score_mask_of(&k->grid, t, &k->form, &k->p);
-        mask_scores_by(&rows, &mask, w->block, c->scores);
+        score_mask mask = attention_score_mask_of(&k->grid, t, &k->form, &k->p);
+        attention_mask_scores_by(&rows, &mask, w->block, c->scores);
     }
-    custom_scores_of(&c->custom, &rows, w->block, w->kind, c->scores);
+    attention_custom_apply(&c->custom, &rows, w->block, w->kind, c->scores);
 }
 
 /* The scores that count. The last block of keys of a tile, the first one here, may reach past the last key. */
@@ -372,10 +376,10 @@ static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, 
     tile_rows rows = rows_of(k, c, t);
     make_scores(k, c, t, w);
     if (is_last)
-        mask_block(&rows, block, c->scores);
+        attention_mask_block(&rows, block, c->scores);
     else if (k->form.right || k->form.left)
-        IF(is_cut(&rows, block))
-            mask_block(&rows, block, c->scores);
+        IF(attention_block_is_cut(&rows, block))
+            attention_mask_block(&rows, block, c->scores);
 }
 
 /* The products of a block once more, from shared memory, element by element: they were too large for the maxima so far. */
@@ -390,10 +394,10 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
         LOOP(l, imm(width)) {
             val q[ONLINE_ROWS_MAX];
             for (int r = 0; r < c->rows.count; r++)
-                q[r] = at_f32(sQ, coordinate(cS, 0, online_row_value(cS, r)), l);
+                q[r] = at_f32(sQ, coordinate(cS, 0, attention_online_row_value(cS, r)), l);
             for (int64_t e = 0; e < static_size(c->scores.layout) && !ir_failed(); e++) {
                 val x = at(c->scores, e), key = add(coordinate(cS, 1, 0), imm(index_at(distances, e)));
-                assign(x, fma(q[online_row_of(c->scores, e)], at_f32(sK, key, l), x));
+                assign(x, fma(q[attention_online_row_of(c->scores, e)], at_f32(sK, key, l), x));
             }
         }
     }
@@ -404,23 +408,23 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
 static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
 {
     if (!k->cfg->old) {
-        online_softmax(&c->rows, c->scores);
+        attention_online_softmax(&c->rows, c->scores);
         return;
     }
     tile_rows rows = rows_of(k, c, t);
-    val exact = online_rows_are_new(&c->rows);
+    val exact = attention_online_rows_are_new(&c->rows);
     if (k->form.right || k->form.left)
-        exact = logical_or(exact, is_cut(&rows, w->block));
+        exact = logical_or(exact, attention_block_is_cut(&rows, w->block));
     assign(c->lost, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
     IF(eq(c->lost, imm(0))) {
-        online_softmax_by_old(&c->rows, c->scores, c->lost, c->lowered);
+        attention_online_softmax_by_old(&c->rows, c->scores, c->lost, c->lowered);
         IF(ne(c->lost, imm(0))) {
             score_again(k, c, slot);
             make_scores(k, c, t, w);
         }
     }
     IF(ne(c->lost, imm(0))) {
-        online_softmax(&c->rows, c->scores);
+        attention_online_softmax(&c->rows, c->scores);
         assign(c->lowered, imm(1));
     }
 }
@@ -453,29 +457,29 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     accumulators_to_A(c->scores, k->form.dtype, c->weights);
     if (k->cfg->old)
         IF(ne(c->lowered, imm(0)))
-            scale_rows(c->out, c->rows.factor);
+            attention_scale_rows(c->out, c->rows.factor);
     if (!k->cfg->old)
-        scale_rows(c->out, c->rows.factor);
+        attention_scale_rows(c->out, c->rows.factor);
     pipeline_wait_full(&k->ring, &c->at);
 }
 
 /* out = sum of the weighted values of a tile but for the last block. The first scores are under way. */
 static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val keys)
 {
-    c->custom = custom_score_of(&k->form, &k->p, t->head);
+    c->custom = attention_custom_score_of(&k->form, &k->p, t->head);
     mma_wait(0);
     release(k, c, keys);
-    key_walk w = key_walk_begin(&c->custom, &k->grid, t, true);
+    key_walk w = attention_key_walk_begin(&c->custom, &k->grid, t, true);
     fill(c->out, immf(0));
-    online_rows_reset(&c->rows);
+    attention_online_rows_reset(&c->rows);
     shape_scores(k, c, t, &w, true);
-    online_softmax(&c->rows, c->scores);
+    attention_online_softmax(&c->rows, c->scores);
     accumulators_to_A(c->scores, k->form.dtype, c->weights);
     pipeline_wait_full(&k->ring, &c->at);
     FOREVER {
-        key_walk_look(&w, true);
-        BREAK_IF(key_walk_is_last(&w));
-        key_walk_advance(&w);
+        attention_key_walk_look(&w, true);
+        BREAK_IF(attention_key_walk_is_last(&w));
+        attention_key_walk_advance(&w);
         step(k, c, t, &w);
     }
     IF(c->first_thread)
@@ -492,7 +496,7 @@ static void store_ragged(const sm90_kernel *k, const consumer_role *c, const til
     named_sync(add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP);
     int piece = k->dv.piece;
     tiled_mma mma = warpgroup_mma(k->form.dtype, piece, "SS");
-    tile_place at = place_of(&k->grid, t, false);
+    tile_place at = attention_place_of(&k->grid, t, false);
     layout all =
         make_layout(shape(t->s.q, k->form.dv, k->p.heads), stride(k->p.ld[ATTENTION_O], 1, k->p.ld_head[ATTENTION_O]));
     tensor gAll = gmem_tensor(k->p.x[ATTENTION_O], k->form.dtype, all);
@@ -522,7 +526,7 @@ static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
             stmatrix_C(&mma, acc, local_tile(sO, shape(ROWS, piece), coord(0, at / piece)), consumer_thread());
         }
         STAGED_STORE(&staged) {
-            tile_place at = place_of(&k->grid, t, false);
+            tile_place at = attention_place_of(&k->grid, t, false);
             tma_store_of(&k->tmaO, sO, add(t->row, mul(c->index, imm(ROWS))), imm(i * k->dv.chunk), 2,
                          (const val[]){ at.head, at.batch });
         }
@@ -533,12 +537,12 @@ static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
     val sink;
     if (k->form.sinks)
-        sink = sink_of(&k->grid, k->p.sinks, t);
-    online_rows_finish(&c->rows, k->form.sinks ? &sink : NULL);
-    scale_rows(c->out, c->rows.factor);
+        sink = attention_sink_of(&k->grid, k->p.sinks, t);
+    attention_online_rows_finish(&c->rows, k->form.sinks ? &sink : NULL);
+    attention_scale_rows(c->out, c->rows.factor);
     if (k->form.lse) {
         tile_rows rows = rows_of(k, c, t);
-        store_logarithms(&rows, &c->rows, k->p.lse, t->head);
+        attention_store_logarithms(&rows, &c->rows, k->p.lse, t->head);
     }
     if (k->form.ragged)
         store_ragged(k, c, t);
@@ -583,7 +587,7 @@ static void set_tile(const sm90_kernel *k, tile *t, const tile *next)
  */
 static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
 {
-    tile first = tile_of(&k->grid, w->number);
+    tile first = attention_tile_of(&k->grid, w->number);
     tile t = tile_variables(k, &first);
     pipeline_wait_full(&k->q, &c->q);
     pipeline_wait_full(&k->ring, &c->at);
@@ -609,7 +613,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         release(k, c, values);
         finish(k, c, &t);
         BREAK_IF(logical_not(more));
-        tile next = tile_of(&k->grid, w->number);
+        tile next = attention_tile_of(&k->grid, w->number);
         set_tile(k, &t, &next);
     }
     mma_wait(0);

@@ -35,21 +35,23 @@ static int span_of(columns c)
 
 int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *c)
 {
-    const columns d = columns_of(c->form.d), dv = columns_of(c->form.dv);
+    const columns d = attention_columns_of(c->form.d), dv = attention_columns_of(c->form.dv);
     const int block = c->block > c->keys ? c->block : c->keys;
-    int64_t x = columns_bytes(d, ROWS) + columns_bytes(dv, ROWS);
-    int64_t y = columns_bytes(d, block) + columns_bytes(dv, block) + 4 * STATS * block;
+    int64_t x = attention_columns_bytes(d, ROWS) + attention_columns_bytes(dv, ROWS);
+    int64_t y = attention_columns_bytes(d, block) + attention_columns_bytes(dv, block) + 4 * STATS * block;
     return c->consumers * x + c->stages * y + 16 * (1 + c->stages);
 }
 
 static int64_t bytes_of_block(const backward_kernel *k)
 {
-    return columns_bytes(k->d, k->block) + columns_bytes(k->dv, k->block);
+    return attention_columns_bytes(k->d, k->block) + attention_columns_bytes(k->dv, k->block);
 }
 
 static tensor tiles(const char *name, ckl_dtype dtype, columns c, int rows, int count)
 {
-    return smem_tensor(name, dtype, chunks_layout(dtype, c, rows, c.chunks, count, columns_bytes(c, rows) / 2), 1024);
+    return smem_tensor(name, dtype,
+                       attention_chunks_layout(dtype, c, rows, c.chunks, count, attention_columns_bytes(c, rows) / 2),
+                       1024);
 }
 
 static void describe_memory(backward_kernel *k)
@@ -93,8 +95,8 @@ static void load_chunks(const tma_copy *tma, tensor sTile, val row, const val *o
 static void load_x(const backward_kernel *k)
 {
     pipeline_state at = producer_state(&k->x);
-    const val outer[] = { k->head, backward_batch_of_maps(k) };
-    int64_t bytes = columns_bytes(k->d, ROWS) + (k->with_d1 ? columns_bytes(k->dv, ROWS) : 0);
+    const val outer[] = { k->head, attention_backward_batch_of_maps(k) };
+    int64_t bytes = attention_columns_bytes(k->d, ROWS) + (k->with_d1 ? attention_columns_bytes(k->dv, ROWS) : 0);
     pipeline_expect(&k->x, &at, imm(k->cfg->consumers * (int)bytes));
     for (int w = 0; w < k->cfg->consumers; w++) {
         val row = add(k->row, imm(w * ROWS)), barrier = pipeline_full_barrier(&k->x, &at);
@@ -108,8 +110,8 @@ static void load_x(const backward_kernel *k)
 static void load_y(const backward_kernel *k, const backward_walk *w, pipeline_state *at)
 {
     const int block = k->block;
-    val head = backward_head_of(k, w->head), row = mul(w->block, imm(block));
-    const val outer[] = { head, backward_batch_of_maps(k) };
+    val head = attention_backward_head_of(k, w->head), row = mul(w->block, imm(block));
+    const val outer[] = { head, attention_backward_batch_of_maps(k) };
     row = k->form.ragged ? add(row, k->y_at) : row;
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)bytes_of_block(k)));
@@ -123,7 +125,7 @@ static void load_y(const backward_kernel *k, const backward_walk *w, pipeline_st
 static void load_stats(const backward_kernel *k, const backward_walk *w, pipeline_state *at)
 {
     const int each = (k->block + 31) / 32;
-    tensor gStats = backward_stats_of(k, backward_head_of(k, w->head)); // (ROWS_OF_STATS,STATS)
+    tensor gStats = attention_backward_stats_of(k, attention_backward_head_of(k, w->head)); // (ROWS_OF_STATS,STATS)
     val row = mul(w->block, imm(k->block)), loaded[STATS][STATS_EACH];
     for (int i = 0; i < each; i++)
         for (int s = 0; s < STATS; s++)
@@ -143,11 +145,11 @@ static void load_stats(const backward_kernel *k, const backward_walk *w, pipelin
 static void stats_producer(const backward_kernel *k)
 {
     pipeline_state at = producer_state(&k->ring);
-    backward_walk w = backward_begin(k, true);
+    backward_walk w = attention_backward_begin(k, true);
     FOREVER {
-        BREAK_IF(backward_is_over(k, &w));
+        BREAK_IF(attention_backward_is_over(k, &w));
         load_stats(k, &w, &at);
-        backward_advance(k, &w, true);
+        attention_backward_advance(k, &w, true);
     }
 }
 
@@ -159,12 +161,12 @@ static void producer(const backward_kernel *k)
     IF(eq(warp(), imm(0))) {
         IF(elect()) {
             pipeline_state at = producer_state(&k->ring);
-            backward_walk w = backward_begin(k, false);
+            backward_walk w = attention_backward_begin(k, false);
             load_x(k);
             FOREVER {
-                BREAK_IF(backward_is_over(k, &w));
+                BREAK_IF(attention_backward_is_over(k, &w));
                 load_y(k, &w, &at);
-                backward_advance(k, &w, false);
+                attention_backward_advance(k, &w, false);
             }
         }
     }
@@ -191,7 +193,7 @@ static backward_consumer describe_consumer(const backward_kernel *k)
                             .d1_mma = warpgroup_mma(dtype, k->d.used, "RS"),
                             .d2_mma = warpgroup_mma(dtype, k->dv.used, "RS") };
     c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
-    c.first_thread = eq(backward_thread(), imm(0));
+    c.first_thread = eq(attention_backward_thread(), imm(0));
     for (int i = 0; i < k->d.chunks; i++) {
         c.tCrX1[i] = descriptors_A(&c.scores_mma, slice(k->sX1, _, _, i, c.index));
         c.tCrY1[i] = descriptors_B(&c.scores_mma, slice(k->sY1, _, _, i, _));
@@ -203,15 +205,17 @@ static backward_consumer describe_consumer(const backward_kernel *k)
     int stages = k->cfg->stages;
     c.scores = fragment_C(&c.scores_mma, ROWS, block);
     if (k->with_d1) {
-        c.tCrY1t = descriptors_B(&c.d1_mma, turned_chunks(k->sY1, k->d, stages, columns_bytes(k->d, block) / 2));
+        c.tCrY1t = descriptors_B(
+            &c.d1_mma, attention_transposed_chunks(k->sY1, k->d, stages, attention_columns_bytes(k->d, block) / 2));
         c.slopes = fragment_C(&c.scores_mma, ROWS, block);
-        c.bends = backward_has_bends(k) ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
+        c.bends = attention_backward_has_bends(k) ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
         c.gradients = fragment_A_words(&c.d1_mma, ROWS, block);
         c.d1 = fragment_C(&c.d1_mma, ROWS, k->d.used);
         fill(c.d1, immf(0));
     }
     if (k->with_d2) {
-        c.tCrY2t = descriptors_B(&c.d2_mma, turned_chunks(k->sY2, k->dv, stages, columns_bytes(k->dv, block) / 2));
+        c.tCrY2t = descriptors_B(
+            &c.d2_mma, attention_transposed_chunks(k->sY2, k->dv, stages, attention_columns_bytes(k->dv, block) / 2));
         c.weights = fragment_A_words(&c.d2_mma, ROWS, block);
         c.d2 = fragment_C(&c.d2_mma, ROWS, k->dv.used);
         fill(c.d2, immf(0));
@@ -274,22 +278,22 @@ static void step(const backward_kernel *k, backward_consumer *c, tensor cS, cons
     issue_scores(c, c->tCrX1, c->tCrY1, k->d, c->scores, stage);
     if (k->with_d1)
         issue_scores(c, c->tCrX2, c->tCrY2, k->dv, c->slopes, stage);
-    const backward_stats offset = backward_find_stats(k, c, cS, stage, 0);
+    const backward_stats offset = attention_backward_find_stats(k, c, cS, stage, 0);
     if (k->overlap) {
         mma_wait(k->with_d1 ? 2 : 1);
         IF(ne(before, imm(k->cfg->stages)))
             release(k, before);
     }
     mma_wait(k->with_d1 ? 1 : 0);
-    backward_weigh(k, c, cS, &offset, w);
+    attention_backward_weigh(k, c, cS, &offset, w);
     if (k->with_d2)
         add_values(k, c, stage);
     if (k->with_d1) {
-        const backward_stats delta = backward_find_stats(k, c, cS, stage, 1);
+        const backward_stats delta = attention_backward_find_stats(k, c, cS, stage, 1);
         mma_wait(k->with_d2 ? 1 : 0);
-        backward_differentiate(c, &delta);
+        attention_backward_differentiate(c, &delta);
         if (k->form.dmask && !k->of_keys)
-            backward_store_mask_gradient(k, c, cS, w);
+            attention_backward_store_mask_gradient(k, c, cS, w);
         add_gradients(k, c, stage);
     }
     if (k->overlap)
@@ -310,7 +314,7 @@ static void store(const backward_kernel *k, const backward_consumer *c, const tm
     for (int at = 0; at < n.used; at += n.piece) {
         tensor part = slice(accumulator_columns(acc, at, n.piece), _, 0, _), sChunk = slice(sX, _, _, at / n.chunk);
         stmatrix_C(&mma, part, local_tile(sChunk, shape(ROWS, n.piece), coord(0, at % n.chunk / n.piece)),
-                   backward_thread());
+                   attention_backward_thread());
     }
     STAGED_STORE(&staged) {
         for (int i = 0; i < n.chunks; i++)
@@ -333,8 +337,9 @@ static void store_ragged(const backward_kernel *k, const backward_consumer *c, i
     tiled_copy each = make_tiled_copy_C("UniversalCopy<32>", k->form.dtype, &mma, ROWS, n.piece);
     val m = add(div(k->row, imm(ROWS)), c->index);
     for (int i = 0; i < n.used / n.piece; i++) {
-        tensor cD = partition_D(&each, local_tile(identity_tensor(limits), tiler, coord(m, i)), backward_thread());
-        tensor tDgD = partition_D(&each, local_tile(gD, tiler, coord(m, i)), backward_thread());
+        tensor cD =
+            partition_D(&each, local_tile(identity_tensor(limits), tiler, coord(m, i)), attention_backward_thread());
+        tensor tDgD = partition_D(&each, local_tile(gD, tiler, coord(m, i)), attention_backward_thread());
         copy_if(&each, cD, limits, accumulator_columns(acc, i * n.piece, n.piece), tDgD, 0);
     }
 }
@@ -370,17 +375,18 @@ static void consumer(const backward_kernel *k)
     if (k->cfg->consumers > 1)
         warpgroup_reg_alloc(CONSUMER_REGISTERS);
     backward_consumer c = describe_consumer(k);
-    tensor cS = partition_C(&c.scores_mma, identity_tensor(shape(ROWS, k->block)), backward_thread()); // (MMA,1,1)
-    backward_walk w = backward_begin(k, true);
+    tensor cS =
+        partition_C(&c.scores_mma, identity_tensor(shape(ROWS, k->block)), attention_backward_thread()); // (MMA,1,1)
+    backward_walk w = attention_backward_begin(k, true);
     val before = variable(U32, imm(k->cfg->stages)); // none
     pipeline_state x = consumer_state(&k->x);
     if (!k->of_keys)
-        backward_load_row_stats(k, &c);
+        attention_backward_load_row_stats(k, &c);
     pipeline_wait_full(&k->x, &x);
     FOREVER {
-        BREAK_IF(backward_is_over(k, &w));
+        BREAK_IF(attention_backward_is_over(k, &w));
         step(k, &c, cS, &w, before);
-        backward_advance(k, &w, true);
+        attention_backward_advance(k, &w, true);
     }
     mma_wait(0);
     if (k->with_d1)
@@ -394,8 +400,8 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, int ke
     backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys, .with_d1 = kernel != OF_VALUES };
     k.with_d2 = kernel == (cfg->apart ? OF_VALUES : OF_KEYS);
     k.overlap = cfg->overlap || !of_keys;
-    k.d = columns_of(cfg->form.d);
-    k.dv = columns_of(cfg->form.dv);
+    k.d = attention_columns_of(cfg->form.d);
+    k.dv = attention_columns_of(cfg->form.dv);
     k.block = of_keys ? cfg->block : cfg->keys;
     launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
     k.p = params_of(attention);
@@ -409,7 +415,7 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, int ke
     cta_sync();
     grid_wait();
     launch_dependents();
-    backward_find_place(&k);
+    attention_backward_find_place(&k);
     IF(lt(warp(), imm(WARPGROUP / 32))) {
         producer(&k);
     }

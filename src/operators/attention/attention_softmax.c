@@ -5,18 +5,18 @@
 
 enum { MAX_CHAINS = 3, SUM_CHAINS = 2 }; // independent ones
 
-int online_row_count(tensor acc)
+int attention_online_row_count(tensor acc)
 {
     return 2 * (int)static_size(layout_mode(acc.layout, 1));
 }
 
-int64_t online_row_value(tensor acc, int row)
+int64_t attention_online_row_value(tensor acc, int row)
 {
     return row % 2 * 2 + row / 2 * static_size(layout_mode(acc.layout, 0));
 }
 
 /* C of every atom has (2,2,...) values, pairs of a row first. */
-int online_row_of(tensor acc, int64_t i)
+int attention_online_row_of(tensor acc, int64_t i)
 {
     int64_t values = static_size(layout_mode(acc.layout, 0)), blocks = static_size(layout_mode(acc.layout, 1));
     return (int)(i / values % blocks * 2 + i % values / 2 % 2);
@@ -30,7 +30,7 @@ static val quad(ir_op op, val x)
     return x;
 }
 
-online_rows online_rows_begin(int count, val exponent)
+online_rows attention_online_rows_begin(int count, val exponent)
 {
     online_rows rows = { .count = count, .exponent = exponent };
     for (int r = 0; r < count; r++) {
@@ -41,7 +41,7 @@ online_rows online_rows_begin(int count, val exponent)
     return rows;
 }
 
-void online_rows_reset(online_rows *rows)
+void attention_online_rows_reset(online_rows *rows)
 {
     for (int r = 0; r < rows->count; r++) {
         assign(rows->max[r], immf(ATTENTION_FLOOR));
@@ -55,7 +55,7 @@ static val of_row(tensor scores, int row, ir_op op)
     val chain[MAX_CHAINS];
     int seen = 0;
     for (int64_t i = 0; i < static_size(scores.layout); i++) {
-        if (online_row_of(scores, i) != row)
+        if (attention_online_row_of(scores, i) != row)
             continue;
         val x = bitcast(I32, at(scores, i));
         chain[seen % MAX_CHAINS] = seen < MAX_CHAINS ? x : ir_binary(op, chain[seen % MAX_CHAINS], x);
@@ -92,7 +92,7 @@ static void weigh_rows(const online_rows *rows, tensor scores, val *sum)
     for (int r = 0; r < rows->count; r++)
         offset[r] = variable(F32, neg(mul(rows->max[r], rows->exponent)));
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
-        int r = online_row_of(scores, i), to = seen[r]++ % SUM_CHAINS;
+        int r = attention_online_row_of(scores, i), to = seen[r]++ % SUM_CHAINS;
         val weight = at(scores, i);
         assign(weight, exp2_ftz(fma(weight, rows->exponent, offset[r])));
         chain[r][to] = seen[r] <= SUM_CHAINS ? weight : add(chain[r][to], weight);
@@ -101,7 +101,7 @@ static void weigh_rows(const online_rows *rows, tensor scores, val *sum)
         sum[r] = add(chain[r][0], chain[r][1]);
 }
 
-void online_softmax(online_rows *rows, tensor scores)
+void attention_online_softmax(online_rows *rows, tensor scores)
 {
     val larger[ONLINE_ROWS_MAX], sum[ONLINE_ROWS_MAX];
     find_maxima(rows, scores, larger);
@@ -114,7 +114,7 @@ void online_softmax(online_rows *rows, tensor scores)
         assign(rows->sum[r], fma(rows->sum[r], rows->factor[r], sum[r]));
 }
 
-val online_rows_are_new(const online_rows *rows)
+val attention_online_rows_are_new(const online_rows *rows)
 {
     val is_new = lt(rows->max[0], immf(ATTENTION_FLOOR / 2));
     for (int r = 1; r < rows->count; r++)
@@ -141,14 +141,14 @@ static val lower_rows(online_rows *rows, tensor weights, val *sum)
         assign(rows->max[r], add(rows->max[r], div(steps, rows->exponent)));
         assign(sum[r], mul(sum[r], by));
     }
-    scale_rows(weights, rows->factor);
+    attention_scale_rows(weights, rows->factor);
     return vote_any(is_lost);
 }
 
 /* A lane's weights of a block sum up to no more: they and 16-bit values that they meet stay far from infinity. */
 static const double SUM_MAX = 0x1p15;
 
-void online_softmax_by_old(online_rows *rows, tensor scores, val lost, val lowered)
+void attention_online_softmax_by_old(online_rows *rows, tensor scores, val lost, val lowered)
 {
     val sum[ONLINE_ROWS_MAX], is_small = yes();
     weigh_rows(rows, scores, sum);
@@ -175,7 +175,7 @@ void online_softmax_by_old(online_rows *rows, tensor scores, val lost, val lower
         assign(rows->sum[r], add(rows->sum[r], sum[r]));
 }
 
-void online_rows_finish(online_rows *rows, const val *sink)
+void attention_online_rows_finish(online_rows *rows, const val *sink)
 {
     for (int r = 0; r < rows->count; r++) {
         val sum = quad(IR_ADD, rows->sum[r]), top = mul(rows->max[r], rows->exponent), share = immf(1);
@@ -191,7 +191,7 @@ void online_rows_finish(online_rows *rows, const val *sink)
     }
 }
 
-val online_logarithm(const online_rows *rows, int r)
+val attention_online_logarithm(const online_rows *rows, int r)
 {
     val logarithm = fma(rows->max[r], immf(M_LN2), log_f32(rows->sum[r]));
     return select(eq(rows->sum[r], immf(0)), immf(-INFINITY), logarithm);
@@ -216,7 +216,7 @@ static val tanh_of_any(val x)
 }
 
 /* Most scores are less than their cap: without exponentials, of which the softmax has enough. */
-void cap_scores(tensor scores, val factor)
+void attention_cap_scores(tensor scores, val factor)
 {
     val largest = immf(0);
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
@@ -236,19 +236,19 @@ void cap_scores(tensor scores, val factor)
     }
 }
 
-void scale_rows(tensor acc, const val *factor)
+void attention_scale_rows(tensor acc, const val *factor)
 {
     for (int64_t i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
         val x = at(acc, i);
-        assign(x, mul(x, factor[online_row_of(acc, i)]));
+        assign(x, mul(x, factor[attention_online_row_of(acc, i)]));
     }
 }
 
-void mask_scores(tensor scores, layout columns, const val *begins, const val *ends)
+void attention_mask_scores(tensor scores, layout columns, const val *begins, const val *ends)
 {
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
         val x = at(scores, i), column = imm(index_at(columns, i));
-        int r = online_row_of(scores, i);
+        int r = attention_online_row_of(scores, i);
         val hidden = lt(ends[r], column);
         if (begins)
             hidden = logical_or(hidden, lt(column, begins[r]));

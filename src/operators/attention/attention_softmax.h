@@ -11,54 +11,54 @@
 enum { ONLINE_ROWS_MAX = 4 };
 
 /* The rows of a tile of accumulators (MMA,MMA_M,MMA_N) that a thread has parts of, and the number of a value of one of them. */
-int online_row_count(tensor acc);
-int64_t online_row_value(tensor acc, int row);
-int online_row_of(tensor acc, int64_t value);
+int attention_online_row_count(tensor acc);
+int64_t attention_online_row_value(tensor acc, int row);
+int attention_online_row_of(tensor acc, int64_t value);
 
 /* What a thread knows of its rows. */
 typedef struct online_rows {
     int count;
     val exponent;                // weights are 2^(exponent * (score - max))
     val max[ONLINE_ROWS_MAX];    // of the scores so far, at least ATTENTION_FLOOR; known to the four lanes of a row
-    val sum[ONLINE_ROWS_MAX];    // of this lane's weights; after online_rows_finish() of the whole row's
+    val sum[ONLINE_ROWS_MAX];    // of this lane's weights; after attention_online_rows_finish() of the whole row's
     val factor[ONLINE_ROWS_MAX]; // what O is to be multiplied by
 } online_rows;
 
-online_rows online_rows_begin(int count, val exponent);
-void online_rows_reset(online_rows *rows);
+online_rows attention_online_rows_begin(int count, val exponent);
+void attention_online_rows_reset(online_rows *rows);
 
 /* Scores become weights. What was summed before counts `factor` times. */
-void online_softmax(online_rows *rows, tensor scores);
+void attention_online_softmax(online_rows *rows, tensor scores);
 
 /* Has a row of the warp seen no key yet? The same in all lanes. */
-val online_rows_are_new(const online_rows *rows);
+val attention_online_rows_are_new(const online_rows *rows);
 
 /*
  * The same by the maxima of the blocks before, which saves finding these: the sums tell whether they were good enough. lost and
  * lowered are variables, u32, the same in all lanes: nonzero where some scores were so large that they are to be made anew for
- * online_softmax(), the rows being as before; where `factor` is other than 1.
+ * attention_online_softmax(), the rows being as before; where `factor` is other than 1.
  */
-void online_softmax_by_old(online_rows *rows, tensor scores, val lost, val lowered);
+void attention_online_softmax_by_old(online_rows *rows, tensor scores, val lost, val lowered);
 
 /*
  * Sums of whole rows; factor becomes their inverse, 0 where there are no weights. A sink (NULL: there is none) is the natural
  * logarithm of a weight more. max and sum are then those with it, max times the exponent.
  */
-void online_rows_finish(online_rows *rows, const val *sink);
+void attention_online_rows_finish(online_rows *rows, const val *sink);
 
-/* ln(sum of exp(score)) of a row, after online_rows_finish(). */
-val online_logarithm(const online_rows *rows, int row);
+/* ln(sum of exp(score)) of a row, after attention_online_rows_finish(). */
+val attention_online_logarithm(const online_rows *rows, int row);
 
 /* Scores become tanh(factor * score): what a soft cap needs before it is the exponent. */
-void cap_scores(tensor scores, val factor);
+void attention_cap_scores(tensor scores, val factor);
 
 /* Multiplies the rows of an accumulator. */
-void scale_rows(tensor acc, const val *factor);
+void attention_scale_rows(tensor acc, const val *factor);
 
 /*
  * Scores whose column, by `columns` from the thread's first one, is more than the end of their row or less than its begin (NULL:
  * there is none) become -inf.
  */
-void mask_scores(tensor scores, layout columns, const val *begins, const val *ends);
+void attention_mask_scores(tensor scores, layout columns, const val *begins, const val *ends);
 
 #endif

@@ -3,24 +3,24 @@
 
 #include "cute/kernel.h"
 
-columns columns_of(int d)
+columns attention_columns_of(int d)
 {
     int chunk = d <= 32 ? 32 : 64, used = (d + 15) / 16 * 16;
     return (columns){ chunk, (d + chunk - 1) / chunk, used, used % 64 == 0 ? 64 : used % 32 == 0 ? 32 : 16 };
 }
 
-int64_t columns_bytes(columns c, int rows)
+int64_t attention_columns_bytes(columns c, int rows)
 {
     return (int64_t)rows * c.chunk * c.chunks * 2;
 }
 
-layout chunks_layout(ckl_dtype dtype, columns c, int rows, int chunks, int count, int64_t next)
+layout attention_chunks_layout(ckl_dtype dtype, columns c, int rows, int chunks, int count, int64_t next)
 {
     swizzle sw = tma_tile_layout(dtype, rows, c.chunk, 2 * c.chunk).sw;
     return with_swizzle(sw, make_layout(shape(rows, c.chunk, chunks, count), stride(c.chunk, 1, rows * c.chunk, next)));
 }
 
-tensor turned_chunks(tensor sV, columns c, int count, int64_t next)
+tensor attention_transposed_chunks(tensor sV, columns c, int count, int64_t next)
 {
     int rows = (int)static_size(layout_mode(sV.layout, 0));
     layout turned =
@@ -28,7 +28,7 @@ tensor turned_chunks(tensor sV, columns c, int count, int64_t next)
     return tensor_with_layout(sV, with_swizzle(sV.layout.sw, turned));
 }
 
-sequence sequence_of(const tile_grid *g, val batch)
+sequence attention_sequence_of(const tile_grid *g, val batch)
 {
     if (!g->ragged)
         return g->longest;
@@ -49,7 +49,7 @@ sequence sequence_of(const tile_grid *g, val batch)
                        .kv_at = convert(U32, begin[1]) };
 }
 
-tile tile_of(const tile_grid *g, val number)
+tile attention_tile_of(const tile_grid *g, val number)
 {
     val of_section = mul(g->tiles_m, g->section);
     val first = mul(div(number, of_section), g->section), r = rem(number, of_section);
@@ -58,7 +58,7 @@ tile tile_of(const tile_grid *g, val number)
         m = sub(sub(g->tiles_m, imm(1)), m);
     tile t = { .row = mul(m, imm(g->rows)), .head = add(first, rem(r, heads)), .s = g->longest };
     if (g->ragged)
-        t.s = sequence_of(g, div(t.head, g->heads));
+        t.s = attention_sequence_of(g, div(t.head, g->heads));
     val end = convert(I32, t.s.kv), row = convert(I32, t.row);
     if (g->right)
         end = min(add(add(row, imm(g->rows)), t.s.last), end);
@@ -72,16 +72,16 @@ tile tile_of(const tile_grid *g, val number)
     return t;
 }
 
-tile_place place_of(const tile_grid *g, const tile *t, bool of_keys)
+tile_place attention_place_of(const tile_grid *g, const tile *t, bool of_keys)
 {
     val head = rem(t->head, g->heads), batch = g->ragged ? imm_as(U32, 0) : div(t->head, g->heads);
     return (tile_place){ of_keys ? div(head, g->group) : head, batch };
 }
 
-val sink_of(const tile_grid *g, val sinks, const tile *t)
+val attention_sink_of(const tile_grid *g, val sinks, const tile *t)
 {
     tensor gSinks = gmem_tensor(sinks, F32, make_layout(dynamic(g->heads), leaf(1))); // (HEADS)
-    return at(gSinks, place_of(g, t, false).head);
+    return at(gSinks, attention_place_of(g, t, false).head);
 }
 
 /* Key `by` + the number of a query, i32. */
@@ -90,7 +90,7 @@ static val key_of(val query, val by)
     return add(convert(I32, query), by);
 }
 
-val is_cut(const tile_rows *r, val block)
+val attention_block_is_cut(const tile_rows *r, val block)
 {
     const tile_grid *g = r->grid;
     val begin = convert(I32, mul(block, imm(g->keys))), end = add(begin, imm(g->keys));
@@ -102,67 +102,68 @@ val is_cut(const tile_rows *r, val block)
     return cut;
 }
 
-tensor tile_coordinates(const tile_rows *r)
+tensor attention_tile_coordinates(const tile_rows *r)
 {
     return partition_C(r->mma, identity_tensor(shape(r->rows, r->grid->keys)), r->tid); // (MMA,MMA_M,MMA_N)
 }
 
-void mask_block(const tile_rows *r, val block, tensor scores)
+void attention_mask_block(const tile_rows *r, val block, tensor scores)
 {
-    tensor cS = tile_coordinates(r);
+    tensor cS = attention_tile_coordinates(r);
     const tile_grid *g = r->grid;
     val first = add(convert(I32, mul(block, imm(g->keys))), convert(I32, coordinate(cS, 1, 0)));
     val last = sub(sub(convert(I32, r->s->kv), imm(1)), first), begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX];
-    for (int i = 0; i < online_row_count(scores); i++) {
-        val query = add(r->row, coordinate(cS, 0, online_row_value(scores, i)));
+    for (int i = 0; i < attention_online_row_count(scores); i++) {
+        val query = add(r->row, coordinate(cS, 0, attention_online_row_value(scores, i)));
         ends[i] = g->right ? min(last, sub(key_of(query, r->s->last), first)) : last;
         begins[i] = sub(key_of(query, r->s->first), first);
     }
-    mask_scores(scores, coordinate_distances(cS, 1), g->left ? begins : NULL, ends);
+    attention_mask_scores(scores, coordinate_distances(cS, 1), g->left ? begins : NULL, ends);
 }
 
-score_mask score_mask_of(const tile_grid *g, const tile *t, const attention_form *form, const attention_values *p)
+score_mask attention_score_mask_of(const tile_grid *g, const tile *t, const attention_form *form,
+                                   const attention_values *p)
 {
     ckl_dtype dtype = form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype;
-    tile_place at = place_of(g, t, false);
+    tile_place at = attention_place_of(g, t, false);
     layout all = make_layout(shape(p->q, p->kv, p->heads, p->all_heads),
                              stride(p->ldmask, 1, p->ldmask_head, p->ldmask_batch)); // (Q,KV,HEADS,BATCH)
     return (score_mask){ slice(gmem_tensor(p->mask, dtype, all), _, _, at.head, at.batch), p->unit };
 }
 
-tensor mask_gradient_of(const attention_form *form, const attention_values *p, val head)
+tensor attention_mask_gradient_of(const attention_form *form, const attention_values *p, val head)
 {
     val kv = convert(I64, p->kv);
     layout all = make_layout(shape(p->q, p->kv, p->all_heads), stride(kv, 1, mul(kv, convert(I64, p->q))));
     return slice(gmem_tensor(p->dmask, form->dtype, all), _, _, head); // (Q,KV)
 }
 
-val masked_score(const score_mask *mask, val x, val by)
+val attention_masked_score(const score_mask *mask, val x, val by)
 {
     if (mask->gM.dtype == CKL_BOOL)
         return select(eq(convert(U32, by), imm(0)), immf(-INFINITY), x);
     return fma(convert(F32, by), mask->unit, x);
 }
 
-void mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tensor scores)
+void attention_mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tensor scores)
 {
-    tensor cS = tile_coordinates(r), gRows[ONLINE_ROWS_MAX]; // (KV)
+    tensor cS = attention_tile_coordinates(r), gRows[ONLINE_ROWS_MAX]; // (KV)
     layout distances = coordinate_distances(cS, 1);
     val first = add(mul(block, imm(r->grid->keys)), coordinate(cS, 1, 0)), last = sub(r->s->kv, imm(1));
-    for (int i = 0; i < online_row_count(scores); i++) {
-        val query = add(r->row, coordinate(cS, 0, online_row_value(scores, i)));
+    for (int i = 0; i < attention_online_row_count(scores); i++) {
+        val query = add(r->row, coordinate(cS, 0, attention_online_row_value(scores, i)));
         gRows[i] = slice(mask->gM, min(query, sub(r->s->q, imm(1))), _);
     }
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
         val x = at(scores, i), key = min(add(first, imm(index_at(distances, i))), last);
-        val by = at(gRows[online_row_of(scores, i)], key);
-        assign(x, masked_score(mask, x, by));
+        val by = at(gRows[attention_online_row_of(scores, i)], key);
+        assign(x, attention_masked_score(mask, x, by));
     }
 }
 
-void store_logarithms(const tile_rows *r, const online_rows *rows, val lse, val head)
+void attention_store_logarithms(const tile_rows *r, const online_rows *rows, val lse, val head)
 {
-    tensor cS = tile_coordinates(r);
+    tensor cS = attention_tile_coordinates(r);
     const tile_grid *g = r->grid;
     val queries = g->ragged ? g->q_total : r->s->q;
     tensor gLse =
@@ -170,8 +171,8 @@ void store_logarithms(const tile_rows *r, const online_rows *rows, val lse, val 
     if (g->ragged)
         head = rem(head, g->heads);
     for (int i = 0; i < rows->count; i++) {
-        val row = add(r->row, coordinate(cS, 0, online_row_value(cS, i)));
+        val row = add(r->row, coordinate(cS, 0, attention_online_row_value(cS, i)));
         IF(logical_and(eq(rem(lane(), imm(4)), imm(0)), lt(row, r->s->q)))
-            set(gLse, coord(g->ragged ? add(row, r->s->q_at) : row, head), online_logarithm(rows, i));
+            set(gLse, coord(g->ragged ? add(row, r->s->q_at) : row, head), attention_online_logarithm(rows, i));
     }
 }

@@ -15,14 +15,14 @@ typedef struct columns {
     int piece; // of them as many as divide `used` and a chunk
 } columns;
 
-columns columns_of(int d);
-int64_t columns_bytes(columns c, int rows);
+columns attention_columns_of(int d);
+int64_t attention_columns_bytes(columns c, int rows);
 
 /* (ROWS,CHUNK,CHUNKS,COUNT), each chunk as TMA writes and wgmma reads it; `next` elements from one to the next of COUNT. */
-layout chunks_layout(ckl_dtype dtype, columns c, int rows, int chunks, int count, int64_t next);
+layout attention_chunks_layout(ckl_dtype dtype, columns c, int rows, int chunks, int count, int64_t next);
 
 /* V as the second operand: (DV,BN,COUNT) of the same memory. */
-tensor turned_chunks(tensor sV, columns c, int count, int64_t next);
+tensor attention_transposed_chunks(tensor sV, columns c, int count, int64_t next);
 
 /* The tokens of a batch, u32, but for first and last. Where the problem is ragged they are those of a sequence. */
 typedef struct sequence {
@@ -60,20 +60,20 @@ typedef struct tile {
 } tile;
 
 /* The tokens of a batch. */
-sequence sequence_of(const tile_grid *g, val batch);
+sequence attention_sequence_of(const tile_grid *g, val batch);
 
 /* Heads in sections whose K and V fit L2; within one the longest tiles of all heads come first. */
-tile tile_of(const tile_grid *g, val number);
+tile attention_tile_of(const tile_grid *g, val number);
 
 /* Head and batch of a tile's Q and O, or of its K and V. Where the problem is ragged there is one batch, for TMA and strides. */
 typedef struct tile_place {
     val head, batch;
 } tile_place;
 
-tile_place place_of(const tile_grid *g, const tile *t, bool of_keys);
+tile_place attention_place_of(const tile_grid *g, const tile *t, bool of_keys);
 
 /* The sink of a tile's head, f32, among those of all heads. */
-val sink_of(const tile_grid *g, val sinks, const tile *t);
+val attention_sink_of(const tile_grid *g, val sinks, const tile *t);
 
 /* Some rows of a tile, from `row` on, whose scores with a block of keys are tiled by an MMA; tid is this thread's in it. */
 typedef struct tile_rows {
@@ -85,13 +85,13 @@ typedef struct tile_rows {
 } tile_rows;
 
 /* Rows and columns of a thread's scores: (MMA,MMA_M,MMA_N). */
-tensor tile_coordinates(const tile_rows *r);
+tensor attention_tile_coordinates(const tile_rows *r);
 
 /* Has a block keys past the last one, or keys that some of the rows does not see? */
-val is_cut(const tile_rows *r, val block);
+val attention_block_is_cut(const tile_rows *r, val block);
 
 /* Keys past the last one, and those that a query does not see, get scores of -inf. */
-void mask_block(const tile_rows *r, val block, tensor scores);
+void attention_mask_block(const tile_rows *r, val block, tensor scores);
 
 /* A mask of single scores: (Q,KV) of a head, of dtype CKL_BOOL or to be added in units of the scores. */
 typedef struct score_mask {
@@ -100,18 +100,19 @@ typedef struct score_mask {
 } score_mask;
 
 /* What a score becomes by an element of the mask. */
-val masked_score(const score_mask *mask, val x, val by);
+val attention_masked_score(const score_mask *mask, val x, val by);
 
-/* What scores become by the mask; those of keys and queries past the last ones are left to mask_block(). */
-void mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tensor scores);
+/* What scores become by the mask; those of keys and queries past the last ones are left to attention_mask_block(). */
+void attention_mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tensor scores);
 
 /* The gradient of the mask in a head of those of all batches. (Q,KV) */
-tensor mask_gradient_of(const attention_form *form, const attention_values *p, val head);
+tensor attention_mask_gradient_of(const attention_form *form, const attention_values *p, val head);
 
 /* The mask of a problem at a tile's head. */
-score_mask score_mask_of(const tile_grid *g, const tile *t, const attention_form *form, const attention_values *p);
+score_mask attention_score_mask_of(const tile_grid *g, const tile *t, const attention_form *form,
+                                   const attention_values *p);
 
 /* The logarithms of the rows' sums; one of the four lanes of a row writes them. */
-void store_logarithms(const tile_rows *r, const online_rows *rows, val lse, val head);
+void attention_store_logarithms(const tile_rows *r, const online_rows *rows, val lse, val head);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/math.h"
 #include "operators/groupnorm/groupnorm_config.h"
+#include "operators/norm_lab.h"
 #include "operators/operators.h"
 #include "skeletons/residency.h"
 
@@ -474,3 +475,10 @@ static const implementation *const implementations[] = { &forward, &forward_spli
 OPERATOR(groupnorm, groupnorm,
          "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels, and its gradients",
          .workspace = offsetof(ckl_groupnorm_args, workspace));
+
+/* Problem lines */
+
+static const field fields[] = { GROUPNORM_DESC(FIELD_NESTED, (norm_problem, images)) //
+                                NORM_PROBLEM(FIELD_ROW, norm_problem) };
+
+OPERATOR_LINE(groupnorm, norm_problem, NULL);

@@ -1,6 +1,7 @@
 /* norm.c - layer norm and RMS norm: validation, launch, the tables of kernels. */
 #include "base/math.h"
 #include "operators/norm/norm_config.h"
+#include "operators/norm_lab.h"
 #include "operators/operators.h"
 
 /* Validation */
@@ -242,3 +243,10 @@ static const field config_fields[] = { NORM_CONFIG(FIELD_ROW, norm_config)      
 
 NORM_OPERATOR(layernorm, true, "y = (x - mean) / sqrt(variance + eps) * gamma + beta of rows, and its gradients");
 NORM_OPERATOR(rmsnorm, false, "y = x / sqrt(mean of squares + eps) * gamma of rows, and its gradients");
+
+/* Problem lines */
+
+static const field fields[] = { NORM_DESC(FIELD_NESTED, (norm_problem, rows)) NORM_PROBLEM(FIELD_ROW, norm_problem) };
+
+OPERATOR_LINE(layernorm, norm_problem, NULL);
+OPERATOR_LINE(rmsnorm, norm_problem, NULL);

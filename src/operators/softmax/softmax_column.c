@@ -3,7 +3,7 @@
  * registers of a CTA or a cluster. `column_pipeline`: it stays in shared memory, tile by tile; the next strip arrives where this
  * one leaves. `column_long`: strips of any length are read twice.
  */
-#include "operators/softmax/softmax_form.h"
+#include "operators/softmax/softmax_config.h"
 
 enum { VEC_MAX = 8 };
 

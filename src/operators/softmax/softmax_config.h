@@ -1,10 +1,12 @@
-/* softmax_config.h - the compile-time choices of softmax's kernels, and their parameters. */
+/* softmax_config.h - the compile-time choices of softmax's kernels, their parameters, and the formula that they share. */
 #ifndef CKL_SOFTMAX_CONFIG_H
 #define CKL_SOFTMAX_CONFIG_H
 
 #include "cutekernellib/operators/softmax.h"
+#include "cute/kernel.h"
 #include "ir/params.h"
 #include "skeletons/column.h"
+#include "skeletons/online.h"
 #include "skeletons/row_pipeline.h"
 
 /* What a shape and an axis are for the library: the sizes round the axis. */
@@ -100,5 +102,52 @@ ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *de
 /* Tensors that flow through shared memory, and 32-bit values of the largest reduction. */
 int softmax_pipeline_inputs(const softmax_form *form);
 enum { SOFTMAX_PIPELINE_VALUES = 2 };
+
+/* What the kernels compute of an element is the same along memory and across it. */
+
+static const reduction softmax_sum = { .count = 1, .combine = combine_sum };
+
+/* Logarithms want the maximum as it is. */
+static inline online_unit softmax_unit(const softmax_form *f)
+{
+    return f->log ? ONLINE_NATURAL : ONLINE_BINARY;
+}
+
+static inline const reduction *softmax_reduction(const softmax_form *f)
+{
+    return &online_reductions[softmax_unit(f)];
+}
+
+/* y is t - max - factor for log-softmax, and factor times the exponential e of t - max for softmax. */
+static inline val softmax_factor(const softmax_form *f, const val pair[ONLINE_VALUES])
+{
+    return f->log ? online_log_sum(pair) : online_scale(pair);
+}
+
+static inline val softmax_output(const softmax_form *f, val t_or_e, const val pair[ONLINE_VALUES], val factor)
+{
+    val x = convert(F32, t_or_e);
+    return f->log ? sub(sub(x, pair[ONLINE_MAX]), factor) : mul(x, factor);
+}
+
+/* What a thread's elements add to the sum of the gradient: y * dy, or dy for log-softmax. */
+static inline val softmax_dot(const softmax_form *f, tensor rY, tensor rDy)
+{
+    return f->log ? fragment_sum(rDy) : fragment_dot(rY, rDy);
+}
+
+static inline val softmax_gradient(const softmax_form *f, val y, val dy, val sum, val scale)
+{
+    val y32 = convert(F32, y), dy32 = convert(F32, dy);
+    val d = f->log ? fma(online_exp(ONLINE_NATURAL, y32, immf(0)), mul(sum, immf(-1)), dy32) : mul(y32, sub(dy32, sum));
+    return f->scaled ? mul(d, scale) : d;
+}
+
+/* A CTA may write to the shared memory of its peers once all of them have started. */
+static inline void softmax_meet_peers(int cluster)
+{
+    if (cluster > 1)
+        cluster_sync();
+}
 
 #endif

@@ -4,7 +4,7 @@
  * twice, tile by tile; the second time mostly from L2. Rows that start anywhere are ragged (row.h): vectors are those of what is
  * written, and what is read may lie out of phase with it.
  */
-#include "operators/softmax/softmax_form.h"
+#include "operators/softmax/softmax_config.h"
 
 typedef struct rows {
     const softmax_form *form;
