@@ -397,8 +397,9 @@ void gemm_sm90_fit_memory(gemm_sm90_config *config, int64_t k_steps, const ckl_d
  */
 int gemm_sm90_swapped_columns(int64_t rows, bool wide);
 
-/* Smaller problems of odd rows are better served by tiled, without copies: bench/notes/gemm.md. */
+/* Smaller problems of odd rows are better served by tiled, without copies, and of f32x3 by fma: bench/notes/gemm.md. */
 #define GEMM_PITCHED_FLOPS 1e3
+#define GEMM_F32X3_FLOPS   1e6
 
 /* The configs that are considered, and what one costs (plan.h). */
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);

@@ -138,6 +138,12 @@ static const char *const cases[] = {
     "pingpong=1 cluster_m=1 cluster_n=1 buffers=4'",
     "m=30 n=1064 k=200 beta=1 bias=1 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 buffers=4 consumers=1 "
     "pingpong=0 cluster_m=1 cluster_n=2'",
+    "m=8 n=8512 k=136 impl=sm90 config='tile_m=64 tile_n=16 stages=10 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 "
+    "swap=1 ctas=2 persistent=0' # more CTAs than an H200 holds",
+    "m=300 n=7 k=200 ldd=8 impl=sm90 config='tile_m=64 tile_n=16 stages=10 consumers=1 pingpong=0 cluster_m=1 "
+    "cluster_n=1 ctas=2 ragged=1' # few columns",
+    "m=60 n=1100 k=200 impl=sm90 config='tile_m=64 tile_n=64 stages=6 consumers=1 pingpong=0 cluster_m=4 cluster_n=1 "
+    "swap=1' # four CTAs share A",
     "m=100 n=1100 k=130 lda=136 ldb=136 a=bf16 impl=sm90 config='tile_m=64 tile_n=112 stages=3 swap=1 consumers=2 "
     "pingpong=1 cluster_m=1 cluster_n=1 ctas=1' # ping-pong; several tiles a CTA",
     "m=20 n=99 k=64 ldd=104 bias=1 d=f32 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 split=1 ragged=1 "
@@ -272,6 +278,9 @@ static const char *const cases[] = {
     "m=9 n=200 k=2320 b=i8 scale_b=block fill=hard",
     "m=33 n=72 k=672 b=u8 lda=680 ldb=352 ldd=75 impl=weights config='rows=32 columns=16 warps=4 stages=3'",
     "m=7 n=70 k=672 a=bf16 b=i8 impl=weights config='rows=16 columns=8 warps=8 stages=2'",
+    "m=8 n=73 k=384 a=bf16 b=u8 scale_b=block impl=weights config='rows=32 columns=8 warps=4 stages=2' # half a stage "
+    "at the "
+    "end",
     "m=9 n=73 k=1184 b=u8 scale_b=block d=f32 impl=weights config='rows=64 columns=16 warps=4 stages=3' # scales of "
     "odd rows",
     "m=3 n=75 k=3232 a=bf16 b=i8 scale_b=block d=f32 impl=weights config='rows=64 columns=8 warps=8 stages=2 ctas=2'",
@@ -458,7 +467,7 @@ static const test_reject rejects[] = {
     { "a=f32 impl=tiled", CKL_UNSUPPORTED, "gemm tiled: tensor cores round f32; impl=fma multiplies it as it is" },
     { "impl=tiled config='stages=9'", CKL_INVALID, "gemm tiled: stages=9 is not in 1..8" },
     { "impl=pitched", CKL_UNSUPPORTED, "gemm pitched: A and B lie as sm90 takes them already" },
-    { "m=64 n=64 k=65 impl=pitched", CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save" },
+    { "m=4 n=8 k=9 impl=pitched", CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save" },
     { "batch=-1", CKL_INVALID, "gemm: batch=-1 is negative" },
     { "groups=-1", CKL_INVALID, "gemm: groups=-1 is negative" },
     { "batch_invariant=1 k=1024 impl=splitk", CKL_UNSUPPORTED,
