@@ -371,7 +371,6 @@ typedef struct gemm_sm90_shape {
     int d_rows, d_cols, d_swizzle; // of one staging buffer of D
     int vectors[GEMM_VECTORS];     // elements that a consumer needs of each; 0: the epilogue has none
     int column_scales;             // that a consumer needs for a K tile; 0: columns have none of their own
-    int scales[2];                 // of blocks, that a stage has for the rows of a tile and for its columns
     int c_arrivals, x_arrivals; // barriers of a consumer for C and for X: of every staging buffer if boxes come ahead
     int64_t part_bytes;         // of the partial sums that a CTA sends to one that finishes, of each consumer
     int64_t stage_bytes, smem_bytes;
@@ -397,9 +396,8 @@ void gemm_sm90_fit_memory(gemm_sm90_config *config, int64_t k_steps, const ckl_d
  */
 int gemm_sm90_swapped_columns(int64_t rows, bool wide);
 
-/* Smaller problems of odd rows are better served by tiled, without copies, and of f32x3 by fma: bench/notes/gemm.md. */
-#define GEMM_PITCHED_FLOPS 1e3
-#define GEMM_F32X3_FLOPS   1e6
+/* Smaller problems of odd rows are better served by tiled, without copies: bench/notes/gemm.md. */
+#define GEMM_PITCHED_FLOPS 1e6
 
 /* The configs that are considered, and what one costs (plan.h). */
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);

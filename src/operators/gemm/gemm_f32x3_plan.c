@@ -76,7 +76,7 @@ static ckl_status admit_f32x3(const void *desc, const ckl_device_info *device, c
     TRY(gemm_check_in_order("f32x3", d));
     if (d->groups)
         FAIL(CKL_UNSUPPORTED, "gemm f32x3: groups=%" PRId64 " are multiplied by tiled", d->groups);
-    if (!d->batch_invariant && 2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_F32X3_FLOPS)
+    if (!d->batch_invariant && 2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)
         FAIL(CKL_UNSUPPORTED, "gemm f32x3: splitting operands costs more than it saves in a problem of %g products",
              (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
     if (c->products.pingpong || c->products.split > 1)

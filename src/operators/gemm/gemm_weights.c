@@ -28,8 +28,7 @@ typedef struct weights_kernel {
     bool nibbles, scaled;
     bool subnormal;       // weights are multiplied as subnormal numbers, q * 2^-24 or q * 2^-20
     int lines_B, lines_A; // of a lane, 8 apart
-    int slots_B;          // of a line, for a block
-    int blocks;           // of K of a stage
+    int slots_B;          // of a line
     val lane_line, lane_part;
     val block_B, block_A; // the first rows of B and A of this CTA
     val tiles;            // along K
@@ -54,16 +53,10 @@ static int slots_of_B(const gemm_weights_config *c)
     return c->epilogue.b == CKL_U8 ? 1 : 2;
 }
 
-/* Blocks of 128 of K of a stage: 128 bytes of a row of B, unless A would take the memory. */
-static int blocks_of_stage(const gemm_weights_config *c)
-{
-    return c->epilogue.b == CKL_U8 && c->columns == 8 ? 2 : 1;
-}
-
 /* Bytes of a warp's stage: slots of B; rows of A; pairs of scales, the first of which may begin in the middle. */
 static int bytes_of_B(const gemm_weights_config *c)
 {
-    return c->rows / 8 * slots_of_B(c) * blocks_of_stage(c) * LANES * SLOT;
+    return c->rows / 8 * slots_of_B(c) * LANES * SLOT;
 }
 
 static int copies_of_scales(const gemm_weights_config *c)
@@ -73,7 +66,7 @@ static int copies_of_scales(const gemm_weights_config *c)
 
 static int bytes_of_stage(const gemm_weights_config *c)
 {
-    return bytes_of_B(c) + blocks_of_stage(c) * (c->columns * ROW_A + copies_of_scales(c) * LANES * PAIR);
+    return bytes_of_B(c) + c->columns * ROW_A + copies_of_scales(c) * LANES * PAIR;
 }
 
 int64_t gemm_weights_smem(const gemm_weights_config *c)
@@ -102,14 +95,13 @@ static val place_in_A(const weights_kernel *k, val row, val piece)
 static void load_B(const weights_kernel *k, val tile, val at)
 {
     val length = k->nibbles ? div(k->p.k, imm(2)) : k->p.k, to = add(at, k->to_B);
-    const int slots = k->slots_B * k->blocks;
-    val piece = mul(rem(lane(), imm(4 * slots)), imm(SLOT));
-    val start = add(mul(convert(I64, tile), imm(PART * slots)), convert(I64, piece));
+    val piece = mul(rem(lane(), imm(4 * k->slots_B)), imm(SLOT));
+    val start = add(mul(convert(I64, tile), imm(PART * k->slots_B)), convert(I64, piece));
     val offset = convert(U64, min(start, sub(length, imm(SLOT))));
     for (int i = 0; i < k->lines_B; i++)
-        for (int s = 0; s < slots; s++)
-            cp_async(add(to, imm((i * slots * LANES + s * LANES / 2) * SLOT)), add(k->from_B[i][s], offset), SLOT,
-                     imm_as(U32, SLOT));
+        for (int s = 0; s < k->slots_B; s++)
+            cp_async(add(to, imm(i * k->slots_B * LANES * SLOT + s * LANES / 2 * SLOT)), add(k->from_B[i][s], offset),
+                     SLOT, imm_as(U32, SLOT));
 }
 
 /* Rows of A, by all lanes of the warp: zeros beyond the ends. */
@@ -131,27 +123,15 @@ static val scales_address(const weights_kernel *k, val tile)
     return add(k->p.scale_b, convert(U64, mul(index, imm(2))));
 }
 
-/* Where a stage has a block's rows of A, but for B's bytes before; and its scales. */
-static val place_of_block_A(const weights_kernel *k, val at, int block)
-{
-    return add(at, imm(block * k->cfg->columns * ROW_A));
-}
-
-static val place_of_block_scales(const weights_kernel *k, val at, int block)
-{
-    return add(at, imm(block * copies_of_scales(k->cfg) * LANES * PAIR));
-}
-
 static val place_of_scales(const weights_kernel *k, val at)
 {
-    return add(at, imm(bytes_of_B(k->cfg) + k->blocks * k->cfg->columns * ROW_A));
+    return add(at, imm(bytes_of_stage(k->cfg) - copies_of_scales(k->cfg) * LANES * PAIR));
 }
 
 /* Scales by whole pairs, from the one on in which the first lies. */
 static void load_scales(const weights_kernel *k, val tile, val at)
 {
-    val blocks = div(add(k->p.k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
-    val end = add(k->p.scale_b, convert(U64, mul(mul(blocks, k->p.n), imm(2))));
+    val end = add(k->p.scale_b, convert(U64, mul(mul(convert(I64, k->tiles), k->p.n), imm(2))));
     val lane_offset = mul(lane(), imm(PAIR));
     val first = bit_and(scales_address(k, tile), imm_as(U64, ~(int64_t)(PAIR - 1)));
     val left = convert(
@@ -169,12 +149,9 @@ static void load_tile(const weights_kernel *k, val tile, val stage)
     IF(lt(tile, k->tiles)) {
         val at = stage_address(k, stage);
         load_B(k, tile, at);
-        for (int b = 0; b < k->blocks; b++) {
-            val block = add(mul(tile, imm(k->blocks)), imm(b));
-            load_A(k, block, place_of_block_A(k, at, b));
-            if (k->scaled)
-                load_scales(k, block, place_of_block_scales(k, at, b));
-        }
+        load_A(k, tile, at);
+        if (k->scaled)
+            load_scales(k, tile, at);
     }
     cp_async_commit();
 }
@@ -258,12 +235,12 @@ static void read_slot(val address, tensor rWords, int slot)
     copy(smem_view(address, I32, compact(leaf(SLOT / 4))), slice(rWords, _, slot), SLOT);
 }
 
-static tensor words_of_B(const weights_kernel *k, val at, int block, int line)
+static tensor words_of_B(const weights_kernel *k, val at, int line)
 {
     tensor rWords = fragment(I32, compact(shape(SLOT / 4, k->slots_B)));
     val first = add(at, mul(lane(), imm(SLOT)));
     for (int s = 0; s < k->slots_B; s++)
-        read_slot(add(first, imm((line * k->slots_B * k->blocks + block + s) * LANES * SLOT)), rWords, s);
+        read_slot(add(first, imm((line * k->slots_B + s) * LANES * SLOT)), rWords, s);
     return rWords;
 }
 
@@ -315,12 +292,12 @@ static void read_A(const weights_kernel *k, val at, tensor tB[STEPS])
 }
 
 /* An atom of rows at a time, so that few weights are in registers. */
-static void multiply_block(const weights_kernel *k, val at, int block, const weights_sums *sums)
+static void multiply_tile(const weights_kernel *k, val at, const weights_sums *sums)
 {
     tensor tB[STEPS];
-    read_A(k, place_of_block_A(k, at, block), tB);
+    read_A(k, at, tB);
     for (int m = 0; m < k->cfg->rows / ATOM_ROWS && !ir_failed(); m++) {
-        tensor rB[] = { words_of_B(k, at, block, 2 * m), words_of_B(k, at, block, 2 * m + 1) };
+        tensor rB[] = { words_of_B(k, at, 2 * m), words_of_B(k, at, 2 * m + 1) };
         for (int step = 0; step < STEPS; step++) {
             tensor tA = fragment_A_words(&k->mma, ATOM_ROWS, ATOM_ROWS); // (WORDS,1,1)
             for (int i = 0; i < 4; i++)
@@ -390,16 +367,13 @@ static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor a
         warp_sync(); // other lanes' copies are here, and nobody reads the stage before any more
         load_tile(k, add(tile, imm((stages - 1) * warps)), free);
         val at = stage_address(k, ready);
-        for (int b = 0; b < k->blocks; b++) {
-            if (k->scaled) {
-                read_scales(k, add(mul(tile, imm(k->blocks)), imm(b)), place_of_block_scales(k, at, b), unit_of(k),
-                            rScales);
-                clear(k, sums);
-            }
-            multiply_block(k, at, b, sums);
-            if (k->scaled)
-                add_scaled(k, sums, rScales, acc);
+        if (k->scaled) {
+            read_scales(k, tile, at, unit_of(k), rScales);
+            clear(k, sums);
         }
+        multiply_tile(k, at, sums);
+        if (k->scaled)
+            add_scaled(k, sums, rScales, acc);
         assign(free, ready);
         assign(ready, select(eq(ready, imm(stages - 1)), imm(0), add(ready, imm(1))));
     }
@@ -454,11 +428,11 @@ static void place_lane(weights_kernel *k)
     val row_A = div(lane(), imm(ROW_A / SLOT)), pieces = convert(U32, div(p->k, imm(SLOT / 2)));
     k->lane_line = div(lane(), imm(4));
     k->lane_part = rem(lane(), imm(4));
-    const int slots = k->slots_B * k->blocks, lanes_B = 4 * slots; // of a row of B
+    const int lanes_B = 4 * k->slots_B; // of a row of B
     val row_B = div(lane(), imm(lanes_B)), piece_B = rem(lane(), imm(lanes_B));
     val first = add(k->block_B, convert(I64, row_B));
     for (int i = 0; i < k->lines_B; i++)
-        for (int s = 0; s < slots; s++)
+        for (int s = 0; s < k->slots_B; s++)
             k->from_B[i][s] = add(p->b, convert(U64, mul(min(add(first, imm(8 * i + 4 * s)), sub(p->n, imm64(1))),
                                                          p->ldb))); // the last row again
     k->to_B = add(add(mul(div(piece_B, imm(4)), imm(LANES * SLOT)), mul(row_B, imm(4 * SLOT))),
@@ -487,8 +461,7 @@ static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, v
     k.slots_B = slots_of_B(cfg);
     k.block_B = mul(convert(I64, block), imm(cfg->rows));
     k.block_A = mul(convert(I64, tile), imm(cfg->columns));
-    k.blocks = blocks_of_stage(cfg);
-    k.tiles = convert(U32, div(add(p->k, imm(k.blocks * GEMM_BLOCK - 1)), imm(k.blocks * GEMM_BLOCK)));
+    k.tiles = convert(U32, div(add(p->k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK)));
     k.rings = smem_address(smem_alloc("rings", (int64_t)cfg->warps * warp_bytes, SLOT));
     k.ring = add(k.rings, mul(warp(), imm(warp_bytes)));
     k.mma = make_tiled_mma(cfg->epilogue.ab == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN",
