@@ -88,7 +88,7 @@ static void add_row(ladder *l, const rung *r, const summary *t, const conditions
     row->half_width = t->half_width;
     row->samples = t->n;
     row->input_bits = race_input_bits(l->c);
-    row->flops = adapter_flops(l->c->test, l->c->problem);
+    row->flops = check_flops(&l->k);
     row->bytes = adapter_bytes(l->c->test, l->c->problem);
     row->bytes_written = adapter_bytes_written(l->c->test, l->c->problem);
     row->tflops = row->flops / t->median / 1e6;

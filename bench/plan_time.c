@@ -52,7 +52,7 @@ static ckl_status time_stages(const test_case *c, ckl_device *device, arena *mem
     adapter_desc(c->test, c->problem, desc);
     TRY(plan_choose(&device->info, c->test->op, desc, case_force(c, memory), memory, &impl, &config, NULL));
     out->choose_ms = lap_ms(&clock);
-    for (int number = 0; number < plan_kernels(impl); number++)
+    for (int number = 0; number < plan_kernels(c->test->op, impl, config); number++)
         TRY(time_kernel(c, device, impl, config, number, out));
     if (!device->info.emulated)
         out->load_ms -= out->print_ms; // loading prints once more

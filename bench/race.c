@@ -41,7 +41,6 @@ static void describe_row(const test_case *c, const race_options *options, result
     result_set(row->op, c->test->op->name);
     result_set(row->l2, options->hot ? "hot" : "cold");
     row->input_bits = race_input_bits(c);
-    row->flops = adapter_flops(c->test, c->problem);
     row->matrix_rate = c->test->matrix_rate ? c->test->matrix_rate(c->problem) : 0;
     row->bytes = adapter_bytes(c->test, c->problem);
     row->bytes_written = adapter_bytes_written(c->test, c->problem);
@@ -288,6 +287,7 @@ static ckl_status check_inputs(field_of_race *f, result_row *row)
 static ckl_status run(field_of_race *f, const race_options *options, result_row *row)
 {
     double clock = clock_seconds();
+    row->flops = check_flops(&f->k);
     TRY(check_own(f, row));
     row->check_s = lap(&clock);
     if (*row->fault)

@@ -107,7 +107,7 @@ static int by_time(const void *a, const void *b)
 static void print_trials(sweep *s, const conditions *seen)
 {
     qsort(s->trials, (size_t)s->count, sizeof s->trials[0], by_time);
-    double flops = adapter_flops(s->c->test, s->c->problem), bytes = adapter_bytes(s->c->test, s->c->problem);
+    double flops = check_flops(&s->k), bytes = adapter_bytes(s->c->test, s->c->problem);
     printf("%10s %9s %9s  %-19s  config   (SM %.0f MHz, %.0f W)\n", "median us", "TFLOP/s", "GB/s", "[p20 - p80]",
            seen->gpu.clock_mhz, seen->gpu.power_w);
     for (int i = 0; i < s->count; i++) {

@@ -35,7 +35,7 @@ static ckl_status each_kernel(const preparing *p, const test_case *c,
     void *config, *desc = arena_alloc(&memory, 1, op->desc_bytes);
     adapter_desc(c->test, c->problem, desc);
     ckl_status status = plan_choose(p->work->device, op, desc, case_force(c, &memory), &memory, &impl, &config, NULL);
-    for (int which = 0; status == CKL_OK && which < plan_kernels(impl); which++) {
+    for (int which = 0; status == CKL_OK && which < plan_kernels(op, impl, config); which++) {
         ir_kernel *kernel;
         status = plan_describe(op, impl, config, which, plan_target(p->work->device), &kernel);
         if (status != CKL_OK)

@@ -195,7 +195,7 @@ ckl_status tune_first(tune_space *space, const char *const *given, int most, tun
     const implementation *impl;
     void *config;
     TRY(plan_choose(space->device, space->op, space->desc, NULL, &space->memory, &impl, &config, NULL));
-    if (!plan_kernels(impl))
+    if (!plan_kernels(space->op, impl, config))
         FAIL(CKL_INVALID, "tune: the problem has no elements, and so no kernel");
     enum { NEIGHBOURS_MAX = 1024 };
     tune_candidate *all = arena_alloc(&space->memory, (size_t)most + NEIGHBOURS_MAX, sizeof *all);

@@ -45,7 +45,7 @@ static void print_choices(const ckl_device_info *info, const operator_info *op, 
         void *config;
         text notes = { 0 };
         ckl_status status = plan_choose(info, op, desc, (*each)->name, memory, &impl, &config, &notes);
-        if (status == CKL_OK && plan_kernels(impl) == 0)
+        if (status == CKL_OK && plan_kernels(op, impl, config) == 0)
             text_printf(&notes, "%s", impl->summary);
         else if (status == CKL_OK)
             fields_print(impl->config, config, false, &notes);
@@ -181,7 +181,7 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
             TRY(print_origin(&taken, info, desc, memory));
         TRY(print_costs(&taken, info, desc, memory));
     }
-    for (int which = 0; which < plan_kernels(taken.impl); which++)
+    for (int which = 0; which < plan_kernels(taken.op, taken.impl, taken.config); which++)
         TRY(print_kernel(&taken, which, plan_target(info)));
     return CKL_OK;
 }

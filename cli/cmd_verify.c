@@ -6,13 +6,14 @@
 #include "cli/cli.h"
 #include "cli/verify.h"
 
-static const char *device_id, *suite, *impl, *seeds = "0", *assemble, *full, *accepted, *update;
+static const char *device_id, *suite, *impl, *seeds = "0", *shard = "1/1", *assemble, *full, *accepted, *update;
 static const cli_option options[] = {
     { "--device", "D", &device_id, "one device; without it every device present: cuda and emulator" },
     { "--suite", "FILE", &suite, "lines of a file, - is standard input, instead of the operators' own cases" },
     { "--impl", "NAME", &impl, "only this implementation" },
     { "--full", NULL, &full, "all runs: 5 seeds, every fill of large problems too; all kernels assembled" },
     { "--seeds", "N", &seeds, "seeds of random inputs; else 1, with --full 5 for small problems" },
+    { "--shard", "I/N", &shard, "every Nth line alone, from the Ith on: N processes or machines share the work" },
     { "--assemble", NULL, &assemble, "also assemble the kernels of the cases and of the operators' bench/suites" },
     { "--accepted", "FILE", &accepted, "but not those whose code that ptxas has accepted before: a file of digests" },
     { "--update", NULL, &update, "write that file anew" },
@@ -49,10 +50,17 @@ int cmd_verify(int argc, char **argv)
     int done = cli_parse(&usage, &argc, argv);
     if (done != CLI_GO_ON)
         return done;
+    int number, shards;
+    if (sscanf(shard, "%d/%d", &number, &shards) != 2 || number < 1 || number > shards) {
+        fprintf(stderr, "ckl verify: --shard %s is not I/N with 1 <= I <= N\n", shard);
+        return EXIT_USAGE;
+    }
     verify_request request = { .operators = (const char *const *)argv + 1,
                                .suite = suite,
                                .impl = impl,
                                .seeds = atoi(seeds),
+                               .shard = number - 1,
+                               .shards = shards,
                                .full = full != NULL,
                                .accepted = accepted,
                                .update = update && accepted };

@@ -10,14 +10,18 @@ typedef struct verify_request {
     const char *suite;            // file of lines instead of the operators' own cases, or NULL
     const char *impl;             // only this implementation, or NULL
     int seeds;                    // of random inputs; 0: one, and with `full` five of small problems
+    int shard, shards;            // the lines number shard, shard + shards, ... alone; shards 0: all
     bool full;                    // every fill of large problems, too, and their second run; every kernel assembled
     const char *accepted;         // file of code that ptxas is not asked about again (lab/accepted.h), or NULL
     bool update;                  // writes that file
 } verify_request;
 
-/* Whether the request has an operator; whether it has an implementation. */
+/* Does the request have an operator; an implementation? */
 bool verify_wants_operator(const verify_request *request, const char *name);
 bool verify_wants_impl(const verify_request *request, const char *name);
+
+/* Is line `number` of all that are asked for one of its shard? */
+bool verify_wants_line(const verify_request *request, int64_t number);
 
 /* One run of one case: a line, how its inputs are filled, and by which implementation. */
 typedef struct verify_job {
@@ -47,6 +51,7 @@ typedef struct verify_list {
     int job_count, job_capacity;
     verify_reject *rejects;
     int reject_count, reject_capacity;
+    int64_t line_count; // that were asked for, in any shard
     arena memory;
 } verify_list;
 

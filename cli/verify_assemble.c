@@ -27,6 +27,7 @@ typedef struct kernels {
     wanted_kernel *each;
     int count;
     accepted before, now;
+    int64_t suite_lines;
     arena memory;
 } kernels;
 
@@ -67,7 +68,7 @@ static void add_line(kernels *k, const char *line, const char *force)
         if (!force || *c.keys.config)
             force = case_force(&c, &k->memory);
         if (plan_choose(k->info, op, desc, force, &k->memory, &impl, &config, NULL) == CKL_OK &&
-            plan_kernels(impl) > 0 && verify_wants_impl(k->request, impl->name))
+            plan_kernels(op, impl, config) > 0 && verify_wants_impl(k->request, impl->name))
             add_kernel(k, op, impl, config, wanted);
     }
     case_clear(&c);
@@ -75,7 +76,9 @@ static void add_line(kernels *k, const char *line, const char *force)
 
 static ckl_status add_suite_line(const char *line, void *user)
 {
-    add_line(user, line, NULL);
+    kernels *k = user;
+    if (verify_wants_line(k->request, k->suite_lines++))
+        add_line(k, line, NULL);
     return CKL_OK;
 }
 
@@ -110,7 +113,7 @@ static ckl_status assemble_code(kernels *k, const ir_kernel *kernel, wanted_kern
 
 static ckl_status assemble_kernels(kernels *k, wanted_kernel *w, ir_target target)
 {
-    for (int part = 0; part < plan_kernels(w->impl); part++) {
+    for (int part = 0; part < plan_kernels(w->op, w->impl, w->config); part++) {
         ir_kernel *kernel;
         TRY(plan_describe(w->op, w->impl, w->config, part, target, &kernel));
         ckl_status status = assemble_code(k, kernel, w);

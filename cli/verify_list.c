@@ -2,6 +2,7 @@
 #include <string.h>
 #include <stdlib.h>
 
+#include "base/math.h"
 #include "cli/verify.h"
 
 enum { SEEDS = 5 };
@@ -41,6 +42,11 @@ bool verify_wants_impl(const verify_request *request, const char *name)
     return !request->impl || strcmp(name, request->impl) == 0;
 }
 
+bool verify_wants_line(const verify_request *request, int64_t number)
+{
+    return number % max_i64(1, request->shards) == request->shard;
+}
+
 /* "" stands for any name. */
 static bool is_name(const char *name, const char *wanted)
 {
@@ -48,36 +54,50 @@ static bool is_name(const char *name, const char *wanted)
 }
 
 /*
- * The runs of one implementation: exact and repeated, hard, and random with several seeds. A line that states fill= gets
- * just that. Large problems take most of the time, so a quick request gives them one run alone, the exact one: it finds a
- * wrong element anywhere, and small problems go through the other fills. Of naive kernels, a thread an element, large problems
- * show nothing that smaller ones do not.
+ * One fill of a line by every implementation that is asked for, which share inputs and reference. Of naive kernels, a thread an
+ * element, large problems show nothing that smaller ones do not.
  */
-static void add_fills(verify_list *list, const char *line, const test_case *c, const implementation *impl)
+static void add_fill(verify_list *list, const test_case *c, const verify_job *fill)
+{
+    for (const implementation *const *impl = c->test->op->implementations; *impl; impl++) {
+        verify_job job = *fill;
+        job.impl = *impl;
+        job.spare &= strncmp((*impl)->name, "naive", 5) == 0;
+        if (is_name((*impl)->name, c->keys.impl) && verify_wants_impl(list->request, (*impl)->name))
+            add_job(list, job);
+    }
+}
+
+/*
+ * The runs of a line: exact and repeated, hard, and random with several seeds. A line that states fill= gets just that. Large
+ * problems take most of the time, so a quick request gives them one run alone, the exact one: it finds a wrong element anywhere,
+ * and small problems go through the other fills.
+ */
+static void add_fills(verify_list *list, const char *line, const test_case *c)
 {
     const verify_request *request = list->request;
     double flops = adapter_flops(c->test, c->problem);
     bool small = flops <= SMALL_FLOPS, all = small || request->full;
     int seeds_full = request->seeds ? request->seeds : small ? SEEDS : 1;
     int seeds = request->seeds || request->full ? seeds_full : 1;
-    verify_job job = { .line = line, .impl = impl, .seed = (int)c->keys.seed, .repeat = all };
-    job.spare = !request->full && flops > SPARE_FLOPS && strncmp(impl->name, "naive", 5) == 0;
+    verify_job job = { .line = line, .seed = (int)c->keys.seed, .repeat = all };
+    job.spare = !request->full && flops > SPARE_FLOPS;
     job.fill = FILL_INTEGERS;
     job.left = all ? seeds_full - seeds : 2 + seeds_full; // the repeated, the hard and the random ones
     if (c->fill_given) {
         job.fill = (operand_fill)c->keys.fill;
         job.left = !all;
     }
-    add_job(list, job);
+    add_fill(list, c, &job);
     if (c->fill_given || !all)
         return;
     job.repeat = false;
     job.left = 0;
     job.fill = FILL_HARD;
-    add_job(list, job);
+    add_fill(list, c, &job);
     job.fill = FILL_UNIFORM;
     for (int i = 0; i < seeds; i++, job.seed++)
-        add_job(list, job);
+        add_fill(list, c, &job);
 }
 
 static ckl_status add_line(const char *line, void *user)
@@ -85,12 +105,9 @@ static ckl_status add_line(const char *line, void *user)
     verify_list *list = user;
     test_case c;
     ckl_status status = case_parse(line, &c);
-    if (status == CKL_OK && verify_wants_operator(list->request, c.test->op->name)) {
-        const char *kept = arena_text(&list->memory, line);
-        for (const implementation *const *impl = c.test->op->implementations; *impl; impl++)
-            if (is_name((*impl)->name, c.keys.impl) && verify_wants_impl(list->request, (*impl)->name))
-                add_fills(list, kept, &c, *impl);
-    }
+    if (status == CKL_OK && verify_wants_operator(list->request, c.test->op->name) &&
+        verify_wants_line(list->request, list->line_count++))
+        add_fills(list, arena_text(&list->memory, line), &c);
     case_clear(&c);
     return status;
 }
@@ -107,6 +124,8 @@ static ckl_status add_cases_of(const operator_test *test, verify_list *list)
         TRY(status);
     }
     for (const test_reject *reject = test->rejects; reject && reject->line; reject++) {
+        if (!verify_wants_line(list->request, list->line_count++))
+            continue;
         list->rejects = grow(list->rejects, list->reject_count, &list->reject_capacity, sizeof *list->rejects);
         list->rejects[list->reject_count++] = (verify_reject){ test, reject };
     }

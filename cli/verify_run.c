@@ -17,6 +17,11 @@ typedef struct pass {
     bool terminal;
     double begin;
     int done, count;
+
+    /* The job before: the next implementation finds its inputs and references there. */
+    const verify_job *job; // NULL: there is none
+    test_case c;
+    check k;
 } pass;
 
 static void show_progress(const pass *p, const verify_sums *sums, const char *line)
@@ -74,40 +79,64 @@ static void compare_devices(const pass *p, const check *k, verify_job *job, aren
     job->earlier_digest = digest;
 }
 
-static outcome run_case(const pass *p, const test_case *c, verify_job *job, arena *memory)
+static bool are_same_inputs(const verify_job *a, const verify_job *b)
 {
-    ckl_status status = ask(p, c);
-    if (status == CKL_UNSUPPORTED)
-        return DECLINED;
-    check k = { 0 };
-    check_result result = { 0 };
-    if (status == CKL_OK)
-        status = check_open(c, p->device, NULL, &k);
-    if (status == CKL_OK)
-        status = check_run(&k, &result);
-    if (status == CKL_OK && job->repeat && result.passed)
-        status = check_run_again(&k, &result);
-    if (status == CKL_OK && result.passed)
-        compare_devices(p, &k, job, memory, &result);
-    bool good = status == CKL_OK && result.passed;
-    if (!good)
-        print_failure(p, c, k.plan ? ckl_plan_text(k.plan) : "no plan", status == CKL_OK ? result.fault : ckl_error());
-    check_close(&k);
-    return good ? PASSED : status == CKL_DEVICE_FAULT && !p->info->emulated ? LOST : FAILED; // a CUDA fault is for ever
+    return a && a->line == b->line && a->fill == b->fill && a->seed == b->seed;
 }
 
-static outcome run_job(const pass *p, verify_job *job, arena *memory)
+static void forget_inputs(pass *p)
 {
-    test_case c;
-    outcome result = FAILED;
-    if (case_parse(job->line, &c) == CKL_OK) {
-        c.keys.impl = job->impl->name;
-        c.keys.fill = (choice)job->fill;
-        c.keys.seed = job->seed;
-        result = run_case(p, &c, job, memory);
+    check_close(&p->k);
+    case_clear(&p->c);
+    p->job = NULL;
+}
+
+/* The job's case: that of the job before, by another implementation, where inputs are the same. */
+static ckl_status take_case(pass *p, const verify_job *job)
+{
+    if (!are_same_inputs(p->job, job)) {
+        forget_inputs(p);
+        TRY(case_parse(job->line, &p->c));
+        p->c.keys.fill = (choice)job->fill;
+        p->c.keys.seed = job->seed;
+        p->job = job;
     }
-    case_clear(&c);
-    return result;
+    p->c.keys.impl = job->impl->name;
+    return CKL_OK;
+}
+
+static ckl_status open_check(pass *p)
+{
+    if (p->k.plan)
+        return check_replan(&p->k);
+    TRY(check_open(&p->c, p->device, NULL, &p->k));
+    p->k.images.keep_references = true;
+    return CKL_OK;
+}
+
+static outcome run_job(pass *p, verify_job *job, arena *memory)
+{
+    check *k = &p->k;
+    check_result result = { 0 };
+    ckl_status status = take_case(p, job);
+    if (status == CKL_OK)
+        status = ask(p, &p->c);
+    if (status == CKL_UNSUPPORTED)
+        return DECLINED;
+    if (status == CKL_OK)
+        status = open_check(p);
+    if (status == CKL_OK)
+        status = check_run(k, &result);
+    if (status == CKL_OK && job->repeat && result.passed)
+        status = check_run_again(k, &result);
+    if (status == CKL_OK && result.passed)
+        compare_devices(p, k, job, memory, &result);
+    if (status == CKL_OK && result.passed)
+        return PASSED;
+    const char *plan = k->plan ? ckl_plan_text(k->plan) : "no plan";
+    print_failure(p, &p->c, plan, status == CKL_OK ? result.fault : ckl_error());
+    forget_inputs(p); // a stream that has failed is not used again
+    return status == CKL_DEVICE_FAULT && !p->info->emulated ? LOST : FAILED; // a CUDA fault is for ever
 }
 
 /* Carries a rejected line as far as it goes; the status of where it stops. */
@@ -164,7 +193,7 @@ static void count(outcome result, verify_sums *sums)
 }
 
 /* Runs the job unless it is spare; `taken` is whether a job of its line ran before. */
-static outcome run_or_leave(const pass *p, verify_job *job, bool *taken, verify_list *list, verify_sums *sums)
+static outcome run_or_leave(pass *p, verify_job *job, bool *taken, verify_list *list, verify_sums *sums)
 {
     if (job->spare && *taken && p->info->emulated) {
         sums->left += 1 + job->left;
@@ -193,6 +222,7 @@ bool verify_run(verify_list *list, ckl_device *device, verify_sums *sums)
         result = run_or_leave(&p, &list->jobs[i], &taken, list, sums);
         note_untaken(list, i, &taken, sums);
     }
+    forget_inputs(&p);
     clear_progress(&p);
     sums->skipped += p.count - p.done;
     printf("%s: %d of %d done in %.1f s\n", p.info->id, p.done, p.count, clock_seconds() - p.begin);

@@ -26,9 +26,18 @@ typedef struct check_result {
     char fault[1024];                // what is wrong; "" if passed
 } check_result;
 
-/* Plans the case, makes its memory and fills it; stream NULL: one of its own. Close it also after a failure. */
+/* Plans the case, which outlives the check, makes its memory and fills it; stream NULL: one of its own. Close it also after a failure. */
 ckl_status check_open(const test_case *c, ckl_device *device, ckl_stream stream, check *k);
 void check_close(check *k);
+
+/*
+ * Plans anew, after an implementation or config was written into the case, for the same memory and inputs. References are computed
+ * once if images.keep_references says so.
+ */
+ckl_status check_replan(check *k);
+
+/* Useful operations of one run, of these inputs where it depends on them. */
+double check_flops(const check *k);
 
 /* Enqueues one run on the check's memory. */
 ckl_status check_enqueue(const check *k);
@@ -42,7 +51,10 @@ ckl_status check_run(check *k, check_result *result);
  */
 ckl_status check_run_plan(check *k, const ckl_plan *plan, check_result *result);
 
-/* After check_run(): runs once more over another poison; the result must be the same bit for bit. */
+/*
+ * After check_run(): runs once more over another poison; the result must be the same bit for bit, of an order-dependent
+ * implementation right once more.
+ */
 ckl_status check_run_again(check *k, check_result *result);
 
 /* Compares what operand_set_read() brought back, or its outputs alone; for callers that ran the case by themselves. */

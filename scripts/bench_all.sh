@@ -16,7 +16,7 @@ failed=
 [[ -e $(dirname "$ckl")/libckl_cub_peer.so ]] || scripts/build-peers "$(dirname "$ckl")" || echo "bench_all: without CUB"
 files=$(printf ',bench/suites/%s.txt' $suites)
 "$ckl" bench --suite "${files#,}" --seconds "$seconds" --json bench/results/ || failed=" suites"
-for ladder in reduce-ladder attention-ladder gemm-ladder; do
+for ladder in reduce-ladder attention-ladder gemm-ladder conv-ladder; do
     "$ckl" bench --ladder --suite "bench/suites/$ladder.txt" --seconds "$seconds" --json "bench/results/$ladder.json" ||
         failed="$failed $ladder"
 done

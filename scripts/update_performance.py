@@ -5,7 +5,8 @@ Tables are made from bench/results/*.json (or the files given), as `ckl bench --
 `<!-- performance -->` and `<!-- /performance -->`. README gets one line a suite, docs/performance.md every row, and
 docs/images/ratios.svg is the chart of the ratios. A file NAME-ladder.json, by `ckl bench --ladder`, goes to
 docs/NAME-ladder.md alone. Samples in bench/results/sample/*.json, by scripts/bench_sample.sh, are summed up in
-docs/performance.md between `<!-- samples -->` and `<!-- /samples -->`.
+docs/performance.md between `<!-- samples -->` and `<!-- /samples -->`. bench/results/tuned/NAME-model.json and NAME-tuned.json, the
+same problems with CKL_TUNED=off and with the entries that `ckl tune` found, stand there between `<!-- tuned -->` and `<!-- /tuned -->`.
 With --check nothing is written; the exit status says whether the files are up to date.
 """
 import argparse
@@ -239,6 +240,31 @@ def sample_tables(samples):
     return "\n".join(lines).rstrip()
 
 
+def tuned_rows(model, tuned):
+    """Pairs of rows of the same problem: as the plan chooses, and as the tuned store says."""
+    entries = {row["line"]: row for row in timed(tuned)}
+    return [(row, entries[row["line"]]) for row in timed(model) if row["line"] in entries]
+
+
+def tuned_row(model, tuned):
+    gain = 1 - tuned["median_us"] / model["median_us"]
+    noise = model["half_width"] + tuned["half_width"]
+    verdict = "the same kernel" if model["config"] == tuned["config"] else "within noise" if abs(gain) <= noise else ""
+    return f"| `{model['line']}` | {model['median_us']:.2f} | {tuned['median_us']:.2f} | {gain:.1%} | {verdict} |"
+
+
+def tuned_table(results):
+    pairs = [pair for model in results if model["name"].endswith("-model")
+             for tuned in results if tuned["name"] == model["name"].replace("-model", "-tuned")
+             for pair in tuned_rows(model, tuned)]
+    if not pairs:
+        return "None has been measured."
+    mean = geometric_mean([model["median_us"] / tuned["median_us"] for model, tuned in pairs])
+    lines = ["| problem | by rules and model, us | by the entry, us | gain | |", "|---|---|---|---|---|", *(tuned_row(*pair) for pair in pairs)]
+    places = "; ".join(sorted({place(result["header"]) for result in results}))
+    return "\n".join(lines + ["", f"{mean:.3f} times as fast in geometric mean; {places}."])
+
+
 def write(path, new, check):
     """True if the file was up to date."""
     current = path.exists() and path.read_text() == new
@@ -270,7 +296,8 @@ def main():
     samples = [read(path) for path in sorted((ROOT / "bench/results/sample").glob("*.json"))]
     current = [replace(ROOT / f"docs/{ladder['name']}.md", {"performance": ladder_tables(ladder)}, options.check)
                for ladder in ladders]
-    tables = {"samples": sample_tables(samples), "performance": full_tables(results)}
+    tuned = [read(path) for path in sorted((ROOT / "bench/results/tuned").glob("*.json"))]
+    tables = {"samples": sample_tables(samples), "tuned": tuned_table(tuned), "performance": full_tables(results)}
     current += [replace(ROOT / "docs/performance.md", tables, options.check),
                replace(ROOT / "README.md", {"performance": summary_table(results)}, options.check),
                write(CHART, chart(results), options.check)]

@@ -7,6 +7,7 @@
 #include "accuracy.h"
 #include "cutekernellib/operators/attention.h"
 #include "cutekernellib/operators/attention_decode.h"
+#include "lab/check.h"
 #include "operators/operators.h"
 
 enum { BATCH = 3, HEADS = 8, KV_HEADS = 2, KV = 1200, D = 64, PAGE = 16, PAGES = KV / PAGE };
@@ -318,7 +319,7 @@ static void test_costs(void **state)
     assert_true(cost_of(&desc).us < causal / 2);
     desc.left = 0;
     desc.direction = CKL_DIRECTION_BACKWARD;
-    assert_in_range((int)(100 * cost_of(&desc).us / causal), 250, 450);
+    assert_in_range((int)(100 * cost_of(&desc).us / causal), 220, 320);
     desc = (ckl_attention_desc){ .dtype = CKL_F16, .batch = 4, .heads = 16, .q = 4096, .kv = 4096, .d = 64 };
     assert_string_equal(cost_of(&desc).bound, "exponentials");
     desc.q = 64;
@@ -326,6 +327,85 @@ static void test_costs(void **state)
     desc.heads = 132;
     desc.kv = 1 << 20;
     assert_string_equal(cost_of(&desc).bound, "memory");
+}
+
+static tensor_of_test make_constant(int64_t count, double x)
+{
+    tensor_of_test t = make_tensor(CKL_F16, count);
+    for (int64_t i = 0; i < count; i++)
+        t.value[i] = x;
+    write_tensor(&t);
+    return t;
+}
+
+/*
+ * Scores of -512: a key past the last one, whose score is 0, would have a weight beyond f32. It must not reach dQ, which is 0 where all
+ * keys are the same. Some of the last tile's 128 keys are none.
+ */
+static void test_keys_past_the_last_one(void **state)
+{
+    (void)state;
+    enum { TOKENS = 16, KEYS_OF_TWO_TILES = 130, WIDTH = 64 };
+    const int64_t of_q = TOKENS * WIDTH, of_k = KEYS_OF_TWO_TILES * WIDTH;
+    ckl_attention_desc desc = { .dtype = CKL_F16, .batch = 1, .heads = 1, .q = TOKENS, .kv = KEYS_OF_TWO_TILES };
+    desc.d = WIDTH;
+    desc.lse = true;
+    tensor_of_test all[] = {
+        make_constant(of_q, 8),     make_constant(of_k, -8),      make_random(CKL_F16, of_k, 3, 0, 1),
+        make_tensor(CKL_F16, of_q), make_tensor(CKL_F32, TOKENS), make_random(CKL_F16, of_q, 4, 0, 1),
+        make_tensor(CKL_F16, of_q), make_tensor(CKL_F16, of_k),   make_tensor(CKL_F16, of_k)
+    };
+    ckl_attention_args args = { .q = all[0].memory, .k = all[1].memory, .v = all[2].memory, .o = all[3].memory };
+    args.lse = all[4].memory;
+    assert_int_equal(ckl_attention(device, &desc, &args, stream), CKL_OK);
+    desc.direction = CKL_DIRECTION_BACKWARD;
+    desc.lse = false;
+    args.dout = all[5].memory;
+    args.dq = all[6].memory;
+    args.dk = all[7].memory;
+    args.dv = all[8].memory;
+    const operator_info *op = &attention_operator;
+    ckl_plan *plan;
+    assert_int_equal(plan_build(device, op, &desc, "sm90_backward consumers=2 products=5 block=32 stages=2", &plan),
+                     CKL_OK);
+    assert_int_equal(plan_run(plan, op, &args, stream), CKL_OK);
+    read_tensor(&all[6]);
+    for (int64_t i = 0; i < of_q; i++)
+        assert_true(fabs(all[6].value[i]) < 0.05);
+    ckl_plan_free(plan);
+    for (int i = 0; i < COUNT_OF(all); i++)
+        free_tensor(&all[i]);
+}
+
+/* What a causal problem of one sequence computes, pair by pair. */
+static double flops_of(int64_t q, int64_t kv, int64_t heads, int64_t d)
+{
+    double pairs = 0;
+    for (int64_t i = 0; i < q; i++)
+        for (int64_t j = 0; j < kv; j++)
+            pairs += j <= i + kv - q;
+    return pairs * (double)(4 * heads * d);
+}
+
+/* Those of a ragged batch are counted by the lengths that it has, not as if all were the longest. */
+static void test_flops_of_sequences(void **state)
+{
+    (void)state;
+    enum { STARTS_Q = 5, STARTS_KV };
+    test_case c;
+    check k;
+    assert_int_equal(case_parse("attention ragged=1 batch=3 q=100 q_total=190 kv=90 heads=2 d=32 causal=1", &c),
+                     CKL_OK);
+    assert_int_equal(check_open(&c, device, stream, &k), CKL_OK);
+    double sum = 0;
+    for (int64_t b = 0; b < 3; b++) {
+        const int32_t *q = (const int32_t *)k.images.host[STARTS_Q] + b,
+                      *kv = (const int32_t *)k.images.host[STARTS_KV] + b;
+        sum += flops_of(q[1] - q[0], kv[1] - kv[0], 2, 32);
+    }
+    assert_true(check_flops(&k) == sum && sum > 0 && sum < 3 * flops_of(100, 90, 2, 32));
+    check_close(&k);
+    case_clear(&c);
 }
 
 int main(void)
@@ -336,6 +416,8 @@ int main(void)
                                         cmocka_unit_test(test_gradients),
                                         cmocka_unit_test(test_custom_score),
                                         cmocka_unit_test(test_names_of_scores),
-                                        cmocka_unit_test(test_costs) };
+                                        cmocka_unit_test(test_costs),
+                                        cmocka_unit_test(test_keys_past_the_last_one),
+                                        cmocka_unit_test(test_flops_of_sequences) };
     return cmocka_run_group_tests_name("attention", tests, open_device, close_device);
 }

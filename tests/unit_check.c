@@ -38,6 +38,7 @@ typedef enum fault {
     WRITES_PAST,
     WRITES_INPUT,
     NOT_REPEATABLE,
+    WRONG_LATER,
     OFF_BY_ONE_UNIT
 } fault;
 
@@ -72,6 +73,10 @@ static void commit_fault(const sum_problem *p, unsigned char *y, void *a)
     case WRITES_INPUT:
         dtype_write(p->dtype, a, 0, 99);
         break;
+    case WRONG_LATER:
+        if (runs % 2 == 0)
+            dtype_write(p->dtype, y, p->ld + 2, 77);
+        break;
     case NOT_REPEATABLE:
     case OFF_BY_ONE_UNIT:
         if (fault_now == OFF_BY_ONE_UNIT || runs % 2)
@@ -102,6 +107,13 @@ static const implementation plain = { HOST_IMPLEMENTATION };
 static const implementation *const implementations[] = { &plain, NULL };
 static const operator_info sum_info = HOST_OPERATOR("sum", sum_problem);
 
+/* The same, not expected to give the same bits in every run. */
+static const implementation loose = { HOST_IMPLEMENTATION, .order_dependent = true };
+static const implementation *const loose_implementations[] = { &loose, NULL };
+static const operator_info loose_info = { .name = "sum",
+                                          .desc_bytes = sizeof(sum_problem),
+                                          .implementations = loose_implementations };
+
 static int sum_operands(const void *problem, operand *out)
 {
     const sum_problem *p = problem;
@@ -127,9 +139,13 @@ static const operator_test sum_test = {
     .op = &sum_info, .line = &sum_line, .operands = sum_operands, .reference = sum_reference, .terms = 2
 };
 
-static check_result run_case(sum_problem problem, operand_fill fill, fault which)
+static const operator_test loose_test = {
+    .op = &loose_info, .line = &sum_line, .operands = sum_operands, .reference = sum_reference, .terms = 2
+};
+
+static check_result run_case_of(const operator_test *test, sum_problem problem, operand_fill fill, fault which)
 {
-    test_case c = { .test = &sum_test, .problem = &problem, .fields = "" };
+    test_case c = { .test = test, .problem = &problem, .fields = "" };
     fields_default(line_key_table, &c.keys);
     c.keys.fill = (choice)fill;
     c.keys.misalign = 3;
@@ -142,6 +158,11 @@ static check_result run_case(sum_problem problem, operand_fill fill, fault which
     assert_int_equal(check_run_again(&k, &result), CKL_OK);
     check_close(&k);
     return result;
+}
+
+static check_result run_case(sum_problem problem, operand_fill fill, fault which)
+{
+    return run_case_of(&sum_test, problem, fill, which);
 }
 
 static const sum_problem padded = { .rows = 5, .n = 7, .ld = 9, .dtype = CKL_F32 };
@@ -194,6 +215,35 @@ static void test_faults_are_found(void **state)
     expect_fault(OFF_BY_ONE_UNIT, "allowed difference nan, which is the reference's own error; 1 of 35 elements");
     magnitude_factor = 1;
     expect_fault(NOT_REPEATABLE, "y is not written, or not the same in a second run, at element 11");
+}
+
+/* Other bits within the bound are right the second time, too; other elements are not. */
+static void test_order_dependent(void **state)
+{
+    (void)state;
+    assert_true(run_case_of(&loose_test, padded, FILL_UNIFORM, NOT_REPEATABLE).passed);
+    assert_false(run_case_of(&loose_test, padded, FILL_UNIFORM, WRONG_LATER).passed);
+}
+
+static double twice_b2(const void *problem, void *const *host)
+{
+    return 2 * dtype_read(((const sum_problem *)problem)->dtype, host[1], 2);
+}
+
+/* Operations may depend on what the inputs hold. */
+static void test_flops_of_data(void **state)
+{
+    (void)state;
+    operator_test test = sum_test;
+    sum_problem problem = padded;
+    test_case c = { .test = &test, .problem = &problem, .fields = "" };
+    check k;
+    fields_default(line_key_table, &c.keys);
+    assert_int_equal(check_open(&c, &device, NULL, &k), CKL_OK);
+    assert_true(check_flops(&k) == 35);
+    test.flops_of_data = twice_b2;
+    assert_true(check_flops(&k) == 2 * dtype_read(CKL_F32, k.images.host[1], 2));
+    check_close(&k);
 }
 
 /* What has no gaps is poisoned by the device, and only its ends are looked at. */
@@ -615,6 +665,8 @@ int main(void)
         cmocka_unit_test(test_sound),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_faults_are_found),
+        cmocka_unit_test(test_order_dependent),
+        cmocka_unit_test(test_flops_of_data),
         cmocka_unit_test(test_faults_without_padding),
         cmocka_unit_test(test_effort),
         cmocka_unit_test(test_untouched),

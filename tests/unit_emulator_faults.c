@@ -437,11 +437,62 @@ static void test_unnamed_memory(void **state)
     b.gpu->ops->close(b.gpu);
 }
 
+enum { CTAS = 64 }; // more than threads that run them: one comes after another in the same memory
+
+static val is_last_cta(void)
+{
+    return ir_compare(IR_EQ, ir_sreg(IR_CTA_X), u32(CTAS - 1));
+}
+
+/* All CTAs but the last write what they read. */
+static void unwritten_in_last(void)
+{
+    declare();
+    val at = add(tile("x", 4096), mul(tid(), 128));
+    ir_if(is_last_cta());
+    ir_else();
+    test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
+    ir_end_if();
+    test_load_value(IR_SHARED, IR_U32, at, 0);
+}
+
+/* In the last one no barrier lies between the second write and a read. */
+static void race_in_last(void)
+{
+    declare();
+    val x = tile("x", 256);
+    test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, tid());
+    ir_bar_sync(u32(0), 64);
+    test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, u32(1));
+    ir_if(is_last_cta());
+    ir_else();
+    ir_bar_sync(u32(0), 64);
+    ir_end_if();
+    test_load_value(IR_SHARED, IR_U32, ir_binary(IR_SUB, add(x, u32(63 * 4)), mul(tid(), 4)), 0);
+}
+
+/* A CTA finds nothing of the one before it: neither its shared memory nor what its warps knew of each other. */
+static void test_later_cta(void **state)
+{
+    (void)state;
+    const fault_case last[] = { { unwritten_in_last, 32, 1, { "x is read before it was written" }, 0 },
+                                { race_in_last, 64, 1, { "shared-memory race", "no barrier orders them" }, 0 } };
+    for (int i = 0; i < COUNT_OF(last); i++) {
+        bench b = bench_open("");
+        test_kernel k = { last[i].describe, IR_SM90A, .threads = last[i].threads, .grid = CTAS };
+        blamed = 0;
+        assert_int_equal(test_run(b.gpu, k, (void *[]){ &b.memory, &b.fresh, &b.map }), CKL_DEVICE_FAULT);
+        check_report(&last[i], "");
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
 int main(void)
 {
-    static const struct CMUnitTest more[] = { cmocka_unit_test(test_launch_after_fault),
-                                              cmocka_unit_test(test_bank_conflicts),
-                                              cmocka_unit_test(test_written_later), cmocka_unit_test(test_named_memory),
-                                              cmocka_unit_test(test_unnamed_memory) };
+    static const struct CMUnitTest more[] = {
+        cmocka_unit_test(test_launch_after_fault), cmocka_unit_test(test_bank_conflicts),
+        cmocka_unit_test(test_written_later),      cmocka_unit_test(test_named_memory),
+        cmocka_unit_test(test_unnamed_memory),     cmocka_unit_test(test_later_cta)
+    };
     return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
 }

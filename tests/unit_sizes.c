@@ -187,7 +187,7 @@ static ckl_status explain(const test_case *c)
     arena memory = { 0 };
     void *config;
     ckl_status status = plan_choose(info, op, c->problem, NULL, &memory, &impl, &config, NULL);
-    for (int i = 0; status == CKL_OK && i < plan_kernels(impl); i++) {
+    for (int i = 0; status == CKL_OK && i < plan_kernels(op, impl, config); i++) {
         ir_kernel *kernel = NULL;
         status = plan_describe(op, impl, config, i, plan_target(info), &kernel);
         ir_kernel_free(kernel);

@@ -257,7 +257,7 @@ def main():
             row |= losses_of(model, batch, options.losses, device)
         for names in options.ways if device == "cuda" else ():
             ways = measure(model, batch, names.split(","), options, row)
-            if options.kernels and "accelerated" in names.split(","):
+            if options.kernels:
                 write_kernels(ways, name, options)
 
 

@@ -158,7 +158,7 @@ class Coverage:
                     name, found = done.result()
                     self.data[name] = found
                     self.cache.write_text(json.dumps(self.data))
-        self.tests = {t.name for t in plain}
+        self.tests = {t.name for t in plain} | set(self.data)
         self.known = {}
         for each in self.data.values():
             for file, functions in each['known'].items():

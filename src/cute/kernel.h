@@ -155,6 +155,7 @@
 #define cp_async(shared, global, bytes, valid) (HERE, ir_cp_async(shared, 0, global, bytes, valid))
 #define cp_async_commit()                      (HERE, ir_plain(IR_CP_ASYNC_COMMIT, 0, 0))
 #define cp_async_wait(pending)                 (HERE, ir_plain(IR_CP_ASYNC_WAIT, pending, 0))
+#define ldmatrix(address, n, registers)        (HERE, ir_ldmatrix(n, false, address, 0, registers)) // n matrices of 8x8
 #define ldmatrix_T(address, n, registers)      (HERE, ir_ldmatrix(n, true, address, 0, registers)) // n transposed matrices
 #define stmatrix(address, n, registers)        (HERE, ir_stmatrix(n, false, address, 0, registers))
 #define bulk_prefetch(global, bytes)           (HERE, ir_bulk_prefetch(global, bytes))
@@ -274,6 +275,7 @@
 #define tma_load_of(...)         CUTE_CALL(tma_load_of(__VA_ARGS__))
 #define tma_store(...)           CUTE_CALL(tma_store(__VA_ARGS__))
 #define tma_store_of(...)        CUTE_CALL(tma_store_of(__VA_ARGS__))
+#define tma_add(...)             CUTE_CALL(tma_add(__VA_ARGS__))
 #define tma_store_commit(...)    CUTE_CALL(tma_store_commit(__VA_ARGS__))
 #define tma_store_wait_read(...) CUTE_CALL(tma_store_wait_read(__VA_ARGS__))
 #define tma_store_wait(...)      CUTE_CALL(tma_store_wait(__VA_ARGS__))
@@ -295,7 +297,9 @@
 #define fragment_dot(...)       CUTE_CALL(fragment_dot(__VA_ARGS__))
 #define warp_reduce(...)        CUTE_CALL(warp_reduce(__VA_ARGS__))
 #define warp_reduce_across(...) CUTE_CALL(warp_reduce_across(__VA_ARGS__))
+#define lanes_reduce(...)       CUTE_CALL(lanes_reduce(__VA_ARGS__))
 #define cta_reduce(...)         CUTE_CALL(cta_reduce(__VA_ARGS__))
+#define cta_reduce_to_warp(...) CUTE_CALL(cta_reduce_to_warp(__VA_ARGS__))
 #define cluster_reduce(...)     CUTE_CALL(cluster_reduce(__VA_ARGS__))
 
 /* schedule.h and dynamic_scheduler.h */

@@ -62,16 +62,24 @@ static void exchange(const reduction *r, int mask, val *values)
         ir_assign(values[i], lower[i]);
 }
 
+void lanes_reduce(const reduction *r, int low, int high, val *values)
+{
+    if (r->over_lanes && high > low) {
+        r->over_lanes(values, low, high, r->user);
+        return;
+    }
+    for (int mask = low; mask < high && !ir_failed(); mask *= 2)
+        exchange(r, mask, values);
+}
+
 void warp_reduce(const reduction *r, int width, val *values)
 {
-    for (int mask = 1; mask < width && !ir_failed(); mask *= 2)
-        exchange(r, mask, values);
+    lanes_reduce(r, 1, width, values);
 }
 
 void warp_reduce_across(const reduction *r, int inner, val *values)
 {
-    for (int mask = inner; mask < 32 && !ir_failed(); mask *= 2)
-        exchange(r, mask, values);
+    lanes_reduce(r, inner, LANES, values);
 }
 
 static val slot_address(int64_t scratch, val slot)
@@ -106,24 +114,45 @@ int64_t cta_reduce_bytes(int threads)
     return (int64_t)SLOT_BYTES * max_i64(threads / 32, 16); // a cluster has at most 16 CTAs
 }
 
-void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values)
+/* Every warp reduces its lanes, and tells all the others. False: there are no others, or the call is wrong. */
+static bool share_warps(const reduction *r, int threads, int64_t scratch, val *values)
 {
     int warps = threads / 32;
     if (threads % 32 || !is_power_of_two(warps) || r->count > REDUCE_VALUES_MAX)
         ir_fail("cta_reduce: %d threads are not a power of two of warps, or %d values are too many", threads, r->count);
     if (ir_failed())
-        return;
+        return false;
     warp_reduce(r, 32, values);
     if (warps == 1)
-        return;
-    val lane = ir_sreg(IR_LANE);
-    ir_if(ir_compare(IR_EQ, lane, ir_int(IR_U32, 0)));
+        return false;
+    ir_if(ir_compare(IR_EQ, ir_sreg(IR_LANE), ir_int(IR_U32, 0)));
     write_slot(r, IR_SHARED, slot_address(scratch, ir_sreg(IR_WARP)), values);
     ir_end_if();
     ir_bar_sync(ir_int(IR_U32, 0), threads);
-    read_slot(r, slot_address(scratch, ir_binary(IR_REM, lane, ir_int(IR_U32, warps))), values);
+    return true;
+}
+
+static void reduce_warps(const reduction *r, int warps, int64_t scratch, val *values)
+{
+    read_slot(r, slot_address(scratch, ir_binary(IR_REM, ir_sreg(IR_LANE), ir_int(IR_U32, warps))), values);
     warp_reduce(r, warps, values);
+}
+
+void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values)
+{
+    if (!share_warps(r, threads, scratch, values))
+        return;
+    reduce_warps(r, threads / 32, scratch, values);
     ir_bar_sync(ir_int(IR_U32, 0), threads); // the slots may be written again
+}
+
+void cta_reduce_to_warp(const reduction *r, int threads, int64_t scratch, val *values)
+{
+    if (!share_warps(r, threads, scratch, values))
+        return;
+    ir_if(ir_compare(IR_EQ, ir_sreg(IR_WARP), ir_int(IR_U32, 0)));
+    reduce_warps(r, threads / 32, scratch, values);
+    ir_end_if();
 }
 
 void cluster_reduce(const reduction *r, int cluster, int64_t scratch, val *values)
@@ -156,17 +185,17 @@ void combine_sum(val *into, const val *other, void *user)
 void combine_max(val *into, const val *other, void *user)
 {
     (void)user;
-    ir_assign(into[0], ir_max_nan(into[0], other[0]));
+    ir_assign(into[0], into[0].type == CKL_F32 ? ir_max_nan(into[0], other[0]) : ir_binary(IR_MAX, into[0], other[0]));
 }
 
 void combine_min(val *into, const val *other, void *user)
 {
     (void)user;
-    ir_assign(into[0], ir_min_nan(into[0], other[0]));
+    ir_assign(into[0], into[0].type == CKL_F32 ? ir_min_nan(into[0], other[0]) : ir_binary(IR_MIN, into[0], other[0]));
 }
 
 reduction reduce_sums(int count)
 {
     static const int counts[REDUCE_VALUES_MAX + 1] = { 0, 1, 2, 3, 4, 5, 6, 7, 8 };
-    return (reduction){ count, combine_sum, (void *)(uintptr_t)&counts[count] };
+    return (reduction){ count, combine_sum, (void *)(uintptr_t)&counts[count], NULL };
 }

@@ -15,15 +15,25 @@ enum { REDUCE_VALUES_MAX = 8 };
 /* into = into combined with other; assigns the registers in `into`. Must be associative; the order of lanes is kept. */
 typedef void reduce_combine(val *into, const val *other, void *user);
 
+/*
+ * Combines the values of all lanes whose numbers differ in bits from `low` to below `high`, both powers of two; all of them hold the
+ * result.
+ */
+typedef void reduce_lanes(val *values, int low, int high, void *user);
+
 typedef struct reduction {
     int count; // values of a thread, at most REDUCE_VALUES_MAX
     reduce_combine *combine;
     void *user;
+    reduce_lanes *over_lanes; // cheaper than combine() for one bit after the other; NULL: there is nothing
 } reduction;
 
 /* Over a thread's own registers, in f32: of the elements, of their products. Pairwise: the error grows with log2 of the size. */
 val fragment_sum(tensor rX);
 val fragment_dot(tensor rX, tensor rY);
+
+/* Over the lanes whose numbers differ in bits from `low` to below `high`, powers of two up to 32. values: variables. */
+void lanes_reduce(const reduction *r, int low, int high, val *values);
 
 /* Over groups of `width` neighbouring lanes, a power of two up to 32. values: variables. */
 void warp_reduce(const reduction *r, int width, val *values);
@@ -37,6 +47,9 @@ val warp_scan(val x);
 /* Over the CTA: `threads` is a power of two of 32 or more. scratch: shared memory of cta_reduce_bytes(), by ir_smem_alloc(). */
 int64_t cta_reduce_bytes(int threads);
 void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values);
+
+/* The same, where only the first warp needs the result. It may be called once with a scratch. */
+void cta_reduce_to_warp(const reduction *r, int threads, int64_t scratch, val *values);
 
 /* Over a cluster of `cluster` CTAs whose threads already agree (after cta_reduce()); same scratch size, other memory. */
 void cluster_reduce(const reduction *r, int cluster, int64_t scratch, val *values);

@@ -110,6 +110,14 @@ void tma_store(const tma_copy *tma, tensor sTile, val row, val col)
     tma_store_of(tma, sTile, row, col, 0, NULL);
 }
 
+void tma_add(const tma_copy *tma, tensor sTile, val row, val col)
+{
+    check_tile(tma, sTile);
+    val coordinates[COORDINATES_MAX];
+    int n = box_at(tma, row, col, 0, NULL, coordinates);
+    ir_tma_add(tma->map, sTile.address, 0, n, coordinates);
+}
+
 void tma_store_commit(void)
 {
     ir_plain(IR_BULK_COMMIT, 0, 0);

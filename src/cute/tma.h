@@ -32,6 +32,8 @@ void tma_store(const tma_copy *tma, tensor sTile, val row, val col);
 void tma_load_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer, val barrier,
                  val multicast_mask);
 void tma_store_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer);
+/* A store that adds to what is there, element by element, as atomics of the GPU do: the order of several of them is open. */
+void tma_add(const tma_copy *tma, tensor sTile, val row, val col);
 void tma_store_commit(void);
 void tma_store_wait_read(int pending); // their sources may be overwritten
 void tma_store_wait(int pending);      // they are complete

@@ -62,6 +62,9 @@ static ckl_status take_tensor(call *c, int i, const plan_tensor *t, const DLTens
         c->args[i] = tensor->data; // the plan refuses it with its reason
         return CKL_OK;
     }
+    if (t->host && c->place.device_type != kDLCPU)
+        FAIL(CKL_UNSUPPORTED, "%s: %s lies on the host in this problem, tensors of a call all lie on one device",
+             c->op->name, t->name);
     if (!is_same_type(dtype, t->dtype))
         FAIL(CKL_INVALID, "%s: %s is of %s, the problem says %s", c->op->name, t->name,
              dtype ? ckl_dtype_name(dtype) : "a type that is not known here", ckl_dtype_name(t->dtype));

@@ -102,12 +102,22 @@ void ir_tma_load(val shared, int64_t offset, val map, val mbarrier, val mask, in
     build_effect((ir_inst){ .op = IR_TMA_LOAD, .n = n, .offset = offset }, 4 + n, in);
 }
 
-void ir_tma_store(val map, val shared, int64_t offset, int n, const val *coordinates)
+static void tma_to_global(val map, val shared, int64_t offset, int n, const val *coordinates, int mode)
 {
     val in[2 + 5] = { map, address_of(IR_SHARED, shared) };
     for (int i = 0; i < n; i++)
         in[2 + i] = ir_coerce(CKL_I32, coordinates[i]);
-    build_effect((ir_inst){ .op = IR_TMA_STORE, .n = n, .offset = offset }, 2 + n, in);
+    build_effect((ir_inst){ .op = IR_TMA_STORE, .n = n, .offset = offset, .mode = mode }, 2 + n, in);
+}
+
+void ir_tma_store(val map, val shared, int64_t offset, int n, const val *coordinates)
+{
+    tma_to_global(map, shared, offset, n, coordinates, 0);
+}
+
+void ir_tma_add(val map, val shared, int64_t offset, int n, const val *coordinates)
+{
+    tma_to_global(map, shared, offset, n, coordinates, 1);
 }
 
 void ir_tma_prefetch(val map)

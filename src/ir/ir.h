@@ -321,7 +321,7 @@ typedef struct ir_inst {
     int line;
 } ir_inst;
 
-enum { IR_TENSOR_MAP_RANK_MAX = 5, IR_TENSOR_MAP_BYTES = 128, IR_PARAMS_MAX = 80 };
+enum { IR_TENSOR_MAP_RANK_MAX = 5, IR_TENSOR_MAP_BYTES = 128, IR_PARAMS_MAX = 96 };
 
 /* What the kernel wants of a tensor map: the launch gives pointer, sizes and strides alone. Modes innermost first. */
 typedef struct ir_tensor_map {

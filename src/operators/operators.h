@@ -236,7 +236,8 @@ typedef struct operator_test {
     double approximation;                            // relative error of approximate instructions used; 0: none
     double (*approximation_of)(const void *problem); // the same where it depends on the problem
     double flops_each; // useful operations for each element of the largest operand; 0: one for each output
-    double (*flops)(const void *problem);           // the same of one run where it depends on the problem
+    double (*flops)(const void *problem); // the same of one run where it depends on the problem
+    double (*flops_of_data)(const void *problem, void *const *host); // or on inputs, too; NULL: it does not
     double (*reference_flops)(const void *problem); // what the reference takes for all outputs; NULL: as much
     double (*matrix_rate)(const void *problem);     // of tensor cores, to that of 16 bits; NULL: 1
     double (*bytes)(const void *problem); // compulsory traffic; NULL: every input read once, every output written once

@@ -24,7 +24,7 @@ void plan_default_strides(const int64_t *shape, int64_t *stride, int rank);
 
 /* Tensors */
 
-enum { PLAN_TENSORS_MAX = 24, PLAN_RANK_MAX = 5 };
+enum { PLAN_TENSORS_MAX = 32, PLAN_RANK_MAX = 5 };
 
 /* One tensor of a problem; a call's args begin with the pointers of all, in order. */
 typedef struct plan_tensor {
@@ -34,6 +34,7 @@ typedef struct plan_tensor {
     int64_t shape[PLAN_RANK_MAX], stride[PLAN_RANK_MAX]; // outermost first; elements
     bool output;
     bool optional;      // its pointer may be NULL
+    bool host;          // it lies on the host, and is read during the call
     int place;          // not 0: an output may be in place of an input of the same place, shape, strides and bytes
     const char *absent; // not NULL: this problem has no such tensor, as "a forward problem"; its pointer must be NULL
 } plan_tensor;

@@ -1,6 +1,8 @@
 /* choose.c - asking the tuned store and the implementations in turn; checks of descs. */
 #include "plan/choose.h"
 
+#include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -175,18 +177,43 @@ static void find_near(const ckl_device_info *device, const operator_info *op, co
     }
 }
 
-/* Declines where the rival's cheapest config costs no more than this one. */
-static ckl_status check_rival(const ckl_device_info *device, const operator_info *op, const implementation *impl,
-                              const void *desc, const void *config, arena *memory)
+/* The cheapest configs of rivals that were asked for: several implementations may have the same one. */
+enum { RIVALS_MAX = 8 };
+
+typedef struct ranking {
+    const implementation *impl[RIVALS_MAX];
+    plan_candidate best[RIVALS_MAX];
+    int count;
+} ranking;
+
+static double cheapest_us(const ckl_device_info *device, const implementation *impl, const void *desc, arena *memory,
+                          ranking *known)
 {
-    plan_candidate other;
-    if (!impl->rival || impl->rival->target > plan_target(device))
-        return CKL_OK;
-    double us = impl->cost(desc, device, config).us;
-    void *others = arena_alloc(memory, 1, impl->rival->config_bytes);
-    if (plan_rank(device, impl->rival, desc, others, 1, &other) && other.cost.us <= us)
-        FAIL(CKL_UNSUPPORTED, "%s %s: it would take %.2f us, %s %.2f", op->name, impl->name, us, impl->rival->name,
-             other.cost.us);
+    int i = 0;
+    while (i < known->count && known->impl[i] != impl)
+        i++;
+    if (i == known->count) {
+        assert(i < RIVALS_MAX);
+        void *config = arena_alloc(memory, 1, impl->config_bytes);
+        known->impl[known->count++] = impl;
+        if (plan_rank(device, impl, desc, config, 1, &known->best[i]) == 0)
+            known->best[i].cost.us = INFINITY;
+    }
+    return known->best[i].cost.us;
+}
+
+/* Declines where a rival's cheapest config costs no more than this one. */
+static ckl_status check_rivals(const ckl_device_info *device, const operator_info *op, const implementation *impl,
+                               const void *desc, const void *config, arena *memory, ranking *known)
+{
+    for (const implementation *const *each = impl->rivals; *each; each++) {
+        if ((*each)->target > plan_target(device))
+            continue;
+        const double us = impl->cost(desc, device, config).us, other = cheapest_us(device, *each, desc, memory, known);
+        if (other <= us)
+            FAIL(CKL_UNSUPPORTED, "%s %s: it would take %.2f us, %s %.2f", op->name, impl->name, us, (*each)->name,
+                 other);
+    }
     return CKL_OK;
 }
 
@@ -195,13 +222,14 @@ static ckl_status choose_implementation(const ckl_device_info *device, const ope
                                         const choice_line *forced, arena *memory, choice_made *made, text *declines)
 {
     ckl_status status = CKL_UNSUPPORTED;
+    ranking known = { .count = 0 };
     for (const implementation *const *each = op->implementations; *each && status == CKL_UNSUPPORTED; each++) {
         if (forced->op ? strcmp((*each)->name, forced->op) != 0 : (*each)->by_name)
             continue;
         void *candidate = arena_alloc(memory, 1, (*each)->config_bytes);
         status = configure(device, op, *each, desc, forced, candidate);
         if (status == CKL_OK && !forced->op)
-            status = check_rival(device, op, *each, desc, candidate, memory);
+            status = check_rivals(device, op, *each, desc, candidate, memory, &known);
         if (status == CKL_OK)
             *made = (choice_made){ .impl = *each, .config = candidate };
         else if (status == CKL_UNSUPPORTED)

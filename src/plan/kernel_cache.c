@@ -54,13 +54,13 @@ static kernel_set *find(ckl_device *device, const implementation *impl, const ch
     return NULL;
 }
 
-static ckl_status load(ckl_device *device, const implementation *impl, const ir_kernel *described, plan_kernel *kernel)
+static ckl_status load(ckl_device *device, const param_list *params, const ir_kernel *described, plan_kernel *kernel)
 {
     TRY(device_check_limits(&device->info, described));
     plan_kernel made = { .threads = described->threads,
                          .cluster = described->cluster,
                          .smem_bytes = described->smem_bytes };
-    TRY(plan_bind_params(described, impl->params, &made));
+    TRY(plan_bind_params(described, params, &made));
     TRY(device->ops->load(device, described, &made.loaded));
     ckl_status status = device->ops->clusters_resident(device, made.loaded, &made.clusters_resident);
     if (status == CKL_OK && made.clusters_resident < 1)
@@ -88,7 +88,8 @@ static ckl_status build_kernel(void *user)
     kernel_set *set = r->set;
     ir_kernel *described;
     TRY(plan_describe(r->op, set->impl, r->config, r->which, plan_target(&set->device->info), &described));
-    ckl_status status = load(set->device, set->impl, described, &set->kernels[r->which]);
+    const plan_step *step = plan_step_at(r->op, set->impl, r->config, r->which);
+    ckl_status status = load(set->device, step ? step->params : set->impl->params, described, &set->kernels[r->which]);
     ir_kernel_free(described);
     if (status != CKL_OK)
         FAIL(status, "%s: %s", set->key, ckl_error());
@@ -98,7 +99,7 @@ static ckl_status build_kernel(void *user)
 /* Each kernel under a guard of its own: those before it are loaded, and the device's. */
 static ckl_status build(kernel_set *set, const operator_info *op, const void *config)
 {
-    int count = plan_kernels(set->impl);
+    int count = plan_kernels(op, set->impl, config);
     assert(count <= PLAN_KERNELS_MAX);
     for (int which = 0; which < count; which++) {
         ckl_status status = heap_guard(set->key, build_kernel, &(kernel_request){ set, op, config, which });

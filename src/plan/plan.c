@@ -1,12 +1,14 @@
 /* plan.c - describing kernels, building plans and running them. */
 #include "plan/plan.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/heap.h"
 #include "base/log.h"
+#include "base/math.h"
 #include "ir/build.h"
 #include "plan/cache.h"
 #include "plan/choose.h"
@@ -31,18 +33,44 @@ ir_target plan_target(const ckl_device_info *device)
     return device->has_wgmma ? IR_SM90A : device->has_tma ? IR_SM90 : IR_SM80;
 }
 
+static int own_kernels(const implementation *impl)
+{
+    return !impl->describe ? 0 : impl->kernels ? impl->kernels : 1;
+}
+
+static bool wants(const plan_step *step, const implementation *impl, const void *config)
+{
+    return step && own_kernels(impl) > 0 && step->wanted(config);
+}
+
+int plan_kernels(const operator_info *op, const implementation *impl, const void *config)
+{
+    return own_kernels(impl) + wants(op->before, impl, config) + wants(op->after, impl, config);
+}
+
+const plan_step *plan_step_at(const operator_info *op, const implementation *impl, const void *config, int which)
+{
+    const int number = which - own_kernels(impl);
+    return number < 0 ? NULL : number == 0 && wants(op->before, impl, config) ? op->before : op->after;
+}
+
 ckl_status plan_describe(const operator_info *op, const implementation *impl, const void *config, int which,
                          ir_target target, ir_kernel **kernel)
 {
     char name[64];
-    snprintf(name, sizeof name, impl->kernels > 1 ? "%s_%s_%d" : "%s_%s", op->name, impl->name, which);
+    const plan_step *step = plan_step_at(op, impl, config, which);
+    snprintf(name, sizeof name, impl->kernels > 1 && !step ? "%s_%s_%d" : "%s_%s", op->name,
+             step ? step->name : impl->name, which);
     text note = { 0 };
     print_choice(op, impl, config, &note);
 
     ir_describe_begin(name, target);
     char *kept = ir_alloc(note.length + 1, 1);
     ir_current()->note = memcpy(kept, text_data(&note), note.length + 1);
-    impl->describe(config, which);
+    if (step)
+        step->describe(config);
+    else
+        impl->describe(config, which);
     ir_kernel *described = NULL;
     ckl_status status = ir_describe_end(&described);
     if (status == CKL_OK) {
@@ -74,10 +102,19 @@ static ckl_status clear_workspace(ckl_plan *plan)
     return status;
 }
 
+static const plan_step *step_of(const ckl_plan *plan, int kernel)
+{
+    return plan_step_at(plan->op, plan->impl, plan->config, kernel);
+}
+
 static ckl_status allocate_workspace(ckl_plan *plan)
 {
     const device_ops *ops = plan->device->ops;
-    plan->workspace_bytes = plan->impl->workspace_bytes ? plan->impl->workspace_bytes(plan) : 0;
+    plan->own_workspace_bytes = plan->impl->workspace_bytes ? plan->impl->workspace_bytes(plan) : 0;
+    plan->workspace_bytes = plan->own_workspace_bytes;
+    for (int i = own_kernels(plan->impl); i < plan_kernels(plan->op, plan->impl, plan->config); i++)
+        plan->workspace_bytes =
+            round_up(plan->workspace_bytes, PLAN_WORKSPACE_ALIGNMENT) + step_of(plan, i)->workspace_bytes(plan);
     if (plan->workspace_bytes == 0)
         return CKL_OK;
     TRY(ops->alloc(plan->device, (size_t)plan->workspace_bytes, &plan->workspace));
@@ -190,6 +227,35 @@ static ckl_status check_args(const ckl_plan *plan, const void *args)
     return op->check_args ? op->check_args(plan->desc, args) : CKL_OK;
 }
 
+/* The kernels of the implementation between the operator's steps. */
+static ckl_status launch_all(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const operator_info *op = plan->op;
+    const int own = own_kernels(plan->impl), count = plan_kernels(op, plan->impl, plan->config);
+    if (count == own)
+        return plan->impl->launch(plan, args, stream);
+    union {
+        char bytes[PLAN_ARGS_BYTES_MAX];
+        void *aligned;
+    } copy;
+    assert(op->args_bytes <= sizeof copy);
+    memcpy(&copy, args, op->args_bytes);
+    char *workspace = plan_workspace(plan, *(void *const *)((const char *)args + op->workspace));
+    int64_t at = plan->own_workspace_bytes;
+    bool launched = false;
+    for (int i = own; i < count; i++) {
+        const plan_step *step = step_of(plan, i);
+        if (step == op->after && !launched) {
+            TRY(plan->impl->launch(plan, &copy, stream));
+            launched = true;
+        }
+        at = round_up(at, PLAN_WORKSPACE_ALIGNMENT);
+        TRY(step->launch(plan, i, workspace + at, &copy, stream));
+        at += step->workspace_bytes(plan);
+    }
+    return launched ? CKL_OK : plan->impl->launch(plan, &copy, stream);
+}
+
 ckl_status plan_run(const ckl_plan *plan, const operator_info *op, const void *args, ckl_stream stream)
 {
     if (!plan || !args)
@@ -197,7 +263,7 @@ ckl_status plan_run(const ckl_plan *plan, const operator_info *op, const void *a
     if (plan->op != op)
         FAIL(CKL_INVALID, "%s: plan is one of %s", op->name, plan->op->name);
     TRY(check_args(plan, args));
-    return plan->impl->launch(plan, args, stream);
+    return launch_all(plan, args, stream);
 }
 
 void ckl_plan_free(ckl_plan *plan)

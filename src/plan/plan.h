@@ -9,7 +9,7 @@
 #include "ir/params.h"
 #include "plan/check.h"
 
-enum { PLAN_KERNELS_MAX = 5, PLAN_DESC_BYTES_MAX = 1024 };
+enum { PLAN_KERNELS_MAX = 5, PLAN_DESC_BYTES_MAX = 1024, PLAN_ARGS_BYTES_MAX = 512 };
 
 /* What a config costs. */
 typedef struct plan_cost {
@@ -24,7 +24,8 @@ typedef struct implementation {
     size_t config_bytes;
     field_table config;
 
-    bool by_name; // a step of a ladder: taken where it is forced alone
+    bool by_name;         // a step of a ladder: taken where it is forced alone
+    bool order_dependent; // sums come in the order of time: two runs differ in their last bits
 
     /* Fills a config (already at its defaults), or declines: CKL_UNSUPPORTED with the reason. Pure. */
     ckl_status (*choose)(const void *desc, const ckl_device_info *device, void *config);
@@ -37,8 +38,8 @@ typedef struct implementation {
     bool (*candidate)(const void *desc, const ckl_device_info *device, int i, void *config);
     plan_cost (*cost)(const void *desc, const ckl_device_info *device, const void *config);
 
-    /* An implementation further down the list, with a cost too: where its cheapest costs no more, this one declines unless forced. */
-    const struct implementation *rival;
+    /* Implementations further down the list, with a cost too: where the cheapest of one costs no more, this one declines unless forced. */
+    const struct implementation *rivals[5]; // up to NULL
 
     /* May this config, chosen or forced by a user or tuner, compute this desc here? The reason if not. Pure. */
     ckl_status (*admit)(const void *desc, const ckl_device_info *device, const void *config);
@@ -64,10 +65,22 @@ typedef struct implementation {
     .name = #called, .config_bytes = sizeof(op##_##called##_config), .config = FIELD_TABLE(called##_fields), \
     .choose = choose_##called, .admit = admit_##called, .describe = op##_##called, .launch = launch_##called
 
-static inline int plan_kernels(const implementation *impl)
-{
-    return !impl->describe ? 0 : impl->kernels ? impl->kernels : 1;
-}
+/*
+ * A kernel of the operator's own that runs before or after those of any of its implementations, where a config wants it. All configs
+ * of the operator begin with what it looks at.
+ */
+typedef struct plan_step {
+    const char *name; // of the kernel, behind the operator's
+    bool (*wanted)(const void *config);
+    void (*describe)(const void *config);
+    const param_list *params;
+
+    /* Its workspace lies behind the implementation's, and is as that is. */
+    int64_t (*workspace_bytes)(const ckl_plan *plan);
+
+    /* Enqueues it as kernel number `kernel`. args are a copy: what comes first may change them for those that follow. */
+    ckl_status (*launch)(const ckl_plan *plan, int kernel, void *workspace, void *args, ckl_stream stream);
+} plan_step;
 
 /*
  * A member of a desc that is no field of its table, as an array is: DESC_MEMBER(ckl_permute_desc, int64_t, shape). Its kind is
@@ -122,7 +135,13 @@ typedef struct operator_info {
     ckl_status (*check_args)(const void *desc, const void *args);
 
     const implementation *const *implementations; // in order of preference, NULL at the end
+    const plan_step *before, *after;              // NULL: there are none
 } operator_info;
+
+/* Kernels of a plan: those of the implementation, which are numbered first, and the operator's steps. */
+int plan_kernels(const operator_info *op, const implementation *impl, const void *config);
+const plan_step *plan_step_at(const operator_info *op, const implementation *impl, const void *config,
+                              int which); // NULL: it is the implementation's
 
 /* A parameter of a loaded kernel: where the launch finds it. */
 typedef struct plan_param {
@@ -150,9 +169,10 @@ struct ckl_plan {
     const plan_tensor *tensors;
     int tensor_count;
     const char *text;           // "gemm sm90 tile_m=128 ..."
-    const plan_kernel *kernels; // impl->kernels of them
+    const plan_kernel *kernels; // plan_kernels() of them
     int64_t workspace_bytes;
-    void *workspace; // the plan's own, used when the caller passes none: one run at a time
+    int64_t own_workspace_bytes; // of the implementation, at its start
+    void *workspace;             // the plan's own, used when the caller passes none: one run at a time
 };
 
 /*

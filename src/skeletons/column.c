@@ -172,16 +172,21 @@ void column_store(const column_split *s, const column_place *p, tensor from, val
     copy_tiled_if(&each, p->cX, limits_of(s, p), from, partition_of(s, p, pointer, dtype, ld, n), 0);
 }
 
-int64_t column_slots_bytes(const column_split *s)
+static int access_bytes(const column_split *s, ckl_dtype dtype)
 {
-    return (int64_t)s->threads * s->steps * ACCESS_BYTES;
+    return s->vec * (int)ckl_dtype_bytes(dtype);
+}
+
+int64_t column_slots_bytes(const column_split *s, ckl_dtype dtype)
+{
+    return (int64_t)s->threads * s->steps * access_bytes(s, dtype);
 }
 
 /* This thread's slots: neighbouring threads have neighbouring ones. */
 static tensor slots_of(const column_split *s, ckl_dtype dtype, val address)
 {
     layout lines = make_layout(leaf(s->steps), leaf((int64_t)s->threads * s->vec));
-    val first = ir_binary(IR_MUL, ir_sreg(IR_TID_X), number(IR_U32, ACCESS_BYTES));
+    val first = ir_binary(IR_MUL, ir_sreg(IR_TID_X), number(IR_U32, access_bytes(s, dtype)));
     return smem_view(ir_binary(IR_ADD, address, first), dtype,
                      layouts_of(2, (layout[]){ compact(leaf(s->vec)), lines })); // (VEC,STEPS)
 }
@@ -189,7 +194,10 @@ static tensor slots_of(const column_split *s, ckl_dtype dtype, val address)
 void column_stage(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n,
                   val address)
 {
-    tiled_copy each = make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", dtype, compact(shape(s->lanes, groups_of(s))),
+    static const char *const atoms[] = { [4] = "SM80_CP_ASYNC_CACHEALWAYS<32>",
+                                         [8] = "SM80_CP_ASYNC_CACHEALWAYS<64>",
+                                         [16] = "SM80_CP_ASYNC_CACHEGLOBAL<128>" };
+    tiled_copy each = make_tiled_copy(atoms[access_bytes(s, dtype)], dtype, compact(shape(s->lanes, groups_of(s))),
                                       compact(shape(s->vec, 1)));
     copy_tiled_if(&each, p->cX, limits_of(s, p), partition_of(s, p, pointer, dtype, ld, n), slots_of(s, dtype, address),
                   0);

@@ -74,9 +74,9 @@ void column_store(const column_split *s, const column_place *p, tensor from, val
 
 /*
  * A thread's slots in shared memory for one tile, from `address` of its CTA on: nobody else reads or writes them. Staging is a
- * cp.async of whole vectors of 16 bytes, zeros outside; what has arrived is loaded into registers, with `fill` outside.
+ * cp.async of whole vectors, of 4 bytes at least, zeros outside; what has arrived is loaded into registers, with `fill` outside.
  */
-int64_t column_slots_bytes(const column_split *s); // of a CTA: the distance between the slots of two tiles
+int64_t column_slots_bytes(const column_split *s, ckl_dtype dtype); // of a CTA: from a tile's slots to the next one's
 void column_stage(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n,
                   val address);
 void column_load_staged(const column_split *s, const column_place *p, ckl_dtype dtype, val address, tensor to,

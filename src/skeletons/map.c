@@ -5,7 +5,7 @@
 
 #include "cute/kernel.h"
 
-enum { GROUP_MAX = 8 };
+enum { GROUP_MAX = 8, WORD_BYTES = 4 };
 
 /* An operand while the kernel is described. */
 typedef struct map_operand {
@@ -133,14 +133,24 @@ static int element_bytes(const map *m, int i)
 /* Rows of a tile in shared memory lie an odd number of words apart: neighbouring rows are in different banks. */
 static int tile_pitch_bytes(const map *m, int i)
 {
-    return MAP_CROSS_TILE * element_bytes(m, i) + 4;
+    return MAP_CROSS_TILE * element_bytes(m, i) + WORD_BYTES;
+}
+
+static int tile_align(const map *m, int i, int width)
+{
+    return (int)min_i64(WORD_BYTES, (int64_t)width * element_bytes(m, i));
+}
+
+static val tile_address(const map *m, int i, val row, val column)
+{
+    val offset = add(mul(row, imm(tile_pitch_bytes(m, i))), mul(column, imm(element_bytes(m, i))));
+    return add(smem_address(m->crossed[i]), offset);
 }
 
 /* Elements of row `row` of an operand's tile, from one on. */
 static tensor tile_vector(const map *m, int i, val row, val column, int width)
 {
-    val offset = add(mul(row, imm(tile_pitch_bytes(m, i))), mul(column, imm(element_bytes(m, i))));
-    return smem_view(add(smem_address(m->crossed[i]), offset), m->k->dtype[i], compact(leaf(width))); // (VEC)
+    return smem_view(tile_address(m, i, row, column), m->k->dtype[i], compact(leaf(width))); // (VEC)
 }
 
 /* Vectors */
@@ -238,7 +248,8 @@ static void finish_unit(const map *m, const unit *u, int width)
     tensor rX[MAP_INPUTS_MAX]; // (VEC) each, (1) of constants
     for (int i = 0; i < k->inputs; i++)
         if (access_of(k, i) == CROSSED)
-            rX[i] = unpacked(load_packed(tile_vector(m, i, u->row, u->column, width), element_bytes(m, i)), k->compute);
+            rX[i] =
+                unpacked(load_packed(tile_vector(m, i, u->row, u->column, width), tile_align(m, i, width)), k->compute);
         else if (u->rRows[i].regs)
             rX[i] = converted(u->rRows[i], k->compute);
         else if (access_of(k, i) != SCALAR)
@@ -350,16 +361,16 @@ static void tile_start(const map *m, val *at)
     }
 }
 
-/* A vector of a tile, and whether it exists: else it is loaded from where one does. */
+/* A vector of a tile, or as many rows of one element; whether it exists: else it is loaded from where one does. */
 typedef struct tile_place {
     val row, column; // u32: along dimension `cross`, along the innermost one
     val at[MAP_RANK_MAX], exists;
 } tile_place;
 
-static tile_place place_of(const map *m, const val *start, val row, val column, int width)
+static tile_place place_of(const map *m, const val *start, val row, val column, int height, int width)
 {
     const int cross = m->k->config.cross, inner = m->k->config.rank - 1;
-    val rows = sub(convert(I64, m->size[cross]), imm(1)), columns = sub(convert(I64, m->size[inner]), imm(width));
+    val rows = sub(convert(I64, m->size[cross]), imm(height)), columns = sub(convert(I64, m->size[inner]), imm(width));
     tile_place p = { .row = row, .column = column };
     memcpy(p.at, start, sizeof p.at);
     p.at[cross] = add(start[cross], convert(I64, row));
@@ -371,22 +382,38 @@ static tile_place place_of(const map *m, const val *start, val row, val column, 
 }
 
 /* Neighbouring threads load neighbouring rows, where the operand is contiguous. */
-static void load_crossed(const map *m, const val *start)
+static void load_crossed(const map *m, int i, const val *start)
 {
-    const map_kernel *k = m->k;
-    const int apart = k->config.threads / MAP_CROSS_TILE, count = MAP_CROSS_TILE / apart;
+    const int apart = m->k->config.threads / MAP_CROSS_TILE, count = MAP_CROSS_TILE / apart;
     val row = rem(thread(), imm(MAP_CROSS_TILE)), column = div(thread(), imm(MAP_CROSS_TILE));
     tile_place *p = ir_alloc((size_t)count, sizeof *p);
     packed *loaded = ir_alloc((size_t)count, sizeof *loaded);
+    for (int n = 0; n < count; n++) {
+        p[n] = place_of(m, start, row, add(column, imm(n * apart)), 1, 1);
+        loaded[n] = load_packed(vector_of(m, i, p[n].at, 1), element_bytes(m, i));
+    }
     for (int n = 0; n < count; n++)
-        p[n] = place_of(m, start, row, add(column, imm(n * apart)), 1);
-    for (int i = 0; i < k->inputs; i++) {
-        if (access_of(k, i) != CROSSED)
-            continue;
-        for (int n = 0; n < count; n++)
-            loaded[n] = load_packed(vector_of(m, i, p[n].at, 1), element_bytes(m, i));
-        for (int n = 0; n < count; n++)
-            copy(unpacked(loaded[n], k->dtype[i]), tile_vector(m, i, p[n].row, p[n].column, 1), 0);
+        copy(unpacked(loaded[n], m->k->dtype[i]), tile_vector(m, i, p[n].row, p[n].column, 1), 0);
+}
+
+/* Two rows of two columns at a time: both words that a thread loads are along the columns, both that it stores along the rows. */
+static void load_crossed_pairs(const map *m, int i, const val *start)
+{
+    enum { PAIRS = MAP_CROSS_TILE / 2, LOW_HALVES = 0x5410, HIGH_HALVES = 0x7632 };
+    const int apart = m->k->config.threads / PAIRS, count = 2 * PAIRS / apart;
+    val row = mul(rem(thread(), imm(PAIRS)), imm(2)), column = mul(div(thread(), imm(PAIRS)), imm(2));
+    tile_place *p = ir_alloc((size_t)count, sizeof *p);
+    packed *loaded = ir_alloc((size_t)count, sizeof *loaded);
+    for (int n = 0; n < count; n++) {
+        p[n] = place_of(m, start, row, add(column, imm(n / 2 * 2 * apart + n % 2)), 2, 1);
+        loaded[n] = load_packed(vector_of(m, i, p[n].at, 2), MAP_PAIR_BYTES);
+    }
+    for (int n = 0; n < count; n++) {
+        val first = at(loaded[n / 2 * 2].rWords, 0), second = at(loaded[n / 2 * 2 + 1].rWords, 0);
+        val pair = permute_bytes(bitcast(U32, first), bitcast(U32, second), imm(n % 2 ? HIGH_HALVES : LOW_HALVES));
+        val address = tile_address(m, i, add(row, imm(n % 2)), p[n / 2 * 2].column);
+        tensor sWord = smem_view(address, I32, compact(leaf(1))); // (1)
+        set(sWord, 0, bitcast(I32, pair));
     }
 }
 
@@ -398,7 +425,7 @@ static void tile_vectors(const map *m, const val *start, val first, int count, i
     tile_place *p = ir_alloc((size_t)count, sizeof *p);
     unit *all = ir_alloc((size_t)count, sizeof *all);
     for (int n = 0; n < count; n++) {
-        p[n] = place_of(m, start, add(row, imm(n * apart)), mul(rem(thread(), imm(row_threads)), imm(width)), width);
+        p[n] = place_of(m, start, add(row, imm(n * apart)), mul(rem(thread(), imm(row_threads)), imm(width)), 1, width);
         all[n] = load_unit_at(m, imm(0), p[n].at, width);
         all[n].row = p[n].row;
         all[n].column = p[n].column;
@@ -410,18 +437,24 @@ static void tile_vectors(const map *m, const val *start, val first, int count, i
 
 static void crossed_tile(map *m, int kernel)
 {
-    enum { AT_ONCE = 4 };
+    enum { VECTORS = 4, ELEMENTS = 8 }; // at once
     const map_kernel *k = m->k;
     const int width = kernel == 0 ? k->config.vec : 1, apart = k->config.threads * width / MAP_CROSS_TILE;
-    const int count = MAP_CROSS_TILE / apart, at_once = count < AT_ONCE ? count : AT_ONCE;
+    const int at_once = (int)min_i64(MAP_CROSS_TILE / apart, width > 1 ? VECTORS : ELEMENTS), rows = at_once * apart;
     val start[MAP_RANK_MAX];
     tile_start(m, start);
-    for (int i = 0; i < k->inputs; i++)
-        if (access_of(k, i) == CROSSED)
-            m->crossed[i] = smem_alloc("crossed", (int64_t)MAP_CROSS_TILE * tile_pitch_bytes(m, i), 16);
-    load_crossed(m, start);
+    for (int i = 0; i < k->inputs; i++) {
+        if (access_of(k, i) != CROSSED)
+            continue;
+        m->crossed[i] = smem_alloc("crossed", (int64_t)MAP_CROSS_TILE * tile_pitch_bytes(m, i), 16);
+        if (kernel == 0 && map_has_pairs(k, i))
+            load_crossed_pairs(m, i, start);
+        else
+            load_crossed(m, i, start);
+    }
     cta_sync();
-    LOOP(n, imm(count / at_once))
+    val left = min(sub(convert(I64, m->size[k->config.cross]), start[k->config.cross]), imm(MAP_CROSS_TILE));
+    LOOP(n, convert(I32, div(add(left, imm(rows - 1)), imm(rows))))
         tile_vectors(m, start, mul(n, imm(at_once)), at_once, apart, width);
 }
 

@@ -46,6 +46,7 @@ void map_simplify(map_shape *s);
     X(owner, int, strided, "0", "", "mask of operands with gaps along it")                                            \
     X(owner, int, crossed, "0", "", "mask of inputs that are contiguous along another one: tiles in shared memory")   \
     X(owner, int, cross, "0", "", "number of that dimension")                                                         \
+    X(owner, bool, pairs, "0", "0 1", "of crossed inputs of 16 bits two elements along it are loaded at once")        \
     X(owner, int, flat, "0", "",                                                                                      \
       "mask of operands without gaps, whose vectors cross the ends of rows; 0: vectors lie in rows")                  \
     X(owner, bool, long_rows, "0", "0 1", "rows are no shorter than a step of a CTA: coordinates by additions")       \
@@ -79,9 +80,12 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device);
 ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_device_info *device);
 
 /* Elements of a tile: what one CTA computes. Of crossed operands a tile is MAP_CROSS_TILE elements along both dimensions. */
-enum { MAP_CROSS_TILE = 64 };
+enum { MAP_CROSS_TILE = 64, MAP_PAIR_BYTES = 4 };
 int64_t map_tile(const map_kernel *k);
 int64_t map_ctas(const map_kernel *k, const map_shape *s);
+
+/* Is this crossed input loaded by pairs of elements? */
+bool map_has_pairs(const map_kernel *k, int input);
 
 /* Pointers at which kernel 0 may work; kernel 1 wants them aligned to the element only. */
 bool map_aligned(const map_kernel *k, const void *const *pointers);

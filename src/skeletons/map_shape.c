@@ -140,6 +140,21 @@ static void describe_strides(const map_shape *s, map_config *c)
     }
 }
 
+/* Of 16 bits, crossed, and all pairs of neighbours begin at an even number? */
+static bool has_pairs(const map_kernel *k, const map_shape *s)
+{
+    const map_config *c = &k->config;
+    bool even = c->crossed && s->size[c->cross] % 2 == 0, any = false;
+    for (int i = 0; i < k->inputs; i++) {
+        if (!(c->crossed >> i & 1) || ckl_dtype_bytes(k->dtype[i]) != 2)
+            continue;
+        any = true;
+        for (int d = 0; d < s->rank; d++)
+            even = even && (d == c->cross || s->stride[i][d] % 2 == 0);
+    }
+    return any && even;
+}
+
 /* Does an operand lie as its elements are numbered? */
 static bool is_flat(const map_shape *s, int operand)
 {
@@ -229,6 +244,7 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
     map_config *c = &k.config;
     describe_strides(&s, c);
     c->vec = VECTOR_BYTES / (int)widest_bytes(&k);
+    c->pairs = has_pairs(&k, &s);
     const int flat = flat_operands(&k, &s, c->vec);
     if (!suits(&s, c, c->vec) && pays_flat(&k, &s, flat))
         c->flat = flat;
@@ -266,6 +282,10 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
     if (c->crossed && (c->threads % MAP_CROSS_TILE || c->threads * c->vec > MAP_CROSS_TILE * MAP_CROSS_TILE))
         FAIL(CKL_INVALID, "%s: threads=%d vec=%d do not share out the tiles of crossed operands", what, c->threads,
              c->vec);
+    if (c->pairs && !has_pairs(&k, &s))
+        FAIL(CKL_INVALID,
+             "%s: pairs=1, but no crossed input of 16 bits has an even number of elements along it and even strides",
+             what);
     if (c->vec < 1 || !is_power_of_two(c->vec) || c->vec > VECTOR_BYTES)
         FAIL(CKL_INVALID, "%s: vec=%d must be a power of two up to %d", what, c->vec, VECTOR_BYTES);
     if (c->row_threads)
@@ -305,6 +325,11 @@ int64_t map_ctas(const map_kernel *k, const map_shape *s)
     return ctas;
 }
 
+bool map_has_pairs(const map_kernel *k, int input)
+{
+    return k->config.pairs && k->config.crossed >> input & 1 && 2 * ckl_dtype_bytes(k->dtype[input]) == MAP_PAIR_BYTES;
+}
+
 bool map_aligned(const map_kernel *k, const void *const *pointers)
 {
     const map_config *c = &k->config;
@@ -314,6 +339,8 @@ bool map_aligned(const map_kernel *k, const void *const *pointers)
     for (int i = 0; i <= k->inputs; i++) {
         uintptr_t bytes = (uintptr_t)min_i64(VECTOR_BYTES, k->config.vec * (int64_t)ckl_dtype_bytes(k->dtype[i]));
         if (!(others >> i & 1) && (uintptr_t)pointers[i] % bytes)
+            return false;
+        if (map_has_pairs(k, i) && (uintptr_t)pointers[i] % MAP_PAIR_BYTES)
             return false;
     }
     return true;

@@ -14,27 +14,22 @@ static val power(val exponent)
     return ir_unary_ftz(IR_EX2, exponent);
 }
 
-/* exp(max - of) of two maxima of a unit. */
-static val ratio(online_unit unit, val max, val of)
+val online_exp(val x, val max)
 {
-    val distance = ir_binary(IR_SUB, max, of);
-    return power(unit == ONLINE_BINARY ? distance : ir_binary(IR_MUL, distance, ir_float(CKL_F32, LOG2E)));
+    return power(ir_binary(IR_MUL, ir_binary(IR_SUB, x, max), ir_float(CKL_F32, LOG2E)));
 }
 
 /* Both sums relative to the larger maximum: one of the two factors is exactly 1. */
 static void combine(val *into, const val *other, void *user)
 {
-    online_unit unit = user ? ONLINE_BINARY : ONLINE_NATURAL;
+    (void)user;
     val max = ir_binary(IR_MAX, into[ONLINE_MAX], other[ONLINE_MAX]);
-    val mine = ir_binary(IR_MUL, into[ONLINE_SUM], ratio(unit, into[ONLINE_MAX], max));
-    ir_assign(into[ONLINE_SUM], ir_fma(other[ONLINE_SUM], ratio(unit, other[ONLINE_MAX], max), mine));
+    val mine = ir_binary(IR_MUL, into[ONLINE_SUM], online_exp(into[ONLINE_MAX], max));
+    ir_assign(into[ONLINE_SUM], ir_fma(other[ONLINE_SUM], online_exp(other[ONLINE_MAX], max), mine));
     ir_assign(into[ONLINE_MAX], max);
 }
 
-const reduction online_reductions[] = {
-    [ONLINE_NATURAL] = { .count = ONLINE_VALUES, .combine = combine },
-    [ONLINE_BINARY] = { .count = ONLINE_VALUES, .combine = combine, .user = "binary" },
-};
+const reduction online_reduction = { .count = ONLINE_VALUES, .combine = combine };
 
 void online_begin(val pair[ONLINE_VALUES])
 {
@@ -62,43 +57,34 @@ static val largest(tensor rX, int first, int count)
 }
 
 /* Pairwise: the rounding error grows with the logarithm of count. The terms are stored in rE if it has registers. */
-static val sum_of_exponentials(online_unit unit, tensor rX, int first, int count, val max, tensor rE)
+static val sum_of_exponentials(tensor rX, int first, int count, val max, tensor rE)
 {
     if (count == 1) {
-        val term = online_exp(unit, element(rX, first), max);
+        val term = online_exp(element(rX, first), max);
         if (!rE.regs)
             return term;
         ir_assign(rE.regs[index_at(rE.layout, first)], term);
         return rE.regs[index_at(rE.layout, first)];
     }
-    val left = sum_of_exponentials(unit, rX, first, count / 2, max, rE);
-    val right = sum_of_exponentials(unit, rX, first + count / 2, count - count / 2, max, rE);
+    val left = sum_of_exponentials(rX, first, count / 2, max, rE);
+    val right = sum_of_exponentials(rX, first + count / 2, count - count / 2, max, rE);
     return ir_binary(IR_ADD, left, right);
 }
 
-val online_add_keeping(online_unit unit, val pair[ONLINE_VALUES], tensor rX, tensor rE)
+val online_add_keeping(val pair[ONLINE_VALUES], tensor rX, tensor rE)
 {
     int count = (int)static_size(rX.layout);
     val max = largest(rX, 0, count);
-    if (unit == ONLINE_BINARY)
-        max = ir_binary(IR_MUL, max, ir_float(CKL_F32, LOG2E));
     max = ir_binary(IR_MAX, max, pair[ONLINE_MAX]);
-    val sum = sum_of_exponentials(unit, rX, 0, count, max, rE);
-    ir_assign(pair[ONLINE_SUM], ir_fma(pair[ONLINE_SUM], ratio(unit, pair[ONLINE_MAX], max), sum));
+    val sum = sum_of_exponentials(rX, 0, count, max, rE);
+    ir_assign(pair[ONLINE_SUM], ir_fma(pair[ONLINE_SUM], online_exp(pair[ONLINE_MAX], max), sum));
     ir_assign(pair[ONLINE_MAX], max);
     return max;
 }
 
-void online_add(online_unit unit, val pair[ONLINE_VALUES], tensor rX)
+void online_add(val pair[ONLINE_VALUES], tensor rX)
 {
-    (void)online_add_keeping(unit, pair, rX, (tensor){ .layout = rX.layout });
-}
-
-val online_exp(online_unit unit, val x, val max)
-{
-    if (unit == ONLINE_NATURAL)
-        return ratio(unit, x, max);
-    return power(ir_fma(x, ir_float(CKL_F32, LOG2E), ir_unary(IR_NEG, max)));
+    (void)online_add_keeping(pair, rX, (tensor){ .layout = rX.layout });
 }
 
 static val is_empty(const val pair[ONLINE_VALUES])
@@ -116,7 +102,7 @@ val online_log_sum(const val pair[ONLINE_VALUES])
     return ir_select(is_empty(pair), ir_float(CKL_F32, 0), log_f32(pair[ONLINE_SUM]));
 }
 
-val online_factor(online_unit unit, const val pair[ONLINE_VALUES], val own_max)
+val online_factor(const val pair[ONLINE_VALUES], val own_max)
 {
-    return ir_binary(IR_MUL, ratio(unit, own_max, pair[ONLINE_MAX]), online_scale(pair));
+    return ir_binary(IR_MUL, online_exp(own_max, pair[ONLINE_MAX]), online_scale(pair));
 }

@@ -13,32 +13,28 @@
 
 enum { ONLINE_MAX, ONLINE_SUM, ONLINE_VALUES };
 
-/*
- * The unit of a pair's maximum. Natural: that of x, which logarithms want. Binary: x * log2(e), which saves an instruction for
- * each element. Its rounding cancels in the quotients, because the whole row uses the same product; |x| beyond
- * FLT_MAX / log2(e) counts as infinite.
- */
-typedef enum online_unit { ONLINE_NATURAL, ONLINE_BINARY } online_unit;
-
-/* Combines pairs; indexed by online_unit. */
-extern const reduction online_reductions[];
+/* Combines pairs. */
+extern const reduction online_reduction;
 
 /* The pair of no elements, in fresh variables: a maximum that is finite, a sum of 0. */
 void online_begin(val pair[ONLINE_VALUES]);
 void online_clear(const val pair[ONLINE_VALUES]); // the same in the variables that there are
 
 /* Adds the elements of a fragment of any float type. */
-void online_add(online_unit unit, val pair[ONLINE_VALUES], tensor rX);
+void online_add(val pair[ONLINE_VALUES], tensor rX);
 
 /*
  * The same for a thread that holds all its elements of a row: it also stores their exponentials, relative to its own maximum,
  * in rE (f32, not rX) and returns that maximum. Once the pair is that of the row, online_factor() turns them into probabilities.
  */
-val online_add_keeping(online_unit unit, val pair[ONLINE_VALUES], tensor rX, tensor rE);
-val online_factor(online_unit unit, const val pair[ONLINE_VALUES], val own_max);
+val online_add_keeping(val pair[ONLINE_VALUES], tensor rX, tensor rE);
+val online_factor(const val pair[ONLINE_VALUES], val own_max);
 
-/* exp(x - max) of an f32: the relative error is 2^-22 + 2^-23 |x - max|, and results under 2^-126 are 0. */
-val online_exp(online_unit unit, val x, val max);
+/*
+ * exp(x - max) of an f32: the relative error is 2^-22 + 2^-23 |x - max|, and results under 2^-126 are 0. The difference comes
+ * before the product with log2(e): an FMA of x and a rounded max * log2(e) is far from 0 at the maximum of large scores.
+ */
+val online_exp(val x, val max);
 
 /* 1 / sum, which turns exponentials into probabilities, and log(sum), to subtract from x - max: both 0 if the sum is 0. */
 val online_scale(const val pair[ONLINE_VALUES]);

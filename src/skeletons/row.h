@@ -161,6 +161,12 @@ val row_is_outer(val row, val rows);
 
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to);
 void row_store_anywhere(const row_split *s, const row_place *p, tensor from, tensor to);
+
+/*
+ * The same in whole vectors of the memory's own boundaries: a lane makes one of its elements and of the next lane's; only a warp's
+ * first and last ones store elements. All lanes of a warp must come to it.
+ */
+void row_store_shifted(const row_split *s, const row_place *p, tensor from, tensor to);
 void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step); // one vector of them
 
 /* Is vector number `step` of this thread inside the row? The constant true where no predicate is needed. */

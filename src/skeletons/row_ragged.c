@@ -72,18 +72,24 @@ typedef struct cut {
     ir_cache cache;
 } cut;
 
+/* The cut begins so many bytes after the start of the lower vector. */
+static void set_cut(cut *c, val bytes)
+{
+    c->bytes = bytes;
+    for (int by = 1; by <= 2; by++)
+        c->moves[by - 1] = ne(bit_and(bytes, imm(by * WORD_BYTES)), imm(0));
+    c->selector = add(imm_as(U32, 0x3210), mul(bit_and(bytes, imm(WORD_BYTES - 1)), imm_as(U32, 0x1111)));
+}
+
 static cut make_cut(const row_split *s, tensor from, double fill)
 {
     const int size = (int)ckl_dtype_bytes(from.dtype), bytes = s->vec * size;
     cut c = { .w = words_of(from.dtype, s->vec), .count = bytes / WORD_BYTES, .cache = from.cache };
     val past = bit_and(from.address, imm_as(U64, bytes - 1));
     c.low = sub(from.address, past);
-    c.bytes = convert(U32, past);
+    set_cut(&c, convert(U32, past));
     c.elements = div(c.bytes, imm(size));
     c.outside = bitcast(U32, words_filled(c.w, from.dtype, fill));
-    for (int by = 1; by <= 2; by++)
-        c.moves[by - 1] = ne(bit_and(c.bytes, imm(by * WORD_BYTES)), imm(0));
-    c.selector = add(imm_as(U32, 0x3210), mul(bit_and(c.bytes, imm(WORD_BYTES - 1)), imm_as(U32, 0x1111)));
     return c;
 }
 
@@ -248,5 +254,70 @@ void row_store_anywhere(const row_split *s, const row_place *p, tensor from, ten
         for (int step = 0; step < s->steps; step++)
             IF(row_inside(s, p, step))
                 store_apart(s, from, to, step);
+    }
+}
+
+/* A vector of this lane's elements, in words, and then the next lane's. */
+static void pack_pair(const cut *c, tensor from, ckl_dtype dtype, int step, val *word)
+{
+    const int vec = c->w.n * c->w.per;
+    val elements[BOUNDARY_BYTES], mine[WORDS_MAX];
+    for (int e = 0; e < vec; e++)
+        elements[e] = from.regs[index_at(from.layout, (int64_t)step * vec + e)];
+    words_pack(c->w, dtype, elements, mine);
+    for (int i = 0; i < c->count; i++) {
+        word[i] = bitcast(U32, mine[i]);
+        word[c->count + i] = ir_shuffle(IR_SHFL_DOWN, word[i], ir_int(U32, 1), 32);
+    }
+}
+
+/* The elements before the first boundary of a warp's first vector, and behind the one in its last vector. */
+static void store_rest(const row_split *s, val past, val is_first, val is_last, tensor from, tensor to, int step)
+{
+    int64_t offset;
+    const int64_t size = (int64_t)ckl_dtype_bytes(to.dtype), first = (int64_t)step * s->vec;
+    val address = tensor_address_near(to, first, &offset);
+    for (int e = 0; e < s->vec; e++) {
+        val before = lt(add(past, imm((int)(e * size))), imm(BOUNDARY_BYTES));
+        val x = convert(to.dtype, from.regs[index_at(from.layout, first + e)]);
+        IF(select(before, is_first, is_last))
+            ir_store(IR_GLOBAL, to.cache, to.dtype, 1, address, offset + e * size, &x);
+    }
+}
+
+static void store_shifted_step(const row_split *s, const row_place *p, const cut *c, val past, tensor from, tensor to,
+                               int step, const val *word)
+{
+    int64_t offset;
+    val out[WORDS_MAX], inside = row_inside(s, p, step);
+    val address = sub(tensor_address_near(to, (int64_t)step * s->vec, &offset), convert(U64, past));
+    val goes_on = lt(add(first_column(s, p, step), imm(s->vec)), p->limit);
+    val has_next = logical_and(goes_on, lt(lane(), imm(31)));
+    cut_out(c, word, out);
+    IF(has_next)
+        ir_store(IR_GLOBAL, to.cache, IR_U32, c->count, address, offset + BOUNDARY_BYTES, out);
+    val is_first = logical_and(inside, eq(lane(), imm(0))), is_last = logical_and(inside, logical_not(has_next));
+    IF(logical_or(is_first, is_last))
+        store_rest(s, past, is_first, is_last, from, to, step);
+}
+
+void row_store_shifted(const row_split *s, const row_place *p, tensor from, tensor to)
+{
+    if (s->vec * (int)ckl_dtype_bytes(to.dtype) < BOUNDARY_BYTES) {
+        row_store(s, p, from, to);
+        return;
+    }
+    val past = bit_and(convert(U32, to.address), imm(BOUNDARY_BYTES - 1));
+    cut c = { .w = words_of(to.dtype, s->vec), .count = WORDS_MAX };
+    set_cut(&c, sub(imm_as(U32, BOUNDARY_BYTES), past));
+    val(*word)[2 * WORDS_MAX] = ir_alloc((size_t)s->steps, sizeof *word);
+    for (int step = 0; step < s->steps; step++)
+        pack_pair(&c, from, to.dtype, step, word[step]);
+    IF(eq(past, imm(0)))
+        row_store(s, p, from, to);
+    ELSE
+    {
+        for (int step = 0; step < s->steps; step++)
+            store_shifted_step(s, p, &c, past, from, to, step, word[step]);
     }
 }

@@ -26,9 +26,10 @@ typedef enum ckl_conv_direction {
 } ckl_conv_direction;
 
 /*
- * Dense tensors. NHWC: x [n,d,h,w,c], w [k,t,r,s,c/groups], y [n,od,oh,ow,k]; NCHW: x [n,c,d,h,w], w [k,c/groups,t,r,s],
+ * Modes in this order, outermost first. NHWC: x [n,d,h,w,c], w [k,t,r,s,c/groups], y [n,od,oh,ow,k]; NCHW: x [n,c,d,h,w], w [k,c/groups,t,r,s],
  * y [n,k,od,oh,ow]. Where x has e elements along a mode, y has 1 + (e + pads - (dilation*(filter-1) + 1)) / stride, rounded
- * down. Sums are f32, in a fixed order; results are rounded once.
+ * down. x and y may be views: the innermost mode is contiguous, the others lie as far apart as x_n .. y_c say, which must leave room
+ * for what is inside of them. Sums are f32, in a fixed order; results are rounded once.
  */
 typedef struct ckl_conv_desc {
     ckl_conv_direction direction;         // 0 means forward
@@ -42,10 +43,13 @@ typedef struct ckl_conv_desc {
     int64_t stride_d, stride_h, stride_w; // 0 means 1
     int64_t dilation_d, dilation_h, dilation_w; // 0 means 1
     int64_t pad_front, pad_back, pad_top, pad_bottom, pad_left, pad_right;
-    bool bias;                 // forward: a summand for every channel of y; of weights: dbias is wanted
-    bool scale;                // forward: a factor for every channel of y, as of a folded normalisation
-    bool residual;             // forward: a summand of y's shape
-    ckl_activation activation; // forward: none of the derivatives
+    int64_t x_n, x_d, x_h, x_w,
+        x_c; // elements of x from one image, slice, row, column, channel to the next; 0 means dense
+    int64_t y_n, y_d, y_h, y_w, y_c; // the same of y, dy and the residual
+    bool bias;                       // forward: a summand for every channel of y; of weights: dbias is wanted
+    bool scale;                      // forward: a factor for every channel of y, as of a folded normalisation
+    bool residual;                   // forward: a summand of y's shape
+    ckl_activation activation;       // forward: none of the derivatives
 } ckl_conv_desc;
 
 /*

@@ -46,7 +46,10 @@ typedef enum ckl_gemm_scale {
     CKL_GEMM_SCALE_TENSOR, // one
     CKL_GEMM_SCALE_ROW,    // one for each row of A, or column of B: [M] or [N]
 
-    /* Of 8-bit floats, for every 128 of K, of which there are KB = ceil(k/128); both operands have such, and sums are accurate: */
+    /*
+     * Of 8-bit floats, for every 128 of K, of which there are KB = ceil(k/128); both operands have such, and sums are accurate. Of
+     * weights, for every block_k of K:
+     */
     CKL_GEMM_SCALE_BLOCK,  // one for each row of A, or column of B: [KB,M] or [KB,N]
     CKL_GEMM_SCALE_SQUARE, // one for each 128 columns of B: [ceil(n/128),KB]
 } ckl_gemm_scale;
@@ -61,6 +64,15 @@ typedef enum ckl_gemm_deal {
     CKL_GEMM_GROUPS_OF_M, // rows of A, C, D and X, to several B
     CKL_GEMM_GROUPS_OF_K, // terms of the sums, to several D: D of group g is the product of columns and rows of K that are its own
 } ckl_gemm_deal;
+
+/* Which sums come out beside D: the gradient of a bias, of D's type, or BF16 of 8 bits. */
+typedef enum ckl_gemm_sums {
+    CKL_GEMM_SUMS_NONE,
+    CKL_GEMM_SUMS_OF_COLUMNS, // of D as it is stored: [N], of all of a batch; [groups,N], those of each group of rows
+    CKL_GEMM_SUMS_OF_ROWS,    // of D: [M], of all of a batch
+    CKL_GEMM_SUMS_OF_A,       // over K: [M]. Where A, or B, is the gradient of an output and D that of the weights
+    CKL_GEMM_SUMS_OF_B,       // over K: [N]
+} ckl_gemm_sums;
 
 /* How A and B lie, by rows: the first letter is A's, n for [M,K] and t for [K,M]; the second is B's, n for [K,N] and t for [N,K]. */
 typedef enum ckl_gemm_layout {
@@ -131,6 +143,16 @@ typedef struct ckl_gemm_desc {
      */
     bool pointers;
 
+    bool host_offsets; // args.offsets lie on the host, and are read during the call: at most 1024 groups
+
+    /*
+     * A kernel that runs behind the product adds them in f32, always in the same order. There is no X that is written, no D of 8-bit
+     * floats, no pointers and lists; with sums over K no batch and groups, and operands of 16 bits or f32.
+     */
+    ckl_gemm_sums bias_gradient; // 0 means none
+
+    int64_t block_k; // numbers of K that share a scale of a block: 64, of weights alone, or 128. 0 means 128
+
     bool amax; // of a D of 8-bit floats: args.amax becomes the largest |D| before scale_d and weights, if that is more
 } ckl_gemm_desc;
 
@@ -145,12 +167,13 @@ typedef struct ckl_gemm_args {
     void *x;                                 // [M,N]: written or read; NULL where the desc has none
     const int32_t
         *offsets; // device, [groups+1], from 0 rising to m, or k: group g has rows offsets[g] to offsets[g+1] - 1,
-                  // perhaps none. Nothing checks them; NULL where the desc has no groups
+                  // perhaps none. Nothing checks them, but of the host; NULL where the desc has no groups
     const int32_t
         *rows_a; // device, [M]: rows of A, in any order, as often as they come. NULL where the desc has no gather
     const int32_t *rows_d;    // device, [M]: rows of D, each at most once. NULL where the desc has no scatter
     const float *row_weights; // device, [M]; NULL where the desc has none
     float *amax;              // device, read and written, not negative; NULL where the desc has none
+    void *bias_gradient;      // device, written; NULL where the desc has none
     const float *alpha;       // host, read during the call; NULL means 1. With device scalars it is NULL
     const float *beta;        // host, as alpha; NULL means 1 if the desc has C. At 0 the kernel does not read C
     void *workspace;          // ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time

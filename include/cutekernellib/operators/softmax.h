@@ -10,7 +10,7 @@
  *     log-softmax  dx[i] = scale * (dy[i] - exp(y[i]) * sum over k of dy[k])
  *
  * A row whose t are all -inf gives zeros (log-softmax: -inf everywhere). NaN or +inf among the t of a row makes the whole
- * row NaN. For softmax |t| beyond FLT_MAX / log2(e), 2.35e38, counts as infinite. Maximum and sum come from one pass
+ * row NaN. |t| beyond FLT_MAX counts as infinite. Maximum and sum come from one pass
  * (Milakov, Gimelshein: Online normalizer calculation for softmax, 2018). Everything between memory and memory is f32;
  * results under 2^-126 may be 0. Sums have a fixed order: every run on a device gives the same bits.
  */

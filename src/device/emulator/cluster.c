@@ -18,9 +18,9 @@ uint64_t cluster_random(cluster *c)
     return random_next(&c->random);
 }
 
-static size_t shared_bytes(const cluster *c)
+size_t cluster_shared_bytes(const cluster *c)
 {
-    return (size_t)round_up(c->kernel->ir.smem_bytes, MBARRIER_BYTES);
+    return (size_t)round_up(c->kernel->ir.smem_bytes, TIER_SPAN[TIER_CHUNK]);
 }
 
 static bool uses_wgmma(const ir_kernel *ir)
@@ -52,19 +52,20 @@ static void build_warp(cluster *c, int number, bool wgmma)
 static void build_cta(cluster *c, int rank)
 {
     const device_kernel *k = c->kernel;
-    size_t bytes = shared_bytes(c);
+    size_t bytes = cluster_shared_bytes(c);
     c->ctas[rank] = (cta){
         .cluster = c,
         .rank = rank,
         .warps = c->warps + rank * k->warps,
         .shared = heap_alloc(bytes, 1),
-        .cells = heap_alloc(bytes / sizeof(uint32_t), sizeof(cell)),
-        .bytes = heap_alloc(bytes, sizeof(cell)),
+        .touched = heap_alloc(bytes / SHARED_BLOCK + 1, sizeof(bool)),
         .barrier_of = heap_alloc(bytes / MBARRIER_BYTES, sizeof(uint16_t)),
         .barriers = heap_alloc((size_t)c->agent_max, sizeof(mbarrier)),
         .groups = heap_alloc((size_t)k->warps / WARPS_PER_GROUP + 1, sizeof(warpgroup)),
         .visitors = heap_alloc((size_t)c->warp_count, sizeof(visitor)),
     };
+    c->ctas[rank].cells[TIER_CHUNK] = heap_alloc(bytes / TIER_SPAN[TIER_CHUNK], sizeof(cell));
+    memset(c->ctas[rank].shared, SHARED_POISON, bytes);
 }
 
 cluster *cluster_new(launch_state *launch)
@@ -75,6 +76,7 @@ cluster *cluster_new(launch_state *launch)
     c->kernel = k;
     c->cta_count = k->ir.cluster;
     c->warp_count = c->cta_count * k->warps;
+    c->agent_peak = c->warp_count;
     c->agent_max = 2 * c->warp_count + c->cta_count * ASYNC_AGENTS_PER_CTA;
     c->agents = heap_alloc((size_t)c->agent_max, sizeof *c->agents);
     c->executed = heap_alloc((size_t)k->step_count, sizeof *c->executed);
@@ -93,8 +95,9 @@ static void free_cta(cluster *c, cta *x)
     for (int i = 0; i <= c->kernel->warps / WARPS_PER_GROUP; i++)
         heap_free(x->groups[i].ops);
     heap_free(x->shared);
-    heap_free(x->cells);
-    heap_free(x->bytes);
+    for (int tier = 0; tier < TIERS; tier++)
+        heap_free(x->cells[tier]);
+    heap_free(x->touched);
     heap_free(x->barrier_of);
     heap_free(x->barriers);
     heap_free(x->groups);
@@ -165,18 +168,29 @@ void cta_place(const launch_state *l, int64_t index, int rank, int64_t at[3])
     at[2] = row / l->grid[1];
 }
 
+/* Shared memory is as the first CTA found it. Small problems touch little of what large ones need. */
+static void clear_shared(cta *x, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += SHARED_BLOCK) {
+        size_t count = bytes - at < SHARED_BLOCK ? bytes - at : SHARED_BLOCK;
+        if (!x->touched[at / SHARED_BLOCK])
+            continue;
+        x->touched[at / SHARED_BLOCK] = false;
+        memset(x->shared + at, SHARED_POISON, count);
+        memset(x->cells[TIER_CHUNK] + at / TIER_SPAN[TIER_CHUNK], 0, count / TIER_SPAN[TIER_CHUNK] * sizeof(cell));
+        memset(x->barrier_of + at / MBARRIER_BYTES, 0, count / MBARRIER_BYTES * sizeof(uint16_t));
+    }
+}
+
 static void start_cta(cluster *c, cta *x)
 {
     const device_kernel *k = c->kernel;
-    size_t bytes = shared_bytes(c);
     cta_place(c->launch, c->index, x->rank, x->at);
     x->warps_left = k->warps;
     x->barrier_count = x->bulk_count = 0;
     x->visited = false;
     x->registers_free = 0; // what the SM has beyond threads * registers is not the CTA's
-    memset(x->shared, SHARED_POISON, bytes);
-    memset(x->cells, 0, bytes / sizeof(uint32_t) * sizeof(cell));
-    memset(x->barrier_of, 0, bytes / MBARRIER_BYTES * sizeof(uint16_t));
+    clear_shared(x, cluster_shared_bytes(c));
     memset(x->visitors, 0, (size_t)c->warp_count * sizeof(visitor));
     memset(x->named, 0, sizeof x->named);
     for (int i = 0; i < k->warps / WARPS_PER_GROUP; i++) {

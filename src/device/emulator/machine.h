@@ -169,7 +169,15 @@ typedef struct named_barrier {
     lane_mask waiting; // warps of the CTA
 } named_barrier;
 
-/* Shadow of shared memory: of a word, or of one byte of a word that is used byte by byte. */
+/*
+ * Shadow of shared memory: of 16 bytes that are used as one, else of their words, else of bytes. Cells of the first tier are
+ * cleared when a CTA starts; those of the next have meaning below a cell that is CELL_SPLIT.
+ */
+enum { TIERS = 3, TIER_CHUNK = 0, TIER_BYTE = TIERS - 1 };
+static const uint32_t TIER_SPAN[TIERS] = { 16, 4, 1 };
+
+enum { SHARED_BLOCK = 1024 }; // bytes that are cleared at once
+
 typedef struct cell {
     uint32_t write_clock, read_clock; // 0: never; read_clock of a shared reader set: its index
     uint16_t write_agent, read_agent;
@@ -292,8 +300,8 @@ struct cta {
     warp *warps;
     int warps_left;
     unsigned char *shared;
-    cell *cells;          // one per word
-    cell *bytes;          // one per byte, used where CELL_SPLIT
+    cell *cells[TIERS];   // NULL: nothing is split so far yet
+    bool *touched;        // SHARED_BLOCKs that hold what the next CTA must not find
     uint16_t *barrier_of; // per 8 bytes: number of its mbarrier + 1
     mbarrier *barriers;
     int barrier_count;
@@ -365,8 +373,8 @@ struct cluster {
     recent_epoch recent[64];
 
     agent *agents;
-    int agent_count, agent_max;
-    clock_block **pool; // memory of knowledge
+    int agent_count, agent_max, agent_peak; // of all clusters so far
+    clock_block **pool;                     // memory of knowledge
     int pool_used, pool_count;
     reader_set *sets;
     uint32_t set_count, set_capacity, set_free;
@@ -546,6 +554,7 @@ handler run_guarded; // steps that share registers with a WGMMA
 /* cluster.c - runs all CTAs of a cluster until they have ended, one has a fault (c->fault), or all wait for other clusters. */
 typedef enum cluster_state { CLUSTER_ENDED, CLUSTER_FAULTED, CLUSTER_WAITS } cluster_state;
 cluster *cluster_new(launch_state *launch);
+size_t cluster_shared_bytes(const cluster *c); // of a CTA, up to a whole cell
 void cluster_free(cluster *c);
 void cluster_start(cluster *c, int64_t index);
 cluster_state cluster_run(cluster *c, int rounds_max);

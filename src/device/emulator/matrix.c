@@ -9,14 +9,10 @@
 
 #include "base/dtype.h"
 #include "base/math.h"
+#include "device/emulator/lanes.h"
 #include "device/emulator/tma.h"
 
-/* Compiled for each vector width, chosen when the library is loaded; not where lanes.h does not either. */
-#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define VECTORISED
-#endif
+#define INLINE inline __attribute__((always_inline)) // into what is compiled for each width
 
 const tensor_core TENSOR_CORE_AMPERE = { .bytes = 16, .fraction_bits = 24, .fraction_bits_f8 = 13 };
 const tensor_core TENSOR_CORE_HOPPER = { .bytes = 32, .fraction_bits = 25, .fraction_bits_f8 = 13 };
@@ -28,6 +24,7 @@ enum {
         -400, // below that of any product: of an accumulator that is zero, or an operand, whatever the other is
     COMMON_EXPONENT_MIN = -133, // that of the smallest subnormal of bf16
     TERM_LOST = -40,            // terms so far below the common exponent are zero after the cut
+    MODERATE_EXPONENT = 31,     // of operands whose products are exact in f32, as they are and scaled
     F32_BIAS = 127,
     F32_FRACTION_BITS = 23,
     F64_BIAS = 1023,
@@ -48,9 +45,10 @@ typedef struct float_form {
 /* The operands of one sum in a row: significand * 2^exponent, |significand| < 2. Infinities and NaNs read as zero here. */
 typedef struct operand_row {
     const unsigned char *raw;
-    float significand[TERMS_MAX];
-    int32_t exponent[TERMS_MAX];
-    bool special; // an infinity or NaN is among them
+    float significand[TERMS_MAX], value[TERMS_MAX]; // value: of what is moderate
+    int16_t exponent[TERMS_MAX];
+    bool special;  // an infinity or NaN is among them
+    bool moderate; // no exponent is beyond MODERATE_EXPONENT either way, but those of zeros
 } operand_row;
 
 /* The same of many columns of d, as the lanes of a vector. */
@@ -61,14 +59,19 @@ typedef struct operand_columns {
     const unsigned char *raw; // of column 0
     int64_t pitch;            // bytes between columns
     int count;
-    float significand[TERMS_MAX][COLUMNS_MAX];
-    int32_t exponent[TERMS_MAX][COLUMNS_MAX];
-    bool special[COLUMNS_MAX], any_special;
+    float significand[TERMS_MAX][COLUMNS_MAX], value[TERMS_MAX][COLUMNS_MAX];
+    int16_t exponent[TERMS_MAX][COLUMNS_MAX];
+    bool special[COLUMNS_MAX], any_special, moderate;
 } operand_columns;
 
 static inline int32_t max_i32(int32_t x, int32_t y)
 {
     return x > y ? x : y;
+}
+
+static inline int32_t min_i32(int32_t x, int32_t y)
+{
+    return x < y ? x : y;
 }
 
 static inline float f32_of_bits(uint32_t bits)
@@ -117,10 +120,9 @@ static inline uint32_t bits_at(int bytes, const unsigned char *raw, int i)
 }
 
 /* The form is a constant of each caller's, so that a loop of its own is compiled for it. */
-static inline __attribute__((always_inline)) void decode_as(const float_form form, const unsigned char *raw, int terms,
-                                                            operand_row *row)
+static INLINE void decode_as(const float_form form, const unsigned char *raw, int terms, operand_row *row)
 {
-    uint32_t implicit = 1u << form.fraction_bits, fraction_max = implicit - 1, special = 0;
+    uint32_t implicit = 1u << form.fraction_bits, fraction_max = implicit - 1, special = 0, extreme = 0;
     float unit = power_f32(-form.fraction_bits);
     row->raw = raw;
     for (int k = 0; k < terms; k++) {
@@ -131,14 +133,18 @@ static inline __attribute__((always_inline)) void decode_as(const float_form for
         uint32_t digits = (fraction + (field != 0) * implicit) * finite;
         float magnitude = (float)(int32_t)digits * unit;
         row->significand[k] = f32_of_bits(bits_of_f32(magnitude) | negative << 31);
-        row->exponent[k] = digits ? max_i32((int32_t)field, 1) - form.bias : NO_EXPONENT;
+        int32_t exponent = max_i32((int32_t)field, 1) - form.bias;
+        int32_t near = min_i32(max_i32(exponent, -MODERATE_EXPONENT), MODERATE_EXPONENT);
+        row->exponent[k] = (int16_t)(digits ? exponent : NO_EXPONENT);
+        row->value[k] = row->significand[k] * power_f32(near);
         special |= finite ^ 1;
+        extreme |= (near != exponent) & (digits != 0);
     }
     row->special = special;
+    row->moderate = !extreme;
 }
 
-VECTORISED
-static void decode_row(ckl_dtype type, const unsigned char *raw, int terms, operand_row *row)
+WIDE static void decode_row(ckl_dtype type, const unsigned char *raw, int terms, operand_row *row)
 {
     switch (type) {
     case CKL_F32:
@@ -163,13 +169,16 @@ static void decode_row(ckl_dtype type, const unsigned char *raw, int terms, oper
 static void decode_columns(operand_columns *columns)
 {
     columns->any_special = false;
+    columns->moderate = true;
     for (int n = 0; n < columns->count; n++) {
         operand_row row;
         decode_row(columns->b, columns->raw + n * columns->pitch, columns->terms, &row);
         for (int k = 0; k < columns->terms; k++) {
             columns->significand[k][n] = row.significand[k];
+            columns->value[k][n] = row.value[k];
             columns->exponent[k][n] = row.exponent[k];
         }
+        columns->moderate &= row.moderate;
         columns->special[n] = row.special;
         columns->any_special |= row.special;
     }
@@ -187,30 +196,58 @@ static inline float truncate_to_f32(double x, uint32_t kept)
     return f32_of_bits((bits_of_f32(nearest) - beyond) & kept) + 0.0f;
 }
 
+/* The largest exponent of the products and of d, where that is not zero. */
+static INLINE void common_exponents(const operand_row *a, const operand_columns *b, const float *d, int16_t *common)
+{
+    for (int n = 0; n < b->count; n++)
+        common[n] = (int16_t)(d[n] == 0 ? COMMON_EXPONENT_MIN : exponent_of_f32(d[n]));
+    for (int k = 0; k < b->terms; k++) {
+        for (int n = 0; n < b->count; n++) {
+            int16_t exponent = (int16_t)(a->exponent[k] + b->exponent[k][n]);
+            common[n] = exponent > common[n] ? exponent : common[n];
+        }
+    }
+}
+
+/* Sums of a's terms k to k + 3, which are values already: where none is above 2^-100 all of them are zero. */
+static INLINE void add_moderate(const operand_row *a, const operand_columns *b, int k, const int16_t *common,
+                                int32_t *sum)
+{
+    for (int n = 0; n < b->count; n++) {
+        float unit = power_f32(b->fraction_bits - max_i32(common[n], -100));
+        sum[n] += (int32_t)(a->value[k] * b->value[k][n] * unit) +
+                  (int32_t)(a->value[k + 1] * b->value[k + 1][n] * unit) +
+                  (int32_t)(a->value[k + 2] * b->value[k + 2][n] * unit) +
+                  (int32_t)(a->value[k + 3] * b->value[k + 3][n] * unit);
+    }
+}
+
+static INLINE void add_any(const operand_row *a, const operand_columns *b, int k, const int16_t *common, int32_t *sum)
+{
+    for (int n = 0; n < b->count; n++) {
+        int32_t below = max_i32(a->exponent[k] + b->exponent[k][n] - common[n], TERM_LOST);
+        sum[n] += (int32_t)(a->significand[k] * b->significand[k][n] * power_f32(below + b->fraction_bits));
+    }
+}
+
 /*
  * d[n] += sum over k of a[k] * b[k][n] for finite operands. Terms are multiples of 2^(common - fraction_bits): below 2^27
  * each, and 16 products of two 11-bit significands still sum to less than 2^31, as 32 of 8-bit floats do, of which fewer bits
- * are kept. All float operations here are exact.
+ * are kept. All float operations here are exact, or their result is below 1 and cut to zero.
  */
-VECTORISED
-static void multiply_finite(const operand_row *a, const operand_columns *b, float *d)
+WIDE static void multiply_finite(const operand_row *a, const operand_columns *b, float *d)
 {
-    const int terms = b->terms, fraction_bits = b->fraction_bits;
+    const int fraction_bits = b->fraction_bits;
     const uint32_t kept = ~0u << (F32_FRACTION_BITS - b->kept_bits);
-    int32_t common[COLUMNS_MAX], sum[COLUMNS_MAX];
-    for (int n = 0; n < b->count; n++) {
-        common[n] = d[n] == 0 ? COMMON_EXPONENT_MIN : exponent_of_f32(d[n]);
-        sum[n] = 0;
-    }
-    for (int k = 0; k < terms; k++)
-        for (int n = 0; n < b->count; n++)
-            common[n] = max_i32(common[n], a->exponent[k] + b->exponent[k][n]);
-    for (int k = 0; k < terms; k++) {
-        for (int n = 0; n < b->count; n++) {
-            int32_t below = max_i32(a->exponent[k] + b->exponent[k][n] - common[n], TERM_LOST);
-            sum[n] += (int32_t)(a->significand[k] * b->significand[k][n] * power_f32(below + fraction_bits));
-        }
-    }
+    int16_t common[COLUMNS_MAX];
+    int32_t sum[COLUMNS_MAX] = { 0 };
+    common_exponents(a, b, d, common);
+    if (a->moderate && b->moderate)
+        for (int k = 0; k < b->terms; k += 4)
+            add_moderate(a, b, k, common, sum);
+    else
+        for (int k = 0; k < b->terms; k++)
+            add_any(a, b, k, common, sum);
     for (int n = 0; n < b->count; n++) {
         int32_t old = (int32_t)((double)d[n] * power_f64(fraction_bits - common[n]));
         d[n] = truncate_to_f32(((double)sum[n] + old) * power_f64(common[n] - fraction_bits), kept);

@@ -19,13 +19,13 @@ static clock_block *draw(cluster *c)
             c->pool[i] = NULL;
     }
     const size_t kinds = c->launch->ordered ? 3 : 2; // in other launches global memory has no clocks
-    const size_t bytes = sizeof(clock_block) + kinds * (size_t)c->agent_max * sizeof(uint32_t);
     clock_block **k = &c->pool[c->pool_used++];
-    if (*k)
-        past_drop(&(*k)->past);
-    else
-        *k = heap_alloc(1, bytes);
-    return memset(*k, 0, bytes);
+    if (!*k)
+        return *k = heap_alloc(1, sizeof(clock_block) + kinds * (size_t)c->agent_max * sizeof(uint32_t));
+    past_drop(&(*k)->past);
+    for (size_t kind = 0; kind < kinds; kind++) // there were never more agents
+        memset((*k)->clocks + kind * (size_t)c->agent_max, 0, (size_t)c->agent_peak * sizeof(uint32_t));
+    return *k;
 }
 
 void knowledge_free(cluster *c)
@@ -103,6 +103,7 @@ uint16_t agent_new(warp *w, const step *s, agent a)
         return NO_AGENT;
     }
     c->agents[c->agent_count] = a;
+    c->agent_peak = c->agent_peak > c->agent_count ? c->agent_peak : c->agent_count + 1;
     return (uint16_t)c->agent_count++;
 }
 

@@ -5,7 +5,7 @@
 #include "base/heap.h"
 #include "device/emulator/machine.h"
 
-enum { WORD = 4, READ_SET = 0xfffe }; // read_agent of a cell with several unordered readers
+enum { READ_SET = 0xfffe }; // read_agent of a cell with several unordered readers
 
 /* Addresses */
 
@@ -135,8 +135,9 @@ bool shared_was_written(const cta *c, uint32_t offset, char *by, size_t by_bytes
         [AGENT_TRANSFER] = "the wait for that mbarrier is missing",
         [AGENT_CP_ASYNC] = "cp_async_wait and a barrier are missing",
     };
-    const cell *x = &c->cells[offset / WORD];
-    x = x->flags & CELL_SPLIT ? &c->bytes[offset] : x;
+    const cell *x = &c->cells[TIER_CHUNK][offset / TIER_SPAN[TIER_CHUNK]];
+    for (int tier = 1; x->flags & CELL_SPLIT; tier++)
+        x = &c->cells[tier][offset / TIER_SPAN[tier]];
     if (x->write_clock == 0)
         return false;
     char who[AGENT_TEXT_BYTES], where[WHERE_BYTES];
@@ -172,7 +173,7 @@ static uint32_t set_new(cluster *c)
     reader_set *set = &c->sets[index];
     if (!set->clock)
         set->clock = heap_alloc((size_t)c->agent_max, sizeof *set->clock);
-    memset(set->clock, 0, (size_t)c->agent_max * sizeof *set->clock);
+    memset(set->clock, 0, (size_t)c->agent_peak * sizeof *set->clock);
     return index;
 }
 
@@ -293,73 +294,81 @@ static bool touch_cell(cta *c, const access *a, cell *x, uint32_t offset)
     return true;
 }
 
-/* From now on the bytes of this word are tracked one by one. A set of readers has one owner: the other bytes copy it. */
-static void split(cluster *c, cell *word, cell *bytes)
+/* Parts of a cell */
+
+/* From now on its parts are tracked one by one. A set of readers has one owner: the other parts copy it. */
+static void split(cta *on, int tier, uint32_t offset)
 {
-    for (int i = 0; i < WORD; i++) {
-        bytes[i] = *word;
-        if (i && word->read_agent == READ_SET && word->read_clock) {
-            bytes[i].read_clock = set_new(c);
-            memcpy(c->sets[bytes[i].read_clock].clock, c->sets[word->read_clock].clock,
+    cluster *c = on->cluster;
+    uint32_t span = TIER_SPAN[tier], part = TIER_SPAN[tier + 1];
+    cell *whole = &on->cells[tier][offset / span], *parts;
+    if (whole->flags & CELL_SPLIT)
+        return;
+    if (!on->cells[tier + 1])
+        on->cells[tier + 1] = heap_alloc(cluster_shared_bytes(c) / part, sizeof(cell));
+    parts = &on->cells[tier + 1][offset / span * (span / part)];
+    for (uint32_t i = 0; i < span / part; i++) {
+        parts[i] = *whole;
+        if (i && whole->read_agent == READ_SET && whole->read_clock) {
+            parts[i].read_clock = set_new(c);
+            memcpy(c->sets[parts[i].read_clock].clock, c->sets[whole->read_clock].clock,
                    (size_t)c->agent_count * sizeof(uint32_t));
         }
     }
-    *word = (cell){ .flags = CELL_SPLIT };
+    *whole = (cell){ .flags = CELL_SPLIT };
 }
 
-/* A write of the whole word merges its four cells again. */
-static void unite(const access *a, cell *word, cell *bytes)
+/* A cell of this tier that counts. */
+static cell *cell_at(cta *c, int tier, uint32_t offset)
 {
-    for (int i = 1; i < WORD; i++)
-        if (bytes[i].read_agent == READ_SET && bytes[i].read_clock)
-            set_free(a->w->cluster, bytes[i].read_clock);
-    *word = bytes[0];
+    for (int coarser = TIER_CHUNK; coarser < tier; coarser++)
+        split(c, coarser, offset);
+    return &c->cells[tier][offset / TIER_SPAN[tier]];
 }
 
-static bool touch_word_by_byte(cta *c, const access *a, uint32_t from, uint32_t to)
+/* Bytes from .. to, of which this tier has whole cells or parts. After a write of all parts of a cell it is one again. */
+static bool touch_tier(cta *c, const access *a, int tier, uint32_t from, uint32_t to)
 {
-    cell *word = &c->cells[from / WORD];
-    cell *bytes = &c->bytes[from / WORD * WORD];
-    if (!(word->flags & CELL_SPLIT))
-        split(c->cluster, word, bytes);
-    for (uint32_t at = from; at < to; at++)
-        if (!touch_cell(c, a, &c->bytes[at], at))
+    const uint32_t span = TIER_SPAN[tier];
+    for (uint32_t at = from, next; at < to; at = next) {
+        next = at - at % span + span < to ? at - at % span + span : to;
+        cell *x = &c->cells[tier][at / span];
+        bool whole = next - at == span;
+        if (tier == TIER_BYTE || (whole && !(x->flags & CELL_SPLIT))) {
+            if (!touch_cell(c, a, x, at))
+                return false;
+            continue;
+        }
+        split(c, tier, at);
+        if (!touch_tier(c, a, tier + 1, at, next))
             return false;
-    if (a->write && to - from == WORD)
-        unite(a, word, bytes);
+        if (a->write && whole)
+            *x = c->cells[tier + 1][at / TIER_SPAN[tier + 1]];
+    }
     return true;
 }
 
 bool shared_touch(cta *c, const access *a, uint32_t offset, uint32_t bytes)
 {
-    for (uint32_t at = offset, end = offset + bytes; at < end;) {
-        uint32_t next = (at / WORD + 1) * WORD;
-        next = next < end ? next : end;
-        cell *word = &c->cells[at / WORD];
-        bool whole = next - at == WORD && !(word->flags & CELL_SPLIT);
-        if (!(whole ? touch_cell(c, a, word, at) : touch_word_by_byte(c, a, at, next)))
-            return false;
-        at = next;
-    }
-    return true;
+    for (uint32_t block = offset / SHARED_BLOCK; block * SHARED_BLOCK < offset + bytes; block++)
+        c->touched[block] = true;
+    return touch_tier(c, a, TIER_CHUNK, offset, offset + bytes);
 }
 
 void shared_undefine(cta *c, uint32_t offset, uint32_t bytes)
 {
     for (uint32_t at = offset; bytes; at++, bytes >>= 1) {
-        cell *word = &c->cells[at / WORD];
         if (!(bytes & 1))
             continue;
-        if (!(word->flags & CELL_SPLIT))
-            split(c->cluster, word, &c->bytes[at / WORD * WORD]);
-        c->bytes[at].flags = (uint8_t)((c->bytes[at].flags & ~CELL_WRITTEN) | CELL_UNDEFINED);
+        cell *x = cell_at(c, TIER_BYTE, at);
+        x->flags = (uint8_t)((x->flags & ~CELL_WRITTEN) | CELL_UNDEFINED);
     }
 }
 
 void shared_mark_mbarrier(cta *c, uint32_t offset)
 {
-    for (uint32_t i = offset / WORD; i < (offset + MBARRIER_BYTES) / WORD; i++)
-        c->cells[i].flags = CELL_MBARRIER;
+    for (uint32_t at = offset; at < offset + MBARRIER_BYTES; at++)
+        cell_at(c, TIER_BYTE, at)->flags = CELL_MBARRIER;
 }
 
 outcome run_mapa(warp *w, const step *s)

@@ -13,6 +13,7 @@ enum {
     CHUNKS_MAX = 4,
     STATS = ATTENTION_STATS,
     COLUMNS_MAX = 64, // of a block, that a thread has values of in a row
+    SLOPE_BUFFERS = 2,
 };
 
 /* Everything the roles share. Letters: rows (ROWS), tokens of a block (BN). */
@@ -35,6 +36,15 @@ typedef struct backward_kernel {
     val x_at, y_at;  // where the sequences of X and Y begin, if ragged
     val first, end;  // blocks
     val heads;       // heads of Y for one of X
+
+    // where dQ comes with dK and dV (attention_backward_queries.c)
+    bool with_queries;
+    columns part;   // queries of a consumer's part of dQ^T
+    int halves;     // of a block that parts are of: 1 or 2
+    tensor sSlopes; // dS^T: (ROWS,CHUNK,CHUNKS,BUFFERS*CONSUMERS*HALVES)
+    tensor sSums;   // (CONSUMERS*PART,64), f32
+    tma_copy tmaSums;
+    pipeline sums;
 } backward_kernel;
 
 /* The steps of a CTA: blocks, once for every head of Y. */
@@ -58,6 +68,10 @@ typedef struct backward_consumer {
     tensor d1, d2;                               // (MMA,1,1)
     val offset[2], delta[2];                     // of the rows of a thread, if they are queries
     pipeline_state at;
+    tiled_mma dq_mma;
+    tensor tCrKt, tCrSlopes; // (D/64,MMA_K,CONSUMERS), (1,MMA_K,TILES)
+    tensor dq;               // (MMA,1,1), in the registers of slopes
+    val turn;                // 1 and 0 in turn: the buffer of dS, the parity of the sums' barriers
 } backward_consumer;
 
 /* -lse, or delta (which: 0, 1), of a thread's queries: by its rows, or where these are keys by its columns. */
@@ -105,5 +119,24 @@ void attention_backward_differentiate(backward_consumer *c, const backward_stats
 /* Gradients of scores are those of what a mask adds to them. */
 void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c, tensor cS,
                                             const backward_walk *w);
+
+/* A consumer's sums, scaled, into the gradients. */
+void attention_backward_store_gradients(const backward_kernel *k, const backward_consumer *c);
+
+/* One warpgroup's wgmma over 64 x n; sources: SS, or RS for A in registers. */
+tiled_mma attention_warpgroup_mma(ckl_dtype dtype, int n, const char *sources);
+
+/* dQ in the kernel of keys: what it has in shared memory, a consumer's operands. */
+columns attention_backward_part_of(const attention_sm90_backward_config *config);
+void attention_backward_describe_sums(backward_kernel *k);
+void attention_backward_describe_queries(const backward_kernel *k, backward_consumer *c);
+
+/* Gradients of the scores as a product with the keys, asynchronous; what comes of it, to the warp that adds it to the sums. */
+void attention_backward_issue_queries(const backward_kernel *k, backward_consumer *c);
+void attention_backward_share_queries(const backward_kernel *k, backward_consumer *c);
+void attention_backward_add_queries(const backward_kernel *k);
+
+/* The kernel that makes dQ of the sums. */
+void attention_backward_round_queries(const attention_sm90_backward_config *config);
 
 #endif

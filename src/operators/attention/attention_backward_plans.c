@@ -66,9 +66,14 @@ enum {
     BLOCK_EASY = 96, // without overlap: of 112 some spill
     REGISTERS = 208, // of 240: for accumulators and what they are rounded to
     STAGES_MAX = 4,
-    STATS_BYTES = 8,  // of a query
-    STATS_QUERIES = 8 // of a CTA
+    STATS_BYTES = 8,      // of a query
+    STATS_QUERIES = 8,    // of a CTA
+    SUMS_HEADS_MAX = 256, // d + dv beside dQ
+    SUMS_ROW = 64         // elements of a row of the workspace's sums
 };
+
+/* What a kernel of keys reads of so many heads, and their sums, stay in L2. */
+static const int64_t SECTION_BYTES = 32 << 20;
 
 /*
  * Tokens of a block whose scores, slopes and their roundings fit the registers beside sums of so many columns. Without overlap
@@ -82,23 +87,50 @@ static int block_for(const ckl_attention_desc *d, int64_t columns, bool overlap)
     return (int)min_i64(overlap ? BLOCK_MAX : BLOCK_EASY, max_i64(16, room / each / 16 * 16));
 }
 
-static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *device, void *config)
+/* Can dQ come with dK and dV? Its two parts are of 64 elements, or queries; who adds to a block must be known. */
+static bool has_sums(const ckl_attention_desc *d)
 {
-    const ckl_attention_desc *d = desc;
-    attention_sm90_backward_config *c = config;
+    return d->d > 32 && d->d <= 2 * ATTENTION_ROWS && d->d + d->dv <= SUMS_HEADS_MAX && !d->dmask &&
+           !attention_score_has_blocks(d->score);
+}
+
+/* A part is a multiple of 16 queries. */
+static int queries_step(const ckl_attention_desc *d)
+{
+    return d->d > ATTENTION_ROWS ? 16 : 32;
+}
+
+/* Heads whose CTAs run at the same time: of many, so that few CTAs wait to add to the same block. */
+static int64_t section_of(const ckl_attention_desc *d)
+{
+    const int64_t bytes = product_i64(2 * (d->d + d->dv) + 4 * d->d, d->q);
+    return min_i64(d->batch * d->heads, max_i64(1, SECTION_BYTES / max_i64(bytes, 1)));
+}
+
+static void choose(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_backward_config *c)
+{
     c->form = attention_form_of(d);
     c->apart = d->d + d->dv > HEADS_MAX;
+    int64_t rows = product_i64(product_i64(d->batch, d->kv_heads), d->kv);
+    if (c->ordered && rows <= product_i64(device->sm_count, ATTENTION_ROWS))
+        c->consumers = 1;
+    c->products = has_sums(d) && c->consumers == 2 ? 5 : 7;
     c->overlap = false; // larger blocks gain more: 7 % at d128 and d64
     c->block = block_for(d, c->apart ? max_i64(d->d, d->dv) : d->d + d->dv, c->overlap);
     c->block = (int)max_i64(16, c->block - (d->mask == CKL_ATTENTION_MASK_NONE ? 0 : 16)); // a mask wants registers
     c->keys = block_for(d, d->d, true);
-    int64_t rows = product_i64(product_i64(d->batch, d->kv_heads), d->kv);
-    if (rows <= product_i64(device->sm_count, ATTENTION_ROWS))
-        c->consumers = 1;
-    for (c->stages = STAGES_MAX; c->stages > 2 && attention_sm90_backward_smem(c) > device->smem_per_cta_bytes;)
+    if (c->products == 5)
+        c->block = (int)min_i64(c->block / queries_step(d) * queries_step(d), d->d > ATTENTION_ROWS ? 64 : 96);
+    for (c->stages = c->products == 5 ? 2 : STAGES_MAX;
+         c->stages > 2 && attention_sm90_backward_smem(c) > device->smem_per_cta_bytes;)
         c->stages--;
     while (c->block > 16 && attention_sm90_backward_smem(c) > device->smem_per_cta_bytes)
         c->block -= 16;
+}
+
+static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *device, void *config)
+{
+    choose(desc, device, config);
     return CKL_OK;
 }
 
@@ -112,13 +144,14 @@ static int64_t sm90_backward_ctas(const ckl_attention_desc *d, const attention_s
         return d->sinks ? d->heads : 0;
     if (kernel == 4 && !c->apart)
         return 0;
+    if (kernel == 2 && c->products == 5)
+        return product_i64(product_i64(heads, ceil_div(d->q, c->block)), c->consumers);
     return kernel != 2 ? product_i64(product_i64(d->batch, d->kv_heads), ceil_div(d->kv, rows))
                        : product_i64(heads, ceil_div(d->q, rows));
 }
 
-static ckl_status admit_sm90_backward(const void *desc, const ckl_device_info *device, const void *config)
+static ckl_status admit(const char *who, const void *desc, const ckl_device_info *device, const void *config)
 {
-    const char *const who = "sm90_backward";
     const ckl_attention_desc *d = desc;
     const attention_sm90_backward_config *c = config;
     TRY(attention_check_form(who, CKL_DIRECTION_BACKWARD, d, &c->form));
@@ -136,6 +169,12 @@ static ckl_status admit_sm90_backward(const void *desc, const ckl_device_info *d
              "attention %s: consumers=%d is not in 1..2, block=%d or keys=%d not a multiple of 16 up to %d, or "
              "stages=%d less than 2",
              who, c->consumers, c->block, c->keys, BLOCK_MAX, c->stages);
+    if (c->products != 7 && (c->products != 5 || c->consumers != 2 || c->block % queries_step(d) || !has_sums(d)))
+        FAIL(CKL_UNSUPPORTED,
+             "attention %s: products=%d is not 7, or 5 with consumers=2, block=%d a multiple of %d, d from 40 to 128, "
+             "d + dv up "
+             "to %d, and neither dmask nor a score that skips blocks",
+             who, c->products, c->block, queries_step(d), SUMS_HEADS_MAX);
     int64_t smem = attention_sm90_backward_smem(c);
     if (smem > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "attention %s: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, who,
@@ -146,11 +185,35 @@ static ckl_status admit_sm90_backward(const void *desc, const ckl_device_info *d
     return CKL_OK;
 }
 
+/* Stats of queries; sums of dQ; how many CTAs have added to a block of these. */
+typedef struct workspace_parts {
+    int64_t sums, turns, bytes;
+} workspace_parts;
+
+static workspace_parts workspace_of(const ckl_attention_desc *d, const attention_sm90_backward_config *c)
+{
+    const int64_t blocks = product_i64(product_i64(d->batch, d->heads), ceil_div(d->q, c->block)),
+                  rows = product_i64(blocks, c->block);
+    workspace_parts w = { .bytes = product_i64(rows, STATS_BYTES) };
+    if (c->products == 7)
+        return w;
+    w.sums = round_up(w.bytes, PLAN_WORKSPACE_ALIGNMENT);
+    w.turns = sum_i64(w.sums, product_i64(blocks, attention_backward_sums_bytes(c)));
+    w.bytes = sum_i64(w.turns, c->ordered ? product_i64(blocks, 4) : 0);
+    return w;
+}
+
+static ckl_status admit_sm90_backward(const void *desc, const ckl_device_info *device, const void *config)
+{
+    TRY(admit("sm90_backward", desc, device, config));
+    if (!((const attention_sm90_backward_config *)config)->ordered)
+        FAIL(CKL_INVALID, "attention sm90_backward: ordered=0 is what sm90_backward_unordered does");
+    return CKL_OK;
+}
+
 static int64_t workspace_sm90_backward(const ckl_plan *plan)
 {
-    const ckl_attention_desc *d = plan->desc;
-    const attention_sm90_backward_config *c = plan->config;
-    return product_i64(product_i64(d->batch, d->heads), round_up(d->q, c->block)) * STATS_BYTES;
+    return workspace_of(plan->desc, plan->config).bytes;
 }
 
 static ckl_status launch_sm90_backward(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -159,11 +222,21 @@ static ckl_status launch_sm90_backward(const ckl_plan *plan, const void *args, c
     const ckl_attention_args *x = args;
     const attention_sm90_backward_config *c = plan->config;
     if (!PLAN_ALIGNED(16, x->q, x->k, x->v, x->o, x->dout, x->dq, x->dk, x->dv))
-        FAIL(CKL_INVALID,
-             "attention sm90_backward: a pointer is not aligned to 16 bytes; impl=naive_backward takes any");
+        FAIL(CKL_INVALID, "attention %s: a pointer is not aligned to 16 bytes; impl=naive_backward takes any",
+             plan->impl->name);
     attention_params params = attention_params_of(d, x, c->consumers * ATTENTION_ROWS);
-    params.stats = plan_workspace(plan, x->workspace);
+    const workspace_parts w = workspace_of(d, c);
+    const char *workspace = plan_workspace(plan, x->workspace);
+    params.stats = workspace;
     params.stats_rows = (uint32_t)round_up(d->q, c->block);
+    if (c->products == 5) {
+        params.section = (uint32_t)section_of(d);
+        params.sums = workspace + w.sums;
+        params.turns = workspace + w.turns;
+        params.SUMS = (param_tensor){ .pointer = params.sums,
+                                      .size = { SUMS_ROW, (w.turns - w.sums) / (4 * SUMS_ROW) },
+                                      .stride = { 1, SUMS_ROW } };
+    }
     for (int i = 0; i < SM90_KERNELS; i++)
         if (sm90_backward_ctas(d, c, i) > 0)
             TRY(plan_launch(plan, i, (plan_grid){ .x = sm90_backward_ctas(d, c, i) }, &params, stream));
@@ -181,4 +254,41 @@ const implementation attention_sm90_backward_implementation = {
     .params = &attention_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_sm90_backward,
+};
+
+/* sm90_backward_unordered: by name, because its results depend on the order in which CTAs come */
+
+static ckl_status choose_sm90_backward_unordered(const void *desc, const ckl_device_info *device, void *config)
+{
+    ((attention_sm90_backward_config *)config)->ordered = false;
+    choose(desc, device, config);
+    return CKL_OK;
+}
+
+static ckl_status admit_sm90_backward_unordered(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const char *const who = "sm90_backward_unordered";
+    const attention_sm90_backward_config *c = config;
+    TRY(admit(who, desc, device, config));
+    if (c->ordered || c->products != 5)
+        FAIL(CKL_UNSUPPORTED, "attention %s: ordered=%d is not 0, or products=%d not 5", who, c->ordered, c->products);
+    return CKL_OK;
+}
+
+const implementation attention_sm90_backward_unordered_implementation = {
+    .name = "sm90_backward_unordered",
+    .summary = "sm90_backward whose CTAs add to dQ as they come: not the same bits in every run",
+    .by_name = true,
+    .order_dependent = true,
+    .config_bytes = sizeof(attention_sm90_backward_config),
+    .config = FIELD_TABLE(sm90_backward_fields),
+    .choose = choose_sm90_backward_unordered,
+    .admit = admit_sm90_backward_unordered,
+    .cost = attention_sm90_backward_cost,
+    .describe = attention_sm90_backward,
+    .kernels = SM90_KERNELS,
+    .params = &attention_param_list,
+    .target = IR_SM90A,
+    .workspace_bytes = workspace_sm90_backward,
+    .launch = launch_sm90_backward,
 };

@@ -42,8 +42,18 @@ static void clear_mask_gradient(const attention_values *p, const attention_form 
         set(gRow, key, convert(form->dtype, immf(0)));
 }
 
-void attention_backward_stats(const attention_form *form)
+/* The first of a block's queries: nobody has added to its sums. */
+static void clear_turn(const attention_values *p, int block, val head, val token)
 {
+    IF(eq(rem(token, imm64(block)), imm64(0))) {
+        val number = add(mul(head, div(convert(I64, p->stats_rows), imm64(block))), div(token, imm64(block)));
+        store_global(U32, add(p->turns, convert(U64, mul(number, imm64(4)))), 0, imm_as(U32, 0));
+    }
+}
+
+void attention_backward_stats(const attention_sm90_backward_config *cfg)
+{
+    const attention_form *form = &cfg->form;
     launch_bounds(STATS_THREADS, 0);
     attention_values p = params_of(attention);
     grid_wait();
@@ -83,6 +93,8 @@ void attention_backward_stats(const attention_form *form)
         }
         set(gStats, 0, offset);
         set(gStats, 1, delta);
+        if (cfg->products == 5 && cfg->ordered)
+            clear_turn(&p, cfg->block, every, token);
     }
 }
 

@@ -85,9 +85,11 @@ val attention_backward_is_over(const backward_kernel *k, const backward_walk *w)
 
 static void turn_over(const backward_kernel *k, backward_walk *w)
 {
-    val next = add(w->block, imm(1)), turn = eq(next, k->end);
+    const bool down = k->with_queries; // the last queries, which all keys see, come first
+    val next = down ? sub(w->block, imm(1)) : add(w->block, imm(1));
+    val turn = down ? eq(w->block, k->first) : eq(next, k->end);
     assign(w->head, add(w->head, select(turn, imm_as(U32, 1), imm_as(U32, 0))));
-    assign(w->block, select(turn, k->first, next));
+    assign(w->block, select(turn, down ? sub(k->end, imm(1)) : k->first, next));
 }
 
 /* A window of blocks of a step's head: skipped where they are past the last one. */
@@ -131,7 +133,8 @@ static void skip_blocks(const backward_kernel *k, backward_walk *w, bool togethe
 backward_walk attention_backward_begin(const backward_kernel *k, bool together)
 {
     val none = eq(k->first, k->end), head = select(none, k->heads, imm_as(U32, 0));
-    backward_walk w = { .block = variable(U32, k->first), .head = variable(U32, head) };
+    backward_walk w = { .block = variable(U32, k->with_queries ? sub(k->end, imm(1)) : k->first),
+                        .head = variable(U32, head) };
     if (attention_custom_has_blocks(&k->form)) {
         w.kind = variable(I32, imm(CKL_ATTENTION_SKIP));
         w.base = variable(U32, sub(k->first, imm(BLOCK_WINDOW)));

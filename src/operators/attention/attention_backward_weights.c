@@ -43,20 +43,25 @@ static void hide_keys(const backward_kernel *k, backward_consumer *c, val block)
         attention_mask_block(&rows, block, c->scores);
 }
 
-/* Queries that do not see a row's key. Those past the last one have no weights. */
+/*
+ * Queries that do not see a row's key. Those past the last one have no weights. Keys past the last one need none where they are
+ * rows that nobody stores, but they must not reach dQ.
+ */
 static void hide_queries(const backward_kernel *k, backward_consumer *c, val block)
 {
     const attention_values *p = &k->p;
     val row = convert(I32, add(k->row, mul(c->index, imm(ROWS)))), end = add(row, imm(ROWS - 1));
     val first = convert(I32, mul(block, imm(k->block))), cut = imm_as(IR_PRED, 0);
-    if (!k->form.right && !k->form.left)
+    if (!k->form.right && !k->form.left && !k->with_queries)
         return;
     if (k->form.right) // the first query does not see the last key
         cut = lt(add(first, p->last), end);
     if (k->form.left) { // the last query does not see the first key
         val late = lt(row, add(add(first, imm(k->block - 1)), p->first));
-        cut = k->form.right ? logical_or(cut, late) : late;
+        cut = logical_or(cut, late);
     }
+    if (k->with_queries)
+        cut = logical_or(cut, ge(end, convert(I32, p->kv)));
     IF(cut) {
         tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), attention_backward_thread());
         val begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX], from = add(first, convert(I32, coordinate(cS, 1, 0)));
@@ -64,6 +69,8 @@ static void hide_queries(const backward_kernel *k, backward_consumer *c, val blo
             val key = add(row, convert(I32, coordinate(cS, 0, attention_online_row_value(c->scores, i))));
             begins[i] = k->form.right ? sub(sub(key, p->last), from) : imm_as(I32, 0);
             ends[i] = k->form.left ? sub(sub(key, p->first), from) : imm_as(I32, k->block);
+            if (k->with_queries)
+                begins[i] = select(lt(key, convert(I32, p->kv)), begins[i], imm_as(I32, k->block));
         }
         attention_mask_scores(c->scores, coordinate_distances(cS, 1), begins, ends);
     }

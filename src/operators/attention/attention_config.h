@@ -150,11 +150,15 @@ ckl_status attention_check_apart(const char *op, const char *tensor, const atten
     X(owner, f32, scale)                                                                             \
     X(owner, pointer, starts_q) /* of sequences, where ragged */                                     \
     X(owner, pointer, starts_kv)                                                                     \
-    X(owner, u32, q_total)
+    X(owner, u32, q_total)                                                                           \
+    X(owner, tensor, SUMS) /* of dQ, f32, in rows of 64 as attention_backward_queries.c has them */  \
+    X(owner, pointer, sums)                                                                          \
+    X(owner, pointer, turns) /* of a block of queries: CTAs that have added to its sums */
 
 KERNEL_PARAMS(attention, ATTENTION_PARAMS);
 
-extern const implementation attention_sm90_backward_implementation, attention_naive_backward_implementation;
+extern const implementation attention_sm90_backward_implementation, attention_sm90_backward_unordered_implementation,
+    attention_naive_backward_implementation;
 extern const implementation attention_sm90_implementation, attention_sm80_implementation,
     attention_tensor_implementation, attention_naive_implementation;
 
@@ -221,7 +225,9 @@ plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *
     X(owner, int, keys, "96", "32 48 64 80 96 112 128", "keys that the queries' kernel does")           \
     X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")                                      \
     X(owner, bool, overlap, "1", "0 1", "in the keys' kernel a block's sums run under the next scores") \
-    X(owner, bool, apart, "0", "0 1", "dV by a kernel of its own")
+    X(owner, bool, apart, "0", "0 1", "dV by a kernel of its own")                                      \
+    X(owner, int, products, "7", "5 7", "5: dQ in the keys' kernel, by sums in memory")                 \
+    X(owner, bool, ordered, "1", "0 1", "these are in the order of the keys")
 
 typedef struct attention_sm90_backward_config {
     attention_form form;
@@ -229,6 +235,8 @@ typedef struct attention_sm90_backward_config {
 } attention_sm90_backward_config;
 
 int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *config);
+int64_t attention_backward_sums_smem(const attention_sm90_backward_config *config);  // of it, for dQ by sums
+int64_t attention_backward_sums_bytes(const attention_sm90_backward_config *config); // of a block in the workspace
 
 void attention_sm90_backward(const void *config, int kernel);
 
@@ -238,7 +246,7 @@ void attention_sm90_backward(const void *config, int kernel);
  */
 enum { ATTENTION_STATS = 2 };
 
-void attention_backward_stats(const attention_form *form);
+void attention_backward_stats(const attention_sm90_backward_config *config);
 void attention_backward_sinks(void);
 
 /* What attention_plans.c has for all. */

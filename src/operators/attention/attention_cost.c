@@ -57,8 +57,12 @@ plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *
     const attention_sm90_backward_config *c = config;
     const double rows = (double)c->consumers * ATTENTION_ROWS, seen = keys_seen(d);
     const double group = (double)d->heads / (double)d->kv_heads, of_keys = fmax(1, (double)d->kv);
-    const plan_cost keys = of_tiles(d, device, ceil(of_keys / rows) * (double)(d->batch * d->kv_heads), rows, c->block,
-                                    seen * (double)d->q * group / of_keys, 2 * (double)(d->d + d->dv), true);
+    const bool sums = c->products == 5; // and dQ
+    const plan_cost keys =
+        of_tiles(d, device, ceil(of_keys / rows) * (double)(d->batch * d->kv_heads), rows, c->block,
+                 seen * (double)d->q * group / of_keys, (double)(2 * (d->d + d->dv) + (sums ? d->d : 0)), true);
+    if (sums)
+        return keys;
     const plan_cost queries = of_tiles(d, device, ceil((double)d->q / rows) * (double)(d->batch * d->heads), rows,
                                        c->keys, seen, (double)(2 * d->d + d->dv), true);
     return (plan_cost){ keys.us + queries.us, keys.bound };

@@ -1,8 +1,8 @@
 /*
  * attention_decode_narrow.c - products of attention_decode's sm80 with keys and values of 8 bits, which are widened in registers.
  *
- * ldmatrix brings words of two elements, as if they were of 16 bits. Of a word of K's row, pairs of bytes are neighbours along the
- * sum: elements 4t .. 4t+3 of 16 are where lane t's A has columns 2t, 2t+1, 2t+8, 2t+9, so Q is read in that order. Words of V are
+ * ldmatrix brings words of two elements, as if they were of 16 bits. Of a word of K's row, all four bytes are neighbours along the
+ * sum: elements 4t, 4t+2, 4t+1, 4t+3 of 16 are where lane t's A has columns 2t, 2t+1, 2t+8, 2t+9, so Q is brought into that order. Words of V are
  * transposed, so that a register has the same word of two keys: its low bytes are of one column, its high bytes of the next one, and
  * two atoms have the even and the odd ones of 16 columns.
  *
@@ -18,15 +18,15 @@ enum { STEP = 16 }; // of K of an atom, in words
 enum { FRACTION_BITS = 7, F32_EXPONENT_AT = 23, BIAS = 127, EXPONENT_F16 = 14, EXPONENT_MIN = 15 };
 
 /* Bytes of a word (0 .. 3) that become the high bytes of two 16-bit numbers; 4: zeros of the other operand. */
-enum { BYTES_0_1 = 0x1404, BYTES_2_3 = 0x3424, BYTES_0_2 = 0x2404, BYTES_1_3 = 0x3414 };
+enum { BYTES_0_2 = 0x2404, BYTES_1_3 = 0x3414 };
 
 /*
  * Two e4m3 as f16: exponent and fraction move to where f16 has them, which is right for subnormal ones, too. The bias is another one, so
- * they are too small by 2^8, for which the scales make up.
+ * they are too small by 2^8, for which the scales make up. What stands in the low bytes is masked out, so bytes 1 and 3 need not move.
  */
 static val widen(val word, int bytes)
 {
-    val x = permute_bytes(word, imm_as(U32, 0), imm_as(U32, bytes));
+    val x = bytes == BYTES_1_3 ? word : permute_bytes(word, imm_as(U32, 0), imm_as(U32, bytes));
     return bit_or(bit_and(shift_right(x, imm(1)), imm_as(U32, 0x3f803f80)), bit_and(x, imm_as(U32, 0x80008000)));
 }
 
@@ -49,7 +49,7 @@ void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot)
         for (int half = 0; half < 2; half++)
             for (int n = 0; n < bn / 8; n++) {
                 val word = at(rK, half, n, 0);
-                tensor rB = widen_atom(k, word, BYTES_0_1, word, BYTES_2_3);
+                tensor rB = widen_atom(k, word, BYTES_0_2, word, BYTES_1_3);
                 gemm(&k->mma, local_tile(k->rQ, shape(4, atoms, 1), coord(0, 0, 2 * at / STEP + half)), rB,
                      local_tile(k->scores, shape(4, atoms, 1), coord(0, 0, n)), yes());
             }

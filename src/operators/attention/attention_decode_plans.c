@@ -9,6 +9,7 @@ enum {
     SPLITS_MAX = 1024, // of a sequence, which one CTA combines
     ROWS_MAX = 32,
     CTAS_MAX = 4,
+    E4M3_CTAS = 3,
 };
 
 static attention_decode_form form_of(const ckl_attention_decode_desc *d)
@@ -130,7 +131,8 @@ const implementation attention_decode_naive_implementation = {
 /* Keys of a CTA: the CTAs of one long sequence fill the device. The batch has no part in it, so that results do not depend on it. */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
-    int64_t split = SPLIT_MIN, tiles = product_i64(d->kv_heads, ceil_div(rows_of(d), ROWS_MAX));
+    const int64_t packed = 2 / (int64_t)ckl_dtype_bytes(d->cache); // as many bytes whatever the cache's type is
+    int64_t split = SPLIT_MIN * packed, tiles = product_i64(d->kv_heads, ceil_div(rows_of(d), ROWS_MAX));
     while (split < SPLIT_MAX && product_i64(ceil_div(d->kv, split), tiles) > device->sm_count)
         split *= 2;
     while (ceil_div(d->kv, split) > SPLITS_MAX)
@@ -145,6 +147,9 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     c->form = form_of(d);
     c->rows = rows_of(d) > 16 && d->d <= 128 && d->dv <= 128 ? 32 : 16;
     c->split = split_of(d, device);
+    if (d->cache == CKL_E4M3 && d->d <= 128 && d->dv <= 128 &&
+        c->rows == 16) // more warps, for each widens what it loads
+        c->ctas = E4M3_CTAS;
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->stages--;
     while (c->warps > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)

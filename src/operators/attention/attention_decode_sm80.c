@@ -136,6 +136,19 @@ static void find_place(decode_kernel *k)
 
 /* Loads */
 
+/* Neighbours e0 e1, e2 e3 of a row become e0 e2, e1 e3: the order in which words of 8-bit keys are widened. */
+static void interleave(const decode_kernel *k, int row, int steps)
+{
+    for (int step = 0; step < steps; step++) {
+        int_tuple at_first = coord(row % 2, row / 2, step), at_second = coord(row % 2 + 2, row / 2, step);
+        val first = at(k->rQ, at_first), second = at(k->rQ, at_second);
+        val even = permute_bytes(first, second, imm_as(U32, 0x5410)),
+            odd = permute_bytes(first, second, imm_as(U32, 0x7632));
+        set(k->rQ, at_first, even);
+        set(k->rQ, at_second, odd);
+    }
+}
+
 /* Q into the registers of every warp, pair by pair. Rows and columns past the last ones are 0. */
 static void load_queries(const decode_kernel *k)
 {
@@ -151,6 +164,8 @@ static void load_queries(const decode_kernel *k)
                 const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // as the keys' words have them
                 set(k->rQ, coord(m % 2 + 2 * (half % 2), m / 2, half / 2), bitcast(U32, at(gPairs, pair)));
             }
+            if (k->packed > 1)
+                interleave(k, m, steps);
         }
     }
 }

@@ -207,10 +207,15 @@ bool attention_score_bends(const char *name)
     return score && score->slope != ckl_attention_slope_one;
 }
 
+bool attention_score_has_blocks(const char *name)
+{
+    const ckl_attention_score *score = name ? attention_score_find(name) : NULL;
+    return score && score->block;
+}
+
 bool attention_custom_has_blocks(const attention_form *form)
 {
-    const ckl_attention_score *score = attention_score_find(form->score);
-    return score && score->block;
+    return attention_score_has_blocks(form->score);
 }
 
 /* The last one of a range, i32. */

@@ -12,4 +12,7 @@ const ckl_attention_score *attention_score_find(const char *name);
 /* Is its derivative other than 1? Of a NULL or "none" it is not. */
 bool attention_score_bends(const char *name);
 
+/* Does it say of whole blocks that they are skipped, or left as they are? */
+bool attention_score_has_blocks(const char *name);
+
 #endif

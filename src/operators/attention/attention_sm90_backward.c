@@ -1,6 +1,7 @@
 /*
  * attention_sm90_backward.c - attention's gradients for Hopper, as two kernels of one shape, each of which computes all weights
- * anew (seven products instead of five), so that every sum has one owner and a fixed order, without workspace for dQ:
+ * anew (seven products instead of five), so that every sum has one owner and a fixed order, without workspace for dQ; or as the first
+ * one alone, which gives dQ, too (attention_backward_queries.c):
  *
  *                   rows (64 a warpgroup)     blocks that go by     sums
  *   of keys         X1 = K, X2 = V            Y1 = Q, Y2 = dO       dK += dS * Q, dV += P * dO
@@ -19,8 +20,7 @@
 #include "operators/attention/attention_backward.h"
 
 enum {
-    BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads before they store
-    STATS_EACH = 4,       // of a lane: blocks of up to 128
+    STATS_EACH = 4, // of a lane: blocks of up to 128
     PRODUCER_REGISTERS = 24,
     CONSUMER_REGISTERS = 240, // with two consumers 504, which are the 3 * 168 of 384 threads
 };
@@ -36,10 +36,10 @@ static int span_of(columns c)
 int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *c)
 {
     const columns d = attention_columns_of(c->form.d), dv = attention_columns_of(c->form.dv);
-    const int block = c->block > c->keys ? c->block : c->keys;
+    const int block = c->products == 5 || c->block > c->keys ? c->block : c->keys; // of the largest kernel
     int64_t x = attention_columns_bytes(d, ROWS) + attention_columns_bytes(dv, ROWS);
     int64_t y = attention_columns_bytes(d, block) + attention_columns_bytes(dv, block) + 4 * STATS * block;
-    return c->consumers * x + c->stages * y + 16 * (1 + c->stages);
+    return c->consumers * x + c->stages * y + 16 * (1 + c->stages) + attention_backward_sums_smem(c);
 }
 
 static int64_t bytes_of_block(const backward_kernel *k)
@@ -66,6 +66,8 @@ static void describe_memory(backward_kernel *k)
     k->x = make_pipeline("X barriers", 1, 1, 1);
     k->ring = make_pipeline("ring", c->stages, k->of_keys ? 2 : 1,
                             c->consumers * WARPGROUP / 32); // each warp releases what it has read
+    if (k->with_queries)
+        attention_backward_describe_sums(k);
 }
 
 static void describe_maps(backward_kernel *k)
@@ -173,12 +175,16 @@ static void producer(const backward_kernel *k)
     if (k->of_keys)
         IF(eq(warp(), imm(1)))
             stats_producer(k);
+    if (k->with_queries)
+        IF(eq(warp(), imm(2))) {
+            IF(elect())
+                attention_backward_add_queries(k);
+        }
 }
 
 /* Consumers */
 
-/* One warpgroup's wgmma over 64 x n. */
-static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
+tiled_mma attention_warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
 {
     char atom[ATOM_NAME_MAX];
     snprintf(atom, sizeof atom, "SM90_64x%dx16_F32%s_%s", n, dtype == F16 ? "F16F16" : "BF16BF16", sources);
@@ -189,9 +195,9 @@ static backward_consumer describe_consumer(const backward_kernel *k)
 {
     const int block = k->block;
     ckl_dtype dtype = k->form.dtype;
-    backward_consumer c = { .scores_mma = warpgroup_mma(dtype, block, "SS"),
-                            .d1_mma = warpgroup_mma(dtype, k->d.used, "RS"),
-                            .d2_mma = warpgroup_mma(dtype, k->dv.used, "RS") };
+    backward_consumer c = { .scores_mma = attention_warpgroup_mma(dtype, block, "SS"),
+                            .d1_mma = attention_warpgroup_mma(dtype, k->d.used, "RS"),
+                            .d2_mma = attention_warpgroup_mma(dtype, k->dv.used, "RS") };
     c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
     c.first_thread = eq(attention_backward_thread(), imm(0));
     for (int i = 0; i < k->d.chunks; i++) {
@@ -220,6 +226,8 @@ static backward_consumer describe_consumer(const backward_kernel *k)
         c.d2 = fragment_C(&c.d2_mma, ROWS, k->dv.used);
         fill(c.d2, immf(0));
     }
+    if (k->with_queries)
+        attention_backward_describe_queries(k, &c);
     c.at = consumer_state(&k->ring);
     return c;
 }
@@ -305,61 +313,56 @@ static void step(const backward_kernel *k, backward_consumer *c, tensor cS, cons
     pipeline_advance(&c->at);
 }
 
-/* A gradient through the memory of the rows that it is of, all chunks by one group of TMA stores. */
-static void store(const backward_kernel *k, const backward_consumer *c, const tma_copy *tma, tensor acc, tensor sX,
-                  columns n)
+/* The scores of the first block, or of a next one; of none those of the same block again, to keep wgmma out of branches. */
+static val begin_scores(const backward_kernel *k, backward_consumer *c, const backward_walk *w, val same)
 {
-    tiled_mma mma = warpgroup_mma(k->form.dtype, n.piece, "SS");
-    staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
-    for (int at = 0; at < n.used; at += n.piece) {
-        tensor part = slice(accumulator_columns(acc, at, n.piece), _, 0, _), sChunk = slice(sX, _, _, at / n.chunk);
-        stmatrix_C(&mma, part, local_tile(sChunk, shape(ROWS, n.piece), coord(0, at % n.chunk / n.piece)),
-                   attention_backward_thread());
-    }
-    STAGED_STORE(&staged) {
-        for (int i = 0; i < n.chunks; i++)
-            tma_store_of(tma, slice(sX, _, _, i), add(k->row, mul(c->index, imm(ROWS))), imm(i * n.chunk), 2,
-                         (const val[]){ k->head, k->batch });
-    }
+    val over = attention_backward_is_over(k, w);
+    IF(logical_not(over))
+        pipeline_wait_full(&k->ring, &c->at);
+    val stage = shuffle(select(over, same, c->at.stage), imm(0));
+    mma_fence();
+    issue_scores(c, c->tCrX1, c->tCrY1, k->d, c->scores, stage);
+    return stage;
 }
 
-/* The same of a sequence, from registers, two elements at a time: a box of TMA would reach into the next one. */
-static void store_ragged(const backward_kernel *k, const backward_consumer *c, int which, tensor acc, columns n)
+/*
+ * One block with dQ, whose scores are there. The sum of dK runs while dS goes to shared memory, dQ leaves under the scores of the
+ * next block. NOTE: nothing is under way at the end, because ptxas serialises wgmma whose results are read in the next turn of a
+ * loop. Slopes and dQ are in the same registers.
+ */
+static void step_with_queries(const backward_kernel *k, backward_consumer *c, tensor cS, backward_walk *w, val stage)
 {
-    tiled_mma mma = warpgroup_mma(k->form.dtype, n.piece, "SS");
-    const int width = which == ATTENTION_V ? k->form.dv : k->form.d;
-    layout all = make_layout(shape(k->of_keys ? k->p.kv : k->p.q, width, k->p.heads),
-                             stride(k->p.ld[which], 1, k->p.ld_head[which]));
-    tensor gAll = gmem_tensor(k->p.grad[which], k->form.dtype, all);
-    gAll.address = tensor_address(gAll, coord(k->x_at, 0, 0));
-    tensor gD = slice(gAll, _, _, k->head); // (TOKENS,D)
-    int_tuple limits = gD.layout.shape, tiler = shape(ROWS, n.piece);
-    tiled_copy each = make_tiled_copy_C("UniversalCopy<32>", k->form.dtype, &mma, ROWS, n.piece);
-    val m = add(div(k->row, imm(ROWS)), c->index);
-    for (int i = 0; i < n.used / n.piece; i++) {
-        tensor cD =
-            partition_D(&each, local_tile(identity_tensor(limits), tiler, coord(m, i)), attention_backward_thread());
-        tensor tDgD = partition_D(&each, local_tile(gD, tiler, coord(m, i)), attention_backward_thread());
-        copy_if(&each, cD, limits, accumulator_columns(acc, i * n.piece, n.piece), tDgD, 0);
-    }
+    mma_fence();
+    issue_scores(c, c->tCrX2, c->tCrY2, k->dv, c->slopes, stage);
+    const backward_stats offset = attention_backward_find_stats(k, c, cS, stage, 0);
+    attention_backward_weigh(k, c, cS, &offset, w);
+    add_values(k, c, stage);
+    const backward_stats delta = attention_backward_find_stats(k, c, cS, stage, 1);
+    mma_wait(1);
+    attention_backward_differentiate(c, &delta);
+    add_gradients(k, c, stage);
+    attention_backward_issue_queries(k, c);
+    mma_wait(1); // registers
+    release(k, stage);
+    pipeline_advance(&c->at);
+    attention_backward_advance(k, w, true);
+    val next = begin_scores(k, c, w, stage);
+    mma_wait(1);
+    attention_backward_share_queries(k, c);
+    mma_wait(0);
+    assign(stage, next);
 }
 
-static void store_gradients(const backward_kernel *k, const backward_consumer *c)
+static void steps_with_queries(const backward_kernel *k, backward_consumer *c, tensor cS, backward_walk *w)
 {
-    if (k->form.ragged) {
-        if (k->with_d1)
-            store_ragged(k, c, k->of_keys ? ATTENTION_K : ATTENTION_Q, c->d1, k->d);
-        if (k->with_d2)
-            store_ragged(k, c, ATTENTION_V, c->d2, k->dv);
-        return;
+    IF(logical_not(attention_backward_is_over(k, w))) {
+        val stage = variable(U32, begin_scores(k, c, w, imm_as(U32, 0)));
+        mma_wait(0);
+        FOREVER {
+            step_with_queries(k, c, cS, w, stage);
+            BREAK_IF(attention_backward_is_over(k, w));
+        }
     }
-    named_sync(add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP); // all are done with the rows' memory
-    if (k->with_d1)
-        store(k, c, &k->tmaD1, c->d1, slice(k->sX1, _, _, _, c->index), k->d);
-    if (k->with_d2)
-        store(k, c, &k->tmaD2, c->d2, slice(k->sX2, _, _, _, c->index), k->dv);
-    IF(c->first_thread)
-        tma_store_wait(0);
 }
 
 static void scale_all(tensor acc, val factor)
@@ -383,15 +386,18 @@ static void consumer(const backward_kernel *k)
     if (!k->of_keys)
         attention_backward_load_row_stats(k, &c);
     pipeline_wait_full(&k->x, &x);
-    FOREVER {
-        BREAK_IF(attention_backward_is_over(k, &w));
-        step(k, &c, cS, &w, before);
-        attention_backward_advance(k, &w, true);
-    }
+    if (k->with_queries)
+        steps_with_queries(k, &c, cS, &w);
+    else
+        FOREVER {
+            BREAK_IF(attention_backward_is_over(k, &w));
+            step(k, &c, cS, &w, before);
+            attention_backward_advance(k, &w, true);
+        }
     mma_wait(0);
     if (k->with_d1)
         scale_all(c.d1, k->p.scale);
-    store_gradients(k, &c);
+    attention_backward_store_gradients(k, &c);
 }
 
 static void describe_gradients(const attention_sm90_backward_config *cfg, int kernel)
@@ -399,7 +405,8 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, int ke
     const bool of_keys = kernel != OF_QUERIES;
     backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys, .with_d1 = kernel != OF_VALUES };
     k.with_d2 = kernel == (cfg->apart ? OF_VALUES : OF_KEYS);
-    k.overlap = cfg->overlap || !of_keys;
+    k.with_queries = cfg->products == 5;
+    k.overlap = (cfg->overlap && cfg->products == 7) || !of_keys;
     k.d = attention_columns_of(cfg->form.d);
     k.dv = attention_columns_of(cfg->form.dv);
     k.block = of_keys ? cfg->block : cfg->keys;
@@ -410,6 +417,8 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, int ke
     IF(eq(thread(), imm(0))) {
         pipeline_init(&k.x);
         pipeline_init(&k.ring);
+        if (k.with_queries)
+            pipeline_init(&k.sums);
         fence_mbarrier_init();
     }
     cta_sync();
@@ -429,11 +438,13 @@ void attention_sm90_backward(const void *config, int kernel)
 {
     const attention_sm90_backward_config *cfg = config;
     if (kernel == OF_STATS)
-        attention_backward_stats(&cfg->form);
+        attention_backward_stats(cfg);
     else if (kernel == OF_SINKS)
         attention_backward_sinks();
     else if (kernel == OF_VALUES && !cfg->apart)
         launch_bounds(32, 0); // a plan has as many kernels; this one does not run
+    else if (kernel == OF_QUERIES && cfg->products == 5)
+        attention_backward_round_queries(cfg);
     else
         describe_gradients(cfg, kernel);
 }

@@ -197,25 +197,31 @@ val attention_online_logarithm(const online_rows *rows, int r)
     return select(eq(rows->sum[r], immf(0)), immf(-INFINITY), logarithm);
 }
 
-/* tanh(x) / x by powers of x^2, the highest first, for |x| up to 1: within 2^-23 of it. */
-static const double TANH[] = { 1.038025097e-03, -6.194324834e-03, 2.027970829e-02, -5.345164637e-02,
-                               1.332507615e-01, -3.333282798e-01, 9.999999486e-01 };
+/* tanh(x) / x by powers of x^2, the highest first: within 2^-20 of it for |x| up to 1/2, and within 2^-23 up to 1. */
+static const double TANH_OF_HALF[] = { -4.440222541e-02, 1.319029672e-01, -3.332631797e-01, 9.999994558e-01 };
+static const double TANH_OF_ONE[] = { 1.038025097e-03, -6.194324834e-03, 2.027970829e-02, -5.345164637e-02,
+                                      1.332507615e-01, -3.333282798e-01, 9.999999486e-01 };
 
-static val tanh_of_small(val x)
+static void tanh_by_powers(tensor x, const double *powers, int count)
 {
-    val square = mul(x, x), p = immf(TANH[0]);
-    for (int i = 1; i < COUNT_OF(TANH); i++)
-        p = fma(p, square, immf(TANH[i]));
-    return mul(p, x);
+    for (int64_t i = 0; i < static_size(x.layout) && !ir_failed(); i++) {
+        val one = at(x, i), square = mul(one, one), p = immf(powers[0]);
+        for (int j = 1; j < count; j++)
+            p = fma(p, square, immf(powers[j]));
+        assign(one, mul(p, one));
+    }
 }
 
 /* 1 - 2 / (exp(2x) + 1): within 2^-22 of 1, which is what counts beside other scores as large. */
-static val tanh_of_any(val x)
+static void tanh_by_exponentials(tensor x)
 {
-    return fma(rcp_ftz(add(exp2_ftz(mul(x, immf(2 * M_LOG2E))), immf(1))), immf(-2), immf(1));
+    for (int64_t i = 0; i < static_size(x.layout) && !ir_failed(); i++) {
+        val one = at(x, i);
+        assign(one, fma(rcp_ftz(add(exp2_ftz(mul(one, immf(2 * M_LOG2E))), immf(1))), immf(-2), immf(1)));
+    }
 }
 
-/* Most scores are less than their cap: without exponentials, of which the softmax has enough. */
+/* Most scores are less than half of their cap: without exponentials, of which the softmax has enough. */
 void attention_cap_scores(tensor scores, val factor)
 {
     val largest = immf(0);
@@ -224,15 +230,18 @@ void attention_cap_scores(tensor scores, val factor)
         assign(x, mul(x, factor));
         largest = max(largest, abs(x));
     }
-    val is_large = vote_any(lt(immf(1), largest));
-    IF(is_large) {
-        for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++)
-            set(scores, i, tanh_of_any(at(scores, i)));
+    IF(vote_any(lt(immf(0.5), largest))) {
+        IF(vote_any(lt(immf(1), largest))) {
+            tanh_by_exponentials(scores);
+        }
+        ELSE
+        {
+            tanh_by_powers(scores, TANH_OF_ONE, COUNT_OF(TANH_OF_ONE));
+        }
     }
     ELSE
     {
-        for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++)
-            set(scores, i, tanh_of_small(at(scores, i)));
+        tanh_by_powers(scores, TANH_OF_HALF, COUNT_OF(TANH_OF_HALF));
     }
 }
 

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "operators/attention/attention_config.h"
 #include "operators/attention/attention_lab.h"
 
@@ -80,6 +81,23 @@ static double flops(const void *problem)
     if (d->direction == CKL_DIRECTION_FORWARD)
         return once * (double)(d->d + d->dv);
     return once * (double)(3 * d->d + 2 * d->dv); // scores, their gradients, dq, dk and dv
+}
+
+/* Of all sequences: a ragged problem is as many as it says, of the lengths that it was given. */
+static double flops_of_data(const void *problem, void *const *host)
+{
+    ckl_attention_desc d = *(const ckl_attention_desc *)problem;
+    if (!d.ragged)
+        return flops(&d);
+    double sum = 0;
+    const int64_t batch = d.batch;
+    d.batch = 1;
+    for (int64_t b = 0; b < batch; b++) {
+        d.q = (int64_t)(dtype_read(CKL_I32, host[STARTS_Q], b + 1) - dtype_read(CKL_I32, host[STARTS_Q], b));
+        d.kv = (int64_t)(dtype_read(CKL_I32, host[STARTS_KV], b + 1) - dtype_read(CKL_I32, host[STARTS_KV], b));
+        sum += flops(&d);
+    }
+    return sum;
 }
 
 /* The gradients' reference reads and weighs a query and a key for every row that they meet in: 8 operations for one of a kernel. */
@@ -170,6 +188,21 @@ static const char *const cases[] = {
     "keys=32 "
     "stages=2' "
     "# the ring goes round",
+    "direction=backward q=200 kv=300 heads=2 d=128 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
+    "stages=2 "
+    "overlap=0' # five products",
+    "direction=backward batch=2 heads=4 kv_heads=2 q=300 kv=400 d=64 left=70 right=20 dtype=bf16 impl=sm90_backward "
+    "config='consumers=2 products=5 block=96 stages=2 overlap=1' # the first CTA that adds is not that of the first "
+    "keys",
+    "direction=backward heads=3 q=150 kv=200 d=128 dv=72 softcap=3 score=alibi right=10 sinks=1 impl=sm90_backward "
+    "config='consumers=2 products=5 block=48 stages=2 overlap=0'",
+    "direction=backward q=200 kv=300 heads=2 d=64 causal=1 impl=sm90_backward_unordered",
+    "direction=backward q=150 kv=200 heads=2 d=96 dtype=bf16 impl=sm90_backward_unordered # a warp in two has no rows "
+    "of dQ",
+    "direction=backward q=150 kv=300 d=40 dv=72 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
+    "stages=2'",
+    "direction=backward ragged=1 batch=4 q=200 q_total=400 kv=250 kv_total=700 heads=2 d=80 causal=1 layout=bshd "
+    "impl=sm90_backward config='consumers=2 products=5 block=64 stages=2 overlap=0'",
     "direction=backward q=0 kv=10 # zeros",
     "direction=backward q=3 kv=0",
     "ragged=1 batch=5 q=70 q_total=175 kv=90 heads=2 d=40 lse=1                   # lengths differ",
@@ -267,6 +300,11 @@ static const test_reject rejects[] = {
     { "ragged=1 mask=bool", CKL_INVALID, "attention: ragged=1 is for problems without mask" },
     { "ragged=1 batch=2^12 q=2^20", CKL_INVALID,
       "attention: q_total=4294967296 or kv_total=524288 is more than 32 bits" },
+    { "direction=backward d=128 impl=sm90_backward config='ordered=0'", CKL_INVALID,
+      "attention sm90_backward: ordered=0 is what sm90_backward_unordered does" },
+    { "direction=backward d=32 impl=sm90_backward_unordered", CKL_UNSUPPORTED, "or products=7 not 5" },
+    { "direction=backward d=64 impl=sm90_backward config='consumers=2 products=5 block=48'", CKL_UNSUPPORTED,
+      "block=48 a multiple of 32" },
     { "direction=backward lse=1", CKL_INVALID, "attention: lse=1 is not part of a backward problem" },
     { "direction=backward heads=2 ldk_head=64", CKL_INVALID, "attention: ldk_head=64 lets elements of dk overlap" },
     { "direction=backward impl=sm80", CKL_UNSUPPORTED, "attention sm80: the problem is one of backward" },
@@ -290,4 +328,5 @@ static const test_reject rejects[] = {
 };
 
 OPERATOR_TEST(attention, .operands = operands, .reference = reference, .terms_of = terms,
-              .approximation_of = approximation, .flops = flops, .reference_flops = reference_flops);
+              .approximation_of = approximation, .flops = flops, .flops_of_data = flops_of_data,
+              .reference_flops = reference_flops);

@@ -8,8 +8,8 @@
 /* Places of a filter along a mode, or none. */
 static int64_t places(int64_t size, int64_t pads, int64_t filter, int64_t dilation, int64_t stride)
 {
-    int64_t reach = dilation * (filter - 1) + 1;
-    return size + pads < reach ? 0 : 1 + (size + pads - reach) / stride;
+    const int64_t steps = size + pads - (dilation * (filter - 1) + 1);
+    return steps < 0 ? 0 : 1 + (stride == 1 ? steps : steps / stride); // a choice asks for hundreds
 }
 
 void conv_modes(const ckl_conv_desc *d, conv_mode modes[CONV_MODES])
@@ -24,7 +24,25 @@ void conv_modes(const ckl_conv_desc *d, conv_mode modes[CONV_MODES])
     }
 }
 
-/* NHWC is the order of the modes; NCHW has the channel before the places. */
+/* Of a mode of x or y as the desc has it; 0: dense. */
+static int64_t given_stride(const ckl_conv_desc *d, int which, int mode)
+{
+    static const size_t offsets[CONV_TENSORS][CONV_RANK] = {
+        [CONV_X] = { offsetof(ckl_conv_desc, x_n), offsetof(ckl_conv_desc, x_d), offsetof(ckl_conv_desc, x_h),
+                     offsetof(ckl_conv_desc, x_w), offsetof(ckl_conv_desc, x_c) },
+        [CONV_Y] = { offsetof(ckl_conv_desc, y_n), offsetof(ckl_conv_desc, y_d), offsetof(ckl_conv_desc, y_h),
+                     offsetof(ckl_conv_desc, y_w), offsetof(ckl_conv_desc, y_c) },
+    };
+    return which == CONV_W ? 0 : *(const int64_t *)(const void *)((const char *)d + offsets[which][mode]);
+}
+
+/* NHWC is the order of the modes; NCHW has the channel before the places. The i-th, from the innermost on. */
+static int mode_in_memory(const ckl_conv_desc *d, int i)
+{
+    static const int nhwc[CONV_RANK] = { 4, 3, 2, 1, 0 }, nchw[CONV_RANK] = { 3, 2, 1, 4, 0 };
+    return (d->layout == CKL_IMAGE_NHWC ? nhwc : nchw)[i];
+}
+
 conv_tensor conv_tensor_of(const ckl_conv_desc *d, int which)
 {
     conv_mode m[CONV_MODES];
@@ -35,14 +53,50 @@ conv_tensor conv_tensor_of(const ckl_conv_desc *d, int which)
                                                    : d->k } };
     for (int i = 0; i < CONV_MODES; i++)
         t.shape[1 + i] = which == CONV_X ? m[i].x : which == CONV_W ? m[i].filter : m[i].y;
-    const int nhwc[CONV_RANK] = { 4, 3, 2, 1, 0 }, nchw[CONV_RANK] = { 3, 2, 1, 4, 0 }; // innermost first
     int64_t step = 1;
     for (int i = 0; i < CONV_RANK; i++) {
-        int mode = (d->layout == CKL_IMAGE_NHWC ? nhwc : nchw)[i];
-        t.stride[mode] = step;
-        step = product_i64(step, t.shape[mode]);
+        const int mode = mode_in_memory(d, i);
+        const int64_t given = given_stride(d, which, mode);
+        t.stride[mode] = given ? given : step;
+        step = product_i64(t.stride[mode], t.shape[mode]);
     }
     return t;
+}
+
+static bool is_view(const ckl_conv_desc *d)
+{
+    return d->x_n || d->x_d || d->x_h || d->x_w || d->x_c || d->y_n || d->y_d || d->y_h || d->y_w || d->y_c;
+}
+
+ckl_status conv_check_dense(const char *who, const ckl_conv_desc *d)
+{
+    if (is_view(d))
+        FAIL(CKL_UNSUPPORTED, "conv %s: it takes dense tensors, without strides of x and y", who);
+    return CKL_OK;
+}
+
+int64_t conv_stride_divisor(const ckl_conv_desc *d, int which)
+{
+    const conv_tensor t = conv_tensor_of(d, which);
+    int64_t divisor = 128;
+    for (int i = 1; i < CONV_RANK; i++) {
+        const int mode = mode_in_memory(d, i);
+        while (t.shape[mode] > 1 && t.stride[mode] % divisor)
+            divisor /= 2;
+    }
+    return divisor;
+}
+
+ckl_status conv_check_vectors(const char *who, const ckl_conv_desc *d)
+{
+    static const char *const names[CONV_TENSORS] = { [CONV_X] = "x", [CONV_Y] = "y" };
+    for (int which = CONV_X; is_view(d) && which <= CONV_Y; which += CONV_Y - CONV_X) {
+        const bool written = d->direction == (which == CONV_X ? CKL_CONV_DATA : CKL_CONV_FORWARD);
+        const int64_t bytes = (int64_t)ckl_dtype_bytes(written ? d->out : d->dtype);
+        if (conv_stride_divisor(d, which) * bytes % 16)
+            FAIL(CKL_UNSUPPORTED, "conv %s: the strides of %s are not whole 16 bytes", who, names[which]);
+    }
+    return CKL_OK;
 }
 
 /* Validation */
@@ -72,6 +126,27 @@ static ckl_status check_places(const ckl_conv_desc *d)
     return CKL_OK;
 }
 
+/* Each mode leaves room for what is inside of it. */
+static ckl_status check_view(const ckl_conv_desc *d, int which, const char *name)
+{
+    static const char modes[CONV_RANK + 1] = "ndhwc";
+    const conv_tensor t = conv_tensor_of(d, which);
+    int64_t inside = 1;
+    for (int i = 0; i < CONV_RANK; i++) {
+        const int mode = mode_in_memory(d, i);
+        if (i == 0 && t.stride[mode] != 1)
+            FAIL(CKL_INVALID, "conv: %s_%c=%" PRId64 ", but elements along the innermost mode are neighbours", name,
+                 modes[mode], t.stride[mode]);
+        if (given_stride(d, which, mode) && t.shape[mode] > 1 && t.stride[mode] < inside)
+            FAIL(CKL_INVALID,
+                 "conv: %s_%c=%" PRId64 " is smaller than the %" PRId64
+                 " elements of what is inside: %s overlaps itself",
+                 name, modes[mode], t.stride[mode], inside, name);
+        inside = t.shape[mode] > 1 ? product_i64(t.stride[mode], t.shape[mode]) : inside;
+    }
+    return CKL_OK;
+}
+
 static ckl_status check(void *desc)
 {
     ckl_conv_desc *d = desc;
@@ -85,7 +160,9 @@ static ckl_status check(void *desc)
     if (d->k % d->groups)
         FAIL(CKL_INVALID, "conv: groups=%" PRId64 " does not divide k=%" PRId64, d->groups, d->k);
     TRY(check_forward_only(d));
-    return check_places(d);
+    TRY(check_places(d));
+    TRY(check_view(d, CONV_X, "x"));
+    return check_view(d, CONV_Y, "y");
 }
 
 /* A tensor with pixels, its modes in the order of memory, so that rows are contiguous. */
@@ -128,8 +205,8 @@ static int tensors(const void *desc, plan_tensor *t)
 
 conv_form conv_form_of(const ckl_conv_desc *d)
 {
-    return (conv_form){ (choice)d->direction, d->dtype, d->out, (choice)d->math, d->bias, d->scale, d->residual,
-                        (choice)d->activation };
+    return (conv_form){ (choice)d->direction,  d->dtype, d->out, (choice)d->math, d->bias, d->scale, d->residual,
+                        (choice)d->activation, NULL };
 }
 
 ckl_status conv_check_form(const char *who, const ckl_conv_desc *d, const conv_form *have)
@@ -176,11 +253,22 @@ conv_params conv_params_of(const ckl_conv_desc *d, const ckl_conv_args *a)
 
 static const field desc_fields[] = { CONV_DESC(FIELD_ROW, ckl_conv_desc) };
 static const implementation *const implementations[] = {
-    &conv_halo_implementation,        &conv_depthwise_implementation,     &conv_depthwise_weight_implementation,
-    &conv_stem_implementation,        &conv_pointwise_implementation,     &conv_sliced_implementation,
-    &conv_sm90_implementation,        &conv_nchw_sm90_implementation,     &conv_packed_implementation,
-    &conv_sm90_weight_implementation, &conv_packed_weight_implementation, &conv_sm80_implementation,
-    &conv_im2col_implementation,      &conv_naive_implementation,         NULL,
+    &conv_halo_implementation,
+    &conv_depthwise_implementation,
+    &conv_depthwise_weight_implementation,
+    &conv_narrow_implementation,
+    &conv_stem_implementation,
+    &conv_pointwise_implementation,
+    &conv_sliced_implementation,
+    &conv_sm90_implementation,
+    &conv_nchw_sm90_implementation,
+    &conv_packed_implementation,
+    &conv_sm90_weight_implementation,
+    &conv_packed_weight_implementation,
+    &conv_sm80_implementation,
+    &conv_im2col_implementation,
+    &conv_naive_implementation,
+    NULL,
 };
 
 OPERATOR(conv, conv, "y = activation(x convolved with w + bias + residual), and gradients",

@@ -34,6 +34,16 @@
     X(owner, int64_t, pad_bottom, "0", "0..2^16", "below it")                                      \
     X(owner, int64_t, pad_left, "0", "0..2^16", "columns left of x")                               \
     X(owner, int64_t, pad_right, "0", "0..2^16", "right of it")                                    \
+    X(owner, int64_t, x_n, "0", "0..2^48", "elements of x from image to image; 0: dense")          \
+    X(owner, int64_t, x_d, "0", "0..2^48", "from slice to slice")                                  \
+    X(owner, int64_t, x_h, "0", "0..2^48", "from row to row")                                      \
+    X(owner, int64_t, x_w, "0", "0..2^48", "from column to column")                                \
+    X(owner, int64_t, x_c, "0", "0..2^48", "from channel to channel")                              \
+    X(owner, int64_t, y_n, "0", "0..2^48", "the same of y and the residual")                       \
+    X(owner, int64_t, y_d, "0", "0..2^48", "slices")                                               \
+    X(owner, int64_t, y_h, "0", "0..2^48", "rows")                                                 \
+    X(owner, int64_t, y_w, "0", "0..2^48", "columns")                                              \
+    X(owner, int64_t, y_c, "0", "0..2^48", "channels")                                             \
     X(owner, bool, bias, "0", "0 1", "a summand for each channel of y; of weights: dbias")         \
     X(owner, bool, scale, "0", "0 1", "a factor for each channel of y")                            \
     X(owner, bool, residual, "0", "0 1", "a summand of y's shape")                                 \
@@ -58,6 +68,11 @@ typedef struct conv_tensor {
 
 conv_tensor conv_tensor_of(const ckl_conv_desc *desc, int which);
 
+/* Views: refused by kernels that go through dense tensors, and by those that copy whole 16 bytes (or vectors) where strides are not. */
+ckl_status conv_check_dense(const char *who, const ckl_conv_desc *desc);
+ckl_status conv_check_vectors(const char *who, const ckl_conv_desc *desc);
+int64_t conv_stride_divisor(const ckl_conv_desc *desc, int which); // a power of two, 128 at most; dense channels aside
+
 /* What every kernel computes. */
 #define CONV_FORM(X, owner)                                                                \
     X(owner, choice, direction, "forward", "forward data weight", "what is computed")      \
@@ -71,6 +86,8 @@ conv_tensor conv_tensor_of(const ckl_conv_desc *desc, int which);
 
 typedef struct conv_form {
     CONV_FORM(FIELD_MEMBER, )
+    const struct conv_custom
+        *custom; // NULL, or what a kernel of one's own does last (conv_epilogue.h): no part of a config's text
 } conv_form;
 
 conv_form conv_form_of(const ckl_conv_desc *desc);
@@ -134,7 +151,8 @@ void conv_naive(const void *config, int kernel);
     X(owner, int, tile_n, "128", "64 128", "channels of a CTA")           \
     X(owner, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory") \
     X(owner, int, vec_a, "8", "1 2 4 8", "elements of a copy of pixels")  \
-    X(owner, int, vec_b, "8", "1 2 4 8", "elements of a copy of filters")
+    X(owner, int, vec_b, "8", "1 2 4 8", "elements of a copy of filters") \
+    X(owner, bool, views, "0", "0 1", "rows of what is written lie apart")
 
 typedef struct conv_sm80_config {
     conv_form form;
@@ -175,7 +193,7 @@ void conv_depthwise_weight(const void *config, int kernel);
 extern const implementation conv_depthwise_implementation, conv_depthwise_weight_implementation;
 extern const implementation conv_sm90_implementation, conv_sm90_weight_implementation;
 extern const implementation conv_halo_implementation, conv_stem_implementation, conv_pointwise_implementation,
-    conv_nchw_sm90_implementation, conv_sliced_implementation, conv_packed_implementation,
+    conv_nchw_sm90_implementation, conv_narrow_implementation, conv_sliced_implementation, conv_packed_implementation,
     conv_packed_weight_implementation;
 extern const implementation conv_sm80_implementation, conv_im2col_implementation, conv_naive_implementation;
 

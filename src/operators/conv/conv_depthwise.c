@@ -12,7 +12,6 @@
 #include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
-#include "skeletons/activation.h"
 
 enum {
     THREADS = 128,
@@ -233,11 +232,17 @@ static void store_run(const depthwise *k, tensor rScale, tensor rBias, val index
         copy(gmem_tensor(address_at(k->p.residual, form->out, index), form->out, compact(leaf(count))), rR, align);
     for (int i = 0; i < count; i++) {
         const int c = k->cfg->nhwc ? i : 0, q = k->cfg->nhwc ? column : column + i;
-        val x = at(k->rSum, c, q);
-        x = form->scale ? mul(x, at(rScale, c)) : x;
-        x = form->bias ? add(x, at_f32(rBias, c)) : x;
-        x = form->residual ? add(x, at_f32(rR, i)) : x;
-        set(rY, i, convert(form->out, activation_f32(form->activation, x)));
+        conv_element in = { .sum = at(k->rSum, c, q) };
+        conv_place place = { 0 };
+        if (form->scale)
+            in.scale = at(rScale, c);
+        if (form->bias)
+            in.bias = at_f32(rBias, c);
+        if (form->residual)
+            in.residual = at_f32(rR, i);
+        if (form->custom)
+            place = conv_place_of(&k->p, add(index, imm64(i)), convert(I64, add(k->channel, imm(c))));
+        set(rY, i, convert(form->out, conv_finish(form, in, &place)));
     }
     copy(rY, gmem_tensor(address_at(k->y, form->out, index), form->out, compact(leaf(count))), align);
 }
@@ -394,6 +399,7 @@ static ckl_status admit_depthwise(const void *desc, const ckl_device_info *devic
     const conv_depthwise_config *c = config;
     conv_depthwise_config own = { 0 };
     TRY(conv_check_form("depthwise", d, &c->form));
+    TRY(conv_check_dense("depthwise", d));
     TRY(choose_depthwise(d, device, &own));
     if (c->nhwc != own.nhwc || c->filter != own.filter || c->taps != own.taps || c->step != own.step ||
         c->dilation != own.dilation || c->pad != own.pad)

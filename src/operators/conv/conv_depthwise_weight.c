@@ -273,6 +273,7 @@ static ckl_status admit_depthwise_weight(const void *desc, const ckl_device_info
     const conv_depthwise_weight_config *c = config;
     conv_depthwise_weight_config own = { 0 };
     TRY(conv_check_form("depthwise_weight", d, &c->form));
+    TRY(conv_check_dense("depthwise_weight", d));
     TRY(choose_depthwise_weight(d, device, &own));
     if (d->layout != CKL_IMAGE_NHWC || d->c == 0 || d->n == 0)
         FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: it takes NHWC, and some products");

@@ -10,13 +10,41 @@ static tensor vector_at(val address, ckl_dtype dtype)
     return gmem_tensor(address, dtype, make_layout(dynamic(imm64(1)), leaf(1)));
 }
 
+val conv_finish(const conv_form *form, conv_element in, const conv_place *place)
+{
+    val x = in.sum;
+    x = form->scale ? mul(x, in.scale) : x;
+    x = form->bias ? add(x, in.bias) : x;
+    x = form->residual ? add(x, in.residual) : x;
+    x = activation_f32(form->activation, x);
+    return form->custom ? form->custom->apply(x, place, form->custom->user) : x;
+}
+
+/* Strides of y fall from mode to mode, but for the channel's. */
+conv_place conv_place_of(const conv_values *p, val index, val channel)
+{
+    conv_place place = { .channel = channel };
+    val rest = sub(index, mul(channel, p->y[4]));
+    place.image = div(rest, p->y[0]);
+    rest = rem(rest, p->y[0]);
+    for (int m = 0; m < CONV_MODES; m++) {
+        place.at[m] = div(rest, p->y[1 + m]);
+        rest = rem(rest, p->y[1 + m]);
+    }
+    return place;
+}
+
 void conv_store(const conv_form *form, const conv_values *p, val to, val index, val channel, val sum)
 {
+    conv_place place = { 0 };
+    conv_element in = { .sum = sum };
     if (form->scale)
-        sum = mul(sum, at_f32(vector_at(p->scale, F32), channel));
-    if (form->direction == CKL_CONV_FORWARD && form->bias)
-        sum = add(sum, at_f32(vector_at(p->bias, form->out), channel));
+        in.scale = at_f32(vector_at(p->scale, F32), channel);
+    if (form->bias)
+        in.bias = at_f32(vector_at(p->bias, form->out), channel);
     if (form->residual)
-        sum = add(sum, at_f32(vector_at(p->residual, form->out), index));
-    set(vector_at(to, form->out), index, activation_f32(form->activation, sum));
+        in.residual = at_f32(vector_at(p->residual, form->out), index);
+    if (form->custom)
+        place = conv_place_of(p, index, convert(I64, channel));
+    set(vector_at(to, form->out), index, conv_finish(form, in, &place));
 }

@@ -6,9 +6,9 @@
  * read once for all its taps in a row.
  */
 #include "cute/kernel.h"
+#include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_halo.h"
 #include "operators/conv/conv_sm90.h"
-#include "skeletons/activation.h"
 
 enum {
     VECTOR = CONV_HALO_VECTOR,
@@ -73,7 +73,10 @@ static tensor elements_from(val address, ckl_dtype dtype, val first, int count)
     return gmem_tensor(add(address, convert(U64, bytes)), dtype, compact(leaf(count)));
 }
 
-/* Filters lie one behind the other in memory, channels fastest here; of channels that are not there the last one's. */
+/*
+ * Filters lie one behind the other in memory, channels fastest here; of channels that are not there the last one's. Those of the
+ * gradient of data are turned round.
+ */
 static void load_filters(const halo_kernel *k)
 {
     enum { AT_ONCE = 16 }; // loads under way together
@@ -91,7 +94,10 @@ static void load_filters(const halo_kernel *k)
         for (int i = 0; i < AT_ONCE && first + i * k->size.threads < count; i++) {
             val e = add(thread(), imm(first + i * k->size.threads));
             IF(lt(e, imm(count)))
-                set(k->sW, coord(div(e, imm(taps)), rem(e, imm(taps))), w[i]);
+                set(k->sW,
+                    coord(div(e, imm(taps)), c->form.direction == CKL_CONV_DATA ? sub(imm(taps - 1), rem(e, imm(taps)))
+                                                                                : rem(e, imm(taps))),
+                    w[i]);
         }
     }
 }
@@ -176,11 +182,17 @@ static void store_pixel(const halo_kernel *k, const worker_role *w, val index, i
     if (form->residual)
         copy(elements_from(k->p.residual, form->out, index, VECTOR), rR, 16);
     for (int i = 0; i < VECTOR; i++) {
-        val x = at(w->rSum, i, q);
-        x = form->scale ? mul(x, at(w->rScale, i)) : x;
-        x = form->bias ? add(x, at(w->rBias, i)) : x;
-        x = form->residual ? add(x, at_f32(rR, i)) : x;
-        set(rY, i, convert(form->out, activation_f32(form->activation, x)));
+        conv_element in = { .sum = at(w->rSum, i, q) };
+        conv_place place = { 0 };
+        if (form->scale)
+            in.scale = at(w->rScale, i);
+        if (form->bias)
+            in.bias = at(w->rBias, i);
+        if (form->residual)
+            in.residual = at_f32(rR, i);
+        if (form->custom)
+            place = conv_place_of(&k->p, add(index, imm64(i)), convert(I64, add(w->channel, imm(i))));
+        set(rY, i, convert(form->out, conv_finish(form, in, &place)));
     }
     copy(rY, elements_from(k->p.from[CONV_Y], form->out, index, VECTOR), 16);
 }

@@ -20,6 +20,35 @@ conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
     return s;
 }
 
+/*
+ * The problem that is computed: of the gradient of data of stride 1 a forward one, of dy with the filters turned round, which the
+ * kernel does. A pad may be negative.
+ */
+static ckl_conv_desc forward_of(const ckl_conv_desc *d)
+{
+    ckl_conv_desc f = *d;
+    conv_mode m[CONV_MODES];
+    if (d->direction == CKL_CONV_FORWARD)
+        return f;
+    conv_modes(d, m);
+    const conv_tensor x = conv_tensor_of(d, CONV_X), y = conv_tensor_of(d, CONV_Y);
+    const int64_t down = m[1].dilation * (m[1].filter - 1), along = m[2].dilation * (m[2].filter - 1);
+    f.direction = CKL_CONV_FORWARD;
+    f.h = m[1].y;
+    f.w = m[2].y;
+    f.pad_top = down - m[1].pad;
+    f.pad_bottom = d->h - f.h - f.pad_top + down;
+    f.pad_left = along - m[2].pad;
+    f.pad_right = d->w - f.w - f.pad_left + along;
+    f.x_n = y.stride[0];
+    f.x_h = y.stride[2];
+    f.x_w = y.stride[3];
+    f.y_n = x.stride[0];
+    f.y_h = x.stride[2];
+    f.y_w = x.stride[3];
+    return f;
+}
+
 /* As far as a config has numbers: what is larger is refused. */
 static int number(int64_t x)
 {
@@ -56,8 +85,9 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
 
 static double tiles_of(const ckl_conv_desc *d, const conv_halo_config *c)
 {
+    const ckl_conv_desc forward = forward_of(d);
     conv_mode m[CONV_MODES];
-    conv_modes(d, m);
+    conv_modes(&forward, m);
     return (double)d->n * (double)ceil_div(m[1].y, c->high) * (double)ceil_div(m[2].y, COLUMNS * c->wide);
 }
 
@@ -98,8 +128,8 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
     if (d->groups != d->c || d->groups != d->k)
         FAIL(CKL_UNSUPPORTED, "conv halo: groups=%" PRId64 " are not c=%" PRId64 " and k=%" PRId64 " channels",
              d->groups, d->c, d->k);
-    if (d->direction != CKL_CONV_FORWARD)
-        FAIL(CKL_UNSUPPORTED, "conv halo: it computes no gradients");
+    if (d->direction == CKL_CONV_WEIGHT || (d->direction == CKL_CONV_DATA && (d->stride_h > 1 || d->stride_w > 1)))
+        FAIL(CKL_UNSUPPORTED, "conv halo: of gradients it computes that of data of stride 1");
     if (d->layout != CKL_IMAGE_NHWC || d->dtype == CKL_F32 || d->k % VECTOR)
         FAIL(CKL_UNSUPPORTED, "conv halo: it takes f16 and bf16 in NHWC, and channels that are whole 16 bytes");
     if (d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
@@ -115,6 +145,7 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
     const conv_halo_config *c = config;
     TRY(check_problem(d, device));
     TRY(conv_check_form("halo", d, &c->form));
+    TRY(conv_check_vectors("halo", d));
     if (c->rows != d->r || c->columns != d->s || c->step_w != d->stride_w || c->step_h != d->stride_h ||
         c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
         FAIL(CKL_INVALID, "conv halo: the config's filter, strides or dilations are not the problem's");
@@ -134,13 +165,18 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
 
 static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_conv_desc *d = plan->desc;
-    const ckl_conv_args *a = args;
-    const conv_tensor x = conv_tensor_of(d, CONV_X);
-    if (!PLAN_ALIGNED(16, a->x, a->y, a->residual))
+    const ckl_conv_desc *d = plan->desc, forward = forward_of(d);
+    ckl_conv_args a = *(const ckl_conv_args *)args;
+    const conv_tensor x = conv_tensor_of(&forward, CONV_X);
+    if (d->direction == CKL_CONV_DATA) {
+        a.x = a.dy;
+        a.y = a.dx;
+        a.dy = NULL;
+    }
+    if (!PLAN_ALIGNED(16, a.x, a.y, a.residual))
         FAIL(CKL_INVALID, "conv halo: a pointer is not aligned to 16 bytes; impl=depthwise takes any");
-    conv_params p = conv_params_of(d, a);
-    p.mX = conv_pixels(a->x, &x);
+    conv_params p = conv_params_of(&forward, &a);
+    p.mX = conv_pixels(a.x, &x);
     const int64_t tiles = (int64_t)tiles_of(d, plan->config), channels = channel_tiles(d, plan->config);
     const int64_t ctas = max_i64(1, plan->kernels[0].clusters_resident / channels);
     return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, ctas), .y = channels, .z = 1 }, &p, stream);

@@ -124,6 +124,7 @@ static plan_cost cost_im2col(const void *desc, const ckl_device_info *device, co
 static ckl_status admit_im2col(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_conv_desc *d = desc;
+    TRY(conv_check_dense("im2col", d));
     if (d->direction != CKL_CONV_FORWARD || d->layout != CKL_IMAGE_NHWC || d->groups > 1)
         FAIL(CKL_UNSUPPORTED, "conv im2col: it takes NHWC forward, without groups");
     if (d->dtype == CKL_F32 && d->math == CKL_GEMM_F32)

@@ -14,8 +14,9 @@
  * What is said of x, y and filters holds of the gradient of data for dy, dx and channels; W comes M-major then, as it lies in memory.
  */
 #include "cute/kernel.h"
+#include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_nchw.h"
-#include "skeletons/activation.h"
+#include "operators/conv/conv_roles.h"
 
 enum {
     WARPGROUP = 128,
@@ -163,8 +164,9 @@ static void load_stage(const nchw_kernel *k, const pipeline_state *at, const til
                     &tap->number, full, imm(0));
 }
 
-static void load_tiles(const nchw_kernel *k)
+static void load_tiles(const void *of)
 {
+    const nchw_kernel *k = of;
     pipeline_state stage = producer_state(&k->ring);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile, imm(0), k->size.spans);
@@ -244,27 +246,11 @@ static consumer_role describe_consumer(const nchw_kernel *k)
     return c;
 }
 
-/* A stage is released when the wgmmas of the stage after it are under way. */
-static void mainloop(const nchw_kernel *k, const consumer_role *c, val k_tiles, pipeline_state *stage)
+static void multiply(const void *kernel, const void *role, val stage, val not_first)
 {
-    val before = variable(U32, stage->stage);
-    LOOP(kt, k_tiles) {
-        val not_first = ne(kt, imm(0));
-        pipeline_wait_full(&k->ring, stage);
-        if (k->cfg->edges)
-            pipeline_wait_full(&k->mended, stage);
-        mma_fence();
-        gemm(&c->mma, slice(c->tCrW, _, _, stage->stage), slice(c->tCrX, _, _, stage->stage), c->acc, not_first);
-        mma_commit();
-        mma_wait(1);
-        IF(logical_and(c->first_thread, not_first))
-            pipeline_release(&k->ring, before);
-        assign(before, stage->stage);
-        pipeline_advance(stage);
-    }
-    mma_wait(0);
-    IF(c->first_thread)
-        pipeline_release(&k->ring, before);
+    (void)kernel;
+    const consumer_role *c = role;
+    gemm(&c->mma, slice(c->tCrW, _, _, stage), slice(c->tCrX, _, _, stage), c->acc, not_first);
 }
 
 /* Some columns of a consumer's sums: 64 filters by pixels of one span. */
@@ -281,6 +267,15 @@ static val element_of(const nchw_kernel *k, const part_of_tile *part, int i)
     val image = min(part->image, sub(conv_number(k->p.n), imm(1)));
     val row = add(mul(convert(I64, image), k->p.k), convert(I64, filter));
     return add(mul(row, convert(I64, k->pixels)), convert(I64, pixel));
+}
+
+static conv_place place_of_sum(const nchw_kernel *k, const part_of_tile *part, int i)
+{
+    val pixel = add(part->pixel, coordinate(part->coordinates, 1, i)), width = conv_number(k->p.y_size[2]),
+        height = conv_number(k->p.y_size[1]), rest = div(pixel, width);
+    return (conv_place){ part->image,
+                         { div(rest, height), rem(rest, height), rem(pixel, width) },
+                         add(part->filter, coordinate(part->coordinates, 0, i)) };
 }
 
 /* The sums with bias, residual and activation. */
@@ -303,10 +298,11 @@ static tensor finish(const nchw_kernel *k, const part_of_tile *part)
             scale[row] = form->scale ? at(gScale, filter) : scale[row];
             loaded[row] = true;
         }
-        x = form->scale ? mul(x, scale[row]) : x;
-        x = form->bias ? add(x, bias[row]) : x;
-        x = form->residual ? add(x, at_f32(gR, element_of(k, part, i))) : x;
-        set(rY, i, activation_f32(form->activation, x));
+        conv_element in = { .sum = x, .scale = scale[row], .bias = bias[row] };
+        if (form->residual)
+            in.residual = at_f32(gR, element_of(k, part, i));
+        const conv_place place = form->custom ? place_of_sum(k, part, i) : (conv_place){ 0 };
+        set(rY, i, conv_finish(form, in, &place));
     }
     return rY;
 }
@@ -360,13 +356,15 @@ static void epilogue(const nchw_kernel *k, const consumer_role *c, val tile)
     }
 }
 
-static void consume(const nchw_kernel *k)
+static void consume(const void *of)
 {
+    const nchw_kernel *k = of;
     consumer_role c = describe_consumer(k);
+    const conv_products products = { &k->ring, k->cfg->edges ? &k->mended : NULL, c.first_thread, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     val k_tiles = mul(mul(conv_number(k->p.filter[1]), conv_number(k->p.filter[2])), k->chunks);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
-        mainloop(k, &c, k_tiles, &stage);
+        conv_mainloop(&products, k_tiles, &stage);
         epilogue(k, &c, tile);
     }
     if (!k->cfg->direct)
@@ -374,25 +372,13 @@ static void consume(const nchw_kernel *k)
             tma_store_wait(0);
 }
 
-/* One thread makes the barriers. */
-static void initialise(const nchw_kernel *k)
+static void mend(const void *of)
 {
-    IF(eq(thread(), imm(0))) {
-        tma_prefetch(&k->tmaX);
-        tma_prefetch(&k->tmaW);
-        if (!k->cfg->direct)
-            tma_prefetch(&k->tmaY);
-        pipeline_init(&k->ring);
-        if (k->cfg->edges)
-            pipeline_init(&k->mended);
-        fence_mbarrier_init();
-    }
-    cta_sync();
-    grid_wait(); // what is above overlaps the end of the kernel before
-    launch_dependents();
+    IF(ge(thread(), imm(WARPGROUP - MENDERS)))
+        mend_tiles(of);
 }
 
-static void multiply(const conv_nchw_config *cfg)
+static void describe_product(const conv_nchw_config *cfg)
 {
     nchw_kernel k = { .cfg = cfg, .size = conv_nchw_shape_of(cfg) };
     launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
@@ -400,30 +386,20 @@ static void multiply(const conv_nchw_config *cfg)
     describe_boxes(&k);
     describe_memory(&k);
     describe_schedule(&k);
-    initialise(&k);
-    IF(lt(warp(), imm(WARPGROUP / 32))) {
-        if (cfg->consumers > 1)
-            warpgroup_reg_dealloc(40);
-        IF(eq(warp(), imm(0)))
-            IF(elect())
-                load_tiles(&k);
-        if (cfg->edges)
-            IF(ge(thread(), imm(WARPGROUP - MENDERS)))
-                mend_tiles(&k);
-    }
-    ELSE
-    {
-        if (cfg->consumers > 1)
-            warpgroup_reg_alloc(232);
-        consume(&k);
-    }
+    conv_run_roles(&(conv_roles){ .consumers = cfg->consumers,
+                                  .maps = { &k.tmaX, &k.tmaW, cfg->direct ? NULL : &k.tmaY },
+                                  .rings = { &k.ring, cfg->edges ? &k.mended : NULL },
+                                  .load = load_tiles,
+                                  .assist = cfg->edges ? mend : NULL,
+                                  .consume = consume,
+                                  .of = &k });
 }
 
 void conv_nchw_sm90(const void *config, int kernel)
 {
     const conv_nchw_config *cfg = config;
     if (kernel == CONV_NCHW_MAIN)
-        multiply(cfg);
+        describe_product(cfg);
     else
         conv_nchw_copy(cfg->form.dtype, cfg->pairs);
 }

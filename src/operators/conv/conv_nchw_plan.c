@@ -167,6 +167,7 @@ static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *devic
     const conv_nchw_config *c = config;
     TRY(check_problem(d, device));
     TRY(conv_check_form("nchw_sm90", d, &c->form));
+    TRY(conv_check_dense("nchw_sm90", d));
     if (c->edges != has_edges(d) || c->copied != copies_x(d) || (stores_directly(d) && !c->direct) ||
         (c->pairs && (!c->copied || sides_of(d).from_pixels % 2)))
         FAIL(CKL_INVALID, "conv nchw_sm90: edges=%d, copied=%d, direct=%d or pairs=%d does not fit the problem",
@@ -282,7 +283,7 @@ const implementation conv_nchw_sm90_implementation = {
     .config = FIELD_TABLE(nchw_sm90_fields),
     .candidate = candidate_nchw_sm90,
     .cost = cost_nchw_sm90,
-    .rival = &conv_packed_implementation,
+    .rivals = { &conv_packed_implementation },
     .admit = admit_nchw_sm90,
     .describe = conv_nchw_sm90,
     .kernels = CONV_NCHW_KERNELS,

@@ -7,7 +7,7 @@
 #include "base/math.h"
 #include "operators/conv/conv_packed.h"
 
-enum { FOLDED_MAX = 64 }; // channels
+enum { FOLDED_MAX = 128 }; // channels
 
 /* A problem in other terms: what the Hopper kernel is asked for, and where its tensors lie. */
 typedef struct packed_problem {
@@ -175,16 +175,25 @@ static ckl_status copy_in(const ckl_plan *plan, const packed_problem *p, int ker
 
 /* y, and the gradient of data */
 
+/* Nothing to copy, unless columns are folded. */
+static bool lies_plain(const ckl_conv_desc *d)
+{
+    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype);
+    return d->layout == CKL_IMAGE_NHWC && d->c % unit == 0 && d->k % unit == 0;
+}
+
 static bool candidate_packed(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_conv_desc *d = desc;
     conv_packed_config *c = config;
     c->nchw = d->layout == CKL_IMAGE_NCHW;
-    c->fold = i >= CONV_SM90_CANDIDATES;
-    if (i >= 2 * CONV_SM90_CANDIDATES || (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d))))
+    const int plain = lies_plain(d) ? 1 : CONV_SM90_CANDIDATES; // one says why not
+    c->fold = i >= plain;
+    i -= c->fold ? plain : 0;
+    if (i >= CONV_SM90_CANDIDATES || (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d))))
         return false;
     const packed_problem p = packed_of(d, c->fold);
-    return conv_sm90_candidate(&p.inner, device, i % CONV_SM90_CANDIDATES, &c->conv);
+    return conv_sm90_candidate(&p.inner, device, i, &c->conv);
 }
 
 static plan_cost cost_packed(const void *desc, const ckl_device_info *device, const void *config)
@@ -198,6 +207,7 @@ static plan_cost cost_packed(const void *desc, const ckl_device_info *device, co
 
 static ckl_status check_copies(const ckl_conv_desc *d, const packed_problem *p)
 {
+    TRY(conv_check_dense("packed", d));
     bool any = p->inner.s != d->s;
     for (int i = 0; i < CONV_TENSORS; i++) {
         const conv_tensor t = conv_tensor_of(d, i);

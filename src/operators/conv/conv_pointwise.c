@@ -22,9 +22,9 @@ static ckl_gemm_desc product_of(const ckl_conv_desc *d)
                             .d = d->out,
                             .math = d->math,
                             .layout = data ? CKL_GEMM_NN : CKL_GEMM_NT,
-                            .lda = data ? d->k : d->c,
+                            .lda = conv_tensor_of(d, data ? CONV_Y : CONV_X).stride[CONV_MODES],
                             .ldb = d->c,
-                            .ldd = data ? d->c : d->k,
+                            .ldd = conv_tensor_of(d, data ? CONV_X : CONV_Y).stride[CONV_MODES],
                             .activation = d->activation,
                             .bias = d->bias,
                             .scale_b = d->scale ? CKL_GEMM_SCALE_ROW : CKL_GEMM_SCALE_NONE,
@@ -35,6 +35,19 @@ static bool strides_or_pads(const ckl_conv_desc *d)
 {
     return d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1 || d->pad_front || d->pad_back || d->pad_top ||
            d->pad_bottom || d->pad_left || d->pad_right;
+}
+
+/* Are all pixels equally far apart? */
+static bool in_one_run(const ckl_conv_desc *d, int which)
+{
+    const conv_tensor t = conv_tensor_of(d, which);
+    int64_t step = t.stride[CONV_MODES], next = step;
+    for (int mode = CONV_MODES; mode >= 0; mode--) {
+        if (t.shape[mode] > 1 && t.stride[mode] != next)
+            return false;
+        next = product_i64(next, t.shape[mode]);
+    }
+    return true;
 }
 
 static ckl_status takes_pixels(const ckl_conv_desc *d)
@@ -48,6 +61,8 @@ static ckl_status takes_pixels(const ckl_conv_desc *d)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: with strides or padding y has not the pixels of x");
     if (d->layout != CKL_IMAGE_NHWC || d->groups > 1)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: it takes NHWC without groups");
+    if (!in_one_run(d, CONV_X) || !in_one_run(d, CONV_Y))
+        FAIL(CKL_UNSUPPORTED, "conv pointwise: the pixels of x or y are not equally far apart");
     if (d->residual) // 128 to 512 channels of 28x28: half of the memory's rate, sm90 has shown 79 % of it
         FAIL(CKL_UNSUPPORTED, "conv pointwise: sm90 loads a residual further ahead");
     if (d->dtype == CKL_F32 && d->math == CKL_GEMM_F32)

@@ -88,13 +88,18 @@ static double sums_of_slice(const ckl_conv_desc *d, const conv_sm90_config *c)
 }
 
 /* That of the products, and of the sums' way to memory and back, which is mostly L2. */
+static plan_cost cost_of(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_config *c, double sums)
+{
+    const double SUM_BYTES = 3e6, SUM_US = 2;
+    const conv_sm90_config products = products_of(c);
+    plan_cost cost = conv_sm90_cost(d, device, &products);
+    cost.us += SUM_US + 2 * 4 * c->slices * sums / SUM_BYTES;
+    return cost;
+}
+
 static plan_cost cost_sliced(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double SUM_BYTES = 4e6, SUM_US = 2;
-    const conv_sm90_config *c = config, products = products_of(c);
-    plan_cost cost = conv_sm90_cost(desc, device, &products);
-    cost.us += SUM_US + 2 * 4 * c->slices * sums_of_slice(desc, c) / SUM_BYTES;
-    return cost;
+    return cost_of(desc, device, config, sums_of_slice(desc, config));
 }
 
 /* The slices of a candidate that cost least. */
@@ -107,9 +112,10 @@ static bool candidate_sliced(const void *desc, const ckl_device_info *device, in
     if (d->direction == CKL_CONV_WEIGHT || !conv_sm90_candidate(d, device, i, c))
         return false;
     tried = *c;
+    const double sums = sums_of_slice(d, c);
     for (int slice = 0; slice < COUNT_OF(counts); slice++) {
         tried.slices = counts[slice];
-        const double us = cost_sliced(d, device, &tried).us;
+        const double us = cost_of(d, device, &tried, sums).us;
         c->slices = us < least ? tried.slices : c->slices;
         least = fmin(us, least);
     }
@@ -121,6 +127,7 @@ static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, 
     const ckl_conv_desc *d = desc;
     const conv_sm90_config *c = config, products = products_of(c);
     TRY(conv_check_form("sliced", d, &c->form));
+    TRY(conv_check_dense("sliced", d));
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sliced: it does not compute the gradient of weights");
     if (d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1))
@@ -180,7 +187,7 @@ const implementation conv_sliced_implementation = {
     .config = FIELD_TABLE(sliced_fields),
     .candidate = candidate_sliced,
     .cost = cost_sliced,
-    .rival = &conv_sm90_implementation,
+    .rivals = { &conv_sm90_implementation },
     .admit = admit_sliced,
     .describe = conv_sliced,
     .kernels = 2,

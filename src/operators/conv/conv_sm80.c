@@ -253,6 +253,17 @@ static val tiles_of(const conv_values *p, const conv_sides *s)
     return convert(U32, div(add(k, imm(TILE_K - 1)), imm(TILE_K)));
 }
 
+/* Where a pixel of what is written lies, whose rows lie apart. */
+static val start_of(const conv_sides *s, val pixel)
+{
+    val rest = pixel, start = imm64(0);
+    for (int m = CONV_MODES - 1; m >= 0; m--) {
+        start = add(start, mul(rem(rest, s->to_size[m]), s->to[1 + m]));
+        rest = div(rest, s->to_size[m]);
+    }
+    return add(start, mul(rest, s->to[0]));
+}
+
 /* The accumulators to the output: a pixel's place in memory is found once for each row. */
 static void store_tile(const conv_sm80_config *cfg, const conv_values *p, const conv_sides *s, const tiled_mma *mma,
                        val row, val col, val group, tensor acc)
@@ -267,7 +278,8 @@ static void store_tile(const conv_sm80_config *cfg, const conv_values *p, const 
         val pixel = convert(I64, add(row, coordinate(tCcD, 0, i))),
             channel = convert(I64, add(col, coordinate(tCcD, 1, i)));
         if (!found[below]) {
-            starts[below] = add(mul(div(pixel, image), s->to[0]), mul(rem(pixel, image), s->to[3]));
+            starts[below] = cfg->views ? start_of(s, pixel)
+                                       : add(mul(div(pixel, image), s->to[0]), mul(rem(pixel, image), s->to[3]));
             found[below] = true;
         }
         IF(logical_and(lt(pixel, pixels), lt(channel, s->to_channels))) {
@@ -324,7 +336,8 @@ static void vectors_of(const ckl_conv_desc *d, int *a, int *b)
     const bool data = d->direction == CKL_CONV_DATA;
     const conv_tensor from = conv_tensor_of(d, data ? CONV_Y : CONV_X), w = conv_tensor_of(d, CONV_W);
     const int64_t channels = (data ? d->k : d->c) / d->groups;
-    *a = vector_of(d, channels, from.stride[CONV_RANK - 1]);
+    const int64_t apart = conv_stride_divisor(d, data ? CONV_Y : CONV_X);
+    *a = (int)min_i64(apart, vector_of(d, channels, from.stride[CONV_RANK - 1]));
     *b = vector_of(d, channels, w.stride[data ? 0 : CONV_RANK - 1]);
 }
 
@@ -346,6 +359,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     conv_sm80_config *c = config;
     c->form = conv_form_of(d);
     vectors_of(d, &c->vec_a, &c->vec_b);
+    c->views = conv_check_dense("sm80", d) != CKL_OK;
     const bool narrow_vectors = c->vec_a < 4 || c->vec_b < 4;
     const int64_t tiles = ceil_div(pixels_of(d), 128) * ceil_div(outputs_of(d), 128) * d->groups;
     c->tile_m = narrow_vectors || tiles < device->sm_count ? 64 : 128;
@@ -368,6 +382,8 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_UNSUPPORTED, "conv sm80: c=%" PRId64 " k=%" PRId64 " leave no products", d->c, d->k);
     if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
         FAIL(CKL_INVALID, "conv sm80: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
+    if (!c->views)
+        TRY(conv_check_dense("sm80, by views=0,", d));
     if (c->stages < 2 || c->stages > 8)
         FAIL(CKL_INVALID, "conv sm80: stages=%d is not in 2..8", c->stages);
     vectors_of(d, &vec_a, &vec_b);

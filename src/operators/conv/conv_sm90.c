@@ -13,8 +13,8 @@
 
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_roles.h"
 #include "operators/conv/conv_sm90.h"
-#include "skeletons/activation.h"
 
 enum {
     WARPGROUP = 128,
@@ -243,8 +243,9 @@ static void load_slice(const conv_kernel *k, pipeline_state *stage, const tile_p
     }
 }
 
-static void load_tiles(const conv_kernel *k)
+static void load_tiles(const void *of)
 {
+    const conv_kernel *k = of;
     pipeline_state stage = producer_state(&k->ring);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
@@ -275,25 +276,11 @@ static consumer_role describe_consumer(const conv_kernel *k)
     return c;
 }
 
-/* A stage is released when the wgmmas of the stage after it are under way. */
-static void mainloop(const conv_kernel *k, const consumer_role *c, val k_tiles, pipeline_state *stage)
+static void multiply(const void *kernel, const void *role, val stage, val not_first)
 {
-    val before = variable(U32, stage->stage);
-    LOOP(kt, k_tiles) {
-        val not_first = ne(kt, imm(0));
-        pipeline_wait_full(&k->ring, stage);
-        mma_fence();
-        gemm(&c->mma, slice(c->tCrX, _, _, stage->stage), slice(c->tCrW, _, _, stage->stage), c->acc, not_first);
-        mma_commit();
-        mma_wait(1);
-        IF(logical_and(c->first_thread, not_first))
-            pipeline_release(&k->ring, before);
-        assign(before, stage->stage);
-        pipeline_advance(stage);
-    }
-    mma_wait(0);
-    IF(c->first_thread)
-        pipeline_release(&k->ring, before);
+    (void)kernel;
+    const consumer_role *c = role;
+    gemm(&c->mma, slice(c->tCrX, _, _, stage), slice(c->tCrW, _, _, stage), c->acc, not_first);
 }
 
 /* Where the consumer's pixels begin. */
@@ -395,19 +382,32 @@ static void load_vectors_early(const conv_kernel *k, const consumer_role *c, con
         load_vectors(k, c, first_channel(k, place, i), i * width, v);
 }
 
+/* Where sum i of a staging buffer lies in y, whose channels begin at `first` of the tile: the consumer's pixels are a box. */
+static conv_place place_of_sum(const conv_kernel *k, const consumer_role *c, const tile_place *own, int first, int i)
+{
+    const conv_sm90_shape *s = &k->size;
+    tensor tCcY = coordinates_of(k, c);
+    val pixel = coordinate(tCcY, 0, i), rest = div(pixel, imm(s->part_w));
+    return (conv_place){ add(own->image, div(rest, imm(s->part_h))),
+                         { k->cfg->grouped ? imm(0) : own->at[0], add(own->at[1], rem(rest, imm(s->part_h))),
+                           add(own->at[2], rem(pixel, imm(s->part_w))) },
+                         add(first_channel(k, own, first / s->y_cols), coordinate(tCcY, 1, i)) };
+}
+
 /* The accumulators of some columns with bias, residual and activation, in the staging buffer. */
-static void finish_columns(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY,
-                           tensor rR, const tile_vectors *v, int first)
+static void finish_columns(const conv_kernel *k, const consumer_role *c, const tile_place *own, const tiled_mma *mma,
+                           tensor acc, tensor sY, tensor rR, const tile_vectors *v, int first)
 {
     const conv_form *form = &k->cfg->form;
     tensor rY = fragment_like(acc, F32);
     layout along = coordinate_distances(coordinates_of(k, c), 1);
     for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
-        val x = at_f32(acc, i);
-        x = form->scale ? mul(x, v->scale[first + index_at(along, i)]) : x;
-        x = form->bias ? add(x, v->bias[first + index_at(along, i)]) : x;
-        x = form->residual ? add(x, at(rR, i)) : x;
-        set(rY, i, activation_f32(form->activation, x));
+        const int64_t column = first + index_at(along, i);
+        conv_element in = { .sum = at_f32(acc, i), .scale = v->scale[column], .bias = v->bias[column] };
+        if (form->residual)
+            in.residual = at(rR, i);
+        const conv_place place = form->custom ? place_of_sum(k, c, own, first, i) : (conv_place){ 0 };
+        set(rY, i, conv_finish(form, in, &place));
     }
     if (ckl_dtype_bytes(form->out) == 2)
         stmatrix_C(mma, rY, sY, c->tid);
@@ -435,15 +435,17 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
             staging_wait(&staged, i == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
         if (!loads_early(k))
             load_vectors(k, c, first_channel(k, &own, i), i * width, v);
-        finish_columns(k, c, &mma, acc, sY, rR, v, i * width);
+        finish_columns(k, c, &own, &mma, acc, sY, rR, v, i * width);
         STAGED_STORE(&staged)
             tma_store_of(&k->tmaY, sY, own.at[2], channel, 3, outer);
     }
 }
 
-static void consume(const conv_kernel *k)
+static void consume(const void *of)
 {
+    const conv_kernel *k = of;
     consumer_role c = describe_consumer(k);
+    const conv_products products = { &k->ring, NULL, c.first_thread, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     const bool residual = k->cfg->form.residual;
     if (residual)
@@ -452,7 +454,7 @@ static void consume(const conv_kernel *k)
         tile_place place = place_of(k, tile);
         tile_vectors v = { 0 };
         load_vectors_early(k, &c, &place, &v);
-        mainloop(k, &c, place.k_tiles, &stage);
+        conv_mainloop(&products, place.k_tiles, &stage);
         if (residual)
             load_residual(k, &c, add(tile, grid_x()), sub(imm(1), c.half));
         epilogue(k, &c, &place, &v);
@@ -465,21 +467,18 @@ static void consume(const conv_kernel *k)
         tma_store_wait(0);
 }
 
-/* One thread makes the barriers. */
-static void initialise(const conv_kernel *k)
+static void residual_barriers(const void *of)
 {
-    IF(eq(thread(), imm(0))) {
-        tma_prefetch(&k->tmaX);
-        tma_prefetch(&k->tmaW);
-        tma_prefetch(&k->tmaY);
-        pipeline_init(&k->ring);
-        for (int b = 0; k->cfg->form.residual && b < 2 * k->cfg->consumers; b++)
-            mbarrier_init(smem_address(k->residual_barriers + 8 * b), 1);
-        fence_mbarrier_init();
-    }
-    cta_sync();
-    grid_wait(); // what is above overlaps the end of the kernel before
-    launch_dependents();
+    const conv_kernel *k = of;
+    for (int b = 0; k->cfg->form.residual && b < 2 * k->cfg->consumers; b++)
+        mbarrier_init(smem_address(k->residual_barriers + 8 * b), 1);
+}
+
+static void zero_unseen(const void *of)
+{
+    const conv_kernel *k = of;
+    IF(ge(warp(), imm(1)))
+        conv_zero_unseen(&k->p, k->cfg->form.out, sub(thread(), imm(32)), WARPGROUP - 32);
 }
 
 void conv_sm90(const void *config, int kernel)
@@ -492,21 +491,12 @@ void conv_sm90(const void *config, int kernel)
     describe_boxes(&k);
     describe_memory(&k);
     describe_schedule(&k);
-    initialise(&k);
-    IF(lt(warp(), imm(WARPGROUP / 32))) {
-        if (cfg->consumers > 1)
-            warpgroup_reg_dealloc(40);
-        IF(eq(warp(), imm(0)))
-            IF(elect())
-                load_tiles(&k);
-        if (cfg->zeros)
-            IF(ge(warp(), imm(1)))
-                conv_zero_unseen(&k.p, cfg->form.out, sub(thread(), imm(32)), WARPGROUP - 32);
-    }
-    ELSE
-    {
-        if (cfg->consumers > 1)
-            warpgroup_reg_alloc(232);
-        consume(&k);
-    }
+    conv_run_roles(&(conv_roles){ .consumers = cfg->consumers,
+                                  .maps = { &k.tmaX, &k.tmaW, &k.tmaY },
+                                  .rings = { &k.ring },
+                                  .barriers = residual_barriers,
+                                  .load = load_tiles,
+                                  .assist = cfg->zeros ? zero_unseen : NULL,
+                                  .consume = consume,
+                                  .of = &k });
 }

@@ -201,6 +201,7 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "conv sm90: %s has no wgmma", device->id);
     TRY(conv_check_form("sm90", d, &c->form));
+    TRY(conv_check_vectors("sm90", d));
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sm90: it does not compute the gradient of weights");
     if (d->dtype == CKL_F32 && (data || d->math == CKL_GEMM_F32))
@@ -220,6 +221,8 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
              d->stride_d, d->stride_h, d->stride_w, LAUNCHES_MAX);
     if (c->step_w != (data ? 1 : d->stride_w) || c->step_h != (data ? 1 : d->stride_h))
         FAIL(CKL_INVALID, "conv sm90: step_w=%d step_h=%d are not the problem's strides", c->step_w, c->step_h);
+    if (c->zeros)
+        TRY(conv_check_dense("sm90, by zeros=1,", d));
     if (c->zeros && !has_unseen(d))
         FAIL(CKL_INVALID, "conv sm90: zeros=1, but taps see all pixels or none, or rows are beyond 32-bit numbers");
     if (c->consumers < 1 || c->consumers > 2)
@@ -405,7 +408,7 @@ const implementation conv_sm90_implementation = {
     .config = FIELD_TABLE(sm90_fields),
     .candidate = candidate_sm90,
     .cost = cost_sm90,
-    .rival = &conv_packed_implementation,
+    .rivals = { &conv_packed_implementation },
     .admit = admit_sm90,
     .describe = conv_sm90,
     .params = &conv_param_list,

@@ -10,6 +10,7 @@
  */
 
 #include "cute/kernel.h"
+#include "operators/conv/conv_roles.h"
 #include "operators/conv/conv_sm90.h"
 
 enum {
@@ -161,8 +162,9 @@ static void load_stage(const weight_kernel *k, const pipeline_state *at, const t
     }
 }
 
-static void load_tiles(const weight_kernel *k)
+static void load_tiles(const void *of)
 {
+    const weight_kernel *k = of;
     pipeline_state stage = producer_state(&k->ring);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
@@ -198,28 +200,14 @@ static consumer_role describe_consumer(const weight_kernel *k)
     return c;
 }
 
-/* A stage is released when the wgmmas of the stage after it are under way. */
-static void mainloop(const weight_kernel *k, const consumer_role *c, val boxes, pipeline_state *stage)
+static void multiply(const void *kernel, const void *role, val stage, val not_first)
 {
-    val before = variable(U32, stage->stage);
-    LOOP(i, boxes) {
-        val not_first = ne(i, imm(0));
-        pipeline_wait_full(&k->ring, stage);
-        mma_fence();
-        tensor tCrY = slice(c->tCrY, _, _, stage->stage);
-        gemm(&c->mma, tCrY, slice(c->tCrX, _, _, stage->stage), c->acc, not_first);
-        if (k->cfg->form.bias)
-            gemm(&c->mma_bias, tCrY, c->tCrOnes, c->acc_bias, not_first);
-        mma_commit();
-        mma_wait(1);
-        IF(logical_and(c->first_thread, not_first))
-            pipeline_release(&k->ring, before);
-        assign(before, stage->stage);
-        pipeline_advance(stage);
-    }
-    mma_wait(0);
-    IF(c->first_thread)
-        pipeline_release(&k->ring, before);
+    const weight_kernel *k = kernel;
+    const consumer_role *c = role;
+    tensor tCrY = slice(c->tCrY, _, _, stage);
+    gemm(&c->mma, tCrY, slice(c->tCrX, _, _, stage), c->acc, not_first);
+    if (k->cfg->form.bias)
+        gemm(&c->mma_bias, tCrY, c->tCrOnes, c->acc_bias, not_first);
 }
 
 /* The sums of the tile's first column to dbias, or to the slice's in the workspace, by the first tile of columns. */
@@ -261,43 +249,34 @@ static void epilogue(const weight_kernel *k, const consumer_role *c, const tile_
         store_bias(k, c, tile, filter);
 }
 
-static void consume(const weight_kernel *k)
+static void consume(const void *of)
 {
+    const weight_kernel *k = of;
     consumer_role c = describe_consumer(k);
+    const conv_products products = { &k->ring, NULL, c.first_thread, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
-        mainloop(k, &c, place.boxes, &stage);
+        conv_mainloop(&products, place.boxes, &stage);
         epilogue(k, &c, &place);
     }
     IF(c.first_thread)
         tma_store_wait(0);
 }
 
-/* One thread makes the barriers; ones are written for wgmma, which reads them as TMA's. */
-static void initialise(const weight_kernel *k)
+/* The ones that sum dy for the bias. */
+static void write_ones(const void *of)
 {
-    IF(eq(thread(), imm(0))) {
-        tma_prefetch(&k->tmaX);
-        tma_prefetch(&k->tmaY);
-        tma_prefetch(&k->tmaSums);
-        pipeline_init(&k->ring);
-        fence_mbarrier_init();
-    }
-    if (k->cfg->form.bias) {
-        enum { EACH = BIAS_COLUMNS * PIXELS / WARPGROUP };
-        tensor sOnes = tensor_with_layout(k->sOnes, compact(leaf(BIAS_COLUMNS * PIXELS)));
-        for (int i = 0; i < EACH; i++)
-            IF(lt(thread(), imm(WARPGROUP)))
-                set(sOnes, add(thread(), imm(i * WARPGROUP)), convert(k->cfg->form.dtype, immf(1)));
-        fence_proxy_async();
-    }
-    cta_sync();
-    grid_wait(); // what is above overlaps the end of the kernel before
-    launch_dependents();
+    enum { EACH = BIAS_COLUMNS * PIXELS / WARPGROUP };
+    const weight_kernel *k = of;
+    tensor sOnes = tensor_with_layout(k->sOnes, compact(leaf(BIAS_COLUMNS * PIXELS)));
+    for (int i = 0; i < EACH; i++)
+        IF(lt(thread(), imm(WARPGROUP)))
+            set(sOnes, add(thread(), imm(i * WARPGROUP)), convert(k->cfg->form.dtype, immf(1)));
+    fence_proxy_async();
 }
 
-static void multiply(const conv_sm90_weight_config *cfg)
+static void describe_product(const conv_sm90_weight_config *cfg)
 {
     weight_kernel k = { .cfg = cfg, .size = conv_weight_shape_of(cfg) };
     launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
@@ -305,20 +284,13 @@ static void multiply(const conv_sm90_weight_config *cfg)
     describe_boxes(&k);
     describe_memory(&k);
     describe_schedule(&k);
-    initialise(&k);
-    IF(lt(warp(), imm(WARPGROUP / 32))) {
-        if (cfg->consumers > 1)
-            warpgroup_reg_dealloc(40);
-        IF(eq(warp(), imm(0)))
-            IF(elect())
-                load_tiles(&k);
-    }
-    ELSE
-    {
-        if (cfg->consumers > 1)
-            warpgroup_reg_alloc(232);
-        consume(&k);
-    }
+    conv_run_roles(&(conv_roles){ .consumers = cfg->consumers,
+                                  .maps = { &k.tmaX, &k.tmaY, &k.tmaSums },
+                                  .rings = { &k.ring },
+                                  .prepare = cfg->form.bias ? write_ones : NULL,
+                                  .load = load_tiles,
+                                  .consume = consume,
+                                  .of = &k });
 }
 
 /* Kernel 1: the slices' sums, 4 channels of a filter's tap a thread; behind these threads one for each filter's bias. */
@@ -380,7 +352,7 @@ void conv_weight_add(const conv_sm90_weight_config *cfg, bool fold)
 void conv_sm90_weight(const void *config, int kernel)
 {
     if (kernel == 0)
-        multiply(config);
+        describe_product(config);
     else
         conv_weight_add(config, false);
 }

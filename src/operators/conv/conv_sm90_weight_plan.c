@@ -165,6 +165,7 @@ ckl_status conv_weight_admit(const ckl_conv_desc *d, const ckl_device_info *devi
     if (d->direction != CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: it computes the gradient of weights alone");
     TRY(conv_check_form("sm90_weight", d, &c->form));
+    TRY(conv_check_vectors("sm90_weight", d));
     if (d->dtype == CKL_F32)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: dtype=f32 is none of f16, bf16");
     if (d->groups != 1)
@@ -277,7 +278,7 @@ const implementation conv_sm90_weight_implementation = {
     .config = FIELD_TABLE(sm90_weight_fields),
     .candidate = candidate_sm90_weight,
     .cost = cost_sm90_weight,
-    .rival = &conv_packed_weight_implementation,
+    .rivals = { &conv_packed_weight_implementation },
     .admit = admit_sm90_weight,
     .describe = conv_sm90_weight,
     .kernels = 2,

@@ -1,5 +1,5 @@
 /*
- * conv_stem.c - first layers on Hopper: a few channels and all filters at once, K is all channels under all taps.
+ * conv_stem.c - first layers on Hopper: a few channels and up to 128 filters at once, K is all channels under all taps.
  *
  * A CTA keeps the filters in shared memory. Of each tile, 16 columns by 8 rows of y, all threads load the pixels of x below it
  * into one of two buffers, 4 or 8 channels each, missing ones zeros, while the products of the tile before are under way. A warp
@@ -11,8 +11,8 @@
 #include <stdio.h>
 
 #include "cute/kernel.h"
+#include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_stem.h"
-#include "skeletons/activation.h"
 
 enum {
     WARPGROUP = 128,
@@ -43,6 +43,7 @@ typedef struct stem_kernel {
     tensor sY;    // (ROWS,COLS,BUFFERS,WARPGROUPS)
     tensor tCrW;  // (MMA_N,MMA_K,STEPS)
     tensor acc, rA;
+    val first;                      // of the CTA's filters
     val group, tid, warp_row, lane; // warpgroup, thread of it, the warp's row of a tile
     val tiles_w, tiles_h, count;
     val bias[TILE_N_MAX], scale[TILE_N_MAX]; // of the thread's columns, each at its distance from the first
@@ -78,6 +79,7 @@ static void describe_threads(stem_kernel *k)
     k->tiles_w = conv_tiles_along(k->p.y_size[2], CONV_STEM_W);
     k->tiles_h = conv_tiles_along(k->p.y_size[1], CONV_STEM_H);
     k->count = mul(mul(k->tiles_w, k->tiles_h), conv_number(k->p.n));
+    k->first = k->cfg->several ? mul(cta_y(), imm(k->cfg->tile_n)) : imm(0);
 }
 
 static tile_place place_of(const stem_kernel *k, val tile)
@@ -113,12 +115,12 @@ static void load_filters(const stem_kernel *k)
         for (int n = 0; n < c->tile_n && !ir_failed(); n += AT_ONCE) {
             val w[AT_ONCE];
             for (int i = 0; i < AT_ONCE; i++) {
-                val filter = mul(convert(I64, min(imm(n + i), last)), k->p.w[0]);
+                val filter = mul(convert(I64, min(add(k->first, imm(n + i)), last)), k->p.w[0]);
                 w[i] = at(elements_from(k->p.from[CONV_W], dtype, add(first, filter)), 0);
             }
             for (int i = 0; i < AT_ONCE; i++)
                 set(k->sW, coord(n + i, rem(at, imm(CONV_STEM_K)), div(at, imm(CONV_STEM_K))),
-                    select(logical_and(there, le(imm(n + i), last)), w[i], convert(dtype, immf(0))));
+                    select(logical_and(there, le(add(k->first, imm(n + i)), last)), w[i], convert(dtype, immf(0))));
         }
     fence_proxy_async();
 }
@@ -286,7 +288,7 @@ static void load_vectors(stem_kernel *k)
     val last = sub(conv_number(k->p.k), imm(1));
     for (int i = 0; i < static_size(tCcY.layout) && !ir_failed(); i++) {
         const int64_t column = index_at(along, i);
-        val filter = min(coordinate(tCcY, 1, i), last);
+        val filter = min(add(k->first, coordinate(tCcY, 1, i)), last);
         if (!loaded[column] && k->cfg->form.bias)
             k->bias[column] = at_f32(gBias, filter);
         if (!loaded[column] && k->cfg->form.scale)
@@ -295,15 +297,26 @@ static void load_vectors(stem_kernel *k)
     }
 }
 
-static void finish(const stem_kernel *k)
+/* Where element i of the accumulators lies in y: a warp has a row of a tile; in NCHW its two pixels are neighbours. */
+static conv_place place_of_sum(const stem_kernel *k, const tile_place *place, int i)
+{
+    tensor tCcY = coordinates_of(k);
+    val row = rem(coordinate(tCcY, 0, i), imm(CONV_STEM_W)), first = rem(row, imm(8)), second = div(row, imm(8));
+    val column = k->cfg->nchw ? add(mul(first, imm(2)), second) : row;
+    return (conv_place){ place->n,
+                         { imm(0), add(place->h, k->warp_row), add(place->w, column) },
+                         add(k->first, coordinate(tCcY, 1, i)) };
+}
+
+static void finish(const stem_kernel *k, const tile_place *place)
 {
     const conv_form *form = &k->cfg->form;
     layout along = coordinate_distances(coordinates_of(k), 1);
     for (int i = 0; i < static_size(k->acc.layout) && !ir_failed(); i++) {
-        val x = at_f32(k->acc, i);
-        x = form->scale ? mul(x, k->scale[index_at(along, i)]) : x;
-        x = form->bias ? add(x, k->bias[index_at(along, i)]) : x;
-        set(k->acc, i, activation_f32(form->activation, x));
+        const int64_t column = index_at(along, i);
+        const conv_element in = { .sum = at_f32(k->acc, i), .scale = k->scale[column], .bias = k->bias[column] };
+        const conv_place of = form->custom ? place_of_sum(k, place, i) : (conv_place){ 0 };
+        set(k->acc, i, conv_finish(form, in, &of));
     }
 }
 
@@ -324,7 +337,7 @@ static void store_staged(const stem_kernel *k, const tile_place *place)
         else
             copy(acc, partition_C(&mma, sY, k->tid), 8);
         STAGED_STORE(&staged)
-            tma_store_of(&k->tmaY, sY, place->w, imm(i * width), 3, outer);
+            tma_store_of(&k->tmaY, sY, place->w, add(k->first, imm(i * width)), 3, outer);
     }
 }
 
@@ -341,7 +354,8 @@ static void store_directly(const stem_kernel *k, const tile_place *place)
     for (int i = 0; i < static_size(k->acc.layout) && !ir_failed(); i++) {
         if (i % 4 > 1)
             continue;
-        val channel = coordinate(tCcY, 1, i), inside = logical_and(row, lt(channel, conv_number(k->p.k)));
+        val channel = add(k->first, coordinate(tCcY, 1, i)),
+            inside = logical_and(row, lt(channel, conv_number(k->p.k)));
         tensor gY = elements_from(k->p.from[CONV_Y], out, add(start, mul(convert(I64, channel), k->p.y[4])));
         tensor rY = fragment(out, compact(leaf(2)));
         for (int j = 0; j < 2; j++)
@@ -371,7 +385,7 @@ static void loop_tiles(const stem_kernel *k)
             load_halo(k, next, buffer);
         mma_wait(0);
         const tile_place place = place_of(k, tile);
-        finish(k);
+        finish(k, &place);
         (k->cfg->nchw ? store_directly : store_staged)(k, &place);
     }
     if (!k->cfg->nchw)

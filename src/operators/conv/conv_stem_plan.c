@@ -4,7 +4,7 @@
 #include "base/math.h"
 #include "operators/conv/conv_stem.h"
 
-enum { THREADS = CONV_STEM_THREADS };
+enum { THREADS = CONV_STEM_THREADS, FILTERS_MAX = 128 };
 
 conv_stem_shape conv_stem_shape_of(const conv_stem_config *c)
 {
@@ -34,7 +34,7 @@ static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
 {
     const conv_stem_shape s = conv_stem_shape_of(c);
     const int vectors = (c->form.bias + c->form.scale) * c->tile_n / 4, of_load = c->nchw ? 4 : 1;
-    const int registers = c->tile_n / 2 + vectors + of_load * loads_of(c) + 24;
+    const int registers = c->tile_n / 2 + vectors + of_load * loads_of(c) + (c->several ? 48 : 24);
     int ctas = 4;
     while (ctas > 1 && (registers * THREADS * ctas > 65536 || s.smem_bytes * ctas > device->smem_per_sm_bytes))
         ctas--;
@@ -47,18 +47,20 @@ static int number(int64_t x)
     return (int)min_i64(x, 1024);
 }
 
+/* Filters of a CTA: all up to 128, else as few CTAs as that, of which more fill the SMs where pixels are few. */
 static bool candidate_stem(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_conv_desc *d = desc;
     conv_stem_config *c = config;
-    if (i > 0)
+    const int64_t most[] = { d->k > FILTERS_MAX ? 96 : FILTERS_MAX, 64, 32 };
+    if (i >= COUNT_OF(most) || (i > 0 && d->k <= most[i]))
         return false;
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
     *c = (conv_stem_config){ .form = conv_form_of(d),
                              .nchw = d->layout == CKL_IMAGE_NCHW,
                              .channels = number(d->c),
-                             .tile_n = number(round_up(d->k, 32)),
+                             .tile_n = (int)round_up(ceil_div(d->k, max_i64(1, ceil_div(d->k, most[i]))), 32),
                              .rows = number(d->r),
                              .columns = number(d->s),
                              .step_w = number(d->stride_w),
@@ -66,6 +68,7 @@ static bool candidate_stem(const void *desc, const ckl_device_info *device, int 
                              .dilation_w = number(d->dilation_w),
                              .dilation_h = number(d->dilation_h),
                              .pairs = d->layout == CKL_IMAGE_NCHW && m[2].y % 2 == 0 };
+    c->several = c->tile_n < d->k;
     c->ctas = ctas_of(c, device);
     return true;
 }
@@ -77,13 +80,19 @@ static double tiles_of(const ckl_conv_desc *d)
     return (double)d->n * (double)ceil_div(m[1].y, CONV_STEM_H) * (double)ceil_div(m[2].y, CONV_STEM_W);
 }
 
+static int64_t filter_tiles(const ckl_conv_desc *d, const conv_stem_config *c)
+{
+    return ceil_div(d->k, c->tile_n);
+}
+
 /* Cycles of a tile: gathering and products, the pixels under it, its epilogue. */
 static plan_cost cost_stem(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double TILE = 400, STEP = 64, COLUMN = 2, LOAD = 40, HERTZ = 1.7e9, START = 3;
     const conv_stem_config *c = config;
     const double cycles = TILE + STEP * conv_stem_shape_of(c).steps + COLUMN * c->tile_n + LOAD * loads_of(c);
-    const double turns = fmax(1, tiles_of(desc) / device->sm_count);
+    const ckl_conv_desc *d = desc;
+    const double turns = fmax(1, tiles_of(d) * (double)filter_tiles(d, c) / device->sm_count);
     return (plan_cost){ START + turns * cycles / HERTZ * 1e6, "gathering" };
 }
 
@@ -97,8 +106,8 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED, "conv stem: dtype=f32 is none of f16, bf16");
     if (d->residual || d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
         FAIL(CKL_UNSUPPORTED, "conv stem: it takes images without groups and residual");
-    if (d->c < 1 || d->c > 8 || d->k < 1 || d->k > 128)
-        FAIL(CKL_UNSUPPORTED, "conv stem: c=%" PRId64 " is not in 1..8, or k=%" PRId64 " not in 1..128", d->c, d->k);
+    if (d->c < 1 || d->c > 8 || d->k < 1 || d->k > UINT16_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv stem: c=%" PRId64 " is not in 1..8, or k=%" PRId64 " not in 1..2^16-1", d->c, d->k);
     if (d->layout == CKL_IMAGE_NHWC && d->k * (int64_t)ckl_dtype_bytes(d->out) % 16)
         FAIL(CKL_UNSUPPORTED, "conv stem: k=%" PRId64 " filters are not whole 16 bytes", d->k);
     if ((double)d->c * (double)d->h * (double)d->w > INT32_MAX || tiles_of(d) > INT32_MAX / 2 || d->h > INT32_MAX / 4 ||
@@ -114,6 +123,7 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
     const conv_stem_config *c = config;
     TRY(check_problem(d, device));
     TRY(conv_check_form("stem", d, &c->form));
+    TRY(conv_check_dense("stem", d));
     if (c->nchw != (d->layout == CKL_IMAGE_NCHW) || c->channels != d->c || c->rows != d->r || c->columns != d->s ||
         c->step_w != d->stride_w || c->step_h != d->stride_h || c->dilation_w != d->dilation_w ||
         c->dilation_h != d->dilation_h)
@@ -123,9 +133,12 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
     conv_modes(d, m);
     if (c->pairs && (!c->nchw || m[2].y % 2))
         FAIL(CKL_INVALID, "conv stem: pairs=1, but y has %" PRId64 " columns", m[2].y);
-    if (c->tile_n % 32 || c->tile_n < d->k || c->tile_n > 128 || c->ctas < 1 || c->ctas > 4)
-        FAIL(CKL_INVALID, "conv stem: tile_n=%d does not hold k=%" PRId64 " filters, or ctas=%d is not in 1..4",
-             c->tile_n, d->k, c->ctas);
+    if (c->tile_n < 32 || c->tile_n % 32 || c->tile_n > FILTERS_MAX || c->ctas < 1 || c->ctas > 4)
+        FAIL(CKL_INVALID, "conv stem: tile_n=%d is no multiple of 32 up to %d, or ctas=%d is not in 1..4", c->tile_n,
+             FILTERS_MAX, c->ctas);
+    if (c->several != (c->tile_n < d->k))
+        FAIL(CKL_INVALID, "conv stem: several=%d, but a CTA has %d of %" PRId64 " filters", c->several, c->tile_n,
+             d->k);
     const conv_stem_shape s = conv_stem_shape_of(c);
     if (s.steps > CONV_STEM_STEPS_MAX || loads_of(c) > LOADS_MAX || s.smem_bytes > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "conv stem: a filter of %dx%d, or the pixels under a tile, %dx%d, are too many", c->rows,
@@ -146,7 +159,8 @@ static ckl_status launch_stem(const ckl_plan *plan, const void *args, ckl_stream
     const int64_t tiles = (int64_t)tiles_of(d);
     if (tiles == 0)
         return CKL_OK;
-    return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, &p, stream);
+    const int64_t filters = filter_tiles(d, c), ctas = ceil_div(plan->kernels[0].clusters_resident, filters);
+    return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, ctas), .y = filters }, &p, stream);
 }
 
 static const field stem_fields[] = { CONV_FORM(FIELD_NESTED, (conv_stem_config, form)) //
@@ -159,7 +173,7 @@ const implementation conv_stem_implementation = {
     .config = FIELD_TABLE(stem_fields),
     .candidate = candidate_stem,
     .cost = cost_stem,
-    .rival = &conv_packed_implementation,
+    .rivals = { &conv_packed_implementation },
     .admit = admit_stem,
     .describe = conv_stem,
     .params = &conv_param_list,

@@ -1,14 +1,7 @@
-/* conv_test.c - the definition of convolution in double, its cases and rejects. */
+/* conv_test.c - what the laboratory knows of convolution: its operands, costs, cases and rejects. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/dtype.h"
-#include "operators/conv/conv_config.h"
-#include "operators/operators.h"
-
-enum { X, W, DY, BIAS, RESIDUAL, SCALE, Y, DX, DW, DBIAS }; // operands
-enum { OF_Y, OF_DX, OF_DW, OF_DBIAS };                      // outputs
+#include "operators/conv/conv_lab.h"
 
 /* Sums of products stay in f32. Those of inputs run along their channels, those of weights along images. */
 static int operands(const void *problem, operand *all)
@@ -22,328 +15,6 @@ static int operands(const void *problem, operand *all)
     all[BIAS].hard_max = all[RESIDUAL].hard_max = 0x1p100;
     all[SCALE].hard_max = 0x1p10;
     return 0;
-}
-
-/* A sum on its way. */
-typedef struct sum_of_products {
-    const ckl_conv_desc *d;
-    void *const *host;
-    conv_mode modes[CONV_MODES];
-    conv_tensor x, w, y;
-    double value, magnitude;
-    bool open; // an infinite element, or NaN, meets a zero outside of the other tensor: 0 or NaN
-} sum_of_products;
-
-static int64_t index_of(const conv_tensor *t, const int64_t *at)
-{
-    int64_t index = 0;
-    for (int i = 0; i < CONV_RANK; i++)
-        index += at[i] * t->stride[i];
-    return index;
-}
-
-/* The pixel of x under a tap of the filter at place `o`; is it inside? */
-static bool under(const sum_of_products *s, const int64_t *o, const int64_t *tap, int64_t *pixel)
-{
-    bool inside = true;
-    for (int i = 0; i < CONV_MODES; i++) {
-        const conv_mode *m = &s->modes[i];
-        pixel[i] = o[i] * m->stride + tap[i] * m->dilation - m->pad;
-        inside &= pixel[i] >= 0 && pixel[i] < m->x;
-    }
-    return inside;
-}
-
-/* An element is multiplied by what is outside of the other tensor. */
-static void meet_zero(sum_of_products *s, int which, const conv_tensor *t, const int64_t *at)
-{
-    s->open |= !isfinite(dtype_read(s->d->dtype, s->host[which], index_of(t, at)));
-}
-
-/* Adds x at the place under `tap` of the filter at place `o` times w or dy, for the channel c of a group and filter k. */
-static void add_product(sum_of_products *s, int64_t n, const int64_t *o, const int64_t *tap, int64_t k, int64_t c)
-{
-    const int64_t group = k / (s->d->k / s->d->groups), channel = group * (s->d->c / s->d->groups) + c;
-    int64_t x[CONV_RANK] = { n, 0, 0, 0, channel }, w[CONV_RANK] = { k, tap[0], tap[1], tap[2], c };
-    int64_t y[CONV_RANK] = { n, o[0], o[1], o[2], k };
-    if (!under(s, o, tap, x + 1)) {
-        if (s->d->direction == CKL_CONV_WEIGHT)
-            meet_zero(s, DY, &s->y, y);
-        else
-            meet_zero(s, W, &s->w, w);
-        return;
-    }
-    const ckl_conv_direction direction = s->d->direction;
-    double first = direction == CKL_CONV_DATA ? dtype_read(s->d->dtype, s->host[DY], index_of(&s->y, y))
-                                              : dtype_read(s->d->dtype, s->host[X], index_of(&s->x, x));
-    double second = direction == CKL_CONV_WEIGHT ? dtype_read(s->d->dtype, s->host[DY], index_of(&s->y, y))
-                                                 : dtype_read(s->d->dtype, s->host[W], index_of(&s->w, w));
-    s->value += first * second;
-    s->magnitude += fabs(first * second);
-}
-
-/* Runs the body for every [0], [1], [2] below the sizes. */
-#define EACH(at, size)                                      \
-    for (int64_t at[3] = { 0 }; at[0] < (size)[0]; at[0]++) \
-        for (at[1] = 0; at[1] < (size)[1]; at[1]++)         \
-            for (at[2] = 0; at[2] < (size)[2]; at[2]++)
-
-static void forward(sum_of_products *s, const int64_t *at)
-{
-    const int64_t filter[] = { s->modes[0].filter, s->modes[1].filter, s->modes[2].filter };
-    EACH(tap, filter)
-    for (int64_t c = 0; c < s->d->c / s->d->groups; c++)
-        add_product(s, at[0], at + 1, tap, at[4], c);
-}
-
-/* The place of a filter of which a tap lies on a pixel of x; is there one? */
-static bool over(const sum_of_products *s, const int64_t *pixel, const int64_t *tap, int64_t *o)
-{
-    bool there = true;
-    for (int i = 0; i < CONV_MODES; i++) {
-        const conv_mode *m = &s->modes[i];
-        int64_t reach = pixel[i] + m->pad - tap[i] * m->dilation;
-        o[i] = reach / m->stride;
-        there &= reach >= 0 && reach % m->stride == 0 && o[i] < m->y;
-    }
-    return there;
-}
-
-/* Of the places of a filter those with a tap on the element. */
-static void data(sum_of_products *s, const int64_t *at)
-{
-    const int64_t filter[] = { s->modes[0].filter, s->modes[1].filter, s->modes[2].filter };
-    const int64_t channels = s->d->c / s->d->groups, filters = s->d->k / s->d->groups, group = at[4] / channels;
-    EACH(tap, filter)
-    {
-        int64_t o[CONV_MODES];
-        const bool there = over(s, at + 1, tap, o);
-        for (int64_t k = group * filters; k < (group + 1) * filters; k++)
-            if (there)
-                add_product(s, at[0], o, tap, k, at[4] % channels);
-            else
-                meet_zero(s, W, &s->w, (int64_t[]){ k, tap[0], tap[1], tap[2], at[4] % channels });
-    }
-}
-
-/* Kernels that go by boxes multiply all pixels of a channel of x, some with zeros outside of dy. */
-static void meet_channel(sum_of_products *s, int64_t channel)
-{
-    const int64_t places[] = { s->modes[0].x, s->modes[1].x, s->modes[2].x };
-    for (int64_t n = 0; n < s->d->n; n++)
-        EACH(o, places)
-        {
-            const int64_t x[CONV_RANK] = { n, o[0], o[1], o[2], channel };
-            meet_zero(s, X, &s->x, x);
-        }
-}
-
-static void weight(sum_of_products *s, const int64_t *at)
-{
-    const int64_t places[] = { s->modes[0].y, s->modes[1].y, s->modes[2].y };
-    for (int64_t n = 0; n < s->d->n; n++)
-        EACH(o, places)
-    add_product(s, n, o, at + 1, at[0], at[4]);
-    meet_channel(s, at[0] / (s->d->k / s->d->groups) * (s->d->c / s->d->groups) + at[4]);
-}
-
-static void channel(sum_of_products *s, int64_t k)
-{
-    const int64_t places[] = { s->modes[0].y, s->modes[1].y, s->modes[2].y };
-    for (int64_t n = 0; n < s->d->n; n++)
-        EACH(o, places)
-        {
-            const int64_t y[CONV_RANK] = { n, o[0], o[1], o[2], k };
-            double dy = dtype_read(s->d->dtype, s->host[DY], index_of(&s->y, y));
-            s->value += dy;
-            s->magnitude += fabs(dy);
-        }
-}
-
-static double activate(choice activation, double x)
-{
-    if (activation == CKL_ACTIVATION_RELU)
-        return isnan(x) ? x : fmax(x, 0);
-    if (activation == CKL_ACTIVATION_GELU)
-        return x == -INFINITY ? -0.0 : x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-    if (activation == CKL_ACTIVATION_GELU_ERF)
-        return x == -INFINITY ? -0.0 : x * erfc(-x * 0.7071067811865476) / 2;
-    if (activation == CKL_ACTIVATION_SILU)
-        return x == -INFINITY ? -0.0 : x / (1 + exp(-x));
-    return x;
-}
-
-static void finish(sum_of_products *s, const int64_t *at)
-{
-    const ckl_conv_desc *d = s->d;
-    double bias = d->bias ? dtype_read(d->out, s->host[BIAS], at[4]) : 0;
-    double residual = d->residual ? dtype_read(d->out, s->host[RESIDUAL], index_of(&s->y, at)) : 0;
-    double scale = d->scale ? dtype_read(CKL_F32, s->host[SCALE], at[4]) : 1;
-    s->value = activate((choice)d->activation, scale * s->value + bias + residual);
-    s->magnitude = 1.13 * (fabs(scale) * s->magnitude + fabs(bias) + fabs(residual)); // the steepest slope
-}
-
-/* All filters of a pixel, forward in NHWC: the pixels under them are read once, and each filter is one run of memory. */
-
-typedef struct patch {
-    double *pixels, *filter; // (C,TAPS)
-    bool *inside;            // (TAPS)
-} patch;
-
-static void read_patch(const sum_of_products *s, const int64_t *at, int64_t group, patch *p)
-{
-    const int64_t filter[] = { s->modes[0].filter, s->modes[1].filter, s->modes[2].filter };
-    const int64_t channels = s->w.shape[4];
-    int64_t number = 0;
-    EACH(tap, filter)
-    {
-        int64_t x[CONV_RANK] = { at[0], 0, 0, 0, group * channels };
-        p->inside[number] = under(s, at + 1, tap, x + 1);
-        if (p->inside[number])
-            dtype_read_run(s->d->dtype, s->host[X], index_of(&s->x, x), channels, p->pixels + number * channels);
-        number++;
-    }
-}
-
-static void multiply_tap(sum_of_products *s, const double *a, const double *b, int64_t channels)
-{
-    enum { LANES = 8 }; // partial sums side by side, which compilers make vectors of
-    double sum[LANES] = { 0 }, magnitude[LANES] = { 0 };
-    int64_t c = 0;
-    for (; c + LANES <= channels; c += LANES)
-        for (int i = 0; i < LANES; i++) {
-            sum[i] += a[c + i] * b[c + i];
-            magnitude[i] += fabs(a[c + i] * b[c + i]);
-        }
-    for (; c < channels; c++) {
-        sum[0] += a[c] * b[c];
-        magnitude[0] += fabs(a[c] * b[c]);
-    }
-    for (int i = 0; i < LANES; i++) {
-        s->value += sum[i];
-        s->magnitude += magnitude[i];
-    }
-}
-
-static void multiply_patch(sum_of_products *s, const patch *p, int64_t k)
-{
-    const int64_t channels = s->w.shape[4], count = s->w.stride[0], taps = channels ? count / channels : 0;
-    dtype_read_run(s->d->dtype, s->host[W], k * count, count, p->filter);
-    for (int64_t tap = 0; tap < taps; tap++) {
-        const double *filter = p->filter + tap * channels;
-        for (int64_t c = 0; !p->inside[tap] && c < channels; c++)
-            s->open |= !isfinite(filter[c]);
-        if (p->inside[tap])
-            multiply_tap(s, p->pixels + tap * channels, filter, channels);
-    }
-}
-
-static void put(const sum_of_products *s, reference_slice out, int64_t j)
-{
-    out.value[j] = s->open ? (double)NAN : s->value;
-    out.magnitude[j] = s->open ? (double)REFERENCE_OPEN : s->magnitude;
-}
-
-static void filters_of_pixel(sum_of_products *s, const int64_t *pixel, reference_slice out)
-{
-    int64_t at[CONV_RANK] = { pixel[0], pixel[1], pixel[2], pixel[3], 0 };
-    const int64_t filters = s->d->k / s->d->groups, taps = s->w.shape[1] * s->w.shape[2] * s->w.shape[3];
-    const int64_t count = taps * s->w.shape[4];
-    patch p = { .pixels = calloc((size_t)(2 * count + 1), sizeof(double)), .inside = calloc((size_t)taps, 1) };
-    if (!p.pixels || !p.inside)
-        abort();
-    p.filter = p.pixels + count;
-    for (int64_t j = 0; j < out.count; j++) {
-        at[4] = out.first + j;
-        if (j == 0 || at[4] % filters == 0)
-            read_patch(s, at, at[4] / filters, &p);
-        s->value = s->magnitude = 0;
-        s->open = false;
-        multiply_patch(s, &p, at[4]);
-        finish(s, at);
-        put(s, out, j);
-    }
-    free(p.pixels);
-    free(p.inside);
-}
-
-/* The coordinates of element `number` of a tensor, counted in the order of memory. */
-static void coordinates_of(const ckl_conv_desc *d, const conv_tensor *t, int64_t number, int64_t *at)
-{
-    const int nhwc[CONV_RANK] = { 4, 3, 2, 1, 0 }, nchw[CONV_RANK] = { 3, 2, 1, 4, 0 };
-    for (int i = 0; i < CONV_RANK; i++) {
-        int mode = (d->layout == CKL_IMAGE_NHWC ? nhwc : nchw)[i];
-        at[mode] = number % t->shape[mode];
-        number /= t->shape[mode];
-    }
-}
-
-/* The gradient of all channels of a pixel, one group of NHWC: for each tap and filter a run of its channels. */
-static void channels_of_pixel(sum_of_products *s, const int64_t *at, reference_slice out)
-{
-    const int64_t filter[] = { s->modes[0].filter, s->modes[1].filter, s->modes[2].filter };
-    double *w = calloc((size_t)out.count, sizeof *w);
-    bool *open = calloc((size_t)out.count, 1);
-    if (!w || !open)
-        abort();
-    memset(out.value, 0, (size_t)out.count * sizeof *out.value);
-    memset(out.magnitude, 0, (size_t)out.count * sizeof *out.magnitude);
-    EACH(tap, filter)
-    {
-        int64_t y[CONV_RANK] = { at[0] };
-        const bool there = over(s, at + 1, tap, y + 1);
-        for (int64_t k = 0; k < s->d->k; k++) {
-            y[4] = k;
-            double dy = there ? dtype_read(s->d->dtype, s->host[DY], index_of(&s->y, y)) : 0;
-            dtype_read_run(s->d->dtype, s->host[W],
-                           index_of(&s->w, (int64_t[]){ k, tap[0], tap[1], tap[2], out.first }), out.count, w);
-            for (int64_t c = 0; !there && c < out.count; c++)
-                open[c] |= !isfinite(w[c]);
-            for (int64_t c = 0; there && c < out.count; c++) {
-                out.value[c] += dy * w[c];
-                out.magnitude[c] += fabs(dy * w[c]);
-            }
-        }
-    }
-    for (int64_t c = 0; c < out.count; c++)
-        if (open[c]) {
-            out.value[c] = (double)NAN;
-            out.magnitude[c] = (double)REFERENCE_OPEN;
-        }
-    free(w);
-    free(open);
-}
-
-static void reference(const void *problem, void *const *host, reference_slice out)
-{
-    const ckl_conv_desc *d = problem;
-    sum_of_products s = { .d = d,
-                          .host = host,
-                          .x = conv_tensor_of(d, CONV_X),
-                          .w = conv_tensor_of(d, CONV_W),
-                          .y = conv_tensor_of(d, CONV_Y) };
-    conv_modes(d, s.modes);
-    const conv_tensor *of = out.output == OF_Y ? &s.y : out.output == OF_DX ? &s.x : &s.w;
-    const int64_t row = d->layout == CKL_IMAGE_NHWC ? of->shape[CONV_RANK - 1] : of->shape[CONV_RANK - 2];
-    int64_t at[CONV_RANK];
-    const bool nhwc = d->layout == CKL_IMAGE_NHWC, in_runs = out.output == OF_DX && d->groups == 1;
-    if (nhwc && (out.output == OF_Y || in_runs)) {
-        coordinates_of(d, of, out.row * row, at);
-        (in_runs ? channels_of_pixel : filters_of_pixel)(&s, at, out);
-        return;
-    }
-    for (int64_t j = 0; j < out.count; j++) {
-        s.value = s.magnitude = 0;
-        s.open = false;
-        coordinates_of(d, of, out.row * row + out.first + j, at);
-        if (out.output == OF_DBIAS)
-            channel(&s, out.first + j);
-        else
-            (out.output == OF_Y ? forward : out.output == OF_DX ? data : weight)(&s, at);
-        if (out.output == OF_Y)
-            finish(&s, at);
-        put(&s, out, j);
-    }
 }
 
 /* Products of one sum. */
@@ -379,6 +50,23 @@ static double flops(const void *problem)
     for (int i = 0; i < CONV_RANK; i++)
         count *= (double)y.shape[i] * (i ? (double)w.shape[i] : 1);
     return count;
+}
+
+/* For each gradient of a weight all pixels of x are gone through: meet_channels(). */
+static double reference_flops(const void *problem)
+{
+    enum { PIXEL_FLOPS = 5, ELEMENT_FLOPS = 2 }; // that finding one, and looking at an element of it, are worth
+    const ckl_conv_desc *d = problem;
+    const double channels = (double)d->c / (double)d->groups,
+                 in_run = d->layout == CKL_IMAGE_NHWC ? fmax(channels, 1) : 1;
+    const conv_tensor w = conv_tensor_of(d, CONV_W), x = conv_tensor_of(d, CONV_X);
+    double weights = 1, pixels = 1;
+    for (int i = 0; i < CONV_RANK; i++) {
+        weights *= (double)w.shape[i];
+        pixels *= i < CONV_RANK - 1 ? (double)x.shape[i] : 1;
+    }
+    return flops(problem) +
+           (d->direction == CKL_CONV_WEIGHT ? weights * pixels * (PIXEL_FLOPS / in_run + ELEMENT_FLOPS) : 0);
 }
 
 /* As gemm's. */
@@ -526,6 +214,8 @@ static const char *const cases[] = {
     "n=2 c=4 h=16 w=36 k=96 r=4 s=4 stride=2 layout=nchw dtype=bf16 out=f32 impl=stem",
     "n=60 c=3 h=33 w=34 k=32 pad=1 stride=2 layout=nchw activation=relu impl=stem",
     "n=60 c=3 h=33 w=34 k=32 pad=1 stride=2 impl=stem",
+    "n=2 c=5 h=9 w=20 k=264 pad=1 bias=1 scale=1 impl=stem       # three CTAs of filters",
+    "n=2 c=3 h=7 w=7 k=141 pad=1 bias=1 layout=nchw dtype=bf16 impl=stem",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm80",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm90",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 out=f32 impl=sm90 config='tile_n=256'",
@@ -548,9 +238,41 @@ static const char *const cases[] = {
     "n=2 c=24 h=37 w=21 k=24 groups=24 r=3 s=5 pad=2 stride=2 out=f32 scale=1 impl=halo",
     "n=2 c=24 h=11 w=17 k=24 groups=24 pad_left=3 pad_top=1 dilation=2 impl=halo config='lanes=8 wide=2 high=4 "
     "stages=2'",
+    "n=2 c=40 h=9 w=10 k=40 groups=40 r=4 s=3 pad=1 direction=data dtype=bf16 impl=halo # turned round",
+    "n=2 c=24 h=12 w=17 k=24 groups=24 r=3 s=5 pad_top=2 pad_left=1 dilation=2 direction=data out=f32 impl=halo",
+    "n=2 c=8 h=9 w=11 k=8 groups=8 r=2 pad=3 direction=data x_w=16 y_w=24 impl=halo # more padding than filter",
     "n=40 c=40 h=16 w=24 k=40 groups=40 pad=1 impl=halo config='lanes=4 wide=1 high=7 stages=2'",
     "n=2 c=16 h=9 w=40 k=16 groups=16 s=11 r=1 dilation_w=3 pad_left=4 stride_w=3 direction=weight bias=1 "
     "impl=depthwise_weight",
+    "n=2 c=16 h=9 w=21 k=3 pad=1 impl=narrow                 # a tile past the last column",
+    "n=1 c=40 h=37 w=39 k=5 stride=2 pad=1 bias=1 scale=1 activation=relu dtype=bf16 impl=narrow # odd units",
+    "n=2 c=3 h=19 w=17 k=41 r=1 s=1 direction=data impl=narrow # single elements",
+    "n=2 c=7 h=20 w=18 k=1 pad=1 direction=data impl=narrow",
+    "n=1 c=7 h=20 w=18 k=70 pad_top=2 pad_left=1 r=3 s=4 dilation_h=2 direction=data impl=narrow out=f32 # turned "
+    "round",
+    "n=1 c=16 h=20 w=18 k=8 r=4 dilation_h=2 impl=narrow        # rows of a filter in two steps, apart",
+    "n=2 c=136 h=20 w=33 k=16 pad=2 r=5 s=3 residual=1 bias=1 impl=narrow # rows of a filter in two steps, three "
+    "chunks",
+    "n=2 c=6 h=20 w=33 k=19 pad_left=5 r=2 s=9 dilation_w=2 stride_w=3 stride_h=2 impl=narrow out=f32",
+    "n=60 c=12 h=40 w=40 k=8 pad=1 impl=narrow config='ctas=1' # more tiles than CTAs",
+    "n=2 c=69 h=16 w=19 k=32 pad=1 bias=1 scale=1 impl=narrow # two chunks of single elements",
+    "n=2 c=5 h=18 w=19 k=27 pad=1 bias=1 residual=1 layout=nchw impl=narrow",
+    "n=2 c=69 h=18 w=9 k=27 pad=1 layout=nchw impl=narrow # chunks of planes",
+    "n=2 c=50 h=9 w=7 k=13 pad=1 direction=data layout=nchw dtype=bf16 impl=narrow",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=24 y_w=40 y_h=480 bias=1 residual=1 # channels of wider tensors",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=24 y_w=40 y_h=480 bias=1 residual=1 impl=sm90",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=24 x_n=3000 y_w=26 y_h=300 stride=2 impl=sm80",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 x_h=13 x_c=121 y_h=17 y_n=9000 layout=nchw impl=sm80 # rows and planes apart",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=17 x_h=200 y_w=25 direction=data dtype=bf16 impl=sm80",
+    "n=2 c=16 h=9 w=11 k=5 pad=1 x_w=18 y_w=7 y_h=78 bias=1 residual=1 impl=narrow # vectors of 2",
+    "n=2 c=9 h=9 w=11 k=6 pad=1 x_h=18 y_h=13 layout=nchw bias=1 residual=1 impl=narrow",
+    "n=2 c=24 h=9 w=11 k=24 groups=24 pad=1 x_w=40 y_w=32 y_h=400 residual=1 impl=halo",
+    "n=2 c=40 h=9 w=7 k=72 x_w=48 y_w=80 r=1 s=1 bias=1 impl=pointwise",
+    "n=2 c=40 h=9 w=7 k=72 x_w=48 y_w=80 r=1 s=1 direction=data impl=pointwise",
+    "n=2 c=72 h=9 w=7 k=40 pad=1 x_w=80 x_h=640 y_w=48 direction=data stride=2 impl=sm90",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=24 y_w=40 y_h=480 direction=weight bias=1 impl=sm90_weight",
+    "n=1 c=4 d=5 h=6 w=7 k=8 t=3 pad=1 x_d=300 x_w=5 y_d=500 dtype=f32 # slices apart",
+    "n=2 c=6 h=6 w=7 k=8 pad=1 x_c=50 y_h=9 layout=nchw direction=weight dtype=f32 bias=1",
     "n=2 c=16 h=9 w=11 k=24 pad=1 bias=1 residual=1 scale=1 activation=relu impl=im2col",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dilation=2 dtype=bf16 impl=im2col",
     "n=2 c=12 h=9 w=40 k=20 pad_left=3 stride_w=9 dtype=f32 math=tf32 impl=im2col",
@@ -578,8 +300,43 @@ static const test_reject rejects[] = {
     { "dtype=f32 impl=sm90", CKL_UNSUPPORTED, "conv sm90: tensor cores multiply f32 with math=tf32 alone" },
     { "direction=data scale=1", CKL_INVALID, "conv: scale=1 is not part of a gradient" },
     { "c=8 k=8 impl=halo", CKL_UNSUPPORTED, "conv halo: groups=1 are not c=8 and k=8 channels" },
+    { "c=8 k=8 groups=8 direction=data stride=2 impl=halo", CKL_UNSUPPORTED,
+      "of gradients it computes that of data of" },
     { "c=8 k=8 groups=8 impl=halo config='high=17'", CKL_INVALID, "high=17" },
     { "c=9 impl=stem", CKL_UNSUPPORTED, "conv stem: c=9 is not in 1..8" },
+    { "k=16 impl=narrow config='chunk=12'", CKL_INVALID, "conv narrow: chunk=12 is no multiple of 8 up to 64, or" },
+    { "k=16 impl=narrow config='channels=32'", CKL_INVALID, "or channels=32 are not 64" },
+    { "k=15 impl=narrow config='pairs=1'", CKL_INVALID, "conv narrow: vec=8 or pairs=1 do not divide the channels" },
+    { "k=16 c=12 impl=narrow config='vec=8'", CKL_INVALID, "conv narrow: vec=8 or pairs=1 do not divide" },
+    { "k=16 impl=narrow config='tile_n=56'", CKL_INVALID, "conv narrow: tile_n=56 is no multiple of 8 from 16 to 32" },
+    { "k=16 impl=narrow config='step_h=2'", CKL_INVALID, "conv narrow: the config's layout, filter, strides" },
+    { "impl=narrow", CKL_UNSUPPORTED, "conv narrow: 64 channels to write are not in 1..32" },
+    { "k=8 groups=2 impl=narrow", CKL_UNSUPPORTED, "conv narrow: it takes images without groups" },
+    { "k=8 direction=weight impl=narrow", CKL_UNSUPPORTED, "conv narrow: it does not compute the gradient of weights" },
+    { "c=8 direction=data stride=2 impl=narrow", CKL_UNSUPPORTED, "conv narrow: the gradient of data of strides" },
+    { "k=8 dtype=f32 impl=narrow", CKL_UNSUPPORTED, "conv narrow: dtype=f32 is none of f16, bf16" },
+    { "c=2000 k=32 impl=narrow", CKL_UNSUPPORTED, "conv narrow: filters of 3x3 with 2000 channels" },
+    { "x_w=63", CKL_INVALID, "conv: x_w=63 is smaller than the 64 elements of what is inside: x overlaps itself" },
+    { "y_h=895", CKL_INVALID, "conv: y_h=895 is smaller than the 896 elements of what is inside: y overlaps itself" },
+    { "n=2 x_w=65 x_n=16639", CKL_INVALID, "conv: x_n=16639 is smaller than the 16640 elements" },
+    { "x_c=2", CKL_INVALID, "conv: x_c=2, but elements along the innermost mode are neighbours" },
+    { "layout=nchw y_w=2", CKL_INVALID, "conv: y_w=2, but elements along the innermost mode" },
+    { "n=2 layout=nchw x_c=255", CKL_INVALID, "conv: x_c=255 is smaller than the 256 elements" },
+    { "x_w=-1", CKL_INVALID, "conv: x_w=-1 is negative" },
+    { "x_w=68 impl=sm90", CKL_UNSUPPORTED, "conv sm90: the strides of x are not whole 16 bytes" },
+    { "y_w=65 impl=sm90", CKL_UNSUPPORTED, "conv sm90: the strides of y are not whole 16 bytes" },
+    { "x_w=72 impl=sliced", CKL_UNSUPPORTED, "conv sliced: it takes dense tensors, without strides of x and y" },
+    { "x_w=72 impl=im2col", CKL_UNSUPPORTED, "conv im2col: it takes dense tensors" },
+    { "c=7 x_w=8 impl=packed", CKL_UNSUPPORTED, "conv packed: it takes dense tensors" },
+    { "c=3 x_w=8 impl=stem", CKL_UNSUPPORTED, "conv stem: it takes dense tensors" },
+    { "c=8 k=8 groups=8 x_w=16 impl=depthwise", CKL_UNSUPPORTED, "conv depthwise: it takes dense tensors" },
+    { "c=8 k=8 groups=8 x_w=16 direction=weight impl=depthwise_weight", CKL_UNSUPPORTED, "it takes dense tensors" },
+    { "layout=nchw pad=1 x_h=20 impl=nchw_sm90", CKL_UNSUPPORTED, "conv nchw_sm90: it takes dense tensors" },
+    { "direction=data r=1 s=1 stride=2 x_w=72 impl=sm90", CKL_UNSUPPORTED, "conv sm90, by zeros=1,: it takes dense" },
+    { "r=1 s=1 x_h=2048 impl=pointwise", CKL_UNSUPPORTED, "the pixels of x or y are not equally far apart" },
+    { "x_w=72 impl=sm80 config='views=0'", CKL_UNSUPPORTED, "conv sm80, by views=0,: it takes dense tensors" },
+    { "x_w=66 impl=sm80 config='vec_a=8'", CKL_UNSUPPORTED, "conv sm80: channels come in vectors of 2 and 8 elements" },
+    { "c=3 k=16 impl=stem config='several=1'", CKL_INVALID, "conv stem: several=1, but a CTA has 32 of 16 filters" },
     { "r=1 s=1 residual=1 impl=pointwise", CKL_UNSUPPORTED, "sm90 loads a residual further ahead" },
     { "impl=pointwise", CKL_UNSUPPORTED, "conv pointwise: a filter of 1x3x3 is no pixel" },
     { "layout=nchw stride=2 impl=nchw_sm90", CKL_UNSUPPORTED, "with strides above 1 pixels under a tap are no run" },
@@ -613,7 +370,7 @@ static const test_reject rejects[] = {
     { "c=8 k=8 s=1 impl=packed", CKL_UNSUPPORTED, "conv packed: the tensors lie as TMA takes them" },
     { "c=7 k=8 impl=packed config='nchw=1'", CKL_INVALID, "conv packed: nchw=1 is not the problem's layout" },
     { "c=7 k=8 dilation=2 impl=packed config='fold=1'", CKL_UNSUPPORTED,
-      "conv packed: fold=1 takes up to 64 channels" },
+      "conv packed: fold=1 takes up to 128 channels" },
     { "c=24 k=24 groups=2 impl=sm90", CKL_UNSUPPORTED, "conv sm90: c=24 or k=24 channels are not whole 16 bytes" },
     { "c=8 k=8 direction=weight impl=depthwise_weight", CKL_UNSUPPORTED, "the gradient of filters of a channel each" },
     { "c=8 k=8 groups=8 layout=nchw direction=weight impl=depthwise_weight", CKL_UNSUPPORTED, "it takes NHWC" },
@@ -657,5 +414,6 @@ static const test_reject rejects[] = {
     { NULL, CKL_OK, NULL },
 };
 
-OPERATOR_TEST(conv, .operands = operands, .elements_alone = true, .reference = reference, .terms_of = terms,
-              .approximation_of = approximation, .flops = flops, .matrix_rate = matrix_rate);
+OPERATOR_TEST(conv, .operands = operands, .elements_alone = true, .reference = conv_reference, .terms_of = terms,
+              .approximation_of = approximation, .flops = flops, .reference_flops = reference_flops,
+              .matrix_rate = matrix_rate);

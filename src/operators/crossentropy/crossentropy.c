@@ -110,6 +110,15 @@ static void divide_ctas(const ckl_crossentropy_desc *d, const ckl_device_info *d
         s->threads = s->row_threads = THREADS_MIN;
 }
 
+/* As many CTAs as have rows for all of their threads at once: what a thread waits for is two loads, one after the other. */
+static void choose_mean(const ckl_crossentropy_desc *d, const ckl_device_info *device, crossentropy_config *c)
+{
+    const int64_t rows = CROSSENTROPY_MEAN_THREADS * CROSSENTROPY_ROWS_AT_ONCE;
+    while (device->has_tma && d->reduction == CKL_LOSS_MEAN && c->mean_ctas < CLUSTER_PORTABLE &&
+           d->rows > rows * c->mean_ctas)
+        c->mean_ctas *= 2;
+}
+
 /* Short rows in registers of a few threads; long ones by tiles of a CTA. */
 static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -131,6 +140,7 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     c->target = d->target;
     c->direction = (choice)d->direction;
     c->reduction = (choice)d->reduction;
+    choose_mean(d, device, c);
     return CKL_OK;
 }
 
@@ -146,6 +156,9 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
     if (c->dtype != d->dtype || c->target != d->target || c->direction != (choice)d->direction ||
         c->reduction != (choice)d->reduction)
         FAIL(CKL_INVALID, "%s: dtype, target, direction and reduction are those of the problem", what);
+    if (!is_power_of_two(c->mean_ctas) || c->mean_ctas > (device->has_tma ? CLUSTER_PORTABLE : 1))
+        FAIL(CKL_INVALID, "%s: mean_ctas=%d is no power of two up to %d", what, c->mean_ctas,
+             device->has_tma ? CLUSTER_PORTABLE : 1);
     if (!split->ragged && vec_of(d) % split->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows or the distances between them", what, split->vec);
     if (split->exact)
@@ -196,7 +209,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
         TRY(plan_launch(plan, aligned ? CROSSENTROPY_VECTORS : CROSSENTROPY_ELEMENTS, grid, &params, stream));
     if (!is_forward || d->reduction == CKL_LOSS_NONE)
         return CKL_OK;
-    return plan_launch(plan, CROSSENTROPY_MEAN, (plan_grid){ .x = 1 }, &params, stream);
+    return plan_launch(plan, CROSSENTROPY_MEAN, (plan_grid){ .x = c->mean_ctas }, &params, stream);
 }
 
 static const field desc_fields[] = { CROSSENTROPY_DESC(FIELD_ROW, ckl_crossentropy_desc) };

@@ -28,6 +28,7 @@ typedef struct crossentropy_problem {
     X(owner, ckl_dtype, target, "i64", "i64 i32", "type of the targets")                     \
     X(owner, choice, direction, "forward", "forward backward", "loss, or the gradient of x") \
     X(owner, choice, reduction, "none", "none mean", "of the losses")                        \
+    X(owner, int, mean_ctas, "1", "1 2 4 8", "CTAs of the cluster that adds up the losses")  \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any")
 
 typedef struct crossentropy_config {
@@ -52,6 +53,7 @@ typedef struct crossentropy_config {
 KERNEL_PARAMS(crossentropy, CROSSENTROPY_PARAMS);
 
 /* Kernels of a plan: of rows aligned to whole vectors, to the element only, and the mean of the losses. */
+enum { CROSSENTROPY_MEAN_THREADS = 512, CROSSENTROPY_ROWS_AT_ONCE = 8 }; // of the mean: of a CTA, and of a thread
 enum { CROSSENTROPY_VECTORS, CROSSENTROPY_ELEMENTS, CROSSENTROPY_MEAN, CROSSENTROPY_KERNELS };
 
 void crossentropy_describe(const void *config, int kernel);

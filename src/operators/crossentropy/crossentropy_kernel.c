@@ -7,7 +7,7 @@
 #include "operators/crossentropy/crossentropy_config.h"
 #include "skeletons/online.h"
 
-enum { MEAN_THREADS = 1024 };
+enum { MEAN_THREADS = CROSSENTROPY_MEAN_THREADS, ROWS_AT_ONCE = CROSSENTROPY_ROWS_AT_ONCE };
 
 typedef struct problem {
     const crossentropy_config *cfg;
@@ -90,10 +90,10 @@ static void add_row(const problem *k, const row_place *place, val *pair)
     online_begin(pair);
     LOOP_FROM(start, imm(0), convert(U32, k->p.cols), imm((int)row_split_cols(&k->split))) {
         row_place tile = row_from(&all.of[0].place, start);
-        online_add(ONLINE_NATURAL, pair, load_logits(k, &k->split, &tile));
+        online_add(pair, load_logits(k, &k->split, &tile));
     }
     if (all.count > 1)
-        online_add(ONLINE_NATURAL, pair, rEnds);
+        online_add(pair, rEnds);
 }
 
 /* The logarithm of the sum of a row's exponentials. */
@@ -101,7 +101,7 @@ static val log_sum_exp(const problem *k, val *pair)
 {
     if (k->split.cluster > 1)
         cluster_sync(); // all CTAs have started: their shared memory may be written
-    row_reduce(&k->split, &online_reductions[ONLINE_NATURAL], pair);
+    row_reduce(&k->split, &online_reduction, pair);
     return add(pair[ONLINE_MAX], log_f32(pair[ONLINE_SUM]));
 }
 
@@ -124,20 +124,55 @@ static void forward(const problem *k)
     }
 }
 
+/* Threads of the cluster. */
+static int mean_threads(const problem *k)
+{
+    return MEAN_THREADS * k->cfg->mean_ctas;
+}
+
+/* Adds the losses of so many rows, and counts them. All targets are loaded, then all logits, before the first is used. */
+static void add_losses(const problem *k, val first, const val *sums)
+{
+    val target[ROWS_AT_ONCE], lse[ROWS_AT_ONCE];
+    label t[ROWS_AT_ONCE];
+    tensor rLogit[ROWS_AT_ONCE]; // (1) each
+    for (int i = 0; i < ROWS_AT_ONCE; i++) {
+        val row = add(first, imm(i * mean_threads(k))), last = sub(k->p.rows, imm(1));
+        target[i] = at(per_row(k, k->p.target, k->cfg->target), min(row, last));
+        lse[i] = at(per_row(k, k->p.lse, F32), min(row, last));
+    }
+    for (int i = 0; i < ROWS_AT_ONCE; i++) {
+        val row = add(first, imm(i * mean_threads(k))), exists = lt(row, k->p.rows);
+        t[i] = label_of(k, target[i], exists);
+        t[i].valid = logical_and(t[i].valid, exists);
+        rLogit[i] = load_logit(k, row, t[i]);
+    }
+    for (int i = 0; i < ROWS_AT_ONCE; i++) {
+        val ignored = logical_or(t[i].ignored, ge(add(first, imm(i * mean_threads(k))), k->p.rows));
+        assign(sums[0], add(sums[0], select(ignored, immf(0), loss_of(lse[i], logit_of(rLogit[i], t[i]), t[i]))));
+        assign(sums[1], add(sums[1], select(ignored, imm(0), imm(1))));
+    }
+}
+
 static void mean(const problem *k)
 {
     const reduction total = reduce_sums(2);
+    const int ctas = k->cfg->mean_ctas;
+    const int64_t bytes = cta_reduce_bytes(MEAN_THREADS);
     val sums[] = { variable(F32, immf(0)), variable(I32, imm(0)) }; // the losses, and how many they are
     launch_bounds(MEAN_THREADS, 0);
+    cluster_size(ctas);
     grid_wait(); // for the sums of exponentials; the start of this kernel overlaps the end of the one that leaves them
-    LOOP_FROM(row, convert(I64, thread()), k->p.rows, imm(MEAN_THREADS)) {
-        label t = label_of(k, load_target(k, row, yes()), yes());
-        val lse = at(per_row(k, k->p.lse, F32), row), logit = logit_of(load_logit(k, row, t), t);
-        assign(sums[0], add(sums[0], loss_of(lse, logit, t)));
-        assign(sums[1], add(sums[1], select(t.ignored, imm(0), imm(1))));
+    val first = add(mul(convert(I64, cta_x()), imm(MEAN_THREADS)), convert(I64, thread()));
+    LOOP_FROM(row, first, k->p.rows, imm(mean_threads(k) * ROWS_AT_ONCE)) {
+        add_losses(k, row, sums);
     }
-    cta_reduce(&total, MEAN_THREADS, smem_alloc("total", cta_reduce_bytes(MEAN_THREADS), 16), sums);
-    IF(eq(thread(), imm(0))) {
+    cta_reduce(&total, MEAN_THREADS, smem_alloc("total", bytes, 16), sums);
+    if (ctas > 1) {
+        cluster_sync(); // all CTAs have started: their shared memory may be written
+        cluster_reduce(&total, ctas, smem_alloc("totals", bytes, 16), sums);
+    }
+    IF(eq(first, imm(0))) {
         val count = convert(F32, sums[1]);
         set(per_row(k, k->p.loss, F32), 0, div(sums[0], count));
         set(per_row(k, k->p.count, F32), 0, count);
@@ -193,7 +228,7 @@ static void write_gradients(const gradient_tile *g, const row_factors *f)
     const row_split *split = &g->split;
     for (int step = 0; step < split->steps; step++) {
         for (int i = step * split->vec; i < (step + 1) * split->vec; i++) {
-            val column = coordinate(g->place.cX, 1, i), e = online_exp(ONLINE_NATURAL, at_f32(g->rX, i), f->lse);
+            val column = coordinate(g->place.cX, 1, i), e = online_exp(at_f32(g->rX, i), f->lse);
             val difference = select(eq(column, f->class), add(e, immf(-1)), e);
             set(g->rDx, i, select(f->t.ignored, immf(0), mul(difference, f->factor)));
         }

@@ -135,6 +135,10 @@ static const char *const cases[] = {
     "rows=2 cols=70000 dtype=bf16 direction=backward",
     "rows=33 cols=130 reduction=mean dtype=bf16",
     "rows=2000 cols=5 reduction=mean ignore_index=2 # the mean of more rows than it has threads",
+    "rows=17000 cols=3 reduction=mean ignore_index=2 # by a cluster",
+    "rows=9000 cols=3 reduction=mean dtype=f16 impl=row config='dtype=f16 reduction=mean threads=64 row_threads=1 "
+    "vec=1 "
+    "steps=3 mean_ctas=2' # which takes them in turns",
     "rows=7 cols=9 reduction=mean direction=backward ignore_index=1",
     "rows=3 cols=9 reduction=mean ignore_index=0",
     "rows=17 cols=12 target_low=-3                  # targets that are no classes",
@@ -178,6 +182,8 @@ static const test_reject rejects[] = {
     { "rows=4 cols=8 lddx=7 direction=backward", CKL_INVALID, "crossentropy: lddx=7 is smaller than cols=8" },
     { "rows=4 cols=4096 direction=backward impl=row config='cluster=2'", CKL_INVALID,
       "crossentropy row: cluster=2, backward has none" },
+    { "rows=4 cols=8 reduction=mean impl=row config='reduction=mean mean_ctas=3'", CKL_INVALID,
+      "crossentropy row: mean_ctas=3 is no power of two up to 8" },
     { "rows=4 cols=8 impl=row config='exact=1'", CKL_INVALID,
       "crossentropy row: exact=1, but rows are taken tile by tile" },
     { "rows=4 cols=8 impl=row config='threads=96'", CKL_INVALID, "crossentropy row: threads=96 is no power of two" },

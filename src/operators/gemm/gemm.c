@@ -5,6 +5,7 @@
 
 #include "base/math.h"
 #include "operators/gemm/gemm_plan.h"
+#include "operators/gemm/gemm_steps.h"
 #include "operators/operators.h"
 
 static int64_t columns_of_B(const ckl_gemm_desc *d)
@@ -117,6 +118,9 @@ static ckl_status check_groups(const ckl_gemm_desc *d)
     if (d->groups > INT32_MAX || (d->groups && dealt > INT32_MAX))
         FAIL(CKL_INVALID, "gemm: groups=%" PRId64 " or %c=%" PRId64 " is beyond the 32 bits of offsets", d->groups,
              of_k ? 'k' : 'm', dealt);
+    if (d->host_offsets && (!d->groups || d->groups > GEMM_HOST_GROUPS_MAX))
+        FAIL(CKL_INVALID, "gemm: host_offsets=1 is of 1 to %d groups, not of groups=%" PRId64, GEMM_HOST_GROUPS_MAX,
+             d->groups);
     if (!d->groups && d->groups_of)
         FAIL(CKL_INVALID, "gemm: groups_of=k is not part of a problem without groups");
     if (of_k && (gemm_has_block_scales((choice)d->scale_b) || gemm_has_weights(d)))
@@ -144,11 +148,34 @@ static ckl_status check_lists(const ckl_gemm_desc *d)
     return CKL_OK;
 }
 
+/* What a gradient of a bias is added up of. */
+static ckl_status check_bias_gradient(const ckl_gemm_desc *d)
+{
+    const ckl_gemm_sums sums = d->bias_gradient;
+    const bool of_d = sums == CKL_GEMM_SUMS_OF_COLUMNS || sums == CKL_GEMM_SUMS_OF_ROWS;
+    if (sums == CKL_GEMM_SUMS_NONE)
+        return CKL_OK;
+    if (d->preactivation || d->pointers || d->gather || d->scatter || gemm_groups_of_k(d))
+        FAIL(CKL_INVALID, "gemm: bias_gradient goes without preactivation, pointers, gather, scatter and groups_of=k");
+    if (ckl_dtype_bytes(d->d) == 1 || d->d == CKL_I32)
+        FAIL(CKL_INVALID, "gemm: bias_gradient is of floats of 16 or 32 bits, not of d=%s", ckl_dtype_name(d->d));
+    if (!of_d && (d->batch > 1 || d->groups))
+        FAIL(CKL_INVALID,
+             "gemm: bias_gradient=a and b are of one product, without batch=%" PRId64 " and groups=%" PRId64, d->batch,
+             d->groups);
+    if (!of_d && ckl_dtype_bytes(gemm_matrix_of(d, sums == CKL_GEMM_SUMS_OF_A ? 'a' : 'b').type) == 1)
+        FAIL(CKL_INVALID, "gemm: bias_gradient=a and b are of operands of 16 or 32 bits");
+    if (d->groups > UINT16_MAX || product_i64(d->m, d->batch) > INT32_MAX || d->k > INT32_MAX)
+        FAIL(CKL_INVALID, "gemm: bias_gradient is of up to 2^31-1 rows in all and %d groups", UINT16_MAX);
+    return CKL_OK;
+}
+
 static ckl_status check_batch(ckl_gemm_desc *d)
 {
     d->batch = d->batch ? d->batch : 1;
     TRY(check_groups(d));
     TRY(check_lists(d));
+    TRY(check_bias_gradient(d));
     TRY(check_stride(d, "stride_a", &d->stride_a, gemm_matrix_of(d, 'a').rows, d->lda, d->batch));
     TRY(check_stride(d, "stride_b", &d->stride_b, gemm_matrix_of(d, 'b').rows, d->ldb, gemm_matrix_of(d, 'b').count));
     TRY(check_stride(d, "stride_d", &d->stride_d, d->m, d->ldd, gemm_products(d)));
@@ -165,8 +192,13 @@ static ckl_status check_batch(ckl_gemm_desc *d)
 }
 
 /* Integers or e4m3 as B of 16-bit floats: as they are, or with scales of columns, or of columns and blocks of K. */
-static ckl_status check_weights(const ckl_gemm_desc *d)
+static ckl_status check_weights(ckl_gemm_desc *d)
 {
+    d->block_k = d->block_k ? d->block_k : GEMM_BLOCK;
+    if (d->block_k != GEMM_BLOCK &&
+        (d->block_k != GEMM_BLOCK_LEAST || !gemm_has_weights(d) || d->scale_b != CKL_GEMM_SCALE_BLOCK))
+        FAIL(CKL_INVALID, "gemm: block_k=%" PRId64 " is not %d, or %d of weights with scale_b=block", d->block_k,
+             GEMM_BLOCK, GEMM_BLOCK_LEAST);
     if (!gemm_has_weights(d))
         return CKL_OK;
     if (d->layout != CKL_GEMM_NT || d->gated || d->scale_a || d->scale_b == CKL_GEMM_SCALE_SQUARE || d->batch > 1)
@@ -260,7 +292,7 @@ static plan_tensor of_groups(const ckl_gemm_desc *d, plan_tensor one)
 /* Numbers that scale an operand of so many rows in all, or columns. */
 static plan_tensor scale(const ckl_gemm_desc *d, const char *name, ckl_gemm_scale how, int64_t rows)
 {
-    const int64_t blocks = ceil_div(d->k, GEMM_BLOCK);
+    const int64_t blocks = ceil_div(d->k, d->block_k);
     switch (how) {
     case CKL_GEMM_SCALE_ROW:
         return plan_vector(name, CKL_F32, rows);
@@ -282,6 +314,14 @@ static const char *unless(bool there)
 static plan_tensor written(const ckl_gemm_desc *d, plan_tensor t)
 {
     return d->pointers && d->m && d->n ? t : plan_output(t);
+}
+
+static plan_tensor bias_gradient(const ckl_gemm_desc *d)
+{
+    const bool along_n = d->bias_gradient == CKL_GEMM_SUMS_OF_COLUMNS || d->bias_gradient == CKL_GEMM_SUMS_OF_B;
+    const int64_t count = d->m == 0 || d->n == 0 ? 0 : along_n ? d->n : d->m; // there is nothing to do without a D
+    plan_tensor one = plan_vector("bias_gradient", gemm_bias_type(d->d), count);
+    return d->bias_gradient == CKL_GEMM_SUMS_OF_COLUMNS ? of_groups(d, one) : one;
 }
 
 /* D may be in place of C alone. */
@@ -307,12 +347,29 @@ static int tensors(const void *desc, plan_tensor *t)
     t[9] = plan_absent(plan_vector("device_beta", CKL_F32, 1), plan_first(no_device, no_c));
     t[10] = plan_absent(d->preactivation ? written(d, matrices(d, "x")) : plan_apart(matrices(d, "x")), no_x);
     t[11] = plan_absent(plan_vector("offsets", CKL_I32, d->groups + 1), d->groups ? NULL : "a problem without groups");
+    t[11].host = d->host_offsets;
     t[12] = plan_absent(plan_vector("rows_a", CKL_I32, d->m), d->gather ? NULL : "a problem without gather");
     t[13] = plan_absent(plan_vector("rows_d", CKL_I32, d->m), d->scatter ? NULL : "a problem without scatter");
     t[14] = plan_absent(plan_vector("row_weights", CKL_F32, d->m), unless(d->weighted));
     t[15] = plan_absent(plan_vector("amax", CKL_F32, 1), unless(d->amax));
     t[15].output = d->amax;
-    return 16;
+    t[16] = plan_absent(bias_gradient(d), unless(d->bias_gradient));
+    t[16].output = d->bias_gradient != CKL_GEMM_SUMS_NONE;
+    return 17;
+}
+
+/* Those that the host has. */
+static ckl_status check_offsets(const ckl_gemm_desc *d, const int32_t *offsets)
+{
+    const int64_t dealt = gemm_groups_of_k(d) ? d->k : d->m;
+    for (int64_t g = 0; g < d->groups; g++)
+        if (offsets[g] > offsets[g + 1])
+            FAIL(CKL_INVALID, "gemm: offsets[%" PRId64 "]=%d is more than offsets[%" PRId64 "]=%d", g, offsets[g],
+                 g + 1, offsets[g + 1]);
+    if (offsets[0] != 0 || offsets[d->groups] != dealt)
+        FAIL(CKL_INVALID, "gemm: offsets from %d to %d do not deal out %c=%" PRId64, offsets[0], offsets[d->groups],
+             gemm_groups_of_k(d) ? 'k' : 'm', dealt);
+    return CKL_OK;
 }
 
 static ckl_status check_args(const void *desc, const void *args)
@@ -324,6 +381,8 @@ static ckl_status check_args(const void *desc, const void *args)
         FAIL(CKL_INVALID, "gemm: alpha and beta of the host are not part of a problem with device scalars");
     if (((const ckl_gemm_desc *)desc)->d == CKL_I32 && x->alpha && *x->alpha != 1)
         FAIL(CKL_INVALID, "gemm: alpha=%g is not part of a problem with d=i32", (double)*x->alpha);
+    if (((const ckl_gemm_desc *)desc)->host_offsets && x->offsets)
+        TRY(check_offsets(desc, x->offsets));
     return CKL_OK;
 }
 
@@ -398,6 +457,9 @@ gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
                             .scatter = d->scatter > 0,
                             .weighted = d->weighted,
                             .pointers = d->pointers,
+                            .host_offsets = d->host_offsets,
+                            .bias_gradient = (choice)d->bias_gradient,
+                            .half_blocks = d->block_k == GEMM_BLOCK_LEAST,
                             .amax = d->amax };
 }
 
@@ -471,4 +533,5 @@ static const implementation *const implementations[] = { &gemm_weights_implement
                                                          NULL };
 
 OPERATOR(gemm, gemm, "D = activation(alpha*A*B + beta*C + bias)", .check_args = check_args, .members = members,
-         .numbers = "alpha beta", .workspace = offsetof(ckl_gemm_args, workspace));
+         .numbers = "alpha beta", .before = &gemm_offsets_step, .after = &gemm_bias_gradient_step,
+         .workspace = offsetof(ckl_gemm_args, workspace));

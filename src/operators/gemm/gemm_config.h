@@ -47,6 +47,9 @@
     X(owner, int64_t, scatter, "0", "", "rows of D, to m of which a list brings the results; 0: all in turn")       \
     X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")                   \
     X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say")             \
+    X(owner, bool, host_offsets, "0", "0 1", "offsets of groups lie on the host")                                   \
+    X(owner, choice, bias_gradient, "none", "none columns rows a b", "sums beside D: along D, or of A or B over K") \
+    X(owner, int64_t, block_k, "128", "", "numbers of K that share a scale of a block: 128, or 64 of weights")      \
     X(owner, bool, amax, "0", "0 1", "the largest |D| before its scale goes to device memory: of d=e4m3 and e5m2")
 
 /* What every kernel computes: types, and what follows the products. */
@@ -73,6 +76,9 @@
     X(owner, bool, scatter, "0", "0 1", "rows of D are those of a list")                                            \
     X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")                   \
     X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say")             \
+    X(owner, bool, host_offsets, "0", "0 1", "offsets of groups lie on the host")                                   \
+    X(owner, choice, bias_gradient, "none", "none columns rows a b", "sums beside D: along D, or of A or B over K") \
+    X(owner, bool, half_blocks, "0", "0 1", "scales of blocks are of 64 of K, not of 128")                          \
     X(owner, bool, amax, "0", "0 1", "the largest |D| before its scale goes to device memory: of d=e4m3 and e5m2")
 
 typedef struct gemm_epilogue {
@@ -129,8 +135,14 @@ static inline ckl_dtype gemm_scale_type(ckl_dtype a)
 
 enum { GEMM_NIBBLE_ZERO = 8 }; // what 4-bit integers are raised by
 
-/* Are there scales for every 128 of K? */
-enum { GEMM_BLOCK = 128 };
+/* Numbers of K that share a scale of a block; of weights perhaps the lesser. */
+enum { GEMM_BLOCK = 128, GEMM_BLOCK_LEAST = 64 };
+static inline int gemm_block_k(const gemm_epilogue *e)
+{
+    return e->half_blocks ? GEMM_BLOCK_LEAST : GEMM_BLOCK;
+}
+
+/* Are there scales of blocks? */
 static inline bool gemm_has_block_scales(choice scale)
 {
     return scale == CKL_GEMM_SCALE_BLOCK || scale == CKL_GEMM_SCALE_SQUARE;
@@ -160,6 +172,8 @@ static inline int64_t gemm_products(const ckl_gemm_desc *d)
 {
     return gemm_groups_of_k(d) ? d->groups : d->batch;
 }
+
+enum { GEMM_HOST_GROUPS_MAX = 1024 }; // whose offsets the host may have
 
 /* config.grouped of kernels that address memory themselves. */
 enum { GEMM_GROUPED_M = 1, GEMM_GROUPED_K = 2 };
@@ -293,12 +307,13 @@ void gemm_gemv(const void *config, int kernel);
 
 /* weights */
 
-#define GEMM_WEIGHTS_CONFIG(X, owner)                                                        \
-    X(owner, int, rows, "64", "16 32 64", "columns of D of a CTA, which are rows of B")      \
-    X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                                \
-    X(owner, int, warps, "8", "4 8", "that share out K")                                     \
-    X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp")      \
-    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once, which limits registers") \
+#define GEMM_WEIGHTS_CONFIG(X, owner)                                                          \
+    X(owner, int, rows, "64", "16 32 64", "columns of D of a CTA, which are rows of B")        \
+    X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                                  \
+    X(owner, int, warps, "8", "4 8", "that share out K")                                       \
+    X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp")        \
+    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once, which limits registers")   \
+    X(owner, bool, narrow, "0", "0 1", "rows of A and B begin anywhere: copies of an element") \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
 typedef struct gemm_weights_config {
@@ -313,24 +328,24 @@ void gemm_weights(const void *config, int kernel);
 
 /* sm90 */
 
-#define GEMM_SM90_CONFIG(X, owner)                                                                                     \
-    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                                               \
-    X(owner, int, tile_n, "256", "16 32 48 64 96 128 160 192 224 256", "columns of D of a CTA")                        \
-    X(owner, int, stages, "4", "3 4 5 6 7 8 10 12", "K tiles of 64 in shared memory")                                  \
-    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                                                 \
-    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")                        \
-    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")                       \
-    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast")                       \
-    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")                               \
-    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                                        \
-    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                                                   \
-    X(owner, int, ragged, "0", "0 1 2",                                                                                \
-      "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                              \
-    X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order")           \
-    X(owner, bool, persistent, "1", "0 1", "a CTA takes tiles until there are none; 0: one alone")                     \
-    X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                          \
-    X(owner, int, batched, "0", "0 1 2 3", "1: several products in one launch; 2: slices of K of one; 3: groups of K") \
-    X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs")         \
+#define GEMM_SM90_CONFIG(X, owner)                                                                                  \
+    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                                            \
+    X(owner, int, tile_n, "256", "16 32 48 64 96 128 160 192 224 256", "columns of D of a CTA")                     \
+    X(owner, int, stages, "4", "3 4 5 6 7 8 10 12", "K tiles of 64 in shared memory")                               \
+    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                                              \
+    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")                     \
+    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")                    \
+    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast")                    \
+    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")                            \
+    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                                     \
+    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                                                \
+    X(owner, int, ragged, "0", "0 1 2",                                                                             \
+      "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                           \
+    X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order")        \
+    X(owner, bool, persistent, "1", "0 1", "a CTA takes tiles until there are none; 0: one alone")                  \
+    X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                       \
+    X(owner, int, batched, "0", "0 1 2 3 4", "1: several products; 2: slices of K; 3: groups of K; 4: by pointers") \
+    X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs")      \
     X(owner, int, groups, "0", "0 32 128 512 2048", "groups of rows that shared memory has room for; 0: there are none")
 
 typedef struct gemm_sm90_config {
@@ -344,8 +359,24 @@ enum {
     GEMM_EASY_ACCUMULATORS = 128, // of a thread: with more, the epilogue has few registers left
     GEMM_ALL_RAGGED = 2,          // config.ragged: rows of C and D start anywhere
     GEMM_SLICES_OF_K = 2,         // config.batched: each p.k elements, of A and B that all share
-    GEMM_GROUPS_OF_K = 3          // the same by offsets
+    GEMM_GROUPS_OF_K = 3,         // the same by offsets
+    GEMM_BY_POINTERS = 4          // of A and B that arrays of pointers say, as those of C, D and X
 };
+
+/*
+ * A tensor map of all memory, for matrices that arrays of pointers name: beyond rows and columns a mode of 16 bytes a step and
+ * one of 4 GiB. It begins at 16, because no map begins at 0. NOTE: an H200 takes such maps, whose modes lie across each other.
+ */
+enum { GEMM_MAP_BASE = 16, GEMM_MAP_UNIT = 16, GEMM_MAP_NEAR_BITS = 28, GEMM_MAP_FAR_BITS = 17, GEMM_MAP_RANK = 4 };
+
+/* config.batched of a problem. */
+int gemm_sm90_batched_of(const ckl_gemm_desc *desc);
+
+/* Are matrices 'a' ... 'x' those that an array of pointers names? Not the copies of A and B, which lie a stride apart. */
+static inline bool gemm_by_pointers(const ckl_gemm_desc *d, char matrix)
+{
+    return d->pointers && (matrix > 'b' || !d->stride_a);
+}
 
 /* Vectors of an epilogue: numbers for the rows or for the columns of D. */
 enum { GEMM_BIAS, GEMM_SCALE_OF_A, GEMM_SCALE_OF_B, GEMM_WEIGHT_OF_ROW, GEMM_VECTORS };
@@ -446,6 +477,11 @@ int gemm_sm90_parts(const gemm_sm90_config *config);
 
 KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
 
+/* More of them with GEMM_BY_POINTERS: B's array; A's is `a`. */
+#define GEMM_POINTERS_PARAMS(X, owner) X(owner, pointer, b)
+
+KERNEL_PARAMS(gemm_pointers, GEMM_POINTERS_PARAMS);
+
 void gemm_sm90(const void *config, int kernel);
 
 /* pitched: sm90 behind a second kernel, which copies or transposes A, B or both, those of a whole batch */
@@ -479,7 +515,8 @@ KERNEL_PARAMS(gemm_repitch, GEMM_REPITCH_PARAMS);
 
 void gemm_repitch(const gemm_sm90_config *config);
 
-#define GEMM_PITCHED_PARAMS(X, owner) GEMM_SM90_PARAMS(X, owner) GEMM_REPITCH_PARAMS(X, owner)
+#define GEMM_PITCHED_PARAMS(X, owner) \
+    GEMM_SM90_PARAMS(X, owner) GEMM_POINTERS_PARAMS(X, owner) GEMM_REPITCH_PARAMS(X, owner)
 
 KERNEL_PARAMS(gemm_pitched, GEMM_PITCHED_PARAMS);
 

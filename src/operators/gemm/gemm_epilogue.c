@@ -97,6 +97,20 @@ void gemm_leave_amax(gemm_epilogue e, gemm_scalars s, val address, bool by_warps
         ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MAX, address, 0, largest);
 }
 
+val gemm_f32_of_f8(ckl_dtype dtype, val byte)
+{
+    const bool e4m3 = dtype == CKL_E4M3;
+    const int shift = e4m3 ? 20 : 21;
+    val bits = convert(U32, byte), magnitude = bit_and(bits, imm(0x7f));
+    val scaled =
+        bitcast(F32, shift_left(magnitude, imm(shift))); // the exponent's bias is that of f32, subnormals as well
+    val finite = mul(scaled, immf(e4m3 ? 0x1p120 : 0x1p112));
+    val special =
+        e4m3 ? select(eq(magnitude, imm(0x7f)), immf(NAN), finite)
+             : select(gt(magnitude, imm(0x7c)), immf(NAN), select(eq(magnitude, imm(0x7c)), immf(INFINITY), finite));
+    return select(ge(bits, imm(0x80)), neg(special), special);
+}
+
 /* Its part of K. */
 static void take_group_of_k(gemm_epilogue e, gemm_values *p, const gemm_values *all, val group)
 {
@@ -144,7 +158,7 @@ val gemm_first_row(const gemm_values *all, val group)
 /* How many a group has. */
 static val scales_of_B(gemm_epilogue e, const gemm_values *all)
 {
-    val blocks = div(add(all->k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
+    val blocks = div(add(all->k, imm(gemm_block_k(&e) - 1)), imm(gemm_block_k(&e)));
     val squares = div(add(all->n, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
     return e.scale_b == CKL_GEMM_SCALE_ROW     ? all->n
            : e.scale_b == CKL_GEMM_SCALE_BLOCK ? mul(all->n, blocks)

@@ -57,6 +57,9 @@ gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in);
  */
 void gemm_leave_amax(gemm_epilogue e, gemm_scalars s, val address, bool by_warps);
 
+/* An 8-bit float of some bits as f32, by integer arithmetic: sm_80 has no instruction for it. */
+val gemm_f32_of_f8(ckl_dtype dtype, val byte);
+
 /* The parameters of one product of a batch, or of one group of K, `grouped` as configs have it. */
 gemm_values gemm_product_of(gemm_epilogue e, int grouped, const gemm_values *all, val product);
 

@@ -13,8 +13,9 @@ enum { QUAD = GEMM_FMA_QUAD, LANES_M = GEMM_FMA_LANES_M, LANES_N = GEMM_FMA_LANE
 
 /* Which rows of a matrix a tile has, `count` being all; of a gated B the tile's upper half is of the last columns. */
 typedef struct tile_rows {
-    val first, count; // i64
-    int half;         // 0: not gated
+    val first, count;         // i64
+    int half;                 // 0: not gated
+    const gemm_values *lists; // NULL, or the product whose rows of A a list takes
 } tile_rows;
 
 /* This thread's copies of an operand's tiles along K, and what it multiplies. */
@@ -64,6 +65,8 @@ static val part_row(const tile_rows *t, val r)
 static val matrix_row(const tile_rows *t, val r)
 {
     val row = min(part_row(t, r), sub(t->count, imm64(1)));
+    if (t->lists)
+        return gemm_row_of_A((gemm_epilogue){ .gather = true }, t->lists, row);
     return t->half ? add(row, select(ge(r, imm(t->half)), t->count, imm64(0))) : row;
 }
 
@@ -303,8 +306,8 @@ static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val t
 {
     const int columns = columns_of(cfg);
     val row = mul(convert(I64, tile_row), imm64(cfg->tile_m)), col = mul(convert(I64, tile_col), imm64(columns));
-    operand A = describe_operand(cfg, 'a', p, (tile_rows){ row, p->m, 0 });
-    operand B = describe_operand(cfg, 'b', p, (tile_rows){ col, p->n, cfg->epilogue.gated ? columns : 0 });
+    operand A = describe_operand(cfg, 'a', p, (tile_rows){ row, p->m, 0, cfg->epilogue.gather ? p : NULL });
+    operand B = describe_operand(cfg, 'b', p, (tile_rows){ col, p->n, cfg->epilogue.gated ? columns : 0, NULL });
     tensor acc = fragment(F32, compact(shape(cfg->block_m, cfg->block_n))); // (BLOCK_M,BLOCK_N)
     fill(acc, immf(0));
     mainloop(cfg, &A, &B, p->k, acc);

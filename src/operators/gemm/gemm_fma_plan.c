@@ -91,8 +91,6 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     if (d->a != CKL_F32 || d->math != CKL_GEMM_F32)
         FAIL(CKL_UNSUPPORTED, "gemm fma: a=f32 with math=f32 alone is multiplied without tensor cores");
     TRY(gemm_check_grouped("fma", d, c->grouped));
-    if (d->gather)
-        FAIL(CKL_UNSUPPORTED, "gemm fma: rows of A lie in order, not by a list: gather=%" PRId64, d->gather);
     TRY(admit_tile(c));
     const int threads = gemm_fma_threads(c);
     if (c->ctas < 1 || threads > device->threads_per_cta_max || c->ctas * threads > THREADS_PER_SM)

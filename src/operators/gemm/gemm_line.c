@@ -37,6 +37,14 @@ static ckl_status read_sizes(gemm_problem *p)
     return CKL_OK;
 }
 
+/* As a call takes them, without sizes about as many for each. */
+static void deal_out_on_host(gemm_problem *p)
+{
+    const int64_t groups = p->desc.groups, dealt = p->desc.groups_of == CKL_GEMM_GROUPS_OF_K ? p->desc.k : p->desc.m;
+    for (int64_t g = 0; g <= groups && groups <= GEMM_LINE_GROUPS_MAX; g++)
+        p->host_offsets[g] = (int32_t)(*p->sizes ? p->offsets[g] : dealt * g / max_i64(groups, 1));
+}
+
 /* C is of D's type. */
 static ckl_status prepare(void *problem)
 {
@@ -45,7 +53,9 @@ static ckl_status prepare(void *problem)
     if (p->c)
         p->desc.c = gemm_result_type(&p->desc);
     if (*p->sizes)
-        return read_sizes(p);
+        TRY(read_sizes(p));
+    if (p->desc.host_offsets)
+        deal_out_on_host(p);
     return CKL_OK;
 }
 

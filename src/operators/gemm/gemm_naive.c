@@ -15,21 +15,6 @@ static val address_of(gemm_epilogue e, char matrix, const gemm_values *p, val i,
     return add(is_a ? p->a : p->b, convert(U64, mul(element, imm((int)ckl_dtype_bytes(gemm_type_of(&e, matrix))))));
 }
 
-/* An 8-bit float as f32, by integer arithmetic: sm_80 has no instruction for it. */
-static val f32_of_f8(ckl_dtype dtype, val byte)
-{
-    const bool e4m3 = dtype == CKL_E4M3;
-    const int shift = e4m3 ? 20 : 21;
-    val bits = convert(U32, byte), magnitude = bit_and(bits, imm(0x7f));
-    val scaled =
-        bitcast(F32, shift_left(magnitude, imm(shift))); // the exponent's bias is that of f32, subnormals as well
-    val finite = mul(scaled, immf(e4m3 ? 0x1p120 : 0x1p112));
-    val special =
-        e4m3 ? select(eq(magnitude, imm(0x7f)), immf(NAN), finite)
-             : select(gt(magnitude, imm(0x7c)), immf(NAN), select(eq(magnitude, imm(0x7c)), immf(INFINITY), finite));
-    return select(ge(bits, imm(0x80)), neg(special), special);
-}
-
 /* Number l of two in a byte, the first in its low bits. */
 static val nibble_of(val byte, val l)
 {
@@ -45,7 +30,7 @@ static val factor(gemm_epilogue e, char matrix, val address, val l)
     const bool f8 = gemm_is_f8(type);
     val x = at(gmem_tensor(address, f8 ? CKL_U8 : type, compact(leaf(1))), 0);
     if (f8)
-        return f32_of_f8(type, x);
+        return gemm_f32_of_f8(type, x);
     if (type == CKL_U8)
         return nibble_of(x, l);
     if (type == CKL_I8) {
@@ -67,11 +52,12 @@ static val group_of_row(const gemm_values *all, val i)
 }
 
 /* The scale of row i of A, of so many, or of column j of B, for element l of K; 1 without scales of blocks. */
-static val block_scale(choice how, ckl_dtype type, val address, const gemm_values *p, val i, val extent, val l)
+static val block_scale(const gemm_epilogue *e, choice how, ckl_dtype type, val address, const gemm_values *p, val i,
+                       val extent, val l)
 {
     if (!gemm_has_block_scales(how))
         return immf(1);
-    val block = div(l, imm(GEMM_BLOCK)), blocks = div(add(p->k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
+    val block = div(l, imm(gemm_block_k(e))), blocks = div(add(p->k, imm(gemm_block_k(e) - 1)), imm(gemm_block_k(e)));
     val index = how == CKL_GEMM_SCALE_BLOCK ? add(mul(convert(I64, block), extent), i)
                                             : add(mul(div(i, imm(GEMM_BLOCK)), blocks), convert(I64, block));
     return at_f32(gmem_tensor(address, type, make_layout(dynamic(extent), leaf(1))), index);
@@ -91,9 +77,9 @@ static void compute_element(const gemm_naive_config *cfg, const gemm_values *p, 
         if (scaled) {
             assign(part, fma(a, b, part));
             val next = add(l, imm_as(l.type, 1));
-            IF(logical_or(eq(rem(next, imm(GEMM_BLOCK)), imm_as(l.type, 0)), eq(next, convert(l.type, p->k)))) {
-                val scale_a = block_scale(e.scale_a, F32, p->scale_a, p, i, rows, l);
-                val scale_b = block_scale(e.scale_b, gemm_scale_type(e.ab), p->scale_b, p, j, p->n, l);
+            IF(logical_or(eq(rem(next, imm(gemm_block_k(&e))), imm_as(l.type, 0)), eq(next, convert(l.type, p->k)))) {
+                val scale_a = block_scale(&e, e.scale_a, F32, p->scale_a, p, i, rows, l);
+                val scale_b = block_scale(&e, e.scale_b, gemm_scale_type(e.ab), p->scale_b, p, j, p->n, l);
                 assign(sum, fma(part, mul(scale_a, scale_b), sum));
                 assign(part, immf(0));
             }

@@ -26,6 +26,7 @@ enum {
     ROWS_D,
     ROW_WEIGHTS,
     AMAX,
+    BIAS_GRADIENT,
     ALPHA,
     BETA,
     WORKSPACE,
@@ -67,7 +68,14 @@ static void add_pointed(const ckl_gemm_desc *d, operand *all)
     }
 }
 
-enum { OUTPUT_X = 1, OUTPUT_AMAX = 1, UNSCALED_D }; // behind D, never both; what amax is of
+enum { OUTPUT_X = 1, OUTPUT_AMAX = 1, OUTPUT_BIAS_GRADIENT = 1, UNSCALED_D }; // behind D, one of them; what amax is of
+
+/* Where the host deals out rows the call gets these numbers themselves. */
+static void give_host_offsets(const gemm_problem *p, operand *offsets)
+{
+    if (p->desc.host_offsets)
+        *offsets = (operand){ .name = offsets->name, .value = p->host_offsets };
+}
 
 /* Sums of products stay in f32, before alpha and beta, and products of two of them. */
 int gemm_operands(const void *problem, operand *all)
@@ -81,6 +89,13 @@ int gemm_operands(const void *problem, operand *all)
     all[OFFSETS] = operand_range(all[OFFSETS], 0, (double)dealt);
     all[OFFSETS].rising = dealt;
     all[OFFSETS].given = *p->sizes ? p->offsets : NULL;
+    give_host_offsets(p, &all[OFFSETS]);
+    if (p->desc.bias_gradient) { // an element is a slice: it needs all of a column of D
+        const operand *sums = &all[BIAS_GRADIENT];
+        const int64_t count = sums->rank > 1 ? sums->shape[0] * sums->shape[1] : sums->shape[0];
+        all[BIAS_GRADIENT] =
+            operand_tensor(sums->name, OPERAND_OUT, sums->dtype, 2, (int64_t[]){ count, 1 }, (int64_t[]){ 1, 1 });
+    }
     all[ROW_WEIGHTS].hard_max = 4;
     all[AMAX] = operand_range(all[AMAX], 0, 4);
     all[AMAX].role = p->desc.amax ? OPERAND_IN_OUT : OPERAND_IN;
@@ -181,7 +196,7 @@ static void products(const double *a, const double *b, int64_t k, double smalles
 static double block_scale(const ckl_gemm_desc *d, ckl_gemm_scale how, const void *scales, int64_t first, int64_t i,
                           int64_t extent, int64_t block)
 {
-    const int64_t blocks = ceil_div(d->k, GEMM_BLOCK);
+    const int64_t blocks = ceil_div(d->k, d->block_k);
     if (!gemm_has_block_scales((choice)how))
         return 1;
     return dtype_read(gemm_has_weights(d) ? d->a : CKL_F32, scales,
@@ -191,7 +206,7 @@ static double block_scale(const ckl_gemm_desc *d, ckl_gemm_scale how, const void
 /* Of a group's. */
 static int64_t first_scale_of_B(const ckl_gemm_desc *d, int64_t group)
 {
-    const int64_t blocks = ceil_div(d->k, GEMM_BLOCK);
+    const int64_t blocks = ceil_div(d->k, d->block_k);
     const int64_t lines = d->scale_b == CKL_GEMM_SCALE_SQUARE ? ceil_div(d->n, GEMM_BLOCK) : d->n;
     return group * lines * blocks;
 }
@@ -201,10 +216,10 @@ static void scaled_products(const ckl_gemm_desc *d, void *const *host, const dou
                             double smallest, const int64_t at[4], double *sum, double *magnitude)
 {
     *sum = *magnitude = 0;
-    for (int64_t block = 0; block * GEMM_BLOCK < d->k; block++) {
-        const int64_t first = block * GEMM_BLOCK;
+    for (int64_t block = 0; block * d->block_k < d->k; block++) {
+        const int64_t first = block * d->block_k;
         double s, t;
-        products(a + first, b + first, min_i64(GEMM_BLOCK, d->k - first), smallest, &s, &t);
+        products(a + first, b + first, min_i64(d->block_k, d->k - first), smallest, &s, &t);
         double scale = block_scale(d, d->scale_a, host[SCALE_A], 0, at[1], d->m, block) *
                        block_scale(d, d->scale_b, host[SCALE_B], first_scale_of_B(d, at[3]), at[2], d->n, block);
         *sum += s * scale;
@@ -349,7 +364,7 @@ static void reference_of(const gemm_problem *p, void *const *host, reference_sli
         abort();
     read_factors(d, 'a', host[A], product, row_A, a);
     keep_group(d, host[OFFSETS], product, a);
-    for (int64_t j = 0; j < d->n; j++) {
+    for (int64_t j = out.first; j < out.first + out.count; j++) {
         double sum[2], magnitude[2]; // gated: those of column j + n as well
         for (int half = 0; half < (d->gated ? 2 : 1); half++) {
             read_factors(d, 'b', host[B], gemm_groups_of_m(d) ? group : product, j + half * d->n, b);
@@ -388,7 +403,8 @@ static void reference_amax(const gemm_problem *p, void *const *host, reference_s
             continue;
         reference_of(
             &plain, host,
-            (reference_slice){ .value = values, .magnitude = values + d->n, .output = UNSCALED_D, .row = row });
+            (reference_slice){
+                .value = values, .magnitude = values + d->n, .output = UNSCALED_D, .row = row, .count = d->n });
         for (int64_t j = 0; j < d->n; j++) {
             const bool nan = isnan(values[j]) || isnan(out.value[0]);
             out.value[0] = nan ? NAN : fmax(out.value[0], fabs(values[j]));
@@ -398,9 +414,74 @@ static void reference_amax(const gemm_problem *p, void *const *host, reference_s
     free(values);
 }
 
+/* As D's type, or that of A or B, holds it; and how far a stored number may be from it, beside its own magnitude. */
+static void add_stored(const gemm_problem *p, double value, double magnitude, reference_slice *out)
+{
+    const ckl_dtype type = p->desc.d;
+    const double relative = 4 * sqrt(gemm_terms(p)) * 0x1p-24 + gemm_approximation(p);
+    double storage = 0;
+    dtype_write(type, &storage, 0, value);
+    out->value[0] += dtype_read(type, &storage, 0);
+    out->magnitude[0] += magnitude + fabs(value) * (1 + dtype_epsilon(type) / 2 / relative);
+}
+
+/* Rows of D from one on to another, columns alike. */
+static void reference_sums_of_D(const gemm_problem *p, void *const *host, const int64_t rows[2], const int64_t cols[2],
+                                reference_slice *out)
+{
+    gemm_problem plain = *p;
+    double *values = calloc((size_t)(2 * p->desc.n), sizeof *values);
+    if (!values)
+        abort();
+    plain.desc.bias_gradient = CKL_GEMM_SUMS_NONE;
+    for (int64_t row = rows[0]; row < rows[1]; row++) {
+        const reference_slice line = {
+            .value = values, .magnitude = values + p->desc.n, .row = row, .first = cols[0], .count = cols[1] - cols[0]
+        };
+        reference_of(&plain, host, line);
+        for (int64_t j = cols[0]; j < cols[1]; j++)
+            add_stored(p, values[j], line.magnitude[j], out);
+    }
+    free(values);
+}
+
+/* Element out.row of the gradient of a bias. */
+static void reference_bias_gradient(const gemm_problem *p, void *const *host, reference_slice out)
+{
+    const ckl_gemm_desc *d = &p->desc;
+    const ckl_gemm_sums sums = d->bias_gradient;
+    const int64_t i = out.row, group = i / d->n, j = i % d->n;
+    const int32_t *offsets = host[OFFSETS];
+    out.value[0] = out.magnitude[0] = 0;
+    if (sums == CKL_GEMM_SUMS_OF_COLUMNS) {
+        const int64_t first = d->groups ? offsets[group] : 0, end = d->groups ? offsets[group + 1] : d->m * d->batch;
+        reference_sums_of_D(p, host, (int64_t[]){ first, end }, (int64_t[]){ j, j + 1 }, &out);
+    } else if (sums == CKL_GEMM_SUMS_OF_ROWS) {
+        for (int64_t product = 0; product < d->batch; product++)
+            reference_sums_of_D(p, host, (int64_t[]){ product * d->m + i, product * d->m + i + 1 },
+                                (int64_t[]){ 0, d->n }, &out);
+    } else {
+        const char matrix = sums == CKL_GEMM_SUMS_OF_A ? 'a' : 'b';
+        double *factors = calloc((size_t)d->k + 1, sizeof *factors);
+        if (!factors)
+            abort();
+        read_factors(d, matrix, host[matrix == 'a' ? A : B], 0, i, factors);
+        for (int64_t l = 0; l < d->k; l++) {
+            out.value[0] += factors[l];
+            out.magnitude[0] += fabs(factors[l]);
+        }
+        free(factors);
+    }
+}
+
 static void reference_any(const gemm_problem *p, void *const *host, reference_slice out)
 {
-    (p->desc.amax && out.output == OUTPUT_AMAX ? reference_amax : reference_of)(p, host, out);
+    if (p->desc.amax && out.output == OUTPUT_AMAX)
+        reference_amax(p, host, out);
+    else if (p->desc.bias_gradient && out.output == OUTPUT_BIAS_GRADIENT)
+        reference_bias_gradient(p, host, out);
+    else
+        reference_of(p, host, out);
 }
 
 /* Matrices that pointers point to are as good as those of a batch. */
@@ -423,12 +504,21 @@ static void reference_pointed(const gemm_problem *p, void *const *host, referenc
 void gemm_reference(const void *problem, void *const *host, reference_slice out)
 {
     const gemm_problem *p = problem;
-    (p->desc.pointers ? reference_pointed : reference_any)(p, host, out);
+    void *known[OPERANDS];
+    memcpy(known, host, sizeof known);
+    if (p->desc.host_offsets)
+        memcpy(&known[OFFSETS], &(const int32_t *){ p->host_offsets }, sizeof known[OFFSETS]);
+    (p->desc.pointers ? reference_pointed : reference_any)(p, known, out);
 }
 
+/* Of D, and of sums beside it. */
 double gemm_terms(const void *problem)
 {
-    return (double)((const ckl_gemm_desc *)problem)->k + 6;
+    const ckl_gemm_desc *d = problem;
+    const double lines = d->bias_gradient == CKL_GEMM_SUMS_OF_COLUMNS ? (double)d->m * (double)d->batch
+                         : d->bias_gradient == CKL_GEMM_SUMS_OF_ROWS  ? (double)d->n * (double)d->batch
+                                                                      : 0;
+    return (double)d->k + 6 + lines;
 }
 
 /*

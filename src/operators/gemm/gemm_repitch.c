@@ -28,6 +28,7 @@ typedef struct repitch {
     val matrix;    // of the batch
     val from, end; // its addresses
     val first;     // element of the row that this thread's vector begins with
+    bool pointers; // `from` is an array of the addresses of the batch
     bool gather;   // rows of the source are those of a list, of the first copy
     val list, listed, list_rows;
 } repitch;
@@ -125,6 +126,15 @@ static void copy_rows(const repitch *k, val row)
     }
 }
 
+/* Where the source's matrix number k->matrix begins. */
+static val matrix_address(const repitch *k)
+{
+    if (k->pointers)
+        return convert(U64,
+                       at(gmem_tensor(k->from, I64, make_layout(dynamic(add(k->matrix, imm(1))), leaf(1))), k->matrix));
+    return add(k->from, bytes_of(k, mul(k->matrix, k->from_stride)));
+}
+
 /* This thread's vector of a few rows. */
 static void copy_straight(repitch k)
 {
@@ -135,7 +145,7 @@ static void copy_straight(repitch k)
     val vector = add(mul(rem(cta, ctas), imm(GEMM_REPITCH_THREADS)), thread());
     k.matrix = convert(I64, div(k.cta, of_matrix));
     k.first = convert(I64, mul(vector, imm(k.vector)));
-    k.from = add(k.from, bytes_of(&k, mul(k.matrix, k.from_stride)));
+    k.from = matrix_address(&k);
     val source_rows = k.gather ? select(k.listed, k.list_rows, k.rows) : k.rows;
     k.end = add(k.from, bytes_of(&k, add(mul(sub(source_rows, imm(1)), k.from_ld), k.length)));
     IF(lt(vector, vectors))
@@ -183,7 +193,7 @@ static void copy_turned(repitch k, tensor sX)
     val of_matrix = mul(across, convert(U32, div(add(k.rows, imm(TILE - 1)), imm(TILE)))), tile = rem(k.cta, of_matrix);
     val row = convert(I64, mul(div(tile, across), imm(TILE))), col = convert(I64, mul(rem(tile, across), imm(TILE)));
     k.matrix = convert(I64, div(k.cta, of_matrix));
-    k.from = add(k.from, bytes_of(&k, mul(k.matrix, k.from_stride)));
+    k.from = matrix_address(&k);
     load_tile(&k, row, col, sX);
     cta_sync();
     store_tile(&k, row, col, sX);
@@ -213,6 +223,7 @@ void gemm_repitch(const gemm_sm90_config *cfg)
     ckl_dtype type = cfg->epilogue.ab;
     repitch k = describe_copy(type, &p, other);
     k.gather = cfg->epilogue.gather;
+    k.pointers = cfg->epilogue.pointers;
     if (k.gather) {
         k.list = p.row_list;
         k.list_rows = p.list_rows;

@@ -60,6 +60,8 @@ const implementation gemm_naive_implementation = {
 
 /* tiled */
 
+enum { F8_VEC_MAX = 8 }; // elements that are converted at once
+
 /* Tiles of D of all products; of groups as many as there may be, for each ends inside a tile. */
 static int64_t tiles_of(const ckl_gemm_desc *d, int tile_m, int tile_n)
 {
@@ -74,7 +76,7 @@ static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, 
     gemm_tiled_config *c = config;
     c->epilogue = gemm_epilogue_of(d);
     c->tile_m = c->tile_n = tiles_of(d, 128, 128) < device->sm_count ? 64 : 128;
-    c->vec = gemm_vector_of(d);
+    c->vec = gemm_is_f8(d->a) ? (int)min_i64(gemm_vector_of(d), F8_VEC_MAX) : gemm_vector_of(d);
     c->grouped = gemm_grouped_of(d);
     if (c->vec * (int)ckl_dtype_bytes(d->a) < 4) // what cp.async does not copy
         c->vec = 1;
@@ -85,14 +87,17 @@ static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, 
 
 static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, const void *config)
 {
-    (void)device;
     const ckl_gemm_desc *d = desc;
     const gemm_tiled_config *c = config;
     TRY(gemm_check_epilogue("tiled", d, &c->epilogue));
     TRY(gemm_check_same_types("tiled", d));
     TRY(gemm_check_grouped("tiled", d, c->grouped));
-    if (gemm_is_f8(d->a))
-        FAIL(CKL_UNSUPPORTED, "gemm tiled: a=%s is none of f16, bf16, f32, i8", ckl_dtype_name(d->a));
+    if (gemm_has_block_scales((choice)d->scale_b))
+        FAIL(CKL_UNSUPPORTED, "gemm tiled: sums are of all of K, scales of blocks are not");
+    if (gemm_is_f8(d->a) && c->vec > F8_VEC_MAX)
+        FAIL(CKL_INVALID, "gemm tiled: vec=%d of 8-bit floats is more than %d, a vector of f16", c->vec, F8_VEC_MAX);
+    if (gemm_is_f8(d->d) && !device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "gemm tiled: kernels for %s do not round to d=%s", device->id, ckl_dtype_name(d->d));
     if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
         FAIL(CKL_INVALID, "gemm tiled: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
     if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)

@@ -33,6 +33,7 @@ typedef struct sm90_kernel {
     gemm_epilogue epilogue;
     gemm_sm90_shape size;
     gemm_sm90_values p;
+    val array_of_B; // of pointers
     tma_copy tmaA, tmaB, tmaC, tmaD, tmaX;
     tensor sA, sB; // (BM,BK,STAGES), (BN,BK,STAGES)
     bool a_k_major, b_k_major;
@@ -77,8 +78,7 @@ enum { MN_SPAN = GEMM_TILE_BYTES / 2 }; // elements of 16 bits of M or N in one 
 /* gemm_sm90_tiles.c: parameters, shared memory, and where a tile lies. */
 bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand); // 'a' or 'b' of the tile
 ckl_dtype gemm_sm90_type(const gemm_sm90_config *c, char operand);
-bool gemm_sm90_has_several(const gemm_sm90_config *c,
-                           char operand); // matrices, of a batch or of groups: maps of three modes
+int gemm_sm90_modes(const gemm_sm90_config *c, char operand); // of its map beyond rows and columns: of several matrices
 void gemm_sm90_parameters(sm90_kernel *k);
 void gemm_sm90_memory(sm90_kernel *k);
 
@@ -86,6 +86,14 @@ tensor gemm_sm90_transposed(tensor t);                     // a tile with rows a
 tile_place gemm_sm90_tile(const sm90_kernel *k, val tile); // this CTA's, of a cluster's tile
 tile_place gemm_sm90_own_tile(const sm90_kernel *k, const consumer_role *c, val tile); // what a consumer finishes of it
 val gemm_sm90_k_tiles(const sm90_kernel *k, const tile_place *at);                     // that this CTA loads of a tile
+
+/* A matrix of the batch: its coordinates in the further modes of a map, and, of those that an array names, its address. */
+typedef struct outer_coordinates {
+    int count;
+    val at[2];
+} outer_coordinates;
+outer_coordinates gemm_sm90_outer(const sm90_kernel *k, int modes, val array, val number);
+val gemm_sm90_pointer(const sm90_kernel *k, val array, val number);
 
 /* gemm_sm90_groups.c: rows of D that are dealt out to groups. scan: by all threads, once the kernel before has ended. */
 void gemm_sm90_scan_groups(sm90_kernel *k);
@@ -151,6 +159,7 @@ typedef struct subtile {
 int gemm_sm90_boxes(const sm90_kernel *k); // of a consumer's tile
 void gemm_sm90_place_box(const sm90_kernel *k, const tile_place *tile, int i, subtile *box);
 output_matrix gemm_sm90_matrix(const sm90_kernel *k, char name); // 'c', 'd' or 'x'
+outer_coordinates gemm_sm90_outer_of(const sm90_kernel *k, const subtile *h, const output_matrix *x);
 void gemm_sm90_begin_ahead(const sm90_kernel *k, const consumer_role *c, val first_tile);
 void gemm_sm90_take_ahead(const sm90_kernel *k, const consumer_role *c, subtile *box);
 void gemm_sm90_next_ahead(const sm90_kernel *k, consumer_role *c, const tile_place *tile, int i);

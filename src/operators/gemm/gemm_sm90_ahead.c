@@ -34,6 +34,11 @@ output_matrix gemm_sm90_matrix(const sm90_kernel *k, char name)
                          : (output_matrix){ &k->tmaX, p->x, p->ldx, p->x_batch, k->x_barriers };
 }
 
+outer_coordinates gemm_sm90_outer_of(const sm90_kernel *k, const subtile *h, const output_matrix *x)
+{
+    return gemm_sm90_outer(k, k->epilogue.pointers ? GEMM_MAP_RANK - 2 : k->cfg->batched != 0, x->address, h->at.batch);
+}
+
 static output_matrix matrix_ahead(const sm90_kernel *k)
 {
     return gemm_sm90_matrix(k, k->epilogue.c ? 'c' : 'x');
@@ -61,10 +66,11 @@ static void load_box(const sm90_kernel *k, const consumer_role *c, const tile_pl
         const tile_place later = tiles ? gemm_sm90_own_tile(k, c, number) : *tile;
         subtile box = { 0 };
         gemm_sm90_place_box(k, &later, i % boxes, &box);
+        const outer_coordinates outer = gemm_sm90_outer_of(k, &box, &from);
         val barrier = arrival(k, c, buffer);
         mbarrier_expect(barrier, imm((int)tma_bytes(from.tma)));
-        tma_load_of(from.tma, slice(c->sD, _, _, buffer), box.at.row, box.at.col, k->cfg->batched != 0, &box.at.batch,
-                    barrier, imm(0));
+        tma_load_of(from.tma, slice(c->sD, _, _, buffer), box.at.row, box.at.col, outer.count, outer.at, barrier,
+                    imm(0));
     }
 }
 

@@ -46,7 +46,7 @@ static ring_limits limits_of(const gemm_sm90_config *c, int64_t k_steps)
     const bool few = k_steps <= STEPS_FEW, reads = c->epilogue.c || gemm_is_backward(c->epilogue.activation);
     if (few && reads)
         return (ring_limits){ 8, (int)max_i64(k_steps, STAGES_ENOUGH) };
-    return (ring_limits){ few && c->batched == 1 ? 4 : 2, STAGES_MAX };
+    return (ring_limits){ few && (c->batched == 1 || c->batched == GEMM_BY_POINTERS) ? 4 : 2, STAGES_MAX };
 }
 
 void gemm_sm90_fit_memory(gemm_sm90_config *c, int64_t k_steps, const ckl_device_info *device)
@@ -164,7 +164,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->cluster_n = t->cluster_n;
     c->split = t->split;
     c->swap = t->swap;
-    c->batched = gemm_groups_of_k(d) ? GEMM_GROUPS_OF_K : d->batch > 1;
+    c->batched = gemm_sm90_batched_of(d);
     c->groups = gemm_groups_of_m(d) ? gemm_sm90_groups_of(d->groups) : 0;
     c->group = 8;
     c->ctas = 1;

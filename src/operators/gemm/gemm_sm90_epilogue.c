@@ -114,7 +114,9 @@ static element_steps steps_of(const sm90_kernel *k, const subtile *h)
 static tensor elements_of(const sm90_kernel *k, const subtile *h, const output_matrix *x)
 {
     val start = x->address;
-    if (k->cfg->batched) {
+    if (k->epilogue.pointers)
+        start = gemm_sm90_pointer(k, start, h->at.batch);
+    else if (k->cfg->batched) {
         val elements = mul(convert(I64, h->at.batch), x->batch_stride);
         start = add(start, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(k->epilogue.d)))));
     }
@@ -169,8 +171,9 @@ static void load_box(const sm90_kernel *k, const consumer_role *c, const subtile
 {
     val barrier = add(smem_address(from->barriers), mul(c->index, imm(8)));
     IF(c->first_thread) {
+        const outer_coordinates outer = gemm_sm90_outer_of(k, h, from);
         mbarrier_expect(barrier, imm((int)tma_bytes(from->tma)));
-        tma_load_of(from->tma, h->sD, h->at.row, h->at.col, k->cfg->batched != 0, &h->at.batch, barrier, imm(0));
+        tma_load_of(from->tma, h->sD, h->at.row, h->at.col, outer.count, outer.at, barrier, imm(0));
     }
     mbarrier_wait(barrier, c->c_parity);
 }
@@ -321,8 +324,10 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
     if (k->cfg->groups)
         inside = logical_and(inside, ge(h->at.end, add(h->at.row, imm(k->size.d_rows))));
     STAGED_STORE(&staged) // an empty one too: the buffers are counted by stores
-        IF(inside)
-            tma_store_of(to->tma, h->sD, h->at.row, h->at.col, k->cfg->batched != 0, &h->at.batch);
+        IF(inside) {
+            const outer_coordinates outer = gemm_sm90_outer_of(k, h, to);
+            tma_store_of(to->tma, h->sD, h->at.row, h->at.col, outer.count, outer.at);
+        }
     if (ragged || k->cfg->groups)
         IF(logical_not(inside))
             store_elements(k, c, h, to);

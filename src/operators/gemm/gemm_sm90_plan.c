@@ -26,8 +26,8 @@ static ckl_status check_pointer_alignment(const ckl_gemm_args *x, const gemm_sm9
                     { "c", outputs ? x->c : NULL },
                     { "d", outputs ? x->d : NULL },
                     { "x", outputs ? x->x : NULL } };
-    for (int i = 0; i < COUNT_OF(tensors); i++)
-        if ((uintptr_t)tensors[i].pointer % TMA_ALIGNMENT)
+    for (int i = c->batched == GEMM_BY_POINTERS ? COUNT_OF(tensors) : 0; i < COUNT_OF(tensors); i++)
+        if ((uintptr_t)tensors[i].pointer % TMA_ALIGNMENT && (i < 2 || !c->epilogue.pointers))
             FAIL(CKL_INVALID, "gemm sm90: %s=%p is not aligned to 16 bytes; impl=naive takes any alignment",
                  tensors[i].name, tensors[i].pointer);
     return CKL_OK;
@@ -132,8 +132,6 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %s has no wgmma", device->id);
     TRY(gemm_check_epilogue("sm90", d, &c->epilogue));
     TRY(gemm_check_same_types("sm90", d));
-    if (d->pointers)
-        FAIL(CKL_UNSUPPORTED, "gemm sm90: matrices of a batch lie a stride apart, not where pointers say");
     if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: tensor cores multiply f32 with math=tf32 alone");
     if (d->a == CKL_I8 && c->split > 1)
@@ -161,11 +159,12 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_UNSUPPORTED, "gemm sm90: a size is beyond the 32-bit coordinates of TMA");
     if (tiles_of(d, c) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %" PRId64 " tiles are more than 32-bit numbers", tiles_of(d, c));
-    if ((c->batched != 0) != (gemm_products(d) > 1 || gemm_groups_of_k(d)) ||
-        (c->batched == GEMM_GROUPS_OF_K) != gemm_groups_of_k(d))
+    const int batched = c->batched == GEMM_SLICES_OF_K ? 1 : c->batched;
+    if (batched != gemm_sm90_batched_of(d))
         FAIL(CKL_INVALID, "gemm sm90: batched=%d with batch=%" PRId64 "%s", c->batched, d->batch,
-             gemm_groups_of_k(d) ? " and groups_of=k" : "");
-
+             gemm_groups_of_k(d) ? " and groups_of=k"
+             : d->pointers       ? " and pointers=1"
+                                 : "");
     if (c->prefetch < 0 || (c->prefetch && (c->batched || c->groups)))
         FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is negative, or of a batch", c->prefetch);
     if ((c->groups != 0) != gemm_groups_of_m(d) || (gemm_groups_of_m(d) && c->groups < d->groups))
@@ -185,9 +184,16 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
 param_tensor gemm_tensor_of(const ckl_gemm_desc *d, char name, const void *pointer)
 {
     enum { SECTOR = 32 };
+    const bool anywhere = gemm_by_pointers(d, name);
     const gemm_matrix x = gemm_matrix_of(d, name);
     int64_t bytes = (int64_t)ckl_dtype_bytes(x.type), unit = TMA_ALIGNMENT / bytes;
-    bool inside = x.rows > 1 && ((uintptr_t)pointer % SECTOR || x.ld * bytes % SECTOR);
+    bool inside = x.rows > 1 && ((!anywhere && (uintptr_t)pointer % SECTOR) || x.ld * bytes % SECTOR);
+    if (anywhere)
+        return (param_tensor){ .pointer = (const void *)(uintptr_t)GEMM_MAP_BASE,
+                               .size = { x.cols, x.rows, 1 << GEMM_MAP_NEAR_BITS, 1 << GEMM_MAP_FAR_BITS },
+                               .stride = { 1, x.rows > 1 ? x.ld : round_up(x.cols, unit), GEMM_MAP_UNIT / bytes,
+                                           ((int64_t)GEMM_MAP_UNIT << GEMM_MAP_NEAR_BITS) / bytes },
+                               .l2_promotion = inside ? 128 : 256 };
     return (param_tensor){ .pointer = pointer,
                            .size = { x.cols, x.rows, x.count },
                            .stride = { 1, x.rows > 1 ? x.ld : round_up(x.cols, unit), x.stride },
@@ -227,6 +233,7 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .bias = x->bias,
         .a = swap ? x->b : x->a,
         .lda = swap ? d->ldb : d->lda,
+        .b = swap ? x->a : x->b,
         .c = x->c,
         .ldc = d->ldc,
         .c_batch = d->stride_c,
@@ -241,6 +248,11 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
     const int64_t clusters = c->persistent ? min_i64(tiles, plan->kernels[0].clusters_resident) : tiles;
     const plan_grid grid = { .x = clusters * c->cluster_m * c->cluster_n * c->split };
     return plan_launch(plan, 0, grid, &params, stream);
+}
+
+int gemm_sm90_batched_of(const ckl_gemm_desc *d)
+{
+    return gemm_groups_of_k(d) ? GEMM_GROUPS_OF_K : gemm_by_pointers(d, 'a') ? GEMM_BY_POINTERS : gemm_products(d) > 1;
 }
 
 /* What sm90 itself, or behind copies, multiplies as it is. */
@@ -325,9 +337,15 @@ static bool is_turned(const ckl_gemm_desc *d, char matrix)
     return ckl_dtype_bytes(d->a) != 2 && !gemm_k_major((choice)d->layout, matrix);
 }
 
-static bool is_copied(const ckl_gemm_desc *d, char matrix)
+static bool is_unfit(const ckl_gemm_desc *d, char matrix)
 {
     return is_turned(d, matrix) || (matrix == 'a' && d->gather) || !gemm_rows_aligned(d, matrix, TMA_ALIGNMENT);
+}
+
+/* Of arrays of pointers both or none: the copies lie a stride apart. */
+static bool is_copied(const ckl_gemm_desc *d, char matrix)
+{
+    return d->pointers ? is_unfit(d, 'a') || is_unfit(d, 'b') : is_unfit(d, matrix);
 }
 
 /* The problem that is left when they are. */
@@ -346,7 +364,7 @@ static ckl_gemm_desc pitched_desc(const ckl_gemm_desc *d)
         if (!is_copied(d, matrices[i].name))
             continue;
         *matrices[i].ld = round_up(x.cols, GEMM_PITCH_BYTES / (int64_t)ckl_dtype_bytes(x.type));
-        *matrices[i].stride = x.count > 1 ? x.rows * *matrices[i].ld : 0;
+        *matrices[i].stride = x.count > 1 || d->pointers ? x.rows * *matrices[i].ld : 0;
     }
     return even;
 }

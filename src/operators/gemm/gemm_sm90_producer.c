@@ -29,10 +29,13 @@ static val mask_B(const sm90_kernel *k)
 /* What this CTA loads of an operand's stages: one of the equal parts of its rows, for the CTAs of a mask. */
 typedef struct operand_load {
     const tma_copy *tma;
-    tensor sX;             // (ROWS,BK,STAGES)
-    bool k_major, several; // several matrices
+    tensor sX; // (ROWS,BK,STAGES)
+    bool k_major;
     int rows;
     val part, mask;
+    int modes; // of its map beyond rows and columns
+    val array; // of pointers
+    outer_coordinates outer;
 } operand_load;
 
 /* Of gated products B's stages are of two halves. */
@@ -43,31 +46,34 @@ static tensor half_of_B(const sm90_kernel *k, int half)
 
 static operand_load describe_load(const sm90_kernel *k, bool is_a)
 {
-    const bool several = gemm_sm90_has_several(k->cfg, is_a ? 'a' : 'b');
-    return is_a ? (operand_load){ &k->tmaA, k->sA, k->a_k_major, several, k->size.box_a, k->rank_n, mask_A(k) }
-                : (operand_load){ &k->tmaB,      k->epilogue.gated ? half_of_B(k, 0) : k->sB,
-                                  k->b_k_major,  several,
-                                  k->size.box_b, k->rank_m,
-                                  mask_B(k) };
+    operand_load o = { .tma = &k->tmaA, .sX = k->sA, .k_major = k->a_k_major, .array = k->p.a };
+    if (!is_a)
+        o = (operand_load){ .tma = &k->tmaB,
+                            .sX = k->epilogue.gated ? half_of_B(k, 0) : k->sB,
+                            .k_major = k->b_k_major,
+                            .array = k->array_of_B };
+    o.rows = is_a ? k->size.box_a : k->size.box_b;
+    o.part = is_a ? k->rank_n : k->rank_m;
+    o.mask = is_a ? mask_A(k) : mask_B(k);
+    o.modes = gemm_sm90_modes(k->cfg, is_a ? 'a' : 'b');
+    return o;
 }
 
 /* Fills one stage of an operand whose tile begins at row `row`; one that is not K-major in boxes of a span of rows. */
-static void load_operand(const sm90_kernel *k, const operand_load *o, const pipeline_state *at, const tile_place *tile,
-                         val row, val depth)
+static void load_operand(const sm90_kernel *k, const operand_load *o, const pipeline_state *at, val row, val depth)
 {
     tensor sX = slice(o->sX, _, _, at->stage);                                        // (ROWS,BK)
     tensor sPart = local_tile(sX, shape(o->rows, k->size.tile_k), coord(o->part, 0)); // (PART,BK)
     val full = pipeline_full_barrier(&k->ring, at);
-    int modes = o->several; // beyond rows and columns
     row = add(row, mul(o->part, imm(o->rows)));
     if (o->k_major) {
-        tma_load_of(o->tma, sPart, row, depth, modes, &tile->batch, full, o->mask);
+        tma_load_of(o->tma, sPart, row, depth, o->outer.count, o->outer.at, full, o->mask);
         return;
     }
     for (int span = 0; span < o->rows / MN_SPAN; span++) {
         tensor sSpan = local_tile(sPart, shape(MN_SPAN, k->size.tile_k), coord(span, 0)); // (SPAN,BK)
-        tma_load_of(o->tma, gemm_sm90_transposed(sSpan), depth, add(row, imm(span * MN_SPAN)), modes, &tile->batch,
-                    full, o->mask);
+        tma_load_of(o->tma, gemm_sm90_transposed(sSpan), depth, add(row, imm(span * MN_SPAN)), o->outer.count,
+                    o->outer.at, full, o->mask);
     }
 }
 
@@ -77,21 +83,23 @@ static void load_stage(const sm90_kernel *k, const operand_load loads[2], const 
 {
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
-    load_operand(k, &loads[0], at, tile, tile->row, depth);
-    load_operand(k, &loads[1], at, tile, tile->col, depth);
+    load_operand(k, &loads[0], at, tile->row, depth);
+    load_operand(k, &loads[1], at, tile->col, depth);
     if (k->epilogue.gated) { // the other half of the tile, of the last columns; there is no cluster along M
         operand_load up = loads[1];
         up.sX = half_of_B(k, 1);
-        load_operand(k, &up, at, tile, add(tile->col, k->p.n), depth);
+        load_operand(k, &up, at, add(tile->col, k->p.n), depth);
     }
 }
 
 static void load_tiles(const sm90_kernel *k)
 {
     pipeline_state stage = producer_state(&k->ring);
-    const operand_load loads[] = { describe_load(k, true), describe_load(k, false) };
+    operand_load loads[] = { describe_load(k, true), describe_load(k, false) };
     LOOP_FROM(tile, k->first_tile, k->count, k->clusters) {
         tile_place at = gemm_sm90_tile(k, tile);
+        for (int i = 0; i < COUNT_OF(loads); i++)
+            loads[i].outer = gemm_sm90_outer(k, loads[i].modes, loads[i].array, at.batch);
         LOOP(kt, gemm_sm90_k_tiles(k, &at)) {
             val k_tile = k->cfg->split == 1 ? kt : add(kt, k->k_first), depth = mul(k_tile, imm(k->size.tile_k));
             if (k->cfg->batched == GEMM_SLICES_OF_K)

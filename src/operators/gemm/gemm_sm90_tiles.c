@@ -158,15 +158,33 @@ ckl_dtype gemm_sm90_type(const gemm_sm90_config *c, char operand)
     return gemm_type_of(&c->epilogue, c->swap ? (operand == 'a' ? 'b' : 'a') : operand);
 }
 
-bool gemm_sm90_has_several(const gemm_sm90_config *c, char operand)
+int gemm_sm90_modes(const gemm_sm90_config *c, char operand)
 {
+    if (c->batched == GEMM_BY_POINTERS)
+        return GEMM_MAP_RANK - 2;
     return c->groups ? operand == (c->swap ? 'a' : 'b') : c->batched == 1; // parts of K are all of one matrix
+}
+
+val gemm_sm90_pointer(const sm90_kernel *k, val array, val number)
+{
+    return convert(U64, at(gmem_tensor(array, I64, make_layout(dynamic(k->p.batch), leaf(1))), number));
+}
+
+outer_coordinates gemm_sm90_outer(const sm90_kernel *k, int modes, val array, val number)
+{
+    if (modes < GEMM_MAP_RANK - 2)
+        return (outer_coordinates){ modes, { number } };
+    val units = shift_right(sub(gemm_sm90_pointer(k, array, number), imm_as(U64, GEMM_MAP_BASE)),
+                            imm(4)); // of GEMM_MAP_UNIT bytes
+    val near = bit_and(units, imm_as(U64, (1 << GEMM_MAP_NEAR_BITS) - 1));
+    return (outer_coordinates){ modes,
+                                { convert(U32, near), convert(U32, shift_right(units, imm(GEMM_MAP_NEAR_BITS))) } };
 }
 
 /* A box of an operand: rows of it, all of a K tile long, or a span of its rows or columns for each of K. */
 static tma_copy operand_tma(const sm90_kernel *k, val map, char operand, bool k_major, int box)
 {
-    int rank = gemm_sm90_has_several(k->cfg, operand) ? 3 : 2, depth = k->size.tile_k;
+    int rank = 2 + gemm_sm90_modes(k->cfg, operand), depth = k->size.tile_k;
     return make_tma(map, gemm_sm90_type(k->cfg, operand), rank, k_major ? box : depth, k_major ? depth : MN_SPAN,
                     GEMM_TILE_BYTES);
 }
@@ -175,8 +193,10 @@ void gemm_sm90_parameters(sm90_kernel *k)
 {
     const gemm_sm90_shape *s = &k->size;
     ckl_dtype d = k->epilogue.d;
-    int rank = k->cfg->batched ? 3 : 2;
+    int rank = k->epilogue.pointers ? GEMM_MAP_RANK : k->cfg->batched ? 3 : 2;
     k->p = params_of(gemm_sm90);
+    if (k->cfg->batched == GEMM_BY_POINTERS)
+        k->array_of_B = params_of(gemm_pointers).b;
     k->a_k_major = gemm_sm90_k_major(k->cfg, 'a');
     k->b_k_major = gemm_sm90_k_major(k->cfg, 'b');
     k->tmaA = operand_tma(k, k->p.A, 'a', k->a_k_major, s->box_a);

@@ -28,6 +28,7 @@ static ckl_gemm_desc products_of(const ckl_gemm_desc *d, int count)
     p.d = CKL_F32;
     p.c = CKL_DTYPE_DEFAULT;
     p.bias = false;
+    p.bias_gradient = CKL_GEMM_SUMS_NONE;
     p.activation = CKL_ACTIVATION_IDENTITY;
     p.ldc = p.stride_c = 0;
     p.ldd = sums_pitch(d);
@@ -163,7 +164,7 @@ static int64_t workspace_splitk(const ckl_plan *plan)
 /* Counted once, when the workspace was. */
 static int slices_of(const ckl_plan *plan)
 {
-    return (int)(plan->workspace_bytes / bytes_of_slice(plan->desc));
+    return (int)(plan->own_workspace_bytes / bytes_of_slice(plan->desc));
 }
 
 /* The second kernel finds the sums where a kernel of its own finds A. */
@@ -212,7 +213,7 @@ const implementation gemm_splitk_implementation = {
     .config = FIELD_TABLE(splitk_fields),
     .candidate = candidate_splitk,
     .cost = cost_splitk,
-    .rival = &gemm_sm90_implementation,
+    .rivals = { &gemm_sm90_implementation },
     .admit = admit_splitk,
     .describe = gemm_splitk,
     .kernels = 2,

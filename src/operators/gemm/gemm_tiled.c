@@ -4,7 +4,8 @@
  *
  * A matrix that is not K-major is turned on its way, element by element.
  *
- * Tensor cores (mma.sync) multiply 16-bit types, bytes, and f32 as tf32, in one product or in three.
+ * Tensor cores (mma.sync) multiply 16-bit types, bytes, and f32 as tf32, in one product or in three. 8-bit floats become f16 on their
+ * way, which is exact.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
@@ -13,6 +14,8 @@
 /* This thread's partitions of the copies of a matrix's tiles along K. */
 typedef struct operand_copy {
     tiled_copy copy;
+    tiled_copy store;  // to shared memory, of what is converted on its way
+    ckl_dtype f8;      // that it is converted from; else CKL_DTYPE_DEFAULT
     tensor rX;         // (1,ROWS,1), without cp.async: a tile on its way
     tensor rRows;      // (ROWS), of a list: bytes from A to each of the rows
     int_tuple limits;  // of the matrix: what lies outside becomes 0
@@ -28,9 +31,15 @@ typedef struct operand_tiles {
     int rows, depth; // of a tile
 } operand_tiles;
 
+/* What is multiplied. */
+static ckl_dtype factor_type(const gemm_tiled_config *cfg)
+{
+    return gemm_is_f8(cfg->epilogue.ab) ? CKL_F16 : cfg->epilogue.ab;
+}
+
 static int depth_of(const gemm_tiled_config *cfg)
 {
-    return GEMM_TILED_BYTES / (int)ckl_dtype_bytes(cfg->epilogue.ab);
+    return GEMM_TILED_BYTES / (int)ckl_dtype_bytes(factor_type(cfg));
 }
 
 static tiled_mma mma_of(const gemm_tiled_config *cfg)
@@ -41,13 +50,13 @@ static tiled_mma mma_of(const gemm_tiled_config *cfg)
         [CKL_F32] = "SM80_16x8x8_F32TF32TF32F32_TN",
         [CKL_I8] = "SM80_16x8x32_S32S8S8S32_TN",
     };
-    return make_tiled_mma(atoms[cfg->epilogue.ab], 2, 2);
+    return make_tiled_mma(atoms[factor_type(cfg)], 2, 2);
 }
 
 /* No bank conflicts: rows of 64 bytes are swizzled for ldmatrix. */
 static tensor smem_ring(const gemm_tiled_config *cfg, const char *name, int rows)
 {
-    ckl_dtype dtype = cfg->epilogue.ab;
+    ckl_dtype dtype = factor_type(cfg);
     int depth = depth_of(cfg);
     layout tile = tma_tile_layout(dtype, rows, depth, GEMM_TILED_BYTES);
     layout ring = make_layout(shape(rows, depth, cfg->stages), stride(depth, 1, (int64_t)rows * depth));
@@ -79,19 +88,21 @@ static layout copying_threads(bool k_major, int depth, int vec)
 /* Copies of tile number `tile` of the rows of A or the columns of B, all along K, to a ring. */
 static operand_copy describe_copy(const gemm_tiled_config *cfg, char name, tensor gX, tensor sX, val tile)
 {
-    ckl_dtype dtype = cfg->epilogue.ab;
+    ckl_dtype dtype = factor_type(cfg), type = gemm_type_of(&cfg->epilogue, name);
     bool k_major = gemm_k_major(cfg->epilogue.layout, name);
     int vec = k_major ? cfg->vec : 1, depth = depth_of(cfg);
-    operand_copy x = { .limits = gX.layout.shape };
+    operand_copy x = { .limits = gX.layout.shape, .f8 = gemm_is_f8(type) ? type : CKL_DTYPE_DEFAULT };
     int_tuple tiler = shape(static_size(layout_mode(sX.layout, 0)), depth);
     tensor gTiles = local_tile(gX, tiler, coord(tile, _));                        // (ROWS,BK,K_TILES)
     tensor cTiles = local_tile(identity_tensor(x.limits), tiler, coord(tile, _)); // (ROWS,BK,K_TILES)
-    x.copy = make_tiled_copy(atom_of(dtype, vec), dtype, copying_threads(k_major, depth, vec), compact(shape(1, vec)));
+    const layout threads = copying_threads(k_major, depth, vec), values = compact(shape(1, vec));
+    x.store = make_tiled_copy(x.f8 ? universal_copy(dtype, vec) : atom_of(dtype, vec), dtype, threads, values);
+    x.copy = x.f8 ? make_tiled_copy(universal_copy(CKL_U8, vec), CKL_U8, threads, values) : x.store;
     x.tXgX = partition_S(&x.copy, gTiles, thread());
     x.tXcX = partition_S(&x.copy, cTiles, thread());
-    x.tXsX = partition_D(&x.copy, sX, thread());
+    x.tXsX = partition_D(&x.store, sX, thread());
     if (x.copy.atom.op != IR_CP_ASYNC)
-        x.rX = fragment_like(slice(x.tXsX, _, _, _, 0), dtype);
+        x.rX = fragment_like(slice(x.tXsX, _, _, _, 0), x.f8 ? CKL_U8 : dtype);
     return x;
 }
 
@@ -115,7 +126,8 @@ static tensor factor_tensor(const gemm_tiled_config *cfg, char name, const gemm_
     val ld = is_a ? p->lda : p->ldb, skipped = k_major ? mul(first, ld) : first;
     const bool listed = is_a && cfg->epilogue.gather;
     val bytes = mul(skipped, imm((int)ckl_dtype_bytes(cfg->epilogue.ab)));
-    return gmem_tensor(add(is_a ? p->a : p->b, convert(U64, bytes)), cfg->epilogue.ab,
+    return gmem_tensor(add(is_a ? p->a : p->b, convert(U64, bytes)),
+                       gemm_is_f8(cfg->epilogue.ab) ? CKL_U8 : cfg->epilogue.ab,
                        make_layout(sizes, listed    ? stride(0, 1)
                                           : k_major ? stride(ld, 1)
                                                     : stride(1, ld)));
@@ -162,12 +174,23 @@ static void load_tile(const operand_tiles *x, val k_tile, val stage)
     }
 }
 
+/* What came to registers, as it is multiplied. */
+static tensor converted(const operand_copy *c)
+{
+    if (!c->f8)
+        return c->rX;
+    tensor rFactors = fragment_like(c->rX, CKL_F16);
+    for (int i = 0; i < static_size(c->rX.layout) && !ir_failed(); i++)
+        set(rFactors, i, convert(CKL_F16, gemm_f32_of_f8(c->f8, at(c->rX, i))));
+    return rFactors;
+}
+
 /* Ends them, where they went to registers. */
 static void store_tile_of(const operand_tiles *x, val stage)
 {
     for (const operand_copy *c = x->copies; c < x->copies + x->count; c++)
         if (c->copy.atom.op != IR_CP_ASYNC)
-            copy_tiled(&c->copy, c->rX, slice(c->tXsX, _, _, _, stage));
+            copy_tiled(&c->store, converted(c), slice(c->tXsX, _, _, _, stage));
 }
 
 /* The nearest numbers that tensor cores take, in place of a fragment's, and what they lack, which is as near. */
@@ -270,6 +293,7 @@ static void store_tile(const gemm_tiled_config *cfg, const gemm_values *p, const
         IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))
             gemm_store(cfg->epilogue, scalars, p, at_row, at_col, at(acc, i), up);
     }
+    gemm_leave_amax(cfg->epilogue, scalars, p->amax, true);
 }
 
 static val tiles_along(val extent, int tile)

@@ -31,11 +31,12 @@ typedef struct weights_kernel {
     int slots_B;          // of a line
     val lane_line, lane_part;
     val block_B, block_A; // the first rows of B and A of this CTA
-    val tiles;            // along K
+    val tiles, blocks;    // along K; of scales
     val rings, ring;      // of all warps; this warp's first stage
     val from_B[8][2];     // where the rows of B begin that this lane copies of each line, one for each slot
     val to_B;             // and where to in a stage
     val from_A, to_A;     // what this lane copies of the first rows of A, and where to in a stage
+    val listed_A[8];      // bytes to those rows and the next ones, where a list takes them
     val limits_A[8];      // 16-byte pieces of those rows, and of the next ones
     val lane_A[SLOTS_A];  // where a lane's slots of A lie in a stage
     tiled_mma mma;
@@ -59,14 +60,26 @@ static int bytes_of_B(const gemm_weights_config *c)
     return c->rows / 8 * slots_of_B(c) * LANES * SLOT;
 }
 
+/* Scales that rows have in a K tile. */
+static int blocks_of_tile(const gemm_weights_config *c)
+{
+    return c->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK ? GEMM_BLOCK / gemm_block_k(&c->epilogue) : 0;
+}
+
+/* Of one block. */
 static int copies_of_scales(const gemm_weights_config *c)
 {
-    return c->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK ? (c->rows / 2 + 1 + LANES - 1) / LANES : 0;
+    return (c->rows / 2 + 1 + LANES - 1) / LANES;
+}
+
+static int bytes_of_scales(const gemm_weights_config *c)
+{
+    return copies_of_scales(c) * LANES * PAIR;
 }
 
 static int bytes_of_stage(const gemm_weights_config *c)
 {
-    return bytes_of_B(c) + c->columns * ROW_A + copies_of_scales(c) * LANES * PAIR;
+    return bytes_of_B(c) + c->columns * ROW_A + blocks_of_tile(c) * bytes_of_scales(c);
 }
 
 int64_t gemm_weights_smem(const gemm_weights_config *c)
@@ -88,6 +101,23 @@ static val place_in_A(const weights_kernel *k, val row, val piece)
     return add(add(mul(row, imm(ROW_A)), mul(turned, imm(SLOT))), imm(bytes_of_B(k->cfg)));
 }
 
+/* The same by elements of so many bytes, of which `valid` bytes are there; other lanes wait for all of a stage's copies. */
+static void copy_narrow(val to, val from, ckl_dtype type, val valid)
+{
+    const int bytes = (int)ckl_dtype_bytes(type), count = SLOT / bytes;
+    tensor rSlot = fragment(type, compact(leaf(count)));
+    fill(rSlot, convert(type, imm(0)));
+    for (int i = 0; i < count; i++)
+        IF(lt(imm_as(I32, i * bytes), valid))
+            set(rSlot, i, at(gmem_tensor(add(from, imm(i * bytes)), type, compact(leaf(1))), 0));
+    copy(rSlot, smem_view(to, type, compact(leaf(count))), SLOT);
+}
+
+static val bytes_left(val length, val start)
+{
+    return convert(I32, max(min(sub(length, start), imm64(SLOT)), imm64(0)));
+}
+
 /*
  * Rows of B, whole pieces of a K tile of them by neighbouring lanes: four rows of bytes at once, or eight of 4-bit integers. Beyond the end of
  * K any weights do, for A is zero there.
@@ -97,11 +127,16 @@ static void load_B(const weights_kernel *k, val tile, val at)
     val length = k->nibbles ? div(k->p.k, imm(2)) : k->p.k, to = add(at, k->to_B);
     val piece = mul(rem(lane(), imm(4 * k->slots_B)), imm(SLOT));
     val start = add(mul(convert(I64, tile), imm(PART * k->slots_B)), convert(I64, piece));
-    val offset = convert(U64, min(start, sub(length, imm(SLOT))));
+    val offset = convert(U64, k->cfg->narrow ? start : min(start, sub(length, imm(SLOT))));
     for (int i = 0; i < k->lines_B; i++)
-        for (int s = 0; s < k->slots_B; s++)
-            cp_async(add(to, imm(i * k->slots_B * LANES * SLOT + s * LANES / 2 * SLOT)), add(k->from_B[i][s], offset),
-                     SLOT, imm_as(U32, SLOT));
+        for (int s = 0; s < k->slots_B; s++) {
+            val place = add(to, imm((i * k->slots_B * LANES + s * LANES / 2) * SLOT)),
+                from = add(k->from_B[i][s], offset);
+            if (k->cfg->narrow)
+                copy_narrow(place, from, CKL_U8, bytes_left(length, start));
+            else
+                cp_async(place, from, SLOT, imm_as(U32, SLOT));
+        }
 }
 
 /* Rows of A, by all lanes of the warp: zeros beyond the ends. */
@@ -110,36 +145,51 @@ static void load_A(const weights_kernel *k, val tile, val at)
     val piece = add(mul(tile, imm(ROW_A / SLOT)), rem(lane(), imm(ROW_A / SLOT)));
     val from = add(k->from_A, convert(U64, mul(convert(I64, tile), imm(ROW_A)))), to = add(at, k->to_A);
     for (int j = 0; j < k->cfg->columns / ROWS_OF_COPY; j++) {
-        val bytes = select(lt(piece, k->limits_A[j]), imm_as(U32, SLOT), imm_as(U32, 0));
-        cp_async(add(to, imm(j * LANES * SLOT)), from, SLOT, bytes);
+        val source = k->cfg->epilogue.gather ? add(from, k->listed_A[j]) : from;
+        if (k->cfg->narrow) {
+            val left = bytes_left(mul(k->p.k, imm(2)), convert(I64, mul(piece, imm(SLOT))));
+            copy_narrow(add(to, imm(j * LANES * SLOT)), source, k->cfg->epilogue.ab,
+                        select(ne(k->limits_A[j], imm_as(U32, 0)), left, imm_as(I32, 0)));
+        } else {
+            val bytes = select(lt(piece, k->limits_A[j]), imm_as(U32, SLOT), imm_as(U32, 0));
+            cp_async(add(to, imm(j * LANES * SLOT)), source, SLOT, bytes);
+        }
+        if (k->cfg->epilogue.gather)
+            continue;
         from = add(from, convert(U64, mul(k->p.lda, imm(2 * ROWS_OF_COPY))));
     }
 }
 
-/* Where the scales of this CTA's rows for a K tile begin in memory. */
-static val scales_address(const weights_kernel *k, val tile)
+/* Number `part` of the blocks of a K tile, among all of K. */
+static val block_of(const weights_kernel *k, val tile, int part)
 {
-    val index = add(mul(convert(I64, tile), k->p.n), k->block_B);
+    return add(mul(tile, imm(blocks_of_tile(k->cfg))), imm(part));
+}
+
+/* Where the scales of this CTA's rows for a block begin in memory. */
+static val scales_address(const weights_kernel *k, val block)
+{
+    val index = add(mul(convert(I64, block), k->p.n), k->block_B);
     return add(k->p.scale_b, convert(U64, mul(index, imm(2))));
 }
 
-static val place_of_scales(const weights_kernel *k, val at)
+static val place_of_scales(const weights_kernel *k, val at, int part)
 {
-    return add(at, imm(bytes_of_stage(k->cfg) - copies_of_scales(k->cfg) * LANES * PAIR));
+    return add(at, imm(bytes_of_stage(k->cfg) - (blocks_of_tile(k->cfg) - part) * bytes_of_scales(k->cfg)));
 }
 
-/* Scales by whole pairs, from the one on in which the first lies. */
-static void load_scales(const weights_kernel *k, val tile, val at)
+/* Scales by whole pairs, from the one on in which the first lies; none of a block beyond the last one. */
+static void load_scales(const weights_kernel *k, val tile, int part, val at)
 {
-    val end = add(k->p.scale_b, convert(U64, mul(mul(convert(I64, k->tiles), k->p.n), imm(2))));
+    val end = add(k->p.scale_b, convert(U64, mul(mul(convert(I64, k->blocks), k->p.n), imm(2))));
     val lane_offset = mul(lane(), imm(PAIR));
-    val first = bit_and(scales_address(k, tile), imm_as(U64, ~(int64_t)(PAIR - 1)));
-    val left = convert(
-        I32, min(sub(convert(I64, end), convert(I64, first)), imm64(LANES * PAIR * copies_of_scales(k->cfg)))); // bytes
+    val first = bit_and(scales_address(k, block_of(k, tile, part)), imm_as(U64, ~(int64_t)(PAIR - 1)));
+    val left = convert(I32, min(sub(convert(I64, end), convert(I64, first)), imm64(bytes_of_scales(k->cfg)))); // bytes
     for (int i = 0; i < copies_of_scales(k->cfg); i++) {
         val offset = add(lane_offset, imm(i * LANES * PAIR));
         val bytes = max(min(sub(left, convert(I32, offset)), imm(PAIR)), imm(0));
-        cp_async(add(place_of_scales(k, at), offset), add(first, convert(U64, offset)), PAIR, convert(U32, bytes));
+        cp_async(add(place_of_scales(k, at, part), offset), add(first, convert(U64, offset)), PAIR,
+                 convert(U32, bytes));
     }
 }
 
@@ -150,17 +200,17 @@ static void load_tile(const weights_kernel *k, val tile, val stage)
         val at = stage_address(k, stage);
         load_B(k, tile, at);
         load_A(k, tile, at);
-        if (k->scaled)
-            load_scales(k, tile, at);
+        for (int part = 0; part < blocks_of_tile(k->cfg); part++)
+            load_scales(k, tile, part, at);
     }
     cp_async_commit();
 }
 
-/* This lane's scales of a K tile: of its rows of B, times `unit`. */
-static void read_scales(const weights_kernel *k, val tile, val at, float unit, tensor rScales)
+/* This lane's scales of a block: of its rows of B, times `unit`. */
+static void read_scales(const weights_kernel *k, val tile, int part, val at, float unit, tensor rScales)
 {
-    val into_pair = bit_and(convert(U32, scales_address(k, tile)), imm_as(U32, PAIR - 1));
-    tensor sScales = smem_view(add(add(place_of_scales(k, at), into_pair), mul(k->lane_line, imm(2))),
+    val into_pair = bit_and(convert(U32, scales_address(k, block_of(k, tile, part))), imm_as(U32, PAIR - 1));
+    tensor sScales = smem_view(add(add(place_of_scales(k, at, part), into_pair), mul(k->lane_line, imm(2))),
                                k->cfg->epilogue.ab, make_layout(leaf(k->lines_B), leaf(8)));
     for (int i = 0; i < k->lines_B; i++)
         set(rScales, i, unit == 1 ? at_f32(sScales, i) : mul(at_f32(sScales, i), immf(unit)));
@@ -235,9 +285,22 @@ static void read_slot(val address, tensor rWords, int slot)
     copy(smem_view(address, I32, compact(leaf(SLOT / 4))), slice(rWords, _, slot), SLOT);
 }
 
+/* Halves of K tiles have a scale each, and 4-bit integers of both are in one slot: lanes take half a slot of each half. */
+static bool takes_halves(const weights_kernel *k)
+{
+    return k->nibbles && blocks_of_tile(k->cfg) > 1;
+}
+
 static tensor words_of_B(const weights_kernel *k, val at, int line)
 {
     tensor rWords = fragment(I32, compact(shape(SLOT / 4, k->slots_B)));
+    if (takes_halves(k)) {
+        val first =
+            add(add(at, imm(line * LANES * SLOT)), add(mul(k->lane_line, imm(PART)), mul(k->lane_part, imm(SLOT / 2))));
+        tensor sHalves = smem_view(first, I32, make_layout(shape(SLOT / 8, 2), stride(1, PART / 8))); // (WORDS,HALVES)
+        copy(sHalves, tensor_with_layout(rWords, compact(shape(SLOT / 8, 2))), SLOT / 2);
+        return rWords;
+    }
     val first = add(at, mul(lane(), imm(SLOT)));
     for (int s = 0; s < k->slots_B; s++)
         read_slot(add(first, imm((line * k->slots_B + s) * LANES * SLOT)), rWords, s);
@@ -291,21 +354,20 @@ static void read_A(const weights_kernel *k, val at, tensor tB[STEPS])
     }
 }
 
-/* An atom of rows at a time, so that few weights are in registers. */
-static void multiply_tile(const weights_kernel *k, val at, const weights_sums *sums)
+/* The steps of a K tile from one to another, an atom of rows at a time, so that few weights are in registers. */
+static void multiply_steps(const weights_kernel *k, val at, int first, int end, tensor tB[STEPS],
+                           const weights_sums *sums)
 {
-    tensor tB[STEPS];
-    read_A(k, at, tB);
     for (int m = 0; m < k->cfg->rows / ATOM_ROWS && !ir_failed(); m++) {
         tensor rB[] = { words_of_B(k, at, 2 * m), words_of_B(k, at, 2 * m + 1) };
-        for (int step = 0; step < STEPS; step++) {
+        for (int step = first; step < end; step++) {
             tensor tA = fragment_A_words(&k->mma, ATOM_ROWS, ATOM_ROWS); // (WORDS,1,1)
             for (int i = 0; i < 4; i++)
                 set(tA, coord(i, 0, 0), weights_at(k, rB[i % 2], step, i / 2));
             gemm(&k->mma, tA, tB[step], sums->part[k->subnormal ? step % 2 : 0][m], yes());
         }
     }
-    for (int step = 0; k->subnormal && step < STEPS; step++)
+    for (int step = first; k->subnormal && step < end; step++)
         multiply_raised(k, tB[step], sums->raised);
 }
 
@@ -357,7 +419,8 @@ static void add_scaled(const weights_kernel *k, const weights_sums *sums, tensor
 /* The K tiles of this warp: their sums, scaled; or else, in `sums`, all of them. */
 static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor acc)
 {
-    const int stages = k->cfg->stages, warps = k->cfg->warps;
+    const int stages = k->cfg->stages, warps = k->cfg->warps, parts = k->scaled ? blocks_of_tile(k->cfg) : 1;
+    tensor tB[STEPS];
     tensor rScales = fragment(F32, compact(leaf(k->lines_B)));
     for (int s = 0; s < stages - 1; s++)
         load_tile(k, add(warp(), imm(s * warps)), imm(s));
@@ -367,13 +430,17 @@ static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor a
         warp_sync(); // other lanes' copies are here, and nobody reads the stage before any more
         load_tile(k, add(tile, imm((stages - 1) * warps)), free);
         val at = stage_address(k, ready);
-        if (k->scaled) {
-            read_scales(k, tile, at, unit_of(k), rScales);
-            clear(k, sums);
+        for (int part = 0; part < parts; part++) {
+            if (k->scaled) {
+                read_scales(k, tile, part, at, unit_of(k), rScales);
+                clear(k, sums);
+            }
+            if (part == 0)
+                read_A(k, at, tB);
+            multiply_steps(k, at, part * STEPS / parts, (part + 1) * STEPS / parts, tB, sums);
+            if (k->scaled)
+                add_scaled(k, sums, rScales, acc);
         }
-        multiply_tile(k, at, sums);
-        if (k->scaled)
-            add_scaled(k, sums, rScales, acc);
         assign(free, ready);
         assign(ready, select(eq(ready, imm(stages - 1)), imm(0), add(ready, imm(1))));
     }
@@ -425,7 +492,8 @@ static void finish(const weights_kernel *k, tensor acc)
 static void place_lane(weights_kernel *k)
 {
     const gemm_values *p = &k->p;
-    val row_A = div(lane(), imm(ROW_A / SLOT)), pieces = convert(U32, div(p->k, imm(SLOT / 2)));
+    val row_A = div(lane(), imm(ROW_A / SLOT));
+    val pieces = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(p->k, imm(SLOT / 2))); // narrow: there is a row
     k->lane_line = div(lane(), imm(4));
     k->lane_part = rem(lane(), imm(4));
     const int lanes_B = 4 * k->slots_B; // of a row of B
@@ -439,12 +507,17 @@ static void place_lane(weights_kernel *k)
                   mul(rem(piece_B, imm(4)), imm(SLOT)));
     first = add(k->block_A, convert(I64, row_A));
     val piece = mul(rem(lane(), imm(ROW_A / SLOT)), imm(SLOT));
-    k->from_A = add(p->a, convert(U64, add(mul(mul(first, p->lda), imm(2)), convert(I64, piece))));
+    val rows_before = k->cfg->epilogue.gather ? imm64(0) : first;
+    k->from_A = add(p->a, convert(U64, add(mul(mul(rows_before, p->lda), imm(2)), convert(I64, piece))));
+    for (int j = 0; k->cfg->epilogue.gather && j < k->cfg->columns / ROWS_OF_COPY; j++) {
+        val row = min(add(first, imm(ROWS_OF_COPY * j)), sub(p->m, imm64(1)));
+        k->listed_A[j] = convert(U64, mul(mul(gemm_row_of_A(k->cfg->epilogue, p, row), p->lda), imm(2)));
+    }
     k->to_A = place_in_A(k, row_A, rem(lane(), imm(ROW_A / SLOT)));
     for (int j = 0; j < k->cfg->columns / ROWS_OF_COPY; j++)
         k->limits_A[j] = select(lt(add(first, imm(ROWS_OF_COPY * j)), p->m), pieces, imm_as(U32, 0));
     for (int s = 0; s < SLOTS_A; s++) {
-        const int each = k->nibbles ? 4 : 2; // pieces of A that meet a slot of B
+        const int each = k->nibbles && !takes_halves(k) ? 4 : 2; // neighbouring pieces of A that meet a slot of B
         k->lane_A[s] = place_in_A(k, k->lane_line, add(mul(k->lane_part, imm(each)), imm(s / each * 8 + s % each)));
     }
 }
@@ -462,6 +535,9 @@ static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, v
     k.block_B = mul(convert(I64, block), imm(cfg->rows));
     k.block_A = mul(convert(I64, tile), imm(cfg->columns));
     k.tiles = convert(U32, div(add(p->k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK)));
+    k.blocks = k.tiles;
+    if (cfg->epilogue.half_blocks)
+        k.blocks = convert(U32, div(add(p->k, imm(GEMM_BLOCK_LEAST - 1)), imm(GEMM_BLOCK_LEAST)));
     k.rings = smem_address(smem_alloc("rings", (int64_t)cfg->warps * warp_bytes, SLOT));
     k.ring = add(k.rings, mul(warp(), imm(warp_bytes)));
     k.mma = make_tiled_mma(cfg->epilogue.ab == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN",
@@ -482,7 +558,8 @@ void gemm_weights(const void *config, int kernel)
     val blocks = convert(U32, div(add(all.n, imm(cfg->rows - 1)), imm(cfg->rows))); // of rows of B
     val block = rem(cta_x(), blocks), tile = div(cta_x(), blocks);
     if (!cfg->grouped) {
-        compute_tile(cfg, &all, block, tile);
+        const gemm_values p = cfg->epilogue.pointers ? gemm_product_of(cfg->epilogue, 0, &all, imm(0)) : all;
+        compute_tile(cfg, &p, block, tile);
         return;
     }
     val group = gemm_find_group(&all, threads, cfg->columns, &tile);

@@ -45,6 +45,13 @@ static int64_t bytes_of_step(const ckl_gemm_desc *d, const gemm_weights_config *
     return c->rows * row_B + min_i64(d->m, c->columns) * row_A;
 }
 
+/* Do all rows have whole copies of 16 bytes? */
+static bool is_wide(const ckl_gemm_desc *d)
+{
+    return gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) && gemm_rows_aligned(d, 'b', TMA_ALIGNMENT) &&
+           gemm_matrix_of(d, 'b').cols % TMA_ALIGNMENT == 0;
+}
+
 /* As many rows of B for each CTA as leave all SMs something to do. */
 static ckl_status choose_weights(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -54,6 +61,7 @@ static ckl_status choose_weights(const void *desc, const ckl_device_info *device
     c->epilogue = gemm_epilogue_of(d);
     c->columns = d->m <= ATOM_COLUMNS * max_i64(d->groups, 1) ? ATOM_COLUMNS : 2 * ATOM_COLUMNS;
     c->grouped = gemm_grouped_of(d);
+    c->narrow = !is_wide(d);
     for (c->rows = ROWS_MOST; c->rows >= ROWS_LEAST; c->rows /= 2) {
         const int64_t turns = max_i64(ceil_div(ctas_of(d, c), device->sm_count), 1);
         const int64_t bytes = turns * bytes_of_step(d, c);
@@ -76,13 +84,8 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
         FAIL(CKL_UNSUPPORTED, "gemm weights: b=%s is none of i8, u8, e4m3 beside an A of 16 bits",
              ckl_dtype_name(d->b));
     TRY(gemm_check_grouped("weights", d, c->grouped));
-    if (d->pointers)
-        FAIL(CKL_UNSUPPORTED, "gemm weights: matrices lie where the call says, not where arrays of pointers do");
-    if (d->gather)
-        FAIL(CKL_UNSUPPORTED, "gemm weights: rows of A lie in order, not by a list: gather=%" PRId64, d->gather);
-    if (!gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) || !gemm_rows_aligned(d, 'b', TMA_ALIGNMENT) ||
-        gemm_matrix_of(d, 'b').cols % TMA_ALIGNMENT)
-        FAIL(CKL_UNSUPPORTED, "gemm weights: rows of A or B, or k=%" PRId64 ", are not whole 16 bytes", d->k);
+    if (!c->narrow && !is_wide(d))
+        FAIL(CKL_UNSUPPORTED, "gemm weights: rows of A or B, or k=%" PRId64 ", are not whole 16 bytes: narrow=1", d->k);
     if (c->rows % 16 || c->rows < 16 || c->rows > 64 || (c->columns != 8 && c->columns != 16))
         FAIL(CKL_INVALID, "gemm weights: %dx%d is not 16, 32, 48 or 64 rows of B by 8 or 16 of A", c->rows, c->columns);
     if (c->warps < 1 || c->warps > 16 || c->stages < 2)
@@ -93,8 +96,6 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
     if (gemm_weights_smem(c) > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "gemm weights: %d stages need %" PRId64 " bytes of shared memory, %s has %" PRId64,
              c->stages, gemm_weights_smem(c), device->id, (int64_t)device->smem_per_cta_bytes);
-    if (d->k == 0)
-        FAIL(CKL_UNSUPPORTED, "gemm weights: k=0 leaves no products");
     if (ctas_of(d, c) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm weights: %" PRId64 " tiles are more than a launch has", ctas_of(d, c));
     return CKL_OK;
@@ -103,8 +104,11 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
 static ckl_status launch_weights(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_gemm_args *x = args;
-    if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
-        FAIL(CKL_INVALID, "gemm weights: a=%p or b=%p is not aligned to 16 bytes; impl=naive takes any alignment", x->a,
+    const gemm_weights_config *c = plan->config;
+    const bool pointers = ((const ckl_gemm_desc *)plan->desc)->pointers; // the caller's word
+    if (!c->narrow && !pointers && !PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
+        FAIL(CKL_INVALID,
+             "gemm weights: a=%p or b=%p is not aligned to 16 bytes; config='narrow=1' takes any alignment", x->a,
              x->b);
     const gemm_params params = gemm_params_of(plan->desc, x);
     return plan_launch(plan, 0, (plan_grid){ .x = ctas_of(plan->desc, plan->config) }, &params, stream);

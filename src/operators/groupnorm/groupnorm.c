@@ -85,7 +85,9 @@ enum {
     VECTOR_BYTES = 16,
     PIXEL_BYTES = 128,         // of nhwc that a bundle reads side by side: a line
     PIXEL_BYTES_BACKWARD = 64, // x and dy
-    BUNDLE_MAX = 8,
+    PIXEL_BYTES_MIN = 32,      // a sector
+    BUNDLE_MAX = 64,           // of the forward kernel
+    BUNDLE_MAX_OTHERS = 8,     // backward: a group for each warp; split: each CTA reads the entries of all groups
     CLUSTER_MAX = 8,
     SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
     SPLIT_BYTES = 72 << 10,  // three: of the first split kernel, which only reads
@@ -116,7 +118,7 @@ static int64_t slices_of(const ckl_groupnorm_desc *d, const groupnorm_config *c,
 
 static int64_t bundles_of(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
-    return d->n * d->groups / c->bundle;
+    return d->n * ceil_div(d->groups, c->bundle);
 }
 
 /*
@@ -136,16 +138,32 @@ static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const group
 
 /* Choice */
 
-/* Of nhwc, neighbouring groups whose pixels fill lines of memory. */
-static int bundle_for(const ckl_groupnorm_desc *d)
+static int64_t pixel_bytes(const ckl_groupnorm_desc *d)
 {
-    const int64_t pixel = d->c / d->groups * element_bytes(d);
-    const int64_t wanted = d->direction == CKL_DIRECTION_FORWARD ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD;
-    int bundle = 1;
-    while (d->layout == CKL_IMAGE_NHWC && 2 * bundle <= BUNDLE_MAX && d->groups % (2 * bundle) == 0 &&
-           bundle * pixel < wanted)
-        bundle *= 2;
-    return bundle;
+    return max_i64(1, d->c / d->groups) * element_bytes(d);
+}
+
+/* Of nhwc, the fewest neighbouring groups whose pixels fill so many bytes; the most there may be, where that is too few. */
+static int bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t wanted)
+{
+    int best = 1;
+    for (int bundle = 2; d->layout == CKL_IMAGE_NHWC && bundle <= bundle_max && best * pixel_bytes(d) < wanted;
+         bundle++)
+        if (d->groups % bundle == 0)
+            best = bundle;
+    return best;
+}
+
+/* The same by whole vectors, of which the last bundle of an image may have fewer: 0 where that is no better. */
+static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t wanted)
+{
+    const int even = bundle_for(d, bundle_max, wanted);
+    const int64_t channels = d->c / d->groups, vec = min_i64(VECTOR_BYTES / element_bytes(d), power_of_two_in(d->c));
+    int64_t bundle = ceil_div(wanted, pixel_bytes(d));
+    while (bundle * channels % vec)
+        bundle++;
+    const bool fits = even * pixel_bytes(d) >= wanted && even <= 2 * bundle && even * channels % vec == 0;
+    return d->layout == CKL_IMAGE_NCHW || fits || bundle > min_i64(bundle_max, d->groups) ? 0 : (int)bundle;
 }
 
 /* Does a vector stay in a channel (nchw), or in a bundle; and in its group, where a thread has several columns? */
@@ -174,6 +192,14 @@ typedef struct search {
     bool split;
 } search;
 
+/* Every warp has some groups, and the columns of several groups lie side by side. */
+static int threads_min_for(const search *s, const groupnorm_config *c)
+{
+    const int groups = s->d->direction == CKL_DIRECTION_FORWARD ? GROUPNORM_GROUPS_OF_WARP_MAX : 1;
+    const int64_t columns = c->bundle > 1 ? c->channels * c->bundle / groupnorm_vec_of_group(c) : 1;
+    return (int)max_i64(THREADS_MIN, 32 * max_i64(ceil_div(c->bundle, groups), ceil_div(columns, 32)));
+}
+
 /* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
 static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
 {
@@ -184,7 +210,7 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     const int side_by_side = COLUMN_BYTES / (c->vec * (int)element_bytes(s->d));
     groupnorm_config best = *c;
     double least = INFINITY;
-    for (c->threads = (int)max_i64(THREADS_MIN, 32 * c->bundle); c->threads <= threads_max; c->threads += 32)
+    for (c->threads = threads_min_for(s, c); c->threads <= threads_max; c->threads += 32)
         for (int column_threads = 1; column_threads <= (nchw ? c->threads : 1); column_threads++) {
             if (nchw && (c->threads % column_threads || (column_threads < side_by_side && column_threads < units)))
                 continue;
@@ -240,23 +266,61 @@ static int ctas_per_sm(const search *s, const groupnorm_config *c)
     return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
 }
 
+static void set_bundle(const search *s, int64_t bundle_max, int64_t wanted, groupnorm_config *c)
+{
+    c->bundle = bundle_for(s->d, bundle_max, wanted);
+    c->cut_short = false;
+    for (c->vec = VECTOR_BYTES / (int)element_bytes(s->d); !vector_fits(s->d, c);)
+        c->vec /= 2;
+}
+
+static void cut_bundles(const search *s, int64_t wanted, groupnorm_config *c)
+{
+    const int bundle = cut_bundle_for(s->d, BUNDLE_MAX, wanted);
+    if (bundle == 0)
+        return;
+    c->bundle = bundle;
+    c->cut_short = s->d->groups % bundle > 0;
+    for (c->vec = VECTOR_BYTES / (int)element_bytes(s->d); !vector_fits(s->d, c);)
+        c->vec /= 2;
+}
+
+static bool choose_narrow(const search *s, groupnorm_config *c)
+{
+    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
+    const int64_t most = s->device->smem_per_cta_bytes;
+    set_bundle(s, BUNDLE_MAX_OTHERS, forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD, c);
+    return s->split ? choose_slice(s, min_i64(SPLIT_BYTES, most), c)
+                    : choose_cluster(s, min_i64(SLICE_BYTES, most), c) || choose_cluster(s, most, c);
+}
+
+/* Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do. */
+static bool choose_wide(const search *s, groupnorm_config *c)
+{
+    const int64_t most = s->device->smem_per_cta_bytes, budgets[] = { min_i64(SLICE_BYTES, most), most };
+    for (int i = 0; i < COUNT_OF(budgets); i++)
+        for (int64_t wanted = PIXEL_BYTES; wanted >= PIXEL_BYTES_MIN; wanted /= 2) {
+            set_bundle(s, BUNDLE_MAX, wanted, c);
+            cut_bundles(s, wanted, c);
+            const int64_t ctas = choose_cluster(s, budgets[i], c) ? bundles_of(s->d, c) * c->cluster : 0;
+            if (ctas >= s->device->sm_count || (ctas && wanted == PIXEL_BYTES_MIN))
+                return true;
+        }
+    return false;
+}
+
 static ckl_status choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
                          groupnorm_config *c)
 {
     const int64_t most = device->smem_per_cta_bytes;
-    if (d->c / d->groups > INT32_MAX / BUNDLE_MAX)
-        FAIL(CKL_UNSUPPORTED, "%s: more than %d channels of a group", what, INT32_MAX / BUNDLE_MAX);
+    if (d->c / d->groups > INT32_MAX / BUNDLE_MAX_OTHERS)
+        FAIL(CKL_UNSUPPORTED, "%s: more than %d channels of a group", what, INT32_MAX / BUNDLE_MAX_OTHERS);
     c->dtype = d->dtype;
     c->layout = (choice)d->layout;
     c->affine = d->affine;
     c->channels = (int)max_i64(1, d->c / d->groups);
-    c->bundle = bundle_for(d);
-    for (c->vec = VECTOR_BYTES / (int)element_bytes(d); !vector_fits(d, c);)
-        c->vec /= 2;
     search s = { d, device, split };
-    const bool found = split ? choose_slice(&s, min_i64(SPLIT_BYTES, most), c)
-                             : choose_cluster(&s, min_i64(SLICE_BYTES, most), c) || choose_cluster(&s, most, c);
-    if (!found)
+    if (!(split || d->direction == CKL_DIRECTION_BACKWARD ? choose_narrow(&s, c) : choose_wide(&s, c)))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " bytes of shared memory of a CTA do not hold a %s", what, most,
              split ? "slice of a bundle" : "bundle, shared by as many as there may be in a cluster");
     c->ctas_per_sm = ctas_per_sm(&s, c);
@@ -272,8 +336,6 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
              device->threads_per_cta_max);
     if (!is_power_of_two(c->vec) || c->vec * (int)ckl_dtype_bytes(c->dtype) > VECTOR_BYTES)
         FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, c->vec, VECTOR_BYTES);
-    if (c->bundle < 1 || c->bundle > c->threads / 32)
-        FAIL(CKL_INVALID, "%s: bundle=%d is not in 1..%d, the warps", what, c->bundle, c->threads / 32);
     if (!is_power_of_two(c->cluster) || c->cluster > 16 || (split && c->cluster > 1))
         FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to %d", what, c->cluster, split ? 1 : 16);
     if (c->steps < 1 || c->rounds < 1 || c->slices_per_cta < 1)
@@ -282,13 +344,19 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
     return CKL_OK;
 }
 
-static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, const groupnorm_config *c)
+static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
 {
     const bool nchw = d->layout == CKL_IMAGE_NCHW;
     if (nchw && c->bundle > 1)
         FAIL(CKL_INVALID, "%s: bundle=%d, but nchw takes groups one by one", what, c->bundle);
-    if (d->groups % c->bundle)
-        FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64, what, c->bundle, d->groups);
+    const int bundle_max = c->threads / 32 * (d->direction == CKL_DIRECTION_FORWARD ? GROUPNORM_GROUPS_OF_WARP_MAX : 1);
+    if (c->bundle < 1 || c->bundle > bundle_max)
+        FAIL(CKL_INVALID, "%s: bundle=%d is not in 1..%d, the groups of its warps", what, c->bundle, bundle_max);
+    if (c->cut_short && (split || d->direction == CKL_DIRECTION_BACKWARD))
+        FAIL(CKL_INVALID, "%s: cut_short=1 is for groups that stay in shared memory, forward", what);
+    if ((d->groups % c->bundle > 0) != c->cut_short || c->bundle > d->groups)
+        FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64 ", or does with cut_short=1", what, c->bundle,
+             d->groups);
     if (nchw ? d->h * d->w % c->vec : d->c % c->vec || c->channels * c->bundle % c->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide %s", what, c->vec,
              nchw ? "h*w" : "the channels of an image and a bundle");
@@ -298,7 +366,8 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, co
     if (c->column_threads != g.column_threads)
         FAIL(CKL_INVALID, "%s: column_threads=%d is not %d, the threads of a vector of channels", what,
              c->column_threads, g.column_threads);
-    if (!nchw && g.slots > 1 && (c->channels % c->vec || c->bundle > 1))
+    const int columns = c->channels * c->bundle / groupnorm_vec_of_group(c);
+    if (!nchw && ((g.slots > 1 && c->channels % c->vec) || (c->bundle > 1 && columns > c->threads)))
         FAIL(CKL_UNSUPPORTED, "%s: vectors of a pixel of bundle=%d are more than threads=%d", what, c->bundle,
              c->threads);
     return CKL_OK;
@@ -313,7 +382,7 @@ static ckl_status admit(const char *what, const ckl_groupnorm_desc *d, const ckl
         c->channels != max_i64(1, d->c / d->groups))
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
     TRY(admit_threads(what, device, split, c));
-    TRY(admit_layout(what, d, c));
+    TRY(admit_layout(what, d, split, c));
     const int64_t slices = slices_of(d, c, split), units = units_of(d, c);
     if (slices * groupnorm_slice_units(c) < units)
         FAIL(CKL_INVALID, "%s: steps=%d of cluster=%d hold %" PRId64 " of %" PRId64 " units of a channel", what,
@@ -350,7 +419,7 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
     const char *workspace = plan_workspace(plan, a->workspace);
     return (groupnorm_params){ .channels = d->c,
                                .pixels = d->h * d->w,
-                               .bundles = d->groups / c->bundle,
+                               .bundles = ceil_div(d->groups, c->bundle),
                                .slices = (int32_t)slices,
                                .range = (int32_t)ceil_div(units, slices),
                                .units = (int32_t)units,

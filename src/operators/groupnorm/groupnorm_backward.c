@@ -59,11 +59,6 @@ static int groups_of_vector(const backward *k)
     return groupnorm_one_group(&k->s, k->w.grid.vec) ? 1 : k->w.grid.vec;
 }
 
-static val existing(const backward *k, val column)
-{
-    return min(column, imm(k->w.grid.columns - 1));
-}
-
 /* The statistics of a column's groups. */
 static void load_statistics(backward *k, val column)
 {
@@ -71,8 +66,8 @@ static void load_statistics(backward *k, val column)
     k->rMean = fragment(F32, compact(leaf(count))); // (1) or (VEC)
     k->rRstd = fragment(F32, compact(leaf(count))); // (1) or (VEC)
     for (int i = 0; i < count; i++) {
-        val group = convert(I64, groupnorm_group(&k->s, &k->w, existing(k, column), i));
-        val index = add(mul(k->s.bundle, imm64(k->s.cfg->bundle)), group);
+        val group = convert(I64, groupnorm_group(&k->s, &k->w, groupnorm_existing(&k->s, &k->w, column), i));
+        val index = add(k->s.group, group);
         set(k->rMean, i, groupnorm_read(k->s.a.mean, index));
         set(k->rRstd, i, groupnorm_read(k->s.a.rstd, index));
     }
@@ -81,7 +76,7 @@ static void load_statistics(backward *k, val column)
 static void load_gamma(backward *k, val column)
 {
     if (k->s.cfg->affine)
-        k->rGamma = groupnorm_weights(&k->s, k->s.a.gamma, existing(k, column));
+        k->rGamma = groupnorm_weights(&k->s, k->s.a.gamma, groupnorm_existing(&k->s, &k->w, column));
 }
 
 static void load_staged(void *kernel, groupnorm_vector *v)
@@ -228,7 +223,7 @@ static void add_peers(const backward *k, val total[KINDS])
     const groupnorm_config *cfg = k->s.cfg;
     tensor sPeers = groupnorm_peers(cfg, KINDS); // (KINDS,CLUSTER,BUNDLE)
     cluster_wait();                              // all CTAs of the cluster have started
-    groupnorm_send_to_peers(&k->s, sPeers, KINDS, total);
+    groupnorm_send_to_peers(&k->s, sPeers, 0, KINDS, total);
     cluster_sync();
     val group = min(convert(I32, warp()), imm(cfg->bundle - 1)),
         rank = min(convert(I32, lane()), imm(cfg->cluster - 1));
@@ -272,7 +267,7 @@ static void begin_column(backward *k, const groupnorm_column *c)
     k->rLinear = fragment(F32, compact(leaf(count)));   // (1) or (VEC)
     k->rConstant = fragment(F32, compact(leaf(count))); // (1) or (VEC)
     for (int i = 0; i < count; i++) {
-        val group = groupnorm_group(&k->s, &k->w, existing(k, c->number), i);
+        val group = groupnorm_group(&k->s, &k->w, groupnorm_existing(&k->s, &k->w, c->number), i);
         val minus = neg(at(k->rRstd, i));
         set(k->rLinear, i, mul(mul(minus, at(k->rRstd, i)), at(k->sGroups, KIND_A, group)));
         set(k->rConstant, i, mul(minus, at(k->sGroups, KIND_B, group)));
@@ -379,7 +374,7 @@ void groupnorm_backward(const void *config, int kernel)
 
 static void store_entry(const backward *k, const val total[KINDS])
 {
-    val entry = groupnorm_entry(&k->s, k->s.rank);
+    val entry = groupnorm_entry(&k->s, 0, k->s.rank);
     IF(logical_and(lt(warp(), imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
         for (int kind = 0; kind < KINDS; kind++)
             groupnorm_write(k->s.a.entries, add(entry, imm(kind)), total[kind]);
@@ -395,7 +390,7 @@ static void add_entries(const backward *k, val total[KINDS])
     LOOP_FROM(begin, convert(I32, lane()), s->a.entry_slices, imm(32 * AT_ONCE)) {
         val read[AT_ONCE][KINDS];
         for (int i = 0; i < AT_ONCE; i++) {
-            val number = add(begin, imm(32 * i)), entry = groupnorm_entry(s, number);
+            val number = add(begin, imm(32 * i)), entry = groupnorm_entry(s, 0, number);
             for (int kind = 0; kind < KINDS; kind++)
                 read[i][kind] = variable(F32, immf(0));
             IF(lt(number, s->a.entry_slices))

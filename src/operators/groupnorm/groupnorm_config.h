@@ -20,20 +20,21 @@
     X(owner, bool, affine, "1", "0 1", "with gamma and beta")                                   \
     X(owner, float, eps, "0", "0..", "forward: added to the variance; 0: 1e-5")
 
-#define GROUPNORM_CONFIG(X, owner)                                                                       \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")          \
-    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                   \
-    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                                 \
-    X(owner, int, channels, "1", "", "of a group")                                                       \
-    X(owner, int, bundle, "1", "1 2 4 8", "nhwc: neighbouring groups that a CTA takes together")         \
-    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                             \
-    X(owner, int, column_threads, "1", "", "threads that share a column")                                \
-    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                \
-    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                \
-    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")          \
-    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter") \
-    X(owner, int, rounds, "1", "1 2 4 8",                                                                \
-      "split: launches over the images, each of which reads its slices again while they are in L2")      \
+#define GROUPNORM_CONFIG(X, owner)                                                                        \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")           \
+    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                    \
+    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                                  \
+    X(owner, int, channels, "1", "", "of a group")                                                        \
+    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "nhwc: neighbouring groups that a CTA takes together") \
+    X(owner, bool, cut_short, "0", "0 1", "nhwc: the last bundle of an image has fewer groups")           \
+    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                              \
+    X(owner, int, column_threads, "1", "", "threads that share a column")                                 \
+    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                 \
+    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                 \
+    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")           \
+    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")  \
+    X(owner, int, rounds, "1", "1 2 4 8",                                                                 \
+      "split: launches over the images, each of which reads its slices again while they are in L2")       \
     X(owner, int, slices_per_cta, "1", "1 2 4 8 16", "split: slices that a CTA of the second kernel takes")
 
 #define GROUPNORM_PARAMS(X, owner) \
@@ -99,6 +100,23 @@ static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int ve
     return g;
 }
 
+/* Of nhwc the longest vector, up to the config's, of which each is of one group. */
+static inline int groupnorm_vec_of_group(const groupnorm_config *c)
+{
+    int vec = c->vec;
+    while (c->layout == (choice)CKL_IMAGE_NHWC && c->channels % vec)
+        vec /= 2;
+    return vec;
+}
+
+/* The warps of a CTA share out the groups of a bundle: group i of a warp is its number plus i times their count. */
+enum { GROUPNORM_GROUPS_OF_WARP_MAX = 8 }; // forward; backward a warp has one
+
+static inline int groupnorm_groups_of_warp(const groupnorm_config *c)
+{
+    return (int)ceil_div(c->bundle, c->threads / 32);
+}
+
 /* Bytes of a slice of one tensor in shared memory. */
 static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
 {
@@ -136,6 +154,8 @@ typedef struct groupnorm_slice {
     int align;          // of vectors in memory, bytes
     val bundle;         // i64, of all images
     val image, channel; // i64, channel: the first of the bundle
+    val group;          // i64, of all images: the first of the bundle
+    val channels;       // i32, of the bundle
     val rank;           // i32, which slice of the bundle
     val count;          // i32, units of it
     val base;           // i64, element of the tensor where the first unit of the first channel is
@@ -187,6 +207,12 @@ typedef void groupnorm_vector_pass(void *kernel, groupnorm_vector *v);
 void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c,
                             groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel);
 
+/* Of a column that may not exist: the last one that does. */
+val groupnorm_existing(const groupnorm_slice *s, const groupnorm_view *w, val column);
+
+/* Groups of the bundle: i32. */
+val groupnorm_groups(const groupnorm_slice *s);
+
 /* Vectors in memory and in shared memory. */
 tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int count); // (COUNT)
 packed groupnorm_load(const groupnorm_slice *s, val pointer, val element);
@@ -200,8 +226,11 @@ void groupnorm_staged(void);
 val groupnorm_read(val pointer, val index);
 void groupnorm_write(val pointer, val index, val x);
 
-/* The entry of the warp's group and of slice `number` in the workspace: the index of its first word. */
-val groupnorm_entry(const groupnorm_slice *s, val number);
+/* The number in the bundle of group i of the warp; groups from cfg->bundle on do not exist. */
+val groupnorm_group_of_warp(const groupnorm_slice *s, int i);
+
+/* The entry of that group and of slice `number` in the workspace: the index of its first word. */
+val groupnorm_entry(const groupnorm_slice *s, int i, val number);
 
 /* gamma or beta of a column: (1) or (VEC). */
 tensor groupnorm_weights(const groupnorm_slice *s, val pointer, val column);
@@ -216,10 +245,10 @@ bool groupnorm_one_group(const groupnorm_slice *s, int vec);
 void groupnorm_warp_sum(int count, val *values);
 
 /*
- * Shared memory of the CTAs of a cluster. Every warp that has a group sends `count` values of it, which lane 0 holds; after
+ * Shared memory of the CTAs of a cluster. Every warp sends `count` values of its group i, which lane 0 holds; after
  * cluster_sync() every CTA has those of all.
  */
 tensor groupnorm_peers(const groupnorm_config *cfg, int count); // (COUNT,CLUSTER,BUNDLE)
-void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values);
+void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int i, int count, const val *values);
 
 #endif

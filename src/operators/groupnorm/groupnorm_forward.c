@@ -18,14 +18,16 @@ enum { GROUP_MEAN, GROUP_REST, GROUP_RSTD, GROUP_WORDS };
 
 typedef struct forward {
     groupnorm_slice s;
-    bool in_smem;        // the vectors to write are made of; else they are read again
-    groupnorm_view all;  // for loads and stores
-    groupnorm_view same; // for sums: vectors of which each is of one group
-    val staged;          // u32, the slice in shared memory
-    val group_pivot;     // of the group of this thread's sums
-    val warp_pivot;      // of the warp's group
-    val pivot;           // of this thread
+    bool in_smem;                             // the vectors to write are made of; else they are read again
+    groupnorm_view all;                       // for loads and stores
+    groupnorm_view same;                      // for sums: vectors of which each is of one group
+    val staged;                               // u32, the slice in shared memory
+    val group_pivot;                          // of the group of this thread's sums
+    val pivots[GROUPNORM_GROUPS_OF_WARP_MAX]; // of the warp's groups
+    val pivot;                                // of this thread
     val sums[SUMS], squares[SUMS];
+    tensor sMoments, sCounts;     // (2,THREADS), (THREADS): means and squares, and values
+    tensor sPeers;                // (2,CLUSTER,BUNDLE)
     tensor sGroups;               // (GROUP_WORDS,BUNDLE)
     tensor rGamma, rBeta;         // (1) or (VEC) of a thread that has one column
     tensor rMean, rScale, rShift; // (1) or (VEC) of the column being written: y = (x - mean) * scale + shift
@@ -57,9 +59,10 @@ static val pivot_of(const groupnorm_slice *s, val group)
 
 static void load_pivots(forward *k)
 {
-    val last = imm(k->s.cfg->bundle - 1);
+    val last = sub(groupnorm_groups(&k->s), imm(1));
     k->group_pivot = pivot_of(&k->s, min(groupnorm_group(&k->s, &k->same, k->same.column, 0), last));
-    k->warp_pivot = pivot_of(&k->s, min(convert(I32, warp()), last));
+    for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++)
+        k->pivots[i] = pivot_of(&k->s, min(groupnorm_group_of_warp(&k->s, i), last));
 }
 
 static void load_weights(forward *k, val column)
@@ -172,29 +175,35 @@ static moments read_moments(val inside, val count, tensor sMoments, val index)
     return m;
 }
 
-/* The warp of each group merges what its threads found in this slice. */
-static moments merge_threads(forward *k)
+/* What the threads found in this slice, for the warps. */
+static void tell_moments(forward *k)
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    k->sMoments = smem_tensor("moments", F32, compact(shape(2, cfg->threads)), 16);
+    k->sCounts = smem_tensor("counts", F32, compact(leaf(cfg->threads)), 16);
+    moments mine = moments_of_thread(k);
+    set(k->sCounts, thread(), mine.count);
+    set(k->sMoments, coord(0, thread()), mine.mean);
+    set(k->sMoments, coord(1, thread()), mine.squares);
+    cta_sync();
+}
+
+/* The warp of a group, its group i, merges what its threads found. */
+static moments merge_threads(const forward *k, int group)
 {
     enum { LANE_MAX = 32 };
     const groupnorm_config *cfg = k->s.cfg;
     const groupnorm_grid *g = &k->same.grid;
     const bool whole_cta = groupnorm_is_nchw(&k->s) || g->slots > 1;
     const int width = whole_cta ? cfg->threads : g->columns / cfg->bundle, rows = whole_cta ? 1 : g->column_threads;
-    tensor sMoments = smem_tensor("moments", F32, compact(shape(2, cfg->threads)), 16); // (2,THREADS)
-    tensor sCounts = smem_tensor("counts", F32, compact(leaf(cfg->threads)), 16);       // (THREADS)
-    moments mine = moments_of_thread(k);
-    set(sCounts, thread(), mine.count);
-    set(sMoments, coord(0, thread()), mine.mean);
-    set(sMoments, coord(1, thread()), mine.squares);
-    cta_sync();
     moments m[LANE_MAX];
     int n = (int)ceil_div((int64_t)width * rows, 32);
-    val first = min(mul(convert(I32, warp()), imm(width)), imm((cfg->bundle - 1) * width));
+    val first = min(mul(groupnorm_group_of_warp(&k->s, group), imm(width)), imm((cfg->bundle - 1) * width));
     for (int i = 0; i < n; i++) {
         val number = add(convert(I32, lane()), imm(32 * i)), inside = lt(number, imm(width * rows));
         val row = div(number, imm(width)), index = add(add(mul(row, imm(g->columns)), first), rem(number, imm(width)));
         index = select(inside, whole_cta ? number : index, imm(0));
-        m[i] = read_moments(inside, at(sCounts, index), sMoments, index);
+        m[i] = read_moments(inside, at(k->sCounts, index), k->sMoments, index);
     }
     return merge(m, n);
 }
@@ -207,37 +216,46 @@ static val elements_of_slice(const groupnorm_slice *s, val rank)
     return mul(convert(F32, units), immf(per_unit));
 }
 
-static moments merge_peers(forward *k, moments mine)
+static moments merge_peers(const forward *k, int i)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    tensor sPeers = groupnorm_peers(cfg, 2); // (2,CLUSTER,BUNDLE)
-    const val values[] = { mine.mean, mine.squares };
-    cluster_wait(); // all CTAs of the cluster have started
-    groupnorm_send_to_peers(&k->s, sPeers, 2, values);
-    cluster_sync();
-    val group = min(convert(I32, warp()), imm(cfg->bundle - 1)), rank = convert(I32, lane());
+    val group = min(groupnorm_group_of_warp(&k->s, i), imm(cfg->bundle - 1)), rank = convert(I32, lane());
     val inside = lt(rank, imm(cfg->cluster));
-    moments m = read_moments(inside, elements_of_slice(&k->s, rank), slice(sPeers, _, _, group), rank);
+    moments m = read_moments(inside, elements_of_slice(&k->s, rank), slice(k->sPeers, _, _, group), rank);
     return merge(&m, 1);
 }
 
+static void tell_peers(forward *k)
+{
+    const int groups = groupnorm_groups_of_warp(k->s.cfg);
+    moments m[GROUPNORM_GROUPS_OF_WARP_MAX];
+    k->sPeers = groupnorm_peers(k->s.cfg, 2);
+    for (int i = 0; i < groups; i++)
+        m[i] = merge_threads(k, i);
+    cluster_wait(); // all CTAs of the cluster have started
+    for (int i = 0; i < groups; i++) {
+        const val values[] = { m[i].mean, m[i].squares };
+        groupnorm_send_to_peers(&k->s, k->sPeers, i, 2, values);
+    }
+    cluster_sync();
+}
+
 /* A mean that f32 cannot hold is mean + rest. The warp of each group tells the CTA, the first CTA the caller. */
-static void publish(const forward *k, moments m, val pivot, val is_first)
+static void publish(const forward *k, int i, moments m, val pivot, val is_first)
 {
     const groupnorm_slice *s = &k->s;
     val mean = add(pivot, m.mean), rest = add(sub(pivot, mean), m.mean);
-    val rstd = rsqrt(fma(m.squares, s->a.reciprocal, s->a.eps)), group = convert(I32, warp());
-    IF(logical_and(lt(warp(), imm(s->cfg->bundle)), eq(lane(), imm(0)))) {
+    val rstd = rsqrt(fma(m.squares, s->a.reciprocal, s->a.eps)), group = groupnorm_group_of_warp(s, i);
+    IF(logical_and(lt(group, groupnorm_groups(s)), eq(lane(), imm(0)))) {
         set(k->sGroups, coord(GROUP_MEAN, group), mean);
         set(k->sGroups, coord(GROUP_REST, group), rest);
         set(k->sGroups, coord(GROUP_RSTD, group), rstd);
-        val index = add(mul(s->bundle, imm64(s->cfg->bundle)), convert(I64, group));
+        val index = add(s->group, convert(I64, group));
         IF(logical_and(is_first, ne(s->a.mean, imm(0))))
             groupnorm_write(s->a.mean, index, add(mean, rest));
         IF(logical_and(is_first, ne(s->a.rstd, imm(0))))
             groupnorm_write(s->a.rstd, index, rstd);
     }
-    cta_sync();
 }
 
 /* Writing */
@@ -285,7 +303,7 @@ static void begin_column(forward *k, const groupnorm_column *c)
     const bool one_group = groupnorm_one_group(&k->s, k->all.grid.vec), affine = k->s.cfg->affine;
     const int vec = k->all.grid.vec, means = one_group ? 1 : vec;
     const int scales = !affine ? means : groupnorm_is_nchw(&k->s) ? 1 : vec;
-    val column = min(c->number, imm(k->all.grid.columns - 1));
+    val column = groupnorm_existing(&k->s, &k->all, c->number);
     if (affine && !groupnorm_has_one_column(&k->all))
         load_weights(k, column);
     k->rMean = fragment(F32, compact(leaf(means)));   // (1) or (VEC)
@@ -320,13 +338,11 @@ static forward begin(const groupnorm_config *cfg, int kernel, bool split, bool b
     return k;
 }
 
-/* Loads the slice and finds the moments of the warp's group in it. */
-static moments moments_of_slice(forward *k)
+/* Loads the slice and finds the moments of the threads' values in it. */
+static void moments_of_slice(forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    int vec = cfg->vec;
-    while (!groupnorm_one_group(&k->s, vec))
-        vec /= 2;
+    const int vec = groupnorm_vec_of_group(cfg);
     k->same = groupnorm_view_of(&k->s, vec);
     k->staged = smem_address(smem_alloc("slice", groupnorm_slice_bytes(cfg), 16));
     groupnorm_over_columns(&k->s, &k->all, stage_column, k);
@@ -334,39 +350,45 @@ static moments moments_of_slice(forward *k)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_pivots(k);
     if (cfg->affine && groupnorm_has_one_column(&k->all))
-        load_weights(k, min(k->all.column, imm(k->all.grid.columns - 1)));
+        load_weights(k, groupnorm_existing(&k->s, &k->all, k->all.column));
     groupnorm_staged();
     if (vec != cfg->vec)
         cta_sync(); // sums are of other vectors than the thread's own
-    return merge_threads(k);
+    tell_moments(k);
 }
 
 void groupnorm_forward(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
     forward k = begin(cfg, kernel, false, false);
-    moments m = moments_of_slice(&k);
+    moments_of_slice(&k);
     if (cfg->cluster > 1)
-        m = merge_peers(&k, m);
-    publish(&k, m, k.warp_pivot, eq(k.s.rank, imm(0)));
+        tell_peers(&k);
+    const int groups = groupnorm_groups_of_warp(cfg);
+    moments m[GROUPNORM_GROUPS_OF_WARP_MAX]; // of all groups, before the first is published: their shuffles overlap
+    for (int i = 0; i < groups; i++)
+        m[i] = cfg->cluster > 1 ? merge_peers(&k, i) : merge_threads(&k, i);
+    for (int i = 0; i < groups; i++)
+        publish(&k, i, m[i], k.pivots[i], eq(k.s.rank, imm(0)));
+    cta_sync();
     groupnorm_over_columns(&k.s, &k.all, write_column, &k);
 }
 
-static void store_entry(const forward *k, moments m)
+static void store_entry(const forward *k, int i, moments m)
 {
-    const val values[GROUPNORM_ENTRY] = { m.mean, m.squares, k->warp_pivot };
-    val entry = groupnorm_entry(&k->s, k->s.rank);
-    IF(logical_and(lt(warp(), imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
-        for (int i = 0; i < GROUPNORM_ENTRY; i++)
-            groupnorm_write(k->s.a.entries, add(entry, imm(i)), values[i]);
+    const val values[GROUPNORM_ENTRY] = { m.mean, m.squares, k->pivots[i] };
+    val entry = groupnorm_entry(&k->s, i, k->s.rank), group = groupnorm_group_of_warp(&k->s, i);
+    IF(logical_and(lt(group, imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
+        for (int v = 0; v < GROUPNORM_ENTRY; v++)
+            groupnorm_write(k->s.a.entries, add(entry, imm(v)), values[v]);
 }
 
 /* The entry of slice `number`, or no values. */
-static moments read_entry(const groupnorm_slice *s, val number)
+static moments read_entry(const groupnorm_slice *s, int i, val number)
 {
     moments m = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
     IF(lt(number, s->a.entry_slices)) {
-        val entry = groupnorm_entry(s, number);
+        val entry = groupnorm_entry(s, i, number);
         assign(m.count, elements_of_slice(s, number));
         assign(m.mean, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_MEAN))));
         assign(m.squares, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_SQUARES))));
@@ -374,8 +396,8 @@ static moments read_entry(const groupnorm_slice *s, val number)
     return m;
 }
 
-/* Merges the entries of the warp's group: some for each lane, and lane 0 also has what is merged already. */
-static moments merge_entries(const forward *k)
+/* Merges the entries of group i of the warp: some for each lane, and lane 0 also has what is merged already. */
+static moments merge_entries(const forward *k, int group)
 {
     enum { AT_ONCE = 8 };
     const groupnorm_slice *s = &k->s;
@@ -385,7 +407,7 @@ static moments merge_entries(const forward *k)
         moments m[AT_ONCE + 1];
         for (int i = 0; i < AT_ONCE; i++) {
             val number = add(add(begin, convert(I32, lane())), imm(32 * i));
-            m[i] = read_entry(s, number);
+            m[i] = read_entry(s, group, number);
         }
         m[AT_ONCE] =
             (moments){ select(is_first, all.count, immf(0)), all.mean, select(is_first, all.squares, immf(0)) };
@@ -401,13 +423,19 @@ void groupnorm_forward_split(const void *config, int kernel)
 {
     const bool writes = kernel >= 2; // last CTA first: its slice was read last and is still in L2
     forward k = begin(config, kernel, true, writes);
+    const int groups = groupnorm_groups_of_warp(k.s.cfg);
     if (!writes) {
-        store_entry(&k, moments_of_slice(&k));
+        moments_of_slice(&k);
+        for (int i = 0; i < groups; i++)
+            store_entry(&k, i, merge_threads(&k, i));
         return;
     }
     if (k.s.cfg->affine && groupnorm_has_one_column(&k.all))
-        load_weights(&k, min(k.all.column, imm(k.all.grid.columns - 1)));
-    val pivot = groupnorm_read(k.s.a.entries, add(groupnorm_entry(&k.s, imm_as(I32, 0)), imm(ENTRY_PIVOT)));
-    publish(&k, merge_entries(&k), pivot, eq(k.s.rank, imm(0)));
+        load_weights(&k, groupnorm_existing(&k.s, &k.all, k.all.column));
+    for (int i = 0; i < groups; i++) {
+        val pivot = groupnorm_read(k.s.a.entries, add(groupnorm_entry(&k.s, i, imm_as(I32, 0)), imm(ENTRY_PIVOT)));
+        publish(&k, i, merge_entries(&k, i), pivot, eq(k.s.rank, imm(0)));
+    }
+    cta_sync();
     groupnorm_over_columns(&k.s, &k.all, write_column, &k);
 }

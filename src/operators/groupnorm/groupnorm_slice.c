@@ -49,6 +49,12 @@ groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, 
     s.bundle = add(s.a.first, convert(I64, bundle));
     s.image = div(s.bundle, s.a.bundles);
     s.channel = mul(rem(s.bundle, s.a.bundles), imm64(cfg->channels * cfg->bundle));
+    s.channels = imm(cfg->channels * cfg->bundle);
+    s.group = mul(s.bundle, imm64(cfg->bundle));
+    if (cfg->cut_short) {
+        s.channels = convert(I32, min(sub(s.a.channels, s.channel), imm64(cfg->channels * cfg->bundle)));
+        s.group = div(add(mul(s.image, s.a.channels), s.channel), imm64(cfg->channels));
+    }
     val begin = mul(s.rank, s.a.range), left = sub(s.a.units, begin);
     s.count = max(min(s.a.range, left), imm_as(I32, 0));
     val image_start = mul(mul(s.image, s.a.channels), s.a.pixels), start = convert(I64, begin);
@@ -68,9 +74,22 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
     w.column = nchw ? quotient : rest;
     w.column_thread = nchw ? rest : quotient;
     val count = nchw ? s->count : select(lt(w.column_thread, imm(w.grid.column_threads)), s->count, imm(0));
+    if (s->cfg->cut_short)
+        count = select(lt(mul(w.column, imm(vec)), s->channels), count, imm(0));
     w.vectors = max(div(add(sub(count, w.column_thread), imm(w.grid.column_threads - 1)), imm(w.grid.column_threads)),
                     imm_as(I32, 0));
     return w;
+}
+
+val groupnorm_existing(const groupnorm_slice *s, const groupnorm_view *w, val column)
+{
+    val columns = s->cfg->cut_short ? div(s->channels, imm(w->grid.vec)) : imm(w->grid.columns);
+    return min(column, sub(columns, imm(1)));
+}
+
+val groupnorm_groups(const groupnorm_slice *s)
+{
+    return s->cfg->cut_short ? div(s->channels, imm(s->cfg->channels)) : imm(s->cfg->bundle);
 }
 
 /*
@@ -190,9 +209,14 @@ void groupnorm_write(val pointer, val index, val x)
     set(word_at(pointer, index), 0, x);
 }
 
-val groupnorm_entry(const groupnorm_slice *s, val number)
+val groupnorm_group_of_warp(const groupnorm_slice *s, int i)
 {
-    val group = convert(I64, min(convert(I32, warp()), imm(s->cfg->bundle - 1)));
+    return add(convert(I32, warp()), imm(i * (s->cfg->threads / 32)));
+}
+
+val groupnorm_entry(const groupnorm_slice *s, int i, val number)
+{
+    val group = convert(I64, min(groupnorm_group_of_warp(s, i), imm(s->cfg->bundle - 1)));
     val line = add(mul(s->bundle, imm64(s->cfg->bundle)), group);
     return mul(add(mul(line, convert(I64, s->a.entry_slices)), convert(I64, number)), imm64(GROUPNORM_ENTRY));
 }
@@ -233,10 +257,10 @@ tensor groupnorm_peers(const groupnorm_config *cfg, int count)
     return smem_tensor("peers", F32, compact(shape(count, cfg->cluster, cfg->bundle)), 16);
 }
 
-void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values)
+void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int i, int count, const val *values)
 {
-    val mine = tensor_address(sPeers, coord(0, s->rank, convert(I32, warp())));
-    IF(logical_and(lt(warp(), imm(s->cfg->bundle)), lt(lane(), imm(s->cfg->cluster)))) // lane t sends to CTA t
-        for (int i = 0; i < count; i++)
-            store_cluster(F32, mapa(mine, lane()), (int64_t)i * 4, values[i]);
+    val group = groupnorm_group_of_warp(s, i), mine = tensor_address(sPeers, coord(0, s->rank, group));
+    IF(logical_and(lt(group, imm(s->cfg->bundle)), lt(lane(), imm(s->cfg->cluster)))) // lane t sends to CTA t
+        for (int v = 0; v < count; v++)
+            store_cluster(F32, mapa(mine, lane()), (int64_t)v * 4, values[v]);
 }

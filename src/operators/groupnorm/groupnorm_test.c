@@ -117,6 +117,18 @@ static const char *const cases[] = {
     "config='threads=128 column_threads=32 steps=1 rounds=3 slices_per_cta=2'",
     "n=1 c=2 h=64 w=128 groups=1 direction=backward impl=backward_split config='vec=1 threads=32 column_threads=16 "
     "steps=1'",
+    "n=2 c=66 h=3 w=3 groups=2 layout=nhwc dtype=f16 # more single channels side by side than a warp has lanes, twice",
+    "n=2 c=66 h=3 w=3 groups=2 layout=nhwc dtype=f16 direction=backward",
+    "n=1 c=128 h=40 w=40 groups=128 layout=nhwc dtype=bf16 fill=uniform # a warp has several groups",
+    "n=2 c=96 h=5 w=5 groups=48 layout=nhwc dtype=f16 impl=forward config='bundle=48 threads=192 column_threads=4 "
+    "cluster=4 vec=2 steps=2'",
+    "n=2 c=96 h=16 w=16 groups=48 layout=nhwc impl=forward_split config='bundle=24 threads=128 column_threads=10 "
+    "steps=1 vec=4'",
+    "n=2 c=93 h=9 w=9 groups=93 layout=nhwc # the last bundle has fewer groups",
+    "n=3 c=104 h=9 w=5 groups=104 layout=nhwc dtype=f16",
+    "n=2 c=150 h=24 w=24 groups=50 layout=nhwc dtype=bf16 fill=uniform",
+    "n=3 c=40 h=9 w=5 groups=20 layout=nhwc impl=forward config='bundle=12 cut_short=1 threads=64 column_threads=10 "
+    "cluster=2 vec=4 channels=2 steps=3'",
     "n=2 c=1152 h=3 w=3 groups=3 layout=nhwc fill=hard seed=880317 # subnormal products of rstd and gamma",
     NULL,
 };

@@ -73,22 +73,25 @@ static int tensors(const ckl_norm_desc *d, bool centred, plan_tensor *t)
 
 /* Launch */
 
-static bool in_phase(const ckl_norm_desc *d, const ckl_norm_args *a)
+/* Of rows that are shifted when they are written, those that are read are all that matters. */
+static bool in_phase(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *a)
 {
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
     const void *of_rows[] = { a->x, is_forward ? a->residual : a->dy, is_forward ? a->sum : a->dsum };
+    const void *with = is_forward ? a->y : c->shifted ? a->x : a->dx;
     for (int i = 0; i < COUNT_OF(of_rows); i++)
-        if (of_rows[i] && !row_starts_in_phase(of_rows[i], is_forward ? a->y : a->dx))
+        if (of_rows[i] && !row_starts_in_phase(of_rows[i], with))
             return false;
-    return row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
+    return c->shifted || row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
 }
 
 static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *a)
 {
     if (c->split.ragged)
-        return in_phase(d, a) ? NORM_VECTORS : NORM_ELEMENTS;
-    const bool aligned = PLAN_ALIGNED(c->split.vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->residual, a->gamma,
-                                      a->beta, a->dy, a->dsum, a->y, a->sum, a->dx, a->dgamma, a->dbeta);
+        return in_phase(d, c, a) ? NORM_VECTORS : NORM_ELEMENTS;
+    const bool aligned =
+        PLAN_ALIGNED(c->split.vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->residual, a->gamma, a->beta, a->dy,
+                     a->dsum, a->y, a->sum, c->shifted ? NULL : a->dx, a->dgamma, a->dbeta);
     return aligned ? NORM_VECTORS : NORM_ELEMENTS;
 }
 
@@ -100,7 +103,8 @@ static int64_t workers_for(const ckl_norm_desc *d, const norm_config *c, int64_t
 {
     const int64_t rows = row_split_rows(&c->split), turns = ceil_div(d->rows, rows),
                   even = even_workers(turns, workers);
-    const int64_t period = ceil_div(row_phase_period(d->dtype, d->ldy), rows);
+    const int64_t ld = d->direction == CKL_DIRECTION_BACKWARD ? d->ldx : d->ldy;
+    const int64_t period = ceil_div(row_phase_period(d->dtype, ld), rows);
     if (!c->split.ragged || even >= turns)
         return even;
     return max_i64(1, even / period) * period;

@@ -6,7 +6,7 @@
  * registers or flows through shared memory; one that bulk copies cannot read and no registers hold is read tile by tile in
  * each pass. Where there are no registers for sums of columns, kernel 2 reads x and dy once more.
  *
- * Ragged rows (row.h) have their vectors where those of dx are. The rows of a CTA are so far apart that all of them lie equally
+ * Ragged rows (row.h) have their vectors where those of x are. The rows of a CTA are so far apart that all of them lie equally
  * to 16-byte boundaries: a thread has the same columns in each, so that it can keep their sums.
  */
 #include "cute/kernel.h"
@@ -117,7 +117,7 @@ static void write_dx(row *r, const row_place *p)
         set(rDx, i, fma(scaled(r, i), r->rstd, fma(deviation(r, i), r->sum[0], constant)));
     }
     tensor gDx = row_part(&r->split, p, r->o.dx, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
-    row_store(&r->split, p, rDx, gDx);
+    (r->pipeline && r->cfg->shifted ? row_store_shifted : row_store)(&r->split, p, rDx, gDx);
 }
 
 /* One row in registers */
@@ -485,7 +485,7 @@ static void backward_flow(const norm_config *cfg, bool centred)
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s =
         row_pipeline_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_FLOW_VALUES, r.o.rows, r.o.cols, imm(0));
-    s.long_visits = true;
+    s.long_visits = !cfg->shifted; // whose lanes exchange elements
     r.pipeline = &s;
     flow f = { .reduced = r, .written = r };
     make_variables(&f.written);

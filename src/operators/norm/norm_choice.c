@@ -40,14 +40,14 @@ enum {
 
 /* Choice */
 
-static bool divides_rows(const ckl_norm_desc *d, int vec)
+static bool divides_rows(const ckl_norm_desc *d, int vec, int64_t ldy)
 {
-    return vec > 0 && d->cols % vec == 0 && (d->rows <= 1 || (d->ldx % vec == 0 && d->ldy % vec == 0));
+    return vec > 0 && d->cols % vec == 0 && (d->rows <= 1 || (d->ldx % vec == 0 && ldy % vec == 0));
 }
 
-static bool accepts_rows(const ckl_norm_desc *d, const row_split *s)
+static bool accepts_rows(const ckl_norm_desc *d, const norm_config *c)
 {
-    return s->ragged || divides_rows(d, s->vec);
+    return c->split.ragged || divides_rows(d, c->split.vec, c->shifted ? d->ldx : d->ldy);
 }
 
 static int widest_vector(const ckl_norm_desc *d)
@@ -55,11 +55,16 @@ static int widest_vector(const ckl_norm_desc *d)
     return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldy);
 }
 
-/* Do rows start or end off 16-byte boundaries? Gradients take only those that lie in phase as ragged ones. */
+static bool in_phase(const ckl_norm_desc *d)
+{
+    return row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
+}
+
+/* Do rows start or end off 16-byte boundaries? Of gradients, the rows that are read. */
 static bool is_ragged(const ckl_norm_desc *d)
 {
-    return widest_vector(d) != row_vec_full(d->dtype) &&
-           (d->direction == CKL_DIRECTION_FORWARD || row_in_phase(d->dtype, d->rows, d->ldx, d->ldy));
+    const int64_t ldy = d->direction == CKL_DIRECTION_FORWARD ? d->ldy : d->ldx;
+    return row_vec(d->dtype, d->rows, d->cols, d->ldx, ldy) != row_vec_full(d->dtype);
 }
 
 /* Rows that no registers hold: all threads of a CTA, and as many CTAs for a row as keep the device busy. */
@@ -84,13 +89,11 @@ static void take_problem(const ckl_norm_desc *d, norm_config *c)
     c->residual = d->residual;
 }
 
-/* Rows that flow are long, and whole vectors of 16 bytes or, if ragged, in phase. */
+/* Rows that flow are long, and lie in phase; those of gradients are shifted when they are written. */
 static bool may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min)
 {
-    int64_t element = (int64_t)ckl_dtype_bytes(d->dtype);
-    const bool fits =
-        is_ragged(d) ? row_in_phase(d->dtype, d->rows, d->ldx, d->ldy) : widest_vector(d) * element == VECTOR_BYTES;
-    return device->has_tma && fits && d->cols * element > bytes_min;
+    const bool fits = d->direction == CKL_DIRECTION_BACKWARD || in_phase(d);
+    return device->has_tma && fits && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) > bytes_min;
 }
 
 /* Of the kernel that adds up columns: enough CTAs for all SMs. */
@@ -119,7 +122,7 @@ static int64_t forward_bytes_max(const ckl_norm_desc *d)
 static bool prefers_elements(const ckl_norm_desc *d)
 {
     enum { COLS_MAX_ALONE = 8192 }; // of a CTA: longer ones would take clusters
-    return d->dtype == CKL_F32 && d->cols <= COLS_MAX_ALONE && !row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
+    return d->dtype == CKL_F32 && d->cols <= COLS_MAX_ALONE && !in_phase(d);
 }
 
 /* Of a thread and row; a residual takes as many again, and 64 half elements of each spill. */
@@ -254,7 +257,7 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
 static bool choose_ragged_backward_split(const ckl_norm_desc *d, int elements, row_split *s)
 {
     const int vec = row_vec_full(d->dtype);
-    if (!is_ragged(d) || d->cols < VECTORS_MIN * vec ||
+    if (!is_ragged(d) || !in_phase(d) || d->cols < VECTORS_MIN * vec ||
         !choose_backward_split(d->cols - d->cols % vec, vec, elements, 1, s))
         return false;
     s->exact = false;
@@ -376,6 +379,7 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     row_pipeline_config(&s, &c->split, &c->flow);
     c->hold_gamma = sums && f.hold_gamma;
     c->dgamma_in_smem = sums && f.dgamma_in_smem;
+    c->shifted = !in_phase(d);
     c->ctas_per_sm = sums ? f.ctas_per_sm : 0;
     if (!sums || s.cluster > 1) // few partial sums
         c->column_threads = 256;
@@ -415,10 +419,10 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
                              const norm_config *c)
 {
     row_pipeline_split s = row_pipeline_split_of(&c->split, &c->flow);
-    if (!accepts_rows(d, &c->split) || d->cols > COLS_MAX)
+    if (!accepts_rows(d, c) || d->cols > COLS_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what,
              c->split.vec, COLS_MAX);
-    if (c->split.ragged && !row_in_phase(d->dtype, d->rows, d->ldx, d->ldy))
+    if (!in_phase(d) && !c->shifted)
         FAIL(CKL_UNSUPPORTED,
              "%s: ldx=%" PRId64 " ldy=%" PRId64 ", rows that flow lie differently to 16-byte boundaries", what, d->ldx,
              d->ldy);
@@ -440,8 +444,7 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
                               const norm_config *c)
 {
     const row_split s = c->split;
-    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD &&
-        (c->tiled || !row_in_phase(d->dtype, d->rows, d->ldx, d->ldy)))
+    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD && (c->tiled || !(c->shifted || in_phase(d))))
         FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but tiled=%d, or ldx=%" PRId64 " and ldy=%" PRId64 " are out of phase",
              what, c->tiled, d->ldx, d->ldy);
     if (c->dtype != d->dtype || c->affine != d->affine || c->residual != d->residual)
@@ -449,6 +452,8 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
     if (c->tiled && c->split.row_threads != c->split.threads)
         FAIL(CKL_INVALID, "%s: row_threads=%d of tiled rows must be threads=%d", what, c->split.row_threads,
              c->split.threads);
+    if (c->shifted && (!c->flow.stages || d->direction == CKL_DIRECTION_FORWARD))
+        FAIL(CKL_INVALID, "%s: shifted=1 is for gradients of rows that flow", what);
     if (c->persistent_ctas < 0)
         FAIL(CKL_INVALID, "%s: persistent_ctas=%d is negative", what, c->persistent_ctas);
     if (c->flow.stages)
@@ -456,7 +461,7 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
     TRY(row_split_admit(what, &s, c->tiled ? min_i64(d->cols, row_split_cols(&s)) : d->cols, d->dtype, device));
     if (c->tiled && c->split.exact)
         FAIL(CKL_INVALID, "%s: exact=1, but tiles of a row are not", what);
-    if (!accepts_rows(d, &c->split))
+    if (!accepts_rows(d, c))
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide cols and the distances between rows", what, c->split.vec);
     if (d->cols > COLS_MAX || row_split_ctas(&s, d->rows) > CTAS_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: more than %d columns or CTAs", what, CTAS_MAX);

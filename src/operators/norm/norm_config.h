@@ -33,6 +33,8 @@
     X(owner, bool, hold_gamma, "0", "0 1", "backward, of rows that flow: gamma stays in registers")             \
     X(owner, bool, dgamma_in_smem, "0", "0 1",                                                                  \
       "backward, of rows that flow: sums of dgamma are in shared memory, else in registers")                    \
+    X(owner, bool, shifted, "0", "0 1",                                                                         \
+      "backward, of rows that flow: those of dx lie otherwise to 16-byte boundaries than those of x")           \
     X(owner, int, persistent_ctas, "0", "0 1 2 3 4 6 8", "persistent CTAs of an SM; 0: as many as fit")         \
     X(owner, int, column_threads, "512", "128 256 512", "of a CTA that adds up columns of gradients")           \
     X(owner, int, column_lanes, "32", "8 16 32", "of a warp along a row, when columns are added up")

@@ -34,20 +34,22 @@
     TRANSPOSE_FIELDS(X, owner)           \
     X(owner, int, tile, "32", "16 32", "rows and columns of a tile")
 
-#define TRANSPOSE_SM80_CONFIG(X, owner)                                              \
-    TRANSPOSE_FIELDS(X, owner)                                                       \
-    X(owner, int, tile_r, "64", "32 64 128 256", "rows of x of a CTA")               \
-    X(owner, int, tile_c, "64", "32 64 128 256", "columns of x of a CTA")            \
-    X(owner, int, chunk, "16", "4 8 16", "bytes of a copy to shared memory")         \
-    X(owner, int, align, "32", "4 16 32", "bytes: where windows of y begin and end") \
-    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                 \
+#define TRANSPOSE_SM80_CONFIG(X, owner)                                                           \
+    TRANSPOSE_FIELDS(X, owner)                                                                    \
+    X(owner, int, tile_r, "64", "32 64 128 256", "rows of x of a CTA")                            \
+    X(owner, int, tile_c, "64", "32 64 128 256", "columns of x of a CTA")                         \
+    X(owner, int, chunk, "16", "4 8 16", "bytes of a copy to shared memory")                      \
+    X(owner, int, align, "32", "4 16 32", "bytes: where windows of y begin and end")              \
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                              \
+    X(owner, bool, across, "0", "0 1", "neighbouring CTAs go along the rows of x, not down them") \
     X(owner, int, ctas_per_sm, "0", "0 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any")
 
-#define TRANSPOSE_SM90_CONFIG(X, owner)                               \
-    TRANSPOSE_FIELDS(X, owner)                                        \
-    X(owner, int, tile_r, "64", "32 64 128", "rows of x of a CTA")    \
-    X(owner, int, tile_c, "64", "32 64 128", "columns of x of a CTA") \
-    X(owner, int, threads, "256", "64 128 256", "threads of a CTA")   \
+#define TRANSPOSE_SM90_CONFIG(X, owner)                                                           \
+    TRANSPOSE_FIELDS(X, owner)                                                                    \
+    X(owner, int, tile_r, "64", "32 64 128", "rows of x of a CTA")                                \
+    X(owner, int, tile_c, "64", "32 64 128", "columns of x of a CTA")                             \
+    X(owner, int, threads, "256", "64 128 256", "threads of a CTA")                               \
+    X(owner, bool, across, "0", "0 1", "neighbouring CTAs go along the rows of x, not down them") \
     X(owner, int, ctas_per_sm, "0", "0 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any")
 
 #define TRANSPOSE_NARROW_CONFIG(X, owner)                                           \

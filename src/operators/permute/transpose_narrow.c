@@ -167,7 +167,7 @@ static narrow describe_tile(const transpose_narrow_config *cfg, const transpose_
                  .factor = p->factor,
                  .shift = p->shift };
     k.smem = smem_address(smem_alloc("tile", transpose_narrow_smem_bytes(cfg), CHUNK_BYTES));
-    k.tile = transpose_tile_by_address(p, cfg->outer, cfg->tile_r, cfg->tile_c);
+    k.tile = transpose_tile_by_address(p, cfg->outer, cfg->tile_r, cfg->tile_c, false);
     k.x = transpose_address(k.tile.x, k.tile.row, k.tile.ldx, k.tile.col, imm(cfg->bytes));
     k.size = cfg->short_x ? k.tile.cols : k.tile.rows;
     return k;

@@ -188,6 +188,16 @@ const implementation transpose_tiled_implementation = {
     .params = &transpose_param_list,
 };
 
+/*
+ * Should neighbouring CTAs go along the rows of x? Where these are a few tiles, all that are in flight have whole rows of x, and long
+ * runs of y as well.
+ */
+static bool goes_across(const permutation *p, int tile_c)
+{
+    enum { TILES_MAX = 16 };
+    return p->has_matrix && p->matrix.cols <= (int64_t)TILES_MAX * tile_c && p->matrix.rows > p->matrix.cols;
+}
+
 /* sm80: whole words at any alignment */
 
 /* Tiles of 32 KB, wide on the side of x; no larger than the matrix, and smaller where there would be few. */
@@ -214,6 +224,7 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     choose_tile(p, device, c);
     c->chunk = p->bytes == 1 && p->matrix.ldx % 2 == 0 ? 4 : 16; // else four lanes would read bytes of one bank
     c->align = p->matrix.rows > c->tile_r ? 32 : transpose_word_bytes(p->bytes);
+    c->across = goes_across(p, c->tile_c);
     c->ctas_per_sm = p->bytes == 1 ? 4 : 0; // else 70 registers let three in
     return CKL_OK;
 }
@@ -274,6 +285,7 @@ static ckl_status choose_sm90(const void *problem, const ckl_device_info *device
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
     c->tile_r = c->tile_c = choose_box(p, device);
+    c->across = goes_across(p, c->tile_c);
     return CKL_OK;
 }
 
@@ -355,6 +367,7 @@ enum {
     ROWS_MAX = 64,  // of x where rows of y are short: that kernel would write them a few words at a time
     LONG_MIN = 256, // of the long side: below, CTAs would have little to do
     TILE_BYTES = 16384,
+    ALONG_MIN = 64, // of a tile of a small matrix, which is spread over the SMs
 };
 
 /* Is this the short side, without gaps on its own side of memory? */
@@ -395,11 +408,13 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     c->bytes = p->bytes;
     c->outer = m->outer_count;
     c->short_x = has_short_x(m);
-    int side = 4, along = 64;
+    int side = 4, along = ALONG_MIN;
     while (side < (c->short_x ? m->cols : m->rows) && side < ROWS_MAX)
         side *= 2;
     while (along * side * p->bytes < TILE_BYTES)
         along *= 2;
+    while (along > ALONG_MIN && tiles_of(m, c->short_x ? along : side, c->short_x ? side : along) < device->sm_count)
+        along /= 2;
     c->tile_r = c->short_x ? along : side;
     c->tile_c = c->short_x ? side : along;
     return CKL_OK;

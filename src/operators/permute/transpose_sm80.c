@@ -215,7 +215,7 @@ void transpose_sm80(const void *config, int kernel)
     k.classes = cfg->align / cfg->bytes;
     k.warps = cfg->threads / 32;
     k.smem = smem_address(smem_alloc("tile", transpose_sm80_smem_bytes(cfg), 16));
-    k.tile = transpose_tile_by_address(&p, cfg->outer, cfg->tile_r, cfg->tile_c);
+    k.tile = transpose_tile_by_address(&p, cfg->outer, cfg->tile_r, cfg->tile_c, cfg->across);
     k.x = transpose_address(k.tile.x, k.tile.row, k.tile.ldx, k.tile.col, imm(cfg->bytes));
     k.y = transpose_address(k.tile.y, k.tile.col, k.tile.ldy, k.tile.row, imm(cfg->bytes));
     k.rows = sub(k.tile.rows, k.tile.row);

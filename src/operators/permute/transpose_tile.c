@@ -6,27 +6,29 @@ static val tiles_along(val size, int tile)
     return div(add(size, imm(tile - 1)), imm(tile));
 }
 
-transpose_tile transpose_tile_by_coordinates(const transpose_values *p, int outer, int tile_r, int tile_c)
+transpose_tile transpose_tile_by_coordinates(const transpose_values *p, int outer, int tile_r, int tile_c, bool across)
 {
     transpose_tile t = { .rows = p->rows, .cols = p->cols };
-    val down = tiles_along(t.rows, tile_r), column = div(cta_x(), down);
-    t.row = mul(sub(cta_x(), mul(column, down)), imm(tile_r));
+    val down = tiles_along(t.rows, tile_r), wide = tiles_along(t.cols, tile_c);
+    val first = across ? wide : down, second = across ? down : wide; // the faster one first
+    val rest = div(cta_x(), first), fast = sub(cta_x(), mul(rest, first)), slow = rest;
     if (outer) {
-        val across = tiles_along(t.cols, tile_c), matrix = div(column, across);
-        column = sub(column, mul(matrix, across));
+        val matrix = div(rest, second);
+        slow = sub(rest, mul(matrix, second));
         for (int i = 0; i < outer - 1; i++) {
             t.outer[i] = rem(matrix, p->size[i]);
             matrix = div(matrix, p->size[i]);
         }
         t.outer[outer - 1] = matrix;
     }
-    t.col = mul(column, imm(tile_c));
+    t.row = mul(across ? slow : fast, imm(tile_r));
+    t.col = mul(across ? fast : slow, imm(tile_c));
     return t;
 }
 
-transpose_tile transpose_tile_by_address(const transpose_values *p, int outer, int tile_r, int tile_c)
+transpose_tile transpose_tile_by_address(const transpose_values *p, int outer, int tile_r, int tile_c, bool across)
 {
-    transpose_tile t = transpose_tile_by_coordinates(p, outer, tile_r, tile_c);
+    transpose_tile t = transpose_tile_by_coordinates(p, outer, tile_r, tile_c, across);
     t.x = p->x;
     t.ldx = p->ldx;
     t.incx = p->incx;

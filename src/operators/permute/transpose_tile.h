@@ -16,12 +16,12 @@ typedef struct transpose_tile {
 
 /*
  * Finds the tile by its coordinates. Neighbouring CTAs go down the rows of x, that is along the rows of y: what is in flight is
- * one run of y, which is 5 % faster than bands of tiles (bench/notes).
+ * one run of y, which is 5 % faster than bands of tiles (bench/notes); or `across`, along the rows of x, where these are short.
  */
-transpose_tile transpose_tile_by_coordinates(const transpose_values *p, int outer, int tile_r, int tile_c);
+transpose_tile transpose_tile_by_coordinates(const transpose_values *p, int outer, int tile_r, int tile_c, bool across);
 
 /* The same with the addresses of the matrix. */
-transpose_tile transpose_tile_by_address(const transpose_values *p, int outer, int tile_r, int tile_c);
+transpose_tile transpose_tile_by_address(const transpose_values *p, int outer, int tile_r, int tile_c, bool across);
 
 /* base + row * ld + col * inc: the address of an element; ld and inc are bytes. */
 val transpose_address(val base, val row, val ld, val col, val inc);

@@ -25,7 +25,7 @@ typedef struct matrices {
 static matrices describe_matrices(int outer, ckl_dtype type, int tile_r, int tile_c)
 {
     transpose_values p = params_of(transpose);
-    transpose_tile t = transpose_tile_by_coordinates(&p, outer, tile_r, tile_c);
+    transpose_tile t = transpose_tile_by_coordinates(&p, outer, tile_r, tile_c, false);
     tensor cTile = coordinates_from(identity_tensor(shape(tile_r, tile_c)), 0, t.row);
     return (matrices){ .gX = matrix_of(&t, outer, type, p.x, p.ldx, p.incx, p.stride_x),
                        .gY = matrix_of(&t, outer, type, p.y, p.incy, p.ldy, p.stride_y),

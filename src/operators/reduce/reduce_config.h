@@ -59,6 +59,7 @@ typedef struct reduce_kind {
     X(owner, int, split, "1", "1 2 4 8 16 32 128 264 528 1056", "CTAs of a row; the last to start finishes it")       \
     X(owner, int, cluster, "1", "1 2 4 8", "CTAs of a row that are one cluster, instead of split")                    \
     X(owner, int, prefetch, "0", "0 1 2 4", "tiles of a CTA prefetched to L2 while the kernel before still runs")     \
+    X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")                           \
     X(owner, bool, strided, "0", "0 1", "the elements of a row are not side by side")                                 \
     X(owner, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")                  \
     X(owner, int, ctas_per_sm, "0", "0 2 3 4 8", "CTAs that shall fit on an SM: bounds registers; 0: any")
@@ -99,6 +100,15 @@ void reduce_shuffle(const void *config, int kernel);
 void reduce_vectorized(const void *config, int kernel);
 void reduce_rows(const void *config, int kernel);
 void reduce_columns(const void *config, int kernel);
+
+/*
+ * Whether kernel 1 of `columns` loads whole vectors of columns that start anywhere, and not single elements: where it knows that
+ * all vectors of a thread begin at the same place between two boundaries.
+ */
+bool reduce_columns_ragged(const reduce_columns_config *config);
+
+/* Columns of a CTA. */
+int reduce_columns_width(const reduce_columns_config *config, bool ragged);
 
 /* 32-bit registers in which a thread carries a row. */
 int reduce_state_words(const reduce_kind *kind, bool compensated);

@@ -37,7 +37,9 @@ void reduce_begin(const reducer *r, val *state)
 
 reduction reduce_reduction(const reducer *r)
 {
-    return r->known ? (reduction){ r->count, r->known, NULL } : (reduction){ r->count, r->merge, (void *)r };
+    if (r->known)
+        return (reduction){ .count = r->count, .combine = r->known };
+    return (reduction){ r->count, r->merge, (void *)r, r->over_lanes };
 }
 
 void reduce_count(const reducer *r, val count, reduce_batch *batch)

@@ -30,6 +30,29 @@ static void variance_merge(val *into, const val *other, void *user)
     assign(into[0], count);
 }
 
+static void sum_over_lanes(val *values, int count, int low, int high)
+{
+    const reduction sums = reduce_sums(count);
+    lanes_reduce(&sums, low, high, values);
+}
+
+/*
+ * The mean of all lanes is that of one of them and the mean distance from it, so that equal elements keep theirs to the bit;
+ * then the squares are added up as Chan's formula does.
+ */
+static void variance_over_lanes(val *state, int low, int high, void *user)
+{
+    (void)user;
+    val one = shuffle(state[1], bit_and(lane(), imm(~(high - low)))), count = state[0];
+    val sums[2] = { variable(F32, count), variable(F32, mul(count, sub(state[1], one))) };
+    sum_over_lanes(sums, 2, low, high);
+    val mean = fma(sums[1], rcp(max(sums[0], immf(1))), one), between = sub(state[1], mean);
+    assign(state[2], fma(mul(count, between), between, state[2]));
+    sum_over_lanes(&state[2], 1, low, high);
+    assign(state[1], mean);
+    assign(state[0], sums[0]);
+}
+
 /* Chains of four: a multiplication and an addition in one instruction, and few additions in turn. */
 static val sum_of_squares(const val *x, int count)
 {
@@ -83,6 +106,7 @@ reducer reduce_variance_of(ir_type input, bool near, bool root)
                       .identity = variance_identity,
                       .accumulate = variance_accumulate,
                       .merge = variance_merge,
+                      .over_lanes = variance_over_lanes,
                       .finish = root ? deviation_finish : variance_finish };
 }
 
@@ -141,6 +165,18 @@ static void norm_merge(val *into, const val *other, void *user)
     assign(into[0], scale);
 }
 
+/* All lanes take the largest scale. */
+static void norm_over_lanes(val *state, int low, int high, void *user)
+{
+    (void)user;
+    const reduction largest = { .count = 1, .combine = combine_max };
+    val scale = variable(F32, state[0]);
+    lanes_reduce(&largest, low, high, &scale);
+    assign(state[1], rescaled(state[1], state[0], scale_inverse(scale)));
+    sum_over_lanes(&state[1], 1, low, high);
+    assign(state[0], scale);
+}
+
 static val norm_finish(const reducer *r, const val *state, const reduce_values *p)
 {
     (void)r;
@@ -154,6 +190,7 @@ const reducer reduce_norm = { .input = F32,
                               .identity = norm_identity,
                               .accumulate = norm_accumulate,
                               .merge = norm_merge,
+                              .over_lanes = norm_over_lanes,
                               .finish = norm_finish };
 
 /* log(sum(exp(x))): (maximum, sum of exp(x - maximum)); where the maximum is infinite, of exp(x) */
@@ -203,6 +240,18 @@ static void exponential_merge(val *into, const val *other, void *user)
     assign(into[0], most);
 }
 
+/* All lanes take the largest maximum. */
+static void exponential_over_lanes(val *state, int low, int high, void *user)
+{
+    (void)user;
+    const reduction largest = { .count = 1, .combine = combine_max };
+    val most = variable(F32, state[0]);
+    lanes_reduce(&largest, low, high, &most);
+    assign(state[1], mul(state[1], power_of(state[0], anchor_of(most))));
+    sum_over_lanes(&state[1], 1, low, high);
+    assign(state[0], most);
+}
+
 static val exponential_finish(const reducer *r, const val *state, const reduce_values *p)
 {
     (void)r;
@@ -216,4 +265,5 @@ const reducer reduce_logsumexp = { .input = F32,
                                    .identity = exponential_identity,
                                    .accumulate = exponential_accumulate,
                                    .merge = exponential_merge,
+                                   .over_lanes = exponential_over_lanes,
                                    .finish = exponential_finish };

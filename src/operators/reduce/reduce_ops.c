@@ -114,8 +114,6 @@ static reduce_combine *known_of(const reduce_fold *fold)
 {
     if (fold->combine == plus)
         return combine_sum;
-    if (fold->total != F32)
-        return NULL;
     return fold->combine == larger ? combine_max : fold->combine == smaller ? combine_min : NULL;
 }
 
@@ -225,6 +223,18 @@ static void position_merge(val *into, const val *other, void *user)
     assign(into[1], index);
 }
 
+/* First the extreme, then the first of the places that have it. */
+static void position_over_lanes(val *state, int low, int high, void *user)
+{
+    const reduction extreme = { .count = 1, .combine = wants_largest(user) ? combine_max : combine_min };
+    const reduction first = { .count = 1, .combine = combine_min };
+    val best = variable(state[0].type, state[0]);
+    lanes_reduce(&extreme, low, high, &best);
+    assign(state[1], select(ties(state[0], best), state[1], imm64(NO_INDEX)));
+    lanes_reduce(&first, low, high, &state[1]);
+    assign(state[0], best);
+}
+
 /* The most extreme element, or NaN if there is one. */
 static val extreme_of(const reducer *r, const val *x, int count)
 {
@@ -269,6 +279,7 @@ static reducer position_of(ir_type input, bool of_largest)
                       .identity = position_identity,
                       .accumulate = position_accumulate,
                       .merge = position_merge,
+                      .over_lanes = position_over_lanes,
                       .finish = position_finish,
                       .fold.user = of_largest ? NULL : &smallest_wanted };
 }

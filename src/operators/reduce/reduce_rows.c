@@ -377,7 +377,10 @@ static val merge_row(const rows_kernel *k)
         return logical_and(is_first, k->here.is_present);
     }
     int64_t scratch = smem_alloc("states", cta_reduce_bytes(cfg->threads), 16);
-    cta_reduce(&all, cfg->threads, scratch, k->state);
+    if (cfg->cluster > 1)
+        cta_reduce(&all, cfg->threads, scratch, k->state);
+    else
+        cta_reduce_to_warp(&all, cfg->threads, scratch, k->state);
     if (cfg->split > 1)
         return logical_and(is_first, merge_ctas(k, scratch));
     if (cfg->cluster > 1) {
@@ -437,7 +440,8 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int kerne
         place_at(&k, first);
         prefetch(&k);
     }
-    launch_dependents();
+    if (cfg->overlap)
+        launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
     if (cfg->split > 1) {
         k.counter = add(k.p.counters, convert(U64, mul(k.here.row, imm(4))));

@@ -1,22 +1,24 @@
 /*
  * rope_kernel.c - a thread takes the same pairs of several heads of a token, so that it computes sine and cosine once.
  *
- * A head is (PAIR,SIDE): the style is nothing but its strides, so one tiled copy over (PAIR,SIDE,HEAD,TOKEN) serves both. CTA
- * (x,y) takes the x-th tile of tokens and the y-th groups of heads; groups of q come first, then those of k.
+ * A head is a row of slots, two vectors each: both sides of `vec` pairs, or neighbours, where elements are only copied. Lanes take
+ * neighbouring slots, then heads, then tokens, so that a warp reads long runs of memory. CTA (x,y) takes the x-th tile of tokens and
+ * the y-th groups of heads; groups of q come first, then those of k.
  */
 #include "cute/kernel.h"
 #include "base/math.h"
 #include "operators/rope/rope_desc.h"
 
-#define ROPE_CONFIG(X, owner)                                                           \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the elements")           \
-    X(owner, ckl_dtype, positions, "i32", "i32 i64", "type of the positions")           \
-    X(owner, choice, style, "half", "half interleaved", "which elements are a pair")    \
-    X(owner, int, head_dim, "128", "", "elements of a head")                            \
-    X(owner, int, rotary_dim, "128", "", "of them, those that rotate")                  \
-    X(owner, int, vec, "8", "1 2 4 8", "pairs of a head that a thread takes")           \
-    X(owner, int, heads, "4", "1 2 4 8", "heads that a thread holds at once: a group")  \
-    X(owner, int, groups, "1", "1 2 4 5 8", "groups of a CTA: they share sine, cosine") \
+#define ROPE_CONFIG(X, owner)                                                                                  \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the elements")                                  \
+    X(owner, ckl_dtype, positions, "i32", "i32 i64", "type of the positions")                                  \
+    X(owner, choice, style, "half", "half interleaved", "which elements are a pair")                           \
+    X(owner, int, head_dim, "128", "", "elements of a head")                                                   \
+    X(owner, int, rotary_dim, "128", "", "of them, those that rotate")                                         \
+    X(owner, int, vec, "8", "1 2 4 8", "pairs of a head that a thread takes")                                  \
+    X(owner, int, heads, "4", "1 2 4 8", "heads that a thread holds at once")                                  \
+    X(owner, int, abreast, "1", "1 2 4 8 16", "heads side by side in a CTA, times those of a thread: a group") \
+    X(owner, int, groups, "1", "1 2 4 5 8", "groups of a CTA: they share sine, cosine")                        \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA, or a few less")
 
 typedef struct rope_config {
@@ -24,7 +26,6 @@ typedef struct rope_config {
 } rope_config;
 
 enum { ROPE_VEC_MAX = 8, ROPE_LANE_BITS = 10 }; // of 1024 lanes
-enum { REST_STEPS_UNROLLED = 16 };              // of the elements that are copied
 
 /* Arrays of two: q, then k. Frequencies are in turns per position, each as the sum of two f32. */
 #define ROPE_PARAMS(X, owner)                                                    \
@@ -44,16 +45,22 @@ enum { REST_STEPS_UNROLLED = 16 };              // of the elements that are copi
 
 KERNEL_PARAMS(rope, ROPE_PARAMS);
 
-/* How a CTA covers tokens: each lane of a token takes `vec` pairs of every head. */
+/* How a CTA covers (SLOT,HEAD,TOKEN): lanes, heads and tokens side by side. */
 typedef struct rope_tile {
-    int vec, lanes, tokens;
+    int vec, pair_slots, slots; // of a head; those of pairs come first
+    int lanes, abreast, tokens;
 } rope_tile;
 
 /* Of kernel 0, for pointers aligned to vectors, or 1, for pointers aligned to the element only. */
 static rope_tile tile_of(const rope_config *c, int kernel)
 {
-    int vec = kernel == 0 ? c->vec : 1, lanes = c->rotary_dim / 2 / vec;
-    return (rope_tile){ vec, lanes, lanes < c->threads ? c->threads / lanes : 1 };
+    const int vec = kernel == 0 ? c->vec : 1, pair_slots = c->rotary_dim / 2 / vec;
+    rope_tile t = { .vec = vec, .pair_slots = pair_slots };
+    t.slots = pair_slots + (int)ceil_div(c->head_dim - c->rotary_dim, 2 * vec);
+    t.lanes = (int)min_i64(t.slots, max_i64(pair_slots, c->threads));
+    t.abreast = (int)max_i64(1, min_i64(c->abreast, c->threads / t.lanes));
+    t.tokens = (int)max_i64(1, c->threads / (t.lanes * t.abreast));
+    return t;
 }
 
 /* Kernel */
@@ -102,18 +109,20 @@ typedef struct rotation {
     val sine[ROPE_VEC_MAX], cosine[ROPE_VEC_MAX];
 } rotation;
 
-static rotation rotation_of(const rope_config *cfg, rope_tile t, const rope_values *p, val token, val lane)
+static void find_rotation(const rope_config *cfg, rope_tile t, const rope_values *p, val token, val lane, rotation *r)
 {
-    rotation r;
-    double_f32 factor = lane_factor(p, lane, t.lanes);
+    double_f32 factor = lane_factor(p, lane, t.pair_slots);
     tensor gPositions = gmem_tensor(p->positions, cfg->positions, make_layout(dynamic(p->tokens), leaf(1))); // (TOKENS)
     val position = variable(F32, immf(0));
     IF(lt(token, p->tokens))
         assign(position, convert(F32, at(gPositions, token)));
     position = select(lt(abs(position), immf(0x1p24)), position, immf(NAN));
-    for (int j = 0; j < t.vec; j++)
-        angle(position, product(factor, (double_f32){ p->pair_hi[j], p->pair_lo[j] }), &r.sine[j], &r.cosine[j]);
-    return r;
+    for (int j = 0; j < t.vec; j++) {
+        val sine, cosine;
+        angle(position, product(factor, (double_f32){ p->pair_hi[j], p->pair_lo[j] }), &sine, &cosine);
+        assign(r->sine[j], sine);
+        assign(r->cosine[j], cosine);
+    }
 }
 
 /* q or k: input and output. */
@@ -122,9 +131,9 @@ typedef struct side {
     val heads, group; // u32; this CTA's group of them
 } side;
 
-static side side_of(const rope_config *cfg, const rope_values *p, val group)
+static side side_of(const rope_values *p, int of_group, val group)
 {
-    val q_groups = div(add(p->heads[0], imm(cfg->heads - 1)), imm(cfg->heads)), is_k = ge(group, q_groups);
+    val q_groups = div(add(p->heads[0], imm(of_group - 1)), imm(of_group)), is_k = ge(group, q_groups);
     return (side){ .x = select(is_k, p->x[1], p->x[0]),
                    .y = select(is_k, p->y[1], p->y[0]),
                    .ldx = select(is_k, p->ldx[1], p->ldx[0]),
@@ -135,123 +144,145 @@ static side side_of(const rope_config *cfg, const rope_values *p, val group)
                    .group = convert(I64, select(is_k, sub(group, q_groups), group)) };
 }
 
-/* A thread's values of (PAIR,SIDE,HEAD,TOKEN) in the order of memory. */
-static layout values_of(const rope_config *cfg, int vec)
+/* What a thread knows of its place in every group. */
+typedef struct place {
+    const rope_config *cfg;
+    rope_tile t;
+    const rope_values *p;
+    val lane, rest; // u32; rest: number of its head and token in the CTA
+    val rotates;    // does its first slot have pairs? Always, where all elements do
+    rotation r;     // of these pairs
+} place;
+
+static bool has_rest(const rope_config *cfg)
 {
-    bool half = cfg->style == CKL_ROPE_HALF;
-    return make_layout(shape(vec, 2, cfg->heads, 1), half ? stride(1, vec, 2 * vec, 0) : stride(2, 1, 2 * vec, 0));
+    return cfg->head_dim > cfg->rotary_dim;
 }
 
-/* The pairs of all heads and tokens. */
-static tensor pairs_of(const rope_config *cfg, val address, val ld_head, val ld, int_tuple sizes)
+static bool is_half(const rope_config *cfg)
 {
-    bool half = cfg->style == CKL_ROPE_HALF;
-    int_tuple strides = half ? stride(1, cfg->rotary_dim / 2, ld_head, ld) : stride(2, 1, ld_head, ld);
-    return gmem_tensor(address, cfg->dtype, make_layout(sizes, strides));
+    return cfg->style == CKL_ROPE_HALF;
 }
 
-static void rotate(tensor rX, layout values, const rotation *r)
+/* The slot of this thread in each of its heads. */
+typedef struct slot {
+    tiled_copy each;
+    tensor cX[2]; // ((VEC,1),1,HEADS,1): elements, heads and tokens of its two vectors
+    int_tuple limits;
+} slot;
+
+/* In place the elements that do not rotate are where they should be. */
+static slot slot_of(const place *at, const side *s, val number, val rotates)
 {
-    for (int i = 0; i < static_size(values) / 2 && !ir_failed(); i++) {
-        int vec = (int)static_size(layout_mode(values, 0)), j = i % vec, head = i / vec;
-        int64_t first = static_crd2idx(coord(j, 0, head, 0), values),
-                second = static_crd2idx(coord(j, 1, head, 0), values);
-        val a = at(rX, first), b = at(rX, second), sine = r->sine[j], cosine = r->cosine[j];
+    const rope_config *cfg = at->cfg;
+    const rope_tile t = at->t;
+    const int side_by_side = 2 * t.vec;
+    slot k = { .each = make_tiled_copy(universal_copy(cfg->dtype, t.vec), cfg->dtype,
+                                       compact(shape(1, t.abreast, t.tokens)), compact(shape(t.vec, 1, 1))) };
+    tensor cX = local_tile(identity_tensor(shape(cfg->head_dim, s->heads, at->p->tokens)),
+                           shape(t.vec, t.abreast * cfg->heads, t.tokens),
+                           coord(0, s->group, convert(I64, cta_x()))); // (VEC,HEADS,TOKENS)
+    tensor tXcX = partition_S(&k.each, cX, at->rest);                  // ((VEC,1),1,HEADS,1)
+    val first = mul(number, imm(side_by_side)), distance = imm_as(U32, t.vec);
+    if (is_half(cfg)) {
+        first = select(rotates, mul(number, imm(t.vec)), first);
+        distance = select(rotates, imm_as(U32, cfg->rotary_dim / 2), distance);
+    }
+    k.cX[0] = coordinates_from(tXcX, 0, first);
+    k.cX[1] = coordinates_from(tXcX, 0, add(first, distance));
+    val end = select(eq(s->x, s->y), imm_as(U32, cfg->rotary_dim), imm_as(U32, cfg->head_dim));
+    k.limits = has_rest(cfg) ? shape(end, s->heads, at->p->tokens) : shape(_, s->heads, at->p->tokens);
+    return k;
+}
+
+/* The elements of all heads and tokens at the coordinates of a vector. */
+static tensor elements_at(const place *at, const side *s, val address, val ld_head, val ld, tensor cX)
+{
+    layout all = make_layout(shape(at->cfg->head_dim, s->heads, at->p->tokens), stride(1, ld_head, ld));
+    return tensor_at_coordinates(gmem_tensor(address, at->cfg->dtype, all), cX);
+}
+
+static void load_slot(const place *at, const side *s, const slot *k, const tensor rX[2])
+{
+    for (int i = 0; i < 2; i++)
+        copy_if(&k->each, k->cX[i], k->limits, elements_at(at, s, s->x, s->ldx_head, s->ldx, k->cX[i]), rX[i], 0);
+}
+
+static void store_slot(const place *at, const side *s, const slot *k, const tensor rX[2])
+{
+    for (int i = 0; i < 2; i++)
+        copy_if(&k->each, k->cX[i], k->limits, rX[i], elements_at(at, s, s->y, s->ldy_head, s->ldy, k->cX[i]), 0);
+}
+
+/* Pairs of a head lie across its two vectors, or are neighbours in them. */
+static void rotate(const place *at, const tensor rX[2])
+{
+    const int vec = at->t.vec;
+    for (int i = 0; i < vec * at->cfg->heads && !ir_failed(); i++) {
+        const int j = i % vec, start = i - j;
+        const bool half = is_half(at->cfg);
+        const tensor from = rX[half ? 0 : 2 * j / vec], to = rX[half ? 1 : (2 * j + 1) / vec];
+        const int first = start + (half ? j : 2 * j % vec), second = start + (half ? j : (2 * j + 1) % vec);
+        val a = at(from, first), b = at(to, second), sine = at->r.sine[j], cosine = at->r.cosine[j];
         val rotated = fma(a, cosine, neg(mul(b, sine))); // before `first` changes, which is the register a
-        set(rX, second, fma(b, cosine, mul(a, sine)));
-        set(rX, first, rotated);
+        set(to, second, fma(b, cosine, mul(a, sine)));
+        set(from, first, rotated);
     }
 }
 
-static void rotate_group(const rope_config *cfg, rope_tile t, const rope_values *p, const side *s, const rotation *r)
+static void make_registers(const place *at, ckl_dtype dtype, tensor rX[2])
 {
-    layout threads = make_layout(shape(t.lanes, 1, 1, t.tokens), stride(1, 0, 0, t.lanes)),
-           values = values_of(cfg, t.vec);
-    tiled_copy each = make_tiled_copy(universal_copy(cfg->dtype, t.vec), cfg->dtype, threads, values);
-    int_tuple sizes = shape(cfg->rotary_dim / 2, 2, s->heads, p->tokens), limits = shape(_, _, s->heads, p->tokens);
-    tensor cX = local_tile(identity_tensor(sizes), shape(t.lanes * t.vec, 2, cfg->heads, t.tokens),
-                           coord(0, 0, s->group, convert(I64, cta_x()))); // (PAIRS,2,HEADS,TOKENS)
-    tensor tXcX = partition_S(&each, cX, thread());                       // ((VEC,2*HEADS),1,1,1,1)
-    tensor tXgX = tensor_at_coordinates(pairs_of(cfg, s->x, s->ldx_head, s->ldx, sizes), tXcX);
-    tensor tXgY = tensor_at_coordinates(pairs_of(cfg, s->y, s->ldy_head, s->ldy, sizes), tXcX);
-    tensor rX = fragment_like(tXcX, F32);
-    copy_if(&each, tXcX, limits, tXgX, rX, 0);
-    rotate(rX, values, r);
-    copy_if(&each, tXcX, limits, rX, tXgY, 0);
+    for (int i = 0; i < 2; i++)
+        rX[i] = fragment(dtype, compact(shape(at->t.vec, at->cfg->heads))); // (VEC,HEADS)
 }
 
-/* The elements from rotary_dim on: (ELEMENT,HEAD,TOKEN). */
-typedef struct rest_copy {
-    int_tuple sizes;
-    tensor gX, gY;
-    tiled_copy each;
-    int_tuple tile;     // (COLUMNS,HEADS,TOKENS)
-    int columns, steps; // tiles of a head, and of all tokens of the CTA
-} rest_copy;
-
-/* The threads of a CTA for the rest: more lanes a token, so that neighbours are side by side, as long as its tokens can be halved. */
-static rope_tile tile_of_rest(const rope_config *cfg, rope_tile t)
+static void rotate_group(const place *at, const side *s)
 {
-    for (; t.lanes * t.vec < cfg->head_dim - cfg->rotary_dim && t.tokens % 2 == 0; t.tokens /= 2)
-        t.lanes *= 2;
-    return t;
+    tensor rX[2]; // (VEC,HEADS)
+    make_registers(at, F32, rX);
+    slot k = slot_of(at, s, at->lane, at->rotates);
+    load_slot(at, s, &k, rX);
+    if (has_rest(at->cfg))
+        IF(at->rotates)
+            rotate(at, rX);
+        else
+            rotate(at, rX);
+    store_slot(at, s, &k, rX);
 }
 
-static rest_copy rest_of(const rope_config *cfg, rope_tile all, const rope_values *p, const side *s)
+/* Slots that no lane has at first. */
+static void copy_group(const place *at, const side *s)
 {
-    const rope_tile t = tile_of_rest(cfg, all);
-    const int columns = (int)ceil_div(cfg->head_dim - cfg->rotary_dim, t.lanes * t.vec);
-    int64_t start = cfg->rotary_dim * (int64_t)ckl_dtype_bytes(cfg->dtype);
-    layout threads = make_layout(shape(t.lanes, 1, t.tokens), stride(1, 0, t.lanes));
-    tiled_copy each = make_tiled_copy(universal_copy(cfg->dtype, t.vec), cfg->dtype, threads,
-                                      make_layout(shape(t.vec, cfg->heads, 1), stride(1, t.vec, 0)));
-    int_tuple sizes = shape(cfg->head_dim - cfg->rotary_dim, s->heads, p->tokens);
-    return (rest_copy){
-        .sizes = sizes,
-        .gX = gmem_tensor(add(s->x, imm64(start)), cfg->dtype, make_layout(sizes, stride(1, s->ldx_head, s->ldx))),
-        .gY = gmem_tensor(add(s->y, imm64(start)), cfg->dtype, make_layout(sizes, stride(1, s->ldy_head, s->ldy))),
-        .each = each,
-        .tile = shape(t.lanes * t.vec, cfg->heads, t.tokens),
-        .columns = columns,
-        .steps = columns * (all.tokens / t.tokens),
-    };
-}
-
-/* Tile number `step` of the CTA's. */
-static void copy_step(const rest_copy *r, val step, val group)
-{
-    val first = mul(convert(I64, cta_x()), imm64(r->steps / r->columns));
-    val column = rem(step, imm64(r->columns)), tokens = add(first, div(step, imm64(r->columns)));
-    tensor cX = local_tile(identity_tensor(r->sizes), r->tile, coord(column, group, tokens));
-    tensor tXcX = partition_S(&r->each, cX, thread()), rX = fragment_like(tXcX, r->gX.dtype);
-    copy_if(&r->each, tXcX, r->sizes, tensor_at_coordinates(r->gX, tXcX), rX, 0);
-    copy_if(&r->each, tXcX, r->sizes, rX, tensor_at_coordinates(r->gY, tXcX), 0);
-}
-
-/* In place already where y is x. A long rest of few lanes takes a loop of the kernel. */
-static void copy_rest(const rope_config *cfg, rope_tile t, const rope_values *p, const side *s)
-{
-    rest_copy r = rest_of(cfg, t, p, s);
-    for (int i = 0; i < r.steps && r.steps <= REST_STEPS_UNROLLED; i++)
-        copy_step(&r, imm64(i), s->group);
-    if (r.steps > REST_STEPS_UNROLLED)
-        LOOP(i, imm(r.steps))
-            copy_step(&r, convert(I64, i), s->group);
+    tensor rX[2]; // (VEC,HEADS)
+    make_registers(at, at->cfg->dtype, rX);
+    LOOP_FROM(number, add(at->lane, imm(at->t.lanes)), imm_as(U32, at->t.slots), imm(at->t.lanes)) {
+        slot k = slot_of(at, s, number, ir_int(IR_PRED, 0));
+        load_slot(at, s, &k, rX);
+        store_slot(at, s, &k, rX);
+    }
 }
 
 static void rope(const rope_config *cfg, rope_tile t, const rope_values *p)
 {
-    val lane = rem(thread(), imm(t.lanes)), row = div(thread(), imm(t.lanes));
-    val token = add(mul(convert(I64, cta_x()), imm(t.tokens)), convert(I64, row));
+    place at = { .cfg = cfg, .t = t, .p = p, .lane = rem(thread(), imm(t.lanes)), .rest = div(thread(), imm(t.lanes)) };
+    val row = div(at.rest, imm(t.abreast)), token = add(mul(convert(I64, cta_x()), imm(t.tokens)), convert(I64, row));
+    at.rotates = has_rest(cfg) ? lt(at.lane, imm(t.pair_slots)) : yes();
+    for (int j = 0; j < t.vec; j++) {
+        at.r.sine[j] = variable(F32, immf(0));
+        at.r.cosine[j] = variable(F32, immf(1));
+    }
     grid_wait();
     launch_dependents();
-    rotation r = rotation_of(cfg, t, p, token, lane);
+    if (has_rest(cfg))
+        IF(at.rotates)
+            find_rotation(cfg, t, p, token, at.lane, &at.r);
+        else
+            find_rotation(cfg, t, p, token, at.lane, &at.r);
     LOOP(i, imm(cfg->groups)) {
-        side s = side_of(cfg, p, add(mul(cta_y(), imm(cfg->groups)), i));
-        rotate_group(cfg, t, p, &s, &r);
-        if (cfg->head_dim > cfg->rotary_dim)
-            IF(ne(s.x, s.y))
-                copy_rest(cfg, t, p, &s);
+        side s = side_of(p, cfg->heads * t.abreast, add(mul(cta_y(), imm(cfg->groups)), i));
+        rotate_group(&at, &s);
+        if (t.slots > t.lanes)
+            copy_group(&at, &s);
     }
 }
 
@@ -259,7 +290,7 @@ static void describe(const void *config, int kernel)
 {
     const rope_config *cfg = config;
     rope_tile t = tile_of(cfg, kernel);
-    int busy = t.lanes * t.tokens, threads = (busy + 31) / 32 * 32;
+    int busy = t.lanes * t.abreast * t.tokens, threads = (busy + 31) / 32 * 32;
     launch_bounds(threads, 0);
     rope_values p = params_of(rope);
     if (busy == threads)
@@ -277,15 +308,39 @@ static int64_t lengths_of(const ckl_rope_desc *d)
            d->ldyq_head | d->ldyk_head;
 }
 
-static int64_t groups_of(const ckl_rope_desc *d, int heads)
+/* Of kernel 0 or 1. */
+static int64_t groups_of(const ckl_rope_desc *d, const rope_config *c, int kernel)
 {
+    const int heads = c->heads * tile_of(c, kernel).abreast;
     return ceil_div(d->heads, heads) + ceil_div(d->k_heads, heads);
 }
 
-/* Sine and cosine cost as much as a few heads: CTAs take several groups of them, as long as there are CTAs enough. */
+/*
+ * Heads side by side make runs of memory longer, but the last group may be of few: the least of what is read of whole groups,
+ * where each run counts as some bytes more.
+ */
+static int abreast_for(const ckl_rope_desc *d, const rope_config *config)
+{
+    enum { LANES = 32, RUN_EXTRA_BYTES = 64 };
+    rope_config c = *config;
+    double least = INFINITY;
+    int best = 1;
+    for (c.abreast = 1; c.abreast == 1 || tile_of(&c, 0).lanes * c.abreast <= LANES; c.abreast++) {
+        const rope_tile t = tile_of(&c, 0);
+        const double run = (double)(t.lanes * c.abreast) * 2 * t.vec * (double)ckl_dtype_bytes(d->dtype);
+        const double cost = (double)(groups_of(d, &c, 0) * c.abreast) * (1 + RUN_EXTRA_BYTES / run);
+        if (cost < least) {
+            least = cost;
+            best = c.abreast;
+        }
+    }
+    return best;
+}
+
+/* Sine and cosine cost as much as two groups of heads: CTAs take several, as long as there are CTAs enough. */
 static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { GROUPS_MAX = 8, CTAS_PER_SM = 8 };
+    enum { GROUPS_MAX = 8, CTAS_PER_SM = 8, ANGLE_GROUPS = 2 };
     const ckl_rope_desc *d = desc;
     rope_config *c = config;
     c->dtype = d->dtype;
@@ -296,10 +351,16 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     c->vec = (int)min_i64(16 / (int64_t)ckl_dtype_bytes(d->dtype), power_of_two_in(lengths_of(d)));
     while (c->heads > 1 && c->heads / 2 >= max_i64(d->heads, d->k_heads))
         c->heads /= 2;
-    int64_t groups = groups_of(d, c->heads), tiles = ceil_div(d->tokens, tile_of(c, 0).tokens);
-    for (c->groups = GROUPS_MAX; c->groups > 1; c->groups--)
-        if (groups % c->groups == 0 && tiles * groups / c->groups >= (int64_t)CTAS_PER_SM * device->sm_count)
-            break;
+    c->abreast = abreast_for(d, c);
+    int64_t groups = groups_of(d, c, 0), tiles = ceil_div(d->tokens, tile_of(c, 0).tokens);
+    int64_t least = INT64_MAX;
+    for (int of_cta = 1; of_cta <= GROUPS_MAX; of_cta++) {
+        const int64_t ctas = ceil_div(groups, of_cta), cost = ctas * (ANGLE_GROUPS + of_cta);
+        if (cost < least && (of_cta == 1 || tiles * ctas >= (int64_t)CTAS_PER_SM * device->sm_count)) {
+            least = cost;
+            c->groups = of_cta;
+        }
+    }
     return CKL_OK;
 }
 
@@ -318,7 +379,9 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
              c->groups);
     if (c->threads < 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "rope vector: threads=%d is not in 32..%d", c->threads, device->threads_per_cta_max);
-    if (ceil_div(groups_of(d, c->heads), c->groups) > 65535)
+    if (c->abreast < 1 || c->abreast > c->threads)
+        FAIL(CKL_INVALID, "rope vector: abreast=%d is not in 1..threads=%d", c->abreast, c->threads);
+    if (ceil_div(groups_of(d, c, 1), c->groups) > 65535)
         FAIL(CKL_UNSUPPORTED, "rope vector: groups=%d leaves more than 65535 of them side by side", c->groups);
     return CKL_OK;
 }
@@ -358,7 +421,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
                            .tokens = d->tokens,
                            .positions = x->positions };
     set_frequencies(d, tile.vec, &params);
-    const plan_grid grid = { .x = ceil_div(d->tokens, tile.tokens), .y = ceil_div(groups_of(d, c->heads), c->groups) };
+    const plan_grid grid = { .x = ceil_div(d->tokens, tile.tokens), .y = ceil_div(groups_of(d, c, kernel), c->groups) };
     return plan_launch(plan, kernel, grid, &params, stream);
 }
 

@@ -80,6 +80,10 @@ static const char *const cases[] = {
     "tokens=200 heads=2 position_max=16777215 scale=0.25",
     "tokens=20 heads=2 position_min=16777216 position_max=33554432 # too far: NaN",
     "tokens=3 heads=2 head_dim=2048 theta=1                        # many lanes, one frequency",
+    "tokens=30 heads=37 k_heads=5 head_dim=16 dtype=bf16           # heads side by side, some that do not exist",
+    "tokens=30 heads=33 head_dim=40 rotary_dim=16 dtype=f16 style=interleaved impl=vector config='abreast=3 "
+    "threads=128'",
+    "tokens=9 heads=7 head_dim=312 rotary_dim=16 dtype=f16 inplace=1 # an odd number of vectors that stay",
     "tokens=700 heads=12 k_heads=4 head_dim=32 dtype=bf16 impl=vector config='groups=2 threads=128 heads=2'",
     "tokens=9 heads=1 head_dim=77 rotary_dim=76 dtype=f16 ldq=80 ldyq=80 # vectors in the pitch, none in the length",
     "tokens=0",
@@ -115,6 +119,7 @@ static const test_reject rejects[] = {
     { "impl=vector config='threads=16'", CKL_INVALID, "rope vector: threads=16 is not in 32..1024" },
     { "impl=vector config='heads=3'", CKL_INVALID, "rope vector: heads=3 is no power of two up to 8" },
     { "impl=vector config='style=interleaved'", CKL_INVALID, "in the config are not the problem's" },
+    { "impl=vector config='abreast=0'", CKL_INVALID, "rope vector: abreast=0 is not in 1..threads=256" },
     { NULL, CKL_OK, NULL },
 };
 

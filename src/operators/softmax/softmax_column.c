@@ -99,7 +99,7 @@ static tensor exponentials(const columns *c, tensor rT, const val *pairs)
     tensor rE = registers(c, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rE.layout); i++) {
         const val *pair = pairs + i % c->split.vec * ONLINE_VALUES;
-        set(rE, i, online_exp(ONLINE_BINARY, at_f32(rT, i), pair[ONLINE_MAX]));
+        set(rE, i, online_exp(at_f32(rT, i), pair[ONLINE_MAX]));
     }
     return rE;
 }
@@ -110,12 +110,12 @@ static tensor exponentials(const columns *c, tensor rT, const val *pairs)
  * Adds column e to its pair. f32 scores make room for their exponentials, relative to the maximum that is returned; packed ones
  * take half as many registers, so that exponentials are computed again in the end.
  */
-static val add_column(const columns *c, tensor rT, tensor rE, int e, val *pair)
+static val add_column(tensor rT, tensor rE, int e, val *pair)
 {
     online_begin(pair);
     if (rE.regs)
-        return online_add_keeping(ONLINE_BINARY, pair, column_of(rT, e), column_of(rE, e));
-    online_add(softmax_unit(c->form), pair, column_of(rT, e));
+        return online_add_keeping(pair, column_of(rT, e), column_of(rE, e));
+    online_add(pair, column_of(rT, e));
     return pair[ONLINE_MAX];
 }
 
@@ -128,11 +128,11 @@ static void forward(const columns *c)
         rE = registers(c, F32);
     softmax_meet_peers(c->split.cluster);
     for (int e = 0; e < c->split.vec; e++)
-        own[e] = add_column(c, rT, rE, e, pairs + e * ONLINE_VALUES);
-    column_reduce(&c->split, softmax_reduction(c->form), pairs);
+        own[e] = add_column(rT, rE, e, pairs + e * ONLINE_VALUES);
+    column_reduce(&c->split, &online_reduction, pairs);
     for (int e = 0; e < c->split.vec; e++) {
         const val *pair = pairs + e * ONLINE_VALUES;
-        factors[e] = keeps ? online_factor(ONLINE_BINARY, pair, own[e]) : softmax_factor(c->form, pair);
+        factors[e] = keeps ? online_factor(pair, own[e]) : softmax_factor(c->form, pair);
     }
     if (!keeps)
         rE = c->form->log ? rT : exponentials(c, rT, pairs);
@@ -185,7 +185,7 @@ static void add_scores(const columns *c, const column_place *at, const tensor *r
     tensor rT = scores_of(c, rX[0]); // (VEC,STEPS)
     (void)at;
     for (int e = 0; e < c->split.vec; e++)
-        online_add(softmax_unit(c->form), found->pairs + e * ONLINE_VALUES, column_of(rT, e));
+        online_add(found->pairs + e * ONLINE_VALUES, column_of(rT, e));
 }
 
 static void find_factors(const columns *c, column_scores *found)
@@ -229,7 +229,7 @@ typedef struct column_flow {
 
 static int64_t tile_bytes(const column_flow *f)
 {
-    return column_slots_bytes(&f->c.split) * softmax_pipeline_inputs(f->c.form);
+    return column_slots_bytes(&f->c.split, f->c.form->dtype) * softmax_pipeline_inputs(f->c.form);
 }
 
 static int64_t strip_bytes(const column_flow *f)
@@ -240,7 +240,7 @@ static int64_t strip_bytes(const column_flow *f)
 /* Where the slots of a tile and an input are. */
 static val slots_at(const column_flow *f, val strip, val tile, int input)
 {
-    val first = add(strip, imm_as(U32, input * column_slots_bytes(&f->c.split)));
+    val first = add(strip, imm_as(U32, input * column_slots_bytes(&f->c.split, f->c.form->dtype)));
     return add(first, mul(tile, imm_as(U32, tile_bytes(f))));
 }
 
@@ -310,7 +310,7 @@ static void forward_strip(const column_flow *f)
     column_scores found;
     begin_scores(&f->c, &found);
     first_pass(f, add_scores, &found);
-    reduce_strip(&f->c, softmax_reduction(f->c.form), found.pairs);
+    reduce_strip(&f->c, &online_reduction, found.pairs);
     find_factors(&f->c, &found);
     second_pass(f, write_outputs, &found);
 }
@@ -425,7 +425,7 @@ static void forward_long(const columns *c)
     softmax_meet_peers(c->split.cluster);
     begin_scores(c, &found);
     over_tiles(c, false, add_scores, &found);
-    column_reduce(&c->split, softmax_reduction(c->form), found.pairs);
+    column_reduce(&c->split, &online_reduction, found.pairs);
     find_factors(c, &found);
     over_tiles(c, true, write_outputs, &found);
 }

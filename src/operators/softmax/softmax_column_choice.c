@@ -12,7 +12,8 @@ enum {
     TILE_BACKWARD = 4,
     COLUMN_SINGLES_OF_TWO = 12, // single elements of y and dy, with 64 registers
     COLUMN_THREADS_FULL = 512,
-    LONG_LINES = 2048 // that a CTA of column_long may find work in
+    LONG_LINES = 2048, // that a CTA of column_long may find work in
+    COPY_BYTES_MIN = 4 // of cp.async
 };
 
 static ckl_status check_other_axis(const char *what, const ckl_softmax_desc *d)
@@ -25,10 +26,10 @@ static ckl_status check_other_axis(const char *what, const ckl_softmax_desc *d)
 }
 
 /* Do registers hold whole lines of memory, so that half of one is left where columns are halved? */
-static bool has_lines(const column_split *s)
+static bool has_lines(const column_split *s, ckl_dtype dtype)
 {
-    enum { LANES_OF_LINE = 8 };
-    return s->lanes >= LANES_OF_LINE;
+    enum { LINE_BYTES = 128 };
+    return column_split_columns(s) * (int64_t)ckl_dtype_bytes(dtype) >= LINE_BYTES;
 }
 
 /*
@@ -39,7 +40,7 @@ static void halve_columns(const ckl_softmax_desc *d, softmax_column_config *c)
 {
     enum { THREADS_OF_SM = 1024, ELEMENTS = 40 }; // that 64 registers hold
     column_split *s = &c->split;
-    if (s->vec == 1 || s->threads / 64 < s->cluster)
+    if (s->vec <= 2 || s->threads / 64 < s->cluster)
         return;
     s->vec /= 2;
     s->threads /= 2;
@@ -54,7 +55,8 @@ static bool wants_halves(const ckl_softmax_desc *d, const column_split *s)
 {
     if (d->direction == CKL_DIRECTION_BACKWARD || d->dtype == CKL_F32)
         return false;
-    return s->cluster > 1 ? s->threads == COLUMN_THREADS_FULL : 2 * s->threads >= COLUMN_THREADS_FULL && has_lines(s);
+    return s->cluster > 1 ? s->threads == COLUMN_THREADS_FULL
+                          : 2 * s->threads >= COLUMN_THREADS_FULL && has_lines(s, d->dtype);
 }
 
 /* A cluster only where the registers of one CTA do not hold the columns. */
@@ -80,6 +82,19 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     return CKL_OK;
 }
 
+/* More CTAs for few columns: larger clusters, then narrower strips, down to a sector. */
+static void spread_columns(const ckl_softmax_desc *d, const ckl_device_info *device, column_split *s)
+{
+    enum { SECTOR_BYTES = 32 };
+    const int64_t sms = device->sm_count, element = (int64_t)ckl_dtype_bytes(d->dtype),
+                  cluster_max = device->has_tma ? min_i64(row_pipeline_cluster_max(device), s->threads / 32) : 1;
+    while (2 * s->cluster <= cluster_max && column_split_ctas(s, d->outer, d->inner) < sms &&
+           d->n > 2 * column_split_lines(s))
+        s->cluster *= 2;
+    while (column_split_columns(s) * element > SECTOR_BYTES && column_split_ctas(s, d->outer, d->inner) < sms)
+        s->lanes /= 2;
+}
+
 /* Tiles of so many lines as registers hold, and as many CTAs as find LONG_LINES each. */
 ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -94,6 +109,7 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     const int64_t cluster_max = device->has_tma ? min_i64(CLUSTER_PORTABLE, split->threads / 32) : 1;
     while (2 * split->cluster <= cluster_max && d->n > (int64_t)LONG_LINES * split->cluster)
         split->cluster *= 2;
+    spread_columns(d, device, split);
     split->exact = false;
     c->form = softmax_form_of(d);
     return CKL_OK;
@@ -102,7 +118,7 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
 /* Shared memory of a CTA that keeps its part of a strip there. */
 static int64_t column_flow_bytes(const softmax_column_config *c)
 {
-    const int64_t slots = column_slots_bytes(&c->split) * softmax_pipeline_inputs(&c->form);
+    const int64_t slots = column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form);
     return c->depth * c->tiles * slots + column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
 }
 
@@ -137,8 +153,8 @@ static bool fit_column_flow(const ckl_softmax_desc *d, const ckl_device_info *de
     int64_t least = INT64_MAX;
     softmax_column_config tried = { .form = softmax_form_of(d), .depth = room->depth };
     tried.form.ctas_per_sm = room->ctas_per_sm;
-    tried.split =
-        (column_split){ .threads = room->threads, .lanes = room->lanes, .cluster = 1, .vec = row_vec_full(d->dtype) };
+    tried.split = (column_split){ .threads = room->threads, .cluster = 1, .vec = softmax_vec_of(d) };
+    tried.split.lanes = (int)min_i64(32, room->lanes * row_vec_full(d->dtype) / tried.split.vec);
     for (; least == INT64_MAX && tried.split.cluster <= room->cluster_max; tried.split.cluster *= 2)
         for (tried.split.steps = elements / room->inputs / tried.split.vec; tried.split.steps >= steps_min;
              tried.split.steps--) {
@@ -174,10 +190,11 @@ ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_inf
     column_split held;
     TRY(check_other_axis(what, d));
     const int ctas = ctas_that_hold(d, device, &held);
-    const bool full = bytes == 2 && held.threads == COLUMN_THREADS_FULL && (inputs == 2 || !has_lines(&held));
-    const bool poor = !ctas || (inputs == 1 && bytes == 2 && !has_lines(&held));
-    if (!device->has_tma || softmax_vec_of(d) != row_vec_full(d->dtype))
-        FAIL(CKL_UNSUPPORTED, "%s: wants clusters, and lines of whole vectors of 16 bytes", what);
+    const bool full = bytes == 2 && held.threads == COLUMN_THREADS_FULL && (inputs == 2 || !has_lines(&held, d->dtype));
+    const bool narrow = ctas > 1 && softmax_vec_of(d) < row_vec_full(d->dtype); // halves of their vectors are elements
+    const bool poor = !ctas || (inputs == 1 && bytes == 2 && (narrow || !has_lines(&held, d->dtype)));
+    if (!device->has_tma || softmax_vec_of(d) * bytes < COPY_BYTES_MIN)
+        FAIL(CKL_UNSUPPORTED, "%s: wants clusters, and lines of whole vectors of %d bytes", what, COPY_BYTES_MIN);
     if ((ctas == 1 && !full) || // a full one has registers for itself alone on an SM
         product_i64(product_i64(d->outer, d->n), d->inner * (int64_t)bytes) < TENSOR_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " fit the registers of a CTA, or are few", what, d->n);
@@ -226,8 +243,8 @@ ckl_status softmax_admit_column_pipeline(const void *desc, const ckl_device_info
     if (c->depth < 1 || c->depth > DEPTH_MAX)
         FAIL(CKL_INVALID, "%s: depth=%d is not in 1..%d", what, c->depth, DEPTH_MAX);
     TRY(admit_columns(what, c->tiles, d, device, c));
-    if (c->split.vec != row_vec_full(d->dtype))
-        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is not 16 bytes", what, c->split.vec);
+    if (c->split.vec * (int)ckl_dtype_bytes(d->dtype) < COPY_BYTES_MIN)
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, COPY_BYTES_MIN);
     if (column_flow_bytes(c) > (int64_t)device->smem_per_cta_bytes)
         FAIL(CKL_INVALID, "%s: tiles=%d depth=%d take %" PRId64 " bytes of shared memory", what, c->tiles, c->depth,
              column_flow_bytes(c));

@@ -107,17 +107,6 @@ enum { SOFTMAX_PIPELINE_VALUES = 2 };
 
 static const reduction softmax_sum = { .count = 1, .combine = combine_sum };
 
-/* Logarithms want the maximum as it is. */
-static inline online_unit softmax_unit(const softmax_form *f)
-{
-    return f->log ? ONLINE_NATURAL : ONLINE_BINARY;
-}
-
-static inline const reduction *softmax_reduction(const softmax_form *f)
-{
-    return &online_reductions[softmax_unit(f)];
-}
-
 /* y is t - max - factor for log-softmax, and factor times the exponential e of t - max for softmax. */
 static inline val softmax_factor(const softmax_form *f, const val pair[ONLINE_VALUES])
 {
@@ -139,7 +128,7 @@ static inline val softmax_dot(const softmax_form *f, tensor rY, tensor rDy)
 static inline val softmax_gradient(const softmax_form *f, val y, val dy, val sum, val scale)
 {
     val y32 = convert(F32, y), dy32 = convert(F32, dy);
-    val d = f->log ? fma(online_exp(ONLINE_NATURAL, y32, immf(0)), mul(sum, immf(-1)), dy32) : mul(y32, sub(dy32, sum));
+    val d = f->log ? fma(online_exp(y32, immf(0)), mul(sum, immf(-1)), dy32) : mul(y32, sub(dy32, sum));
     return f->scaled ? mul(d, scale) : d;
 }
 

@@ -46,9 +46,11 @@ static void load(const rows *r, const row_span *span, tensor from, tensor to, do
     (r->in_phase ? row_load : row_load_among)(&span->split, &span->place, from, to, fill);
 }
 
-/* The mask of a tile, in f32. Its rows have a pitch of their own. */
+/* The mask of a tile, in f32; no tensor where there is none. Its rows have a pitch of their own. */
 static tensor load_mask(const rows *r, const row_span *span, tensor rX)
 {
+    if (r->form->mask == CKL_SOFTMAX_MASK_NONE)
+        return (tensor){ 0 };
     const ckl_dtype dtype = r->form->mask == CKL_SOFTMAX_MASK_BOOL ? CKL_U8 : r->form->dtype;
     tensor rM = fragment_like(rX, F32); // (VEC,STEPS)
     row_place masked = span->place;
@@ -59,14 +61,12 @@ static tensor load_mask(const rows *r, const row_span *span, tensor rX)
 }
 
 /* t = scale * x + mask of a tile of x; x itself in its own type where there is nothing to compute. */
-static tensor scores_of(const rows *r, const row_span *span, tensor rX)
+static tensor scores_of(const rows *r, tensor rX, tensor rM)
 {
     const softmax_form *form = r->form;
     if (!form->scaled && form->mask == CKL_SOFTMAX_MASK_NONE)
         return rX;
-    tensor rT = fragment_like(rX, F32), rM = { 0 }; // (VEC,STEPS)
-    if (form->mask != CKL_SOFTMAX_MASK_NONE)
-        rM = load_mask(r, span, rX);
+    tensor rT = fragment_like(rX, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rT.layout); i++) {
         val t = at_f32(rX, i);
         t = form->scaled ? mul(t, r->p.scale) : t;
@@ -76,12 +76,18 @@ static tensor scores_of(const rows *r, const row_span *span, tensor rX)
     return rT;
 }
 
-static tensor load_scores(const rows *r, const row_span *span)
+static tensor load_x(const rows *r, const row_span *span)
 {
     tensor tXgX = partition(r, span, r->p.x, r->p.ldx); // (VEC,STEPS)
     tensor rX = fragment_like(tXgX, r->form->dtype);    // (VEC,STEPS)
     load(r, span, tXgX, rX, -INFINITY);
-    return scores_of(r, span, rX);
+    return rX;
+}
+
+static tensor load_scores(const rows *r, const row_span *span)
+{
+    tensor rX = load_x(r, span), rM = load_mask(r, span, rX); // (VEC,STEPS)
+    return scores_of(r, rX, rM);
 }
 
 /* y of a tile of scores by log-softmax, of their exponentials by softmax; the pair is that of the row. */
@@ -123,25 +129,29 @@ static void forward(const rows *r)
 {
     const row_spans *spans = &r->spans;
     val pair[ONLINE_VALUES], own[ROW_SPANS_MAX];
-    tensor rT[ROW_SPANS_MAX], rE[ROW_SPANS_MAX]; // (VEC,STEPS)
+    tensor rX[ROW_SPANS_MAX], rM[ROW_SPANS_MAX], rT[ROW_SPANS_MAX], rE[ROW_SPANS_MAX]; // (VEC,STEPS)
+    for (int i = spans->count; i-- > 0;) { // the ends' loads are under way before the first of the others is used
+        rX[i] = load_x(r, &spans->of[i]);
+        rM[i] = load_mask(r, &spans->of[i], rX[i]);
+    }
     for (int i = 0; i < spans->count; i++) {
-        rT[i] = load_scores(r, &spans->of[i]);
+        rT[i] = scores_of(r, rX[i], rM[i]);
         rE[i] = fragment_like(rT[i], F32);
     }
     softmax_meet_peers(r->split.cluster);
     online_begin(pair);
     for (int i = 0; i < spans->count; i++)
         if (r->form->log)
-            online_add(ONLINE_NATURAL, pair, rT[i]);
+            online_add(pair, rT[i]);
         else
-            own[i] = online_add_keeping(ONLINE_BINARY, pair, rT[i], rE[i]);
-    row_reduce(&r->split, softmax_reduction(r->form), pair);
+            own[i] = online_add_keeping(pair, rT[i], rE[i]);
+    row_reduce(&r->split, &online_reduction, pair);
     const val log_sum = r->form->log ? online_log_sum(pair) : immf(0);
     for (int i = 0; i < spans->count; i++)
         if (r->form->log)
             store_outputs(r, &spans->of[i], rT[i], pair, log_sum);
         else
-            store_outputs(r, &spans->of[i], rE[i], pair, online_factor(ONLINE_BINARY, pair, own[i]));
+            store_outputs(r, &spans->of[i], rE[i], pair, online_factor(pair, own[i]));
 }
 
 static void backward(const rows *r)
@@ -177,7 +187,7 @@ static tensor exponentials(tensor rT, const val *pair)
 {
     tensor rE = fragment_like(rT, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rE.layout); i++)
-        set(rE, i, online_exp(ONLINE_BINARY, at_f32(rT, i), pair[ONLINE_MAX]));
+        set(rE, i, online_exp(at_f32(rT, i), pair[ONLINE_MAX]));
     return rE;
 }
 
@@ -202,7 +212,7 @@ static void over_tiles(found *f, void (*visit)(found *f, const row_span *tile))
 
 static void add_tile(found *f, const row_span *tile)
 {
-    online_add(softmax_unit(f->r->form), f->pair, load_scores(f->r, tile));
+    online_add(f->pair, load_scores(f->r, tile));
 }
 
 static void write_tile(found *f, const row_span *tile)
@@ -217,7 +227,7 @@ static void forward_long(const rows *r)
     softmax_meet_peers(r->split.cluster);
     online_begin(f.pair);
     over_tiles(&f, add_tile);
-    row_reduce(&r->split, softmax_reduction(r->form), f.pair);
+    row_reduce(&r->split, &online_reduction, f.pair);
     f.factor = softmax_factor(r->form, f.pair);
     over_tiles(&f, write_tile);
 }
@@ -262,14 +272,14 @@ static void add_scores(const row_span *span, int chunk, const tensor *rX, void *
 {
     found *f = user;
     (void)chunk;
-    online_add(softmax_unit(f->r->form), f->pair, scores_of(f->r, span, rX[0]));
+    online_add(f->pair, scores_of(f->r, rX[0], load_mask(f->r, span, rX[0])));
 }
 
 static void write_outputs(const row_span *span, int chunk, const tensor *rX, void *user)
 {
     found *f = user;
     (void)chunk;
-    tensor rT = scores_of(f->r, span, rX[0]); // (VEC,STEPS)
+    tensor rT = scores_of(f->r, rX[0], load_mask(f->r, span, rX[0])); // (VEC,STEPS)
     store_outputs(f->r, span, f->r->form->log ? rT : exponentials(rT, f->pair), f->pair, f->factor);
 }
 
@@ -278,13 +288,13 @@ static void forward_first(row_pipeline *s, val row, void *user)
     found *f = user;
     online_clear(f->pair);
     row_pipeline_first_pass(s, row, add_scores, f);
-    row_pipeline_reduce_begin(s, softmax_reduction(f->r->form), f->pair);
+    row_pipeline_reduce_begin(s, &online_reduction, f->pair);
 }
 
 static void forward_second(row_pipeline *s, val row, void *user)
 {
     found *f = user;
-    row_pipeline_reduce_end(s, softmax_reduction(f->r->form), f->pair);
+    row_pipeline_reduce_end(s, &online_reduction, f->pair);
     f->factor = softmax_factor(f->r->form, f->pair);
     row_pipeline_second_pass(s, row, write_outputs, f);
 }

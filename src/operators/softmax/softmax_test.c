@@ -1,6 +1,7 @@
 /* softmax_test.c - the definition of softmax and its gradient in double, its cases and rejects. */
 #include "cutekernellib/operators/softmax.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "base/dtype.h"
@@ -34,9 +35,6 @@ static int64_t index_of(const ckl_softmax_desc *d, int64_t ld, int64_t row, int6
 /* What a result below the smallest normal f32 may be off: kernels flush it to zero. */
 static const double FLUSHED = 0x1p-126 / ERROR;
 
-/* Scores of softmax beyond it count as infinite. */
-static const double FINITE_MAX = 0x1.fffffep127 / 1.4426950408889634;
-
 /* t[i] = scale * x[i] + mask[i] of a row; *rounded: |scale * x[i]|. */
 static double score(const ckl_softmax_desc *d, void *const *host, int64_t row, int64_t i, double *rounded)
 {
@@ -47,7 +45,7 @@ static double score(const ckl_softmax_desc *d, void *const *host, int64_t row, i
         t += dtype_read(d->dtype, host[MASK], at);
     if (d->mask == CKL_SOFTMAX_MASK_BOOL && dtype_read(CKL_BOOL, host[MASK], at) == 0)
         return -INFINITY;
-    return !d->log && fabs(t) > FINITE_MAX ? copysign(INFINITY, t) : t;
+    return fabs(t) > FLT_MAX ? copysign(INFINITY, t) : t;
 }
 
 static void forward(const ckl_softmax_desc *d, void *const *host, int64_t row, reference_slice out)
@@ -157,6 +155,12 @@ static const char *const cases[] = {
     "threads=128 lanes=8 cluster=2 vec=4 steps=4 tiles=2 depth=3 exact=1'",
     "shape=70x40x64 axis=1 dtype=f16 direction=backward impl=column_pipeline config='dtype=f16 direction=backward "
     "threads=32 lanes=8 vec=8 steps=2 tiles=5 depth=2 exact=1' # one warp",
+    "shape=300x77 axis=0 impl=column_pipeline config='threads=128 lanes=16 cluster=2 vec=1 steps=5 tiles=4 depth=2' "
+    "# lines of an odd number of elements",
+    "shape=3x300x26 axis=1 dtype=bf16 direction=backward impl=column_pipeline config='dtype=bf16 direction=backward "
+    "threads=64 lanes=8 vec=2 steps=4 tiles=10 depth=1'",
+    "shape=4x300x52 axis=1 dtype=f16 misalign=1 impl=column_pipeline config='dtype=f16 threads=64 lanes=4 vec=4 "
+    "steps=4 tiles=5 depth=2'",
     "shape=3x300x400 axis=1 log=1 dtype=f16 misalign=1 impl=column_pipeline config='dtype=f16 log=1 threads=128 "
     "lanes=2 "
     "cluster=4 vec=8 steps=1 tiles=2'              # not for copies of 16 bytes",
@@ -168,6 +172,8 @@ static const char *const cases[] = {
     "shape=64x40 axis=0 dtype=f16 ldx=48 ldy=56 scale=2 # strided lines",
     "shape=2x3x4x5 axis=1                          # axis in the middle of four",
     "shape=320x130 fill=hard # one NaN, infinity or peak a row, at every place of a warp",
+    "shape=320x130 fill=hard scale=0.5              # finite scores up to FLT_MAX / 2",
+    "shape=130x320 axis=0 fill=hard scale=0.5",
     "shape=130x320 axis=0 fill=hard # and a column",
     "shape=9x77                                    # ragged rows: vectors and ends, of some lanes",
     "shape=9x513 dtype=bf16 misalign=2             # and of a warp, boundaries elsewhere",
@@ -231,14 +237,16 @@ static const test_reject rejects[] = {
     { "shape=4x8 impl=row config='vec=8'", CKL_INVALID, "softmax row: vec=8 is no power of two of at most 16 bytes" },
     { "shape=8x8 axis=0 mask=bool", CKL_UNSUPPORTED, "softmax column: masks are for the last axis" },
     { "shape=8x8 axis=0 impl=column config='lanes=3'", CKL_INVALID, "softmax column: lanes=3 is no power of two" },
+    { "shape=64x7 axis=0 dtype=f16 impl=column_pipeline", CKL_UNSUPPORTED,
+      "softmax column_pipeline: wants clusters, and lines of whole vectors of 4 bytes" },
     { "shape=64x8 axis=0 impl=column_pipeline config='tiles=65'", CKL_INVALID,
       "softmax column_pipeline: tiles=65 is not in 1..64" },
     { "shape=64x8 axis=0 impl=column_pipeline config='depth=9'", CKL_INVALID,
       "softmax column_pipeline: depth=9 is not in 1..8" },
     { "shape=640x8 axis=0 impl=column_pipeline config='threads=32 lanes=2 vec=4 steps=4 tiles=2'", CKL_INVALID,
       "softmax column_pipeline: columns of 640 elements, room for 128" },
-    { "shape=64x8 axis=0 impl=column_pipeline config='threads=32 lanes=2 vec=2 steps=4 tiles=2'", CKL_UNSUPPORTED,
-      "softmax column_pipeline: vec=2 is not 16 bytes" },
+    { "shape=64x8 axis=0 dtype=f16 impl=column_pipeline config='dtype=f16 threads=32 lanes=2 vec=1 steps=4 tiles=2'",
+      CKL_UNSUPPORTED, "softmax column_pipeline: vec=1 is less than 4 bytes" },
     { "shape=8192x64 axis=0 impl=column_pipeline config='threads=1024 lanes=2 vec=4 steps=4 tiles=4'", CKL_INVALID,
       "softmax column_pipeline: tiles=4 depth=1 take" },
     { "shape=4x4096 impl=pipeline config='cluster=8'", CKL_INVALID, "cluster=8, but rows have only 1 chunks" },

@@ -1,0 +1,318 @@
+/*
+ * attention_backward_queries.c - dQ in the kernel of keys: dS goes through shared memory, dQ^T = K^T * dS^T is over the keys of both
+ * consumers, and a CTA adds what its keys give to sums in f32 in the workspace. A last kernel rounds these.
+ *
+ * Each consumer computes a part of dQ^T of 64 rows: 64 of up to 128 elements of all queries of a block, or up to 64 elements of half
+ * of them. A warp has 16 rows, and what it holds lies in the workspace thread by thread, so that all accesses are contiguous; nobody
+ * but the last kernel has to know. Warps whose rows are past the last element leave nothing. A warp of the producer adds by TMA, which the L2 does, and where sums are ordered it waits for its turn: the CTAs that see
+ * a block come in the order of their keys, which is that of the CTAs, so that none waits for one that has not begun.
+ */
+#include "cute/kernel.h"
+#include "operators/attention/attention_backward.h"
+
+enum {
+    BARRIER_SLOPES = 4, // named: dS of all consumers is in shared memory
+    VECTOR = 4,         // of f32
+    SUMS_COLUMNS = 64,  // of the workspace, for TMA
+    PAD = 8,            // elements between queries in shared memory, against bank conflicts
+    OUT_VECTOR = 8,     // elements of 16 bytes
+};
+
+columns attention_backward_part_of(const attention_sm90_backward_config *c)
+{
+    return attention_columns_of(c->form.d > ROWS ? c->block : c->block / c->consumers);
+}
+
+/* Rows of 64 numbers that the sums of a block fill. */
+static int rows_of_sums(const attention_sm90_backward_config *c)
+{
+    return attention_columns_of(c->form.d).used * c->block / SUMS_COLUMNS;
+}
+
+int64_t attention_backward_sums_bytes(const attention_sm90_backward_config *c)
+{
+    return c->products == 5 ? (int64_t)rows_of_sums(c) * SUMS_COLUMNS * 4 : 0;
+}
+
+int64_t attention_backward_sums_smem(const attention_sm90_backward_config *c)
+{
+    if (c->products != 5)
+        return 0;
+    const columns part = attention_backward_part_of(c);
+    const int halves = c->block / part.used;
+    return SLOPE_BUFFERS * c->consumers * halves * attention_columns_bytes(part, ROWS) +
+           attention_backward_sums_bytes(c) + 16;
+}
+
+/* Where the threads of the consumers have their vectors: (VECTOR,LANES,VECTORS,WARPS,CONSUMERS). */
+static layout layout_of_sums(const attention_sm90_backward_config *c)
+{
+    const int vectors = attention_backward_part_of(c).used / 8, of_warp = VECTOR * 32 * vectors;
+    const int rows = attention_columns_of(c->form.d).used, warps = rows < ROWS ? rows / 16 : ROWS / 16;
+    return make_layout(shape(VECTOR, 32, vectors, warps, c->consumers),
+                       stride(1, VECTOR, VECTOR * 32, of_warp, warps * of_warp));
+}
+
+/* Has this thread's warp rows of dQ^T? */
+static val has_rows(const attention_sm90_backward_config *c, val consumer, val warp_of_consumer)
+{
+    const int rows = attention_columns_of(c->form.d).used;
+    if (rows % ROWS == 0)
+        return yes();
+    val number = rows > ROWS ? add(mul(consumer, imm(ROWS / 16)), warp_of_consumer) : warp_of_consumer;
+    return lt(number, imm(rows / 16));
+}
+
+/* Blocks of the queries of a head. */
+static val blocks_of(const attention_values *p, int block)
+{
+    return div(p->stats_rows, imm(block));
+}
+
+/* The number of a block among those of all heads. */
+static val block_number(const attention_values *p, val head, val block, int tokens)
+{
+    return add(mul(head, blocks_of(p, tokens)), block);
+}
+
+void attention_backward_describe_sums(backward_kernel *k)
+{
+    const attention_sm90_backward_config *c = k->cfg;
+    const ckl_dtype dtype = k->form.dtype;
+    k->part = attention_backward_part_of(c);
+    k->halves = k->block / k->part.used;
+    const int tiles = SLOPE_BUFFERS * c->consumers * k->halves, rows = rows_of_sums(c);
+    k->tmaSums = make_tma(k->p.SUMS, F32, 2, rows, SUMS_COLUMNS, 0);
+    k->sSlopes = smem_tensor("dS", dtype,
+                             attention_chunks_layout(dtype, k->part, ROWS, k->part.chunks, tiles,
+                                                     attention_columns_bytes(k->part, ROWS) / 2),
+                             1024);
+    k->sSums = smem_tensor("dQ", F32, make_layout(shape(rows, SUMS_COLUMNS), stride(SUMS_COLUMNS, 1)), 128);
+    k->sums = make_pipeline("dQ barriers", 1, c->consumers * WARPGROUP / 32, 1);
+}
+
+/* The tile of dS of a consumer's keys and a half of the queries. */
+static val tile_of_slopes(const backward_kernel *k, val buffer, val consumer, int half)
+{
+    return add(mul(add(mul(buffer, imm(k->cfg->consumers)), consumer), imm(k->halves)), imm(half));
+}
+
+void attention_backward_describe_queries(const backward_kernel *k, backward_consumer *c)
+{
+    const int consumers = k->cfg->consumers, tiles = SLOPE_BUFFERS * consumers * k->halves;
+    c->dq_mma = attention_warpgroup_mma(k->form.dtype, k->part.used, "SS");
+    tensor sKt = attention_transposed_chunks(k->sX1, k->d, consumers, attention_columns_bytes(k->d, ROWS) / 2);
+    tensor sSlopest =
+        attention_transposed_chunks(k->sSlopes, k->part, tiles, attention_columns_bytes(k->part, ROWS) / 2);
+    c->tCrKt = descriptors_A(&c->dq_mma, sKt);          // (D/64,MMA_K,CONSUMERS)
+    c->tCrSlopes = descriptors_B(&c->dq_mma, sSlopest); // (1,MMA_K,TILES)
+    c->dq = k->halves == 1 ? c->slopes : fragment_C(&c->dq_mma, ROWS, k->part.used);
+    c->turn = variable(U32, imm(SLOPE_BUFFERS - 1));
+}
+
+/* dS^T as a thread has it, keys by queries, into this consumer's tiles. */
+static void store_slopes(const backward_kernel *k, const backward_consumer *c)
+{
+    const columns n = k->part;
+    tiled_mma mma = attention_warpgroup_mma(k->form.dtype, n.piece, "SS");
+    for (int half = 0; half < k->halves; half++) {
+        tensor sTile = slice(k->sSlopes, _, _, _, tile_of_slopes(k, c->turn, c->index, half)); // (ROWS,CHUNK,CHUNKS)
+        for (int at = 0; at < n.used; at += n.piece) {
+            tensor some = slice(accumulator_columns(c->slopes, half * n.used + at, n.piece), _, 0, _);
+            tensor sChunk = slice(sTile, _, _, at / n.chunk);
+            stmatrix_C(&mma, some, local_tile(sChunk, shape(ROWS, n.piece), coord(0, at % n.chunk / n.piece)),
+                       attention_backward_thread());
+        }
+    }
+}
+
+/*
+ * dQ^T of this consumer's part; asynchronous. With two buffers of dS one barrier a step is enough: whoever comes to it has done with
+ * the products of the step before, so the buffer of that one is free for the next step.
+ */
+void attention_backward_issue_queries(const backward_kernel *k, backward_consumer *c)
+{
+    const int consumers = k->cfg->consumers;
+    store_slopes(k, c);
+    fence_proxy_async();
+    named_sync(imm(BARRIER_SLOPES), consumers * WARPGROUP);
+    val index = shuffle(c->index, imm(0)), buffer = shuffle(c->turn, imm(0));
+    mma_fence();
+    for (int j = 0; j < consumers; j++) {
+        tensor tCrKt = slice(c->tCrKt, _, _, j); // (D/64,MMA_K)
+        const int steps = ROWS / 16;
+        val number = tile_of_slopes(k, buffer, imm_as(U32, j), 0);
+        number = k->halves > 1 ? add(number, index) : number;
+        gemm(&c->dq_mma, local_tile(tCrKt, shape(1, steps), coord(k->halves > 1 ? imm_as(U32, 0) : index, 0)),
+             slice(c->tCrSlopes, _, _, number), c->dq, imm_as(IR_PRED, j > 0));
+    }
+    mma_commit();
+}
+
+/* This consumer's part into shared memory, in vectors of the threads. */
+void attention_backward_share_queries(const backward_kernel *k, backward_consumer *c)
+{
+    const layout by_threads = layout_of_sums(k->cfg);
+    val in_consumer = rem(warp(), imm(WARPGROUP / 32));
+    tensor sVectors = slice(tensor_with_layout(k->sSums, by_threads), _, lane(), _, in_consumer, c->index);
+    pipeline_state sums = { imm_as(U32, 0), c->turn, 1 };
+    pipeline_wait_empty(&k->sums, &sums);
+    IF(has_rows(k->cfg, c->index, in_consumer))
+        for (int i = 0; i < k->part.used / 8; i++) {
+            tensor some = fragment(F32, compact(leaf(VECTOR)));
+            for (int v = 0; v < VECTOR; v++)
+                set(some, v, at(c->dq, i * VECTOR + v));
+            copy(some, slice(sVectors, _, i), 16);
+        }
+    fence_proxy_async();
+    warp_sync();
+    IF(eq(lane(), imm(0)))
+        pipeline_arrive(&k->sums, &sums);
+    assign(c->turn, bit_xor(c->turn, imm(1)));
+}
+
+/* How many CTAs add to a block before this one: those of earlier keys that some query of it sees. */
+static val turn_of(const backward_kernel *k, val block)
+{
+    const int rows = k->cfg->consumers * ROWS;
+    val own = div(k->row, imm(rows));
+    if (!k->form.left)
+        return own;
+    val key = add(convert(I32, mul(block, imm(k->block))), k->p.first); // the first that the block sees
+    return sub(own, div(convert(U32, max(key, imm_as(I32, 0))), imm(rows)));
+}
+
+/* One thread: adds what the consumers have left in shared memory to the sums. */
+void attention_backward_add_queries(const backward_kernel *k)
+{
+    pipeline_state at = consumer_state(&k->sums);
+    backward_walk w = attention_backward_begin(k, false);
+    const int rows = rows_of_sums(k->cfg);
+    FOREVER {
+        BREAK_IF(attention_backward_is_over(k, &w));
+        val head = add(mul(k->batch, k->p.heads), attention_backward_head_of(k, w.head));
+        val number = block_number(&k->p, head, w.block, k->block), own = turn_of(k, w.block);
+        val turn = add(k->p.turns, convert(U64, mul(number, imm(4))));
+        pipeline_wait_full(&k->sums, &at);
+        if (k->cfg->ordered)
+            FOREVER {
+                BREAK_IF(eq(load_acquire(U32, turn), own));
+            }
+        fence_proxy_async_gmem();
+        val row = mul(number, imm(rows));
+        if (k->cfg->ordered) {
+            IF(eq(own, imm(0)))
+                tma_store(&k->tmaSums, k->sSums, row, imm(0));
+            ELSE
+            {
+                tma_add(&k->tmaSums, k->sSums, row, imm(0));
+            }
+        } else
+            tma_add(&k->tmaSums, k->sSums, row, imm(0));
+        tma_store_commit();
+        tma_store_wait_read(0);
+        pipeline_release(&k->sums, at.stage);
+        pipeline_advance(&at);
+        if (k->cfg->ordered) {
+            tma_store_wait(0);
+            store_release(U32, turn, add(own, imm(1)));
+        }
+        attention_backward_advance(k, &w, false);
+    }
+    tma_store_wait(0);
+}
+
+/* The kernel that rounds */
+
+/*
+ * A consumer's part as it was left: each thread's vectors. Where sums are not ordered nobody is the first, so they must be zeros
+ * before the next run; else what no CTA has added to is left out.
+ */
+static tensor take_sums(const attention_values *p, const attention_sm90_backward_config *cfg, const tiled_mma *mma,
+                        val number, val index)
+{
+    const int queries = attention_backward_part_of(cfg).used;
+    tensor acc = fragment_C(mma, ROWS, queries), zeros = fragment(F32, compact(leaf(VECTOR)));
+    tensor gBlock = gmem_tensor(p->sums, F32, layout_of_sums(cfg));
+    gBlock.address = add(gBlock.address, mul(convert(U64, number), imm_as(U64, attention_backward_sums_bytes(cfg))));
+    tensor gVectors = slice(gBlock, _, lane(), _, warp(), index); // (VECTOR,VECTORS)
+    tensor gTurns = gmem_tensor(p->turns, U32, make_layout(dynamic(p->all_heads), leaf(1)));
+    val is_there = has_rows(cfg, index, warp());
+    fill(acc, immf(0));
+    fill(zeros, immf(0));
+    IF(cfg->ordered ? logical_and(is_there, ne(at(gTurns, number), imm(0))) : is_there) {
+        for (int i = 0; i < queries / 8; i++) {
+            tensor some = fragment(F32, compact(leaf(VECTOR)));
+            copy(slice(gVectors, _, i), some, 16);
+            if (!cfg->ordered)
+                copy(zeros, slice(gVectors, _, i), 16);
+            for (int v = 0; v < VECTOR; v++)
+                set(acc, i * VECTOR + v, mul(at(some, v), p->scale));
+        }
+    }
+    return acc;
+}
+
+/* The first query of a CTA's part of a block and the first element; the sequence. */
+typedef struct part_place {
+    val token, column, head;
+    sequence s;
+} part_place;
+
+static part_place place_of_part(const attention_values *p, const attention_sm90_backward_config *cfg, val number,
+                                val index)
+{
+    val blocks = blocks_of(p, cfg->block), zero = imm_as(U32, 0);
+    const int part = attention_backward_part_of(cfg).used;
+    tile_grid grid = { .ragged = cfg->form.ragged, TILE_GRID_VALUES(*p) };
+    part_place x = { .token = mul(rem(number, blocks), imm(cfg->block)), .head = div(number, blocks), .column = zero };
+    x.s = attention_sequence_of(&grid, div(x.head, p->heads));
+    if (part < cfg->block)
+        x.token = add(x.token, mul(index, imm(part)));
+    else
+        x.column = mul(index, imm(ROWS));
+    return x;
+}
+
+/* Queries in shared memory to dQ, in vectors; what is past the last query or element is left out. */
+static void store_queries(const attention_values *p, const attention_sm90_backward_config *cfg, const part_place *x,
+                          tensor sDQ)
+{
+    const int lanes = ROWS / OUT_VECTOR, queries = attention_backward_part_of(cfg).used;
+    const attention_form *form = &cfg->form;
+    val batch = form->ragged ? imm_as(U32, 0) : div(x->head, p->heads);
+    layout all = make_layout(shape(p->q, form->d, p->heads, p->all_heads),
+                             stride(p->ld[ATTENTION_Q], 1, p->ld_head[ATTENTION_Q], p->ld_batch[ATTENTION_Q]));
+    tensor gDQ = slice(gmem_tensor(p->grad[ATTENTION_Q], form->dtype, all), _, _, rem(x->head, p->heads), batch);
+    val first = div(thread(), imm(lanes)), vector = rem(thread(), imm(lanes));
+    val column = add(x->column, mul(vector, imm(OUT_VECTOR)));
+    for (int i = 0; i < queries; i += WARPGROUP / lanes) {
+        val query = add(first, imm(i)), token = add(x->token, query);
+        val is_there = logical_and(lt(query, imm(queries)), lt(token, x->s.q));
+        IF(logical_and(is_there, lt(column, imm(form->d)))) {
+            tensor some = fragment(form->dtype, compact(leaf(OUT_VECTOR)));
+            copy(local_tile(slice(sDQ, _, query), leaf(OUT_VECTOR), coord(vector)), some, 16);
+            val row = form->ragged ? add(token, x->s.q_at) : token;
+            copy(some, local_tile(slice(gDQ, row, _), leaf(OUT_VECTOR), coord(div(column, imm(OUT_VECTOR)))), 16);
+        }
+    }
+}
+
+/* A CTA has a consumer's part of a block. */
+void attention_backward_round_queries(const attention_sm90_backward_config *cfg)
+{
+    launch_bounds(WARPGROUP, 0);
+    attention_values p = params_of(attention);
+    const columns part = attention_backward_part_of(cfg);
+    tiled_mma mma = attention_warpgroup_mma(cfg->form.dtype, part.used, "SS");
+    val number = div(cta_x(), imm(cfg->consumers)), index = rem(cta_x(), imm(cfg->consumers));
+    tensor sDQ =
+        smem_tensor("dQ", cfg->form.dtype, make_layout(shape(ROWS, part.used), stride(1, ROWS + PAD)), 16); // (D,Q)
+    grid_wait();
+    launch_dependents();
+    const part_place x = place_of_part(&p, cfg, number, index);
+    tensor acc = take_sums(&p, cfg, &mma, number, index);
+    stmatrix_C(&mma, slice(acc, _, 0, _), sDQ, thread());
+    cta_sync();
+    store_queries(&p, cfg, &x, sDQ);
+}

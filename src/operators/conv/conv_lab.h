@@ -1,0 +1,12 @@
+/* conv_lab.h - the operands of convolution, and its definition. */
+#ifndef CKL_CONV_LAB_H
+#define CKL_CONV_LAB_H
+
+#include "operators/conv/conv_config.h"
+#include "operators/operators.h"
+
+enum { X, W, DY, BIAS, RESIDUAL, SCALE, Y, DX, DW, DBIAS }; // operands
+
+void conv_reference(const void *problem, void *const *host, reference_slice out);
+
+#endif

@@ -1,0 +1,211 @@
+/* conv_narrow_plan.c - the host side of the kernel of few filters: which problems, what they cost, launches. */
+#include <math.h>
+
+#include "base/math.h"
+#include "operators/conv/conv_narrow.h"
+
+enum { TILE_N_MAX = 32, CHUNK_MAX = 64, UNIT = CONV_NARROW_UNIT };
+
+conv_narrow_shape conv_narrow_shape_of(const conv_narrow_config *c)
+{
+    conv_narrow_shape s = { .units = c->columns * (c->chunk / UNIT) };
+    s.steps = (int)ceil_div(s.units, 2);
+    s.halo_h = (CONV_NARROW_H - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
+    s.halo_w = (CONV_NARROW_W - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
+    s.pitch = c->chunk / UNIT % 2 ? c->chunk : c->chunk + UNIT; // odd in units: 8 pixels are in different banks
+    s.halo = s.pitch * s.halo_w * s.halo_h;
+    s.filter = (int64_t)c->rows * s.steps * 2 * UNIT * c->tile_n;
+    s.chunks = (int)ceil_div(c->channels, c->chunk);
+    s.real = c->channels < c->chunk ? c->channels : c->chunk;
+    s.filters = s.filter * s.chunks;
+    s.smem_bytes = 2 * (s.filters + 2 * (int64_t)s.halo) + 64;
+    return s;
+}
+
+static bool is_data(const ckl_conv_desc *d)
+{
+    return d->direction == CKL_CONV_DATA;
+}
+
+static int64_t channels_of(const ckl_conv_desc *d)
+{
+    return is_data(d) ? d->k : d->c;
+}
+
+static int64_t outputs_of(const ckl_conv_desc *d)
+{
+    return is_data(d) ? d->c : d->k;
+}
+
+/* The longest vector that all pixels begin at multiples of; may two channels of every pixel be written together? */
+static int64_t vector_of(const ckl_conv_desc *d)
+{
+    return min_i64(UNIT, conv_stride_divisor(d, is_data(d) ? CONV_Y : CONV_X));
+}
+
+static bool can_pair(const ckl_conv_desc *d)
+{
+    return outputs_of(d) % 2 == 0 && conv_stride_divisor(d, is_data(d) ? CONV_X : CONV_Y) > 1;
+}
+
+/* CTAs whose registers and shared memory an SM holds. */
+static int ctas_of(const conv_narrow_config *c, const ckl_device_info *device)
+{
+    const int64_t bytes = conv_narrow_shape_of(c).smem_bytes + 1024;
+    return (int)max_i64(1, min_i64(c->tile_n > 16 ? 3 : 4, device->smem_per_sm_bytes / bytes));
+}
+
+/* As far as a config has numbers: what is larger is refused. */
+static int number(int64_t x)
+{
+    return (int)min_i64(x, 1024);
+}
+
+/* Channels of a stage: as few stages as that, of equal size. */
+static bool candidate_narrow(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    static const int most[] = { CHUNK_MAX, CHUNK_MAX / 2, CHUNK_MAX / 4 };
+    const ckl_conv_desc *d = desc;
+    conv_narrow_config *c = config;
+    const int64_t channels = max_i64(1, min_i64(channels_of(d), 1 << 20));
+    if (i >= COUNT_OF(most) || (i > 0 && channels <= most[i - 1] / 2))
+        return false;
+    const int64_t chunks = ceil_div(channels, most[i]);
+    const bool nchw = d->layout == CKL_IMAGE_NCHW;
+    *c = (conv_narrow_config){ .form = conv_form_of(d),
+                               .nchw = nchw,
+                               .tile_n = number(round_up(max_i64(1, outputs_of(d)), 8)),
+                               .chunk = (int)round_up(ceil_div(channels, chunks), UNIT),
+                               .vec = nchw ? 1 : (int)min_i64(vector_of(d), power_of_two_in(channels)),
+                               .channels = (int)channels,
+                               .rows = number(d->r),
+                               .columns = number(d->s),
+                               .step_w = number(d->stride_w),
+                               .step_h = number(d->stride_h),
+                               .dilation_w = number(d->dilation_w),
+                               .dilation_h = number(d->dilation_h),
+                               .pairs = !nchw && can_pair(d) };
+    c->ctas = ctas_of(c, device);
+    return true;
+}
+
+static void places_of(const ckl_conv_desc *d, int64_t places[2])
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    for (int i = 0; i < 2; i++)
+        places[i] = is_data(d) ? m[1 + i].x : m[1 + i].y;
+}
+
+/* Of pixels. */
+static double tiles_of(const ckl_conv_desc *d)
+{
+    int64_t places[2];
+    places_of(d, places);
+    return (double)d->n * (double)ceil_div(places[0], CONV_NARROW_H) * (double)ceil_div(places[1], CONV_NARROW_W);
+}
+
+/* Cycles of a stage: its copies, reads of shared memory by all warps; all CTAs of an SM share these, but wait in turn. */
+static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const double COPY = 0.5, READ = 4, WAIT = 1500, FILTERS = 0.1, START = 2.5, PRODUCTS = 1200, HERTZ = 1.7e9,
+                 BYTES = 4e6;
+    const conv_narrow_config *c = config;
+    const ckl_conv_desc *d = desc;
+    const conv_narrow_shape s = conv_narrow_shape_of(c);
+    const double copies = (double)s.halo_h * s.halo_w * (c->chunk / c->vec);
+    const double steps = (double)CONV_NARROW_WARPS * s.steps * c->rows;
+    const double reads = steps * (CONV_NARROW_M + c->tile_n / 16.0) * READ,
+                 products = steps * CONV_NARROW_M * c->tile_n * 16 * 16 / PRODUCTS;
+    const double turns = fmax(1.0 / c->ctas, tiles_of(d) / device->sm_count);
+    const double tile = s.chunks * fmax(copies * COPY + fmax(reads, products), WAIT / c->ctas);
+    const double once = WAIT * (s.chunks + 1) + FILTERS * (double)s.filters;
+    const conv_tensor from = conv_tensor_of(d, is_data(d) ? CONV_Y : CONV_X),
+                      to = conv_tensor_of(d, is_data(d) ? CONV_X : CONV_Y);
+    const double bytes =
+        2 * (double)from.shape[0] * (double)from.stride[0] + 2 * (double)to.shape[0] * (double)to.stride[0];
+    const double us = fmax(turns * tile / HERTZ * 1e6, bytes / BYTES);
+    return (plan_cost){ START + once / HERTZ * 1e6 + us, "shared memory" };
+}
+
+static ckl_status check_problem(const ckl_conv_desc *d)
+{
+    if (d->direction == CKL_CONV_WEIGHT)
+        FAIL(CKL_UNSUPPORTED, "conv narrow: it does not compute the gradient of weights");
+    if (is_data(d) && (d->stride_h > 1 || d->stride_w > 1))
+        FAIL(CKL_UNSUPPORTED, "conv narrow: the gradient of data of strides above 1 is left to others");
+    if (d->dtype == CKL_F32)
+        FAIL(CKL_UNSUPPORTED, "conv narrow: dtype=f32 is none of f16, bf16");
+    if (d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
+        FAIL(CKL_UNSUPPORTED, "conv narrow: it takes images without groups");
+    if (channels_of(d) < 1 || outputs_of(d) < 1 || outputs_of(d) > TILE_N_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv narrow: %" PRId64 " channels to write are not in 1..%d, or there are none to read",
+             outputs_of(d), TILE_N_MAX);
+    if (tiles_of(d) > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
+        FAIL(CKL_UNSUPPORTED, "conv narrow: an image of %" PRId64 "x%" PRId64 " is beyond 32-bit numbers", d->h, d->w);
+    return CKL_OK;
+}
+
+static ckl_status admit_narrow(const void *desc, const ckl_device_info *device, const void *config)
+{
+    enum { PRODUCTS_MAX = 1024 }; // of all rows of a filter: code
+    const ckl_conv_desc *d = desc;
+    const conv_narrow_config *c = config;
+    TRY(check_problem(d));
+    TRY(conv_check_form("narrow", d, &c->form));
+    if (c->nchw != (d->layout == CKL_IMAGE_NCHW) || c->rows != d->r || c->columns != d->s || c->step_w != d->stride_w ||
+        c->step_h != d->stride_h || c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
+        FAIL(CKL_INVALID, "conv narrow: the config's layout, filter, strides or dilations are not the problem's");
+    if (c->tile_n < outputs_of(d) || c->tile_n % 8 || c->tile_n > TILE_N_MAX || c->ctas < 1 || c->ctas > 6)
+        FAIL(CKL_INVALID, "conv narrow: tile_n=%d is no multiple of 8 from %" PRId64 " to %d, or ctas=%d not in 1..6",
+             c->tile_n, outputs_of(d), TILE_N_MAX, c->ctas);
+    if (c->chunk < UNIT || c->chunk % UNIT || c->chunk > CHUNK_MAX || c->channels != channels_of(d))
+        FAIL(CKL_INVALID, "conv narrow: chunk=%d is no multiple of %d up to %d, or channels=%d are not %" PRId64,
+             c->chunk, UNIT, CHUNK_MAX, c->channels, channels_of(d));
+    if (!is_power_of_two(c->vec) || c->vec > UNIT || channels_of(d) % c->vec || vector_of(d) % c->vec ||
+        (c->pairs && !can_pair(d)) || (c->nchw && (c->pairs || c->vec > 1)))
+        FAIL(CKL_INVALID, "conv narrow: vec=%d or pairs=%d do not divide the channels, or these lie apart", c->vec,
+             c->pairs);
+    const conv_narrow_shape s = conv_narrow_shape_of(c);
+    if ((int64_t)s.steps * c->rows * c->tile_n / 8 > PRODUCTS_MAX || s.smem_bytes > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED,
+             "conv narrow: filters of %dx%d with %" PRId64 " channels, or the pixels under a tile, are too many",
+             c->rows, c->columns, channels_of(d));
+    return CKL_OK;
+}
+
+static ckl_status launch_narrow(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_args *a = args;
+    const conv_narrow_config *c = plan->config;
+    const int64_t in = 2 * (int64_t)c->vec, out = (c->pairs ? 2 : 1) * (int64_t)ckl_dtype_bytes(d->out);
+    if (!PLAN_ALIGNED(in, a->x, a->dy) || !PLAN_ALIGNED(c->vec == UNIT ? 16 : 2, a->w) ||
+        !PLAN_ALIGNED(out, a->y, a->dx))
+        FAIL(CKL_INVALID, "conv narrow: a pointer is not aligned to what is copied at once; impl=sm80 takes any");
+    const conv_params p = conv_params_of(d, a);
+    const int64_t tiles = (int64_t)tiles_of(d);
+    if (tiles == 0)
+        return CKL_OK;
+    return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, &p, stream);
+}
+
+static const field narrow_fields[] = { CONV_FORM(FIELD_NESTED, (conv_narrow_config, form)) //
+                                       CONV_NARROW_CONFIG(FIELD_ROW, conv_narrow_config) };
+
+const implementation conv_narrow_implementation = {
+    .name = "narrow",
+    .summary =
+        "up to 32 filters, of any number of channels: pixels in shared memory for all taps, mma.sync; both layouts",
+    .config_bytes = sizeof(conv_narrow_config),
+    .config = FIELD_TABLE(narrow_fields),
+    .candidate = candidate_narrow,
+    .cost = cost_narrow,
+    .rivals = { &conv_stem_implementation, &conv_pointwise_implementation, &conv_sm90_implementation,
+                &conv_packed_implementation },
+    .admit = admit_narrow,
+    .describe = conv_narrow,
+    .params = &conv_param_list,
+    .target = IR_SM80,
+    .launch = launch_narrow,
+};

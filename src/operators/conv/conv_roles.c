@@ -1,0 +1,67 @@
+/* conv_roles.c - the frame of the Hopper kernels of convolution: barriers, roles, mainloop. */
+#include "operators/conv/conv_roles.h"
+
+#include "cute/kernel.h"
+
+enum { WARPGROUP = 128 };
+
+/* One thread makes the barriers. */
+static void initialise(const conv_roles *r)
+{
+    IF(eq(thread(), imm(0))) {
+        for (int i = 0; i < COUNT_OF(r->maps) && r->maps[i]; i++)
+            tma_prefetch(r->maps[i]);
+        for (int i = 0; i < COUNT_OF(r->rings) && r->rings[i]; i++)
+            pipeline_init(r->rings[i]);
+        if (r->barriers)
+            r->barriers(r->of);
+        fence_mbarrier_init();
+    }
+    if (r->prepare)
+        r->prepare(r->of);
+    cta_sync();
+    grid_wait(); // what is above overlaps the end of the kernel before
+    launch_dependents();
+}
+
+void conv_run_roles(const conv_roles *r)
+{
+    initialise(r);
+    IF(lt(warp(), imm(WARPGROUP / 32))) {
+        if (r->consumers > 1)
+            warpgroup_reg_dealloc(40);
+        IF(eq(warp(), imm(0)))
+            IF(elect())
+                r->load(r->of);
+        if (r->assist)
+            r->assist(r->of);
+    }
+    ELSE
+    {
+        if (r->consumers > 1)
+            warpgroup_reg_alloc(232);
+        r->consume(r->of);
+    }
+}
+
+void conv_mainloop(const conv_products *p, val k_tiles, pipeline_state *stage)
+{
+    val before = variable(U32, stage->stage);
+    LOOP(kt, k_tiles) {
+        val not_first = ne(kt, imm(0));
+        pipeline_wait_full(p->ring, stage);
+        if (p->mended)
+            pipeline_wait_full(p->mended, stage);
+        mma_fence();
+        p->multiply(p->kernel, p->role, stage->stage, not_first);
+        mma_commit();
+        mma_wait(1);
+        IF(logical_and(p->first_thread, not_first))
+            pipeline_release(p->ring, before);
+        assign(before, stage->stage);
+        pipeline_advance(stage);
+    }
+    mma_wait(0);
+    IF(p->first_thread)
+        pipeline_release(p->ring, before);
+}

@@ -1,0 +1,35 @@
+/* conv_roles.h - the frame of the Hopper kernels of convolution: barriers, a producer's warpgroup, consumers and their mainloop. */
+#ifndef CKL_CONV_ROLES_H
+#define CKL_CONV_ROLES_H
+
+#include "cute/pipeline.h"
+#include "cute/tma.h"
+
+/* What a kernel does in its roles; `of` is the kernel's. Functions that are NULL do nothing. */
+typedef struct conv_roles {
+    int consumers;                    // warpgroups behind the producer's
+    const tma_copy *maps[3];          // those that are prefetched
+    const pipeline *rings[2];         // of boxes, and of what is done to them before they are used
+    void (*barriers)(const void *of); // one thread makes those beside the rings
+    void (*prepare)(const void *of);  // all threads, before the first barrier
+    void (*load)(const void *of);     // one thread
+    void (*assist)(const void *of);   // the producer's warpgroup beside it
+    void (*consume)(const void *of);  // the consumers
+    const void *of;
+} conv_roles;
+
+/* Describes a kernel from its barriers on. */
+void conv_run_roles(const conv_roles *roles);
+
+/* What a consumer does with a stage: products, which are committed then; not_first: a predicate, false: their sums begin. */
+typedef struct conv_products {
+    const pipeline *ring, *mended; // mended: NULL where boxes are used as they come
+    val first_thread;              // predicate: the thread that releases stages
+    void (*multiply)(const void *kernel, const void *role, val stage, val not_first);
+    const void *kernel, *role;
+} conv_products;
+
+/* The stages of a tile; one is released when the wgmmas of the stage after it are under way. */
+void conv_mainloop(const conv_products *products, val k_tiles, pipeline_state *stage);
+
+#endif

@@ -1,0 +1,182 @@
+/* reduce_columns_plan.c - which config rows get that lie across memory, what of it is legal, and their launch. */
+#include "operators/reduce/reduce_plan.h"
+
+#include "base/math.h"
+#include "plan/check.h"
+
+enum { WARP = 32 };
+
+enum {
+    WORD_BYTES = 4,       // of a register
+    STATE_MAX = 16,       // registers of all columns of a thread: more do not fit
+    BYTES_IN_FLIGHT = 64, // of a thread
+    STEPS_MAX = 8,
+    NARROW_TILES = 16,  // of a warp's width: with fewer, many CTAs share each, and their states are many to merge
+    NARROW_LANES = 8,   // one line of memory
+    NARROW_LINES = 256, // of a strip that has a CTA to itself
+};
+
+/* Results side by side; the others are stretches of them. */
+static int64_t columns_of(const reduce_view *v)
+{
+    return v->kind.kept ? v->kept[v->kind.kept - 1].extent : 1;
+}
+
+static int64_t stretches_of(const reduce_view *v)
+{
+    return v->rows / max_i64(columns_of(v), 1);
+}
+
+static bool columns_divide(const reduce_view *v, int vec)
+{
+    return columns_of(v) % vec == 0 && reduce_strides_divide(v->kept, v->kind.kept - 1, vec) &&
+           reduce_strides_divide(v->reduced, v->kind.reduced, vec);
+}
+
+/* CTAs that divide all results among them; each takes ragged columns or not. */
+static int64_t column_tiles(const reduce_view *v, const reduce_columns_config *c, bool ragged)
+{
+    return ceil_div(columns_of(v), reduce_columns_width(c, ragged)) * stretches_of(v);
+}
+
+/* Whether columns that start anywhere can be loaded by vectors, and have several of them. */
+static bool columns_may_be_ragged(const reduce_view *v, int vec)
+{
+    return v->kind.reduced == 1 && columns_of(v) >= 2 * vec;
+}
+
+/* As many lanes as leave the fewest without columns; the more, the fewer lines of memory are shared with a neighbour. */
+static int ragged_lanes(const reduce_view *v, const reduce_columns_config *c)
+{
+    enum { LANES_MIN = 4 };
+    reduce_columns_config least = *c, half = *c;
+    for (half.lanes = least.lanes = WARP; half.lanes > LANES_MIN;) {
+        half.lanes /= 2;
+        if (half.lanes * column_tiles(v, &half, true) < least.lanes * column_tiles(v, &least, true))
+            least = half;
+    }
+    return least.lanes;
+}
+
+static ckl_status check_columns(const reduce_view *v)
+{
+    if (v->kind.kept == 0 || v->kept[v->kind.kept - 1].stride != 1)
+        FAIL(CKL_UNSUPPORTED, "reduce columns: neighbouring results are not made of neighbouring elements");
+    return CKL_OK;
+}
+
+/* Strips of a CTA each: one line of memory wide. Short ones are wider, where that makes fewer waves and none less full. */
+static int strip_lanes(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
+{
+    enum { SHORT = 4096, PERCENT_LESS = 3 };
+    const int64_t fit = (int64_t)device->sm_count * c->ctas_per_sm;
+    reduce_columns_config wide = *c;
+    int lanes = NARROW_LANES;
+    double narrow_share = 0;
+    for (wide.lanes = NARROW_LANES; wide.lanes <= WARP && v->count < SHORT; wide.lanes *= 2) {
+        const int64_t strips = column_tiles(v, &wide, false);
+        const double share = (double)strips / (double)round_up(strips, fit);
+        if (wide.lanes == NARROW_LANES)
+            narrow_share = share;
+        else if (100 * share >= (100 - PERCENT_LESS) * narrow_share)
+            lanes = wide.lanes;
+    }
+    return lanes;
+}
+
+/* Layers of a CTA, then CTAs, share the elements of columns until the device is full. */
+static void share_columns(const reduce_view *v, const ckl_device_info *device, bool ragged, reduce_columns_config *c)
+{
+    int64_t layers = c->threads / c->lanes, tiles = column_tiles(v, c, ragged);
+    while (c->steps > 1 && layers * (c->steps / 2) >= v->count)
+        c->steps /= 2;
+    int64_t ctas = (int64_t)device->sm_count * c->ctas_per_sm, most = ceil_div(max_i64(v->count, 1), layers * c->steps);
+    c->split = (int)max_i64(1, min_i64(ctas / max_i64(tiles, 1), most));
+    c->compensated = reduce_compensates(&v->kind, v->count / (layers * c->steps * c->split));
+}
+
+static ckl_status choose_columns(const void *desc, const ckl_device_info *device, void *config)
+{
+    reduce_columns_config *c = config;
+    const reduce_view *v = desc;
+    TRY(check_columns(v));
+    c->kind = v->kind;
+    int words = reduce_state_words(&c->kind, false), bytes = reduce_bytes_of(c->kind.dtype);
+    c->vec = REDUCE_ACCESS_BYTES / bytes;
+    while (c->vec * words > STATE_MAX || !(columns_divide(v, c->vec) || columns_may_be_ragged(v, c->vec)))
+        c->vec /= 2;
+    const bool ragged = !columns_divide(v, c->vec);
+    int64_t wanted = (int64_t)device->sm_count * REDUCE_THREADS_WANTED, across = v->rows / c->vec;
+    c->lanes =
+        (int)min_i64(across >= wanted ? c->threads : WARP, reduce_power_of_two_from(ceil_div(columns_of(v), c->vec)));
+    c->steps = (int)(BYTES_IN_FLIGHT / ((int64_t)c->vec * bytes));
+    c->steps = (int)min_i64(c->steps, STEPS_MAX);
+    c->ctas_per_sm = REDUCE_THREADS_WANTED / c->threads;
+    const int64_t strips = ceil_div(columns_of(v), NARROW_LANES * (int64_t)c->vec) * stretches_of(v);
+    const bool alone = strips >= (int64_t)device->sm_count * c->ctas_per_sm && v->count >= NARROW_LINES;
+    if (ragged)
+        c->lanes = ragged_lanes(v, c);
+    else if (c->lanes > NARROW_LANES && c->lanes <= WARP && (alone || column_tiles(v, c, false) < NARROW_TILES))
+        c->lanes = alone ? strip_lanes(v, device, c) : NARROW_LANES;
+    share_columns(v, device, ragged, c);
+    if (ragged && bytes < WORD_BYTES && reduce_state_words(&c->kind, c->compensated) > 1) {
+        c->ctas_per_sm--; // what guards need beside two states a column does not fit the registers
+        share_columns(v, device, ragged, c);
+    }
+    c->overlap = v->rows * v->count * bytes <= REDUCE_OVERLAP_BYTES;
+    return CKL_OK;
+}
+
+static ckl_status admit_columns(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const reduce_columns_config *c = config;
+    const reduce_view *v = desc;
+    TRY(check_columns(v));
+    TRY(reduce_check_kind("columns", v, &c->kind));
+    TRY(reduce_check_threads("columns", c->threads, device));
+    TRY(reduce_check_vectors("columns", c->vec, c->steps, c->kind.dtype));
+    if (!is_power_of_two(c->lanes) || c->lanes > c->threads)
+        FAIL(CKL_INVALID, "reduce columns: lanes=%d must be a power of two up to threads=%d", c->lanes, c->threads);
+    if (c->split < 1)
+        FAIL(CKL_INVALID, "reduce columns: split=%d is not positive", c->split);
+    if (column_tiles(v, c, reduce_columns_ragged(c)) > REDUCE_CTAS_MAX / c->split)
+        FAIL(CKL_UNSUPPORTED, "reduce columns: %" PRId64 " results are more than one launch has CTAs for", v->rows);
+    return CKL_OK;
+}
+
+static int64_t columns_workspace(const ckl_plan *plan)
+{
+    const reduce_columns_config *c = plan->config;
+    const reduce_view *v = plan->desc;
+    int64_t bytes = (int64_t)WORD_BYTES * reduce_state_words(&c->kind, c->compensated);
+    return reduce_workspace_for(column_tiles(v, c, reduce_columns_ragged(c)), c->split, bytes * c->lanes * c->vec);
+}
+
+static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const reduce_columns_config *c = plan->config;
+    const reduce_view *v = plan->desc;
+    const bool may_be_ragged = reduce_columns_ragged(c);
+    reduce_params p = reduce_params_for(plan, args, column_tiles(v, c, may_be_ragged));
+    bool even = columns_divide(v, c->vec) && reduce_is_aligned(p.x, c->vec * reduce_bytes_of(c->kind.dtype)) &&
+                reduce_is_aligned(p.y, min_i64(REDUCE_ACCESS_BYTES, c->vec * reduce_bytes_of(c->kind.output)));
+    int64_t ctas = column_tiles(v, c, !even && may_be_ragged) * c->split;
+    return v->rows ? plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = ctas }, &p, stream) : CKL_OK;
+}
+
+static const field columns_fields[] = { REDUCE_KIND(FIELD_NESTED, (reduce_columns_config, kind))
+                                            REDUCE_COLUMNS_CONFIG(FIELD_ROW, reduce_columns_config) };
+
+const implementation reduce_columns_plans = {
+    .name = "columns",
+    .summary = "neighbouring threads take neighbouring results; layers of threads and CTAs share long columns",
+    .config_bytes = sizeof(reduce_columns_config),
+    .config = FIELD_TABLE(columns_fields),
+    .choose = choose_columns,
+    .admit = admit_columns,
+    .describe = reduce_columns,
+    .kernels = 2,
+    .params = &reduce_param_list,
+    .workspace_bytes = columns_workspace,
+    .launch = launch_columns,
+};

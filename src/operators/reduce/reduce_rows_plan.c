@@ -1,0 +1,235 @@
+/* reduce_rows_plan.c - which config rows get whose elements lie side by side, what of it is legal, and their launch. */
+#include "operators/reduce/reduce_plan.h"
+
+#include "base/math.h"
+#include "plan/check.h"
+
+enum { WARP = 32 };
+
+enum {
+    SLOT_BYTES = 8,              // of 32 bits of a state
+    SMALL_TILE = 128 * 8,        // vectors of a CTA of a small x
+    PREFETCHED_BYTES = 96 << 20, // of an x whose first tiles are prefetched
+    CLUSTER_MAX = 8,
+    ROWS_OF_SM = 64, // of a device that rows of a warp each keep busy
+    NEARLY = 16,     // one of so many may be missing
+};
+
+/* Do rows, and their segments, begin and end with a vector, if x does? */
+static bool vectors_divide_rows(const reduce_view *v, int vec)
+{
+    return reduce_inner_of(v).extent % vec == 0 && reduce_strides_divide(v->kept, v->kind.kept, vec) &&
+           reduce_strides_divide(v->reduced, v->kind.reduced - 1, vec);
+}
+
+/* Vectors need not divide rows, but rows of few vectors that start anywhere would be all edges. */
+static int choose_row_vec(const reduce_view *v, ckl_dtype dtype)
+{
+    int vec = REDUCE_ACCESS_BYTES / reduce_bytes_of(dtype);
+    reduce_mode inner = reduce_inner_of(v);
+    if (inner.stride != 1 || (!vectors_divide_rows(v, vec) && inner.extent < 16 * vec))
+        return 1;
+    return vec;
+}
+
+/* Vectors of a row, its segments not joined. */
+static int64_t vectors_of(const reduce_view *v, const reduce_rows_config *c)
+{
+    int64_t inner = reduce_inner_of(v).extent;
+    return ceil_div(inner, c->vec) * (v->count / max_i64(inner, 1));
+}
+
+static int64_t row_tiles(const reduce_view *v, const reduce_rows_config *c)
+{
+    int64_t inner = reduce_inner_of(v).extent, tile = (int64_t)c->row_threads / c->segments * c->vec * c->steps;
+    return ceil_div(inner, tile) * ceil_div(v->count / max_i64(inner, 1), c->segments);
+}
+
+/* No more vectors than a stretch of the row has. */
+static void shorten_steps(const reduce_view *v, reduce_rows_config *c)
+{
+    while (c->steps > 1 && (int64_t)c->row_threads * c->vec * (c->steps / 2) >= reduce_inner_of(v).extent)
+        c->steps /= 2;
+}
+
+/* Of a segment's tiles: where vectors do not divide rows, the rest is loaded apart. */
+static int64_t whole_vectors(const reduce_view *v, const reduce_rows_config *c)
+{
+    return max_i64(1, reduce_inner_of(v).extent / c->vec);
+}
+
+/* So many threads that each has about 4 vectors of a row, of longer rows 8, all of them in flight at once. */
+static void choose_short(const reduce_view *v, reduce_rows_config *c)
+{
+    enum { THREADS = 128, STEPS = 4, STEPS_LONG = 8 };
+    const int64_t vectors = max_i64(vectors_of(v, c), 1), segment = whole_vectors(v, c);
+    int64_t lanes = reduce_power_of_two_from(ceil_div(vectors, STEPS));
+    if (lanes > WARP / 2)
+        lanes = max_i64(WARP / 2, reduce_power_of_two_from(ceil_div(vectors, STEPS_LONG)));
+    c->threads = THREADS;
+    c->row_threads = (int)min_i64(WARP, lanes);
+    c->steps = (int)min_i64(STEPS_LONG, ceil_div(segment, c->row_threads));
+}
+
+/* Short segments: as many side by side as leave threads to each for its vectors. */
+static void choose_segments(const reduce_view *v, reduce_rows_config *c)
+{
+    enum { STEPS = 4, LANES_MIN = 4 };
+    const int64_t segment = whole_vectors(v, c),
+                  lanes = max_i64(LANES_MIN, reduce_power_of_two_from(ceil_div(segment, STEPS)));
+    if (v->kind.reduced == 1 || c->strided || c->split > 1 || 2 * lanes > c->row_threads)
+        return;
+    c->segments = (int)(c->row_threads / lanes);
+    c->steps = (int)min_i64(STEPS, ceil_div(segment, lanes));
+}
+
+/* Do so few CTAs take a large x that those of the next launch, come early, would crowd some SMs? */
+static bool crowds(const reduce_view *v, const ckl_device_info *device, const reduce_rows_config *c)
+{
+    enum { WAVES = 4, THREADS_OF_SM = 2048 }; // of later waves the hardware sees to the balance
+    const int64_t fit = (int64_t)device->sm_count * (THREADS_OF_SM / c->threads);
+    return v->rows * c->split < WAVES * fit &&
+           v->rows * v->count * reduce_bytes_of(c->kind.dtype) > REDUCE_OVERLAP_BYTES;
+}
+
+/* A CTA for each row: the threads, of rows of one tile the vectors of each, too, that leave the fewest of them without work. */
+static void choose_cta(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
+{
+    enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, STEPS_MIN = 2, TILES = 1, WORTH = 20 }; // a twentieth less
+    const int64_t segment = whole_vectors(v, c);
+    const int steps_min = segment > (int64_t)TILES * THREADS * STEPS ? STEPS : STEPS_MIN;
+    int64_t least = INT64_MAX / WORTH;
+    for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2)
+        for (int steps = STEPS; steps >= steps_min; steps--) {
+            const int64_t all = round_up(segment, (int64_t)threads * steps);
+            if (WORTH * all >= (WORTH - 1) * least)
+                continue;
+            least = all;
+            c->threads = c->row_threads = threads;
+            c->steps = steps;
+        }
+    c->overlap = !crowds(v, device, c);
+}
+
+/*
+ * Few rows, several CTAs each (bench/notes/reduce.md). Where all of x fits in one tile of two CTAs an SM, small CTAs with
+ * many vectors in flight are first done; each thread of the last one receives one state, and 32 of them or less are merged
+ * by a single warp. Large x gets full SMs, in CTAs of which no third fits: else the next launch's gather where the first of this one
+ * end. States of several registers leave room for fewer vectors in flight, and so do elements of 8 bytes; of those of two a third CTA
+ * fits, so that the next launch must not come early.
+ */
+static void choose_shared(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
+{
+    int64_t vectors = vectors_of(v, c) * max_i64(v->rows, 1), ctas = 2 * (int64_t)device->sm_count;
+    enum { WORDS_OF_A_THIRD = 2 }; // states with which threads take some 40 registers
+    bool light = reduce_state_words(&c->kind, false) == 1 && reduce_bytes_of(c->kind.dtype) <= 4;
+    bool small = vectors <= ctas * SMALL_TILE, many = vectors > 128 * SMALL_TILE;
+    c->prefetch = vectors * c->vec * reduce_bytes_of(c->kind.dtype) <= PREFETCHED_BYTES;
+    c->threads = small ? (many ? 256 : 128) : 512;
+    c->row_threads = c->threads;
+    c->steps = light ? (small ? SMALL_TILE / c->threads : 8) : 4;
+    while (small && c->steps > 1 && vectors < (int64_t)WARP * c->threads * c->steps)
+        c->steps /= 2;
+    shorten_steps(v, c);
+    if (light && !small) {
+        c->ctas_per_sm = REDUCE_THREADS_WANTED / c->threads;
+        ctas = (int64_t)device->sm_count * c->ctas_per_sm;
+    }
+    int64_t tiles = max_i64(row_tiles(v, c), 1), most = max_i64(1, ctas / max_i64(v->rows, 1));
+    most = min_i64(most, 2 * c->threads); // then a thread of the last CTA receives two states at most
+    const int64_t fewest = ceil_div(tiles, ceil_div(tiles, most));
+    const bool nearly_all =
+        NEARLY * fewest >= (NEARLY - 1) * most; // of the CTAs that fit: then all have as many tiles, or one less
+    c->split = (int)(small || nearly_all ? fewest : min_i64(tiles, most));
+    c->overlap = reduce_state_words(&c->kind, false) != WORDS_OF_A_THIRD || !crowds(v, device, c);
+}
+
+/*
+ * Rows of a warp's length or less share CTAs; many long ones have a CTA each, if states are not so dear to merge that warps should
+ * rather read longer. Clusters are only taken by config.
+ */
+static ckl_status choose_rows(const void *desc, const ckl_device_info *device, void *config)
+{
+    reduce_rows_config *c = config;
+    const reduce_view *v = desc;
+    c->kind = v->kind;
+    c->vec = choose_row_vec(v, v->kind.dtype);
+    c->strided = reduce_inner_of(v).stride != 1;
+    const int64_t vectors = vectors_of(v, c);
+    const bool dear = reduce_state_words(&c->kind, false) > 1 && v->rows >= ROWS_OF_SM * (int64_t)device->sm_count;
+    if (vectors <= WARP || (vectors <= (dear ? 32 : 8) * WARP && v->rows >= device->sm_count))
+        choose_short(v, c);
+    else if (v->rows < 4 * device->sm_count)
+        choose_shared(v, device, c);
+    else
+        choose_cta(v, device, c);
+    choose_segments(v, c);
+    c->compensated = reduce_compensates(&v->kind, row_tiles(v, c) / c->split);
+    return CKL_OK;
+}
+
+static ckl_status admit_rows(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const reduce_rows_config *c = config;
+    const reduce_view *v = desc;
+    TRY(reduce_check_kind("rows", v, &c->kind));
+    TRY(reduce_check_threads("rows", c->threads, device));
+    TRY(reduce_check_vectors("rows", c->vec, c->steps, c->kind.dtype));
+    if (c->strided != (reduce_inner_of(v).stride != 1) || (c->strided && c->vec > 1))
+        FAIL(CKL_UNSUPPORTED, "reduce rows: strided=%d vec=%d does not fit elements %" PRId64 " apart", c->strided,
+             c->vec, reduce_inner_of(v).stride);
+    if (c->row_threads != c->threads && (!is_power_of_two(c->row_threads) || c->row_threads > WARP))
+        FAIL(CKL_INVALID, "reduce rows: row_threads=%d must be a power of two up to 32, or threads=%d", c->row_threads,
+             c->threads);
+    if (!is_power_of_two(c->segments) || c->segments > c->row_threads || (c->segments > 1 && v->kind.reduced == 1))
+        FAIL(CKL_INVALID, "reduce rows: segments=%d is no power of two up to row_threads=%d, or rows are one stretch",
+             c->segments, c->row_threads);
+    if (!is_power_of_two(c->cluster) || c->cluster > CLUSTER_MAX)
+        FAIL(CKL_INVALID, "reduce rows: cluster=%d is not a power of two up to %d", c->cluster, CLUSTER_MAX);
+    if (c->split < 1 || (c->split > 1 && c->cluster > 1) || (c->split * c->cluster > 1 && c->row_threads != c->threads))
+        FAIL(CKL_INVALID, "reduce rows: split=%d cluster=%d: one of them is 1, both where row_threads < threads",
+             c->split, c->cluster);
+    if (c->cluster > 1 && !device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "reduce rows: cluster=%d on a device without clusters", c->cluster);
+    int64_t ctas_per_row = (int64_t)c->split * c->cluster, rows_per_cta = c->threads / c->row_threads;
+    if (v->rows > REDUCE_CTAS_MAX / ctas_per_row * rows_per_cta)
+        FAIL(CKL_UNSUPPORTED, "reduce rows: %" PRId64 " rows are more than one launch has CTAs for", v->rows);
+    return CKL_OK;
+}
+
+static int64_t rows_workspace(const ckl_plan *plan)
+{
+    const reduce_rows_config *c = plan->config;
+    int words = reduce_state_words(&c->kind, c->compensated);
+    return reduce_workspace_for(((const reduce_view *)plan->desc)->rows, c->split, (int64_t)SLOT_BYTES * words);
+}
+
+static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const reduce_rows_config *c = plan->config;
+    const reduce_view *v = plan->desc;
+    reduce_params p = reduce_params_for(plan, args, v->rows);
+    bool even = vectors_divide_rows(v, c->vec) && reduce_is_aligned(p.x, c->vec * reduce_bytes_of(c->kind.dtype));
+    int64_t ctas = ceil_div(v->rows, c->threads / c->row_threads);
+    if (c->resident && c->row_threads < c->threads)
+        ctas = min_i64(ctas, (int64_t)c->resident * plan->device->info.sm_count);
+    ctas *= (int64_t)c->split * c->cluster;
+    return ctas ? plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = ctas }, &p, stream) : CKL_OK;
+}
+
+static const field rows_fields[] = { REDUCE_KIND(FIELD_NESTED, (reduce_rows_config, kind))
+                                         REDUCE_ROWS_CONFIG(FIELD_ROW, reduce_rows_config) };
+
+const implementation reduce_rows_plans = {
+    .name = "rows",
+    .summary = "a few threads a row, a CTA, several CTAs of which the last finishes the row, or a cluster",
+    .config_bytes = sizeof(reduce_rows_config),
+    .config = FIELD_TABLE(rows_fields),
+    .choose = choose_rows,
+    .admit = admit_rows,
+    .describe = reduce_rows,
+    .kernels = 2,
+    .params = &reduce_param_list,
+    .workspace_bytes = rows_workspace,
+    .launch = launch_rows,
+};

@@ -1,0 +1,211 @@
+/*
+ * unit_gemm_calls.c - calls of gemm: what is missing or wrong is a sentence and launches nothing; D by columns; offsets of the host
+ * and the gradient of a bias beside workspaces of the caller's.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/math.h"
+#include "cutekernellib/operators/gemm.h"
+#include "emulated_device.h"
+
+enum { M = 400, N = 33, K = 41, GROUPS = 3, ELEMENTS = 20000, UNTOUCHED = -77 };
+
+/* Matrices of f32, of small integers by a seed, or all of one value. */
+static float *filled(int64_t seed, float value)
+{
+    static float host[ELEMENTS];
+    void *memory;
+    for (int i = 0; i < ELEMENTS; i++)
+        host[i] = seed ? (float)((i * seed * 7 + i / 5 * 3) % 7 - 3) : value;
+    assert_int_equal(ckl_malloc(device, sizeof host, &memory), CKL_OK);
+    assert_int_equal(ckl_copy_in(device, memory, host, sizeof host, NULL), CKL_OK);
+    return memory;
+}
+
+static const float *read_back(const void *memory)
+{
+    static float host[ELEMENTS];
+    assert_int_equal(ckl_copy_out(device, host, memory, sizeof host, NULL), CKL_OK);
+    assert_int_equal(ckl_stream_synchronize(device, NULL), CKL_OK);
+    return host;
+}
+
+/* A[i,l] and B[j,l] of the fills 1 and 2. */
+static double product(int64_t i, int64_t j)
+{
+    double sum = 0;
+    for (int64_t l = 0; l < K; l++) {
+        const int64_t a = i * K + l, b = j * K + l;
+        sum += (double)((a * 7 + a / 5 * 3) % 7 - 3) * (double)((b * 14 + b / 5 * 3) % 7 - 3);
+    }
+    return sum;
+}
+
+static ckl_gemm_args new_args(void)
+{
+    return (ckl_gemm_args){ .a = filled(1, 0), .b = filled(2, 0), .d = filled(0, UNTOUCHED) };
+}
+
+static void free_args(ckl_gemm_args *x)
+{
+    const void *all[] = { x->a, x->b, x->d, x->scale_a, x->scale_b, x->bias_gradient };
+    for (int i = 0; i < COUNT_OF(all); i++)
+        ckl_free(device, (void *)(uintptr_t)all[i]);
+}
+
+/* The call is refused with that sentence, and D stays as it is. */
+static void refuse(const ckl_gemm_desc *desc, const ckl_gemm_args *args, const void *d, const char *sentence)
+{
+    assert_int_equal(ckl_gemm(device, desc, args, NULL), CKL_INVALID);
+    if (!strstr(ckl_error(), sentence))
+        fail_msg("'%s' instead of '%s'", ckl_error(), sentence);
+    assert_true(read_back(d)[0] == UNTOUCHED);
+}
+
+static void test_missing(void **state)
+{
+    (void)state;
+    ckl_gemm_args good = new_args(), x = good;
+    ckl_gemm_desc d = { .m = M, .n = N, .k = K, .a = CKL_F32 };
+    x.a = NULL;
+    refuse(&d, &x, good.d, "gemm: a is NULL");
+    x = good;
+    x.b = NULL;
+    refuse(&d, &x, good.d, "gemm: b is NULL");
+    x = good;
+    x.d = NULL;
+    refuse(&d, &x, good.d, "gemm: d is NULL");
+    d.bias_gradient = CKL_GEMM_SUMS_OF_COLUMNS;
+    refuse(&d, &good, good.d, "gemm: bias_gradient is NULL");
+    d.bias_gradient = CKL_GEMM_SUMS_NONE;
+    d.device_scalars = true;
+    refuse(&d, &good, good.d, "gemm: device_alpha is NULL");
+    d.device_scalars = false;
+    d.groups = GROUPS;
+    refuse(&d, &good, good.d, "gemm: offsets is NULL");
+    d = (ckl_gemm_desc){ .m = M,
+                         .n = N,
+                         .k = K,
+                         .a = CKL_E4M3,
+                         .d = CKL_F32,
+                         .scale_a = CKL_GEMM_SCALE_TENSOR,
+                         .scale_b = CKL_GEMM_SCALE_TENSOR };
+    refuse(&d, &good, good.d, "gemm: scale_a is NULL");
+    free_args(&good);
+}
+
+/* D by columns is D^T by rows: A and B change places, and so do M and N. */
+static void test_by_columns(void **state)
+{
+    (void)state;
+    ckl_gemm_args x = new_args();
+    const void *a = x.a;
+    x.a = x.b;
+    x.b = a;
+    const ckl_gemm_desc d = { .m = N, .n = M, .k = K, .a = CKL_F32, .ldd = M + 3 };
+    assert_int_equal(ckl_gemm(device, &d, &x, NULL), CKL_OK);
+    const float *host = read_back(x.d);
+    for (int64_t i = 0; i < M; i++)
+        for (int64_t j = 0; j < N; j++)
+            assert_true((double)host[j * (M + 3) + i] == product(i, j));
+    free_args(&x);
+}
+
+/* All groups have the same B. */
+static void check_groups(const float *host)
+{
+    for (int64_t i = 0; i < M; i++)
+        for (int64_t j = 0; j < N; j++)
+            assert_true((double)host[i * N + j] == product(i, j));
+}
+
+static const ckl_gemm_desc grouped = { .m = M, .n = N, .k = K, .a = CKL_F32, .groups = GROUPS, .host_offsets = true };
+
+static void test_offsets_of_the_host(void **state)
+{
+    static const struct {
+        int32_t offsets[GROUPS + 1];
+        const char *sentence;
+    } wrong[] = {
+        { { 0, 20, 20, M - 1 }, "gemm: offsets from 0 to 399 do not deal out m=400" },
+        { { 1, 20, 20, M }, "gemm: offsets from 1 to 400 do not deal out m=400" },
+        { { 0, 20, 19, M }, "gemm: offsets[1]=20 is more than offsets[2]=19" },
+    };
+    (void)state;
+    ckl_gemm_args x = new_args();
+    for (int i = 0; i < COUNT_OF(wrong); i++) {
+        x.offsets = wrong[i].offsets;
+        refuse(&grouped, &x, x.d, wrong[i].sentence);
+    }
+    free_args(&x);
+}
+
+/* A copy of B for each group. */
+static float *repeated_B(void)
+{
+    static float host[ELEMENTS];
+    float *b = filled(2, 0);
+    const float *one = read_back(b);
+    for (int g = 0; g < GROUPS; g++)
+        memcpy(host + g * N * K, one, N * K * sizeof *host);
+    assert_int_equal(ckl_copy_in(device, b, host, sizeof host, NULL), CKL_OK);
+    return b;
+}
+
+/*
+ * Of a plan whose kernels have workspace, and steps before and behind them: copies, offsets and sums lie apart, in the plan's own
+ * and in the caller's, twice in each.
+ */
+static void test_workspace(void **state)
+{
+    int32_t offsets[] = { 0, 20, 20, M };
+    ckl_gemm_desc d = grouped;
+    ckl_gemm_args x = new_args();
+    ckl_plan *plan;
+    void *workspace;
+    (void)state;
+    ckl_free(device, (void *)(uintptr_t)x.b);
+    x.b = repeated_B();
+    x.bias_gradient = filled(0, UNTOUCHED);
+    x.offsets = offsets;
+    d.bias_gradient = CKL_GEMM_SUMS_OF_COLUMNS;
+    d.math = CKL_GEMM_TF32;
+    d.batch_invariant = true; // so that even these few odd rows are copied
+    assert_int_equal(ckl_gemm_plan(device, &d, &plan), CKL_OK);
+    const size_t bytes = (size_t)ckl_plan_workspace_bytes(plan);
+    assert_int_equal(ckl_malloc(device, bytes, &workspace), CKL_OK);
+    void *zeros = calloc(1, bytes);
+    assert_int_equal(ckl_copy_in(device, workspace, zeros, bytes, NULL), CKL_OK);
+    for (int run = 0; run < 4; run++) {
+        x.workspace = run % 2 ? workspace : NULL;
+        assert_int_equal(ckl_gemm_run(plan, &x, NULL), CKL_OK);
+        check_groups(read_back(x.d));
+        const float *sums = read_back(x.bias_gradient);
+        for (int64_t g = 0; g < GROUPS; g++)
+            for (int64_t j = 0; j < N; j++) {
+                double sum = 0;
+                for (int64_t i = offsets[g]; i < offsets[g + 1]; i++)
+                    sum += product(i, j);
+                assert_true((double)sums[g * N + j] == sum);
+            }
+    }
+    free(zeros);
+    ckl_free(device, workspace);
+    ckl_plan_free(plan);
+    free_args(&x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_missing), cmocka_unit_test(test_by_columns),
+                                        cmocka_unit_test(test_offsets_of_the_host), cmocka_unit_test(test_workspace) };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
