@@ -24,7 +24,7 @@ import numpy as np
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HEADER = os.path.join(ROOT, "src/operators/gemm/gemm_sm90_fit.h")
 CLUSTERS = {1: 132, 2: 66, 3: 40, 4: 30, 6: 20, 8: 15} # that an H200 holds at once, by CTAs of each
-SM_COUNT, SMEM, TILE_K, TILES = 132, 232448, 64, 46
+SM_COUNT, SMEM, TILE_K, TILES = 132, 232448, 64, 44
 
 # Where fitting begins, and what each coefficient is.
 START = {
@@ -42,7 +42,6 @@ START = {
     "latency": (2000.0, "cycles from asking for a stage to its arrival, when memory is busy"),
     "exchange": (300.0, "cycles of adding the parts of a split"),
     "exchange_bytes": (20.0, "a cycle of what a CTA that finishes gets for it"),
-    "l2_bytes": (5500.0, "a cycle out of L2, where every CTA takes all of one operand: they run apart; 128x7168x16384 in 64x128 takes 72 us, in clusters of 4 64; not fitted"),
     "column_scale": (1.5, "cycles of a K step for every column that has a scale of its own, of each consumer: D^T in 64x128 takes 10.4 instead of 8.6 us at 128x7168x2048; not fitted"),
     "cluster": (0.05, "what each more CTA of a cluster adds to a step, unless rows are slow; not fitted"),
     "epilogue": (0.1176, "cycles of storing an element, of one consumer; as the three below fitted to plain problems, then kept"),
@@ -59,7 +58,7 @@ START = {
 FITTED = [name for name in START if name not in ("cycles_per_us", "gelu", "epilogue", "boxes_of_32", "boxes_of_16",
                                                  "three_consumers", "slow_row", "sum_us", "column_scale",
                                                  "sum_bytes_per_us", "cluster", "operands", "flops_per_us", "memory_bytes_per_us",
-                                                 "turn_us", "l2_bytes")]
+                                                 "turn_us")]
 FIELDS = ("tile_m", "tile_n", "consumers", "pingpong", "cluster_m", "cluster_n", "split", "swap")
 
 
@@ -74,15 +73,13 @@ SEEDS = ((192, 192, 3, 0, 2, 1, 1, 0), (256, 128, 2, 0, 1, 2, 1, 0), (128, 224, 
          (128, 96, 2, 1, 1, 1, 1, 0), (64, 192, 1, 0, 1, 1, 1, 0), (64, 128, 2, 1, 1, 1, 1, 0), (64, 96, 2, 1, 1, 1, 1, 0),
          (64, 80, 1, 0, 1, 1, 1, 0), (64, 64, 1, 0, 1, 2, 1, 0), (64, 48, 1, 0, 1, 2, 1, 0), (64, 32, 1, 0, 1, 2, 1, 0), (64, 64, 2, 1, 1, 1, 1, 0),
          (64, 48, 1, 0, 1, 1, 8, 0), (128, 128, 2, 0, 1, 2, 1, 0), (128, 208, 2, 0, 2, 1, 1, 0), (128, 0, 2, 0, 1, 1, 1, 1), (128, 176, 2, 1, 1, 1, 1, 0), (128, 192, 2, 1, 2, 1, 1, 0),
-         (128, 224, 2, 0, 2, 1, 1, 0), (128, 96, 2, 0, 2, 1, 1, 0), (64, 192, 2, 1, 1, 2, 1, 0), (64, 16, 1, 0, 1, 1, 1, 0),
-         (64, 0, 1, 0, 4, 1, 1, 1), (64, 224, 1, 0, 1, 1, 1, 0))
+         (128, 224, 2, 0, 2, 1, 1, 0), (128, 96, 2, 0, 2, 1, 1, 0), (64, 192, 2, 1, 1, 2, 1, 0), (64, 16, 1, 0, 1, 1, 1, 0))
 
 
 # What the listed suite (bench/results/gemm-f16.json) is fast with. Another choice counts as 8 % slower.
 PING_PONG = {(1024, 1024, 1024): (64, 128), (2048, 2048, 2048): (128, 128), (4096, 4096, 4096): (128, 128),
              (4096, 4096, 512): (128, 128), (8192, 8192, 8192): (128, 192), (16384, 8192, 4096): (128, 192),
              (8192, 28672, 8192): (128, 192)}
-WITH_BIAS = {(8192, 8192, 8192): (128, 128), (8192, 28672, 8192): (128, 128)} # which leaves 128 accumulators
 
 
 def columns_of(c, m):
@@ -102,7 +99,7 @@ def finished_columns(c, tile_n):
 
 # What the model looks at, of a problem and a config: numbers, or columns of them.
 FEATURES = ("tile_m tile_n pingpong consumers sharers split turns ctas steps stages slow_rows absent columns narrow "
-            "flops bytes slices sums swap shared apart").split()
+            "flops bytes slices sums swap").split()
 
 
 def features(shape, c):
@@ -122,8 +119,7 @@ def features(shape, c):
             columns, 0 if swap or columns % 64 == 0 else 1 if columns % 32 == 0 else 2,
             2.0 * tiles * tile_m * tile_n * steps * TILE_K,
             2.0 * (m + n) * depth + (2 if slices == 1 else 4 * slices) * m * n,
-            slices, 4.0 * slices * m * ceil_div(n, 8) * 8, swap, shared_m + shared_n,
-            slices * split == 1 and (rows <= tile_m or cols <= tile_n))
+            slices, 4.0 * slices * m * ceil_div(n, 8) * 8, swap)
 
 
 def overlapped(*parts):
@@ -140,7 +136,6 @@ def predicted(p, x):
     rate = np.where(2 * x["ctas"] <= SM_COUNT, p["sm_bytes_alone"], rate)
     sm = (x["tile_m"] + x["tile_n"]) * 128 / rate
     sm = sm + p["slow_row"] * x["slow_rows"] + p["absent_row"] * x["absent"]
-    sm = np.maximum(sm, x["apart"] * x["ctas"] * x["shared"] * 128 / p["l2_bytes"])
     sharing = 1 + np.where((x["slow_rows"] > 0) | (x["swap"] > 0), 0, p["cluster"]) * (x["sharers"] - 1)
     step = overlapped(tensor_cores, sm, p["latency"] / x["stages"]) * sharing + p["step"]
     narrow = np.where(x["narrow"] == 0, 1, np.where(x["narrow"] == 1, p["boxes_of_32"], p["boxes_of_16"]))
@@ -291,14 +286,12 @@ def among(tiles, sweeps):
 
 def kept(tiles):
     """The suite as sweeps of the tiles that suit its size."""
-    few = [c for c in tiles if c["tile_m"] * c["tile_n"] <= 128 * 128 * (1 if c["pingpong"] else c["consumers"])]
     found = []
-    for kept_tiles, pool in ((PING_PONG, tiles), (WITH_BIAS, few)):
-        for shape, tile in kept_tiles.items():
-            best = 2.0 * math.prod(shape) / 7e8
-            trials = [(best if key_of(c) == (*tile, 2, 1, 1, 1, 1, 0) else 1.08 * best, staged(c, shape[0])) for c in pool
-                      if not c["swap"]]
-            found.append([shape, trials, 0])
+    for shape, tile in PING_PONG.items():
+        best = 2.0 * math.prod(shape) / 7e8
+        trials = [(best if key_of(c) == (*tile, 2, 1, 1, 1, 1, 0) else 1.08 * best, staged(c, shape[0])) for c in tiles
+                  if not c["swap"]]
+        found.append([shape, trials, 0])
     return found
 
 

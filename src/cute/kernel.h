@@ -154,7 +154,6 @@
 #define mapa(address, rank)                    (HERE, ir_mapa(address, rank)) // in CTA `rank` of the cluster
 #define cp_async(shared, global, bytes, valid) (HERE, ir_cp_async(shared, 0, global, bytes, valid))
 #define cp_async_commit()                      (HERE, ir_plain(IR_CP_ASYNC_COMMIT, 0, 0))
-#define cp_async_arrive(barrier)               (HERE, ir_cp_async_arrive(barrier, 0)) // when this thread's copies are here
 #define cp_async_wait(pending)                 (HERE, ir_plain(IR_CP_ASYNC_WAIT, pending, 0))
 #define ldmatrix(address, n, registers)        (HERE, ir_ldmatrix(n, false, address, 0, registers)) // n matrices of 8x8
 #define ldmatrix_T(address, n, registers)      (HERE, ir_ldmatrix(n, true, address, 0, registers)) // n transposed matrices

@@ -119,7 +119,6 @@ void ir_bulk_prefetch(val global, val bytes);
 /* mbarriers */
 void ir_mbarrier_init(val bar, int64_t offset, int count);
 void ir_mbarrier_arrive(ir_space space, val bar, int64_t offset);
-void ir_cp_async_arrive(val bar, int64_t offset);
 void ir_mbarrier_expect(val bar, int64_t offset, val bytes);
 void ir_mbarrier_wait(val bar, int64_t offset, val parity);
 val ir_mbarrier_test(val bar, int64_t offset, val parity);

@@ -157,11 +157,6 @@ void ir_mbarrier_arrive(ir_space space, val bar, int64_t offset)
     build_effect((ir_inst){ .op = IR_MBARRIER_ARRIVE, .space = space, .offset = offset }, 1, &bar);
 }
 
-void ir_cp_async_arrive(val bar, int64_t offset)
-{
-    build_effect((ir_inst){ .op = IR_CP_ASYNC_ARRIVE, .offset = offset }, 1, &bar);
-}
-
 void ir_mbarrier_expect(val bar, int64_t offset, val bytes)
 {
     val in[] = { bar, ir_coerce(IR_U32, bytes) };

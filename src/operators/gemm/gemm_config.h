@@ -402,7 +402,6 @@ typedef struct gemm_sm90_shape {
     int d_rows, d_cols, d_swizzle; // of one staging buffer of D
     int vectors[GEMM_VECTORS];     // elements that a consumer needs of each; 0: the epilogue has none
     int column_scales;             // that a consumer needs for a K tile; 0: columns have none of their own
-    int scales[2];                 // of blocks, that a stage has for the rows of a tile and for its columns
     int c_arrivals, x_arrivals; // barriers of a consumer for C and for X: of every staging buffer if boxes come ahead
     int64_t part_bytes;         // of the partial sums that a CTA sends to one that finishes, of each consumer
     int64_t stage_bytes, smem_bytes;

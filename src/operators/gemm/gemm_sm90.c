@@ -47,15 +47,14 @@ static void initialise(const sm90_kernel *k)
     launch_dependents();
 }
 
-/* Thread t of a consumer, or of each of its warps, frees the stages of CTA t of those that share operands, if that CTA loads for this one. */
+/* Thread t of a consumer frees the stages of CTA t of those that share operands, if that CTA loads for this one. */
 static void describe_release(const sm90_kernel *k, consumer_role *c)
 {
     int cluster_m = k->cfg->cluster_m, sharers = k->size.sharers;
-    val t = k->size.scales[0] ? lane() : c->tid;
-    c->releases = lt(t, imm(sharers));
+    c->releases = lt(c->tid, imm(sharers));
     if (sharers == 1)
         return;
-    val peer = select(c->releases, t, imm(0));
+    val peer = select(c->releases, c->tid, imm(0));
     if (k->cfg->cluster_m > 1 && k->cfg->cluster_n > 1)
         c->releases = logical_and(c->releases, logical_or(eq(rem(peer, imm(cluster_m)), k->rank_m),
                                                           eq(div(peer, imm(cluster_m)), k->rank_n)));

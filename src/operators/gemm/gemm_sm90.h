@@ -10,7 +10,7 @@
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { WARPGROUP = 128, LANES = 32 };
+enum { WARPGROUP = 128 };
 
 /* Named barriers of 128 or 256 threads. */
 enum {
@@ -39,7 +39,7 @@ typedef struct sm90_kernel {
     bool a_k_major, b_k_major;
     tensor sD;                     // (ROWS,COLS,BUFFERS,CONSUMERS)
     tensor sVectors[GEMM_VECTORS]; // (ELEMENTS,CONSUMERS) f32
-    tensor sScales[2];             // (ROWS,STAGES), (COLUMNS,STAGES) f32: scales of blocks
+    tensor sScales;                // (COLUMNS,2,CONSUMERS) f32: of two K tiles
     tensor sParts;                 // (2,THREADS,PAIRS,SPLIT,CONSUMERS) f32
     pipeline ring;
     int64_t c_barriers, x_barriers;    // of each consumer: a box of C has arrived; one of X
@@ -114,14 +114,17 @@ void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, const tile
 void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c);
 
 /*
- * gemm_sm90_scales.c: scales of blocks. load: by a warp beside the producer's, those of each stage. read: of a stage that is full, those of
- * a thread's accumulators. add: acc += part * scales.
+ * gemm_sm90_scales.c: scales of blocks, in registers. begin: before a tile. next: those of a K tile, each in turn. add:
+ * acc += part * scales.
  */
 typedef struct block_scales {
-    tensor rScales[2]; // (SCALES) of rows and of columns: for every one that a thread has, or every square
+    tensor rNow[2];             // (SCALES) of rows and of columns: for every one that a thread has, or every square
+    tensor rHeld[2], rAhead[2]; // the same of this lane's K tile of four, and of its next
+    tensor sScales;             // (COLUMNS,2)
 } block_scales;
-void gemm_sm90_load_scales(const sm90_kernel *k);
-block_scales gemm_sm90_read_scales(const sm90_kernel *k, const consumer_role *c, val stage);
+block_scales gemm_sm90_begin_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
+void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
+                           const block_scales *scales);
 void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor part, const block_scales *scales);
 
 /*

@@ -44,13 +44,21 @@ void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c)
 typedef struct promotion {
     const sm90_kernel *k;
     const consumer_role *c;
-    val stage; // of the next sum that is added
+    const tile_place *at;
+    block_scales scales;
+    val k_tile; // of the next sum that is added
+    val stage;  // of it
 } promotion;
 
-static promotion begin_promotion(const sm90_kernel *k, const consumer_role *c, val stage)
+static promotion begin_promotion(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val stage)
 {
+    promotion p = { .k = k, .c = c, .at = at };
     fill(c->acc, immf(0));
-    return (promotion){ .k = k, .c = c, .stage = variable(U32, stage) };
+    if (gemm_has_block_scales(k->epilogue.scale_a))
+        p.scales = gemm_sm90_begin_scales(k, c, at);
+    p.k_tile = variable(U32, imm(0));
+    p.stage = variable(U32, stage);
+    return p;
 }
 
 /* The products of the next stage begin. */
@@ -67,19 +75,17 @@ static void begin_part(const promotion *p, pipeline_state *stage, tensor part)
 static void add_part(const promotion *p, tensor part, int pending)
 {
     const consumer_role *c = p->c;
-    const bool scaled = p->k->size.scales[0] > 0;
-    block_scales scales = { 0 };
-    if (scaled) {
-        scales = gemm_sm90_read_scales(p->k, c, p->stage);
-        warp_sync(); // all lanes have read them
-    }
+    const bool scaled = gemm_has_block_scales(p->k->epilogue.scale_a);
+    if (scaled)
+        gemm_sm90_next_scales(p->k, c, p->at, p->k_tile, &p->scales);
     mma_wait(pending);
     IF(c->releases)
         release(p->k, c, p->stage);
     if (scaled)
-        gemm_sm90_add_scaled(p->k, c, part, &scales);
+        gemm_sm90_add_scaled(p->k, c, part, &p->scales);
     for (int i = 0; !scaled && i < static_size(c->acc.layout); i++)
         set(c->acc, i, add(at(c->acc, i), at(part, i)));
+    assign(p->k_tile, add(p->k_tile, imm(1)));
 }
 
 /* The products of one K tile begin, then those of the tile before are added. */
@@ -110,9 +116,9 @@ static void mainloop_in_turn(const promotion *p, pipeline_state *stage)
 }
 
 /* The products of a stage on their own, then added in f32; other consumers keep the tensor cores busy meanwhile. */
-static void mainloop_accurate(const sm90_kernel *k, const consumer_role *c, pipeline_state *stage)
+static void mainloop_accurate(const sm90_kernel *k, const consumer_role *c, const tile_place *at, pipeline_state *stage)
 {
-    const promotion p = begin_promotion(k, c, stage->stage);
+    const promotion p = begin_promotion(k, c, at, stage->stage);
     order_wait(k, c);
     if (gemm_sm90_parts(k->cfg) == 2)
         mainloop_in_turn(&p, stage);
@@ -192,8 +198,6 @@ void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, const tile
 {
     if (k->epilogue.math == CKL_GEMM_F32X3)
         mainloop_in_three(k, c, stage);
-    else if (k->epilogue.accumulation == CKL_GEMM_ACCURATE)
-        mainloop_accurate(k, c, stage);
     else
-        mainloop_fast(k, c, at, stage);
+        (k->epilogue.accumulation == CKL_GEMM_ACCURATE ? mainloop_accurate : mainloop_fast)(k, c, at, stage);
 }

@@ -121,9 +121,6 @@ void gemm_sm90_producer(const sm90_kernel *k)
     IF(eq(warp(), imm(0)))
         IF(elect())
             load_tiles(k);
-    if (k->size.scales[0])
-        IF(eq(warp(), imm(1)))
-            gemm_sm90_load_scales(k);
 }
 
 /*

@@ -20,7 +20,7 @@ int gemm_sm90_accumulators(const gemm_sm90_config *c)
 bool gemm_sm90_is_plain(const gemm_sm90_config *c)
 {
     const gemm_epilogue *e = &c->epilogue;
-    const bool bias_fits = !e->bias || e->activation != CKL_ACTIVATION_GELU_ERF;
+    const bool bias_fits = !e->bias || (e->activation != CKL_ACTIVATION_GELU_ERF && c->tile_n % 64 == 0);
     return !c->ragged && !e->c && bias_fits && !e->weighted && !e->scatter && !gemm_is_f8(e->d) &&
            e->scale_a != CKL_GEMM_SCALE_ROW && e->scale_b != CKL_GEMM_SCALE_ROW && !e->preactivation &&
            !gemm_is_backward(e->activation);
@@ -31,20 +31,6 @@ static int column_scales_of(const gemm_sm90_config *c)
 {
     const gemm_epilogue *e = &c->epilogue;
     return (c->swap ? e->scale_a : e->scale_b) == CKL_GEMM_SCALE_BLOCK ? c->tile_n : 0;
-}
-
-/* Scales of blocks of a K tile, along the rows of a tile (0) or its columns: of squares one for each 64 rows, or 128 columns. */
-static int scales_along(const gemm_sm90_config *c, int mode)
-{
-    const choice how = (mode == 0) != c->swap ? c->epilogue.scale_a : c->epilogue.scale_b;
-    const int extent = mode == 0 ? c->tile_m : c->tile_n, unit = mode == 0 ? 64 : GEMM_BLOCK;
-    return how == CKL_GEMM_SCALE_BLOCK ? extent : how == CKL_GEMM_SCALE_SQUARE ? (extent + unit - 1) / unit : 0;
-}
-
-/* Bytes of all stages' scales. */
-static int64_t bytes_of_scales(const gemm_sm90_config *c, int mode)
-{
-    return round_up((int64_t)c->stages * scales_along(c, mode) * 4, 16);
 }
 
 int gemm_sm90_parts(const gemm_sm90_config *c)
@@ -129,10 +115,7 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
         vectors += (int64_t)c->consumers * s.vectors[v] * 4;
     }
     s.column_scales = column_scales_of(c);
-    for (int mode = 0; mode < 2; mode++) {
-        s.scales[mode] = scales_along(c, mode);
-        vectors += bytes_of_scales(c, mode);
-    }
+    vectors += (int64_t)c->consumers * 2 * s.column_scales * 4;
     s.part_bytes = c->split > 1 ? (int64_t)s.consumer_rows * columns * 4 : 0;
     int64_t staging = (int64_t)c->consumers * c->buffers * s.d_rows * s.d_cols * d_bytes;
     int64_t parts = c->consumers * c->split * s.part_bytes;
@@ -277,21 +260,16 @@ void gemm_sm90_memory(sm90_kernel *k)
     for (int v = 0; v < GEMM_VECTORS; v++)
         if (s->vectors[v])
             k->sVectors[v] = smem_tensor(names[v], F32, compact(shape(s->vectors[v], cfg->consumers)), 16);
-    for (int mode = 0; mode < 2 && s->scales[mode]; mode++) {
-        const int64_t place =
-            smem_alloc(mode == 0 ? "scales of rows" : "scales of columns", bytes_of_scales(cfg, mode), 16);
-        k->sScales[mode] = smem_view(smem_address(place), F32, compact(shape(s->scales[mode], cfg->stages)));
-    }
+    if (s->column_scales)
+        k->sScales = smem_tensor("scales", F32, compact(shape(s->column_scales, 2, cfg->consumers)), 16);
     if (cfg->split > 1)
         describe_parts(k);
     if (cfg->groups) {
         k->sFirst = smem_tensor("first rows", I32, compact(leaf(cfg->groups + 1)), 4); // (GROUPS+1)
         k->sTiles = smem_tensor("tiles", I32, compact(leaf(cfg->groups + 1)), 4);      // (GROUPS+1)
     }
-    int consumers = cfg->pingpong ? 1 : cfg->consumers;        // that use a stage
-    const int releases = s->scales[0] ? WARPGROUP / LANES : 1; // of each: scales are read by the threads of all warps
-    k->ring = make_pipeline("ring", cfg->stages, s->scales[0] ? 1 + LANES : 1,
-                            releases * consumers * (cfg->cluster_m + cfg->cluster_n - 1));
+    int consumers = cfg->pingpong ? 1 : cfg->consumers; // that use a stage
+    k->ring = make_pipeline("ring", cfg->stages, 1, consumers * (cfg->cluster_m + cfg->cluster_n - 1));
     if (s->c_arrivals)
         k->c_barriers = smem_alloc("C arrived", 8 * (int64_t)cfg->consumers * s->c_arrivals, 8);
     if (s->x_arrivals)

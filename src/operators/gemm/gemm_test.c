@@ -138,6 +138,12 @@ static const char *const cases[] = {
     "pingpong=1 cluster_m=1 cluster_n=1 buffers=4'",
     "m=30 n=1064 k=200 beta=1 bias=1 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 buffers=4 consumers=1 "
     "pingpong=0 cluster_m=1 cluster_n=2'",
+    "m=8 n=8512 k=136 impl=sm90 config='tile_m=64 tile_n=16 stages=10 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 "
+    "swap=1 ctas=2 persistent=0' # more CTAs than an H200 holds",
+    "m=300 n=7 k=200 ldd=8 impl=sm90 config='tile_m=64 tile_n=16 stages=10 consumers=1 pingpong=0 cluster_m=1 "
+    "cluster_n=1 ctas=2 ragged=1' # few columns",
+    "m=60 n=1100 k=200 impl=sm90 config='tile_m=64 tile_n=64 stages=6 consumers=1 pingpong=0 cluster_m=4 cluster_n=1 "
+    "swap=1' # four CTAs share A",
     "m=100 n=1100 k=130 lda=136 ldb=136 a=bf16 impl=sm90 config='tile_m=64 tile_n=112 stages=3 swap=1 consumers=2 "
     "pingpong=1 cluster_m=1 cluster_n=1 ctas=1' # ping-pong; several tiles a CTA",
     "m=20 n=99 k=64 ldd=104 bias=1 d=f32 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 split=1 ragged=1 "

@@ -33,7 +33,8 @@ typedef struct weights_kernel {
     val block_B, block_A; // the first rows of B and A of this CTA
     val tiles, blocks;    // along K; of scales
     val rings, ring;      // of all warps; this warp's first stage
-    val from_B[8];        // where this lane's lines of B begin
+    val from_B[8][2];     // where the rows of B begin that this lane copies of each line, one for each slot
+    val to_B;             // and where to in a stage
     val from_A, to_A;     // what this lane copies of the first rows of A, and where to in a stage
     val listed_A[8];      // bytes to those rows and the next ones, where a list takes them
     val limits_A[8];      // 16-byte pieces of those rows, and of the next ones
@@ -117,24 +118,25 @@ static val bytes_left(val length, val start)
     return convert(I32, max(min(sub(length, start), imm64(SLOT)), imm64(0)));
 }
 
-/* This lane's slots of B. Beyond the end of K any weights do, for A is zero there. */
+/*
+ * Rows of B, whole pieces of a K tile of them by neighbouring lanes: four rows of bytes at once, or eight of 4-bit integers. Beyond the end of
+ * K any weights do, for A is zero there.
+ */
 static void load_B(const weights_kernel *k, val tile, val at)
 {
-    val length = k->nibbles ? div(k->p.k, imm(2)) : k->p.k, to = add(at, mul(lane(), imm(SLOT)));
-    val start = add(mul(convert(I64, tile), imm(PART * k->slots_B)), convert(I64, mul(k->lane_part, imm(SLOT))));
-    for (int s = 0; s < k->slots_B; s++) {
-        if (k->cfg->narrow) {
-            val first = add(start, imm(s * PART)), valid = bytes_left(length, first);
-            for (int i = 0; i < k->lines_B; i++)
-                copy_narrow(add(to, imm((i * k->slots_B + s) * LANES * SLOT)), add(k->from_B[i], convert(U64, first)),
-                            CKL_U8, valid);
-            continue;
+    val length = k->nibbles ? div(k->p.k, imm(2)) : k->p.k, to = add(at, k->to_B);
+    val piece = mul(rem(lane(), imm(4 * k->slots_B)), imm(SLOT));
+    val start = add(mul(convert(I64, tile), imm(PART * k->slots_B)), convert(I64, piece));
+    val offset = convert(U64, k->cfg->narrow ? start : min(start, sub(length, imm(SLOT))));
+    for (int i = 0; i < k->lines_B; i++)
+        for (int s = 0; s < k->slots_B; s++) {
+            val place = add(to, imm((i * k->slots_B * LANES + s * LANES / 2) * SLOT)),
+                from = add(k->from_B[i][s], offset);
+            if (k->cfg->narrow)
+                copy_narrow(place, from, CKL_U8, bytes_left(length, start));
+            else
+                cp_async(place, from, SLOT, imm_as(U32, SLOT));
         }
-        val offset = convert(U64, min(add(start, imm(s * PART)), sub(length, imm(SLOT))));
-        for (int i = 0; i < k->lines_B; i++)
-            cp_async(add(to, imm((i * k->slots_B + s) * LANES * SLOT)), add(k->from_B[i], offset), SLOT,
-                     imm_as(U32, SLOT));
-    }
 }
 
 /* Rows of A, by all lanes of the warp: zeros beyond the ends. */
@@ -494,10 +496,15 @@ static void place_lane(weights_kernel *k)
     val pieces = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(p->k, imm(SLOT / 2))); // narrow: there is a row
     k->lane_line = div(lane(), imm(4));
     k->lane_part = rem(lane(), imm(4));
-    val first = add(k->block_B, convert(I64, k->lane_line));
+    const int lanes_B = 4 * k->slots_B; // of a row of B
+    val row_B = div(lane(), imm(lanes_B)), piece_B = rem(lane(), imm(lanes_B));
+    val first = add(k->block_B, convert(I64, row_B));
     for (int i = 0; i < k->lines_B; i++)
-        k->from_B[i] = add(
-            p->b, convert(U64, mul(min(add(first, imm(8 * i)), sub(p->n, imm64(1))), p->ldb))); // the last row again
+        for (int s = 0; s < k->slots_B; s++)
+            k->from_B[i][s] = add(p->b, convert(U64, mul(min(add(first, imm(8 * i + 4 * s)), sub(p->n, imm64(1))),
+                                                         p->ldb))); // the last row again
+    k->to_B = add(add(mul(div(piece_B, imm(4)), imm(LANES * SLOT)), mul(row_B, imm(4 * SLOT))),
+                  mul(rem(piece_B, imm(4)), imm(SLOT)));
     first = add(k->block_A, convert(I64, row_A));
     val piece = mul(rem(lane(), imm(ROW_A / SLOT)), imm(SLOT));
     val rows_before = k->cfg->epilogue.gather ? imm64(0) : first;
