@@ -27,7 +27,7 @@ enum {
     TRIES = 9,
     MORE_TRIES = 200,
     SHAPES = 1000,
-    PORTFOLIO_MAX = 80
+    PORTFOLIO_MAX = 88
 }; // 16 kernels are wanted: splits, slices and tiles of D^T multiply them
 
 /* What a problem gets; both are in the arena. */
