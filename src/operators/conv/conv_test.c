@@ -246,7 +246,7 @@ static const char *const cases[] = {
     "stages=2'",
     "n=2 c=40 h=9 w=10 k=40 groups=40 r=4 s=3 pad=1 direction=data dtype=bf16 impl=halo # turned round",
     "n=2 c=24 h=12 w=17 k=24 groups=24 r=3 s=5 pad_top=2 pad_left=1 dilation=2 direction=data out=f32 impl=halo",
-    "n=2 c=8 h=9 w=11 k=8 groups=8 r=2 pad=3 direction=data x_w=16 x_h=180 y_w=24 y_h=400 y_n=9000 impl=halo # more "
+    "n=2 c=8 h=9 w=11 k=8 groups=8 r=2 pad=3 direction=data x_w=16 x_h=184 y_w=24 y_h=400 y_n=9000 impl=halo # more "
     "padding than filter",
     "n=40 c=40 h=16 w=24 k=40 groups=40 pad=1 impl=halo config='lanes=4 wide=1 high=7 stages=2'",
     "n=2 c=16 h=9 w=40 k=16 groups=16 s=11 r=1 dilation_w=3 pad_left=4 stride_w=3 direction=weight bias=1 "
@@ -265,7 +265,7 @@ static const char *const cases[] = {
     "n=2 c=69 h=16 w=19 k=32 pad=1 bias=1 scale=1 impl=narrow # two chunks of single elements",
     "n=2 c=5 h=18 w=19 k=27 pad=1 bias=1 residual=1 layout=nchw impl=narrow",
     "n=2 c=69 h=18 w=9 k=27 pad=1 layout=nchw impl=narrow # chunks of planes",
-    "n=2 c=50 h=9 w=7 k=13 pad=1 direction=data layout=nchw dtype=bf16 impl=narrow",
+    "n=2 c=30 h=9 w=7 k=13 pad=1 direction=data layout=nchw dtype=bf16 impl=narrow",
     "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=24 y_w=40 y_h=480 bias=1 residual=1 # channels of wider tensors",
     "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=24 y_w=40 y_h=480 bias=1 residual=1 impl=sm90",
     "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=24 x_n=3000 y_w=26 y_h=300 stride=2 impl=sm80",

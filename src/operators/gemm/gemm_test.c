@@ -123,7 +123,7 @@ static const char *const cases[] = {
     "m=33 n=200 k=520 d=f32 beta=0.5 bias=1 impl=sm90 config='tile_m=64 tile_n=48 stages=4 swap=1 split=3 consumers=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "m=72 n=264 k=200 c=1 beta=1 ldc=272 bias=1 impl=sm90 config='tile_m=128 tile_n=80 stages=3 swap=1 buffers=1 "
-    "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # boxes of 16 rows",
+    "split=1 consumers=2 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # boxes of 16 rows",
     "m=2112 n=160 k=16 a=bf16 d=f32 beta=1 impl=sm90 config='tile_m=64 tile_n=32 stages=4 consumers=1 pingpong=0 "
     "cluster_m=1 cluster_n=1 buffers=4' # boxes of C come while those of the tile before are finished",
     "m=4220 n=312 k=16 a=bf16 beta=-1 impl=sm90 config='tile_m=64 tile_n=64 stages=4 consumers=2 pingpong=1 "
@@ -246,7 +246,7 @@ static const char *const cases[] = {
     "m=180 n=50 k=70 sizes=3,0,120,1,56 bias=1 scale_b=row a=f32 beta=1 layout=tt impl=fma",
     "m=180 n=50 k=70 sizes=65,115 gated=1 activation=silu impl=tiled config='tile_m=64 tile_n=64'",
     "m=460 n=136 k=200 sizes=70,0,127,1,129,133 c=1 beta=1 bias=1 scale_a=row scale_b=row activation=silu impl=sm90 "
-    "config='tile_m=128 tile_n=128 stages=3 consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
+    "config='tile_m=128 tile_n=128 stages=3 buffers=2 consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
     "m=460 n=136 k=200 sizes=70,0,127,1,129,133 preactivation=1 bias=1 bias_along=m activation=gelu d=f32 impl=sm90 "
     "config='tile_m=128 tile_n=64 stages=3 consumers=2 pingpong=0 cluster_m=2 cluster_n=1'",
     "m=464 n=264 k=200 sizes=70,0,127,1,129,137 activation=dgelu layout=nn impl=sm90 config='tile_m=64 tile_n=128 "
