@@ -36,7 +36,7 @@ static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
     const int vectors = (c->form.bias + c->form.scale) * c->tile_n / 4, of_load = c->nchw ? 4 : 1;
     const int registers = c->tile_n / 2 + vectors + of_load * loads_of(c) +
                           (c->direct && !c->nchw ? 112
-                           : c->several          ? 48
+                           : c->several          ? 56
                                                  : 24);
     int ctas = 4;
     while (ctas > 1 && (registers * THREADS * ctas > 65536 || s.smem_bytes * ctas > device->smem_per_sm_bytes))
