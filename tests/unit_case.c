@@ -106,18 +106,25 @@ static int runs_of(const verify_list *list)
     return runs;
 }
 
+/* Does a list have a run of this line by this implementation? The line's jobs begin at `first`. */
+static bool has_run(const verify_list *list, int first, const verify_job *wanted)
+{
+    for (int i = first; i < list->job_count && strcmp(list->jobs[i].line, wanted->line) == 0; i++)
+        if (list->jobs[i].impl == wanted->impl)
+            return true;
+    return false;
+}
+
 /* Whether each line and implementation of the full list is in the quick one, and how many runs that leaves to the full one. */
 static int left_by(const verify_list *quick, const verify_list *full)
 {
-    int left = 0, j = 0;
+    int left = 0, line = 0;
     for (int i = 0; i < quick->job_count; i++)
         left += quick->jobs[i].left;
     for (int i = 0; i < full->job_count; i++) {
-        const verify_job *wanted = &full->jobs[i];
-        while (j < quick->job_count &&
-               (strcmp(quick->jobs[j].line, wanted->line) != 0 || quick->jobs[j].impl != wanted->impl))
-            j++;
-        assert_true(j < quick->job_count); // both are in the order of the cases
+        while (line < quick->job_count && strcmp(quick->jobs[line].line, full->jobs[i].line) != 0)
+            line++; // both are in the order of the cases
+        assert_true(has_run(quick, line, &full->jobs[i]));
     }
     return left;
 }
