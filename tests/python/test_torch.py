@@ -104,7 +104,11 @@ class Functions(unittest.TestCase):
             "logsumexp": lambda x, d: x.logsumexp(d),
         }.items():
             for axes in ([1], [0, 2]):
-                self.same(lambda x: ckl.reduce(x, op, axes, correction=1 if op in ("var", "std") else 0), lambda x: by_torch(x, axes), x)
+                self.same(
+                    lambda x: ckl.reduce(x, op, axes, correction=1 if op in ("var", "std") else 0),
+                    lambda x: by_torch(x, axes),
+                    x,
+                )
         self.same(lambda x: ckl.reduce(x, "prod", [2, 0]), lambda x: x.prod(2).prod(0), x)
         self.assertFalse(ckl.reduce(x.requires_grad_(), "argmax", 1).requires_grad)
 

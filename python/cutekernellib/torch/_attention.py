@@ -108,7 +108,9 @@ def _write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale,
     mask, kind, mask_strides = _mask_of(mask, q, k)
     strides = (q.stride(), k.stride(), v.stride(), o.stride())
     options = (causal, scale, left, right, softcap, sinks is not None)
-    desc = _problems.attention(q.shape, k.shape, v.shape, strides, q.dtype, *options, kind, mask_strides, False, True, dmask is not None)
+    desc = _problems.attention(
+        q.shape, k.shape, v.shape, strides, q.dtype, *options, kind, mask_strides, False, True, dmask is not None
+    )
     plain = sinks is None and dmask is None and not (left or right or softcap)
     if plain and not has_kernel("attention", desc, q.device):  # with a window, a cap or sinks torch has none, either
         for gradient, by_torch in zip((dq, dk, dv), _backward_by_torch(do, q, k, v, mask, o, lse, causal, scale)):
