@@ -130,7 +130,7 @@ static INLINE void decode_as(const float_form form, const unsigned char *raw, in
     uint32_t implicit = 1u << form.fraction_bits, fraction_max = implicit - 1, special = 0, extreme = 0;
     float unit = power_f32(-form.fraction_bits);
     row->raw = raw;
-    for (int k = 0; k < terms; k++) {
+    EACH_OF(k, terms) {
         uint32_t bits = bits_at(form.bytes, raw, k);
         uint32_t field = bits >> form.fraction_bits & form.field_max, fraction = bits & fraction_max;
         uint32_t finite = (field != form.field_max) | (!form.infinite & (fraction != fraction_max));
@@ -364,21 +364,32 @@ static void multiply_floats(const tensor_core *core, matrix_types types, int m, 
             add_step(&form, m, n, a + at, b + column * row_bytes + at, min_i32(n - column, COLUMNS_MAX), d + column);
 }
 
-static int32_t integer_at(ckl_dtype type, unsigned char byte)
-{
-    return type == CKL_I8 ? (int8_t)byte : byte;
-}
-
-static void multiply_integers(matrix_types types, int m, int n, int k, const unsigned char *a, const unsigned char *b,
-                              uint32_t *d)
+/* Which operands have signs is a constant of each caller's, so that a loop of its own is compiled for it. */
+static INLINE void multiply_bytes(bool a_signed, bool b_signed, int m, int n, int k, const unsigned char *a,
+                                  const unsigned char *b, uint32_t *d)
 {
     for (int row = 0; row < m; row++)
         for (int column = 0; column < n; column++) {
-            uint32_t sum = 0;
+            const unsigned char *x = a + row * k, *y = b + column * k;
+            int32_t sum = 0; // of at most k * 2^16
+#pragma omp simd reduction(+ : sum)
             for (int i = 0; i < k; i++)
-                sum += (uint32_t)(integer_at(types.a, a[row * k + i]) * integer_at(types.b, b[column * k + i]));
-            d[row * n + column] += sum;
+                sum += (a_signed ? (int8_t)x[i] : x[i]) * (b_signed ? (int8_t)y[i] : y[i]);
+            d[row * n + column] += (uint32_t)sum;
         }
+}
+
+WIDE static void multiply_integers(matrix_types types, int m, int n, int k, const unsigned char *a,
+                                   const unsigned char *b, uint32_t *d)
+{
+    if (types.a == CKL_I8 && types.b == CKL_I8)
+        multiply_bytes(true, true, m, n, k, a, b, d);
+    else if (types.a == CKL_I8)
+        multiply_bytes(true, false, m, n, k, a, b, d);
+    else if (types.b == CKL_I8)
+        multiply_bytes(false, true, m, n, k, a, b, d);
+    else
+        multiply_bytes(false, false, m, n, k, a, b, d);
 }
 
 void matrix_multiply(const tensor_core *core, matrix_types types, int m, int n, int k, const void *a, const void *b,
