@@ -199,8 +199,8 @@ typedef struct access {
     bool strong; // to global memory, at a scope
     ir_scope scope;
     allocation *memory; // of a range of global memory
-    uintptr_t start;
-    size_t lane_bytes; // of lanes side by side from `lane` on; 0: all of it is that lane's
+    uintptr_t start;    // of the range: its address, or its offset in shared memory
+    size_t lane_bytes;  // of lanes side by side from `lane` on; 0: all of it is that lane's
 } access;
 
 /* Two kinds of blocks: IF waits to run its else lanes, LOOP gathers lanes that broke. */
@@ -410,6 +410,12 @@ static inline uint32_t u32_of(const warp *w, operand o, int lane)
 static inline uint64_t u64_of(const warp *w, operand o, int lane)
 {
     return ((const lane_u64 *)lanes_of(w, o))[lane];
+}
+
+/* The lane that accesses an address, or offset, of the range. */
+static inline int access_lane(const access *a, uintptr_t at)
+{
+    return a->lane_bytes ? a->lane + (int)((at - a->start) / a->lane_bytes) : a->lane;
 }
 
 static inline int first_lane(lane_mask mask)

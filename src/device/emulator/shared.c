@@ -101,8 +101,8 @@ static bool race(const access *a, uint32_t offset, uint16_t other, uint32_t othe
     agent_kind kind = c->agents[other].kind;
     const char *name =
         kind == AGENT_TRANSFER && !a->write ? "read of a copy that has not arrived" : "shared-memory race";
-    fault(a->w, a->s, a->lane, name, "%s of %s meets the %s by %s at %s; %s", a->write ? "write" : "read",
-          PLACE(a->w, offset), what, agent_text(c, other, who, sizeof who),
+    fault(a->w, a->s, access_lane(a, offset), name, "%s of %s meets the %s by %s at %s; %s",
+          a->write ? "write" : "read", PLACE(a->w, offset), what, agent_text(c, other, who, sizeof who),
           source_of(c, other_step, where, sizeof where), advice[kind]);
     return false;
 }
@@ -111,7 +111,7 @@ static bool missing_fence(const access *a, uint32_t offset, uint16_t other, uint
 {
     cluster *c = a->w->cluster;
     char who[AGENT_TEXT_BYTES], where[WHERE_BYTES];
-    fault(a->w, a->s, a->lane, "missing fence_proxy_async",
+    fault(a->w, a->s, access_lane(a, offset), "missing fence_proxy_async",
           "the async proxy %s %s, which %s %s at %s with an ordinary %s; fence_proxy_async must follow the %s",
           a->write ? "overwrites" : "reads", PLACE(a->w, offset), agent_text(c, other, who, sizeof who),
           wrote ? "wrote" : "read", source_of(c, other_step, where, sizeof where), wrote ? "store" : "load",
@@ -261,7 +261,7 @@ static void note_read(const access *a, cell *x)
 static bool undefined_read(const access *a, const cell *x, uint32_t offset)
 {
     char where[WHERE_BYTES];
-    fault(a->w, a->s, a->lane, "read of uninitialised shared memory",
+    fault(a->w, a->s, access_lane(a, offset), "read of uninitialised shared memory",
           "%s came by cp_async at %s from global memory that was never written", PLACE(a->w, offset),
           source_of(a->w->cluster, x->write_step, where, sizeof where));
     return false;
@@ -270,15 +270,15 @@ static bool undefined_read(const access *a, const cell *x, uint32_t offset)
 static bool touch_cell(cta *c, const access *a, cell *x, uint32_t offset)
 {
     if (x->flags & CELL_MBARRIER) {
-        fault(a->w, a->s, a->lane, "access to an mbarrier", "%s belongs to an mbarrier that is in use",
+        fault(a->w, a->s, access_lane(a, offset), "access to an mbarrier", "%s belongs to an mbarrier that is in use",
               PLACE(a->w, offset));
         return false;
     }
     if (x->flags & CELL_UNDEFINED && (!a->write || a->atomic))
         return undefined_read(a, x, offset);
     if (!(x->flags & CELL_WRITTEN) && (!a->write || a->atomic)) {
-        fault(a->w, a->s, a->lane, "read of uninitialised shared memory", "%s is read before it was written",
-              PLACE(a->w, offset));
+        fault(a->w, a->s, access_lane(a, offset), "read of uninitialised shared memory",
+              "%s is read before it was written", PLACE(a->w, offset));
         shared_unwritten(a->w, c, offset);
         return false;
     }
