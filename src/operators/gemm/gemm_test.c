@@ -280,6 +280,8 @@ static const char *const cases[] = {
     "m=7 n=70 k=672 a=bf16 b=i8 impl=weights config='rows=16 columns=8 warps=8 stages=2'",
     "m=9 n=73 k=1184 b=u8 scale_b=block d=f32 impl=weights config='rows=64 columns=16 warps=4 stages=3' # scales of "
     "odd rows",
+    "m=9 n=73 k=1184 b=u8 d=f32 scale_b=block impl=weights config='rows=64 columns=16 warps=4 stages=3' fill=hard # an "
+    "infinity meets one of the other sign",
     "m=3 n=75 k=3232 a=bf16 b=i8 scale_b=block d=f32 impl=weights config='rows=64 columns=8 warps=8 stages=2 ctas=2'",
     "m=40 n=72 k=672 b=u8 scale_b=block sizes=0,17,3,0,1,19 bias=1 beta=1 # of experts",
     "m=40 n=72 k=288 a=bf16 b=i8 scale_b=row groups=300",
