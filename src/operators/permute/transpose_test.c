@@ -110,6 +110,8 @@ static const test_reject rejects[] = {
       "transpose sm90: 7 warps do not share the 8 blocks of a tile of 32x32 evenly" },
     { "rows=64 cols=64 impl=gather config='element=2'", CKL_INVALID,
       "transpose gather: element=2 is not the problem's 4" },
+    { "rows=700 cols=5 impl=narrow config='tile_c=2147483647'", CKL_UNSUPPORTED,
+      "transpose narrow: a tile of 64x2147483647 is beyond any shared memory" },
     { "rows=5 cols=700 impl=narrow config='bytes=4 short_x=1 tile_r=64 tile_c=4'", CKL_INVALID,
       "transpose narrow: short_x=1 tile 64x4 do not fit the short side of 5x700" },
     { "rows=64 cols=64 incx=-1", CKL_INVALID, "transpose: incx=-1 is negative" },
