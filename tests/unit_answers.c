@@ -69,6 +69,16 @@ static int64_t other_value(int64_t chosen, int which)
 }
 enum { OTHER_VALUES = 6 };
 
+/* How many names a choice has. */
+static int names_of(const field *f)
+{
+    const char *word;
+    int count = 0;
+    while (field_word(field_range(f), count, &word) > 0)
+        count++;
+    return count;
+}
+
 static bool set_other(const field *f, int which, void *config)
 {
     char *member = (char *)config + f->offset;
@@ -78,7 +88,7 @@ static bool set_other(const field *f, int which, void *config)
         *(int *)member = (int)other_value(*(int *)member, which);
     else
         return false;
-    return f->kind != FIELD_choice || which < 2;
+    return f->kind != FIELD_choice || (which < 2 && (unsigned)*(int *)member < (unsigned)names_of(f));
 }
 
 /* The configs that differ in one field from one that is taken; which of them the implementation takes, at what cost. */
