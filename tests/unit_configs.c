@@ -1,5 +1,5 @@
 /*
- * unit_configs.c - absurd configs: every number of every implementation's config as 0, -1 and 2^31-1, alone and with another
+ * unit_configs.c - absurd configs: every number of every implementation's config as 0, -1, 2^20 and 2^31-1, alone and with another
  * one, for some of the operator's cases that the implementation takes. Each is planned or refused with a sentence, at once.
  *
  * `build/unit_configs OPERATOR` prints each line before it is planned, so that the last one is the one that crashed.
@@ -80,7 +80,7 @@ static bool is_number(const field *f)
 /* Each number alone, and with another field that is absurd, or a flag that is set, too. */
 static void try_fields(const test_case *c, const implementation *impl, const char *config)
 {
-    static const char *const values[] = { "0", "-1", "2147483647" };
+    static const char *const values[] = { "0", "-1", "1048576", "2147483647" };
     static uint64_t random = 1;
     const field *rows = impl->config.rows;
     const int count = impl->config.count;

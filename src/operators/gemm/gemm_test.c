@@ -483,7 +483,7 @@ static const test_reject rejects[] = {
     { "a=f32 impl=turned", CKL_UNSUPPORTED, "gemm turned: copies cost more than they save" },
     { "m=2^11 n=2^11 k=2^11 a=f32 layout=tn impl=turned", CKL_UNSUPPORTED,
       "gemm turned: A and B lie as fma likes them already" },
-    { "impl=sm90 config='cluster_m=2^31-1 cluster_n=2'", CKL_INVALID, "gemm sm90: a cluster of 2147483647x2 CTAs" },
+    { "impl=sm90 config='cluster_m=2^20 cluster_n=2'", CKL_INVALID, "gemm sm90: a cluster of 1048576x2 CTAs" },
     { "a=f32 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: 256 rows are more than the 4 that are multiplied at once" },
     { "m=1 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: a=f32 with math=f32 alone" },
     { "m=1 a=f32 batch=2 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: it is one product" },
