@@ -9,6 +9,9 @@
  *                in any order
  *   budget       instructions that one warp may execute before it is taken for an endless loop
  *   threads      of the host; 0: as many as OpenMP gives
+ *   resident     clusters of a launch that orders its CTAs run at once, begun in the order of their numbers; 0: as many as the
+ *                device holds, begun in any order where the schedule is random. 1: who waits for a CTA of a higher number,
+ *                which a GPU full of other kernels may not begin, never goes on
  *
  * What it does not model, or models only roughly:
  *   - time and caches: a read of global memory brings what was written last, also where the report says that it need not
@@ -37,7 +40,7 @@ typedef struct emulator_options {
     emulator_schedule schedule;
     emulator_completion completion;
     int64_t budget;
-    int threads;
+    int threads, resident;
 } emulator_options;
 
 /* rounds, lazy, seed 1, a budget of some seconds. */
