@@ -107,6 +107,25 @@ static bool race(const access *a, uint32_t offset, uint16_t other, uint32_t othe
     return false;
 }
 
+/* What a warp's lane did is known where it arrived by itself, or met the lane that did. */
+static bool knows_lane(const access *a, uint16_t who, uint32_t clock, uint8_t lane)
+{
+    const knowledge *k = a->knows;
+    return who >= a->w->cluster->warp_count || who == a->w->agent || clock <= k->whole[who] ||
+           k->lanes[who] >> lane & 1;
+}
+
+static bool lane_race(const access *a, uint32_t offset, uint16_t other, uint32_t other_step, int lane, const char *what)
+{
+    cluster *c = a->w->cluster;
+    char who[AGENT_TEXT_BYTES], where[WHERE_BYTES];
+    fault(a->w, a->s, a->lane, "shared-memory race",
+          "%s of %s meets the %s by lane %d of %s at %s; another lane arrived: a warp_sync before that is missing",
+          a->write ? "write" : "read", PLACE(a->w, offset), what, lane, agent_text(c, other, who, sizeof who),
+          source_of(c, other_step, where, sizeof where));
+    return false;
+}
+
 static bool missing_fence(const access *a, uint32_t offset, uint16_t other, uint32_t other_step, bool wrote)
 {
     cluster *c = a->w->cluster;
@@ -201,6 +220,8 @@ static bool check_write_before(const access *a, const cell *x, uint32_t offset)
         return true;
     if (x->write_clock > a->knows->seen[x->write_agent])
         return race(a, offset, x->write_agent, x->write_step, "write");
+    if (!knows_lane(a, x->write_agent, x->write_clock, x->write_lane))
+        return lane_race(a, offset, x->write_agent, x->write_step, x->write_lane, "write");
     if (a->async && !(x->flags & CELL_ASYNC) && x->write_clock > a->knows->visible[x->write_agent])
         return missing_fence(a, offset, x->write_agent, x->write_step, true);
     return true;
@@ -221,6 +242,8 @@ static bool check_reads_before(const access *a, const cell *x, uint32_t offset)
     uint16_t reader = reader_beyond(a, x, a->knows->seen);
     if (reader != NO_AGENT)
         return race(a, offset, reader, x->read_step, "read");
+    if (x->read_agent != READ_SET && !knows_lane(a, x->read_agent, x->read_clock, x->read_lane))
+        return lane_race(a, offset, x->read_agent, x->read_step, x->read_lane, "read");
     reader = a->async ? reader_beyond(a, x, a->knows->visible) : NO_AGENT;
     return reader == NO_AGENT || missing_fence(a, offset, reader, x->read_step, false);
 }
@@ -234,6 +257,7 @@ static void note_write(const access *a, cell *x)
     x->write_clock = a->clock;
     x->write_agent = a->agent;
     x->write_step = (uint32_t)a->s->index;
+    x->write_lane = (uint8_t)a->lane;
     x->flags = (uint8_t)(CELL_WRITTEN | (a->async ? CELL_ASYNC : 0) | (a->atomic ? CELL_ATOMIC : 0));
 }
 
@@ -256,6 +280,7 @@ static void note_read(const access *a, cell *x)
     }
     x->read_agent = a->agent;
     x->read_clock = a->clock;
+    x->read_lane = (uint8_t)a->lane;
 }
 
 static bool undefined_read(const access *a, const cell *x, uint32_t offset)
