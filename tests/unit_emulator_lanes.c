@@ -101,6 +101,18 @@ static void all_read(void)
     other_warp(&s, s.first, true);
 }
 
+/* Of several warps that have read, each is looked at. */
+static void both_read(void)
+{
+    const shared_words s = prepare(1);
+    test_load_value(IR_SHARED, IR_U32, own_word(&s), 0);
+    ir_if(is_warp(0));
+    if (!planted)
+        meet_by_warp_sync();
+    lane_arrives(0, s.first);
+    other_warp(&s, s.first, true);
+}
+
 /* What comes after the lanes have met is a lane's own again. */
 static void writes_after_meeting(void)
 {
@@ -148,6 +160,7 @@ static const fault_case cases[] = {
     { all_write_and_sync, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0", "a warp_sync" }, 0 },
     { all_write_and_meet, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0", "a warp_sync" }, 0 },
     { all_read, THREADS, 1, { "shared-memory race", "write of words+4 meets the read by lane 1", "a warp_sync" }, 0 },
+    { both_read, THREADS, 1, { "shared-memory race", "the read by lane 1 of warp 0", "a warp_sync" }, 0 },
     { writes_after_meeting, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0" }, 0 },
     { each_arrives, THREADS, 1, { "shared-memory race", "write by lane 31 of warp 0" }, 0 },
     { heard_of_a_lane, THREADS, 1, { "shared-memory race", "write by lane 5 of warp 0" }, 0 },

@@ -18,8 +18,8 @@
  *   - kernels without strong accesses (atomics, accesses with an order): races between their clusters are sought, those
  *     among the warps of one cluster, and missing proxy fences, in global memory are not
  *   - the lanes of a warp run in lockstep: races among them are not seen. Fences and waits count for the whole warp; so do
- *     releases in global memory, and arrivals for what several warps have read. Lanes that wait in one branch for lanes of
- *     the other branch are a deadlock, which independent lanes would survive
+ *     releases in global memory. Lanes that wait in one branch for lanes of the other branch are a deadlock, which
+ *     independent lanes would survive
  *   - order through flags in shared memory, outside barriers, is reported as a race
  *   - in global memory, a write by the async proxy after ordinary reads needs no proxy fence
  *   - approximate functions are rounded correctly, and mma.sync has the arithmetic of wgmma

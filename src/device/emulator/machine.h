@@ -348,6 +348,7 @@ typedef struct transfer {
 /* Readers of a cell that do not know of each other. */
 typedef struct reader_set {
     uint32_t *clock; // per agent
+    uint8_t *lane;   // per warp, at that clock
     uint32_t next_free;
 } reader_set;
 
