@@ -203,6 +203,12 @@ static int threads_min_for(const search *s, const groupnorm_config *c)
                         32 * max_i64(ceil_div(c->bundle, GROUPNORM_GROUPS_OF_WARP_MAX), ceil_div(columns, 32)));
 }
 
+/* Threads of a column of nchw, if it has vectors for them. */
+static int side_by_side(const search *s, const groupnorm_config *c)
+{
+    return COLUMN_BYTES / (c->vec * (int)element_bytes(s->d));
+}
+
 /* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
 static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
 {
@@ -210,12 +216,12 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     const int threads_max = s->split ? SPLIT_THREADS_MAX : THREADS_MAX;
     const int64_t vectors = units * c->channels * c->bundle * c->fold / (nchw ? 1 : c->vec);
     const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / VECTORS_OF_THREAD));
-    const int side_by_side = COLUMN_BYTES / (c->vec * (int)element_bytes(s->d));
     groupnorm_config best = *c;
     double least = INFINITY;
     for (c->threads = threads_min_for(s, c); c->threads <= threads_max; c->threads += 32)
         for (int column_threads = 1; column_threads <= (nchw ? c->threads : 1); column_threads++) {
-            if (nchw && (c->threads % column_threads || (column_threads < side_by_side && column_threads < units)))
+            if (nchw &&
+                (c->threads % column_threads || (column_threads < side_by_side(s, c) && column_threads < units)))
                 continue;
             if (nchw && c->bundle > 1 && c->threads != column_threads * c->channels * c->bundle)
                 continue;
@@ -300,11 +306,12 @@ static void join_planes(const search *s, groupnorm_config *c)
     enum { CTAS_OF_SM = 8 };
     const ckl_groupnorm_desc *d = s->d;
     const int inputs = 1 + (d->direction == CKL_DIRECTION_BACKWARD);
-    const int64_t bytes = inputs * pixel_bytes(d) * d->h * d->w, threads_min = VECTOR_BYTES;
+    const int64_t bytes = inputs * pixel_bytes(d) * d->h * d->w;
+    const int64_t column_threads = min_i64(side_by_side(s, c), units_of(d, c));
     if (d->layout != CKL_IMAGE_NCHW || bytes == 0)
         return;
     while (2 * c->bundle <= min_i64(BUNDLE_MAX, d->groups) && 2 * c->bundle * bytes <= PLANES_BYTES &&
-           2 * c->bundle * c->channels * threads_min <= THREADS_MAX &&
+           2 * c->bundle * c->channels * column_threads <= THREADS_MAX &&
            d->n * d->groups / (2 * c->bundle) >= CTAS_OF_SM * (int64_t)s->device->sm_count)
         c->bundle *= 2;
     c->cut_short = d->groups % c->bundle > 0;
