@@ -1,4 +1,6 @@
 /* permute_gather_plan.c - choice, limits and launches of the kernel for any strides. */
+#include <math.h>
+
 #include "base/math.h"
 #include "operators/permute/permute_config.h"
 
@@ -47,12 +49,10 @@ static int block_of(const permutation *p, const permute_gather_config *chosen)
     return 1;
 }
 
-static ckl_status choose_gather(const void *problem, const ckl_device_info *device, void *config)
+static bool candidate_gather(const void *problem, const ckl_device_info *device, int i, void *config)
 {
     const permutation *p = problem;
     permute_gather_config *c = config;
-    if (p->tile)
-        FAIL(CKL_UNSUPPORTED, "%s gather: tile=%d asks for the kernel tiled", p->op, p->tile);
     c->element = p->bytes;
     c->bytes = 16;
     while (!may_widen(p, c->bytes / p->bytes))
@@ -62,13 +62,31 @@ static ckl_status choose_gather(const void *problem, const ckl_device_info *devi
     int64_t count = permutation_elements(p) * p->bytes / c->bytes;
     while (c->steps > 1 && count < (int64_t)c->threads * c->steps * device->sm_count)
         c->steps /= 2;
-    return CKL_OK;
+    return i == 0;
+}
+
+/* Bytes of whole sectors at the rate of memory, or instructions: y is written in runs; of x a run is a mode or a block, or one access. */
+static plan_cost cost_gather(const void *problem, const ckl_device_info *device, const void *config)
+{
+    enum { SECTOR_BYTES = 32, INSTRUCTIONS = 16, OF_MODE = 9, LAUNCH_US = 2 };
+    static const double bytes_of_us = 4.1e6, instructions_of_us = 132 * 4 * 32 * 1.2e3;
+    const permutation *p = problem;
+    const permute_gather_config *c = config;
+    (void)device;
+    const double elements = (double)permutation_elements(p), accesses = elements * p->bytes / c->bytes;
+    const permute_mode inner = p->rank ? p->modes[p->rank - 1] : (permute_mode){ 1, 1, 1 };
+    const double run = (double)(inner.x == 1 ? inner.size * p->bytes : c->block * c->bytes);
+    const double read = fmax(1, SECTOR_BYTES / run), memory = (1 + read) * elements * p->bytes / bytes_of_us;
+    const double instructions = accesses * (INSTRUCTIONS + OF_MODE * c->rank) / instructions_of_us;
+    return (plan_cost){ LAUNCH_US + fmax(memory, instructions), memory > instructions ? "memory" : "instructions" };
 }
 
 static ckl_status admit_gather(const void *problem, const ckl_device_info *device, const void *config)
 {
     const permutation *p = problem;
     const permute_gather_config *c = config;
+    if (p->tile)
+        FAIL(CKL_UNSUPPORTED, "%s gather: tile=%d asks for the kernel tiled", p->op, p->tile);
     if (c->element != p->bytes)
         FAIL(CKL_INVALID, "%s gather: element=%d is not the problem's %d", p->op, c->element, p->bytes);
     if (c->bytes < c->element || c->bytes > 16 || !is_power_of_two(c->bytes) || !may_widen(p, c->bytes / p->bytes))
@@ -135,8 +153,15 @@ static ckl_status launch_gather(const ckl_plan *plan, const void *args, ckl_stre
 static const field gather_fields[] = { PERMUTE_GATHER_CONFIG(FIELD_ROW, permute_gather_config) };
 
 const implementation permute_gather_implementation = {
-    IMPLEMENTATION_PARTS(permute, gather),
+    .name = "gather",
     .summary = "any strides: each thread finds its elements; copies in vectors",
+    .config_bytes = sizeof(permute_gather_config),
+    .config = FIELD_TABLE(gather_fields),
+    .candidate = candidate_gather,
+    .cost = cost_gather,
+    .admit = admit_gather,
+    .describe = permute_gather,
     .kernels = 2,
     .params = &permute_gather_param_list,
+    .launch = launch_gather,
 };
