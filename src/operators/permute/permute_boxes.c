@@ -13,6 +13,7 @@ enum { WORD_ELEMENTS_MAX = 4, WORD_BYTES = 4 };
 
 typedef struct boxes {
     const permute_boxes_config *cfg;
+    bool even; // all runs of y begin with a word
     permute_boxes_values p;
     ckl_dtype type, word_type;
     int word_elements;
@@ -37,6 +38,12 @@ static val next_coordinate(const boxes *k, int i, bool last, val *n)
 static val moved(val address, val steps, val stride)
 {
     return add(address, convert(U64, mul(convert(I64, steps), stride)));
+}
+
+/* The same within a box, of less than 4 GB. */
+static val moved_in_box(val address, val steps, val stride)
+{
+    return add(address, convert(U64, mul(steps, convert(U32, stride))));
 }
 
 /* The box of this CTA. Neighbours go along y. */
@@ -93,7 +100,7 @@ static void load_box(const boxes *k)
         val offset = mul(sub(n, mul(run, k->p.chunks)), imm(cfg->chunk)), from = k->x, to = k->phase;
         for (int i = 0; i < count; i++) {
             at[i] = next_coordinate(k, modes[i], i + 1 == count, &run);
-            from = moved(from, at[i], k->p.stride_x[modes[i]]);
+            from = moved_in_box(from, at[i], k->p.stride_x[modes[i]]);
             to = add(to, mul(at[i], k->p.smem[modes[i]]));
         }
         val phase = bit_and(to, imm(cfg->chunk - 1)), end = add(phase, k->run_x), exists = lt(offset, end);
@@ -111,7 +118,7 @@ static void find_places(boxes *k)
 {
     const int elements = k->word_elements, ring = k->cfg->lanes * elements;
     val word = rem(thread(), imm(k->cfg->lanes));
-    for (int e = 0; e < 2 * elements - 1; e++) {
+    for (int e = k->even ? elements - 1 : 0; e < 2 * elements - 1; e++) {
         val n = bit_and(add(mul(word, imm(elements)), imm(e - (elements - 1))), imm(ring - 1));
         k->number[e] = n;
         k->place[e] = k->phase;
@@ -131,30 +138,33 @@ static val chosen(const boxes *k, const val *of, int e, val skipped)
     return x;
 }
 
+static void store_elements(const boxes *k, val to, ckl_dtype type, int count, const val *number, const val *place)
+{
+    val x[WORD_ELEMENTS_MAX];
+    for (int e = 0; e < count; e++)
+        x[e] = at(smem_view(add(k->smem, place[e]), k->type, compact(leaf(1))), 0);
+    val address = add(to, convert(U64, mul(number[0], imm(k->cfg->bytes))));
+    set(gmem_tensor(address, type, compact(leaf(1))), 0, transpose_word(count, x));
+}
+
+/* This thread's word of the run at `to`, whose elements lie `shift` behind those of the first run. Both ends of a run go by elements. */
 static void store_run(const boxes *k, val to, val shift)
 {
-    const int bytes = k->cfg->bytes, elements = k->word_elements;
-    val skipped = elements > 1 ? div(bit_and(convert(U32, to), imm(WORD_BYTES - 1)), imm(bytes)) : imm(0);
-    val number[WORD_ELEMENTS_MAX], place[WORD_ELEMENTS_MAX], x[WORD_ELEMENTS_MAX];
+    const int elements = k->word_elements;
+    val skipped = div(bit_and(convert(U32, to), imm(WORD_BYTES - 1)), imm(k->cfg->bytes));
+    val number[WORD_ELEMENTS_MAX], place[WORD_ELEMENTS_MAX];
     for (int e = 0; e < elements; e++) {
-        number[e] = elements > 1 ? chosen(k, k->number, e, skipped) : k->number[0];
-        place[e] = add(elements > 1 ? chosen(k, k->place, e, skipped) : k->place[0], shift);
+        number[e] = k->even ? k->number[elements - 1 + e] : chosen(k, k->number, e, skipped);
+        place[e] = add(k->even ? k->place[elements - 1 + e] : chosen(k, k->place, e, skipped), shift);
     }
-    val last = number[elements - 1], whole = lt(last, k->run_y);
-    if (elements > 1)
-        whole = logical_and(whole, eq(sub(last, number[0]), imm(elements - 1)));
-    IF(whole) {
-        for (int e = 0; e < elements; e++)
-            x[e] = at(smem_view(add(k->smem, place[e]), k->type, compact(leaf(1))), 0);
-        set(gmem_tensor(add(to, convert(U64, mul(number[0], imm(bytes)))), k->word_type, compact(leaf(1))), 0,
-            transpose_word(elements, x));
-    }
-    if (elements == 1)
-        return;
-    for (int e = 0; e < elements; e++)
+    val whole = lt(number[elements - 1], k->run_y);
+    if (!k->even)
+        whole = logical_and(whole, eq(sub(number[elements - 1], number[0]), imm(elements - 1)));
+    IF(whole)
+        store_elements(k, to, k->word_type, elements, number, place);
+    for (int e = 0; e < elements && elements > 1; e++)
         IF(logical_and(logical_not(whole), lt(number[e], k->run_y)))
-            set(gmem_tensor(add(to, convert(U64, mul(number[e], imm(bytes)))), k->type, compact(leaf(1))), 0,
-                at(smem_view(add(k->smem, place[e]), k->type, compact(leaf(1))), 0));
+            store_elements(k, to, k->type, 1, &number[e], &place[e]);
 }
 
 static void store_box(const boxes *k)
@@ -169,7 +179,7 @@ static void store_box(const boxes *k)
         for (int i = cfg->run; i < end; i++) {
             val at = next_coordinate(k, i, i + 1 == end, &run);
             exists = logical_and(exists, lt(at, k->count[i]));
-            to = moved(to, at, k->p.stride_y[i]);
+            to = moved_in_box(to, at, k->p.stride_y[i]);
             shift = add(shift, mul(at, k->p.smem[i]));
         }
         IF(exists)
@@ -180,10 +190,10 @@ static void store_box(const boxes *k)
 void permute_boxes(const void *config, int kernel)
 {
     const permute_boxes_config *cfg = config;
-    (void)kernel;
     launch_bounds(cfg->threads, 0);
     const int word = transpose_word_bytes(cfg->bytes);
     boxes k = { .cfg = cfg,
+                .even = kernel == 0,
                 .p = params_of(permute_boxes),
                 .type = transpose_type(cfg->bytes),
                 .word_type = transpose_type(word),

@@ -4,6 +4,7 @@
 
 #include "base/math.h"
 #include "operators/permute/permute_config.h"
+#include "skeletons/memory_cost.h"
 
 enum { SECTOR_BYTES = 32, WORD_BYTES = 4, KB = 1024 };
 
@@ -46,13 +47,16 @@ static void grow(const permutation *p, bool in_x, int64_t want, int64_t *size)
     }
 }
 
-/* The modes of a run, the fastest first: up to the first that a box has a part of. Their bits. */
-static int modes_of_run(const permutation *p, bool in_x, const int64_t *size, int *modes, int *count, int64_t *elements)
+/* The modes of a run, the fastest first: up to the first that a box has a part of, or that makes it too long. Their bits. */
+static int modes_of_run(const permutation *p, bool in_x, const int64_t *size, int64_t most, int *modes, int *count,
+                        int64_t *elements)
 {
     int bits = 0;
     *elements = 1;
     *count = 0;
     for (int64_t i, stride = 1; (i = mode_at(p, in_x, stride)) >= 0 && size[i] > 1; stride *= size[i]) {
+        if (*count && *elements * size[i] > most)
+            break;
         modes[(*count)++] = (int)i;
         bits |= 1 << i;
         *elements *= size[i];
@@ -106,8 +110,8 @@ static bool find_box(const permutation *p, const permute_boxes_config *c, box *b
         return false;
     grow(p, false, c->run_y / p->bytes, size);
     grow(p, true, c->run_x / p->bytes, size);
-    const int bits_y = modes_of_run(p, false, size, modes, &b->run, &b->run_y);
-    const int bits_x = modes_of_run(p, true, size, of_x, &in_x, &b->run_x);
+    const int bits_y = modes_of_run(p, false, size, c->run_y / p->bytes, modes, &b->run, &b->run_y);
+    const int bits_x = modes_of_run(p, true, size, INT64_MAX, of_x, &in_x, &b->run_x);
     for (int i = 0; i < in_x; i++)
         if (!(bits_y >> of_x[i] & 1))
             modes[b->run + b->across++] = of_x[i];
@@ -181,45 +185,31 @@ static bool starts_anywhere(const permutation *p, const box *b, bool in_x)
     return false;
 }
 
-/*
- * Bytes of whole sectors at the rate of memory, or instructions, or what waits for one box after the other: so many CTAs of an SM have
- * so many bytes on their way.
- */
+/* Whole sectors of runs on both sides, and what a thread does: counted as elements of a kernel that streams. */
 static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, const void *config)
 {
-    enum {
-        INSTRUCTIONS = 250,
-        OF_CHUNK = 30,
-        OF_WORD = 14,
-        OF_ELEMENT = 6,
-        WAIT_NS = 1500,
-        CTAS_MAX = 8,
-        LAUNCH_US = 2
-    };
-    static const double bytes_of_us = 4.1e6, instructions_of_us = 132 * 4 * 32 * 1.2e3;
+    enum { OF_BOX = 100, OF_CHUNK = 16, OF_WORD = 10, OF_ELEMENT = 4, WARP = 32, LINE_BYTES = 128, REGISTERS = 20 };
     const permutation *p = problem;
     const permute_boxes_config *c = config;
     box b;
     if (!find_box(p, c, &b))
-        return (plan_cost){ 1e9, "nothing" };
+        return (plan_cost){ INFINITY, "nothing" };
     const double x = sectors_of(b.run_x * p->bytes, starts_anywhere(p, &b, true)) * (double)b.runs_x;
     const double y = sectors_of(b.run_y * p->bytes, starts_anywhere(p, &b, false)) * (double)b.runs_y;
     const double filled = (double)permutation_elements(p) / ((double)b.count * (double)(b.run_y * b.runs_y));
-    const double memory = (x + y) * SECTOR_BYTES * (double)b.count * filled / bytes_of_us;
-    const double chunks =
-        ceil((double)b.runs_x * (double)(b.run_x * p->bytes / c->chunk + 1) / c->threads) * c->threads;
-    const double words = (double)round_up(b.runs_y, c->threads / c->lanes) * c->lanes;
-    const double each = OF_WORD + OF_ELEMENT * word_elements(p->bytes);
-    const double instructions =
-        (double)b.count * (chunks * OF_CHUNK + words * each + (double)INSTRUCTIONS * c->threads) / instructions_of_us;
-    const int64_t fit = max_i64(1, min_i64(CTAS_MAX, device->smem_per_sm_bytes / max_i64(1, b.smem_bytes + KB)));
-    const double waves = (double)ceil_div(b.count, fit * device->sm_count);
-    const double waiting = waves * WAIT_NS / 1e3;
-    const double us = fmax(memory, fmax(instructions, waiting));
-    return (plan_cost){ LAUNCH_US + us * (1 + 1 / (double)fit), // a CTA does not load while it stores
-                        us == memory         ? "memory"
-                        : us == instructions ? "instructions"
-                                             : "waiting for loads" };
+    const int64_t chunks = ceil_div(b.runs_x * (b.run_x * p->bytes / c->chunk + 1), c->threads);
+    const int64_t words = ceil_div(b.runs_y, c->threads / c->lanes), word = transpose_word_bytes(p->bytes);
+    const memory_work work = {
+        .bytes = (x + y) * SECTOR_BYTES * (double)b.count * filled,
+        .ctas = b.count,
+        .threads = c->threads,
+        .registers = REGISTERS,
+        .smem_bytes = b.smem_bytes,
+        .lines = (double)(chunks * c->chunk + words * word) * WARP / LINE_BYTES,
+        .elements = OF_BOX + (double)(OF_CHUNK * chunks + words * (OF_WORD + OF_ELEMENT * word_elements(p->bytes))),
+        .meets = true,
+    };
+    return memory_cost(&work, device);
 }
 
 static ckl_status admit_boxes(const void *problem, const ckl_device_info *device, const void *config)
@@ -248,12 +238,29 @@ static ckl_status admit_boxes(const void *problem, const ckl_device_info *device
     if ((int64_t)c->smem_kb * KB > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "%s boxes: the box needs %d KB of shared memory, %s has %" PRId64, p->op, c->smem_kb,
              device->id, device->smem_per_cta_bytes / KB);
-    for (int i = 0; i < b.rank; i++)
+    int64_t span_x = 0, span_y = 0;
+    for (int i = 0; i < b.rank; i++) {
+        span_x += b.size[i] * b.modes[i].x * p->bytes;
+        span_y += b.size[i] * b.modes[i].y * p->bytes;
         if (b.modes[i].size > INT32_MAX)
             FAIL(CKL_UNSUPPORTED, "%s boxes: a mode of %" PRId64 " is beyond 32-bit numbers", p->op, b.modes[i].size);
+    }
+    if (max_i64(span_x, span_y) > UINT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s boxes: a box reaches over 4 GB", p->op);
     if (b.count > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "%s boxes: %" PRId64 " boxes are more than one launch has CTAs", p->op, b.count);
     return CKL_OK;
+}
+
+/* Do all runs of y begin with a word, if y does? */
+static bool runs_are_even(const box *b, int bytes)
+{
+    for (int i = 0; i < b->rank; i++) {
+        const int64_t step = b->modes[i].y * (i < b->run ? b->size[i] : 1);
+        if ((i >= b->run || b->size[i] < b->modes[i].size) && step * bytes % transpose_word_bytes(bytes))
+            return false;
+    }
+    return true;
 }
 
 static ckl_status launch_boxes(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -282,7 +289,8 @@ static ckl_status launch_boxes(const ckl_plan *plan, const void *args, ckl_strea
         params.stride_x[i] = b.modes[i].x * p->bytes;
         params.stride_y[i] = b.modes[i].y * p->bytes;
     }
-    return plan_launch(plan, 0, (plan_grid){ .x = b.count }, &params, stream);
+    const bool even = runs_are_even(&b, p->bytes) && (uintptr_t)a->y % (uintptr_t)transpose_word_bytes(p->bytes) == 0;
+    return plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = b.count }, &params, stream);
 }
 
 static const field boxes_fields[] = { PERMUTE_BOXES_CONFIG(FIELD_ROW, permute_boxes_config) };
@@ -297,6 +305,7 @@ const implementation permute_boxes_implementation = {
     .rivals = { &permute_gather_implementation },
     .admit = admit_boxes,
     .describe = permute_boxes,
+    .kernels = 2,
     .params = &permute_boxes_param_list,
     .launch = launch_boxes,
 };

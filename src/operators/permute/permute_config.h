@@ -201,7 +201,7 @@ void transpose_tiled(const void *config, int kernel);
 void transpose_sm80(const void *config, int kernel);
 void transpose_sm90(const void *config, int kernel); // 0: pointers aligned to 16 bytes; 1: others, as sm80
 void transpose_narrow(const void *config, int kernel);
-void permute_boxes(const void *config, int kernel);
+void permute_boxes(const void *config, int kernel);  // 0: all runs of y begin with a word; 1: or anywhere
 void permute_gather(const void *config, int kernel); // 0: pointers aligned to `bytes`; 1: to `element`
 
 /* All implementations of both operators, in order of preference. */

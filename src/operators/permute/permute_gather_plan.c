@@ -3,6 +3,7 @@
 
 #include "base/math.h"
 #include "operators/permute/permute_config.h"
+#include "skeletons/memory_cost.h"
 
 enum { GATHER_COUNT_MAX = 1 << 30 }; // elements of one launch, so that numbers of threads without work stay below 2^31
 
@@ -65,20 +66,25 @@ static bool candidate_gather(const void *problem, const ckl_device_info *device,
     return i == 0;
 }
 
-/* Bytes of whole sectors at the rate of memory, or instructions: y is written in runs; of x a run is a mode or a block, or one access. */
+/* y is written in runs; of x a run is a mode, a block, or one access, and at least a sector. */
 static plan_cost cost_gather(const void *problem, const ckl_device_info *device, const void *config)
 {
-    enum { SECTOR_BYTES = 32, INSTRUCTIONS = 16, OF_MODE = 9, LAUNCH_US = 2 };
-    static const double bytes_of_us = 4.1e6, instructions_of_us = 132 * 4 * 32 * 1.2e3;
+    enum { SECTOR_BYTES = 32, OF_ACCESS = 10, OF_MODE = 6, WARP = 32, LINE_BYTES = 128, REGISTERS = 20 };
     const permutation *p = problem;
     const permute_gather_config *c = config;
-    (void)device;
-    const double elements = (double)permutation_elements(p), accesses = elements * p->bytes / c->bytes;
+    const double bytes = (double)permutation_elements(p) * p->bytes;
     const permute_mode inner = p->rank ? p->modes[p->rank - 1] : (permute_mode){ 1, 1, 1 };
     const double run = (double)(inner.x == 1 ? inner.size * p->bytes : c->block * c->bytes);
-    const double read = fmax(1, SECTOR_BYTES / run), memory = (1 + read) * elements * p->bytes / bytes_of_us;
-    const double instructions = accesses * (INSTRUCTIONS + OF_MODE * c->rank) / instructions_of_us;
-    return (plan_cost){ LAUNCH_US + fmax(memory, instructions), memory > instructions ? "memory" : "instructions" };
+    const double sectors = fmax(1, SECTOR_BYTES / run); // read for one that is used
+    const memory_work work = {
+        .bytes = bytes * (1 + sectors),
+        .ctas = ceil_div(permutation_elements(p) * p->bytes / c->bytes, (int64_t)c->threads * c->steps),
+        .threads = c->threads,
+        .registers = REGISTERS,
+        .lines = c->steps * (1 + fmin(sectors, LINE_BYTES / (double)c->bytes)) * WARP * c->bytes / LINE_BYTES,
+        .elements = c->steps * (OF_ACCESS + OF_MODE * c->rank),
+    };
+    return memory_cost(&work, device);
 }
 
 static ckl_status admit_gather(const void *problem, const ckl_device_info *device, const void *config)
