@@ -159,7 +159,7 @@ static void store_run(const boxes *k, val to, val shift)
     }
     val whole = lt(number[elements - 1], k->run_y);
     if (!k->even)
-        whole = logical_and(whole, eq(sub(number[elements - 1], number[0]), imm(elements - 1)));
+        whole = logical_and(whole, ge(number[elements - 1], number[0])); // not round the end of the ring
     IF(whole)
         store_elements(k, to, k->word_type, elements, number, place);
     for (int e = 0; e < elements && elements > 1; e++)

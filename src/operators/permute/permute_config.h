@@ -192,6 +192,11 @@ int64_t transpose_sm80_smem_bytes(const transpose_sm80_config *config);
 int64_t transpose_sm90_smem_bytes(const transpose_sm90_config *config);
 int64_t transpose_narrow_smem_bytes(const transpose_narrow_config *config);
 
+/* implementation.cost of the kernels that transpose matrices (transpose_cost.c). */
+plan_cost transpose_sm90_cost(const void *problem, const ckl_device_info *device, const void *config);
+plan_cost transpose_sm80_cost(const void *problem, const ckl_device_info *device, const void *config);
+plan_cost transpose_narrow_cost(const void *problem, const ckl_device_info *device, const void *config);
+
 /* The sm80 kernel that an sm90 plan launches where pointers are not aligned to 16 bytes. */
 transpose_sm80_config transpose_sm90_unaligned(const transpose_sm90_config *config);
 

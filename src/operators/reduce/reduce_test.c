@@ -249,6 +249,8 @@ static const char *const cases[] = {
     "row_threads=128 segments=8 vec=4 steps=2'                      # ragged ones",
     "op=var shape=6x40x64 axes=0,2 dtype=f16 impl=rows config='op=var dtype=f16 output=f16 reduced=2 threads=64 "
     "row_threads=32 split=1 segments=4 vec=8 steps=1'                       # of some lanes",
+    "op=mean shape=7x3x11x45 axes=0,2,3 dtype=f16 impl=rows config='op=mean dtype=f16 output=f16 reduced=2 threads=128 "
+    "row_threads=128 segments=4 vec=8 steps=2 split=3'                      # that CTAs share",
     "op=logsumexp shape=200x2040 axes=1 dtype=f16",
     "op=max shape=600x3072 axes=1 dtype=bf16                        # a CTA a row: whole tiles of fewer threads",
     "op=std shape=877x260 axes=0 dtype=bf16                         # columns that end within a tile",
