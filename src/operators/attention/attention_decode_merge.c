@@ -155,7 +155,7 @@ static val is_last(const decode_sums *m)
 {
     val counter = add(m->place->p.counters, convert(U64, mul(shared_rows(m), imm(4))));
     tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
-    cta_sync();                                                   // all parts are stored
+    named_sync(imm(m->barrier), m->threads);                      // all parts are stored
     IF(eq(thread(), imm(0))) {
         val before = atomic_add_acq_rel(counter, imm(1));
         val last = eq(before, sub(convert(I32, m->place->splits), imm(1)));
@@ -163,7 +163,7 @@ static val is_last(const decode_sums *m)
             store_relaxed(I32, counter, imm(0));
         set(sLast, 0, select(last, imm(1), imm(0)));
     }
-    cta_sync(); // the answer is there
+    named_sync(imm(m->barrier), m->threads); // the answer is there
     return ne(at(sLast, 0), imm(0));
 }
 

@@ -36,13 +36,14 @@ void attention_decode_mask(const decode_place *place, val start, const tiled_mma
  */
 typedef struct decode_sums {
     const decode_place *place;
-    int parts, threads; // of the CTA
+    int parts, threads; // of the CTA, from thread 0 on
+    int barrier;        // a named one of these threads
     tensor sO;          // (BM,DV,PARTS), f32
     tensor sTop, sSum;  // (BM,PARTS)
     val value_scale;    // what weighted values are to be multiplied by; none: 1
 } decode_sums;
 
-/* Adds up parts, then CTAs in the order of the keys, and stores the result. All threads; the parts are there. */
+/* Adds up parts, then CTAs in the order of the keys, and stores the result. All of these threads; the parts are there. */
 void attention_decode_finish(const decode_sums *sums);
 
 #endif

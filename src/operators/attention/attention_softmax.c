@@ -49,6 +49,14 @@ void attention_online_rows_reset(online_rows *rows)
     }
 }
 
+void attention_online_rows_raise(online_rows *rows, const val *max)
+{
+    for (int r = 0; r < rows->count; r++) {
+        assign(rows->sum[r], mul(rows->sum[r], exp2_ftz(mul(sub(rows->max[r], max[r]), rows->exponent))));
+        assign(rows->max[r], max[r]);
+    }
+}
+
 /* MAX or MIN of a row's scores as integers: this thread's in independent chains, then the others'. */
 static val of_row(tensor scores, int row, ir_op op)
 {

@@ -27,6 +27,9 @@ typedef struct online_rows {
 online_rows attention_online_rows_begin(int count, val exponent);
 void attention_online_rows_reset(online_rows *rows);
 
+/* The maxima become these, which are no less: those of other blocks that came between. */
+void attention_online_rows_raise(online_rows *rows, const val *max);
+
 /* Scores become weights. What was summed before counts `factor` times. */
 void attention_online_softmax(online_rows *rows, tensor scores);
 
