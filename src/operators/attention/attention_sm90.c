@@ -369,12 +369,33 @@ static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, c
     attention_custom_apply(&c->custom, &rows, w->block, w->kind, c->scores);
 }
 
+/* Is a soft cap all that becomes of products? Then weights by old maxima have it in their exponents. */
+static bool caps_alone(const sm90_kernel *k, const consumer_role *c)
+{
+    return k->cfg->old && k->form.softcap && !c->custom.how;
+}
+
+/* Are maxima to be found anew? Where rows are new, or a mask cuts the block. */
+static void ask_for_maxima(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+{
+    tile_rows rows = rows_of(k, c, t);
+    val exact = attention_online_rows_are_new(&c->rows);
+    if (k->form.right || k->form.left)
+        exact = logical_or(exact, attention_block_is_cut(&rows, w->block));
+    assign(c->lost, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
+}
+
 /* The scores that count. The last block of keys of a tile, the first one here, may reach past the last key. */
 static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, bool is_last)
 {
     val block = w->block;
     tile_rows rows = rows_of(k, c, t);
-    make_scores(k, c, t, w);
+    if (caps_alone(k, c) && !is_last) {
+        ask_for_maxima(k, c, t, w);
+        IF(ne(c->lost, imm(0)))
+            make_scores(k, c, t, w);
+    } else
+        make_scores(k, c, t, w);
     if (is_last)
         attention_mask_block(&rows, block, c->scores);
     else if (k->form.right || k->form.left)
@@ -411,13 +432,11 @@ static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const 
         attention_online_softmax(&c->rows, c->scores);
         return;
     }
-    tile_rows rows = rows_of(k, c, t);
-    val exact = attention_online_rows_are_new(&c->rows);
-    if (k->form.right || k->form.left)
-        exact = logical_or(exact, attention_block_is_cut(&rows, w->block));
-    assign(c->lost, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
+    const bool capped = caps_alone(k, c);
+    if (!capped)
+        ask_for_maxima(k, c, t, w);
     IF(eq(c->lost, imm(0))) {
-        attention_online_softmax_by_old(&c->rows, c->scores, c->lost, c->lowered);
+        attention_online_softmax_by_old(&c->rows, c->scores, capped ? &k->p.factor : NULL, c->lost, c->lowered);
         IF(ne(c->lost, imm(0))) {
             score_again(k, c, slot);
             make_scores(k, c, t, w);

@@ -39,9 +39,10 @@ val attention_online_rows_are_new(const online_rows *rows);
 /*
  * The same by the maxima of the blocks before, which saves finding these: the sums tell whether they were good enough. lost and
  * lowered are variables, u32, the same in all lanes: nonzero where some scores were so large that they are to be made anew for
- * attention_online_softmax(), the rows being as before; where `factor` is other than 1.
+ * attention_online_softmax(), the rows being as before; where `factor` is other than 1. cap: NULL, or the factor of
+ * attention_cap_scores(), which these scores have not been through yet.
  */
-void attention_online_softmax_by_old(online_rows *rows, tensor scores, val lost, val lowered);
+void attention_online_softmax_by_old(online_rows *rows, tensor scores, const val *cap, val lost, val lowered);
 
 /*
  * Sums of whole rows; factor becomes their inverse, 0 where there are no weights. A sink (NULL: there is none) is the natural
