@@ -369,10 +369,11 @@ static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, c
     attention_custom_apply(&c->custom, &rows, w->block, w->kind, c->scores);
 }
 
-/* Is a soft cap all that becomes of products? Then weights by old maxima have it in their exponents. */
-static bool caps_alone(const sm90_kernel *k, const consumer_role *c)
+/* Do products become scores only as they become weights by old maxima? A cap or a custom score alone, of all blocks alike. */
+static bool scores_late(const sm90_kernel *k, const consumer_role *c)
 {
-    return k->cfg->old && k->form.softcap && !c->custom.how;
+    const ckl_attention_score *how = c->custom.how;
+    return k->cfg->old && (k->form.softcap ? !how : how && !how->block);
 }
 
 /* Are maxima to be found anew? Where rows are new, or a mask cuts the block. */
@@ -390,7 +391,7 @@ static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, 
 {
     val block = w->block;
     tile_rows rows = rows_of(k, c, t);
-    if (caps_alone(k, c) && !is_last) {
+    if (scores_late(k, c) && !is_last) {
         ask_for_maxima(k, c, t, w);
         IF(ne(c->lost, imm(0)))
             make_scores(k, c, t, w);
@@ -425,6 +426,21 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
     fence_proxy_async(); // before TMA overwrites the block
 }
 
+static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+{
+    raw_scores raw = { .cap = scores_late(k, c) && k->form.softcap ? &k->p.factor : NULL };
+    if (!scores_late(k, c) || raw.cap) {
+        attention_online_softmax_by_old(&c->rows, c->scores, &raw, c->lost, c->lowered);
+        return;
+    }
+    tile_rows rows = rows_of(k, c, t);
+    const block_scores custom = attention_block_scores_of(&c->custom, &rows, w->block, c->scores);
+    raw = (raw_scores){ .score = attention_block_score, .of = &custom };
+    attention_custom_share_begin();
+    attention_online_softmax_by_old(&c->rows, c->scores, &raw, c->lost, c->lowered);
+    attention_custom_share_end();
+}
+
 /* Scores become weights: by the maxima of blocks before, but where rows are new, a mask cut the block, or that did not do. */
 static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
 {
@@ -432,11 +448,10 @@ static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const 
         attention_online_softmax(&c->rows, c->scores);
         return;
     }
-    const bool capped = caps_alone(k, c);
-    if (!capped)
+    if (!scores_late(k, c))
         ask_for_maxima(k, c, t, w);
     IF(eq(c->lost, imm(0))) {
-        attention_online_softmax_by_old(&c->rows, c->scores, capped ? &k->p.factor : NULL, c->lost, c->lowered);
+        weigh_by_old(k, c, t, w);
         IF(ne(c->lost, imm(0))) {
             score_again(k, c, slot);
             make_scores(k, c, t, w);

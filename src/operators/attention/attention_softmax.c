@@ -129,18 +129,18 @@ static val power_for(const exponents *e, val x)
     return p;
 }
 
-/* Scores become weights by the maxima; the sums of this lane's. With a cap (else NULL) all are less than half of it, and not capped yet. */
-static void weigh_rows(const online_rows *rows, tensor scores, const val *cap, val *sum)
+/* Raw scores become weights by the maxima; the sums of this lane's. With a cap all are less than half of it. */
+static void weigh_rows(const online_rows *rows, tensor scores, raw_scores raw, val *sum)
 {
     val offset[ONLINE_ROWS_MAX], chain[ONLINE_ROWS_MAX][SUM_CHAINS];
     int seen[ONLINE_ROWS_MAX] = { 0 };
-    const exponents e = exponents_of(rows, cap);
+    const exponents e = exponents_of(rows, raw.cap);
     for (int r = 0; r < rows->count; r++)
         offset[r] = variable(F32, neg(mul(rows->max[r], rows->exponent)));
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
         int r = attention_online_row_of(scores, i), to = seen[r]++ % SUM_CHAINS;
-        val weight = at(scores, i);
-        assign(weight, exp2_ftz(fma(weight, power_for(&e, weight), offset[r])));
+        val weight = at(scores, i), x = raw.score ? raw.score(raw.of, weight, i) : weight;
+        assign(weight, exp2_ftz(fma(x, power_for(&e, x), offset[r])));
         chain[r][to] = seen[r] <= SUM_CHAINS ? weight : add(chain[r][to], weight);
     }
     for (int r = 0; r < rows->count && !ir_failed(); r++)
@@ -155,7 +155,7 @@ void attention_online_softmax(online_rows *rows, tensor scores)
         assign(rows->factor[r], exp2_ftz(mul(sub(rows->max[r], larger[r]), rows->exponent)));
         assign(rows->max[r], larger[r]);
     }
-    weigh_rows(rows, scores, NULL, sum);
+    weigh_rows(rows, scores, (raw_scores){ NULL }, sum);
     for (int r = 0; r < rows->count && !ir_failed(); r++)
         assign(rows->sum[r], fma(rows->sum[r], rows->factor[r], sum[r]));
 }
@@ -203,14 +203,14 @@ static void weigh_capped(const online_rows *rows, tensor scores, const val *cap,
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++)
         largest = max(largest, abs(at(scores, i)));
     IF(vote_all(lt(mul(largest, *cap), immf(0.5)))) {
-        weigh_rows(rows, scores, cap, sum);
+        weigh_rows(rows, scores, (raw_scores){ .cap = cap }, sum);
         for (int r = 0; r < rows->count && !ir_failed(); r++)
             assign(by_branch[r], sum[r]);
     }
     ELSE
     {
         attention_cap_scores(scores, *cap);
-        weigh_rows(rows, scores, NULL, sum);
+        weigh_rows(rows, scores, (raw_scores){ NULL }, sum);
         for (int r = 0; r < rows->count && !ir_failed(); r++)
             assign(by_branch[r], sum[r]);
     }
@@ -218,13 +218,13 @@ static void weigh_capped(const online_rows *rows, tensor scores, const val *cap,
         sum[r] = by_branch[r];
 }
 
-void attention_online_softmax_by_old(online_rows *rows, tensor scores, const val *cap, val lost, val lowered)
+void attention_online_softmax_by_old(online_rows *rows, tensor scores, const raw_scores *raw, val lost, val lowered)
 {
     val sum[ONLINE_ROWS_MAX], is_small = yes();
-    if (cap)
-        weigh_capped(rows, scores, cap, sum);
+    if (raw->cap)
+        weigh_capped(rows, scores, raw->cap, sum);
     else
-        weigh_rows(rows, scores, NULL, sum);
+        weigh_rows(rows, scores, *raw, sum);
     for (int r = 0; r < rows->count && !ir_failed(); r++) {
         sum[r] = variable(F32, sum[r]);
         is_small = logical_and(is_small, le(sum[r], immf(SUM_MAX)));
