@@ -150,7 +150,9 @@ void attention_decode_sm80(const void *config, int kernel);
 
 /* latent */
 
-#define ATTENTION_DECODE_LATENT_CONFIG(X, owner) X(owner, int, split, "1024", "512 1024 2048 4096", "keys of a CTA")
+#define ATTENTION_DECODE_LATENT_CONFIG(X, owner)                                                \
+    X(owner, int, cluster, "1", "1 2", "CTAs, of neighbouring tiles of rows, that share loads") \
+    X(owner, int, split, "1024", "512 1024 2048 4096", "keys of a CTA")
 
 enum {
     ATTENTION_DECODE_LATENT_KEYS = 64,  // of a block

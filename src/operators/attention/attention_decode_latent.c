@@ -7,6 +7,8 @@
  *                    from block to block, back and forth, and each one's softmax runs under the other's products
  *   warps 8-11       producer: one thread brings blocks of 64 keys by TMA, in three sections: the columns of either half of O, and the rest
  *
+ * Where there are more than 64 rows, the CTAs of two tiles of them are a cluster: each loads half of every section for both.
+ *
  * Two blocks are in shared memory, one of each consumer. A section has one reader that comes last, which releases it.
  */
 #include <stdio.h>
@@ -36,7 +38,7 @@ typedef struct latent_kernel {
     const attention_decode_latent_config *cfg;
     decode_place place;
     columns d, half; // of a key; of the columns of O that a consumer has
-    int boxes;       // of a block's chunk: pages, or parts of one
+    int boxes;       // of a block's chunk that this CTA loads: pages, or parts of one
     tma_copy tmaK;
     tensor sQ;            // (BM,CHUNK,CHUNKS)
     tensor sK;            // (BN,CHUNK,CHUNKS,CONSUMERS)
@@ -87,7 +89,7 @@ static void describe_shared_memory(latent_kernel *k)
     k->sFactor = smem_tensor("factors", F32, compact(shape(ROWS, CONSUMERS)), 4);
     k->sTop = smem_tensor("tops", F32, compact(shape(ROWS, 1)), 4);
     k->sSum = smem_tensor("sums", F32, compact(shape(ROWS, 1)), 4);
-    k->ring = make_pipeline("ring", CONSUMERS * SECTIONS, 1, 1);
+    k->ring = make_pipeline("ring", CONSUMERS * SECTIONS, 1, k->cfg->cluster);
 }
 
 static latent_kernel describe_kernel(const attention_decode_latent_config *cfg)
@@ -98,8 +100,8 @@ static latent_kernel describe_kernel(const attention_decode_latent_config *cfg)
                         .d = attention_columns_of(form->d),
                         .half = attention_columns_of(form->dv / CONSUMERS) };
     k.place.p = params_of(attention_decode);
-    const int rows = form->page && form->page < KEYS ? form->page : KEYS;
-    k.boxes = KEYS / rows;
+    const int most = KEYS / cfg->cluster, rows = form->page && form->page < most ? form->page : most;
+    k.boxes = most / rows;
     k.tmaK = make_tma(k.place.p.K, form->dtype, 4, rows, CHUNK, 2 * CHUNK);
     describe_shared_memory(&k);
     return k;
@@ -112,7 +114,7 @@ static void initialise(const latent_kernel *k)
         pipeline_init(&k->ring);
         fence_mbarrier_init();
     }
-    cta_sync();
+    cluster_sync();
     grid_wait();
     launch_dependents();
 }
@@ -164,19 +166,21 @@ static box_place box_at(const latent_kernel *k, val key)
 static void load_block(const latent_kernel *k, int slot, val start, val parity)
 {
     const int chunks[] = { k->half.chunks, k->half.chunks, k->d.chunks - CONSUMERS * k->half.chunks };
+    const val first = k->cfg->cluster > 1 ? mul(cluster_rank(), imm(k->boxes)) : imm_as(U32, 0);
     box_place boxes[KEYS / VECTOR];
     for (int b = 0; b < k->boxes; b++)
-        boxes[b] = box_at(k, add(start, imm(b * k->tmaK.rows)));
+        boxes[b] = box_at(k, add(start, mul(add(first, imm(b)), imm(k->tmaK.rows))));
     for (int s = 0, chunk = 0; s < SECTIONS; s++) {
         pipeline_state section = section_of(k, slot, s, parity);
         pipeline_wait_empty(&k->ring, &section);
         pipeline_expect(&k->ring, &section, imm(chunks[s] * KEYS * CHUNK * 2));
         for (int end = chunk + chunks[s]; chunk < end; chunk++)
             for (int b = 0; b < k->boxes; b++) {
-                tensor sBox = local_tile(slice(k->sK, _, _, chunk, slot), shape(k->tmaK.rows, CHUNK), coord(b, 0));
+                tensor sChunk = slice(k->sK, _, _, chunk, slot),
+                       sBox = local_tile(sChunk, shape(k->tmaK.rows, CHUNK), coord(add(first, imm(b)), 0));
                 tma_load_of(&k->tmaK, sBox, boxes[b].row, imm(chunk * CHUNK), 2,
                             (const val[]){ k->place.kv_head, boxes[b].of }, pipeline_full_barrier(&k->ring, &section),
-                            imm(0));
+                            imm(k->cfg->cluster > 1 ? (1 << k->cfg->cluster) - 1 : 0));
             }
     }
 }
@@ -271,10 +275,16 @@ static void wait_section(const latent_kernel *k, int slot, int section, val pari
     pipeline_wait_full(&k->ring, &at);
 }
 
+/* In all CTAs that load for this one; by a thread for each. */
 static void release_section(const latent_kernel *k, const consumer_role *c, int slot, int section)
 {
-    IF(eq(c->tid, imm(0)))
-        pipeline_release(&k->ring, imm_as(U32, slot * SECTIONS + section));
+    const val stage = imm_as(U32, slot * SECTIONS + section);
+    IF(lt(c->tid, imm(k->cfg->cluster))) {
+        if (k->cfg->cluster == 1)
+            pipeline_release(&k->ring, stage);
+        else
+            pipeline_release_at(&k->ring, stage, pipeline_peer(&k->ring, c->tid));
+    }
 }
 
 /* scores = Q * K^T of its own block, section by section as they arrive; asynchronous. */
@@ -469,6 +479,7 @@ void attention_decode_latent(const void *config, int kernel)
     const attention_decode_latent_config *cfg = config;
     (void)kernel;
     launch_bounds((CONSUMERS + 1) * WARPGROUP, 1);
+    cluster_size(cfg->cluster);
     latent_kernel k = describe_kernel(cfg);
     initialise(&k);
     attention_decode_find_place(&k.place, cfg->split);
@@ -482,4 +493,6 @@ void attention_decode_latent(const void *config, int kernel)
             producer(&k);
         }
     }
+    if (cfg->cluster > 1)
+        cluster_sync(); // until then peers may send to this CTA
 }

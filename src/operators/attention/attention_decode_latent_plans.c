@@ -12,11 +12,17 @@ enum {
     BYTES_A_BYTE = 16, // of keys for each of what a CTA leaves in the workspace
 };
 
+/* Of a head of the cache. */
+static int64_t tiles_of(const ckl_attention_decode_desc *d)
+{
+    return ceil_div(attention_decode_rows_of(d), ROWS);
+}
+
 /* Keys of a CTA, by what its rows leave behind, and so that CTAs of one sequence fill the device. */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
     const int64_t rows = min_i64(attention_decode_rows_of(d), ROWS);
-    const int64_t tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS));
+    const int64_t tiles = product_i64(d->kv_heads, tiles_of(d));
     int64_t split = SPLIT_MIN;
     while (split < SPLIT_MAX && (split * d->d * 2 < rows * d->dv * 4 * BYTES_A_BYTE ||
                                  product_i64(ceil_div(d->kv, split), tiles) > device->sm_count))
@@ -31,6 +37,7 @@ static ckl_status choose_latent(const void *desc, const ckl_device_info *device,
     attention_decode_latent_config *c = config;
     c->form = attention_decode_form_of(desc);
     c->split = split_of(desc, device);
+    c->cluster = tiles_of(desc) % 2 ? 1 : 2;
     return CKL_OK;
 }
 
@@ -59,6 +66,10 @@ static ckl_status admit_latent(const void *desc, const ckl_device_info *device, 
     TRY(check_sizes(d));
     if (c->split < KEYS || c->split % KEYS)
         FAIL(CKL_INVALID, "attention_decode latent: split=%d is not a multiple of %d", c->split, KEYS);
+    if (c->cluster < 1 || c->cluster > 2 || tiles_of(d) % c->cluster)
+        FAIL(CKL_INVALID,
+             "attention_decode latent: cluster=%d is neither 1 nor 2, or does not divide %" PRId64 " tiles", c->cluster,
+             tiles_of(d));
     const int64_t smem = attention_decode_latent_smem(c), ctas = attention_decode_ctas(d, ROWS, c->split);
     if (smem > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "attention_decode latent: it needs %" PRId64 " bytes of shared memory, %s has %" PRId64,

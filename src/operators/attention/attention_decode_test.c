@@ -239,6 +239,7 @@ static const char *const cases[] = {
     "latent=1 heads=4 kv_heads=2 q=2 kv=520 d=136 dv=128 page=256 softcap=2 ldk=200 ldk_head=160000 dtype=bf16",
     "latent=1 heads=2 kv_heads=1 kv=900 d=576 dv=512 impl=latent config='split=128' # more splits than are added at a "
     "time",
+    "latent=1 heads=128 kv_heads=1 kv=400 d=576 dv=512 batch=2 shortest=1 page=64 dtype=bf16 lse=1 # a cluster",
     "latent=1 heads=4 kv_heads=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 # small heads, by sm80",
     "latent=1 heads=2 kv_heads=1 kv=50 d=576 dv=512 cache=e4m3 # by naive",
     "batch=0",
@@ -282,6 +283,8 @@ static const test_reject rejects[] = {
       "attention_decode latent: dv=576 is not a multiple of 128, or d=576 not one of 8 from dv+8 up to 576" },
     { "latent=1 d=576 dv=512 page=24 impl=latent", CKL_UNSUPPORTED,
       "attention_decode latent: page=24 neither divides 64, from 8 on, nor is a multiple of it" },
+    { "latent=1 heads=130 kv_heads=1 d=576 dv=512 impl=latent config='cluster=2'", CKL_INVALID,
+      "attention_decode latent: cluster=2 is neither 1 nor 2, or does not divide 3 tiles" },
     { "latent=1 d=576 dv=512 impl=latent config='split=96'", CKL_INVALID,
       "attention_decode latent: split=96 is not a multiple of 64" },
     { "heads=2 ldo_head=8", CKL_INVALID, "attention_decode: ldo_head=8 lets elements of o overlap, which span 64" },
