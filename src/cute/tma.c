@@ -12,7 +12,8 @@ static swizzle swizzle_of(ckl_dtype dtype, int span)
 
 layout tma_tile_layout(ckl_dtype dtype, int rows, int cols, int swizzle_bytes)
 {
-    layout plain = make_layout(shape(rows, cols), stride(cols, 1));
+    const int pitch = swizzle_bytes ? swizzle_bytes / (int)ckl_dtype_bytes(dtype) : cols;
+    layout plain = make_layout(shape(rows, cols), stride(pitch, 1));
     return swizzle_bytes ? with_swizzle(swizzle_of(dtype, swizzle_bytes), plain) : plain;
 }
 

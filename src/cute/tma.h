@@ -13,7 +13,7 @@ typedef struct tma_copy {
     int swizzle_bytes; // 0, 32, 64, 128: cols * element size must not exceed it
 } tma_copy;
 
-/* The swizzled layout of a (ROWS,COLS) tile whose rows are one swizzle span long, as TMA writes and wgmma reads it. */
+/* The swizzled layout of a (ROWS,COLS) tile whose rows are a swizzle span apart, as TMA writes and wgmma reads it. */
 layout tma_tile_layout(ckl_dtype dtype, int rows, int cols, int swizzle_bytes);
 
 /* map: of the kernel's list of parameters (ir/params.h), kind `tensor`. The launch gets box and swizzle from here. */

@@ -49,13 +49,15 @@ static bool begin_load_into(transfer *t, cta *to, uint32_t extent, mbarrier *b)
     a.async = t->kind == TRANSFER_LOAD; // values for peers are ordinary stores, done later
     a.agent = b->agent;
     a.clock = b->phase + 1;
-    if (!shared_touch(to, &a, t->offset, extent))
+    const bool dense = extent == t->bytes; // else rows leave part of their swizzle's span as it was
+    if (dense ? !shared_touch(to, &a, t->offset, extent) : !transfer_touch_destination(t, to, &a))
         return false;
     access from = a;
     from.write = false;
     if (t->kind == TRANSFER_LOAD && !transfer_touch_global(t, &from))
         return false;
-    memset(to->shared + t->offset, SHARED_POISON, extent);
+    if (dense)
+        memset(to->shared + t->offset, SHARED_POISON, extent);
     return true;
 }
 

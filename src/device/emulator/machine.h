@@ -542,6 +542,7 @@ const step *setmaxnreg_missed(const warp *w); // by a warp that leaves; NULL: no
 
 /* transfer.c - False after a fault, or where stated. */
 outcome transfer_begin(cluster *c, transfer t);                 // queues it, or does it at once if completion is eager
+bool transfer_touch_destination(const transfer *t, cta *to, const access *a);
 bool transfer_touch_source(const transfer *t, const access *a); // notes that a store reads its part of shared memory
 bool transfer_touch_global(const transfer *t, access *a);       // notes the access to global memory
 bool transfer_complete_one(cluster *c, bool any_order);         // false also if there is none

@@ -35,8 +35,8 @@ typedef struct conv_kernel {
     conv_sm90_shape size;
     conv_values p;
     tma_copy tmaX, tmaW, tmaY, tmaResidual;
-    tensor sX, sW; // (BM,BK,STAGES), (BN,BK,STAGES)
-    tensor sSpans; // (BK,SPAN,SPANS,STAGES): an N-major W as TMA writes it
+    tensor sX, sW;         // (BM,DEPTH,STAGES), (BN,DEPTH,STAGES)
+    tensor sBoxes, sSpans; // (BM,BK,STAGES), (BN,BK,STAGES) or, of an N-major W, (BK,SPAN,SPANS,STAGES): as TMA writes them
     tensor sY;     // (ROWS,COLS,BUFFERS,CONSUMERS)
     pipeline ring;
     int64_t residual_barriers;              // two per consumer: the residual of a tile has arrived
@@ -78,6 +78,19 @@ val conv_tiles_along(val size, int box)
     return div(add(conv_number(size), imm(box - 1)), imm(box));
 }
 
+/* A ring of tiles whose rows are `span` bytes apart: (ROWS,COLS,STAGES); *boxes: the same of `width` columns. */
+static tensor narrow_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int stages, int span, int width,
+                           tensor *boxes)
+{
+    const int pitch = span / (int)ckl_dtype_bytes(dtype);
+    tensor tiles = slice(conv_tiles(name, dtype, rows, pitch, stages, 1), _, _, _, 0);
+    const swizzle sw = tiles.layout.sw;
+    layout strides = make_layout(shape(rows, cols, stages), stride(pitch, 1, rows * pitch));
+    layout narrower = make_layout(shape(rows, width, stages), stride(pitch, 1, rows * pitch));
+    *boxes = tensor_with_layout(tiles, with_swizzle(sw, narrower));
+    return tensor_with_layout(tiles, with_swizzle(sw, strides));
+}
+
 tensor conv_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int count, int count_outer)
 {
     const int64_t elements = (int64_t)rows * cols;
@@ -102,14 +115,13 @@ static void describe_boxes(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
     const conv_sm90_shape *s = &k->size;
-    const int span = c->tile_k * (int)ckl_dtype_bytes(c->form.dtype);
     const int x_box[] = { c->tile_k, c->box_w, c->box_h, 1, c->box_n };
     const int x_step[] = { 1, c->step_w, c->step_h, 1, 1 };
     const int y_box[] = { s->y_cols, s->part_w, s->part_h, 1, s->part_n };
-    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, span);
+    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, s->span);
     const int rank = c->grouped ? 4 : 3;
     k->tmaW = conv_sm90_n_major(c) ? make_tma(k->p.mW, c->form.dtype, rank, c->tile_k, CONV_SM90_SPAN, 128)
-                                   : make_tma(k->p.mW, c->form.dtype, rank, c->tile_n, c->tile_k, span);
+                                   : make_tma(k->p.mW, c->form.dtype, rank, c->tile_n, c->tile_k, s->span);
     k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, 128);
     if (c->form.residual)
         k->tmaResidual = make_tma_box(k->p.mR, c->form.out, 5, y_box, NULL, 128);
@@ -118,11 +130,15 @@ static void describe_boxes(conv_kernel *k)
 static void describe_memory(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
-    k->sX = slice(conv_tiles("X", c->form.dtype, k->size.tile_m, c->tile_k, c->stages, 1), _, _, _, 0);
+    const conv_sm90_shape *s = &k->size;
+    const ckl_dtype dtype = c->form.dtype;
+    k->sX = narrow_tiles("X", dtype, s->tile_m, s->depth, c->stages, s->span, c->tile_k, &k->sBoxes);
     if (conv_sm90_n_major(c))
-        k->sW = conv_spans("W", c->form.dtype, c->tile_k, c->tile_n / CONV_SM90_SPAN, c->stages, &k->sSpans);
+        k->sW = conv_spans("W", dtype, s->depth, c->tile_n / CONV_SM90_SPAN, c->stages, &k->sSpans);
     else
-        k->sW = slice(conv_tiles("W", c->form.dtype, c->tile_n, c->tile_k, c->stages, 1), _, _, _, 0);
+        k->sW = narrow_tiles("W", dtype, c->tile_n, s->depth, c->stages, s->span, c->tile_k, &k->sSpans);
+    if (conv_sm90_n_major(c))
+        k->sSpans = local_tile(k->sSpans, shape(c->tile_k, CONV_SM90_SPAN), coord(0, 0, _, _)); // of DEPTH rows
     k->sY = conv_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
     if (c->form.residual)
@@ -189,7 +205,7 @@ static void load_filters(const conv_kernel *k, const pipeline_state *at, const t
     const val outer[] = { tap, place->at[0] };
     const int count = k->tmaW.rank - 2;
     if (!conv_sm90_n_major(k->cfg)) {
-        tma_load_of(&k->tmaW, slice(k->sW, _, _, at->stage), place->filter, channel, count, outer, full, imm(0));
+        tma_load_of(&k->tmaW, slice(k->sSpans, _, _, at->stage), place->filter, channel, count, outer, full, imm(0));
         return;
     }
     for (int i = 0; i < k->cfg->tile_n / CONV_SM90_SPAN && !ir_failed(); i++)
@@ -205,7 +221,7 @@ static void load_stage(const conv_kernel *k, const pipeline_state *at, const til
     val outer[] = { pixel[1], pixel[0], place->image };
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
-    tma_load_of(&k->tmaX, slice(k->sX, _, _, at->stage), pixel[2], channel, 3, outer, full, imm(0));
+    tma_load_of(&k->tmaX, slice(k->sBoxes, _, _, at->stage), pixel[2], channel, 3, outer, full, imm(0));
     load_filters(k, at, place, tap, channel, full);
 }
 
@@ -263,7 +279,7 @@ static consumer_role describe_consumer(const conv_kernel *k)
     c.tid = rem(thread(), imm(WARPGROUP));
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
     c.first_thread = eq(c.tid, imm(0));
-    tensor sX = local_tile(k->sX, shape(CONV_SM90_ROWS, cfg->tile_k), coord(c.index, 0, _)); // (ROWS,BK,STAGES)
+    tensor sX = local_tile(k->sX, shape(CONV_SM90_ROWS, k->size.depth), coord(c.index, 0, _)); // (ROWS,DEPTH,STAGES)
     c.tCrX = descriptors_A(&c.mma, sX);
     c.tCrW = descriptors_B(&c.mma, k->sW);
     c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);
@@ -474,6 +490,22 @@ static void residual_barriers(const void *of)
         mbarrier_init(smem_address(k->residual_barriers + 8 * b), 1);
 }
 
+/* Channels that wgmma multiplies beside those of a box: zeros for good. */
+static void clear_stages(const void *of)
+{
+    const conv_kernel *k = of;
+    const conv_sm90_shape *s = &k->size;
+    const int64_t x = (int64_t)k->cfg->stages * s->tile_m * s->span, all = k->cfg->stages * s->stage_room;
+    tensor rZeros = fragment(I32, compact(leaf(4)));
+    fill(rZeros, imm(0));
+    LOOP_FROM(at, mul(thread(), imm(16)), imm((int)all), imm(16 * WARPGROUP * (1 + k->cfg->consumers))) {
+        val of_w = add(tensor_address(k->sW, coord(0, 0, 0)), sub(at, imm((int)x)));
+        val to = select(lt(at, imm((int)x)), add(tensor_address(k->sX, coord(0, 0, 0)), at), of_w);
+        copy(rZeros, smem_view(to, I32, compact(leaf(4))), 16);
+    }
+    fence_proxy_async();
+}
+
 static void zero_unseen(const void *of)
 {
     const conv_kernel *k = of;
@@ -495,6 +527,7 @@ void conv_sm90(const void *config, int kernel)
                                   .maps = { &k.tmaX, &k.tmaW, &k.tmaY },
                                   .rings = { &k.ring },
                                   .barriers = residual_barriers,
+                                  .prepare = cfg->tile_k % k.size.depth ? clear_stages : NULL,
                                   .load = load_tiles,
                                   .assist = cfg->zeros ? zero_unseen : NULL,
                                   .consume = consume,

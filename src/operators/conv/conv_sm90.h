@@ -11,7 +11,7 @@
 #define CONV_SM90_CONFIG(X, owner)                                                                \
     X(owner, int, consumers, "2", "1 2", "warpgroups of 64 pixels each")                          \
     X(owner, int, tile_n, "256", "64 128 192 256", "filters of a CTA")                            \
-    X(owner, int, tile_k, "64", "16 32 64", "channels of a stage")                                \
+    X(owner, int, tile_k, "64", "16 24 32 40 48 56 64", "channels of a stage")                    \
     X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")                   \
     X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")                       \
     X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")                     \
@@ -31,7 +31,7 @@ enum {
     CONV_SM90_K = 64,    // channels of a stage at most: rows of 128 bytes
     CONV_SM90_ROWS = 64, // pixels of a consumer
     CONV_SM90_SPAN = 64, // columns of a box that is N-major
-    CONV_SM90_CANDIDATES = 24,
+    CONV_SM90_CANDIDATES = 32,
     CONV_SM90_BUFFERS = 2, // staging buffers of a consumer
 };
 
@@ -44,11 +44,13 @@ static inline bool conv_sm90_n_major(const conv_sm90_config *c)
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_sm90_shape {
     int tile_m;                 // pixels of a CTA
+    int span, depth;            // bytes from row to row of a stage's tiles, their columns as wgmma takes them
     int part_w, part_h, part_n; // the box of a consumer's pixels
     int next_w, next_h, next_n; // from one consumer's to the next one's
     int y_cols;                 // of a staging buffer
     int buffers;                // of a consumer: two, or with a residual all of two tiles
-    int64_t stage_bytes, smem_bytes;
+    int64_t stage_bytes;        // that are loaded
+    int64_t stage_room, smem_bytes;
 } conv_sm90_shape;
 
 conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);

@@ -17,8 +17,12 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
     s.next_w = c->box_w > rows ? rows : 0;
     s.next_h = c->box_w <= rows && plane > rows ? rows / c->box_w : 0;
     s.next_n = plane <= rows ? rows / plane : 0;
-    s.stage_bytes = (int64_t)(s.tile_m + c->tile_n) * c->tile_k * (int64_t)ckl_dtype_bytes(c->form.dtype);
-    s.smem_bytes = c->stages * (s.stage_bytes + 16) + (int64_t)c->consumers * (s.buffers * rows * 128 + 16);
+    const int bytes = (int)ckl_dtype_bytes(c->form.dtype), step = 32 / bytes; // of wgmma
+    s.span = c->tile_k * bytes <= 32 ? 32 : c->tile_k * bytes <= 64 ? 64 : 128;
+    s.depth = (c->tile_k + step - 1) / step * step;
+    s.stage_bytes = (int64_t)(s.tile_m + c->tile_n) * c->tile_k * bytes;
+    s.stage_room = (int64_t)s.tile_m * s.span + (int64_t)c->tile_n * (conv_sm90_n_major(c) ? s.depth * bytes : s.span);
+    s.smem_bytes = c->stages * (s.stage_room + 16) + (int64_t)c->consumers * (s.buffers * rows * 128 + 16);
     return s;
 }
 
@@ -123,7 +127,7 @@ static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
 {
     conv_sm90_config one = *c;
     one.stages = 1;
-    const int64_t first = conv_sm90_shape_of(&one).smem_bytes, each = conv_sm90_shape_of(&one).stage_bytes + 16;
+    const int64_t first = conv_sm90_shape_of(&one).smem_bytes, each = conv_sm90_shape_of(&one).stage_room + 16;
     return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - first) / each);
 }
 
@@ -137,15 +141,28 @@ static void fit_box(const ckl_conv_desc *d, conv_sm90_config *c)
     c->box_n = box.n;
 }
 
+/* Channels of a stage: rows of 128 bytes, halves or quarters, or equal parts of what there are; 0: the last are none of their own. */
+static int depth_of(const ckl_conv_desc *d, int i)
+{
+    enum { LAST = 3, UNIT = 16 };
+    const int bytes = (int)ckl_dtype_bytes(d->dtype), whole = 128 / bytes;
+    const int64_t channels = max_i64(1, channels_in(d));
+    const int exact = (int)round_up(ceil_div(channels, ceil_div(channels, whole)), UNIT / bytes);
+    const bool own = exact != whole && exact != whole / 2 && exact != whole / 4;
+    return i < LAST ? whole >> i : own ? exact : 0;
+}
+
 /* Channels of a stage, consumers and filters. */
 bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_sm90_config *c)
 {
-    static const int widths[] = { 64, 128, 192, 256 }, depths[] = { 64, 32, 16 };
+    static const int widths[] = { 64, 128, 192, 256 };
     const bool data = d->direction == CKL_CONV_DATA;
     const bool taken = d->dtype != CKL_F32 || (d->math != CKL_GEMM_F32 && !data); // else one candidate, to say why not
     if (i >= (taken ? CONV_SM90_CANDIDATES : 1))
         return false;
-    c->tile_k = depths[i / (2 * COUNT_OF(widths))] * 2 / (int)ckl_dtype_bytes(d->dtype);
+    c->tile_k = depth_of(d, i / (2 * COUNT_OF(widths)));
+    if (c->tile_k == 0)
+        return false;
     i %= 2 * COUNT_OF(widths);
     c->form = conv_form_of(d);
     c->tile_n = widths[i % COUNT_OF(widths)];
@@ -230,8 +247,8 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
         FAIL(CKL_INVALID, "conv sm90: zeros=1, but taps see all pixels or none, or rows are beyond 32-bit numbers");
     if (c->consumers < 1 || c->consumers > 2)
         FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2", c->consumers);
-    if (c->tile_k != deepest && c->tile_k != deepest / 2 && c->tile_k != deepest / 4)
-        FAIL(CKL_INVALID, "conv sm90: tile_k=%d is none of %d, %d, %d", c->tile_k, deepest / 4, deepest / 2, deepest);
+    if (c->tile_k < unit || c->tile_k % unit || c->tile_k > deepest)
+        FAIL(CKL_INVALID, "conv sm90: tile_k=%d is no multiple of %d up to %d", c->tile_k, unit, deepest);
     TRY(conv_check_box("sm90", box_of(c), CONV_SM90_ROWS * c->consumers, c->step_w, c->step_h));
     const conv_sm90_shape s = conv_sm90_shape_of(c);
     if (c->tile_n < s.y_cols || c->tile_n % 64 || c->tile_n > 256 || (c->tile_n > 192 && c->form.residual))

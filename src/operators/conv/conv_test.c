@@ -132,6 +132,11 @@ static const char *const cases[] = {
     "n=2 c=16 h=20 w=20 k=64 r=7 s=7 pad=3 direction=weight impl=sm90_weight "
     "config='consumers=1 tile_n=64 slices=4'    # more tiles than CTAs",
     "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='tile_k=16'",
+    "n=2 c=56 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='tile_k=56' # no zeros in place of channels",
+    "n=2 c=96 h=9 w=7 k=40 pad=1 bias=1 impl=sm90 config='tile_k=48'",
+    "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='tile_k=24 consumers=1'",
+    "n=2 c=40 h=9 w=7 k=104 pad=1 direction=data impl=sm90 config='tile_k=56'",
+    "n=2 c=20 h=9 w=11 k=72 pad=1 dtype=f32 math=tf32 impl=sm90 config='tile_k=20'",
     "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='tile_k=32'",
     "n=2 c=72 h=9 w=7 k=40 pad=1 direction=data impl=sm90 config='tile_k=16'",
     "n=3 c=72 h=6 w=7 k=72 pad=1 bias=1 residual=1 activation=relu impl=sliced "
@@ -307,7 +312,7 @@ static const char *const population[] = {
 static const test_reject rejects[] = {
     { "impl=sm80 config='vec_a=0'", CKL_INVALID, "conv sm80: vec_a=0 or vec_b=8 is no power of two" },
     { "impl=sm80 config='vec_b=3'", CKL_INVALID, "conv sm80: vec_a=8 or vec_b=3 is no power of two" },
-    { "impl=sliced config='tile_k=0'", CKL_INVALID, "conv sm90: tile_k=0 is none of 16, 32, 64" },
+    { "impl=sliced config='tile_k=0'", CKL_INVALID, "conv sm90: tile_k=0 is no multiple of 8 up to 64" },
     { "dtype=i32", CKL_INVALID, "conv: dtype=i32 is none of f32, f16, bf16" },
     { "out=bf16", CKL_INVALID, "conv: out=bf16 is none of f16, f32" },
     { "math=tf32", CKL_INVALID, "conv: math=tf32 is of dtype=f32, not of f16" },
@@ -391,7 +396,7 @@ static const test_reject rejects[] = {
     { "c=8 k=8 groups=8 layout=nchw direction=weight impl=depthwise_weight", CKL_UNSUPPORTED, "it takes NHWC" },
     { "c=8 k=8 groups=8 direction=weight impl=depthwise_weight config='filter=5'", CKL_INVALID, "filter=5 is not s=3" },
     { "c=8 k=8 groups=8 direction=weight impl=depthwise_weight config='lanes=3'", CKL_INVALID, "are not possible" },
-    { "impl=sm90 config='tile_k=48'", CKL_INVALID, "conv sm90: tile_k=48 is none of 16, 32, 64" },
+    { "impl=sm90 config='tile_k=44'", CKL_INVALID, "conv sm90: tile_k=44 is no multiple of 8 up to 64" },
     { "d=3 t=3 groups=2 impl=sm90", CKL_UNSUPPORTED, "conv sm90: groups=2 of volumes" },
     { "groups=2 impl=sm90 config='grouped=0'", CKL_INVALID, "conv sm90: grouped=0, but the problem has 2 groups" },
     { "impl=sliced config='slices=17'", CKL_UNSUPPORTED, "conv sliced: slices=17 are not 2..16" },
