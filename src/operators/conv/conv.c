@@ -63,14 +63,14 @@ conv_tensor conv_tensor_of(const ckl_conv_desc *d, int which)
     return t;
 }
 
-static bool is_view(const ckl_conv_desc *d)
+bool conv_is_view(const ckl_conv_desc *d)
 {
     return d->x_n || d->x_d || d->x_h || d->x_w || d->x_c || d->y_n || d->y_d || d->y_h || d->y_w || d->y_c;
 }
 
 ckl_status conv_check_dense(const char *who, const ckl_conv_desc *d)
 {
-    if (is_view(d))
+    if (conv_is_view(d))
         FAIL(CKL_UNSUPPORTED, "conv %s: it takes dense tensors, without strides of x and y", who);
     return CKL_OK;
 }
@@ -90,7 +90,7 @@ int64_t conv_stride_divisor(const ckl_conv_desc *d, int which)
 ckl_status conv_check_vectors(const char *who, const ckl_conv_desc *d)
 {
     static const char *const names[CONV_TENSORS] = { [CONV_X] = "x", [CONV_Y] = "y" };
-    for (int which = CONV_X; is_view(d) && which <= CONV_Y; which += CONV_Y - CONV_X) {
+    for (int which = CONV_X; conv_is_view(d) && which <= CONV_Y; which += CONV_Y - CONV_X) {
         const bool written = d->direction == (which == CONV_X ? CKL_CONV_DATA : CKL_CONV_FORWARD);
         const int64_t bytes = (int64_t)ckl_dtype_bytes(written ? d->out : d->dtype);
         if (conv_stride_divisor(d, which) * bytes % 16)

@@ -69,6 +69,7 @@ typedef struct conv_tensor {
 conv_tensor conv_tensor_of(const ckl_conv_desc *desc, int which);
 
 /* Views: refused by kernels that go through dense tensors, and by those that copy whole 16 bytes (or vectors) where strides are not. */
+bool conv_is_view(const ckl_conv_desc *desc);
 ckl_status conv_check_dense(const char *who, const ckl_conv_desc *desc);
 ckl_status conv_check_vectors(const char *who, const ckl_conv_desc *desc);
 int64_t conv_stride_divisor(const ckl_conv_desc *desc, int which); // a power of two, 128 at most; dense channels aside

@@ -53,6 +53,15 @@ static bool parts_rows(const ckl_conv_desc *d)
     return d->stride_h > 8 && d->d == 1 && d->t == 1 && d->dilation_h == 1 && !d->pad_top && !d->pad_bottom;
 }
 
+/* As NHWC: planes of one pixel do, too. */
+static bool lies_alike(const conv_tensor *t, const int64_t stride[CONV_RANK])
+{
+    bool alike = true;
+    for (int i = 0; i < CONV_RANK; i++)
+        alike &= t->shape[i] <= 1 || t->stride[i] == stride[i];
+    return alike;
+}
+
 /* Rows of NHWC that begin at whole 16 bytes, for tensor number `which`. */
 static void place_tensor(const ckl_conv_desc *d, bool fold, int which, packed_problem *p)
 {
@@ -62,7 +71,7 @@ static void place_tensor(const ckl_conv_desc *d, bool fold, int which, packed_pr
     conv_tensor *t = &p->at[which];
     *t = plain;
     p->channels[which] = folded ? folded_channels(d) : round_up(plain.shape[4], unit);
-    p->copied[which] = folded ? !lies_folded(d, which, p) : d->layout == CKL_IMAGE_NCHW || plain.shape[4] % unit != 0;
+    p->copied[which] = folded && !lies_folded(d, which, p);
     const int64_t columns =
         folded && which == CONV_X && p->copied[which] ? columns_of_x * d->stride_w + d->s : plain.shape[3];
     p->row[which] = round_up(columns * p->channels[which], unit);
@@ -70,6 +79,8 @@ static void place_tensor(const ckl_conv_desc *d, bool fold, int which, packed_pr
         plain.shape[0] * plain.shape[1] * plain.shape[2] * p->row[which] * (int64_t)ckl_dtype_bytes(type_of(d, which));
     const int64_t plane = plain.shape[2] * p->row[which], step = folded && which == CONV_X ? d->stride_w : 1;
     const int64_t stride[CONV_RANK] = { plain.shape[1] * plane, plane, p->row[which], step * p->channels[which], 1 };
+    if (!folded)
+        p->copied[which] = plain.shape[4] % unit != 0 || !lies_alike(&plain, stride);
     for (int i = 0; i < CONV_RANK; i++)
         t->stride[i] = stride[i];
     if (!folded)
@@ -86,8 +97,21 @@ static void place_tensor(const ckl_conv_desc *d, bool fold, int which, packed_pr
     }
 }
 
-static packed_problem packed_of(const ckl_conv_desc *d, bool fold)
+/* Groups whose channels and filters fill a stage and a tile together. */
+static int mergeable_groups(const ckl_conv_desc *d)
 {
+    const int64_t widest = max_i64(d->c, d->k) / d->groups;
+    int64_t merged = d->layout == CKL_IMAGE_NHWC && widest ? min_i64(d->groups, CONV_SM90_K / widest) : 1;
+    while (merged > 1 && d->groups % merged)
+        merged--;
+    return (int)max_i64(1, merged);
+}
+
+static packed_problem packed_of(const ckl_conv_desc *desc, bool fold, int merged)
+{
+    ckl_conv_desc grouped = *desc;
+    grouped.groups /= merged;
+    const ckl_conv_desc *d = &grouped;
     packed_problem p = { .inner = *d };
     conv_mode modes[CONV_MODES];
     conv_modes(d, modes);
@@ -105,6 +129,7 @@ static packed_problem packed_of(const ckl_conv_desc *d, bool fold)
     }
     for (int i = 0; i < CONV_TENSORS; i++)
         place_tensor(d, fold, i, &p);
+    p.copied[CONV_W] |= merged > 1;
     return p;
 }
 
@@ -173,6 +198,24 @@ static ckl_status copy_in(const ckl_plan *plan, const packed_problem *p, int ker
     return CKL_OK;
 }
 
+/* Filters of merged groups. */
+static ckl_status merge_filters(const ckl_plan *plan, const packed_problem *p, const void **w, char **workspace,
+                                ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const int64_t taps = d->t * d->r * d->s;
+    const conv_params params = { .from = { [CONV_X] = *w, [CONV_Y] = *workspace },
+                                 .c = d->c / d->groups,
+                                 .k = d->k / d->groups,
+                                 .packed_row = (uint32_t)(d->k * taps),
+                                 .packed_channels = (uint32_t)p->channels[CONV_W],
+                                 .packed_left = (uint32_t)taps };
+    *w = *workspace;
+    *workspace += aligned(p->bytes[CONV_W]);
+    return plan_launch(plan, CONV_PACKED_MERGED,
+                       (plan_grid){ .x = ceil_div(p->bytes[CONV_W] / 16, CONV_PACK_THREADS) }, &params, stream);
+}
+
 /* y, and the gradient of data */
 
 /* Nothing to copy, unless columns are folded. */
@@ -188,18 +231,20 @@ static bool candidate_packed(const void *desc, const ckl_device_info *device, in
     conv_packed_config *c = config;
     c->nchw = d->layout == CKL_IMAGE_NCHW;
     const int plain = lies_plain(d) ? 1 : CONV_SM90_CANDIDATES; // one says why not
-    c->fold = i >= plain;
-    i -= c->fold ? plain : 0;
-    if (i >= CONV_SM90_CANDIDATES || (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d))))
+    c->fold = i >= plain && d->groups == 1;
+    c->merged = i >= plain ? mergeable_groups(d) : 1;
+    i -= i >= plain ? plain : 0;
+    if (i >= CONV_SM90_CANDIDATES || (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d))) ||
+        (plain == 1 && i > 0 && !c->fold && c->merged == 1))
         return false;
-    const packed_problem p = packed_of(d, c->fold);
+    const packed_problem p = packed_of(d, c->fold, c->merged);
     return conv_sm90_candidate(&p.inner, device, i, &c->conv);
 }
 
 static plan_cost cost_packed(const void *desc, const ckl_device_info *device, const void *config)
 {
     const conv_packed_config *c = config;
-    const packed_problem p = packed_of(desc, c->fold);
+    const packed_problem p = packed_of(desc, c->fold, c->merged);
     plan_cost cost = conv_sm90_cost(&p.inner, device, &c->conv);
     cost.us += cost_of_copies(desc, &p);
     return cost;
@@ -233,7 +278,10 @@ static ckl_status admit_packed(const void *desc, const ckl_device_info *device, 
     if (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d)))
         FAIL(CKL_UNSUPPORTED, "conv packed: fold=1 takes up to %d channels and neighbouring columns, and no gradient",
              FOLDED_MAX);
-    const packed_problem p = packed_of(d, c->fold);
+    if (c->merged < 1 || (c->merged > 1 && (c->fold || c->merged > mergeable_groups(d) || d->groups % c->merged)))
+        FAIL(CKL_INVALID, "conv packed: merged=%d does not divide groups=%" PRId64 ", or is more than %d", c->merged,
+             d->groups, mergeable_groups(d));
+    const packed_problem p = packed_of(d, c->fold, c->merged);
     TRY(conv_sm90_admit(&p.inner, device, &c->conv));
     return check_copies(d, &p);
 }
@@ -241,7 +289,7 @@ static ckl_status admit_packed(const void *desc, const ckl_device_info *device, 
 static int64_t workspace_packed(const ckl_plan *plan)
 {
     const conv_packed_config *c = plan->config;
-    const packed_problem p = packed_of(plan->desc, c->fold);
+    const packed_problem p = packed_of(plan->desc, c->fold, c->merged);
     return bytes_of_copies(plan->desc, &p);
 }
 
@@ -251,6 +299,8 @@ void conv_packed(const void *config, int kernel)
     const conv_form *form = &c->conv.form;
     if (kernel == CONV_PACKED_MAIN)
         conv_sm90(&c->conv, 0);
+    else if (kernel == CONV_PACKED_MERGED)
+        conv_pack_merged(form->dtype, c->merged);
     else if (kernel == CONV_PACKED_IN)
         conv_pack(form->dtype, c->nchw && !c->fold, c->fold, false);
     else
@@ -261,13 +311,16 @@ static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stre
 {
     const ckl_conv_desc *d = plan->desc;
     const conv_packed_config *c = plan->config;
-    const packed_problem p = packed_of(d, c->fold);
+    const packed_problem p = packed_of(d, c->fold, c->merged);
     const bool data = d->direction == CKL_CONV_DATA;
     const int in = data ? CONV_Y : CONV_X, out = data ? CONV_X : CONV_Y;
     ckl_conv_args a = *(const ckl_conv_args *)args;
     char *workspace = plan_workspace(plan, a.workspace);
     TRY(copy_in(plan, &p, CONV_PACKED_IN, in, data ? &a.dy : &a.x, &workspace, stream));
-    TRY(copy_in(plan, &p, CONV_PACKED_IN, CONV_W, &a.w, &workspace, stream));
+    if (c->merged > 1)
+        TRY(merge_filters(plan, &p, &a.w, &workspace, stream));
+    else
+        TRY(copy_in(plan, &p, CONV_PACKED_IN, CONV_W, &a.w, &workspace, stream));
     if (d->residual)
         TRY(copy_in(plan, &p, CONV_PACKED_RESIDUAL, CONV_Y, &a.residual, &workspace, stream));
     void **to = data ? &a.dx : &a.y, *result = *to;
@@ -286,7 +339,7 @@ static const field packed_fields[] = { CONV_FORM(FIELD_NESTED, (conv_packed_conf
 const implementation conv_packed_implementation = {
     .name = "packed",
     .summary =
-        "sm90 on copies: NCHW, channels that do not fill 16 bytes, few of them with the columns of a filter; Hopper",
+        "sm90 on copies: NCHW, channels that do not fill 16 bytes, columns folded into channels, merged groups; Hopper",
     .config_bytes = sizeof(conv_packed_config),
     .config = FIELD_TABLE(packed_fields),
     .candidate = candidate_packed,
@@ -304,7 +357,7 @@ const implementation conv_packed_implementation = {
 
 static packed_problem packed_weight_of(const ckl_conv_desc *d, bool fold)
 {
-    packed_problem p = packed_of(d, fold);
+    packed_problem p = packed_of(d, fold, 1);
     p.copied[CONV_W] = false;
     return p;
 }

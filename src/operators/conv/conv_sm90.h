@@ -145,6 +145,9 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *dev
 bool conv_sm90_candidate(const ckl_conv_desc *desc, const ckl_device_info *device, int i, conv_sm90_config *config);
 plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
 
+/* Taps of a filter but for those at its edges that see nothing but padding, which sm90 leaves out. */
+int64_t conv_useful_taps(const ckl_conv_desc *desc);
+
 /* Images of a slice of sums, where boxes end with a slice. */
 int64_t conv_sm90_sum_images(const ckl_conv_desc *desc, const conv_sm90_config *config);
 

@@ -99,6 +99,22 @@ static int64_t seen_launches(const ckl_conv_desc *d)
     return count;
 }
 
+/* Taps along a mode between those that see nothing but padding. */
+static int64_t useful_taps(const conv_mode *m)
+{
+    const int64_t reach = (m->y - 1) * m->stride;
+    const int64_t first = m->pad > reach ? ceil_div(m->pad - reach, m->dilation) : 0;
+    const int64_t last = min_i64(m->filter - 1, (m->x - 1 + m->pad) / m->dilation);
+    return max_i64(1, last - first + 1);
+}
+
+int64_t conv_useful_taps(const ckl_conv_desc *d)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    return useful_taps(&m[0]) * useful_taps(&m[1]) * useful_taps(&m[2]);
+}
+
 /* Of a group. */
 static int64_t channels_out(const ckl_conv_desc *d)
 {
@@ -194,7 +210,7 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *d, const ckl_device_info *device, 
     const conv_sm90_shape s = conv_sm90_shape_of(c);
     const int64_t channels = channels_in(d), chunks = ceil_div(channels, c->tile_k);
     const double launches = (double)(c->zeros ? seen_launches(d) : launches_of(d));
-    const double taps = (double)d->t * (double)d->r * (double)d->s / launches;
+    const double taps = (double)conv_useful_taps(d) / launches;
     const double tiles = tiles_of(d, c) * c->slices, active = fmin(tiles, device->sm_count);
     const double bytes = (double)ckl_dtype_bytes(d->dtype);
     const double multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS;
@@ -329,6 +345,25 @@ static void see_taps(conv_params *p, const conv_mode *m, int mode, int64_t r)
     p->c = none ? 1 : p->c; // one stage of zeros
 }
 
+/* Does the tap see one of `size` pixels from a place, of which there are y_size, `step` apart? */
+static bool sees(const conv_params *p, int mode, int64_t tap, int64_t size, int64_t step)
+{
+    const int64_t first = tap * p->dilation[mode] - p->pad[mode];
+    return first < size && first + (p->y_size[mode] - 1) * step >= 0;
+}
+
+/* Leaves out taps at the edges of a filter that see nothing but padding, but for one. */
+static void drop_unseen(conv_params *p, int mode, int64_t size, int64_t step)
+{
+    while (p->filter[mode] > 1 && !sees(p, mode, p->filter[mode] - 1, size, step))
+        p->filter[mode]--;
+    while (p->filter[mode] > 1 && !sees(p, mode, 0, size, step)) {
+        p->filter[mode]--;
+        p->pad[mode] -= p->dilation[mode];
+        p->tap += p->tap_step[mode];
+    }
+}
+
 /* Does some tap see the pixels of launch number i, if there are such? */
 static bool sees_launch(const conv_mode m[CONV_MODES], int64_t i)
 {
@@ -356,6 +391,7 @@ static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, c
         offset += r * dx->stride[1 + mode];
         own.stride[1 + mode] *= m[mode].stride;
         own.shape[1 + mode] = p.y_size[mode] = r < m[mode].x ? ceil_div(m[mode].x - r, m[mode].stride) : 0;
+        drop_unseen(&p, mode, m[mode].y, 1);
     }
     if (d->groups > 1)
         own.shape[1] = p.y_size[0] = d->groups;
@@ -399,6 +435,8 @@ ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, con
         p.mX = conv_pixels(a->dy, &y);
         return launch_all_data(plan, c, d, &x, p, stream);
     }
+    for (int i = 0; i < CONV_MODES; i++)
+        drop_unseen(&p, i, p.x_size[i], p.step[i]);
     p.y_size[0] = y.shape[1];
     p.mX = conv_pixels(a->x, &x);
     p.mY = conv_pixels(a->y, &y);
