@@ -123,7 +123,8 @@ static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device,
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), ROW * rows);
     const double stages = (double)taps_of(d) * (double)ceil_div(sides_of(d).from_channels, c->tile_k);
     const double mend = c->edges ? MEND * s.spans : 0;
-    const double tile = stages * (fmax(multiply, load) + mend + STAGE) + (c->direct ? DIRECT : EPILOGUE) * c->tile_n / 2;
+    const double tile =
+        stages * (fmax(multiply, load) + mend + STAGE) + (c->direct ? DIRECT : EPILOGUE) * c->tile_n / 2;
     const double waves = ceil(tiles / device->sm_count), traffic = tiles / device->sm_count / 64;
     const double filters = (double)filter_copy(d), x = (double)x_copy(d);
     const double copies = (filters + x > 0 ? LAUNCH : 0) + (filters + x) / COPIED;

@@ -212,8 +212,8 @@ static ckl_status merge_filters(const ckl_plan *plan, const packed_problem *p, c
                                  .packed_left = (uint32_t)taps };
     *w = *workspace;
     *workspace += aligned(p->bytes[CONV_W]);
-    return plan_launch(plan, CONV_PACKED_MERGED,
-                       (plan_grid){ .x = ceil_div(p->bytes[CONV_W] / 16, CONV_PACK_THREADS) }, &params, stream);
+    return plan_launch(plan, CONV_PACKED_MERGED, (plan_grid){ .x = ceil_div(p->bytes[CONV_W] / 16, CONV_PACK_THREADS) },
+                       &params, stream);
 }
 
 /* y, and the gradient of data */

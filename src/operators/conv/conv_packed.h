@@ -4,7 +4,7 @@
 
 #include "operators/conv/conv_sm90.h"
 
-#define CONV_PACKED_CONFIG(X, owner)                       \
+#define CONV_PACKED_CONFIG(X, owner)                                              \
     X(owner, bool, nchw, "0", "0 1", "channels lie apart")                        \
     X(owner, bool, fold, "0", "0 1", "the columns of a filter count as channels") \
     X(owner, int, merged, "1", "", "groups convolved as one, their filters padded with zeros")

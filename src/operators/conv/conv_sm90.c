@@ -13,6 +13,7 @@
 
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_halves.h"
 #include "operators/conv/conv_roles.h"
 #include "operators/conv/conv_sm90.h"
 
@@ -35,10 +36,12 @@ typedef struct conv_kernel {
     conv_sm90_shape size;
     conv_values p;
     tma_copy tmaX, tmaW, tmaY, tmaResidual;
-    tensor sX, sW;         // (BM,DEPTH,STAGES), (BN,DEPTH,STAGES)
-    tensor sBoxes, sSpans; // (BM,BK,STAGES), (BN,BK,STAGES) or, of an N-major W, (BK,SPAN,SPANS,STAGES): as TMA writes them
-    tensor sY;     // (ROWS,COLS,BUFFERS,CONSUMERS)
+    tensor sX, sW; // (BM,DEPTH,STAGES), (BN,DEPTH,STAGES)
+    tensor sBoxes,
+        sSpans; // (BM,BK,STAGES), (BN,BK,STAGES) or, of an N-major W, (BK,SPAN,SPANS,STAGES): as TMA writes them
+    tensor sY;  // (ROWS,COLS,BUFFERS,CONSUMERS)
     pipeline ring;
+    conv_halves halves;                     // of a tile that two CTAs share
     int64_t residual_barriers;              // two per consumer: the residual of a tile has arrived
     val tiles[CONV_MODES], images, filters; // tiles along each
     val count;
@@ -54,6 +57,7 @@ typedef struct consumer_role {
     tensor tCrX, tCrW; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
     tensor sY;         // (ROWS,COLS,BUFFERS)
     val half, parity;  // residual: which buffers have that of this tile, and its barrier
+    conv_halves_role shared;
 } consumer_role;
 
 /* Tiles, boxes and memory */
@@ -141,6 +145,8 @@ static void describe_memory(conv_kernel *k)
         k->sSpans = local_tile(k->sSpans, shape(c->tile_k, CONV_SM90_SPAN), coord(0, 0, _, _)); // of DEPTH rows
     k->sY = conv_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
+    if (c->split > 1)
+        k->halves = conv_halves_memory(c->consumers, c->tile_n / c->split);
     if (c->form.residual)
         k->residual_barriers = smem_alloc("residual arrived", 16 * (int64_t)c->consumers, 8);
 }
@@ -161,13 +167,18 @@ static void describe_schedule(conv_kernel *k)
     }
 }
 
+/* Part `number` of some equal ones of the sum. */
+static void find_part(const conv_kernel *k, tile_place *place, val number, int parts)
+{
+    place->first = div(mul(k->k_tiles, number), imm(parts));
+    place->k_tiles = sub(div(mul(k->k_tiles, add(number, imm(1))), imm(parts)), place->first);
+}
+
 /* A tile's slice, which counts slowest, and what of the sum it has; returns the rest. */
 static val find_slice(const conv_kernel *k, tile_place *place, val number)
 {
-    val slices = imm(k->cfg->slices);
     place->slice = div(number, k->images);
-    place->first = div(mul(k->k_tiles, place->slice), slices);
-    place->k_tiles = sub(div(mul(k->k_tiles, add(place->slice, imm(1))), slices), place->first);
+    find_part(k, place, place->slice, k->cfg->slices);
     return rem(number, k->images);
 }
 
@@ -184,8 +195,21 @@ static tile_place place_of(const conv_kernel *k, val tile)
     place.k_tiles = k->k_tiles;
     if (k->cfg->slices > 1)
         rest = find_slice(k, &place, rest);
+    if (k->cfg->split > 1)
+        find_part(k, &place, cluster_rank(), k->cfg->split);
     place.image = mul(rest, imm(k->cfg->box_n));
     return place;
+}
+
+/* The tiles of this cluster. */
+static val first_tile(const conv_kernel *k)
+{
+    return div(cta_x(), imm(k->cfg->split));
+}
+
+static val clusters(const conv_kernel *k)
+{
+    return div(grid_x(), imm(k->cfg->split));
 }
 
 /* The producer */
@@ -262,10 +286,11 @@ static void load_slice(const conv_kernel *k, pipeline_state *stage, const tile_p
 static void load_tiles(const void *of)
 {
     const conv_kernel *k = of;
+    const bool parts = k->cfg->slices > 1 || k->cfg->split > 1;
     pipeline_state stage = producer_state(&k->ring);
-    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+    LOOP_FROM(tile, first_tile(k), k->count, clusters(k)) {
         tile_place place = place_of(k, tile);
-        (k->cfg->slices > 1 ? load_slice : load_all)(k, &stage, &place);
+        (parts ? load_slice : load_all)(k, &stage, &place);
     }
 }
 
@@ -289,6 +314,8 @@ static consumer_role describe_consumer(const conv_kernel *k)
         c.half = variable(U32, imm(0));
         c.parity = variable(U32, imm(0));
     }
+    if (cfg->split > 1)
+        c.shared = (conv_halves_role){ c.index, c.tid, c.barrier, variable(U32, imm(0)) };
     return c;
 }
 
@@ -307,6 +334,8 @@ static tile_place place_of_consumer(const conv_kernel *k, const consumer_role *c
     own.at[2] = add(own.at[2], mul(c->index, imm(s->next_w)));
     own.at[1] = add(own.at[1], mul(c->index, imm(s->next_h)));
     own.image = add(own.image, mul(c->index, imm(s->next_n)));
+    if (k->cfg->split > 1)
+        own.filter = add(own.filter, mul(cluster_rank(), imm(k->halves.columns)));
     if (k->cfg->slices > 1)
         own.image = add(own.image, mul(tile->slice, k->p.sum_images));
     return own;
@@ -394,8 +423,9 @@ static bool loads_early(const conv_kernel *k)
 static void load_vectors_early(const conv_kernel *k, const consumer_role *c, const tile_place *place, tile_vectors *v)
 {
     const int width = k->size.y_cols;
-    for (int i = 0; loads_early(k) && i < k->cfg->tile_n / width; i++)
-        load_vectors(k, c, first_channel(k, place, i), i * width, v);
+    const tile_place own = place_of_consumer(k, c, place);
+    for (int i = 0; loads_early(k) && i < k->cfg->tile_n / k->cfg->split / width; i++)
+        load_vectors(k, c, first_channel(k, &own, i), i * width, v);
 }
 
 /* Where sum i of a staging buffer lies in y, whose channels begin at `first` of the tile: the consumer's pixels are a box. */
@@ -433,11 +463,13 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
 
 static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_place *tile, tile_vectors *v)
 {
-    const int width = k->size.y_cols, count = k->cfg->tile_n / width;
+    const int width = k->size.y_cols, count = k->cfg->tile_n / k->cfg->split / width;
     const tile_place own = place_of_consumer(k, c, tile);
     const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     const bool residual = k->cfg->form.residual;
+    if (k->cfg->split > 1)
+        conv_halves_sum(&k->halves, &c->shared, c->acc);
     if (residual)
         wait_residual(k, c);
     for (int i = 0; i < count && !ir_failed(); i++) {
@@ -466,7 +498,7 @@ static void consume(const void *of)
     const bool residual = k->cfg->form.residual;
     if (residual)
         load_residual(k, &c, cta_x(), c.half);
-    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+    LOOP_FROM(tile, first_tile(k), k->count, clusters(k)) {
         tile_place place = place_of(k, tile);
         tile_vectors v = { 0 };
         load_vectors_early(k, &c, &place, &v);
@@ -479,13 +511,17 @@ static void consume(const void *of)
             assign(c.half, sub(imm(1), c.half));
         }
     }
+    if (k->cfg->split > 1)
+        conv_halves_leave(&k->halves, &c.shared);
     IF(c.first_thread)
         tma_store_wait(0);
 }
 
-static void residual_barriers(const void *of)
+static void barriers_beside_ring(const void *of)
 {
     const conv_kernel *k = of;
+    if (k->cfg->split > 1)
+        conv_halves_init(&k->halves);
     for (int b = 0; k->cfg->form.residual && b < 2 * k->cfg->consumers; b++)
         mbarrier_init(smem_address(k->residual_barriers + 8 * b), 1);
 }
@@ -519,6 +555,7 @@ void conv_sm90(const void *config, int kernel)
     (void)kernel;
     conv_kernel k = { .cfg = cfg, .size = conv_sm90_shape_of(cfg) };
     launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
+    cluster_size(cfg->split);
     k.p = params_of(conv);
     describe_boxes(&k);
     describe_memory(&k);
@@ -526,7 +563,7 @@ void conv_sm90(const void *config, int kernel)
     conv_run_roles(&(conv_roles){ .consumers = cfg->consumers,
                                   .maps = { &k.tmaX, &k.tmaW, &k.tmaY },
                                   .rings = { &k.ring },
-                                  .barriers = residual_barriers,
+                                  .barriers = barriers_beside_ring,
                                   .prepare = cfg->tile_k % k.size.depth ? clear_stages : NULL,
                                   .load = load_tiles,
                                   .assist = cfg->zeros ? zero_unseen : NULL,

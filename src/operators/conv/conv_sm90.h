@@ -8,18 +8,19 @@
 
 /* sm90: y, and the gradient of data */
 
-#define CONV_SM90_CONFIG(X, owner)                                                                \
-    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 pixels each")                          \
-    X(owner, int, tile_n, "256", "64 128 192 256", "filters of a CTA")                            \
-    X(owner, int, tile_k, "64", "16 24 32 40 48 56 64", "channels of a stage")                    \
-    X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")                   \
-    X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")                       \
-    X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")                     \
-    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")                \
-    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")              \
-    X(owner, int, step_h, "1", "", "rows")                                                        \
-    X(owner, bool, grouped, "0", "0 1", "groups of channels, in the place of slices")             \
-    X(owner, int, slices, "1", "1 2 3 4 5 6 8 12 16", "of the taps and channels, f32 sums apart") \
+#define CONV_SM90_CONFIG(X, owner)                                                                   \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 pixels each")                             \
+    X(owner, int, tile_n, "256", "64 128 192 256", "filters of a CTA")                               \
+    X(owner, int, tile_k, "64", "16 24 32 40 48 56 64", "channels of a stage")                       \
+    X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")                      \
+    X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")                          \
+    X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")                        \
+    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")                   \
+    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")                 \
+    X(owner, int, step_h, "1", "", "rows")                                                           \
+    X(owner, bool, grouped, "0", "0 1", "groups of channels, in the place of slices")                \
+    X(owner, int, slices, "1", "1 2 3 4 5 6 8 12 16", "of the taps and channels, f32 sums apart")    \
+    X(owner, int, split, "1", "1 2", "CTAs of a cluster that share the taps and channels of a tile") \
     X(owner, bool, zeros, "0", "0 1", "the gradient has pixels that no tap sees, and idle warps write them")
 
 typedef struct conv_sm90_config {

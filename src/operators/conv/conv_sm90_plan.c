@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/math.h"
+#include "operators/conv/conv_halves.h"
 #include "operators/conv/conv_sm90.h"
 
 enum { LAUNCHES_MAX = 64 }; // of the gradient of data
@@ -23,6 +24,7 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
     s.stage_bytes = (int64_t)(s.tile_m + c->tile_n) * c->tile_k * bytes;
     s.stage_room = (int64_t)s.tile_m * s.span + (int64_t)c->tile_n * (conv_sm90_n_major(c) ? s.depth * bytes : s.span);
     s.smem_bytes = c->stages * (s.stage_room + 16) + (int64_t)c->consumers * (s.buffers * rows * 128 + 16);
+    s.smem_bytes += c->split > 1 ? conv_halves_bytes(c->consumers, c->tile_n / c->split) : 0;
     return s;
 }
 
@@ -187,14 +189,21 @@ bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, 
     c->step_h = data ? 1 : (int)d->stride_h;
     c->grouped = d->groups > 1;
     c->zeros = has_unseen(d);
+    c->split = 1;
     fit_box(d, c);
     c->stages = stages_of(c, device);
     return true;
 }
 
+/* Each for one CTA and for two of a cluster. */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    return conv_sm90_candidate(desc, device, i, config);
+    conv_sm90_config *c = config;
+    if (!conv_sm90_candidate(desc, device, i / 2, c))
+        return false;
+    c->split = 1 + i % 2;
+    c->stages = stages_of(c, device);
+    return true;
 }
 
 /*
@@ -206,21 +215,22 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
 plan_cost conv_sm90_cost(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_config *c)
 {
     const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, ZEROS = 11, STAGE = 40, EPILOGUE = 10,
-                 START = 2000, SINGLE = 900, HERTZ = 1.7e9;
+                 START = 2000, SINGLE = 900, EXCHANGE = 2000, HERTZ = 1.7e9;
     const conv_sm90_shape s = conv_sm90_shape_of(c);
     const int64_t channels = channels_in(d), chunks = ceil_div(channels, c->tile_k);
     const double launches = (double)(c->zeros ? seen_launches(d) : launches_of(d));
     const double taps = (double)conv_useful_taps(d) / launches;
-    const double tiles = tiles_of(d, c) * c->slices, active = fmin(tiles, device->sm_count);
+    const double tiles = tiles_of(d, c) * c->slices, parts = c->split, at_once = floor(device->sm_count / parts),
+                 active = parts * fmin(tiles, at_once);
     const double bytes = (double)ckl_dtype_bytes(d->dtype);
     const double multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS;
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), ROW * (s.tile_m + c->tile_n));
     const double absent = (double)(chunks * c->tile_k - channels) / (double)chunks * bytes * (s.tile_m + c->tile_n);
     const double stage = fmax(multiply, load) + absent / ZEROS + STAGE;
     const bool shallow = taps * (double)channels * bytes <= 2 * CONV_SM90_K; // could be one stage
-    const double tile =
-        ceil(taps * (double)chunks / c->slices) * stage + EPILOGUE * c->tile_n / 2 + (shallow ? SINGLE : 0);
-    const double waves = ceil(tiles / device->sm_count), traffic = tiles / device->sm_count / 64;
+    const double tile = ceil(taps * (double)chunks / c->slices / parts) * stage + EPILOGUE * c->tile_n / 2 / parts +
+                        (shallow ? SINGLE : 0) + (parts > 1 ? EXCHANGE : 0);
+    const double waves = ceil(tiles / at_once), traffic = tiles / at_once / 64;
     return (plan_cost){ launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
                         multiply > load ? "tensor cores" : "loads" };
 }
@@ -228,6 +238,21 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *d, const ckl_device_info *device, 
 static plan_cost cost_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
     return conv_sm90_cost(desc, device, config);
+}
+
+static ckl_status check_split(const ckl_conv_desc *d, const conv_sm90_config *c)
+{
+    const double k_tiles = (double)conv_useful_taps(d) * (double)ceil_div(channels_in(d), c->tile_k);
+    if (c->split < 1 || c->split > 2)
+        FAIL(CKL_INVALID, "conv sm90: split=%d is not in 1..2", c->split);
+    if (c->split == 1)
+        return CKL_OK;
+    if (c->form.residual || c->slices > 1 || launches_of(d) > 1)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 takes no residual, no slices, and of data strides of 1");
+    if (k_tiles < 2 || c->tile_n / 2 % conv_sm90_shape_of(c).y_cols)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 halves %g stages and %d columns, which are to be whole and boxes",
+             k_tiles, c->tile_n);
+    return CKL_OK;
 }
 
 ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_config *c)
@@ -273,6 +298,7 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
     if (c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes - 1024)
         FAIL(CKL_UNSUPPORTED, "conv sm90: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has",
              c->stages, s.smem_bytes, device->id);
+    TRY(check_split(d, c));
     if ((double)d->t * (double)d->r * (double)d->s > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sm90: the taps of a filter are beyond 32-bit numbers");
     if (tiles_of(d, c) > INT32_MAX || d->n > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
@@ -328,7 +354,8 @@ static ckl_status launch_tiles(const ckl_plan *plan, const conv_sm90_config *c, 
         p->y_size[0] * rows * columns * ceil_div(p->n, c->box_n) * ceil_div(p->k, c->tile_n) * c->slices;
     if (tiles == 0)
         return CKL_OK;
-    return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, p, stream);
+    const int64_t clusters = min_i64(tiles, plan->kernels[0].clusters_resident);
+    return plan_launch(plan, 0, (plan_grid){ .x = clusters * c->split }, p, stream);
 }
 
 /* Along one mode the pixels r, r + stride, ... of x: pixel number j sees tap number u of theirs at place j + start - u * step of dy. */
