@@ -122,30 +122,3 @@ void conv_pack(ckl_dtype dtype, bool across, bool fold, bool back)
     IF(v.inside)
         copy(rX, gPacked, 16);
 }
-
-/* NHWC. In p: filters and channels of a group; rows there, of packed_channels; packed_left: taps of a filter. */
-void conv_pack_merged(ckl_dtype dtype, int merged)
-{
-    const int vector = 16 / (int)ckl_dtype_bytes(dtype);
-    launch_bounds(CONV_PACK_THREADS, 0);
-    conv_values p = params_of(conv);
-    grid_wait();
-    launch_dependents();
-    val number = add(mul(cta_x(), imm(CONV_PACK_THREADS)), thread()), vectors = div(p.packed_channels, imm(vector));
-    val row = div(number, vectors), filter = div(row, p.packed_left), channels = convert(U32, p.c);
-    val group = rem(div(filter, convert(U32, p.k)), imm(merged)), there = lt(row, p.packed_row);
-    val first = sub(mul(sub(number, mul(row, vectors)), imm(vector)), mul(group, channels)); // below 0: huge
-    val bytes = imm((int)ckl_dtype_bytes(dtype));
-    val from = add(p.from[CONV_X], convert(U64, mul(mul(wide(row), p.c), wide(bytes))));
-    tensor gPlain = gmem_tensor(from, dtype, make_layout(dynamic(imm(1)), leaf(1)));
-    tensor rW = fragment(dtype, compact(leaf(vector)));
-    for (int i = 0; i < vector; i++) {
-        val x = variable(dtype, convert(dtype, immf(0))), channel = add(first, imm(i));
-        IF(logical_and(there, lt(channel, channels)))
-            assign(x, at(gPlain, channel));
-        set(rW, i, x);
-    }
-    val to = add(p.from[CONV_Y], mul(convert(U64, number), ir_int(U64, 16)));
-    IF(there)
-        copy(rW, gmem_tensor(to, dtype, compact(leaf(vector))), 16);
-}

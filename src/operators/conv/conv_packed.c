@@ -97,21 +97,8 @@ static void place_tensor(const ckl_conv_desc *d, bool fold, int which, packed_pr
     }
 }
 
-/* Groups whose channels and filters fill a stage and a tile together. */
-static int mergeable_groups(const ckl_conv_desc *d)
+static packed_problem packed_of(const ckl_conv_desc *d, bool fold)
 {
-    const int64_t widest = max_i64(d->c, d->k) / d->groups;
-    int64_t merged = d->layout == CKL_IMAGE_NHWC && widest ? min_i64(d->groups, CONV_SM90_K / widest) : 1;
-    while (merged > 1 && d->groups % merged)
-        merged--;
-    return (int)max_i64(1, merged);
-}
-
-static packed_problem packed_of(const ckl_conv_desc *desc, bool fold, int merged)
-{
-    ckl_conv_desc grouped = *desc;
-    grouped.groups /= merged;
-    const ckl_conv_desc *d = &grouped;
     packed_problem p = { .inner = *d };
     conv_mode modes[CONV_MODES];
     conv_modes(d, modes);
@@ -129,7 +116,6 @@ static packed_problem packed_of(const ckl_conv_desc *desc, bool fold, int merged
     }
     for (int i = 0; i < CONV_TENSORS; i++)
         place_tensor(d, fold, i, &p);
-    p.copied[CONV_W] |= merged > 1;
     return p;
 }
 
@@ -198,24 +184,6 @@ static ckl_status copy_in(const ckl_plan *plan, const packed_problem *p, int ker
     return CKL_OK;
 }
 
-/* Filters of merged groups. */
-static ckl_status merge_filters(const ckl_plan *plan, const packed_problem *p, const void **w, char **workspace,
-                                ckl_stream stream)
-{
-    const ckl_conv_desc *d = plan->desc;
-    const int64_t taps = d->t * d->r * d->s;
-    const conv_params params = { .from = { [CONV_X] = *w, [CONV_Y] = *workspace },
-                                 .c = d->c / d->groups,
-                                 .k = d->k / d->groups,
-                                 .packed_row = (uint32_t)(d->k * taps),
-                                 .packed_channels = (uint32_t)p->channels[CONV_W],
-                                 .packed_left = (uint32_t)taps };
-    *w = *workspace;
-    *workspace += aligned(p->bytes[CONV_W]);
-    return plan_launch(plan, CONV_PACKED_MERGED, (plan_grid){ .x = ceil_div(p->bytes[CONV_W] / 16, CONV_PACK_THREADS) },
-                       &params, stream);
-}
-
 /* y, and the gradient of data */
 
 /* Nothing to copy, unless columns are folded. */
@@ -231,20 +199,18 @@ static bool candidate_packed(const void *desc, const ckl_device_info *device, in
     conv_packed_config *c = config;
     c->nchw = d->layout == CKL_IMAGE_NCHW;
     const int plain = lies_plain(d) ? 1 : CONV_SM90_CANDIDATES; // one says why not
-    c->fold = i >= plain && d->groups == 1;
-    c->merged = i >= plain ? mergeable_groups(d) : 1;
-    i -= i >= plain ? plain : 0;
-    if (i >= CONV_SM90_CANDIDATES || (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d))) ||
-        (plain == 1 && i > 0 && !c->fold && c->merged == 1))
+    c->fold = i >= plain;
+    i -= c->fold ? plain : 0;
+    if (i >= CONV_SM90_CANDIDATES || (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d))))
         return false;
-    const packed_problem p = packed_of(d, c->fold, c->merged);
+    const packed_problem p = packed_of(d, c->fold);
     return conv_sm90_candidate(&p.inner, device, i, &c->conv);
 }
 
 static plan_cost cost_packed(const void *desc, const ckl_device_info *device, const void *config)
 {
     const conv_packed_config *c = config;
-    const packed_problem p = packed_of(desc, c->fold, c->merged);
+    const packed_problem p = packed_of(desc, c->fold);
     plan_cost cost = conv_sm90_cost(&p.inner, device, &c->conv);
     cost.us += cost_of_copies(desc, &p);
     return cost;
@@ -278,10 +244,7 @@ static ckl_status admit_packed(const void *desc, const ckl_device_info *device, 
     if (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d)))
         FAIL(CKL_UNSUPPORTED, "conv packed: fold=1 takes up to %d channels and neighbouring columns, and no gradient",
              FOLDED_MAX);
-    if (c->merged < 1 || (c->merged > 1 && (c->fold || c->merged > mergeable_groups(d) || d->groups % c->merged)))
-        FAIL(CKL_INVALID, "conv packed: merged=%d does not divide groups=%" PRId64 ", or is more than %d", c->merged,
-             d->groups, mergeable_groups(d));
-    const packed_problem p = packed_of(d, c->fold, c->merged);
+    const packed_problem p = packed_of(d, c->fold);
     TRY(conv_sm90_admit(&p.inner, device, &c->conv));
     return check_copies(d, &p);
 }
@@ -289,7 +252,7 @@ static ckl_status admit_packed(const void *desc, const ckl_device_info *device, 
 static int64_t workspace_packed(const ckl_plan *plan)
 {
     const conv_packed_config *c = plan->config;
-    const packed_problem p = packed_of(plan->desc, c->fold, c->merged);
+    const packed_problem p = packed_of(plan->desc, c->fold);
     return bytes_of_copies(plan->desc, &p);
 }
 
@@ -299,8 +262,6 @@ void conv_packed(const void *config, int kernel)
     const conv_form *form = &c->conv.form;
     if (kernel == CONV_PACKED_MAIN)
         conv_sm90(&c->conv, 0);
-    else if (kernel == CONV_PACKED_MERGED)
-        conv_pack_merged(form->dtype, c->merged);
     else if (kernel == CONV_PACKED_IN)
         conv_pack(form->dtype, c->nchw && !c->fold, c->fold, false);
     else
@@ -311,16 +272,13 @@ static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stre
 {
     const ckl_conv_desc *d = plan->desc;
     const conv_packed_config *c = plan->config;
-    const packed_problem p = packed_of(d, c->fold, c->merged);
+    const packed_problem p = packed_of(d, c->fold);
     const bool data = d->direction == CKL_CONV_DATA;
     const int in = data ? CONV_Y : CONV_X, out = data ? CONV_X : CONV_Y;
     ckl_conv_args a = *(const ckl_conv_args *)args;
     char *workspace = plan_workspace(plan, a.workspace);
     TRY(copy_in(plan, &p, CONV_PACKED_IN, in, data ? &a.dy : &a.x, &workspace, stream));
-    if (c->merged > 1)
-        TRY(merge_filters(plan, &p, &a.w, &workspace, stream));
-    else
-        TRY(copy_in(plan, &p, CONV_PACKED_IN, CONV_W, &a.w, &workspace, stream));
+    TRY(copy_in(plan, &p, CONV_PACKED_IN, CONV_W, &a.w, &workspace, stream));
     if (d->residual)
         TRY(copy_in(plan, &p, CONV_PACKED_RESIDUAL, CONV_Y, &a.residual, &workspace, stream));
     void **to = data ? &a.dx : &a.y, *result = *to;
@@ -339,7 +297,7 @@ static const field packed_fields[] = { CONV_FORM(FIELD_NESTED, (conv_packed_conf
 const implementation conv_packed_implementation = {
     .name = "packed",
     .summary =
-        "sm90 on copies: NCHW, channels that do not fill 16 bytes, columns folded into channels, merged groups; Hopper",
+        "sm90 on copies: NCHW, channels that do not fill 16 bytes, few of them with the columns of a filter; Hopper",
     .config_bytes = sizeof(conv_packed_config),
     .config = FIELD_TABLE(packed_fields),
     .candidate = candidate_packed,
@@ -357,7 +315,7 @@ const implementation conv_packed_implementation = {
 
 static packed_problem packed_weight_of(const ckl_conv_desc *d, bool fold)
 {
-    packed_problem p = packed_of(d, fold, 1);
+    packed_problem p = packed_of(d, fold);
     p.copied[CONV_W] = false;
     return p;
 }

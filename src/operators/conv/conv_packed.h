@@ -4,10 +4,9 @@
 
 #include "operators/conv/conv_sm90.h"
 
-#define CONV_PACKED_CONFIG(X, owner)                                              \
-    X(owner, bool, nchw, "0", "0 1", "channels lie apart")                        \
-    X(owner, bool, fold, "0", "0 1", "the columns of a filter count as channels") \
-    X(owner, int, merged, "1", "", "groups convolved as one, their filters padded with zeros")
+#define CONV_PACKED_CONFIG(X, owner)                       \
+    X(owner, bool, nchw, "0", "0 1", "channels lie apart") \
+    X(owner, bool, fold, "0", "0 1", "the columns of a filter count as channels")
 
 typedef struct conv_packed_config {
     conv_sm90_config conv;
@@ -22,14 +21,7 @@ typedef struct conv_packed_weight_config {
 enum { CONV_PACK_THREADS = 256 }; // a vector each
 
 /* Kernels of a plan; of the gradient of weights the third adds slices, and is the last. */
-enum {
-    CONV_PACKED_MAIN,
-    CONV_PACKED_IN,
-    CONV_PACKED_OUT,
-    CONV_PACKED_RESIDUAL,
-    CONV_PACKED_MERGED,
-    CONV_PACKED_KERNELS
-};
+enum { CONV_PACKED_MAIN, CONV_PACKED_IN, CONV_PACKED_OUT, CONV_PACKED_RESIDUAL, CONV_PACKED_KERNELS };
 enum { CONV_PACKED_ADD = CONV_PACKED_OUT, CONV_PACKED_WEIGHT_KERNELS };
 
 /*
@@ -37,9 +29,6 @@ enum { CONV_PACKED_ADD = CONV_PACKED_OUT, CONV_PACKED_WEIGHT_KERNELS };
  * fold: a vector may have channels of several columns.
  */
 void conv_pack(ckl_dtype dtype, bool across, bool fold, bool back);
-
-/* Describes the copy of filters of `merged` groups for convolving these as one: zeros under the channels of other groups. */
-void conv_pack_merged(ckl_dtype dtype, int merged);
 
 void conv_packed(const void *config, int kernel);
 void conv_packed_weight(const void *config, int kernel);
