@@ -95,40 +95,42 @@ conv_form conv_form_of(const ckl_conv_desc *desc);
 ckl_status conv_check_form(const char *who, const ckl_conv_desc *desc, const conv_form *have);
 
 /* Parameters of all kernels; arrays by mode, or in the order of the tensors. A kernel has those of them that it uses. */
-#define CONV_PARAMS(X, owner)                                                                        \
-    X(owner, tensor, mX)                                                                             \
-    X(owner, tensor, mW)                                                                             \
-    X(owner, tensor, mY)                                                                             \
-    X(owner, tensor, mR)                    /* the residual */                                       \
-    X(owner, pointer, from, [CONV_TENSORS]) /* what is read, what is written */                      \
-    X(owner, i64, x, [CONV_RANK])           /* strides */                                            \
-    X(owner, i64, w, [CONV_RANK])                                                                    \
-    X(owner, i64, y, [CONV_RANK])                                                                    \
-    X(owner, pointer, bias)                                                                          \
-    X(owner, pointer, scale) /* f32 */                                                               \
-    X(owner, pointer, residual)                                                                      \
-    X(owner, i64, n)                                                                                 \
-    X(owner, i64, c) /* of a group */                                                                \
-    X(owner, i64, k) /* of a group */                                                                \
-    X(owner, i64, groups)                                                                            \
-    X(owner, i64, x_size, [CONV_MODES])                                                              \
-    X(owner, i64, y_size, [CONV_MODES])                                                              \
-    X(owner, i64, filter, [CONV_MODES])                                                              \
-    X(owner, i64, step, [CONV_MODES])                                                                \
-    X(owner, i64, dilation, [CONV_MODES])                                                            \
-    X(owner, i64, pad, [CONV_MODES])                                                                 \
-    X(owner, u32, tap)                    /* sm90: the number of the first */                        \
-    X(owner, u32, tap_step, [CONV_MODES]) /* from one to the next along each */                      \
-    X(owner, pointer, sums)               /* of all slices, in f32 */                                \
-    X(owner, pointer, bias_sums)                                                                     \
-    X(owner, u32, sum_images)         /* sliced: of a slice */                                       \
-    X(owner, i64, sum_pitch)          /* elements from tap to tap */                                 \
-    X(owner, u32, packed_row)         /* packed: elements from row to row; nchw: CTAs that copy x */ \
-    X(owner, u32, packed_channels)    /* from column to column */                                    \
-    X(owner, u32, packed_left)        /* columns of zeros before the first */                        \
-    X(owner, u32, zero_rows)          /* rows of x with pixels that no tap sees */                   \
-    X(owner, i64, seen, [CONV_MODES]) /* bits: the remainders of strides that some tap sees */       \
-    X(owner, pointer, copies, [2])    /* nchw: of x and of the filters */
+#define CONV_PARAMS(X, owner)                                                                          \
+    X(owner, tensor, mX)                                                                               \
+    X(owner, tensor, mW)                                                                               \
+    X(owner, tensor, mY)                                                                               \
+    X(owner, tensor, mR)                    /* the residual */                                         \
+    X(owner, pointer, from, [CONV_TENSORS]) /* what is read, what is written */                        \
+    X(owner, i64, x, [CONV_RANK])           /* strides */                                              \
+    X(owner, i64, w, [CONV_RANK])                                                                      \
+    X(owner, i64, y, [CONV_RANK])                                                                      \
+    X(owner, pointer, bias)                                                                            \
+    X(owner, pointer, scale) /* f32 */                                                                 \
+    X(owner, pointer, residual)                                                                        \
+    X(owner, i64, n)                                                                                   \
+    X(owner, i64, c) /* of a group */                                                                  \
+    X(owner, i64, k) /* of a group */                                                                  \
+    X(owner, i64, groups)                                                                              \
+    X(owner, i64, x_size, [CONV_MODES])                                                                \
+    X(owner, i64, y_size, [CONV_MODES])                                                                \
+    X(owner, i64, filter, [CONV_MODES])                                                                \
+    X(owner, i64, step, [CONV_MODES])                                                                  \
+    X(owner, i64, dilation, [CONV_MODES])                                                              \
+    X(owner, i64, pad, [CONV_MODES])                                                                   \
+    X(owner, u32, tap)                    /* sm90: the number of the first */                          \
+    X(owner, u32, tap_step, [CONV_MODES]) /* from one to the next along each */                        \
+    X(owner, pointer, sums)               /* of all slices, in f32 */                                  \
+    X(owner, pointer, bias_sums)                                                                       \
+    X(owner, u32, sum_images)           /* sliced: of a slice */                                       \
+    X(owner, i64, sum_pitch)            /* elements from tap to tap */                                 \
+    X(owner, u32, places, [CONV_MODES]) /* im2col: of y, whose pixels are one row */                   \
+    X(owner, u32, corner, [CONV_MODES]) /* im2col: the first of x that a tap sees from place 0 */      \
+    X(owner, u32, packed_row)           /* packed: elements from row to row; nchw: CTAs that copy x */ \
+    X(owner, u32, packed_channels)      /* from column to column */                                    \
+    X(owner, u32, packed_left)          /* columns of zeros before the first */                        \
+    X(owner, u32, zero_rows)            /* rows of x with pixels that no tap sees */                   \
+    X(owner, i64, seen, [CONV_MODES])   /* bits: the remainders of strides that some tap sees */       \
+    X(owner, pointer, copies, [2])      /* nchw: of x and of the filters */
 
 KERNEL_PARAMS(conv, CONV_PARAMS);
 

@@ -122,7 +122,8 @@ static void describe_boxes(conv_kernel *k)
     const int x_box[] = { c->tile_k, c->box_w, c->box_h, 1, c->box_n };
     const int x_step[] = { 1, c->step_w, c->step_h, 1, 1 };
     const int y_box[] = { s->y_cols, s->part_w, s->part_h, 1, s->part_n };
-    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, s->span);
+    k->tmaX = c->im2col ? make_tma_im2col(k->p.mX, c->form.dtype, 4, s->tile_m, c->tile_k, x_step, s->span)
+                        : make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, s->span);
     const int rank = c->grouped ? 4 : 3;
     k->tmaW = conv_sm90_n_major(c) ? make_tma(k->p.mW, c->form.dtype, rank, c->tile_k, CONV_SM90_SPAN, 128)
                                    : make_tma(k->p.mW, c->form.dtype, rank, c->tile_n, c->tile_k, s->span);
@@ -237,15 +238,45 @@ static void load_filters(const conv_kernel *k, const pipeline_state *at, const t
                     add(place->filter, imm(i * CONV_SM90_SPAN)), count, outer, full, imm(0));
 }
 
+/* Pixel `number` of y in all: its row, column and image. */
+static tile_place place_of_pixel(const conv_kernel *k, val number)
+{
+    val row = div(number, k->p.places[2]), image = div(row, k->p.places[1]);
+    return (tile_place){ .at = { imm(0), sub(row, mul(image, k->p.places[1])), sub(number, mul(row, k->p.places[2])) },
+                         .image = image };
+}
+
+/* The same pixels under a tap where they follow each other; at: of the tap. */
+static void load_pixels(const conv_kernel *k, tensor sX, const tile_place *place, const val *at, val channel, val full)
+{
+    const tile_place first = place_of_pixel(k, place->at[2]);
+    val from[CONV_MODES], offset[CONV_MODES];
+    for (int m = 1; m < CONV_MODES; m++) {
+        val seen = under(k, &first, at[m], m), base = first.at[m];
+        if (k->cfg->form.direction != CKL_CONV_DATA)
+            base = mul(base, conv_number(k->p.step[m]));
+        from[m] = add(base, k->p.corner[m]);
+        offset[m] = sub(seen, from[m]);
+    }
+    tma_load_im2col(&k->tmaX, sX, channel, (const val[]){ from[2], from[1], first.image },
+                    (const val[]){ offset[2], offset[1] }, full, imm(0));
+}
+
 /* Fills one stage: some channels of the pixels under a tap, and the filters' of that tap. */
-static void load_stage(const conv_kernel *k, const pipeline_state *at, const tile_place *place, const val *pixel,
+static void load_stage(const conv_kernel *k, const pipeline_state *at, const tile_place *place, const val *tap_at,
                        val tap, val channel)
 {
-    val full = pipeline_full_barrier(&k->ring, at);
+    val full = pipeline_full_barrier(&k->ring, at), pixel[CONV_MODES];
+    tensor sX = slice(k->sBoxes, _, _, at->stage);
+    for (int m = 0; m < CONV_MODES; m++)
+        pixel[m] = under(k, place, tap_at[m], m);
     val outer[] = { pixel[1], pixel[0], place->image };
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
-    tma_load_of(&k->tmaX, slice(k->sBoxes, _, _, at->stage), pixel[2], channel, 3, outer, full, imm(0));
+    if (k->cfg->im2col)
+        load_pixels(k, sX, place, tap_at, channel, full);
+    else
+        tma_load_of(&k->tmaX, sX, pixel[2], channel, 3, outer, full, imm(0));
     load_filters(k, at, place, tap, channel, full);
 }
 
@@ -253,12 +284,10 @@ static void load_stage(const conv_kernel *k, const pipeline_state *at, const til
 static void load_chunk(const conv_kernel *k, pipeline_state *stage, const tile_place *place, const val at[CONV_MODES],
                        val chunk)
 {
-    val pixel[CONV_MODES], tap = k->p.tap;
-    for (int m = 0; m < CONV_MODES; m++) {
-        pixel[m] = under(k, place, at[m], m);
+    val tap = k->p.tap;
+    for (int m = 0; m < CONV_MODES; m++)
         tap = add(tap, mul(at[m], k->p.tap_step[m]));
-    }
-    load_stage(k, stage, place, pixel, tap, mul(chunk, imm(k->cfg->tile_k)));
+    load_stage(k, stage, place, at, tap, mul(chunk, imm(k->cfg->tile_k)));
     pipeline_advance(stage);
 }
 
@@ -434,6 +463,12 @@ static conv_place place_of_sum(const conv_kernel *k, const consumer_role *c, con
     const conv_sm90_shape *s = &k->size;
     tensor tCcY = coordinates_of(k, c);
     val pixel = coordinate(tCcY, 0, i), rest = div(pixel, imm(s->part_w));
+    if (k->cfg->im2col) {
+        const tile_place at = place_of_pixel(k, add(own->at[2], pixel));
+        return (conv_place){ at.image,
+                             { at.at[0], at.at[1], at.at[2] },
+                             add(first_channel(k, own, first / s->y_cols), coordinate(tCcY, 1, i)) };
+    }
     return (conv_place){ add(own->image, div(rest, imm(s->part_h))),
                          { k->cfg->grouped ? imm(0) : own->at[0], add(own->at[1], rem(rest, imm(s->part_h))),
                            add(own->at[2], rem(pixel, imm(s->part_w))) },

@@ -138,6 +138,9 @@ static double tiles_of(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
     int64_t at[CONV_MODES];
     places_of(d, at);
+    if (c->im2col)
+        return ceil((double)d->n * (double)at[1] * (double)at[2] / (CONV_SM90_ROWS * c->consumers)) *
+               (double)ceil_div(channels_out(d), c->tile_n);
     return conv_boxes(at, d->n, box_of(c)) * (double)ceil_div(channels_out(d), c->tile_n);
 }
 
@@ -190,6 +193,7 @@ bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, 
     c->grouped = d->groups > 1;
     c->zeros = has_unseen(d);
     c->split = 1;
+    c->im2col = false;
     fit_box(d, c);
     c->stages = stages_of(c, device);
     return true;
@@ -255,6 +259,42 @@ static ckl_status check_split(const ckl_conv_desc *d, const conv_sm90_config *c)
     return CKL_OK;
 }
 
+/* The first pixel that a tap sees from place 0, and how far the last place is from the last pixel, seen from that corner. */
+static void corners_of(const conv_params *p, int mode, int64_t size, int64_t step, int64_t *lower, int64_t *upper)
+{
+    const int64_t last_tap = (p->filter[mode] - 1) * p->dilation[mode];
+    *lower = min_i64(0, last_tap) - p->pad[mode];
+    *upper = *lower + (p->y_size[mode] - 1) * step - (size - 1);
+}
+
+/* Of images whose corners and taps the im2col mode has numbers for. */
+static ckl_status check_im2col(const ckl_conv_desc *d, const conv_sm90_config *c)
+{
+    enum { REACH = 128, OFFSETS = 256 };
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    const bool data = d->direction == CKL_CONV_DATA;
+    if (!c->im2col)
+        return CKL_OK;
+    if (d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || conv_is_view(d) || launches_of(d) > 1 ||
+        c->slices > 1)
+        FAIL(CKL_UNSUPPORTED,
+             "conv sm90: im2col=1 takes dense images, without groups or slices, and of data strides of 1");
+    if (c->box_w != CONV_SM90_ROWS * c->consumers)
+        FAIL(CKL_INVALID, "conv sm90: im2col=1, but box_w=%d are not all pixels of a CTA", c->box_w);
+    for (int i = 1; i < CONV_MODES; i++) {
+        const int64_t reach = (m[i].filter - 1) * m[i].dilation, lower = data ? m[i].pad - reach : -m[i].pad;
+        const int64_t upper = data ? lower + m[i].x - m[i].y : lower + (m[i].y - 1) * m[i].stride - (m[i].x - 1);
+        if (reach >= OFFSETS || lower < -REACH || lower >= REACH || upper < -REACH || upper >= REACH)
+            FAIL(CKL_UNSUPPORTED,
+                 "conv sm90: im2col=1 takes filters, padding and strides that reach less than %d pixels", REACH);
+    }
+    if ((double)d->n * (double)m[1].y * (double)m[2].y > INT32_MAX ||
+        (double)d->n * (double)m[1].x * (double)m[2].x > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: im2col=1 counts pixels in 32 bits");
+    return CKL_OK;
+}
+
 ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_config *c)
 {
     const bool data = d->direction == CKL_CONV_DATA;
@@ -290,7 +330,8 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
         FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2", c->consumers);
     if (c->tile_k < unit || c->tile_k % unit || c->tile_k > deepest)
         FAIL(CKL_INVALID, "conv sm90: tile_k=%d is no multiple of %d up to %d", c->tile_k, unit, deepest);
-    TRY(conv_check_box("sm90", box_of(c), CONV_SM90_ROWS * c->consumers, c->step_w, c->step_h));
+    const int step_w = c->im2col ? 1 : c->step_w, step_h = c->im2col ? 1 : c->step_h; // its pixels are no box
+    TRY(conv_check_box("sm90", box_of(c), CONV_SM90_ROWS * c->consumers, step_w, step_h));
     const conv_sm90_shape s = conv_sm90_shape_of(c);
     if (c->tile_n < s.y_cols || c->tile_n % 64 || c->tile_n > 256 || (c->tile_n > 192 && c->form.residual))
         FAIL(CKL_INVALID, "conv sm90: tile_n=%d is not a multiple of 64 up to %d", c->tile_n,
@@ -299,6 +340,7 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
         FAIL(CKL_UNSUPPORTED, "conv sm90: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has",
              c->stages, s.smem_bytes, device->id);
     TRY(check_split(d, c));
+    TRY(check_im2col(d, c));
     if ((double)d->t * (double)d->r * (double)d->s > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sm90: the taps of a filter are beyond 32-bit numbers");
     if (tiles_of(d, c) > INT32_MAX || d->n > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
@@ -345,6 +387,30 @@ static conv_tensor in_groups(const conv_tensor *t, int64_t groups)
 int64_t conv_sm90_sum_images(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
     return round_up(d->n, c->box_n);
+}
+
+/* All pixels as one row of places; x without its slices, with the corners of these places. step: from one to the next. */
+static void follow_pixels(conv_params *p, const int64_t size[CONV_MODES], const int64_t step[CONV_MODES])
+{
+    int64_t pixels = p->n;
+    for (int i = 1; i < CONV_MODES; i++) {
+        int64_t lower, upper;
+        corners_of(p, i, size[i], step[i], &lower, &upper);
+        p->mX.lower[CONV_MODES - 1 - i] = (int16_t)lower;
+        p->mX.upper[CONV_MODES - 1 - i] = (int16_t)upper;
+        p->corner[i] = (uint32_t)lower;
+        p->places[i] = (uint32_t)p->y_size[i];
+        pixels *= p->y_size[i];
+        p->y_size[i] = 1;
+    }
+    p->mX.size[3] = p->mX.size[4];
+    p->mX.stride[3] = p->mX.stride[4];
+    p->y_size[2] = pixels;
+    p->n = 1;
+    for (param_tensor *t = &p->mY; t; t = t == &p->mY ? &p->mR : NULL) {
+        t->size[1] = pixels;
+        t->size[2] = t->size[3] = t->size[4] = 1;
+    }
 }
 
 static ckl_status launch_tiles(const ckl_plan *plan, const conv_sm90_config *c, const conv_params *p, ckl_stream stream)
@@ -423,6 +489,8 @@ static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, c
     if (d->groups > 1)
         own.shape[1] = p.y_size[0] = d->groups;
     p.mY = conv_pixels((const char *)p.from[CONV_X] + offset * (int64_t)ckl_dtype_bytes(d->out), &own);
+    if (c->im2col)
+        follow_pixels(&p, (const int64_t[]){ m[0].y, m[1].y, m[2].y }, (const int64_t[]){ 1, 1, 1 });
     return launch_tiles(plan, c, &p, stream);
 }
 
@@ -468,6 +536,8 @@ ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, con
     p.mX = conv_pixels(a->x, &x);
     p.mY = conv_pixels(a->y, &y);
     p.mR = conv_pixels(a->residual, &y);
+    if (c->im2col)
+        follow_pixels(&p, p.x_size, p.step);
     return launch_tiles(plan, c, &p, stream);
 }
 
