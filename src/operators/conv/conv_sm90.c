@@ -22,6 +22,7 @@ enum {
     BARRIER_CONSUMER = 1, // + consumer: its 128 threads round the staging buffers
     Y_COLS_MAX = 64,
     TILE_N_MAX = 256,
+    GROUPS_MAX = 4, // of a tile
 };
 
 /* Where a tile begins: pixels outermost first, its image, its first filter; its slice, and the K tiles of that. */
@@ -54,7 +55,7 @@ typedef struct consumer_role {
     val first_thread; // predicate: the thread that issues its TMA
     tiled_mma mma;
     tensor acc;        // (MMA,MMA_M,MMA_N)
-    tensor tCrX, tCrW; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
+    tensor tCrX[GROUPS_MAX], tCrW[GROUPS_MAX]; // of each group of a tile: (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
     tensor sY;         // (ROWS,COLS,BUFFERS)
     val half, parity;  // residual: which buffers have that of this tile, and its barrier
     conv_halves_role shared;
@@ -126,7 +127,7 @@ static void describe_boxes(conv_kernel *k)
                         : make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, s->span);
     const int rank = c->grouped ? 4 : 3;
     k->tmaW = conv_sm90_n_major(c) ? make_tma(k->p.mW, c->form.dtype, rank, c->tile_k, CONV_SM90_SPAN, 128)
-                                   : make_tma(k->p.mW, c->form.dtype, rank, c->tile_n, c->tile_k, s->span);
+                                   : make_tma(k->p.mW, c->form.dtype, rank, c->tile_n, s->w_k, s->w_span);
     k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, 128);
     if (c->form.residual)
         k->tmaResidual = make_tma_box(k->p.mR, c->form.out, 5, y_box, NULL, 128);
@@ -141,7 +142,7 @@ static void describe_memory(conv_kernel *k)
     if (conv_sm90_n_major(c))
         k->sW = conv_spans("W", dtype, s->depth, c->tile_n / CONV_SM90_SPAN, c->stages, &k->sSpans);
     else
-        k->sW = narrow_tiles("W", dtype, c->tile_n, s->depth, c->stages, s->span, c->tile_k, &k->sSpans);
+        k->sW = narrow_tiles("W", dtype, c->tile_n, s->w_depth, c->stages, s->w_span, s->w_k, &k->sSpans);
     if (conv_sm90_n_major(c))
         k->sSpans = local_tile(k->sSpans, shape(c->tile_k, CONV_SM90_SPAN), coord(0, 0, _, _)); // of DEPTH rows
     k->sY = conv_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
@@ -328,15 +329,21 @@ static void load_tiles(const void *of)
 static consumer_role describe_consumer(const conv_kernel *k)
 {
     const conv_sm90_config *cfg = k->cfg;
-    consumer_role c = { .mma = conv_mma_of(cfg->form.dtype, cfg->tile_n) };
+    const int filters = cfg->tile_n / cfg->together; // of a group
+    consumer_role c = { .mma = conv_mma_of(cfg->form.dtype, filters) };
     c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
     c.tid = rem(thread(), imm(WARPGROUP));
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
     c.first_thread = eq(c.tid, imm(0));
+    const int depth = k->size.w_depth, steps = depth / c.mma.atom.k; // of a group
     tensor sX = local_tile(k->sX, shape(CONV_SM90_ROWS, k->size.depth), coord(c.index, 0, _)); // (ROWS,DEPTH,STAGES)
-    c.tCrX = descriptors_A(&c.mma, sX);
-    c.tCrW = descriptors_B(&c.mma, k->sW);
-    c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);
+    tensor tCrX = descriptors_A(&c.mma, sX);                                                   // (MMA_M,MMA_K,STAGES)
+    for (int g = 0; g < cfg->together; g++) {
+        c.tCrX[g] = local_tile(tCrX, shape(1, steps), coord(0, g, _));
+        c.tCrW[g] = descriptors_B(&c.mma, local_tile(k->sW, shape(filters, depth), coord(g, 0, _)));
+    }
+    const tiled_mma all = conv_mma_of(cfg->form.dtype, cfg->tile_n);
+    c.acc = fragment_C(&all, CONV_SM90_ROWS, cfg->tile_n);
     fill(c.acc, immf(0)); // once: the first wgmma of a tile ignores them
     c.sY = slice(k->sY, _, _, _, c.index);
     if (cfg->form.residual) {
@@ -350,9 +357,12 @@ static consumer_role describe_consumer(const conv_kernel *k)
 
 static void multiply(const void *kernel, const void *role, val stage, val not_first)
 {
-    (void)kernel;
+    const conv_sm90_config *cfg = ((const conv_kernel *)kernel)->cfg;
     const consumer_role *c = role;
-    gemm(&c->mma, slice(c->tCrX, _, _, stage), slice(c->tCrW, _, _, stage), c->acc, not_first);
+    const int filters = cfg->tile_n / cfg->together;
+    for (int g = 0; g < cfg->together; g++)
+        gemm(&c->mma, slice(c->tCrX[g], _, _, stage), slice(c->tCrW[g], _, _, stage),
+             accumulator_columns(c->acc, g * filters, filters), not_first);
 }
 
 /* Where the consumer's pixels begin. */

@@ -20,6 +20,7 @@
     X(owner, int, step_h, "1", "", "rows")                                                           \
     X(owner, bool, grouped, "0", "0 1", "groups of channels, in the place of slices")                \
     X(owner, int, slices, "1", "1 2 3 4 5 6 8 12 16", "of the taps and channels, f32 sums apart")    \
+    X(owner, int, together, "1", "1 2 4", "groups whose channels and filters share a tile") \
     X(owner, bool, im2col, "0", "0 1", "pixels follow each other over the ends of rows and images")  \
     X(owner, int, split, "1", "1 2", "CTAs of a cluster that share the taps and channels of a tile") \
     X(owner, bool, zeros, "0", "0 1", "the gradient has pixels that no tap sees, and idle warps write them")
@@ -47,6 +48,7 @@ static inline bool conv_sm90_n_major(const conv_sm90_config *c)
 typedef struct conv_sm90_shape {
     int tile_m;                 // pixels of a CTA
     int span, depth;            // bytes from row to row of a stage's tiles, their columns as wgmma takes them
+    int w_k, w_span, w_depth;   // the same of filters, which have the channels of their own group: tile_k for one
     int part_w, part_h, part_n; // the box of a consumer's pixels
     int next_w, next_h, next_n; // from one consumer's to the next one's
     int y_cols;                 // of a staging buffer

@@ -21,8 +21,12 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
     const int bytes = (int)ckl_dtype_bytes(c->form.dtype), step = 32 / bytes; // of wgmma
     s.span = c->tile_k * bytes <= 32 ? 32 : c->tile_k * bytes <= 64 ? 64 : 128;
     s.depth = (c->tile_k + step - 1) / step * step;
-    s.stage_bytes = (int64_t)(s.tile_m + c->tile_n) * c->tile_k * bytes;
-    s.stage_room = (int64_t)s.tile_m * s.span + (int64_t)c->tile_n * (conv_sm90_n_major(c) ? s.depth * bytes : s.span);
+    s.w_k = c->tile_k / c->together;
+    s.w_span = c->together > 1 ? s.w_k * bytes : s.span;
+    s.w_depth = c->together > 1 ? s.w_k : s.depth;
+    s.stage_bytes = ((int64_t)s.tile_m * c->tile_k + (int64_t)c->tile_n * s.w_k) * bytes;
+    s.stage_room =
+        (int64_t)s.tile_m * s.span + (int64_t)c->tile_n * (conv_sm90_n_major(c) ? s.depth * bytes : s.w_span);
     s.smem_bytes = c->stages * (s.stage_room + 16) + (int64_t)c->consumers * (s.buffers * rows * 128 + 16);
     s.smem_bytes += c->split > 1 ? conv_halves_bytes(c->consumers, c->tile_n / c->split) : 0;
     return s;
@@ -194,15 +198,44 @@ bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, 
     c->zeros = has_unseen(d);
     c->split = 1;
     c->im2col = false;
+    c->together = 1;
     fit_box(d, c);
     c->stages = stages_of(c, device);
     return true;
 }
 
-/* Each for one CTA and for two of a cluster. */
+/* Groups that share a tile, each multiplied by its own filters: those that fill rows of 128 bytes and 64 filters; 1: none do. */
+static int groups_together(const ckl_conv_desc *d)
+{
+    const int64_t channels = d->c / d->groups, filters = d->k / d->groups;
+    const bool fits = d->direction == CKL_CONV_FORWARD && d->dtype != CKL_F32 && channels == filters &&
+                      (channels == CONV_SM90_K / 2 || channels == CONV_SM90_K / 4);
+    const int together = fits ? (int)(CONV_SM90_K / channels) : 1;
+    return d->groups % together ? 1 : together;
+}
+
+/* As if groups that share a tile were one. */
+static ckl_conv_desc joined(const ckl_conv_desc *d, const conv_sm90_config *c)
+{
+    ckl_conv_desc all = *d;
+    all.groups /= c->together;
+    return all;
+}
+
+/* One for groups that share tiles; then each for one CTA and for two of a cluster. */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
+    const ckl_conv_desc *d = desc;
     conv_sm90_config *c = config;
+    const int together = groups_together(d);
+    if (together > 1 && i-- == 0) {
+        conv_sm90_candidate(d, device, 0, c);
+        c->together = together;
+        const ckl_conv_desc all = joined(d, c);
+        fit_box(&all, c);
+        c->stages = stages_of(c, device);
+        return true;
+    }
     if (!conv_sm90_candidate(desc, device, i / 2, c))
         return false;
     c->split = 1 + i % 2;
@@ -216,8 +249,9 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
  * epilogue, some cycles for each accumulator of a thread, which nothing overlaps, least of all where K would be one stage (32 to 16
  * channels of 112x112, one pixel: 26.3 us). Rates: bench/notes/conv.md.
  */
-plan_cost conv_sm90_cost(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_config *c)
+plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *c)
 {
+    const ckl_conv_desc all = joined(desc, c), *d = &all;
     const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, ZEROS = 11, STAGE = 40, EPILOGUE = 10,
                  START = 2000, SINGLE = 900, EXCHANGE = 2000, HERTZ = 1.7e9;
     const conv_sm90_shape s = conv_sm90_shape_of(c);
@@ -242,6 +276,16 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *d, const ckl_device_info *device, 
 static plan_cost cost_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
     return conv_sm90_cost(desc, device, config);
+}
+
+static ckl_status check_together(const ckl_conv_desc *d, const conv_sm90_config *c)
+{
+    if (c->together == 1 || (c->together == groups_together(d) && c->tile_k == CONV_SM90_K &&
+                             c->tile_n == CONV_SM90_K && c->split == 1 && c->slices == 1))
+        return CKL_OK;
+    FAIL(CKL_UNSUPPORTED,
+         "conv sm90: together=%d groups do not fill a tile of 64 channels and 64 filters, or it is shared by CTAs",
+         c->together);
 }
 
 static ckl_status check_split(const ckl_conv_desc *d, const conv_sm90_config *c)
@@ -295,8 +339,10 @@ static ckl_status check_im2col(const ckl_conv_desc *d, const conv_sm90_config *c
     return CKL_OK;
 }
 
-ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_config *c)
+ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *c)
 {
+    TRY(check_together(desc, c));
+    const ckl_conv_desc all = joined(desc, c), *d = &all;
     const bool data = d->direction == CKL_CONV_DATA;
     const int unit = 16 / (int)ckl_dtype_bytes(d->dtype), deepest = 8 * unit; // a row of 128 bytes
     if (!device->has_wgmma)
@@ -307,9 +353,9 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
         FAIL(CKL_UNSUPPORTED, "conv sm90: it does not compute the gradient of weights");
     if (d->dtype == CKL_F32 && (data || d->math == CKL_GEMM_F32))
         FAIL(CKL_UNSUPPORTED, "conv sm90: tensor cores multiply f32 with math=tf32 alone, and no gradient");
-    if (c->grouped != (d->groups > 1))
-        FAIL(CKL_INVALID, "conv sm90: grouped=%d, but the problem has %" PRId64 " groups", c->grouped, d->groups);
-    if (d->groups > 1 && (d->d > 1 || d->t > 1 || d->stride_d > 1 || d->pad_front || d->pad_back))
+    if (c->grouped != (desc->groups > 1))
+        FAIL(CKL_INVALID, "conv sm90: grouped=%d, but the problem has %" PRId64 " groups", c->grouped, desc->groups);
+    if (desc->groups > 1 && (d->d > 1 || d->t > 1 || d->stride_d > 1 || d->pad_front || d->pad_back))
         FAIL(CKL_UNSUPPORTED, "conv sm90: groups=%" PRId64 " of volumes are convolved by other kernels", d->groups);
     if (d->groups > 1 && (d->c / d->groups % unit || d->k / d->groups % 8))
         FAIL(CKL_UNSUPPORTED, "conv sm90: the channels of groups=%" PRId64 " are not whole 16 bytes", d->groups);
@@ -512,9 +558,10 @@ static ckl_status launch_all_data(const ckl_plan *plan, const conv_sm90_config *
     return CKL_OK;
 }
 
-ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d,
+ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *desc,
                             const ckl_conv_args *a, const conv_tensor at[CONV_TENSORS], ckl_stream stream)
 {
+    const ckl_conv_desc all = joined(desc, c), *d = &all;
     conv_params p = conv_params_of(d, a);
     const conv_tensor x = in_groups(&at[CONV_X], d->groups), y = in_groups(&at[CONV_Y], d->groups);
     p.mW = filters(a->w, &at[CONV_W], d->groups);

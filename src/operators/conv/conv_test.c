@@ -306,6 +306,9 @@ static const char *const cases[] = {
     "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=4 s=3 dilation=2 impl=sm90 config='stages=3 im2col=1 consumers=2 "
     "box_w=128 box_h=1 box_n=1'",
     "n=40 c=40 h=9 w=19 k=72 pad=3 r=5 impl=sm90 config='im2col=1 tile_n=64 consumers=2 box_w=128 box_h=1 box_n=1'",
+    "n=2 c=128 h=9 w=11 k=128 groups=4 pad=1 bias=1 residual=1 impl=sm90 config='together=2 tile_k=64 tile_n=64 stages=3'",
+    "n=2 c=64 h=9 w=11 k=64 groups=4 pad=1 stride=2 scale=1 activation=relu dtype=bf16 impl=sm90 config='together=4 "
+    "tile_k=64 tile_n=64'",
     "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90                    # one tap of nine sees pixels",
     "n=5 c=40 h=2 w=1 k=48 r=5 s=7 pad=3 direction=data impl=sm90",
     "n=1 c=16 h=1 w=3 k=8 r=5 s=1 pad_top=6 stride=3 impl=sm90 # no tap sees any",
@@ -434,6 +437,7 @@ static const test_reject rejects[] = {
       "conv sm90: im2col=1, but box_w=64 are not all pixels of a CTA" },
     { "w=999 dilation_w=128 impl=sm90 config='im2col=1 box_w=128 box_h=1 box_n=1 consumers=2 stages=3'",
       CKL_UNSUPPORTED, "im2col=1 takes filters, padding and strides that reach less than 128 pixels" },
+    { "groups=2 impl=sm90 config='together=4'", CKL_UNSUPPORTED, "conv sm90: together=4 groups do not fill a tile" },
     { "d=3 t=3 groups=2 impl=sm90", CKL_UNSUPPORTED, "conv sm90: groups=2 of volumes" },
     { "groups=2 impl=sm90 config='grouped=0'", CKL_INVALID, "conv sm90: grouped=0, but the problem has 2 groups" },
     { "impl=sliced config='slices=17'", CKL_UNSUPPORTED, "conv sliced: slices=17 are not 2..16" },
