@@ -266,6 +266,7 @@ static const implementation *const implementations[] = {
     &conv_sm90_weight_implementation,
     &conv_packed_weight_implementation,
     &conv_sm80_implementation,
+    &conv_sm80_weight_implementation,
     &conv_im2col_implementation,
     &conv_naive_implementation,
     NULL,

@@ -104,7 +104,7 @@ static const char *const cases[] = {
     "n=0 c=8 h=4 w=4 k=8 direction=weight bias=1             # no images: zeros",
     "n=2 c=16 h=9 w=11 k=24 pad=1 misalign=1 impl=sm80",
     "n=3 c=72 h=13 w=11 k=72 pad=1 stride=2 dilation=2 impl=sm90 "
-    "config='consumers=1 tile_n=64 box_w=4 box_h=2 box_n=8'  # boxes that end within the image, two chunks",
+    "config='consumers=1 split=1 tile_n=64 box_w=4 box_h=2 box_n=8'  # boxes that end within the image, two chunks",
     "n=2 c=16 h=5 w=9 k=136 pad=1 bias=1 residual=1 activation=relu impl=sm90 "
     "config='consumers=2 tile_n=128 box_w=8 box_h=8 box_n=2 stages=4' # consumers by images; two residuals of a tile",
     "n=1 c=8 h=7 w=17 k=64 r=1 s=1 impl=sm90 "
@@ -306,7 +306,8 @@ static const char *const cases[] = {
     "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=4 s=3 dilation=2 impl=sm90 config='stages=3 im2col=1 consumers=2 "
     "box_w=128 box_h=1 box_n=1'",
     "n=40 c=40 h=9 w=19 k=72 pad=3 r=5 impl=sm90 config='im2col=1 tile_n=64 consumers=2 box_w=128 box_h=1 box_n=1'",
-    "n=2 c=128 h=9 w=11 k=128 groups=4 pad=1 bias=1 residual=1 impl=sm90 config='together=2 tile_k=64 tile_n=64 stages=3'",
+    "n=2 c=128 h=9 w=11 k=128 groups=4 pad=1 bias=1 residual=1 impl=sm90 config='together=2 tile_k=64 tile_n=64 "
+    "stages=3'",
     "n=2 c=64 h=9 w=11 k=64 groups=4 pad=1 stride=2 scale=1 activation=relu dtype=bf16 impl=sm90 config='together=4 "
     "tile_k=64 tile_n=64'",
     "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90                    # one tap of nine sees pixels",
@@ -315,6 +316,13 @@ static const char *const cases[] = {
     "n=2 c=136 h=1 w=2 k=72 r=7 s=3 pad=3 impl=sliced         # slices of the taps that see pixels",
     "n=5 c=40 h=1 w=1 k=48 pad=1 layout=nchw bias=1 residual=1 impl=packed # planes of one pixel are not copied",
     "n=3 c=72 h=1 w=1 k=7 r=1 s=1 layout=nchw impl=packed",
+    "n=3 c=20 h=9 w=11 k=70 pad=1 direction=weight dtype=f32 math=tf32 bias=1",
+    "n=3 c=24 h=9 w=11 k=36 pad=1 groups=4 direction=weight bias=1 impl=sm80_weight config='slices=4'",
+    "n=2 c=7 h=9 w=11 k=5 pad_left=2 stride_h=2 stride_w=3 dilation_h=2 direction=weight dtype=bf16 out=f32 "
+    "layout=nchw impl=sm80_weight config='slices=1 stages=2'",
+    "n=2 c=6 d=5 h=6 w=7 k=66 t=3 pad=1 direction=weight dtype=f32 math=tf32 groups=2 impl=sm80_weight",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=25 y_w=41 y_h=480 direction=weight bias=1 impl=sm80_weight",
+    "n=9 c=80 h=20 w=20 k=70 pad=1 direction=weight impl=sm80_weight config='slices=8'",
     "n=2 c=16 h=9 w=11 k=24 pad=1 bias=1 residual=1 scale=1 activation=relu impl=im2col",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dilation=2 dtype=bf16 impl=im2col",
     "n=2 c=12 h=9 w=40 k=20 pad_left=3 stride_w=9 dtype=f32 math=tf32 impl=im2col",
@@ -438,6 +446,11 @@ static const test_reject rejects[] = {
     { "w=999 dilation_w=128 impl=sm90 config='im2col=1 box_w=128 box_h=1 box_n=1 consumers=2 stages=3'",
       CKL_UNSUPPORTED, "im2col=1 takes filters, padding and strides that reach less than 128 pixels" },
     { "groups=2 impl=sm90 config='together=4'", CKL_UNSUPPORTED, "conv sm90: together=4 groups do not fill a tile" },
+    { "impl=sm80_weight", CKL_UNSUPPORTED, "conv sm80_weight: it computes the gradient of weights alone" },
+    { "direction=weight dtype=f32 impl=sm80_weight", CKL_UNSUPPORTED, "multiply f32 with math=tf32 alone" },
+    { "direction=weight n=0 impl=sm80_weight", CKL_UNSUPPORTED, "conv sm80_weight: n=0 c=64 k=64 leave no products" },
+    { "direction=weight impl=sm80_weight config='stages=1'", CKL_INVALID, "conv sm80_weight: stages=1 is not in 2..8" },
+    { "direction=weight impl=sm80_weight config='slices=65'", CKL_INVALID, "slices=65 is not in 1..64" },
     { "d=3 t=3 groups=2 impl=sm90", CKL_UNSUPPORTED, "conv sm90: groups=2 of volumes" },
     { "groups=2 impl=sm90 config='grouped=0'", CKL_INVALID, "conv sm90: grouped=0, but the problem has 2 groups" },
     { "impl=sliced config='slices=17'", CKL_UNSUPPORTED, "conv sliced: slices=17 are not 2..16" },
