@@ -147,12 +147,23 @@ static ckl_status check_view(const ckl_conv_desc *d, int which, const char *name
     return CKL_OK;
 }
 
+/* Sums of i8 as they are, or scaled. */
+static ckl_status check_types(const ckl_conv_desc *d)
+{
+    if (d->dtype != CKL_I8 && d->out != d->dtype && d->out != CKL_F32)
+        FAIL(CKL_INVALID, "conv: out=%s is none of %s, f32", ckl_dtype_name(d->out), ckl_dtype_name(d->dtype));
+    if (d->dtype == CKL_I8 && d->direction != CKL_CONV_FORWARD)
+        FAIL(CKL_INVALID, "conv: dtype=i8 has no gradients");
+    if (d->out == CKL_I32 && (d->bias || d->scale || d->residual || d->activation != CKL_ACTIVATION_IDENTITY))
+        FAIL(CKL_INVALID, "conv: out=i32 is the sums of i8 as they are, without bias, scale, residual and activation");
+    return CKL_OK;
+}
+
 static ckl_status check(void *desc)
 {
     ckl_conv_desc *d = desc;
-    d->out = d->out ? d->out : d->dtype;
-    if (d->out != d->dtype && d->out != CKL_F32)
-        FAIL(CKL_INVALID, "conv: out=%s is none of %s, f32", ckl_dtype_name(d->out), ckl_dtype_name(d->dtype));
+    d->out = d->out ? d->out : d->dtype == CKL_I8 ? CKL_I32 : d->dtype;
+    TRY(check_types(d));
     if (d->math != CKL_GEMM_F32 && d->dtype != CKL_F32)
         FAIL(CKL_INVALID, "conv: math=tf32 is of dtype=f32, not of %s", ckl_dtype_name(d->dtype));
     if (d->c % d->groups)
@@ -202,6 +213,13 @@ static int tensors(const void *desc, plan_tensor *t)
 }
 
 /* What implementations share */
+
+ckl_status conv_check_half(const char *who, const ckl_conv_desc *d)
+{
+    if (ckl_dtype_bytes(d->dtype) != 2)
+        FAIL(CKL_UNSUPPORTED, "conv %s: dtype=%s is none of f16, bf16", who, ckl_dtype_name(d->dtype));
+    return CKL_OK;
+}
 
 conv_form conv_form_of(const ckl_conv_desc *d)
 {

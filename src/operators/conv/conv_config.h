@@ -8,8 +8,8 @@
 
 #define CONV_DESC(X, owner)                                                                        \
     X(owner, choice, direction, "forward", "forward data weight", "what is computed: y, dx or dw") \
-    X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16", "type of what is read")                      \
-    X(owner, ckl_dtype, out, "", "f32 f16 bf16", "type of what is written, bias and residual")     \
+    X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16 i8", "type of what is read")                   \
+    X(owner, ckl_dtype, out, "", "f32 f16 bf16 i32", "type of what is written, bias and residual") \
     X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")              \
     X(owner, choice, layout, "nhwc", "nchw nhwc", "the order of x, y and the filters")             \
     X(owner, int64_t, n, "1", "0..2^31-1", "images")                                               \
@@ -77,8 +77,8 @@ int64_t conv_stride_divisor(const ckl_conv_desc *desc, int which); // a power of
 /* What every kernel computes. */
 #define CONV_FORM(X, owner)                                                                \
     X(owner, choice, direction, "forward", "forward data weight", "what is computed")      \
-    X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16", "type of what is read")              \
-    X(owner, ckl_dtype, out, "f16", "f32 f16 bf16", "type of what is written")             \
+    X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16 i8", "type of what is read")           \
+    X(owner, ckl_dtype, out, "f16", "f32 f16 bf16 i32", "type of what is written")         \
     X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")      \
     X(owner, bool, bias, "0", "0 1", "a summand for each channel of y; of weights: dbias") \
     X(owner, bool, scale, "0", "0 1", "a factor for each channel of y")                    \
@@ -90,6 +90,15 @@ typedef struct conv_form {
     const struct conv_custom
         *custom; // NULL, or what a kernel of one's own does last (conv_epilogue.h): no part of a config's text
 } conv_form;
+
+/* Products of i8 are summed in i32. */
+static inline ckl_dtype conv_sum_type(const conv_form *form)
+{
+    return form->dtype == CKL_I8 ? CKL_I32 : CKL_F32;
+}
+
+/* Of 16 bits, f16 or bf16? */
+ckl_status conv_check_half(const char *who, const ckl_conv_desc *desc);
 
 conv_form conv_form_of(const ckl_conv_desc *desc);
 ckl_status conv_check_form(const char *who, const ckl_conv_desc *desc, const conv_form *have);
@@ -149,12 +158,12 @@ void conv_naive(const void *config, int kernel);
 
 /* sm80 */
 
-#define CONV_SM80_CONFIG(X, owner)                                        \
-    X(owner, int, tile_m, "128", "64 128", "pixels of a CTA")             \
-    X(owner, int, tile_n, "128", "64 128", "channels of a CTA")           \
-    X(owner, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory") \
-    X(owner, int, vec_a, "8", "1 2 4 8", "elements of a copy of pixels")  \
-    X(owner, int, vec_b, "8", "1 2 4 8", "elements of a copy of filters") \
+#define CONV_SM80_CONFIG(X, owner)                                           \
+    X(owner, int, tile_m, "128", "64 128", "pixels of a CTA")                \
+    X(owner, int, tile_n, "128", "64 128", "channels of a CTA")              \
+    X(owner, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory")    \
+    X(owner, int, vec_a, "8", "1 2 4 8 16", "elements of a copy of pixels")  \
+    X(owner, int, vec_b, "8", "1 2 4 8 16", "elements of a copy of filters") \
     X(owner, bool, views, "0", "0 1", "rows of what is written lie apart")
 
 typedef struct conv_sm80_config {

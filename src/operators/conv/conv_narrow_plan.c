@@ -134,8 +134,7 @@ static ckl_status check_problem(const ckl_conv_desc *d)
         FAIL(CKL_UNSUPPORTED, "conv narrow: it does not compute the gradient of weights");
     if (is_data(d) && (d->stride_h > 1 || d->stride_w > 1))
         FAIL(CKL_UNSUPPORTED, "conv narrow: the gradient of data of strides above 1 is left to others");
-    if (d->dtype == CKL_F32)
-        FAIL(CKL_UNSUPPORTED, "conv narrow: dtype=f32 is none of f16, bf16");
+    TRY(conv_check_half("narrow", d));
     if (d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
         FAIL(CKL_UNSUPPORTED, "conv narrow: it takes images without groups");
     if (channels_of(d) < 1 || outputs_of(d) < 1 || outputs_of(d) > TILE_N_MAX)

@@ -141,8 +141,7 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: %s has no wgmma", device->id);
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: it does not compute the gradient of weights");
-    if (d->dtype == CKL_F32)
-        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: dtype=f32 is none of f16, bf16");
+    TRY(conv_check_half("nchw_sm90", d));
     if (d->layout != CKL_IMAGE_NCHW)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: layout=nhwc has no planes");
     if (d->groups > 1)

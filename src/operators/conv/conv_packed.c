@@ -219,6 +219,8 @@ static plan_cost cost_packed(const void *desc, const ckl_device_info *device, co
 static ckl_status check_copies(const ckl_conv_desc *d, const packed_problem *p)
 {
     TRY(conv_check_dense("packed", d));
+    if (d->dtype == CKL_I8)
+        FAIL(CKL_UNSUPPORTED, "conv packed: dtype=i8 is none of f32, f16, bf16");
     bool any = p->inner.s != d->s;
     for (int i = 0; i < CONV_TENSORS; i++) {
         const conv_tensor t = conv_tensor_of(d, i);

@@ -54,10 +54,10 @@ typedef struct consumer_role {
     val index, tid, barrier;
     val first_thread; // predicate: the thread that issues its TMA
     tiled_mma mma;
-    tensor acc;        // (MMA,MMA_M,MMA_N)
+    tensor acc;                                // (MMA,MMA_M,MMA_N)
     tensor tCrX[GROUPS_MAX], tCrW[GROUPS_MAX]; // of each group of a tile: (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
-    tensor sY;         // (ROWS,COLS,BUFFERS)
-    val half, parity;  // residual: which buffers have that of this tile, and its barrier
+    tensor sY;                                 // (ROWS,COLS,BUFFERS)
+    val half, parity;                          // residual: which buffers have that of this tile, and its barrier
     conv_halves_role shared;
 } consumer_role;
 
@@ -65,11 +65,12 @@ typedef struct consumer_role {
 
 tiled_mma conv_mma_of(ckl_dtype dtype, int n)
 {
+    static const char *const atoms[CKL_DTYPE_COUNT] = { [CKL_F32] = "x8_F32TF32TF32_SS_TN",
+                                                        [CKL_F16] = "x16_F32F16F16_SS",
+                                                        [CKL_BF16] = "x16_F32BF16BF16_SS",
+                                                        [CKL_I8] = "x32_S32S8S8_SS_TN" };
     char atom[ATOM_NAME_MAX];
-    snprintf(atom, sizeof atom, dtype == F32 ? "SM90_64x%dx8_%s_SS_TN" : "SM90_64x%dx16_%s_SS", n,
-             dtype == F32   ? "F32TF32TF32"
-             : dtype == F16 ? "F32F16F16"
-                            : "F32BF16BF16");
+    snprintf(atom, sizeof atom, "SM90_64x%d%s", n, atoms[dtype]);
     return make_tiled_mma(atom, 1, 1);
 }
 
@@ -335,7 +336,7 @@ static consumer_role describe_consumer(const conv_kernel *k)
     c.tid = rem(thread(), imm(WARPGROUP));
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
     c.first_thread = eq(c.tid, imm(0));
-    const int depth = k->size.w_depth, steps = depth / c.mma.atom.k; // of a group
+    const int depth = k->size.w_depth, steps = depth / c.mma.atom.k;                           // of a group
     tensor sX = local_tile(k->sX, shape(CONV_SM90_ROWS, k->size.depth), coord(c.index, 0, _)); // (ROWS,DEPTH,STAGES)
     tensor tCrX = descriptors_A(&c.mma, sX);                                                   // (MMA_M,MMA_K,STAGES)
     for (int g = 0; g < cfg->together; g++) {
@@ -344,7 +345,7 @@ static consumer_role describe_consumer(const conv_kernel *k)
     }
     const tiled_mma all = conv_mma_of(cfg->form.dtype, cfg->tile_n);
     c.acc = fragment_C(&all, CONV_SM90_ROWS, cfg->tile_n);
-    fill(c.acc, immf(0)); // once: the first wgmma of a tile ignores them
+    fill(c.acc, convert(conv_sum_type(&cfg->form), imm(0))); // once: the first wgmma of a tile ignores them
     c.sY = slice(k->sY, _, _, _, c.index);
     if (cfg->form.residual) {
         c.half = variable(U32, imm(0));
@@ -490,11 +491,11 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
                            tensor acc, tensor sY, tensor rR, const tile_vectors *v, int first)
 {
     const conv_form *form = &k->cfg->form;
-    tensor rY = fragment_like(acc, F32);
+    tensor rY = fragment_like(acc, form->out == I32 ? I32 : F32);
     layout along = coordinate_distances(coordinates_of(k, c), 1);
     for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
         const int64_t column = first + index_at(along, i);
-        conv_element in = { .sum = at_f32(acc, i), .scale = v->scale[column], .bias = v->bias[column] };
+        conv_element in = { .sum = at(acc, i), .scale = v->scale[column], .bias = v->bias[column] };
         if (form->residual)
             in.residual = at(rR, i);
         const conv_place place = form->custom ? place_of_sum(k, c, own, first, i) : (conv_place){ 0 };

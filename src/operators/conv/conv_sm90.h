@@ -20,7 +20,7 @@
     X(owner, int, step_h, "1", "", "rows")                                                           \
     X(owner, bool, grouped, "0", "0 1", "groups of channels, in the place of slices")                \
     X(owner, int, slices, "1", "1 2 3 4 5 6 8 12 16", "of the taps and channels, f32 sums apart")    \
-    X(owner, int, together, "1", "1 2 4", "groups whose channels and filters share a tile") \
+    X(owner, int, together, "1", "1 2 4", "groups whose channels and filters share a tile")          \
     X(owner, bool, im2col, "0", "0 1", "pixels follow each other over the ends of rows and images")  \
     X(owner, int, split, "1", "1 2", "CTAs of a cluster that share the taps and channels of a tile") \
     X(owner, bool, zeros, "0", "0 1", "the gradient has pixels that no tap sees, and idle warps write them")

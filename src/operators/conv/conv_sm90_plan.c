@@ -208,7 +208,7 @@ bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, 
 static int groups_together(const ckl_conv_desc *d)
 {
     const int64_t channels = d->c / d->groups, filters = d->k / d->groups;
-    const bool fits = d->direction == CKL_CONV_FORWARD && d->dtype != CKL_F32 && channels == filters &&
+    const bool fits = d->direction == CKL_CONV_FORWARD && ckl_dtype_bytes(d->dtype) == 2 && channels == filters &&
                       (channels == CONV_SM90_K / 2 || channels == CONV_SM90_K / 4);
     const int together = fits ? (int)(CONV_SM90_K / channels) : 1;
     return d->groups % together ? 1 : together;
@@ -295,8 +295,8 @@ static ckl_status check_split(const ckl_conv_desc *d, const conv_sm90_config *c)
         FAIL(CKL_INVALID, "conv sm90: split=%d is not in 1..2", c->split);
     if (c->split == 1)
         return CKL_OK;
-    if (c->form.residual || c->slices > 1 || launches_of(d) > 1)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 takes no residual, no slices, and of data strides of 1");
+    if (c->form.residual || c->slices > 1 || launches_of(d) > 1 || d->dtype == CKL_I8)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 takes no residual, no slices, no i8, and of data strides of 1");
     if (k_tiles < 2 || c->tile_n / 2 % conv_sm90_shape_of(c).y_cols)
         FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 halves %g stages and %d columns, which are to be whole and boxes",
              k_tiles, c->tile_n);

@@ -187,8 +187,7 @@ ckl_status conv_weight_admit(const ckl_conv_desc *d, const ckl_device_info *devi
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: it computes the gradient of weights alone");
     TRY(conv_check_form("sm90_weight", d, &c->form));
     TRY(conv_check_vectors("sm90_weight", d));
-    if (d->dtype == CKL_F32)
-        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: dtype=f32 is none of f16, bf16");
+    TRY(conv_check_half("sm90_weight", d));
     if (d->groups != 1)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: groups=%" PRId64 " are not one", d->groups);
     if (d->n == 0 || d->c == 0 || d->k == 0)

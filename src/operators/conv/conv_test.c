@@ -73,7 +73,7 @@ static double reference_flops(const void *problem)
 static double matrix_rate(const void *problem)
 {
     const ckl_conv_desc *d = problem;
-    return d->dtype != CKL_F32 ? 1 : d->math == CKL_GEMM_TF32 ? 0.65 : 0.1;
+    return d->dtype == CKL_I8 ? 2 : d->dtype != CKL_F32 ? 1 : d->math == CKL_GEMM_TF32 ? 0.65 : 0.1;
 }
 
 static const char *const cases[] = {
@@ -323,6 +323,17 @@ static const char *const cases[] = {
     "n=2 c=6 d=5 h=6 w=7 k=66 t=3 pad=1 direction=weight dtype=f32 math=tf32 groups=2 impl=sm80_weight",
     "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=25 y_w=41 y_h=480 direction=weight bias=1 impl=sm80_weight",
     "n=9 c=80 h=20 w=20 k=70 pad=1 direction=weight impl=sm80_weight config='slices=8'",
+    "n=2 c=32 h=9 w=11 k=48 pad=1 dtype=i8 stride=2 # sums as they are",
+    "n=2 c=48 h=9 w=11 k=40 pad=1 dtype=i8 out=f16 scale=1 bias=1 residual=1 activation=relu impl=sm90 "
+    "config='tile_k=48 stages=3'",
+    "n=2 c=144 h=9 w=7 k=72 r=1 s=1 dtype=i8 out=bf16 scale=1",
+    "n=2 c=160 h=9 w=7 k=68 pad=1 dtype=i8 out=f32 scale=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 "
+    "box_n=1 stages=3 tile_k=80'",
+    "n=2 c=20 h=9 w=11 k=36 pad=1 groups=2 dtype=i8 out=bf16 scale=1 bias=1 activation=silu impl=sm80 # single bytes",
+    "n=2 c=24 h=9 w=11 k=32 pad=1 dtype=i8 out=f32 layout=nchw impl=sm80",
+    "n=1 c=40 h=9 w=11 k=32 pad=1 dtype=i8 impl=sm80 # vectors of 8",
+    "n=2 c=6 d=5 h=6 w=7 k=8 t=3 pad=1 dtype=i8 impl=naive",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 dtype=i8 out=f16 scale=1 impl=im2col",
     "n=2 c=16 h=9 w=11 k=24 pad=1 bias=1 residual=1 scale=1 activation=relu impl=im2col",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dilation=2 dtype=bf16 impl=im2col",
     "n=2 c=12 h=9 w=40 k=20 pad_left=3 stride_w=9 dtype=f32 math=tf32 impl=im2col",
@@ -350,7 +361,7 @@ static const test_reject rejects[] = {
     { "impl=sm80 config='vec_a=0'", CKL_INVALID, "conv sm80: vec_a=0 or vec_b=8 is no power of two" },
     { "impl=sm80 config='vec_b=3'", CKL_INVALID, "conv sm80: vec_a=8 or vec_b=3 is no power of two" },
     { "impl=sliced config='tile_k=0'", CKL_INVALID, "conv sm90: tile_k=0 is no multiple of 8 up to 64" },
-    { "dtype=i32", CKL_INVALID, "conv: dtype=i32 is none of f32, f16, bf16" },
+    { "dtype=i32", CKL_INVALID, "conv: dtype=i32 is none of f32, f16, bf16, i8" },
     { "out=bf16", CKL_INVALID, "conv: out=bf16 is none of f16, f32" },
     { "math=tf32", CKL_INVALID, "conv: math=tf32 is of dtype=f32, not of f16" },
     { "dtype=f32 impl=sm90", CKL_UNSUPPORTED, "conv sm90: tensor cores multiply f32 with math=tf32 alone" },
@@ -451,6 +462,14 @@ static const test_reject rejects[] = {
     { "direction=weight n=0 impl=sm80_weight", CKL_UNSUPPORTED, "conv sm80_weight: n=0 c=64 k=64 leave no products" },
     { "direction=weight impl=sm80_weight config='stages=1'", CKL_INVALID, "conv sm80_weight: stages=1 is not in 2..8" },
     { "direction=weight impl=sm80_weight config='slices=65'", CKL_INVALID, "slices=65 is not in 1..64" },
+    { "dtype=i8 out=f16 direction=data", CKL_INVALID, "conv: dtype=i8 has no gradients" },
+    { "dtype=i8 bias=1", CKL_INVALID, "conv: out=i32 is the sums of i8 as they are, without bias" },
+    { "dtype=f16 out=i32", CKL_INVALID, "conv: out=i32 is none of f16, f32" },
+    { "dtype=i8 k=16 impl=narrow", CKL_UNSUPPORTED, "conv narrow: dtype=i8 is none of f16, bf16" },
+    { "dtype=i8 impl=sliced", CKL_UNSUPPORTED, "conv sliced: dtype=i8 is none of f16, bf16" },
+    { "dtype=i8 c=7 impl=packed", CKL_UNSUPPORTED, "conv packed: dtype=i8 is none of" },
+    { "dtype=i8 c=8 k=8 groups=8 impl=depthwise", CKL_UNSUPPORTED, "conv depthwise: dtype=i8 is none of" },
+    { "dtype=i8 c=8 impl=sm90", CKL_UNSUPPORTED, "conv sm90: c=8 or k=64 channels are not whole 16 bytes" },
     { "d=3 t=3 groups=2 impl=sm90", CKL_UNSUPPORTED, "conv sm90: groups=2 of volumes" },
     { "groups=2 impl=sm90 config='grouped=0'", CKL_INVALID, "conv sm90: grouped=0, but the problem has 2 groups" },
     { "impl=sliced config='slices=17'", CKL_UNSUPPORTED, "conv sliced: slices=17 are not 2..16" },
