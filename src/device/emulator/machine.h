@@ -334,13 +334,13 @@ typedef struct transfer {
     warp *w;
     const step *s;
     int lane;
-    const tensor_map_desc *map; // NULL: a bulk copy
-    int32_t coordinates[TENSOR_MAP_RANK_MAX];
-    uintptr_t global;            // TRANSFER_VALUE: the value
-    uint32_t offset, bytes;      // in shared memory
-    uint32_t to_ctas;            // ranks
-    uint32_t barrier;            // offset
-    uint32_t phase[CLUSTER_MAX]; // of each destination's mbarrier
+    const tensor_map_desc *map;                                        // NULL: a bulk copy
+    int32_t coordinates[TENSOR_MAP_RANK_MAX + TENSOR_MAP_PIXEL_MODES]; // and, im2col, offsets
+    uintptr_t global;                                                  // TRANSFER_VALUE: the value
+    uint32_t offset, bytes;                                            // in shared memory
+    uint32_t to_ctas;                                                  // ranks
+    uint32_t barrier;                                                  // offset
+    uint32_t phase[CLUSTER_MAX];                                       // of each destination's mbarrier
     uint32_t group;
     cp_async_lanes *lanes; // NULL but for TRANSFER_CP_ASYNC
 } transfer;
@@ -555,7 +555,8 @@ void cluster_barrier_check(cluster *c);       // after an arrival, and after a w
 const step *setmaxnreg_missed(const warp *w); // by a warp that leaves; NULL: none
 
 /* transfer.c - False after a fault, or where stated. */
-outcome transfer_begin(cluster *c, transfer t);                 // queues it, or does it at once if completion is eager
+outcome transfer_begin(cluster *c, transfer t); // queues it, or does it at once if completion is eager
+bool transfer_touch_destination(const transfer *t, cta *to, const access *a);
 bool transfer_touch_source(const transfer *t, const access *a); // notes that a store reads its part of shared memory
 bool transfer_touch_global(const transfer *t, access *a);       // notes the access to global memory
 bool transfer_complete_one(cluster *c, bool any_order);         // false also if there is none
