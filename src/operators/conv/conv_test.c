@@ -34,12 +34,15 @@ static double terms(const void *problem)
     return products(problem) + 2;
 }
 
-/* ex2.approx and rcp.approx of the activations. */
+/* ex2.approx and rcp.approx of the activations, and what tensor cores cut of products and sums, as gemm_approximation() says. */
 static double approximation(const void *problem)
 {
     const ckl_conv_desc *d = problem;
+    const bool cut = d->dtype != CKL_F32 || d->math == CKL_GEMM_TF32;
+    const double bytes = (double)ckl_dtype_bytes(d->dtype), n = products(problem);
     const bool exact = d->activation == CKL_ACTIVATION_IDENTITY || d->activation == CKL_ACTIVATION_RELU;
-    return (exact ? 0 : 0x1p-16) + (d->math == CKL_GEMM_TF32 ? 0x1p-9 : 0); // factors are cut to tf32
+    const double cuts = cut ? n * 0x1p-25 + ceil(n * bytes / 16) * 0x1p-24 : 0;
+    return (exact ? 0 : 0x1p-16) + cuts + (d->math == CKL_GEMM_TF32 ? 0x1p-9 : 0); // factors are cut to tf32
 }
 
 static double flops(const void *problem)

@@ -200,7 +200,8 @@ static alignment alignment_of(const ckl_gemm_desc *d)
 }
 
 /* Both arrays are padded with zeros to a multiple of LANES. */
-WIDE static void products(const double *a, const double *b, int64_t k, alignment smallest, double *sum, double *magnitude)
+WIDE static void products(const double *a, const double *b, int64_t k, alignment smallest, double *sum,
+                          double *magnitude)
 {
     double s[LANES] = { 0 }, t[LANES] = { 0 };
     for (int64_t l = 0; l < k; l += LANES) {
@@ -547,8 +548,15 @@ double gemm_terms(const void *problem)
     return (double)d->k + 6 + lines;
 }
 
+static bool tensor_cores_cut(const ckl_gemm_desc *d)
+{
+    return d->a == CKL_F16 || d->a == CKL_BF16 || d->math == CKL_GEMM_TF32 || d->math == CKL_GEMM_F32X3;
+}
+
 /*
- * ex2.approx and rcp.approx of activations: 2^-22 each, and the rounding of an exponent of up to 2^7. Of 8-bit floats 32 products,
+ * ex2.approx and rcp.approx of activations: 2^-22 each, and the rounding of an exponent of up to 2^7. Tensor cores cut: on
+ * average each product loses 2^-25 of the largest, and each sum of 16 bytes of them 2^-24, which add up where all have one
+ * sign. Of 8-bit floats 32 products,
  * the sum so far and the new sum are each cut to 13 bits below the largest, in every step of 32, accurate ones over 128 of K alone. Factors of tf32 lose up to
  * 2^-10 each: our kernels cut them, others round them. In three products 2^-22 is left out, and 2^-22 of each rest is lost.
  */
@@ -558,8 +566,11 @@ double gemm_approximation(const void *problem)
     bool exact = d->activation == CKL_ACTIVATION_IDENTITY || d->activation == CKL_ACTIVATION_RELU ||
                  d->activation == CKL_ACTIVATION_DRELU;
     double gelu = exact ? 0 : 0x1p-16;
+    double bytes = (double)ckl_dtype_bytes(d->a);
     double steps = ceil((double)(d->accumulation ? min_i64(d->k, 128) : d->k) / 32);
-    double cuts = gemm_is_f8(d->a) ? 34 * steps * 0x1p-13 : 0;
+    double cuts = gemm_is_f8(d->a)      ? 34 * steps * 0x1p-13
+                  : tensor_cores_cut(d) ? (double)d->k * 0x1p-25 + ceil((double)d->k * bytes / 16) * 0x1p-24
+                                        : 0;
     double rests = d->math == CKL_GEMM_TF32 ? 0x1p-9 : d->math == CKL_GEMM_F32X3 ? 0x1p-20 : 0;
     return gelu + cuts + rests;
 }
