@@ -55,17 +55,14 @@ static val is_whole(const gemm_sm90_values *p, const sum_place *at)
     return le(add(at->first, imm(COLUMNS)), convert(I64, p->n));
 }
 
-/*
- * C begins to come from memory while the products are not finished: they do not write it, and what the kernel before them wrote is
- * there, for none of this kernel begins before all of theirs have waited for that one.
- */
+/* C begins to come from memory before the slices, which come from L2. */
 static void load_C(const gemm_splitk_config *cfg, const gemm_sm90_values *p, sum_place *at)
 {
     const gemm_epilogue e = cfg->products.epilogue;
     at->rC = fragment(e.d, compact(leaf(COLUMNS)));
     fill(at->rC, convert(e.d, immf(0)));
     if (e.c && cfg->vec > 1)
-        IF(logical_and(logical_and(lt(at->row, convert(I64, p->m)), is_whole(p, at)), ne(p->beta, immf(0))))
+        IF(logical_and(is_whole(p, at), ne(p->beta, immf(0))))
             copy(columns_at(p->c, e.d, p->ldc, at), at->rC, 16);
 }
 
@@ -125,10 +122,10 @@ static void add_products(const gemm_splitk_config *cfg)
     val row = div(vector, vectors);
     sum_place at = { .row = convert(I64, row),
                      .first = convert(I64, mul(sub(vector, mul(row, vectors)), imm(COLUMNS))) };
-    load_C(cfg, &p, &at);
     grid_wait();
     launch_dependents();
     IF(lt(row, p.m)) {
+        load_C(cfg, &p, &at);
         add_slices(&p, &at);
         finish_columns(cfg, &p, &at);
     }
