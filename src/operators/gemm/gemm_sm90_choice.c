@@ -251,6 +251,13 @@ static int column_scales_of(const gemm_sm90_config *c)
     return s.boxes && s.length > GEMM_SCALE_UNIT ? s.lines : 0;
 }
 
+/* Scaled sums of a K tile that a consumer adds in f32, one after the other; another CTA of the SM hides them. */
+static int parts_of_step(const gemm_sm90_config *c)
+{
+    const int rows = gemm_sm90_shape_of(c).consumer_rows;
+    return gemm_has_block_scales(c->epilogue.scale_a) && c->ctas == 1 ? rows / gemm_sm90_part_rows(c) : 0;
+}
+
 /* Cycles of storing a tile: the narrower the boxes of the TMA stores, the slower. Before it, those of adding the parts of a split. */
 static double epilogue_of_tile(const gemm_sm90_config *c)
 {
@@ -298,7 +305,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     const step_cycles s = step_of(&p, c, device->sm_count);
     double sharing = p.slow_a || p.slow_b || c->swap ? 1 : 1 + fit.cluster * (c->cluster_m * c->cluster_n - 1);
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing + fit.step +
-                  fit.column_scale * column_scales_of(c) * c->consumers;
+                  fit.column_scale * column_scales_of(c) * c->consumers + fit.part * parts_of_step(c);
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c), all = tile + epilogue;
     double turn = c->pingpong ? fmax(tile, all / 2) : all;
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;

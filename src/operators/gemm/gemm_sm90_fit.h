@@ -19,7 +19,9 @@ typedef struct gemm_fit {
     double exchange_bytes;  // a cycle of what a CTA that finishes gets for it
     double
         column_scale; // cycles of a K step for every column that has a scale of its own, of each consumer: D^T in 64x128 takes 10.4 instead of 8.6 us at 128x7168x2048; not fitted
-    double cluster;   // what each more CTA of a cluster adds to a step, unless rows are slow; not fitted
+    double
+        part; // cycles of each sum of 64 rows of a K tile that a consumer scales and adds in f32: 4096x24576x1536 takes 302 us in 128x192, 323 in 128x128; not fitted
+    double cluster; // what each more CTA of a cluster adds to a step, unless rows are slow; not fitted
     double
         epilogue; // cycles of storing an element, of one consumer; as the three below fitted to plain problems, then kept
     double boxes_of_32;  // times that, in boxes of 32 columns
@@ -49,6 +51,7 @@ static const gemm_fit fit = {
     .exchange = 16.6986,
     .exchange_bytes = 9.47733,
     .column_scale = 1.5,
+    .part = 200,
     .cluster = 0.05,
     .epilogue = 0.1176,
     .boxes_of_32 = 1.27766,

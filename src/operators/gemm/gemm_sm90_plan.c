@@ -108,11 +108,16 @@ static ckl_status admit_sm90_scales(const gemm_sm90_config *c)
 {
     if (!gemm_has_block_scales(c->epilogue.scale_a))
         return CKL_OK;
+    enum { REGISTERS = 224 }; // more would spill
     const int side = c->swap ? c->tile_m : c->tile_n;
     if (c->split > 1 || c->pingpong)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: scales of blocks go without split and pingpong");
     if (c->epilogue.scale_b == CKL_GEMM_SCALE_SQUARE && !c->swap && GEMM_BLOCK % side && side % 64)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: tiles of %d columns lie across squares of scales", side);
+    const bool own = (c->swap ? c->epilogue.scale_a : c->epilogue.scale_b) == CKL_GEMM_SCALE_BLOCK;
+    if (own && gemm_sm90_accumulators(c) + c->tile_n / 4 > REGISTERS) // two columns of eight for each of four lanes
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: %d scales of columns beside %d accumulators are more than %d registers",
+             c->tile_n / 4, gemm_sm90_accumulators(c), REGISTERS);
     return CKL_OK;
 }
 

@@ -12,8 +12,8 @@ enum { COLUMNS = GEMM_SPLITK_COLUMNS };
 
 /* The columns of a row of D that a thread makes. */
 typedef struct sum_place {
-    val row, first; // i64
-    tensor rSum;    // (COLUMNS) of f32
+    val row, first;  // i64
+    tensor rSum, rC; // (COLUMNS) of f32
 } sum_place;
 
 /* A matrix of (M,N) from this place on. */
@@ -49,15 +49,27 @@ static void add_slices(const gemm_sm90_values *p, sum_place *at)
         add_some(p, s, add(start, mul(bytes, convert(U64, s))), bytes, at->rSum);
 }
 
-/* All columns are there: one vector of C and of D, or two of f32. */
+/* Are all columns there, that C and D have as one vector, or two of f32? */
+static val is_whole(const gemm_sm90_values *p, const sum_place *at)
+{
+    return le(add(at->first, imm(COLUMNS)), convert(I64, p->n));
+}
+
+/* C begins to come from memory before the slices, which come from L2. */
+static void load_C(const gemm_splitk_config *cfg, const gemm_sm90_values *p, sum_place *at)
+{
+    const gemm_epilogue e = cfg->products.epilogue;
+    at->rC = fragment(e.d, compact(leaf(COLUMNS)));
+    fill(at->rC, convert(e.d, immf(0)));
+    if (e.c && cfg->vec > 1)
+        IF(logical_and(is_whole(p, at), ne(p->beta, immf(0))))
+            copy(columns_at(p->c, e.d, p->ldc, at), at->rC, 16);
+}
+
 static void store_vector(gemm_epilogue e, const gemm_sm90_values *p, const sum_place *at)
 {
-    tensor rC = fragment(e.d, compact(leaf(COLUMNS))), rD = fragment(e.d, compact(leaf(COLUMNS)));
+    tensor rC = at->rC, rD = fragment(e.d, compact(leaf(COLUMNS)));
     tensor gBias = gmem_tensor(p->bias, e.d, make_layout(dynamic(p->n), leaf(1))); // (N)
-    fill(rC, convert(e.d, immf(0)));
-    if (e.c)
-        IF(ne(p->beta, immf(0)))
-            copy(columns_at(p->c, e.d, p->ldc, at), rC, 16);
     for (int i = 0; i < COLUMNS; i++) {
         val bias = e.bias ? at_f32(gBias, add(at->first, imm(i))) : immf(0);
         const gemm_element in = { .product = at(at->rSum, i), .c = at_f32(rC, i), .bias = bias };
@@ -92,7 +104,7 @@ static void finish_columns(const gemm_splitk_config *cfg, const gemm_sm90_values
         store_elements(e, p, at);
         return;
     }
-    IF(le(add(at->first, imm(COLUMNS)), convert(I64, p->n))) {
+    IF(is_whole(p, at)) {
         store_vector(e, p, at);
     }
     ELSE
@@ -113,6 +125,7 @@ static void add_products(const gemm_splitk_config *cfg)
     grid_wait();
     launch_dependents();
     IF(lt(row, p.m)) {
+        load_C(cfg, &p, &at);
         add_slices(&p, &at);
         finish_columns(cfg, &p, &at);
     }

@@ -465,6 +465,8 @@ static const test_reject rejects[] = {
       "gemm: scales of blocks go without gated=1 and batch=2" },
     { "a=e4m3 scale_a=block scale_b=block impl=sm90 config='split=2 pingpong=0 cluster_m=1 cluster_n=1'",
       CKL_UNSUPPORTED, "gemm sm90: scales of blocks go without split and pingpong" },
+    { "a=e4m3 scale_a=block scale_b=block impl=sm90 config='tile_m=128 tile_n=192 consumers=2 pingpong=0 cluster_m=1'",
+      CKL_UNSUPPORTED, "gemm sm90: 48 scales of columns beside 192 accumulators are more than 224 registers" },
     { "a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=64 tile_n=96 consumers=1 pingpong=0 cluster_m=1 "
       "cluster_n=1 swap=0'",
       CKL_UNSUPPORTED, "gemm sm90: tiles of 96 columns lie across squares of scales" },

@@ -107,7 +107,8 @@ static void consume(const tma_mma_kernel *k)
         (void)kt;
         pipeline_wait_full(&k->ring, &at);
         multiply_stage(k, &mma, at.stage, acc);
-        fence_proxy_async(); // the stage was read, and TMA overwrites it
+        fence_proxy_async(); // the stage was read, and TMA overwrites it,
+        warp_sync();         // once one lane releases it for all
         IF(eq(lane(), imm(0)))
             pipeline_release(&k->ring, at.stage);
         pipeline_advance(&at);
