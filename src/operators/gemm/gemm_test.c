@@ -89,7 +89,8 @@ static const char *const cases[] = {
     "m=200 n=144 k=208 a=e4m3 d=f16 bias=1 activation=relu",
     "m=96 n=272 k=160 a=e5m2 d=f32 beta=1 alpha=0.25",
     "m=64 n=48 k=48 a=e4m3 fill=hard",
-    "m=64 n=64 k=4096 d=f32 impl=sm90 config='tile_m=64 tile_n=64 stages=4 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 "
+    "m=64 n=64 k=4096 d=f32 impl=sm90 config='tile_m=64 tile_n=64 stages=4 consumers=1 pingpong=0 cluster_m=1 "
+    "cluster_n=1 "
     "split=1' # each of 256 sums is cut",
     "m=130 n=144 k=400 a=e4m3 accumulation=accurate bias=1",
     "m=70 n=48 k=300 a=e5m2 d=f32 accumulation=accurate lda=304 ldb=304 impl=sm90 config='tile_m=64 tile_n=48 stages=3 "
