@@ -146,7 +146,7 @@ static int64_t most_ctas(int64_t tiles, int64_t most)
 static void share_large(const reduce_view *v, const ckl_device_info *device, bool bounded, reduce_rows_config *c)
 {
     enum { THREADS = 512, THREADS_MIN = 128, BYTES_MIN = 48 << 10 };
-    static const double worth = 1.05;
+    static const double worth = 1.15;
     const int64_t rows = max_i64(v->rows, 1);
     const reduce_rows_config given = *c;
     double most = 0;
