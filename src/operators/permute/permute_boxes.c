@@ -118,7 +118,7 @@ static void find_places(boxes *k)
 {
     const int elements = k->word_elements, ring = k->cfg->lanes * elements;
     val word = rem(thread(), imm(k->cfg->lanes));
-    for (int e = k->even ? elements - 1 : 0; e < 2 * elements - 1; e++) {
+    for (int e = k->even || k->cfg->run == 1 ? elements - 1 : 0; e < 2 * elements - 1; e++) {
         val n = bit_and(add(mul(word, imm(elements)), imm(e - (elements - 1))), imm(ring - 1));
         k->number[e] = n;
         k->place[e] = k->phase;
@@ -147,24 +147,37 @@ static void store_elements(const boxes *k, val to, ckl_dtype type, int count, co
     set(gmem_tensor(address, type, compact(leaf(1))), 0, transpose_word(count, x));
 }
 
-/* This thread's word of the run at `to`, whose elements lie `shift` behind those of the first run. Both ends of a run go by elements. */
+/*
+ * This thread's word of the run at `to`, whose elements lie `shift` behind those of the first run. Both ends of a run go by elements.
+ * Along a single mode it costs less to find elements anew than to choose them.
+ */
 static void store_run(const boxes *k, val to, val shift)
 {
-    const int elements = k->word_elements;
+    const int elements = k->word_elements, ring = k->cfg->lanes * elements;
     val skipped = div(bit_and(convert(U32, to), imm(WORD_BYTES - 1)), imm(k->cfg->bytes));
     val number[WORD_ELEMENTS_MAX], place[WORD_ELEMENTS_MAX];
-    for (int e = 0; e < elements; e++) {
-        number[e] = k->even ? k->number[elements - 1 + e] : chosen(k, k->number, e, skipped);
-        place[e] = add(k->even ? k->place[elements - 1 + e] : chosen(k, k->place, e, skipped), shift);
-    }
+    for (int e = 0; e < elements; e++)
+        if (k->even) {
+            number[e] = k->number[elements - 1 + e];
+            place[e] = add(k->place[elements - 1 + e], shift);
+        } else if (k->cfg->run == 1) {
+            number[e] = bit_and(sub(k->number[elements - 1 + e], skipped), imm(ring - 1));
+            place[e] = add(mul(number[e], k->p.smem[0]), add(k->phase, shift));
+        } else {
+            number[e] = chosen(k, k->number, e, skipped);
+            place[e] = add(chosen(k, k->place, e, skipped), shift);
+        }
     val whole = lt(number[elements - 1], k->run_y);
     if (!k->even)
         whole = logical_and(whole, ge(number[elements - 1], number[0])); // not round the end of the ring
     IF(whole)
         store_elements(k, to, k->word_type, elements, number, place);
-    for (int e = 0; e < elements && elements > 1; e++)
-        IF(logical_and(logical_not(whole), lt(number[e], k->run_y)))
-            store_elements(k, to, k->type, 1, &number[e], &place[e]);
+    if (elements == 1)
+        return;
+    IF(logical_not(whole))
+        for (int e = 0; e < elements; e++)
+            IF(lt(number[e], k->run_y))
+                store_elements(k, to, k->type, 1, &number[e], &place[e]);
 }
 
 static void store_box(const boxes *k)

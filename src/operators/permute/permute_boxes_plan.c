@@ -151,7 +151,7 @@ static void describe(const permutation *p, const box *b, permute_boxes_config *c
 
 static bool candidate_boxes(const void *problem, const ckl_device_info *device, int i, void *config)
 {
-    enum { RUNS_X = 4, RUNS_Y = 4, CHUNKS = 2, RUN_X_MIN = 64, RUN_Y_MIN = 128 };
+    enum { RUNS_X = 5, RUNS_Y = 4, CHUNKS = 2, RUN_X_MIN = 64, RUN_Y_MIN = 128 };
     const permutation *p = problem;
     permute_boxes_config *c = config;
     box b;
@@ -166,10 +166,19 @@ static bool candidate_boxes(const void *problem, const ckl_device_info *device, 
     return true;
 }
 
-/* Sectors that runs of so many bytes touch, if they begin anywhere or with a sector. */
-static double sectors_of(int64_t bytes, bool anywhere)
+/* Sectors that a run of so many bytes touches. One that begins anywhere shares the first and the last, at a price. */
+static double sectors_of(int64_t bytes, bool anywhere, double price)
 {
-    return anywhere ? (double)bytes / SECTOR_BYTES + 1 : (double)ceil_div(bytes, SECTOR_BYTES);
+    return anywhere ? (double)bytes / SECTOR_BYTES + price : (double)ceil_div(bytes, SECTOR_BYTES);
+}
+
+/* Does the same box write what follows a run of y, so that shared sectors meet in L2? */
+static bool goes_on(const box *b)
+{
+    for (int i = b->run; i < b->run + b->across + b->more; i++)
+        if (b->modes[i].y == b->run_y && b->size[i] > 1)
+            return true;
+    return false;
 }
 
 static bool starts_anywhere(const permutation *p, const box *b, bool in_x)
@@ -185,28 +194,77 @@ static bool starts_anywhere(const permutation *p, const box *b, bool in_x)
     return false;
 }
 
+/* Do all runs of y begin with a word, if y does? */
+static bool runs_are_even(const box *b, int bytes)
+{
+    for (int i = 0; i < b->rank; i++) {
+        const int64_t step = b->modes[i].y * (i < b->run ? b->size[i] : 1);
+        if ((i >= b->run || b->size[i] < b->modes[i].size) && step * bytes % transpose_word_bytes(bytes))
+            return false;
+    }
+    return true;
+}
+
+/* Where element n of a box's modes from `first` to `end` lies in shared memory. */
+static int64_t place_of(const box *b, int first, int end, int64_t n)
+{
+    int64_t place = 0;
+    for (int i = first; i < end; n /= b->size[i], i++)
+        place += n % b->size[i] * b->smem[i];
+    return place;
+}
+
+/* Of one element of each word that a warp stores. */
+static int turns_of_warp(const box *b, int lanes, int bytes)
+{
+    int64_t places[PERMUTE_WARP];
+    for (int lane = 0; lane < PERMUTE_WARP; lane++)
+        places[lane] = place_of(b, 0, b->run, lane % lanes * word_elements(bytes)) +
+                       place_of(b, b->run, b->run + b->across + b->more, lane / lanes);
+    return permute_bank_turns(places);
+}
+
 /* Whole sectors of runs on both sides, and what a thread does: counted as elements of a kernel that streams. */
 static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, const void *config)
 {
-    enum { OF_BOX = 100, OF_CHUNK = 16, OF_WORD = 10, OF_ELEMENT = 4, WARP = 32, LINE_BYTES = 128, REGISTERS = 20 };
+    enum {
+        OF_BOX = 400,
+        OF_CHUNK = 16,
+        OF_WORD = 10,
+        OF_ELEMENT = 6,
+        OF_ODD = 7,
+        SMEM_MAX = 48 << 10,
+        READ = 2,
+        WRITTEN = 3,
+        LINE_BYTES = 128,
+        REGISTERS = 20
+    };
+    static const double of_turn = 0.85,
+                        rate = 1.05; // a turn's share of the price of a line; bytes as dear as of kernels that stream
     const permutation *p = problem;
     const permute_boxes_config *c = config;
     box b;
-    if (!find_box(p, c, &b))
-        return (plan_cost){ INFINITY, "nothing" };
-    const double x = sectors_of(b.run_x * p->bytes, starts_anywhere(p, &b, true)) * (double)b.runs_x;
-    const double y = sectors_of(b.run_y * p->bytes, starts_anywhere(p, &b, false)) * (double)b.runs_y;
+    if (!find_box(p, c, &b) ||
+        b.smem_bytes > SMEM_MAX) // with fewer than four CTAs an SM, all may store while none loads
+        return (plan_cost){ INFINITY, "shared memory" };
+    const double x = sectors_of(b.run_x * p->bytes, starts_anywhere(p, &b, true), READ) * (double)b.runs_x;
+    const double price = goes_on(&b) ? 1 : WRITTEN;
+    const double y = sectors_of(b.run_y * p->bytes, starts_anywhere(p, &b, false), price) * (double)b.runs_y;
     const double filled = (double)permutation_elements(p) / ((double)b.count * (double)(b.run_y * b.runs_y));
     const int64_t chunks = ceil_div(b.runs_x * (b.run_x * p->bytes / c->chunk + 1), c->threads);
     const int64_t words = ceil_div(b.runs_y, c->threads / c->lanes), word = transpose_word_bytes(p->bytes);
+    const int elements = word_elements(p->bytes),
+              each = OF_ELEMENT + (runs_are_even(&b, p->bytes) ? 0 : OF_ODD * elements);
+    const int turns = elements * turns_of_warp(&b, c->lanes, p->bytes);
     const memory_work work = {
-        .bytes = (x + y) * SECTOR_BYTES * (double)b.count * filled,
+        .bytes = rate * (x + y) * SECTOR_BYTES * (double)b.count * filled,
         .ctas = b.count,
         .threads = c->threads,
         .registers = REGISTERS,
         .smem_bytes = b.smem_bytes,
-        .lines = (double)(chunks * c->chunk + words * word) * WARP / LINE_BYTES,
-        .elements = OF_BOX + (double)(OF_CHUNK * chunks + words * (OF_WORD + OF_ELEMENT * word_elements(p->bytes))),
+        .lines =
+            (double)(chunks * c->chunk + words * word) * PERMUTE_WARP / LINE_BYTES + of_turn * (double)(words * turns),
+        .elements = OF_BOX + (double)(OF_CHUNK * chunks + words * (OF_WORD + each * elements)),
         .meets = true,
     };
     return memory_cost(&work, device);
@@ -250,17 +308,6 @@ static ckl_status admit_boxes(const void *problem, const ckl_device_info *device
     if (b.count > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "%s boxes: %" PRId64 " boxes are more than one launch has CTAs", p->op, b.count);
     return CKL_OK;
-}
-
-/* Do all runs of y begin with a word, if y does? */
-static bool runs_are_even(const box *b, int bytes)
-{
-    for (int i = 0; i < b->rank; i++) {
-        const int64_t step = b->modes[i].y * (i < b->run ? b->size[i] : 1);
-        if ((i >= b->run || b->size[i] < b->modes[i].size) && step * bytes % transpose_word_bytes(bytes))
-            return false;
-    }
-    return true;
 }
 
 static ckl_status launch_boxes(const ckl_plan *plan, const void *args, ckl_stream stream)

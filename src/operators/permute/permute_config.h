@@ -192,6 +192,10 @@ int64_t transpose_sm80_smem_bytes(const transpose_sm80_config *config);
 int64_t transpose_sm90_smem_bytes(const transpose_sm90_config *config);
 int64_t transpose_narrow_smem_bytes(const transpose_narrow_config *config);
 
+/* How often a warp must ask shared memory for a word at each of these places (bytes), because they share banks. */
+enum { PERMUTE_WARP = 32 };
+int permute_bank_turns(const int64_t places[PERMUTE_WARP]);
+
 /* implementation.cost of the kernels that transpose matrices (transpose_cost.c). */
 plan_cost transpose_sm90_cost(const void *problem, const ckl_device_info *device, const void *config);
 plan_cost transpose_sm80_cost(const void *problem, const ckl_device_info *device, const void *config);

@@ -69,7 +69,7 @@ static bool candidate_gather(const void *problem, const ckl_device_info *device,
 /* y is written in runs; of x a run is a mode, a block, or one access, and at least a sector. */
 static plan_cost cost_gather(const void *problem, const ckl_device_info *device, const void *config)
 {
-    enum { SECTOR_BYTES = 32, OF_ACCESS = 10, OF_MODE = 6, WARP = 32, LINE_BYTES = 128, REGISTERS = 20 };
+    enum { SECTOR_BYTES = 32, OF_ACCESS = 16, OF_MODE = 9, WARP = 32, LINE_BYTES = 128, REGISTERS = 20 };
     const permutation *p = problem;
     const permute_gather_config *c = config;
     const double bytes = (double)permutation_elements(p) * p->bytes;

@@ -3,16 +3,33 @@
 #include "operators/permute/permute_config.h"
 #include "skeletons/memory_cost.h"
 
-enum { SECTOR_BYTES = 32, LINE_BYTES = 128, WARP = 32, REGISTERS = 20 };
+enum { SECTOR_BYTES = 32, LINE_BYTES = 128, BANKS = 32, REGISTERS = 20 };
 
 /* Tiles as CTAs take them. */
 typedef struct tiling {
     int rows, cols, threads;
     int64_t smem_bytes;
+    double rate;     // how dear bytes of memory are, of a kernel that streams 1
+    double wait;     // cycles of a CTA beside those that every kernel waits
     double of_bytes; // elements of a kernel that streams which are as much work as 16 bytes of a tile
     bool cut_x;      // runs of x are cut at tiles only, not at sectors; of y likewise
     bool cut_y;
+    int turns; // of shared memory for the word of each thread, all of its elements together
 } tiling;
+
+int permute_bank_turns(const int64_t places[PERMUTE_WARP])
+{
+    int asked[BANKS] = { 0 }, most = 1;
+    for (int lane = 0; lane < PERMUTE_WARP; lane++) {
+        const int64_t word = places[lane] / 4;
+        bool known = false;
+        for (int other = 0; other < lane; other++)
+            known |= places[other] / 4 == word;
+        if (!known)
+            most = (int)max_i64(most, ++asked[word % BANKS]);
+    }
+    return most;
+}
 
 static double matrices_of(const permute_matrix *m)
 {
@@ -38,12 +55,13 @@ static plan_cost tiles_cost(const permutation *p, const tiling *t, const ckl_dev
     const double x = sector_bytes(m->rows, m->cols * p->bytes, m->ldx * p->bytes, t->cut_x ? wide : 1, read);
     const double y = sector_bytes(m->cols, m->rows * p->bytes, m->ldy * p->bytes, t->cut_y ? down : 1, written);
     const memory_work work = {
-        .bytes = matrices * (x + y),
+        .bytes = t->rate * matrices * (x + y),
         .ctas = (int64_t)(matrices * (double)(down * wide)),
         .threads = t->threads,
         .registers = REGISTERS,
         .smem_bytes = t->smem_bytes,
-        .lines = 2 * tile_bytes / t->threads * WARP / LINE_BYTES,
+        .wait_cycles = t->wait,
+        .lines = tile_bytes / t->threads * (2.0 * PERMUTE_WARP / LINE_BYTES + t->turns / 4.0),
         .elements = tile_bytes / 16 / t->threads * t->of_bytes,
         .meets = true,
     };
@@ -52,24 +70,49 @@ static plan_cost tiles_cost(const permutation *p, const tiling *t, const ckl_dev
 
 plan_cost transpose_sm90_cost(const void *problem, const ckl_device_info *device, const void *config)
 {
-    enum { OF_BYTES = 16 };
+    enum { BYTES_A_CYCLE = 5, NO_REDUCTION = 1900 }; // of a tile: TMA moves all of it, be it inside the matrix or not
+    static const double of_bytes[] = { [1] = 24, [2] = 16, [4] = 16, [8] = 16 };
     const transpose_sm90_config *c = config;
-    const tiling t = { c->tile_r, c->tile_c, c->threads, transpose_sm90_smem_bytes(c), OF_BYTES, true, true };
+    const tiling t = { .rows = c->tile_r,
+                       .cols = c->tile_c,
+                       .threads = c->threads,
+                       .smem_bytes = transpose_sm90_smem_bytes(c),
+                       .rate = 0.94,
+                       .wait = (double)c->tile_r * c->tile_c * c->bytes / BYTES_A_CYCLE - NO_REDUCTION,
+                       .of_bytes = of_bytes[c->bytes],
+                       .cut_x = true,
+                       .cut_y = true };
     return tiles_cost(problem, &t, device);
 }
 
 plan_cost transpose_sm80_cost(const void *problem, const ckl_device_info *device, const void *config)
 {
-    static const double of_bytes[] = { [1] = 60, [2] = 50, [4] = 40, [8] = 20 };
+    static const double of_bytes[] = { [1] = 110, [2] = 60, [4] = 40, [8] = 20 };
     const transpose_sm80_config *c = config;
     const tiling t = { .rows = c->tile_r,
                        .cols = c->tile_c,
                        .threads = c->threads,
                        .smem_bytes = transpose_sm80_smem_bytes(c),
+                       .rate = 1,
+                       .wait = 1000,
                        .of_bytes = of_bytes[c->bytes],
                        .cut_x = true,
                        .cut_y = c->align < SECTOR_BYTES };
     return tiles_cost(problem, &t, device);
+}
+
+/* Of words that a warp stores: elements of neighbouring rows, or of a few runs of x. */
+static int narrow_turns(const permutation *p, const transpose_narrow_config *c)
+{
+    const int elements = transpose_word_bytes(c->bytes) / c->bytes;
+    const int64_t run_bytes = transpose_narrow_smem_bytes(c) / c->tile_r; // of short rows of y
+    int64_t places[PERMUTE_WARP];
+    for (int lane = 0; lane < PERMUTE_WARP; lane++) {
+        const int64_t i = (int64_t)lane * elements;
+        places[lane] =
+            c->short_x ? i * p->matrix.cols * c->bytes : i % p->matrix.rows * run_bytes + i / p->matrix.rows * c->bytes;
+    }
+    return elements * permute_bank_turns(places);
 }
 
 plan_cost transpose_narrow_cost(const void *problem, const ckl_device_info *device, const void *config)
@@ -80,7 +123,9 @@ plan_cost transpose_narrow_cost(const void *problem, const ckl_device_info *devi
                        .cols = c->tile_c,
                        .threads = c->threads,
                        .smem_bytes = transpose_narrow_smem_bytes(c),
+                       .rate = 1,
                        .of_bytes = of_bytes[c->bytes],
-                       .cut_x = !c->short_x };
+                       .cut_x = !c->short_x,
+                       .turns = narrow_turns(problem, c) };
     return tiles_cost(problem, &t, device);
 }

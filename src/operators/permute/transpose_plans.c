@@ -374,6 +374,8 @@ enum {
     COLS_MAX = 16,  // of x where its rows are short: longer ones fill tiles of the kernel sm80
     ROWS_MAX = 64,  // of x where rows of y are short: that kernel would write them a few words at a time
     LONG_MIN = 256, // of the long side: below, CTAs would have little to do
+    WORD_BYTES = 4,
+    WORDS_MAX = 4, // of the short side: of more, boxes are twice as fast (bench/notes/permute.md)
     TILE_BYTES = 16384,
     ALONG_MIN = 64, // of a tile of a small matrix, which is spread over the SMs
 };
@@ -411,6 +413,8 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     const permute_matrix *m = &p->matrix;
     TRY(check_free_choice(p, "narrow"));
     TRY(check_short_side(p));
+    if (p->bytes >= WORD_BYTES && min_i64(m->rows, m->cols) > WORDS_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s narrow: a short side of more than %d words is left to boxes", p->op, WORDS_MAX);
     if (!device->has_tma)
         FAIL(CKL_UNSUPPORTED, "%s narrow: it is chosen on Hopper alone, where it was measured", p->op);
     c->bytes = p->bytes;
@@ -465,6 +469,5 @@ const implementation transpose_narrow_implementation = {
     .summary = "matrices with a short side without gaps: whole runs of memory on both sides",
     .candidate = candidate_narrow,
     .cost = transpose_narrow_cost,
-    .rivals = { &permute_boxes_implementation },
     .params = &transpose_param_list,
 };

@@ -76,7 +76,7 @@ static void choose_short(const reduce_view *v, reduce_rows_config *c)
 /* Short segments: as many side by side as leave threads to each for its vectors; more of those that are dear to begin. */
 static void choose_segments(const reduce_view *v, reduce_rows_config *c)
 {
-    enum { STEPS = 4, STEPS_RAGGED = 8, LANES_MIN = 4 };
+    enum { STEPS = 4, STEPS_RAGGED = 9, LANES_MIN = 4 };
     const int most = vectors_divide_rows(v, c->vec) ? STEPS : STEPS_RAGGED;
     const int64_t segment = whole_vectors(v, c),
                   lanes = max_i64(LANES_MIN, reduce_power_of_two_from(ceil_div(segment, most)));
@@ -146,16 +146,19 @@ static int64_t most_ctas(int64_t tiles, int64_t most)
 static void share_large(const reduce_view *v, const ckl_device_info *device, bool bounded, reduce_rows_config *c)
 {
     enum { THREADS = 512, THREADS_MIN = 128, BYTES_MIN = 48 << 10 };
-    static const double worth = 1.05;
+    static const double worth = 1.15;
     const int64_t rows = max_i64(v->rows, 1);
     const reduce_rows_config given = *c;
     double most = 0;
     for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2) {
         reduce_rows_config t = given;
         t.threads = t.row_threads = threads;
-        t.ctas_per_sm = bounded ? REDUCE_THREADS_WANTED / threads : 0;
         shorten_steps(v, &t);
         choose_segments(v, &t);
+        const bool several = t.segments > 1; // where registers are bounded ptxas takes 40 of 53 then, and loads in turn
+        if (several && threads == THREADS)
+            continue;
+        t.ctas_per_sm = bounded && !several ? REDUCE_THREADS_WANTED / threads : 0;
         const int64_t tiles = max_i64(row_tiles(v, &t), 1), fit = REDUCE_THREADS_WANTED / threads * device->sm_count;
         const int64_t bytes = (int64_t)threads * t.steps * t.vec * reduce_bytes_of(t.kind.dtype);
         const int64_t first =
