@@ -22,7 +22,12 @@ PROTOCOL = "ms a token by the host's clock, the GPU done before and after, one G
 
 class Ours:
     rms_norm, rope, silu_mul = staticmethod(ckl.rms_norm), staticmethod(ckl.rope), staticmethod(ckl.silu_mul)
-    add_rms_norm, attention = staticmethod(ckl.add_rms_norm), staticmethod(ckl.attention_decode)
+    add_rms_norm = staticmethod(ckl.add_rms_norm)
+
+    @staticmethod
+    def attention(q, k, v, caches, loop, positions):
+        new = {"k_new": k.unsqueeze(2), "v_new": v.unsqueeze(2)}  # stored on the way
+        return ckl.attention_decode(q.unsqueeze(2), *(c.transpose(1, 2) for c in caches), loop.lengths, loop.table, **new)
 
 
 class Torchs:
@@ -48,9 +53,12 @@ class Torchs:
         return [torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(q.dtype) for a, b in halves]
 
     @staticmethod
-    def attention(q, k, v, lengths, table):
-        mask = torch.arange(k.shape[2], device=q.device) < lengths[:, None]
-        return F.scaled_dot_product_attention(q, k, v, mask[:, None, None, :], enable_gqa=True)
+    def attention(q, k, v, caches, loop, positions):
+        for cache, new in zip(caches, (k, v)):
+            cache[loop.rows, positions] = new
+        mask = torch.arange(caches[0].shape[1], device=q.device) < loop.lengths[:, None]
+        k, v = (cache.transpose(1, 2) for cache in caches)
+        return F.scaled_dot_product_attention(q.unsqueeze(2), k, v, mask[:, None, None, :], enable_gqa=True)
 
 
 class Loop:
@@ -73,20 +81,10 @@ class Loop:
         if page is not None:  # pages of a sequence lie anywhere
             self.table = torch.randperm(shape[0], device=weight.device).int().view(batch, longest // page)
 
-    def place(self, positions):
-        """Where in a cache a token of each sequence goes."""
-        if self.page is None:
-            return self.rows, positions
-        return self.table[self.rows, positions // self.page].long(), positions % self.page
-
-    def attend(self, layer, x, cache, positions):
+    def attend(self, layer, x, caches, positions):
         q, k, v = (p(x).view(self.batch, -1, self.d) for p in (layer.q_proj, layer.k_proj, layer.v_proj))
         q, k = self.ops.rope(q, k, positions, theta=self.theta)
-        place = self.place(positions)
-        cache[0][place], cache[1][place] = k, v
-        k, v = (t.transpose(1, 2) for t in cache)
-        o = self.ops.attention(q.unsqueeze(2), k, v, self.lengths, self.table)
-        return layer.o_proj(o.view(self.batch, -1))
+        return layer.o_proj(self.ops.attention(q, k, v, caches, self, positions).view(self.batch, -1))
 
     @torch.no_grad()
     def step(self):

@@ -107,6 +107,7 @@ def attention(
     mask_strides=None,
     lse=False,
     backward=False,
+    mask_gradient=False,
 ):
     """q, k, v: shapes [B,H,S,D]; strides of q, k, v and o, whose last is 1."""
     line = f"batch={q[0]} heads={q[1]} kv_heads={k[1]} q={q[2]} kv={k[2]} d={q[3]} dv={v[3]} dtype={dtype_name(dtype)}"
@@ -114,15 +115,16 @@ def attention(
     line += _attention_options(scale, left, softcap, sinks) + "".join(map(_attention_strides, "qkvo", strides))
     if mask:
         batch, head, token, _ = mask_strides
-        line += f" mask={mask} ldmask={token} ldmask_head={head} ldmask_batch={batch}"
+        line += f" mask={mask} ldmask={token} ldmask_head={head} ldmask_batch={batch} dmask={int(mask_gradient)}"
     return problem("attention", line)
 
 
 @_kept
-def attention_ragged(batch, longest, q, k, v, strides, dtype, causal, scale, left, right, softcap, sinks):
+def attention_ragged(batch, longest, q, k, v, strides, dtype, causal, scale, left, right, softcap, sinks, backward=False):
     """q, k, v: shapes [H,total,D] of all sequences; longest: of q and kv."""
     line = f"ragged=1 batch={batch} heads={q[0]} kv_heads={k[0]} q={longest[0]} kv={longest[1]} q_total={q[1]} kv_total={k[1]}"
     line += f" d={q[2]} dv={v[2]} dtype={dtype_name(dtype)} causal={int(causal)} right={right}"
+    line += f" lse={int(not backward)} direction={_direction(backward)}"
     return problem(
         "attention",
         line + _attention_options(scale, left, softcap, sinks) + "".join(map(_attention_strides, "qkvo", strides)),

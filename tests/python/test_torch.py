@@ -80,6 +80,38 @@ class Functions(unittest.TestCase):
         self.same(ckl.silu, F.silu, 3 * normal(40))
         self.same(ckl.silu_mul, lambda x, y: F.silu(x) * y, normal(3, 8), normal(3, 8))
 
+    def test_expressions(self):
+        x, y = normal(3, 5), normal(1, 5)
+        self.same(
+            lambda x, y: ckl.elementwise("silu(a*x)-2*max(y, -x)^2/(1+exp(y))", x=x, y=y, a=0.5),
+            lambda x, y: F.silu(0.5 * x) - 2 * torch.maximum(y, -x) ** 2 / (1 + y.exp()),
+            x,
+            y,
+        )
+        self.same(lambda x: ckl.elementwise("x*x*x", x=x), lambda x: x**3, normal(7, dtype=torch.bfloat16), error=2e-2)
+
+    def test_reductions(self):
+        x = normal(3, 4, 5)
+        for op, by_torch in {
+            "sum": lambda x, d: x.sum(d),
+            "mean": lambda x, d: x.mean(d),
+            "max": lambda x, d: x.amax(d),
+            "min": lambda x, d: x.amin(d),
+            "var": lambda x, d: x.var(d, correction=1),
+            "std": lambda x, d: x.std(d, correction=1),
+            "norm1": lambda x, d: x.abs().sum(d),
+            "norm2": lambda x, d: x.square().sum(d).sqrt(),
+            "logsumexp": lambda x, d: x.logsumexp(d),
+        }.items():
+            for axes in ([1], [0, 2]):
+                self.same(
+                    lambda x: ckl.reduce(x, op, axes, correction=1 if op in ("var", "std") else 0),
+                    lambda x: by_torch(x, axes),
+                    x,
+                )
+        self.same(lambda x: ckl.reduce(x, "prod", [2, 0]), lambda x: x.prod(2).prod(0), x)
+        self.assertFalse(ckl.reduce(x.requires_grad_(), "argmax", 1).requires_grad)
+
     def test_rope(self):
         positions = torch.arange(6, device=device)
         q, k = normal(6, 4, 8), normal(6, 2, 8)
@@ -147,6 +179,27 @@ class Functions(unittest.TestCase):
         self.assertEqual(ckl.scaled_dot_product_attention(q, k, v).stride(), q.stride())
         with self.assertRaises(NotImplementedError):
             ckl.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+        for shape in ((6, 6), (1, 4, 1, 6), (2, 1, 6, 6)):  # a bias that is learned, however it is shared
+            self.same(
+                lambda *a: ckl.scaled_dot_product_attention(*a),
+                lambda *a: F.scaled_dot_product_attention(*a),
+                *(q, k, v, normal(*shape, dtype=torch.float16)),
+                error=1e-2,
+            )
+        with self.assertRaisesRegex(NotImplementedError, "no gradient"):
+            ckl.attention_decode(q.requires_grad_(), k, v)
+
+    def test_ragged_attention(self):
+        starts = torch.tensor([0, 2, 2, 7], device=device, dtype=torch.int32)
+
+        def one_by_one(q, k, v):
+            bounds = starts.tolist()
+            parts = [[x[a:b].transpose(0, 1)[None] for x in (q, k, v)] for a, b in zip(bounds, bounds[1:]) if b > a]
+            outputs = [F.scaled_dot_product_attention(*part, is_causal=True, enable_gqa=True) for part in parts]
+            return torch.cat([o[0].transpose(0, 1) for o in outputs])
+
+        q, k, v = (normal(7, heads, 16, dtype=torch.float16) for heads in (4, 2, 2))
+        self.same(lambda *a: ckl.attention_ragged(*a, starts, starts, 5, 5, causal=True), one_by_one, q, k, v, error=1e-2)
 
     def test_new_keys_are_stored(self):
         lengths, rows = torch.tensor([6, 3], device=device, dtype=torch.int32), torch.arange(2, device=device)
@@ -200,11 +253,12 @@ class Registration(unittest.TestCase):
         q, k, v = (normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_() for _ in "qkv")
         yield "softmax", (x, 1, True, 1.0)
         yield "add", (x, normal(4, 16).requires_grad_(), 2.0, -1.0)
-        yield "elementwise", ("gelu(a*x+b)", [x.detach(), b.detach()], ["x", "b"], [2.0], ["a"])
+        yield "elementwise", ("gelu(a*x+b)", [x, b], ["x", "b"], [2.0], ["a"])
         yield "permute", (image, [2, 0, 3, 1])
         yield "transpose", (image,)
         for op, axes in (("sum", [1]), ("mean", []), ("sum", [-1, 0])):
             yield "reduce", (image, op, axes, 0)
+        yield "reduce", (x, "std", [1], 1)
         yield "reduce", (x.detach(), "argmax", [1], 0)
         yield "layer_norm", (x, w, b, 1e-5)
         yield "rms_norm", (x, w, 1e-5)
@@ -231,9 +285,12 @@ class Registration(unittest.TestCase):
         yield "attention", (q, k, v, None, None, *plain)
         yield "attention_packed", (normal(1, 4, 3, 2, 16, dtype=torch.float16).requires_grad_(), True, 0.25)
         yield "attention", (q, k, v, None, normal(2).requires_grad_(), False, 0.25, 2, 1, 10.0)
+        mask = normal(1, 2, 1, 4, dtype=torch.float16).requires_grad_()
+        yield "attention", (q, k, v, mask, None, False, 0.25, 0, 0, 0.0)
         starts = torch.tensor([0, 1, 4], device=device, dtype=torch.int32)
-        flat = [normal(2, 4, 16, dtype=torch.float16) for _ in "qkv"]
+        flat = [normal(2, 4, 16, dtype=torch.float16).requires_grad_() for _ in "qkv"]
         yield "attention_ragged", (*flat, starts, starts, None, 3, 3, *plain)
+        yield "attention_ragged", (*flat, starts, starts, normal(2).requires_grad_(), 3, 3, *plain)
         cache = [normal(2, 2, 6, 16, dtype=torch.float16) for _ in "kv"]
         lengths = torch.tensor([6, 3], device=device, dtype=torch.int32)
         q = normal(2, 4, 1, 16, dtype=torch.float16)

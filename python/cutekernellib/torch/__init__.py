@@ -212,7 +212,7 @@ def add(a: Tensor, b: Tensor, *, alpha: float = 1.0, beta: float = 1.0) -> Tenso
 def elementwise(expr: str, **operands: Tensor | float) -> Tensor:
     """An expression over up to four tensors and numbers by name, broadcast: ``elementwise("gelu(a*x+b)", a=2.0, x=x, b=b)``.
 
-    The result has the type of the first tensor in the expression. No gradient. cutekernellib.elementwise has more.
+    The result has the type of the first tensor in the expression. Gradients are torch's. cutekernellib.elementwise has more.
     """
     tensors = {n: operands[n] for n in dict.fromkeys(_NAMES.findall(expr)) if isinstance(operands.get(n), Tensor)}
     numbers = {n: float(x) for n, x in operands.items() if n not in tensors}
@@ -237,7 +237,7 @@ def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
 def reduce(x: Tensor, op: str = "sum", dim: int | Sequence[int] = (), *, correction: int = 0) -> Tensor:
     """sum max min prod mean var std argmax argmin any all norm1 norm2 or logsumexp over dim, an int or several, or all of them.
 
-    Sums and means have gradients.
+    Gradients of others than sums and means are torch's; argmax, argmin, any and all have none.
     """
     return _way("reduce", x)(x, op, [dim] if isinstance(dim, int) else list(dim), correction)
 
@@ -286,7 +286,7 @@ def attention(
 
     The last query is aligned with the last key. causal: queries see no later key. window: a query sees so many keys up to its own
     and so many later ones; 0: all. softcap: scores become softcap * tanh(score / softcap). mask: added to the scores, or of bool:
-    false hides; its gradient is not computed. sinks: f32 [H], a score more for each head, without a value.
+    false hides. sinks: f32 [H], a score more for each head, without a value.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     run = _way("attention", q, k, v, mask, sinks)
@@ -316,12 +316,12 @@ def attention_ragged(
 ) -> Tensor:
     """attention() of sequences that lie one behind the other: q[tokens,H,D], k and v[tokens,G,D].
 
-    starts: i32 [sequences + 1], where each begins and the last ends; longest: at least the tokens of the longest. No gradient.
+    starts: i32 [sequences + 1], where each begins and the last ends; longest: at least the tokens of the longest.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     q, k, v = (x.transpose(0, 1) for x in (q, k, v))
     run = _way("attention_ragged", q, k, v, starts_q, starts_kv, sinks)
-    o = run(q, k, v, starts_q, starts_kv, sinks, longest_q, longest_kv, causal, scale, *window, softcap)
+    o = run(q, k, v, starts_q, starts_kv, sinks, longest_q, longest_kv, causal, scale, *window, softcap)[0]
     return o.transpose(0, 1)
 
 
@@ -346,6 +346,8 @@ def attention_decode(
     CUDA graph of a step may be replayed while they change. k_new[B,G,T,D], v_new[B,G,T,E], with lengths: keys and values of the new
     tokens, which the call stores in the cache at their places; without them the cache has them already.
     """
+    if _needs_gradient(q, k, v, *(x for x in (k_new, v_new, sinks) if x is not None)):
+        raise NotImplementedError("attention_decode: there is no gradient; call it under torch.no_grad(), or attention()")
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     if (k_new is None) != (v_new is None) or (k_new is not None and lengths is None):
         raise ValueError("attention_decode: k_new and v_new come together, and with lengths")

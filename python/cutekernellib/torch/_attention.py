@@ -4,11 +4,13 @@ import torch
 
 from .. import _problems
 from .._library import operators
+from . import _by_torch
 from ._registry import has_kernel, operator
 
 _attention = operators["attention"].taking("q k v mask sinks o lse")
+_attention_backward = operators["attention"].taking("q k v mask sinks o lse dout dq dk dv dsinks dmask")
 _attention_ragged = operators["attention"].taking("q k v sinks starts_q starts_kv o lse")
-_attention_backward = operators["attention"].taking("q k v mask sinks o lse dout dq dk dv dsinks")
+_attention_ragged_backward = operators["attention"].taking("q k v sinks starts_q starts_kv o lse dout dq dk dv dsinks")
 _attention_decode = operators["attention_decode"].taking("q k v lengths table sinks o k_new v_new k_into v_into")
 
 _OPTIONS = "bool causal, float scale, int left, int right, float softcap"
@@ -39,8 +41,9 @@ def _setup(ctx, inputs, output):
 
 
 def _gradient(ops, ctx, do):
-    dq, dk, dv, dsinks = ops.attention_backward(do, *ctx.saved_tensors, *ctx.options)
-    return dq, dk, dv, None, dsinks if ctx.needs_input_grad[4] else None, None, None, None, None, None
+    mask, (of_mask, of_sinks) = ctx.saved_tensors[3], ctx.needs_input_grad[3:5]
+    dq, dk, dv, dsinks, dmask = ops.attention_backward(do, *ctx.saved_tensors, *ctx.options, of_mask)
+    return dq, dk, dv, dmask.sum_to_size(mask.shape) if of_mask else None, dsinks if of_sinks else None, *(None,) * 5
 
 
 @operator(
@@ -65,40 +68,55 @@ def _gradient_like(x):
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
 
 
-def _sinks_like(q, sinks):
-    return q.new_empty(0) if sinks is None else torch.empty_like(sinks)
+def _gradients_like(q, k, v, sinks, of_mask=False):
+    """Memory for those of q, k, v, the sinks and the mask; without elements where there is none."""
+    dsinks = q.new_empty(0) if sinks is None else torch.empty_like(sinks)
+    dmask = q.new_empty((*q.shape[:3], k.shape[2]) if of_mask else 0)
+    return *map(_gradient_like, (q, k, v)), dsinks, dmask
 
 
 @operator(
     "attention_backward(Tensor do, Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? sinks, Tensor o, Tensor lse,"
-    f" {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)",
-    lambda do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap: (
-        *(_gradient_like(_by_rows(x)) for x in (q, k, v)),
-        _sinks_like(q, sinks),
+    f" {_OPTIONS}, bool of_mask=False) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    lambda do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap, of_mask=False: _gradients_like(
+        *map(_by_rows, (q, k, v)), sinks, of_mask
     ),
 )
-def attention_backward(do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap):
+def attention_backward(do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap, of_mask=False):
     q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
-    gradients = _gradient_like(q), _gradient_like(k), _gradient_like(v), _sinks_like(q, sinks)
+    gradients = _gradients_like(q, k, v, sinks, of_mask)
     _write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap)
     return gradients
 
 
+def _strided_like(x, like):
+    """x itself, or copied to memory of the strides of `like`."""
+    if x.stride() == like.stride():
+        return x
+    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(x)
+
+
+def _written(gradient):
+    """The operator's argument for it: None where there is none."""
+    return gradient if gradient is not None and gradient.numel() else None
+
+
 def _write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap):
     """Into memory of the strides of q, k and v."""
-    dq, dk, dv, dsinks = gradients
-    if do.stride() != o.stride():
-        do = torch.empty_strided(o.shape, o.stride(), dtype=o.dtype, device=o.device).copy_(do)
+    dq, dk, dv, dsinks, dmask = gradients
+    do, dsinks, dmask = _strided_like(do, o), _written(dsinks), _written(dmask)
     mask, kind, mask_strides = _mask_of(mask, q, k)
     strides = (q.stride(), k.stride(), v.stride(), o.stride())
     options = (causal, scale, left, right, softcap, sinks is not None)
-    desc = _problems.attention(q.shape, k.shape, v.shape, strides, q.dtype, *options, kind, mask_strides, backward=True)
-    plain = sinks is None and not (left or right or softcap)
+    desc = _problems.attention(
+        q.shape, k.shape, v.shape, strides, q.dtype, *options, kind, mask_strides, False, True, dmask is not None
+    )
+    plain = sinks is None and dmask is None and not (left or right or softcap)
     if plain and not has_kernel("attention", desc, q.device):  # with a window, a cap or sinks torch has none, either
         for gradient, by_torch in zip((dq, dk, dv), _backward_by_torch(do, q, k, v, mask, o, lse, causal, scale)):
             gradient.copy_(by_torch)
     else:
-        _attention_backward(desc, q, k, v, mask, sinks, o, lse, do, dq, dk, dv, dsinks if sinks is not None else None)
+        _attention_backward(desc, q, k, v, mask, sinks, o, lse, do, dq, dk, dv, dsinks, dmask)
 
 
 def _backward_by_torch(do, q, k, v, mask, o, lse, causal, scale):
@@ -108,12 +126,9 @@ def _backward_by_torch(do, q, k, v, mask, o, lse, causal, scale):
         return torch.ops.aten._scaled_dot_product_flash_attention_backward(
             do, q, k, v, o, lse, None, None, q.shape[2], k.shape[2], 0.0, causal, nothing, nothing, scale=scale
         )
-    with torch.enable_grad():
-        inputs = [x.detach().requires_grad_() for x in (q, k, v)]
-        o = torch._C._nn.scaled_dot_product_attention(  # accelerate() replaces that of torch.nn.functional
-            *inputs, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
-        )
-        return torch.autograd.grad(o, inputs, do)
+    options = dict(attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
+    sdpa = torch._C._nn.scaled_dot_product_attention  # accelerate() replaces that of torch.nn.functional
+    return _by_torch.gradients(lambda *inputs: sdpa(*inputs, **options), do, q, k, v)
 
 
 # Of one tensor that a joint projection gives, [B,S,3,H,D]: so is its gradient
@@ -153,27 +168,58 @@ def attention_packed_backward(do, qkv, o, lse, causal, scale):
     qkv = qkv.contiguous()
     dqkv = torch.empty_like(qkv)
     do, o = do.transpose(1, 2), o.transpose(1, 2)
-    _write_gradients((*_parts(dqkv), None), do, *_parts(qkv), None, None, o, lse, causal, scale, 0, 0, 0.0)
+    _write_gradients((*_parts(dqkv), None, None), do, *_parts(qkv), None, None, o, lse, causal, scale, 0, 0, 0.0)
     return dqkv
 
 
 # Sequences of any lengths, one behind the other
 
 
-@operator(
-    "attention_ragged(Tensor q, Tensor k, Tensor v, Tensor starts_q, Tensor starts_kv, Tensor? sinks, int longest_q, int longest_kv,"
-    f" {_OPTIONS}) -> Tensor",
-    lambda q, k, v, *rest: _outputs(_by_rows(q), v)[0],
-)
-def attention_ragged(q, k, v, starts_q, starts_kv, sinks, longest_q, longest_kv, causal, scale, left, right, softcap):
-    q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
-    o, _ = _outputs(q, v)
+def _ragged_problem(q, k, v, o, starts, longest, causal, scale, left, right, softcap, sinks, backward):
     strides = (q.stride(), k.stride(), v.stride(), o.stride())
-    options = (causal, scale, left, right, softcap, sinks is not None)
-    batch, longest = starts_q.shape[0] - 1, (longest_q, longest_kv)
-    desc = _problems.attention_ragged(batch, longest, q.shape, k.shape, v.shape, strides, q.dtype, *options)
-    _attention_ragged(desc, q, k, v, sinks, starts_q, starts_kv, o, None)
-    return o
+    options = (causal, scale, left, right, softcap, sinks is not None, backward)
+    return _problems.attention_ragged(starts.shape[0] - 1, longest, q.shape, k.shape, v.shape, strides, q.dtype, *options)
+
+
+def _ragged_setup(ctx, inputs, output):
+    q, k, v, starts_q, starts_kv, sinks, *ctx.options = inputs
+    ctx.save_for_backward(q, k, v, starts_q, starts_kv, sinks, *output)
+
+
+def _ragged_gradient(ops, ctx, do):
+    *gradients, dsinks = ops.attention_ragged_backward(do, *ctx.saved_tensors, *ctx.options)
+    return *gradients, None, None, dsinks if ctx.needs_input_grad[5] else None, *(None,) * 7
+
+
+_RAGGED = "Tensor q, Tensor k, Tensor v, Tensor starts_q, Tensor starts_kv, Tensor? sinks"
+
+
+@operator(
+    f"attention_ragged({_RAGGED}, int longest_q, int longest_kv, {_OPTIONS}) -> (Tensor, Tensor)",
+    lambda q, k, v, *rest: _outputs(_by_rows(q), v),
+    _ragged_gradient,
+    _ragged_setup,
+)
+def attention_ragged(q, k, v, starts_q, starts_kv, sinks, longest_q, longest_kv, *options):
+    q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
+    o, lse = _outputs(q, v)
+    desc = _ragged_problem(q, k, v, o, starts_q, (longest_q, longest_kv), *options, sinks, False)
+    _attention_ragged(desc, q, k, v, sinks, starts_q, starts_kv, o, lse)
+    return o, lse
+
+
+@operator(
+    f"attention_ragged_backward(Tensor do, {_RAGGED}, Tensor o, Tensor lse, int longest_q, int longest_kv, {_OPTIONS})"
+    " -> (Tensor, Tensor, Tensor, Tensor)",
+    lambda do, q, k, v, starts_q, starts_kv, sinks, *rest: _gradients_like(*map(_by_rows, (q, k, v)), sinks)[:4],
+)
+def attention_ragged_backward(do, q, k, v, starts_q, starts_kv, sinks, o, lse, longest_q, longest_kv, *options):
+    q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
+    *gradients, dsinks, _ = _gradients_like(q, k, v, sinks)
+    desc = _ragged_problem(q, k, v, o, starts_q, (longest_q, longest_kv), *options, sinks, True)
+    starts = starts_q, starts_kv
+    _attention_ragged_backward(desc, q, k, v, sinks, *starts, o, lse, _strided_like(do, o), *gradients, _written(dsinks))
+    return *gradients, dsinks
 
 
 # New tokens against a cache

@@ -42,7 +42,10 @@ def operator(schema, fake, gradient=None, setup=None, results=1):
         setattr(direct, name, function)
         if gradient:
             _register_gradient(name, gradient, setup, results)
-            setattr(differentiable, name, _differentiable(name, function, gradient, setup, results))
+            if "Tensor[]" in schema:  # a function of autograd does not look into lists
+                setattr(differentiable, name, getattr(registered, name))
+            else:
+                setattr(differentiable, name, _differentiable(name, function, gradient, setup, results))
         return function
 
     return register

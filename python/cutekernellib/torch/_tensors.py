@@ -3,6 +3,7 @@
 import torch
 
 from .. import _functions, _problems
+from . import _by_torch
 from ._registry import like, operator, run
 
 # a and b
@@ -30,11 +31,24 @@ def add(a, b, alpha=1.0, beta=1.0):
 # Expressions, whose tensors come in the order in which they appear
 
 
+def _elementwise_setup(ctx, inputs, output):
+    expr, tensors, names, numbers, number_names = inputs
+    ctx.save_for_backward(*tensors)
+    ctx.function = _by_torch.expression(expr, output.dtype, names, dict(zip(number_names, numbers)))
+    ctx.others = [None if x else [] for x in inputs[2:]]  # an empty list has a list of gradients
+
+
+def _elementwise_gradient(ops, ctx, dy):
+    return None, list(_by_torch.gradients(ctx.function, dy, *ctx.saved_tensors)), *ctx.others
+
+
 @operator(
     "elementwise(str expr, Tensor[] tensors, str[] names, float[] numbers, str[] number_names) -> Tensor",
     lambda expr, tensors, names, numbers, number_names: tensors[0].new_empty(
         torch.broadcast_shapes(*(x.shape for x in tensors))
     ),
+    _elementwise_gradient,
+    _elementwise_setup,
 )
 def elementwise(expr, tensors, names, numbers, number_names):
     return _functions.elementwise(expr, **dict(zip(names, tensors)), **dict(zip(number_names, numbers)))
@@ -70,7 +84,7 @@ def transpose(x):
     return _functions.transpose(x)
 
 
-# reduce, with gradients of sums and means
+# reduce, with gradients of sums and means of its own
 
 
 def _reduced(x, op, axes):
@@ -88,13 +102,16 @@ def sum_of_rows(x):
 
 
 def _reduce_setup(ctx, inputs, output):
-    x, ctx.op, axes, _ = inputs
+    x, ctx.op, axes, ctx.correction = inputs
     ctx.axes, ctx.shape = sorted({axis % x.dim() for axis in axes} or range(x.dim())), x.shape
+    if ctx.op not in ("sum", "mean"):
+        ctx.save_for_backward(x)
 
 
 def _reduce_gradient(ops, ctx, dy):
     if ctx.op not in ("sum", "mean"):
-        raise NotImplementedError(f"reduce: op={ctx.op} has no gradient; sum and mean have")
+        function = _by_torch.reduction(ctx.op, ctx.axes, ctx.correction)
+        return *_by_torch.gradients(function, dy, *ctx.saved_tensors), None, None, None
     count = 1
     for axis in ctx.axes:
         dy, count = dy.unsqueeze(axis), count * ctx.shape[axis]
