@@ -52,8 +52,10 @@ static int tensors(const void *desc, plan_tensor *t)
 
 enum {
     CTAS_MAX = INT32_MAX,
-    TILES_MAX = 65535, // of a row, backward: CTAs along y
-    ELEMENTS = 32,     // of a thread in a tile
+    TILES_MAX = 65535,  // of a row, backward: CTAs along y
+    ELEMENTS = 32,      // of a thread in a tile
+    ELEMENTS_HALF = 64, // forward, of rows of 16 bits that few threads share
+    FEW_THREADS = 128,
     TILE_THREADS = 512,
     CLUSTER_PORTABLE = 8,
 };
@@ -81,7 +83,7 @@ static int cluster_for(const ckl_crossentropy_desc *d, const row_split *s, const
 }
 
 /*
- * Tiles of a long ragged row: by the number of threads that leaves the fewest of them without work in the last one. 50257
+ * Tiles of a long row: by the number of threads that leaves the fewest of them without work in the last one. 50257
  * elements of 16 bits are 3.1 tiles of 512 threads and 12.3 of 128.
  */
 static void fit_tiles(const ckl_crossentropy_desc *d, row_split *s)
@@ -110,6 +112,39 @@ static void divide_ctas(const ckl_crossentropy_desc *d, const ckl_device_info *d
         s->threads = s->row_threads = THREADS_MIN;
 }
 
+/*
+ * Forward, what a thread does once for its row, reductions above all, is as many instructions as 25 elements are. So few threads have
+ * many elements of 16 bits, where that leaves warps enough. One H200: 49848x1408 60.4 us by 64 threads, 36.8 by 32; 122368x416 35.3
+ * by 16, 31.4 by 8 (bench/notes/norm.md). False: the row is longer, or others are few.
+ */
+static bool choose_few_threads(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
+{
+    enum { WARPS_OF_SM = 16 };
+    const int registers = ELEMENTS_HALF / 2;
+    if (d->direction == CKL_DIRECTION_BACKWARD || d->dtype == CKL_F32)
+        return false;
+    const bool found = is_ragged(d) ? row_split_choose_ragged(d->cols, d->dtype, registers, 1, s)
+                                    : row_split_choose(d->cols, vec_of(d), d->dtype, registers, 1, s);
+    return found && s->row_threads <= FEW_THREADS && s->vec * s->steps <= ELEMENTS_HALF &&
+           d->rows * s->row_threads >= 32 * WARPS_OF_SM * (int64_t)device->sm_count;
+}
+
+/* The others: short rows in registers of some threads, long ones by tiles of a CTA. */
+static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
+{
+    const int vec = row_vec_full(d->dtype), registers = ELEMENTS * (int)ckl_dtype_bytes(d->dtype) / 4;
+    const bool ragged = is_ragged(d);
+    if (!(ragged && row_split_choose_ragged(d->cols, d->dtype, registers, 1, s)) &&
+        !row_split_choose(d->cols, vec_of(d), d->dtype, registers, 1, s))
+        *s = (row_split){ TILE_THREADS, TILE_THREADS, 1, vec, ELEMENTS / vec, .ragged = ragged };
+    s->steps = (int)min_i64(s->steps, max_i64(1, ELEMENTS / s->vec)); // the rest in further tiles
+    s->cluster = cluster_for(d, s, device);
+    row_split_widen(s, d->rows, d->cols, d->dtype, device);
+    divide_ctas(d, device, s);
+    if (s->row_threads == TILE_THREADS && s->cluster == 1)
+        fit_tiles(d, s);
+}
+
 /* As many CTAs as have rows for all of their threads at once: what a thread waits for is two loads, one after the other. */
 static void choose_mean(const ckl_crossentropy_desc *d, const ckl_device_info *device, crossentropy_config *c)
 {
@@ -119,23 +154,13 @@ static void choose_mean(const ckl_crossentropy_desc *d, const ckl_device_info *d
         c->mean_ctas *= 2;
 }
 
-/* Short rows in registers of a few threads; long ones by tiles of a CTA. */
 static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_crossentropy_desc *d = desc;
     crossentropy_config *c = config;
-    const int vec = row_vec_full(d->dtype), registers = ELEMENTS * (int)ckl_dtype_bytes(d->dtype) / 4;
-    const bool ragged = is_ragged(d);
-    if (!(ragged && row_split_choose_ragged(d->cols, d->dtype, registers, 1, &c->split)) &&
-        !row_split_choose(d->cols, vec_of(d), d->dtype, registers, 1, &c->split))
-        c->split = (row_split){ TILE_THREADS, TILE_THREADS, 1, vec, ELEMENTS / vec, .ragged = ragged };
-    c->split.steps = (int)min_i64(c->split.steps, max_i64(1, ELEMENTS / c->split.vec)); // the rest in further tiles
-    c->split.cluster = cluster_for(d, &c->split, device);
+    if (!choose_few_threads(d, device, &c->split))
+        choose_tiles(d, device, &c->split);
     c->split.exact = false;
-    row_split_widen(&c->split, d->rows, d->cols, d->dtype, device);
-    divide_ctas(d, device, &c->split);
-    if (ragged && c->split.row_threads == TILE_THREADS && c->split.cluster == 1)
-        fit_tiles(d, &c->split);
     c->dtype = d->dtype;
     c->target = d->target;
     c->direction = (choice)d->direction;

@@ -117,20 +117,27 @@ enum {
     ROW_ELEMENTS = 16 << 10,     // of 512 threads: longer rows leave room for one CTA on an SM
     ROW_ELEMENTS_HALF = 8 << 10, // of 16 bits, backward: the same
     LONG_THREADS = 512,
+    ROW_LONG_MASKED = 4 << 10, // elements of a ragged row from which on its mask takes the registers of half of it
     ROW_BOUNDED_THREADS = 256, // logarithms keep scores beside exponentials: left alone ptxas takes 75 registers,
     ROW_THREADS_OF_SM = 1024,  // with which one CTA of 512 threads fits an SM
 };
-
-static int row_registers(const ckl_softmax_desc *d)
-{
-    int forward = ROW_FORWARD * (int)ckl_dtype_bytes(d->dtype) / (int)sizeof(float);
-    return d->direction == CKL_DIRECTION_FORWARD ? forward : ROW_BACKWARD;
-}
 
 /* Do rows start or end off 16-byte boundaries? */
 static bool is_ragged(const ckl_softmax_desc *d)
 {
     return softmax_vec_of(d) != row_vec_full(d->dtype);
+}
+
+/*
+ * Of a thread and row. The mask of a ragged row is cut out of vectors of its own: 7665x7665 bf16 took 106 registers and 107.1 us by
+ * 256 threads, 40 and 97.9 by 512 (bench/notes/norm.md).
+ */
+static int row_registers(const ckl_softmax_desc *d)
+{
+    const int forward = ROW_FORWARD * (int)ckl_dtype_bytes(d->dtype) / (int)sizeof(float);
+    if (d->mask != CKL_SOFTMAX_MASK_NONE && is_ragged(d) && d->n > ROW_LONG_MASKED)
+        return forward / 2;
+    return d->direction == CKL_DIRECTION_FORWARD ? forward : ROW_BACKWARD;
 }
 
 /* A ragged row has its vectors where those of the other tensors are. */
