@@ -125,7 +125,7 @@ static outcome store_async(warp *w, const step *s, int lane)
     if (!b || !begin_load_into(&t, to, t.bytes, b))
         return FAULTED;
     shared_visit(w, s, to);
-    warp_release(w, &b->gather);
+    warp_release(w, 1U << lane, &b->gather);
     t.to_ctas = 1U << to->rank;
     return transfer_begin(w->cluster, t);
 }
