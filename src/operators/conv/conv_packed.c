@@ -67,15 +67,20 @@ static bool lies_alike(const conv_tensor *t, const int64_t stride[CONV_RANK])
     return alike;
 }
 
+/* Are zeros in the copy channels, too? */
+static bool is_filled(const ckl_conv_desc *d, int which)
+{
+    return d->direction == CKL_CONV_FORWARD && d->groups == 1 && which != CONV_Y;
+}
+
 /*
- * Channels from column to column: whole 16 bytes, and of what sm90 reads whole 128, where that is asked for or adds little, for rows
- * of a box that touch two lines of 128 bytes cost twice.
+ * Channels from column to column: whole 16 bytes, and forward, where that is asked for or adds little, whole 128, zeros among them: rows
+ * of a box that are not cost more.
  */
 static int64_t pitch_of(const ckl_conv_desc *d, const conv_packed_way *way, int which, int64_t channels)
 {
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(type_of(d, which)), lines = round_up(channels, 8 * unit);
-    const bool forward = d->direction == CKL_CONV_FORWARD, data = d->direction == CKL_CONV_DATA;
-    const bool read = (forward && which != CONV_Y) || (data && which != CONV_X);
+    const bool read = is_filled(d, which);
     return read && (way->padded || lines - channels <= channels / 4) ? lines : round_up(channels, unit);
 }
 
@@ -99,6 +104,8 @@ static void place_tensor(const ckl_conv_desc *d, const conv_packed_way *way, int
     const int64_t stride[CONV_RANK] = { plain.shape[1] * plane, plane, p->row[which], step * p->channels[which], 1 };
     if (!folded)
         p->copied[which] = plain.shape[4] % unit != 0 || !lies_alike(&plain, stride);
+    if (p->copied[which] && is_filled(d, which))
+        t->shape[4] = p->channels[which];
     for (int i = 0; i < CONV_RANK; i++)
         t->stride[i] = stride[i];
     if (!folded)
@@ -143,6 +150,8 @@ static packed_problem packed_of(const ckl_conv_desc *d, conv_packed_way way)
     }
     for (int i = 0; i < CONV_TENSORS; i++)
         place_tensor(d, &way, i, &p);
+    if (!fold && is_filled(d, CONV_X))
+        p.inner.c = p.at[CONV_X].shape[4];
     return p;
 }
 
@@ -162,7 +171,7 @@ static int64_t bytes_of_copies(const ckl_conv_desc *d, const packed_problem *p)
 
 static double cost_of_copies(const ckl_conv_desc *d, const packed_problem *p, bool padded)
 {
-    const double LAUNCH = 1.5, BYTES = 1.25e6, ACROSS = 0.8e6, WHOLE = 2e6; // us; bytes written in one of them
+    const double LAUNCH = 1.5, BYTES = 1.25e6, ACROSS = 0.5e6, WHOLE = 2e6; // us; bytes written in one of them
     double launches = d->residual && p->copied[CONV_Y];
     for (int i = 0; i < CONV_TENSORS; i++)
         launches += p->copied[i];
@@ -246,10 +255,7 @@ static plan_cost cost_packed(const void *desc, const ckl_device_info *device, co
 {
     const conv_packed_config *c = config;
     const packed_problem p = packed_of(desc, way_of(c));
-    ckl_conv_desc placed = p.inner; // with columns as far apart as they will be
-    placed.x_w = c->fold ? 0 : p.channels[CONV_X];
-    placed.y_w = p.channels[CONV_Y];
-    plan_cost cost = conv_sm90_cost(&placed, device, &c->conv);
+    plan_cost cost = conv_sm90_cost(&p.inner, device, &c->conv);
     cost.us += cost_of_copies(desc, &p, c->padded);
     return cost;
 }

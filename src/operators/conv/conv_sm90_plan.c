@@ -5,7 +5,11 @@
 #include "operators/conv/conv_halves.h"
 #include "operators/conv/conv_sm90.h"
 
-enum { LAUNCHES_MAX = 64 }; // of the gradient of data
+enum {
+    LAUNCHES_MAX = 64, // of the gradient of data
+    SPLIT_LEAST =
+        64, // stages of a tile that two CTAs share: of 45, 320 channels by stride 2, 13.95 us instead of 10.47
+};
 
 conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
 {
@@ -247,6 +251,8 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
     if (!conv_sm90_candidate(d, device, i / kinds, c))
         return false;
     c->split = 1 + i % 2;
+    if (c->split > 1 && conv_useful_taps(d) * ceil_div(channels_in(d), c->tile_k) < SPLIT_LEAST)
+        c->split = 1;
     if (i % kinds >= 2)
         follow_rows(c);
     c->stages = stages_of(c, device);
@@ -254,19 +260,13 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
 }
 
 /*
- * What a row of a box costs beside one of a line of 128 bytes: the lines that it touches, where rows are that many bytes apart, and
- * more where it begins inside of a sector of 32. 48 channels of 56x56 by 3x3 26.4 us, 64 channels 18.5 (bench/notes/conv.md).
+ * What a row of a box costs beside one of 128 bytes: it comes in pieces that are powers of two. 48 channels of 56x56 by 3x3 in boxes of 96
+ * bytes 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie (bench/notes/conv.md).
  */
-static double lines_of(int64_t apart, int64_t bytes)
+static double pieces_of(int64_t bytes)
 {
-    enum { LINE = 128, SECTOR = 32, ROWS = LINE / 16 }; // after which places in a line repeat themselves
-    const double INSIDE = 1.5;
-    double lines = 0;
-    for (int i = 0; i < ROWS; i++) {
-        const int64_t at = i * apart % LINE;
-        lines += (double)ceil_div(at + bytes, LINE) + (at % SECTOR ? INSIDE : 0);
-    }
-    return lines / ROWS;
+    static const double cost[] = { 1, 1, 1.5, 2.5, 3.5 };
+    return cost[__builtin_popcountll((uint64_t)bytes / 16)];
 }
 
 /*
@@ -279,7 +279,7 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *devic
 {
     const ckl_conv_desc all = joined(desc, c), *d = &all;
     const double PRODUCTS = 2048, BYTES = 72, ALL_BYTES = 7200, PIXEL = 3.2, FILTER = 1.4, ZEROS = 11, STAGE = 40,
-                 EPILOGUE = 10, START = 2000, SINGLE = 900, EXCHANGE = 3000, RING = 600, HERTZ = 1.7e9;
+                 EPILOGUE = 10, START = 2000, SINGLE = 900, EXCHANGE = 5000, RING = 600, HERTZ = 1.7e9;
     const conv_sm90_shape s = conv_sm90_shape_of(c);
     const int64_t channels = channels_in(d), chunks = ceil_div(channels, c->tile_k);
     const double launches = (double)(c->zeros ? seen_launches(d) : launches_of(d));
@@ -288,9 +288,7 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *devic
                  active = parts * fmin(tiles, at_once);
     const double bytes = (double)ckl_dtype_bytes(d->dtype);
     const double multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS;
-    const int64_t apart = conv_tensor_of(d, d->direction == CKL_CONV_DATA ? CONV_Y : CONV_X).stride[CONV_MODES];
-    const double rows =
-        lines_of(apart * (int64_t)bytes, c->tile_k * (int64_t)bytes) * (PIXEL * s.tile_m + FILTER * c->tile_n);
+    const double rows = pieces_of(c->tile_k * (int64_t)bytes) * (PIXEL * s.tile_m + FILTER * c->tile_n);
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), rows);
     const double absent = (double)(chunks * c->tile_k - channels) / (double)chunks * bytes * (s.tile_m + c->tile_n);
     const double stage = fmax(multiply, load) + absent / ZEROS + STAGE + (c->stages < 3 ? RING : 0);

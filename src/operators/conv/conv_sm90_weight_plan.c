@@ -76,7 +76,7 @@ static int stages_of(const conv_sm90_weight_config *c, const ckl_device_info *de
 plan_cost conv_weight_cost(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_weight_config *c)
 {
     const double PRODUCTS = 2048, BYTES = 64, EPILOGUE = 10, START = 2000, HERTZ = 1.7e9, SUM_BYTES = 3.5e6, SUM_US = 2,
-                 SHARED = 128;
+                 SHARED = 145;
     const conv_weight_shape s = conv_weight_shape_of(c);
     const double multiply = (double)s.tile_m * c->tile_n * CONV_WEIGHT_PIXELS / PRODUCTS,
                  load = (double)s.stage_bytes / BYTES;

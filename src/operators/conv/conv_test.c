@@ -303,7 +303,8 @@ static const char *const cases[] = {
     "box_n=1'",
     "n=3 c=40 h=9 w=11 k=72 pad_left=2 pad_top=1 pad_bottom=3 r=3 s=5 stride_h=2 stride_w=3 dilation_w=2 impl=sm90 "
     "config='split=1 im2col=1 box_w=64 box_h=1 box_n=1 consumers=1'",
-    "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=3 s=2 dtype=bf16 impl=sm90 config='split=1 im2col=1 consumers=2 "
+    "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=3 s=2 dtype=bf16 impl=sm90 config='stages=4 split=1 im2col=1 "
+    "consumers=2 "
     "box_w=128 "
     "box_h=1 box_n=1'",
     "n=9 c=72 h=7 w=7 k=136 pad=1 bias=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 tile_n=128 "
@@ -351,6 +352,9 @@ static const char *const cases[] = {
     "n=2 c=56 h=9 w=11 k=48 pad=1 bias=1 residual=1 impl=packed config='padded=1'",
     "n=1 c=200 h=9 w=11 k=24 pad=1 stride=2 dtype=bf16 impl=packed config='padded=1'",
     "n=2 c=36 h=9 w=11 k=72 pad=1 dtype=f32 math=tf32 impl=packed config='padded=1 fold=0'",
+    "n=2 c=120 h=9 w=11 k=48 groups=2 pad=1 layout=nchw impl=packed # groups lie beside each other, nothing is filled "
+    "up",
+    "n=2 c=123 h=9 w=11 k=125 pad=1 layout=nchw impl=packed     # 128 channels, zeros among them",
     "n=2 c=16 h=9 w=11 k=24 pad=1 bias=1 residual=1 scale=1 activation=relu impl=im2col",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dilation=2 dtype=bf16 impl=im2col",
     "n=2 c=12 h=9 w=40 k=20 pad_left=3 stride_w=9 dtype=f32 math=tf32 impl=im2col",
