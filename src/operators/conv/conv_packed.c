@@ -171,7 +171,7 @@ static int64_t bytes_of_copies(const ckl_conv_desc *d, const packed_problem *p)
 
 static double cost_of_copies(const ckl_conv_desc *d, const packed_problem *p, bool padded)
 {
-    const double LAUNCH = 1.5, BYTES = 1.25e6, ACROSS = 0.5e6, WHOLE = 2e6; // us; bytes written in one of them
+    const double LAUNCH = 1.5, BYTES = 1.25e6, ACROSS = 0.4e6, WHOLE = 2e6; // us; bytes written in one of them
     double launches = d->residual && p->copied[CONV_Y];
     for (int i = 0; i < CONV_TENSORS; i++)
         launches += p->copied[i];
