@@ -231,7 +231,7 @@ static void fences(void)
 
 static void tma(bool store, int rank, ir_cache cache, int mode, val mask)
 {
-    val in[9] = { 0 };
+    val in[12] = { 0 };
     int count = 0;
     in[count++] = reg(store ? IR_U64 : IR_U32);
     in[count++] = reg(store ? IR_U32 : IR_U64);
@@ -239,6 +239,8 @@ static void tma(bool store, int rank, ir_cache cache, int mode, val mask)
         in[count++] = reg(IR_U32);
         in[count++] = mask;
     }
+    for (int i = 0; !store && mode == 1 && i < rank - 2; i++) // offsets of im2col mode
+        in[count++] = i == 1 ? u32(3) : reg(IR_U32);
     for (int i = 0; i < rank; i++)
         in[count++] = i == 1 ? ir_int(CKL_I32, -3) : reg(CKL_I32);
     emit((ir_inst){ .op = store ? IR_TMA_STORE : IR_TMA_LOAD, .n = rank, .cache = cache, .mode = mode, .offset = 1024 },
@@ -259,6 +261,10 @@ static void copies(void)
         LINE((tma(false, rank, IR_CACHE_DEFAULT, 0, u32(0)), 0));
         LINE((tma(true, rank, IR_CACHE_DEFAULT, 0, u32(0)), 0));
         LINE((tma(true, rank, IR_CACHE_DEFAULT, 1, u32(0)), 0));
+    }
+    for (int rank = 3; rank <= 5; rank++) {
+        LINE((tma(false, rank, IR_CACHE_DEFAULT, 1, u32(0)), 0));
+        LINE((tma(false, rank, IR_CACHE_EVICT_LAST, 1, reg(IR_U32)), 0));
     }
     for (int cache = IR_CACHE_DEFAULT; cache <= IR_CACHE_EVICT_LAST; cache++) {
         LINE((tma(false, 2, (ir_cache)cache, 0, u32(3)), 0));
@@ -465,10 +471,11 @@ static void test_every_line_is_as_committed(void **unused)
 /* All lines in one kernel each, whose registers were never written; ptxas looks at the syntax all the same. */
 static void assemble(ir_target target)
 {
-    static const char registers[] = ".reg .pred %%p<16>, %%tp<2>; .reg .b16 %%h<16>, %%ch<4>, %%th<2>;\n"
-                                    ".reg .b32 %%r<16>, %%cr<4>, %%tr<2>; .reg .b64 %%d<16>, %%cd<4>;\n"
-                                    ".reg .f32 %%f<16>, %%cf<4>, %%tf<2>; .reg .f64 %%g<16>, %%cg<4>, %%tg<2>;\n"
-                                    ".reg .b32 %%uniform_warp; .reg .b64 %%evict_first, %%evict_last;\n";
+    static const char registers[] =
+        ".reg .pred %%p<16>, %%tp<2>; .reg .b16 %%h<16>, %%ch<4>, %%th<2>;\n"
+        ".reg .b32 %%r<16>, %%cr<4>, %%tr<2>; .reg .b64 %%d<16>, %%cd<4>;\n"
+        ".reg .f32 %%f<16>, %%cf<4>, %%tf<2>; .reg .f64 %%g<16>, %%cg<4>, %%tg<2>;\n"
+        ".reg .b32 %%uniform_warp; .reg .b64 %%evict_first, %%evict_last; .reg .b16 %%o<3>;\n";
     char path[] = "/tmp/unit_ptx_rows_XXXXXX", command[512];
     int fd = mkstemp(path);
     assert_true(fd >= 0);

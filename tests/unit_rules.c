@@ -58,7 +58,8 @@ static int operands_of(const attempt *a, const char **at, val *out)
     int count = 0;
     while (**at && **at != ':') {
         ir_type type = type_of_letter(a, *(*at)++);
-        int n = a->inst.n, repeat = **at == '*'                  ? n
+        const bool pixels = a->inst.op == IR_TMA_LOAD && a->inst.mode == 1; // has offsets, too
+        int n = pixels ? 2 * a->inst.n - 2 : a->inst.n, repeat = **at == '*'                  ? n
                                     : **at == 'h'                ? n / 2
                                     : **at >= '1' && **at <= '9' ? **at - '0'
                                                                  : -1;

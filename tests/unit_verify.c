@@ -77,6 +77,12 @@ static void tma_load(void)
     ir_tma_load(u32(0), 0, ir_tensor_map_param("map"), u32(128), u32(0), 1, c);
 }
 
+static void tma_pixels(void)
+{
+    val c[] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, 0), ir_int(CKL_I32, 0) }, offset[] = { u32(0) };
+    ir_tma_load_im2col(u32(0), 0, ir_tensor_map_param("map"), u32(128), u32(0), 3, c, offset);
+}
+
 static void tma_store(void)
 {
     val c[] = { u32(0) };
@@ -130,6 +136,8 @@ SPOILED(prefetch_bytes, ir_bulk_prefetch(unknown(IR_U64), u32(32)), i->in[1].i =
 SPOILED(prefetch_nothing, ir_bulk_prefetch(unknown(IR_U64), u32(32)), i->in[1].i = 0)
 SPOILED(multicast, tma_load(), i->in[3].i = 3)
 SPOILED(tma_load_place, tma_load(), i->offset = 64)
+SPOILED(tma_no_pixels, tma_pixels(), (i->n = 2, i->in_count = 6))
+SPOILED(tma_no_offset, tma_pixels(), i->in_count = 7)
 SPOILED(tma_store_place, tma_store(), i->in[1].i = 64)
 SPOILED(tma_no_rank, tma_store(), (i->n = 0, i->in_count = 2))
 SPOILED(mbarrier_space, ir_mbarrier_arrive(IR_SHARED, u32(0), 0), i->space = IR_GLOBAL)
@@ -205,6 +213,8 @@ static const verify_case cases[] = {
     { WANTED(prefetch_nothing), "bulk_prefetch: 0 bytes is not a multiple of 16 above 0" },
     { WANTED(multicast), "tma_load: multicast in a kernel without clusters" },
     { WANTED(tma_load_place), "tma_load: address 64 is not a multiple of the 128 bytes accessed" },
+    { WANTED(tma_no_pixels), "tma_load: n=2 modes have no pixels" },
+    { WANTED(tma_no_offset), "tma_load: source operand 7 is missing" },
     { WANTED(tma_store_place), "tma_store: address 64 is not a multiple of the 128 bytes accessed" },
     { WANTED(tma_no_rank), "tma_store: n=0 coordinates are not in 1..5" },
     { WANTED(mbarrier_space), "mbarrier_arrive: " },

@@ -194,6 +194,16 @@ static void print_policies(printer *p)
                         names[cache], names[cache]);
 }
 
+/* Where the offsets of im2col loads go, which are 16 bits wide. */
+static void print_offsets(printer *p)
+{
+    for (int i = 0; i < p->kernel->inst_count; i++)
+        if (p->kernel->insts[i].op == IR_TMA_LOAD && p->kernel->insts[i].mode == 1) {
+            text_printf(p->out, "\t.reg .b16 %%o<%d>;\n", IR_TENSOR_MAP_RANK_MAX - 2);
+            return;
+        }
+}
+
 static void collect_files(printer *p)
 {
     const char *last = NULL;
@@ -257,6 +267,7 @@ static void print_entry(printer *p)
                             "\tshr.u32 %%tr0, %%tr0, 5;\n"
                             "\tshfl.sync.idx.b32 %%uniform_warp, %%tr0, 0, 31, 0xffffffff;\n");
     print_policies(p);
+    print_offsets(p);
 }
 
 ckl_status ir_print_ptx(const ir_kernel *kernel, text *out)

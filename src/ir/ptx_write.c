@@ -192,17 +192,13 @@ static void put_coordinates(ptx_writer *w, char letter)
 static void put_offsets(ptx_writer *w, char letter)
 {
     (void)letter;
-    const int count = w->inst->n - 2;
-    text_printf(w->out, "\t.reg .b16 %%o%d_<%d>;\n", w->index, count);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < w->inst->n - 2; i++) {
         val offset = w->inst->in[4 + i];
         if (ir_is_constant(offset))
-            text_printf(w->out, "\tmov.b16 %%o%d_%d, %d;\n", w->index, i, (int)offset.i);
+            text_printf(w->out, "\tmov.b16 %%o%d, %d;\n", i, (int)offset.i);
         else
-            text_printf(w->out, "\tcvt.u16.u32 %%o%d_%d, %%r%d;\n", w->index, i, offset.reg);
+            text_printf(w->out, "\tcvt.u16.u32 %%o%d, %%r%d;\n", i, offset.reg);
         put(w, i ? ", %o" : "%o");
-        put_number(w, w->index);
-        put(w, "_");
         put_number(w, i);
     }
 }

@@ -212,6 +212,8 @@ static ckl_status check_tma(const ir_kernel *kernel, const ir_inst *inst)
     enum { RANK_MAX = 5, ALIGNMENT = 128 };
     if (inst->n < 1 || inst->n > RANK_MAX)
         FAULT(kernel, inst, "n=%d coordinates are not in 1..%d", inst->n, RANK_MAX);
+    if (inst->op == IR_TMA_LOAD && (inst->mode < 0 || inst->mode > 1))
+        FAULT(kernel, inst, "mode=%d is not in 0..1", inst->mode);
     if (inst->op == IR_TMA_LOAD && inst->mode == 1 && inst->n < 3)
         FAULT(kernel, inst, "n=%d modes have no pixels", inst->n);
     if (inst->op == IR_TMA_LOAD && kernel->cluster == 1 && !(ir_is_constant(inst->in[3]) && inst->in[3].i == 0))

@@ -113,7 +113,7 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
 static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, STAGE = 40, EPILOGUE = 10, DIRECT = 30,
-                 START = 2000, MEND = 200, HERTZ = 1.7e9, LAUNCH = 1.5, COPIED = 1.25e6;
+                 START = 2000, MEND = 150, HERTZ = 1.7e9, LAUNCH = 1.5, COPIED = 1.25e6;
     const ckl_conv_desc *d = desc;
     const conv_nchw_config *c = config;
     const conv_nchw_shape s = conv_nchw_shape_of(c);

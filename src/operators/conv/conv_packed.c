@@ -18,6 +18,11 @@ typedef struct packed_problem {
     int64_t bytes[CONV_TENSORS];                       // of the copy
 } packed_problem;
 
+/* How channels are taken: see the config. */
+typedef struct conv_packed_way {
+    bool fold, padded;
+} conv_packed_way;
+
 static ckl_dtype type_of(const ckl_conv_desc *d, int which)
 {
     const int written = d->direction == CKL_CONV_FORWARD ? CONV_Y : d->direction == CKL_CONV_DATA ? CONV_X : CONV_W;
@@ -62,15 +67,33 @@ static bool lies_alike(const conv_tensor *t, const int64_t stride[CONV_RANK])
     return alike;
 }
 
-/* Rows of NHWC that begin at whole 16 bytes, for tensor number `which`. */
-static void place_tensor(const ckl_conv_desc *d, bool fold, int which, packed_problem *p)
+/* Are zeros in the copy channels, too? */
+static bool is_filled(const ckl_conv_desc *d, int which)
 {
+    return d->direction == CKL_CONV_FORWARD && d->groups == 1 && which != CONV_Y;
+}
+
+/*
+ * Channels from column to column: whole 16 bytes, and forward, where that is asked for or adds little, whole 128, zeros among them: rows
+ * of a box that are not cost more.
+ */
+static int64_t pitch_of(const ckl_conv_desc *d, const conv_packed_way *way, int which, int64_t channels)
+{
+    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(type_of(d, which)), lines = round_up(channels, 8 * unit);
+    const bool read = is_filled(d, which);
+    return read && (way->padded || lines - channels <= channels / 4) ? lines : round_up(channels, unit);
+}
+
+/* Rows of NHWC that begin at whole 16 bytes, for tensor number `which`. */
+static void place_tensor(const ckl_conv_desc *d, const conv_packed_way *way, int which, packed_problem *p)
+{
+    const bool fold = way->fold;
     const conv_tensor plain = conv_tensor_of(d, which);
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(type_of(d, which)), columns_of_x = p->inner.w - 1;
     const bool folded = fold && which != CONV_Y;
     conv_tensor *t = &p->at[which];
     *t = plain;
-    p->channels[which] = folded ? folded_channels(d) : round_up(plain.shape[4], unit);
+    p->channels[which] = folded ? folded_channels(d) : pitch_of(d, way, which, plain.shape[4]);
     p->copied[which] = folded && !lies_folded(d, which, p);
     const int64_t columns =
         folded && which == CONV_X && p->copied[which] ? columns_of_x * d->stride_w + d->s : plain.shape[3];
@@ -81,6 +104,8 @@ static void place_tensor(const ckl_conv_desc *d, bool fold, int which, packed_pr
     const int64_t stride[CONV_RANK] = { plain.shape[1] * plane, plane, p->row[which], step * p->channels[which], 1 };
     if (!folded)
         p->copied[which] = plain.shape[4] % unit != 0 || !lies_alike(&plain, stride);
+    if (p->copied[which] && is_filled(d, which))
+        t->shape[4] = p->channels[which];
     for (int i = 0; i < CONV_RANK; i++)
         t->stride[i] = stride[i];
     if (!folded)
@@ -97,8 +122,17 @@ static void place_tensor(const ckl_conv_desc *d, bool fold, int which, packed_pr
     }
 }
 
-static packed_problem packed_of(const ckl_conv_desc *d, bool fold)
+/* May columns be moved apart, to whole 128 bytes? Forward. */
+static bool can_pad(const ckl_conv_desc *d)
 {
+    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype);
+    return d->direction == CKL_CONV_FORWARD && d->layout == CKL_IMAGE_NHWC && d->groups == 1 && d->c % unit == 0 &&
+           d->c % (8 * unit) != 0;
+}
+
+static packed_problem packed_of(const ckl_conv_desc *d, conv_packed_way way)
+{
+    const bool fold = way.fold;
     packed_problem p = { .inner = *d };
     conv_mode modes[CONV_MODES];
     conv_modes(d, modes);
@@ -115,7 +149,9 @@ static packed_problem packed_of(const ckl_conv_desc *d, bool fold)
         p.inner.r = p.inner.stride_h = 1;
     }
     for (int i = 0; i < CONV_TENSORS; i++)
-        place_tensor(d, fold, i, &p);
+        place_tensor(d, &way, i, &p);
+    if (!fold && is_filled(d, CONV_X))
+        p.inner.c = p.at[CONV_X].shape[4];
     return p;
 }
 
@@ -133,13 +169,15 @@ static int64_t bytes_of_copies(const ckl_conv_desc *d, const packed_problem *p)
     return bytes;
 }
 
-static double cost_of_copies(const ckl_conv_desc *d, const packed_problem *p)
+static double cost_of_copies(const ckl_conv_desc *d, const packed_problem *p, bool padded)
 {
-    const double LAUNCH = 1.5, BYTES = 1.25e6; // us; bytes written in one of them
+    const double LAUNCH = 1.5, BYTES = 1.25e6, ACROSS = 0.4e6, WHOLE = 2e6; // us; bytes written in one of them
     double launches = d->residual && p->copied[CONV_Y];
     for (int i = 0; i < CONV_TENSORS; i++)
         launches += p->copied[i];
-    return launches * LAUNCH + (double)bytes_of_copies(d, p) / BYTES;
+    return launches * LAUNCH + (double)bytes_of_copies(d, p) / (padded                        ? WHOLE
+                                                                : d->layout == CKL_IMAGE_NCHW ? ACROSS
+                                                                                              : BYTES);
 }
 
 /* Does a kernel copy whole planes, pixel by pixel? */
@@ -193,26 +231,32 @@ static bool lies_plain(const ckl_conv_desc *d)
     return d->layout == CKL_IMAGE_NHWC && d->c % unit == 0 && d->k % unit == 0;
 }
 
+static conv_packed_way way_of(const conv_packed_config *c)
+{
+    return (conv_packed_way){ c->fold, c->padded };
+}
+
 static bool candidate_packed(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_conv_desc *d = desc;
     conv_packed_config *c = config;
     c->nchw = d->layout == CKL_IMAGE_NCHW;
     const int plain = lies_plain(d) ? 1 : CONV_SM90_CANDIDATES; // one says why not
-    c->fold = i >= plain;
-    i -= c->fold ? plain : 0;
+    c->padded = i >= plain && can_pad(d) && i - plain < CONV_SM90_CANDIDATES;
+    c->fold = i >= plain && !c->padded;
+    i -= i < plain ? 0 : c->fold && can_pad(d) ? plain + CONV_SM90_CANDIDATES : plain;
     if (i >= CONV_SM90_CANDIDATES || (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d))))
         return false;
-    const packed_problem p = packed_of(d, c->fold);
+    const packed_problem p = packed_of(d, way_of(c));
     return conv_sm90_candidate(&p.inner, device, i, &c->conv);
 }
 
 static plan_cost cost_packed(const void *desc, const ckl_device_info *device, const void *config)
 {
     const conv_packed_config *c = config;
-    const packed_problem p = packed_of(desc, c->fold);
+    const packed_problem p = packed_of(desc, way_of(c));
     plan_cost cost = conv_sm90_cost(&p.inner, device, &c->conv);
-    cost.us += cost_of_copies(desc, &p);
+    cost.us += cost_of_copies(desc, &p, c->padded);
     return cost;
 }
 
@@ -246,7 +290,10 @@ static ckl_status admit_packed(const void *desc, const ckl_device_info *device, 
     if (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d)))
         FAIL(CKL_UNSUPPORTED, "conv packed: fold=1 takes up to %d channels and neighbouring columns, and no gradient",
              FOLDED_MAX);
-    const packed_problem p = packed_of(d, c->fold);
+    if (c->padded && (c->fold || !can_pad(d)))
+        FAIL(CKL_UNSUPPORTED,
+             "conv packed: padded=1 moves columns of whole 16 bytes apart, of NHWC, forward without groups");
+    const packed_problem p = packed_of(d, way_of(c));
     TRY(conv_sm90_admit(&p.inner, device, &c->conv));
     return check_copies(d, &p);
 }
@@ -254,7 +301,7 @@ static ckl_status admit_packed(const void *desc, const ckl_device_info *device, 
 static int64_t workspace_packed(const ckl_plan *plan)
 {
     const conv_packed_config *c = plan->config;
-    const packed_problem p = packed_of(plan->desc, c->fold);
+    const packed_problem p = packed_of(plan->desc, way_of(c));
     return bytes_of_copies(plan->desc, &p);
 }
 
@@ -264,6 +311,8 @@ void conv_packed(const void *config, int kernel)
     const conv_form *form = &c->conv.form;
     if (kernel == CONV_PACKED_MAIN)
         conv_sm90(&c->conv, 0);
+    else if (kernel == CONV_PACKED_IN && c->padded)
+        conv_pad(form->dtype);
     else if (kernel == CONV_PACKED_IN)
         conv_pack(form->dtype, c->nchw && !c->fold, c->fold, false);
     else
@@ -274,7 +323,7 @@ static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stre
 {
     const ckl_conv_desc *d = plan->desc;
     const conv_packed_config *c = plan->config;
-    const packed_problem p = packed_of(d, c->fold);
+    const packed_problem p = packed_of(d, way_of(c));
     const bool data = d->direction == CKL_CONV_DATA;
     const int in = data ? CONV_Y : CONV_X, out = data ? CONV_X : CONV_Y;
     ckl_conv_args a = *(const ckl_conv_args *)args;
@@ -317,7 +366,7 @@ const implementation conv_packed_implementation = {
 
 static packed_problem packed_weight_of(const ckl_conv_desc *d, bool fold)
 {
-    packed_problem p = packed_of(d, fold);
+    packed_problem p = packed_of(d, (conv_packed_way){ .fold = fold });
     p.copied[CONV_W] = false;
     return p;
 }
@@ -340,7 +389,7 @@ static plan_cost cost_packed_weight(const void *desc, const ckl_device_info *dev
     const conv_packed_weight_config *c = config;
     const packed_problem p = packed_weight_of(desc, c->fold);
     plan_cost cost = conv_weight_cost(&p.inner, device, &c->conv);
-    cost.us += cost_of_copies(desc, &p);
+    cost.us += cost_of_copies(desc, &p, false);
     return cost;
 }
 

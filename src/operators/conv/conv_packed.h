@@ -4,9 +4,10 @@
 
 #include "operators/conv/conv_sm90.h"
 
-#define CONV_PACKED_CONFIG(X, owner)                       \
-    X(owner, bool, nchw, "0", "0 1", "channels lie apart") \
-    X(owner, bool, fold, "0", "0 1", "the columns of a filter count as channels")
+#define CONV_PACKED_CONFIG(X, owner)                                              \
+    X(owner, bool, nchw, "0", "0 1", "channels lie apart")                        \
+    X(owner, bool, fold, "0", "0 1", "the columns of a filter count as channels") \
+    X(owner, bool, padded, "0", "0 1", "columns that lie at whole 16 bytes are moved to whole 128")
 
 typedef struct conv_packed_config {
     conv_sm90_config conv;
@@ -29,6 +30,9 @@ enum { CONV_PACKED_ADD = CONV_PACKED_OUT, CONV_PACKED_WEIGHT_KERNELS };
  * fold: a vector may have channels of several columns.
  */
 void conv_pack(ckl_dtype dtype, bool across, bool fold, bool back);
+
+/* The same of NHWC where channels come and go in whole 16 bytes. */
+void conv_pad(ckl_dtype dtype);
 
 void conv_packed(const void *config, int kernel);
 void conv_packed_weight(const void *config, int kernel);

@@ -128,7 +128,8 @@ static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, 
     const conv_sm90_config *c = config, products = products_of(c);
     TRY(conv_check_form("sliced", d, &c->form));
     TRY(conv_check_dense("sliced", d));
-    TRY(conv_check_half("sliced", d));
+    if (d->dtype == CKL_I8)
+        FAIL(CKL_UNSUPPORTED, "conv sliced: dtype=i8 has no sums in f32");
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sliced: it does not compute the gradient of weights");
     if (d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1))

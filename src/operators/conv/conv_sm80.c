@@ -246,7 +246,8 @@ static void multiply(const void *of, val stage)
     const product *x = of;
     const int depth = depth_of(x->cfg->form.dtype);
     const bool words = x->cfg->form.dtype == CKL_I8;
-    tensor rA = (words ? fragment_A_words : fragment_A)(x->mma, x->A->rows, depth); // (MMA,MMA_M,MMA_K), of words (WORDS,..)
+    tensor rA =
+        (words ? fragment_A_words : fragment_A)(x->mma, x->A->rows, depth); // (MMA,MMA_M,MMA_K), of words (WORDS,..)
     tensor rB = (words ? fragment_B_words : fragment_B)(x->mma, x->B->rows, depth); // (MMA,MMA_N,MMA_K)
     ldmatrix_A(x->mma, slice(x->A->sX, _, _, stage), thread(), rA);
     ldmatrix_B(x->mma, slice(x->B->sX, _, _, stage), thread(), rB);

@@ -5,7 +5,11 @@
 #include "operators/conv/conv_halves.h"
 #include "operators/conv/conv_sm90.h"
 
-enum { LAUNCHES_MAX = 64 }; // of the gradient of data
+enum {
+    LAUNCHES_MAX = 64, // of the gradient of data
+    SPLIT_LEAST =
+        64, // stages of a tile that two CTAs share: of 45, 320 channels by stride 2, 13.95 us instead of 10.47
+};
 
 conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
 {
@@ -204,6 +208,14 @@ bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, 
     return true;
 }
 
+/* Pixels in the order of memory, by im2col mode. */
+static void follow_rows(conv_sm90_config *c)
+{
+    c->im2col = true;
+    c->box_w = CONV_SM90_ROWS * c->consumers;
+    c->box_h = c->box_n = 1;
+}
+
 /* Groups that share a tile, each multiplied by its own filters: those that fill rows of 128 bytes and 64 filters; 1: none do. */
 static int groups_together(const ckl_conv_desc *d)
 {
@@ -222,12 +234,12 @@ static ckl_conv_desc joined(const ckl_conv_desc *d, const conv_sm90_config *c)
     return all;
 }
 
-/* One for groups that share tiles; then each for one CTA and for two of a cluster. */
+/* One for groups that share tiles; then each for boxes and for pixels that follow each other, for one CTA and for two of a cluster. */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_conv_desc *d = desc;
     conv_sm90_config *c = config;
-    const int together = groups_together(d);
+    const int together = groups_together(d), kinds = d->groups > 1 ? 2 : 4;
     if (together > 1 && i-- == 0) {
         conv_sm90_candidate(d, device, 0, c);
         c->together = together;
@@ -236,24 +248,38 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
         c->stages = stages_of(c, device);
         return true;
     }
-    if (!conv_sm90_candidate(desc, device, i / 2, c))
+    if (!conv_sm90_candidate(d, device, i / kinds, c))
         return false;
     c->split = 1 + i % 2;
+    if (c->split > 1 && conv_useful_taps(d) * ceil_div(channels_in(d), c->tile_k) < SPLIT_LEAST)
+        c->split = 1;
+    if (i % kinds >= 2)
+        follow_rows(c);
     c->stages = stages_of(c, device);
     return true;
 }
 
 /*
- * Cycles of a tile: its stages at the rate of the tensor cores, or of 64 bytes a cycle from L2 to an SM, of all SMs together no more
- * than 5600, but a row of a box takes some cycles however short it is, and zeros for channels that are not there more; then the
- * epilogue, some cycles for each accumulator of a thread, which nothing overlaps, least of all where K would be one stage (32 to 16
- * channels of 112x112, one pixel: 26.3 us). Rates: bench/notes/conv.md.
+ * What a row of a box costs beside one of 128 bytes: it comes in pieces that are powers of two. 48 channels of 56x56 by 3x3 in boxes of 96
+ * bytes 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie (bench/notes/conv.md).
+ */
+static double pieces_of(int64_t bytes)
+{
+    static const double cost[] = { 1, 1, 1.5, 2.5, 3.5 };
+    return cost[__builtin_popcountll((uint64_t)bytes / 16)];
+}
+
+/*
+ * Cycles of a tile: its stages at the rate of the tensor cores, or of 72 bytes a cycle from L2 to an SM, of all SMs together no more
+ * than 7200, but a row of a box of pixels, or of filters, takes some cycles however short it is, and zeros for channels that are not
+ * there more; then the epilogue, some cycles for each accumulator of a thread, which nothing overlaps, least of all where K would be one stage (32 to 16
+ * channels of 112x112, one pixel: 26.3 us), and the exchange of two CTAs. Rates: bench/notes/conv.md.
  */
 plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *c)
 {
     const ckl_conv_desc all = joined(desc, c), *d = &all;
-    const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, ZEROS = 11, STAGE = 40, EPILOGUE = 10,
-                 START = 2000, SINGLE = 900, EXCHANGE = 2000, HERTZ = 1.7e9;
+    const double PRODUCTS = 2048, BYTES = 72, ALL_BYTES = 7200, PIXEL = 3.2, FILTER = 1.4, ZEROS = 11, STAGE = 40,
+                 EPILOGUE = 10, START = 2000, SINGLE = 900, EXCHANGE = 5000, RING = 600, HERTZ = 1.7e9;
     const conv_sm90_shape s = conv_sm90_shape_of(c);
     const int64_t channels = channels_in(d), chunks = ceil_div(channels, c->tile_k);
     const double launches = (double)(c->zeros ? seen_launches(d) : launches_of(d));
@@ -262,9 +288,10 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *devic
                  active = parts * fmin(tiles, at_once);
     const double bytes = (double)ckl_dtype_bytes(d->dtype);
     const double multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS;
-    const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), ROW * (s.tile_m + c->tile_n));
+    const double rows = pieces_of(c->tile_k * (int64_t)bytes) * (PIXEL * s.tile_m + FILTER * c->tile_n);
+    const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), rows);
     const double absent = (double)(chunks * c->tile_k - channels) / (double)chunks * bytes * (s.tile_m + c->tile_n);
-    const double stage = fmax(multiply, load) + absent / ZEROS + STAGE;
+    const double stage = fmax(multiply, load) + absent / ZEROS + STAGE + (c->stages < 3 ? RING : 0);
     const bool shallow = taps * (double)channels * bytes <= 2 * CONV_SM90_K; // could be one stage
     const double tile = ceil(taps * (double)chunks / c->slices / parts) * stage + EPILOGUE * c->tile_n / 2 / parts +
                         (shallow ? SINGLE : 0) + (parts > 1 ? EXCHANGE : 0);

@@ -69,16 +69,20 @@ static int stages_of(const conv_sm90_weight_config *c, const ckl_device_info *de
 }
 
 /*
- * Cycles of a tile: its stages at the rate of the tensor cores, or of 64 bytes a cycle from L2 to an SM, and the epilogue. Sums of
+ * Cycles of a tile: its stages at the rate of the tensor cores, of 64 bytes a cycle from L2 to an SM, or of 128 to 145 bytes of shared
+ * memory, which TMA writes and each consumer reads, least in tiles of 64 columns (bench/notes/conv.md), and the epilogue. Sums of
  * slices go to memory and back, which is mostly L2, and are added by a launch of its own.
  */
 plan_cost conv_weight_cost(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_weight_config *c)
 {
-    const double PRODUCTS = 2048, BYTES = 64, EPILOGUE = 10, START = 2000, HERTZ = 1.7e9, SUM_BYTES = 4e6, SUM_US = 2;
+    const double PRODUCTS = 2048, BYTES = 64, EPILOGUE = 10, START = 2000, HERTZ = 1.7e9, SUM_BYTES = 3.5e6, SUM_US = 2;
     const conv_weight_shape s = conv_weight_shape_of(c);
     const double multiply = (double)s.tile_m * c->tile_n * CONV_WEIGHT_PIXELS / PRODUCTS,
                  load = (double)s.stage_bytes / BYTES;
-    const double tile = ceil(boxes_of(d, c) / c->slices) * fmax(multiply, load) + EPILOGUE * c->tile_n / 2;
+    const double read = (double)c->consumers * (CONV_SM90_ROWS + c->tile_n) * CONV_WEIGHT_PIXELS * 2;
+    const double shared = (read + (double)s.stage_bytes) / (c->tile_n == 64 ? 128 : 145);
+    const double tile =
+        ceil(boxes_of(d, c) / c->slices) * fmax(fmax(multiply, load), shared) + EPILOGUE * c->tile_n / 2;
     const double tiles = tiles_of(d, c) * c->slices, waves = ceil(tiles / device->sm_count);
     const double sums = c->slices > 1 ? SUM_US + 2 * 4 * c->slices * sums_of_slice(d) / SUM_BYTES : 0;
     return (plan_cost){ (waves * tile + START) / HERTZ * 1e6 + sums, multiply > load ? "tensor cores" : "loads" };

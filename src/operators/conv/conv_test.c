@@ -107,18 +107,21 @@ static const char *const cases[] = {
     "n=0 c=8 h=4 w=4 k=8 direction=weight bias=1             # no images: zeros",
     "n=2 c=16 h=9 w=11 k=24 pad=1 misalign=1 impl=sm80",
     "n=3 c=72 h=13 w=11 k=72 pad=1 stride=2 dilation=2 impl=sm90 "
-    "config='consumers=1 split=1 tile_n=64 box_w=4 box_h=2 box_n=8'  # boxes that end within the image, two chunks",
+    "config='im2col=0 consumers=1 split=1 tile_n=64 box_w=4 box_h=2 box_n=8'  # boxes that end within the image, two "
+    "chunks",
     "n=2 c=16 h=5 w=9 k=136 pad=1 bias=1 residual=1 activation=relu impl=sm90 "
-    "config='consumers=2 tile_n=128 box_w=8 box_h=8 box_n=2 stages=4' # consumers by images; two residuals of a tile",
+    "config='im2col=0 split=1 consumers=2 tile_n=128 box_w=8 box_h=8 box_n=2 stages=4' # consumers by images; two "
+    "residuals of a tile",
     "n=1 c=8 h=7 w=17 k=64 r=1 s=1 impl=sm90 "
-    "config='consumers=2 tile_n=64 box_w=16 box_h=8 box_n=1' # consumers by rows",
+    "config='im2col=0 split=1 consumers=2 tile_n=64 box_w=16 box_h=8 box_n=1' # consumers by rows",
     "n=1 c=8 h=2 w=130 k=64 r=1 impl=sm90 "
-    "config='consumers=2 tile_n=64 box_w=128 box_h=1 box_n=1' # consumers by columns",
+    "config='im2col=0 split=1 consumers=2 tile_n=64 box_w=128 box_h=1 box_n=1' # consumers by columns",
     "n=1 c=8 h=152 w=15 k=448 r=1 s=8 residual=1 out=f32 impl=sm90 "
-    "config='consumers=1 tile_n=64 box_w=8 box_h=8 box_n=1 stages=8' # more tiles than CTAs",
+    "config='im2col=0 split=1 consumers=1 tile_n=64 box_w=8 box_h=8 box_n=1 stages=8' # more tiles than CTAs",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 dtype=bf16            # a volume of whole vectors",
     "n=2 c=16 h=9 w=11 k=72 pad=1 direction=data impl=sm90",
-    "n=2 c=136 h=10 w=9 k=24 r=3 s=4 pad=1 stride=2 direction=data dtype=bf16 impl=sm90 config='tile_n=128' # two "
+    "n=2 c=136 h=10 w=9 k=24 r=3 s=4 pad=1 stride=2 direction=data dtype=bf16 impl=sm90 config='im2col=0 split=1 "
+    "tile_n=128' # two "
     "spans",
     "n=1 c=8 h=9 w=9 k=8 r=2 s=2 stride=3 direction=data impl=sm90    # pixels that no filter sees",
     "n=1 c=8 h=13 w=12 k=8 r=3 s=5 stride_h=2 stride_w=4 pad=3 dilation=2 direction=data out=f32 impl=sm90 # taps "
@@ -134,14 +137,15 @@ static const char *const cases[] = {
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 direction=weight dtype=bf16 impl=sm90_weight config='slices=2'",
     "n=2 c=16 h=20 w=20 k=64 r=7 s=7 pad=3 direction=weight impl=sm90_weight "
     "config='consumers=1 tile_n=64 slices=4'    # more tiles than CTAs",
-    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='tile_k=16'",
-    "n=2 c=56 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='tile_k=56' # no zeros in place of channels",
-    "n=2 c=96 h=9 w=7 k=40 pad=1 bias=1 impl=sm90 config='tile_k=48'",
-    "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='tile_k=24 consumers=1'",
-    "n=2 c=40 h=9 w=7 k=104 pad=1 direction=data impl=sm90 config='tile_k=56'",
-    "n=2 c=20 h=9 w=11 k=72 pad=1 dtype=f32 math=tf32 impl=sm90 config='tile_k=20'",
-    "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='tile_k=32'",
-    "n=2 c=72 h=9 w=7 k=40 pad=1 direction=data impl=sm90 config='tile_k=16'",
+    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 split=1 tile_k=16'",
+    "n=2 c=56 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 split=1 tile_k=56' # no zeros in place of "
+    "channels",
+    "n=2 c=96 h=9 w=7 k=40 pad=1 bias=1 impl=sm90 config='im2col=0 split=1 tile_k=48'",
+    "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='im2col=0 split=1 tile_k=24 consumers=1'",
+    "n=2 c=40 h=9 w=7 k=104 pad=1 direction=data impl=sm90 config='im2col=0 split=1 tile_k=56'",
+    "n=2 c=20 h=9 w=11 k=72 pad=1 dtype=f32 math=tf32 impl=sm90 config='im2col=0 split=1 tile_k=20'",
+    "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='im2col=0 split=1 tile_k=32'",
+    "n=2 c=72 h=9 w=7 k=40 pad=1 direction=data impl=sm90 config='im2col=0 split=1 tile_k=16'",
     "n=3 c=72 h=6 w=7 k=72 pad=1 bias=1 residual=1 activation=relu impl=sliced "
     "config='consumers=1 tile_n=64 box_w=4 box_h=8 box_n=2 stages=4 slices=4' # the last box of a slice ends in it",
     "n=2 c=16 d=3 h=9 w=8 k=136 t=3 pad=1 stride=1 dtype=bf16 out=f32 impl=sliced config='slices=2'",
@@ -157,8 +161,8 @@ static const char *const cases[] = {
     "n=3 c=3 h=12 w=16 k=24 r=4 s=4 stride=4 layout=nchw bias=1 impl=packed config='fold=1'",
     "n=2 c=3 h=32 w=32 k=16 r=16 s=16 stride=16 dtype=bf16 impl=packed config='fold=1' # patches, as they lie",
     "n=2 c=5 h=9 w=13 k=11 r=3 s=5 pad_left=3 pad_top=1 stride_w=3 dilation_h=2 layout=nchw impl=packed "
-    "config='fold=1'",
-    "n=2 c=16 h=9 w=13 k=64 pad=1 impl=packed config='fold=1'",
+    "config='fold=1 padded=0'",
+    "n=2 c=16 h=9 w=13 k=64 pad=1 impl=packed config='fold=1 padded=0'",
     "n=4 c=11 h=9 w=7 k=21 pad=1 direction=weight bias=1 impl=packed_weight",
     "n=4 c=19 h=9 w=7 k=24 pad=1 stride=2 direction=weight layout=nchw dtype=bf16 out=f32 impl=packed_weight",
     "n=8 c=3 h=19 w=17 k=16 r=7 s=7 pad=3 stride=2 direction=weight bias=1 impl=packed_weight config='fold=1'",
@@ -228,7 +232,7 @@ static const char *const cases[] = {
     "n=2 c=8 h=9 w=20 k=205 pad=1 dtype=bf16 impl=stem",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm80",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm90",
-    "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 out=f32 impl=sm90 config='tile_n=256'",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 out=f32 impl=sm90 config='im2col=0 split=1 tile_n=256'",
     "n=2 c=48 h=9 w=7 k=72 groups=3 pad=1 stride=2 scale=1 impl=sm90",
     "n=3 c=72 h=6 w=7 k=72 pad=1 scale=1 residual=1 activation=relu impl=sliced",
     "n=2 c=13 h=9 w=11 k=21 pad=1 scale=1 bias=1 impl=packed",
@@ -238,7 +242,7 @@ static const char *const cases[] = {
     "n=2 c=24 h=9 w=11 k=40 r=1 s=1 scale=1 bias=1 dtype=bf16 impl=pointwise",
     "n=2 c=24 h=9 w=12 k=40 layout=nchw pad=1 scale=1 bias=1 dtype=bf16 impl=nchw_sm90",
     "n=2 c=16 h=9 w=11 k=24 pad=1 dtype=f32 math=tf32 scale=1 bias=1 residual=1 activation=relu impl=sm90",
-    "n=2 c=36 h=9 w=11 k=72 pad=1 stride=2 dtype=f32 math=tf32 impl=sm90 config='tile_k=8'",
+    "n=2 c=36 h=9 w=11 k=72 pad=1 stride=2 dtype=f32 math=tf32 impl=sm90 config='im2col=0 split=1 tile_k=8'",
     "n=2 c=11 h=9 w=7 k=21 pad=1 dtype=f32 math=tf32 layout=nchw bias=1 impl=packed",
     "n=2 c=36 h=9 w=11 k=20 r=1 s=1 dtype=f32 math=tf32 bias=1 impl=pointwise",
     "n=3 c=3 h=19 w=17 k=16 r=7 s=7 pad=3 stride=2 dtype=f32 math=tf32 impl=packed config='fold=1'",
@@ -289,29 +293,39 @@ static const char *const cases[] = {
     "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=24 y_w=40 y_h=480 direction=weight bias=1 impl=sm90_weight",
     "n=1 c=4 d=5 h=6 w=7 k=8 t=3 pad=1 x_d=300 x_w=5 y_d=500 dtype=f32 # slices apart",
     "n=2 c=6 h=6 w=7 k=8 pad=1 x_c=50 y_h=9 layout=nchw direction=weight dtype=f32 bias=1",
-    "n=2 c=72 h=9 w=7 k=136 pad=1 bias=1 scale=1 activation=relu impl=sm90 config='tile_n=128 split=2' # two CTAs a "
+    "n=2 c=72 h=9 w=7 k=136 pad=1 bias=1 scale=1 activation=relu impl=sm90 config='im2col=0 tile_n=128 split=2' # two "
+    "CTAs a "
     "tile",
-    "n=2 c=72 h=9 w=7 k=252 pad=1 out=f32 bias=1 stride=2 impl=sm90 config='tile_n=192 split=2 consumers=1 stages=3'",
-    "n=40 c=40 h=19 w=17 k=264 dtype=bf16 impl=sm90 config='tile_n=256 split=2 stages=2' # several tiles of a cluster",
-    "n=2 c=264 h=9 w=7 k=40 pad=1 direction=data impl=sm90 config='tile_n=256 split=2 stages=2'",
-    "n=2 c=64 h=9 w=7 k=128 groups=2 pad=1 impl=sm90 config='tile_n=128 split=2'",
-    "n=3 c=40 h=9 w=7 k=72 pad=1 bias=1 residual=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1'",
+    "n=2 c=72 h=9 w=7 k=252 pad=1 out=f32 bias=1 stride=2 impl=sm90 config='im2col=0 tile_n=192 split=2 consumers=1 "
+    "stages=3'",
+    "n=40 c=40 h=19 w=17 k=264 dtype=bf16 impl=sm90 config='im2col=0 tile_n=256 split=2 stages=2' # several tiles of a "
+    "cluster",
+    "n=2 c=264 h=9 w=7 k=40 pad=1 direction=data impl=sm90 config='im2col=0 tile_n=256 split=2 stages=2'",
+    "n=2 c=64 h=9 w=7 k=128 groups=2 pad=1 impl=sm90 config='im2col=0 tile_n=128 split=2'",
+    "n=3 c=40 h=9 w=7 k=72 pad=1 bias=1 residual=1 impl=sm90 config='split=1 im2col=1 consumers=2 box_w=128 box_h=1 "
+    "box_n=1'",
     "n=3 c=40 h=9 w=11 k=72 pad_left=2 pad_top=1 pad_bottom=3 r=3 s=5 stride_h=2 stride_w=3 dilation_w=2 impl=sm90 "
-    "config='im2col=1 box_w=64 box_h=1 box_n=1 consumers=1'",
-    "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=3 s=2 dtype=bf16 impl=sm90 config='im2col=1 consumers=2 box_w=128 "
+    "config='split=1 im2col=1 box_w=64 box_h=1 box_n=1 consumers=1'",
+    "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=3 s=2 dtype=bf16 impl=sm90 config='stages=4 split=1 im2col=1 "
+    "consumers=2 "
+    "box_w=128 "
     "box_h=1 box_n=1'",
     "n=9 c=72 h=7 w=7 k=136 pad=1 bias=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 tile_n=128 "
     "split=2 stages=4'",
-    "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1'",
-    "n=3 c=36 h=9 w=7 k=72 pad=1 dtype=f32 math=tf32 stride=2 impl=sm90 config='stages=3 im2col=1 tile_k=20 "
+    "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90 config='split=1 im2col=1 consumers=2 box_w=128 box_h=1 box_n=1'",
+    "n=3 c=36 h=9 w=7 k=72 pad=1 dtype=f32 math=tf32 stride=2 impl=sm90 config='split=1 stages=3 im2col=1 tile_k=20 "
     "consumers=2 box_w=128 box_h=1 box_n=1'",
     "n=2 c=24 h=9 w=7 k=72 pad=1 layout=nchw impl=packed config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1'",
-    "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=4 s=3 dilation=2 impl=sm90 config='stages=3 im2col=1 consumers=2 "
+    "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=4 s=3 dilation=2 impl=sm90 config='split=1 stages=3 im2col=1 "
+    "consumers=2 "
     "box_w=128 box_h=1 box_n=1'",
-    "n=40 c=40 h=9 w=19 k=72 pad=3 r=5 impl=sm90 config='im2col=1 tile_n=64 consumers=2 box_w=128 box_h=1 box_n=1'",
-    "n=2 c=128 h=9 w=11 k=128 groups=4 pad=1 bias=1 residual=1 impl=sm90 config='together=2 tile_k=64 tile_n=64 "
+    "n=40 c=40 h=9 w=19 k=72 pad=3 r=5 impl=sm90 config='split=1 im2col=1 tile_n=64 consumers=2 box_w=128 box_h=1 "
+    "box_n=1'",
+    "n=2 c=128 h=9 w=11 k=128 groups=4 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 split=1 together=2 tile_k=64 "
+    "tile_n=64 "
     "stages=3'",
-    "n=2 c=64 h=9 w=11 k=64 groups=4 pad=1 stride=2 scale=1 activation=relu dtype=bf16 impl=sm90 config='together=4 "
+    "n=2 c=64 h=9 w=11 k=64 groups=4 pad=1 stride=2 scale=1 activation=relu dtype=bf16 impl=sm90 config='im2col=0 "
+    "split=1 together=4 "
     "tile_k=64 tile_n=64'",
     "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90                    # one tap of nine sees pixels",
     "n=5 c=40 h=2 w=1 k=48 r=5 s=7 pad=3 direction=data impl=sm90",
@@ -328,15 +342,22 @@ static const char *const cases[] = {
     "n=9 c=80 h=20 w=20 k=70 pad=1 direction=weight impl=sm80_weight config='slices=8'",
     "n=2 c=32 h=9 w=11 k=48 pad=1 dtype=i8 stride=2 # sums as they are",
     "n=2 c=48 h=9 w=11 k=40 pad=1 dtype=i8 out=f16 scale=1 bias=1 residual=1 activation=relu impl=sm90 "
-    "config='tile_k=48 stages=3'",
+    "config='im2col=0 split=1 tile_k=48 stages=3'",
     "n=2 c=144 h=9 w=7 k=72 r=1 s=1 dtype=i8 out=bf16 scale=1",
-    "n=2 c=160 h=9 w=7 k=68 pad=1 dtype=i8 out=f32 scale=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 "
+    "n=2 c=160 h=9 w=7 k=68 pad=1 dtype=i8 out=f32 scale=1 impl=sm90 config='split=1 im2col=1 consumers=2 box_w=128 "
+    "box_h=1 "
     "box_n=1 stages=3 tile_k=80'",
     "n=2 c=20 h=9 w=11 k=36 pad=1 groups=2 dtype=i8 out=bf16 scale=1 bias=1 activation=silu impl=sm80 # single bytes",
     "n=2 c=24 h=9 w=11 k=32 pad=1 dtype=i8 out=f32 layout=nchw impl=sm80",
     "n=1 c=40 h=9 w=11 k=32 pad=1 dtype=i8 impl=sm80 # vectors of 8",
     "n=2 c=6 d=5 h=6 w=7 k=8 t=3 pad=1 dtype=i8 impl=naive",
     "n=2 c=16 h=9 w=11 k=24 pad=1 dtype=i8 out=f16 scale=1 impl=im2col",
+    "n=2 c=56 h=9 w=11 k=48 pad=1 bias=1 residual=1 impl=packed config='padded=1'",
+    "n=1 c=200 h=9 w=11 k=24 pad=1 stride=2 dtype=bf16 impl=packed config='padded=1'",
+    "n=2 c=36 h=9 w=11 k=72 pad=1 dtype=f32 math=tf32 impl=packed config='padded=1 fold=0'",
+    "n=2 c=112 h=9 w=11 k=48 groups=2 pad=1 layout=nchw impl=packed # groups lie beside each other, nothing is filled "
+    "up",
+    "n=2 c=123 h=9 w=11 k=125 pad=1 layout=nchw impl=packed     # 128 channels, zeros among them",
     "n=2 c=16 h=9 w=11 k=24 pad=1 bias=1 residual=1 scale=1 activation=relu impl=im2col",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dilation=2 dtype=bf16 impl=im2col",
     "n=2 c=12 h=9 w=40 k=20 pad_left=3 stride_w=9 dtype=f32 math=tf32 impl=im2col",
@@ -438,7 +459,7 @@ static const test_reject rejects[] = {
     { "impl=sm80 config='tile_m=48'", CKL_INVALID, "conv sm80: tile 48x" },
     { "impl=sm80 config='stages=9'", CKL_INVALID, "conv sm80: stages=9 is not in 2..8" },
     { "c=2 impl=sm80 config='tile_m=256 tile_n=64'", CKL_INVALID, "cannot gather more than 16 rows" },
-    { "c=8 k=8 s=1 impl=packed", CKL_UNSUPPORTED, "conv packed: the tensors lie as TMA takes them" },
+    { "k=8 s=1 impl=packed", CKL_UNSUPPORTED, "conv packed: the tensors lie as TMA takes them" },
     { "c=7 k=8 impl=packed config='nchw=1'", CKL_INVALID, "conv packed: nchw=1 is not the problem's layout" },
     { "c=7 k=8 dilation=2 impl=packed config='fold=1'", CKL_UNSUPPORTED,
       "conv packed: fold=1 takes up to 128 channels" },
@@ -469,10 +490,13 @@ static const test_reject rejects[] = {
     { "dtype=i8 bias=1", CKL_INVALID, "conv: out=i32 is the sums of i8 as they are, without bias" },
     { "dtype=f16 out=i32", CKL_INVALID, "conv: out=i32 is none of f16, f32" },
     { "dtype=i8 k=16 impl=narrow", CKL_UNSUPPORTED, "conv narrow: dtype=i8 is none of f16, bf16" },
-    { "dtype=i8 impl=sliced", CKL_UNSUPPORTED, "conv sliced: dtype=i8 is none of f16, bf16" },
+    { "dtype=i8 impl=sliced", CKL_UNSUPPORTED, "conv sliced: dtype=i8 has no sums in f32" },
     { "dtype=i8 c=7 impl=packed", CKL_UNSUPPORTED, "conv packed: dtype=i8 is none of" },
     { "dtype=i8 c=8 k=8 groups=8 impl=depthwise", CKL_UNSUPPORTED, "conv depthwise: dtype=i8 is none of" },
     { "dtype=i8 c=8 impl=sm90", CKL_UNSUPPORTED, "conv sm90: c=8 or k=64 channels are not whole 16 bytes" },
+    { "c=7 impl=packed config='padded=1'", CKL_UNSUPPORTED, "conv packed: padded=1 moves columns of whole 16 bytes" },
+    { "c=64 k=7 impl=packed config='padded=1'", CKL_UNSUPPORTED,
+      "conv packed: padded=1 moves columns of whole 16 bytes" },
     { "d=3 t=3 groups=2 impl=sm90", CKL_UNSUPPORTED, "conv sm90: groups=2 of volumes" },
     { "groups=2 impl=sm90 config='grouped=0'", CKL_INVALID, "conv sm90: grouped=0, but the problem has 2 groups" },
     { "impl=sliced config='slices=17'", CKL_UNSUPPORTED, "conv sliced: slices=17 are not 2..16" },
