@@ -5,7 +5,7 @@ enum {
     KEYS = ATTENTION_DECODE_LATENT_KEYS,
     CHUNK = ATTENTION_DECODE_LATENT_CHUNK,
     ROWS = ATTENTION_ROWS,
-    PAGE_MIN = 8,      // keys: rows after which the swizzle of shared memory begins again
+    PAGE_MIN = ATTENTION_DECODE_LATENT_PAGE,
     SPLIT_MIN = 512,   // keys: a CTA's start and end cost about as much as 100 KB of copying (bench/notes/attention.md)
     SPLIT_MAX = 4096,  // keys: enough to forget that
     SPLITS_MAX = 1024, // of a sequence, which one CTA combines
