@@ -7,7 +7,7 @@
  *                    from block to block, back and forth, and each one's softmax runs under the other's products
  *   warps 8-11       producer: one thread brings blocks of 64 keys by TMA, in three sections: the columns of either half of O, and the rest
  *
- * Where there are more than 64 rows, the CTAs of two tiles of them are a cluster: each loads half of every section for both.
+ * The CTAs of two tiles of rows may be a cluster: each loads half of every section for both.
  *
  * Two blocks are in shared memory, one of each consumer. A section has one reader that comes last, which releases it.
  */
