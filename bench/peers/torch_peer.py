@@ -310,8 +310,9 @@ def attention_backward(p, causal, scale):
 def attention_decode(p, names):
     """The backends on a contiguous copy of the cache, made beforehand; "packed": heads that share keys as if they were tokens."""
     if p["lse"] == "1" or p["q"] != "1" or p["shortest"] != "-1" or any(float(p[n]) for n in ("left", "softcap", "sinks")) \
-            or p["append"] == "1" or p["cache"] != p["dtype"]:
-        raise Unsupported("several new tokens, lengths, the log-sum-exp, a window, a soft cap, sinks, a cache of 8 bits or one that grows")
+            or p["append"] == "1" or p["latent"] == "1" or p["cache"] != p["dtype"]:
+        raise Unsupported("several new tokens, lengths, the log-sum-exp, a window, a soft cap, sinks, a cache of 8 bits, a latent one or "
+                          "one that grows")
     from torch.nn.attention import SDPBackend, sdpa_kernel
     warnings.simplefilter("ignore")
     scale, kv = float(p["scale"]), int(p["kv"])

@@ -157,6 +157,7 @@ void attention_decode_sm80(const void *config, int kernel);
 enum {
     ATTENTION_DECODE_LATENT_KEYS = 64,  // of a block
     ATTENTION_DECODE_LATENT_CHUNK = 64, // columns that lie together
+    ATTENTION_DECODE_LATENT_PAGE = 16,  // keys at least: the producer knows all pages of a block, in few registers
     ATTENTION_DECODE_LATENT_MAX = 576,  // elements of a key
 };
 

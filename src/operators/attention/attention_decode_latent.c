@@ -7,7 +7,7 @@
  *                    from block to block, back and forth, and each one's softmax runs under the other's products
  *   warps 8-11       producer: one thread brings blocks of 64 keys by TMA, in three sections: the columns of either half of O, and the rest
  *
- * Where there are more than 64 rows, the CTAs of two tiles of them are a cluster: each loads half of every section for both.
+ * The CTAs of two tiles of rows may be a cluster: each loads half of every section for both.
  *
  * Two blocks are in shared memory, one of each consumer. A section has one reader that comes last, which releases it.
  */
@@ -167,7 +167,7 @@ static void load_block(const latent_kernel *k, int slot, val start, val parity)
 {
     const int chunks[] = { k->half.chunks, k->half.chunks, k->d.chunks - CONSUMERS * k->half.chunks };
     const val first = k->cfg->cluster > 1 ? mul(cluster_rank(), imm(k->boxes)) : imm_as(U32, 0);
-    box_place boxes[KEYS / VECTOR];
+    box_place boxes[KEYS / ATTENTION_DECODE_LATENT_PAGE];
     for (int b = 0; b < k->boxes; b++)
         boxes[b] = box_at(k, add(start, mul(add(first, imm(b)), imm(k->tmaK.rows))));
     for (int s = 0, chunk = 0; s < SECTIONS; s++) {
@@ -188,7 +188,7 @@ static void load_block(const latent_kernel *k, int slot, val start, val parity)
 /* One thread. */
 static void producer(const latent_kernel *k)
 {
-    warpgroup_reg_dealloc(24);
+    warpgroup_reg_dealloc(40);
     IF(logical_and(eq(warp(), imm(CONSUMERS * WARPGROUP / LANES)), elect()))
         LOOP(pair, k->pairs)
             for (int slot = 0; slot < CONSUMERS; slot++)
@@ -462,7 +462,7 @@ static void consumers(const latent_kernel *k)
 {
     const int threads = CONSUMERS * WARPGROUP;
     const decode_sums sums = { &k->place, 1, threads, BARRIER_BOTH, .sO = k->sO, .sTop = k->sTop, .sSum = k->sSum };
-    warpgroup_reg_alloc(240);
+    warpgroup_reg_alloc(232);
     IF(lt(warp(), imm(WARPGROUP / LANES))) {
         consumer(k, 0);
     }

@@ -5,11 +5,11 @@ enum {
     KEYS = ATTENTION_DECODE_LATENT_KEYS,
     CHUNK = ATTENTION_DECODE_LATENT_CHUNK,
     ROWS = ATTENTION_ROWS,
-    PAGE_MIN = 8,      // keys: rows after which the swizzle of shared memory begins again
+    PAGE_MIN = ATTENTION_DECODE_LATENT_PAGE,
     SPLIT_MIN = 512,   // keys: a CTA's start and end cost about as much as 100 KB of copying (bench/notes/attention.md)
     SPLIT_MAX = 4096,  // keys: enough to forget that
     SPLITS_MAX = 1024, // of a sequence, which one CTA combines
-    BYTES_A_BYTE = 16, // of keys for each of what a CTA leaves in the workspace
+    BYTES_A_BYTE = 32, // of keys for each of what a CTA leaves in the workspace
 };
 
 /* Of a head of the cache. */
@@ -37,7 +37,6 @@ static ckl_status choose_latent(const void *desc, const ckl_device_info *device,
     attention_decode_latent_config *c = config;
     c->form = attention_decode_form_of(desc);
     c->split = split_of(desc, device);
-    c->cluster = tiles_of(desc) % 2 ? 1 : 2;
     return CKL_OK;
 }
 

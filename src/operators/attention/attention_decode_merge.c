@@ -7,7 +7,8 @@
 
 enum {
     QUAD = 4,   // columns of O that a thread takes at a time
-    FLIGHT = 4, // splits whose values a thread loads at a time
+    QUADS = 4,  // of these that it adds up at a time
+    FLIGHT = 4, // splits of which it loads them at a time
 };
 
 /* A maximum and a sum, with columns of O that count 2^maximum. */
@@ -86,26 +87,34 @@ static tensor values_at(const decode_sums *m, val number)
     return left_by(m, m->place->p.parts, m->place->form.dv, number);
 }
 
-/* The sum of all splits, in their order, FLIGHT of them on their way at a time. */
-static state of_splits(const decode_sums *m, const row_quad *x)
+/* What a split has left of some columns of a row. */
+typedef struct left {
+    val top, sum;
+    tensor rO; // (QUAD)
+} left;
+
+static left load_left(const decode_sums *m, const row_quad *x, val number)
 {
-    state s = no_state();
-    LOOP_FROM(i, imm_as(U32, 0), m->place->splits, imm(FLIGHT)) {
-        val top[FLIGHT], sum[FLIGHT];
-        tensor rO[FLIGHT];
-        for (int j = 0; j < FLIGHT; j++) {
-            val number = min(add(i, imm(j)), sub(m->place->splits, imm(1)));
-            tensor gStates = states_at(m, number);
-            top[j] = at(gStates, 0, x->row);
-            sum[j] = at(gStates, 1, x->row);
-            rO[j] = fragment(F32, compact(leaf(QUAD)));
-            copy(local_tile(slice(values_at(m, number), _, x->row), leaf(QUAD), coord(x->quad)), rO[j], 16);
-        }
+    tensor gStates = states_at(m, number);
+    left l = { at(gStates, 0, x->row), at(gStates, 1, x->row), fragment(F32, compact(leaf(QUAD))) };
+    copy(local_tile(slice(values_at(m, number), _, x->row), leaf(QUAD), coord(x->quad)), l.rO, 16);
+    return l;
+}
+
+/* The sums of all splits, in their order: FLIGHT of them for each of `count` quads are on their way at a time. */
+static void add_splits(const decode_sums *m, const row_quad *x, int count, state *sums)
+{
+    val splits = m->place->splits;
+    LOOP_FROM(i, imm_as(U32, 0), splits, imm(FLIGHT)) {
+        left all[FLIGHT][QUADS];
         for (int j = 0; j < FLIGHT; j++)
-            IF(lt(add(i, imm(j)), m->place->splits))
-                add_state(&s, top[j], sum[j], rO[j]);
+            for (int q = 0; q < count; q++)
+                all[j][q] = load_left(m, &x[q], min(add(i, imm(j)), sub(splits, imm(1))));
+        for (int j = 0; j < FLIGHT; j++)
+            IF(lt(add(i, imm(j)), splits))
+                for (int q = 0; q < count; q++)
+                    add_state(&sums[q], all[j][q].top, all[j][q].sum, all[j][q].rO);
     }
-    return s;
 }
 
 static void keep_part(const decode_sums *m, const row_quad *x, const state *s)
@@ -167,12 +176,17 @@ static val is_last(const decode_sums *m)
     return ne(at(sLast, 0), imm(0));
 }
 
+/* Quads of all rows that there may be. */
+static int quads_of(const decode_sums *m)
+{
+    const int all = m->place->rows_all, rows = all < m->place->rows ? all : m->place->rows;
+    return rows * m->place->form.dv / QUAD;
+}
+
 /* Calls finish() for the quads of rows that are this thread's. */
 static void for_row_quads(const decode_sums *m, void (*finish)(const decode_sums *m, const row_quad *x))
 {
-    int rows = m->place->rows_all < m->place->rows ? m->place->rows_all : m->place->rows,
-        row_quads = rows * m->place->form.dv / QUAD;
-    LOOP_FROM(item, thread(), imm(row_quads), imm(m->threads)) {
+    LOOP_FROM(item, thread(), imm(quads_of(m)), imm(m->threads)) {
         row_quad x = row_quad_of(m, item);
         IF(x.exists)
             finish(m, &x);
@@ -191,10 +205,27 @@ static void finish_part(const decode_sums *m, const row_quad *x)
     keep_part(m, x, &s);
 }
 
-static void finish_last(const decode_sums *m, const row_quad *x)
+/* The result of all splits. A thread takes several quads at a time, because each wants the splits in turn. */
+static void finish_splits(const decode_sums *m)
 {
-    state s = of_splits(m, x);
-    store(m, x, &s);
+    const int quads = quads_of(m), all = (quads + m->threads - 1) / m->threads, count = all < QUADS ? all : QUADS;
+    val last_row =
+        sub(min(sub(imm_as(U32, m->place->rows_all), mul(m->place->tile, imm(m->place->rows))), imm(m->place->rows)),
+            imm(1));
+    LOOP_FROM(item, thread(), imm(quads), imm(m->threads * count)) {
+        row_quad x[QUADS];
+        state sums[QUADS];
+        for (int q = 0; q < count; q++) {
+            x[q] = row_quad_of(m, add(item, imm(q * m->threads)));
+            x[q].exists = le(x[q].row, last_row);
+            x[q].row = min(x[q].row, last_row); // what others would load is not there
+            sums[q] = no_state();
+        }
+        add_splits(m, x, count, sums);
+        for (int q = 0; q < count; q++)
+            IF(x[q].exists)
+                store(m, &x[q], &sums[q]);
+    }
 }
 
 void attention_decode_finish(const decode_sums *m)
@@ -205,6 +236,6 @@ void attention_decode_finish(const decode_sums *m)
     {
         for_row_quads(m, finish_part);
         IF(is_last(m))
-            for_row_quads(m, finish_last);
+            finish_splits(m);
     }
 }

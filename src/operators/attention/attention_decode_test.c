@@ -1,5 +1,6 @@
 /* attention_decode_test.c - the definition by attention's, a sequence at a time; operands, cases, population and rejects. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/dtype.h"
 #include "operators/attention/attention_config.h"
@@ -111,13 +112,20 @@ static void *gather(const ckl_attention_decode_desc *d, int which, void *const *
     const attention_strides s = attention_decode_strides_of(d, which);
     const int64_t old = d->append ? length - d->q : length;
     const void *const cache = host[d->latent ? K : which];
-    void *to = malloc((size_t)(length * s.d) * ckl_dtype_bytes(d->dtype) + 1);
+    const size_t element = ckl_dtype_bytes(d->dtype);
+    void *to = malloc((size_t)(length * s.d) * element + 1);
     double *row = malloc((size_t)s.d * sizeof *row);
     if (!to || !row)
         abort();
     for (int64_t j = 0; j < length; j++) {
+        const int64_t from = j < old ? key_index(d, &s, host, batch, kv_head, j) : 0;
+        if (j < old && d->cache == d->dtype) {
+            memcpy((char *)to + (size_t)(j * s.d) * element, (const char *)cache + (size_t)from * element,
+                   (size_t)s.d * element);
+            continue;
+        }
         if (j < old)
-            dtype_read_run(d->cache, cache, key_index(d, &s, host, batch, kv_head, j), s.d, row);
+            dtype_read_run(d->cache, cache, from, s.d, row);
         for (int64_t l = 0; l < s.d; l++)
             dtype_write(d->dtype, to, j * s.d + l,
                         j < old ? row[l] : new_element(d, which, host, (int64_t[]){ batch, kv_head, j - old, l }));
@@ -219,6 +227,8 @@ static const char *const cases[] = {
     "heads=2 kv_heads=1 q=4 kv=700 d=64 batch=2 shortest=400 impl=sm80 config='rows=32 warps=2 keys=32 stages=2 "
     "split=64'",
     "heads=8 kv_heads=2 q=5 kv=500 d=64 batch=2 impl=sm80 config='rows=16 split=128' # splits of two tiles",
+    "heads=8 kv_heads=2 q=5 kv=500 d=40 batch=2 lse=1 impl=sm80 config='rows=16 split=128' # the same, a part of the "
+    "threads' columns",
     "kv=500 d=64 page=16 impl=sm80 config='warps=8 keys=16 stages=4 split=256' # warps without keys",
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 lse=1 cache=e4m3",
     "heads=8 kv_heads=1 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 softcap=4",
@@ -234,12 +244,13 @@ static const char *const cases[] = {
     "latent=1 heads=16 kv_heads=1 kv=700 d=576 dv=512 batch=2 shortest=520 page=64 dtype=bf16 layout=bshd lse=1 "
     "sinks=1",
     "latent=1 heads=70 kv_heads=1 kv=200 d=288 dv=256 batch=2 shortest=1 page=16 # two tiles of rows, part of a chunk",
-    "latent=1 heads=20 kv_heads=2 q=3 kv=450 d=192 dv=128 batch=2 shortest=2 page=8 left=150 lse=1 # windows of three "
+    "latent=1 heads=20 kv_heads=2 q=3 kv=450 d=192 dv=128 batch=2 shortest=2 page=16 left=150 lse=1 # windows of three "
     "tokens",
     "latent=1 heads=4 kv_heads=2 q=2 kv=520 d=136 dv=128 page=256 softcap=2 ldk=200 ldk_head=160000 dtype=bf16",
     "latent=1 heads=2 kv_heads=1 kv=900 d=576 dv=512 impl=latent config='split=128' # more splits than are added at a "
     "time",
-    "latent=1 heads=128 kv_heads=1 kv=400 d=576 dv=512 batch=2 shortest=1 page=64 dtype=bf16 lse=1 # a cluster",
+    "latent=1 heads=128 kv_heads=1 kv=400 d=576 dv=512 batch=2 shortest=1 page=64 dtype=bf16 lse=1 impl=latent "
+    "config='cluster=2'",
     "latent=1 heads=4 kv_heads=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 # small heads, by sm80",
     "latent=1 heads=2 kv_heads=1 kv=50 d=576 dv=512 cache=e4m3 # by naive",
     "batch=0",
@@ -282,7 +293,7 @@ static const test_reject rejects[] = {
     { "latent=1 d=576 dv=576 impl=latent", CKL_UNSUPPORTED,
       "attention_decode latent: dv=576 is not a multiple of 128, or d=576 not one of 8 from dv+8 up to 576" },
     { "latent=1 d=576 dv=512 page=24 impl=latent", CKL_UNSUPPORTED,
-      "attention_decode latent: page=24 neither divides 64, from 8 on, nor is a multiple of it" },
+      "attention_decode latent: page=24 neither divides 64, from 16 on, nor is a multiple of it" },
     { "latent=1 heads=130 kv_heads=1 d=576 dv=512 impl=latent config='cluster=2'", CKL_INVALID,
       "attention_decode latent: cluster=2 is neither 1 nor 2, or does not divide 3 tiles" },
     { "latent=1 d=576 dv=512 impl=latent config='split=96'", CKL_INVALID,
