@@ -44,6 +44,7 @@ outcome run_shuffle(warp *w, const step *s)
 {
     if (!warp_is_whole(w, s))
         return FAULTED;
+    warp_lanes_exchange(w);
     result x, aside;
     memcpy(x.lanes, lanes_of(w, s->in[0]), LANES * sizeof(uint32_t));
     const lane_u32 *from = (const lane_u32 *)x.lanes, *by = lanes_of(w, s->in[1]);
@@ -58,6 +59,7 @@ outcome run_vote(warp *w, const step *s)
 {
     if (!warp_is_whole(w, s))
         return FAULTED;
+    warp_lanes_exchange(w);
     result aside;
     lane_mask yes = mask_of(lanes_of(w, s->in[0])) & w->active;
     ir_vote_kind how = (ir_vote_kind)s->inst->mode;
@@ -75,6 +77,7 @@ outcome run_redux(warp *w, const step *s)
 {
     if (!warp_is_whole(w, s))
         return FAULTED;
+    warp_lanes_exchange(w);
     const lane_u32 *x = lanes_of(w, s->in[0]);
     int first = first_lane(w->active);
     uint32_t sum = x[first];
@@ -183,6 +186,7 @@ outcome run_mma(warp *w, const step *s)
     int row, column;
     if (!warp_is_whole(w, s))
         return FAULTED;
+    warp_lanes_exchange(w);
     for (int lane = 0; lane < LANES; lane++) {
         for (int i = 0; i < 8; i++) {
             matrix_mma_a(lane, i, &row, &column);

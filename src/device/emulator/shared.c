@@ -115,6 +115,11 @@ static bool knows_lane(const access *a, uint16_t who, uint32_t clock, uint8_t la
            k->lanes[who] >> lane & 1;
 }
 
+static bool knows_reader(const access *a, uint16_t who, uint32_t clock, uint8_t lane)
+{
+    return knows_lane(a, who, clock, lane) || clock <= a->knows->read[who];
+}
+
 static bool lane_race(const access *a, uint32_t offset, uint16_t other, uint32_t other_step, int lane, const char *what)
 {
     cluster *c = a->w->cluster;
@@ -251,10 +256,10 @@ static uint16_t reader_by_lane(const access *a, const cell *x, int *lane)
     const cluster *c = a->w->cluster;
     *lane = x->read_lane;
     if (x->read_agent != READ_SET)
-        return knows_lane(a, x->read_agent, x->read_clock, x->read_lane) ? NO_AGENT : x->read_agent;
+        return knows_reader(a, x->read_agent, x->read_clock, x->read_lane) ? NO_AGENT : x->read_agent;
     const reader_set *set = &c->sets[x->read_clock];
     for (int i = 0; i < c->warp_count; i++)
-        if (!knows_lane(a, (uint16_t)i, set->clock[i], set->lane[i])) {
+        if (!knows_reader(a, (uint16_t)i, set->clock[i], set->lane[i])) {
             *lane = set->lane[i];
             return (uint16_t)i;
         }
@@ -292,6 +297,7 @@ static void note_write(const access *a, cell *x)
 static void note_read(const access *a, cell *x)
 {
     cluster *c = a->w->cluster;
+    a->w->has_read = true;
     x->read_step = (uint32_t)a->s->index;
     if (x->read_agent == READ_SET && x->read_clock) {
         set_add(c, x->read_clock, a->agent, a->clock, (uint8_t)a->lane);
