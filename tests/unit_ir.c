@@ -9,6 +9,8 @@
 
 #include "device/device.h"
 #include "ir/build.h"
+#include "ir/ptx_rows.h"
+#include "ir/rules.h"
 
 static val u32(int64_t i)
 {
@@ -90,6 +92,14 @@ static void test_names(void **unused)
     assert_int_equal(ir_type_bytes(IR_U64), 8);
     for (int type = 1; type < IR_TYPE_COUNT; type++)
         assert_true(ir_type_bytes((ir_type)type) > 0);
+    for (int beyond = 0; beyond < 2; beyond++) { // what is no number of the tables has its answer, too
+        assert_string_equal(ir_op_text((ir_op)(IR_OP_COUNT + beyond)), "no op");
+        assert_int_equal(ir_op_class((ir_op)(IR_OP_COUNT + beyond)), IR_CONTROL);
+        assert_ptr_equal(ir_rule_of((ir_op)(IR_OP_COUNT + beyond)), ir_rule_of(IR_MOV));
+        assert_null(ptx_rows((ir_op)(IR_OP_COUNT + beyond)));
+        assert_string_equal(ir_class_text((ir_class)(IR_CLASS_COUNT + beyond)), "no class");
+        assert_ptr_equal(ir_type_text((ir_type)(IR_TYPE_COUNT + beyond)), ir_type_text((ir_type)CKL_DTYPE_DEFAULT));
+    }
 }
 
 /* Wrong kernels, each with a right twin */

@@ -186,7 +186,7 @@ typedef struct cell {
     uint32_t write_clock, read_clock; // 0: never; read_clock of a shared reader set: its index
     uint16_t write_agent, read_agent;
     uint32_t write_step, read_step;
-    uint8_t write_lane, read_lane; // of a warp's access
+    uint8_t write_lanes, read_lanes; // of a warp's access: the first, and how many (shared.c)
     uint8_t flags;
 } cell;
 
@@ -204,8 +204,8 @@ typedef struct access {
     bool strong; // to global memory, at a scope
     ir_scope scope;
     allocation *memory; // of a range of global memory
-    uintptr_t start;
-    size_t lane_bytes; // of lanes side by side from `lane` on; 0: all of it is that lane's
+    uintptr_t start;    // of the range: its address, or its offset in shared memory
+    size_t lane_bytes;  // of lanes side by side from `lane` on; 0: all of it is that lane's
 } access;
 
 /* Two kinds of blocks: IF waits to run its else lanes, LOOP gathers lanes that broke. */
@@ -335,13 +335,13 @@ typedef struct transfer {
     warp *w;
     const step *s;
     int lane;
-    const tensor_map_desc *map; // NULL: a bulk copy
-    int32_t coordinates[TENSOR_MAP_RANK_MAX];
-    uintptr_t global;            // TRANSFER_VALUE: the value
-    uint32_t offset, bytes;      // in shared memory
-    uint32_t to_ctas;            // ranks
-    uint32_t barrier;            // offset
-    uint32_t phase[CLUSTER_MAX]; // of each destination's mbarrier
+    const tensor_map_desc *map;                                        // NULL: a bulk copy
+    int32_t coordinates[TENSOR_MAP_RANK_MAX + TENSOR_MAP_PIXEL_MODES]; // and, im2col, offsets
+    uintptr_t global;                                                  // TRANSFER_VALUE: the value
+    uint32_t offset, bytes;                                            // in shared memory
+    uint32_t to_ctas;                                                  // ranks
+    uint32_t barrier;                                                  // offset
+    uint32_t phase[CLUSTER_MAX];                                       // of each destination's mbarrier
     uint32_t group;
     cp_async_lanes *lanes; // NULL but for TRANSFER_CP_ASYNC
 } transfer;
@@ -349,7 +349,7 @@ typedef struct transfer {
 /* Readers of a cell that do not know of each other. */
 typedef struct reader_set {
     uint32_t *clock; // per agent
-    uint8_t *lane;   // per warp, at that clock
+    uint8_t *lanes;  // per warp, at that clock
     uint32_t next_free;
 } reader_set;
 
@@ -417,6 +417,12 @@ static inline uint32_t u32_of(const warp *w, operand o, int lane)
 static inline uint64_t u64_of(const warp *w, operand o, int lane)
 {
     return ((const lane_u64 *)lanes_of(w, o))[lane];
+}
+
+/* The lane that accesses an address, or offset, of the range. */
+static inline int access_lane(const access *a, uintptr_t at)
+{
+    return a->lane_bytes ? a->lane + (int)((at - a->start) / a->lane_bytes) : a->lane;
 }
 
 static inline int first_lane(lane_mask mask)
@@ -551,7 +557,8 @@ void cluster_barrier_check(cluster *c);       // after an arrival, and after a w
 const step *setmaxnreg_missed(const warp *w); // by a warp that leaves; NULL: none
 
 /* transfer.c - False after a fault, or where stated. */
-outcome transfer_begin(cluster *c, transfer t);                 // queues it, or does it at once if completion is eager
+outcome transfer_begin(cluster *c, transfer t); // queues it, or does it at once if completion is eager
+bool transfer_touch_destination(const transfer *t, cta *to, const access *a);
 bool transfer_touch_source(const transfer *t, const access *a); // notes that a store reads its part of shared memory
 bool transfer_touch_global(const transfer *t, access *a);       // notes the access to global memory
 bool transfer_complete_one(cluster *c, bool any_order);         // false also if there is none
