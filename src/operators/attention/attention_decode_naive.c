@@ -195,8 +195,11 @@ void attention_decode_naive(const void *config, int kernel)
             add_score(&r, score(&r, j));
         if (form->sinks)
             add_sink(&r);
-        LOOP_FROM(first, imm64(0), imm64(whole), imm64(COLUMNS))
-            weigh_values(&r, first, COLUMNS);
+        if (whole > COLUMNS)
+            LOOP_FROM(first, imm64(0), imm64(whole), imm64(COLUMNS))
+                weigh_values(&r, first, COLUMNS);
+        else if (whole)
+            weigh_values(&r, imm64(0), COLUMNS);
         if (whole < form->dv)
             weigh_values(&r, imm64(whole), form->dv - whole);
         if (form->lse) {
