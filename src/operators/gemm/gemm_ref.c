@@ -200,7 +200,8 @@ static alignment alignment_of(const ckl_gemm_desc *d)
 }
 
 /* Both arrays are padded with zeros to a multiple of LANES. */
-WIDE static void products(const double *a, const double *b, int64_t k, alignment smallest, double *sum, double *magnitude)
+WIDE static void products(const double *a, const double *b, int64_t k, alignment smallest, double *sum,
+                          double *magnitude)
 {
     double s[LANES] = { 0 }, t[LANES] = { 0 };
     for (int64_t l = 0; l < k; l += LANES) {
@@ -361,6 +362,11 @@ static double within_type(ckl_dtype d, double x)
     return !gemm_is_f8(d) || isnan(x) ? x : fmin(fmax(x, -most), most);
 }
 
+static bool is_open(double sum, double magnitude)
+{
+    return isnan(sum) && magnitude == REFERENCE_OPEN;
+}
+
 /* D of an element whose G, and U, are known. */
 static void activate_element(const gemm_problem *p, void *const *host, const int64_t at[5], const double *sum,
                              const double *magnitude, reference_slice *out)
@@ -378,7 +384,8 @@ static void activate_element(const gemm_problem *p, void *const *host, const int
         error = lost ? REFERENCE_OPEN : error;
     }
     if (d->gated) {
-        bool lost = is_lost(value, fabs(sum[0]) + magnitude[0], sum[1]) || is_lost(sum[1], magnitude[1], value);
+        bool lost = is_open(sum[0], magnitude[0]) || is_open(sum[1], magnitude[1]) ||
+                    is_lost(value, fabs(sum[0]) + magnitude[0], sum[1]) || is_lost(sum[1], magnitude[1], value);
         error = lost ? REFERENCE_OPEN : error * fabs(sum[1]) + fabs(value) * magnitude[1] + error * magnitude[1];
         value = lost ? NAN : value * sum[1];
     }
