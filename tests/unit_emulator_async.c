@@ -353,11 +353,61 @@ static void test_tensor_cores(void)
     gpu = before;
 }
 
+/* A map of all memory: rows of a matrix, then units of 16 bytes and of 4 GiB that say where it lies. */
+
+static int first_row; // of the box
+
+static void describe_box_anywhere(void)
+{
+    HERE;
+    val map = ir_tensor_map_param("map"), near = ir_scalar_param(IR_U32, "near"), far = ir_scalar_param(IR_U32, "far");
+    val box = ir_smem_address(ir_smem_alloc("box", 16 * 128, 1024)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    const val origin[] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, first_row), i32(near), i32(far) };
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_mbarrier_expect(bar, 0, u32(16 * 128));
+    ir_tma_load(box, 0, map, bar, u32(0), 4, origin);
+    ir_mbarrier_wait(bar, 0, u32(0));
+    ir_end_if();
+}
+
+static ckl_status load_box_anywhere(void *matrix, int row)
+{
+    enum { UNIT = 16, NEAR_BITS = 28 };
+    const uint64_t units = ((uintptr_t)matrix - UNIT) / UNIT;
+    uint32_t near = (uint32_t)(units & ((1 << NEAR_BITS) - 1)), far = (uint32_t)(units >> NEAR_BITS);
+    const tensor_map_desc desc = { .dtype = CKL_F16,
+                                   .rank = 4,
+                                   .address = (void *)(uintptr_t)UNIT, // NOLINT: below all memory
+                                   .size = { 64, 40, 1 << NEAR_BITS, 1 << 17 },
+                                   .stride = { 2, 128, UNIT, (int64_t)UNIT << NEAR_BITS },
+                                   .box = { 64, 16, 1, 1 },
+                                   .swizzle = SWIZZLE_128 };
+    tensor_map map;
+    assert_int_equal(gpu->ops->encode_tensor_map(gpu, &desc, &map), CKL_OK);
+    first_row = row;
+    return test_run(gpu, (test_kernel){ describe_box_anywhere, IR_SM90A, .threads = 32 },
+                    (void *[]){ &map, &near, &far });
+}
+
+static void test_boxes_of_all_memory(void)
+{
+    static const uint16_t numbers[40 * 64];
+    void *matrix = test_upload(gpu, numbers, sizeof numbers);
+    if (load_box_anywhere(matrix, 32) != CKL_OK) // half of it is beyond the last row
+        fail_msg("%s", ckl_error());
+    assert_int_equal(load_box_anywhere(matrix, 40), CKL_DEVICE_FAULT);
+    assert_non_null(strstr(ckl_error(), "box beyond its tensor"));
+    gpu->ops->release(gpu, matrix);
+}
+
 int main(void)
 {
-    static void (*tests[])(void) = { test_boxes,     test_copies, test_distributed,
-                                     test_allreduce, test_mma,    test_tensor_cores };
-    static const char *const names[] = { "boxes", "copies", "distributed", "cluster_allreduce", "mma", "tensor_cores" };
+    static void (*tests[])(void) = { test_boxes, test_copies,       test_distributed,        test_allreduce,
+                                     test_mma,   test_tensor_cores, test_boxes_of_all_memory };
+    static const char *const names[] = { "boxes", "copies",       "distributed",        "cluster_allreduce",
+                                         "mma",   "tensor_cores", "boxes of all memory" };
     struct CMUnitTest list[COUNT_OF(tests)];
     for (int i = 0; i < COUNT_OF(tests); i++)
         list[i] = (struct CMUnitTest){ names[i], test_everywhere, NULL, NULL, &tests[i] };

@@ -159,7 +159,7 @@ static void heard_of_a_lane(void)
 static const fault_case cases[] = {
     { all_write_and_sync, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0", "a warp_sync" }, 0 },
     { all_write_and_meet, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0", "a warp_sync" }, 0 },
-    { all_read, THREADS, 1, { "shared-memory race", "write of words+4 meets the read by lane 1", "a warp_sync" }, 0 },
+    { all_read, THREADS, 1, { "shared-memory race", "write of words meets the read by lane 1", "a warp_sync" }, 0 },
     { both_read, THREADS, 1, { "shared-memory race", "the read by lane 1 of warp 0", "a warp_sync" }, 0 },
     { writes_after_meeting, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0" }, 0 },
     { each_arrives, THREADS, 1, { "shared-memory race", "write by lane 31 of warp 0" }, 0 },

@@ -114,7 +114,8 @@ static void forward(const norm_view *v, const ckl_norm_args *a, int output, int6
         bool sum = output == NORM_SUM;
         out.value[j] = sum ? h : (h - s.mean) * (s.rstd * gamma) + beta;
         out.magnitude[j] = sum ? fabs(h) : distance * s.rstd * fabs(gamma) + tiny + fabs(beta);
-        if (!sum && isinf(gamma) && fabs(h - s.mean) <= MEAN_ERROR * distance) { // either infinity, or 0 times it
+        const double unsure = MEAN_ERROR * distance + FLT_EPSILON * fabs(s.mean); // where h - mean may be 0 in f32
+        if (!sum && isinf(gamma) && fabs(h - s.mean) <= unsure) {                 // either infinity, or 0 times it
             out.value[j] = NAN;
             out.magnitude[j] = REFERENCE_OPEN;
         }

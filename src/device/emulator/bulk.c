@@ -206,6 +206,32 @@ static bool read_coordinates(transfer *t, const operand *in)
     return begins_with_chunk(t) && (!im2col || read_offsets(t, in - (t->map->rank - 2)));
 }
 
+/* Has the box no element of its tensor? */
+static bool is_beyond(const transfer *t)
+{
+    for (int i = 0; i < t->map->rank; i++) {
+        const int64_t first = t->coordinates[i],
+                      last = first + (t->map->box[i] - 1) * (int64_t)tensor_map_step(t->map, i);
+        if (last < 0 || first >= t->map->size[i])
+            return true;
+    }
+    return false;
+}
+
+/*
+ * NOTE: by maps of all memory, which begin at address 16, an H200 loads boxes that reach beyond rows and columns, and ends with an illegal
+ * address where a box lies beyond them wholly; by other maps such a box is zeros. So it may touch the tensor's own address.
+ */
+static bool may_be_beyond(const transfer *t)
+{
+    const uintptr_t address = (uintptr_t)t->map->address;
+    if (t->map->im2col || !is_beyond(t) || memory_find(&t->w->cluster->kernel->device->memory, address, 1))
+        return true;
+    fault(t->w, t->s, t->lane, "box beyond its tensor",
+          "no element of it is in the tensor, whose address 0x%zx is no memory", (size_t)address);
+    return false;
+}
+
 outcome run_tma_load(warp *w, const step *s)
 {
     if (!is_issued_once(w, s))
@@ -214,7 +240,7 @@ outcome run_tma_load(warp *w, const step *s)
         uint32_t mask = u32_of(w, s->in[3], i), all = (1U << w->cluster->cta_count) - 1;
         transfer t = { .kind = TRANSFER_LOAD, .w = w, .s = s, .lane = i, .to_ctas = mask ? mask : 1U << w->cta->rank };
         t.map = find_map(w, s, i, u64_of(w, s->in[1], i));
-        if (!t.map || !read_coordinates(&t, s->in + s->inst->in_count - s->inst->n))
+        if (!t.map || !read_coordinates(&t, s->in + s->inst->in_count - s->inst->n) || !may_be_beyond(&t))
             return FAULTED;
         if (mask & ~all)
             return fault(w, s, i, "no such CTA", "multicast mask 0x%x in a cluster of %d CTAs", mask,

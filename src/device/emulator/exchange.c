@@ -45,6 +45,7 @@ outcome run_shuffle(warp *w, const step *s)
 {
     if (!warp_is_whole(w, s))
         return FAULTED;
+    warp_lanes_exchange(w);
     result x, aside;
     memcpy(x.lanes, lanes_of(w, s->in[0]), LANES * sizeof(uint32_t));
     const lane_u32 *from = (const lane_u32 *)x.lanes, *by = lanes_of(w, s->in[1]);
@@ -59,6 +60,7 @@ outcome run_vote(warp *w, const step *s)
 {
     if (!warp_is_whole(w, s))
         return FAULTED;
+    warp_lanes_exchange(w);
     result aside;
     lane_mask yes = mask_of(lanes_of(w, s->in[0])) & w->active;
     ir_vote_kind how = (ir_vote_kind)s->inst->mode;
@@ -76,6 +78,7 @@ outcome run_redux(warp *w, const step *s)
 {
     if (!warp_is_whole(w, s))
         return FAULTED;
+    warp_lanes_exchange(w);
     const lane_u32 *x = lanes_of(w, s->in[0]);
     int first = first_lane(w->active);
     uint32_t sum = x[first];
@@ -212,6 +215,7 @@ outcome run_mma(warp *w, const step *s)
     uint32_t a[MMA_M * MATRIX_HALVES / 2], b[MMA_N * MATRIX_HALVES / 2], d[MMA_M * MMA_N];
     if (!warp_is_whole(w, s))
         return FAULTED;
+    warp_lanes_exchange(w);
     pthread_once(&once, fill_places);
     collect(w, s->in, A_REGISTERS, place.a, a);
     collect(w, s->in + A_REGISTERS, B_REGISTERS, place.b, b);

@@ -140,12 +140,12 @@ typedef struct launch_state {
 
 /*
  * What an agent or a barrier knows: per agent the latest clock seen, and the latest that the async proxy sees too in shared
- * and in global memory; per warp the clock up to which all its lanes are known, and the lanes that are known beyond; and the
- * past of other clusters.
+ * and in global memory; per warp the clocks up to which all its lanes are known, and have read, and the lanes that are known
+ * beyond; and the past of other clusters.
  */
 typedef struct knowledge {
     uint32_t *seen, *visible, *global;
-    uint32_t *whole;
+    uint32_t *whole, *read;
     lane_mask *lanes;
     past **past;
 } knowledge;
@@ -186,7 +186,7 @@ typedef struct cell {
     uint32_t write_clock, read_clock; // 0: never; read_clock of a shared reader set: its index
     uint16_t write_agent, read_agent;
     uint32_t write_step, read_step;
-    uint8_t write_lane, read_lane; // of a warp's access
+    uint8_t write_lanes, read_lanes; // of a warp's access: the first, and how many (shared.c)
     uint8_t flags;
 } cell;
 
@@ -255,6 +255,7 @@ struct warp {
     uint32_t *in_flight;           // per register: the wgmma group that still uses it
     bool *unfenced;                // per register: written since the last WGMMA_FENCE
     bool any_unfenced;
+    bool has_read; // shared memory, since its lanes exchanged values last
     int registers; // setmaxnreg
 
     /* Strong accesses: what fences have covered, and what was read and not acquired yet, by scope up to that of the GPU. */
@@ -348,7 +349,7 @@ typedef struct transfer {
 /* Readers of a cell that do not know of each other. */
 typedef struct reader_set {
     uint32_t *clock; // per agent
-    uint8_t *lane;   // per warp, at that clock
+    uint8_t *lanes;  // per warp, at that clock
     uint32_t next_free;
 } reader_set;
 
@@ -490,6 +491,7 @@ uint16_t agent_new(warp *w, const step *s, agent a); // NO_AGENT and a fault if 
 void warp_release(warp *w, lane_mask lanes, knowledge *to);
 void warp_release_whole(warp *w, knowledge *to); // all lanes come to a barrier
 void warp_lanes_meet(warp *w);                   // warp_sync
+void warp_lanes_exchange(warp *w);               // shuffles: what lanes had loaded before has come
 void warp_acquire(warp *w, const knowledge *from);
 uint32_t warp_clock(const warp *w);
 

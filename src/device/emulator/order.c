@@ -6,7 +6,7 @@
 
 struct clock_block {
     past *past;
-    uint32_t clocks[]; // a clock and a mask of every warp, then three clocks of every agent
+    uint32_t clocks[]; // two clocks and a mask of every warp, then three clocks of every agent
 };
 
 /* Memory of a knowledge, reused from cluster to cluster. */
@@ -19,7 +19,7 @@ static clock_block *draw(cluster *c)
             c->pool[i] = NULL;
     }
     const size_t kinds = c->launch->ordered ? 3 : 2; // in other launches global memory has no clocks
-    const size_t of_warps = 2 * (size_t)c->warp_count;
+    const size_t of_warps = 3 * (size_t)c->warp_count;
     clock_block **k = &c->pool[c->pool_used++];
     if (!*k)
         return *k = heap_alloc(1, sizeof(clock_block) + (of_warps + kinds * (size_t)c->agent_max) * sizeof(uint32_t));
@@ -43,12 +43,13 @@ void knowledge_free(cluster *c)
 knowledge knowledge_new(cluster *c)
 {
     clock_block *k = draw(c);
-    uint32_t *of_agents = k->clocks + 2 * c->warp_count;
+    uint32_t *of_agents = k->clocks + 3 * c->warp_count;
     return (knowledge){ .seen = of_agents,
                         .visible = of_agents + c->agent_max,
                         .global = of_agents + 2 * c->agent_max,
                         .whole = k->clocks,
-                        .lanes = k->clocks + c->warp_count,
+                        .read = k->clocks + c->warp_count,
+                        .lanes = k->clocks + 2 * c->warp_count,
                         .past = &k->past };
 }
 
@@ -78,6 +79,7 @@ static void join_lanes(knowledge *to, const knowledge *from, int warps)
 void knowledge_join(const cluster *c, knowledge *to, const knowledge *from)
 {
     join_lanes(to, from, c->warp_count);
+    later(to->read, from->read, c->warp_count);
     later(to->seen, from->seen, c->agent_count);
     later(to->visible, from->visible, c->agent_count);
     if (!c->launch->ordered)
@@ -91,6 +93,7 @@ void knowledge_meet(const cluster *c, knowledge *to, const knowledge *from)
     earlier(to->seen, from->seen, c->agent_count);
     earlier(to->visible, from->visible, c->agent_count); // what WGMMAs read is in shared memory
     earlier(to->whole, from->whole, c->warp_count);
+    earlier(to->read, from->read, c->warp_count);
     for (int i = 0; i < c->warp_count; i++)
         to->lanes[i] |= from->lanes[i];
 }
@@ -100,6 +103,7 @@ void knowledge_copy(const cluster *c, knowledge *to, const knowledge *from)
     memcpy(to->seen, from->seen, (size_t)c->agent_count * sizeof(uint32_t));
     memcpy(to->visible, from->visible, (size_t)c->agent_count * sizeof(uint32_t));
     memcpy(to->whole, from->whole, (size_t)c->warp_count * sizeof(uint32_t));
+    memcpy(to->read, from->read, (size_t)c->warp_count * sizeof(uint32_t));
     memcpy(to->lanes, from->lanes, (size_t)c->warp_count * sizeof(lane_mask));
     if (!c->launch->ordered)
         return;
@@ -113,6 +117,7 @@ void knowledge_clear(const cluster *c, knowledge *k)
     memset(k->seen, 0, (size_t)c->agent_count * sizeof(uint32_t));
     memset(k->visible, 0, (size_t)c->agent_count * sizeof(uint32_t));
     memset(k->whole, 0, (size_t)c->warp_count * sizeof(uint32_t));
+    memset(k->read, 0, (size_t)c->warp_count * sizeof(uint32_t));
     memset(k->lanes, 0, (size_t)c->warp_count * sizeof(lane_mask));
     if (!c->launch->ordered)
         return;
@@ -169,6 +174,15 @@ void warp_lanes_meet(warp *w)
 void warp_acquire(warp *w, const knowledge *from)
 {
     knowledge_join(w->cluster, &w->knows, from);
+}
+
+/* A shuffle orders no memory, but a lane takes part in it when its loads have come: nobody overwrites what they read. */
+void warp_lanes_exchange(warp *w)
+{
+    if (!w->has_read)
+        return;
+    w->knows.read[w->agent] = w->knows.seen[w->agent]++;
+    w->has_read = false;
 }
 
 /* Fences */

@@ -143,20 +143,20 @@ static void add_sink(const decode_row *r)
 }
 
 /* Columns first .. first+count-1 of O. */
-static void weigh_values(const decode_row *r, int first, int count)
+static void weigh_values(const decode_row *r, val first, int count)
 {
     tensor rO = fragment(F32, compact(leaf(count))); // (COUNT)
     fill(rO, immf(0));
     LOOP_FROM(j, r->first, r->end, imm64(1)) {
         val weight = power(r, sub(score(r, j), r->max));
         for (int c = 0; c < count; c++)
-            set(rO, c, fma(weight, element(r, false, j, imm64(first + c)), at(rO, c)));
+            set(rO, c, fma(weight, element(r, false, j, add(first, imm64(c))), at(rO, c)));
     }
     val inverse = select(eq(r->sum, immf(0)), immf(0), div(immf(1), r->sum));
     if (r->form->cache == CKL_E4M3)
         inverse = mul(inverse, r->scale_v);
     for (int c = 0; c < count; c++)
-        set(r->gO, first + c, convert(r->form->dtype, mul(at(rO, c), inverse)));
+        set(r->gO, add(first, imm64(c)), convert(r->form->dtype, mul(at(rO, c), inverse)));
 }
 
 /* The row's token in the cache, by the first head of each group. */
@@ -179,6 +179,7 @@ void attention_decode_naive(const void *config, int kernel)
 {
     const attention_decode_naive_config *cfg = config;
     const attention_decode_form *form = &cfg->form;
+    const int whole = form->dv / COLUMNS * COLUMNS;
     (void)kernel;
     launch_bounds(cfg->threads, 0);
     attention_decode_values p = params_of(attention_decode);
@@ -194,8 +195,13 @@ void attention_decode_naive(const void *config, int kernel)
             add_score(&r, score(&r, j));
         if (form->sinks)
             add_sink(&r);
-        for (int first = 0; first < form->dv; first += COLUMNS)
-            weigh_values(&r, first, form->dv - first < COLUMNS ? form->dv - first : COLUMNS);
+        if (whole > COLUMNS)
+            LOOP_FROM(first, imm64(0), imm64(whole), imm64(COLUMNS))
+                weigh_values(&r, first, COLUMNS);
+        else if (whole)
+            weigh_values(&r, imm64(0), COLUMNS);
+        if (whole < form->dv)
+            weigh_values(&r, imm64(whole), form->dv - whole);
         if (form->lse) {
             tensor gLse = gmem_tensor(p.lse, F32, make_layout(dynamic(rows), leaf(1))); // (ROWS)
             val logarithm = fma(r.max, mul(p.exponent, immf(M_LN2)), log_f32(r.sum));

@@ -233,6 +233,8 @@ static const char *const cases[] = {
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 lse=1 cache=e4m3",
     "heads=8 kv_heads=1 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 softcap=4",
     "heads=6 kv_heads=2 q=3 kv=150 d=80 dv=112 page=7 left=40 sinks=1 cache=e4m3 lse=1 # words past the last ones",
+    "heads=2 kv_heads=1 q=2 kv=40 d=8 dv=901 cache=e4m3 append=1 fill=integers # more columns than a kernel has room "
+    "for",
     "heads=3 kv_heads=1 kv=90 d=256 cache=e4m3 impl=sm80 config='warps=2 keys=32 stages=2 split=64'",
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 append=1 lse=1 # no keys but the new one, or none",
     "heads=4 kv_heads=2 q=5 kv=260 d=128 batch=3 shortest=2 page=16 layout=bshd append=1 dtype=bf16 impl=sm80 "

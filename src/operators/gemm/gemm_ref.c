@@ -314,24 +314,6 @@ static double scalar(ckl_gemm_scale how, const void *array, int64_t i)
     return how == CKL_GEMM_SCALE_NONE ? 1 : dtype_read(CKL_F32, array, how == CKL_GEMM_SCALE_ROW ? i : 0);
 }
 
-/* G and its magnitude of a sum of products, of element (row,j) of a product of the batch; at[3] is the group, at[4] the row of D. */
-static void finish(const gemm_problem *p, void *const *host, const int64_t at[5], double *sum, double *magnitude)
-{
-    const ckl_gemm_desc *d = &p->desc;
-    const bool device = d->device_scalars;
-    const int64_t in_group = at[3] * d->n + at[2];
-    double alpha = device ? dtype_read(CKL_F32, host[DEVICE_ALPHA], 0) : p->alpha;
-    double beta = !p->c ? 0 : device ? dtype_read(CKL_F32, host[DEVICE_BETA], 0) : p->beta;
-    double scale = alpha * scalar(d->scale_a, host[SCALE_A], at[1]) * scalar(d->scale_b, host[SCALE_B], in_group);
-    int64_t in_c = at[0] * d->stride_c + at[4] * d->ldc + at[2];
-    double added = beta != 0 ? beta * dtype_read(d->d, host[C], in_c) : 0;
-    double bias =
-        d->bias ? dtype_read(gemm_bias_type(d->d), host[BIAS], d->bias_along == CKL_GEMM_ALONG_M ? at[1] : in_group)
-                : 0;
-    *sum = *sum * scale + added + bias;
-    *magnitude = *magnitude * fabs(scale) + fabs(added) + fabs(bias);
-}
-
 /* Is x, a sum of that magnitude, 0 in f32, perhaps, and y so large there, or infinite, that it tells? */
 static bool is_lost(double x, double magnitude, double y)
 {
@@ -340,11 +322,49 @@ static bool is_lost(double x, double magnitude, double y)
     return isfinite(x) && fabs(x) <= 0x1p-20 * magnitude && fabs(y) > 0x1p126;
 }
 
+/* A factor that is infinite meets a sum that is 0 in f32, perhaps, by itself or with the factors that are finite. */
+static bool meets_zero(const double factors[3], double sum, double magnitude)
+{
+    double finite = 1;
+    bool infinite = false;
+    for (int i = 0; i < 3; i++) {
+        finite *= isinf(factors[i]) ? 1 : factors[i];
+        infinite |= isinf(factors[i]);
+    }
+    return infinite && is_lost(sum * finite, magnitude * fabs(finite), INFINITY);
+}
+
+/* G and its magnitude of a sum of products, of element (row,j) of a product of the batch; at[3] is the group, at[4] the row of D. */
+static void finish(const gemm_problem *p, void *const *host, const int64_t at[5], double *sum, double *magnitude)
+{
+    const ckl_gemm_desc *d = &p->desc;
+    const bool device = d->device_scalars;
+    const int64_t in_group = at[3] * d->n + at[2];
+    double alpha = device ? dtype_read(CKL_F32, host[DEVICE_ALPHA], 0) : p->alpha;
+    double beta = !p->c ? 0 : device ? dtype_read(CKL_F32, host[DEVICE_BETA], 0) : p->beta;
+    const double factors[] = { alpha, scalar(d->scale_a, host[SCALE_A], at[1]),
+                               scalar(d->scale_b, host[SCALE_B], in_group) };
+    double scale = factors[0] * factors[1] * factors[2];
+    int64_t in_c = at[0] * d->stride_c + at[4] * d->ldc + at[2];
+    double added = beta != 0 ? beta * dtype_read(d->d, host[C], in_c) : 0;
+    double bias =
+        d->bias ? dtype_read(gemm_bias_type(d->d), host[BIAS], d->bias_along == CKL_GEMM_ALONG_M ? at[1] : in_group)
+                : 0;
+    const bool lost = meets_zero(factors, *sum, *magnitude);
+    *sum = lost ? NAN : *sum * scale + added + bias;
+    *magnitude = lost ? REFERENCE_OPEN : *magnitude * fabs(scale) + fabs(added) + fabs(bias);
+}
+
 /* Conversions to 8 bits saturate, infinities too. */
 static double within_type(ckl_dtype d, double x)
 {
     const double most = d == CKL_E4M3 ? 448 : 57344;
     return !gemm_is_f8(d) || isnan(x) ? x : fmin(fmax(x, -most), most);
+}
+
+static bool is_open(double sum, double magnitude)
+{
+    return isnan(sum) && magnitude == REFERENCE_OPEN;
 }
 
 /* D of an element whose G, and U, are known. */
@@ -364,7 +384,8 @@ static void activate_element(const gemm_problem *p, void *const *host, const int
         error = lost ? REFERENCE_OPEN : error;
     }
     if (d->gated) {
-        bool lost = is_lost(value, fabs(sum[0]) + magnitude[0], sum[1]) || is_lost(sum[1], magnitude[1], value);
+        bool lost = is_open(sum[0], magnitude[0]) || is_open(sum[1], magnitude[1]) ||
+                    is_lost(value, fabs(sum[0]) + magnitude[0], sum[1]) || is_lost(sum[1], magnitude[1], value);
         error = lost ? REFERENCE_OPEN : error * fabs(sum[1]) + fabs(value) * magnitude[1] + error * magnitude[1];
         value = lost ? NAN : value * sum[1];
     }

@@ -122,9 +122,9 @@ static ckl_status admit_sm90_scales(const gemm_sm90_config *c)
 }
 
 /*
- * Matrices that pointers name. NOTE: an H200 computed 32x512^3, 16x1024^3, 256x128^3 and 4x4096^3 right by a map of all memory, in
- * ping-pong, whole tiles and without clusters. 5x70x72x136, of tiles that reach beyond the matrices, by one consumer in clusters,
- * ended with an illegal address; which of the three it was is not known.
+ * Matrices that pointers name. NOTE: by a map of all memory an H200 loads boxes that reach beyond the rows or columns, by one consumer
+ * and in clusters, too; a box that lies beyond them wholly ends with an illegal address (bench/notes/gemm.md). Clusters have such
+ * boxes, where they do not divide the tiles. Tiles that reach beyond have not been timed.
  */
 static ckl_status admit_sm90_pointers(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {

@@ -130,6 +130,7 @@ static const char *const cases[] = {
     "n=3 c=40 h=9 w=5 groups=20 layout=nhwc impl=forward config='bundle=12 cut_short=1 threads=64 column_threads=10 "
     "cluster=2 vec=4 channels=2 steps=3'",
     "n=2 c=1152 h=3 w=3 groups=3 layout=nhwc fill=hard seed=880317 # subnormal products of rstd and gamma",
+    "n=1 c=32 h=64 w=64 groups=2 offset=1000 fill=hard seed=8 # x is the mean as f32 has it, gamma infinite",
     "n=3 c=31 h=12 w=8 groups=31 layout=nhwc dtype=f16 # pixels are folded: vectors of the last channel and the first",
     "n=2 c=31 h=12 w=9 groups=31 layout=nhwc dtype=bf16 direction=backward fill=uniform",
     "n=2 c=75 h=16 w=8 groups=1 layout=nhwc dtype=bf16 fill=hard",
