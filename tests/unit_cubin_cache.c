@@ -280,10 +280,10 @@ static void test_keys(void **state)
 
 enum { PROCESSES = 4, THREADS = 4, ROUNDS = 60, KEYS = 5 };
 
-/* What is kept under a number, of a length of its own. */
+/* What is kept under a number, of a length of its own: of a single byte, too. */
 static size_t content(int number, unsigned char out[8192])
 {
-    size_t bytes = 5000 + (size_t)number * 700;
+    size_t bytes = number ? 5000 + (size_t)number * 700 : 1;
     memset(out, number + 1, bytes);
     return bytes;
 }
