@@ -428,6 +428,17 @@ static void wgmma_a(bool right)
     ir_assign(a[2], u32(7));
 }
 
+/* Parameters may be read before, global memory not. */
+static void before_grid_wait(bool right)
+{
+    val x = ir_scalar_param(IR_U64, "x"), zero = u32(0);
+    if (right)
+        ir_plain(IR_GRID_WAIT, 0, 0);
+    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, x, 0, &zero);
+    ir_at("kernel.c", 9);
+    ir_plain(IR_GRID_WAIT, 0, 0);
+}
+
 static const struct {
     const char *name;
     void (*describe)(bool right);
@@ -470,6 +481,8 @@ static const struct {
     { "wgmma_order", wgmma_order, "belongs to the wgmma of line 7 until a wgmma_wait" },
     { "wgmma_fence", wgmma_fence, "wgmma: register 0 was used after the last wgmma_fence" },
     { "wgmma_loop", wgmma_loop, "belongs to the wgmma of line 7 until a wgmma_wait" },
+    { "before_grid_wait", before_grid_wait,
+      "kernel.c:7: st: comes before the grid_wait of line 9: the kernel before may" },
     { "wgmma_a", wgmma_a, "belongs to the wgmma_rs of line 7 until a wgmma_wait" },
 };
 

@@ -326,6 +326,8 @@ static ckl_status takes(const ckl_conv_desc *d)
     if (d->groups != d->c || d->groups != d->k)
         FAIL(CKL_UNSUPPORTED, "conv depthwise: groups=%" PRId64 " are not c=%" PRId64 " and k=%" PRId64 " channels",
              d->groups, d->c, d->k);
+    if (d->dtype == CKL_I8)
+        FAIL(CKL_UNSUPPORTED, "conv depthwise: dtype=i8 is none of f32, f16, bf16");
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv depthwise: it does not compute the gradient of weights");
     if (d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1))

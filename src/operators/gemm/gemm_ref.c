@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/math.h"
+#include "base/wide.h"
 #include "operators/gemm/gemm_config.h"
 
 enum {
@@ -175,7 +176,7 @@ enum { LANES = 8 }; // partial sums side by side, which compilers make vectors o
 /* NOTE: the tensor core aligns products by the exponents of their factors, and that of a subnormal is the smallest one. */
 static double aligned(double x, double smallest)
 {
-    return x > 0 && x < smallest ? smallest : x;
+    return (x > 0) & (x < smallest) ? smallest : x;
 }
 
 /* As what the smallest factors of A and of B are aligned, and how much larger those of B are than what they stand for. */
@@ -199,11 +200,11 @@ static alignment alignment_of(const ckl_gemm_desc *d)
 }
 
 /* Both arrays are padded with zeros to a multiple of LANES. */
-static void products(const double *a, const double *b, int64_t k, alignment smallest, double *sum, double *magnitude)
+WIDE static void products(const double *a, const double *b, int64_t k, alignment smallest, double *sum, double *magnitude)
 {
     double s[LANES] = { 0 }, t[LANES] = { 0 };
     for (int64_t l = 0; l < k; l += LANES) {
-        for (int i = 0; i < LANES; i++) {
+        EACH_OF(i, LANES) {
             s[i] += a[l + i] * b[l + i];
             t[i] += aligned(fabs(a[l + i]), smallest.a) * aligned(fabs(b[l + i]) + smallest.raised, smallest.b);
         }

@@ -404,6 +404,10 @@ static const char *const cases[] = {
     "m=100 n=144 k=1300 a=e4m3 b=e5m2 scale_a=block scale_b=block lda=1312 ldb=1312 impl=sm90 config='tile_m=64 "
     "tile_n=144 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 stages=4' # scales of more columns than threads",
+    "m=131 n=400 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=192 consumers=2 "
+    "pingpong=0 cluster_m=1 cluster_n=1 stages=3' # halves of squares, m=131 no multiple of 4",
+    "m=260 n=256 k=384 a=e4m3 scale_a=block scale_b=block impl=sm90 config='tile_m=256 tile_n=64 consumers=2 "
+    "pingpong=0 cluster_m=1 cluster_n=2 stages=3' # a box of scales for each consumer's rows",
     "m=70 n=200 k=100 a=e4m3 scale_a=block scale_b=square lda=112 ldb=112 # a single K tile",
     "m=256 n=384 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=64 stages=3 "
     "consumers=2 pingpong=0 cluster_m=2 cluster_n=2' # every warp frees stages in four CTAs",

@@ -264,6 +264,8 @@ static const field sm80_fields[] = { TRANSPOSE_SM80_CONFIG(FIELD_ROW, transpose_
 const implementation transpose_sm80_implementation = {
     IMPLEMENTATION_PARTS(transpose, sm80),
     .summary = "tiles in shared memory by cp.async, whole words on both sides at any alignment",
+    .cost = transpose_sm80_cost,
+    .rivals = { &permute_boxes_implementation },
     .params = &transpose_param_list,
 };
 
@@ -359,6 +361,8 @@ static const field sm90_fields[] = { TRANSPOSE_SM90_CONFIG(FIELD_ROW, transpose_
 const implementation transpose_sm90_implementation = {
     IMPLEMENTATION_PARTS(transpose, sm90),
     .summary = "swizzled tiles by TMA in and out, transposed between them without bank conflicts; Hopper",
+    .cost = transpose_sm90_cost,
+    .rivals = { &transpose_narrow_implementation, &permute_boxes_implementation },
     .kernels = 2,
     .params = &transpose_param_list,
     .target = IR_SM90A,
@@ -424,6 +428,11 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     return CKL_OK;
 }
 
+static bool candidate_narrow(const void *problem, const ckl_device_info *device, int i, void *config)
+{
+    return i == 0 && choose_narrow(problem, device, config) == CKL_OK;
+}
+
 static ckl_status admit_narrow(const void *problem, const ckl_device_info *device, const void *config)
 {
     const permutation *p = problem;
@@ -454,5 +463,8 @@ static const field narrow_fields[] = { TRANSPOSE_NARROW_CONFIG(FIELD_ROW, transp
 const implementation transpose_narrow_implementation = {
     IMPLEMENTATION_PARTS(transpose, narrow),
     .summary = "matrices with a short side without gaps: whole runs of memory on both sides",
+    .candidate = candidate_narrow,
+    .cost = transpose_narrow_cost,
+    .rivals = { &permute_boxes_implementation },
     .params = &transpose_param_list,
 };
