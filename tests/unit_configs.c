@@ -100,6 +100,20 @@ static void try_fields(const test_case *c, const implementation *impl, const cha
     }
 }
 
+/* Any two numbers as large as any may be: products of both are beyond 32 bits. */
+static void try_pairs(const test_case *c, const implementation *impl, const char *config)
+{
+    const field *rows = impl->config.rows;
+    for (int i = 0; i < impl->config.count; i++)
+        for (int j = 0; j < i; j++) {
+            text changed = { 0 };
+            text_printf(&changed, "%s %s=1048576 %s=1048576", config, rows[i].name, rows[j].name);
+            if (is_number(&rows[i]) && is_number(&rows[j]))
+                try(c, text_data(&changed));
+            text_free(&changed);
+        }
+}
+
 static void try_implementation(const operator_test *test, const implementation *impl)
 {
     int count = 0, tried = 0;
@@ -112,6 +126,8 @@ static void try_implementation(const operator_test *test, const implementation *
             i++;
         if (i < count) {
             try_fields(&c, impl, text_data(&config));
+            if (tried == 0)
+                try_pairs(&c, impl, text_data(&config));
             case_clear(&c);
             tried++;
         }

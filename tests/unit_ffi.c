@@ -152,6 +152,22 @@ static void test_strides(void **state)
     assert_memory_equal(y, wanted, sizeof y);
 }
 
+/* Inputs that share memory in turn: the third overlaps the second and the first. */
+static void test_overlapping_inputs(void **state)
+{
+    float memory[15], y[6];
+    for (int i = 0; i < COUNT_OF(memory); i++)
+        memory[i] = (float)(i * i);
+    DLTensor last = matrix(memory + 9, NULL), first = matrix(memory, NULL), middle = matrix(memory + 4, NULL),
+             Y = matrix(y, NULL);
+    (void)state;
+    assert_int_equal(CALL(elementwise, TEXT("expr=x+y*z shape=2x3"), TENSOR(&last), TENSOR(&first), TENSOR(&middle),
+                          NONE, TENSOR(&Y)),
+                     0);
+    for (int i = 0; i < 6; i++)
+        assert_float_equal(y[i], memory[9 + i] + memory[i] * memory[4 + i], 0);
+}
+
 /* The interface of others: its numbers are theirs. */
 static void test_numbers_of_the_interface(void **state)
 {
@@ -349,17 +365,12 @@ static void test_leave(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_call),
-        cmocka_unit_test(test_scalars),
-        cmocka_unit_test(test_strides),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_numbers_of_the_interface),
-        cmocka_unit_test(test_types),
-        cmocka_unit_test(test_spans),
-        cmocka_unit_test(test_no_modes),
-        cmocka_unit_test(test_operators),
-        cmocka_unit_test(test_questions),
-        cmocka_unit_test(test_leave),
+        cmocka_unit_test(test_call),      cmocka_unit_test(test_scalars),
+        cmocka_unit_test(test_strides),   cmocka_unit_test(test_overlapping_inputs),
+        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_numbers_of_the_interface),
+        cmocka_unit_test(test_types),     cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_no_modes),  cmocka_unit_test(test_operators),
+        cmocka_unit_test(test_questions), cmocka_unit_test(test_leave),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(given);

@@ -19,7 +19,8 @@ static ckl_device *device;
 static void print_batch(int first, text *out)
 {
     fuzz_batch batch;
-    assert_int_equal(fuzz_describe((fuzz_set){ 11, FUZZ_KINDS_ALL }, first, FUZZ_BATCH, &batch), CKL_OK);
+    if (fuzz_describe((fuzz_set){ 11, FUZZ_KINDS_ALL }, first, FUZZ_BATCH, &batch) != CKL_OK)
+        fail_msg("%s", ckl_error());
     unsigned char *memory = malloc((size_t)(batch.slice_bytes * batch.count));
     fuzz_fill(&batch, memory);
     if (fuzz_execute(device, &batch, batch.kernel, memory) != CKL_OK)

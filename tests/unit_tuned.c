@@ -194,7 +194,9 @@ static void test_bad_lines(void **state)
               "flashattention " H200 "b=1 config='sm100'\n"
               "gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=100 consumers=1 pingpong=0 stages=4'\n"
               "gemm " H200
-              "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n");
+              "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n"
+              "rope " H200 "m=5 config='sm91'\n" // other operators': none of our business
+              "gemmx " H200 "mm=5 config='sm91'\n");
     const char *words = said_of("gemm m=512 n=512 k=512");
     for (int i = 0; i < COUNT_OF(sentences); i++) {
         char wanted[256];
@@ -204,6 +206,7 @@ static void test_bad_lines(void **state)
         assert_non_null(strstr(words, wanted));
     }
     assert_null(strstr(words, "flashattention"));
+    assert_true(!strstr(words, ":13:") && !strstr(words, ":14:"));
     expect("gemm m=512 n=512 k=512", "tile_n=176", 12);
 }
 

@@ -126,8 +126,6 @@ static void begin(program *p)
 {
     static const ir_type first[] = { CKL_I32, IR_U32, CKL_F32, IR_U64 };
     ir_at("begin", 1);
-    if (p->target == IR_SM90A && chance(p, 8))
-        ir_plain(IR_GRID_WAIT, 0, 0);
     val tid = ir_sreg(IR_TID_X);
     p->thread = tid;
     p->rank = p->cluster > 1 ? ir_sreg(IR_CLUSTER_RANK) : ir_int(IR_U32, 0);
@@ -230,6 +228,9 @@ static void describe(fuzz_batch *batch)
     ir_smem_alloc("exchange", FUZZ_BARRIERS - FUZZ_EXCHANGE, 16);
     ir_smem_alloc("barriers", FUZZ_SMEM_BYTES - FUZZ_BARRIERS, 8);
     ir_at("batch", 1);
+    if (ir_current()->target == IR_SM90A &&
+        batch->first / FUZZ_BATCH % 2) // before any access: the batch's, not a program's
+        ir_plain(IR_GRID_WAIT, 0, 0);
     val memory = ir_scalar_param(IR_U64, "memory"), slice = ir_scalar_param(IR_U64, "slice"), maps[2] = { 0 };
     if (cluster) {
         maps[0] = declare_map(batch, "inputs");

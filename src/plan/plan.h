@@ -176,7 +176,7 @@ struct ckl_plan {
 };
 
 /*
- * Makes a plan. A problem whose outputs have no elements gets one without a kernel. force is NULL, or an implementation and part of its config: "sm90", "sm90 tile_m=128 stages=3".
+ * Makes a plan. A problem whose outputs have no elements gets one without a kernel. force is NULL, or an implementation and part of its config, numbers of which are at most 2^20: "sm90", "sm90 tile_m=128 stages=3".
  * When every implementation declines, the sentence lists each of them and its reason.
  */
 ckl_status plan_build(ckl_device *device, const operator_info *op, const void *desc, const char *force,

@@ -66,15 +66,18 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 
 static ckl_status admit_tile(const gemm_fma_config *c)
 {
+    enum { TILE_MAX = 1 << 17 }; // blocks of 128 for 1024 threads
     const int quad = GEMM_FMA_QUAD;
     if (c->block_m < quad || c->block_m % quad || c->block_n < quad || c->block_n % quad ||
-        c->block_m * c->block_n > 128 || (c->epilogue.gated && c->block_n % (2 * quad)))
+        (int64_t)c->block_m * c->block_n > 128 || (c->epilogue.gated && c->block_n % (2 * quad)))
         FAIL(CKL_INVALID, "gemm fma: block %dx%d must be multiples of %d, at most 128 elements%s", c->block_m,
              c->block_n, quad, c->epilogue.gated ? ", and even of gated products" : "");
     if (c->tile_m < 1 || c->tile_n < 1 || c->tile_m % (c->block_m * GEMM_FMA_LANES_M) ||
         c->tile_n % (c->block_n * GEMM_FMA_LANES_N))
         FAIL(CKL_INVALID, "gemm fma: tile %dx%d is not whole warps of %dx%d blocks of %dx%d", c->tile_m, c->tile_n,
              GEMM_FMA_LANES_M, GEMM_FMA_LANES_N, c->block_m, c->block_n);
+    if ((int64_t)c->tile_m * c->tile_n > TILE_MAX)
+        FAIL(CKL_INVALID, "gemm fma: tile %dx%d has more than %d elements", c->tile_m, c->tile_n, TILE_MAX);
     if (c->stages < 2 || c->stages > 8 || c->depth < 2 || c->depth > 32 || c->depth % 2)
         FAIL(CKL_INVALID, "gemm fma: stages=%d is not in 2..8, or depth=%d not even in 2..32", c->stages, c->depth);
     if (c->vec != 1 && c->vec != 2 && c->vec != 4)

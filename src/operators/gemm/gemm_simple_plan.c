@@ -106,12 +106,13 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
     TRY(gemm_check_epilogue("tiled", d, &c->epilogue));
     TRY(gemm_check_same_types("tiled", d));
     TRY(gemm_check_grouped("tiled", d, c->grouped));
-    if (gemm_has_block_scales((choice)d->scale_b) && c->tile_m * c->tile_n > SCALED_TILE * SCALED_TILE)
+    if (gemm_has_block_scales((choice)d->scale_b) && (int64_t)c->tile_m * c->tile_n > SCALED_TILE * SCALED_TILE)
         FAIL(CKL_INVALID, "gemm tiled: tile %dx%d with scales of blocks is more than %dx%d: it has two sums an element",
              c->tile_m, c->tile_n, SCALED_TILE, SCALED_TILE);
     if (gemm_is_f8(d->d) && !device->has_tma)
         FAIL(CKL_UNSUPPORTED, "gemm tiled: kernels for %s do not round to d=%s", device->id, ckl_dtype_name(d->d));
-    if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
+    if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 ||
+        (int64_t)c->tile_m * c->tile_n > 128 * 128)
         FAIL(CKL_INVALID, "gemm tiled: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
     if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
         FAIL(CKL_UNSUPPORTED, "gemm tiled: tensor cores round f32; impl=fma multiplies it as it is");

@@ -57,7 +57,8 @@ static ckl_status admit_tma_mma(const void *desc, const ckl_device_info *device,
     const gemm_tma_mma_config *c = config;
     TRY(gemm_check_epilogue("tma_mma", d, &c->epilogue));
     TRY(admit_problem(d));
-    if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 || c->tile_m * c->tile_n > 128 * 128)
+    if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 ||
+        (int64_t)c->tile_m * c->tile_n > 128 * 128)
         FAIL(CKL_INVALID, "gemm tma_mma: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
     if (c->stages < 2 || c->ctas < 1 || c->ctas > 4)
         FAIL(CKL_INVALID, "gemm tma_mma: stages=%d is less than 2, or ctas=%d not in 1..4", c->stages, c->ctas);

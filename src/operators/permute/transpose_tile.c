@@ -31,10 +31,8 @@ transpose_tile transpose_tile_by_address(const transpose_values *p, int outer, i
     transpose_tile t = transpose_tile_by_coordinates(p, outer, tile_r, tile_c, across);
     t.x = p->x;
     t.ldx = p->ldx;
-    t.incx = p->incx;
     t.y = p->y;
     t.ldy = p->ldy;
-    t.incy = p->incy;
     for (int i = 0; i < outer; i++) {
         val at = convert(I64, t.outer[i]);
         t.x = add(t.x, convert(U64, mul(at, p->stride_x[i])));

@@ -11,7 +11,7 @@ typedef struct transpose_tile {
     val row, col;                 // of the tile's first element, u32
     val outer[PERMUTE_OUTER_MAX]; // coordinates of the matrix, the fastest first, u32
     val x, y;                     // addresses of the matrix
-    val ldx, incx, ldy, incy;     // bytes, i64
+    val ldx, ldy;                 // bytes, i64
 } transpose_tile;
 
 /*
