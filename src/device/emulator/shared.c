@@ -300,22 +300,22 @@ static bool touch_cell(cta *c, const access *a, cell *x, uint32_t offset)
 static void split(cta *on, int tier, uint32_t offset)
 {
     cluster *c = on->cluster;
-    uint32_t span = TIER_SPAN[tier], part = TIER_SPAN[tier + 1];
-    cell *whole = &on->cells[tier][offset / span], *parts;
-    if (whole->flags & CELL_SPLIT)
+    uint32_t span = TIER_SPAN[tier], finer = TIER_SPAN[tier + 1];
+    cell *coarse = &on->cells[tier][offset / span], *fine;
+    if (coarse->flags & CELL_SPLIT)
         return;
     if (!on->cells[tier + 1])
-        on->cells[tier + 1] = heap_alloc(cluster_shared_bytes(c) / part, sizeof(cell));
-    parts = &on->cells[tier + 1][offset / span * (span / part)];
-    for (uint32_t i = 0; i < span / part; i++) {
-        parts[i] = *whole;
-        if (i && whole->read_agent == READ_SET && whole->read_clock) {
-            parts[i].read_clock = set_new(c);
-            memcpy(c->sets[parts[i].read_clock].clock, c->sets[whole->read_clock].clock,
+        on->cells[tier + 1] = heap_alloc(cluster_shared_bytes(c) / finer, sizeof(cell));
+    fine = &on->cells[tier + 1][offset / span * (span / finer)];
+    for (uint32_t i = 0; i < span / finer; i++) {
+        fine[i] = *coarse;
+        if (i && coarse->read_agent == READ_SET && coarse->read_clock) {
+            fine[i].read_clock = set_new(c);
+            memcpy(c->sets[fine[i].read_clock].clock, c->sets[coarse->read_clock].clock,
                    (size_t)c->agent_count * sizeof(uint32_t));
         }
     }
-    *whole = (cell){ .flags = CELL_SPLIT };
+    *coarse = (cell){ .flags = CELL_SPLIT };
 }
 
 /* A cell of this tier that counts. */
@@ -333,8 +333,8 @@ static bool touch_tier(cta *c, const access *a, int tier, uint32_t from, uint32_
     for (uint32_t at = from, next; at < to; at = next) {
         next = at - at % span + span < to ? at - at % span + span : to;
         cell *x = &c->cells[tier][at / span];
-        bool whole = next - at == span;
-        if (tier == TIER_BYTE || (whole && !(x->flags & CELL_SPLIT))) {
+        bool full = next - at == span;
+        if (tier == TIER_BYTE || (full && !(x->flags & CELL_SPLIT))) {
             if (!touch_cell(c, a, x, at))
                 return false;
             continue;
@@ -342,7 +342,7 @@ static bool touch_tier(cta *c, const access *a, int tier, uint32_t from, uint32_
         split(c, tier, at);
         if (!touch_tier(c, a, tier + 1, at, next))
             return false;
-        if (a->write && whole)
+        if (a->write && full)
             *x = c->cells[tier + 1][at / TIER_SPAN[tier + 1]];
     }
     return true;
