@@ -16,7 +16,10 @@ bool warp_converges(warp *w, const step *s)
 
 outcome run_warp_sync(warp *w, const step *s)
 {
-    return warp_converges(w, s) ? ADVANCE : FAULTED;
+    if (!warp_converges(w, s))
+        return FAULTED;
+    warp_lanes_meet(w);
+    return ADVANCE;
 }
 
 static int shuffle_source(ir_shuffle_kind how, int lane, int by, int width)

@@ -67,6 +67,21 @@
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                           \
     X(owner, int, steps, "4", "1 2 4 8", "accesses of a thread in flight")
 
+#define PERMUTE_BOXES_CONFIG(X, owner)                                                                        \
+    X(owner, int, bytes, "4", "1 2 4 8", "bytes of an element")                                               \
+    X(owner, int, rank, "2", "1 2 3 4 5", "modes: those of a run of y, others of the box, others")            \
+    X(owner, int, run, "1", "1 2 3 4 5", "modes that a run of y goes along")                                  \
+    X(owner, int, across, "1", "0 1 2 3 4", "other modes of a box, which runs of x go along")                 \
+    X(owner, int, more, "0", "0 1", "modes of a box that no run goes along")                                  \
+    X(owner, int, shared, "0", "0 1 2 3 4 5 6 7", "bits: modes of a run of y that runs of x go along, too")   \
+    X(owner, int, run_x, "128", "64 128 256 512 1024", "bytes of a run of x, at most or in the fastest mode") \
+    X(owner, int, run_y, "256", "64 128 256 512 1024", "bytes of a run of y, at most")                        \
+    X(owner, int, lanes, "64", "1 2 4 8 16 32 64 128 256", "threads that share a run of y, one word each")    \
+    X(owner, int, box_kb, "16", "8 16 32", "of runs that are alike in x and y: so many come in one box")      \
+    X(owner, int, chunk, "16", "4 16", "bytes of a copy to shared memory")                                    \
+    X(owner, int, smem_kb, "16", "", "shared memory of a CTA")                                                \
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")
+
 typedef struct transpose_naive_config {
     TRANSPOSE_NAIVE_CONFIG(FIELD_MEMBER, )
 } transpose_naive_config;
@@ -90,6 +105,10 @@ typedef struct transpose_narrow_config {
 typedef struct permute_gather_config {
     PERMUTE_GATHER_CONFIG(FIELD_MEMBER, )
 } permute_gather_config;
+
+typedef struct permute_boxes_config {
+    PERMUTE_BOXES_CONFIG(FIELD_MEMBER, )
+} permute_boxes_config;
 
 /*
  * Of every kernel that transposes matrices. Distances are bytes, of naive and tiled elements; sizes and strides of outer modes
@@ -123,8 +142,25 @@ typedef struct permute_gather_config {
     X(owner, i64, stride_x, [PERMUTE_SPLIT_MAX]) \
     X(owner, i64, stride_y, [PERMUTE_SPLIT_MAX])
 
+/* Modes in the order of the config. Strides are bytes; factor and shift divide by a box's size, and by the chunks of a run of x. */
+#define PERMUTE_BOXES_PARAMS(X, owner)                                      \
+    X(owner, pointer, x)                                                    \
+    X(owner, pointer, y)                                                    \
+    X(owner, u32, size, [PERMUTE_MODES_MAX])                                \
+    X(owner, u32, box, [PERMUTE_MODES_MAX])   /* elements of it in a box */ \
+    X(owner, u32, boxes, [PERMUTE_MODES_MAX]) /* that divide it */          \
+    X(owner, u32, factor, [PERMUTE_MODES_MAX])                              \
+    X(owner, u32, shift, [PERMUTE_MODES_MAX])                               \
+    X(owner, u32, smem, [PERMUTE_MODES_MAX]) /* stride in shared memory */  \
+    X(owner, i64, stride_x, [PERMUTE_MODES_MAX])                            \
+    X(owner, i64, stride_y, [PERMUTE_MODES_MAX])                            \
+    X(owner, u32, chunks)                                                   \
+    X(owner, u32, chunks_factor)                                            \
+    X(owner, u32, chunks_shift)
+
 KERNEL_PARAMS(transpose, TRANSPOSE_PARAMS);
 KERNEL_PARAMS(permute_gather, PERMUTE_GATHER_PARAMS);
+KERNEL_PARAMS(permute_boxes, PERMUTE_BOXES_PARAMS);
 
 enum {
     TRANSPOSE_NAIVE_COLS = 32, // columns of x of a CTA: a warp reads neighbours
@@ -156,6 +192,11 @@ int64_t transpose_sm80_smem_bytes(const transpose_sm80_config *config);
 int64_t transpose_sm90_smem_bytes(const transpose_sm90_config *config);
 int64_t transpose_narrow_smem_bytes(const transpose_narrow_config *config);
 
+/* implementation.cost of the kernels that transpose matrices (transpose_cost.c). */
+plan_cost transpose_sm90_cost(const void *problem, const ckl_device_info *device, const void *config);
+plan_cost transpose_sm80_cost(const void *problem, const ckl_device_info *device, const void *config);
+plan_cost transpose_narrow_cost(const void *problem, const ckl_device_info *device, const void *config);
+
 /* The sm80 kernel that an sm90 plan launches where pointers are not aligned to 16 bytes. */
 transpose_sm80_config transpose_sm90_unaligned(const transpose_sm90_config *config);
 
@@ -165,16 +206,18 @@ void transpose_tiled(const void *config, int kernel);
 void transpose_sm80(const void *config, int kernel);
 void transpose_sm90(const void *config, int kernel); // 0: pointers aligned to 16 bytes; 1: others, as sm80
 void transpose_narrow(const void *config, int kernel);
+void permute_boxes(const void *config, int kernel);  // 0: all runs of y begin with a word; 1: or anywhere
 void permute_gather(const void *config, int kernel); // 0: pointers aligned to `bytes`; 1: to `element`
 
 /* All implementations of both operators, in order of preference. */
 extern const implementation transpose_sm90_implementation, transpose_narrow_implementation,
-    transpose_sm80_implementation, permute_gather_implementation, transpose_tiled_implementation,
-    transpose_naive_implementation;
-#define PERMUTE_IMPLEMENTATIONS                                                                                    \
-    {                                                                                                              \
-        &transpose_sm90_implementation, &transpose_narrow_implementation, &transpose_sm80_implementation,          \
-            &permute_gather_implementation, &transpose_tiled_implementation, &transpose_naive_implementation, NULL \
+    transpose_sm80_implementation, permute_boxes_implementation, permute_gather_implementation,
+    transpose_tiled_implementation, transpose_naive_implementation;
+#define PERMUTE_IMPLEMENTATIONS                                                                             \
+    {                                                                                                       \
+        &transpose_sm90_implementation, &transpose_narrow_implementation, &transpose_sm80_implementation,   \
+            &permute_boxes_implementation, &permute_gather_implementation, &transpose_tiled_implementation, \
+            &transpose_naive_implementation, NULL                                                           \
     }
 
 #endif

@@ -1,6 +1,9 @@
 /* permute_gather_plan.c - choice, limits and launches of the kernel for any strides. */
+#include <math.h>
+
 #include "base/math.h"
 #include "operators/permute/permute_config.h"
+#include "skeletons/memory_cost.h"
 
 enum { GATHER_COUNT_MAX = 1 << 30 }; // elements of one launch, so that numbers of threads without work stay below 2^31
 
@@ -47,12 +50,10 @@ static int block_of(const permutation *p, const permute_gather_config *chosen)
     return 1;
 }
 
-static ckl_status choose_gather(const void *problem, const ckl_device_info *device, void *config)
+static bool candidate_gather(const void *problem, const ckl_device_info *device, int i, void *config)
 {
     const permutation *p = problem;
     permute_gather_config *c = config;
-    if (p->tile)
-        FAIL(CKL_UNSUPPORTED, "%s gather: tile=%d asks for the kernel tiled", p->op, p->tile);
     c->element = p->bytes;
     c->bytes = 16;
     while (!may_widen(p, c->bytes / p->bytes))
@@ -62,13 +63,36 @@ static ckl_status choose_gather(const void *problem, const ckl_device_info *devi
     int64_t count = permutation_elements(p) * p->bytes / c->bytes;
     while (c->steps > 1 && count < (int64_t)c->threads * c->steps * device->sm_count)
         c->steps /= 2;
-    return CKL_OK;
+    return i == 0;
+}
+
+/* y is written in runs; of x a run is a mode, a block, or one access, and at least a sector. */
+static plan_cost cost_gather(const void *problem, const ckl_device_info *device, const void *config)
+{
+    enum { SECTOR_BYTES = 32, OF_ACCESS = 10, OF_MODE = 6, WARP = 32, LINE_BYTES = 128, REGISTERS = 20 };
+    const permutation *p = problem;
+    const permute_gather_config *c = config;
+    const double bytes = (double)permutation_elements(p) * p->bytes;
+    const permute_mode inner = p->rank ? p->modes[p->rank - 1] : (permute_mode){ 1, 1, 1 };
+    const double run = (double)(inner.x == 1 ? inner.size * p->bytes : c->block * c->bytes);
+    const double sectors = fmax(1, SECTOR_BYTES / run); // read for one that is used
+    const memory_work work = {
+        .bytes = bytes * (1 + sectors),
+        .ctas = ceil_div(permutation_elements(p) * p->bytes / c->bytes, (int64_t)c->threads * c->steps),
+        .threads = c->threads,
+        .registers = REGISTERS,
+        .lines = c->steps * (1 + fmin(sectors, LINE_BYTES / (double)c->bytes)) * WARP * c->bytes / LINE_BYTES,
+        .elements = c->steps * (OF_ACCESS + OF_MODE * c->rank),
+    };
+    return memory_cost(&work, device);
 }
 
 static ckl_status admit_gather(const void *problem, const ckl_device_info *device, const void *config)
 {
     const permutation *p = problem;
     const permute_gather_config *c = config;
+    if (p->tile)
+        FAIL(CKL_UNSUPPORTED, "%s gather: tile=%d asks for the kernel tiled", p->op, p->tile);
     if (c->element != p->bytes)
         FAIL(CKL_INVALID, "%s gather: element=%d is not the problem's %d", p->op, c->element, p->bytes);
     if (c->bytes < c->element || c->bytes > 16 || !is_power_of_two(c->bytes) || !may_widen(p, c->bytes / p->bytes))
@@ -135,8 +159,15 @@ static ckl_status launch_gather(const ckl_plan *plan, const void *args, ckl_stre
 static const field gather_fields[] = { PERMUTE_GATHER_CONFIG(FIELD_ROW, permute_gather_config) };
 
 const implementation permute_gather_implementation = {
-    IMPLEMENTATION_PARTS(permute, gather),
+    .name = "gather",
     .summary = "any strides: each thread finds its elements; copies in vectors",
+    .config_bytes = sizeof(permute_gather_config),
+    .config = FIELD_TABLE(gather_fields),
+    .candidate = candidate_gather,
+    .cost = cost_gather,
+    .admit = admit_gather,
+    .describe = permute_gather,
     .kernels = 2,
     .params = &permute_gather_param_list,
+    .launch = launch_gather,
 };

@@ -75,6 +75,8 @@ static ckl_status check_sides(const permutation *p, const char *who)
     return CKL_OK;
 }
 
+enum { TILE_ELEMENTS_MAX = 1 << 20 }; // whose bytes are numbers of 32 bits
+
 /* Is there a matrix, as the config says, of numbers that fit? */
 static ckl_status check_matrix(const permutation *p, const char *who, int bytes, int outer, int tile_r, int tile_c)
 {
@@ -86,6 +88,8 @@ static ckl_status check_matrix(const permutation *p, const char *who, int bytes,
              p->bytes, m->outer_count);
     if (tile_r < 1 || tile_c < 1)
         FAIL(CKL_INVALID, "%s %s: a tile of %dx%d has no elements", p->op, who, tile_r, tile_c);
+    if ((int64_t)tile_r * tile_c > TILE_ELEMENTS_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s %s: a tile of %dx%d is beyond any shared memory", p->op, who, tile_r, tile_c);
     if (m->rows > INT32_MAX || m->cols > INT32_MAX || tiles_of(m, tile_r, tile_c) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "%s %s: %" PRId64 "x%" PRId64 " is beyond 32-bit numbers of rows, columns and tiles",
              p->op, who, m->rows, m->cols);
@@ -260,6 +264,8 @@ static const field sm80_fields[] = { TRANSPOSE_SM80_CONFIG(FIELD_ROW, transpose_
 const implementation transpose_sm80_implementation = {
     IMPLEMENTATION_PARTS(transpose, sm80),
     .summary = "tiles in shared memory by cp.async, whole words on both sides at any alignment",
+    .cost = transpose_sm80_cost,
+    .rivals = { &permute_boxes_implementation },
     .params = &transpose_param_list,
 };
 
@@ -355,6 +361,8 @@ static const field sm90_fields[] = { TRANSPOSE_SM90_CONFIG(FIELD_ROW, transpose_
 const implementation transpose_sm90_implementation = {
     IMPLEMENTATION_PARTS(transpose, sm90),
     .summary = "swizzled tiles by TMA in and out, transposed between them without bank conflicts; Hopper",
+    .cost = transpose_sm90_cost,
+    .rivals = { &transpose_narrow_implementation, &permute_boxes_implementation },
     .kernels = 2,
     .params = &transpose_param_list,
     .target = IR_SM90A,
@@ -420,6 +428,11 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     return CKL_OK;
 }
 
+static bool candidate_narrow(const void *problem, const ckl_device_info *device, int i, void *config)
+{
+    return i == 0 && choose_narrow(problem, device, config) == CKL_OK;
+}
+
 static ckl_status admit_narrow(const void *problem, const ckl_device_info *device, const void *config)
 {
     const permutation *p = problem;
@@ -450,5 +463,8 @@ static const field narrow_fields[] = { TRANSPOSE_NARROW_CONFIG(FIELD_ROW, transp
 const implementation transpose_narrow_implementation = {
     IMPLEMENTATION_PARTS(transpose, narrow),
     .summary = "matrices with a short side without gaps: whole runs of memory on both sides",
+    .candidate = candidate_narrow,
+    .cost = transpose_narrow_cost,
+    .rivals = { &permute_boxes_implementation },
     .params = &transpose_param_list,
 };

@@ -4,7 +4,6 @@
 #include "base/shape.h"
 #include "operators/operators.h"
 #include "operators/reduce/reduce_config.h"
-#include "operators/reduce/reduce_lab.h"
 
 /* A set of element types. */
 #define SET(dtype) (1u << (dtype))

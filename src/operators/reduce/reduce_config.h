@@ -32,6 +32,13 @@ KERNEL_PARAMS(reduce, REDUCE_PARAMS);
     X(owner, ckl_dtype, output, "", "f32 f16 bf16 i32 i64 bool", "type of y; the operation's own") \
     X(owner, int, correction, "0", "", "of var and std: 1 for a sample")
 
+/* What a problem line says. */
+typedef struct reduce_problem {
+    ckl_reduce_desc desc;
+    quoted shape, axes, stride;
+    float offset; // of random x
+} reduce_problem;
+
 /* What every kernel is made for. */
 #define REDUCE_KIND(X, owner)                                                    \
     X(owner, choice, op, "sum", REDUCE_OPS, "what is made of a row")             \

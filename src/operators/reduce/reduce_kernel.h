@@ -105,7 +105,7 @@ void reduce_count(const reducer *r, val count, reduce_batch *batch);
 /* Counts and accumulates. */
 void reduce_accumulate(const reducer *r, reduce_batch *batch, val pivot, val *state);
 
-/* The last CTA (reduce_last_cta.c) */
+/* The last CTA (reduce_merge.c) */
 
 /*
  * Where the CTAs of a row send their states: a slot of 8 bytes for every 32 bits of a state and every CTA, zero before

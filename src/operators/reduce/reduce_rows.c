@@ -245,7 +245,7 @@ static void only_tile(const rows_kernel *k, const segment *s, val mine)
 static void partial_tile(const rows_kernel *k, const segment *s, val first, val mine)
 {
     const reduce_rows_config *cfg = k->cfg;
-    if (by_cta(cfg) || cfg->steps == 1) {
+    if ((by_cta(cfg) && cfg->segments == 1) || cfg->steps == 1) { // of long rows few tiles are partial
         edge_tile(k, s, mine);
         return;
     }

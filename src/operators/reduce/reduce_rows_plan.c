@@ -1,6 +1,8 @@
 /* reduce_rows_plan.c - which config rows get whose elements lie side by side, what of it is legal, and their launch. */
 #include "operators/reduce/reduce_config.h"
 
+#include <math.h>
+
 #include "base/math.h"
 #include "plan/check.h"
 
@@ -13,7 +15,6 @@ enum {
     CLUSTER_MAX = 8,
     LONG_SEGMENT = 1024, // vectors, with which a CTA of fewer threads is as busy
     ROWS_OF_SM = 64,     // of a device that rows of a warp each keep busy
-    NEARLY = 16,         // one of so many may be missing
 };
 
 /* Do rows, and their segments, begin and end with a vector, if x does? */
@@ -72,16 +73,17 @@ static void choose_short(const reduce_view *v, reduce_rows_config *c)
     c->steps = (int)min_i64(STEPS_LONG, ceil_div(segment, c->row_threads));
 }
 
-/* Short segments: as many side by side as leave threads to each for its vectors. */
+/* Short segments: as many side by side as leave threads to each for its vectors; more of those that are dear to begin. */
 static void choose_segments(const reduce_view *v, reduce_rows_config *c)
 {
-    enum { STEPS = 4, LANES_MIN = 4 };
+    enum { STEPS = 4, STEPS_RAGGED = 8, LANES_MIN = 4 };
+    const int most = vectors_divide_rows(v, c->vec) ? STEPS : STEPS_RAGGED;
     const int64_t segment = whole_vectors(v, c),
-                  lanes = max_i64(LANES_MIN, reduce_power_of_two_from(ceil_div(segment, STEPS)));
-    if (v->kind.reduced == 1 || c->strided || c->split > 1 || 2 * lanes > c->row_threads)
+                  lanes = max_i64(LANES_MIN, reduce_power_of_two_from(ceil_div(segment, most)));
+    if (v->kind.reduced == 1 || c->strided || 2 * lanes > c->row_threads)
         return;
     c->segments = (int)(c->row_threads / lanes);
-    c->steps = (int)min_i64(STEPS, ceil_div(segment, lanes));
+    c->steps = (int)min_i64(most, ceil_div(segment, lanes));
 }
 
 /* Do so few CTAs take a large x that those of the next launch, come early, would crowd some SMs? */
@@ -93,16 +95,26 @@ static bool crowds(const reduce_view *v, const ckl_device_info *device, const re
            v->rows * v->count * reduce_bytes_of(c->kind.dtype) > REDUCE_OVERLAP_BYTES;
 }
 
+/* How much longer all CTAs take than if each SM had as many: the last ones run alone, those of later waves while others still run. */
+static double unevenness(int64_t ctas, const ckl_device_info *device, int threads)
+{
+    enum { THREADS_OF_SM = 1536 }; // that registers leave room for
+    const int64_t fit = THREADS_OF_SM / threads * (int64_t)device->sm_count;
+    const double most = (double)round_up(ctas, ctas <= fit ? device->sm_count : fit) / (double)max_i64(1, ctas);
+    return ctas <= fit ? most : (most + 1) / 2;
+}
+
 /* A CTA for each row: the threads, of rows of one tile the vectors of each, too, that leave the fewest of them without work. */
 static void choose_cta(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
     enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, STEPS_MIN = 2, TILES = 1, WORTH = 20 }; // a twentieth less
     const int64_t segment = whole_vectors(v, c);
     const int steps_min = segment > (int64_t)TILES * THREADS * STEPS ? STEPS : STEPS_MIN;
-    int64_t least = INT64_MAX / WORTH;
+    double least = INFINITY;
     for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2)
         for (int steps = STEPS; steps >= steps_min; steps--) {
-            const int64_t all = round_up(segment, (int64_t)threads * steps);
+            const double all =
+                (double)round_up(segment, (int64_t)threads * steps) * unevenness(v->rows, device, threads);
             if (WORTH * all >= (WORTH - 1) * least)
                 continue;
             least = all;
@@ -112,39 +124,81 @@ static void choose_cta(const reduce_view *v, const ckl_device_info *device, redu
     c->overlap = !crowds(v, device, c);
 }
 
+/* The share of its time that an average SM works, and an average CTA, if `split` CTAs take each row; so many CTAs fit at once. */
+static double evenness(const reduce_view *v, const ckl_device_info *device, int64_t fit, int64_t tiles, int64_t split)
+{
+    const int64_t ctas = v->rows * split, at_once = ctas <= fit ? device->sm_count : fit;
+    return (double)ctas / (double)round_up(ctas, at_once) * (double)tiles / (double)round_up(tiles, split);
+}
+
+/* As many CTAs for each row as fit at once; nearly as many where all have as many tiles then. */
+static int64_t most_ctas(int64_t tiles, int64_t most)
+{
+    enum { NEARLY = 16 }; // one of so many may be missing
+    const int64_t even = ceil_div(tiles, ceil_div(tiles, most));
+    return NEARLY * even >= (NEARLY - 1) * most ? even : min_i64(tiles, most);
+}
+
+/*
+ * CTAs of 512 threads, as many of each row as fit at once: no third fits an SM, so the next launch's do not gather where the first of
+ * this one end. Fewer, or smaller ones, where SMs and CTAs are then much more evenly loaded and enough bytes are on their way.
+ */
+static void share_large(const reduce_view *v, const ckl_device_info *device, bool bounded, reduce_rows_config *c)
+{
+    enum { THREADS = 512, THREADS_MIN = 128, BYTES_MIN = 48 << 10 };
+    static const double worth = 1.05;
+    const int64_t rows = max_i64(v->rows, 1);
+    const reduce_rows_config given = *c;
+    double most = 0;
+    for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2) {
+        reduce_rows_config t = given;
+        t.threads = t.row_threads = threads;
+        t.ctas_per_sm = bounded ? REDUCE_THREADS_WANTED / threads : 0;
+        shorten_steps(v, &t);
+        choose_segments(v, &t);
+        const int64_t tiles = max_i64(row_tiles(v, &t), 1), fit = REDUCE_THREADS_WANTED / threads * device->sm_count;
+        const int64_t bytes = (int64_t)threads * t.steps * t.vec * reduce_bytes_of(t.kind.dtype);
+        const int64_t first =
+            min_i64(max_i64(1, fit / rows), 2 * threads); // a thread of the last CTA receives two states
+        for (int64_t split = most_ctas(tiles, first); split > 0; split--) {
+            const double even = evenness(v, device, fit, tiles, split);
+            const bool busy = ceil_div(rows * split, device->sm_count) * bytes >= BYTES_MIN;
+            if (most > 0 && (!busy || even <= worth * most))
+                continue;
+            most = even;
+            *c = t;
+            c->split = (int)split;
+        }
+    }
+    const bool third_fits = c->threads < THREADS || (!bounded && reduce_state_words(&c->kind, false) == 2);
+    c->overlap = !third_fits || !crowds(v, device, c);
+}
+
 /*
  * Few rows, several CTAs each (bench/notes/reduce.md). Where all of x fits in one tile of two CTAs an SM, small CTAs with
  * many vectors in flight are first done; each thread of the last one receives one state, and 32 of them or less are merged
- * by a single warp. Large x gets full SMs, in CTAs of which no third fits: else the next launch's gather where the first of this one
- * end. States of several registers leave room for fewer vectors in flight, and so do elements of 8 bytes; of those of two a third CTA
- * fits, so that the next launch must not come early.
+ * by a single warp. States of several registers leave room for fewer vectors in flight, and so do elements of 8 bytes; of those of
+ * two words a third CTA fits.
  */
 static void choose_shared(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
-    int64_t vectors = vectors_of(v, c) * max_i64(v->rows, 1), ctas = 2 * (int64_t)device->sm_count;
-    enum { WORDS_OF_A_THIRD = 2 }; // states with which threads take some 40 registers, where nothing bounds them
-    bool light = reduce_state_words(&c->kind, false) == 1 && reduce_bytes_of(c->kind.dtype) <= 4;
-    bool small = vectors <= ctas * SMALL_TILE, many = vectors > 128 * SMALL_TILE;
-    c->prefetch = vectors * c->vec * reduce_bytes_of(c->kind.dtype) <= PREFETCHED_BYTES;
-    c->threads = small ? (many ? 256 : 128) : 512;
-    c->row_threads = c->threads;
+    const int64_t vectors = vectors_of(v, c) * max_i64(v->rows, 1), ctas = 2 * (int64_t)device->sm_count;
+    const bool light = reduce_state_words(&c->kind, false) == 1 && reduce_bytes_of(c->kind.dtype) <= 4;
+    const bool small = vectors <= ctas * SMALL_TILE, many = vectors > 128 * SMALL_TILE;
     const bool deep = !small && reduce_bytes_of(c->kind.dtype) == 4; // eight vectors and a state fit 64 registers
+    c->prefetch = vectors * c->vec * reduce_bytes_of(c->kind.dtype) <= PREFETCHED_BYTES;
+    c->threads = c->row_threads = small ? (many ? 256 : 128) : 512;
     c->steps = deep ? 8 : !light ? 4 : small ? SMALL_TILE / c->threads : 8;
-    while (small && c->steps > 1 && vectors < (int64_t)WARP * c->threads * c->steps)
+    if (!small) {
+        share_large(v, device, light || deep, c);
+        return;
+    }
+    while (c->steps > 1 && vectors < (int64_t)WARP * c->threads * c->steps)
         c->steps /= 2;
     shorten_steps(v, c);
-    if ((light || deep) && !small) {
-        c->ctas_per_sm = REDUCE_THREADS_WANTED / c->threads;
-        ctas = (int64_t)device->sm_count * c->ctas_per_sm;
-    }
-    int64_t tiles = max_i64(row_tiles(v, c), 1), most = max_i64(1, ctas / max_i64(v->rows, 1));
-    most = min_i64(most, 2 * c->threads); // then a thread of the last CTA receives two states at most
-    const int64_t fewest = ceil_div(tiles, ceil_div(tiles, most));
-    const bool nearly_all =
-        NEARLY * fewest >= (NEARLY - 1) * most; // of the CTAs that fit: then all have as many tiles, or one less
-    c->split = (int)(small || nearly_all ? fewest : min_i64(tiles, most));
-    const bool third_fits = !c->ctas_per_sm && reduce_state_words(&c->kind, false) == WORDS_OF_A_THIRD;
-    c->overlap = !third_fits || !crowds(v, device, c);
+    choose_segments(v, c);
+    const int64_t tiles = max_i64(row_tiles(v, c), 1), most = max_i64(1, ctas / max_i64(v->rows, 1));
+    c->split = (int)ceil_div(tiles, ceil_div(tiles, min_i64(most, 2 * c->threads)));
 }
 
 /*
@@ -166,7 +220,8 @@ static ckl_status choose_rows(const void *desc, const ckl_device_info *device, v
         choose_shared(v, device, c);
     else
         choose_cta(v, device, c);
-    choose_segments(v, c);
+    if (c->split == 1 && c->segments == 1)
+        choose_segments(v, c);
     c->compensated = reduce_compensates(&v->kind, row_tiles(v, c) / c->split);
     return CKL_OK;
 }

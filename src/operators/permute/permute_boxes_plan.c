@@ -1,0 +1,311 @@
+/* permute_boxes_plan.c - which box a CTA moves, what that costs, and its launch. */
+#include <math.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "operators/permute/permute_config.h"
+#include "skeletons/memory_cost.h"
+
+enum { SECTOR_BYTES = 32, WORD_BYTES = 4, KB = 1024 };
+
+/* A box: modes in the order in which the kernel has them, those of a run of y first. */
+typedef struct box {
+    int rank, run, across, more, shared;
+    permute_mode modes[PERMUTE_MODES_MAX];
+    int64_t size[PERMUTE_MODES_MAX]; // of the box
+    int64_t smem[PERMUTE_MODES_MAX]; // bytes between neighbours in shared memory
+    int64_t run_x, run_y;            // elements of a run
+    int64_t runs_x, runs_y;
+    int64_t smem_bytes;
+    int64_t count; // boxes of the problem
+} box;
+
+static int word_elements(int bytes)
+{
+    return bytes < WORD_BYTES ? WORD_BYTES / bytes : 1;
+}
+
+/* The mode whose elements are so far apart in x or y; -1: there is none. */
+static int mode_at(const permutation *p, bool in_x, int64_t stride)
+{
+    for (int i = p->rank - 1; i >= 0; i--)
+        if ((in_x ? p->modes[i].x : p->modes[i].y) == stride)
+            return i;
+    return -1;
+}
+
+/* Makes a run of up to `want` elements: whole modes as long as they fit, then even parts of one, in whole sectors. */
+static void grow(const permutation *p, bool in_x, int64_t want, int64_t *size)
+{
+    int64_t stride = 1;
+    for (int i; want > 1 && (i = mode_at(p, in_x, stride)) >= 0; stride *= p->modes[i].size, want /= p->modes[i].size) {
+        const int64_t all = p->modes[i].size, even = ceil_div(all, ceil_div(all, min_i64(all, want)));
+        const int64_t part = stride == 1 ? round_up(even, SECTOR_BYTES / p->bytes) : even;
+        size[i] = max_i64(size[i], min_i64(all, part));
+        if (size[i] < all)
+            return;
+    }
+}
+
+/* The modes of a run, the fastest first: up to the first that a box has a part of, or that makes it too long. Their bits. */
+static int modes_of_run(const permutation *p, bool in_x, const int64_t *size, int64_t most, int *modes, int *count,
+                        int64_t *elements)
+{
+    int bits = 0;
+    *elements = 1;
+    *count = 0;
+    for (int64_t i, stride = 1; (i = mode_at(p, in_x, stride)) >= 0 && size[i] > 1; stride *= size[i]) {
+        if (*count && *elements * size[i] > most)
+            break;
+        modes[(*count)++] = (int)i;
+        bits |= 1 << i;
+        *elements *= size[i];
+        if (size[i] < p->modes[i].size)
+            break;
+    }
+    return bits;
+}
+
+/* A mode beside those of both runs, the fastest of y: a box gets so many of it that it is large enough. -1: it is, or there is none. */
+static int in_neither(const permutation *p, int bits, int64_t *size, int64_t want)
+{
+    for (int i = 0; i < p->rank; i++)
+        if (bits >> i & 1)
+            want /= size[i];
+    for (int i = p->rank - 1; i >= 0 && want > 1; i--)
+        if (!(bits >> i & 1)) {
+            const int64_t all = p->modes[i].size;
+            size[i] = ceil_div(all, ceil_div(all, min_i64(all, want)));
+            return i;
+        }
+    return -1;
+}
+
+/*
+ * Distances in shared memory: along a run of x those of x; of other modes so long that chunks of neighbouring runs do not meet,
+ * equal to those of x modulo a chunk, and an odd number of chunks, or nearly, for the sake of banks.
+ */
+static void lay_out(box *b, int bytes, int chunk)
+{
+    int64_t span = b->run_x * bytes;
+    for (int i = 0; i < b->run + b->across + b->more; i++)
+        if (i < b->run ? b->shared >> i & 1 : i < b->run + b->across)
+            b->smem[i] = b->modes[i].x * bytes;
+        else {
+            const int64_t phase = b->modes[i].x % chunk * bytes % chunk;
+            const int64_t chunks = ceil_div(max_i64(0, span + 2 * (chunk - 1) - phase), chunk);
+            b->smem[i] = (chunks | 1) * chunk + phase;
+            span += (b->size[i] - 1) * b->smem[i];
+        }
+    b->smem_bytes = span + 2 * (chunk - 1);
+}
+
+/* False where y has no run, or where nothing is left of one in registers' numbers. */
+static bool find_box(const permutation *p, const permute_boxes_config *c, box *b)
+{
+    int64_t size[PERMUTE_MODES_MAX] = { 1, 1, 1, 1, 1 };
+    int modes[2 * PERMUTE_MODES_MAX], of_x[PERMUTE_MODES_MAX], in_x = 0;
+    *b = (box){ .rank = p->rank, .runs_x = 1, .runs_y = 1, .count = 1 };
+    if (p->empty || p->rank == 0 || p->rank > PERMUTE_MODES_MAX || mode_at(p, false, 1) < 0)
+        return false;
+    grow(p, false, c->run_y / p->bytes, size);
+    grow(p, true, c->run_x / p->bytes, size);
+    const int bits_y = modes_of_run(p, false, size, c->run_y / p->bytes, modes, &b->run, &b->run_y);
+    const int bits_x = modes_of_run(p, true, size, INT64_MAX, of_x, &in_x, &b->run_x);
+    for (int i = 0; i < in_x; i++)
+        if (!(bits_y >> of_x[i] & 1))
+            modes[b->run + b->across++] = of_x[i];
+    const int more = in_neither(p, bits_x | bits_y, size, (int64_t)c->box_kb * KB / p->bytes);
+    if (more >= 0)
+        modes[b->run + b->across + b->more++] = more;
+    int count = b->run + b->across + b->more;
+    for (int i = p->rank - 1; i >= 0; i--)
+        if (!((bits_x | bits_y) >> i & 1) && i != more)
+            modes[count++] = i;
+    for (int i = 0; i < p->rank; i++) {
+        const bool along_x = bits_x >> modes[i] & 1, along_y = i < b->run;
+        b->modes[i] = p->modes[modes[i]];
+        b->size[i] = size[modes[i]];
+        b->count = product_i64(b->count, ceil_div(b->modes[i].size, b->size[i]));
+        b->shared |= along_y && along_x ? 1 << i : 0;
+        b->runs_x *= along_x ? 1 : b->size[i];
+        b->runs_y *= along_y ? 1 : b->size[i];
+    }
+    lay_out(b, p->bytes, c->chunk);
+    return true;
+}
+
+/* Fills what follows from the box. */
+static void describe(const permutation *p, const box *b, permute_boxes_config *c)
+{
+    c->bytes = p->bytes;
+    c->rank = b->rank;
+    c->run = b->run;
+    c->across = b->across;
+    c->more = b->more;
+    c->shared = b->shared;
+    c->smem_kb = (int)ceil_div(b->smem_bytes, KB);
+    for (c->lanes = 1; (int64_t)c->lanes * word_elements(p->bytes) < b->run_y;)
+        c->lanes *= 2;
+}
+
+static bool candidate_boxes(const void *problem, const ckl_device_info *device, int i, void *config)
+{
+    enum { RUNS_X = 4, RUNS_Y = 4, CHUNKS = 2, RUN_X_MIN = 64, RUN_Y_MIN = 128 };
+    const permutation *p = problem;
+    permute_boxes_config *c = config;
+    box b;
+    (void)device;
+    if (i >= RUNS_X * RUNS_Y * CHUNKS)
+        return false;
+    c->run_x = RUN_X_MIN << i % RUNS_X;
+    c->run_y = RUN_Y_MIN << i / RUNS_X % RUNS_Y;
+    c->chunk = i / (RUNS_X * RUNS_Y) ? transpose_word_bytes(p->bytes) : c->chunk;
+    if (find_box(p, c, &b))
+        describe(p, &b, c);
+    return true;
+}
+
+/* Sectors that runs of so many bytes touch, if they begin anywhere or with a sector. */
+static double sectors_of(int64_t bytes, bool anywhere)
+{
+    return anywhere ? (double)bytes / SECTOR_BYTES + 1 : (double)ceil_div(bytes, SECTOR_BYTES);
+}
+
+static bool starts_anywhere(const permutation *p, const box *b, bool in_x)
+{
+    for (int i = 0; i < b->rank; i++) {
+        const int64_t stride = in_x ? b->modes[i].x : b->modes[i].y;
+        const bool steps = b->size[i] < b->modes[i].size; // from box to box
+        const bool along = in_x ? (i < b->run ? b->shared >> i & 1 : i < b->run + b->across) : i < b->run;
+        const bool runs = b->size[i] > 1 && !along;
+        if ((steps && stride * b->size[i] * p->bytes % SECTOR_BYTES) || (runs && stride * p->bytes % SECTOR_BYTES))
+            return true;
+    }
+    return false;
+}
+
+/* Whole sectors of runs on both sides, and what a thread does: counted as elements of a kernel that streams. */
+static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, const void *config)
+{
+    enum { OF_BOX = 100, OF_CHUNK = 16, OF_WORD = 10, OF_ELEMENT = 4, WARP = 32, LINE_BYTES = 128, REGISTERS = 20 };
+    const permutation *p = problem;
+    const permute_boxes_config *c = config;
+    box b;
+    if (!find_box(p, c, &b))
+        return (plan_cost){ INFINITY, "nothing" };
+    const double x = sectors_of(b.run_x * p->bytes, starts_anywhere(p, &b, true)) * (double)b.runs_x;
+    const double y = sectors_of(b.run_y * p->bytes, starts_anywhere(p, &b, false)) * (double)b.runs_y;
+    const double filled = (double)permutation_elements(p) / ((double)b.count * (double)(b.run_y * b.runs_y));
+    const int64_t chunks = ceil_div(b.runs_x * (b.run_x * p->bytes / c->chunk + 1), c->threads);
+    const int64_t words = ceil_div(b.runs_y, c->threads / c->lanes), word = transpose_word_bytes(p->bytes);
+    const memory_work work = {
+        .bytes = (x + y) * SECTOR_BYTES * (double)b.count * filled,
+        .ctas = b.count,
+        .threads = c->threads,
+        .registers = REGISTERS,
+        .smem_bytes = b.smem_bytes,
+        .lines = (double)(chunks * c->chunk + words * word) * WARP / LINE_BYTES,
+        .elements = OF_BOX + (double)(OF_CHUNK * chunks + words * (OF_WORD + OF_ELEMENT * word_elements(p->bytes))),
+        .meets = true,
+    };
+    return memory_cost(&work, device);
+}
+
+static ckl_status admit_boxes(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const permutation *p = problem;
+    const permute_boxes_config *c = config;
+    permute_boxes_config want = *c;
+    box b;
+    if (p->tile)
+        FAIL(CKL_UNSUPPORTED, "%s boxes: tile=%d asks for the kernel tiled", p->op, p->tile);
+    if (c->chunk < transpose_word_bytes(p->bytes) || c->chunk > 16 || !is_power_of_two(c->chunk) ||
+        c->run_x < SECTOR_BYTES || c->run_y < SECTOR_BYTES)
+        FAIL(CKL_INVALID, "%s boxes: chunk=%d run_x=%d run_y=%d: chunks are a word to 16 bytes, runs %d or more", p->op,
+             c->chunk, c->run_x, c->run_y, SECTOR_BYTES);
+    if (!find_box(p, c, &b))
+        FAIL(CKL_UNSUPPORTED, "%s boxes: no mode is contiguous in y", p->op);
+    describe(p, &b, &want);
+    if (memcmp(&want, c, sizeof want) != 0)
+        FAIL(CKL_INVALID,
+             "%s boxes: such a box has bytes=%d rank=%d run=%d across=%d more=%d shared=%d lanes=%d smem_kb=%d", p->op,
+             want.bytes, want.rank, want.run, want.across, want.more, want.shared, want.lanes, want.smem_kb);
+    TRY(permutation_check_threads(p, "boxes", c->threads, 32, device));
+    if (!is_power_of_two(c->threads) || c->lanes > c->threads)
+        FAIL(CKL_INVALID, "%s boxes: threads=%d are no power of two, or less than lanes=%d", p->op, c->threads,
+             c->lanes);
+    if ((int64_t)c->smem_kb * KB > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "%s boxes: the box needs %d KB of shared memory, %s has %" PRId64, p->op, c->smem_kb,
+             device->id, device->smem_per_cta_bytes / KB);
+    int64_t span_x = 0, span_y = 0;
+    for (int i = 0; i < b.rank; i++) {
+        span_x += b.size[i] * b.modes[i].x * p->bytes;
+        span_y += b.size[i] * b.modes[i].y * p->bytes;
+        if (b.modes[i].size > INT32_MAX)
+            FAIL(CKL_UNSUPPORTED, "%s boxes: a mode of %" PRId64 " is beyond 32-bit numbers", p->op, b.modes[i].size);
+    }
+    if (max_i64(span_x, span_y) > UINT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s boxes: a box reaches over 4 GB", p->op);
+    if (b.count > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s boxes: %" PRId64 " boxes are more than one launch has CTAs", p->op, b.count);
+    return CKL_OK;
+}
+
+/* Do all runs of y begin with a word, if y does? */
+static bool runs_are_even(const box *b, int bytes)
+{
+    for (int i = 0; i < b->rank; i++) {
+        const int64_t step = b->modes[i].y * (i < b->run ? b->size[i] : 1);
+        if ((i >= b->run || b->size[i] < b->modes[i].size) && step * bytes % transpose_word_bytes(bytes))
+            return false;
+    }
+    return true;
+}
+
+static ckl_status launch_boxes(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const permutation *p = plan->desc;
+    const permute_boxes_config *c = plan->config;
+    const permute_pointers *a = args;
+    box b;
+    if (!find_box(p, c, &b))
+        return CKL_OK;
+    const int64_t chunks = ceil_div(b.run_x * p->bytes + c->chunk - 1, c->chunk);
+    const permute_divisor of_chunks = permute_divisor_of(chunks);
+    permute_boxes_params params = { .x = a->x,
+                                    .y = a->y,
+                                    .chunks = (uint32_t)chunks,
+                                    .chunks_factor = of_chunks.factor,
+                                    .chunks_shift = of_chunks.shift };
+    for (int i = 0; i < b.rank; i++) {
+        const permute_divisor d = permute_divisor_of(b.size[i]);
+        params.size[i] = (uint32_t)b.modes[i].size;
+        params.box[i] = (uint32_t)b.size[i];
+        params.boxes[i] = (uint32_t)ceil_div(b.modes[i].size, b.size[i]);
+        params.factor[i] = d.factor;
+        params.shift[i] = d.shift;
+        params.smem[i] = (uint32_t)b.smem[i];
+        params.stride_x[i] = b.modes[i].x * p->bytes;
+        params.stride_y[i] = b.modes[i].y * p->bytes;
+    }
+    const bool even = runs_are_even(&b, p->bytes) && (uintptr_t)a->y % (uintptr_t)transpose_word_bytes(p->bytes) == 0;
+    return plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = b.count }, &params, stream);
+}
+
+static const field boxes_fields[] = { PERMUTE_BOXES_CONFIG(FIELD_ROW, permute_boxes_config) };
+
+const implementation permute_boxes_implementation = {
+    .name = "boxes",
+    .summary = "boxes over the modes that run fastest in x and in y: long runs on both sides however short modes are",
+    .config_bytes = sizeof(permute_boxes_config),
+    .config = FIELD_TABLE(boxes_fields),
+    .candidate = candidate_boxes,
+    .cost = cost_boxes,
+    .rivals = { &permute_gather_implementation },
+    .admit = admit_boxes,
+    .describe = permute_boxes,
+    .kernels = 2,
+    .params = &permute_boxes_param_list,
+    .launch = launch_boxes,
+};
