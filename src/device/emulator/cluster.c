@@ -120,7 +120,7 @@ void cluster_free(cluster *c)
     knowledge_free(c);
     for (uint32_t i = 0; i < c->set_capacity; i++) {
         heap_free(c->sets[i].clock);
-        heap_free(c->sets[i].lane);
+        heap_free(c->sets[i].lanes);
     }
     heap_free(c->sets);
     heap_free(c->queue);

@@ -186,7 +186,7 @@ typedef struct cell {
     uint32_t write_clock, read_clock; // 0: never; read_clock of a shared reader set: its index
     uint16_t write_agent, read_agent;
     uint32_t write_step, read_step;
-    uint8_t write_lane, read_lane; // of a warp's access
+    uint8_t write_lanes, read_lanes; // of a warp's access, as shared.c packs them
     uint8_t flags;
 } cell;
 
@@ -348,7 +348,7 @@ typedef struct transfer {
 /* Readers of a cell that do not know of each other. */
 typedef struct reader_set {
     uint32_t *clock; // per agent
-    uint8_t *lane;   // per warp, at that clock
+    uint8_t *lanes;  // per warp, at that clock
     uint32_t next_free;
 } reader_set;
 

@@ -107,19 +107,37 @@ static bool race(const access *a, uint32_t offset, uint16_t other, uint32_t othe
     return false;
 }
 
-/* What a warp's lane did is known where it arrived by itself, or met the lane that did. */
-static bool knows_lane(const access *a, uint16_t who, uint32_t clock, uint8_t lane)
+/* The neighbouring lanes that touch a cell of so many bytes, in a byte: the first, and above it the logarithm of their number. */
+enum { LANE_BITS = 5 };
+
+static uint8_t lanes_at(const access *a, uint32_t offset, uint32_t bytes)
+{
+    const int count = a->lane_bytes && bytes > a->lane_bytes ? (int)(bytes / a->lane_bytes) : 1;
+    return (uint8_t)(access_lane(a, offset) | __builtin_ctz((unsigned)count) << LANE_BITS);
+}
+
+/* Those of them of which an agent has not heard. */
+static lane_mask lanes_unknown(const knowledge *k, uint16_t who, uint8_t lanes)
+{
+    const int count = 1 << (lanes >> LANE_BITS);
+    return (((lane_mask)1 << count) - 1) << lanes % LANES & ~k->lanes[who];
+}
+
+/* What a warp's lanes did is known where they arrived by themselves, or met the lane that did. */
+static bool knows_lanes(const access *a, uint16_t who, uint32_t clock, uint8_t lanes)
 {
     const knowledge *k = a->knows;
     return who >= a->w->cluster->warp_count || who == a->w->agent || clock <= k->whole[who] ||
-           k->lanes[who] >> lane & 1;
+           !lanes_unknown(k, who, lanes);
 }
 
-static bool lane_race(const access *a, uint32_t offset, uint16_t other, uint32_t other_step, int lane, const char *what)
+static bool lane_race(const access *a, uint32_t offset, uint16_t other, uint32_t other_step, uint8_t lanes,
+                      const char *what)
 {
     cluster *c = a->w->cluster;
+    const int lane = first_lane(lanes_unknown(a->knows, other, lanes));
     char who[AGENT_TEXT_BYTES], where[WHERE_BYTES];
-    fault(a->w, a->s, a->lane, "shared-memory race",
+    fault(a->w, a->s, access_lane(a, offset), "shared-memory race",
           "%s of %s meets the %s by lane %d of %s at %s; another lane arrived: a warp_sync before that is missing",
           a->write ? "write" : "read", PLACE(a->w, offset), what, lane, agent_text(c, other, who, sizeof who),
           source_of(c, other_step, where, sizeof where));
@@ -192,7 +210,7 @@ static uint32_t set_new(cluster *c)
     reader_set *set = &c->sets[index];
     if (!set->clock) {
         set->clock = heap_alloc((size_t)c->agent_max, sizeof *set->clock);
-        set->lane = heap_alloc((size_t)c->warp_count, sizeof *set->lane);
+        set->lanes = heap_alloc((size_t)c->warp_count, sizeof *set->lanes);
     }
     memset(set->clock, 0, (size_t)c->agent_peak * sizeof *set->clock);
     return index;
@@ -215,11 +233,11 @@ static uint16_t set_beyond(const cluster *c, uint32_t index, const uint32_t *kno
 }
 
 /* The agent reads, too. Of asynchronous ones there are no lanes. */
-static void set_add(cluster *c, uint32_t index, uint16_t who, uint32_t clock, uint8_t lane)
+static void set_add(cluster *c, uint32_t index, uint16_t who, uint32_t clock, uint8_t lanes)
 {
     c->sets[index].clock[who] = clock;
     if (who < c->warp_count)
-        c->sets[index].lane[who] = lane;
+        c->sets[index].lanes[who] = lanes;
 }
 
 /* One cell */
@@ -230,8 +248,8 @@ static bool check_write_before(const access *a, const cell *x, uint32_t offset)
         return true;
     if (x->write_clock > a->knows->seen[x->write_agent])
         return race(a, offset, x->write_agent, x->write_step, "write");
-    if (!knows_lane(a, x->write_agent, x->write_clock, x->write_lane))
-        return lane_race(a, offset, x->write_agent, x->write_step, x->write_lane, "write");
+    if (!knows_lanes(a, x->write_agent, x->write_clock, x->write_lanes))
+        return lane_race(a, offset, x->write_agent, x->write_step, x->write_lanes, "write");
     if (a->async && !(x->flags & CELL_ASYNC) && x->write_clock > a->knows->visible[x->write_agent])
         return missing_fence(a, offset, x->write_agent, x->write_step, true);
     return true;
@@ -246,16 +264,16 @@ static uint16_t reader_beyond(const access *a, const cell *x, const uint32_t *kn
 }
 
 /* The first reader of which another lane has arrived; NO_AGENT: there is none. */
-static uint16_t reader_by_lane(const access *a, const cell *x, int *lane)
+static uint16_t reader_by_lane(const access *a, const cell *x, uint8_t *lanes)
 {
     const cluster *c = a->w->cluster;
-    *lane = x->read_lane;
+    *lanes = x->read_lanes;
     if (x->read_agent != READ_SET)
-        return knows_lane(a, x->read_agent, x->read_clock, x->read_lane) ? NO_AGENT : x->read_agent;
+        return knows_lanes(a, x->read_agent, x->read_clock, x->read_lanes) ? NO_AGENT : x->read_agent;
     const reader_set *set = &c->sets[x->read_clock];
     for (int i = 0; i < c->warp_count; i++)
-        if (!knows_lane(a, (uint16_t)i, set->clock[i], set->lane[i])) {
-            *lane = set->lane[i];
+        if (!knows_lanes(a, (uint16_t)i, set->clock[i], set->lanes[i])) {
+            *lanes = set->lanes[i];
             return (uint16_t)i;
         }
     return NO_AGENT;
@@ -263,20 +281,20 @@ static uint16_t reader_by_lane(const access *a, const cell *x, int *lane)
 
 static bool check_reads_before(const access *a, const cell *x, uint32_t offset)
 {
-    int lane;
+    uint8_t lanes;
     if (x->read_clock == 0)
         return true;
     uint16_t reader = reader_beyond(a, x, a->knows->seen);
     if (reader != NO_AGENT)
         return race(a, offset, reader, x->read_step, "read");
-    reader = reader_by_lane(a, x, &lane);
+    reader = reader_by_lane(a, x, &lanes);
     if (reader != NO_AGENT)
-        return lane_race(a, offset, reader, x->read_step, lane, "read");
+        return lane_race(a, offset, reader, x->read_step, lanes, "read");
     reader = a->async ? reader_beyond(a, x, a->knows->visible) : NO_AGENT;
     return reader == NO_AGENT || missing_fence(a, offset, reader, x->read_step, false);
 }
 
-static void note_write(const access *a, cell *x)
+static void note_write(const access *a, cell *x, uint8_t lanes)
 {
     if (x->read_agent == READ_SET && x->read_clock)
         set_free(a->w->cluster, x->read_clock);
@@ -285,30 +303,30 @@ static void note_write(const access *a, cell *x)
     x->write_clock = a->clock;
     x->write_agent = a->agent;
     x->write_step = (uint32_t)a->s->index;
-    x->write_lane = (uint8_t)a->lane;
+    x->write_lanes = lanes;
     x->flags = (uint8_t)(CELL_WRITTEN | (a->async ? CELL_ASYNC : 0) | (a->atomic ? CELL_ATOMIC : 0));
 }
 
-static void note_read(const access *a, cell *x)
+static void note_read(const access *a, cell *x, uint8_t lanes)
 {
     cluster *c = a->w->cluster;
     x->read_step = (uint32_t)a->s->index;
     if (x->read_agent == READ_SET && x->read_clock) {
-        set_add(c, x->read_clock, a->agent, a->clock, (uint8_t)a->lane);
+        set_add(c, x->read_clock, a->agent, a->clock, lanes);
         return;
     }
     bool ordered = x->read_clock == 0 || x->read_agent == a->agent || x->read_clock <= a->knows->seen[x->read_agent];
     if (!ordered) {
         uint32_t index = set_new(c);
-        set_add(c, index, x->read_agent, x->read_clock, x->read_lane);
-        set_add(c, index, a->agent, a->clock, (uint8_t)a->lane);
+        set_add(c, index, x->read_agent, x->read_clock, x->read_lanes);
+        set_add(c, index, a->agent, a->clock, lanes);
         x->read_agent = READ_SET;
         x->read_clock = index;
         return;
     }
     x->read_agent = a->agent;
     x->read_clock = a->clock;
-    x->read_lane = (uint8_t)a->lane;
+    x->read_lanes = lanes;
 }
 
 static bool undefined_read(const access *a, const cell *x, uint32_t offset)
@@ -320,7 +338,7 @@ static bool undefined_read(const access *a, const cell *x, uint32_t offset)
     return false;
 }
 
-static bool touch_cell(cta *c, const access *a, cell *x, uint32_t offset)
+static bool touch_cell(cta *c, const access *a, cell *x, uint32_t offset, uint32_t bytes)
 {
     if (x->flags & CELL_MBARRIER) {
         fault(a->w, a->s, access_lane(a, offset), "access to an mbarrier", "%s belongs to an mbarrier that is in use",
@@ -338,12 +356,12 @@ static bool touch_cell(cta *c, const access *a, cell *x, uint32_t offset)
     if (!check_write_before(a, x, offset))
         return false;
     if (!a->write) {
-        note_read(a, x);
+        note_read(a, x, lanes_at(a, offset, bytes));
         return true;
     }
     if (!check_reads_before(a, x, offset))
         return false;
-    note_write(a, x);
+    note_write(a, x, lanes_at(a, offset, bytes));
     return true;
 }
 
@@ -366,7 +384,7 @@ static void split(cta *on, int tier, uint32_t offset)
             fine[i].read_clock = set_new(c);
             memcpy(c->sets[fine[i].read_clock].clock, c->sets[coarse->read_clock].clock,
                    (size_t)c->agent_count * sizeof(uint32_t));
-            memcpy(c->sets[parts[i].read_clock].lane, c->sets[whole->read_clock].lane, (size_t)c->warp_count);
+            memcpy(c->sets[fine[i].read_clock].lanes, c->sets[coarse->read_clock].lanes, (size_t)c->warp_count);
         }
     }
     *coarse = (cell){ .flags = CELL_SPLIT };
@@ -389,7 +407,7 @@ static bool touch_tier(cta *c, const access *a, int tier, uint32_t from, uint32_
         cell *x = &c->cells[tier][at / span];
         bool full = next - at == span;
         if (tier == TIER_BYTE || (full && !(x->flags & CELL_SPLIT))) {
-            if (!touch_cell(c, a, x, at))
+            if (!touch_cell(c, a, x, at, next - at))
                 return false;
             continue;
         }
