@@ -131,11 +131,17 @@ static bool knows_lanes(const access *a, uint16_t who, uint32_t clock, uint8_t l
            !lanes_unknown(k, who, lanes);
 }
 
-static bool lane_race(const access *a, uint32_t offset, uint16_t other, uint32_t other_step, uint8_t lanes,
-                      const char *what)
+/* A cell that is touched. */
+typedef struct touched {
+    cell *x;
+    uint32_t offset, bytes;
+} touched;
+
+static bool lane_race(const access *a, touched t, uint16_t other, uint32_t other_step, uint8_t lanes, const char *what)
 {
     cluster *c = a->w->cluster;
     const int lane = first_lane(lanes_unknown(a->knows, other, lanes));
+    const uint32_t offset = t.offset + (uint32_t)(lane - lanes % LANES) * (t.bytes >> (lanes >> LANE_BITS));
     char who[AGENT_TEXT_BYTES], where[WHERE_BYTES];
     fault(a->w, a->s, access_lane(a, offset), "shared-memory race",
           "%s of %s meets the %s by lane %d of %s at %s; another lane arrived: a warp_sync before that is missing",
@@ -242,16 +248,17 @@ static void set_add(cluster *c, uint32_t index, uint16_t who, uint32_t clock, ui
 
 /* One cell */
 
-static bool check_write_before(const access *a, const cell *x, uint32_t offset)
+static bool check_write_before(const access *a, touched t)
 {
+    const cell *x = t.x;
     if (x->write_clock == 0 || (a->atomic && x->flags & CELL_ATOMIC))
         return true;
     if (x->write_clock > a->knows->seen[x->write_agent])
-        return race(a, offset, x->write_agent, x->write_step, "write");
+        return race(a, t.offset, x->write_agent, x->write_step, "write");
     if (!knows_lanes(a, x->write_agent, x->write_clock, x->write_lanes))
-        return lane_race(a, offset, x->write_agent, x->write_step, x->write_lanes, "write");
+        return lane_race(a, t, x->write_agent, x->write_step, x->write_lanes, "write");
     if (a->async && !(x->flags & CELL_ASYNC) && x->write_clock > a->knows->visible[x->write_agent])
-        return missing_fence(a, offset, x->write_agent, x->write_step, true);
+        return missing_fence(a, t.offset, x->write_agent, x->write_step, true);
     return true;
 }
 
@@ -279,19 +286,20 @@ static uint16_t reader_by_lane(const access *a, const cell *x, uint8_t *lanes)
     return NO_AGENT;
 }
 
-static bool check_reads_before(const access *a, const cell *x, uint32_t offset)
+static bool check_reads_before(const access *a, touched t)
 {
+    const cell *x = t.x;
     uint8_t lanes;
     if (x->read_clock == 0)
         return true;
     uint16_t reader = reader_beyond(a, x, a->knows->seen);
     if (reader != NO_AGENT)
-        return race(a, offset, reader, x->read_step, "read");
+        return race(a, t.offset, reader, x->read_step, "read");
     reader = reader_by_lane(a, x, &lanes);
     if (reader != NO_AGENT)
-        return lane_race(a, offset, reader, x->read_step, lanes, "read");
+        return lane_race(a, t, reader, x->read_step, lanes, "read");
     reader = a->async ? reader_beyond(a, x, a->knows->visible) : NO_AGENT;
-    return reader == NO_AGENT || missing_fence(a, offset, reader, x->read_step, false);
+    return reader == NO_AGENT || missing_fence(a, t.offset, reader, x->read_step, false);
 }
 
 static void note_write(const access *a, cell *x, uint8_t lanes)
@@ -353,13 +361,13 @@ static bool touch_cell(cta *c, const access *a, cell *x, uint32_t offset, uint32
         shared_unwritten(a->w, c, offset);
         return false;
     }
-    if (!check_write_before(a, x, offset))
+    if (!check_write_before(a, (touched){ x, offset, bytes }))
         return false;
     if (!a->write) {
         note_read(a, x, lanes_at(a, offset, bytes));
         return true;
     }
-    if (!check_reads_before(a, x, offset))
+    if (!check_reads_before(a, (touched){ x, offset, bytes }))
         return false;
     note_write(a, x, lanes_at(a, offset, bytes));
     return true;
