@@ -116,6 +116,13 @@ static uint8_t lanes_at(const access *a, uint32_t offset, uint32_t bytes)
     return (uint8_t)(access_lane(a, offset) | __builtin_ctz((unsigned)count) << LANE_BITS);
 }
 
+/* Those of them that touch part i of `parts` of the cell. */
+static uint8_t lanes_within(uint8_t lanes, uint32_t i, uint32_t parts)
+{
+    const uint32_t count = 1U << (lanes >> LANE_BITS), each = count > parts ? count / parts : 1;
+    return (uint8_t)((lanes % LANES + i * count / parts) | (uint32_t)__builtin_ctz(each) << LANE_BITS);
+}
+
 /* Those of them of which an agent has not heard. */
 static lane_mask lanes_unknown(const knowledge *k, uint16_t who, uint8_t lanes)
 {
@@ -375,6 +382,17 @@ static bool touch_cell(cta *c, const access *a, cell *x, uint32_t offset, uint32
 
 /* Parts of a cell */
 
+/* The readers of part i of a cell, of so many; the first part, which comes last, keeps the cell's own set. */
+static uint32_t set_copy(cluster *c, uint32_t from, uint32_t i, uint32_t parts)
+{
+    const uint32_t to = i ? set_new(c) : from;
+    if (i)
+        memcpy(c->sets[to].clock, c->sets[from].clock, (size_t)c->agent_count * sizeof(uint32_t));
+    for (int w = 0; w < c->warp_count; w++)
+        c->sets[to].lanes[w] = lanes_within(c->sets[from].lanes[w], i, parts);
+    return to;
+}
+
 /* From now on its parts are tracked one by one. A set of readers has one owner: the other parts copy it. */
 static void split(cta *on, int tier, uint32_t offset)
 {
@@ -386,14 +404,12 @@ static void split(cta *on, int tier, uint32_t offset)
     if (!on->cells[tier + 1])
         on->cells[tier + 1] = heap_alloc(cluster_shared_bytes(c) / finer, sizeof(cell));
     fine = &on->cells[tier + 1][offset / span * (span / finer)];
-    for (uint32_t i = 0; i < span / finer; i++) {
+    for (uint32_t i = span / finer; i-- > 0;) {
         fine[i] = *coarse;
-        if (i && coarse->read_agent == READ_SET && coarse->read_clock) {
-            fine[i].read_clock = set_new(c);
-            memcpy(c->sets[fine[i].read_clock].clock, c->sets[coarse->read_clock].clock,
-                   (size_t)c->agent_count * sizeof(uint32_t));
-            memcpy(c->sets[fine[i].read_clock].lanes, c->sets[coarse->read_clock].lanes, (size_t)c->warp_count);
-        }
+        fine[i].write_lanes = lanes_within(coarse->write_lanes, i, span / finer);
+        fine[i].read_lanes = lanes_within(coarse->read_lanes, i, span / finer);
+        if (coarse->read_agent == READ_SET && coarse->read_clock)
+            fine[i].read_clock = set_copy(c, coarse->read_clock, i, span / finer);
     }
     *coarse = (cell){ .flags = CELL_SPLIT };
 }
@@ -422,8 +438,10 @@ static bool touch_tier(cta *c, const access *a, int tier, uint32_t from, uint32_
         split(c, tier, at);
         if (!touch_tier(c, a, tier + 1, at, next))
             return false;
-        if (a->write && full)
+        if (a->write && full) {
             *x = c->cells[tier + 1][at / TIER_SPAN[tier + 1]];
+            x->write_lanes = lanes_at(a, at, span);
+        }
     }
     return true;
 }
