@@ -159,7 +159,7 @@ tensor partition_D(const tiled_copy *c, tensor t, val tid)
 
 /* Predicates */
 
-static val both(val p, val q)
+static val all_of(val p, val q)
 {
     return ir_is_int(p, 1) ? q : ir_is_int(q, 1) ? p : ir_binary(IR_AND, p, q);
 }
@@ -195,7 +195,7 @@ val inside_limits(tensor cX, int_tuple limits, int64_t i)
     for (int m = 0; m < cX.modes && limits; m++) {
         int_tuple limit = limit_of(limits, m);
         if (limit != WILDCARD)
-            inside = both(inside, is_below(tensor_coordinate(cX, leaf(i), m), limit->leaf));
+            inside = all_of(inside, is_below(tensor_coordinate(cX, leaf(i), m), limit->leaf));
     }
     return inside;
 }

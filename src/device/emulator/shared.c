@@ -116,11 +116,11 @@ static uint8_t lanes_at(const access *a, uint32_t offset, uint32_t bytes)
     return (uint8_t)(access_lane(a, offset) | __builtin_ctz((unsigned)count) << LANE_BITS);
 }
 
-/* Those of them that touch part i of `parts` of the cell. */
-static uint8_t lanes_within(uint8_t lanes, uint32_t i, uint32_t parts)
+/* Those of them that touch finer cell i, of so many in this one. */
+static uint8_t lanes_within(uint8_t lanes, uint32_t i, uint32_t cells)
 {
-    const uint32_t count = 1U << (lanes >> LANE_BITS), each = count > parts ? count / parts : 1;
-    return (uint8_t)((lanes % LANES + i * count / parts) | (uint32_t)__builtin_ctz(each) << LANE_BITS);
+    const uint32_t count = 1U << (lanes >> LANE_BITS), each = count > cells ? count / cells : 1;
+    return (uint8_t)((lanes % LANES + i * count / cells) | (uint32_t)__builtin_ctz(each) << LANE_BITS);
 }
 
 /* Those of them of which an agent has not heard. */
@@ -380,20 +380,20 @@ static bool touch_cell(cta *c, const access *a, cell *x, uint32_t offset, uint32
     return true;
 }
 
-/* Parts of a cell */
+/* Finer cells */
 
-/* The readers of part i of a cell, of so many; the first part, which comes last, keeps the cell's own set. */
-static uint32_t set_copy(cluster *c, uint32_t from, uint32_t i, uint32_t parts)
+/* The readers of finer cell i, of so many; the first, which comes last, keeps the set of the cell that they are made of. */
+static uint32_t set_copy(cluster *c, uint32_t from, uint32_t i, uint32_t cells)
 {
     const uint32_t to = i ? set_new(c) : from;
     if (i)
         memcpy(c->sets[to].clock, c->sets[from].clock, (size_t)c->agent_count * sizeof(uint32_t));
     for (int w = 0; w < c->warp_count; w++)
-        c->sets[to].lanes[w] = lanes_within(c->sets[from].lanes[w], i, parts);
+        c->sets[to].lanes[w] = lanes_within(c->sets[from].lanes[w], i, cells);
     return to;
 }
 
-/* From now on its parts are tracked one by one. A set of readers has one owner: the other parts copy it. */
+/* From now on its finer cells count. A set of readers has one owner: the other cells copy it. */
 static void split(cta *on, int tier, uint32_t offset)
 {
     cluster *c = on->cluster;
