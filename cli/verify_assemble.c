@@ -117,9 +117,9 @@ static ckl_status assemble_code(kernels *k, const ir_kernel *kernel, wanted_kern
 
 static ckl_status assemble_kernels(kernels *k, wanted_kernel *w, ir_target target)
 {
-    for (int part = 0; part < plan_kernels(w->op, w->impl, w->config); part++) {
+    for (int number = 0; number < plan_kernels(w->op, w->impl, w->config); number++) {
         ir_kernel *kernel;
-        TRY(plan_describe(w->op, w->impl, w->config, part, target, &kernel));
+        TRY(plan_describe(w->op, w->impl, w->config, number, target, &kernel));
         ckl_status status = assemble_code(k, kernel, w);
         ir_kernel_free(kernel);
         TRY(status);

@@ -115,12 +115,12 @@ static ckl_status add_line(const char *line, void *user)
 static ckl_status add_cases_of(const operator_test *test, verify_list *list)
 {
     for (const char *const *line = test->cases; *line; line++) {
-        text whole = { 0 };
-        text_printf(&whole, "%s %s", test->op->name, *line);
-        ckl_status status = add_line(text_data(&whole), list);
+        text full = { 0 };
+        text_printf(&full, "%s %s", test->op->name, *line);
+        ckl_status status = add_line(text_data(&full), list);
         if (status != CKL_OK)
-            status_fail(status, "case '%s': %s", text_data(&whole), ckl_error());
-        text_free(&whole);
+            status_fail(status, "case '%s': %s", text_data(&full), ckl_error());
+        text_free(&full);
         TRY(status);
     }
     for (const test_reject *reject = test->rejects; reject && reject->line; reject++) {

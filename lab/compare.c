@@ -147,14 +147,14 @@ static void compare_element(const tolerance *t, finding at, double magnitude, ta
         sum->ratio_max = fmax(sum->ratio_max, error / at.bound);
 }
 
-static void add_tally(const tally *part, tally *sum)
+static void add_tally(const tally *from, tally *sum)
 {
-    if (part->bad && (sum->bad == 0 || part->first.slice < sum->first.slice))
-        sum->first = part->first;
-    sum->elements += part->elements;
-    sum->bad += part->bad;
-    sum->error_max = fmax(sum->error_max, part->error_max);
-    sum->ratio_max = fmax(sum->ratio_max, part->ratio_max);
+    if (from->bad && (sum->bad == 0 || from->first.slice < sum->first.slice))
+        sum->first = from->first;
+    sum->elements += from->elements;
+    sum->bad += from->bad;
+    sum->error_max = fmax(sum->error_max, from->error_max);
+    sum->ratio_max = fmax(sum->ratio_max, from->ratio_max);
 }
 
 static void compare_slice(const slicing *cut, const operand_image *o, const tolerance *t, int64_t slice,
@@ -249,18 +249,18 @@ void compare_output(const test_case *c, operand_images *images, const operand_im
     open_references(&cut, images, count);
 #pragma omp parallel num_threads(threads)
     {
-        tally part = { 0 };
+        tally own = { 0 };
         reference_slice room = make_room(cut.elements_max);
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < count; i++) {
             int64_t slice = sampled_slice(i, count, slices, c->keys.seed);
             reference_slice expected = reference_of(&cut, images, i, slice, room);
-            compare_slice(&cut, o, &t, slice, expected, &part);
+            compare_slice(&cut, o, &t, slice, expected, &own);
         }
         free(room.value);
         free(room.magnitude);
 #pragma omp critical
-        add_tally(&part, &sum);
+        add_tally(&own, &sum);
     }
     result->slices += slices;
     result->slices_compared += count;

@@ -216,8 +216,8 @@ static int64_t single_place(const source *s, int64_t turn, int64_t kind, int64_t
 {
     if ((turn + kind) % 2)
         return length - 1 - turn / 2 % length;
-    double part = (double)(turn / 2) * 0.6180339887498949 + unit(random_at(~s->stream, (uint64_t)kind));
-    return (int64_t)((part - floor(part)) * (double)length);
+    double fraction = (double)(turn / 2) * 0.6180339887498949 + unit(random_at(~s->stream, (uint64_t)kind));
+    return (int64_t)((fraction - floor(fraction)) * (double)length);
 }
 
 static double hard(const source *s, int64_t row, int64_t column, uint64_t random)
@@ -270,10 +270,10 @@ static double value_of(const operand_image *o, const source *s, operand_fill how
     return s->integer && how != FILL_HARD ? index_value(s, random) : fills[how](s, row, column, random);
 }
 
-static void fill_chunk(const operand_image *o, const source *s, operand_fill how, int64_t row, chunk part)
+static void fill_chunk(const operand_image *o, const source *s, operand_fill how, int64_t row, chunk columns)
 {
     int64_t start = operand_row_start(o, row), step = o->info.stride[o->info.rank - 1];
-    for (int64_t column = part.first; column < part.end; column++) {
+    for (int64_t column = columns.first; column < columns.end; column++) {
         uint64_t random = random_at(s->stream, (uint64_t)(row * o->columns + column));
         dtype_write(o->info.dtype, o->image + o->start, start + column * step,
                     value_of(o, s, how, row, column, random));
@@ -292,13 +292,14 @@ static unsigned char *make_windows(const operand_image *o, const source *s, oper
     return made;
 }
 
-static void copy_window(const operand_image *o, const source *s, const unsigned char *windows, int64_t row, chunk part)
+static void copy_window(const operand_image *o, const source *s, const unsigned char *windows, int64_t row,
+                        chunk columns)
 {
     size_t element = ckl_dtype_bytes(o->info.dtype);
-    uint64_t random = random_at(~s->stream, (uint64_t)(row * o->columns + part.first));
+    uint64_t random = random_at(~s->stream, (uint64_t)(row * o->columns + columns.first));
     int64_t window = (int64_t)(random % (WINDOWS_ELEMENTS - CHUNK_ELEMENTS + 1));
-    memcpy(o->image + operand_byte(o, row, part.first), windows + (size_t)window * element,
-           (size_t)(part.end - part.first) * element);
+    memcpy(o->image + operand_byte(o, row, columns.first), windows + (size_t)window * element,
+           (size_t)(columns.end - columns.first) * element);
 }
 
 void fill_operand(const operand_image *o, int number, operand_fill how, uint64_t seed, double terms)
@@ -315,11 +316,11 @@ void fill_operand(const operand_image *o, int number, operand_fill how, uint64_t
 #pragma omp parallel for schedule(static) if (!broadcast)
     for (int64_t work = 0; work < o->rows * chunks; work++) {
         int64_t row = work / chunks, first = work % chunks * CHUNK_ELEMENTS;
-        chunk part = { first, min_i64(first + CHUNK_ELEMENTS, o->columns) };
+        chunk columns = { first, min_i64(first + CHUNK_ELEMENTS, o->columns) };
         if (windows)
-            copy_window(o, &s, windows, row, part);
+            copy_window(o, &s, windows, row, columns);
         else
-            fill_chunk(o, &s, how, row, part);
+            fill_chunk(o, &s, how, row, columns);
     }
     free(windows);
 }

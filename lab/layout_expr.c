@@ -59,10 +59,10 @@ static int64_t number(const layout_value *value)
     }
 
 /* Kernels may tile past the end of a mode; the calculator's user more likely made a mistake. */
-static layout_value evenly_divided(const layout_value *whole, layout divided)
+static layout_value evenly_divided(const layout_value *dividend, layout divided)
 {
-    if (!ir_failed() && static_size(divided) != static_size(whole->layout))
-        no_layout("divide", "is not divided by the tiler: a tile does not divide its mode", 1, &whole->layout);
+    if (!ir_failed() && static_size(divided) != static_size(dividend->layout))
+        no_layout("divide", "is not divided by the tiler: a tile does not divide its mode", 1, &dividend->layout);
     return of_layout(divided);
 }
 
@@ -343,18 +343,18 @@ static bool read_tiler(literal_reader *r, layout_value *out)
 /* After "Sw". */
 static bool read_swizzle(literal_reader *r, swizzle *out)
 {
-    int64_t parts[3];
+    int64_t numbers[3];
     for (int i = 0; i < 3; i++) {
         if (!read_char(r, "<,,"[i]))
             return read_fail(r, "Sw<B,M,S>: %c is missing", "<,,"[i]);
-        if (!read_int(r, &parts[i]))
+        if (!read_int(r, &numbers[i]))
             return false;
-        if (parts[i] < -62 || parts[i] > 62)
-            return read_fail(r, "Sw<B,M,S>: %" PRId64 " is out of range", parts[i]);
+        if (numbers[i] < -62 || numbers[i] > 62)
+            return read_fail(r, "Sw<B,M,S>: %" PRId64 " is out of range", numbers[i]);
     }
     if (!read_char(r, '>'))
         return read_fail(r, "Sw<B,M,S>: > is missing");
-    *out = (swizzle){ (int)parts[0], (int)parts[1], (int)parts[2] };
+    *out = (swizzle){ (int)numbers[0], (int)numbers[1], (int)numbers[2] };
     return true;
 }
 

@@ -117,7 +117,7 @@ new_operators() { # a copy of each kind compiles
         "$folder/scripts/new-operator" "fresh$kind" --like "$kind" || status=1
     done
     for file in "$folder"/src/operators/fresh*/*.c; do
-        "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -I"$folder/include" -I"$folder/src" -fsyntax-only "$file" || status=1
+        "${CC:-cc}" -std=gnu17 -fopenmp-simd -Wall -Wextra -Werror -I"$folder/include" -I"$folder/src" -fsyntax-only "$file" || status=1
     done
     rm -r "$folder"
     return $status

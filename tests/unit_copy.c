@@ -391,7 +391,7 @@ static tensor_map map_of(void *memory, int rows, int box_rows)
                              .address = memory,
                              .size = { BOX_COLS, rows },
                              .stride = { 2, BOX_COLS * 2 },
-                             .box = { BOX_COLS, box_rows },
+                             .box = { BOX_COLS, (int16_t)box_rows },
                              .swizzle = SWIZZLE_128 };
     assert_int_equal(gpu->ops->encode_tensor_map(gpu, &desc, &map), CKL_OK);
     return map;

@@ -156,6 +156,39 @@ static void heard_of_a_lane(void)
     other_warp(&s, s.second, false);
 }
 
+/* Of words that were written side by side lane 3 hands over its own alone; planted, that of lane 0 is read. */
+static void hands_over_one(bool after_one)
+{
+    const shared_words s = prepare(1);
+    ir_if(is_warp(0));
+    if (after_one) { // the words were known one by one
+        only_lane(0);
+        test_store_value(IR_SHARED, IR_U32, own_word(&s), 0, u32(1));
+        ir_end_if();
+    }
+    test_store_value(IR_SHARED, IR_U32, own_word(&s), 0, u32(1));
+    lane_arrives(3, s.first);
+    ir_end_if();
+    ir_if(is_warp(1));
+    only_lane(0);
+    ir_mbarrier_wait(s.first, 0, u32(0));
+    BLAME;
+    test_load_value(IR_SHARED, IR_U32, s.words, planted ? 0 : 12);
+    HERE;
+    ir_end_if();
+    ir_end_if();
+}
+
+static void hands_over_one_of_many(void)
+{
+    hands_over_one(false);
+}
+
+static void hands_over_one_of_a_joined_cell(void)
+{
+    hands_over_one(true);
+}
+
 static const fault_case cases[] = {
     { all_write_and_sync, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0", "a warp_sync" }, 0 },
     { all_write_and_meet, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0", "a warp_sync" }, 0 },
@@ -163,6 +196,16 @@ static const fault_case cases[] = {
     { both_read, THREADS, 1, { "shared-memory race", "the read by lane 1 of warp 0", "a warp_sync" }, 0 },
     { writes_after_meeting, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0" }, 0 },
     { each_arrives, THREADS, 1, { "shared-memory race", "write by lane 31 of warp 0" }, 0 },
+    { hands_over_one_of_many,
+      THREADS,
+      1,
+      { "shared-memory race", "read of words meets the write by lane 0 of warp 0" },
+      0 },
+    { hands_over_one_of_a_joined_cell,
+      THREADS,
+      1,
+      { "shared-memory race", "read of words meets the write by lane 0 of warp 0" },
+      0 },
     { heard_of_a_lane, THREADS, 1, { "shared-memory race", "write by lane 5 of warp 0" }, 0 },
 };
 

@@ -62,11 +62,11 @@ static bool has_conversion(ir_type type, ir_type from, ir_target target)
     return type != from && !(target == IR_SM80 && rounds_twice(type, from));
 }
 
-static bool has_halves(ir_type whole, ir_type half)
+static bool has_halves(ir_type packed, ir_type half)
 {
-    if (is_in(whole, PAIR))
+    if (is_in(packed, PAIR))
         return half == CKL_F32 || is_in(half, F16);
-    return ir_type_bytes(whole) == 2 * ir_type_bytes(half) && half != CKL_F32;
+    return ir_type_bytes(packed) == 2 * ir_type_bytes(half) && half != CKL_F32;
 }
 
 bool fuzz_has_arithmetic(ir_op op, ir_type type, ir_type from, ir_target target)

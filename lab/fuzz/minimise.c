@@ -93,11 +93,11 @@ static bool try_without(search *s, const bool *drop)
 }
 
 /* What goes with the first instruction of a block. */
-typedef enum block_part {
+typedef enum block_range {
     WHOLE_BLOCK,
     AROUND_BLOCK, // its first and last instruction, of two sides the second one too
     FIRST_SIDE,   // and what is around
-} block_part;
+} block_range;
 
 static void mark_range(bool *drop, int first, int last)
 {
@@ -106,16 +106,16 @@ static void mark_range(bool *drop, int first, int last)
 }
 
 /* Marks an instruction, and what it would leave open. */
-static void mark(const ir_kernel *k, bool *drop, int i, block_part part)
+static void mark(const ir_kernel *k, bool *drop, int i, block_range range)
 {
     const ir_inst *inst = &k->insts[i];
     drop[i] = true;
     if (inst->op != IR_IF && inst->op != IR_LOOP)
         return;
     int middle = inst->match, last = k->insts[middle].op == IR_ELSE ? k->insts[middle].match : middle;
-    if (part == WHOLE_BLOCK)
+    if (range == WHOLE_BLOCK)
         mark_range(drop, i, last);
-    else if (part == FIRST_SIDE)
+    else if (range == FIRST_SIDE)
         mark_range(drop, i, middle);
     else
         mark_range(drop, middle, last);
@@ -172,7 +172,7 @@ static bool *find_ends(const ir_kernel *k)
 }
 
 /* Drops runs of `size` instructions, from the end, where results are not needed any more. */
-static bool drop_runs(search *s, int size, block_part part)
+static bool drop_runs(search *s, int size, block_range range)
 {
     bool better = false;
     bool *drop = malloc((size_t)s->kernel->inst_count + 1);
@@ -184,7 +184,7 @@ static bool drop_runs(search *s, int size, block_part part)
         bool *ends = find_ends(s->kernel);
         for (int i = (int)max_i64(end - size, 0); i < end; i++)
             if (stands_alone(s->kernel->insts[i].op) && !ends[i])
-                mark(s->kernel, drop, i, part);
+                mark(s->kernel, drop, i, range);
         free(ends);
         better |= try_without(s, drop);
     }

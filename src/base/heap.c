@@ -73,9 +73,9 @@ _Noreturn void heap_run_out(size_t bytes)
 
 static heap_block *block_new(size_t bytes, heap_pool *pool)
 {
-    size_t whole;
-    bool fits = !__builtin_add_overflow(bytes, sizeof(heap_block) + ALIGNMENT, &whole);
-    void *start = fits ? calloc(1, whole) : NULL;
+    size_t padded;
+    bool fits = !__builtin_add_overflow(bytes, sizeof(heap_block) + ALIGNMENT, &padded);
+    void *start = fits ? calloc(1, padded) : NULL;
     if (!start)
         heap_run_out(bytes);
     heap_block *b = (heap_block *)(((uintptr_t)start + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);

@@ -127,13 +127,13 @@ static const char *compose_mode(left_layout *a, val shape, val stride, flat_layo
         }
         if (shape.i - 1 <= (extent.i - 1) / stride.i) // it ends within this mode
             break;
-        int64_t part = extent.i / stride.i;
+        int64_t taken = extent.i / stride.i;
         if (extent.i % stride.i != 0)
             return STEP;
-        if (shape.i % part != 0)
+        if (shape.i % taken != 0)
             return EXTENT;
-        why = add_steps(a, mode, ir_int(CKL_I64, part), stride, out);
-        shape.i /= part;
+        why = add_steps(a, mode, ir_int(CKL_I64, taken), stride, out);
+        shape.i /= taken;
         stride.i = 1;
     }
     if (!why && (!out->count || !ir_is_int(shape, 1)))

@@ -48,9 +48,9 @@ layout left_inverse(layout a)
 {
     if (!layout_is_static(a) || has_swizzle(a))
         return no_layout("left_inverse", has_swizzle(a) ? "has a swizzle" : "is not static", 1, &a);
-    layout whole = layouts_of(2, (layout[]){ a, complement(a, 1) });
-    layout inverse = right_inverse(whole);
-    if (static_size(inverse) != static_size(whole))
+    layout completed = layouts_of(2, (layout[]){ a, complement(a, 1) });
+    layout inverse = right_inverse(completed);
+    if (static_size(inverse) != static_size(completed))
         return no_layout("left_inverse", "has none: it is not injective or its strides do not divide", 1, &a);
     return inverse;
 }

@@ -153,14 +153,14 @@ val pow_f32(val x, val y)
     power = ir_select(ir_compare(IR_EQ, a, one), one, power); // also to the power of infinity
 
     val integer = ir_convert(CKL_I32, y), huge = ir_compare(IR_GE, magnitude(y), constant(0x1p24));
-    val whole = ir_binary(IR_OR, huge, ir_compare(IR_EQ, ir_convert(CKL_F32, integer), y));
+    val integral = ir_binary(IR_OR, huge, ir_compare(IR_EQ, ir_convert(CKL_F32, integer), y));
     val odd = ir_compare(IR_NE, ir_binary(IR_AND, integer, ir_int(CKL_I32, 1)), ir_int(CKL_I32, 0));
-    odd = ir_binary(IR_AND, ir_binary(IR_AND, whole, odd), ir_unary(IR_NOT, huge));
+    odd = ir_binary(IR_AND, ir_binary(IR_AND, integral, odd), ir_unary(IR_NOT, huge));
 
     val minus = ir_compare(IR_LT, ir_bitcast(CKL_I32, x), ir_int(CKL_I32, 0)); // -0 too
     power = ir_select(ir_binary(IR_AND, minus, odd), negative(power), power);
     val undefined = ir_binary(IR_AND, is_less(x, 0), ir_compare(IR_GT, x, constant(-INFINITY)));
-    undefined = ir_binary(IR_AND, undefined, ir_unary(IR_NOT, whole));
+    undefined = ir_binary(IR_AND, undefined, ir_unary(IR_NOT, integral));
     power = ir_select(undefined, constant(NAN), power);
     val is_one = ir_binary(IR_OR, ir_compare(IR_EQ, x, one), ir_compare(IR_EQ, y, constant(0)));
     return ir_select(is_one, one, power);

@@ -183,8 +183,9 @@ static bool has_columns(tensor acc, int first, int count)
     layout values = layout_mode(acc.layout, 0);
     bool fragment = rank(acc.layout) == 3 && rank(values) == 3;
     int64_t n = fragment ? 8 * static_size(layout_mode(values, 2)) : 0;
-    bool whole = count > 0 && count % 8 == 0 && n % count == 0;
-    if (whole && first >= 0 && first % count == 0 && first + count <= n && static_size(layout_mode(acc.layout, 2)) == 1)
+    bool aligned = count > 0 && count % 8 == 0 && n % count == 0;
+    if (aligned && first >= 0 && first % count == 0 && first + count <= n &&
+        static_size(layout_mode(acc.layout, 2)) == 1)
         return true;
     ir_fail("accumulator_columns: %d columns from %d on are no aligned part of a tile that is one atom of %" PRId64
             " columns wide",
@@ -201,8 +202,8 @@ tensor accumulator_columns(tensor acc, int first, int count)
     values = layouts_of(3, (layout[]){ layout_mode(values, 0), layout_mode(values, 1), groups });
     acc.layout = layouts_of(3, (layout[]){ values, layout_mode(acc.layout, 1), layout_mode(acc.layout, 2) });
     int_tuple some = coord(coord(WILDCARD, WILDCARD, coord(WILDCARD, first / count)), WILDCARD, WILDCARD);
-    tensor part = tensor_slice(acc, some);
-    return tensor_with_layout(part, group_modes(part.layout, 0, rank(part.layout) - 2));
+    tensor columns = tensor_slice(acc, some);
+    return tensor_with_layout(columns, group_modes(columns.layout, 0, rank(columns.layout) - 2));
 }
 
 /* Descriptors */

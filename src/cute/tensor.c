@@ -198,11 +198,11 @@ tensor tensor_slice(tensor t, int_tuple coordinate)
     val offset = slice_offset(coordinate, t.layout);
     if (t.memory == RMEM && !registers_hold(t, coordinate, offset))
         return t;
-    bool whole_atoms = !sw.bits || fixed_strides_divide(coordinate, t.layout.stride, atom);
-    tensor part = whole_atoms ? displaced(t, offset) : displaced_origin(t, offset);
-    part.layout = slice_layout(coordinate, t.layout);
-    part.layout.sw = sw;
-    return part;
+    bool atoms_stay = !sw.bits || fixed_strides_divide(coordinate, t.layout.stride, atom);
+    tensor sliced = atoms_stay ? displaced(t, offset) : displaced_origin(t, offset);
+    sliced.layout = slice_layout(coordinate, t.layout);
+    sliced.layout.sw = sw;
+    return sliced;
 }
 
 /* The strides of what a tensor has at those coordinates. */
@@ -256,14 +256,14 @@ tensor tensor_local_tile(tensor t, int_tuple tiler, int_tuple coordinate)
 
 tensor tensor_local_partition(tensor t, layout threads, val tid)
 {
-    layout tiler[LAYOUT_MODES_MAX], parts[2];
+    layout tiler[LAYOUT_MODES_MAX], grouped[2];
     int modes = rank(threads);
     for (int i = 0; i < modes; i++)
         tiler[i] = compact(leaf(static_size(layout_mode(threads, i))));
     layout divided = zipped_divide_by_mode(without_swizzle(t.layout), modes, tiler); // ((THREADS...),(REST...))
-    parts[0] = composition(layout_mode(divided, 0), right_inverse(threads));
-    parts[1] = layout_mode(divided, 1);
-    divided = layouts_of(2, parts); // (THREADS,(REST...))
+    grouped[0] = composition(layout_mode(divided, 0), right_inverse(threads));
+    grouped[1] = layout_mode(divided, 1);
+    divided = layouts_of(2, grouped); // (THREADS,(REST...))
     divided.sw = t.layout.sw;
     tensor mine = tensor_slice(tensor_with_layout(t, divided), coord(tid, WILDCARD));
     layout rest = layout_mode(mine.layout, 0);

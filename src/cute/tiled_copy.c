@@ -107,13 +107,13 @@ static layout thread_values(const tiled_copy *c, layout side)
     return layouts_of(2, (layout[]){ coalesce(threads), values });
 }
 
-static void check_whole_tiles(const tiled_copy *c, tensor t)
+static void check_tiles_divide(const tiled_copy *c, tensor t)
 {
     int modes = tuple_rank(c->tile);
-    bool whole = t.memory != SMEM || rank(t.layout) >= modes;
-    for (int i = 0; i < modes && whole && t.memory == SMEM; i++)
-        whole = static_size(layout_mode(t.layout, i)) % static_leaf(tuple_mode(c->tile, i)) == 0;
-    if (whole || ir_failed())
+    bool divides = t.memory != SMEM || rank(t.layout) >= modes;
+    for (int i = 0; i < modes && divides && t.memory == SMEM; i++)
+        divides = static_size(layout_mode(t.layout, i)) % static_leaf(tuple_mode(c->tile, i)) == 0;
+    if (divides || ir_failed())
         return;
     text found = { 0 }, tile = { 0 };
     tensor_print(t, &found);
@@ -128,15 +128,15 @@ static tensor partition(const tiled_copy *c, layout side, tensor t, val tid)
     layout tiler[LAYOUT_MODES_MAX], modes[LAYOUT_MODES_MAX];
     int_tuple mine[LAYOUT_MODES_MAX] = { dynamic(tid), WILDCARD };
     int tiled = tuple_rank(c->tile);
-    check_whole_tiles(c, t);
+    check_tiles_divide(c, t);
     if (ir_failed())
         return t;
     for (int i = 0; i < tiled; i++)
         tiler[i] = compact(tuple_mode(c->tile, i));
     layout divided = zipped_divide_by_mode(without_swizzle(t.layout), tiled, tiler); // ((TILE...),(REST...))
-    layout parts = composition(layout_mode(divided, 0), thread_values(c, side)), rest = layout_mode(divided, 1);
-    modes[0] = layout_mode(parts, 0);
-    modes[1] = layout_mode(parts, 1);
+    layout fragments = composition(layout_mode(divided, 0), thread_values(c, side)), rest = layout_mode(divided, 1);
+    modes[0] = layout_mode(fragments, 0);
+    modes[1] = layout_mode(fragments, 1);
     for (int i = 0; i < rank(rest); i++) {
         modes[2 + i] = layout_mode(rest, i);
         mine[2 + i] = WILDCARD;
@@ -159,7 +159,7 @@ tensor partition_D(const tiled_copy *c, tensor t, val tid)
 
 /* Predicates */
 
-static val both(val p, val q)
+static val all_of(val p, val q)
 {
     return ir_is_int(p, 1) ? q : ir_is_int(q, 1) ? p : ir_binary(IR_AND, p, q);
 }
@@ -195,7 +195,7 @@ val inside_limits(tensor cX, int_tuple limits, int64_t i)
     for (int m = 0; m < cX.modes && limits; m++) {
         int_tuple limit = limit_of(limits, m);
         if (limit != WILDCARD)
-            inside = both(inside, is_below(tensor_coordinate(cX, leaf(i), m), limit->leaf));
+            inside = all_of(inside, is_below(tensor_coordinate(cX, leaf(i), m), limit->leaf));
     }
     return inside;
 }

@@ -71,14 +71,14 @@ static bool ends_with(const char *name, const char *end)
 /* The text, the length of each before it: no two pairs are hashed alike. */
 cubin_key cubin_cache_key(const char *made_by, const char *ptx)
 {
-    const char *const parts[] = { made_by, ptx };
+    const char *const hashed[] = { made_by, ptx };
     cubin_key key;
     sha256 hash;
     sha256_begin(&hash);
     for (int i = 0; i < 2; i++) {
-        uint64_t bytes = strlen(parts[i]);
+        uint64_t bytes = strlen(hashed[i]);
         sha256_add(&hash, &bytes, sizeof bytes);
-        sha256_add(&hash, parts[i], bytes);
+        sha256_add(&hash, hashed[i], bytes);
     }
     sha256_end(&hash, key.digest);
     return key;

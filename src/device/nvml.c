@@ -21,7 +21,7 @@ typedef struct nvml_field {
     nvml_result result;
     union {
         double real;
-        unsigned whole;
+        unsigned narrow;
         unsigned long long wide;
     } value;
 } nvml_field;
@@ -95,7 +95,7 @@ static double watts_now(nvml_device device, double otherwise)
     if (!nvml.nvmlDeviceGetFieldValues || nvml.nvmlDeviceGetFieldValues(device, 1, &power) != 0 || power.result != 0 ||
         power.kind != NVML_UNSIGNED)
         return otherwise;
-    return power.value.whole / 1e3;
+    return power.value.narrow / 1e3;
 }
 
 static uint64_t reasons_now(nvml_device device)

@@ -366,10 +366,10 @@ static ckl_status check_bitcast(const ir_kernel *kernel, const ir_inst *inst)
 static ckl_status check_halves(const ir_kernel *kernel, const ir_inst *inst)
 {
     bool packs = inst->op == IR_PACK;
-    ir_type whole = packs ? inst->type : inst->from, half = packs ? inst->from : inst->type;
-    bool rounds = ir_type_is_pair(whole) && half == CKL_F32;
-    if (!rounds && ir_type_bytes(whole) != 2 * ir_type_bytes(half))
-        FAULT(kernel, inst, "two %s are not one %s", ir_type_text(half), ir_type_text(whole));
+    ir_type packed = packs ? inst->type : inst->from, half = packs ? inst->from : inst->type;
+    bool rounds = ir_type_is_pair(packed) && half == CKL_F32;
+    if (!rounds && ir_type_bytes(packed) != 2 * ir_type_bytes(half))
+        FAULT(kernel, inst, "two %s are not one %s", ir_type_text(half), ir_type_text(packed));
     return CKL_OK;
 }
 

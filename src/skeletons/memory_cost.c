@@ -37,16 +37,16 @@ plan_cost memory_cost(const memory_work *w, const ckl_device_info *device)
     const struct {
         const char *bound;
         double us;
-    } parts[] = { { "memory", w->bytes / fit.memory_bytes },
+    } terms[] = { { "memory", w->bytes / fit.memory_bytes },
                   { "latency", (turns * wait + instructions) / cycles_per_us },
                   { "accesses", of_sm * warps * w->lines * fit.line / cycles_per_us },
                   { "instructions", of_sm * warps * instructions / SCHEDULERS / cycles_per_us },
                   { "starts of CTAs", of_sm * fit.cta / cycles_per_us } };
     int longest = 0;
     double sum = 0;
-    for (int i = 0; i < COUNT_OF(parts); i++) {
-        longest = parts[i].us > parts[longest].us ? i : longest;
-        sum += pow(parts[i].us, POWER);
+    for (int i = 0; i < COUNT_OF(terms); i++) {
+        longest = terms[i].us > terms[longest].us ? i : longest;
+        sum += pow(terms[i].us, POWER);
     }
-    return (plan_cost){ fit.launch_us + pow(sum, 1.0 / POWER), parts[longest].bound };
+    return (plan_cost){ fit.launch_us + pow(sum, 1.0 / POWER), terms[longest].bound };
 }

@@ -123,12 +123,12 @@ static val is_apart(const cut *c, const row_split *s, const row_place *p, int st
 static void load_at_edge(const cut *c, const row_split *s, const row_place *p, tensor from, int step, val *word)
 {
     val inside = lt(first_column(s, p, step), p->limit);
-    val whole = logical_and(inside, logical_not(is_apart(c, s, p, step)));
+    val together = logical_and(inside, logical_not(is_apart(c, s, p, step)));
     for (int i = 0; i < 2 * c->count; i++)
         assign(word[i], c->outside);
-    IF(whole)
+    IF(together)
         load_words(c, from, s, step, false, word);
-    IF(logical_and(whole, ne(c->bytes, imm(0))))
+    IF(logical_and(together, ne(c->bytes, imm(0))))
         load_words(c, from, s, step, true, word);
 }
 

@@ -208,7 +208,20 @@ WIDE static bool own_offsets(const lane_u32 *base, uint32_t beyond, uint32_t byt
     return !wrong;
 }
 
-/* Lanes that lie side by side are one range; what it holds already they need not touch again. */
+/* The range of an access, and of the last lane that touches some of it once more. */
+static bool touch_range(cta *c, access *a, const uint32_t *offset, uint32_t end, int again)
+{
+    a->start = offset[a->lane];
+    if (!shared_touch(c, a, offset[a->lane], end - offset[a->lane]))
+        return false;
+    if (again < 0)
+        return true;
+    a->lane = again;
+    a->start = offset[again];
+    return shared_touch(c, a, offset[again], (uint32_t)a->lane_bytes);
+}
+
+/* Lanes that lie side by side are one range. */
 static bool touch_own(access a, const uint32_t *offset, uint32_t bytes)
 {
     cta *c = a.w->cta;
@@ -216,22 +229,23 @@ static bool touch_own(access a, const uint32_t *offset, uint32_t bytes)
     a.lane = first_lane(active);
     a.lane_bytes = bytes;
     uint32_t start = offset[a.lane], end = start + bytes;
-    int next = a.lane + 1;
+    int next = a.lane + 1, again = -1;
     EACH_ACTIVE(i, active & (active - 1)) {
-        if (offset[i] >= start && offset[i] + bytes <= end)
+        if (offset[i] >= start && offset[i] + bytes <= end) {
+            again = i;
             continue;
+        }
         if (offset[i] != end || i != next) {
-            a.start = start;
-            if (!shared_touch(c, &a, start, end - start))
+            if (!touch_range(c, &a, offset, end, again))
                 return false;
             start = offset[i];
             a.lane = i;
+            again = -1;
         }
         end = offset[i] + bytes;
         next = i + 1;
     }
-    a.start = start;
-    return shared_touch(c, &a, start, end - start);
+    return touch_range(c, &a, offset, end, again);
 }
 
 /* Lane by lane: in memory of other CTAs, and to find the lane at fault. */

@@ -34,7 +34,7 @@ static void named_complete(cta *c, named_barrier *b)
 /* Counts the warp in; the barrier, or NULL after a fault. */
 static named_barrier *named_arrive(warp *w, const step *s, uint32_t *id, bool wait)
 {
-    if (!warp_is_whole(w, s))
+    if (!warp_converges(w, s))
         return NULL;
     int threads = s->inst->n, first = first_lane(w->active);
     *id = u32_of(w, s->in[0], first);
@@ -107,7 +107,7 @@ void cluster_barrier_check(cluster *c)
 outcome run_cluster_arrive(warp *w, const step *s)
 {
     cluster *c = w->cluster;
-    if (!warp_is_whole(w, s))
+    if (!warp_converges(w, s))
         return FAULTED;
     if (w->cluster_arrived)
         return fault(w, s, -1, "misused barrier", "cluster_arrive for the second time without cluster_wait");
@@ -122,7 +122,7 @@ outcome run_cluster_arrive(warp *w, const step *s)
 outcome run_cluster_wait(warp *w, const step *s)
 {
     cluster *c = w->cluster;
-    if (!warp_is_whole(w, s))
+    if (!warp_converges(w, s))
         return FAULTED;
     if (!w->cluster_arrived)
         return fault(w, s, -1, "misused barrier", "cluster_wait without cluster_arrive");
@@ -388,7 +388,7 @@ outcome run_setmaxnreg(warp *w, const step *s)
 {
     int n = s->inst->n, more = (n - w->registers) * LANES;
     bool grows = s->inst->mode == 1;
-    if (!warp_is_whole(w, s))
+    if (!warp_converges(w, s))
         return FAULTED;
     if (n < REGISTERS_MIN || n > REGISTERS_MAX || n % REGISTERS_STEP)
         return fault(w, s, -1, "misused setmaxnreg", "%d registers are no multiple of %d in %d to %d", n,

@@ -5,7 +5,7 @@
 #include "device/emulator/machine.h"
 #include "device/emulator/matrix.h"
 
-bool warp_is_whole(warp *w, const step *s)
+bool warp_converges(warp *w, const step *s)
 {
     if (is_converged(w))
         return true;
@@ -16,7 +16,7 @@ bool warp_is_whole(warp *w, const step *s)
 
 outcome run_warp_sync(warp *w, const step *s)
 {
-    if (!warp_is_whole(w, s))
+    if (!warp_converges(w, s))
         return FAULTED;
     warp_lanes_meet(w);
     return ADVANCE;
@@ -43,7 +43,7 @@ static int shuffle_source(ir_shuffle_kind how, int lane, int by, int width)
 
 outcome run_shuffle(warp *w, const step *s)
 {
-    if (!warp_is_whole(w, s))
+    if (!warp_converges(w, s))
         return FAULTED;
     warp_lanes_exchange(w);
     result x, aside;
@@ -58,7 +58,7 @@ outcome run_shuffle(warp *w, const step *s)
 
 outcome run_vote(warp *w, const step *s)
 {
-    if (!warp_is_whole(w, s))
+    if (!warp_converges(w, s))
         return FAULTED;
     warp_lanes_exchange(w);
     result aside;
@@ -76,7 +76,7 @@ outcome run_vote(warp *w, const step *s)
 
 outcome run_redux(warp *w, const step *s)
 {
-    if (!warp_is_whole(w, s))
+    if (!warp_converges(w, s))
         return FAULTED;
     warp_lanes_exchange(w);
     const lane_u32 *x = lanes_of(w, s->in[0]);
@@ -94,7 +94,7 @@ outcome run_redux(warp *w, const step *s)
 
 outcome run_elect(warp *w, const step *s)
 {
-    if (!warp_is_whole(w, s))
+    if (!warp_converges(w, s))
         return FAULTED;
     result aside;
     lane_u8 *d = result_begin(w, s->out[0], &aside);
@@ -116,7 +116,7 @@ static bool matrix_rows(warp *w, const step *s, bool write, lane_u16 **rows)
     const lane_u32 *base = lanes_of(w, s->in[0]);
     access a = warp_access(w, s, 0, write);
     int count = ROWS * s->inst->n;
-    if (!warp_is_whole(w, s))
+    if (!warp_converges(w, s))
         return false;
     for (int i = 0; i < count; i++) {
         a.lane = i;
@@ -213,7 +213,7 @@ outcome run_mma(warp *w, const step *s)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     uint32_t a[MMA_M * MATRIX_HALVES / 2], b[MMA_N * MATRIX_HALVES / 2], d[MMA_M * MMA_N];
-    if (!warp_is_whole(w, s))
+    if (!warp_converges(w, s))
         return FAULTED;
     warp_lanes_exchange(w);
     pthread_once(&once, fill_places);

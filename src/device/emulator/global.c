@@ -460,7 +460,7 @@ static bool touch_words(const access *a, uint32_t own, const global_shadow *x, s
 }
 
 /* Some bytes of one word, which from now on are tracked one by one. */
-static bool touch_part(const access *a, uint32_t own, const global_shadow *x, size_t first, size_t count)
+static bool touch_split(const access *a, uint32_t own, const global_shadow *x, size_t first, size_t count)
 {
     size_t word = first / WORD;
     const cells *k = &x->words, *b = &x->bytes;
@@ -487,10 +487,10 @@ static bool touch_range(const access *a, uint32_t own, const global_shadow *x, s
 {
     size_t head = (first + WORD - 1) / WORD * WORD, tail = end / WORD * WORD;
     if (head > tail) // inside one word
-        return touch_part(a, own, x, first, end - first);
-    return (first == head || touch_part(a, own, x, first, head - first)) &&
+        return touch_split(a, own, x, first, end - first);
+    return (first == head || touch_split(a, own, x, first, head - first)) &&
            (head == tail || touch_words(a, own, x, head / WORD, (tail - head) / WORD)) &&
-           (tail == end || touch_part(a, own, x, tail, end - tail));
+           (tail == end || touch_split(a, own, x, tail, end - tail));
 }
 
 /*

@@ -505,7 +505,7 @@ access warp_access(warp *w, const step *s, int lane, bool write);
 void shared_mark_mbarrier(cta *c, uint32_t offset); // from now on ordinary accesses are faults
 
 /* exchange.c - false and a fault if lanes that have not left the kernel are missing. */
-bool warp_is_whole(warp *w, const step *s);
+bool warp_converges(warp *w, const step *s);
 
 /* shared.c - the CTA and offset that an address means; NULL after a fault. A CTA of the cluster that has left is a fault. */
 cta *shared_find(warp *w, const step *s, int lane, ir_space space, uint32_t address, uint32_t bytes, uint32_t align,

@@ -414,7 +414,7 @@ typedef struct operand_view {
 
 static const uint64_t RESERVED_BITS = 0x3ff1c000c000c000; // 14-15, 30-31, 46-48, 52-61
 
-static bool descriptor_is_whole(uint64_t descriptor, char *why)
+static bool descriptor_is_valid(uint64_t descriptor, char *why)
 {
     if (descriptor & RESERVED_BITS)
         snprintf(why, WHY_BYTES, "wgmma descriptor 0x%016" PRIx64 ": reserved bits are set", descriptor);
@@ -466,7 +466,7 @@ static void place_chunk(const unsigned char *chunk, bool mn_major, uint16_t *out
 bool matrix_gather(uint64_t descriptor, bool mn_major, int rows, const unsigned char *shared, uint32_t base,
                    uint32_t bytes, uint16_t *out, matrix_touch *touch, void *user, char why[128])
 {
-    if (!descriptor_is_whole(descriptor, why))
+    if (!descriptor_is_valid(descriptor, why))
         return false;
     operand_view view = decode_descriptor(descriptor, mn_major);
     int row_step = mn_major ? 8 : 1, k_step = mn_major ? 1 : 8;

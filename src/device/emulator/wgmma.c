@@ -67,9 +67,9 @@ outcome run_guarded(warp *w, const step *s)
     return s->guarded(w, s);
 }
 
-static bool is_whole_group(warp *w, const step *s)
+static bool group_converges(warp *w, const step *s)
 {
-    if (!warp_is_whole(w, s))
+    if (!warp_converges(w, s))
         return false;
     if (w->index / WARPS_PER_GROUP < w->cluster->kernel->warps / WARPS_PER_GROUP && !w->exited)
         return true;
@@ -80,7 +80,7 @@ static bool is_whole_group(warp *w, const step *s)
 
 outcome run_wgmma_fence(warp *w, const step *s)
 {
-    if (!is_whole_group(w, s))
+    if (!group_converges(w, s))
         return FAULTED;
     w->wgmma_fenced = true;
     if (w->any_unfenced)
@@ -321,7 +321,7 @@ static bool execute_first(warp *w, warpgroup *g, uint32_t count)
 outcome run_wgmma(warp *w, const step *s)
 {
     matrix_op mine;
-    warpgroup *g = is_whole_group(w, s) ? group_of(w, s) : NULL;
+    warpgroup *g = group_converges(w, s) ? group_of(w, s) : NULL;
     if (!g || !check_fenced(w, s) || !read_op(w, s, &mine))
         return FAULTED;
     uint32_t place = w->wgmma_issued - g->first;
@@ -345,7 +345,7 @@ outcome run_wgmma(warp *w, const step *s)
 
 outcome run_wgmma_commit(warp *w, const step *s)
 {
-    if (!is_whole_group(w, s))
+    if (!group_converges(w, s))
         return FAULTED;
     w->wgmma_groups++;
     w->wgmma_open = false;
@@ -355,7 +355,7 @@ outcome run_wgmma_commit(warp *w, const step *s)
 outcome run_wgmma_wait(warp *w, const step *s)
 {
     uint32_t pending = (uint32_t)s->inst->n;
-    if (!is_whole_group(w, s))
+    if (!group_converges(w, s))
         return FAULTED;
     if (w->wgmma_groups <= pending || !w->wgmma_issued)
         return ADVANCE;

@@ -462,7 +462,7 @@ static void reference_amax(const gemm_problem *p, void *const *host, reference_s
     free(values);
 }
 
-/* As D's type, or that of A or B, holds it; and how far a stored number may be from it, beside its own magnitude. */
+/* As D's type, or that of A or B, holds it; and how far a stored number, as this one rounded, may be from it, beside its own magnitude. */
 static void add_stored(const gemm_problem *p, double value, double magnitude, reference_slice *out)
 {
     const ckl_dtype type = p->desc.d;
@@ -470,7 +470,7 @@ static void add_stored(const gemm_problem *p, double value, double magnitude, re
     double storage = 0;
     dtype_write(type, &storage, 0, value);
     out->value[0] += dtype_read(type, &storage, 0);
-    out->magnitude[0] += magnitude + fabs(value) * (1 + dtype_epsilon(type) / 2 / relative);
+    out->magnitude[0] += magnitude + fabs(value) * (1 + dtype_epsilon(type) / relative);
 }
 
 /* Rows of D from one on to another, columns alike. */
