@@ -8,11 +8,14 @@
 #include "cli/cli.h"
 #include "lab/soak.h"
 
-/* The longest reference of a random problem takes 4 s on one core, the longest compilation less. ThreadSanitizer slows runs by ten. */
+/*
+ * The longest reference of a random problem takes 4 s on one core, the longest compilation less, a run by a single thread of a GPU
+ * half a minute. ThreadSanitizer slows runs by ten.
+ */
 #ifdef __SANITIZE_THREAD__
 enum { STUCK_SECONDS = 300 };
 #else
-enum { STUCK_SECONDS = 30 };
+enum { STUCK_SECONDS = 60 };
 #endif
 enum { PROGRESS_SECONDS = 10, ANSWER_SECONDS = 10 };
 
@@ -40,12 +43,12 @@ static const cli_usage usage = {
 
 static const char *device_name;
 
-static void print_failed(const char *line, int64_t number, const char *what)
+static void print_failed(const char *line, int64_t number, const char *plan, const char *what)
 {
     printf("FAILED problem %" PRId64
-           ": %s\n  %s, %s\n  alone:  ckl run \"%s\" --device %s\n  repeat: ckl soak --seed %s "
+           ": %s\n  %s, %s\n  plan:   %s\n  alone:  ckl run \"%s\" --device %s\n  repeat: ckl soak --seed %s "
            "--first %" PRId64 " --problems 1 --device %s\n",
-           number, line, device_name, what, line, device_name, seed, number, device_name);
+           number, line, device_name, what, plan, line, device_name, seed, number, device_name);
     fflush(stdout);
 }
 
@@ -71,8 +74,10 @@ static void print_waiting(const soak_wait *w)
     if (w->work)
         printf("stream %d: %s\n", w->stream, w->work);
     else
-        printf("STANDSTILL thread %d, stream %d: %s for %.0f s, problem %" PRId64 ": %s\n", w->thread, w->stream,
-               w->stage, w->seconds, w->number, w->line);
+        printf("STANDSTILL thread %d, stream %d: %s for %.0f s, problem %" PRId64
+               ": %s\n  plan: %s; its first run took %.4f s, this round has %" PRId64 " runs%s\n",
+               w->thread, w->stream, w->stage, w->seconds, w->number, w->line, w->plan, w->run_seconds, w->runs,
+               w->by_graph ? " by a graph" : "");
     fflush(stdout);
     alarm(ANSWER_SECONDS); // what a driver that hangs is asked next may not return
 }
@@ -115,10 +120,11 @@ static void print_end(const soak_sums *s)
     printf("memory grew by %.1f MiB on the device (%.0f allowed), %.1f MiB in the process (%.0f allowed)%s\n",
            (double)s->device_growth / 0x1p20, (double)SOAK_DEVICE_GROWTH_MAX / 0x1p20, (double)s->host_growth / 0x1p20,
            (double)SOAK_HOST_GROWTH_MAX / 0x1p20, s->phases < 3 ? "; too few phases to tell" : "");
+    printf("the longest first run took %.3f s: %s\n", s->run_seconds_max, s->slowest);
     if (s->lost)
         printf("the device is lost\n");
     if (s->stuck)
-        printf("no run ended for %d s\n", STUCK_SECONDS);
+        printf("a thread was at one thing for %d s\n", STUCK_SECONDS);
     bool otherwise = !soak_passed(s) && s->wrong == 0; // a leak, or a device that hangs
     printf("%" PRId64 " passed, %" PRId64 " failed\n", s->problems - s->wrong, s->wrong + otherwise);
     fflush(stdout);

@@ -25,7 +25,7 @@ typedef struct soak {
     pthread_mutex_t lock;
     pthread_cond_t ended; // a thread of the phase
     soak_sums sums;
-    double begin, phase_end, last_run;
+    double begin, phase_end;
     int64_t next; // number of the next problem
     int working;  // threads of this phase
     int64_t device_base, host_base;
@@ -72,12 +72,14 @@ static void account(soak *s, soak_stream *stream)
     s->sums.rounds += stream->done.rounds;
     s->sums.runs += stream->done.runs;
     s->sums.graphs += stream->done.graphs;
-    if (stream->done.runs)
-        s->last_run = clock_seconds();
+    if (stream->run_seconds > s->sums.run_seconds_max) {
+        s->sums.run_seconds_max = stream->run_seconds;
+        snprintf(s->sums.slowest, sizeof s->sums.slowest, "%s", stream->line);
+    }
     if (*stream->fault && !s->sums.lost) {
         s->sums.wrong++;
         s->sums.lost = stream->lost;
-        s->options->failed(stream->line, stream->number, stream->fault);
+        s->options->failed(stream->line, stream->number, stream->plan, stream->fault);
     }
     pthread_mutex_unlock(&s->lock);
     stream->done = (soak_done){ 0 };
@@ -186,10 +188,27 @@ static void report_stuck(soak *s)
             const char *stage = soak_stream_stage(stream);
             if (!stage)
                 continue;
-            s->options->waiting(&(soak_wait){ i / per_thread, i, stream->number, stream->line, stage,
-                                              clock_seconds() - stream->since,
-                                              asks ? work_of(s, stream->stream) : NULL });
+            s->options->waiting(&(soak_wait){ .thread = i / per_thread,
+                                              .stream = i,
+                                              .number = stream->number,
+                                              .line = stream->line,
+                                              .plan = stream->plan,
+                                              .stage = stage,
+                                              .seconds = clock_seconds() - stream->since,
+                                              .run_seconds = stream->run_seconds,
+                                              .runs = stream->burst,
+                                              .by_graph = stream->by_graph,
+                                              .work = asks ? work_of(s, stream->stream) : NULL });
         }
+}
+
+/* Is a thread at one thing for longer than anything takes? */
+static bool is_stuck(const soak *s)
+{
+    for (int i = 0; i < s->options->streams; i++)
+        if (soak_stream_busy_seconds(&s->streams[i]) > s->options->stuck_seconds)
+            return true;
+    return false;
 }
 
 /* Waits for the threads of a phase, tells of progress, and notices when there is none. */
@@ -207,7 +226,7 @@ static void watch(soak *s, double *next_progress)
             s->options->progress(&s->sums);
             *next_progress = now + s->options->progress_seconds;
         }
-        if (now - s->last_run > s->options->stuck_seconds)
+        if (is_stuck(s))
             report_stuck(s);
     }
     pthread_mutex_unlock(&s->lock);
@@ -218,7 +237,6 @@ static ckl_status run_phase(soak *s, soak_thread *threads, double *next_progress
     int started = 0;
     double seconds = s->options->seconds / PHASES;
     s->phase_end = clock_seconds() + (seconds < PHASE_SECONDS_MAX ? seconds : PHASE_SECONDS_MAX);
-    s->last_run = clock_seconds();
     s->working = s->options->threads;
     for (; started < s->options->threads; started++) {
         threads[started] = (soak_thread){ .s = s, .index = started };

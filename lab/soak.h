@@ -4,7 +4,7 @@
  * Each stream belongs to one thread and has one problem at a time. A problem's first run is compared with the reference,
  * whole or by sample as `ckl run` does. Further rounds poison the outputs, write every operand anew, and enqueue the problem one or
  * several times, plainly or as a graph, while the other streams do the same; each round must leave the bits of the first run,
- * and inputs, padding and canaries as they were.
+ * and inputs, padding and canaries as they were. How often follows from the seed and from the time that the first run took.
  *
  * Time is cut into phases. After each all threads have ended, plans, streams and memory are given back and caches are emptied;
  * what the device and the process still use then must not grow: by no more than SOAK_DEVICE_GROWTH_MAX and SOAK_HOST_GROWTH_MAX
@@ -32,15 +32,20 @@ typedef struct soak_sums {
     int64_t kernel_sets, image_bytes;         // loaded, and kept for further problems, until the last phase ended
     int64_t device_growth, host_growth;       // over the first third; 0 while there is none
     bool lost;                                // the device accepts no work any more
-    bool stuck;                               // no run ended for long: threads are left behind, leave the process
+    bool stuck;                    // a thread was at one thing for too long: threads are left behind, leave the process
+    double run_seconds_max;        // of the first run of each problem
+    char slowest[SOAK_LINE_BYTES]; // the problem of that run
 } soak_sums;
 
 /* What a stream is at where nothing ends. */
 typedef struct soak_wait {
     int thread, stream;
-    int64_t number; // of its problem
-    const char *line, *stage;
-    double seconds;   // in that stage
+    int64_t number;                  // of its problem
+    const char *line, *plan, *stage; // plan: "" while there is none
+    double seconds;                  // in that stage
+    double run_seconds;              // that the problem's first run took; 0: it has not ended
+    int64_t runs;                    // of this round
+    bool by_graph;
     const char *work; // is the stream's work done? NULL: not asked yet, the answer may never come
 } soak_wait;
 
@@ -50,13 +55,14 @@ typedef struct soak_options {
     double seconds;
     int threads, streams;      // a multiple of threads, at most SOAK_STREAMS_MAX
     const operator_test *only; // NULL: every operator
-    double progress_seconds, stuck_seconds;
+    double progress_seconds;
+    double stuck_seconds; // that a thread may be at one thing: planning, waiting for a round, a reference
 
     /* Called by one thread at a time. */
-    void (*failed)(const char *line, int64_t number, const char *what);
+    void (*failed)(const char *line, int64_t number, const char *plan, const char *what);
     void (*progress)(const soak_sums *sums);
     void (*phase)(const soak_sums *sums);   // after each, when its memory is given back
-    void (*waiting)(const soak_wait *wait); // where stuck: for each stream under way, then once more with its work
+    void (*waiting)(const soak_wait *wait); // where stuck: for each stream with a problem, then once more with its work
 } soak_options;
 
 /* Runs until time, problems or device are at their end. CKL_OK also when something was wrong: the sums say it. */

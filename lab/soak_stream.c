@@ -12,19 +12,37 @@
 enum { ROUNDS_MAX = 16, GRAPH_ONE_IN = 2, FIRST_POISON = 0xff };
 enum { BURST_MAX_EMULATED = 4, BURST_MAX_GPU = 32 }; // runs of a round: a GPU's streams are to overlap
 
+/*
+ * A problem whose runs take longer has fewer of them. NOTE: a kernel of a thread a row, attention's naive one of 164 rows and 2101
+ * keys of d=640, may take a second of a GPU; a graph of 27 such runs was taken for a kernel that never ends.
+ */
+static const double ROUND_SECONDS_MAX = 0.25, PROBLEM_SECONDS_MAX = 2;
+
 /* Of a problem: the emulator runs millions of operations a second, a GPU is to be kept busy for microseconds. */
 static const random_problem_limits emulated_limits = { .flops = 2e6, .bytes = 1 << 20 };
 static const random_problem_limits gpu_limits = { .flops = 2e9, .bytes = 64 << 20 };
 
+/* Stages in which its thread does nothing for it. */
+static const char enqueued[] = "enqueued", between_rounds[] = "between two rounds";
+
 static void begin_stage(soak_stream *s, const char *stage)
 {
-    s->since = clock_seconds();
+    double now = clock_seconds();
+    __atomic_store(&s->since, &now, __ATOMIC_RELAXED);
     __atomic_store_n(&s->stage, stage, __ATOMIC_RELEASE);
 }
 
 const char *soak_stream_stage(const soak_stream *s)
 {
     return __atomic_load_n(&s->stage, __ATOMIC_ACQUIRE);
+}
+
+double soak_stream_busy_seconds(const soak_stream *s)
+{
+    const char *stage = soak_stream_stage(s);
+    double since;
+    __atomic_load(&s->since, &since, __ATOMIC_RELAXED);
+    return stage && stage != enqueued && stage != between_rounds ? clock_seconds() - since : 0;
 }
 
 static void note_status(soak_stream *s, ckl_status status)
@@ -44,13 +62,19 @@ static void note_result(soak_stream *s, const check_result *result)
 void soak_stream_open(soak_stream *s, ckl_device *device)
 {
     *s = (soak_stream){ .device = device };
+    begin_stage(s, "making a stream");
     ckl_status status = ckl_stream_create(device, &s->stream);
     s->broken = status != CKL_OK;
     note_status(s, status);
+    begin_stage(s, NULL);
 }
 
+/* After a fault some of its runs may still be under way. */
 static void give_back(soak_stream *s)
 {
+    begin_stage(s, "waiting before its memory is given back");
+    note_status(s, ckl_stream_synchronize(s->device, s->stream));
+    begin_stage(s, "giving back");
     if (s->graph)
         s->device->ops->graph_destroy(s->device, s->graph);
     s->graph = NULL;
@@ -84,9 +108,11 @@ static ckl_status run_first(soak_stream *s, check_result *result)
     operand_images_poison(&s->k.images, FIRST_POISON);
     TRY(operand_set_write(s->device, &s->k.images, &s->k.set, s->stream));
     begin_stage(s, "enqueueing its first run");
+    double begin = clock_seconds();
     TRY(check_enqueue(&s->k));
     begin_stage(s, "waiting for its first run");
     TRY(ckl_stream_synchronize(s->device, s->stream));
+    s->run_seconds = clock_seconds() - begin;
     begin_stage(s, "reading what its first run left");
     TRY(operand_set_read(s->device, &s->k.images, &s->k.set, s->stream));
     begin_stage(s, "comparing its first run with the reference");
@@ -94,17 +120,33 @@ static ckl_status run_first(soak_stream *s, check_result *result)
     return CKL_OK;
 }
 
+/* How many fit into the time; at least one, at most `max`. */
+static int64_t count_within(double seconds, double each, int64_t max)
+{
+    return seconds < each ? 1 : seconds < each * (double)max ? (int64_t)(seconds / each) : max;
+}
+
+static ckl_status open_problem(soak_stream *s)
+{
+    begin_stage(s, "planning");
+    TRY(case_parse(s->line, &s->c));
+    TRY(check_open(&s->c, s->device, s->stream, &s->k));
+    snprintf(s->plan, sizeof s->plan, "%s", ckl_plan_text(s->k.plan));
+    return CKL_OK;
+}
+
 void soak_stream_take(soak_stream *s, const soak_options *options, int64_t number)
 {
     s->number = number;
     s->random = random_at(options->seed, (uint64_t)number);
+    s->run_seconds = 0;
+    s->burst = 1;
+    s->by_graph = false;
+    *s->plan = '\0';
     draw_line(s, options);
     check_result result = { 0 };
     s->open = true;
-    begin_stage(s, "planning");
-    ckl_status status = case_parse(s->line, &s->c);
-    if (status == CKL_OK)
-        status = check_open(&s->c, s->device, s->stream, &s->k);
+    ckl_status status = open_problem(s);
     if (status == CKL_OK)
         status = run_first(s, &result);
     if (status == CKL_INVALID || status == CKL_UNSUPPORTED) { // what a desc alone does not tell
@@ -118,7 +160,8 @@ void soak_stream_take(soak_stream *s, const soak_options *options, int64_t numbe
     s->done.problems++;
     s->done.runs++;
     s->digest = operand_images_digest(&s->k.images);
-    s->rounds = 1 + random_below(&s->random, ROUNDS_MAX);
+    s->rounds = 1 + random_below(&s->random, count_within(PROBLEM_SECONDS_MAX, s->run_seconds, ROUNDS_MAX));
+    begin_stage(s, between_rounds);
     if (*s->fault)
         give_back(s);
 }
@@ -165,10 +208,12 @@ static ckl_status enqueue(soak_stream *s)
 
 void soak_stream_enqueue(soak_stream *s)
 {
-    int burst_max = s->device->info.emulated ? BURST_MAX_EMULATED : BURST_MAX_GPU;
+    int64_t burst_max =
+        count_within(ROUND_SECONDS_MAX, s->run_seconds, s->device->info.emulated ? BURST_MAX_EMULATED : BURST_MAX_GPU);
     s->burst = may_repeat(s) ? 1 + random_below(&s->random, burst_max) : 1;
     s->by_graph = s->device->ops->graph_begin && random_below(&s->random, GRAPH_ONE_IN) == 0;
     note_status(s, enqueue(s));
+    begin_stage(s, enqueued);
 }
 
 /* What a round left: the first run's bits, and nothing else touched. */
@@ -202,7 +247,7 @@ void soak_stream_settle(soak_stream *s)
     s->done.rounds++;
     s->done.runs += s->burst;
     s->done.graphs += s->by_graph ? s->burst : 0;
-    begin_stage(s, "giving back");
+    begin_stage(s, between_rounds);
     if (*s->fault || --s->rounds == 0)
         give_back(s);
 }

@@ -15,19 +15,20 @@ typedef struct soak_stream {
     ckl_stream stream;
     bool broken; // takes no problem: it could not be made
 
-    const char *stage; // what its thread does for it, NULL: nothing; read by the thread that watches
+    const char *stage; // what it is at, NULL: it has no problem; read by the thread that watches
     double since;      // when that began
 
     bool open; // has a problem
     int64_t number;
-    char line[SOAK_LINE_BYTES];
+    char line[SOAK_LINE_BYTES], plan[SOAK_LINE_BYTES]; // plan: "" until there is one
     test_case c;
     check k;
     uint64_t random;
-    uint64_t digest; // of the first run
-    int64_t rounds;  // left
-    int64_t burst;   // runs of this round
-    void *graph;     // of graph_runs runs, or NULL
+    uint64_t digest;    // of the first run
+    double run_seconds; // that it took, beside what other streams do; 0 before
+    int64_t rounds;     // left
+    int64_t burst;      // runs of this round
+    void *graph;        // of graph_runs runs, or NULL
     int64_t graph_runs;
     bool by_graph; // this round
 
@@ -36,8 +37,11 @@ typedef struct soak_stream {
     soak_done done;
 } soak_stream;
 
-/* What its thread does for it; NULL: nothing. Of any thread. */
+/* What it is at; NULL: it has no problem. Of any thread. */
 const char *soak_stream_stage(const soak_stream *s);
+
+/* How long its thread has been at that; 0 where the thread is not at it, but at another stream. Of any thread. */
+double soak_stream_busy_seconds(const soak_stream *s);
 
 /* A stream of the device. Close it also after a failure, which is in `fault`, as with all that follow. */
 void soak_stream_open(soak_stream *s, ckl_device *device);

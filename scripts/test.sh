@@ -228,7 +228,7 @@ build_sanitized() {
 
 mapfile -t unit_names < <(basename -s .c tests/unit_*.c)
 grep -q '^CMOCKA_FOUND:INTERNAL=1$' "$build/CMakeCache.txt" || unit_names=()
-long='attention|choices|emulator_gemm|in_place|invariant|layout|norm|plans|population|ptx|rules|softmax'
+long='answers|attention|choices|configs|emulator_gemm|in_place|invariant|layout|norm|plans|population|ptx|rules|softmax'
 plain='bench|choice|plan_cache' # leave something out under the sanitizers: times, a Python in the process
 mapfile -t short_names < <(printf '%s\n' "${unit_names[@]}" | grep -vE "^unit_($long)$")
 mapfile -t plain_names < <(printf '%s\n' "${unit_names[@]}" | grep -E "^unit_($long|$plain)$")
@@ -265,9 +265,11 @@ run "a sample, in time" sampled_in_time
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
 run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes 0.1
 run "ckl verify, emulated H200" "$build/ckl" verify "${extent[@]}" --device emulator:h200 --assemble
+run "ckl verify, one resident CTA" env CKL_EMULATOR="resident=1" "$build/ckl" verify --suite tests/data/waiting.txt --device emulator:h200
 run "ckl verify, emulated B200" "$build/ckl" verify --suite bench/suites/smoke-kinds.txt --device emulator:b200
 run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4
 [[ $full ]] && threads
+[[ $full ]] && run "ckl verify, every case, one resident CTA" env CKL_EMULATOR="resident=1" "$build/ckl" verify --device emulator:h200
 [[ $full ]] && run "wheel, installed" wheel
 [[ $full ]] && run "Debian package" debian_package
 run "ckl fuzz, schedules of the emulator" "$build/ckl" fuzz --count $([[ $full ]] && echo 40000 || echo 2000) --seed 1

@@ -389,6 +389,15 @@ FAKE(cuTensorMapEncodeTiled,
          (void)interleave, (void)swizzle, (void)l2_promotion, (void)fill;
          memset(map, 0, 128);
      })
+FAKE(cuTensorMapEncodeIm2col,
+     (void *map, int type, uint32_t rank, void *address, const uint64_t *sizes, const uint64_t *strides,
+      const int *lower, const int *upper, uint32_t channels, uint32_t pixels, const uint32_t *steps, int interleave,
+      int swizzle, int l2_promotion, int fill),
+     {
+         (void)type, (void)rank, (void)address, (void)sizes, (void)strides, (void)lower, (void)upper, (void)steps;
+         (void)channels, (void)pixels, (void)interleave, (void)swizzle, (void)l2_promotion, (void)fill;
+         memset(map, 0, 128);
+     })
 FAKE(cuEventCreate, (cu_event * event, unsigned flags), {
     (void)flags;
     *event = malloc(1);

@@ -100,6 +100,48 @@ static void test_decode_is_attention(void **state)
         free_tensor(all[i]);
 }
 
+/* Decodes of a latent cache; t: q, k, lengths, o. */
+static void decode_latent(int64_t batch, tensor_of_test *const t[4])
+{
+    ckl_attention_decode_desc desc = {
+        .dtype = CKL_F16, .batch = batch, .heads = 4, .kv_heads = 1, .q = 1, .latent = true
+    };
+    ckl_attention_decode_args args = {
+        .q = t[0]->memory, .k = t[1]->memory, .lengths = t[2]->memory, .o = t[3]->memory
+    };
+    desc.kv = 700; // two splits
+    desc.d = 192;
+    desc.dv = 128;
+    assert_int_equal(ckl_attention_decode(device, &desc, &args, stream), CKL_OK);
+    read_tensor(t[3]);
+}
+
+static double latent_length(int64_t b)
+{
+    return b ? 70 : 600;
+}
+
+/* What lies behind a sequence's last key may be no number, and the batch has no part in a sequence's result. */
+static void test_latent_keys_past_the_last_one(void **state)
+{
+    const int64_t kv = 700, d = 192, of_o = 4 * 128;
+    tensor_of_test q = make_random(CKL_F16, 2 * 4 * d, 1, 0, 1), k = make_random(CKL_F16, 2 * kv * d, 2, 0, 1),
+                   length = make_integers(2, latent_length), alone = make_tensor(CKL_F16, of_o),
+                   together = make_tensor(CKL_F16, 2 * of_o);
+    (void)state;
+    decode_latent(1, (tensor_of_test *[]){ &q, &k, &length, &alone });
+    for (int64_t i = 0; i < 2 * kv * d; i++)
+        if (i / d % kv >= latent_length(i / d / kv))
+            k.value[i] = NAN;
+    write_tensor(&k);
+    decode_latent(2, (tensor_of_test *[]){ &q, &k, &length, &together });
+    for (int64_t i = 0; i < 2 * of_o; i++)
+        assert_true(i < of_o ? together.value[i] == alone.value[i] : isfinite(together.value[i]));
+    tensor_of_test *const all[] = { &q, &k, &length, &alone, &together };
+    for (int i = 0; i < COUNT_OF(all); i++)
+        free_tensor(all[i]);
+}
+
 /* What is appended to a cache in its own memory is there for the next call, and all else stays. */
 static void test_append_in_place(void **state)
 {
@@ -432,6 +474,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_batch_invariance),
                                         cmocka_unit_test(test_decode_is_attention),
+                                        cmocka_unit_test(test_latent_keys_past_the_last_one),
                                         cmocka_unit_test(test_append_in_place),
                                         cmocka_unit_test(test_gradients),
                                         cmocka_unit_test(test_custom_score),

@@ -60,7 +60,7 @@ static inline tensor_map map_2d(void *memory, int64_t columns, int64_t rows, int
                              .address = memory,
                              .size = { columns, rows },
                              .stride = { 2, columns * 2 },
-                             .box = { box_columns, box_rows },
+                             .box = { (int16_t)box_columns, (int16_t)box_rows },
                              .swizzle = (tensor_map_swizzle)span };
     if (gpu->ops->encode_tensor_map(gpu, &desc, &map) != CKL_OK)
         fail_msg("%s", ckl_error());

@@ -88,6 +88,16 @@ static void uninitialised_alias(void)
     test_load_value(IR_SHARED, IR_U32, at, 64);
 }
 
+/* Behind both names of the same bytes: the later one serves. */
+static void outside_alias(void)
+{
+    declare();
+    val at = add(tile("x", 256), mul(tid(), 8));
+    ir_smem_alias("y", "x", 256);
+    BLAME;
+    test_store_value(IR_SHARED, IR_U32, at, planted ? 4096 : 0, u32(1));
+}
+
 /* Half of a word each: uninitialised in its other half. */
 static void uninitialised_half(void)
 {
@@ -263,6 +273,7 @@ static const fault_case cases[] = {
       1,
       { "out-of-bounds shared access", "lane 31", "x+128, offset 128 of the kernel's 128 bytes" },
       0 },
+    { outside_alias, 32, 1, { "out-of-bounds shared access", "y+4096" }, 0 },
     { misaligned, 32, 1, { "misaligned global access", "lane 0", "memory+4, address 0x" }, 0 },
     { uninitialised_global, 32, 1, { "uninitialised global memory", "4 bytes at fresh+0, offset 0 of" }, 0 },
     { uninitialised_part, 32, 1, { "read of uninitialised shared memory", "x+2 came by cp_async" }, 0 },
@@ -335,6 +346,27 @@ static void read_before_store(void)
     ir_end_if();
 }
 
+/* After some rounds in which every warp has its turn. */
+static void read_long_before_store(void)
+{
+    declare();
+    val x = tile("x", 128), at = add(x, mul(ir_sreg(IR_LANE), 4));
+    ir_if(is_warp(0));
+    BLAME;
+    test_load_value(IR_SHARED, IR_U32, at, 0);
+    ir_else();
+    HERE;
+    val turn = ir_reg(IR_U32);
+    ir_assign(turn, u32(0));
+    ir_loop();
+    ir_break(ir_compare(IR_EQ, turn, u32(2000)));
+    ir_assign(turn, add(turn, u32(1)));
+    ir_end_loop();
+    written_at = __LINE__ + 1;
+    HERE, test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
+    ir_end_if();
+}
+
 static void begin_barrier(val bar)
 {
     ir_if(ir_elect());
@@ -384,6 +416,7 @@ static void test_written_later(void **state)
         const char *what, *writer, *missing;
     } all[] = {
         { read_before_store, "x is read before it was written; warp 1", "warp 1 writes it later", "a barrier between" },
+        { read_long_before_store, "x is read before it was written; warp 1", "warp 1 writes it later", "a barrier" },
         { read_before_copy, "x is read before it was written; the async copy on bar", "writes it later",
           "the wait for" },
         { wait_before_init, "there is no mbarrier at bar; warp 1", "warp 1 writes it later", "a barrier between them" },

@@ -479,6 +479,29 @@ static void test_turnstile(void **state)
     }
 }
 
+/* What waits for a CTA that begins later finds room on an empty device only. */
+static void test_one_resident(void **state)
+{
+    (void)state;
+    static const char *const settings[] = { "resident=1", "resident=1 schedule=random seed=4",
+                                            "resident=2 schedule=random" };
+    static const global_case backwards = { { relaxed_flag, 32, 1, { NULL }, 0 }, 2 };
+    static const global_case forwards = { { turnstile, 32, 1, { NULL }, 0 }, 40 };
+    static const global_case gathered = { { gather_by_order, 32, 1, { NULL }, 0 }, CTAS };
+    for (int i = 0; i < COUNT_OF(settings); i++) {
+        bench b = bench_open(settings[i]);
+        const bool alone = strstr(settings[i], "resident=1") != NULL;
+        if (run(&b, &forwards, false, forwards.grid) != CKL_OK || run(&b, &gathered, false, CTAS) != CKL_OK)
+            fail_msg("[%s] %s", settings[i], ckl_error());
+        b.gpu->ops->close(b.gpu);
+        b = bench_open(settings[i]);
+        assert_int_equal(run(&b, &backwards, false, 2), alone ? CKL_DEVICE_FAULT : CKL_OK);
+        if (alone)
+            assert_non_null(strstr(ckl_error(), "and 1 have not started: the device holds 1 at once"));
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
 static void test_barriers_after_a_poll(void **state)
 {
     (void)state;
@@ -511,10 +534,11 @@ static void test_counter_not_reset(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[COUNT_OF(cases) + 3] = {
+    struct CMUnitTest tests[COUNT_OF(cases) + 4] = {
         [COUNT_OF(cases)] = cmocka_unit_test(test_turnstile),
         [COUNT_OF(cases) + 1] = cmocka_unit_test(test_counter_not_reset),
         [COUNT_OF(cases) + 2] = cmocka_unit_test(test_barriers_after_a_poll),
+        [COUNT_OF(cases) + 3] = cmocka_unit_test(test_one_resident),
     };
     char names[COUNT_OF(cases)][32];
     for (int i = 0; i < COUNT_OF(cases); i++) {

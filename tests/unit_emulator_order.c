@@ -637,7 +637,51 @@ static void registers_of_some_warps(void)
         ir_end_if();
 }
 
+/* The second of two mbarriers, once more. */
+static void initialised_twice(void)
+{
+    declare();
+    val bars = ir_smem_address(ir_smem_alloc("bars", 16, 8));
+    ir_if(ir_elect());
+    ir_mbarrier_init(bars, 0, 1);
+    BLAME;
+    ir_mbarrier_init(bars, 8, 1);
+    if (planted)
+        ir_mbarrier_init(bars, 8, 1);
+    HERE;
+    ir_end_if();
+}
+
+/* No arrivals to wait for, where there is no mbarrier yet. */
+static void initialised_for_none(void)
+{
+    declare();
+    val bars = ir_smem_address(ir_smem_alloc("bars", 16, 8));
+    ir_if(ir_elect());
+    ir_mbarrier_init(bars, 0, 1);
+    BLAME;
+    ir_mbarrier_init(bars, 8, planted ? 0 : 1);
+    HERE;
+    ir_end_if();
+}
+
+/* Two warps wait here and two there: each place is said once, with its warps. */
+static void waits_at_two_places(void)
+{
+    declare();
+    ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(2)));
+    BLAME;
+    ir_bar_sync(u32(1), planted ? 96 : 64);
+    HERE;
+    ir_else();
+    ir_bar_sync(u32(2), planted ? 96 : 64);
+    ir_end_if();
+}
+
 static const fault_case cases[] = {
+    { initialised_twice, 32, 1, { "misused mbarrier_init", "at bars+8, which is an mbarrier already" }, 0 },
+    { initialised_for_none, 32, 1, { "misused mbarrier_init", "0 arrivals", "at bars+8, which is free" }, 0 },
+    { waits_at_two_places, 128, 1, { "deadlock", "warps 0-1 wait at", "warps 2-3 wait at" }, 0 },
     { store_without_fence, 32, 1, { "missing fence_proxy_async", "warp 0 wrote", "ordinary store" }, 0 },
     { wgmma_without_fence, 128, 1, { "missing fence_proxy_async", "(wgmma)" }, 0 },
     { operands_of_one_warp, 128, 1, { "shared-memory race", "warp 0", "(wgmma)" }, 0 },

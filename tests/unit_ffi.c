@@ -10,6 +10,7 @@
 #include <jansson.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/math.h"
@@ -20,6 +21,7 @@
 FFI_EXPORT(ckl_add);
 FFI_EXPORT(ckl_elementwise);
 FFI_EXPORT(ckl_gemm);
+FFI_EXPORT(ckl_reduce);
 FFI_EXPORT(ckl_problem);
 FFI_EXPORT(ckl_tensors);
 FFI_EXPORT(ckl_operators);
@@ -172,6 +174,61 @@ static void test_numbers_of_the_interface(void **state)
     assert_memory_equal(numbers, wanted, sizeof wanted);
 }
 
+/* DLPack's codes and bits of every element type, as numbers. */
+static void test_types(void **state)
+{
+    static const struct {
+        DLDataType type;
+        ckl_dtype wanted;
+    } rows[] = { { { 2, 32, 1 }, CKL_F32 },
+                 { { 2, 16, 1 }, CKL_F16 },
+                 { { 4, 16, 1 }, CKL_BF16 },
+                 { { 2, 64, 1 }, CKL_F64 },
+                 { { 10, 8, 1 }, CKL_E4M3 },
+                 { { 12, 8, 1 }, CKL_E5M2 },
+                 { { 0, 64, 1 }, CKL_I64 },
+                 { { 0, 32, 1 }, CKL_I32 },
+                 { { 0, 16, 1 }, CKL_I16 },
+                 { { 0, 8, 1 }, CKL_I8 },
+                 { { 1, 8, 1 }, CKL_U8 },
+                 { { 6, 8, 1 }, CKL_BOOL },
+                 { { 2, 32, 2 }, CKL_DTYPE_DEFAULT },
+                 { { 1, 32, 1 }, CKL_DTYPE_DEFAULT } };
+    (void)state;
+    for (int i = 0; i < COUNT_OF(rows); i++)
+        assert_int_equal(value_dtype(rows[i].type), rows[i].wanted);
+}
+
+static void test_spans(void **state)
+{
+    int64_t sizes[] = { 2, 3, 4 }, strides[] = { 100, 7, 2 }, none[] = { 2, 0, 4 }, back[] = { 100, -7, 2 };
+    DLTensor t = { .ndim = 3, .dtype = { kDLFloat, 16, 1 }, .shape = sizes };
+    (void)state;
+    assert_int_equal(value_span(&t), 24 * 2);
+    t.strides = strides;
+    assert_int_equal(value_span(&t), (100 + 14 + 6 + 1) * 2);
+    t.strides = back;
+    assert_int_equal(value_span(&t), -1);
+    t.shape = none;
+    assert_int_equal(value_span(&t), 0);
+    t.ndim = 0;
+    assert_int_equal(value_span(&t), 2);
+}
+
+/* An output without modes is a tensor, and an input that the problem has not is refused with the reason. */
+static void test_no_modes(void **state)
+{
+    float x[6] = { 1, 2, 3, 4, 5, 6 }, y = 0;
+    DLTensor X = matrix(x, NULL), Y = matrix(&y, NULL);
+    Y.ndim = 0;
+    (void)state;
+    assert_int_equal(CALL(reduce, TEXT("shape=2x3"), TENSOR(&X), TENSOR(&Y)), 0);
+    assert_float_equal(y, 21, 0);
+    FAILS("ValueError", "reduce: y is not a tensor", CALL(reduce, TEXT("shape=2x3"), TENSOR(&X), FLOAT(1)));
+    FAILS("ValueError", "elementwise: in[1]",
+          CALL(elementwise, TEXT("expr=relu(x) shape=2x3"), TENSOR(&X), TENSOR(&Y), NONE, NONE, TENSOR(&X)));
+}
+
 static void test_refusals(void **state)
 {
     float a[6] = { 0 };
@@ -211,6 +268,7 @@ static void test_operators(void **state)
     assert_int_equal(__tvm_ffi_ckl_operators(NULL, NULL, 0, &result), 0);
     json_t *list = json_loads(given, 0, &error), *each;
     assert_non_null(list);
+    assert_null(strstr(given, "\\u00")); // nothing in it needs to be escaped so
     size_t i;
     json_array_foreach(list, i, each)
     {
@@ -247,12 +305,21 @@ static void test_questions(void **state)
 }
 
 static atomic_int calls;
+static clockid_t clock_of_calls; // written before the first one
+
+static double seconds_of_calls(void)
+{
+    struct timespec now;
+    assert_int_equal(clock_gettime(clock_of_calls, &now), 0);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
 
 static void *call_on(void *user)
 {
     float y[6];
     DLTensor X = matrix(user, NULL), Y = matrix(y, NULL);
     TVMFFIAny args[] = { TEXT("n=3 rows=2"), TENSOR(&X), TENSOR(&X), TENSOR(&Y) }, none;
+    assert_int_equal(pthread_getcpuclockid(pthread_self(), &clock_of_calls), 0);
     while (!__tvm_ffi_ckl_add(NULL, args, 4, &none))
         atomic_fetch_add(&calls, 1);
     return NULL;
@@ -272,9 +339,11 @@ static void test_leave(void **state)
     assert_int_equal(__tvm_ffi_ckl_leave(NULL, NULL, 0, &result), 0);
     usleep(20000);
     int before = atomic_load(&calls);
+    double seconds = seconds_of_calls();
     assert_int_equal(CALL(add, TEXT("n=3 rows=2"), TENSOR(&X), TENSOR(&X), TENSOR(&Y)), 0);
     usleep(20000);
     assert_int_equal(atomic_load(&calls), before);
+    assert_true(seconds_of_calls() - seconds < 0.002); // it sleeps
 }
 
 int main(void)
@@ -285,6 +354,9 @@ int main(void)
         cmocka_unit_test(test_strides),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_numbers_of_the_interface),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_no_modes),
         cmocka_unit_test(test_operators),
         cmocka_unit_test(test_questions),
         cmocka_unit_test(test_leave),

@@ -203,9 +203,49 @@ static void test_workspace(void **state)
     free_args(&x);
 }
 
+/* Scales of blocks need not begin at 16 bytes, as boxes of TMA do. */
+static void test_scales_anywhere(void **state)
+{
+    enum { ROWS = 12, COLUMNS = 160, LENGTH = 304, BLOCK = 128, BLOCKS = 3, BEHIND = 3, ONE = 0x38 };
+    static unsigned char ones[COLUMNS * LENGTH];
+    (void)state;
+    ckl_gemm_args x = { .d = filled(0, UNTOUCHED) };
+    const float *scales_a = filled(1, 0), *scales_b = filled(2, 0);
+    void *operand;
+    memset(ones, ONE, sizeof ones); // of e4m3
+    assert_int_equal(ckl_malloc(device, sizeof ones, &operand), CKL_OK);
+    assert_int_equal(ckl_copy_in(device, operand, ones, sizeof ones, NULL), CKL_OK);
+    x.a = x.b = operand;
+    x.scale_a = scales_a + BEHIND;
+    x.scale_b = scales_b + BEHIND;
+    const ckl_gemm_desc d = { .m = ROWS,
+                              .n = COLUMNS,
+                              .k = LENGTH,
+                              .a = CKL_E4M3,
+                              .d = CKL_F32,
+                              .scale_a = CKL_GEMM_SCALE_BLOCK,
+                              .scale_b = CKL_GEMM_SCALE_SQUARE };
+    assert_int_equal(ckl_gemm(device, &d, &x, NULL), CKL_OK);
+    static float a[ELEMENTS], b[ELEMENTS];
+    memcpy(a, read_back(scales_a), sizeof a);
+    memcpy(b, read_back(scales_b), sizeof b);
+    const float *result = read_back(x.d);
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        float want = 0;
+        for (int block = 0; block < BLOCKS; block++)
+            want += a[BEHIND + block * ROWS + i / COLUMNS] * b[BEHIND + i % COLUMNS / BLOCK * BLOCKS + block] *
+                    (float)min_i64(LENGTH - block * BLOCK, BLOCK);
+        assert_true(result[i] == want);
+    }
+    const void *all[] = { operand, x.d, scales_a, scales_b };
+    for (int i = 0; i < COUNT_OF(all); i++)
+        ckl_free(device, (void *)(uintptr_t)all[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_missing), cmocka_unit_test(test_by_columns),
-                                        cmocka_unit_test(test_offsets_of_the_host), cmocka_unit_test(test_workspace) };
+                                        cmocka_unit_test(test_offsets_of_the_host), cmocka_unit_test(test_workspace),
+                                        cmocka_unit_test(test_scales_anywhere) };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -9,6 +9,8 @@
 
 #include "device/device.h"
 #include "ir/build.h"
+#include "ir/ptx_rows.h"
+#include "ir/rules.h"
 
 static val u32(int64_t i)
 {
@@ -90,6 +92,14 @@ static void test_names(void **unused)
     assert_int_equal(ir_type_bytes(IR_U64), 8);
     for (int type = 1; type < IR_TYPE_COUNT; type++)
         assert_true(ir_type_bytes((ir_type)type) > 0);
+    for (int beyond = 0; beyond < 2; beyond++) { // what is no number of the tables has its answer, too
+        assert_string_equal(ir_op_text((ir_op)(IR_OP_COUNT + beyond)), "no op");
+        assert_int_equal(ir_op_class((ir_op)(IR_OP_COUNT + beyond)), IR_CONTROL);
+        assert_ptr_equal(ir_rule_of((ir_op)(IR_OP_COUNT + beyond)), ir_rule_of(IR_MOV));
+        assert_null(ptx_rows((ir_op)(IR_OP_COUNT + beyond)));
+        assert_string_equal(ir_class_text((ir_class)(IR_CLASS_COUNT + beyond)), "no class");
+        assert_ptr_equal(ir_type_text((ir_type)(IR_TYPE_COUNT + beyond)), ir_type_text((ir_type)CKL_DTYPE_DEFAULT));
+    }
 }
 
 /* Wrong kernels, each with a right twin */
@@ -418,6 +428,17 @@ static void wgmma_a(bool right)
     ir_assign(a[2], u32(7));
 }
 
+/* Parameters may be read before, global memory not. */
+static void before_grid_wait(bool right)
+{
+    val x = ir_scalar_param(IR_U64, "x"), zero = u32(0);
+    if (right)
+        ir_plain(IR_GRID_WAIT, 0, 0);
+    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, x, 0, &zero);
+    ir_at("kernel.c", 9);
+    ir_plain(IR_GRID_WAIT, 0, 0);
+}
+
 static const struct {
     const char *name;
     void (*describe)(bool right);
@@ -460,6 +481,8 @@ static const struct {
     { "wgmma_order", wgmma_order, "belongs to the wgmma of line 7 until a wgmma_wait" },
     { "wgmma_fence", wgmma_fence, "wgmma: register 0 was used after the last wgmma_fence" },
     { "wgmma_loop", wgmma_loop, "belongs to the wgmma of line 7 until a wgmma_wait" },
+    { "before_grid_wait", before_grid_wait,
+      "kernel.c:7: st: comes before the grid_wait of line 9: the kernel before may" },
     { "wgmma_a", wgmma_a, "belongs to the wgmma_rs of line 7 until a wgmma_wait" },
 };
 

@@ -84,8 +84,45 @@ static void test_callback(void **state)
     gpu->ops->close(gpu);
 }
 
+static bool are_aligned(const map_kernel *k, uintptr_t x, uintptr_t y, uintptr_t z)
+{
+    return map_aligned(k, (const void *[]){ (const void *)x, (const void *)y, (const void *)z });
+}
+
+/* Vectors want whole vectors' addresses, pairs of a crossed input pairs', its elements none. */
+static void test_aligned(void **state)
+{
+    (void)state;
+    map_kernel k = { .inputs = 2, .dtype = { CKL_BF16, CKL_BF16, CKL_BF16 }, .compute = CKL_F32 };
+    k.config = (map_config){ .threads = 128, .vec = 8, .steps = 1, .crossed = 1, .pairs = true };
+    assert_true(are_aligned(&k, 4100, 4112, 4128));
+    assert_false(are_aligned(&k, 4098, 4112, 4128));
+    assert_false(are_aligned(&k, 4100, 4104, 4128));
+    assert_false(are_aligned(&k, 4100, 4112, 4104));
+    k.config.pairs = false;
+    assert_true(are_aligned(&k, 4098, 4112, 4128));
+    assert_false(are_aligned(&k, 4098, 4104, 4128));
+}
+
+/* Rows of ragged vectors: every input lies as the output does, or its mask says that it does not. */
+static void test_in_phase(void **state)
+{
+    (void)state;
+    map_kernel k = { .inputs = 2, .dtype = { CKL_BF16, CKL_BF16, CKL_BF16 }, .compute = CKL_F32 };
+    k.config = (map_config){ .threads = 128, .vec = 8, .steps = 1, .row_threads = 32 };
+    assert_true(are_aligned(&k, 4098, 8194, 12290));
+    assert_false(are_aligned(&k, 4100, 8194, 12290));
+    assert_false(are_aligned(&k, 4098, 8196, 12290));
+    k.config.cut = 1;
+    assert_true(are_aligned(&k, 4100, 8194, 12290));
+    assert_false(are_aligned(&k, 4098, 8196, 12290));
+    k.config.cut = 2;
+    assert_true(are_aligned(&k, 4098, 8196, 12290));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_simplify), cmocka_unit_test(test_callback) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_simplify), cmocka_unit_test(test_callback),
+                                        cmocka_unit_test(test_aligned), cmocka_unit_test(test_in_phase) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

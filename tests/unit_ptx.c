@@ -351,8 +351,8 @@ static void copies(ir_target target)
 static void control(ir_target target)
 {
     begin("control", target);
-    val n = input(IR_U32), i = ir_reg(IR_U32), sum = ir_reg(IR_U32), p = input(IR_PRED);
     ir_plain(IR_GRID_WAIT, 0, 0);
+    val n = input(IR_U32), i = ir_reg(IR_U32), sum = ir_reg(IR_U32), p = input(IR_PRED);
     ir_assign(i, ir_int(IR_U32, 0));
     ir_assign(sum, i);
     ir_loop();

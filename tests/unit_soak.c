@@ -42,9 +42,9 @@ static int close_device(void **state)
 static int failures, progresses, phases, waits, answers;
 static char last_fault[256];
 
-static void note_failure(const char *line, int64_t number, const char *what)
+static void note_failure(const char *line, int64_t number, const char *plan, const char *what)
 {
-    assert_true(*line && number >= 0);
+    assert_true(*line && *plan && number >= 0);
     snprintf(last_fault, sizeof last_fault, "%s", what);
     failures++;
 }
@@ -67,6 +67,8 @@ static void note_wait(const soak_wait *w)
     assert_true(*w->line && w->number >= 0);
     assert_in_range(w->stream, 2 * w->thread, 2 * w->thread + 1);
     assert_string_equal(w->stage, "waiting for its first run");
+    assert_non_null(strstr(w->plan, "add ")); // which kernel it was
+    assert_true(w->runs == 1 && w->run_seconds == 0);
     assert_true(w->seconds >= 0.4);
     if (w->work)
         assert_string_equal(w->work, "its work is not done");
@@ -195,6 +197,59 @@ static void test_lost_device(void **state)
     assert_true(clock_seconds() - begin < 20);
 }
 
+static ckl_status take_long(ckl_device *d, ckl_stream s)
+{
+    usleep(260000); // longer than a round may last
+    return original.synchronize(d, s);
+}
+
+/* A round of many such runs would be taken for a kernel that never ends. */
+static void test_slow_runs(void **state)
+{
+    (void)state;
+    ops.synchronize = take_long;
+    soak_sums sums = soak_for(1e3, 2, 100);
+    ops = original;
+    assert_true(soak_passed(&sums));
+    assert_int_equal(sums.runs, sums.problems + sums.rounds);
+    assert_true(sums.rounds <= 7 * sums.problems);
+    assert_true(sums.run_seconds_max >= 0.26 && *sums.slowest);
+}
+
+/* An enqueued run that failed may have left others under way: nothing of theirs is freed before the stream is waited for. */
+static bool waited;
+static int released_early;
+
+static ckl_status refuse(ckl_device *d, const device_kernel *kernel, const device_launch *launch, ckl_stream s)
+{
+    waited = false;
+    return lose(d, kernel, launch, s);
+}
+
+static ckl_status note_synchronized(ckl_device *d, ckl_stream s)
+{
+    waited = true;
+    return original.synchronize(d, s);
+}
+
+static void release_idle(ckl_device *d, void *memory)
+{
+    released_early += !waited;
+    original.release(d, memory);
+}
+
+static void test_freeing_after_fault(void **state)
+{
+    (void)state;
+    ops.launch = refuse;
+    ops.synchronize = note_synchronized;
+    ops.release = release_idle;
+    soak_sums sums = soak_for(1e3, 1, 100);
+    ops = original;
+    assert_int_equal(sums.wrong, 1);
+    assert_int_equal(released_early, 0);
+}
+
 static ckl_status hang(ckl_device *d, ckl_stream s)
 {
     (void)d;
@@ -226,8 +281,13 @@ static void test_hanging_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),       cmocka_unit_test(test_good),           cmocka_unit_test(test_wrong_bits),
-        cmocka_unit_test(test_lost_device), cmocka_unit_test(test_growing_memory),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_good),
+        cmocka_unit_test(test_wrong_bits),
+        cmocka_unit_test(test_lost_device),
+        cmocka_unit_test(test_growing_memory),
+        cmocka_unit_test(test_slow_runs),
+        cmocka_unit_test(test_freeing_after_fault),
     };
     const struct CMUnitTest last[] = { cmocka_unit_test(test_hanging_device) };
     int failed = cmocka_run_group_tests(tests, open_device, close_device);

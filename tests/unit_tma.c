@@ -111,8 +111,10 @@ static void check_walk(const tensor_map_desc *d, const int32_t *coordinates)
     memset(&c, 0, sizeof c);
     memset(c.shared, POISON, sizeof c.shared);
     tma_walk(d, coordinates, capture_run, &c);
-    int index[RANK_MAX] = { 0 }, element = (int)ckl_dtype_bytes(d->dtype);
+    int index[RANK_MAX] = { 0 }, box[RANK_MAX], element = (int)ckl_dtype_bytes(d->dtype);
     int64_t pitch = d->swizzle ? (int64_t)d->swizzle : d->box[0] * element, bytes = 0;
+    for (int dim = 0; dim < d->rank; dim++)
+        box[dim] = d->box[dim];
     do {
         int64_t row = 0;
         for (int dim = d->rank - 1; dim > 0; dim--)
@@ -123,7 +125,7 @@ static void check_walk(const tensor_map_desc *d, const int32_t *coordinates)
             assert_int_equal(c.shared[offset], expected_byte(d, coordinates, index, byte));
         }
         bytes += element;
-    } while (next_index(d, d->box, index));
+    } while (next_index(d, box, index));
     assert_int_equal(bytes, tma_box_bytes(d));
     for (int i = 0; i < SHARED_MAX; i++)
         bytes -= c.written[i];
@@ -149,11 +151,11 @@ static void check_corners(const tensor_map_desc *d)
 static tensor_map_desc map_of(ckl_dtype dtype, int rank, const int64_t *size, const int64_t *stride, const int *box,
                               tensor_map_swizzle swizzle)
 {
-    tensor_map_desc d = { .dtype = dtype, .rank = rank, .address = memory, .swizzle = swizzle };
+    tensor_map_desc d = { .dtype = dtype, .rank = (int16_t)rank, .address = memory, .swizzle = swizzle };
     for (int dim = 0; dim < rank; dim++) {
         d.size[dim] = size[dim];
         d.stride[dim] = stride[dim];
-        d.box[dim] = box[dim];
+        d.box[dim] = (int16_t)box[dim];
     }
     return d;
 }

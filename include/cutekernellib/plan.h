@@ -16,7 +16,8 @@ typedef enum ckl_direction { CKL_DIRECTION_FORWARD, CKL_DIRECTION_BACKWARD } ckl
  * uses the plan's kernels and workspace: the plan must live as long as the graph.
  *
  * Immutable once made; any number of threads may run it at once. The one exception is a plan with workspace (below):
- * its runs that may overlap on the device, on several streams, need a workspace each.
+ * its runs that may overlap on the device, on several streams, need a workspace each. Runs that share one at the same time may
+ * leave wrong results, or wait for each other for ever.
  */
 typedef struct ckl_plan ckl_plan;
 

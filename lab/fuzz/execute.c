@@ -24,7 +24,7 @@ static tensor_map_desc map_of(const fuzz_batch *batch, unsigned char *memory, bo
                               .address = memory + (copies ? FUZZ_BULK : 0),
                               .size = { FUZZ_ROW_BYTES / element, FUZZ_ROWS, 2, batch->count },
                               .stride = { element, FUZZ_ROW_BYTES, FUZZ_INPUT_BYTES / 2, batch->slice_bytes },
-                              .box = { batch->map_box[0], batch->map_box[1], 1, 1 },
+                              .box = { (int16_t)batch->map_box[0], (int16_t)batch->map_box[1], 1, 1 },
                               .swizzle = (tensor_map_swizzle)batch->map_span };
 }
 

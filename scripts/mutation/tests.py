@@ -17,12 +17,12 @@ from pathlib import Path
 from mutation import sites
 from mutation.tree import TREE, WORK, build
 
-SLOW_UNITS = {'unit_choices', 'unit_in_place', 'unit_norm', 'unit_plans', 'unit_softmax'}  # scripts/test.sh leaves them out under the sanitizers
+SLOW_UNITS = {'unit_answers', 'unit_choices', 'unit_configs', 'unit_in_place', 'unit_norm', 'unit_plans', 'unit_softmax'}  # scripts/test.sh leaves them out under the sanitizers
 MEMORY_MAX = 6 << 30  # bytes of a test that are really there
-TABLES = {'unit_choices', 'unit_plans', 'unit_population', 'unit_refusals', 'unit_rejects', 'unit_sizes'}  # go through lines of problems
+TABLES = {'unit_answers', 'unit_choices', 'unit_configs', 'unit_plans', 'unit_population', 'unit_refusals', 'unit_rejects', 'unit_sizes'}  # go through lines of problems
 EVERYWHERE = 'src/device/emulator/'  # counting lines makes it slow: all tests may reach it
 
-# program is a target of cmake; words are its arguments; a script gets the program's path instead.
+# program is a target of cmake; words are its arguments; a script gets the program's path behind them.
 Test = namedtuple('Test', 'name build program words script full')
 
 
@@ -33,7 +33,9 @@ def all_tests(full):
     tests = [Test(u, 'plain', u, [], '', False) for u in units]
     tests += [Test(f'verify {o}', 'plain', 'ckl', ['verify', o, '--device', 'emulator:h200'], '', False) for o in operators]
     tests += [Test('verify l4', 'plain', 'ckl', [*smoke, 'emulator:l4'], '', False),
-              Test('pure CuTe', 'plain', 'ckl', [], str(TREE / 'scripts/verify_cute_implementation.sh'), False)]
+              Test('pure CuTe', 'plain', 'ckl', [], str(TREE / 'scripts/verify_cute_implementation.sh'), False),
+              Test('predicted rows', 'plain', 'ckl', ['check'], str(TREE / 'scripts/fit_rows.py'), False),
+              Test('predicted gemm', 'plain', 'ckl', ['check'], str(TREE / 'scripts/fit_gemm.py'), False)]
     tests += [Test(f'sanitized {u}', 'sanitized', u, [], '', False) for u in units if full or u not in SLOW_UNITS]
     tests += [Test('sanitized smoke', 'sanitized', 'ckl', [*smoke, 'emulator:h200'], '', False)]
     tests += [Test('soak', 'plain', 'ckl', ['soak', '--device', 'emulator:h200', '--minutes', '0.1'], '', False),
@@ -74,7 +76,7 @@ def run_test(test, program, seconds, deadline=math.inf, env=()):
     Whether it passes, and its seconds of a processor. It ends at the first failure that it prints, when it has used so
     many seconds, or at the deadline of the monotonic clock.
     """
-    words = [test.script, str(program)] if test.script else [str(program), *test.words]
+    words = [test.script, *test.words, str(program)] if test.script else [str(program), *test.words]
     env = {**os.environ, 'OMP_NUM_THREADS': '1', **({'CKL_TEST_FULL': '1'} if test.full else {}), **dict(env)}
     child = subprocess.Popen(words, cwd=TREE, env=env, text=True, errors='replace', start_new_session=True,
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

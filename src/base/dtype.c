@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/wide.h"
+
 typedef struct dtype_row {
     const char *name;
     size_t bytes;
@@ -81,15 +83,6 @@ static unsigned encode_magnitude(const dtype_row *row, double magnitude)
     return (biased << row->mantissa_bits) + (fraction - (1U << row->mantissa_bits));
 }
 
-static double decode_magnitude(const dtype_row *row, unsigned bits)
-{
-    unsigned fraction = bits & ((1U << row->mantissa_bits) - 1);
-    int biased = (int)(bits >> row->mantissa_bits);
-    if (biased == 0)
-        return ldexp(fraction, row->exponent_min - row->mantissa_bits);
-    return ldexp(fraction + (1U << row->mantissa_bits), biased - 1 + row->exponent_min - row->mantissa_bits);
-}
-
 static uint8_t f8_from_double(ckl_dtype dtype, double x)
 {
     const dtype_row *row = &rows[dtype];
@@ -98,19 +91,6 @@ static uint8_t f8_from_double(ckl_dtype dtype, double x)
         return (uint8_t)(sign | nan);
     double magnitude = isinf(x) ? x : round_magnitude(row, fabs(x));
     return (uint8_t)(sign | (fabs(magnitude) > row->max ? infinity : encode_magnitude(row, magnitude)));
-}
-
-double dtype_from_f8(ckl_dtype dtype, uint8_t bits)
-{
-    unsigned magnitude = bits & 0x7f;
-    double value;
-    if (dtype == CKL_E5M2 && magnitude >= 0x7c)
-        value = magnitude == 0x7c ? INFINITY : NAN;
-    else if (dtype == CKL_E4M3 && magnitude == 0x7f)
-        value = NAN;
-    else
-        value = decode_magnitude(&rows[dtype], magnitude);
-    return bits & 0x80 ? -value : value;
 }
 
 uint16_t bf16_from_f32(float x)
@@ -142,19 +122,23 @@ uint16_t f16_from_f32(float x)
     return (uint16_t)(sign | rounded >> 13);
 }
 
-/* Whole loops of the types that sums of many products are made of. */
-void dtype_read_run(ckl_dtype dtype, const void *array, int64_t first, int64_t count, double *out)
+/* A loop of its own for each of the types that sums of many products are made of. */
+#define READ_RUN(type, read)                                     \
+    for (int64_t i = 0; i < count; i++)                          \
+        out[i] = (double)read(((const type *)array)[first + i]); \
+    break
+
+WIDE void dtype_read_run(ckl_dtype dtype, const void *array, int64_t first, int64_t count, double *out)
 {
-    const uint16_t *halves = (const uint16_t *)array + first;
     switch (dtype) {
     case CKL_F16:
-        for (int64_t i = 0; i < count; i++)
-            out[i] = (double)f32_from_f16(halves[i]);
-        break;
+        READ_RUN(uint16_t, f32_from_f16);
     case CKL_BF16:
-        for (int64_t i = 0; i < count; i++)
-            out[i] = (double)f32_from_bf16(halves[i]);
-        break;
+        READ_RUN(uint16_t, f32_from_bf16);
+    case CKL_E4M3:
+        READ_RUN(uint8_t, f32_from_e4m3);
+    case CKL_E5M2:
+        READ_RUN(uint8_t, f32_from_e5m2);
     default:
         for (int64_t i = 0; i < count; i++)
             out[i] = dtype_read(dtype, array, first + i);

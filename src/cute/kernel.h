@@ -273,6 +273,8 @@
 #define make_tma(...)            CUTE_CALL(make_tma(__VA_ARGS__))
 #define tma_load(...)            CUTE_CALL(tma_load(__VA_ARGS__))
 #define tma_load_of(...)         CUTE_CALL(tma_load_of(__VA_ARGS__))
+#define make_tma_im2col(...)     CUTE_CALL(make_tma_im2col(__VA_ARGS__))
+#define tma_load_im2col(...)     CUTE_CALL(tma_load_im2col(__VA_ARGS__))
 #define tma_store(...)           CUTE_CALL(tma_store(__VA_ARGS__))
 #define tma_store_of(...)        CUTE_CALL(tma_store_of(__VA_ARGS__))
 #define tma_add(...)             CUTE_CALL(tma_add(__VA_ARGS__))

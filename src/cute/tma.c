@@ -12,7 +12,8 @@ static swizzle swizzle_of(ckl_dtype dtype, int span)
 
 layout tma_tile_layout(ckl_dtype dtype, int rows, int cols, int swizzle_bytes)
 {
-    layout plain = make_layout(shape(rows, cols), stride(cols, 1));
+    const int pitch = swizzle_bytes ? swizzle_bytes / (int)ckl_dtype_bytes(dtype) : cols;
+    layout plain = make_layout(shape(rows, cols), stride(pitch, 1));
     return swizzle_bytes ? with_swizzle(swizzle_of(dtype, swizzle_bytes), plain) : plain;
 }
 
@@ -31,7 +32,7 @@ tma_copy make_tma(val map, ckl_dtype dtype, int rank, int rows, int cols, int sw
 tma_copy make_tma_box(val map, ckl_dtype dtype, int rank, const int *box, const int *step, int swizzle_bytes)
 {
     ir_tensor_map wanted = { .dtype = dtype, .rank = rank, .swizzle_bytes = swizzle_bytes };
-    tma_copy tma = { map, dtype, rank, 1, box[0], swizzle_bytes };
+    tma_copy tma = { map, dtype, rank, 1, box[0], swizzle_bytes, false };
     for (int i = 0; i < IR_TENSOR_MAP_RANK_MAX; i++) {
         wanted.box[i] = i < rank ? box[i] : 1;
         wanted.step[i] = step && i < rank && step[i] > 1 ? step[i] : 0;
@@ -39,6 +40,22 @@ tma_copy make_tma_box(val map, ckl_dtype dtype, int rank, const int *box, const 
     }
     ir_tensor_map_set(map, wanted);
     return tma;
+}
+
+tma_copy make_tma_im2col(val map, ckl_dtype dtype, int rank, int pixels, int channels, const int *step,
+                         int swizzle_bytes)
+{
+    ir_tensor_map wanted = { .dtype = dtype,
+                             .rank = rank,
+                             .swizzle_bytes = swizzle_bytes,
+                             .im2col = true,
+                             .box = { channels, pixels, 1, 1, 1 } };
+    if (rank < 3 || rank > IR_TENSOR_MAP_RANK_MAX)
+        ir_fail("TMA im2col: rank=%d is not in 3..%d", rank, IR_TENSOR_MAP_RANK_MAX);
+    for (int i = 1; i < rank - 1 && !ir_failed(); i++)
+        wanted.step[i] = step[i] > 1 ? step[i] : 0;
+    ir_tensor_map_set(map, wanted);
+    return (tma_copy){ map, dtype, rank, pixels, channels, swizzle_bytes, true };
 }
 
 int64_t tma_bytes(const tma_copy *tma)
@@ -90,6 +107,17 @@ void tma_load_of(const tma_copy *tma, tensor sTile, val row, val col, int count,
     val coordinates[COORDINATES_MAX];
     int n = box_at(tma, row, col, count, outer, coordinates);
     ir_tma_load(sTile.address, 0, tma->map, barrier, multicast_mask, n, coordinates);
+}
+
+void tma_load_im2col(const tma_copy *tma, tensor sTile, val channel, const val *place, const val *offsets, val barrier,
+                     val multicast_mask)
+{
+    check_tile(tma, sTile);
+    val coordinates[COORDINATES_MAX];
+    if (!tma->im2col)
+        ir_fail("TMA im2col: the copy is one of boxes");
+    const int n = box_at(tma, place[0], channel, tma->rank - 2, place + 1, coordinates);
+    ir_tma_load_im2col(sTile.address, 0, tma->map, barrier, multicast_mask, n, coordinates, offsets);
 }
 
 void tma_load(const tma_copy *tma, tensor sTile, val row, val col, val barrier, val multicast_mask)

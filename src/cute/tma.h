@@ -11,9 +11,10 @@ typedef struct tma_copy {
     int rank; // modes of the global tensor: 2, and one for each outer coordinate
     int rows, cols;
     int swizzle_bytes; // 0, 32, 64, 128: cols * element size must not exceed it
+    bool im2col;
 } tma_copy;
 
-/* The swizzled layout of a (ROWS,COLS) tile whose rows are one swizzle span long, as TMA writes and wgmma reads it. */
+/* The swizzled layout of a (ROWS,COLS) tile whose rows are a swizzle span apart, as TMA writes and wgmma reads it. */
 layout tma_tile_layout(ckl_dtype dtype, int rows, int cols, int swizzle_bytes);
 
 /* map: of the kernel's list of parameters (ir/params.h), kind `tensor`. The launch gets box and swizzle from here. */
@@ -24,6 +25,17 @@ tma_copy make_tma(val map, ckl_dtype dtype, int rank, int rows, int cols, int sw
  * mode, NULL: 1. The tile's columns are the innermost mode, its rows all others, the second one fastest.
  */
 tma_copy make_tma_box(val map, ckl_dtype dtype, int rank, const int *box, const int *step, int swizzle_bytes);
+
+/*
+ * In im2col mode, of a tensor of channels, columns, rows (, slices) and images: a tile is some pixels, its rows, by some channels.
+ * The launch gives the corners of the places (param_tensor); step: from one place to the next along each mode.
+ */
+tma_copy make_tma_im2col(val map, ckl_dtype dtype, int rank, int pixels, int channels, const int *step,
+                         int swizzle_bytes);
+
+/* place: the first pixel's column, row (, slice) and image; offsets: what is added to all, of a tap, without the image's. */
+void tma_load_im2col(const tma_copy *tma, tensor sTile, val channel, const val *place, const val *offsets, val barrier,
+                     val multicast_mask);
 
 /* Issued by one thread. row and col are element coordinates in the global tensor; mask: 0, or the CTAs that get the box. */
 void tma_load(const tma_copy *tma, tensor sTile, val row, val col, val barrier, val multicast_mask);

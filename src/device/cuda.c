@@ -254,9 +254,18 @@ static ckl_status cuda_encode_tensor_map(const ckl_device *d, const tensor_map_d
         box[i] = ((uint32_t)desc->box[i] - 1) * steps[i] + 1; // what it spans
     }
     int swizzle = desc->swizzle == SWIZZLE_NONE ? 0 : log2_i64((int64_t)desc->swizzle) - 4; // 32, 64, 128: 1, 2, 3
+    const int promotion = desc->l2_promotion == 128 ? L2_PROMOTION_128 : L2_PROMOTION_256;
+    int lower[TENSOR_MAP_PIXEL_MODES], upper[TENSOR_MAP_PIXEL_MODES];
+    for (int i = 0; i < TENSOR_MAP_PIXEL_MODES; i++) {
+        lower[i] = desc->lower[i];
+        upper[i] = desc->upper[i];
+    }
+    if (desc->im2col)
+        return CALL(d, cuTensorMapEncodeIm2col, map, map_types[desc->dtype], (uint32_t)desc->rank, desc->address, sizes,
+                    strides + 1, lower, upper, (uint32_t)desc->box[0], (uint32_t)desc->box[1], steps, INTERLEAVE_NONE,
+                    swizzle, promotion, FILL_ZERO);
     return CALL(d, cuTensorMapEncodeTiled, map, map_types[desc->dtype], (uint32_t)desc->rank, desc->address, sizes,
-                strides + 1, box, steps, INTERLEAVE_NONE, swizzle,
-                desc->l2_promotion == 128 ? L2_PROMOTION_128 : L2_PROMOTION_256, FILL_ZERO);
+                strides + 1, box, steps, INTERLEAVE_NONE, swizzle, promotion, FILL_ZERO);
 }
 
 /* Measuring */

@@ -106,6 +106,10 @@ typedef struct cu_launch_config {
     X(cuTensorMapEncodeTiled,                                                                                          \
       (void *map, int type, uint32_t rank, void *address, const uint64_t *sizes, const uint64_t *strides,              \
        const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int l2_promotion, int fill))           \
+    X(cuTensorMapEncodeIm2col,                                                                                         \
+      (void *map, int type, uint32_t rank, void *address, const uint64_t *sizes, const uint64_t *strides,              \
+       const int *lower, const int *upper, uint32_t channels, uint32_t pixels, const uint32_t *steps, int interleave,  \
+       int swizzle, int l2_promotion, int fill))                                                                       \
     X(cuEventCreate, (cu_event * event, unsigned flags))                                                               \
     X(cuEventDestroy_v2, (cu_event event))                                                                             \
     X(cuEventRecord, (cu_event event, cu_stream stream))                                                               \

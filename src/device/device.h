@@ -25,16 +25,25 @@ typedef enum tensor_map_swizzle {
     SWIZZLE_128 = 128
 } tensor_map_swizzle;
 
+enum { TENSOR_MAP_PIXEL_MODES = TENSOR_MAP_RANK_MAX - 2 };
+
+/*
+ * In im2col mode modes are channels, columns, rows, slices and images, as many as rank says, and box is { channels, pixels, 1, .. }:
+ * pixels whose places go, by `step`, from lower[] to size - 1 + upper[] along each mode, over the ends of rows, slices and images;
+ * a load adds an offset to all of them. What is then outside of the tensor is zeros.
+ */
 typedef struct tensor_map_desc {
-    ckl_dtype dtype;
-    int rank;
     void *address;                       // multiple of 16
     int64_t size[TENSOR_MAP_RANK_MAX];   // elements
     int64_t stride[TENSOR_MAP_RANK_MAX]; // bytes, multiples of 16; stride[0] is the element's size and is not read
-    int box[TENSOR_MAP_RANK_MAX];        // elements, 1..256; box[0] bytes: a multiple of 16, at most the swizzle span
+    ckl_dtype dtype;
     tensor_map_swizzle swizzle;
-    int16_t l2_promotion;               // bytes that L2 fetches at a time, 128 or 256; 0: 256
+    int16_t rank;
+    int16_t box[TENSOR_MAP_RANK_MAX]; // elements, 1..256; box[0] bytes: a multiple of 16, at most the swizzle span
+    int16_t l2_promotion;             // bytes that L2 fetches at a time, 128 or 256; 0: 256
+    int16_t lower[TENSOR_MAP_PIXEL_MODES], upper[TENSOR_MAP_PIXEL_MODES];
     uint8_t step[TENSOR_MAP_RANK_MAX]; // elements of the tensor from one of the box to the next, 1..8; 0 means 1
+    bool im2col;
 } tensor_map_desc;
 
 static inline int tensor_map_step(const tensor_map_desc *desc, int mode)

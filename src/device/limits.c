@@ -7,23 +7,50 @@ enum {
     MAP_ALIGNMENT = 16, // of addresses, strides and rows of a box, bytes
     MAP_BOX_MAX = 256,
     MAP_STEP_MAX = 8,
-    CLUSTER_MAX = 16, // more than 8 only where they find room: clusters_resident()
+    MAP_PIXELS_MAX = 1024, // im2col
+    CLUSTER_MAX = 16,      // more than 8 only where they find room: clusters_resident()
     SMEM_NAMED = 3,
 };
 
 static const int64_t MAP_SIZE_MAX = INT64_C(1) << 32;
 static const int64_t MAP_STRIDE_END = INT64_C(1) << 40;
 
+/* How far corners of places may be from the tensor's: the driver API's cuTensorMapEncodeIm2col(). */
+static int corner_reach(int rank)
+{
+    return 1 << (rank == 3 ? 15 : rank == 4 ? 7 : 4);
+}
+
+static ckl_status check_places(const tensor_map_desc *desc)
+{
+    const int reach = corner_reach(desc->rank);
+    if (desc->rank < 3)
+        FAIL(CKL_INVALID, "tensor map: rank=%d has no pixels between channels and images", desc->rank);
+    for (int i = 0; i < desc->rank - 2; i++) {
+        if (desc->lower[i] < -reach || desc->lower[i] >= reach || desc->upper[i] < -reach || desc->upper[i] >= reach)
+            FAIL(CKL_INVALID, "tensor map: lower[%d]=%d or upper[%d]=%d is not in %d..%d", i, desc->lower[i], i,
+                 desc->upper[i], -reach, reach - 1);
+        if (desc->size[1 + i] - 1 + desc->upper[i] < desc->lower[i])
+            FAIL(CKL_INVALID, "tensor map: lower[%d]=%d and upper[%d]=%d leave no place", i, desc->lower[i], i,
+                 desc->upper[i]);
+    }
+    for (int dim = 2; dim < desc->rank; dim++)
+        if (desc->box[dim] != 1)
+            FAIL(CKL_INVALID, "tensor map: box[%d]=%d, but a column of pixels is one mode", dim, desc->box[dim]);
+    return CKL_OK;
+}
+
 static ckl_status check_dimension(const tensor_map_desc *desc, int dim)
 {
     int64_t size = desc->size[dim], stride = desc->stride[dim];
     if (size < 1 || size > MAP_SIZE_MAX)
         FAIL(CKL_INVALID, "tensor map: size[%d]=%" PRId64 " is not in 1..%" PRId64, dim, size, MAP_SIZE_MAX);
-    if (desc->box[dim] < 1 || desc->box[dim] > MAP_BOX_MAX)
-        FAIL(CKL_INVALID, "tensor map: box[%d]=%d is not in 1..%d", dim, desc->box[dim], MAP_BOX_MAX);
+    const int most = desc->im2col && dim == 1 ? MAP_PIXELS_MAX : MAP_BOX_MAX;
+    if (desc->box[dim] < 1 || desc->box[dim] > most)
+        FAIL(CKL_INVALID, "tensor map: box[%d]=%d is not in 1..%d", dim, desc->box[dim], most);
     if (desc->step[dim] > MAP_STEP_MAX || (dim == 0 && desc->step[0] > 1))
         FAIL(CKL_INVALID, "tensor map: step[%d]=%d is not in 1..%d", dim, desc->step[dim], dim ? MAP_STEP_MAX : 1);
-    if ((desc->box[dim] - 1) * tensor_map_step(desc, dim) >= MAP_BOX_MAX)
+    if (!desc->im2col && (desc->box[dim] - 1) * tensor_map_step(desc, dim) >= MAP_BOX_MAX)
         FAIL(CKL_INVALID, "tensor map: box[%d]=%d with step %d spans more than %d elements", dim, desc->box[dim],
              desc->step[dim], MAP_BOX_MAX);
     if (dim == 0)
@@ -63,6 +90,8 @@ ckl_status tensor_map_check(const tensor_map_desc *desc)
         FAIL(CKL_INVALID, "tensor map: address=0x%" PRIxPTR " is not a multiple of %d above 0", address, MAP_ALIGNMENT);
     for (int dim = 0; dim < desc->rank; dim++)
         TRY(check_dimension(desc, dim));
+    if (desc->im2col)
+        TRY(check_places(desc));
     return check_box_row(desc);
 }
 

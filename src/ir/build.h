@@ -109,6 +109,8 @@ void ir_plain(ir_op op, int n, int mode);
 
 /* TMA and bulk copies */
 void ir_tma_load(val shared, int64_t offset, val map, val mbarrier, val mask, int n, const val *coordinates);
+void ir_tma_load_im2col(val shared, int64_t offset, val map, val mbarrier, val mask, int n, const val *coordinates,
+                        const val *offsets); // n - 2 of them
 void ir_tma_store(val map, val shared, int64_t offset, int n, const val *coordinates);
 void ir_tma_add(val map, val shared, int64_t offset, int n, const val *coordinates); // a store that adds to memory
 void ir_tma_prefetch(val map);

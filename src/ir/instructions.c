@@ -102,6 +102,19 @@ void ir_tma_load(val shared, int64_t offset, val map, val mbarrier, val mask, in
     build_effect((ir_inst){ .op = IR_TMA_LOAD, .n = n, .offset = offset }, 4 + n, in);
 }
 
+void ir_tma_load_im2col(val shared, int64_t offset, val map, val mbarrier, val mask, int n, const val *coordinates,
+                        const val *offsets)
+{
+    const int between = n > 2 ? n - 2 : 0;
+    val in[4 + 3 + 5] = { address_of(IR_SHARED, shared), map, address_of(IR_SHARED, mbarrier),
+                          ir_coerce(IR_U32, mask) };
+    for (int i = 0; i < between; i++)
+        in[4 + i] = ir_coerce(IR_U32, offsets[i]);
+    for (int i = 0; i < n; i++)
+        in[4 + between + i] = ir_coerce(CKL_I32, coordinates[i]);
+    build_effect((ir_inst){ .op = IR_TMA_LOAD, .n = n, .offset = offset, .mode = 1 }, 4 + between + n, in);
+}
+
 static void tma_to_global(val map, val shared, int64_t offset, int n, const val *coordinates, int mode)
 {
     val in[2 + 5] = { map, address_of(IR_SHARED, shared) };

@@ -147,7 +147,8 @@ typedef enum ir_sreg_kind {
  *   BULK_STORE     () <- global, shared, bytes             1-D copy of the thread's bulk group
  *   TMA_LOAD       () <- shared, map, mbarrier, mask, c0..cn-1    completes box bytes on the mbarrier; mask is a u32 (constant
  *                                        0: no multicast), else bit r gives the box to CTA r, at the same CTA-relative
- *                                        shared address and mbarrier; [cache] is a hint, too
+ *                                        shared address and mbarrier; [cache] is a hint, too; [mode] 1: through a map of
+ *                                        im2col mode, [n]-2 u32 offsets stand before c0
  *   TMA_STORE      () <- map, shared, c0..cn-1   part of the thread's bulk group; reads through the async proxy;
  *                                        [mode] 1 adds to memory instead of storing
  *   BULK_COMMIT    closes the thread's bulk group
@@ -330,6 +331,7 @@ typedef struct ir_tensor_map {
     int box[IR_TENSOR_MAP_RANK_MAX];
     int swizzle_bytes;
     int step[IR_TENSOR_MAP_RANK_MAX]; // elements of the tensor from one of the box to the next; 0 means 1
+    bool im2col;                      // box: channels, pixels, which follow each other over the ends of rows and images
 } ir_tensor_map;
 
 /* A parameter of the kernel: a scalar, or a tensor map (128 bytes, aligned to 64). */

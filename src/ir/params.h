@@ -23,10 +23,12 @@
 
 /* A tensor in global memory as TMA sees it: modes innermost first; the first one is contiguous, its stride is not read. */
 typedef struct param_tensor {
-    const void *pointer;                    // NULL: not part of this launch
-    int64_t size[IR_TENSOR_MAP_RANK_MAX];   // elements
-    int64_t stride[IR_TENSOR_MAP_RANK_MAX]; // elements
-    int l2_promotion;                       // bytes that L2 fetches at a time, 128 or 256; 0: 256
+    const void *pointer;                       // NULL: not part of this launch
+    int64_t size[IR_TENSOR_MAP_RANK_MAX];      // elements
+    int64_t stride[IR_TENSOR_MAP_RANK_MAX];    // elements
+    int l2_promotion;                          // bytes that L2 fetches at a time, 128 or 256; 0: 256
+    int16_t lower[IR_TENSOR_MAP_RANK_MAX - 2]; // im2col: where places begin along each mode of pixels,
+    int16_t upper[IR_TENSOR_MAP_RANK_MAX - 2]; // and how far behind the last pixel they end
 } param_tensor;
 
 /* The kinds of parameters: their types on the host and in the kernel. */

@@ -48,11 +48,12 @@ enum {
 #define F64_NAN(op) \
     op ".f64 %tg0, $x, $y; setp.nan.f64 %tp0, $x, $y; add.rn.f64 %tg1, $x, $y; selp.f64 $d, %tg1, %tg0, %tp0"
 
-#define TMA_LOAD  "cp.async.bulk.tensor.$nd.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-#define TMA_BOX   " [$a], [$Y, {$C}], [$Z]"
-#define WGMMA     "wgmma.mma_async.sync.aligned.m64n$n"
-#define MMA       "mma.sync.aligned.m16n8"
-#define ALL_LANES "0xffffffff"
+#define TMA_LOAD   "cp.async.bulk.tensor.$nd.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+#define TMA_PIXELS "cp.async.bulk.tensor.$nd.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
+#define TMA_BOX    " [$a], [$Y, {$C}], [$Z]"
+#define WGMMA      "wgmma.mma_async.sync.aligned.m64n$n"
+#define MMA        "mma.sync.aligned.m16n8"
+#define ALL_LANES  "0xffffffff"
 
 /* sm_80 has only fma for bf16; x*1+y, y*-1+x and x*y-0 round once, as add, sub and mul do. */
 static const ptx_row *const rows[IR_OP_COUNT] = {
@@ -168,7 +169,9 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
 
     [IR_BULK_LOAD] = PLAIN("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$a], [$Y], $z, [$U]"),
     [IR_BULK_STORE] = PLAIN("cp.async.bulk.global.shared::cta.bulk_group [$X], [$b], $z"),
-    [IR_TMA_LOAD] = ROWS({ 0, 0, PTX_MULTICAST, TMA_LOAD ".multicast::cluster$c" TMA_BOX ", $M$i" },
+    [IR_TMA_LOAD] = ROWS({ 0, 0, PTX_MODE | PTX_MULTICAST, TMA_PIXELS ".multicast::cluster$c" TMA_BOX ", {$O}, $M$i" },
+                         { 0, 0, PTX_MODE, TMA_PIXELS "$c" TMA_BOX ", {$O}$i" },
+                         { 0, 0, PTX_MULTICAST, TMA_LOAD ".multicast::cluster$c" TMA_BOX ", $M$i" },
                          { 0, 0, 0, TMA_LOAD "$c" TMA_BOX "$i" }),
     [IR_TMA_STORE] = ROWS(
         { 0, 0, PTX_MODE, "cp.reduce.async.bulk.tensor.$nd.global.shared::cta.add.tile.bulk_group [$X, {$C}], [$b]" },

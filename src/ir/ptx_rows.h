@@ -12,6 +12,7 @@
  *   S            operands from 1 on, as a register or {a, b, ..}
  *   0 .. 9       and a second digit: that operand on, so many, {a, b, ..}
  *   C            the coordinates: the last [n] operands
+ *   O            the 16-bit offsets that stand before the coordinates
  *   M            operand 3 as the 16-bit mask of a multicast
  *   P            the name of parameter [n]
  *   t f F        [type], [from] and [from_b]: "s32", "f16x2"

@@ -189,6 +189,24 @@ static void put_coordinates(ptx_writer *w, char letter)
     }
 }
 
+static void put_offsets(ptx_writer *w, char letter)
+{
+    (void)letter;
+    const int count = w->inst->n - 2;
+    text_printf(w->out, "\t.reg .b16 %%o%d_<%d>;\n", w->index, count);
+    for (int i = 0; i < count; i++) {
+        val offset = w->inst->in[4 + i];
+        if (ir_is_constant(offset))
+            text_printf(w->out, "\tmov.b16 %%o%d_%d, %d;\n", w->index, i, (int)offset.i);
+        else
+            text_printf(w->out, "\tcvt.u16.u32 %%o%d_%d, %%r%d;\n", w->index, i, offset.reg);
+        put(w, i ? ", %o" : "%o");
+        put_number(w, w->index);
+        put(w, "_");
+        put_number(w, i);
+    }
+}
+
 static void put_multicast_mask(ptx_writer *w, char letter)
 {
     (void)letter;
@@ -369,6 +387,7 @@ static put_letter *const letters[128] = {
     ['b'] = put_source_address,
     ['S'] = put_stored,
     ['C'] = put_coordinates,
+    ['O'] = put_offsets,
     ['M'] = put_multicast_mask,
     ['P'] = put_param_name,
     ['t'] = put_type,

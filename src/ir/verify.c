@@ -5,6 +5,7 @@
  *                  each other unless one is an alias
  *   nesting        IF, ELSE, END_IF and LOOP, END_LOOP pair up as [match] says; BREAK stands in a LOOP
  *   instructions   operand counts and types, attributes, alignment, the target (verify_inst.c)
+ *   grid_wait      comes before all accesses to global memory, if at all
  *   registers      written before read on every path; WGMMA registers left alone (verify_registers.c)
  *   convergence    (verify_convergence.c)
  */
@@ -157,6 +158,43 @@ static ckl_status check_nesting(const ir_kernel *kernel)
     return CKL_OK;
 }
 
+/* The kernel before */
+
+static bool uses_global_memory(const ir_inst *inst)
+{
+    switch (inst->op) {
+    case IR_LD:
+    case IR_ST:
+    case IR_ATOM:
+    case IR_RED:
+        return inst->space == IR_GLOBAL;
+    case IR_CP_ASYNC:
+    case IR_BULK_LOAD:
+    case IR_BULK_STORE:
+    case IR_TMA_LOAD:
+    case IR_TMA_STORE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* A kernel with GRID_WAIT begins while the one before still runs. */
+static ckl_status check_grid_wait(const ir_kernel *kernel)
+{
+    const ir_inst *early = NULL;
+    for (int i = 0; i < kernel->inst_count; i++) {
+        const ir_inst *inst = &kernel->insts[i];
+        if (!early && uses_global_memory(inst))
+            early = inst;
+        if (early && inst->op == IR_GRID_WAIT)
+            FAULT(kernel, early, "comes before the grid_wait of line %d: the kernel before may still run", inst->line);
+        if (inst->op == IR_GRID_WAIT)
+            return CKL_OK;
+    }
+    return CKL_OK;
+}
+
 ckl_status ir_verify(const ir_kernel *kernel)
 {
     TRY(check_launch(kernel));
@@ -165,5 +203,6 @@ ckl_status ir_verify(const ir_kernel *kernel)
     for (int i = 0; i < kernel->inst_count; i++)
         TRY(verify_inst(kernel, &kernel->insts[i]));
     TRY(verify_registers(kernel));
+    TRY(check_grid_wait(kernel));
     return verify_convergence(kernel);
 }

@@ -40,6 +40,8 @@ static int letter_count(const ir_inst *inst, const char **at)
     if (count != '*' && count != 'h' && (count < '1' || count > '9'))
         return 1;
     ++*at;
+    if (count == '*' && inst->op == IR_TMA_LOAD && inst->mode == 1)
+        return 2 * inst->n - 2; // offsets, too
     return count == '*' ? inst->n : count == 'h' ? inst->n / 2 : count - '0';
 }
 
@@ -210,6 +212,8 @@ static ckl_status check_tma(const ir_kernel *kernel, const ir_inst *inst)
     enum { RANK_MAX = 5, ALIGNMENT = 128 };
     if (inst->n < 1 || inst->n > RANK_MAX)
         FAULT(kernel, inst, "n=%d coordinates are not in 1..%d", inst->n, RANK_MAX);
+    if (inst->op == IR_TMA_LOAD && inst->mode == 1 && inst->n < 3)
+        FAULT(kernel, inst, "n=%d modes have no pixels", inst->n);
     if (inst->op == IR_TMA_LOAD && kernel->cluster == 1 && !(ir_is_constant(inst->in[3]) && inst->in[3].i == 0))
         FAULT(kernel, inst, "multicast in a kernel without clusters");
     return check_alignment(kernel, inst, inst->in[inst->op == IR_TMA_STORE], ALIGNMENT);

@@ -87,6 +87,17 @@ static ckl_status choose_cheapest(const ckl_device_info *device, const implement
     return CKL_OK;
 }
 
+enum { FORCED_MAX = 1 << 20 }; // times the threads of a CTA, or the bytes of an element, it stays within 32 bits
+
+static ckl_status set_forced(const implementation *impl, const char *what, const problem_pair *pair, void *config)
+{
+    TRY(fields_set(impl->config, what, pair->key, pair->value, config));
+    const field *f = fields_find(impl->config, pair->key);
+    if (f->kind == FIELD_int && *(const int *)((const char *)config + f->offset) > FORCED_MAX)
+        FAIL(CKL_INVALID, "%s: %s=%s is more than %d, as no config has it", what, pair->key, pair->value, FORCED_MAX);
+    return CKL_OK;
+}
+
 /* A config for the desc: the implementation's own choice, with the forced fields over it. */
 static ckl_status configure(const ckl_device_info *device, const operator_info *op, const implementation *impl,
                             const void *desc, const choice_line *forced, void *config)
@@ -105,7 +116,7 @@ static ckl_status configure(const ckl_device_info *device, const operator_info *
     char what[64];
     snprintf(what, sizeof what, "%s %s", op->name, impl->name);
     for (int i = 0; i < forced->count; i++)
-        TRY(fields_set(impl->config, what, forced->pairs[i].key, forced->pairs[i].value, config));
+        TRY(set_forced(impl, what, &forced->pairs[i], config));
     return impl->admit ? impl->admit(desc, device, config) : CKL_OK;
 }
 

@@ -52,15 +52,20 @@ static ckl_status encode(const ckl_plan *plan, const ir_tensor_map *wanted, cons
 {
     int64_t bytes = (int64_t)ckl_dtype_bytes(wanted->dtype);
     tensor_map_desc desc = { .dtype = wanted->dtype,
-                             .rank = wanted->rank,
+                             .rank = (int16_t)wanted->rank,
                              .address = (void *)(uintptr_t)t->pointer,
                              .swizzle = (tensor_map_swizzle)wanted->swizzle_bytes,
-                             .l2_promotion = (int16_t)t->l2_promotion };
+                             .l2_promotion = (int16_t)t->l2_promotion,
+                             .im2col = wanted->im2col };
     for (int mode = 0; mode < wanted->rank; mode++) {
         desc.size[mode] = t->size[mode];
         desc.stride[mode] = mode ? t->stride[mode] * bytes : bytes;
-        desc.box[mode] = wanted->box[mode];
+        desc.box[mode] = (int16_t)wanted->box[mode];
         desc.step[mode] = (uint8_t)wanted->step[mode];
+    }
+    for (int i = 0; i < TENSOR_MAP_PIXEL_MODES; i++) {
+        desc.lower[i] = t->lower[i];
+        desc.upper[i] = t->upper[i];
     }
     return plan->device->ops->encode_tensor_map(plan->device, &desc, map);
 }

@@ -29,7 +29,19 @@ static void combine(val *into, const val *other, void *user)
     ir_assign(into[ONLINE_MAX], max);
 }
 
-const reduction online_reduction = { .count = ONLINE_VALUES, .combine = combine };
+/* The maximum of all lanes comes first, so that each scales its sum once. */
+static void over_lanes(val *pair, int low, int high, void *user)
+{
+    const reduction largest = { .count = 1, .combine = combine_max }, sum = reduce_sums(1);
+    val max = cute_variable(CKL_F32, pair[ONLINE_MAX]);
+    (void)user;
+    lanes_reduce(&largest, low, high, &max);
+    ir_assign(pair[ONLINE_SUM], ir_binary(IR_MUL, pair[ONLINE_SUM], online_exp(pair[ONLINE_MAX], max)));
+    ir_assign(pair[ONLINE_MAX], max);
+    lanes_reduce(&sum, low, high, &pair[ONLINE_SUM]);
+}
+
+const reduction online_reduction = { .count = ONLINE_VALUES, .combine = combine, .over_lanes = over_lanes };
 
 void online_begin(val pair[ONLINE_VALUES])
 {

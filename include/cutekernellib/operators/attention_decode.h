@@ -30,6 +30,9 @@ extern "C" {
  * have them, and they are stored where it will, at k_into and v_into, which have its strides and pages and mostly are k and v.
  * For a cache of CKL_E4M3 they are divided by the scales and rounded, and what is beyond its largest number becomes that.
  *
+ * A `latent` cache (multi-head latent attention) has no values of its own: a value is the first dv elements of its key, and dv is
+ * at most d. Without append.
+ *
  * A sequence's result does not depend on the batch: keys are split at multiples of a length that follows from the
  * device and all fields but batch, pages and strides, and parts are added in their order.
  */
@@ -58,6 +61,7 @@ typedef struct ckl_attention_decode_desc {
     int64_t ldk_new, ldv_new;                           // of these as above
     int64_t ldk_new_head, ldv_new_head;
     int64_t ldk_new_batch, ldv_new_batch;
+    bool latent; // values are the first dv elements of the keys
 } ckl_attention_decode_desc;
 
 /*
@@ -65,7 +69,7 @@ typedef struct ckl_attention_decode_desc {
  * aligned to 16 bytes, else to the element.
  */
 typedef struct ckl_attention_decode_args {
-    const void *q, *k, *v;
+    const void *q, *k, *v;  // v: NULL where the cache is latent
     const int32_t *lengths; // [batch]
     const int32_t *table;   // [batch, ceil(kv / page)]; NULL where the cache is contiguous
     const float *sinks;     // [heads]; NULL where the desc has none

@@ -29,12 +29,13 @@ typedef enum ckl_conv_direction {
  * Modes in this order, outermost first. NHWC: x [n,d,h,w,c], w [k,t,r,s,c/groups], y [n,od,oh,ow,k]; NCHW: x [n,c,d,h,w], w [k,c/groups,t,r,s],
  * y [n,k,od,oh,ow]. Where x has e elements along a mode, y has 1 + (e + pads - (dilation*(filter-1) + 1)) / stride, rounded
  * down. x and y may be views: the innermost mode is contiguous, the others lie as far apart as x_n .. y_c say, which must leave room
- * for what is inside of them. Sums are f32, in a fixed order; results are rounded once.
+ * for what is inside of them. Sums are f32, of i8 i32, in a fixed order; results are rounded once.
  */
 typedef struct ckl_conv_desc {
     ckl_conv_direction direction;         // 0 means forward
-    ckl_dtype dtype;                      // of all tensors but the output: CKL_F32, CKL_F16 or CKL_BF16
-    ckl_dtype out;                        // of the output, and of bias and residual: dtype or CKL_F32; 0 means dtype
+    ckl_dtype dtype;                      // of all tensors but the output: CKL_F32, CKL_F16, CKL_BF16; forward also CKL_I8
+    ckl_dtype out;                        // of the output, bias and residual: dtype or CKL_F32; of CKL_I8 CKL_F32, CKL_F16,
+                                          // CKL_BF16, or CKL_I32: sums as they are. 0 means dtype, of CKL_I8 CKL_I32
     ckl_gemm_math math;                   // of an f32 dtype, CKL_GEMM_F32 or TF32; 0 means f32
     ckl_image_layout layout;              // of x, y and, in the same order, the filters
     int64_t n, c, d, h, w;                // of x; n = 0 is a problem without work, c may be 0; d: 0 means 1

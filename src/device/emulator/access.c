@@ -196,24 +196,74 @@ outcome run_store_global(warp *w, const step *s)
 
 /* Shared memory */
 
+/* Offsets of the lanes in the CTA's own memory; false if one lies outside or is not aligned. Inactive lanes have that of an active one. */
+WIDE static bool own_offsets(const lane_u32 *base, uint32_t beyond, uint32_t bytes, uint32_t size, lane_mask active,
+                             uint32_t *offset)
+{
+    uint32_t filler = base[__builtin_ctz(active)], wrong = size < bytes;
+    EACH_LANE(i) {
+        offset[i] = (active >> i & 1 ? base[i] : filler) + beyond - SHARED_BASE;
+        wrong |= (offset[i] > size - bytes) | (offset[i] & (bytes - 1));
+    }
+    return !wrong;
+}
+
+/* Lanes that lie side by side are one range; what it holds already they need not touch again. */
+static bool touch_own(access a, const uint32_t *offset, uint32_t bytes)
+{
+    cta *c = a.w->cta;
+    lane_mask active = a.w->active;
+    a.lane = first_lane(active);
+    a.lane_bytes = bytes;
+    uint32_t start = offset[a.lane], end = start + bytes;
+    int next = a.lane + 1;
+    EACH_ACTIVE(i, active & (active - 1)) {
+        if (offset[i] >= start && offset[i] + bytes <= end)
+            continue;
+        if (offset[i] != end || i != next) {
+            a.start = start;
+            if (!shared_touch(c, &a, start, end - start))
+                return false;
+            start = offset[i];
+            a.lane = i;
+        }
+        end = offset[i] + bytes;
+        next = i + 1;
+    }
+    a.start = start;
+    return shared_touch(c, &a, start, end - start);
+}
+
+/* Lane by lane: in memory of other CTAs, and to find the lane at fault. */
+static bool touch_any(const step *s, const lane_u32 *base, uint32_t bytes, access a, cta **of, uint32_t *offset)
+{
+    warp *w = a.w;
+    EACH_ACTIVE(i, w->active) {
+        a.lane = i;
+        of[i] = shared_find(w, s, i, s->inst->space, base[i] + (uint32_t)s->inst->offset, bytes, bytes, &offset[i]);
+        if (!of[i] || !shared_touch(of[i], &a, offset[i], bytes))
+            return false;
+        shared_visit(w, s, of[i]);
+    }
+    return true;
+}
+
 static bool shared_request(warp *w, const step *s, uintptr_t *address, access a)
 {
     uint32_t bytes = (uint32_t)access_bytes(s), offset[LANES];
     const lane_u32 *base = lanes_of(w, s->in[0]);
-    int first = first_lane(w->active);
-    EACH_ACTIVE(i, w->active) {
-        a.lane = i;
-        cta *c = shared_find(w, s, i, s->inst->space, base[i] + (uint32_t)s->inst->offset, bytes, bytes, &offset[i]);
-        if (!c || !shared_touch(c, &a, offset[i], bytes))
-            return false;
-        shared_visit(w, s, c);
-        address[i] = (uintptr_t)c->shared + offset[i];
+    cta *of[LANES];
+    bool own =
+        s->inst->space == IR_SHARED && own_offsets(base, (uint32_t)s->inst->offset, bytes,
+                                                   (uint32_t)w->cluster->kernel->ir.smem_bytes, w->active, offset);
+    if (own ? !touch_own(a, offset, bytes) : !touch_any(s, base, bytes, a, of, offset))
+        return false;
+    const int first = first_lane(w->active);
+    for (int i = 0; i < LANES; i++) {
+        const int lane = w->active >> i & 1 ? i : first;
+        offset[i] = offset[lane];
+        address[i] = (uintptr_t)(own ? w->cta : of[lane])->shared + offset[i];
     }
-    for (int i = 0; i < LANES; i++)
-        if (!(w->active >> i & 1)) {
-            address[i] = address[first];
-            offset[i] = offset[first];
-        }
     count_shared(w, s, offset, (int)bytes, a.write);
     return true;
 }

@@ -217,8 +217,10 @@ COMPARISONS(f64, lane_f64)
     LANEWISE(max_##t##_nan, lane_u16, lane_u16, t##_narrow(max_f32(t##_widen(x), t##_widen(y), true)))                 \
     PAIRS(add, t, )                                                                                                    \
     PAIRS(sub, t, )                                                                                                    \
-    PAIRS(mul, t, ) PAIRS(fma, t, ) PAIRS(neg, t, ) PAIRS(abs, t, ) PAIRS(min, t, _number) PAIRS(max, t, _number)      \
-        PAIRS(min, t, _nan) PAIRS(max, t, _nan)
+    PAIRS(mul, t, )                                                                                                    \
+    PAIRS(fma, t, )                                                                                                    \
+    PAIRS(neg, t, ) PAIRS(abs, t, ) PAIRS(min, t, _number) PAIRS(max, t, _number) PAIRS(min, t, _nan)                  \
+        PAIRS(max, t, _nan)
 
 /* Pairs are twice as many: the same function on either half of the lanes. */
 #define PAIRS(op, t, kind)                                                                                \

@@ -54,7 +54,7 @@ static named_barrier *named_arrive(warp *w, const step *s, uint32_t *id, bool wa
         b->gather = knowledge_new(w->cluster);
     b->threads = threads;
     b->arrived += LANES;
-    warp_release(w, &b->gather);
+    warp_release_whole(w, &b->gather);
     if (wait)
         b->waiting |= 1U << w->index;
     w->named_generation = b->generation;
@@ -114,7 +114,7 @@ outcome run_cluster_arrive(warp *w, const step *s)
     w->cluster_arrived = true;
     w->cluster_generation = c->cluster_generation;
     c->cluster_arrived++;
-    warp_release(w, &c->cluster_gather);
+    warp_release_whole(w, &c->cluster_gather);
     cluster_barrier_check(c);
     return ADVANCE;
 }
@@ -197,7 +197,7 @@ static bool count_arrival(warp *w, const step *s, int lane, mbarrier *b)
 
 static bool mbarrier_arrive(warp *w, const step *s, int lane, mbarrier *b)
 {
-    warp_release(w, &b->gather);
+    warp_release(w, 1U << lane, &b->gather);
     return count_arrival(w, s, lane, b);
 }
 

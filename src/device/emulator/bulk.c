@@ -49,13 +49,15 @@ static bool begin_load_into(transfer *t, cta *to, uint32_t extent, mbarrier *b)
     a.async = t->kind == TRANSFER_LOAD; // values for peers are ordinary stores, done later
     a.agent = b->agent;
     a.clock = b->phase + 1;
-    if (!shared_touch(to, &a, t->offset, extent))
+    const bool dense = extent == t->bytes; // else rows leave part of their swizzle's span as it was
+    if (dense ? !shared_touch(to, &a, t->offset, extent) : !transfer_touch_destination(t, to, &a))
         return false;
     access from = a;
     from.write = false;
     if (t->kind == TRANSFER_LOAD && !transfer_touch_global(t, &from))
         return false;
-    memset(to->shared + t->offset, SHARED_POISON, extent);
+    if (dense)
+        memset(to->shared + t->offset, SHARED_POISON, extent);
     return true;
 }
 
@@ -123,7 +125,7 @@ static outcome store_async(warp *w, const step *s, int lane)
     if (!b || !begin_load_into(&t, to, t.bytes, b))
         return FAULTED;
     shared_visit(w, s, to);
-    warp_release(w, &b->gather);
+    warp_release(w, 1U << lane, &b->gather);
     t.to_ctas = 1U << to->rank;
     return transfer_begin(w->cluster, t);
 }
@@ -164,9 +166,36 @@ static bool begins_with_chunk(const transfer *t)
     return false;
 }
 
+/* im2col: the offsets, which the hardware has 16, 8 or 5 bits for (PTX ISA, tensor copies), and a first place that is one. */
+static bool read_offsets(transfer *t, const operand *in)
+{
+    const int rank = t->map->rank, most = 1 << (rank == 3 ? 16 : rank == 4 ? 8 : 5);
+    for (int i = 0; i < rank - 2; i++) {
+        const uint32_t offset = u32_of(t->w, in[i], t->lane);
+        t->coordinates[rank + i] = (int32_t)offset;
+        if (offset < (uint32_t)most)
+            continue;
+        fault(t->w, t->s, t->lane, "misused im2col load", "offset %d is %u, %d modes take less than %d", i, offset,
+              rank, most);
+        return false;
+    }
+    if (tma_is_place(t->map, t->coordinates))
+        return true;
+    fault(t->w, t->s, t->lane, "misused im2col load",
+          "it begins at column %d, row %d: no place between the map's corners", t->coordinates[1],
+          rank > 3 ? t->coordinates[2] : 0);
+    return false;
+}
+
 static bool read_coordinates(transfer *t, const operand *in)
 {
     const warp *w = t->w;
+    const bool im2col = t->kind == TRANSFER_LOAD && t->s->inst->mode == 1;
+    if (t->map->im2col != im2col) {
+        fault(t->w, t->s, t->lane, "wrong mode of a tensor map", "%s through a map of %s mode",
+              im2col ? "an im2col load" : "a box", t->map->im2col ? "im2col" : "tiled");
+        return false;
+    }
     if (t->s->inst->n != t->map->rank) {
         fault(t->w, t->s, t->lane, "wrong rank", "%d coordinates for a tensor map of rank %d", t->s->inst->n,
               t->map->rank);
@@ -174,7 +203,7 @@ static bool read_coordinates(transfer *t, const operand *in)
     }
     for (int i = 0; i < t->map->rank; i++)
         t->coordinates[i] = (int32_t)u32_of(w, in[i], t->lane);
-    return begins_with_chunk(t);
+    return begins_with_chunk(t) && (!im2col || read_offsets(t, in - (t->map->rank - 2)));
 }
 
 outcome run_tma_load(warp *w, const step *s)
@@ -185,7 +214,7 @@ outcome run_tma_load(warp *w, const step *s)
         uint32_t mask = u32_of(w, s->in[3], i), all = (1U << w->cluster->cta_count) - 1;
         transfer t = { .kind = TRANSFER_LOAD, .w = w, .s = s, .lane = i, .to_ctas = mask ? mask : 1U << w->cta->rank };
         t.map = find_map(w, s, i, u64_of(w, s->in[1], i));
-        if (!t.map || !read_coordinates(&t, s->in + 4))
+        if (!t.map || !read_coordinates(&t, s->in + s->inst->in_count - s->inst->n))
             return FAULTED;
         if (mask & ~all)
             return fault(w, s, i, "no such CTA", "multicast mask 0x%x in a cluster of %d CTAs", mask,

@@ -118,8 +118,10 @@ void cluster_free(cluster *c)
     for (int r = 0; r < c->cta_count; r++)
         free_cta(c, &c->ctas[r]);
     knowledge_free(c);
-    for (uint32_t i = 0; i < c->set_capacity; i++)
+    for (uint32_t i = 0; i < c->set_capacity; i++) {
         heap_free(c->sets[i].clock);
+        heap_free(c->sets[i].lane);
+    }
     heap_free(c->sets);
     heap_free(c->queue);
     heap_free(c->agents);

@@ -1,9 +1,11 @@
 /* device.c - the emulated GPU in the table of devices: its models, its settings, its memory. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/math.h"
 #include "device/emulator/emulator.h"
 #include "device/emulator/tma.h"
 
@@ -75,9 +77,11 @@ static ckl_status set_option(const char *key, const char *value, emulator_option
         o->budget = number;
     } else if (strcmp(key, "threads") == 0) {
         o->threads = (int)number;
+    } else if (strcmp(key, "resident") == 0) {
+        o->resident = (int)min_i64(number, INT_MAX);
     } else {
-        FAIL(CKL_INVALID, "CKL_EMULATOR: there is no %s; known are seed, schedule, completion, budget and threads",
-             key);
+        FAIL(CKL_INVALID,
+             "CKL_EMULATOR: there is no %s; known are seed, schedule, completion, budget, threads and resident", key);
     }
     if (choice < 0)
         FAIL(CKL_INVALID, "CKL_EMULATOR: %s=%s is not understood", key, value);

@@ -1,4 +1,5 @@
 /* exchange.c - lanes of a warp among themselves: shuffles, votes, reductions, matrices through ldmatrix and mma. */
+#include <pthread.h>
 #include <string.h>
 
 #include "device/emulator/machine.h"
@@ -15,7 +16,10 @@ bool warp_is_whole(warp *w, const step *s)
 
 outcome run_warp_sync(warp *w, const step *s)
 {
-    return warp_is_whole(w, s) ? ADVANCE : FAULTED;
+    if (!warp_is_whole(w, s))
+        return FAULTED;
+    warp_lanes_meet(w);
+    return ADVANCE;
 }
 
 static int shuffle_source(ir_shuffle_kind how, int lane, int by, int width)
@@ -166,40 +170,60 @@ outcome run_stmatrix(warp *w, const step *s)
 
 /* mma m16n8k16 */
 
-enum { MMA_M = 16, MMA_N = 8 };
+enum { MMA_M = 16, MMA_N = 8, A_REGISTERS = 4, B_REGISTERS = 2, D_REGISTERS = 4 };
 
-static uint16_t half_of(const warp *w, const operand *registers, int lane, int i)
+/* Which 32 bits of the matrices the lanes' registers hold, asked for once; halves come in pairs. */
+static struct {
+    uint8_t a[A_REGISTERS][LANES], b[B_REGISTERS][LANES], d[D_REGISTERS][LANES];
+} place;
+
+static void fill_places(void)
 {
-    return (uint16_t)(u32_of(w, registers[i / 2], lane) >> i % 2 * 16);
+    int row, column;
+    for (int lane = 0; lane < LANES; lane++) {
+        for (int i = 0; i < A_REGISTERS; i++) {
+            matrix_mma_a(lane, 2 * i, &row, &column);
+            place.a[i][lane] = (uint8_t)((row * MATRIX_HALVES + column) / 2);
+        }
+        for (int i = 0; i < B_REGISTERS; i++) {
+            matrix_mma_b(lane, 2 * i, &row, &column);
+            place.b[i][lane] = (uint8_t)((row * MATRIX_HALVES + column) / 2);
+        }
+        for (int i = 0; i < D_REGISTERS; i++) {
+            matrix_mma_d(lane, i, &row, &column);
+            place.d[i][lane] = (uint8_t)(row * MMA_N + column);
+        }
+    }
+}
+
+/* To the places of a matrix from the registers of all lanes. */
+static void collect(const warp *w, const operand *registers, int count, uint8_t (*at)[LANES], uint32_t *matrix)
+{
+    for (int i = 0; i < count; i++) {
+        const lane_u32 *x = lanes_of(w, registers[i]);
+        for (int lane = 0; lane < LANES; lane++)
+            matrix[at[i][lane]] = x[lane];
+    }
 }
 
 outcome run_mma(warp *w, const step *s)
 {
-    uint16_t a[MMA_M][MATRIX_HALVES], b[MMA_N][MATRIX_HALVES];
-    float d[MMA_M][MMA_N];
-    int row, column;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    uint32_t a[MMA_M * MATRIX_HALVES / 2], b[MMA_N * MATRIX_HALVES / 2], d[MMA_M * MMA_N];
     if (!warp_is_whole(w, s))
         return FAULTED;
-    for (int lane = 0; lane < LANES; lane++) {
-        for (int i = 0; i < 8; i++) {
-            matrix_mma_a(lane, i, &row, &column);
-            a[row][column] = half_of(w, s->in, lane, i);
-        }
-        for (int i = 0; i < 4; i++) {
-            matrix_mma_b(lane, i, &row, &column);
-            b[row][column] = half_of(w, s->in + 4, lane, i);
-            matrix_mma_d(lane, i, &row, &column);
-            d[row][column] = ((const lane_f32 *)lanes_of(w, s->in[6 + i]))[lane];
-        }
-    }
+    pthread_once(&once, fill_places);
+    collect(w, s->in, A_REGISTERS, place.a, a);
+    collect(w, s->in + A_REGISTERS, B_REGISTERS, place.b, b);
+    collect(w, s->in + A_REGISTERS + B_REGISTERS, D_REGISTERS, place.d, d);
     matrix_types types = { (ckl_dtype)s->inst->from, (ckl_dtype)s->inst->from_b };
     int k = matrix_k(types);
-    matrix_multiply(w->cluster->kernel->device->core, types, MMA_M, MMA_N, k, a[0], b[0], d[0], true);
-    for (int lane = 0; lane < LANES; lane++)
-        for (int i = 0; i < 4; i++) {
-            matrix_mma_d(lane, i, &row, &column);
-            ((lane_f32 *)lanes_of(w, s->out[i]))[lane] = d[row][column];
-        }
+    matrix_multiply(w->cluster->kernel->device->core, types, MMA_M, MMA_N, k, a, b, d, true);
+    for (int i = 0; i < D_REGISTERS; i++) {
+        lane_u32 *x = lanes_of(w, s->out[i]);
+        for (int lane = 0; lane < LANES; lane++)
+            x[lane] = d[place.d[i][lane]];
+    }
     w->cluster->count[COUNT_TENSOR_FLOPS] += 2 * MMA_M * MMA_N * k;
     return ADVANCE;
 }

@@ -220,11 +220,6 @@ typedef struct place {
     uint16_t step;
 } place;
 
-static int lane_of(const access *a, uintptr_t address)
-{
-    return a->lane_bytes ? a->lane + (int)((address - a->start) / a->lane_bytes) : a->lane;
-}
-
 static const char *advice(const access *a, const epoch *e)
 {
     const launch_state *l = a->w->cluster->launch;
@@ -268,7 +263,7 @@ static bool race(const access *a, place at, const epoch *e)
     if (at.step != UINT16_MAX)
         snprintf(where, sizeof where, "%s:%d", l->kernel->steps[at.step].inst->file,
                  l->kernel->steps[at.step].inst->line);
-    fault(a->w, a->s, lane_of(a, at.address), "global-memory race", "%s of %s meets the %s by %s at %s; %s",
+    fault(a->w, a->s, access_lane(a, at.address), "global-memory race", "%s of %s meets the %s by %s at %s; %s",
           a->write ? "write" : "read", global_text(l, a->memory, at.address, name), at.what, who, where, advice(a, e));
     return false;
 }
@@ -278,7 +273,7 @@ static bool missing_fence(const access *a, place at, const epoch *e)
     char who[AGENT_TEXT_BYTES], name[PLACE_BYTES];
     const launch_state *l = a->w->cluster->launch;
     describe_other(a, e, who);
-    fault(a->w, a->s, lane_of(a, at.address), "missing fence_proxy_async",
+    fault(a->w, a->s, access_lane(a, at.address), "missing fence_proxy_async",
           "the async proxy %s %s, which %s wrote with an ordinary store; fence_proxy_async_gmem must follow the store",
           a->write ? "overwrites" : "reads", global_text(l, a->memory, at.address, name), who);
     return false;

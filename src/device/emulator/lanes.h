@@ -7,25 +7,15 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/wide.h"
+
 enum { LANES = 32, LANE_BYTES_MAX = 8, LANES_BYTES_MAX = LANES * LANE_BYTES_MAX };
 
 typedef uint32_t lane_mask; // bit i is lane i
 #define ALL_LANES UINT32_MAX
 
-/*
- * Functions made of EACH_LANE loops are compiled for several instruction sets; at load time the widest one present is taken.
- * Not with the sanitizers: they instrument the code that chooses, which runs before they are ready. Not with clang: its choosing
- * function has another name than the one that other files call (clang 14).
- */
-#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define WIDE
-#endif
-
-/* Lanes are independent: outputs equal inputs or do not overlap them. */
-#define EACH_LANE(i)      EACH_OF(i, LANES)
-#define EACH_OF(i, count) _Pragma("omp simd") for (int i = 0; i < (count); i++)
+/* Functions made of these loops are WIDE (base/wide.h). Lanes are independent: outputs equal inputs or do not overlap them. */
+#define EACH_LANE(i) EACH_OF(i, LANES)
 
 /* Registers are bytes that are read as any type. */
 typedef uint8_t __attribute__((may_alias)) lane_u8;

@@ -7,7 +7,8 @@
  *
  * Order of accesses to shared memory is judged by vector clocks. Agents are the warps and, for every kind of asynchronous
  * work that is waited for as one, an agent of its own: a phase of an mbarrier, a wgmma group, a bulk group, a cp.async
- * group. An access happened before another if the latter's warp has seen its agent's clock.
+ * group. An access happened before another if the latter's warp has seen its agent's clock. Of what the lanes of a warp did
+ * since its last warp_sync or barrier, the arrival of a lane passes on that lane's part alone.
  *
  * Clusters can be ordered by strong accesses to global memory alone. A launch of a kernel that has any is "ordered": it runs
  * in one host thread, as many clusters are resident as the device holds, and what a cluster knows of others is its past.
@@ -139,10 +140,13 @@ typedef struct launch_state {
 
 /*
  * What an agent or a barrier knows: per agent the latest clock seen, and the latest that the async proxy sees too in shared
- * and in global memory; and the past of other clusters.
+ * and in global memory; per warp the clock up to which all its lanes are known, and the lanes that are known beyond; and the
+ * past of other clusters.
  */
 typedef struct knowledge {
     uint32_t *seen, *visible, *global;
+    uint32_t *whole;
+    lane_mask *lanes;
     past **past;
 } knowledge;
 
@@ -182,6 +186,7 @@ typedef struct cell {
     uint32_t write_clock, read_clock; // 0: never; read_clock of a shared reader set: its index
     uint16_t write_agent, read_agent;
     uint32_t write_step, read_step;
+    uint8_t write_lane, read_lane; // of a warp's access
     uint8_t flags;
 } cell;
 
@@ -199,8 +204,8 @@ typedef struct access {
     bool strong; // to global memory, at a scope
     ir_scope scope;
     allocation *memory; // of a range of global memory
-    uintptr_t start;
-    size_t lane_bytes; // of lanes side by side from `lane` on; 0: all of it is that lane's
+    uintptr_t start;    // of the range: its address, or its offset in shared memory
+    size_t lane_bytes;  // of lanes side by side from `lane` on; 0: all of it is that lane's
 } access;
 
 /* Two kinds of blocks: IF waits to run its else lanes, LOOP gathers lanes that broke. */
@@ -329,13 +334,13 @@ typedef struct transfer {
     warp *w;
     const step *s;
     int lane;
-    const tensor_map_desc *map; // NULL: a bulk copy
-    int32_t coordinates[TENSOR_MAP_RANK_MAX];
-    uintptr_t global;            // TRANSFER_VALUE: the value
-    uint32_t offset, bytes;      // in shared memory
-    uint32_t to_ctas;            // ranks
-    uint32_t barrier;            // offset
-    uint32_t phase[CLUSTER_MAX]; // of each destination's mbarrier
+    const tensor_map_desc *map;                                        // NULL: a bulk copy
+    int32_t coordinates[TENSOR_MAP_RANK_MAX + TENSOR_MAP_PIXEL_MODES]; // and, im2col, offsets
+    uintptr_t global;                                                  // TRANSFER_VALUE: the value
+    uint32_t offset, bytes;                                            // in shared memory
+    uint32_t to_ctas;                                                  // ranks
+    uint32_t barrier;                                                  // offset
+    uint32_t phase[CLUSTER_MAX];                                       // of each destination's mbarrier
     uint32_t group;
     cp_async_lanes *lanes; // NULL but for TRANSFER_CP_ASYNC
 } transfer;
@@ -343,6 +348,7 @@ typedef struct transfer {
 /* Readers of a cell that do not know of each other. */
 typedef struct reader_set {
     uint32_t *clock; // per agent
+    uint8_t *lane;   // per warp, at that clock
     uint32_t next_free;
 } reader_set;
 
@@ -412,6 +418,12 @@ static inline uint64_t u64_of(const warp *w, operand o, int lane)
     return ((const lane_u64 *)lanes_of(w, o))[lane];
 }
 
+/* The lane that accesses an address, or offset, of the range. */
+static inline int access_lane(const access *a, uintptr_t at)
+{
+    return a->lane_bytes ? a->lane + (int)((at - a->start) / a->lane_bytes) : a->lane;
+}
+
 static inline int first_lane(lane_mask mask)
 {
     return __builtin_ctz(mask);
@@ -474,8 +486,10 @@ void knowledge_clear(const cluster *c, knowledge *k);
 void knowledge_copy(const cluster *c, knowledge *to, const knowledge *from);
 uint16_t agent_new(warp *w, const step *s, agent a); // NO_AGENT and a fault if there are too many
 
-/* Passes on all that the warp knows so far. */
-void warp_release(warp *w, knowledge *to);
+/* Passes on all that the warp knows so far; of what its lanes did since they met, that of these lanes. */
+void warp_release(warp *w, lane_mask lanes, knowledge *to);
+void warp_release_whole(warp *w, knowledge *to); // all lanes come to a barrier
+void warp_lanes_meet(warp *w);                   // warp_sync
 void warp_acquire(warp *w, const knowledge *from);
 uint32_t warp_clock(const warp *w);
 
@@ -541,7 +555,8 @@ void cluster_barrier_check(cluster *c);       // after an arrival, and after a w
 const step *setmaxnreg_missed(const warp *w); // by a warp that leaves; NULL: none
 
 /* transfer.c - False after a fault, or where stated. */
-outcome transfer_begin(cluster *c, transfer t);                 // queues it, or does it at once if completion is eager
+outcome transfer_begin(cluster *c, transfer t); // queues it, or does it at once if completion is eager
+bool transfer_touch_destination(const transfer *t, cta *to, const access *a);
 bool transfer_touch_source(const transfer *t, const access *a); // notes that a store reads its part of shared memory
 bool transfer_touch_global(const transfer *t, access *a);       // notes the access to global memory
 bool transfer_complete_one(cluster *c, bool any_order);         // false also if there is none

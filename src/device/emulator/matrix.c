@@ -31,7 +31,9 @@ enum {
     F64_FRACTION_BITS = 52,
     CHUNK_BYTES = 16,  // what a swizzle moves as one
     WHY_BYTES = 128,   // of a sentence
-    COLUMNS_MAX = 256, // columns of d worked on at once: those of the widest wgmma
+    COLUMNS_MAX = 256, // of d, whose operands are decoded at once: those of the widest wgmma
+    BLOCK = 16,        // columns of d worked on at once, the lanes of a vector
+    MMA_COLUMNS = 8,   // of d of mma
     TERMS_MAX = 32,    // elements of a row of an operand
 };
 
@@ -51,18 +53,21 @@ typedef struct operand_row {
     bool moderate; // no exponent is beyond MODERATE_EXPONENT either way, but those of zeros
 } operand_row;
 
-/* The same of many columns of d, as the lanes of a vector. */
-typedef struct operand_columns {
+/* The same of neighbouring columns of d; what a block has no columns for is zero. */
+typedef struct operand_block {
+    const unsigned char *raw; // of its first column
+    float significand[TERMS_MAX][BLOCK], value[TERMS_MAX][BLOCK];
+    int16_t exponent[TERMS_MAX][BLOCK];
+    bool special[BLOCK], any_special, moderate;
+} operand_block;
+
+/* What all sums of a product have in common. */
+typedef struct sum_form {
     int terms, fraction_bits; // of one sum
     int kept_bits;            // of the fraction of a sum
     ckl_dtype a, b;
-    const unsigned char *raw; // of column 0
-    int64_t pitch;            // bytes between columns
-    int count;
-    float significand[TERMS_MAX][COLUMNS_MAX], value[TERMS_MAX][COLUMNS_MAX];
-    int16_t exponent[TERMS_MAX][COLUMNS_MAX];
-    bool special[COLUMNS_MAX], any_special, moderate;
-} operand_columns;
+    int64_t pitch; // bytes between rows of a and between columns of b
+} sum_form;
 
 static inline int32_t max_i32(int32_t x, int32_t y)
 {
@@ -125,7 +130,7 @@ static INLINE void decode_as(const float_form form, const unsigned char *raw, in
     uint32_t implicit = 1u << form.fraction_bits, fraction_max = implicit - 1, special = 0, extreme = 0;
     float unit = power_f32(-form.fraction_bits);
     row->raw = raw;
-    for (int k = 0; k < terms; k++) {
+    EACH_OF(k, terms) {
         uint32_t bits = bits_at(form.bytes, raw, k);
         uint32_t field = bits >> form.fraction_bits & form.field_max, fraction = bits & fraction_max;
         uint32_t finite = (field != form.field_max) | (!form.infinite & (fraction != fraction_max));
@@ -165,22 +170,24 @@ WIDE static void decode_row(ckl_dtype type, const unsigned char *raw, int terms,
     }
 }
 
-/* Of columns->count columns at columns->raw. */
-static void decode_columns(operand_columns *columns)
+static void decode_block(const sum_form *form, const unsigned char *raw, int count, operand_block *block)
 {
-    columns->any_special = false;
-    columns->moderate = true;
-    for (int n = 0; n < columns->count; n++) {
+    if (count < BLOCK)
+        memset(block, 0, sizeof *block);
+    block->raw = raw;
+    block->any_special = false;
+    block->moderate = true;
+    for (int n = 0; n < count; n++) {
         operand_row row;
-        decode_row(columns->b, columns->raw + n * columns->pitch, columns->terms, &row);
-        for (int k = 0; k < columns->terms; k++) {
-            columns->significand[k][n] = row.significand[k];
-            columns->value[k][n] = row.value[k];
-            columns->exponent[k][n] = row.exponent[k];
+        decode_row(form->b, raw + n * form->pitch, form->terms, &row);
+        for (int k = 0; k < form->terms; k++) {
+            block->significand[k][n] = row.significand[k];
+            block->value[k][n] = row.value[k];
+            block->exponent[k][n] = row.exponent[k];
         }
-        columns->moderate &= row.moderate;
-        columns->special[n] = row.special;
-        columns->any_special |= row.special;
+        block->moderate &= row.moderate;
+        block->special[n] = row.special;
+        block->any_special |= row.special;
     }
 }
 
@@ -197,37 +204,42 @@ static inline float truncate_to_f32(double x, uint32_t kept)
 }
 
 /* The largest exponent of the products and of d, where that is not zero. */
-static INLINE void common_exponents(const operand_row *a, const operand_columns *b, const float *d, int16_t *common)
+static INLINE void common_exponents(int terms, const operand_row *a, const operand_block *b, const float *d,
+                                    int32_t *common)
 {
-    for (int n = 0; n < b->count; n++)
-        common[n] = (int16_t)(d[n] == 0 ? COMMON_EXPONENT_MIN : exponent_of_f32(d[n]));
-    for (int k = 0; k < b->terms; k++) {
-        for (int n = 0; n < b->count; n++) {
+    int16_t largest[BLOCK];
+    EACH_OF(n, BLOCK)
+        largest[n] = (int16_t)(d[n] == 0 ? COMMON_EXPONENT_MIN : exponent_of_f32(d[n]));
+    for (int k = 0; k < terms; k++) {
+        EACH_OF(n, BLOCK) {
             int16_t exponent = (int16_t)(a->exponent[k] + b->exponent[k][n]);
-            common[n] = exponent > common[n] ? exponent : common[n];
+            largest[n] = exponent > largest[n] ? exponent : largest[n];
         }
     }
+    EACH_OF(n, BLOCK)
+        common[n] = largest[n];
 }
 
-/* Sums of a's terms k to k + 3, which are values already: where none is above 2^-100 all of them are zero. */
-static INLINE void add_moderate(const operand_row *a, const operand_columns *b, int k, const int16_t *common,
-                                int32_t *sum)
+/* Sums of terms that are values already: where none is above 2^-100 all of them are zero. */
+static INLINE void add_moderate(const sum_form *form, const operand_row *a, const operand_block *b,
+                                const int32_t *common, int32_t *sum)
 {
-    for (int n = 0; n < b->count; n++) {
-        float unit = power_f32(b->fraction_bits - max_i32(common[n], -100));
-        sum[n] += (int32_t)(a->value[k] * b->value[k][n] * unit) +
-                  (int32_t)(a->value[k + 1] * b->value[k + 1][n] * unit) +
-                  (int32_t)(a->value[k + 2] * b->value[k + 2][n] * unit) +
-                  (int32_t)(a->value[k + 3] * b->value[k + 3][n] * unit);
-    }
+    float unit[BLOCK];
+    EACH_OF(n, BLOCK)
+        unit[n] = power_f32(form->fraction_bits - max_i32(common[n], -100));
+    for (int k = 0; k < form->terms; k++)
+        EACH_OF(n, BLOCK)
+            sum[n] += (int32_t)(a->value[k] * b->value[k][n] * unit[n]);
 }
 
-static INLINE void add_any(const operand_row *a, const operand_columns *b, int k, const int16_t *common, int32_t *sum)
+static INLINE void add_any(const sum_form *form, const operand_row *a, const operand_block *b, const int32_t *common,
+                           int32_t *sum)
 {
-    for (int n = 0; n < b->count; n++) {
-        int32_t below = max_i32(a->exponent[k] + b->exponent[k][n] - common[n], TERM_LOST);
-        sum[n] += (int32_t)(a->significand[k] * b->significand[k][n] * power_f32(below + b->fraction_bits));
-    }
+    for (int k = 0; k < form->terms; k++)
+        EACH_OF(n, BLOCK) {
+            int32_t below = max_i32(a->exponent[k] + b->exponent[k][n] - common[n], TERM_LOST);
+            sum[n] += (int32_t)(a->significand[k] * b->significand[k][n] * power_f32(below + form->fraction_bits));
+        }
 }
 
 /*
@@ -235,20 +247,17 @@ static INLINE void add_any(const operand_row *a, const operand_columns *b, int k
  * each, and 16 products of two 11-bit significands still sum to less than 2^31, as 32 of 8-bit floats do, of which fewer bits
  * are kept. All float operations here are exact, or their result is below 1 and cut to zero.
  */
-WIDE static void multiply_finite(const operand_row *a, const operand_columns *b, float *d)
+WIDE static void multiply_finite(const sum_form *form, const operand_row *a, const operand_block *b, float *d)
 {
-    const int fraction_bits = b->fraction_bits;
-    const uint32_t kept = ~0u << (F32_FRACTION_BITS - b->kept_bits);
-    int16_t common[COLUMNS_MAX];
-    int32_t sum[COLUMNS_MAX] = { 0 };
-    common_exponents(a, b, d, common);
+    const int fraction_bits = form->fraction_bits;
+    const uint32_t kept = ~0u << (F32_FRACTION_BITS - form->kept_bits);
+    int32_t common[BLOCK], sum[BLOCK] = { 0 };
+    common_exponents(form->terms, a, b, d, common);
     if (a->moderate && b->moderate)
-        for (int k = 0; k < b->terms; k += 4)
-            add_moderate(a, b, k, common, sum);
+        add_moderate(form, a, b, common, sum);
     else
-        for (int k = 0; k < b->terms; k++)
-            add_any(a, b, k, common, sum);
-    for (int n = 0; n < b->count; n++) {
+        add_any(form, a, b, common, sum);
+    EACH_OF(n, BLOCK) {
         int32_t old = (int32_t)((double)d[n] * power_f64(fraction_bits - common[n]));
         d[n] = truncate_to_f32(((double)sum[n] + old) * power_f64(common[n] - fraction_bits), kept);
     }
@@ -260,26 +269,26 @@ static double value_at(ckl_dtype type, const unsigned char *raw, int i)
 }
 
 /* The infinity or NaN that the dot product comes to, or a finite number. f64 cannot overflow here. */
-static double special_dot(const operand_columns *b, const unsigned char *row, const unsigned char *column, float d)
+static double special_dot(const sum_form *form, const unsigned char *row, const unsigned char *column, float d)
 {
     double sum = d;
-    for (int k = 0; k < b->terms; k++)
-        sum += value_at(b->a, row, k) * value_at(b->b, column, k);
+    for (int k = 0; k < form->terms; k++)
+        sum += value_at(form->a, row, k) * value_at(form->b, column, k);
     return sum;
 }
 
 /* multiply_finite() for a row that meets infinities or NaNs: they overrule what the finite operands came to. */
-static void multiply_special(const operand_row *a, const operand_columns *b, float *d)
+static void multiply_special(const sum_form *form, const operand_row *a, const operand_block *b, int count, float *d)
 {
-    float old[COLUMNS_MAX];
-    memcpy(old, d, (size_t)b->count * sizeof *d);
-    for (int n = 0; n < b->count; n++)
+    float old[BLOCK];
+    memcpy(old, d, sizeof old);
+    for (int n = 0; n < BLOCK; n++)
         d[n] = isfinite(old[n]) ? old[n] : 0;
-    multiply_finite(a, b, d);
-    for (int n = 0; n < b->count; n++) {
+    multiply_finite(form, a, b, d);
+    for (int n = 0; n < count; n++) {
         if (!a->special && !b->special[n] && isfinite(old[n]))
             continue;
-        double dot = special_dot(b, a->raw, b->raw + n * b->pitch, old[n]);
+        double dot = special_dot(form, a->raw, b->raw + n * form->pitch, old[n]);
         if (isnan(dot))
             d[n] = f32_of_bits(CANONICAL_NAN);
         else if (isinf(dot))
@@ -287,24 +296,37 @@ static void multiply_special(const operand_row *a, const operand_columns *b, flo
     }
 }
 
-static bool all_finite(const float *x, int count)
+static bool all_finite(const float *x)
 {
     uint32_t largest = 0;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < BLOCK; i++) {
         uint32_t magnitude = bits_of_f32(x[i]) & 0x7fffffff;
         largest = magnitude > largest ? magnitude : largest;
     }
     return largest < bits_of_f32(INFINITY);
 }
 
-static void multiply_row(const unsigned char *a, const operand_columns *b, float *d)
+/* Of as many columns as there mostly are the compiler knows the size. */
+static INLINE void copy_columns(float *to, const float *from, int count)
 {
-    operand_row row;
-    decode_row(b->a, a, b->terms, &row);
-    if (row.special || b->any_special || !all_finite(d, b->count))
-        multiply_special(&row, b, d);
+    if (count == BLOCK)
+        memcpy(to, from, BLOCK * sizeof *to);
+    else if (count == MMA_COLUMNS)
+        memcpy(to, from, MMA_COLUMNS * sizeof *to);
     else
-        multiply_finite(&row, b, d);
+        memcpy(to, from, (size_t)count * sizeof *to);
+}
+
+/* One row of d, of a block's columns, so many of them. */
+static void multiply_row(const sum_form *form, const operand_row *a, const operand_block *b, int count, float *d)
+{
+    float sum[BLOCK] = { 0 };
+    copy_columns(sum, d, count);
+    if (a->special || b->any_special || !all_finite(sum))
+        multiply_special(form, a, b, count, sum);
+    else
+        multiply_finite(form, a, b, sum);
+    copy_columns(d, sum, count);
 }
 
 int matrix_k(matrix_types types)
@@ -312,43 +334,62 @@ int matrix_k(matrix_types types)
     return MATRIX_BYTES / (int)ckl_dtype_bytes(types.a);
 }
 
-static void multiply_floats(const tensor_core *core, matrix_types types, int m, int n, int64_t row_bytes,
-                            const unsigned char *a, const unsigned char *b, float *d)
+/* The products of one step of k: of m rows, and of so many columns of the n that rows of d have. */
+static void add_step(const sum_form *form, int m, int n, const unsigned char *a, const unsigned char *b, int columns,
+                     float *d)
 {
-    operand_columns columns; // not cleared: it is large
-    bool f8 = ckl_dtype_bytes(types.a) == 1;
-    columns.terms = core->bytes / (int)ckl_dtype_bytes(types.a);
-    columns.fraction_bits = f8 ? core->fraction_bits_f8 : core->fraction_bits;
-    columns.kept_bits = f8 ? core->fraction_bits_f8 : F32_FRACTION_BITS;
-    columns.a = types.a;
-    columns.b = types.b;
-    columns.pitch = row_bytes;
-    for (int column = 0; column < n; column += COLUMNS_MAX) {
-        columns.count = (int)min_i64(n - column, COLUMNS_MAX);
-        for (int64_t at = 0; at < row_bytes; at += core->bytes) {
-            columns.raw = b + column * row_bytes + at;
-            decode_columns(&columns);
-            for (int row = 0; row < m; row++)
-                multiply_row(a + row * row_bytes + at, &columns, d + (int64_t)row * n + column);
-        }
+    operand_block blocks[COLUMNS_MAX / BLOCK]; // not cleared: they are large
+    operand_row row;
+    for (int column = 0; column < columns; column += BLOCK)
+        decode_block(form, b + column * form->pitch, min_i32(columns - column, BLOCK), &blocks[column / BLOCK]);
+    for (int i = 0; i < m; i++) {
+        decode_row(form->a, a + i * form->pitch, form->terms, &row);
+        for (int column = 0; column < columns; column += BLOCK)
+            multiply_row(form, &row, &blocks[column / BLOCK], min_i32(columns - column, BLOCK), d + i * n + column);
     }
 }
 
-static int32_t integer_at(ckl_dtype type, unsigned char byte)
+static void multiply_floats(const tensor_core *core, matrix_types types, int m, int n, int64_t row_bytes,
+                            const unsigned char *a, const unsigned char *b, float *d)
 {
-    return type == CKL_I8 ? (int8_t)byte : byte;
+    const bool f8 = ckl_dtype_bytes(types.a) == 1;
+    const sum_form form = { .terms = core->bytes / (int)ckl_dtype_bytes(types.a),
+                            .fraction_bits = f8 ? core->fraction_bits_f8 : core->fraction_bits,
+                            .kept_bits = f8 ? core->fraction_bits_f8 : F32_FRACTION_BITS,
+                            .a = types.a,
+                            .b = types.b,
+                            .pitch = row_bytes };
+    for (int column = 0; column < n; column += COLUMNS_MAX)
+        for (int64_t at = 0; at < row_bytes; at += core->bytes)
+            add_step(&form, m, n, a + at, b + column * row_bytes + at, min_i32(n - column, COLUMNS_MAX), d + column);
 }
 
-static void multiply_integers(matrix_types types, int m, int n, int k, const unsigned char *a, const unsigned char *b,
-                              uint32_t *d)
+/* Which operands have signs is a constant of each caller's, so that a loop of its own is compiled for it. */
+static INLINE void multiply_bytes(bool a_signed, bool b_signed, int m, int n, int k, const unsigned char *a,
+                                  const unsigned char *b, uint32_t *d)
 {
     for (int row = 0; row < m; row++)
         for (int column = 0; column < n; column++) {
-            uint32_t sum = 0;
+            const unsigned char *x = a + row * k, *y = b + column * k;
+            int32_t sum = 0; // of at most k * 2^16
+#pragma omp simd reduction(+ : sum)
             for (int i = 0; i < k; i++)
-                sum += (uint32_t)(integer_at(types.a, a[row * k + i]) * integer_at(types.b, b[column * k + i]));
-            d[row * n + column] += sum;
+                sum += (a_signed ? (int8_t)x[i] : x[i]) * (b_signed ? (int8_t)y[i] : y[i]);
+            d[row * n + column] += (uint32_t)sum;
         }
+}
+
+WIDE static void multiply_integers(matrix_types types, int m, int n, int k, const unsigned char *a,
+                                   const unsigned char *b, uint32_t *d)
+{
+    if (types.a == CKL_I8 && types.b == CKL_I8)
+        multiply_bytes(true, true, m, n, k, a, b, d);
+    else if (types.a == CKL_I8)
+        multiply_bytes(true, false, m, n, k, a, b, d);
+    else if (types.b == CKL_I8)
+        multiply_bytes(false, true, m, n, k, a, b, d);
+    else
+        multiply_bytes(false, false, m, n, k, a, b, d);
 }
 
 void matrix_multiply(const tensor_core *core, matrix_types types, int m, int n, int k, const void *a, const void *b,

@@ -6,7 +6,7 @@
 
 struct clock_block {
     past *past;
-    uint32_t clocks[]; // three of every agent
+    uint32_t clocks[]; // a clock and a mask of every warp, then three clocks of every agent
 };
 
 /* Memory of a knowledge, reused from cluster to cluster. */
@@ -19,12 +19,14 @@ static clock_block *draw(cluster *c)
             c->pool[i] = NULL;
     }
     const size_t kinds = c->launch->ordered ? 3 : 2; // in other launches global memory has no clocks
+    const size_t of_warps = 2 * (size_t)c->warp_count;
     clock_block **k = &c->pool[c->pool_used++];
     if (!*k)
-        return *k = heap_alloc(1, sizeof(clock_block) + kinds * (size_t)c->agent_max * sizeof(uint32_t));
+        return *k = heap_alloc(1, sizeof(clock_block) + (of_warps + kinds * (size_t)c->agent_max) * sizeof(uint32_t));
     past_drop(&(*k)->past);
+    memset((*k)->clocks, 0, of_warps * sizeof(uint32_t));
     for (size_t kind = 0; kind < kinds; kind++) // there were never more agents
-        memset((*k)->clocks + kind * (size_t)c->agent_max, 0, (size_t)c->agent_peak * sizeof(uint32_t));
+        memset((*k)->clocks + of_warps + kind * (size_t)c->agent_max, 0, (size_t)c->agent_peak * sizeof(uint32_t));
     return *k;
 }
 
@@ -41,7 +43,13 @@ void knowledge_free(cluster *c)
 knowledge knowledge_new(cluster *c)
 {
     clock_block *k = draw(c);
-    return (knowledge){ k->clocks, k->clocks + c->agent_max, k->clocks + 2 * c->agent_max, &k->past };
+    uint32_t *of_agents = k->clocks + 2 * c->warp_count;
+    return (knowledge){ .seen = of_agents,
+                        .visible = of_agents + c->agent_max,
+                        .global = of_agents + 2 * c->agent_max,
+                        .whole = k->clocks,
+                        .lanes = k->clocks + c->warp_count,
+                        .past = &k->past };
 }
 
 /* One loop for joins (the later of two clocks) and one for meets (the earlier). */
@@ -57,8 +65,19 @@ WIDE static void earlier(uint32_t *to, const uint32_t *from, int count)
         to[i] = to[i] < from[i] ? to[i] : from[i];
 }
 
+/* Before the clocks are joined: who knows of a lane says so where it knows more than all lanes. */
+static void join_lanes(knowledge *to, const knowledge *from, int warps)
+{
+    for (int i = 0; i < warps; i++) {
+        const uint32_t whole = to->whole[i] > from->whole[i] ? to->whole[i] : from->whole[i];
+        to->lanes[i] = (to->seen[i] > whole ? to->lanes[i] : 0) | (from->seen[i] > whole ? from->lanes[i] : 0);
+        to->whole[i] = whole;
+    }
+}
+
 void knowledge_join(const cluster *c, knowledge *to, const knowledge *from)
 {
+    join_lanes(to, from, c->warp_count);
     later(to->seen, from->seen, c->agent_count);
     later(to->visible, from->visible, c->agent_count);
     if (!c->launch->ordered)
@@ -71,12 +90,17 @@ void knowledge_meet(const cluster *c, knowledge *to, const knowledge *from)
 {
     earlier(to->seen, from->seen, c->agent_count);
     earlier(to->visible, from->visible, c->agent_count); // what WGMMAs read is in shared memory
+    earlier(to->whole, from->whole, c->warp_count);
+    for (int i = 0; i < c->warp_count; i++)
+        to->lanes[i] |= from->lanes[i];
 }
 
 void knowledge_copy(const cluster *c, knowledge *to, const knowledge *from)
 {
     memcpy(to->seen, from->seen, (size_t)c->agent_count * sizeof(uint32_t));
     memcpy(to->visible, from->visible, (size_t)c->agent_count * sizeof(uint32_t));
+    memcpy(to->whole, from->whole, (size_t)c->warp_count * sizeof(uint32_t));
+    memcpy(to->lanes, from->lanes, (size_t)c->warp_count * sizeof(lane_mask));
     if (!c->launch->ordered)
         return;
     memcpy(to->global, from->global, (size_t)c->agent_count * sizeof(uint32_t));
@@ -88,6 +112,8 @@ void knowledge_clear(const cluster *c, knowledge *k)
 {
     memset(k->seen, 0, (size_t)c->agent_count * sizeof(uint32_t));
     memset(k->visible, 0, (size_t)c->agent_count * sizeof(uint32_t));
+    memset(k->whole, 0, (size_t)c->warp_count * sizeof(uint32_t));
+    memset(k->lanes, 0, (size_t)c->warp_count * sizeof(lane_mask));
     if (!c->launch->ordered)
         return;
     memset(k->global, 0, (size_t)c->agent_count * sizeof(uint32_t));
@@ -112,10 +138,32 @@ uint32_t warp_clock(const warp *w)
     return w->knows.seen[w->agent];
 }
 
-void warp_release(warp *w, knowledge *to)
+/* Lanes of its own that the warp has heard of through a barrier are passed on, too. */
+void warp_release(warp *w, lane_mask lanes, knowledge *to)
 {
+    lane_mask *own = &w->knows.lanes[w->agent], heard = *own;
+    *own |= lanes;
     knowledge_join(w->cluster, to, &w->knows);
+    *own = heard;
     w->knows.seen[w->agent]++;
+}
+
+static void forget_lanes(warp *w)
+{
+    w->knows.whole[w->agent] = w->knows.seen[w->agent];
+    w->knows.lanes[w->agent] = 0;
+}
+
+void warp_release_whole(warp *w, knowledge *to)
+{
+    forget_lanes(w);
+    warp_release(w, 0, to);
+}
+
+void warp_lanes_meet(warp *w)
+{
+    forget_lanes(w);
+    w->knows.seen[w->agent]++; // what follows is not covered
 }
 
 void warp_acquire(warp *w, const knowledge *from)

@@ -3,11 +3,13 @@
  *
  * A cluster runs until it has ended or all its warps wait. Then the one that has waited longest goes on if global memory has
  * changed since, else the next one starts. So a launch in which nobody waits holds one cluster at a time, and one in which all
- * wait for the last holds them all. When as many wait as the device holds, or all that are left, it is a deadlock.
+ * wait for the last holds them all. When as many wait as the device holds, or all that are left, it is a deadlock. Other
+ * kernels may leave less room: with the option `resident` so many clusters run at once.
  */
 #include <limits.h>
 
 #include "base/heap.h"
+#include "base/math.h"
 #include "base/random.h"
 #include "device/emulator/machine.h"
 
@@ -47,12 +49,12 @@ static int64_t gcd(int64_t x, int64_t y)
     return y ? gcd(y, x % y) : x;
 }
 
-/* The order in which clusters start: by number, or a random one that visits all of them. */
+/* The order in which clusters start: by number, as GPUs begin them, or a random one that visits all of them. */
 static void choose_order(residents *r)
 {
     int64_t n = r->l->clusters;
     r->step = 1;
-    if (!is_random(r))
+    if (!is_random(r) || r->l->device->options.resident)
         return;
     r->next = (int64_t)(draw(r) % (uint64_t)n);
     r->step = 1 + (int64_t)(draw(r) % (uint64_t)n);
@@ -160,8 +162,10 @@ void run_residents(launch_state *l, int64_t clusters)
 {
     residents r = { .l = l, .random = l->device->options.seed };
     l->clusters = clusters;
-    l->resident_max = clusters_resident(l->kernel);
-    r.max = (int)min_i64(clusters, l->resident_max > 0 ? l->resident_max : 1);
+    l->resident_max = max_i64(1, clusters_resident(l->kernel));
+    if (l->device->options.resident)
+        l->resident_max = min_i64(l->resident_max, l->device->options.resident);
+    r.max = (int)min_i64(clusters, l->resident_max);
     r.live = heap_alloc((size_t)r.max + 1, sizeof *r.live);
     r.spare = heap_alloc((size_t)r.max + 1, sizeof *r.spare);
     choose_order(&r);

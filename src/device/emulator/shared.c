@@ -101,9 +101,28 @@ static bool race(const access *a, uint32_t offset, uint16_t other, uint32_t othe
     agent_kind kind = c->agents[other].kind;
     const char *name =
         kind == AGENT_TRANSFER && !a->write ? "read of a copy that has not arrived" : "shared-memory race";
-    fault(a->w, a->s, a->lane, name, "%s of %s meets the %s by %s at %s; %s", a->write ? "write" : "read",
-          PLACE(a->w, offset), what, agent_text(c, other, who, sizeof who),
+    fault(a->w, a->s, access_lane(a, offset), name, "%s of %s meets the %s by %s at %s; %s",
+          a->write ? "write" : "read", PLACE(a->w, offset), what, agent_text(c, other, who, sizeof who),
           source_of(c, other_step, where, sizeof where), advice[kind]);
+    return false;
+}
+
+/* What a warp's lane did is known where it arrived by itself, or met the lane that did. */
+static bool knows_lane(const access *a, uint16_t who, uint32_t clock, uint8_t lane)
+{
+    const knowledge *k = a->knows;
+    return who >= a->w->cluster->warp_count || who == a->w->agent || clock <= k->whole[who] ||
+           k->lanes[who] >> lane & 1;
+}
+
+static bool lane_race(const access *a, uint32_t offset, uint16_t other, uint32_t other_step, int lane, const char *what)
+{
+    cluster *c = a->w->cluster;
+    char who[AGENT_TEXT_BYTES], where[WHERE_BYTES];
+    fault(a->w, a->s, a->lane, "shared-memory race",
+          "%s of %s meets the %s by lane %d of %s at %s; another lane arrived: a warp_sync before that is missing",
+          a->write ? "write" : "read", PLACE(a->w, offset), what, lane, agent_text(c, other, who, sizeof who),
+          source_of(c, other_step, where, sizeof where));
     return false;
 }
 
@@ -111,7 +130,7 @@ static bool missing_fence(const access *a, uint32_t offset, uint16_t other, uint
 {
     cluster *c = a->w->cluster;
     char who[AGENT_TEXT_BYTES], where[WHERE_BYTES];
-    fault(a->w, a->s, a->lane, "missing fence_proxy_async",
+    fault(a->w, a->s, access_lane(a, offset), "missing fence_proxy_async",
           "the async proxy %s %s, which %s %s at %s with an ordinary %s; fence_proxy_async must follow the %s",
           a->write ? "overwrites" : "reads", PLACE(a->w, offset), agent_text(c, other, who, sizeof who),
           wrote ? "wrote" : "read", source_of(c, other_step, where, sizeof where), wrote ? "store" : "load",
@@ -171,8 +190,10 @@ static uint32_t set_new(cluster *c)
 {
     uint32_t index = set_draw(c);
     reader_set *set = &c->sets[index];
-    if (!set->clock)
+    if (!set->clock) {
         set->clock = heap_alloc((size_t)c->agent_max, sizeof *set->clock);
+        set->lane = heap_alloc((size_t)c->warp_count, sizeof *set->lane);
+    }
     memset(set->clock, 0, (size_t)c->agent_peak * sizeof *set->clock);
     return index;
 }
@@ -193,6 +214,14 @@ static uint16_t set_beyond(const cluster *c, uint32_t index, const uint32_t *kno
     return NO_AGENT;
 }
 
+/* The agent reads, too. Of asynchronous ones there are no lanes. */
+static void set_add(cluster *c, uint32_t index, uint16_t who, uint32_t clock, uint8_t lane)
+{
+    c->sets[index].clock[who] = clock;
+    if (who < c->warp_count)
+        c->sets[index].lane[who] = lane;
+}
+
 /* One cell */
 
 static bool check_write_before(const access *a, const cell *x, uint32_t offset)
@@ -201,6 +230,8 @@ static bool check_write_before(const access *a, const cell *x, uint32_t offset)
         return true;
     if (x->write_clock > a->knows->seen[x->write_agent])
         return race(a, offset, x->write_agent, x->write_step, "write");
+    if (!knows_lane(a, x->write_agent, x->write_clock, x->write_lane))
+        return lane_race(a, offset, x->write_agent, x->write_step, x->write_lane, "write");
     if (a->async && !(x->flags & CELL_ASYNC) && x->write_clock > a->knows->visible[x->write_agent])
         return missing_fence(a, offset, x->write_agent, x->write_step, true);
     return true;
@@ -214,13 +245,33 @@ static uint16_t reader_beyond(const access *a, const cell *x, const uint32_t *kn
     return x->read_clock > known[x->read_agent] ? x->read_agent : NO_AGENT;
 }
 
+/* The first reader of which another lane has arrived; NO_AGENT: there is none. */
+static uint16_t reader_by_lane(const access *a, const cell *x, int *lane)
+{
+    const cluster *c = a->w->cluster;
+    *lane = x->read_lane;
+    if (x->read_agent != READ_SET)
+        return knows_lane(a, x->read_agent, x->read_clock, x->read_lane) ? NO_AGENT : x->read_agent;
+    const reader_set *set = &c->sets[x->read_clock];
+    for (int i = 0; i < c->warp_count; i++)
+        if (!knows_lane(a, (uint16_t)i, set->clock[i], set->lane[i])) {
+            *lane = set->lane[i];
+            return (uint16_t)i;
+        }
+    return NO_AGENT;
+}
+
 static bool check_reads_before(const access *a, const cell *x, uint32_t offset)
 {
+    int lane;
     if (x->read_clock == 0)
         return true;
     uint16_t reader = reader_beyond(a, x, a->knows->seen);
     if (reader != NO_AGENT)
         return race(a, offset, reader, x->read_step, "read");
+    reader = reader_by_lane(a, x, &lane);
+    if (reader != NO_AGENT)
+        return lane_race(a, offset, reader, x->read_step, lane, "read");
     reader = a->async ? reader_beyond(a, x, a->knows->visible) : NO_AGENT;
     return reader == NO_AGENT || missing_fence(a, offset, reader, x->read_step, false);
 }
@@ -234,6 +285,7 @@ static void note_write(const access *a, cell *x)
     x->write_clock = a->clock;
     x->write_agent = a->agent;
     x->write_step = (uint32_t)a->s->index;
+    x->write_lane = (uint8_t)a->lane;
     x->flags = (uint8_t)(CELL_WRITTEN | (a->async ? CELL_ASYNC : 0) | (a->atomic ? CELL_ATOMIC : 0));
 }
 
@@ -242,26 +294,27 @@ static void note_read(const access *a, cell *x)
     cluster *c = a->w->cluster;
     x->read_step = (uint32_t)a->s->index;
     if (x->read_agent == READ_SET && x->read_clock) {
-        c->sets[x->read_clock].clock[a->agent] = a->clock;
+        set_add(c, x->read_clock, a->agent, a->clock, (uint8_t)a->lane);
         return;
     }
     bool ordered = x->read_clock == 0 || x->read_agent == a->agent || x->read_clock <= a->knows->seen[x->read_agent];
     if (!ordered) {
         uint32_t index = set_new(c);
-        c->sets[index].clock[x->read_agent] = x->read_clock;
-        c->sets[index].clock[a->agent] = a->clock;
+        set_add(c, index, x->read_agent, x->read_clock, x->read_lane);
+        set_add(c, index, a->agent, a->clock, (uint8_t)a->lane);
         x->read_agent = READ_SET;
         x->read_clock = index;
         return;
     }
     x->read_agent = a->agent;
     x->read_clock = a->clock;
+    x->read_lane = (uint8_t)a->lane;
 }
 
 static bool undefined_read(const access *a, const cell *x, uint32_t offset)
 {
     char where[WHERE_BYTES];
-    fault(a->w, a->s, a->lane, "read of uninitialised shared memory",
+    fault(a->w, a->s, access_lane(a, offset), "read of uninitialised shared memory",
           "%s came by cp_async at %s from global memory that was never written", PLACE(a->w, offset),
           source_of(a->w->cluster, x->write_step, where, sizeof where));
     return false;
@@ -270,15 +323,15 @@ static bool undefined_read(const access *a, const cell *x, uint32_t offset)
 static bool touch_cell(cta *c, const access *a, cell *x, uint32_t offset)
 {
     if (x->flags & CELL_MBARRIER) {
-        fault(a->w, a->s, a->lane, "access to an mbarrier", "%s belongs to an mbarrier that is in use",
+        fault(a->w, a->s, access_lane(a, offset), "access to an mbarrier", "%s belongs to an mbarrier that is in use",
               PLACE(a->w, offset));
         return false;
     }
     if (x->flags & CELL_UNDEFINED && (!a->write || a->atomic))
         return undefined_read(a, x, offset);
     if (!(x->flags & CELL_WRITTEN) && (!a->write || a->atomic)) {
-        fault(a->w, a->s, a->lane, "read of uninitialised shared memory", "%s is read before it was written",
-              PLACE(a->w, offset));
+        fault(a->w, a->s, access_lane(a, offset), "read of uninitialised shared memory",
+              "%s is read before it was written", PLACE(a->w, offset));
         shared_unwritten(a->w, c, offset);
         return false;
     }
@@ -313,6 +366,7 @@ static void split(cta *on, int tier, uint32_t offset)
             parts[i].read_clock = set_new(c);
             memcpy(c->sets[parts[i].read_clock].clock, c->sets[whole->read_clock].clock,
                    (size_t)c->agent_count * sizeof(uint32_t));
+            memcpy(c->sets[parts[i].read_clock].lane, c->sets[whole->read_clock].lane, (size_t)c->warp_count);
         }
     }
     *whole = (cell){ .flags = CELL_SPLIT };

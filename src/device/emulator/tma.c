@@ -70,6 +70,52 @@ static unsigned char *global_row(const tensor_map_desc *desc, const int32_t *coo
     return global;
 }
 
+/* im2col: the first and the last place along a mode. */
+static int64_t first_place(const tensor_map_desc *desc, int dim)
+{
+    return desc->lower[dim - 1];
+}
+
+static int64_t last_place(const tensor_map_desc *desc, int dim)
+{
+    return desc->size[dim] - 1 + desc->upper[dim - 1];
+}
+
+bool tma_is_place(const tensor_map_desc *desc, const int32_t *coordinates)
+{
+    bool is = true;
+    for (int dim = 1; dim < desc->rank - 1; dim++) {
+        const int64_t from_first = coordinates[dim] - first_place(desc, dim);
+        is &= from_first >= 0 && coordinates[dim] <= last_place(desc, dim) &&
+              from_first % tensor_map_step(desc, dim) == 0;
+    }
+    return is;
+}
+
+/* The place of the next pixel. */
+static void next_place(const tensor_map_desc *desc, int64_t *place)
+{
+    for (int dim = 1; dim < desc->rank - 1; dim++) {
+        place[dim] += tensor_map_step(desc, dim);
+        if (place[dim] <= last_place(desc, dim))
+            return;
+        place[dim] = first_place(desc, dim);
+    }
+    place[desc->rank - 1]++;
+}
+
+static unsigned char *global_pixel(const tensor_map_desc *desc, const int64_t *place, const int32_t *offsets)
+{
+    unsigned char *global = desc->address;
+    for (int dim = 1; dim < desc->rank; dim++) {
+        const int64_t at = place[dim] + (dim < desc->rank - 1 ? offsets[dim - 1] : 0);
+        if (at < 0 || at >= desc->size[dim])
+            return NULL;
+        global += at * desc->stride[dim];
+    }
+    return global;
+}
+
 static int64_t clamp(int64_t x, int64_t low, int64_t high)
 {
     return max_i64(low, min_i64(x, high));
@@ -79,8 +125,14 @@ void tma_walk(const tensor_map_desc *desc, const int32_t *coordinates, tma_run *
 {
     int64_t element = (int64_t)ckl_dtype_bytes(desc->dtype), box = desc->box[0], first = coordinates[0];
     int64_t begin = clamp(-first, 0, box), end = clamp(desc->size[0] - first, begin, box); // in bounds
+    int64_t place[TENSOR_MAP_RANK_MAX];
+    for (int dim = 0; dim < desc->rank; dim++)
+        place[dim] = coordinates[dim];
     for (int64_t row = 0; row < box_rows(desc); row++) {
-        unsigned char *global = global_row(desc, coordinates, row);
+        unsigned char *global =
+            desc->im2col ? global_pixel(desc, place, coordinates + desc->rank) : global_row(desc, coordinates, row);
+        if (desc->im2col)
+            next_place(desc, place);
         int64_t edges[] = { 0, global ? begin : box, global ? end : box, box };
         for (int span = 0; span < 3; span++) {
             int64_t from = edges[span], bytes = (edges[span + 1] - from) * element;

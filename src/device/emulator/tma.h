@@ -22,10 +22,14 @@ int64_t tma_box_bytes(const tensor_map_desc *desc);
 /* Contiguous bytes of a box. global is NULL where the box is out of bounds: a load fills zeros, a store skips it. */
 typedef void tma_run(void *user, uint32_t shared_offset, unsigned char *global, uint32_t bytes);
 
+/* Is the place at coordinates one of those of an im2col map, or behind them all? */
+bool tma_is_place(const tensor_map_desc *desc, const int32_t *coordinates);
+
 /*
  * Hands the box at coordinates (elements, innermost first; may be negative or past the end) to `run`, row by row in
  * order of shared memory; a row that crosses a bound of dimension 0 is split there. shared_offset counts bytes from the
- * start of the box before swizzling: rows are dense, or a whole swizzle span apart.
+ * start of the box before swizzling: rows are dense, or a whole swizzle span apart. In im2col mode coordinates are the first place,
+ * and behind them the offsets.
  */
 void tma_walk(const tensor_map_desc *desc, const int32_t *coordinates, tma_run *run, void *user);
 

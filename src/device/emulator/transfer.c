@@ -96,6 +96,25 @@ static bool walk_transfer(walk *x, tma_run *run)
     return x->ok;
 }
 
+/* Where a box comes to: noted as written, and poisoned until it is there. What rows leave of their swizzle's span keeps its value. */
+static void poison_run(void *user, uint32_t offset, unsigned char *global, uint32_t bytes)
+{
+    (void)global;
+    walk *x = user;
+    for (uint32_t at = 0, length; x->ok && at < bytes; at += length) {
+        length = CHUNK - (offset + at) % CHUNK;
+        length = length < bytes - at ? length : bytes - at;
+        const uint32_t place = shared_place(x, offset + at);
+        x->ok = shared_touch(x->c, x->touch, place, length);
+        memset(x->c->shared + place, SHARED_POISON, length);
+    }
+}
+
+bool transfer_touch_destination(const transfer *t, cta *to, const access *a)
+{
+    return walk_transfer(&(walk){ .t = t, .c = to, .touch = a }, poison_run);
+}
+
 bool transfer_touch_source(const transfer *t, const access *a)
 {
     return walk_transfer(&(walk){ .t = t, .c = t->w->cta, .touch = a }, store_run);

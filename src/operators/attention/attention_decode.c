@@ -18,7 +18,9 @@ static attention_fields fields_of(ckl_attention_decode_desc *x, int tensor)
         [DECODE_K_NEW] = ATTENTION_FIELDS(x, k_new, x->batch, x->kv_heads, x->q, x->d),
         [DECODE_V_NEW] = ATTENTION_FIELDS(x, v_new, x->batch, x->kv_heads, x->q, x->dv),
     };
-    return all[tensor];
+    attention_fields f = all[x->latent && tensor == ATTENTION_V ? ATTENTION_K : tensor];
+    f.d = all[tensor].d;
+    return f;
 }
 
 attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *desc, int tensor)
@@ -57,6 +59,23 @@ static ckl_status check_append(const ckl_attention_decode_desc *d)
     return CKL_OK;
 }
 
+static ckl_status check_latent(const ckl_attention_decode_desc *d)
+{
+    if (!d->latent)
+        return CKL_OK;
+    if (d->dv > d->d)
+        FAIL(CKL_INVALID, "attention_decode: dv=%" PRId64 " of a latent cache is more than d=%" PRId64, d->dv, d->d);
+    const struct {
+        const char *name;
+        int64_t value;
+    } unused[] = {
+        { "ldv", d->ldv }, { "ldv_head", d->ldv_head }, { "ldv_batch", d->ldv_batch }, { "append", d->append }
+    };
+    for (int i = 0; i < COUNT_OF(unused); i++)
+        TRY(plan_check_unused("attention_decode", unused[i].name, unused[i].value, "a latent cache"));
+    return CKL_OK;
+}
+
 static ckl_status check(void *desc)
 {
     ckl_attention_decode_desc *d = desc;
@@ -68,6 +87,7 @@ static ckl_status check(void *desc)
     if (d->cache != d->dtype && d->cache != CKL_E4M3)
         FAIL(CKL_INVALID, "attention_decode: cache=%s is neither dtype=%s nor e4m3", ckl_dtype_name(d->cache),
              ckl_dtype_name(d->dtype));
+    TRY(check_latent(d));
     TRY(check_pages(d));
     if (d->heads % d->kv_heads)
         FAIL(CKL_INVALID, "attention_decode: kv_heads=%" PRId64 " does not divide heads=%" PRId64, d->kv_heads,
@@ -115,6 +135,7 @@ static int tensors(const void *desc, plan_tensor *t)
     const int64_t pages = d->page ? ceil_div(d->kv, d->page) : 1;
     for (int i = 0; i < ATTENTION_O; i++)
         t[i] = tensor_of(d, i, names[i]);
+    t[ATTENTION_V] = plan_absent(t[ATTENTION_V], d->latent ? "a latent cache" : NULL);
     t[OPERAND_LENGTHS] = plan_vector("lengths", CKL_I32, d->batch);
     t[OPERAND_TABLE] = plan_absent(plan_apart(plan_matrix("table", CKL_I32, d->batch, pages, pages)),
                                    d->page ? NULL : "a contiguous cache");
@@ -138,7 +159,8 @@ static int tensors(const void *desc, plan_tensor *t)
 /* The operator */
 
 static const field desc_fields[] = { ATTENTION_DECODE_DESC(FIELD_ROW, ckl_attention_decode_desc) };
-static const implementation *const implementations[] = { &attention_decode_sm80_implementation,
+static const implementation *const implementations[] = { &attention_decode_latent_implementation,
+                                                         &attention_decode_sm80_implementation,
                                                          &attention_decode_naive_implementation, NULL };
 
 OPERATOR(attention_decode, attention_decode, "attention of new tokens against a cache of keys and values",

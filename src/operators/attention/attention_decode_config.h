@@ -41,7 +41,8 @@
     X(owner, int64_t, ldk_new_head, "0", "", "between heads of k_new; 0: dense")                         \
     X(owner, int64_t, ldv_new_head, "0", "", "of v_new")                                                 \
     X(owner, int64_t, ldk_new_batch, "0", "", "between batches of k_new; 0: dense")                      \
-    X(owner, int64_t, ldv_new_batch, "0", "", "of v_new")
+    X(owner, int64_t, ldv_new_batch, "0", "", "of v_new")                                                \
+    X(owner, bool, latent, "0", "0 1", "values are the first dv elements of the keys")
 
 /* What every kernel computes. */
 #define ATTENTION_DECODE_FORM(X, owner)                                         \
@@ -69,6 +70,7 @@ attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *d
 
 /* Parameters of all kernels; arrays in the order of the tensors. A kernel has those of them that it uses. */
 #define ATTENTION_DECODE_PARAMS(X, owner)                                            \
+    X(owner, tensor, K)                                                              \
     X(owner, pointer, x, [DECODE_TENSORS])                                           \
     X(owner, i64, ld, [DECODE_TENSORS])                                              \
     X(owner, i64, ld_head, [DECODE_TENSORS])                                         \
@@ -95,7 +97,23 @@ attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *d
 
 KERNEL_PARAMS(attention_decode, ATTENTION_DECODE_PARAMS);
 
-extern const implementation attention_decode_sm80_implementation, attention_decode_naive_implementation;
+extern const implementation attention_decode_latent_implementation, attention_decode_sm80_implementation,
+    attention_decode_naive_implementation;
+
+/* What attention_decode_plans.c has for all. */
+attention_decode_form attention_decode_form_of(const ckl_attention_decode_desc *desc);
+ckl_status attention_decode_check_form(const char *who, const ckl_attention_decode_desc *desc,
+                                       const attention_decode_form *have);
+int64_t attention_decode_rows_of(const ckl_attention_decode_desc *desc); // of a head of the cache
+
+/* Rows start at 16-byte boundaries, at distances that 32 bits can count. */
+ckl_status attention_decode_check_strides(const char *who, const ckl_attention_decode_desc *desc);
+
+/* Of kernels whose CTAs take so many rows and `split` keys: CTAs, workspace, the launch. */
+int64_t attention_decode_ctas(const ckl_attention_decode_desc *desc, int rows, int split);
+int64_t attention_decode_workspace(const ckl_attention_decode_desc *desc, int rows, int split);
+ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_decode_args *args, int rows, int split,
+                                   ckl_stream stream);
 
 /* naive */
 
@@ -129,5 +147,26 @@ typedef struct attention_decode_sm80_config {
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *config);
 
 void attention_decode_sm80(const void *config, int kernel);
+
+/* latent */
+
+#define ATTENTION_DECODE_LATENT_CONFIG(X, owner)                                                \
+    X(owner, int, cluster, "1", "1 2", "CTAs, of neighbouring tiles of rows, that share loads") \
+    X(owner, int, split, "1024", "512 1024 2048 4096", "keys of a CTA")
+
+enum {
+    ATTENTION_DECODE_LATENT_KEYS = 64,  // of a block
+    ATTENTION_DECODE_LATENT_CHUNK = 64, // columns that lie together
+    ATTENTION_DECODE_LATENT_MAX = 576,  // elements of a key
+};
+
+typedef struct attention_decode_latent_config {
+    attention_decode_form form;
+    ATTENTION_DECODE_LATENT_CONFIG(FIELD_MEMBER, )
+} attention_decode_latent_config;
+
+int64_t attention_decode_latent_smem(const attention_decode_latent_config *config);
+
+void attention_decode_latent(const void *config, int kernel);
 
 #endif

@@ -11,21 +11,22 @@ enum {
 /* The first of the new tokens' keys. */
 static val first_new(const decode_kernel *k)
 {
-    return sub(max(k->length, imm(k->form.tokens)), imm(k->form.tokens));
+    return sub(max(k->place.length, imm(k->place.form.tokens)), imm(k->place.form.tokens));
 }
 
 /* The address of this CTA's head in a cache of K or V; in pages that of the first one. */
 static val head_of(const decode_kernel *k, int which, val pointer)
 {
-    layout heads = make_layout(shape(k->p.kv_heads, k->p.batch), stride(k->p.ld_head[which], k->p.ld_batch[which]));
-    return tensor_address(gmem_tensor(pointer, k->form.cache, heads),
-                          coord(k->kv_head, k->form.page ? imm_as(U32, 0) : k->batch));
+    layout heads = make_layout(shape(k->place.p.kv_heads, k->place.p.batch),
+                               stride(k->place.p.ld_head[which], k->place.p.ld_batch[which]));
+    return tensor_address(gmem_tensor(pointer, k->place.form.cache, heads),
+                          coord(k->place.kv_head, k->place.form.page ? imm_as(U32, 0) : k->place.batch));
 }
 
 block_rows attention_decode_no_rows(const decode_kernel *k)
 {
     block_rows rows = { .count = variable(I32, imm(0)) };
-    if (k->form.append)
+    if (k->place.form.append)
         rows.start = variable(U32, imm(0));
     for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
         rows.at[which] = variable(U32, imm(0));
@@ -35,32 +36,33 @@ block_rows attention_decode_no_rows(const decode_kernel *k)
 /* The table is read up to kv, so that it need not wait for the length. */
 void attention_decode_find_rows(const decode_kernel *k, val number, block_rows *rows)
 {
-    const int bn = k->cfg->keys, page = k->form.page;
-    val start = add(k->from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
-    val key = min(add(start, rem(lane(), imm(bn))), sub(k->p.kv, imm(1))), place;
+    const int bn = k->cfg->keys, page = k->place.form.page;
+    val start = add(k->place.from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
+    val key = min(add(start, rem(lane(), imm(bn))), sub(k->place.p.kv, imm(1))), place;
     if (page) {
-        tensor gTable = gmem_tensor(k->p.table, I32,
-                                    make_layout(shape(k->p.table_pages, k->p.batch),
-                                                stride(1, convert(I64, k->p.table_pages)))); // (PAGES,BATCH)
-        place = convert(U32, at(gTable, div(key, imm(page)), k->batch));
+        tensor gTable = gmem_tensor(k->place.p.table, I32,
+                                    make_layout(shape(k->place.p.table_pages, k->place.p.batch),
+                                                stride(1, convert(I64, k->place.p.table_pages)))); // (PAGES,BATCH)
+        place = convert(U32, at(gTable, div(key, imm(page)), k->place.batch));
     }
     for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
-        val within = mul(page ? rem(key, imm(page)) : key, k->p.key_vectors[which]);
-        assign(rows->at[which], page ? add(within, mul(place, k->p.page_vectors[which])) : within);
+        val within = mul(page ? rem(key, imm(page)) : key, k->place.p.key_vectors[which]);
+        assign(rows->at[which], page ? add(within, mul(place, k->place.p.page_vectors[which])) : within);
     }
-    if (k->form.append)
+    if (k->place.form.append)
         assign(rows->start, start);
-    assign(rows->count, sub(convert(I32, k->form.append ? min(k->to, first_new(k)) : k->to), convert(I32, start)));
+    assign(rows->count,
+           sub(convert(I32, k->place.form.append ? min(k->place.to, first_new(k)) : k->place.to), convert(I32, start)));
 }
 
 /* Starts the copies of a block of K or V, rows of d words, into chunks (BN,CHUNK,CHUNKS). What does not exist is 0. */
 static void load_rows(const decode_kernel *k, int which, const block_rows *rows, tensor sX, columns c, int d)
 {
     const int across = c.chunk / VECTOR, down = LANES / across;
-    tiled_copy each = make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->form.dtype,
+    tiled_copy each = make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->place.form.dtype,
                                       compact_right(shape(down, across)), compact(shape(1, VECTOR)));
     val row = div(lane(), imm(across)), column = mul(rem(lane(), imm(across)), imm(VECTOR));
-    val head = head_of(k, which, k->p.x[which]);
+    val head = head_of(k, which, k->place.p.x[which]);
     for (int i = 0; i < k->cfg->keys / down; i++) {
         val this = add(row, imm(i * down)), first = mul(convert(U64, shuffle(rows->at[which], this)), imm_as(U64, 16));
         val exists = lt(convert(I32, this), rows->count);
@@ -86,16 +88,17 @@ static val narrow_word(tensor rX, int first, val scale)
 static tensor new_words(const decode_kernel *k, int which, val token, val vector)
 {
     const int from = which == ATTENTION_K ? DECODE_K_NEW : DECODE_V_NEW, count = VECTOR * k->packed;
-    const int width = which == ATTENTION_K ? k->form.d : k->form.dv;
-    layout all = make_layout(shape(k->p.batch, k->p.kv_heads, k->form.tokens, width),
-                             stride(k->p.ld_batch[from], k->p.ld_head[from], k->p.ld[from], 1));
-    tensor gRow = slice(gmem_tensor(k->p.x[from], k->form.dtype, all), k->batch, k->kv_head, token, _); // (D)
+    const int width = which == ATTENTION_K ? k->place.form.d : k->place.form.dv;
+    layout all = make_layout(shape(k->place.p.batch, k->place.p.kv_heads, k->place.form.tokens, width),
+                             stride(k->place.p.ld_batch[from], k->place.p.ld_head[from], k->place.p.ld[from], 1));
+    tensor gRow = slice(gmem_tensor(k->place.p.x[from], k->place.form.dtype, all), k->place.batch, k->place.kv_head,
+                        token, _); // (D)
     tensor gVector = local_tile(gRow, leaf(count), coord(vector)), rW = fragment(I32, compact(leaf(4)));
     if (k->packed == 1) {
         copy(gmem_tensor(gVector.address, I32, compact(leaf(4))), rW, 16);
         return rW;
     }
-    tensor rX = fragment(k->form.dtype, compact(leaf(count)));
+    tensor rX = fragment(k->place.form.dtype, compact(leaf(count)));
     copy(gVector, rX, 16);
     for (int i = 0; i < 4; i++)
         set(rW, i, bitcast(I32, narrow_word(rX, 4 * i, k->scale[which])));
@@ -109,17 +112,17 @@ static tensor new_words(const decode_kernel *k, int which, val token, val vector
 static void append_rows(const decode_kernel *k, int which, const block_rows *rows, tensor sX, columns c, int d)
 {
     const int vectors = d / VECTOR;
-    val into = head_of(k, which, k->p.into[which]), old = first_new(k);
+    val into = head_of(k, which, k->place.p.into[which]), old = first_new(k);
     LOOP_FROM(item, lane(), imm(round_up(k->cfg->keys * vectors, LANES)), imm(LANES)) {
         val row = min(div(item, imm(vectors)), imm(k->cfg->keys - 1)), vector = rem(item, imm(vectors));
         val key = add(rows->start, row), within = mul(convert(U64, shuffle(rows->at[which], row)), imm_as(U64, 16));
-        val is_new = logical_and(ge(key, old), lt(key, k->to));
+        val is_new = logical_and(ge(key, old), lt(key, k->place.to));
         IF(logical_and(is_new, lt(item, imm(k->cfg->keys * vectors)))) {
-            tensor rW = new_words(k, which, sub(key, sub(k->length, imm(k->form.tokens))), vector);
+            tensor rW = new_words(k, which, sub(key, sub(k->place.length, imm(k->place.form.tokens))), vector);
             val at = mul(vector, imm(VECTOR)), chunk = div(at, imm(c.chunk)), column = rem(at, imm(c.chunk));
             val address = tensor_address(sX, coord(row, column, chunk));
             copy(rW, smem_view(address, I32, compact(leaf(4))), 16);
-            IF(eq(k->tile, imm(0))) {
+            IF(eq(k->place.tile, imm(0))) {
                 val to = add(add(into, within), convert(U64, mul(vector, imm(16))));
                 copy(rW, gmem_tensor(to, I32, compact(leaf(4))), 16);
             }
@@ -130,20 +133,20 @@ static void append_rows(const decode_kernel *k, int which, const block_rows *row
 /* All lanes' copies of the block come first: they write zeros where new rows belong. */
 static void append_block(const decode_kernel *k, const block_rows *rows, val slot)
 {
-    val end = min(add(rows->start, imm(k->cfg->keys)), k->to);
+    val end = min(add(rows->start, imm(k->cfg->keys)), k->place.to);
     IF(lt(max(rows->start, first_new(k)), end)) {
         cp_async_wait(0);
         warp_sync();
-        append_rows(k, ATTENTION_K, rows, slice(k->sK, _, _, _, slot), k->d, k->form.d / k->packed);
-        append_rows(k, ATTENTION_V, rows, slice(k->sV, _, _, _, slot), k->dv, k->form.dv / k->packed);
+        append_rows(k, ATTENTION_K, rows, slice(k->sK, _, _, _, slot), k->d, k->place.form.d / k->packed);
+        append_rows(k, ATTENTION_V, rows, slice(k->sV, _, _, _, slot), k->dv, k->place.form.dv / k->packed);
     }
 }
 
 void attention_decode_load_block(const decode_kernel *k, const block_rows *rows, val slot)
 {
-    load_rows(k, ATTENTION_K, rows, slice(k->sK, _, _, _, slot), k->d, k->form.d / k->packed);
-    load_rows(k, ATTENTION_V, rows, slice(k->sV, _, _, _, slot), k->dv, k->form.dv / k->packed);
+    load_rows(k, ATTENTION_K, rows, slice(k->sK, _, _, _, slot), k->d, k->place.form.d / k->packed);
+    load_rows(k, ATTENTION_V, rows, slice(k->sV, _, _, _, slot), k->dv, k->place.form.dv / k->packed);
     cp_async_commit();
-    if (k->form.append)
+    if (k->place.form.append)
         append_block(k, rows, slot);
 }

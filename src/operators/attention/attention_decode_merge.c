@@ -1,25 +1,14 @@
 /*
- * attention_decode_merge.c - the end of attention_decode's sm80: maxima, sums and values of warps, then of the CTAs that share a
- * sequence and head, in the order of the keys.
+ * attention_decode_merge.c - the end of attention_decode's kernels: maxima, sums and values of a CTA's parts, then of the CTAs that
+ * share a sequence and head, in the order of the keys.
  */
 #include "cute/kernel.h"
-#include "operators/attention/attention_decode_sm80.h"
+#include "operators/attention/attention_decode_place.h"
 
 enum {
-    LANES = 32,
     QUAD = 4,   // columns of O that a thread takes at a time
     FLIGHT = 4, // splits whose values a thread loads at a time
 };
-
-tensor attention_decode_row_of(const decode_kernel *k, int which, val row)
-{
-    val head = add(mul(k->kv_head, imm(k->form.group)), rem(row, imm(k->form.group)));
-    val token = div(row, imm(k->form.group));
-    int d = which == ATTENTION_Q ? k->form.d : k->form.dv;
-    layout all = make_layout(shape(k->p.batch, k->p.kv_heads, k->form.tokens, d),
-                             stride(k->p.ld_batch[which], k->p.ld_head[which], k->p.ld[which], 1));
-    return slice(gmem_tensor(k->p.x[which], k->form.dtype, all), k->batch, head, token, _);
-}
 
 /* A maximum and a sum, with columns of O that count 2^maximum. */
 typedef struct state {
@@ -43,35 +32,6 @@ static void add_state(state *s, val top, val sum, tensor rO)
     assign(s->top, larger);
 }
 
-/* (BM,DV,WARPS), its columns as out has them: of narrow values the even ones of 16 columns come before the odd ones. */
-static tensor in_order_of_atoms(const decode_kernel *k)
-{
-    if (k->packed == 1)
-        return k->sO;
-    const int width = attention_decode_width(k), pitch = width + DECODE_PAD;
-    int_tuple sizes = shape(k->cfg->rows, shape(8, 2, width / 16), k->cfg->warps);
-    return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), k->cfg->rows * pitch)));
-}
-
-/* What the warps have, where all can read it: all are done with their rings then. */
-static void share_states(decode_kernel *k)
-{
-    tensor cS = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, k->cfg->keys)), lane());
-    tiled_copy each = make_tiled_copy_C(k->packed == 1 ? "UniversalCopy<64>" : "UniversalCopy<32>", F32, &k->mma,
-                                        k->cfg->rows, attention_decode_width(k));
-    attention_online_rows_finish(&k->online, NULL);
-    cta_sync();
-    copy_tiled(&each, k->out, partition_D(&each, slice(in_order_of_atoms(k), _, _, warp()), lane()));
-    for (int i = 0; i < k->online.count; i++) {
-        val row = coordinate(cS, 0, attention_online_row_value(k->scores, i));
-        IF(eq(rem(lane(), imm(4)), imm(0))) {
-            set(k->sTop, coord(row, warp()), k->online.max[i]);
-            set(k->sSum, coord(row, warp()), k->online.sum[i]);
-        }
-    }
-    cta_sync();
-}
-
 /* Four columns of a row of this CTA's tile. */
 typedef struct row_quad {
     val row;          // of the tile
@@ -79,80 +39,81 @@ typedef struct row_quad {
     val quad, exists; // the columns' number
 } row_quad;
 
-static row_quad row_quad_of(const decode_kernel *k, val item)
+static row_quad row_quad_of(const decode_sums *m, val item)
 {
-    int quads = k->form.dv / QUAD;
+    int quads = m->place->form.dv / QUAD;
     row_quad x = { .row = div(item, imm(quads)), .quad = rem(item, imm(quads)) };
-    x.in_group = add(x.row, mul(k->tile, imm(k->cfg->rows)));
-    x.exists = lt(x.in_group, imm(k->rows_all));
+    x.in_group = add(x.row, mul(m->place->tile, imm(m->place->rows)));
+    x.exists = lt(x.in_group, imm(m->place->rows_all));
     return x;
 }
 
-static state of_warps(const decode_kernel *k, const row_quad *x)
+static state of_parts(const decode_sums *m, const row_quad *x)
 {
     state s = no_state();
-    for (int w = 0; w < k->cfg->warps; w++) {
+    for (int i = 0; i < m->parts; i++) {
         tensor rO = fragment(F32, compact(leaf(QUAD)));
-        copy(local_tile(slice(k->sO, x->row, _, w), leaf(QUAD), coord(x->quad)), rO, 16);
-        add_state(&s, at(k->sTop, x->row, w), at(k->sSum, x->row, w), rO);
+        copy(local_tile(slice(m->sO, x->row, _, i), leaf(QUAD), coord(x->quad)), rO, 16);
+        add_state(&s, at(m->sTop, x->row, i), at(m->sSum, x->row, i), rO);
     }
     return s;
 }
 
 /* The number of this sequence, head and tile: of the rows that the CTAs of all splits share. */
-static val shared_rows(const decode_kernel *k)
+static val shared_rows(const decode_sums *m)
 {
-    return add(mul(add(mul(k->batch, k->p.kv_heads), k->kv_head), imm(k->tiles)), k->tile);
+    return add(mul(add(mul(m->place->batch, m->place->p.kv_heads), m->place->kv_head), imm(m->place->tiles)),
+               m->place->tile);
 }
 
 /* What split `number` of these rows has left, `count` numbers for each of them. (COUNT,BM) */
-static tensor left_by(const decode_kernel *k, val pointer, int count, val number)
+static tensor left_by(const decode_sums *m, val pointer, int count, val number)
 {
-    val at = add(mul(convert(I64, shared_rows(k)), convert(I64, k->p.splits)), convert(I64, number));
-    const int rows = k->cfg->rows;
-    layout all = make_layout(shape(count, rows, k->p.splits), stride(1, count, count * rows));
+    val at = add(mul(convert(I64, shared_rows(m)), convert(I64, m->place->p.splits)), convert(I64, number));
+    const int rows = m->place->rows;
+    layout all = make_layout(shape(count, rows, m->place->p.splits), stride(1, count, count * rows));
     return slice(gmem_tensor(pointer, F32, all), _, _, at);
 }
 
 /* Maximum and sum of each row; its columns. (2,BM), (DV,BM) */
-static tensor states_at(const decode_kernel *k, val number)
+static tensor states_at(const decode_sums *m, val number)
 {
-    return left_by(k, k->p.states, 2, number);
+    return left_by(m, m->place->p.states, 2, number);
 }
 
-static tensor values_at(const decode_kernel *k, val number)
+static tensor values_at(const decode_sums *m, val number)
 {
-    return left_by(k, k->p.parts, k->form.dv, number);
+    return left_by(m, m->place->p.parts, m->place->form.dv, number);
 }
 
 /* The sum of all splits, in their order, FLIGHT of them on their way at a time. */
-static state of_splits(const decode_kernel *k, const row_quad *x)
+static state of_splits(const decode_sums *m, const row_quad *x)
 {
     state s = no_state();
-    LOOP_FROM(i, imm_as(U32, 0), k->splits, imm(FLIGHT)) {
+    LOOP_FROM(i, imm_as(U32, 0), m->place->splits, imm(FLIGHT)) {
         val top[FLIGHT], sum[FLIGHT];
         tensor rO[FLIGHT];
         for (int j = 0; j < FLIGHT; j++) {
-            val number = min(add(i, imm(j)), sub(k->splits, imm(1)));
-            tensor gStates = states_at(k, number);
+            val number = min(add(i, imm(j)), sub(m->place->splits, imm(1)));
+            tensor gStates = states_at(m, number);
             top[j] = at(gStates, 0, x->row);
             sum[j] = at(gStates, 1, x->row);
             rO[j] = fragment(F32, compact(leaf(QUAD)));
-            copy(local_tile(slice(values_at(k, number), _, x->row), leaf(QUAD), coord(x->quad)), rO[j], 16);
+            copy(local_tile(slice(values_at(m, number), _, x->row), leaf(QUAD), coord(x->quad)), rO[j], 16);
         }
         for (int j = 0; j < FLIGHT; j++)
-            IF(lt(add(i, imm(j)), k->splits))
+            IF(lt(add(i, imm(j)), m->place->splits))
                 add_state(&s, top[j], sum[j], rO[j]);
     }
     return s;
 }
 
-static void keep_part(const decode_kernel *k, const row_quad *x, const state *s)
+static void keep_part(const decode_sums *m, const row_quad *x, const state *s)
 {
-    tensor gStates = states_at(k, k->split), rO = fragment(F32, compact(leaf(QUAD)));
+    tensor gStates = states_at(m, m->place->split), rO = fragment(F32, compact(leaf(QUAD)));
     for (int i = 0; i < QUAD; i++)
         set(rO, i, s->o[i]);
-    copy(rO, local_tile(slice(values_at(k, k->split), _, x->row), leaf(QUAD), coord(x->quad)), 16);
+    copy(rO, local_tile(slice(values_at(m, m->place->split), _, x->row), leaf(QUAD), coord(x->quad)), 16);
     IF(eq(x->quad, imm(0))) {
         set(gStates, coord(0, x->row), s->top);
         set(gStates, coord(1, x->row), s->sum);
@@ -160,89 +121,90 @@ static void keep_part(const decode_kernel *k, const row_quad *x, const state *s)
 }
 
 /* The result: with the head's sink, which is a weight more. */
-static void store(const decode_kernel *k, const row_quad *x, state *s)
+static void store(const decode_sums *m, const row_quad *x, state *s)
 {
-    val head = add(mul(k->kv_head, imm(k->form.group)), rem(x->in_group, imm(k->form.group)));
-    val heads = mul(k->p.kv_heads, imm(k->form.group));
-    if (k->form.sinks) {
-        tensor gSinks = gmem_tensor(k->p.sinks, F32, make_layout(dynamic(heads), leaf(1))); // (HEADS)
+    val head = add(mul(m->place->kv_head, imm(m->place->form.group)), rem(x->in_group, imm(m->place->form.group)));
+    val heads = mul(m->place->p.kv_heads, imm(m->place->form.group));
+    if (m->place->form.sinks) {
+        tensor gSinks = gmem_tensor(m->place->p.sinks, F32, make_layout(dynamic(heads), leaf(1))); // (HEADS)
         tensor rO = fragment(F32, compact(leaf(QUAD)));
         fill(rO, immf(0));
         add_state(s, mul(at(gSinks, head), immf(M_LOG2E)), immf(1), rO);
     }
     val inverse = select(eq(s->sum, immf(0)), immf(0), rcp(s->sum));
-    inverse = k->packed == 1 ? inverse : mul(inverse, k->value_scale);
-    tensor rO = fragment(k->form.dtype, compact(leaf(QUAD)));
+    if (m->place->form.cache == CKL_E4M3)
+        inverse = mul(inverse, m->value_scale);
+    tensor rO = fragment(m->place->form.dtype, compact(leaf(QUAD)));
     for (int i = 0; i < QUAD; i++)
-        set(rO, i, convert(k->form.dtype, mul(s->o[i], inverse)));
-    copy(rO, local_tile(attention_decode_row_of(k, ATTENTION_O, x->in_group), leaf(QUAD), coord(x->quad)), 8);
-    if (k->form.lse) {
-        tensor gLse =
-            gmem_tensor(k->p.lse, F32,
-                        make_layout(shape(k->form.tokens, heads, k->p.batch),
-                                    stride(1, k->form.tokens, mul(convert(I64, heads), imm64(k->form.tokens)))));
+        set(rO, i, convert(m->place->form.dtype, mul(s->o[i], inverse)));
+    copy(rO, local_tile(attention_decode_row_of(m->place, ATTENTION_O, x->in_group), leaf(QUAD), coord(x->quad)), 8);
+    if (m->place->form.lse) {
+        tensor gLse = gmem_tensor(
+            m->place->p.lse, F32,
+            make_layout(shape(m->place->form.tokens, heads, m->place->p.batch),
+                        stride(1, m->place->form.tokens, mul(convert(I64, heads), imm64(m->place->form.tokens)))));
         val logarithm = fma(s->top, immf(M_LN2), log_f32(s->sum));
         IF(eq(x->quad, imm(0)))
-            set(gLse, coord(div(x->in_group, imm(k->form.group)), head, k->batch),
+            set(gLse, coord(div(x->in_group, imm(m->place->form.group)), head, m->place->batch),
                 select(eq(s->sum, immf(0)), immf(-INFINITY), logarithm));
     }
 }
 
 /* Does this CTA come last of those that share its rows? It leaves the counter at 0. */
-static val is_last(const decode_kernel *k)
+static val is_last(const decode_sums *m)
 {
-    val counter = add(k->p.counters, convert(U64, mul(shared_rows(k), imm(4))));
+    val counter = add(m->place->p.counters, convert(U64, mul(shared_rows(m), imm(4))));
     tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
-    cta_sync();                                                   // all parts are stored
+    named_sync(imm(m->barrier), m->threads);                      // all parts are stored
     IF(eq(thread(), imm(0))) {
         val before = atomic_add_acq_rel(counter, imm(1));
-        val last = eq(before, sub(convert(I32, k->splits), imm(1)));
+        val last = eq(before, sub(convert(I32, m->place->splits), imm(1)));
         IF(last)
             store_relaxed(I32, counter, imm(0));
         set(sLast, 0, select(last, imm(1), imm(0)));
     }
-    cta_sync(); // the answer is there
+    named_sync(imm(m->barrier), m->threads); // the answer is there
     return ne(at(sLast, 0), imm(0));
 }
 
 /* Calls finish() for the quads of rows that are this thread's. */
-static void for_row_quads(const decode_kernel *k, void (*finish)(const decode_kernel *k, const row_quad *x))
+static void for_row_quads(const decode_sums *m, void (*finish)(const decode_sums *m, const row_quad *x))
 {
-    int rows = k->rows_all < k->cfg->rows ? k->rows_all : k->cfg->rows, row_quads = rows * k->form.dv / QUAD;
-    LOOP_FROM(item, thread(), imm(row_quads), imm(LANES * k->cfg->warps)) {
-        row_quad x = row_quad_of(k, item);
+    int rows = m->place->rows_all < m->place->rows ? m->place->rows_all : m->place->rows,
+        row_quads = rows * m->place->form.dv / QUAD;
+    LOOP_FROM(item, thread(), imm(row_quads), imm(m->threads)) {
+        row_quad x = row_quad_of(m, item);
         IF(x.exists)
-            finish(k, &x);
+            finish(m, &x);
     }
 }
 
-static void finish_alone(const decode_kernel *k, const row_quad *x)
+static void finish_alone(const decode_sums *m, const row_quad *x)
 {
-    state s = of_warps(k, x);
-    store(k, x, &s);
+    state s = of_parts(m, x);
+    store(m, x, &s);
 }
 
-static void finish_part(const decode_kernel *k, const row_quad *x)
+static void finish_part(const decode_sums *m, const row_quad *x)
 {
-    state s = of_warps(k, x);
-    keep_part(k, x, &s);
+    state s = of_parts(m, x);
+    keep_part(m, x, &s);
 }
 
-static void finish_last(const decode_kernel *k, const row_quad *x)
+static void finish_last(const decode_sums *m, const row_quad *x)
 {
-    state s = of_splits(k, x);
-    store(k, x, &s);
+    state s = of_splits(m, x);
+    store(m, x, &s);
 }
 
-void attention_decode_finish(decode_kernel *k)
+void attention_decode_finish(const decode_sums *m)
 {
-    share_states(k);
-    IF(eq(k->splits, imm(1)))
-        for_row_quads(k, finish_alone);
+    IF(eq(m->place->splits, imm(1)))
+        for_row_quads(m, finish_alone);
     ELSE
     {
-        for_row_quads(k, finish_part);
-        IF(is_last(k))
-            for_row_quads(k, finish_last);
+        for_row_quads(m, finish_part);
+        IF(is_last(m))
+            for_row_quads(m, finish_last);
     }
 }

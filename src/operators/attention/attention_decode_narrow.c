@@ -59,7 +59,7 @@ void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot)
 void attention_decode_multiply_narrow_values(const decode_kernel *k, val slot)
 {
     const int piece = k->dv.piece, atoms = (int)static_size(layout_mode(k->out.layout, 1));
-    tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->form.dtype, &k->mma, piece, STEP);
+    tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->place.form.dtype, &k->mma, piece, STEP);
     tensor sVt = slice(k->sVt, _, _, slot); // (WORDS,BN)
     for (int j = 0; j < k->cfg->keys / STEP; j++)
         for (int i = 0; i < k->dv.used / piece; i++) {

@@ -12,7 +12,7 @@ enum {
     E4M3_CTAS = 3,
 };
 
-static attention_decode_form form_of(const ckl_attention_decode_desc *d)
+attention_decode_form attention_decode_form_of(const ckl_attention_decode_desc *d)
 {
     return (attention_decode_form){ .dtype = d->dtype,
                                     .d = (int)d->d,
@@ -28,9 +28,10 @@ static attention_decode_form form_of(const ckl_attention_decode_desc *d)
                                     .append = d->append && d->q > 0 };
 }
 
-static ckl_status check_form(const char *who, const ckl_attention_decode_desc *d, const attention_decode_form *have)
+ckl_status attention_decode_check_form(const char *who, const ckl_attention_decode_desc *d,
+                                       const attention_decode_form *have)
 {
-    const attention_decode_form want = form_of(d);
+    const attention_decode_form want = attention_decode_form_of(d);
     if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->tokens != want.tokens ||
         have->group != want.group || have->page != want.page || have->left != want.left ||
         have->softcap != want.softcap || have->sinks != want.sinks || have->lse != want.lse ||
@@ -45,11 +46,17 @@ static int64_t vector_of(ckl_dtype dtype)
     return VECTOR_BYTES / (int64_t)ckl_dtype_bytes(dtype);
 }
 
+/* For TMA. A mode of one may have any stride. */
+static int64_t box_stride(const attention_mode *m)
+{
+    return m->size > 1 ? m->stride : vector_of(CKL_F16);
+}
+
 static attention_decode_params params_of(const ckl_attention_decode_desc *d, const ckl_attention_decode_args *x)
 {
     const double log2e = 1.4426950408889634, scale = (double)d->scale, softcap = (double)d->softcap;
     const double unit = softcap > 0 ? softcap : scale; // of what becomes an exponent
-    const void *const pointers[] = { x->q, x->k, x->v, x->o, x->k_new, x->v_new };
+    const void *const pointers[] = { x->q, x->k, d->latent ? x->k : x->v, x->o, x->k_new, x->v_new };
     const int64_t vector = vector_of(d->cache);
     attention_decode_params p = { .lengths = x->lengths,
                                   .table = x->table,
@@ -69,6 +76,10 @@ static attention_decode_params params_of(const ckl_attention_decode_desc *d, con
         p.ld_head[i] = s.heads.stride;
         p.ld_batch[i] = s.batch.stride;
     }
+    const attention_strides k = attention_decode_strides_of(d, ATTENTION_K);
+    p.K = (param_tensor){ .pointer = x->k,
+                          .size = { k.d, k.tokens.size, k.heads.size, k.batch.size },
+                          .stride = { 1, box_stride(&k.tokens), box_stride(&k.heads), box_stride(&k.batch) } };
     for (int i = ATTENTION_K; i <= ATTENTION_V; i++) {
         p.key_vectors[i] = (uint32_t)(p.ld[i] / vector);
         p.page_vectors[i] = (uint32_t)(p.ld_batch[i] / vector);
@@ -78,7 +89,7 @@ static attention_decode_params params_of(const ckl_attention_decode_desc *d, con
     return p;
 }
 
-static int64_t rows_of(const ckl_attention_decode_desc *d)
+int64_t attention_decode_rows_of(const ckl_attention_decode_desc *d)
 {
     return d->q * (d->heads / d->kv_heads);
 }
@@ -88,7 +99,7 @@ static int64_t rows_of(const ckl_attention_decode_desc *d)
 static ckl_status choose_naive(const void *desc, const ckl_device_info *device, void *config)
 {
     (void)device;
-    ((attention_decode_naive_config *)config)->form = form_of(desc);
+    ((attention_decode_naive_config *)config)->form = attention_decode_form_of(desc);
     return CKL_OK;
 }
 
@@ -100,7 +111,7 @@ static int64_t ctas_naive(const ckl_attention_decode_desc *d, int threads)
 static ckl_status admit_naive(const void *desc, const ckl_device_info *device, const void *config)
 {
     const attention_decode_naive_config *c = config;
-    TRY(check_form("naive", desc, &c->form));
+    TRY(attention_decode_check_form("naive", desc, &c->form));
     if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "attention_decode naive: threads=%d must be a multiple of 32 up to %d", c->threads,
              device->threads_per_cta_max);
@@ -126,13 +137,88 @@ const implementation attention_decode_naive_implementation = {
     .params = &attention_decode_param_list,
 };
 
+/* What kernels whose CTAs take splits of the keys share */
+
+ckl_status attention_decode_check_strides(const char *who, const ckl_attention_decode_desc *d)
+{
+    for (int i = 0; i < (d->append ? DECODE_TENSORS : ATTENTION_TENSORS); i++) {
+        const bool of_cache = i == ATTENTION_K || i == ATTENTION_V;
+        const int64_t vector = vector_of(of_cache ? d->cache : d->dtype);
+        const attention_strides s = attention_decode_strides_of(d, i);
+        const attention_mode *const modes[] = { &s.tokens, &s.heads, &s.batch };
+        for (int m = 0; m < COUNT_OF(modes); m++)
+            if (modes[m]->size > 1 && modes[m]->stride % vector)
+                FAIL(CKL_UNSUPPORTED, "attention_decode %s: %s=%" PRId64 " elements are not a multiple of 16 bytes",
+                     who, modes[m]->name, modes[m]->stride);
+        int64_t span = product_i64(s.tokens.size, s.tokens.stride);
+        span = d->page ? sum_i64(span, product_i64(s.batch.size, s.batch.stride)) : span;
+        if (of_cache && span / vector > UINT32_MAX)
+            FAIL(CKL_UNSUPPORTED, "attention_decode %s: keys lie %" PRId64 " elements apart, more than 2^32 * %" PRId64,
+                 who, span, vector);
+    }
+    return CKL_OK;
+}
+
+/* Tiles of rows, heads, splits, sequences. */
+int64_t attention_decode_ctas(const ckl_attention_decode_desc *d, int rows, int split)
+{
+    int64_t tiles = product_i64(ceil_div(attention_decode_rows_of(d), rows), d->kv_heads);
+    return product_i64(product_i64(tiles, ceil_div(d->kv, split)), d->batch);
+}
+
+/* Counters of those CTAs that share rows; what each CTA knows of them. */
+typedef struct workspace_parts {
+    int64_t counters, states, parts, bytes;
+} workspace_parts;
+
+static workspace_parts workspace_of(const ckl_attention_decode_desc *d, int rows, int split)
+{
+    const int64_t ctas = attention_decode_ctas(d, rows, split), splits = ceil_div(d->kv, split);
+    workspace_parts w = { .counters = 0 };
+    if (splits == 1)
+        return w;
+    w.states = round_up(ctas / splits * 4, PLAN_WORKSPACE_ALIGNMENT);
+    w.parts = sum_i64(w.states, round_up(product_i64(ctas, rows * 2 * 4), PLAN_WORKSPACE_ALIGNMENT));
+    w.bytes = sum_i64(w.parts, product_i64(ctas, rows * d->dv * 4));
+    return w;
+}
+
+int64_t attention_decode_workspace(const ckl_attention_decode_desc *d, int rows, int split)
+{
+    return workspace_of(d, rows, split).bytes;
+}
+
+ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_decode_args *x, int rows, int split,
+                                   ckl_stream stream)
+{
+    const ckl_attention_decode_desc *d = plan->desc;
+    if (!PLAN_ALIGNED(16, x->q, x->k, x->v, x->o, x->k_new, x->v_new, x->k_into, x->v_into))
+        FAIL(
+            CKL_INVALID,
+            "attention_decode %s: q=%p, k=%p, v=%p, o=%p, or what is new, is not aligned to 16 bytes; impl=naive takes "
+            "any alignment",
+            plan->impl->name, x->q, x->k, x->v, x->o);
+    attention_decode_params params = params_of(d, x);
+    const workspace_parts w = workspace_of(d, rows, split);
+    const char *workspace = plan_workspace(plan, x->workspace);
+    params.splits = (uint32_t)ceil_div(d->kv, split);
+    if (w.bytes) {
+        params.counters = workspace + w.counters;
+        params.states = workspace + w.states;
+        params.parts = workspace + w.parts;
+    }
+    const plan_grid grid = { .x = attention_decode_ctas(d, rows, split) };
+    return grid.x ? plan_launch(plan, 0, grid, &params, stream) : CKL_OK; // q=0 leaves the cache as it is
+}
+
 /* sm80 */
 
 /* Keys of a CTA: the CTAs of one long sequence fill the device. The batch has no part in it, so that results do not depend on it. */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
     const int64_t packed = 2 / (int64_t)ckl_dtype_bytes(d->cache); // as many bytes whatever the cache's type is
-    int64_t split = SPLIT_MIN * packed, tiles = product_i64(d->kv_heads, ceil_div(rows_of(d), ROWS_MAX));
+    int64_t split = SPLIT_MIN * packed,
+            tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
     while (split < SPLIT_MAX && product_i64(ceil_div(d->kv, split), tiles) > device->sm_count)
         split *= 2;
     while (ceil_div(d->kv, split) > SPLITS_MAX)
@@ -144,8 +230,8 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
 {
     const ckl_attention_decode_desc *d = desc;
     attention_decode_sm80_config *c = config;
-    c->form = form_of(d);
-    c->rows = rows_of(d) > 16 && d->d <= 128 && d->dv <= 128 ? 32 : 16;
+    c->form = attention_decode_form_of(d);
+    c->rows = attention_decode_rows_of(d) > 16 && d->d <= 128 && d->dv <= 128 ? 32 : 16;
     c->split = split_of(d, device);
     if (d->cache == CKL_E4M3 && d->d <= 128 && d->dv <= 128 &&
         c->rows == 16) // more warps, for each widens what it loads
@@ -157,45 +243,17 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     return CKL_OK;
 }
 
-/* Rows that start at 16-byte boundaries, at distances that 32 bits can count. */
-static ckl_status check_strides(const ckl_attention_decode_desc *d)
-{
-    for (int i = 0; i < (d->append ? DECODE_TENSORS : ATTENTION_TENSORS); i++) {
-        const bool of_cache = i == ATTENTION_K || i == ATTENTION_V;
-        const int64_t vector = vector_of(of_cache ? d->cache : d->dtype);
-        const attention_strides s = attention_decode_strides_of(d, i);
-        const attention_mode *const modes[] = { &s.tokens, &s.heads, &s.batch };
-        for (int m = 0; m < COUNT_OF(modes); m++)
-            if (modes[m]->size > 1 && modes[m]->stride % vector)
-                FAIL(CKL_UNSUPPORTED, "attention_decode sm80: %s=%" PRId64 " elements are not a multiple of 16 bytes",
-                     modes[m]->name, modes[m]->stride);
-        int64_t span = product_i64(s.tokens.size, s.tokens.stride);
-        span = d->page ? sum_i64(span, product_i64(s.batch.size, s.batch.stride)) : span;
-        if (of_cache && span / vector > UINT32_MAX)
-            FAIL(CKL_UNSUPPORTED,
-                 "attention_decode sm80: keys lie %" PRId64 " elements apart, more than 2^32 * %" PRId64, span, vector);
-    }
-    return CKL_OK;
-}
-
-/* CTAs of the grid: tiles of rows, heads, splits, sequences. */
-static int64_t ctas_sm80(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c)
-{
-    int64_t tiles = product_i64(ceil_div(rows_of(d), c->rows), d->kv_heads);
-    return product_i64(product_i64(tiles, ceil_div(d->kv, c->split)), d->batch);
-}
-
 static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_decode_desc *d = desc;
     const attention_decode_sm80_config *c = config;
-    TRY(check_form("sm80", d, &c->form));
+    TRY(attention_decode_check_form("sm80", d, &c->form));
     const int64_t vector = vector_of(d->cache);
     if (d->d % vector || d->dv % vector || d->d > HEAD_MAX || d->dv > HEAD_MAX)
         FAIL(CKL_UNSUPPORTED,
              "attention_decode sm80: d=%" PRId64 " and dv=%" PRId64 " are not multiples of %" PRId64 " up to %d", d->d,
              d->dv, vector, HEAD_MAX);
-    TRY(check_strides(d));
+    TRY(attention_decode_check_strides("sm80", d));
     if ((c->rows != 16 && c->rows != 32) || (c->keys != 16 && c->keys != 32) || c->warps < 1 || c->warps > 8)
         FAIL(CKL_INVALID, "attention_decode sm80: rows=%d or keys=%d is neither 16 nor 32, or warps=%d is not in 1..8",
              c->rows, c->keys, c->warps);
@@ -209,55 +267,22 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_UNSUPPORTED,
              "attention_decode sm80: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, smem,
              device->id, device->smem_per_cta_bytes);
-    if (ctas_sm80(d, c) > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "attention_decode sm80: %" PRId64 " CTAs are more than 2^31-1", ctas_sm80(d, c));
+    if (attention_decode_ctas(d, c->rows, c->split) > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "attention_decode sm80: %" PRId64 " CTAs are more than 2^31-1",
+             attention_decode_ctas(d, c->rows, c->split));
     return CKL_OK;
-}
-
-/* Counters of those CTAs that share rows; what each CTA knows of them. */
-typedef struct workspace_parts {
-    int64_t counters, states, parts, bytes;
-} workspace_parts;
-
-static workspace_parts workspace_of(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c)
-{
-    const int64_t ctas = ctas_sm80(d, c), splits = ceil_div(d->kv, c->split);
-    workspace_parts w = { .counters = 0 };
-    if (splits == 1)
-        return w;
-    w.states = round_up(ctas / splits * 4, PLAN_WORKSPACE_ALIGNMENT);
-    w.parts = sum_i64(w.states, round_up(product_i64(ctas, c->rows * 2 * 4), PLAN_WORKSPACE_ALIGNMENT));
-    w.bytes = sum_i64(w.parts, product_i64(ctas, c->rows * d->dv * 4));
-    return w;
 }
 
 static int64_t workspace_sm80(const ckl_plan *plan)
 {
-    return workspace_of(plan->desc, plan->config).bytes;
+    const attention_decode_sm80_config *c = plan->config;
+    return attention_decode_workspace(plan->desc, c->rows, c->split);
 }
 
 static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_attention_decode_desc *d = plan->desc;
     const attention_decode_sm80_config *c = plan->config;
-    const ckl_attention_decode_args *x = args;
-    if (!PLAN_ALIGNED(16, x->q, x->k, x->v, x->o, x->k_new, x->v_new, x->k_into, x->v_into))
-        FAIL(CKL_INVALID,
-             "attention_decode sm80: q=%p, k=%p, v=%p, o=%p, or what is new, is not aligned to 16 bytes; impl=naive "
-             "takes "
-             "any alignment",
-             x->q, x->k, x->v, x->o);
-    attention_decode_params params = params_of(d, x);
-    const workspace_parts w = workspace_of(d, c);
-    const char *workspace = plan_workspace(plan, x->workspace);
-    params.splits = (uint32_t)ceil_div(d->kv, c->split);
-    if (w.bytes) {
-        params.counters = workspace + w.counters;
-        params.states = workspace + w.states;
-        params.parts = workspace + w.parts;
-    }
-    const plan_grid grid = { .x = ctas_sm80(d, c) };
-    return grid.x ? plan_launch(plan, 0, grid, &params, stream) : CKL_OK; // q=0 leaves the cache as it is
+    return attention_decode_launch(plan, args, c->rows, c->split, stream);
 }
 
 static const field sm80_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_sm80_config, form)) //

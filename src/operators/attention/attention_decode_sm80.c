@@ -50,8 +50,8 @@ static tensor ring_at(const decode_kernel *k, int64_t offset, columns c)
 {
     int64_t stage = attention_columns_bytes(c, k->cfg->keys) / 2;
     int slots = k->cfg->warps * k->cfg->stages;
-    return smem_view(smem_address(offset), k->form.dtype,
-                     attention_chunks_layout(k->form.dtype, c, k->cfg->keys, c.chunks, slots, stage));
+    return smem_view(smem_address(offset), k->place.form.dtype,
+                     attention_chunks_layout(k->place.form.dtype, c, k->cfg->keys, c.chunks, slots, stage));
 }
 
 int attention_decode_width(const decode_kernel *k)
@@ -79,14 +79,15 @@ static void describe_memory(decode_kernel *k)
 static void describe_scales(decode_kernel *k)
 {
     const double raised = 0x1p8;
-    k->exponent = k->p.exponent;
-    k->factor = k->p.factor;
+    k->exponent = k->place.p.exponent;
+    k->factor = k->place.p.factor;
     if (k->packed == 1)
         return;
     for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
         k->scale[which] =
-            at(gmem_tensor(k->p.scales[which], F32, make_layout(dynamic(k->p.kv_heads), leaf(1))), k->kv_head);
-    val *const of_products = k->form.softcap ? &k->factor : &k->exponent;
+            at(gmem_tensor(k->place.p.scales[which], F32, make_layout(dynamic(k->place.p.kv_heads), leaf(1))),
+               k->place.kv_head);
+    val *const of_products = k->place.form.softcap ? &k->factor : &k->exponent;
     *of_products = mul(*of_products, mul(k->scale[ATTENTION_K], immf(raised)));
     k->value_scale = mul(k->scale[ATTENTION_V], immf(raised));
 }
@@ -94,7 +95,7 @@ static void describe_scales(decode_kernel *k)
 static void describe_registers(decode_kernel *k)
 {
     const attention_decode_sm80_config *c = k->cfg;
-    k->factors = k->packed == 1 ? k->form.dtype : CKL_F16;
+    k->factors = k->packed == 1 ? k->place.form.dtype : CKL_F16;
     k->mma =
         make_tiled_mma(k->factors == CKL_F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 1, 1);
     k->rQ = fragment_A_words(&k->mma, c->rows, k->d.used * k->packed);
@@ -104,34 +105,6 @@ static void describe_registers(decode_kernel *k)
     describe_scales(k);
     k->online = attention_online_rows_begin(attention_online_row_count(k->scores), k->exponent);
     fill(k->out, immf(0));
-}
-
-/* Which rows and keys this CTA has. CTAs that share a stretch of keys are neighbours. */
-static void find_place(decode_kernel *k)
-{
-    const attention_decode_sm80_config *c = k->cfg;
-    val number = cta_x(), split = imm(c->split), one = imm_as(U32, 1);
-    k->rows_all = k->form.tokens * k->form.group;
-    k->tiles = (k->rows_all + c->rows - 1) / c->rows;
-    k->tile = rem(number, imm(k->tiles));
-    number = div(number, imm(k->tiles));
-    k->kv_head = rem(number, k->p.kv_heads);
-    number = div(number, k->p.kv_heads);
-    k->split = rem(number, k->p.splits);
-    k->batch = div(number, k->p.splits);
-    tensor gLengths = gmem_tensor(k->p.lengths, I32, make_layout(dynamic(k->p.batch), leaf(1))); // (BATCH)
-    val length = max(at(gLengths, k->batch), imm_as(I32, 0));
-    k->length = min(convert(U32, length), k->p.kv);
-    k->begin = imm_as(U32, 0);
-    if (k->form.left) {
-        val first = sub(sub(convert(I32, k->length), imm(k->form.tokens - 1)), k->p.left);
-        k->begin = convert(U32, max(first, imm_as(I32, 0)));
-    }
-    val first = div(k->begin, split), end = div(add(k->length, imm(c->split - 1)), split);
-    k->splits = max(sub(max(end, first), first), one);
-    val start = mul(add(first, k->split), split);
-    k->from = max(start, mul(div(k->begin, imm(c->keys)), imm(c->keys)));
-    k->to = min(add(start, split), k->length);
 }
 
 /* Loads */
@@ -155,12 +128,12 @@ static void load_queries(const decode_kernel *k)
     int atoms = (int)static_size(layout_mode(k->rQ.layout, 1)), steps = (int)static_size(layout_mode(k->rQ.layout, 2));
     fill(k->rQ, imm_as(U32, 0));
     for (int m = 0; m < 2 * atoms; m++) { // rows of a thread
-        val row = add(mul(k->tile, imm(k->cfg->rows)), add(div(lane(), imm(4)), imm(8 * m)));
-        IF(lt(row, imm(k->rows_all))) {
-            tensor gRow = attention_decode_row_of(k, ATTENTION_Q, row);
+        val row = add(mul(k->place.tile, imm(k->cfg->rows)), add(div(lane(), imm(4)), imm(8 * m)));
+        IF(lt(row, imm(k->place.rows_all))) {
+            tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, row);
             val first = tensor_address(gRow, coord(mul(rem(lane(), imm(4)), imm(2 * k->packed))));
-            tensor gPairs = gmem_tensor(first, I32, make_layout(leaf(k->form.d / 2), leaf(1)));
-            for (int half = 0; half < 2 * steps && 8 * half < k->form.d; half++) {
+            tensor gPairs = gmem_tensor(first, I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
+            for (int half = 0; half < 2 * steps && 8 * half < k->place.form.d; half++) {
                 const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // as the keys' words have them
                 set(k->rQ, coord(m % 2 + 2 * (half % 2), m / 2, half / 2), bitcast(U32, at(gPairs, pair)));
             }
@@ -188,7 +161,7 @@ static void multiply_keys(const decode_kernel *k, val slot)
 static void multiply_values(const decode_kernel *k, val slot)
 {
     const int piece = k->dv.piece, atoms = (int)static_size(layout_mode(k->out.layout, 1));
-    tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->form.dtype, &k->mma, piece, STEP);
+    tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->place.form.dtype, &k->mma, piece, STEP);
     tensor sVt = slice(k->sVt, _, _, slot); // (DV,BN)
     for (int j = 0; j < k->cfg->keys / STEP; j++)
         for (int i = 0; i < k->dv.used / piece; i++) {
@@ -199,37 +172,17 @@ static void multiply_values(const decode_kernel *k, val slot)
         }
 }
 
-/* Keys past the end of the CTA's, and those that a row does not see, get scores of -inf. */
-static void mask_rows(const decode_kernel *k, val start)
-{
-    tensor cS = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, k->cfg->keys)), lane()); // (MMA,MMA_M,MMA_N)
-    val begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX], first = convert(I32, add(start, coordinate(cS, 1, 0)));
-    val last = sub(sub(convert(I32, k->to), imm(1)), first);
-    for (int i = 0; i < attention_online_row_count(k->scores); i++) {
-        val row = add(mul(k->tile, imm(k->cfg->rows)), coordinate(cS, 0, attention_online_row_value(k->scores, i)));
-        val token = convert(I32, div(row, imm(k->form.group)));
-        val own = sub(add(sub(convert(I32, k->length), imm(k->form.tokens)), token), first);
-        ends[i] = min(last, own);
-        begins[i] = k->form.left ? sub(add(own, imm(1)), k->p.left) : own;
-    }
-    attention_mask_scores(k->scores, coordinate_distances(cS, 1), k->form.left ? begins : NULL, ends);
-}
-
 static void use_block(decode_kernel *k, val number, val slot)
 {
     const int bn = k->cfg->keys;
-    val start = add(k->from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
+    val start = add(k->place.from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
     (k->packed == 1 ? multiply_keys : attention_decode_multiply_narrow_keys)(k, slot);
-    if (k->factors != k->form.dtype)
+    if (k->factors != k->place.form.dtype)
         attention_scale_rows(k->scores, k->row_unit);
-    if (k->form.softcap)
+    if (k->place.form.softcap)
         attention_cap_scores(k->scores, k->factor);
-    val end = convert(I32, add(start, imm(bn))), seen = sub(convert(I32, k->length), imm(k->form.tokens - 1));
-    val cut = logical_or(lt(seen, end), lt(convert(I32, k->to), end));
-    if (k->form.left) // the last token sees the fewest of the first keys
-        cut = logical_or(cut, lt(start, add(k->begin, imm(k->form.tokens - 1))));
-    IF(cut)
-        mask_rows(k, start);
+    IF(attention_decode_is_cut(&k->place, start))
+        attention_decode_mask(&k->place, start, &k->mma, lane(), k->scores);
     attention_online_softmax(&k->online, k->scores);
     accumulators_to_A(k->scores, k->factors, k->weights);
     attention_scale_rows(k->out, k->online.factor);
@@ -243,7 +196,7 @@ static void use_block(decode_kernel *k, val number, val slot)
 static void attend(decode_kernel *k)
 {
     const int stages = k->cfg->stages, bn = k->cfg->keys;
-    val blocks = div(add(sub(max(k->to, k->from), k->from), imm(bn - 1)), imm(bn));
+    val blocks = div(add(sub(max(k->place.to, k->place.from), k->place.from), imm(bn - 1)), imm(bn));
     val count = div(sub(add(blocks, imm(k->cfg->warps - 1)), warp()), imm(k->cfg->warps));
     block_rows rows[STAGES_MAX];
     val first = mul(warp(), imm(stages));
@@ -254,7 +207,7 @@ static void attend(decode_kernel *k)
     for (int s = 0; s < stages - 1; s++)
         attention_decode_load_block(k, &rows[s], add(first, imm(s)));
     load_queries(k); // under the first copies
-    if (k->factors != k->form.dtype)
+    if (k->factors != k->place.form.dtype)
         attention_decode_queries_to_f16(k);
     block_rows *next = &rows[stages - 1];
     val use = variable(U32, imm(0)), fill = variable(U32, imm(stages - 1));
@@ -270,22 +223,67 @@ static void attend(decode_kernel *k)
     cp_async_wait(0);
 }
 
+/* The end */
+
+/* (BM,DV,WARPS), its columns as out has them: of narrow values the even ones of 16 columns come before the odd ones. */
+static tensor in_order_of_atoms(const decode_kernel *k)
+{
+    if (k->packed == 1)
+        return k->sO;
+    const int width = attention_decode_width(k), pitch = width + DECODE_PAD;
+    int_tuple sizes = shape(k->cfg->rows, shape(8, 2, width / 16), k->cfg->warps);
+    return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), k->cfg->rows * pitch)));
+}
+
+/* What the warps have, where all can read it: all are done with their rings then. */
+static void share_states(decode_kernel *k)
+{
+    tensor cS = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, k->cfg->keys)), lane());
+    tiled_copy each = make_tiled_copy_C(k->packed == 1 ? "UniversalCopy<64>" : "UniversalCopy<32>", F32, &k->mma,
+                                        k->cfg->rows, attention_decode_width(k));
+    attention_online_rows_finish(&k->online, NULL);
+    cta_sync();
+    copy_tiled(&each, k->out, partition_D(&each, slice(in_order_of_atoms(k), _, _, warp()), lane()));
+    for (int i = 0; i < k->online.count; i++) {
+        val row = coordinate(cS, 0, attention_online_row_value(k->scores, i));
+        IF(eq(rem(lane(), imm(4)), imm(0))) {
+            set(k->sTop, coord(row, warp()), k->online.max[i]);
+            set(k->sSum, coord(row, warp()), k->online.sum[i]);
+        }
+    }
+    cta_sync();
+}
+
+static void finish(decode_kernel *k)
+{
+    const decode_sums sums = { .place = &k->place,
+                               .parts = k->cfg->warps,
+                               .threads = LANES * k->cfg->warps,
+                               .sO = k->sO,
+                               .sTop = k->sTop,
+                               .sSum = k->sSum,
+                               .value_scale = k->value_scale };
+    share_states(k);
+    attention_decode_finish(&sums);
+}
+
 void attention_decode_sm80(const void *config, int kernel)
 {
     const attention_decode_sm80_config *cfg = config;
-    decode_kernel k = { .cfg = cfg, .form = cfg->form, .packed = packed_in(&cfg->form) };
+    decode_kernel k = { .cfg = cfg, .packed = packed_in(&cfg->form) };
+    k.place = (decode_place){ .form = cfg->form, .rows = cfg->rows, .keys = cfg->keys };
     k.d = attention_columns_of(cfg->form.d / k.packed);
     k.dv = attention_columns_of(cfg->form.dv / k.packed);
     (void)kernel;
     launch_bounds(LANES * cfg->warps, cfg->ctas);
-    k.p = params_of(attention_decode);
+    k.place.p = params_of(attention_decode);
     grid_wait();
     launch_dependents();
-    find_place(&k);
-    IF(lt(k.split, k.splits)) {
+    attention_decode_find_place(&k.place, cfg->split);
+    IF(lt(k.place.split, k.place.splits)) {
         describe_memory(&k);
         describe_registers(&k);
         attend(&k);
-        attention_decode_finish(&k);
+        finish(&k);
     }
 }

@@ -1,38 +1,30 @@
-/* attention_decode_sm80.h - what attention_decode's sm80 knows of its CTA: keys (attention_decode_sm80.c), then sums (_merge.c). */
+/* attention_decode_sm80.h - what attention_decode's sm80 knows of its CTA: rings of keys and products. */
 #ifndef CKL_ATTENTION_DECODE_SM80_H
 #define CKL_ATTENTION_DECODE_SM80_H
 
-#include "operators/attention/attention_decode_config.h"
-#include "operators/attention/attention_tile.h"
+#include "operators/attention/attention_decode_place.h"
 
 enum { DECODE_PAD = 8 }; // columns between rows of O in shared memory, against bank conflicts
 
 /* Everything that the steps share. Letters: rows (BM), keys of a block (BN). */
 typedef struct decode_kernel {
     const attention_decode_sm80_config *cfg;
-    attention_decode_form form;
-    attention_decode_values p;
-    columns d, dv;                   // of 16-bit words of the cache
-    int packed;                      // elements of such a word
-    int rows_all, tiles;             // of a group; tiles of BM of them
-    val tile, kv_head, split, batch; // of this CTA; u32
-    val length;                      // keys of the sequence, u32
-    val begin;                       // the first key that a row sees
-    val splits;                      // CTAs that share the rows
-    val from, to;                    // keys of this CTA
-    tensor sK, sV;                   // (BN,CHUNK,CHUNKS,SLOTS), stages of all warps
-    tensor sVt;                      // (DV,BN,SLOTS)
-    tensor sO;                       // (BM,DV,WARPS), f32, in the memory of the rings
-    tensor sTop, sSum;               // (BM,WARPS)
-    ckl_dtype factors;               // what is multiplied: dtype, or f16 where the cache is of 8 bits
-    tiled_mma mma;                   // of a warp
-    tensor rQ;                       // (PAIRS,MMA_M,MMA_K)
-    tensor scores, out;              // (MMA,MMA_M,MMA_N)
-    tensor weights;                  // (PAIRS,MMA_M,MMA_K)
-    val scale[ATTENTION_TENSORS];    // of the head of K and V, where the cache has such
-    val row_unit[ONLINE_ROWS_MAX];   // of scores, where queries of bf16 have become f16
-    val value_scale;                 // what weighted values are to be multiplied by
-    val exponent, factor;            // as the parameters, times what a score of the stored keys is short of
+    decode_place place;
+    columns d, dv;                 // of 16-bit words of the cache
+    int packed;                    // elements of such a word
+    tensor sK, sV;                 // (BN,CHUNK,CHUNKS,SLOTS), stages of all warps
+    tensor sVt;                    // (DV,BN,SLOTS)
+    tensor sO;                     // (BM,DV,WARPS), f32, in the memory of the rings
+    tensor sTop, sSum;             // (BM,WARPS)
+    ckl_dtype factors;             // what is multiplied: dtype, or f16 where the cache is of 8 bits
+    tiled_mma mma;                 // of a warp
+    tensor rQ;                     // (PAIRS,MMA_M,MMA_K)
+    tensor scores, out;            // (MMA,MMA_M,MMA_N)
+    tensor weights;                // (PAIRS,MMA_M,MMA_K)
+    val scale[ATTENTION_TENSORS];  // of the head of K and V, where the cache has such
+    val row_unit[ONLINE_ROWS_MAX]; // of scores, where queries of bf16 have become f16
+    val value_scale;               // what weighted values are to be multiplied by
+    val exponent, factor;          // as the parameters, times what a score of the stored keys is short of
     online_rows online;
 } decode_kernel;
 
@@ -59,11 +51,5 @@ void attention_decode_queries_to_f16(decode_kernel *k);
 
 /* Columns of O, up to a multiple of what atoms take. */
 int attention_decode_width(const decode_kernel *k);
-
-/* Row `row` of a head of Q or O: heads of the group first, then tokens. (D) */
-tensor attention_decode_row_of(const decode_kernel *k, int which, val row);
-
-/* Puts together what warps have, then CTAs, and stores the result. */
-void attention_decode_finish(decode_kernel *k);
 
 #endif

@@ -56,8 +56,8 @@ static double bytes(const void *problem)
     double keys = (double)(d->left ? min_i64(d->left + d->q - 1, d->kv) : d->kv);
     double cache = (double)(d->batch * d->kv_heads) * keys, rows = (double)(d->batch * d->heads * d->q);
     double appended = d->append ? (double)(d->batch * d->kv_heads * d->q) : 0; // read once; stored in place of reading
-    return ((double)ckl_dtype_bytes(d->cache) * cache + (double)ckl_dtype_bytes(d->dtype) * (rows + appended)) *
-           (double)(d->d + d->dv);
+    double key = (double)ckl_dtype_bytes(d->cache) * (double)(d->latent ? d->d : d->d + d->dv);
+    return key * cache + (double)ckl_dtype_bytes(d->dtype) * (rows + appended) * (double)(d->d + d->dv);
 }
 
 /* One sequence and head as a problem of attention, with K and V gathered. */
@@ -110,13 +110,14 @@ static void *gather(const ckl_attention_decode_desc *d, int which, void *const *
 {
     const attention_strides s = attention_decode_strides_of(d, which);
     const int64_t old = d->append ? length - d->q : length;
+    const void *const cache = host[d->latent ? K : which];
     void *to = malloc((size_t)(length * s.d) * ckl_dtype_bytes(d->dtype) + 1);
     double *row = malloc((size_t)s.d * sizeof *row);
     if (!to || !row)
         abort();
     for (int64_t j = 0; j < length; j++) {
         if (j < old)
-            dtype_read_run(d->cache, host[which], key_index(d, &s, host, batch, kv_head, j), s.d, row);
+            dtype_read_run(d->cache, cache, key_index(d, &s, host, batch, kv_head, j), s.d, row);
         for (int64_t l = 0; l < s.d; l++)
             dtype_write(d->dtype, to, j * s.d + l,
                         j < old ? row[l] : new_element(d, which, host, (int64_t[]){ batch, kv_head, j - old, l }));
@@ -229,6 +230,18 @@ static const char *const cases[] = {
     "heads=40 kv_heads=2 q=2 kv=90 d=96 dv=64 batch=2 shortest=1 append=1 cache=e4m3 lse=1 # several tiles of rows",
     "heads=4 kv_heads=1 q=16 kv=70 d=32 batch=4 shortest=0 page=1 append=1 cache=e4m3 dtype=bf16 left=9",
     "heads=2 kv_heads=1 q=2 kv=40 d=17 append=1 ldk_new=20 ldv_new_head=60",
+    "latent=1 heads=16 kv_heads=1 kv=300 d=576 dv=512 batch=3 shortest=0 lse=1 # no keys, tails",
+    "latent=1 heads=16 kv_heads=1 kv=700 d=576 dv=512 batch=2 shortest=520 page=64 dtype=bf16 layout=bshd lse=1 "
+    "sinks=1",
+    "latent=1 heads=70 kv_heads=1 kv=200 d=288 dv=256 batch=2 shortest=1 page=16 # two tiles of rows, part of a chunk",
+    "latent=1 heads=20 kv_heads=2 q=3 kv=450 d=192 dv=128 batch=2 shortest=2 page=8 left=150 lse=1 # windows of three "
+    "tokens",
+    "latent=1 heads=4 kv_heads=2 q=2 kv=520 d=136 dv=128 page=256 softcap=2 ldk=200 ldk_head=160000 dtype=bf16",
+    "latent=1 heads=2 kv_heads=1 kv=900 d=576 dv=512 impl=latent config='split=128' # more splits than are added at a "
+    "time",
+    "latent=1 heads=128 kv_heads=1 kv=400 d=576 dv=512 batch=2 shortest=1 page=64 dtype=bf16 lse=1 # a cluster",
+    "latent=1 heads=4 kv_heads=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 # small heads, by sm80",
+    "latent=1 heads=2 kv_heads=1 kv=50 d=576 dv=512 cache=e4m3 # by naive",
     "batch=0",
     "q=0 lse=1",
     "q=0 append=1 kv=5",
@@ -262,6 +275,18 @@ static const test_reject rejects[] = {
       "attention_decode sm80: d=72 and dv=72 are not multiples of 16 up to 256" },
     { "cache=e4m3 ldk=72 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: ldk=72 elements are not a multiple" },
     { "append=1 ldk_new=68 q=2 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: ldk_new=68 elements are not a" },
+    { "latent=1 d=64 dv=72", CKL_INVALID, "attention_decode: dv=72 of a latent cache is more than d=64" },
+    { "latent=1 ldv=64", CKL_INVALID, "attention_decode: ldv=64 is not part of a latent cache" },
+    { "latent=1 append=1", CKL_INVALID, "attention_decode: append=1 is not part of a latent cache" },
+    { "impl=latent", CKL_UNSUPPORTED, "attention_decode latent: the cache is not latent, or of another type than q" },
+    { "latent=1 d=576 dv=576 impl=latent", CKL_UNSUPPORTED,
+      "attention_decode latent: dv=576 is not a multiple of 128, or d=576 not one of 8 from dv+8 up to 576" },
+    { "latent=1 d=576 dv=512 page=24 impl=latent", CKL_UNSUPPORTED,
+      "attention_decode latent: page=24 neither divides 64, from 8 on, nor is a multiple of it" },
+    { "latent=1 heads=130 kv_heads=1 d=576 dv=512 impl=latent config='cluster=2'", CKL_INVALID,
+      "attention_decode latent: cluster=2 is neither 1 nor 2, or does not divide 3 tiles" },
+    { "latent=1 d=576 dv=512 impl=latent config='split=96'", CKL_INVALID,
+      "attention_decode latent: split=96 is not a multiple of 64" },
     { "heads=2 ldo_head=8", CKL_INVALID, "attention_decode: ldo_head=8 lets elements of o overlap, which span 64" },
     { "softcap=-1", CKL_INVALID, "attention_decode: softcap=-1 is negative" },
     { "d=60 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: d=60 and dv=60 are not multiples of 8 up to 256" },

@@ -183,20 +183,33 @@ val attention_custom_slope(const custom_score *c, val x, val i, val j)
     return call(c, c->how->slope, x, i, j);
 }
 
+block_scores attention_block_scores_of(const custom_score *c, const tile_rows *r, val block, tensor scores)
+{
+    tensor cS = attention_tile_coordinates(r); // (MMA,MMA_M,MMA_N)
+    block_scores s = { .custom = c, .scores = scores, .distances = coordinate_distances(cS, 1) };
+    s.first = convert(I32, add(mul(block, imm(r->grid->keys)), coordinate(cS, 1, 0)));
+    for (int i = 0; i < attention_online_row_count(scores); i++)
+        s.rows[i] = convert(I32, add(r->row, coordinate(cS, 0, attention_online_row_value(scores, i))));
+    return s;
+}
+
+val attention_block_score(const void *of, val x, int64_t i)
+{
+    const block_scores *s = of;
+    const int distance = (int)index_at(s->distances, i);
+    val key = add(s->first, imm(distance));
+    values_know(key, s->first, distance);
+    return attention_custom_value(s->custom, x, s->rows[attention_online_row_of(s->scores, i)], key);
+}
+
 /* Of some queries of a tile with a block of keys. */
 static void score_all(const custom_score *c, const tile_rows *r, val block, tensor scores)
 {
-    tensor cS = attention_tile_coordinates(r); // (MMA,MMA_M,MMA_N)
-    layout distances = coordinate_distances(cS, 1);
-    val first = convert(I32, add(mul(block, imm(r->grid->keys)), coordinate(cS, 1, 0))), rows[ONLINE_ROWS_MAX];
-    for (int i = 0; i < attention_online_row_count(scores); i++)
-        rows[i] = convert(I32, add(r->row, coordinate(cS, 0, attention_online_row_value(scores, i))));
+    const block_scores all = attention_block_scores_of(c, r, block, scores);
     attention_custom_share_begin();
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
-        const int distance = (int)index_at(distances, i);
-        val x = at(scores, i), key = add(first, imm(distance));
-        values_know(key, first, distance);
-        assign(x, attention_custom_value(c, x, rows[attention_online_row_of(scores, i)], key));
+        val x = at(scores, i);
+        assign(x, attention_block_score(&all, x, i));
     }
     attention_custom_share_end();
 }

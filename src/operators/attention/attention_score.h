@@ -41,6 +41,17 @@ void attention_custom_leave(const custom_score *c, tensor scores);
 /* Scores of a block, by what is to be done with it. Without custom score nothing. */
 void attention_custom_apply(const custom_score *c, const tile_rows *r, val block, val kind, tensor scores);
 
+/* What a custom score makes of a block, element by element: between attention_custom_share_begin() and _end(). */
+typedef struct block_scores {
+    const custom_score *custom;
+    tensor scores;                    // (MMA,MMA_M,MMA_N)
+    layout distances;                 // of its elements' keys from that of element 0
+    val first, rows[ONLINE_ROWS_MAX]; // the key of element 0, and queries; i32
+} block_scores;
+
+block_scores attention_block_scores_of(const custom_score *c, const tile_rows *r, val block, tensor scores);
+val attention_block_score(const void *block_scores, val x, int64_t i); // raw_scores.score
+
 /* Some blocks that are looked at together. Variables: bit n of `seen`: number n is not skipped; of `scored`: it has scores to compute. */
 enum { BLOCK_WINDOW = 32 };
 typedef struct block_window {

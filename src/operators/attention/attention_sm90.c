@@ -369,12 +369,34 @@ static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, c
     attention_custom_apply(&c->custom, &rows, w->block, w->kind, c->scores);
 }
 
+/* Do products become scores only as they become weights by old maxima? A cap or a custom score alone, of all blocks alike. */
+static bool scores_late(const sm90_kernel *k, const consumer_role *c)
+{
+    const ckl_attention_score *how = c->custom.how;
+    return k->cfg->old && (k->form.softcap ? !how : how && !how->block);
+}
+
+/* Are maxima to be found anew? Where rows are new, or a mask cuts the block. */
+static void ask_for_maxima(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+{
+    tile_rows rows = rows_of(k, c, t);
+    val exact = attention_online_rows_are_new(&c->rows);
+    if (k->form.right || k->form.left)
+        exact = logical_or(exact, attention_block_is_cut(&rows, w->block));
+    assign(c->lost, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
+}
+
 /* The scores that count. The last block of keys of a tile, the first one here, may reach past the last key. */
 static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, bool is_last)
 {
     val block = w->block;
     tile_rows rows = rows_of(k, c, t);
-    make_scores(k, c, t, w);
+    if (scores_late(k, c) && !is_last) {
+        ask_for_maxima(k, c, t, w);
+        IF(ne(c->lost, imm(0)))
+            make_scores(k, c, t, w);
+    } else
+        make_scores(k, c, t, w);
     if (is_last)
         attention_mask_block(&rows, block, c->scores);
     else if (k->form.right || k->form.left)
@@ -404,6 +426,21 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
     fence_proxy_async(); // before TMA overwrites the block
 }
 
+static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+{
+    raw_scores raw = { .cap = scores_late(k, c) && k->form.softcap ? &k->p.factor : NULL };
+    if (!scores_late(k, c) || raw.cap) {
+        attention_online_softmax_by_old(&c->rows, c->scores, &raw, c->lost, c->lowered);
+        return;
+    }
+    tile_rows rows = rows_of(k, c, t);
+    const block_scores custom = attention_block_scores_of(&c->custom, &rows, w->block, c->scores);
+    raw = (raw_scores){ .score = attention_block_score, .of = &custom };
+    attention_custom_share_begin();
+    attention_online_softmax_by_old(&c->rows, c->scores, &raw, c->lost, c->lowered);
+    attention_custom_share_end();
+}
+
 /* Scores become weights: by the maxima of blocks before, but where rows are new, a mask cut the block, or that did not do. */
 static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
 {
@@ -411,13 +448,10 @@ static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const 
         attention_online_softmax(&c->rows, c->scores);
         return;
     }
-    tile_rows rows = rows_of(k, c, t);
-    val exact = attention_online_rows_are_new(&c->rows);
-    if (k->form.right || k->form.left)
-        exact = logical_or(exact, attention_block_is_cut(&rows, w->block));
-    assign(c->lost, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
+    if (!scores_late(k, c))
+        ask_for_maxima(k, c, t, w);
     IF(eq(c->lost, imm(0))) {
-        attention_online_softmax_by_old(&c->rows, c->scores, c->lost, c->lowered);
+        weigh_by_old(k, c, t, w);
         IF(ne(c->lost, imm(0))) {
             score_again(k, c, slot);
             make_scores(k, c, t, w);

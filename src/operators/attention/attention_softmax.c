@@ -49,6 +49,14 @@ void attention_online_rows_reset(online_rows *rows)
     }
 }
 
+void attention_online_rows_raise(online_rows *rows, const val *max)
+{
+    for (int r = 0; r < rows->count; r++) {
+        assign(rows->sum[r], mul(rows->sum[r], exp2_ftz(mul(sub(rows->max[r], max[r]), rows->exponent))));
+        assign(rows->max[r], max[r]);
+    }
+}
+
 /* MAX or MIN of a row's scores as integers: this thread's in independent chains, then the others'. */
 static val of_row(tensor scores, int row, ir_op op)
 {
@@ -84,17 +92,55 @@ static void find_maxima(const online_rows *rows, tensor scores, val *larger)
     }
 }
 
-/* Scores become weights by the maxima; the sums of this lane's. */
-static void weigh_rows(const online_rows *rows, tensor scores, val *sum)
+/* tanh(x) / x by powers of x^2, the highest first: within 2^-20 of it for |x| up to 1/2, and within 2^-23 up to 1. */
+static const double TANH_OF_HALF[] = { -4.440222541e-02, 1.319029672e-01, -3.332631797e-01, 9.999994558e-01 };
+static const double TANH_OF_ONE[] = { 1.038025097e-03, -6.194324834e-03, 2.027970829e-02, -5.345164637e-02,
+                                      1.332507615e-01, -3.333282798e-01, 9.999999486e-01 };
+
+/* What becomes exponents of scores, but for the maximum: x * power, or with a cap x * (powers of x^2). */
+typedef struct exponents {
+    val power[COUNT_OF(TANH_OF_HALF)]; // the highest first; the last alone without a cap
+    bool capped;
+} exponents;
+
+static exponents exponents_of(const online_rows *rows, const val *cap)
+{
+    const int count = COUNT_OF(TANH_OF_HALF);
+    exponents e = { .capped = cap };
+    val unit = rows->exponent;
+    if (cap)
+        unit = mul(unit, *cap);
+    for (int i = count - 1; i >= 0; i--) {
+        e.power[i] = cap ? variable(F32, mul(unit, immf(TANH_OF_HALF[i]))) : unit;
+        if (cap)
+            unit = mul(unit, mul(*cap, *cap));
+    }
+    return e;
+}
+
+static val power_for(const exponents *e, val x)
+{
+    const int count = COUNT_OF(e->power);
+    if (!e->capped)
+        return e->power[count - 1];
+    val square = mul(x, x), p = e->power[0];
+    for (int i = 1; i < count; i++)
+        p = fma(p, square, e->power[i]);
+    return p;
+}
+
+/* Raw scores become weights by the maxima; the sums of this lane's. With a cap all are less than half of it. */
+static void weigh_rows(const online_rows *rows, tensor scores, raw_scores raw, val *sum)
 {
     val offset[ONLINE_ROWS_MAX], chain[ONLINE_ROWS_MAX][SUM_CHAINS];
     int seen[ONLINE_ROWS_MAX] = { 0 };
+    const exponents e = exponents_of(rows, raw.cap);
     for (int r = 0; r < rows->count; r++)
         offset[r] = variable(F32, neg(mul(rows->max[r], rows->exponent)));
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
         int r = attention_online_row_of(scores, i), to = seen[r]++ % SUM_CHAINS;
-        val weight = at(scores, i);
-        assign(weight, exp2_ftz(fma(weight, rows->exponent, offset[r])));
+        val weight = at(scores, i), x = raw.score ? raw.score(raw.of, weight, i) : weight;
+        assign(weight, exp2_ftz(fma(x, power_for(&e, x), offset[r])));
         chain[r][to] = seen[r] <= SUM_CHAINS ? weight : add(chain[r][to], weight);
     }
     for (int r = 0; r < rows->count && !ir_failed(); r++)
@@ -109,7 +155,7 @@ void attention_online_softmax(online_rows *rows, tensor scores)
         assign(rows->factor[r], exp2_ftz(mul(sub(rows->max[r], larger[r]), rows->exponent)));
         assign(rows->max[r], larger[r]);
     }
-    weigh_rows(rows, scores, sum);
+    weigh_rows(rows, scores, (raw_scores){ NULL }, sum);
     for (int r = 0; r < rows->count && !ir_failed(); r++)
         assign(rows->sum[r], fma(rows->sum[r], rows->factor[r], sum[r]));
 }
@@ -148,10 +194,37 @@ static val lower_rows(online_rows *rows, tensor weights, val *sum)
 /* A lane's weights of a block sum up to no more: they and 16-bit values that they meet stay far from infinity. */
 static const double SUM_MAX = 0x1p15;
 
-void attention_online_softmax_by_old(online_rows *rows, tensor scores, val lost, val lowered)
+/* Scores, capped or not, become weights. Where all are less than half of the cap, it is part of their exponents. */
+static void weigh_capped(const online_rows *rows, tensor scores, const val *cap, val *sum)
+{
+    val largest = immf(0), by_branch[ONLINE_ROWS_MAX];
+    for (int r = 0; r < rows->count; r++)
+        by_branch[r] = variable(F32, immf(0));
+    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++)
+        largest = max(largest, abs(at(scores, i)));
+    IF(vote_all(lt(mul(largest, *cap), immf(0.5)))) {
+        weigh_rows(rows, scores, (raw_scores){ .cap = cap }, sum);
+        for (int r = 0; r < rows->count && !ir_failed(); r++)
+            assign(by_branch[r], sum[r]);
+    }
+    ELSE
+    {
+        attention_cap_scores(scores, *cap);
+        weigh_rows(rows, scores, (raw_scores){ NULL }, sum);
+        for (int r = 0; r < rows->count && !ir_failed(); r++)
+            assign(by_branch[r], sum[r]);
+    }
+    for (int r = 0; r < rows->count; r++)
+        sum[r] = by_branch[r];
+}
+
+void attention_online_softmax_by_old(online_rows *rows, tensor scores, const raw_scores *raw, val lost, val lowered)
 {
     val sum[ONLINE_ROWS_MAX], is_small = yes();
-    weigh_rows(rows, scores, sum);
+    if (raw->cap)
+        weigh_capped(rows, scores, raw->cap, sum);
+    else
+        weigh_rows(rows, scores, *raw, sum);
     for (int r = 0; r < rows->count && !ir_failed(); r++) {
         sum[r] = variable(F32, sum[r]);
         is_small = logical_and(is_small, le(sum[r], immf(SUM_MAX)));
@@ -196,11 +269,6 @@ val attention_online_logarithm(const online_rows *rows, int r)
     val logarithm = fma(rows->max[r], immf(M_LN2), log_f32(rows->sum[r]));
     return select(eq(rows->sum[r], immf(0)), immf(-INFINITY), logarithm);
 }
-
-/* tanh(x) / x by powers of x^2, the highest first: within 2^-20 of it for |x| up to 1/2, and within 2^-23 up to 1. */
-static const double TANH_OF_HALF[] = { -4.440222541e-02, 1.319029672e-01, -3.332631797e-01, 9.999994558e-01 };
-static const double TANH_OF_ONE[] = { 1.038025097e-03, -6.194324834e-03, 2.027970829e-02, -5.345164637e-02,
-                                      1.332507615e-01, -3.333282798e-01, 9.999999486e-01 };
 
 static void tanh_by_powers(tensor x, const double *powers, int count)
 {

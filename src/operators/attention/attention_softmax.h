@@ -27,18 +27,29 @@ typedef struct online_rows {
 online_rows attention_online_rows_begin(int count, val exponent);
 void attention_online_rows_reset(online_rows *rows);
 
+/* The maxima become these, which are no less: those of other blocks that came between. */
+void attention_online_rows_raise(online_rows *rows, const val *max);
+
 /* Scores become weights. What was summed before counts `factor` times. */
 void attention_online_softmax(online_rows *rows, tensor scores);
 
 /* Has a row of the warp seen no key yet? The same in all lanes. */
 val attention_online_rows_are_new(const online_rows *rows);
 
+/* What scores have still to go through on their way to weights. */
+typedef struct raw_scores {
+    const val *cap;                                 // attention_cap_scores() by this factor, or NULL
+    val (*score)(const void *of, val x, int64_t i); // what becomes of element i of the accumulators, or NULL
+    const void *of;
+} raw_scores;
+
 /*
  * The same by the maxima of the blocks before, which saves finding these: the sums tell whether they were good enough. lost and
  * lowered are variables, u32, the same in all lanes: nonzero where some scores were so large that they are to be made anew for
- * attention_online_softmax(), the rows being as before; where `factor` is other than 1.
+ * attention_online_softmax(), the rows being as before; where `factor` is other than 1. What is left to do with raw scores
+ * hides under the exponentials.
  */
-void attention_online_softmax_by_old(online_rows *rows, tensor scores, val lost, val lowered);
+void attention_online_softmax_by_old(online_rows *rows, tensor scores, const raw_scores *raw, val lost, val lowered);
 
 /*
  * Sums of whole rows; factor becomes their inverse, 0 where there are no weights. A sink (NULL: there is none) is the natural

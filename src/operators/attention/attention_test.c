@@ -223,6 +223,10 @@ static const char *const cases[] = {
     "q=70 kv=900 d=64 heads=2 q_factor=200 score=alibi lse=1 impl=sm90 config='old=1 tile_n=64' # scores that are made "
     "again",
     "q=130 kv=900 d=64 q_factor=300 softcap=150 dtype=bf16 lse=1 impl=sm90 config='old=1 tile_n=64'",
+    "q=130 kv=900 d=128 softcap=50 dtype=bf16 lse=1 impl=sm90 config='old=1 tile_n=64' # scores less than half of the "
+    "cap",
+    "q=200 kv=900 d=64 softcap=6 causal=1 lse=1 impl=sm90 config='old=1 tile_n=64' # some blocks of scores are, some "
+    "are not",
     "q=200 kv=900 d=32 batch=2 score=documents q_factor=100 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks of all "
     "kinds",
     "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 "
@@ -231,6 +235,8 @@ static const char *const cases[] = {
     "q=200 kv=300 heads=4 kv_heads=2 d=128 score=alibi softcap=3 left=90 dtype=bf16 lse=1 impl=sm90 "
     "config='consumers=2 "
     "turns=2 draw=1 slots=5'",
+    "q=200 kv=900 d=128 heads=3 score=alibi causal=1 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks that no mask "
+    "cuts",
     "q=130 kv=140 heads=3 d=64 score=alibi impl=sm80 config='stages=1' lse=1",
     "q=300 kv=300 batch=2 d=32 heads=2 score=documents lse=1 impl=sm90 config='tile_n=64' # skipped and plain blocks",
     "q=260 kv=900 batch=2 d=32 score=documents causal=1 left=20 lse=1 dtype=bf16 impl=sm90 config='consumers=2 turns=1 "

@@ -63,14 +63,14 @@ conv_tensor conv_tensor_of(const ckl_conv_desc *d, int which)
     return t;
 }
 
-static bool is_view(const ckl_conv_desc *d)
+bool conv_is_view(const ckl_conv_desc *d)
 {
     return d->x_n || d->x_d || d->x_h || d->x_w || d->x_c || d->y_n || d->y_d || d->y_h || d->y_w || d->y_c;
 }
 
 ckl_status conv_check_dense(const char *who, const ckl_conv_desc *d)
 {
-    if (is_view(d))
+    if (conv_is_view(d))
         FAIL(CKL_UNSUPPORTED, "conv %s: it takes dense tensors, without strides of x and y", who);
     return CKL_OK;
 }
@@ -90,7 +90,7 @@ int64_t conv_stride_divisor(const ckl_conv_desc *d, int which)
 ckl_status conv_check_vectors(const char *who, const ckl_conv_desc *d)
 {
     static const char *const names[CONV_TENSORS] = { [CONV_X] = "x", [CONV_Y] = "y" };
-    for (int which = CONV_X; is_view(d) && which <= CONV_Y; which += CONV_Y - CONV_X) {
+    for (int which = CONV_X; conv_is_view(d) && which <= CONV_Y; which += CONV_Y - CONV_X) {
         const bool written = d->direction == (which == CONV_X ? CKL_CONV_DATA : CKL_CONV_FORWARD);
         const int64_t bytes = (int64_t)ckl_dtype_bytes(written ? d->out : d->dtype);
         if (conv_stride_divisor(d, which) * bytes % 16)
@@ -147,12 +147,23 @@ static ckl_status check_view(const ckl_conv_desc *d, int which, const char *name
     return CKL_OK;
 }
 
+/* Sums of i8 as they are, or scaled. */
+static ckl_status check_types(const ckl_conv_desc *d)
+{
+    if (d->dtype != CKL_I8 && d->out != d->dtype && d->out != CKL_F32)
+        FAIL(CKL_INVALID, "conv: out=%s is none of %s, f32", ckl_dtype_name(d->out), ckl_dtype_name(d->dtype));
+    if (d->dtype == CKL_I8 && d->direction != CKL_CONV_FORWARD)
+        FAIL(CKL_INVALID, "conv: dtype=i8 has no gradients");
+    if (d->out == CKL_I32 && (d->bias || d->scale || d->residual || d->activation != CKL_ACTIVATION_IDENTITY))
+        FAIL(CKL_INVALID, "conv: out=i32 is the sums of i8 as they are, without bias, scale, residual and activation");
+    return CKL_OK;
+}
+
 static ckl_status check(void *desc)
 {
     ckl_conv_desc *d = desc;
-    d->out = d->out ? d->out : d->dtype;
-    if (d->out != d->dtype && d->out != CKL_F32)
-        FAIL(CKL_INVALID, "conv: out=%s is none of %s, f32", ckl_dtype_name(d->out), ckl_dtype_name(d->dtype));
+    d->out = d->out ? d->out : d->dtype == CKL_I8 ? CKL_I32 : d->dtype;
+    TRY(check_types(d));
     if (d->math != CKL_GEMM_F32 && d->dtype != CKL_F32)
         FAIL(CKL_INVALID, "conv: math=tf32 is of dtype=f32, not of %s", ckl_dtype_name(d->dtype));
     if (d->c % d->groups)
@@ -202,6 +213,13 @@ static int tensors(const void *desc, plan_tensor *t)
 }
 
 /* What implementations share */
+
+ckl_status conv_check_half(const char *who, const ckl_conv_desc *d)
+{
+    if (ckl_dtype_bytes(d->dtype) != 2)
+        FAIL(CKL_UNSUPPORTED, "conv %s: dtype=%s is none of f16, bf16", who, ckl_dtype_name(d->dtype));
+    return CKL_OK;
+}
 
 conv_form conv_form_of(const ckl_conv_desc *d)
 {
@@ -266,6 +284,7 @@ static const implementation *const implementations[] = {
     &conv_sm90_weight_implementation,
     &conv_packed_weight_implementation,
     &conv_sm80_implementation,
+    &conv_sm80_weight_implementation,
     &conv_im2col_implementation,
     &conv_naive_implementation,
     NULL,

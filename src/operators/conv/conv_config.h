@@ -8,8 +8,8 @@
 
 #define CONV_DESC(X, owner)                                                                        \
     X(owner, choice, direction, "forward", "forward data weight", "what is computed: y, dx or dw") \
-    X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16", "type of what is read")                      \
-    X(owner, ckl_dtype, out, "", "f32 f16 bf16", "type of what is written, bias and residual")     \
+    X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16 i8", "type of what is read")                   \
+    X(owner, ckl_dtype, out, "", "f32 f16 bf16 i32", "type of what is written, bias and residual") \
     X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")              \
     X(owner, choice, layout, "nhwc", "nchw nhwc", "the order of x, y and the filters")             \
     X(owner, int64_t, n, "1", "0..2^31-1", "images")                                               \
@@ -69,6 +69,7 @@ typedef struct conv_tensor {
 conv_tensor conv_tensor_of(const ckl_conv_desc *desc, int which);
 
 /* Views: refused by kernels that go through dense tensors, and by those that copy whole 16 bytes (or vectors) where strides are not. */
+bool conv_is_view(const ckl_conv_desc *desc);
 ckl_status conv_check_dense(const char *who, const ckl_conv_desc *desc);
 ckl_status conv_check_vectors(const char *who, const ckl_conv_desc *desc);
 int64_t conv_stride_divisor(const ckl_conv_desc *desc, int which); // a power of two, 128 at most; dense channels aside
@@ -76,8 +77,8 @@ int64_t conv_stride_divisor(const ckl_conv_desc *desc, int which); // a power of
 /* What every kernel computes. */
 #define CONV_FORM(X, owner)                                                                \
     X(owner, choice, direction, "forward", "forward data weight", "what is computed")      \
-    X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16", "type of what is read")              \
-    X(owner, ckl_dtype, out, "f16", "f32 f16 bf16", "type of what is written")             \
+    X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16 i8", "type of what is read")           \
+    X(owner, ckl_dtype, out, "f16", "f32 f16 bf16 i32", "type of what is written")         \
     X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")      \
     X(owner, bool, bias, "0", "0 1", "a summand for each channel of y; of weights: dbias") \
     X(owner, bool, scale, "0", "0 1", "a factor for each channel of y")                    \
@@ -90,44 +91,55 @@ typedef struct conv_form {
         *custom; // NULL, or what a kernel of one's own does last (conv_epilogue.h): no part of a config's text
 } conv_form;
 
+/* Products of i8 are summed in i32. */
+static inline ckl_dtype conv_sum_type(const conv_form *form)
+{
+    return form->dtype == CKL_I8 ? CKL_I32 : CKL_F32;
+}
+
+/* Of 16 bits, f16 or bf16? */
+ckl_status conv_check_half(const char *who, const ckl_conv_desc *desc);
+
 conv_form conv_form_of(const ckl_conv_desc *desc);
 ckl_status conv_check_form(const char *who, const ckl_conv_desc *desc, const conv_form *have);
 
 /* Parameters of all kernels; arrays by mode, or in the order of the tensors. A kernel has those of them that it uses. */
-#define CONV_PARAMS(X, owner)                                                                        \
-    X(owner, tensor, mX)                                                                             \
-    X(owner, tensor, mW)                                                                             \
-    X(owner, tensor, mY)                                                                             \
-    X(owner, tensor, mR)                    /* the residual */                                       \
-    X(owner, pointer, from, [CONV_TENSORS]) /* what is read, what is written */                      \
-    X(owner, i64, x, [CONV_RANK])           /* strides */                                            \
-    X(owner, i64, w, [CONV_RANK])                                                                    \
-    X(owner, i64, y, [CONV_RANK])                                                                    \
-    X(owner, pointer, bias)                                                                          \
-    X(owner, pointer, scale) /* f32 */                                                               \
-    X(owner, pointer, residual)                                                                      \
-    X(owner, i64, n)                                                                                 \
-    X(owner, i64, c) /* of a group */                                                                \
-    X(owner, i64, k) /* of a group */                                                                \
-    X(owner, i64, groups)                                                                            \
-    X(owner, i64, x_size, [CONV_MODES])                                                              \
-    X(owner, i64, y_size, [CONV_MODES])                                                              \
-    X(owner, i64, filter, [CONV_MODES])                                                              \
-    X(owner, i64, step, [CONV_MODES])                                                                \
-    X(owner, i64, dilation, [CONV_MODES])                                                            \
-    X(owner, i64, pad, [CONV_MODES])                                                                 \
-    X(owner, u32, tap)                    /* sm90: the number of the first */                        \
-    X(owner, u32, tap_step, [CONV_MODES]) /* from one to the next along each */                      \
-    X(owner, pointer, sums)               /* of all slices, in f32 */                                \
-    X(owner, pointer, bias_sums)                                                                     \
-    X(owner, u32, sum_images)         /* sliced: of a slice */                                       \
-    X(owner, i64, sum_pitch)          /* elements from tap to tap */                                 \
-    X(owner, u32, packed_row)         /* packed: elements from row to row; nchw: CTAs that copy x */ \
-    X(owner, u32, packed_channels)    /* from column to column */                                    \
-    X(owner, u32, packed_left)        /* columns of zeros before the first */                        \
-    X(owner, u32, zero_rows)          /* rows of x with pixels that no tap sees */                   \
-    X(owner, i64, seen, [CONV_MODES]) /* bits: the remainders of strides that some tap sees */       \
-    X(owner, pointer, copies, [2])    /* nchw: of x and of the filters */
+#define CONV_PARAMS(X, owner)                                                                          \
+    X(owner, tensor, mX)                                                                               \
+    X(owner, tensor, mW)                                                                               \
+    X(owner, tensor, mY)                                                                               \
+    X(owner, tensor, mR)                    /* the residual */                                         \
+    X(owner, pointer, from, [CONV_TENSORS]) /* what is read, what is written */                        \
+    X(owner, i64, x, [CONV_RANK])           /* strides */                                              \
+    X(owner, i64, w, [CONV_RANK])                                                                      \
+    X(owner, i64, y, [CONV_RANK])                                                                      \
+    X(owner, pointer, bias)                                                                            \
+    X(owner, pointer, scale) /* f32 */                                                                 \
+    X(owner, pointer, residual)                                                                        \
+    X(owner, i64, n)                                                                                   \
+    X(owner, i64, c) /* of a group */                                                                  \
+    X(owner, i64, k) /* of a group */                                                                  \
+    X(owner, i64, groups)                                                                              \
+    X(owner, i64, x_size, [CONV_MODES])                                                                \
+    X(owner, i64, y_size, [CONV_MODES])                                                                \
+    X(owner, i64, filter, [CONV_MODES])                                                                \
+    X(owner, i64, step, [CONV_MODES])                                                                  \
+    X(owner, i64, dilation, [CONV_MODES])                                                              \
+    X(owner, i64, pad, [CONV_MODES])                                                                   \
+    X(owner, u32, tap)                    /* sm90: the number of the first */                          \
+    X(owner, u32, tap_step, [CONV_MODES]) /* from one to the next along each */                        \
+    X(owner, pointer, sums)               /* of all slices, in f32 */                                  \
+    X(owner, pointer, bias_sums)                                                                       \
+    X(owner, u32, sum_images)           /* sliced: of a slice */                                       \
+    X(owner, i64, sum_pitch)            /* elements from tap to tap */                                 \
+    X(owner, u32, places, [CONV_MODES]) /* im2col: of y, whose pixels are one row */                   \
+    X(owner, u32, corner, [CONV_MODES]) /* im2col: the first of x that a tap sees from place 0 */      \
+    X(owner, u32, packed_row)           /* packed: elements from row to row; nchw: CTAs that copy x */ \
+    X(owner, u32, packed_channels)      /* from column to column */                                    \
+    X(owner, u32, packed_left)          /* columns of zeros before the first */                        \
+    X(owner, u32, zero_rows)            /* rows of x with pixels that no tap sees */                   \
+    X(owner, i64, seen, [CONV_MODES])   /* bits: the remainders of strides that some tap sees */       \
+    X(owner, pointer, copies, [2])      /* nchw: of x and of the filters */
 
 KERNEL_PARAMS(conv, CONV_PARAMS);
 
@@ -146,12 +158,12 @@ void conv_naive(const void *config, int kernel);
 
 /* sm80 */
 
-#define CONV_SM80_CONFIG(X, owner)                                        \
-    X(owner, int, tile_m, "128", "64 128", "pixels of a CTA")             \
-    X(owner, int, tile_n, "128", "64 128", "channels of a CTA")           \
-    X(owner, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory") \
-    X(owner, int, vec_a, "8", "1 2 4 8", "elements of a copy of pixels")  \
-    X(owner, int, vec_b, "8", "1 2 4 8", "elements of a copy of filters") \
+#define CONV_SM80_CONFIG(X, owner)                                           \
+    X(owner, int, tile_m, "128", "64 128", "pixels of a CTA")                \
+    X(owner, int, tile_n, "128", "64 128", "channels of a CTA")              \
+    X(owner, int, stages, "3", "2 3 4", "K tiles of 32 in shared memory")    \
+    X(owner, int, vec_a, "8", "1 2 4 8 16", "elements of a copy of pixels")  \
+    X(owner, int, vec_b, "8", "1 2 4 8 16", "elements of a copy of filters") \
     X(owner, bool, views, "0", "0 1", "rows of what is written lie apart")
 
 typedef struct conv_sm80_config {
@@ -195,7 +207,8 @@ extern const implementation conv_sm90_implementation, conv_sm90_weight_implement
 extern const implementation conv_halo_implementation, conv_stem_implementation, conv_pointwise_implementation,
     conv_nchw_sm90_implementation, conv_narrow_implementation, conv_sliced_implementation, conv_packed_implementation,
     conv_packed_weight_implementation;
-extern const implementation conv_sm80_implementation, conv_im2col_implementation, conv_naive_implementation;
+extern const implementation conv_sm80_implementation, conv_sm80_weight_implementation, conv_im2col_implementation,
+    conv_naive_implementation;
 
 /* A problem line's: the desc, and what sets all its strides, dilations or pads, slices alone where there are some. */
 typedef struct conv_problem {

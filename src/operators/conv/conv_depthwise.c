@@ -326,6 +326,8 @@ static ckl_status takes(const ckl_conv_desc *d)
     if (d->groups != d->c || d->groups != d->k)
         FAIL(CKL_UNSUPPORTED, "conv depthwise: groups=%" PRId64 " are not c=%" PRId64 " and k=%" PRId64 " channels",
              d->groups, d->c, d->k);
+    if (d->dtype == CKL_I8)
+        FAIL(CKL_UNSUPPORTED, "conv depthwise: dtype=i8 is none of f32, f16, bf16");
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv depthwise: it does not compute the gradient of weights");
     if (d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1))
@@ -411,8 +413,6 @@ static ckl_status admit_depthwise(const void *desc, const ckl_device_info *devic
              "conv depthwise: the config's layout, filter, stride, dilation or padding are not the problem's");
     if (c->ctas < 0 || c->ctas > 8)
         FAIL(CKL_INVALID, "conv depthwise: ctas=%d is not in 0..8", c->ctas);
-    if (c->even && !is_even(d, c))
-        FAIL(CKL_INVALID, "conv depthwise: even=1, but cols=%d do not divide the columns", c->cols);
     if (span_of(c) + (c->nhwc ? 0 : 2 * c->vec) > WINDOW_MAX)
         FAIL(CKL_UNSUPPORTED, "conv depthwise: a window of %d columns is more than %d", span_of(c), WINDOW_MAX);
     if (!is_power_of_two(c->lanes) || c->lanes < LANES_MIN || c->lanes > 4 * LANES_MAX)
@@ -421,6 +421,8 @@ static ckl_status admit_depthwise(const void *desc, const ckl_device_info *devic
         c->cols % c->run || (!c->nhwc && c->cols * c->step % c->vec))
         FAIL(CKL_INVALID, "conv depthwise: vec=%d run=%d do not divide vec=%d run=%d, or cols=%d is not %d or %d",
              c->vec, c->run, own.vec, own.run, c->cols, COLS / 2, COLS);
+    if (c->even && !is_even(d, c))
+        FAIL(CKL_INVALID, "conv depthwise: even=1, but cols=%d do not divide the columns", c->cols);
     if (threads_of(d, c) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv depthwise: %" PRId64 " threads are beyond 32-bit numbers", threads_of(d, c));
     return CKL_OK;

@@ -10,9 +10,16 @@ static tensor vector_at(val address, ckl_dtype dtype)
     return gmem_tensor(address, dtype, make_layout(dynamic(imm64(1)), leaf(1)));
 }
 
+val conv_zero(ckl_dtype dtype)
+{
+    return dtype == CKL_I8 ? imm_as(IR_U16, 0) : convert(dtype, immf(0));
+}
+
 val conv_finish(const conv_form *form, conv_element in, const conv_place *place)
 {
-    val x = in.sum;
+    if (form->out == I32)
+        return in.sum;
+    val x = convert(F32, in.sum);
     x = form->scale ? mul(x, in.scale) : x;
     x = form->bias ? add(x, in.bias) : x;
     x = form->residual ? add(x, in.residual) : x;

@@ -33,4 +33,7 @@ conv_place conv_place_of(const conv_values *params, val index, val channel);
 /* A sum of element `index` of what is written, `to`, with all that meets it. channel: of all groups. */
 void conv_store(const conv_form *form, const conv_values *params, val to, val index, val channel, val sum);
 
+/* A zero as a register of that type holds it; a byte has one of 16 bits. */
+val conv_zero(ckl_dtype dtype);
+
 #endif

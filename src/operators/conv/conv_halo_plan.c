@@ -130,7 +130,7 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
              d->groups, d->c, d->k);
     if (d->direction == CKL_CONV_WEIGHT || (d->direction == CKL_CONV_DATA && (d->stride_h > 1 || d->stride_w > 1)))
         FAIL(CKL_UNSUPPORTED, "conv halo: of gradients it computes that of data of stride 1");
-    if (d->layout != CKL_IMAGE_NHWC || d->dtype == CKL_F32 || d->k % VECTOR)
+    if (d->layout != CKL_IMAGE_NHWC || ckl_dtype_bytes(d->dtype) != 2 || d->k % VECTOR)
         FAIL(CKL_UNSUPPORTED, "conv halo: it takes f16 and bf16 in NHWC, and channels that are whole 16 bytes");
     if (d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
         FAIL(CKL_UNSUPPORTED, "conv halo: volumes are convolved by other kernels");

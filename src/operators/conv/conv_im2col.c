@@ -6,7 +6,7 @@
  */
 #include "base/math.h"
 #include "cute/kernel.h"
-#include "operators/conv/conv_config.h"
+#include "operators/conv/conv_epilogue.h"
 #include "operators/gemm/gemm_plan.h"
 
 enum { THREADS = 256, BYTES = 16 }; // of a thread
@@ -58,7 +58,7 @@ static void write_patches(const gemm_sm90_config *cfg)
     grid_wait();
     launch_dependents();
     tensor rX = fragment(dtype, compact(leaf(vec)));
-    fill(rX, convert(dtype, immf(0)));
+    fill(rX, conv_zero(dtype));
     val bytes = imm64((int)ckl_dtype_bytes(dtype)), from = add(p.image, convert(U64, mul(index, bytes)));
     IF(inside)
         copy(gmem_tensor(from, dtype, compact(leaf(vec))), rX, BYTES);

@@ -53,9 +53,17 @@ typedef struct conv_tensors {
     tensor x, w, y;
 } conv_tensors;
 
-static val forward_sum(const conv_values *p, const conv_tensors *g, const val *at)
+/* As it is multiplied: i8 as an integer. */
+static val factor(const conv_form *form, val x)
 {
-    val sum = variable(F32, immf(0)), group = div(at[4], p->k), first = mul(group, p->c);
+    return form->dtype == CKL_I8 ? convert(I32, bitcast(CKL_I16, x))
+                                 : convert(F32, x); // a byte is loaded with its sign
+}
+
+static val forward_sum(const conv_form *form, const conv_values *p, const conv_tensors *g, const val *at)
+{
+    const ckl_dtype type = conv_sum_type(form);
+    val sum = variable(type, convert(type, imm(0))), group = div(at[4], p->k), first = mul(group, p->c);
     LOOP(t, p->filter[0])
         LOOP(r, p->filter[1])
             LOOP(s, p->filter[2]) {
@@ -64,8 +72,8 @@ static val forward_sum(const conv_values *p, const conv_tensors *g, const val *a
                 val w = under(p, 2, at[3], s, &inside);
                 IF(inside)
                     LOOP(c, p->c)
-                        assign(sum,
-                               fma(at_f32(g->x, at[0], d, h, w, add(first, c)), at_f32(g->w, at[4], t, r, s, c), sum));
+                        assign(sum, fma(factor(form, at(g->x, at[0], d, h, w, add(first, c))),
+                                        factor(form, at(g->w, at[4], t, r, s, c)), sum));
             }
     return sum;
 }
@@ -145,7 +153,7 @@ void conv_naive(const void *config, int kernel)
         else if (weight)
             set(g.w, coord(at[0], at[1], at[2], at[3], at[4]), weight_sum(&p, &g, at));
         else
-            conv_store(form, &p, p.from[CONV_Y], index_of(at, p.y), at[4], forward_sum(&p, &g, at));
+            conv_store(form, &p, p.from[CONV_Y], index_of(at, p.y), at[4], forward_sum(form, &p, &g, at));
     }
     if (weight && form->bias) {
         val k = sub(element, count);

@@ -108,8 +108,8 @@ static double tiles_of(const ckl_conv_desc *d)
 /* Cycles of a stage: its copies, reads of shared memory by all warps; all CTAs of an SM share these, but wait in turn. */
 static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double COPY = 0.5, READ = 4, WAIT = 1500, FILTERS = 0.1, START = 2.5, PRODUCTS = 1200, HERTZ = 1.7e9,
-                 BYTES = 4e6;
+    const double COPY = 0.5, SINGLE = 1.75, READ = 4, WAIT = 1500, FILTERS = 0.1, START = 2.5, PRODUCTS = 1200,
+                 HERTZ = 1.7e9, BYTES = 4e6;
     const conv_narrow_config *c = config;
     const ckl_conv_desc *d = desc;
     const conv_narrow_shape s = conv_narrow_shape_of(c);
@@ -118,7 +118,7 @@ static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, co
     const double reads = steps * (CONV_NARROW_M + c->tile_n / 16.0) * READ,
                  products = steps * CONV_NARROW_M * c->tile_n * 16 * 16 / PRODUCTS;
     const double turns = fmax(1.0 / c->ctas, tiles_of(d) / device->sm_count);
-    const double tile = s.chunks * fmax(copies * COPY + fmax(reads, products), WAIT / c->ctas);
+    const double tile = s.chunks * fmax(copies * (c->vec == 1 ? SINGLE : COPY) + fmax(reads, products), WAIT / c->ctas);
     const double once = WAIT * (s.chunks + 1) + FILTERS * (double)s.filters;
     const conv_tensor from = conv_tensor_of(d, is_data(d) ? CONV_Y : CONV_X),
                       to = conv_tensor_of(d, is_data(d) ? CONV_X : CONV_Y);
@@ -134,8 +134,7 @@ static ckl_status check_problem(const ckl_conv_desc *d)
         FAIL(CKL_UNSUPPORTED, "conv narrow: it does not compute the gradient of weights");
     if (is_data(d) && (d->stride_h > 1 || d->stride_w > 1))
         FAIL(CKL_UNSUPPORTED, "conv narrow: the gradient of data of strides above 1 is left to others");
-    if (d->dtype == CKL_F32)
-        FAIL(CKL_UNSUPPORTED, "conv narrow: dtype=f32 is none of f16, bf16");
+    TRY(conv_check_half("narrow", d));
     if (d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
         FAIL(CKL_UNSUPPORTED, "conv narrow: it takes images without groups");
     if (channels_of(d) < 1 || outputs_of(d) < 1 || outputs_of(d) > TILE_N_MAX)

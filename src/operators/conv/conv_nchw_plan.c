@@ -109,11 +109,11 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
     return true;
 }
 
-/* As conv_sm90_cost(); the copies are a launch. */
+/* As conv_sm90_cost(); the copies are a launch, and menders hold each stage up. */
 static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, STAGE = 40, EPILOGUE = 10, DIRECT = 30,
-                 START = 2000, HERTZ = 1.7e9, LAUNCH = 1.5, COPIED = 1.25e6;
+                 START = 2000, MEND = 200, HERTZ = 1.7e9, LAUNCH = 1.5, COPIED = 1.25e6;
     const ckl_conv_desc *d = desc;
     const conv_nchw_config *c = config;
     const conv_nchw_shape s = conv_nchw_shape_of(c);
@@ -122,7 +122,9 @@ static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device,
     const double rows = s.tile_m + s.spans * (c->copied ? SPAN : c->tile_k);
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), ROW * rows);
     const double stages = (double)taps_of(d) * (double)ceil_div(sides_of(d).from_channels, c->tile_k);
-    const double tile = stages * (fmax(multiply, load) + STAGE) + (c->direct ? DIRECT : EPILOGUE) * c->tile_n / 2;
+    const double mend = c->edges ? MEND * s.spans : 0;
+    const double tile =
+        stages * (fmax(multiply, load) + mend + STAGE) + (c->direct ? DIRECT : EPILOGUE) * c->tile_n / 2;
     const double waves = ceil(tiles / device->sm_count), traffic = tiles / device->sm_count / 64;
     const double filters = (double)filter_copy(d), x = (double)x_copy(d);
     const double copies = (filters + x > 0 ? LAUNCH : 0) + (filters + x) / COPIED;
@@ -139,8 +141,7 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: %s has no wgmma", device->id);
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: it does not compute the gradient of weights");
-    if (d->dtype == CKL_F32)
-        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: dtype=f32 is none of f16, bf16");
+    TRY(conv_check_half("nchw_sm90", d));
     if (d->layout != CKL_IMAGE_NCHW)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: layout=nhwc has no planes");
     if (d->groups > 1)

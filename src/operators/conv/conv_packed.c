@@ -53,6 +53,15 @@ static bool parts_rows(const ckl_conv_desc *d)
     return d->stride_h > 8 && d->d == 1 && d->t == 1 && d->dilation_h == 1 && !d->pad_top && !d->pad_bottom;
 }
 
+/* As NHWC: planes of one pixel do, too. */
+static bool lies_alike(const conv_tensor *t, const int64_t stride[CONV_RANK])
+{
+    bool alike = true;
+    for (int i = 0; i < CONV_RANK; i++)
+        alike &= t->shape[i] <= 1 || t->stride[i] == stride[i];
+    return alike;
+}
+
 /* Rows of NHWC that begin at whole 16 bytes, for tensor number `which`. */
 static void place_tensor(const ckl_conv_desc *d, bool fold, int which, packed_problem *p)
 {
@@ -62,7 +71,7 @@ static void place_tensor(const ckl_conv_desc *d, bool fold, int which, packed_pr
     conv_tensor *t = &p->at[which];
     *t = plain;
     p->channels[which] = folded ? folded_channels(d) : round_up(plain.shape[4], unit);
-    p->copied[which] = folded ? !lies_folded(d, which, p) : d->layout == CKL_IMAGE_NCHW || plain.shape[4] % unit != 0;
+    p->copied[which] = folded && !lies_folded(d, which, p);
     const int64_t columns =
         folded && which == CONV_X && p->copied[which] ? columns_of_x * d->stride_w + d->s : plain.shape[3];
     p->row[which] = round_up(columns * p->channels[which], unit);
@@ -70,6 +79,8 @@ static void place_tensor(const ckl_conv_desc *d, bool fold, int which, packed_pr
         plain.shape[0] * plain.shape[1] * plain.shape[2] * p->row[which] * (int64_t)ckl_dtype_bytes(type_of(d, which));
     const int64_t plane = plain.shape[2] * p->row[which], step = folded && which == CONV_X ? d->stride_w : 1;
     const int64_t stride[CONV_RANK] = { plain.shape[1] * plane, plane, p->row[which], step * p->channels[which], 1 };
+    if (!folded)
+        p->copied[which] = plain.shape[4] % unit != 0 || !lies_alike(&plain, stride);
     for (int i = 0; i < CONV_RANK; i++)
         t->stride[i] = stride[i];
     if (!folded)
@@ -208,6 +219,8 @@ static plan_cost cost_packed(const void *desc, const ckl_device_info *device, co
 static ckl_status check_copies(const ckl_conv_desc *d, const packed_problem *p)
 {
     TRY(conv_check_dense("packed", d));
+    if (d->dtype == CKL_I8)
+        FAIL(CKL_UNSUPPORTED, "conv packed: dtype=i8 is none of f32, f16, bf16");
     bool any = p->inner.s != d->s;
     for (int i = 0; i < CONV_TENSORS; i++) {
         const conv_tensor t = conv_tensor_of(d, i);

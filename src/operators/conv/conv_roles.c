@@ -19,7 +19,7 @@ static void initialise(const conv_roles *r)
     }
     if (r->prepare)
         r->prepare(r->of);
-    cta_sync();
+    cluster_sync();
     grid_wait(); // what is above overlaps the end of the kernel before
     launch_dependents();
 }

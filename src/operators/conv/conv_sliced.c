@@ -128,6 +128,7 @@ static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, 
     const conv_sm90_config *c = config, products = products_of(c);
     TRY(conv_check_form("sliced", d, &c->form));
     TRY(conv_check_dense("sliced", d));
+    TRY(conv_check_half("sliced", d));
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sliced: it does not compute the gradient of weights");
     if (d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1))
@@ -140,7 +141,7 @@ static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, 
     plain.activation = CKL_ACTIVATION_IDENTITY;
     TRY(conv_sm90_admit(&plain, device, &products));
     const int64_t in = d->direction == CKL_CONV_DATA ? d->k : d->c;
-    const double k_tiles = (double)(d->t * d->r * d->s) * (double)ceil_div(in, c->tile_k);
+    const double k_tiles = (double)conv_useful_taps(d) * (double)ceil_div(in, c->tile_k);
     if (c->slices < 2 || c->slices > SLICES_MAX || c->slices > k_tiles)
         FAIL(CKL_UNSUPPORTED, "conv sliced: slices=%d are not 2..%d, or more than %g stages", c->slices, SLICES_MAX,
              k_tiles);

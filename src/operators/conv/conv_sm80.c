@@ -11,7 +11,7 @@
 #include "operators/conv/conv_epilogue.h"
 #include "skeletons/stage_loop.h"
 
-enum { DEPTH_MAX = CONV_SM80_ROW / 2, THREADS = CONV_SM80_THREADS, ROWS_MAX = 128, MINE_MAX = 16 };
+enum { DEPTH_MAX = CONV_SM80_ROW, THREADS = CONV_SM80_THREADS, ROWS_MAX = 128, MINE_MAX = 16 };
 
 /* Elements of K in a stage. */
 static int depth_of(ckl_dtype dtype)
@@ -79,7 +79,7 @@ static gather gather_of(const conv_sm80_config *cfg, const char *name, int rows,
     g.first_row = vec == 1 ? rem(thread(), imm(rows)) : div(thread(), imm(vectors));
     g.column = vec == 1 ? mul(div(thread(), imm(rows)), imm(g.columns)) : mul(rem(thread(), imm(vectors)), imm(vec));
     for (int j = 0; vec == 1 && j < g.columns; j++)
-        g.elements[j] = variable(cfg->form.dtype, convert(cfg->form.dtype, immf(0)));
+        g.elements[j] = variable(conv_zero(cfg->form.dtype).type, conv_zero(cfg->form.dtype));
     return g;
 }
 
@@ -153,7 +153,7 @@ static void load_vector(const conv_sm80_config *cfg, gather *g, int i, int j, va
 {
     const ckl_dtype dtype = cfg->form.dtype;
     if (g->vec == 1) {
-        assign(g->elements[j], convert(dtype, immf(0)));
+        assign(g->elements[j], conv_zero(dtype));
         IF(inside)
             assign(g->elements[j], at(gmem_tensor(address, dtype, compact(leaf(1))), 0));
         return;
@@ -245,8 +245,9 @@ static void multiply(const void *of, val stage)
 {
     const product *x = of;
     const int depth = depth_of(x->cfg->form.dtype);
-    tensor rA = fragment_A(x->mma, x->A->rows, depth); // (MMA,MMA_M,MMA_K)
-    tensor rB = fragment_B(x->mma, x->B->rows, depth); // (MMA,MMA_N,MMA_K)
+    const bool words = x->cfg->form.dtype == CKL_I8;
+    tensor rA = (words ? fragment_A_words : fragment_A)(x->mma, x->A->rows, depth); // (MMA,MMA_M,MMA_K), of words (WORDS,..)
+    tensor rB = (words ? fragment_B_words : fragment_B)(x->mma, x->B->rows, depth); // (MMA,MMA_N,MMA_K)
     ldmatrix_A(x->mma, slice(x->A->sX, _, _, stage), thread(), rA);
     ldmatrix_B(x->mma, slice(x->B->sX, _, _, stage), thread(), rB);
     gemm(x->mma, rA, rB, x->acc, yes());
@@ -297,6 +298,11 @@ static void store_tile(const conv_sm80_config *cfg, const conv_values *p, const 
     }
 }
 
+static const char *const atoms[CKL_DTYPE_COUNT] = { [CKL_F32] = "SM80_16x8x8_F32TF32TF32F32_TN",
+                                                    [CKL_F16] = "SM80_16x8x16_F32F16F16F32_TN",
+                                                    [CKL_BF16] = "SM80_16x8x16_F32BF16BF16F32_TN",
+                                                    [CKL_I8] = "SM80_16x8x32_S32S8S8S32_TN" };
+
 /* Kernel 1 takes single elements, for pointers that are aligned to no more. */
 static conv_sm80_config config_of(const void *config, int kernel)
 {
@@ -321,12 +327,9 @@ void conv_sm80(const void *config, int kernel)
     find_filters(cfg, &p, &s, col, group, &B);
     grid_wait();
     launch_dependents();
-    tiled_mma mma = make_tiled_mma(form->dtype == F32   ? "SM80_16x8x8_F32TF32TF32F32_TN"
-                                   : form->dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN"
-                                                        : "SM80_16x8x16_F32BF16BF16F32_TN",
-                                   2, 2);
+    tiled_mma mma = make_tiled_mma(atoms[form->dtype], 2, 2);
     tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
-    fill(acc, immf(0));
+    fill(acc, convert(conv_sum_type(form), imm(0)));
     const product work = { cfg, &p, &s, &mma, &A, &B, acc };
     stage_loop(&(stage_work){ cfg->stages, load_tile, store_stage, multiply, &work },
                tiles_of(&p, &s, depth_of(form->dtype)));
@@ -339,7 +342,8 @@ void conv_sm80(const void *config, int kernel)
 static int vector_of(const ckl_conv_desc *d, int64_t channels, int64_t step)
 {
     const int64_t most = 16 / (int64_t)ckl_dtype_bytes(d->dtype);
-    return step > 1 ? 1 : (int)min_i64(most, channels ? power_of_two_in(channels) : most);
+    const int64_t vec = step > 1 ? 1 : min_i64(most, channels ? power_of_two_in(channels) : most);
+    return vec * (int64_t)ckl_dtype_bytes(d->dtype) < 4 ? 1 : (int)vec; // what cp.async takes
 }
 
 static void vectors_of(const ckl_conv_desc *d, int *a, int *b)
@@ -348,7 +352,7 @@ static void vectors_of(const ckl_conv_desc *d, int *a, int *b)
     const conv_tensor from = conv_tensor_of(d, data ? CONV_Y : CONV_X), w = conv_tensor_of(d, CONV_W);
     const int64_t channels = (data ? d->k : d->c) / d->groups;
     const int64_t apart = conv_stride_divisor(d, data ? CONV_Y : CONV_X);
-    *a = (int)min_i64(apart, vector_of(d, channels, from.stride[CONV_RANK - 1]));
+    *a = vector_of(d, min_i64(apart, channels ? power_of_two_in(channels) : apart), from.stride[CONV_RANK - 1]);
     *b = vector_of(d, channels, w.stride[data ? 0 : CONV_RANK - 1]);
 }
 

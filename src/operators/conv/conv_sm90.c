@@ -13,6 +13,7 @@
 
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_halves.h"
 #include "operators/conv/conv_roles.h"
 #include "operators/conv/conv_sm90.h"
 
@@ -21,6 +22,7 @@ enum {
     BARRIER_CONSUMER = 1, // + consumer: its 128 threads round the staging buffers
     Y_COLS_MAX = 64,
     TILE_N_MAX = 256,
+    GROUPS_MAX = 4, // of a tile
 };
 
 /* Where a tile begins: pixels outermost first, its image, its first filter; its slice, and the K tiles of that. */
@@ -35,10 +37,12 @@ typedef struct conv_kernel {
     conv_sm90_shape size;
     conv_values p;
     tma_copy tmaX, tmaW, tmaY, tmaResidual;
-    tensor sX, sW; // (BM,BK,STAGES), (BN,BK,STAGES)
-    tensor sSpans; // (BK,SPAN,SPANS,STAGES): an N-major W as TMA writes it
-    tensor sY;     // (ROWS,COLS,BUFFERS,CONSUMERS)
+    tensor sX, sW; // (BM,DEPTH,STAGES), (BN,DEPTH,STAGES)
+    tensor sBoxes,
+        sSpans; // (BM,BK,STAGES), (BN,BK,STAGES) or, of an N-major W, (BK,SPAN,SPANS,STAGES): as TMA writes them
+    tensor sY;  // (ROWS,COLS,BUFFERS,CONSUMERS)
     pipeline ring;
+    conv_halves halves;                     // of a tile that two CTAs share
     int64_t residual_barriers;              // two per consumer: the residual of a tile has arrived
     val tiles[CONV_MODES], images, filters; // tiles along each
     val count;
@@ -50,21 +54,23 @@ typedef struct consumer_role {
     val index, tid, barrier;
     val first_thread; // predicate: the thread that issues its TMA
     tiled_mma mma;
-    tensor acc;        // (MMA,MMA_M,MMA_N)
-    tensor tCrX, tCrW; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
-    tensor sY;         // (ROWS,COLS,BUFFERS)
-    val half, parity;  // residual: which buffers have that of this tile, and its barrier
+    tensor acc;                                // (MMA,MMA_M,MMA_N)
+    tensor tCrX[GROUPS_MAX], tCrW[GROUPS_MAX]; // of each group of a tile: (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
+    tensor sY;                                 // (ROWS,COLS,BUFFERS)
+    val half, parity;                          // residual: which buffers have that of this tile, and its barrier
+    conv_halves_role shared;
 } consumer_role;
 
 /* Tiles, boxes and memory */
 
 tiled_mma conv_mma_of(ckl_dtype dtype, int n)
 {
+    static const char *const atoms[CKL_DTYPE_COUNT] = { [CKL_F32] = "x8_F32TF32TF32_SS_TN",
+                                                        [CKL_F16] = "x16_F32F16F16_SS",
+                                                        [CKL_BF16] = "x16_F32BF16BF16_SS",
+                                                        [CKL_I8] = "x32_S32S8S8_SS_TN" };
     char atom[ATOM_NAME_MAX];
-    snprintf(atom, sizeof atom, dtype == F32 ? "SM90_64x%dx8_%s_SS_TN" : "SM90_64x%dx16_%s_SS", n,
-             dtype == F32   ? "F32TF32TF32"
-             : dtype == F16 ? "F32F16F16"
-                            : "F32BF16BF16");
+    snprintf(atom, sizeof atom, "SM90_64x%d%s", n, atoms[dtype]);
     return make_tiled_mma(atom, 1, 1);
 }
 
@@ -76,6 +82,19 @@ val conv_number(val x)
 val conv_tiles_along(val size, int box)
 {
     return div(add(conv_number(size), imm(box - 1)), imm(box));
+}
+
+/* A ring of tiles whose rows are `span` bytes apart: (ROWS,COLS,STAGES); *boxes: the same of `width` columns. */
+static tensor narrow_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int stages, int span, int width,
+                           tensor *boxes)
+{
+    const int pitch = span / (int)ckl_dtype_bytes(dtype);
+    tensor tiles = slice(conv_tiles(name, dtype, rows, pitch, stages, 1), _, _, _, 0);
+    const swizzle sw = tiles.layout.sw;
+    layout strides = make_layout(shape(rows, cols, stages), stride(pitch, 1, rows * pitch));
+    layout narrower = make_layout(shape(rows, width, stages), stride(pitch, 1, rows * pitch));
+    *boxes = tensor_with_layout(tiles, with_swizzle(sw, narrower));
+    return tensor_with_layout(tiles, with_swizzle(sw, strides));
 }
 
 tensor conv_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int count, int count_outer)
@@ -102,14 +121,14 @@ static void describe_boxes(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
     const conv_sm90_shape *s = &k->size;
-    const int span = c->tile_k * (int)ckl_dtype_bytes(c->form.dtype);
     const int x_box[] = { c->tile_k, c->box_w, c->box_h, 1, c->box_n };
     const int x_step[] = { 1, c->step_w, c->step_h, 1, 1 };
     const int y_box[] = { s->y_cols, s->part_w, s->part_h, 1, s->part_n };
-    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, span);
+    k->tmaX = c->im2col ? make_tma_im2col(k->p.mX, c->form.dtype, 4, s->tile_m, c->tile_k, x_step, s->span)
+                        : make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, s->span);
     const int rank = c->grouped ? 4 : 3;
     k->tmaW = conv_sm90_n_major(c) ? make_tma(k->p.mW, c->form.dtype, rank, c->tile_k, CONV_SM90_SPAN, 128)
-                                   : make_tma(k->p.mW, c->form.dtype, rank, c->tile_n, c->tile_k, span);
+                                   : make_tma(k->p.mW, c->form.dtype, rank, c->tile_n, s->w_k, s->w_span);
     k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, 128);
     if (c->form.residual)
         k->tmaResidual = make_tma_box(k->p.mR, c->form.out, 5, y_box, NULL, 128);
@@ -118,13 +137,19 @@ static void describe_boxes(conv_kernel *k)
 static void describe_memory(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
-    k->sX = slice(conv_tiles("X", c->form.dtype, k->size.tile_m, c->tile_k, c->stages, 1), _, _, _, 0);
+    const conv_sm90_shape *s = &k->size;
+    const ckl_dtype dtype = c->form.dtype;
+    k->sX = narrow_tiles("X", dtype, s->tile_m, s->depth, c->stages, s->span, c->tile_k, &k->sBoxes);
     if (conv_sm90_n_major(c))
-        k->sW = conv_spans("W", c->form.dtype, c->tile_k, c->tile_n / CONV_SM90_SPAN, c->stages, &k->sSpans);
+        k->sW = conv_spans("W", dtype, s->depth, c->tile_n / CONV_SM90_SPAN, c->stages, &k->sSpans);
     else
-        k->sW = slice(conv_tiles("W", c->form.dtype, c->tile_n, c->tile_k, c->stages, 1), _, _, _, 0);
+        k->sW = narrow_tiles("W", dtype, c->tile_n, s->w_depth, c->stages, s->w_span, s->w_k, &k->sSpans);
+    if (conv_sm90_n_major(c))
+        k->sSpans = local_tile(k->sSpans, shape(c->tile_k, CONV_SM90_SPAN), coord(0, 0, _, _)); // of DEPTH rows
     k->sY = conv_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
+    if (c->split > 1)
+        k->halves = conv_halves_memory(c->consumers, c->tile_n / c->split);
     if (c->form.residual)
         k->residual_barriers = smem_alloc("residual arrived", 16 * (int64_t)c->consumers, 8);
 }
@@ -145,13 +170,18 @@ static void describe_schedule(conv_kernel *k)
     }
 }
 
+/* Part `number` of some equal ones of the sum. */
+static void find_part(const conv_kernel *k, tile_place *place, val number, int parts)
+{
+    place->first = div(mul(k->k_tiles, number), imm(parts));
+    place->k_tiles = sub(div(mul(k->k_tiles, add(number, imm(1))), imm(parts)), place->first);
+}
+
 /* A tile's slice, which counts slowest, and what of the sum it has; returns the rest. */
 static val find_slice(const conv_kernel *k, tile_place *place, val number)
 {
-    val slices = imm(k->cfg->slices);
     place->slice = div(number, k->images);
-    place->first = div(mul(k->k_tiles, place->slice), slices);
-    place->k_tiles = sub(div(mul(k->k_tiles, add(place->slice, imm(1))), slices), place->first);
+    find_part(k, place, place->slice, k->cfg->slices);
     return rem(number, k->images);
 }
 
@@ -168,8 +198,21 @@ static tile_place place_of(const conv_kernel *k, val tile)
     place.k_tiles = k->k_tiles;
     if (k->cfg->slices > 1)
         rest = find_slice(k, &place, rest);
+    if (k->cfg->split > 1)
+        find_part(k, &place, cluster_rank(), k->cfg->split);
     place.image = mul(rest, imm(k->cfg->box_n));
     return place;
+}
+
+/* The tiles of this cluster. */
+static val first_tile(const conv_kernel *k)
+{
+    return div(cta_x(), imm(k->cfg->split));
+}
+
+static val clusters(const conv_kernel *k)
+{
+    return div(grid_x(), imm(k->cfg->split));
 }
 
 /* The producer */
@@ -189,7 +232,7 @@ static void load_filters(const conv_kernel *k, const pipeline_state *at, const t
     const val outer[] = { tap, place->at[0] };
     const int count = k->tmaW.rank - 2;
     if (!conv_sm90_n_major(k->cfg)) {
-        tma_load_of(&k->tmaW, slice(k->sW, _, _, at->stage), place->filter, channel, count, outer, full, imm(0));
+        tma_load_of(&k->tmaW, slice(k->sSpans, _, _, at->stage), place->filter, channel, count, outer, full, imm(0));
         return;
     }
     for (int i = 0; i < k->cfg->tile_n / CONV_SM90_SPAN && !ir_failed(); i++)
@@ -197,15 +240,45 @@ static void load_filters(const conv_kernel *k, const pipeline_state *at, const t
                     add(place->filter, imm(i * CONV_SM90_SPAN)), count, outer, full, imm(0));
 }
 
+/* Pixel `number` of y in all: its row, column and image. */
+static tile_place place_of_pixel(const conv_kernel *k, val number)
+{
+    val row = div(number, k->p.places[2]), image = div(row, k->p.places[1]);
+    return (tile_place){ .at = { imm(0), sub(row, mul(image, k->p.places[1])), sub(number, mul(row, k->p.places[2])) },
+                         .image = image };
+}
+
+/* The same pixels under a tap where they follow each other; at: of the tap. */
+static void load_pixels(const conv_kernel *k, tensor sX, const tile_place *place, const val *at, val channel, val full)
+{
+    const tile_place first = place_of_pixel(k, place->at[2]);
+    val from[CONV_MODES], offset[CONV_MODES];
+    for (int m = 1; m < CONV_MODES; m++) {
+        val seen = under(k, &first, at[m], m), base = first.at[m];
+        if (k->cfg->form.direction != CKL_CONV_DATA)
+            base = mul(base, conv_number(k->p.step[m]));
+        from[m] = add(base, k->p.corner[m]);
+        offset[m] = sub(seen, from[m]);
+    }
+    tma_load_im2col(&k->tmaX, sX, channel, (const val[]){ from[2], from[1], first.image },
+                    (const val[]){ offset[2], offset[1] }, full, imm(0));
+}
+
 /* Fills one stage: some channels of the pixels under a tap, and the filters' of that tap. */
-static void load_stage(const conv_kernel *k, const pipeline_state *at, const tile_place *place, const val *pixel,
+static void load_stage(const conv_kernel *k, const pipeline_state *at, const tile_place *place, const val *tap_at,
                        val tap, val channel)
 {
-    val full = pipeline_full_barrier(&k->ring, at);
+    val full = pipeline_full_barrier(&k->ring, at), pixel[CONV_MODES];
+    tensor sX = slice(k->sBoxes, _, _, at->stage);
+    for (int m = 0; m < CONV_MODES; m++)
+        pixel[m] = under(k, place, tap_at[m], m);
     val outer[] = { pixel[1], pixel[0], place->image };
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
-    tma_load_of(&k->tmaX, slice(k->sX, _, _, at->stage), pixel[2], channel, 3, outer, full, imm(0));
+    if (k->cfg->im2col)
+        load_pixels(k, sX, place, tap_at, channel, full);
+    else
+        tma_load_of(&k->tmaX, sX, pixel[2], channel, 3, outer, full, imm(0));
     load_filters(k, at, place, tap, channel, full);
 }
 
@@ -213,12 +286,10 @@ static void load_stage(const conv_kernel *k, const pipeline_state *at, const til
 static void load_chunk(const conv_kernel *k, pipeline_state *stage, const tile_place *place, const val at[CONV_MODES],
                        val chunk)
 {
-    val pixel[CONV_MODES], tap = k->p.tap;
-    for (int m = 0; m < CONV_MODES; m++) {
-        pixel[m] = under(k, place, at[m], m);
+    val tap = k->p.tap;
+    for (int m = 0; m < CONV_MODES; m++)
         tap = add(tap, mul(at[m], k->p.tap_step[m]));
-    }
-    load_stage(k, stage, place, pixel, tap, mul(chunk, imm(k->cfg->tile_k)));
+    load_stage(k, stage, place, at, tap, mul(chunk, imm(k->cfg->tile_k)));
     pipeline_advance(stage);
 }
 
@@ -246,10 +317,11 @@ static void load_slice(const conv_kernel *k, pipeline_state *stage, const tile_p
 static void load_tiles(const void *of)
 {
     const conv_kernel *k = of;
+    const bool parts = k->cfg->slices > 1 || k->cfg->split > 1;
     pipeline_state stage = producer_state(&k->ring);
-    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+    LOOP_FROM(tile, first_tile(k), k->count, clusters(k)) {
         tile_place place = place_of(k, tile);
-        (k->cfg->slices > 1 ? load_slice : load_all)(k, &stage, &place);
+        (parts ? load_slice : load_all)(k, &stage, &place);
     }
 }
 
@@ -258,29 +330,40 @@ static void load_tiles(const void *of)
 static consumer_role describe_consumer(const conv_kernel *k)
 {
     const conv_sm90_config *cfg = k->cfg;
-    consumer_role c = { .mma = conv_mma_of(cfg->form.dtype, cfg->tile_n) };
+    const int filters = cfg->tile_n / cfg->together; // of a group
+    consumer_role c = { .mma = conv_mma_of(cfg->form.dtype, filters) };
     c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
     c.tid = rem(thread(), imm(WARPGROUP));
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
     c.first_thread = eq(c.tid, imm(0));
-    tensor sX = local_tile(k->sX, shape(CONV_SM90_ROWS, cfg->tile_k), coord(c.index, 0, _)); // (ROWS,BK,STAGES)
-    c.tCrX = descriptors_A(&c.mma, sX);
-    c.tCrW = descriptors_B(&c.mma, k->sW);
-    c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);
-    fill(c.acc, immf(0)); // once: the first wgmma of a tile ignores them
+    const int depth = k->size.w_depth, steps = depth / c.mma.atom.k;                           // of a group
+    tensor sX = local_tile(k->sX, shape(CONV_SM90_ROWS, k->size.depth), coord(c.index, 0, _)); // (ROWS,DEPTH,STAGES)
+    tensor tCrX = descriptors_A(&c.mma, sX);                                                   // (MMA_M,MMA_K,STAGES)
+    for (int g = 0; g < cfg->together; g++) {
+        c.tCrX[g] = local_tile(tCrX, shape(1, steps), coord(0, g, _));
+        c.tCrW[g] = descriptors_B(&c.mma, local_tile(k->sW, shape(filters, depth), coord(g, 0, _)));
+    }
+    const tiled_mma all = conv_mma_of(cfg->form.dtype, cfg->tile_n);
+    c.acc = fragment_C(&all, CONV_SM90_ROWS, cfg->tile_n);
+    fill(c.acc, convert(conv_sum_type(&cfg->form), imm(0))); // once: the first wgmma of a tile ignores them
     c.sY = slice(k->sY, _, _, _, c.index);
     if (cfg->form.residual) {
         c.half = variable(U32, imm(0));
         c.parity = variable(U32, imm(0));
     }
+    if (cfg->split > 1)
+        c.shared = (conv_halves_role){ c.index, c.tid, c.barrier, variable(U32, imm(0)) };
     return c;
 }
 
 static void multiply(const void *kernel, const void *role, val stage, val not_first)
 {
-    (void)kernel;
+    const conv_sm90_config *cfg = ((const conv_kernel *)kernel)->cfg;
     const consumer_role *c = role;
-    gemm(&c->mma, slice(c->tCrX, _, _, stage), slice(c->tCrW, _, _, stage), c->acc, not_first);
+    const int filters = cfg->tile_n / cfg->together;
+    for (int g = 0; g < cfg->together; g++)
+        gemm(&c->mma, slice(c->tCrX[g], _, _, stage), slice(c->tCrW[g], _, _, stage),
+             accumulator_columns(c->acc, g * filters, filters), not_first);
 }
 
 /* Where the consumer's pixels begin. */
@@ -291,6 +374,8 @@ static tile_place place_of_consumer(const conv_kernel *k, const consumer_role *c
     own.at[2] = add(own.at[2], mul(c->index, imm(s->next_w)));
     own.at[1] = add(own.at[1], mul(c->index, imm(s->next_h)));
     own.image = add(own.image, mul(c->index, imm(s->next_n)));
+    if (k->cfg->split > 1)
+        own.filter = add(own.filter, mul(cluster_rank(), imm(k->halves.columns)));
     if (k->cfg->slices > 1)
         own.image = add(own.image, mul(tile->slice, k->p.sum_images));
     return own;
@@ -378,8 +463,9 @@ static bool loads_early(const conv_kernel *k)
 static void load_vectors_early(const conv_kernel *k, const consumer_role *c, const tile_place *place, tile_vectors *v)
 {
     const int width = k->size.y_cols;
-    for (int i = 0; loads_early(k) && i < k->cfg->tile_n / width; i++)
-        load_vectors(k, c, first_channel(k, place, i), i * width, v);
+    const tile_place own = place_of_consumer(k, c, place);
+    for (int i = 0; loads_early(k) && i < k->cfg->tile_n / k->cfg->split / width; i++)
+        load_vectors(k, c, first_channel(k, &own, i), i * width, v);
 }
 
 /* Where sum i of a staging buffer lies in y, whose channels begin at `first` of the tile: the consumer's pixels are a box. */
@@ -388,6 +474,12 @@ static conv_place place_of_sum(const conv_kernel *k, const consumer_role *c, con
     const conv_sm90_shape *s = &k->size;
     tensor tCcY = coordinates_of(k, c);
     val pixel = coordinate(tCcY, 0, i), rest = div(pixel, imm(s->part_w));
+    if (k->cfg->im2col) {
+        const tile_place at = place_of_pixel(k, add(own->at[2], pixel));
+        return (conv_place){ at.image,
+                             { at.at[0], at.at[1], at.at[2] },
+                             add(first_channel(k, own, first / s->y_cols), coordinate(tCcY, 1, i)) };
+    }
     return (conv_place){ add(own->image, div(rest, imm(s->part_h))),
                          { k->cfg->grouped ? imm(0) : own->at[0], add(own->at[1], rem(rest, imm(s->part_h))),
                            add(own->at[2], rem(pixel, imm(s->part_w))) },
@@ -399,11 +491,11 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
                            tensor acc, tensor sY, tensor rR, const tile_vectors *v, int first)
 {
     const conv_form *form = &k->cfg->form;
-    tensor rY = fragment_like(acc, F32);
+    tensor rY = fragment_like(acc, form->out == I32 ? I32 : F32);
     layout along = coordinate_distances(coordinates_of(k, c), 1);
     for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
         const int64_t column = first + index_at(along, i);
-        conv_element in = { .sum = at_f32(acc, i), .scale = v->scale[column], .bias = v->bias[column] };
+        conv_element in = { .sum = at(acc, i), .scale = v->scale[column], .bias = v->bias[column] };
         if (form->residual)
             in.residual = at(rR, i);
         const conv_place place = form->custom ? place_of_sum(k, c, own, first, i) : (conv_place){ 0 };
@@ -417,11 +509,13 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
 
 static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_place *tile, tile_vectors *v)
 {
-    const int width = k->size.y_cols, count = k->cfg->tile_n / width;
+    const int width = k->size.y_cols, count = k->cfg->tile_n / k->cfg->split / width;
     const tile_place own = place_of_consumer(k, c, tile);
     const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     const bool residual = k->cfg->form.residual;
+    if (k->cfg->split > 1)
+        conv_halves_sum(&k->halves, &c->shared, c->acc);
     if (residual)
         wait_residual(k, c);
     for (int i = 0; i < count && !ir_failed(); i++) {
@@ -450,7 +544,7 @@ static void consume(const void *of)
     const bool residual = k->cfg->form.residual;
     if (residual)
         load_residual(k, &c, cta_x(), c.half);
-    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+    LOOP_FROM(tile, first_tile(k), k->count, clusters(k)) {
         tile_place place = place_of(k, tile);
         tile_vectors v = { 0 };
         load_vectors_early(k, &c, &place, &v);
@@ -463,15 +557,35 @@ static void consume(const void *of)
             assign(c.half, sub(imm(1), c.half));
         }
     }
+    if (k->cfg->split > 1)
+        conv_halves_leave(&k->halves, &c.shared);
     IF(c.first_thread)
         tma_store_wait(0);
 }
 
-static void residual_barriers(const void *of)
+static void barriers_beside_ring(const void *of)
 {
     const conv_kernel *k = of;
+    if (k->cfg->split > 1)
+        conv_halves_init(&k->halves);
     for (int b = 0; k->cfg->form.residual && b < 2 * k->cfg->consumers; b++)
         mbarrier_init(smem_address(k->residual_barriers + 8 * b), 1);
+}
+
+/* Channels that wgmma multiplies beside those of a box: zeros for good. */
+static void clear_stages(const void *of)
+{
+    const conv_kernel *k = of;
+    const conv_sm90_shape *s = &k->size;
+    const int64_t x = (int64_t)k->cfg->stages * s->tile_m * s->span, all = k->cfg->stages * s->stage_room;
+    tensor rZeros = fragment(I32, compact(leaf(4)));
+    fill(rZeros, imm(0));
+    LOOP_FROM(at, mul(thread(), imm(16)), imm((int)all), imm(16 * WARPGROUP * (1 + k->cfg->consumers))) {
+        val of_w = add(tensor_address(k->sW, coord(0, 0, 0)), sub(at, imm((int)x)));
+        val to = select(lt(at, imm((int)x)), add(tensor_address(k->sX, coord(0, 0, 0)), at), of_w);
+        copy(rZeros, smem_view(to, I32, compact(leaf(4))), 16);
+    }
+    fence_proxy_async();
 }
 
 static void zero_unseen(const void *of)
@@ -487,6 +601,7 @@ void conv_sm90(const void *config, int kernel)
     (void)kernel;
     conv_kernel k = { .cfg = cfg, .size = conv_sm90_shape_of(cfg) };
     launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
+    cluster_size(cfg->split);
     k.p = params_of(conv);
     describe_boxes(&k);
     describe_memory(&k);
@@ -494,7 +609,8 @@ void conv_sm90(const void *config, int kernel)
     conv_run_roles(&(conv_roles){ .consumers = cfg->consumers,
                                   .maps = { &k.tmaX, &k.tmaW, &k.tmaY },
                                   .rings = { &k.ring },
-                                  .barriers = residual_barriers,
+                                  .barriers = barriers_beside_ring,
+                                  .prepare = cfg->tile_k % k.size.depth ? clear_stages : NULL,
                                   .load = load_tiles,
                                   .assist = cfg->zeros ? zero_unseen : NULL,
                                   .consume = consume,

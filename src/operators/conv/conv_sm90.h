@@ -8,18 +8,21 @@
 
 /* sm90: y, and the gradient of data */
 
-#define CONV_SM90_CONFIG(X, owner)                                                                \
-    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 pixels each")                          \
-    X(owner, int, tile_n, "256", "64 128 192 256", "filters of a CTA")                            \
-    X(owner, int, tile_k, "64", "16 32 64", "channels of a stage")                                \
-    X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")                   \
-    X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")                       \
-    X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")                     \
-    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")                \
-    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")              \
-    X(owner, int, step_h, "1", "", "rows")                                                        \
-    X(owner, bool, grouped, "0", "0 1", "groups of channels, in the place of slices")             \
-    X(owner, int, slices, "1", "1 2 3 4 5 6 8 12 16", "of the taps and channels, f32 sums apart") \
+#define CONV_SM90_CONFIG(X, owner)                                                                   \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 pixels each")                             \
+    X(owner, int, tile_n, "256", "64 128 192 256", "filters of a CTA")                               \
+    X(owner, int, tile_k, "64", "16 24 32 40 48 56 64", "channels of a stage")                       \
+    X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")                      \
+    X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")                          \
+    X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")                        \
+    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")                   \
+    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")                 \
+    X(owner, int, step_h, "1", "", "rows")                                                           \
+    X(owner, bool, grouped, "0", "0 1", "groups of channels, in the place of slices")                \
+    X(owner, int, slices, "1", "1 2 3 4 5 6 8 12 16", "of the taps and channels, f32 sums apart")    \
+    X(owner, int, together, "1", "1 2 4", "groups whose channels and filters share a tile")          \
+    X(owner, bool, im2col, "0", "0 1", "pixels follow each other over the ends of rows and images")  \
+    X(owner, int, split, "1", "1 2", "CTAs of a cluster that share the taps and channels of a tile") \
     X(owner, bool, zeros, "0", "0 1", "the gradient has pixels that no tap sees, and idle warps write them")
 
 typedef struct conv_sm90_config {
@@ -31,7 +34,7 @@ enum {
     CONV_SM90_K = 64,    // channels of a stage at most: rows of 128 bytes
     CONV_SM90_ROWS = 64, // pixels of a consumer
     CONV_SM90_SPAN = 64, // columns of a box that is N-major
-    CONV_SM90_CANDIDATES = 24,
+    CONV_SM90_CANDIDATES = 32,
     CONV_SM90_BUFFERS = 2, // staging buffers of a consumer
 };
 
@@ -44,11 +47,14 @@ static inline bool conv_sm90_n_major(const conv_sm90_config *c)
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_sm90_shape {
     int tile_m;                 // pixels of a CTA
+    int span, depth;            // bytes from row to row of a stage's tiles, their columns as wgmma takes them
+    int w_k, w_span, w_depth;   // the same of filters, which have the channels of their own group: tile_k for one
     int part_w, part_h, part_n; // the box of a consumer's pixels
     int next_w, next_h, next_n; // from one consumer's to the next one's
     int y_cols;                 // of a staging buffer
     int buffers;                // of a consumer: two, or with a residual all of two tiles
-    int64_t stage_bytes, smem_bytes;
+    int64_t stage_bytes;        // that are loaded
+    int64_t stage_room, smem_bytes;
 } conv_sm90_shape;
 
 conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
@@ -142,6 +148,9 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *dev
 /* Configs to consider, and what they cost, but for the form. Pure. */
 bool conv_sm90_candidate(const ckl_conv_desc *desc, const ckl_device_info *device, int i, conv_sm90_config *config);
 plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
+
+/* Taps of a filter but for those at its edges that see nothing but padding, which sm90 leaves out. */
+int64_t conv_useful_taps(const ckl_conv_desc *desc);
 
 /* Images of a slice of sums, where boxes end with a slice. */
 int64_t conv_sm90_sum_images(const ckl_conv_desc *desc, const conv_sm90_config *config);

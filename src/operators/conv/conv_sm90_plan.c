@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/math.h"
+#include "operators/conv/conv_halves.h"
 #include "operators/conv/conv_sm90.h"
 
 enum { LAUNCHES_MAX = 64 }; // of the gradient of data
@@ -17,8 +18,17 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
     s.next_w = c->box_w > rows ? rows : 0;
     s.next_h = c->box_w <= rows && plane > rows ? rows / c->box_w : 0;
     s.next_n = plane <= rows ? rows / plane : 0;
-    s.stage_bytes = (int64_t)(s.tile_m + c->tile_n) * c->tile_k * (int64_t)ckl_dtype_bytes(c->form.dtype);
-    s.smem_bytes = c->stages * (s.stage_bytes + 16) + (int64_t)c->consumers * (s.buffers * rows * 128 + 16);
+    const int bytes = (int)ckl_dtype_bytes(c->form.dtype), step = 32 / bytes; // of wgmma
+    s.span = c->tile_k * bytes <= 32 ? 32 : c->tile_k * bytes <= 64 ? 64 : 128;
+    s.depth = (c->tile_k + step - 1) / step * step;
+    s.w_k = c->tile_k / c->together;
+    s.w_span = c->together > 1 ? s.w_k * bytes : s.span;
+    s.w_depth = c->together > 1 ? s.w_k : s.depth;
+    s.stage_bytes = ((int64_t)s.tile_m * c->tile_k + (int64_t)c->tile_n * s.w_k) * bytes;
+    s.stage_room =
+        (int64_t)s.tile_m * s.span + (int64_t)c->tile_n * (conv_sm90_n_major(c) ? s.depth * bytes : s.w_span);
+    s.smem_bytes = c->stages * (s.stage_room + 16) + (int64_t)c->consumers * (s.buffers * rows * 128 + 16);
+    s.smem_bytes += c->split > 1 ? conv_halves_bytes(c->consumers, c->tile_n / c->split) : 0;
     return s;
 }
 
@@ -95,6 +105,22 @@ static int64_t seen_launches(const ckl_conv_desc *d)
     return count;
 }
 
+/* Taps along a mode between those that see nothing but padding. */
+static int64_t useful_taps(const conv_mode *m)
+{
+    const int64_t reach = (m->y - 1) * m->stride;
+    const int64_t first = m->pad > reach ? ceil_div(m->pad - reach, m->dilation) : 0;
+    const int64_t last = min_i64(m->filter - 1, (m->x - 1 + m->pad) / m->dilation);
+    return max_i64(1, last - first + 1);
+}
+
+int64_t conv_useful_taps(const ckl_conv_desc *d)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    return useful_taps(&m[0]) * useful_taps(&m[1]) * useful_taps(&m[2]);
+}
+
 /* Of a group. */
 static int64_t channels_out(const ckl_conv_desc *d)
 {
@@ -116,6 +142,9 @@ static double tiles_of(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
     int64_t at[CONV_MODES];
     places_of(d, at);
+    if (c->im2col)
+        return ceil((double)d->n * (double)at[1] * (double)at[2] / (CONV_SM90_ROWS * c->consumers)) *
+               (double)ceil_div(channels_out(d), c->tile_n);
     return conv_boxes(at, d->n, box_of(c)) * (double)ceil_div(channels_out(d), c->tile_n);
 }
 
@@ -123,7 +152,7 @@ static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
 {
     conv_sm90_config one = *c;
     one.stages = 1;
-    const int64_t first = conv_sm90_shape_of(&one).smem_bytes, each = conv_sm90_shape_of(&one).stage_bytes + 16;
+    const int64_t first = conv_sm90_shape_of(&one).smem_bytes, each = conv_sm90_shape_of(&one).stage_room + 16;
     return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - first) / each);
 }
 
@@ -137,15 +166,28 @@ static void fit_box(const ckl_conv_desc *d, conv_sm90_config *c)
     c->box_n = box.n;
 }
 
+/* Channels of a stage: rows of 128 bytes, halves or quarters, or equal parts of what there are; 0: the last are none of their own. */
+static int depth_of(const ckl_conv_desc *d, int i)
+{
+    enum { LAST = 3, UNIT = 16 };
+    const int bytes = (int)ckl_dtype_bytes(d->dtype), whole = 128 / bytes;
+    const int64_t channels = max_i64(1, channels_in(d));
+    const int exact = (int)round_up(ceil_div(channels, ceil_div(channels, whole)), UNIT / bytes);
+    const bool own = exact != whole && exact != whole / 2 && exact != whole / 4;
+    return i < LAST ? whole >> i : own ? exact : 0;
+}
+
 /* Channels of a stage, consumers and filters. */
 bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_sm90_config *c)
 {
-    static const int widths[] = { 64, 128, 192, 256 }, depths[] = { 64, 32, 16 };
+    static const int widths[] = { 64, 128, 192, 256 };
     const bool data = d->direction == CKL_CONV_DATA;
     const bool taken = d->dtype != CKL_F32 || (d->math != CKL_GEMM_F32 && !data); // else one candidate, to say why not
     if (i >= (taken ? CONV_SM90_CANDIDATES : 1))
         return false;
-    c->tile_k = depths[i / (2 * COUNT_OF(widths))] * 2 / (int)ckl_dtype_bytes(d->dtype);
+    c->tile_k = depth_of(d, i / (2 * COUNT_OF(widths)));
+    if (c->tile_k == 0)
+        return false;
     i %= 2 * COUNT_OF(widths);
     c->form = conv_form_of(d);
     c->tile_n = widths[i % COUNT_OF(widths)];
@@ -154,14 +196,51 @@ bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, 
     c->step_h = data ? 1 : (int)d->stride_h;
     c->grouped = d->groups > 1;
     c->zeros = has_unseen(d);
+    c->split = 1;
+    c->im2col = false;
+    c->together = 1;
     fit_box(d, c);
     c->stages = stages_of(c, device);
     return true;
 }
 
+/* Groups that share a tile, each multiplied by its own filters: those that fill rows of 128 bytes and 64 filters; 1: none do. */
+static int groups_together(const ckl_conv_desc *d)
+{
+    const int64_t channels = d->c / d->groups, filters = d->k / d->groups;
+    const bool fits = d->direction == CKL_CONV_FORWARD && ckl_dtype_bytes(d->dtype) == 2 && channels == filters &&
+                      (channels == CONV_SM90_K / 2 || channels == CONV_SM90_K / 4);
+    const int together = fits ? (int)(CONV_SM90_K / channels) : 1;
+    return d->groups % together ? 1 : together;
+}
+
+/* As if groups that share a tile were one. */
+static ckl_conv_desc joined(const ckl_conv_desc *d, const conv_sm90_config *c)
+{
+    ckl_conv_desc all = *d;
+    all.groups /= c->together;
+    return all;
+}
+
+/* One for groups that share tiles; then each for one CTA and for two of a cluster. */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    return conv_sm90_candidate(desc, device, i, config);
+    const ckl_conv_desc *d = desc;
+    conv_sm90_config *c = config;
+    const int together = groups_together(d);
+    if (together > 1 && i-- == 0) {
+        conv_sm90_candidate(d, device, 0, c);
+        c->together = together;
+        const ckl_conv_desc all = joined(d, c);
+        fit_box(&all, c);
+        c->stages = stages_of(c, device);
+        return true;
+    }
+    if (!conv_sm90_candidate(desc, device, i / 2, c))
+        return false;
+    c->split = 1 + i % 2;
+    c->stages = stages_of(c, device);
+    return true;
 }
 
 /*
@@ -170,24 +249,26 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
  * epilogue, some cycles for each accumulator of a thread, which nothing overlaps, least of all where K would be one stage (32 to 16
  * channels of 112x112, one pixel: 26.3 us). Rates: bench/notes/conv.md.
  */
-plan_cost conv_sm90_cost(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_config *c)
+plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *c)
 {
+    const ckl_conv_desc all = joined(desc, c), *d = &all;
     const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, ZEROS = 11, STAGE = 40, EPILOGUE = 10,
-                 START = 2000, SINGLE = 900, HERTZ = 1.7e9;
+                 START = 2000, SINGLE = 900, EXCHANGE = 2000, HERTZ = 1.7e9;
     const conv_sm90_shape s = conv_sm90_shape_of(c);
     const int64_t channels = channels_in(d), chunks = ceil_div(channels, c->tile_k);
     const double launches = (double)(c->zeros ? seen_launches(d) : launches_of(d));
-    const double taps = (double)d->t * (double)d->r * (double)d->s / launches;
-    const double tiles = tiles_of(d, c) * c->slices, active = fmin(tiles, device->sm_count);
+    const double taps = (double)conv_useful_taps(d) / launches;
+    const double tiles = tiles_of(d, c) * c->slices, parts = c->split, at_once = floor(device->sm_count / parts),
+                 active = parts * fmin(tiles, at_once);
     const double bytes = (double)ckl_dtype_bytes(d->dtype);
     const double multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS;
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), ROW * (s.tile_m + c->tile_n));
     const double absent = (double)(chunks * c->tile_k - channels) / (double)chunks * bytes * (s.tile_m + c->tile_n);
     const double stage = fmax(multiply, load) + absent / ZEROS + STAGE;
     const bool shallow = taps * (double)channels * bytes <= 2 * CONV_SM90_K; // could be one stage
-    const double tile =
-        ceil(taps * (double)chunks / c->slices) * stage + EPILOGUE * c->tile_n / 2 + (shallow ? SINGLE : 0);
-    const double waves = ceil(tiles / device->sm_count), traffic = tiles / device->sm_count / 64;
+    const double tile = ceil(taps * (double)chunks / c->slices / parts) * stage + EPILOGUE * c->tile_n / 2 / parts +
+                        (shallow ? SINGLE : 0) + (parts > 1 ? EXCHANGE : 0);
+    const double waves = ceil(tiles / at_once), traffic = tiles / at_once / 64;
     return (plan_cost){ launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
                         multiply > load ? "tensor cores" : "loads" };
 }
@@ -197,8 +278,71 @@ static plan_cost cost_sm90(const void *desc, const ckl_device_info *device, cons
     return conv_sm90_cost(desc, device, config);
 }
 
-ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_config *c)
+static ckl_status check_together(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
+    if (c->together == 1 || (c->together == groups_together(d) && c->tile_k == CONV_SM90_K &&
+                             c->tile_n == CONV_SM90_K && c->split == 1 && c->slices == 1))
+        return CKL_OK;
+    FAIL(CKL_UNSUPPORTED,
+         "conv sm90: together=%d groups do not fill a tile of 64 channels and 64 filters, or it is shared by CTAs",
+         c->together);
+}
+
+static ckl_status check_split(const ckl_conv_desc *d, const conv_sm90_config *c)
+{
+    const double k_tiles = (double)conv_useful_taps(d) * (double)ceil_div(channels_in(d), c->tile_k);
+    if (c->split < 1 || c->split > 2)
+        FAIL(CKL_INVALID, "conv sm90: split=%d is not in 1..2", c->split);
+    if (c->split == 1)
+        return CKL_OK;
+    if (c->form.residual || c->slices > 1 || launches_of(d) > 1 || d->dtype == CKL_I8)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 takes no residual, no slices, no i8, and of data strides of 1");
+    if (k_tiles < 2 || c->tile_n / 2 % conv_sm90_shape_of(c).y_cols)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 halves %g stages and %d columns, which are to be whole and boxes",
+             k_tiles, c->tile_n);
+    return CKL_OK;
+}
+
+/* The first pixel that a tap sees from place 0, and how far the last place is from the last pixel, seen from that corner. */
+static void corners_of(const conv_params *p, int mode, int64_t size, int64_t step, int64_t *lower, int64_t *upper)
+{
+    const int64_t last_tap = (p->filter[mode] - 1) * p->dilation[mode];
+    *lower = min_i64(0, last_tap) - p->pad[mode];
+    *upper = *lower + (p->y_size[mode] - 1) * step - (size - 1);
+}
+
+/* Of images whose corners and taps the im2col mode has numbers for. */
+static ckl_status check_im2col(const ckl_conv_desc *d, const conv_sm90_config *c)
+{
+    enum { REACH = 128, OFFSETS = 256 };
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    const bool data = d->direction == CKL_CONV_DATA;
+    if (!c->im2col)
+        return CKL_OK;
+    if (d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || conv_is_view(d) || launches_of(d) > 1 ||
+        c->slices > 1)
+        FAIL(CKL_UNSUPPORTED,
+             "conv sm90: im2col=1 takes dense images, without groups or slices, and of data strides of 1");
+    if (c->box_w != CONV_SM90_ROWS * c->consumers)
+        FAIL(CKL_INVALID, "conv sm90: im2col=1, but box_w=%d are not all pixels of a CTA", c->box_w);
+    for (int i = 1; i < CONV_MODES; i++) {
+        const int64_t reach = (m[i].filter - 1) * m[i].dilation, lower = data ? m[i].pad - reach : -m[i].pad;
+        const int64_t upper = data ? lower + m[i].x - m[i].y : lower + (m[i].y - 1) * m[i].stride - (m[i].x - 1);
+        if (reach >= OFFSETS || lower < -REACH || lower >= REACH || upper < -REACH || upper >= REACH)
+            FAIL(CKL_UNSUPPORTED,
+                 "conv sm90: im2col=1 takes filters, padding and strides that reach less than %d pixels", REACH);
+    }
+    if ((double)d->n * (double)m[1].y * (double)m[2].y > INT32_MAX ||
+        (double)d->n * (double)m[1].x * (double)m[2].x > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: im2col=1 counts pixels in 32 bits");
+    return CKL_OK;
+}
+
+ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *c)
+{
+    TRY(check_together(desc, c));
+    const ckl_conv_desc all = joined(desc, c), *d = &all;
     const bool data = d->direction == CKL_CONV_DATA;
     const int unit = 16 / (int)ckl_dtype_bytes(d->dtype), deepest = 8 * unit; // a row of 128 bytes
     if (!device->has_wgmma)
@@ -209,9 +353,9 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
         FAIL(CKL_UNSUPPORTED, "conv sm90: it does not compute the gradient of weights");
     if (d->dtype == CKL_F32 && (data || d->math == CKL_GEMM_F32))
         FAIL(CKL_UNSUPPORTED, "conv sm90: tensor cores multiply f32 with math=tf32 alone, and no gradient");
-    if (c->grouped != (d->groups > 1))
-        FAIL(CKL_INVALID, "conv sm90: grouped=%d, but the problem has %" PRId64 " groups", c->grouped, d->groups);
-    if (d->groups > 1 && (d->d > 1 || d->t > 1 || d->stride_d > 1 || d->pad_front || d->pad_back))
+    if (c->grouped != (desc->groups > 1))
+        FAIL(CKL_INVALID, "conv sm90: grouped=%d, but the problem has %" PRId64 " groups", c->grouped, desc->groups);
+    if (desc->groups > 1 && (d->d > 1 || d->t > 1 || d->stride_d > 1 || d->pad_front || d->pad_back))
         FAIL(CKL_UNSUPPORTED, "conv sm90: groups=%" PRId64 " of volumes are convolved by other kernels", d->groups);
     if (d->groups > 1 && (d->c / d->groups % unit || d->k / d->groups % 8))
         FAIL(CKL_UNSUPPORTED, "conv sm90: the channels of groups=%" PRId64 " are not whole 16 bytes", d->groups);
@@ -230,9 +374,10 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
         FAIL(CKL_INVALID, "conv sm90: zeros=1, but taps see all pixels or none, or rows are beyond 32-bit numbers");
     if (c->consumers < 1 || c->consumers > 2)
         FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2", c->consumers);
-    if (c->tile_k != deepest && c->tile_k != deepest / 2 && c->tile_k != deepest / 4)
-        FAIL(CKL_INVALID, "conv sm90: tile_k=%d is none of %d, %d, %d", c->tile_k, deepest / 4, deepest / 2, deepest);
-    TRY(conv_check_box("sm90", box_of(c), CONV_SM90_ROWS * c->consumers, c->step_w, c->step_h));
+    if (c->tile_k < unit || c->tile_k % unit || c->tile_k > deepest)
+        FAIL(CKL_INVALID, "conv sm90: tile_k=%d is no multiple of %d up to %d", c->tile_k, unit, deepest);
+    const int step_w = c->im2col ? 1 : c->step_w, step_h = c->im2col ? 1 : c->step_h; // its pixels are no box
+    TRY(conv_check_box("sm90", box_of(c), CONV_SM90_ROWS * c->consumers, step_w, step_h));
     const conv_sm90_shape s = conv_sm90_shape_of(c);
     if (c->tile_n < s.y_cols || c->tile_n % 64 || c->tile_n > 256 || (c->tile_n > 192 && c->form.residual))
         FAIL(CKL_INVALID, "conv sm90: tile_n=%d is not a multiple of 64 up to %d", c->tile_n,
@@ -240,6 +385,8 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *d, const ckl_device_info *device
     if (c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes - 1024)
         FAIL(CKL_UNSUPPORTED, "conv sm90: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has",
              c->stages, s.smem_bytes, device->id);
+    TRY(check_split(d, c));
+    TRY(check_im2col(d, c));
     if ((double)d->t * (double)d->r * (double)d->s > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sm90: the taps of a filter are beyond 32-bit numbers");
     if (tiles_of(d, c) > INT32_MAX || d->n > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
@@ -288,6 +435,30 @@ int64_t conv_sm90_sum_images(const ckl_conv_desc *d, const conv_sm90_config *c)
     return round_up(d->n, c->box_n);
 }
 
+/* All pixels as one row of places; x without its slices, with the corners of these places. step: from one to the next. */
+static void follow_pixels(conv_params *p, const int64_t size[CONV_MODES], const int64_t step[CONV_MODES])
+{
+    int64_t pixels = p->n;
+    for (int i = 1; i < CONV_MODES; i++) {
+        int64_t lower, upper;
+        corners_of(p, i, size[i], step[i], &lower, &upper);
+        p->mX.lower[CONV_MODES - 1 - i] = (int16_t)lower;
+        p->mX.upper[CONV_MODES - 1 - i] = (int16_t)upper;
+        p->corner[i] = (uint32_t)lower;
+        p->places[i] = (uint32_t)p->y_size[i];
+        pixels *= p->y_size[i];
+        p->y_size[i] = 1;
+    }
+    p->mX.size[3] = p->mX.size[4];
+    p->mX.stride[3] = p->mX.stride[4];
+    p->y_size[2] = pixels;
+    p->n = 1;
+    for (param_tensor *t = &p->mY; t; t = t == &p->mY ? &p->mR : NULL) {
+        t->size[1] = pixels;
+        t->size[2] = t->size[3] = t->size[4] = 1;
+    }
+}
+
 static ckl_status launch_tiles(const ckl_plan *plan, const conv_sm90_config *c, const conv_params *p, ckl_stream stream)
 {
     const int64_t rows = ceil_div(p->y_size[1], c->box_h), columns = ceil_div(p->y_size[2], c->box_w);
@@ -295,7 +466,8 @@ static ckl_status launch_tiles(const ckl_plan *plan, const conv_sm90_config *c, 
         p->y_size[0] * rows * columns * ceil_div(p->n, c->box_n) * ceil_div(p->k, c->tile_n) * c->slices;
     if (tiles == 0)
         return CKL_OK;
-    return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, p, stream);
+    const int64_t clusters = min_i64(tiles, plan->kernels[0].clusters_resident);
+    return plan_launch(plan, 0, (plan_grid){ .x = clusters * c->split }, p, stream);
 }
 
 /* Along one mode the pixels r, r + stride, ... of x: pixel number j sees tap number u of theirs at place j + start - u * step of dy. */
@@ -310,6 +482,25 @@ static void see_taps(conv_params *p, const conv_mode *m, int mode, int64_t r)
     p->tap += none ? 0 : (uint32_t)first * p->tap_step[mode];
     p->tap_step[mode] *= (uint32_t)apart;
     p->c = none ? 1 : p->c; // one stage of zeros
+}
+
+/* Does the tap see one of `size` pixels from a place, of which there are y_size, `step` apart? */
+static bool sees(const conv_params *p, int mode, int64_t tap, int64_t size, int64_t step)
+{
+    const int64_t first = tap * p->dilation[mode] - p->pad[mode];
+    return first < size && first + (p->y_size[mode] - 1) * step >= 0;
+}
+
+/* Leaves out taps at the edges of a filter that see nothing but padding, but for one. */
+static void drop_unseen(conv_params *p, int mode, int64_t size, int64_t step)
+{
+    while (p->filter[mode] > 1 && !sees(p, mode, p->filter[mode] - 1, size, step))
+        p->filter[mode]--;
+    while (p->filter[mode] > 1 && !sees(p, mode, 0, size, step)) {
+        p->filter[mode]--;
+        p->pad[mode] -= p->dilation[mode];
+        p->tap += p->tap_step[mode];
+    }
 }
 
 /* Does some tap see the pixels of launch number i, if there are such? */
@@ -339,10 +530,13 @@ static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, c
         offset += r * dx->stride[1 + mode];
         own.stride[1 + mode] *= m[mode].stride;
         own.shape[1 + mode] = p.y_size[mode] = r < m[mode].x ? ceil_div(m[mode].x - r, m[mode].stride) : 0;
+        drop_unseen(&p, mode, m[mode].y, 1);
     }
     if (d->groups > 1)
         own.shape[1] = p.y_size[0] = d->groups;
     p.mY = conv_pixels((const char *)p.from[CONV_X] + offset * (int64_t)ckl_dtype_bytes(d->out), &own);
+    if (c->im2col)
+        follow_pixels(&p, (const int64_t[]){ m[0].y, m[1].y, m[2].y }, (const int64_t[]){ 1, 1, 1 });
     return launch_tiles(plan, c, &p, stream);
 }
 
@@ -364,9 +558,10 @@ static ckl_status launch_all_data(const ckl_plan *plan, const conv_sm90_config *
     return CKL_OK;
 }
 
-ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d,
+ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *desc,
                             const ckl_conv_args *a, const conv_tensor at[CONV_TENSORS], ckl_stream stream)
 {
+    const ckl_conv_desc all = joined(desc, c), *d = &all;
     conv_params p = conv_params_of(d, a);
     const conv_tensor x = in_groups(&at[CONV_X], d->groups), y = in_groups(&at[CONV_Y], d->groups);
     p.mW = filters(a->w, &at[CONV_W], d->groups);
@@ -382,10 +577,14 @@ ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, con
         p.mX = conv_pixels(a->dy, &y);
         return launch_all_data(plan, c, d, &x, p, stream);
     }
+    for (int i = 0; i < CONV_MODES; i++)
+        drop_unseen(&p, i, p.x_size[i], p.step[i]);
     p.y_size[0] = y.shape[1];
     p.mX = conv_pixels(a->x, &x);
     p.mY = conv_pixels(a->y, &y);
     p.mR = conv_pixels(a->residual, &y);
+    if (c->im2col)
+        follow_pixels(&p, p.x_size, p.step);
     return launch_tiles(plan, c, &p, stream);
 }
 

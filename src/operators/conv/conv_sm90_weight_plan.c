@@ -126,14 +126,35 @@ static bool can_store(const ckl_conv_desc *d)
     return d->c * (int64_t)ckl_dtype_bytes(d->out) % 16 == 0;
 }
 
+/* Filters of one pixel see all pixels as one row, whose boxes waste nothing and are contiguous. */
+static ckl_conv_desc in_one_row(const ckl_conv_desc *d)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    ckl_conv_desc row = *d;
+    double pixels = (double)d->n;
+    for (int i = 0; i < CONV_MODES; i++) {
+        if (m[i].filter > 1 || m[i].stride > 1 || m[i].x != m[i].y)
+            return row;
+        pixels *= (double)m[i].x;
+    }
+    if (d->layout != CKL_IMAGE_NHWC || conv_is_view(d) || pixels < 1 || pixels > INT32_MAX / 8)
+        return row;
+    row.w = (int64_t)pixels;
+    row.n = row.d = row.h = 1;
+    return row;
+}
+
 static bool candidate_sm90_weight(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    return conv_weight_candidate(desc, device, i, can_store(desc) ? 1 : 2, config);
+    const ckl_conv_desc row = in_one_row(desc);
+    return conv_weight_candidate(&row, device, i, can_store(desc) ? 1 : 2, config);
 }
 
 static plan_cost cost_sm90_weight(const void *desc, const ckl_device_info *device, const void *config)
 {
-    return conv_weight_cost(desc, device, config);
+    const ckl_conv_desc row = in_one_row(desc);
+    return conv_weight_cost(&row, device, config);
 }
 
 static ckl_status check_config(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_weight_config *c)
@@ -166,8 +187,7 @@ ckl_status conv_weight_admit(const ckl_conv_desc *d, const ckl_device_info *devi
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: it computes the gradient of weights alone");
     TRY(conv_check_form("sm90_weight", d, &c->form));
     TRY(conv_check_vectors("sm90_weight", d));
-    if (d->dtype == CKL_F32)
-        FAIL(CKL_UNSUPPORTED, "conv sm90_weight: dtype=f32 is none of f16, bf16");
+    TRY(conv_check_half("sm90_weight", d));
     if (d->groups != 1)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: groups=%" PRId64 " are not one", d->groups);
     if (d->n == 0 || d->c == 0 || d->k == 0)
@@ -197,7 +217,8 @@ static ckl_status admit_sm90_weight(const void *desc, const ckl_device_info *dev
     if (d->c % 8 || d->k % 8)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", d->c,
              d->k);
-    return conv_weight_admit(d, device, config);
+    const ckl_conv_desc row = in_one_row(d);
+    return conv_weight_admit(&row, device, config);
 }
 
 /* The sums of all slices, then those of the bias. */
@@ -258,7 +279,7 @@ ckl_status conv_weight_launch(const ckl_plan *plan, const conv_sm90_weight_confi
 
 static ckl_status launch_sm90_weight(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_desc row = in_one_row(plan->desc), *d = &row;
     ckl_conv_args a = *(const ckl_conv_args *)args;
     conv_tensor at[CONV_TENSORS];
     for (int i = 0; i < CONV_TENSORS; i++)

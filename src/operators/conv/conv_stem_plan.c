@@ -113,8 +113,7 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED, "conv stem: %s has no wgmma", device->id);
     if (d->direction != CKL_CONV_FORWARD)
         FAIL(CKL_UNSUPPORTED, "conv stem: it computes no gradients");
-    if (d->dtype == CKL_F32)
-        FAIL(CKL_UNSUPPORTED, "conv stem: dtype=f32 is none of f16, bf16");
+    TRY(conv_check_half("stem", d));
     if (d->residual || d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
         FAIL(CKL_UNSUPPORTED, "conv stem: it takes images without groups and residual");
     if (d->c < 1 || d->c > 8 || d->k < 1 || d->k > UINT16_MAX)

@@ -73,7 +73,7 @@ static double reference_flops(const void *problem)
 static double matrix_rate(const void *problem)
 {
     const ckl_conv_desc *d = problem;
-    return d->dtype != CKL_F32 ? 1 : d->math == CKL_GEMM_TF32 ? 0.65 : 0.1;
+    return d->dtype == CKL_I8 ? 2 : d->dtype != CKL_F32 ? 1 : d->math == CKL_GEMM_TF32 ? 0.65 : 0.1;
 }
 
 static const char *const cases[] = {
@@ -104,7 +104,7 @@ static const char *const cases[] = {
     "n=0 c=8 h=4 w=4 k=8 direction=weight bias=1             # no images: zeros",
     "n=2 c=16 h=9 w=11 k=24 pad=1 misalign=1 impl=sm80",
     "n=3 c=72 h=13 w=11 k=72 pad=1 stride=2 dilation=2 impl=sm90 "
-    "config='consumers=1 tile_n=64 box_w=4 box_h=2 box_n=8'  # boxes that end within the image, two chunks",
+    "config='consumers=1 split=1 tile_n=64 box_w=4 box_h=2 box_n=8'  # boxes that end within the image, two chunks",
     "n=2 c=16 h=5 w=9 k=136 pad=1 bias=1 residual=1 activation=relu impl=sm90 "
     "config='consumers=2 tile_n=128 box_w=8 box_h=8 box_n=2 stages=4' # consumers by images; two residuals of a tile",
     "n=1 c=8 h=7 w=17 k=64 r=1 s=1 impl=sm90 "
@@ -132,6 +132,11 @@ static const char *const cases[] = {
     "n=2 c=16 h=20 w=20 k=64 r=7 s=7 pad=3 direction=weight impl=sm90_weight "
     "config='consumers=1 tile_n=64 slices=4'    # more tiles than CTAs",
     "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='tile_k=16'",
+    "n=2 c=56 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='tile_k=56' # no zeros in place of channels",
+    "n=2 c=96 h=9 w=7 k=40 pad=1 bias=1 impl=sm90 config='tile_k=48'",
+    "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='tile_k=24 consumers=1'",
+    "n=2 c=40 h=9 w=7 k=104 pad=1 direction=data impl=sm90 config='tile_k=56'",
+    "n=2 c=20 h=9 w=11 k=72 pad=1 dtype=f32 math=tf32 impl=sm90 config='tile_k=20'",
     "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='tile_k=32'",
     "n=2 c=72 h=9 w=7 k=40 pad=1 direction=data impl=sm90 config='tile_k=16'",
     "n=3 c=72 h=6 w=7 k=72 pad=1 bias=1 residual=1 activation=relu impl=sliced "
@@ -281,6 +286,54 @@ static const char *const cases[] = {
     "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=24 y_w=40 y_h=480 direction=weight bias=1 impl=sm90_weight",
     "n=1 c=4 d=5 h=6 w=7 k=8 t=3 pad=1 x_d=300 x_w=5 y_d=500 dtype=f32 # slices apart",
     "n=2 c=6 h=6 w=7 k=8 pad=1 x_c=50 y_h=9 layout=nchw direction=weight dtype=f32 bias=1",
+    "n=2 c=72 h=9 w=7 k=136 pad=1 bias=1 scale=1 activation=relu impl=sm90 config='tile_n=128 split=2' # two CTAs a "
+    "tile",
+    "n=2 c=72 h=9 w=7 k=252 pad=1 out=f32 bias=1 stride=2 impl=sm90 config='tile_n=192 split=2 consumers=1 stages=3'",
+    "n=40 c=40 h=19 w=17 k=264 dtype=bf16 impl=sm90 config='tile_n=256 split=2 stages=2' # several tiles of a cluster",
+    "n=2 c=264 h=9 w=7 k=40 pad=1 direction=data impl=sm90 config='tile_n=256 split=2 stages=2'",
+    "n=2 c=64 h=9 w=7 k=128 groups=2 pad=1 impl=sm90 config='tile_n=128 split=2'",
+    "n=3 c=40 h=9 w=7 k=72 pad=1 bias=1 residual=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1'",
+    "n=3 c=40 h=9 w=11 k=72 pad_left=2 pad_top=1 pad_bottom=3 r=3 s=5 stride_h=2 stride_w=3 dilation_w=2 impl=sm90 "
+    "config='im2col=1 box_w=64 box_h=1 box_n=1 consumers=1'",
+    "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=3 s=2 dtype=bf16 impl=sm90 config='im2col=1 consumers=2 box_w=128 "
+    "box_h=1 box_n=1'",
+    "n=9 c=72 h=7 w=7 k=136 pad=1 bias=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 tile_n=128 "
+    "split=2 stages=4'",
+    "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1'",
+    "n=3 c=36 h=9 w=7 k=72 pad=1 dtype=f32 math=tf32 stride=2 impl=sm90 config='stages=3 im2col=1 tile_k=20 "
+    "consumers=2 box_w=128 box_h=1 box_n=1'",
+    "n=2 c=24 h=9 w=7 k=72 pad=1 layout=nchw impl=packed config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1'",
+    "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=4 s=3 dilation=2 impl=sm90 config='stages=3 im2col=1 consumers=2 "
+    "box_w=128 box_h=1 box_n=1'",
+    "n=40 c=40 h=9 w=19 k=72 pad=3 r=5 impl=sm90 config='im2col=1 tile_n=64 consumers=2 box_w=128 box_h=1 box_n=1'",
+    "n=2 c=128 h=9 w=11 k=128 groups=4 pad=1 bias=1 residual=1 impl=sm90 config='together=2 tile_k=64 tile_n=64 "
+    "stages=3'",
+    "n=2 c=64 h=9 w=11 k=64 groups=4 pad=1 stride=2 scale=1 activation=relu dtype=bf16 impl=sm90 config='together=4 "
+    "tile_k=64 tile_n=64'",
+    "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90                    # one tap of nine sees pixels",
+    "n=5 c=40 h=2 w=1 k=48 r=5 s=7 pad=3 direction=data impl=sm90",
+    "n=1 c=16 h=1 w=3 k=8 r=5 s=1 pad_top=6 stride=3 impl=sm90 # no tap sees any",
+    "n=2 c=136 h=1 w=2 k=72 r=7 s=3 pad=3 impl=sliced         # slices of the taps that see pixels",
+    "n=5 c=40 h=1 w=1 k=48 pad=1 layout=nchw bias=1 residual=1 impl=packed # planes of one pixel are not copied",
+    "n=3 c=72 h=1 w=1 k=7 r=1 s=1 layout=nchw impl=packed",
+    "n=3 c=20 h=9 w=11 k=70 pad=1 direction=weight dtype=f32 math=tf32 bias=1",
+    "n=3 c=24 h=9 w=11 k=36 pad=1 groups=4 direction=weight bias=1 impl=sm80_weight config='slices=4'",
+    "n=2 c=7 h=9 w=11 k=5 pad_left=2 stride_h=2 stride_w=3 dilation_h=2 direction=weight dtype=bf16 out=f32 "
+    "layout=nchw impl=sm80_weight config='slices=1 stages=2'",
+    "n=2 c=6 d=5 h=6 w=7 k=66 t=3 pad=1 direction=weight dtype=f32 math=tf32 groups=2 impl=sm80_weight",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=25 y_w=41 y_h=480 direction=weight bias=1 impl=sm80_weight",
+    "n=9 c=80 h=20 w=20 k=70 pad=1 direction=weight impl=sm80_weight config='slices=8'",
+    "n=2 c=32 h=9 w=11 k=48 pad=1 dtype=i8 stride=2 # sums as they are",
+    "n=2 c=48 h=9 w=11 k=40 pad=1 dtype=i8 out=f16 scale=1 bias=1 residual=1 activation=relu impl=sm90 "
+    "config='tile_k=48 stages=3'",
+    "n=2 c=144 h=9 w=7 k=72 r=1 s=1 dtype=i8 out=bf16 scale=1",
+    "n=2 c=160 h=9 w=7 k=68 pad=1 dtype=i8 out=f32 scale=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 "
+    "box_n=1 stages=3 tile_k=80'",
+    "n=2 c=20 h=9 w=11 k=36 pad=1 groups=2 dtype=i8 out=bf16 scale=1 bias=1 activation=silu impl=sm80 # single bytes",
+    "n=2 c=24 h=9 w=11 k=32 pad=1 dtype=i8 out=f32 layout=nchw impl=sm80",
+    "n=1 c=40 h=9 w=11 k=32 pad=1 dtype=i8 impl=sm80 # vectors of 8",
+    "n=2 c=6 d=5 h=6 w=7 k=8 t=3 pad=1 dtype=i8 impl=naive",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 dtype=i8 out=f16 scale=1 impl=im2col",
     "n=2 c=16 h=9 w=11 k=24 pad=1 bias=1 residual=1 scale=1 activation=relu impl=im2col",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dilation=2 dtype=bf16 impl=im2col",
     "n=2 c=12 h=9 w=40 k=20 pad_left=3 stride_w=9 dtype=f32 math=tf32 impl=im2col",
@@ -307,8 +360,8 @@ static const char *const population[] = {
 static const test_reject rejects[] = {
     { "impl=sm80 config='vec_a=0'", CKL_INVALID, "conv sm80: vec_a=0 or vec_b=8 is no power of two" },
     { "impl=sm80 config='vec_b=3'", CKL_INVALID, "conv sm80: vec_a=8 or vec_b=3 is no power of two" },
-    { "impl=sliced config='tile_k=0'", CKL_INVALID, "conv sm90: tile_k=0 is none of 16, 32, 64" },
-    { "dtype=i32", CKL_INVALID, "conv: dtype=i32 is none of f32, f16, bf16" },
+    { "impl=sliced config='tile_k=0'", CKL_INVALID, "conv sm90: tile_k=0 is no multiple of 8 up to 64" },
+    { "dtype=i32", CKL_INVALID, "conv: dtype=i32 is none of f32, f16, bf16, i8" },
     { "out=bf16", CKL_INVALID, "conv: out=bf16 is none of f16, f32" },
     { "math=tf32", CKL_INVALID, "conv: math=tf32 is of dtype=f32, not of f16" },
     { "dtype=f32 impl=sm90", CKL_UNSUPPORTED, "conv sm90: tensor cores multiply f32 with math=tf32 alone" },
@@ -391,7 +444,32 @@ static const test_reject rejects[] = {
     { "c=8 k=8 groups=8 layout=nchw direction=weight impl=depthwise_weight", CKL_UNSUPPORTED, "it takes NHWC" },
     { "c=8 k=8 groups=8 direction=weight impl=depthwise_weight config='filter=5'", CKL_INVALID, "filter=5 is not s=3" },
     { "c=8 k=8 groups=8 direction=weight impl=depthwise_weight config='lanes=3'", CKL_INVALID, "are not possible" },
-    { "impl=sm90 config='tile_k=48'", CKL_INVALID, "conv sm90: tile_k=48 is none of 16, 32, 64" },
+    { "impl=sm90 config='tile_k=44'", CKL_INVALID, "conv sm90: tile_k=44 is no multiple of 8 up to 64" },
+    { "impl=sm90 config='split=3'", CKL_INVALID, "conv sm90: split=3 is not in 1..2" },
+    { "impl=sm90 config='tile_n=64 split=2'", CKL_UNSUPPORTED, "conv sm90: split=2 halves 9 stages and 64 columns" },
+    { "impl=sm90 r=1 s=1 config='tile_n=128 split=2'", CKL_UNSUPPORTED, "conv sm90: split=2 halves 1 stages" },
+    { "impl=sm90 residual=1 config='tile_n=128 split=2 stages=3'", CKL_UNSUPPORTED,
+      "conv sm90: split=2 takes no residual" },
+    { "groups=2 impl=sm90 config='im2col=1 box_w=128 box_h=1 box_n=1 consumers=2 stages=3'", CKL_UNSUPPORTED,
+      "conv sm90: im2col=1 takes dense images" },
+    { "impl=sm90 config='im2col=1 consumers=2 box_w=64 box_h=2 box_n=1 stages=3'", CKL_INVALID,
+      "conv sm90: im2col=1, but box_w=64 are not all pixels of a CTA" },
+    { "w=999 dilation_w=128 impl=sm90 config='im2col=1 box_w=128 box_h=1 box_n=1 consumers=2 stages=3'",
+      CKL_UNSUPPORTED, "im2col=1 takes filters, padding and strides that reach less than 128 pixels" },
+    { "groups=2 impl=sm90 config='together=4'", CKL_UNSUPPORTED, "conv sm90: together=4 groups do not fill a tile" },
+    { "impl=sm80_weight", CKL_UNSUPPORTED, "conv sm80_weight: it computes the gradient of weights alone" },
+    { "direction=weight dtype=f32 impl=sm80_weight", CKL_UNSUPPORTED, "multiply f32 with math=tf32 alone" },
+    { "direction=weight n=0 impl=sm80_weight", CKL_UNSUPPORTED, "conv sm80_weight: n=0 c=64 k=64 leave no products" },
+    { "direction=weight impl=sm80_weight config='stages=1'", CKL_INVALID, "conv sm80_weight: stages=1 is not in 2..8" },
+    { "direction=weight impl=sm80_weight config='slices=65'", CKL_INVALID, "slices=65 is not in 1..64" },
+    { "dtype=i8 out=f16 direction=data", CKL_INVALID, "conv: dtype=i8 has no gradients" },
+    { "dtype=i8 bias=1", CKL_INVALID, "conv: out=i32 is the sums of i8 as they are, without bias" },
+    { "dtype=f16 out=i32", CKL_INVALID, "conv: out=i32 is none of f16, f32" },
+    { "dtype=i8 k=16 impl=narrow", CKL_UNSUPPORTED, "conv narrow: dtype=i8 is none of f16, bf16" },
+    { "dtype=i8 impl=sliced", CKL_UNSUPPORTED, "conv sliced: dtype=i8 is none of f16, bf16" },
+    { "dtype=i8 c=7 impl=packed", CKL_UNSUPPORTED, "conv packed: dtype=i8 is none of" },
+    { "dtype=i8 c=8 k=8 groups=8 impl=depthwise", CKL_UNSUPPORTED, "conv depthwise: dtype=i8 is none of" },
+    { "dtype=i8 c=8 impl=sm90", CKL_UNSUPPORTED, "conv sm90: c=8 or k=64 channels are not whole 16 bytes" },
     { "d=3 t=3 groups=2 impl=sm90", CKL_UNSUPPORTED, "conv sm90: groups=2 of volumes" },
     { "groups=2 impl=sm90 config='grouped=0'", CKL_INVALID, "conv sm90: grouped=0, but the problem has 2 groups" },
     { "impl=sliced config='slices=17'", CKL_UNSUPPORTED, "conv sliced: slices=17 are not 2..16" },

@@ -119,6 +119,7 @@ static const char *const cases[] = {
     "expr=x+y shape=70x136 strides=1x70 dtype=bf16                # and vectors of the others, by pairs",
     "expr=x*y shape=3x66x48 strides=3168x1x66 dtype=f16           # pairs that end with the tile",
     "expr=x-y shape=3x70x130 strides=9100x1x70 dtype=f16 misalign=1",
+    "expr=x+y shape=3x70x136 strides=9521x1x70 dtype=bf16         # no pairs: they would begin at odd elements",
     "expr=x-y*z shape=64x48x80 strides=1x64x3072,,80x5120x1 dtype=i32 # three dimensions, one of two strided inputs",
     "expr=x-y shape=64x48x80 strides=1x64x3072,1x5120x64          # two inputs, of different pitches",
     "expr=x shape=70x90 strides=1x70,91x1 dtype=bool out=bf16",

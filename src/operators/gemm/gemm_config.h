@@ -390,6 +390,17 @@ static inline int gemm_tile_k(ckl_dtype ab)
     return GEMM_TILE_BYTES / (int)ckl_dtype_bytes(ab);
 }
 
+/*
+ * Scales of blocks in a stage: boxes of `lines` rows or columns each that have scales of their own, or of one square each. A box begins at
+ * 16 bytes of the list, of which the scales perhaps begin inside; in shared memory at a multiple of 128 bytes.
+ */
+typedef struct gemm_scale_boxes {
+    int boxes, lines; // 0 boxes: there are no scales of blocks
+    int length, slot; // elements of a box, and from one to the next
+} gemm_scale_boxes;
+
+enum { GEMM_SCALE_UNIT = 4 }; // elements of 16 bytes
+
 /* What the kernel and its host side derive alike from a config. */
 typedef struct gemm_sm90_shape {
     int tile_k;             // elements of K of one stage
@@ -401,7 +412,7 @@ typedef struct gemm_sm90_shape {
     int threads;
     int d_rows, d_cols, d_swizzle; // of one staging buffer of D
     int vectors[GEMM_VECTORS];     // elements that a consumer needs of each; 0: the epilogue has none
-    int column_scales;             // that a consumer needs for a K tile; 0: columns have none of their own
+    gemm_scale_boxes scales[2];    // of blocks, for a tile's rows and its columns
     int c_arrivals, x_arrivals; // barriers of a consumer for C and for X: of every staging buffer if boxes come ahead
     int64_t part_bytes;         // of the partial sums that a CTA sends to one that finishes, of each consumer
     int64_t stage_bytes, smem_bytes;
@@ -443,7 +454,10 @@ static inline bool gemm_sm90_sums_twice(const gemm_epilogue *e)
     return e->accumulation == CKL_GEMM_ACCURATE || e->math == CKL_GEMM_F32X3;
 }
 
-/* Accumulators of one consumer thread, twice as many where it sums twice. */
+/* Rows of a tile that a consumer sums on their own where it sums twice. */
+int gemm_sm90_part_rows(const gemm_sm90_config *config);
+
+/* Accumulators of one consumer thread, and of one such part. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
 /* Does the epilogue need few registers? */
@@ -484,6 +498,13 @@ KERNEL_PARAMS(gemm_pointers, GEMM_POINTERS_PARAMS);
 
 void gemm_sm90(const void *config, int kernel);
 
+/* More of them with scales of blocks: those of the tile's rows and columns, all in one row. */
+#define GEMM_SCALES_PARAMS(X, owner) \
+    X(owner, tensor, SCALES_M)       \
+    X(owner, tensor, SCALES_N)
+
+KERNEL_PARAMS(gemm_scales, GEMM_SCALES_PARAMS);
+
 /* pitched: sm90 behind a second kernel, which copies or transposes A, B or both, those of a whole batch */
 
 enum {
@@ -516,7 +537,10 @@ KERNEL_PARAMS(gemm_repitch, GEMM_REPITCH_PARAMS);
 void gemm_repitch(const gemm_sm90_config *config);
 
 #define GEMM_PITCHED_PARAMS(X, owner) \
-    GEMM_SM90_PARAMS(X, owner) GEMM_POINTERS_PARAMS(X, owner) GEMM_REPITCH_PARAMS(X, owner)
+    GEMM_SM90_PARAMS(X, owner)        \
+    GEMM_POINTERS_PARAMS(X, owner)    \
+    GEMM_REPITCH_PARAMS(X, owner)     \
+    GEMM_SCALES_PARAMS(X, owner)
 
 KERNEL_PARAMS(gemm_pitched, GEMM_PITCHED_PARAMS);
 

@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/math.h"
+#include "base/wide.h"
 #include "operators/gemm/gemm_config.h"
 
 enum {
@@ -175,17 +176,37 @@ enum { LANES = 8 }; // partial sums side by side, which compilers make vectors o
 /* NOTE: the tensor core aligns products by the exponents of their factors, and that of a subnormal is the smallest one. */
 static double aligned(double x, double smallest)
 {
-    return x > 0 && x < smallest ? smallest : x;
+    return (x > 0) & (x < smallest) ? smallest : x;
+}
+
+/* As what the smallest factors of A and of B are aligned, and how much larger those of B are than what they stand for. */
+typedef struct alignment {
+    double a, b, raised;
+} alignment;
+
+/* Of f16, integers of 4 bits are multiplied as subnormals in units of 2^-24, each raised by 8. */
+static bool has_subnormal_weights(const ckl_gemm_desc *d)
+{
+    return d->a == CKL_F16 && d->b == CKL_U8;
+}
+
+static alignment alignment_of(const ckl_gemm_desc *d)
+{
+    const double rests = d->math == CKL_GEMM_F32X3 ? 0x1p16 : 1; // which lose bits where they are subnormal
+    const double smallest = dtype_tiny(d->a) / dtype_epsilon(d->a) * rests;
+    if (has_subnormal_weights(d))
+        return (alignment){ smallest, 0x1p10, GEMM_NIBBLE_ZERO };
+    return (alignment){ smallest, smallest, 0 };
 }
 
 /* Both arrays are padded with zeros to a multiple of LANES. */
-static void products(const double *a, const double *b, int64_t k, double smallest, double *sum, double *magnitude)
+WIDE static void products(const double *a, const double *b, int64_t k, alignment smallest, double *sum, double *magnitude)
 {
     double s[LANES] = { 0 }, t[LANES] = { 0 };
     for (int64_t l = 0; l < k; l += LANES) {
-        for (int i = 0; i < LANES; i++) {
+        EACH_OF(i, LANES) {
             s[i] += a[l + i] * b[l + i];
-            t[i] += aligned(fabs(a[l + i]), smallest) * aligned(fabs(b[l + i]), smallest);
+            t[i] += aligned(fabs(a[l + i]), smallest.a) * aligned(fabs(b[l + i]) + smallest.raised, smallest.b);
         }
     }
     *sum = ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
@@ -213,7 +234,7 @@ static int64_t first_scale_of_B(const ckl_gemm_desc *d, int64_t group)
 
 /* The sum of products of row at[1] and column at[2], each block of K scaled. */
 static void scaled_products(const ckl_gemm_desc *d, void *const *host, const double *a, const double *b,
-                            double smallest, const int64_t at[4], double *sum, double *magnitude)
+                            alignment smallest, const int64_t at[4], double *sum, double *magnitude)
 {
     *sum = *magnitude = 0;
     for (int64_t block = 0; block * d->block_k < d->k; block++) {
@@ -353,8 +374,9 @@ static void activate_element(const gemm_problem *p, void *const *host, const int
 static void reference_of(const gemm_problem *p, void *const *host, reference_slice out)
 {
     const ckl_gemm_desc *d = &p->desc;
-    const bool rests = d->math == CKL_GEMM_F32X3; // which lose bits where they are subnormal
-    const double smallest = dtype_tiny(d->a) / dtype_epsilon(d->a) * (rests ? 0x1p16 : 1);
+    const bool rests = d->math == CKL_GEMM_F32X3;
+    const bool meets = rests || has_subnormal_weights(d); // an infinity a rest that is 0, or one of the other sign
+    const alignment smallest = alignment_of(d);
     const int64_t rows = gemm_matrix_of(d, 'd').rows, product = out.row / rows, row_D = out.row % rows;
     const int64_t row = row_of_product(d, host[ROWS_D], row_D);
     if (row < 0) {
@@ -383,7 +405,7 @@ static void reference_of(const gemm_problem *p, void *const *host, reference_sli
         out.magnitude[j] = magnitude[0] + (rests ? (double)d->k * 0x1p-104 : 0);
         if (out.output != OUTPUT_X)
             activate_element(p, host, (int64_t[]){ product, row, j, group, row_D }, sum, magnitude, &out);
-        if (rests && (isinf(sum[0]) || (d->gated && isinf(sum[1])))) { // an infinity meets a rest that is 0
+        if (meets && (isinf(sum[0]) || (d->gated && isinf(sum[1])))) {
             out.value[j] = NAN;
             out.magnitude[j] = REFERENCE_OPEN;
         }

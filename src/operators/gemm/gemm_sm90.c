@@ -47,14 +47,18 @@ static void initialise(const sm90_kernel *k)
     launch_dependents();
 }
 
-/* Thread t of a consumer frees the stages of CTA t of those that share operands, if that CTA loads for this one. */
+/*
+ * Thread t of a consumer frees the stages of CTA t of those that share operands, if that CTA loads for this one. Of stages with
+ * scales, which every warp reads, lane t of each warp.
+ */
 static void describe_release(const sm90_kernel *k, consumer_role *c)
 {
     int cluster_m = k->cfg->cluster_m, sharers = k->size.sharers;
-    c->releases = lt(c->tid, imm(sharers));
+    const val thread = k->size.scales[0].boxes ? lane() : c->tid;
+    c->releases = lt(thread, imm(sharers));
     if (sharers == 1)
         return;
-    val peer = select(c->releases, c->tid, imm(0));
+    val peer = select(c->releases, thread, imm(0));
     if (k->cfg->cluster_m > 1 && k->cfg->cluster_n > 1)
         c->releases = logical_and(c->releases, logical_or(eq(rem(peer, imm(cluster_m)), k->rank_m),
                                                           eq(div(peer, imm(cluster_m)), k->rank_n)));
@@ -76,7 +80,7 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.tCrB = descriptors_B(&c.mma, k->sB);
     c.acc = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
     for (int i = 0; i < gemm_sm90_parts(cfg); i++) {
-        c.parts[i] = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
+        c.parts[i] = fragment_C(&c.mma, gemm_sm90_part_rows(cfg), cfg->tile_n);
         fill(c.parts[i], immf(0));
     }
     fill(c.acc, convert(c.acc.dtype, imm(0))); // once: the first wgmma of a tile ignores them

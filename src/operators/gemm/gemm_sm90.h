@@ -34,12 +34,12 @@ typedef struct sm90_kernel {
     gemm_sm90_shape size;
     gemm_sm90_values p;
     val array_of_B; // of pointers
-    tma_copy tmaA, tmaB, tmaC, tmaD, tmaX;
+    tma_copy tmaA, tmaB, tmaC, tmaD, tmaX, tmaScales[2];
     tensor sA, sB; // (BM,BK,STAGES), (BN,BK,STAGES)
     bool a_k_major, b_k_major;
     tensor sD;                     // (ROWS,COLS,BUFFERS,CONSUMERS)
     tensor sVectors[GEMM_VECTORS]; // (ELEMENTS,CONSUMERS) f32
-    tensor sScales;                // (COLUMNS,2,CONSUMERS) f32: of two K tiles
+    tensor sScales[2];             // (LENGTH,BOXES,STAGES) f32, of rows and of columns
     tensor sParts;                 // (2,THREADS,PAIRS,SPLIT,CONSUMERS) f32
     pipeline ring;
     int64_t c_barriers, x_barriers;    // of each consumer: a box of C has arrived; one of X
@@ -61,7 +61,7 @@ typedef struct consumer_role {
     val releases, peer; // predicate: this thread frees stages; of the CTA whose empty barriers these are
     tiled_mma mma;
     tensor acc;        // (MMA,MMA_M,MMA_N)
-    tensor parts[2];   // the same of one K tile, and of the next, where they are summed in f32
+    tensor parts[2];   // (MMA,MMA_M,MMA_N) of 64 rows of one K tile, and of the next, where they are summed in f32
     tensor tCrA, tCrB; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
     tensor sD;         // (ROWS,COLS,BUFFERS)
     gemm_scalars scalars;
@@ -114,18 +114,20 @@ void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, const tile
 void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c);
 
 /*
- * gemm_sm90_scales.c: scales of blocks, in registers. begin: before a tile. next: those of a K tile, each in turn. add:
- * acc += part * scales.
+ * gemm_sm90_scales.c: scales of blocks. parameters: their maps. load: those of a stage, by the thread that loads. begin: registers. take: those
+ * of a K tile, before its stage is released. add: acc += part * scales, of a block of 64 rows of the consumer.
  */
 typedef struct block_scales {
-    tensor rNow[2];             // (SCALES) of rows and of columns: for every one that a thread has, or every square
-    tensor rHeld[2], rAhead[2]; // the same of this lane's K tile of four, and of its next
-    tensor sScales;             // (COLUMNS,2)
+    tensor rScales[2]; // (SCALES) of rows and of columns: for every one that a thread has, or every square
 } block_scales;
-block_scales gemm_sm90_begin_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
-void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
+void gemm_sm90_scale_parameters(sm90_kernel *k);
+int gemm_sm90_scale_bytes(const sm90_kernel *k); // that TMA brings to a stage
+void gemm_sm90_load_scales(const sm90_kernel *k, const pipeline_state *to, const tile_place *tile, val k_tile);
+block_scales gemm_sm90_begin_scales(const sm90_kernel *k);
+void gemm_sm90_take_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile, val stage,
                            const block_scales *scales);
-void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor part, const block_scales *scales);
+void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor part, int block,
+                          const block_scales *scales);
 
 /*
  * gemm_sm90_split.c: the partial sums of the CTAs of a cluster. init: by the thread that makes the barriers. sum: the

@@ -244,6 +244,13 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, in
     };
 }
 
+/* Columns of a tile that have scales of their own. */
+static int column_scales_of(const gemm_sm90_config *c)
+{
+    const gemm_scale_boxes s = gemm_sm90_shape_of(c).scales[1];
+    return s.boxes && s.length > GEMM_SCALE_UNIT ? s.lines : 0;
+}
+
 /* Cycles of storing a tile: the narrower the boxes of the TMA stores, the slower. Before it, those of adding the parts of a split. */
 static double epilogue_of_tile(const gemm_sm90_config *c)
 {
@@ -291,7 +298,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     const step_cycles s = step_of(&p, c, device->sm_count);
     double sharing = p.slow_a || p.slow_b || c->swap ? 1 : 1 + fit.cluster * (c->cluster_m * c->cluster_n - 1);
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing + fit.step +
-                  fit.column_scale * gemm_sm90_shape_of(c).column_scales * c->consumers;
+                  fit.column_scale * column_scales_of(c) * c->consumers;
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c), all = tile + epilogue;
     double turn = c->pingpong ? fmax(tile, all / 2) : all;
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;

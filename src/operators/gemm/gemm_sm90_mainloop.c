@@ -45,63 +45,84 @@ typedef struct promotion {
     const sm90_kernel *k;
     const consumer_role *c;
     const tile_place *at;
-    block_scales scales;
-    val k_tile; // of the next sum that is added
-    val stage;  // of it
+    bool scaled;
+    block_scales scales[2]; // of the K tiles whose sums are c->parts
+    val k_tile;             // whose products begin next
+    val stage;              // of the next sum that is added
 } promotion;
 
 static promotion begin_promotion(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val stage)
 {
-    promotion p = { .k = k, .c = c, .at = at };
+    promotion p = { .k = k, .c = c, .at = at, .scaled = gemm_has_block_scales(k->epilogue.scale_a) };
     fill(c->acc, immf(0));
-    if (gemm_has_block_scales(k->epilogue.scale_a))
-        p.scales = gemm_sm90_begin_scales(k, c, at);
+    for (int i = 0; p.scaled && i < gemm_sm90_parts(k->cfg); i++)
+        p.scales[i] = gemm_sm90_begin_scales(k);
     p.k_tile = variable(U32, imm(0));
     p.stage = variable(U32, stage);
     return p;
 }
 
-/* The products of the next stage begin. */
-static void begin_part(const promotion *p, pipeline_state *stage, tensor part)
+/* The products of one block of 64 rows of a consumer begin. */
+static void begin_part(const promotion *p, val stage, int block, int part)
 {
     const consumer_role *c = p->c;
-    pipeline_wait_full(&p->k->ring, stage);
+    tensor A = slice(c->tCrA, _, _, stage), B = slice(c->tCrB, _, _, stage); // (MMA_M,MMA_K), (MMA_N,MMA_K)
+    const int depth = (int)static_size(layout_mode(A.layout, 1));
     mma_fence();
-    gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), slice(c->tCrB, _, _, stage->stage), part, imm_as(IR_PRED, 0));
+    gemm(&c->mma, local_tile(A, shape(1, depth), coord(block, 0)), B, c->parts[part], imm_as(IR_PRED, 0));
     mma_commit();
 }
 
-/* acc += part, scaled, once all but `pending` parts are finished. */
-static void add_part(const promotion *p, tensor part, int pending)
+/* Those of a stage's first block, once it is here; its scales are taken meanwhile. */
+static void begin_stage(const promotion *p, pipeline_state *stage, int part)
+{
+    pipeline_wait_full(&p->k->ring, stage);
+    begin_part(p, stage->stage, 0, part);
+    if (p->scaled)
+        gemm_sm90_take_scales(p->k, p->c, p->at, p->k_tile, stage->stage, &p->scales[part]);
+    assign(p->k_tile, add(p->k_tile, imm(1)));
+}
+
+/* The accumulators of a block += part, scaled. */
+static void add_part(const promotion *p, int block, int part)
 {
     const consumer_role *c = p->c;
-    const bool scaled = gemm_has_block_scales(p->k->epilogue.scale_a);
-    if (scaled)
-        gemm_sm90_next_scales(p->k, c, p->at, p->k_tile, &p->scales);
-    mma_wait(pending);
-    IF(c->releases)
-        release(p->k, c, p->stage);
-    if (scaled)
-        gemm_sm90_add_scaled(p->k, c, part, &p->scales);
-    for (int i = 0; !scaled && i < static_size(c->acc.layout); i++)
-        set(c->acc, i, add(at(c->acc, i), at(part, i)));
-    assign(p->k_tile, add(p->k_tile, imm(1)));
+    tensor sums = slice(c->acc, _, block, _); // (MMA,MMA_N)
+    if (p->scaled)
+        gemm_sm90_add_scaled(p->k, c, c->parts[part], block, &p->scales[part]);
+    for (int i = 0; !p->scaled && i < static_size(sums.layout); i++)
+        set(sums, i, add(at(sums, i), at(c->parts[part], i)));
+}
+
+static void finish_stage(const promotion *p)
+{
+    IF(p->c->releases)
+        release(p->k, p->c, p->stage);
 }
 
 /* The products of one K tile begin, then those of the tile before are added. */
 static void turn_parts(const promotion *p, pipeline_state *stage, int next)
 {
-    begin_part(p, stage, p->c->parts[next]);
-    add_part(p, p->c->parts[1 - next], 1);
+    begin_stage(p, stage, next);
+    mma_wait(1);
+    finish_stage(p);
+    add_part(p, 0, 1 - next);
     assign(p->stage, stage->stage);
     pipeline_advance(stage);
+}
+
+static void last_part(const promotion *p, int part)
+{
+    mma_wait(0);
+    finish_stage(p);
+    add_part(p, 0, part);
 }
 
 /* Tensor cores work on a K tile while the sums of the one before are added. */
 static void mainloop_in_turn(const promotion *p, pipeline_state *stage)
 {
     val others = sub(p->k->k_tiles, imm(1));
-    begin_part(p, stage, p->c->parts[0]);
+    begin_stage(p, stage, 0);
     pipeline_advance(stage);
     LOOP(pair, div(others, imm(2))) {
         (void)pair;
@@ -110,26 +131,37 @@ static void mainloop_in_turn(const promotion *p, pipeline_state *stage)
     }
     IF(eq(rem(others, imm(2)), imm(1))) {
         turn_parts(p, stage, 1);
-        add_part(p, p->c->parts[1], 0);
+        last_part(p, 1);
     }
-    ELSE add_part(p, p->c->parts[0], 0);
+    ELSE last_part(p, 0);
 }
 
-/* The products of a stage on their own, then added in f32; other consumers keep the tensor cores busy meanwhile. */
+/* One K tile after the other, block by block: other consumers keep the tensor cores busy while sums are added. */
+static void mainloop_one_by_one(const promotion *p, pipeline_state *stage)
+{
+    const int blocks = p->k->size.consumer_rows / gemm_sm90_part_rows(p->k->cfg);
+    LOOP(kt, p->k->k_tiles) {
+        (void)kt;
+        begin_stage(p, stage, 0);
+        assign(p->stage, stage->stage);
+        for (int block = 0; block < blocks; block++) {
+            if (block > 0)
+                begin_part(p, stage->stage, block, 0);
+            mma_wait(0);
+            if (block == blocks - 1)
+                finish_stage(p);
+            add_part(p, block, 0);
+        }
+        pipeline_advance(stage);
+    }
+}
+
+/* The products of a stage on their own, then added in f32. */
 static void mainloop_accurate(const sm90_kernel *k, const consumer_role *c, const tile_place *at, pipeline_state *stage)
 {
     const promotion p = begin_promotion(k, c, at, stage->stage);
     order_wait(k, c);
-    if (gemm_sm90_parts(k->cfg) == 2)
-        mainloop_in_turn(&p, stage);
-    else
-        LOOP(kt, k->k_tiles) {
-            (void)kt;
-            begin_part(&p, stage, c->parts[0]);
-            assign(p.stage, stage->stage);
-            add_part(&p, c->parts[0], 0);
-            pipeline_advance(stage);
-        }
+    (gemm_sm90_parts(k->cfg) == 2 ? mainloop_in_turn : mainloop_one_by_one)(&p, stage);
     gemm_sm90_order_arrive(k, c);
 }
 

@@ -111,7 +111,7 @@ static ckl_status admit_sm90_scales(const gemm_sm90_config *c)
     const int side = c->swap ? c->tile_m : c->tile_n;
     if (c->split > 1 || c->pingpong)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: scales of blocks go without split and pingpong");
-    if (c->epilogue.scale_b == CKL_GEMM_SCALE_SQUARE && !c->swap && GEMM_BLOCK % side && side % GEMM_BLOCK)
+    if (c->epilogue.scale_b == CKL_GEMM_SCALE_SQUARE && !c->swap && GEMM_BLOCK % side && side % 64)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: tiles of %d columns lie across squares of scales", side);
     return CKL_OK;
 }
@@ -219,6 +219,22 @@ param_tensor gemm_tensor_of(const ckl_gemm_desc *d, char name, const void *point
                            .l2_promotion = inside ? 128 : 256 };
 }
 
+/* All scales of a matrix as one row, from a multiple of 16 bytes on. */
+static param_tensor scales_of(const ckl_gemm_desc *d, char matrix, const void *scales)
+{
+    const uintptr_t address = (uintptr_t)scales, before = address % TMA_ALIGNMENT;
+    const bool squares = matrix == 'b' && d->scale_b == CKL_GEMM_SCALE_SQUARE;
+    const int64_t blocks = ceil_div(d->k, GEMM_BLOCK), matrices = matrix == 'b' ? max_i64(d->groups, 1) : 1,
+                  lines = matrix == 'a' ? d->m
+                          : squares     ? ceil_div(d->n, GEMM_BLOCK)
+                                        : d->n,
+                  count = matrices * blocks * lines + (int64_t)(before / sizeof(float));
+    return (param_tensor){ .pointer = (const char *)scales - before,
+                           .size = { count, 1 },
+                           .stride = { 1, round_up(count, TMA_ALIGNMENT / (int64_t)sizeof(float)) },
+                           .l2_promotion = 128 };
+}
+
 ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, const ckl_gemm_desc *d, int64_t k,
                             const ckl_gemm_args *x, ckl_stream stream)
 {
@@ -227,12 +243,15 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
     ckl_gemm_desc whole = *d;
     whole.k = k;
     const param_tensor a = gemm_tensor_of(&whole, 'a', x->a), b = gemm_tensor_of(&whole, 'b', x->b);
+    const param_tensor scales_a = scales_of(d, 'a', x->scale_a), scales_b = scales_of(d, 'b', x->scale_b);
     const gemm_pitched_params params = {
         .A = swap ? b : a,
         .B = swap ? a : b,
         .C = gemm_tensor_of(d, 'c', x->c),
         .D = gemm_tensor_of(d, 'd', x->d),
         .PRE = gemm_tensor_of(d, 'x', x->x),
+        .SCALES_M = swap ? scales_b : scales_a,
+        .SCALES_N = swap ? scales_a : scales_b,
         .device_alpha = x->device_alpha,
         .device_beta = x->device_beta,
         .scale_a = x->scale_a,

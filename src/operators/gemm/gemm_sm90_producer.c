@@ -79,10 +79,13 @@ static void load_operand(const sm90_kernel *k, const operand_load *o, const pipe
 
 /* Fills one stage: this CTA's rows of A and of B go to all CTAs that use them, so that every CTA receives both tiles. */
 static void load_stage(const sm90_kernel *k, const operand_load loads[2], const pipeline_state *at,
-                       const tile_place *tile, val depth)
+                       const tile_place *tile, val k_tile, val depth)
 {
+    const int scales = gemm_sm90_scale_bytes(k);
     pipeline_wait_empty(&k->ring, at);
-    pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
+    pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes + scales));
+    if (scales)
+        gemm_sm90_load_scales(k, at, tile, k_tile);
     load_operand(k, &loads[0], at, tile->row, depth);
     load_operand(k, &loads[1], at, tile->col, depth);
     if (k->epilogue.gated) { // the other half of the tile, of the last columns; there is no cluster along M
@@ -106,7 +109,7 @@ static void load_tiles(const sm90_kernel *k)
                 depth = add(depth, mul(at.batch, k->p.k));
             if (k->cfg->batched == GEMM_GROUPS_OF_K)
                 depth = add(depth, at.k_first);
-            load_stage(k, loads, &stage, &at, depth);
+            load_stage(k, loads, &stage, &at, k_tile, depth);
             pipeline_advance(&stage);
         }
     }

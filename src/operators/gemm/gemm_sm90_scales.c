@@ -1,184 +1,183 @@
 /*
- * gemm_sm90_scales.c - scales for every 128 of K, which is a K tile of 8-bit floats. The four lanes of a quad have the same rows and
- * squares: each loads those of one K tile of four, four ahead, and gives them to the others. Those of columns, which all threads of
- * a consumer have, go through shared memory; each thread loads one or two, a K tile ahead.
+ * gemm_sm90_scales.c - scales for every 128 of K, which is a K tile of 8-bit floats. They come with the K tile's stage: all of a matrix are one
+ * row of a map, of which a box begins at a multiple of 16 bytes and the scales up to 3 elements behind it. Then any size of the
+ * problem, and groups that begin anywhere, do as well as even ones.
  */
 #include "operators/gemm/gemm_sm90.h"
 
-enum { QUAD = 4 }; // lanes that have the same rows of an accumulator
-
 /* The scales of a tile's rows, or columns. */
 typedef struct scaled_side {
-    char matrix; // of the problem
-    choice how;
-    int mode;    // of the tile: 0 its rows, 1 its columns
-    int count;   // registers of a thread
-    bool shared; // by the lanes of a quad
+    const gemm_scale_boxes *size;
+    bool squares, of_b; // of the problem
+    int mode;           // of the tile: 0 its rows, 1 its columns
+    val extent, list;
 } scaled_side;
 
 static scaled_side side_of(const sm90_kernel *k, int mode)
 {
-    const gemm_sm90_config *cfg = k->cfg;
-    scaled_side s = { .matrix = (mode == 0) != cfg->swap ? 'a' : 'b', .mode = mode };
-    s.how = s.matrix == 'a' ? k->epilogue.scale_a : k->epilogue.scale_b;
-    const int extent = mode == 0 ? k->size.consumer_rows : cfg->tile_n, unit = mode == 0 ? 64 : GEMM_BLOCK;
-    if (s.how == CKL_GEMM_SCALE_SQUARE)
-        s.count = extent > unit ? extent / unit : 1;
-    else
-        s.count = mode == 0 ? extent / 64 * 2 : extent / 8 * 2; // accumulators: rows 8 apart, pairs of columns
-    s.shared = mode == 0 || s.how == CKL_GEMM_SCALE_SQUARE;
+    scaled_side s = { .size = &k->size.scales[mode], .mode = mode, .of_b = (mode == 1) != k->cfg->swap };
+    s.squares = (s.of_b ? k->epilogue.scale_b : k->epilogue.scale_a) == CKL_GEMM_SCALE_SQUARE;
+    s.extent = mode == 0 ? k->p.m : k->p.n;
+    s.list = s.of_b ? k->p.scale_b : k->p.scale_a;
     return s;
 }
 
-/* How far register i lies from a thread's first row or column, or from the tile's. */
-static int distance_of(const scaled_side *s, int i)
+static val blocks_of(val extent)
 {
-    if (s->how == CKL_GEMM_SCALE_SQUARE)
-        return i * (s->mode == 0 ? 64 : GEMM_BLOCK);
-    return s->mode == 0 ? i / 2 * 64 + i % 2 * 8 : i / 2 * 8 + i % 2;
+    return div(add(extent, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
 }
 
-/* The register of an accumulator so far from the first. */
-static int register_of(const scaled_side *s, int64_t distance)
+void gemm_sm90_scale_parameters(sm90_kernel *k)
 {
-    if (s->how == CKL_GEMM_SCALE_SQUARE)
-        return (int)(distance / (s->mode == 0 ? 64 : GEMM_BLOCK));
-    return (int)(s->mode == 0 ? distance / 64 * 2 + distance % 64 / 8 : distance / 8 * 2 + distance % 2);
+    gemm_scales_values p = params_of(gemm_scales);
+    for (int mode = 0; mode < 2; mode++)
+        k->tmaScales[mode] = make_tma(mode ? p.SCALES_N : p.SCALES_M, F32, 2, 1, k->size.scales[mode].length, 0);
 }
 
-/* The accumulators of a consumer's tile as coordinates. */
-static tensor coordinates_of(const sm90_kernel *k, const consumer_role *c)
+int gemm_sm90_scale_bytes(const sm90_kernel *k)
 {
-    return partition_C(&c->mma, identity_tensor(shape(k->size.consumer_rows, k->cfg->tile_n)),
-                       c->tid); // (MMA,MMA_M,MMA_N)
+    int elements = 0;
+    for (int mode = 0; mode < 2; mode++)
+        elements += k->size.scales[mode].boxes * k->size.scales[mode].length;
+    return 4 * elements;
 }
 
-/* Where a group's scales begin. */
-static val scales_of(const sm90_kernel *k, const scaled_side *s, const tile_place *at, val extent, val blocks)
+/* Where the scale of a tile's row or column is in the map, which begins at a multiple of 16 bytes. */
+static val place_of(const sm90_kernel *k, const scaled_side *s, const tile_place *at, val k_tile, val line)
 {
-    val address = s->matrix == 'a' ? k->p.scale_a : k->p.scale_b;
-    if (!k->cfg->groups || s->matrix == 'a')
-        return address;
-    val rows = s->how == CKL_GEMM_SCALE_SQUARE ? div(add(extent, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK)) : extent;
-    val each = mul(convert(I64, rows), convert(I64, blocks));
-    return add(address, convert(U64, mul(mul(convert(I64, at->batch), each), imm64(4))));
+    val first = convert(U32, shift_right(bit_and(s->list, imm_as(U64, TMA_ALIGNMENT - 1)), imm(2)));
+    val blocks = blocks_of(k->p.k);
+    line = add(s->mode == 0 ? at->row : at->col, line);
+    if (!s->squares) {
+        val run = k->cfg->groups && s->of_b ? add(k_tile, mul(at->batch, blocks)) : k_tile;
+        return add(add(mul(run, s->extent), line), first);
+    }
+    val square = div(line, imm(GEMM_BLOCK));
+    if (k->cfg->groups)
+        square = add(square, mul(at->batch, blocks_of(s->extent)));
+    return add(add(mul(square, blocks), first), k_tile);
 }
 
-/* The scale of a row or column of a K tile, or of the last ones. */
-static val scale_at(const sm90_kernel *k, const scaled_side *s, const tile_place *at, val k_tile, val line)
+/* How far behind the beginning of its box. */
+static val behind(val place)
 {
-    val extent = s->mode == 0 ? k->p.m : k->p.n;
-    val blocks = div(add(k->p.k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
-    tensor gScales = gmem_tensor(scales_of(k, s, at, extent, blocks), F32, make_layout(dynamic(extent), leaf(1)));
-    k_tile = min(k_tile, sub(k->k_tiles, imm(1)));
-    line = min(line, sub(extent, imm(1)));
-    return at(gScales, s->how == CKL_GEMM_SCALE_BLOCK
-                           ? add(mul(convert(I64, k_tile), convert(I64, extent)), convert(I64, line))
-                           : convert(I64, add(mul(div(line, imm(GEMM_BLOCK)), blocks), k_tile)));
+    return bit_and(place, imm(GEMM_SCALE_UNIT - 1));
 }
 
-/* Loads of a thread begin: of its rows or squares for a K tile; or of the columns that it loads for all. */
-static void load_side(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile, int mode,
-                      tensor to)
+void gemm_sm90_load_scales(const sm90_kernel *k, const pipeline_state *to, const tile_place *tile, val k_tile)
 {
-    const scaled_side s = side_of(k, mode);
-    val start = mode == 0 ? at->row : at->col;
-    if (!s.shared)
-        start = add(start, c->tid);
-    else if (s.how == CKL_GEMM_SCALE_BLOCK)
-        start = add(start, coordinate(coordinates_of(k, c), mode, 0));
-    for (int i = 0; i < static_size(to.layout); i++)
-        set(to, i, scale_at(k, &s, at, k_tile, add(start, imm(s.shared ? distance_of(&s, i) : i * WARPGROUP))));
+    for (int mode = 0; mode < 2; mode++) {
+        const scaled_side s = side_of(k, mode);
+        for (int box = 0; box < s.size->boxes; box++) {
+            val place = place_of(k, &s, tile, k_tile, imm(box * s.size->lines));
+            tensor sTo = slice(k->sScales[mode], _, box, to->stage);
+            sTo.layout = make_layout(shape(1, s.size->length), stride(s.size->length, 1));
+            tma_load(&k->tmaScales[mode], sTo, imm(0), sub(place, behind(place)), pipeline_full_barrier(&k->ring, to),
+                     imm(0));
+        }
+    }
 }
 
-block_scales gemm_sm90_begin_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at)
+/* Registers of a thread: of its rows, 8 apart, or pairs of columns; or of squares. */
+static int registers_of(const sm90_kernel *k, const scaled_side *s)
+{
+    const int extent = s->mode == 0 ? k->size.consumer_rows : k->cfg->tile_n;
+    return s->mode == 0 ? extent / 64 * (s->squares ? 1 : 2) : s->squares ? s->size->boxes : extent / 8 * 2;
+}
+
+block_scales gemm_sm90_begin_scales(const sm90_kernel *k)
 {
     block_scales scales = { 0 };
     for (int mode = 0; mode < 2; mode++) {
         const scaled_side s = side_of(k, mode);
-        const layout registers = compact(leaf(s.count));
-        scales.rNow[mode] = fragment(F32, registers);
-        if (s.shared) {
-            scales.rHeld[mode] = fragment(F32, registers);
-            scales.rAhead[mode] = fragment(F32, registers);
-            fill(scales.rHeld[mode], immf(0));
-        } else
-            scales.rAhead[mode] = fragment(F32, compact(leaf((k->size.column_scales + WARPGROUP - 1) / WARPGROUP)));
-        load_side(k, c, at, s.shared ? rem(lane(), imm(QUAD)) : imm(0), mode, scales.rAhead[mode]);
-    }
-    if (k->size.column_scales) {
-        scales.sScales = slice(k->sScales, _, _, c->index); // (COLUMNS,2)
-        named_sync(c->barrier, WARPGROUP);                  // nobody reads those of the tile before any more
+        scales.rScales[mode] = fragment(F32, compact(leaf(registers_of(k, &s))));
     }
     return scales;
 }
 
-/* The scales of a K tile, from the lane that has them. */
-static void give_shared(const sm90_kernel *k, val turn, const block_scales *scales)
+/* The accumulators of a block of 64 rows as coordinates. */
+static tensor coordinates_of(const sm90_kernel *k, const consumer_role *c)
 {
-    val from = add(sub(lane(), rem(lane(), imm(QUAD))), turn);
-    for (int mode = 0; mode < 2; mode++)
-        for (int i = 0; side_of(k, mode).shared && i < side_of(k, mode).count; i++)
-            set(scales->rNow[mode], i, shuffle(at(scales->rHeld[mode], i), from));
+    return partition_C(&c->mma, identity_tensor(shape(64, k->cfg->tile_n)), c->tid); // (MMA,1,1)
 }
 
-/* Every fourth K tile the scales of the next four are taken, and those of four more asked for. */
-static void next_shared(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
-                        const block_scales *scales)
+/* The CTA's row with which a consumer begins. */
+static val first_row(const sm90_kernel *k, const consumer_role *c)
 {
-    val turn = rem(k_tile, imm(QUAD)), ahead = add(k_tile, add(rem(lane(), imm(QUAD)), imm(QUAD)));
-    IF(eq(turn, imm(0)))
-        for (int mode = 0; mode < 2; mode++)
-            if (side_of(k, mode).shared) {
-                copy(scales->rAhead[mode], scales->rHeld[mode], 4);
-                load_side(k, c, at, ahead, mode, scales->rAhead[mode]);
-            }
-    give_shared(k, turn, scales);
+    return mul(c->index, imm(k->size.consumer_rows));
 }
 
-/* What threads loaded goes to shared memory, where those of two K tiles lie, so that one barrier is enough. */
-static void next_columns(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
-                         const block_scales *scales)
+typedef struct taken_stage {
+    const tile_place *at;
+    val k_tile, stage;
+} taken_stage;
+
+/* The squares of the consumer's rows, a register for every 64, or of the columns. */
+static void take_squares(const sm90_kernel *k, const consumer_role *c, const scaled_side *s, const taken_stage *from,
+                         tensor to)
 {
-    const int columns = k->size.column_scales;
-    tensor sNow = slice(scales->sScales, _, rem(k_tile, imm(2))), rAhead = scales->rAhead[1]; // (COLUMNS)
-    for (int i = 0; i * WARPGROUP < columns; i++) {
-        val column = add(c->tid, imm(i * WARPGROUP));
-        IF(lt(column, imm(columns)))
-            set(sNow, column, at(rAhead, i));
+    for (int i = 0; i < static_size(to.layout); i++) {
+        val line = imm(i * (s->mode == 0 ? 64 : s->size->lines)); // of the consumer's tile
+        val box = s->mode == 0 ? div(add(first_row(k, c), line), imm(s->size->lines)) : imm(i);
+        val place = place_of(k, s, from->at, from->k_tile, line);
+        set(to, i, at(k->sScales[s->mode], behind(place), box, from->stage));
     }
-    load_side(k, c, at, add(k_tile, imm(1)), 1, rAhead);
-    named_sync(c->barrier, WARPGROUP);
-    tensor mine = slice(sNow, coordinate(coordinates_of(k, c), 1, 0));
-    mine.layout = make_layout(shape(2, columns / 8), stride(1, 8)); // a pair of columns in every group of 8
-    copy(mine, scales->rNow[1], 8);
 }
 
-void gemm_sm90_next_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile,
+static void take_lines(const sm90_kernel *k, const consumer_role *c, const scaled_side *s, const taken_stage *from,
+                       tensor to)
+{
+    const bool whole = s->size->boxes == 1; // one box of all consumers
+    val row = s->mode == 0 && whole ? first_row(k, c) : imm(0);
+    val first =
+        add(behind(place_of(k, s, from->at, from->k_tile, imm(0))), coordinate(coordinates_of(k, c), s->mode, 0));
+    tensor sMine = slice(k->sScales[s->mode], add(first, row), whole ? imm(0) : c->index, from->stage);
+    sMine.layout = make_layout(shape(2, (int)static_size(to.layout) / 2), s->mode == 0 ? stride(8, 64) : stride(1, 8));
+    copy(sMine, to, 4);
+}
+
+void gemm_sm90_take_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile, val stage,
                            const block_scales *scales)
 {
-    next_shared(k, c, at, k_tile, scales);
-    if (k->size.column_scales)
-        next_columns(k, c, at, k_tile, scales);
+    const taken_stage from = { at, k_tile, stage };
+    for (int mode = 0; mode < 2; mode++) {
+        const scaled_side s = side_of(k, mode);
+        (s.squares ? take_squares : take_lines)(k, c, &s, &from, scales->rScales[mode]);
+    }
+    fence_proxy_async(); // TMA writes there next,
+    warp_sync();         // once a lane releases the stage for all
+}
+
+/* The register of a side for an accumulator so far from the thread's first of a block of 64 rows. */
+static int register_of(const scaled_side *s, int block, int64_t distance)
+{
+    if (s->squares)
+        return s->mode == 0 ? block : (int)(distance / s->size->lines);
+    return s->mode == 0 ? 2 * block + (int)(distance / 8) : (int)(distance / 8 * 2 + distance % 2);
 }
 
 /* Where one of the sides has a single scale, or few, their products come first. */
-void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor part, const block_scales *scales)
+void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor part, int block,
+                          const block_scales *scales)
 {
     const scaled_side rows = side_of(k, 0), cols = side_of(k, 1);
-    const bool few = rows.how == CKL_GEMM_SCALE_SQUARE || cols.how == CKL_GEMM_SCALE_SQUARE;
-    tensor cC = coordinates_of(k, c);
-    const layout along_m = coordinate_distances(cC, 0), along_n = coordinate_distances(cC, 1);
-    tensor rBoth = fragment(F32, compact(shape(rows.count, cols.count)));
-    for (int i = 0; few && i < rows.count; i++)
-        for (int j = 0; j < cols.count; j++)
-            set(rBoth, coord(i, j), mul(at(scales->rNow[0], i), at(scales->rNow[1], j)));
-    for (int i = 0; i < static_size(c->acc.layout) && !ir_failed(); i++) {
-        const int row = register_of(&rows, index_at(along_m, i)), col = register_of(&cols, index_at(along_n, i));
+    const bool few = rows.squares || cols.squares;
+    const tensor rRows = scales->rScales[0], rCols = scales->rScales[1];
+    const int count_m = (int)static_size(rRows.layout), count_n = (int)static_size(rCols.layout);
+    tensor sums = slice(c->acc, _, block, _); // (MMA,1)
+    const layout along_m = coordinate_distances(coordinates_of(k, c), 0),
+                 along_n = coordinate_distances(coordinates_of(k, c), 1);
+    tensor rBoth = fragment(F32, compact(shape(count_m, count_n)));
+    for (int i = register_of(&rows, block, 0); few && i <= register_of(&rows, block, 8); i++)
+        for (int j = 0; j < count_n; j++)
+            set(rBoth, coord(i, j), mul(at(rRows, i), at(rCols, j)));
+    for (int i = 0; i < static_size(part.layout) && !ir_failed(); i++) {
+        const int row = register_of(&rows, block, index_at(along_m, i)),
+                  col = register_of(&cols, block, index_at(along_n, i));
         val sum = at(part, i);
         if (few)
-            set(c->acc, i, fma(sum, at(rBoth, coord(row, col)), at(c->acc, i)));
+            set(sums, i, fma(sum, at(rBoth, coord(row, col)), at(sums, i)));
         else
-            set(c->acc, i, fma(mul(sum, at(scales->rNow[0], row)), at(scales->rNow[1], col), at(c->acc, i)));
+            set(sums, i, fma(mul(sum, at(rRows, row)), at(rCols, col), at(sums, i)));
     }
 }

@@ -12,9 +12,15 @@ static int sums_of_consumer(const gemm_sm90_config *c)
     return rows_of_consumer(c) * c->tile_n / WARPGROUP;
 }
 
+int gemm_sm90_part_rows(const gemm_sm90_config *c)
+{
+    return c->epilogue.math == CKL_GEMM_F32X3 ? rows_of_consumer(c) : 64; // of one wgmma
+}
+
 int gemm_sm90_accumulators(const gemm_sm90_config *c)
 {
-    return sums_of_consumer(c) * (gemm_sm90_sums_twice(&c->epilogue) ? 2 : 1);
+    const int part = gemm_sm90_sums_twice(&c->epilogue) ? gemm_sm90_part_rows(c) * c->tile_n / WARPGROUP : 0;
+    return sums_of_consumer(c) + part;
 }
 
 bool gemm_sm90_is_plain(const gemm_sm90_config *c)
@@ -26,11 +32,24 @@ bool gemm_sm90_is_plain(const gemm_sm90_config *c)
            !gemm_is_backward(e->activation);
 }
 
-/* Columns of a tile that have scales of their own for every K tile. */
-static int column_scales_of(const gemm_sm90_config *c)
+/* A scale of its own has every row, or column; or a square, which a tile may cover in part. */
+static gemm_scale_boxes scale_boxes_of(const gemm_sm90_config *c, int mode)
 {
-    const gemm_epilogue *e = &c->epilogue;
-    return (c->swap ? e->scale_a : e->scale_b) == CKL_GEMM_SCALE_BLOCK ? c->tile_n : 0;
+    enum { LONGEST = 256, SLOT = 32 };
+    const choice how = (mode == 0) != c->swap ? c->epilogue.scale_a : c->epilogue.scale_b;
+    const int extent = mode == 0 ? c->tile_m : c->tile_n;
+    gemm_scale_boxes s = { .lines = extent, .length = GEMM_SCALE_UNIT };
+    if (!gemm_has_block_scales(how) || extent == 0) // a candidate that will be refused
+        return (gemm_scale_boxes){ 0 };
+    if (how == CKL_GEMM_SCALE_SQUARE)
+        s.lines = extent % GEMM_BLOCK == 0 ? GEMM_BLOCK : extent % 64 == 0 ? 64 : extent;
+    else if (extent + GEMM_SCALE_UNIT > LONGEST)
+        s.lines = rows_of_consumer(c);
+    if (how == CKL_GEMM_SCALE_BLOCK)
+        s.length += s.lines;
+    s.boxes = extent / s.lines;
+    s.slot = (int)round_up(s.length, SLOT);
+    return s;
 }
 
 int gemm_sm90_parts(const gemm_sm90_config *c)
@@ -39,7 +58,8 @@ int gemm_sm90_parts(const gemm_sm90_config *c)
     const gemm_epilogue *e = &c->epilogue;
     if (!gemm_sm90_sums_twice(e))
         return 0;
-    const bool room = c->consumers < 3 && 3 * sums_of_consumer(c) + column_scales_of(c) <= MOST;
+    const bool room = c->consumers < 3 && rows_of_consumer(c) == gemm_sm90_part_rows(c) &&
+                      3 * sums_of_consumer(c) + scale_boxes_of(c, 1).length <= MOST + GEMM_SCALE_UNIT;
     const bool few =
         !gemm_has_block_scales(e->scale_a) || (gemm_sm90_is_plain(c) && !c->groups); // others are near spilling
     return e->math == CKL_GEMM_F32X3 || !room || !few ? 1 : 2;
@@ -114,8 +134,11 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
             s.vectors[v] = gemm_sm90_along_rows(c, v) ? s.consumer_rows : columns;
         vectors += (int64_t)c->consumers * s.vectors[v] * 4;
     }
-    s.column_scales = column_scales_of(c);
-    vectors += (int64_t)c->consumers * 2 * s.column_scales * 4;
+    int64_t scales = 0; // of a stage
+    for (int mode = 0; mode < 2; mode++) {
+        s.scales[mode] = scale_boxes_of(c, mode);
+        scales += 4 * (int64_t)s.scales[mode].boxes * s.scales[mode].slot;
+    }
     s.part_bytes = c->split > 1 ? (int64_t)s.consumer_rows * columns * 4 : 0;
     int64_t staging = (int64_t)c->consumers * c->buffers * s.d_rows * s.d_cols * d_bytes;
     int64_t parts = c->consumers * c->split * s.part_bytes;
@@ -125,7 +148,7 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
     int64_t barriers = 16 * (int64_t)c->stages + 8 * (int64_t)c->consumers * (s.c_arrivals + s.x_arrivals) +
                        (c->split > 1 ? 16 * (int64_t)c->consumers : 0);
     int64_t groups = c->groups ? 2 * 4 * ((int64_t)c->groups + 1) : 0;
-    s.smem_bytes = c->stages * s.stage_bytes + staging + vectors + parts + groups + barriers;
+    s.smem_bytes = c->stages * (s.stage_bytes + scales) + staging + vectors + parts + groups + barriers;
     return s;
 }
 
@@ -208,6 +231,8 @@ void gemm_sm90_parameters(sm90_kernel *k)
     if (k->epilogue.preactivation || gemm_is_backward(k->epilogue.activation))
         if (k->cfg->ragged != GEMM_ALL_RAGGED)
             k->tmaX = make_tma(k->p.PRE, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
+    if (s->scales[0].boxes)
+        gemm_sm90_scale_parameters(k);
     divide_k(k);
 }
 
@@ -244,6 +269,18 @@ static void describe_parts(sm90_kernel *k)
     k->sParts = smem_tensor("parts", F32, parts, 16); // (2,THREADS,PAIRS,SPLIT,CONSUMERS)
 }
 
+static void describe_scales(sm90_kernel *k)
+{
+    static const char *const names[] = { "scales of rows", "scales of columns" };
+    for (int mode = 0; mode < 2; mode++) {
+        const gemm_scale_boxes *s = &k->size.scales[mode];
+        const layout boxed =
+            make_layout(shape(s->length, s->boxes, k->cfg->stages), stride(1, s->slot, s->slot * s->boxes));
+        if (s->boxes)
+            k->sScales[mode] = smem_tensor(names[mode], F32, boxed, 128);
+    }
+}
+
 void gemm_sm90_memory(sm90_kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
@@ -260,16 +297,15 @@ void gemm_sm90_memory(sm90_kernel *k)
     for (int v = 0; v < GEMM_VECTORS; v++)
         if (s->vectors[v])
             k->sVectors[v] = smem_tensor(names[v], F32, compact(shape(s->vectors[v], cfg->consumers)), 16);
-    if (s->column_scales)
-        k->sScales = smem_tensor("scales", F32, compact(shape(s->column_scales, 2, cfg->consumers)), 16);
+    describe_scales(k);
     if (cfg->split > 1)
         describe_parts(k);
     if (cfg->groups) {
         k->sFirst = smem_tensor("first rows", I32, compact(leaf(cfg->groups + 1)), 4); // (GROUPS+1)
         k->sTiles = smem_tensor("tiles", I32, compact(leaf(cfg->groups + 1)), 4);      // (GROUPS+1)
     }
-    int consumers = cfg->pingpong ? 1 : cfg->consumers; // that use a stage
-    k->ring = make_pipeline("ring", cfg->stages, 1, consumers * (cfg->cluster_m + cfg->cluster_n - 1));
+    int releases = (cfg->pingpong ? 1 : cfg->consumers) * (cfg->cluster_m + cfg->cluster_n - 1); // of a stage
+    k->ring = make_pipeline("ring", cfg->stages, 1, releases * (s->scales[0].boxes ? WARPGROUP / 32 : 1));
     if (s->c_arrivals)
         k->c_barriers = smem_alloc("C arrived", 8 * (int64_t)cfg->consumers * s->c_arrivals, 8);
     if (s->x_arrivals)

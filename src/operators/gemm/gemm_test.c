@@ -280,6 +280,8 @@ static const char *const cases[] = {
     "m=7 n=70 k=672 a=bf16 b=i8 impl=weights config='rows=16 columns=8 warps=8 stages=2'",
     "m=9 n=73 k=1184 b=u8 scale_b=block d=f32 impl=weights config='rows=64 columns=16 warps=4 stages=3' # scales of "
     "odd rows",
+    "m=9 n=73 k=1184 b=u8 d=f32 scale_b=block impl=weights config='rows=64 columns=16 warps=4 stages=3' fill=hard # an "
+    "infinity meets one of the other sign",
     "m=3 n=75 k=3232 a=bf16 b=i8 scale_b=block d=f32 impl=weights config='rows=64 columns=8 warps=8 stages=2 ctas=2'",
     "m=40 n=72 k=672 b=u8 scale_b=block sizes=0,17,3,0,1,19 bias=1 beta=1 # of experts",
     "m=40 n=72 k=288 a=bf16 b=i8 scale_b=row groups=300",
@@ -402,6 +404,10 @@ static const char *const cases[] = {
     "m=100 n=144 k=1300 a=e4m3 b=e5m2 scale_a=block scale_b=block lda=1312 ldb=1312 impl=sm90 config='tile_m=64 "
     "tile_n=144 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 stages=4' # scales of more columns than threads",
+    "m=131 n=400 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=192 consumers=2 "
+    "pingpong=0 cluster_m=1 cluster_n=1 stages=3' # halves of squares, m=131 no multiple of 4",
+    "m=260 n=256 k=384 a=e4m3 scale_a=block scale_b=block impl=sm90 config='tile_m=256 tile_n=64 consumers=2 "
+    "pingpong=0 cluster_m=1 cluster_n=2 stages=3' # a box of scales for each consumer's rows",
     "m=70 n=200 k=100 a=e4m3 scale_a=block scale_b=square lda=112 ldb=112 # a single K tile",
     "m=256 n=384 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=64 stages=3 "
     "consumers=2 pingpong=0 cluster_m=2 cluster_n=2' # every warp frees stages in four CTAs",
@@ -481,7 +487,7 @@ static const test_reject rejects[] = {
     { "a=f32 impl=turned", CKL_UNSUPPORTED, "gemm turned: copies cost more than they save" },
     { "m=2^11 n=2^11 k=2^11 a=f32 layout=tn impl=turned", CKL_UNSUPPORTED,
       "gemm turned: A and B lie as fma likes them already" },
-    { "impl=sm90 config='cluster_m=2^31-1 cluster_n=2'", CKL_INVALID, "gemm sm90: a cluster of 2147483647x2 CTAs" },
+    { "impl=sm90 config='cluster_m=2^20 cluster_n=2'", CKL_INVALID, "gemm sm90: a cluster of 1048576x2 CTAs" },
     { "a=f32 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: 256 rows are more than the 4 that are multiplied at once" },
     { "m=1 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: a=f32 with math=f32 alone" },
     { "m=1 a=f32 batch=2 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: it is one product" },

@@ -86,8 +86,10 @@ enum {
     PIXEL_BYTES = 128,         // of nhwc that a bundle reads side by side: a line
     PIXEL_BYTES_BACKWARD = 64, // x and dy
     PIXEL_BYTES_MIN = 32,      // a sector
-    BUNDLE_MAX = 64,           // of the forward kernel
-    BUNDLE_MAX_OTHERS = 8,     // backward: a group for each warp; split: each CTA reads the entries of all groups
+    BUNDLE_MAX = 64,           // of groups that stay in shared memory
+    BUNDLE_MAX_SPLIT = 8,      // each CTA reads the entries of all groups
+    BUNDLE_MAX_FOLDED = 64,    // and be it split: the other way is to read whole sectors for each group
+    PLANES_BYTES = 12 << 10,   // of nchw that are worth a CTA
     CLUSTER_MAX = 8,
     SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
     SPLIT_BYTES = 72 << 10,  // three: of the first split kernel, which only reads
@@ -108,7 +110,7 @@ static int64_t element_bytes(const ckl_groupnorm_desc *d)
 
 static int64_t units_of(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
-    return d->layout == CKL_IMAGE_NCHW ? d->h * d->w / c->vec : d->h * d->w;
+    return d->layout == CKL_IMAGE_NCHW ? d->h * d->w / c->vec : d->h * d->w / c->fold;
 }
 
 static int64_t slices_of(const ckl_groupnorm_desc *d, const groupnorm_config *c, bool split)
@@ -132,7 +134,7 @@ static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const group
     const int64_t peers = c->cluster > 1 ? 8 * (int64_t)c->bundle * c->cluster + 16 : 0;
     if (d->direction == CKL_DIRECTION_FORWARD)
         return slice + round_up(8 * (int64_t)c->threads, 16) + round_up(4 * (int64_t)c->threads, 16) + groups + peers;
-    int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * c->channels * c->bundle;
+    int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * c->channels * c->bundle * c->fold;
     return (split && g.slots == 1 ? max_i64(2 * slice, sums) : 2 * slice + sums) + groups + peers + 16;
 }
 
@@ -195,9 +197,16 @@ typedef struct search {
 /* Every warp has some groups, and the columns of several groups lie side by side. */
 static int threads_min_for(const search *s, const groupnorm_config *c)
 {
-    const int groups = s->d->direction == CKL_DIRECTION_FORWARD ? GROUPNORM_GROUPS_OF_WARP_MAX : 1;
-    const int64_t columns = c->bundle > 1 ? c->channels * c->bundle / groupnorm_vec_of_group(c) : 1;
-    return (int)max_i64(THREADS_MIN, 32 * max_i64(ceil_div(c->bundle, groups), ceil_div(columns, 32)));
+    const int vec = s->d->layout == CKL_IMAGE_NCHW ? 1 : groupnorm_vec_of_group(c);
+    const int64_t columns = c->bundle > 1 ? groupnorm_grid_of(c, vec).columns : 1;
+    return (int)max_i64(THREADS_MIN,
+                        32 * max_i64(ceil_div(c->bundle, GROUPNORM_GROUPS_OF_WARP_MAX), ceil_div(columns, 32)));
+}
+
+/* Threads of a column of nchw, if it has vectors for them. */
+static int side_by_side(const search *s, const groupnorm_config *c)
+{
+    return COLUMN_BYTES / (c->vec * (int)element_bytes(s->d));
 }
 
 /* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
@@ -205,14 +214,16 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
 {
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
     const int threads_max = s->split ? SPLIT_THREADS_MAX : THREADS_MAX;
-    const int64_t vectors = units * c->channels * c->bundle / (nchw ? 1 : c->vec);
+    const int64_t vectors = units * c->channels * c->bundle * c->fold / (nchw ? 1 : c->vec);
     const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / VECTORS_OF_THREAD));
-    const int side_by_side = COLUMN_BYTES / (c->vec * (int)element_bytes(s->d));
     groupnorm_config best = *c;
     double least = INFINITY;
     for (c->threads = threads_min_for(s, c); c->threads <= threads_max; c->threads += 32)
         for (int column_threads = 1; column_threads <= (nchw ? c->threads : 1); column_threads++) {
-            if (nchw && (c->threads % column_threads || (column_threads < side_by_side && column_threads < units)))
+            if (nchw &&
+                (c->threads % column_threads || (column_threads < side_by_side(s, c) && column_threads < units)))
+                continue;
+            if (nchw && c->bundle > 1 && c->threads != column_threads * c->channels * c->bundle)
                 continue;
             c->column_threads = nchw ? column_threads : groupnorm_grid_of(c, c->vec).column_threads;
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
@@ -266,12 +277,17 @@ static int ctas_per_sm(const search *s, const groupnorm_config *c)
     return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
 }
 
+static void fit_vector(const search *s, groupnorm_config *c)
+{
+    for (c->vec = VECTOR_BYTES / (int)element_bytes(s->d); !vector_fits(s->d, c);)
+        c->vec /= 2;
+}
+
 static void set_bundle(const search *s, int64_t bundle_max, int64_t wanted, groupnorm_config *c)
 {
     c->bundle = bundle_for(s->d, bundle_max, wanted);
     c->cut_short = false;
-    for (c->vec = VECTOR_BYTES / (int)element_bytes(s->d); !vector_fits(s->d, c);)
-        c->vec /= 2;
+    fit_vector(s, c);
 }
 
 static void cut_bundles(const search *s, int64_t wanted, groupnorm_config *c)
@@ -281,29 +297,78 @@ static void cut_bundles(const search *s, int64_t wanted, groupnorm_config *c)
         return;
     c->bundle = bundle;
     c->cut_short = s->d->groups % bundle > 0;
-    for (c->vec = VECTOR_BYTES / (int)element_bytes(s->d); !vector_fits(s->d, c);)
-        c->vec /= 2;
+    fit_vector(s, c);
 }
 
-static bool choose_narrow(const search *s, groupnorm_config *c)
+/* Of nchw, small groups that make a CTA worth its start, and leave some CTAs for each SM. */
+static void join_planes(const search *s, groupnorm_config *c)
+{
+    enum { CTAS_OF_SM = 8 };
+    const ckl_groupnorm_desc *d = s->d;
+    const int inputs = 1 + (d->direction == CKL_DIRECTION_BACKWARD);
+    const int64_t bytes = inputs * pixel_bytes(d) * d->h * d->w;
+    const int64_t column_threads = min_i64(side_by_side(s, c), units_of(d, c));
+    if (d->layout != CKL_IMAGE_NCHW || bytes == 0)
+        return;
+    while (2 * c->bundle <= min_i64(BUNDLE_MAX, d->groups) && 2 * c->bundle * bytes <= PLANES_BYTES &&
+           2 * c->bundle * c->channels * column_threads <= THREADS_MAX &&
+           d->n * d->groups / (2 * c->bundle) >= CTAS_OF_SM * (int64_t)s->device->sm_count)
+        c->bundle *= 2;
+    c->cut_short = d->groups % c->bundle > 0;
+}
+
+/*
+ * Of nhwc with channels that are no whole vectors, the fewest pixels that are: the bundle is all groups. False: there are no such
+ * vectors, or the columns of all groups are too many for a CTA.
+ */
+static bool fold_pixels(const search *s, groupnorm_config *c)
+{
+    const ckl_groupnorm_desc *d = s->d;
+    const int whole = (int)min_i64(power_of_two_in(d->c), VECTOR_BYTES);
+    const int threads_max = s->split ? SPLIT_THREADS_MAX : THREADS_MAX;
+    if (d->layout == CKL_IMAGE_NCHW || d->groups > BUNDLE_MAX_FOLDED)
+        return false;
+    groupnorm_config folded = *c;
+    folded.bundle = (int)d->groups;
+    folded.cut_short = false;
+    for (folded.vec = VECTOR_BYTES / (int)element_bytes(d); folded.vec > whole; folded.vec /= 2) {
+        folded.fold = folded.vec / whole;
+        const bool fits = d->groups == 1 || threads_min_for(s, &folded) <= threads_max;
+        if (d->h * d->w % folded.fold || !fits)
+            continue;
+        *c = folded;
+        return true;
+    }
+    return false;
+}
+
+static bool choose_slices(const search *s, groupnorm_config *c)
 {
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
-    const int64_t most = s->device->smem_per_cta_bytes;
-    set_bundle(s, BUNDLE_MAX_OTHERS, forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD, c);
-    return s->split ? choose_slice(s, min_i64(SPLIT_BYTES, most), c)
-                    : choose_cluster(s, min_i64(SLICE_BYTES, most), c) || choose_cluster(s, most, c);
+    if (!fold_pixels(s, c))
+        set_bundle(s, BUNDLE_MAX_SPLIT, forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD, c);
+    return choose_slice(s, min_i64(SPLIT_BYTES, s->device->smem_per_cta_bytes), c);
 }
 
-/* Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do. */
-static bool choose_wide(const search *s, groupnorm_config *c)
+/*
+ * Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do. Folded pixels
+ * are all of an image: where that leaves SMs idle they are rather split.
+ */
+static bool choose_bundles(const search *s, groupnorm_config *c)
 {
     const int64_t most = s->device->smem_per_cta_bytes, budgets[] = { min_i64(SLICE_BYTES, most), most };
+    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD, folded = fold_pixels(s, c);
+    const int64_t widest = folded ? PIXEL_BYTES_MIN : forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD;
     for (int i = 0; i < COUNT_OF(budgets); i++)
-        for (int64_t wanted = PIXEL_BYTES; wanted >= PIXEL_BYTES_MIN; wanted /= 2) {
-            set_bundle(s, BUNDLE_MAX, wanted, c);
-            cut_bundles(s, wanted, c);
+        for (int64_t wanted = widest; wanted >= PIXEL_BYTES_MIN; wanted /= 2) {
+            if (!folded) {
+                set_bundle(s, BUNDLE_MAX, wanted, c);
+                cut_bundles(s, wanted, c);
+                join_planes(s, c);
+            }
             const int64_t ctas = choose_cluster(s, budgets[i], c) ? bundles_of(s->d, c) * c->cluster : 0;
-            if (ctas >= s->device->sm_count || (ctas && wanted == PIXEL_BYTES_MIN))
+            const bool last = wanted == PIXEL_BYTES_MIN && (!folded || groupnorm_slice_bytes(c) <= SPREAD_BYTES);
+            if (ctas >= s->device->sm_count || (ctas && last))
                 return true;
         }
     return false;
@@ -313,14 +378,14 @@ static ckl_status choose(const char *what, const ckl_groupnorm_desc *d, const ck
                          groupnorm_config *c)
 {
     const int64_t most = device->smem_per_cta_bytes;
-    if (d->c / d->groups > INT32_MAX / BUNDLE_MAX_OTHERS)
-        FAIL(CKL_UNSUPPORTED, "%s: more than %d channels of a group", what, INT32_MAX / BUNDLE_MAX_OTHERS);
+    if (d->c / d->groups > INT32_MAX / BUNDLE_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: more than %d channels of a group", what, INT32_MAX / BUNDLE_MAX);
     c->dtype = d->dtype;
     c->layout = (choice)d->layout;
     c->affine = d->affine;
     c->channels = (int)max_i64(1, d->c / d->groups);
     search s = { d, device, split };
-    if (!(split || d->direction == CKL_DIRECTION_BACKWARD ? choose_narrow(&s, c) : choose_wide(&s, c)))
+    if (!(split ? choose_slices(&s, c) : choose_bundles(&s, c)))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " bytes of shared memory of a CTA do not hold a %s", what, most,
              split ? "slice of a bundle" : "bundle, shared by as many as there may be in a cluster");
     c->ctas_per_sm = ctas_per_sm(&s, c);
@@ -347,27 +412,30 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
 static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
 {
     const bool nchw = d->layout == CKL_IMAGE_NCHW;
-    if (nchw && c->bundle > 1)
-        FAIL(CKL_INVALID, "%s: bundle=%d, but nchw takes groups one by one", what, c->bundle);
-    const int bundle_max = c->threads / 32 * (d->direction == CKL_DIRECTION_FORWARD ? GROUPNORM_GROUPS_OF_WARP_MAX : 1);
+    const int bundle_max = c->threads / 32 * GROUPNORM_GROUPS_OF_WARP_MAX;
     if (c->bundle < 1 || c->bundle > bundle_max)
         FAIL(CKL_INVALID, "%s: bundle=%d is not in 1..%d, the groups of its warps", what, c->bundle, bundle_max);
-    if (c->cut_short && (split || d->direction == CKL_DIRECTION_BACKWARD))
-        FAIL(CKL_INVALID, "%s: cut_short=1 is for groups that stay in shared memory, forward", what);
+    if (c->cut_short && split)
+        FAIL(CKL_INVALID, "%s: cut_short=1 is for groups that stay in shared memory", what);
     if ((d->groups % c->bundle > 0) != c->cut_short || c->bundle > d->groups)
         FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64 ", or does with cut_short=1", what, c->bundle,
              d->groups);
-    if (nchw ? d->h * d->w % c->vec : d->c % c->vec || c->channels * c->bundle % c->vec)
+    if (c->fold != 1 &&
+        (nchw || c->fold < 1 || c->fold > VECTOR_BYTES || c->bundle != d->groups || d->h * d->w % c->fold))
+        FAIL(CKL_INVALID, "%s: fold=%d is for whole pixels of nhwc, and divides their number", what, c->fold);
+    if (nchw ? d->h * d->w % c->vec : d->c * c->fold % c->vec || c->channels * c->bundle * c->fold % c->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide %s", what, c->vec,
              nchw ? "h*w" : "the channels of an image and a bundle");
     if (nchw && (c->column_threads < 1 || c->threads % c->column_threads))
         FAIL(CKL_INVALID, "%s: column_threads=%d does not divide threads=%d", what, c->column_threads, c->threads);
+    if (nchw && c->bundle > 1 && c->threads != c->column_threads * c->channels * c->bundle)
+        FAIL(CKL_INVALID, "%s: threads=%d are not those of the channels of bundle=%d", what, c->threads, c->bundle);
     groupnorm_grid g = groupnorm_grid_of(c, c->vec);
     if (c->column_threads != g.column_threads)
         FAIL(CKL_INVALID, "%s: column_threads=%d is not %d, the threads of a vector of channels", what,
              c->column_threads, g.column_threads);
-    const int columns = c->channels * c->bundle / groupnorm_vec_of_group(c);
-    if (!nchw && ((g.slots > 1 && c->channels % c->vec) || (c->bundle > 1 && columns > c->threads)))
+    const int columns = groupnorm_grid_of(c, groupnorm_vec_of_group(c)).columns;
+    if (!nchw && c->bundle > 1 && columns > c->threads)
         FAIL(CKL_UNSUPPORTED, "%s: vectors of a pixel of bundle=%d are more than threads=%d", what, c->bundle,
              c->threads);
     return CKL_OK;

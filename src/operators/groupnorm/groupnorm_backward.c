@@ -19,7 +19,7 @@ typedef struct backward {
     groupnorm_view w;
     val staged_x, staged_dy;           // u32, the slices in shared memory
     tensor sGroups;                    // (KINDS,BUNDLE): A and B
-    tensor sSums;                      // (CHANNELS,COLUMN_THREADS,KINDS)
+    tensor sSums;                      // (CHANNELS,ROWS,KINDS): column_threads rows of each pixel of a fold
     bool in_place;                     // sSums is where the slices were: nothing reads them again
     tensor rGamma;                     // (1) or (VEC) of a thread that has one column
     tensor rMean, rRstd;               // (1) or (VEC) of the column on its way
@@ -126,7 +126,9 @@ static void store_channels(backward *k, const groupnorm_column *c)
         set(k->rA, i, mul(at(k->rA, i), at(k->rRstd, groups_of_vector(k) == 1 ? 0 : i)));
     IF(logical_and(c->exists, lt(k->w.column_thread, imm(k->w.grid.column_threads))))
         for (int kind = 0; kind < KINDS; kind++) {
-            val first = tensor_address(k->sSums, coord(mul(c->number, imm(vec)), k->w.column_thread, kind));
+            val row =
+                mul(k->w.column_thread, imm(k->s.cfg->fold)); // channels of the fold's other pixels: the next ones
+            val first = tensor_address(k->sSums, coord(mul(c->number, imm(vec)), row, kind));
             copy(kind == KIND_A ? k->rA : k->rB, smem_view(first, F32, compact(leaf(vec))), 4 * vec);
         }
 }
@@ -198,46 +200,59 @@ static void add_channels(const backward *k, int rows)
         cta_sync();
         rows = abreast;
     }
-    LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(threads)) {
+    LOOP_FROM(channel, convert(I32, thread()), k->s.channels, imm(threads)) {
         add_rows(k, channel, imm_as(I32, 0), 1, rows, total);
         store_totals(k, channel, total);
     }
     cta_sync();
 }
 
-/* A and B of the warp's group in this slice, in all lanes. */
-static void add_group(const backward *k, val total[KINDS])
+/* A and B of a group of the warp, in all lanes. */
+typedef struct group_sums {
+    val of[KINDS];
+} group_sums;
+
+/* In this slice. */
+static group_sums add_group(const backward *k, int group)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    val first = mul(min(convert(I32, warp()), imm(cfg->bundle - 1)), imm(cfg->channels));
+    val first = mul(min(groupnorm_group_of_warp(&k->s, group), imm(cfg->bundle - 1)), imm(cfg->channels));
+    group_sums total;
     for (int kind = 0; kind < KINDS; kind++)
-        total[kind] = variable(F32, immf(0));
+        total.of[kind] = variable(F32, immf(0));
     LOOP_FROM(i, convert(I32, lane()), imm(cfg->channels), imm(32))
         for (int kind = 0; kind < KINDS; kind++)
-            assign(total[kind], add(total[kind], at(k->sSums, add(first, i), 0, kind)));
-    groupnorm_warp_sum(KINDS, total);
+            assign(total.of[kind], add(total.of[kind], at(k->sSums, add(first, i), 0, kind)));
+    groupnorm_warp_sum(KINDS, total.of);
+    return total;
 }
 
-static void add_peers(const backward *k, val total[KINDS])
+static void add_peers(const backward *k, int groups, group_sums *total)
 {
     const groupnorm_config *cfg = k->s.cfg;
     tensor sPeers = groupnorm_peers(cfg, KINDS); // (KINDS,CLUSTER,BUNDLE)
     cluster_wait();                              // all CTAs of the cluster have started
-    groupnorm_send_to_peers(&k->s, sPeers, 0, KINDS, total);
+    for (int i = 0; i < groups; i++)
+        groupnorm_send_to_peers(&k->s, sPeers, i, KINDS, total[i].of);
     cluster_sync();
-    val group = min(convert(I32, warp()), imm(cfg->bundle - 1)),
-        rank = min(convert(I32, lane()), imm(cfg->cluster - 1));
-    for (int kind = 0; kind < KINDS; kind++)
-        assign(total[kind], select(lt(lane(), imm(cfg->cluster)), at(sPeers, kind, rank, group), immf(0)));
-    groupnorm_warp_sum(KINDS, total);
+    val rank = min(convert(I32, lane()), imm(cfg->cluster - 1));
+    for (int i = 0; i < groups; i++) {
+        val group = min(groupnorm_group_of_warp(&k->s, i), imm(cfg->bundle - 1));
+        for (int kind = 0; kind < KINDS; kind++)
+            assign(total[i].of[kind], select(lt(lane(), imm(cfg->cluster)), at(sPeers, kind, rank, group), immf(0)));
+        groupnorm_warp_sum(KINDS, total[i].of);
+    }
 }
 
 /* The warp of each group tells the CTA. */
-static void publish(const backward *k, const val total[KINDS])
+static void publish(const backward *k, int groups, const group_sums *total)
 {
-    IF(logical_and(lt(warp(), imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
-        for (int kind = 0; kind < KINDS; kind++)
-            set(k->sGroups, coord(kind, convert(I32, warp())), mul(total[kind], k->s.a.reciprocal));
+    for (int i = 0; i < groups; i++) {
+        val group = groupnorm_group_of_warp(&k->s, i);
+        IF(logical_and(lt(group, imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
+            for (int kind = 0; kind < KINDS; kind++)
+                set(k->sGroups, coord(kind, group), mul(total[i].of[kind], k->s.a.reciprocal));
+    }
     cta_sync();
 }
 
@@ -333,12 +348,12 @@ static void load_column(backward *k)
     load_gamma(k, k->w.column);
 }
 
-/* Loads the slice and adds up its channels and the warp's group. */
-static void sums_of_slice(backward *k, bool split, val total[KINDS])
+/* Loads the slice and adds up its channels and the warp's groups. */
+static void sums_of_slice(backward *k, bool split, int groups, group_sums *total)
 {
     const groupnorm_config *cfg = k->s.cfg;
     const int64_t bytes = groupnorm_slice_bytes(cfg);
-    const int rows = k->w.grid.column_threads;
+    const int rows = k->w.grid.column_threads * cfg->fold;
     const layout sums = compact(shape(channels_of(cfg), rows, KINDS));
     const int64_t sum_bytes = 4 * KINDS * (int64_t)rows * channels_of(cfg);
     k->in_place = split && groupnorm_has_one_column(&k->w);
@@ -353,7 +368,8 @@ static void sums_of_slice(backward *k, bool split, val total[KINDS])
     groupnorm_staged();
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
     add_channels(k, rows);
-    add_group(k, total);
+    for (int i = 0; i < groups; i++)
+        total[i] = add_group(k, i);
 }
 
 void groupnorm_backward(const void *config, int kernel)
@@ -363,34 +379,36 @@ void groupnorm_backward(const void *config, int kernel)
         add_gradients(cfg);
         return;
     }
-    val total[KINDS];
+    const int groups = groupnorm_groups_of_warp(cfg);
+    group_sums total[GROUPNORM_GROUPS_OF_WARP_MAX];
     backward k = begin(cfg, kernel, false, false);
-    sums_of_slice(&k, false, total);
+    sums_of_slice(&k, false, groups, total);
     if (cfg->cluster > 1)
-        add_peers(&k, total);
-    publish(&k, total);
+        add_peers(&k, groups, total);
+    publish(&k, groups, total);
     groupnorm_over_columns(&k.s, &k.w, write_column, &k);
 }
 
-static void store_entry(const backward *k, const val total[KINDS])
+static void store_entry(const backward *k, int i, group_sums total)
 {
-    val entry = groupnorm_entry(&k->s, 0, k->s.rank);
-    IF(logical_and(lt(warp(), imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
+    val entry = groupnorm_entry(&k->s, i, k->s.rank), group = groupnorm_group_of_warp(&k->s, i);
+    IF(logical_and(lt(group, imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
         for (int kind = 0; kind < KINDS; kind++)
-            groupnorm_write(k->s.a.entries, add(entry, imm(kind)), total[kind]);
+            groupnorm_write(k->s.a.entries, add(entry, imm(kind)), total.of[kind]);
 }
 
-/* The sums of the entries of the warp's group, in all lanes. */
-static void add_entries(const backward *k, val total[KINDS])
+/* The sums of the entries of a group of the warp. */
+static group_sums add_entries(const backward *k, int group)
 {
     enum { AT_ONCE = 4 };
     const groupnorm_slice *s = &k->s;
+    group_sums total;
     for (int kind = 0; kind < KINDS; kind++)
-        total[kind] = variable(F32, immf(0));
+        total.of[kind] = variable(F32, immf(0));
     LOOP_FROM(begin, convert(I32, lane()), s->a.entry_slices, imm(32 * AT_ONCE)) {
         val read[AT_ONCE][KINDS];
         for (int i = 0; i < AT_ONCE; i++) {
-            val number = add(begin, imm(32 * i)), entry = groupnorm_entry(s, 0, number);
+            val number = add(begin, imm(32 * i)), entry = groupnorm_entry(s, group, number);
             for (int kind = 0; kind < KINDS; kind++)
                 read[i][kind] = variable(F32, immf(0));
             IF(lt(number, s->a.entry_slices))
@@ -398,9 +416,10 @@ static void add_entries(const backward *k, val total[KINDS])
                     assign(read[i][kind], groupnorm_read(s->a.entries, add(entry, imm(kind))));
         }
         for (int i = 0; i < AT_ONCE * KINDS; i++)
-            assign(total[i % KINDS], add(total[i % KINDS], read[i / KINDS][i % KINDS]));
+            assign(total.of[i % KINDS], add(total.of[i % KINDS], read[i / KINDS][i % KINDS]));
     }
-    groupnorm_warp_sum(KINDS, total);
+    groupnorm_warp_sum(KINDS, total.of);
+    return total;
 }
 
 void groupnorm_backward_split(const void *config, int kernel)
@@ -411,15 +430,18 @@ void groupnorm_backward_split(const void *config, int kernel)
         return;
     }
     const bool writes = kernel >= 2; // last CTA first: its slice was read last and is still in L2
-    val total[KINDS];
+    const int groups = groupnorm_groups_of_warp(cfg);
+    group_sums total[GROUPNORM_GROUPS_OF_WARP_MAX];
     backward k = begin(cfg, kernel, true, writes);
     if (!writes) {
-        sums_of_slice(&k, true, total);
-        store_entry(&k, total);
+        sums_of_slice(&k, true, groups, total);
+        for (int i = 0; i < groups; i++)
+            store_entry(&k, i, total[i]);
         return;
     }
     load_column(&k);
-    add_entries(&k, total);
-    publish(&k, total);
+    for (int i = 0; i < groups; i++)
+        total[i] = add_entries(&k, i);
+    publish(&k, groups, total);
     groupnorm_over_columns(&k.s, &k.w, write_column, &k);
 }

@@ -20,21 +20,22 @@
     X(owner, bool, affine, "1", "0 1", "with gamma and beta")                                   \
     X(owner, float, eps, "0", "0..", "forward: added to the variance; 0: 1e-5")
 
-#define GROUPNORM_CONFIG(X, owner)                                                                        \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")           \
-    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                    \
-    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                                  \
-    X(owner, int, channels, "1", "", "of a group")                                                        \
-    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "nhwc: neighbouring groups that a CTA takes together") \
-    X(owner, bool, cut_short, "0", "0 1", "nhwc: the last bundle of an image has fewer groups")           \
-    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                              \
-    X(owner, int, column_threads, "1", "", "threads that share a column")                                 \
-    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                 \
-    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                 \
-    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")           \
-    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")  \
-    X(owner, int, rounds, "1", "1 2 4 8",                                                                 \
-      "split: launches over the images, each of which reads its slices again while they are in L2")       \
+#define GROUPNORM_CONFIG(X, owner)                                                                       \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")          \
+    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                   \
+    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                                 \
+    X(owner, int, channels, "1", "", "of a group")                                                       \
+    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")      \
+    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")                \
+    X(owner, int, fold, "1", "1 2 4 8", "nhwc: pixels taken as one, whose channels are whole vectors")   \
+    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                             \
+    X(owner, int, column_threads, "1", "", "threads that share a column")                                \
+    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                \
+    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                \
+    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")          \
+    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter") \
+    X(owner, int, rounds, "1", "1 2 4 8",                                                                \
+      "split: launches over the images, each of which reads its slices again while they are in L2")      \
     X(owner, int, slices_per_cta, "1", "1 2 4 8 16", "split: slices that a CTA of the second kernel takes")
 
 #define GROUPNORM_PARAMS(X, owner) \
@@ -63,7 +64,7 @@
     X(owner, pointer, dbeta)
 
 /*
- * Of all kernels. A unit is a vector of pixels (nchw) or a pixel (nhwc).
+ * Of all kernels. A unit is a vector of pixels (nchw) or `fold` pixels (nhwc).
  *     channels, pixels           of an image
  *     bundles, first             of an image; the bundle of all images that the launch begins with
  *     slices, range, units       slices of a bundle, units of a slice, of a channel
@@ -85,6 +86,9 @@ typedef struct groupnorm_config {
  * the pixels: a channel (nchw), or a vector of neighbouring channels (nhwc). The
  * `column_threads` threads of a column share out its vectors cyclically; the CTA takes `abreast` columns at once, a thread
  * `slots` of them one after the other.
+ *
+ * Pixels of nhwc whose channels are no whole vectors are folded: `fold` of them are one with `fold` times the channels, where a
+ * bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of the image.
  */
 typedef struct groupnorm_grid {
     int vec, columns, abreast, column_threads, slots;
@@ -93,24 +97,24 @@ typedef struct groupnorm_grid {
 static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int vec)
 {
     const bool nhwc = c->layout == (choice)CKL_IMAGE_NHWC;
-    groupnorm_grid g = { .vec = vec, .columns = c->channels * c->bundle / (nhwc ? vec : 1) };
+    groupnorm_grid g = { .vec = vec, .columns = c->channels * c->bundle * c->fold / (nhwc ? vec : 1) };
     g.abreast = nhwc ? (int)min_i64(g.columns, c->threads) : c->threads / c->column_threads;
     g.column_threads = nhwc ? c->threads / g.abreast : c->column_threads;
     g.slots = (int)ceil_div(g.columns, g.abreast);
     return g;
 }
 
-/* Of nhwc the longest vector, up to the config's, of which each is of one group. */
+/* The longest vector, up to the config's, of which each is of one group. */
 static inline int groupnorm_vec_of_group(const groupnorm_config *c)
 {
     int vec = c->vec;
-    while (c->layout == (choice)CKL_IMAGE_NHWC && c->channels % vec)
+    while (c->layout == (choice)CKL_IMAGE_NHWC && c->bundle > 1 && c->channels % vec)
         vec /= 2;
     return vec;
 }
 
 /* The warps of a CTA share out the groups of a bundle: group i of a warp is its number plus i times their count. */
-enum { GROUPNORM_GROUPS_OF_WARP_MAX = 8 }; // forward; backward a warp has one
+enum { GROUPNORM_GROUPS_OF_WARP_MAX = 8 };
 
 static inline int groupnorm_groups_of_warp(const groupnorm_config *c)
 {
@@ -124,7 +128,7 @@ static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
     return (int64_t)g.slots * c->steps * g.abreast * g.column_threads * c->vec * (int64_t)ckl_dtype_bytes(c->dtype);
 }
 
-/* Pixels of a slice, in vectors (nchw) or single ones (nhwc). */
+/* Units of a slice. */
 static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
 {
     return (int64_t)c->steps * groupnorm_grid_of(c, c->vec).column_threads;

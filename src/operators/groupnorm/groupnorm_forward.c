@@ -188,21 +188,26 @@ static void tell_moments(forward *k)
     cta_sync();
 }
 
-/* The warp of a group, its group i, merges what its threads found. */
+/*
+ * The warp of a group, its group i, merges what its threads found: of nchw neighbouring ones, of nhwc some neighbours in each row of
+ * those that are as many as a pixel has columns; all of the CTA, where it has one group.
+ */
 static moments merge_threads(const forward *k, int group)
 {
     enum { LANE_MAX = 32 };
     const groupnorm_config *cfg = k->s.cfg;
     const groupnorm_grid *g = &k->same.grid;
-    const bool whole_cta = groupnorm_is_nchw(&k->s) || g->slots > 1;
-    const int width = whole_cta ? cfg->threads : g->columns / cfg->bundle, rows = whole_cta ? 1 : g->column_threads;
+    const bool in_rows = cfg->bundle > 1 && !groupnorm_is_nchw(&k->s);
+    const int columns = g->columns / cfg->fold, width = (in_rows ? columns : cfg->threads) / cfg->bundle;
+    const int rows = in_rows ? g->column_threads * cfg->fold : 1;
     moments m[LANE_MAX];
     int n = (int)ceil_div((int64_t)width * rows, 32);
     val first = min(mul(groupnorm_group_of_warp(&k->s, group), imm(width)), imm((cfg->bundle - 1) * width));
     for (int i = 0; i < n; i++) {
-        val number = add(convert(I32, lane()), imm(32 * i)), inside = lt(number, imm(width * rows));
-        val row = div(number, imm(width)), index = add(add(mul(row, imm(g->columns)), first), rem(number, imm(width)));
-        index = select(inside, whole_cta ? number : index, imm(0));
+        val number = add(convert(I32, lane()), imm(32 * i)), inside = lt(number, imm(width * rows)), index = number;
+        if (in_rows)
+            index = add(mul(div(number, imm(width)), imm(columns)), rem(number, imm(width)));
+        index = select(inside, add(index, first), imm(0));
         m[i] = read_moments(inside, at(k->sCounts, index), k->sMoments, index);
     }
     return merge(m, n);
@@ -211,7 +216,7 @@ static moments merge_threads(const forward *k, int group)
 /* How many elements of a group slice number `rank` has. */
 static val elements_of_slice(const groupnorm_slice *s, val rank)
 {
-    int per_unit = s->cfg->channels * (groupnorm_is_nchw(s) ? s->cfg->vec : 1);
+    const int per_unit = s->cfg->channels * (groupnorm_is_nchw(s) ? s->cfg->vec : s->cfg->fold);
     val range = s->a.entry_range, units = max(min(range, sub(s->a.units, mul(rank, range))), imm_as(I32, 0));
     return mul(convert(F32, units), immf(per_unit));
 }

@@ -25,6 +25,12 @@ static int64_t element_bytes(const groupnorm_slice *s)
     return (int64_t)ckl_dtype_bytes(s->cfg->dtype);
 }
 
+/* Elements from one unit of nhwc to the next. */
+static val unit_stride(const groupnorm_slice *s)
+{
+    return mul(s->a.channels, imm64(s->cfg->fold));
+}
+
 void groupnorm_wait(void)
 {
     grid_wait();
@@ -59,7 +65,7 @@ groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, 
     s.count = max(min(s.a.range, left), imm_as(I32, 0));
     val image_start = mul(mul(s.image, s.a.channels), s.a.pixels), start = convert(I64, begin);
     s.base = groupnorm_is_nchw(&s) ? add(add(image_start, mul(s.channel, s.a.pixels)), mul(start, imm64(cfg->vec)))
-                                   : add(add(image_start, s.channel), mul(start, s.a.channels));
+                                   : add(add(image_start, s.channel), mul(start, unit_stride(&s)));
     groupnorm_wait();
     return s;
 }
@@ -75,7 +81,7 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
     w.column_thread = nchw ? rest : quotient;
     val count = nchw ? s->count : select(lt(w.column_thread, imm(w.grid.column_threads)), s->count, imm(0));
     if (s->cfg->cut_short)
-        count = select(lt(mul(w.column, imm(vec)), s->channels), count, imm(0));
+        count = select(lt(mul(w.column, imm(nchw ? 1 : vec)), s->channels), count, imm(0));
     w.vectors = max(div(add(sub(count, w.column_thread), imm(w.grid.column_threads - 1)), imm(w.grid.column_threads)),
                     imm_as(I32, 0));
     return w;
@@ -83,7 +89,8 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
 
 val groupnorm_existing(const groupnorm_slice *s, const groupnorm_view *w, val column)
 {
-    val columns = s->cfg->cut_short ? div(s->channels, imm(w->grid.vec)) : imm(w->grid.columns);
+    const int channels = groupnorm_is_nchw(s) ? 1 : w->grid.vec; // of a column
+    val columns = s->cfg->cut_short ? div(s->channels, imm(channels)) : imm(w->grid.columns);
     return min(column, sub(columns, imm(1)));
 }
 
@@ -109,7 +116,7 @@ static groupnorm_column column_at(const groupnorm_slice *s, const groupnorm_view
     c.shared = add(mul(thread(), imm_as(U32, vector_bytes)), before);
     val number = convert(I64, c.number), along = convert(I64, w->column_thread);
     c.global = add(s->base, groupnorm_is_nchw(s) ? add(mul(number, s->a.pixels), mul(along, imm64(g->vec)))
-                                                 : add(mul(number, imm64(g->vec)), mul(along, s->a.channels)));
+                                                 : add(mul(number, imm64(g->vec)), mul(along, unit_stride(s))));
     return c;
 }
 
@@ -133,7 +140,7 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
     const groupnorm_grid *g = &w->grid;
     const int64_t shared_stride = (int64_t)g->abreast * g->column_threads * g->vec * element_bytes(s);
     val stride = groupnorm_is_nchw(s) ? imm64((int64_t)g->column_threads * g->vec)
-                                      : mul(s->a.channels, imm64(g->column_threads));
+                                      : mul(unit_stride(s), imm64(g->column_threads));
     val done = variable(I32, imm(0)), shared = variable(U32, c->shared), global = variable(I64, c->global);
     for (int at_once = UNROLLED; at_once >= 1; at_once /= UNROLLED)
         LOOP_FROM(i, done, sub(c->vectors, imm(at_once - 1)), imm(at_once)) {
@@ -221,8 +228,28 @@ val groupnorm_entry(const groupnorm_slice *s, int i, val number)
     return mul(add(mul(line, convert(I64, s->a.entry_slices)), convert(I64, number)), imm64(GROUPNORM_ENTRY));
 }
 
+/* The channel of the bundle that element e of a column's vectors has. */
+static val channel_of(const groupnorm_slice *s, val column, int vec, int e)
+{
+    val number = add(mul(column, imm(vec)), imm(e));
+    return s->cfg->fold > 1 ? rem(number, imm(s->cfg->channels * s->cfg->bundle)) : number;
+}
+
+/* Of folded pixels, whose vectors may hold the last channel and the first: one by one. */
+static tensor folded_weights(const groupnorm_slice *s, val pointer, val column)
+{
+    tensor rWeights = fragment(s->cfg->dtype, compact(leaf(s->cfg->vec))); // (VEC)
+    for (int i = 0; i < s->cfg->vec; i++) {
+        val channel = convert(I64, channel_of(s, column, s->cfg->vec, i));
+        set(rWeights, i, at(groupnorm_global(s, pointer, channel, 1), 0));
+    }
+    return rWeights;
+}
+
 tensor groupnorm_weights(const groupnorm_slice *s, val pointer, val column)
 {
+    if (s->cfg->fold > 1)
+        return folded_weights(s, pointer, column);
     const int count = groupnorm_is_nchw(s) ? 1 : s->cfg->vec;
     val channel = add(s->channel, convert(I64, mul(column, imm(count))));
     tensor gWeights = groupnorm_global(s, pointer, channel, count); // (1) or (VEC)
@@ -235,15 +262,17 @@ tensor groupnorm_weights(const groupnorm_slice *s, val pointer, val column)
 
 bool groupnorm_one_group(const groupnorm_slice *s, int vec)
 {
-    return groupnorm_is_nchw(s) || s->cfg->channels % vec == 0;
+    return groupnorm_is_nchw(s) || s->cfg->bundle == 1 || s->cfg->channels % vec == 0;
 }
 
 val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val column, int e)
 {
     if (s->cfg->bundle == 1)
         return imm_as(I32, 0);
-    int inner = groupnorm_one_group(s, w->grid.vec) ? 0 : e;
-    return div(add(mul(column, imm(w->grid.vec)), imm(inner)), imm(s->cfg->channels));
+    if (groupnorm_is_nchw(s))
+        return div(column, imm(s->cfg->channels));
+    const int inner = groupnorm_one_group(s, w->grid.vec) ? 0 : e;
+    return div(channel_of(s, column, w->grid.vec, inner), imm(s->cfg->channels));
 }
 
 void groupnorm_warp_sum(int count, val *values)

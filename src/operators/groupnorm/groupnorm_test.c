@@ -110,7 +110,7 @@ static const char *const cases[] = {
     "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 direction=backward fill=uniform impl=backward "
     "config='cluster=4 threads=256 steps=4 column_threads=16'",
     "n=2 c=32 h=9 w=9 groups=8 direction=backward layout=nhwc impl=backward "
-    "config='cluster=4 threads=128 column_threads=32 steps=1'",
+    "config='bundle=4 cluster=4 threads=128 column_threads=32 steps=1'",
     "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_split config='threads=64 column_threads=16 steps=1 "
     "rounds=4'",
     "n=2 c=32 h=16 w=16 groups=8 direction=backward layout=nhwc impl=backward_split "
@@ -130,6 +130,28 @@ static const char *const cases[] = {
     "n=3 c=40 h=9 w=5 groups=20 layout=nhwc impl=forward config='bundle=12 cut_short=1 threads=64 column_threads=10 "
     "cluster=2 vec=4 channels=2 steps=3'",
     "n=2 c=1152 h=3 w=3 groups=3 layout=nhwc fill=hard seed=880317 # subnormal products of rstd and gamma",
+    "n=3 c=31 h=12 w=8 groups=31 layout=nhwc dtype=f16 # pixels are folded: vectors of the last channel and the first",
+    "n=2 c=31 h=12 w=9 groups=31 layout=nhwc dtype=bf16 direction=backward fill=uniform",
+    "n=2 c=75 h=16 w=8 groups=1 layout=nhwc dtype=bf16 fill=hard",
+    "n=2 c=75 h=16 w=8 groups=1 layout=nhwc dtype=bf16 direction=backward",
+    "n=2 c=30 h=8 w=6 groups=10 layout=nhwc dtype=f16 misalign=1",
+    "n=2 c=5 h=16 w=16 groups=1 layout=nhwc impl=forward_split config='fold=4 vec=4 threads=64 column_threads=12 "
+    "steps=2'",
+    "n=2 c=33 h=8 w=16 groups=11 layout=nhwc impl=forward_split config='fold=4 vec=4 bundle=11 threads=160 "
+    "column_threads=4 steps=2'",
+    "n=2 c=33 h=8 w=16 groups=11 layout=nhwc direction=backward impl=backward_split config='fold=4 vec=4 bundle=11 "
+    "threads=160 column_threads=4 steps=2'",
+    "n=2 c=33 h=8 w=16 groups=33 layout=nhwc direction=backward impl=backward config='fold=4 vec=4 bundle=33 "
+    "threads=160 column_threads=4 cluster=4 steps=2'",
+    "n=2 c=58 h=9 w=4 groups=58 impl=forward config='bundle=16 cut_short=1 threads=128 column_threads=8 steps=2 vec=4' "
+    "# planes together, the last ones fewer",
+    "n=2 c=58 h=9 w=4 groups=29 direction=backward dtype=f16 impl=backward config='bundle=8 cut_short=1 threads=128 "
+    "column_threads=8 steps=2 vec=4'",
+    "n=2 c=58 h=9 w=4 groups=29 direction=backward dtype=f16 impl=backward config='bundle=8 cut_short=1 cluster=2 "
+    "threads=64 column_threads=4 steps=2 vec=4'",
+    "n=300 c=48 h=7 w=8 groups=48 dtype=bf16 fill=hard # planes together",
+    "n=300 c=48 h=7 w=8 groups=48 dtype=bf16 direction=backward fill=uniform",
+    "n=3 c=104 h=9 w=5 groups=104 layout=nhwc dtype=f16 direction=backward # a warp has several groups",
     NULL,
 };
 
@@ -151,7 +173,10 @@ static const test_reject rejects[] = {
     { "eps=inf", CKL_INVALID, "groupnorm: eps=inf is not finite" },
     { "eps=-1", CKL_INVALID, "groupnorm: eps=-1 is negative" },
     { "impl=backward", CKL_UNSUPPORTED, "groupnorm backward: direction is forward" },
-    { "impl=forward config='bundle=2'", CKL_INVALID, "nchw takes groups one by one" },
+    { "impl=forward config='bundle=2'", CKL_INVALID, "are not those of the channels of bundle=2" },
+    { "layout=nhwc impl=forward config='fold=3'", CKL_INVALID, "fold=3 is for whole pixels of nhwc" },
+    { "impl=forward_split config='cut_short=1 bundle=3 channels=4'", CKL_INVALID,
+      "cut_short=1 is for groups that stay" },
     { "layout=nhwc impl=forward config='bundle=3 column_threads=1'", CKL_INVALID, "bundle=3 does not divide groups=8" },
     { "layout=nhwc impl=forward config='column_threads=3'", CKL_INVALID, "the threads of a vector of channels" },
     { "h=5 w=5 impl=forward config='vec=4'", CKL_UNSUPPORTED, "groupnorm forward: vec=4 does not divide h*w" },

@@ -75,6 +75,8 @@ static ckl_status check_sides(const permutation *p, const char *who)
     return CKL_OK;
 }
 
+enum { TILE_ELEMENTS_MAX = 1 << 20 }; // whose bytes are numbers of 32 bits
+
 /* Is there a matrix, as the config says, of numbers that fit? */
 static ckl_status check_matrix(const permutation *p, const char *who, int bytes, int outer, int tile_r, int tile_c)
 {
@@ -86,6 +88,8 @@ static ckl_status check_matrix(const permutation *p, const char *who, int bytes,
              p->bytes, m->outer_count);
     if (tile_r < 1 || tile_c < 1)
         FAIL(CKL_INVALID, "%s %s: a tile of %dx%d has no elements", p->op, who, tile_r, tile_c);
+    if ((int64_t)tile_r * tile_c > TILE_ELEMENTS_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s %s: a tile of %dx%d is beyond any shared memory", p->op, who, tile_r, tile_c);
     if (m->rows > INT32_MAX || m->cols > INT32_MAX || tiles_of(m, tile_r, tile_c) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "%s %s: %" PRId64 "x%" PRId64 " is beyond 32-bit numbers of rows, columns and tiles",
              p->op, who, m->rows, m->cols);

@@ -1,0 +1,498 @@
+/*
+ * attention_decode_latent.c - attention of a few rows against a latent cache, for Hopper: values are the first columns of the keys, so
+ * that one copy of a block in shared memory serves both products.
+ *
+ *   warps 0-3, 4-7   consumers: each has half of the columns of O, and scores every other block of keys. Weights of its own block are in
+ *                    registers; the other one gets them through shared memory, in place of the keys' last columns. So maxima go
+ *                    from block to block, back and forth, and each one's softmax runs under the other's products
+ *   warps 8-11       producer: one thread brings blocks of 64 keys by TMA, in three sections: the columns of either half of O, and the rest
+ *
+ * Where there are more than 64 rows, the CTAs of two tiles of them are a cluster: each loads half of every section for both.
+ *
+ * Two blocks are in shared memory, one of each consumer. A section has one reader that comes last, which releases it.
+ */
+#include <stdio.h>
+
+#include "cute/kernel.h"
+#include "operators/attention/attention_decode_place.h"
+
+enum {
+    WARPGROUP = 128,
+    CONSUMERS = 2,
+    ROWS = ATTENTION_ROWS,
+    KEYS = ATTENTION_DECODE_LATENT_KEYS,
+    CHUNK = ATTENTION_DECODE_LATENT_CHUNK,
+    CHUNKS_MAX = ATTENTION_DECODE_LATENT_MAX / CHUNK,
+    VECTOR = 8, // elements of 16 bytes
+    LANES = 32,
+    PAD = 8,          // columns between rows of O in shared memory, against bank conflicts
+    REST = 2,         // the section behind those of the halves
+    SECTIONS = 3,     // of a block
+    BARRIER_OWN = 1,  // + consumer: its 128 threads
+    BARRIER_TOLD = 3, // + consumer: it has told the other of its block; it arrives, the other waits
+    BARRIER_BOTH = 5  // all consumers
+};
+
+/* Everything the roles share. Letters: Q (BM,D), K (BN,D), P (BM,BN), O (BM,DV). */
+typedef struct latent_kernel {
+    const attention_decode_latent_config *cfg;
+    decode_place place;
+    columns d, half; // of a key; of the columns of O that a consumer has
+    int boxes;       // of a block's chunk that this CTA loads: pages, or parts of one
+    tma_copy tmaK;
+    tensor sQ;            // (BM,CHUNK,CHUNKS)
+    tensor sK;            // (BN,CHUNK,CHUNKS,CONSUMERS)
+    tensor sP;            // (BM,BN,CONSUMERS), where a block has the first chunk of the rest
+    tensor sV[CONSUMERS]; // (DV/2,BN,CONSUMERS), the same memory
+    tensor sO;            // (BM,DV,1), f32, the same
+    tensor sMax, sFactor; // (BM,CONSUMERS): of the rows after a consumer's block; what O is to be multiplied by there
+    tensor sTop, sSum;    // (BM,1)
+    pipeline ring;        // of sections, SECTIONS for each block
+    val pairs;            // of blocks
+} latent_kernel;
+
+static int64_t block_bytes(const attention_decode_latent_config *c)
+{
+    return attention_columns_bytes(attention_columns_of(c->form.d), KEYS);
+}
+
+static int64_t blocks_bytes(const attention_decode_latent_config *c)
+{
+    int64_t blocks = CONSUMERS * block_bytes(c), o = (int64_t)ROWS * (c->form.dv + PAD) * 4;
+    return blocks > o ? blocks : o;
+}
+
+int64_t attention_decode_latent_smem(const attention_decode_latent_config *c)
+{
+    int64_t q = attention_columns_bytes(attention_columns_of(c->form.d), ROWS), states = (2 * CONSUMERS + 2) * ROWS * 4;
+    return q + blocks_bytes(c) + states + 16 * CONSUMERS * SECTIONS + 4;
+}
+
+static void describe_shared_memory(latent_kernel *k)
+{
+    const attention_decode_form *form = &k->place.form;
+    const ckl_dtype dtype = form->dtype;
+    const int64_t block = block_bytes(k->cfg) / 2, chunk = KEYS * CHUNK;
+    k->sQ = smem_tensor("Q", dtype, attention_chunks_layout(dtype, k->d, ROWS, k->d.chunks, 1, 0), 1024);
+    k->sQ = slice(k->sQ, _, _, _, 0);
+    const int64_t blocks = smem_alloc("blocks", blocks_bytes(k->cfg), 1024);
+    k->sK = smem_view(smem_address(blocks), dtype,
+                      attention_chunks_layout(dtype, k->d, KEYS, k->d.chunks, CONSUMERS, block));
+    for (int w = 0; w < CONSUMERS; w++) {
+        tensor sHalf = smem_view(smem_address(blocks + 2 * chunk * w * k->half.chunks), dtype, k->sK.layout);
+        k->sV[w] = attention_transposed_chunks(sHalf, k->half, CONSUMERS, block);
+    }
+    tensor sRest = smem_view(smem_address(blocks + 2 * chunk * CONSUMERS * k->half.chunks), dtype, k->sK.layout);
+    k->sP = slice(sRest, _, _, 0, _);
+    k->sO = smem_view(smem_address(blocks), F32, make_layout(shape(ROWS, form->dv, 1), stride(form->dv + PAD, 1, 0)));
+    k->sMax = smem_tensor("maxima", F32, compact(shape(ROWS, CONSUMERS)), 4);
+    k->sFactor = smem_tensor("factors", F32, compact(shape(ROWS, CONSUMERS)), 4);
+    k->sTop = smem_tensor("tops", F32, compact(shape(ROWS, 1)), 4);
+    k->sSum = smem_tensor("sums", F32, compact(shape(ROWS, 1)), 4);
+    k->ring = make_pipeline("ring", CONSUMERS * SECTIONS, 1, k->cfg->cluster);
+}
+
+static latent_kernel describe_kernel(const attention_decode_latent_config *cfg)
+{
+    const attention_decode_form *form = &cfg->form;
+    latent_kernel k = { .cfg = cfg,
+                        .place = { .form = *form, .rows = ROWS, .keys = KEYS },
+                        .d = attention_columns_of(form->d),
+                        .half = attention_columns_of(form->dv / CONSUMERS) };
+    k.place.p = params_of(attention_decode);
+    const int most = KEYS / cfg->cluster, rows = form->page && form->page < most ? form->page : most;
+    k.boxes = most / rows;
+    k.tmaK = make_tma(k.place.p.K, form->dtype, 4, rows, CHUNK, 2 * CHUNK);
+    describe_shared_memory(&k);
+    return k;
+}
+
+static void initialise(const latent_kernel *k)
+{
+    IF(eq(thread(), imm(0))) {
+        tma_prefetch(&k->tmaK);
+        pipeline_init(&k->ring);
+        fence_mbarrier_init();
+    }
+    cluster_sync();
+    grid_wait();
+    launch_dependents();
+}
+
+/* Blocks of this CTA; an odd one has a partner of which no key exists. The same in all lanes, and known to be. */
+static val pairs_of(const decode_place *place)
+{
+    val keys = sub(max(place->to, place->from), place->from);
+    return shuffle(div(add(keys, imm(2 * KEYS - 1)), imm(2 * KEYS)), imm(0));
+}
+
+/* The first key of one of a pair's blocks, and the phase of its barriers. */
+static val start_of(const latent_kernel *k, val pair, int block)
+{
+    return add(k->place.from, add(mul(pair, imm(CONSUMERS * KEYS)), imm(block * KEYS)));
+}
+
+static val phase_of(val pair)
+{
+    return bit_and(pair, imm(1));
+}
+
+/* A section of the block in slot `slot`, in a phase. */
+static pipeline_state section_of(const latent_kernel *k, int slot, int section, val parity)
+{
+    return (pipeline_state){ imm_as(U32, slot * SECTIONS + section), parity, k->ring.stages };
+}
+
+/* Producer */
+
+/* Where a box of keys comes from. What lies past the last page of the sequence is this page again. */
+typedef struct box_place {
+    val row, of; // in a page or sequence, and which one
+} box_place;
+
+static box_place box_at(const latent_kernel *k, val key)
+{
+    const decode_place *at = &k->place;
+    const int page = at->form.page;
+    if (!page)
+        return (box_place){ key, at->batch };
+    tensor gTable =
+        gmem_tensor(at->p.table, I32,
+                    make_layout(shape(at->p.table_pages, at->p.batch), stride(1, convert(I64, at->p.table_pages))));
+    val last = div(sub(at->length, imm(1)), imm(page));
+    return (box_place){ rem(key, imm(page)), at(gTable, min(div(key, imm(page)), last), at->batch) };
+}
+
+static void load_block(const latent_kernel *k, int slot, val start, val parity)
+{
+    const int chunks[] = { k->half.chunks, k->half.chunks, k->d.chunks - CONSUMERS * k->half.chunks };
+    const val first = k->cfg->cluster > 1 ? mul(cluster_rank(), imm(k->boxes)) : imm_as(U32, 0);
+    box_place boxes[KEYS / VECTOR];
+    for (int b = 0; b < k->boxes; b++)
+        boxes[b] = box_at(k, add(start, mul(add(first, imm(b)), imm(k->tmaK.rows))));
+    for (int s = 0, chunk = 0; s < SECTIONS; s++) {
+        pipeline_state section = section_of(k, slot, s, parity);
+        pipeline_wait_empty(&k->ring, &section);
+        pipeline_expect(&k->ring, &section, imm(chunks[s] * KEYS * CHUNK * 2));
+        for (int end = chunk + chunks[s]; chunk < end; chunk++)
+            for (int b = 0; b < k->boxes; b++) {
+                tensor sChunk = slice(k->sK, _, _, chunk, slot),
+                       sBox = local_tile(sChunk, shape(k->tmaK.rows, CHUNK), coord(add(first, imm(b)), 0));
+                tma_load_of(&k->tmaK, sBox, boxes[b].row, imm(chunk * CHUNK), 2,
+                            (const val[]){ k->place.kv_head, boxes[b].of }, pipeline_full_barrier(&k->ring, &section),
+                            imm(k->cfg->cluster > 1 ? (1 << k->cfg->cluster) - 1 : 0));
+            }
+    }
+}
+
+/* One thread. */
+static void producer(const latent_kernel *k)
+{
+    warpgroup_reg_dealloc(24);
+    IF(logical_and(eq(warp(), imm(CONSUMERS * WARPGROUP / LANES)), elect()))
+        LOOP(pair, k->pairs)
+            for (int slot = 0; slot < CONSUMERS; slot++)
+                load_block(k, slot, start_of(k, pair, slot), phase_of(add(pair, imm(1))));
+}
+
+/* Consumers */
+
+/* One consumer's view; its own blocks are in slot `index`. */
+typedef struct consumer_role {
+    int index;
+    val tid;
+    tiled_mma qk, own, told;          // Q*K^T; weights from registers, or from shared memory, times its columns of V
+    tensor tCrQ[CHUNKS_MAX];          // (1,MMA_K)
+    tensor tCrK[CHUNKS_MAX];          // (1,MMA_K)
+    tensor tCrV, tCrP;                // (1,MMA_K,CONSUMERS)
+    tensor scores, out;               // (MMA,1,1)
+    tensor weights;                   // (PAIRS,1,MMA_K)
+    online_rows rows;                 // after its own block
+    val told_factor[ONLINE_ROWS_MAX]; // of the other's
+} consumer_role;
+
+static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
+{
+    char atom[ATOM_NAME_MAX];
+    snprintf(atom, sizeof atom, "SM90_64x%dx16_F32%s_%s", n, dtype == F16 ? "F16F16" : "BF16BF16", sources);
+    return make_tiled_mma(atom, 1, 1);
+}
+
+static consumer_role describe_consumer(const latent_kernel *k, int index)
+{
+    const ckl_dtype dtype = k->place.form.dtype;
+    const int other = 1 - index, width = k->half.used;
+    consumer_role c = { .index = index,
+                        .tid = rem(thread(), imm(WARPGROUP)),
+                        .qk = warpgroup_mma(dtype, KEYS, "SS"),
+                        .own = warpgroup_mma(dtype, width, "RS"),
+                        .told = warpgroup_mma(dtype, width, "SS") };
+    for (int i = 0; i < k->d.chunks; i++) {
+        c.tCrQ[i] = descriptors_A(&c.qk, slice(k->sQ, _, _, i));
+        c.tCrK[i] = descriptors_B(&c.qk, slice(k->sK, _, _, i, index));
+    }
+    c.tCrV = descriptors_B(&c.own, k->sV[index]);
+    c.tCrP = descriptors_A(&c.told, slice(k->sP, _, _, other));
+    c.scores = fragment_C(&c.qk, ROWS, KEYS);
+    c.out = fragment_C(&c.own, ROWS, width);
+    c.weights = fragment_A_words(&c.own, ROWS, KEYS);
+    c.rows = attention_online_rows_begin(attention_online_row_count(c.scores), k->place.p.exponent);
+    for (int r = 0; r < c.rows.count; r++)
+        c.told_factor[r] = variable(F32, immf(1));
+    fill(c.out, immf(0));
+    return c;
+}
+
+/* The row of the tile that value `r` of this thread's rows is in. */
+static val row_number(const consumer_role *c, int r)
+{
+    tensor cS = partition_C(&c->qk, identity_tensor(shape(ROWS, KEYS)), c->tid);
+    return coordinate(cS, 0, attention_online_row_value(c->scores, r));
+}
+
+/* Q into shared memory, by all consumers. Rows past the last one and columns from d on are zeros. */
+static void load_queries(const latent_kernel *k)
+{
+    const int d = k->place.form.d, vectors = k->d.chunks * CHUNK / VECTOR;
+    LOOP_FROM(item, thread(), imm(ROWS * vectors), imm(CONSUMERS * WARPGROUP)) {
+        val row = div(item, imm(vectors)), column = mul(rem(item, imm(vectors)), imm(VECTOR));
+        val in_group = add(row, mul(k->place.tile, imm(ROWS)));
+        val exists = logical_and(lt(in_group, imm(k->place.rows_all)), lt(column, imm(d)));
+        tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, min(in_group, imm(k->place.rows_all - 1)));
+        val to = tensor_address(k->sQ, coord(row, rem(column, imm(CHUNK)), div(column, imm(CHUNK))));
+        cp_async(to, tensor_address(gRow, coord(min(column, imm(d - VECTOR)))), 16,
+                 select(exists, imm_as(U32, 16), imm_as(U32, 0)));
+    }
+    cp_async_commit();
+    cp_async_wait(0);
+    fence_proxy_async();
+    named_sync(imm(BARRIER_BOTH), CONSUMERS * WARPGROUP);
+}
+
+static void wait_section(const latent_kernel *k, int slot, int section, val parity)
+{
+    pipeline_state at = section_of(k, slot, section, parity);
+    pipeline_wait_full(&k->ring, &at);
+}
+
+/* In all CTAs that load for this one; by a thread for each. */
+static void release_section(const latent_kernel *k, const consumer_role *c, int slot, int section)
+{
+    const val stage = imm_as(U32, slot * SECTIONS + section);
+    IF(lt(c->tid, imm(k->cfg->cluster))) {
+        if (k->cfg->cluster == 1)
+            pipeline_release(&k->ring, stage);
+        else
+            pipeline_release_at(&k->ring, stage, pipeline_peer(&k->ring, c->tid));
+    }
+}
+
+/* scores = Q * K^T of its own block, section by section as they arrive; asynchronous. */
+static void issue_scores(const latent_kernel *k, const consumer_role *c, val parity)
+{
+    const int ends[] = { k->half.chunks, CONSUMERS * k->half.chunks, k->d.chunks };
+    for (int s = 0, chunk = 0; s < SECTIONS; s++) {
+        wait_section(k, c->index, s, parity);
+        mma_fence();
+        for (; chunk < ends[s]; chunk++)
+            gemm(&c->qk, c->tCrQ[chunk], c->tCrK[chunk], c->scores, imm_as(IR_PRED, chunk > 0));
+    }
+    mma_commit();
+}
+
+static void scale_out(const consumer_role *c, const val *factor)
+{
+    val same = yes();
+    for (int r = 0; r < c->rows.count; r++)
+        same = logical_and(same, eq(factor[r], immf(1)));
+    IF(logical_not(vote_all(same)))
+        attention_scale_rows(c->out, factor);
+}
+
+/* What the other consumer tells of its block: the rows' maxima after it, and what O is to be multiplied by. */
+static void hear(const latent_kernel *k, consumer_role *c)
+{
+    const int other = 1 - c->index;
+    val max[ONLINE_ROWS_MAX];
+    named_sync(imm(BARRIER_TOLD + other), CONSUMERS * WARPGROUP);
+    for (int r = 0; r < c->rows.count; r++) {
+        val row = row_number(c, r);
+        max[r] = at(k->sMax, row, other);
+        assign(c->told_factor[r], at(k->sFactor, row, other));
+    }
+    attention_online_rows_raise(&c->rows, max);
+}
+
+/* O += the other's weights * V; asynchronous. */
+static void issue_told(const latent_kernel *k, const consumer_role *c, val parity)
+{
+    const int other = 1 - c->index;
+    wait_section(k, other, c->index, parity);
+    mma_fence();
+    gemm(&c->told, c->tCrP, slice(c->tCrV, _, _, other), c->out, yes());
+    mma_commit();
+}
+
+static void release_told(const latent_kernel *k, const consumer_role *c)
+{
+    release_section(k, c, 1 - c->index, c->index);
+    release_section(k, c, 1 - c->index, REST);
+}
+
+/* Values of keys that do not exist become 0: what lies there may be no number. */
+static void clear_values(const latent_kernel *k, const consumer_role *c, val start)
+{
+    const int vectors = CONSUMERS * k->half.used / VECTOR;
+    val first = sub(max(k->place.to, start), start);
+    tensor rZero = fragment(I32, compact(leaf(4)));
+    fill(rZero, imm(0));
+    LOOP_FROM(row, first, imm(KEYS), imm(1))
+        LOOP_FROM(vector, c->tid, imm(vectors), imm(WARPGROUP)) {
+            val column = mul(vector, imm(VECTOR));
+            val to = tensor_address(k->sK, coord(row, rem(column, imm(CHUNK)), div(column, imm(CHUNK)), c->index));
+            copy(rZero, smem_view(to, I32, compact(leaf(4))), 16);
+        }
+    fence_proxy_async();
+    named_sync(imm(BARRIER_OWN + c->index), WARPGROUP);
+}
+
+/* Scores of its own block become weights, of which the other one is told. All its warps' scores are there. */
+static void tell(const latent_kernel *k, consumer_role *c, val start)
+{
+    named_sync(imm(BARRIER_OWN + c->index), WARPGROUP); // all warps are done with the keys' last columns
+    if (k->place.form.softcap)
+        attention_cap_scores(c->scores, k->place.p.factor);
+    IF(attention_decode_is_cut(&k->place, start)) {
+        attention_decode_mask(&k->place, start, &c->qk, c->tid, c->scores);
+        clear_values(k, c, start);
+    }
+    attention_online_softmax(&c->rows, c->scores);
+    stmatrix_C(&c->qk, slice(c->scores, _, 0, _), slice(k->sP, _, _, c->index), c->tid);
+    for (int r = 0; r < c->rows.count; r++) {
+        val row = row_number(c, r);
+        IF(eq(rem(lane(), imm(4)), imm(0))) {
+            set(k->sMax, coord(row, c->index), c->rows.max[r]);
+            set(k->sFactor, coord(row, c->index), c->rows.factor[r]);
+        }
+    }
+    fence_proxy_async(); // weights are read by wgmma
+    named_arrive(imm(BARRIER_TOLD + c->index), CONSUMERS * WARPGROUP);
+    accumulators_to_A(c->scores, k->place.form.dtype, c->weights);
+}
+
+/* O += its own weights * V. */
+static void multiply_own(const latent_kernel *k, const consumer_role *c)
+{
+    scale_out(c, c->rows.factor);
+    mma_fence();
+    gemm(&c->own, c->weights, slice(c->tCrV, _, _, c->index), c->out, yes());
+    mma_commit();
+    mma_wait(0);
+    release_section(k, c, c->index, c->index);
+}
+
+/* The scores of its own block, then the product of the other's block before, under which the softmax runs. */
+static void step(const latent_kernel *k, consumer_role *c, val start, val own_parity, val told_parity)
+{
+    issue_scores(k, c, own_parity);
+    hear(k, c);
+    scale_out(c, c->told_factor);
+    issue_told(k, c, told_parity);
+    mma_wait(1);
+    tell(k, c, start);
+    mma_wait(0);
+    release_told(k, c);
+    multiply_own(k, c);
+}
+
+/* Blocks 0, 2, 4 ...: the first has none before it, and one comes behind the last. */
+static void attend_first(const latent_kernel *k, consumer_role *c)
+{
+    const val one = imm(1);
+    issue_scores(k, c, imm_as(U32, 0));
+    mma_wait(0);
+    tell(k, c, k->place.from);
+    multiply_own(k, c);
+    LOOP(pair, sub(k->pairs, one))
+        step(k, c, start_of(k, add(pair, one), 0), phase_of(add(pair, one)), phase_of(pair));
+    hear(k, c);
+    scale_out(c, c->told_factor);
+    issue_told(k, c, phase_of(sub(k->pairs, one)));
+    mma_wait(0);
+    release_told(k, c);
+}
+
+/* Blocks 1, 3, 5 ... */
+static void attend_second(const latent_kernel *k, consumer_role *c)
+{
+    LOOP(pair, k->pairs)
+        step(k, c, start_of(k, pair, 1), phase_of(pair), phase_of(pair));
+}
+
+/* What both have, where all can read it. The maxima are the same. */
+static void share(const latent_kernel *k, consumer_role *c)
+{
+    tiled_copy each = make_tiled_copy_C("UniversalCopy<64>", F32, &c->own, ROWS, k->half.used);
+    tensor sHalf = local_tile(slice(k->sO, _, _, 0), shape(ROWS, k->half.used), coord(0, c->index));
+    attention_online_rows_finish(&c->rows, NULL);
+    if (c->index == 1)
+        for (int r = 0; r < c->rows.count; r++)
+            set(k->sSum, coord(row_number(c, r), 0), c->rows.sum[r]); // all four lanes of a row have it
+    named_sync(imm(BARRIER_BOTH), CONSUMERS * WARPGROUP);             // both are done with the blocks
+    copy_tiled(&each, c->out, partition_D(&each, sHalf, c->tid));
+    if (c->index == 0)
+        for (int r = 0; r < c->rows.count; r++) {
+            val row = row_number(c, r), sum = add(c->rows.sum[r], at(k->sSum, row, 0));
+            warp_sync(); // all lanes have read it
+            set(k->sTop, coord(row, 0), c->rows.max[r]);
+            set(k->sSum, coord(row, 0), sum);
+        }
+}
+
+static void consumer(const latent_kernel *k, int index)
+{
+    consumer_role c = describe_consumer(k, index);
+    load_queries(k);
+    IF(lt(imm_as(U32, 0), k->pairs))
+        (index == 0 ? attend_first : attend_second)(k, &c);
+    share(k, &c);
+}
+
+static void consumers(const latent_kernel *k)
+{
+    const int threads = CONSUMERS * WARPGROUP;
+    const decode_sums sums = { &k->place, 1, threads, BARRIER_BOTH, .sO = k->sO, .sTop = k->sTop, .sSum = k->sSum };
+    warpgroup_reg_alloc(240);
+    IF(lt(warp(), imm(WARPGROUP / LANES))) {
+        consumer(k, 0);
+    }
+    ELSE
+    {
+        consumer(k, 1);
+    }
+    named_sync(imm(BARRIER_BOTH), threads);
+    attention_decode_finish(&sums);
+}
+
+void attention_decode_latent(const void *config, int kernel)
+{
+    const attention_decode_latent_config *cfg = config;
+    (void)kernel;
+    launch_bounds((CONSUMERS + 1) * WARPGROUP, 1);
+    cluster_size(cfg->cluster);
+    latent_kernel k = describe_kernel(cfg);
+    initialise(&k);
+    attention_decode_find_place(&k.place, cfg->split);
+    k.pairs = pairs_of(&k.place);
+    IF(lt(k.place.split, k.place.splits)) {
+        IF(lt(warp(), imm(CONSUMERS * WARPGROUP / LANES))) {
+            consumers(&k);
+        }
+        ELSE
+        {
+            producer(&k);
+        }
+    }
+    if (cfg->cluster > 1)
+        cluster_sync(); // until then peers may send to this CTA
+}

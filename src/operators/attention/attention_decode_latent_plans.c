@@ -1,0 +1,103 @@
+/* attention_decode_latent_plans.c - attention_decode's implementation for latent caches: choice, admission, launch. */
+#include "operators/attention/attention_decode_config.h"
+
+enum {
+    KEYS = ATTENTION_DECODE_LATENT_KEYS,
+    CHUNK = ATTENTION_DECODE_LATENT_CHUNK,
+    ROWS = ATTENTION_ROWS,
+    PAGE_MIN = 8,      // keys: rows after which the swizzle of shared memory begins again
+    SPLIT_MIN = 512,   // keys: a CTA's start and end cost about as much as 100 KB of copying (bench/notes/attention.md)
+    SPLIT_MAX = 4096,  // keys: enough to forget that
+    SPLITS_MAX = 1024, // of a sequence, which one CTA combines
+    BYTES_A_BYTE = 16, // of keys for each of what a CTA leaves in the workspace
+};
+
+/* Of a head of the cache. */
+static int64_t tiles_of(const ckl_attention_decode_desc *d)
+{
+    return ceil_div(attention_decode_rows_of(d), ROWS);
+}
+
+/* Keys of a CTA, by what its rows leave behind, and so that CTAs of one sequence fill the device. */
+static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
+{
+    const int64_t rows = min_i64(attention_decode_rows_of(d), ROWS);
+    const int64_t tiles = product_i64(d->kv_heads, tiles_of(d));
+    int64_t split = SPLIT_MIN;
+    while (split < SPLIT_MAX && (split * d->d * 2 < rows * d->dv * 4 * BYTES_A_BYTE ||
+                                 product_i64(ceil_div(d->kv, split), tiles) > device->sm_count))
+        split *= 2;
+    while (ceil_div(d->kv, split) > SPLITS_MAX)
+        split *= 2;
+    return (int)split;
+}
+
+static ckl_status choose_latent(const void *desc, const ckl_device_info *device, void *config)
+{
+    attention_decode_latent_config *c = config;
+    c->form = attention_decode_form_of(desc);
+    c->split = split_of(desc, device);
+    c->cluster = tiles_of(desc) % 2 ? 1 : 2;
+    return CKL_OK;
+}
+
+static ckl_status check_sizes(const ckl_attention_decode_desc *d)
+{
+    const int64_t chunks = ceil_div(d->d, CHUNK);
+    if (!d->latent || d->cache != d->dtype)
+        FAIL(CKL_UNSUPPORTED, "attention_decode latent: the cache is not latent, or of another type than q");
+    if (d->dv % (2 * CHUNK) || d->d % 8 || d->d > ATTENTION_DECODE_LATENT_MAX || chunks <= d->dv / CHUNK)
+        FAIL(CKL_UNSUPPORTED,
+             "attention_decode latent: dv=%" PRId64 " is not a multiple of %d, or d=%" PRId64
+             " not one of 8 from dv+8 up to %d",
+             d->dv, 2 * CHUNK, d->d, ATTENTION_DECODE_LATENT_MAX);
+    if (d->page % KEYS && (d->page < PAGE_MIN || KEYS % d->page))
+        FAIL(CKL_UNSUPPORTED,
+             "attention_decode latent: page=%" PRId64 " neither divides %d, from %d on, nor is a multiple of it",
+             d->page, KEYS, PAGE_MIN);
+    return attention_decode_check_strides("latent", d);
+}
+
+static ckl_status admit_latent(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_decode_desc *d = desc;
+    const attention_decode_latent_config *c = config;
+    TRY(attention_decode_check_form("latent", d, &c->form));
+    TRY(check_sizes(d));
+    if (c->split < KEYS || c->split % KEYS)
+        FAIL(CKL_INVALID, "attention_decode latent: split=%d is not a multiple of %d", c->split, KEYS);
+    if (c->cluster < 1 || c->cluster > 2 || tiles_of(d) % c->cluster)
+        FAIL(CKL_INVALID,
+             "attention_decode latent: cluster=%d is neither 1 nor 2, or does not divide %" PRId64 " tiles", c->cluster,
+             tiles_of(d));
+    const int64_t smem = attention_decode_latent_smem(c), ctas = attention_decode_ctas(d, ROWS, c->split);
+    if (smem > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "attention_decode latent: it needs %" PRId64 " bytes of shared memory, %s has %" PRId64,
+             smem, device->id, device->smem_per_cta_bytes);
+    if (ctas > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "attention_decode latent: %" PRId64 " CTAs are more than 2^31-1", ctas);
+    return CKL_OK;
+}
+
+static int64_t workspace_latent(const ckl_plan *plan)
+{
+    const attention_decode_latent_config *c = plan->config;
+    return attention_decode_workspace(plan->desc, ROWS, c->split);
+}
+
+static ckl_status launch_latent(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const attention_decode_latent_config *c = plan->config;
+    return attention_decode_launch(plan, args, ROWS, c->split, stream);
+}
+
+static const field latent_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_latent_config, form)) //
+                                       ATTENTION_DECODE_LATENT_CONFIG(FIELD_ROW, attention_decode_latent_config) };
+
+const implementation attention_decode_latent_implementation = {
+    IMPLEMENTATION_PARTS(attention_decode, latent),
+    .summary = "values are columns of the keys: TMA, two consumer warpgroups with half of the columns each; wgmma",
+    .target = IR_SM90A,
+    .params = &attention_decode_param_list,
+    .workspace_bytes = workspace_latent,
+};

@@ -1,0 +1,68 @@
+/* attention_decode_place.c - the rows and keys of a CTA of attention_decode's kernels on tensor cores, and what the rows see. */
+#include "operators/attention/attention_decode_place.h"
+
+#include "cute/kernel.h"
+
+void attention_decode_find_place(decode_place *at, int split)
+{
+    val number = cta_x(), one = imm_as(U32, 1);
+    at->rows_all = at->form.tokens * at->form.group;
+    at->tiles = (at->rows_all + at->rows - 1) / at->rows;
+    at->tile = rem(number, imm(at->tiles));
+    number = div(number, imm(at->tiles));
+    at->kv_head = rem(number, at->p.kv_heads);
+    number = div(number, at->p.kv_heads);
+    at->split = rem(number, at->p.splits);
+    at->batch = div(number, at->p.splits);
+    tensor gLengths = gmem_tensor(at->p.lengths, I32, make_layout(dynamic(at->p.batch), leaf(1))); // (BATCH)
+    val length = max(at(gLengths, at->batch), imm_as(I32, 0));
+    at->length = min(convert(U32, length), at->p.kv);
+    at->begin = imm_as(U32, 0);
+    if (at->form.left) {
+        val first = sub(sub(convert(I32, at->length), imm(at->form.tokens - 1)), at->p.left);
+        at->begin = convert(U32, max(first, imm_as(I32, 0)));
+    }
+    val first = div(at->begin, imm(split)), end = div(add(at->length, imm(split - 1)), imm(split));
+    at->splits = max(sub(max(end, first), first), one);
+    val start = mul(add(first, at->split), imm(split));
+    at->from = max(start, mul(div(at->begin, imm(at->keys)), imm(at->keys)));
+    at->to = min(add(start, imm(split)), at->length);
+}
+
+tensor attention_decode_row_of(const decode_place *place, int which, val row)
+{
+    const attention_decode_form *form = &place->form;
+    const attention_decode_values *p = &place->p;
+    val head = add(mul(place->kv_head, imm(form->group)), rem(row, imm(form->group)));
+    val token = div(row, imm(form->group));
+    int d = which == ATTENTION_Q ? form->d : form->dv;
+    layout all = make_layout(shape(p->batch, p->kv_heads, form->tokens, d),
+                             stride(p->ld_batch[which], p->ld_head[which], p->ld[which], 1));
+    return slice(gmem_tensor(p->x[which], form->dtype, all), place->batch, head, token, _);
+}
+
+val attention_decode_is_cut(const decode_place *place, val start)
+{
+    const int hidden = place->form.tokens - 1; // keys that the first token does not see
+    val end = convert(I32, add(start, imm(place->keys))), seen = sub(convert(I32, place->length), imm(hidden));
+    val cut = logical_or(lt(seen, end), lt(convert(I32, place->to), end));
+    if (place->form.left) // the last token sees the fewest of the first keys
+        cut = logical_or(cut, lt(start, add(place->begin, imm(hidden))));
+    return cut;
+}
+
+void attention_decode_mask(const decode_place *place, val start, const tiled_mma *mma, val tid, tensor scores)
+{
+    const attention_decode_form *form = &place->form;
+    tensor cS = partition_C(mma, identity_tensor(shape(place->rows, place->keys)), tid); // (MMA,MMA_M,MMA_N)
+    val begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX], first = convert(I32, add(start, coordinate(cS, 1, 0)));
+    val last = sub(sub(convert(I32, place->to), imm(1)), first);
+    for (int i = 0; i < attention_online_row_count(scores); i++) {
+        val row = add(mul(place->tile, imm(place->rows)), coordinate(cS, 0, attention_online_row_value(scores, i)));
+        val token = convert(I32, div(row, imm(form->group)));
+        val own = sub(add(sub(convert(I32, place->length), imm(form->tokens)), token), first);
+        ends[i] = min(last, own);
+        begins[i] = form->left ? sub(add(own, imm(1)), place->p.left) : own;
+    }
+    attention_mask_scores(scores, coordinate_distances(cS, 1), form->left ? begins : NULL, ends);
+}

@@ -1,0 +1,49 @@
+/* attention_decode_place.h - the rows and keys of a CTA of attention_decode's kernels on tensor cores, and what the rows see. */
+#ifndef CKL_ATTENTION_DECODE_PLACE_H
+#define CKL_ATTENTION_DECODE_PLACE_H
+
+#include "operators/attention/attention_decode_config.h"
+#include "operators/attention/attention_tile.h"
+
+/* Keys are split over CTAs at fixed lengths. Values are u32. */
+typedef struct decode_place {
+    attention_decode_form form;
+    attention_decode_values p;
+    int rows, keys;                  // of a CTA; of a block
+    int rows_all, tiles;             // of a group: heads first, then tokens; tiles of `rows` of them
+    val tile, kv_head, split, batch; // of this CTA
+    val length;                      // keys of the sequence
+    val begin;                       // the first key that a row sees
+    val splits;                      // CTAs that share the rows
+    val from, to;                    // keys of this CTA; none if to <= from
+} decode_place;
+
+/* Sets what follows from form, p, rows and keys. CTAs that share a stretch of keys are neighbours. */
+void attention_decode_find_place(decode_place *place, int split);
+
+/* Row `row` of a head of Q or O: heads of the group first, then tokens. (D) */
+tensor attention_decode_row_of(const decode_place *place, int which, val row);
+
+/* Are there keys in the block at `start` that a row of this CTA does not see, or that are past its last one? */
+val attention_decode_is_cut(const decode_place *place, val start);
+
+/* These get scores of -inf; tid is this thread's in the MMA that tiles the CTA's rows and a block's keys. */
+void attention_decode_mask(const decode_place *place, val start, const tiled_mma *mma, val tid, tensor scores);
+
+/*
+ * What the warps of a CTA, or groups of them, have made of its keys: columns of O that count 2^top, and sums of weights. The rows
+ * of split CTAs go through the workspace.
+ */
+typedef struct decode_sums {
+    const decode_place *place;
+    int parts, threads; // of the CTA, from thread 0 on
+    int barrier;        // a named one of these threads
+    tensor sO;          // (BM,DV,PARTS), f32
+    tensor sTop, sSum;  // (BM,PARTS)
+    val value_scale;    // what weighted values are to be multiplied by; none: 1
+} decode_sums;
+
+/* Adds up parts, then CTAs in the order of the keys, and stores the result. All of these threads; the parts are there. */
+void attention_decode_finish(const decode_sums *sums);
+
+#endif

@@ -1,0 +1,172 @@
+/* unit_emulator_lanes.c - the checker: the arrival of a lane passes on what that lane did, and what the warp did before it met. */
+#define BLAMED_FILE "unit_emulator_lanes.c"
+#include "unit_emulator_faults.h"
+
+enum { WARPS = 2, THREADS = 32 * WARPS };
+
+/* A word of shared memory for each lane, and mbarriers of so many arrivals. */
+typedef struct shared_words {
+    val words, first, second;
+} shared_words;
+
+static shared_words prepare(int arrivals)
+{
+    declare();
+    const shared_words s = { .words = tile("words", 128),
+                             .first = ir_smem_address(ir_smem_alloc("first", 8, 8)),
+                             .second = ir_smem_address(ir_smem_alloc("second", 8, 8)) };
+    ir_if(ir_compare(IR_EQ, tid(), u32(0)));
+    ir_mbarrier_init(s.first, 0, arrivals);
+    ir_mbarrier_init(s.second, 0, 1);
+    ir_end_if();
+    ir_if(is_warp(0));
+    ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 1, add(s.words, mul(ir_sreg(IR_LANE), 4)), 0, (val[]){ u32(0) });
+    ir_end_if();
+    ir_bar_sync(u32(0), THREADS);
+    return s;
+}
+
+static val own_word(const shared_words *s)
+{
+    return add(s->words, mul(ir_sreg(IR_LANE), 4));
+}
+
+static void only_lane(int i)
+{
+    ir_if(ir_compare(IR_EQ, ir_sreg(IR_LANE), u32(i)));
+}
+
+static void lane_arrives(int i, val barrier)
+{
+    only_lane(i);
+    ir_mbarrier_arrive(IR_SHARED, barrier, 0);
+    ir_end_if();
+}
+
+/* The other warp waits and uses the words. */
+static void other_warp(const shared_words *s, val barrier, bool writes)
+{
+    ir_end_if();
+    ir_if(is_warp(1));
+    ir_mbarrier_wait(barrier, 0, u32(0));
+    BLAME;
+    if (writes)
+        test_store_value(IR_SHARED, IR_U32, own_word(s), 0, u32(2));
+    else
+        test_load_value(IR_SHARED, IR_U32, own_word(s), 0);
+    HERE;
+    ir_end_if();
+}
+
+/* Ways for the lanes of a warp to meet. */
+static void meet_by_warp_sync(void)
+{
+    ir_plain(IR_WARP_SYNC, 0, 0);
+}
+
+static void meet_by_barrier(void)
+{
+    ir_bar_sync(u32(1), 32);
+}
+
+static void all_write(void (*meet)(void))
+{
+    const shared_words s = prepare(1);
+    ir_if(is_warp(0));
+    test_store_value(IR_SHARED, IR_U32, own_word(&s), 0, u32(1));
+    if (!planted)
+        meet();
+    lane_arrives(0, s.first);
+    other_warp(&s, s.first, false);
+}
+
+static void all_write_and_sync(void)
+{
+    all_write(meet_by_warp_sync);
+}
+
+static void all_write_and_meet(void)
+{
+    all_write(meet_by_barrier);
+}
+
+static void all_read(void)
+{
+    const shared_words s = prepare(1);
+    ir_if(is_warp(0));
+    test_load_value(IR_SHARED, IR_U32, own_word(&s), 0);
+    if (!planted)
+        meet_by_warp_sync();
+    lane_arrives(0, s.first);
+    other_warp(&s, s.first, true);
+}
+
+/* Of several warps that have read, each is looked at. */
+static void both_read(void)
+{
+    const shared_words s = prepare(1);
+    test_load_value(IR_SHARED, IR_U32, own_word(&s), 0);
+    ir_if(is_warp(0));
+    if (!planted)
+        meet_by_warp_sync();
+    lane_arrives(0, s.first);
+    other_warp(&s, s.first, true);
+}
+
+/* What comes after the lanes have met is a lane's own again. */
+static void writes_after_meeting(void)
+{
+    const shared_words s = prepare(1);
+    ir_if(is_warp(0));
+    if (planted)
+        meet_by_warp_sync();
+    test_store_value(IR_SHARED, IR_U32, own_word(&s), 0, u32(1));
+    if (!planted)
+        meet_by_warp_sync();
+    lane_arrives(0, s.first);
+    other_warp(&s, s.first, false);
+}
+
+/* Each lane arrives for itself; planted, the last one does not. */
+static void each_arrives(void)
+{
+    const shared_words s = prepare(planted ? 31 : 32);
+    ir_if(is_warp(0));
+    test_store_value(IR_SHARED, IR_U32, own_word(&s), 0, u32(1));
+    ir_if(ir_compare(IR_LT, ir_sreg(IR_LANE), u32(planted ? 31 : 32)));
+    ir_mbarrier_arrive(IR_SHARED, s.first, 0);
+    ir_end_if();
+    other_warp(&s, s.first, false);
+}
+
+/* A lane hears of another one's arrival and passes it on; planted, it does not wait. */
+static void heard_of_a_lane(void)
+{
+    const shared_words s = prepare(1);
+    ir_if(is_warp(0));
+    only_lane(5);
+    test_store_value(IR_SHARED, IR_U32, own_word(&s), 0, u32(1));
+    ir_end_if();
+    lane_arrives(5, s.first);
+    only_lane(0);
+    if (!planted)
+        ir_mbarrier_wait(s.first, 0, u32(0));
+    ir_mbarrier_arrive(IR_SHARED, s.second, 0);
+    ir_end_if();
+    other_warp(&s, s.second, false);
+}
+
+static const fault_case cases[] = {
+    { all_write_and_sync, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0", "a warp_sync" }, 0 },
+    { all_write_and_meet, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0", "a warp_sync" }, 0 },
+    { all_read, THREADS, 1, { "shared-memory race", "write of words+4 meets the read by lane 1", "a warp_sync" }, 0 },
+    { both_read, THREADS, 1, { "shared-memory race", "the read by lane 1 of warp 0", "a warp_sync" }, 0 },
+    { writes_after_meeting, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0" }, 0 },
+    { each_arrives, THREADS, 1, { "shared-memory race", "write by lane 31 of warp 0" }, 0 },
+    { heard_of_a_lane, THREADS, 1, { "shared-memory race", "write by lane 5 of warp 0" }, 0 },
+};
+
+int main(void)
+{
+    return run_cases(cases, COUNT_OF(cases), NULL, 0);
+}
