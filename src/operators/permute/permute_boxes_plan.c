@@ -151,16 +151,15 @@ static void describe(const permutation *p, const box *b, permute_boxes_config *c
 
 static bool candidate_boxes(const void *problem, const ckl_device_info *device, int i, void *config)
 {
-    enum { RUNS_X = 5, RUNS_Y = 4, CHUNKS = 2, RUN_X_MIN = 64, RUN_Y_MIN = 128 };
+    enum { RUNS_X = 5, RUNS_Y = 4, RUN_X_MIN = 64, RUN_Y_MIN = 128 };
     const permutation *p = problem;
     permute_boxes_config *c = config;
     box b;
     (void)device;
-    if (i >= RUNS_X * RUNS_Y * CHUNKS)
+    if (i >= RUNS_X * RUNS_Y)
         return false;
     c->run_x = RUN_X_MIN << i % RUNS_X;
-    c->run_y = RUN_Y_MIN << i / RUNS_X % RUNS_Y;
-    c->chunk = i / (RUNS_X * RUNS_Y) ? transpose_word_bytes(p->bytes) : c->chunk;
+    c->run_y = RUN_Y_MIN << i / RUNS_X;
     if (find_box(p, c, &b))
         describe(p, &b, c);
     return true;
