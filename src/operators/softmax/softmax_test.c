@@ -220,8 +220,7 @@ static const char *const population[] = {
 };
 
 static const test_reject rejects[] = {
-    { "shape=64x64 impl=long config='steps=2^31-1'", CKL_INVALID,
-      "steps=2147483647 is less than 1 or takes more than" },
+    { "shape=64x64 impl=long config='steps=2^20'", CKL_INVALID, "steps=1048576 is less than 1 or takes more than" },
     { "shape=4x", CKL_INVALID, "softmax: shape=4x is not up to 8 sizes like 4096x1024" },
     { "shape=99999999999999999999x0x4", CKL_INVALID, "is not up to 8 sizes like 4096x1024" },
     { "shape=2^31x2^31", CKL_INVALID, "softmax: x of 2147483648x2147483648 elements" },
