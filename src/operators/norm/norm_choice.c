@@ -372,19 +372,21 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
     return s;
 }
 
-/* Where a fourth of the elements that threads have room for would be none: three chunks a row. Ragged ones of f32 were not measured. */
+/*
+ * Where a fourth of the elements that threads have room for would be none: three chunks a row. Ragged ones of f32, and those of more
+ * than four CTAs, were not measured.
+ */
 static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f,
                               row_pipeline_split *s)
 {
     enum { CHUNKS = 3 };
     static const struct {
         bool ragged;
-        int threads, ctas_per_sm;
-        bool lookahead, clusters;
-    } shapes[] = { { false, 64, 4, false, false },
-                   { false, 128, 3, false, false },
-                   { false, 256, 2, true, true },
-                   { true, 128, 3, true, true } };
+        int threads, ctas_per_sm, cluster_max;
+        bool lookahead;
+    } shapes[] = {
+        { false, 64, 4, 1, false }, { false, 128, 3, 1, false }, { false, 256, 2, 16, true }, { true, 128, 3, 4, true }
+    };
     if (f->dgamma_in_smem || 4 * d->cols > 3 * (int64_t)f->threads * f->elements * s->cluster ||
         (is_ragged(d) && f->bytes == 4))
         return;
@@ -400,8 +402,8 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
                               true,
                               false };
         const row_pipeline_split split = split_of_flow(&fit, d);
-        if (shapes[i].ragged != is_ragged(d) || split.chunks != CHUNKS || (split.cluster > 1 && !shapes[i].clusters) ||
-            split.cluster > row_pipeline_cluster_max(device))
+        if (shapes[i].ragged != is_ragged(d) || split.chunks != CHUNKS ||
+            split.cluster > min_i64(shapes[i].cluster_max, row_pipeline_cluster_max(device)))
             continue;
         *f = fit;
         *s = split;

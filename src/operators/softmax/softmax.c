@@ -135,7 +135,7 @@ static bool is_ragged(const ckl_softmax_desc *d)
 static int row_registers(const ckl_softmax_desc *d)
 {
     const int forward = ROW_FORWARD * (int)ckl_dtype_bytes(d->dtype) / (int)sizeof(float);
-    if (d->mask != CKL_SOFTMAX_MASK_NONE && is_ragged(d) && d->n > ROW_LONG_MASKED)
+    if (d->mask != CKL_SOFTMAX_MASK_NONE && is_ragged(d) && d->n > ROW_LONG_MASKED && d->n <= ROW_ELEMENTS)
         return forward / 2;
     return d->direction == CKL_DIRECTION_FORWARD ? forward : ROW_BACKWARD;
 }
