@@ -60,9 +60,9 @@ static int operands_of(const attempt *a, const char **at, val *out)
         ir_type type = type_of_letter(a, *(*at)++);
         const bool pixels = a->inst.op == IR_TMA_LOAD && a->inst.mode == 1; // has offsets, too
         int n = pixels ? 2 * a->inst.n - 2 : a->inst.n, repeat = **at == '*'                  ? n
-                                    : **at == 'h'                ? n / 2
-                                    : **at >= '1' && **at <= '9' ? **at - '0'
-                                                                 : -1;
+                                                                 : **at == 'h'                ? n / 2
+                                                                 : **at >= '1' && **at <= '9' ? **at - '0'
+                                                                                              : -1;
         *at += repeat >= 0 || **at == '*' || **at == 'h';
         for (int i = 0; i < (repeat >= 0 ? repeat : **at == '*' ? 0 : 1) && count < OPERANDS_MAX_TRIED; i++)
             out[count++] = written(type);
