@@ -236,7 +236,7 @@ static void test_limits(void **state)
         { "layernorm rows=2^32 cols=4", CKL_OK, "" },
         { "layernorm rows=1 cols=2^31", CKL_UNSUPPORTED, "have 2147483647 columns or less" },
         { "rmsnorm rows=1 cols=2^31 direction=backward", CKL_UNSUPPORTED, "have 2147483647 columns or less" },
-        { "groupnorm n=1 c=2^28 groups=1 h=1 w=1", CKL_UNSUPPORTED, "more than 268435455 channels of a group" },
+        { "groupnorm n=1 c=2^25 groups=1 h=1 w=1", CKL_UNSUPPORTED, "more than 33554431 channels of a group" },
         { "groupnorm n=1 c=32 groups=1 h=2^14 w=2^14", CKL_OK, "" },
         { "groupnorm n=1 c=1 groups=1 h=2^17 w=2^17", CKL_UNSUPPORTED, "pixels of an image, or CTAs" },
         { "softmax shape=2x2^31", CKL_UNSUPPORTED, "n=2147483648 is more than 2147483647" },

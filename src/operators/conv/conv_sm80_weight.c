@@ -14,7 +14,7 @@
 enum {
     THREADS = 128, // 2 x 2 warps
     TILE = 64,     // filters and columns of a CTA: a thread loads half of a row of each
-    ROW = 64,      // bytes of K in a stage
+    ROW = 32,      // bytes of K in a stage
     ELEMENTS = ROW / 2 / 2,
     SLICES_MAX = 64,
 };
