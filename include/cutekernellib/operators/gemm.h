@@ -71,7 +71,7 @@ typedef enum ckl_gemm_sums {
     CKL_GEMM_SUMS_OF_COLUMNS, // of D as it is stored: [N], of all of a batch; [groups,N], those of each group of rows
     CKL_GEMM_SUMS_OF_ROWS,    // of D: [M], of all of a batch
     CKL_GEMM_SUMS_OF_A,       // over K: [M]. Where A, or B, is the gradient of an output and D that of the weights
-    CKL_GEMM_SUMS_OF_B,       // over K: [N]
+    CKL_GEMM_SUMS_OF_B,       // over K: [N]; not of gated pairs
 } ckl_gemm_sums;
 
 /* How A and B lie, by rows: the first letter is A's, n for [M,K] and t for [K,M]; the second is B's, n for [K,N] and t for [N,K]. */

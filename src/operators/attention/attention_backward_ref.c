@@ -202,7 +202,8 @@ void attention_backward_reference(const void *problem, void *const *host, refere
     const ckl_attention_desc *d = problem;
     const int64_t q = d->ragged ? d->q_total : d->q, kv = d->ragged ? d->kv_total : d->kv;
     const bool of_queries = out.output == DQ || out.output == DMASK;
-    const int64_t tokens = of_queries ? q : kv, heads = of_queries ? d->heads : d->kv_heads;
+    const int64_t tokens = max_i64(of_queries ? q : kv, 1); // sinks have a gradient without keys, too
+    const int64_t heads = of_queries ? d->heads : d->kv_heads;
     place at = { out.row / tokens / heads, out.row / tokens % heads, out.row % tokens };
     for (int64_t i = 0; i < out.count; i++)
         out.value[i] = out.magnitude[i] = 0;

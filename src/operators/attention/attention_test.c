@@ -256,6 +256,7 @@ static const char *const cases[] = {
     "direction=backward q=1200 kv=100 heads=2 kv_heads=1 d=32 score=documents impl=sm90_backward config='block=16 "
     "keys=32 "
     "stages=2' # several windows of blocks, twice",
+    "direction=backward q=4 kv=0 sinks=1                                          # sinks alone",
     "direction=backward ragged=1 batch=5 q=70 q_total=175 kv=90 kv_total=200 heads=4 kv_heads=2 d=32 causal=1 sinks=1",
     "direction=backward ragged=1 batch=3 q=200 q_total=300 kv=150 heads=2 d=128 layout=bshd left=60 dtype=bf16",
     "direction=backward ragged=1 batch=3 q=60 q_total=2 kv=40 kv_total=5 d=24 score=alibi # hardly any tokens",

@@ -163,6 +163,8 @@ static ckl_status check_bias_gradient(const ckl_gemm_desc *d)
         FAIL(CKL_INVALID,
              "gemm: bias_gradient=a and b are of one product, without batch=%" PRId64 " and groups=%" PRId64, d->batch,
              d->groups);
+    if (sums == CKL_GEMM_SUMS_OF_B && d->gated)
+        FAIL(CKL_INVALID, "gemm: bias_gradient=b is of one matrix B, without gated=1");
     if (!of_d && ckl_dtype_bytes(gemm_matrix_of(d, sums == CKL_GEMM_SUMS_OF_A ? 'a' : 'b').type) == 1)
         FAIL(CKL_INVALID, "gemm: bias_gradient=a and b are of operands of 16 or 32 bits");
     if (d->groups > UINT16_MAX || product_i64(d->m, d->batch) > INT32_MAX || d->k > INT32_MAX)

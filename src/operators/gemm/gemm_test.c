@@ -563,6 +563,8 @@ static const test_reject rejects[] = {
     { "a=e4m3 d=e4m3 bias_gradient=columns", CKL_INVALID,
       "gemm: bias_gradient is of floats of 16 or 32 bits, not of d=e4m3" },
     { "batch=2 bias_gradient=a", CKL_INVALID, "gemm: bias_gradient=a and b are of one product, without batch=2" },
+    { "bias_gradient=b gated=1 activation=silu", CKL_INVALID,
+      "gemm: bias_gradient=b is of one matrix B, without gated=1" },
     { "b=u8 bias_gradient=b", CKL_INVALID, "gemm: bias_gradient=a and b are of operands of 16 or 32 bits" },
     { "m=2^30 batch=2 bias_gradient=rows", CKL_INVALID, "gemm: bias_gradient is of up to 2^31-1 rows" },
     { "host_offsets=1", CKL_INVALID, "gemm: host_offsets=1 is of 1 to 1024 groups, not of groups=0" },
