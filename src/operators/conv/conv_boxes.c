@@ -25,9 +25,9 @@ conv_box conv_fit_box(const int64_t places[CONV_MODES], int64_t images, int pixe
     double fewest = INFINITY;
     for (int i = 0; i < COUNT_OF(sides); i++) {
         const int w = sides[i];
+        const double of_width = (double)pieces(places[2], w);
         for (int h = 0; w + h <= all; h++) {
-            const double boxes =
-                (double)pieces(places[2], w) * (double)pieces(places[1], h) * (double)pieces(images, all - w - h);
+            const double boxes = of_width * (double)pieces(places[1], h) * (double)pieces(images, all - w - h);
             if (boxes < fewest) {
                 fewest = boxes;
                 best = (conv_box){ 1 << w, 1 << h, 1 << (all - w - h) };

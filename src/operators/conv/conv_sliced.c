@@ -102,6 +102,13 @@ static plan_cost cost_sliced(const void *desc, const ckl_device_info *device, co
     return cost_of(desc, device, config, sums_of_slice(desc, config));
 }
 
+/* Stages of a tile of all slices. */
+static double k_tiles(const ckl_conv_desc *d, const conv_sm90_config *c)
+{
+    const int64_t in = d->direction == CKL_CONV_DATA ? d->k : d->c;
+    return (double)conv_useful_taps(d) * (double)ceil_div(in, c->tile_k);
+}
+
 /* The slices of a candidate that cost least. */
 static bool candidate_sliced(const void *desc, const ckl_device_info *device, int i, void *config)
 {
@@ -112,8 +119,8 @@ static bool candidate_sliced(const void *desc, const ckl_device_info *device, in
     if (d->direction == CKL_CONV_WEIGHT || !conv_sm90_candidate(d, device, i, c))
         return false;
     tried = *c;
-    const double sums = sums_of_slice(d, c);
-    for (int slice = 0; slice < COUNT_OF(counts); slice++) {
+    const double sums = sums_of_slice(d, c), stages = k_tiles(d, c);
+    for (int slice = 0; slice < COUNT_OF(counts) && (slice == 0 || counts[slice] <= stages); slice++) {
         tried.slices = counts[slice];
         const double us = cost_of(d, device, &tried, sums).us;
         c->slices = us < least ? tried.slices : c->slices;
@@ -141,12 +148,11 @@ static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, 
     plain.bias = plain.scale = plain.residual = false;
     plain.activation = CKL_ACTIVATION_IDENTITY;
     TRY(conv_sm90_admit(&plain, device, &products));
-    const int64_t in = d->direction == CKL_CONV_DATA ? d->k : d->c;
-    const double k_tiles = (double)conv_useful_taps(d) * (double)ceil_div(in, c->tile_k);
-    if (c->slices < 2 || c->slices > SLICES_MAX || c->slices > k_tiles)
+    const double stages = k_tiles(d, c);
+    if (c->slices < 2 || c->slices > SLICES_MAX || c->slices > stages)
         FAIL(CKL_UNSUPPORTED, "conv sliced: slices=%d are not 2..%d, or more than %g stages", c->slices, SLICES_MAX,
-             k_tiles);
-    if (sums_of_slice(d, c) / (THREADS * VECTOR) > INT32_MAX || k_tiles * c->slices > INT32_MAX)
+             stages);
+    if (sums_of_slice(d, c) / (THREADS * VECTOR) > INT32_MAX || stages * c->slices > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sliced: %g sums are more than one launch adds", sums_of_slice(d, c));
     return CKL_OK;
 }

@@ -156,8 +156,8 @@ static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
 {
     conv_sm90_config one = *c;
     one.stages = 1;
-    const int64_t first = conv_sm90_shape_of(&one).smem_bytes, each = conv_sm90_shape_of(&one).stage_room + 16;
-    return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - first) / each);
+    const conv_sm90_shape shape = conv_sm90_shape_of(&one);
+    return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - shape.smem_bytes) / (shape.stage_room + 16));
 }
 
 static void fit_box(const ckl_conv_desc *d, conv_sm90_config *c)
@@ -234,12 +234,20 @@ static ckl_conv_desc joined(const ckl_conv_desc *d, const conv_sm90_config *c)
     return all;
 }
 
-/* One for groups that share tiles; then each for boxes and for pixels that follow each other, for one CTA and for two of a cluster. */
+/* Whether a tile of this depth has stages enough for two CTAs. */
+static bool has_stages_for_two(const ckl_conv_desc *d, int tile_k)
+{
+    return conv_useful_taps(d) * ceil_div(channels_in(d), tile_k) >= SPLIT_LEAST;
+}
+
+/* One for groups that share tiles; then each for one CTA and, if any has the stages, for two of a cluster, both for boxes and for
+ * pixels that follow each other. */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_conv_desc *d = desc;
     conv_sm90_config *c = config;
-    const int together = groups_together(d), kinds = d->groups > 1 ? 2 : 4;
+    const int together = groups_together(d), orders = d->groups > 1 ? 1 : 2;
+    const int splits = has_stages_for_two(d, depth_of(d, 2)) ? 2 : 1, kinds = orders * splits;
     if (together > 1 && i-- == 0) {
         conv_sm90_candidate(d, device, 0, c);
         c->together = together;
@@ -250,12 +258,11 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
     }
     if (!conv_sm90_candidate(d, device, i / kinds, c))
         return false;
-    c->split = 1 + i % 2;
-    if (c->split > 1 && conv_useful_taps(d) * ceil_div(channels_in(d), c->tile_k) < SPLIT_LEAST)
-        c->split = 1;
-    if (i % kinds >= 2)
+    c->split = splits > 1 && i % 2 && has_stages_for_two(d, c->tile_k) ? 2 : 1;
+    if (i % kinds >= splits)
         follow_rows(c);
-    c->stages = stages_of(c, device);
+    if (c->im2col || c->split > 1)
+        c->stages = stages_of(c, device);
     return true;
 }
 
