@@ -76,12 +76,40 @@ int plan_rank(const ckl_device_info *device, const implementation *impl, const v
     return count;
 }
 
+/* The cheapest candidates of implementations that were ranked for a desc: rivals ask for those of each other. */
+enum { RANKED_MAX = 32 };
+
+typedef struct ranking {
+    const implementation *impl[RANKED_MAX];
+    plan_candidate best[RANKED_MAX];
+    int count;
+} ranking;
+
+/* Its cheapest candidate, of infinite cost where there is none. */
+static plan_candidate cheapest_of(const ckl_device_info *device, const implementation *impl, const void *desc,
+                                  arena *memory, ranking *known)
+{
+    int i = 0;
+    while (i < known->count && known->impl[i] != impl)
+        i++;
+    if (i == known->count) {
+        assert(i < RANKED_MAX);
+        known->impl[known->count++] = impl;
+        known->best[i] = (plan_candidate){ .cost.us = INFINITY };
+        (void)plan_rank(device, impl, desc, arena_alloc(memory, 1, impl->config_bytes), 1, &known->best[i]);
+    }
+    return known->best[i];
+}
+
 /* The cheapest candidate, or the reason why the last one may not. */
 static ckl_status choose_cheapest(const ckl_device_info *device, const implementation *impl, const void *desc,
-                                  void *config)
+                                  void *config, arena *memory, ranking *known)
 {
-    plan_candidate best;
-    if (plan_rank(device, impl, desc, config, 1, &best) == 0)
+    const int ranked = known->count;
+    plan_candidate best = cheapest_of(device, impl, desc, memory, known);
+    if (best.cost.us == INFINITY && known->count == ranked)
+        (void)plan_rank(device, impl, desc, config, 1, &best); // a rival asked before: the reason is another's by now
+    if (best.cost.us == INFINITY)
         return CKL_UNSUPPORTED;
     plan_candidate_config(device, impl, desc, best.number, config);
     return CKL_OK;
@@ -100,13 +128,14 @@ static ckl_status set_forced(const implementation *impl, const char *what, const
 
 /* A config for the desc: the implementation's own choice, with the forced fields over it. */
 static ckl_status configure(const ckl_device_info *device, const operator_info *op, const implementation *impl,
-                            const void *desc, const choice_line *forced, void *config)
+                            const void *desc, const choice_line *forced, void *config, arena *memory, ranking *known)
 {
     if (impl->target > plan_target(device))
         FAIL(CKL_UNSUPPORTED, "%s %s: the kernel is for %s, %s is sm_%d", op->name, impl->name,
              ir_target_text(impl->target), device->id, device->compute_capability);
     fields_default(impl->config, config);
-    ckl_status chosen = impl->choose ? impl->choose(desc, device, config) : choose_cheapest(device, impl, desc, config);
+    ckl_status chosen =
+        impl->choose ? impl->choose(desc, device, config) : choose_cheapest(device, impl, desc, config, memory, known);
     if (chosen != CKL_OK) {
         if (forced->count == 0)
             return chosen;
@@ -140,7 +169,8 @@ static bool take_tuned(const ckl_device_info *device, const operator_info *op, c
         return false;
     const implementation *impl = plan_find_implementation(op, forced.op);
     void *config = arena_alloc(memory, 1, impl->config_bytes);
-    if (configure(device, op, impl, desc, &forced, config) != CKL_OK)
+    ranking known = { .count = 0 };
+    if (configure(device, op, impl, desc, &forced, config, memory, &known) != CKL_OK)
         return false;
     *made = (choice_made){ impl, config, e, false };
     return true;
@@ -188,31 +218,6 @@ static void find_near(const ckl_device_info *device, const operator_info *op, co
     }
 }
 
-/* The cheapest configs of rivals that were asked for: several implementations may have the same one. */
-enum { RIVALS_MAX = 8 };
-
-typedef struct ranking {
-    const implementation *impl[RIVALS_MAX];
-    plan_candidate best[RIVALS_MAX];
-    int count;
-} ranking;
-
-static double cheapest_us(const ckl_device_info *device, const implementation *impl, const void *desc, arena *memory,
-                          ranking *known)
-{
-    int i = 0;
-    while (i < known->count && known->impl[i] != impl)
-        i++;
-    if (i == known->count) {
-        assert(i < RIVALS_MAX);
-        void *config = arena_alloc(memory, 1, impl->config_bytes);
-        known->impl[known->count++] = impl;
-        if (plan_rank(device, impl, desc, config, 1, &known->best[i]) == 0)
-            known->best[i].cost.us = INFINITY;
-    }
-    return known->best[i].cost.us;
-}
-
 /* Declines where a rival's cheapest config costs no more than this one. */
 static ckl_status check_rivals(const ckl_device_info *device, const operator_info *op, const implementation *impl,
                                const void *desc, const void *config, arena *memory, ranking *known)
@@ -220,7 +225,8 @@ static ckl_status check_rivals(const ckl_device_info *device, const operator_inf
     for (const implementation *const *each = impl->rivals; *each; each++) {
         if ((*each)->target > plan_target(device))
             continue;
-        const double us = impl->cost(desc, device, config).us, other = cheapest_us(device, *each, desc, memory, known);
+        const double us = impl->cost(desc, device, config).us,
+                     other = cheapest_of(device, *each, desc, memory, known).cost.us;
         if (other <= us)
             FAIL(CKL_UNSUPPORTED, "%s %s: it would take %.2f us, %s %.2f", op->name, impl->name, us, (*each)->name,
                  other);
@@ -238,7 +244,7 @@ static ckl_status choose_implementation(const ckl_device_info *device, const ope
         if (forced->op ? strcmp((*each)->name, forced->op) != 0 : (*each)->by_name)
             continue;
         void *candidate = arena_alloc(memory, 1, (*each)->config_bytes);
-        status = configure(device, op, *each, desc, forced, candidate);
+        status = configure(device, op, *each, desc, forced, candidate, memory, &known);
         if (status == CKL_OK && !forced->op)
             status = check_rivals(device, op, *each, desc, candidate, memory, &known);
         if (status == CKL_OK)

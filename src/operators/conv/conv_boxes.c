@@ -22,12 +22,16 @@ conv_box conv_fit_box(const int64_t places[CONV_MODES], int64_t images, int pixe
     static const int sides[] = { 2, 3, 1, 4, 0, 5, 6, 7 }; // their logarithms
     const int all = log2_i64(pixels);
     conv_box best = { pixels, 1, 1 };
-    double fewest = INFINITY;
+    double fewest = INFINITY, rows[COUNT_OF(sides)], of_images[COUNT_OF(sides)];
+    for (int i = 0; i < COUNT_OF(sides); i++) {
+        rows[i] = (double)pieces(places[1], i);
+        of_images[i] = (double)pieces(images, i);
+    }
     for (int i = 0; i < COUNT_OF(sides); i++) {
         const int w = sides[i];
-        const double of_width = (double)pieces(places[2], w);
+        const double columns = (double)pieces(places[2], w);
         for (int h = 0; w + h <= all; h++) {
-            const double boxes = of_width * (double)pieces(places[1], h) * (double)pieces(images, all - w - h);
+            const double boxes = columns * rows[h] * of_images[all - w - h];
             if (boxes < fewest) {
                 fewest = boxes;
                 best = (conv_box){ 1 << w, 1 << h, 1 << (all - w - h) };

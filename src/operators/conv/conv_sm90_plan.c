@@ -85,11 +85,11 @@ static int64_t seen_along(const conv_mode *m)
 static bool has_unseen(const ckl_conv_desc *d)
 {
     conv_mode m[CONV_MODES];
-    conv_modes(d, m);
     bool unseen = false, some = true;
     if (d->direction != CKL_CONV_DATA || launches_of(d) > LAUNCHES_MAX ||
         (double)d->n * (double)d->d * (double)d->h > INT32_MAX)
         return false;
+    conv_modes(d, m);
     for (int i = 0; i < CONV_MODES; i++) {
         const int64_t seen = seen_along(&m[i]), all = (int64_t)(UINT64_MAX >> (64 - min_i64(m[i].stride, m[i].x)));
         unseen |= (all & ~seen) != 0;
