@@ -82,12 +82,13 @@ enum { RANKED_MAX = 32 };
 typedef struct ranking {
     const implementation *impl[RANKED_MAX];
     plan_candidate best[RANKED_MAX];
+    bool found[RANKED_MAX];
     int count;
 } ranking;
 
-/* Its cheapest candidate, of infinite cost where there is none. */
-static plan_candidate cheapest_of(const ckl_device_info *device, const implementation *impl, const void *desc,
-                                  arena *memory, ranking *known)
+/* Whether it has a candidate, and the cheapest. */
+static bool find_cheapest(const ckl_device_info *device, const implementation *impl, const void *desc, arena *memory,
+                          ranking *known, plan_candidate *best)
 {
     int i = 0;
     while (i < known->count && known->impl[i] != impl)
@@ -95,10 +96,11 @@ static plan_candidate cheapest_of(const ckl_device_info *device, const implement
     if (i == known->count) {
         assert(i < RANKED_MAX);
         known->impl[known->count++] = impl;
-        known->best[i] = (plan_candidate){ .cost.us = INFINITY };
-        (void)plan_rank(device, impl, desc, arena_alloc(memory, 1, impl->config_bytes), 1, &known->best[i]);
+        void *config = arena_alloc(memory, 1, impl->config_bytes);
+        known->found[i] = plan_rank(device, impl, desc, config, 1, &known->best[i]) > 0;
     }
-    return known->best[i];
+    *best = known->best[i];
+    return known->found[i];
 }
 
 /* The cheapest candidate, or the reason why the last one may not. */
@@ -106,11 +108,12 @@ static ckl_status choose_cheapest(const ckl_device_info *device, const implement
                                   void *config, arena *memory, ranking *known)
 {
     const int ranked = known->count;
-    plan_candidate best = cheapest_of(device, impl, desc, memory, known);
-    if (best.cost.us == INFINITY && known->count == ranked)
-        (void)plan_rank(device, impl, desc, config, 1, &best); // a rival asked before: the reason is another's by now
-    if (best.cost.us == INFINITY)
+    plan_candidate best;
+    if (!find_cheapest(device, impl, desc, memory, known, &best)) {
+        if (known->count == ranked) // a rival asked before: the reason is another's by now
+            (void)plan_rank(device, impl, desc, config, 1, &best);
         return CKL_UNSUPPORTED;
+    }
     plan_candidate_config(device, impl, desc, best.number, config);
     return CKL_OK;
 }
@@ -225,11 +228,11 @@ static ckl_status check_rivals(const ckl_device_info *device, const operator_inf
     for (const implementation *const *each = impl->rivals; *each; each++) {
         if ((*each)->target > plan_target(device))
             continue;
-        const double us = impl->cost(desc, device, config).us,
-                     other = cheapest_of(device, *each, desc, memory, known).cost.us;
-        if (other <= us)
+        const double us = impl->cost(desc, device, config).us;
+        plan_candidate other;
+        if (find_cheapest(device, *each, desc, memory, known, &other) && other.cost.us <= us)
             FAIL(CKL_UNSUPPORTED, "%s %s: it would take %.2f us, %s %.2f", op->name, impl->name, us, (*each)->name,
-                 other);
+                 other.cost.us);
     }
     return CKL_OK;
 }
