@@ -20,13 +20,12 @@
 #include "base/math.h"
 #include "golden.h"
 #include "lab/planned.h"
+#include "planned_devices.h"
 
 #define ANSWERS_FILE TESTDATA "/answers.txt"
 
 enum { FARTHER = 16 }; // steps of sizes, until something changes
 
-static const char *const ids[] = { "emulator:h200", "emulator:l4" };
-static ckl_device *devices[COUNT_OF(ids)];
 static bool whole; // texts in place of their digests
 
 /* One implementation and one problem on one device. */
@@ -252,30 +251,6 @@ static void test_answers(void **state)
 {
     (void)state;
     golden_check(ANSWERS_FILE, answer_all);
-}
-
-static int open_devices(void **state)
-{
-    (void)state;
-    setenv("CKL_TUNED", "off", 1); // what the choices themselves come to
-    for (int i = 0; i < COUNT_OF(ids); i++) {
-        ckl_device *emulator;
-        if (ckl_device_open(ids[i], &emulator) != CKL_OK)
-            return 1;
-        ckl_status status = planned_open(ckl_device_properties(emulator), &devices[i]);
-        ckl_device_close(emulator);
-        if (status != CKL_OK)
-            return 1;
-    }
-    return 0;
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < COUNT_OF(ids); i++)
-        planned_close(devices[i]);
-    return 0;
 }
 
 static int show(const char *line)

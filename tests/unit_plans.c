@@ -20,12 +20,10 @@
 #include "golden.h"
 #include "ir/build.h"
 #include "lab/planned.h"
+#include "planned_devices.h"
 #include "plan/plan.h"
 
 #define PLANS_FILE TESTDATA "/plans.txt"
-
-static const char *const ids[] = { "emulator:h200", "emulator:l4" };
-static ckl_device *devices[COUNT_OF(ids)];
 
 /* On one line, whatever the sentence has. */
 static void print_sentence(ckl_status status, text *out)
@@ -98,30 +96,6 @@ static void test_no_kernel_computes_with_pairs(void **state)
     assert_int_equal(devices[0]->ops->load(devices[0], kernel, &loaded), CKL_INTERNAL);
     assert_string_equal(ckl_error(), "squares: mul of f16x2, which ptxas may get wrong where one half is constant");
     ir_kernel_free(kernel);
-}
-
-static int open_devices(void **state)
-{
-    (void)state;
-    setenv("CKL_TUNED", "off", 1); // what the choices themselves come to
-    for (int i = 0; i < COUNT_OF(ids); i++) {
-        ckl_device *emulator;
-        if (ckl_device_open(ids[i], &emulator) != CKL_OK)
-            return 1;
-        ckl_status status = planned_open(ckl_device_properties(emulator), &devices[i]);
-        ckl_device_close(emulator);
-        if (status != CKL_OK)
-            return 1;
-    }
-    return 0;
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < COUNT_OF(ids); i++)
-        planned_close(devices[i]);
-    return 0;
 }
 
 int main(int argc, char **argv)
