@@ -1,16 +1,17 @@
 /*
  * groupnorm_forward.c - a bundle in the shared memory of a CTA or a cluster; or, split, statistics first and then y.
  *
- * Each thread adds up its values and their squares, counted from a pivot of its own: the mean of its first vector. With
- * n vectors that pivot is near enough to the mean for the squares to lose at most a factor of n + 1 of their precision
- * (Chan, Golub, LeVeque: Algorithms for computing the sample variance, 1983). Means and squares are then merged by
- * Chan's rule, over the threads of a group, then over its CTAs. Means are counted from the first element of the group,
- * so that a large one costs no digits.
+ * Each thread adds up its values and their squares, counted from a pivot of its own: the mean of its first p values. With
+ * n values that pivot is near enough to the mean for the squares to lose at most a factor of n / p + 1 of their precision, of
+ * n / p^2 + 1 where one value alone is far away (Chan, Golub, LeVeque: Algorithms for computing the sample variance, 1983).
+ * Means and squares are then merged by Chan's rule, over the threads of a group, then over its CTAs. Means are counted from
+ * the first element of the group, so that a large one costs no digits.
  */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
 
-enum { SUMS = 4 }; // of values, and of squares, side by side
+enum { SUMS = 4 };         // of values, and of squares, side by side
+enum { PIVOT_VALUES = 8 }; // of which a pivot is the mean, at least
 
 /* What is known of a group, in the order of an entry of the workspace; and of it when all is known. */
 enum { ENTRY_MEAN, ENTRY_SQUARES, ENTRY_PIVOT };
@@ -101,16 +102,22 @@ static void add_column(void *kernel, const groupnorm_column *c)
     groupnorm_over_vectors(&k->s, &k->same, c, load_same, add_values, k);
 }
 
-/* The mean of the thread's first vector, if it has one. */
+/* The mean of the thread's first vectors; of fewer the last one counts several times. */
 static void find_pivot(forward *k)
 {
-    const int vec = k->same.grid.vec;
+    const groupnorm_grid *g = &k->same.grid;
+    const int bytes = g->vec * (int)ckl_dtype_bytes(k->s.cfg->dtype), count = (int)max_i64(1, PIVOT_VALUES / g->vec);
     k->pivot = variable(F32, immf(0));
-    IF(logical_and(lt(k->same.column, imm(k->same.grid.columns)), lt(imm(0), k->same.vectors))) {
-        val first = add(k->staged, mul(thread(), imm(vec * (int)ckl_dtype_bytes(k->s.cfg->dtype))));
-        tensor rX = unpacked(groupnorm_load_shared(&k->s, first, vec), F32); // (VEC)
-        for (int i = 0; i < vec; i++)
-            assign(k->pivot, fma(at(rX, i), immf(1.0 / vec), k->pivot));
+    IF(logical_and(lt(k->same.column, imm(g->columns)), lt(imm(0), k->same.vectors))) {
+        val first = add(k->staged, mul(thread(), imm(bytes))), last = sub(k->same.vectors, imm(1));
+        for (int i = 0; i < count; i++) {
+            val address = first;
+            if (i > 0)
+                address = add(first, mul(convert(U32, min(imm(i), last)), imm(bytes * g->abreast * g->column_threads)));
+            tensor rX = unpacked(groupnorm_load_shared(&k->s, address, g->vec), F32); // (VEC)
+            for (int e = 0; e < g->vec; e++)
+                assign(k->pivot, fma(at(rX, e), immf(1.0 / (count * g->vec)), k->pivot));
+        }
     }
 }
 
