@@ -78,6 +78,8 @@ static void print_result(const check_result *r)
 {
     printf("compared  %" PRId64 " elements in %" PRId64 " of %" PRId64 " slices, ", r->elements, r->slices_compared,
            r->slices);
+    if (r->elements_open)
+        printf("%" PRId64 " of them left open, ", r->elements_open);
     if (r->exact)
         printf("each must be equal\n");
     else

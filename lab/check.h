@@ -20,6 +20,7 @@ typedef struct check_result {
     bool passed;
     int64_t slices, slices_compared; // large problems compare a sample: the first, the last and random ones between
     int64_t elements, elements_bad;  // compared, and out of bounds
+    int64_t elements_open;           // of which the definition says nothing
     double error_max;                // largest |got - expected|
     double ratio_max;                // largest |got - expected| / bound; at most 1 if passed
     bool exact;                      // equality was demanded, not a bound

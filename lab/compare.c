@@ -129,7 +129,7 @@ static int64_t sample_size(const test_case *c, const slicing *cut, double effort
 
 /* One thread's share of a comparison. */
 typedef struct tally {
-    int64_t elements, bad;
+    int64_t elements, bad, open;
     double error_max, ratio_max;
     finding first; // the bad element of the lowest slice
 } tally;
@@ -138,6 +138,7 @@ static void compare_element(const tolerance *t, finding at, double magnitude, ta
 {
     bool good = tolerance_admits(t, at.got, at.expected, magnitude, &at.bound);
     sum->elements++;
+    sum->open += isnan(at.expected) && magnitude == REFERENCE_OPEN;
     if (!good && (sum->bad++ == 0 || at.slice < sum->first.slice))
         sum->first = at;
     double error = fabs(at.got - at.expected);
@@ -153,6 +154,7 @@ static void add_tally(const tally *from, tally *sum)
         sum->first = from->first;
     sum->elements += from->elements;
     sum->bad += from->bad;
+    sum->open += from->open;
     sum->error_max = fmax(sum->error_max, from->error_max);
     sum->ratio_max = fmax(sum->ratio_max, from->ratio_max);
 }
@@ -266,6 +268,7 @@ void compare_output(const test_case *c, operand_images *images, const operand_im
     result->slices_compared += count;
     result->elements += sum.elements;
     result->elements_bad += sum.bad;
+    result->elements_open += sum.open;
     result->exact = t.exact;
     result->error_max = fmax(result->error_max, sum.error_max);
     result->ratio_max = fmax(result->ratio_max, sum.ratio_max);

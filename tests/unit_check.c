@@ -367,6 +367,7 @@ static void test_tolerance(void **state)
     assert_false(tolerance_admits(&t, (double)NAN, 1, 1, &bound));
     assert_true(tolerance_admits(&t, 1, (double)NAN, REFERENCE_OPEN, &bound));
     assert_false(tolerance_admits(&t, 1, 3, REFERENCE_OPEN, &bound));
+    assert_false(tolerance_admits(&t, 1, (double)NAN, (double)INFINITY, &bound)); // infinities that meet are a NaN
     assert_false(tolerance_admits(&t, (double)INFINITY, (double)-INFINITY, 1, &bound));
     assert_true(tolerance_admits(&t, (double)INFINITY, 65530, 65530, &bound));
     assert_false(tolerance_admits(&t, (double)INFINITY, 65000, 65000, &bound));

@@ -159,7 +159,7 @@ typedef enum operand_fill { FILL_INTEGERS, FILL_UNIFORM, FILL_NORMAL, FILL_HARD 
  * A value of NaN with the magnitude REFERENCE_OPEN: the definition leaves the element open, and anything is right.
  * Elements first .. first+count-1 of a row of the output, where the operator leaves its slices to the default.
  */
-#define REFERENCE_OPEN INFINITY
+#define REFERENCE_OPEN (-INFINITY) // no sum of absolute values: a NaN of infinities that meet must be one
 typedef struct reference_slice {
     double *value;
     double *magnitude;

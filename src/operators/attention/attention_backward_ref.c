@@ -114,14 +114,16 @@ static bool overflows(const ckl_attention_desc *d, const pair *x)
 static void add_pair(const ckl_attention_desc *d, void *const *host, const query *q, const key *k, reference_slice *out)
 {
     const pair x = pair_of(d, host, q, k);
-    const bool of_values = out->output == DV, open = overflows(d, &x);
+    const bool of_values = out->output == DV;
     const double factor = of_values ? x.weight : x.slope * (double)d->scale;
     const double error = of_values ? x.weight_error : x.slope_error * (double)d->scale;
     const double rounding = attention_rounding(d->dtype), smallest = d->dtype == CKL_F16 ? 0x1p-14 : 0x1p-126;
     const double *other = out->output == DQ ? k->k : out->output == DK ? q->q : q->dout;
     for (int64_t i = 0; i < out->count; i++) {
-        out->value[i] += open ? NAN : factor * other[i];
-        out->magnitude[i] += open ? REFERENCE_OPEN : fabs(other[i]) * (fabs(factor) + error / rounding + smallest);
+        const bool open = overflows(d, &x) || out->magnitude[i] == REFERENCE_OPEN;
+        const double magnitude = fabs(other[i]) * (fabs(factor) + error / rounding + smallest);
+        out->value[i] = open ? NAN : out->value[i] + factor * other[i];
+        out->magnitude[i] = open ? REFERENCE_OPEN : out->magnitude[i] + magnitude;
     }
 }
 

@@ -314,12 +314,12 @@ static double scalar(ckl_gemm_scale how, const void *array, int64_t i)
     return how == CKL_GEMM_SCALE_NONE ? 1 : dtype_read(CKL_F32, array, how == CKL_GEMM_SCALE_ROW ? i : 0);
 }
 
-/* Is x, a sum of that magnitude, 0 in f32, perhaps, and y so large there, or infinite, that it tells? */
+static const double TINY = 0x1p-100; // what is less may be 0 in f32
+
+/* Is x, a sum of that magnitude, 0 in f32, perhaps, and y infinite there? */
 static bool is_lost(double x, double magnitude, double y)
 {
-    if (fabs(x) < 0x1p-100)
-        return fabs(y) > 1;
-    return isfinite(x) && fabs(x) <= 0x1p-20 * magnitude && fabs(y) > 0x1p126;
+    return (fabs(x) < TINY || (isfinite(x) && fabs(x) <= 0x1p-20 * magnitude)) && fabs(y) > 0x1p126;
 }
 
 /* A factor that is infinite meets a sum that is 0 in f32, perhaps, by itself or with the factors that are finite. */
@@ -386,11 +386,13 @@ static void activate_element(const gemm_problem *p, void *const *host, const int
     if (d->gated) {
         bool lost = is_open(sum[0], magnitude[0]) || is_open(sum[1], magnitude[1]) ||
                     is_lost(value, fabs(sum[0]) + magnitude[0], sum[1]) || is_lost(sum[1], magnitude[1], value);
+        error += error > 0 ? TINY : 0;
         error = lost ? REFERENCE_OPEN : error * fabs(sum[1]) + fabs(value) * magnitude[1] + error * magnitude[1];
         value = lost ? NAN : value * sum[1];
     }
-    out->value[at[2]] = out->output == UNSCALED_D ? value : within_type(d->d, value * scale_d);
-    out->magnitude[at[2]] = isinf(error) ? REFERENCE_OPEN : error * fabs(scale_d);
+    bool open = is_open(value, error) || is_lost(value, error, scale_d);
+    out->value[at[2]] = open ? NAN : out->output == UNSCALED_D ? value : within_type(d->d, value * scale_d);
+    out->magnitude[at[2]] = open ? REFERENCE_OPEN : error * fabs(scale_d);
 }
 
 static void reference_of(const gemm_problem *p, void *const *host, reference_slice out)
@@ -467,10 +469,12 @@ static void add_stored(const gemm_problem *p, double value, double magnitude, re
 {
     const ckl_dtype type = p->desc.d;
     const double relative = 4 * sqrt(gemm_terms(p)) * 0x1p-24 + gemm_approximation(p);
+    const bool open = is_open(value, magnitude) || is_open(out->value[0], out->magnitude[0]);
     double storage = 0;
     dtype_write(type, &storage, 0, value);
-    out->value[0] += dtype_read(type, &storage, 0);
-    out->magnitude[0] += magnitude + fabs(value) * (1 + dtype_epsilon(type) / relative);
+    out->value[0] = open ? NAN : out->value[0] + dtype_read(type, &storage, 0);
+    out->magnitude[0] =
+        open ? REFERENCE_OPEN : out->magnitude[0] + magnitude + fabs(value) * (1 + dtype_epsilon(type) / relative);
 }
 
 /* Rows of D from one on to another, columns alike. */

@@ -347,6 +347,7 @@ static const char *const cases[] = {
     "m=71 n=133 k=40 activation=dsilu bias_gradient=rows ldd=135 impl=tiled",
     "m=300 n=40 k=40 a=f32 batch=3 activation=drelu bias_gradient=columns fill=hard",
     "m=30 n=40 k=40 batch=3 bias_gradient=rows stride_d=1300",
+    "m=40 n=41 k=21 gated=1 bias_gradient=rows # some gates are 0, and so are their products",
     "m=257 n=72 k=64 sizes=0,200,1,56 activation=drelu bias_gradient=columns a=bf16 # of each group",
     "m=136 n=72 k=520 layout=tn bias_gradient=b a=bf16 d=f32       # of weights: B is the gradient of the output",
     "m=136 n=72 k=520 layout=nt bias_gradient=a impl=splitk        # along rows",
