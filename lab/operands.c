@@ -57,7 +57,7 @@ operand_run operand_run_at(const operand_image *o, int64_t i)
     return (operand_run){ operand_byte(o, i / of_row, first), min_i64(longest, o->columns - first) };
 }
 
-static void measure(operand_image *o, int misalign, size_t canary)
+static void measure(operand_image *o, size_t misalign, size_t canary)
 {
     const operand *info = &o->info;
     int64_t last = 0;
@@ -72,7 +72,7 @@ static void measure(operand_image *o, int misalign, size_t canary)
     o->span = o->rows && o->columns ? last + 1 : 0; // else the sizes may be beyond all limits
     if (o->span == 0)
         o->rows = o->columns = 0;
-    o->start = canary + (size_t)misalign * element;
+    o->start = canary + misalign * element;
     o->bytes = o->start + (size_t)o->span * element + canary;
 }
 
@@ -119,7 +119,10 @@ static void set_bytes(unsigned char *to, unsigned char byte, size_t bytes)
 
 static ckl_status create_image(const test_case *c, int number, operand_image *o, size_t canary)
 {
-    measure(o, c->keys.misalign + number * c->keys.stagger, canary);
+    int64_t shift = c->keys.misalign + (int64_t)number * c->keys.stagger;
+    if (o->info.align)
+        shift -= shift % (o->info.align / (int64_t)ckl_dtype_bytes(o->info.dtype));
+    measure(o, (size_t)shift, canary);
     o->image = host_memory_take(o->bytes);
     o->after = host_memory_take(o->bytes);
     if (!o->image || !o->after)

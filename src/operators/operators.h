@@ -89,6 +89,8 @@ typedef struct operand {
     int table_of;
     int64_t table_step;
 
+    int64_t align; // bytes that its first element is a multiple of, whatever misalign= and stagger= say; 0: any element
+
     /* What a call gets in place of the memory of an absent operand; else NULL. */
     int in_place;      // the pointer of operand number in_place - 1
     const void *value; // a number on the host

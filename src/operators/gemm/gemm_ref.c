@@ -64,6 +64,7 @@ static void add_pointed(const ckl_gemm_desc *d, operand *all)
             pointed[i].name, written ? OPERAND_OUT : OPERAND_IN, array->dtype ? x.type : CKL_DTYPE_DEFAULT, 3,
             (int64_t[]){ x.count, x.rows, x.cols }, (int64_t[]){ x.stride, x.ld, 1 });
         all[pointed[i].matrix].hard_max = array->hard_max;
+        all[pointed[i].matrix].align = 16;
         array->table_of = pointed[i].matrix + 1;
         array->table_step = x.stride * (int64_t)ckl_dtype_bytes(x.type);
     }

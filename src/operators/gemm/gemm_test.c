@@ -341,6 +341,7 @@ static const char *const cases[] = {
     "m=40 n=72 k=65 a=f32 batch=3 pointers=1 beta=0.5",
     "m=40 n=72 k=64 batch=3 pointers=1 activation=dsilu gated=0 d=f32",
     "m=9 n=11 k=21 a=e4m3 batch=3 pointers=1",
+    "m=9 n=11 k=12 a=i8 batch=3 pointers=1 misalign=6 # of the arrays alone: addresses in them are multiples of 16",
     "m=70 n=136 k=72 activation=drelu bias_gradient=columns     # of a layer before",
     "m=700 n=137 k=72 activation=dgelu bias_gradient=columns a=bf16 # rows of D anywhere, slices of them",
     "m=70 n=264 k=72 activation=dgelu_erf bias_gradient=rows d=f32 bias=1 c=1 beta=1",
