@@ -104,6 +104,7 @@ static const char *const cases[] = {
     "rows=8 cols=512 dtype=f16 stagger=1 residual=1      # whole vectors, but not where they are",
     "rows=2 cols=20001 dtype=bf16 offset=100             # ragged rows that flow",
     "rows=3 cols=12003 residual=1 misalign=3",
+    "rows=3 cols=12003 residual=1 stagger=10 # sum is read again, beside a row that is being written",
     "rows=3 cols=20001 ldx=20003 ldy=20007 dtype=bf16    # in phase, of other pitches for f32 alone",
     "rows=2 cols=301 dtype=f16 offset=1000 impl=forward config='threads=32 row_threads=32 cluster=2 vec=8 steps=1 "
     "tiled=1 "
