@@ -202,11 +202,11 @@ static void reference(const void *problem, void *const *host, reference_slice ou
     const int64_t head = out.output == 0 ? out.row / d->q : out.row;
     sequence s = sequence_of(d, host, head / d->heads, head % d->heads);
     out.row = out.output == 0 ? out.row % d->q : 0;
-    attention_reference(&s.desc, s.host, out);
+    attention_reference_by(&s.desc, d->cache == CKL_E4M3 ? CKL_F16 : d->dtype, s.host, out); // e4m3 meets f16
     const double scale = scale_of(d, V, host, head % d->heads / (d->heads / d->kv_heads));
     for (int64_t i = 0; i < out.count && out.output == OF_O; i++) {
         out.value[i] *= scale;
-        out.magnitude[i] *= scale;
+        out.magnitude[i] *= out.magnitude[i] == REFERENCE_OPEN ? 1 : scale;
     }
     free(s.k);
     free(s.v);
@@ -241,6 +241,9 @@ static const char *const cases[] = {
     "config='split=128' # over blocks, pages and splits",
     "heads=40 kv_heads=2 q=2 kv=90 d=96 dv=64 batch=2 shortest=1 append=1 cache=e4m3 lse=1 # several tiles of rows",
     "heads=4 kv_heads=1 q=16 kv=70 d=32 batch=4 shortest=0 page=1 append=1 cache=e4m3 dtype=bf16 left=9",
+    "heads=8 kv_heads=1 q=16 kv=66 d=32 batch=9 page=3 left=9 dtype=bf16 lse=1 cache=e4m3 append=1 shortest=0 "
+    "fill=hard "
+    "seed=1",
     "heads=2 kv_heads=1 q=2 kv=40 d=17 append=1 ldk_new=20 ldv_new_head=60",
     "latent=1 heads=16 kv_heads=1 kv=300 d=576 dv=512 batch=3 shortest=0 lse=1 # no keys, tails",
     "latent=1 heads=16 kv_heads=1 kv=700 d=576 dv=512 batch=2 shortest=520 page=64 dtype=bf16 layout=bshd lse=1 "

@@ -34,6 +34,8 @@ double attention_score_reference(const ckl_attention_desc *d, void *const *host,
 bool attention_sequence_at(const ckl_attention_desc *d, void *const *host, bool of_keys, int64_t token,
                            ckl_attention_desc *own, void **own_host, int64_t *number);
 
+/* Weights are multiplied as that type, which is d->dtype unless said otherwise: smaller ones than it has are lost. */
+void attention_reference_by(const ckl_attention_desc *d, ckl_dtype weights, void *const *host, reference_slice out);
 void attention_reference(const void *problem, void *const *host, reference_slice out);
 void attention_backward_reference(const void *problem, void *const *host, reference_slice out);
 

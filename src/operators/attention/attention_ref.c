@@ -16,6 +16,7 @@ enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT }; // operands
 /* One row of O: where its tensors are, and its keys. */
 typedef struct row {
     const ckl_attention_desc *d;
+    ckl_dtype weights;                 // f16 or bf16: as what a kernel may multiply weights
     void *const *host;                 // all operands
     attention_pair at;                 // batch, head and query
     const void *q, *k, *v, *mask;      // whole tensors
@@ -28,11 +29,11 @@ typedef struct row {
     double sum, sum_error;             // of the weights, and of the errors of them
 } row;
 
-static row row_of(const ckl_attention_desc *d, void *const *host, int64_t number)
+static row row_of(const ckl_attention_desc *d, ckl_dtype weights, void *const *host, int64_t number)
 {
     int64_t i = number % d->q, head = number / d->q % d->heads, batch = number / d->q / d->heads;
     int64_t kv_head = head / (d->heads / d->kv_heads), own = i + d->kv - d->q; // the query's own key
-    row r = { .d = d, .q = host[Q], .k = host[K], .v = host[V] };
+    row r = { .d = d, .weights = weights, .q = host[Q], .k = host[K], .v = host[V] };
     r.host = host;
     r.at = (attention_pair){ .batch = batch, .head = head, .i = i };
     r.mask = host[MASK];
@@ -127,8 +128,8 @@ static const double CUT = 0x1p-24;
 static void column(const row *r, int64_t i, double *value, double *magnitude)
 {
     const ckl_attention_desc *d = r->d;
-    const double rounding = attention_rounding(d->dtype), smallest = d->dtype == CKL_F16 ? 0x1p-14 : 0x1p-126;
-    const double lost = d->dtype == CKL_F16 ? smallest * rounding : smallest;
+    const double rounding = attention_rounding(d->dtype), smallest = r->weights == CKL_F16 ? 0x1p-14 : 0x1p-126;
+    const double lost = r->weights == CKL_F16 ? smallest * attention_rounding(CKL_F16) : smallest;
     double sum = 0, terms = 0, errors = 0;
     bool open = false;
     for (int64_t j = 0; j < d->kv; j++) {
@@ -149,9 +150,10 @@ static void column(const row *r, int64_t i, double *value, double *magnitude)
 }
 
 /* Row `number` of O, or its logarithm. */
-static void one_row(const ckl_attention_desc *d, void *const *host, int64_t number, reference_slice out)
+static void one_row(const ckl_attention_desc *d, ckl_dtype weights, void *const *host, int64_t number,
+                    reference_slice out)
 {
-    row r = row_of(d, host, number);
+    row r = row_of(d, weights, host, number);
     find_weights(&r);
     for (int64_t i = 0; i < out.count && out.output == 0; i++)
         column(&r, i, &out.value[i], &out.magnitude[i]);
@@ -193,27 +195,34 @@ bool attention_sequence_at(const ckl_attention_desc *d, void *const *host, bool 
 }
 
 /* The same of a ragged problem, in whose packed tensors it is number `number`. */
-static void one_ragged_row(const ckl_attention_desc *d, void *const *host, int64_t number, reference_slice out)
+static void one_ragged_row(const ckl_attention_desc *d, ckl_dtype weights, void *const *host, int64_t number,
+                           reference_slice out)
 {
     ckl_attention_desc own;
     void *own_host[DOUT + 1];
     int64_t query;
     if (attention_sequence_at(d, host, false, number % d->q_total, &own, own_host, &query))
-        one_row(&own, own_host, number / d->q_total * own.q + query, out);
+        one_row(&own, weights, own_host, number / d->q_total * own.q + query, out);
     else
         for (int64_t i = 0; i < out.count; i++)
             out.value[i] = NAN, out.magnitude[i] = REFERENCE_OPEN;
 }
 
 /* Slices are rows of O, or rows of logarithms of a head. */
-void attention_reference(const void *problem, void *const *host, reference_slice out)
+void attention_reference_by(const ckl_attention_desc *d, ckl_dtype weights, void *const *host, reference_slice out)
 {
-    const ckl_attention_desc *d = problem;
     const int64_t queries = d->ragged ? d->q_total : d->q, rows = out.output == 0 ? 1 : out.count;
     for (int64_t e = 0; e < rows; e++) {
         reference_slice one = out;
         if (out.output == 1)
             one = (reference_slice){ .value = out.value + e, .magnitude = out.magnitude + e, .output = 1, .count = 1 };
-        (d->ragged ? one_ragged_row : one_row)(d, host, out.output == 0 ? out.row : out.row * queries + e, one);
+        (d->ragged ? one_ragged_row : one_row)(d, weights, host, out.output == 0 ? out.row : out.row * queries + e,
+                                               one);
     }
+}
+
+void attention_reference(const void *problem, void *const *host, reference_slice out)
+{
+    const ckl_attention_desc *d = problem;
+    attention_reference_by(d, d->dtype, host, out);
 }
