@@ -58,7 +58,7 @@ conv_tensor conv_tensor_of(const ckl_conv_desc *d, int which)
         const int mode = mode_in_memory(d, i);
         const int64_t given = given_stride(d, which, mode);
         t.stride[mode] = given ? given : step;
-        step = product_i64(t.stride[mode], t.shape[mode]);
+        step = max_i64(step, product_i64(t.stride[mode], t.shape[mode])); // of one element any stride will do
     }
     return t;
 }
