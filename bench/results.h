@@ -101,10 +101,12 @@ typedef struct result_table {
     X(result_row, real, power_w)                                                      \
     X(result_row, real, temperature_c)                                                \
     X(result_row, text, clock_reasons) /* what kept the clock down, "" for nothing */ \
-    X(result_row, real, plan_s)        /* what the row took: planning */              \
+    X(result_row, real, wait_s)        /* what the row took: waiting for ahead.h */   \
+    X(result_row, real, plan_s)        /* planning */                                 \
     X(result_row, real, data_s)        /* operands, their copies on the device */     \
     X(result_row, real, check_s)       /* our run and its comparison */               \
     X(result_row, real, peers_s)       /* preparing, choosing and checking peers */   \
+    X(result_row, real, choosing_s)    /* of it: their fastest variants */            \
     X(result_row, real, timing_s)      /* warming up and sampling */                  \
     X(result_row, real, second_plan_us)                                               \
     X(result_row, real, run_host_us) /* of the caller's thread, per call */           \

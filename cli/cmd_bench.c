@@ -1,5 +1,6 @@
 /* cmd_bench.c - ckl bench: measured time against peers and against what the hardware allows. */
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,16 +9,19 @@
 
 #include "base/math.h"
 #include "base/threads.h"
+#include "bench/ahead.h"
 #include "bench/ladder.h"
 #include "bench/limits.h"
 #include "bench/plan_time.h"
 #include "bench/race.h"
 #include "bench/suites.h"
 #include "bench/sweep.h"
+#include "bench/warm_ahead.h"
 #include "cli/cli.h"
 #include "device/nvml.h"
 #include "lab/clock.h"
 #include "lab/cores.h"
+#include "lab/host_memory.h"
 
 #ifndef CKL_COMMIT
 #define CKL_COMMIT ""
@@ -27,11 +31,11 @@
 static const double WARM_SECONDS_MAX = 1, WARM_OF_SAMPLING = 4;
 static const char *const SECONDS_DEFAULT = "1.5";
 
-/* Rows whose kernels are compiled together, by all threads. */
-enum { WARMED_TOGETHER = 128 };
+/* A few of the largest rows: pinning memory anew takes longer than drawing operands. */
+static const size_t HOST_MEMORY_KEPT = (size_t)16 << 30;
 
 /* Between two writings of a suite's results while rows follow each other. */
-static const double WRITE_SECONDS = 2;
+static const double WRITE_SECONDS = 5;
 
 static const char *device_id, *suites, *peer_name, *config, *json, *csv, *hot, *rounds, *seconds, *within, *plan_only,
     *configs, *ladder;
@@ -66,8 +70,9 @@ typedef struct bench {
     ckl_device *device;
     race_options race;
     double seconds_max, begin; // of the run
-    double warm_seconds;       // of them, for compiling ahead
     bench_suites work;
+    ahead *ahead; // of its rows
+    int done;     // of them
     result_header header;
     ckl_status status; // the first failure of a row
 } bench;
@@ -202,28 +207,20 @@ static void show_progress(const bench *b, int done)
                 done ? elapsed / done * (b->work.row_count - done) : 0.0);
 }
 
-/* Compiles the kernels of the next rows; a row whose kernel fails says so itself. */
-static void warm(bench *b, int first)
-{
-    double begin = clock_seconds();
-    const char *lines[WARMED_TOGETHER];
-    text texts[WARMED_TOGETHER] = { { 0 } };
-    int count = (int)min_i64(WARMED_TOGETHER, b->work.row_count - first);
-    for (int i = 0; i < count; i++) {
-        case_print(&b->work.rows[first + i].c, &texts[i]);
-        lines[i] = text_data(&texts[i]);
-    }
-    (void)!ckl_warm(b->device, lines, count, cores_available(), NULL, NULL);
-    b->warm_seconds += clock_seconds() - begin;
-    for (int i = 0; i < count; i++)
-        text_free(&texts[i]);
-}
-
 /* A row that fails is reported, and the next one runs unless the device is lost. */
 static ckl_status run_row(bench *b, const bench_row *r)
 {
     result_row *row = results_add(&b->work.suites[r->suite].results);
-    ckl_status status = race_run(&r->c, b->device, &b->race, row);
+    operand_images images;
+    double waited;
+    ckl_status status = ahead_take(b->ahead, &images, &waited);
+    if (status == CKL_OK)
+        status = race_run(&r->c, b->device, &b->race, &images, row);
+    else {
+        race_describe(&r->c, &b->race, row);
+        operand_images_free(&images);
+    }
+    row->wait_s = waited;
     if (status != CKL_OK)
         result_set(row->fault, ckl_error());
     if (*row->fault && b->status == CKL_OK)
@@ -263,25 +260,100 @@ static ckl_status finish_suites(bench *b)
     return CKL_OK;
 }
 
-/* A run that is stopped keeps what it has measured, but for its last seconds. */
-static ckl_status run_rows(bench *b)
+static const test_case *case_of(const void *rows, int i)
 {
-    describe_run(b, &b->header);
-    TRY(measure_limits_of(b));
-    report_header(&b->header);
+    const bench_suites *work = rows;
+    return i < work->row_count ? &work->rows[i].c : NULL;
+}
+
+static volatile sig_atomic_t stopped; // by a signal: the row under way is the last
+
+static void stop(int signal_number)
+{
+    (void)signal_number;
+    stopped = 1;
+}
+
+/* Once: whoever sends it again means it. */
+static void heed_signals(void)
+{
+    const struct sigaction once = { .sa_handler = stop, .sa_flags = (int)SA_RESETHAND | SA_RESTART };
+    sigaction(SIGTERM, &once, NULL);
+    sigaction(SIGINT, &once, NULL);
+}
+
+static bool goes_on(const bench *b)
+{
+    return b->done < b->work.row_count && !stopped && clock_seconds() - b->begin < b->seconds_max;
+}
+
+/* A run that is killed keeps what it has measured, but for its last seconds. */
+static ckl_status run_each(bench *b)
+{
     ckl_status status = CKL_OK;
-    for (int i = 0; i < b->work.row_count && clock_seconds() - b->begin < b->seconds_max && status == CKL_OK; i++) {
-        bench_suite *s = &b->work.suites[b->work.rows[i].suite];
-        show_progress(b, i);
-        if (i % WARMED_TOGETHER == 0)
-            warm(b, i);
-        status = run_row(b, &b->work.rows[i]);
+    for (; goes_on(b) && status == CKL_OK; b->done++) {
+        const bench_row *row = &b->work.rows[b->done];
+        bench_suite *s = &b->work.suites[row->suite];
+        show_progress(b, b->done);
+        status = run_row(b, row);
         if (clock_seconds() - s->written > WRITE_SECONDS)
             TRY(write_results(s));
     }
     show_progress(b, b->work.row_count);
     TRY(finish_suites(b));
-    printf("%.1f s in all, %.1f of them for compiling ahead\n", clock_seconds() - b->begin, b->warm_seconds);
+    return status;
+}
+
+/* Images that a GPU copies from and to: pinned, they come and go several times as fast. One that cannot be is copied as it is. */
+static void pin(void *memory, size_t bytes, void *device)
+{
+    ckl_device *d = device;
+    (void)!d->ops->pin(d, memory, bytes);
+}
+
+static void unpin(void *memory, void *device)
+{
+    ckl_device *d = device;
+    d->ops->unpin(d, memory);
+}
+
+static void pin_host_memory(ckl_device *device)
+{
+    if (!device->ops->pin)
+        return;
+    host_memory_forget();
+    host_memory_keep(HOST_MEMORY_KEPT);
+    host_memory_listen(&(host_memory_listener){ pin, unpin, device });
+}
+
+static void unpin_host_memory(void)
+{
+    host_memory_forget();
+    host_memory_listen(NULL);
+}
+
+/* While rows are measured, half of the other cores compile the kernels of later ones, and half make their operands and references. */
+static ckl_status run_rows(bench *b)
+{
+    const int others = (int)max_i64(cores_available() - 1, 2);
+    const ahead_options crew = { .device = ckl_device_properties(b->device), .cores = others - others / 2 };
+    heed_signals();
+    describe_run(b, &b->header);
+    pin_host_memory(b->device);
+    pid_t warmer = b->work.row_count > 1 ? warm_ahead_start(&b->work, crew.device->id, others / 2) : 0;
+    b->ahead = ahead_open(case_of, &b->work, &crew);
+    double begin = clock_seconds(), opened = begin;
+    ckl_status status = measure_limits_of(b);
+    if (status == CKL_OK) {
+        report_header(&b->header);
+        begin = clock_seconds();
+        status = run_each(b);
+    }
+    printf("%.1f s in all, %.1f of them for %d rows, %.1f for the limits\n", clock_seconds() - b->begin,
+           clock_seconds() - begin, b->done, begin - opened);
+    warm_ahead_end(warmer);
+    ahead_close(b->ahead);
+    unpin_host_memory();
     return status;
 }
 
