@@ -41,7 +41,7 @@ static const char *device_id, *suites, *peer_name, *config, *json, *csv, *hot, *
     *configs, *ladder;
 static const cli_option options[] = {
     { "--suite", "FILE,..", &suites,
-      "problem lines to measure, instead of LINE: those of several files in turn; - is stdin" },
+      "problem lines to measure, instead of LINE: those of several files in turn; A,,B: B's after A's; - is stdin" },
     { "--device", "D", &device_id, "cuda, cuda:1; the best present if not given" },
     { "--peer", "P", &peer_name, "this peer alone, or none; all of the operator if not given" },
     { "--config", "TEXT", &config, "force our plan: 'sm90 tile_m=128 stages=4', or all that a plan prints" },

@@ -455,7 +455,7 @@ static void test_suites_in_turn(void **state)
 {
     (void)state;
     temporary_folder folder;
-    char a[PATH_MAX], b[PATH_MAX], both[2 * PATH_MAX + 1];
+    char a[PATH_MAX], b[PATH_MAX], both[2 * PATH_MAX + 2];
     assert_int_equal(temporary_folder_make(&folder), 0);
     write_lines(&folder, "a.txt", "add n=1\nadd n=2\nadd n=3\n", a);
     write_lines(&folder, "b.txt", "# two\nadd n=10\nadd n=20\n", b);
@@ -467,6 +467,12 @@ static void test_suites_in_turn(void **state)
     for (int i = 0; i < COUNT_OF(fields); i++)
         assert_string_equal(s.rows[i].c.fields, fields[i]);
     assert_true(s.suite_count == 2 && s.rows[3].suite == 1 && s.suites[0].case_count == 3);
+    snprintf(both, sizeof both, "%s,,%s", a, b); // the second file's lines after all of the first
+    bench_suites grouped = { 0 };
+    assert_int_equal(suites_read(both, NULL, &grouped), CKL_OK);
+    for (int i = 0; i < COUNT_OF(fields); i++)
+        assert_int_equal(grouped.rows[i].suite, i >= 3);
+    suites_free(&grouped);
     text name = { 0 };
     suites_name_output("out/", s.suites[1].path, "json", &name);
     text_printf(&name, " ");
