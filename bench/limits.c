@@ -206,6 +206,7 @@ void limits_apply(const result_header *header, result_row *row)
     double rate = row->input_bits == 8 ? header->matrix8_tflops : factor * header->matrix_tflops;
     double matrix = over(row->flops, rate * 1e6), memory = memory_us(header, row);
     double launch = strcmp(row->method, "graphs") == 0 ? header->launch_us : 0;
+    row->shared = header->processes > 0 && row->processes > header->processes;
     row->limit_us = fmax(fmax(matrix, memory), launch);
     result_set(row->limit, row->limit_us == launch ? "launch" : row->limit_us == matrix ? "matrix" : "memory");
     if (row->median_us <= 0)

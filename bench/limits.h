@@ -22,7 +22,7 @@ ckl_status limits_measure_matrix(ckl_device *device, ckl_stream stream, result_h
 ckl_status limits_measure_matrix8(ckl_device *device, ckl_stream stream, result_header *header);
 
 /*
- * Fills in limit_us, limit, of_limit and beyond_limit of a row whose flops, bytes, l2, method and median are known. The
+ * Fills in limit_us, limit, of_limit, beyond_limit and shared of a row whose flops, bytes, l2, method and median are known. The
  * limit is the matrix rate of its types, the bandwidth (of copying as far as a row reads as much as it writes, of reading or writing alone
  * for the rest) or, of rows measured in graphs, an empty kernel, whichever takes longest.
  * Peers that are faster than the hardware get a fault.

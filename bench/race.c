@@ -169,6 +169,7 @@ static void note_conditions(const field_of_race *f, const conditions *seen, resu
     row->clock_max_mhz = seen->gpu.clock_max_mhz;
     row->power_w = seen->gpu.power_w;
     row->temperature_c = seen->gpu.temperature_c;
+    row->processes = seen->gpu.processes;
     note_clock_reasons(seen->gpu.clock_reasons, row->clock_reasons);
 }
 

@@ -34,6 +34,9 @@ static const char *const SECONDS_DEFAULT = "1.5";
 /* A few of the largest rows: pinning memory anew takes longer than drawing operands. */
 static const size_t HOST_MEMORY_KEPT = (size_t)16 << 30;
 
+/* NVML's readings of how busy a GPU is are of less time. */
+enum { BUSY_READING_US = 1200000 };
+
 /* Between two writings of a suite's results while rows follow each other. */
 static const double WRITE_SECONDS = 5;
 
@@ -128,12 +131,30 @@ static ckl_status read_cases(bench *b, int argc, char **argv)
     return CKL_OK;
 }
 
+static nvml_reading read_gpu(void)
+{
+    nvml_reading now = { 0 };
+    const char *colon = device_id ? strchr(device_id, ':') : NULL;
+    (void)nvml_sample(colon ? atoi(colon + 1) : 0, &now);
+    return now;
+}
+
+/* By others, as this process has not begun; what has just ended is not meant. */
+static int busy_percent(void)
+{
+    int busy = read_gpu().busy_percent;
+    if (busy)
+        usleep(BUSY_READING_US);
+    return busy ? read_gpu().busy_percent : 0;
+}
+
 static ckl_status open_device(bench *b)
 {
     if (plan_only) { // kernels of earlier processes on disk: the driver's, and ours where no folder is asked for
         setenv("CUDA_CACHE_DISABLE", "1", 1);
         setenv("CKL_CACHE", "off", 0);
     }
+    b->header.busy_percent = busy_percent();
     TRY(ckl_device_open(device_id, &b->device));
     if (!plan_only && !b->device->ops->event_create)
         FAIL(
@@ -190,6 +211,7 @@ static ckl_status measure_limits_of(bench *b)
     if (narrow)
         TRY(limits_measure_matrix8(b->device, b->race.stream, &b->header));
     b->header.limits_s = clock_seconds() - begin;
+    b->header.processes = read_gpu().processes;
     b->header.threads = omp_get_max_threads();
     for (int i = 0; i < b->work.suite_count; i++)
         b->work.suites[i].results.header = b->header;
