@@ -79,12 +79,15 @@ static ckl_status glance(const peer_entrant *e, const rotation *memory, ckl_stre
     return CKL_OK;
 }
 
-/* Variants that cannot be enqueued are left out. */
+/*
+ * Variants that cannot be enqueued are left out. The first few are looked at however long that takes: of a convolution the library may
+ * search for half a second, and plan attention for as long.
+ */
 static void glance_at_all(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
                           const device_event events[2], double seconds, contender *all, peer_finalists *out)
 {
     double end = clock_seconds() + seconds, fastest_us = INFINITY;
-    for (int i = 0; i < p->variants(problem) && clock_seconds() < end; i++) {
+    for (int i = 0; i < p->variants(problem) && (i <= PEER_FINALISTS || clock_seconds() < end); i++) {
         contender c = { .entrant = { p, problem, i } };
         if (glance(&c.entrant, memory, stream, events, fastest_us, &c.us) == CKL_OK) {
             fastest_us = fmin(fastest_us, c.us);

@@ -12,9 +12,9 @@
 static const double TOLERANCE = 0.03; // by which a sound row may seem faster than its limit
 static const measure_limits MEMORY_LIMITS = { .warm_seconds_max = 0.5, .seconds_max = 0.5 };
 static const measure_limits MATRIX_LIMITS = { .warm_seconds_max = 1, .seconds_max = 0.5 };
-static const char *const MATRIX_LINES[] = { "gemm m=8192 n=8192 k=8192 a=bf16", "gemm m=8192 n=8192 k=8192 a=f16",
+const char *const limits_matrix_lines[] = { "gemm m=8192 n=8192 k=8192 a=bf16", "gemm m=8192 n=8192 k=8192 a=f16",
                                             NULL };
-static const char *const MATRIX8_LINES[] = { "gemm m=8192 n=8192 k=8192 a=e4m3", "gemm m=8192 n=8192 k=8192 a=i8",
+const char *const limits_matrix8_lines[] = { "gemm m=8192 n=8192 k=8192 a=e4m3", "gemm m=8192 n=8192 k=8192 a=i8",
                                              NULL };
 
 /* Copying them takes an H200 less than MEASURE_GRAPH_BELOW_US: the limits are timed as most rows are. */
@@ -139,7 +139,7 @@ static ckl_status measure_line(ckl_device *device, const char *line, const race_
 
 static ckl_status measure_lines(ckl_device *device, ckl_stream stream, const char *const *lines, matrix_rate rate)
 {
-    const race_options options = { .stream = stream, .limits = MATRIX_LIMITS };
+    const race_options options = { .stream = stream, .only = &cublaslt_peer, .limits = MATRIX_LIMITS };
     for (; *lines; lines++)
         TRY(measure_line(device, *lines, &options, rate));
     return CKL_OK;
@@ -147,12 +147,13 @@ static ckl_status measure_lines(ckl_device *device, ckl_stream stream, const cha
 
 ckl_status limits_measure_matrix(ckl_device *device, ckl_stream stream, result_header *header)
 {
-    return measure_lines(device, stream, MATRIX_LINES, (matrix_rate){ &header->matrix_tflops, header->matrix_source });
+    return measure_lines(device, stream, limits_matrix_lines,
+                         (matrix_rate){ &header->matrix_tflops, header->matrix_source });
 }
 
 ckl_status limits_measure_matrix8(ckl_device *device, ckl_stream stream, result_header *header)
 {
-    return measure_lines(device, stream, MATRIX8_LINES,
+    return measure_lines(device, stream, limits_matrix8_lines,
                          (matrix_rate){ &header->matrix8_tflops, header->matrix8_source });
 }
 

@@ -15,6 +15,9 @@ enum { LIMITS_MATRIX_INTENSITY = 16 };
  */
 ckl_status limits_measure_memory(ckl_device *device, ckl_stream stream, result_header *header);
 
+/* The problems that tell the rate of the matrix units, of 16 and of 8 bits; NULL at the end. */
+extern const char *const limits_matrix_lines[], *const limits_matrix8_lines[];
+
 /* The best rate of large products in 16 bits, cuBLASLt's or ours, into header->matrix_*; 0 and why if all of ours are wrong. */
 ckl_status limits_measure_matrix(ckl_device *device, ckl_stream stream, result_header *header);
 

@@ -30,13 +30,15 @@ static void become_warm(int lines, const char *device_id, const char *threads)
     _exit(1);
 }
 
-static void write_lines(const bench_suites *work, int to)
+static void write_lines(const char *const *first, const bench_suites *work, int to)
 {
     FILE *file = fdopen(to, "w");
     if (!file) {
         close(to);
         return;
     }
+    for (; *first; first++)
+        fprintf(file, "%s\n", *first);
     for (int i = 0; i < work->row_count; i++) {
         text line = { 0 };
         case_print(&work->rows[i].c, &line);
@@ -46,7 +48,7 @@ static void write_lines(const bench_suites *work, int to)
     fclose(file);
 }
 
-pid_t warm_ahead_start(const bench_suites *work, const char *device_id, int threads)
+pid_t warm_ahead_start(const char *const *first, const bench_suites *work, const char *device_id, int threads)
 {
     int ends[2];
     char count[16];
@@ -62,7 +64,7 @@ pid_t warm_ahead_start(const bench_suites *work, const char *device_id, int thre
         return 0;
     }
     void (*before)(int) = signal(SIGPIPE, SIG_IGN); // it may have ended
-    write_lines(work, ends[1]);
+    write_lines(first, work, ends[1]);
     signal(SIGPIPE, before);
     return process;
 }

@@ -34,6 +34,8 @@ static const char *const SECONDS_DEFAULT = "1.5";
 /* A few of the largest rows: pinning memory anew takes longer than drawing operands. */
 static const size_t HOST_MEMORY_KEPT = (size_t)16 << 30;
 
+enum { LIMIT_LINES_MAX = 8 };
+
 /* NVML's readings of how busy a GPU is are of less time. */
 enum { BUSY_READING_US = 1200000 };
 
@@ -195,20 +197,24 @@ static bool is_matrix_bound(const test_case *c)
     return adapter_flops(c->test, c->problem) > LIMITS_MATRIX_INTENSITY * adapter_bytes(c->test, c->problem);
 }
 
-static ckl_status measure_limits_of(bench *b)
+/* Is any row bound by the matrix units, in 8 bits or in more? */
+static bool has_matrix_row(const bench *b, bool narrow)
 {
-    bool wide = false, narrow = false;
-    double begin = clock_seconds();
+    bool has = false;
     for (int i = 0; i < b->work.row_count; i++) {
         const test_case *c = &b->work.rows[i].c;
-        bool is_narrow = race_input_bits(c) == 8;
-        wide |= is_matrix_bound(c) && !is_narrow;
-        narrow |= is_matrix_bound(c) && is_narrow;
+        has |= is_matrix_bound(c) && (race_input_bits(c) == 8) == narrow;
     }
+    return has;
+}
+
+static ckl_status measure_limits_of(bench *b)
+{
+    double begin = clock_seconds();
     TRY(limits_measure_memory(b->device, b->race.stream, &b->header));
-    if (wide)
+    if (has_matrix_row(b, false))
         TRY(limits_measure_matrix(b->device, b->race.stream, &b->header));
-    if (narrow)
+    if (has_matrix_row(b, true))
         TRY(limits_measure_matrix8(b->device, b->race.stream, &b->header));
     b->header.limits_s = clock_seconds() - begin;
     b->header.processes = read_gpu().processes;
@@ -354,6 +360,25 @@ static void unpin_host_memory(void)
     host_memory_listen(NULL);
 }
 
+/* Lines that are run before the rows, NULL at the end. */
+static void list_limits(const bench *b, const char *lines[LIMIT_LINES_MAX])
+{
+    int count = 0;
+    for (int narrow = 0; narrow <= 1; narrow++) {
+        const char *const *line = narrow ? limits_matrix8_lines : limits_matrix_lines;
+        for (; has_matrix_row(b, narrow) && *line && count < LIMIT_LINES_MAX - 1; line++)
+            lines[count++] = *line;
+    }
+    lines[count] = NULL;
+}
+
+static pid_t start_warming(const bench *b, int threads)
+{
+    const char *limits[LIMIT_LINES_MAX];
+    list_limits(b, limits);
+    return warm_ahead_start(limits, &b->work, b->device->info.id, threads);
+}
+
 /* While rows are measured, half of the other cores compile the kernels of later ones, and half make their operands and references. */
 static ckl_status run_rows(bench *b)
 {
@@ -362,7 +387,7 @@ static ckl_status run_rows(bench *b)
     heed_signals();
     describe_run(b, &b->header);
     pin_host_memory(b->device);
-    pid_t warmer = b->work.row_count > 1 ? warm_ahead_start(&b->work, crew.device->id, others / 2) : 0;
+    pid_t warmer = b->work.row_count > 1 ? start_warming(b, others / 2) : 0;
     b->ahead = ahead_open(case_of, &b->work, &crew);
     double begin = clock_seconds(), opened = begin;
     ckl_status status = measure_limits_of(b);

@@ -162,12 +162,13 @@ static const peer twice_peer = { .name = "rival",
 
 static const peer *rival = &twice_peer;
 static int64_t problem_size;
+static double sampling_seconds;
 
 static result_row race(double us, bool hot)
 {
     twice_problem problem = { problem_size };
     test_case c = { .test = &twice_test, .problem = &problem, .fields = "n=100" };
-    const race_options options = { .hot = hot, .only = rival, .limits = { .seconds_max = 0.05 } };
+    const race_options options = { .hot = hot, .only = rival, .limits = { .seconds_max = sampling_seconds } };
     result_row row = { 0 };
     fields_default(line_key_table, &c.keys);
     c.keys.fill = FILL_UNIFORM;
@@ -186,6 +187,7 @@ static int open_race(void **state)
     own_is_wrong = own_spoils = peer_is_wrong = peer_is_missing = peer_spoils = peer_is_idle = false;
     rival = &twice_peer;
     problem_size = 100;
+    sampling_seconds = 0.05;
     peer_slowness = 1;
     quick_runs = 0;
     uncapturable = COUNT_OF(variant_us);
@@ -246,6 +248,17 @@ static void test_best_is_the_fastest_measured(void **state)
     quick_runs = 0;
     row = race(50, false);
     assert_true(row.peer_count == 2 && result_find_peer(&row, "best")->median_us < 1);
+}
+
+/* A library may take long for each way of its own: no time is so short that only the first of a few is looked at. */
+static void test_first_variants_are_always_tried(void **state)
+{
+    (void)state;
+    sampling_seconds = 1e-9;
+    result_row row = race(50, false);
+    const result_peer *best = result_find_peer(&row, "best");
+    assert_true(best && best->tried == 2);
+    assert_string_equal(best->config, "variant 1");
 }
 
 /* A variant that gives up leaves the race; one that users get without searching takes the peer with it. */
@@ -619,6 +632,7 @@ int main(void)
         cmocka_unit_test_setup(test_race_by_graphs, open_race),
         cmocka_unit_test_setup(test_graphs_of_long_launches, open_race),
         cmocka_unit_test_setup(test_best_is_the_fastest_measured, open_race),
+        cmocka_unit_test_setup(test_first_variants_are_always_tried, open_race),
         cmocka_unit_test_setup(test_peers_that_give_up, open_race),
         cmocka_unit_test_setup(test_rotation_is_cold, open_race),
         cmocka_unit_test_setup(test_wrong_results_are_not_timed, open_race),
