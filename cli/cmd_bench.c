@@ -1,5 +1,6 @@
 /* cmd_bench.c - ckl bench: measured time against peers and against what the hardware allows. */
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "bench/ahead.h"
 #include "bench/ladder.h"
 #include "bench/limits.h"
+#include "bench/peers/python.h"
 #include "bench/plan_time.h"
 #include "bench/race.h"
 #include "bench/suites.h"
@@ -360,6 +362,35 @@ static void unpin_host_memory(void)
     host_memory_listen(NULL);
 }
 
+/* Does the peer compute any row, or a limit? */
+static bool is_needed(const bench *b, const peer *p)
+{
+    bool needed = p == &cublaslt_peer && (has_matrix_row(b, false) || has_matrix_row(b, true));
+    for (int i = 0; i < b->work.row_count && !b->race.no_peer; i++)
+        needed |= peer_competes(p, b->work.rows[i].c.test->op->name, b->race.only);
+    return needed;
+}
+
+/* Finds cuBLASLt and then torch, which takes seconds: limits are measured meanwhile. Who needs one before it is there waits. */
+static void *find_peers(void *user)
+{
+    const bench *b = user;
+    for (const peer *const *p = peers; *p; p++)
+        if (*p != &cub_peer && is_needed(b, *p))
+            (void)!(*p)->find(); // the row says what is missing
+    return NULL;
+}
+
+static bool start_finding(bench *b, pthread_t *thread)
+{
+    for (const peer *const *p = peers; *p; p++)
+        if (strcmp((*p)->name, "torch") == 0 && is_needed(b, *p)) {
+            (void)!python_start(); // by the thread that will use it
+            break;
+        }
+    return pthread_create(thread, NULL, find_peers, b) == 0;
+}
+
 /* Lines that are run before the rows, NULL at the end. */
 static void list_limits(const bench *b, const char *lines[LIMIT_LINES_MAX])
 {
@@ -388,6 +419,8 @@ static ckl_status run_rows(bench *b)
     describe_run(b, &b->header);
     pin_host_memory(b->device);
     pid_t warmer = b->work.row_count > 1 ? start_warming(b, others / 2) : 0;
+    pthread_t finder;
+    bool finds = start_finding(b, &finder);
     b->ahead = ahead_open(case_of, &b->work, &crew);
     double begin = clock_seconds(), opened = begin;
     ckl_status status = measure_limits_of(b);
@@ -398,6 +431,8 @@ static ckl_status run_rows(bench *b)
     }
     printf("%.1f s in all, %.1f of them for %d rows, %.1f for the limits\n", clock_seconds() - b->begin,
            clock_seconds() - begin, b->done, begin - opened);
+    if (finds)
+        pthread_join(finder, NULL);
     warm_ahead_end(warmer);
     ahead_close(b->ahead);
     unpin_host_memory();
