@@ -33,7 +33,8 @@ typedef struct peer_finalists {
 
 /*
  * The fastest of a brief race between the fastest of a glance at every one, and variant 0. Glances end after 8 times the seconds that
- * a race may sample, a second at most: then not every variant was looked at.
+ * a race may sample, a second at most: then not every variant was looked at, but the first few are always. A variant that a launch has shown to be far slower than
+ * the fastest so far is not launched again.
  */
 ckl_status peer_choose_finalists(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
                                  double seconds, peer_finalists *out);

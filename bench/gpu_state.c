@@ -29,6 +29,7 @@ void gpu_read(const ckl_device *device, gpu_state *g)
     g->power_w += (now.power_w - g->power_w) / n;
     g->temperature_c = now.temperature_c;
     g->clock_reasons |= now.clock_reasons;
+    g->processes = now.processes > g->processes ? now.processes : g->processes;
 }
 
 double gpu_clock_mhz(const ckl_device *device)

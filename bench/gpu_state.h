@@ -10,6 +10,7 @@ typedef struct gpu_state {
     double clock_mhz, clock_min_mhz, clock_max_mhz; // of the SMs: mean, lowest, highest
     double power_w, temperature_c;                  // mean, last
     uint64_t clock_reasons;                         // that kept the clock down at any reading: nvml_reading's bits
+    int processes;                                  // that compute on it, at most at any reading
     double seconds;                                 // of the last reading
 } gpu_state;
 

@@ -11,10 +11,10 @@
 
 static const double TOLERANCE = 0.03; // by which a sound row may seem faster than its limit
 static const measure_limits MEMORY_LIMITS = { .warm_seconds_max = 0.5, .seconds_max = 0.5 };
-static const measure_limits MATRIX_LIMITS = { .warm_seconds_max = 3, .seconds_max = 1 };
-static const char *const MATRIX_LINES[] = { "gemm m=8192 n=8192 k=8192 a=bf16", "gemm m=8192 n=8192 k=8192 a=f16",
+static const measure_limits MATRIX_LIMITS = { .warm_seconds_max = 1, .seconds_max = 0.5 };
+const char *const limits_matrix_lines[] = { "gemm m=8192 n=8192 k=8192 a=bf16", "gemm m=8192 n=8192 k=8192 a=f16",
                                             NULL };
-static const char *const MATRIX8_LINES[] = { "gemm m=8192 n=8192 k=8192 a=e4m3", "gemm m=8192 n=8192 k=8192 a=i8",
+const char *const limits_matrix8_lines[] = { "gemm m=8192 n=8192 k=8192 a=e4m3", "gemm m=8192 n=8192 k=8192 a=i8",
                                              NULL };
 
 /* Copying them takes an H200 less than MEASURE_GRAPH_BELOW_US: the limits are timed as most rows are. */
@@ -127,7 +127,7 @@ static ckl_status measure_line(ckl_device *device, const char *line, const race_
     test_case c;
     ckl_status status = case_parse(line, &c);
     if (status == CKL_OK)
-        status = race_run(&c, device, options, &row);
+        status = race_run(&c, device, options, NULL, &row);
     case_clear(&c);
     if (status == CKL_OK && !*row.fault)
         note_matrix(&row, rate);
@@ -139,7 +139,7 @@ static ckl_status measure_line(ckl_device *device, const char *line, const race_
 
 static ckl_status measure_lines(ckl_device *device, ckl_stream stream, const char *const *lines, matrix_rate rate)
 {
-    const race_options options = { .stream = stream, .limits = MATRIX_LIMITS };
+    const race_options options = { .stream = stream, .only = &cublaslt_peer, .limits = MATRIX_LIMITS };
     for (; *lines; lines++)
         TRY(measure_line(device, *lines, &options, rate));
     return CKL_OK;
@@ -147,12 +147,13 @@ static ckl_status measure_lines(ckl_device *device, ckl_stream stream, const cha
 
 ckl_status limits_measure_matrix(ckl_device *device, ckl_stream stream, result_header *header)
 {
-    return measure_lines(device, stream, MATRIX_LINES, (matrix_rate){ &header->matrix_tflops, header->matrix_source });
+    return measure_lines(device, stream, limits_matrix_lines,
+                         (matrix_rate){ &header->matrix_tflops, header->matrix_source });
 }
 
 ckl_status limits_measure_matrix8(ckl_device *device, ckl_stream stream, result_header *header)
 {
-    return measure_lines(device, stream, MATRIX8_LINES,
+    return measure_lines(device, stream, limits_matrix8_lines,
                          (matrix_rate){ &header->matrix8_tflops, header->matrix8_source });
 }
 
@@ -206,6 +207,7 @@ void limits_apply(const result_header *header, result_row *row)
     double rate = row->input_bits == 8 ? header->matrix8_tflops : factor * header->matrix_tflops;
     double matrix = over(row->flops, rate * 1e6), memory = memory_us(header, row);
     double launch = strcmp(row->method, "graphs") == 0 ? header->launch_us : 0;
+    row->shared = header->processes > 0 && row->processes > header->processes;
     row->limit_us = fmax(fmax(matrix, memory), launch);
     result_set(row->limit, row->limit_us == launch ? "launch" : row->limit_us == matrix ? "matrix" : "memory");
     if (row->median_us <= 0)

@@ -11,15 +11,17 @@
 enum {
     GRAPH_LAUNCHES = 64,     // each bears a part of the graph's start, about 0.1 us, as the empty kernel does
     GRAPH_US = 1600,         // or so long: of longer launches a graph has fewer
+    GRAPH_BRIEF_US = 400,    // where a rough order will do
     SECOND_ROUNDS = 3,       // of each second look
     BATCH_SAMPLES_MAX = 256, // queued before the host waits
     SAMPLES_LEAST = 10,      // so that there is an interval, though it takes up to OVERTIME the time given
     OVERTIME = 10,
     SAMPLES_MIN = 20,       // of each contestant before the interval of its median is believed
     WARM_LAUNCHES_MIN = 50, // of each contestant
-    PROBE_LAUNCHES = 3,     // to estimate a time: the shortest counts
+    PROBES = 3,             // to estimate the time of a launch: the shortest counts
+    PROBES_OF_GRAPHS = 1,   // whose launches are known: one uploads it, one is timed
     STEADY_READINGS = 3,    // of the clock, within STEADY_SPREAD
-    WARM_READINGS = 20,     // of the clock, or more, in the time that warming up may take
+    WARM_READINGS = 40,     // of the clock, or more, in the time that warming up may take
     LEAD_IN_US = 100        // of work in front of a batch: the host gets ahead of the GPU meanwhile
 };
 
@@ -34,6 +36,7 @@ typedef struct samples {
     int launches;     // of a sample
     double us_before; // of a sample: an estimate
     void *graph;      // NULL: events around a launch
+    void *chain;      // the same launches, each waiting for the one before; NULL: graph is that already
 } samples;
 
 typedef struct race {
@@ -49,6 +52,7 @@ typedef struct race {
     double overwrite_us; // of overwriting the scratch memory: an estimate
     int rounds;          // of A B B A in a batch
     bool graphs;
+    int graph_us;              // that the launches of a graph take, about
     samples *samples;          // of each contestant
     device_event *begin, *end; // of each sample of a batch
     gpu_state gpu;
@@ -147,11 +151,11 @@ static ckl_status run_batch(race *r)
     return CKL_OK;
 }
 
-/* Estimates the time of one launch on the GPU, behind another one, and on the host; the first ones may load code. */
-static ckl_status probe(race *r, int who, double *us, double *host_us)
+/* Estimates the time of a sample on the GPU, behind other work, and on the host; the first ones may load code. */
+static ckl_status probe(race *r, int who, int probes, double *us, double *host_us)
 {
     *us = *host_us = INFINITY;
-    for (int i = 0; i < PROBE_LAUNCHES; i++) {
+    for (int i = 0; i < probes; i++) {
         double now;
         TRY(work(r, who));
         double begin = clock_seconds();
@@ -167,40 +171,48 @@ static ckl_status probe(race *r, int who, double *us, double *host_us)
 /* Every set takes part, and as often as the others. */
 static int launches_of_graph(const race *r, double us)
 {
-    int64_t launches = min_i64(GRAPH_LAUNCHES, (int64_t)ceil(GRAPH_US / us));
+    int64_t launches = min_i64(GRAPH_LAUNCHES, (int64_t)ceil(r->graph_us / us));
     return (int)round_up(launches, r->memory->count);
 }
 
-static void drop_graph(race *r, int who)
+static void drop_graph(race *r, void **graph)
 {
-    if (r->samples[who].graph)
-        r->ops->graph_destroy(r->device, r->samples[who].graph);
-    r->samples[who].graph = NULL;
+    if (*graph)
+        r->ops->graph_destroy(r->device, *graph);
+    *graph = NULL;
 }
 
 /* A graph of as many launches as a sample has. */
-static ckl_status capture(race *r, int who)
+static ckl_status capture(race *r, int who, void **graph)
 {
     ckl_status status = CKL_OK;
-    void *graph = NULL;
-    drop_graph(r, who);
     r->set = 0;
     TRY(r->ops->graph_begin(r->device, r->stream));
     for (int i = 0; i < r->samples[who].launches && status == CKL_OK; i++)
         status = launch_next(r, who);
-    ckl_status ended = r->ops->graph_end(r->device, r->stream, &graph);
-    r->samples[who].graph = graph;
+    ckl_status ended = r->ops->graph_end(r->device, r->stream, graph);
     return status == CKL_OK ? ended : status;
 }
 
+/* Those that never start early have no other graph. */
+static ckl_status capture_chain(race *r, int who)
+{
+    if (r->contestants[who].chained || !r->ops->allow_overlap)
+        return CKL_OK;
+    r->ops->allow_overlap(r->device, false);
+    ckl_status status = capture(r, who, &r->samples[who].chain);
+    r->ops->allow_overlap(r->device, true);
+    return status;
+}
+
 /* Estimates what a sample of each contestant takes; the shortest one. */
-static ckl_status probe_all(race *r, double *shortest)
+static ckl_status probe_all(race *r, int probes, double *shortest)
 {
     *shortest = INFINITY;
     r->pass_us = r->pass_host_us = 0;
     for (int i = 0; i < r->count; i++) {
         double host_us, *us = &r->samples[i].us_before;
-        TRY(probe(r, i, us, &host_us));
+        TRY(probe(r, i, probes, us, &host_us));
         r->pass_us += *us;
         r->pass_host_us += host_us;
         *shortest = fmin(*shortest, *us);
@@ -211,7 +223,7 @@ static ckl_status probe_all(race *r, double *shortest)
 static ckl_status probe_overwrite(race *r)
 {
     r->overwrite_us = INFINITY;
-    for (int i = 0; i < PROBE_LAUNCHES; i++) {
+    for (int i = 0; i < PROBES; i++) {
         double now;
         TRY(r->ops->event_record(r->device, r->begin[0], r->stream));
         TRY(overwrite(r));
@@ -229,29 +241,32 @@ static void size_batch(race *r)
     r->rounds = (int)fmax(rounds, 1);
 }
 
-static ckl_status capture_all(race *r)
+/* All of them before the first sample: while a graph is captured the GPU rests, and cools. */
+static ckl_status capture_all(race *r, bool chains)
 {
     double unused;
     for (int i = 0; i < r->count; i++)
-        TRY(capture(r, i));
-    TRY(probe_all(r, &unused));
+        TRY(capture(r, i, &r->samples[i].graph));
+    for (int i = 0; i < r->count && chains; i++)
+        TRY(capture_chain(r, i));
+    TRY(probe_all(r, PROBES_OF_GRAPHS, &unused));
     size_batch(r);
     return CKL_OK;
 }
 
 /* Decides how samples are taken and how many make a batch. */
-static ckl_status prepare(race *r)
+static ckl_status prepare(race *r, bool chains)
 {
     double shortest;
     for (int i = 0; i < r->count; i++)
         r->samples[i].launches = 1;
     TRY(probe_overwrite(r));
-    TRY(probe_all(r, &shortest));
+    TRY(probe_all(r, PROBES, &shortest));
     size_batch(r);
     r->graphs = shortest < MEASURE_GRAPH_BELOW_US;
     for (int i = 0; i < r->count && r->graphs; i++)
         r->samples[i].launches = launches_of_graph(r, r->samples[i].us_before);
-    return r->graphs ? capture_all(r) : CKL_OK;
+    return r->graphs ? capture_all(r, chains) : CKL_OK;
 }
 
 /* The clock has settled when a few readings in a row are alike. Without NVML the time alone counts. */
@@ -328,26 +343,31 @@ static ckl_status sample_again(race *r, double *medians)
     return CKL_OK;
 }
 
+/* A chain takes the place of the other graph, which is not needed any more. */
 static ckl_status look_at_chains(race *r, double *medians)
 {
     if (!r->ops->allow_overlap)
         return CKL_OK;
-    r->ops->allow_overlap(r->device, false);
-    ckl_status status = capture_all(r);
-    r->ops->allow_overlap(r->device, true);
-    if (status == CKL_OK)
-        status = enqueue_untimed(r, 2 * BATCH_US); // capturing has let the GPU rest
-    return status == CKL_OK ? sample_again(r, medians) : status;
+    for (int i = 0; i < r->count; i++) {
+        samples *s = &r->samples[i];
+        if (!s->chain)
+            continue;
+        drop_graph(r, &s->graph);
+        s->graph = s->chain;
+        s->chain = NULL;
+        TRY(work(r, i)); // its first launch uploads it
+    }
+    return sample_again(r, medians);
 }
 
 static ckl_status look_at_events(race *r, double *medians)
 {
     double unused;
     for (int i = 0; i < r->count; i++) {
-        drop_graph(r, i);
+        drop_graph(r, &r->samples[i].graph);
         r->samples[i].launches = 1;
     }
-    TRY(probe_all(r, &unused));
+    TRY(probe_all(r, PROBES_OF_GRAPHS, &unused));
     size_batch(r);
     return sample_again(r, medians);
 }
@@ -392,7 +412,8 @@ static void close_race(race *r)
             r->ops->event_destroy(r->device, r->end[i]);
     }
     for (int i = 0; i < r->count; i++) {
-        drop_graph(r, i);
+        drop_graph(r, &r->samples[i].graph);
+        drop_graph(r, &r->samples[i].chain);
         free(r->samples[i].us);
     }
     free(r->begin);
@@ -408,10 +429,11 @@ ckl_status measure(const rotation *memory, ckl_stream stream, const measure_limi
                .ops = memory->device->ops,
                .stream = stream,
                .contestants = contestants,
-               .count = count };
+               .count = count,
+               .graph_us = limits->brief ? GRAPH_BRIEF_US : GRAPH_US };
     ckl_status status = open_events(&r);
     if (status == CKL_OK)
-        status = prepare(&r);
+        status = prepare(&r, limits->twice);
     if (status == CKL_OK)
         status = warm_up(&r, limits->warm_seconds_max);
     if (status == CKL_OK)

@@ -19,6 +19,7 @@ enum { MEASURE_GRAPH_BELOW_US = 500 };
 typedef struct contestant {
     ckl_status (*run)(const void *self, void *const *pointers, ckl_stream stream); // enqueues one run on a set's memory
     const void *self;
+    bool chained;    // its launches always wait for the end of the one before
     summary time_us; // result
 
     /* Results of a race by graphs that looks twice: medians of a few samples; else 0. */
@@ -31,6 +32,7 @@ typedef struct measure_limits {
     double seconds_max;      // of sampling
     int rounds;              // exactly so many times A B B A; 0: until the medians are known to half a percent
     bool twice;              // looks a second time at a race by graphs: event_us and chain_us
+    bool brief;              // shorter graphs: a rough order will do
 } measure_limits;
 
 typedef struct conditions {

@@ -11,7 +11,7 @@ enum {
     PLAN_SAMPLES = 9,
     RUNS_MAX = 200, // the driver queues about a thousand launches before callers wait
     RUNS_MIN = 10,
-    RUNS_US = 20000 // of the GPU, which has to end them
+    RUNS_US = 5000 // of the GPU, which has to end them
 };
 
 /* Milliseconds since *since, which moves to now. */

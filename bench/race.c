@@ -4,13 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench/ahead.h"
 #include "bench/entrant.h"
 #include "bench/plan_time.h"
 #include "device/nvml.h"
 #include "lab/clock.h"
-
-/* Rows are many: of a large problem, fewer slices are compared than `ckl verify` compares. */
-static const double COMPARISON_EFFORT = 1.0 / 64;
 
 /* Our plan is contestant 0; contestant i is entrant i - 1 and its line of the row is row->peers[place[i - 1]]. */
 typedef struct field_of_race {
@@ -32,7 +30,7 @@ int race_input_bits(const test_case *c)
     return 8 * (int)ckl_dtype_bytes(all[0].dtype);
 }
 
-static void describe_row(const test_case *c, const race_options *options, result_row *row)
+void race_describe(const test_case *c, const race_options *options, result_row *row)
 {
     text line = { 0 };
     case_print(c, &line);
@@ -59,9 +57,7 @@ static ckl_status check_own(field_of_race *f, result_row *row)
 {
     check_result result = { 0 };
     result_set(row->config, ckl_plan_text(f->k.plan));
-    f->k.images.keep_references = true;
-    f->k.images.effort = COMPARISON_EFFORT;
-    TRY(check_run(&f->k, &result));
+    TRY(check_run_outputs(&f->k, &result)); // the inputs are looked at when all have run
     row->slices = result.slices;
     row->slices_compared = result.slices_compared;
     row->error_of_bound = result.ratio_max;
@@ -116,7 +112,9 @@ static ckl_status enter_peer(field_of_race *f, const peer *p, double seconds, re
     TRY(p->prepare(f->k.c, f->k.device, f->k.set.pointer, &problem));
     f->owners[f->problem_count] = p;
     f->problems[f->problem_count++] = problem;
+    double clock = clock_seconds();
     TRY(peer_choose_finalists(p, problem, &f->memory, f->k.stream, seconds, &chosen));
+    row->choosing_s += lap(&clock);
     note_variants(p, &chosen, p->variants(problem), row);
     for (int i = 0; i < chosen.count; i++) {
         int variant = chosen.variants[i];
@@ -171,6 +169,7 @@ static void note_conditions(const field_of_race *f, const conditions *seen, resu
     row->clock_max_mhz = seen->gpu.clock_max_mhz;
     row->power_w = seen->gpu.power_w;
     row->temperature_c = seen->gpu.temperature_c;
+    row->processes = seen->gpu.processes;
     note_clock_reasons(seen->gpu.clock_reasons, row->clock_reasons);
 }
 
@@ -305,14 +304,31 @@ static ckl_status run(field_of_race *f, const race_options *options, result_row 
     return CKL_OK;
 }
 
-ckl_status race_run(const test_case *c, ckl_device *device, const race_options *options, result_row *row)
+static ckl_status open_check(const test_case *c, ckl_device *device, const race_options *options,
+                             operand_images *images, check *k)
+{
+    operand_images made;
+    if (images)
+        return check_open_on(c, device, options->stream, images, k);
+    ckl_status status = ahead_make(c, ckl_device_properties(device), &made);
+    if (status == CKL_OK)
+        return check_open_on(c, device, options->stream, &made, k);
+    operand_images_free(&made);
+    return status;
+}
+
+ckl_status race_run(const test_case *c, ckl_device *device, const race_options *options, operand_images *images,
+                    result_row *row)
 {
     field_of_race f = { 0 };
-    describe_row(c, options, row);
-    if (row->bytes <= 0)
+    race_describe(c, options, row);
+    if (row->bytes <= 0) {
+        if (images)
+            operand_images_free(images);
         FAIL(CKL_INVALID, "%s: there is nothing to do, and so nothing to measure", row->line);
+    }
     double clock = clock_seconds();
-    ckl_status status = check_open(c, device, options->stream, &f.k);
+    ckl_status status = open_check(c, device, options, images, &f.k);
     row->plan_s = f.k.plan_seconds;
     row->data_s = lap(&clock) - row->plan_s;
     if (status == CKL_OK)

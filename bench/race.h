@@ -17,9 +17,14 @@ typedef struct race_options {
 /* Of an element of the first operand: the matrix units have a rate for 8 bits and one for more. */
 int race_input_bits(const test_case *c);
 
+/* Fills in what a row is of. */
+void race_describe(const test_case *c, const race_options *options, result_row *row);
+
 /*
- * Fills in a row but its limit. The best of a peer is the fastest measured of its finalists. A wrong result of ours is CKL_OK with row->fault and no times; the same for a peer.
+ * Fills in a row but its limit. The best of a peer is the fastest measured of its finalists. A wrong result of ours is CKL_OK with
+ * row->fault and no times; the same for a peer. images: those of ahead.h, which are its own from now on; NULL: it makes them.
  */
-ckl_status race_run(const test_case *c, ckl_device *device, const race_options *options, result_row *row);
+ckl_status race_run(const test_case *c, ckl_device *device, const race_options *options, operand_images *images,
+                    result_row *row);
 
 #endif

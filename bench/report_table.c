@@ -15,6 +15,9 @@ void report_header(const result_header *h)
 {
     printf("%s, driver %s, %" PRId64 " SMs, %s\n", h->gpu, h->driver, h->sm_count, h->date);
     printf("%s\n", h->protocol);
+    if (h->busy_percent > 0)
+        printf("warning: others use the GPU, %" PRId64 " %% of the time when this began: do not believe its times\n",
+               h->busy_percent);
     printf("limits measured here: copy %.0f GB/s, read %.0f, write %.0f, empty kernel %.2f us", h->copy_gbs,
            h->read_gbs, h->write_gbs, h->launch_us);
     if (*h->matrix_source)
@@ -60,6 +63,8 @@ static void print_remarks(const result_row *row)
         printf("%12sthe clock was kept down: %s\n", "", row->clock_reasons);
     if (row->beyond_limit)
         printf("%12swarning: faster than the limit by more than 3 %%: do not believe this row\n", "");
+    if (row->shared)
+        printf("%12swarning: another process came to the GPU: do not believe this row\n", "");
     for (int i = 0; i < row->peer_count; i++)
         if (*row->peers[i].fault)
             printf("%12s%s %s does not count: %s\n", "", row->peers[i].name, row->peers[i].role, row->peers[i].fault);

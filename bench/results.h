@@ -35,26 +35,28 @@ typedef struct result_table {
 #define RESULT_ROW(owner, kind, name)    { #name, RESULT_##kind, offsetof(owner, name) },
 
 /* The run as a whole. Rates are 0 where they were not measured. */
-#define RESULT_HEADER(X)                                                    \
-    X(result_header, text, gpu)                                             \
-    X(result_header, text, driver)                                          \
-    X(result_header, count, sm_count)                                       \
-    X(result_header, count, clock_max_mhz)                                  \
-    X(result_header, count, l2_bytes)                                       \
-    X(result_header, text, date) /* UTC, ISO 8601 */                        \
-    X(result_header, text, ckl_version)                                     \
-    X(result_header, text, commit)         /* "" if unknown */              \
-    X(result_header, text, protocol)       /* how times were taken */       \
-    X(result_header, real, copy_gbs)       /* measured, read and written */ \
-    X(result_header, real, read_gbs)       /* measured, reading alone */    \
-    X(result_header, real, write_gbs)      /* measured, writing alone */    \
-    X(result_header, real, launch_us)      /* an empty kernel in a graph */ \
-    X(result_header, real, matrix_tflops)  /* measured */                   \
-    X(result_header, text, matrix_source)  /* who reached it */             \
-    X(result_header, real, matrix8_tflops) /* of 8-bit operands */          \
-    X(result_header, text, matrix8_source)                                  \
-    X(result_header, real, limits_s) /* that measuring these took */        \
-    X(result_header, count, threads) /* of the host, that check results */
+#define RESULT_HEADER(X)                                                                   \
+    X(result_header, text, gpu)                                                            \
+    X(result_header, text, driver)                                                         \
+    X(result_header, count, sm_count)                                                      \
+    X(result_header, count, clock_max_mhz)                                                 \
+    X(result_header, count, l2_bytes)                                                      \
+    X(result_header, text, date) /* UTC, ISO 8601 */                                       \
+    X(result_header, text, ckl_version)                                                    \
+    X(result_header, text, commit)         /* "" if unknown */                             \
+    X(result_header, text, protocol)       /* how times were taken */                      \
+    X(result_header, real, copy_gbs)       /* measured, read and written */                \
+    X(result_header, real, read_gbs)       /* measured, reading alone */                   \
+    X(result_header, real, write_gbs)      /* measured, writing alone */                   \
+    X(result_header, real, launch_us)      /* an empty kernel in a graph */                \
+    X(result_header, real, matrix_tflops)  /* measured */                                  \
+    X(result_header, text, matrix_source)  /* who reached it */                            \
+    X(result_header, real, matrix8_tflops) /* of 8-bit operands */                         \
+    X(result_header, text, matrix8_source)                                                 \
+    X(result_header, real, limits_s)      /* that measuring these took */                  \
+    X(result_header, count, busy_percent) /* of the GPU, by others, at the start */        \
+    X(result_header, count, processes)    /* on the GPU when the rows began; 0: unknown */ \
+    X(result_header, count, threads)      /* of the host, that check results */
 
 /* Times are microseconds of one run. */
 #define RESULT_TIME(X, owner)                                                \
@@ -95,16 +97,20 @@ typedef struct result_table {
     X(result_row, text, limit)        /* "matrix", "memory" or "launch" */            \
     X(result_row, real, of_limit)     /* limit / time */                              \
     X(result_row, flag, beyond_limit) /* faster than can be: do not believe it */     \
+    X(result_row, flag, shared)       /* others came to the GPU meanwhile */          \
     X(result_row, real, clock_mhz)                                                    \
     X(result_row, real, clock_min_mhz)                                                \
     X(result_row, real, clock_max_mhz)                                                \
     X(result_row, real, power_w)                                                      \
     X(result_row, real, temperature_c)                                                \
+    X(result_row, count, processes)    /* that computed on the GPU; 0: unknown */     \
     X(result_row, text, clock_reasons) /* what kept the clock down, "" for nothing */ \
-    X(result_row, real, plan_s)        /* what the row took: planning */              \
+    X(result_row, real, wait_s)        /* what the row took: waiting for ahead.h */   \
+    X(result_row, real, plan_s)        /* planning */                                 \
     X(result_row, real, data_s)        /* operands, their copies on the device */     \
     X(result_row, real, check_s)       /* our run and its comparison */               \
     X(result_row, real, peers_s)       /* preparing, choosing and checking peers */   \
+    X(result_row, real, choosing_s)    /* of it: their fastest variants */            \
     X(result_row, real, timing_s)      /* warming up and sampling */                  \
     X(result_row, real, second_plan_us)                                               \
     X(result_row, real, run_host_us) /* of the caller's thread, per call */           \

@@ -8,6 +8,7 @@
 typedef struct reader {
     bench_suites *out;
     const char *config;
+    int group;
 } reader;
 
 static void *grow(void *array, int count, size_t element)
@@ -36,7 +37,7 @@ static ckl_status add_row(const char *line, void *user)
     const int suite = b->suite_count - 1;
     b->rows = grow(b->rows, b->row_count + 1, sizeof *b->rows);
     bench_row *row = &b->rows[b->row_count++];
-    *row = (bench_row){ .suite = suite, .number = b->suites[suite].case_count++ };
+    *row = (bench_row){ .suite = suite, .number = b->suites[suite].case_count++, .group = r->group };
     TRY(case_parse(line, &row->c));
     return r->config ? case_config(&row->c, r->config) : CKL_OK;
 }
@@ -44,15 +45,20 @@ static ckl_status add_row(const char *line, void *user)
 static int in_turn(const void *a, const void *b)
 {
     const bench_row *x = a, *y = b;
+    if (x->group != y->group)
+        return x->group - y->group;
     return x->number != y->number ? x->number - y->number : x->suite - y->suite;
 }
 
 ckl_status suites_read(const char *paths, const char *config, bench_suites *out)
 {
-    reader r = { out, config };
+    reader r = { out, config, 0 };
     for (const char *at = paths; *at; at += *at == ',') {
         size_t length = strcspn(at, ",");
-        TRY(suite_read(add_suite(out, at, length)->path, add_row, &r));
+        if (length == 0)
+            r.group++;
+        else
+            TRY(suite_read(add_suite(out, at, length)->path, add_row, &r));
         at += length;
     }
     if (out->row_count)
@@ -62,7 +68,7 @@ ckl_status suites_read(const char *paths, const char *config, bench_suites *out)
 
 ckl_status suites_read_line(const char *line, const char *config, bench_suites *out)
 {
-    reader r = { out, config };
+    reader r = { out, config, 0 };
     add_suite(out, "line", strlen("line"));
     return add_row(line, &r);
 }

@@ -17,6 +17,7 @@ typedef struct bench_suite {
 typedef struct bench_row {
     test_case c;
     int suite, number;
+    int group; // of files
 } bench_row;
 
 typedef struct bench_suites {
@@ -28,7 +29,7 @@ typedef struct bench_suites {
 
 /*
  * The lines of files, whose names commas part, - is stdin; of several files in turn: whatever stops a run leaves as much of each.
- * config, if not NULL, is forced on all. Free them also after a failure.
+ * Two commas part groups of files: the lines of one come behind all of the group before. config, if not NULL, is forced on all. Free them also after a failure.
  */
 ckl_status suites_read(const char *paths, const char *config, bench_suites *out);
 

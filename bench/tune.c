@@ -33,7 +33,7 @@ typedef struct search {
     text line;
     trial *trials;
     int count, done;
-    double begin;
+    double begin, opened; // when a worker answered first: all have opened what they need. 0: none has
     tune_result *result;
 } search;
 
@@ -46,7 +46,7 @@ static double seconds_of(const search *s)
 
 static bool is_late(const search *s)
 {
-    return s->options->seconds > 0 && seconds_of(s) >= s->options->seconds;
+    return s->options->seconds > 0 && s->opened > 0 && clock_seconds() - s->opened >= s->options->seconds;
 }
 
 /* Time relative to the plan's choice in the same race: races at different times compare by it. */
@@ -198,6 +198,14 @@ static void hand_out(search *s, int first, trial_state until)
     }
 }
 
+static void note_answer(search *s)
+{
+    if (s->opened > 0)
+        return;
+    s->opened = clock_seconds();
+    s->result->opening_seconds = seconds_of(s);
+}
+
 /* Until nothing is under way and nothing can be handed out. */
 static ckl_status work(search *s, int first, trial_state until)
 {
@@ -210,6 +218,7 @@ static ckl_status work(search *s, int first, trial_state until)
         TRY(tune_crew_wait(&s->crew, &i, &runner, &reply, &seconds));
         if (i < 0)
             return CKL_OK;
+        note_answer(s);
         TRY(take_answer(s, &s->trials[i], runner, &reply, seconds));
     }
 }

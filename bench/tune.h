@@ -96,7 +96,7 @@ typedef struct tune_options {
     const char *device_id;             // as ckl_device_open() takes it
     uint64_t seed;                     //
     int candidates, generations;       // at most so many are tried, in so many generations after the first
-    double seconds;                    // no candidate is begun later; 0: no limit
+    double seconds;                    // from the first answer of a worker on: no candidate is begun later. 0: no limit
     double wall_seconds;               // of one step of one candidate
     int workers;                       // processes that prepare
     const char *given[TUNE_GIVEN_MAX]; // configs to begin with, NULL at the end
@@ -120,9 +120,9 @@ typedef struct tune_result {
     char choice[640];                      // the plan's choice
     tune_trial finals[TUNE_FINALISTS_MAX]; // the fastest first; choice_us: of the same race
     int final_count;
-    bool won;              // finals[0] is faster than the plan's choice beyond doubt
-    char dead_fields[256]; // that changed no kernel whenever they were changed alone; "" if there is none
-    double seconds;
+    bool won;                        // finals[0] is faster than the plan's choice beyond doubt
+    char dead_fields[256];           // that changed no kernel whenever they were changed alone; "" if there is none
+    double seconds, opening_seconds; // in all; of them before a worker answered
 } tune_result;
 
 /*

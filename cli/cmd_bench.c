@@ -1,5 +1,7 @@
 /* cmd_bench.c - ckl bench: measured time against peers and against what the hardware allows. */
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,16 +10,20 @@
 
 #include "base/math.h"
 #include "base/threads.h"
+#include "bench/ahead.h"
 #include "bench/ladder.h"
 #include "bench/limits.h"
+#include "bench/peers/python.h"
 #include "bench/plan_time.h"
 #include "bench/race.h"
 #include "bench/suites.h"
 #include "bench/sweep.h"
+#include "bench/warm_ahead.h"
 #include "cli/cli.h"
 #include "device/nvml.h"
 #include "lab/clock.h"
 #include "lab/cores.h"
+#include "lab/host_memory.h"
 
 #ifndef CKL_COMMIT
 #define CKL_COMMIT ""
@@ -27,17 +33,22 @@
 static const double WARM_SECONDS_MAX = 1, WARM_OF_SAMPLING = 4;
 static const char *const SECONDS_DEFAULT = "1.5";
 
-/* Rows whose kernels are compiled together, by all threads. */
-enum { WARMED_TOGETHER = 128 };
+/* A few of the largest rows: pinning memory anew takes longer than drawing operands. */
+static const size_t HOST_MEMORY_KEPT = (size_t)16 << 30;
+
+enum { LIMIT_LINES_MAX = 8 };
+
+/* NVML's readings of how busy a GPU is are of less time. */
+enum { BUSY_READING_US = 1200000 };
 
 /* Between two writings of a suite's results while rows follow each other. */
-static const double WRITE_SECONDS = 2;
+static const double WRITE_SECONDS = 5;
 
 static const char *device_id, *suites, *peer_name, *config, *json, *csv, *hot, *rounds, *seconds, *within, *plan_only,
     *configs, *ladder;
 static const cli_option options[] = {
     { "--suite", "FILE,..", &suites,
-      "problem lines to measure, instead of LINE: those of several files in turn; - is stdin" },
+      "problem lines to measure, instead of LINE: those of several files in turn; A,,B: B's after A's; - is stdin" },
     { "--device", "D", &device_id, "cuda, cuda:1; the best present if not given" },
     { "--peer", "P", &peer_name, "this peer alone, or none; all of the operator if not given" },
     { "--config", "TEXT", &config, "force our plan: 'sm90 tile_m=128 stages=4', or all that a plan prints" },
@@ -66,8 +77,9 @@ typedef struct bench {
     ckl_device *device;
     race_options race;
     double seconds_max, begin; // of the run
-    double warm_seconds;       // of them, for compiling ahead
     bench_suites work;
+    ahead *ahead; // of its rows
+    int done;     // of them
     result_header header;
     ckl_status status; // the first failure of a row
 } bench;
@@ -123,12 +135,30 @@ static ckl_status read_cases(bench *b, int argc, char **argv)
     return CKL_OK;
 }
 
+static nvml_reading read_gpu(void)
+{
+    nvml_reading now = { 0 };
+    const char *colon = device_id ? strchr(device_id, ':') : NULL;
+    (void)nvml_sample(colon ? atoi(colon + 1) : 0, &now);
+    return now;
+}
+
+/* By others, as this process has not begun; what has just ended is not meant. */
+static int busy_percent(void)
+{
+    int busy = read_gpu().busy_percent;
+    if (busy)
+        usleep(BUSY_READING_US);
+    return busy ? read_gpu().busy_percent : 0;
+}
+
 static ckl_status open_device(bench *b)
 {
     if (plan_only) { // kernels of earlier processes on disk: the driver's, and ours where no folder is asked for
         setenv("CUDA_CACHE_DISABLE", "1", 1);
         setenv("CKL_CACHE", "off", 0);
     }
+    b->header.busy_percent = busy_percent();
     TRY(ckl_device_open(device_id, &b->device));
     if (!plan_only && !b->device->ops->event_create)
         FAIL(
@@ -169,22 +199,27 @@ static bool is_matrix_bound(const test_case *c)
     return adapter_flops(c->test, c->problem) > LIMITS_MATRIX_INTENSITY * adapter_bytes(c->test, c->problem);
 }
 
-static ckl_status measure_limits_of(bench *b)
+/* Is any row bound by the matrix units, in 8 bits or in more? */
+static bool has_matrix_row(const bench *b, bool narrow)
 {
-    bool wide = false, narrow = false;
-    double begin = clock_seconds();
+    bool has = false;
     for (int i = 0; i < b->work.row_count; i++) {
         const test_case *c = &b->work.rows[i].c;
-        bool is_narrow = race_input_bits(c) == 8;
-        wide |= is_matrix_bound(c) && !is_narrow;
-        narrow |= is_matrix_bound(c) && is_narrow;
+        has |= is_matrix_bound(c) && (race_input_bits(c) == 8) == narrow;
     }
+    return has;
+}
+
+static ckl_status measure_limits_of(bench *b)
+{
+    double begin = clock_seconds();
     TRY(limits_measure_memory(b->device, b->race.stream, &b->header));
-    if (wide)
+    if (has_matrix_row(b, false))
         TRY(limits_measure_matrix(b->device, b->race.stream, &b->header));
-    if (narrow)
+    if (has_matrix_row(b, true))
         TRY(limits_measure_matrix8(b->device, b->race.stream, &b->header));
     b->header.limits_s = clock_seconds() - begin;
+    b->header.processes = read_gpu().processes;
     b->header.threads = omp_get_max_threads();
     for (int i = 0; i < b->work.suite_count; i++)
         b->work.suites[i].results.header = b->header;
@@ -202,28 +237,20 @@ static void show_progress(const bench *b, int done)
                 done ? elapsed / done * (b->work.row_count - done) : 0.0);
 }
 
-/* Compiles the kernels of the next rows; a row whose kernel fails says so itself. */
-static void warm(bench *b, int first)
-{
-    double begin = clock_seconds();
-    const char *lines[WARMED_TOGETHER];
-    text texts[WARMED_TOGETHER] = { { 0 } };
-    int count = (int)min_i64(WARMED_TOGETHER, b->work.row_count - first);
-    for (int i = 0; i < count; i++) {
-        case_print(&b->work.rows[first + i].c, &texts[i]);
-        lines[i] = text_data(&texts[i]);
-    }
-    (void)!ckl_warm(b->device, lines, count, cores_available(), NULL, NULL);
-    b->warm_seconds += clock_seconds() - begin;
-    for (int i = 0; i < count; i++)
-        text_free(&texts[i]);
-}
-
 /* A row that fails is reported, and the next one runs unless the device is lost. */
 static ckl_status run_row(bench *b, const bench_row *r)
 {
     result_row *row = results_add(&b->work.suites[r->suite].results);
-    ckl_status status = race_run(&r->c, b->device, &b->race, row);
+    operand_images images;
+    double waited;
+    ckl_status status = ahead_take(b->ahead, &images, &waited);
+    if (status == CKL_OK)
+        status = race_run(&r->c, b->device, &b->race, &images, row);
+    else {
+        race_describe(&r->c, &b->race, row);
+        operand_images_free(&images);
+    }
+    row->wait_s = waited;
     if (status != CKL_OK)
         result_set(row->fault, ckl_error());
     if (*row->fault && b->status == CKL_OK)
@@ -263,25 +290,152 @@ static ckl_status finish_suites(bench *b)
     return CKL_OK;
 }
 
-/* A run that is stopped keeps what it has measured, but for its last seconds. */
-static ckl_status run_rows(bench *b)
+static const test_case *case_of(const void *rows, int i)
 {
-    describe_run(b, &b->header);
-    TRY(measure_limits_of(b));
-    report_header(&b->header);
+    const bench_suites *work = rows;
+    return i < work->row_count ? &work->rows[i].c : NULL;
+}
+
+static volatile sig_atomic_t stopped; // by a signal: the row under way is the last
+
+static void stop(int signal_number)
+{
+    (void)signal_number;
+    stopped = 1;
+}
+
+/* Once: whoever sends it again means it. */
+static void heed_signals(void)
+{
+    const struct sigaction once = { .sa_handler = stop, .sa_flags = (int)SA_RESETHAND | SA_RESTART };
+    sigaction(SIGTERM, &once, NULL);
+    sigaction(SIGINT, &once, NULL);
+}
+
+static bool goes_on(const bench *b)
+{
+    return b->done < b->work.row_count && !stopped && clock_seconds() - b->begin < b->seconds_max;
+}
+
+/* A run that is killed keeps what it has measured, but for its last seconds. */
+static ckl_status run_each(bench *b)
+{
     ckl_status status = CKL_OK;
-    for (int i = 0; i < b->work.row_count && clock_seconds() - b->begin < b->seconds_max && status == CKL_OK; i++) {
-        bench_suite *s = &b->work.suites[b->work.rows[i].suite];
-        show_progress(b, i);
-        if (i % WARMED_TOGETHER == 0)
-            warm(b, i);
-        status = run_row(b, &b->work.rows[i]);
+    for (; goes_on(b) && status == CKL_OK; b->done++) {
+        const bench_row *row = &b->work.rows[b->done];
+        bench_suite *s = &b->work.suites[row->suite];
+        show_progress(b, b->done);
+        status = run_row(b, row);
         if (clock_seconds() - s->written > WRITE_SECONDS)
             TRY(write_results(s));
     }
     show_progress(b, b->work.row_count);
     TRY(finish_suites(b));
-    printf("%.1f s in all, %.1f of them for compiling ahead\n", clock_seconds() - b->begin, b->warm_seconds);
+    return status;
+}
+
+/* Images that a GPU copies from and to: pinned, they come and go several times as fast. One that cannot be is copied as it is. */
+static void pin(void *memory, size_t bytes, void *device)
+{
+    ckl_device *d = device;
+    (void)!d->ops->pin(d, memory, bytes);
+}
+
+static void unpin(void *memory, void *device)
+{
+    ckl_device *d = device;
+    d->ops->unpin(d, memory);
+}
+
+static void pin_host_memory(ckl_device *device)
+{
+    if (!device->ops->pin)
+        return;
+    host_memory_forget();
+    host_memory_keep(HOST_MEMORY_KEPT);
+    host_memory_listen(&(host_memory_listener){ pin, unpin, device });
+}
+
+static void unpin_host_memory(void)
+{
+    host_memory_forget();
+    host_memory_listen(NULL);
+}
+
+/* Does the peer compute any row, or a limit? */
+static bool is_needed(const bench *b, const peer *p)
+{
+    bool needed = p == &cublaslt_peer && (has_matrix_row(b, false) || has_matrix_row(b, true));
+    for (int i = 0; i < b->work.row_count && !b->race.no_peer; i++)
+        needed |= peer_competes(p, b->work.rows[i].c.test->op->name, b->race.only);
+    return needed;
+}
+
+/* Finds cuBLASLt and then torch, which takes seconds: limits are measured meanwhile. Who needs one before it is there waits. */
+static void *find_peers(void *user)
+{
+    const bench *b = user;
+    for (const peer *const *p = peers; *p; p++)
+        if (*p != &cub_peer && is_needed(b, *p))
+            (void)!(*p)->find(); // the row says what is missing
+    return NULL;
+}
+
+static bool start_finding(bench *b, pthread_t *thread)
+{
+    for (const peer *const *p = peers; *p; p++)
+        if (strcmp((*p)->name, "torch") == 0 && is_needed(b, *p)) {
+            (void)!python_start(); // by the thread that will use it
+            break;
+        }
+    return pthread_create(thread, NULL, find_peers, b) == 0;
+}
+
+/* Lines that are run before the rows, NULL at the end. */
+static void list_limits(const bench *b, const char *lines[LIMIT_LINES_MAX])
+{
+    int count = 0;
+    for (int narrow = 0; narrow <= 1; narrow++) {
+        const char *const *line = narrow ? limits_matrix8_lines : limits_matrix_lines;
+        for (; has_matrix_row(b, narrow) && *line && count < LIMIT_LINES_MAX - 1; line++)
+            lines[count++] = *line;
+    }
+    lines[count] = NULL;
+}
+
+static pid_t start_warming(const bench *b, int threads)
+{
+    const char *limits[LIMIT_LINES_MAX];
+    list_limits(b, limits);
+    return warm_ahead_start(limits, &b->work, b->device->info.id, threads);
+}
+
+/* While rows are measured, half of the other cores compile the kernels of later ones, and half make their operands and references. */
+static ckl_status run_rows(bench *b)
+{
+    const int others = (int)max_i64(cores_available() - 1, 2);
+    const ahead_options crew = { .device = ckl_device_properties(b->device), .cores = others - others / 2 };
+    heed_signals();
+    describe_run(b, &b->header);
+    pin_host_memory(b->device);
+    pid_t warmer = b->work.row_count > 1 ? start_warming(b, others / 2) : 0;
+    pthread_t finder;
+    bool finds = start_finding(b, &finder);
+    b->ahead = ahead_open(case_of, &b->work, &crew);
+    double begin = clock_seconds(), opened = begin;
+    ckl_status status = measure_limits_of(b);
+    if (status == CKL_OK) {
+        report_header(&b->header);
+        begin = clock_seconds();
+        status = run_each(b);
+    }
+    printf("%.1f s in all, %.1f of them for %d rows, %.1f for the limits\n", clock_seconds() - b->begin,
+           clock_seconds() - begin, b->done, begin - opened);
+    if (finds)
+        pthread_join(finder, NULL);
+    warm_ahead_end(warmer);
+    ahead_close(b->ahead);
+    unpin_host_memory();
     return status;
 }
 

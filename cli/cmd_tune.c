@@ -21,7 +21,7 @@ static const cli_option options[] = {
     { "--device", "D", &device_id, "cuda, cuda:1; the best present if not given" },
     { "--candidates", "N", &candidates, "configs to try (200)" },
     { "--generations", "N", &generations, "of children of the best, after the first one (4)" },
-    { "--seconds", "S", &seconds, "begin no candidate later; no limit if not given" },
+    { "--seconds", "S", &seconds, "from the first candidate on; none begins later. No limit if not given" },
     { "--wall", "S", &wall, "kill a candidate whose preparation or run takes longer (20)" },
     { "--seed", "S", &seed, "of the search: the same one and the same times, the same candidates (1)" },
     { "--workers", "N", &workers, "processes that prepare candidates (one for each core but two)" },
@@ -147,7 +147,7 @@ static void report_counts(const tune_result *r)
     int tried = r->reused;
     for (int i = 0; i < TUNE_OUTCOME_COUNT; i++)
         tried += r->count[i];
-    printf("tried %d in %.1f s:", tried, r->seconds);
+    printf("tried %d in %.1f s, %.1f s of them for opening:", tried, r->seconds, r->opening_seconds);
     for (int i = 0; i < TUNE_OUTCOME_COUNT; i++)
         if (r->count[i])
             printf(" %d %s,", r->count[i], tune_outcome_names[i]);

@@ -21,16 +21,30 @@ ckl_status check_replan(check *k)
     return CKL_OK;
 }
 
+static ckl_status open_plan(check *k)
+{
+    TRY(check_replan(k));
+    if (k->stream)
+        return CKL_OK;
+    TRY(ckl_stream_create(k->device, &k->stream));
+    k->owns_stream = true;
+    return CKL_OK;
+}
+
 ckl_status check_open(const test_case *c, ckl_device *device, ckl_stream stream, check *k)
 {
     *k = (check){ .c = c, .device = device, .stream = stream };
     TRY(operand_images_fit(c, ckl_device_properties(device)));
-    TRY(check_replan(k));
-    if (!stream) {
-        TRY(ckl_stream_create(device, &k->stream));
-        k->owns_stream = true;
-    }
+    TRY(open_plan(k));
     TRY(operand_images_create(c, ckl_device_properties(device), &k->images));
+    return operand_set_create(device, &k->images, &k->set);
+}
+
+ckl_status check_open_on(const test_case *c, ckl_device *device, ckl_stream stream, operand_images *images, check *k)
+{
+    *k = (check){ .c = c, .device = device, .stream = stream, .images = *images };
+    *images = (operand_images){ 0 };
+    TRY(open_plan(k));
     return operand_set_create(device, &k->images, &k->set);
 }
 
@@ -109,6 +123,17 @@ ckl_status check_run(check *k, check_result *result)
 {
     TRY(run_over_poison(k, FIRST_POISON));
     check_compare(k, result);
+    return CKL_OK;
+}
+
+ckl_status check_run_outputs(check *k, check_result *result)
+{
+    operand_images_poison(&k->images, FIRST_POISON);
+    TRY(operand_set_write(k->device, &k->images, &k->set, k->stream));
+    TRY(check_enqueue(k));
+    TRY(ckl_stream_synchronize(k->device, k->stream));
+    TRY(operand_set_read_outputs(k->device, &k->images, &k->set, k->stream));
+    check_compare_outputs(k, result);
     return CKL_OK;
 }
 

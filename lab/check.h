@@ -31,6 +31,9 @@ typedef struct check_result {
 ckl_status check_open(const test_case *c, ckl_device *device, ckl_stream stream, check *k);
 void check_close(check *k);
 
+/* The same with images that are there already, which are the check's from now on, also after a failure: theirs are none. */
+ckl_status check_open_on(const test_case *c, ckl_device *device, ckl_stream stream, operand_images *images, check *k);
+
 /*
  * Plans anew, after an implementation or config was written into the case, for the same memory and inputs. References are computed
  * once if images.keep_references says so.
@@ -45,6 +48,9 @@ ckl_status check_enqueue(const check *k);
 
 /* Writes all operands, runs once, waits, and compares. A wrong result is CKL_OK with result->passed false. */
 ckl_status check_run(check *k, check_result *result);
+
+/* The same but for what the run did to its inputs: check_untouched() looks for that, at the end of several runs. */
+ckl_status check_run_outputs(check *k, check_result *result);
 
 /*
  * After check_run(), for another plan of the same problem: the same with the inputs that are there already. That they are still as

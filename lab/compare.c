@@ -179,16 +179,21 @@ static reference_slice make_room(int64_t elements)
     return room;
 }
 
-/* Room for the references that an output keeps; none if they were not asked for, or are too large to keep. */
-static void open_references(const slicing *cut, operand_images *images, int64_t count)
+/* Room for the references that an output keeps; none if they were not asked for, or are too large to keep. Returns the sample's size. */
+static int64_t open_references(const test_case *c, const slicing *cut, operand_images *images)
 {
-    int64_t bytes = 2 * (int64_t)sizeof(double) * cut->elements_max * count, output = cut->output;
-    if (!images->keep_references || images->references[output] || bytes > REFERENCES_BYTES_MAX)
-        return;
+    const int output = cut->output;
+    if (images->references[output])
+        return images->reference_count[output];
+    int64_t count = sample_size(c, cut, images->effort),
+            bytes = 2 * (int64_t)sizeof(double) * cut->elements_max * count;
+    if (!images->keep_references || bytes > REFERENCES_BYTES_MAX)
+        return count;
     images->references[output] = calloc((size_t)max_i64(count, 1), sizeof(reference_slice));
     images->reference_count[output] = count;
     if (!images->references[output])
         abort();
+    return count;
 }
 
 /* The reference of slice number i of the sample: kept, or computed into `room` or into what is kept. */
@@ -211,17 +216,37 @@ static reference_slice reference_of(const slicing *cut, const operand_images *im
  * Was every element of an output written? A float of 0xff bytes is a NaN that hardly any arithmetic makes (negating a NaN
  * does). For integers, and for 8-bit floats that are only moved, 0xff bytes may be a result.
  */
+/* Elements of so many bytes at `at` that are all 0xff. */
+#define COUNT_POISON(type)                                                     \
+    static int64_t count_poison_##type(const unsigned char *at, int64_t count) \
+    {                                                                          \
+        int64_t left = 0;                                                      \
+        for (int64_t j = 0; j < count; j++) {                                  \
+            type x;                                                            \
+            memcpy(&x, at + (size_t)j * sizeof x, sizeof x);                   \
+            left += x == (type)-1;                                             \
+        }                                                                      \
+        return left;                                                           \
+    }
+COUNT_POISON(uint16_t)
+COUNT_POISON(uint32_t)
+COUNT_POISON(uint64_t)
+
 static bool is_written(const operand_image *o, check_result *result)
 {
     size_t element = ckl_dtype_bytes(o->info.dtype);
     int64_t left = 0;
+    if (element == 1 || !dtype_is_float(o->info.dtype))
+        return true;
 #pragma omp parallel for reduction(+ : left)
     for (int64_t i = 0; i < operand_run_count(o); i++) {
         operand_run run = operand_run_at(o, i);
-        for (int64_t j = 0; j < run.count; j++)
-            left += memcmp(o->after + run.byte + element * (size_t)j, "\xff\xff\xff\xff\xff\xff\xff\xff", element) == 0;
+        const unsigned char *at = o->after + run.byte;
+        left += element == 2   ? count_poison_uint16_t(at, run.count)
+                : element == 4 ? count_poison_uint32_t(at, run.count)
+                               : count_poison_uint64_t(at, run.count);
     }
-    if (left == 0 || element == 1 || !dtype_is_float(o->info.dtype))
+    if (left == 0)
         return true;
     if (!*result->fault)
         snprintf(result->fault, sizeof result->fault, "%" PRId64 " of %" PRId64 " elements of %s were not written",
@@ -245,10 +270,9 @@ void compare_output(const test_case *c, operand_images *images, const operand_im
     tolerance t = tolerance_of(c, operand_result(&o->info));
     t.relative += images->roundings * t.rounding;
     const slicing cut = slicing_of(c->test, c->problem, output);
-    const int64_t slices = cut.count, count = sample_size(c, &cut, images->effort);
+    const int64_t slices = cut.count, count = open_references(c, &cut, images);
     const int threads = (int)max_i64(1, min_i64(count, omp_get_max_threads())); // each holds room for a slice
     tally sum = { 0 };
-    open_references(&cut, images, count);
 #pragma omp parallel num_threads(threads)
     {
         tally own = { 0 };
@@ -276,6 +300,24 @@ void compare_output(const test_case *c, operand_images *images, const operand_im
         result->passed &= is_written(o, result);
     if (sum.bad && !*result->fault)
         report_wrong(o, &sum, result);
+}
+
+void compare_prepare(const test_case *c, operand_images *images)
+{
+    for (int i = 0, output = 0; i < images->count; i++) {
+        if (images->each[i].info.role == OPERAND_IN)
+            continue;
+        const slicing cut = slicing_of(c->test, c->problem, output++);
+        if (!images->host[i])
+            continue;
+        const int64_t count = open_references(c, &cut, images);
+        if (!images->references[cut.output])
+            continue;
+#pragma omp parallel for schedule(dynamic)
+        for (int64_t s = 0; s < count; s++)
+            (void)reference_of(&cut, images, s, sampled_slice(s, count, cut.count, c->keys.seed),
+                               (reference_slice){ 0 });
+    }
 }
 
 /* Names the first byte that differs between two images: an element, padding, or a canary. */

@@ -42,6 +42,12 @@ bool tolerance_admits(const tolerance *t, double got, double expected, double ma
 void compare_output(const test_case *c, operand_images *images, const operand_image *o, int output,
                     check_result *result);
 
+/*
+ * Computes the references that comparisons of these images will keep (images->keep_references): the slices of the sample, as the
+ * effort and this thread's number of threads make it. Images alone are needed, no device.
+ */
+void compare_prepare(const test_case *c, operand_images *images);
+
 /* Findings about whole images; each writes result->fault and returns false. */
 bool compare_untouched(const operand_image *o, check_result *result); // an input is as it was, canaries included
 bool compare_padding(const operand_image *o, check_result *result);   // an output's padding and canaries are

@@ -9,7 +9,7 @@
 enum { SMALLEST = 20, LISTS = 20, HUGE_PAGE = 2 << 20 };
 
 /* As many images as a problem of a gigabyte has, twice. */
-static const size_t KEPT_MAX = (size_t)4 << 30;
+static size_t kept_max = (size_t)4 << 30;
 
 /* The start of a block that nobody uses. */
 typedef struct block {
@@ -19,6 +19,7 @@ typedef struct block {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static block *lists[LISTS];
 static size_t kept;
+static host_memory_listener ears; // who listens; set before there are threads
 
 /* The list whose blocks hold so many bytes; LISTS: blocks of that size are not kept. */
 static int list_of(size_t bytes)
@@ -43,7 +44,16 @@ static void *make_block(int list)
     if (posix_memalign(&made, HUGE_PAGE, bytes_of(list)) != 0)
         return NULL;
     (void)madvise(made, bytes_of(list), MADV_HUGEPAGE);
+    if (ears.made)
+        ears.made(made, bytes_of(list), ears.user);
     return made;
+}
+
+static void free_block(void *memory)
+{
+    if (ears.going)
+        ears.going(memory, ears.user);
+    free(memory);
 }
 
 void *host_memory_take(size_t bytes)
@@ -68,14 +78,16 @@ void host_memory_give(void *memory, size_t bytes)
     if (!memory)
         return;
     pthread_mutex_lock(&lock);
-    bool keeps = list < LISTS && kept + bytes_of(list) <= KEPT_MAX;
+    bool keeps = list < LISTS && kept + bytes_of(list) <= kept_max;
     if (keeps) {
         *given = (block){ lists[list] };
         lists[list] = given;
         kept += bytes_of(list);
     }
     pthread_mutex_unlock(&lock);
-    if (!keeps)
+    if (!keeps && list < LISTS)
+        free_block(memory);
+    else if (!keeps)
         free(memory);
 }
 
@@ -83,7 +95,7 @@ static void free_list(block *first)
 {
     while (first) {
         block *next = first->next;
-        free(first);
+        free_block(first);
         first = next;
     }
 }
@@ -105,4 +117,16 @@ size_t host_memory_kept(void)
     size_t bytes = kept;
     pthread_mutex_unlock(&lock);
     return bytes;
+}
+
+void host_memory_keep(size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    kept_max = bytes;
+    pthread_mutex_unlock(&lock);
+}
+
+void host_memory_listen(const host_memory_listener *listener)
+{
+    ears = listener ? *listener : (host_memory_listener){ 0 };
 }

@@ -17,4 +17,16 @@ size_t host_memory_kept(void);
 /* Gives what is kept back to the system. */
 void host_memory_forget(void);
 
+/* Keeps up to so many bytes from now on. */
+void host_memory_keep(size_t bytes);
+
+/* Tells of every block that is got from the system, and of each before it goes back: NULL, nobody listens any more. */
+typedef struct host_memory_listener {
+    void (*made)(void *memory, size_t bytes, void *user);
+    void (*going)(void *memory, void *user);
+    void *user;
+} host_memory_listener;
+
+void host_memory_listen(const host_memory_listener *listener);
+
 #endif

@@ -90,19 +90,32 @@ static double free_bytes(void)
     return kib >= 0 ? (double)kib * 1024 : (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* Two images of each operand; an emulated device has its memory here, too, and as much again to know what was written. */
-ckl_status operand_images_fit(const test_case *c, const ckl_device_info *device)
+/* Of each operand: two images; an emulated device has its memory here, too, and as much again to know what was written. */
+enum { GPU_COPIES = 2, EMULATOR_COPIES = 4 };
+
+double operand_images_bytes(const test_case *c)
 {
-    enum { GPU_COPIES = 2, EMULATOR_COPIES = 4 };
     operand infos[OPERANDS_MAX];
-    double bytes = 0, room = free_bytes() + (double)host_memory_kept();
+    double bytes = 0;
     for (int i = 0, count = adapter_operands(c->test, c->problem, infos); i < count; i++) {
         operand_image o = { .info = infos[i] };
         if (o.info.dtype == CKL_DTYPE_DEFAULT)
             continue;
         measure(&o, 0, 0);
-        bytes += (double)o.bytes * (device->emulated ? EMULATOR_COPIES : GPU_COPIES);
+        bytes += (double)o.bytes * GPU_COPIES;
     }
+    return bytes;
+}
+
+double operand_room(void)
+{
+    return free_bytes() + (double)host_memory_kept();
+}
+
+ckl_status operand_images_fit(const test_case *c, const ckl_device_info *device)
+{
+    double times = device->emulated ? EMULATOR_COPIES / GPU_COPIES : 1;
+    double bytes = times * operand_images_bytes(c), room = operand_room();
     if (bytes > room)
         FAIL(CKL_NO_MEMORY, "%s: the operands want %.3g GB of host memory, %.3g GB are free", c->test->op->name,
              bytes / 1e9, room / 1e9);

@@ -40,6 +40,10 @@ typedef struct operand_set {
 /* CKL_NO_MEMORY, with a sentence, if the host has no room for the images: said before anything is allocated. */
 ckl_status operand_images_fit(const test_case *c, const ckl_device_info *device);
 
+/* Bytes of the images of a case for a GPU, and how many more the host has room for. */
+double operand_images_bytes(const test_case *c);
+double operand_room(void);
+
 /*
  * Makes and fills the images of a case. An emulated device gets no canaries: it checks every access against the
  * allocation, which must then end where the tensor ends. Free them also after a failure.

@@ -7,9 +7,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+export OMP_WAIT_POLICY=passive # threads that wait take no core from those that work
 ckl=${1:-build/ckl}
 seconds=${SECONDS_A_ROW:-0.2}
-suites=${SUITES:-attention attention_decode conv conv-resnet50 conv-backward conv-nchw conv-convnext conv-mobilenet conv-efficientnet conv-unet norm softmax transpose permute reduce groupnorm crossentropy rope elementwise add gemm-f16 gemm-splitk gemm-few-rows gemm-odd gemm-batched}
+suites=${SUITES:-$(basename -as .txt bench/suites/*.txt | grep -vE -- '-ladder$|^smoke|^reduce-acceptance$')}
 failed=
 
 "$ckl" run add n=1000 --device cuda >/dev/null # without a GPU it says why

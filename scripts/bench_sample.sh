@@ -36,4 +36,5 @@ for operator in "${operators[@]}"; do
     suites+=${suites:+,}$lines/$operator.txt
 done
 mkdir -p "$results"
+export OMP_WAIT_POLICY=passive # threads that wait take no core from those that work
 "$ckl" bench --suite "$suites" --seconds "${SECONDS_A_ROW:-0.05}" --within "$seconds" --json "$results/"

@@ -197,6 +197,12 @@ FAKE(cuMemGetInfo_v2, (size_t * free_bytes, size_t *all_bytes), {
     *free_bytes = (size_t)1 << 30;
     *all_bytes = (size_t)2 << 30;
 })
+FAKE(cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags), {
+    (void)memory;
+    (void)bytes;
+    (void)flags;
+})
+FAKE(cuMemHostUnregister, (void *memory), { (void)memory; })
 FAKE(cuMemcpyHtoDAsync_v2, (cu_pointer to, const void *from, size_t bytes, cu_stream stream), {
     result = use(stream);
     if (!result)

@@ -14,6 +14,8 @@ typedef struct fake_field { // nvmlFieldValue_t
 } fake_field;
 
 EXPORT int nvmlInit_v2(void);
+EXPORT int nvmlDeviceGetUtilizationRates(void *device, unsigned rates[2]);
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, void *infos);
 EXPORT int nvmlSystemGetDriverVersion(char *version, unsigned bytes);
 EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device);
 EXPORT int nvmlDeviceGetClockInfo(void *device, int clock, unsigned *mhz);
@@ -73,4 +75,20 @@ int nvmlDeviceGetFieldValues(void *device, int count, fake_field *fields)
         fields[i].value.whole = 650000;
     }
     return 0;
+}
+
+int nvmlDeviceGetUtilizationRates(void *device, unsigned rates[2])
+{
+    rates[0] = device ? 40 : 0;
+    rates[1] = 7;
+    return 0;
+}
+
+/* Two, for which there is no room. */
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, void *infos)
+{
+    enum { INSUFFICIENT_SIZE = 7 };
+    (void)infos;
+    *count = device ? 2 : 0;
+    return INSUFFICIENT_SIZE;
 }

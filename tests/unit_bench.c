@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/math.h"
+#include "bench/ahead.h"
 #include "bench/entrant.h"
 #include "bench/peers/peers.h"
 #include "bench/race.h"
@@ -30,7 +31,8 @@ typedef struct twice_problem {
 
 enum { APART_US = 2 }; // a launch that may not overlap takes so much longer
 static double own_us;
-static bool own_is_wrong;
+static bool own_is_wrong, own_spoils;
+static int references; // computed; any thread
 
 #define TWICE_CONFIG(X) X(twice_config, int, late_us, "0", "", "how much longer a run takes")
 
@@ -50,6 +52,8 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
 {
     (void)stream;
     compute(plan->desc, args, own_is_wrong);
+    if (own_spoils)
+        ((float *)((void *const *)args)[0])[7] = 99;
     take_us(own_us + ((const twice_config *)plan->config)->late_us + (overlap_forbidden ? APART_US : 0));
     return CKL_OK;
 }
@@ -70,6 +74,7 @@ static int twice_operands(const void *problem, operand *out)
 
 static void twice_reference(const void *problem, void *const *memory, reference_slice out)
 {
+    __atomic_fetch_add(&references, 1, __ATOMIC_RELAXED);
     for (int64_t j = 0; j < ((const twice_problem *)problem)->n; j++) {
         out.value[j] = 2.0 * (double)((const float *)memory[0])[j];
         out.magnitude[j] = fabs(out.value[j]);
@@ -157,17 +162,18 @@ static const peer twice_peer = { .name = "rival",
 
 static const peer *rival = &twice_peer;
 static int64_t problem_size;
+static double sampling_seconds;
 
 static result_row race(double us, bool hot)
 {
     twice_problem problem = { problem_size };
     test_case c = { .test = &twice_test, .problem = &problem, .fields = "n=100" };
-    const race_options options = { .hot = hot, .only = rival, .limits = { .seconds_max = 0.05 } };
+    const race_options options = { .hot = hot, .only = rival, .limits = { .seconds_max = sampling_seconds } };
     result_row row = { 0 };
     fields_default(line_key_table, &c.keys);
     c.keys.fill = FILL_UNIFORM;
     own_us = us;
-    assert_int_equal(race_run(&c, &device, &options, &row), CKL_OK);
+    assert_int_equal(race_run(&c, &device, &options, NULL, &row), CKL_OK);
     assert_int_equal(prepared, 0);
     assert_int_equal(allocations, 0);
     assert_int_equal(graphs, 0);
@@ -178,9 +184,10 @@ static result_row race(double us, bool hot)
 static int open_race(void **state)
 {
     (void)state;
-    own_is_wrong = peer_is_wrong = peer_is_missing = peer_spoils = peer_is_idle = false;
+    own_is_wrong = own_spoils = peer_is_wrong = peer_is_missing = peer_spoils = peer_is_idle = false;
     rival = &twice_peer;
     problem_size = 100;
+    sampling_seconds = 0.05;
     peer_slowness = 1;
     quick_runs = 0;
     uncapturable = COUNT_OF(variant_us);
@@ -232,7 +239,7 @@ static void test_graphs_of_long_launches(void **state)
 static void test_best_is_the_fastest_measured(void **state)
 {
     (void)state;
-    quick_runs = 10;
+    quick_runs = 9; // two at a glance, a check, and the probes of a race
     result_row row = race(50, false);
     const result_peer *best = result_find_peer(&row, "best"), *first = result_find_peer(&row, "first");
     assert_string_equal(best->config, "variant 1");
@@ -241,6 +248,17 @@ static void test_best_is_the_fastest_measured(void **state)
     quick_runs = 0;
     row = race(50, false);
     assert_true(row.peer_count == 2 && result_find_peer(&row, "best")->median_us < 1);
+}
+
+/* A library may take long for each way of its own: no time is so short that only the first of a few is looked at. */
+static void test_first_variants_are_always_tried(void **state)
+{
+    (void)state;
+    sampling_seconds = 1e-9;
+    result_row row = race(50, false);
+    const result_peer *best = result_find_peer(&row, "best");
+    assert_true(best && best->tried == 2);
+    assert_string_equal(best->config, "variant 1");
 }
 
 /* A variant that gives up leaves the race; one that users get without searching takes the peer with it. */
@@ -302,6 +320,138 @@ static void test_spoiled_inputs(void **state)
     result_row row = race(50, false);
     assert_string_equal(row.fault, "a is an input but was written at element 7 of its memory");
     assert_true(row.median_us == 0 && row.peer_count == 0);
+    peer_spoils = false;
+    own_spoils = true;
+    row = race(50, false);
+    assert_string_equal(row.fault, "a is an input but was written at element 7 of its memory");
+    assert_true(row.median_us == 0 && row.peer_count == 0);
+}
+
+/* Rows that are walked over: sizes, 0 at the end. */
+typedef struct row_list {
+    twice_problem problems[101];
+    test_case cases[100];
+    int count;
+} row_list;
+
+static row_list rows_of(int count, int64_t (*size)(int i))
+{
+    row_list rows = { .count = count };
+    for (int i = 0; i < count; i++) {
+        rows.problems[i].n = size(i);
+        rows.cases[i] = (test_case){ .test = &twice_test, .fields = "n=100" };
+        fields_default(line_key_table, &rows.cases[i].keys);
+        rows.cases[i].keys.fill = FILL_UNIFORM;
+    }
+    return rows;
+}
+
+static const test_case *row_at(const void *list, int i)
+{
+    const row_list *rows = list;
+    return i < rows->count ? &rows->cases[i] : NULL;
+}
+
+static ahead *walk_over(row_list *rows, double bytes_max)
+{
+    const ahead_options options = { .device = &device.info, .cores = 3, .bytes_max = bytes_max };
+    for (int i = 0; i < rows->count; i++)
+        rows->cases[i].problem = &rows->problems[i];
+    references = 0;
+    return ahead_open(row_at, rows, &options);
+}
+
+static int64_t growing(int i)
+{
+    return 100 + i;
+}
+
+/* In order, with everything that the host computes: racing a row needs no further reference. */
+static void test_rows_made_ahead(void **state)
+{
+    (void)state;
+    row_list rows = rows_of(100, growing);
+    ahead *a = walk_over(&rows, 1e9);
+    const race_options options = { .only = rival, .limits = { .seconds_max = 0.01 } };
+    own_us = 50;
+    for (int i = 0; i < rows.count; i++) {
+        operand_images images;
+        double waited;
+        result_row row = { 0 };
+        assert_int_equal(ahead_take(a, &images, &waited), CKL_OK);
+        assert_int_equal(images.each[0].columns, growing(i));
+        if (i % 10)
+            operand_images_free(&images);
+        else {
+            assert_int_equal(race_run(&rows.cases[i], &device, &options, &images, &row), CKL_OK);
+            assert_true(*row.fault == '\0' && row.slices_compared == row.slices && row.peer_count > 0);
+        }
+    }
+    ahead_close(a);
+    assert_int_equal(references, rows.count);
+    assert_int_equal(allocations, 0);
+}
+
+static int64_t even(int i)
+{
+    (void)i;
+    return 1000;
+}
+
+/* As many rows wait as have room; one alone always has. A run that ends early leaves the others. */
+static void test_rows_ahead_are_bounded(void **state)
+{
+    (void)state;
+    for (int most = 1; most < 4; most++) {
+        row_list rows = rows_of(50, even);
+        operand_images images;
+        double waited, bytes = 2 * 2 * 4000 + 1;
+        ahead *a = walk_over(&rows, most > 1 ? most * bytes : 1);
+        for (int i = 0; i < 10; i++) {
+            while (__atomic_load_n(&references, __ATOMIC_RELAXED) < most + i)
+                usleep(100);
+            usleep(1000);
+            assert_int_equal(__atomic_load_n(&references, __ATOMIC_RELAXED), most + i);
+            assert_int_equal(ahead_take(a, &images, &waited), CKL_OK);
+            operand_images_free(&images);
+        }
+        ahead_close(a);
+    }
+}
+
+static int64_t sometimes_huge(int i)
+{
+    return i % 3 == 1 ? (int64_t)1 << 52 : 100;
+}
+
+/* What cannot be made fails in its turn, with its sentence; so does what cannot be planned, or comes out wrong. */
+static void test_rows_ahead_that_fail(void **state)
+{
+    (void)state;
+    row_list rows = rows_of(9, sometimes_huge);
+    ahead *a = walk_over(&rows, 0);
+    const race_options options = { .no_peer = true, .limits = { .seconds_max = 0.01 } };
+    own_us = 50;
+    for (int i = 0; i < rows.count; i++) {
+        operand_images images;
+        double waited;
+        result_row row = { 0 };
+        ckl_status status = ahead_take(a, &images, &waited);
+        assert_int_equal(status, i % 3 == 1 ? CKL_NO_MEMORY : CKL_OK);
+        if (status != CKL_OK) {
+            assert_non_null(strstr(ckl_error(), "of host memory"));
+            operand_images_free(&images);
+            continue;
+        }
+        own_is_wrong = i == 3;
+        rows.cases[i].keys.impl = i == 5 ? "nobody" : "";
+        status = race_run(&rows.cases[i], &device, &options, &images, &row);
+        assert_int_equal(status, i == 5 ? CKL_INVALID : CKL_OK);
+        assert_true(i == 3 ? strstr(row.fault, "100 of 100 elements") != NULL : *row.fault == '\0');
+        assert_true((row.median_us > 0) == (i != 3 && i != 5));
+    }
+    ahead_close(a);
+    assert_int_equal(allocations, 0);
 }
 
 static void write_lines(const temporary_folder *folder, const char *name, const char *lines, char path[PATH_MAX])
@@ -318,7 +468,7 @@ static void test_suites_in_turn(void **state)
 {
     (void)state;
     temporary_folder folder;
-    char a[PATH_MAX], b[PATH_MAX], both[2 * PATH_MAX + 1];
+    char a[PATH_MAX], b[PATH_MAX], both[2 * PATH_MAX + 2];
     assert_int_equal(temporary_folder_make(&folder), 0);
     write_lines(&folder, "a.txt", "add n=1\nadd n=2\nadd n=3\n", a);
     write_lines(&folder, "b.txt", "# two\nadd n=10\nadd n=20\n", b);
@@ -330,6 +480,12 @@ static void test_suites_in_turn(void **state)
     for (int i = 0; i < COUNT_OF(fields); i++)
         assert_string_equal(s.rows[i].c.fields, fields[i]);
     assert_true(s.suite_count == 2 && s.rows[3].suite == 1 && s.suites[0].case_count == 3);
+    snprintf(both, sizeof both, "%s,,%s", a, b); // the second file's lines after all of the first
+    bench_suites grouped = { 0 };
+    assert_int_equal(suites_read(both, NULL, &grouped), CKL_OK);
+    for (int i = 0; i < COUNT_OF(fields); i++)
+        assert_int_equal(grouped.rows[i].suite, i >= 3);
+    suites_free(&grouped);
     text name = { 0 };
     suites_name_output("out/", s.suites[1].path, "json", &name);
     text_printf(&name, " ");
@@ -476,10 +632,14 @@ int main(void)
         cmocka_unit_test_setup(test_race_by_graphs, open_race),
         cmocka_unit_test_setup(test_graphs_of_long_launches, open_race),
         cmocka_unit_test_setup(test_best_is_the_fastest_measured, open_race),
+        cmocka_unit_test_setup(test_first_variants_are_always_tried, open_race),
         cmocka_unit_test_setup(test_peers_that_give_up, open_race),
         cmocka_unit_test_setup(test_rotation_is_cold, open_race),
         cmocka_unit_test_setup(test_wrong_results_are_not_timed, open_race),
         cmocka_unit_test_setup(test_spoiled_inputs, open_race),
+        cmocka_unit_test_setup(test_rows_made_ahead, open_race),
+        cmocka_unit_test_setup(test_rows_ahead_are_bounded, open_race),
+        cmocka_unit_test_setup(test_rows_ahead_that_fail, open_race),
         cmocka_unit_test(test_suites_in_turn),
         cmocka_unit_test_setup(test_missing_peer_is_said, open_race),
         cmocka_unit_test_setup(test_configs_of_a_file, open_race),

@@ -366,6 +366,7 @@ static void test_readings(void **state)
     fake->reset();
     assert_true(nvml_sample(0, &now));
     assert_true(now.clock_sm_mhz == 1500 && now.power_w == 650 && now.temperature_c == 50);
+    assert_true(now.processes == 2 && now.busy_percent == 40);
     assert_string_equal(nvml_clock_reason(__builtin_ctzll(now.clock_reasons)), "power cap");
 }
 

@@ -124,6 +124,22 @@ static void test_arguments(void **state)
 
 /* Limits */
 
+/* Others that come to the GPU while a row is measured. */
+static void test_shared_gpu(void **state)
+{
+    (void)state;
+    result_header header = { .copy_gbs = 4000, .processes = 2 };
+    result_row row = { .bytes = 4e8, .median_us = 1250, .l2 = "cold", .processes = 2 };
+    limits_apply(&header, &row);
+    assert_false(row.shared);
+    row.processes = 3;
+    limits_apply(&header, &row);
+    assert_true(row.shared);
+    header.processes = 0; // unknown
+    limits_apply(&header, &row);
+    assert_false(row.shared);
+}
+
 static void test_matrix_limit(void **state)
 {
     (void)state;
@@ -274,19 +290,13 @@ static void test_limit_kernels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_summary),
-        cmocka_unit_test(test_clock_reasons),
-        cmocka_unit_test(test_geometric_mean),
-        cmocka_unit_test(test_json),
-        cmocka_unit_test(test_matrix_limit),
-        cmocka_unit_test(test_memory_limit),
-        cmocka_unit_test(test_matrix_rate),
-        cmocka_unit_test(test_beyond_limit),
-        cmocka_unit_test(test_launch_limit),
-        cmocka_unit_test(test_idle_peer),
-        cmocka_unit_test(test_limit_kernels),
-        cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_matrix_limit_of_8_bits),
+        cmocka_unit_test(test_summary),        cmocka_unit_test(test_clock_reasons),
+        cmocka_unit_test(test_geometric_mean), cmocka_unit_test(test_json),
+        cmocka_unit_test(test_shared_gpu),     cmocka_unit_test(test_matrix_limit),
+        cmocka_unit_test(test_memory_limit),   cmocka_unit_test(test_matrix_rate),
+        cmocka_unit_test(test_beyond_limit),   cmocka_unit_test(test_launch_limit),
+        cmocka_unit_test(test_idle_peer),      cmocka_unit_test(test_limit_kernels),
+        cmocka_unit_test(test_arguments),      cmocka_unit_test(test_matrix_limit_of_8_bits),
     };
     return cmocka_run_group_tests_name("results", tests, NULL, NULL);
 }

@@ -493,6 +493,26 @@ static void test_late(void **state)
     assert_string_not_equal(line_with("\"schema\""), "");
 }
 
+static ckl_status open_slowly(const char *id, ckl_device **opened)
+{
+    usleep(300000);
+    return open_fake(id, opened);
+}
+
+/* Opening the problem takes none of the time. */
+static void test_late_opening(void **state)
+{
+    (void)state;
+    tune_result r;
+    new_evidence();
+    tune_options o = options_for(NULL, 5);
+    o.open = open_slowly;
+    o.seconds = 0.3;
+    assert_int_equal(search(&o, &r), CKL_OK);
+    assert_true(r.opening_seconds >= 0.3 && r.seconds > r.opening_seconds);
+    assert_string_not_equal(line_with("\"trial\""), "");
+}
+
 /* Replay 6: no kernel is described of what the implementation does not take. */
 static void test_illegal(void **state)
 {
@@ -661,10 +681,13 @@ int main(void)
 {
     setenv("CKL_TUNED", "off", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_search),   cmocka_unit_test(test_resume),        cmocka_unit_test(test_old_evidence),
-        cmocka_unit_test(test_troubles), cmocka_unit_test(test_illegal),       cmocka_unit_test(test_no_winner),
-        cmocka_unit_test(test_late),     cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_foreign_evidence),
-        cmocka_unit_test(test_rules),    cmocka_unit_test(test_gemm),          cmocka_unit_test(test_small_problem),
+        cmocka_unit_test(test_search),        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_old_evidence),  cmocka_unit_test(test_troubles),
+        cmocka_unit_test(test_illegal),       cmocka_unit_test(test_no_winner),
+        cmocka_unit_test(test_late),          cmocka_unit_test(test_late_opening),
+        cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_foreign_evidence),
+        cmocka_unit_test(test_rules),         cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_small_problem),
     };
     return cmocka_run_group_tests(tests, NULL, remove_evidence);
 }

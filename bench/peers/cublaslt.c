@@ -4,6 +4,7 @@
  * cuBLASLt's matrices are column-major. Our D [M,N] by rows is D^T [N,M] by columns, and D^T = B A^T: its first operand
  * is our B (of nt columns of length K, transposed), its second is our A. The bias runs along the rows of D^T: our columns.
  */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/math.h"
@@ -40,12 +41,21 @@ static ckl_status verdict(lt_status result, const char *call)
 
 #define CALL(function, ...) TRY(verdict(lt.function(__VA_ARGS__), #function))
 
-static ckl_status find(void)
+static ckl_status find_once(void)
 {
     TRY(lt_load());
     if (!handle)
         CALL(cublasLtCreate, &handle);
     return CKL_OK;
+}
+
+static ckl_status find(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    ckl_status status = find_once();
+    pthread_mutex_unlock(&lock);
+    return status;
 }
 
 /* The library's number of a type, plus 1; 0: not asked for. */

@@ -2,6 +2,7 @@
 #include "bench/peers/python.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,10 @@ typedef struct py_object py_object;
     X(py_object *, PyObject_CallObject, (py_object * f, py_object * arguments)) \
     X(const char *, PyUnicode_AsUTF8, (py_object * text))                       \
     X(void, Py_DecRef, (py_object * object))                                    \
-    X(void, PyErr_Print, (void))
+    X(void, PyErr_Print, (void))                                                \
+    X(void *, PyEval_SaveThread, (void))                                        \
+    X(int, PyGILState_Ensure, (void))                                           \
+    X(void, PyGILState_Release, (int state))
 
 static struct {
 #define X(result, function, parameters) result(*function) parameters;
@@ -26,7 +30,12 @@ static struct {
 #undef X
 } py;
 
-static py_object *module; // the script
+enum { REASON_BYTES = 512 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of what follows
+static bool tried, loaded;                               // to start Python, and the script
+static char reason[REASON_BYTES];                        // why Python or the script is not there; "" if it is
+static py_object *module;                                // the script
 
 /* What a python3 says of itself: its library, then where it looks for packages. */
 static const char question[] = "import os, sys, sysconfig; v = sysconfig.get_config_var; "
@@ -108,41 +117,69 @@ static py_object *build(const char *format, ...)
     return built;
 }
 
-static ckl_status start(const char *script)
+static ckl_status start(text *path)
 {
-    text library = { 0 }, path = { 0 };
-    ckl_status status = ask_interpreter(&library, &path);
+    text library = { 0 };
+    ckl_status status = ask_interpreter(&library, path);
     if (status == CKL_OK)
         status = open_library(text_data(&library));
-    if (status == CKL_OK) {
-        py.Py_InitializeEx(0);
-        py.PyRun_SimpleString(loader);
-        py_object *main = py.PyImport_ImportModule("__main__");
-        module = call(main, "ckl_load", build("(ss)", script, text_data(&path)));
-        py.Py_DecRef(main);
-        if (!module)
-            status = status_fail(CKL_UNSUPPORTED, "python: %s cannot be loaded; Python has said why", script);
-    }
     text_free(&library);
-    text_free(&path);
+    TRY(status);
+    py.Py_InitializeEx(0);
+    py.PyRun_SimpleString(loader);
+    (void)py.PyEval_SaveThread(); // every call takes the interpreter's lock for itself
+    return CKL_OK;
+}
+
+static text search_path; // of the interpreter that was asked
+
+/* With the lock. */
+static ckl_status start_once(void)
+{
+    if (!tried && start(&search_path) != CKL_OK)
+        snprintf(reason, sizeof reason, "%s", ckl_error());
+    tried = true;
+    if (*reason)
+        FAIL(CKL_UNSUPPORTED, "%s", reason);
+    return CKL_OK;
+}
+
+ckl_status python_start(void)
+{
+    pthread_mutex_lock(&lock);
+    ckl_status status = start_once();
+    pthread_mutex_unlock(&lock);
     return status;
+}
+
+static void load(const char *script)
+{
+    int state = py.PyGILState_Ensure();
+    py_object *main = py.PyImport_ImportModule("__main__");
+    module = call(main, "ckl_load", build("(ss)", script, text_data(&search_path)));
+    py.Py_DecRef(main);
+    py.PyGILState_Release(state);
+    if (!module)
+        snprintf(reason, sizeof reason, "python: %s cannot be loaded; Python has said why", script);
 }
 
 ckl_status python_load(const char *script)
 {
-    static bool tried;
-    if (!tried) {
-        tried = true;
-        return start(script);
-    }
-    if (!module)
-        FAIL(CKL_UNSUPPORTED, "python: %s was not loaded", script);
-    return CKL_OK;
+    pthread_mutex_lock(&lock);
+    ckl_status status = start_once();
+    if (status == CKL_OK && !loaded)
+        load(script);
+    loaded = true;
+    if (status == CKL_OK && !module)
+        status = status_fail(CKL_UNSUPPORTED, "%s", reason);
+    pthread_mutex_unlock(&lock);
+    return status;
 }
 
 ckl_status python_call(text *result, const char *function, const char *format, ...)
 {
     va_list arguments;
+    int state = py.PyGILState_Ensure();
     va_start(arguments, format);
     py_object *answer = call(module, function, py.Py_VaBuildValue(format, arguments));
     va_end(arguments);
@@ -151,6 +188,7 @@ ckl_status python_call(text *result, const char *function, const char *format, .
         text_append(result, words, strlen(words));
     if (answer)
         py.Py_DecRef(answer);
+    py.PyGILState_Release(state);
     if (!words)
         FAIL(CKL_UNSUPPORTED, "python: %s() failed; Python has said why", function);
     return CKL_OK;

@@ -6,9 +6,12 @@
 #include "base/text.h"
 
 /*
- * Starts Python, once, and loads a script as a module; CKL_UNSUPPORTED says what is missing. It is the python3 of the PATH
- * with its packages, or the one that CKL_PYTHON names. One thread may use it.
+ * Starts Python, once: the python3 of the PATH with its packages, or the one that CKL_PYTHON names; CKL_UNSUPPORTED says what is
+ * missing. The thread that calls it is Python's main thread. Any thread may use Python afterwards.
  */
+ckl_status python_start(void);
+
+/* Starts Python and loads a script as a module, once; whoever comes meanwhile waits, and gets the same status. */
 ckl_status python_load(const char *script);
 
 /*

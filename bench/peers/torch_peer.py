@@ -528,7 +528,7 @@ class Problem:
             raise Unsupported(problem["op"])
         inputs = {o["name"] for o in self.operands if o["role"] in ("in", "in_out")}
         run, self.rest, *saved = OPERATORS[problem["op"]](problem["fields"], inputs)
-        self.saved = saved[0] if saved else lambda t: {}
+        self.saved = saved[0] if saved else None
         self.variants = run if isinstance(run, dict) else {"eager": run}
         if problem["compile"] and not isinstance(run, dict):
             torch._dynamo.reset()
@@ -544,10 +544,11 @@ class Problem:
         pointers = (ctypes.c_uint64 * len(self.operands)).from_address(address)
         there = [(o, tensor(at, o)) for o, at in zip(self.operands, pointers) if o["role"] != "absent"]
         inputs = {o["name"]: t for o, t in there if o["role"] != "out"}
-        apart = torch.cuda.Stream()  # the stream in use may be capturing a graph
-        with torch.cuda.stream(apart):
-            inputs.update(self.saved(inputs))
-        apart.synchronize()
+        if self.saved:
+            apart = torch.cuda.Stream()  # the stream in use may be capturing a graph
+            with torch.cuda.stream(apart):
+                inputs.update(self.saved(inputs))
+            apart.synchronize()
         return inputs, {o["name"]: t for o, t in there if o["role"] != "in"}
 
     def run(self, variant, address):
@@ -564,6 +565,7 @@ class Problem:
             out.copy_(results[name].reshape(out.shape))
 
 
+KEPT_SHARE = 0.1
 problems = {}
 stream_in_use = None
 
@@ -615,6 +617,8 @@ def finish(number, variant, address, stream):
 
 
 def release(number):
+    """Memory that is free stays torch's, up to a share: getting it anew takes as long as a small problem."""
     problems[number] = None
-    torch.cuda.empty_cache()
+    if torch.cuda.memory_reserved() > KEPT_SHARE * torch.cuda.get_device_properties(0).total_memory:
+        torch.cuda.empty_cache()
     return ""

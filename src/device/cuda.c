@@ -109,6 +109,16 @@ static ckl_status cuda_memory_used(ckl_device *d, size_t *bytes)
     return CKL_OK;
 }
 
+static ckl_status cuda_pin(ckl_device *d, void *memory, size_t bytes)
+{
+    return PLAN_CALL(d, cuMemHostRegister_v2, memory, bytes, 0);
+}
+
+static void cuda_unpin(ckl_device *d, void *memory)
+{
+    RELEASE(d, cuMemHostUnregister, memory);
+}
+
 static ckl_status cuda_stream_create(ckl_device *d, ckl_stream *s)
 {
     return PLAN_CALL(d, cuStreamCreate, s, CU_STREAM_NON_BLOCKING);
@@ -342,6 +352,8 @@ static const device_ops ops = {
     .copy = cuda_copy,
     .fill = cuda_fill,
     .memory_used = cuda_memory_used,
+    .pin = cuda_pin,
+    .unpin = cuda_unpin,
     .stream_create = cuda_stream_create,
     .stream_destroy = cuda_stream_destroy,
     .synchronize = cuda_synchronize,

@@ -82,6 +82,8 @@ typedef struct cu_launch_config {
     X(cuMemAlloc_v2, (cu_pointer * memory, size_t bytes))                                                              \
     X(cuMemFree_v2, (cu_pointer memory))                                                                               \
     X(cuMemGetInfo_v2, (size_t * free_bytes, size_t * all_bytes))                                                      \
+    X(cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                                              \
+    X(cuMemHostUnregister, (void *memory))                                                                             \
     X(cuMemcpyHtoDAsync_v2, (cu_pointer to, const void *from, size_t bytes, cu_stream stream))                         \
     X(cuMemcpyDtoHAsync_v2, (void *to, cu_pointer from, size_t bytes, cu_stream stream))                               \
     X(cuMemcpyDtoDAsync_v2, (cu_pointer to, cu_pointer from, size_t bytes, cu_stream stream))                          \

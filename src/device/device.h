@@ -72,7 +72,9 @@ typedef struct device_ops {
     ckl_status (*copy_out)(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s);
     ckl_status (*copy)(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s); // device to device
     ckl_status (*fill)(ckl_device *d, void *to, unsigned char byte, size_t bytes, ckl_stream s);
-    ckl_status (*memory_used)(ckl_device *d, size_t *bytes); // of the device, by all that use it
+    ckl_status (*memory_used)(ckl_device *d, size_t *bytes);      // of the device, by all that use it
+    ckl_status (*pin)(ckl_device *d, void *memory, size_t bytes); // of the host, for faster copies. NULL: no need
+    void (*unpin)(ckl_device *d, void *memory);                   // before it is freed; also what is not pinned
     ckl_status (*stream_create)(ckl_device *d, ckl_stream *s);
     void (*stream_destroy)(ckl_device *d, ckl_stream s);
     ckl_status (*synchronize)(ckl_device *d, ckl_stream s);

@@ -13,6 +13,11 @@ typedef struct nvmlDevice_st *nvml_device;
 
 enum { NVML_CLOCK_SM = 1, NVML_TEMPERATURE_GPU = 0, NVML_POWER_INSTANT = 186, NVML_UNSIGNED = 1, BUS_ID_BYTES = 32 };
 
+/* nvmlUtilization_t, in percent */
+typedef struct nvml_utilization {
+    unsigned gpu, memory;
+} nvml_utilization;
+
 /* nvmlFieldValue_t */
 typedef struct nvml_field {
     unsigned field, scope;
@@ -38,7 +43,9 @@ typedef struct nvml_field {
 /* What older drivers do not know. */
 #define NVML_OPTIONAL(X)                                                                            \
     X(nvmlDeviceGetCurrentClocksThrottleReasons, (nvml_device device, unsigned long long *reasons)) \
-    X(nvmlDeviceGetFieldValues, (nvml_device device, int count, nvml_field *fields))
+    X(nvmlDeviceGetFieldValues, (nvml_device device, int count, nvml_field *fields))                \
+    X(nvmlDeviceGetUtilizationRates, (nvml_device device, nvml_utilization * rates))                \
+    X(nvmlDeviceGetComputeRunningProcesses_v3, (nvml_device device, unsigned *count, void *infos))
 
 static struct {
     pthread_once_t once;
@@ -107,6 +114,23 @@ static uint64_t reasons_now(nvml_device device)
     return reasons;
 }
 
+/* Without room for them it tells how many there are. */
+static int processes_now(nvml_device device)
+{
+    unsigned count = 0;
+    if (nvml.nvmlDeviceGetComputeRunningProcesses_v3)
+        (void)nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, &count, NULL);
+    return (int)count;
+}
+
+static int busy_now(nvml_device device)
+{
+    nvml_utilization rates;
+    if (!nvml.nvmlDeviceGetUtilizationRates || nvml.nvmlDeviceGetUtilizationRates(device, &rates) != 0)
+        return 0;
+    return (int)rates.gpu;
+}
+
 bool nvml_sample(int device, nvml_reading *out)
 {
     nvml_device handle;
@@ -116,7 +140,10 @@ bool nvml_sample(int device, nvml_reading *out)
         nvml.nvmlDeviceGetPowerUsage(handle, &milliwatts) != 0 ||
         nvml.nvmlDeviceGetTemperature(handle, NVML_TEMPERATURE_GPU, &celsius) != 0)
         return false;
-    *out = (nvml_reading){ (int)mhz, watts_now(handle, milliwatts / 1e3), (int)celsius, reasons_now(handle) };
+    *out = (nvml_reading){
+        (int)mhz,        watts_now(handle, milliwatts / 1e3), (int)celsius, reasons_now(handle), processes_now(handle),
+        busy_now(handle)
+    };
     return true;
 }
 

@@ -10,6 +10,8 @@ typedef struct nvml_reading {
     double power_w; // at this moment, where the driver tells it; else of about the last second
     int temperature_c;
     uint64_t clock_reasons; // that keep the clock down, a bit each; 0 where the driver tells none
+    int processes;          // that compute on it, this one among them; 0 where the driver tells none
+    int busy_percent;       // of the last moments, less than a second, a kernel ran; 0 where the driver does not tell
 } nvml_reading;
 
 /* The name of the reason of bit `bit`, "power cap"; NULL if it does not keep a busy GPU's clock down. */
