@@ -6,7 +6,8 @@
 #include "cli/cli.h"
 #include "cli/verify.h"
 
-static const char *device_id, *suite, *impl, *seeds = "0", *shard = "1/1", *assemble, *full, *accepted, *update;
+static const char *device_id, *suite, *impl, *seeds = "0", *shard = "1/1", *slowest = "0", *assemble, *full, *accepted,
+                                             *update;
 static const cli_option options[] = {
     { "--device", "D", &device_id, "one device; without it every device present: cuda and emulator" },
     { "--suite", "FILE", &suite, "lines of a file, - is standard input, instead of the operators' own cases" },
@@ -14,6 +15,7 @@ static const cli_option options[] = {
     { "--full", NULL, &full, "all runs: 5 seeds, every fill of large problems too; all kernels assembled" },
     { "--seeds", "N", &seeds, "seeds of random inputs; else 1, with --full 5 for small problems" },
     { "--shard", "I/N", &shard, "every Nth line alone, from the Ith on: N processes or machines share the work" },
+    { "--slowest", "N", &slowest, "at the end the N runs that took most seconds of a core, references included" },
     { "--assemble", NULL, &assemble, "also assemble the kernels of the cases and of the operators' bench/suites" },
     { "--accepted", "FILE", &accepted, "but not those whose code that ptxas has accepted before: a file of digests" },
     { "--update", NULL, &update, "write that file anew" },
@@ -61,6 +63,7 @@ int cmd_verify(int argc, char **argv)
                                .seeds = atoi(seeds),
                                .shard = number - 1,
                                .shards = shards,
+                               .slowest = atoi(slowest),
                                .full = full != NULL,
                                .accepted = accepted,
                                .update = update && accepted };

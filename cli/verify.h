@@ -12,6 +12,7 @@ typedef struct verify_request {
     int seeds;                    // of random inputs; 0: one, and with `full` five of small problems
     int shard, shards;            // the lines number shard, shard + shards, ... alone; shards 0: all
     bool full;                    // every fill of large problems, too, and their second run; every kernel assembled
+    int slowest;                  // so many runs that took longest are printed at the end
     const char *accepted;         // file of code that ptxas is not asked about again (lab/accepted.h), or NULL
     bool update;                  // writes that file
 } verify_request;
@@ -29,9 +30,10 @@ typedef struct verify_job {
     const implementation *impl;
     operand_fill fill;
     int seed;
-    bool repeat; // run twice and compare the bits
-    bool spare;  // left out on an emulator where an implementation before has taken the line
-    int left;    // runs of this line and implementation that a full request would add
+    bool repeat;    // run twice and compare the bits
+    bool spare;     // left out on an emulator where an implementation before has taken the line
+    int left;       // runs of this line and implementation that a full request would add
+    double seconds; // of one core that it took, on the last device
 
     /* What an earlier device made of it: other devices must make the same bits, but for approximate instructions. */
     const char *earlier_device; // NULL: none did

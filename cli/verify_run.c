@@ -1,8 +1,10 @@
 /* verify_run.c - running the list on one device, with progress on a terminal. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/math.h"
 #include "lab/check.h"
 #include "cli/cli.h"
 #include "cli/verify.h"
@@ -199,11 +201,36 @@ static outcome run_or_leave(pass *p, verify_job *job, bool *taken, verify_list *
         sums->left += 1 + job->left;
         return PASSED;
     }
+    double begin = clock_cpu_seconds();
     outcome result = run_job(p, job, &list->memory);
+    job->seconds = clock_cpu_seconds() - begin;
     count(result, sums);
     sums->left += result == DECLINED ? 0 : job->left;
     *taken |= result != DECLINED;
     return result;
+}
+
+static int by_seconds(const void *a, const void *b)
+{
+    double first = (*(verify_job *const *)a)->seconds, second = (*(verify_job *const *)b)->seconds;
+    return (first < second) - (first > second);
+}
+
+static void print_slowest(const verify_list *list)
+{
+    static const char *const fills[] = {
+        [FILL_UNIFORM] = "uniform", [FILL_INTEGERS] = "integers", [FILL_HARD] = "hard"
+    };
+    verify_job **sorted = malloc((size_t)list->job_count * sizeof *sorted);
+    if (!sorted)
+        abort();
+    for (int i = 0; i < list->job_count; i++)
+        sorted[i] = &list->jobs[i];
+    qsort(sorted, (size_t)list->job_count, sizeof *sorted, by_seconds);
+    for (int i = 0; i < min_i64(list->request->slowest, list->job_count); i++)
+        printf("%7.3f s: %s impl=%s fill=%s\n", sorted[i]->seconds, sorted[i]->line, sorted[i]->impl->name,
+               fills[sorted[i]->fill]);
+    free(sorted);
 }
 
 bool verify_run(verify_list *list, ckl_device *device, verify_sums *sums)
@@ -226,5 +253,7 @@ bool verify_run(verify_list *list, ckl_device *device, verify_sums *sums)
     clear_progress(&p);
     sums->skipped += p.count - p.done;
     printf("%s: %d of %d done in %.1f s\n", p.info->id, p.done, p.count, clock_seconds() - p.begin);
+    if (list->request->slowest > 0)
+        print_slowest(list);
     return result != LOST;
 }

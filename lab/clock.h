@@ -5,4 +5,7 @@
 /* Seconds of a monotonic clock. */
 double clock_seconds(void);
 
+/* Seconds of a core that this process has had, in all its threads. */
+double clock_cpu_seconds(void);
+
 #endif

@@ -7,12 +7,12 @@ include(CMakePackageConfigHelpers)
 set(STATIC_LIBRARY ${CMAKE_BINARY_DIR}/libcutekernellib.a)
 add_custom_command(
     OUTPUT ${STATIC_LIBRARY}
-    COMMAND ${CMAKE_LINKER} -r -o static.o $<TARGET_OBJECTS:objects>
+    COMMAND ${CMAKE_LINKER} -r -o static.o ${LIBRARY_OBJECTS}
     COMMAND ${CMAKE_OBJCOPY} -w --keep-global-symbol=ckl_* --keep-global-symbol=__tvm_ffi_ckl_* static.o
     COMMAND ${CMAKE_COMMAND} -E rm -f ${STATIC_LIBRARY}
     COMMAND ${CMAKE_AR} rcs ${STATIC_LIBRARY} static.o
     COMMAND ${CMAKE_COMMAND} -E rm static.o
-    DEPENDS objects $<TARGET_OBJECTS:objects>
+    DEPENDS objects ffi ${LIBRARY_OBJECTS}
     COMMAND_EXPAND_LISTS VERBATIM)
 add_custom_target(static_library ALL DEPENDS ${STATIC_LIBRARY})
 

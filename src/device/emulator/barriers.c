@@ -309,8 +309,17 @@ static bool has_completed(const mbarrier *b, uint32_t parity)
     return (b->phase & 1) != (parity & 1);
 }
 
+/* The warp has asked before, and what it waited for then has not come. */
+static bool still_waits(const warp *w)
+{
+    return w->waits == WAIT_MBARRIER &&
+           !has_completed(&w->cta->barriers[w->cta->barrier_of[w->wait_at / MBARRIER_BYTES] - 1], w->wait_for);
+}
+
 outcome run_mbarrier_wait(warp *w, const step *s)
 {
+    if (still_waits(w))
+        return BLOCKED;
     mbarrier *before = NULL;
     EACH_ACTIVE(i, w->active) {
         mbarrier *b = mbarrier_of_lane(w, s, i, IR_SHARED);

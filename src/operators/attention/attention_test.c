@@ -136,7 +136,7 @@ static const char *const cases[] = {
     "ring "
     "goes round",
     "q=200 kv=520 heads=2 impl=sm90 config='consumers=3 turns=1'",
-    "q=128 kv=130 heads=70 causal=1 dtype=bf16 impl=sm90 config='consumers=1 turns=0 draw=1 tile_n=64' # tiles in turn",
+    "q=66 kv=68 heads=70 causal=1 dtype=bf16 impl=sm90 config='consumers=1 turns=0 draw=1 tile_n=64' # tiles in turn",
     "q=70 kv=40 heads=70 d=80 causal=1 lse=1 impl=sm90 config='consumers=1 turns=0 draw=0 tile_n=16'",
     "q=130 kv=150 d=192 dv=128 impl=sm90 config='consumers=2 turns=1 tile_n=112 slots=3'",
     "q=130 kv=150 d=256 dtype=bf16 impl=sm90 config='consumers=2 turns=1 tile_n=80 slots=3'",
@@ -235,7 +235,7 @@ static const char *const cases[] = {
     "q=200 kv=300 heads=4 kv_heads=2 d=128 score=alibi softcap=3 left=90 dtype=bf16 lse=1 impl=sm90 "
     "config='consumers=2 "
     "turns=2 draw=1 slots=5'",
-    "q=200 kv=900 d=128 heads=3 score=alibi causal=1 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks that no mask "
+    "q=130 kv=900 d=128 heads=2 score=alibi causal=1 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks that no mask "
     "cuts",
     "q=130 kv=140 heads=3 d=64 score=alibi impl=sm80 config='stages=1' lse=1",
     "q=300 kv=300 batch=2 d=32 heads=2 score=documents lse=1 impl=sm90 config='tile_n=64' # skipped and plain blocks",

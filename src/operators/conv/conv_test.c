@@ -299,8 +299,9 @@ static const char *const cases[] = {
     "tile",
     "n=2 c=72 h=9 w=7 k=252 pad=1 out=f32 bias=1 stride=2 impl=sm90 config='im2col=0 tile_n=192 split=2 consumers=1 "
     "stages=3'",
-    "n=40 c=40 h=19 w=17 k=264 dtype=bf16 impl=sm90 config='im2col=0 tile_n=256 split=2 stages=2' # several tiles of a "
-    "cluster",
+    "n=5 c=40 h=19 w=17 k=264 r=5 s=1 dtype=bf16 impl=sm90 config='im2col=0 consumers=2 box_w=128 box_h=1 box_n=1 "
+    "tile_n=256 "
+    "split=2 stages=2' # several tiles of a cluster",
     "n=2 c=264 h=9 w=7 k=40 pad=1 direction=data impl=sm90 config='im2col=0 tile_n=256 split=2 stages=2'",
     "n=2 c=64 h=9 w=7 k=128 groups=2 pad=1 impl=sm90 config='im2col=0 tile_n=128 split=2'",
     "n=3 c=40 h=9 w=7 k=72 pad=1 bias=1 residual=1 impl=sm90 config='split=1 im2col=1 consumers=2 box_w=128 box_h=1 "
@@ -340,7 +341,7 @@ static const char *const cases[] = {
     "layout=nchw impl=sm80_weight config='slices=1 stages=2'",
     "n=2 c=6 d=5 h=6 w=7 k=66 t=3 pad=1 direction=weight dtype=f32 math=tf32 groups=2 impl=sm80_weight",
     "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=25 y_w=41 y_h=480 direction=weight bias=1 impl=sm80_weight",
-    "n=9 c=80 h=20 w=20 k=70 pad=1 direction=weight impl=sm80_weight config='slices=8'",
+    "n=5 c=20 h=11 w=11 k=70 pad=1 direction=weight impl=sm80_weight config='slices=8' # the ring goes round in each",
     "n=2 c=32 h=9 w=11 k=48 pad=1 dtype=i8 stride=2 # sums as they are",
     "n=2 c=48 h=9 w=11 k=40 pad=1 dtype=i8 out=f16 scale=1 bias=1 residual=1 activation=relu impl=sm90 "
     "config='im2col=0 split=1 tile_k=48 stages=3'",
