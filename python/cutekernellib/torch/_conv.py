@@ -55,11 +55,15 @@ def _gradient(ops, ctx, dy):
     _setup,
 )
 def conv2d(x, weight, bias, stride, padding, dilation, groups):
+    """By torch what no kernel of ours takes but the slow one that follows the definition."""
     last = _is_channels_last(x)
     x, weight = _image(x, last), _image(weight, last)
-    y = _output(x, weight, stride, padding, dilation)
     geometry = (tuple(stride), tuple(padding), tuple(dilation), groups, last)
-    _forward(_problems.conv(x.shape, weight.shape, x.dtype, *geometry, bias is not None), x, weight, bias, y)
+    desc = _problems.conv(x.shape, weight.shape, x.dtype, *geometry, bias is not None)
+    if not has_kernel("conv", desc, x.device):
+        return _image(torch.convolution(x, weight, bias, stride, padding, dilation, False, (0, 0), groups), last)
+    y = _output(x, weight, stride, padding, dilation)
+    _forward(desc, x, weight, bias, y)
     return y
 
 

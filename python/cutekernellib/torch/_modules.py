@@ -70,7 +70,7 @@ def _conv1d_of_transformers(self, x):
     return self.ckl_forward(x)
 
 
-def _depthwise(self, x):
+def _conv2d(self, x):
     """Of any types but f32, whose products are tensor cores' in torch if so told."""
     if takes(x, self.weight, self.bias) and x.dtype != torch.float32 and x.dim() == 4:
         return _torch.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
@@ -176,7 +176,7 @@ def _convnext_block(self, x):
     conv, norm, activation = self.conv_dw, self.norm, _activation_of(act)
     tensors = _parameters_of(x, conv, norm, up, down)
     plain = tensors and (self.gamma is None or self.gamma.dtype == x.dtype)
-    if plain and _is_plain_depthwise(conv) and _are_bare((conv, norm, self.mlp, up, act, down)) and norm.bias is not None:
+    if plain and _is_depthwise(conv) and _are_bare((conv, norm, self.mlp, up, act, down)) and norm.bias is not None:
         return _torch._conv_block(x, [*tensors, self.gamma], conv.padding, norm.eps, activation)
     y = norm(conv(x).permute(0, 2, 3, 1))
     options = {"gamma": self.gamma, "residual": x.permute(0, 2, 3, 1)}
@@ -309,7 +309,7 @@ _FORWARDS = {
     "Softmax": _softmax,
     "Linear": _linear,
     "Conv1D": _conv1d_of_transformers,
-    "Conv2d": _depthwise,
+    "Conv2d": _conv2d,
 }
 
 NOT_TAKEN = {
@@ -318,16 +318,18 @@ NOT_TAKEN = {
     "Embedding": "there is no lookup",
     "MultiheadAttention": "it calls its parts by itself; scaled_dot_product_attention is replaced where it calls that",
     "Dropout": "there are no random numbers",
+    "GPT2Block": "it has other arguments than those known here",
 }
 
 
-def _is_plain_depthwise(module):
-    return type(module).__name__.endswith("Conv2d") and _is_depthwise(module) and module.stride == module.dilation == (1, 1)
-
-
 def _is_depthwise(module):
-    plain = module.padding_mode == "zeros" and not isinstance(module.padding, str)
-    return plain and module.groups == module.in_channels == module.out_channels > 1
+    """A filter for each channel, at every pixel."""
+    plain = type(module).__name__ in ("Conv2d", "CklConv2d") and module.stride == module.dilation == (1, 1)
+    return plain and _has_zeros_around(module) and module.groups == module.in_channels == module.out_channels
+
+
+def _has_zeros_around(module):
+    return module.padding_mode == "zeros" and not isinstance(module.padding, str)
 
 
 def _has(module, kind, *children):
@@ -382,7 +384,14 @@ _STRUCTURES = (
 )
 
 
-WHOLE = (_gated_mlp, _mlp, _patch_embed)  # forwards that take over what is inside of their modules
+WHOLE = (
+    _gated_mlp,
+    _mlp,
+    _patch_embed,
+    _vit_block,
+    _gpt2_block,
+    _convnext_block,
+)  # they take over what is inside of their modules
 
 
 def forward_of(module):
@@ -394,22 +403,38 @@ def forward_of(module):
     return _FORWARDS.get(type(module).__name__)
 
 
-def why_not(module):
-    """The reason why a module with a forward that an operator might take keeps its own; None where it takes it."""
-    if type(module).__name__ == "GroupNorm" and not module.affine:
+def why_not(module, forward):
+    """The reason why a module that an operator might take keeps its own forward; None where it takes it, or there is nothing to take."""
+    kind = type(module).__name__
+    if not forward:
+        return None if kind == "Dropout" and module.p == 0 else NOT_TAKEN.get(kind)
+    if kind == "GroupNorm" and not module.affine:
         return "GroupNorm without weight and bias"
-    if type(module).__name__ == "Conv2d" and not _is_depthwise(module):
-        return "only depthwise convolutions of numbers of zeros around are taken"
-    if type(module).__name__ in ("Linear", "Conv1D") and all(n % 8 == 0 for n in module.weight.shape):
+    if kind == "Conv2d" and not _has_zeros_around(module):
+        return "only convolutions with numbers of zeros around are taken"
+    if kind in ("Linear", "Conv1D") and all(n % 8 == 0 for n in module.weight.shape):
         return "products of rows of whole 16 bytes are left to torch where there is nothing to fuse"
     if getattr(module, "weight", None) is not None and module.weight.dtype not in FLOATS:
         return f"the weight is of {module.weight.dtype}"
     return None
 
 
+def _counted(forward):
+    """A module's own forward, which counts its calls in eager mode."""
+
+    @functools.wraps(forward)
+    def passed_on(self, *args, **options):
+        if not torch.compiler.is_compiling():
+            self.ckl_passed_on = getattr(self, "ckl_passed_on", 0) + 1
+        return forward(self, *args, **options)
+
+    return passed_on
+
+
 @functools.lru_cache(None)
 def subclass(cls, forward):
     """A whole model keeps its class's name, by which it is saved."""
-    name = cls.__name__ if forward is counting_model else "Ckl" + cls.__name__
-    names = {"__module__": cls.__module__, "__qualname__": name}
-    return type(name, (cls,), {"forward": forward, "ckl_forward": cls.forward, **names})
+    is_model = forward is counting_model
+    name = cls.__name__ if is_model else "Ckl" + cls.__name__
+    own = cls.forward if is_model else _counted(cls.forward)
+    return type(name, (cls,), {"forward": forward, "ckl_forward": own, "__module__": cls.__module__, "__qualname__": name})
