@@ -2,6 +2,7 @@
 
 import inspect
 import unittest
+import unittest.mock
 import warnings
 
 try:
@@ -277,6 +278,29 @@ class Registration(unittest.TestCase):
         yield "mlp", (x, up, normal(8).requires_grad_(), down, b, w, normal(4, 16).requires_grad_(), "gelu_erf", False)
         yield "mlp", (x, down, None, up, None, None, None, "silu", True)
         yield "gated_mlp", (x, up, normal(8, 16).requires_grad_(), down, normal(4, 16).requires_grad_())
+        for activation, turned, biases in (("gelu", True, True), ("gelu_erf", False, False)):
+            wide, high = ((16, 48), (16, 24)) if turned else ((48, 16), (24, 16))
+            weights = []
+            for shape, has_bias in (
+                ((16,), True),
+                (wide, biases),
+                ((16, 16), True),
+                ((16,), True),
+                (high, True),
+                (high[::-1], biases),
+            ):
+                weight = normal(*shape, dtype=torch.float16)
+                out = shape[0] if len(shape) == 1 or not turned else shape[1]
+                weights += [weight, normal(out, dtype=torch.float16) if has_bias else None]
+            tokens = normal(2, 3, 16, dtype=torch.float16)
+            leaves = [x if x is None else x.div_(4).requires_grad_() for x in (tokens, *weights)]
+            yield "block", (*leaves, 2, turned, 0.3, 1e-5, 1e-6, activation, turned)
+        for last, bias, gamma in ((True, True, True), (False, False, False)):
+            x = normal(2, 16, 5, 4).to(memory_format=torch.channels_last if last else torch.contiguous_format)
+            shapes = (16, 1, 3, 3), (16,), (16,), (16,), (24, 16), (24,), (16, 24), (16,), (16,)
+            given = True, bias, True, True, True, bias, True, bias, gamma
+            leaves = [normal(*s).requires_grad_() if is_given else None for s, is_given in zip(shapes, given)]
+            yield "conv_block", (x.requires_grad_(), *leaves, [1, 1], 1e-6, "gelu_erf")
         sizes = ([1, 1], [1, 1], [1, 1])
         yield "conv2d", (image, normal(4, 1, 3, 3).requires_grad_(), normal(4).requires_grad_(), *sizes, 4)
         last = normal(1, 4, 5, 5).to(memory_format=torch.channels_last).requires_grad_()
@@ -419,6 +443,70 @@ class Accelerate(unittest.TestCase):
         convnext = ConvNeXt(depths=(1, 1, 1, 1), dims=(16, 16, 16, 16), num_classes=10, ls_init_value=0.5)
         self.agrees(vit, lambda model: F.cross_entropy(model(x), target), "Linear", "Block", "Attention", "Mlp", "PatchEmbed")
         self.agrees(convnext, lambda model: F.cross_entropy(model(x), target), "Conv2d", "ConvNeXtBlock", "Mlp")
+
+    def test_blocks_are_taken_whole(self):
+        """By the models that are installed: what a block is called with must be what its replacement looks for."""
+        hooked = {"gpt2": "transformer.h.0.attn", "vit": "blocks.0.attn", "convnext": "stages.1.blocks.0.norm"}
+        from cutekernellib.torch import _registry
+
+        for name, model, x in self.transformers():
+            names = []
+            report = ckl.accelerate(model, host=True, quiet=True)
+            with unittest.mock.patch.object(
+                ckl, "_way", lambda name, *tensors: names.append(name) or _registry.way(name, *tensors)
+            ):
+                model(x)
+                blocks = names.count("block") + names.count("conv_block")
+                self.assertEqual(blocks, 4 if name == "convnext" else 2, name)
+                model.get_submodule(hooked[name]).register_forward_hook(lambda *_: None)  # wants to be called
+                model(x)
+                self.assertEqual(names.count("block") + names.count("conv_block"), 2 * blocks - 1, name)
+            report.undo()
+
+    def transformers(self):
+        """Models of two blocks, and inputs."""
+        try:
+            from transformers import GPT2Config, GPT2LMHeadModel
+
+            none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 1, "eos_token_id": 1}
+            gpt2 = GPT2LMHeadModel(
+                GPT2Config(vocab_size=20, n_embd=32, n_layer=2, n_head=2, n_positions=8, use_cache=False, **none)
+            )
+            yield "gpt2", gpt2.to(device, torch.bfloat16), torch.randint(20, (2, 5), device=device)
+        except ImportError:
+            pass
+        try:
+            from timm.models.convnext import ConvNeXt
+            from timm.models.vision_transformer import VisionTransformer
+
+            vit = VisionTransformer(img_size=32, patch_size=16, embed_dim=32, depth=2, num_heads=2, num_classes=10)
+            yield "vit", vit.to(device, torch.bfloat16), normal(2, 3, 32, 32, dtype=torch.bfloat16)
+            convnext = ConvNeXt(depths=(1, 1, 1, 1), dims=(16, 16, 16, 16), num_classes=10)
+            yield "convnext", convnext.to(device, torch.bfloat16), normal(2, 3, 32, 32, dtype=torch.bfloat16)
+        except ImportError:
+            pass
+
+    def test_packed_sequences_stay_apart(self):
+        try:
+            from transformers import GPT2Config, GPT2LMHeadModel
+        except ImportError:
+            self.skipTest("there is no transformers")
+        config = GPT2Config(vocab_size=20, n_embd=32, n_layer=1, n_head=2, n_positions=8, bos_token_id=1, eos_token_id=1)
+        model, tokens = GPT2LMHeadModel(config).to(device, torch.bfloat16).eval(), torch.randint(20, (1, 6), device=device)
+        positions = torch.tensor([[0, 1, 2, 0, 1, 2]], device=device)
+        logits = []
+        for accelerated in (False, True):
+            report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
+            with torch.no_grad():
+                given = (None, positions), (tokens[:, 3:], None), (None, None)
+                logits.append([model(tokens if x is None else x, position_ids=p, use_cache=False).logits for x, p in given])
+        self.assertEqual(type(model.transformer).__name__, "GPT2Model")
+        report.undo()
+        for got, wanted in zip(*logits):
+            torch.testing.assert_close(got, wanted, rtol=2e-2, atol=2e-2)
+        apart, alone, together = logits[1]
+        torch.testing.assert_close(apart[:, 3:], alone, rtol=2e-2, atol=2e-2)
+        self.assertGreater((together[:, 3:] - alone).abs().max(), 0.1)
 
     def test_gradient_of_attention(self):
         q = normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_()

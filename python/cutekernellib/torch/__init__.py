@@ -14,7 +14,7 @@ import torch as _torch
 from torch import Tensor
 
 from .._functions import _NAMES
-from . import _attention, _conv, _elements, _norms, _products, _rows, _tensors  # noqa: F401, they register the operators
+from . import _attention, _blocks, _conv, _elements, _norms, _products, _rows, _tensors  # noqa: F401, they register the operators
 from ._accelerate import Report, accelerate
 from ._registry import way as _way
 
@@ -165,6 +165,16 @@ def mlp(
         raise NotImplementedError("mlp: gamma is for weights [out, in]")
     run = _way("mlp", x, up, up_bias, down, down_bias, gamma, residual)
     return run(x, up, up_bias, down, down_bias, gamma, residual, activation, turned)[0]
+
+
+def _block(x, tensors, *options):
+    """A block of a transformer (see _blocks.py) with weights and biases in order."""
+    return _way("block", x, *tensors)(x, *tensors, *options)[0]
+
+
+def _conv_block(x, tensors, *options):
+    """ConvNeXt's block (see _blocks.py) with weights, biases and gamma in order."""
+    return _way("conv_block", x, *tensors)(x, *tensors, *options)[0]
 
 
 def gated_mlp(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, *, residual: Tensor | None = None) -> Tensor:

@@ -10,17 +10,24 @@ import torch
 import torch.nn.functional as F
 
 from . import _taken
-from ._functions import FUNCTIONS, rotary, rotates_halves
-from ._modules import NOT_TAKEN, WHOLE, forward_of, subclass, why_not
+from ._functions import FUNCTIONS, packed_sequences, rotary, rotates_halves
+from ._modules import WHOLE, forward_of, subclass, why_not
 
 
 class Report:
-    """What accelerate() did: `swapped` and `left` by name, and undo(). Printing it tells both."""
+    """What accelerate() did: `swapped` and `left` by name, and undo(). Printing it tells both, and what came of the calls since."""
 
     def __init__(self):
         self.swapped: dict[str, str] = {}  # name of a module or function: its class
         self.left: dict[str, str] = {}  # name of a module: why
+        self._modules = {}
         self._undo = []
+
+    @property
+    def passed_on(self) -> dict[str, int]:
+        """Name of a module: how often it called its own forward since, because no operator took the arguments."""
+        calls = {name: getattr(module, "ckl_passed_on", 0) for name, module in self._modules.items()}
+        return {name: count for name, count in calls.items() if count}
 
     def undo(self) -> None:
         """The model and torch's functions as they were."""
@@ -32,14 +39,23 @@ class Report:
         left = collections.Counter(self.left.values())
         lines = [f"swapped {sum(swapped.values())}:"] + [f"    {n:5} {what}" for what, n in swapped.most_common()]
         lines += [f"left {sum(left.values())}:"] + [f"    {n:5} {why}" for why, n in left.most_common()]
+        passed_on = collections.Counter(self.swapped[name] for name in self.passed_on)
+        if passed_on:
+            lines += ["swapped, but not taken in some calls:"]
+            lines += [f"    {n:5} {what}" for what, n in passed_on.most_common()]
         return "\n".join(lines)
 
 
 def _swap_module(report, name, module, forward):
     was = type(module)
     module.__class__ = subclass(was, forward)
-    report.swapped[name] = was.__name__
-    report._undo.append(lambda: setattr(module, "__class__", was))
+    report.swapped[name], report._modules[name] = was.__name__, module
+
+    def undo():
+        module.__class__ = was
+        vars(module).pop("ckl_passed_on", None)
+
+    report._undo.append(undo)
 
 
 @functools.lru_cache(None)
@@ -76,10 +92,10 @@ def accelerate(model: torch.nn.Module, *, functions: bool = True, host: bool = F
     inside = set()  # modules that those around them take over
     for name, module in model.named_modules():
         forward, kind = forward_of(module), type(module).__name__
-        why = why_not(module) if forward else NOT_TAKEN.get(kind)
+        why = why_not(module, forward)
         if forward and not why:
             _swap_module(report, name, module, forward)
-            inside |= {id(child) for child in module.children()} if forward in WHOLE else set()
+            inside |= {id(child) for child in module.modules()} if forward in WHOLE else set()
         elif why and id(module) not in inside:
             report.left[name] = f"{kind}: {why}"
     for name, replacement in FUNCTIONS.items() if functions else ():
@@ -87,6 +103,9 @@ def accelerate(model: torch.nn.Module, *, functions: bool = True, host: bool = F
     for file in {sys.modules[type(module).__module__] for module in model.modules()} if functions else ():
         if rotates_halves(getattr(file, "apply_rotary_pos_emb", None)):
             _swap_function(report, file, "apply_rotary_pos_emb", rotary)
+    masks = sys.modules.get("transformers.masking_utils")
+    if functions and hasattr(masks, "find_packed_sequence_indices"):
+        _swap_function(report, masks, "find_packed_sequence_indices", packed_sequences)
     if not quiet:
         print(report)
     return report

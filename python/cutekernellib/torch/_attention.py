@@ -1,5 +1,7 @@
 """Attention with every option of the operator, its gradients, and attention of new tokens against a cache."""
 
+import functools
+
 import torch
 
 from .. import _problems
@@ -144,6 +146,14 @@ def _packed_outputs(qkv):
     return qkv.new_empty((b, s, h, d)), torch.empty((b, h, s), dtype=torch.float32, device=qkv.device)
 
 
+@functools.lru_cache(8192)
+def _packed_problem(qkv, dtype, causal, scale, backward):
+    b, s, _, h, d = qkv
+    shape, strides = (b, h, s, d), (3 * s * h * d, d, 3 * h * d, 1)
+    strides = (*(strides,) * 3, (s * h * d, d, h * d, 1))
+    return _problems.attention(*(shape,) * 3, strides, dtype, causal, scale, lse=not backward, backward=backward)
+
+
 def _packed_setup(ctx, inputs, output):
     ctx.save_for_backward(inputs[0], *output)
     ctx.options = inputs[1:]
@@ -156,8 +166,11 @@ def _packed_setup(ctx, inputs, output):
     _packed_setup,
 )
 def attention_packed(qkv, causal, scale):
-    o, lse = attention(*_parts(qkv.contiguous()), None, None, causal, scale, 0, 0, 0.0)
-    return o.transpose(1, 2), lse
+    qkv = qkv.contiguous()
+    o, lse = _packed_outputs(qkv)
+    q, k, v = qkv.unbind(2)
+    _attention(_packed_problem(qkv.shape, qkv.dtype, causal, scale, False), q, k, v, None, None, o, lse)
+    return o, lse
 
 
 @operator(
@@ -167,6 +180,11 @@ def attention_packed(qkv, causal, scale):
 def attention_packed_backward(do, qkv, o, lse, causal, scale):
     qkv = qkv.contiguous()
     dqkv = torch.empty_like(qkv)
+    desc = _packed_problem(qkv.shape, qkv.dtype, causal, scale, True)
+    if has_kernel("attention", desc, qkv.device):
+        parts = *qkv.unbind(2), None, None, o, lse, do.contiguous(), *dqkv.unbind(2)
+        _attention_backward(desc, *parts, None, None)
+        return dqkv
     do, o = do.transpose(1, 2), o.transpose(1, 2)
     _write_gradients((*_parts(dqkv), None, None), do, *_parts(qkv), None, None, o, lse, causal, scale, 0, 0, 0.0)
     return dqkv

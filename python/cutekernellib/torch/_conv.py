@@ -55,11 +55,15 @@ def _gradient(ops, ctx, dy):
     _setup,
 )
 def conv2d(x, weight, bias, stride, padding, dilation, groups):
+    """By torch what no kernel of ours takes but the slow one that follows the definition."""
     last = _is_channels_last(x)
     x, weight = _image(x, last), _image(weight, last)
-    y = _output(x, weight, stride, padding, dilation)
     geometry = (tuple(stride), tuple(padding), tuple(dilation), groups, last)
-    _forward(_problems.conv(x.shape, weight.shape, x.dtype, *geometry, bias is not None), x, weight, bias, y)
+    desc = _problems.conv(x.shape, weight.shape, x.dtype, *geometry, bias is not None)
+    if not has_kernel("conv", desc, x.device):
+        return _image(torch.convolution(x, weight, bias, stride, padding, dilation, False, (0, 0), groups), last)
+    y = _output(x, weight, stride, padding, dilation)
+    _forward(desc, x, weight, bias, y)
     return y
 
 
@@ -73,14 +77,18 @@ def _gradient_problems(x, weight, dtype, geometry, device, bias):
     return tuple(p if has_kernel("conv", p, device) else None for p in problems)
 
 
-@operator(
-    "conv2d_backward(Tensor dy, Tensor x, Tensor weight, int[] stride, int[] padding, int[] dilation, int groups,"
-    " bool needs_dx, bool needs_dweight, bool needs_dbias) -> (Tensor, Tensor, Tensor)",
-    lambda dy, x, weight, stride, padding, dilation, groups, needs_dx, needs_dweight, needs_dbias: (
+def gradients_like(x, weight, needs_dx, needs_dweight, needs_dbias):
+    return (
         _image_like(x, x.shape) if needs_dx else x.new_empty(0),
         _image_like(x, weight.shape) if needs_dweight else x.new_empty(0),
         x.new_empty(weight.shape[:1]) if needs_dbias else x.new_empty(0),
-    ),
+    )
+
+
+@operator(
+    "conv2d_backward(Tensor dy, Tensor x, Tensor weight, int[] stride, int[] padding, int[] dilation, int groups,"
+    " bool needs_dx, bool needs_dweight, bool needs_dbias) -> (Tensor, Tensor, Tensor)",
+    lambda dy, x, weight, stride, padding, dilation, groups, *needs: gradients_like(x, weight, *needs),
 )
 def conv2d_backward(dy, x, weight, stride, padding, dilation, groups, needs_dx, needs_dweight, needs_dbias):
     """By torch what no kernel of ours takes."""

@@ -1,5 +1,7 @@
 """Functions in the place of torch's and transformers': ours where they take the arguments. Each has the original as its first."""
 
+import threading
+
 import torch
 
 import cutekernellib.torch as _torch
@@ -81,6 +83,27 @@ FUNCTIONS = {
 
 
 # Functions of the files that models come from.
+
+_positions = threading.local()  # are_counted: the model that runs on this thread was given none, and counts tokens
+
+
+def counting_model(self, *args, **options):
+    """The forward of a model of transformers that makes its own mask."""
+    if len(args) > 1 or options.get("position_ids") is not None or torch.compiler.is_compiling():
+        return self.ckl_forward(*args, **options)
+    _positions.are_counted = True
+    try:
+        return self.ckl_forward(*args, **options)
+    finally:
+        _positions.are_counted = False
+
+
+def packed_sequences(original, position_ids):
+    """Where several sequences lie behind each other, by their positions: none where the model counted tokens.
+
+    The original looks at the numbers, so the thread waits for the GPU, and in a CUDA graph it takes any for several.
+    """
+    return None if getattr(_positions, "are_counted", False) else original(position_ids)
 
 
 def rotary(original, q, k, cos, sin, *args, unsqueeze_dim=1):

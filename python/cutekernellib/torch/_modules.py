@@ -1,11 +1,13 @@
 """Modules with other forward functions: each looks at its input and calls its class's own where it is not taken."""
 
 import functools
+import inspect
 
 import torch
 
 import cutekernellib.torch as _torch
 
+from ._functions import counting_model
 from ._taken import FLOATS, multiplies, takes
 
 
@@ -68,7 +70,7 @@ def _conv1d_of_transformers(self, x):
     return self.ckl_forward(x)
 
 
-def _depthwise(self, x):
+def _conv2d(self, x):
     """Of any types but f32, whose products are tensor cores' in torch if so told."""
     if takes(x, self.weight, self.bias) and x.dtype != torch.float32 and x.dim() == 4:
         return _torch.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
@@ -130,11 +132,15 @@ def _add_mlp(mlp, x, residual):
     return mlp.forward(x, residual) if type(mlp).forward in (_mlp, _gated_mlp) else residual + mlp(x)
 
 
+def _takes_joint(attn, x):
+    """Is timm's attention nothing but that of a joint projection?"""
+    idle = (attn.q_norm, attn.k_norm, attn.norm, attn.attn_drop)
+    taken = attn.gate is None and attn.fused_attn and takes(x, attn.qkv.weight) and x.dtype != torch.float32
+    return taken and attn.head_dim <= 256 and all(map(_is_idle, idle))
+
+
 def _vit_attention(self, x, attn_mask=None, is_causal=False):
-    idle = (self.q_norm, self.k_norm, self.norm, self.attn_drop)
-    qkv = self.qkv.weight
-    taken = attn_mask is None and self.gate is None and self.fused_attn and takes(x, qkv) and x.dtype != torch.float32
-    if not (taken and self.head_dim <= 256 and all(map(_is_idle, idle))):
+    if attn_mask is not None or not _takes_joint(self, x):
         return self.ckl_forward(x, attn_mask, is_causal)
     b, n, _ = x.shape
     o = _torch.attention_packed(self.qkv(x).view(b, n, 3, self.num_heads, self.head_dim), causal=is_causal)
@@ -160,37 +166,110 @@ def _patch_embed(self, x):
 
 
 def _convnext_block(self, x):
-    """What the block multiplies with gamma comes out of a product: gamma is put into the weights of that one."""
+    """One operator. What the block multiplies with gamma comes out of a product: gamma is put into the weights of that one."""
     parts = _parts_of_mlp(self.mlp)
     if self.use_conv_mlp or type(self.shortcut).__name__ != "Identity" or not _is_idle(self.drop_path) or not parts:
         return self.ckl_forward(x)
     up, act, down, others = parts
     if not (_is_mlp(self.mlp) and all(map(_is_idle, others)) and multiplies(x.permute(0, 2, 3, 1), up.weight, up.bias)):
         return self.ckl_forward(x)
-    y = self.norm(self.conv_dw(x).permute(0, 2, 3, 1))
+    conv, norm, activation = self.conv_dw, self.norm, _activation_of(act)
+    tensors = _parameters_of(x, conv, norm, up, down)
+    plain = tensors and (self.gamma is None or self.gamma.dtype == x.dtype)
+    if plain and _is_depthwise(conv) and _are_bare((conv, norm, self.mlp, up, act, down)) and norm.bias is not None:
+        return _torch._conv_block(x, [*tensors, self.gamma], conv.padding, norm.eps, activation)
+    y = norm(conv(x).permute(0, 2, 3, 1))
     options = {"gamma": self.gamma, "residual": x.permute(0, 2, 3, 1)}
-    y = _torch.mlp(y, up.weight, up.bias, down.weight, down.bias, _activation_of(act), **options)
+    y = _torch.mlp(y, up.weight, up.bias, down.weight, down.bias, activation, **options)
     return y.permute(0, 3, 1, 2)
 
 
-def _vit_block(self, x, *args, **options):
-    norm = self.norm2
+def _parameters_of(x, *modules):
+    """Weights and biases, where all are parameters of the type of x; None otherwise."""
+    tensors = [m._parameters.get(name) for m in modules for name in ("weight", "bias")]
+    plain = all(p is None or (p.dtype == x.dtype and type(p) is torch.nn.Parameter) for p in tensors)
+    return tensors if plain and all(p is not None for p in tensors[::2]) else None
+
+
+def _are_bare(modules):
+    """Would nothing but their own forward be called? Without hooks."""
+    return not any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or m._backward_pre_hooks for m in modules)
+
+
+@functools.lru_cache(None)
+def _are_parts_of_block(*types):
+    """norm, two layers, norm, two layers: of the classes that the operator does what they do?"""
+    names = [t.__name__.removeprefix("Ckl") for t in types]
+    return names in (_PARTS_OF_BLOCK["Linear"], _PARTS_OF_BLOCK["Conv1D"])
+
+
+_PARTS_OF_BLOCK = {kind: ["LayerNorm", kind, kind, "LayerNorm", kind, kind] for kind in ("Linear", "Conv1D")}
+
+
+def _whole_block(x, norm1, qkv, proj, norm2, mlp, heads, causal, scale):
+    """The block as one operator; None where that does not take it."""
+    up, act, down, others = _parts_of_mlp(mlp)
+    parts = norm1, qkv, proj, norm2, up, down
+    if not (_are_parts_of_block(*map(type, parts)) and _are_bare((*parts, mlp, act)) and all(map(_is_idle, others))):
+        return None
+    tensors = _parameters_of(x, *parts)
+    if not tensors or x.dim() != 3 or not multiplies(x, up.weight, up.bias) or norm1.bias is None or norm2.bias is None:
+        return None
+    turned = "Conv1D" in type(qkv).__name__
+    return _torch._block(x, tensors, heads, causal, scale, norm1.eps, norm2.eps, _activation_of(act), turned)
+
+
+def _vit_block(self, x, attn_mask=None, is_causal=False):
+    attn, norm = self.attn, self.norm2
+    paths = (self.ls1, self.drop_path1, self.ls2, self.drop_path2)
+    if attn_mask is None and _is_mlp(self.mlp) and type(attn).forward is _vit_attention and all(map(_is_idle, paths)):
+        if _takes_joint(attn, x) and _is_idle(attn.proj_drop) and _are_bare((attn, *paths)):
+            parts = self.norm1, attn.qkv, attn.proj, norm, self.mlp
+            y = _whole_block(x, *parts, attn.num_heads, is_causal, attn.head_dim**-0.5)
+            if y is not None:
+                return y
     if not takes(x, norm.weight, norm.bias) or norm.weight is None:
-        return self.ckl_forward(x, *args, **options)
-    attended = self.drop_path1(self.ls1(self.attn(self.norm1(x), *args, **options)))
+        return self.ckl_forward(x, attn_mask, is_causal)
+    attended = self.drop_path1(self.ls1(attn(self.norm1(x), attn_mask, is_causal)))
     normed, x = _torch.add_layer_norm(attended, x, norm.weight, norm.bias, norm.eps)
     if _is_idle(self.ls2) and _is_idle(self.drop_path2):
         return _add_mlp(self.mlp, normed, x)
     return x + self.drop_path2(self.ls2(self.mlp(normed)))
 
 
-def _gpt2_block(self, hidden_states, *args, **options):
-    norm = self.ln_2
-    if args or options.get("encoder_hidden_states") is not None or not takes(hidden_states, norm.weight, norm.bias):
-        return self.ckl_forward(hidden_states, *args, **options)
-    options = {name: value for name, value in options.items() if not name.startswith("encoder_")}
-    attended, _ = self.attn(self.ln_1(hidden_states), **options)
-    normed, residual = _torch.add_layer_norm(attended, hidden_states, norm.weight, norm.bias, norm.eps)
+_GPT2_IGNORES = {"position_ids", "cache_position"}  # what its attention looks at with neither a cache nor a mask
+
+
+def _gpt2_block(
+    self,
+    hidden_states,
+    past_key_values=None,
+    attention_mask=None,
+    encoder_hidden_states=None,
+    encoder_attention_mask=None,
+    use_cache=False,
+    **options,
+):
+    attn, norm, x = self.attn, self.ln_2, hidden_states
+    if past_key_values is attention_mask is encoder_hidden_states is None and options.keys() <= _GPT2_IGNORES:
+        idle = _is_idle(attn.attn_dropout) and _is_idle(attn.resid_dropout)
+        if (
+            idle
+            and _is_mlp(self.mlp)
+            and _are_bare((attn,))
+            and attn.config._attn_implementation == "sdpa"
+            and attn.head_dim <= 256
+        ):
+            parts = self.ln_1, attn.c_attn, attn.c_proj, norm, self.mlp
+            y = _whole_block(x, *parts, attn.num_heads, attn.is_causal, attn.scaling)
+            if y is not None:
+                return y
+    if encoder_hidden_states is not None or not takes(x, norm.weight, norm.bias):
+        encoder = encoder_hidden_states, encoder_attention_mask
+        return self.ckl_forward(x, past_key_values, attention_mask, *encoder, use_cache, **options)
+    options |= {"past_key_values": past_key_values, "attention_mask": attention_mask, "use_cache": use_cache}
+    attended, _ = attn(self.ln_1(x), **options)
+    normed, residual = _torch.add_layer_norm(attended, x, norm.weight, norm.bias, norm.eps)
     return _add_mlp(self.mlp, normed, residual)
 
 
@@ -230,8 +309,7 @@ _FORWARDS = {
     "Softmax": _softmax,
     "Linear": _linear,
     "Conv1D": _conv1d_of_transformers,
-    "Conv2d": _depthwise,
-    "GPT2Block": _gpt2_block,
+    "Conv2d": _conv2d,
 }
 
 NOT_TAKEN = {
@@ -240,12 +318,18 @@ NOT_TAKEN = {
     "Embedding": "there is no lookup",
     "MultiheadAttention": "it calls its parts by itself; scaled_dot_product_attention is replaced where it calls that",
     "Dropout": "there are no random numbers",
+    "GPT2Block": "it has other arguments than those known here",
 }
 
 
 def _is_depthwise(module):
-    plain = module.padding_mode == "zeros" and not isinstance(module.padding, str)
-    return plain and module.groups == module.in_channels == module.out_channels > 1
+    """A filter for each channel, at every pixel."""
+    plain = type(module).__name__ in ("Conv2d", "CklConv2d") and module.stride == module.dilation == (1, 1)
+    return plain and _has_zeros_around(module) and module.groups == module.in_channels == module.out_channels
+
+
+def _has_zeros_around(module):
+    return module.padding_mode == "zeros" and not isinstance(module.padding, str)
 
 
 def _has(module, kind, *children):
@@ -263,6 +347,14 @@ def _is_vit_attention(module):
     )
 
 
+def _is_gpt2_block(module):
+    """Of the arguments that it has had since it returns a tensor."""
+    names = list(inspect.signature(_gpt2_block).parameters)
+    return _has(module, "GPT2Block", "ln_1", "attn", "ln_2", "mlp") and names[1:-1] == [
+        name for name in inspect.signature(type(module).forward).parameters if name not in ("self", "kwargs")
+    ]
+
+
 def _is_patch_embed(module):
     proj = module._modules.get("proj")
     return _has(module, "PatchEmbed", "norm") and type(proj).__name__ == "Conv2d" and proj.kernel_size == proj.stride
@@ -272,39 +364,77 @@ def _is_convnext_block(module):
     return _has(module, "ConvNeXtBlock", "conv_dw", "norm", "mlp", "shortcut", "drop_path")
 
 
+def _makes_mask(module):
+    """Is it a model of transformers that makes the causal mask, of positions that it counts where it is given none?"""
+    forward = inspect.unwrap(type(module).forward)
+    return "create_causal_mask" in getattr(getattr(forward, "__code__", None), "co_names", ()) and (
+        list(inspect.signature(forward).parameters)[:2] == ["self", "input_ids"]
+    )
+
+
 _STRUCTURES = (
     (_is_gated_mlp, _gated_mlp),
     (_is_mlp, _mlp),
     (_is_vit_block, _vit_block),
+    (_is_gpt2_block, _gpt2_block),
+    (_makes_mask, counting_model),
     (_is_vit_attention, _vit_attention),
     (_is_patch_embed, _patch_embed),
     (_is_convnext_block, _convnext_block),
 )
 
 
-WHOLE = (_gated_mlp, _mlp, _patch_embed)  # forwards that take over what is inside of their modules
+WHOLE = (
+    _gated_mlp,
+    _mlp,
+    _patch_embed,
+    _vit_block,
+    _gpt2_block,
+    _convnext_block,
+)  # they take over what is inside of their modules
 
 
 def forward_of(module):
+    if hasattr(module, "ckl_forward"):
+        return None  # another accelerate() did it
     for has_structure, forward in _STRUCTURES:
         if has_structure(module):
             return forward
     return _FORWARDS.get(type(module).__name__)
 
 
-def why_not(module):
-    """The reason why a module with a forward that an operator might take keeps its own; None where it takes it."""
-    if type(module).__name__ == "GroupNorm" and not module.affine:
+def why_not(module, forward):
+    """The reason why a module that an operator might take keeps its own forward; None where it takes it, or there is nothing to take."""
+    kind = type(module).__name__
+    if not forward:
+        return None if kind == "Dropout" and module.p == 0 else NOT_TAKEN.get(kind)
+    if kind == "GroupNorm" and not module.affine:
         return "GroupNorm without weight and bias"
-    if type(module).__name__ == "Conv2d" and not _is_depthwise(module):
-        return "only depthwise convolutions of numbers of zeros around are taken"
-    if type(module).__name__ in ("Linear", "Conv1D") and all(n % 8 == 0 for n in module.weight.shape):
+    if kind == "Conv2d" and not _has_zeros_around(module):
+        return "only convolutions with numbers of zeros around are taken"
+    if kind in ("Linear", "Conv1D") and all(n % 8 == 0 for n in module.weight.shape):
         return "products of rows of whole 16 bytes are left to torch where there is nothing to fuse"
     if getattr(module, "weight", None) is not None and module.weight.dtype not in FLOATS:
         return f"the weight is of {module.weight.dtype}"
     return None
 
 
+def _counted(forward):
+    """A module's own forward, which counts its calls in eager mode."""
+
+    @functools.wraps(forward)
+    def passed_on(self, *args, **options):
+        if not torch.compiler.is_compiling():
+            self.ckl_passed_on = getattr(self, "ckl_passed_on", 0) + 1
+        return forward(self, *args, **options)
+
+    return passed_on
+
+
 @functools.lru_cache(None)
 def subclass(cls, forward):
-    return type("Ckl" + cls.__name__, (cls,), {"forward": forward, "ckl_forward": cls.forward, "__module__": cls.__module__})
+    """A whole model keeps its class's name, by which it is saved."""
+    is_model = forward is counting_model
+    name = cls.__name__ if is_model else "Ckl" + cls.__name__
+    own = cls.forward if is_model else _counted(cls.forward)
+    return type(name, (cls,), {"forward": forward, "ckl_forward": own, "__module__": cls.__module__, "__qualname__": name})

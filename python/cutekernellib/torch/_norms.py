@@ -12,7 +12,7 @@ def _statistics(x):
     return torch.empty(x.shape[:-1], dtype=torch.float32, device=x.device)
 
 
-def _norm(name, x, residual, weight, bias, eps, mean, rstd):
+def norm_of_rows(name, x, residual, weight, bias, eps, mean, rstd):
     """y, and x + residual if there is one."""
     x = x.contiguous()
     y, h = torch.empty_like(x), None
@@ -25,7 +25,7 @@ def _norm(name, x, residual, weight, bias, eps, mean, rstd):
     return y, h
 
 
-def _norm_backward(name, dy, dsum, x, weight, mean, rstd):
+def norm_of_rows_backward(name, dy, dsum, x, weight, mean, rstd):
     dy, x, dsum = dy.contiguous(), x.contiguous(), dsum if dsum is None else dsum.contiguous()
     dx, dweight = torch.empty_like(x), torch.empty_like(weight) if weight is not None else None
     dbias = torch.empty_like(weight) if weight is not None and name == "layernorm" else None
@@ -57,12 +57,12 @@ def _norm_setup(ctx, inputs, output):
 )
 def layer_norm(x, weight, bias, eps):
     mean, rstd = _statistics(x), _statistics(x)
-    return _norm("layernorm", x, None, weight, bias, eps, mean, rstd)[0], mean, rstd
+    return norm_of_rows("layernorm", x, None, weight, bias, eps, mean, rstd)[0], mean, rstd
 
 
 @without_gradient("layer_norm")
 def _layer_norm_alone(x, weight, bias, eps):
-    return _norm("layernorm", x, None, weight, bias, eps, None, None)
+    return norm_of_rows("layernorm", x, None, weight, bias, eps, None, None)
 
 
 @operator(
@@ -70,7 +70,7 @@ def _layer_norm_alone(x, weight, bias, eps):
     lambda dy, dsum, x, weight, mean, rstd: (like(x), _parameter_like(x, weight), _parameter_like(x, weight)),
 )
 def layer_norm_backward(dy, dsum, x, weight, mean, rstd):
-    return _norm_backward("layernorm", dy, dsum, x, weight, mean, rstd)
+    return norm_of_rows_backward("layernorm", dy, dsum, x, weight, mean, rstd)
 
 
 def _rms_norm_gradient(ops, ctx, dy):
@@ -87,12 +87,12 @@ def _rms_norm_gradient(ops, ctx, dy):
 )
 def rms_norm(x, weight, eps):
     rstd = _statistics(x)
-    return _norm("rmsnorm", x, None, weight, None, eps, None, rstd)[0], rstd
+    return norm_of_rows("rmsnorm", x, None, weight, None, eps, None, rstd)[0], rstd
 
 
 @without_gradient("rms_norm")
 def _rms_norm_alone(x, weight, eps):
-    return _norm("rmsnorm", x, None, weight, None, eps, None, None)
+    return norm_of_rows("rmsnorm", x, None, weight, None, eps, None, None)
 
 
 @operator(
@@ -100,7 +100,7 @@ def _rms_norm_alone(x, weight, eps):
     lambda dy, dsum, x, weight, rstd: (like(x), _parameter_like(x, weight)),
 )
 def rms_norm_backward(dy, dsum, x, weight, rstd):
-    return _norm_backward("rmsnorm", dy, dsum, x, weight, None, rstd)
+    return norm_of_rows_backward("rmsnorm", dy, dsum, x, weight, None, rstd)
 
 
 def _add_norm_setup(ctx, inputs, output):
@@ -125,12 +125,12 @@ def _add_layer_norm_gradient(ops, ctx, dy, dsum):
 )
 def add_layer_norm(x, residual, weight, bias, eps):
     mean, rstd = _statistics(x), _statistics(x)
-    return *_norm("layernorm", x, residual, weight, bias, eps, mean, rstd), mean, rstd
+    return *norm_of_rows("layernorm", x, residual, weight, bias, eps, mean, rstd), mean, rstd
 
 
 @without_gradient("add_layer_norm")
 def _add_layer_norm_alone(x, residual, weight, bias, eps):
-    return _norm("layernorm", x, residual, weight, bias, eps, None, None)
+    return norm_of_rows("layernorm", x, residual, weight, bias, eps, None, None)
 
 
 def _add_rms_norm_gradient(ops, ctx, dy, dsum):
@@ -150,12 +150,12 @@ def _add_rms_norm_gradient(ops, ctx, dy, dsum):
 )
 def add_rms_norm(x, residual, weight, eps):
     rstd = _statistics(x)
-    return *_norm("rmsnorm", x, residual, weight, None, eps, None, rstd), rstd
+    return *norm_of_rows("rmsnorm", x, residual, weight, None, eps, None, rstd), rstd
 
 
 @without_gradient("add_rms_norm")
 def _add_rms_norm_alone(x, residual, weight, eps):
-    return _norm("rmsnorm", x, residual, weight, None, eps, None, None)
+    return norm_of_rows("rmsnorm", x, residual, weight, None, eps, None, None)
 
 
 # Group norm

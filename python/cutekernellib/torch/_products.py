@@ -5,6 +5,8 @@ activation wants, its argument, is written by the product before it, and that gr
 nothing to fuse are torch's where rows are whole 16 bytes: cuBLAS is as fast or faster at the sizes of models (bench/notes/python.md).
 """
 
+import functools
+
 import torch
 
 from .. import _problems
@@ -14,19 +16,25 @@ from ._registry import like, operator, row_count, run, without_gradient
 from ._tensors import sum_of_rows
 
 _gemm = operators["gemm"].taking("a b c bias d x beta")
+_linear = torch._C._nn.linear
+
+
+@functools.lru_cache(8192)
+def _problem(m, n, k, dtype, layout, bias, activation, keeps, residual):
+    return _problems.gemm(m, n, k, dtype, bias, activation, layout=layout, preactivation=keeps, c=residual)
 
 
 def _product(m, n, k, a, b, d, layout, bias=None, activation="identity", x=None, residual=None):
     """d[m,n] = activation(a * b + residual + bias), where x, if any, gets what the activation takes, or has it."""
     keeps = x is not None and activation[0] != "d"
-    fields = {"layout": layout, "preactivation": keeps, "c": residual is not None}
-    desc = _problems.gemm(m, n, k, a.dtype, bias is not None, activation, **fields)
+    desc = _problem(m, n, k, a.dtype, layout, bias is not None, activation, keeps, residual is not None)
     _gemm(desc, a, b, residual, bias, d, x, None if residual is None else 1.0)
     return d
 
 
 def _is_torchs(weight):
-    return weight.element_size() == 2 and weight.shape[0] % 8 == weight.shape[1] % 8 == 0
+    rows, cols = weight.shape
+    return rows % 8 == cols % 8 == 0 and weight.element_size() == 2
 
 
 def _matrix(x):
@@ -38,33 +46,35 @@ def _sizes(weight, turned):
     return weight.shape if turned else weight.shape[::-1]
 
 
-def _forward(x, weight, bias, turned, activation="identity", keep=None, residual=None):
+def forward(x, weight, bias, turned, activation="identity", keep=None, residual=None):
     k, n = _sizes(weight, turned)
     y = x.new_empty((*x.shape[:-1], n))
     layout = "nn" if turned else "nt"
     return _product(row_count(x), n, k, x, weight, y, layout, bias, activation, keep, residual)
 
 
-def _plain_forward(x, weight, bias, turned, residual=None):
+def plain_forward(x, weight, bias, turned, residual=None):
     """Without an activation."""
     if not _is_torchs(weight) or (residual is not None and bias is not None):
-        return _forward(x, weight, bias, turned, residual=residual)
+        return forward(x, weight, bias, turned, residual=residual)
+    if residual is None and not turned:
+        return _linear(x, weight, bias)
     right, added = weight if turned else weight.t(), bias if residual is None else _matrix(residual)
     y = torch.mm(_matrix(x), right) if added is None else torch.addmm(added, _matrix(x), right)
-    return y.view(*x.shape[:-1], y.shape[1])
+    return y if x.dim() == 2 else y.view(*x.shape[:-1], y.shape[1])
 
 
-def _data_gradient(dy, weight, turned, derivative="identity", x=None):
+def data_gradient(dy, weight, turned, derivative="identity", x=None):
     """The gradient of a layer's input, by the derivative at x of an activation before the layer."""
     if derivative == "identity" and _is_torchs(weight):
         dx = torch.mm(_matrix(dy), weight.t() if turned else weight)
-        return dx.view(*dy.shape[:-1], dx.shape[1])
+        return dx if dy.dim() == 2 else dx.view(*dy.shape[:-1], dx.shape[1])
     k, n = _sizes(weight, turned)
     dx = dy.new_empty((*dy.shape[:-1], k))
     return _product(row_count(dy), k, n, dy, weight, dx, "nt" if turned else "nn", None, derivative, x)
 
 
-def _weight_gradient(dy, x, weight, turned):
+def weight_gradient(dy, x, weight, turned):
     left, right = (x, dy) if turned else (dy, x)
     if _is_torchs(weight):
         return torch.mm(_matrix(left).t(), _matrix(right))
@@ -72,11 +82,11 @@ def _weight_gradient(dy, x, weight, turned):
     return _product(*weight.shape, row_count(x), left, right, dweight, "tn")
 
 
-def _bias_gradient(dy):
+def bias_gradient(dy):
     return sum_of_rows(_matrix(dy))
 
 
-def _dense(*tensors):
+def dense(*tensors):
     return [x if x is None else x.contiguous() for x in tensors]
 
 
@@ -104,12 +114,12 @@ def _linear_gradient(ops, ctx, dy):
 _UNARY = {"gelu": "gelu_tanh", "gelu_erf": "gelu", "silu": "silu"}  # gemm's names of activations, and those of elements
 
 
-def _linear_like(x, weight, turned):
+def linear_like(x, weight, turned):
     return x.new_empty((*x.shape[:-1], _sizes(weight, turned)[1]))
 
 
 def _linear_outputs(x, weight, activation, turned):
-    y = _linear_like(x, weight, turned)
+    y = linear_like(x, weight, turned)
     return y, torch.empty_like(y) if activation in _UNARY else x.new_empty(0)
 
 
@@ -120,15 +130,15 @@ def _linear_outputs(x, weight, activation, turned):
     _linear_setup,
 )
 def linear(x, weight, bias, activation, turned):
-    x, weight = _dense(x, weight)
+    x, weight = dense(x, weight)
     before = x.new_empty((*x.shape[:-1], _sizes(weight, turned)[1])) if activation in _UNARY else None
-    y = _forward(x, weight, bias, turned, activation, before)
+    y = forward(x, weight, bias, turned, activation, before)
     return y, x.new_empty(0) if before is None else before
 
 
 @without_gradient("linear")
 def _linear_alone(x, weight, bias, activation, turned):
-    return (_forward(*_dense(x, weight), bias, turned, activation),)
+    return (forward(*dense(x, weight), bias, turned, activation),)
 
 
 @operator(
@@ -141,10 +151,10 @@ def _linear_alone(x, weight, bias, activation, turned):
     ),
 )
 def linear_backward(dy, x, weight, turned, needs_dx, needs_dweight, needs_dbias):
-    dy, x, weight = _dense(dy, x, weight)
-    dx = _data_gradient(dy, weight, turned) if needs_dx else None
-    dweight = _weight_gradient(dy, x, weight, turned) if needs_dweight else None
-    dbias = _bias_gradient(dy) if needs_dbias else None
+    dy, x, weight = dense(dy, x, weight)
+    dx = data_gradient(dy, weight, turned) if needs_dx else None
+    dweight = weight_gradient(dy, x, weight, turned) if needs_dweight else None
+    dbias = bias_gradient(dy) if needs_dbias else None
     return tuple(x.new_empty(0) if g is None else g for g in (dx, dweight, dbias))
 
 
@@ -181,25 +191,25 @@ def _mlp_gradient(ops, ctx, dy):
     "mlp(Tensor x, Tensor up, Tensor? up_bias, Tensor down, Tensor? down_bias, Tensor? gamma, Tensor? residual, str activation,"
     " bool turned) -> (Tensor, Tensor, Tensor)",
     lambda x, up, up_bias, down, down_bias, gamma, residual, activation, turned: (
-        _linear_like(x, down, turned),
-        _linear_like(x, up, turned),
-        _linear_like(x, up, turned),
+        linear_like(x, down, turned),
+        linear_like(x, up, turned),
+        linear_like(x, up, turned),
     ),
     _mlp_gradient,
     _mlp_setup,
 )
 def mlp(x, up, up_bias, down, down_bias, gamma, residual, activation, turned):
-    x, up, down, residual = _dense(x, up, down, residual)
+    x, up, down, residual = dense(x, up, down, residual)
     before = x.new_empty((*x.shape[:-1], _sizes(up, turned)[1]))
-    hidden = _forward(x, up, up_bias, turned, activation, before)
-    return _plain_forward(hidden, *_scaled(down, down_bias, gamma), turned, residual), before, hidden
+    hidden = forward(x, up, up_bias, turned, activation, before)
+    return plain_forward(hidden, *_scaled(down, down_bias, gamma), turned, residual), before, hidden
 
 
 @without_gradient("mlp")
-def _mlp_alone(x, up, up_bias, down, down_bias, gamma, residual, activation, turned):
-    x, up, down, residual = _dense(x, up, down, residual)
-    hidden = _forward(x, up, up_bias, turned, activation)
-    return (_plain_forward(hidden, *_scaled(down, down_bias, gamma), turned, residual),)
+def mlp_alone(x, up, up_bias, down, down_bias, gamma, residual, activation, turned):
+    x, up, down, residual = dense(x, up, down, residual)
+    hidden = forward(x, up, up_bias, turned, activation)
+    return (plain_forward(hidden, *_scaled(down, down_bias, gamma), turned, residual),)
 
 
 @operator(
@@ -215,18 +225,18 @@ def _mlp_alone(x, up, up_bias, down, down_bias, gamma, residual, activation, tur
     ),
 )
 def mlp_backward(dy, x, up, down, down_bias, gamma, before, hidden, activation, turned, has_up_bias):
-    dy, x, up, down = _dense(dy, x, up, down)
-    dbefore = _data_gradient(dy, _scaled(down, None, gamma)[0], turned, "d" + activation, before)
-    ddown, ddown_bias = _weight_gradient(dy, hidden, down, turned), None if down_bias is None else _bias_gradient(dy)
+    dy, x, up, down = dense(dy, x, up, down)
+    dbefore = data_gradient(dy, _scaled(down, None, gamma)[0], turned, "d" + activation, before)
+    ddown, ddown_bias = weight_gradient(dy, hidden, down, turned), None if down_bias is None else bias_gradient(dy)
     dgamma = None
     if gamma is not None:
         dgamma = (ddown * down).sum(1)
         dgamma = dgamma if down_bias is None else torch.addcmul(dgamma, ddown_bias, down_bias)
         ddown, ddown_bias = _scaled(ddown, ddown_bias, gamma)
-    dup_bias = _bias_gradient(dbefore) if has_up_bias else None
+    dup_bias = bias_gradient(dbefore) if has_up_bias else None
     gradients = (
-        _data_gradient(dbefore, up, turned),
-        _weight_gradient(dbefore, x, up, turned),
+        data_gradient(dbefore, up, turned),
+        weight_gradient(dbefore, x, up, turned),
         dup_bias,
         ddown,
         ddown_bias,
@@ -250,15 +260,15 @@ def _gated_mlp_gradient(ops, ctx, dy):
 
 @operator(
     "gated_mlp(Tensor x, Tensor gate, Tensor up, Tensor down, Tensor? residual) -> (Tensor, Tensor, Tensor, Tensor)",
-    lambda x, gate, up, down, residual: (_linear_like(x, down, False), *(_linear_like(x, up, False) for _ in range(3))),
+    lambda x, gate, up, down, residual: (linear_like(x, down, False), *(linear_like(x, up, False) for _ in range(3))),
     _gated_mlp_gradient,
     _gated_mlp_setup,
 )
 def gated_mlp(x, gate, up, down, residual):
-    x, gate, up, down, residual = _dense(x, gate, up, down, residual)
-    g, u = _plain_forward(x, gate, None, False), _plain_forward(x, up, None, False)
+    x, gate, up, down, residual = dense(x, gate, up, down, residual)
+    g, u = plain_forward(x, gate, None, False), plain_forward(x, up, None, False)
     hidden = silu_mul(g, u)
-    return _plain_forward(hidden, down, None, False, residual), g, u, hidden
+    return plain_forward(hidden, down, None, False, residual), g, u, hidden
 
 
 @operator(
@@ -267,13 +277,13 @@ def gated_mlp(x, gate, up, down, residual):
     lambda dy, x, gate, up, down, g, u, hidden: (like(x), like(gate), like(up), like(down)),
 )
 def gated_mlp_backward(dy, x, gate, up, down, g, u, hidden):
-    dy, x, gate, up, down = _dense(dy, x, gate, up, down)
-    dg, du = silu_mul_backward(_data_gradient(dy, down, False), g, u)
-    dx = _data_gradient(dg, gate, False)
+    dy, x, gate, up, down = dense(dy, x, gate, up, down)
+    dg, du = silu_mul_backward(data_gradient(dy, down, False), g, u)
+    dx = data_gradient(dg, gate, False)
     _matrix(dx).addmm_(_matrix(du), up)
     return (
         dx,
-        _weight_gradient(dg, x, gate, False),
-        _weight_gradient(du, x, up, False),
-        _weight_gradient(dy, hidden, down, False),
+        weight_gradient(dg, x, gate, False),
+        weight_gradient(du, x, up, False),
+        weight_gradient(dy, hidden, down, False),
     )

@@ -1,0 +1,275 @@
+"""A block of a transformer as one operator: norm, attention of a joint projection, norm, two layers, and both residual sums.
+
+h = x + proj(attention(qkv(norm1(x)))), y = h + down(activation(up(norm2(h)))). The same kernels as those of its parts; what is saved
+is the caller's thread, which calls one function, and autograd, which has one node.
+"""
+
+import torch
+
+from ._attention import attention_packed, attention_packed_backward
+from ._conv import conv2d, conv2d_backward
+from ._conv import gradients_like as conv_gradients_like
+from ._norms import norm_of_rows, norm_of_rows_backward
+from ._products import (
+    bias_gradient,
+    data_gradient,
+    dense,
+    forward,
+    linear_like,
+    mlp,
+    mlp_alone,
+    mlp_backward,
+    plain_forward,
+    weight_gradient,
+)
+from ._registry import like, operator, without_gradient
+
+_WEIGHTS = (
+    "Tensor norm1, Tensor norm1_bias, Tensor qkv, Tensor? qkv_bias, Tensor proj, Tensor? proj_bias,"
+    " Tensor norm2, Tensor norm2_bias, Tensor up, Tensor? up_bias, Tensor down, Tensor? down_bias"
+)
+_OPTIONS = "int heads, bool causal, float scale, float eps1, float eps2, str activation, bool turned"
+_KEPT = "normed1 mean1 rstd1 joint o lse h normed2 mean2 rstd2 before hidden".split()
+
+
+def _rows(x):
+    return x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
+
+
+def _statistics(rows):
+    return rows.new_empty(rows.shape[0], dtype=torch.float32)
+
+
+def _attended(joint, x, heads, causal, scale):
+    """o[rows,C] and the log-sum-exp of q, k and v side by side."""
+    batch, tokens, _ = x.shape
+    o, lse = attention_packed(joint.view(batch, tokens, 3, heads, -1), causal, scale)
+    return o.view(joint.shape[0], -1), lse
+
+
+def _shapes(x, norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, norm2, norm2_bias, up, up_bias, down, down_bias, *options):
+    """Memory for y and what is kept."""
+    heads, turned = options[0], options[-1]
+    rows = x.new_empty((x.numel() // x.shape[-1], x.shape[-1]))
+    joint, inner = linear_like(rows, qkv, turned), linear_like(rows, up, turned)
+    o = rows.new_empty((rows.shape[0], joint.shape[1] // 3))
+    lse = x.new_empty((x.shape[0], heads, x.shape[1]), dtype=torch.float32)
+    means = [_statistics(rows) for _ in range(4)]
+    return like(x), like(rows), *means[:2], joint, o, lse, like(rows), like(rows), *means[2:], inner, like(inner)
+
+
+def _setup(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0], *inputs[1:12:2], *output[1:])
+    ctx.options = inputs[13:]
+
+
+def _gradient(ops, ctx, dy):
+    needs = ctx.needs_input_grad[:13]
+    gradients = ops.block_backward(dy, *ctx.saved_tensors, *ctx.options, needs)
+    return *(g if need else None for g, need in zip(gradients, needs)), *(None,) * 7
+
+
+@operator(
+    f"block(Tensor x, {_WEIGHTS}, {_OPTIONS}) -> (Tensor{', Tensor' * len(_KEPT)})",
+    _shapes,
+    _gradient,
+    _setup,
+)
+def block(x, norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, norm2, norm2_bias, up, up_bias, down, down_bias, *options):
+    heads, causal, scale, eps1, eps2, activation, turned = options
+    x, qkv, proj, up, down = dense(x, qkv, proj, up, down)
+    rows = _rows(x)
+    mean1, rstd1, mean2, rstd2 = (_statistics(rows) for _ in range(4))
+    normed1, _ = norm_of_rows("layernorm", rows, None, norm1, norm1_bias, eps1, mean1, rstd1)
+    joint = plain_forward(normed1, qkv, qkv_bias, turned)
+    o, lse = _attended(joint, x, heads, causal, scale)
+    attended = plain_forward(o, proj, proj_bias, turned)
+    normed2, h = norm_of_rows("layernorm", attended, rows, norm2, norm2_bias, eps2, mean2, rstd2)
+    before = linear_like(rows, up, turned)
+    hidden = forward(normed2, up, up_bias, turned, activation, before)
+    y = plain_forward(hidden, down, down_bias, turned, h).view(x.shape)
+    return y, normed1, mean1, rstd1, joint, o, lse, h, normed2, mean2, rstd2, before, hidden
+
+
+@without_gradient("block")
+def _block_alone(
+    x, norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, norm2, norm2_bias, up, up_bias, down, down_bias, *options
+):
+    heads, causal, scale, eps1, eps2, activation, turned = options
+    x, qkv, proj, up, down = dense(x, qkv, proj, up, down)
+    rows = _rows(x)
+    normed, _ = norm_of_rows("layernorm", rows, None, norm1, norm1_bias, eps1, None, None)
+    joint = plain_forward(normed, qkv, qkv_bias, turned)
+    attended = plain_forward(_attended(joint, x, heads, causal, scale)[0], proj, proj_bias, turned)
+    normed, h = norm_of_rows("layernorm", attended, rows, norm2, norm2_bias, eps2, None, None)
+    del joint, attended  # memory for what follows
+    hidden = forward(normed, up, up_bias, turned, activation)
+    return (plain_forward(hidden, down, down_bias, turned, h).view(x.shape),)
+
+
+def _gradients_like(x, norm1, qkv, proj, norm2, up, down, turned, needs):
+    def layer(weight, i):
+        bias = x.new_empty(weight.shape[1 if turned else 0])
+        return like(weight) if needs[i] else x.new_empty(0), bias if needs[i + 1] else x.new_empty(0)
+
+    norms = like(norm1), like(norm1), like(norm2), like(norm2)
+    return like(x), *norms[:2], *layer(qkv, 3), *layer(proj, 5), *norms[2:], *layer(up, 9), *layer(down, 11)
+
+
+@operator(
+    "block_backward(Tensor dy, Tensor x, Tensor norm1, Tensor qkv, Tensor proj, Tensor norm2, Tensor up, Tensor down,"
+    f" {', '.join('Tensor ' + name for name in _KEPT)}, {_OPTIONS}, bool[] needs) -> (Tensor{', Tensor' * 12})",
+    lambda dy, x, norm1, qkv, proj, norm2, up, down, *rest: _gradients_like(x, norm1, qkv, proj, norm2, up, down, *rest[-2:]),
+)
+def block_backward(
+    dy,
+    x,
+    norm1,
+    qkv,
+    proj,
+    norm2,
+    up,
+    down,
+    normed1,
+    mean1,
+    rstd1,
+    joint,
+    o,
+    lse,
+    h,
+    normed2,
+    mean2,
+    rstd2,
+    before,
+    hidden,
+    heads,
+    causal,
+    scale,
+    eps1,
+    eps2,
+    activation,
+    turned,
+    needs,
+):
+    x, dy, qkv, proj, up, down = dense(x, dy, qkv, proj, up, down)
+    dy_rows = _rows(dy)
+
+    def layer(gradient, inputs, weight, i):
+        """Gradients of a layer's weight and bias."""
+        dweight = weight_gradient(gradient, inputs, weight, turned) if needs[i] else None
+        return dweight, bias_gradient(gradient) if needs[i + 1] else None
+
+    dbefore = data_gradient(dy_rows, down, turned, "d" + activation, before)
+    ddown = layer(dy_rows, hidden, down, 11)
+    dup = layer(dbefore, normed2, up, 9)
+    dnormed = data_gradient(dbefore, up, turned)
+    dh, *dnorm2 = norm_of_rows_backward("layernorm", dnormed, dy_rows, h, norm2, mean2, rstd2)
+    dproj = layer(dh, o, proj, 5)
+    batch, tokens, _ = x.shape
+    shape = (batch, tokens, heads, -1)
+    do = data_gradient(dh, proj, turned)
+    djoint = attention_packed_backward(
+        do.view(shape), joint.view(batch, tokens, 3, heads, -1), o.view(shape), lse, causal, scale
+    ).view(joint.shape)
+    dqkv = layer(djoint, normed1, qkv, 3)
+    dnormed = data_gradient(djoint, qkv, turned)
+    dx, *dnorm1 = norm_of_rows_backward("layernorm", dnormed, dh, _rows(x), norm1, mean1, rstd1)
+    gradients = (dx.view(x.shape), *dnorm1, *dqkv, *dproj, *dnorm2, *dup, *ddown)
+    return tuple(x.new_empty(0) if g is None else g for g in gradients)
+
+
+# ConvNeXt's: x + gamma * down(activation(up(norm(conv(x))))), with a filter a channel, of images in the order N H W C
+
+
+_CONV_WEIGHTS = (
+    "Tensor filter, Tensor? filter_bias, Tensor norm, Tensor norm_bias, Tensor up, Tensor? up_bias, Tensor down, Tensor? down_bias,"
+    " Tensor? gamma"
+)
+_CONV_OPTIONS = "int[] padding, float eps, str activation"
+_CONV_KEPT = "image mean rstd normed before hidden".split()
+
+
+def _convolved(x, filter, bias, padding):
+    """conv(x)[N,K,H,W] and its pixels, rows of channels."""
+    image = conv2d(x, filter, bias, (1, 1), padding, (1, 1), filter.shape[0])
+    return image, _rows(image.permute(0, 2, 3, 1)).contiguous()
+
+
+def _as_image(rows, x):
+    n, c, h, w = x.shape
+    return rows.view(n, h, w, c).permute(0, 3, 1, 2)
+
+
+def _conv_block_shapes(x, filter, filter_bias, norm, norm_bias, up, *rest):
+    rows = like(_rows(x.permute(0, 2, 3, 1)))
+    inner = linear_like(rows, up, False)
+    return _as_image(rows, x), like(rows), _statistics(rows), _statistics(rows), like(rows), inner, like(inner)
+
+
+def _conv_block_setup(ctx, inputs, output):
+    x, filter, _, norm, _, up, _, down, down_bias, gamma, ctx.padding, _, ctx.activation = inputs
+    ctx.save_for_backward(x, filter, norm, up, down, down_bias, gamma, *output[1:])
+
+
+def _conv_block_gradient(ops, ctx, dy):
+    needs = ctx.needs_input_grad[:10]
+    gradients = ops.conv_block_backward(dy, *ctx.saved_tensors, ctx.padding, ctx.activation, needs)
+    return *(g if need else None for g, need in zip(gradients, needs)), None, None, None
+
+
+@operator(
+    f"conv_block(Tensor x, {_CONV_WEIGHTS}, {_CONV_OPTIONS}) -> (Tensor{', Tensor' * len(_CONV_KEPT)})",
+    _conv_block_shapes,
+    _conv_block_gradient,
+    _conv_block_setup,
+)
+def conv_block(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma, padding, eps, activation):
+    _, rows = _convolved(x, filter, filter_bias, padding)
+    mean, rstd = _statistics(rows), _statistics(rows)
+    normed, _ = norm_of_rows("layernorm", rows, None, norm, norm_bias, eps, mean, rstd)
+    residual = _rows(x.permute(0, 2, 3, 1))
+    y, before, hidden = mlp(normed, up, up_bias, down, down_bias, gamma, residual, activation, False)
+    return _as_image(y, x), rows, mean, rstd, normed, before, hidden
+
+
+@without_gradient("conv_block")
+def _conv_block_alone(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma, padding, eps, activation):
+    rows = _convolved(x, filter, filter_bias, padding)[1]
+    normed, _ = norm_of_rows("layernorm", rows, None, norm, norm_bias, eps, None, None)
+    residual = _rows(x.permute(0, 2, 3, 1))
+    return (_as_image(mlp_alone(normed, up, up_bias, down, down_bias, gamma, residual, activation, False)[0], x),)
+
+
+@operator(
+    "conv_block_backward(Tensor dy, Tensor x, Tensor filter, Tensor norm, Tensor up, Tensor down, Tensor? down_bias, Tensor? gamma,"
+    f" {', '.join('Tensor ' + name for name in _CONV_KEPT)}, int[] padding, str activation, bool[] needs)"
+    f" -> (Tensor{', Tensor' * 9})",
+    lambda dy, x, filter, norm, up, down, down_bias, gamma, *rest: _conv_gradients_like(
+        x, filter, norm, up, down, down_bias, gamma, rest[-1]
+    ),
+)
+def conv_block_backward(
+    dy, x, filter, norm, up, down, down_bias, gamma, image, mean, rstd, normed, before, hidden, padding, activation, needs
+):
+    dy_rows = _rows(dy.permute(0, 2, 3, 1))
+    dnormed, dup, dup_bias, ddown, ddown_bias, dgamma = mlp_backward(
+        dy_rows, normed, up, down, down_bias, gamma, before, hidden, activation, False, needs[6]
+    )
+    dimage, dnorm, dnorm_bias = norm_of_rows_backward("layernorm", dnormed, None, image, norm, mean, rstd)
+    options = (1, 1), padding, (1, 1), filter.shape[0]
+    dx, dfilter, dfilter_bias = conv2d_backward(_as_image(dimage, x), x, filter, *options, needs[0], needs[1], needs[2])
+    if needs[0]:
+        dx += dy
+    return dx, dfilter, dfilter_bias, dnorm, dnorm_bias, dup, dup_bias, ddown, ddown_bias, dgamma
+
+
+def _conv_gradients_like(x, filter, norm, up, down, down_bias, gamma, needs):
+    nothing = x.new_empty(0)
+    dx, dfilter, dbias = conv_gradients_like(x, filter, *needs[:3])
+    layers = (
+        like(up),
+        up.new_empty(up.shape[0] if needs[6] else 0),
+        like(down),
+        nothing if down_bias is None else like(down_bias),
+    )
+    return dx, dfilter, dbias, like(norm), like(norm), *layers, nothing if gamma is None else like(gamma)
