@@ -22,6 +22,7 @@ typedef struct known_product {
 static _Thread_local known_sum known[KNOWN_MAX];
 static _Thread_local known_product product; // the last one
 static _Thread_local int known_count;
+static _Thread_local known_line line; // the last one
 
 void values_know(val v, val base, int c)
 {
@@ -38,6 +39,12 @@ void values_forget(void)
 {
     known_count = 0;
     product = (known_product){ .reg = IR_CONSTANT };
+    line.reg = IR_CONSTANT;
+}
+
+const known_line *values_line(val v)
+{
+    return v.reg != IR_CONSTANT && v.reg == line.reg ? &line : NULL;
 }
 
 static const known_sum *find_sum(val v)
@@ -122,8 +129,10 @@ ckl_val ckl_val_fma(ckl_val x, ckl_val y, ckl_val z)
     if (!sum || y.type != CKL_F32 || z.reg == IR_CONSTANT || z.reg != product.reg)
         return ir_fma(x, y, z);
     const known_product p = product;
-    val shared = ir_binary(IR_MUL, x, sum->base), bias = ir_fma(x, ir_float(CKL_F32, sum->c), shared);
-    return ir_fma(p.x, p.y, bias);
+    const val shared = ir_binary(IR_MUL, x, sum->base), c = ir_float(CKL_F32, sum->c);
+    const val sum_of_all = ir_fma(p.x, p.y, ir_fma(x, c, shared));
+    line = (known_line){ sum_of_all.reg, p.x, p.y, shared, x, c };
+    return sum_of_all;
 }
 
 ckl_val ckl_val_exp(ckl_val x)

@@ -219,6 +219,20 @@ class Functions(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "come together"):
             ckl.attention_decode(q, q, q, k_new=k_new)
 
+    def test_latent_cache(self):
+        lengths = torch.tensor([6, 3], device=device, dtype=torch.int32)
+        q, cache, new = (normal(*shape, dtype=torch.float16) for shape in ((2, 4, 1, 136), (2, 1, 6, 136), (2, 1, 1, 136)))
+        wanted = cache.clone()
+        wanted[torch.arange(2, device=device), 0, lengths.long() - 1] = new[:, 0, 0]
+        want = ckl.attention_decode(q, wanted, wanted[..., :128].clone(), lengths)
+        close = {"rtol": 1e-2, "atol": 1e-2}
+        torch.testing.assert_close(ckl.attention_decode(q, wanted, wanted[..., :128], lengths), want, **close)
+        o = ckl.attention_decode(q, cache, cache[..., :128], lengths, k_new=new, v_new=new[..., :128])
+        torch.testing.assert_close(o, want, **close)
+        torch.testing.assert_close(cache, wanted, rtol=0, atol=0)
+        with self.assertRaisesRegex(ValueError, "not of k_new"):
+            ckl.attention_decode(q, cache, cache[..., :128], lengths, k_new=new, v_new=new[..., :128].clone())
+
     def test_tensors(self):
         x, y, row = normal(3, 4, 5), normal(3, 4, 5), normal(5)
         self.same(lambda a, b: ckl.add(a, b, alpha=2.0, beta=0.5), lambda a, b: 2 * a + 0.5 * b, x, y)

@@ -31,7 +31,7 @@ extern "C" {
  * For a cache of CKL_E4M3 they are divided by the scales and rounded, and what is beyond its largest number becomes that.
  *
  * A `latent` cache (multi-head latent attention) has no values of its own: a value is the first dv elements of its key, and dv is
- * at most d. Without append.
+ * at most d. New ones come as k_new alone; without append where the cache is CKL_E4M3.
  *
  * A sequence's result does not depend on the batch: keys are split at multiples of a length that follows from the
  * device and all fields but batch, pages and strides, and parts are added in their order.
@@ -76,8 +76,8 @@ typedef struct ckl_attention_decode_args {
     void *o;
     float *lse;                     // [batch, heads, q], dense; NULL where the desc has none
     const float *scale_k, *scale_v; // [kv_heads], positive; NULL where the cache is of dtype
-    const void *k_new, *v_new;      // NULL without append
-    void *k_into, *v_into;          // NULL without append; may be k and v
+    const void *k_new, *v_new;      // NULL without append; v_new also where the cache is latent
+    void *k_into, *v_into;          // likewise; may be k and v
     void *workspace;                // ckl_plan_workspace_bytes(), zeroed once; NULL: the plan's own
 } ckl_attention_decode_args;
 

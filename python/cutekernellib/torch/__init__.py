@@ -354,7 +354,8 @@ def attention_decode(
     lengths: i32 [B], the keys of each sequence, those of the new tokens included, which are the last; not given: all K. table: i32
     [B, pages of a sequence], where the cache is in pages: k[pages,G,keys of a page,D]. Lengths and table are read by the GPU: a
     CUDA graph of a step may be replayed while they change. k_new[B,G,T,D], v_new[B,G,T,E], with lengths: keys and values of the new
-    tokens, which the call stores in the cache at their places; without them the cache has them already.
+    tokens, which the call stores in the cache at their places; without them the cache has them already. A latent cache has values that
+    are part of their keys: v is k[..., :E] then, a view, and v_new is k_new[..., :E].
     """
     if _needs_gradient(q, k, v, *(x for x in (k_new, v_new, sinks) if x is not None)):
         raise NotImplementedError("attention_decode: there is no gradient; call it under torch.no_grad(), or attention()")

@@ -277,17 +277,27 @@ def attention_decode_append(q, k, v, k_new, v_new, lengths, table, sinks, scale,
     return _decode(q, k, v, _by_rows(k_new), _by_rows(v_new), lengths, table, sinks, scale, left, softcap)
 
 
+def _is_part(v, k):
+    """Are values the first elements of their keys, in the same memory? Such a cache is a latent one."""
+    return k.data_ptr() == v.data_ptr() and k.stride() == v.stride() and v.shape[3] <= k.shape[3]
+
+
 def _decode(q, k, v, k_new, v_new, lengths, table, sinks, scale, left, softcap):
     """New keys and values, if any, are stored in the cache."""
     q = _by_rows(q)
     o, _ = _outputs(q, v)
     kv = k.shape[2] * (1 if table is None else table.shape[1])
     lengths = _all_of(q.shape[0], kv, q.device) if lengths is None else lengths
-    strides = (q.stride(), k.stride(), v.stride(), o.stride())
-    new_strides = None if k_new is None else (k_new.stride(), v_new.stride())
+    dv, latent = v.shape[3], _is_part(v, k)
+    if latent and k_new is not None and not _is_part(v_new, k_new):
+        raise ValueError("attention_decode: v is part of k, and v_new not of k_new")
+    if latent:
+        v = v_new = None
+    strides = tuple(x.stride() for x in (q, k, v, o) if x is not None)
+    new_strides = None if k_new is None else tuple(x.stride() for x in (k_new, v_new) if x is not None)
     pages = None if table is None else k.shape[0]
-    options = (scale, left, softcap, sinks is not None, new_strides)
-    desc = _problems.attention_decode(q.shape, k.shape[1:3], kv, v.shape[3], pages, strides, q.dtype, *options)
+    options = (scale, left, softcap, sinks is not None, new_strides, latent)
+    desc = _problems.attention_decode(q.shape, k.shape[1:3], kv, dv, pages, strides, q.dtype, *options)
     into = (None, None) if k_new is None else (k, v)
     _attention_decode(desc, q, k, v, lengths, table, sinks, o, k_new, v_new, *into)
     return o

@@ -202,6 +202,7 @@ static const field desc_fields[] = { ATTENTION_DESC(FIELD_ROW, ckl_attention_des
 static const implementation *const implementations[] = { &attention_sm90_backward_implementation,
                                                          &attention_naive_backward_implementation,
                                                          &attention_sm90_backward_unordered_implementation,
+                                                         &attention_short_implementation,
                                                          &attention_sm90_implementation,
                                                          &attention_sm80_implementation,
                                                          &attention_tensor_implementation,

@@ -160,7 +160,7 @@ KERNEL_PARAMS(attention, ATTENTION_PARAMS);
 extern const implementation attention_sm90_backward_implementation, attention_sm90_backward_unordered_implementation,
     attention_naive_backward_implementation;
 extern const implementation attention_sm90_implementation, attention_sm80_implementation,
-    attention_tensor_implementation, attention_naive_implementation;
+    attention_short_implementation, attention_tensor_implementation, attention_naive_implementation;
 
 /* naive */
 

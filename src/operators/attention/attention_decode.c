@@ -18,7 +18,8 @@ static attention_fields fields_of(ckl_attention_decode_desc *x, int tensor)
         [DECODE_K_NEW] = ATTENTION_FIELDS(x, k_new, x->batch, x->kv_heads, x->q, x->d),
         [DECODE_V_NEW] = ATTENTION_FIELDS(x, v_new, x->batch, x->kv_heads, x->q, x->dv),
     };
-    attention_fields f = all[x->latent && tensor == ATTENTION_V ? ATTENTION_K : tensor];
+    const bool of_key = x->latent && (tensor == ATTENTION_V || tensor == DECODE_V_NEW); // where its values are
+    attention_fields f = all[of_key ? tensor - 1 : tensor];
     f.d = all[tensor].d;
     return f;
 }
@@ -69,10 +70,13 @@ static ckl_status check_latent(const ckl_attention_decode_desc *d)
         const char *name;
         int64_t value;
     } unused[] = {
-        { "ldv", d->ldv }, { "ldv_head", d->ldv_head }, { "ldv_batch", d->ldv_batch }, { "append", d->append }
+        { "ldv", d->ldv },         { "ldv_head", d->ldv_head },         { "ldv_batch", d->ldv_batch },
+        { "ldv_new", d->ldv_new }, { "ldv_new_head", d->ldv_new_head }, { "ldv_new_batch", d->ldv_new_batch }
     };
     for (int i = 0; i < COUNT_OF(unused); i++)
         TRY(plan_check_unused("attention_decode", unused[i].name, unused[i].value, "a latent cache"));
+    if (d->cache == CKL_E4M3)
+        return plan_check_unused("attention_decode", "append", d->append, "a latent cache of e4m3");
     return CKL_OK;
 }
 
@@ -131,7 +135,8 @@ static int tensors(const void *desc, plan_tensor *t)
     static const char *const names[] = { "q", "k", "v" };
     const ckl_attention_decode_desc *d = desc;
     const char *const no_scales = d->cache == CKL_E4M3 ? NULL : "a cache of dtype",
-                      *const no_append = d->append ? NULL : "a problem without append";
+                      *const no_append = d->append ? NULL : "a problem without append",
+                      *const no_values = d->latent ? "a latent cache" : no_append;
     const int64_t pages = d->page ? ceil_div(d->kv, d->page) : 1;
     for (int i = 0; i < ATTENTION_O; i++)
         t[i] = tensor_of(d, i, names[i]);
@@ -145,9 +150,9 @@ static int tensors(const void *desc, plan_tensor *t)
     t[OPERAND_SCALE_K] = plan_absent(plan_vector("scale_k", CKL_F32, d->kv_heads), no_scales);
     t[OPERAND_SCALE_V] = plan_absent(plan_vector("scale_v", CKL_F32, d->kv_heads), no_scales);
     t[OPERAND_K_NEW] = plan_absent(tensor_of(d, DECODE_K_NEW, "k_new"), no_append);
-    t[OPERAND_V_NEW] = plan_absent(tensor_of(d, DECODE_V_NEW, "v_new"), no_append);
+    t[OPERAND_V_NEW] = plan_absent(tensor_of(d, DECODE_V_NEW, "v_new"), no_values);
     t[OPERAND_K_INTO] = plan_output(plan_absent(tensor_of(d, ATTENTION_K, "k_into"), no_append));
-    t[OPERAND_V_INTO] = plan_output(plan_absent(tensor_of(d, ATTENTION_V, "v_into"), no_append));
+    t[OPERAND_V_INTO] = plan_output(plan_absent(tensor_of(d, ATTENTION_V, "v_into"), no_values));
     for (int i = 0; i < 2; i++) // the cache itself
         t[ATTENTION_K + i].place = t[OPERAND_K_INTO + i].place = 1 + i;
     t[OPERAND_LSE] = plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->batch, d->heads, d->q },
@@ -161,6 +166,7 @@ static int tensors(const void *desc, plan_tensor *t)
 static const field desc_fields[] = { ATTENTION_DECODE_DESC(FIELD_ROW, ckl_attention_decode_desc) };
 static const implementation *const implementations[] = { &attention_decode_latent_implementation,
                                                          &attention_decode_sm80_implementation,
+                                                         &attention_decode_sm90_implementation,
                                                          &attention_decode_naive_implementation, NULL };
 
 OPERATOR(attention_decode, attention_decode, "attention of new tokens against a cache of keys and values",

@@ -45,19 +45,20 @@
     X(owner, bool, latent, "0", "0 1", "values are the first dv elements of the keys")
 
 /* What every kernel computes. */
-#define ATTENTION_DECODE_FORM(X, owner)                                         \
-    X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")        \
-    X(owner, int, d, "64", "", "elements of a head of q and k")                 \
-    X(owner, int, dv, "64", "", "the same of v")                                \
-    X(owner, int, tokens, "1", "", "new ones of a sequence")                    \
-    X(owner, int, group, "1", "", "heads that share one of k and v")            \
-    X(owner, int, page, "0", "", "keys of a page; 0: the cache is contiguous")  \
-    X(owner, bool, left, "0", "0 1", "earlier keys are hidden")                 \
-    X(owner, bool, softcap, "0", "0 1", "scores go through tanh")               \
-    X(owner, bool, sinks, "0", "0 1", "every head has a score without a value") \
-    X(owner, bool, lse, "0", "0 1", "stores the log-sum-exp")                   \
-    X(owner, ckl_dtype, cache, "f16", "f16 bf16 e4m3", "type of k and v")       \
-    X(owner, bool, append, "0", "0 1", "new keys and values come apart, and are stored")
+#define ATTENTION_DECODE_FORM(X, owner)                                                  \
+    X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")                 \
+    X(owner, int, d, "64", "", "elements of a head of q and k")                          \
+    X(owner, int, dv, "64", "", "the same of v")                                         \
+    X(owner, int, tokens, "1", "", "new ones of a sequence")                             \
+    X(owner, int, group, "1", "", "heads that share one of k and v")                     \
+    X(owner, int, page, "0", "", "keys of a page; 0: the cache is contiguous")           \
+    X(owner, bool, left, "0", "0 1", "earlier keys are hidden")                          \
+    X(owner, bool, softcap, "0", "0 1", "scores go through tanh")                        \
+    X(owner, bool, sinks, "0", "0 1", "every head has a score without a value")          \
+    X(owner, bool, lse, "0", "0 1", "stores the log-sum-exp")                            \
+    X(owner, ckl_dtype, cache, "f16", "f16 bf16 e4m3", "type of k and v")                \
+    X(owner, bool, append, "0", "0 1", "new keys and values come apart, and are stored") \
+    X(owner, bool, latent, "0", "0 1", "values are the first dv elements of the keys")
 
 typedef struct attention_decode_form {
     ATTENTION_DECODE_FORM(FIELD_MEMBER, )
@@ -70,7 +71,8 @@ attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *d
 
 /* Parameters of all kernels; arrays in the order of the tensors. A kernel has those of them that it uses. */
 #define ATTENTION_DECODE_PARAMS(X, owner)                                            \
-    X(owner, tensor, K)                                                              \
+    X(owner, tensor, K) /* of 16-bit words */                                        \
+    X(owner, tensor, V)                                                              \
     X(owner, pointer, x, [DECODE_TENSORS])                                           \
     X(owner, i64, ld, [DECODE_TENSORS])                                              \
     X(owner, i64, ld_head, [DECODE_TENSORS])                                         \
@@ -91,14 +93,15 @@ attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *d
     X(owner, f32, factor)   /* softcap: scores become tanh(factor * score) first */  \
     X(owner, f32, exponent) /* weights are 2^(exponent * score) */                   \
     X(owner, u32, splits)   /* of a sequence of kv keys */                           \
+    X(owner, u32, units)    /* splits of all rows and sequences */                   \
     X(owner, pointer, counters)                                                      \
     X(owner, pointer, states) /* maximum and sum of each row of a split */           \
     X(owner, pointer, parts)  /* its sum of weighted values */
 
 KERNEL_PARAMS(attention_decode, ATTENTION_DECODE_PARAMS);
 
-extern const implementation attention_decode_latent_implementation, attention_decode_sm80_implementation,
-    attention_decode_naive_implementation;
+extern const implementation attention_decode_latent_implementation, attention_decode_sm90_implementation,
+    attention_decode_sm80_implementation, attention_decode_naive_implementation;
 
 /* What attention_decode_plans.c has for all. */
 attention_decode_form attention_decode_form_of(const ckl_attention_decode_desc *desc);
@@ -113,7 +116,7 @@ ckl_status attention_decode_check_strides(const char *who, const ckl_attention_d
 int64_t attention_decode_ctas(const ckl_attention_decode_desc *desc, int rows, int split);
 int64_t attention_decode_workspace(const ckl_attention_decode_desc *desc, int rows, int split);
 ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_decode_args *args, int rows, int split,
-                                   ckl_stream stream);
+                                   int64_t ctas_max, ckl_stream stream);
 
 /* naive */
 
@@ -148,11 +151,26 @@ int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *config);
 
 void attention_decode_sm80(const void *config, int kernel);
 
+/* sm90: the same numbers, other defaults */
+
+#define ATTENTION_DECODE_SM90_CONFIG(X, owner)                                              \
+    X(owner, int, rows, "16", "16 32", "rows of a CTA: tokens times heads of a group")      \
+    X(owner, int, warps, "8", "4 8 12", "of a CTA, which take blocks of keys in turn")      \
+    X(owner, int, keys, "16", "16 32", "keys of a block")                                   \
+    X(owner, int, stages, "1", "1 2 3 4 5", "blocks of the ring for each warp")             \
+    X(owner, int, ctas, "0", "0 2 3", "CTAs that must fit an SM: bounds registers; 0: any") \
+    X(owner, int, split, "512", "128 256 512 1024 2048", "keys after which the sum is put away")
+
+typedef attention_decode_sm80_config attention_decode_sm90_config;
+
+int64_t attention_decode_sm90_smem(const attention_decode_sm90_config *config);
+
+void attention_decode_sm90(const void *config, int kernel);
+
 /* latent */
 
-#define ATTENTION_DECODE_LATENT_CONFIG(X, owner)                                                \
-    X(owner, int, cluster, "1", "1 2", "CTAs, of neighbouring tiles of rows, that share loads") \
-    X(owner, int, split, "1024", "512 1024 2048 4096", "keys of a CTA")
+#define ATTENTION_DECODE_LATENT_CONFIG(X, owner) \
+    X(owner, int, split, "1024", "512 1024 2048 4096", "keys after which the sum is put away")
 
 enum {
     ATTENTION_DECODE_LATENT_KEYS = 64,  // of a block

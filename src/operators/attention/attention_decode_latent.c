@@ -7,9 +7,8 @@
  *                    from block to block, back and forth, and each one's softmax runs under the other's products
  *   warps 8-11       producer: one thread brings blocks of 64 keys by TMA, in three sections: the columns of either half of O, and the rest
  *
- * The CTAs of two tiles of rows may be a cluster: each loads half of every section for both.
- *
- * Two blocks are in shared memory, one of each consumer. A section has one reader that comes last, which releases it.
+ * Two blocks are in shared memory, one of each consumer. A section has one reader that comes last, which releases it. Persistent: a
+ * CTA takes one split after the other. What it has of one goes from registers to the workspace while the blocks of the next arrive.
  */
 #include <stdio.h>
 
@@ -25,7 +24,6 @@ enum {
     CHUNKS_MAX = ATTENTION_DECODE_LATENT_MAX / CHUNK,
     VECTOR = 8, // elements of 16 bytes
     LANES = 32,
-    PAD = 8,          // columns between rows of O in shared memory, against bank conflicts
     REST = 2,         // the section behind those of the halves
     SECTIONS = 3,     // of a block
     BARRIER_OWN = 1,  // + consumer: its 128 threads
@@ -38,17 +36,17 @@ typedef struct latent_kernel {
     const attention_decode_latent_config *cfg;
     decode_place place;
     columns d, half; // of a key; of the columns of O that a consumer has
-    int boxes;       // of a block's chunk that this CTA loads: pages, or parts of one
+    int boxes;       // of a block's chunk: pages, or parts of one
     tma_copy tmaK;
     tensor sQ;            // (BM,CHUNK,CHUNKS)
     tensor sK;            // (BN,CHUNK,CHUNKS,CONSUMERS)
     tensor sP;            // (BM,BN,CONSUMERS), where a block has the first chunk of the rest
     tensor sV[CONSUMERS]; // (DV/2,BN,CONSUMERS), the same memory
-    tensor sO;            // (BM,DV,1), f32, the same
     tensor sMax, sFactor; // (BM,CONSUMERS): of the rows after a consumer's block; what O is to be multiplied by there
-    tensor sTop, sSum;    // (BM,1)
+    tensor sSum;          // (BM,CONSUMERS)
     pipeline ring;        // of sections, SECTIONS for each block
     val pairs;            // of blocks
+    val done;             // of all splits before this one, a variable of each role
 } latent_kernel;
 
 static int64_t block_bytes(const attention_decode_latent_config *c)
@@ -56,16 +54,10 @@ static int64_t block_bytes(const attention_decode_latent_config *c)
     return attention_columns_bytes(attention_columns_of(c->form.d), KEYS);
 }
 
-static int64_t blocks_bytes(const attention_decode_latent_config *c)
-{
-    int64_t blocks = CONSUMERS * block_bytes(c), o = (int64_t)ROWS * (c->form.dv + PAD) * 4;
-    return blocks > o ? blocks : o;
-}
-
 int64_t attention_decode_latent_smem(const attention_decode_latent_config *c)
 {
-    int64_t q = attention_columns_bytes(attention_columns_of(c->form.d), ROWS), states = (2 * CONSUMERS + 2) * ROWS * 4;
-    return q + blocks_bytes(c) + states + 16 * CONSUMERS * SECTIONS + 4;
+    int64_t q = attention_columns_bytes(attention_columns_of(c->form.d), ROWS), states = 3 * CONSUMERS * ROWS * 4;
+    return q + CONSUMERS * block_bytes(c) + states + 16 * CONSUMERS * SECTIONS + 4;
 }
 
 static void describe_shared_memory(latent_kernel *k)
@@ -75,7 +67,7 @@ static void describe_shared_memory(latent_kernel *k)
     const int64_t block = block_bytes(k->cfg) / 2, chunk = KEYS * CHUNK;
     k->sQ = smem_tensor("Q", dtype, attention_chunks_layout(dtype, k->d, ROWS, k->d.chunks, 1, 0), 1024);
     k->sQ = slice(k->sQ, _, _, _, 0);
-    const int64_t blocks = smem_alloc("blocks", blocks_bytes(k->cfg), 1024);
+    const int64_t blocks = smem_alloc("blocks", CONSUMERS * block_bytes(k->cfg), 1024);
     k->sK = smem_view(smem_address(blocks), dtype,
                       attention_chunks_layout(dtype, k->d, KEYS, k->d.chunks, CONSUMERS, block));
     for (int w = 0; w < CONSUMERS; w++) {
@@ -84,12 +76,10 @@ static void describe_shared_memory(latent_kernel *k)
     }
     tensor sRest = smem_view(smem_address(blocks + 2 * chunk * CONSUMERS * k->half.chunks), dtype, k->sK.layout);
     k->sP = slice(sRest, _, _, 0, _);
-    k->sO = smem_view(smem_address(blocks), F32, make_layout(shape(ROWS, form->dv, 1), stride(form->dv + PAD, 1, 0)));
     k->sMax = smem_tensor("maxima", F32, compact(shape(ROWS, CONSUMERS)), 4);
     k->sFactor = smem_tensor("factors", F32, compact(shape(ROWS, CONSUMERS)), 4);
-    k->sTop = smem_tensor("tops", F32, compact(shape(ROWS, 1)), 4);
-    k->sSum = smem_tensor("sums", F32, compact(shape(ROWS, 1)), 4);
-    k->ring = make_pipeline("ring", CONSUMERS * SECTIONS, 1, k->cfg->cluster);
+    k->sSum = smem_tensor("sums", F32, compact(shape(ROWS, CONSUMERS)), 4);
+    k->ring = make_pipeline("ring", CONSUMERS * SECTIONS, 1, 1);
 }
 
 static latent_kernel describe_kernel(const attention_decode_latent_config *cfg)
@@ -100,8 +90,8 @@ static latent_kernel describe_kernel(const attention_decode_latent_config *cfg)
                         .d = attention_columns_of(form->d),
                         .half = attention_columns_of(form->dv / CONSUMERS) };
     k.place.p = params_of(attention_decode);
-    const int most = KEYS / cfg->cluster, rows = form->page && form->page < most ? form->page : most;
-    k.boxes = most / rows;
+    const int rows = form->page && form->page < KEYS ? form->page : KEYS;
+    k.boxes = KEYS / rows;
     k.tmaK = make_tma(k.place.p.K, form->dtype, 4, rows, CHUNK, 2 * CHUNK);
     describe_shared_memory(&k);
     return k;
@@ -114,7 +104,7 @@ static void initialise(const latent_kernel *k)
         pipeline_init(&k->ring);
         fence_mbarrier_init();
     }
-    cluster_sync();
+    cta_sync();
     grid_wait();
     launch_dependents();
 }
@@ -132,9 +122,9 @@ static val start_of(const latent_kernel *k, val pair, int block)
     return add(k->place.from, add(mul(pair, imm(CONSUMERS * KEYS)), imm(block * KEYS)));
 }
 
-static val phase_of(val pair)
+static val phase_of(const latent_kernel *k, val pair)
 {
-    return bit_and(pair, imm(1));
+    return bit_and(add(k->done, pair), imm(1));
 }
 
 /* A section of the block in slot `slot`, in a phase. */
@@ -166,10 +156,9 @@ static box_place box_at(const latent_kernel *k, val key)
 static void load_block(const latent_kernel *k, int slot, val start, val parity)
 {
     const int chunks[] = { k->half.chunks, k->half.chunks, k->d.chunks - CONSUMERS * k->half.chunks };
-    const val first = k->cfg->cluster > 1 ? mul(cluster_rank(), imm(k->boxes)) : imm_as(U32, 0);
     box_place boxes[KEYS / ATTENTION_DECODE_LATENT_PAGE];
     for (int b = 0; b < k->boxes; b++)
-        boxes[b] = box_at(k, add(start, mul(add(first, imm(b)), imm(k->tmaK.rows))));
+        boxes[b] = box_at(k, add(start, imm(b * k->tmaK.rows)));
     for (int s = 0, chunk = 0; s < SECTIONS; s++) {
         pipeline_state section = section_of(k, slot, s, parity);
         pipeline_wait_empty(&k->ring, &section);
@@ -177,22 +166,32 @@ static void load_block(const latent_kernel *k, int slot, val start, val parity)
         for (int end = chunk + chunks[s]; chunk < end; chunk++)
             for (int b = 0; b < k->boxes; b++) {
                 tensor sChunk = slice(k->sK, _, _, chunk, slot),
-                       sBox = local_tile(sChunk, shape(k->tmaK.rows, CHUNK), coord(add(first, imm(b)), 0));
+                       sBox = local_tile(sChunk, shape(k->tmaK.rows, CHUNK), coord(b, 0));
                 tma_load_of(&k->tmaK, sBox, boxes[b].row, imm(chunk * CHUNK), 2,
                             (const val[]){ k->place.kv_head, boxes[b].of }, pipeline_full_barrier(&k->ring, &section),
-                            imm(k->cfg->cluster > 1 ? (1 << k->cfg->cluster) - 1 : 0));
+                            imm(0));
             }
     }
 }
 
-/* One thread. */
-static void producer(const latent_kernel *k)
+static void load_split(void *of)
 {
-    warpgroup_reg_dealloc(40);
-    IF(logical_and(eq(warp(), imm(CONSUMERS * WARPGROUP / LANES)), elect()))
+    latent_kernel *k = of;
+    k->pairs = pairs_of(&k->place);
+    IF(elect())
         LOOP(pair, k->pairs)
             for (int slot = 0; slot < CONSUMERS; slot++)
-                load_block(k, slot, start_of(k, pair, slot), phase_of(add(pair, imm(1))));
+                load_block(k, slot, start_of(k, pair, slot), phase_of(k, add(pair, imm(1))));
+    assign(k->done, add(k->done, k->pairs));
+}
+
+/* One thread of a warp that stays together. */
+static void producer(latent_kernel *k)
+{
+    warpgroup_reg_dealloc(40);
+    k->done = variable(U32, imm(0));
+    IF(eq(warp(), imm(CONSUMERS * WARPGROUP / LANES)))
+        attention_decode_for_splits(&k->place, k->cfg->split, load_split, k);
 }
 
 /* Consumers */
@@ -275,21 +274,64 @@ static void wait_section(const latent_kernel *k, int slot, int section, val pari
     pipeline_wait_full(&k->ring, &at);
 }
 
-/* In all CTAs that load for this one; by a thread for each. */
 static void release_section(const latent_kernel *k, const consumer_role *c, int slot, int section)
 {
-    const val stage = imm_as(U32, slot * SECTIONS + section);
-    IF(lt(c->tid, imm(k->cfg->cluster))) {
-        if (k->cfg->cluster == 1)
-            pipeline_release(&k->ring, stage);
-        else
-            pipeline_release_at(&k->ring, stage, pipeline_peer(&k->ring, c->tid));
+    IF(eq(c->tid, imm(0)))
+        pipeline_release(&k->ring, imm_as(U32, slot * SECTIONS + section));
+}
+
+/* A key of a cache, or of what is new: of sequence or page `of`. (D) */
+static tensor key_at(const latent_kernel *k, val pointer, int strides, val of, val row)
+{
+    const attention_decode_values *p = &k->place.p;
+    layout all = make_layout(shape(p->batch, p->kv_heads, k->place.form.tokens, k->place.form.d),
+                             stride(p->ld_batch[strides], p->ld_head[strides], p->ld[strides], 1));
+    return slice(gmem_tensor(pointer, k->place.form.dtype, all), of, k->place.kv_head, row, _);
+}
+
+/*
+ * New keys of its own block: into shared memory, whose other rows are there by then, and by the CTA of the first tile to where the
+ * cache is to have them.
+ */
+static void append_keys(const latent_kernel *k, const consumer_role *c, val start)
+{
+    const int vectors = k->place.form.d / VECTOR;
+    const val old = sub(convert(I32, k->place.length), imm(k->place.form.tokens)), first = convert(I32, start);
+    LOOP_FROM(item, c->tid, imm(k->place.form.tokens * vectors), imm(WARPGROUP)) {
+        const val token = div(item, imm(vectors)), vector = rem(item, imm(vectors)), column = mul(vector, imm(VECTOR));
+        const val key = add(old, convert(I32, token)), row = convert(U32, sub(key, first));
+        IF(logical_and(ge(key, first), logical_and(lt(row, imm(KEYS)), lt(key, convert(I32, k->place.to))))) {
+            tensor rKey = fragment(I32, compact(leaf(4))),
+                   gNew = key_at(k, k->place.p.x[DECODE_K_NEW], DECODE_K_NEW, k->place.batch, token);
+            copy(gmem_tensor(tensor_address(gNew, coord(column)), I32, compact(leaf(4))), rKey, 16);
+            val to = tensor_address(k->sK, coord(row, rem(column, imm(CHUNK)), div(column, imm(CHUNK)), c->index));
+            copy(rKey, smem_view(to, I32, compact(leaf(4))), 16);
+            IF(eq(k->place.tile, imm(0))) {
+                const box_place at = box_at(k, convert(U32, key));
+                tensor gInto = key_at(k, k->place.p.into[ATTENTION_K], ATTENTION_K, at.of, at.row);
+                copy(rKey, gmem_tensor(tensor_address(gInto, coord(column)), I32, compact(leaf(4))), 16);
+            }
+        }
+    }
+    fence_proxy_async(); // wgmma reads them
+    named_sync(imm(BARRIER_OWN + c->index), WARPGROUP);
+}
+
+static void append_block(const latent_kernel *k, const consumer_role *c, val start, val parity)
+{
+    const val end = min(add(start, imm(KEYS)), k->place.to);
+    IF(lt(sub(convert(I32, k->place.length), imm(k->place.form.tokens)), convert(I32, end))) {
+        for (int s = 0; s < SECTIONS; s++)
+            wait_section(k, c->index, s, parity);
+        append_keys(k, c, start);
     }
 }
 
 /* scores = Q * K^T of its own block, section by section as they arrive; asynchronous. */
-static void issue_scores(const latent_kernel *k, const consumer_role *c, val parity)
+static void issue_scores(const latent_kernel *k, const consumer_role *c, val start, val parity)
 {
+    if (k->place.form.append)
+        append_block(k, c, start, parity);
     const int ends[] = { k->half.chunks, CONSUMERS * k->half.chunks, k->d.chunks };
     for (int s = 0, chunk = 0; s < SECTIONS; s++) {
         wait_section(k, c->index, s, parity);
@@ -394,7 +436,7 @@ static void multiply_own(const latent_kernel *k, const consumer_role *c)
 /* The scores of its own block, then the product of the other's block before, under which the softmax runs. */
 static void step(const latent_kernel *k, consumer_role *c, val start, val own_parity, val told_parity)
 {
-    issue_scores(k, c, own_parity);
+    issue_scores(k, c, start, own_parity);
     hear(k, c);
     scale_out(c, c->told_factor);
     issue_told(k, c, told_parity);
@@ -409,15 +451,15 @@ static void step(const latent_kernel *k, consumer_role *c, val start, val own_pa
 static void attend_first(const latent_kernel *k, consumer_role *c)
 {
     const val one = imm(1);
-    issue_scores(k, c, imm_as(U32, 0));
+    issue_scores(k, c, k->place.from, phase_of(k, imm_as(U32, 0)));
     mma_wait(0);
     tell(k, c, k->place.from);
     multiply_own(k, c);
     LOOP(pair, sub(k->pairs, one))
-        step(k, c, start_of(k, add(pair, one), 0), phase_of(add(pair, one)), phase_of(pair));
+        step(k, c, start_of(k, add(pair, one), 0), phase_of(k, add(pair, one)), phase_of(k, pair));
     hear(k, c);
     scale_out(c, c->told_factor);
-    issue_told(k, c, phase_of(sub(k->pairs, one)));
+    issue_told(k, c, phase_of(k, sub(k->pairs, one)));
     mma_wait(0);
     release_told(k, c);
 }
@@ -426,52 +468,71 @@ static void attend_first(const latent_kernel *k, consumer_role *c)
 static void attend_second(const latent_kernel *k, consumer_role *c)
 {
     LOOP(pair, k->pairs)
-        step(k, c, start_of(k, pair, 1), phase_of(pair), phase_of(pair));
+        step(k, c, start_of(k, pair, 1), phase_of(k, pair), phase_of(k, pair));
 }
 
-/* What both have, where all can read it. The maxima are the same. */
-static void share(const latent_kernel *k, consumer_role *c)
+/* Sums of both, in the order of the consumers; the maxima are the same. */
+static void share_sums(const latent_kernel *k, consumer_role *c)
 {
-    tiled_copy each = make_tiled_copy_C("UniversalCopy<64>", F32, &c->own, ROWS, k->half.used);
-    tensor sHalf = local_tile(slice(k->sO, _, _, 0), shape(ROWS, k->half.used), coord(0, c->index));
     attention_online_rows_finish(&c->rows, NULL);
-    if (c->index == 1)
-        for (int r = 0; r < c->rows.count; r++)
-            set(k->sSum, coord(row_number(c, r), 0), c->rows.sum[r]); // all four lanes of a row have it
-    named_sync(imm(BARRIER_BOTH), CONSUMERS * WARPGROUP);             // both are done with the blocks
-    copy_tiled(&each, c->out, partition_D(&each, sHalf, c->tid));
+    for (int r = 0; r < c->rows.count; r++)
+        set(k->sSum, coord(row_number(c, r), c->index), c->rows.sum[r]); // all four lanes of a row have it
+    named_sync(imm(BARRIER_BOTH), CONSUMERS * WARPGROUP);
+    for (int r = 0; r < c->rows.count; r++)
+        c->rows.sum[r] = add(at(k->sSum, row_number(c, r), 0), at(k->sSum, row_number(c, r), 1));
+}
+
+/* Its columns of the split's part, from registers. Rows past the last one are left out. */
+static void keep_part(const latent_kernel *k, const consumer_role *c, const decode_sums *sums)
+{
+    const int width = k->half.used;
+    decode_part part = attention_decode_part_of(sums, k->place.split); // (2,BM), (DV,BM)
+    tiled_copy each = make_tiled_copy_C("UniversalCopy<64>", F32, &c->own, ROWS, width);
+    tensor gO =
+        tensor_with_layout(part.values, make_layout(shape(ROWS, k->place.form.dv), stride(k->place.form.dv, 1)));
+    tensor gHalf = local_tile(gO, shape(ROWS, width), coord(0, c->index)); // (BM,DV/2)
+    tensor cO = partition_D(&each, identity_tensor(shape(ROWS, width)), c->tid);
+    const val rows = sub(imm_as(U32, k->place.rows_all), mul(k->place.tile, imm(ROWS)));
+    copy_if(&each, cO, shape(rows, width), c->out, partition_D(&each, gHalf, c->tid), 0);
     if (c->index == 0)
         for (int r = 0; r < c->rows.count; r++) {
-            val row = row_number(c, r), sum = add(c->rows.sum[r], at(k->sSum, row, 0));
-            warp_sync(); // all lanes have read it
-            set(k->sTop, coord(row, 0), c->rows.max[r]);
-            set(k->sSum, coord(row, 0), sum);
+            const val row = row_number(c, r);
+            set(part.states, coord(0, row), c->rows.max[r]);
+            set(part.states, coord(1, row), c->rows.sum[r]);
         }
 }
 
-static void consumer(const latent_kernel *k, int index)
+static void attend(const latent_kernel *k, const decode_sums *sums, int index)
 {
     consumer_role c = describe_consumer(k, index);
     load_queries(k);
     IF(lt(imm_as(U32, 0), k->pairs))
         (index == 0 ? attend_first : attend_second)(k, &c);
-    share(k, &c);
+    share_sums(k, &c);
+    keep_part(k, &c, sums);
 }
 
-static void consumers(const latent_kernel *k)
+static void use_split(void *of)
 {
-    const int threads = CONSUMERS * WARPGROUP;
-    const decode_sums sums = { &k->place, 1, threads, BARRIER_BOTH, .sO = k->sO, .sTop = k->sTop, .sSum = k->sSum };
-    warpgroup_reg_alloc(232);
+    latent_kernel *k = of;
+    const decode_sums sums = { .place = &k->place, .threads = CONSUMERS * WARPGROUP, .barrier = BARRIER_BOTH };
+    k->pairs = pairs_of(&k->place);
     IF(lt(warp(), imm(WARPGROUP / LANES))) {
-        consumer(k, 0);
+        attend(k, &sums, 0);
     }
     ELSE
     {
-        consumer(k, 1);
+        attend(k, &sums, 1);
     }
-    named_sync(imm(BARRIER_BOTH), threads);
-    attention_decode_finish(&sums);
+    attention_decode_add_up(&sums);
+    assign(k->done, add(k->done, k->pairs));
+}
+
+static void consumers(latent_kernel *k)
+{
+    warpgroup_reg_alloc(232);
+    k->done = variable(U32, imm(0));
+    attention_decode_for_splits(&k->place, k->cfg->split, use_split, k);
 }
 
 void attention_decode_latent(const void *config, int kernel)
@@ -479,20 +540,13 @@ void attention_decode_latent(const void *config, int kernel)
     const attention_decode_latent_config *cfg = config;
     (void)kernel;
     launch_bounds((CONSUMERS + 1) * WARPGROUP, 1);
-    cluster_size(cfg->cluster);
     latent_kernel k = describe_kernel(cfg);
     initialise(&k);
-    attention_decode_find_place(&k.place, cfg->split);
-    k.pairs = pairs_of(&k.place);
-    IF(lt(k.place.split, k.place.splits)) {
-        IF(lt(warp(), imm(CONSUMERS * WARPGROUP / LANES))) {
-            consumers(&k);
-        }
-        ELSE
-        {
-            producer(&k);
-        }
+    IF(lt(warp(), imm(CONSUMERS * WARPGROUP / LANES))) {
+        consumers(&k);
     }
-    if (cfg->cluster > 1)
-        cluster_sync(); // until then peers may send to this CTA
+    ELSE
+    {
+        producer(&k);
+    }
 }

@@ -65,10 +65,6 @@ static ckl_status admit_latent(const void *desc, const ckl_device_info *device, 
     TRY(check_sizes(d));
     if (c->split < KEYS || c->split % KEYS)
         FAIL(CKL_INVALID, "attention_decode latent: split=%d is not a multiple of %d", c->split, KEYS);
-    if (c->cluster < 1 || c->cluster > 2 || tiles_of(d) % c->cluster)
-        FAIL(CKL_INVALID,
-             "attention_decode latent: cluster=%d is neither 1 nor 2, or does not divide %" PRId64 " tiles", c->cluster,
-             tiles_of(d));
     const int64_t smem = attention_decode_latent_smem(c), ctas = attention_decode_ctas(d, ROWS, c->split);
     if (smem > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "attention_decode latent: it needs %" PRId64 " bytes of shared memory, %s has %" PRId64,
@@ -87,7 +83,7 @@ static int64_t workspace_latent(const ckl_plan *plan)
 static ckl_status launch_latent(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_decode_latent_config *c = plan->config;
-    return attention_decode_launch(plan, args, ROWS, c->split, stream);
+    return attention_decode_launch(plan, args, ROWS, c->split, plan->kernels[0].clusters_resident, stream);
 }
 
 static const field latent_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_latent_config, form)) //

@@ -6,9 +6,10 @@
 #include "operators/attention/attention_decode_place.h"
 
 enum {
-    QUAD = 4,   // columns of O that a thread takes at a time
-    QUADS = 4,  // of these that it adds up at a time
-    FLIGHT = 4, // splits of which it loads them at a time
+    QUAD = 4,    // columns of O that a thread takes at a time
+    QUADS = 4,   // of these that it adds up at a time
+    FLIGHT = 16, // of these that it loads at a time, of several splits
+    PARTS_MAX = 16,
 };
 
 /* A maximum and a sum, with columns of O that count 2^maximum. */
@@ -24,12 +25,29 @@ static state no_state(void)
     return s;
 }
 
-static void add_state(state *s, val top, val sum, tensor rO)
+/* What some keys have left of some columns of a row. */
+typedef struct left {
+    val top, sum;
+    tensor rO;  // (QUAD)
+    val exists; // a predicate
+} left;
+
+/* Adds `count` of them in their order, by their common maximum, so that no exponential waits for another one. */
+static void add_states(state *s, int count, const left *all)
 {
-    val larger = max(s->top, top), mine = exp2_ftz(sub(s->top, larger)), other = exp2_ftz(sub(top, larger));
-    assign(s->sum, fma(sum, other, mul(s->sum, mine)));
+    val larger = s->top;
+    for (int j = 0; j < count; j++)
+        larger = max(larger, all[j].top);
+    const val mine = exp2_ftz(sub(s->top, larger));
+    assign(s->sum, mul(s->sum, mine));
     for (int i = 0; i < QUAD; i++)
-        assign(s->o[i], fma(at(rO, i), other, mul(s->o[i], mine)));
+        assign(s->o[i], mul(s->o[i], mine));
+    for (int j = 0; j < count; j++) {
+        const val factor = exp2_ftz(sub(all[j].top, larger)), none = immf(0); // an infinity times 0 would be none
+        assign(s->sum, fma(select(all[j].exists, all[j].sum, none), factor, s->sum));
+        for (int i = 0; i < QUAD; i++)
+            assign(s->o[i], fma(select(all[j].exists, at(all[j].rO, i), none), factor, s->o[i]));
+    }
     assign(s->top, larger);
 }
 
@@ -52,11 +70,12 @@ static row_quad row_quad_of(const decode_sums *m, val item)
 static state of_parts(const decode_sums *m, const row_quad *x)
 {
     state s = no_state();
+    left all[PARTS_MAX];
     for (int i = 0; i < m->parts; i++) {
-        tensor rO = fragment(F32, compact(leaf(QUAD)));
-        copy(local_tile(slice(m->sO, x->row, _, i), leaf(QUAD), coord(x->quad)), rO, 16);
-        add_state(&s, at(m->sTop, x->row, i), at(m->sSum, x->row, i), rO);
+        all[i] = (left){ at(m->sTop, x->row, i), at(m->sSum, x->row, i), fragment(F32, compact(leaf(QUAD))), yes() };
+        copy(local_tile(slice(m->sO, x->row, _, i), leaf(QUAD), coord(x->quad)), all[i].rO, 16);
     }
+    add_states(&s, m->parts, all);
     return s;
 }
 
@@ -76,56 +95,47 @@ static tensor left_by(const decode_sums *m, val pointer, int count, val number)
     return slice(gmem_tensor(pointer, F32, all), _, _, at);
 }
 
-/* Maximum and sum of each row; its columns. (2,BM), (DV,BM) */
-static tensor states_at(const decode_sums *m, val number)
+decode_part attention_decode_part_of(const decode_sums *m, val split)
 {
-    return left_by(m, m->place->p.states, 2, number);
+    return (decode_part){ left_by(m, m->place->p.states, 2, split),
+                          left_by(m, m->place->p.parts, m->place->form.dv, split) };
 }
 
-static tensor values_at(const decode_sums *m, val number)
+/* Of a split, or of the last one where there are fewer. */
+static left load_left(const decode_sums *m, const row_quad *x, val split)
 {
-    return left_by(m, m->place->p.parts, m->place->form.dv, number);
-}
-
-/* What a split has left of some columns of a row. */
-typedef struct left {
-    val top, sum;
-    tensor rO; // (QUAD)
-} left;
-
-static left load_left(const decode_sums *m, const row_quad *x, val number)
-{
-    tensor gStates = states_at(m, number);
-    left l = { at(gStates, 0, x->row), at(gStates, 1, x->row), fragment(F32, compact(leaf(QUAD))) };
-    copy(local_tile(slice(values_at(m, number), _, x->row), leaf(QUAD), coord(x->quad)), l.rO, 16);
+    const val number = min(split, sub(m->place->splits, imm(1)));
+    const decode_part part = attention_decode_part_of(m, number);
+    left l = { at(part.states, 0, x->row), at(part.states, 1, x->row), fragment(F32, compact(leaf(QUAD))),
+               lt(split, m->place->splits) };
+    copy(local_tile(slice(part.values, _, x->row), leaf(QUAD), coord(x->quad)), l.rO, 16);
     return l;
 }
 
-/* The sums of all splits, in their order: FLIGHT of them for each of `count` quads are on their way at a time. */
+/* The sums of all splits, in their order, of `count` quads; FLIGHT loads are on their way at a time. */
 static void add_splits(const decode_sums *m, const row_quad *x, int count, state *sums)
 {
-    val splits = m->place->splits;
-    LOOP_FROM(i, imm_as(U32, 0), splits, imm(FLIGHT)) {
-        left all[FLIGHT][QUADS];
-        for (int j = 0; j < FLIGHT; j++)
+    const int together = FLIGHT / count;
+    LOOP_FROM(i, imm_as(U32, 0), m->place->splits, imm(together)) {
+        left all[QUADS][FLIGHT];
+        for (int j = 0; j < together; j++)
             for (int q = 0; q < count; q++)
-                all[j][q] = load_left(m, &x[q], min(add(i, imm(j)), sub(splits, imm(1))));
-        for (int j = 0; j < FLIGHT; j++)
-            IF(lt(add(i, imm(j)), splits))
-                for (int q = 0; q < count; q++)
-                    add_state(&sums[q], all[j][q].top, all[j][q].sum, all[j][q].rO);
+                all[q][j] = load_left(m, &x[q], add(i, imm(j)));
+        for (int q = 0; q < count; q++)
+            add_states(&sums[q], together, all[q]);
     }
 }
 
 static void keep_part(const decode_sums *m, const row_quad *x, const state *s)
 {
-    tensor gStates = states_at(m, m->place->split), rO = fragment(F32, compact(leaf(QUAD)));
+    const decode_part part = attention_decode_part_of(m, m->place->split);
+    tensor rO = fragment(F32, compact(leaf(QUAD)));
     for (int i = 0; i < QUAD; i++)
         set(rO, i, s->o[i]);
-    copy(rO, local_tile(slice(values_at(m, m->place->split), _, x->row), leaf(QUAD), coord(x->quad)), 16);
+    copy(rO, local_tile(slice(part.values, _, x->row), leaf(QUAD), coord(x->quad)), 16);
     IF(eq(x->quad, imm(0))) {
-        set(gStates, coord(0, x->row), s->top);
-        set(gStates, coord(1, x->row), s->sum);
+        set(part.states, coord(0, x->row), s->top);
+        set(part.states, coord(1, x->row), s->sum);
     }
 }
 
@@ -136,9 +146,9 @@ static void store(const decode_sums *m, const row_quad *x, state *s)
     val heads = mul(m->place->p.kv_heads, imm(m->place->form.group));
     if (m->place->form.sinks) {
         tensor gSinks = gmem_tensor(m->place->p.sinks, F32, make_layout(dynamic(heads), leaf(1))); // (HEADS)
-        tensor rO = fragment(F32, compact(leaf(QUAD)));
-        fill(rO, immf(0));
-        add_state(s, mul(at(gSinks, head), immf(M_LOG2E)), immf(1), rO);
+        left sink = { mul(at(gSinks, head), immf(M_LOG2E)), immf(1), fragment(F32, compact(leaf(QUAD))), yes() };
+        fill(sink.rO, immf(0));
+        add_states(s, 1, &sink);
     }
     val inverse = select(eq(s->sum, immf(0)), immf(0), rcp(s->sum));
     if (m->place->form.cache == CKL_E4M3)
@@ -208,7 +218,7 @@ static void finish_part(const decode_sums *m, const row_quad *x)
 /* The result of all splits. A thread takes several quads at a time, because each wants the splits in turn. */
 static void finish_splits(const decode_sums *m)
 {
-    const int quads = quads_of(m), all = (quads + m->threads - 1) / m->threads, count = all < QUADS ? all : QUADS;
+    const int quads = quads_of(m), all = (quads - 1) / m->threads + 1, count = all < QUADS ? all : QUADS; // q=0: 1
     val last_row =
         sub(min(sub(imm_as(U32, m->place->rows_all), mul(m->place->tile, imm(m->place->rows))), imm(m->place->rows)),
             imm(1));
@@ -228,6 +238,12 @@ static void finish_splits(const decode_sums *m)
     }
 }
 
+void attention_decode_add_up(const decode_sums *m)
+{
+    IF(is_last(m))
+        finish_splits(m);
+}
+
 void attention_decode_finish(const decode_sums *m)
 {
     IF(eq(m->place->splits, imm(1)))
@@ -235,7 +251,6 @@ void attention_decode_finish(const decode_sums *m)
     ELSE
     {
         for_row_quads(m, finish_part);
-        IF(is_last(m))
-            finish_splits(m);
+        attention_decode_add_up(m);
     }
 }

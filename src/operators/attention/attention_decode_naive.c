@@ -170,7 +170,7 @@ static void append_row(const decode_row *r)
         gV.address = add(sub(gV.address, r->p->x[ATTENTION_V]), r->p->into[ATTENTION_V]);
         LOOP(l, imm64(r->form->d))
             set(gK, coord(of, at, l), new_element(r, r->gKNew, r->scale_k, r->token, l));
-        LOOP(l, imm64(r->form->dv))
+        LOOP(l, imm64(r->form->latent ? 0 : r->form->dv))
             set(gV, coord(of, at, l), new_element(r, r->gVNew, r->scale_v, r->token, l));
     }
 }

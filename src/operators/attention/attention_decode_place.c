@@ -3,9 +3,9 @@
 
 #include "cute/kernel.h"
 
-void attention_decode_find_place(decode_place *at, int split)
+void attention_decode_find_place(decode_place *at, int split, val number)
 {
-    val number = cta_x(), one = imm_as(U32, 1);
+    const val one = imm_as(U32, 1);
     at->rows_all = at->form.tokens * at->form.group;
     at->tiles = (at->rows_all + at->rows - 1) / at->rows;
     at->tile = rem(number, imm(at->tiles));
@@ -27,6 +27,15 @@ void attention_decode_find_place(decode_place *at, int split)
     val start = mul(add(first, at->split), imm(split));
     at->from = max(start, mul(div(at->begin, imm(at->keys)), imm(at->keys)));
     at->to = min(add(start, imm(split)), at->length);
+}
+
+void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of)
+{
+    LOOP_FROM(number, cta_x(), place->p.units, grid_x()) {
+        attention_decode_find_place(place, split, number);
+        IF(lt(place->split, place->splits))
+            each(of);
+    }
 }
 
 tensor attention_decode_row_of(const decode_place *place, int which, val row)

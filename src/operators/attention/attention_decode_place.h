@@ -18,8 +18,14 @@ typedef struct decode_place {
     val from, to;                    // keys of this CTA; none if to <= from
 } decode_place;
 
-/* Sets what follows from form, p, rows and keys. CTAs that share a stretch of keys are neighbours. */
-void attention_decode_find_place(decode_place *place, int split);
+/*
+ * Sets what follows from form, p, rows and keys for CTA `number`, or what one of fewer CTAs takes in its place. Those that share a
+ * stretch of keys are neighbours.
+ */
+void attention_decode_find_place(decode_place *place, int split, val number);
+
+/* Calls each() where `place` is of a split that this CTA takes: the first ones of all CTAs come first, then their second ones. */
+void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of);
 
 /* Row `row` of a head of Q or O: heads of the group first, then tokens. (D) */
 tensor attention_decode_row_of(const decode_place *place, int which, val row);
@@ -42,6 +48,16 @@ typedef struct decode_sums {
     tensor sTop, sSum;  // (BM,PARTS)
     val value_scale;    // what weighted values are to be multiplied by; none: 1
 } decode_sums;
+
+/* What a split leaves in the workspace: maximum and sum of each row, and its columns. (2,BM), (DV,BM) */
+typedef struct decode_part {
+    tensor states, values;
+} decode_part;
+
+decode_part attention_decode_part_of(const decode_sums *sums, val split);
+
+/* Adds up the splits in the order of the keys, and stores the result, where this CTA's part is the last one that was missing. */
+void attention_decode_add_up(const decode_sums *sums);
 
 /* Adds up parts, then CTAs in the order of the keys, and stores the result. All of these threads; the parts are there. */
 void attention_decode_finish(const decode_sums *sums);

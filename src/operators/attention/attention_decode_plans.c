@@ -9,7 +9,10 @@ enum {
     SPLITS_MAX = 1024, // of a sequence, which one CTA combines
     ROWS_MAX = 32,
     CTAS_MAX = 4,
+    WARPS_MAX = 16,
     E4M3_CTAS = 3,
+    BOX_ROWS_MIN = 8,  // the period of the swizzle
+    SLOTS_ENOUGH = 16, // of a ring
 };
 
 attention_decode_form attention_decode_form_of(const ckl_attention_decode_desc *d)
@@ -25,7 +28,8 @@ attention_decode_form attention_decode_form_of(const ckl_attention_decode_desc *
                                     .sinks = d->sinks,
                                     .lse = d->lse,
                                     .cache = d->cache,
-                                    .append = d->append && d->q > 0 };
+                                    .append = d->append && d->q > 0,
+                                    .latent = d->latent };
 }
 
 ckl_status attention_decode_check_form(const char *who, const ckl_attention_decode_desc *d,
@@ -35,7 +39,7 @@ ckl_status attention_decode_check_form(const char *who, const ckl_attention_deco
     if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->tokens != want.tokens ||
         have->group != want.group || have->page != want.page || have->left != want.left ||
         have->softcap != want.softcap || have->sinks != want.sinks || have->lse != want.lse ||
-        have->cache != want.cache || have->append != want.append)
+        have->cache != want.cache || have->append != want.append || have->latent != want.latent)
         FAIL(CKL_INVALID, "attention_decode %s: type, sizes or options of the config are not the problem's", who);
     return CKL_OK;
 }
@@ -46,17 +50,26 @@ static int64_t vector_of(ckl_dtype dtype)
     return VECTOR_BYTES / (int64_t)ckl_dtype_bytes(dtype);
 }
 
-/* For TMA. A mode of one may have any stride. */
-static int64_t box_stride(const attention_mode *m)
+/* For TMA, in words. A mode of one may have any stride. */
+static param_tensor words_of(const ckl_attention_decode_desc *d, int which, const void *pointer)
 {
-    return m->size > 1 ? m->stride : vector_of(CKL_F16);
+    const attention_strides s = attention_decode_strides_of(d, which);
+    const attention_mode *const modes[] = { &s.tokens, &s.heads, &s.batch };
+    const int64_t packed = 2 / (int64_t)ckl_dtype_bytes(d->cache);
+    param_tensor x = { .pointer = pointer, .size = { s.d / packed }, .stride = { 1 } };
+    for (int i = 0; i < COUNT_OF(modes); i++) {
+        x.size[1 + i] = modes[i]->size;
+        x.stride[1 + i] = modes[i]->size > 1 ? modes[i]->stride / packed : vector_of(CKL_F16);
+    }
+    return x;
 }
 
 static attention_decode_params params_of(const ckl_attention_decode_desc *d, const ckl_attention_decode_args *x)
 {
     const double log2e = 1.4426950408889634, scale = (double)d->scale, softcap = (double)d->softcap;
     const double unit = softcap > 0 ? softcap : scale; // of what becomes an exponent
-    const void *const pointers[] = { x->q, x->k, d->latent ? x->k : x->v, x->o, x->k_new, x->v_new };
+    const void *const pointers[] = { x->q, x->k,     d->latent ? x->k : x->v,
+                                     x->o, x->k_new, d->latent ? x->k_new : x->v_new };
     const int64_t vector = vector_of(d->cache);
     attention_decode_params p = { .lengths = x->lengths,
                                   .table = x->table,
@@ -76,10 +89,8 @@ static attention_decode_params params_of(const ckl_attention_decode_desc *d, con
         p.ld_head[i] = s.heads.stride;
         p.ld_batch[i] = s.batch.stride;
     }
-    const attention_strides k = attention_decode_strides_of(d, ATTENTION_K);
-    p.K = (param_tensor){ .pointer = x->k,
-                          .size = { k.d, k.tokens.size, k.heads.size, k.batch.size },
-                          .stride = { 1, box_stride(&k.tokens), box_stride(&k.heads), box_stride(&k.batch) } };
+    p.K = words_of(d, ATTENTION_K, x->k);
+    p.V = words_of(d, ATTENTION_V, pointers[ATTENTION_V]);
     for (int i = ATTENTION_K; i <= ATTENTION_V; i++) {
         p.key_vectors[i] = (uint32_t)(p.ld[i] / vector);
         p.page_vectors[i] = (uint32_t)(p.ld_batch[i] / vector);
@@ -175,7 +186,7 @@ static workspace_parts workspace_of(const ckl_attention_decode_desc *d, int rows
 {
     const int64_t ctas = attention_decode_ctas(d, rows, split), splits = ceil_div(d->kv, split);
     workspace_parts w = { .counters = 0 };
-    if (splits == 1)
+    if (splits == 1 && !d->latent) // values of `latent` go that way from registers
         return w;
     w.states = round_up(ctas / splits * 4, PLAN_WORKSPACE_ALIGNMENT);
     w.parts = sum_i64(w.states, round_up(product_i64(ctas, rows * 2 * 4), PLAN_WORKSPACE_ALIGNMENT));
@@ -189,7 +200,7 @@ int64_t attention_decode_workspace(const ckl_attention_decode_desc *d, int rows,
 }
 
 ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_decode_args *x, int rows, int split,
-                                   ckl_stream stream)
+                                   int64_t ctas_max, ckl_stream stream)
 {
     const ckl_attention_decode_desc *d = plan->desc;
     if (!PLAN_ALIGNED(16, x->q, x->k, x->v, x->o, x->k_new, x->v_new, x->k_into, x->v_into))
@@ -207,7 +218,9 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
         params.states = workspace + w.states;
         params.parts = workspace + w.parts;
     }
-    const plan_grid grid = { .x = attention_decode_ctas(d, rows, split) };
+    const int64_t units = attention_decode_ctas(d, rows, split);
+    const plan_grid grid = { .x = min_i64(units, ctas_max) };
+    params.units = (uint32_t)units;
     return grid.x ? plan_launch(plan, 0, grid, &params, stream) : CKL_OK; // q=0 leaves the cache as it is
 }
 
@@ -243,34 +256,38 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     return CKL_OK;
 }
 
-static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, const void *config)
+/* Of both: of a CTA that needs so much shared memory. */
+static ckl_status check_split_config(const char *who, const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                                     const attention_decode_sm80_config *c, int stages_min, int64_t smem)
 {
-    const ckl_attention_decode_desc *d = desc;
-    const attention_decode_sm80_config *c = config;
-    TRY(attention_decode_check_form("sm80", d, &c->form));
+    TRY(attention_decode_check_form(who, d, &c->form));
     const int64_t vector = vector_of(d->cache);
     if (d->d % vector || d->dv % vector || d->d > HEAD_MAX || d->dv > HEAD_MAX)
         FAIL(CKL_UNSUPPORTED,
-             "attention_decode sm80: d=%" PRId64 " and dv=%" PRId64 " are not multiples of %" PRId64 " up to %d", d->d,
-             d->dv, vector, HEAD_MAX);
-    TRY(attention_decode_check_strides("sm80", d));
-    if ((c->rows != 16 && c->rows != 32) || (c->keys != 16 && c->keys != 32) || c->warps < 1 || c->warps > 8)
-        FAIL(CKL_INVALID, "attention_decode sm80: rows=%d or keys=%d is neither 16 nor 32, or warps=%d is not in 1..8",
-             c->rows, c->keys, c->warps);
-    if (c->stages < 2 || c->stages > ATTENTION_DECODE_STAGES_MAX || c->ctas < 0 || c->ctas > CTAS_MAX)
-        FAIL(CKL_INVALID, "attention_decode sm80: stages=%d is not in 2..%d, or ctas=%d not in 0..%d", c->stages,
-             ATTENTION_DECODE_STAGES_MAX, c->ctas, CTAS_MAX);
+             "attention_decode %s: d=%" PRId64 " and dv=%" PRId64 " are not multiples of %" PRId64 " up to %d", who,
+             d->d, d->dv, vector, HEAD_MAX);
+    TRY(attention_decode_check_strides(who, d));
+    if ((c->rows != 16 && c->rows != 32) || (c->keys != 16 && c->keys != 32) || c->warps < 1 || c->warps > WARPS_MAX)
+        FAIL(CKL_INVALID, "attention_decode %s: rows=%d or keys=%d is neither 16 nor 32, or warps=%d is not in 1..%d",
+             who, c->rows, c->keys, c->warps, WARPS_MAX);
+    if (c->stages < stages_min || c->stages > ATTENTION_DECODE_STAGES_MAX || c->ctas < 0 || c->ctas > CTAS_MAX)
+        FAIL(CKL_INVALID, "attention_decode %s: stages=%d is not in %d..%d, or ctas=%d not in 0..%d", who, c->stages,
+             stages_min, ATTENTION_DECODE_STAGES_MAX, c->ctas, CTAS_MAX);
     if (c->split < c->keys || c->split % c->keys)
-        FAIL(CKL_INVALID, "attention_decode sm80: split=%d is not a multiple of keys=%d", c->split, c->keys);
-    int64_t smem = attention_decode_sm80_smem(c);
+        FAIL(CKL_INVALID, "attention_decode %s: split=%d is not a multiple of keys=%d", who, c->split, c->keys);
     if (smem > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED,
-             "attention_decode sm80: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, smem,
+             "attention_decode %s: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, who, smem,
              device->id, device->smem_per_cta_bytes);
     if (attention_decode_ctas(d, c->rows, c->split) > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "attention_decode sm80: %" PRId64 " CTAs are more than 2^31-1",
+        FAIL(CKL_UNSUPPORTED, "attention_decode %s: %" PRId64 " CTAs are more than 2^31-1", who,
              attention_decode_ctas(d, c->rows, c->split));
     return CKL_OK;
+}
+
+static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return check_split_config("sm80", desc, device, config, 2, attention_decode_sm80_smem(config));
 }
 
 static int64_t workspace_sm80(const ckl_plan *plan)
@@ -282,7 +299,7 @@ static int64_t workspace_sm80(const ckl_plan *plan)
 static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_decode_sm80_config *c = plan->config;
-    return attention_decode_launch(plan, args, c->rows, c->split, stream);
+    return attention_decode_launch(plan, args, c->rows, c->split, INT32_MAX, stream);
 }
 
 static const field sm80_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_sm80_config, form)) //
@@ -294,4 +311,62 @@ const implementation attention_decode_sm80_implementation = {
         "keys split over CTAs at fixed lengths, each warp with a ring of its own; mma.sync; every GPU from sm_80 on",
     .params = &attention_decode_param_list,
     .workspace_bytes = workspace_sm80,
+};
+
+/* sm90 */
+
+static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_attention_decode_desc *d = desc;
+    attention_decode_sm90_config *c = config;
+    c->form = attention_decode_form_of(d);
+    c->rows = attention_decode_rows_of(d) > 16 && d->d <= 128 && d->dv <= 128 ? 32 : 16;
+    c->split = split_of(d, device);
+    while (c->warps > 1 && attention_decode_sm90_smem(c) > device->smem_per_cta_bytes)
+        c->warps /= 2;
+    while (c->stages < ATTENTION_DECODE_STAGES_MAX && c->stages * c->warps < SLOTS_ENOUGH) {
+        c->stages++;
+        if (attention_decode_sm90_smem(c) > device->smem_per_cta_bytes) {
+            c->stages--;
+            break;
+        }
+    }
+    return CKL_OK;
+}
+
+static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_decode_desc *d = desc;
+    const attention_decode_sm90_config *c = config;
+    if (!device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "attention_decode sm90: %s has no TMA", device->id);
+    TRY(check_split_config("sm90", desc, device, config, 1, attention_decode_sm90_smem(config)));
+    if (d->page % c->keys && (d->page < BOX_ROWS_MIN || c->keys % d->page))
+        FAIL(CKL_UNSUPPORTED,
+             "attention_decode sm90: page=%" PRId64 " neither divides keys=%d, from %d on, nor is a multiple of it",
+             d->page, c->keys, BOX_ROWS_MIN);
+    return CKL_OK;
+}
+
+static int64_t workspace_sm90(const ckl_plan *plan)
+{
+    const attention_decode_sm90_config *c = plan->config;
+    return attention_decode_workspace(plan->desc, c->rows, c->split);
+}
+
+static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const attention_decode_sm90_config *c = plan->config;
+    return attention_decode_launch(plan, args, c->rows, c->split, plan->kernels[0].clusters_resident, stream);
+}
+
+static const field sm90_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_sm90_config, form)) //
+                                     ATTENTION_DECODE_SM90_CONFIG(FIELD_ROW, attention_decode_sm90_config) };
+
+const implementation attention_decode_sm90_implementation = {
+    IMPLEMENTATION_PARTS(attention_decode, sm90),
+    .summary = "persistent: keys and values by TMA through one ring, over the splits' ends; mma.sync",
+    .target = IR_SM90,
+    .params = &attention_decode_param_list,
+    .workspace_bytes = workspace_sm90,
 };

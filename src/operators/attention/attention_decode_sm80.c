@@ -22,26 +22,27 @@ static int packed_in(const attention_decode_form *form)
     return 2 / (int)ckl_dtype_bytes(form->cache);
 }
 
-static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
+int64_t attention_decode_ring_bytes(const attention_decode_sm80_config *c, int d)
 {
     return c->warps * c->stages * attention_columns_bytes(attention_columns_of(d / packed_in(&c->form)), c->keys);
 }
 
-static int64_t merge_bytes(const attention_decode_sm80_config *c)
+int64_t attention_decode_merge_bytes(const attention_decode_sm80_config *c)
 {
     return (int64_t)c->warps * c->rows *
            (packed_in(&c->form) * attention_columns_of(c->form.dv / packed_in(&c->form)).used + DECODE_PAD) * 4;
 }
 
-static int64_t larger_of(int64_t a, int64_t b)
+static int64_t rings_bytes(const attention_decode_sm80_config *c)
 {
-    return a > b ? a : b;
+    return max_i64(attention_decode_ring_bytes(c, c->form.d) + attention_decode_ring_bytes(c, c->form.dv),
+                   attention_decode_merge_bytes(c));
 }
 
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *c)
 {
     int64_t states = 2 * c->warps * c->rows * 4, flag = 4;
-    return larger_of(ring_bytes(c, c->form.d) + ring_bytes(c, c->form.dv), merge_bytes(c)) + states + flag;
+    return rings_bytes(c) + states + flag;
 }
 
 /* Construction */
@@ -59,17 +60,16 @@ int attention_decode_width(const decode_kernel *k)
     return k->dv.used * k->packed;
 }
 
-static void describe_memory(decode_kernel *k)
+/* Rings lie at one offset in shared memory; what the warps have summed at another, which may be the same. */
+void attention_decode_describe_memory(decode_kernel *k, int64_t rings, int64_t sums)
 {
     const attention_decode_sm80_config *c = k->cfg;
-    int64_t k_bytes = ring_bytes(c, c->form.d), both = k_bytes + ring_bytes(c, c->form.dv);
-    int64_t rings = smem_alloc("rings", larger_of(both, merge_bytes(c)), 1024);
     k->sK = ring_at(k, rings, k->d);
-    k->sV = ring_at(k, rings + k_bytes, k->dv);
+    k->sV = ring_at(k, rings + attention_decode_ring_bytes(c, c->form.d), k->dv);
     k->sVt =
         attention_transposed_chunks(k->sV, k->dv, c->warps * c->stages, attention_columns_bytes(k->dv, c->keys) / 2);
     const int width = attention_decode_width(k), pitch = width + DECODE_PAD;
-    k->sO = smem_view(smem_address(rings), F32,
+    k->sO = smem_view(smem_address(sums), F32,
                       make_layout(shape(c->rows, width, c->warps), stride(pitch, 1, c->rows * pitch)));
     k->sTop = smem_tensor("maxima", F32, compact(shape(c->rows, c->warps)), 4);
     k->sSum = smem_tensor("sums", F32, compact(shape(c->rows, c->warps)), 4);
@@ -92,7 +92,7 @@ static void describe_scales(decode_kernel *k)
     k->value_scale = mul(k->scale[ATTENTION_V], immf(raised));
 }
 
-static void describe_registers(decode_kernel *k)
+void attention_decode_describe_registers(decode_kernel *k)
 {
     const attention_decode_sm80_config *c = k->cfg;
     k->factors = k->packed == 1 ? k->place.form.dtype : CKL_F16;
@@ -123,7 +123,7 @@ static void interleave(const decode_kernel *k, int row, int steps)
 }
 
 /* Q into the registers of every warp, pair by pair. Rows and columns past the last ones are 0. */
-static void load_queries(const decode_kernel *k)
+void attention_decode_load_queries(decode_kernel *k)
 {
     int atoms = (int)static_size(layout_mode(k->rQ.layout, 1)), steps = (int)static_size(layout_mode(k->rQ.layout, 2));
     fill(k->rQ, imm_as(U32, 0));
@@ -141,6 +141,8 @@ static void load_queries(const decode_kernel *k)
                 interleave(k, m, steps);
         }
     }
+    if (k->factors != k->place.form.dtype)
+        attention_decode_queries_to_f16(k);
 }
 
 /* Products */
@@ -172,10 +174,8 @@ static void multiply_values(const decode_kernel *k, val slot)
         }
 }
 
-static void use_block(decode_kernel *k, val number, val slot)
+void attention_decode_use_block(decode_kernel *k, val start, val slot)
 {
-    const int bn = k->cfg->keys;
-    val start = add(k->place.from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
     (k->packed == 1 ? multiply_keys : attention_decode_multiply_narrow_keys)(k, slot);
     if (k->factors != k->place.form.dtype)
         attention_scale_rows(k->scores, k->row_unit);
@@ -206,9 +206,7 @@ static void attend(decode_kernel *k)
     }
     for (int s = 0; s < stages - 1; s++)
         attention_decode_load_block(k, &rows[s], add(first, imm(s)));
-    load_queries(k); // under the first copies
-    if (k->factors != k->place.form.dtype)
-        attention_decode_queries_to_f16(k);
+    attention_decode_load_queries(k); // under the first copies
     block_rows *next = &rows[stages - 1];
     val use = variable(U32, imm(0)), fill = variable(U32, imm(stages - 1));
     LOOP(i, count) {
@@ -216,7 +214,7 @@ static void attend(decode_kernel *k)
         warp_sync();
         attention_decode_load_block(k, next, add(first, fill));
         attention_decode_find_rows(k, add(i, imm(stages)), next);
-        use_block(k, i, add(first, use));
+        attention_decode_use_block(k, attention_decode_start_of(k, i), add(first, use));
         assign(use, select(eq(use, imm(stages - 1)), imm(0), add(use, imm(1))));
         assign(fill, select(eq(fill, imm(stages - 1)), imm(0), add(fill, imm(1))));
     }
@@ -235,6 +233,14 @@ static tensor in_order_of_atoms(const decode_kernel *k)
     return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), k->cfg->rows * pitch)));
 }
 
+static void sync(const decode_kernel *k)
+{
+    if (k->barrier)
+        named_sync(imm(k->barrier), LANES * k->cfg->warps);
+    else
+        cta_sync();
+}
+
 /* What the warps have, where all can read it: all are done with their rings then. */
 static void share_states(decode_kernel *k)
 {
@@ -242,7 +248,7 @@ static void share_states(decode_kernel *k)
     tiled_copy each = make_tiled_copy_C(k->packed == 1 ? "UniversalCopy<64>" : "UniversalCopy<32>", F32, &k->mma,
                                         k->cfg->rows, attention_decode_width(k));
     attention_online_rows_finish(&k->online, NULL);
-    cta_sync();
+    sync(k);
     copy_tiled(&each, k->out, partition_D(&each, slice(in_order_of_atoms(k), _, _, warp()), lane()));
     for (int i = 0; i < k->online.count; i++) {
         val row = coordinate(cS, 0, attention_online_row_value(k->scores, i));
@@ -251,14 +257,15 @@ static void share_states(decode_kernel *k)
             set(k->sSum, coord(row, warp()), k->online.sum[i]);
         }
     }
-    cta_sync();
+    sync(k);
 }
 
-static void finish(decode_kernel *k)
+void attention_decode_finish_keys(decode_kernel *k)
 {
     const decode_sums sums = { .place = &k->place,
                                .parts = k->cfg->warps,
                                .threads = LANES * k->cfg->warps,
+                               .barrier = k->barrier,
                                .sO = k->sO,
                                .sTop = k->sTop,
                                .sSum = k->sSum,
@@ -267,23 +274,30 @@ static void finish(decode_kernel *k)
     attention_decode_finish(&sums);
 }
 
-void attention_decode_sm80(const void *config, int kernel)
+decode_kernel attention_decode_kernel_of(const attention_decode_sm80_config *cfg)
 {
-    const attention_decode_sm80_config *cfg = config;
     decode_kernel k = { .cfg = cfg, .packed = packed_in(&cfg->form) };
     k.place = (decode_place){ .form = cfg->form, .rows = cfg->rows, .keys = cfg->keys };
     k.d = attention_columns_of(cfg->form.d / k.packed);
     k.dv = attention_columns_of(cfg->form.dv / k.packed);
+    k.place.p = params_of(attention_decode);
+    return k;
+}
+
+void attention_decode_sm80(const void *config, int kernel)
+{
+    const attention_decode_sm80_config *cfg = config;
     (void)kernel;
     launch_bounds(LANES * cfg->warps, cfg->ctas);
-    k.place.p = params_of(attention_decode);
+    decode_kernel k = attention_decode_kernel_of(cfg);
     grid_wait();
     launch_dependents();
-    attention_decode_find_place(&k.place, cfg->split);
+    attention_decode_find_place(&k.place, cfg->split, cta_x());
     IF(lt(k.place.split, k.place.splits)) {
-        describe_memory(&k);
-        describe_registers(&k);
+        const int64_t rings = smem_alloc("rings", rings_bytes(cfg), 1024);
+        attention_decode_describe_memory(&k, rings, rings); // all warps are done with their rings by then
+        attention_decode_describe_registers(&k);
         attend(&k);
-        finish(&k);
+        attention_decode_finish_keys(&k);
     }
 }

@@ -97,7 +97,7 @@ static double new_element(const ckl_attention_decode_desc *d, int which, void *c
 {
     const attention_strides s = attention_decode_strides_of(d, which == K ? DECODE_K_NEW : DECODE_V_NEW);
     const int64_t index = at[0] * s.batch.stride + at[1] * s.heads.stride + at[2] * s.tokens.stride + at[3];
-    const double x = dtype_read(d->dtype, host[which == K ? K_NEW : V_NEW], index);
+    const double x = dtype_read(d->dtype, host[which == K || d->latent ? K_NEW : V_NEW], index);
     uint8_t rounded;
     if (d->cache != CKL_E4M3)
         return x;
@@ -230,6 +230,17 @@ static const char *const cases[] = {
     "heads=8 kv_heads=2 q=5 kv=500 d=40 batch=2 lse=1 impl=sm80 config='rows=16 split=128' # the same, a part of the "
     "threads' columns",
     "kv=500 d=64 page=16 impl=sm80 config='warps=8 keys=16 stages=4 split=256' # warps without keys",
+    "heads=8 kv_heads=2 kv=300 d=64 batch=30 shortest=0 impl=sm90 config='warps=2 stages=1 split=64' # several splits "
+    "of a "
+    "CTA, and such as are not there",
+    "heads=4 kv_heads=1 kv=1200 d=128 batch=2 shortest=600 page=16 lse=1 sinks=1 impl=sm90 config='split=32' # more "
+    "splits "
+    "than are added at a time",
+    "heads=4 kv_heads=2 q=5 kv=260 d=128 batch=3 shortest=2 page=48 layout=bshd append=1 dtype=bf16 impl=sm90 "
+    "config='split=128' # new ones over blocks, pages and splits",
+    "heads=12 kv_heads=4 kv=190 d=96 page=8 cache=e4m3 impl=sm90 config='keys=32 warps=3 stages=2 split=64' # several "
+    "boxes "
+    "of a block",
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 lse=1 cache=e4m3",
     "heads=8 kv_heads=1 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 softcap=4",
     "heads=6 kv_heads=2 q=3 kv=150 d=80 dv=112 page=7 left=40 sinks=1 cache=e4m3 lse=1 # words past the last ones",
@@ -254,8 +265,12 @@ static const char *const cases[] = {
     "latent=1 heads=4 kv_heads=2 q=2 kv=520 d=136 dv=128 page=256 softcap=2 ldk=200 ldk_head=160000 dtype=bf16",
     "latent=1 heads=2 kv_heads=1 kv=900 d=576 dv=512 impl=latent config='split=128' # more splits than are added at a "
     "time",
-    "latent=1 heads=128 kv_heads=1 kv=400 d=576 dv=512 batch=2 shortest=1 page=64 dtype=bf16 lse=1 impl=latent "
-    "config='cluster=2'",
+    "latent=1 heads=128 kv_heads=1 kv=400 d=576 dv=512 batch=2 shortest=1 page=64 dtype=bf16 lse=1",
+    "latent=1 heads=16 kv_heads=1 q=5 kv=260 d=576 dv=512 batch=3 shortest=2 page=16 append=1 dtype=bf16 lse=1 # over "
+    "blocks",
+    "latent=1 heads=70 kv_heads=2 kv=200 d=192 dv=128 batch=3 shortest=0 append=1 layout=bshd impl=latent "
+    "config='split=64' # two tiles of rows",
+    "latent=1 heads=8 kv_heads=2 q=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 append=1 # small heads",
     "latent=1 heads=4 kv_heads=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 # small heads, by sm80",
     "latent=1 heads=2 kv_heads=1 kv=50 d=576 dv=512 cache=e4m3 # by naive",
     "batch=0",
@@ -293,20 +308,22 @@ static const test_reject rejects[] = {
     { "append=1 ldk_new=68 q=2 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: ldk_new=68 elements are not a" },
     { "latent=1 d=64 dv=72", CKL_INVALID, "attention_decode: dv=72 of a latent cache is more than d=64" },
     { "latent=1 ldv=64", CKL_INVALID, "attention_decode: ldv=64 is not part of a latent cache" },
-    { "latent=1 append=1", CKL_INVALID, "attention_decode: append=1 is not part of a latent cache" },
+    { "latent=1 append=1 cache=e4m3", CKL_INVALID, "attention_decode: append=1 is not part of a latent cache of e4m3" },
+    { "latent=1 append=1 ldv_new=64", CKL_INVALID, "attention_decode: ldv_new=64 is not part of a latent cache" },
     { "impl=latent", CKL_UNSUPPORTED, "attention_decode latent: the cache is not latent, or of another type than q" },
     { "latent=1 d=576 dv=576 impl=latent", CKL_UNSUPPORTED,
       "attention_decode latent: dv=576 is not a multiple of 128, or d=576 not one of 8 from dv+8 up to 576" },
     { "latent=1 d=576 dv=512 page=24 impl=latent", CKL_UNSUPPORTED,
       "attention_decode latent: page=24 neither divides 64, from 16 on, nor is a multiple of it" },
-    { "latent=1 heads=130 kv_heads=1 d=576 dv=512 impl=latent config='cluster=2'", CKL_INVALID,
-      "attention_decode latent: cluster=2 is neither 1 nor 2, or does not divide 3 tiles" },
     { "latent=1 d=576 dv=512 impl=latent config='split=96'", CKL_INVALID,
       "attention_decode latent: split=96 is not a multiple of 64" },
     { "heads=2 ldo_head=8", CKL_INVALID, "attention_decode: ldo_head=8 lets elements of o overlap, which span 64" },
     { "softcap=-1", CKL_INVALID, "attention_decode: softcap=-1 is negative" },
     { "d=60 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: d=60 and dv=60 are not multiples of 8 up to 256" },
     { "ldk=68 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: ldk=68 elements are not a multiple of 16 bytes" },
+    { "page=24 impl=sm90", CKL_UNSUPPORTED,
+      "attention_decode sm90: page=24 neither divides keys=16, from 8 on, nor is a multiple of it" },
+    { "impl=sm90 config='warps=17'", CKL_INVALID, "or warps=17 is not in 1..16" },
     { "impl=sm80 config='split=100'", CKL_INVALID, "attention_decode sm80: split=100 is not a multiple of keys=16" },
     { "impl=sm80 config='stages=1'", CKL_INVALID, "attention_decode sm80: stages=1 is not in 2..8, or ctas=0" },
     { "impl=sm80 config='rows=8'", CKL_INVALID, "attention_decode sm80: rows=8 or keys=16 is neither 16 nor 32" },

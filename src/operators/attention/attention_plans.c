@@ -12,6 +12,7 @@ enum {
     TURNS_ENOUGH = 8,      // tiles of an SM
     EVEN_TURNS_ENOUGH = 5, // where all are as long
     COUNTER_BYTES = 4,
+    SHORT_MAX = 64,           // queries and keys: what `sm90` does around its first product takes longer than all of it
     PORTABLE_SMEM = 99 << 10, // bytes that a CTA may have on every GPU from sm_86 on
 };
 
@@ -273,6 +274,40 @@ const implementation attention_sm80_implementation = {
     IMPLEMENTATION_PARTS(attention, sm80),
     .summary = "tiles by cp.async, mma.sync, the next block on its way; every GPU from sm_80 on",
     .params = &attention_param_list,
+};
+
+/* short: the same kernel where all keys are one block, in as few warps as queries want */
+
+static ckl_status choose_short(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_attention_desc *d = desc;
+    attention_sm80_config *c = config;
+    (void)device;
+    if (d->q > SHORT_MAX || d->kv > SHORT_MAX)
+        FAIL(CKL_UNSUPPORTED, "attention short: q=%" PRId64 " or kv=%" PRId64 " is more than %d", d->q, d->kv,
+             SHORT_MAX);
+    c->form = attention_form_of(d);
+    c->stages = 1;
+    c->warps = (int)max_i64(1, ceil_div(d->q, 16));
+    c->tile_n = (int)max_i64(16, round_up(d->kv, 16));
+    return CKL_OK;
+}
+
+static ckl_status admit_short(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return admit_portable("short", desc, device, config);
+}
+
+const implementation attention_short_implementation = {
+    .name = "short",
+    .summary = "mma.sync, all keys at once, as few warps as there are queries for",
+    .config_bytes = sizeof(attention_sm80_config),
+    .config = FIELD_TABLE(sm80_fields),
+    .choose = choose_short,
+    .admit = admit_short,
+    .describe = attention_sm80,
+    .params = &attention_param_list,
+    .launch = launch_sm80,
 };
 
 /* tensor: the same kernel in its simplest form */

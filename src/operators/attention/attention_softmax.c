@@ -2,6 +2,7 @@
 #include "operators/attention/attention_softmax.h"
 
 #include "cute/kernel.h"
+#include "cute/values.h"
 
 enum { MAX_CHAINS = 3, SUM_CHAINS = 2 }; // independent ones
 
@@ -118,6 +119,12 @@ static exponents exponents_of(const online_rows *rows, const val *cap)
     return e;
 }
 
+/* What the scores of a row that are a line have in common, as parts of their exponents. */
+typedef struct row_line {
+    val shared; // by which it is known
+    val offset, slope, unit;
+} row_line;
+
 static val power_for(const exponents *e, val x)
 {
     const int count = COUNT_OF(e->power);
@@ -129,18 +136,33 @@ static val power_for(const exponents *e, val x)
     return p;
 }
 
+/*
+ * x * power + offset. Of a score that is a line along the keys, two multiply-adds are left: what a row has in common is made once.
+ */
+static val exponent_of(val x, val power, val offset, row_line *of_row)
+{
+    const known_line *line = values_line(x);
+    if (!line)
+        return fma(x, power, offset);
+    if (of_row->shared.reg != line->shared.reg)
+        *of_row = (row_line){ line->shared, fma(line->shared, power, offset), mul(line->slope, power),
+                              mul(line->unit, power) };
+    return fma(line->x, of_row->unit, fma(line->c, of_row->slope, of_row->offset));
+}
+
 /* Raw scores become weights by the maxima; the sums of this lane's. With a cap all are less than half of it. */
 static void weigh_rows(const online_rows *rows, tensor scores, raw_scores raw, val *sum)
 {
     val offset[ONLINE_ROWS_MAX], chain[ONLINE_ROWS_MAX][SUM_CHAINS];
     int seen[ONLINE_ROWS_MAX] = { 0 };
+    row_line lines[ONLINE_ROWS_MAX] = { 0 };
     const exponents e = exponents_of(rows, raw.cap);
     for (int r = 0; r < rows->count; r++)
         offset[r] = variable(F32, neg(mul(rows->max[r], rows->exponent)));
     for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
         int r = attention_online_row_of(scores, i), to = seen[r]++ % SUM_CHAINS;
         val weight = at(scores, i), x = raw.score ? raw.score(raw.of, weight, i) : weight;
-        assign(weight, exp2_ftz(fma(x, power_for(&e, x), offset[r])));
+        assign(weight, exp2_ftz(exponent_of(x, power_for(&e, x), offset[r], &lines[r])));
         chain[r][to] = seen[r] <= SUM_CHAINS ? weight : add(chain[r][to], weight);
     }
     for (int r = 0; r < rows->count && !ir_failed(); r++)
