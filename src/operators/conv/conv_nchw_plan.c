@@ -12,6 +12,7 @@ conv_nchw_shape conv_nchw_shape_of(const conv_nchw_config *c)
     const int rows = CONV_SM90_ROWS, parts = c->side ? c->consumers : 1;
     conv_nchw_shape s = { .tile_m = rows * c->consumers / parts,
                           .spans = parts * c->tile_n / SPAN,
+                          .joined = c->im2col && c->direct,
                           .y_cols = 128 / (int)ckl_dtype_bytes(c->form.out) };
     s.stage_bytes = (int64_t)(s.tile_m + s.spans * SPAN) * c->tile_k * 2;
     s.smem_bytes = c->stages * (s.stage_bytes + (c->edges ? 32 : 16)) +
@@ -72,8 +73,35 @@ static double tiles_of(const ckl_conv_desc *d, const conv_nchw_config *c)
 {
     const nchw_sides s = sides_of(d);
     const conv_nchw_shape shape = conv_nchw_shape_of(c);
-    return ceil((double)d->n * (double)ceil_div(s.to_pixels, SPAN) / shape.spans) *
-           (double)ceil_div(s.to_channels, shape.tile_m);
+    const double images = shape.joined ? 1 : (double)d->n;
+    const int64_t run = shape.joined ? d->n * s.to_pixels : s.to_pixels;
+    return ceil(images * (double)ceil_div(run, SPAN) / shape.spans) * (double)ceil_div(s.to_channels, shape.tile_m);
+}
+
+/* The first pixel that a tap sees from place 0, and how far the last place is from the last pixel, seen from that corner. */
+static void corners_of(const ckl_conv_desc *d, int mode, int64_t *lower, int64_t *upper)
+{
+    const bool data = d->direction == CKL_CONV_DATA;
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    const conv_mode *own = &m[mode];
+    *lower = data ? own->pad - (own->filter - 1) * own->dilation : -own->pad;
+    *upper = *lower + (data ? own->x - own->y : own->y - own->x);
+}
+
+/* Of images whose corners and taps the im2col mode has numbers for. */
+static bool can_follow(const ckl_conv_desc *d)
+{
+    enum { REACH = 128, OFFSETS = 256 };
+    const int64_t filter[CONV_MODES] = { d->t, d->r, d->s }, dilation[CONV_MODES] = { 1, d->dilation_h, d->dilation_w };
+    bool can = copies_x(d) && d->d == 1 && (double)d->n * (double)sides_of(d).to_pixels < INT32_MAX / 4;
+    for (int i = 1; i < CONV_MODES; i++) {
+        int64_t lower, upper;
+        corners_of(d, i, &lower, &upper);
+        can &= (filter[i] - 1) * dilation[i] < OFFSETS && lower >= -REACH && lower < REACH && upper >= -REACH &&
+               upper < REACH;
+    }
+    return can;
 }
 
 static int stages_of(const conv_nchw_config *c, const ckl_device_info *device)
@@ -102,7 +130,8 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
     c->side = groups[i % COUNT_OF(groups)].side;
     c->tile_k = depths[i / COUNT_OF(groups)];
     c->copied = copies_x(d);
-    c->edges = has_edges(d);
+    c->im2col = can_follow(d);
+    c->edges = has_edges(d) && !c->im2col;
     c->direct = stores_directly(d);
     c->pairs = c->copied && sides_of(d).from_pixels % 2 == 0;
     c->stages = stages_of(c, device);
@@ -132,6 +161,14 @@ static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device,
                         multiply > load ? "tensor cores" : "loads" };
 }
 
+/* Are pixels under a tap a run of x? */
+static bool has_runs(const ckl_conv_desc *d)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    return m[2].x == m[2].y;
+}
+
 static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *device)
 {
     conv_mode m[CONV_MODES];
@@ -150,7 +187,7 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: c=%" PRId64 " and k=%" PRId64 " leave no products", d->c, d->k);
     if (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: with strides above 1 pixels under a tap are no run");
-    if (m[2].x != m[2].y)
+    if (m[2].x != m[2].y && !can_follow(d))
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: y is %" PRId64 " wide, x %" PRId64, m[2].y, m[2].x);
     if (d->t > 1 || d->pad_front || d->pad_back || (d->d > 1 && (d->r > 1 || d->pad_top || d->pad_bottom)))
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: filters that reach over slices are for other kernels");
@@ -169,10 +206,14 @@ static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *devic
     TRY(check_problem(d, device));
     TRY(conv_check_form("nchw_sm90", d, &c->form));
     TRY(conv_check_dense("nchw_sm90", d));
-    if (c->edges != has_edges(d) || c->copied != copies_x(d) || (stores_directly(d) && !c->direct) ||
+    if (c->edges != (has_edges(d) && !c->im2col) || c->copied != copies_x(d) || (stores_directly(d) && !c->direct) ||
         (c->pairs && (!c->copied || sides_of(d).from_pixels % 2)))
         FAIL(CKL_INVALID, "conv nchw_sm90: edges=%d, copied=%d, direct=%d or pairs=%d does not fit the problem",
              c->edges, c->copied, c->direct, c->pairs);
+    if (c->im2col && !can_follow(d))
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: im2col=1 takes images of several taps that reach less than 128 pixels");
+    if (!c->im2col && !has_runs(d))
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: y is not as wide as x, so im2col=0 finds no run of pixels under a tap");
     if (c->consumers < 1 || c->consumers > 2 || (c->side && c->consumers == 1))
         FAIL(CKL_INVALID, "conv nchw_sm90: consumers=%d is not in 1..2, or one stands side by side", c->consumers);
     if (c->tile_k != 16 && c->tile_k != 32 && c->tile_k != CONV_SM90_K)
@@ -232,13 +273,33 @@ static param_tensor rows(const void *pointer, int64_t pixels, int64_t channels, 
                            .stride = { 1, pitch, pixels * pitch } };
 }
 
+/* A copy of x in NHWC, with the corners of its places. */
+static param_tensor images(const void *pointer, const ckl_conv_desc *d, conv_params *p)
+{
+    const nchw_sides s = sides_of(d);
+    const conv_tensor from = conv_tensor_of(d, s.from);
+    const int64_t pitch = round_up(s.from_channels, UNIT), width = from.shape[3], height = from.shape[2];
+    param_tensor t = { .pointer = pointer,
+                       .size = { s.from_channels, width, height, d->n },
+                       .stride = { 1, pitch, width * pitch, height * width * pitch } };
+    for (int i = 1; i < CONV_MODES; i++) {
+        int64_t lower, upper;
+        corners_of(d, i, &lower, &upper);
+        t.lower[CONV_MODES - 1 - i] = (int16_t)lower;
+        t.upper[CONV_MODES - 1 - i] = (int16_t)upper;
+        p->corner[i] = (uint32_t)lower;
+    }
+    return t;
+}
+
 static ckl_status launch_product(const ckl_plan *plan, conv_params p, const void *from, const void *to, const void *w,
                                  ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
     const nchw_sides s = sides_of(d);
     const int64_t channels = round_up(d->c, UNIT), taps = taps_of(d);
-    p.mX = (copies_x(d) ? rows : planes)(from, s.from_pixels, s.from_channels, d->n);
+    const conv_nchw_config *c = plan->config;
+    p.mX = c->im2col ? images(from, d, &p) : (copies_x(d) ? rows : planes)(from, s.from_pixels, s.from_channels, d->n);
     p.mY = planes(to, s.to_pixels, s.to_channels, d->n);
     p.mW = (param_tensor){ .pointer = w, .size = { d->c, d->k, taps }, .stride = { 1, taps * channels, channels } };
     p.c = s.from_channels;
@@ -247,7 +308,7 @@ static ckl_status launch_product(const ckl_plan *plan, conv_params p, const void
         p.dilation[i] = -p.dilation[i];
         p.pad[i] = -p.pad[i];
     }
-    const double tiles = tiles_of(d, plan->config);
+    const double tiles = tiles_of(d, c);
     if (tiles == 0)
         return CKL_OK;
     return plan_launch(plan, CONV_NCHW_MAIN,
