@@ -51,10 +51,16 @@ static bool stores_directly(const ckl_conv_desc *d)
     return sides_of(d).to_pixels * (int64_t)ckl_dtype_bytes(d->out) % 16 != 0;
 }
 
+/* Channels of a row of a copy: whole 128 bytes where they are more than half of that, for zeros by TMA cost more than zeros in memory. */
+static int64_t padded(int64_t channels)
+{
+    return round_up(channels, channels > CONV_SM90_K / 2 ? CONV_SM90_K : UNIT);
+}
+
 /* Bytes of the copies of filters and x, 0 where TMA takes them as they lie. */
 static int64_t filter_copy(const ckl_conv_desc *d)
 {
-    return taps_of(d) == 1 && d->c % UNIT == 0 ? 0 : round_up(d->k * taps_of(d) * round_up(d->c, UNIT) * 2, 256);
+    return taps_of(d) == 1 && d->c % UNIT == 0 ? 0 : round_up(d->k * taps_of(d) * padded(d->c) * 2, 256);
 }
 
 static bool copies_x(const ckl_conv_desc *d)
@@ -65,7 +71,7 @@ static bool copies_x(const ckl_conv_desc *d)
 static int64_t x_copy(const ckl_conv_desc *d)
 {
     const nchw_sides s = sides_of(d);
-    return copies_x(d) ? d->n * s.from_pixels * round_up(s.from_channels, UNIT) * 2 : 0;
+    return copies_x(d) ? d->n * s.from_pixels * padded(s.from_channels) * 2 : 0;
 }
 
 /* Tiles of runs of pixels and filters. */
@@ -239,7 +245,8 @@ static int64_t workspace_nchw_sm90(const ckl_plan *plan)
 static int64_t copy_ctas(int64_t outer, int64_t channels, int64_t places, int each)
 {
     enum { ALONG_PLANE = 8, WARPS = CONV_PACK_THREADS / 32 };
-    return ceil_div(outer * ceil_div(channels, CONV_NCHW_COPY_CHANNELS) * ceil_div(places, ALONG_PLANE * each), WARPS);
+    return ceil_div(outer * ceil_div(padded(channels), CONV_NCHW_COPY_CHANNELS) * ceil_div(places, ALONG_PLANE * each),
+                    WARPS);
 }
 
 /* Rows of channels for each place, of x and of the filters: all that is in the workspace. */
@@ -254,7 +261,9 @@ static ckl_status copy_channels(const ckl_plan *plan, const void *x, const void 
                             .copies = { workspace + filter_copy(d), workspace },
                             .x_size = { d->n, s.from_channels, s.from_pixels },
                             .filter = { d->k, d->c, taps_of(d) },
-                            .packed_row = (uint32_t)first };
+                            .packed_row = (uint32_t)first,
+                            .packed_channels = (uint32_t)padded(s.from_channels),
+                            .packed_left = (uint32_t)padded(d->c) };
     return plan_launch(plan, CONV_NCHW_COPY, (plan_grid){ .x = first + second }, &p, stream);
 }
 
@@ -267,10 +276,9 @@ static param_tensor planes(const void *pointer, int64_t pixels, int64_t channels
 
 static param_tensor rows(const void *pointer, int64_t pixels, int64_t channels, int64_t images)
 {
-    const int64_t pitch = round_up(channels, UNIT);
-    return (param_tensor){ .pointer = pointer,
-                           .size = { channels, pixels, images },
-                           .stride = { 1, pitch, pixels * pitch } };
+    const int64_t pitch = padded(channels);
+    return (
+        param_tensor){ .pointer = pointer, .size = { pitch, pixels, images }, .stride = { 1, pitch, pixels * pitch } };
 }
 
 /* A copy of x in NHWC, with the corners of its places. */
@@ -278,9 +286,9 @@ static param_tensor images(const void *pointer, const ckl_conv_desc *d, conv_par
 {
     const nchw_sides s = sides_of(d);
     const conv_tensor from = conv_tensor_of(d, s.from);
-    const int64_t pitch = round_up(s.from_channels, UNIT), width = from.shape[3], height = from.shape[2];
+    const int64_t pitch = padded(s.from_channels), width = from.shape[3], height = from.shape[2];
     param_tensor t = { .pointer = pointer,
-                       .size = { s.from_channels, width, height, d->n },
+                       .size = { pitch, width, height, d->n },
                        .stride = { 1, pitch, width * pitch, height * width * pitch } };
     for (int i = 1; i < CONV_MODES; i++) {
         int64_t lower, upper;
@@ -297,11 +305,13 @@ static ckl_status launch_product(const ckl_plan *plan, conv_params p, const void
 {
     const ckl_conv_desc *d = plan->desc;
     const nchw_sides s = sides_of(d);
-    const int64_t channels = round_up(d->c, UNIT), taps = taps_of(d);
+    const int64_t channels = filter_copy(d) ? padded(d->c) : d->c, taps = taps_of(d);
     const conv_nchw_config *c = plan->config;
     p.mX = c->im2col ? images(from, d, &p) : (copies_x(d) ? rows : planes)(from, s.from_pixels, s.from_channels, d->n);
     p.mY = planes(to, s.to_pixels, s.to_channels, d->n);
-    p.mW = (param_tensor){ .pointer = w, .size = { d->c, d->k, taps }, .stride = { 1, taps * channels, channels } };
+    p.mW = (param_tensor){ .pointer = w,
+                           .size = { s.from == CONV_X ? channels : d->c, d->k, taps },
+                           .stride = { 1, taps * channels, channels } };
     p.c = s.from_channels;
     p.k = s.to_channels;
     for (int i = 0; i < CONV_MODES && d->direction == CKL_CONV_DATA; i++) { // taps backwards
