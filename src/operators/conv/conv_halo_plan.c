@@ -20,17 +20,6 @@ conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
     return s;
 }
 
-/* The taps of a mode that see more than padding: the first one, and how many; one at least. */
-static int64_t first_seen(const conv_mode *m)
-{
-    return min_i64(m->filter - 1, ceil_div(max_i64(0, m->pad - (m->y - 1) * m->stride), m->dilation));
-}
-
-static int64_t taps_seen(const conv_mode *m)
-{
-    return max_i64(1, min_i64(m->filter - 1, max_i64(0, m->x - 1 + m->pad) / m->dilation) - first_seen(m) + 1);
-}
-
 /*
  * The problem that is computed, with its modes: of the gradient of data of stride 1 a forward one, of dy with the filters turned
  * round. A pad may be negative.
@@ -49,8 +38,9 @@ static halo_problem problem_of(const ckl_conv_desc *d)
         conv_mode *m = &h.m[i];
         if (data)
             *m = (conv_mode){ m->y, m->x, m->filter, 1, m->dilation, m->dilation * (m->filter - 1) - m->pad };
-        const int64_t first = first_seen(m), filter = m->filter;
-        m->filter = taps_seen(m);
+        const int64_t filter = m->filter;
+        int64_t first;
+        m->filter = conv_seen_taps(m, &first);
         m->pad -= first * m->dilation;
         h.tap += (data ? filter - 1 - first : first) * h.tap_step[i];
         h.tap_step[i] *= data ? -1 : 1;

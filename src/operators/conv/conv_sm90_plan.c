@@ -109,20 +109,14 @@ static int64_t seen_launches(const ckl_conv_desc *d)
     return count;
 }
 
-/* Taps along a mode between those that see nothing but padding. */
-static int64_t useful_taps(const conv_mode *m)
-{
-    const int64_t reach = (m->y - 1) * m->stride;
-    const int64_t first = m->pad > reach ? ceil_div(m->pad - reach, m->dilation) : 0;
-    const int64_t last = min_i64(m->filter - 1, (m->x - 1 + m->pad) / m->dilation);
-    return max_i64(1, last - first + 1);
-}
-
 int64_t conv_useful_taps(const ckl_conv_desc *d)
 {
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
-    return useful_taps(&m[0]) * useful_taps(&m[1]) * useful_taps(&m[2]);
+    int64_t first, count = 1;
+    for (int i = 0; i < CONV_MODES; i++)
+        count *= conv_seen_taps(&m[i], &first);
+    return count;
 }
 
 /* Of a group. */
