@@ -262,7 +262,7 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
 
 /*
  * What a row of a box costs beside one of 128 bytes: it comes in pieces that are powers of two. 48 channels of 56x56 by 3x3 in boxes of 96
- * bytes 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie (bench/notes/conv.md).
+ * bytes 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie; 248 channels 1.8 times 256 (bench/notes/conv.md).
  */
 static double pieces_of(int64_t bytes)
 {
@@ -289,7 +289,10 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *devic
                  active = parts * fmin(tiles, at_once);
     const double bytes = (double)ckl_dtype_bytes(d->dtype);
     const double multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS;
-    const double rows = pieces_of(c->tile_k * (int64_t)bytes) * (PIXEL * s.tile_m + FILTER * c->tile_n);
+    const int64_t last = (channels - (chunks - 1) * c->tile_k) * (int64_t)bytes; // of a row of the last chunk
+    const double whole = pieces_of(c->tile_k * (int64_t)bytes),
+                 pieces = whole + (fmax(whole, pieces_of(last)) - whole) / (double)chunks;
+    const double rows = pieces * (PIXEL * s.tile_m + FILTER * c->tile_n);
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), rows);
     const double absent = (double)(chunks * c->tile_k - channels) / (double)chunks * bytes * (s.tile_m + c->tile_n);
     const double stage = fmax(multiply, load) + absent / ZEROS + STAGE + (c->stages < 3 ? RING : 0);
