@@ -12,7 +12,8 @@ const peer *const peers[] = {
 #define X(op) &torch_##op##_peer,
     TORCH_PEERS(X)
 #undef X
-        NULL,
+        & cudnn_peer,
+    NULL,
 };
 
 ckl_status peer_get(const char *name, const peer **out)

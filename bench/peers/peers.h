@@ -49,7 +49,7 @@ const peer *peer_of(const char *op, const peer *only);
  */
 bool peer_find_file(const char *variable, const char *const *places, char path[PEER_PATH_BYTES]);
 
-extern const peer cublaslt_peer, cub_peer;
+extern const peer cublaslt_peer, cub_peer, cudnn_peer;
 
 /* The operators that PyTorch computes. */
 #define TORCH_PEERS(X)  \

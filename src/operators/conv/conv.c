@@ -24,6 +24,13 @@ void conv_modes(const ckl_conv_desc *d, conv_mode modes[CONV_MODES])
     }
 }
 
+int64_t conv_seen_taps(const conv_mode *m, int64_t *first)
+{
+    const int64_t reach = (m->y - 1) * m->stride, last = min_i64(m->filter - 1, (m->x - 1 + m->pad) / m->dilation);
+    *first = m->pad > reach ? min_i64(m->filter - 1, ceil_div(m->pad - reach, m->dilation)) : 0;
+    return max_i64(1, last - *first + 1);
+}
+
 /* Of a mode of x or y as the desc has it; 0: dense. */
 static int64_t given_stride(const ckl_conv_desc *d, int which, int mode)
 {

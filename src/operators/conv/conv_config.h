@@ -58,6 +58,9 @@ typedef struct conv_mode {
 
 void conv_modes(const ckl_conv_desc *desc, conv_mode modes[CONV_MODES]);
 
+/* Taps of a mode between those that see nothing but padding, one at least; the first of them. */
+int64_t conv_seen_taps(const conv_mode *mode, int64_t *first);
+
 /* The tensors with pixels: strides of (OUTER,D,H,W,CHANNEL), where filters have (K,T,R,S,C). */
 enum { CONV_X, CONV_W, CONV_Y, CONV_TENSORS };
 enum { CONV_RANK = CONV_MODES + 2 };

@@ -1,23 +1,35 @@
 /*
- * conv_depthwise_weight.c - the gradient of weights where each channel has a filter of its own, NHWC.
+ * conv_depthwise_weight.c - the gradient of weights where each channel has a filter of its own, NHWC, and of small problems where all
+ * filters see the same few channels.
  *
- * A CTA has some channels, a row of the filter and a slice of the rows of dy; its threads have a vector of channels each, and rows
- * of dy in turn, along which they multiply dy with the columns of x under the taps. The sums of threads meet in shared memory, those
- * of slices in a second kernel, always in the same order. The gradient of the bias is a further tap under which x is one.
+ * A CTA has some channels of dy, some rows of their filters and a slice of the rows of dy; its threads have a vector of channels each,
+ * and rows of dy in turn, along which they multiply dy with the columns of x under the taps. The sums of threads meet in shared memory,
+ * those of slices in a second kernel, always in the same order. The gradient of the bias is a further tap under which x is one.
  */
 #include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/conv/conv_sm90.h"
 
-enum { THREADS = 128, SUMS_MAX = 12 * 8, SLICES_MAX = 64, COLS_MAX = 8, SPAN_MAX = 256, SPAN_OF_REGISTERS = 24 };
+enum {
+    THREADS = 128,
+    SUMS_MAX = 12 * 8,
+    SLICES_MAX = 64,
+    COLS_MAX = 8,
+    SPAN_MAX = 256,
+    SPAN_OF_REGISTERS = 24,
+    ROWS_MAX = 8
+};
 
 #define CONV_DEPTHWISE_WEIGHT_CONFIG(X, owner)                                            \
     X(owner, int, vec, "8", "1 2 4 8", "channels of a thread")                            \
     X(owner, int, lanes, "8", "1 2 4 8", "threads side by side with vectors of channels") \
+    X(owner, bool, shared, "0", "0 1", "all filters see the same channels")               \
+    X(owner, int, rows, "1", "1 2 3", "of a filter, of a CTA")                            \
     X(owner, int, filter, "3", "", "columns of a filter")                                 \
     X(owner, int, cols, "8", "1 4 8", "columns of dy whose loads are under way together") \
     X(owner, int, step, "1", "", "columns from one to the next place of a filter")        \
     X(owner, int, dilation, "1", "", "columns between neighbours of a filter")            \
+    X(owner, int, ctas, "0", "0 2 3 4", "that must fit an SM, which limits registers")    \
     X(owner, int, slices, "16", "1 2 4 8 16 32 64", "of the rows of dy, summed apart first")
 
 typedef struct conv_depthwise_weight_config {
@@ -29,14 +41,33 @@ typedef struct conv_depthwise_weight_config {
 typedef struct weight_role {
     const conv_depthwise_weight_config *cfg;
     conv_values p;
-    val channel;      // the first of its vector
-    val tap_d, tap_h; // of its row of the filter
+    val channel;      // the first of its vector, of dy
+    val channel_x;    // of x
+    val tap_d, tap_h; // the first of its rows of the filter
     tensor rSum;      // (CHANNEL,TAP)
 } weight_role;
 
 static int taps_of(const conv_depthwise_weight_config *c)
 {
-    return c->filter + c->form.bias;
+    return c->rows * c->filter + c->form.bias;
+}
+
+/* Of dy. */
+static val channels_of(const conv_values *p)
+{
+    return mul(p->groups, p->k);
+}
+
+/* CTAs that share the rows of a slice of a filter. */
+static val parts_of(const conv_depthwise_weight_config *c, const conv_values *p)
+{
+    return div(add(p->filter[1], imm64(c->rows - 1)), imm64(c->rows));
+}
+
+/* Parts of a channel's filter. */
+static val all_parts(const conv_depthwise_weight_config *c, const conv_values *p)
+{
+    return mul(mul(p->filter[0], parts_of(c, p)), p->c);
 }
 
 static val narrow(val x)
@@ -51,6 +82,7 @@ static val address_at(val base, ckl_dtype dtype, val index)
 
 /* A row of vectors in x or dy. */
 typedef struct vector_row {
+    int vec;
     val start, pitch, columns; // an address, bytes from one to the next, how many: i32
     val inside;                // predicate: there is such a row; else start is of some other
 } vector_row;
@@ -59,7 +91,7 @@ typedef struct vector_row {
 static packed load_vector(const weight_role *k, const vector_row *row, val column)
 {
     const ckl_dtype dtype = k->cfg->form.dtype;
-    const int vec = k->cfg->vec;
+    const int vec = row->vec;
     val nearest = max(imm(0), min(column, sub(row->columns, imm(1))));
     val address = add(row->start, mul(convert(U64, nearest), row->pitch));
     packed x = load_packed(gmem_tensor(address, dtype, compact(leaf(vec))), vec * (int)ckl_dtype_bytes(dtype));
@@ -70,8 +102,8 @@ static packed load_vector(const weight_role *k, const vector_row *row, val colum
     return x;
 }
 
-/* Products of column number j of x, counted from under the first tap of the first column of dy. */
-static void add_column(weight_role *k, const packed *dy, tensor rX, int j)
+/* Products of column number j of x, counted from under the first tap of the first column of dy, to the taps from `first` on. */
+static void add_column(weight_role *k, const packed *dy, tensor rX, int j, int first)
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
     for (int q = 0; q < cfg->cols; q++) {
@@ -80,7 +112,7 @@ static void add_column(weight_role *k, const packed *dy, tensor rX, int j)
             continue;
         tensor rY = unpacked(dy[q], F32);
         for (int c = 0; c < cfg->vec; c++)
-            set(k->rSum, coord(c, s), fma(at(rX, c), at(rY, c), at(k->rSum, c, s)));
+            set(k->rSum, coord(c, first + s), fma(at(rX, cfg->shared ? 0 : c), at(rY, c), at(k->rSum, c, first + s)));
     }
 }
 
@@ -100,24 +132,34 @@ static bool is_under_tap(const conv_depthwise_weight_config *c, int j)
     return under;
 }
 
-/* Some columns of dy from one on, and what lies under them. */
-static void add_columns(weight_role *k, const vector_row *y, const vector_row *x, val w)
+/* Row number r of the filter's: what lies under it. */
+static void add_taps(weight_role *k, const packed *dy, const vector_row *x, val first, int r)
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
-    packed dy[COLS_MAX], at_x[SPAN_MAX];
-    val first = sub(mul(w, imm(cfg->step)), narrow(k->p.pad[2]));
-    for (int q = 0; q < cfg->cols; q++)
-        dy[q] = load_vector(k, y, add(w, imm(q)));
+    packed at_x[SPAN_MAX];
     for (int j = 0; j < span_of(cfg) && !ir_failed(); j++)
         if (is_under_tap(cfg, j))
             at_x[j] = load_vector(k, x, add(first, imm(j)));
     for (int j = 0; j < span_of(cfg) && !ir_failed(); j++)
         if (is_under_tap(cfg, j))
-            add_column(k, dy, unpacked(at_x[j], F32), j);
+            add_column(k, dy, unpacked(at_x[j], F32), j, r * cfg->filter);
+}
+
+/* Some columns of dy from one on, and what lies under them. */
+static void add_columns(weight_role *k, const vector_row *y, const vector_row *x, val w)
+{
+    const conv_depthwise_weight_config *cfg = k->cfg;
+    packed dy[COLS_MAX];
+    const int bias = cfg->rows * cfg->filter;
+    val first = sub(mul(w, imm(cfg->step)), narrow(k->p.pad[2]));
+    for (int q = 0; q < cfg->cols; q++)
+        dy[q] = load_vector(k, y, add(w, imm(q)));
+    for (int r = 0; r < cfg->rows; r++)
+        add_taps(k, dy, &x[r], first, r);
     for (int q = 0; q < cfg->cols && cfg->form.bias; q++) {
         tensor rY = unpacked(dy[q], F32);
         for (int c = 0; c < cfg->vec; c++)
-            set(k->rSum, coord(c, cfg->filter), add(at(k->rSum, c, cfg->filter), at(rY, c)));
+            set(k->rSum, coord(c, bias), add(at(k->rSum, c, bias), at(rY, c)));
     }
 }
 
@@ -134,22 +176,42 @@ static val under(const weight_role *k, int m, val at, val tap, val *inside)
 static void add_row(weight_role *k, val row)
 {
     const conv_values *p = &k->p;
-    const ckl_dtype dtype = k->cfg->form.dtype;
+    const conv_depthwise_weight_config *cfg = k->cfg;
+    const ckl_dtype dtype = cfg->form.dtype;
+    vector_row x[ROWS_MAX];
     val h = rem(row, p->y_size[1]), rest = div(row, p->y_size[1]), d = rem(rest, p->y_size[0]),
         n = div(rest, p->y_size[0]);
-    val inside = yes(), x_d = under(k, 0, d, k->tap_d, &inside), x_h = under(k, 1, h, k->tap_h, &inside);
-    val in_x = add(mul(n, p->x[0]), add(mul(x_d, p->x[1]), mul(x_h, p->x[2])));
     val in_y = add(mul(n, p->y[0]), add(mul(d, p->y[1]), mul(h, p->y[2])));
-    val bytes = imm((int)ckl_dtype_bytes(dtype));
-    const vector_row x = { address_at(p->from[CONV_X], dtype, add(in_x, k->channel)), convert(U64, mul(p->x[3], bytes)),
-                           narrow(p->x_size[2]), inside };
-    const vector_row y = { address_at(p->from[CONV_Y], dtype, add(in_y, k->channel)), convert(U64, mul(p->y[3], bytes)),
-                           narrow(p->y_size[2]), yes() };
-    LOOP_FROM(w, imm(0), y.columns, imm(k->cfg->cols))
-        add_columns(k, &y, &x, w);
+    val bytes = imm((int)ckl_dtype_bytes(dtype)), inside = yes(), x_d = under(k, 0, d, k->tap_d, &inside);
+    for (int r = 0; r < cfg->rows; r++) {
+        val there = inside, x_h = under(k, 1, h, add(k->tap_h, imm64(r)), &there);
+        val in_x = add(mul(n, p->x[0]), add(mul(x_d, p->x[1]), mul(x_h, p->x[2])));
+        x[r] = (vector_row){ cfg->shared ? 1 : cfg->vec, address_at(p->from[CONV_X], dtype, add(in_x, k->channel_x)),
+                             convert(U64, mul(p->x[3], bytes)), narrow(p->x_size[2]), there };
+    }
+    const vector_row y = { cfg->vec, address_at(p->from[CONV_Y], dtype, add(in_y, k->channel)),
+                           convert(U64, mul(p->y[3], bytes)), narrow(p->y_size[2]), yes() };
+    LOOP_FROM(w, imm(0), y.columns, imm(cfg->cols))
+        add_columns(k, &y, x, w);
 }
 
-/* The sums of the CTA's threads to the slice's: (CHANNEL,TAP,ROW of the filter), of all channels. */
+/* A sum is done: tap number `tap` of part number z of the filter of a channel, to dw or dbias. */
+static void store_sum(const conv_depthwise_weight_config *cfg, const conv_values *p, val channel, val tap, val z,
+                      val sum)
+{
+    const layout any = make_layout(dynamic(imm64(1)), leaf(1));
+    val c = rem(z, p->c), rest = div(z, p->c), parts = parts_of(cfg, p);
+    val d = div(rest, parts), h = add(mul(rem(rest, parts), imm64(cfg->rows)), div(tap, imm64(cfg->filter)));
+    val index = add(add(mul(channel, p->w[0]), mul(d, p->w[1])), add(mul(h, p->w[2]), mul(c, p->w[4])));
+    index = add(index, mul(rem(tap, imm64(cfg->filter)), p->w[3]));
+    IF(logical_and(lt(tap, imm64(cfg->rows * cfg->filter)), lt(h, p->filter[1])))
+        set(gmem_tensor(p->from[CONV_W], cfg->form.out, any), index, sum);
+    if (cfg->form.bias)
+        IF(logical_and(eq(tap, imm64(cfg->rows * cfg->filter)), eq(z, imm64(0))))
+            set(gmem_tensor(p->bias, cfg->form.out, any), channel, sum);
+}
+
+/* The sums of the CTA's threads to the slice's: (CHANNEL,TAP,PART), of all channels; or where they belong, if it is the only slice. */
 static void store_sums(const weight_role *k)
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
@@ -160,34 +222,40 @@ static void store_sums(const weight_role *k)
         for (int c = 0; c < cfg->vec; c++)
             set(sSum, coord(add(first, imm(c)), imm(s), worker), at(k->rSum, c, s));
     cta_sync();
-    val row = add(mul(cta_x(), convert(U32, mul(k->p.filter[0], k->p.filter[1]))), cta_z());
+    val row = add(mul(cta_x(), convert(U32, all_parts(cfg, &k->p))), cta_z());
     LOOP_FROM(e, thread(), imm(channels * taps), imm(THREADS)) {
         val c = rem(e, imm(channels)), s = div(e, imm(channels)), sum = variable(F32, immf(0));
-        val channel = convert(I64, add(mul(cta_y(), imm(channels)), c));
+        val channel = convert(I64, add(mul(cta_y(), imm(channels)), c)), all = channels_of(&k->p);
         LOOP(i, imm(workers))
             assign(sum, add(sum, at(sSum, c, s, i)));
-        val index = add(mul(convert(I64, add(mul(row, imm(taps)), s)), k->p.groups), channel);
-        IF(lt(channel, k->p.groups))
-            set(gmem_tensor(k->p.sums, F32, make_layout(dynamic(imm64(1)), leaf(1))), index, sum);
+        val index = add(mul(convert(I64, add(mul(row, imm(taps)), s)), all), channel);
+        IF(lt(channel, all)) {
+            if (cfg->slices == 1)
+                store_sum(cfg, &k->p, channel, convert(I64, s), convert(I64, cta_z()), sum);
+            else
+                set(gmem_tensor(k->p.sums, F32, make_layout(dynamic(imm64(1)), leaf(1))), index, sum);
+        }
     }
 }
 
 static void multiply(const conv_depthwise_weight_config *cfg)
 {
-    launch_bounds(THREADS, 0);
+    launch_bounds(THREADS, cfg->ctas);
     weight_role k = { .cfg = cfg, .p = params_of(conv) };
     val lane = rem(thread(), imm(cfg->lanes)), worker = div(thread(), imm(cfg->lanes));
-    val rows = mul(mul(k.p.n, k.p.y_size[0]), k.p.y_size[1]), z = convert(I64, cta_z());
+    val rows = mul(mul(k.p.n, k.p.y_size[0]), k.p.y_size[1]), z = convert(I64, cta_z()), parts = parts_of(cfg, &k.p);
     k.channel = convert(I64, mul(add(mul(cta_y(), imm(cfg->lanes)), lane), imm(cfg->vec)));
-    k.tap_d = div(z, k.p.filter[1]);
-    k.tap_h = rem(z, k.p.filter[1]);
+    k.channel_x = cfg->shared ? rem(z, k.p.c) : k.channel;
+    z = div(z, k.p.c);
+    k.tap_d = div(z, parts);
+    k.tap_h = mul(rem(z, parts), imm64(cfg->rows));
     k.rSum = fragment(F32, compact(shape(cfg->vec, taps_of(cfg))));
     fill(k.rSum, immf(0));
     grid_wait();
     launch_dependents();
     const int workers = THREADS / cfg->lanes;
     val first = add(mul(cta_x(), imm(workers)), worker);
-    IF(lt(k.channel, k.p.groups))
+    IF(lt(k.channel, channels_of(&k.p)))
         LOOP_FROM(row, first, convert(U32, rows), imm(workers * cfg->slices))
             add_row(&k, convert(I64, row));
     store_sums(&k);
@@ -199,22 +267,13 @@ static void add_all(const conv_depthwise_weight_config *cfg)
     const int taps = taps_of(cfg);
     launch_bounds(THREADS, 0);
     conv_values p = params_of(conv);
-    val rows = mul(p.filter[0], p.filter[1]), count = mul(mul(rows, imm64(taps)), p.groups);
+    val channels = channels_of(&p), count = mul(mul(all_parts(cfg, &p), imm64(taps)), channels);
     val e = add(mul(convert(I64, cta_x()), imm64(THREADS)), convert(I64, thread()));
     grid_wait();
     launch_dependents();
     IF(lt(e, count)) {
-        val channel = rem(e, p.groups), rest = div(e, p.groups), s = rem(rest, imm64(taps)),
-            row = div(rest, imm64(taps));
-        val sum = at(conv_add_slices(cfg->slices, address_at(p.sums, F32, e), count, 1), 0);
-        val index = add(mul(channel, p.w[0]), mul(s, p.w[3]));
-        index = add(index, add(mul(div(row, p.filter[1]), p.w[1]), mul(rem(row, p.filter[1]), p.w[2])));
-        const layout any = make_layout(dynamic(imm64(1)), leaf(1));
-        IF(lt(s, imm64(cfg->filter)))
-            set(gmem_tensor(p.from[CONV_W], cfg->form.out, any), index, sum);
-        if (cfg->form.bias)
-            IF(logical_and(eq(s, imm64(cfg->filter)), eq(row, imm64(0))))
-                set(gmem_tensor(p.bias, cfg->form.out, any), channel, sum);
+        val rest = div(e, channels), sum = at(conv_add_slices(cfg->slices, address_at(p.sums, F32, e), count, 1), 0);
+        store_sum(cfg, &p, rem(e, channels), rem(rest, imm64(taps)), div(rest, imm64(taps)), sum);
     }
 }
 
@@ -236,21 +295,45 @@ static int64_t rows_of(const ckl_conv_desc *d)
 
 static int vector_of(const ckl_conv_desc *d)
 {
-    int vec = (int)min_i64(16 / (int64_t)ckl_dtype_bytes(d->dtype), power_of_two_in(d->c));
+    int vec = (int)min_i64(16 / (int64_t)ckl_dtype_bytes(d->dtype), power_of_two_in(d->k));
     while (vec > 1 && vec * (d->s + 1) > SUMS_MAX)
         vec /= 2;
     return vec;
 }
 
-/* As many CTAs as all SMs hold a few of. */
+static int64_t taps_of_filter(const ckl_conv_desc *d)
+{
+    return d->t * d->r * d->s;
+}
+
+/* Filters of few channels, and so few products that one launch of plain multiply-adds beats copies, tensor cores and a sum. */
+static bool is_shared(const ckl_conv_desc *d)
+{
+    const double CHANNELS = 8, PRODUCTS = 1 << 23;
+    return d->groups == 1 && (double)d->c * (double)d->t * (double)d->r <= CHANNELS && d->k > 0 &&
+           (double)rows_of(d) * (double)conv_tensor_of(d, CONV_Y).shape[3] * (double)d->k * (double)d->c *
+                   (double)taps_of_filter(d) <=
+               PRODUCTS;
+}
+
+/* CTAs of a slice beside each other: the parts of a channel's filter. */
+static int64_t parts_of_filter(const ckl_conv_desc *d, const conv_depthwise_weight_config *c)
+{
+    return d->t * ceil_div(d->r, c->rows) * (d->c / d->groups);
+}
+
+/* As many rows of a filter as registers hold: dy is read once for them. As many CTAs as all SMs hold a few of. */
 static ckl_status choose_depthwise_weight(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { CTAS_OF_SM = 4 };
+    enum { CTAS_OF_SM = 4, ROWS_OF_ONE = 4 }; // rows that take less than a second launch
     const ckl_conv_desc *d = desc;
     conv_depthwise_weight_config *c = config;
-    if (d->direction != CKL_CONV_WEIGHT || d->groups != d->c || d->groups != d->k)
-        FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: it computes the gradient of filters of a channel each");
+    const bool single = d->groups == d->c && d->groups == d->k;
+    if (d->direction != CKL_CONV_WEIGHT || (!single && !is_shared(d)))
+        FAIL(CKL_UNSUPPORTED,
+             "conv depthwise_weight: it computes the gradient of filters of a channel each, and small ones of few");
     c->form = conv_form_of(d);
+    c->shared = !single;
     c->filter = (int)min_i64(d->s, INT32_MAX);
     c->step = (int)d->stride_w;
     c->dilation = (int)d->dilation_w;
@@ -258,12 +341,15 @@ static ckl_status choose_depthwise_weight(const void *desc, const ckl_device_inf
     while (c->cols > 1 && (c->cols - 1) * d->stride_w + (d->s - 1) * d->dilation_w + 1 > SPAN_OF_REGISTERS)
         c->cols = c->cols == COLS_MAX ? COLS_MAX / 2 : 1;
     c->vec = vector_of(d);
+    c->rows = (int)max_i64(1, min_i64(min_i64(d->r, ROWS_MAX), (SUMS_MAX / c->vec - d->bias) / d->s));
     c->lanes = 8;
-    while (c->lanes > 1 && 8 * round_up(d->c, (int64_t)c->lanes * c->vec) > 9 * d->c)
+    while (c->lanes > 1 && 8 * round_up(d->k, (int64_t)c->lanes * c->vec) > 9 * d->k)
         c->lanes /= 2;
-    const int64_t ctas = ceil_div(d->c, (int64_t)c->lanes * c->vec) * d->t * d->r;
-    c->slices = (int)max_i64(1, min_i64(SLICES_MAX, min_i64(ceil_div(CTAS_OF_SM * device->sm_count, ctas),
-                                                            ceil_div(rows_of(d), THREADS / c->lanes))));
+    const int64_t ctas = ceil_div(d->k, (int64_t)c->lanes * c->vec) * parts_of_filter(d, c);
+    const int64_t rows = ceil_div(rows_of(d), THREADS / c->lanes); // of a thread, were there one slice
+    c->slices = rows <= ROWS_OF_ONE
+                    ? 1
+                    : (int)min_i64(SLICES_MAX, min_i64(ceil_div(CTAS_OF_SM * device->sm_count, ctas), rows));
     return CKL_OK;
 }
 
@@ -277,30 +363,34 @@ static ckl_status admit_depthwise_weight(const void *desc, const ckl_device_info
     TRY(choose_depthwise_weight(d, device, &own));
     if (d->layout != CKL_IMAGE_NHWC || d->c == 0 || d->n == 0)
         FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: it takes NHWC, and some products");
-    if (d->s + 1 > SUMS_MAX || d->t * d->r > UINT16_MAX || d->c > UINT16_MAX || rows_of(d) > INT32_MAX / THREADS ||
+    if (d->s + 1 > SUMS_MAX || d->t * d->r > UINT16_MAX || d->k > UINT16_MAX || rows_of(d) > INT32_MAX / THREADS ||
         d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: filters, channels or rows are more than a launch has");
-    if (c->filter != d->s || c->step != d->stride_w || c->dilation != d->dilation_w)
-        FAIL(CKL_INVALID, "conv depthwise_weight: filter=%d is not s=%" PRId64 ", or its step or dilation is another",
+    if (c->shared != own.shared || c->filter != d->s || c->step != d->stride_w || c->dilation != d->dilation_w)
+        FAIL(CKL_INVALID,
+             "conv depthwise_weight: filter=%d is not s=%" PRId64 ", or its step, dilation or channels are others",
              c->filter, d->s);
     if ((d->s - 1) * d->dilation_w + COLS_MAX * d->stride_w > SPAN_MAX || c->cols < 1 || c->cols > COLS_MAX)
         FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: s=%" PRId64 " columns, or cols=%d, reach too far", d->s, c->cols);
-    if (c->vec < 1 || own.vec % c->vec || !is_power_of_two(c->lanes) || c->lanes > 8 || c->slices < 1 ||
-        c->slices > SLICES_MAX)
-        FAIL(CKL_INVALID, "conv depthwise_weight: vec=%d lanes=%d slices=%d are not possible", c->vec, c->lanes,
-             c->slices);
+    if (c->rows < 1 || c->rows > ROWS_MAX || c->ctas < 0 || c->ctas > 8 || c->vec < 1 || own.vec % c->vec ||
+        !is_power_of_two(c->lanes) || c->lanes > 8 || c->slices < 1 || c->slices > SLICES_MAX)
+        FAIL(CKL_INVALID, "conv depthwise_weight: rows=%d vec=%d lanes=%d ctas=%d slices=%d are not possible", c->rows,
+             c->vec, c->lanes, c->ctas, c->slices);
+    if (4 * (int64_t)taps_of(c) * c->vec * THREADS > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: sums of rows=%d of a filter are more than shared memory",
+             c->rows);
     return CKL_OK;
 }
 
 static int64_t sums_of_slice(const ckl_conv_desc *d, const conv_depthwise_weight_config *c)
 {
-    return d->t * d->r * taps_of(c) * d->c;
+    return parts_of_filter(d, c) * taps_of(c) * d->k;
 }
 
 static int64_t workspace_depthwise_weight(const ckl_plan *plan)
 {
     const conv_depthwise_weight_config *c = plan->config;
-    return c->slices * sums_of_slice(plan->desc, c) * (int64_t)sizeof(float);
+    return c->slices == 1 ? 0 : c->slices * sums_of_slice(plan->desc, c) * (int64_t)sizeof(float);
 }
 
 static ckl_status launch_depthwise_weight(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -308,15 +398,17 @@ static ckl_status launch_depthwise_weight(const ckl_plan *plan, const void *args
     const ckl_conv_desc *d = plan->desc;
     const ckl_conv_args *a = args;
     const conv_depthwise_weight_config *c = plan->config;
-    if (!PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->dy))
+    if (!PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), c->shared ? NULL : a->x, a->dy))
         FAIL(CKL_INVALID,
              "conv depthwise_weight: x=%p or dy=%p is not aligned to %d elements; config='vec=1' takes any", a->x,
              a->dy, c->vec);
     conv_params p = conv_params_of(d, a);
     p.sums = plan_workspace(plan, a->workspace);
-    const plan_grid grid = { c->slices, ceil_div(d->c, (int64_t)c->lanes * c->vec), d->t * d->r };
+    const plan_grid grid = { c->slices, ceil_div(d->k, (int64_t)c->lanes * c->vec), parts_of_filter(d, c) };
     TRY(plan_launch(plan, 0, grid, &p, stream));
-    return plan_launch(plan, 1, (plan_grid){ .x = ceil_div(sums_of_slice(d, c), THREADS) }, &p, stream);
+    return c->slices == 1
+               ? CKL_OK
+               : plan_launch(plan, 1, (plan_grid){ .x = ceil_div(sums_of_slice(d, c), THREADS) }, &p, stream);
 }
 
 static const field depthwise_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_depthwise_weight_config, form)) //

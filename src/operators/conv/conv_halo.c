@@ -2,8 +2,8 @@
  * conv_halo.c - a filter for each channel of NHWC on Hopper: tiles of x with their halo wait in shared memory.
  *
  * A CTA keeps the filters of its channels in shared memory, as f32, and goes through tiles of y: one warp has TMA load the box of x
- * under the next ones, zeros outside, while the workers, a vector of channels of 8 columns of a row each, compute. Each column of x is
- * read once for all its taps in a row.
+ * under the next ones, zeros outside, while the workers, a vector of channels of some columns of a row each, compute. Each column of x
+ * is read once for all its taps in a row. Rows and columns of a filter that see nothing but padding are left out.
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
@@ -12,7 +12,6 @@
 
 enum {
     VECTOR = CONV_HALO_VECTOR,
-    COLUMNS = CONV_HALO_COLUMNS,
     PADDING = 4,      // channels that lie apart meet few of the same banks
     UNROLLED_MAX = 3, // rows of a filter
 };
@@ -23,20 +22,20 @@ typedef struct halo_kernel {
     conv_halo_shape size;
     conv_values p;
     tma_copy tmaX;
-    tensor sX, sW; // (CHANNEL,COLUMN,ROW,STAGES), (CHANNEL,TAP) of f32
+    tensor sX, sW; // (CHANNEL,COLUMN,ROW,IMAGE,STAGES), (CHANNEL,TAP) of f32
     pipeline ring;
     val channel; // the CTA's first
     val tiles_w, tiles_h, count;
 } halo_kernel;
 
-/* A tile of y: its first pixel and its image. */
+/* A tile of y: its first pixel and its first image. */
 typedef struct tile_place {
     val w, h, n;
 } tile_place;
 
 /* A thread's place in a tile, and what it has of its channels. */
 typedef struct worker_role {
-    val lane, w, h, channel;
+    val lane, w, h, image, channel;
     tensor rBias, rScale, rSum; // (CHANNEL), (CHANNEL), (CHANNEL,COLUMN)
 } worker_role;
 
@@ -44,27 +43,29 @@ static void describe(halo_kernel *k)
 {
     const conv_halo_config *c = k->cfg;
     const conv_halo_shape *s = &k->size;
-    const int box[] = { s->channels, s->box_w, s->box_h, 1, 1 }, plane = s->channels * s->box_w;
+    const int box[] = { s->channels, s->box_w, s->box_h, 1, c->images };
+    const int row = s->channels * s->box_w, image = row * s->box_h;
     const int64_t stage = s->stage_bytes / 2;
     k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, box, NULL, 0);
-    k->sX = smem_tensor(
-        "X", c->form.dtype,
-        make_layout(shape(s->channels, s->box_w, s->box_h, c->stages), stride(1, s->channels, plane, stage)), 128);
+    k->sX = smem_tensor("X", c->form.dtype,
+                        make_layout(shape(s->channels, s->box_w, s->box_h, c->images, c->stages),
+                                    stride(1, s->channels, row, image, stage)),
+                        128);
     k->sW = smem_tensor("filters", F32,
                         make_layout(shape(s->channels, c->rows * c->columns), stride(1, s->channels + PADDING)), 16);
     k->ring = make_pipeline("ring", c->stages, 1, s->workers);
     k->channel = mul(cta_y(), imm(s->channels));
-    k->tiles_w = conv_tiles_along(k->p.y_size[2], COLUMNS * c->wide);
+    k->tiles_w = conv_tiles_along(k->p.y_size[2], c->cols * c->wide);
     k->tiles_h = conv_tiles_along(k->p.y_size[1], c->high);
-    k->count = mul(mul(k->tiles_w, k->tiles_h), conv_number(k->p.n));
+    k->count = mul(mul(k->tiles_w, k->tiles_h), conv_tiles_along(k->p.n, c->images));
 }
 
 static tile_place place_of(const halo_kernel *k, val tile)
 {
     val rest = div(tile, k->tiles_w), n = div(rest, k->tiles_h);
-    return (tile_place){ .w = mul(sub(tile, mul(rest, k->tiles_w)), imm(COLUMNS * k->cfg->wide)),
+    return (tile_place){ .w = mul(sub(tile, mul(rest, k->tiles_w)), imm(k->cfg->cols * k->cfg->wide)),
                          .h = mul(sub(rest, mul(n, k->tiles_h)), imm(k->cfg->high)),
-                         .n = n };
+                         .n = mul(n, imm(k->cfg->images)) };
 }
 
 static tensor elements_from(val address, ckl_dtype dtype, val first, int count)
@@ -74,8 +75,8 @@ static tensor elements_from(val address, ckl_dtype dtype, val first, int count)
 }
 
 /*
- * Filters lie one behind the other in memory, channels fastest here; of channels that are not there the last one's. Those of the
- * gradient of data are turned round.
+ * A channel's filters lie one behind the other in memory, channels fastest here; of channels that are not there the last one's. Those
+ * of the gradient of data come turned round: their steps are negative.
  */
 static void load_filters(const halo_kernel *k)
 {
@@ -88,16 +89,15 @@ static void load_filters(const halo_kernel *k)
         for (int i = 0; i < AT_ONCE && first + i * k->size.threads < count; i++) {
             val e = min(add(thread(), imm(first + i * k->size.threads)), imm(count - 1));
             val channel = min(add(k->channel, div(e, imm(taps))), last), tap = rem(e, imm(taps));
-            val at = add(mul(convert(I64, channel), imm64(taps)), convert(I64, tap));
+            val down = mul(div(tap, imm(c->columns)), k->p.tap_step[1]),
+                along = mul(rem(tap, imm(c->columns)), k->p.tap_step[2]);
+            val at = add(mul(convert(I64, channel), k->p.w[0]), convert(I64, add(k->p.tap, add(down, along))));
             w[i] = at_f32(elements_from(k->p.from[CONV_W], c->form.dtype, at, 1), 0);
         }
         for (int i = 0; i < AT_ONCE && first + i * k->size.threads < count; i++) {
             val e = add(thread(), imm(first + i * k->size.threads));
             IF(lt(e, imm(count)))
-                set(k->sW,
-                    coord(div(e, imm(taps)), c->form.direction == CKL_CONV_DATA ? sub(imm(taps - 1), rem(e, imm(taps)))
-                                                                                : rem(e, imm(taps))),
-                    w[i]);
+                set(k->sW, coord(div(e, imm(taps)), rem(e, imm(taps))), w[i]);
         }
     }
 }
@@ -109,8 +109,9 @@ static void load_tiles(const halo_kernel *k)
     const conv_halo_config *c = k->cfg;
     const conv_halo_shape *s = &k->size;
     pipeline_state stage = producer_state(&k->ring);
-    tensor sBoxes = tensor_with_layout(k->sX, make_layout(shape(s->box_w * s->box_h, s->channels, c->stages),
-                                                          stride(s->channels, 1, s->stage_bytes / 2)));
+    tensor sBoxes =
+        tensor_with_layout(k->sX, make_layout(shape(s->box_w * s->box_h * c->images, s->channels, c->stages),
+                                              stride(s->channels, 1, s->stage_bytes / 2)));
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         const tile_place place = place_of(k, tile);
         val w = sub(mul(place.w, imm(c->step_w)), conv_number(k->p.pad[2]));
@@ -129,13 +130,14 @@ static worker_role describe_worker(const halo_kernel *k)
 {
     const conv_halo_config *c = k->cfg;
     const ckl_dtype out = c->form.out;
-    val rest = div(thread(), imm(c->lanes));
+    val rest = div(thread(), imm(c->lanes)), row = div(rest, imm(c->wide));
     worker_role w = { .lane = rem(thread(), imm(c->lanes)),
-                      .w = mul(rem(rest, imm(c->wide)), imm(COLUMNS)),
-                      .h = div(rest, imm(c->wide)),
+                      .w = mul(rem(rest, imm(c->wide)), imm(c->cols)),
+                      .h = rem(row, imm(c->high)),
+                      .image = div(row, imm(c->high)),
                       .rBias = fragment(F32, compact(leaf(VECTOR))),
                       .rScale = fragment(F32, compact(leaf(VECTOR))),
-                      .rSum = fragment(F32, compact(shape(VECTOR, COLUMNS))) };
+                      .rSum = fragment(F32, compact(shape(VECTOR, c->cols))) };
     w.channel = add(k->channel, mul(w.lane, imm(VECTOR)));
     val nearest = convert(I64, min(w.channel, sub(conv_number(k->p.groups), imm(VECTOR))));
     if (c->form.bias)
@@ -149,7 +151,7 @@ static worker_role describe_worker(const halo_kernel *k)
 static void add_column(const halo_kernel *k, const worker_role *w, tensor rX, tensor rW, int j)
 {
     const conv_halo_config *c = k->cfg;
-    for (int q = 0; q < COLUMNS; q++) {
+    for (int q = 0; q < c->cols; q++) {
         const int reach = j - q * c->step_w, s = reach / c->dilation_w;
         if (reach < 0 || reach % c->dilation_w || s >= c->columns)
             continue;
@@ -162,9 +164,9 @@ static void add_column(const halo_kernel *k, const worker_role *w, tensor rX, te
 static void add_row(const halo_kernel *k, const worker_role *w, val stage, val row)
 {
     const conv_halo_config *c = k->cfg;
-    const int span = (COLUMNS - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
+    const int span = (c->cols - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
     val first = mul(w->lane, imm(VECTOR)), h = add(mul(w->h, imm(c->step_h)), mul(row, imm(c->dilation_h)));
-    val address = tensor_address(k->sX, coord(first, mul(w->w, imm(c->step_w)), h, stage));
+    val address = tensor_address(k->sX, coord(first, mul(w->w, imm(c->step_w)), h, w->image, stage));
     tensor sX = smem_view(address, c->form.dtype, make_layout(shape(VECTOR, span), stride(1, k->size.channels)));
     tensor rW = fragment(F32, compact(shape(VECTOR, c->columns)));
     for (int s = 0; s < c->columns && !ir_failed(); s++)
@@ -200,10 +202,12 @@ static void store_pixel(const halo_kernel *k, const worker_role *w, val index, i
 static void store_columns(const halo_kernel *k, const worker_role *w, const tile_place *place)
 {
     val h = add(place->h, w->h), first = add(place->w, w->w), columns = conv_number(k->p.y_size[2]);
-    val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
+    val n = add(place->n, w->image);
+    val start = add(mul(convert(I64, n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
     start = add(start, add(mul(convert(I64, first), k->p.y[3]), convert(I64, w->channel)));
     val inside = logical_and(lt(h, conv_number(k->p.y_size[1])), lt(w->channel, conv_number(k->p.groups)));
-    for (int q = 0; q < COLUMNS && !ir_failed(); q++)
+    inside = logical_and(inside, lt(n, conv_number(k->p.n)));
+    for (int q = 0; q < k->cfg->cols && !ir_failed(); q++)
         IF(logical_and(inside, lt(add(first, imm(q)), columns)))
             store_pixel(k, w, add(start, mul(imm64(q), k->p.y[3])), q);
 }

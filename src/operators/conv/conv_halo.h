@@ -5,13 +5,15 @@
 #include "operators/conv/conv_config.h"
 
 #define CONV_HALO_CONFIG(X, owner)                                                     \
-    X(owner, int, lanes, "8", "4 8", "threads side by side with 8 channels each")      \
-    X(owner, int, wide, "1", "1 2", "threads along a row of y, 8 columns each")        \
+    X(owner, int, lanes, "8", "1 2 4 8", "threads side by side with 8 channels each")  \
+    X(owner, int, cols, "8", "", "columns of y of a thread")                           \
+    X(owner, int, wide, "1", "1 2 4", "threads along a row of y")                      \
     X(owner, int, high, "16", "4 7 8 14 16", "rows of y")                              \
+    X(owner, int, images, "1", "", "of a tile, where it has all of their pixels")      \
     X(owner, int, stages, "3", "2 3 4", "tiles of x in shared memory")                 \
     X(owner, int, ctas, "2", "1 2 3 4", "that must fit an SM, which limits registers") \
-    X(owner, int, rows, "3", "", "of a filter")                                        \
-    X(owner, int, columns, "3", "", "of a filter")                                     \
+    X(owner, int, rows, "3", "", "of a filter that see more than padding")             \
+    X(owner, int, columns, "3", "", "of a filter, likewise")                           \
     X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")   \
     X(owner, int, step_h, "1", "", "rows")                                             \
     X(owner, int, dilation_w, "1", "", "columns between neighbours of a filter")       \
@@ -22,7 +24,7 @@ typedef struct conv_halo_config {
     CONV_HALO_CONFIG(FIELD_MEMBER, )
 } conv_halo_config;
 
-enum { CONV_HALO_VECTOR = 8, CONV_HALO_COLUMNS = 8 }; // channels and columns of a thread
+enum { CONV_HALO_VECTOR = 8, CONV_HALO_COLUMNS = 8 }; // channels of a thread; columns at most
 
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_halo_shape {

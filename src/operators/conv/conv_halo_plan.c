@@ -5,48 +5,47 @@
 #include "operators/conv/conv_halo.h"
 #include "operators/conv/conv_sm90.h"
 
-enum { COLUMNS = CONV_HALO_COLUMNS, VECTOR = CONV_HALO_VECTOR, TAPS_MAX = 64 };
+enum { COLUMNS_MAX = CONV_HALO_COLUMNS, VECTOR = CONV_HALO_VECTOR, TAPS_MAX = 64, IMAGES_MAX = 32 };
 
 conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
 {
     enum { PADDING = 4 };
-    conv_halo_shape s = { .channels = c->lanes * VECTOR, .workers = c->lanes * c->wide * c->high };
+    conv_halo_shape s = { .channels = c->lanes * VECTOR, .workers = c->lanes * c->wide * c->high * c->images };
     s.threads = (int)round_up(s.workers, 32) + 32;
-    s.box_w = (COLUMNS * c->wide - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
+    s.box_w = (c->cols * c->wide - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
     s.box_w += c->lanes < 8 && s.box_w % 2 == 0; // rows side by side in a warp meet other banks
     s.box_h = (c->high - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
-    s.stage_bytes = round_up((int64_t)s.channels * s.box_w * s.box_h * 2, 128);
+    s.stage_bytes = round_up((int64_t)s.channels * s.box_w * s.box_h * c->images * 2, 128);
     s.smem_bytes = c->stages * (s.stage_bytes + 16) + 4 * (int64_t)(s.channels + PADDING) * c->rows * c->columns + 256;
     return s;
 }
 
 /*
- * The problem that is computed: of the gradient of data of stride 1 a forward one, of dy with the filters turned round, which the
- * kernel does. A pad may be negative.
+ * The problem that is computed, with its modes: of the gradient of data of stride 1 a forward one, of dy with the filters turned
+ * round. A pad may be negative.
  */
-static ckl_conv_desc forward_of(const ckl_conv_desc *d)
+typedef struct halo_problem {
+    conv_mode m[CONV_MODES];           // of the taps that are seen
+    int64_t tap, tap_step[CONV_MODES]; // in w: the first of these, and from one to the next
+} halo_problem;
+
+static halo_problem problem_of(const ckl_conv_desc *d)
 {
-    ckl_conv_desc f = *d;
-    conv_mode m[CONV_MODES];
-    if (d->direction == CKL_CONV_FORWARD)
-        return f;
-    conv_modes(d, m);
-    const conv_tensor x = conv_tensor_of(d, CONV_X), y = conv_tensor_of(d, CONV_Y);
-    const int64_t down = m[1].dilation * (m[1].filter - 1), along = m[2].dilation * (m[2].filter - 1);
-    f.direction = CKL_CONV_FORWARD;
-    f.h = m[1].y;
-    f.w = m[2].y;
-    f.pad_top = down - m[1].pad;
-    f.pad_bottom = d->h - f.h - f.pad_top + down;
-    f.pad_left = along - m[2].pad;
-    f.pad_right = d->w - f.w - f.pad_left + along;
-    f.x_n = y.stride[0];
-    f.x_h = y.stride[2];
-    f.x_w = y.stride[3];
-    f.y_n = x.stride[0];
-    f.y_h = x.stride[2];
-    f.y_w = x.stride[3];
-    return f;
+    const bool data = d->direction == CKL_CONV_DATA;
+    halo_problem h = { .tap_step = { 0, d->s, 1 } };
+    conv_modes(d, h.m);
+    for (int i = 1; i < CONV_MODES; i++) {
+        conv_mode *m = &h.m[i];
+        if (data)
+            *m = (conv_mode){ m->y, m->x, m->filter, 1, m->dilation, m->dilation * (m->filter - 1) - m->pad };
+        const int64_t filter = m->filter;
+        int64_t first;
+        m->filter = conv_seen_taps(m, &first);
+        m->pad -= first * m->dilation;
+        h.tap += (data ? filter - 1 - first : first) * h.tap_step[i];
+        h.tap_step[i] *= data ? -1 : 1;
+    }
+    return h;
 }
 
 /* As far as a config has numbers: what is larger is refused. */
@@ -55,26 +54,41 @@ static int number(int64_t x)
     return (int)min_i64(x, 1024);
 }
 
+/* Columns of a thread: all threads of a row have the same. */
+static int columns_of(int64_t width)
+{
+    return (int)ceil_div(width, ceil_div(width, COLUMNS_MAX));
+}
+
 static bool candidate_halo(const void *desc, const ckl_device_info *device, int i, void *config)
 {
+    enum { WORKERS = 128 };
     static const int heights[] = { 16, 14, 8, 7, 4 };
     const ckl_conv_desc *d = desc;
     conv_halo_config *c = config;
     if (i >= 4 * COUNT_OF(heights))
         return false;
+    const halo_problem h = problem_of(d);
+    const int few = d->k <= VECTOR ? 1 : d->k <= 2 * VECTOR ? 2 : 0; // lanes that all channels fill
     *c = (conv_halo_config){ .form = conv_form_of(d),
-                             .lanes = i % 2 ? 4 : 8,
-                             .wide = i / 2 % 2 + 1,
-                             .high = heights[i / 4],
-                             .rows = number(d->r),
-                             .columns = number(d->s),
-                             .step_w = number(d->stride_w),
-                             .step_h = number(d->stride_h),
+                             .lanes = few     ? few
+                                      : i % 2 ? 4
+                                              : 8,
+                             .cols = columns_of(h.m[2].y),
+                             .wide = (i / 2 % 2 + 1) << (few && i % 2),
+                             .high = (int)min_i64(heights[i / 4], h.m[1].y),
+                             .images = 1,
+                             .rows = number(h.m[1].filter),
+                             .columns = number(h.m[2].filter),
+                             .step_w = number(h.m[2].stride),
+                             .step_h = number(h.m[1].stride),
                              .dilation_w = number(d->dilation_w),
                              .dilation_h = number(d->dilation_h),
                              .stages = 1 };
+    if (c->high == h.m[1].y && c->cols * c->wide >= h.m[2].y)
+        c->images = (int)max_i64(1, min_i64(min_i64(d->n, IMAGES_MAX), WORKERS / conv_halo_shape_of(c).workers));
     const int64_t one = conv_halo_shape_of(c).smem_bytes, more = conv_halo_shape_of(c).stage_bytes + 16;
-    const int registers = 64 + VECTOR * c->columns + 56; // sums, taps of a row, the rest
+    const int registers = c->cols * VECTOR + VECTOR * c->columns + 56; // sums, taps of a row, the rest
     for (c->ctas = 4; c->ctas > 1; c->ctas--) // stages of all CTAs hide how long loads take: four or more of an SM
         if (one + more <= device->smem_per_sm_bytes / c->ctas - 1024 &&
             registers * conv_halo_shape_of(c).threads * c->ctas <= 65536)
@@ -85,10 +99,9 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
 
 static double tiles_of(const ckl_conv_desc *d, const conv_halo_config *c)
 {
-    const ckl_conv_desc forward = forward_of(d);
-    conv_mode m[CONV_MODES];
-    conv_modes(&forward, m);
-    return (double)d->n * (double)ceil_div(m[1].y, c->high) * (double)ceil_div(m[2].y, COLUMNS * c->wide);
+    const halo_problem h = problem_of(d);
+    return (double)ceil_div(d->n, c->images) * (double)ceil_div(h.m[1].y, c->high) *
+           (double)ceil_div(h.m[2].y, (int64_t)c->cols * c->wide);
 }
 
 static int64_t channel_tiles(const ckl_conv_desc *d, const conv_halo_config *c)
@@ -107,11 +120,11 @@ static plan_cost cost_halo(const void *desc, const ckl_device_info *device, cons
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;
     const conv_halo_shape s = conv_halo_shape_of(c);
-    const int span = (COLUMNS - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
-    const double row = span * (VECTOR + 2) + c->columns * (2 + COLUMNS * VECTOR);
+    const int span = (c->cols - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
+    const double row = span * (VECTOR + 2) + c->columns * (2 + c->cols * VECTOR);
     const double warps = ceil(s.workers / 32.0), rate = fmin(ISSUED, WARP * warps * c->ctas); // instructions a cycle
-    const double issue = warps * (c->rows * row + 20.0 * COLUMNS) / rate;
-    const double load = fmax(ROW * s.box_w * s.box_h, (double)s.stage_bytes / BYTES);
+    const double issue = warps * (c->rows * row + 20.0 * c->cols) / rate;
+    const double load = fmax(ROW * s.box_w * s.box_h * c->images, (double)s.stage_bytes / BYTES);
     const double tiles = tiles_of(d, c) * (double)channel_tiles(d, c), turns = tiles / device->sm_count;
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
@@ -146,15 +159,23 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
     TRY(check_problem(d, device));
     TRY(conv_check_form("halo", d, &c->form));
     TRY(conv_check_vectors("halo", d));
-    if (c->rows != d->r || c->columns != d->s || c->step_w != d->stride_w || c->step_h != d->stride_h ||
-        c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
+    const halo_problem h = problem_of(d);
+    if (c->rows != h.m[1].filter || c->columns != h.m[2].filter || c->step_w != h.m[2].stride ||
+        c->step_h != h.m[1].stride || c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
         FAIL(CKL_INVALID, "conv halo: the config's filter, strides or dilations are not the problem's");
-    if ((c->lanes != 4 && c->lanes != 8) || c->wide < 1 || c->wide > 2 || c->high < 1 || c->high > 16 || c->ctas < 1 ||
+    if (!is_power_of_two(c->lanes) || c->lanes > 8 || c->cols < 1 || c->cols > COLUMNS_MAX || c->wide < 1 ||
+        c->wide > 4 || c->high < 1 || c->high > 16 || c->images < 1 || c->images > IMAGES_MAX || c->ctas < 1 ||
         c->ctas > 4)
-        FAIL(CKL_INVALID, "conv halo: lanes=%d, wide=%d, high=%d or ctas=%d is not in 4 8, 1..2, 1..16, 1..4", c->lanes,
-             c->wide, c->high, c->ctas);
+        FAIL(CKL_INVALID,
+             "conv halo: lanes=%d, cols=%d, wide=%d, high=%d, images=%d or ctas=%d is not in 1 2 4 8, 1..8, 1..4, "
+             "1..16, "
+             "1..32, 1..4",
+             c->lanes, c->cols, c->wide, c->high, c->images, c->ctas);
+    if (c->images > 1 && (c->high < h.m[1].y || c->cols * c->wide < h.m[2].y))
+        FAIL(CKL_INVALID, "conv halo: images=%d, but a tile of %dx%d pixels has not all of theirs", c->images, c->high,
+             c->cols * c->wide);
     const conv_halo_shape s = conv_halo_shape_of(c);
-    if (c->rows * c->columns > TAPS_MAX || s.box_w > 256 || s.box_h > 256 || c->stages < 2 ||
+    if (c->rows * c->columns > TAPS_MAX || s.box_w > 256 || s.box_h > 256 || c->stages < 2 || s.threads > 512 ||
         s.smem_bytes > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "conv halo: a filter of %dx%d, a box of %dx%d, or %d stages of it, are too large, or one",
              c->rows, c->columns, s.box_h, s.box_w, c->stages);
@@ -165,18 +186,28 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
 
 static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_conv_desc *d = plan->desc, forward = forward_of(d);
+    const ckl_conv_desc *d = plan->desc;
+    const halo_problem h = problem_of(d);
+    const bool data = d->direction == CKL_CONV_DATA;
     ckl_conv_args a = *(const ckl_conv_args *)args;
-    const conv_tensor x = conv_tensor_of(&forward, CONV_X);
-    if (d->direction == CKL_CONV_DATA) {
+    const conv_tensor x = conv_tensor_of(d, data ? CONV_Y : CONV_X), y = conv_tensor_of(d, data ? CONV_X : CONV_Y);
+    if (data) {
         a.x = a.dy;
         a.y = a.dx;
         a.dy = NULL;
     }
     if (!PLAN_ALIGNED(16, a.x, a.y, a.residual))
         FAIL(CKL_INVALID, "conv halo: a pointer is not aligned to 16 bytes; impl=depthwise takes any");
-    conv_params p = conv_params_of(&forward, &a);
+    conv_params p = conv_params_of(d, &a);
     p.mX = conv_pixels(a.x, &x);
+    p.tap = (uint32_t)h.tap; // modulo 2^32, as are its steps
+    for (int i = 0; i < CONV_MODES; i++) {
+        p.tap_step[i] = (uint32_t)h.tap_step[i];
+        p.y_size[i] = h.m[i].y;
+        p.pad[i] = h.m[i].pad;
+    }
+    for (int i = 0; i < CONV_RANK; i++)
+        p.y[i] = y.stride[i];
     const int64_t tiles = (int64_t)tiles_of(d, plan->config), channels = channel_tiles(d, plan->config);
     const int64_t ctas = max_i64(1, plan->kernels[0].clusters_resident / channels);
     return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, ctas), .y = channels, .z = 1 }, &p, stream);

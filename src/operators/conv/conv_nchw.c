@@ -3,11 +3,12 @@
  *
  * A tile is some filters, the rows of W, times some runs of 64 pixels of planes of y, so that its sums are stored as they are. Where
  * strides are 1 and y is as wide as x, the pixels under a tap are a run, too, which begins elsewhere. With one tap x comes from
- * its planes, N-major. With more it comes from a copy in NHWC: TMA takes no run of a plane that begins inside 16 bytes.
+ * its planes, N-major. With more it comes from a copy in NHWC: TMA takes no run of a plane that begins inside 16 bytes. The im2col mode
+ * makes zeros where a tap leaves its row, and where y is stored directly lets spans go on from image to image.
  *
  *   warpgroup 0       producer: for every tap and some channels TMA loads the runs under it, zeros before and after the plane, and
- *                     the filters' elements. A tap left or right of the filter's centre also meets pixels of the rows before or
- *                     after: two other warps, the menders, overwrite these with zeros before consumers see the stage
+ *                     the filters' elements. Filters that reach further than the im2col mode has numbers for also meet pixels of the
+ *                     rows before or after: two other warps, the menders, overwrite these with zeros before consumers see the stage
  *   warpgroups 1..    consumers: 64 filters each, or the same filters and pixels of their own; y goes through staging buffers, or
  *                     directly where the planes of y do not begin at whole 16 bytes
  *
@@ -25,7 +26,7 @@ enum {
     MENDERS = 64, // threads: a row of channels each
 };
 
-/* A tile, or a consumer's part of it: the first filter, and where its spans begin. */
+/* A tile, or a consumer's part of it: the first filter, and where its spans begin. Joined: in image 0, whose pixels are all. */
 typedef struct tile_place {
     val filter, pixel[CONV_NCHW_SPANS_MAX], image[CONV_NCHW_SPANS_MAX];
 } tile_place;
@@ -42,6 +43,7 @@ typedef struct nchw_kernel {
     tensor sY;   // (ROWS,COLS,BUFFERS,CONSUMERS)
     pipeline ring, mended; // mended: full where the menders are done with a stage
     val width, pixels;     // of a row, of a plane of y
+    val images, run;       // planes, and pixels of each, as spans go through them
     val spans, filters;    // spans of an image, tiles of filters
     val count, chunks;
 } nchw_kernel;
@@ -58,7 +60,7 @@ typedef struct consumer_role {
 
 /* What a tap adds to the number of a pixel, and to its column alone. */
 typedef struct tap_shift {
-    val number, pixels, columns;
+    val number, pixels, rows, columns;
 } tap_shift;
 
 /* Tiles, boxes and memory */
@@ -72,8 +74,10 @@ static void describe_boxes(nchw_kernel *k)
 {
     const conv_nchw_config *c = k->cfg;
     // NOTE: on an H200 a swizzled box that begins inside 16 bytes of a row is an illegal instruction.
-    k->tmaX = c->copied ? make_tma(k->p.mX, c->form.dtype, 3, SPAN, c->tile_k, 2 * c->tile_k)
-                        : make_tma(k->p.mX, c->form.dtype, 3, c->tile_k, SPAN, 128);
+    const int step[] = { 1, 1, 1, 1 };
+    k->tmaX = c->im2col   ? make_tma_im2col(k->p.mX, c->form.dtype, 4, SPAN, c->tile_k, step, 2 * c->tile_k)
+              : c->copied ? make_tma(k->p.mX, c->form.dtype, 3, SPAN, c->tile_k, 2 * c->tile_k)
+                          : make_tma(k->p.mX, c->form.dtype, 3, c->tile_k, SPAN, 128);
     k->tmaW = m_major(k) ? make_tma(k->p.mW, c->form.dtype, 3, c->tile_k, SPAN, 128)
                          : make_tma(k->p.mW, c->form.dtype, 3, k->size.tile_m, c->tile_k, 2 * c->tile_k);
     if (!c->direct)
@@ -114,10 +118,12 @@ static void describe_schedule(nchw_kernel *k)
     const val *to = data ? k->p.x_size : k->p.y_size;
     k->width = conv_number(to[2]);
     k->pixels = mul(mul(conv_number(to[0]), conv_number(to[1])), k->width);
-    k->spans = conv_tiles_along(k->pixels, SPAN);
+    k->images = k->size.joined ? imm(1) : conv_number(k->p.n);
+    k->run = k->size.joined ? mul(conv_number(k->p.n), k->pixels) : k->pixels;
+    k->spans = conv_tiles_along(k->run, SPAN);
     k->filters = conv_tiles_along(k->p.k, k->size.tile_m);
     k->chunks = conv_tiles_along(k->p.c, k->cfg->tile_k);
-    val runs = mul(k->spans, conv_number(k->p.n));
+    val runs = mul(k->spans, k->images);
     k->count = mul(div(add(runs, imm(k->size.spans - 1)), imm(k->size.spans)), k->filters);
 }
 
@@ -138,10 +144,22 @@ static tap_shift shift_of(const nchw_kernel *k, val r, val s)
 {
     val rows = sub(mul(r, conv_number(k->p.dilation[1])), conv_number(k->p.pad[1]));
     val columns = sub(mul(s, conv_number(k->p.dilation[2])), conv_number(k->p.pad[2]));
-    return (tap_shift){ add(mul(r, conv_number(k->p.filter[2])), s), add(mul(rows, k->width), columns), columns };
+    return (tap_shift){ add(mul(r, conv_number(k->p.filter[2])), s), add(mul(rows, k->width), columns), rows, columns };
 }
 
 /* The producer */
+
+/* The pixels of a span under a tap, those that come after each other in y. */
+static void load_pixels(const nchw_kernel *k, tensor sX, const tile_place *place, int i, const tap_shift *tap,
+                        val channel, val full)
+{
+    val row = div(place->pixel[i], k->width), column = sub(place->pixel[i], mul(row, k->width));
+    val height = conv_number(m_major(k) ? k->p.x_size[1] : k->p.y_size[1]), over = div(row, height);
+    val first[] = { add(column, k->p.corner[2]), add(sub(row, mul(over, height)), k->p.corner[1]),
+                    add(place->image[i], over) };
+    val offset[] = { sub(tap->columns, k->p.corner[2]), sub(tap->rows, k->p.corner[1]) };
+    tma_load_im2col(&k->tmaX, sX, channel, first, offset, full, imm(0));
+}
 
 /* Fills one stage: some channels of the pixels under a tap, and the filters' of that tap. */
 static void load_stage(const nchw_kernel *k, const pipeline_state *at, const tile_place *place, const tap_shift *tap,
@@ -152,8 +170,12 @@ static void load_stage(const nchw_kernel *k, const pipeline_state *at, const til
     pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
     for (int i = 0; i < k->size.spans && !ir_failed(); i++) {
         val pixel = add(place->pixel[i], tap->pixels);
-        tma_load_of(&k->tmaX, slice(k->sSpansX, _, _, i, at->stage), k->cfg->copied ? pixel : channel,
-                    k->cfg->copied ? channel : pixel, 1, &place->image[i], full, imm(0));
+        tensor sX = slice(k->sSpansX, _, _, i, at->stage);
+        if (k->cfg->im2col)
+            load_pixels(k, sX, place, i, tap, channel, full);
+        else
+            tma_load_of(&k->tmaX, sX, k->cfg->copied ? pixel : channel, k->cfg->copied ? channel : pixel, 1,
+                        &place->image[i], full, imm(0));
     }
     if (!m_major(k)) {
         tma_load_of(&k->tmaW, slice(k->sW, _, _, at->stage), place->filter, channel, 1, &tap->number, full, imm(0));
@@ -259,23 +281,39 @@ typedef struct part_of_tile {
     val filter, pixel, image;
 } part_of_tile;
 
-/* The element of y, or of the residual, under sum number i; elements outside of y have some other's. */
-static val element_of(const nchw_kernel *k, const part_of_tile *part, int i)
+/* Where sum number i belongs; inside: predicate, to y at all. */
+typedef struct sum_place {
+    val filter, pixel, image, inside;
+} sum_place;
+
+static sum_place place_of_element(const nchw_kernel *k, const part_of_tile *part, int i)
 {
-    val filter = min(add(part->filter, coordinate(part->coordinates, 0, i)), sub(conv_number(k->p.k), imm(1)));
-    val pixel = min(add(part->pixel, coordinate(part->coordinates, 1, i)), sub(k->pixels, imm(1)));
-    val image = min(part->image, sub(conv_number(k->p.n), imm(1)));
+    sum_place at = { add(part->filter, coordinate(part->coordinates, 0, i)),
+                     add(part->pixel, coordinate(part->coordinates, 1, i)),
+                     part->image,
+                     { 0 } };
+    at.inside = logical_and(lt(at.filter, conv_number(k->p.k)), lt(at.pixel, k->run));
+    at.inside = logical_and(at.inside, lt(at.image, k->images));
+    if (k->size.joined) {
+        at.image = div(at.pixel, k->pixels);
+        at.pixel = sub(at.pixel, mul(at.image, k->pixels));
+    }
+    return at;
+}
+
+/* The element of y, or of the residual; places outside of y have some other's. */
+static val element_of(const nchw_kernel *k, const sum_place *at)
+{
+    val filter = min(at->filter, sub(conv_number(k->p.k), imm(1))), pixel = min(at->pixel, sub(k->pixels, imm(1)));
+    val image = min(at->image, sub(conv_number(k->p.n), imm(1)));
     val row = add(mul(convert(I64, image), k->p.k), convert(I64, filter));
     return add(mul(row, convert(I64, k->pixels)), convert(I64, pixel));
 }
 
-static conv_place place_of_sum(const nchw_kernel *k, const part_of_tile *part, int i)
+static conv_place place_of_sum(const nchw_kernel *k, const sum_place *at)
 {
-    val pixel = add(part->pixel, coordinate(part->coordinates, 1, i)), width = conv_number(k->p.y_size[2]),
-        height = conv_number(k->p.y_size[1]), rest = div(pixel, width);
-    return (conv_place){ part->image,
-                         { div(rest, height), rem(rest, height), rem(pixel, width) },
-                         add(part->filter, coordinate(part->coordinates, 0, i)) };
+    val width = conv_number(k->p.y_size[2]), height = conv_number(k->p.y_size[1]), rest = div(at->pixel, width);
+    return (conv_place){ at->image, { div(rest, height), rem(rest, height), rem(at->pixel, width) }, at->filter };
 }
 
 /* The sums with bias, residual and activation. */
@@ -299,9 +337,12 @@ static tensor finish(const nchw_kernel *k, const part_of_tile *part)
             loaded[row] = true;
         }
         conv_element in = { .sum = x, .scale = scale[row], .bias = bias[row] };
-        if (form->residual)
-            in.residual = at_f32(gR, element_of(k, part, i));
-        const conv_place place = form->custom ? place_of_sum(k, part, i) : (conv_place){ 0 };
+        conv_place place = { 0 };
+        if (form->residual || form->custom) {
+            const sum_place own = place_of_element(k, part, i);
+            in.residual = form->residual ? at_f32(gR, element_of(k, &own)) : in.residual;
+            place = form->custom ? place_of_sum(k, &own) : place;
+        }
         set(rY, i, conv_finish(form, in, &place));
     }
     return rY;
@@ -313,11 +354,9 @@ static void store_directly(const nchw_kernel *k, const part_of_tile *part, tenso
     const ckl_dtype out = k->cfg->form.out;
     tensor gY = gmem_tensor(k->p.from[m_major(k) ? CONV_X : CONV_Y], out, make_layout(dynamic(imm64(1)), leaf(1)));
     for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
-        val filter = add(part->filter, coordinate(part->coordinates, 0, i));
-        val pixel = add(part->pixel, coordinate(part->coordinates, 1, i));
-        val inside = logical_and(lt(filter, conv_number(k->p.k)), lt(pixel, k->pixels));
-        IF(logical_and(inside, lt(part->image, conv_number(k->p.n))))
-            set(gY, element_of(k, part, i), convert(out, at(rY, i)));
+        const sum_place own = place_of_element(k, part, i);
+        IF(own.inside)
+            set(gY, element_of(k, &own), convert(out, at(rY, i)));
     }
 }
 

@@ -4,16 +4,17 @@
 
 #include "operators/conv/conv_sm90.h"
 
-#define CONV_NCHW_CONFIG(X, owner)                                                               \
-    X(owner, int, consumers, "2", "1 2", "warpgroups")                                           \
-    X(owner, bool, side, "0", "0 1", "consumers have pixels of their own, else 64 filters each") \
-    X(owner, int, tile_n, "128", "64 128 192 256", "pixels of a consumer")                       \
-    X(owner, int, tile_k, "64", "16 32 64", "channels of a stage")                               \
-    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")               \
-    X(owner, bool, copied, "1", "0 1",                                                           \
-      "x is read from a copy in NHWC: else planes as they lie, which only a tap alone allows")   \
-    X(owner, bool, edges, "1", "0 1", "filters reach over the ends of rows")                     \
-    X(owner, bool, direct, "0", "0 1", "y is stored from registers: TMA cannot take its planes") \
+#define CONV_NCHW_CONFIG(X, owner)                                                                         \
+    X(owner, int, consumers, "2", "1 2", "warpgroups")                                                     \
+    X(owner, bool, side, "0", "0 1", "consumers have pixels of their own, else 64 filters each")           \
+    X(owner, int, tile_n, "128", "64 128 192 256", "pixels of a consumer")                                 \
+    X(owner, int, tile_k, "64", "16 32 64", "channels of a stage")                                         \
+    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")                         \
+    X(owner, bool, copied, "1", "0 1",                                                                     \
+      "x is read from a copy in NHWC: else planes as they lie, which only a tap alone allows")             \
+    X(owner, bool, im2col, "0", "0 1", "TMA follows pixels over the ends of rows and images")              \
+    X(owner, bool, edges, "1", "0 1", "filters reach over the ends of rows, and menders make zeros there") \
+    X(owner, bool, direct, "0", "0 1", "y is stored from registers: TMA cannot take its planes")           \
     X(owner, bool, pairs, "0", "0 1", "two places of a plane are copied at a time")
 
 typedef struct conv_nchw_config {
@@ -30,6 +31,7 @@ enum {
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_nchw_shape {
     int tile_m, spans; // filters and spans of 64 pixels of a CTA
+    bool joined;       // spans go on from image to image
     int y_cols;        // of a staging buffer
     int64_t stage_bytes, smem_bytes;
 } conv_nchw_shape;

@@ -14,19 +14,19 @@ enum { VECTOR = 8, ALONG_PLANE = 8, WARPS = CONV_PACK_THREADS / 32 };
 typedef struct plane_copy {
     val from, to;
     val outer, channels, places; // u32
+    val padded;                  // channels of a row of the copy, zeros among them
     int each;                    // places of a thread
 } plane_copy;
 
 /* What a thread makes. */
 typedef struct copy_place {
-    val n, channel, place, padded; // padded: channels of a row there
+    val n, channel, place;
 } copy_place;
 
 static copy_place place_of(const plane_copy *c, val cta)
 {
     val blocks = div(add(c->places, imm(c->each * ALONG_PLANE - 1)), imm(c->each * ALONG_PLANE));
-    val padded = mul(div(add(c->channels, imm(VECTOR - 1)), imm(VECTOR)), imm(VECTOR));
-    val across = div(add(padded, imm(CONV_NCHW_COPY_CHANNELS - 1)), imm(CONV_NCHW_COPY_CHANNELS));
+    val across = div(add(c->padded, imm(CONV_NCHW_COPY_CHANNELS - 1)), imm(CONV_NCHW_COPY_CHANNELS));
     val number = add(mul(cta, imm(WARPS)), warp()), lane = rem(thread(), imm(32));
     val rest = div(number, blocks), n = div(rest, across);
     val block = sub(number, mul(rest, blocks)), channels = sub(rest, mul(n, across));
@@ -34,7 +34,6 @@ static copy_place place_of(const plane_copy *c, val cta)
         .n = n,
         .channel = add(mul(channels, imm(CONV_NCHW_COPY_CHANNELS)), mul(div(lane, imm(ALONG_PLANE)), imm(VECTOR))),
         .place = mul(add(mul(block, imm(ALONG_PLANE)), rem(lane, imm(ALONG_PLANE))), imm(c->each)),
-        .padded = padded,
     };
 }
 
@@ -63,7 +62,7 @@ static void store_pairs(const plane_copy *c, const copy_place *at, const val *x)
         tensor rY = fragment(I32, compact(leaf(VECTOR / 2)));
         for (int i = 0; i < VECTOR / 2; i++)
             set(rY, i, convert(I32, permute_bytes(x[2 * i], x[2 * i + 1], imm(halves[j]))));
-        val to = element_at(c->to, at->n, c->places, add(at->place, imm(j)), at->padded, at->channel);
+        val to = element_at(c->to, at->n, c->places, add(at->place, imm(j)), c->padded, at->channel);
         copy(rY, gmem_tensor(to, I32, compact(leaf(VECTOR / 2))), 16);
     }
 }
@@ -73,14 +72,14 @@ static void store_one(const plane_copy *c, const copy_place *at, const val *x, c
     tensor rY = fragment(dtype, compact(leaf(VECTOR)));
     for (int i = 0; i < VECTOR; i++)
         set(rY, i, x[i]);
-    val to = element_at(c->to, at->n, c->places, at->place, at->padded, at->channel);
+    val to = element_at(c->to, at->n, c->places, at->place, c->padded, at->channel);
     copy(rY, gmem_tensor(to, dtype, compact(leaf(VECTOR))), 16);
 }
 
 static void make(const plane_copy *c, val cta, ckl_dtype dtype)
 {
     const copy_place at = place_of(c, cta);
-    val inside = logical_and(lt(at.n, c->outer), lt(at.channel, at.padded));
+    val inside = logical_and(lt(at.n, c->outer), lt(at.channel, c->padded));
     IF(logical_and(inside, lt(at.place, c->places))) {
         val x[VECTOR];
         for (int i = 0; i < VECTOR; i++)
@@ -92,17 +91,17 @@ static void make(const plane_copy *c, val cta, ckl_dtype dtype)
     }
 }
 
-static plane_copy copy_of(val from, val to, const val size[3], int each)
+static plane_copy copy_of(val from, val to, const val size[3], val padded, int each)
 {
-    return (plane_copy){ from, to, conv_number(size[0]), conv_number(size[1]), conv_number(size[2]), each };
+    return (plane_copy){ from, to, conv_number(size[0]), conv_number(size[1]), conv_number(size[2]), padded, each };
 }
 
 void conv_nchw_copy(ckl_dtype dtype, bool pairs)
 {
     launch_bounds(CONV_PACK_THREADS, 0);
     conv_values p = params_of(conv);
-    const plane_copy x = copy_of(p.from[CONV_X], p.copies[0], p.x_size, pairs ? 2 : 1);
-    const plane_copy w = copy_of(p.from[CONV_W], p.copies[1], p.filter, 1);
+    const plane_copy x = copy_of(p.from[CONV_X], p.copies[0], p.x_size, p.packed_channels, pairs ? 2 : 1);
+    const plane_copy w = copy_of(p.from[CONV_W], p.copies[1], p.filter, p.packed_left, 1);
     grid_wait();
     launch_dependents();
     IF(lt(cta_x(), p.packed_row)) {

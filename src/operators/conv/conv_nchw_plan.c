@@ -12,6 +12,7 @@ conv_nchw_shape conv_nchw_shape_of(const conv_nchw_config *c)
     const int rows = CONV_SM90_ROWS, parts = c->side ? c->consumers : 1;
     conv_nchw_shape s = { .tile_m = rows * c->consumers / parts,
                           .spans = parts * c->tile_n / SPAN,
+                          .joined = c->im2col && c->direct,
                           .y_cols = 128 / (int)ckl_dtype_bytes(c->form.out) };
     s.stage_bytes = (int64_t)(s.tile_m + s.spans * SPAN) * c->tile_k * 2;
     s.smem_bytes = c->stages * (s.stage_bytes + (c->edges ? 32 : 16)) +
@@ -50,10 +51,16 @@ static bool stores_directly(const ckl_conv_desc *d)
     return sides_of(d).to_pixels * (int64_t)ckl_dtype_bytes(d->out) % 16 != 0;
 }
 
+/* Channels of a row of a copy: whole 128 bytes where they are more than half of that, for zeros by TMA cost more than zeros in memory. */
+static int64_t padded(int64_t channels)
+{
+    return round_up(channels, channels > CONV_SM90_K / 2 ? CONV_SM90_K : UNIT);
+}
+
 /* Bytes of the copies of filters and x, 0 where TMA takes them as they lie. */
 static int64_t filter_copy(const ckl_conv_desc *d)
 {
-    return taps_of(d) == 1 && d->c % UNIT == 0 ? 0 : round_up(d->k * taps_of(d) * round_up(d->c, UNIT) * 2, 256);
+    return taps_of(d) == 1 && d->c % UNIT == 0 ? 0 : round_up(d->k * taps_of(d) * padded(d->c) * 2, 256);
 }
 
 static bool copies_x(const ckl_conv_desc *d)
@@ -64,7 +71,7 @@ static bool copies_x(const ckl_conv_desc *d)
 static int64_t x_copy(const ckl_conv_desc *d)
 {
     const nchw_sides s = sides_of(d);
-    return copies_x(d) ? d->n * s.from_pixels * round_up(s.from_channels, UNIT) * 2 : 0;
+    return copies_x(d) ? d->n * s.from_pixels * padded(s.from_channels) * 2 : 0;
 }
 
 /* Tiles of runs of pixels and filters. */
@@ -72,8 +79,35 @@ static double tiles_of(const ckl_conv_desc *d, const conv_nchw_config *c)
 {
     const nchw_sides s = sides_of(d);
     const conv_nchw_shape shape = conv_nchw_shape_of(c);
-    return ceil((double)d->n * (double)ceil_div(s.to_pixels, SPAN) / shape.spans) *
-           (double)ceil_div(s.to_channels, shape.tile_m);
+    const double images = shape.joined ? 1 : (double)d->n;
+    const int64_t run = shape.joined ? d->n * s.to_pixels : s.to_pixels;
+    return ceil(images * (double)ceil_div(run, SPAN) / shape.spans) * (double)ceil_div(s.to_channels, shape.tile_m);
+}
+
+/* The first pixel that a tap sees from place 0, and how far the last place is from the last pixel, seen from that corner. */
+static void corners_of(const ckl_conv_desc *d, int mode, int64_t *lower, int64_t *upper)
+{
+    const bool data = d->direction == CKL_CONV_DATA;
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    const conv_mode *own = &m[mode];
+    *lower = data ? own->pad - (own->filter - 1) * own->dilation : -own->pad;
+    *upper = *lower + (data ? own->x - own->y : own->y - own->x);
+}
+
+/* Of images whose corners and taps the im2col mode has numbers for. */
+static bool can_follow(const ckl_conv_desc *d)
+{
+    enum { REACH = 128, OFFSETS = 256 };
+    const int64_t filter[CONV_MODES] = { d->t, d->r, d->s }, dilation[CONV_MODES] = { 1, d->dilation_h, d->dilation_w };
+    bool can = copies_x(d) && d->d == 1 && (double)d->n * (double)sides_of(d).to_pixels < INT32_MAX / 4;
+    for (int i = 1; i < CONV_MODES; i++) {
+        int64_t lower, upper;
+        corners_of(d, i, &lower, &upper);
+        can &= (filter[i] - 1) * dilation[i] < OFFSETS && lower >= -REACH && lower < REACH && upper >= -REACH &&
+               upper < REACH;
+    }
+    return can;
 }
 
 static int stages_of(const conv_nchw_config *c, const ckl_device_info *device)
@@ -102,7 +136,8 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
     c->side = groups[i % COUNT_OF(groups)].side;
     c->tile_k = depths[i / COUNT_OF(groups)];
     c->copied = copies_x(d);
-    c->edges = has_edges(d);
+    c->im2col = can_follow(d);
+    c->edges = has_edges(d) && !c->im2col;
     c->direct = stores_directly(d);
     c->pairs = c->copied && sides_of(d).from_pixels % 2 == 0;
     c->stages = stages_of(c, device);
@@ -132,6 +167,14 @@ static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device,
                         multiply > load ? "tensor cores" : "loads" };
 }
 
+/* Are pixels under a tap a run of x? */
+static bool has_runs(const ckl_conv_desc *d)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    return m[2].x == m[2].y;
+}
+
 static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *device)
 {
     conv_mode m[CONV_MODES];
@@ -150,7 +193,7 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: c=%" PRId64 " and k=%" PRId64 " leave no products", d->c, d->k);
     if (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: with strides above 1 pixels under a tap are no run");
-    if (m[2].x != m[2].y)
+    if (m[2].x != m[2].y && !can_follow(d))
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: y is %" PRId64 " wide, x %" PRId64, m[2].y, m[2].x);
     if (d->t > 1 || d->pad_front || d->pad_back || (d->d > 1 && (d->r > 1 || d->pad_top || d->pad_bottom)))
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: filters that reach over slices are for other kernels");
@@ -169,10 +212,14 @@ static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *devic
     TRY(check_problem(d, device));
     TRY(conv_check_form("nchw_sm90", d, &c->form));
     TRY(conv_check_dense("nchw_sm90", d));
-    if (c->edges != has_edges(d) || c->copied != copies_x(d) || (stores_directly(d) && !c->direct) ||
+    if (c->edges != (has_edges(d) && !c->im2col) || c->copied != copies_x(d) || (stores_directly(d) && !c->direct) ||
         (c->pairs && (!c->copied || sides_of(d).from_pixels % 2)))
         FAIL(CKL_INVALID, "conv nchw_sm90: edges=%d, copied=%d, direct=%d or pairs=%d does not fit the problem",
              c->edges, c->copied, c->direct, c->pairs);
+    if (c->im2col && !can_follow(d))
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: im2col=1 takes images of several taps that reach less than 128 pixels");
+    if (!c->im2col && !has_runs(d))
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: y is not as wide as x, so im2col=0 finds no run of pixels under a tap");
     if (c->consumers < 1 || c->consumers > 2 || (c->side && c->consumers == 1))
         FAIL(CKL_INVALID, "conv nchw_sm90: consumers=%d is not in 1..2, or one stands side by side", c->consumers);
     if (c->tile_k != 16 && c->tile_k != 32 && c->tile_k != CONV_SM90_K)
@@ -198,7 +245,8 @@ static int64_t workspace_nchw_sm90(const ckl_plan *plan)
 static int64_t copy_ctas(int64_t outer, int64_t channels, int64_t places, int each)
 {
     enum { ALONG_PLANE = 8, WARPS = CONV_PACK_THREADS / 32 };
-    return ceil_div(outer * ceil_div(channels, CONV_NCHW_COPY_CHANNELS) * ceil_div(places, ALONG_PLANE * each), WARPS);
+    return ceil_div(outer * ceil_div(padded(channels), CONV_NCHW_COPY_CHANNELS) * ceil_div(places, ALONG_PLANE * each),
+                    WARPS);
 }
 
 /* Rows of channels for each place, of x and of the filters: all that is in the workspace. */
@@ -213,7 +261,9 @@ static ckl_status copy_channels(const ckl_plan *plan, const void *x, const void 
                             .copies = { workspace + filter_copy(d), workspace },
                             .x_size = { d->n, s.from_channels, s.from_pixels },
                             .filter = { d->k, d->c, taps_of(d) },
-                            .packed_row = (uint32_t)first };
+                            .packed_row = (uint32_t)first,
+                            .packed_channels = (uint32_t)padded(s.from_channels),
+                            .packed_left = (uint32_t)padded(d->c) };
     return plan_launch(plan, CONV_NCHW_COPY, (plan_grid){ .x = first + second }, &p, stream);
 }
 
@@ -226,10 +276,28 @@ static param_tensor planes(const void *pointer, int64_t pixels, int64_t channels
 
 static param_tensor rows(const void *pointer, int64_t pixels, int64_t channels, int64_t images)
 {
-    const int64_t pitch = round_up(channels, UNIT);
-    return (param_tensor){ .pointer = pointer,
-                           .size = { channels, pixels, images },
-                           .stride = { 1, pitch, pixels * pitch } };
+    const int64_t pitch = padded(channels);
+    return (
+        param_tensor){ .pointer = pointer, .size = { pitch, pixels, images }, .stride = { 1, pitch, pixels * pitch } };
+}
+
+/* A copy of x in NHWC, with the corners of its places. */
+static param_tensor images(const void *pointer, const ckl_conv_desc *d, conv_params *p)
+{
+    const nchw_sides s = sides_of(d);
+    const conv_tensor from = conv_tensor_of(d, s.from);
+    const int64_t pitch = padded(s.from_channels), width = from.shape[3], height = from.shape[2];
+    param_tensor t = { .pointer = pointer,
+                       .size = { pitch, width, height, d->n },
+                       .stride = { 1, pitch, width * pitch, height * width * pitch } };
+    for (int i = 1; i < CONV_MODES; i++) {
+        int64_t lower, upper;
+        corners_of(d, i, &lower, &upper);
+        t.lower[CONV_MODES - 1 - i] = (int16_t)lower;
+        t.upper[CONV_MODES - 1 - i] = (int16_t)upper;
+        p->corner[i] = (uint32_t)lower;
+    }
+    return t;
 }
 
 static ckl_status launch_product(const ckl_plan *plan, conv_params p, const void *from, const void *to, const void *w,
@@ -237,17 +305,20 @@ static ckl_status launch_product(const ckl_plan *plan, conv_params p, const void
 {
     const ckl_conv_desc *d = plan->desc;
     const nchw_sides s = sides_of(d);
-    const int64_t channels = round_up(d->c, UNIT), taps = taps_of(d);
-    p.mX = (copies_x(d) ? rows : planes)(from, s.from_pixels, s.from_channels, d->n);
+    const int64_t channels = filter_copy(d) ? padded(d->c) : d->c, taps = taps_of(d);
+    const conv_nchw_config *c = plan->config;
+    p.mX = c->im2col ? images(from, d, &p) : (copies_x(d) ? rows : planes)(from, s.from_pixels, s.from_channels, d->n);
     p.mY = planes(to, s.to_pixels, s.to_channels, d->n);
-    p.mW = (param_tensor){ .pointer = w, .size = { d->c, d->k, taps }, .stride = { 1, taps * channels, channels } };
+    p.mW = (param_tensor){ .pointer = w,
+                           .size = { s.from == CONV_X ? channels : d->c, d->k, taps },
+                           .stride = { 1, taps * channels, channels } };
     p.c = s.from_channels;
     p.k = s.to_channels;
     for (int i = 0; i < CONV_MODES && d->direction == CKL_CONV_DATA; i++) { // taps backwards
         p.dilation[i] = -p.dilation[i];
         p.pad[i] = -p.pad[i];
     }
-    const double tiles = tiles_of(d, plan->config);
+    const double tiles = tiles_of(d, c);
     if (tiles == 0)
         return CKL_OK;
     return plan_launch(plan, CONV_NCHW_MAIN,

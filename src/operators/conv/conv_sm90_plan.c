@@ -109,20 +109,14 @@ static int64_t seen_launches(const ckl_conv_desc *d)
     return count;
 }
 
-/* Taps along a mode between those that see nothing but padding. */
-static int64_t useful_taps(const conv_mode *m)
-{
-    const int64_t reach = (m->y - 1) * m->stride;
-    const int64_t first = m->pad > reach ? ceil_div(m->pad - reach, m->dilation) : 0;
-    const int64_t last = min_i64(m->filter - 1, (m->x - 1 + m->pad) / m->dilation);
-    return max_i64(1, last - first + 1);
-}
-
 int64_t conv_useful_taps(const ckl_conv_desc *d)
 {
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
-    return useful_taps(&m[0]) * useful_taps(&m[1]) * useful_taps(&m[2]);
+    int64_t first, count = 1;
+    for (int i = 0; i < CONV_MODES; i++)
+        count *= conv_seen_taps(&m[i], &first);
+    return count;
 }
 
 /* Of a group. */
@@ -268,7 +262,7 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
 
 /*
  * What a row of a box costs beside one of 128 bytes: it comes in pieces that are powers of two. 48 channels of 56x56 by 3x3 in boxes of 96
- * bytes 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie (bench/notes/conv.md).
+ * bytes 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie; 248 channels 1.8 times 256 (bench/notes/conv.md).
  */
 static double pieces_of(int64_t bytes)
 {
@@ -295,7 +289,10 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *devic
                  active = parts * fmin(tiles, at_once);
     const double bytes = (double)ckl_dtype_bytes(d->dtype);
     const double multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS;
-    const double rows = pieces_of(c->tile_k * (int64_t)bytes) * (PIXEL * s.tile_m + FILTER * c->tile_n);
+    const int64_t last = (channels - (chunks - 1) * c->tile_k) * (int64_t)bytes; // of a row of the last chunk
+    const double whole = pieces_of(c->tile_k * (int64_t)bytes),
+                 pieces = whole + (fmax(whole, pieces_of(last)) - whole) / (double)chunks;
+    const double rows = pieces * (PIXEL * s.tile_m + FILTER * c->tile_n);
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), rows);
     const double absent = (double)(chunks * c->tile_k - channels) / (double)chunks * bytes * (s.tile_m + c->tile_n);
     const double stage = fmax(multiply, load) + absent / ZEROS + STAGE + (c->stages < 3 ? RING : 0);

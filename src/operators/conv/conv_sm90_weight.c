@@ -100,6 +100,7 @@ static void describe_schedule(weight_kernel *k)
         k->box_count = mul(k->box_count, k->boxes[m]);
         taps = mul(taps, conv_number(k->p.filter[m]));
     }
+    k->box_count = max(k->box_count, imm(c->slices)); // of pixels that are not there: zeros
     k->chunks = conv_tiles_along(k->p.c, SPAN);
     k->filters = conv_tiles_along(k->p.k, k->size.tile_m);
     k->columns = div(add(mul(taps, k->chunks), imm(c->tile_n / SPAN - 1)), imm(c->tile_n / SPAN));

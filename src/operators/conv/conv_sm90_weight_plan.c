@@ -175,7 +175,7 @@ static ckl_status check_config(const ckl_conv_desc *d, const ckl_device_info *de
         FAIL(CKL_UNSUPPORTED,
              "conv sm90_weight: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has", c->stages,
              s.smem_bytes, device->id);
-    if (c->slices < 1 || c->slices > SLICES_MAX || c->slices > boxes_of(d, c))
+    if (c->slices < 1 || c->slices > SLICES_MAX || c->slices > fmax(2, boxes_of(d, c)))
         FAIL(CKL_INVALID, "conv sm90_weight: slices=%d is not in 1..%d, or more than boxes of pixels", c->slices,
              SLICES_MAX);
     if (c->slices == 1 && !can_store(d))
