@@ -1,10 +1,21 @@
 /* gemm_unaligned_plan.c - the host side of products of rows that begin anywhere. */
 #include "operators/gemm/gemm_plan.h"
 
-enum { ROWS_MAX = 64, COLUMNS_MAX = 32, WARPS_MAX = 8, STAGES_MAX = 4, TILE = 64, FEW = 16, SYSTEM_BYTES = 1024 };
+enum {
+    ROWS_MAX = 64,
+    COLUMNS_MAX = 32,
+    WARPS_MAX = 8,
+    STAGES_MAX = 4,
+    TILE = 64,
+    FEW = 16, // rows of A
+    SYSTEM_BYTES = 1024
+};
 
-/* Operations of a product beyond which copies to even rows are worth their launch: bench/notes/gemm.md. */
-#define FLOPS_MOST 4e8
+/*
+ * Operations of a product beyond which copies to even rows are worth their launch: 300x301x302 takes 4.0 us, 4.2 with copies; 64x1001x2047 9.9
+ * and 6.9.
+ */
+#define FLOPS_MOST 6e7
 
 static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_unaligned_config *c)
 {
@@ -22,6 +33,20 @@ static bool is_aligned(const ckl_gemm_desc *d)
     return gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) && gemm_rows_aligned(d, 'b', TMA_ALIGNMENT);
 }
 
+/* The smallest blocks that go in one turn; else the largest. */
+static void choose_block(const ckl_gemm_desc *d, int64_t sm_count, gemm_unaligned_config *c)
+{
+    static const struct {
+        int rows, columns;
+    } blocks[] = { { 16, 8 }, { 16, 16 }, { 32, 16 }, { 32, 32 }, { ROWS_MAX, FEW / 2 }, { ROWS_MAX, FEW } };
+    for (int i = 0; i < COUNT_OF(blocks); i++) {
+        c->rows = blocks[i].rows;
+        c->columns = (int)min_i64(blocks[i].columns, d->m <= FEW / 2 ? FEW / 2 : d->m <= FEW ? FEW : COLUMNS_MAX);
+        if (ctas_of(d, c) <= sm_count)
+            return;
+    }
+}
+
 /* As many warps as have K tiles; of CTAs that take turns two share an SM. */
 static ckl_status choose_unaligned(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -29,13 +54,13 @@ static ckl_status choose_unaligned(const void *desc, const ckl_device_info *devi
     gemm_unaligned_config *c = config;
     if (is_aligned(d))
         FAIL(CKL_UNSUPPORTED, "gemm unaligned: rows of A and B start at multiples of 16 bytes");
-    if (min_i64(d->m, d->n) > FEW && 2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k > FLOPS_MOST)
+    c->epilogue = gemm_epilogue_of(d);
+    choose_block(d, device->sm_count, c);
+    const bool turns = ctas_of(d, c) > device->sm_count;
+    if (d->m > FEW && (turns || 2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k > FLOPS_MOST))
         FAIL(CKL_UNSUPPORTED, "gemm unaligned: many rows, and %g products, are worth copies",
              (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
-    c->epilogue = gemm_epilogue_of(d);
-    c->columns = d->m <= FEW / 2 ? FEW / 2 : d->m <= FEW ? FEW : COLUMNS_MAX;
-    c->rows = d->n <= FEW ? FEW : 2 * FEW;
-    const int64_t tiles = ceil_div(d->k, TILE), share = ctas_of(d, c) > device->sm_count ? 2 : 1;
+    const int64_t tiles = ceil_div(d->k, TILE), share = turns ? 2 : 1;
     for (c->warps = WARPS_MAX; c->warps > 1 && c->warps / 2 >= tiles;)
         c->warps /= 2;
     c->stages = (int)min_i64(max_i64(ceil_div(tiles, c->warps) + 1, 2), STAGES_MAX);
