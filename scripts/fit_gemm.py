@@ -113,10 +113,12 @@ def features(shape, c):
     slots, steps = CLUSTERS[cluster] * cluster, ceil_div(ceil_div(k, TILE_K), split * slices)
     depth = k if slices == 1 else steps * TILE_K * slices
     shared_m, shared_n = tile_m / cluster_n, tile_n / cluster_m
-    columns = finished_columns(c, tile_n)
+    columns, turns = finished_columns(c, tile_n), ceil_div(tiles, slots)
+    absent = -m % tile_n if swap else -m % tile_m / cluster_n
+    beyond = (tile_m if ceil_div(rows, tile_m) % cluster_m else 0) + (tile_n if ceil_div(cols, tile_n) % cluster_n else 0)
     return (tile_m, tile_n, c["pingpong"], c["consumers"], sharers, split,
-            ceil_div(tiles, slots), min(tiles, slots), steps,
-            c["stages"] * (c.get("ctas", 1) if 2 * min(tiles, slots) > SM_COUNT else 1), shared_m + shared_n if k * 2 % 32 else 0, -m % tile_n if swap else -m % tile_m / cluster_n,
+            turns, min(tiles, slots), steps,
+            c["stages"] * (c.get("ctas", 1) if 2 * min(tiles, slots) > SM_COUNT else 1), shared_m + shared_n if k * 2 % 32 else 0, absent + beyond / turns,
             columns, 0 if swap or columns % 64 == 0 else 1 if columns % 32 == 0 else 2,
             2.0 * tiles * tile_m * tile_n * steps * TILE_K,
             2.0 * (m + n) * depth + (2 if slices == 1 else 4 * slices) * m * n,

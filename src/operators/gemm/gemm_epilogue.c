@@ -264,3 +264,22 @@ void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, va
         set(gX, coord(row, j), out.x);
     set(gD, coord(row, j), out.d);
 }
+
+void gemm_add_warps(gemm_epilogue e, const gemm_values *p, const tiled_mma *mma, tensor acc, const gemm_warp_sums *x)
+{
+    enum { LANES = 32 };
+    tensor sSums =
+        smem_view(x->parts, F32,
+                  make_layout(shape(x->rows, x->columns, x->warps), stride(1, x->rows, x->apart))); // (ROWS,COLS,WARPS)
+    copy(acc, partition_C(mma, slice(sSums, _, _, warp()), lane()), 4);
+    cta_sync();
+    const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(p));
+    LOOP_FROM(element, thread(), imm(x->rows * x->columns), imm(x->warps * LANES)) {
+        val row = rem(element, imm(x->rows)), col = div(element, imm(x->rows)), sum = at(sSums, row, col, 0);
+        for (int w = 1; w < x->warps; w++)
+            sum = add(sum, at(sSums, row, col, w));
+        val i = add(x->row, convert(I64, col)), j = add(x->col, convert(I64, row));
+        IF(logical_and(lt(i, p->m), lt(j, p->n)))
+            gemm_store(e, scalars, p, i, j, sum, (val){ 0 });
+    }
+}

@@ -2,6 +2,7 @@
 #ifndef CKL_GEMM_EPILOGUE_H
 #define CKL_GEMM_EPILOGUE_H
 
+#include "cute/mma.h"
 #include "ir/build.h"
 #include "operators/gemm/gemm_config.h"
 
@@ -82,5 +83,19 @@ val gemm_row_of_D(gemm_epilogue e, const gemm_values *p, val i);
 
 /* The same for element (i,j) of D, by a kernel that addresses memory itself; C is read where beta is not 0; `up` is of gated products. */
 void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product, val up);
+
+/*
+ * A block of D^T of which each warp of a CTA has sums over a part of K: they meet in shared memory, are added in the order of the warps, and
+ * stored.
+ */
+typedef struct gemm_warp_sums {
+    int rows, columns, warps; // columns and rows of D; warps of the CTA
+    val parts;                // address of the first warp's sums
+    int apart;                // elements to those of the next
+    val row, col;             // i64: where the block begins in D
+} gemm_warp_sums;
+
+void gemm_add_warps(gemm_epilogue e, const gemm_values *p, const tiled_mma *mma, tensor acc,
+                    const gemm_warp_sums *sums);
 
 #endif

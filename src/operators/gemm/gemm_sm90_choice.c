@@ -18,6 +18,7 @@ enum {
     STAGES_MAX = 12, // where tiles are small, latency counts: 256x2048x7168 in 64x64 takes 16.8 us, with 8 of them 19.4
     STAGES_ENOUGH = 4,
     STEPS_FEW = 8,      // along K, of small products: their epilogues are as long as their main loops
+    STEPS_SOME = 16,    // of those whose boxes of C still count
     STEPS_MANY = 32,    // of a tile that is worth a CTA of its own
     SWAP_COLUMNS = 256, // of a tile of D^T at most
     SWAP_TILES = 2,     // along them
@@ -46,6 +47,8 @@ static ring_limits limits_of(const gemm_sm90_config *c, int64_t k_steps)
     const bool few = k_steps <= STEPS_FEW, reads = c->epilogue.c || gemm_is_backward(c->epilogue.activation);
     if (few && reads)
         return (ring_limits){ 8, (int)max_i64(k_steps, STAGES_ENOUGH) };
+    if (k_steps <= STEPS_SOME && reads && c->epilogue.d == CKL_F32) // 6144x6080x640: 119.8 us, 152.3 with 2 buffers
+        return (ring_limits){ 4, STAGES_MAX };
     return (ring_limits){ few && (c->batched == 1 || c->batched == GEMM_BY_POINTERS) ? 4 : 2, STAGES_MAX };
 }
 
@@ -199,6 +202,7 @@ typedef struct tiled_problem {
     int64_t steps;       // along K, of one CTA
     int64_t tiles, ctas; // CTAs at work in the first turn
     int64_t turns;
+    int64_t absent;      // rows and columns that CTAs of the last clusters have beyond all tiles
     bool slow_a, slow_b; // rows start inside a sector
 } tiled_problem;
 
@@ -217,6 +221,8 @@ static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *
     p.tiles =
         ceil_div(p.rows, c->tile_m * c->cluster_m) * ceil_div(p.cols, c->tile_n * c->cluster_n) * cluster * d->batch;
     p.turns = ceil_div(p.tiles, slots);
+    p.absent = round_up(ceil_div(p.rows, c->tile_m), c->cluster_m) > ceil_div(p.rows, c->tile_m) ? c->tile_m : 0;
+    p.absent += round_up(ceil_div(p.cols, c->tile_n), c->cluster_n) > ceil_div(p.cols, c->tile_n) ? c->tile_n : 0;
     p.ctas = min_i64(p.tiles, slots);
     return p;
 }
@@ -239,7 +245,7 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, in
         .tensor_cores =
             c->tile_m / 64.0 * 4 * instruction * f->tensor_cores * (c->consumers == 3 ? f->three_consumers : 1),
         .sm = (c->tile_m + n) * ROW_BYTES / (2 * p->ctas <= sm_count ? f->sm_bytes_alone : rate) +
-              f->slow_row * slow_rows + f->absent_row * absent,
+              f->slow_row * slow_rows + f->absent_row * (absent + (double)p->absent / (double)max_i64(p->turns, 1)),
         .latency = f->latency / (c->stages * (2 * p->ctas > sm_count ? c->ctas : 1)),
     };
 }

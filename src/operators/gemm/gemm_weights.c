@@ -465,27 +465,14 @@ static tensor multiply(const weights_kernel *k)
     return acc;
 }
 
-/* The sums of all warps, in their order, and what follows. */
+/* The sums of all warps, and what follows. */
 static void finish(const weights_kernel *k, tensor acc)
 {
     const gemm_weights_config *cfg = k->cfg;
-    const int threads = cfg->warps * LANES, each = cfg->rows * cfg->columns;
     const int apart = cfg->stages * bytes_of_stage(cfg) / 4; // sums of warps: each takes its ring's place
-    tensor sSums = smem_view(
-        k->rings, F32,
-        make_layout(shape(cfg->rows, cfg->columns, cfg->warps), stride(1, cfg->rows, apart))); // (ROWS,COLS,WARPS)
     warp_sync();
-    copy(acc, partition_C(&k->mma, slice(sSums, _, _, warp()), lane()), 4);
-    cta_sync();
-    const gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(&k->p));
-    LOOP_FROM(e, thread(), imm(each), imm(threads)) {
-        val row = rem(e, imm(cfg->rows)), col = div(e, imm(cfg->rows)), sum = at(sSums, row, col, 0);
-        for (int w = 1; w < cfg->warps; w++)
-            sum = add(sum, at(sSums, row, col, w));
-        val i = add(k->block_A, convert(I64, col)), j = add(k->block_B, convert(I64, row));
-        IF(logical_and(lt(i, k->p.m), lt(j, k->p.n)))
-            gemm_store(cfg->epilogue, scalars, &k->p, i, j, sum, (val){ 0 });
-    }
+    gemm_add_warps(cfg->epilogue, &k->p, &k->mma, acc,
+                   &(gemm_warp_sums){ cfg->rows, cfg->columns, cfg->warps, k->rings, apart, k->block_A, k->block_B });
 }
 
 /* Where this lane finds what it copies and what it multiplies. */

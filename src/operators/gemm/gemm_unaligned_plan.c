@@ -1,0 +1,113 @@
+/* gemm_unaligned_plan.c - the host side of products of rows that begin anywhere. */
+#include "operators/gemm/gemm_plan.h"
+
+enum {
+    ROWS_MAX = 64,
+    COLUMNS_MAX = 32,
+    WARPS_MAX = 8,
+    STAGES_MAX = 4,
+    TILE = 64,
+    FEW = 16, // rows of A
+    SYSTEM_BYTES = 1024
+};
+
+/*
+ * Operations of a product beyond which copies to even rows are worth their launch: 300x301x302 takes 4.0 us, 4.2 with copies; 64x1001x2047 9.9
+ * and 6.9.
+ */
+#define FLOPS_MOST 6e7
+
+static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_unaligned_config *c)
+{
+    return ceil_div(d->n, c->rows) * ceil_div(d->m, c->columns) * d->batch;
+}
+
+static bool fits(const gemm_unaligned_config *c, const ckl_device_info *device, int64_t ctas)
+{
+    return gemm_unaligned_smem(c) <=
+           min_i64(device->smem_per_cta_bytes, device->smem_per_sm_bytes / ctas - SYSTEM_BYTES);
+}
+
+static bool is_aligned(const ckl_gemm_desc *d)
+{
+    return gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) && gemm_rows_aligned(d, 'b', TMA_ALIGNMENT);
+}
+
+/* The smallest blocks that go in one turn; else the largest. */
+static void choose_block(const ckl_gemm_desc *d, int64_t sm_count, gemm_unaligned_config *c)
+{
+    static const struct {
+        int rows, columns;
+    } blocks[] = { { 16, 8 }, { 16, 16 }, { 32, 16 }, { 32, 32 }, { ROWS_MAX, FEW / 2 }, { ROWS_MAX, FEW } };
+    for (int i = 0; i < COUNT_OF(blocks); i++) {
+        c->rows = blocks[i].rows;
+        c->columns = (int)min_i64(blocks[i].columns, d->m <= FEW / 2 ? FEW / 2 : d->m <= FEW ? FEW : COLUMNS_MAX);
+        if (ctas_of(d, c) <= sm_count)
+            return;
+    }
+}
+
+/* As many warps as have K tiles; of CTAs that take turns two share an SM. */
+static ckl_status choose_unaligned(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    gemm_unaligned_config *c = config;
+    if (is_aligned(d))
+        FAIL(CKL_UNSUPPORTED, "gemm unaligned: rows of A and B start at multiples of 16 bytes");
+    c->epilogue = gemm_epilogue_of(d);
+    choose_block(d, device->sm_count, c);
+    const bool turns = ctas_of(d, c) > device->sm_count;
+    if (d->m > FEW && (turns || 2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k > FLOPS_MOST))
+        FAIL(CKL_UNSUPPORTED, "gemm unaligned: many rows, and %g products, are worth copies",
+             (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
+    const int64_t tiles = ceil_div(d->k, TILE), share = turns ? 2 : 1;
+    for (c->warps = WARPS_MAX; c->warps > 1 && c->warps / 2 >= tiles;)
+        c->warps /= 2;
+    c->stages = (int)min_i64(max_i64(ceil_div(tiles, c->warps) + 1, 2), STAGES_MAX);
+    while (c->stages > 2 && !fits(c, device, share))
+        c->stages--;
+    while (c->warps > 2 && !fits(c, device, share))
+        c->warps /= 2;
+    return CKL_OK;
+}
+
+static ckl_status admit_unaligned(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    const gemm_unaligned_config *c = config;
+    TRY(gemm_check_epilogue("unaligned", d, &c->epilogue));
+    TRY(gemm_check_same_types("unaligned", d));
+    TRY(gemm_check_in_order("unaligned", d));
+    if (d->a != CKL_F16 && d->a != CKL_BF16)
+        FAIL(CKL_UNSUPPORTED, "gemm unaligned: a=%s is not f16 or bf16", ckl_dtype_name(d->a));
+    if (d->layout != CKL_GEMM_NT || d->gated || d->groups || d->batch_invariant)
+        FAIL(CKL_UNSUPPORTED, "gemm unaligned: A and B are K-major, without gated, groups and batch_invariant");
+    if (c->rows % 16 || c->rows < 16 || c->rows > ROWS_MAX || c->columns % 8 || c->columns < 8 ||
+        c->columns > COLUMNS_MAX)
+        FAIL(CKL_INVALID, "gemm unaligned: rows=%d is not 16, 32, 48 or 64, or columns=%d not 8, 16, 24 or 32", c->rows,
+             c->columns);
+    if (c->warps < 1 || c->warps > WARPS_MAX || c->stages < 2 || c->stages > STAGES_MAX)
+        FAIL(CKL_INVALID, "gemm unaligned: warps=%d is not in 1..%d, or stages=%d not in 2..%d", c->warps, WARPS_MAX,
+             c->stages, STAGES_MAX);
+    if (gemm_unaligned_smem(c) > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "gemm unaligned: %d stages need %" PRId64 " bytes of shared memory, %s has %" PRId64,
+             c->stages, gemm_unaligned_smem(c), device->id, (int64_t)device->smem_per_cta_bytes);
+    if (ctas_of(d, c) > INT32_MAX || d->k > INT32_MAX / 4)
+        FAIL(CKL_UNSUPPORTED, "gemm unaligned: a size is beyond 32 bits");
+    return CKL_OK;
+}
+
+static ckl_status launch_unaligned(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const gemm_params params = gemm_params_of(plan->desc, args);
+    return plan_launch(plan, 0, (plan_grid){ .x = ctas_of(plan->desc, plan->config) }, &params, stream);
+}
+
+static const field unaligned_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_unaligned_config, epilogue)) //
+                                          GEMM_UNALIGNED_CONFIG(FIELD_ROW, gemm_unaligned_config) };
+
+const implementation gemm_unaligned_implementation = {
+    IMPLEMENTATION_PARTS(gemm, unaligned),
+    .summary = "few or small matrices of 16 bits with rows that begin anywhere, by mma.sync; from sm_80 on",
+    .params = &gemm_param_list,
+};
