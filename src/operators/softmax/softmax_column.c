@@ -1,9 +1,12 @@
 /*
  * softmax_column.c - rows that lie across memory, side by side: columns. `column`: a strip of them is read once and stays in the
  * registers of a CTA or a cluster. `column_pipeline`: it stays in shared memory, tile by tile; the next strip arrives where this
- * one leaves. `column_long`: strips of any length are read twice.
+ * one leaves. `column_chunks`: strips are read twice, by CTAs for a chunk each, the second time from L2. `column_long`: strips of any
+ * length are read twice by one CTA or cluster.
  */
 #include "operators/softmax/softmax_config.h"
+
+#include <float.h>
 
 enum { VEC_MAX = 8 };
 
@@ -464,4 +467,202 @@ void softmax_column_pipeline(const void *config, int kernel)
     columns c = begin(config, kernel);
     c.split.exact = false; // the tile behind the last one has no lines
     read_twice(&c);
+}
+
+/* Columns in chunks */
+
+/*
+ * A chunk is a tile of a strip, and there are two items of work for it: its sums, which go to the workspace, and its outputs, which
+ * want the sums of the whole strip. All items stand in one order, in which outputs come `lag` items behind the sums of their chunk, as long
+ * as x is still in L2. Each CTA draws the next number when it starts: what it waits for was drawn before, by a CTA that runs.
+ */
+typedef struct column_item {
+    val writes;       // its outputs, or its sums
+    val strip, chunk; // u32
+} column_item;
+
+/* Of the states of a strip: those of its chunks, then their sum; (COUNT,COLUMNS) of each. */
+static val states_at(const columns *c, val strip, val chunk, val column)
+{
+    const int count = softmax_state_values(c->form);
+    const val number = add(mul(strip, add(c->p.chunks, imm_as(U32, 1))), chunk);
+    const val index = add(mul(convert(U64, number), imm_as(U64, column_split_columns(&c->split))), convert(U64, column));
+    return add(c->p.states, mul(index, imm_as(U64, count * 4)));
+}
+
+static const reduction *state_reduction(const columns *c)
+{
+    return c->form->direction == CKL_DIRECTION_FORWARD ? &online_reduction : &softmax_sum;
+}
+
+/* The counter of a strip's chunks is the ticket's neighbour. */
+static val strip_counter(const columns *c, val strip)
+{
+    return add(c->p.counter, convert(U64, mul(add(strip, imm_as(U32, 1)), imm_as(U32, 4))));
+}
+
+/* For the whole CTA: what thread 0 knows. */
+static val from_first_thread(const char *name, val known)
+{
+    tensor sKnown = smem_tensor(name, I32, compact(leaf(1)), 4); // (1)
+    IF(eq(thread(), imm(0)))
+        set(sKnown, 0, convert(I32, known));
+    cta_sync();
+    return convert(U32, at(sKnown, 0));
+}
+
+static void clear_counter(val counter)
+{
+    set(gmem_tensor(counter, I32, compact(leaf(1))), 0, imm(0));
+}
+
+/* Numbers up to lag are sums, then sums and outputs take turns, the last are outputs. */
+static column_item draw_item(const columns *c)
+{
+    const val one = imm_as(U32, 1), ticket = variable(U32, imm_as(U32, 0));
+    const val items = mul(mul(convert(U32, c->p.outer), c->p.strips), c->p.chunks), all = add(items, items);
+    IF(eq(thread(), imm(0))) {
+        assign(ticket, atomic_add(c->p.counter, one));
+        IF(eq(ticket, sub(all, one)))
+            clear_counter(c->p.counter);
+    }
+    const val number = from_first_thread("ticket", ticket), turn = sub(number, c->p.lag), half = shift_right(turn, one);
+    const val is_first = lt(number, c->p.lag), is_last = ge(number, sub(all, c->p.lag)), odd = ne(bit_and(turn, one), imm_as(U32, 0));
+    const val writes = logical_or(is_last, logical_and(ge(number, c->p.lag), odd));
+    const val paired = select(odd, half, add(c->p.lag, half));
+    const val item = select(is_first, number, select(is_last, sub(number, items), paired));
+    return (column_item){ writes, div(item, c->p.chunks), rem(item, c->p.chunks) };
+}
+
+/* The states of this thread's columns. */
+static tensor own_states(const columns *c, val strip, val chunk)
+{
+    const int count = softmax_state_values(c->form);
+    const val lane_column = mul(rem(convert(U32, thread()), imm_as(U32, c->split.lanes)), imm_as(U32, c->split.vec));
+    return gmem_tensor(states_at(c, strip, chunk, lane_column), F32, compact(leaf(count * c->split.vec))); // (COUNT*VEC)
+}
+
+static int states_alignment(const columns *c)
+{
+    return (int)min_i64(16, softmax_state_values(c->form) * c->split.vec * 4);
+}
+
+/* One column a thread: the states of its chunks become one. */
+static void merge_chunks(const columns *c, val strip)
+{
+    enum { AT_ONCE = 8 };
+    const int count = softmax_state_values(c->form), width = (int)column_split_columns(&c->split);
+    const reduction *r = state_reduction(c);
+    LOOP_FROM(column, convert(U32, thread()), imm_as(U32, width), imm_as(U32, c->split.threads)) {
+        val all[ONLINE_VALUES], other[AT_ONCE][ONLINE_VALUES];
+        if (count == ONLINE_VALUES)
+            online_begin(all);
+        else
+            all[0] = variable(F32, immf(0));
+        LOOP_FROM(first, imm_as(U32, 0), c->p.chunks, imm_as(U32, AT_ONCE)) {
+            for (int i = 0; i < AT_ONCE; i++) {
+                const val chunk = add(first, imm_as(U32, i));
+                tensor gS = gmem_tensor(states_at(c, strip, chunk, column), F32, compact(leaf(count))); // (COUNT)
+                for (int v = 0; v < count; v++)
+                    other[i][v] = variable(F32, immf(v == 0 && count > 1 ? -FLT_MAX : 0));
+                IF(lt(chunk, c->p.chunks))
+                    for (int v = 0; v < count; v++)
+                        assign(other[i][v], at(gS, v));
+            }
+            for (int i = 0; i < AT_ONCE; i++)
+                r->combine(all, other[i], r->user);
+        }
+        tensor gS = gmem_tensor(states_at(c, strip, c->p.chunks, column), F32, compact(leaf(count))); // (COUNT)
+        for (int v = 0; v < count; v++)
+            set(gS, v, all[v]);
+    }
+}
+
+/* Leaves the chunk's states. The CTA that is the last of its strip merges them; one more in the counter says that it has. */
+static void leave_states(const columns *c, const column_item *item, const val *values)
+{
+    const int count = softmax_state_values(c->form) * c->split.vec;
+    const val counter = strip_counter(c, item->strip), one = imm_as(U32, 1), before = variable(U32, imm_as(U32, 0));
+    IF(lt(convert(U32, thread()), imm_as(U32, c->split.lanes))) {
+        tensor rS = fragment(F32, compact(leaf(count))); // (COUNT*VEC)
+        for (int i = 0; i < count; i++)
+            set(rS, i, values[i]);
+        copy(rS, own_states(c, item->strip, item->chunk), states_alignment(c));
+    }
+    cta_sync();
+    IF(eq(thread(), imm(0)))
+        assign(before, atomic_add_acq_rel(counter, one));
+    const val arrived = from_first_thread("arrived", before);
+    IF(eq(arrived, sub(c->p.chunks, one))) {
+        merge_chunks(c, item->strip);
+        cta_sync();
+        IF(eq(thread(), imm(0)))
+            atomic_add_release(counter, one);
+    }
+}
+
+/* The states of the strip, once they are there. The last CTA that has them leaves the counter as it was. */
+static void wait_for_states(const columns *c, const column_item *item, val *values)
+{
+    const int count = softmax_state_values(c->form) * c->split.vec;
+    const val counter = strip_counter(c, item->strip), one = imm_as(U32, 1);
+    IF(eq(thread(), imm(0))) {
+        FOREVER {
+            BREAK_IF(gt(load_acquire(U32, counter), c->p.chunks));
+        }
+        IF(eq(atomic_add(counter, one), add(c->p.chunks, c->p.chunks)))
+            clear_counter(counter);
+    }
+    cta_sync();
+    tensor rS = fragment(F32, compact(leaf(count))); // (COUNT*VEC)
+    copy(own_states(c, item->strip, c->p.chunks), rS, states_alignment(c));
+    for (int i = 0; i < count; i++)
+        values[i] = at(rS, i);
+}
+
+static void sum_chunk(const columns *c, const column_item *item, const tensor *rX)
+{
+    column_scores found;
+    if (c->form->direction == CKL_DIRECTION_FORWARD) {
+        begin_scores(c, &found);
+        add_scores(c, &c->place, rX, &found);
+    } else {
+        zero_sums(c, found.pairs);
+        add_tile_dots(c, &c->place, rX, found.pairs);
+    }
+    column_reduce(&c->split, state_reduction(c), found.pairs);
+    leave_states(c, item, found.pairs);
+}
+
+static void write_chunk(const columns *c, const column_item *item, const tensor *rX)
+{
+    column_scores found;
+    wait_for_states(c, item, found.pairs);
+    if (c->form->direction == CKL_DIRECTION_FORWARD) {
+        find_factors(c, &found);
+        write_outputs(c, &c->place, rX, &found);
+    } else {
+        write_gradients(c, &c->place, rX, found.pairs);
+    }
+}
+
+void softmax_column_chunks(const void *config, int kernel)
+{
+    const softmax_column_config *cfg = config;
+    columns c = { .form = &cfg->form,
+                  .split = kernel ? column_split_scalar(&cfg->split) : cfg->split,
+                  .p = params_of(softmax) };
+    launch_bounds(c.split.threads, cfg->form.ctas_per_sm);
+    launch_dependents();
+    grid_wait();
+    const column_item item = draw_item(&c);
+    const val first = mul(item.chunk, imm_as(U32, (int)column_split_lines(&c.split)));
+    column_place strip = place_in(&c, item.strip);
+    c.place = column_from(&strip, first);
+    tensor rX[INPUTS_MAX]; // (VEC,STEPS)
+    load_inputs(&c, &c.place, rX);
+    IF(item.writes)
+        write_chunk(&c, &item, rX);
+    ELSE
+        sum_chunk(&c, &item, rX);
 }
