@@ -34,8 +34,8 @@
     X(owner, bool, dgamma_in_smem, "0", "0 1",                                                                         \
       "backward, of rows that flow: sums of dgamma are in shared memory, else in registers")                           \
     X(owner, bool, shifted, "0", "0 1",                                                                                \
-      "rows of x lie otherwise to 16-byte boundaries than those of y: forward, in registers, vectors are cut; of dx: " \
-      "backward, of rows that flow, they are shifted")                                                                 \
+      "rows of x lie otherwise to 16-byte boundaries than those that are written: forward, in registers, vectors of x " \
+      "are cut; where rows flow, those of y or dx are shifted")                                                         \
     X(owner, int, persistent_ctas, "0", "0 1 2 3 4 6 8", "persistent CTAs of an SM; 0: as many as fit")                \
     X(owner, int, column_threads, "512", "128 256 512", "of a CTA that adds up columns of gradients")                  \
     X(owner, int, column_lanes, "32", "8 16 32", "of a warp along a row, when columns are added up")
@@ -107,6 +107,12 @@ static inline int64_t norm_weights_bytes(const row_split *s, ckl_dtype dtype, in
 {
     const int64_t vec = row_vec_full(dtype), cols = norm_weights_cols(s, dtype);
     return chunks * (cols + cols / vec) * max_i64(4, 2 * (int64_t)ckl_dtype_bytes(dtype));
+}
+
+/* Do rows that flow have the vectors of what is read, which are shifted to those of y, sum or dx? */
+static inline bool norm_shifts_stores(const norm_config *c)
+{
+    return c->shifted && c->flow.stages && !c->tiled;
 }
 
 /* The same tile by tile, for rows that bulk copies cannot read. */
