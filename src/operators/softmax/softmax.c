@@ -5,6 +5,7 @@
 #include "operators/operators.h"
 #include "operators/softmax/softmax_config.h"
 #include "skeletons/row_cost.h"
+#include "skeletons/two_pass.h"
 
 /* Validation */
 
@@ -375,7 +376,7 @@ static chunks_view chunks_of(const ckl_softmax_desc *d, const softmax_column_con
     chunks_view v = { .split = kernel ? column_split_scalar(&c->split) : c->split };
     v.strips = column_split_strips(&v.split, d->inner);
     v.chunks = ceil_div(d->n, column_split_lines(&v.split));
-    v.counters_bytes = round_up((1 + d->outer * v.strips) * (int64_t)sizeof(uint32_t), PLAN_WORKSPACE_ALIGNMENT);
+    v.counters_bytes = round_up(two_pass_counter_bytes(d->outer * v.strips), PLAN_WORKSPACE_ALIGNMENT);
     const int64_t values = column_split_columns(&v.split) * softmax_state_values(&c->form);
     v.states_bytes = d->outer * v.strips * (v.chunks + 1) * values * (int64_t)sizeof(float);
     return v;
@@ -394,16 +395,15 @@ static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stre
     const ckl_softmax_args *a = args;
     const int kernel = kernel_for(d, a, c->split.vec);
     const chunks_view v = chunks_of(d, c, kernel);
-    const int64_t items = d->outer * v.strips * v.chunks;
     const int64_t ahead = c->lag ? c->lag : plan->kernels[kernel].clusters_resident;
     char *workspace = plan_workspace(plan, a->workspace);
     softmax_params params = params_for(d, a);
     params.strips = (uint32_t)v.strips;
     params.chunks = (uint32_t)v.chunks;
-    params.lag = (uint32_t)min_i64(items, v.chunks + ahead);
+    params.lag = two_pass_lag(d->outer * v.strips, v.chunks, ahead);
     params.counter = workspace;
     params.states = workspace + v.counters_bytes;
-    return plan_launch(plan, kernel, (plan_grid){ .x = 2 * items }, &params, stream);
+    return plan_launch(plan, kernel, (plan_grid){ .x = two_pass_ctas(d->outer * v.strips, v.chunks) }, &params, stream);
 }
 
 static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) //

@@ -4,9 +4,10 @@
  * one leaves. `column_chunks`: strips are read twice, by CTAs for a chunk each, the second time from L2. `column_long`: strips of any
  * length are read twice by one CTA or cluster.
  */
-#include "operators/softmax/softmax_config.h"
-
 #include <float.h>
+
+#include "operators/softmax/softmax_config.h"
+#include "skeletons/two_pass.h"
 
 enum { VEC_MAX = 8 };
 
@@ -471,15 +472,12 @@ void softmax_column_pipeline(const void *config, int kernel)
 
 /* Columns in chunks */
 
-/*
- * A chunk is a tile of a strip, and there are two items of work for it: its sums, which go to the workspace, and its outputs, which
- * want the sums of the whole strip. All items stand in one order, in which outputs come `lag` items behind the sums of their chunk, as long
- * as x is still in L2. Each CTA draws the next number when it starts: what it waits for was drawn before, by a CTA that runs.
- */
-typedef struct column_item {
-    val writes;       // its outputs, or its sums
-    val strip, chunk; // u32
-} column_item;
+/* What a kernel of chunks knows: two_pass.h. A chunk is a tile of a strip. */
+typedef struct column_chunks {
+    columns c;
+    two_pass order;
+    two_pass_item item;
+} column_chunks;
 
 /* Of the states of a strip: those of its chunks, then their sum; (COUNT,COLUMNS) of each. */
 static val states_at(const columns *c, val strip, val chunk, val column)
@@ -493,45 +491,6 @@ static val states_at(const columns *c, val strip, val chunk, val column)
 static const reduction *state_reduction(const columns *c)
 {
     return c->form->direction == CKL_DIRECTION_FORWARD ? &online_reduction : &softmax_sum;
-}
-
-/* The counter of a strip's chunks is the ticket's neighbour. */
-static val strip_counter(const columns *c, val strip)
-{
-    return add(c->p.counter, convert(U64, mul(add(strip, imm_as(U32, 1)), imm_as(U32, 4))));
-}
-
-/* For the whole CTA: what thread 0 knows. */
-static val from_first_thread(const char *name, val known)
-{
-    tensor sKnown = smem_tensor(name, I32, compact(leaf(1)), 4); // (1)
-    IF(eq(thread(), imm(0)))
-        set(sKnown, 0, convert(I32, known));
-    cta_sync();
-    return convert(U32, at(sKnown, 0));
-}
-
-static void clear_counter(val counter)
-{
-    set(gmem_tensor(counter, I32, compact(leaf(1))), 0, imm(0));
-}
-
-/* Numbers up to lag are sums, then sums and outputs take turns, the last are outputs. */
-static column_item draw_item(const columns *c)
-{
-    const val one = imm_as(U32, 1), ticket = variable(U32, imm_as(U32, 0));
-    const val items = mul(mul(convert(U32, c->p.outer), c->p.strips), c->p.chunks), all = add(items, items);
-    IF(eq(thread(), imm(0))) {
-        assign(ticket, atomic_add(c->p.counter, one));
-        IF(eq(ticket, sub(all, one)))
-            clear_counter(c->p.counter);
-    }
-    const val number = from_first_thread("ticket", ticket), turn = sub(number, c->p.lag), half = shift_right(turn, one);
-    const val is_first = lt(number, c->p.lag), is_last = ge(number, sub(all, c->p.lag)), odd = ne(bit_and(turn, one), imm_as(U32, 0));
-    const val writes = logical_or(is_last, logical_and(ge(number, c->p.lag), odd));
-    const val paired = select(odd, half, add(c->p.lag, half));
-    const val item = select(is_first, number, select(is_last, sub(number, items), paired));
-    return (column_item){ writes, div(item, c->p.chunks), rem(item, c->p.chunks) };
 }
 
 /* The states of this thread's columns. */
@@ -578,50 +537,37 @@ static void merge_chunks(const columns *c, val strip)
     }
 }
 
-/* Leaves the chunk's states. The CTA that is the last of its strip merges them; one more in the counter says that it has. */
-static void leave_states(const columns *c, const column_item *item, const val *values)
+/* The last chunk of a strip merges the states of all. */
+static void leave_states(const column_chunks *k, const val *values)
 {
+    const columns *c = &k->c;
     const int count = softmax_state_values(c->form) * c->split.vec;
-    const val counter = strip_counter(c, item->strip), one = imm_as(U32, 1), before = variable(U32, imm_as(U32, 0));
     IF(lt(convert(U32, thread()), imm_as(U32, c->split.lanes))) {
         tensor rS = fragment(F32, compact(leaf(count))); // (COUNT*VEC)
         for (int i = 0; i < count; i++)
             set(rS, i, values[i]);
-        copy(rS, own_states(c, item->strip, item->chunk), states_alignment(c));
+        copy(rS, own_states(c, k->item.strip, k->item.chunk), states_alignment(c));
     }
-    cta_sync();
-    IF(eq(thread(), imm(0)))
-        assign(before, atomic_add_acq_rel(counter, one));
-    const val arrived = from_first_thread("arrived", before);
-    IF(eq(arrived, sub(c->p.chunks, one))) {
-        merge_chunks(c, item->strip);
-        cta_sync();
-        IF(eq(thread(), imm(0)))
-            atomic_add_release(counter, one);
+    IF(two_pass_leave(&k->order, &k->item)) {
+        merge_chunks(c, k->item.strip);
+        two_pass_merged(&k->order, &k->item);
     }
 }
 
-/* The states of the strip, once they are there. The last CTA that has them leaves the counter as it was. */
-static void wait_for_states(const columns *c, const column_item *item, val *values)
+static void wait_for_states(const column_chunks *k, val *values)
 {
+    const columns *c = &k->c;
     const int count = softmax_state_values(c->form) * c->split.vec;
-    const val counter = strip_counter(c, item->strip), one = imm_as(U32, 1);
-    IF(eq(thread(), imm(0))) {
-        FOREVER {
-            BREAK_IF(gt(load_acquire(U32, counter), c->p.chunks));
-        }
-        IF(eq(atomic_add(counter, one), add(c->p.chunks, c->p.chunks)))
-            clear_counter(counter);
-    }
-    cta_sync();
     tensor rS = fragment(F32, compact(leaf(count))); // (COUNT*VEC)
-    copy(own_states(c, item->strip, c->p.chunks), rS, states_alignment(c));
+    two_pass_wait(&k->order, &k->item);
+    copy(own_states(c, k->item.strip, c->p.chunks), rS, states_alignment(c));
     for (int i = 0; i < count; i++)
         values[i] = at(rS, i);
 }
 
-static void sum_chunk(const columns *c, const column_item *item, const tensor *rX)
+static void sum_chunk(const column_chunks *k, const tensor *rX)
 {
+    const columns *c = &k->c;
     column_scores found;
     if (c->form->direction == CKL_DIRECTION_FORWARD) {
         begin_scores(c, &found);
@@ -631,13 +577,14 @@ static void sum_chunk(const columns *c, const column_item *item, const tensor *r
         add_tile_dots(c, &c->place, rX, found.pairs);
     }
     column_reduce(&c->split, state_reduction(c), found.pairs);
-    leave_states(c, item, found.pairs);
+    leave_states(k, found.pairs);
 }
 
-static void write_chunk(const columns *c, const column_item *item, const tensor *rX)
+static void write_chunk(const column_chunks *k, const tensor *rX)
 {
+    const columns *c = &k->c;
     column_scores found;
-    wait_for_states(c, item, found.pairs);
+    wait_for_states(k, found.pairs);
     if (c->form->direction == CKL_DIRECTION_FORWARD) {
         find_factors(c, &found);
         write_outputs(c, &c->place, rX, &found);
@@ -649,20 +596,21 @@ static void write_chunk(const columns *c, const column_item *item, const tensor 
 void softmax_column_chunks(const void *config, int kernel)
 {
     const softmax_column_config *cfg = config;
-    columns c = { .form = &cfg->form,
-                  .split = kernel ? column_split_scalar(&cfg->split) : cfg->split,
-                  .p = params_of(softmax) };
-    launch_bounds(c.split.threads, cfg->form.ctas_per_sm);
+    column_chunks k = { .c = { .form = &cfg->form,
+                               .split = kernel ? column_split_scalar(&cfg->split) : cfg->split,
+                               .p = params_of(softmax) } };
+    columns *c = &k.c;
+    launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
+    k.order = (two_pass){ c->p.counter, mul(convert(U32, c->p.outer), c->p.strips), c->p.chunks, c->p.lag, .merges = true };
     launch_dependents();
     grid_wait();
-    const column_item item = draw_item(&c);
-    const val first = mul(item.chunk, imm_as(U32, (int)column_split_lines(&c.split)));
-    column_place strip = place_in(&c, item.strip);
-    c.place = column_from(&strip, first);
+    k.item = two_pass_draw(&k.order);
+    const column_place strip = place_in(c, k.item.strip);
+    c->place = column_from(&strip, mul(k.item.chunk, imm_as(U32, (int)column_split_lines(&c->split))));
     tensor rX[INPUTS_MAX]; // (VEC,STEPS)
-    load_inputs(&c, &c.place, rX);
-    IF(item.writes)
-        write_chunk(&c, &item, rX);
+    load_inputs(c, &c->place, rX);
+    IF(k.item.writes)
+        write_chunk(&k, rX);
     ELSE
-        sum_chunk(&c, &item, rX);
+        sum_chunk(&k, rX);
 }
