@@ -6,6 +6,7 @@
 #include "operators/norm_lab.h"
 #include "operators/operators.h"
 #include "skeletons/residency.h"
+#include "skeletons/two_pass.h"
 
 /* Validation */
 
@@ -555,6 +556,28 @@ static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_strea
     return launch_gradients(plan, GROUPNORM_SPLIT_GRADIENTS, &p, stream);
 }
 
+/* Of slices that one kernel takes twice, strips are bundles (nchw), or images, whose bundles share lines of memory. */
+static int64_t strips_of(const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    return d->layout == CKL_IMAGE_NCHW ? bundles_of(d, c) : d->n;
+}
+
+static ckl_status launch_turns(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_groupnorm_desc *d = plan->desc;
+    const groupnorm_config *c = plan->config;
+    const int kernel = unaligned(plan, args);
+    groupnorm_params p = params_for(plan, args, true);
+    if (elements_of(d) == 0)
+        return CKL_OK;
+    const int64_t strips = strips_of(d, c), chunks = bundles_of(d, c) * p.slices / strips;
+    p.counters = p.partial; // behind the entries: there are no partial sums
+    p.strips = (uint32_t)strips;
+    p.chunks = (uint32_t)chunks;
+    p.lag = two_pass_lag(strips, chunks, plan->kernels[kernel].clusters_resident);
+    return plan_launch(plan, kernel, (plan_grid){ .x = two_pass_ctas(strips, chunks) }, &p, stream);
+}
+
 /* Implementations */
 
 static const field desc_fields[] = { GROUPNORM_DESC(FIELD_ROW, ckl_groupnorm_desc) };
@@ -573,7 +596,8 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
     }                                                                                                     \
     static int64_t workspace_##called(const ckl_plan *plan)                                               \
     {                                                                                                     \
-        return entries_bytes(plan, is_split) + partial_bytes(plan, is_split);                             \
+        return entries_bytes(plan, is_split) + partial_bytes(plan, is_split) +                            \
+               (launches == launch_turns ? two_pass_counter_bytes(strips_of(plan->desc, plan->config)) : 0); \
     }                                                                                                     \
     static const implementation called = {                                                                \
         .name = #called,                                                                                  \
@@ -600,6 +624,8 @@ IMPLEMENTATION(forward, CKL_DIRECTION_FORWARD, false,
                "a group, or of nhwc neighbouring ones, in the shared memory of a CTA or cluster", 2, launch_bundles)
 IMPLEMENTATION(forward_split, CKL_DIRECTION_FORWARD, true,
                "slices of groups store their moments; a second kernel reads x again", 4, launch_split)
+IMPLEMENTATION(forward_turns, CKL_DIRECTION_FORWARD, true,
+               "slices of groups store their moments; other CTAs read them again, while they are in L2", 2, launch_turns)
 IMPLEMENTATION(backward, CKL_DIRECTION_BACKWARD, false,
                "x and dy of a group in shared memory; a second kernel adds up dgamma and dbeta",
                GROUPNORM_GRADIENTS + 1, launch_bundles)
@@ -607,7 +633,7 @@ IMPLEMENTATION(backward_split, CKL_DIRECTION_BACKWARD, true,
                "slices of groups store their sums; a second kernel reads x and dy again", GROUPNORM_SPLIT_GRADIENTS + 1,
                launch_split)
 
-static const implementation *const implementations[] = { &forward, &forward_split, &backward, &backward_split, NULL };
+static const implementation *const implementations[] = { &forward, &forward_split, &forward_turns, &backward, &backward_split, NULL };
 
 OPERATOR(groupnorm, groupnorm,
          "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels, and its gradients",

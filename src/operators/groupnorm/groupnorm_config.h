@@ -59,6 +59,10 @@
     X(owner, pointer, rstd)        \
     X(owner, pointer, entries)     \
     X(owner, pointer, partial)     \
+    X(owner, pointer, counters)    \
+    X(owner, u32, strips)          \
+    X(owner, u32, chunks)          \
+    X(owner, u32, lag)             \
     X(owner, i64, lines)           \
     X(owner, pointer, dgamma)      \
     X(owner, pointer, dbeta)
@@ -73,6 +77,7 @@
  *     y                          or dx
  *     mean, rstd                 (GROUPS,IMAGES)
  *     entries, partial           workspace: (GROUPNORM_ENTRY,SLICES,GROUPS), (C,KINDS,SLICES,IMAGES)
+ *     counters, strips, chunks, lag   of slices that one kernel takes twice (two_pass.h): strips are bundles (nchw) or images
  *     lines                      of partial
  */
 KERNEL_PARAMS(groupnorm, GROUPNORM_PARAMS);
@@ -144,6 +149,7 @@ enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
 enum { GROUPNORM_GRADIENTS = 2, GROUPNORM_SPLIT_GRADIENTS = 4 }; // those that add up dgamma and dbeta
 void groupnorm_forward(const void *config, int kernel);          // 0, 1
 void groupnorm_forward_split(const void *config, int kernel);    // 0, 1: statistics; 2, 3: y
+void groupnorm_forward_turns(const void *config, int kernel);    // 0, 1
 void groupnorm_backward(const void *config, int kernel);         // 0, 1
 void groupnorm_backward_split(const void *config, int kernel);   // 0, 1: sums; 2, 3: dx
 
@@ -188,7 +194,11 @@ typedef struct groupnorm_vector {
     packed x, dy;
 } groupnorm_vector;
 
-/* Declares the parameters; sets threads and cluster; waits for the kernel before. backwards: last CTA first. */
+/* Declares the parameters, sets threads and cluster; then what is in slice `rank` of a bundle. */
+groupnorm_slice groupnorm_slice_begin(const groupnorm_config *cfg, bool vectors);
+void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank);
+
+/* Both, by the number of the CTA; waits for the kernel before. backwards: last CTA first. */
 groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, bool split, bool backwards);
 
 /* What is above it overlaps the end of the kernel before, and may not touch global memory. */
