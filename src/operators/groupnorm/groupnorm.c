@@ -569,13 +569,14 @@ static ckl_status launch_turns(const ckl_plan *plan, const void *args, ckl_strea
     const int kernel = unaligned(plan, args);
     groupnorm_params p = params_for(plan, args, true);
     if (elements_of(d) == 0)
-        return CKL_OK;
+        return launch_gradients(plan, GROUPNORM_GRADIENTS, &p, stream);
     const int64_t strips = strips_of(d, c), chunks = bundles_of(d, c) * p.slices / strips;
-    p.counters = p.partial; // behind the entries: there are no partial sums
+    p.counters = (char *)p.partial + partial_bytes(plan, true);
     p.strips = (uint32_t)strips;
     p.chunks = (uint32_t)chunks;
     p.lag = two_pass_lag(strips, chunks, plan->kernels[kernel].clusters_resident);
-    return plan_launch(plan, kernel, (plan_grid){ .x = two_pass_ctas(strips, chunks) }, &p, stream);
+    TRY(plan_launch(plan, kernel, (plan_grid){ .x = two_pass_ctas(strips, chunks) }, &p, stream));
+    return launch_gradients(plan, GROUPNORM_GRADIENTS, &p, stream);
 }
 
 /* Implementations */
@@ -632,8 +633,12 @@ IMPLEMENTATION(backward, CKL_DIRECTION_BACKWARD, false,
 IMPLEMENTATION(backward_split, CKL_DIRECTION_BACKWARD, true,
                "slices of groups store their sums; a second kernel reads x and dy again", GROUPNORM_SPLIT_GRADIENTS + 1,
                launch_split)
+IMPLEMENTATION(backward_turns, CKL_DIRECTION_BACKWARD, true,
+               "slices of groups store their sums; other CTAs read them again, while they are in L2",
+               GROUPNORM_GRADIENTS + 1, launch_turns)
 
-static const implementation *const implementations[] = { &forward, &forward_split, &forward_turns, &backward, &backward_split, NULL };
+static const implementation *const implementations[] = { &forward,        &forward_split,  &forward_turns, &backward,
+                                                         &backward_split, &backward_turns, NULL };
 
 OPERATOR(groupnorm, groupnorm,
          "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels, and its gradients",

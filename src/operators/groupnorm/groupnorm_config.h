@@ -7,6 +7,7 @@
 #include "cute/copy.h"
 #include "cutekernellib/operators/groupnorm.h"
 #include "ir/params.h"
+#include "skeletons/two_pass.h"
 
 #define GROUPNORM_DESC(X, owner)                                                                \
     X(owner, choice, direction, "forward", "forward backward", "the norm or its gradients")     \
@@ -153,6 +154,8 @@ void groupnorm_forward_turns(const void *config, int kernel);    // 0, 1
 void groupnorm_backward(const void *config, int kernel);         // 0, 1
 void groupnorm_backward_split(const void *config, int kernel);   // 0, 1: sums; 2, 3: dx
 
+void groupnorm_backward_turns(const void *config, int kernel);   // 0, 1
+
 enum { GROUPNORM_GRADIENT_COLUMNS = 32 }; // of a CTA of the kernel that adds up
 
 /* What the kernels share (groupnorm_slice.c) */
@@ -197,6 +200,9 @@ typedef struct groupnorm_vector {
 /* Declares the parameters, sets threads and cluster; then what is in slice `rank` of a bundle. */
 groupnorm_slice groupnorm_slice_begin(const groupnorm_config *cfg, bool vectors);
 void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank);
+
+/* Slices of a bundle (nchw) follow each other; of nhwc the same slice of all bundles of an image, which share lines of memory. */
+void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item);
 
 /* Both, by the number of the CTA; waits for the kernel before. backwards: last CTA first. */
 groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, bool split, bool backwards);

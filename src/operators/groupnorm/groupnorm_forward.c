@@ -9,7 +9,6 @@
  */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
-#include "skeletons/two_pass.h"
 
 enum { SUMS = 4 }; // of values, and of squares, side by side
 
@@ -466,16 +465,6 @@ void groupnorm_forward_split(const void *config, int kernel)
     groupnorm_over_columns(&k.s, &k.all, write_column, &k);
 }
 
-/* Slices of a bundle (nchw) follow each other; of nhwc the same slice of all bundles of an image, which share lines of memory. */
-static void go_to_slice(groupnorm_slice *s, const two_pass_item *item)
-{
-    const val strip = convert(I32, item->strip), chunk = convert(I32, item->chunk), bundles = convert(I32, s->a.bundles);
-    if (groupnorm_is_nchw(s))
-        groupnorm_slice_at(s, strip, chunk);
-    else
-        groupnorm_slice_at(s, add(mul(strip, bundles), rem(chunk, bundles)), div(chunk, bundles));
-}
-
 void groupnorm_forward_turns(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
@@ -483,7 +472,7 @@ void groupnorm_forward_turns(const void *config, int kernel)
     const two_pass order = { k.s.a.counters, k.s.a.strips, k.s.a.chunks, k.s.a.lag, .merges = false };
     groupnorm_wait();
     const two_pass_item item = two_pass_draw(&order);
-    go_to_slice(&k.s, &item);
+    groupnorm_slice_of_item(&k.s, &item);
     k.all = groupnorm_view_of(&k.s, cfg->vec);
     k.sGroups = smem_tensor("groups", F32, compact(shape(GROUP_WORDS, cfg->bundle)), 16); // (GROUP_WORDS,BUNDLE)
     stage_slice(&k);

@@ -66,6 +66,15 @@ void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank)
                                    : add(add(image_start, s->channel), mul(start, unit_stride(s)));
 }
 
+void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
+{
+    const val strip = convert(I32, item->strip), chunk = convert(I32, item->chunk), bundles = convert(I32, s->a.bundles);
+    if (groupnorm_is_nchw(s))
+        groupnorm_slice_at(s, strip, chunk);
+    else
+        groupnorm_slice_at(s, add(mul(strip, bundles), rem(chunk, bundles)), div(chunk, bundles));
+}
+
 groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, bool split, bool backwards)
 {
     groupnorm_slice s = groupnorm_slice_begin(cfg, vectors);
