@@ -537,19 +537,21 @@ static void merge_chunks(const columns *c, val strip)
     }
 }
 
-/* The last chunk of a strip merges the states of all. */
-static void leave_states(const column_chunks *k, const val *values)
+static void store_state(void *user, val column, const val *values)
 {
-    const columns *c = &k->c;
-    const int count = softmax_state_values(c->form) * c->split.vec;
-    IF(lt(convert(U32, thread()), imm_as(U32, c->split.lanes))) {
-        tensor rS = fragment(F32, compact(leaf(count))); // (COUNT*VEC)
-        for (int i = 0; i < count; i++)
-            set(rS, i, values[i]);
-        copy(rS, own_states(c, k->item.strip, k->item.chunk), states_alignment(c));
-    }
+    const column_chunks *k = user;
+    const int count = softmax_state_values(k->c.form);
+    tensor gS = gmem_tensor(states_at(&k->c, k->item.strip, k->item.chunk, column), F32, compact(leaf(count))); // (COUNT)
+    for (int v = 0; v < count; v++)
+        set(gS, v, values[v]);
+}
+
+/* The last chunk of a strip merges the states of all. */
+static void leave_states(column_chunks *k, val *values)
+{
+    column_reduce_each(&k->c.split, state_reduction(&k->c), values, store_state, k);
     IF(two_pass_leave(&k->order, &k->item)) {
-        merge_chunks(c, k->item.strip);
+        merge_chunks(&k->c, k->item.strip);
         two_pass_merged(&k->order, &k->item);
     }
 }
@@ -565,7 +567,7 @@ static void wait_for_states(const column_chunks *k, val *values)
         values[i] = at(rS, i);
 }
 
-static void sum_chunk(const column_chunks *k, const tensor *rX)
+static void sum_chunk(column_chunks *k, const tensor *rX)
 {
     const columns *c = &k->c;
     column_scores found;
@@ -576,7 +578,6 @@ static void sum_chunk(const column_chunks *k, const tensor *rX)
         zero_sums(c, found.pairs);
         add_tile_dots(c, &c->place, rX, found.pairs);
     }
-    column_reduce(&c->split, state_reduction(c), found.pairs);
     leave_states(k, found.pairs);
 }
 
