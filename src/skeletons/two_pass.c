@@ -37,8 +37,10 @@ two_pass_item two_pass_draw(const two_pass *t)
         IF(eq(ticket, sub(all, number(1))))
             clear(t->counters);
     }
-    const val drawn = from_first_thread("ticket", ticket), turn = sub(drawn, t->lag), half = shift_right(turn, number(1));
-    const val first = lt(drawn, t->lag), last = ge(drawn, sub(all, t->lag)), odd = eq(bit_and(turn, number(1)), number(1));
+    const val drawn = from_first_thread("ticket", ticket), turn = sub(drawn, t->lag),
+              half = shift_right(turn, number(1));
+    const val first = lt(drawn, t->lag), last = ge(drawn, sub(all, t->lag)),
+              odd = eq(bit_and(turn, number(1)), number(1));
     const val paired = select(odd, half, add(t->lag, half));
     const val item = select(first, drawn, select(last, sub(drawn, items), paired));
     const val writes = logical_or(last, logical_and(odd, logical_not(first)));

@@ -28,7 +28,7 @@
 #include "cute/tensor.h"
 
 typedef struct two_pass {
-    val counters;            // address of a u32 for the items that were drawn and one for each strip: 0 before the kernel, and after it
+    val counters; // address of a u32 for the items that were drawn and one for each strip: 0 before the kernel, and after it
     val strips, chunks, lag; // u32; chunks: of a strip
     bool merges;             // the last CTA of a strip merges its sums
 } two_pass;

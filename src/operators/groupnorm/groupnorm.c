@@ -584,34 +584,34 @@ static ckl_status launch_turns(const ckl_plan *plan, const void *args, ckl_strea
 static const field desc_fields[] = { GROUPNORM_DESC(FIELD_ROW, ckl_groupnorm_desc) };
 static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_config) };
 
-#define IMPLEMENTATION(called, wanted, is_split, says, count, launches)                                   \
-    static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config)      \
-    {                                                                                                     \
-        TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
-        return choose("groupnorm " #called, desc, device, is_split, config);                              \
-    }                                                                                                     \
-    static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config) \
-    {                                                                                                     \
-        TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
-        return admit("groupnorm " #called, desc, device, is_split, config);                               \
-    }                                                                                                     \
-    static int64_t workspace_##called(const ckl_plan *plan)                                               \
-    {                                                                                                     \
-        return entries_bytes(plan, is_split) + partial_bytes(plan, is_split) +                            \
+#define IMPLEMENTATION(called, wanted, is_split, says, count, launches)                                      \
+    static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config)         \
+    {                                                                                                        \
+        TRY(check_direction("groupnorm " #called, desc, wanted));                                            \
+        return choose("groupnorm " #called, desc, device, is_split, config);                                 \
+    }                                                                                                        \
+    static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config)    \
+    {                                                                                                        \
+        TRY(check_direction("groupnorm " #called, desc, wanted));                                            \
+        return admit("groupnorm " #called, desc, device, is_split, config);                                  \
+    }                                                                                                        \
+    static int64_t workspace_##called(const ckl_plan *plan)                                                  \
+    {                                                                                                        \
+        return entries_bytes(plan, is_split) + partial_bytes(plan, is_split) +                               \
                (launches == launch_turns ? two_pass_counter_bytes(strips_of(plan->desc, plan->config)) : 0); \
-    }                                                                                                     \
-    static const implementation called = {                                                                \
-        .name = #called,                                                                                  \
-        .summary = says,                                                                                  \
-        .config_bytes = sizeof(groupnorm_config),                                                         \
-        .config = FIELD_TABLE(config_fields),                                                             \
-        .choose = choose_##called,                                                                        \
-        .admit = admit_##called,                                                                          \
-        .describe = groupnorm_##called,                                                                   \
-        .kernels = count,                                                                                 \
-        .params = &groupnorm_param_list,                                                                  \
-        .workspace_bytes = workspace_##called,                                                            \
-        .launch = launches,                                                                               \
+    }                                                                                                        \
+    static const implementation called = {                                                                   \
+        .name = #called,                                                                                     \
+        .summary = says,                                                                                     \
+        .config_bytes = sizeof(groupnorm_config),                                                            \
+        .config = FIELD_TABLE(config_fields),                                                                \
+        .choose = choose_##called,                                                                           \
+        .admit = admit_##called,                                                                             \
+        .describe = groupnorm_##called,                                                                      \
+        .kernels = count,                                                                                    \
+        .params = &groupnorm_param_list,                                                                     \
+        .workspace_bytes = workspace_##called,                                                               \
+        .launch = launches,                                                                                  \
     };
 
 static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d, ckl_direction wanted)
@@ -626,7 +626,8 @@ IMPLEMENTATION(forward, CKL_DIRECTION_FORWARD, false,
 IMPLEMENTATION(forward_split, CKL_DIRECTION_FORWARD, true,
                "slices of groups store their moments; a second kernel reads x again", 4, launch_split)
 IMPLEMENTATION(forward_turns, CKL_DIRECTION_FORWARD, true,
-               "slices of groups store their moments; other CTAs read them again, while they are in L2", 2, launch_turns)
+               "slices of groups store their moments; other CTAs read them again, while they are in L2", 2,
+               launch_turns)
 IMPLEMENTATION(backward, CKL_DIRECTION_BACKWARD, false,
                "x and dy of a group in shared memory; a second kernel adds up dgamma and dbeta",
                GROUPNORM_GRADIENTS + 1, launch_bundles)
@@ -637,8 +638,9 @@ IMPLEMENTATION(backward_turns, CKL_DIRECTION_BACKWARD, true,
                "slices of groups store their sums; other CTAs read them again, while they are in L2",
                GROUPNORM_GRADIENTS + 1, launch_turns)
 
-static const implementation *const implementations[] = { &forward,        &forward_split,  &forward_turns, &backward,
-                                                         &backward_split, &backward_turns, NULL };
+static const implementation *const implementations[] = { &forward,  &forward_split,  &forward_turns,
+                                                         &backward, &backward_split, &backward_turns,
+                                                         NULL };
 
 OPERATOR(groupnorm, groupnorm,
          "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels, and its gradients",

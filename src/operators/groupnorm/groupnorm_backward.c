@@ -487,7 +487,8 @@ void groupnorm_backward_turns(const void *config, int kernel)
         groupnorm_staged();
         groupnorm_over_columns(&k.s, &k.w, write_column, &k);
     }
-    ELSE {
+    ELSE
+    {
         store_entries(&k);
         two_pass_leave(&order, &item);
     }

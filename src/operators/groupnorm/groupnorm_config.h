@@ -154,7 +154,7 @@ void groupnorm_forward_turns(const void *config, int kernel);    // 0, 1
 void groupnorm_backward(const void *config, int kernel);         // 0, 1
 void groupnorm_backward_split(const void *config, int kernel);   // 0, 1: sums; 2, 3: dx
 
-void groupnorm_backward_turns(const void *config, int kernel);   // 0, 1
+void groupnorm_backward_turns(const void *config, int kernel); // 0, 1
 
 enum { GROUPNORM_GRADIENT_COLUMNS = 32 }; // of a CTA of the kernel that adds up
 

@@ -484,7 +484,8 @@ void groupnorm_forward_turns(const void *config, int kernel)
         cta_sync();
         groupnorm_over_columns(&k.s, &k.all, write_column, &k);
     }
-    ELSE {
+    ELSE
+    {
         store_entries(&k);
         two_pass_leave(&order, &item);
     }

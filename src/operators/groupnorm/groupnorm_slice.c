@@ -68,7 +68,8 @@ void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank)
 
 void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
 {
-    const val strip = convert(I32, item->strip), chunk = convert(I32, item->chunk), bundles = convert(I32, s->a.bundles);
+    const val strip = convert(I32, item->strip), chunk = convert(I32, item->chunk),
+              bundles = convert(I32, s->a.bundles);
     if (groupnorm_is_nchw(s))
         groupnorm_slice_at(s, strip, chunk);
     else

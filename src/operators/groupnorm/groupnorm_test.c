@@ -117,7 +117,8 @@ static const char *const cases[] = {
     "config='threads=128 column_threads=32 steps=1 rounds=3 slices_per_cta=2'",
     "n=1 c=2 h=64 w=128 groups=1 direction=backward impl=backward_split config='vec=1 threads=32 column_threads=16 "
     "steps=1'",
-    "n=2 c=32 h=16 w=16 groups=8 impl=forward_turns config='threads=64 column_threads=16 steps=1' # slices, by one kernel",
+    "n=2 c=32 h=16 w=16 groups=8 impl=forward_turns config='threads=64 column_threads=16 steps=1' # slices, by one "
+    "kernel",
     "n=3 c=32 h=16 w=16 groups=8 layout=nhwc impl=forward_turns config='bundle=4 threads=128 column_threads=32 steps=1 "
     "vec=4'",
     "n=1 c=2 h=64 w=128 groups=1 impl=forward_turns config='vec=1 threads=32 column_threads=16 steps=1'",

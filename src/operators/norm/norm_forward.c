@@ -59,8 +59,8 @@ static void store_sum(const row *r, const row_span *at, tensor rH)
 {
     tensor gSum = row_part(&at->split, &at->place, r->o.sum, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
     (norm_shifts_stores(r->cfg) ? row_store_shifted
-     : r->in_phase         ? row_store
-                           : row_store_anywhere)(&at->split, &at->place, rH, gSum);
+     : r->in_phase              ? row_store
+                                : row_store_anywhere)(&at->split, &at->place, rH, gSum);
 }
 
 /* h from the inputs; writes sum. */

@@ -448,9 +448,10 @@ IMPLEMENTATION(column_pipeline,
                "strips of columns in shared memory, one after the other; CTAs or clusters stay for them", column,
                .choose = softmax_choose_column_pipeline, .admit = softmax_admit_column_pipeline,
                .launch = launch_column_pipelines, .config = FIELD_TABLE(column_pipeline_fields), .target = IR_SM90A);
-IMPLEMENTATION(column_chunks, "strips in chunks, a CTA for the sums of each and one for its outputs, while x is in L2", column,
-               .choose = softmax_choose_column_chunks, .admit = softmax_admit_column_chunks, .launch = launch_chunks,
-               .config = FIELD_TABLE(column_chunks_fields), .workspace_bytes = chunks_workspace);
+IMPLEMENTATION(column_chunks, "strips in chunks, a CTA for the sums of each and one for its outputs, while x is in L2",
+               column, .choose = softmax_choose_column_chunks, .admit = softmax_admit_column_chunks,
+               .launch = launch_chunks, .config = FIELD_TABLE(column_chunks_fields),
+               .workspace_bytes = chunks_workspace);
 IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column,
                .choose = softmax_choose_column, .admit = softmax_admit_column, .launch = launch_columns,
                .config = FIELD_TABLE(column_fields));

@@ -484,7 +484,8 @@ static val states_at(const columns *c, val strip, val chunk, val column)
 {
     const int count = softmax_state_values(c->form);
     const val number = add(mul(strip, add(c->p.chunks, imm_as(U32, 1))), chunk);
-    const val index = add(mul(convert(U64, number), imm_as(U64, column_split_columns(&c->split))), convert(U64, column));
+    const val index =
+        add(mul(convert(U64, number), imm_as(U64, column_split_columns(&c->split))), convert(U64, column));
     return add(c->p.states, mul(index, imm_as(U64, count * 4)));
 }
 
@@ -498,7 +499,8 @@ static tensor own_states(const columns *c, val strip, val chunk)
 {
     const int count = softmax_state_values(c->form);
     const val lane_column = mul(rem(convert(U32, thread()), imm_as(U32, c->split.lanes)), imm_as(U32, c->split.vec));
-    return gmem_tensor(states_at(c, strip, chunk, lane_column), F32, compact(leaf(count * c->split.vec))); // (COUNT*VEC)
+    return gmem_tensor(states_at(c, strip, chunk, lane_column), F32,
+                       compact(leaf(count * c->split.vec))); // (COUNT*VEC)
 }
 
 static int states_alignment(const columns *c)
@@ -541,7 +543,8 @@ static void store_state(void *user, val column, const val *values)
 {
     const column_chunks *k = user;
     const int count = softmax_state_values(k->c.form);
-    tensor gS = gmem_tensor(states_at(&k->c, k->item.strip, k->item.chunk, column), F32, compact(leaf(count))); // (COUNT)
+    tensor gS =
+        gmem_tensor(states_at(&k->c, k->item.strip, k->item.chunk, column), F32, compact(leaf(count))); // (COUNT)
     for (int v = 0; v < count; v++)
         set(gS, v, values[v]);
 }
@@ -602,7 +605,8 @@ void softmax_column_chunks(const void *config, int kernel)
                                .p = params_of(softmax) } };
     columns *c = &k.c;
     launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
-    k.order = (two_pass){ c->p.counter, mul(convert(U32, c->p.outer), c->p.strips), c->p.chunks, c->p.lag, .merges = true };
+    k.order =
+        (two_pass){ c->p.counter, mul(convert(U32, c->p.outer), c->p.strips), c->p.chunks, c->p.lag, .merges = true };
     launch_dependents();
     grid_wait();
     k.item = two_pass_draw(&k.order);
@@ -612,6 +616,5 @@ void softmax_column_chunks(const void *config, int kernel)
     load_inputs(c, &c->place, rX);
     IF(k.item.writes)
         write_chunk(&k, rX);
-    ELSE
-        sum_chunk(&k, rX);
+    ELSE sum_chunk(&k, rX);
 }

@@ -63,24 +63,24 @@ typedef struct softmax_column_config {
     SOFTMAX_COLUMN_LAG(FIELD_MEMBER, )
 } softmax_column_config;
 
-#define SOFTMAX_PARAMS(X, owner)                                    \
-    X(owner, i64, outer)                                            \
-    X(owner, i64, n)                                                \
-    X(owner, i64, inner)                                            \
-    X(owner, u32, strips) /* of columns, side by side (column.h) */ \
-    X(owner, pointer, x)                                            \
-    X(owner, i64, ldx)                                              \
-    X(owner, pointer, y)                                            \
-    X(owner, i64, ldy)                                              \
-    X(owner, pointer, dy)                                           \
-    X(owner, pointer, dx)                                           \
-    X(owner, f32, scale)                                            \
-    X(owner, pointer, mask)                                         \
-    X(owner, i64, mask_rows)                                        \
-    X(owner, i64, mask_repeat)                                      \
+#define SOFTMAX_PARAMS(X, owner)                                               \
+    X(owner, i64, outer)                                                       \
+    X(owner, i64, n)                                                           \
+    X(owner, i64, inner)                                                       \
+    X(owner, u32, strips) /* of columns, side by side (column.h) */            \
+    X(owner, pointer, x)                                                       \
+    X(owner, i64, ldx)                                                         \
+    X(owner, pointer, y)                                                       \
+    X(owner, i64, ldy)                                                         \
+    X(owner, pointer, dy)                                                      \
+    X(owner, pointer, dx)                                                      \
+    X(owner, f32, scale)                                                       \
+    X(owner, pointer, mask)                                                    \
+    X(owner, i64, mask_rows)                                                   \
+    X(owner, i64, mask_repeat)                                                 \
     X(owner, pointer, counter) /* of rows or items taken, and of each strip */ \
-    X(owner, pointer, states)  /* of chunks of columns */ \
-    X(owner, u32, chunks)      /* of a strip */ \
+    X(owner, pointer, states)  /* of chunks of columns */                      \
+    X(owner, u32, chunks)      /* of a strip */                                \
     X(owner, u32, lag)         /* items between the sums of a chunk and its outputs */
 
 KERNEL_PARAMS(softmax, SOFTMAX_PARAMS);
