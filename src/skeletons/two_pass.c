@@ -44,7 +44,7 @@ two_pass_item two_pass_draw(const two_pass *t)
     const val paired = select(odd, half, add(t->lag, half));
     const val item = select(first, drawn, select(last, sub(drawn, items), paired));
     const val writes = logical_or(last, logical_and(odd, logical_not(first)));
-    return (two_pass_item){ writes, div(item, t->chunks), rem(item, t->chunks) };
+    return (two_pass_item){ .writes = writes, .strip = div(item, t->chunks), .chunk = rem(item, t->chunks) };
 }
 
 val two_pass_leave(const two_pass *t, const two_pass_item *item)
@@ -63,16 +63,21 @@ void two_pass_merged(const two_pass *t, const two_pass_item *item)
         atomic_add_release(counter_of(t, item->strip), number(1));
 }
 
-/* The last CTA that has waited leaves the counter as it was. */
-void two_pass_wait(const two_pass *t, const two_pass_item *item)
+void two_pass_wait(const two_pass *t, two_pass_item *item)
 {
     const val counter = counter_of(t, item->strip), ready = t->merges ? add(t->chunks, number(1)) : t->chunks;
-    IF(eq(thread(), imm(0))) {
+    item->left = variable(U32, number(0));
+    IF(eq(thread(), imm(0)))
         FOREVER {
             BREAK_IF(ge(load_acquire(U32, counter), ready));
         }
-        IF(eq(atomic_add(counter, number(1)), add(ready, sub(t->chunks, number(1)))))
-            clear(counter);
-    }
     cta_sync();
+    IF(eq(thread(), imm(0)))
+        assign(item->left, sub(atomic_add(counter, number(1)), ready));
+}
+
+void two_pass_end(const two_pass *t, const two_pass_item *item)
+{
+    IF(logical_and(eq(thread(), imm(0)), eq(item->left, sub(t->chunks, number(1)))))
+        clear(counter_of(t, item->strip));
 }

@@ -6,11 +6,12 @@
  * and what CTAs do meanwhile, so that nobody waits long and x is still in L2. Each CTA is one item: it draws its number when it starts,
  * so what it waits for was drawn before, by a CTA that runs. A kernel reads like this:
  *
- *     const two_pass_item item = two_pass_draw(&t);
+ *     two_pass_item item = two_pass_draw(&t);
  *     ... load the chunk ...
  *     IF(item.writes) {
  *         two_pass_wait(&t, &item);
  *         ... outputs from the sums of the strip ...
+ *         two_pass_end(&t, &item);
  *     }
  *     ELSE {
  *         ... store the sums of the chunk ...
@@ -36,6 +37,7 @@ typedef struct two_pass {
 typedef struct two_pass_item {
     val writes;       // predicate, the same in all threads: outputs, or sums
     val strip, chunk; // u32
+    val left;         // u32, in thread 0 of a CTA that has waited: how many others of the strip had
 } two_pass_item;
 
 two_pass_item two_pass_draw(const two_pass *t);
@@ -44,8 +46,9 @@ two_pass_item two_pass_draw(const two_pass *t);
 val two_pass_leave(const two_pass *t, const two_pass_item *item);
 void two_pass_merged(const two_pass *t, const two_pass_item *item);
 
-/* Until the sums of the strip can be read. */
-void two_pass_wait(const two_pass *t, const two_pass_item *item);
+/* Until the sums of the strip can be read; and at the end of the outputs: the last CTA leaves the counter as it was. */
+void two_pass_wait(const two_pass *t, two_pass_item *item);
+void two_pass_end(const two_pass *t, const two_pass_item *item);
 
 /* On the host: bytes of the counters; the lag of kernels of which so many CTAs are at work; CTAs of a launch. */
 static inline int64_t two_pass_counter_bytes(int64_t strips)

@@ -475,7 +475,7 @@ void groupnorm_backward_turns(const void *config, int kernel)
     backward k = { .s = groupnorm_slice_begin(cfg, kernel == 0), .in_smem = true };
     const two_pass order = { k.s.a.counters, k.s.a.strips, k.s.a.chunks, k.s.a.lag, .merges = false };
     groupnorm_wait();
-    const two_pass_item item = two_pass_draw(&order);
+    two_pass_item item = two_pass_draw(&order);
     groupnorm_slice_of_item(&k.s, &item);
     k.w = groupnorm_view_of(&k.s, cfg->vec);
     k.sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
@@ -486,6 +486,7 @@ void groupnorm_backward_turns(const void *config, int kernel)
         publish_entries(&k);
         groupnorm_staged();
         groupnorm_over_columns(&k.s, &k.w, write_column, &k);
+        two_pass_end(&order, &item);
     }
     ELSE
     {

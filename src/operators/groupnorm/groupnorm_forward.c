@@ -471,7 +471,7 @@ void groupnorm_forward_turns(const void *config, int kernel)
     forward k = { .s = groupnorm_slice_begin(cfg, kernel == 0), .in_smem = true };
     const two_pass order = { k.s.a.counters, k.s.a.strips, k.s.a.chunks, k.s.a.lag, .merges = false };
     groupnorm_wait();
-    const two_pass_item item = two_pass_draw(&order);
+    two_pass_item item = two_pass_draw(&order);
     groupnorm_slice_of_item(&k.s, &item);
     k.all = groupnorm_view_of(&k.s, cfg->vec);
     k.sGroups = smem_tensor("groups", F32, compact(shape(GROUP_WORDS, cfg->bundle)), 16); // (GROUP_WORDS,BUNDLE)
@@ -483,6 +483,7 @@ void groupnorm_forward_turns(const void *config, int kernel)
         groupnorm_staged();
         cta_sync();
         groupnorm_over_columns(&k.s, &k.all, write_column, &k);
+        two_pass_end(&order, &item);
     }
     ELSE
     {

@@ -4,8 +4,6 @@
  * one leaves. `column_chunks`: strips are read twice, by CTAs for a chunk each, the second time from L2. `column_long`: strips of any
  * length are read twice by one CTA or cluster.
  */
-#include <float.h>
-
 #include "operators/softmax/softmax_config.h"
 #include "skeletons/two_pass.h"
 
@@ -508,58 +506,79 @@ static int states_alignment(const columns *c)
     return (int)min_i64(16, softmax_state_values(c->form) * c->split.vec * 4);
 }
 
-/* One column a thread: the states of its chunks become one. */
-static void merge_chunks(const columns *c, val strip)
+static void store_states(const column_chunks *k, val chunk, val column, const val *values)
 {
-    enum { AT_ONCE = 8 };
-    const int count = softmax_state_values(c->form), width = (int)column_split_columns(&c->split);
-    const reduction *r = state_reduction(c);
-    LOOP_FROM(column, convert(U32, thread()), imm_as(U32, width), imm_as(U32, c->split.threads)) {
-        val all[ONLINE_VALUES], other[AT_ONCE][ONLINE_VALUES];
-        if (count == ONLINE_VALUES)
-            online_begin(all);
-        else
-            all[0] = variable(F32, immf(0));
-        LOOP_FROM(first, imm_as(U32, 0), c->p.chunks, imm_as(U32, AT_ONCE)) {
-            for (int i = 0; i < AT_ONCE; i++) {
-                const val chunk = add(first, imm_as(U32, i));
-                tensor gS = gmem_tensor(states_at(c, strip, chunk, column), F32, compact(leaf(count))); // (COUNT)
-                for (int v = 0; v < count; v++)
-                    other[i][v] = variable(F32, immf(v == 0 && count > 1 ? -FLT_MAX : 0));
-                IF(lt(chunk, c->p.chunks))
-                    for (int v = 0; v < count; v++)
-                        assign(other[i][v], at(gS, v));
-            }
-            for (int i = 0; i < AT_ONCE; i++)
-                r->combine(all, other[i], r->user);
-        }
-        tensor gS = gmem_tensor(states_at(c, strip, c->p.chunks, column), F32, compact(leaf(count))); // (COUNT)
-        for (int v = 0; v < count; v++)
-            set(gS, v, all[v]);
-    }
-}
-
-static void store_state(void *user, val column, const val *values)
-{
-    const column_chunks *k = user;
     const int count = softmax_state_values(k->c.form);
-    tensor gS =
-        gmem_tensor(states_at(&k->c, k->item.strip, k->item.chunk, column), F32, compact(leaf(count))); // (COUNT)
+    tensor gS = gmem_tensor(states_at(&k->c, k->item.strip, chunk, column), F32, compact(leaf(count))); // (COUNT)
     for (int v = 0; v < count; v++)
         set(gS, v, values[v]);
+}
+
+static void store_chunk(void *user, val column, const val *values)
+{
+    const column_chunks *k = user;
+    store_states(k, k->item.chunk, column, values);
+}
+
+static void store_strip(void *user, val column, const val *values)
+{
+    const column_chunks *k = user;
+    store_states(k, k->c.p.chunks, column, values);
+}
+
+/* Of no elements. */
+static void begin_states(const columns *c, val *values)
+{
+    for (int e = 0; e < c->split.vec; e++)
+        if (c->form->direction == CKL_DIRECTION_FORWARD)
+            online_begin(values + e * ONLINE_VALUES);
+        else
+            values[e] = variable(F32, immf(0));
+}
+
+/* Every group of lanes merges the states of some chunks, several of which it loads before it uses the first; then the groups meet. */
+static void merge_chunks(column_chunks *k)
+{
+    enum { AT_ONCE_MAX = 8, FLOATS_AT_ONCE = 32 };
+    const columns *c = &k->c;
+    const int count = softmax_state_values(c->form), floats = count * c->split.vec;
+    const int at_once = (int)max_i64(1, min_i64(AT_ONCE_MAX, FLOATS_AT_ONCE / floats));
+    const int groups = c->split.threads / c->split.lanes;
+    const reduction *r = state_reduction(c);
+    val states[VEC_MAX * ONLINE_VALUES], none[VEC_MAX * ONLINE_VALUES];
+    begin_states(c, states);
+    begin_states(c, none);
+    LOOP_FROM(first, div(convert(U32, thread()), imm_as(U32, c->split.lanes)), c->p.chunks,
+              imm_as(U32, groups * at_once)) {
+        tensor rS[AT_ONCE_MAX]; // (COUNT*VEC) each
+        for (int i = 0; i < at_once; i++) {
+            const val chunk = add(first, imm_as(U32, i * groups));
+            rS[i] = fragment(F32, compact(leaf(floats)));
+            for (int v = 0; v < floats; v++)
+                set(rS[i], v, none[v]);
+            IF(lt(chunk, c->p.chunks))
+                copy(own_states(c, k->item.strip, chunk), rS[i], states_alignment(c));
+        }
+        for (int i = 0; i < at_once; i++)
+            for (int e = 0; e < c->split.vec; e++) {
+                const val other[] = { at(rS[i], e * count), at(rS[i], e * count + count - 1) };
+                r->combine(states + e * count, other, r->user);
+            }
+    }
+    column_reduce_each(&c->split, r, states, store_strip, k);
 }
 
 /* The last chunk of a strip merges the states of all. */
 static void leave_states(column_chunks *k, val *values)
 {
-    column_reduce_each(&k->c.split, state_reduction(&k->c), values, store_state, k);
+    column_reduce_each(&k->c.split, state_reduction(&k->c), values, store_chunk, k);
     IF(two_pass_leave(&k->order, &k->item)) {
-        merge_chunks(&k->c, k->item.strip);
+        merge_chunks(k);
         two_pass_merged(&k->order, &k->item);
     }
 }
 
-static void wait_for_states(const column_chunks *k, val *values)
+static void wait_for_states(column_chunks *k, val *values)
 {
     const columns *c = &k->c;
     const int count = softmax_state_values(c->form) * c->split.vec;
@@ -584,7 +603,7 @@ static void sum_chunk(column_chunks *k, const tensor *rX)
     leave_states(k, found.pairs);
 }
 
-static void write_chunk(const column_chunks *k, const tensor *rX)
+static void write_chunk(column_chunks *k, const tensor *rX)
 {
     const columns *c = &k->c;
     column_scores found;
@@ -595,6 +614,7 @@ static void write_chunk(const column_chunks *k, const tensor *rX)
     } else {
         write_gradients(c, &c->place, rX, found.pairs);
     }
+    two_pass_end(&k->order, &k->item);
 }
 
 void softmax_column_chunks(const void *config, int kernel)
