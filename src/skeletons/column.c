@@ -318,3 +318,26 @@ void column_reduce(const column_split *s, const reduction *r, val *values)
             ir_assign(values[e * r->count + i], final[i]);
     }
 }
+
+void column_reduce_each(const column_split *s, const reduction *r, val *values,
+                        void (*store)(void *user, val column, const val *values), void *user)
+{
+    const int warps = s->threads / 32;
+    if (ir_failed())
+        return;
+    const slots by_warp = make_slots(s, r, "column_warps", warps);
+    write_warps(s, r, &by_warp, values);
+    ir_bar_sync(number(IR_U32, 0), s->threads);
+    for (int64_t first = 0; first < by_warp.columns; first += s->threads) {
+        const val column = ir_binary(IR_ADD, ir_sreg(IR_TID_X), number(IR_U32, first));
+        val total[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
+        ir_if(ir_compare(IR_LT, column, number(IR_U32, by_warp.columns)));
+        for (int w = 0; w < warps; w++) {
+            read_slot(&by_warp, slot_at(&by_warp, number(IR_U32, w), column), w ? other : total);
+            if (w)
+                r->combine(total, other, r->user);
+        }
+        store(user, column, total);
+        ir_end_if();
+    }
+}

@@ -89,6 +89,10 @@ void column_load_staged(const column_split *s, const column_place *p, ckl_dtype 
 int64_t column_reduce_bytes(const column_split *s, int count); // of shared memory
 void column_reduce(const column_split *s, const reduction *r, val *values);
 
+/* The same over a CTA, each result in one thread: store() of the column, u32 in the strip, and its values. */
+void column_reduce_each(const column_split *s, const reduction *r, val *values,
+                        void (*store)(void *user, val column, const val *values), void *user);
+
 /*
  * Sums of columns over any number of lines (column_sums.c): `lanes` groups of neighbouring lanes of a warp take neighbouring
  * columns, or vectors of them. Workers, which are the warps of a CTA and the lanes of a group, share out the lines, and their

@@ -6,6 +6,7 @@
 #include "operators/norm_lab.h"
 #include "operators/operators.h"
 #include "skeletons/residency.h"
+#include "skeletons/two_pass.h"
 
 /* Validation */
 
@@ -555,38 +556,62 @@ static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_strea
     return launch_gradients(plan, GROUPNORM_SPLIT_GRADIENTS, &p, stream);
 }
 
+/* Of slices that one kernel takes twice, strips are bundles (nchw), or images, whose bundles share lines of memory. */
+static int64_t strips_of(const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    return d->layout == CKL_IMAGE_NCHW ? bundles_of(d, c) : d->n;
+}
+
+static ckl_status launch_turns(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_groupnorm_desc *d = plan->desc;
+    const groupnorm_config *c = plan->config;
+    const int kernel = unaligned(plan, args);
+    groupnorm_params p = params_for(plan, args, true);
+    if (elements_of(d) == 0)
+        return launch_gradients(plan, GROUPNORM_GRADIENTS, &p, stream);
+    const int64_t strips = strips_of(d, c), chunks = bundles_of(d, c) * p.slices / strips;
+    p.counters = (char *)p.partial + partial_bytes(plan, true);
+    p.strips = (uint32_t)strips;
+    p.chunks = (uint32_t)chunks;
+    p.lag = two_pass_lag(strips, chunks, plan->kernels[kernel].clusters_resident);
+    TRY(plan_launch(plan, kernel, (plan_grid){ .x = two_pass_ctas(strips, chunks) }, &p, stream));
+    return launch_gradients(plan, GROUPNORM_GRADIENTS, &p, stream);
+}
+
 /* Implementations */
 
 static const field desc_fields[] = { GROUPNORM_DESC(FIELD_ROW, ckl_groupnorm_desc) };
 static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_config) };
 
-#define IMPLEMENTATION(called, wanted, is_split, says, count, launches)                                   \
-    static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config)      \
-    {                                                                                                     \
-        TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
-        return choose("groupnorm " #called, desc, device, is_split, config);                              \
-    }                                                                                                     \
-    static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config) \
-    {                                                                                                     \
-        TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
-        return admit("groupnorm " #called, desc, device, is_split, config);                               \
-    }                                                                                                     \
-    static int64_t workspace_##called(const ckl_plan *plan)                                               \
-    {                                                                                                     \
-        return entries_bytes(plan, is_split) + partial_bytes(plan, is_split);                             \
-    }                                                                                                     \
-    static const implementation called = {                                                                \
-        .name = #called,                                                                                  \
-        .summary = says,                                                                                  \
-        .config_bytes = sizeof(groupnorm_config),                                                         \
-        .config = FIELD_TABLE(config_fields),                                                             \
-        .choose = choose_##called,                                                                        \
-        .admit = admit_##called,                                                                          \
-        .describe = groupnorm_##called,                                                                   \
-        .kernels = count,                                                                                 \
-        .params = &groupnorm_param_list,                                                                  \
-        .workspace_bytes = workspace_##called,                                                            \
-        .launch = launches,                                                                               \
+#define IMPLEMENTATION(called, wanted, is_split, says, count, launches)                                      \
+    static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config)         \
+    {                                                                                                        \
+        TRY(check_direction("groupnorm " #called, desc, wanted));                                            \
+        return choose("groupnorm " #called, desc, device, is_split, config);                                 \
+    }                                                                                                        \
+    static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config)    \
+    {                                                                                                        \
+        TRY(check_direction("groupnorm " #called, desc, wanted));                                            \
+        return admit("groupnorm " #called, desc, device, is_split, config);                                  \
+    }                                                                                                        \
+    static int64_t workspace_##called(const ckl_plan *plan)                                                  \
+    {                                                                                                        \
+        return entries_bytes(plan, is_split) + partial_bytes(plan, is_split) +                               \
+               (launches == launch_turns ? two_pass_counter_bytes(strips_of(plan->desc, plan->config)) : 0); \
+    }                                                                                                        \
+    static const implementation called = {                                                                   \
+        .name = #called,                                                                                     \
+        .summary = says,                                                                                     \
+        .config_bytes = sizeof(groupnorm_config),                                                            \
+        .config = FIELD_TABLE(config_fields),                                                                \
+        .choose = choose_##called,                                                                           \
+        .admit = admit_##called,                                                                             \
+        .describe = groupnorm_##called,                                                                      \
+        .kernels = count,                                                                                    \
+        .params = &groupnorm_param_list,                                                                     \
+        .workspace_bytes = workspace_##called,                                                               \
+        .launch = launches,                                                                                  \
     };
 
 static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d, ckl_direction wanted)
@@ -600,14 +625,22 @@ IMPLEMENTATION(forward, CKL_DIRECTION_FORWARD, false,
                "a group, or of nhwc neighbouring ones, in the shared memory of a CTA or cluster", 2, launch_bundles)
 IMPLEMENTATION(forward_split, CKL_DIRECTION_FORWARD, true,
                "slices of groups store their moments; a second kernel reads x again", 4, launch_split)
+IMPLEMENTATION(forward_turns, CKL_DIRECTION_FORWARD, true,
+               "slices of groups store their moments; other CTAs read them again, while they are in L2", 2,
+               launch_turns)
 IMPLEMENTATION(backward, CKL_DIRECTION_BACKWARD, false,
                "x and dy of a group in shared memory; a second kernel adds up dgamma and dbeta",
                GROUPNORM_GRADIENTS + 1, launch_bundles)
 IMPLEMENTATION(backward_split, CKL_DIRECTION_BACKWARD, true,
                "slices of groups store their sums; a second kernel reads x and dy again", GROUPNORM_SPLIT_GRADIENTS + 1,
                launch_split)
+IMPLEMENTATION(backward_turns, CKL_DIRECTION_BACKWARD, true,
+               "slices of groups store their sums; other CTAs read them again, while they are in L2",
+               GROUPNORM_GRADIENTS + 1, launch_turns)
 
-static const implementation *const implementations[] = { &forward, &forward_split, &backward, &backward_split, NULL };
+static const implementation *const implementations[] = { &forward,  &forward_split,  &forward_turns,
+                                                         &backward, &backward_split, &backward_turns,
+                                                         NULL };
 
 OPERATOR(groupnorm, groupnorm,
          "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels, and its gradients",

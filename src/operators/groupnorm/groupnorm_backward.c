@@ -348,26 +348,31 @@ static void load_column(backward *k)
     load_gamma(k, k->w.column);
 }
 
-/* Loads the slice and adds up its channels and the warp's groups. */
-static void sums_of_slice(backward *k, bool split, int groups, group_sums *total)
+/* Starts the loads of x and dy. The sums of channels take their place, where they are read once. */
+static void stage_slices(backward *k, bool in_place)
 {
     const groupnorm_config *cfg = k->s.cfg;
     const int64_t bytes = groupnorm_slice_bytes(cfg);
     const int rows = k->w.grid.column_threads * cfg->fold;
     const layout sums = compact(shape(channels_of(cfg), rows, KINDS));
     const int64_t sum_bytes = 4 * KINDS * (int64_t)rows * channels_of(cfg);
-    k->in_place = split && groupnorm_has_one_column(&k->w);
+    k->in_place = in_place && groupnorm_has_one_column(&k->w);
     const int64_t slices = smem_alloc("x, dy", k->in_place ? max_i64(2 * bytes, sum_bytes) : 2 * bytes, 16);
     k->staged_x = smem_address(slices);
     k->staged_dy = add(k->staged_x, imm_as(U32, bytes));
     k->sSums = k->in_place ? smem_view(k->staged_x, F32, sums) : smem_tensor("sums", F32, sums, 16);
     groupnorm_over_columns(&k->s, &k->w, stage_column, k);
-    if (cfg->cluster > 1)
+}
+
+/* Adds up the slice's channels and the warp's groups. */
+static void sums_of_slice(backward *k, int groups, group_sums *total)
+{
+    if (k->s.cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_column(k);
     groupnorm_staged();
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
-    add_channels(k, rows);
+    add_channels(k, k->w.grid.column_threads * k->s.cfg->fold);
     for (int i = 0; i < groups; i++)
         total[i] = add_group(k, i);
 }
@@ -382,7 +387,8 @@ void groupnorm_backward(const void *config, int kernel)
     const int groups = groupnorm_groups_of_warp(cfg);
     group_sums total[GROUPNORM_GROUPS_OF_WARP_MAX];
     backward k = begin(cfg, kernel, false, false);
-    sums_of_slice(&k, false, groups, total);
+    stage_slices(&k, false);
+    sums_of_slice(&k, groups, total);
     if (cfg->cluster > 1)
         add_peers(&k, groups, total);
     publish(&k, groups, total);
@@ -422,6 +428,24 @@ static group_sums add_entries(const backward *k, int group)
     return total;
 }
 
+static void store_entries(backward *k)
+{
+    group_sums total[GROUPNORM_GROUPS_OF_WARP_MAX];
+    const int groups = groupnorm_groups_of_warp(k->s.cfg);
+    sums_of_slice(k, groups, total);
+    for (int i = 0; i < groups; i++)
+        store_entry(k, i, total[i]);
+}
+
+static void publish_entries(backward *k)
+{
+    group_sums total[GROUPNORM_GROUPS_OF_WARP_MAX];
+    const int groups = groupnorm_groups_of_warp(k->s.cfg);
+    for (int i = 0; i < groups; i++)
+        total[i] = add_entries(k, i);
+    publish(k, groups, total);
+}
+
 void groupnorm_backward_split(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
@@ -430,18 +454,43 @@ void groupnorm_backward_split(const void *config, int kernel)
         return;
     }
     const bool writes = kernel >= 2; // last CTA first: its slice was read last and is still in L2
-    const int groups = groupnorm_groups_of_warp(cfg);
-    group_sums total[GROUPNORM_GROUPS_OF_WARP_MAX];
     backward k = begin(cfg, kernel, true, writes);
     if (!writes) {
-        sums_of_slice(&k, true, groups, total);
-        for (int i = 0; i < groups; i++)
-            store_entry(&k, i, total[i]);
+        stage_slices(&k, true);
+        store_entries(&k);
         return;
     }
     load_column(&k);
-    for (int i = 0; i < groups; i++)
-        total[i] = add_entries(&k, i);
-    publish(&k, groups, total);
+    publish_entries(&k);
     groupnorm_over_columns(&k.s, &k.w, write_column, &k);
+}
+
+void groupnorm_backward_turns(const void *config, int kernel)
+{
+    const groupnorm_config *cfg = config;
+    if (kernel == GROUPNORM_GRADIENTS) {
+        add_gradients(cfg);
+        return;
+    }
+    backward k = { .s = groupnorm_slice_begin(cfg, kernel == 0), .in_smem = true };
+    const two_pass order = { k.s.a.counters, k.s.a.strips, k.s.a.chunks, k.s.a.lag, .merges = false };
+    groupnorm_wait();
+    two_pass_item item = two_pass_draw(&order);
+    groupnorm_slice_of_item(&k.s, &item);
+    k.w = groupnorm_view_of(&k.s, cfg->vec);
+    k.sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
+    stage_slices(&k, true);
+    IF(item.writes) {
+        load_column(&k);
+        two_pass_wait(&order, &item);
+        publish_entries(&k);
+        groupnorm_staged();
+        groupnorm_over_columns(&k.s, &k.w, write_column, &k);
+        two_pass_end(&order, &item);
+    }
+    ELSE
+    {
+        store_entries(&k);
+        two_pass_leave(&order, &item);
+    }
 }

@@ -7,6 +7,7 @@
 #include "cute/copy.h"
 #include "cutekernellib/operators/groupnorm.h"
 #include "ir/params.h"
+#include "skeletons/two_pass.h"
 
 #define GROUPNORM_DESC(X, owner)                                                                \
     X(owner, choice, direction, "forward", "forward backward", "the norm or its gradients")     \
@@ -59,6 +60,10 @@
     X(owner, pointer, rstd)        \
     X(owner, pointer, entries)     \
     X(owner, pointer, partial)     \
+    X(owner, pointer, counters)    \
+    X(owner, u32, strips)          \
+    X(owner, u32, chunks)          \
+    X(owner, u32, lag)             \
     X(owner, i64, lines)           \
     X(owner, pointer, dgamma)      \
     X(owner, pointer, dbeta)
@@ -73,6 +78,7 @@
  *     y                          or dx
  *     mean, rstd                 (GROUPS,IMAGES)
  *     entries, partial           workspace: (GROUPNORM_ENTRY,SLICES,GROUPS), (C,KINDS,SLICES,IMAGES)
+ *     counters, strips, chunks, lag   of slices that one kernel takes twice (two_pass.h): strips are bundles (nchw) or images
  *     lines                      of partial
  */
 KERNEL_PARAMS(groupnorm, GROUPNORM_PARAMS);
@@ -144,8 +150,11 @@ enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
 enum { GROUPNORM_GRADIENTS = 2, GROUPNORM_SPLIT_GRADIENTS = 4 }; // those that add up dgamma and dbeta
 void groupnorm_forward(const void *config, int kernel);          // 0, 1
 void groupnorm_forward_split(const void *config, int kernel);    // 0, 1: statistics; 2, 3: y
+void groupnorm_forward_turns(const void *config, int kernel);    // 0, 1
 void groupnorm_backward(const void *config, int kernel);         // 0, 1
 void groupnorm_backward_split(const void *config, int kernel);   // 0, 1: sums; 2, 3: dx
+
+void groupnorm_backward_turns(const void *config, int kernel); // 0, 1
 
 enum { GROUPNORM_GRADIENT_COLUMNS = 32 }; // of a CTA of the kernel that adds up
 
@@ -188,7 +197,14 @@ typedef struct groupnorm_vector {
     packed x, dy;
 } groupnorm_vector;
 
-/* Declares the parameters; sets threads and cluster; waits for the kernel before. backwards: last CTA first. */
+/* Declares the parameters, sets threads and cluster; then what is in slice `rank` of a bundle. */
+groupnorm_slice groupnorm_slice_begin(const groupnorm_config *cfg, bool vectors);
+void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank);
+
+/* Slices of a bundle (nchw) follow each other; of nhwc the same slice of all bundles of an image, which share lines of memory. */
+void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item);
+
+/* Both, by the number of the CTA; waits for the kernel before. backwards: last CTA first. */
 groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, bool split, bool backwards);
 
 /* What is above it overlaps the end of the kernel before, and may not touch global memory. */

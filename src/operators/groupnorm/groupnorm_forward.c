@@ -72,6 +72,13 @@ static void load_weights(forward *k, val column)
     k->rBeta = groupnorm_weights(&k->s, k->s.a.beta, column);
 }
 
+/* Of a thread that has one column. */
+static void load_column_weights(forward *k)
+{
+    if (k->s.cfg->affine && groupnorm_has_one_column(&k->all))
+        load_weights(k, groupnorm_existing(&k->s, &k->all, k->all.column));
+}
+
 /* Moments of a thread */
 
 /* So many values with a mean and the sum of the squares of their differences from it. */
@@ -350,19 +357,22 @@ static forward begin(const groupnorm_config *cfg, int kernel, bool split, bool b
     return k;
 }
 
+static void stage_slice(forward *k)
+{
+    k->staged = smem_address(smem_alloc("slice", groupnorm_slice_bytes(k->s.cfg), 16));
+    groupnorm_over_columns(&k->s, &k->all, stage_column, k);
+}
+
 /* Loads the slice and finds the moments of the threads' values in it. */
 static void moments_of_slice(forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
     const int vec = groupnorm_vec_of_group(cfg);
     k->same = groupnorm_view_of(&k->s, vec);
-    k->staged = smem_address(smem_alloc("slice", groupnorm_slice_bytes(cfg), 16));
-    groupnorm_over_columns(&k->s, &k->all, stage_column, k);
     if (cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_pivots(k);
-    if (cfg->affine && groupnorm_has_one_column(&k->all))
-        load_weights(k, groupnorm_existing(&k->s, &k->all, k->all.column));
+    load_column_weights(k);
     groupnorm_staged();
     if (vec != cfg->vec)
         cta_sync(); // sums are of other vectors than the thread's own
@@ -373,6 +383,7 @@ void groupnorm_forward(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
     forward k = begin(cfg, kernel, false, false);
+    stage_slice(&k);
     moments_of_slice(&k);
     if (cfg->cluster > 1)
         tell_peers(&k);
@@ -431,23 +442,59 @@ static moments merge_entries(const forward *k, int group)
     return all;
 }
 
+static void store_entries(forward *k)
+{
+    moments_of_slice(k);
+    for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++)
+        store_entry(k, i, merge_threads(k, i));
+}
+
+static void publish_entries(forward *k)
+{
+    for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++) {
+        val pivot = groupnorm_read(k->s.a.entries, add(groupnorm_entry(&k->s, i, imm_as(I32, 0)), imm(ENTRY_PIVOT)));
+        publish(k, i, merge_entries(k, i), pivot, eq(k->s.rank, imm(0)));
+    }
+}
+
 void groupnorm_forward_split(const void *config, int kernel)
 {
     const bool writes = kernel >= 2; // last CTA first: its slice was read last and is still in L2
     forward k = begin(config, kernel, true, writes);
-    const int groups = groupnorm_groups_of_warp(k.s.cfg);
     if (!writes) {
-        moments_of_slice(&k);
-        for (int i = 0; i < groups; i++)
-            store_entry(&k, i, merge_threads(&k, i));
+        stage_slice(&k);
+        store_entries(&k);
         return;
     }
-    if (k.s.cfg->affine && groupnorm_has_one_column(&k.all))
-        load_weights(&k, groupnorm_existing(&k.s, &k.all, k.all.column));
-    for (int i = 0; i < groups; i++) {
-        val pivot = groupnorm_read(k.s.a.entries, add(groupnorm_entry(&k.s, i, imm_as(I32, 0)), imm(ENTRY_PIVOT)));
-        publish(&k, i, merge_entries(&k, i), pivot, eq(k.s.rank, imm(0)));
-    }
+    load_column_weights(&k);
+    publish_entries(&k);
     cta_sync();
     groupnorm_over_columns(&k.s, &k.all, write_column, &k);
+}
+
+void groupnorm_forward_turns(const void *config, int kernel)
+{
+    const groupnorm_config *cfg = config;
+    forward k = { .s = groupnorm_slice_begin(cfg, kernel == 0), .in_smem = true };
+    const two_pass order = { k.s.a.counters, k.s.a.strips, k.s.a.chunks, k.s.a.lag, .merges = false };
+    groupnorm_wait();
+    two_pass_item item = two_pass_draw(&order);
+    groupnorm_slice_of_item(&k.s, &item);
+    k.all = groupnorm_view_of(&k.s, cfg->vec);
+    k.sGroups = smem_tensor("groups", F32, compact(shape(GROUP_WORDS, cfg->bundle)), 16); // (GROUP_WORDS,BUNDLE)
+    stage_slice(&k);
+    IF(item.writes) {
+        load_column_weights(&k);
+        two_pass_wait(&order, &item);
+        publish_entries(&k);
+        groupnorm_staged();
+        cta_sync();
+        groupnorm_over_columns(&k.s, &k.all, write_column, &k);
+        two_pass_end(&order, &item);
+    }
+    ELSE
+    {
+        store_entries(&k);
+        two_pass_leave(&order, &item);
+    }
 }

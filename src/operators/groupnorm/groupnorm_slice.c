@@ -37,35 +37,58 @@ void groupnorm_wait(void)
     launch_dependents();
 }
 
-groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, bool split, bool backwards)
+groupnorm_slice groupnorm_slice_begin(const groupnorm_config *cfg, bool vectors)
 {
     groupnorm_slice s = { .cfg = cfg, .a = params_of(groupnorm) };
     s.align = (int)element_bytes(&s) * (vectors ? cfg->vec : 1);
     launch_bounds(cfg->threads, cfg->ctas_per_sm);
     cluster_size(cfg->cluster);
+    return s;
+}
+
+void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank)
+{
+    const groupnorm_config *cfg = s->cfg;
+    s->rank = rank;
+    s->bundle = add(s->a.first, convert(I64, bundle));
+    s->image = div(s->bundle, s->a.bundles);
+    s->channel = mul(rem(s->bundle, s->a.bundles), imm64(cfg->channels * cfg->bundle));
+    s->channels = imm(cfg->channels * cfg->bundle);
+    s->group = mul(s->bundle, imm64(cfg->bundle));
+    if (cfg->cut_short) {
+        s->channels = convert(I32, min(sub(s->a.channels, s->channel), imm64(cfg->channels * cfg->bundle)));
+        s->group = div(add(mul(s->image, s->a.channels), s->channel), imm64(cfg->channels));
+    }
+    val begin = mul(s->rank, s->a.range), left = sub(s->a.units, begin);
+    s->count = max(min(s->a.range, left), imm_as(I32, 0));
+    val image_start = mul(mul(s->image, s->a.channels), s->a.pixels), start = convert(I64, begin);
+    s->base = groupnorm_is_nchw(s) ? add(add(image_start, mul(s->channel, s->a.pixels)), mul(start, imm64(cfg->vec)))
+                                   : add(add(image_start, s->channel), mul(start, unit_stride(s)));
+}
+
+void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
+{
+    const val strip = convert(I32, item->strip), chunk = convert(I32, item->chunk),
+              bundles = convert(I32, s->a.bundles);
+    if (groupnorm_is_nchw(s))
+        groupnorm_slice_at(s, strip, chunk);
+    else
+        groupnorm_slice_at(s, add(mul(strip, bundles), rem(chunk, bundles)), div(chunk, bundles));
+}
+
+groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, bool split, bool backwards)
+{
+    groupnorm_slice s = groupnorm_slice_begin(cfg, vectors);
     val cta = convert(I32, cta_x()), bundle = div(cta, imm(cfg->cluster));
     if (backwards)
         cta = sub(sub(convert(I32, grid_x()), imm(1)), cta);
-    s.rank = cfg->cluster > 1 ? convert(I32, cluster_rank()) : imm_as(I32, 0);
+    val rank = cfg->cluster > 1 ? convert(I32, cluster_rank()) : imm_as(I32, 0);
     if (split) { // the same slice of all bundles together: they share lines of memory (nhwc)
         val bundles = div(convert(I32, grid_x()), s.a.slices);
-        s.rank = div(cta, bundles);
+        rank = div(cta, bundles);
         bundle = rem(cta, bundles);
     }
-    s.bundle = add(s.a.first, convert(I64, bundle));
-    s.image = div(s.bundle, s.a.bundles);
-    s.channel = mul(rem(s.bundle, s.a.bundles), imm64(cfg->channels * cfg->bundle));
-    s.channels = imm(cfg->channels * cfg->bundle);
-    s.group = mul(s.bundle, imm64(cfg->bundle));
-    if (cfg->cut_short) {
-        s.channels = convert(I32, min(sub(s.a.channels, s.channel), imm64(cfg->channels * cfg->bundle)));
-        s.group = div(add(mul(s.image, s.a.channels), s.channel), imm64(cfg->channels));
-    }
-    val begin = mul(s.rank, s.a.range), left = sub(s.a.units, begin);
-    s.count = max(min(s.a.range, left), imm_as(I32, 0));
-    val image_start = mul(mul(s.image, s.a.channels), s.a.pixels), start = convert(I64, begin);
-    s.base = groupnorm_is_nchw(&s) ? add(add(image_start, mul(s.channel, s.a.pixels)), mul(start, imm64(cfg->vec)))
-                                   : add(add(image_start, s.channel), mul(start, unit_stride(&s)));
+    groupnorm_slice_at(&s, bundle, rank);
     groupnorm_wait();
     return s;
 }

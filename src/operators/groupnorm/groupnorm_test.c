@@ -117,6 +117,18 @@ static const char *const cases[] = {
     "config='threads=128 column_threads=32 steps=1 rounds=3 slices_per_cta=2'",
     "n=1 c=2 h=64 w=128 groups=1 direction=backward impl=backward_split config='vec=1 threads=32 column_threads=16 "
     "steps=1'",
+    "n=2 c=32 h=16 w=16 groups=8 impl=forward_turns config='threads=64 column_threads=16 steps=1' # slices, by one "
+    "kernel",
+    "n=3 c=32 h=16 w=16 groups=8 layout=nhwc impl=forward_turns config='bundle=4 threads=128 column_threads=32 steps=1 "
+    "vec=4'",
+    "n=1 c=2 h=64 w=128 groups=1 impl=forward_turns config='vec=1 threads=32 column_threads=16 steps=1'",
+    "n=2 c=5 h=16 w=16 groups=1 layout=nhwc impl=forward_turns config='fold=4 vec=4 threads=64 column_threads=12 "
+    "steps=1'",
+    "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_turns config='threads=64 column_threads=16 steps=1'",
+    "n=3 c=32 h=16 w=16 groups=8 layout=nhwc direction=backward impl=backward_turns config='bundle=4 threads=128 "
+    "column_threads=32 steps=1 vec=4'",
+    "n=1 c=2 h=64 w=128 groups=1 direction=backward misalign=1 impl=backward_turns config='vec=2 threads=32 "
+    "column_threads=16 steps=1'",
     "n=2 c=66 h=3 w=3 groups=2 layout=nhwc dtype=f16 # more single channels side by side than a warp has lanes, twice",
     "n=2 c=66 h=3 w=3 groups=2 layout=nhwc dtype=f16 direction=backward",
     "n=1 c=128 h=40 w=40 groups=128 layout=nhwc dtype=bf16 fill=uniform # a warp has several groups",

@@ -77,8 +77,9 @@ static int tensors(const ckl_norm_desc *d, bool centred, plan_tensor *t)
 static bool in_phase(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *a)
 {
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const void *of_rows[] = { a->x, is_forward ? a->residual : a->dy, is_forward ? a->sum : a->dsum };
-    const void *with = is_forward ? a->y : c->shifted ? a->x : a->dx;
+    const void *written = norm_shifts_stores(c) ? NULL : is_forward ? a->sum : NULL;
+    const void *of_rows[] = { a->x, is_forward ? a->residual : a->dy, is_forward ? written : a->dsum };
+    const void *with = norm_shifts_stores(c) ? a->x : is_forward ? a->y : a->dx;
     for (int i = 0; i < COUNT_OF(of_rows); i++)
         if (of_rows[i] && !row_starts_in_phase(of_rows[i], with))
             return false;
@@ -89,11 +90,10 @@ static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_no
 {
     if (c->split.ragged)
         return in_phase(d, c, a) ? NORM_VECTORS : NORM_ELEMENTS;
-    const bool forward = d->direction == CKL_DIRECTION_FORWARD;
-    const bool cut = c->shifted && forward, moved = c->shifted && !forward;
-    const bool aligned =
-        PLAN_ALIGNED(c->split.vec * (int64_t)ckl_dtype_bytes(d->dtype), cut ? NULL : a->x, cut ? NULL : a->residual,
-                     a->gamma, a->beta, a->dy, a->dsum, a->y, a->sum, moved ? NULL : a->dx, a->dgamma, a->dbeta);
+    const bool moved = norm_shifts_stores(c), cut = c->shifted && !moved;
+    const bool aligned = PLAN_ALIGNED(c->split.vec * (int64_t)ckl_dtype_bytes(d->dtype), cut ? NULL : a->x,
+                                      cut ? NULL : a->residual, a->gamma, a->beta, a->dy, a->dsum, moved ? NULL : a->y,
+                                      moved ? NULL : a->sum, moved ? NULL : a->dx, a->dgamma, a->dbeta);
     return aligned ? NORM_VECTORS : NORM_ELEMENTS;
 }
 

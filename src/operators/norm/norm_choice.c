@@ -21,6 +21,7 @@ enum {
     /* longer rows flow through shared memory */
     FORWARD_ROW_COLS_MAX = 16384,
     FORWARD_RESIDUAL_BYTES_MAX = 32 << 10,
+    SHIFTED_BYTES_MIN = 32 << 10, // of a row that is out of phase with y
     BACKWARD_ROW_COLS_MAX = 512,
     BACKWARD_RING_BYTES = 216 << 10, // of an SM
     /* of a row in the registers of a CTA; more of them spill */
@@ -45,12 +46,11 @@ static bool divides_rows(const ckl_norm_desc *d, int vec, int64_t ldx, int64_t l
     return vec > 0 && d->cols % vec == 0 && (d->rows <= 1 || (ldx % vec == 0 && ldy % vec == 0));
 }
 
-/* Of shifted rows only those matter that vectors are of: of y, or of x and dy. */
+/* Of shifted rows only those matter that vectors are of: of y, or of what is read. */
 static bool accepts_rows(const ckl_norm_desc *d, const norm_config *c)
 {
-    const bool forward = d->direction == CKL_DIRECTION_FORWARD;
-    return c->split.ragged || divides_rows(d, c->split.vec, c->shifted && forward ? d->ldy : d->ldx,
-                                           c->shifted && !forward ? d->ldx : d->ldy);
+    const bool moved = norm_shifts_stores(c), cut = c->shifted && !moved;
+    return c->split.ragged || divides_rows(d, c->split.vec, cut ? d->ldy : d->ldx, moved ? d->ldx : d->ldy);
 }
 
 static int widest_vector(const ckl_norm_desc *d)
@@ -64,10 +64,14 @@ static bool in_phase(const ckl_norm_desc *d)
 }
 
 /* Do rows start or end off 16-byte boundaries? Of gradients, the rows that are read. */
+static bool reads_ragged(const ckl_norm_desc *d)
+{
+    return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldx) != row_vec_full(d->dtype);
+}
+
 static bool is_ragged(const ckl_norm_desc *d)
 {
-    const int64_t ldy = d->direction == CKL_DIRECTION_FORWARD ? d->ldy : d->ldx;
-    return row_vec(d->dtype, d->rows, d->cols, d->ldx, ldy) != row_vec_full(d->dtype);
+    return d->direction == CKL_DIRECTION_FORWARD ? widest_vector(d) != row_vec_full(d->dtype) : reads_ragged(d);
 }
 
 /* Rows that no registers hold: all threads of a CTA, and as many CTAs for a row as keep the device busy. */
@@ -220,6 +224,22 @@ static bool choose_cut(const ckl_norm_desc *d, norm_config *c)
     return true;
 }
 
+/*
+ * Rows out of phase with y that flow: their vectors are shifted when they are written. In registers, by clusters of two, they reached 28
+ * to 70 % of the limit.
+ */
+static bool choose_shifted_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
+{
+    if (!device->has_tma || in_phase(d) || d->cols * (int64_t)ckl_dtype_bytes(d->dtype) <= SHIFTED_BYTES_MIN)
+        return false;
+    const row_pipeline_split s = row_pipeline_choose(d->cols, reads_ragged(d), d->dtype, 1 + d->residual, device);
+    take_problem(d, c);
+    row_pipeline_config(&s, &c->split, &c->flow);
+    c->ctas_per_sm = row_pipeline_ctas_per_sm(&s, d->dtype, 1 + d->residual, NORM_FLOW_VALUES, device);
+    c->shifted = true;
+    return true;
+}
+
 ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_norm_desc *d = desc;
@@ -227,7 +247,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     norm_config *c = config;
     row_split s;
-    if (choose_cut(d, c))
+    if (choose_cut(d, c) || choose_shifted_flow(d, device, c))
         return CKL_OK;
     const bool ragged = is_ragged(d) && !prefers_elements(d);
     int cluster_max = device->has_tma ? CLUSTER_MAX : 1;
@@ -509,9 +529,8 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
     const bool forward = d->direction == CKL_DIRECTION_FORWARD;
     const bool cut = !c->flow.stages && !c->tiled && !c->split.ragged && !c->shared_weights &&
                      c->split.vec == row_vec_full(d->dtype);
-    if (c->shifted && !(forward ? cut : c->flow.stages > 0))
-        FAIL(CKL_INVALID, "%s: shifted=1 is for rows in registers whose y is aligned, and gradients of rows that flow",
-             what);
+    if (c->shifted && !norm_shifts_stores(c) && !(forward && cut))
+        FAIL(CKL_INVALID, "%s: shifted=1 is for rows in registers whose y is aligned, and for rows that flow", what);
     if (c->persistent_ctas < 0)
         FAIL(CKL_INVALID, "%s: persistent_ctas=%d is negative", what, c->persistent_ctas);
     if (c->flow.stages)

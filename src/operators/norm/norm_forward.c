@@ -65,7 +65,9 @@ static void add_residual(const row *r, tensor rX, tensor rResidual)
 static void store_sum(const row *r, const row_span *at, tensor rH)
 {
     tensor gSum = row_part(&at->split, &at->place, r->o.sum, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
-    (r->in_phase ? row_store : row_store_anywhere)(&at->split, &at->place, rH, gSum);
+    (norm_shifts_stores(r->cfg) ? row_store_shifted
+     : r->in_phase              ? row_store
+                                : row_store_anywhere)(&at->split, &at->place, rH, gSum);
 }
 
 /* h from the inputs; writes sum. */
@@ -183,7 +185,7 @@ static void write_vectors(const row *r, tensor rH, const row_span *at, int begin
         set(rY, i, y);
     }
     tensor gY = row_part(&some.split, &some.place, r->o.y, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
-    row_store(&some.split, &some.place, rY, gY);
+    (norm_shifts_stores(r->cfg) ? row_store_shifted : row_store)(&some.split, &some.place, rY, gY);
 }
 
 static void write_result(row *r, tensor rH, const row_span *at)
@@ -418,7 +420,7 @@ static void forward_flow(const norm_config *cfg, bool centred)
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_FLOW_VALUES, r.o.rows,
                                         r.o.cols, r.o.counter);
-    s.long_visits = true;
+    s.long_visits = !cfg->shifted; // whose lanes exchange elements
     flow f = { .reduced = r, .written = r };
     if (cfg->shared_weights) {
         const int cols = (int)row_split_cols(&r.split);

@@ -68,6 +68,12 @@ static const char *const cases[] = {
     "rows=7 cols=512 impl=forward config='threads=128 row_threads=128 steps=1 exact=1'",
     "rows=2 cols=4096 impl=forward config='threads=256 row_threads=256 cluster=4 steps=1'",
     "rows=3 cols=700 impl=forward config='threads=32 row_threads=32 cluster=4 steps=2' # a cluster of warps",
+    "rows=19 cols=9000 ldx=9001 ldy=9000           # out of phase: they flow, and are shifted when they are written",
+    "rows=19 cols=9001 ldx=9001 ldy=9002 residual=1",
+    "rows=19 cols=17001 ldx=17001 ldy=17008 dtype=f16",
+    "rows=7 cols=40000 ldx=40000 ldy=40003 dtype=bf16 misalign=1",
+    "rows=5 cols=40001 ldx=40008 ldy=40009 dtype=bf16 affine=0",
+    "rows=19 cols=9001 ldx=9004 ldy=9009 fill=hard",
     "rows=5 cols=20000 dtype=bf16                  # rows that flow: in a loop, the last chunk cut short",
     "rows=7 cols=23032 dtype=bf16 residual=1       # hard: a row of one value, which the residual rounds",
     "rows=3 cols=12000 residual=1                  # with the residual's row beside",
@@ -183,41 +189,41 @@ static const char *const population[] = {
     NULL,
 };
 
-#define REJECTS(op)                                                                                                   \
-    {                                                                                                                 \
-        { "rows=-1", CKL_INVALID, op ": rows=-1 is negative" },                                                       \
-            { "cols=-2", CKL_INVALID, op ": cols=-2 is negative" },                                                   \
-            { "dtype=i32", CKL_INVALID, op ": dtype=i32 is none of f32, f16, bf16" },                                 \
-            { "rows=35 cols=1 ldx=2^62", CKL_INVALID,                                                                 \
-              op ": x of 35x1 elements, strides 4611686018427387904x1, spans" },                                      \
-            { "rows=1 cols=2^56", CKL_INVALID, op ": x of 1x72057594037927936 elements" },                            \
-            { "rows=4 cols=64 impl=forward config='vec=4 threads=64 row_threads=32 shifted=1 stages=4'", CKL_INVALID, \
-              "norm forward: shifted=1 is for rows in registers" },                                                   \
-            { "rows=4 cols=64 direction=backward impl=backward config='shifted=1'", CKL_INVALID,                      \
-              "norm backward: shifted=1 is for" },                                                                    \
-            { "eps=inf", CKL_INVALID, op ": eps=inf is not finite" },                                                 \
-            { "eps=-0.5", CKL_INVALID, op ": eps=-0.5 is negative" },                                                 \
-            { "cols=8 ldx=7", CKL_INVALID, op ": ldx=7 is smaller than cols=8" },                                     \
-            { "cols=8 ldy=7", CKL_INVALID, op ": ldy=7 is smaller than cols=8" },                                     \
-            { "cols=8 impl=forward config='affine=0'", CKL_INVALID,                                                   \
-              "affine and residual must be those of the problem" },                                                   \
-            { "cols=8 impl=forward config='threads=96'", CKL_INVALID, "norm forward: threads=96" },                   \
-            { "cols=4096 impl=forward config='stages=4 residence=reload lookahead=1'", CKL_INVALID,                   \
-              "lookahead=1 needs residence=ring" },                                                                   \
-            { "cols=8192 impl=forward config='steps=1 stages=3 residence=ring lookahead=1'", CKL_INVALID,             \
-              "2 times 8 chunks do not fit 3 stages" },                                                               \
-            { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" },          \
-            { "cols=20000 direction=backward impl=backward config='chunks=0 residence=reload lookahead=0'",           \
-              CKL_INVALID, "hold_gamma=1 and dgamma_in_smem=1 need chunks=" },                                        \
-            { "cols=77 impl=forward config='prefetch=1'", CKL_INVALID, "prefetch=1 is for backward" },                \
-            { "cols=77 affine=0 impl=forward config='shared_weights=1'", CKL_INVALID,                                 \
-              "norm forward: shared_weights=1 is for affine rows" },                                                  \
-            { "cols=16000 impl=forward config='stages=0 threads=1024 row_threads=1024 steps=8 cluster=1 "             \
-              "shared_weights=1'",                                                                                    \
-              CKL_INVALID, "norm forward: shared_weights=1 takes 3" },                                                \
-            { "cols=77 direction=backward impl=backward config='shared_weights=1'", CKL_INVALID,                      \
-              "norm backward: shared_weights=1 is for forward" },                                                     \
-            { NULL, CKL_OK, NULL },                                                                                   \
+#define REJECTS(op)                                                                                          \
+    {                                                                                                        \
+        { "rows=-1", CKL_INVALID, op ": rows=-1 is negative" },                                              \
+            { "cols=-2", CKL_INVALID, op ": cols=-2 is negative" },                                          \
+            { "dtype=i32", CKL_INVALID, op ": dtype=i32 is none of f32, f16, bf16" },                        \
+            { "rows=35 cols=1 ldx=2^62", CKL_INVALID,                                                        \
+              op ": x of 35x1 elements, strides 4611686018427387904x1, spans" },                             \
+            { "rows=1 cols=2^56", CKL_INVALID, op ": x of 1x72057594037927936 elements" },                   \
+            { "rows=4 cols=64 impl=forward config='vec=2 threads=64 row_threads=32 shifted=1'", CKL_INVALID, \
+              "norm forward: shifted=1 is for rows in registers" },                                          \
+            { "rows=4 cols=64 direction=backward impl=backward config='shifted=1'", CKL_INVALID,             \
+              "norm backward: shifted=1 is for" },                                                           \
+            { "eps=inf", CKL_INVALID, op ": eps=inf is not finite" },                                        \
+            { "eps=-0.5", CKL_INVALID, op ": eps=-0.5 is negative" },                                        \
+            { "cols=8 ldx=7", CKL_INVALID, op ": ldx=7 is smaller than cols=8" },                            \
+            { "cols=8 ldy=7", CKL_INVALID, op ": ldy=7 is smaller than cols=8" },                            \
+            { "cols=8 impl=forward config='affine=0'", CKL_INVALID,                                          \
+              "affine and residual must be those of the problem" },                                          \
+            { "cols=8 impl=forward config='threads=96'", CKL_INVALID, "norm forward: threads=96" },          \
+            { "cols=4096 impl=forward config='stages=4 residence=reload lookahead=1'", CKL_INVALID,          \
+              "lookahead=1 needs residence=ring" },                                                          \
+            { "cols=8192 impl=forward config='steps=1 stages=3 residence=ring lookahead=1'", CKL_INVALID,    \
+              "2 times 8 chunks do not fit 3 stages" },                                                      \
+            { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" }, \
+            { "cols=20000 direction=backward impl=backward config='chunks=0 residence=reload lookahead=0'",  \
+              CKL_INVALID, "hold_gamma=1 and dgamma_in_smem=1 need chunks=" },                               \
+            { "cols=77 impl=forward config='prefetch=1'", CKL_INVALID, "prefetch=1 is for backward" },       \
+            { "cols=77 affine=0 impl=forward config='shared_weights=1'", CKL_INVALID,                        \
+              "norm forward: shared_weights=1 is for affine rows" },                                         \
+            { "cols=16000 impl=forward config='stages=0 threads=1024 row_threads=1024 steps=8 cluster=1 "    \
+              "shared_weights=1'",                                                                           \
+              CKL_INVALID, "norm forward: shared_weights=1 takes 3" },                                       \
+            { "cols=77 direction=backward impl=backward config='shared_weights=1'", CKL_INVALID,             \
+              "norm backward: shared_weights=1 is for forward" },                                            \
+            { NULL, CKL_OK, NULL },                                                                          \
     }
 
 static const test_reject layernorm_rejects[] = REJECTS("layernorm");

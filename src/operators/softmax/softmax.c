@@ -5,6 +5,7 @@
 #include "operators/operators.h"
 #include "operators/softmax/softmax_config.h"
 #include "skeletons/row_cost.h"
+#include "skeletons/two_pass.h"
 
 /* Validation */
 
@@ -364,6 +365,47 @@ static ckl_status launch_column_pipelines(const ckl_plan *plan, const void *args
     return plan_launch(plan, 0, grid, &params, stream);
 }
 
+/* Of column_chunks: a counter of items, one of each strip, and behind them the states of all chunks and strips. */
+typedef struct chunks_view {
+    column_split split;
+    int64_t strips, chunks, counters_bytes, states_bytes;
+} chunks_view;
+
+static chunks_view chunks_of(const ckl_softmax_desc *d, const softmax_column_config *c, int kernel)
+{
+    chunks_view v = { .split = kernel ? column_split_scalar(&c->split) : c->split };
+    v.strips = column_split_strips(&v.split, d->inner);
+    v.chunks = ceil_div(d->n, column_split_lines(&v.split));
+    v.counters_bytes = round_up(two_pass_counter_bytes(d->outer * v.strips), PLAN_WORKSPACE_ALIGNMENT);
+    const int64_t values = column_split_columns(&v.split) * softmax_state_values(&c->form);
+    v.states_bytes = d->outer * v.strips * (v.chunks + 1) * values * (int64_t)sizeof(float);
+    return v;
+}
+
+static int64_t chunks_workspace(const ckl_plan *plan)
+{
+    const chunks_view aligned = chunks_of(plan->desc, plan->config, 0), scalar = chunks_of(plan->desc, plan->config, 1);
+    return max_i64(aligned.counters_bytes + aligned.states_bytes, scalar.counters_bytes + scalar.states_bytes);
+}
+
+static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const softmax_column_config *c = plan->config;
+    const ckl_softmax_desc *d = plan->desc;
+    const ckl_softmax_args *a = args;
+    const int kernel = kernel_for(d, a, c->split.vec);
+    const chunks_view v = chunks_of(d, c, kernel);
+    const int64_t ahead = c->lag ? c->lag : plan->kernels[kernel].clusters_resident;
+    char *workspace = plan_workspace(plan, a->workspace);
+    softmax_params params = params_for(d, a);
+    params.strips = (uint32_t)v.strips;
+    params.chunks = (uint32_t)v.chunks;
+    params.lag = two_pass_lag(d->outer * v.strips, v.chunks, ahead);
+    params.counter = workspace;
+    params.states = workspace + v.counters_bytes;
+    return plan_launch(plan, kernel, (plan_grid){ .x = two_pass_ctas(d->outer * v.strips, v.chunks) }, &params, stream);
+}
+
 static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) //
                                      SOFTMAX_DESC(FIELD_ROW, ckl_softmax_desc) };
 
@@ -380,6 +422,10 @@ static const field column_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_colum
 static const field column_pipeline_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
                                                 COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
                                                 SOFTMAX_COLUMN_FLOW(FIELD_ROW, softmax_column_config) };
+
+static const field column_chunks_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
+                                              COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
+                                              SOFTMAX_COLUMN_LAG(FIELD_ROW, softmax_column_config) };
 
 #define IMPLEMENTATION(symbol, about, family, ...)                                                             \
     static const implementation symbol##_implementation = { .name = #symbol,                                   \
@@ -402,6 +448,10 @@ IMPLEMENTATION(column_pipeline,
                "strips of columns in shared memory, one after the other; CTAs or clusters stay for them", column,
                .choose = softmax_choose_column_pipeline, .admit = softmax_admit_column_pipeline,
                .launch = launch_column_pipelines, .config = FIELD_TABLE(column_pipeline_fields), .target = IR_SM90A);
+IMPLEMENTATION(column_chunks, "strips in chunks, a CTA for the sums of each and one for its outputs, while x is in L2",
+               column, .choose = softmax_choose_column_chunks, .admit = softmax_admit_column_chunks,
+               .launch = launch_chunks, .config = FIELD_TABLE(column_chunks_fields),
+               .workspace_bytes = chunks_workspace);
 IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column,
                .choose = softmax_choose_column, .admit = softmax_admit_column, .launch = launch_columns,
                .config = FIELD_TABLE(column_fields));
@@ -412,6 +462,7 @@ IMPLEMENTATION(column_long, "a strip of any length by a CTA or a cluster; read t
 static const implementation *const implementations[] = { &row_implementation,
                                                          &pipeline_implementation,
                                                          &long_implementation,
+                                                         &column_chunks_implementation,
                                                          &column_pipeline_implementation,
                                                          &column_implementation,
                                                          &column_long_implementation,

@@ -1,9 +1,11 @@
 /*
  * softmax_column.c - rows that lie across memory, side by side: columns. `column`: a strip of them is read once and stays in the
  * registers of a CTA or a cluster. `column_pipeline`: it stays in shared memory, tile by tile; the next strip arrives where this
- * one leaves. `column_long`: strips of any length are read twice.
+ * one leaves. `column_chunks`: strips are read twice, by CTAs for a chunk each, the second time from L2. `column_long`: strips of any
+ * length are read twice by one CTA or cluster.
  */
 #include "operators/softmax/softmax_config.h"
+#include "skeletons/two_pass.h"
 
 enum { VEC_MAX = 8 };
 
@@ -464,4 +466,175 @@ void softmax_column_pipeline(const void *config, int kernel)
     columns c = begin(config, kernel);
     c.split.exact = false; // the tile behind the last one has no lines
     read_twice(&c);
+}
+
+/* Columns in chunks */
+
+/* What a kernel of chunks knows: two_pass.h. A chunk is a tile of a strip. */
+typedef struct column_chunks {
+    columns c;
+    two_pass order;
+    two_pass_item item;
+} column_chunks;
+
+/* Of the states of a strip: those of its chunks, then their sum; (COUNT,COLUMNS) of each. */
+static val states_at(const columns *c, val strip, val chunk, val column)
+{
+    const int count = softmax_state_values(c->form);
+    const val number = add(mul(strip, add(c->p.chunks, imm_as(U32, 1))), chunk);
+    const val index =
+        add(mul(convert(U64, number), imm_as(U64, column_split_columns(&c->split))), convert(U64, column));
+    return add(c->p.states, mul(index, imm_as(U64, count * 4)));
+}
+
+static const reduction *state_reduction(const columns *c)
+{
+    return c->form->direction == CKL_DIRECTION_FORWARD ? &online_reduction : &softmax_sum;
+}
+
+/* The states of this thread's columns. */
+static tensor own_states(const columns *c, val strip, val chunk)
+{
+    const int count = softmax_state_values(c->form);
+    const val lane_column = mul(rem(convert(U32, thread()), imm_as(U32, c->split.lanes)), imm_as(U32, c->split.vec));
+    return gmem_tensor(states_at(c, strip, chunk, lane_column), F32,
+                       compact(leaf(count * c->split.vec))); // (COUNT*VEC)
+}
+
+static int states_alignment(const columns *c)
+{
+    return (int)min_i64(16, softmax_state_values(c->form) * c->split.vec * 4);
+}
+
+static void store_states(const column_chunks *k, val chunk, val column, const val *values)
+{
+    const int count = softmax_state_values(k->c.form);
+    tensor gS = gmem_tensor(states_at(&k->c, k->item.strip, chunk, column), F32, compact(leaf(count))); // (COUNT)
+    for (int v = 0; v < count; v++)
+        set(gS, v, values[v]);
+}
+
+static void store_chunk(void *user, val column, const val *values)
+{
+    const column_chunks *k = user;
+    store_states(k, k->item.chunk, column, values);
+}
+
+static void store_strip(void *user, val column, const val *values)
+{
+    const column_chunks *k = user;
+    store_states(k, k->c.p.chunks, column, values);
+}
+
+/* Of no elements. */
+static void begin_states(const columns *c, val *values)
+{
+    for (int e = 0; e < c->split.vec; e++)
+        if (c->form->direction == CKL_DIRECTION_FORWARD)
+            online_begin(values + e * ONLINE_VALUES);
+        else
+            values[e] = variable(F32, immf(0));
+}
+
+/* Every group of lanes merges the states of some chunks, several of which it loads before it uses the first; then the groups meet. */
+static void merge_chunks(column_chunks *k)
+{
+    enum { AT_ONCE_MAX = 8, FLOATS_AT_ONCE = 32 };
+    const columns *c = &k->c;
+    const int count = softmax_state_values(c->form), floats = count * c->split.vec;
+    const int at_once = (int)max_i64(1, min_i64(AT_ONCE_MAX, FLOATS_AT_ONCE / floats));
+    const int groups = c->split.threads / c->split.lanes;
+    const reduction *r = state_reduction(c);
+    val states[VEC_MAX * ONLINE_VALUES], none[VEC_MAX * ONLINE_VALUES];
+    begin_states(c, states);
+    begin_states(c, none);
+    LOOP_FROM(first, div(convert(U32, thread()), imm_as(U32, c->split.lanes)), c->p.chunks,
+              imm_as(U32, groups * at_once)) {
+        tensor rS[AT_ONCE_MAX]; // (COUNT*VEC) each
+        for (int i = 0; i < at_once; i++) {
+            const val chunk = add(first, imm_as(U32, i * groups));
+            rS[i] = fragment(F32, compact(leaf(floats)));
+            for (int v = 0; v < floats; v++)
+                set(rS[i], v, none[v]);
+            IF(lt(chunk, c->p.chunks))
+                copy(own_states(c, k->item.strip, chunk), rS[i], states_alignment(c));
+        }
+        for (int i = 0; i < at_once; i++)
+            for (int e = 0; e < c->split.vec; e++) {
+                const val other[] = { at(rS[i], e * count), at(rS[i], e * count + count - 1) };
+                r->combine(states + e * count, other, r->user);
+            }
+    }
+    column_reduce_each(&c->split, r, states, store_strip, k);
+}
+
+/* The last chunk of a strip merges the states of all. */
+static void leave_states(column_chunks *k, val *values)
+{
+    column_reduce_each(&k->c.split, state_reduction(&k->c), values, store_chunk, k);
+    IF(two_pass_leave(&k->order, &k->item)) {
+        merge_chunks(k);
+        two_pass_merged(&k->order, &k->item);
+    }
+}
+
+static void wait_for_states(column_chunks *k, val *values)
+{
+    const columns *c = &k->c;
+    const int count = softmax_state_values(c->form) * c->split.vec;
+    tensor rS = fragment(F32, compact(leaf(count))); // (COUNT*VEC)
+    two_pass_wait(&k->order, &k->item);
+    copy(own_states(c, k->item.strip, c->p.chunks), rS, states_alignment(c));
+    for (int i = 0; i < count; i++)
+        values[i] = at(rS, i);
+}
+
+static void sum_chunk(column_chunks *k, const tensor *rX)
+{
+    const columns *c = &k->c;
+    column_scores found;
+    if (c->form->direction == CKL_DIRECTION_FORWARD) {
+        begin_scores(c, &found);
+        add_scores(c, &c->place, rX, &found);
+    } else {
+        zero_sums(c, found.pairs);
+        add_tile_dots(c, &c->place, rX, found.pairs);
+    }
+    leave_states(k, found.pairs);
+}
+
+static void write_chunk(column_chunks *k, const tensor *rX)
+{
+    const columns *c = &k->c;
+    column_scores found;
+    wait_for_states(k, found.pairs);
+    if (c->form->direction == CKL_DIRECTION_FORWARD) {
+        find_factors(c, &found);
+        write_outputs(c, &c->place, rX, &found);
+    } else {
+        write_gradients(c, &c->place, rX, found.pairs);
+    }
+    two_pass_end(&k->order, &k->item);
+}
+
+void softmax_column_chunks(const void *config, int kernel)
+{
+    const softmax_column_config *cfg = config;
+    column_chunks k = { .c = { .form = &cfg->form,
+                               .split = kernel ? column_split_scalar(&cfg->split) : cfg->split,
+                               .p = params_of(softmax) } };
+    columns *c = &k.c;
+    launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
+    k.order =
+        (two_pass){ c->p.counter, mul(convert(U32, c->p.outer), c->p.strips), c->p.chunks, c->p.lag, .merges = true };
+    launch_dependents();
+    grid_wait();
+    k.item = two_pass_draw(&k.order);
+    const column_place strip = place_in(c, k.item.strip);
+    c->place = column_from(&strip, mul(k.item.chunk, imm_as(U32, (int)column_split_lines(&c->split))));
+    tensor rX[INPUTS_MAX]; // (VEC,STEPS)
+    load_inputs(c, &c->place, rX);
+    IF(k.item.writes)
+        write_chunk(&k, rX);
+    ELSE sum_chunk(&k, rX);
 }

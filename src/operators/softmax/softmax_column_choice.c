@@ -240,6 +240,32 @@ ckl_status softmax_admit_column_pipeline(const void *desc, const ckl_device_info
     return CKL_OK;
 }
 
+ckl_status softmax_choose_column_chunks(const void *desc, const ckl_device_info *device, void *config)
+{
+    static const char what[] = "softmax column_chunks";
+    const ckl_softmax_desc *d = desc;
+    softmax_column_config *c = config;
+    (void)device;
+    TRY(check_other_axis(what, d));
+    c->form = softmax_form_of(d);
+    FAIL(CKL_UNSUPPORTED, "%s: not chosen yet", what);
+}
+
+ckl_status softmax_admit_column_chunks(const void *desc, const ckl_device_info *device, const void *config)
+{
+    static const char what[] = "softmax column_chunks";
+    const ckl_softmax_desc *d = desc;
+    const softmax_column_config *c = config;
+    TRY(admit_columns(what, 0, d, device, c));
+    if (c->split.cluster != 1)
+        FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of a strip meet in memory", what, c->split.cluster);
+    const column_split scalar = column_split_scalar(&c->split); // the smaller strips
+    const int64_t chunks = ceil_div(d->n, column_split_lines(&scalar));
+    if (c->lag < 0 || d->outer > CTAS_MAX / 2 / chunks / column_split_strips(&scalar, d->inner))
+        FAIL(CKL_UNSUPPORTED, "%s: lag=%d is negative, or the problem takes more than %d CTAs", what, c->lag, CTAS_MAX);
+    return CKL_OK;
+}
+
 ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
     return admit_columns("softmax column_long", 0, desc, device, config);

@@ -51,29 +51,37 @@ typedef struct softmax_row_config {
     X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a strip, which a CTA takes one after the other") \
     X(owner, int, depth, "1", "1 2 3", "strips that shared memory holds")
 
+/* What only columns in chunks have: column_chunks. */
+#define SOFTMAX_COLUMN_LAG(X, owner) \
+    X(owner, int, lag, "0", "0 64 128 256 512 1024", "chunks that sums are ahead of outputs by, beyond a strip")
+
 /* Kernels whose rows lie across memory. */
 typedef struct softmax_column_config {
     softmax_form form;
     column_split split;
     SOFTMAX_COLUMN_FLOW(FIELD_MEMBER, )
+    SOFTMAX_COLUMN_LAG(FIELD_MEMBER, )
 } softmax_column_config;
 
-#define SOFTMAX_PARAMS(X, owner)                                    \
-    X(owner, i64, outer)                                            \
-    X(owner, i64, n)                                                \
-    X(owner, i64, inner)                                            \
-    X(owner, u32, strips) /* of columns, side by side (column.h) */ \
-    X(owner, pointer, x)                                            \
-    X(owner, i64, ldx)                                              \
-    X(owner, pointer, y)                                            \
-    X(owner, i64, ldy)                                              \
-    X(owner, pointer, dy)                                           \
-    X(owner, pointer, dx)                                           \
-    X(owner, f32, scale)                                            \
-    X(owner, pointer, mask)                                         \
-    X(owner, i64, mask_rows)                                        \
-    X(owner, i64, mask_repeat)                                      \
-    X(owner, pointer, counter) /* of the rows taken (row_pipeline.h) */
+#define SOFTMAX_PARAMS(X, owner)                                               \
+    X(owner, i64, outer)                                                       \
+    X(owner, i64, n)                                                           \
+    X(owner, i64, inner)                                                       \
+    X(owner, u32, strips) /* of columns, side by side (column.h) */            \
+    X(owner, pointer, x)                                                       \
+    X(owner, i64, ldx)                                                         \
+    X(owner, pointer, y)                                                       \
+    X(owner, i64, ldy)                                                         \
+    X(owner, pointer, dy)                                                      \
+    X(owner, pointer, dx)                                                      \
+    X(owner, f32, scale)                                                       \
+    X(owner, pointer, mask)                                                    \
+    X(owner, i64, mask_rows)                                                   \
+    X(owner, i64, mask_repeat)                                                 \
+    X(owner, pointer, counter) /* of rows or items taken, and of each strip */ \
+    X(owner, pointer, states)  /* of chunks of columns */                      \
+    X(owner, u32, chunks)      /* of a strip */                                \
+    X(owner, u32, lag)         /* items between the sums of a chunk and its outputs */
 
 KERNEL_PARAMS(softmax, SOFTMAX_PARAMS);
 
@@ -83,6 +91,7 @@ void softmax_long(const void *config, int kernel);
 void softmax_pipeline(const void *config, int kernel);
 void softmax_column(const void *config, int kernel);
 void softmax_column_pipeline(const void *config, int kernel);
+void softmax_column_chunks(const void *config, int kernel);
 void softmax_column_long(const void *config, int kernel);
 
 /* What rows and columns share of choosing: the form of a problem, its widest vector, and what a config must have of them. */
@@ -94,14 +103,22 @@ ckl_status softmax_admit_form(const char *what, const ckl_softmax_desc *d, const
 /* As an implementation's choose and admit, of columns: plan/plan.h. */
 ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device, void *config);
 ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_info *device, void *config);
+ckl_status softmax_choose_column_chunks(const void *desc, const ckl_device_info *device, void *config);
 ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config);
 ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status softmax_admit_column_pipeline(const void *desc, const ckl_device_info *device, const void *config);
+ckl_status softmax_admit_column_chunks(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config);
 
 /* Tensors that flow through shared memory, and 32-bit values of the largest reduction. */
 int softmax_pipeline_inputs(const softmax_form *form);
 enum { SOFTMAX_PIPELINE_VALUES = 2 };
+
+/* f32 values that a column's sums are: a maximum and a sum, or a sum alone. */
+static inline int softmax_state_values(const softmax_form *f)
+{
+    return f->direction == CKL_DIRECTION_FORWARD ? ONLINE_VALUES : 1;
+}
 
 /* What the kernels compute of an element is the same along memory and across it. */
 

@@ -1,0 +1,69 @@
+/*
+ * two_pass.h - tensors that are read twice by one kernel, the second time from L2: sums first, outputs later.
+ *
+ * A tensor is strips of chunks. There are two items of work for a chunk: its sums, which go to global memory, and its outputs, which
+ * want the sums of the whole strip. All items stand in one order, in which outputs come `lag` items behind the sums of their chunk: a strip
+ * and what CTAs do meanwhile, so that nobody waits long and x is still in L2. Each CTA is one item: it draws its number when it starts,
+ * so what it waits for was drawn before, by a CTA that runs. A kernel reads like this:
+ *
+ *     two_pass_item item = two_pass_draw(&t);
+ *     ... load the chunk ...
+ *     IF(item.writes) {
+ *         two_pass_wait(&t, &item);
+ *         ... outputs from the sums of the strip ...
+ *         two_pass_end(&t, &item);
+ *     }
+ *     ELSE {
+ *         ... store the sums of the chunk ...
+ *         const val last = two_pass_leave(&t, &item);
+ *         IF(last) {                       // if t.merges
+ *             ... merge the sums of the strip ...
+ *             two_pass_merged(&t, &item);
+ *         }
+ *     }
+ */
+#ifndef CKL_SKELETONS_TWO_PASS_H
+#define CKL_SKELETONS_TWO_PASS_H
+
+#include "base/math.h"
+#include "cute/tensor.h"
+
+typedef struct two_pass {
+    val counters; // address of a u32 for the items that were drawn and one for each strip: 0 before the kernel, and after it
+    val strips, chunks, lag; // u32; chunks: of a strip
+    bool merges;             // the last CTA of a strip merges its sums
+} two_pass;
+
+typedef struct two_pass_item {
+    val writes;       // predicate, the same in all threads: outputs, or sums
+    val strip, chunk; // u32
+    val left;         // u32, in thread 0 of a CTA that has waited: how many others of the strip had
+} two_pass_item;
+
+two_pass_item two_pass_draw(const two_pass *t);
+
+/* All threads have stored what they know of the chunk. Is it the last one of its strip? Then all others can be read. */
+val two_pass_leave(const two_pass *t, const two_pass_item *item);
+void two_pass_merged(const two_pass *t, const two_pass_item *item);
+
+/* Until the sums of the strip can be read; and at the end of the outputs: the last CTA leaves the counter as it was. */
+void two_pass_wait(const two_pass *t, two_pass_item *item);
+void two_pass_end(const two_pass *t, const two_pass_item *item);
+
+/* On the host: bytes of the counters; the lag of kernels of which so many CTAs are at work; CTAs of a launch. */
+static inline int64_t two_pass_counter_bytes(int64_t strips)
+{
+    return (1 + strips) * (int64_t)sizeof(uint32_t);
+}
+
+static inline uint32_t two_pass_lag(int64_t strips, int64_t chunks, int64_t ctas)
+{
+    return (uint32_t)min_i64(strips * chunks, chunks + ctas);
+}
+
+static inline int64_t two_pass_ctas(int64_t strips, int64_t chunks)
+{
+    return 2 * strips * chunks;
+}
+
+#endif
