@@ -256,7 +256,7 @@ static void test_linker_fails(void **state)
     for (int i = 0; i < COUNT_OF(functions); i++) {
         fake->reset();
         fake->fail_named(functions[i], 300);
-        assert_said(said(plan_kernel), "cache: kernel gemm_tiled is not kept: cuda:0: cu");
+        assert_said(said(plan_kernel), "cache: kernel gemm_unaligned is not kept: cuda:0: cu");
         assert_int_equal(rmdir(folder), 0); // it is empty
         assert_int_equal(mkdir(folder, 0700), 0);
     }
