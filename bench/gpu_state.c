@@ -2,24 +2,23 @@
 #include "bench/gpu_state.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "device/nvml.h"
 #include "lab/clock.h"
 
-/* The number that NVML takes, of a device called "cuda:N". */
-static int ordinal_of(const ckl_device *device)
+/* Of a device called "cuda:N"; of others NVML knows nothing. */
+static bool sample(const ckl_device *device, nvml_reading *now)
 {
-    const char *colon = strchr(device->info.id, ':');
-    return colon ? atoi(colon + 1) : 0;
+    int ordinal;
+    return sscanf(device->info.id, "cuda:%d", &ordinal) == 1 && nvml_sample(ordinal, now);
 }
 
 void gpu_read(const ckl_device *device, gpu_state *g)
 {
     nvml_reading now;
     double seconds = clock_seconds();
-    if (seconds - g->seconds < GPU_READING_SECONDS || !nvml_sample(ordinal_of(device), &now))
+    if (seconds - g->seconds < GPU_READING_SECONDS || !sample(device, &now))
         return;
     double clock = now.clock_sm_mhz, n = ++g->readings;
     g->seconds = seconds;
@@ -34,5 +33,5 @@ void gpu_read(const ckl_device *device, gpu_state *g)
 double gpu_clock_mhz(const ckl_device *device)
 {
     nvml_reading now;
-    return nvml_sample(ordinal_of(device), &now) ? now.clock_sm_mhz : 0;
+    return sample(device, &now) ? now.clock_sm_mhz : 0;
 }
