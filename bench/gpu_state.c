@@ -2,23 +2,24 @@
 #include "bench/gpu_state.h"
 
 #include <math.h>
-#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "device/nvml.h"
 #include "lab/clock.h"
 
-/* Of a device called "cuda:N"; of others NVML knows nothing. */
-static bool sample(const ckl_device *device, nvml_reading *now)
+/* The number that NVML takes, of a device called "cuda:N"; of others it knows nothing: -1. */
+static int ordinal_of(const ckl_device *device)
 {
-    int ordinal;
-    return sscanf(device->info.id, "cuda:%d", &ordinal) == 1 && nvml_sample(ordinal, now);
+    static const char prefix[] = "cuda:";
+    return strncmp(device->info.id, prefix, strlen(prefix)) == 0 ? atoi(device->info.id + strlen(prefix)) : -1;
 }
 
 void gpu_read(const ckl_device *device, gpu_state *g)
 {
     nvml_reading now;
     double seconds = clock_seconds();
-    if (seconds - g->seconds < GPU_READING_SECONDS || !sample(device, &now))
+    if (seconds - g->seconds < GPU_READING_SECONDS || !nvml_sample(ordinal_of(device), &now))
         return;
     double clock = now.clock_sm_mhz, n = ++g->readings;
     g->seconds = seconds;
@@ -33,5 +34,5 @@ void gpu_read(const ckl_device *device, gpu_state *g)
 double gpu_clock_mhz(const ckl_device *device)
 {
     nvml_reading now;
-    return sample(device, &now) ? now.clock_sm_mhz : 0;
+    return nvml_sample(ordinal_of(device), &now) ? now.clock_sm_mhz : 0;
 }
