@@ -8,11 +8,11 @@
 #include "device/nvml.h"
 #include "lab/clock.h"
 
-/* The number that NVML takes, of a device called "cuda:N". */
+/* The number that NVML takes, of a device called "cuda:N"; of others it knows nothing: -1. */
 static int ordinal_of(const ckl_device *device)
 {
-    const char *colon = strchr(device->info.id, ':');
-    return colon ? atoi(colon + 1) : 0;
+    static const char prefix[] = "cuda:";
+    return strncmp(device->info.id, prefix, strlen(prefix)) == 0 ? atoi(device->info.id + strlen(prefix)) : -1;
 }
 
 void gpu_read(const ckl_device *device, gpu_state *g)

@@ -87,15 +87,16 @@ static void add(generation *g, const char *force, const char *changed, int paren
                                            .reason = config ? "" : arena_text(&g->space->memory, ckl_error()) };
 }
 
-/* The cheapest by the implementation's own prediction. */
+/* The cheapest by the implementation's own prediction, at most half of what there is room for: others are to be tried, too. */
 static void add_ranked(generation *g, const implementation *impl)
 {
     tune_space *s = g->space;
+    int most = (g->most - g->count + 1) / 2;
     plan_candidate *ranked = calloc(RANKED_MAX, sizeof *ranked);
     if (!ranked)
         abort();
     void *config = arena_alloc(&s->memory, 1, impl->config_bytes);
-    int count = plan_rank(s->device, impl, s->view, config, (int)min_i64(g->most, RANKED_MAX), ranked);
+    int count = plan_rank(s->device, impl, s->view, config, (int)min_i64(most, RANKED_MAX), ranked);
     for (int i = 0; i < count; i++)
         if (plan_candidate_config(s->device, impl, s->view, ranked[i].number, config))
             add(g, print_config(s, impl, config), "", -1, false);
@@ -203,8 +204,10 @@ ckl_status tune_first(tune_space *space, const char *const *given, int most, tun
     add(&g, print_config(space, impl, config), "", -1, true);
     for (; given && *given; given++)
         add(&g, *given, "", -1, true);
+    if (impl->candidate)
+        add_ranked(&g, impl);
     for (const implementation *const *each = space->op->implementations; *each; each++)
-        if ((*each)->candidate)
+        if ((*each)->candidate && *each != impl)
             add_ranked(&g, *each);
     for (const implementation *const *each = space->op->implementations; *each; each++)
         if (!(*each)->by_name)

@@ -135,6 +135,8 @@ bool nvml_sample(int device, nvml_reading *out)
 {
     nvml_device handle;
     unsigned mhz, milliwatts, celsius;
+    if (device < 0)
+        return false;
     pthread_once(&nvml.once, load_once);
     if (!nvml.ready || !find_device(device, &handle) || nvml.nvmlDeviceGetClockInfo(handle, NVML_CLOCK_SM, &mhz) != 0 ||
         nvml.nvmlDeviceGetPowerUsage(handle, &milliwatts) != 0 ||

@@ -119,13 +119,13 @@ void attention_backward_describe_queries(const backward_kernel *k, backward_cons
 static void store_slopes(const backward_kernel *k, const backward_consumer *c)
 {
     const columns n = k->part;
-    tiled_mma mma = attention_warpgroup_mma(k->form.dtype, n.piece, "SS");
+    tiled_mma mma = attention_warpgroup_mma(k->form.dtype, n.subtile, "SS");
     for (int half = 0; half < k->halves; half++) {
         tensor sTile = slice(k->sSlopes, _, _, _, tile_of_slopes(k, c->turn, c->index, half)); // (ROWS,CHUNK,CHUNKS)
-        for (int at = 0; at < n.used; at += n.piece) {
-            tensor some = slice(accumulator_columns(c->slopes, half * n.used + at, n.piece), _, 0, _);
+        for (int at = 0; at < n.used; at += n.subtile) {
+            tensor some = slice(accumulator_columns(c->slopes, half * n.used + at, n.subtile), _, 0, _);
             tensor sChunk = slice(sTile, _, _, at / n.chunk);
-            stmatrix_C(&mma, some, local_tile(sChunk, shape(ROWS, n.piece), coord(0, at % n.chunk / n.piece)),
+            stmatrix_C(&mma, some, local_tile(sChunk, shape(ROWS, n.subtile), coord(0, at % n.chunk / n.subtile)),
                        attention_backward_thread());
         }
     }

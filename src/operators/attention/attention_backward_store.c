@@ -8,11 +8,11 @@ enum { BARRIER_CONSUMER = 1 }; // named, + consumer: its 128 threads before they
 static void store(const backward_kernel *k, const backward_consumer *c, const tma_copy *tma, tensor acc, tensor sX,
                   columns n)
 {
-    tiled_mma mma = attention_warpgroup_mma(k->form.dtype, n.piece, "SS");
+    tiled_mma mma = attention_warpgroup_mma(k->form.dtype, n.subtile, "SS");
     staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
-    for (int at = 0; at < n.used; at += n.piece) {
-        tensor part = slice(accumulator_columns(acc, at, n.piece), _, 0, _), sChunk = slice(sX, _, _, at / n.chunk);
-        stmatrix_C(&mma, part, local_tile(sChunk, shape(ROWS, n.piece), coord(0, at % n.chunk / n.piece)),
+    for (int at = 0; at < n.used; at += n.subtile) {
+        tensor some = slice(accumulator_columns(acc, at, n.subtile), _, 0, _), sChunk = slice(sX, _, _, at / n.chunk);
+        stmatrix_C(&mma, some, local_tile(sChunk, shape(ROWS, n.subtile), coord(0, at % n.chunk / n.subtile)),
                    attention_backward_thread());
     }
     STAGED_STORE(&staged) {
@@ -25,21 +25,21 @@ static void store(const backward_kernel *k, const backward_consumer *c, const tm
 /* The same of a sequence, from registers, two elements at a time: a box of TMA would reach into the next one. */
 static void store_ragged(const backward_kernel *k, const backward_consumer *c, int which, tensor acc, columns n)
 {
-    tiled_mma mma = attention_warpgroup_mma(k->form.dtype, n.piece, "SS");
+    tiled_mma mma = attention_warpgroup_mma(k->form.dtype, n.subtile, "SS");
     const int width = which == ATTENTION_V ? k->form.dv : k->form.d;
     layout all = make_layout(shape(k->of_keys ? k->p.kv : k->p.q, width, k->p.heads),
                              stride(k->p.ld[which], 1, k->p.ld_head[which]));
     tensor gAll = gmem_tensor(k->p.grad[which], k->form.dtype, all);
     gAll.address = tensor_address(gAll, coord(k->x_at, 0, 0));
     tensor gD = slice(gAll, _, _, k->head); // (TOKENS,D)
-    int_tuple limits = gD.layout.shape, tiler = shape(ROWS, n.piece);
-    tiled_copy each = make_tiled_copy_C("UniversalCopy<32>", k->form.dtype, &mma, ROWS, n.piece);
+    int_tuple limits = gD.layout.shape, tiler = shape(ROWS, n.subtile);
+    tiled_copy each = make_tiled_copy_C("UniversalCopy<32>", k->form.dtype, &mma, ROWS, n.subtile);
     val m = add(div(k->row, imm(ROWS)), c->index);
-    for (int i = 0; i < n.used / n.piece; i++) {
+    for (int i = 0; i < n.used / n.subtile; i++) {
         tensor cD =
             partition_D(&each, local_tile(identity_tensor(limits), tiler, coord(m, i)), attention_backward_thread());
         tensor tDgD = partition_D(&each, local_tile(gD, tiler, coord(m, i)), attention_backward_thread());
-        copy_if(&each, cD, limits, accumulator_columns(acc, i * n.piece, n.piece), tDgD, 0);
+        copy_if(&each, cD, limits, accumulator_columns(acc, i * n.subtile, n.subtile), tDgD, 0);
     }
 }
 

@@ -58,20 +58,20 @@ void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot)
 
 void attention_decode_multiply_narrow_values(const decode_kernel *k, val slot)
 {
-    const int piece = k->dv.piece, atoms = (int)static_size(layout_mode(k->out.layout, 1));
-    tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->place.form.dtype, &k->mma, piece, STEP);
+    const int subtile = k->dv.subtile, atoms = (int)static_size(layout_mode(k->out.layout, 1));
+    tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->place.form.dtype, &k->mma, subtile, STEP);
     tensor sVt = slice(k->sVt, _, _, slot); // (WORDS,BN)
     for (int j = 0; j < k->cfg->keys / STEP; j++)
-        for (int i = 0; i < k->dv.used / piece; i++) {
-            tensor sPiece = local_tile(sVt, shape(piece, STEP), coord(i, j)),
-                   rV = fragment_B_words(&k->mma, piece, STEP);
-            copy_tiled(&transposed, partition_S(&transposed, sPiece, lane()), rV);
-            for (int n = 0; n < piece / 8; n++)
+        for (int i = 0; i < k->dv.used / subtile; i++) {
+            tensor sSubtile = local_tile(sVt, shape(subtile, STEP), coord(i, j)),
+                   rV = fragment_B_words(&k->mma, subtile, STEP);
+            copy_tiled(&transposed, partition_S(&transposed, sSubtile, lane()), rV);
+            for (int n = 0; n < subtile / 8; n++)
                 for (int odd = 0; odd < 2; odd++) {
                     const int bytes = odd ? BYTES_1_3 : BYTES_0_2;
                     tensor rB = widen_atom(k, at(rV, 0, n, 0), bytes, at(rV, 1, n, 0), bytes);
                     gemm(&k->mma, local_tile(k->weights, shape(4, atoms, 1), coord(0, 0, j)), rB,
-                         local_tile(k->out, shape(4, atoms, 1), coord(0, 0, (i * piece / 8 + n) * 2 + odd)), yes());
+                         local_tile(k->out, shape(4, atoms, 1), coord(0, 0, (i * subtile / 8 + n) * 2 + odd)), yes());
                 }
         }
 }

@@ -159,18 +159,19 @@ static void multiply_keys(const decode_kernel *k, val slot)
     }
 }
 
-/* out += weights * V of a slot, 16 keys and a piece of the columns at a time. */
+/* out += weights * V of a slot, 16 keys and a subtile of the columns at a time. */
 static void multiply_values(const decode_kernel *k, val slot)
 {
-    const int piece = k->dv.piece, atoms = (int)static_size(layout_mode(k->out.layout, 1));
-    tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->place.form.dtype, &k->mma, piece, STEP);
+    const int subtile = k->dv.subtile, atoms = (int)static_size(layout_mode(k->out.layout, 1));
+    tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->place.form.dtype, &k->mma, subtile, STEP);
     tensor sVt = slice(k->sVt, _, _, slot); // (DV,BN)
     for (int j = 0; j < k->cfg->keys / STEP; j++)
-        for (int i = 0; i < k->dv.used / piece; i++) {
-            tensor sPiece = local_tile(sVt, shape(piece, STEP), coord(i, j)), rV = fragment_B(&k->mma, piece, STEP);
-            copy_tiled(&transposed, partition_S(&transposed, sPiece, lane()), rV);
+        for (int i = 0; i < k->dv.used / subtile; i++) {
+            tensor sSubtile = local_tile(sVt, shape(subtile, STEP), coord(i, j)),
+                   rV = fragment_B(&k->mma, subtile, STEP);
+            copy_tiled(&transposed, partition_S(&transposed, sSubtile, lane()), rV);
             gemm(&k->mma, local_tile(k->weights, shape(4, atoms, 1), coord(0, 0, j)), rV,
-                 local_tile(k->out, shape(4, atoms, piece / 8), coord(0, 0, i)), yes());
+                 local_tile(k->out, shape(4, atoms, subtile / 8), coord(0, 0, i)), yes());
         }
 }
 

@@ -129,18 +129,19 @@ static void multiply_keys(const sm80_kernel *k, val stage)
     }
 }
 
-/* out += weights * V of a stage, 16 keys and a piece of the columns at a time. */
+/* out += weights * V of a stage, 16 keys and a subtile of the columns at a time. */
 static void multiply_values(const sm80_kernel *k, val stage)
 {
-    int piece = k->dv.piece, atoms_m = (int)static_size(layout_mode(k->out.layout, 1));
-    tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->form.dtype, &k->mma, piece, STEP);
+    int subtile = k->dv.subtile, atoms_m = (int)static_size(layout_mode(k->out.layout, 1));
+    tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->form.dtype, &k->mma, subtile, STEP);
     tensor sVt = slice(k->sVt, _, _, stage); // (DV,BN)
     for (int j = 0; j < k->cfg->tile_n / STEP; j++)
-        for (int i = 0; i < k->dv.used / piece; i++) {
-            tensor sPiece = local_tile(sVt, shape(piece, STEP), coord(i, j)), rV = fragment_B(&k->mma, piece, STEP);
-            copy_tiled(&transposed, partition_S(&transposed, sPiece, thread()), rV);
+        for (int i = 0; i < k->dv.used / subtile; i++) {
+            tensor sSubtile = local_tile(sVt, shape(subtile, STEP), coord(i, j)),
+                   rV = fragment_B(&k->mma, subtile, STEP);
+            copy_tiled(&transposed, partition_S(&transposed, sSubtile, thread()), rV);
             gemm(&k->mma, local_tile(k->weights, shape(4, atoms_m, 1), coord(0, 0, j)), rV,
-                 local_tile(k->out, shape(4, atoms_m, piece / 8), coord(0, 0, i)), yes());
+                 local_tile(k->out, shape(4, atoms_m, subtile / 8), coord(0, 0, i)), yes());
         }
 }
 
@@ -205,15 +206,15 @@ static void attend(sm80_kernel *k, const tile *t)
 /* O from registers, two elements at a time: rows and columns past the last ones stay as they are. */
 static void store(const sm80_kernel *k, const tile *t)
 {
-    int piece = k->dv.piece, atoms_m = (int)static_size(layout_mode(k->out.layout, 1));
+    int subtile = k->dv.subtile, atoms_m = (int)static_size(layout_mode(k->out.layout, 1));
     tensor gO = head_of(k, ATTENTION_O, t); // (Q,DV)
-    int_tuple limits = gO.layout.shape, tiler = shape(k->rows, piece);
-    tiled_copy each = make_tiled_copy_C("UniversalCopy<32>", k->form.dtype, &k->mma, k->rows, piece);
+    int_tuple limits = gO.layout.shape, tiler = shape(k->rows, subtile);
+    tiled_copy each = make_tiled_copy_C("UniversalCopy<32>", k->form.dtype, &k->mma, k->rows, subtile);
     val m = div(t->row, imm(k->rows));
-    for (int i = 0; i < k->dv.used / piece; i++) {
+    for (int i = 0; i < k->dv.used / subtile; i++) {
         tensor cO = partition_D(&each, local_tile(identity_tensor(limits), tiler, coord(m, i)), thread());
         tensor tOgO = partition_D(&each, local_tile(gO, tiler, coord(m, i)), thread());
-        copy_if(&each, cO, limits, local_tile(k->out, shape(4, atoms_m, piece / 8), coord(0, 0, i)), tOgO, 0);
+        copy_if(&each, cO, limits, local_tile(k->out, shape(4, atoms_m, subtile / 8), coord(0, 0, i)), tOgO, 0);
     }
 }
 

@@ -528,36 +528,36 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
 static void store_ragged(const sm90_kernel *k, const consumer_role *c, const tile *t)
 {
     named_sync(add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP);
-    int piece = k->dv.piece;
-    tiled_mma mma = warpgroup_mma(k->form.dtype, piece, "SS");
+    int subtile = k->dv.subtile;
+    tiled_mma mma = warpgroup_mma(k->form.dtype, subtile, "SS");
     tile_place at = attention_place_of(&k->grid, t, false);
     layout all =
         make_layout(shape(t->s.q, k->form.dv, k->p.heads), stride(k->p.ld[ATTENTION_O], 1, k->p.ld_head[ATTENTION_O]));
     tensor gAll = gmem_tensor(k->p.x[ATTENTION_O], k->form.dtype, all);
     gAll.address = tensor_address(gAll, coord(t->s.q_at, 0, 0));
     tensor gO = slice(gAll, _, _, at.head); // (Q,DV)
-    int_tuple limits = gO.layout.shape, tiler = shape(ROWS, piece);
-    tiled_copy each = make_tiled_copy_C("UniversalCopy<32>", k->form.dtype, &mma, ROWS, piece);
+    int_tuple limits = gO.layout.shape, tiler = shape(ROWS, subtile);
+    tiled_copy each = make_tiled_copy_C("UniversalCopy<32>", k->form.dtype, &mma, ROWS, subtile);
     val m = add(div(t->row, imm(ROWS)), c->index);
-    for (int i = 0; i < k->dv.used / piece; i++) {
+    for (int i = 0; i < k->dv.used / subtile; i++) {
         tensor cO = partition_D(&each, local_tile(identity_tensor(limits), tiler, coord(m, i)), consumer_thread());
         tensor tOgO = partition_D(&each, local_tile(gO, tiler, coord(m, i)), consumer_thread());
-        copy_if(&each, cO, limits, accumulator_columns(c->out, i * piece, piece), tOgO, 0);
+        copy_if(&each, cO, limits, accumulator_columns(c->out, i * subtile, subtile), tOgO, 0);
     }
 }
 
 /* O through the staging buffers to TMA stores, a chunk at a time. */
 static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
-    int piece = k->dv.piece, buffers = staging_buffers(k->dv);
-    tiled_mma mma = warpgroup_mma(k->form.dtype, piece, "SS");
+    int subtile = k->dv.subtile, buffers = staging_buffers(k->dv);
+    tiled_mma mma = warpgroup_mma(k->form.dtype, subtile, "SS");
     staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
     for (int i = 0; i < k->dv.chunks; i++) {
         tensor sO = slice(c->sO, _, _, i % buffers); // (ROWS,CHUNK)
         staging_wait(&staged, i == 0 && k->dv.chunks % buffers ? 0 : buffers - 1);
-        for (int at = 0; at < k->dv.chunk && i * k->dv.chunk + at < k->dv.used; at += piece) {
-            tensor acc = slice(accumulator_columns(c->out, i * k->dv.chunk + at, piece), _, 0, _);
-            stmatrix_C(&mma, acc, local_tile(sO, shape(ROWS, piece), coord(0, at / piece)), consumer_thread());
+        for (int at = 0; at < k->dv.chunk && i * k->dv.chunk + at < k->dv.used; at += subtile) {
+            tensor acc = slice(accumulator_columns(c->out, i * k->dv.chunk + at, subtile), _, 0, _);
+            stmatrix_C(&mma, acc, local_tile(sO, shape(ROWS, subtile), coord(0, at / subtile)), consumer_thread());
         }
         STAGED_STORE(&staged) {
             tile_place at = attention_place_of(&k->grid, t, false);

@@ -11,8 +11,8 @@
 /* A head of Q and K, or of V and O, in shared memory: chunks of columns, each a span of the swizzle. */
 typedef struct columns {
     int chunk, chunks;
-    int used;  // of all columns those that are multiplied: a multiple of 16
-    int piece; // of them as many as divide `used` and a chunk
+    int used;    // of all columns those that are multiplied: a multiple of 16
+    int subtile; // of them as many as divide `used` and a chunk
 } columns;
 
 columns attention_columns_of(int d);

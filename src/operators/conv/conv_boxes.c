@@ -10,8 +10,8 @@ double conv_boxes(const int64_t places[CONV_MODES], int64_t images, conv_box box
            (double)ceil_div(images, box.n);
 }
 
-/* How many pieces of 2^log are n? */
-static int64_t pieces(int64_t n, int log)
+/* How many boxes of 2^log does n take? */
+static int64_t boxes_for(int64_t n, int log)
 {
     return (n + ((int64_t)1 << log) - 1) >> log;
 }
@@ -24,12 +24,12 @@ conv_box conv_fit_box(const int64_t places[CONV_MODES], int64_t images, int pixe
     conv_box best = { pixels, 1, 1 };
     double fewest = INFINITY, rows[COUNT_OF(sides)], of_images[COUNT_OF(sides)];
     for (int i = 0; i < COUNT_OF(sides); i++) {
-        rows[i] = (double)pieces(places[1], i);
-        of_images[i] = (double)pieces(images, i);
+        rows[i] = (double)boxes_for(places[1], i);
+        of_images[i] = (double)boxes_for(images, i);
     }
     for (int i = 0; i < COUNT_OF(sides); i++) {
         const int w = sides[i];
-        const double columns = (double)pieces(places[2], w);
+        const double columns = (double)boxes_for(places[2], w);
         for (int h = 0; w + h <= all; h++) {
             const double boxes = columns * rows[h] * of_images[all - w - h];
             if (boxes < fewest) {

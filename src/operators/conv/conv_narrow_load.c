@@ -5,7 +5,7 @@
 enum {
     THREADS = CONV_NARROW_THREADS,
     UNIT = CONV_NARROW_UNIT,
-    PIECES = 6,    // of a line that a thread copies at once
+    VECTORS = 6,   // of a line that a thread copies at once
     ELEMENTS = 16, // single ones under way together, of some lines
 };
 
@@ -87,11 +87,11 @@ void conv_narrow_clear(const narrow_kernel *k)
 
 /*
  * What lies under a tile, in lines that are contiguous in memory: rows of pixels or, in NCHW, of a channel. `width` threads side by side
- * share a line; each has every width-th piece of it.
+ * share a line; each has every width-th vector of it.
  */
 typedef struct halo_lines {
-    int lines, pieces, of_pixel, width;
-    int at_once, lines_at_once; // pieces and lines of a thread
+    int lines, vectors, of_pixel, width;
+    int at_once, lines_at_once; // vectors and lines of a thread
 } halo_lines;
 
 static halo_lines halo_lines_of(const narrow_kernel *k)
@@ -103,32 +103,32 @@ static halo_lines halo_lines_of(const narrow_kernel *k)
         h.lines *= s->real;
         h.of_pixel = 1;
     }
-    h.pieces = s->halo_w * h.of_pixel;
-    while (h.width > 4 && h.width >= 2 * h.pieces)
+    h.vectors = s->halo_w * h.of_pixel;
+    while (h.width > 4 && h.width >= 2 * h.vectors)
         h.width /= 2;
-    const int most = c->vec == 1 ? ELEMENTS : PIECES, mine = (h.pieces + h.width - 1) / h.width;
+    const int most = c->vec == 1 ? ELEMENTS : VECTORS, mine = (h.vectors + h.width - 1) / h.width;
     h.at_once = mine < most ? mine : most;
     h.lines_at_once = c->vec == 1 ? ELEMENTS / h.at_once : 1;
     return h;
 }
 
-/* A thread's pieces of any line: is there such a one, is it inside, and bytes from where a line begins in memory and in the buffer. */
-typedef struct line_pieces {
+/* A thread's vectors of any line: is there such a one, is it inside, and bytes from where a line begins in memory and in the buffer. */
+typedef struct line_vectors {
     val there[ELEMENTS], inside[ELEMENTS], offset[ELEMENTS], to[ELEMENTS];
-} line_pieces;
+} line_vectors;
 
-static line_pieces pieces_from(const narrow_kernel *k, const halo_lines *l, const narrow_place *place, val chunk,
-                               val first)
+static line_vectors vectors_from(const narrow_kernel *k, const halo_lines *l, const narrow_place *place, val chunk,
+                                 val first)
 {
     const conv_narrow_config *c = k->cfg;
     const val width = convert(I32, k->from_size[2]);
-    line_pieces x;
+    line_vectors x;
     for (int i = 0; i < l->at_once; i++) {
-        val piece = add(first, imm(i * l->width)), column = div(piece, imm(l->of_pixel));
-        val in_pixel = mul(rem(piece, imm(l->of_pixel)), imm(c->vec));
+        val vector = add(first, imm(i * l->width)), column = div(vector, imm(l->of_pixel));
+        val in_pixel = mul(rem(vector, imm(l->of_pixel)), imm(c->vec));
         val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), k->pad_w), convert(I32, column)));
         val channel = convert(I32, add(mul(chunk, imm(c->chunk)), in_pixel));
-        x.there[i] = lt(piece, imm(l->pieces));
+        x.there[i] = lt(vector, imm(l->vectors));
         x.inside[i] = logical_and(ge(w, imm(0)), lt(w, width));
         if (!c->nchw && k->size.chunks > 1)
             x.inside[i] = logical_and(x.inside[i], lt(channel, k->channels));
@@ -161,7 +161,7 @@ static line_start line_at(const narrow_kernel *k, const narrow_place *place, val
 }
 
 /* By cp.async; single elements, which it does not copy, by registers. */
-static void copy_pieces(const narrow_kernel *k, const halo_lines *l, const line_start *line, const line_pieces *x)
+static void copy_vectors(const narrow_kernel *k, const halo_lines *l, const line_start *line, const line_vectors *x)
 {
     const int bytes = 2 * k->cfg->vec;
     for (int i = 0; i < l->at_once; i++) {
@@ -174,7 +174,7 @@ static void copy_pieces(const narrow_kernel *k, const halo_lines *l, const line_
 
 /* Those of some lines, all of them under way before the first one is needed; there: of each line. */
 static void copy_elements(const narrow_kernel *k, const halo_lines *l, const line_start *lines, const val *there,
-                          const line_pieces *x)
+                          const line_vectors *x)
 {
     const ckl_dtype dtype = k->cfg->form.dtype;
     val element[ELEMENTS];
@@ -192,7 +192,7 @@ static void copy_elements(const narrow_kernel *k, const halo_lines *l, const lin
 }
 
 static void load_lines(const narrow_kernel *k, const halo_lines *l, const narrow_place *place, val chunk, val buffer,
-                       const line_pieces *x)
+                       const line_vectors *x)
 {
     const int apart = THREADS / l->width;
     LOOP_FROM(first, div(thread(), imm(l->width)), imm(l->lines), imm(apart * l->lines_at_once)) {
@@ -206,7 +206,7 @@ static void load_lines(const narrow_kernel *k, const halo_lines *l, const narrow
         if (k->cfg->vec == 1)
             copy_elements(k, l, lines, there, x);
         else
-            copy_pieces(k, l, lines, x);
+            copy_vectors(k, l, lines, x);
     }
 }
 
@@ -214,8 +214,8 @@ void conv_narrow_load(const narrow_kernel *k, val tile, val chunk, val buffer)
 {
     const halo_lines l = halo_lines_of(k);
     const narrow_place place = conv_narrow_place(k, tile);
-    LOOP_FROM(first, rem(thread(), imm(l.width)), imm(l.pieces), imm(l.width * l.at_once)) {
-        const line_pieces x = pieces_from(k, &l, &place, chunk, first);
+    LOOP_FROM(first, rem(thread(), imm(l.width)), imm(l.vectors), imm(l.width * l.at_once)) {
+        const line_vectors x = vectors_from(k, &l, &place, chunk, first);
         load_lines(k, &l, &place, chunk, buffer, &x);
     }
 }

@@ -431,7 +431,7 @@ typedef struct gemm_sm90_shape {
     int vectors[GEMM_VECTORS];     // elements that a consumer needs of each; 0: the epilogue has none
     gemm_scale_boxes scales[2];    // of blocks, for a tile's rows and its columns
     int c_arrivals, x_arrivals; // barriers of a consumer for C and for X: of every staging buffer if boxes come ahead
-    int64_t part_bytes;         // of the partial sums that a CTA sends to one that finishes, of each consumer
+    int64_t partial_bytes;      // of the partial sums that a CTA sends to one that finishes, of each consumer
     int64_t stage_bytes, smem_bytes;
 } gemm_sm90_shape;
 
@@ -472,7 +472,7 @@ static inline bool gemm_sm90_sums_twice(const gemm_epilogue *e)
 }
 
 /* Rows of a tile that a consumer sums on their own where it sums twice. */
-int gemm_sm90_part_rows(const gemm_sm90_config *config);
+int gemm_sm90_partial_rows(const gemm_sm90_config *config);
 
 /* Accumulators of one consumer thread, and of one such part. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);

@@ -82,8 +82,8 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.tCrB = descriptors_B(&c.mma, k->sB);
     c.acc = fragment_C(&c.mma, k->size.consumer_rows, cfg->tile_n);
     for (int i = 0; i < gemm_sm90_parts(cfg); i++) {
-        c.parts[i] = fragment_C(&c.mma, gemm_sm90_part_rows(cfg), cfg->tile_n);
-        fill(c.parts[i], immf(0));
+        c.partials[i] = fragment_C(&c.mma, gemm_sm90_partial_rows(cfg), cfg->tile_n);
+        fill(c.partials[i], immf(0));
     }
     fill(c.acc, convert(c.acc.dtype, imm(0))); // once: the first wgmma of a tile ignores them
     c.sD = slice(k->sD, _, _, _, c.index);
@@ -96,8 +96,8 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     if (gemm_sm90_loads_ahead(cfg))
         c.buffer = (pipeline_state){ variable(U32, imm(0)), variable(U32, imm(0)), cfg->buffers };
     if (cfg->split > 1) {
-        c.sParts = slice(k->sParts, _, _, _, _, c.index);
-        c.parts_parity = variable(U32, imm(0));
+        c.sPartials = slice(k->sPartials, _, _, _, _, c.index);
+        c.partials_parity = variable(U32, imm(0));
     }
     return c;
 }

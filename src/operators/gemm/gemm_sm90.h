@@ -40,11 +40,12 @@ typedef struct sm90_kernel {
     tensor sD;                     // (ROWS,COLS,BUFFERS,CONSUMERS)
     tensor sVectors[GEMM_VECTORS]; // (ELEMENTS,CONSUMERS) f32
     tensor sScales[2];             // (LENGTH,BOXES,STAGES) f32, of rows and of columns
-    tensor sParts;                 // (2,THREADS,PAIRS,SPLIT,CONSUMERS) f32
+    tensor sPartials;              // (2,THREADS,PAIRS,SPLIT,CONSUMERS) f32
     pipeline ring;
-    int64_t c_barriers, x_barriers;    // of each consumer: a box of C has arrived; one of X
-    int64_t parts_arrived, parts_free; // one per consumer: the partial sums of all CTAs are here; they may be sent
-    val k_first, k_tiles;              // K tiles of this CTA
+    int64_t c_barriers, x_barriers; // of each consumer: a box of C has arrived; one of X
+    int64_t partials_arrived,
+        partials_free;     // one per consumer: the partial sums of all CTAs are here; they may be sent
+    val k_first, k_tiles;  // K tiles of this CTA
     tensor sFirst, sTiles; // (GROUPS+1) i32 of groups: their first rows; the tiles along D's rows before them
     tile_schedule tiles;   // of one product
     val count;             // of all tiles
@@ -60,17 +61,17 @@ typedef struct consumer_role {
     val first_thread;   // predicate: the thread that issues its TMA
     val releases, peer; // predicate: this thread frees stages; of the CTA whose empty barriers these are
     tiled_mma mma;
-    tensor acc;        // (MMA,MMA_M,MMA_N)
-    tensor parts[2];   // (MMA,MMA_M,MMA_N) of 64 rows of one K tile, and of the next, where they are summed in f32
-    tensor tCrA, tCrB; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
-    tensor sD;         // (ROWS,COLS,BUFFERS)
+    tensor acc;         // (MMA,MMA_M,MMA_N)
+    tensor partials[2]; // (MMA,MMA_M,MMA_N) of 64 rows of one K tile, and of the next, where they are summed in f32
+    tensor tCrA, tCrB;  // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
+    tensor sD;          // (ROWS,COLS,BUFFERS)
     gemm_scalars scalars;
     tensor sVectors[GEMM_VECTORS]; // (ELEMENTS)
-    tensor sParts;                 // (2,THREADS,PAIRS,SPLIT)
+    tensor sPartials;              // (2,THREADS,PAIRS,SPLIT)
     val c_parity;                  // of the next phase of its barriers of C and X, where a box comes when it is wanted
     pipeline_state buffer;         // of the next box, where they come ahead
     val tile_step;                 // from one of its tiles to the next
-    val parts_parity;              // of the next phase of its barrier of partial sums
+    val partials_parity;           // of the next phase of its barrier of partial sums
 } consumer_role;
 
 enum { MN_SPAN = GEMM_TILE_BYTES / 2 }; // elements of 16 bits of M or N in one box of an operand that is not K-major
@@ -115,7 +116,7 @@ void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c);
 
 /*
  * gemm_sm90_scales.c: scales of blocks. parameters: their maps. load: those of a stage, by the thread that loads. begin: registers. take: those
- * of a K tile, before its stage is released. add: acc += part * scales, of a block of 64 rows of the consumer.
+ * of a K tile, before its stage is released. add: acc += partial * scales, of a block of 64 rows of the consumer.
  */
 typedef struct block_scales {
     tensor rScales[2]; // (SCALES) of rows and of columns: for every one that a thread has, or every square
@@ -126,7 +127,7 @@ void gemm_sm90_load_scales(const sm90_kernel *k, const pipeline_state *to, const
 block_scales gemm_sm90_begin_scales(const sm90_kernel *k);
 void gemm_sm90_take_scales(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val k_tile, val stage,
                            const block_scales *scales);
-void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor part, int block,
+void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor partial, int block,
                           const block_scales *scales);
 
 /*

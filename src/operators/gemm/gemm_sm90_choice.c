@@ -261,7 +261,7 @@ static int column_scales_of(const gemm_sm90_config *c)
 static int parts_of_step(const gemm_sm90_config *c)
 {
     const int rows = gemm_sm90_shape_of(c).consumer_rows;
-    return gemm_has_block_scales(c->epilogue.scale_a) && c->ctas == 1 ? rows / gemm_sm90_part_rows(c) : 0;
+    return gemm_has_block_scales(c->epilogue.scale_a) && c->ctas == 1 ? rows / gemm_sm90_partial_rows(c) : 0;
 }
 
 /* Cycles of storing a tile: the narrower the boxes of the TMA stores, the slower. Before it, those of adding the parts of a split. */

@@ -46,7 +46,7 @@ typedef struct promotion {
     const consumer_role *c;
     const tile_place *at;
     bool scaled;
-    block_scales scales[2]; // of the K tiles whose sums are c->parts
+    block_scales scales[2]; // of the K tiles whose sums are c->partials
     val k_tile;             // whose products begin next
     val stage;              // of the next sum that is added
 } promotion;
@@ -63,35 +63,35 @@ static promotion begin_promotion(const sm90_kernel *k, const consumer_role *c, c
 }
 
 /* The products of one block of 64 rows of a consumer begin. */
-static void begin_part(const promotion *p, val stage, int block, int part)
+static void begin_partial(const promotion *p, val stage, int block, int partial)
 {
     const consumer_role *c = p->c;
     tensor A = slice(c->tCrA, _, _, stage), B = slice(c->tCrB, _, _, stage); // (MMA_M,MMA_K), (MMA_N,MMA_K)
     const int depth = (int)static_size(layout_mode(A.layout, 1));
     mma_fence();
-    gemm(&c->mma, local_tile(A, shape(1, depth), coord(block, 0)), B, c->parts[part], imm_as(IR_PRED, 0));
+    gemm(&c->mma, local_tile(A, shape(1, depth), coord(block, 0)), B, c->partials[partial], imm_as(IR_PRED, 0));
     mma_commit();
 }
 
 /* Those of a stage's first block, once it is here; its scales are taken meanwhile. */
-static void begin_stage(const promotion *p, pipeline_state *stage, int part)
+static void begin_stage(const promotion *p, pipeline_state *stage, int partial)
 {
     pipeline_wait_full(&p->k->ring, stage);
-    begin_part(p, stage->stage, 0, part);
+    begin_partial(p, stage->stage, 0, partial);
     if (p->scaled)
-        gemm_sm90_take_scales(p->k, p->c, p->at, p->k_tile, stage->stage, &p->scales[part]);
+        gemm_sm90_take_scales(p->k, p->c, p->at, p->k_tile, stage->stage, &p->scales[partial]);
     assign(p->k_tile, add(p->k_tile, imm(1)));
 }
 
-/* The accumulators of a block += part, scaled. */
-static void add_part(const promotion *p, int block, int part)
+/* The accumulators of a block += partial, scaled. */
+static void add_partial(const promotion *p, int block, int partial)
 {
     const consumer_role *c = p->c;
     tensor sums = slice(c->acc, _, block, _); // (MMA,MMA_N)
     if (p->scaled)
-        gemm_sm90_add_scaled(p->k, c, c->parts[part], block, &p->scales[part]);
+        gemm_sm90_add_scaled(p->k, c, c->partials[partial], block, &p->scales[partial]);
     for (int i = 0; !p->scaled && i < static_size(sums.layout); i++)
-        set(sums, i, add(at(sums, i), at(c->parts[part], i)));
+        set(sums, i, add(at(sums, i), at(c->partials[partial], i)));
 }
 
 static void finish_stage(const promotion *p)
@@ -101,21 +101,21 @@ static void finish_stage(const promotion *p)
 }
 
 /* The products of one K tile begin, then those of the tile before are added. */
-static void turn_parts(const promotion *p, pipeline_state *stage, int next)
+static void turn_partials(const promotion *p, pipeline_state *stage, int next)
 {
     begin_stage(p, stage, next);
     mma_wait(1);
     finish_stage(p);
-    add_part(p, 0, 1 - next);
+    add_partial(p, 0, 1 - next);
     assign(p->stage, stage->stage);
     pipeline_advance(stage);
 }
 
-static void last_part(const promotion *p, int part)
+static void last_partial(const promotion *p, int partial)
 {
     mma_wait(0);
     finish_stage(p);
-    add_part(p, 0, part);
+    add_partial(p, 0, partial);
 }
 
 /* Tensor cores work on a K tile while the sums of the one before are added. */
@@ -126,31 +126,31 @@ static void mainloop_in_turn(const promotion *p, pipeline_state *stage)
     pipeline_advance(stage);
     LOOP(pair, div(others, imm(2))) {
         (void)pair;
-        turn_parts(p, stage, 1);
-        turn_parts(p, stage, 0);
+        turn_partials(p, stage, 1);
+        turn_partials(p, stage, 0);
     }
     IF(eq(rem(others, imm(2)), imm(1))) {
-        turn_parts(p, stage, 1);
-        last_part(p, 1);
+        turn_partials(p, stage, 1);
+        last_partial(p, 1);
     }
-    ELSE last_part(p, 0);
+    ELSE last_partial(p, 0);
 }
 
 /* One K tile after the other, block by block: other consumers keep the tensor cores busy while sums are added. */
 static void mainloop_one_by_one(const promotion *p, pipeline_state *stage)
 {
-    const int blocks = p->k->size.consumer_rows / gemm_sm90_part_rows(p->k->cfg);
+    const int blocks = p->k->size.consumer_rows / gemm_sm90_partial_rows(p->k->cfg);
     LOOP(kt, p->k->k_tiles) {
         (void)kt;
         begin_stage(p, stage, 0);
         assign(p->stage, stage->stage);
         for (int block = 0; block < blocks; block++) {
             if (block > 0)
-                begin_part(p, stage->stage, block, 0);
+                begin_partial(p, stage->stage, block, 0);
             mma_wait(0);
             if (block == blocks - 1)
                 finish_stage(p);
-            add_part(p, block, 0);
+            add_partial(p, block, 0);
         }
         pipeline_advance(stage);
     }
@@ -181,9 +181,9 @@ static void mainloop_in_three(const sm90_kernel *k, const consumer_role *c, pipe
         pipeline_wait_full(&k->ring, stage);
         tensor A = slice(c->tCrA, _, _, first), B = slice(c->tCrB, _, _, first);
         mma_fence();
-        gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), B, c->parts[0], imm_as(IR_PRED, 0));
-        gemm(&c->mma, A, slice(c->tCrB, _, _, stage->stage), c->parts[0], yes());
-        gemm(&c->mma, A, B, c->parts[0], yes());
+        gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), B, c->partials[0], imm_as(IR_PRED, 0));
+        gemm(&c->mma, A, slice(c->tCrB, _, _, stage->stage), c->partials[0], yes());
+        gemm(&c->mma, A, B, c->partials[0], yes());
         mma_commit();
         mma_wait(0);
         IF(c->releases) {
@@ -191,7 +191,7 @@ static void mainloop_in_three(const sm90_kernel *k, const consumer_role *c, pipe
             release(k, c, stage->stage);
         }
         for (int i = 0; i < static_size(c->acc.layout); i++)
-            set(c->acc, i, add(at(c->acc, i), at(c->parts[0], i)));
+            set(c->acc, i, add(at(c->acc, i), at(c->partials[0], i)));
         pipeline_advance(stage);
     }
 }

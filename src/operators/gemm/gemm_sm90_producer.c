@@ -26,13 +26,13 @@ static val mask_B(const sm90_kernel *k)
     return cluster_m == 1 ? imm(0) : mask_from(k, mask, mul(k->rank_n, imm(cluster_m)));
 }
 
-/* What this CTA loads of an operand's stages: one of the equal parts of its rows, for the CTAs of a mask. */
+/* What this CTA loads of an operand's stages: one of the equal slices of its rows, for the CTAs of a mask. */
 typedef struct operand_load {
     const tma_copy *tma;
     tensor sX; // (ROWS,BK,STAGES)
     bool k_major;
     int rows;
-    val part, mask;
+    val slice, mask;
     int modes; // of its map beyond rows and columns
     val array; // of pointers
     outer_coordinates outer;
@@ -53,7 +53,7 @@ static operand_load describe_load(const sm90_kernel *k, bool is_a)
                             .k_major = k->b_k_major,
                             .array = k->array_of_B };
     o.rows = is_a ? k->size.box_a : k->size.box_b;
-    o.part = is_a ? k->rank_n : k->rank_m;
+    o.slice = is_a ? k->rank_n : k->rank_m;
     o.mask = is_a ? mask_A(k) : mask_B(k);
     o.modes = gemm_sm90_modes(k->cfg, is_a ? 'a' : 'b');
     return o;
@@ -62,16 +62,16 @@ static operand_load describe_load(const sm90_kernel *k, bool is_a)
 /* Fills one stage of an operand whose tile begins at row `row`; one that is not K-major in boxes of a span of rows. */
 static void load_operand(const sm90_kernel *k, const operand_load *o, const pipeline_state *at, val row, val depth)
 {
-    tensor sX = slice(o->sX, _, _, at->stage);                                        // (ROWS,BK)
-    tensor sPart = local_tile(sX, shape(o->rows, k->size.tile_k), coord(o->part, 0)); // (PART,BK)
+    tensor sX = slice(o->sX, _, _, at->stage);                                          // (ROWS,BK)
+    tensor sSlice = local_tile(sX, shape(o->rows, k->size.tile_k), coord(o->slice, 0)); // (ROWS,BK)
     val full = pipeline_full_barrier(&k->ring, at);
-    row = add(row, mul(o->part, imm(o->rows)));
+    row = add(row, mul(o->slice, imm(o->rows)));
     if (o->k_major) {
-        tma_load_of(o->tma, sPart, row, depth, o->outer.count, o->outer.at, full, o->mask);
+        tma_load_of(o->tma, sSlice, row, depth, o->outer.count, o->outer.at, full, o->mask);
         return;
     }
     for (int span = 0; span < o->rows / MN_SPAN; span++) {
-        tensor sSpan = local_tile(sPart, shape(MN_SPAN, k->size.tile_k), coord(span, 0)); // (SPAN,BK)
+        tensor sSpan = local_tile(sSlice, shape(MN_SPAN, k->size.tile_k), coord(span, 0)); // (SPAN,BK)
         tma_load_of(o->tma, gemm_sm90_transposed(sSpan), depth, add(row, imm(span * MN_SPAN)), o->outer.count,
                     o->outer.at, full, o->mask);
     }

@@ -157,7 +157,7 @@ static int register_of(const scaled_side *s, int block, int64_t distance)
 }
 
 /* Where one of the sides has a single scale, or few, their products come first. */
-void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor part, int block,
+void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor partial, int block,
                           const block_scales *scales)
 {
     const scaled_side rows = side_of(k, 0), cols = side_of(k, 1);
@@ -171,10 +171,10 @@ void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor p
     for (int i = register_of(&rows, block, 0); few && i <= register_of(&rows, block, 8); i++)
         for (int j = 0; j < count_n; j++)
             set(rBoth, coord(i, j), mul(at(rRows, i), at(rCols, j)));
-    for (int i = 0; i < static_size(part.layout) && !ir_failed(); i++) {
+    for (int i = 0; i < static_size(partial.layout) && !ir_failed(); i++) {
         const int row = register_of(&rows, block, index_at(along_m, i)),
                   col = register_of(&cols, block, index_at(along_n, i));
-        val sum = at(part, i);
+        val sum = at(partial, i);
         if (few)
             set(sums, i, fma(sum, at(rBoth, coord(row, col)), at(sums, i)));
         else

@@ -5,8 +5,8 @@
  * the same thread of the CTA that finishes it, by asynchronous stores that complete on a barrier there; and that thread adds
  * what has come in the order of the ranks, so that every run gives the same bits. Each consumer has its own memory and barriers.
  *
- *   parts arrived   1 arrival, and the bytes of all CTAs; its consumer waits
- *   parts free      an arrival of each CTA that finishes, when it has read what came: then the next tile's may be sent
+ *   partials arrived   1 arrival, and the bytes of all CTAs; its consumer waits
+ *   partials free      an arrival of each CTA that finishes, when it has read what came: then the next tile's may be sent
  */
 #include "operators/gemm/gemm_sm90.h"
 
@@ -15,11 +15,11 @@ static val barrier_of(const consumer_role *c, int64_t barriers)
     return add(smem_address(barriers), mul(c->index, imm(8)));
 }
 
-/* The CTA that has part `part` of this CTA's tile. */
-static val cta_of(const sm90_kernel *k, val part)
+/* The CTA that has slice `number` of the K of this CTA's tile. */
+static val cta_of(const sm90_kernel *k, val number)
 {
     int sharers = k->size.sharers;
-    return sharers == 1 ? part : add(mul(part, imm(sharers)), rem(cluster_rank(), imm(sharers)));
+    return sharers == 1 ? number : add(mul(number, imm(sharers)), rem(cluster_rank(), imm(sharers)));
 }
 
 static val finishes(const sm90_kernel *k)
@@ -30,8 +30,8 @@ static val finishes(const sm90_kernel *k)
 void gemm_sm90_parts_init(const sm90_kernel *k)
 {
     for (int b = 0; k->cfg->split > 1 && b < k->cfg->consumers; b++) {
-        mbarrier_init(smem_address(k->parts_arrived + 8 * b), 1);
-        mbarrier_init(smem_address(k->parts_free + 8 * b), k->size.finishers);
+        mbarrier_init(smem_address(k->partials_arrived + 8 * b), 1);
+        mbarrier_init(smem_address(k->partials_free + 8 * b), k->size.finishers);
     }
 }
 
@@ -39,49 +39,49 @@ void gemm_sm90_parts_init(const sm90_kernel *k)
 static void send_slice(const sm90_kernel *k, const consumer_role *c, int s)
 {
     tensor sums = accumulator_columns(c->acc, s * k->size.columns, k->size.columns); // (MMA,MMA_M,1)
-    tensor sPart = slice(c->sParts, _, c->tid, _, k->rank_k);                        // (2,PAIRS)
-    val cta = cta_of(k, imm_as(U32, s)), to = mapa(tensor_address(sPart, coord(0, 0)), cta);
-    val arrived = mapa(barrier_of(c, k->parts_arrived), cta);
+    tensor sPartial = slice(c->sPartials, _, c->tid, _, k->rank_k);                  // (2,PAIRS)
+    val cta = cta_of(k, imm_as(U32, s)), to = mapa(tensor_address(sPartial, coord(0, 0)), cta);
+    val arrived = mapa(barrier_of(c, k->partials_arrived), cta);
     for (int i = 0; i < static_size(sums.layout) && !ir_failed(); i += 2) {
         val pair = pack(U64, bitcast(U32, at(sums, i)), bitcast(U32, at(sums, i + 1)));
-        store_async(to, index_at(sPart.layout, i) * 4, arrived, pair);
+        store_async(to, index_at(sPartial.layout, i) * 4, arrived, pair);
     }
 }
 
-/* All parts of this CTA's slice, added in the order of the ranks. */
+/* All partials of this CTA's slice, added in the order of the ranks. */
 static void add_parts(const sm90_kernel *k, const consumer_role *c)
 {
     tensor sums = accumulator_columns(c->acc, 0, k->size.columns); // (MMA,MMA_M,1)
-    for (int part = 0; part < k->cfg->split && !ir_failed(); part++) {
-        tensor sPart = slice(c->sParts, _, c->tid, _, part); // (2,PAIRS)
-        tensor rPart = fragment_like(sPart, F32);            // (2,PAIRS)
-        copy(sPart, rPart, 8);
+    for (int partial = 0; partial < k->cfg->split && !ir_failed(); partial++) {
+        tensor sPartial = slice(c->sPartials, _, c->tid, _, partial); // (2,PAIRS)
+        tensor rPartial = fragment_like(sPartial, F32);               // (2,PAIRS)
+        copy(sPartial, rPartial, 8);
         for (int i = 0; i < static_size(sums.layout); i++)
-            set(sums, i, part == 0 ? at(rPart, i) : add(at(sums, i), at(rPart, i)));
+            set(sums, i, partial == 0 ? at(rPartial, i) : add(at(sums, i), at(rPartial, i)));
     }
 }
 
 void gemm_sm90_parts_sum(const sm90_kernel *k, const consumer_role *c)
 {
-    val arrived = barrier_of(c, k->parts_arrived), free_again = barrier_of(c, k->parts_free);
+    val arrived = barrier_of(c, k->partials_arrived), free_again = barrier_of(c, k->partials_free);
     IF(logical_and(c->first_thread, finishes(k)))
-        mbarrier_expect(arrived, imm((int)(k->cfg->split * k->size.part_bytes)));
-    mbarrier_wait(free_again, bit_xor(c->parts_parity, imm(1)));
+        mbarrier_expect(arrived, imm((int)(k->cfg->split * k->size.partial_bytes)));
+    mbarrier_wait(free_again, bit_xor(c->partials_parity, imm(1)));
     for (int s = 0; s < k->size.finishers; s++)
         send_slice(k, c, s);
     IF(finishes(k)) {
-        mbarrier_wait(arrived, c->parts_parity);
+        mbarrier_wait(arrived, c->partials_parity);
         add_parts(k, c);
         named_sync(c->barrier, WARPGROUP);
         IF(lt(c->tid, imm(k->cfg->split)))
             mbarrier_arrive_at(mapa(free_again, cta_of(k, c->tid)));
     }
-    assign(c->parts_parity, bit_xor(c->parts_parity, imm(1)));
+    assign(c->partials_parity, bit_xor(c->partials_parity, imm(1)));
 }
 
-/* Peers signal this CTA until the last parts that it sent have been read. */
+/* Peers signal this CTA until the last partials that it sent have been read. */
 void gemm_sm90_parts_leave(const sm90_kernel *k, const consumer_role *c)
 {
     if (k->cfg->split > 1)
-        mbarrier_wait(barrier_of(c, k->parts_free), bit_xor(c->parts_parity, imm(1)));
+        mbarrier_wait(barrier_of(c, k->partials_free), bit_xor(c->partials_parity, imm(1)));
 }

@@ -12,15 +12,15 @@ static int sums_of_consumer(const gemm_sm90_config *c)
     return rows_of_consumer(c) * c->tile_n / WARPGROUP;
 }
 
-int gemm_sm90_part_rows(const gemm_sm90_config *c)
+int gemm_sm90_partial_rows(const gemm_sm90_config *c)
 {
     return c->epilogue.math == CKL_GEMM_F32X3 ? rows_of_consumer(c) : 64; // of one wgmma
 }
 
 int gemm_sm90_accumulators(const gemm_sm90_config *c)
 {
-    const int part = gemm_sm90_sums_twice(&c->epilogue) ? gemm_sm90_part_rows(c) * c->tile_n / WARPGROUP : 0;
-    return sums_of_consumer(c) + part;
+    const int partial = gemm_sm90_sums_twice(&c->epilogue) ? gemm_sm90_partial_rows(c) * c->tile_n / WARPGROUP : 0;
+    return sums_of_consumer(c) + partial;
 }
 
 bool gemm_sm90_is_plain(const gemm_sm90_config *c)
@@ -58,7 +58,7 @@ int gemm_sm90_parts(const gemm_sm90_config *c)
     const gemm_epilogue *e = &c->epilogue;
     if (!gemm_sm90_sums_twice(e))
         return 0;
-    const bool room = c->consumers < 3 && rows_of_consumer(c) == gemm_sm90_part_rows(c) &&
+    const bool room = c->consumers < 3 && rows_of_consumer(c) == gemm_sm90_partial_rows(c) &&
                       3 * sums_of_consumer(c) + scale_boxes_of(c, 1).length <= MOST + GEMM_SCALE_UNIT;
     const bool few =
         !gemm_has_block_scales(e->scale_a) || (gemm_sm90_is_plain(c) && !c->groups); // others are near spilling
@@ -139,16 +139,16 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
         s.scales[mode] = scale_boxes_of(c, mode);
         scales += 4 * (int64_t)s.scales[mode].boxes * s.scales[mode].slot;
     }
-    s.part_bytes = c->split > 1 ? (int64_t)s.consumer_rows * columns * 4 : 0;
+    s.partial_bytes = c->split > 1 ? (int64_t)s.consumer_rows * columns * 4 : 0;
     int64_t staging = (int64_t)c->consumers * c->buffers * s.d_rows * s.d_cols * d_bytes;
-    int64_t parts = c->consumers * c->split * s.part_bytes;
+    int64_t partials = c->consumers * c->split * s.partial_bytes;
     const int ahead = gemm_sm90_loads_ahead(c) ? c->buffers : 1;
     s.c_arrivals = c->epilogue.c ? ahead : 0;
     s.x_arrivals = !gemm_is_backward(c->epilogue.activation) ? 0 : c->epilogue.c ? 1 : ahead;
     int64_t barriers = 16 * (int64_t)c->stages + 8 * (int64_t)c->consumers * (s.c_arrivals + s.x_arrivals) +
                        (c->split > 1 ? 16 * (int64_t)c->consumers : 0);
     int64_t groups = c->groups ? 2 * 4 * ((int64_t)c->groups + 1) : 0;
-    s.smem_bytes = c->stages * (s.stage_bytes + scales) + staging + vectors + parts + groups + barriers;
+    s.smem_bytes = c->stages * (s.stage_bytes + scales) + staging + vectors + partials + groups + barriers;
     return s;
 }
 
@@ -159,16 +159,16 @@ tensor gemm_sm90_transposed(tensor t)
     return tensor_with_layout(t, with_swizzle(t.layout.sw, layouts_of(2, modes)));
 }
 
-/* The K tiles of this CTA. The parts of a split differ by one tile at most. */
+/* The K tiles of this CTA. The slices of a split differ by one tile at most. */
 static void divide_k(sm90_kernel *k)
 {
-    val all = div(add(k->p.k, imm(k->size.tile_k - 1)), imm(k->size.tile_k)), parts = imm(k->cfg->split);
+    val all = div(add(k->p.k, imm(k->size.tile_k - 1)), imm(k->size.tile_k)), slices = imm(k->cfg->split);
     k->k_first = imm(0);
     k->k_tiles = all;
     if (k->cfg->split == 1)
         return;
-    k->k_first = div(mul(all, k->rank_k), parts);
-    k->k_tiles = sub(div(mul(all, add(k->rank_k, imm(1))), parts), k->k_first);
+    k->k_first = div(mul(all, k->rank_k), slices);
+    k->k_tiles = sub(div(mul(all, add(k->rank_k, imm(1))), slices), k->k_first);
 }
 
 bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand)
@@ -185,7 +185,7 @@ int gemm_sm90_modes(const gemm_sm90_config *c, char operand)
 {
     if (c->batched == GEMM_BY_POINTERS)
         return GEMM_MAP_RANK - 2;
-    return c->groups ? operand == (c->swap ? 'a' : 'b') : c->batched == 1; // parts of K are all of one matrix
+    return c->groups ? operand == (c->swap ? 'a' : 'b') : c->batched == 1; // slices of K are all of one matrix
 }
 
 val gemm_sm90_pointer(const sm90_kernel *k, val array, val number)
@@ -263,10 +263,10 @@ static tensor operand_ring(const sm90_kernel *k, char operand, int rows, bool k_
 static void describe_parts(sm90_kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
-    int pairs = (int)(k->size.part_bytes / (2 * 4 * WARPGROUP)), part = 2 * WARPGROUP * pairs;
-    layout parts = make_layout(shape(2, WARPGROUP, pairs, cfg->split, cfg->consumers),
-                               stride(1, 2, 2 * WARPGROUP, part, part * cfg->split));
-    k->sParts = smem_tensor("parts", F32, parts, 16); // (2,THREADS,PAIRS,SPLIT,CONSUMERS)
+    int pairs = (int)(k->size.partial_bytes / (2 * 4 * WARPGROUP)), partial = 2 * WARPGROUP * pairs;
+    layout partials = make_layout(shape(2, WARPGROUP, pairs, cfg->split, cfg->consumers),
+                                  stride(1, 2, 2 * WARPGROUP, partial, partial * cfg->split));
+    k->sPartials = smem_tensor("partials", F32, partials, 16); // (2,THREADS,PAIRS,SPLIT,CONSUMERS)
 }
 
 static void describe_scales(sm90_kernel *k)
@@ -311,8 +311,8 @@ void gemm_sm90_memory(sm90_kernel *k)
     if (s->x_arrivals)
         k->x_barriers = smem_alloc("X arrived", 8 * (int64_t)cfg->consumers * s->x_arrivals, 8);
     if (cfg->split > 1) {
-        k->parts_arrived = smem_alloc("parts arrived", 8 * (int64_t)cfg->consumers, 8);
-        k->parts_free = smem_alloc("parts free", 8 * (int64_t)cfg->consumers, 8);
+        k->partials_arrived = smem_alloc("partials arrived", 8 * (int64_t)cfg->consumers, 8);
+        k->partials_free = smem_alloc("partials free", 8 * (int64_t)cfg->consumers, 8);
     }
 }
 

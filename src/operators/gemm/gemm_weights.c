@@ -37,7 +37,7 @@ typedef struct weights_kernel {
     val to_B;             // and where to in a stage
     val from_A, to_A;     // what this lane copies of the first rows of A, and where to in a stage
     val listed_A[8];      // bytes to those rows and the next ones, where a list takes them
-    val limits_A[8];      // 16-byte pieces of those rows, and of the next ones
+    val limits_A[8];      // 16-byte vectors of those rows, and of the next ones
     val lane_A[SLOTS_A];  // where a lane's slots of A lie in a stage
     tiled_mma mma;
 } weights_kernel;
@@ -95,9 +95,9 @@ static val stage_address(const weights_kernel *k, val stage)
 }
 
 /* Where 16 bytes of a row of A lie in a stage: lanes that read at the same time find them in different banks. */
-static val place_in_A(const weights_kernel *k, val row, val piece)
+static val place_in_A(const weights_kernel *k, val row, val vector)
 {
-    val turned = bit_xor(bit_xor(piece, shift_right(piece, imm(3))), mul(bit_and(row, imm(1)), imm(3)));
+    val turned = bit_xor(bit_xor(vector, shift_right(vector, imm(3))), mul(bit_and(row, imm(1)), imm(3)));
     return add(add(mul(row, imm(ROW_A)), mul(turned, imm(SLOT))), imm(bytes_of_B(k->cfg)));
 }
 
@@ -119,14 +119,14 @@ static val bytes_left(val length, val start)
 }
 
 /*
- * Rows of B, whole pieces of a K tile of them by neighbouring lanes: four rows of bytes at once, or eight of 4-bit integers. Beyond the end of
+ * Rows of B, whole vectors of a K tile of them by neighbouring lanes: four rows of bytes at once, or eight of 4-bit integers. Beyond the end of
  * K any weights do, for A is zero there.
  */
 static void load_B(const weights_kernel *k, val tile, val at)
 {
     val length = k->nibbles ? div(k->p.k, imm(2)) : k->p.k, to = add(at, k->to_B);
-    val piece = mul(rem(lane(), imm(4 * k->slots_B)), imm(SLOT));
-    val start = add(mul(convert(I64, tile), imm(PART * k->slots_B)), convert(I64, piece));
+    val vector = mul(rem(lane(), imm(4 * k->slots_B)), imm(SLOT));
+    val start = add(mul(convert(I64, tile), imm(PART * k->slots_B)), convert(I64, vector));
     val offset = convert(U64, k->cfg->narrow ? start : min(start, sub(length, imm(SLOT))));
     for (int i = 0; i < k->lines_B; i++)
         for (int s = 0; s < k->slots_B; s++) {
@@ -142,16 +142,16 @@ static void load_B(const weights_kernel *k, val tile, val at)
 /* Rows of A, by all lanes of the warp: zeros beyond the ends. */
 static void load_A(const weights_kernel *k, val tile, val at)
 {
-    val piece = add(mul(tile, imm(ROW_A / SLOT)), rem(lane(), imm(ROW_A / SLOT)));
+    val vector = add(mul(tile, imm(ROW_A / SLOT)), rem(lane(), imm(ROW_A / SLOT)));
     val from = add(k->from_A, convert(U64, mul(convert(I64, tile), imm(ROW_A)))), to = add(at, k->to_A);
     for (int j = 0; j < k->cfg->columns / ROWS_OF_COPY; j++) {
         val source = k->cfg->epilogue.gather ? add(from, k->listed_A[j]) : from;
         if (k->cfg->narrow) {
-            val left = bytes_left(mul(k->p.k, imm(2)), convert(I64, mul(piece, imm(SLOT))));
+            val left = bytes_left(mul(k->p.k, imm(2)), convert(I64, mul(vector, imm(SLOT))));
             copy_narrow(add(to, imm(j * LANES * SLOT)), source, k->cfg->epilogue.ab,
                         select(ne(k->limits_A[j], imm_as(U32, 0)), left, imm_as(I32, 0)));
         } else {
-            val bytes = select(lt(piece, k->limits_A[j]), imm_as(U32, SLOT), imm_as(U32, 0));
+            val bytes = select(lt(vector, k->limits_A[j]), imm_as(U32, SLOT), imm_as(U32, 0));
             cp_async(add(to, imm(j * LANES * SLOT)), source, SLOT, bytes);
         }
         if (k->cfg->epilogue.gather)
@@ -480,7 +480,7 @@ static void place_lane(weights_kernel *k)
 {
     const gemm_values *p = &k->p;
     val row_A = div(lane(), imm(ROW_A / SLOT));
-    val pieces = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(p->k, imm(SLOT / 2))); // narrow: there is a row
+    val vectors = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(p->k, imm(SLOT / 2))); // narrow: there is a row
     k->lane_line = div(lane(), imm(4));
     k->lane_part = rem(lane(), imm(4));
     const int lanes_B = 4 * k->slots_B; // of a row of B
@@ -493,18 +493,18 @@ static void place_lane(weights_kernel *k)
     k->to_B = add(add(mul(div(piece_B, imm(4)), imm(LANES * SLOT)), mul(row_B, imm(4 * SLOT))),
                   mul(rem(piece_B, imm(4)), imm(SLOT)));
     first = add(k->block_A, convert(I64, row_A));
-    val piece = mul(rem(lane(), imm(ROW_A / SLOT)), imm(SLOT));
+    val vector = mul(rem(lane(), imm(ROW_A / SLOT)), imm(SLOT));
     val rows_before = k->cfg->epilogue.gather ? imm64(0) : first;
-    k->from_A = add(p->a, convert(U64, add(mul(mul(rows_before, p->lda), imm(2)), convert(I64, piece))));
+    k->from_A = add(p->a, convert(U64, add(mul(mul(rows_before, p->lda), imm(2)), convert(I64, vector))));
     for (int j = 0; k->cfg->epilogue.gather && j < k->cfg->columns / ROWS_OF_COPY; j++) {
         val row = min(add(first, imm(ROWS_OF_COPY * j)), sub(p->m, imm64(1)));
         k->listed_A[j] = convert(U64, mul(mul(gemm_row_of_A(k->cfg->epilogue, p, row), p->lda), imm(2)));
     }
     k->to_A = place_in_A(k, row_A, rem(lane(), imm(ROW_A / SLOT)));
     for (int j = 0; j < k->cfg->columns / ROWS_OF_COPY; j++)
-        k->limits_A[j] = select(lt(add(first, imm(ROWS_OF_COPY * j)), p->m), pieces, imm_as(U32, 0));
+        k->limits_A[j] = select(lt(add(first, imm(ROWS_OF_COPY * j)), p->m), vectors, imm_as(U32, 0));
     for (int s = 0; s < SLOTS_A; s++) {
-        const int each = k->nibbles && !takes_halves(k) ? 4 : 2; // neighbouring pieces of A that meet a slot of B
+        const int each = k->nibbles && !takes_halves(k) ? 4 : 2; // neighbouring vectors of A that meet a slot of B
         k->lane_A[s] = place_in_A(k, k->lane_line, add(mul(k->lane_part, imm(each)), imm(s / each * 8 + s % each)));
     }
 }

@@ -3,7 +3,7 @@
  * tile in each pass. Rows that start anywhere are ragged (row.h): vectors are those of y.
  */
 #include "cute/kernel.h"
-#include "operators/norm/norm_weights.h"
+#include "operators/norm/norm_config.h"
 
 /* Vectors for which gamma and beta are loaded at once; what is out of phase takes registers for two vectors each. */
 enum { WRITE_STEPS = 4, WRITE_STEPS_RAGGED = 2 };

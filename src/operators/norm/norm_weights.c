@@ -1,5 +1,5 @@
 /* norm_weights.c - gamma and beta in shared memory: slots, how they are filled, and reading a vector that starts at any of them. */
-#include "operators/norm/norm_weights.h"
+#include "operators/norm/norm_config.h"
 
 #include "cute/kernel.h"
 #include "cute/vectors.h"

@@ -3,9 +3,13 @@
  * memory, so neighbouring threads write neighbours; all loads of a thread start before the first store. Where the innermost
  * mode is contiguous in x and in y, an element is a vector of up to 16 bytes of it.
  */
+#include "base/math.h"
 #include "operators/permute/transpose_tile.h"
+#include "skeletons/memory_cost.h"
 
 enum { STEPS_MAX = 16 };
+
+/* The kernel */
 
 /*
  * Element number `index` in x and in y. An element of 16 bytes is four words. Coordinates are computed by hand: a layout's would
@@ -56,3 +60,172 @@ void permute_gather(const void *config, int kernel)
         IF(inside[s])
             copy(rX[s], gY[s], bytes);
 }
+
+/* Choice, limits and launches */
+
+enum { GATHER_COUNT_MAX = 1 << 30 }; // elements of one launch, so that numbers of threads without work stay below 2^31
+
+/* May elements be `factor` times as long? Then the innermost mode must be contiguous and all else be multiples. */
+static bool may_widen(const permutation *p, int factor)
+{
+    if (factor == 1)
+        return true;
+    if (p->rank == 0)
+        return false;
+    permute_mode inner = p->modes[p->rank - 1];
+    bool divides = inner.x == 1 && inner.y == 1 && inner.size % factor == 0;
+    for (int i = 0; i < p->rank - 1; i++)
+        divides &= p->modes[i].x % factor == 0 && p->modes[i].y % factor == 0;
+    return divides;
+}
+
+/* Elements as long as an access, in blocks if the config says so and the problem has them. */
+static permutation accesses_of(const permutation *p, const permute_gather_config *c)
+{
+    permutation wide = permutation_widened(p, c->bytes / p->bytes);
+    if (c->block > 1)
+        permutation_block(&wide, c->block);
+    return wide;
+}
+
+static bool is_blocked(const permutation *p, const permute_gather_config *c)
+{
+    return accesses_of(p, c).rank > p->rank;
+}
+
+static int rank_of(const permutation *p, const permute_gather_config *c)
+{
+    return (int)max_i64(accesses_of(p, c).rank, 1);
+}
+
+/* The largest block that divides both modes; 1 where there are no two. */
+static int block_of(const permutation *p, const permute_gather_config *chosen)
+{
+    permute_gather_config c = *chosen;
+    for (c.block = 16; c.block >= 8; c.block /= 2)
+        if (is_blocked(p, &c))
+            return c.block;
+    return 1;
+}
+
+static bool candidate_gather(const void *problem, const ckl_device_info *device, int i, void *config)
+{
+    const permutation *p = problem;
+    permute_gather_config *c = config;
+    c->element = p->bytes;
+    c->bytes = 16;
+    while (!may_widen(p, c->bytes / p->bytes))
+        c->bytes /= 2;
+    c->block = block_of(p, c);
+    c->rank = rank_of(p, c);
+    int64_t count = permutation_elements(p) * p->bytes / c->bytes;
+    while (c->steps > 1 && count < (int64_t)c->threads * c->steps * device->sm_count)
+        c->steps /= 2;
+    return i == 0;
+}
+
+/* y is written in runs; of x a run is a mode, a block, or one access, and at least a sector. */
+static plan_cost cost_gather(const void *problem, const ckl_device_info *device, const void *config)
+{
+    enum { SECTOR_BYTES = 32, OF_ACCESS = 16, OF_MODE = 9, WARP = 32, LINE_BYTES = 128, REGISTERS = 20 };
+    const permutation *p = problem;
+    const permute_gather_config *c = config;
+    const double bytes = (double)permutation_elements(p) * p->bytes;
+    const permute_mode inner = p->rank ? p->modes[p->rank - 1] : (permute_mode){ 1, 1, 1 };
+    const double run = (double)(inner.x == 1 ? inner.size * p->bytes : c->block * c->bytes);
+    const double sectors = fmax(1, SECTOR_BYTES / run); // read for one that is used
+    const memory_work work = {
+        .bytes = bytes * (1 + sectors),
+        .ctas = ceil_div(permutation_elements(p) * p->bytes / c->bytes, (int64_t)c->threads * c->steps),
+        .threads = c->threads,
+        .registers = REGISTERS,
+        .lines = c->steps * (1 + fmin(sectors, LINE_BYTES / (double)c->bytes)) * WARP * c->bytes / LINE_BYTES,
+        .elements = c->steps * (OF_ACCESS + OF_MODE * c->rank),
+    };
+    return memory_cost(&work, device);
+}
+
+static ckl_status admit_gather(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const permutation *p = problem;
+    const permute_gather_config *c = config;
+    if (p->tile)
+        FAIL(CKL_UNSUPPORTED, "%s gather: tile=%d asks for the kernel tiled", p->op, p->tile);
+    if (c->element != p->bytes)
+        FAIL(CKL_INVALID, "%s gather: element=%d is not the problem's %d", p->op, c->element, p->bytes);
+    if (c->bytes < c->element || c->bytes > 16 || !is_power_of_two(c->bytes) || !may_widen(p, c->bytes / p->bytes))
+        FAIL(CKL_INVALID, "%s gather: bytes=%d cannot be moved at once", p->op, c->bytes);
+    if (c->block < 1 || is_blocked(p, c) != (c->block > 1) || c->rank != rank_of(p, c))
+        FAIL(CKL_INVALID, "%s gather: rank=%d block=%d do not fit the problem", p->op, c->rank, c->block);
+    if (c->steps < 1 || c->steps > 16)
+        FAIL(CKL_INVALID, "%s gather: steps=%d is not in 1..16", p->op, c->steps);
+    return permutation_check_threads(p, "gather", c->threads, 32, device);
+}
+
+/* One launch. Modes that only the config has are those of kernel 1, which makes no blocks: a size of 0 divides by nothing. */
+static ckl_status launch_all(const ckl_plan *plan, int kernel, const permutation *p, const char *x, char *y,
+                             ckl_stream stream)
+{
+    const permute_gather_config *c = plan->config;
+    int64_t count = permutation_elements(p);
+    permute_gather_params params = { .count = (uint32_t)count, .x = x, .y = y };
+    for (int i = 0; i < p->rank; i++) {
+        permute_mode m = p->modes[i];
+        permute_divisor d = permute_divisor_of(m.size);
+        params.size[i] = (uint32_t)m.size;
+        params.factor[i] = d.factor;
+        params.shift[i] = d.shift;
+        params.stride_x[i] = m.x * p->bytes;
+        params.stride_y[i] = m.y * p->bytes;
+    }
+    return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(count, (int64_t)c->threads * c->steps) }, &params,
+                       stream);
+}
+
+/* One launch, or those of the halves of the largest mode where there are too many elements for 32-bit numbers. */
+static ckl_status launch_halves(const ckl_plan *plan, int kernel, const permutation *p, const char *x, char *y,
+                                ckl_stream stream)
+{
+    if (permutation_elements(p) <= GATHER_COUNT_MAX)
+        return launch_all(plan, kernel, p, x, y, stream);
+    int largest = 0;
+    for (int i = 1; i < p->rank; i++)
+        if (p->modes[i].size > p->modes[largest].size)
+            largest = i;
+    permute_mode m = p->modes[largest];
+    permutation low = *p, high = *p;
+    low.modes[largest].size = m.size / 2;
+    high.modes[largest].size = m.size - m.size / 2;
+    TRY(launch_halves(plan, kernel, &low, x, y, stream));
+    int64_t elements = m.size / 2;
+    return launch_halves(plan, kernel, &high, x + elements * m.x * p->bytes, y + elements * m.y * p->bytes, stream);
+}
+
+static ckl_status launch_gather(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const permutation *p = plan->desc;
+    const permute_gather_config *c = plan->config;
+    const permute_pointers *a = args;
+    if (p->empty)
+        return CKL_OK;
+    if (!permute_aligned(a, c->bytes))
+        return launch_halves(plan, 1, p, a->x, a->y, stream);
+    permutation accesses = accesses_of(p, c);
+    return launch_halves(plan, 0, &accesses, a->x, a->y, stream);
+}
+
+static const field gather_fields[] = { PERMUTE_GATHER_CONFIG(FIELD_ROW, permute_gather_config) };
+
+const implementation permute_gather_implementation = {
+    .name = "gather",
+    .summary = "any strides: each thread finds its elements; copies in vectors",
+    .config_bytes = sizeof(permute_gather_config),
+    .config = FIELD_TABLE(gather_fields),
+    .candidate = candidate_gather,
+    .cost = cost_gather,
+    .admit = admit_gather,
+    .describe = permute_gather,
+    .kernels = 2,
+    .params = &permute_gather_param_list,
+    .launch = launch_gather,
+};
