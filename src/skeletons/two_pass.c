@@ -44,7 +44,8 @@ two_pass_item two_pass_draw(const two_pass *t)
     const val paired = select(odd, half, add(t->lag, half));
     const val item = select(first, drawn, select(last, sub(drawn, items), paired));
     const val writes = logical_or(last, logical_and(odd, logical_not(first)));
-    return (two_pass_item){ .writes = writes, .strip = div(item, t->chunks), .chunk = rem(item, t->chunks) };
+    const val turn_of = div(item, t->abreast), strips = mul(div(turn_of, t->chunks), t->abreast);
+    return (two_pass_item){ .writes = writes, .strip = add(strips, rem(item, t->abreast)), .chunk = rem(turn_of, t->chunks) };
 }
 
 val two_pass_leave(const two_pass *t, const two_pass_item *item)
@@ -53,7 +54,7 @@ val two_pass_leave(const two_pass *t, const two_pass_item *item)
     cta_sync();
     IF(eq(thread(), imm(0)))
         assign(before, atomic_add_acq_rel(counter_of(t, item->strip), number(1)));
-    return t->merges ? eq(from_first_thread("arrived", before), sub(t->chunks, number(1))) : before;
+    return eq(from_first_thread("arrived", before), sub(t->chunks, number(1)));
 }
 
 void two_pass_merged(const two_pass *t, const two_pass_item *item)
@@ -65,7 +66,7 @@ void two_pass_merged(const two_pass *t, const two_pass_item *item)
 
 void two_pass_wait(const two_pass *t, two_pass_item *item)
 {
-    const val counter = counter_of(t, item->strip), ready = t->merges ? add(t->chunks, number(1)) : t->chunks;
+    const val counter = counter_of(t, item->strip), ready = add(t->chunks, number(1));
     item->left = variable(U32, number(0));
     IF(eq(thread(), imm(0)))
         FOREVER {
