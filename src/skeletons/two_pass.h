@@ -31,13 +31,13 @@
 typedef struct two_pass {
     val counters; // address of a u32 for the items that were drawn and one for each strip: 0 before the kernel, and after it
     val strips, chunks, lag; // u32; chunks: of a strip
-    val abreast;             // u32: strips that share lines of memory, whose chunks stand side by side in the order; divides strips
+    val abreast; // u32: strips that share lines of memory, whose chunks stand side by side in the order; divides strips
 } two_pass;
 
 typedef struct two_pass_item {
     val writes;       // predicate, the same in all threads: outputs, or sums
     val strip, chunk; // u32
-    val left;         // u32, in thread 0 of a CTA that has waited: how many others of the strip had
+    val left;         // u32, in thread 0 of a CTA that has waited: the counter of its strip then
 } two_pass_item;
 
 two_pass_item two_pass_draw(const two_pass *t);

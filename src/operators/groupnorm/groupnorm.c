@@ -97,11 +97,11 @@ enum {
     THREADS_MIN = 64,
     THREADS_MAX = 512,
     SPLIT_THREADS_MAX = 512,
-    SPLIT_THREADS = 1024,    // of an SM: 64 registers each
+    SPLIT_THREADS = 1024, // of an SM: 64 registers each
     SPLIT_THREADS_BACKWARD = 768,
-    VECTORS_OF_THREAD = 12,  // about 50 KiB for 256 threads: bench/notes/groupnorm.md
+    VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
     VECTORS_STREAMED = 6,
-    COLUMN_BYTES = 64,       // of nchw that neighbouring threads read side by side
+    COLUMN_BYTES = 64, // of nchw that neighbouring threads read side by side
     SLICES_MAX = 1 << 20
 };
 
@@ -186,7 +186,8 @@ static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
  */
 static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted, bool streams)
 {
-    static const double kept = 0.02, streamed = 0.2, too_few = 1.1, too_many = 1.6; // from there on evenness counts less
+    static const double kept = 0.02, streamed = 0.2, too_few = 1.1,
+                        too_many = 1.6; // from there on evenness counts less
     groupnorm_grid g = groupnorm_grid_of(c, c->vec);
     double column = streams ? streamed : kept;
     double room = (double)(g.slots * ceil_div(units, g.column_threads)) * c->threads * (1 + column * g.slots);
@@ -576,33 +577,33 @@ static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_strea
 static const field desc_fields[] = { GROUPNORM_DESC(FIELD_ROW, ckl_groupnorm_desc) };
 static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_config) };
 
-#define IMPLEMENTATION(called, wanted, is_split, says, count, launches)                                      \
-    static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config)         \
-    {                                                                                                        \
-        TRY(check_direction("groupnorm " #called, desc, wanted));                                            \
-        return choose("groupnorm " #called, desc, device, is_split, config);                                 \
-    }                                                                                                        \
-    static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config)    \
-    {                                                                                                        \
-        TRY(check_direction("groupnorm " #called, desc, wanted));                                            \
-        return admit("groupnorm " #called, desc, device, is_split, config);                                  \
-    }                                                                                                        \
-    static int64_t workspace_##called(const ckl_plan *plan)                                                  \
-    {                                                                                                        \
-        return workspace_of(plan, is_split).bytes;                                                           \
-    }                                                                                                        \
-    static const implementation called = {                                                                   \
-        .name = #called,                                                                                     \
-        .summary = says,                                                                                     \
-        .config_bytes = sizeof(groupnorm_config),                                                            \
-        .config = FIELD_TABLE(config_fields),                                                                \
-        .choose = choose_##called,                                                                           \
-        .admit = admit_##called,                                                                             \
-        .describe = groupnorm_##called,                                                                      \
-        .kernels = count,                                                                                    \
-        .params = &groupnorm_param_list,                                                                     \
-        .workspace_bytes = workspace_##called,                                                               \
-        .launch = launches,                                                                                  \
+#define IMPLEMENTATION(called, wanted, is_split, says, count, launches)                                   \
+    static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config)      \
+    {                                                                                                     \
+        TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
+        return choose("groupnorm " #called, desc, device, is_split, config);                              \
+    }                                                                                                     \
+    static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config) \
+    {                                                                                                     \
+        TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
+        return admit("groupnorm " #called, desc, device, is_split, config);                               \
+    }                                                                                                     \
+    static int64_t workspace_##called(const ckl_plan *plan)                                               \
+    {                                                                                                     \
+        return workspace_of(plan, is_split).bytes;                                                        \
+    }                                                                                                     \
+    static const implementation called = {                                                                \
+        .name = #called,                                                                                  \
+        .summary = says,                                                                                  \
+        .config_bytes = sizeof(groupnorm_config),                                                         \
+        .config = FIELD_TABLE(config_fields),                                                             \
+        .choose = choose_##called,                                                                        \
+        .admit = admit_##called,                                                                          \
+        .describe = groupnorm_##called,                                                                   \
+        .kernels = count,                                                                                 \
+        .params = &groupnorm_param_list,                                                                  \
+        .workspace_bytes = workspace_##called,                                                            \
+        .launch = launches,                                                                               \
     };
 
 static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d, ckl_direction wanted)
@@ -615,7 +616,8 @@ static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d,
 IMPLEMENTATION(forward, CKL_DIRECTION_FORWARD, false,
                "a group, or of nhwc neighbouring ones, in the shared memory of a CTA or cluster", 2, launch_bundles)
 IMPLEMENTATION(forward_split, CKL_DIRECTION_FORWARD, true,
-               "slices of groups store their moments; other CTAs read them again, while they are in L2", 2, launch_split)
+               "slices of groups store their moments; other CTAs read them again, while they are in L2", 2,
+               launch_split)
 IMPLEMENTATION(backward, CKL_DIRECTION_BACKWARD, false,
                "x and dy of a group in shared memory; a second kernel adds up dgamma and dbeta",
                GROUPNORM_GRADIENTS + 1, launch_bundles)

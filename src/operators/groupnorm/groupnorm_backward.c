@@ -331,7 +331,8 @@ static void begin(backward *k)
     const groupnorm_config *cfg = k->s.cfg;
     k->w = groupnorm_view_of(&k->s, cfg->vec);
     k->sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
-    k->sSums = smem_tensor("sums", F32, compact(shape(channels_of(cfg), k->w.grid.column_threads * cfg->fold, KINDS)), 16);
+    k->sSums =
+        smem_tensor("sums", F32, compact(shape(channels_of(cfg), k->w.grid.column_threads * cfg->fold, KINDS)), 16);
 }
 
 static void load_column(backward *k)
@@ -441,7 +442,8 @@ static void load_merged(const backward *k)
 {
     LOOP_FROM(i, convert(I32, thread()), imm(KINDS * k->s.cfg->bundle), imm(k->s.cfg->threads)) {
         const val group = div(i, imm(KINDS)), kind = rem(i, imm(KINDS));
-        set(k->sGroups, coord(kind, group), groupnorm_read(k->s.a.merged, add(groupnorm_merged(&k->s, group), convert(I64, kind))));
+        set(k->sGroups, coord(kind, group),
+            groupnorm_read(k->s.a.merged, add(groupnorm_merged(&k->s, group), convert(I64, kind))));
     }
 }
 

@@ -21,19 +21,19 @@
     X(owner, bool, affine, "1", "0 1", "with gamma and beta")                                   \
     X(owner, float, eps, "0", "0..", "forward: added to the variance; 0: 1e-5")
 
-#define GROUPNORM_CONFIG(X, owner)                                                                       \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")          \
-    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                   \
-    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                                 \
-    X(owner, int, channels, "1", "", "of a group")                                                       \
-    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")      \
-    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")                \
-    X(owner, int, fold, "1", "1 2 4 8", "nhwc: pixels taken as one, whose channels are whole vectors")   \
-    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                             \
-    X(owner, int, column_threads, "1", "", "threads that share a column")                                \
-    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                \
-    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                \
-    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")          \
+#define GROUPNORM_CONFIG(X, owner)                                                                     \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")        \
+    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                 \
+    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                               \
+    X(owner, int, channels, "1", "", "of a group")                                                     \
+    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")    \
+    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")              \
+    X(owner, int, fold, "1", "1 2 4 8", "nhwc: pixels taken as one, whose channels are whole vectors") \
+    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                           \
+    X(owner, int, column_threads, "1", "", "threads that share a column")                              \
+    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                              \
+    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")              \
+    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")        \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")
 
 #define GROUPNORM_PARAMS(X, owner) \
@@ -147,11 +147,11 @@ static inline bool groupnorm_streams(const groupnorm_config *c)
 }
 
 /* Kernels. Even ones: pointers are aligned to whole vectors; odd ones: to the element only. */
-enum { GROUPNORM_GRADIENTS = 2 }; // the one that adds up dgamma and dbeta
-void groupnorm_forward(const void *config, int kernel);          // 0, 1
-void groupnorm_forward_split(const void *config, int kernel);    // 0, 1
-void groupnorm_backward(const void *config, int kernel);         // 0, 1
-void groupnorm_backward_split(const void *config, int kernel);   // 0, 1
+enum { GROUPNORM_GRADIENTS = 2 };                              // the one that adds up dgamma and dbeta
+void groupnorm_forward(const void *config, int kernel);        // 0, 1
+void groupnorm_forward_split(const void *config, int kernel);  // 0, 1
+void groupnorm_backward(const void *config, int kernel);       // 0, 1
+void groupnorm_backward_split(const void *config, int kernel); // 0, 1
 
 enum { GROUPNORM_GRADIENT_COLUMNS = 32 }; // of a CTA of the kernel that adds up
 

@@ -480,7 +480,8 @@ static void load_merged(const forward *k)
     const int words = GROUP_WORDS * k->s.cfg->bundle;
     LOOP_FROM(i, convert(I32, thread()), imm(words), imm(k->s.cfg->threads)) {
         const val group = div(i, imm(GROUP_WORDS)), word = rem(i, imm(GROUP_WORDS));
-        set(k->sGroups, coord(word, group), groupnorm_read(k->s.a.merged, add(groupnorm_merged(&k->s, group), convert(I64, word))));
+        set(k->sGroups, coord(word, group),
+            groupnorm_read(k->s.a.merged, add(groupnorm_merged(&k->s, group), convert(I64, word))));
     }
 }
 
