@@ -97,8 +97,8 @@ enum {
     THREADS_MIN = 64,
     THREADS_MAX = 512,
     SPLIT_THREADS_MAX = 512,
-    SPLIT_THREADS = 1024, // of an SM: 64 registers each
-    SPLIT_THREADS_BACKWARD = 768,
+    SPLIT_THREADS = 1024, // of an SM, backward: 64 registers each; of 16 bits 80
+    SPLIT_THREADS_HALF = 768,
     VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
     VECTORS_STREAMED = 6,
     COLUMN_BYTES = 64, // of nchw that neighbouring threads read side by side
@@ -132,7 +132,7 @@ static int64_t bundles_of(const ckl_groupnorm_desc *d, const groupnorm_config *c
 static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
 {
     const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = !split || (forward && !groupnorm_streams(c));
+    const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = !split || forward;
     const int64_t slice = kept ? groupnorm_slice_bytes(c) : 0, groups = 16 * ceil_div(12 * c->bundle, 16);
     const int64_t peers = c->cluster > 1 ? 8 * (int64_t)c->bundle * c->cluster + 16 : 16;
     if (forward)
@@ -224,7 +224,8 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
     const int threads_max = s->threads_max;
     const int64_t vectors = units * c->channels * c->bundle * c->fold / (nchw ? 1 : c->vec);
-    const int64_t each = s->split ? VECTORS_STREAMED : VECTORS_OF_THREAD;
+    const bool streams = s->split && s->d->direction == CKL_DIRECTION_BACKWARD;
+    const int64_t each = streams ? VECTORS_STREAMED : VECTORS_OF_THREAD;
     const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / each));
     groupnorm_config best = *c;
     double least = INFINITY;
@@ -237,7 +238,7 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
                 continue;
             c->column_threads = nchw ? column_threads : groupnorm_grid_of(c, c->vec).column_threads;
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
-            double cost = shared_bytes(s->d, s->split, c) <= budget ? cost_of(c, units, wanted, s->split) : INFINITY;
+            double cost = shared_bytes(s->d, s->split, c) <= budget ? cost_of(c, units, wanted, streams) : INFINITY;
             if (cost < least) {
                 least = cost;
                 best = *c;
@@ -265,24 +266,30 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
     return found;
 }
 
-/* The largest slices, by halves, of so many bytes and threads; larger ones of more where a thread would have several columns. */
+/*
+ * The largest slices, by halves, of so many bytes and threads. Forward they are in shared memory, three CTAs an SM. Backward they stream: small
+ * ones, but larger ones of more threads where a thread would have several columns (bench/notes/groupnorm.md).
+ */
 static bool choose_slice(search *s, groupnorm_config *c)
 {
     static const struct {
         int64_t bytes;
         int threads;
-    } sizes[] = { { 20 << 10, 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
+    } sizes[] = { { 72 << 10, 256 }, { 20 << 10, 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
+    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t units = max_i64(1, units_of(s->d, c)), most = s->device->smem_per_cta_bytes;
     bool found = false;
-    for (int i = 0; i < COUNT_OF(sizes) && !(found && groupnorm_grid_of(c, c->vec).slots == 1); i++) {
+    for (int i = forward ? 0 : 1; i < (forward ? 1 : COUNT_OF(sizes)); i++) {
         groupnorm_config tried = *c;
         s->threads_max = sizes[i].threads;
         for (int64_t slices = 1, fits = 0; slices < 2 * units && !fits; slices *= 2)
-            if (share_out(s, ceil_div(units, slices), most, &tried) &&
-                (groupnorm_slice_bytes(&tried) <= sizes[i].bytes || slices >= units)) {
+            if (share_out(s, ceil_div(units, slices), forward ? min_i64(sizes[i].bytes, most) : most, &tried) &&
+                (forward || groupnorm_slice_bytes(&tried) <= sizes[i].bytes || slices >= units)) {
                 fits = found = true;
                 *c = tried;
             }
+        if (found && groupnorm_grid_of(c, c->vec).slots == 1)
+            break;
     }
     return found;
 }
@@ -291,9 +298,8 @@ static bool choose_slice(search *s, groupnorm_config *c)
 static int ctas_per_sm(const search *s, const groupnorm_config *c)
 {
     int64_t room = residency_ctas_per_sm(s->device, c->threads, shared_bytes(s->d, s->split, c));
-    if (s->split)
-        room = min_i64(room, (s->d->direction == CKL_DIRECTION_FORWARD ? SPLIT_THREADS : SPLIT_THREADS_BACKWARD) /
-                                 c->threads);
+    if (s->split && s->d->direction == CKL_DIRECTION_BACKWARD)
+        room = min_i64(room, (s->d->dtype == CKL_F32 ? SPLIT_THREADS : SPLIT_THREADS_HALF) / c->threads);
     int64_t ctas = bundles_of(s->d, c) * slices_of(s->d, c, s->split);
     return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
 }

@@ -140,12 +140,6 @@ static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
  */
 enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
 
-/* Are split slices read from memory in both passes? Not where sums are of other vectors than loads: these meet in shared memory. */
-static inline bool groupnorm_streams(const groupnorm_config *c)
-{
-    return groupnorm_vec_of_group(c) == c->vec;
-}
-
 /* Kernels. Even ones: pointers are aligned to whole vectors; odd ones: to the element only. */
 enum { GROUPNORM_GRADIENTS = 2 };                              // the one that adds up dgamma and dbeta
 void groupnorm_forward(const void *config, int kernel);        // 0, 1
@@ -239,9 +233,6 @@ packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec);
 /* Starts the copy of a vector into shared memory, where the thread that asked for it finds it after groupnorm_staged(). */
 void groupnorm_stage(const groupnorm_slice *s, val address, val pointer, val element);
 void groupnorm_staged(void);
-
-/* Where the thread's first vector is in the tensor, i64. */
-val groupnorm_first(const groupnorm_slice *s, const groupnorm_view *w);
 
 /* Of f32: element `index` of an array in global memory. */
 val groupnorm_read(val pointer, val index);

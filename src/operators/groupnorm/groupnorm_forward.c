@@ -18,7 +18,6 @@ enum { GROUP_MEAN, GROUP_REST, GROUP_RSTD, GROUP_WORDS };
 
 typedef struct forward {
     groupnorm_slice s;
-    bool in_smem;                             // the slice; else it is read again in each pass
     groupnorm_view all;                       // for loads and stores
     groupnorm_view same;                      // for sums: vectors of which each is of one group
     val staged;                               // u32, the slice in shared memory
@@ -88,8 +87,7 @@ typedef struct moments {
 static void load_same(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
-    v->x = k->in_smem ? groupnorm_load_shared(&k->s, add(k->staged, v->shared), k->same.grid.vec)
-                      : groupnorm_load(&k->s, k->s.a.x, v->global);
+    v->x = groupnorm_load_shared(&k->s, add(k->staged, v->shared), k->same.grid.vec);
 }
 
 static void add_values(void *kernel, groupnorm_vector *v)
@@ -115,8 +113,7 @@ static void find_pivot(forward *k)
     const int vec = k->same.grid.vec;
     k->pivot = variable(F32, immf(0));
     IF(logical_and(lt(k->same.column, imm(k->same.grid.columns)), lt(imm(0), k->same.vectors))) {
-        groupnorm_vector first = { .shared = mul(thread(), imm(vec * (int)ckl_dtype_bytes(k->s.cfg->dtype))),
-                                   .global = groupnorm_first(&k->s, &k->same) };
+        groupnorm_vector first = { .shared = mul(thread(), imm(vec * (int)ckl_dtype_bytes(k->s.cfg->dtype))) };
         load_same(k, &first);
         tensor rX = unpacked(first.x, F32); // (VEC)
         for (int i = 0; i < vec; i++)
@@ -295,8 +292,7 @@ static void publish(const forward *k, int i, moments m)
 static void load_again(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
-    v->x = k->in_smem ? groupnorm_load_shared(&k->s, add(k->staged, v->shared), k->all.grid.vec)
-                      : groupnorm_load(&k->s, k->s.a.x, v->global);
+    v->x = groupnorm_load_shared(&k->s, add(k->staged, v->shared), k->all.grid.vec);
 }
 
 static void write_vector(void *kernel, groupnorm_vector *v)
@@ -366,11 +362,9 @@ static void begin(forward *k)
     k->sGroups = smem_tensor("groups", F32, compact(shape(GROUP_WORDS, cfg->bundle)), 16); // (GROUP_WORDS,BUNDLE)
 }
 
-/* Begins to load it, if it is to be in shared memory. */
+/* Begins to load it. */
 static void stage_slice(forward *k)
 {
-    if (!k->in_smem)
-        return;
     k->staged = smem_address(smem_alloc("slice", groupnorm_slice_bytes(k->s.cfg), 16));
     groupnorm_over_columns(&k->s, &k->all, stage_column, k);
 }
@@ -383,9 +377,8 @@ static void moments_of_slice(forward *k)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_pivots(k);
     load_column_weights(k);
-    if (k->in_smem)
-        groupnorm_staged();
-    if (!groupnorm_streams(cfg))
+    groupnorm_staged();
+    if (groupnorm_vec_of_group(cfg) != cfg->vec)
         cta_sync(); // sums are of other vectors than the thread's own
     tell_moments(k);
 }
@@ -393,7 +386,7 @@ static void moments_of_slice(forward *k)
 void groupnorm_forward(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
-    forward k = { .s = groupnorm_slice_here(cfg, kernel == 0), .in_smem = true };
+    forward k = { .s = groupnorm_slice_here(cfg, kernel == 0) };
     begin(&k);
     stage_slice(&k);
     moments_of_slice(&k);
@@ -488,7 +481,7 @@ static void load_merged(const forward *k)
 void groupnorm_forward_split(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
-    forward k = { .s = groupnorm_slice_begin(cfg, kernel == 0), .in_smem = !groupnorm_streams(cfg) };
+    forward k = { .s = groupnorm_slice_begin(cfg, kernel == 0) };
     const two_pass order = groupnorm_order(&k.s);
     groupnorm_wait();
     two_pass_item item = two_pass_draw(&order);
@@ -499,8 +492,7 @@ void groupnorm_forward_split(const void *config, int kernel)
         load_column_weights(&k);
         two_pass_wait(&order, &item);
         load_merged(&k);
-        if (k.in_smem)
-            groupnorm_staged();
+        groupnorm_staged();
         cta_sync();
         groupnorm_over_columns(&k.s, &k.all, write_column, &k);
         two_pass_end(&order, &item);

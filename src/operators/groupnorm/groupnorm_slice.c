@@ -139,11 +139,6 @@ static groupnorm_column column_at(const groupnorm_slice *s, const groupnorm_view
     return c;
 }
 
-val groupnorm_first(const groupnorm_slice *s, const groupnorm_view *w)
-{
-    return column_at(s, w, imm_as(I32, 0)).global;
-}
-
 void groupnorm_over_columns(const groupnorm_slice *s, const groupnorm_view *w, groupnorm_column_pass *pass,
                             void *kernel)
 {
