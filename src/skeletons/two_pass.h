@@ -16,7 +16,7 @@
  *     ELSE {
  *         ... store the sums of the chunk ...
  *         const val last = two_pass_leave(&t, &item);
- *         IF(last) {                       // if t.merges
+ *         IF(last) {
  *             ... merge the sums of the strip ...
  *             two_pass_merged(&t, &item);
  *         }
@@ -31,13 +31,13 @@
 typedef struct two_pass {
     val counters; // address of a u32 for the items that were drawn and one for each strip: 0 before the kernel, and after it
     val strips, chunks, lag; // u32; chunks: of a strip
-    bool merges;             // the last CTA of a strip merges its sums
+    val abreast; // u32: strips that share lines of memory, whose chunks stand side by side in the order; divides strips
 } two_pass;
 
 typedef struct two_pass_item {
     val writes;       // predicate, the same in all threads: outputs, or sums
     val strip, chunk; // u32
-    val left;         // u32, in thread 0 of a CTA that has waited: how many others of the strip had
+    val left;         // u32, in thread 0 of a CTA that has waited: the counter of its strip then
 } two_pass_item;
 
 two_pass_item two_pass_draw(const two_pass *t);
@@ -56,9 +56,9 @@ static inline int64_t two_pass_counter_bytes(int64_t strips)
     return (1 + strips) * (int64_t)sizeof(uint32_t);
 }
 
-static inline uint32_t two_pass_lag(int64_t strips, int64_t chunks, int64_t ctas)
+static inline uint32_t two_pass_lag(int64_t strips, int64_t abreast, int64_t chunks, int64_t ctas)
 {
-    return (uint32_t)min_i64(strips * chunks, chunks + ctas);
+    return (uint32_t)min_i64(strips * chunks, abreast * chunks + ctas);
 }
 
 static inline int64_t two_pass_ctas(int64_t strips, int64_t chunks)

@@ -93,14 +93,15 @@ enum {
     PLANES_BYTES = 12 << 10,   // of nchw that are worth a CTA
     CLUSTER_MAX = 8,
     SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
-    SPLIT_BYTES = 72 << 10,  // three: of the first split kernel, which only reads
     SPREAD_BYTES = 32 << 10, // smaller slices are not shared out further, even if SMs are idle
     THREADS_MIN = 64,
     THREADS_MAX = 512,
-    SPLIT_THREADS_MAX = 256, // the second kernel keeps loads in registers
-    VECTORS_OF_THREAD = 12,  // about 50 KiB for 256 threads: bench/notes/groupnorm.md
-    COLUMN_BYTES = 64,       // of nchw that neighbouring threads read side by side
-    SECOND_CTAS = 4,         // an SM: CTAs of the second split kernel, backward; forward has one for each slice
+    SPLIT_THREADS_MAX = 512,
+    SPLIT_THREADS = 1024, // of an SM, backward: 64 registers each; of 16 bits 80
+    SPLIT_THREADS_HALF = 768,
+    VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
+    VECTORS_STREAMED = 6,
+    COLUMN_BYTES = 64, // of nchw that neighbouring threads read side by side
     SLICES_MAX = 1 << 20
 };
 
@@ -125,18 +126,19 @@ static int64_t bundles_of(const ckl_groupnorm_desc *d, const groupnorm_config *c
 }
 
 /*
- * Shared memory of a CTA: slices of x and, backward, dy; what threads tell of their sums, in place of the slices where
- * these are not needed again; what groups and CTAs tell.
+ * Shared memory of a CTA: slices of x and, backward, dy, if they are kept there; what threads tell of their sums; what groups and CTAs
+ * tell.
  */
 static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
 {
     const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    const int64_t slice = groupnorm_slice_bytes(c), groups = 16 * ceil_div(12 * c->bundle, 16);
-    const int64_t peers = c->cluster > 1 ? 8 * (int64_t)c->bundle * c->cluster + 16 : 0;
-    if (d->direction == CKL_DIRECTION_FORWARD)
+    const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = !split || forward;
+    const int64_t slice = kept ? groupnorm_slice_bytes(c) : 0, groups = 16 * ceil_div(12 * c->bundle, 16);
+    const int64_t peers = c->cluster > 1 ? 8 * (int64_t)c->bundle * c->cluster + 16 : 16;
+    if (forward)
         return slice + round_up(8 * (int64_t)c->threads, 16) + round_up(4 * (int64_t)c->threads, 16) + groups + peers;
     int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * c->channels * c->bundle * c->fold;
-    return (split && g.slots == 1 ? max_i64(2 * slice, sums) : 2 * slice + sums) + groups + peers + 16;
+    return 2 * slice + sums + groups + peers + 16;
 }
 
 /* Choice */
@@ -178,11 +180,16 @@ static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
     return d->c % c->vec == 0 && c->channels * c->bundle % c->vec == 0 && in_group;
 }
 
-/* What a split over threads costs: the vectors for which there is room; more if it is far from the threads wanted. */
-static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted)
+/*
+ * What a split over threads costs: the vectors for which there is room; more if it is far from the threads wanted, or for columns that
+ * follow each other: what streams waits at the start of each.
+ */
+static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted, bool streams)
 {
-    static const double column = 0.02, too_few = 1.1, too_many = 1.6; // from there on evenness counts less
+    static const double kept = 0.02, streamed = 0.2, too_few = 1.1,
+                        too_many = 1.6; // from there on evenness counts less
     groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    double column = streams ? streamed : kept;
     double room = (double)(g.slots * ceil_div(units, g.column_threads)) * c->threads * (1 + column * g.slots);
     double ratio = (double)c->threads / (double)wanted;
     return room * fmax(1, fmax(ratio / too_many, 1 / ratio / too_few));
@@ -193,6 +200,7 @@ typedef struct search {
     const ckl_groupnorm_desc *d;
     const ckl_device_info *device;
     bool split;
+    int threads_max; // of a CTA
 } search;
 
 /* Every warp has some groups, and the columns of several groups lie side by side. */
@@ -214,9 +222,11 @@ static int side_by_side(const search *s, const groupnorm_config *c)
 static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
 {
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
-    const int threads_max = s->split ? SPLIT_THREADS_MAX : THREADS_MAX;
+    const int threads_max = s->threads_max;
     const int64_t vectors = units * c->channels * c->bundle * c->fold / (nchw ? 1 : c->vec);
-    const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / VECTORS_OF_THREAD));
+    const bool streams = s->split && s->d->direction == CKL_DIRECTION_BACKWARD;
+    const int64_t each = streams ? VECTORS_STREAMED : VECTORS_OF_THREAD;
+    const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / each));
     groupnorm_config best = *c;
     double least = INFINITY;
     for (c->threads = threads_min_for(s, c); c->threads <= threads_max; c->threads += 32)
@@ -228,7 +238,7 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
                 continue;
             c->column_threads = nchw ? column_threads : groupnorm_grid_of(c, c->vec).column_threads;
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
-            double cost = shared_bytes(s->d, s->split, c) <= budget ? cost_of(c, units, wanted) : INFINITY;
+            double cost = shared_bytes(s->d, s->split, c) <= budget ? cost_of(c, units, wanted, streams) : INFINITY;
             if (cost < least) {
                 least = cost;
                 best = *c;
@@ -256,24 +266,40 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
     return found;
 }
 
-/* Slices that fit the budget, some of which a CTA of the second kernel takes. */
-static bool choose_slice(const search *s, int64_t budget, groupnorm_config *c)
+/*
+ * The largest slices, by halves, of so many bytes and threads. Forward they are in shared memory, three CTAs an SM. Backward they stream: small
+ * ones, but larger ones of more threads where a thread would have several columns (bench/notes/groupnorm.md).
+ */
+static bool choose_slice(search *s, groupnorm_config *c)
 {
-    const int64_t units = units_of(s->d, c);
-    for (int64_t slices = 1; slices < 2 * max_i64(1, units); slices *= 2)
-        if (share_out(s, ceil_div(units, slices), budget, c)) {
-            int64_t ctas = bundles_of(s->d, c) * slices_of(s->d, c, true);
-            const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
-            c->slices_per_cta = forward ? 1 : (int)max_i64(1, ctas / ((int64_t)SECOND_CTAS * s->device->sm_count));
-            return true;
-        }
-    return false;
+    static const struct {
+        int64_t bytes;
+        int threads;
+    } sizes[] = { { 72 << 10, 256 }, { 20 << 10, 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
+    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
+    const int64_t units = max_i64(1, units_of(s->d, c)), most = s->device->smem_per_cta_bytes;
+    bool found = false;
+    for (int i = forward ? 0 : 1; i < (forward ? 1 : COUNT_OF(sizes)); i++) {
+        groupnorm_config tried = *c;
+        s->threads_max = sizes[i].threads;
+        for (int64_t slices = 1, fits = 0; slices < 2 * units && !fits; slices *= 2)
+            if (share_out(s, ceil_div(units, slices), forward ? min_i64(sizes[i].bytes, most) : most, &tried) &&
+                (forward || groupnorm_slice_bytes(&tried) <= sizes[i].bytes || slices >= units)) {
+                fits = found = true;
+                *c = tried;
+            }
+        if (found && groupnorm_grid_of(c, c->vec).slots == 1)
+            break;
+    }
+    return found;
 }
 
 /* As many CTAs an SM as have room, or as there are. */
 static int ctas_per_sm(const search *s, const groupnorm_config *c)
 {
     int64_t room = residency_ctas_per_sm(s->device, c->threads, shared_bytes(s->d, s->split, c));
+    if (s->split && s->d->direction == CKL_DIRECTION_BACKWARD)
+        room = min_i64(room, (s->d->dtype == CKL_F32 ? SPLIT_THREADS : SPLIT_THREADS_HALF) / c->threads);
     int64_t ctas = bundles_of(s->d, c) * slices_of(s->d, c, s->split);
     return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
 }
@@ -343,12 +369,12 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
     return false;
 }
 
-static bool choose_slices(const search *s, groupnorm_config *c)
+static bool choose_slices(search *s, groupnorm_config *c)
 {
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     if (!fold_pixels(s, c))
         set_bundle(s, BUNDLE_MAX_SPLIT, forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD, c);
-    return choose_slice(s, min_i64(SPLIT_BYTES, s->device->smem_per_cta_bytes), c);
+    return choose_slice(s, c);
 }
 
 /*
@@ -385,7 +411,7 @@ static ckl_status choose(const char *what, const ckl_groupnorm_desc *d, const ck
     c->layout = (choice)d->layout;
     c->affine = d->affine;
     c->channels = (int)max_i64(1, d->c / d->groups);
-    search s = { d, device, split };
+    search s = { d, device, split, THREADS_MAX };
     if (!(split ? choose_slices(&s, c) : choose_bundles(&s, c)))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " bytes of shared memory of a CTA do not hold a %s", what, most,
              split ? "slice of a bundle" : "bundle, shared by as many as there may be in a cluster");
@@ -404,9 +430,8 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
         FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, c->vec, VECTOR_BYTES);
     if (!is_power_of_two(c->cluster) || c->cluster > 16 || (split && c->cluster > 1))
         FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to %d", what, c->cluster, split ? 1 : 16);
-    if (c->steps < 1 || c->rounds < 1 || c->slices_per_cta < 1)
-        FAIL(CKL_INVALID, "%s: steps=%d, rounds=%d or slices_per_cta=%d is less than 1", what, c->steps, c->rounds,
-             c->slices_per_cta);
+    if (c->steps < 1)
+        FAIL(CKL_INVALID, "%s: steps=%d is less than 1", what, c->steps);
     return CKL_OK;
 }
 
@@ -459,25 +484,29 @@ static ckl_status admit(const char *what, const ckl_groupnorm_desc *d, const ckl
     if (shared_bytes(d, split, c) > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "%s: steps=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->steps,
              shared_bytes(d, split, c), device->smem_per_cta_bytes);
-    if (units > INT32_MAX / 2 || slices > SLICES_MAX || bundles_of(d, c) * slices > INT32_MAX)
+    if (units > INT32_MAX / 2 || slices > SLICES_MAX || bundles_of(d, c) * slices > INT32_MAX / 2)
         FAIL(CKL_UNSUPPORTED, "%s: more than %d pixels of an image, or CTAs", what, INT32_MAX / 2);
     return CKL_OK;
 }
 
 /* Launch */
 
-static int64_t entries_bytes(const ckl_plan *plan, bool split)
-{
-    const ckl_groupnorm_desc *d = plan->desc;
-    const int64_t words = GROUPNORM_ENTRY * d->n * d->groups * slices_of(d, plan->config, split);
-    return split ? round_up(words * 4, PLAN_WORKSPACE_ALIGNMENT) : 0;
-}
+/* Of the workspace: entries of split slices, what is merged of them, counters, and partial sums of gradients. */
+typedef struct workspace_parts {
+    int64_t merged, counters, partial, bytes; // offsets; entries come first
+} workspace_parts;
 
-static int64_t partial_bytes(const ckl_plan *plan, bool split)
+static workspace_parts workspace_of(const ckl_plan *plan, bool split)
 {
     const ckl_groupnorm_desc *d = plan->desc;
+    const int64_t slices = slices_of(d, plan->config, split), groups = split ? d->n * d->groups : 0;
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
-    return sums ? 4 * GROUPNORM_KINDS * d->n * d->c * slices_of(d, plan->config, split) : 0;
+    workspace_parts w = { .merged = 4 * GROUPNORM_ENTRY * groups * slices };
+    w.counters = w.merged + 4 * GROUPNORM_ENTRY * groups;
+    const int64_t counters = split ? two_pass_counter_bytes(bundles_of(d, plan->config)) : 0;
+    w.partial = round_up(w.counters + counters, PLAN_WORKSPACE_ALIGNMENT);
+    w.bytes = w.partial + (sums ? 4 * GROUPNORM_KINDS * d->n * d->c * slices : 0);
+    return w;
 }
 
 static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_args *a, bool split)
@@ -486,14 +515,13 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
     const groupnorm_config *c = plan->config;
     const int64_t units = units_of(d, c), slices = slices_of(d, c, split);
     const char *workspace = plan_workspace(plan, a->workspace);
+    const workspace_parts w = workspace_of(plan, split);
     return (groupnorm_params){ .channels = d->c,
                                .pixels = d->h * d->w,
                                .bundles = ceil_div(d->groups, c->bundle),
                                .slices = (int32_t)slices,
                                .range = (int32_t)ceil_div(units, slices),
                                .units = (int32_t)units,
-                               .entry_slices = (int32_t)slices,
-                               .entry_range = (int32_t)ceil_div(units, slices),
                                .reciprocal = 1 / (float)(d->c / d->groups * d->h * d->w),
                                .eps = d->eps,
                                .x = a->x,
@@ -504,7 +532,9 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
                                .mean = a->mean,
                                .rstd = a->rstd,
                                .entries = workspace,
-                               .partial = workspace ? workspace + entries_bytes(plan, split) : NULL,
+                               .merged = workspace ? workspace + w.merged : NULL,
+                               .counters = workspace ? workspace + w.counters : NULL,
+                               .partial = workspace ? workspace + w.partial : NULL,
                                .lines = elements_of(d) ? d->n * slices : 0,
                                .dgamma = a->dgamma,
                                .dbeta = a->dbeta };
@@ -517,66 +547,35 @@ static int unaligned(const ckl_plan *plan, const ckl_groupnorm_args *a)
     return !PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(c->dtype), a->x, a->dy, a->gamma, a->beta, a->y, a->dx);
 }
 
-/* dgamma and dbeta, of no lines where there are no elements: zero. */
-static ckl_status launch_gradients(const ckl_plan *plan, int kernel, const groupnorm_params *p, ckl_stream stream)
+/* Of the CTAs of all slices; then dgamma and dbeta, of no lines where there are no elements: zero. */
+static ckl_status launch_slices(const ckl_plan *plan, int kernel, int64_t ctas, const groupnorm_params *p,
+                                ckl_stream stream)
 {
     const ckl_groupnorm_desc *d = plan->desc;
+    if (elements_of(d) > 0)
+        TRY(plan_launch(plan, kernel, (plan_grid){ .x = ctas }, p, stream));
     if (d->direction == CKL_DIRECTION_FORWARD || !d->affine || d->c == 0)
         return CKL_OK;
     const plan_grid grid = { .x = ceil_div(GROUPNORM_KINDS * d->c, GROUPNORM_GRADIENT_COLUMNS) };
-    return plan_launch(plan, kernel, grid, p, stream);
+    return plan_launch(plan, GROUPNORM_GRADIENTS, grid, p, stream);
 }
 
 static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_groupnorm_desc *d = plan->desc;
     const groupnorm_params p = params_for(plan, args, false);
-    const plan_grid grid = { .x = bundles_of(d, plan->config) * p.slices };
-    if (elements_of(d) > 0)
-        TRY(plan_launch(plan, unaligned(plan, args), grid, &p, stream));
-    return launch_gradients(plan, GROUPNORM_GRADIENTS, &p, stream);
+    return launch_slices(plan, unaligned(plan, args), bundles_of(plan->desc, plan->config) * p.slices, &p, stream);
 }
 
-/* In rounds: what the first kernel has read is still in L2 when the second reads it. */
+/* Strips of chunks are the bundles and their slices; of nhwc, those of an image share lines of memory. */
 static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    const groupnorm_config *c = plan->config;
-    const int64_t bundles = elements_of(d) ? bundles_of(d, c) : 0, round = max_i64(1, ceil_div(bundles, c->rounds));
-    const int odd = unaligned(plan, args);
-    groupnorm_params p = params_for(plan, args, true);
-    for (; p.first < bundles; p.first += round) {
-        int64_t here = min_i64(round, bundles - p.first);
-        groupnorm_params second = p; // its CTAs take several slices: each has to merge all entries first
-        second.slices = (int32_t)ceil_div(p.slices, c->slices_per_cta);
-        second.range = (int32_t)ceil_div(p.units, second.slices);
-        TRY(plan_launch(plan, odd, (plan_grid){ .x = here * p.slices }, &p, stream));
-        TRY(plan_launch(plan, 2 + odd, (plan_grid){ .x = here * second.slices }, &second, stream));
-    }
-    return launch_gradients(plan, GROUPNORM_SPLIT_GRADIENTS, &p, stream);
-}
-
-/* Of slices that one kernel takes twice, strips are bundles (nchw), or images, whose bundles share lines of memory. */
-static int64_t strips_of(const ckl_groupnorm_desc *d, const groupnorm_config *c)
-{
-    return d->layout == CKL_IMAGE_NCHW ? bundles_of(d, c) : d->n;
-}
-
-static ckl_status launch_turns(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    const ckl_groupnorm_desc *d = plan->desc;
-    const groupnorm_config *c = plan->config;
     const int kernel = unaligned(plan, args);
     groupnorm_params p = params_for(plan, args, true);
-    if (elements_of(d) == 0)
-        return launch_gradients(plan, GROUPNORM_GRADIENTS, &p, stream);
-    const int64_t strips = strips_of(d, c), chunks = bundles_of(d, c) * p.slices / strips;
-    p.counters = (char *)p.partial + partial_bytes(plan, true);
+    const int64_t strips = bundles_of(d, plan->config), abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles;
     p.strips = (uint32_t)strips;
-    p.chunks = (uint32_t)chunks;
-    p.lag = two_pass_lag(strips, chunks, plan->kernels[kernel].clusters_resident);
-    TRY(plan_launch(plan, kernel, (plan_grid){ .x = two_pass_ctas(strips, chunks) }, &p, stream));
-    return launch_gradients(plan, GROUPNORM_GRADIENTS, &p, stream);
+    p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
+    return launch_slices(plan, kernel, two_pass_ctas(strips, p.slices), &p, stream);
 }
 
 /* Implementations */
@@ -584,34 +583,33 @@ static ckl_status launch_turns(const ckl_plan *plan, const void *args, ckl_strea
 static const field desc_fields[] = { GROUPNORM_DESC(FIELD_ROW, ckl_groupnorm_desc) };
 static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_config) };
 
-#define IMPLEMENTATION(called, wanted, is_split, says, count, launches)                                      \
-    static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config)         \
-    {                                                                                                        \
-        TRY(check_direction("groupnorm " #called, desc, wanted));                                            \
-        return choose("groupnorm " #called, desc, device, is_split, config);                                 \
-    }                                                                                                        \
-    static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config)    \
-    {                                                                                                        \
-        TRY(check_direction("groupnorm " #called, desc, wanted));                                            \
-        return admit("groupnorm " #called, desc, device, is_split, config);                                  \
-    }                                                                                                        \
-    static int64_t workspace_##called(const ckl_plan *plan)                                                  \
-    {                                                                                                        \
-        return entries_bytes(plan, is_split) + partial_bytes(plan, is_split) +                               \
-               (launches == launch_turns ? two_pass_counter_bytes(strips_of(plan->desc, plan->config)) : 0); \
-    }                                                                                                        \
-    static const implementation called = {                                                                   \
-        .name = #called,                                                                                     \
-        .summary = says,                                                                                     \
-        .config_bytes = sizeof(groupnorm_config),                                                            \
-        .config = FIELD_TABLE(config_fields),                                                                \
-        .choose = choose_##called,                                                                           \
-        .admit = admit_##called,                                                                             \
-        .describe = groupnorm_##called,                                                                      \
-        .kernels = count,                                                                                    \
-        .params = &groupnorm_param_list,                                                                     \
-        .workspace_bytes = workspace_##called,                                                               \
-        .launch = launches,                                                                                  \
+#define IMPLEMENTATION(called, wanted, is_split, says, count, launches)                                   \
+    static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config)      \
+    {                                                                                                     \
+        TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
+        return choose("groupnorm " #called, desc, device, is_split, config);                              \
+    }                                                                                                     \
+    static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config) \
+    {                                                                                                     \
+        TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
+        return admit("groupnorm " #called, desc, device, is_split, config);                               \
+    }                                                                                                     \
+    static int64_t workspace_##called(const ckl_plan *plan)                                               \
+    {                                                                                                     \
+        return workspace_of(plan, is_split).bytes;                                                        \
+    }                                                                                                     \
+    static const implementation called = {                                                                \
+        .name = #called,                                                                                  \
+        .summary = says,                                                                                  \
+        .config_bytes = sizeof(groupnorm_config),                                                         \
+        .config = FIELD_TABLE(config_fields),                                                             \
+        .choose = choose_##called,                                                                        \
+        .admit = admit_##called,                                                                          \
+        .describe = groupnorm_##called,                                                                   \
+        .kernels = count,                                                                                 \
+        .params = &groupnorm_param_list,                                                                  \
+        .workspace_bytes = workspace_##called,                                                            \
+        .launch = launches,                                                                               \
     };
 
 static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d, ckl_direction wanted)
@@ -624,23 +622,16 @@ static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d,
 IMPLEMENTATION(forward, CKL_DIRECTION_FORWARD, false,
                "a group, or of nhwc neighbouring ones, in the shared memory of a CTA or cluster", 2, launch_bundles)
 IMPLEMENTATION(forward_split, CKL_DIRECTION_FORWARD, true,
-               "slices of groups store their moments; a second kernel reads x again", 4, launch_split)
-IMPLEMENTATION(forward_turns, CKL_DIRECTION_FORWARD, true,
                "slices of groups store their moments; other CTAs read them again, while they are in L2", 2,
-               launch_turns)
+               launch_split)
 IMPLEMENTATION(backward, CKL_DIRECTION_BACKWARD, false,
                "x and dy of a group in shared memory; a second kernel adds up dgamma and dbeta",
                GROUPNORM_GRADIENTS + 1, launch_bundles)
 IMPLEMENTATION(backward_split, CKL_DIRECTION_BACKWARD, true,
-               "slices of groups store their sums; a second kernel reads x and dy again", GROUPNORM_SPLIT_GRADIENTS + 1,
-               launch_split)
-IMPLEMENTATION(backward_turns, CKL_DIRECTION_BACKWARD, true,
                "slices of groups store their sums; other CTAs read them again, while they are in L2",
-               GROUPNORM_GRADIENTS + 1, launch_turns)
+               GROUPNORM_GRADIENTS + 1, launch_split)
 
-static const implementation *const implementations[] = { &forward,  &forward_split,  &forward_turns,
-                                                         &backward, &backward_split, &backward_turns,
-                                                         NULL };
+static const implementation *const implementations[] = { &forward, &forward_split, &backward, &backward_split, NULL };
 
 OPERATOR(groupnorm, groupnorm,
          "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels, and its gradients",

@@ -15,12 +15,11 @@ enum { KIND_A, KIND_B, KINDS = GROUPNORM_KINDS };
 
 typedef struct backward {
     groupnorm_slice s;
-    bool in_smem; // the vectors to write are made of; else they are read again
+    bool in_smem; // the slices; else they are read again in each pass
     groupnorm_view w;
     val staged_x, staged_dy;           // u32, the slices in shared memory
     tensor sGroups;                    // (KINDS,BUNDLE): A and B
     tensor sSums;                      // (CHANNELS,ROWS,KINDS): column_threads rows of each pixel of a fold
-    bool in_place;                     // sSums is where the slices were: nothing reads them again
     tensor rGamma;                     // (1) or (VEC) of a thread that has one column
     tensor rMean, rRstd;               // (1) or (VEC) of the column on its way
     tensor rA, rB;                     // (VEC) sums of it
@@ -79,18 +78,14 @@ static void load_gamma(backward *k, val column)
         k->rGamma = groupnorm_weights(&k->s, k->s.a.gamma, groupnorm_existing(&k->s, &k->w, column));
 }
 
-static void load_staged(void *kernel, groupnorm_vector *v)
+static void load_vector(void *kernel, groupnorm_vector *v)
 {
     backward *k = kernel;
-    v->x = groupnorm_load_shared(&k->s, add(k->staged_x, v->shared), k->w.grid.vec);
-    v->dy = groupnorm_load_shared(&k->s, add(k->staged_dy, v->shared), k->w.grid.vec);
-}
-
-static void load_global(void *kernel, groupnorm_vector *v)
-{
-    backward *k = kernel;
-    v->x = groupnorm_load(&k->s, k->s.a.x, v->global);
-    v->dy = groupnorm_load(&k->s, k->s.a.dy, v->global);
+    const groupnorm_slice *s = &k->s;
+    v->x = k->in_smem ? groupnorm_load_shared(s, add(k->staged_x, v->shared), k->w.grid.vec)
+                      : groupnorm_load(s, s->a.x, v->global);
+    v->dy = k->in_smem ? groupnorm_load_shared(s, add(k->staged_dy, v->shared), k->w.grid.vec)
+                       : groupnorm_load(s, s->a.dy, v->global);
 }
 
 /* Sums of channels */
@@ -142,9 +137,7 @@ static void add_column(void *kernel, const groupnorm_column *c)
     fill(k->rB, immf(0));
     if (!groupnorm_has_one_column(&k->w))
         load_statistics(k, c->number);
-    groupnorm_over_vectors(&k->s, &k->w, c, load_staged, add_vector, k);
-    if (k->in_place)
-        cta_sync(); // all have read their vectors
+    groupnorm_over_vectors(&k->s, &k->w, c, load_vector, add_vector, k);
     if (is_nchw(k))
         store_channel(k, c);
     else
@@ -297,7 +290,7 @@ static void write_column(void *kernel, const groupnorm_column *c)
 {
     backward *k = kernel;
     begin_column(k, c);
-    groupnorm_over_vectors(&k->s, &k->w, c, k->in_smem ? load_staged : load_global, write_vector, k);
+    groupnorm_over_vectors(&k->s, &k->w, c, load_vector, write_vector, k);
 }
 
 /* dgamma and dbeta */
@@ -332,12 +325,14 @@ static void add_gradients(const groupnorm_config *cfg)
 
 /* Kernels */
 
-static backward begin(const groupnorm_config *cfg, int kernel, bool split, bool backwards)
+/* Of a slice that is known. */
+static void begin(backward *k)
 {
-    backward k = { .s = groupnorm_slice_here(cfg, kernel % 2 == 0, split, backwards), .in_smem = !split };
-    k.w = groupnorm_view_of(&k.s, cfg->vec);
-    k.sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
-    return k;
+    const groupnorm_config *cfg = k->s.cfg;
+    k->w = groupnorm_view_of(&k->s, cfg->vec);
+    k->sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
+    k->sSums =
+        smem_tensor("sums", F32, compact(shape(channels_of(cfg), k->w.grid.column_threads * cfg->fold, KINDS)), 16);
 }
 
 static void load_column(backward *k)
@@ -348,19 +343,11 @@ static void load_column(backward *k)
     load_gamma(k, k->w.column);
 }
 
-/* Starts the loads of x and dy. The sums of channels take their place, where they are read once. */
-static void stage_slices(backward *k, bool in_place)
+static void stage_slices(backward *k)
 {
-    const groupnorm_config *cfg = k->s.cfg;
-    const int64_t bytes = groupnorm_slice_bytes(cfg);
-    const int rows = k->w.grid.column_threads * cfg->fold;
-    const layout sums = compact(shape(channels_of(cfg), rows, KINDS));
-    const int64_t sum_bytes = 4 * KINDS * (int64_t)rows * channels_of(cfg);
-    k->in_place = in_place && groupnorm_has_one_column(&k->w);
-    const int64_t slices = smem_alloc("x, dy", k->in_place ? max_i64(2 * bytes, sum_bytes) : 2 * bytes, 16);
-    k->staged_x = smem_address(slices);
+    const int64_t bytes = groupnorm_slice_bytes(k->s.cfg);
+    k->staged_x = smem_address(smem_alloc("x, dy", 2 * bytes, 16));
     k->staged_dy = add(k->staged_x, imm_as(U32, bytes));
-    k->sSums = k->in_place ? smem_view(k->staged_x, F32, sums) : smem_tensor("sums", F32, sums, 16);
     groupnorm_over_columns(&k->s, &k->w, stage_column, k);
 }
 
@@ -370,7 +357,8 @@ static void sums_of_slice(backward *k, int groups, group_sums *total)
     if (k->s.cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_column(k);
-    groupnorm_staged();
+    if (k->in_smem)
+        groupnorm_staged();
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
     add_channels(k, k->w.grid.column_threads * k->s.cfg->fold);
     for (int i = 0; i < groups; i++)
@@ -386,8 +374,9 @@ void groupnorm_backward(const void *config, int kernel)
     }
     const int groups = groupnorm_groups_of_warp(cfg);
     group_sums total[GROUPNORM_GROUPS_OF_WARP_MAX];
-    backward k = begin(cfg, kernel, false, false);
-    stage_slices(&k, false);
+    backward k = { .s = groupnorm_slice_here(cfg, kernel == 0), .in_smem = true };
+    begin(&k);
+    stage_slices(&k);
     sums_of_slice(&k, groups, total);
     if (cfg->cluster > 1)
         add_peers(&k, groups, total);
@@ -411,13 +400,13 @@ static group_sums add_entries(const backward *k, int group)
     group_sums total;
     for (int kind = 0; kind < KINDS; kind++)
         total.of[kind] = variable(F32, immf(0));
-    LOOP_FROM(begin, convert(I32, lane()), s->a.entry_slices, imm(32 * AT_ONCE)) {
+    LOOP_FROM(begin, convert(I32, lane()), s->a.slices, imm(32 * AT_ONCE)) {
         val read[AT_ONCE][KINDS];
         for (int i = 0; i < AT_ONCE; i++) {
             val number = add(begin, imm(32 * i)), entry = groupnorm_entry(s, group, number);
             for (int kind = 0; kind < KINDS; kind++)
                 read[i][kind] = variable(F32, immf(0));
-            IF(lt(number, s->a.entry_slices))
+            IF(lt(number, s->a.slices))
                 for (int kind = 0; kind < KINDS; kind++)
                     assign(read[i][kind], groupnorm_read(s->a.entries, add(entry, imm(kind))));
         }
@@ -437,60 +426,54 @@ static void store_entries(backward *k)
         store_entry(k, i, total[i]);
 }
 
-static void publish_entries(backward *k)
+/* The CTA whose slice was the last of its bundle: for all that write. */
+static void store_merged(const backward *k)
 {
-    group_sums total[GROUPNORM_GROUPS_OF_WARP_MAX];
-    const int groups = groupnorm_groups_of_warp(k->s.cfg);
-    for (int i = 0; i < groups; i++)
-        total[i] = add_entries(k, i);
-    publish(k, groups, total);
+    for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++) {
+        const val group = groupnorm_group_of_warp(&k->s, i), first = groupnorm_merged(&k->s, group);
+        const group_sums total = add_entries(k, i);
+        IF(logical_and(lt(group, imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
+            for (int kind = 0; kind < KINDS; kind++)
+                groupnorm_write(k->s.a.merged, add(first, imm(kind)), mul(total.of[kind], k->s.a.reciprocal));
+    }
+}
+
+static void load_merged(const backward *k)
+{
+    LOOP_FROM(i, convert(I32, thread()), imm(KINDS * k->s.cfg->bundle), imm(k->s.cfg->threads)) {
+        const val group = div(i, imm(KINDS)), kind = rem(i, imm(KINDS));
+        set(k->sGroups, coord(kind, group),
+            groupnorm_read(k->s.a.merged, add(groupnorm_merged(&k->s, group), convert(I64, kind))));
+    }
 }
 
 void groupnorm_backward_split(const void *config, int kernel)
-{
-    const groupnorm_config *cfg = config;
-    if (kernel == GROUPNORM_SPLIT_GRADIENTS) {
-        add_gradients(cfg);
-        return;
-    }
-    const bool writes = kernel >= 2; // last CTA first: its slice was read last and is still in L2
-    backward k = begin(cfg, kernel, true, writes);
-    if (!writes) {
-        stage_slices(&k, true);
-        store_entries(&k);
-        return;
-    }
-    load_column(&k);
-    publish_entries(&k);
-    groupnorm_over_columns(&k.s, &k.w, write_column, &k);
-}
-
-void groupnorm_backward_turns(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
     if (kernel == GROUPNORM_GRADIENTS) {
         add_gradients(cfg);
         return;
     }
-    backward k = { .s = groupnorm_slice_begin(cfg, kernel == 0), .in_smem = true };
-    const two_pass order = { k.s.a.counters, k.s.a.strips, k.s.a.chunks, k.s.a.lag, .merges = false };
+    backward k = { .s = groupnorm_slice_begin(cfg, kernel == 0), .in_smem = false };
+    const two_pass order = groupnorm_order(&k.s);
     groupnorm_wait();
     two_pass_item item = two_pass_draw(&order);
     groupnorm_slice_of_item(&k.s, &item);
-    k.w = groupnorm_view_of(&k.s, cfg->vec);
-    k.sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
-    stage_slices(&k, true);
+    begin(&k);
     IF(item.writes) {
         load_column(&k);
         two_pass_wait(&order, &item);
-        publish_entries(&k);
-        groupnorm_staged();
+        load_merged(&k);
+        cta_sync();
         groupnorm_over_columns(&k.s, &k.w, write_column, &k);
         two_pass_end(&order, &item);
     }
     ELSE
     {
         store_entries(&k);
-        two_pass_leave(&order, &item);
+        IF(two_pass_leave(&order, &item)) {
+            store_merged(&k);
+            two_pass_merged(&order, &item);
+        }
     }
 }

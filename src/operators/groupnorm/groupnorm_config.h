@@ -21,34 +21,28 @@
     X(owner, bool, affine, "1", "0 1", "with gamma and beta")                                   \
     X(owner, float, eps, "0", "0..", "forward: added to the variance; 0: 1e-5")
 
-#define GROUPNORM_CONFIG(X, owner)                                                                       \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")          \
-    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                   \
-    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                                 \
-    X(owner, int, channels, "1", "", "of a group")                                                       \
-    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")      \
-    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")                \
-    X(owner, int, fold, "1", "1 2 4 8", "nhwc: pixels taken as one, whose channels are whole vectors")   \
-    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                             \
-    X(owner, int, column_threads, "1", "", "threads that share a column")                                \
-    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                \
-    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                \
-    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")          \
-    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter") \
-    X(owner, int, rounds, "1", "1 2 4 8",                                                                \
-      "split: launches over the images, each of which reads its slices again while they are in L2")      \
-    X(owner, int, slices_per_cta, "1", "1 2 4 8 16", "split: slices that a CTA of the second kernel takes")
+#define GROUPNORM_CONFIG(X, owner)                                                                     \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")        \
+    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                 \
+    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                               \
+    X(owner, int, channels, "1", "", "of a group")                                                     \
+    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")    \
+    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")              \
+    X(owner, int, fold, "1", "1 2 4 8", "nhwc: pixels taken as one, whose channels are whole vectors") \
+    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                           \
+    X(owner, int, column_threads, "1", "", "threads that share a column")                              \
+    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                              \
+    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")              \
+    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")        \
+    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")
 
 #define GROUPNORM_PARAMS(X, owner) \
     X(owner, i64, channels)        \
     X(owner, i64, pixels)          \
     X(owner, i64, bundles)         \
-    X(owner, i64, first)           \
     X(owner, i32, slices)          \
     X(owner, i32, range)           \
     X(owner, i32, units)           \
-    X(owner, i32, entry_slices)    \
-    X(owner, i32, entry_range)     \
     X(owner, f32, reciprocal)      \
     X(owner, f32, eps)             \
     X(owner, pointer, x)           \
@@ -59,10 +53,10 @@
     X(owner, pointer, mean)        \
     X(owner, pointer, rstd)        \
     X(owner, pointer, entries)     \
+    X(owner, pointer, merged)      \
     X(owner, pointer, partial)     \
     X(owner, pointer, counters)    \
     X(owner, u32, strips)          \
-    X(owner, u32, chunks)          \
     X(owner, u32, lag)             \
     X(owner, i64, lines)           \
     X(owner, pointer, dgamma)      \
@@ -71,14 +65,14 @@
 /*
  * Of all kernels. A unit is a vector of pixels (nchw) or `fold` pixels (nhwc).
  *     channels, pixels           of an image
- *     bundles, first             of an image; the bundle of all images that the launch begins with
+ *     bundles                    of an image
  *     slices, range, units       slices of a bundle, units of a slice, of a channel
- *     entry_slices, entry_range  the same of the kernel that stores entries
  *     reciprocal                 of the elements of a group
  *     y                          or dx
  *     mean, rstd                 (GROUPS,IMAGES)
- *     entries, partial           workspace: (GROUPNORM_ENTRY,SLICES,GROUPS), (C,KINDS,SLICES,IMAGES)
- *     counters, strips, chunks, lag   of slices that one kernel takes twice (two_pass.h): strips are bundles (nchw) or images
+ *     entries, merged            workspace: (GROUPNORM_ENTRY,SLICES,GROUPS), (GROUPNORM_ENTRY,GROUPS)
+ *     partial                    workspace: (C,KINDS,SLICES,IMAGES)
+ *     counters, strips, lag      of split slices (two_pass.h): strips are the bundles of all images, chunks are slices
  *     lines                      of partial
  */
 KERNEL_PARAMS(groupnorm, GROUPNORM_PARAMS);
@@ -147,14 +141,11 @@ static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
 enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
 
 /* Kernels. Even ones: pointers are aligned to whole vectors; odd ones: to the element only. */
-enum { GROUPNORM_GRADIENTS = 2, GROUPNORM_SPLIT_GRADIENTS = 4 }; // those that add up dgamma and dbeta
-void groupnorm_forward(const void *config, int kernel);          // 0, 1
-void groupnorm_forward_split(const void *config, int kernel);    // 0, 1: statistics; 2, 3: y
-void groupnorm_forward_turns(const void *config, int kernel);    // 0, 1
-void groupnorm_backward(const void *config, int kernel);         // 0, 1
-void groupnorm_backward_split(const void *config, int kernel);   // 0, 1: sums; 2, 3: dx
-
-void groupnorm_backward_turns(const void *config, int kernel); // 0, 1
+enum { GROUPNORM_GRADIENTS = 2 };                              // the one that adds up dgamma and dbeta
+void groupnorm_forward(const void *config, int kernel);        // 0, 1
+void groupnorm_forward_split(const void *config, int kernel);  // 0, 1
+void groupnorm_backward(const void *config, int kernel);       // 0, 1
+void groupnorm_backward_split(const void *config, int kernel); // 0, 1
 
 enum { GROUPNORM_GRADIENT_COLUMNS = 32 }; // of a CTA of the kernel that adds up
 
@@ -201,11 +192,12 @@ typedef struct groupnorm_vector {
 groupnorm_slice groupnorm_slice_begin(const groupnorm_config *cfg, bool vectors);
 void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank);
 
-/* Slices of a bundle (nchw) follow each other; of nhwc the same slice of all bundles of an image, which share lines of memory. */
-void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item);
+/* Both, by the number of the CTA; waits for the kernel before. */
+groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors);
 
-/* Both, by the number of the CTA; waits for the kernel before. backwards: last CTA first. */
-groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, bool split, bool backwards);
+/* The order of split slices, which are taken twice (two_pass.h), and the slice of an item of it. */
+two_pass groupnorm_order(const groupnorm_slice *s);
+void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item);
 
 /* What is above it overlaps the end of the kernel before, and may not touch global memory. */
 void groupnorm_wait(void);
@@ -251,6 +243,9 @@ val groupnorm_group_of_warp(const groupnorm_slice *s, int i);
 
 /* The entry of that group and of slice `number` in the workspace: the index of its first word. */
 val groupnorm_entry(const groupnorm_slice *s, int i, val number);
+
+/* What all slices know of a group of the bundle: the index of its first word. */
+val groupnorm_merged(const groupnorm_slice *s, val group);
 
 /* gamma or beta of a column: (1) or (VEC). */
 tensor groupnorm_weights(const groupnorm_slice *s, val pointer, val column);

@@ -19,7 +19,6 @@ enum { GROUP_MEAN, GROUP_REST, GROUP_RSTD, GROUP_WORDS };
 
 typedef struct forward {
     groupnorm_slice s;
-    bool in_smem;                             // the vectors to write are made of; else they are read again
     groupnorm_view all;                       // for loads and stores
     groupnorm_view same;                      // for sums: vectors of which each is of one group
     val staged;                               // u32, the slice in shared memory
@@ -231,7 +230,7 @@ static moments merge_threads(const forward *k, int group)
 static val elements_of_slice(const groupnorm_slice *s, val rank)
 {
     const int per_unit = s->cfg->channels * (groupnorm_is_nchw(s) ? s->cfg->vec : s->cfg->fold);
-    val range = s->a.entry_range, units = max(min(range, sub(s->a.units, mul(rank, range))), imm_as(I32, 0));
+    val range = s->a.range, units = max(min(range, sub(s->a.units, mul(rank, range))), imm_as(I32, 0));
     return mul(convert(F32, units), immf(per_unit));
 }
 
@@ -259,21 +258,38 @@ static void tell_peers(forward *k)
     cluster_sync();
 }
 
-/* A mean that f32 cannot hold is mean + rest. The warp of each group tells the CTA, the first CTA the caller. */
-static void publish(const forward *k, int i, moments m, val pivot, val is_first)
+/* What is known of a group. A mean that f32 cannot hold is mean + rest. */
+typedef struct group_statistics {
+    val of[GROUP_WORDS];
+} group_statistics;
+
+static group_statistics statistics_of(const forward *k, moments m, val pivot)
+{
+    const val mean = add(pivot, m.mean), rest = add(sub(pivot, mean), m.mean);
+    const val rstd = rsqrt(fma(m.squares, k->s.a.reciprocal, k->s.a.eps));
+    return (group_statistics){ { [GROUP_MEAN] = mean, [GROUP_REST] = rest, [GROUP_RSTD] = rstd } };
+}
+
+/* For the caller, by one thread. */
+static void save_statistics(const forward *k, val group, const group_statistics *g, val saves)
 {
     const groupnorm_slice *s = &k->s;
-    val mean = add(pivot, m.mean), rest = add(sub(pivot, mean), m.mean);
-    val rstd = rsqrt(fma(m.squares, s->a.reciprocal, s->a.eps)), group = groupnorm_group_of_warp(s, i);
-    IF(logical_and(lt(group, groupnorm_groups(s)), eq(lane(), imm(0)))) {
-        set(k->sGroups, coord(GROUP_MEAN, group), mean);
-        set(k->sGroups, coord(GROUP_REST, group), rest);
-        set(k->sGroups, coord(GROUP_RSTD, group), rstd);
-        val index = add(s->group, convert(I64, group));
-        IF(logical_and(is_first, ne(s->a.mean, imm(0))))
-            groupnorm_write(s->a.mean, index, add(mean, rest));
-        IF(logical_and(is_first, ne(s->a.rstd, imm(0))))
-            groupnorm_write(s->a.rstd, index, rstd);
+    const val index = add(s->group, convert(I64, group));
+    IF(logical_and(saves, ne(s->a.mean, imm(0))))
+        groupnorm_write(s->a.mean, index, add(g->of[GROUP_MEAN], g->of[GROUP_REST]));
+    IF(logical_and(saves, ne(s->a.rstd, imm(0))))
+        groupnorm_write(s->a.rstd, index, g->of[GROUP_RSTD]);
+}
+
+/* The warp of each group tells the CTA, the first CTA the caller. */
+static void publish(const forward *k, int i, moments m)
+{
+    const val group = groupnorm_group_of_warp(&k->s, i);
+    const group_statistics g = statistics_of(k, m, k->pivots[i]);
+    IF(logical_and(lt(group, groupnorm_groups(&k->s)), eq(lane(), imm(0)))) {
+        for (int word = 0; word < GROUP_WORDS; word++)
+            set(k->sGroups, coord(word, group), g.of[word]);
+        save_statistics(k, group, &g, eq(k->s.rank, imm(0)));
     }
 }
 
@@ -283,12 +299,6 @@ static void load_again(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
     v->x = groupnorm_load_shared(&k->s, add(k->staged, v->shared), k->all.grid.vec);
-}
-
-static void load_global(void *kernel, groupnorm_vector *v)
-{
-    forward *k = kernel;
-    v->x = groupnorm_load(&k->s, k->s.a.x, v->global);
 }
 
 static void write_vector(void *kernel, groupnorm_vector *v)
@@ -344,19 +354,21 @@ static void write_column(void *kernel, const groupnorm_column *c)
 {
     forward *k = kernel;
     begin_column(k, c);
-    groupnorm_over_vectors(&k->s, &k->all, c, k->in_smem ? load_again : load_global, write_vector, k);
+    groupnorm_over_vectors(&k->s, &k->all, c, load_again, write_vector, k);
 }
 
 /* Kernels */
 
-static forward begin(const groupnorm_config *cfg, int kernel, bool split, bool backwards)
+/* Of a slice that is known. */
+static void begin(forward *k)
 {
-    forward k = { .s = groupnorm_slice_here(cfg, kernel % 2 == 0, split, backwards), .in_smem = !split };
-    k.all = groupnorm_view_of(&k.s, cfg->vec);
-    k.sGroups = smem_tensor("groups", F32, compact(shape(GROUP_WORDS, cfg->bundle)), 16); // (GROUP_WORDS,BUNDLE)
-    return k;
+    const groupnorm_config *cfg = k->s.cfg;
+    k->all = groupnorm_view_of(&k->s, cfg->vec);
+    k->same = groupnorm_view_of(&k->s, groupnorm_vec_of_group(cfg));
+    k->sGroups = smem_tensor("groups", F32, compact(shape(GROUP_WORDS, cfg->bundle)), 16); // (GROUP_WORDS,BUNDLE)
 }
 
+/* Begins to load it. */
 static void stage_slice(forward *k)
 {
     k->staged = smem_address(smem_alloc("slice", groupnorm_slice_bytes(k->s.cfg), 16));
@@ -367,14 +379,12 @@ static void stage_slice(forward *k)
 static void moments_of_slice(forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    const int vec = groupnorm_vec_of_group(cfg);
-    k->same = groupnorm_view_of(&k->s, vec);
     if (cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_pivots(k);
     load_column_weights(k);
     groupnorm_staged();
-    if (vec != cfg->vec)
+    if (groupnorm_vec_of_group(cfg) != cfg->vec)
         cta_sync(); // sums are of other vectors than the thread's own
     tell_moments(k);
 }
@@ -382,7 +392,8 @@ static void moments_of_slice(forward *k)
 void groupnorm_forward(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
-    forward k = begin(cfg, kernel, false, false);
+    forward k = { .s = groupnorm_slice_here(cfg, kernel == 0) };
+    begin(&k);
     stage_slice(&k);
     moments_of_slice(&k);
     if (cfg->cluster > 1)
@@ -392,7 +403,7 @@ void groupnorm_forward(const void *config, int kernel)
     for (int i = 0; i < groups; i++)
         m[i] = cfg->cluster > 1 ? merge_peers(&k, i) : merge_threads(&k, i);
     for (int i = 0; i < groups; i++)
-        publish(&k, i, m[i], k.pivots[i], eq(k.s.rank, imm(0)));
+        publish(&k, i, m[i]);
     cta_sync();
     groupnorm_over_columns(&k.s, &k.all, write_column, &k);
 }
@@ -410,7 +421,7 @@ static void store_entry(const forward *k, int i, moments m)
 static moments read_entry(const groupnorm_slice *s, int i, val number)
 {
     moments m = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
-    IF(lt(number, s->a.entry_slices)) {
+    IF(lt(number, s->a.slices)) {
         val entry = groupnorm_entry(s, i, number);
         assign(m.count, elements_of_slice(s, number));
         assign(m.mean, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_MEAN))));
@@ -425,7 +436,7 @@ static moments merge_entries(const forward *k, int group)
     enum { AT_ONCE = 8 };
     const groupnorm_slice *s = &k->s;
     moments all = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
-    LOOP_FROM(begin, imm_as(I32, 0), s->a.entry_slices, imm(32 * AT_ONCE)) {
+    LOOP_FROM(begin, imm_as(I32, 0), s->a.slices, imm(32 * AT_ONCE)) {
         val is_first = eq(lane(), imm(0));
         moments m[AT_ONCE + 1];
         for (int i = 0; i < AT_ONCE; i++) {
@@ -449,44 +460,44 @@ static void store_entries(forward *k)
         store_entry(k, i, merge_threads(k, i));
 }
 
-static void publish_entries(forward *k)
+/* The CTA whose slice was the last of its bundle: for all that write. */
+static void store_merged(const forward *k)
 {
     for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++) {
-        val pivot = groupnorm_read(k->s.a.entries, add(groupnorm_entry(&k->s, i, imm_as(I32, 0)), imm(ENTRY_PIVOT)));
-        publish(k, i, merge_entries(k, i), pivot, eq(k->s.rank, imm(0)));
+        const val group = groupnorm_group_of_warp(&k->s, i), first = groupnorm_merged(&k->s, group);
+        const group_statistics g = statistics_of(k, merge_entries(k, i), k->pivots[i]);
+        IF(logical_and(lt(group, imm(k->s.cfg->bundle)), eq(lane(), imm(0)))) {
+            for (int word = 0; word < GROUP_WORDS; word++)
+                groupnorm_write(k->s.a.merged, add(first, imm(word)), g.of[word]);
+            save_statistics(k, group, &g, yes());
+        }
+    }
+}
+
+static void load_merged(const forward *k)
+{
+    const int words = GROUP_WORDS * k->s.cfg->bundle;
+    LOOP_FROM(i, convert(I32, thread()), imm(words), imm(k->s.cfg->threads)) {
+        const val group = div(i, imm(GROUP_WORDS)), word = rem(i, imm(GROUP_WORDS));
+        set(k->sGroups, coord(word, group),
+            groupnorm_read(k->s.a.merged, add(groupnorm_merged(&k->s, group), convert(I64, word))));
     }
 }
 
 void groupnorm_forward_split(const void *config, int kernel)
 {
-    const bool writes = kernel >= 2; // last CTA first: its slice was read last and is still in L2
-    forward k = begin(config, kernel, true, writes);
-    if (!writes) {
-        stage_slice(&k);
-        store_entries(&k);
-        return;
-    }
-    load_column_weights(&k);
-    publish_entries(&k);
-    cta_sync();
-    groupnorm_over_columns(&k.s, &k.all, write_column, &k);
-}
-
-void groupnorm_forward_turns(const void *config, int kernel)
-{
     const groupnorm_config *cfg = config;
-    forward k = { .s = groupnorm_slice_begin(cfg, kernel == 0), .in_smem = true };
-    const two_pass order = { k.s.a.counters, k.s.a.strips, k.s.a.chunks, k.s.a.lag, .merges = false };
+    forward k = { .s = groupnorm_slice_begin(cfg, kernel == 0) };
+    const two_pass order = groupnorm_order(&k.s);
     groupnorm_wait();
     two_pass_item item = two_pass_draw(&order);
     groupnorm_slice_of_item(&k.s, &item);
-    k.all = groupnorm_view_of(&k.s, cfg->vec);
-    k.sGroups = smem_tensor("groups", F32, compact(shape(GROUP_WORDS, cfg->bundle)), 16); // (GROUP_WORDS,BUNDLE)
+    begin(&k);
     stage_slice(&k);
     IF(item.writes) {
         load_column_weights(&k);
         two_pass_wait(&order, &item);
-        publish_entries(&k);
+        load_merged(&k);
         groupnorm_staged();
         cta_sync();
         groupnorm_over_columns(&k.s, &k.all, write_column, &k);
@@ -495,6 +506,9 @@ void groupnorm_forward_turns(const void *config, int kernel)
     ELSE
     {
         store_entries(&k);
-        two_pass_leave(&order, &item);
+        IF(two_pass_leave(&order, &item)) {
+            store_merged(&k);
+            two_pass_merged(&order, &item);
+        }
     }
 }

@@ -50,7 +50,7 @@ void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank)
 {
     const groupnorm_config *cfg = s->cfg;
     s->rank = rank;
-    s->bundle = add(s->a.first, convert(I64, bundle));
+    s->bundle = convert(I64, bundle);
     s->image = div(s->bundle, s->a.bundles);
     s->channel = mul(rem(s->bundle, s->a.bundles), imm64(cfg->channels * cfg->bundle));
     s->channels = imm(cfg->channels * cfg->bundle);
@@ -66,29 +66,25 @@ void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank)
                                    : add(add(image_start, s->channel), mul(start, unit_stride(s)));
 }
 
-void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
+two_pass groupnorm_order(const groupnorm_slice *s)
 {
-    const val strip = convert(I32, item->strip), chunk = convert(I32, item->chunk),
-              bundles = convert(I32, s->a.bundles);
-    if (groupnorm_is_nchw(s))
-        groupnorm_slice_at(s, strip, chunk);
-    else
-        groupnorm_slice_at(s, add(mul(strip, bundles), rem(chunk, bundles)), div(chunk, bundles));
+    return (two_pass){ .counters = s->a.counters,
+                       .strips = s->a.strips,
+                       .abreast = groupnorm_is_nchw(s) ? imm_as(U32, 1) : convert(U32, s->a.bundles),
+                       .chunks = convert(U32, s->a.slices),
+                       .lag = s->a.lag };
 }
 
-groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors, bool split, bool backwards)
+void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
+{
+    groupnorm_slice_at(s, convert(I32, item->strip), convert(I32, item->chunk));
+}
+
+groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors)
 {
     groupnorm_slice s = groupnorm_slice_begin(cfg, vectors);
-    val cta = convert(I32, cta_x()), bundle = div(cta, imm(cfg->cluster));
-    if (backwards)
-        cta = sub(sub(convert(I32, grid_x()), imm(1)), cta);
-    val rank = cfg->cluster > 1 ? convert(I32, cluster_rank()) : imm_as(I32, 0);
-    if (split) { // the same slice of all bundles together: they share lines of memory (nhwc)
-        val bundles = div(convert(I32, grid_x()), s.a.slices);
-        rank = div(cta, bundles);
-        bundle = rem(cta, bundles);
-    }
-    groupnorm_slice_at(&s, bundle, rank);
+    groupnorm_slice_at(&s, div(convert(I32, cta_x()), imm(cfg->cluster)),
+                       cfg->cluster > 1 ? convert(I32, cluster_rank()) : imm_as(I32, 0));
     groupnorm_wait();
     return s;
 }
@@ -248,7 +244,12 @@ val groupnorm_entry(const groupnorm_slice *s, int i, val number)
 {
     val group = convert(I64, min(groupnorm_group_of_warp(s, i), imm(s->cfg->bundle - 1)));
     val line = add(mul(s->bundle, imm64(s->cfg->bundle)), group);
-    return mul(add(mul(line, convert(I64, s->a.entry_slices)), convert(I64, number)), imm64(GROUPNORM_ENTRY));
+    return mul(add(mul(line, convert(I64, s->a.slices)), convert(I64, number)), imm64(GROUPNORM_ENTRY));
+}
+
+val groupnorm_merged(const groupnorm_slice *s, val group)
+{
+    return mul(add(s->group, convert(I64, group)), imm64(GROUPNORM_ENTRY));
 }
 
 /* The channel of the bundle that element e of a column's vectors has. */

@@ -102,32 +102,31 @@ static const char *const cases[] = {
     "steps=8'",
     "n=2 c=32 h=9 w=9 groups=8 layout=nhwc impl=forward config='bundle=4 cluster=4 threads=128 column_threads=32 "
     "steps=1' # an idle CTA",
-    "n=2 c=32 h=16 w=16 groups=8 impl=forward_split config='threads=64 column_threads=16 steps=1 rounds=4' # slices",
+    "n=2 c=32 h=16 w=16 groups=8 impl=forward_split config='threads=64 column_threads=16 steps=1' # slices",
     "n=2 c=32 h=16 w=16 groups=8 layout=nhwc impl=forward_split config='bundle=4 threads=128 column_threads=32 steps=1 "
-    "rounds=3 slices_per_cta=2'",
+    "'",
     "n=1 c=2 h=64 w=128 groups=1 impl=forward_split config='vec=1 threads=32 column_threads=16 steps=1' # hundreds of "
     "them",
     "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 direction=backward fill=uniform impl=backward "
     "config='cluster=4 threads=256 steps=4 column_threads=16'",
     "n=2 c=32 h=9 w=9 groups=8 direction=backward layout=nhwc impl=backward "
     "config='bundle=4 cluster=4 threads=128 column_threads=32 steps=1'",
-    "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_split config='threads=64 column_threads=16 steps=1 "
-    "rounds=4'",
+    "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_split config='threads=64 column_threads=16 steps=1'",
     "n=2 c=32 h=16 w=16 groups=8 direction=backward layout=nhwc impl=backward_split "
-    "config='threads=128 column_threads=32 steps=1 rounds=3 slices_per_cta=2'",
+    "config='threads=128 column_threads=32 steps=1'",
     "n=1 c=2 h=64 w=128 groups=1 direction=backward impl=backward_split config='vec=1 threads=32 column_threads=16 "
     "steps=1'",
-    "n=2 c=32 h=16 w=16 groups=8 impl=forward_turns config='threads=64 column_threads=16 steps=1' # slices, by one "
+    "n=2 c=32 h=16 w=16 groups=8 impl=forward_split config='threads=64 column_threads=16 steps=1' # slices, by one "
     "kernel",
-    "n=3 c=32 h=16 w=16 groups=8 layout=nhwc impl=forward_turns config='bundle=4 threads=128 column_threads=32 steps=1 "
+    "n=3 c=32 h=16 w=16 groups=8 layout=nhwc impl=forward_split config='bundle=4 threads=128 column_threads=32 steps=1 "
     "vec=4'",
-    "n=1 c=2 h=64 w=128 groups=1 impl=forward_turns config='vec=1 threads=32 column_threads=16 steps=1'",
-    "n=2 c=5 h=16 w=16 groups=1 layout=nhwc impl=forward_turns config='fold=4 vec=4 threads=64 column_threads=12 "
+    "n=1 c=2 h=64 w=128 groups=1 impl=forward_split config='vec=1 threads=32 column_threads=16 steps=1'",
+    "n=2 c=5 h=16 w=16 groups=1 layout=nhwc impl=forward_split config='fold=4 vec=4 threads=64 column_threads=12 "
     "steps=1'",
-    "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_turns config='threads=64 column_threads=16 steps=1'",
-    "n=3 c=32 h=16 w=16 groups=8 layout=nhwc direction=backward impl=backward_turns config='bundle=4 threads=128 "
+    "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_split config='threads=64 column_threads=16 steps=1'",
+    "n=3 c=32 h=16 w=16 groups=8 layout=nhwc direction=backward impl=backward_split config='bundle=4 threads=128 "
     "column_threads=32 steps=1 vec=4'",
-    "n=1 c=2 h=64 w=128 groups=1 direction=backward misalign=1 impl=backward_turns config='vec=2 threads=32 "
+    "n=1 c=2 h=64 w=128 groups=1 direction=backward misalign=1 impl=backward_split config='vec=2 threads=32 "
     "column_threads=16 steps=1'",
     "n=2 c=66 h=3 w=3 groups=2 layout=nhwc dtype=f16 # more single channels side by side than a warp has lanes, twice",
     "n=2 c=66 h=3 w=3 groups=2 layout=nhwc dtype=f16 direction=backward",

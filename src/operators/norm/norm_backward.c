@@ -63,19 +63,15 @@ static val scaled(const row *r, int i)
     return r->cfg->affine ? mul(at_f32(r->rDy, i), at_f32(r->rGamma, i)) : at_f32(r->rDy, i);
 }
 
-/* Past the end of a row dy is zero, which adds nothing. Two chains of sums, as each is as long as the row of the thread. */
+/* Past the end of a row dy is zero, which adds nothing. */
 static void add_products(row *r)
 {
-    enum { CHAINS = 2 };
-    val products[CHAINS] = { r->sum[0], immf(0) }, scales[CHAINS] = { r->sum[1], immf(0) };
     for (int i = 0; i < elements(r); i++) {
         val n = normalised(r, i), g = scaled(r, i);
-        products[i % CHAINS] = fma(g, n, products[i % CHAINS]);
-        scales[i % CHAINS] = r->centred ? add(scales[i % CHAINS], g) : scales[i % CHAINS];
+        assign(r->sum[0], fma(g, n, r->sum[0]));
+        if (r->centred)
+            assign(r->sum[1], add(r->sum[1], g));
     }
-    assign(r->sum[0], add(products[0], products[1]));
-    if (r->centred)
-        assign(r->sum[1], add(scales[0], scales[1]));
 }
 
 static void add_columns(row *r)
@@ -452,17 +448,6 @@ static int chunks_and_ends(const norm_config *cfg)
     return cfg->affine && cfg->flow.chunks ? cfg->flow.chunks + cfg->split.ragged : 0;
 }
 
-/* Gamma in f32, where 128 registers leave room for it: else it is converted in both passes over each row. */
-static tensor held(const norm_config *cfg, tensor rGamma)
-{
-    enum { THREADS_OF_SM = 384 };
-    if (cfg->dtype == CKL_F32 || cfg->ctas_per_sm * cfg->split.threads > THREADS_OF_SM)
-        return rGamma;
-    tensor rHeld = fragment_like(rGamma, F32); // (VEC,STEPS)
-    copy(rGamma, rHeld, 0);
-    return rHeld;
-}
-
 static void flow_begin(flow *f)
 {
     const norm_config *cfg = f->written.cfg;
@@ -473,7 +458,7 @@ static void flow_begin(flow *f)
         row_span at = row_pipeline_columns(r.pipeline, chunk);
         r.split = at.split;
         if (cfg->hold_gamma)
-            f->rGamma[chunk] = held(cfg, load_gamma(&r, &at.place));
+            f->rGamma[chunk] = load_gamma(&r, &at.place);
         r.rDgamma = zeros(&r);
         r.rDbeta = zeros(&r);
         keep_sums(f, chunk, &r);

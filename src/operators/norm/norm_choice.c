@@ -21,7 +21,7 @@ enum {
     /* longer rows flow through shared memory */
     FORWARD_ROW_COLS_MAX = 16384,
     FORWARD_RESIDUAL_BYTES_MAX = 32 << 10,
-    SHIFTED_BYTES_MIN = 32 << 10, // of a row that is out of phase with y
+    SHIFTED_BYTES_MIN = 64 << 10, // of a row that is out of phase with y: 44 KB are as fast in registers
     BACKWARD_ROW_COLS_MAX = 512,
     BACKWARD_RING_BYTES = 216 << 10, // of an SM
     /* of a row in the registers of a CTA; more of them spill */
@@ -193,17 +193,17 @@ static bool choose_shared_flow(const ckl_norm_desc *d, const ckl_device_info *de
 
 /*
  * Half the threads, with more vectors each, where that leaves fewer of them without one: 4992 elements of 16 bits are 2.4 steps of 256
- * threads and 4.9 of 128, 57.4 and 51.8 us (8576 rows on an H200).
+ * threads and 4.9 of 128, 57.4 and 51.8 us (8576 rows on an H200); and of 512, which leave room for one CTA an SM: 2048x12288 35.4 and 32.9.
  */
 static void halve_idle_threads(int64_t cols, row_split *s)
 {
-    enum { THREADS_MIN = 128, STEPS_MAX = 6 };
+    enum { THREADS_MIN = 128, STEPS_MAX = 6, THREADS_ALONE = 512 };
     row_split half = *s;
     half.threads = half.row_threads = s->threads / 2;
     half.steps = (int)ceil_div(ceil_div(cols, s->vec), half.threads);
     half.exact = row_split_cols(&half) == cols;
-    if (s->row_threads == s->threads && half.threads >= THREADS_MIN && half.steps <= STEPS_MAX &&
-        row_split_cols(&half) < row_split_cols(s))
+    const bool alone = s->threads == THREADS_ALONE, fewer = row_split_cols(&half) < row_split_cols(s);
+    if (s->row_threads == s->threads && half.threads >= THREADS_MIN && half.steps <= STEPS_MAX && (fewer || alone))
         *s = half;
 }
 

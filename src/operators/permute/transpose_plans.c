@@ -510,7 +510,8 @@ enum {
     WORD_BYTES = 4,
     WORDS_MAX = 4, // of the short side: of more, boxes are twice as fast (bench/notes/permute.md)
     TILE_BYTES = 16384,
-    ALONG_MIN = 64, // of a tile of a small matrix, which is spread over the SMs
+    TILES_OF_SM = 64, // many: 55296 matrices of 3x512 f16 took 247.9 us, by boxes 92.4
+    ALONG_MIN = 64,   // of a tile of a small matrix, which is spread over the SMs
 };
 
 /* Is this the short side, without gaps on its own side of memory? */
@@ -556,6 +557,10 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     int side = 4, along = ALONG_MIN;
     while (side < (c->short_x ? m->cols : m->rows) && side < ROWS_MAX)
         side *= 2;
+    const int64_t length = c->short_x ? m->rows : m->cols;
+    if (length * side * p->bytes <= TILE_BYTES / 4 &&
+        tiles_of(m, c->short_x ? (int)length : side, c->short_x ? side : (int)length) >= TILES_OF_SM * device->sm_count)
+        FAIL(CKL_UNSUPPORTED, "%s narrow: many matrices of a fourth of a tile are left to boxes", p->op);
     while (along * side * p->bytes < TILE_BYTES)
         along *= 2;
     while (along > ALONG_MIN && tiles_of(m, c->short_x ? along : side, c->short_x ? side : along) < device->sm_count)

@@ -87,6 +87,8 @@ static int strip_lanes(const reduce_view *v, const ckl_device_info *device, cons
 /* Layers of a CTA, then CTAs, share the elements of columns until the device is full. */
 static void share_columns(const reduce_view *v, const ckl_device_info *device, bool ragged, reduce_columns_config *c)
 {
+    while (!ragged && c->threads > WARP && c->threads > c->lanes && c->threads / 2 >= v->count * c->lanes)
+        c->threads /= 2; // layers without a line
     int64_t layers = c->threads / c->lanes, tiles = column_tiles(v, c, ragged);
     while (c->steps > 1 && layers * (c->steps / 2) >= v->count)
         c->steps /= 2;

@@ -400,7 +400,7 @@ static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stre
     softmax_params params = params_for(d, a);
     params.strips = (uint32_t)v.strips;
     params.chunks = (uint32_t)v.chunks;
-    params.lag = two_pass_lag(d->outer * v.strips, v.chunks, ahead);
+    params.lag = two_pass_lag(d->outer * v.strips, 1, v.chunks, ahead);
     params.counter = workspace;
     params.states = workspace + v.counters_bytes;
     return plan_launch(plan, kernel, (plan_grid){ .x = two_pass_ctas(d->outer * v.strips, v.chunks) }, &params, stream);

@@ -625,8 +625,11 @@ void softmax_column_chunks(const void *config, int kernel)
                                .p = params_of(softmax) } };
     columns *c = &k.c;
     launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
-    k.order =
-        (two_pass){ c->p.counter, mul(convert(U32, c->p.outer), c->p.strips), c->p.chunks, c->p.lag, .merges = true };
+    k.order = (two_pass){ .counters = c->p.counter,
+                          .strips = mul(convert(U32, c->p.outer), c->p.strips),
+                          .abreast = imm_as(U32, 1),
+                          .chunks = c->p.chunks,
+                          .lag = c->p.lag };
     launch_dependents();
     grid_wait();
     k.item = two_pass_draw(&k.order);
