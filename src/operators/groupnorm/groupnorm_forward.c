@@ -5,7 +5,7 @@
  * n values that pivot is near enough to the mean for the squares to lose at most a factor of n / p + 1 of their precision, of
  * n / p^2 + 1 where one value alone is far away (Chan, Golub, LeVeque: Algorithms for computing the sample variance, 1983).
  * Means and squares are then merged by Chan's rule, over the threads of a group, then over its CTAs. Means are counted from
- * the first element of the group, so that a large one costs no digits.
+ * the median of three elements of the group, so that a large one costs no digits, and no single element far away does.
  */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
@@ -48,14 +48,26 @@ static void stage_column(void *kernel, const groupnorm_column *c)
     groupnorm_over_vectors(&k->s, &k->all, c, NULL, stage_vector, k);
 }
 
-/* The first element of a group of the bundle. */
-static val pivot_of(const groupnorm_slice *s, val group)
+/* Element i of a group of the bundle, or its last one; of nhwc with few channels those of its first channel. */
+static val element_of_group(const groupnorm_slice *s, val group, int i)
 {
     const groupnorm_values *a = &s->a;
     val channel = add(s->channel, convert(I64, mul(group, imm(s->cfg->channels))));
-    val image_start = mul(mul(s->image, a->channels), a->pixels);
-    val first = add(image_start, groupnorm_is_nchw(s) ? mul(channel, a->pixels) : channel);
-    return at_f32(groupnorm_global(s, a->x, first, 1), 0);
+    val image_start = mul(mul(s->image, a->channels), a->pixels), place = imm64(i);
+    if (groupnorm_is_nchw(s))
+        place = add(mul(channel, a->pixels), min(place, sub(mul(a->pixels, imm64(s->cfg->channels)), imm64(1))));
+    else if (i < s->cfg->channels)
+        place = add(channel, place);
+    else
+        place = add(channel, mul(min(place, sub(a->pixels, imm64(1))), a->channels));
+    return at_f32(groupnorm_global(s, a->x, add(image_start, place), 1), 0);
+}
+
+/* The median of three elements: no single one that is far away from all others. */
+static val pivot_of(const groupnorm_slice *s, val group)
+{
+    val x = element_of_group(s, group, 0), y = element_of_group(s, group, 1), z = element_of_group(s, group, 2);
+    return max(min(x, y), min(max(x, y), z));
 }
 
 static void load_pivots(forward *k)
