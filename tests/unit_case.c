@@ -148,6 +148,12 @@ static void test_text_goes_round(void **state)
         text_free(&printed);
     }
     test_case c;
+    assert_int_equal(case_parse("add n=8 fill=hard seed=3", &c), CKL_OK);
+    assert_true(c.fill_given);
+    case_clear(&c);
+    assert_int_equal(case_parse("add n=8 seed=3", &c), CKL_OK);
+    assert_false(c.fill_given);
+    case_clear(&c);
     assert_int_equal(case_parse("add n=8 impl=\"it's\"", &c), CKL_INVALID);
     assert_string_equal(ckl_error(), "add: impl=it's is not text without quotes");
     case_clear(&c);

@@ -395,6 +395,11 @@ static void test_bounded(void **state)
     write_file(dead, zeros, sizeof zeros);
     set_age(dead, 7200);
     assert_int_equal(cubin_cache_open(MAX, &cache), CKL_OK);
+    snprintf(dead, sizeof dead, "%s/.cubin", folder); // no entry: it has no key
+    write_file(dead, zeros, sizeof zeros);
+    assert_int_equal(cubin_cache_count(cache).entries, 0);
+    unlink(dead);
+    snprintf(dead, sizeof dead, "%s/dead.part", folder);
     for (int i = 0; i < ENTRIES; i++) {
         cubin_key key = key_number(i);
         cubin_cache_keep(cache, &key, zeros, BYTES);

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <cmocka.h>
 
@@ -104,6 +105,79 @@ static void test_once_tells_apart(void **state)
     assert_int_equal(choices, 3);
     plan_forget_device(&other_device);
     assert_int_equal(unloads, 2);
+}
+
+static ckl_status hand_out(ckl_device *d, size_t bytes, void **memory)
+{
+    (void)d;
+    *memory = malloc(bytes);
+    return *memory ? CKL_OK : CKL_NO_MEMORY;
+}
+
+static void take_back(ckl_device *d, void *memory)
+{
+    (void)d;
+    free(memory);
+}
+
+static ckl_status set_bytes(ckl_device *d, void *to, unsigned char byte, size_t bytes, ckl_stream stream)
+{
+    (void)d;
+    (void)stream;
+    memset(to, byte, bytes);
+    return CKL_OK;
+}
+
+static ckl_status need_not_wait(ckl_device *d, ckl_stream stream)
+{
+    (void)d;
+    (void)stream;
+    return CKL_OK;
+}
+
+static ckl_status make_stream(ckl_device *d, ckl_stream *stream)
+{
+    (void)d;
+    *stream = NULL;
+    return CKL_OK;
+}
+
+static void end_stream(ckl_device *d, ckl_stream stream)
+{
+    (void)d;
+    (void)stream;
+}
+
+static int64_t needed_bytes(const ckl_plan *plan)
+{
+    return ((const op_desc *)plan->desc)->n == 4 ? 64 : 0;
+}
+
+/* A plan with a workspace serves one stream, any other plan all of them. */
+static void test_workspace_of_a_stream(void **state)
+{
+    (void)state;
+    device_ops ops = counting_ops;
+    ops.alloc = hand_out;
+    ops.release = take_back;
+    ops.fill = set_bytes;
+    ops.synchronize = need_not_wait;
+    ops.stream_create = make_stream;
+    ops.stream_destroy = end_stream;
+    ckl_device own = { &ops, device.info };
+    implementation impl = first;
+    impl.workspace_bytes = needed_bytes;
+    const implementation *const all[] = { &impl, NULL };
+    operator_info with_workspace = op;
+    with_workspace.implementations = all;
+    const ckl_stream streams[] = { (ckl_stream)&loads, (ckl_stream)&unloads };
+    for (int64_t n = 4; n <= 8; n += 4) {
+        choices = 0;
+        for (int i = 0; i < 6; i++)
+            assert_int_equal(plan_once(&own, &with_workspace, &(op_desc){ .n = n }, &op, streams[i % 2]), CKL_OK);
+        assert_int_equal(choices, n == 4 ? 2 : 1);
+    }
+    plan_forget_device(&own);
 }
 
 static void use_config(int number)
@@ -224,7 +298,7 @@ int main(void)
         cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_once),
         cmocka_unit_test(test_once_keeps),
-        cmocka_unit_test(test_once_tells_apart),
+        cmocka_unit_test(test_once_tells_apart), cmocka_unit_test(test_workspace_of_a_stream),
         cmocka_unit_test(test_idle_kernels),
         cmocka_unit_test(test_padding_is_no_key),
         cmocka_unit_test(test_key_is_whole),

@@ -491,6 +491,16 @@ static void test_every_op_was_printed(void **unused)
             fail_msg("%s is in no kernel", ir_op_text((ir_op)op));
 }
 
+/* A number that is no mode has no text. */
+static void test_no_mode(void **unused)
+{
+    (void)unused;
+    for (int op = 0; op < IR_OP_COUNT; op++) {
+        assert_string_equal(ptx_mode_text((ir_op)op, -1), "");
+        assert_string_equal(ptx_mode_text((ir_op)op, IR_SREG_COUNT), "");
+    }
+}
+
 int main(void)
 {
     int unused;
@@ -498,6 +508,7 @@ int main(void)
         print_message("skipped: nothing is assembled, ptxas is not installed\n");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_portable),
+        cmocka_unit_test(test_no_mode),
         cmocka_unit_test(test_sm90),
         cmocka_unit_test(test_every_op_was_printed),
     };

@@ -310,6 +310,7 @@ static const char *const cases[] = {
     "n=2 c=72 h=9 w=7 k=40 pad=1 x_w=80 x_h=640 y_w=48 direction=data stride=2 impl=sm90",
     "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=24 y_w=40 y_h=480 direction=weight bias=1 impl=sm90_weight",
     "n=1 c=4 d=5 h=6 w=7 k=8 t=3 pad=1 x_d=300 x_w=5 y_d=500 dtype=f32 # slices apart",
+    "n=1 c=8 d=1 h=6 w=7 k=8 t=2 pad=1 # a filter of two slices pads along them, too",
     "n=3 c=4 d=1 h=6 w=7 k=26 t=3 pad=1 y_d=500 dtype=f32 # the stride of a single slice is no image's",
     "n=2 c=6 h=6 w=7 k=8 pad=1 x_c=50 y_h=9 layout=nchw direction=weight dtype=f32 bias=1",
     "n=2 c=72 h=9 w=7 k=136 pad=1 bias=1 scale=1 activation=relu impl=sm90 config='im2col=0 tile_n=128 split=2' # two "

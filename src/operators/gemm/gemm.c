@@ -402,13 +402,14 @@ float gemm_beta_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
 
 gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
 {
+    const bool unread = d->pointers && d->k == 0; // A and B have no elements: kernels read some addresses, and use none
     return (gemm_params){ .m = d->m,
                           .n = d->n,
                           .k = d->k,
-                          .a = x->a,
+                          .a = unread ? x->d : x->a,
                           .lda = d->lda,
                           .a_batch = d->stride_a,
-                          .b = x->b,
+                          .b = unread ? x->d : x->b,
                           .ldb = d->ldb,
                           .b_batch = d->stride_b,
                           .c = x->c,

@@ -317,14 +317,20 @@ static double scalar(ckl_gemm_scale how, const void *array, int64_t i)
 
 static const double TINY = 0x1p-100; // what is less may be 0 in f32
 
-/* Is x, a sum of that magnitude, 0 in f32, perhaps, and y infinite there? */
-static bool is_lost(double x, double magnitude, double y)
+/* How far a kernel's sum may be from the definition's, beside its own magnitude. */
+static double relative_of(const gemm_problem *p)
 {
-    return (fabs(x) < TINY || (isfinite(x) && fabs(x) <= 0x1p-20 * magnitude)) && fabs(y) > 0x1p126;
+    return fmax(0x1p-20, 4 * sqrt(gemm_terms(p)) * 0x1p-24 + gemm_approximation(p));
+}
+
+/* May x, a sum of that magnitude, be 0 in f32, or have another sign, and is y infinite there? */
+static bool is_lost(const gemm_problem *p, double x, double magnitude, double y)
+{
+    return (fabs(x) < TINY || (isfinite(x) && fabs(x) <= relative_of(p) * magnitude)) && fabs(y) > 0x1p126;
 }
 
 /* A factor that is infinite meets a sum that is 0 in f32, perhaps, by itself or with the factors that are finite. */
-static bool meets_zero(const double factors[3], double sum, double magnitude)
+static bool meets_zero(const gemm_problem *p, const double factors[3], double sum, double magnitude)
 {
     double finite = 1;
     bool infinite = false;
@@ -332,7 +338,7 @@ static bool meets_zero(const double factors[3], double sum, double magnitude)
         finite *= isinf(factors[i]) ? 1 : factors[i];
         infinite |= isinf(factors[i]);
     }
-    return infinite && is_lost(sum * finite, magnitude * fabs(finite), INFINITY);
+    return infinite && is_lost(p, sum * finite, magnitude * fabs(finite), INFINITY);
 }
 
 /* G and its magnitude of a sum of products, of element (row,j) of a product of the batch; at[3] is the group, at[4] the row of D. */
@@ -351,7 +357,7 @@ static void finish(const gemm_problem *p, void *const *host, const int64_t at[5]
     double bias =
         d->bias ? dtype_read(gemm_bias_type(d->d), host[BIAS], d->bias_along == CKL_GEMM_ALONG_M ? at[1] : in_group)
                 : 0;
-    const bool lost = meets_zero(factors, *sum, *magnitude);
+    const bool lost = meets_zero(p, factors, *sum, *magnitude);
     *sum = lost ? NAN : *sum * scale + added + bias;
     *magnitude = lost ? REFERENCE_OPEN : *magnitude * fabs(scale) + fabs(added) + fabs(bias);
 }
@@ -380,18 +386,18 @@ static void activate_element(const gemm_problem *p, void *const *host, const int
     if (gemm_is_backward(activation)) {
         double factor =
             derivative(d->activation, dtype_read(d->d, host[X], at[0] * d->stride_x + at[4] * d->ldx + at[2]));
-        bool lost = isinf(sum[0]) && is_lost(factor, 1, sum[0]);
+        bool lost = isinf(sum[0]) && is_lost(p, factor, 1, sum[0]);
         value = lost ? NAN : sum[0] * factor;
         error = lost ? REFERENCE_OPEN : error;
     }
     if (d->gated) {
         bool lost = is_open(sum[0], magnitude[0]) || is_open(sum[1], magnitude[1]) ||
-                    is_lost(value, fabs(sum[0]) + magnitude[0], sum[1]) || is_lost(sum[1], magnitude[1], value);
+                    is_lost(p, value, fabs(sum[0]) + magnitude[0], sum[1]) || is_lost(p, sum[1], magnitude[1], value);
         error += error > 0 ? TINY : 0;
         error = lost ? REFERENCE_OPEN : error * fabs(sum[1]) + fabs(value) * magnitude[1] + error * magnitude[1];
         value = lost ? NAN : value * sum[1];
     }
-    bool open = is_open(value, error) || is_lost(value, error, scale_d);
+    bool open = is_open(value, error) || is_lost(p, value, error, scale_d);
     out->value[at[2]] = open ? NAN : out->output == UNSCALED_D ? value : within_type(d->d, value * scale_d);
     out->magnitude[at[2]] = open ? REFERENCE_OPEN : error * fabs(scale_d);
 }

@@ -391,6 +391,7 @@ static const char *const cases[] = {
     "m=70 n=80 k=144 pointers=1 a=e4m3 layout=nn batch=2 impl=pitched # turned",
     "m=9 n=11 k=21 a=e4m3 d=e5m2 amax=1 batch=3 pointers=1",
     "m=0 n=64 k=64 batch=2 pointers=1",
+    "m=40 n=38 k=0 batch=3 pointers=1 c=1 beta=0.5 # no arrays of A and B",
     "m=210 n=36 k=22 a=f32 activation=dgelu_erf bias=1 bias_along=m scale_a=row scale_b=row pointers=1 c=1 beta=1 "
     "fill=hard seed=480427 # a scale that is infinite, of a sum that is 0 in f32",
     "m=300 n=200 k=328 a=bf16 bias=1 activation=gelu impl=tma_mma # stages are filled again",

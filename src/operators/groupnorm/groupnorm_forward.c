@@ -1,17 +1,17 @@
 /*
  * groupnorm_forward.c - a bundle in the shared memory of a CTA or a cluster; or, split, statistics first and then y.
  *
- * Each thread adds up its values and their squares, counted from a pivot of its own: the mean of its first p values. With
- * n values that pivot is near enough to the mean for the squares to lose at most a factor of n / p + 1 of their precision, of
- * n / p^2 + 1 where one value alone is far away (Chan, Golub, LeVeque: Algorithms for computing the sample variance, 1983).
- * Means and squares are then merged by Chan's rule, over the threads of a group, then over its CTAs. Means are counted from
- * the first element of the group, so that a large one costs no digits.
+ * Each thread adds up its values and their squares, counted from a pivot of its own: the median of its first three. No single
+ * value that is far away from all others is one, which would cost the squares a factor of their number in precision (Chan,
+ * Golub, LeVeque: Algorithms for computing the sample variance, 1983). Means and squares are then merged by Chan's rule, over
+ * the threads of a group, then over its CTAs. Means are counted from the median of three elements of the group, so that a
+ * large one costs no digits.
  */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
 
 enum { SUMS = 4 };         // of values, and of squares, side by side
-enum { PIVOT_VALUES = 8 }; // of which a pivot is the mean, at least
+enum { PIVOT_VALUES = 3 }; // of which a pivot is the median
 
 /* What is known of a group, in the order of an entry of the workspace; and of it when all is known. */
 enum { ENTRY_MEAN, ENTRY_SQUARES, ENTRY_PIVOT };
@@ -47,14 +47,32 @@ static void stage_column(void *kernel, const groupnorm_column *c)
     groupnorm_over_vectors(&k->s, &k->all, c, NULL, stage_vector, k);
 }
 
-/* The first element of a group of the bundle. */
-static val pivot_of(const groupnorm_slice *s, val group)
+/* Element i of a group of the bundle, or its last one; of nhwc with few channels those of its first channel. */
+static val element_of_group(const groupnorm_slice *s, val group, int i)
 {
     const groupnorm_values *a = &s->a;
     val channel = add(s->channel, convert(I64, mul(group, imm(s->cfg->channels))));
-    val image_start = mul(mul(s->image, a->channels), a->pixels);
-    val first = add(image_start, groupnorm_is_nchw(s) ? mul(channel, a->pixels) : channel);
-    return at_f32(groupnorm_global(s, a->x, first, 1), 0);
+    val image_start = mul(mul(s->image, a->channels), a->pixels), place = imm64(i);
+    if (groupnorm_is_nchw(s))
+        place = add(mul(channel, a->pixels), min(place, sub(mul(a->pixels, imm64(s->cfg->channels)), imm64(1))));
+    else if (i < s->cfg->channels)
+        place = add(channel, place);
+    else
+        place = add(channel, mul(min(place, sub(a->pixels, imm64(1))), a->channels));
+    return at_f32(groupnorm_global(s, a->x, add(image_start, place), 1), 0);
+}
+
+static val median(const val x[PIVOT_VALUES])
+{
+    return max(min(x[0], x[1]), min(max(x[0], x[1]), x[2]));
+}
+
+static val pivot_of(const groupnorm_slice *s, val group)
+{
+    val x[PIVOT_VALUES];
+    for (int i = 0; i < PIVOT_VALUES; i++)
+        x[i] = element_of_group(s, group, i);
+    return median(x);
 }
 
 static void load_pivots(forward *k)
@@ -108,22 +126,24 @@ static void add_column(void *kernel, const groupnorm_column *c)
     groupnorm_over_vectors(&k->s, &k->same, c, load_same, add_values, k);
 }
 
-/* The mean of the thread's first vectors; of fewer the last one counts several times. */
+/* Of the thread's first values; where it has fewer, the last vector counts again. */
 static void find_pivot(forward *k)
 {
     const groupnorm_grid *g = &k->same.grid;
-    const int bytes = g->vec * (int)ckl_dtype_bytes(k->s.cfg->dtype), count = (int)max_i64(1, PIVOT_VALUES / g->vec);
+    const int bytes = g->vec * (int)ckl_dtype_bytes(k->s.cfg->dtype);
     k->pivot = variable(F32, immf(0));
     IF(logical_and(lt(k->same.column, imm(g->columns)), lt(imm(0), k->same.vectors))) {
-        val first = add(k->staged, mul(thread(), imm(bytes))), last = sub(k->same.vectors, imm(1));
-        for (int i = 0; i < count; i++) {
+        val first = add(k->staged, mul(thread(), imm(bytes))), last = sub(k->same.vectors, imm(1)), x[PIVOT_VALUES];
+        for (int i = 0; i < PIVOT_VALUES; i += g->vec) {
             val address = first;
             if (i > 0)
-                address = add(first, mul(convert(U32, min(imm(i), last)), imm(bytes * g->abreast * g->column_threads)));
+                address = add(
+                    first, mul(convert(U32, min(imm(i / g->vec), last)), imm(bytes * g->abreast * g->column_threads)));
             tensor rX = unpacked(groupnorm_load_shared(&k->s, address, g->vec), F32); // (VEC)
-            for (int e = 0; e < g->vec; e++)
-                assign(k->pivot, fma(at(rX, e), immf(1.0 / (count * g->vec)), k->pivot));
+            for (int e = 0; e < g->vec && i + e < PIVOT_VALUES; e++)
+                x[i + e] = at(rX, e);
         }
+        assign(k->pivot, median(x));
     }
 }
 

@@ -137,7 +137,11 @@ static const char *const cases[] = {
     "steps=1 vec=4'",
     "n=2 c=93 h=9 w=9 groups=93 layout=nhwc # the last bundle has fewer groups",
     "n=3 c=104 h=9 w=5 groups=104 layout=nhwc dtype=f16",
-    "n=3 c=104 h=9 w=59 groups=104 layout=nhwc dtype=f16 fill=hard seed=215131 # 89 values of a thread, the first far away",
+    "n=3 c=104 h=9 w=59 groups=104 layout=nhwc dtype=f16 fill=hard seed=215131 # 89 values of a thread, the first far "
+    "away",
+    "n=17 c=58 h=188 w=3 groups=58 fill=hard seed=663919       # the first of a group far away",
+    "n=14 c=104 h=3 w=59 groups=104 layout=nhwc dtype=f16 fill=hard seed=254545",
+    "n=2 c=150 h=24 w=95 groups=50 layout=nhwc dtype=bf16 fill=hard seed=800681",
     "n=2 c=150 h=24 w=24 groups=50 layout=nhwc dtype=bf16 fill=uniform",
     "n=3 c=40 h=9 w=5 groups=20 layout=nhwc impl=forward config='bundle=12 cut_short=1 threads=64 column_threads=10 "
     "cluster=2 vec=4 channels=2 steps=3'",
