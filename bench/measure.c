@@ -19,9 +19,9 @@ enum {
     SAMPLES_MIN = 20,       // of each contestant before the interval of its median is believed
     WARM_LAUNCHES_MIN = 50, // of each contestant
     PROBES = 3,             // to estimate the time of a launch: the shortest counts
-    PROBES_OF_GRAPHS = 1,   // whose launches are known: one uploads it, one is timed
+    PROBES_OF_GRAPHS = 1,   // one uploads it, one is timed
     STEADY_READINGS = 3,    // of the clock, within STEADY_SPREAD
-    WARM_READINGS = 40,     // of the clock, or more, in the time that warming up may take
+    WARM_READINGS = 20,     // of the clock, or more, in the time that warming up may take
     LEAD_IN_US = 100        // of work in front of a batch: the host gets ahead of the GPU meanwhile
 };
 
@@ -53,6 +53,7 @@ typedef struct race {
     int rounds;          // of A B B A in a batch
     bool graphs;
     int graph_us;              // that the launches of a graph take, about
+    int probes;                // of each contestant's time
     samples *samples;          // of each contestant
     device_event *begin, *end; // of each sample of a batch
     gpu_state gpu;
@@ -261,7 +262,7 @@ static ckl_status prepare(race *r, bool chains)
     for (int i = 0; i < r->count; i++)
         r->samples[i].launches = 1;
     TRY(probe_overwrite(r));
-    TRY(probe_all(r, PROBES, &shortest));
+    TRY(probe_all(r, r->probes, &shortest));
     size_batch(r);
     r->graphs = shortest < MEASURE_GRAPH_BELOW_US;
     for (int i = 0; i < r->count && r->graphs; i++)
@@ -430,7 +431,8 @@ ckl_status measure(const rotation *memory, ckl_stream stream, const measure_limi
                .stream = stream,
                .contestants = contestants,
                .count = count,
-               .graph_us = limits->brief ? GRAPH_BRIEF_US : GRAPH_US };
+               .graph_us = limits->brief ? GRAPH_BRIEF_US : GRAPH_US,
+               .probes = limits->brief ? 1 : PROBES };
     ckl_status status = open_events(&r);
     if (status == CKL_OK)
         status = prepare(&r, limits->twice);
