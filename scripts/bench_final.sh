@@ -51,8 +51,8 @@ compile_ahead() { # in COMPILERS processes, to the end of the cases
     for operator in "${compiled[@]}"; do head -n "$compile" "$lines/sample-$operator.txt"; done >"$lines/compile.txt"
     for ((i = 0; i < COMPILERS; i++)); do
         awk -v i="$i" -v n="$COMPILERS" 'NR % n == i' "$lines/compile.txt" >"$lines/compile-$i.txt"
-        CKL_TORCH_COMPILE=make TORCHINDUCTOR_COMPILE_THREADS=1 OMP_NUM_THREADS=1 timeout "$verify" \
-            "$ckl" bench --suite "$lines/compile-$i.txt" --peers-ahead --peer torch >"$results/verify/compile-$i.log" 2>&1 &
+        CKL_TORCH_COMPILE=make TORCHINDUCTOR_COMPILE_THREADS=1 OMP_NUM_THREADS=1 "$ckl" bench --suite "$lines/compile-$i.txt" \
+            --peers-ahead --peer torch --within "$verify" >"$results/verify/compile-$i.log" 2>&1 &
         compilers+=($!)
     done
 }
@@ -71,8 +71,8 @@ verify_all() {
         done
     done
     wait "${started[@]}"
-    kill "${compilers[@]}" 2>/dev/null
-    wait
+    kill -KILL "${compilers[@]}" 2>/dev/null
+    wait 2>/dev/null
     unset OMP_NUM_THREADS
     tail -qn 1 "$results"/verify/*.txt | awk -v all="${#started[@]}" '
         /^[0-9]+ passed, [0-9]+ failed/ { passed += $1; failed += $3; ended++ }
