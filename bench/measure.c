@@ -270,25 +270,29 @@ static ckl_status prepare(race *r, bool chains)
     return r->graphs ? capture_all(r, chains) : CKL_OK;
 }
 
-/* The clock has settled when a few readings in a row are alike. Without NVML the time alone counts. */
+/*
+ * The clock has settled when a few readings in a row are alike and nothing keeps it down: a heavy row leaves it low for the light one
+ * behind it. Without NVML the time alone counts.
+ */
 static ckl_status warm_up(race *r, double seconds_max)
 {
     double begin = clock_seconds(), recent[STEADY_READINGS] = { 0 };
     double between = fmin(GPU_READING_SECONDS, seconds_max / WARM_READINGS);
+    bool held = false;
     if (seconds_max <= 0)
         return CKL_OK;
     TRY(enqueue_untimed(r, fmin(WARM_LAUNCHES_MIN * r->pass_us / r->samples[0].launches, seconds_max * 1e6 / 4)));
     for (int readings = 0; clock_seconds() - begin < seconds_max;) {
         TRY(enqueue_untimed(r, fmin(2 * BATCH_US, between * 1e6)));
         if (clock_seconds() - begin > (readings + 1) * between)
-            recent[readings++ % STEADY_READINGS] = gpu_clock_mhz(r->device);
+            recent[readings++ % STEADY_READINGS] = gpu_clock_mhz(r->device, &held);
         TRY(ckl_stream_synchronize(r->device, r->stream));
         double low = recent[0], high = recent[0];
         for (int i = 1; i < STEADY_READINGS; i++) {
             low = fmin(low, recent[i]);
             high = fmax(high, recent[i]);
         }
-        if (low > 0 && high - low <= STEADY_SPREAD * high)
+        if (low > 0 && high - low <= STEADY_SPREAD * high && !held)
             break;
     }
     return ckl_stream_synchronize(r->device, r->stream);
