@@ -41,8 +41,8 @@ enum { LIMIT_LINES_MAX = 8 };
 /* NVML's readings of how busy a GPU is are of less time. */
 enum { BUSY_READING_US = 1200000 };
 
-/* Between two writings of a suite's results while rows follow each other. */
-static const double WRITE_SECONDS = 5;
+/* Between two writings of a suite's results while rows follow each other: many rows take tens of milliseconds. */
+static const double WRITE_SECONDS = 10;
 
 static const char *device_id, *suites, *peer_name, *config, *json, *csv, *hot, *rounds, *seconds, *within, *plan_only,
     *configs, *ladder, *peers_ahead;
