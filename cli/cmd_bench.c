@@ -412,11 +412,14 @@ static pid_t start_warming(const bench *b, int threads)
     return warm_ahead_start(limits, &b->work, b->device->info.id, threads);
 }
 
-/* While rows are measured, half of the other cores compile the kernels of later ones, and half make their operands and references. */
+/*
+ * While rows are measured, the other cores make operands and references of later ones, and half of them, at first, compile kernels: both
+ * with a low priority, which the thread that measures does not have.
+ */
 static ckl_status run_rows(bench *b)
 {
     const int others = (int)max_i64(cores_available() - 1, 2);
-    const ahead_options crew = { .device = ckl_device_properties(b->device), .cores = others - others / 2 };
+    const ahead_options crew = { .device = ckl_device_properties(b->device), .cores = others };
     heed_signals();
     describe_run(b, &b->header);
     pin_host_memory(b->device);
