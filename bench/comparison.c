@@ -68,7 +68,8 @@ static comparison_row compare_row(const result_row *old, const result_row *new, 
     else {
         row.change = new->median_us / old->median_us;
         row.half_width = old->half_width + new->half_width;
-        row.verdict = judge(row.change, row.half_width, tolerance);
+        bool shared = old->shared || new->shared; // the GPU, with others: no interval knows that
+        row.verdict = shared ? VERDICT_AMBIGUOUS : judge(row.change, row.half_width, tolerance);
     }
     return row;
 }

@@ -14,7 +14,7 @@ static const double GLANCES_SECONDS = 1, GLANCES_OF_SAMPLING = 8;
 static const double GLANCE_NEAR = 1.5, GLANCE_LOADING_US = 50;
 
 enum {
-    CONTENDERS = 12,  // of a brief race
+    CONTENDERS = 8,   // of a brief race
     BRIEF_ROUNDS = 3, // of it
     POISON = 0xff,
     PEER_ROUNDINGS = 8 // between two operations of a chain, frameworks round to the type of the output

@@ -32,8 +32,13 @@ void gpu_read(const ckl_device *device, gpu_state *g)
     g->processes = now.processes > g->processes ? now.processes : g->processes;
 }
 
-double gpu_clock_mhz(const ckl_device *device)
+double gpu_clock_mhz(const ckl_device *device, bool *held)
 {
     nvml_reading now;
-    return nvml_sample(ordinal_of(device), &now) ? now.clock_sm_mhz : 0;
+    *held = false;
+    if (!nvml_sample(ordinal_of(device), &now))
+        return 0;
+    for (int bit = 0; bit < 64; bit++)
+        *held |= (now.clock_reasons >> bit & 1) && nvml_clock_reason(bit);
+    return now.clock_sm_mhz;
 }

@@ -17,8 +17,8 @@ typedef struct gpu_state {
 /* Reads again unless it did within GPU_READING_SECONDS. */
 void gpu_read(const ckl_device *device, gpu_state *state);
 
-/* The clock of the SMs now; 0 if it cannot be known. */
-double gpu_clock_mhz(const ckl_device *device);
+/* The clock of the SMs now; 0 if it cannot be known. held: something keeps it down, the row before perhaps. */
+double gpu_clock_mhz(const ckl_device *device, bool *held);
 
 #define GPU_READING_SECONDS 0.1
 

@@ -19,9 +19,9 @@ enum {
     SAMPLES_MIN = 20,       // of each contestant before the interval of its median is believed
     WARM_LAUNCHES_MIN = 50, // of each contestant
     PROBES = 3,             // to estimate the time of a launch: the shortest counts
-    PROBES_OF_GRAPHS = 1,   // whose launches are known: one uploads it, one is timed
+    PROBES_OF_GRAPHS = 1,   // one uploads it, one is timed
     STEADY_READINGS = 3,    // of the clock, within STEADY_SPREAD
-    WARM_READINGS = 40,     // of the clock, or more, in the time that warming up may take
+    WARM_READINGS = 20,     // of the clock, or more, in the time that warming up may take
     LEAD_IN_US = 100        // of work in front of a batch: the host gets ahead of the GPU meanwhile
 };
 
@@ -53,6 +53,7 @@ typedef struct race {
     int rounds;          // of A B B A in a batch
     bool graphs;
     int graph_us;              // that the launches of a graph take, about
+    int probes;                // of each contestant's time
     samples *samples;          // of each contestant
     device_event *begin, *end; // of each sample of a batch
     gpu_state gpu;
@@ -261,7 +262,7 @@ static ckl_status prepare(race *r, bool chains)
     for (int i = 0; i < r->count; i++)
         r->samples[i].launches = 1;
     TRY(probe_overwrite(r));
-    TRY(probe_all(r, PROBES, &shortest));
+    TRY(probe_all(r, r->probes, &shortest));
     size_batch(r);
     r->graphs = shortest < MEASURE_GRAPH_BELOW_US;
     for (int i = 0; i < r->count && r->graphs; i++)
@@ -269,25 +270,29 @@ static ckl_status prepare(race *r, bool chains)
     return r->graphs ? capture_all(r, chains) : CKL_OK;
 }
 
-/* The clock has settled when a few readings in a row are alike. Without NVML the time alone counts. */
+/*
+ * The clock has settled when a few readings in a row are alike and nothing keeps it down: a heavy row leaves it low for the light one
+ * behind it. Without NVML the time alone counts.
+ */
 static ckl_status warm_up(race *r, double seconds_max)
 {
     double begin = clock_seconds(), recent[STEADY_READINGS] = { 0 };
     double between = fmin(GPU_READING_SECONDS, seconds_max / WARM_READINGS);
+    bool held = false;
     if (seconds_max <= 0)
         return CKL_OK;
     TRY(enqueue_untimed(r, fmin(WARM_LAUNCHES_MIN * r->pass_us / r->samples[0].launches, seconds_max * 1e6 / 4)));
     for (int readings = 0; clock_seconds() - begin < seconds_max;) {
         TRY(enqueue_untimed(r, fmin(2 * BATCH_US, between * 1e6)));
         if (clock_seconds() - begin > (readings + 1) * between)
-            recent[readings++ % STEADY_READINGS] = gpu_clock_mhz(r->device);
+            recent[readings++ % STEADY_READINGS] = gpu_clock_mhz(r->device, &held);
         TRY(ckl_stream_synchronize(r->device, r->stream));
         double low = recent[0], high = recent[0];
         for (int i = 1; i < STEADY_READINGS; i++) {
             low = fmin(low, recent[i]);
             high = fmax(high, recent[i]);
         }
-        if (low > 0 && high - low <= STEADY_SPREAD * high)
+        if (low > 0 && high - low <= STEADY_SPREAD * high && !held)
             break;
     }
     return ckl_stream_synchronize(r->device, r->stream);
@@ -430,7 +435,8 @@ ckl_status measure(const rotation *memory, ckl_stream stream, const measure_limi
                .stream = stream,
                .contestants = contestants,
                .count = count,
-               .graph_us = limits->brief ? GRAPH_BRIEF_US : GRAPH_US };
+               .graph_us = limits->brief ? GRAPH_BRIEF_US : GRAPH_US,
+               .probes = limits->brief ? 1 : PROBES };
     ckl_status status = open_events(&r);
     if (status == CKL_OK)
         status = prepare(&r, limits->twice);

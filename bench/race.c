@@ -341,3 +341,27 @@ ckl_status race_run(const test_case *c, ckl_device *device, const race_options *
     row->data_s += lap(&clock);
     return status;
 }
+
+static ckl_status run_peer_once(const peer *p, check *k)
+{
+    peer_problem *problem;
+    TRY(p->find());
+    TRY(p->prepare(k->c, k->device, k->set.pointer, &problem));
+    ckl_status status = p->run(problem, 0, k->set.pointer, k->stream);
+    ckl_status idle = ckl_stream_synchronize(k->device, k->stream);
+    p->release(problem);
+    return status == CKL_OK ? idle : status;
+}
+
+ckl_status race_run_peers(const test_case *c, ckl_device *device, const race_options *options)
+{
+    check k = { 0 };
+    ckl_status status = check_open(c, device, options->stream, &k);
+    if (status == CKL_OK)
+        status = operand_set_write(device, &k.images, &k.set, k.stream);
+    for (const peer *const *p = peers; *p && status == CKL_OK; p++)
+        if (peer_competes(*p, c->test->op->name, options->only))
+            status = run_peer_once(*p, &k);
+    check_close(&k);
+    return status;
+}

@@ -110,11 +110,9 @@ static void print_phases(const results *r)
     static const struct {
         const char *name;
         size_t offset;
-    } phases[] = { { "planning", offsetof(result_row, plan_s) },
-                   { "data", offsetof(result_row, data_s) },
-                   { "checking", offsetof(result_row, check_s) },
-                   { "peers", offsetof(result_row, peers_s) },
-                   { "timing", offsetof(result_row, timing_s) } };
+    } phases[] = { { "waiting", offsetof(result_row, wait_s) }, { "planning", offsetof(result_row, plan_s) },
+                   { "data", offsetof(result_row, data_s) },    { "checking", offsetof(result_row, check_s) },
+                   { "peers", offsetof(result_row, peers_s) },  { "timing", offsetof(result_row, timing_s) } };
     double all = 0;
     text parts = { 0 };
     for (int p = 0; p < COUNT_OF(phases); p++) {

@@ -33,7 +33,7 @@ typedef struct search {
     text line;
     trial *trials;
     int count, done;
-    double begin, opened; // when a worker answered first: all have opened what they need. 0: none has
+    double begin, opened; // when the device got its first candidate; 0: it has none yet
     tune_result *result;
 } search;
 
@@ -174,6 +174,14 @@ static ckl_status take_answer(search *s, trial *t, bool runner, const tune_reply
     return CKL_OK;
 }
 
+static void note_first(search *s)
+{
+    if (s->opened > 0)
+        return;
+    s->opened = clock_seconds();
+    s->result->opening_seconds = seconds_of(s);
+}
+
 /* Gives every idle worker the first trial that waits for its step. `until`: the state in which trials wait no more. */
 static void hand_out(search *s, int first, trial_state until)
 {
@@ -191,19 +199,13 @@ static void hand_out(search *s, int first, trial_state until)
             leave(t);
             continue;
         }
+        if (t->state == STATE_BUILT)
+            note_first(s);
         tune_request request = { .job = jobs[t->state], .count = 1 };
         snprintf(request.config[0], TUNE_CONFIG_BYTES, "%s", t->candidate.config);
         t->state = STATE_BUSY;
         tune_crew_ask(&s->crew, member, i, &request);
     }
-}
-
-static void note_answer(search *s)
-{
-    if (s->opened > 0)
-        return;
-    s->opened = clock_seconds();
-    s->result->opening_seconds = seconds_of(s);
 }
 
 /* Until nothing is under way and nothing can be handed out. */
@@ -216,9 +218,10 @@ static ckl_status work(search *s, int first, trial_state until)
         tune_reply reply;
         hand_out(s, first, until);
         TRY(tune_crew_wait(&s->crew, &i, &runner, &reply, &seconds));
-        if (i < 0)
+        if (i == TUNE_NOBODY)
             return CKL_OK;
-        note_answer(s);
+        if (i == TUNE_OPENED)
+            continue;
         TRY(take_answer(s, &s->trials[i], runner, &reply, seconds));
     }
 }
@@ -340,6 +343,8 @@ static ckl_status race_best(search *s)
     bool runner;
     double seconds;
     tune_reply reply;
+    while (tune_crew_idle(&s->crew, true) < 0) // it crashed at the last trial, and opens the problem anew
+        TRY(tune_crew_wait(&s->crew, &unused, &runner, &reply, &seconds));
     tune_crew_ask(&s->crew, TUNE_RUNNER, 0, &request);
     TRY(tune_crew_wait(&s->crew, &unused, &runner, &reply, &seconds));
     if (reply.outcome != TUNE_TIMED)

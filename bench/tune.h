@@ -96,7 +96,7 @@ typedef struct tune_options {
     const char *device_id;             // as ckl_device_open() takes it
     uint64_t seed;                     //
     int candidates, generations;       // at most so many are tried, in so many generations after the first
-    double seconds;                    // from the first answer of a worker on: no candidate is begun later. 0: no limit
+    double seconds;                    // from the device's first candidate on: none is begun later. 0: no limit
     double wall_seconds;               // of one step of one candidate
     int workers;                       // processes that prepare
     const char *given[TUNE_GIVEN_MAX]; // configs to begin with, NULL at the end
@@ -122,7 +122,7 @@ typedef struct tune_result {
     int final_count;
     bool won;                        // finals[0] is faster than the plan's choice beyond doubt
     char dead_fields[256];           // that changed no kernel whenever they were changed alone; "" if there is none
-    double seconds, opening_seconds; // in all; of them before a worker answered
+    double seconds, opening_seconds; // in all; of them before the device's first candidate
 } tune_result;
 
 /*

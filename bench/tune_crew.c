@@ -17,24 +17,41 @@ static bool wait_for(int channel, double seconds)
     return poll(&wanted, 1, (int)(1e3 * seconds)) > 0;
 }
 
+/* What the runner says of itself; its end, or that it is late, is a failure. */
+static ckl_status hear(tune_crew *crew, double seconds, tune_hello *hello)
+{
+    tune_member *m = &crew->members[TUNE_RUNNER];
+    bool said = wait_for(m->process.channel, seconds) && worker_receive(m->process.channel, hello, sizeof *hello);
+    if (said && hello->status == CKL_OK)
+        return CKL_OK;
+    text how = { 0 };
+    worker_end(&m->process, &how);
+    ckl_status status = said ? status_fail(hello->status, "%s", hello->sentence)
+                             : status_fail(CKL_DEVICE_FAULT, "tune: opening the problem: %s", text_data(&how));
+    text_free(&how);
+    return status;
+}
+
+/* Waits until it has the device, not for the problem. */
 static ckl_status start_runner(tune_crew *crew)
 {
     tune_member *m = &crew->members[TUNE_RUNNER];
     tune_hello hello;
-    text how = { 0 };
-    *m = (tune_member){ .trial = -1 };
+    *m = (tune_member){ .trial = -1, .opening = true };
     TRY(worker_start(tune_serve_trials, &crew->work, &m->process));
-    bool said = wait_for(m->process.channel, OPEN_SECONDS) && worker_receive(m->process.channel, &hello, sizeof hello);
-    if (said && hello.status == CKL_OK) {
-        crew->device = hello.device;
-        memcpy(crew->driver, hello.driver, sizeof crew->driver);
-        return CKL_OK;
-    }
-    worker_end(&m->process, &how);
-    ckl_status status = said ? status_fail(hello.status, "%s", hello.sentence)
-                             : status_fail(CKL_DEVICE_FAULT, "tune: opening the problem: %s", text_data(&how));
-    text_free(&how);
-    return status;
+    TRY(hear(crew, OPEN_SECONDS, &hello));
+    m->deadline = clock_seconds() + OPEN_SECONDS;
+    crew->device = hello.device;
+    memcpy(crew->driver, hello.driver, sizeof crew->driver);
+    return CKL_OK;
+}
+
+static ckl_status end_opening(tune_crew *crew, bool late)
+{
+    tune_hello hello;
+    TRY(hear(crew, late ? 0 : OPEN_SECONDS, &hello));
+    crew->members[TUNE_RUNNER].opening = false;
+    return CKL_OK;
 }
 
 static ckl_status start(tune_crew *crew, int member)
@@ -64,7 +81,7 @@ void tune_crew_close(tune_crew *crew)
 int tune_crew_idle(const tune_crew *crew, bool runner)
 {
     for (int i = runner ? TUNE_RUNNER : 1; i < (runner ? 1 : crew->count); i++)
-        if (crew->members[i].trial < 0)
+        if (crew->members[i].trial < 0 && !crew->members[i].opening)
             return i;
     return -1;
 }
@@ -84,7 +101,7 @@ static int next(const tune_crew *crew, bool *late)
     struct pollfd wanted[1 + TUNE_WORKERS_MAX];
     int members[1 + TUNE_WORKERS_MAX], count = 0, soonest = -1;
     for (int i = 0; i < crew->count; i++) {
-        if (crew->members[i].trial < 0)
+        if (crew->members[i].trial < 0 && !crew->members[i].opening)
             continue;
         members[count] = i;
         wanted[count++] = (struct pollfd){ .fd = crew->members[i].process.channel, .events = POLLIN };
@@ -119,10 +136,12 @@ ckl_status tune_crew_wait(tune_crew *crew, int *trial, bool *runner, tune_reply 
 {
     bool late;
     int member = next(crew, &late);
-    *trial = -1;
+    *trial = member < 0 ? TUNE_NOBODY : TUNE_OPENED;
     if (member < 0)
         return CKL_OK;
     tune_member *m = &crew->members[member];
+    if (m->opening)
+        return end_opening(crew, late);
     bool said = !late && worker_receive(m->process.channel, reply, sizeof *reply);
     *trial = m->trial;
     *runner = member == TUNE_RUNNER;

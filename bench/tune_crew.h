@@ -10,6 +10,7 @@ enum { TUNE_WORKERS_MAX = 64, TUNE_RUNNER = 0 }; // member 0 runs candidates, th
 typedef struct tune_member {
     worker_process process;
     int trial;              // that it is at; -1: none
+    bool opening;           // the runner, until the problem is on its device: it takes no request yet
     double begin, deadline; // seconds of the clock
 } tune_member;
 
@@ -21,9 +22,15 @@ typedef struct tune_crew {
     int count;
 } tune_crew;
 
-/* Starts the process that runs candidates, which opens the device, and then those that prepare. Close it also after a failure. */
+/*
+ * Starts the process that runs candidates, waits until it has opened the device, and starts those that prepare. Close it also after a
+ * failure.
+ */
 ckl_status tune_crew_open(const test_case *c, const tune_options *options, tune_crew *crew);
 void tune_crew_close(tune_crew *crew);
+
+/* In place of a trial: nobody works; the runner has come to be ready for requests. */
+enum { TUNE_NOBODY = -1, TUNE_OPENED = -2 };
 
 /* A member of that kind with nothing to do; -1: there is none. */
 int tune_crew_idle(const tune_crew *crew, bool runner);
@@ -32,7 +39,7 @@ void tune_crew_ask(tune_crew *crew, int member, int trial, const tune_request *r
 
 /*
  * Waits for the next answer: of which trial it is, whose it is, and its seconds. What hung or ended answers by its outcome, and is
- * replaced. CKL_OK with *trial -1 if nobody works; a failure if the device cannot be opened again.
+ * replaced. *trial may be TUNE_NOBODY or TUNE_OPENED. A failure if the device or the problem cannot be opened.
  */
 ckl_status tune_crew_wait(tune_crew *crew, int *trial, bool *runner, tune_reply *reply, double *seconds);
 

@@ -75,7 +75,7 @@ typedef struct tune_reply {
     summary time[TUNE_FINALISTS_MAX + 1]; // of the configs, then of the plan's choice
 } tune_reply;
 
-/* What the process that runs candidates says first. */
+/* What the process that runs candidates says first: when it has opened the device, and again when the problem is there. */
 typedef struct tune_hello {
     ckl_status status;
     char sentence[TUNE_REASON_BYTES];

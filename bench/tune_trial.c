@@ -66,7 +66,7 @@ static ckl_status first_look(const trials *t, const own_entrant *e, double *seco
     return CKL_OK;
 }
 
-static ckl_status open_all(trials *t)
+static ckl_status open_device(trials *t)
 {
     const tune_options *o = t->work->options;
     TRY(o->open(o->device_id, &t->device));
@@ -75,6 +75,12 @@ static ckl_status open_all(trials *t)
              "tune: %s has no meaningful time: the emulator counts, it does not measure; run this on a machine with an "
              "NVIDIA GPU",
              t->device->info.id);
+    return CKL_OK;
+}
+
+/* Operands, references and the plan's choice take seconds, in which others prepare the first candidates. */
+static ckl_status open_problem(trials *t)
+{
     TRY(ckl_stream_create(t->device, &t->stream));
     for (int i = 0; i < SEEDS; i++)
         TRY(open_check(t, i));
@@ -194,19 +200,29 @@ static void serve(trials *t, const tune_request *request, tune_reply *reply)
     }
 }
 
-void tune_serve_trials(int channel, void *user)
+static void say_hello(const trials *t, int channel, ckl_status status)
 {
-    trials t = { .work = user };
-    tune_hello hello = { .status = open_all(&t) };
-    if (hello.status != CKL_OK)
+    tune_hello hello = { .status = status };
+    if (status != CKL_OK)
         snprintf(hello.sentence, sizeof hello.sentence, "%s", ckl_error());
-    if (t.device)
-        hello.device = t.device->info;
+    if (t->device)
+        hello.device = t->device->info;
     if (!nvml_driver_version(hello.driver, sizeof hello.driver))
         snprintf(hello.driver, sizeof hello.driver, "unknown");
     worker_send(channel, &hello, sizeof hello);
+}
+
+void tune_serve_trials(int channel, void *user)
+{
+    trials t = { .work = user };
+    ckl_status status = open_device(&t);
+    say_hello(&t, channel, status);
+    if (status == CKL_OK) {
+        status = open_problem(&t);
+        say_hello(&t, channel, status);
+    }
     tune_request request;
-    while (hello.status == CKL_OK && worker_receive(channel, &request, sizeof request)) {
+    while (status == CKL_OK && worker_receive(channel, &request, sizeof request)) {
         tune_reply reply = { .outcome = TUNE_TIMED };
         serve(&t, &request, &reply);
         worker_send(channel, &reply, sizeof reply);

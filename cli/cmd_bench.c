@@ -41,11 +41,11 @@ enum { LIMIT_LINES_MAX = 8 };
 /* NVML's readings of how busy a GPU is are of less time. */
 enum { BUSY_READING_US = 1200000 };
 
-/* Between two writings of a suite's results while rows follow each other. */
-static const double WRITE_SECONDS = 5;
+/* Between two writings of a suite's results while rows follow each other: many rows take tens of milliseconds. */
+static const double WRITE_SECONDS = 10;
 
 static const char *device_id, *suites, *peer_name, *config, *json, *csv, *hot, *rounds, *seconds, *within, *plan_only,
-    *configs, *ladder;
+    *configs, *ladder, *peers_ahead;
 static const cli_option options[] = {
     { "--suite", "FILE,..", &suites,
       "problem lines to measure, instead of LINE: those of several files in turn; A,,B: B's after A's; - is stdin" },
@@ -60,6 +60,8 @@ static const cli_option options[] = {
     { "--within", "S", &within, "begin no row after so many seconds" },
     { "--plan", NULL, &plan_only, "what planning and calling cost on the host, instead of the kernel's time" },
     { "--configs", "FILE", &configs, "time every config of FILE, a line each, for LINE (a sweep)" },
+    { "--peers-ahead", NULL, &peers_ahead,
+      "run the peers once and measure nothing: what they keep on disk serves later runs" },
     { "--ladder", NULL, &ladder, "every implementation that takes the problem, each against the one before" },
 };
 static const cli_usage usage = {
@@ -410,11 +412,14 @@ static pid_t start_warming(const bench *b, int threads)
     return warm_ahead_start(limits, &b->work, b->device->info.id, threads);
 }
 
-/* While rows are measured, half of the other cores compile the kernels of later ones, and half make their operands and references. */
+/*
+ * While rows are measured, the other cores make operands and references of later ones, and half of them, at first, compile kernels: both
+ * with a low priority, which the thread that measures does not have.
+ */
 static ckl_status run_rows(bench *b)
 {
     const int others = (int)max_i64(cores_available() - 1, 2);
-    const ahead_options crew = { .device = ckl_device_properties(b->device), .cores = others - others / 2 };
+    const ahead_options crew = { .device = ckl_device_properties(b->device), .cores = others };
     heed_signals();
     describe_run(b, &b->header);
     pin_host_memory(b->device);
@@ -451,6 +456,21 @@ static ckl_status run_ladders(bench *b)
     return CKL_OK;
 }
 
+/* A peer that fails does so for the row, too, which says it. */
+static ckl_status run_peers(bench *b)
+{
+    int ran = 0;
+    heed_signals();
+    for (; goes_on(b); b->done++) {
+        ckl_status status = race_run_peers(&b->work.rows[b->done].c, b->device, &b->race);
+        if (status == CKL_DEVICE_FAULT)
+            return status;
+        ran += status == CKL_OK;
+    }
+    printf("%d of %d rows' peers ran in %.1f s\n", ran, b->work.row_count, clock_seconds() - b->begin);
+    return CKL_OK;
+}
+
 static ckl_status run_plan(bench *b)
 {
     plan_time t;
@@ -474,6 +494,8 @@ static ckl_status run(bench *b, int argc, char **argv)
     TRY(open_device(b));
     if (plan_only)
         return run_plan(b);
+    if (peers_ahead)
+        return run_peers(b);
     if (ladder)
         return run_ladders(b);
     if (configs)

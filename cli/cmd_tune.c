@@ -8,6 +8,7 @@
 #include "bench/tune.h"
 #include "cli/cli.h"
 #include "lab/case.h"
+#include "lab/cores.h"
 #include "plan/tuned.h"
 
 #ifndef CKL_COMMIT
@@ -93,7 +94,7 @@ static ckl_status add_config(const char *line, void *user)
 
 static ckl_status read_options(tuning *t)
 {
-    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN), number;
+    int cores = cores_available(), number;
     tune_options *o = &t->options;
     *o = (tune_options){ .device_id = device_id, .evidence = evidence, .commit = CKL_COMMIT };
     TRY(read_count("--candidates", candidates, 200, 1, 100000, &o->candidates));
@@ -147,7 +148,7 @@ static void report_counts(const tune_result *r)
     int tried = r->reused;
     for (int i = 0; i < TUNE_OUTCOME_COUNT; i++)
         tried += r->count[i];
-    printf("tried %d in %.1f s, %.1f s of them for opening:", tried, r->seconds, r->opening_seconds);
+    printf("tried %d in %.1f s, %.1f s of them before the first:", tried, r->seconds, r->opening_seconds);
     for (int i = 0; i < TUNE_OUTCOME_COUNT; i++)
         if (r->count[i])
             printf(" %d %s,", r->count[i], tune_outcome_names[i]);

@@ -192,6 +192,26 @@ END
     return $status
 }
 
+measured_whole() { # suites first, then samples; results of samples in a folder of their own; who did not end in time has failed
+    local folder status
+    folder=$(mktemp -d)
+    cat >"$folder/ckl" <<'END'
+#!/bin/bash
+case $1 in
+sample) [[ $2 == --count ]] && printf 'add n=1\nrope n=1\n' || echo "$2 n=$3" ;;
+verify) [[ $2 == rope ]] && sleep 3 || echo '5 passed, 0 failed' ;;
+bench) echo "$*" >"${@: -1}said" && echo made >"${@: -1}sample-add.json" ;;
+esac
+END
+    chmod +x "$folder/ckl"
+    scripts/bench_final.sh --ckl "$folder/ckl" --verify 1 --seconds 60 --results "$folder/new" >"$folder/output"
+    [[ $? -eq 1 && $(<"$folder/new/said") == "bench --suite bench/suites/add.txt,"*",,"*"/sample-add.txt,"*"/sample-rope.txt "*"/new/" ]] &&
+        [[ $(<"$folder/output") == "5 passed, 0 failed, 1 of 2 processes did not end"*"failed: verify" ]] && grep -q made "$folder/new/sample/add.json"
+    status=$?
+    rm -r "$folder"
+    return $status
+}
+
 # The sanitizers' build: unit tests and small problems through the whole stack. The tests of kernels' accuracy and bits, of plans
 # and of choices are long and show them little host code that the small problems do not; ptxas is not ours.
 sanitized() {
@@ -262,6 +282,7 @@ run "a crash is said" crash_is_said
 run "predicted costs of gemm" predictions
 run "a sample, verified" sampled
 run "a sample, in time" sampled_in_time
+run "cases, suites and samples, in time" measured_whole
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
 run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes 0.1
 run "ckl verify, emulated H200" "$build/ckl" verify "${extent[@]}" --device emulator:h200 --assemble

