@@ -234,6 +234,13 @@ static bool has_stages_for_two(const ckl_conv_desc *d, int tile_k)
     return conv_useful_taps(d) * ceil_div(channels_in(d), tile_k) >= SPLIT_LEAST;
 }
 
+void conv_sm90_follow(const ckl_conv_desc *d, const ckl_device_info *device, conv_sm90_config *c)
+{
+    follow_rows(c);
+    c->split = has_stages_for_two(d, c->tile_k) ? 2 : 1;
+    c->stages = stages_of(c, device);
+}
+
 /* One for groups that share tiles; then each for one CTA and, if any has the stages, for two of a cluster, both for boxes and for
  * pixels that follow each other. */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
