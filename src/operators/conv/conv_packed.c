@@ -68,10 +68,11 @@ static bool lies_alike(const conv_tensor *t, const int64_t stride[CONV_RANK])
     return alike;
 }
 
-/* Are zeros in the copy channels, too? */
+/* Are zeros in the copy channels, too? Of the gradient of data those of filters are, which lie along the rows of their boxes. */
 static bool is_filled(const ckl_conv_desc *d, int which)
 {
-    return d->direction == CKL_CONV_FORWARD && d->groups == 1 && which != CONV_Y;
+    const bool forward = d->direction == CKL_CONV_FORWARD && which != CONV_Y;
+    return d->groups == 1 && (forward || (d->direction == CKL_CONV_DATA && which == CONV_W));
 }
 
 /*
@@ -81,8 +82,9 @@ static bool is_filled(const ckl_conv_desc *d, int which)
 static int64_t pitch_of(const ckl_conv_desc *d, const conv_packed_way *way, int which, int64_t channels)
 {
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(type_of(d, which)), lines = round_up(channels, 8 * unit);
-    const bool read = is_filled(d, which);
-    return read && (way->padded || lines - channels <= channels / 4) ? lines : round_up(channels, unit);
+    const bool data = d->direction == CKL_CONV_DATA, copied = channels % unit != 0 || d->layout == CKL_IMAGE_NCHW;
+    const bool fill = data ? copied : lines - channels <= channels / 4;
+    return is_filled(d, which) && (way->padded || fill) ? lines : round_up(channels, unit);
 }
 
 /* Rows of NHWC that begin at whole 16 bytes, for tensor number `which`. */
@@ -123,12 +125,12 @@ static void place_tensor(const ckl_conv_desc *d, const conv_packed_way *way, int
     }
 }
 
-/* May columns be moved apart, to whole 128 bytes? Forward. */
+/* May columns be moved apart, to whole 128 bytes? Of the gradient of data the filters'. */
 static bool can_pad(const ckl_conv_desc *d)
 {
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype);
-    return d->direction == CKL_CONV_FORWARD && d->layout == CKL_IMAGE_NHWC && d->groups == 1 && d->c % unit == 0 &&
-           d->c % (8 * unit) != 0;
+    return d->direction != CKL_CONV_WEIGHT && d->layout == CKL_IMAGE_NHWC && d->groups == 1 && d->c % unit == 0 &&
+           d->k % unit == 0 && d->c % (8 * unit) != 0;
 }
 
 static packed_problem packed_of(const ckl_conv_desc *d, conv_packed_way way)
@@ -308,7 +310,9 @@ static bool candidate_packed(const void *desc, const ckl_device_info *device, in
 static plan_cost cost_packed(const void *desc, const ckl_device_info *device, const void *config)
 {
     const conv_packed_config *c = config;
-    const packed_problem p = packed_of(desc, way_of(c));
+    packed_problem p = packed_of(desc, way_of(c));
+    if (p.inner.direction == CKL_CONV_DATA)
+        p.inner.c = p.at[CONV_W].shape[4]; // which no box reaches beyond
     plan_cost cost = conv_sm90_cost(&p.inner, device, &c->conv);
     cost.us += cost_of_copies(desc, &p, way_of(c));
     return cost;
@@ -345,8 +349,7 @@ static ckl_status admit_packed(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "conv packed: fold=1 takes up to %d channels and neighbouring columns, and no gradient",
              FOLDED_MAX);
     if (c->padded && (c->fold || !can_pad(d)))
-        FAIL(CKL_UNSUPPORTED,
-             "conv packed: padded=1 moves columns of whole 16 bytes apart, of NHWC, forward without groups");
+        FAIL(CKL_UNSUPPORTED, "conv packed: padded=1 moves columns of whole 16 bytes apart, of NHWC without groups");
     const packed_problem p = packed_of(d, way_of(c));
     TRY(conv_sm90_admit(&p.inner, device, &c->conv));
     return check_copies(d, &p);

@@ -302,7 +302,12 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *devic
     const double rows = pieces * (PIXEL * s.tile_m + FILTER * c->tile_n);
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), rows);
     const double absent = (double)(chunks * c->tile_k - channels) / (double)chunks * bytes * (s.tile_m + c->tile_n);
-    const double stage = fmax(multiply, load) + absent / ZEROS + STAGE + (c->stages < 3 ? RING : 0);
+    const int64_t columns =
+        ceil_div(channels_out(d), c->tile_n) * c->tile_n; // of filters that are N-major: along the rows of a box
+    const double beside = conv_sm90_n_major(c)
+                              ? (double)(columns - channels_out(d)) * c->tile_n / (double)columns * bytes * c->tile_k
+                              : 0;
+    const double stage = fmax(multiply, load) + (absent + beside) / ZEROS + STAGE + (c->stages < 3 ? RING : 0);
     const bool shallow = taps * (double)channels * bytes <= 2 * CONV_SM90_K; // could be one stage
     const double tile = ceil(taps * (double)chunks / c->slices / parts) * stage + EPILOGUE * c->tile_n / 2 / parts +
                         (shallow ? SINGLE : 0) + (parts > 1 ? EXCHANGE : 0);
