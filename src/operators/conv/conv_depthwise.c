@@ -358,6 +358,10 @@ static int lanes_of(int64_t channels, int vec, int taps)
     while (lanes > LANES_MIN && (8 * round_up(channels, (int64_t)lanes * vec) > 9 * channels ||
                                  4 * (lanes * vec + PADDING) * taps > FILTERS_BYTES_MAX))
         lanes /= 2;
+    while (lanes < LANES_MAX &&
+           round_up(channels, 2 * (int64_t)lanes * vec) == round_up(channels, (int64_t)lanes * vec) &&
+           4 * (2 * lanes * vec + PADDING) * taps <= FILTERS_BYTES_MAX)
+        lanes *= 2; // as many idle, wider accesses
     return lanes;
 }
 

@@ -241,12 +241,26 @@ static int64_t workspace_nchw_sm90(const ckl_plan *plan)
     return filter_copy(plan->desc) + x_copy(plan->desc);
 }
 
-/* CTAs that copy `outer` matrices of channels by places. */
-static int64_t copy_ctas(int64_t outer, int64_t channels, int64_t places, int each)
+static int64_t copy_ctas(const conv_planes *c, int each)
 {
     enum { ALONG_PLANE = 8, WARPS = CONV_PACK_THREADS / 32 };
-    return ceil_div(outer * ceil_div(padded(channels), CONV_NCHW_COPY_CHANNELS) * ceil_div(places, ALONG_PLANE * each),
-                    WARPS);
+    const int64_t blocks = ceil_div(c->pitch, CONV_NCHW_COPY_CHANNELS) * ceil_div(c->places, ALONG_PLANE * each);
+    return ceil_div(c->outer * blocks, WARPS);
+}
+
+ckl_status conv_nchw_copy_launch(const ckl_plan *plan, int kernel, const conv_planes copies[2], bool pairs,
+                                 ckl_stream stream)
+{
+    const conv_planes *x = &copies[0], *w = &copies[1];
+    const int64_t first = copy_ctas(x, pairs ? 2 : 1), all = first + copy_ctas(w, 1);
+    const conv_params p = { .from = { [CONV_X] = x->from, [CONV_W] = w->from },
+                            .copies = { x->to, w->to },
+                            .x_size = { x->outer, x->channels, x->places },
+                            .filter = { w->outer, w->channels, w->places },
+                            .packed_row = (uint32_t)first,
+                            .packed_channels = (uint32_t)x->pitch,
+                            .packed_left = (uint32_t)w->pitch };
+    return all == 0 ? CKL_OK : plan_launch(plan, kernel, (plan_grid){ .x = all }, &p, stream);
 }
 
 /* Rows of channels for each place, of x and of the filters: all that is in the workspace. */
@@ -255,16 +269,10 @@ static ckl_status copy_channels(const ckl_plan *plan, const void *x, const void 
     const ckl_conv_desc *d = plan->desc;
     const conv_nchw_config *c = plan->config;
     const nchw_sides s = sides_of(d);
-    const int64_t first = x_copy(d) ? copy_ctas(d->n, s.from_channels, s.from_pixels, c->pairs ? 2 : 1) : 0;
-    const int64_t second = filter_copy(d) ? copy_ctas(d->k, d->c, taps_of(d), 1) : 0;
-    const conv_params p = { .from = { [CONV_X] = x, [CONV_W] = w },
-                            .copies = { workspace + filter_copy(d), workspace },
-                            .x_size = { d->n, s.from_channels, s.from_pixels },
-                            .filter = { d->k, d->c, taps_of(d) },
-                            .packed_row = (uint32_t)first,
-                            .packed_channels = (uint32_t)padded(s.from_channels),
-                            .packed_left = (uint32_t)padded(d->c) };
-    return plan_launch(plan, CONV_NCHW_COPY, (plan_grid){ .x = first + second }, &p, stream);
+    const conv_planes copies[] = { { x, workspace + filter_copy(d), x_copy(d) ? d->n : 0, s.from_channels,
+                                     s.from_pixels, padded(s.from_channels) },
+                                   { w, workspace, filter_copy(d) ? d->k : 0, d->c, taps_of(d), padded(d->c) } };
+    return conv_nchw_copy_launch(plan, CONV_NCHW_COPY, copies, c->pairs, stream);
 }
 
 static param_tensor planes(const void *pointer, int64_t pixels, int64_t channels, int64_t images)
@@ -338,7 +346,7 @@ static ckl_status launch_nchw_sm90(const ckl_plan *plan, const void *args, ckl_s
         FAIL(CKL_INVALID, "conv nchw_sm90: x is not aligned to 4 bytes; impl=sm80 takes any");
     if (!PLAN_ALIGNED(16, x_copy(d) ? NULL : from, filter_copy(d) ? NULL : w, c->direct ? NULL : to))
         FAIL(CKL_INVALID, "conv nchw_sm90: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
-    if (d->n > 0 && (filter_copy(d) || x_copy(d)))
+    if (d->n > 0)
         TRY(copy_channels(plan, from, w, workspace, stream));
     w = filter_copy(d) ? workspace : w;
     from = x_copy(d) ? workspace + filter_copy(d) : from;

@@ -5,6 +5,7 @@
  * side in memory, and a tensor map whose columns overlap gives each place of y its own. Columns of zeros are written then too.
  */
 #include "base/math.h"
+#include "operators/conv/conv_nchw.h"
 #include "operators/conv/conv_packed.h"
 
 enum { FOLDED_MAX = 128 }; // channels
@@ -67,10 +68,11 @@ static bool lies_alike(const conv_tensor *t, const int64_t stride[CONV_RANK])
     return alike;
 }
 
-/* Are zeros in the copy channels, too? */
+/* Are zeros in the copy channels, too? Of the gradient of data those of filters are, which lie along the rows of their boxes. */
 static bool is_filled(const ckl_conv_desc *d, int which)
 {
-    return d->direction == CKL_CONV_FORWARD && d->groups == 1 && which != CONV_Y;
+    const bool forward = d->direction == CKL_CONV_FORWARD && which != CONV_Y;
+    return d->groups == 1 && (forward || (d->direction == CKL_CONV_DATA && which == CONV_W));
 }
 
 /*
@@ -80,8 +82,9 @@ static bool is_filled(const ckl_conv_desc *d, int which)
 static int64_t pitch_of(const ckl_conv_desc *d, const conv_packed_way *way, int which, int64_t channels)
 {
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(type_of(d, which)), lines = round_up(channels, 8 * unit);
-    const bool read = is_filled(d, which);
-    return read && (way->padded || lines - channels <= channels / 4) ? lines : round_up(channels, unit);
+    const bool data = d->direction == CKL_CONV_DATA, copied = channels % unit != 0 || d->layout == CKL_IMAGE_NCHW;
+    const bool fill = data ? copied : lines - channels <= channels / 4;
+    return is_filled(d, which) && (way->padded || fill) ? lines : round_up(channels, unit);
 }
 
 /* Rows of NHWC that begin at whole 16 bytes, for tensor number `which`. */
@@ -122,12 +125,12 @@ static void place_tensor(const ckl_conv_desc *d, const conv_packed_way *way, int
     }
 }
 
-/* May columns be moved apart, to whole 128 bytes? Forward. */
+/* May columns be moved apart, to whole 128 bytes? Of the gradient of data the filters'. */
 static bool can_pad(const ckl_conv_desc *d)
 {
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype);
-    return d->direction == CKL_CONV_FORWARD && d->layout == CKL_IMAGE_NHWC && d->groups == 1 && d->c % unit == 0 &&
-           d->c % (8 * unit) != 0;
+    return d->direction != CKL_CONV_WEIGHT && d->layout == CKL_IMAGE_NHWC && d->groups == 1 && d->c % unit == 0 &&
+           d->k % unit == 0 && d->c % (8 * unit) != 0;
 }
 
 static packed_problem packed_of(const ckl_conv_desc *d, conv_packed_way way)
@@ -169,15 +172,25 @@ static int64_t bytes_of_copies(const ckl_conv_desc *d, const packed_problem *p)
     return bytes;
 }
 
-static double cost_of_copies(const ckl_conv_desc *d, const packed_problem *p, bool padded)
+/* Are planes turned to rows of channels by the kernel of nchw_sm90, which takes two tensors in one launch? */
+static bool turns_planes(const ckl_conv_desc *d, bool fold)
 {
-    const double LAUNCH = 1.5, BYTES = 1.25e6, ACROSS = 0.4e6, WHOLE = 2e6; // us; bytes written in one of them
+    return d->layout == CKL_IMAGE_NCHW && !fold && ckl_dtype_bytes(d->dtype) == 2;
+}
+
+static double cost_of_copies(const ckl_conv_desc *d, const packed_problem *p, conv_packed_way way)
+{
+    const double LAUNCH = 1.5, BYTES = 1.25e6, ACROSS = 0.4e6, BACK = 0.85e6, WHOLE = 2e6; // us; bytes written in one
+    const bool turned = turns_planes(d, way.fold);
+    const double rate = way.padded ? WHOLE : d->layout == CKL_IMAGE_NHWC || turned ? BYTES : ACROSS;
+    const int written = d->direction == CKL_CONV_DATA ? CONV_X : CONV_Y;
+    const bool back = p->copied[written] && d->direction != CKL_CONV_WEIGHT;
     double launches = d->residual && p->copied[CONV_Y];
     for (int i = 0; i < CONV_TENSORS; i++)
         launches += p->copied[i];
-    return launches * LAUNCH + (double)bytes_of_copies(d, p) / (padded                        ? WHOLE
-                                                                : d->layout == CKL_IMAGE_NCHW ? ACROSS
-                                                                                              : BYTES);
+    const double of_back = back ? (double)p->bytes[written] : 0, in = (double)bytes_of_copies(d, p) - of_back;
+    launches -= turned && launches - back > 1;
+    return launches * LAUNCH + in / rate + of_back / (turned ? BACK : rate);
 }
 
 /* Does a kernel copy whole planes, pixel by pixel? */
@@ -222,6 +235,39 @@ static ckl_status copy_in(const ckl_plan *plan, const packed_problem *p, int ker
     return CKL_OK;
 }
 
+static conv_planes planes_of(const ckl_conv_desc *d, const packed_problem *p, int which, const void **operand,
+                             char **workspace)
+{
+    const conv_tensor t = conv_tensor_of(d, which);
+    const conv_planes planes = { *operand,
+                                 *workspace,
+                                 p->copied[which] ? t.shape[0] : 0,
+                                 t.shape[4],
+                                 t.shape[1] * t.shape[2] * t.shape[3],
+                                 p->channels[which] };
+    if (p->copied[which]) {
+        *operand = *workspace;
+        *workspace += aligned(p->bytes[which]);
+    }
+    return planes;
+}
+
+/* Copies both tensors that are read, each where it must be. */
+static ckl_status copy_both(const ckl_plan *plan, const packed_problem *p, const int which[2],
+                            const void **const operands[2], char **workspace, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    if (turns_planes(d, p->inner.s != d->s)) {
+        conv_planes copies[2];
+        for (int i = 0; i < 2; i++)
+            copies[i] = planes_of(d, p, which[i], operands[i], workspace);
+        return conv_nchw_copy_launch(plan, CONV_PACKED_IN, copies, false, stream);
+    }
+    for (int i = 0; i < 2; i++)
+        TRY(copy_in(plan, p, CONV_PACKED_IN, which[i], operands[i], workspace, stream));
+    return CKL_OK;
+}
+
 /* y, and the gradient of data */
 
 /* Nothing to copy, unless columns are folded. */
@@ -236,11 +282,21 @@ static conv_packed_way way_of(const conv_packed_config *c)
     return (conv_packed_way){ c->fold, c->padded };
 }
 
+/* Of NCHW also some whose pixels follow each other, shared by two CTAs: planes of few pixels have few tiles. */
 static bool candidate_packed(const void *desc, const ckl_device_info *device, int i, void *config)
 {
+    enum { FOLLOWING = 8 };
     const ckl_conv_desc *d = desc;
     conv_packed_config *c = config;
     c->nchw = d->layout == CKL_IMAGE_NCHW;
+    c->fold = c->padded = false;
+    if (c->nchw && i < FOLLOWING) {
+        const packed_problem p = packed_of(d, way_of(c));
+        if (conv_sm90_candidate(&p.inner, device, i, &c->conv))
+            conv_sm90_follow(&p.inner, device, &c->conv);
+        return true;
+    }
+    i -= c->nchw ? FOLLOWING : 0;
     const int plain = lies_plain(d) ? 1 : CONV_SM90_CANDIDATES; // one says why not
     c->padded = i >= plain && can_pad(d) && i - plain < CONV_SM90_CANDIDATES;
     c->fold = i >= plain && !c->padded;
@@ -254,9 +310,11 @@ static bool candidate_packed(const void *desc, const ckl_device_info *device, in
 static plan_cost cost_packed(const void *desc, const ckl_device_info *device, const void *config)
 {
     const conv_packed_config *c = config;
-    const packed_problem p = packed_of(desc, way_of(c));
+    packed_problem p = packed_of(desc, way_of(c));
+    if (p.inner.direction == CKL_CONV_DATA)
+        p.inner.c = p.at[CONV_W].shape[4]; // which no box reaches beyond
     plan_cost cost = conv_sm90_cost(&p.inner, device, &c->conv);
-    cost.us += cost_of_copies(desc, &p, c->padded);
+    cost.us += cost_of_copies(desc, &p, way_of(c));
     return cost;
 }
 
@@ -291,8 +349,7 @@ static ckl_status admit_packed(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "conv packed: fold=1 takes up to %d channels and neighbouring columns, and no gradient",
              FOLDED_MAX);
     if (c->padded && (c->fold || !can_pad(d)))
-        FAIL(CKL_UNSUPPORTED,
-             "conv packed: padded=1 moves columns of whole 16 bytes apart, of NHWC, forward without groups");
+        FAIL(CKL_UNSUPPORTED, "conv packed: padded=1 moves columns of whole 16 bytes apart, of NHWC without groups");
     const packed_problem p = packed_of(d, way_of(c));
     TRY(conv_sm90_admit(&p.inner, device, &c->conv));
     return check_copies(d, &p);
@@ -305,6 +362,15 @@ static int64_t workspace_packed(const ckl_plan *plan)
     return bytes_of_copies(plan->desc, &p);
 }
 
+/* The copy of what is read of NCHW; see turns_planes(). */
+static void describe_turning(ckl_dtype dtype, bool fold)
+{
+    if (!fold && ckl_dtype_bytes(dtype) == 2)
+        conv_nchw_copy(dtype, false);
+    else
+        conv_pack(dtype, !fold, fold, false);
+}
+
 void conv_packed(const void *config, int kernel)
 {
     const conv_packed_config *c = config;
@@ -313,8 +379,10 @@ void conv_packed(const void *config, int kernel)
         conv_sm90(&c->conv, 0);
     else if (kernel == CONV_PACKED_IN && c->padded)
         conv_pad(form->dtype);
+    else if (kernel == CONV_PACKED_IN && c->nchw)
+        describe_turning(form->dtype, c->fold);
     else if (kernel == CONV_PACKED_IN)
-        conv_pack(form->dtype, c->nchw && !c->fold, c->fold, false);
+        conv_pack(form->dtype, false, c->fold, false);
     else
         conv_pack(form->out, c->nchw, false, kernel == CONV_PACKED_OUT);
 }
@@ -328,8 +396,8 @@ static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stre
     const int in = data ? CONV_Y : CONV_X, out = data ? CONV_X : CONV_Y;
     ckl_conv_args a = *(const ckl_conv_args *)args;
     char *workspace = plan_workspace(plan, a.workspace);
-    TRY(copy_in(plan, &p, CONV_PACKED_IN, in, data ? &a.dy : &a.x, &workspace, stream));
-    TRY(copy_in(plan, &p, CONV_PACKED_IN, CONV_W, &a.w, &workspace, stream));
+    TRY(copy_both(plan, &p, (const int[]){ in, CONV_W }, (const void **const[]){ data ? &a.dy : &a.x, &a.w },
+                  &workspace, stream));
     if (d->residual)
         TRY(copy_in(plan, &p, CONV_PACKED_RESIDUAL, CONV_Y, &a.residual, &workspace, stream));
     void **to = data ? &a.dx : &a.y, *result = *to;
@@ -389,7 +457,7 @@ static plan_cost cost_packed_weight(const void *desc, const ckl_device_info *dev
     const conv_packed_weight_config *c = config;
     const packed_problem p = packed_weight_of(desc, c->fold);
     plan_cost cost = conv_weight_cost(&p.inner, device, &c->conv);
-    cost.us += cost_of_copies(desc, &p, false);
+    cost.us += cost_of_copies(desc, &p, (conv_packed_way){ .fold = c->fold });
     return cost;
 }
 
@@ -423,8 +491,10 @@ void conv_packed_weight(const void *config, int kernel)
     const conv_packed_weight_config *c = config;
     if (kernel == CONV_PACKED_MAIN)
         conv_sm90_weight(&c->conv, 0);
+    else if (kernel == CONV_PACKED_IN && c->nchw)
+        describe_turning(c->conv.form.dtype, c->fold);
     else if (kernel == CONV_PACKED_IN)
-        conv_pack(c->conv.form.dtype, c->nchw && !c->fold, c->fold, false);
+        conv_pack(c->conv.form.dtype, false, c->fold, false);
     else
         conv_weight_add(&c->conv, c->fold);
 }
@@ -435,8 +505,8 @@ static ckl_status launch_packed_weight(const ckl_plan *plan, const void *args, c
     const packed_problem p = packed_weight_of(plan->desc, c->fold);
     ckl_conv_args a = *(const ckl_conv_args *)args;
     char *workspace = plan_workspace(plan, a.workspace);
-    TRY(copy_in(plan, &p, CONV_PACKED_IN, CONV_X, &a.x, &workspace, stream));
-    TRY(copy_in(plan, &p, CONV_PACKED_IN, CONV_Y, &a.dy, &workspace, stream));
+    TRY(copy_both(plan, &p, (const int[]){ CONV_X, CONV_Y }, (const void **const[]){ &a.x, &a.dy }, &workspace,
+                  stream));
     a.workspace = workspace;
     return conv_weight_launch(plan, &c->conv, &p.inner, &a, p.at, CONV_PACKED_ADD, p.channels[CONV_X], stream);
 }

@@ -1,7 +1,8 @@
 /*
  * conv_pointwise.c - filters of one pixel: a matrix product of NHWC as it lies, by GEMM's Hopper kernel with its choice of tiles.
  *
- * y [pixels,K] = x [pixels,C] * w^T, where w [K,C] is K-major; dx [pixels,C] = dy [pixels,K] * w, where it is N-major.
+ * y [pixels,K] = x [pixels,C] * w^T, where w [K,C] is K-major; dx [pixels,C] = dy [pixels,K] * w, where it is N-major;
+ * dw [K,C] = dy^T * x, both of which lie across.
  */
 #include <limits.h>
 
@@ -12,19 +13,27 @@
 /* The product; desc is one that takes_pixels(). */
 static ckl_gemm_desc product_of(const ckl_conv_desc *d)
 {
-    const bool data = d->direction == CKL_CONV_DATA;
+    const bool data = d->direction == CKL_CONV_DATA, weight = d->direction == CKL_CONV_WEIGHT;
     const int64_t pixels = product_i64(product_i64(d->n, d->d), product_i64(d->h, d->w));
-    return (ckl_gemm_desc){ .m = pixels,
-                            .n = data ? d->c : d->k,
-                            .k = data ? d->k : d->c,
+    const int64_t of_x = conv_tensor_of(d, CONV_X).stride[CONV_MODES],
+                  of_y = conv_tensor_of(d, CONV_Y).stride[CONV_MODES];
+    return (ckl_gemm_desc){ .m = weight ? d->k : pixels,
+                            .n = data || weight ? d->c : d->k,
+                            .k = weight ? pixels
+                                 : data ? d->k
+                                        : d->c,
                             .a = d->dtype,
                             .b = d->dtype,
                             .d = d->out,
                             .math = d->math,
-                            .layout = data ? CKL_GEMM_NN : CKL_GEMM_NT,
-                            .lda = conv_tensor_of(d, data ? CONV_Y : CONV_X).stride[CONV_MODES],
-                            .ldb = d->c,
-                            .ldd = conv_tensor_of(d, data ? CONV_X : CONV_Y).stride[CONV_MODES],
+                            .layout = weight ? CKL_GEMM_TN
+                                      : data ? CKL_GEMM_NN
+                                             : CKL_GEMM_NT,
+                            .lda = data || weight ? of_y : of_x,
+                            .ldb = weight ? of_x : d->c,
+                            .ldd = data     ? of_x
+                                   : weight ? d->c
+                                            : of_y,
                             .activation = d->activation,
                             .bias = d->bias,
                             .scale_b = d->scale ? CKL_GEMM_SCALE_ROW : CKL_GEMM_SCALE_NONE,
@@ -52,8 +61,8 @@ static bool in_one_run(const ckl_conv_desc *d, int which)
 
 static ckl_status takes_pixels(const ckl_conv_desc *d)
 {
-    if (d->direction == CKL_CONV_WEIGHT)
-        FAIL(CKL_UNSUPPORTED, "conv pointwise: it does not compute the gradient of weights");
+    if (d->direction == CKL_CONV_WEIGHT && d->bias)
+        FAIL(CKL_UNSUPPORTED, "conv pointwise: it does not compute the gradient of the bias");
     if (d->t > 1 || d->r > 1 || d->s > 1)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: a filter of %" PRId64 "x%" PRId64 "x%" PRId64 " is no pixel", d->t, d->r,
              d->s);
@@ -91,7 +100,7 @@ static bool candidate_pointwise(const void *desc, const ckl_device_info *device,
     const int count = takes_pixels(desc) == CKL_OK ? INT_MAX : 1; // which says why not
     if (product.m == 0 || i >= count || !gemm_sm90_candidate(&product, device, i ? i - 1 : 0, config))
         return false;
-    if (i == 0 && product.k < gemm_tile_k(product.a))
+    if (i == 0 && product.k < gemm_tile_k(product.a) && ((const ckl_conv_desc *)desc)->direction != CKL_CONV_WEIGHT)
         few_channels(&product, device, config);
     return true;
 }
@@ -129,11 +138,15 @@ static ckl_status launch_pointwise(const ckl_plan *plan, const void *args, ckl_s
 {
     const ckl_conv_desc *d = plan->desc;
     const ckl_conv_args *a = args;
-    const bool data = d->direction == CKL_CONV_DATA;
+    const bool data = d->direction == CKL_CONV_DATA, weight = d->direction == CKL_CONV_WEIGHT;
     const ckl_gemm_desc product = product_of(d);
-    const ckl_gemm_args x = {
-        .a = data ? a->dy : a->x, .b = a->w, .bias = a->bias, .scale_b = a->scale, .d = data ? a->dx : a->y
-    };
+    const ckl_gemm_args x = { .a = data || weight ? a->dy : a->x,
+                              .b = weight ? a->x : a->w,
+                              .bias = a->bias,
+                              .scale_b = a->scale,
+                              .d = data     ? a->dx
+                                   : weight ? a->dw
+                                            : a->y };
     if (!PLAN_ALIGNED(16, x.a, x.b, x.d))
         FAIL(CKL_INVALID, "conv pointwise: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
     return gemm_sm90_launch(plan, plan->config, &product, product.k, &x, stream);
@@ -149,6 +162,7 @@ const implementation conv_pointwise_implementation = {
     .config = FIELD_TABLE(pointwise_fields),
     .candidate = candidate_pointwise,
     .cost = cost_pointwise,
+    .rivals = { &conv_sm90_weight_implementation },
     .admit = admit_pointwise,
     .describe = gemm_sm90,
     .params = &gemm_pitched_param_list,

@@ -147,6 +147,9 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *dev
 
 /* Configs to consider, and what they cost, but for the form. Pure. */
 bool conv_sm90_candidate(const ckl_conv_desc *desc, const ckl_device_info *device, int i, conv_sm90_config *config);
+
+/* The same config with pixels in the order of memory and, where there are stages for it, two CTAs for a tile. */
+void conv_sm90_follow(const ckl_conv_desc *desc, const ckl_device_info *device, conv_sm90_config *config);
 plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
 
 /* Taps of a filter but for those at its edges that see nothing but padding, which sm90 leaves out. */

@@ -234,6 +234,13 @@ static bool has_stages_for_two(const ckl_conv_desc *d, int tile_k)
     return conv_useful_taps(d) * ceil_div(channels_in(d), tile_k) >= SPLIT_LEAST;
 }
 
+void conv_sm90_follow(const ckl_conv_desc *d, const ckl_device_info *device, conv_sm90_config *c)
+{
+    follow_rows(c);
+    c->split = has_stages_for_two(d, c->tile_k) ? 2 : 1;
+    c->stages = stages_of(c, device);
+}
+
 /* One for groups that share tiles; then each for one CTA and, if any has the stages, for two of a cluster, both for boxes and for
  * pixels that follow each other. */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -295,7 +302,12 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *devic
     const double rows = pieces * (PIXEL * s.tile_m + FILTER * c->tile_n);
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), rows);
     const double absent = (double)(chunks * c->tile_k - channels) / (double)chunks * bytes * (s.tile_m + c->tile_n);
-    const double stage = fmax(multiply, load) + absent / ZEROS + STAGE + (c->stages < 3 ? RING : 0);
+    const int64_t columns =
+        ceil_div(channels_out(d), c->tile_n) * c->tile_n; // of filters that are N-major: along the rows of a box
+    const double beside = conv_sm90_n_major(c)
+                              ? (double)(columns - channels_out(d)) * c->tile_n / (double)columns * bytes * c->tile_k
+                              : 0;
+    const double stage = fmax(multiply, load) + (absent + beside) / ZEROS + STAGE + (c->stages < 3 ? RING : 0);
     const bool shallow = taps * (double)channels * bytes <= 2 * CONV_SM90_K; // could be one stage
     const double tile = ceil(taps * (double)chunks / c->slices / parts) * stage + EPILOGUE * c->tile_n / 2 / parts +
                         (shallow ? SINGLE : 0) + (parts > 1 ? EXCHANGE : 0);

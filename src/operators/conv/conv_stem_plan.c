@@ -171,7 +171,7 @@ static ckl_status launch_stem(const ckl_plan *plan, const void *args, ckl_stream
     const int64_t tiles = (int64_t)tiles_of(d);
     if (tiles == 0)
         return CKL_OK;
-    const int64_t filters = filter_tiles(d, c), ctas = ceil_div(plan->kernels[0].clusters_resident, filters);
+    const int64_t filters = filter_tiles(d, c), ctas = max_i64(1, plan->kernels[0].clusters_resident / filters);
     return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, ctas), .y = filters }, &p, stream);
 }
 

@@ -1,0 +1,119 @@
+/* unit_cudnn.c - what the peer asks cuDNN for: every configuration once, the tensors of each direction at their pointers. */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "bench/peers/peers.h"
+
+enum { X, W, DY, BIAS, RESIDUAL, SCALE, Y, DX, DW, OPERANDS }; // order of the operands
+
+static void *fake;
+static ckl_device *device;
+static char memory[OPERANDS][64];
+
+static int open_fake(void **state)
+{
+    (void)state;
+    fake = dlopen(FAKE_CUDNN, RTLD_NOW | RTLD_LOCAL);
+    setenv("CKL_CUDNN", FAKE_CUDNN, 1);
+    return !fake || cudnn_peer.find() != CKL_OK || ckl_device_open("emulator:h200", &device) != CKL_OK;
+}
+
+static int close_fake(void **state)
+{
+    (void)state;
+    ckl_device_close(device);
+    return 0;
+}
+
+static int descriptors_alive(void)
+{
+    int (*alive)(void);
+    *(void **)&alive = dlsym(fake, "fake_cudnn_alive");
+    return alive();
+}
+
+static void assert_pointer(int64_t id, int number)
+{
+    void *(*pointer)(int64_t id);
+    *(void **)&pointer = dlsym(fake, "fake_cudnn_pointer");
+    assert_ptr_equal(pointer(id), memory[number]);
+}
+
+static ckl_status prepare(const char *line, test_case *c, peer_problem **p)
+{
+    void *pointers[OPERANDS];
+    for (int i = 0; i < OPERANDS; i++)
+        pointers[i] = memory[i];
+    assert_int_equal(case_parse(line, c), CKL_OK);
+    return cudnn_peer.prepare(c, device, pointers, p);
+}
+
+/* Those of the heuristics in their order, engine 0 of mode B no second time, then engine 1 without its knob. */
+static void test_every_configuration(void **state)
+{
+    (void)state;
+    static const char *const expected[] = { "cudnn 9 by=a engine=1 knob2=7", "cudnn 9 by=a engine=0",
+                                            "cudnn 9 by=fallback engine=2", "cudnn 9 by=engines engine=1" };
+    test_case c;
+    peer_problem *p;
+    assert_int_equal(prepare("conv n=2 c=8 h=8 w=8 k=8 pad=1", &c, &p), CKL_OK);
+    assert_int_equal(cudnn_peer.variants(p), 4);
+    for (int i = 0; i < 4; i++) {
+        text config = { 0 };
+        cudnn_peer.describe(p, i, &config);
+        assert_string_equal(text_data(&config), expected[i]);
+        text_free(&config);
+    }
+    cudnn_peer.release(p);
+    assert_int_equal(descriptors_alive(), 0);
+    case_clear(&c);
+}
+
+static void test_directions(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        int x, w, y;
+    } directions[] = { { "conv n=2 c=8 h=8 w=8 k=8 pad=1", X, W, Y },
+                       { "conv n=2 c=8 h=8 w=8 k=8 pad=1 direction=data layout=nchw", DX, W, DY },
+                       { "conv n=2 c=8 d=4 h=8 w=8 k=8 t=3 pad=1 direction=weight out=f32", X, DW, DY } };
+    void *pointers[OPERANDS];
+    for (int i = 0; i < OPERANDS; i++)
+        pointers[i] = memory[i];
+    for (size_t i = 0; i < sizeof directions / sizeof *directions; i++) {
+        test_case c;
+        peer_problem *p;
+        assert_int_equal(prepare(directions[i].line, &c, &p), CKL_OK);
+        assert_int_equal(cudnn_peer.run(p, 3, pointers, NULL), CKL_OK);
+        assert_pointer(1, directions[i].x);
+        assert_pointer(2, directions[i].w);
+        assert_pointer(3, directions[i].y);
+        cudnn_peer.release(p);
+        assert_int_equal(descriptors_alive(), 0);
+        case_clear(&c);
+    }
+}
+
+static void test_what_is_fused(void **state)
+{
+    (void)state;
+    test_case c;
+    peer_problem *p = NULL;
+    assert_int_equal(prepare("conv n=2 c=8 h=8 w=8 k=8 pad=1 bias=1", &c, &p), CKL_UNSUPPORTED);
+    assert_non_null(strstr(ckl_error(), "the convolution alone"));
+    case_clear(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_configuration), cmocka_unit_test(test_directions),
+                                        cmocka_unit_test(test_what_is_fused) };
+    return cmocka_run_group_tests_name("cudnn", tests, open_fake, close_fake);
+}
