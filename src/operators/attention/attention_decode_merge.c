@@ -51,6 +51,11 @@ static void add_states(state *s, int count, const left *all)
     assign(s->top, larger);
 }
 
+static val tid(const decode_sums *m)
+{
+    return m->first ? sub(thread(), imm(m->first)) : thread();
+}
+
 /* Four columns of a row of this CTA's tile. */
 typedef struct row_quad {
     val row;          // of the tile
@@ -175,7 +180,7 @@ static val is_last(const decode_sums *m)
     val counter = add(m->place->p.counters, convert(U64, mul(shared_rows(m), imm(4))));
     tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
     named_sync(imm(m->barrier), m->threads);                      // all parts are stored
-    IF(eq(thread(), imm(0))) {
+    IF(eq(tid(m), imm(0))) {
         val before = atomic_add_acq_rel(counter, imm(1));
         val last = eq(before, sub(convert(I32, m->place->splits), imm(1)));
         IF(last)
@@ -196,7 +201,7 @@ static int quads_of(const decode_sums *m)
 /* Calls finish() for the quads of rows that are this thread's. */
 static void for_row_quads(const decode_sums *m, void (*finish)(const decode_sums *m, const row_quad *x))
 {
-    LOOP_FROM(item, thread(), imm(quads_of(m)), imm(m->threads)) {
+    LOOP_FROM(item, tid(m), imm(quads_of(m)), imm(m->threads)) {
         row_quad x = row_quad_of(m, item);
         IF(x.exists)
             finish(m, &x);
@@ -222,7 +227,7 @@ static void finish_splits(const decode_sums *m)
     val last_row =
         sub(min(sub(imm_as(U32, m->place->rows_all), mul(m->place->tile, imm(m->place->rows))), imm(m->place->rows)),
             imm(1));
-    LOOP_FROM(item, thread(), imm(quads), imm(m->threads * count)) {
+    LOOP_FROM(item, tid(m), imm(quads), imm(m->threads * count)) {
         row_quad x[QUADS];
         state sums[QUADS];
         for (int q = 0; q < count; q++) {
@@ -244,13 +249,22 @@ void attention_decode_add_up(const decode_sums *m)
         finish_splits(m);
 }
 
+static void release_parts(const decode_sums *m)
+{
+    if (m->read)
+        named_arrive(imm(m->read), m->readers);
+}
+
 void attention_decode_finish(const decode_sums *m)
 {
-    IF(eq(m->place->splits, imm(1)))
+    IF(eq(m->place->splits, imm(1))) {
         for_row_quads(m, finish_alone);
+        release_parts(m);
+    }
     ELSE
     {
         for_row_quads(m, finish_part);
+        release_parts(m);
         attention_decode_add_up(m);
     }
 }
