@@ -1,6 +1,6 @@
 /*
  * attention_decode_merge.c - the end of attention_decode's kernels: maxima, sums and values of a CTA's parts, then of the CTAs that
- * share a sequence and head, in the order of the keys.
+ * share a sequence and head, in the order of the keys: groups of splits, then these, so that no CTA has many to add up.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_place.h"
@@ -9,6 +9,7 @@ enum {
     QUAD = 4,    // columns of O that a thread takes at a time
     QUADS = 4,   // of these that it adds up at a time
     FLIGHT = 16, // of these that it loads at a time, of several splits
+    GROUP = ATTENTION_DECODE_GROUP,
     PARTS_MAX = 16,
 };
 
@@ -91,12 +92,18 @@ static val shared_rows(const decode_sums *m)
                m->place->tile);
 }
 
+static val groups_of(val splits)
+{
+    return div(add(splits, imm(GROUP - 1)), imm(GROUP));
+}
+
 /* What split `number` of these rows has left, `count` numbers for each of them. (COUNT,BM) */
 static tensor left_by(const decode_sums *m, val pointer, int count, val number)
 {
-    val at = add(mul(convert(I64, shared_rows(m)), convert(I64, m->place->p.splits)), convert(I64, number));
+    const val slots = add(m->place->p.splits, groups_of(m->place->p.splits));
+    val at = add(mul(convert(I64, shared_rows(m)), convert(I64, slots)), convert(I64, number));
     const int rows = m->place->rows;
-    layout all = make_layout(shape(count, rows, m->place->p.splits), stride(1, count, count * rows));
+    layout all = make_layout(shape(count, rows, slots), stride(1, count, count * rows));
     return slice(gmem_tensor(pointer, F32, all), _, _, at);
 }
 
@@ -106,34 +113,38 @@ decode_part attention_decode_part_of(const decode_sums *m, val split)
                           left_by(m, m->place->p.parts, m->place->form.dv, split) };
 }
 
-/* Of a split, or of the last one where there are fewer. */
-static left load_left(const decode_sums *m, const row_quad *x, val split)
+/* Parts of splits or groups that follow each other. */
+typedef struct part_range {
+    val first, count;
+} part_range;
+
+/* Number i of them, or the last one where there are fewer. */
+static left load_left(const decode_sums *m, const row_quad *x, const part_range *range, val i)
 {
-    const val number = min(split, sub(m->place->splits, imm(1)));
-    const decode_part part = attention_decode_part_of(m, number);
+    const decode_part part = attention_decode_part_of(m, add(range->first, min(i, sub(range->count, imm(1)))));
     left l = { at(part.states, 0, x->row), at(part.states, 1, x->row), fragment(F32, compact(leaf(QUAD))),
-               lt(split, m->place->splits) };
+               lt(i, range->count) };
     copy(local_tile(slice(part.values, _, x->row), leaf(QUAD), coord(x->quad)), l.rO, 16);
     return l;
 }
 
-/* The sums of all splits, in their order, of `count` quads; FLIGHT loads are on their way at a time. */
-static void add_splits(const decode_sums *m, const row_quad *x, int count, state *sums)
+/* The sums of a range, in its order, of `count` quads; FLIGHT loads are on their way at a time. */
+static void add_parts(const decode_sums *m, const part_range *range, const row_quad *x, int count, state *sums)
 {
     const int together = FLIGHT / count;
-    LOOP_FROM(i, imm_as(U32, 0), m->place->splits, imm(together)) {
+    LOOP_FROM(i, imm_as(U32, 0), range->count, imm(together)) {
         left all[QUADS][FLIGHT];
         for (int j = 0; j < together; j++)
             for (int q = 0; q < count; q++)
-                all[q][j] = load_left(m, &x[q], add(i, imm(j)));
+                all[q][j] = load_left(m, &x[q], range, add(i, imm(j)));
         for (int q = 0; q < count; q++)
             add_states(&sums[q], together, all[q]);
     }
 }
 
-static void keep_part(const decode_sums *m, const row_quad *x, const state *s)
+static void keep_part(const decode_sums *m, const row_quad *x, const state *s, val slot)
 {
-    const decode_part part = attention_decode_part_of(m, m->place->split);
+    const decode_part part = attention_decode_part_of(m, slot);
     tensor rO = fragment(F32, compact(leaf(QUAD)));
     for (int i = 0; i < QUAD; i++)
         set(rO, i, s->o[i]);
@@ -174,15 +185,16 @@ static void store(const decode_sums *m, const row_quad *x, state *s)
     }
 }
 
-/* Does this CTA come last of those that share its rows? It leaves the counter at 0. */
-static val is_last(const decode_sums *m)
+/* Does this CTA come last of `count` that share counter `number` of its rows? It leaves the counter at 0. */
+static val is_last(const decode_sums *m, val number, val count)
 {
-    val counter = add(m->place->p.counters, convert(U64, mul(shared_rows(m), imm(4))));
+    val index = add(mul(shared_rows(m), add(groups_of(m->place->p.splits), imm(1))), number);
+    val counter = add(m->place->p.counters, mul(convert(U64, index), imm_as(U64, 4)));
     tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
     named_sync(imm(m->barrier), m->threads);                      // all parts are stored
     IF(eq(tid(m), imm(0))) {
         val before = atomic_add_acq_rel(counter, imm(1));
-        val last = eq(before, sub(convert(I32, m->place->splits), imm(1)));
+        val last = eq(before, sub(convert(I32, count), imm(1)));
         IF(last)
             store_relaxed(I32, counter, imm(0));
         set(sLast, 0, select(last, imm(1), imm(0)));
@@ -217,11 +229,18 @@ static void finish_alone(const decode_sums *m, const row_quad *x)
 static void finish_part(const decode_sums *m, const row_quad *x)
 {
     state s = of_parts(m, x);
-    keep_part(m, x, &s);
+    keep_part(m, x, &s, m->place->split);
 }
 
-/* The result of all splits. A thread takes several quads at a time, because each wants the splits in turn. */
-static void finish_splits(const decode_sums *m)
+/* How far sums have come: those of a group of splits, or of all. Variables, but for `group`. */
+typedef struct step_up {
+    val group;           // this CTA's
+    part_range range;    // what is added
+    val counter, is_all; // of those who share it; nonzero: the sum is the result
+} step_up;
+
+/* A thread takes several quads at a time, because each wants the parts in turn. */
+static void add_range(const decode_sums *m, const step_up *up)
 {
     const int quads = quads_of(m), all = (quads - 1) / m->threads + 1, count = all < QUADS ? all : QUADS; // q=0: 1
     val last_row =
@@ -236,17 +255,37 @@ static void finish_splits(const decode_sums *m)
             x[q].row = min(x[q].row, last_row); // what others would load is not there
             sums[q] = no_state();
         }
-        add_splits(m, x, count, sums);
+        add_parts(m, &up->range, x, count, sums);
         for (int q = 0; q < count; q++)
-            IF(x[q].exists)
-                store(m, &x[q], &sums[q]);
+            IF(x[q].exists) {
+                IF(ne(up->is_all, imm(0))) {
+                    store(m, &x[q], &sums[q]);
+                }
+                ELSE
+                {
+                    keep_part(m, &x[q], &sums[q], add(m->place->p.splits, up->group));
+                }
+            }
     }
 }
 
 void attention_decode_add_up(const decode_sums *m)
 {
-    IF(is_last(m))
-        finish_splits(m);
+    const val splits = m->place->splits, groups = groups_of(splits), is_one = eq(groups, imm(1)), zero = imm_as(U32, 0);
+    step_up up = { .group = div(m->place->split, imm(GROUP)) };
+    const val first = mul(up.group, imm(GROUP));
+    up.counter = variable(U32, select(is_one, zero, add(up.group, imm(1))));
+    up.is_all = variable(U32, select(is_one, imm_as(U32, 1), zero));
+    up.range = (part_range){ variable(U32, first), variable(U32, min(sub(splits, first), imm(GROUP))) };
+    FOREVER {
+        BREAK_IF(logical_not(is_last(m, up.counter, up.range.count)));
+        add_range(m, &up);
+        BREAK_IF(ne(up.is_all, imm(0)));
+        assign(up.counter, zero);
+        assign(up.is_all, imm(1));
+        assign(up.range.first, m->place->p.splits);
+        assign(up.range.count, groups);
+    }
 }
 
 static void release_parts(const decode_sums *m)
