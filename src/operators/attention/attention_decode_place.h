@@ -48,6 +48,7 @@ void attention_decode_mask(const decode_place *place, val start, const tiled_mma
 typedef struct decode_sums {
     const decode_place *place;
     int parts;
+    int flight;         // 16-byte loads of a thread that are on their way at a time: 16 or 32, as registers allow
     int first, threads; // those of the CTA that add up; the first is one of a warp
     int barrier;        // a named one of these threads
     int read, readers;  // a named barrier at which they arrive once they have read the parts, and its threads; 0: none

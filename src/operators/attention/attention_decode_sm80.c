@@ -258,6 +258,7 @@ decode_sums attention_decode_sums_of(const decode_kernel *k)
 {
     decode_sums sums = { .place = &k->place,
                          .parts = k->cfg->warps,
+                         .flight = 16,
                          .threads = LANES * k->cfg->warps,
                          .sO = k->sO,
                          .sTop = k->sTop,
