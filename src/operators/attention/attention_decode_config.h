@@ -140,7 +140,10 @@ void attention_decode_naive(const void *config, int kernel);
     X(owner, int, ctas, "0", "0 2 3 4", "CTAs that must fit an SM: bounds registers; 0: any") \
     X(owner, int, split, "512", "128 256 512 1024 2048", "keys of a CTA")
 
-enum { ATTENTION_DECODE_STAGES_MAX = 8 };
+enum {
+    ATTENTION_DECODE_STAGES_MAX = 8,
+    ATTENTION_DECODE_GROUP = 16, // splits that are added up first; then their sums
+};
 
 typedef struct attention_decode_sm80_config {
     attention_decode_form form;

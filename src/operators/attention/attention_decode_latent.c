@@ -515,7 +515,9 @@ static void attend(const latent_kernel *k, const decode_sums *sums, int index)
 static void use_split(void *of)
 {
     latent_kernel *k = of;
-    const decode_sums sums = { .place = &k->place, .threads = CONSUMERS * WARPGROUP, .barrier = BARRIER_BOTH };
+    const decode_sums sums = {
+        .place = &k->place, .flight = 32, .threads = CONSUMERS * WARPGROUP, .barrier = BARRIER_BOTH
+    };
     k->pairs = pairs_of(&k->place);
     IF(lt(warp(), imm(WARPGROUP / LANES))) {
         attend(k, &sums, 0);

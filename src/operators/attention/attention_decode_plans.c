@@ -188,9 +188,11 @@ static workspace_parts workspace_of(const ckl_attention_decode_desc *d, int rows
     workspace_parts w = { .counters = 0 };
     if (splits == 1 && !d->latent) // values of `latent` go that way from registers
         return w;
-    w.states = round_up(ctas / splits * 4, PLAN_WORKSPACE_ALIGNMENT);
-    w.parts = sum_i64(w.states, round_up(product_i64(ctas, rows * 2 * 4), PLAN_WORKSPACE_ALIGNMENT));
-    w.bytes = sum_i64(w.parts, product_i64(ctas, rows * d->dv * 4));
+    const int64_t shared = ctas / splits, groups = ceil_div(splits, ATTENTION_DECODE_GROUP),
+                  slots = product_i64(shared, splits + groups);
+    w.states = round_up(product_i64(shared, (groups + 1) * 4), PLAN_WORKSPACE_ALIGNMENT);
+    w.parts = sum_i64(w.states, round_up(product_i64(slots, rows * 2 * 4), PLAN_WORKSPACE_ALIGNMENT));
+    w.bytes = sum_i64(w.parts, product_i64(slots, rows * d->dv * 4));
     return w;
 }
 
@@ -227,11 +229,10 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
 /* sm80 */
 
 /* Keys of a CTA: the CTAs of one long sequence fill the device. The batch has no part in it, so that results do not depend on it. */
-static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
+static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device, int64_t least)
 {
     const int64_t packed = 2 / (int64_t)ckl_dtype_bytes(d->cache); // as many bytes whatever the cache's type is
-    int64_t split = SPLIT_MIN * packed,
-            tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
+    int64_t split = least * packed, tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
     while (split < SPLIT_MAX && product_i64(ceil_div(d->kv, split), tiles) > device->sm_count)
         split *= 2;
     while (ceil_div(d->kv, split) > SPLITS_MAX)
@@ -245,7 +246,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     attention_decode_sm80_config *c = config;
     c->form = attention_decode_form_of(d);
     c->rows = attention_decode_rows_of(d) > 16 && d->d <= 128 && d->dv <= 128 ? 32 : 16;
-    c->split = split_of(d, device);
+    c->split = split_of(d, device, SPLIT_MIN);
     if (d->cache == CKL_E4M3 && d->d <= 128 && d->dv <= 128 &&
         c->rows == 16) // more warps, for each widens what it loads
         c->ctas = E4M3_CTAS;
@@ -321,7 +322,9 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     attention_decode_sm90_config *c = config;
     c->form = attention_decode_form_of(d);
     c->rows = attention_decode_rows_of(d) > 16 && d->d <= 128 && d->dv <= 128 ? 32 : 16;
-    c->split = split_of(d, device);
+    c->split = split_of(d, device, d->cache == CKL_E4M3 ? SPLIT_MIN : SPLIT_MIN / 2);
+    c->warps = c->rows > 16 ? 4 : 8;          // registers
+    c->keys = d->cache == CKL_E4M3 ? 32 : 16; // as many bytes of a block
     while (c->warps > 1 && attention_decode_sm90_smem(c) > device->smem_per_cta_bytes)
         c->warps /= 2;
     while (c->stages < ATTENTION_DECODE_STAGES_MAX && c->stages * c->warps < SLOTS_ENOUGH) {

@@ -75,24 +75,28 @@ void attention_decode_describe_memory(decode_kernel *k, int64_t rings, int64_t s
     k->sSum = smem_tensor("sums", F32, compact(shape(c->rows, c->warps)), 4);
 }
 
-/* What becomes f16 of e4m3 is too small by 2^8 (attention_decode_narrow.c). */
-static void describe_scales(decode_kernel *k)
+val attention_decode_scale_of(const decode_place *at, int which)
 {
-    const double raised = 0x1p8;
+    return at(gmem_tensor(at->p.scales[which], F32, make_layout(dynamic(at->p.kv_heads), leaf(1))), at->kv_head);
+}
+
+/* What becomes f16 of e4m3 is too small by 2^8 (attention_decode_narrow.c). */
+static const double RAISED = 0x1p8;
+
+static void describe_scales(decode_kernel *k, val key_scale)
+{
+    const double raised = RAISED;
     k->exponent = k->place.p.exponent;
     k->factor = k->place.p.factor;
     if (k->packed == 1)
         return;
-    for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
-        k->scale[which] =
-            at(gmem_tensor(k->place.p.scales[which], F32, make_layout(dynamic(k->place.p.kv_heads), leaf(1))),
-               k->place.kv_head);
+    k->scale[ATTENTION_K] = key_scale;
+    k->scale[ATTENTION_V] = attention_decode_scale_of(&k->place, ATTENTION_V);
     val *const of_products = k->place.form.softcap ? &k->factor : &k->exponent;
     *of_products = mul(*of_products, mul(k->scale[ATTENTION_K], immf(raised)));
-    k->value_scale = mul(k->scale[ATTENTION_V], immf(raised));
 }
 
-void attention_decode_describe_registers(decode_kernel *k)
+void attention_decode_describe_registers(decode_kernel *k, val key_scale)
 {
     const attention_decode_sm80_config *c = k->cfg;
     k->factors = k->packed == 1 ? k->place.form.dtype : CKL_F16;
@@ -102,7 +106,7 @@ void attention_decode_describe_registers(decode_kernel *k)
     k->scores = fragment_C(&k->mma, c->rows, c->keys);
     k->out = fragment_C(&k->mma, c->rows, attention_decode_width(k));
     k->weights = fragment_A_words(&k->mma, c->rows, c->keys);
-    describe_scales(k);
+    describe_scales(k, key_scale);
     k->online = attention_online_rows_begin(attention_online_row_count(k->scores), k->exponent);
     fill(k->out, immf(0));
 }
@@ -123,19 +127,21 @@ static void interleave(const decode_kernel *k, int row, int steps)
 }
 
 /* Q into the registers of every warp, pair by pair. Rows and columns past the last ones are 0. */
-void attention_decode_load_queries(decode_kernel *k)
+void attention_decode_load_queries(decode_kernel *k, const tensor *sQ)
 {
     int atoms = (int)static_size(layout_mode(k->rQ.layout, 1)), steps = (int)static_size(layout_mode(k->rQ.layout, 2));
     fill(k->rQ, imm_as(U32, 0));
     for (int m = 0; m < 2 * atoms; m++) { // rows of a thread
-        val row = add(mul(k->place.tile, imm(k->cfg->rows)), add(div(lane(), imm(4)), imm(8 * m)));
+        const val in_tile = add(div(lane(), imm(4)), imm(8 * m)),
+                  row = add(mul(k->place.tile, imm(k->cfg->rows)), in_tile);
         IF(lt(row, imm(k->place.rows_all))) {
-            tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, row);
-            val first = tensor_address(gRow, coord(mul(rem(lane(), imm(4)), imm(2 * k->packed))));
-            tensor gPairs = gmem_tensor(first, I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
+            tensor xRow = sQ ? slice(*sQ, in_tile, _) : attention_decode_row_of(&k->place, ATTENTION_Q, row); // (D)
+            val first = tensor_address(xRow, coord(mul(rem(lane(), imm(4)), imm(2 * k->packed))));
+            layout pairs = make_layout(leaf(k->place.form.d / 2), leaf(1));
+            tensor xPairs = sQ ? smem_view(first, I32, pairs) : gmem_tensor(first, I32, pairs);
             for (int half = 0; half < 2 * steps && 8 * half < k->place.form.d; half++) {
                 const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // as the keys' words have them
-                set(k->rQ, coord(m % 2 + 2 * (half % 2), m / 2, half / 2), bitcast(U32, at(gPairs, pair)));
+                set(k->rQ, coord(m % 2 + 2 * (half % 2), m / 2, half / 2), bitcast(U32, at(xPairs, pair)));
             }
             if (k->packed > 1)
                 interleave(k, m, steps);
@@ -207,7 +213,7 @@ static void attend(decode_kernel *k)
     }
     for (int s = 0; s < stages - 1; s++)
         attention_decode_load_block(k, &rows[s], add(first, imm(s)));
-    attention_decode_load_queries(k); // under the first copies
+    attention_decode_load_queries(k, NULL); // under the first copies
     block_rows *next = &rows[stages - 1];
     val use = variable(U32, imm(0)), fill = variable(U32, imm(stages - 1));
     LOOP(i, count) {
@@ -234,22 +240,11 @@ static tensor in_order_of_atoms(const decode_kernel *k)
     return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), k->cfg->rows * pitch)));
 }
 
-static void sync(const decode_kernel *k)
-{
-    if (k->barrier)
-        named_sync(imm(k->barrier), LANES * k->cfg->warps);
-    else
-        cta_sync();
-}
-
-/* What the warps have, where all can read it: all are done with their rings then. */
-static void share_states(decode_kernel *k)
+void attention_decode_put_sums(decode_kernel *k)
 {
     tensor cS = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, k->cfg->keys)), lane());
     tiled_copy each = make_tiled_copy_C(k->packed == 1 ? "UniversalCopy<64>" : "UniversalCopy<32>", F32, &k->mma,
                                         k->cfg->rows, attention_decode_width(k));
-    attention_online_rows_finish(&k->online, NULL);
-    sync(k);
     copy_tiled(&each, k->out, partition_D(&each, slice(in_order_of_atoms(k), _, _, warp()), lane()));
     for (int i = 0; i < k->online.count; i++) {
         val row = coordinate(cS, 0, attention_online_row_value(k->scores, i));
@@ -258,21 +253,20 @@ static void share_states(decode_kernel *k)
             set(k->sSum, coord(row, warp()), k->online.sum[i]);
         }
     }
-    sync(k);
 }
 
-void attention_decode_finish_keys(decode_kernel *k)
+decode_sums attention_decode_sums_of(const decode_kernel *k)
 {
-    const decode_sums sums = { .place = &k->place,
-                               .parts = k->cfg->warps,
-                               .threads = LANES * k->cfg->warps,
-                               .barrier = k->barrier,
-                               .sO = k->sO,
-                               .sTop = k->sTop,
-                               .sSum = k->sSum,
-                               .value_scale = k->value_scale };
-    share_states(k);
-    attention_decode_finish(&sums);
+    decode_sums sums = { .place = &k->place,
+                         .parts = k->cfg->warps,
+                         .flight = 16,
+                         .threads = LANES * k->cfg->warps,
+                         .sO = k->sO,
+                         .sTop = k->sTop,
+                         .sSum = k->sSum };
+    if (k->packed > 1)
+        sums.value_scale = mul(k->scale[ATTENTION_V], immf(RAISED));
+    return sums;
 }
 
 decode_kernel attention_decode_kernel_of(const attention_decode_sm80_config *cfg)
@@ -283,6 +277,16 @@ decode_kernel attention_decode_kernel_of(const attention_decode_sm80_config *cfg
     k.dv = attention_columns_of(cfg->form.dv / k.packed);
     k.place.p = params_of(attention_decode);
     return k;
+}
+
+static void finish(decode_kernel *k)
+{
+    attention_online_rows_finish(&k->online, NULL);
+    cta_sync(); // all warps are done with their rings, where the sums will be
+    attention_decode_put_sums(k);
+    cta_sync();
+    const decode_sums sums = attention_decode_sums_of(k);
+    attention_decode_finish(&sums);
 }
 
 void attention_decode_sm80(const void *config, int kernel)
@@ -296,9 +300,10 @@ void attention_decode_sm80(const void *config, int kernel)
     attention_decode_find_place(&k.place, cfg->split, cta_x());
     IF(lt(k.place.split, k.place.splits)) {
         const int64_t rings = smem_alloc("rings", rings_bytes(cfg), 1024);
-        attention_decode_describe_memory(&k, rings, rings); // all warps are done with their rings by then
-        attention_decode_describe_registers(&k);
+        attention_decode_describe_memory(&k, rings, rings);
+        attention_decode_describe_registers(&k, k.packed > 1 ? attention_decode_scale_of(&k.place, ATTENTION_K)
+                                                             : (val){ 0 });
         attend(&k);
-        attention_decode_finish_keys(&k);
+        finish(&k);
     }
 }

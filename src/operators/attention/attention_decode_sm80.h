@@ -23,10 +23,8 @@ typedef struct decode_kernel {
     tensor weights;                // (PAIRS,MMA_M,MMA_K)
     val scale[ATTENTION_TENSORS];  // of the head of K and V, where the cache has such
     val row_unit[ONLINE_ROWS_MAX]; // of scores, where queries of bf16 have become f16
-    val value_scale;               // what weighted values are to be multiplied by
     val exponent, factor;          // as the parameters, times what a score of the stored keys is short of
     online_rows online;
-    int barrier; // a named one of the warps that multiply
 } decode_kernel;
 
 /* Where the keys of a block are, one for each lane, in vectors from the first of the head; and how many there are in the cache. */
@@ -58,11 +56,16 @@ decode_kernel attention_decode_kernel_of(const attention_decode_sm80_config *con
 int64_t attention_decode_ring_bytes(const attention_decode_sm80_config *config, int d);
 int64_t attention_decode_merge_bytes(const attention_decode_sm80_config *config);
 void attention_decode_describe_memory(decode_kernel *k, int64_t rings, int64_t sums);
-void attention_decode_describe_registers(decode_kernel *k);
+void attention_decode_describe_registers(decode_kernel *k, val key_scale);
 val attention_decode_start_of(const decode_kernel *k, val number); // the first key of block `number` of this warp
-void attention_decode_load_queries(decode_kernel *k);
+void attention_decode_load_queries(decode_kernel *k,
+                                   const tensor *sQ); // from shared memory (BM,D), or from where they are: NULL
 void attention_decode_use_block(decode_kernel *k, val start, val slot);
-void attention_decode_finish_keys(decode_kernel *k);
+void attention_decode_put_sums(decode_kernel *k); // where all can read them
+decode_sums attention_decode_sums_of(const decode_kernel *k);
+
+/* The scale of this CTA's head of K or V, where the cache has such. */
+val attention_decode_scale_of(const decode_place *place, int which);
 
 /* Columns of O, up to a multiple of what atoms take. */
 int attention_decode_width(const decode_kernel *k);

@@ -2,20 +2,28 @@
  * attention_decode_sm90.c - attention of a few rows against a cache, for GPUs with TMA: sm80's products, whose keys and values never
  * stop coming.
  *
- *   warps 0 ..   consumers: blocks of `keys` keys of a split in turn; what they have is put together at the end of the split
- *   last warp    producer: knows the pages of 32 boxes of keys, a lane each, and brings them by TMA
+ *   warps 0 ..    consumers: blocks of `keys` keys of a split in turn. They wait for no memory but the ring: length and queries of the
+ *                 next split are on their way since the start of this one
+ *   one warp      producer: knows the pages of 32 boxes of keys, a lane each, and brings them by TMA
+ *   three warps   finishers: put together what the consumers have of a split, under the next one
  *
- * Persistent: a CTA takes one split after the other, and the ring goes on from one to the next, so that what is done at a split's
- * start and end hides under the copies of others. A slot of the ring has one block of K and V and one reader.
+ * Persistent: a CTA takes one split after the other, and the ring goes on from one to the next. A slot of the ring has one block of K
+ * and V and one reader.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_sm80.h"
 
 enum {
     LANES = 32,
-    VECTOR = 8,           // 16-bit words of 16 bytes
-    BOXES_MAX = 4,        // of at least 8 keys, of a block of 32
-    BARRIER_CONSUMERS = 1 // a named one
+    VECTOR = 8,    // 16-bit words of 16 bytes
+    BOXES_MAX = 4, // of at least 8 keys, of a block of 32
+    FINISHERS = 3, // warps
+    PAD = 8,       // elements between rows of Q in shared memory, against bank conflicts
+    // named barriers
+    BARRIER_CONSUMERS = 1,
+    BARRIER_FINISHERS = 2,
+    BARRIER_FREE = 3, // the sums of the split before have been read: finishers arrive, consumers wait
+    BARRIER_FULL = 4  // the sums of this one are there: consumers arrive, finishers wait
 };
 
 typedef struct sm90_kernel {
@@ -23,7 +31,9 @@ typedef struct sm90_kernel {
     tma_copy tma[ATTENTION_TENSORS]; // of K and V
     int rows, boxes;                 // of a box; of a block
     pipeline ring;
-    val done; // blocks of all splits before this one, a variable of each role
+    tensor sQ;             // (BM,D,2)
+    val done;              // blocks of all splits before this one, a variable of each role
+    val length, key_scale; // of the consumers' next split; variables
 } sm90_kernel;
 
 static int64_t rings_bytes(const attention_decode_sm90_config *c)
@@ -31,10 +41,15 @@ static int64_t rings_bytes(const attention_decode_sm90_config *c)
     return attention_decode_ring_bytes(c, c->form.d) + attention_decode_ring_bytes(c, c->form.dv);
 }
 
+static int64_t queries_bytes(const attention_decode_sm90_config *c)
+{
+    return 2 * (int64_t)c->rows * (c->form.d + PAD) * 2;
+}
+
 int64_t attention_decode_sm90_smem(const attention_decode_sm90_config *c)
 {
     const int64_t states = 2 * c->warps * c->rows * 4, flag = 4, barriers = 16 * (int64_t)c->warps * c->stages;
-    return rings_bytes(c) + attention_decode_merge_bytes(c) + states + barriers + flag;
+    return rings_bytes(c) + attention_decode_merge_bytes(c) + queries_bytes(c) + states + barriers + flag;
 }
 
 static sm90_kernel describe_kernel(const attention_decode_sm90_config *cfg)
@@ -43,12 +58,14 @@ static sm90_kernel describe_kernel(const attention_decode_sm90_config *cfg)
     decode_kernel *d = &k.decode;
     const int64_t rings = smem_alloc("rings", rings_bytes(cfg), 1024),
                   sums = smem_alloc("sums of values", attention_decode_merge_bytes(cfg), 16);
-    d->barrier = BARRIER_CONSUMERS;
     attention_decode_describe_memory(d, rings, sums);
     k.rows = cfg->form.page && cfg->form.page < cfg->keys ? cfg->form.page : cfg->keys;
     k.boxes = cfg->keys / k.rows;
     k.tma[ATTENTION_K] = make_tma(d->place.p.K, cfg->form.dtype, 4, k.rows, d->d.chunk, 2 * d->d.chunk);
     k.tma[ATTENTION_V] = make_tma(d->place.p.V, cfg->form.dtype, 4, k.rows, d->dv.chunk, 2 * d->dv.chunk);
+    const int pitch = cfg->form.d + PAD;
+    k.sQ = smem_tensor("Q", cfg->form.dtype,
+                       make_layout(shape(cfg->rows, cfg->form.d, 2), stride(pitch, 1, cfg->rows * pitch)), 16);
     k.ring = make_pipeline("ring", cfg->warps * cfg->stages, 1, 1);
     return k;
 }
@@ -177,14 +194,53 @@ static void complete_block(const sm90_kernel *k, val number, val start, val slot
     }
 }
 
-/* The blocks of this warp, then those of all. */
-static void attend(void *of)
+/* The queries of a split into a buffer, by all consumers. Rows past the last one are zeros. */
+static void fetch_queries(const sm90_kernel *k, const decode_place *at, val buffer)
 {
-    sm90_kernel *k = of;
+    const int vectors = at->form.d / VECTOR, all = at->rows * vectors, threads = LANES * k->decode.cfg->warps;
+    LOOP_FROM(item, thread(), imm(all), imm(threads)) {
+        const val row = div(item, imm(vectors)), column = mul(rem(item, imm(vectors)), imm(VECTOR)),
+                  in_group = add(row, mul(at->tile, imm(at->rows)));
+        tensor gRow = attention_decode_row_of(at, ATTENTION_Q, min(in_group, imm(at->rows_all - 1)));
+        cp_async(tensor_address(k->sQ, coord(row, column, buffer)), tensor_address(gRow, coord(column)), 16,
+                 select(lt(in_group, imm(at->rows_all)), imm_as(U32, 16), imm_as(U32, 0)));
+    }
+}
+
+/* What the consumers want of split `number`, if there is one. */
+static void look_ahead(const sm90_kernel *k, val number, val buffer)
+{
+    decode_place next = k->decode.place;
+    IF(lt(number, next.p.units)) {
+        attention_decode_find_unit(&next, number);
+        assign(k->length, attention_decode_length_of(&next));
+        if (k->decode.packed > 1)
+            assign(k->key_scale, attention_decode_scale_of(&next, ATTENTION_K));
+        fetch_queries(k, &next, buffer);
+    }
+    cp_async_commit();
+}
+
+/* Threads of consumers and finishers. */
+static int multiplying(const sm90_kernel *k)
+{
+    return LANES * k->decode.cfg->warps;
+}
+
+static int both(const sm90_kernel *k)
+{
+    return multiplying(k) + LANES * FINISHERS;
+}
+
+/* The blocks of this warp; then its sums. */
+static void attend(sm90_kernel *k, val key_scale, val buffer)
+{
     decode_kernel *d = &k->decode;
     const int warps = d->cfg->warps;
-    attention_decode_describe_registers(d);
-    attention_decode_load_queries(d);
+    const tensor sQ = slice(k->sQ, _, _, buffer);
+    attention_decode_describe_registers(d, key_scale);
+    named_sync(imm(BARRIER_CONSUMERS), multiplying(k)); // all have waited for their part of the queries
+    attention_decode_load_queries(d, &sQ);
     const val blocks = blocks_of(k), count = div(sub(add(blocks, imm(warps - 1)), warp()), imm(warps));
     LOOP(number, count) {
         const val start = attention_decode_start_of(d, number);
@@ -197,23 +253,73 @@ static void attend(void *of)
         IF(eq(lane(), imm(0)))
             pipeline_release(&k->ring, slot.stage);
     }
-    attention_decode_finish_keys(d);
+    attention_online_rows_finish(&d->online, NULL);
+    named_sync(imm(BARRIER_FREE), both(k));
+    attention_decode_put_sums(d);
+    named_arrive(imm(BARRIER_FULL), both(k));
     assign(k->done, add(k->done, blocks));
+}
+
+static void consumers(sm90_kernel *k)
+{
+    decode_place *at = &k->decode.place;
+    k->length = variable(I32, imm(0));
+    k->key_scale = variable(F32, immf(1));
+    const val buffer = variable(U32, imm(0));
+    look_ahead(k, cta_x(), buffer);
+    LOOP_FROM(number, cta_x(), at->p.units, grid_x()) {
+        const val length = variable(I32, k->length), key_scale = variable(F32, k->key_scale),
+                  mine = variable(U32, buffer);
+        attention_decode_find_unit(at, number);
+        attention_decode_find_keys(at, k->decode.cfg->split, length);
+        assign(buffer, sub(imm_as(U32, 1), buffer));
+        look_ahead(k, add(number, grid_x()), buffer);
+        cp_async_wait(1);
+        IF(lt(at->split, at->splits))
+            attend(k, key_scale, mine);
+    }
+    cp_async_wait(0);
+    named_sync(imm(BARRIER_FREE), both(k)); // the last time that finishers arrive
+}
+
+/* Finishers */
+
+static void finish_split(void *of)
+{
+    sm90_kernel *k = of;
+    decode_kernel *d = &k->decode;
+    if (d->packed > 1)
+        d->scale[ATTENTION_V] = attention_decode_scale_of(&d->place, ATTENTION_V);
+    decode_sums sums = attention_decode_sums_of(d);
+    sums.first = multiplying(k) + LANES;
+    sums.threads = LANES * FINISHERS;
+    sums.barrier = BARRIER_FINISHERS;
+    sums.read = BARRIER_FREE;
+    sums.readers = both(k);
+    named_sync(imm(BARRIER_FULL), both(k));
+    attention_decode_finish(&sums);
 }
 
 void attention_decode_sm90(const void *config, int kernel)
 {
     const attention_decode_sm90_config *cfg = config;
     (void)kernel;
-    launch_bounds(LANES * (cfg->warps + 1), cfg->ctas);
+    launch_bounds(LANES * (cfg->warps + 1 + FINISHERS), cfg->ctas);
     sm90_kernel k = describe_kernel(cfg);
     initialise(&k);
     k.done = variable(U32, imm(0));
     IF(lt(warp(), imm(cfg->warps))) {
-        attention_decode_for_splits(&k.decode.place, cfg->split, attend, &k);
+        consumers(&k);
     }
     ELSE
     {
-        attention_decode_for_splits(&k.decode.place, cfg->split, load_split, &k);
+        IF(eq(warp(), imm(cfg->warps))) {
+            attention_decode_for_splits(&k.decode.place, cfg->split, load_split, &k);
+        }
+        ELSE
+        {
+            named_arrive(imm(BARRIER_FREE), both(&k)); // nothing is there to be read
+            attention_decode_for_splits(&k.decode.place, cfg->split, finish_split, &k);
+        }
     }
 }

@@ -233,9 +233,12 @@ static const char *const cases[] = {
     "heads=8 kv_heads=2 kv=300 d=64 batch=30 shortest=0 impl=sm90 config='warps=2 stages=1 split=64' # several splits "
     "of a "
     "CTA, and such as are not there",
-    "heads=4 kv_heads=1 kv=1200 d=128 batch=2 shortest=600 page=16 lse=1 sinks=1 impl=sm90 config='split=32' # more "
-    "splits "
-    "than are added at a time",
+    "heads=4 kv_heads=1 kv=1200 d=128 batch=2 shortest=400 page=16 lse=1 sinks=1 impl=sm90 config='split=32' # groups "
+    "of "
+    "splits",
+    "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=2 shortest=200 left=700 impl=sm90 config='split=16' # the same, "
+    "two "
+    "tiles and a window",
     "heads=4 kv_heads=2 q=5 kv=260 d=128 batch=3 shortest=2 page=48 layout=bshd append=1 dtype=bf16 impl=sm90 "
     "config='split=128' # new ones over blocks, pages and splits",
     "heads=12 kv_heads=4 kv=190 d=96 page=8 cache=e4m3 impl=sm90 config='keys=32 warps=3 stages=2 split=64' # several "
