@@ -56,6 +56,8 @@ class Functions(unittest.TestCase):
         self.same(lambda x, w: ckl.layer_norm(x, (24,), w), lambda x, w: F.layer_norm(x, (24,), w), normal(5, 24), w)
         self.same(lambda x: ckl.layer_norm(x, (3, 8)), lambda x: F.layer_norm(x, (3, 8)), normal(5, 3, 8))
         self.same(lambda x, w: ckl.rms_norm(x, (24,), w, 1e-5), lambda x, w: F.rms_norm(x, (24,), w, 1e-5), normal(4, 24), w)
+        small = 1e-3 * normal(4, 24, dtype=torch.bfloat16)  # whose squares are about the smallest eps
+        self.same(lambda x: ckl.rms_norm(x, (24,)), lambda x: F.rms_norm(x, (24,)), small, error=2e-2)
         both = [
             lambda *a: torch.cat(ckl.add_rms_norm(*a)),
             lambda x, r, w: torch.cat([F.rms_norm(x + r, (24,), w, 1e-5), x + r]),
@@ -507,6 +509,31 @@ class Accelerate(unittest.TestCase):
         apart, alone, together = logits[1]
         torch.testing.assert_close(apart[:, 3:], alone, rtol=2e-2, atol=2e-2)
         self.assertGreater((together[:, 3:] - alone).abs().max(), 0.1)
+
+    def test_autocast_empty_batches_and_channels_last(self):
+        try:
+            from timm.models.vision_transformer import VisionTransformer
+        except ImportError:
+            self.skipTest("there is no timm")
+        torch.manual_seed(5)
+        sizes = {"img_size": 32, "patch_size": 16, "embed_dim": 32, "depth": 1, "num_heads": 2, "num_classes": 10}
+        conv = torch.nn.Conv2d(8, 8, 3, padding=1)
+        images = torch.nn.Sequential(conv, torch.nn.GroupNorm(2, 8), torch.nn.SiLU(), torch.nn.Conv2d(8, 8, 2, stride=2))
+        last, bf16 = torch.channels_last, torch.bfloat16
+        for model, x, autocast in (
+            (VisionTransformer(**sizes), normal(2, 3, 32, 32), True),
+            (VisionTransformer(**sizes).to(bf16), normal(0, 3, 32, 32, dtype=bf16), False),
+            (images.to(bf16), normal(2, 8, 6, 4, dtype=bf16).to(memory_format=last), False),
+        ):
+            model, results = model.to(device), []
+            for accelerated in (False, True):
+                report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
+                with torch.autocast(device, bf16, enabled=autocast):
+                    results.append(model(x))
+                results[-1].float().square().sum().backward()
+            report.undo()
+            torch.testing.assert_close(*reversed(results), rtol=5e-2, atol=5e-2)
+            self.assertEqual(*(y.stride() for y in results))
 
     def test_gradient_of_attention(self):
         q = normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_()

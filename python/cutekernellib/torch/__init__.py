@@ -89,10 +89,10 @@ def layer_norm(
 def rms_norm(
     x: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """torch.nn.functional.rms_norm; eps: not given, the distance from 1 to the next number of the type."""
+    """torch.nn.functional.rms_norm; eps: not given, as there the distance from 1 to the next f32, whatever the type."""
     flat = _one_shape("rms_norm", x, normalized_shape)
     weight = _flat(weight)
-    eps = _torch.finfo(x.dtype).eps if eps is None else eps
+    eps = _torch.finfo(_torch.float32).eps if eps is None else eps
     y = _way("rms_norm", flat, weight)(flat, weight, eps)[0]
     return y if y.shape == x.shape else y.view(x.shape)
 
