@@ -204,7 +204,7 @@ class Functions(unittest.TestCase):
         q, k, v = (normal(7, heads, 16, dtype=torch.float16) for heads in (4, 2, 2))
         self.same(lambda *a: ckl.attention_ragged(*a, starts, starts, 5, 5, causal=True), one_by_one, q, k, v, error=1e-2)
 
-    def test_new_keys_are_stored(self):
+    def test_decode(self):
         lengths, rows = torch.tensor([6, 3], device=device, dtype=torch.int32), torch.arange(2, device=device)
         q, k_new, v_new = (normal(2, h, 1, 16, dtype=torch.float16) for h in (4, 2, 2))
         table = torch.tensor([[3, 0, 1], [2, 4, 5]], device=device, dtype=torch.int32)
@@ -218,6 +218,13 @@ class Functions(unittest.TestCase):
             torch.testing.assert_close(o, ckl.attention_decode(q, *(x.transpose(1, 2) for x in wanted), lengths, pages))
             for got, cache in zip(before, wanted):
                 torch.testing.assert_close(got, cache, rtol=0, atol=0)
+        latent = normal(2, 1, 6, 16, dtype=torch.float16)  # of one head, shared by those of q
+        seen = torch.arange(6, device=device) < lengths[:, None, None, None]
+        wanted = F.scaled_dot_product_attention(q, latent, latent[..., :8], attn_mask=seen, enable_gqa=True)
+        o = ckl.attention_decode(q, latent, None, lengths, latent=8)
+        torch.testing.assert_close(o, wanted, rtol=1e-2, atol=1e-2)
+        with self.assertRaisesRegex(ValueError, "has no v"):
+            ckl.attention_decode(q, latent, None, lengths)
         with self.assertRaisesRegex(ValueError, "come together"):
             ckl.attention_decode(q, q, q, k_new=k_new)
 
@@ -321,6 +328,7 @@ class Registration(unittest.TestCase):
         lengths = torch.tensor([6, 3], device=device, dtype=torch.int32)
         q = normal(2, 4, 1, 16, dtype=torch.float16)
         yield "attention_decode", (q, *cache, lengths, None, None, 0.25, 0, 0.0)
+        yield "attention_decode_latent", (q, cache[0], lengths, None, None, 0.25, 0, 0.0, 8)
         new = [normal(2, 2, 1, 16, dtype=torch.float16) for _ in "kv"]
         yield "attention_decode_append", (q, *cache, *new, lengths, None, None, 0.25, 0, 0.0)
 
