@@ -135,17 +135,14 @@ def attention_ragged(batch, longest, q, k, v, strides, dtype, causal, scale, lef
 def attention_decode(q, cache, kv, dv, pages, strides, dtype, scale, left, softcap, sinks, new_strides=None, latent=False):
     """q: shape [B,H,T,D]; cache: heads of k and v, and their keys, of a page where there are pages; kv: the most keys.
 
-    new_strides: of new keys and values, which the call stores. latent: values are part of their keys, and have no strides.
+    strides: of q, k, v and o, that of v None in a latent cache. new_strides: of new keys and values, which the call stores.
     """
     line = f"batch={q[0]} heads={q[1]} kv_heads={cache[0]} q={q[2]} kv={kv} d={q[3]} dv={dv} dtype={dtype_name(dtype)}"
     line += f" page={cache[1]} pages={pages}" if pages is not None else ""
-    line += " append=1" + "".join(map(_attention_strides, ("k_new", "v_new"), new_strides)) if new_strides else ""
-    line += " latent=1" if latent else ""
-    names = "qko" if latent else "qkvo"
-    return problem(
-        "attention_decode",
-        line + _attention_options(scale, left, softcap, sinks) + "".join(map(_attention_strides, names, strides)),
-    )
+    line += " append=1" if new_strides else ""
+    names = zip(("q", "k", "v", "o", "k_new", "v_new"), (*strides, *(new_strides or ())))
+    line += "".join(_attention_strides(letter, s) for letter, s in names if s)
+    return problem("attention_decode", f"{line} latent={int(latent)}" + _attention_options(scale, left, softcap, sinks))
 
 
 @_kept

@@ -56,6 +56,8 @@ class Functions(unittest.TestCase):
         self.same(lambda x, w: ckl.layer_norm(x, (24,), w), lambda x, w: F.layer_norm(x, (24,), w), normal(5, 24), w)
         self.same(lambda x: ckl.layer_norm(x, (3, 8)), lambda x: F.layer_norm(x, (3, 8)), normal(5, 3, 8))
         self.same(lambda x, w: ckl.rms_norm(x, (24,), w, 1e-5), lambda x, w: F.rms_norm(x, (24,), w, 1e-5), normal(4, 24), w)
+        small = 1e-3 * normal(4, 24, dtype=torch.bfloat16)  # whose squares are about the smallest eps
+        self.same(lambda x: ckl.rms_norm(x, (24,)), lambda x: F.rms_norm(x, (24,)), small, error=2e-2)
         both = [
             lambda *a: torch.cat(ckl.add_rms_norm(*a)),
             lambda x, r, w: torch.cat([F.rms_norm(x + r, (24,), w, 1e-5), x + r]),
@@ -202,7 +204,7 @@ class Functions(unittest.TestCase):
         q, k, v = (normal(7, heads, 16, dtype=torch.float16) for heads in (4, 2, 2))
         self.same(lambda *a: ckl.attention_ragged(*a, starts, starts, 5, 5, causal=True), one_by_one, q, k, v, error=1e-2)
 
-    def test_new_keys_are_stored(self):
+    def test_decode(self):
         lengths, rows = torch.tensor([6, 3], device=device, dtype=torch.int32), torch.arange(2, device=device)
         q, k_new, v_new = (normal(2, h, 1, 16, dtype=torch.float16) for h in (4, 2, 2))
         table = torch.tensor([[3, 0, 1], [2, 4, 5]], device=device, dtype=torch.int32)
@@ -216,6 +218,13 @@ class Functions(unittest.TestCase):
             torch.testing.assert_close(o, ckl.attention_decode(q, *(x.transpose(1, 2) for x in wanted), lengths, pages))
             for got, cache in zip(before, wanted):
                 torch.testing.assert_close(got, cache, rtol=0, atol=0)
+        latent = normal(2, 1, 6, 16, dtype=torch.float16)  # of one head, shared by those of q
+        seen = torch.arange(6, device=device) < lengths[:, None, None, None]
+        wanted = F.scaled_dot_product_attention(q, latent, latent[..., :8], attn_mask=seen, enable_gqa=True)
+        o = ckl.attention_decode(q, latent, None, lengths, latent=8)
+        torch.testing.assert_close(o, wanted, rtol=1e-2, atol=1e-2)
+        with self.assertRaisesRegex(ValueError, "has no v"):
+            ckl.attention_decode(q, latent, None, lengths)
         with self.assertRaisesRegex(ValueError, "come together"):
             ckl.attention_decode(q, q, q, k_new=k_new)
 
@@ -226,12 +235,12 @@ class Functions(unittest.TestCase):
         wanted[torch.arange(2, device=device), 0, lengths.long() - 1] = new[:, 0, 0]
         want = ckl.attention_decode(q, wanted, wanted[..., :128].clone(), lengths)
         close = {"rtol": 1e-2, "atol": 1e-2}
-        torch.testing.assert_close(ckl.attention_decode(q, wanted, wanted[..., :128], lengths), want, **close)
-        o = ckl.attention_decode(q, cache, cache[..., :128], lengths, k_new=new, v_new=new[..., :128])
+        torch.testing.assert_close(ckl.attention_decode(q, wanted, None, lengths, latent=128), want, **close)
+        o = ckl.attention_decode(q, cache, None, lengths, k_new=new, latent=128)
         torch.testing.assert_close(o, want, **close)
         torch.testing.assert_close(cache, wanted, rtol=0, atol=0)
-        with self.assertRaisesRegex(ValueError, "not of k_new"):
-            ckl.attention_decode(q, cache, cache[..., :128], lengths, k_new=new, v_new=new[..., :128].clone())
+        with self.assertRaisesRegex(ValueError, "k_new alone"):
+            ckl.attention_decode(q, cache, None, lengths, k_new=new, v_new=new[..., :128], latent=128)
 
     def test_tensors(self):
         x, y, row = normal(3, 4, 5), normal(3, 4, 5), normal(5)
@@ -333,7 +342,9 @@ class Registration(unittest.TestCase):
         lengths = torch.tensor([6, 3], device=device, dtype=torch.int32)
         q = normal(2, 4, 1, 16, dtype=torch.float16)
         yield "attention_decode", (q, *cache, lengths, None, None, 0.25, 0, 0.0)
+        yield "attention_decode_latent", (q, cache[0], lengths, None, None, 0.25, 0, 0.0, 8)
         new = [normal(2, 2, 1, 16, dtype=torch.float16) for _ in "kv"]
+        yield "attention_decode_latent_append", (q, cache[0], new[0], lengths, None, None, 0.25, 0, 0.0, 8)
         yield "attention_decode_append", (q, *cache, *new, lengths, None, None, 0.25, 0, 0.0)
 
     def test_gradients_without_the_dispatcher(self):
@@ -521,6 +532,31 @@ class Accelerate(unittest.TestCase):
         apart, alone, together = logits[1]
         torch.testing.assert_close(apart[:, 3:], alone, rtol=2e-2, atol=2e-2)
         self.assertGreater((together[:, 3:] - alone).abs().max(), 0.1)
+
+    def test_autocast_empty_batches_and_channels_last(self):
+        try:
+            from timm.models.vision_transformer import VisionTransformer
+        except ImportError:
+            self.skipTest("there is no timm")
+        torch.manual_seed(5)
+        sizes = {"img_size": 32, "patch_size": 16, "embed_dim": 32, "depth": 1, "num_heads": 2, "num_classes": 10}
+        conv = torch.nn.Conv2d(8, 8, 3, padding=1)
+        images = torch.nn.Sequential(conv, torch.nn.GroupNorm(2, 8), torch.nn.SiLU(), torch.nn.Conv2d(8, 8, 2, stride=2))
+        last, bf16 = torch.channels_last, torch.bfloat16
+        for model, x, autocast in (
+            (VisionTransformer(**sizes), normal(2, 3, 32, 32), True),
+            (VisionTransformer(**sizes).to(bf16), normal(0, 3, 32, 32, dtype=bf16), False),
+            (images.to(bf16), normal(2, 8, 6, 4, dtype=bf16).to(memory_format=last), False),
+        ):
+            model, results = model.to(device), []
+            for accelerated in (False, True):
+                report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
+                with torch.autocast(device, bf16, enabled=autocast):
+                    results.append(model(x))
+                results[-1].float().square().sum().backward()
+            report.undo()
+            torch.testing.assert_close(*reversed(results), rtol=5e-2, atol=5e-2)
+            self.assertEqual(*(y.stride() for y in results))
 
     def test_gradient_of_attention(self):
         q = normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_()

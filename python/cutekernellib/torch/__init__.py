@@ -89,10 +89,10 @@ def layer_norm(
 def rms_norm(
     x: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """torch.nn.functional.rms_norm; eps: not given, the distance from 1 to the next number of the type."""
+    """torch.nn.functional.rms_norm; eps: not given, as there the distance from 1 to the next f32, whatever the type."""
     flat = _one_shape("rms_norm", x, normalized_shape)
     weight = _flat(weight)
-    eps = _torch.finfo(x.dtype).eps if eps is None else eps
+    eps = _torch.finfo(_torch.float32).eps if eps is None else eps
     y = _way("rms_norm", flat, weight)(flat, weight, eps)[0]
     return y if y.shape == x.shape else y.view(x.shape)
 
@@ -338,7 +338,7 @@ def attention_ragged(
 def attention_decode(
     q: Tensor,
     k: Tensor,
-    v: Tensor,
+    v: Tensor | None,
     lengths: Tensor | None = None,
     table: Tensor | None = None,
     *,
@@ -348,22 +348,31 @@ def attention_decode(
     scale: float | None = None,
     left: int = 0,
     softcap: float = 0.0,
+    latent: int = 0,
 ) -> Tensor:
     """attention of 1 to 16 new tokens q[B,H,T,D], causal among themselves, against a cache k[B,G,K,D], v[B,G,K,E]. No gradient.
 
     lengths: i32 [B], the keys of each sequence, those of the new tokens included, which are the last; not given: all K. table: i32
     [B, pages of a sequence], where the cache is in pages: k[pages,G,keys of a page,D]. Lengths and table are read by the GPU: a
     CUDA graph of a step may be replayed while they change. k_new[B,G,T,D], v_new[B,G,T,E], with lengths: keys and values of the new
-    tokens, which the call stores in the cache at their places; without them the cache has them already. A latent cache has values that
-    are part of their keys: v is k[..., :E] then, a view, and v_new is k_new[..., :E].
+    tokens, which the call stores in the cache at their places; without them the cache has them already. latent: v and v_new are None,
+    the values are so many first elements of the keys (multi-head latent attention).
     """
-    if _needs_gradient(q, k, v, *(x for x in (k_new, v_new, sinks) if x is not None)):
+    if _needs_gradient(*(x for x in (q, k, v, k_new, v_new, sinks) if x is not None)):
         raise NotImplementedError("attention_decode: there is no gradient; call it under torch.no_grad(), or attention()")
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    if (k_new is None) != (v_new is None) or (k_new is not None and lengths is None):
-        raise ValueError("attention_decode: k_new and v_new come together, and with lengths")
+    if (v is None) != (latent > 0):
+        raise ValueError("attention_decode: a latent cache, and no other, has no v")
+    if (v_new is None) != (k_new is None or latent > 0) or (k_new is not None and lengths is None):
+        raise ValueError("attention_decode: k_new and v_new come together, k_new alone where the cache is latent, and with lengths")
+    options = sinks, scale, left, softcap
+    if latent and k_new is not None:
+        run = _way("attention_decode_latent_append", q, k, k_new, lengths, table, sinks)
+        return run(q, k, k_new, lengths, table, *options, latent)
+    if latent:
+        return _way("attention_decode_latent", q, k, lengths, table, sinks)(q, k, lengths, table, *options, latent)
     if k_new is not None:
         run = _way("attention_decode_append", q, k, v, k_new, v_new, lengths, table, sinks)
-        return run(q, k, v, k_new, v_new, lengths, table, sinks, scale, left, softcap)
+        return run(q, k, v, k_new, v_new, lengths, table, *options)
     run = _way("attention_decode", q, k, v, lengths, table, sinks)
-    return run(q, k, v, lengths, table, sinks, scale, left, softcap)
+    return run(q, k, v, lengths, table, *options)

@@ -257,47 +257,60 @@ def _all_of(batch, kv, device):
     return _lengths[key]
 
 
+_DECODE = "Tensor? sinks, float scale, int left, float softcap"
+
+
 @operator(
-    "attention_decode(Tensor q, Tensor k, Tensor v, Tensor? lengths, Tensor? table, Tensor? sinks, float scale, int left, float softcap)"
-    " -> Tensor",
+    f"attention_decode(Tensor q, Tensor k, Tensor v, Tensor? lengths, Tensor? table, {_DECODE}) -> Tensor",
     lambda q, k, v, *rest: _outputs(_by_rows(q), v)[0],
 )
-def attention_decode(q, k, v, lengths, table, sinks, scale, left, softcap):
-    return _decode(q, _by_rows(k), _by_rows(v), None, None, lengths, table, sinks, scale, left, softcap)
+def attention_decode(q, k, v, *rest):
+    return _decode(q, _by_rows(k), _by_rows(v), None, None, *rest)
 
 
 @operator(
     "attention_decode_append(Tensor q, Tensor(a!) k, Tensor(b!) v, Tensor k_new, Tensor v_new, Tensor lengths, Tensor? table,"
-    " Tensor? sinks, float scale, int left, float softcap) -> Tensor",
+    f" {_DECODE}) -> Tensor",
     lambda q, k, v, *rest: _outputs(_by_rows(q), v)[0],
 )
-def attention_decode_append(q, k, v, k_new, v_new, lengths, table, sinks, scale, left, softcap):
-    if k.stride(-1) != 1 or v.stride(-1) != 1:
+def attention_decode_append(q, k, v, k_new, v_new, *rest):
+    _check_cache(k, v)
+    return _decode(q, k, v, _by_rows(k_new), _by_rows(v_new), *rest)
+
+
+@operator(
+    f"attention_decode_latent(Tensor q, Tensor k, Tensor? lengths, Tensor? table, {_DECODE}, int dv) -> Tensor",
+    lambda q, k, *rest: _outputs(_by_rows(q), k[..., : rest[-1]])[0],
+)
+def attention_decode_latent(q, k, *rest):
+    return _decode(q, _by_rows(k), None, None, None, *rest)
+
+
+@operator(
+    "attention_decode_latent_append(Tensor q, Tensor(a!) k, Tensor k_new, Tensor lengths, Tensor? table,"
+    f" {_DECODE}, int dv) -> Tensor",
+    lambda q, k, *rest: _outputs(_by_rows(q), k[..., : rest[-1]])[0],
+)
+def attention_decode_latent_append(q, k, k_new, *rest):
+    _check_cache(k)
+    return _decode(q, k, None, _by_rows(k_new), None, *rest)
+
+
+def _check_cache(*tensors):
+    if any(x.stride(-1) != 1 for x in tensors):
         raise ValueError("attention_decode: elements of a key or value of the cache are apart, where new ones would be stored")
-    return _decode(q, k, v, _by_rows(k_new), _by_rows(v_new), lengths, table, sinks, scale, left, softcap)
 
 
-def _is_part(v, k):
-    """Are values the first elements of their keys, in the same memory? Such a cache is a latent one."""
-    return k.data_ptr() == v.data_ptr() and k.stride() == v.stride() and v.shape[3] <= k.shape[3]
-
-
-def _decode(q, k, v, k_new, v_new, lengths, table, sinks, scale, left, softcap):
-    """New keys and values, if any, are stored in the cache."""
-    q = _by_rows(q)
-    o, _ = _outputs(q, v)
+def _decode(q, k, v, k_new, v_new, lengths, table, sinks, scale, left, softcap, dv=0):
+    """New keys and values, if any, are stored in the cache. In a latent cache, without v, values are the first dv elements of keys."""
+    q, latent = _by_rows(q), v is None
+    o, _ = _outputs(q, k[..., :dv] if latent else v)
     kv = k.shape[2] * (1 if table is None else table.shape[1])
     lengths = _all_of(q.shape[0], kv, q.device) if lengths is None else lengths
-    dv, latent = v.shape[3], _is_part(v, k)
-    if latent and k_new is not None and not _is_part(v_new, k_new):
-        raise ValueError("attention_decode: v is part of k, and v_new not of k_new")
-    if latent:
-        v = v_new = None
-    strides = tuple(x.stride() for x in (q, k, v, o) if x is not None)
-    new_strides = None if k_new is None else tuple(x.stride() for x in (k_new, v_new) if x is not None)
+    strides, new_strides = (tuple(x if x is None else x.stride() for x in tensors) for tensors in ((q, k, v, o), (k_new, v_new)))
     pages = None if table is None else k.shape[0]
-    options = (scale, left, softcap, sinks is not None, new_strides, latent)
-    desc = _problems.attention_decode(q.shape, k.shape[1:3], kv, dv, pages, strides, q.dtype, *options)
+    options = (scale, left, softcap, sinks is not None, None if k_new is None else new_strides, latent)
+    desc = _problems.attention_decode(q.shape, k.shape[1:3], kv, o.shape[3], pages, strides, q.dtype, *options)
     into = (None, None) if k_new is None else (k, v)
     _attention_decode(desc, q, k, v, lengths, table, sinks, o, k_new, v_new, *into)
     return o

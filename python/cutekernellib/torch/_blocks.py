@@ -43,8 +43,8 @@ def _statistics(rows):
 def _attended(joint, x, heads, causal, scale):
     """o[rows,C] and the log-sum-exp of q, k and v side by side."""
     batch, tokens, _ = x.shape
-    o, lse = attention_packed(joint.view(batch, tokens, 3, heads, -1), causal, scale)
-    return o.view(joint.shape[0], -1), lse
+    o, lse = attention_packed(joint.view(batch, tokens, 3, heads, joint.shape[1] // (3 * heads)), causal, scale)
+    return o.view(joint.shape[0], joint.shape[1] // 3), lse
 
 
 def _shapes(x, norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, norm2, norm2_bias, up, up_bias, down, down_bias, *options):
@@ -166,11 +166,10 @@ def block_backward(
     dh, *dnorm2 = norm_of_rows_backward("layernorm", dnormed, dy_rows, h, norm2, mean2, rstd2)
     dproj = layer(dh, o, proj, 5)
     batch, tokens, _ = x.shape
-    shape = (batch, tokens, heads, -1)
+    shape = (batch, tokens, heads, o.shape[1] // heads)
+    packed = joint.view(batch, tokens, 3, *shape[2:])
     do = data_gradient(dh, proj, turned)
-    djoint = attention_packed_backward(
-        do.view(shape), joint.view(batch, tokens, 3, heads, -1), o.view(shape), lse, causal, scale
-    ).view(joint.shape)
+    djoint = attention_packed_backward(do.view(shape), packed, o.view(shape), lse, causal, scale).view(joint.shape)
     dqkv = layer(djoint, normed1, qkv, 3)
     dnormed = data_gradient(djoint, qkv, turned)
     dx, *dnorm1 = norm_of_rows_backward("layernorm", dnormed, dh, _rows(x), norm1, mean1, rstd1)

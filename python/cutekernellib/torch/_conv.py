@@ -6,7 +6,7 @@ import torch
 
 from .. import _problems
 from .._library import operators
-from ._registry import has_kernel, operator
+from ._registry import has_kernel, image, image_like, is_channels_last, operator
 from ._tensors import sum_of_rows
 
 _forward = operators["conv"].taking("x w bias y")
@@ -14,27 +14,10 @@ _data = operators["conv"].taking("w dy dx")
 _weight = operators["conv"].taking("x dy dw dbias")
 
 
-def _is_channels_last(x):
-    return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
-
-
-def _image(x, last):
-    return x.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
-
-
-def _image_like(x, shape):
-    return torch.empty(
-        shape,
-        dtype=x.dtype,
-        device=x.device,
-        memory_format=torch.channels_last if _is_channels_last(x) else torch.contiguous_format,
-    )
-
-
 def _output(x, weight, stride, padding, dilation):
     """Memory for y, in the order of x."""
     sizes = ((x.shape[2 + i] + 2 * padding[i] - dilation[i] * (weight.shape[2 + i] - 1) - 1) // stride[i] + 1 for i in (0, 1))
-    return _image_like(x, (x.shape[0], weight.shape[0], *sizes))
+    return image_like(x, (x.shape[0], weight.shape[0], *sizes))
 
 
 def _setup(ctx, inputs, output):
@@ -56,12 +39,12 @@ def _gradient(ops, ctx, dy):
 )
 def conv2d(x, weight, bias, stride, padding, dilation, groups):
     """By torch what no kernel of ours takes but the slow one that follows the definition."""
-    last = _is_channels_last(x)
-    x, weight = _image(x, last), _image(weight, last)
+    last = is_channels_last(x)
+    x, weight = image(x, last), image(weight, last)
     geometry = (tuple(stride), tuple(padding), tuple(dilation), groups, last)
     desc = _problems.conv(x.shape, weight.shape, x.dtype, *geometry, bias is not None)
     if not has_kernel("conv", desc, x.device):
-        return _image(torch.convolution(x, weight, bias, stride, padding, dilation, False, (0, 0), groups), last)
+        return image(torch.convolution(x, weight, bias, stride, padding, dilation, False, (0, 0), groups), last)
     y = _output(x, weight, stride, padding, dilation)
     _forward(desc, x, weight, bias, y)
     return y
@@ -79,8 +62,8 @@ def _gradient_problems(x, weight, dtype, geometry, device, bias):
 
 def gradients_like(x, weight, needs_dx, needs_dweight, needs_dbias):
     return (
-        _image_like(x, x.shape) if needs_dx else x.new_empty(0),
-        _image_like(x, weight.shape) if needs_dweight else x.new_empty(0),
+        image_like(x, x.shape) if needs_dx else x.new_empty(0),
+        image_like(x, weight.shape) if needs_dweight else x.new_empty(0),
         x.new_empty(weight.shape[:1]) if needs_dbias else x.new_empty(0),
     )
 
@@ -92,8 +75,8 @@ def gradients_like(x, weight, needs_dx, needs_dweight, needs_dbias):
 )
 def conv2d_backward(dy, x, weight, stride, padding, dilation, groups, needs_dx, needs_dweight, needs_dbias):
     """By torch what no kernel of ours takes."""
-    last = _is_channels_last(x)
-    dy, x, weight = _image(dy, last), _image(x, last), _image(weight, last)
+    last = is_channels_last(x)
+    dy, x, weight = image(dy, last), image(x, last), image(weight, last)
     geometry = (tuple(stride), tuple(padding), tuple(dilation), groups, last)
     data, weights = _gradient_problems(x.shape, weight.shape, x.dtype, geometry, x.device, needs_dbias)
     ours = (needs_dx and data is not None, needs_dweight and weights is not None)

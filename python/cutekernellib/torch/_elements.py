@@ -5,7 +5,7 @@ import functools
 import torch
 
 from .. import _problems
-from ._registry import like, operator, run
+from ._registry import image, image_like, is_channels_last, like, operator, run
 
 # Element by element. s in a gradient stands for the sigmoid that the function has.
 
@@ -24,9 +24,10 @@ _FUNCTIONS = {
 
 
 def _elementwise(expr, *inputs):
-    """Tensors of one shape, without gaps."""
-    inputs = [x.contiguous() for x in inputs]
-    out = torch.empty_like(inputs[0])
+    """Tensors of one shape, in the order of the last one, as is the result."""
+    last = is_channels_last(inputs[-1])
+    inputs = [image(x, last) for x in inputs]
+    out = torch.empty_like(inputs[-1])
     shape = (out.numel(),)
     names = tuple((name, inputs[0].dtype) for name in "abcd"[: len(inputs)])
     desc = _problems.elementwise(expr, shape, names, ((1,),) * (len(inputs) + 1), out.dtype)
@@ -41,7 +42,7 @@ def _unary_setup(ctx, inputs, output):
 
 @operator(
     "unary(Tensor x, str function) -> Tensor",
-    lambda x, function: like(x),
+    lambda x, function: image_like(x),
     lambda ops, ctx, dy: (ops.unary_backward(dy, *ctx.saved_tensors, ctx.function), None),
     _unary_setup,
 )
@@ -49,14 +50,14 @@ def unary(x, function):
     return _elementwise(_FUNCTIONS[function][0], x)
 
 
-@operator("unary_backward(Tensor dy, Tensor x, str function) -> Tensor", lambda dy, x, function: like(x))
+@operator("unary_backward(Tensor dy, Tensor x, str function) -> Tensor", lambda dy, x, function: image_like(x))
 def unary_backward(dy, x, function):
     return _elementwise(_FUNCTIONS[function][1], dy, x)
 
 
 @operator(
     "silu_mul(Tensor x, Tensor y) -> Tensor",
-    lambda x, y: like(x),
+    lambda x, y: image_like(y),
     lambda ops, ctx, dz: ops.silu_mul_backward(dz, *ctx.saved_tensors),
     lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
 )
@@ -64,7 +65,9 @@ def silu_mul(x, y):
     return _elementwise(_FUNCTIONS["silu_mul"][0], x, y)
 
 
-@operator("silu_mul_backward(Tensor dz, Tensor x, Tensor y) -> (Tensor, Tensor)", lambda dz, x, y: (like(x), like(y)))
+@operator(
+    "silu_mul_backward(Tensor dz, Tensor x, Tensor y) -> (Tensor, Tensor)", lambda dz, x, y: (image_like(x), image_like(x))
+)
 def silu_mul_backward(dz, x, y):
     return _elementwise(_FUNCTIONS["silu_mul"][1], dz, y, x), _elementwise("g*silu(x)", dz, x)
 

@@ -56,6 +56,9 @@ def _decoder_layer(self, hidden_states, *args, **options):
     if args or not takes(hidden_states, norm.weight):
         return self.ckl_forward(hidden_states, *args, **options)
     attended, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **options)
+    if attended.dtype != hidden_states.dtype:  # by autocast
+        residual = hidden_states + attended
+        return residual + self.mlp(norm(residual))
     normed, residual = _torch.add_rms_norm(attended, hidden_states, norm.weight, norm.variance_epsilon)
     return _add_mlp(self.mlp, normed, residual)
 
@@ -219,6 +222,14 @@ def _whole_block(x, norm1, qkv, proj, norm2, mlp, heads, causal, scale):
     return _torch._block(x, tensors, heads, causal, scale, norm1.eps, norm2.eps, _activation_of(act), turned)
 
 
+def _add_layer_norm(norm, x, residual):
+    """norm(x + residual) and the sum."""
+    if x.dtype == residual.dtype:
+        return _torch.add_layer_norm(x, residual, norm.weight, norm.bias, norm.eps)
+    total = residual + x  # of two types, by autocast
+    return norm(total), total
+
+
 def _vit_block(self, x, attn_mask=None, is_causal=False):
     attn, norm = self.attn, self.norm2
     paths = (self.ls1, self.drop_path1, self.ls2, self.drop_path2)
@@ -231,7 +242,7 @@ def _vit_block(self, x, attn_mask=None, is_causal=False):
     if not takes(x, norm.weight, norm.bias) or norm.weight is None:
         return self.ckl_forward(x, attn_mask, is_causal)
     attended = self.drop_path1(self.ls1(attn(self.norm1(x), attn_mask, is_causal)))
-    normed, x = _torch.add_layer_norm(attended, x, norm.weight, norm.bias, norm.eps)
+    normed, x = _add_layer_norm(norm, attended, x)
     if _is_idle(self.ls2) and _is_idle(self.drop_path2):
         return _add_mlp(self.mlp, normed, x)
     return x + self.drop_path2(self.ls2(self.mlp(normed)))
@@ -269,7 +280,7 @@ def _gpt2_block(
         return self.ckl_forward(x, past_key_values, attention_mask, *encoder, use_cache, **options)
     options |= {"past_key_values": past_key_values, "attention_mask": attention_mask, "use_cache": use_cache}
     attended, _ = attn(self.ln_1(x), **options)
-    normed, residual = _torch.add_layer_norm(attended, x, norm.weight, norm.bias, norm.eps)
+    normed, residual = _add_layer_norm(norm, attended, x)
     return _add_mlp(self.mlp, normed, residual)
 
 

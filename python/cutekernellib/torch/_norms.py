@@ -3,7 +3,7 @@
 import torch
 
 from .. import _problems
-from ._registry import like, operator, row_count, run, without_gradient
+from ._registry import image, image_like, is_channels_last, like, operator, row_count, run, without_gradient
 
 # Norms of rows. Where there is a residual the norm is that of a sum, which is returned, too, and of both addends the gradient is one.
 
@@ -161,19 +161,6 @@ def _add_rms_norm_alone(x, residual, weight, eps):
 # Group norm
 
 
-def _is_channels_last(x):
-    return x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
-
-
-def _image(x, channels_last):
-    return x.contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
-
-
-def _image_like(x):
-    last = _is_channels_last(x)
-    return torch.empty_like(x, memory_format=torch.channels_last if last else torch.contiguous_format)
-
-
 def _group_statistics(x, groups):
     return torch.empty((x.shape[0], groups), dtype=torch.float32, device=x.device)
 
@@ -192,13 +179,13 @@ def _group_norm_gradient(ops, ctx, dy):
 
 @operator(
     "group_norm(Tensor x, int groups, Tensor weight, Tensor bias, float eps) -> (Tensor, Tensor, Tensor)",
-    lambda x, groups, weight, bias, eps: (_image_like(x), _group_statistics(x, groups), _group_statistics(x, groups)),
+    lambda x, groups, weight, bias, eps: (image_like(x), _group_statistics(x, groups), _group_statistics(x, groups)),
     _group_norm_gradient,
     _group_norm_setup,
 )
 def group_norm(x, groups, weight, bias, eps):
-    last = _is_channels_last(x)
-    x = _image(x, last)
+    last = is_channels_last(x)
+    x = image(x, last)
     y, mean, rstd = torch.empty_like(x), _group_statistics(x, groups), _group_statistics(x, groups)
     desc = _problems.groupnorm(x.shape, groups, x.dtype, eps, True, last)
     run.groupnorm(desc, x, None, weight, bias, y, None, None, None, mean, rstd)
@@ -207,11 +194,11 @@ def group_norm(x, groups, weight, bias, eps):
 
 @operator(
     "group_norm_backward(Tensor dy, Tensor x, int groups, Tensor weight, Tensor mean, Tensor rstd) -> (Tensor, Tensor, Tensor)",
-    lambda dy, x, groups, weight, mean, rstd: (_image_like(x), torch.empty_like(weight), torch.empty_like(weight)),
+    lambda dy, x, groups, weight, mean, rstd: (image_like(x), torch.empty_like(weight), torch.empty_like(weight)),
 )
 def group_norm_backward(dy, x, groups, weight, mean, rstd):
-    last = _is_channels_last(x)
-    x, dy = _image(x, last), _image(dy, last)
+    last = is_channels_last(x)
+    x, dy = image(x, last), image(dy, last)
     dx, dweight, dbias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(weight)
     desc = _problems.groupnorm(x.shape, groups, x.dtype, 0, True, last, True)
     run.groupnorm(desc, x, dy, weight, None, None, dx, dweight, dbias, mean, rstd)

@@ -107,6 +107,21 @@ def like(x, dtype=None):
     return torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
 
 
+def is_channels_last(x):
+    return x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
+
+
+def image(x, last):
+    """x without gaps, with its channels last or in the order of its modes."""
+    return x.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+
+
+def image_like(x, shape=None):
+    """Memory for an image, or tensor of any modes, in the order of x."""
+    order = torch.channels_last if is_channels_last(x) else torch.contiguous_format
+    return torch.empty(x.shape if shape is None else shape, dtype=x.dtype, device=x.device, memory_format=order)
+
+
 def row_count(x):
     return x.numel() // x.shape[-1] if x.shape[-1] else 0
 

@@ -8,8 +8,9 @@ host = False  # are tensors of the host taken, too?
 
 
 def takes(x, *others):
-    """Are these tensors on a GPU, of one type that the operators have?"""
-    return (x.is_cuda or host) and x.dtype in FLOATS and all(o is None or o.dtype == x.dtype for o in others)
+    """Are these tensors on a GPU, of one type that the operators have? By autocast torch would make f32 of shorter ones."""
+    is_own = (x.is_cuda or host) and x.dtype in FLOATS and all(o is None or o.dtype == x.dtype for o in others)
+    return is_own and (x.dtype == torch.float32 or not torch.is_autocast_enabled(x.device.type))
 
 
 def multiplies(x, weight, bias):
@@ -19,5 +20,4 @@ def multiplies(x, weight, bias):
         and takes(x, weight, bias)
         and x.dtype != torch.float32
         and type(weight) is torch.nn.Parameter
-        and not torch.is_autocast_enabled(x.device.type)
     )
