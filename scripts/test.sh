@@ -66,6 +66,24 @@ units() { # units BUILD NAME...
     done
 }
 
+verify() { # verify CKL OPTIONS...: ckl verify by a process a core, since most problems are too small for several threads
+    local ckl=$1 part=$log.$BASHPID cores i status=0 processes=()
+    shift
+    cores=$(nproc)
+    [[ $cores -le 16 ]] || cores=16
+    for ((i = 1; i <= cores; i++)); do
+        OMP_NUM_THREADS=1 "$ckl" verify --shard "$i/$cores" "$@" >"$part.$i" 2>&1 &
+        processes+=($!)
+    done
+    for ((i = 1; i <= cores; i++)); do
+        wait "${processes[i - 1]}" || status=1
+        cat "$part.$i"
+    done
+    cat "$part".* | awk '/^[0-9]+ passed, [0-9]+ failed$/ {p += $1; f += $3} END {print p + 0 " passed, " f + 0 " failed"}'
+    rm "$part".*
+    return $status
+}
+
 help_texts() { # every command explains itself, and knows what it does not know
     local command operator text names name
     "$build/ckl" --help || return 1
@@ -221,7 +239,7 @@ sanitized() {
     [[ -x build-sanitize/ckl ]] || return
     units build-sanitize "${names[@]}"
     echo "$((${#unit_names[@]} - ${#names[@]})) left to --full: sanitized programs of unit tests"
-    run "ckl verify, sanitized" build-sanitize/ckl verify --suite bench/suites/smoke.txt --device emulator:h200
+    run "ckl verify, sanitized" verify build-sanitize/ckl --suite bench/suites/smoke.txt --device emulator:h200
 }
 
 # Threads on one device, its caches and its plans, under ThreadSanitizer.
@@ -285,7 +303,7 @@ run "a sample, in time" sampled_in_time
 run "cases, suites and samples, in time" measured_whole
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
 run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes 0.1
-run "ckl verify, emulated H200" "$build/ckl" verify "${extent[@]}" --device emulator:h200 --assemble
+run "ckl verify, emulated H200" verify "$build/ckl" "${extent[@]}" --device emulator:h200 --assemble
 run "ckl verify, one resident CTA" env CKL_EMULATOR="resident=1" "$build/ckl" verify --suite tests/data/waiting.txt --device emulator:h200
 run "ckl verify, emulated B200" "$build/ckl" verify --suite bench/suites/smoke-kinds.txt --device emulator:b200
 run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4
