@@ -221,6 +221,7 @@ static double approximation(const void *problem)
 }
 
 static const char *const cases[] = {
+    "op=mean shape=3x1x72x8 axes=1 dtype=bf16 # along one element, whose stride does not matter",
     "op=sum shape=3x130 axes=1                                 # every operation over short rows",
     "op=max shape=3x130 axes=1 impl=rows",
     "op=min shape=3x130 axes=1 impl=rows",
