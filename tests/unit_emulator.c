@@ -604,7 +604,8 @@ static void test_counters(void **state)
     assert_int_equal(test_run(gpu, k, (void *[]){ &x, &x, &x, &n }), CKL_OK);
     assert_int_equal(test_counter(gpu, "ctas", NULL), 4);
     assert_int_equal(test_counter(gpu, "warp instructions", NULL), 32 * 23); // every warp executes all
-    const int64_t of_classes = test_counter(gpu, "alu instructions", NULL) + test_counter(gpu, "memory instructions", NULL) +
+    const int64_t of_classes = test_counter(gpu, "alu instructions", NULL) +
+                               test_counter(gpu, "memory instructions", NULL) +
                                test_counter(gpu, "control instructions", NULL);
     assert_int_equal(of_classes, 32 * 23);
     assert_int_equal(test_counter(gpu, "sfu instructions", NULL), 0);

@@ -239,8 +239,7 @@ static void test_one_byte(void **state)
     DLTensor X = { .data = &x, .device = { kDLCPU, 0 }, .ndim = 1, .dtype = { kDLUInt, 8, 1 }, .shape = &one }, Y = X;
     Y.data = &y;
     (void)state;
-    assert_int_equal(
-        CALL(elementwise, TEXT("expr=x+x shape=1 dtype=u8"), TENSOR(&X), NONE, NONE, NONE, TENSOR(&Y)), 0);
+    assert_int_equal(CALL(elementwise, TEXT("expr=x+x shape=1 dtype=u8"), TENSOR(&X), NONE, NONE, NONE, TENSOR(&Y)), 0);
     assert_int_equal(y, 6);
 }
 
@@ -382,8 +381,9 @@ int main(void)
         cmocka_unit_test(test_strides),   cmocka_unit_test(test_overlapping_inputs),
         cmocka_unit_test(test_refusals),  cmocka_unit_test(test_numbers_of_the_interface),
         cmocka_unit_test(test_types),     cmocka_unit_test(test_spans),
-        cmocka_unit_test(test_no_modes), cmocka_unit_test(test_one_byte),  cmocka_unit_test(test_operators),
-        cmocka_unit_test(test_questions), cmocka_unit_test(test_leave),
+        cmocka_unit_test(test_no_modes),  cmocka_unit_test(test_one_byte),
+        cmocka_unit_test(test_operators), cmocka_unit_test(test_questions),
+        cmocka_unit_test(test_leave),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(given);
