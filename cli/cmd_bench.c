@@ -80,8 +80,9 @@ typedef struct bench {
     race_options race;
     double seconds_max, begin; // of the run
     bench_suites work;
-    ahead *ahead; // of its rows
-    int done;     // of them
+    ahead *ahead;   // of its rows
+    int done;       // of them
+    bool cut_short; // threads still work for rows that nobody will measure
     result_header header;
     ckl_status status; // the first failure of a row
 } bench;
@@ -436,9 +437,12 @@ static ckl_status run_rows(bench *b)
     }
     printf("%.1f s in all, %.1f of them for %d rows, %.1f for the limits\n", clock_seconds() - b->begin,
            clock_seconds() - begin, b->done, begin - opened);
+    warm_ahead_end(warmer);
+    b->cut_short = b->done < b->work.row_count;
+    if (b->cut_short) // the threads that are at later rows may take many seconds more
+        return status;
     if (finds)
         pthread_join(finder, NULL);
-    warm_ahead_end(warmer);
     ahead_close(b->ahead);
     unpin_host_memory();
     return status;
@@ -510,11 +514,14 @@ int cmd_bench(int argc, char **argv)
         return done;
     bench b = { 0 };
     ckl_status status = run(&b, argc, argv);
+    int exit_status = status != CKL_OK ? cli_fail(status) : b.status != CKL_OK ? cli_exit_of(b.status) : EXIT_PASSED;
+    if (b.cut_short) { // what those threads use is not freed: the process ends with them
+        fflush(NULL);
+        _exit(exit_status);
+    }
     suites_free(&b.work);
     if (b.race.stream)
         ckl_stream_destroy(b.device, b.race.stream);
     ckl_device_close(b.device);
-    if (status != CKL_OK)
-        return cli_fail(status);
-    return b.status == CKL_OK ? EXIT_PASSED : cli_exit_of(b.status);
+    return exit_status;
 }
