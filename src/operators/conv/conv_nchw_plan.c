@@ -147,7 +147,7 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
 /* As conv_sm90_cost(); the copies are a launch, and menders hold each stage up. */
 static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, STAGE = 40, EPILOGUE = 10, DIRECT = 30,
+    const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, STAGE = 40, EPILOGUE = 10, DIRECT = 130,
                  START = 2000, MEND = 150, HERTZ = 1.7e9, LAUNCH = 1.5, COPIED = 1.25e6;
     const ckl_conv_desc *d = desc;
     const conv_nchw_config *c = config;

@@ -83,7 +83,7 @@ static int64_t pitch_of(const ckl_conv_desc *d, const conv_packed_way *way, int 
 {
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(type_of(d, which)), lines = round_up(channels, 8 * unit);
     const bool data = d->direction == CKL_CONV_DATA, copied = channels % unit != 0 || d->layout == CKL_IMAGE_NCHW;
-    const bool fill = data ? copied : lines - channels <= channels / 4;
+    const bool fill = data ? copied : lines - channels <= channels / (copied ? 2 : 4);
     return is_filled(d, which) && (way->padded || fill) ? lines : round_up(channels, unit);
 }
 
@@ -180,9 +180,9 @@ static bool turns_planes(const ckl_conv_desc *d, bool fold)
 
 static double cost_of_copies(const ckl_conv_desc *d, const packed_problem *p, conv_packed_way way)
 {
-    const double LAUNCH = 1.5, BYTES = 1.25e6, ACROSS = 0.4e6, BACK = 0.85e6, WHOLE = 2e6; // us; bytes written in one
+    const double LAUNCH = 1.5, BYTES = 1.25e6, ACROSS = 0.4e6, BACK = 1.5e6, WHOLE = 2e6; // us; bytes written in one
     const bool turned = turns_planes(d, way.fold);
-    const double rate = way.padded ? WHOLE : d->layout == CKL_IMAGE_NHWC || turned ? BYTES : ACROSS;
+    const double rate = way.padded || turned ? WHOLE : d->layout == CKL_IMAGE_NHWC ? BYTES : ACROSS;
     const int written = d->direction == CKL_CONV_DATA ? CONV_X : CONV_Y;
     const bool back = p->copied[written] && d->direction != CKL_CONV_WEIGHT;
     double launches = d->residual && p->copied[CONV_Y];

@@ -269,11 +269,12 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
 
 /*
  * What a row of a box costs beside one of 128 bytes: it comes in pieces that are powers of two. 48 channels of 56x56 by 3x3 in boxes of 96
- * bytes 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie; 248 channels 1.8 times 256 (bench/notes/conv.md).
+ * bytes 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie; 248 channels 1.8 times 256, 80 in two halves
+ * 37.4 us, padded to 128 32.6 (bench/notes/conv.md).
  */
 static double pieces_of(int64_t bytes)
 {
-    static const double cost[] = { 1, 1, 1.5, 2.5, 3.5 };
+    static const double cost[] = { 1, 1, 1.9, 2.5, 3.5 };
     return cost[__builtin_popcountll((uint64_t)bytes / 16)];
 }
 

@@ -95,16 +95,25 @@ static int64_t filter_tiles(const ckl_conv_desc *d, const conv_stem_config *c)
     return ceil_div(d->k, c->tile_n);
 }
 
-/* Cycles of a tile: gathering and products, the pixels under it, its epilogue. */
+static double bytes_of_y(const ckl_conv_desc *d)
+{
+    const conv_tensor y = conv_tensor_of(d, CONV_Y);
+    return (double)y.shape[0] * (double)y.shape[2] * (double)y.shape[3] * (double)d->k *
+           (double)ckl_dtype_bytes(d->out);
+}
+
+/* Cycles of a tile: gathering and products, the pixels under it, its epilogue; or y to memory. More than 4 channels: 8 to 768 of 120x120 took 2200. */
 static plan_cost cost_stem(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double TILE = 400, STEP = 64, COLUMN = 2, DIRECT = 12, LOAD = 40, HERTZ = 1.7e9, START = 3;
+    const double TILE = 400, WIDE = 1100, STEP = 64, COLUMN = 2, DIRECT = 12, LOAD = 40, HERTZ = 1.7e9, START = 3,
+                 MEMORY = 4.6e6; // bytes a us
     const conv_stem_config *c = config;
-    const double cycles = TILE + STEP * conv_stem_shape_of(c).steps +
+    const double cycles = TILE + (c->channels > 4 ? WIDE : 0) + STEP * conv_stem_shape_of(c).steps +
                           (c->direct && !c->nchw ? DIRECT : COLUMN) * c->tile_n + LOAD * loads_of(c);
     const ckl_conv_desc *d = desc;
     const double turns = fmax(1, tiles_of(d) * (double)filter_tiles(d, c) / device->sm_count);
-    return (plan_cost){ START + turns * cycles / HERTZ * 1e6, "gathering" };
+    const double us = turns * cycles / HERTZ * 1e6, of_y = bytes_of_y(d) / MEMORY;
+    return (plan_cost){ START + fmax(us, of_y), us > of_y ? "gathering" : "memory" };
 }
 
 static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *device)
