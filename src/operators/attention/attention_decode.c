@@ -166,7 +166,6 @@ static int tensors(const void *desc, plan_tensor *t)
 static const field desc_fields[] = { ATTENTION_DECODE_DESC(FIELD_ROW, ckl_attention_decode_desc) };
 static const implementation *const implementations[] = { &attention_decode_latent_implementation,
                                                          &attention_decode_sm80_implementation,
-                                                         &attention_decode_sm90_implementation,
                                                          &attention_decode_naive_implementation, NULL };
 
 OPERATOR(attention_decode, attention_decode, "attention of new tokens against a cache of keys and values",

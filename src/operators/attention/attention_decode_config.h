@@ -71,8 +71,7 @@ attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *d
 
 /* Parameters of all kernels; arrays in the order of the tensors. A kernel has those of them that it uses. */
 #define ATTENTION_DECODE_PARAMS(X, owner)                                            \
-    X(owner, tensor, K) /* of 16-bit words */                                        \
-    X(owner, tensor, V)                                                              \
+    X(owner, tensor, K)                                                              \
     X(owner, pointer, x, [DECODE_TENSORS])                                           \
     X(owner, i64, ld, [DECODE_TENSORS])                                              \
     X(owner, i64, ld_head, [DECODE_TENSORS])                                         \
@@ -100,8 +99,8 @@ attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *d
 
 KERNEL_PARAMS(attention_decode, ATTENTION_DECODE_PARAMS);
 
-extern const implementation attention_decode_latent_implementation, attention_decode_sm90_implementation,
-    attention_decode_sm80_implementation, attention_decode_naive_implementation;
+extern const implementation attention_decode_latent_implementation, attention_decode_sm80_implementation,
+    attention_decode_naive_implementation;
 
 /* What attention_decode_plans.c has for all. */
 attention_decode_form attention_decode_form_of(const ckl_attention_decode_desc *desc);
@@ -153,22 +152,6 @@ typedef struct attention_decode_sm80_config {
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *config);
 
 void attention_decode_sm80(const void *config, int kernel);
-
-/* sm90: the same numbers, other defaults */
-
-#define ATTENTION_DECODE_SM90_CONFIG(X, owner)                                              \
-    X(owner, int, rows, "16", "16 32", "rows of a CTA: tokens times heads of a group")      \
-    X(owner, int, warps, "8", "4 8 12", "of a CTA, which take blocks of keys in turn")      \
-    X(owner, int, keys, "16", "16 32", "keys of a block")                                   \
-    X(owner, int, stages, "1", "1 2 3 4 5", "blocks of the ring for each warp")             \
-    X(owner, int, ctas, "0", "0 2 3", "CTAs that must fit an SM: bounds registers; 0: any") \
-    X(owner, int, split, "512", "128 256 512 1024 2048", "keys after which the sum is put away")
-
-typedef attention_decode_sm80_config attention_decode_sm90_config;
-
-int64_t attention_decode_sm90_smem(const attention_decode_sm90_config *config);
-
-void attention_decode_sm90(const void *config, int kernel);
 
 /* latent */
 

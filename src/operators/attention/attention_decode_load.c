@@ -33,16 +33,11 @@ block_rows attention_decode_no_rows(const decode_kernel *k)
     return rows;
 }
 
-val attention_decode_start_of(const decode_kernel *k, val number)
-{
-    return add(k->place.from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(k->cfg->keys)));
-}
-
 /* The table is read up to kv, so that it need not wait for the length. */
 void attention_decode_find_rows(const decode_kernel *k, val number, block_rows *rows)
 {
     const int bn = k->cfg->keys, page = k->place.form.page;
-    val start = attention_decode_start_of(k, number);
+    val start = add(k->place.from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
     val key = min(add(start, rem(lane(), imm(bn))), sub(k->place.p.kv, imm(1))), place;
     if (page) {
         tensor gTable = gmem_tensor(k->place.p.table, I32,
@@ -137,7 +132,7 @@ static void append_rows(const decode_kernel *k, int which, const block_rows *row
 }
 
 /* All lanes' copies of the block come first: they write zeros where new rows belong. */
-void attention_decode_append_block(const decode_kernel *k, const block_rows *rows, val slot)
+static void append_block(const decode_kernel *k, const block_rows *rows, val slot)
 {
     val end = min(add(rows->start, imm(k->cfg->keys)), k->place.to);
     IF(lt(max(rows->start, first_new(k)), end)) {
@@ -154,5 +149,5 @@ void attention_decode_load_block(const decode_kernel *k, const block_rows *rows,
     load_rows(k, ATTENTION_V, rows, slice(k->sV, _, _, _, slot), k->dv, k->place.form.dv / k->packed);
     cp_async_commit();
     if (k->place.form.append)
-        attention_decode_append_block(k, rows, slot);
+        append_block(k, rows, slot);
 }

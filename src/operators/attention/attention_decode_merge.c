@@ -57,11 +57,6 @@ static void add_states(state *s, int count, const left *all)
     assign(s->top, larger);
 }
 
-static val tid(const decode_sums *m)
-{
-    return m->first ? sub(thread(), imm(m->first)) : thread();
-}
-
 /* Quads of a row of this CTA's tile: every `apart`-th from the first one on. */
 typedef struct row_quads {
     val row;      // of the tile
@@ -212,7 +207,7 @@ static val is_last(const decode_sums *m, val number, val count)
     val counter = add(m->place->p.counters, mul(convert(U64, index), imm_as(U64, 4)));
     tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
     named_sync(imm(m->barrier), m->threads);                      // all parts are stored
-    IF(eq(tid(m), imm(0))) {
+    IF(eq(thread(), imm(0))) {
         val before = atomic_add_acq_rel(counter, imm(1));
         val last = eq(before, sub(convert(I32, count), imm(1)));
         IF(last)
@@ -237,7 +232,7 @@ static int across(const decode_sums *m)
 /* Calls finish() for the quads of rows that are this thread's, one by one. */
 static void for_row_quads(const decode_sums *m, void (*finish)(const decode_sums *m, const row_quads *x))
 {
-    LOOP_FROM(item, tid(m), imm(rows_of(m) * across(m)), imm(m->threads)) {
+    LOOP_FROM(item, thread(), imm(rows_of(m) * across(m)), imm(m->threads)) {
         row_quads x = row_quads_of(m, item, across(m));
         IF(x.exists)
             finish(m, &x);
@@ -269,7 +264,7 @@ static void add_range(const decode_sums *m, const step_up *up)
     int count = QUADS;
     while (count > 1 && (across(m) % count || rows_of(m) * across(m) < m->threads * count))
         count /= 2;
-    LOOP_FROM(item, tid(m), imm(rows_of(m) * across(m) / count), imm(m->threads)) {
+    LOOP_FROM(item, thread(), imm(rows_of(m) * across(m) / count), imm(m->threads)) {
         row_quads x = row_quads_of(m, item, across(m) / count);
         IF(x.exists) {
             state sums = no_state(count);
@@ -304,22 +299,13 @@ void attention_decode_add_up(const decode_sums *m)
     }
 }
 
-static void release_parts(const decode_sums *m)
-{
-    if (m->read)
-        named_arrive(imm(m->read), m->readers);
-}
-
 void attention_decode_finish(const decode_sums *m)
 {
-    IF(eq(m->place->splits, imm(1))) {
+    IF(eq(m->place->splits, imm(1)))
         for_row_quads(m, finish_alone);
-        release_parts(m);
-    }
     ELSE
     {
         for_row_quads(m, finish_part);
-        release_parts(m);
         attention_decode_add_up(m);
     }
 }

@@ -3,8 +3,9 @@
 
 #include "cute/kernel.h"
 
-void attention_decode_find_unit(decode_place *at, val number)
+void attention_decode_find_place(decode_place *at, int split, val number)
 {
+    const val one = imm_as(U32, 1);
     at->rows_all = at->form.tokens * at->form.group;
     at->tiles = (at->rows_all + at->rows - 1) / at->rows;
     at->tile = rem(number, imm(at->tiles));
@@ -13,18 +14,9 @@ void attention_decode_find_unit(decode_place *at, val number)
     number = div(number, at->p.kv_heads);
     at->split = rem(number, at->p.splits);
     at->batch = div(number, at->p.splits);
-}
-
-val attention_decode_length_of(const decode_place *at)
-{
     tensor gLengths = gmem_tensor(at->p.lengths, I32, make_layout(dynamic(at->p.batch), leaf(1))); // (BATCH)
-    return at(gLengths, at->batch);
-}
-
-void attention_decode_find_keys(decode_place *at, int split, val length)
-{
-    const val one = imm_as(U32, 1);
-    at->length = min(convert(U32, max(length, imm_as(I32, 0))), at->p.kv);
+    val length = max(at(gLengths, at->batch), imm_as(I32, 0));
+    at->length = min(convert(U32, length), at->p.kv);
     at->begin = imm_as(U32, 0);
     if (at->form.left) {
         val first = sub(sub(convert(I32, at->length), imm(at->form.tokens - 1)), at->p.left);
@@ -35,12 +27,6 @@ void attention_decode_find_keys(decode_place *at, int split, val length)
     val start = mul(add(first, at->split), imm(split));
     at->from = max(start, mul(div(at->begin, imm(at->keys)), imm(at->keys)));
     at->to = min(add(start, imm(split)), at->length);
-}
-
-void attention_decode_find_place(decode_place *at, int split, val number)
-{
-    attention_decode_find_unit(at, number);
-    attention_decode_find_keys(at, split, attention_decode_length_of(at));
 }
 
 void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of)

@@ -24,11 +24,6 @@ typedef struct decode_place {
  */
 void attention_decode_find_place(decode_place *place, int split, val number);
 
-/* The same in its steps: what needs no length; the length, i32, as it stands in memory; what needs it. */
-void attention_decode_find_unit(decode_place *place, val number);
-val attention_decode_length_of(const decode_place *place);
-void attention_decode_find_keys(decode_place *place, int split, val length);
-
 /* Calls each() where `place` is of a split that this CTA takes: the first ones of all CTAs come first, then their second ones. */
 void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of);
 
@@ -47,11 +42,9 @@ void attention_decode_mask(const decode_place *place, val start, const tiled_mma
  */
 typedef struct decode_sums {
     const decode_place *place;
-    int parts;
+    int parts, threads; // of the CTA, from thread 0 on
     int flight;         // 16-byte loads of a thread that are on their way at a time: 16 or 32, as registers allow
-    int first, threads; // those of the CTA that add up; the first is one of a warp
     int barrier;        // a named one of these threads
-    int read, readers;  // a named barrier at which they arrive once they have read the parts, and its threads; 0: none
     tensor sO;          // (BM,DV,PARTS), f32
     tensor sTop, sSum;  // (BM,PARTS)
     val value_scale;    // what weighted values are to be multiplied by; none: 1

@@ -9,10 +9,7 @@ enum {
     SPLITS_MAX = 1024, // of a sequence, which one CTA combines
     ROWS_MAX = 32,
     CTAS_MAX = 4,
-    WARPS_MAX = 16,
     E4M3_CTAS = 3,
-    BOX_ROWS_MIN = 8,  // the period of the swizzle
-    SLOTS_ENOUGH = 16, // of a ring
 };
 
 attention_decode_form attention_decode_form_of(const ckl_attention_decode_desc *d)
@@ -50,18 +47,10 @@ static int64_t vector_of(ckl_dtype dtype)
     return VECTOR_BYTES / (int64_t)ckl_dtype_bytes(dtype);
 }
 
-/* For TMA, in words. A mode of one may have any stride. */
-static param_tensor words_of(const ckl_attention_decode_desc *d, int which, const void *pointer)
+/* For TMA. A mode of one may have any stride. */
+static int64_t box_stride(const attention_mode *m)
 {
-    const attention_strides s = attention_decode_strides_of(d, which);
-    const attention_mode *const modes[] = { &s.tokens, &s.heads, &s.batch };
-    const int64_t packed = 2 / (int64_t)ckl_dtype_bytes(d->cache);
-    param_tensor x = { .pointer = pointer, .size = { s.d / packed }, .stride = { 1 } };
-    for (int i = 0; i < COUNT_OF(modes); i++) {
-        x.size[1 + i] = modes[i]->size;
-        x.stride[1 + i] = modes[i]->size > 1 ? modes[i]->stride / packed : vector_of(CKL_F16);
-    }
-    return x;
+    return m->size > 1 ? m->stride : vector_of(CKL_F16);
 }
 
 static attention_decode_params params_of(const ckl_attention_decode_desc *d, const ckl_attention_decode_args *x)
@@ -89,8 +78,10 @@ static attention_decode_params params_of(const ckl_attention_decode_desc *d, con
         p.ld_head[i] = s.heads.stride;
         p.ld_batch[i] = s.batch.stride;
     }
-    p.K = words_of(d, ATTENTION_K, x->k);
-    p.V = words_of(d, ATTENTION_V, pointers[ATTENTION_V]);
+    const attention_strides k = attention_decode_strides_of(d, ATTENTION_K);
+    p.K = (param_tensor){ .pointer = x->k,
+                          .size = { k.d, k.tokens.size, k.heads.size, k.batch.size },
+                          .stride = { 1, box_stride(&k.tokens), box_stride(&k.heads), box_stride(&k.batch) } };
     for (int i = ATTENTION_K; i <= ATTENTION_V; i++) {
         p.key_vectors[i] = (uint32_t)(p.ld[i] / vector);
         p.page_vectors[i] = (uint32_t)(p.ld_batch[i] / vector);
@@ -229,10 +220,11 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
 /* sm80 */
 
 /* Keys of a CTA: the CTAs of one long sequence fill the device. The batch has no part in it, so that results do not depend on it. */
-static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device, int64_t least)
+static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
     const int64_t packed = 2 / (int64_t)ckl_dtype_bytes(d->cache); // as many bytes whatever the cache's type is
-    int64_t split = least * packed, tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
+    int64_t split = SPLIT_MIN * packed,
+            tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
     while (split < SPLIT_MAX && product_i64(ceil_div(d->kv, split), tiles) > device->sm_count)
         split *= 2;
     while (ceil_div(d->kv, split) > SPLITS_MAX)
@@ -246,7 +238,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     attention_decode_sm80_config *c = config;
     c->form = attention_decode_form_of(d);
     c->rows = attention_decode_rows_of(d) > 16 && d->d <= 128 && d->dv <= 128 ? 32 : 16;
-    c->split = split_of(d, device, SPLIT_MIN);
+    c->split = split_of(d, device);
     if (d->cache == CKL_E4M3 && d->d <= 128 && d->dv <= 128 &&
         c->rows == 16) // more warps, for each widens what it loads
         c->ctas = E4M3_CTAS;
@@ -257,38 +249,34 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     return CKL_OK;
 }
 
-/* Of both: of a CTA that needs so much shared memory. */
-static ckl_status check_split_config(const char *who, const ckl_attention_decode_desc *d, const ckl_device_info *device,
-                                     const attention_decode_sm80_config *c, int stages_min, int64_t smem)
+static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, const void *config)
 {
-    TRY(attention_decode_check_form(who, d, &c->form));
+    const ckl_attention_decode_desc *d = desc;
+    const attention_decode_sm80_config *c = config;
+    TRY(attention_decode_check_form("sm80", d, &c->form));
     const int64_t vector = vector_of(d->cache);
     if (d->d % vector || d->dv % vector || d->d > HEAD_MAX || d->dv > HEAD_MAX)
         FAIL(CKL_UNSUPPORTED,
-             "attention_decode %s: d=%" PRId64 " and dv=%" PRId64 " are not multiples of %" PRId64 " up to %d", who,
-             d->d, d->dv, vector, HEAD_MAX);
-    TRY(attention_decode_check_strides(who, d));
-    if ((c->rows != 16 && c->rows != 32) || (c->keys != 16 && c->keys != 32) || c->warps < 1 || c->warps > WARPS_MAX)
-        FAIL(CKL_INVALID, "attention_decode %s: rows=%d or keys=%d is neither 16 nor 32, or warps=%d is not in 1..%d",
-             who, c->rows, c->keys, c->warps, WARPS_MAX);
-    if (c->stages < stages_min || c->stages > ATTENTION_DECODE_STAGES_MAX || c->ctas < 0 || c->ctas > CTAS_MAX)
-        FAIL(CKL_INVALID, "attention_decode %s: stages=%d is not in %d..%d, or ctas=%d not in 0..%d", who, c->stages,
-             stages_min, ATTENTION_DECODE_STAGES_MAX, c->ctas, CTAS_MAX);
+             "attention_decode sm80: d=%" PRId64 " and dv=%" PRId64 " are not multiples of %" PRId64 " up to %d", d->d,
+             d->dv, vector, HEAD_MAX);
+    TRY(attention_decode_check_strides("sm80", d));
+    if ((c->rows != 16 && c->rows != 32) || (c->keys != 16 && c->keys != 32) || c->warps < 1 || c->warps > 8)
+        FAIL(CKL_INVALID, "attention_decode sm80: rows=%d or keys=%d is neither 16 nor 32, or warps=%d is not in 1..8",
+             c->rows, c->keys, c->warps);
+    if (c->stages < 2 || c->stages > ATTENTION_DECODE_STAGES_MAX || c->ctas < 0 || c->ctas > CTAS_MAX)
+        FAIL(CKL_INVALID, "attention_decode sm80: stages=%d is not in 2..%d, or ctas=%d not in 0..%d", c->stages,
+             ATTENTION_DECODE_STAGES_MAX, c->ctas, CTAS_MAX);
     if (c->split < c->keys || c->split % c->keys)
-        FAIL(CKL_INVALID, "attention_decode %s: split=%d is not a multiple of keys=%d", who, c->split, c->keys);
+        FAIL(CKL_INVALID, "attention_decode sm80: split=%d is not a multiple of keys=%d", c->split, c->keys);
+    int64_t smem = attention_decode_sm80_smem(c);
     if (smem > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED,
-             "attention_decode %s: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, who, smem,
+             "attention_decode sm80: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, smem,
              device->id, device->smem_per_cta_bytes);
     if (attention_decode_ctas(d, c->rows, c->split) > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "attention_decode %s: %" PRId64 " CTAs are more than 2^31-1", who,
+        FAIL(CKL_UNSUPPORTED, "attention_decode sm80: %" PRId64 " CTAs are more than 2^31-1",
              attention_decode_ctas(d, c->rows, c->split));
     return CKL_OK;
-}
-
-static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, const void *config)
-{
-    return check_split_config("sm80", desc, device, config, 2, attention_decode_sm80_smem(config));
 }
 
 static int64_t workspace_sm80(const ckl_plan *plan)
@@ -312,64 +300,4 @@ const implementation attention_decode_sm80_implementation = {
         "keys split over CTAs at fixed lengths, each warp with a ring of its own; mma.sync; every GPU from sm_80 on",
     .params = &attention_decode_param_list,
     .workspace_bytes = workspace_sm80,
-};
-
-/* sm90 */
-
-static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
-{
-    const ckl_attention_decode_desc *d = desc;
-    attention_decode_sm90_config *c = config;
-    c->form = attention_decode_form_of(d);
-    c->rows = attention_decode_rows_of(d) > 16 && d->d <= 128 && d->dv <= 128 ? 32 : 16;
-    c->split = split_of(d, device, d->cache == CKL_E4M3 ? SPLIT_MIN : SPLIT_MIN / 2);
-    c->warps = c->rows > 16 ? 4 : 8;          // registers
-    c->keys = d->cache == CKL_E4M3 ? 32 : 16; // as many bytes of a block
-    while (c->warps > 1 && attention_decode_sm90_smem(c) > device->smem_per_cta_bytes)
-        c->warps /= 2;
-    while (c->stages < ATTENTION_DECODE_STAGES_MAX && c->stages * c->warps < SLOTS_ENOUGH) {
-        c->stages++;
-        if (attention_decode_sm90_smem(c) > device->smem_per_cta_bytes) {
-            c->stages--;
-            break;
-        }
-    }
-    return CKL_OK;
-}
-
-static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const ckl_attention_decode_desc *d = desc;
-    const attention_decode_sm90_config *c = config;
-    if (!device->has_tma)
-        FAIL(CKL_UNSUPPORTED, "attention_decode sm90: %s has no TMA", device->id);
-    TRY(check_split_config("sm90", desc, device, config, 1, attention_decode_sm90_smem(config)));
-    if (d->page % c->keys && (d->page < BOX_ROWS_MIN || c->keys % d->page))
-        FAIL(CKL_UNSUPPORTED,
-             "attention_decode sm90: page=%" PRId64 " neither divides keys=%d, from %d on, nor is a multiple of it",
-             d->page, c->keys, BOX_ROWS_MIN);
-    return CKL_OK;
-}
-
-static int64_t workspace_sm90(const ckl_plan *plan)
-{
-    const attention_decode_sm90_config *c = plan->config;
-    return attention_decode_workspace(plan->desc, c->rows, c->split);
-}
-
-static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    const attention_decode_sm90_config *c = plan->config;
-    return attention_decode_launch(plan, args, c->rows, c->split, plan->kernels[0].clusters_resident, stream);
-}
-
-static const field sm90_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_sm90_config, form)) //
-                                     ATTENTION_DECODE_SM90_CONFIG(FIELD_ROW, attention_decode_sm90_config) };
-
-const implementation attention_decode_sm90_implementation = {
-    IMPLEMENTATION_PARTS(attention_decode, sm90),
-    .summary = "persistent: keys and values by TMA through one ring, over the splits' ends; mma.sync",
-    .target = IR_SM90,
-    .params = &attention_decode_param_list,
-    .workspace_bytes = workspace_sm90,
 };

@@ -22,27 +22,26 @@ static int packed_in(const attention_decode_form *form)
     return 2 / (int)ckl_dtype_bytes(form->cache);
 }
 
-int64_t attention_decode_ring_bytes(const attention_decode_sm80_config *c, int d)
+static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
 {
     return c->warps * c->stages * attention_columns_bytes(attention_columns_of(d / packed_in(&c->form)), c->keys);
 }
 
-int64_t attention_decode_merge_bytes(const attention_decode_sm80_config *c)
+static int64_t merge_bytes(const attention_decode_sm80_config *c)
 {
     return (int64_t)c->warps * c->rows *
            (packed_in(&c->form) * attention_columns_of(c->form.dv / packed_in(&c->form)).used + DECODE_PAD) * 4;
 }
 
-static int64_t rings_bytes(const attention_decode_sm80_config *c)
+static int64_t larger_of(int64_t a, int64_t b)
 {
-    return max_i64(attention_decode_ring_bytes(c, c->form.d) + attention_decode_ring_bytes(c, c->form.dv),
-                   attention_decode_merge_bytes(c));
+    return a > b ? a : b;
 }
 
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *c)
 {
     int64_t states = 2 * c->warps * c->rows * 4, flag = 4;
-    return rings_bytes(c) + states + flag;
+    return larger_of(ring_bytes(c, c->form.d) + ring_bytes(c, c->form.dv), merge_bytes(c)) + states + flag;
 }
 
 /* Construction */
@@ -60,43 +59,40 @@ int attention_decode_width(const decode_kernel *k)
     return k->dv.used * k->packed;
 }
 
-/* Rings lie at one offset in shared memory; what the warps have summed at another, which may be the same. */
-void attention_decode_describe_memory(decode_kernel *k, int64_t rings, int64_t sums)
+static void describe_memory(decode_kernel *k)
 {
     const attention_decode_sm80_config *c = k->cfg;
+    int64_t k_bytes = ring_bytes(c, c->form.d), both = k_bytes + ring_bytes(c, c->form.dv);
+    int64_t rings = smem_alloc("rings", larger_of(both, merge_bytes(c)), 1024);
     k->sK = ring_at(k, rings, k->d);
-    k->sV = ring_at(k, rings + attention_decode_ring_bytes(c, c->form.d), k->dv);
+    k->sV = ring_at(k, rings + k_bytes, k->dv);
     k->sVt =
         attention_transposed_chunks(k->sV, k->dv, c->warps * c->stages, attention_columns_bytes(k->dv, c->keys) / 2);
     const int width = attention_decode_width(k), pitch = width + DECODE_PAD;
-    k->sO = smem_view(smem_address(sums), F32,
+    k->sO = smem_view(smem_address(rings), F32,
                       make_layout(shape(c->rows, width, c->warps), stride(pitch, 1, c->rows * pitch)));
     k->sTop = smem_tensor("maxima", F32, compact(shape(c->rows, c->warps)), 4);
     k->sSum = smem_tensor("sums", F32, compact(shape(c->rows, c->warps)), 4);
 }
 
-val attention_decode_scale_of(const decode_place *at, int which)
-{
-    return at(gmem_tensor(at->p.scales[which], F32, make_layout(dynamic(at->p.kv_heads), leaf(1))), at->kv_head);
-}
-
 /* What becomes f16 of e4m3 is too small by 2^8 (attention_decode_narrow.c). */
-static const double RAISED = 0x1p8;
-
-static void describe_scales(decode_kernel *k, val key_scale)
+static void describe_scales(decode_kernel *k)
 {
-    const double raised = RAISED;
+    const double raised = 0x1p8;
     k->exponent = k->place.p.exponent;
     k->factor = k->place.p.factor;
     if (k->packed == 1)
         return;
-    k->scale[ATTENTION_K] = key_scale;
-    k->scale[ATTENTION_V] = attention_decode_scale_of(&k->place, ATTENTION_V);
+    for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
+        k->scale[which] =
+            at(gmem_tensor(k->place.p.scales[which], F32, make_layout(dynamic(k->place.p.kv_heads), leaf(1))),
+               k->place.kv_head);
     val *const of_products = k->place.form.softcap ? &k->factor : &k->exponent;
     *of_products = mul(*of_products, mul(k->scale[ATTENTION_K], immf(raised)));
+    k->value_scale = mul(k->scale[ATTENTION_V], immf(raised));
 }
 
-void attention_decode_describe_registers(decode_kernel *k, val key_scale)
+static void describe_registers(decode_kernel *k)
 {
     const attention_decode_sm80_config *c = k->cfg;
     k->factors = k->packed == 1 ? k->place.form.dtype : CKL_F16;
@@ -106,7 +102,7 @@ void attention_decode_describe_registers(decode_kernel *k, val key_scale)
     k->scores = fragment_C(&k->mma, c->rows, c->keys);
     k->out = fragment_C(&k->mma, c->rows, attention_decode_width(k));
     k->weights = fragment_A_words(&k->mma, c->rows, c->keys);
-    describe_scales(k, key_scale);
+    describe_scales(k);
     k->online = attention_online_rows_begin(attention_online_row_count(k->scores), k->exponent);
     fill(k->out, immf(0));
 }
@@ -127,28 +123,24 @@ static void interleave(const decode_kernel *k, int row, int steps)
 }
 
 /* Q into the registers of every warp, pair by pair. Rows and columns past the last ones are 0. */
-void attention_decode_load_queries(decode_kernel *k, const tensor *sQ)
+static void load_queries(const decode_kernel *k)
 {
     int atoms = (int)static_size(layout_mode(k->rQ.layout, 1)), steps = (int)static_size(layout_mode(k->rQ.layout, 2));
     fill(k->rQ, imm_as(U32, 0));
     for (int m = 0; m < 2 * atoms; m++) { // rows of a thread
-        const val in_tile = add(div(lane(), imm(4)), imm(8 * m)),
-                  row = add(mul(k->place.tile, imm(k->cfg->rows)), in_tile);
+        val row = add(mul(k->place.tile, imm(k->cfg->rows)), add(div(lane(), imm(4)), imm(8 * m)));
         IF(lt(row, imm(k->place.rows_all))) {
-            tensor xRow = sQ ? slice(*sQ, in_tile, _) : attention_decode_row_of(&k->place, ATTENTION_Q, row); // (D)
-            val first = tensor_address(xRow, coord(mul(rem(lane(), imm(4)), imm(2 * k->packed))));
-            layout pairs = make_layout(leaf(k->place.form.d / 2), leaf(1));
-            tensor xPairs = sQ ? smem_view(first, I32, pairs) : gmem_tensor(first, I32, pairs);
+            tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, row);
+            val first = tensor_address(gRow, coord(mul(rem(lane(), imm(4)), imm(2 * k->packed))));
+            tensor gPairs = gmem_tensor(first, I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
             for (int half = 0; half < 2 * steps && 8 * half < k->place.form.d; half++) {
                 const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // as the keys' words have them
-                set(k->rQ, coord(m % 2 + 2 * (half % 2), m / 2, half / 2), bitcast(U32, at(xPairs, pair)));
+                set(k->rQ, coord(m % 2 + 2 * (half % 2), m / 2, half / 2), bitcast(U32, at(gPairs, pair)));
             }
             if (k->packed > 1)
                 interleave(k, m, steps);
         }
     }
-    if (k->factors != k->place.form.dtype)
-        attention_decode_queries_to_f16(k);
 }
 
 /* Products */
@@ -181,8 +173,10 @@ static void multiply_values(const decode_kernel *k, val slot)
         }
 }
 
-void attention_decode_use_block(decode_kernel *k, val start, val slot)
+static void use_block(decode_kernel *k, val number, val slot)
 {
+    const int bn = k->cfg->keys;
+    val start = add(k->place.from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
     (k->packed == 1 ? multiply_keys : attention_decode_multiply_narrow_keys)(k, slot);
     if (k->factors != k->place.form.dtype)
         attention_scale_rows(k->scores, k->row_unit);
@@ -213,7 +207,9 @@ static void attend(decode_kernel *k)
     }
     for (int s = 0; s < stages - 1; s++)
         attention_decode_load_block(k, &rows[s], add(first, imm(s)));
-    attention_decode_load_queries(k, NULL); // under the first copies
+    load_queries(k); // under the first copies
+    if (k->factors != k->place.form.dtype)
+        attention_decode_queries_to_f16(k);
     block_rows *next = &rows[stages - 1];
     val use = variable(U32, imm(0)), fill = variable(U32, imm(stages - 1));
     LOOP(i, count) {
@@ -221,7 +217,7 @@ static void attend(decode_kernel *k)
         warp_sync();
         attention_decode_load_block(k, next, add(first, fill));
         attention_decode_find_rows(k, add(i, imm(stages)), next);
-        attention_decode_use_block(k, attention_decode_start_of(k, i), add(first, use));
+        use_block(k, i, add(first, use));
         assign(use, select(eq(use, imm(stages - 1)), imm(0), add(use, imm(1))));
         assign(fill, select(eq(fill, imm(stages - 1)), imm(0), add(fill, imm(1))));
     }
@@ -240,11 +236,14 @@ static tensor in_order_of_atoms(const decode_kernel *k)
     return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), k->cfg->rows * pitch)));
 }
 
-void attention_decode_put_sums(decode_kernel *k)
+/* What the warps have, where all can read it: all are done with their rings then. */
+static void share_states(decode_kernel *k)
 {
     tensor cS = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, k->cfg->keys)), lane());
     tiled_copy each = make_tiled_copy_C(k->packed == 1 ? "UniversalCopy<64>" : "UniversalCopy<32>", F32, &k->mma,
                                         k->cfg->rows, attention_decode_width(k));
+    attention_online_rows_finish(&k->online, NULL);
+    cta_sync();
     copy_tiled(&each, k->out, partition_D(&each, slice(in_order_of_atoms(k), _, _, warp()), lane()));
     for (int i = 0; i < k->online.count; i++) {
         val row = coordinate(cS, 0, attention_online_row_value(k->scores, i));
@@ -253,56 +252,39 @@ void attention_decode_put_sums(decode_kernel *k)
             set(k->sSum, coord(row, warp()), k->online.sum[i]);
         }
     }
-}
-
-decode_sums attention_decode_sums_of(const decode_kernel *k)
-{
-    decode_sums sums = { .place = &k->place,
-                         .parts = k->cfg->warps,
-                         .flight = 16,
-                         .threads = LANES * k->cfg->warps,
-                         .sO = k->sO,
-                         .sTop = k->sTop,
-                         .sSum = k->sSum };
-    if (k->packed > 1)
-        sums.value_scale = mul(k->scale[ATTENTION_V], immf(RAISED));
-    return sums;
-}
-
-decode_kernel attention_decode_kernel_of(const attention_decode_sm80_config *cfg)
-{
-    decode_kernel k = { .cfg = cfg, .packed = packed_in(&cfg->form) };
-    k.place = (decode_place){ .form = cfg->form, .rows = cfg->rows, .keys = cfg->keys };
-    k.d = attention_columns_of(cfg->form.d / k.packed);
-    k.dv = attention_columns_of(cfg->form.dv / k.packed);
-    k.place.p = params_of(attention_decode);
-    return k;
+    cta_sync();
 }
 
 static void finish(decode_kernel *k)
 {
-    attention_online_rows_finish(&k->online, NULL);
-    cta_sync(); // all warps are done with their rings, where the sums will be
-    attention_decode_put_sums(k);
-    cta_sync();
-    const decode_sums sums = attention_decode_sums_of(k);
+    const decode_sums sums = { .place = &k->place,
+                               .parts = k->cfg->warps,
+                               .flight = 16,
+                               .threads = LANES * k->cfg->warps,
+                               .sO = k->sO,
+                               .sTop = k->sTop,
+                               .sSum = k->sSum,
+                               .value_scale = k->value_scale };
+    share_states(k);
     attention_decode_finish(&sums);
 }
 
 void attention_decode_sm80(const void *config, int kernel)
 {
     const attention_decode_sm80_config *cfg = config;
+    decode_kernel k = { .cfg = cfg, .packed = packed_in(&cfg->form) };
+    k.place = (decode_place){ .form = cfg->form, .rows = cfg->rows, .keys = cfg->keys };
+    k.d = attention_columns_of(cfg->form.d / k.packed);
+    k.dv = attention_columns_of(cfg->form.dv / k.packed);
     (void)kernel;
     launch_bounds(LANES * cfg->warps, cfg->ctas);
-    decode_kernel k = attention_decode_kernel_of(cfg);
+    k.place.p = params_of(attention_decode);
     grid_wait();
     launch_dependents();
     attention_decode_find_place(&k.place, cfg->split, cta_x());
     IF(lt(k.place.split, k.place.splits)) {
-        const int64_t rings = smem_alloc("rings", rings_bytes(cfg), 1024);
-        attention_decode_describe_memory(&k, rings, rings);
-        attention_decode_describe_registers(&k, k.packed > 1 ? attention_decode_scale_of(&k.place, ATTENTION_K)
-                                                             : (val){ 0 });
+        describe_memory(&k);
+        describe_registers(&k);
         attend(&k);
         finish(&k);
     }

@@ -23,6 +23,7 @@ typedef struct decode_kernel {
     tensor weights;                // (PAIRS,MMA_M,MMA_K)
     val scale[ATTENTION_TENSORS];  // of the head of K and V, where the cache has such
     val row_unit[ONLINE_ROWS_MAX]; // of scores, where queries of bf16 have become f16
+    val value_scale;               // what weighted values are to be multiplied by
     val exponent, factor;          // as the parameters, times what a score of the stored keys is short of
     online_rows online;
 } decode_kernel;
@@ -47,25 +48,6 @@ void attention_decode_multiply_narrow_values(const decode_kernel *k, val slot);
 
 /* Queries of bf16 become f16, and row_unit what their scores are to be multiplied by. */
 void attention_decode_queries_to_f16(decode_kernel *k);
-
-/* Puts the new rows of a block into its slot, where there are any, and where the cache is to have them. Copies have been waited for. */
-void attention_decode_append_block(const decode_kernel *k, const block_rows *rows, val slot);
-
-/* What sm80 and sm90 share: rings in shared memory, from `rings` on; registers; queries; a block in a slot; the end of a CTA's keys. */
-decode_kernel attention_decode_kernel_of(const attention_decode_sm80_config *config);
-int64_t attention_decode_ring_bytes(const attention_decode_sm80_config *config, int d);
-int64_t attention_decode_merge_bytes(const attention_decode_sm80_config *config);
-void attention_decode_describe_memory(decode_kernel *k, int64_t rings, int64_t sums);
-void attention_decode_describe_registers(decode_kernel *k, val key_scale);
-val attention_decode_start_of(const decode_kernel *k, val number); // the first key of block `number` of this warp
-void attention_decode_load_queries(decode_kernel *k,
-                                   const tensor *sQ); // from shared memory (BM,D), or from where they are: NULL
-void attention_decode_use_block(decode_kernel *k, val start, val slot);
-void attention_decode_put_sums(decode_kernel *k); // where all can read them
-decode_sums attention_decode_sums_of(const decode_kernel *k);
-
-/* The scale of this CTA's head of K or V, where the cache has such. */
-val attention_decode_scale_of(const decode_place *place, int which);
 
 /* Columns of O, up to a multiple of what atoms take. */
 int attention_decode_width(const decode_kernel *k);

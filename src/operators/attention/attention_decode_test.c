@@ -230,20 +230,11 @@ static const char *const cases[] = {
     "heads=8 kv_heads=2 q=5 kv=500 d=40 batch=2 lse=1 impl=sm80 config='rows=16 split=128' # the same, a part of the "
     "threads' columns",
     "kv=500 d=64 page=16 impl=sm80 config='warps=8 keys=16 stages=4 split=256' # warps without keys",
-    "heads=8 kv_heads=2 kv=300 d=64 batch=30 shortest=0 impl=sm90 config='warps=2 stages=1 split=64' # several splits "
-    "of a "
-    "CTA, and such as are not there",
-    "heads=4 kv_heads=1 kv=1200 d=128 batch=2 shortest=400 page=16 lse=1 sinks=1 impl=sm90 config='split=32' # groups "
+    "heads=4 kv_heads=1 kv=1200 d=128 batch=2 shortest=400 page=16 lse=1 sinks=1 impl=sm80 config='split=32' # groups "
     "of "
     "splits",
-    "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=2 shortest=200 left=700 impl=sm90 config='split=16' # the same, "
-    "two "
-    "tiles and a window",
-    "heads=4 kv_heads=2 q=5 kv=260 d=128 batch=3 shortest=2 page=48 layout=bshd append=1 dtype=bf16 impl=sm90 "
-    "config='split=128' # new ones over blocks, pages and splits",
-    "heads=12 kv_heads=4 kv=190 d=96 page=8 cache=e4m3 impl=sm90 config='keys=32 warps=3 stages=2 split=64' # several "
-    "boxes "
-    "of a block",
+    "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=2 shortest=200 left=700 impl=sm80 config='rows=16 split=16' # the "
+    "same, two tiles and a window",
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 lse=1 cache=e4m3",
     "heads=8 kv_heads=1 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 softcap=4",
     "heads=6 kv_heads=2 q=3 kv=150 d=80 dv=112 page=7 left=40 sinks=1 cache=e4m3 lse=1 # words past the last ones",
@@ -324,9 +315,6 @@ static const test_reject rejects[] = {
     { "softcap=-1", CKL_INVALID, "attention_decode: softcap=-1 is negative" },
     { "d=60 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: d=60 and dv=60 are not multiples of 8 up to 256" },
     { "ldk=68 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: ldk=68 elements are not a multiple of 16 bytes" },
-    { "page=24 impl=sm90", CKL_UNSUPPORTED,
-      "attention_decode sm90: page=24 neither divides keys=16, from 8 on, nor is a multiple of it" },
-    { "impl=sm90 config='warps=17'", CKL_INVALID, "or warps=17 is not in 1..16" },
     { "impl=sm80 config='split=100'", CKL_INVALID, "attention_decode sm80: split=100 is not a multiple of keys=16" },
     { "impl=sm80 config='stages=1'", CKL_INVALID, "attention_decode sm80: stages=1 is not in 2..8, or ctas=0" },
     { "impl=sm80 config='rows=8'", CKL_INVALID, "attention_decode sm80: rows=8 or keys=16 is neither 16 nor 32" },
