@@ -310,7 +310,7 @@ void gemm_gemv(const void *config, int kernel);
     X(owner, int, rows, "32", "16 32 64", "rows of B of a CTA: columns of D") \
     X(owner, int, columns, "32", "8 16 32", "rows of A of a CTA")             \
     X(owner, int, warps, "8", "2 4 8", "that share out K")                    \
-    X(owner, int, stages, "2", "2 3 4", "K tiles of 64 elements on their way to a warp")
+    X(owner, int, stages, "2", "2 3 4", "K tiles of 64 elements for each warp in shared memory")
 
 typedef struct gemm_unaligned_config {
     gemm_epilogue epilogue;

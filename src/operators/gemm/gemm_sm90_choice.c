@@ -119,7 +119,8 @@ static int64_t narrow_tiles(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 /*
  * Few rows, or columns: two CTAs an SM. In one turn of tiles the next launch's CTAs begin beside the last ones of this: 16x7168x16384 takes
  * 56.7 us instead of 61.9, 16x8192x8192 33.8 instead of 34.2. In several turns every tile has a CTA of its own, so that SMs which are served
- * faster take more of them: 8x28672x8192 takes 114.0 us instead of 118.1, with two persistent ones 122.5.
+ * faster take more of them: 8x28672x8192 takes 114.0 us instead of 118.1, with two persistent ones 122.5. Fewer than two for each SM ask for
+ * less at a time, so that those of an SM with two of them are not last: 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings.
  */
 static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
@@ -129,7 +130,7 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
         return;
     if (c->tile_n > ATOM_COLUMNS && (turns || 2 * tiles <= device->sm_count)) // only measured so
         return;
-    c->ctas = 2;
+    c->ctas = turns && tiles <= 2 * device->sm_count ? 3 : 2;
     c->persistent = !turns;
 }
 
@@ -160,6 +161,8 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->tile_n = t->swap ? gemm_sm90_swapped_columns(rows_of_group(d), t->tile_m > 64) : t->tile_n;
     if (!t->swap && t->tile_n == ATOM_COLUMNS && d->n > ATOM_COLUMNS)
         c->tile_n = 0; // which is refused: it is for so few columns
+    if (t->pingpong && t->tile_m == 128 && t->cluster_n > 1 && d->batch == 1)
+        c->tile_n = 0; // of one product large tiles in turn share nothing: it was not measured
     c->consumers = t->consumers;
     c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST && // one adds while the other's tensor cores work
                   !gemm_groups_of_k(d);                              // of which each has another length
@@ -250,6 +253,22 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, in
     };
 }
 
+/*
+ * What a cluster makes of a step's cycles. Pairs of 128x128 in batches and slices are faster than alone, and so are those of 128 rows with
+ * scales of blocks; what starts inside a sector is no slower.
+ */
+static double sharing_of(const tiled_problem *p, const gemm_sm90_config *c)
+{
+    const int ctas = c->cluster_m * c->cluster_n;
+    if (p->slow_a || p->slow_b || c->swap)
+        return 1;
+    if (ctas == 2 && c->tile_m == 128 &&
+        (gemm_has_block_scales(c->epilogue.scale_a) ||
+         ((c->batched == 1 || c->batched == GEMM_SLICES_OF_K) && c->tile_n == 128)))
+        return fit.pair;
+    return 1 + fit.cluster * (ctas - 1);
+}
+
 /* Columns of a tile that have scales of their own. */
 static int column_scales_of(const gemm_sm90_config *c)
 {
@@ -309,8 +328,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     const ckl_gemm_desc whole = with_lost_rows(d, c);
     const tiled_problem p = problem_of(&whole, c, device->sm_count);
     const step_cycles s = step_of(&p, c, device->sm_count);
-    double sharing = p.slow_a || p.slow_b || c->swap ? 1 : 1 + fit.cluster * (c->cluster_m * c->cluster_n - 1);
-    double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing + fit.step +
+    double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) + fit.step +
                   fit.column_scale * column_scales_of(c) * c->consumers + fit.part * parts_of_step(c);
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c), all = tile + epilogue;
     double turn = c->pingpong ? fmax(tile, all / 2) : all;

@@ -4,14 +4,16 @@
 #include "operators/gemm/gemm_plan.h"
 #include "operators/gemm/gemm_splitk.h"
 
-/* What is considered; tile_n=0: all columns of D^T. Of 128x128 slices were slower than of 64x128 (bench/notes/gemm.md). */
+/* What is considered; tile_n=0: all columns of D^T. */
 typedef struct sliced_tile {
     int tile_m, tile_n, consumers, pingpong, cluster_m, cluster_n;
 } sliced_tile;
 
-static const sliced_tile tiles[] = { { 64, 128, 1, 0, 1, 1 }, { 64, 192, 1, 0, 1, 1 },  { 64, 96, 1, 0, 1, 1 },
-                                     { 64, 0, 1, 0, 1, 1 },   { 128, 192, 2, 0, 2, 1 }, { 128, 256, 2, 0, 2, 1 },
-                                     { 192, 192, 3, 0, 1, 1 } };
+static const sliced_tile tiles[] = { { 64, 128, 1, 0, 1, 1 },  { 64, 192, 1, 0, 1, 1 },  { 64, 96, 1, 0, 1, 1 },
+                                     { 64, 0, 1, 0, 1, 1 },    { 128, 192, 2, 0, 2, 1 }, { 128, 256, 2, 0, 2, 1 },
+                                     { 192, 192, 3, 0, 1, 1 }, { 128, 128, 2, 0, 2, 1 }, { 128, 128, 2, 0, 1, 2 },
+                                     { 128, 128, 2, 0, 1, 1 }, { 192, 128, 3, 0, 1, 2 }, { 128, 0, 2, 0, 1, 1 } };
+
 /* Elements between rows of the sums of a slice. */
 static int64_t sums_pitch(const ckl_gemm_desc *d)
 {

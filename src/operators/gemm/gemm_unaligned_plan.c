@@ -52,14 +52,9 @@ static ckl_status choose_unaligned(const void *desc, const ckl_device_info *devi
 {
     const ckl_gemm_desc *d = desc;
     gemm_unaligned_config *c = config;
-    if (is_aligned(d))
-        FAIL(CKL_UNSUPPORTED, "gemm unaligned: rows of A and B start at multiples of 16 bytes");
     c->epilogue = gemm_epilogue_of(d);
     choose_block(d, device->sm_count, c);
     const bool turns = ctas_of(d, c) > device->sm_count;
-    if (d->m > FEW && (turns || 2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k > FLOPS_MOST))
-        FAIL(CKL_UNSUPPORTED, "gemm unaligned: many rows, and %g products, are worth copies",
-             (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
     const int64_t tiles = ceil_div(d->k, TILE), share = turns ? 2 : 1;
     for (c->warps = WARPS_MAX; c->warps > 1 && c->warps / 2 >= tiles;)
         c->warps /= 2;
@@ -68,6 +63,11 @@ static ckl_status choose_unaligned(const void *desc, const ckl_device_info *devi
         c->stages--;
     while (c->warps > 2 && !fits(c, device, share))
         c->warps /= 2;
+    if (is_aligned(d))
+        FAIL(CKL_UNSUPPORTED, "gemm unaligned: rows of A and B start at multiples of 16 bytes");
+    if (d->m > FEW && (turns || 2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k > FLOPS_MOST))
+        FAIL(CKL_UNSUPPORTED, "gemm unaligned: many rows, and %g products, are worth copies",
+             (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
     return CKL_OK;
 }
 
