@@ -45,7 +45,7 @@ START = {
     "column_scale": (1.5, "cycles of a K step for every column that has a scale of its own, of each consumer: D^T in 64x128 takes 10.4 instead of 8.6 us at 128x7168x2048; not fitted"),
     "part": (200.0, "cycles of each sum of 64 rows of a K tile that a consumer scales and adds in f32: 4096x24576x1536 takes 302 us in 128x192, 323 in 128x128; not fitted"),
     "cluster": (0.05, "what each more CTA of a cluster adds to a step, unless rows are slow; not fitted"),
-    "pair": (0.97, "times a step of a pair of 128x128 in batches and slices, or with scales of blocks: 32 x 512^3 takes 18.6 us, 19.4 alone; not fitted"),
+    "pair": (0.97, "times a step of a pair of 128x128 in batches, or with scales of blocks: 32 x 512^3 takes 18.6 us, 19.4 alone; not fitted"),
     "epilogue": (0.1176, "cycles of storing an element, of one consumer; as the three below fitted to plain problems, then kept"),
     "boxes_of_32": (1.27766, "times that, in boxes of 32 columns"),
     "boxes_of_16": (2.013, "and of 16"),
@@ -116,10 +116,10 @@ def features(shape, c):
     shared_m, shared_n = tile_m / cluster_n, tile_n / cluster_m
     columns, turns = finished_columns(c, tile_n), ceil_div(tiles, slots)
     absent = -m % tile_n if swap else -m % tile_m / cluster_n
-    beyond = (tile_m if ceil_div(rows, tile_m) % cluster_m else 0) + (tile_n if ceil_div(cols, tile_n) % cluster_n else 0)
+    beyond = 0 if k * 2 % 32 else (tile_m if ceil_div(rows, tile_m) % cluster_m else 0) + (tile_n if ceil_div(cols, tile_n) % cluster_n else 0)
     return (tile_m, tile_n, c["pingpong"], c["consumers"], sharers, split,
             turns, min(tiles, slots), steps,
-            c["stages"] * (c.get("ctas", 1) if 2 * min(tiles, slots) > SM_COUNT else 1), shared_m + shared_n if k * 2 % 32 else 0, absent + beyond / turns,
+            c["stages"] * (c.get("ctas", 1) if 2 * min(tiles, slots) > SM_COUNT else 1), shared_m + shared_n if k * 2 % 32 else 0, absent + beyond / (2 * turns),
             columns, 0 if swap or columns % 64 == 0 else 1 if columns % 32 == 0 else 2,
             2.0 * tiles * tile_m * tile_n * steps * TILE_K,
             2.0 * (m + n) * depth + (2 if slices == 1 else 4 * slices) * m * n,
@@ -141,8 +141,7 @@ def predicted(p, x):
     sm = (x["tile_m"] + x["tile_n"]) * 128 / rate
     sm = sm + p["slow_row"] * x["slow_rows"] + p["absent_row"] * x["absent"]
     sharing = 1 + np.where((x["slow_rows"] > 0) | (x["swap"] > 0), 0, p["cluster"]) * (x["sharers"] - 1)
-    pair = (x["slices"] > 1) & (x["sharers"] == 2) & (x["tile_m"] == 128) & (x["tile_n"] == 128) & (x["slow_rows"] == 0)
-    sharing = np.where(pair, p["pair"], sharing)
+    sharing = np.where((x["slices"] > 1) & (x["consumers"] == 2) & (x["tile_n"] == 128), 1, sharing)
     step = overlapped(tensor_cores, sm, p["latency"] / x["stages"]) * sharing + p["step"]
     narrow = np.where(x["narrow"] == 0, 1, np.where(x["narrow"] == 1, p["boxes_of_32"], p["boxes_of_16"]))
     epilogue = x["tile_m"] * x["columns"] * p["epilogue"] * narrow / np.where(x["pingpong"] == 1, 1, x["consumers"])

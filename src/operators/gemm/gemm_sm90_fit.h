@@ -23,7 +23,7 @@ typedef struct gemm_fit {
         part; // cycles of each sum of 64 rows of a K tile that a consumer scales and adds in f32: 4096x24576x1536 takes 302 us in 128x192, 323 in 128x128; not fitted
     double cluster; // what each more CTA of a cluster adds to a step, unless rows are slow; not fitted
     double
-        pair; // times a step of a pair of 128x128 in batches and slices, or with scales of blocks: 32 x 512^3 takes 18.6 us, 19.4 alone; not fitted
+        pair; // times a step of a pair of 128x128 in batches, or with scales of blocks: 32 x 512^3 takes 18.6 us, 19.4 alone; not fitted
     double
         epilogue; // cycles of storing an element, of one consumer; as the three below fitted to plain problems, then kept
     double boxes_of_32;  // times that, in boxes of 32 columns

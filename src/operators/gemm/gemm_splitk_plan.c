@@ -54,6 +54,20 @@ static int vector_of(const ckl_gemm_desc *d)
     return whole ? GEMM_SPLITK_COLUMNS : 1;
 }
 
+/*
+ * Tiles of 128x128 want few slices: 512x512x16384 takes 19.9 us, 17.2 in 64x128; 640x640x10240 18.2, 18.7 in 64x128. Of D^T in tiles of 128
+ * rows one along its columns was measured.
+ */
+static bool is_worth(const sliced_tile *t, const ckl_gemm_desc *d)
+{
+    enum { SQUARES_FEWEST = 24, COLUMNS_MOST = 256 };
+    if (t->tile_m != 128)
+        return true;
+    return t->tile_n == 0    ? d->m <= COLUMNS_MOST
+           : t->tile_n > 128 ? true
+                             : ceil_div(d->m, 128) * ceil_div(d->n, 128) >= SQUARES_FEWEST;
+}
+
 static bool candidate_splitk(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_gemm_desc *d = desc;
@@ -65,7 +79,7 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
     c->vec = vector_of(d);
     p->tile_m = t->tile_m;
     p->swap = t->tile_n == 0;
-    p->tile_n = p->swap ? gemm_sm90_swapped_columns(d->m, true) : t->tile_n;
+    p->tile_n = !is_worth(t, d) ? 0 : p->swap ? gemm_sm90_swapped_columns(d->m, true) : t->tile_n; // 0 is refused
     p->consumers = t->consumers;
     p->pingpong = t->pingpong;
     p->cluster_m = t->cluster_m;

@@ -393,8 +393,6 @@ static const char *const cases[] = {
     "fill=hard seed=480427 # a scale that is infinite, of a sum that is 0 in f32",
     "m=300 n=200 k=328 a=bf16 bias=1 activation=gelu impl=tma_mma # stages are filled again",
     "m=130 n=133 k=264 beta=1 c=1 batch=3 impl=tma_mma config='stages=2 ctas=1'",
-    "m=300 n=300 k=328 a=bf16 impl=tma_mma config='tile_m=128 tile_n=256 warps=8 stages=4 ctas=1'",
-    "m=300 n=300 k=328 a=i8 impl=tma_mma config='tile_m=256 tile_n=128 warps=8 stages=2 ctas=1'",
     "m=40 n=200 k=272 a=i8 scale_b=row impl=tma_mma",
     "m=40 n=200 k=272 a=f32 math=tf32 impl=tma_mma scatter=50 weighted=1",
     "m=130 n=133 k=328 beta=1 c=1 d=f32 impl=blocked           # the ladder",

@@ -2,7 +2,8 @@
  * gemm_unaligned.c - few or small matrices of 16-bit floats whose rows begin anywhere, as they lie; for every GPU from sm_80 on.
  *
  * A CTA computes a block of D^T = B * A^T. Of every row the aligned 16 bytes that hold a K tile are copied, by neighbouring threads: what
- * lies beyond the end of K comes as zeros, and what lies before the first element is not looked at. Each warp multiplies a slice of the
+ * lies beyond the end of K comes as zeros, and what lies before the first element is not looked at; before a matrix that is memory of the
+ * same allocation, which begins at a multiple of 16 bytes. Each warp multiplies a slice of the
  * tile. A lane makes its words of a row from the two that hold each; along K it has 32 bytes, which is another order of the sums than
  * that of memory, and the same for A and B.
  */
@@ -26,7 +27,6 @@ enum {
 /* The rows of A or B that a CTA multiplies, and what a thread has to do with them. */
 typedef struct unaligned_rows {
     int count, place; // rows; bytes to them in a stage
-    val address;      // of the matrix
     val pitch;        // bytes between rows
     val first;        // i64, among those of the matrix
     val there;        // i32: how many of them there are
@@ -116,11 +116,11 @@ static unaligned_rows rows_of(const gemm_unaligned_config *c, char matrix, const
 {
     const bool is_a = matrix == 'a';
     const int count = is_a ? c->columns : c->rows;
-    unaligned_rows x = { .count = count, .place = place, .address = is_a ? p->a : p->b };
+    unaligned_rows x = { .count = count, .place = place };
     x.pitch = mul(is_a ? p->lda : p->ldb, imm(2));
     x.first = mul(convert(I64, block), imm(count));
     x.there = convert(I32, min(sub(is_a ? p->m : p->n, x.first), imm64(count)));
-    x.start = add(x.address, convert(U64, mul(x.first, x.pitch)));
+    x.start = add(is_a ? p->a : p->b, convert(U64, mul(x.first, x.pitch)));
     place_words(c, &x);
     place_copies(c, &x, convert(I32, mul(p->k, imm(2))));
     return x;
@@ -134,19 +134,13 @@ static void load_chunk(const unaligned_rows *x, int i, val offset, val to)
     cp_async(to, add(x->from[i], convert(U64, offset)), CHUNK, convert(U32, bytes));
 }
 
-/* Not chunks that begin before the matrix, which only the first rows have. */
 static void load_rows(const gemm_unaligned_config *c, const unaligned_rows *x, val tile, val at)
 {
     const int threads = c->warps * LANES;
     val offset = mul(tile, imm(c->warps * SLICE_BYTES)), to = add(at, x->to);
     int copies = 0;
-    for (int i = 0; i < x->count; i += ROWS_OF_COPY, copies++) {
-        val place = add(to, imm(i * bytes_of_row(c)));
-        if (i >= LINE)
-            load_chunk(x, copies, offset, place);
-        else IF(ge(add(x->from[copies], convert(U64, offset)), x->address))
-            load_chunk(x, copies, offset, place);
-    }
+    for (int i = 0; i < x->count; i += ROWS_OF_COPY)
+        load_chunk(x, copies++, offset, add(to, imm(i * bytes_of_row(c))));
     for (int i = 0; i < x->count; i += threads, copies++)
         IF(lt(thread(), imm(x->count - i)))
             load_chunk(x, copies, offset, add(add(at, x->end), imm(i * bytes_of_row(c))));
@@ -160,28 +154,6 @@ static void load_tile(const void *of, val tile, val stage)
         val at = add(k->ring, mul(stage, imm(bytes_of_stage(k->cfg))));
         load_rows(k->cfg, &k->B, tile, at);
         load_rows(k->cfg, &k->A, tile, at);
-    }
-}
-
-/* First chunks that begin before the matrix, where may be no memory: by elements, with zeros round them. Of short rows there are several. */
-static void load_first_chunks(const unaligned_kernel *k, const unaligned_rows *x)
-{
-    const ckl_dtype type = k->cfg->epilogue.ab;
-    val number = convert(I32, lane());
-    for (int i = 0; i < LINE; i += ROWS_OF_COPY) {
-        val row = add(div(number, imm(LANES / ROWS_OF_COPY)), imm(i)), place = rem(number, imm(CHUNK / 2));
-        val start = add(x->start, convert(U64, mul(convert(I64, row), x->pitch)));
-        val element = sub(place, div(phase_of(start), imm(2)));
-        IF(logical_and(eq(warp(), imm(0)), lt(bit_and(start, imm_as(U64, -CHUNK)), x->address))) {
-            val value = variable(type, convert(type, imm(0)));
-            val inside = logical_and(lt(row, x->there), ge(element, imm(0)));
-            IF(logical_and(inside, lt(convert(I64, element), k->p.k)))
-                assign(value, at(gmem_tensor(start, type, make_layout(dynamic(k->p.k), leaf(1))), element));
-            tensor sRows =
-                smem_view(add(k->ring, imm(x->place)), type,
-                          make_layout(shape(LINE, CHUNK / 2), stride(bytes_of_row(k->cfg) / 2, 1))); // (ROWS,ELEMENTS)
-            set(sRows, coord(row, place), value);
-        }
     }
 }
 
@@ -246,8 +218,6 @@ void gemm_unaligned(const void *config, int kernel)
     fill(k.acc, immf(0));
     grid_wait();
     launch_dependents();
-    load_first_chunks(&k, &k.B);
-    load_first_chunks(&k, &k.A);
     stage_loop(&(stage_work){ cfg->stages, load_tile, leave, multiply_slice, &k }, k.tiles);
     cta_sync(); // nobody reads the ring any more, where the sums go
     gemm_add_warps(cfg->epilogue, &k.p, &k.mma, k.acc,
