@@ -6,18 +6,17 @@
 
 /*
  * What a kernel does with a stage; `of` is the kernel's. All threads of the CTA take part: `load` starts this thread's copies of a
- * tile, which may lie past the last one, `store`, if there is one, puts what came through registers to its place.
+ * tile, which may lie past the last one, `store` puts what came through registers to its place.
  */
 typedef struct stage_work {
     int stages; // at least 2
-    int warps;  // 0: all threads share each tile; else each of so many warps takes a tile in turn, in a ring of its own
     void (*load)(const void *of, val tile, val stage);
     void (*store)(const void *of, val stage);
     void (*multiply)(const void *of, val stage);
     const void *of;
 } stage_work;
 
-/* Loads, stores and multiplies tiles 0 to tiles - 1, u32, in their order. No copy of this thread is on its way at the end. */
+/* Loads, stores and multiplies tiles 0 to tiles - 1, u32, in their order. No copy is on its way at the end. */
 void stage_loop(const stage_work *work, val tiles);
 
 #endif

@@ -332,7 +332,7 @@ void conv_sm80(const void *config, int kernel)
     tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
     fill(acc, convert(conv_sum_type(form), imm(0)));
     const product work = { cfg, &p, &s, &mma, &A, &B, acc };
-    stage_loop(&(stage_work){ cfg->stages, 0, load_tile, store_stage, multiply, &work },
+    stage_loop(&(stage_work){ cfg->stages, load_tile, store_stage, multiply, &work },
                tiles_of(&p, &s, depth_of(form->dtype)));
     store_tile(cfg, &p, &s, &mma, row, col, group, acc);
 }

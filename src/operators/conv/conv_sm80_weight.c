@@ -266,7 +266,7 @@ static void sum_products(const conv_sm80_weight_config *cfg)
     k.acc = fragment_C(&k.mma, TILE, TILE);
     fill(k.acc, immf(0));
     val end = div(mul(tiles, add(slice, imm(1))), imm(cfg->slices));
-    stage_loop(&(stage_work){ cfg->stages, 0, load_tile, store_stage, multiply, &k }, sub(end, k.first_tile));
+    stage_loop(&(stage_work){ cfg->stages, load_tile, store_stage, multiply, &k }, sub(end, k.first_tile));
     store_tile(&k);
 }
 

@@ -259,18 +259,19 @@ void gemm_tiled(const void *config, int kernel);
 
 /* tma_mma */
 
-#define GEMM_TMA_MMA_CONFIG(X, owner)                                                                      \
-    X(owner, int, tile_m, "128", "64 128 256", "rows of D of a CTA")                                       \
-    X(owner, int, tile_n, "128", "64 128 256", "columns of D of a CTA")                                    \
-    X(owner, int, warps, "4", "4 8", "that multiply, as many along M as along N or twice or half as many") \
-    X(owner, int, stages, "3", "2 3 4 5 6", "K tiles of 128 bytes in shared memory")                       \
-    X(owner, int, ctas, "2", "1 2", "CTAs that an SM holds at once")                                       \
+#define GEMM_TMA_MMA_CONFIG(X, owner)                                                \
+    X(owner, int, tile_m, "128", "64 128", "rows of D of a CTA")                     \
+    X(owner, int, tile_n, "128", "64 128", "columns of D of a CTA")                  \
+    X(owner, int, stages, "3", "2 3 4 5 6", "K tiles of 128 bytes in shared memory") \
+    X(owner, int, ctas, "2", "1 2", "CTAs that an SM holds at once")                 \
     X(owner, bool, batched, "0", "0 1", "several products in one launch")
 
 typedef struct gemm_tma_mma_config {
     gemm_epilogue epilogue;
     GEMM_TMA_MMA_CONFIG(FIELD_MEMBER, )
 } gemm_tma_mma_config;
+
+enum { GEMM_TMA_MMA_CONSUMERS = 4 }; // warps, 2 x 2
 
 void gemm_tma_mma(const void *config, int kernel);
 
@@ -310,7 +311,7 @@ void gemm_gemv(const void *config, int kernel);
     X(owner, int, rows, "32", "16 32 64", "rows of B of a CTA: columns of D") \
     X(owner, int, columns, "32", "8 16 32", "rows of A of a CTA")             \
     X(owner, int, warps, "8", "2 4 8", "that share out K")                    \
-    X(owner, int, stages, "2", "2 3 4", "K tiles of 64 elements on their way to a warp")
+    X(owner, int, stages, "2", "2 3 4", "K tiles of 64 elements for each warp in shared memory")
 
 typedef struct gemm_unaligned_config {
     gemm_epilogue epilogue;

@@ -17,10 +17,8 @@ typedef struct role_registers {
 
 static role_registers registers_of(const gemm_sm90_config *c)
 {
-    enum { MANY = 64 };    // accumulators for which 128 registers are too few
-    if (c->consumers == 1) // alone on an SM every thread may have 255 from the start
-        return c->ctas == 2 && gemm_sm90_accumulators(c) > MANY ? (role_registers){ 40, 216 }
-                                                                : (role_registers){ 0, 0 };
+    if (c->consumers == 1) // every thread may have 255 from the start
+        return (role_registers){ 0, 0 };
     if (c->consumers == 3)
         return (role_registers){ 32, 160 };
     return gemm_sm90_accumulators(c) > GEMM_EASY_ACCUMULATORS || gemm_sm90_parts(c) == 2 ? (role_registers){ 24, 240 }

@@ -17,6 +17,8 @@ enum {
     SECTOR = 32,
     STAGES_MAX = 12, // where tiles are small, latency counts: 256x2048x7168 in 64x64 takes 16.8 us, with 8 of them 19.4
     STAGES_ENOUGH = 4,
+    STEPS_FEWEST = 2,
+    TILES_MANY = 16,    // for each SM
     STEPS_FEW = 8,      // along K, of small products: their epilogues are as long as their main loops
     STEPS_SOME = 16,    // of those whose boxes of C still count
     STEPS_MANY = 32,    // of a tile that is worth a CTA of its own
@@ -119,17 +121,23 @@ static int64_t narrow_tiles(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 /*
  * Few rows, or columns: two CTAs an SM. In one turn of tiles the next launch's CTAs begin beside the last ones of this: 16x7168x16384 takes
  * 56.7 us instead of 61.9, 16x8192x8192 33.8 instead of 34.2. In several turns every tile has a CTA of its own, so that SMs which are served
- * faster take more of them: 8x28672x8192 takes 114.0 us instead of 118.1, with two persistent ones 122.5.
+ * faster take more of them: 8x28672x8192 takes 114.0 us instead of 118.1, with two persistent ones 122.5. Fewer than two for each SM ask for
+ * less at a time, so that those of an SM with two of them are not last: 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings.
  */
 static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
     const int64_t tiles = narrow_tiles(d, c), steps = ceil_div(d->k, gemm_tile_k(d->a));
     const bool turns = tiles > device->sm_count;
+    if (tiles >= TILES_MANY * device->sm_count && steps <= STEPS_FEWEST && c->tile_n == ATOM_COLUMNS && c->swap) {
+        c->tile_m = 192; // 8x192000x88 in f32 takes 18.2 us, 29.9 in persistent tiles of 64 rows
+        c->ctas = 3;
+        c->persistent = false;
+    }
     if (tiles == 0 || (turns && steps < STEPS_MANY))
         return;
     if (c->tile_n > ATOM_COLUMNS && (turns || 2 * tiles <= device->sm_count)) // only measured so
         return;
-    c->ctas = 2;
+    c->ctas = turns && tiles <= 2 * device->sm_count ? 3 : 2;
     c->persistent = !turns;
 }
 
@@ -160,6 +168,8 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->tile_n = t->swap ? gemm_sm90_swapped_columns(rows_of_group(d), t->tile_m > 64) : t->tile_n;
     if (!t->swap && t->tile_n == ATOM_COLUMNS && d->n > ATOM_COLUMNS)
         c->tile_n = 0; // which is refused: it is for so few columns
+    if (t->pingpong && t->tile_m == 128 && t->cluster_n > 1 && d->batch == 1)
+        c->tile_n = 0; // of one product large tiles in turn share nothing: it was not measured
     c->consumers = t->consumers;
     c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST && // one adds while the other's tensor cores work
                   !gemm_groups_of_k(d);                              // of which each has another length
@@ -221,8 +231,10 @@ static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *
     p.tiles =
         ceil_div(p.rows, c->tile_m * c->cluster_m) * ceil_div(p.cols, c->tile_n * c->cluster_n) * cluster * d->batch;
     p.turns = ceil_div(p.tiles, slots);
-    p.absent = round_up(ceil_div(p.rows, c->tile_m), c->cluster_m) > ceil_div(p.rows, c->tile_m) ? c->tile_m : 0;
-    p.absent += round_up(ceil_div(p.cols, c->tile_n), c->cluster_n) > ceil_div(p.cols, c->tile_n) ? c->tile_n : 0;
+    if (!slow_a && !slow_b) { // else clusters are worth it
+        p.absent += ceil_div(p.rows, c->tile_m) % c->cluster_m ? c->tile_m : 0;
+        p.absent += ceil_div(p.cols, c->tile_n) % c->cluster_n ? c->tile_n : 0;
+    }
     p.ctas = min_i64(p.tiles, slots);
     return p;
 }
@@ -245,9 +257,24 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, in
         .tensor_cores =
             c->tile_m / 64.0 * 4 * instruction * f->tensor_cores * (c->consumers == 3 ? f->three_consumers : 1),
         .sm = (c->tile_m + n) * ROW_BYTES / (2 * p->ctas <= sm_count ? f->sm_bytes_alone : rate) +
-              f->slow_row * slow_rows + f->absent_row * (absent + (double)p->absent / (double)max_i64(p->turns, 1)),
+              f->slow_row * slow_rows + f->absent_row * (absent + (double)p->absent / (double)max_i64(2 * p->turns, 1)),
         .latency = f->latency / (c->stages * (2 * p->ctas > sm_count ? c->ctas : 1)),
     };
+}
+
+/*
+ * What a cluster makes of a step's cycles. Pairs of 128x128 in batches are faster than alone, and so are those of 128 rows with scales of
+ * blocks; what starts inside a sector is no slower, and slices are sometimes slower, sometimes faster.
+ */
+static double sharing_of(const tiled_problem *p, const gemm_sm90_config *c)
+{
+    const int ctas = c->cluster_m * c->cluster_n;
+    if (p->slow_a || p->slow_b || c->swap || (c->batched == GEMM_SLICES_OF_K && c->tile_n == 128 && c->consumers == 2))
+        return 1;
+    if (ctas == 2 && c->tile_m == 128 &&
+        (gemm_has_block_scales(c->epilogue.scale_a) || (c->batched == 1 && c->tile_n == 128)))
+        return fit.pair;
+    return 1 + fit.cluster * (ctas - 1);
 }
 
 /* Columns of a tile that have scales of their own. */
@@ -309,8 +336,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     const ckl_gemm_desc whole = with_lost_rows(d, c);
     const tiled_problem p = problem_of(&whole, c, device->sm_count);
     const step_cycles s = step_of(&p, c, device->sm_count);
-    double sharing = p.slow_a || p.slow_b || c->swap ? 1 : 1 + fit.cluster * (c->cluster_m * c->cluster_n - 1);
-    double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing + fit.step +
+    double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) + fit.step +
                   fit.column_scale * column_scales_of(c) * c->consumers + fit.part * parts_of_step(c);
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c), all = tile + epilogue;
     double turn = c->pingpong ? fmax(tile, all / 2) : all;

@@ -4,14 +4,16 @@
 #include "operators/gemm/gemm_plan.h"
 #include "operators/gemm/gemm_splitk.h"
 
-/* What is considered; tile_n=0: all columns of D^T. Of 128x128 slices were slower than of 64x128 (bench/notes/gemm.md). */
+/* What is considered; tile_n=0: all columns of D^T. */
 typedef struct sliced_tile {
     int tile_m, tile_n, consumers, pingpong, cluster_m, cluster_n;
 } sliced_tile;
 
-static const sliced_tile tiles[] = { { 64, 128, 1, 0, 1, 1 }, { 64, 192, 1, 0, 1, 1 },  { 64, 96, 1, 0, 1, 1 },
-                                     { 64, 0, 1, 0, 1, 1 },   { 128, 192, 2, 0, 2, 1 }, { 128, 256, 2, 0, 2, 1 },
-                                     { 192, 192, 3, 0, 1, 1 } };
+static const sliced_tile tiles[] = { { 64, 128, 1, 0, 1, 1 },  { 64, 192, 1, 0, 1, 1 },  { 64, 96, 1, 0, 1, 1 },
+                                     { 64, 0, 1, 0, 1, 1 },    { 128, 192, 2, 0, 2, 1 }, { 128, 256, 2, 0, 2, 1 },
+                                     { 192, 192, 3, 0, 1, 1 }, { 128, 128, 2, 0, 2, 1 }, { 128, 128, 2, 0, 1, 2 },
+                                     { 128, 128, 2, 0, 1, 1 }, { 192, 128, 3, 0, 1, 2 }, { 128, 0, 2, 0, 1, 1 } };
+
 /* Elements between rows of the sums of a slice. */
 static int64_t sums_pitch(const ckl_gemm_desc *d)
 {
@@ -52,6 +54,20 @@ static int vector_of(const ckl_gemm_desc *d)
     return whole ? GEMM_SPLITK_COLUMNS : 1;
 }
 
+/*
+ * Tiles of 128x128 want few slices: 512x512x16384 takes 19.9 us, 17.2 in 64x128; 640x640x10240 18.2, 18.7 in 64x128. Of D^T in tiles of 128
+ * rows one along its columns was measured.
+ */
+static bool is_worth(const sliced_tile *t, const ckl_gemm_desc *d)
+{
+    enum { SQUARES_FEWEST = 24, COLUMNS_MOST = 256 };
+    if (t->tile_m != 128)
+        return true;
+    return t->tile_n == 0    ? d->m <= COLUMNS_MOST
+           : t->tile_n > 128 ? true
+                             : ceil_div(d->m, 128) * ceil_div(d->n, 128) >= SQUARES_FEWEST;
+}
+
 static bool candidate_splitk(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_gemm_desc *d = desc;
@@ -63,7 +79,7 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
     c->vec = vector_of(d);
     p->tile_m = t->tile_m;
     p->swap = t->tile_n == 0;
-    p->tile_n = p->swap ? gemm_sm90_swapped_columns(d->m, true) : t->tile_n;
+    p->tile_n = !is_worth(t, d) ? 0 : p->swap ? gemm_sm90_swapped_columns(d->m, true) : t->tile_n; // 0 is refused
     p->consumers = t->consumers;
     p->pingpong = t->pingpong;
     p->cluster_m = t->cluster_m;

@@ -365,7 +365,7 @@ static void compute_tile(const gemm_tiled_config *cfg, const gemm_values *p, val
     if (cfg->stages == 1)
         multiply_in_turn(&work, k_tiles);
     else
-        stage_loop(&(stage_work){ cfg->stages, 0, load_tiles, store_stage, multiply_mma, &work }, k_tiles);
+        stage_loop(&(stage_work){ cfg->stages, load_tiles, store_stage, multiply_mma, &work }, k_tiles);
     if (work.blocks)
         IF(ne(rem(blocks.tiles, imm(gemm_block_k(&cfg->epilogue) / A.depth)), imm(0)))
             add_block(&work); // the last one is not whole

@@ -1,11 +1,11 @@
 /*
- * gemm_tma_mma.c - for GPUs that have TMA and no wgmma: one thread of a last warp keeps a ring of (A,B) tiles full, the others
+ * gemm_tma_mma.c - for GPUs that have TMA and no wgmma: one thread of a fifth warp keeps a ring of (A,B) tiles full, four warps
  * multiply them by mma.sync. A CTA has one tile; while it stores that, another one of the SM multiplies.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { LANES = 32 };
+enum { LANES = 32, CONSUMERS = GEMM_TMA_MMA_CONSUMERS, WARPS_M = 2, WARPS_N = 2 };
 
 typedef struct tma_mma_kernel {
     const gemm_tma_mma_config *cfg;
@@ -47,7 +47,7 @@ static void describe_ring(tma_mma_kernel *k)
     k->tmaB = make_tma(k->p.B, c->epilogue.ab, rank, c->tile_n, k->depth, GEMM_TILE_BYTES);
     k->sA = smem_ring(k, "A", c->tile_m);
     k->sB = smem_ring(k, "B", c->tile_n);
-    k->ring = make_pipeline("ring", c->stages, 1, c->warps);
+    k->ring = make_pipeline("ring", c->stages, 1, CONSUMERS);
     k->k_tiles = convert(U32, div(add(k->p.k, imm(k->depth - 1)), imm(k->depth)));
 }
 
@@ -96,11 +96,10 @@ static void store_tile(const tma_mma_kernel *k, const tiled_mma *mma, tensor acc
     }
 }
 
-/* The warps that multiply. */
+/* The four warps that multiply. */
 static void consume(const tma_mma_kernel *k)
 {
-    const int along_m = k->cfg->tile_m > k->cfg->tile_n ? k->cfg->warps / 2 : 2;
-    const tiled_mma mma = make_tiled_mma(atom_of(k->cfg->epilogue.ab), along_m, k->cfg->warps / along_m);
+    const tiled_mma mma = make_tiled_mma(atom_of(k->cfg->epilogue.ab), WARPS_M, WARPS_N);
     tensor acc = fragment_C(&mma, k->cfg->tile_m, k->cfg->tile_n); // (MMA,MMA_M,MMA_N)
     pipeline_state at = consumer_state(&k->ring);
     fill(acc, convert(acc.dtype, imm(0)));
@@ -133,7 +132,7 @@ void gemm_tma_mma(const void *config, int kernel)
 {
     const gemm_tma_mma_config *cfg = config;
     (void)kernel;
-    launch_bounds(LANES * (cfg->warps + 1), cfg->ctas);
+    launch_bounds(LANES * (CONSUMERS + 1), cfg->ctas);
     tma_mma_kernel k = { .cfg = cfg, .p = params_of(gemm) };
     k.depth = gemm_tile_k(cfg->epilogue.ab);
     k.step = 32 / (int)ckl_dtype_bytes(cfg->epilogue.ab); // of mma.sync
@@ -146,7 +145,7 @@ void gemm_tma_mma(const void *config, int kernel)
     cta_sync();
     grid_wait();
     launch_dependents();
-    IF(eq(warp(), imm(cfg->warps))) {
+    IF(eq(warp(), imm(CONSUMERS))) {
         IF(elect())
             produce(&k);
     }

@@ -58,11 +58,8 @@ static ckl_status admit_tma_mma(const void *desc, const ckl_device_info *device,
     TRY(gemm_check_epilogue("tma_mma", d, &c->epilogue));
     TRY(admit_problem(d));
     if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 ||
-        (int64_t)c->tile_m * c->tile_n > 64 * 64 * c->warps)
-        FAIL(CKL_INVALID, "gemm tma_mma: tile %dx%d must be multiples of 32, at most 64x64 for each of %d warps",
-             c->tile_m, c->tile_n, c->warps);
-    if ((c->warps != 4 && c->warps != 8) || c->tile_m % (8 * c->warps) || c->tile_n % (8 * c->warps))
-        FAIL(CKL_INVALID, "gemm tma_mma: warps=%d is not 4 or 8", c->warps);
+        (int64_t)c->tile_m * c->tile_n > 128 * 128)
+        FAIL(CKL_INVALID, "gemm tma_mma: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
     if (c->stages < 2 || c->ctas < 1 || c->ctas > 4)
         FAIL(CKL_INVALID, "gemm tma_mma: stages=%d is less than 2, or ctas=%d not in 1..4", c->stages, c->ctas);
     if (c->batched != (d->batch > 1))

@@ -1,10 +1,11 @@
 /*
  * gemm_unaligned.c - few or small matrices of 16-bit floats whose rows begin anywhere, as they lie; for every GPU from sm_80 on.
  *
- * A CTA computes a block of D^T = B * A^T. Its warps share out K in tiles, each with a ring of its own, so that copies need no barrier
- * but the warp's. Of every row the aligned 16 bytes that hold a tile are copied: what lies beyond the end of K comes as zeros, and what
- * lies before the first element is not looked at. A lane makes its words of a row from the two that hold each; along K it has 32 bytes
- * of a tile, which is another order of the sums than that of memory, and the same for A and B.
+ * A CTA computes a block of D^T = B * A^T. Of every row the aligned 16 bytes that hold a K tile are copied, by neighbouring threads: what
+ * lies beyond the end of K comes as zeros, and what lies before the first element is not looked at; before a matrix that is memory of the
+ * same allocation, which begins at a multiple of 16 bytes. Each warp multiplies a slice of the
+ * tile. A lane makes its words of a row from the two that hold each; along K it has 32 bytes, which is another order of the sums than
+ * that of memory, and the same for A and B.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
@@ -15,49 +16,52 @@ enum {
     CHUNK = 16, // bytes of a copy
     LINE = 8,   // rows of which the lanes of a warp have a quarter each
     LINES_MAX = 8,
-    TILE_BYTES = 128, // of a row in a K tile
-    ROW_BYTES = TILE_BYTES + CHUNK,
-    CHUNKS = TILE_BYTES / CHUNK,
-    ROWS_OF_COPY = LANES / CHUNKS, // by all lanes of a warp
-    WORDS = TILE_BYTES / 4 / 4,    // of a lane
+    SLICE_BYTES = 128,                          // of a row in a K tile, of each warp
+    ROWS_OF_COPY = LANES * CHUNK / SLICE_BYTES, // by all threads
+    WORDS = SLICE_BYTES / 4 / 4,                // of a lane
     COPIES_MAX = LINES_MAX * LINE / ROWS_OF_COPY + LINES_MAX * LINE / LANES,
     STEP = 16, // of mma.sync along K
-    STEPS = TILE_BYTES / 2 / STEP,
+    STEPS = SLICE_BYTES / 2 / STEP,
 };
 
-/* The rows of A or B that a CTA multiplies, and what a lane has to do with them. */
+/* The rows of A or B that a CTA multiplies, and what a thread has to do with them. */
 typedef struct unaligned_rows {
     int count, place; // rows; bytes to them in a stage
-    val address;      // of the matrix
     val pitch;        // bytes between rows
     val first;        // i64, among those of the matrix
     val there;        // i32: how many of them there are
     val start;        // address of the first one
     val from[COPIES_MAX],
-        left[COPIES_MAX];     // chunks that this lane copies of the first tile: address, bytes of the row from there on
-    val to, end;              // where to in a stage; where to from the chunks behind the tile
-    val words[LINES_MAX];     // bytes to this lane's words of each line in a stage
+        left[COPIES_MAX]; // chunks that this thread copies of the first tile: address, bytes of the row from there on
+    val to, end;          // where to in a stage; where to from the chunks behind the tile
+    val words[LINES_MAX]; // bytes to this thread's words of each line in a stage
     val selectors[LINES_MAX]; // which bytes of two words are one of them
 } unaligned_rows;
 
 typedef struct unaligned_kernel {
     const gemm_unaligned_config *cfg;
     gemm_values p;
-    val tiles;       // along K
-    val rings, ring; // of all warps; this warp's first stage
+    val tiles; // along K
+    val ring;  // the first stage
     unaligned_rows A, B;
     tiled_mma mma;
     tensor acc; // (MMA,MMA_M,MMA_N)
 } unaligned_kernel;
 
+/* A row of a K tile, and the chunk behind it: in rows of such a length lanes of a line find their words in different banks. */
+static int bytes_of_row(const gemm_unaligned_config *c)
+{
+    return c->warps * SLICE_BYTES + CHUNK;
+}
+
 static int bytes_of_stage(const gemm_unaligned_config *c)
 {
-    return (c->rows + c->columns) * ROW_BYTES;
+    return (c->rows + c->columns) * bytes_of_row(c);
 }
 
 int64_t gemm_unaligned_smem(const gemm_unaligned_config *c)
 {
-    return (int64_t)c->stages * c->warps * bytes_of_stage(c);
+    return (int64_t)c->stages * bytes_of_stage(c);
 }
 
 /* Bytes before a row in the chunk that it begins in. */
@@ -66,19 +70,20 @@ static val phase_of(val start)
     return convert(I32, bit_and(convert(U32, start), imm_as(U32, CHUNK - 1)));
 }
 
-/* What a lane reads of each line. */
-static void place_words(unaligned_rows *x)
+/* What a thread reads of each line. */
+static void place_words(const gemm_unaligned_config *c, unaligned_rows *x)
 {
+    val slice = mul(warp(), imm(SLICE_BYTES));
     for (int i = 0; i < x->count / LINE; i++) {
         val row = add(div(lane(), imm(4)), imm(i * LINE));
         val phase = phase_of(add(x->start, convert(U64, mul(convert(I64, row), x->pitch))));
-        val words = add(mul(row, imm(ROW_BYTES)), mul(rem(lane(), imm(4)), imm(4 * WORDS)));
-        x->words[i] = add(add(words, imm(x->place)), bit_and(convert(U32, phase), imm_as(U32, CHUNK - 4)));
+        val words = add(mul(row, imm(bytes_of_row(c))), mul(rem(lane(), imm(4)), imm(4 * WORDS)));
+        x->words[i] = add(add(add(words, slice), imm(x->place)), bit_and(convert(U32, phase), imm_as(U32, CHUNK - 4)));
         x->selectors[i] = select(eq(bit_and(phase, imm(2)), imm(0)), imm_as(U32, 0x3210), imm_as(U32, 0x5432));
     }
 }
 
-/* Chunk number `chunk` of the first tile of a row, which is copy number i of this lane. */
+/* Chunk number `chunk` of the first tile of a row, which is copy number i of this thread. */
 static void place_chunk(unaligned_rows *x, int i, val k_bytes, val row, val start, val chunk)
 {
     val offset = mul(chunk, imm(CHUNK));
@@ -86,36 +91,38 @@ static void place_chunk(unaligned_rows *x, int i, val k_bytes, val row, val star
     x->left[i] = select(lt(row, x->there), sub(add(k_bytes, phase_of(start)), offset), imm_as(I32, 0));
 }
 
-/* What a lane copies: a chunk of every fourth row, and the chunks behind the tile, of a row each. */
-static void place_copies(unaligned_rows *x, val k_bytes)
+/* What a thread copies: a chunk of every fourth row, and the chunks behind the tile, of a row each. */
+static void place_copies(const gemm_unaligned_config *c, unaligned_rows *x, val k_bytes)
 {
-    val number = convert(I32, lane()), row = div(number, imm(CHUNKS)), chunk = rem(number, imm(CHUNKS));
+    const int chunks = c->warps * SLICE_BYTES / CHUNK, threads = c->warps * LANES;
+    val number = convert(I32, thread()), row = div(number, imm(chunks)), chunk = rem(number, imm(chunks));
     val start = add(x->start, convert(U64, mul(convert(I64, row), x->pitch)));
     int copies = 0;
-    x->to = convert(U32, add(add(mul(row, imm(ROW_BYTES)), mul(chunk, imm(CHUNK))), imm(x->place)));
+    x->to = convert(U32, add(add(mul(row, imm(bytes_of_row(c))), mul(chunk, imm(CHUNK))), imm(x->place)));
     for (int i = 0; i < x->count; i += ROWS_OF_COPY) {
         place_chunk(x, copies++, k_bytes, add(row, imm(i)), start, chunk);
         start = add(start, convert(U64, mul(x->pitch, imm(ROWS_OF_COPY))));
     }
     start = add(x->start, convert(U64, mul(convert(I64, number), x->pitch)));
-    x->end = add(mul(lane(), imm(ROW_BYTES)), imm(x->place + TILE_BYTES));
-    for (int i = 0; i < x->count; i += LANES) {
-        place_chunk(x, copies++, k_bytes, add(number, imm(i)), start, imm(CHUNKS));
-        start = add(start, convert(U64, mul(x->pitch, imm(LANES))));
+    x->end = add(mul(thread(), imm(bytes_of_row(c))), imm(x->place + chunks * CHUNK));
+    for (int i = 0; i < x->count; i += threads) {
+        place_chunk(x, copies++, k_bytes, add(number, imm(i)), start, imm(chunks));
+        start = add(start, convert(U64, mul(x->pitch, imm(threads))));
     }
 }
 
 /* Rows of a matrix from number `block` of such blocks on. */
-static unaligned_rows rows_of(char matrix, const gemm_values *p, val block, int count, int place)
+static unaligned_rows rows_of(const gemm_unaligned_config *c, char matrix, const gemm_values *p, val block, int place)
 {
     const bool is_a = matrix == 'a';
-    unaligned_rows x = { .count = count, .place = place, .address = is_a ? p->a : p->b };
+    const int count = is_a ? c->columns : c->rows;
+    unaligned_rows x = { .count = count, .place = place };
     x.pitch = mul(is_a ? p->lda : p->ldb, imm(2));
     x.first = mul(convert(I64, block), imm(count));
     x.there = convert(I32, min(sub(is_a ? p->m : p->n, x.first), imm64(count)));
-    x.start = add(x.address, convert(U64, mul(x.first, x.pitch)));
-    place_words(&x);
-    place_copies(&x, convert(I32, mul(p->k, imm(2))));
+    x.start = add(is_a ? p->a : p->b, convert(U64, mul(x.first, x.pitch)));
+    place_words(c, &x);
+    place_copies(c, &x, convert(I32, mul(p->k, imm(2))));
     return x;
 }
 
@@ -127,25 +134,16 @@ static void load_chunk(const unaligned_rows *x, int i, val offset, val to)
     cp_async(to, add(x->from[i], convert(U64, offset)), CHUNK, convert(U32, bytes));
 }
 
-/* Not chunks that begin before the matrix, which only the first rows have. */
-static void load_rows(const unaligned_rows *x, val tile, val at)
+static void load_rows(const gemm_unaligned_config *c, const unaligned_rows *x, val tile, val at)
 {
-    val offset = mul(tile, imm(TILE_BYTES)), to = add(at, x->to);
+    const int threads = c->warps * LANES;
+    val offset = mul(tile, imm(c->warps * SLICE_BYTES)), to = add(at, x->to);
     int copies = 0;
-    for (int i = 0; i < x->count; i += ROWS_OF_COPY, copies++) {
-        val place = add(to, imm(i * ROW_BYTES));
-        if (i >= LINE)
-            load_chunk(x, copies, offset, place);
-        else IF(ge(add(x->from[copies], convert(U64, offset)), x->address))
-            load_chunk(x, copies, offset, place);
-    }
-    for (int i = 0; i < x->count; i += LANES, copies++) {
-        val place = add(add(at, x->end), imm(i * ROW_BYTES));
-        if (x->count - i >= LANES)
-            load_chunk(x, copies, offset, place);
-        else IF(lt(lane(), imm(x->count - i)))
-            load_chunk(x, copies, offset, place);
-    }
+    for (int i = 0; i < x->count; i += ROWS_OF_COPY)
+        load_chunk(x, copies++, offset, add(to, imm(i * bytes_of_row(c))));
+    for (int i = 0; i < x->count; i += threads, copies++)
+        IF(lt(thread(), imm(x->count - i)))
+            load_chunk(x, copies, offset, add(add(at, x->end), imm(i * bytes_of_row(c))));
 }
 
 /* Starts the copies of a K tile, if there is one. */
@@ -154,35 +152,20 @@ static void load_tile(const void *of, val tile, val stage)
     const unaligned_kernel *k = of;
     IF(lt(tile, k->tiles)) {
         val at = add(k->ring, mul(stage, imm(bytes_of_stage(k->cfg))));
-        load_rows(&k->B, tile, at);
-        load_rows(&k->A, tile, at);
+        load_rows(k->cfg, &k->B, tile, at);
+        load_rows(k->cfg, &k->A, tile, at);
     }
 }
 
-/* First chunks that begin before the matrix, where may be no memory: by elements, with zeros round them. Of short rows there are several. */
-static void load_first_chunks(const unaligned_kernel *k, const unaligned_rows *x)
+/* Nothing comes through registers. */
+static void leave(const void *of, val stage)
 {
-    const ckl_dtype type = k->cfg->epilogue.ab;
-    val number = convert(I32, lane());
-    for (int i = 0; i < LINE; i += ROWS_OF_COPY) {
-        val row = add(div(number, imm(CHUNKS)), imm(i)), place = rem(number, imm(CHUNK / 2));
-        val start = add(x->start, convert(U64, mul(convert(I64, row), x->pitch)));
-        val element = sub(place, div(phase_of(start), imm(2)));
-        IF(logical_and(eq(warp(), imm(0)), lt(bit_and(start, imm_as(U64, -CHUNK)), x->address))) {
-            val value = variable(type, convert(type, imm(0)));
-            val inside = logical_and(lt(row, x->there), ge(element, imm(0)));
-            IF(logical_and(inside, lt(convert(I64, element), k->p.k)))
-                assign(value, at(gmem_tensor(start, type, make_layout(dynamic(k->p.k), leaf(1))), element));
-            tensor sRows = smem_view(add(k->ring, imm(x->place)), type,
-                                     make_layout(shape(LINE, CHUNK / 2), stride(ROW_BYTES / 2, 1))); // (ROWS,ELEMENTS)
-            set(sRows, coord(row, place), value);
-        }
-    }
+    (void)of, (void)stage;
 }
 
 /* Products */
 
-/* This lane's words of a line: two of each step. */
+/* This thread's words of a line: two of each step. */
 static void read_line(const unaligned_rows *x, val at, int line, val words[WORDS])
 {
     tensor rWords = fragment(I32, compact(leaf(WORDS + 1)));
@@ -191,8 +174,8 @@ static void read_line(const unaligned_rows *x, val at, int line, val words[WORDS
         words[i] = permute_bytes(bitcast(U32, at(rWords, i)), bitcast(U32, at(rWords, i + 1)), x->selectors[line]);
 }
 
-/* acc += A * B of one stage. */
-static void multiply_tile(const void *of, val stage)
+/* acc += A * B of this warp's slice of a stage. */
+static void multiply_slice(const void *of, val stage)
 {
     const unaligned_kernel *k = of;
     val at = add(k->ring, mul(stage, imm(bytes_of_stage(k->cfg))));
@@ -217,7 +200,7 @@ static void multiply_tile(const void *of, val stage)
 void gemm_unaligned(const void *config, int kernel)
 {
     const gemm_unaligned_config *cfg = config;
-    const int warp_bytes = cfg->stages * bytes_of_stage(cfg);
+    const int depth = cfg->warps * SLICE_BYTES / 2;
     (void)kernel;
     launch_bounds(cfg->warps * LANES, 0);
     const gemm_values all = params_of(gemm);
@@ -225,22 +208,19 @@ void gemm_unaligned(const void *config, int kernel)
     val blocks_A = convert(U32, div(add(all.m, imm(cfg->columns - 1)), imm(cfg->columns)));
     val block_B = rem(cta_x(), blocks_B), rest = div(cta_x(), blocks_B);
     unaligned_kernel k = { .cfg = cfg, .p = gemm_product_of(cfg->epilogue, 0, &all, div(rest, blocks_A)) };
-    k.tiles = convert(U32, div(add(all.k, imm(STEPS * STEP - 1)), imm(STEPS * STEP)));
-    k.rings = smem_address(smem_alloc("rings", (int64_t)cfg->warps * warp_bytes, CHUNK));
-    k.ring = add(k.rings, mul(warp(), imm(warp_bytes)));
-    k.B = rows_of('b', &k.p, block_B, cfg->rows, 0);
-    k.A = rows_of('a', &k.p, rem(rest, blocks_A), cfg->columns, cfg->rows * ROW_BYTES);
+    k.tiles = convert(U32, div(add(all.k, imm(depth - 1)), imm(depth)));
+    k.ring = smem_address(smem_alloc("ring", gemm_unaligned_smem(cfg), CHUNK));
+    k.B = rows_of(cfg, 'b', &k.p, block_B, 0);
+    k.A = rows_of(cfg, 'a', &k.p, rem(rest, blocks_A), cfg->rows * bytes_of_row(cfg));
     k.mma = make_tiled_mma(cfg->epilogue.ab == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN",
                            1, 1);
     k.acc = fragment_C(&k.mma, cfg->rows, cfg->columns);
     fill(k.acc, immf(0));
     grid_wait();
     launch_dependents();
-    load_first_chunks(&k, &k.B);
-    load_first_chunks(&k, &k.A);
-    stage_loop(&(stage_work){ cfg->stages, cfg->warps, load_tile, NULL, multiply_tile, &k }, k.tiles);
-    warp_sync(); // nobody reads this warp's ring any more, where its sums go
-    gemm_add_warps(
-        cfg->epilogue, &k.p, &k.mma, k.acc,
-        &(gemm_warp_sums){ cfg->rows, cfg->columns, cfg->warps, k.rings, warp_bytes / 4, k.A.first, k.B.first });
+    stage_loop(&(stage_work){ cfg->stages, load_tile, leave, multiply_slice, &k }, k.tiles);
+    cta_sync(); // nobody reads the ring any more, where the sums go
+    gemm_add_warps(cfg->epilogue, &k.p, &k.mma, k.acc,
+                   &(gemm_warp_sums){ cfg->rows, cfg->columns, cfg->warps, k.ring, cfg->rows * cfg->columns, k.A.first,
+                                      k.B.first });
 }

@@ -6,16 +6,15 @@ enum {
     COLUMNS_MAX = 32,
     WARPS_MAX = 8,
     STAGES_MAX = 4,
-    TILE = 64,
-    FEW = 16, // rows of A
+    SLICE = 64, // of K, of a warp
+    FEW = 32,   // rows of A, which are never worth copies: 32x4097x4095 takes 23.0 us, 25.7 with them
     SYSTEM_BYTES = 1024
 };
 
 /*
- * Operations of a product beyond which copies to even rows are worth their launch: 300x301x302 takes 4.0 us, 4.2 with copies; 64x1001x2047 9.9
- * and 6.9.
+ * Operations of a product beyond which copies to even rows are worth their launch: 127x129x131 takes 2.0 us instead of 3.5, 300x301x302 as long.
  */
-#define FLOPS_MOST 6e7
+#define FLOPS_MOST 2e7
 
 static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_unaligned_config *c)
 {
@@ -33,41 +32,41 @@ static bool is_aligned(const ckl_gemm_desc *d)
     return gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) && gemm_rows_aligned(d, 'b', TMA_ALIGNMENT);
 }
 
-/* The smallest blocks that go in one turn; else the largest. */
+/* The smallest blocks that go in one turn, or nearly so where a CTA has few rows of A; else the largest. */
 static void choose_block(const ckl_gemm_desc *d, int64_t sm_count, gemm_unaligned_config *c)
 {
     static const struct {
         int rows, columns;
-    } blocks[] = { { 16, 8 }, { 16, 16 }, { 32, 16 }, { 32, 32 }, { ROWS_MAX, FEW / 2 }, { ROWS_MAX, FEW } };
+    } blocks[] = { { 16, 8 }, { 16, 16 }, { 32, 16 }, { 32, 32 }, { ROWS_MAX, COLUMNS_MAX } };
     for (int i = 0; i < COUNT_OF(blocks); i++) {
         c->rows = blocks[i].rows;
-        c->columns = (int)min_i64(blocks[i].columns, d->m <= FEW / 2 ? FEW / 2 : d->m <= FEW ? FEW : COLUMNS_MAX);
-        if (ctas_of(d, c) <= sm_count)
+        c->columns = (int)min_i64(blocks[i].columns, d->m <= 8 ? 8 : d->m <= 16 ? 16 : COLUMNS_MAX);
+        if (ctas_of(d, c) <= sm_count * (c->rows > 16 && d->m <= 16 ? 2 : 1))
             return;
     }
 }
 
-/* As many warps as have K tiles; of CTAs that take turns two share an SM. */
+/* As many warps as have slices of K; where there are many CTAs, two share an SM. */
 static ckl_status choose_unaligned(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_gemm_desc *d = desc;
     gemm_unaligned_config *c = config;
-    if (is_aligned(d))
-        FAIL(CKL_UNSUPPORTED, "gemm unaligned: rows of A and B start at multiples of 16 bytes");
     c->epilogue = gemm_epilogue_of(d);
     choose_block(d, device->sm_count, c);
-    const bool turns = ctas_of(d, c) > device->sm_count;
-    if (d->m > FEW && (turns || 2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k > FLOPS_MOST))
-        FAIL(CKL_UNSUPPORTED, "gemm unaligned: many rows, and %g products, are worth copies",
-             (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
-    const int64_t tiles = ceil_div(d->k, TILE), share = turns ? 2 : 1;
-    for (c->warps = WARPS_MAX; c->warps > 1 && c->warps / 2 >= tiles;)
+    const int64_t slices = ceil_div(d->k, SLICE), ctas = ctas_of(d, c), share = ctas > 2 * device->sm_count ? 2 : 1;
+    for (c->warps = WARPS_MAX / (int)share; c->warps > 1 && c->warps / 2 >= slices;)
         c->warps /= 2;
-    c->stages = (int)min_i64(max_i64(ceil_div(tiles, c->warps) + 1, 2), STAGES_MAX);
+    c->stages = (int)min_i64(max_i64(ceil_div(slices, c->warps) + 1, 2), STAGES_MAX);
     while (c->stages > 2 && !fits(c, device, share))
         c->stages--;
     while (c->warps > 2 && !fits(c, device, share))
         c->warps /= 2;
+    if (is_aligned(d))
+        FAIL(CKL_UNSUPPORTED, "gemm unaligned: rows of A and B start at multiples of 16 bytes");
+    if (d->m > FEW &&
+        (ctas > device->sm_count || 2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k > FLOPS_MOST))
+        FAIL(CKL_UNSUPPORTED, "gemm unaligned: many rows, and %g products, are worth copies",
+             (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
     return CKL_OK;
 }
 
