@@ -508,13 +508,13 @@ class Accelerate(unittest.TestCase):
         for accelerated in (False, True):
             report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
             with torch.no_grad():
-                given = (None, positions), (tokens[:, 3:], None), (None, None)
+                given = (None, None), (None, positions), (tokens[:, 3:], None)
                 logits.append([model(tokens if x is None else x, position_ids=p, use_cache=False).logits for x, p in given])
         self.assertEqual(type(model.transformer).__name__, "GPT2Model")
         report.undo()
         for got, wanted in zip(*logits):
             torch.testing.assert_close(got, wanted, rtol=2e-2, atol=2e-2)
-        apart, alone, together = logits[1]
+        together, apart, alone = logits[1]
         torch.testing.assert_close(apart[:, 3:], alone, rtol=2e-2, atol=2e-2)
         self.assertGreater((together[:, 3:] - alone).abs().max(), 0.1)
 
