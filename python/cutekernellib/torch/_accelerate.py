@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from . import _taken
-from ._functions import FUNCTIONS, packed_sequences, rotary, rotates_halves
+from ._functions import FUNCTIONS, causal_mask, rotary, rotates_halves
 from ._modules import WHOLE, forward_of, subclass, why_not
 
 
@@ -103,9 +103,8 @@ def accelerate(model: torch.nn.Module, *, functions: bool = True, host: bool = F
     for file in {sys.modules[type(module).__module__] for module in model.modules()} if functions else ():
         if rotates_halves(getattr(file, "apply_rotary_pos_emb", None)):
             _swap_function(report, file, "apply_rotary_pos_emb", rotary)
-    masks = sys.modules.get("transformers.masking_utils")
-    if functions and hasattr(masks, "find_packed_sequence_indices"):
-        _swap_function(report, masks, "find_packed_sequence_indices", packed_sequences)
+        if hasattr(file, "create_causal_mask"):
+            _swap_function(report, file, "create_causal_mask", causal_mask)
     if not quiet:
         print(report)
     return report

@@ -19,7 +19,6 @@ from ._products import (
     mlp,
     mlp_alone,
     mlp_backward,
-    plain_forward,
     weight_gradient,
 )
 from ._registry import like, operator, without_gradient
@@ -81,13 +80,13 @@ def block(x, norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, norm2, norm2_bia
     rows = _rows(x)
     mean1, rstd1, mean2, rstd2 = (_statistics(rows) for _ in range(4))
     normed1, _ = norm_of_rows("layernorm", rows, None, norm1, norm1_bias, eps1, mean1, rstd1)
-    joint = plain_forward(normed1, qkv, qkv_bias, turned)
+    joint = forward(normed1, qkv, qkv_bias, turned)
     o, lse = _attended(joint, x, heads, causal, scale)
-    attended = plain_forward(o, proj, proj_bias, turned)
+    attended = forward(o, proj, proj_bias, turned)
     normed2, h = norm_of_rows("layernorm", attended, rows, norm2, norm2_bias, eps2, mean2, rstd2)
     before = linear_like(rows, up, turned)
     hidden = forward(normed2, up, up_bias, turned, activation, before)
-    y = plain_forward(hidden, down, down_bias, turned, h).view(x.shape)
+    y = forward(hidden, down, down_bias, turned, residual=h).view(x.shape)
     return y, normed1, mean1, rstd1, joint, o, lse, h, normed2, mean2, rstd2, before, hidden
 
 
@@ -99,12 +98,12 @@ def _block_alone(
     x, qkv, proj, up, down = dense(x, qkv, proj, up, down)
     rows = _rows(x)
     normed, _ = norm_of_rows("layernorm", rows, None, norm1, norm1_bias, eps1, None, None)
-    joint = plain_forward(normed, qkv, qkv_bias, turned)
-    attended = plain_forward(_attended(joint, x, heads, causal, scale)[0], proj, proj_bias, turned)
+    joint = forward(normed, qkv, qkv_bias, turned)
+    attended = forward(_attended(joint, x, heads, causal, scale)[0], proj, proj_bias, turned)
     normed, h = norm_of_rows("layernorm", attended, rows, norm2, norm2_bias, eps2, None, None)
     del joint, attended  # memory for what follows
     hidden = forward(normed, up, up_bias, turned, activation)
-    return (plain_forward(hidden, down, down_bias, turned, h).view(x.shape),)
+    return (forward(hidden, down, down_bias, turned, residual=h).view(x.shape),)
 
 
 def _gradients_like(x, norm1, qkv, proj, norm2, up, down, turned, needs):
@@ -156,22 +155,22 @@ def block_backward(
 
     def layer(gradient, inputs, weight, i):
         """Gradients of a layer's weight and bias."""
-        dweight = weight_gradient(gradient, inputs, weight, turned) if needs[i] else None
+        dweight = weight_gradient(gradient, inputs, weight, turned, ours=True) if needs[i] else None
         return dweight, bias_gradient(gradient) if needs[i + 1] else None
 
     dbefore = data_gradient(dy_rows, down, turned, "d" + activation, before)
     ddown = layer(dy_rows, hidden, down, 11)
     dup = layer(dbefore, normed2, up, 9)
-    dnormed = data_gradient(dbefore, up, turned)
+    dnormed = data_gradient(dbefore, up, turned, ours=True)
     dh, *dnorm2 = norm_of_rows_backward("layernorm", dnormed, dy_rows, h, norm2, mean2, rstd2)
     dproj = layer(dh, o, proj, 5)
     batch, tokens, _ = x.shape
     shape = (batch, tokens, heads, o.shape[1] // heads)
     packed = joint.view(batch, tokens, 3, *shape[2:])
-    do = data_gradient(dh, proj, turned)
+    do = data_gradient(dh, proj, turned, ours=True)
     djoint = attention_packed_backward(do.view(shape), packed, o.view(shape), lse, causal, scale).view(joint.shape)
     dqkv = layer(djoint, normed1, qkv, 3)
-    dnormed = data_gradient(djoint, qkv, turned)
+    dnormed = data_gradient(djoint, qkv, turned, ours=True)
     dx, *dnorm1 = norm_of_rows_backward("layernorm", dnormed, dh, _rows(x), norm1, mean1, rstd1)
     gradients = (dx.view(x.shape), *dnorm1, *dqkv, *dproj, *dnorm2, *dup, *ddown)
     return tuple(x.new_empty(0) if g is None else g for g in gradients)

@@ -98,12 +98,20 @@ def counting_model(self, *args, **options):
         _positions.are_counted = False
 
 
-def packed_sequences(original, position_ids):
-    """Where several sequences lie behind each other, by their positions: none where the model counted tokens.
+_MASK = {"config", "inputs_embeds", "attention_mask", "past_key_values", "position_ids"}
 
-    The original looks at the numbers, so the thread waits for the GPU, and in a CUDA graph it takes any for several.
+
+def causal_mask(original, *args, **options):
+    """None, as scaled_dot_product_attention has a causal mask of its own, for one sequence of tokens that the model counted.
+
+    The original looks at the positions, so the thread waits for the GPU, and in a CUDA graph it makes the mask.
     """
-    return None if getattr(_positions, "are_counted", False) else original(position_ids)
+    counted = getattr(_positions, "are_counted", False) and not args and options.keys() == _MASK
+    if counted and options["attention_mask"] is options["past_key_values"] is None:
+        config = options["config"]
+        if config._attn_implementation == "sdpa" and getattr(config, "is_causal", True):
+            return None
+    return original(*args, **options)
 
 
 def rotary(original, q, k, cos, sin, *args, unsqueeze_dim=1):

@@ -2,7 +2,7 @@
 
 Weights are [out, in] as torch.nn.Linear has them or, where `turned`, [in, out] as transformers' Conv1D does. What the gradient of an
 activation wants, its argument, is written by the product before it, and that gradient is made by the product behind it. Products with
-nothing to fuse are torch's where rows are whole 16 bytes: cuBLAS is as fast or faster at the sizes of models (bench/notes/python.md).
+nothing to fuse are torch's where rows are whole 16 bytes, but for those of whole blocks (_blocks.py): bench/notes/python.md.
 """
 
 import functools
@@ -64,9 +64,9 @@ def plain_forward(x, weight, bias, turned, residual=None):
     return y if x.dim() == 2 else y.view(*x.shape[:-1], y.shape[1])
 
 
-def data_gradient(dy, weight, turned, derivative="identity", x=None):
-    """The gradient of a layer's input, by the derivative at x of an activation before the layer."""
-    if derivative == "identity" and _is_torchs(weight):
+def data_gradient(dy, weight, turned, derivative="identity", x=None, ours=False):
+    """The gradient of a layer's input, by the derivative at x of an activation before the layer. ours: not by torch."""
+    if derivative == "identity" and not ours and _is_torchs(weight):
         dx = torch.mm(_matrix(dy), weight.t() if turned else weight)
         return dx if dy.dim() == 2 else dx.view(*dy.shape[:-1], dx.shape[1])
     k, n = _sizes(weight, turned)
@@ -74,9 +74,9 @@ def data_gradient(dy, weight, turned, derivative="identity", x=None):
     return _product(row_count(dy), k, n, dy, weight, dx, "nt" if turned else "nn", None, derivative, x)
 
 
-def weight_gradient(dy, x, weight, turned):
+def weight_gradient(dy, x, weight, turned, ours=False):
     left, right = (x, dy) if turned else (dy, x)
-    if _is_torchs(weight):
+    if not ours and _is_torchs(weight):
         return torch.mm(_matrix(left).t(), _matrix(right))
     dweight = torch.empty_like(weight, memory_format=torch.contiguous_format)
     return _product(*weight.shape, row_count(x), left, right, dweight, "tn")

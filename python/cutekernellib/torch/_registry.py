@@ -85,7 +85,12 @@ def _differentiable(name, function, gradient, setup, results):
 
 def without_gradient(name):
     """Registers what follows as the operator's function where nobody asks for a gradient: it leaves out outputs that are only kept."""
-    return functools.partial(setattr, direct, name)
+
+    def keep(function):
+        setattr(direct, name, function)
+        return function
+
+    return keep
 
 
 def way(name, *tensors):
