@@ -65,7 +65,8 @@ conv_tensor conv_tensor_of(const ckl_conv_desc *d, int which)
         const int mode = mode_in_memory(d, i);
         const int64_t given = given_stride(d, which, mode);
         t.stride[mode] = given ? given : step;
-        step = max_i64(step, product_i64(t.stride[mode], t.shape[mode])); // of one element any stride will do
+        const int64_t span = product_i64(t.stride[mode], t.shape[mode]);
+        step = span ? max_i64(step, span) : 0; // of one element any stride will do
     }
     return t;
 }

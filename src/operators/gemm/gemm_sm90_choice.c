@@ -20,7 +20,6 @@ enum {
     STEPS_FEWEST = 2,
     TILES_MANY = 16,    // for each SM
     STEPS_FEW = 8,      // along K, of small products: their epilogues are as long as their main loops
-    STEPS_SOME = 16,    // of those whose boxes of C still count
     STEPS_MANY = 32,    // of a tile that is worth a CTA of its own
     SWAP_COLUMNS = 256, // of a tile of D^T at most
     SWAP_TILES = 2,     // along them
@@ -49,7 +48,7 @@ static ring_limits limits_of(const gemm_sm90_config *c, int64_t k_steps)
     const bool few = k_steps <= STEPS_FEW, reads = c->epilogue.c || gemm_is_backward(c->epilogue.activation);
     if (few && reads)
         return (ring_limits){ 8, (int)max_i64(k_steps, STAGES_ENOUGH) };
-    if (k_steps <= STEPS_SOME && reads && c->epilogue.d == CKL_F32) // 6144x6080x640: 119.8 us, 152.3 with 2 buffers
+    if (reads && c->epilogue.d == CKL_F32) // 6144x6080x640: 119.8 us, with 2 buffers 152.3
         return (ring_limits){ 4, STAGES_MAX };
     return (ring_limits){ few && (c->batched == 1 || c->batched == GEMM_BY_POINTERS) ? 4 : 2, STAGES_MAX };
 }
