@@ -174,38 +174,14 @@ static void load_block(const latent_kernel *k, int slot, val start, val parity)
     }
 }
 
-/* A key of a cache, or of what is new: of sequence or page `of`. (D) */
-static tensor key_at(const latent_kernel *k, val pointer, int strides, val of, val row)
-{
-    const attention_decode_values *p = &k->place.p;
-    layout all = make_layout(shape(p->batch, p->kv_heads, k->place.form.tokens, k->place.form.d),
-                             stride(p->ld_batch[strides], p->ld_head[strides], p->ld[strides], 1));
-    return slice(gmem_tensor(pointer, k->place.form.dtype, all), of, k->place.kv_head, row, _);
-}
-
-/* Keys of a pair of blocks to L2, each by a lane: shared memory has room for one pair alone. */
-static void prefetch_pair(const latent_kernel *k, val pair)
-{
-    for (int row = 0; row < CONSUMERS * KEYS; row += LANES) {
-        const val key = add(start_of(k, pair, 0), add(lane(), imm(row)));
-        IF(lt(key, k->place.to)) {
-            const box_place at = box_at(k, key);
-            tensor gKey = key_at(k, k->place.p.x[ATTENTION_K], ATTENTION_K, at.of, at.row);
-            bulk_prefetch(tensor_address(gKey, coord(0)), imm_as(U32, k->place.form.d * 2));
-        }
-    }
-}
-
 static void load_split(void *of)
 {
     latent_kernel *k = of;
     k->pairs = pairs_of(&k->place);
-    LOOP(pair, k->pairs) {
-        prefetch_pair(k, add(pair, imm(1)));
-        IF(elect())
+    IF(elect())
+        LOOP(pair, k->pairs)
             for (int slot = 0; slot < CONSUMERS; slot++)
                 load_block(k, slot, start_of(k, pair, slot), phase_of(k, add(pair, imm(1))));
-    }
     assign(k->done, add(k->done, k->pairs));
 }
 
@@ -302,6 +278,15 @@ static void release_section(const latent_kernel *k, const consumer_role *c, int 
 {
     IF(eq(c->tid, imm(0)))
         pipeline_release(&k->ring, imm_as(U32, slot * SECTIONS + section));
+}
+
+/* A key of a cache, or of what is new: of sequence or page `of`. (D) */
+static tensor key_at(const latent_kernel *k, val pointer, int strides, val of, val row)
+{
+    const attention_decode_values *p = &k->place.p;
+    layout all = make_layout(shape(p->batch, p->kv_heads, k->place.form.tokens, k->place.form.d),
+                             stride(p->ld_batch[strides], p->ld_head[strides], p->ld[strides], 1));
+    return slice(gmem_tensor(pointer, k->place.form.dtype, all), of, k->place.kv_head, row, _);
 }
 
 /*
