@@ -262,7 +262,7 @@ static tensor partition_of(const row_split *s, const row_place *p, val pointer, 
     return tensor_at_coordinates(gmem_tensor(pointer, dtype, rows), cX);
 }
 
-tensor row_part(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld)
+tensor row_of_matrix(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld)
 {
     return partition_of(s, p, pointer, dtype, dynamic(ir_convert(CKL_I64, ld)));
 }

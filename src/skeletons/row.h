@@ -6,7 +6,7 @@
  * a cluster. The kernel then reads like this:
  *
  *     row_place p = row_here(&split, rows, cols);
- *     tensor tXgX = row_part(&split, &p, x, dtype, ldx), tYgY = ...;   // (VEC,STEPS)
+ *     tensor tXgX = row_of_matrix(&split, &p, x, dtype, ldx), tYgY = ...;   // (VEC,STEPS)
  *     tensor rX = fragment_like(tXgX, dtype);                          // (VEC,STEPS)
  *     row_load(&split, &p, tXgX, rX, -INFINITY);
  *     ... values of the thread, then row_reduce(&split, &reduction, values) ...
@@ -143,8 +143,8 @@ row_spans row_spans_of(const row_split *s, const row_place *p, val pointer, ckl_
 val row_may_have_ends(const row_split *s);
 
 /* This thread's partition of row p->row of a matrix whose rows start ld elements apart, or of a vector that all rows use. */
-tensor row_part(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld); // (VEC,STEPS)
-tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype);       // (VEC,STEPS)
+tensor row_of_matrix(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld); // (VEC,STEPS)
+tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype);            // (VEC,STEPS)
 
 /* Between memory and registers (of the memory's type or f32); past the end of the row: `fill`, and nothing is stored. */
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill);

@@ -439,8 +439,8 @@ static void pass_unrolled(const pass *v, const row_spans *all)
 static void load_ends(row_pipeline *s, const row_span *ends)
 {
     for (int i = 0; i < s->input_count; i++) {
-        tensor gX = row_part(&ends->split, &ends->place, s->inputs[i].pointer, s->dtype, s->inputs[i].ld); // (1,1)
-        s->rEnds[i] = fragment_like(gX, s->dtype);                                                         // (1,1)
+        tensor gX = row_of_matrix(&ends->split, &ends->place, s->inputs[i].pointer, s->dtype, s->inputs[i].ld); // (1,1)
+        s->rEnds[i] = fragment_like(gX, s->dtype);                                                              // (1,1)
         row_load(&ends->split, &ends->place, gX, s->rEnds[i], s->fill);
     }
 }

@@ -164,7 +164,7 @@ void row_pipeline_run(row_pipeline *s, const row_passes *passes, void *user);
 
 /*
  * One pass over the chunks that this CTA has of a row. rX[i], (VEC,STEPS) registers of the dtype, is this thread's partition of
- * the chunk of input i, with `fill` past the end of the row. span is this thread's, for row_part(), row_load() and row_store().
+ * the chunk of input i, with `fill` past the end of the row. span is this thread's, for row_of_matrix(), row_load() and row_store().
  * chunk is its number if passes are unrolled, else 0. Unrolled passes visit chunks past the end of a row too, unless
  * split.chunk.exact says that there are none. The elements at the ends of a ragged row come last, as chunk split.chunks; they
  * are loaded from global memory, in each pass.

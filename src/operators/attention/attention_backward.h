@@ -39,10 +39,10 @@ typedef struct backward_kernel {
 
     // where dQ comes with dK and dV (attention_backward_queries.c)
     bool with_queries;
-    columns part;   // queries of a consumer's part of dQ^T
-    int halves;     // of a block that parts are of: 1 or 2
-    tensor sSlopes; // dS^T: (ROWS,CHUNK,CHUNKS,BUFFERS*CONSUMERS*HALVES)
-    tensor sSums;   // (CONSUMERS*PART,64), f32
+    columns dq_columns; // queries of a consumer's tile of dQ^T
+    int halves;         // the tile has all queries of a block, or half: 1 or 2
+    tensor sSlopes;     // dS^T: (ROWS,CHUNK,CHUNKS,BUFFERS*CONSUMERS*HALVES)
+    tensor sSums;       // (CONSUMERS*QUERIES,64), f32
     tma_copy tmaSums;
     pipeline sums;
 } backward_kernel;
@@ -137,7 +137,7 @@ val attention_backward_block_number(const attention_values *p, const attention_s
                                     const backward_block *block);
 
 /* dQ in the kernel of keys: what it has in shared memory, a consumer's operands. */
-columns attention_backward_part_of(const attention_sm90_backward_config *config);
+columns attention_backward_dq_columns(const attention_sm90_backward_config *config);
 void attention_backward_describe_sums(backward_kernel *k);
 void attention_backward_describe_queries(const backward_kernel *k, backward_consumer *c);
 

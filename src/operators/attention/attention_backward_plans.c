@@ -88,14 +88,14 @@ static int block_for(const ckl_attention_desc *d, int64_t columns, bool overlap)
     return (int)min_i64(overlap ? BLOCK_MAX : BLOCK_EASY, max_i64(16, room / each / 16 * 16));
 }
 
-/* Can dQ come with dK and dV? Its two parts are of 64 elements, or queries; who adds to a block must be known. */
+/* Can dQ come with dK and dV? A consumer's tile of it has 64 elements, or 64 queries; who adds to a block must be known. */
 static bool has_sums(const ckl_attention_desc *d)
 {
     return d->d > 32 && d->d <= 2 * ATTENTION_ROWS && d->d + d->dv <= SUMS_HEADS_MAX && !d->dmask &&
            !attention_score_has_blocks(d->score);
 }
 
-/* A part is a multiple of 16 queries. */
+/* A consumer's tile of dQ has a multiple of 16 queries. */
 static int queries_step(const ckl_attention_desc *d)
 {
     return d->d > ATTENTION_ROWS ? 16 : 32;
@@ -191,17 +191,17 @@ static ckl_status admit(const char *who, const void *desc, const ckl_device_info
 }
 
 /* Stats of queries; sums of dQ; how many CTAs have added to a block of these. */
-typedef struct workspace_parts {
+typedef struct workspace_layout {
     int64_t sums, turns, bytes;
-} workspace_parts;
+} workspace_layout;
 
-static workspace_parts workspace_of(const ckl_attention_desc *d, const attention_sm90_backward_config *c)
+static workspace_layout workspace_of(const ckl_attention_desc *d, const attention_sm90_backward_config *c)
 {
     const int64_t of_batch = ceil_div(d->q, c->block),
                   heads = product_i64(d->batch, d->heads); // attention_backward_block_number():
     const int64_t blocks =
         d->ragged ? product_i64(d->heads, sum_i64(d->q_total / c->block, d->batch)) : product_i64(heads, of_batch);
-    workspace_parts w = { .bytes = product_i64(product_i64(heads, of_batch * c->block), STATS_BYTES) };
+    workspace_layout w = { .bytes = product_i64(product_i64(heads, of_batch * c->block), STATS_BYTES) };
     if (c->products == 7)
         return w;
     w.sums = round_up(w.bytes, PLAN_WORKSPACE_ALIGNMENT);
@@ -232,7 +232,7 @@ static ckl_status launch_sm90_backward(const ckl_plan *plan, const void *args, c
         FAIL(CKL_INVALID, "attention %s: a pointer is not aligned to 16 bytes; impl=naive_backward takes any",
              plan->impl->name);
     attention_params params = attention_params_of(d, x, c->consumers * ATTENTION_ROWS);
-    const workspace_parts w = workspace_of(d, c);
+    const workspace_layout w = workspace_of(d, c);
     const char *workspace = plan_workspace(plan, x->workspace);
     params.stats = workspace;
     params.stats_rows = (uint32_t)round_up(d->q, c->block);

@@ -13,11 +13,11 @@ enum {
 /* The sum over the lanes of a query of dO * O. */
 static val delta_of(const attention_values *p, const attention_form *form, val exists, val batch, val head, val token)
 {
-    val part = rem(thread(), imm(STATS_LANES)), sum = variable(F32, immf(0));
+    val column_lane = rem(thread(), imm(STATS_LANES)), sum = variable(F32, immf(0));
     layout all = make_layout(shape(form->dv, p->q, p->heads, p->all_heads),
                              stride(1, p->ld[ATTENTION_O], p->ld_head[ATTENTION_O], p->ld_batch[ATTENTION_O]));
     for (int first = 0; first < form->dv; first += VECTOR * STATS_LANES) {
-        val vector = add(part, imm(first / VECTOR));
+        val vector = add(column_lane, imm(first / VECTOR));
         IF(logical_and(exists, lt(vector, imm(form->dv / VECTOR)))) {
             tensor rO = fragment(form->dtype, compact(leaf(VECTOR))),
                    rDout = fragment(form->dtype, compact(leaf(VECTOR)));

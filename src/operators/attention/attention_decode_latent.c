@@ -482,14 +482,14 @@ static void share_sums(const latent_kernel *k, consumer_role *c)
         c->rows.sum[r] = add(at(k->sSum, row_number(c, r), 0), at(k->sSum, row_number(c, r), 1));
 }
 
-/* Its columns of the split's part, from registers. Rows past the last one are left out. */
-static void keep_part(const latent_kernel *k, const consumer_role *c, const decode_sums *sums)
+/* This consumer's columns of the split's partial, from registers. Rows past the last one are left out. */
+static void store_partial(const latent_kernel *k, const consumer_role *c, const decode_sums *sums)
 {
     const int width = k->half.used;
-    decode_part part = attention_decode_part_of(sums, k->place.split); // (2,BM), (DV,BM)
+    decode_partial partial = attention_decode_partial_of(sums, k->place.split); // (2,BM), (DV,BM)
     tiled_copy each = make_tiled_copy_C("UniversalCopy<64>", F32, &c->own, ROWS, width);
     tensor gO =
-        tensor_with_layout(part.values, make_layout(shape(ROWS, k->place.form.dv), stride(k->place.form.dv, 1)));
+        tensor_with_layout(partial.values, make_layout(shape(ROWS, k->place.form.dv), stride(k->place.form.dv, 1)));
     tensor gHalf = local_tile(gO, shape(ROWS, width), coord(0, c->index)); // (BM,DV/2)
     tensor cO = partition_D(&each, identity_tensor(shape(ROWS, width)), c->tid);
     const val rows = sub(imm_as(U32, k->place.rows_all), mul(k->place.tile, imm(ROWS)));
@@ -497,8 +497,8 @@ static void keep_part(const latent_kernel *k, const consumer_role *c, const deco
     if (c->index == 0)
         for (int r = 0; r < c->rows.count; r++) {
             const val row = row_number(c, r);
-            set(part.states, coord(0, row), c->rows.max[r]);
-            set(part.states, coord(1, row), c->rows.sum[r]);
+            set(partial.states, coord(0, row), c->rows.max[r]);
+            set(partial.states, coord(1, row), c->rows.sum[r]);
         }
 }
 
@@ -509,7 +509,7 @@ static void attend(const latent_kernel *k, const decode_sums *sums, int index)
     IF(lt(imm_as(U32, 0), k->pairs))
         (index == 0 ? attend_first : attend_second)(k, &c);
     share_sums(k, &c);
-    keep_part(k, &c, sums);
+    store_partial(k, &c, sums);
 }
 
 static void use_split(void *of)

@@ -169,21 +169,21 @@ int64_t attention_decode_ctas(const ckl_attention_decode_desc *d, int rows, int 
 }
 
 /* Counters of those CTAs that share rows; what each CTA knows of them. */
-typedef struct workspace_parts {
-    int64_t counters, states, parts, bytes;
-} workspace_parts;
+typedef struct workspace_layout {
+    int64_t counters, states, partials, bytes;
+} workspace_layout;
 
-static workspace_parts workspace_of(const ckl_attention_decode_desc *d, int rows, int split)
+static workspace_layout workspace_of(const ckl_attention_decode_desc *d, int rows, int split)
 {
     const int64_t ctas = attention_decode_ctas(d, rows, split), splits = ceil_div(d->kv, split);
-    workspace_parts w = { .counters = 0 };
+    workspace_layout w = { .counters = 0 };
     if (splits == 1 && !d->latent) // values of `latent` go that way from registers
         return w;
     const int64_t shared = ctas / splits, groups = ceil_div(splits, ATTENTION_DECODE_GROUP),
                   slots = product_i64(shared, splits + groups);
     w.states = round_up(product_i64(shared, (groups + 1) * 4), PLAN_WORKSPACE_ALIGNMENT);
-    w.parts = sum_i64(w.states, round_up(product_i64(slots, rows * 2 * 4), PLAN_WORKSPACE_ALIGNMENT));
-    w.bytes = sum_i64(w.parts, product_i64(slots, rows * d->dv * 4));
+    w.partials = sum_i64(w.states, round_up(product_i64(slots, rows * 2 * 4), PLAN_WORKSPACE_ALIGNMENT));
+    w.bytes = sum_i64(w.partials, product_i64(slots, rows * d->dv * 4));
     return w;
 }
 
@@ -203,13 +203,13 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
             "any alignment",
             plan->impl->name, x->q, x->k, x->v, x->o);
     attention_decode_params params = params_of(d, x);
-    const workspace_parts w = workspace_of(d, rows, split);
+    const workspace_layout w = workspace_of(d, rows, split);
     const char *workspace = plan_workspace(plan, x->workspace);
     params.splits = (uint32_t)ceil_div(d->kv, split);
     if (w.bytes) {
         params.counters = workspace + w.counters;
         params.states = workspace + w.states;
-        params.parts = workspace + w.parts;
+        params.parts = workspace + w.partials;
     }
     const int64_t units = attention_decode_ctas(d, rows, split);
     const plan_grid grid = { .x = min_i64(units, ctas_max) };

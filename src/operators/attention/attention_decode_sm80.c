@@ -258,7 +258,7 @@ static void share_states(decode_kernel *k)
 static void finish(decode_kernel *k)
 {
     const decode_sums sums = { .place = &k->place,
-                               .parts = k->cfg->warps,
+                               .partials = k->cfg->warps,
                                .flight = 16,
                                .threads = LANES * k->cfg->warps,
                                .sO = k->sO,

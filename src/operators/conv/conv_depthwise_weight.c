@@ -58,16 +58,16 @@ static val channels_of(const conv_values *p)
     return mul(p->groups, p->k);
 }
 
-/* CTAs that share the rows of a slice of a filter. */
-static val parts_of(const conv_depthwise_weight_config *c, const conv_values *p)
+/* Blocks of a filter's rows; a CTA has one. */
+static val row_blocks_of(const conv_depthwise_weight_config *c, const conv_values *p)
 {
     return div(add(p->filter[1], imm64(c->rows - 1)), imm64(c->rows));
 }
 
-/* Parts of a channel's filter. */
-static val all_parts(const conv_depthwise_weight_config *c, const conv_values *p)
+/* Blocks of rows of all planes of a filter. */
+static val all_blocks(const conv_depthwise_weight_config *c, const conv_values *p)
 {
-    return mul(mul(p->filter[0], parts_of(c, p)), p->c);
+    return mul(mul(p->filter[0], row_blocks_of(c, p)), p->c);
 }
 
 static val narrow(val x)
@@ -195,13 +195,13 @@ static void add_row(weight_role *k, val row)
         add_columns(k, &y, x, w);
 }
 
-/* A sum is done: tap number `tap` of part number z of the filter of a channel, to dw or dbias. */
+/* A sum is done: tap `tap` of block z of a channel's filter, to dw or dbias. */
 static void store_sum(const conv_depthwise_weight_config *cfg, const conv_values *p, val channel, val tap, val z,
                       val sum)
 {
     const layout any = make_layout(dynamic(imm64(1)), leaf(1));
-    val c = rem(z, p->c), rest = div(z, p->c), parts = parts_of(cfg, p);
-    val d = div(rest, parts), h = add(mul(rem(rest, parts), imm64(cfg->rows)), div(tap, imm64(cfg->filter)));
+    val c = rem(z, p->c), rest = div(z, p->c), row_blocks = row_blocks_of(cfg, p);
+    val d = div(rest, row_blocks), h = add(mul(rem(rest, row_blocks), imm64(cfg->rows)), div(tap, imm64(cfg->filter)));
     val index = add(add(mul(channel, p->w[0]), mul(d, p->w[1])), add(mul(h, p->w[2]), mul(c, p->w[4])));
     index = add(index, mul(rem(tap, imm64(cfg->filter)), p->w[3]));
     IF(logical_and(lt(tap, imm64(cfg->rows * cfg->filter)), lt(h, p->filter[1])))
@@ -211,7 +211,7 @@ static void store_sum(const conv_depthwise_weight_config *cfg, const conv_values
             set(gmem_tensor(p->bias, cfg->form.out, any), channel, sum);
 }
 
-/* The sums of the CTA's threads to the slice's: (CHANNEL,TAP,PART), of all channels; or where they belong, if it is the only slice. */
+/* The sums of the CTA's threads to the slice's: (CHANNEL,TAP,BLOCK), of all channels; or where they belong, if it is the only slice. */
 static void store_sums(const weight_role *k)
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
@@ -222,7 +222,7 @@ static void store_sums(const weight_role *k)
         for (int c = 0; c < cfg->vec; c++)
             set(sSum, coord(add(first, imm(c)), imm(s), worker), at(k->rSum, c, s));
     cta_sync();
-    val row = add(mul(cta_x(), convert(U32, all_parts(cfg, &k->p))), cta_z());
+    val row = add(mul(cta_x(), convert(U32, all_blocks(cfg, &k->p))), cta_z());
     LOOP_FROM(e, thread(), imm(channels * taps), imm(THREADS)) {
         val c = rem(e, imm(channels)), s = div(e, imm(channels)), sum = variable(F32, immf(0));
         val channel = convert(I64, add(mul(cta_y(), imm(channels)), c)), all = channels_of(&k->p);
@@ -243,12 +243,13 @@ static void multiply(const conv_depthwise_weight_config *cfg)
     launch_bounds(THREADS, cfg->ctas);
     weight_role k = { .cfg = cfg, .p = params_of(conv) };
     val lane = rem(thread(), imm(cfg->lanes)), worker = div(thread(), imm(cfg->lanes));
-    val rows = mul(mul(k.p.n, k.p.y_size[0]), k.p.y_size[1]), z = convert(I64, cta_z()), parts = parts_of(cfg, &k.p);
+    val rows = mul(mul(k.p.n, k.p.y_size[0]), k.p.y_size[1]), z = convert(I64, cta_z()),
+        row_blocks = row_blocks_of(cfg, &k.p);
     k.channel = convert(I64, mul(add(mul(cta_y(), imm(cfg->lanes)), lane), imm(cfg->vec)));
     k.channel_x = cfg->shared ? rem(z, k.p.c) : k.channel;
     z = div(z, k.p.c);
-    k.tap_d = div(z, parts);
-    k.tap_h = mul(rem(z, parts), imm64(cfg->rows));
+    k.tap_d = div(z, row_blocks);
+    k.tap_h = mul(rem(z, row_blocks), imm64(cfg->rows));
     k.rSum = fragment(F32, compact(shape(cfg->vec, taps_of(cfg))));
     fill(k.rSum, immf(0));
     grid_wait();
@@ -267,7 +268,7 @@ static void add_all(const conv_depthwise_weight_config *cfg)
     const int taps = taps_of(cfg);
     launch_bounds(THREADS, 0);
     conv_values p = params_of(conv);
-    val channels = channels_of(&p), count = mul(mul(all_parts(cfg, &p), imm64(taps)), channels);
+    val channels = channels_of(&p), count = mul(mul(all_blocks(cfg, &p), imm64(taps)), channels);
     val e = add(mul(convert(I64, cta_x()), imm64(THREADS)), convert(I64, thread()));
     grid_wait();
     launch_dependents();
@@ -316,8 +317,8 @@ static bool is_shared(const ckl_conv_desc *d)
                PRODUCTS;
 }
 
-/* CTAs of a slice beside each other: the parts of a channel's filter. */
-static int64_t parts_of_filter(const ckl_conv_desc *d, const conv_depthwise_weight_config *c)
+/* CTAs of a slice beside each other: the blocks of a channel's filter. */
+static int64_t blocks_of_filter(const ckl_conv_desc *d, const conv_depthwise_weight_config *c)
 {
     return d->t * ceil_div(d->r, c->rows) * (d->c / d->groups);
 }
@@ -348,7 +349,7 @@ static ckl_status choose_depthwise_weight(const void *desc, const ckl_device_inf
     c->lanes = 8;
     while (c->lanes > 1 && 8 * round_up(d->k, (int64_t)c->lanes * c->vec) > 9 * d->k)
         c->lanes /= 2;
-    const int64_t ctas = ceil_div(d->k, (int64_t)c->lanes * c->vec) * parts_of_filter(d, c);
+    const int64_t ctas = ceil_div(d->k, (int64_t)c->lanes * c->vec) * blocks_of_filter(d, c);
     const int64_t rows = ceil_div(rows_of(d), THREADS / c->lanes); // of a thread, were there one slice
     c->slices = rows <= ROWS_OF_ONE
                     ? 1
@@ -387,7 +388,7 @@ static ckl_status admit_depthwise_weight(const void *desc, const ckl_device_info
 
 static int64_t sums_of_slice(const ckl_conv_desc *d, const conv_depthwise_weight_config *c)
 {
-    return parts_of_filter(d, c) * taps_of(c) * d->k;
+    return blocks_of_filter(d, c) * taps_of(c) * d->k;
 }
 
 static int64_t workspace_depthwise_weight(const ckl_plan *plan)
@@ -407,7 +408,7 @@ static ckl_status launch_depthwise_weight(const ckl_plan *plan, const void *args
              a->dy, c->vec);
     conv_params p = conv_params_of(d, a);
     p.sums = plan_workspace(plan, a->workspace);
-    const plan_grid grid = { c->slices, ceil_div(d->k, (int64_t)c->lanes * c->vec), parts_of_filter(d, c) };
+    const plan_grid grid = { c->slices, ceil_div(d->k, (int64_t)c->lanes * c->vec), blocks_of_filter(d, c) };
     TRY(plan_launch(plan, 0, grid, &p, stream));
     return c->slices == 1
                ? CKL_OK

@@ -26,7 +26,7 @@ enum {
     MENDERS = 64, // threads: a row of channels each
 };
 
-/* A tile, or a consumer's part of it: the first filter, and where its spans begin. Joined: in image 0, whose pixels are all. */
+/* A tile, or what a consumer has of it: the first filter, and where its spans begin. Joined: in image 0, whose pixels are all. */
 typedef struct tile_place {
     val filter, pixel[CONV_NCHW_SPANS_MAX], image[CONV_NCHW_SPANS_MAX];
 } tile_place;
@@ -258,9 +258,9 @@ static consumer_role describe_consumer(const nchw_kernel *k)
     c.tid = rem(thread(), imm(WARPGROUP));
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
     c.first_thread = eq(c.tid, imm(0));
-    val part_m = cfg->side ? imm(0) : c.index, part_n = cfg->side ? c.index : imm(0);
-    c.tCrW = descriptors_A(&c.mma, local_tile(k->sW, shape(CONV_SM90_ROWS, cfg->tile_k), coord(part_m, 0, _)));
-    c.tCrX = descriptors_B(&c.mma, local_tile(k->sX, shape(cfg->tile_n, cfg->tile_k), coord(part_n, 0, _)));
+    val row = cfg->side ? imm(0) : c.index, column = cfg->side ? c.index : imm(0);
+    c.tCrW = descriptors_A(&c.mma, local_tile(k->sW, shape(CONV_SM90_ROWS, cfg->tile_k), coord(row, 0, _)));
+    c.tCrX = descriptors_B(&c.mma, local_tile(k->sX, shape(cfg->tile_n, cfg->tile_k), coord(column, 0, _)));
     c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);
     fill(c.acc, immf(0)); // once: the first wgmma of a tile ignores them
     if (!cfg->direct)
@@ -276,21 +276,21 @@ static void multiply(const void *kernel, const void *role, val stage, val not_fi
 }
 
 /* Some columns of a consumer's sums: 64 filters by pixels of one span. */
-typedef struct part_of_tile {
-    tensor acc, coordinates; // the sums, where they are in the part: (MMA,1,1)
+typedef struct subtile {
+    tensor acc, coordinates; // sums, and where they are in the subtile: (MMA,1,1)
     val filter, pixel, image;
-} part_of_tile;
+} subtile;
 
 /* Where sum number i belongs; inside: predicate, to y at all. */
 typedef struct sum_place {
     val filter, pixel, image, inside;
 } sum_place;
 
-static sum_place place_of_element(const nchw_kernel *k, const part_of_tile *part, int i)
+static sum_place place_of_element(const nchw_kernel *k, const subtile *t, int i)
 {
-    sum_place at = { add(part->filter, coordinate(part->coordinates, 0, i)),
-                     add(part->pixel, coordinate(part->coordinates, 1, i)),
-                     part->image,
+    sum_place at = { add(t->filter, coordinate(t->coordinates, 0, i)),
+                     add(t->pixel, coordinate(t->coordinates, 1, i)),
+                     t->image,
                      { 0 } };
     at.inside = logical_and(lt(at.filter, conv_number(k->p.k)), lt(at.pixel, k->run));
     at.inside = logical_and(at.inside, lt(at.image, k->images));
@@ -317,21 +317,21 @@ static conv_place place_of_sum(const nchw_kernel *k, const sum_place *at)
 }
 
 /* The sums with bias, residual and activation. */
-static tensor finish(const nchw_kernel *k, const part_of_tile *part)
+static tensor finish(const nchw_kernel *k, const subtile *t)
 {
     const conv_form *form = &k->cfg->form;
     tensor gBias = gmem_tensor(k->p.bias, form->out, make_layout(dynamic(k->p.k), leaf(1))); // (K)
     tensor gR = gmem_tensor(k->p.residual, form->out, make_layout(dynamic(imm64(1)), leaf(1)));
-    tensor rY = fragment_like(part->acc, F32);
+    tensor rY = fragment_like(t->acc, F32);
     tensor gScale = gmem_tensor(k->p.scale, F32, make_layout(dynamic(k->p.k), leaf(1))); // (K)
     val last = sub(conv_number(k->p.k), imm(1)), bias[CONV_SM90_ROWS] = { 0 }, scale[CONV_SM90_ROWS] = { 0 };
     bool loaded[CONV_SM90_ROWS] = { false };
-    layout along = coordinate_distances(part->coordinates, 0);
+    layout along = coordinate_distances(t->coordinates, 0);
     for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
         const int64_t row = index_at(along, i);
-        val x = at_f32(part->acc, i);
+        val x = at_f32(t->acc, i);
         if (!loaded[row]) {
-            val filter = min(add(part->filter, coordinate(part->coordinates, 0, i)), last);
+            val filter = min(add(t->filter, coordinate(t->coordinates, 0, i)), last);
             bias[row] = form->bias ? at_f32(gBias, filter) : bias[row];
             scale[row] = form->scale ? at(gScale, filter) : scale[row];
             loaded[row] = true;
@@ -339,7 +339,7 @@ static tensor finish(const nchw_kernel *k, const part_of_tile *part)
         conv_element in = { .sum = x, .scale = scale[row], .bias = bias[row] };
         conv_place place = { 0 };
         if (form->residual || form->custom) {
-            const sum_place own = place_of_element(k, part, i);
+            const sum_place own = place_of_element(k, t, i);
             in.residual = form->residual ? at_f32(gR, element_of(k, &own)) : in.residual;
             place = form->custom ? place_of_sum(k, &own) : place;
         }
@@ -349,18 +349,18 @@ static tensor finish(const nchw_kernel *k, const part_of_tile *part)
 }
 
 /* Element by element, which any planes take. */
-static void store_directly(const nchw_kernel *k, const part_of_tile *part, tensor rY)
+static void store_directly(const nchw_kernel *k, const subtile *t, tensor rY)
 {
     const ckl_dtype out = k->cfg->form.out;
     tensor gY = gmem_tensor(k->p.from[m_major(k) ? CONV_X : CONV_Y], out, make_layout(dynamic(imm64(1)), leaf(1)));
     for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
-        const sum_place own = place_of_element(k, part, i);
+        const sum_place own = place_of_element(k, t, i);
         IF(own.inside)
             set(gY, element_of(k, &own), convert(out, at(rY, i)));
     }
 }
 
-static void store_staged(const nchw_kernel *k, const consumer_role *c, const tiled_mma *mma, const part_of_tile *part,
+static void store_staged(const nchw_kernel *k, const consumer_role *c, const tiled_mma *mma, const subtile *t,
                          tensor rY, int number, int count)
 {
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
@@ -371,7 +371,7 @@ static void store_staged(const nchw_kernel *k, const consumer_role *c, const til
     else
         copy(rY, partition_C(mma, sY, c->tid), 8);
     STAGED_STORE(&staged)
-        tma_store_of(&k->tmaY, sY, part->filter, part->pixel, 1, &part->image);
+        tma_store_of(&k->tmaY, sY, t->filter, t->pixel, 1, &t->image);
 }
 
 static void epilogue(const nchw_kernel *k, const consumer_role *c, val tile)
@@ -380,18 +380,18 @@ static void epilogue(const nchw_kernel *k, const consumer_role *c, val tile)
     const int width = k->size.y_cols, count = cfg->tile_n / width, spans = cfg->tile_n / SPAN;
     const tiled_mma mma = conv_mma_of(cfg->form.dtype, width);
     const tile_place own = place_of(k, tile, cfg->side ? mul(c->index, imm(spans)) : imm(0), spans);
-    part_of_tile part = { .coordinates = partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, width)), c->tid) };
-    part.filter = cfg->side ? own.filter : add(own.filter, mul(c->index, imm(CONV_SM90_ROWS)));
+    subtile t = { .coordinates = partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, width)), c->tid) };
+    t.filter = cfg->side ? own.filter : add(own.filter, mul(c->index, imm(CONV_SM90_ROWS)));
     for (int i = 0; i < count && !ir_failed(); i++) {
         const int span = i * width / SPAN;
-        part.acc = slice(accumulator_columns(c->acc, i * width, width), _, 0, _);
-        part.pixel = add(own.pixel[span], imm(i * width % SPAN));
-        part.image = own.image[span];
-        tensor rY = finish(k, &part);
+        t.acc = slice(accumulator_columns(c->acc, i * width, width), _, 0, _);
+        t.pixel = add(own.pixel[span], imm(i * width % SPAN));
+        t.image = own.image[span];
+        tensor rY = finish(k, &t);
         if (cfg->direct)
-            store_directly(k, &part, rY);
+            store_directly(k, &t, rY);
         else
-            store_staged(k, c, &mma, &part, rY, i, count);
+            store_staged(k, c, &mma, &t, rY, i, count);
     }
 }
 

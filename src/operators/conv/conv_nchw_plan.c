@@ -9,9 +9,9 @@ enum { UNIT = 8, SPAN = CONV_SM90_SPAN }; // elements of 16 bytes; pixels of a r
 
 conv_nchw_shape conv_nchw_shape_of(const conv_nchw_config *c)
 {
-    const int rows = CONV_SM90_ROWS, parts = c->side ? c->consumers : 1;
-    conv_nchw_shape s = { .tile_m = rows * c->consumers / parts,
-                          .spans = parts * c->tile_n / SPAN,
+    const int rows = CONV_SM90_ROWS, across = c->side ? c->consumers : 1;
+    conv_nchw_shape s = { .tile_m = rows * c->consumers / across,
+                          .spans = across * c->tile_n / SPAN,
                           .joined = c->im2col && c->direct,
                           .y_cols = 128 / (int)ckl_dtype_bytes(c->form.out) };
     s.stage_bytes = (int64_t)(s.tile_m + s.spans * SPAN) * c->tile_k * 2;

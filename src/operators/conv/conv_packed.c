@@ -54,7 +54,7 @@ static bool lies_folded(const ckl_conv_desc *d, int which, const packed_problem 
 }
 
 /* TMA takes strides of up to 8. Beyond, the rows of a filter become its slices: each goes through every stride-th row of x. */
-static bool parts_rows(const ckl_conv_desc *d)
+static bool slices_rows(const ckl_conv_desc *d)
 {
     return d->stride_h > 8 && d->d == 1 && d->t == 1 && d->dilation_h == 1 && !d->pad_top && !d->pad_bottom;
 }
@@ -117,7 +117,7 @@ static void place_tensor(const ckl_conv_desc *d, const conv_packed_way *way, int
     t->shape[3] = which == CONV_X ? p->inner.w : 1;
     if (which == CONV_W)
         t->stride[3] = p->row[which];
-    if (which == CONV_X && parts_rows(d)) {
+    if (which == CONV_X && slices_rows(d)) {
         t->shape[1] = d->r;
         t->stride[1] = p->row[which];
         t->shape[2] = p->inner.h;
@@ -146,7 +146,7 @@ static packed_problem packed_of(const ckl_conv_desc *d, conv_packed_way way)
         p.inner.s = p.inner.stride_w = p.inner.dilation_w = 1;
         p.inner.pad_left = p.inner.pad_right = 0;
     }
-    if (fold && parts_rows(d)) {
+    if (fold && slices_rows(d)) {
         p.inner.d = p.inner.t = d->r;
         p.inner.h = modes[1].y;
         p.inner.r = p.inner.stride_h = 1;

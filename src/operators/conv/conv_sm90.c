@@ -123,7 +123,7 @@ static void describe_boxes(conv_kernel *k)
     const conv_sm90_shape *s = &k->size;
     const int x_box[] = { c->tile_k, c->box_w, c->box_h, 1, c->box_n };
     const int x_step[] = { 1, c->step_w, c->step_h, 1, 1 };
-    const int y_box[] = { s->y_cols, s->part_w, s->part_h, 1, s->part_n };
+    const int y_box[] = { s->y_cols, s->consumer_w, s->consumer_h, 1, s->consumer_n };
     k->tmaX = c->im2col ? make_tma_im2col(k->p.mX, c->form.dtype, 4, s->tile_m, c->tile_k, x_step, s->span)
                         : make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, s->span);
     const int rank = c->grouped ? 4 : 3;
@@ -170,18 +170,18 @@ static void describe_schedule(conv_kernel *k)
     }
 }
 
-/* Part `number` of some equal ones of the sum. */
-static void find_part(const conv_kernel *k, tile_place *place, val number, int parts)
+/* Share `number` of the sum, of `shares` about equal ones. */
+static void find_k_tiles(const conv_kernel *k, tile_place *place, val number, int shares)
 {
-    place->first = div(mul(k->k_tiles, number), imm(parts));
-    place->k_tiles = sub(div(mul(k->k_tiles, add(number, imm(1))), imm(parts)), place->first);
+    place->first = div(mul(k->k_tiles, number), imm(shares));
+    place->k_tiles = sub(div(mul(k->k_tiles, add(number, imm(1))), imm(shares)), place->first);
 }
 
 /* A tile's slice, which counts slowest, and what of the sum it has; returns the rest. */
 static val find_slice(const conv_kernel *k, tile_place *place, val number)
 {
     place->slice = div(number, k->images);
-    find_part(k, place, place->slice, k->cfg->slices);
+    find_k_tiles(k, place, place->slice, k->cfg->slices);
     return rem(number, k->images);
 }
 
@@ -199,7 +199,7 @@ static tile_place place_of(const conv_kernel *k, val tile)
     if (k->cfg->slices > 1)
         rest = find_slice(k, &place, rest);
     if (k->cfg->split > 1)
-        find_part(k, &place, cluster_rank(), k->cfg->split);
+        find_k_tiles(k, &place, cluster_rank(), k->cfg->split);
     place.image = mul(rest, imm(k->cfg->box_n));
     return place;
 }
@@ -225,7 +225,7 @@ static val under(const conv_kernel *k, const tile_place *place, val tap, int m)
     return sub(add(first, mul(tap, conv_number(k->p.dilation[m]))), conv_number(k->p.pad[m]));
 }
 
-/* Of the filters' tap number `tap` the part of a stage. */
+/* The filters of a stage: those of tap `tap`. */
 static void load_filters(const conv_kernel *k, const pipeline_state *at, const tile_place *place, val tap, val channel,
                          val full)
 {
@@ -317,11 +317,11 @@ static void load_slice(const conv_kernel *k, pipeline_state *stage, const tile_p
 static void load_tiles(const void *of)
 {
     const conv_kernel *k = of;
-    const bool parts = k->cfg->slices > 1 || k->cfg->split > 1;
+    const bool sliced = k->cfg->slices > 1 || k->cfg->split > 1;
     pipeline_state stage = producer_state(&k->ring);
     LOOP_FROM(tile, first_tile(k), k->count, clusters(k)) {
         tile_place place = place_of(k, tile);
-        (parts ? load_slice : load_all)(k, &stage, &place);
+        (sliced ? load_slice : load_all)(k, &stage, &place);
     }
 }
 
@@ -473,16 +473,16 @@ static conv_place place_of_sum(const conv_kernel *k, const consumer_role *c, con
 {
     const conv_sm90_shape *s = &k->size;
     tensor tCcY = coordinates_of(k, c);
-    val pixel = coordinate(tCcY, 0, i), rest = div(pixel, imm(s->part_w));
+    val pixel = coordinate(tCcY, 0, i), rest = div(pixel, imm(s->consumer_w));
     if (k->cfg->im2col) {
         const tile_place at = place_of_pixel(k, add(own->at[2], pixel));
         return (conv_place){ at.image,
                              { at.at[0], at.at[1], at.at[2] },
                              add(first_channel(k, own, first / s->y_cols), coordinate(tCcY, 1, i)) };
     }
-    return (conv_place){ add(own->image, div(rest, imm(s->part_h))),
-                         { k->cfg->grouped ? imm(0) : own->at[0], add(own->at[1], rem(rest, imm(s->part_h))),
-                           add(own->at[2], rem(pixel, imm(s->part_w))) },
+    return (conv_place){ add(own->image, div(rest, imm(s->consumer_h))),
+                         { k->cfg->grouped ? imm(0) : own->at[0], add(own->at[1], rem(rest, imm(s->consumer_h))),
+                           add(own->at[2], rem(pixel, imm(s->consumer_w))) },
                          add(first_channel(k, own, first / s->y_cols), coordinate(tCcY, 1, i)) };
 }
 

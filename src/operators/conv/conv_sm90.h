@@ -46,14 +46,14 @@ static inline bool conv_sm90_n_major(const conv_sm90_config *c)
 
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_sm90_shape {
-    int tile_m;                 // pixels of a CTA
-    int span, depth;            // bytes from row to row of a stage's tiles, their columns as wgmma takes them
-    int w_k, w_span, w_depth;   // the same of filters, which have the channels of their own group: tile_k for one
-    int part_w, part_h, part_n; // the box of a consumer's pixels
-    int next_w, next_h, next_n; // from one consumer's to the next one's
-    int y_cols;                 // of a staging buffer
-    int buffers;                // of a consumer: two, or with a residual all of two tiles
-    int64_t stage_bytes;        // that are loaded
+    int tile_m;               // pixels of a CTA
+    int span, depth;          // bytes from row to row of a stage's tiles, their columns as wgmma takes them
+    int w_k, w_span, w_depth; // the same of filters, which have the channels of their own group: tile_k for one
+    int consumer_w, consumer_h, consumer_n; // the box of a consumer's pixels
+    int next_w, next_h, next_n;             // from one consumer's to the next one's
+    int y_cols;                             // of a staging buffer
+    int buffers;                            // of a consumer: two, or with a residual all of two tiles
+    int64_t stage_bytes;                    // that are loaded
     int64_t stage_room, smem_bytes;
 } conv_sm90_shape;
 

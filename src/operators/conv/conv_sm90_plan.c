@@ -16,9 +16,9 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
     const int rows = CONV_SM90_ROWS, plane = c->box_w * c->box_h, out = (int)ckl_dtype_bytes(c->form.out);
     conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = 128 / out };
     s.buffers = CONV_SM90_BUFFERS * (c->form.residual ? c->tile_n / s.y_cols : 1);
-    s.part_w = c->box_w < rows ? c->box_w : rows;
-    s.part_h = c->box_h < rows / s.part_w ? c->box_h : rows / s.part_w;
-    s.part_n = rows / (s.part_w * s.part_h);
+    s.consumer_w = c->box_w < rows ? c->box_w : rows;
+    s.consumer_h = c->box_h < rows / s.consumer_w ? c->box_h : rows / s.consumer_w;
+    s.consumer_n = rows / (s.consumer_w * s.consumer_h);
     s.next_w = c->box_w > rows ? rows : 0;
     s.next_h = c->box_w <= rows && plane > rows ? rows / c->box_w : 0;
     s.next_n = plane <= rows ? rows / plane : 0;
@@ -164,7 +164,7 @@ static void fit_box(const ckl_conv_desc *d, conv_sm90_config *c)
     c->box_n = box.n;
 }
 
-/* Channels of a stage: rows of 128 bytes, halves or quarters, or equal parts of what there are; 0: the last are none of their own. */
+/* Channels of a stage: rows of 128 bytes, halves or quarters, or equal ctas of what there are; 0: the last are none of their own. */
 static int depth_of(const ckl_conv_desc *d, int i)
 {
     enum { LAST = 3, UNIT = 16 };
@@ -268,11 +268,11 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
 }
 
 /*
- * What a row of a box costs beside one of 128 bytes: it comes in pieces that are powers of two. 48 channels of 56x56 by 3x3 in boxes of 96
+ * What a row of a box costs beside one of 128 bytes: TMA takes it by powers of two. 48 channels of 56x56 by 3x3 in boxes of 96
  * bytes 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie; 248 channels 1.8 times 256, 80 in two halves
  * 37.4 us, padded to 128 32.6 (bench/notes/conv.md).
  */
-static double pieces_of(int64_t bytes)
+static double row_cost(int64_t bytes)
 {
     static const double cost[] = { 1, 1, 1.9, 2.5, 3.5 };
     return cost[__builtin_popcountll((uint64_t)bytes / 16)];
@@ -293,14 +293,14 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *devic
     const int64_t channels = channels_in(d), chunks = ceil_div(channels, c->tile_k);
     const double launches = (double)(c->zeros ? seen_launches(d) : launches_of(d));
     const double taps = (double)conv_useful_taps(d) / launches;
-    const double tiles = tiles_of(d, c) * c->slices, parts = c->split, at_once = floor(device->sm_count / parts),
-                 active = parts * fmin(tiles, at_once);
+    const double tiles = tiles_of(d, c) * c->slices, ctas = c->split, at_once = floor(device->sm_count / ctas),
+                 active = ctas * fmin(tiles, at_once);
     const double bytes = (double)ckl_dtype_bytes(d->dtype);
     const double multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS;
     const int64_t last = (channels - (chunks - 1) * c->tile_k) * (int64_t)bytes; // of a row of the last chunk
-    const double whole = pieces_of(c->tile_k * (int64_t)bytes),
-                 pieces = whole + (fmax(whole, pieces_of(last)) - whole) / (double)chunks;
-    const double rows = pieces * (PIXEL * s.tile_m + FILTER * c->tile_n);
+    const double full = row_cost(c->tile_k * (int64_t)bytes),
+                 a_row = full + (fmax(full, row_cost(last)) - full) / (double)chunks;
+    const double rows = a_row * (PIXEL * s.tile_m + FILTER * c->tile_n);
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), rows);
     const double absent = (double)(chunks * c->tile_k - channels) / (double)chunks * bytes * (s.tile_m + c->tile_n);
     const int64_t columns =
@@ -310,8 +310,8 @@ plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *devic
                               : 0;
     const double stage = fmax(multiply, load) + (absent + beside) / ZEROS + STAGE + (c->stages < 3 ? RING : 0);
     const bool shallow = taps * (double)channels * bytes <= 2 * CONV_SM90_K; // could be one stage
-    const double tile = ceil(taps * (double)chunks / c->slices / parts) * stage + EPILOGUE * c->tile_n / 2 / parts +
-                        (shallow ? SINGLE : 0) + (parts > 1 ? EXCHANGE : 0);
+    const double tile = ceil(taps * (double)chunks / c->slices / ctas) * stage + EPILOGUE * c->tile_n / 2 / ctas +
+                        (shallow ? SINGLE : 0) + (ctas > 1 ? EXCHANGE : 0);
     const double waves = ceil(tiles / at_once), traffic = tiles / at_once / 64;
     return (plan_cost){ launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
                         multiply > load ? "tensor cores" : "loads" };

@@ -261,12 +261,12 @@ static void multiply(const stem_kernel *k, val buffer)
     const conv_stem_config *c = k->cfg;
     const int pixel_bytes = 2 * k->size.padded,
               apart = c->nchw ? 1 : 8;                             // columns from a thread's first pixel to its second
-    val group = div(k->lane, imm(4)), part = rem(k->lane, imm(4)); // a pixel, a word of 8 elements of K
+    val group = div(k->lane, imm(4)), word = rem(k->lane, imm(4)); // a pixel, a word of 8 elements of K
     val column = mul(group, imm((c->nchw ? 2 : 1) * c->step_w));
     val pixel = add(mul(k->warp_row, imm(c->step_h * k->size.halo_w)), column);
     val address = add(tensor_address(k->sHalo, coord(0, 0)), mul(buffer, imm(2 * k->size.halo)));
     address = add(address, mul(pixel, imm(pixel_bytes)));
-    val of_tap = k->size.padded == 8 ? part : rem(part, imm(2)), second = sub(imm(0), div(part, imm(2)));
+    val of_tap = k->size.padded == 8 ? word : rem(word, imm(2)), second = sub(imm(0), div(word, imm(2)));
     address = add(address, mul(of_tap, imm(4)));
     for (int first = 0; first < k->size.steps && !ir_failed(); first += STEPS_AT_ONCE)
         multiply_steps(k, address, second, first, apart * c->step_w * pixel_bytes);

@@ -74,8 +74,8 @@ static val loss_of(val lse, val logit, label t)
 /* The loads of a tile. */
 static tensor load_logits(const problem *k, const row_split *split, const row_place *tile)
 {
-    tensor tXgX = row_part(split, tile, k->p.x, k->cfg->dtype, k->p.ldx); // (VEC,STEPS)
-    tensor rX = fragment_like(tXgX, k->cfg->dtype);                       // (VEC,STEPS)
+    tensor tXgX = row_of_matrix(split, tile, k->p.x, k->cfg->dtype, k->p.ldx); // (VEC,STEPS)
+    tensor rX = fragment_like(tXgX, k->cfg->dtype);                            // (VEC,STEPS)
     row_load(split, tile, tXgX, rX, -INFINITY);
     return rX;
 }
@@ -216,8 +216,8 @@ static gradient_tile make_tile(const problem *k, const row_span *span)
 {
     const val start = mul(cta_y(), imm((int)row_split_cols(&k->split)));
     gradient_tile g = { .split = span->split, .place = row_from(&span->place, start) };
-    g.tXgX = row_part(&g.split, &g.place, k->p.x, k->cfg->dtype, k->p.ldx);
-    g.tXgDx = row_part(&g.split, &g.place, k->p.dx, k->cfg->dtype, k->p.lddx);
+    g.tXgX = row_of_matrix(&g.split, &g.place, k->p.x, k->cfg->dtype, k->p.ldx);
+    g.tXgDx = row_of_matrix(&g.split, &g.place, k->p.dx, k->cfg->dtype, k->p.lddx);
     g.rX = fragment_like(g.tXgX, k->cfg->dtype);
     g.rDx = fragment_like(g.tXgDx, F32);
     return g;

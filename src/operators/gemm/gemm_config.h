@@ -475,7 +475,7 @@ static inline bool gemm_sm90_sums_twice(const gemm_epilogue *e)
 /* Rows of a tile that a consumer sums on their own where it sums twice. */
 int gemm_sm90_partial_rows(const gemm_sm90_config *config);
 
-/* Accumulators of one consumer thread, and of one such part. */
+/* Accumulators of a consumer thread; and of one of those sums. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
 /* Does the epilogue need few registers? */

@@ -269,7 +269,7 @@ void gemm_add_warps(gemm_epilogue e, const gemm_values *p, const tiled_mma *mma,
 {
     enum { LANES = 32 };
     tensor sSums =
-        smem_view(x->parts, F32,
+        smem_view(x->partials, F32,
                   make_layout(shape(x->rows, x->columns, x->warps), stride(1, x->rows, x->apart))); // (ROWS,COLS,WARPS)
     copy(acc, partition_C(mma, slice(sSums, _, _, warp()), lane()), 4);
     cta_sync();

@@ -90,7 +90,7 @@ void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, va
  */
 typedef struct gemm_warp_sums {
     int rows, columns, warps; // columns and rows of D; warps of the CTA
-    val parts;                // address of the first warp's sums
+    val partials;             // address of the first warp's sums
     int apart;                // elements to those of the next
     val row, col;             // i64: where the block begins in D
 } gemm_warp_sums;

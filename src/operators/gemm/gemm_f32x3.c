@@ -133,13 +133,13 @@ static void split_matrix(const gemm_f32x3_config *cfg, const gemm_repitch_values
                  .length = p->copy_length[i],
                  .to = p->to[i],
                  .to_ld = p->to_ld[i] };
-    val parts = convert(U32, div(add(s.length, imm64(DEPTH - 1)), imm64(DEPTH)));
-    val of_matrix = mul(parts, convert(U32, div(add(s.rows, imm64(ROWS - 1)), imm64(ROWS))));
-    val matrix = convert(I64, div(cta, of_matrix)), part = rem(cta, of_matrix);
+    val k_tiles = convert(U32, div(add(s.length, imm64(DEPTH - 1)), imm64(DEPTH)));
+    val of_matrix = mul(k_tiles, convert(U32, div(add(s.rows, imm64(ROWS - 1)), imm64(ROWS))));
+    val matrix = convert(I64, div(cta, of_matrix)), tile = rem(cta, of_matrix);
     s.from = address_of(p->from[i], mul(matrix, p->from_stride[i]));
     s.to = address_of(s.to, mul(mul(matrix, s.rows), s.to_ld));
-    s.row = convert(I64, mul(div(part, parts), imm(ROWS)));
-    s.depth = convert(I64, mul(rem(part, parts), imm(DEPTH)));
+    s.row = convert(I64, mul(div(tile, k_tiles), imm(ROWS)));
+    s.depth = convert(I64, mul(rem(tile, k_tiles), imm(DEPTH)));
     if (s.k_major)
         split_straight(&s);
     else

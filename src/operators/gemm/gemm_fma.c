@@ -55,8 +55,8 @@ static val place_n(const gemm_fma_config *cfg)
     return add(mul(div(warp(), imm(threads_m(cfg) / LANES_M)), imm(LANES_N)), rem(lane(), imm(LANES_N)));
 }
 
-/* Row r of a tile as one of its part of the matrix, and as one of the matrix: beyond the last one that one again. */
-static val part_row(const tile_rows *t, val r)
+/* Row r of a tile among those of its half, if gated; then among the matrix's, whose last one stands for those beyond. */
+static val row_of_half(const tile_rows *t, val r)
 {
     val row = t->half ? select(ge(r, imm(t->half)), sub(r, imm(t->half)), r) : r;
     return add(t->first, convert(I64, row));
@@ -64,7 +64,7 @@ static val part_row(const tile_rows *t, val r)
 
 static val matrix_row(const tile_rows *t, val r)
 {
-    val row = min(part_row(t, r), sub(t->count, imm64(1)));
+    val row = min(row_of_half(t, r), sub(t->count, imm64(1)));
     if (t->lists)
         return gemm_row_of_A((gemm_epilogue){ .gather = true }, t->lists, row);
     return t->half ? add(row, select(ge(r, imm(t->half)), t->count, imm64(0))) : row;
@@ -98,7 +98,7 @@ static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_ro
 {
     const int across = rows / x->vec;
     val k = div(thread(), imm(across)), row = mul(rem(thread(), imm(across)), imm(x->vec));
-    val left = min(sub(t->count, part_row(t, row)), imm64(x->vec)); // of the vector, in the matrix
+    val left = min(sub(t->count, row_of_half(t, row)), imm64(x->vec)); // of the vector, in the matrix
     val start = select(gt(left, imm64(0)), matrix_row(t, row), imm64(0));
     x->k_step = gemm_fma_threads(cfg) / across;
     x->copies = cfg->depth / x->k_step;

@@ -51,25 +51,25 @@ static val group_of_row(const gemm_values *all, val i)
     return group;
 }
 
-/* Element (i,j) of D; A has so many rows, of which p may have a part. */
+/* Element (i,j) of D; A has so many rows, of which p may have only some. */
 static void compute_element(const gemm_naive_config *cfg, const gemm_values *p, val i, val j, val rows)
 {
     const gemm_epilogue e = cfg->epilogue;
     ir_type sums = e.ab == CKL_I8 ? I32 : F32;
     val sum = variable(sums, convert(sums, imm(0))), up = variable(sums, convert(sums, imm(0)));
     const bool scaled = gemm_has_block_scales(e.scale_b);
-    val part = scaled ? variable(F32, immf(0)) : sum; // of a block of K
+    val partial = scaled ? variable(F32, immf(0)) : sum; // of a block of K
     LOOP(l, p->k) {
         val a = factor(e, 'a', address_of(e, 'a', p, i, l), l);
         val b = factor(e, 'b', address_of(e, 'b', p, j, l), l);
         if (scaled) {
-            assign(part, fma(a, b, part));
+            assign(partial, fma(a, b, partial));
             val next = add(l, imm_as(l.type, 1));
             IF(logical_or(eq(rem(next, imm(gemm_block_k(&e))), imm_as(l.type, 0)), eq(next, convert(l.type, p->k)))) {
                 val block = div(l, imm(gemm_block_k(&e))), scale_a = gemm_block_scale(e, 'a', p, i, rows, block);
                 val scale_b = gemm_block_scale(e, 'b', p, j, p->n, block);
-                assign(sum, fma(part, mul(scale_a, scale_b), sum));
-                assign(part, immf(0));
+                assign(sum, fma(partial, mul(scale_a, scale_b), sum));
+                assign(partial, immf(0));
             }
         } else
             assign(sum, sums == F32 ? fma(a, b, sum) : add(mul(a, b), sum));

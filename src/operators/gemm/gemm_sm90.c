@@ -119,7 +119,7 @@ static void consume_tile(const sm90_kernel *k, consumer_role *c, val tile, pipel
         gemm_sm90_epilogue(k, c, &at, &vectors);
         return;
     }
-    gemm_sm90_parts_sum(k, c);
+    gemm_sm90_add_split(k, c);
     IF(lt(k->rank_k, imm(k->size.finishers)))
         gemm_sm90_epilogue(k, c, &at, &vectors);
 }

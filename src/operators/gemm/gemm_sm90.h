@@ -135,7 +135,7 @@ void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor p
  * accumulators become sums over all of K in the CTAs that finish the tile; in the others they are lost. leave: before the end.
  */
 void gemm_sm90_parts_init(const sm90_kernel *k);
-void gemm_sm90_parts_sum(const sm90_kernel *k, const consumer_role *c);
+void gemm_sm90_add_split(const sm90_kernel *k, const consumer_role *c);
 void gemm_sm90_parts_leave(const sm90_kernel *k, const consumer_role *c);
 
 /* C, D or X: matrices of one type and size. */

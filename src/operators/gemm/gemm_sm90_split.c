@@ -49,7 +49,7 @@ static void send_slice(const sm90_kernel *k, const consumer_role *c, int s)
 }
 
 /* All partials of this CTA's slice, added in the order of the ranks. */
-static void add_parts(const sm90_kernel *k, const consumer_role *c)
+static void add_partials(const sm90_kernel *k, const consumer_role *c)
 {
     tensor sums = accumulator_columns(c->acc, 0, k->size.columns); // (MMA,MMA_M,1)
     for (int partial = 0; partial < k->cfg->split && !ir_failed(); partial++) {
@@ -61,7 +61,7 @@ static void add_parts(const sm90_kernel *k, const consumer_role *c)
     }
 }
 
-void gemm_sm90_parts_sum(const sm90_kernel *k, const consumer_role *c)
+void gemm_sm90_add_split(const sm90_kernel *k, const consumer_role *c)
 {
     val arrived = barrier_of(c, k->partials_arrived), free_again = barrier_of(c, k->partials_free);
     IF(logical_and(c->first_thread, finishes(k)))
@@ -71,7 +71,7 @@ void gemm_sm90_parts_sum(const sm90_kernel *k, const consumer_role *c)
         send_slice(k, c, s);
     IF(finishes(k)) {
         mbarrier_wait(arrived, c->partials_parity);
-        add_parts(k, c);
+        add_partials(k, c);
         named_sync(c->barrier, WARPGROUP);
         IF(lt(c->tid, imm(k->cfg->split)))
             mbarrier_arrive_at(mapa(free_again, cta_of(k, c->tid)));

@@ -260,7 +260,7 @@ static tensor operand_ring(const sm90_kernel *k, char operand, int rows, bool k_
 }
 
 /* Partial sums of a thread lie in pairs, those of neighbouring threads side by side: whole rows of banks for every store and load. */
-static void describe_parts(sm90_kernel *k)
+static void describe_partials(sm90_kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
     int pairs = (int)(k->size.partial_bytes / (2 * 4 * WARPGROUP)), partial = 2 * WARPGROUP * pairs;
@@ -299,7 +299,7 @@ void gemm_sm90_memory(sm90_kernel *k)
             k->sVectors[v] = smem_tensor(names[v], F32, compact(shape(s->vectors[v], cfg->consumers)), 16);
     describe_scales(k);
     if (cfg->split > 1)
-        describe_parts(k);
+        describe_partials(k);
     if (cfg->groups) {
         k->sFirst = smem_tensor("first rows", I32, compact(leaf(cfg->groups + 1)), 4); // (GROUPS+1)
         k->sTiles = smem_tensor("tiles", I32, compact(leaf(cfg->groups + 1)), 4);      // (GROUPS+1)

@@ -344,7 +344,7 @@ static val tiles_along(val extent, int tile)
     return convert(U32, div(add(extent, imm(tile - 1)), imm(tile)));
 }
 
-/* One tile of D; A has so many rows, of which p may have a part. */
+/* One tile of D; A has so many rows, of which p may have only some. */
 static void compute_tile(const gemm_tiled_config *cfg, const gemm_values *p, val row, val col, val rows)
 {
     operand_tiles A = tiles_of(cfg, 'a', p, cfg->tile_m, row);

@@ -18,7 +18,7 @@ enum {
     SLOTS_A = 4,    // of a lane: a quarter of a row of a K tile
     ROW_A = GEMM_BLOCK * 2,
     ROWS_OF_COPY = LANES * SLOT / ROW_A, // of A, by all lanes of a warp
-    PART = SLOT * 4,                     // bytes of a row of B that the four lanes of a line copy at once
+    COPY = SLOT * 4,                     // bytes of a row of B that the four lanes of a line copy at once
     PAIR = 4,                            // bytes of a copy of scales
 };
 
@@ -29,7 +29,7 @@ typedef struct weights_kernel {
     bool subnormal;       // weights are multiplied as subnormal numbers, q * 2^-24 or q * 2^-20
     int lines_B, lines_A; // of a lane, 8 apart
     int slots_B;          // of a line
-    val lane_line, lane_part;
+    val lane_line, lane_quarter;
     val block_B, block_A; // the first rows of B and A of this CTA
     val tiles, blocks;    // along K; of scales
     val rings, ring;      // of all warps; this warp's first stage
@@ -44,7 +44,8 @@ typedef struct weights_kernel {
 
 /* The sums of a K tile, or of all. */
 typedef struct weights_sums {
-    tensor part[2]
+    tensor
+        partial[2]
                [ATOMS_MAX]; // (MMA,1,MMA_N) of each atom of rows; of subnormal weights: in units of 2^-24 and of 2^-20
     tensor raised;          // (MMA,1,MMA_N) and of what they are raised by, in units of 2^-24
 } weights_sums;
@@ -126,7 +127,7 @@ static void load_B(const weights_kernel *k, val tile, val at)
 {
     val length = k->nibbles ? div(k->p.k, imm(2)) : k->p.k, to = add(at, k->to_B);
     val vector = mul(rem(lane(), imm(4 * k->slots_B)), imm(SLOT));
-    val start = add(mul(convert(I64, tile), imm(PART * k->slots_B)), convert(I64, vector));
+    val start = add(mul(convert(I64, tile), imm(COPY * k->slots_B)), convert(I64, vector));
     val offset = convert(U64, k->cfg->narrow ? start : min(start, sub(length, imm(SLOT))));
     for (int i = 0; i < k->lines_B; i++)
         for (int s = 0; s < k->slots_B; s++) {
@@ -160,10 +161,10 @@ static void load_A(const weights_kernel *k, val tile, val at)
     }
 }
 
-/* Number `part` of the blocks of a K tile, among all of K. */
-static val block_of(const weights_kernel *k, val tile, int part)
+/* The number among all of K of a block of a K tile. */
+static val block_of(const weights_kernel *k, val tile, int block)
 {
-    return add(mul(tile, imm(blocks_of_tile(k->cfg))), imm(part));
+    return add(mul(tile, imm(blocks_of_tile(k->cfg))), imm(block));
 }
 
 /* Where the scales of this CTA's rows for a block begin in memory. */
@@ -173,22 +174,22 @@ static val scales_address(const weights_kernel *k, val block)
     return add(k->p.scale_b, convert(U64, mul(index, imm(2))));
 }
 
-static val place_of_scales(const weights_kernel *k, val at, int part)
+static val place_of_scales(const weights_kernel *k, val at, int block)
 {
-    return add(at, imm(bytes_of_stage(k->cfg) - (blocks_of_tile(k->cfg) - part) * bytes_of_scales(k->cfg)));
+    return add(at, imm(bytes_of_stage(k->cfg) - (blocks_of_tile(k->cfg) - block) * bytes_of_scales(k->cfg)));
 }
 
 /* Scales by whole pairs, from the one on in which the first lies; none of a block beyond the last one. */
-static void load_scales(const weights_kernel *k, val tile, int part, val at)
+static void load_scales(const weights_kernel *k, val tile, int block, val at)
 {
     val end = add(k->p.scale_b, convert(U64, mul(mul(convert(I64, k->blocks), k->p.n), imm(2))));
     val lane_offset = mul(lane(), imm(PAIR));
-    val first = bit_and(scales_address(k, block_of(k, tile, part)), imm_as(U64, ~(int64_t)(PAIR - 1)));
+    val first = bit_and(scales_address(k, block_of(k, tile, block)), imm_as(U64, ~(int64_t)(PAIR - 1)));
     val left = convert(I32, min(sub(convert(I64, end), convert(I64, first)), imm64(bytes_of_scales(k->cfg)))); // bytes
     for (int i = 0; i < copies_of_scales(k->cfg); i++) {
         val offset = add(lane_offset, imm(i * LANES * PAIR));
         val bytes = max(min(sub(left, convert(I32, offset)), imm(PAIR)), imm(0));
-        cp_async(add(place_of_scales(k, at, part), offset), add(first, convert(U64, offset)), PAIR,
+        cp_async(add(place_of_scales(k, at, block), offset), add(first, convert(U64, offset)), PAIR,
                  convert(U32, bytes));
     }
 }
@@ -200,17 +201,17 @@ static void load_tile(const weights_kernel *k, val tile, val stage)
         val at = stage_address(k, stage);
         load_B(k, tile, at);
         load_A(k, tile, at);
-        for (int part = 0; part < blocks_of_tile(k->cfg); part++)
-            load_scales(k, tile, part, at);
+        for (int block = 0; block < blocks_of_tile(k->cfg); block++)
+            load_scales(k, tile, block, at);
     }
     cp_async_commit();
 }
 
 /* This lane's scales of a block: of its rows of B, times `unit`. */
-static void read_scales(const weights_kernel *k, val tile, int part, val at, float unit, tensor rScales)
+static void read_scales(const weights_kernel *k, val tile, int block, val at, float unit, tensor rScales)
 {
-    val into_pair = bit_and(convert(U32, scales_address(k, block_of(k, tile, part))), imm_as(U32, PAIR - 1));
-    tensor sScales = smem_view(add(add(place_of_scales(k, at, part), into_pair), mul(k->lane_line, imm(2))),
+    val into_pair = bit_and(convert(U32, scales_address(k, block_of(k, tile, block))), imm_as(U32, PAIR - 1));
+    tensor sScales = smem_view(add(add(place_of_scales(k, at, block), into_pair), mul(k->lane_line, imm(2))),
                                k->cfg->epilogue.ab, make_layout(leaf(k->lines_B), leaf(8)));
     for (int i = 0; i < k->lines_B; i++)
         set(rScales, i, unit == 1 ? at_f32(sScales, i) : mul(at_f32(sScales, i), immf(unit)));
@@ -295,9 +296,9 @@ static tensor words_of_B(const weights_kernel *k, val at, int line)
 {
     tensor rWords = fragment(I32, compact(shape(SLOT / 4, k->slots_B)));
     if (takes_halves(k)) {
-        val first =
-            add(add(at, imm(line * LANES * SLOT)), add(mul(k->lane_line, imm(PART)), mul(k->lane_part, imm(SLOT / 2))));
-        tensor sHalves = smem_view(first, I32, make_layout(shape(SLOT / 8, 2), stride(1, PART / 8))); // (WORDS,HALVES)
+        val first = add(add(at, imm(line * LANES * SLOT)),
+                        add(mul(k->lane_line, imm(COPY)), mul(k->lane_quarter, imm(SLOT / 2))));
+        tensor sHalves = smem_view(first, I32, make_layout(shape(SLOT / 8, 2), stride(1, COPY / 8))); // (WORDS,HALVES)
         copy(sHalves, tensor_with_layout(rWords, compact(shape(SLOT / 8, 2))), SLOT / 2);
         return rWords;
     }
@@ -364,7 +365,7 @@ static void multiply_steps(const weights_kernel *k, val at, int first, int end, 
             tensor tA = fragment_A_words(&k->mma, ATOM_ROWS, ATOM_ROWS); // (WORDS,1,1)
             for (int i = 0; i < 4; i++)
                 set(tA, coord(i, 0, 0), weights_at(k, rB[i % 2], step, i / 2));
-            gemm(&k->mma, tA, tB[step], sums->part[k->subnormal ? step % 2 : 0][m], yes());
+            gemm(&k->mma, tA, tB[step], sums->partial[k->subnormal ? step % 2 : 0][m], yes());
         }
     }
     for (int step = first; k->subnormal && step < end; step++)
@@ -376,7 +377,7 @@ static weights_sums make_sums(const weights_kernel *k)
     weights_sums sums = { 0 };
     for (int h = 0; h <= k->subnormal; h++)
         for (int m = 0; m < k->cfg->rows / ATOM_ROWS; m++)
-            sums.part[h][m] = fragment_C(&k->mma, ATOM_ROWS, k->cfg->columns);
+            sums.partial[h][m] = fragment_C(&k->mma, ATOM_ROWS, k->cfg->columns);
     if (k->subnormal)
         sums.raised = fragment_C(&k->mma, ATOM_ROWS, k->cfg->columns);
     return sums;
@@ -386,7 +387,7 @@ static void clear(const weights_kernel *k, const weights_sums *sums)
 {
     for (int h = 0; h <= k->subnormal; h++)
         for (int m = 0; m < k->cfg->rows / ATOM_ROWS; m++)
-            fill(sums->part[h][m], immf(0));
+            fill(sums->partial[h][m], immf(0));
     if (k->subnormal)
         fill(sums->raised, immf(0));
 }
@@ -394,10 +395,10 @@ static void clear(const weights_kernel *k, const weights_sums *sums)
 /* One sum, in units of 2^-24 if weights are subnormal. */
 static val sum_at(const weights_kernel *k, const weights_sums *sums, int i, int m, int n)
 {
-    val x = at(sums->part[0][m], coord(i, 0, n));
+    val x = at(sums->partial[0][m], coord(i, 0, n));
     if (!k->subnormal)
         return x;
-    return fma(at(sums->part[1][m], coord(i, 0, n)), immf(1.0 / 16), add(x, at(sums->raised, coord(i, 0, n))));
+    return fma(at(sums->partial[1][m], coord(i, 0, n)), immf(1.0 / 16), add(x, at(sums->raised, coord(i, 0, n))));
 }
 
 static float unit_of(const weights_kernel *k)
@@ -419,7 +420,7 @@ static void add_scaled(const weights_kernel *k, const weights_sums *sums, tensor
 /* The K tiles of this warp: their sums, scaled; or else, in `sums`, all of them. */
 static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor acc)
 {
-    const int stages = k->cfg->stages, warps = k->cfg->warps, parts = k->scaled ? blocks_of_tile(k->cfg) : 1;
+    const int stages = k->cfg->stages, warps = k->cfg->warps, blocks = k->scaled ? blocks_of_tile(k->cfg) : 1;
     tensor tB[STEPS];
     tensor rScales = fragment(F32, compact(leaf(k->lines_B)));
     for (int s = 0; s < stages - 1; s++)
@@ -430,14 +431,14 @@ static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor a
         warp_sync(); // other lanes' copies are here, and nobody reads the stage before any more
         load_tile(k, add(tile, imm((stages - 1) * warps)), free);
         val at = stage_address(k, ready);
-        for (int part = 0; part < parts; part++) {
+        for (int block = 0; block < blocks; block++) {
             if (k->scaled) {
-                read_scales(k, tile, part, at, unit_of(k), rScales);
+                read_scales(k, tile, block, at, unit_of(k), rScales);
                 clear(k, sums);
             }
-            if (part == 0)
+            if (block == 0)
                 read_A(k, at, tB);
-            multiply_steps(k, at, part * STEPS / parts, (part + 1) * STEPS / parts, tB, sums);
+            multiply_steps(k, at, block * STEPS / blocks, (block + 1) * STEPS / blocks, tB, sums);
             if (k->scaled)
                 add_scaled(k, sums, rScales, acc);
         }
@@ -482,7 +483,7 @@ static void place_lane(weights_kernel *k)
     val row_A = div(lane(), imm(ROW_A / SLOT));
     val vectors = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(p->k, imm(SLOT / 2))); // narrow: there is a row
     k->lane_line = div(lane(), imm(4));
-    k->lane_part = rem(lane(), imm(4));
+    k->lane_quarter = rem(lane(), imm(4));
     const int lanes_B = 4 * k->slots_B; // of a row of B
     val row_B = div(lane(), imm(lanes_B)), piece_B = rem(lane(), imm(lanes_B));
     val first = add(k->block_B, convert(I64, row_B));
@@ -505,7 +506,7 @@ static void place_lane(weights_kernel *k)
         k->limits_A[j] = select(lt(add(first, imm(ROWS_OF_COPY * j)), p->m), vectors, imm_as(U32, 0));
     for (int s = 0; s < SLOTS_A; s++) {
         const int each = k->nibbles && !takes_halves(k) ? 4 : 2; // neighbouring vectors of A that meet a slot of B
-        k->lane_A[s] = place_in_A(k, k->lane_line, add(mul(k->lane_part, imm(each)), imm(s / each * 8 + s % each)));
+        k->lane_A[s] = place_in_A(k, k->lane_line, add(mul(k->lane_quarter, imm(each)), imm(s / each * 8 + s % each)));
     }
 }
 

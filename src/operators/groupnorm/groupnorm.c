@@ -492,16 +492,16 @@ static ckl_status admit(const char *what, const ckl_groupnorm_desc *d, const ckl
 /* Launch */
 
 /* Of the workspace: entries of split slices, what is merged of them, counters, and partial sums of gradients. */
-typedef struct workspace_parts {
+typedef struct workspace_layout {
     int64_t merged, counters, partial, bytes; // offsets; entries come first
-} workspace_parts;
+} workspace_layout;
 
-static workspace_parts workspace_of(const ckl_plan *plan, bool split)
+static workspace_layout workspace_of(const ckl_plan *plan, bool split)
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const int64_t slices = slices_of(d, plan->config, split), groups = split ? d->n * d->groups : 0;
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
-    workspace_parts w = { .merged = 4 * GROUPNORM_ENTRY * groups * slices };
+    workspace_layout w = { .merged = 4 * GROUPNORM_ENTRY * groups * slices };
     w.counters = w.merged + 4 * GROUPNORM_ENTRY * groups;
     const int64_t counters = split ? two_pass_counter_bytes(bundles_of(d, plan->config)) : 0;
     w.partial = round_up(w.counters + counters, PLAN_WORKSPACE_ALIGNMENT);
@@ -515,7 +515,7 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
     const groupnorm_config *c = plan->config;
     const int64_t units = units_of(d, c), slices = slices_of(d, c, split);
     const char *workspace = plan_workspace(plan, a->workspace);
-    const workspace_parts w = workspace_of(plan, split);
+    const workspace_layout w = workspace_of(plan, split);
     return (groupnorm_params){ .channels = d->c,
                                .pixels = d->h * d->w,
                                .bundles = ceil_div(d->groups, c->bundle),

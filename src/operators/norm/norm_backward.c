@@ -36,7 +36,7 @@ static int elements(const row *r)
 
 static tensor load_input(const row *r, const row_place *p, val pointer)
 {
-    return row_fetch(&r->split, p, row_part(&r->split, p, pointer, r->cfg->dtype, r->o.ldx));
+    return row_fetch(&r->split, p, row_of_matrix(&r->split, p, pointer, r->cfg->dtype, r->o.ldx));
 }
 
 static tensor load_gamma(const row *r, const row_place *p)
@@ -116,7 +116,7 @@ static void write_dx(row *r, const row_place *p)
             constant = r->cfg->residual ? add(constant, r->sum[1]) : r->sum[1];
         set(rDx, i, fma(scaled(r, i), r->rstd, fma(deviation(r, i), r->sum[0], constant)));
     }
-    tensor gDx = row_part(&r->split, p, r->o.dx, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
+    tensor gDx = row_of_matrix(&r->split, p, r->o.dx, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
     (r->pipeline && r->cfg->shifted ? row_store_shifted : row_store)(&r->split, p, rDx, gDx);
 }
 
@@ -272,7 +272,7 @@ static void store_sums(const row *r, const row_place *p, val group)
     row_place here = *p;
     for (int kind = 0; kind < kinds; kind++) {
         here.row = add(mul(group, imm(kinds)), imm(kind));
-        tensor gSum = row_part(&r->split, &here, r->o.partial, F32, convert(I64, r->o.cols)); // (VEC,STEPS)
+        tensor gSum = row_of_matrix(&r->split, &here, r->o.partial, F32, convert(I64, r->o.cols)); // (VEC,STEPS)
         for (int step = 0; step < r->split.steps; step++)
             IF(row_inside(&r->split, &here, step))
                 copy(slice(rSums[kind], _, step), slice(gSum, _, step), 4 * (r->split.ragged ? 1 : r->split.vec));

@@ -33,8 +33,8 @@ typedef void row_loader(const row_split *s, const row_place *p, tensor from, ten
 
 static tensor load_by(row_loader *out_of_phase, const row *r, const row_span *at, val pointer, val ld, ir_cache cache)
 {
-    tensor tXgX = with_cache(row_part(&at->split, &at->place, pointer, r->cfg->dtype, ld), cache); // (VEC,STEPS)
-    tensor rX = fragment_like(tXgX, r->cfg->dtype);                                                // (VEC,STEPS)
+    tensor tXgX = with_cache(row_of_matrix(&at->split, &at->place, pointer, r->cfg->dtype, ld), cache); // (VEC,STEPS)
+    tensor rX = fragment_like(tXgX, r->cfg->dtype);                                                     // (VEC,STEPS)
     row_split split = at->split;
     split.ragged |= r->in_phase && r->cfg->shifted; // vectors are those of y alone
     (r->in_phase && !r->cfg->shifted ? row_load : out_of_phase)(&split, &at->place, tXgX, rX, 0);
@@ -64,7 +64,7 @@ static void add_residual(const row *r, tensor rX, tensor rResidual)
 
 static void store_sum(const row *r, const row_span *at, tensor rH)
 {
-    tensor gSum = row_part(&at->split, &at->place, r->o.sum, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
+    tensor gSum = row_of_matrix(&at->split, &at->place, r->o.sum, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
     (norm_shifts_stores(r->cfg) ? row_store_shifted
      : r->in_phase              ? row_store
                                 : row_store_anywhere)(&at->split, &at->place, rH, gSum);
@@ -184,7 +184,7 @@ static void write_vectors(const row *r, tensor rH, const row_span *at, int begin
             y = has_beta(r) ? fma(y, at_f32(w.rGamma, i), at_f32(w.rBeta, i)) : mul(y, at_f32(w.rGamma, i));
         set(rY, i, y);
     }
-    tensor gY = row_part(&some.split, &some.place, r->o.y, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
+    tensor gY = row_of_matrix(&some.split, &some.place, r->o.y, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
     (norm_shifts_stores(r->cfg) ? row_store_shifted : row_store)(&some.split, &some.place, rY, gY);
 }
 

@@ -107,9 +107,9 @@ norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *fr
     w.column = first;
     w.step = step;
     for (int chunk = 0; chunk < chunks; chunk++) {
-        const norm_weights part = norm_weights_chunk(&w, chunk);
-        fill_vectors(&part, &all, from, tail);
-        fill_tail(&part, from, tail);
+        const norm_weights some = norm_weights_chunk(&w, chunk);
+        fill_vectors(&some, &all, from, tail);
+        fill_tail(&some, from, tail);
     }
     ir_bar_sync(imm(BARRIER), s->threads);
     return w;
@@ -117,10 +117,10 @@ norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *fr
 
 norm_weights norm_weights_chunk(const norm_weights *w, int chunk)
 {
-    norm_weights part = *w;
-    part.first = add(w->first, imm((int)(chunk * slots_and_gaps(w, w->cols)) * slot_bytes(w)));
-    part.column = add(w->column, mul(w->step, imm(chunk)));
-    return part;
+    norm_weights some = *w;
+    some.first = add(w->first, imm((int)(chunk * slots_and_gaps(w, w->cols)) * slot_bytes(w)));
+    some.column = add(w->column, mul(w->step, imm(chunk)));
+    return some;
 }
 
 /* Steps lie as many slots apart for all threads, unless they are shorter than a vector of slots. */

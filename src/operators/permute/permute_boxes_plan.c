@@ -34,14 +34,14 @@ static int mode_at(const permutation *p, bool in_x, int64_t stride)
     return -1;
 }
 
-/* Makes a run of up to `want` elements: whole modes as long as they fit, then even parts of one, in whole sectors. */
+/* Makes a run of up to `want` elements: whole modes as long as they fit, then an even share of one, in whole sectors. */
 static void grow(const permutation *p, bool in_x, int64_t want, int64_t *size)
 {
     int64_t stride = 1;
     for (int i; want > 1 && (i = mode_at(p, in_x, stride)) >= 0; stride *= p->modes[i].size, want /= p->modes[i].size) {
         const int64_t all = p->modes[i].size, even = ceil_div(all, ceil_div(all, min_i64(all, want)));
-        const int64_t part = stride == 1 ? round_up(even, SECTOR_BYTES / p->bytes) : even;
-        size[i] = max_i64(size[i], min_i64(all, part));
+        const int64_t cut = stride == 1 ? round_up(even, SECTOR_BYTES / p->bytes) : even;
+        size[i] = max_i64(size[i], min_i64(all, cut));
         if (size[i] < all)
             return;
     }

@@ -44,11 +44,11 @@ static double matrices_of(const permute_matrix *m)
     return matrices;
 }
 
-/* Bytes of the sectors that runs touch. Those without gaps are one run; a part that does not begin with a sector shares two. */
-static double sector_bytes(int64_t runs, int64_t run, int64_t pitch, int64_t parts, double of_part)
+/* Bytes of the sectors that runs touch. Those without gaps are one run; a cut inside a sector touches it twice. */
+static double sector_bytes(int64_t runs, int64_t run, int64_t pitch, int64_t cuts, double more)
 {
-    const bool anywhere = pitch % SECTOR_BYTES != 0 && (pitch != run || parts > 1);
-    return (double)runs * ((double)run + (anywhere ? of_part * SECTOR_BYTES * (double)parts : 0));
+    const bool anywhere = pitch % SECTOR_BYTES != 0 && (pitch != run || cuts > 1);
+    return (double)runs * ((double)run + (anywhere ? more * SECTOR_BYTES * (double)cuts : 0));
 }
 
 static plan_cost tiles_cost(const permutation *p, const tiling *t, const ckl_device_info *device)
@@ -56,7 +56,7 @@ static plan_cost tiles_cost(const permutation *p, const tiling *t, const ckl_dev
     const permute_matrix *m = &p->matrix;
     const int64_t down = ceil_div(m->rows, t->rows), wide = ceil_div(m->cols, t->cols);
     const double matrices = matrices_of(m), tile_bytes = (double)t->rows * t->cols * p->bytes;
-    static const double read = 0.5, written = 1.5; // more sectors a part: those that are written are read, too
+    static const double read = 0.5, written = 1.5; // more sectors for each cut: those that are written are read, too
     const double x = sector_bytes(m->rows, m->cols * p->bytes, m->ldx * p->bytes, t->cut_x ? wide : 1, read);
     const double y = sector_bytes(m->cols, m->rows * p->bytes, m->ldy * p->bytes, t->cut_y ? down : 1, written);
     const memory_work work = {
@@ -151,7 +151,7 @@ static param_tensor tensor_of(const void *pointer, int64_t rows, int64_t cols, i
     return (param_tensor){ .pointer = pointer, .size = { cols, rows }, .stride = { 1, ld } };
 }
 
-/* unit: in how many parts of an element distances are told. */
+/* Distances are in units of 1/unit of an element. */
 static transpose_params params_for(const permutation *p, const permute_pointers *a, int unit)
 {
     const permute_matrix *m = &p->matrix;

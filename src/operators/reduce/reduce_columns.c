@@ -62,8 +62,8 @@ static layout threads_of(const columns_kernel *k)
                        stride(1, stride(WARP, cfg->lanes)));
 }
 
-/* What a thread has of a tile: coordinates of (COLUMNS,TILE), as ((VEC,1),1,STEPS). */
-static tensor find_part(const columns_kernel *k, val first)
+/* The coordinates of (COLUMNS,TILE) that a thread takes, as ((VEC,1),1,STEPS). */
+static tensor coordinates_of_thread(const columns_kernel *k, val first)
 {
     const reduce_columns_config *cfg = k->cfg;
     tiled_copy each = make_tiled_copy(universal_copy(CKL_U8, cfg->vec), CKL_U8, threads_of(k), // the same of any type
@@ -96,7 +96,7 @@ static void find_place(columns_kernel *k)
     k->tile = add(mul(k->stretch, tiles), tile);
     k->rank = rem(div(cta, tiles), imm(cfg->split));
     k->lane = rem(thread(), imm(cfg->lanes));
-    tensor cX = find_part(k, first);
+    tensor cX = coordinates_of_thread(k, first);
     k->owned = k->column = coordinate(cX, 0, 0);
     k->layer = coordinate(cX, 1, 0);
     k->limit = k->columns;

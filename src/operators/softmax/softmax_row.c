@@ -38,7 +38,7 @@ static rows begin(const softmax_row_config *cfg, int kernel)
 /* This thread's partition of a span, or of a tile of it. */
 static tensor partition(const rows *r, const row_span *span, val pointer, val ld)
 {
-    return row_part(&span->split, &span->place, pointer, r->form->dtype, ld); // (VEC,STEPS)
+    return row_of_matrix(&span->split, &span->place, pointer, r->form->dtype, ld); // (VEC,STEPS)
 }
 
 static void load(const rows *r, const row_span *span, tensor from, tensor to, double fill)
@@ -55,7 +55,7 @@ static tensor load_mask(const rows *r, const row_span *span, tensor rX)
     tensor rM = fragment_like(rX, F32); // (VEC,STEPS)
     row_place masked = span->place;
     masked.row = rem(div(span->place.row, r->p.mask_repeat), r->p.mask_rows);
-    tensor tXgM = row_part(&span->split, &masked, r->p.mask, dtype, r->cols); // (VEC,STEPS)
+    tensor tXgM = row_of_matrix(&span->split, &masked, r->p.mask, dtype, r->cols); // (VEC,STEPS)
     row_load_cut(&span->split, &span->place, row_is_outer(masked.row, r->p.mask_rows), tXgM, rM, 0);
     return rM;
 }
