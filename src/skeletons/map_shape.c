@@ -233,7 +233,7 @@ static int64_t input_bytes(const map_kernel *k)
     return bytes;
 }
 
-/* Do a thread's vectors, which are a CTA's vectors apart, lie in the same row or the next one? */
+/* Do a thread's vectors lie in the same row or the next one? They are a CTA's vectors apart. */
 static bool has_long_rows(const map_shape *s, const map_config *c)
 {
     return s->rank > 1 && !c->crossed && s->size[s->rank - 1] >= (int64_t)c->threads * c->vec;

@@ -87,7 +87,10 @@ typedef struct vector_row {
     val inside;                // predicate: there is such a row; else start is of some other
 } vector_row;
 
-/* Its vector at a column, zeros outside: loaded from the nearest place, without a branch, so that loads are under way together. */
+/*
+ * Its vector at a column, zeros outside. Loaded from the nearest place, without a branch, so that loads are in flight
+ * together.
+ */
 static packed load_vector(const weight_role *k, const vector_row *row, val column)
 {
     const ckl_dtype dtype = k->cfg->form.dtype;
@@ -102,7 +105,10 @@ static packed load_vector(const weight_role *k, const vector_row *row, val colum
     return x;
 }
 
-/* Products of column number j of x, counted from under the first tap of the first column of dy, to the taps from `first` on. */
+/*
+ * Adds the products of column j of x to the taps from `first` on; column 0 is below the first tap of the first column
+ * of dy.
+ */
 static void add_column(weight_role *k, const packed *dy, tensor rX, int j, int first)
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
@@ -132,7 +138,7 @@ static bool is_under_tap(const conv_depthwise_weight_config *c, int j)
     return under;
 }
 
-/* Row number r of the filter's: what lies under it. */
+/* The taps of row r of the filter. */
 static void add_taps(weight_role *k, const packed *dy, const vector_row *x, val first, int r)
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
@@ -145,7 +151,7 @@ static void add_taps(weight_role *k, const packed *dy, const vector_row *x, val 
             add_column(k, dy, unpacked(at_x[j], F32), j, r * cfg->filter);
 }
 
-/* Some columns of dy from one on, and what lies under them. */
+/* Some columns of dy from w on, and the x below them. */
 static void add_columns(weight_role *k, const vector_row *y, const vector_row *x, val w)
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
@@ -163,7 +169,7 @@ static void add_columns(weight_role *k, const vector_row *y, const vector_row *x
     }
 }
 
-/* The place under a row of the filter along mode m, the nearest one if there is none. */
+/* The place below a tap along mode m; outside x the nearest one. */
 static val under(const weight_role *k, int m, val at, val tap, val *inside)
 {
     const conv_values *p = &k->p;
@@ -195,7 +201,7 @@ static void add_row(weight_role *k, val row)
         add_columns(k, &y, x, w);
 }
 
-/* A sum is done: tap `tap` of block z of a channel's filter, to dw or dbias. */
+/* Stores a finished sum, tap `tap` of block z of a channel's filter, to dw or dbias. */
 static void store_sum(const conv_depthwise_weight_config *cfg, const conv_values *p, val channel, val tap, val z,
                       val sum)
 {
@@ -211,7 +217,10 @@ static void store_sum(const conv_depthwise_weight_config *cfg, const conv_values
             set(gmem_tensor(p->bias, cfg->form.out, any), channel, sum);
 }
 
-/* The sums of the CTA's threads to the slice's: (CHANNEL,TAP,BLOCK), of all channels; or where they belong, if it is the only slice. */
+/*
+ * Adds the sums of the CTA's threads and stores them: to the slice's (CHANNEL,TAP,BLOCK) of all channels, or to dw if
+ * there is one slice.
+ */
 static void store_sums(const weight_role *k)
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
@@ -307,7 +316,7 @@ static int64_t taps_of_filter(const ckl_conv_desc *d)
     return d->t * d->r * d->s;
 }
 
-/* Filters of few channels, and so few products that one launch of plain multiply-adds beats copies, tensor cores and a sum. */
+/* Have filters few channels, and so few products that one launch of FMAs beats copies, tensor cores and a sum? */
 static bool is_shared(const ckl_conv_desc *d)
 {
     const double CHANNELS = 8, PRODUCTS = 1 << 23;
@@ -324,12 +333,12 @@ static int64_t blocks_of_filter(const ckl_conv_desc *d, const conv_depthwise_wei
 }
 
 /*
- * As many CTAs as all SMs hold a few of. A row of the filter each: three of 3x3, for which dy would be read once, leave an SM too few
- * threads (144 channels of 56x56: 87.6 us instead of 41.8, with registers for three CTAs 62.0).
+ * A few CTAs for each SM, with a row of the filter each. All three rows of 3x3, which would read dy once, leave an SM
+ * too few threads (144 channels of 56x56: 87.6 us instead of 41.8; with registers for three CTAs 62.0).
  */
 static ckl_status choose_depthwise_weight(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { CTAS_OF_SM = 4, ROWS_OF_ONE = 4 }; // rows that take less than a second launch
+    enum { CTAS_OF_SM = 4, ROWS_OF_ONE = 4 }; // rows that cost less than a second launch
     const ckl_conv_desc *d = desc;
     conv_depthwise_weight_config *c = config;
     const bool single = d->groups == d->c && d->groups == d->k;

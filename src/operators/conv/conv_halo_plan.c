@@ -21,8 +21,8 @@ conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
 }
 
 /*
- * The problem that is computed, with its modes: of the gradient of data of stride 1 a forward one, of dy with the filters turned
- * round. A pad may be negative.
+ * The problem as the kernel computes it. The gradient of data by stride 1 is a forward problem: dy with the filters
+ * turned round. A pad may be negative.
  */
 typedef struct halo_problem {
     conv_mode m[CONV_MODES];           // of the taps that are seen
@@ -48,7 +48,7 @@ static halo_problem problem_of(const ckl_conv_desc *d)
     return h;
 }
 
-/* As far as a config has numbers: what is larger is refused. */
+/* As a config's number; what does not fit is refused later. */
 static int number(int64_t x)
 {
     return (int)min_i64(x, 1024);
@@ -89,7 +89,7 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
         c->images = (int)max_i64(1, min_i64(min_i64(d->n, IMAGES_MAX), WORKERS / conv_halo_shape_of(c).workers));
     const int64_t one = conv_halo_shape_of(c).smem_bytes, more = conv_halo_shape_of(c).stage_bytes + 16;
     const int registers = c->cols * VECTOR + VECTOR * c->columns + 56; // sums, taps of a row, the rest
-    for (c->ctas = 4; c->ctas > 1; c->ctas--) // stages of all CTAs hide how long loads take: four or more of an SM
+    for (c->ctas = 4; c->ctas > 1; c->ctas--) // four or more stages an SM hide the latency of loads
         if (one + more <= device->smem_per_sm_bytes / c->ctas - 1024 &&
             registers * conv_halo_shape_of(c).threads * c->ctas <= 65536)
             break;
@@ -110,8 +110,8 @@ static int64_t channel_tiles(const ckl_conv_desc *d, const conv_halo_config *c)
 }
 
 /*
- * Cycles of a tile: what an SM issues, 0.3 a cycle for each warp that works (7x7: 62.8 us with four, 49.3 with six), or its box:
- * rows of a box take some cycles, as bytes from L2 do.
+ * Cycles of a tile: the longer of its instructions, 0.3 a cycle for each warp at work (7x7: 62.8 us with four, 49.3
+ * with six), and of its box, each row of which takes some cycles, as do its bytes from L2.
  */
 static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
 {

@@ -37,7 +37,7 @@ static int64_t outputs_of(const ckl_conv_desc *d)
     return is_data(d) ? d->c : d->k;
 }
 
-/* The longest vector that all pixels begin at multiples of; may two channels of every pixel be written together? */
+/* The longest vector at whose multiples all pixels begin; may two channels of every pixel be written together? */
 static int64_t vector_of(const ckl_conv_desc *d)
 {
     return min_i64(UNIT, conv_stride_divisor(d, is_data(d) ? CONV_Y : CONV_X));
@@ -55,13 +55,13 @@ static int ctas_of(const conv_narrow_config *c, const ckl_device_info *device)
     return (int)max_i64(1, min_i64(c->tile_n > 16 ? 3 : 4, device->smem_per_sm_bytes / bytes));
 }
 
-/* As far as a config has numbers: what is larger is refused. */
+/* As a config's number; what does not fit is refused later. */
 static int number(int64_t x)
 {
     return (int)min_i64(x, 1024);
 }
 
-/* Channels of a stage: as few stages as that, of equal size. */
+/* Channels of a stage: as few stages as possible, of equal size. */
 static bool candidate_narrow(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     static const int most[] = { CHUNK_MAX, CHUNK_MAX / 2, CHUNK_MAX / 4 };
@@ -97,7 +97,7 @@ static void places_of(const ckl_conv_desc *d, int64_t places[2])
         places[i] = is_data(d) ? m[1 + i].x : m[1 + i].y;
 }
 
-/* Of pixels. */
+/* Tiles of pixels. */
 static double tiles_of(const ckl_conv_desc *d)
 {
     int64_t places[2];
@@ -105,7 +105,7 @@ static double tiles_of(const ckl_conv_desc *d)
     return (double)d->n * (double)ceil_div(places[0], CONV_NARROW_H) * (double)ceil_div(places[1], CONV_NARROW_W);
 }
 
-/* Cycles of a stage: its copies, reads of shared memory by all warps; all CTAs of an SM share these, but wait in turn. */
+/* Cycles of a stage: its copies and all warps' reads of shared memory, which the CTAs of an SM share. */
 static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double COPY = 0.5, SINGLE = 1.75, READ = 4, WAIT = 1500, FILTERS = 0.1, START = 2.5, PRODUCTS = 1200,

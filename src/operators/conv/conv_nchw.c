@@ -1,10 +1,11 @@
 /*
  * conv_nchw.c - a persistent, warp-specialised convolution for Hopper that writes NCHW: y^T = W * x^T.
  *
- * A tile is some filters, the rows of W, times some runs of 64 pixels of planes of y, so that its sums are stored as they are. Where
- * strides are 1 and y is as wide as x, the pixels under a tap are a run, too, which begins elsewhere. With one tap x comes from
- * its planes, N-major. With more it comes from a copy in NHWC: TMA takes no run of a plane that begins inside 16 bytes. The im2col mode
- * makes zeros where a tap leaves its row, and where y is stored directly lets spans go on from image to image.
+ * A tile is some filters, the rows of W, times some runs of 64 pixels of planes of y, so sums are stored as they lie.
+ * Where strides are 1 and y is as wide as x, the pixels below a tap are a run, too, shifted. With one tap x is loaded
+ * from its planes, N-major. With more it is loaded from a copy in NHWC, as TMA takes no run of a plane that begins
+ * inside 16 bytes. The im2col mode writes zeros where a tap leaves its row; where y is stored directly, spans go on
+ * from image to image.
  *
  *   warpgroup 0       producer: for every tap and some channels TMA loads the runs under it, zeros before and after the plane, and
  *                     the filters' elements. Filters that reach further than the im2col mode has numbers for also meet pixels of the
@@ -12,7 +13,8 @@
  *   warpgroups 1..    consumers: 64 filters each, or the same filters and pixels of their own; y goes through staging buffers, or
  *                     directly where the planes of y do not begin at whole 16 bytes
  *
- * What is said of x, y and filters holds of the gradient of data for dy, dx and channels; W comes M-major then, as it lies in memory.
+ * For the gradient of data read dy, dx and channels in place of x, y and filters; W is M-major then, as it lies in
+ * memory.
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
@@ -26,7 +28,10 @@ enum {
     MENDERS = 64, // threads: a row of channels each
 };
 
-/* A tile, or what a consumer has of it: the first filter, and where its spans begin. Joined: in image 0, whose pixels are all. */
+/*
+ * A tile, or a consumer's share: its first filter, and where its spans begin. Joined: all pixels count as those of
+ * image 0.
+ */
 typedef struct tile_place {
     val filter, pixel[CONV_NCHW_SPANS_MAX], image[CONV_NCHW_SPANS_MAX];
 } tile_place;
@@ -84,7 +89,7 @@ static void describe_boxes(nchw_kernel *k)
         k->tmaY = make_tma(k->p.mY, c->form.out, 3, CONV_SM90_ROWS, k->size.y_cols, 128);
 }
 
-/* Runs of pixels, a row of channels each: K-major, one run after the other. */
+/* Runs of pixels, a row of channels for each pixel: K-major, one run after the other. */
 static void describe_runs(nchw_kernel *k)
 {
     const conv_nchw_config *c = k->cfg;
@@ -149,7 +154,7 @@ static tap_shift shift_of(const nchw_kernel *k, val r, val s)
 
 /* The producer */
 
-/* The pixels of a span under a tap, those that come after each other in y. */
+/* The pixels below a tap for a span of consecutive pixels of y. */
 static void load_pixels(const nchw_kernel *k, tensor sX, const tile_place *place, int i, const tap_shift *tap,
                         val channel, val full)
 {
@@ -161,7 +166,7 @@ static void load_pixels(const nchw_kernel *k, tensor sX, const tile_place *place
     tma_load_im2col(&k->tmaX, sX, channel, first, offset, full, imm(0));
 }
 
-/* Fills one stage: some channels of the pixels under a tap, and the filters' of that tap. */
+/* Fills one stage: some channels of the pixels below a tap, and of the filters. */
 static void load_stage(const nchw_kernel *k, const pipeline_state *at, const tile_place *place, const tap_shift *tap,
                        val channel)
 {
@@ -205,7 +210,7 @@ static void load_tiles(const void *of)
 
 /* The menders */
 
-/* Zeros in one channel of a stage, where a shift by some columns leaves the row. Columns of a span: its first pixel's, and on. */
+/* Zeros in one channel of a stage where the shift by `columns` leaves the row. column: of the span's first pixel. */
 static void mend_span(const nchw_kernel *k, tensor sSpan, val channel, val column, val columns)
 {
     val left = lt(convert(I32, columns), imm(0)), shift = select(left, sub(imm(0), columns), columns);
@@ -262,7 +267,7 @@ static consumer_role describe_consumer(const nchw_kernel *k)
     c.tCrW = descriptors_A(&c.mma, local_tile(k->sW, shape(CONV_SM90_ROWS, cfg->tile_k), coord(row, 0, _)));
     c.tCrX = descriptors_B(&c.mma, local_tile(k->sX, shape(cfg->tile_n, cfg->tile_k), coord(column, 0, _)));
     c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);
-    fill(c.acc, immf(0)); // once: the first wgmma of a tile ignores them
+    fill(c.acc, immf(0)); // once; the first wgmma of a tile ignores the sums
     if (!cfg->direct)
         c.sY = slice(k->sY, _, _, _, c.index);
     return c;
@@ -281,7 +286,7 @@ typedef struct subtile {
     val filter, pixel, image;
 } subtile;
 
-/* Where sum number i belongs; inside: predicate, to y at all. */
+/* Where sum number i belongs; inside: predicate, is it in y? */
 typedef struct sum_place {
     val filter, pixel, image, inside;
 } sum_place;
@@ -301,7 +306,7 @@ static sum_place place_of_element(const nchw_kernel *k, const subtile *t, int i)
     return at;
 }
 
-/* The element of y, or of the residual; places outside of y have some other's. */
+/* The number of an element of y, or of the residual; outside y that of another one. */
 static val element_of(const nchw_kernel *k, const sum_place *at)
 {
     val filter = min(at->filter, sub(conv_number(k->p.k), imm(1))), pixel = min(at->pixel, sub(k->pixels, imm(1)));

@@ -1,10 +1,11 @@
 /*
- * conv_sm80.c - convolution as a matrix product whose operands are gathered: implicit GEMM by mma.sync, for every GPU from sm_80 on.
+ * conv_sm80.c - convolution as a matrix product whose operands are gathered: implicit GEMM by mma.sync, for every GPU
+ * from sm_80 on.
  *
- * A row of A is a pixel of the output, a row of B one of its channels, and K runs over the taps of a filter and, for each of
- * them, the channels of what is read. Forward these are x and w; the gradient of data reads dy, and its taps go backwards. Each
- * thread gathers the same rows all along K; cp.async fills what lies outside with zeros. Single elements, of channels that lie
- * apart or are odd in number, come through registers.
+ * A row of A is a pixel of the output, a row of B one of its channels, and K runs over the taps of a filter and the
+ * channels of each tap. Forward A is x and B is w; the gradient of data reads dy, with taps backwards. A thread gathers
+ * the same rows all along K; cp.async writes zeros for what lies outside. Channels that lie apart or are odd in number
+ * are loaded element by element, through registers.
  */
 #include "base/math.h"
 #include "cute/kernel.h"
@@ -19,7 +20,7 @@ static int depth_of(ckl_dtype dtype)
     return CONV_SM80_ROW / (int)ckl_dtype_bytes(dtype);
 }
 
-/* One operand's tile, and what this thread gathers of it: a vector of some rows, or single elements of one row. */
+/* An operand's tile, and what this thread gathers: vectors of some rows, or single elements of one. */
 typedef struct gather {
     int rows, vec;         // of a tile; elements of a vector
     int mine, step;        // rows of this thread, and how far apart they are
@@ -29,7 +30,7 @@ typedef struct gather {
     val inside[MINE_MAX];  // predicate: there is such a row
     val address[MINE_MAX];
     val place[MINE_MAX][CONV_MODES]; // A: of tap 0
-    val elements[DEPTH_MAX];         // vec=1: those on their way
+    val elements[DEPTH_MAX];         // vec=1: those in flight
 } gather;
 
 /* A vector's place along K: tap and channel. */
@@ -38,7 +39,7 @@ typedef struct place_in_k {
     val tap[CONV_MODES], channel;
 } place_in_k;
 
-/* The kernel's view of a problem: what is read as A, pixels by channels, and written. */
+/* The kernel's view of a problem: the tensor read as A, pixels by channels, and the one written. */
 typedef struct conv_sides {
     const val *from_size, *from, *to_size, *to; // places and strides
     val from_channels, to_channels;             // of a group
@@ -65,7 +66,7 @@ static val bytes_of(const conv_form *form, val elements)
     return convert(U64, mul(elements, imm((int)ckl_dtype_bytes(form->dtype))));
 }
 
-/* Vectors of a row lie side by side in neighbouring threads; of single elements a thread has a row, or half a row. */
+/* Neighbouring threads have neighbouring vectors of a row; of single elements a thread has a row, or half a row. */
 static gather gather_of(const conv_sm80_config *cfg, const char *name, int rows, int vec)
 {
     const int depth = depth_of(cfg->form.dtype), vectors = depth / vec;
@@ -148,7 +149,7 @@ static place_in_k depth_after(const conv_values *p, const conv_sides *s, const p
     return next;
 }
 
-/* Vector j of row i to its place in a stage, or, of single elements, to a register. */
+/* Loads vector j of row i into a stage or, of single elements, into a register. */
 static void load_vector(const conv_sm80_config *cfg, gather *g, int i, int j, val stage, val address, val inside)
 {
     const ckl_dtype dtype = cfg->form.dtype;
@@ -163,7 +164,7 @@ static void load_vector(const conv_sm80_config *cfg, gather *g, int i, int j, va
     cp_async(to, select(inside, address, g->address[i]), bytes, select(inside, imm_as(U32, bytes), imm(0)));
 }
 
-/* The element of row i of A under a tap, or over it in the gradient of data; is it inside? */
+/* The element of row i of A that a tap sees, or is seen from in the gradient of data; is it inside? */
 static val offset_in_A(const conv_sm80_config *cfg, const conv_values *p, const conv_sides *s, const gather *g, int i,
                        const place_in_k *at, val *inside)
 {
@@ -210,7 +211,7 @@ static void load_operand(const conv_sm80_config *cfg, const conv_values *p, cons
     }
 }
 
-/* What came through registers to its place in a stage. */
+/* Stores what came through registers to a stage. */
 static void store_elements(const gather *g, val stage)
 {
     for (int j = 0; g->vec == 1 && j < g->columns; j++)
@@ -263,7 +264,7 @@ static val tiles_of(const conv_values *p, const conv_sides *s, int depth)
     return convert(U32, div(add(k, imm(depth - 1)), imm(depth)));
 }
 
-/* Where a pixel of what is written lies, whose rows lie apart. */
+/* Where a pixel of the output begins; rows may lie apart. */
 static val start_of(const conv_sides *s, val pixel)
 {
     val rest = pixel, start = imm64(0);
@@ -274,7 +275,7 @@ static val start_of(const conv_sides *s, val pixel)
     return add(start, mul(rest, s->to[0]));
 }
 
-/* The accumulators to the output: a pixel's place in memory is found once for each row. */
+/* Stores the accumulators; a pixel's place in memory is computed once for each row. */
 static void store_tile(const conv_sm80_config *cfg, const conv_values *p, const conv_sides *s, const tiled_mma *mma,
                        val row, val col, val group, tensor acc)
 {
@@ -339,7 +340,7 @@ void conv_sm80(const void *config, int kernel)
 
 /* The host side */
 
-/* The longest vector in which a thread gathers channels that lie `step` elements apart: all rows start at multiples of it. */
+/* The longest vector of channels, `step` elements apart, that a thread can gather: all rows start at its multiples. */
 static int vector_of(const ckl_conv_desc *d, int64_t channels, int64_t step)
 {
     const int64_t most = 16 / (int64_t)ckl_dtype_bytes(d->dtype);

@@ -1,10 +1,11 @@
 /*
- * conv_sm80_weight.c - the gradient of weights by mma.sync, for every GPU from sm_80 on: any layout, groups, strides and channels.
+ * conv_sm80_weight.c - the gradient of weights by mma.sync, for every GPU from sm_80 on: any layout, groups, strides
+ * and channels.
  *
- * dw[k,column] = sum over pixels of dy[pixel,k] * x[pixel under the column's tap, its channel]. A column is a channel under a tap;
- * behind them one of ones sums dy for the bias. K runs over pixels, which lie apart in memory: a thread has rows of a tile and loads
- * their elements one by one, neighbouring threads those of neighbouring channels. Slices of the pixels have sums of their own, in
- * f32, which a second kernel adds, always in the same order.
+ * dw[k,column] = sum over pixels of dy[pixel,k] * x[the pixel that the column's tap sees, its channel]. A column is a
+ * channel at a tap; a last column of ones sums dy for the bias. K runs over pixels, which lie apart in memory, so
+ * threads load element by element: a thread has a row of each tile, and neighbours have neighbouring channels. Slices
+ * of the pixels are summed apart, in f32, and added by a second kernel in a fixed order.
  */
 #include "base/math.h"
 #include "cute/kernel.h"
@@ -33,7 +34,7 @@ typedef struct row_of_tile {
     tensor sTile;          // (ROWS,BK,STAGES)
     val inside, ones;      // predicates: there is such a row; it is that of the bias
     val address;           // of its channel in image 0
-    val shift[CONV_MODES]; // x: from a place of the filter to what its tap sees
+    val shift[CONV_MODES]; // x: from a place to the pixel that its tap sees
     val elements[ELEMENTS];
 } row_of_tile;
 
@@ -121,7 +122,7 @@ static void step_place(const conv_values *p, pixel_place *place)
     place->image = add(place->image, carry);
 }
 
-/* An element of a row to a register: of the pixel at `offset` elements, or another value. */
+/* Loads an element of a row, at `offset`, into a register; where not inside, another value. */
 static void load_element(const weight_kernel *k, const row_of_tile *r, int i, val inside, val offset, val otherwise)
 {
     const ckl_dtype dtype = k->cfg->form.dtype;
@@ -186,7 +187,7 @@ static void multiply(const void *of, val stage)
 
 /* Sums */
 
-/* To dw, or to dbias; filter: of all groups. */
+/* Stores to dw or dbias; filter: among those of all groups. */
 static void store_weight(const conv_values *p, ckl_dtype out, bool bias, val filter, val column, val sum)
 {
     val tap = div(column, p->c), index = add(mul(filter, p->w[0]), mul(rem(column, p->c), p->w[4]));
@@ -296,7 +297,7 @@ static int64_t sums_of_slice(const ckl_conv_desc *d)
     return product_i64(d->k, columns_in_all(d));
 }
 
-/* So many slices that every SM has some CTAs, of a few tiles of K at least. */
+/* As many slices as give every SM some CTAs, each of a few tiles of K at least. */
 static ckl_status choose_sm80_weight(const void *desc, const ckl_device_info *device, void *config)
 {
     enum { CTAS = 4, PIXELS_LEAST = 256 };

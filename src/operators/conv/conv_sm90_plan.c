@@ -8,7 +8,7 @@
 enum {
     LAUNCHES_MAX = 64, // of the gradient of data
     SPLIT_LEAST =
-        64, // stages of a tile that two CTAs share: of 45, 320 channels by stride 2, 13.95 us instead of 10.47
+        64, // stages of a tile that two CTAs share: at 45 (320 channels, stride 2) sharing took 13.95 us instead of 10.47
 };
 
 conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
@@ -36,7 +36,9 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
     return s;
 }
 
-/* What a launch computes: places of y; of the gradient of data the pixels of x that see the same taps, at most. */
+/*
+ * Places that a launch computes: those of y, or of the gradient of data at most the pixels of x that see the same taps.
+ */
 static void places_of(const ckl_conv_desc *d, int64_t places[CONV_MODES])
 {
     conv_mode m[CONV_MODES];
@@ -52,8 +54,8 @@ static int64_t launches_of(const ckl_conv_desc *d)
 }
 
 /*
- * Pixels of dx that lie r after a multiple of the stride see every tap t with r + pad - t * dilation a multiple of it: those from
- * the first on, `apart` from each other. The first one; beyond the filter: they see none.
+ * The first tap that pixels of dx see which lie r after a multiple of the stride: taps t with r + pad - t * dilation a
+ * multiple of it. The others follow `apart` from each other. Beyond the filter: they see none.
  */
 static int64_t first_tap(const conv_mode *m, int64_t r, int64_t apart)
 {
@@ -63,7 +65,7 @@ static int64_t first_tap(const conv_mode *m, int64_t r, int64_t apart)
     return first == apart ? m->filter : first;
 }
 
-/* A stride over the largest divisor that it shares with the dilation. */
+/* The stride over its greatest common divisor with the dilation. */
 static int64_t apart_of(const conv_mode *m)
 {
     int64_t common = m->stride;
@@ -81,7 +83,7 @@ static int64_t seen_along(const conv_mode *m)
     return seen;
 }
 
-/* Are there pixels of dx that no tap sees, but some that one does, in rows that idle warps can count? */
+/* Are there pixels of dx that no tap sees, beside some that one does, in rows that 32 bits can number? */
 static bool has_unseen(const ckl_conv_desc *d)
 {
     conv_mode m[CONV_MODES];
@@ -119,7 +121,7 @@ int64_t conv_useful_taps(const ckl_conv_desc *d)
     return count;
 }
 
-/* Of a group. */
+/* Channels of a group. */
 static int64_t channels_out(const ckl_conv_desc *d)
 {
     return (d->direction == CKL_CONV_DATA ? d->c : d->k) / d->groups;
@@ -164,7 +166,10 @@ static void fit_box(const ckl_conv_desc *d, conv_sm90_config *c)
     c->box_n = box.n;
 }
 
-/* Channels of a stage: rows of 128 bytes, halves or quarters, or equal ctas of what there are; 0: the last are none of their own. */
+/*
+ * Channels of a stage: rows of 128 bytes, halves or quarters, or equal shares of the channels. 0: as a candidate
+ * before.
+ */
 static int depth_of(const ckl_conv_desc *d, int i)
 {
     enum { LAST = 3, UNIT = 16 };
@@ -202,7 +207,7 @@ bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, 
     return true;
 }
 
-/* Pixels in the order of memory, by im2col mode. */
+/* Pixels in the order of memory, by TMA's im2col mode. */
 static void follow_rows(conv_sm90_config *c)
 {
     c->im2col = true;
@@ -210,7 +215,10 @@ static void follow_rows(conv_sm90_config *c)
     c->box_h = c->box_n = 1;
 }
 
-/* Groups that share a tile, each multiplied by its own filters: those that fill rows of 128 bytes and 64 filters; 1: none do. */
+/*
+ * Groups that share a tile, each multiplied by its own filters: as many as fill rows of 128 bytes and 64 filters. 1:
+ * none.
+ */
 static int groups_together(const ckl_conv_desc *d)
 {
     const int64_t channels = d->c / d->groups, filters = d->k / d->groups;
@@ -220,7 +228,7 @@ static int groups_together(const ckl_conv_desc *d)
     return d->groups % together ? 1 : together;
 }
 
-/* As if groups that share a tile were one. */
+/* The problem as if groups that share a tile were one. */
 static ckl_conv_desc joined(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
     ckl_conv_desc all = *d;
@@ -228,7 +236,7 @@ static ckl_conv_desc joined(const ckl_conv_desc *d, const conv_sm90_config *c)
     return all;
 }
 
-/* Whether a tile of this depth has stages enough for two CTAs. */
+/* Has a tile of this depth enough stages for two CTAs? */
 static bool has_stages_for_two(const ckl_conv_desc *d, int tile_k)
 {
     return conv_useful_taps(d) * ceil_div(channels_in(d), tile_k) >= SPLIT_LEAST;
@@ -268,9 +276,9 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
 }
 
 /*
- * What a row of a box costs beside one of 128 bytes: TMA takes it by powers of two. 48 channels of 56x56 by 3x3 in boxes of 96
- * bytes 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie; 248 channels 1.8 times 256, 80 in two halves
- * 37.4 us, padded to 128 32.6 (bench/notes/conv.md).
+ * What a row of a box costs beside one of 128 bytes: TMA takes it by powers of two. 3x3 filters on 56x56: 48 channels
+ * in boxes of 96 bytes take 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie. 248
+ * channels take 1.8 times as long as 256; 80 in two halves 37.4 us, padded to 128 32.6 (bench/notes/conv.md).
  */
 static double row_cost(int64_t bytes)
 {
@@ -279,10 +287,11 @@ static double row_cost(int64_t bytes)
 }
 
 /*
- * Cycles of a tile: its stages at the rate of the tensor cores, or of 72 bytes a cycle from L2 to an SM, of all SMs together no more
- * than 7200, but a row of a box of pixels, or of filters, takes some cycles however short it is, and zeros for channels that are not
- * there more; then the epilogue, some cycles for each accumulator of a thread, which nothing overlaps, least of all where K would be one stage (32 to 16
- * channels of 112x112, one pixel: 26.3 us), and the exchange of two CTAs. Rates: bench/notes/conv.md.
+ * Cycles of a tile. A stage takes the longest of its products on the tensor cores, of its bytes (72 a cycle from L2 to
+ * an SM, 7200 to all SMs), and of its rows: each row of a box takes some cycles however short it is, and zeros for
+ * absent channels more. The epilogue takes some cycles for each accumulator of a thread, which nothing overlaps, least
+ * of all where K could be one stage (32 to 16 channels of 112x112, one pixel: 26.3 us). Then the exchange of two CTAs.
+ * Rates: bench/notes/conv.md.
  */
 plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *c)
 {
@@ -347,7 +356,10 @@ static ckl_status check_split(const ckl_conv_desc *d, const conv_sm90_config *c)
     return CKL_OK;
 }
 
-/* The first pixel that a tap sees from place 0, and how far the last place is from the last pixel, seen from that corner. */
+/*
+ * The corners of im2col mode: the first pixel that a tap sees from place 0, and from the last pixel to where the last
+ * place sees it.
+ */
 static void corners_of(const conv_params *p, int mode, int64_t size, int64_t step, int64_t *lower, int64_t *upper)
 {
     const int64_t last_tap = (p->filter[mode] - 1) * p->dilation[mode];
@@ -355,7 +367,7 @@ static void corners_of(const conv_params *p, int mode, int64_t size, int64_t ste
     *upper = *lower + (p->y_size[mode] - 1) * step - (size - 1);
 }
 
-/* Of images whose corners and taps the im2col mode has numbers for. */
+/* Do corners and taps fit the numbers of the im2col mode? */
 static ckl_status check_im2col(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
     enum { REACH = 128, OFFSETS = 256 };
@@ -462,7 +474,7 @@ static param_tensor filters(const void *pointer, const conv_tensor *t, int64_t g
                            .stride = { 1, t->stride[0], t->stride[3], of_group * t->stride[0] } };
 }
 
-/* The same pixels, groups of channels as slices. */
+/* The same pixels, with groups of channels in place of slices. */
 static conv_tensor in_groups(const conv_tensor *t, int64_t groups)
 {
     conv_tensor g = *t;
@@ -479,7 +491,9 @@ int64_t conv_sm90_sum_images(const ckl_conv_desc *d, const conv_sm90_config *c)
     return round_up(d->n, c->box_n);
 }
 
-/* All pixels as one row of places; x without its slices, with the corners of these places. step: from one to the next. */
+/*
+ * All pixels as one row of places; x has no slices, and the corners of these places. step: from one place to the next.
+ */
 static void follow_pixels(conv_params *p, const int64_t size[CONV_MODES], const int64_t step[CONV_MODES])
 {
     int64_t pixels = p->n;
@@ -514,7 +528,10 @@ static ckl_status launch_tiles(const ckl_plan *plan, const conv_sm90_config *c, 
     return plan_launch(plan, 0, (plan_grid){ .x = clusters * c->split }, p, stream);
 }
 
-/* Along one mode the pixels r, r + stride, ... of x: pixel number j sees tap number u of theirs at place j + start - u * step of dy. */
+/*
+ * Along one mode, the pixels r, r + stride, ... of x: pixel j of them sees tap u of theirs at place j + start - u *
+ * step of dy.
+ */
 static void see_taps(conv_params *p, const conv_mode *m, int mode, int64_t r)
 {
     const int64_t NOWHERE = 1 << 30; // before all places: TMA reads zeros
@@ -528,14 +545,14 @@ static void see_taps(conv_params *p, const conv_mode *m, int mode, int64_t r)
     p->c = none ? 1 : p->c; // one stage of zeros
 }
 
-/* Does the tap see one of `size` pixels from a place, of which there are y_size, `step` apart? */
+/* Does the tap see one of `size` pixels from any of y_size places, `step` apart? */
 static bool sees(const conv_params *p, int mode, int64_t tap, int64_t size, int64_t step)
 {
     const int64_t first = tap * p->dilation[mode] - p->pad[mode];
     return first < size && first + (p->y_size[mode] - 1) * step >= 0;
 }
 
-/* Leaves out taps at the edges of a filter that see nothing but padding, but for one. */
+/* Leaves out taps at the edges of a filter that see padding alone; at least one stays. */
 static void drop_unseen(conv_params *p, int mode, int64_t size, int64_t step)
 {
     while (p->filter[mode] > 1 && !sees(p, mode, p->filter[mode] - 1, size, step))
@@ -547,7 +564,7 @@ static void drop_unseen(conv_params *p, int mode, int64_t size, int64_t step)
     }
 }
 
-/* Does some tap see the pixels of launch number i, if there are such? */
+/* Has launch number i pixels that a tap sees? */
 static bool sees_launch(const conv_mode m[CONV_MODES], int64_t i)
 {
     bool seen = true;
@@ -584,7 +601,7 @@ static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, c
     return launch_tiles(plan, c, &p, stream);
 }
 
-/* All of them; with zeros=1 the first also writes the pixels that no tap sees, and theirs are left out. */
+/* All launches. With zeros=1 the first also writes the pixels that no tap sees, whose launches are left out. */
 static ckl_status launch_all_data(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d,
                                   const conv_tensor *dx, conv_params p, ckl_stream stream)
 {

@@ -1,13 +1,13 @@
 /*
- * conv_stem.c - first layers on Hopper: a few channels and up to 128 filters at once, K is all channels under all taps.
+ * conv_stem.c - first layers on Hopper: a few channels, up to 128 filters at once; K is all channels at all taps.
  *
- * A CTA keeps the filters in shared memory. Of each tile, 16 columns by 8 rows of y, all threads load the pixels of x below it
- * into one of two buffers, 4 or 8 channels each, missing ones zeros, while the products of the tile before are under way. A warp
- * has a row of y; from the buffer it gathers what lies under its pixels into registers, A of wgmma, word by word: two channels of a
- * pixel. Where the words of a tap begin is known when the kernel is described, but for whose tap a lane has of two.
+ * A CTA keeps the filters in shared memory. A tile is 16 columns by 8 rows of y. All threads load the pixels of x below
+ * it into one of two buffers, 4 or 8 channels each (zeros for absent ones), while the tile before is multiplied. A warp
+ * has a row of y; it gathers what its pixels see into registers, wgmma's A, word by word: two channels of a pixel. The
+ * offsets of a tap's words are constants, but where lanes have one of two taps.
  *
- * NHWC goes through staging buffers and TMA, if filters are whole 16 bytes; in NCHW a thread has neighbouring columns, and stores them
- * directly.
+ * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes; in NCHW a thread has neighbouring
+ * columns and stores them directly.
  */
 #include <stdio.h>
 
@@ -21,7 +21,7 @@ enum {
     BARRIER_CONSUMER = 1, // + warpgroup: its 128 threads round the staging buffers
     ROWS = CONV_SM90_ROWS,
     STEPS_AT_ONCE = CONV_STEM_STEPS_AT_ONCE,
-    WORDS = 4, // of a thread's A in a step: pixels 0, 1, and both again 8 elements of K further
+    WORDS = 4, // of a thread's A in a step: pixels 0 and 1, then both 8 elements of K further on
     WARPS = CONV_STEM_THREADS / 32,
     LINES_MAX = 32,    // of a warp
     ELEMENTS_MAX = 32, // of a lane and a line
@@ -99,7 +99,10 @@ static tensor elements_from(val address, ckl_dtype dtype, val first)
     return gmem_tensor(add(address, convert(U64, bytes)), dtype, make_layout(dynamic(imm64(1)), leaf(1)));
 }
 
-/* A thread has one element of K of all filters, some of them under way together; zeros where there is no such channel, tap or filter. */
+/*
+ * A thread loads one element of K of all filters, several in flight together; zeros where channel, tap or filter do not
+ * exist.
+ */
 static void load_filters(const stem_kernel *k)
 {
     enum { AT_ONCE = 16 };
@@ -135,8 +138,8 @@ static void clear_halos(const stem_kernel *k)
 }
 
 /*
- * What lies under a tile, in lines that are contiguous in x: rows of pixels or, in NCHW, of a channel. A warp takes every 8th line, a
- * lane every 32nd element of it.
+ * The pixels below a tile, in lines that are contiguous in x: rows of pixels or, in NCHW, of a channel. A warp takes
+ * every 8th line, a lane every 32nd element of it.
  */
 typedef struct halo_line {
     val inside[ELEMENTS_MAX], offset[ELEMENTS_MAX],
@@ -167,7 +170,7 @@ static halo_line halo_line_at(const stem_kernel *k, const tile_place *place)
     return line;
 }
 
-/* Line number `number` of all: is it inside of x, where does it begin there and in the buffer? */
+/* Line `number`: is it inside x, and where does it begin there and in the buffer? */
 typedef struct line_place {
     val inside, offset, place;
 } line_place;
@@ -185,7 +188,7 @@ static line_place line_place_of(const stem_kernel *k, const tile_place *place, v
                      add(mul(row, imm(k->size.halo_w * k->size.padded)), channel) };
 }
 
-/* All loads of a thread are under way before the first one is needed. */
+/* All loads of a thread come before the first use. */
 static void load_halo(const stem_kernel *k, val tile, val buffer)
 {
     const int elements = elements_of_line(k), lines = k->size.halo_h * (k->cfg->nchw ? k->cfg->channels : 1);
@@ -219,15 +222,15 @@ static int tap_bytes(const stem_kernel *k, int tap)
     return 2 * k->size.padded * (tap / c->columns * c->dilation_h * k->size.halo_w + tap % c->columns * c->dilation_w);
 }
 
-/* A word of shared memory at a distance that is known now. */
+/* A word of shared memory at a constant distance. */
 static val word_at(val address, int bytes)
 {
     return convert(U32, at(smem_view(address, I32, compact(leaf(bytes / 4 + 1))), bytes / 4));
 }
 
 /*
- * The words of one half of a step, 8 elements of K, of the two pixels of a thread. With 8 channels these are one tap's. With 4 there are
- * two, and half of the lanes have the second one: `second` is 0 or all ones.
+ * The words of one half of a step, 8 elements of K, for a thread's two pixels. With 8 channels they are one tap's. With
+ * 4 they are two taps', and half of the lanes have the second: `second` is 0 or all ones.
  */
 static void gather_half(const stem_kernel *k, val pixel, val second, int half, int between)
 {
@@ -241,7 +244,10 @@ static void gather_half(const stem_kernel *k, val pixel, val second, int half, i
     }
 }
 
-/* Some steps, whose words are in registers together: more of them would leave an SM fewer CTAs. The last ones are still under way. */
+/*
+ * Some steps, whose words are in registers together; more would leave an SM fewer CTAs. The last wgmmas are not waited
+ * for.
+ */
 static void multiply_steps(const stem_kernel *k, val pixel, val second, int first, int between)
 {
     const int last = first + STEPS_AT_ONCE < k->size.steps ? first + STEPS_AT_ONCE : k->size.steps;
@@ -372,7 +378,7 @@ static void store_planes(const stem_kernel *k, const tile_place *place)
     }
 }
 
-/* NHWC, filters that are no whole 16 bytes: accumulators i and i + 2 are a channel of two pixels, 8 columns apart. */
+/* NHWC where filters are not whole 16 bytes: accumulators i and i + 2 are a channel of two pixels, 8 columns apart. */
 static void store_elements(const stem_kernel *k, const tile_place *place)
 {
     const ckl_dtype out = k->cfg->form.out;
@@ -412,7 +418,7 @@ static void loop_tiles(const stem_kernel *k)
         load_halo(k, cta_x(), buffer);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         val next = add(tile, grid_x());
-        cta_sync(); // the tile's pixels are there, and those of the one before have been gathered
+        cta_sync(); // the tile's pixels have arrived, and those of the tile before have been gathered
         multiply(k, buffer);
         assign(buffer, sub(imm(1), buffer));
         IF(lt(next, k->count))

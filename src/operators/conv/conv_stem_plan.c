@@ -44,7 +44,7 @@ static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
     return ctas;
 }
 
-/* As far as a config has numbers: what is larger is refused. */
+/* As a config's number; what does not fit is refused later. */
 static int number(int64_t x)
 {
     return (int)min_i64(x, 1024);
@@ -56,7 +56,10 @@ static bool stores_directly(const ckl_conv_desc *d)
     return d->layout == CKL_IMAGE_NCHW || d->k * (int64_t)ckl_dtype_bytes(d->out) % 16 != 0;
 }
 
-/* Filters of a CTA: all up to 128, else as few CTAs as that, of which more fill the SMs where pixels are few. */
+/*
+ * Filters of a CTA: all, up to 128, or as few CTAs as that takes; or more CTAs, which fill the SMs where pixels are
+ * few.
+ */
 static bool candidate_stem(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_conv_desc *d = desc;
@@ -102,7 +105,10 @@ static double bytes_of_y(const ckl_conv_desc *d)
            (double)ckl_dtype_bytes(d->out);
 }
 
-/* Cycles of a tile: gathering and products, the pixels under it, its epilogue; or y to memory. More than 4 channels: 8 to 768 of 120x120 took 2200. */
+/*
+ * Cycles of a tile: gathering and products, the pixels below it, its epilogue; or y to memory. More than 4 channels
+ * cost more: 8 to 768 of 120x120 took 2200.
+ */
 static plan_cost cost_stem(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double TILE = 400, WIDE = 1100, STEP = 64, COLUMN = 2, DIRECT = 12, LOAD = 40, HERTZ = 1.7e9, START = 3,

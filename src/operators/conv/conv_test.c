@@ -3,7 +3,7 @@
 
 #include "operators/conv/conv_lab.h"
 
-/* Sums of products stay in f32. Those of inputs run along their channels, those of weights along images. */
+/* Sums of products stay in f32. */
 static int operands(const void *problem, operand *all)
 {
     const ckl_conv_desc *d = problem;
@@ -34,7 +34,10 @@ static double terms(const void *problem)
     return products(problem) + 2;
 }
 
-/* ex2.approx and rcp.approx of the activations, and what tensor cores cut of products and sums, as gemm_approximation() says. */
+/*
+ * ex2.approx and rcp.approx of the activations, and what tensor cores truncate of products and sums
+ * (gemm_approximation()).
+ */
 static double approximation(const void *problem)
 {
     const ckl_conv_desc *d = problem;
@@ -55,10 +58,10 @@ static double flops(const void *problem)
     return count;
 }
 
-/* For each gradient of a weight all pixels of x are gone through: meet_channels(). */
+/* Each gradient of a weight goes through all pixels of x: meet_channels(). */
 static double reference_flops(const void *problem)
 {
-    enum { PIXEL_FLOPS = 5, ELEMENT_FLOPS = 2 }; // that finding one, and looking at an element of it, are worth
+    enum { PIXEL_FLOPS = 5, ELEMENT_FLOPS = 2 }; // what finding a pixel, and looking at an element of it, cost
     const ckl_conv_desc *d = problem;
     const double channels = (double)d->c / (double)d->groups,
                  in_run = d->layout == CKL_IMAGE_NHWC ? fmax(channels, 1) : 1;
