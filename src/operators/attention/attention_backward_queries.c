@@ -1,12 +1,12 @@
 /*
- * attention_backward_queries.c - dQ in the kernel of keys: dS goes through shared memory, dQ^T = K^T * dS^T is over the keys of both
- * consumers, and a CTA adds what its keys give to sums in f32 in the workspace. A last kernel rounds these.
+ * attention_backward_queries.c - dQ in the kernel of keys: dS goes through shared memory, dQ^T = K^T * dS^T takes the
+ * keys of both consumers, and each CTA adds its result to f32 sums in the workspace, which a last kernel rounds.
  *
- * Each consumer computes a part of dQ^T of 64 rows: 64 of up to 128 elements of all queries of a block, or up to 64 elements of
- * half of them. A warp has 16 rows, and what it holds lies in the workspace thread by thread, so that all accesses are contiguous;
- * nobody but the last kernel has to know. Warps whose rows are past the last element leave nothing. A warp of the producer adds by
- * TMA, which the L2 does, and where sums are ordered it waits for its turn: the CTAs that see a block come in the order of their keys,
- * which is that of the CTAs, so that none waits for one that has not begun.
+ * Each consumer computes a tile of 64 rows of dQ^T: 64 of up to 128 elements for all queries of a block, or up to 64
+ * elements for half of the queries. A warp has 16 rows; they lie in the workspace thread by thread, so all accesses are
+ * contiguous, and only the last kernel needs to know the order. Warps whose rows are past the last element leave
+ * nothing. A warp of the producer adds by TMA, in L2. Where sums are ordered it waits for its turn: CTAs add to a block
+ * in the order of their keys. That is the order of the CTAs, so none waits for one that has not begun.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
@@ -64,7 +64,7 @@ static val has_rows(const attention_sm90_backward_config *c, val consumer, val w
     return lt(number, imm(rows / 16));
 }
 
-/* Blocks of the queries of a head, without those of sequences. */
+/* Blocks of the queries of a head, if not ragged. */
 static val blocks_of(const attention_values *p, int block)
 {
     return div(p->stats_rows, imm(block));
@@ -96,7 +96,7 @@ void attention_backward_describe_sums(backward_kernel *k)
     k->sums = make_pipeline("dQ barriers", 1, c->consumers * WARPGROUP / 32, 1);
 }
 
-/* The tile of dS of a consumer's keys and a half of the queries. */
+/* The tile of dS for a consumer's keys and a half of the queries. */
 static val tile_of_slopes(const backward_kernel *k, val buffer, val consumer, int half)
 {
     return add(mul(add(mul(buffer, imm(k->cfg->consumers)), consumer), imm(k->halves)), imm(half));
@@ -115,7 +115,7 @@ void attention_backward_describe_queries(const backward_kernel *k, backward_cons
     c->turn = variable(U32, imm(SLOPE_BUFFERS - 1));
 }
 
-/* dS^T as a thread has it, keys by queries, into this consumer's tiles. */
+/* Stores dS^T, keys by queries, to this consumer's tiles. */
 static void store_slopes(const backward_kernel *k, const backward_consumer *c)
 {
     const columns n = k->dq_columns;
@@ -132,8 +132,8 @@ static void store_slopes(const backward_kernel *k, const backward_consumer *c)
 }
 
 /*
- * This consumer's tile of dQ^T; asynchronous. With two buffers of dS one barrier a step is enough: whoever comes to it has done with
- * the products of the step before, so the buffer of that one is free for the next step.
+ * This consumer's tile of dQ^T; asynchronous. With two buffers of dS one barrier a step is enough: who arrives has
+ * finished the products of the step before, so that step's buffer is free for the next one.
  */
 void attention_backward_issue_queries(const backward_kernel *k, backward_consumer *c)
 {
@@ -176,7 +176,7 @@ void attention_backward_share_queries(const backward_kernel *k, backward_consume
     assign(c->turn, bit_xor(c->turn, imm(1)));
 }
 
-/* How many CTAs add to a block before this one: those of earlier keys that some query of it sees. */
+/* How many CTAs add to a block before this one: those with earlier keys that some query of the block sees. */
 static val turn_of(const backward_kernel *k, val block)
 {
     const int rows = k->cfg->consumers * ROWS;
@@ -187,7 +187,7 @@ static val turn_of(const backward_kernel *k, val block)
     return sub(own, div(convert(U32, max(key, imm_as(I32, 0))), imm(rows)));
 }
 
-/* One thread: adds what the consumers have left in shared memory to the sums. */
+/* For one thread: adds the consumers' results in shared memory to the sums. */
 void attention_backward_add_queries(const backward_kernel *k)
 {
     pipeline_state at = consumer_state(&k->sums);
@@ -248,7 +248,7 @@ static dq_place place_of_dq(const attention_values *p, const attention_sm90_back
     const backward_block of = { x.batch, x.head, x.s.q_at, block };
     x.token = mul(block, imm(cfg->block));
     x.exists = lt(x.token, x.s.q);
-    x.number = select(x.exists, attention_backward_block_number(p, cfg, &of), zero); // one that may be read
+    x.number = select(x.exists, attention_backward_block_number(p, cfg, &of), zero); // else one that may be read
     if (queries < cfg->block)
         x.token = add(x.token, mul(x.index, imm(queries)));
     else
@@ -257,8 +257,8 @@ static dq_place place_of_dq(const attention_values *p, const attention_sm90_back
 }
 
 /*
- * The sums of a consumer, each thread's vectors as it left them. Where sums are not ordered nobody is the first, so they must be zeros
- * before the next run; else what no CTA has added to is left out.
+ * The sums of a consumer, each thread's vectors as it left them. Where sums are not ordered no CTA is the first, so
+ * they must be zeroed for the next run; else blocks that no CTA has added to are left out.
  */
 static tensor take_sums(const attention_values *p, const attention_sm90_backward_config *cfg, const tiled_mma *mma,
                         const dq_place *x)
@@ -286,7 +286,7 @@ static tensor take_sums(const attention_values *p, const attention_sm90_backward
     return acc;
 }
 
-/* Queries in shared memory to dQ, in vectors; what is past the last query or element is left out. */
+/* Stores dQ from shared memory, in vectors, but for what is past the last query or element. */
 static void store_queries(const attention_values *p, const attention_sm90_backward_config *cfg, const dq_place *x,
                           tensor sDQ)
 {
@@ -310,7 +310,7 @@ static void store_queries(const attention_values *p, const attention_sm90_backwa
     }
 }
 
-/* Each CTA takes what one consumer summed of a block. */
+/* Each CTA takes one consumer's sums of a block. */
 void attention_backward_round_queries(const attention_sm90_backward_config *cfg)
 {
     launch_bounds(WARPGROUP, 0);

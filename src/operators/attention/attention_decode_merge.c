@@ -1,13 +1,14 @@
 /*
- * attention_decode_merge.c - the end of attention_decode's kernels: it adds the partials of a CTA's warps, then those of the CTAs that share
- * a sequence and head, in the order of the keys: first within groups of splits, then the groups, so that no CTA adds many.
+ * attention_decode_merge.c - the end of attention_decode's kernels: adds the partials of a CTA's warps, then of the
+ * CTAs that share a sequence and head, in the order of the keys: first groups of splits, then the groups' sums, so that
+ * no CTA adds many.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_place.h"
 
 enum {
     QUAD = 4,  // columns of O that a thread takes at a time
-    QUADS = 4, // of these that it adds up at a time
+    QUADS = 4, // of these that it adds at a time
     FLIGHT_MAX = 32,
     GROUP = ATTENTION_DECODE_GROUP,
     PARTIALS_MAX = 16,
@@ -35,10 +36,10 @@ typedef struct loaded_partial {
     val exists;       // a predicate
 } loaded_partial;
 
-/* Adds `count` of them in their order, by their common maximum, so that no exponential waits for another one. */
+/* Adds `count` partials in their order, relative to their common maximum, so that no exponential waits for another. */
 static void add_states(state *s, int count, const loaded_partial *all)
 {
-    const val none = immf(0); // an infinity times 0 would be none
+    const val none = immf(0); // an infinity times 0 would be NaN
     val larger = s->top, factor[FLIGHT_MAX];
     for (int j = 0; j < count; j++)
         larger = max(larger, all[j].top);
@@ -65,7 +66,7 @@ typedef struct row_quads {
     int apart;
 } row_quads;
 
-/* Where a row's columns are taken by so many threads. */
+/* The quads of thread `item`, where `threads` threads share a row. */
 static row_quads row_quads_of(const decode_sums *m, val item, int threads)
 {
     row_quads x = { .row = div(item, imm(threads)), .first = rem(item, imm(threads)), .apart = threads };
@@ -94,7 +95,7 @@ static state sum_of_warps(const decode_sums *m, const row_quads *x)
     return s;
 }
 
-/* The number of this sequence, head and tile: of the rows that the CTAs of all splits share. */
+/* The number of this sequence, head and tile, whose rows the CTAs of all splits share. */
 static val shared_rows(const decode_sums *m)
 {
     return add(mul(add(mul(m->place->batch, m->place->p.kv_heads), m->place->kv_head), imm(m->place->tiles)),
@@ -127,7 +128,7 @@ typedef struct partial_range {
     val first, count;
 } partial_range;
 
-/* Number i of them, or the last one where there are fewer. */
+/* Loads partial i of a range, or the last one where there are fewer. */
 static loaded_partial load_partial(const decode_sums *m, const row_quads *x, int count, const partial_range *range,
                                    val i)
 {
@@ -142,7 +143,7 @@ static loaded_partial load_partial(const decode_sums *m, const row_quads *x, int
     return l;
 }
 
-/* The sums of a range, in its order; m->flight loads are on their way at a time. */
+/* Adds the partials of a range in order; m->flight loads are in flight at a time. */
 static void add_partials(const decode_sums *m, const partial_range *range, const row_quads *x, state *sums)
 {
     const int together = m->flight / sums->count;
@@ -169,7 +170,7 @@ static void store_partial(const decode_sums *m, const row_quads *x, const state 
     }
 }
 
-/* The result: with the head's sink, which is a weight more. */
+/* Stores the result, with the head's sink, which is one more weight. */
 static void store(const decode_sums *m, const row_quads *x, state *s)
 {
     val head = add(mul(m->place->kv_head, imm(m->place->form.group)), rem(x->in_group, imm(m->place->form.group)));
@@ -204,7 +205,7 @@ static void store(const decode_sums *m, const row_quads *x, state *s)
     }
 }
 
-/* Does this CTA come last of `count` that share counter `number` of its rows? It leaves the counter at 0. */
+/* Is this CTA the last of `count` that share counter `number` of its rows? It leaves the counter at 0. */
 static val is_last(const decode_sums *m, val number, val count)
 {
     val index = add(mul(shared_rows(m), add(groups_of(m->place->p.splits), imm(1))), number);
@@ -222,7 +223,7 @@ static val is_last(const decode_sums *m, val number, val count)
     return ne(at(sLast, 0), imm(0));
 }
 
-/* Rows of a tile that there may be; quads of each. */
+/* The most rows that a tile may have; quads of each. */
 static int rows_of(const decode_sums *m)
 {
     return m->place->rows_all < m->place->rows ? m->place->rows_all : m->place->rows;
@@ -255,11 +256,11 @@ static void finish_split(const decode_sums *m, const row_quads *x)
     store_partial(m, x, &s, m->place->split);
 }
 
-/* How far sums have come: those of a group of splits, or of all. Variables, but for `group`. */
+/* What this CTA adds next: the splits of a group, or all groups. Variables, but for `group`. */
 typedef struct step_up {
     val group;           // this CTA's
     partial_range range; // what is added
-    val counter, is_all; // of those who share it; nonzero: the sum is the result
+    val counter, is_all; // shared by those who add; nonzero: the sum is the result
 } step_up;
 
 /* A thread takes several quads of a row at a time, where there are enough for all threads. */

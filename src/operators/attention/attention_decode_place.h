@@ -19,12 +19,15 @@ typedef struct decode_place {
 } decode_place;
 
 /*
- * Sets what follows from form, p, rows and keys for CTA `number`, or what one of fewer CTAs takes in its place. Those that share a
- * stretch of keys are neighbours.
+ * Sets what follows from form, p, rows and keys for CTA `number`; a launch of fewer CTAs takes several. CTAs that share
+ * a stretch of keys are neighbours.
  */
 void attention_decode_find_place(decode_place *place, int split, val number);
 
-/* Calls each() where `place` is of a split that this CTA takes: the first ones of all CTAs come first, then their second ones. */
+/*
+ * Calls each() for every split that this CTA takes, with `place` set: first all CTAs' first ones, then their second
+ * ones.
+ */
 void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of);
 
 /* Row `row` of a head of Q or O: heads of the group first, then tokens. (D) */
@@ -33,7 +36,7 @@ tensor attention_decode_row_of(const decode_place *place, int which, val row);
 /* Are there keys in the block at `start` that a row of this CTA does not see, or that are past its last one? */
 val attention_decode_is_cut(const decode_place *place, val start);
 
-/* These get scores of -inf; tid is this thread's in the MMA that tiles the CTA's rows and a block's keys. */
+/* Gives such keys scores of -inf; tid is this thread's in the MMA that tiles the CTA's rows and a block's keys. */
 void attention_decode_mask(const decode_place *place, val start, const tiled_mma *mma, val tid, tensor scores);
 
 /*
@@ -43,11 +46,11 @@ void attention_decode_mask(const decode_place *place, val start, const tiled_mma
 typedef struct decode_sums {
     const decode_place *place;
     int partials, threads; // of the CTA, from thread 0 on
-    int flight;            // 16-byte loads of a thread that are on their way at a time: 16 or 32, as registers allow
-    int barrier;           // a named one of these threads
+    int flight;            // 16-byte loads that a thread has in flight: 16 or 32, as registers allow
+    int barrier;           // number of a named barrier of these threads
     tensor sO;             // (BM,DV,PARTIALS), f32
     tensor sTop, sSum;     // (BM,PARTIALS)
-    val value_scale;       // what weighted values are to be multiplied by; none: 1
+    val value_scale;       // factor for weighted values
 } decode_sums;
 
 /* What a split leaves in the workspace: maximum and sum of each row, and its columns. (2,BM), (DV,BM) */

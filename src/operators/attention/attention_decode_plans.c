@@ -5,7 +5,7 @@ enum {
     VECTOR_BYTES = 16,
     HEAD_MAX = 256,    // elements of a head on tensor cores
     SPLIT_MIN = 512,   // keys: a CTA of 128 takes 7 us, of which 4 are the copies (bench/notes/attention.md)
-    SPLIT_MAX = 2048,  // keys: enough to forget the overhead
+    SPLIT_MAX = 2048,  // keys: the overhead no longer matters
     SPLITS_MAX = 1024, // of a sequence, which one CTA combines
     ROWS_MAX = 32,
     CTAS_MAX = 4,
@@ -47,7 +47,7 @@ static int64_t vector_of(ckl_dtype dtype)
     return VECTOR_BYTES / (int64_t)ckl_dtype_bytes(dtype);
 }
 
-/* For TMA. A mode of one may have any stride. */
+/* The stride of a mode for TMA; a mode of size 1 may have any. */
 static int64_t box_stride(const attention_mode *m)
 {
     return m->size > 1 ? m->stride : vector_of(CKL_F16);
@@ -56,7 +56,7 @@ static int64_t box_stride(const attention_mode *m)
 static attention_decode_params params_of(const ckl_attention_decode_desc *d, const ckl_attention_decode_args *x)
 {
     const double log2e = 1.4426950408889634, scale = (double)d->scale, softcap = (double)d->softcap;
-    const double unit = softcap > 0 ? softcap : scale; // of what becomes an exponent
+    const double unit = softcap > 0 ? softcap : scale; // of exponents
     const void *const pointers[] = { x->q, x->k,     d->latent ? x->k : x->v,
                                      x->o, x->k_new, d->latent ? x->k_new : x->v_new };
     const int64_t vector = vector_of(d->cache);
@@ -168,7 +168,7 @@ int64_t attention_decode_ctas(const ckl_attention_decode_desc *d, int rows, int 
     return product_i64(product_i64(tiles, ceil_div(d->kv, split)), d->batch);
 }
 
-/* Counters of those CTAs that share rows; what each CTA knows of them. */
+/* Counters of CTAs that share rows; the partials of each CTA. */
 typedef struct workspace_layout {
     int64_t counters, states, partials, bytes;
 } workspace_layout;
@@ -177,7 +177,7 @@ static workspace_layout workspace_of(const ckl_attention_decode_desc *d, int row
 {
     const int64_t ctas = attention_decode_ctas(d, rows, split), splits = ceil_div(d->kv, split);
     workspace_layout w = { .counters = 0 };
-    if (splits == 1 && !d->latent) // values of `latent` go that way from registers
+    if (splits == 1 && !d->latent) // `latent` always stores partials
         return w;
     const int64_t shared = ctas / splits, groups = ceil_div(splits, ATTENTION_DECODE_GROUP),
                   slots = product_i64(shared, splits + groups);
@@ -219,10 +219,13 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
 
 /* sm80 */
 
-/* Keys of a CTA: the CTAs of one long sequence fill the device. The batch has no part in it, so that results do not depend on it. */
+/*
+ * Keys of a CTA: the CTAs of one long sequence fill the device. The batch does not count, so that results do not depend
+ * on it.
+ */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
-    const int64_t packed = 2 / (int64_t)ckl_dtype_bytes(d->cache); // as many bytes whatever the cache's type is
+    const int64_t packed = 2 / (int64_t)ckl_dtype_bytes(d->cache); // the same bytes for any type of the cache
     int64_t split = SPLIT_MIN * packed,
             tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
     while (split < SPLIT_MAX && product_i64(ceil_div(d->kv, split), tiles) > device->sm_count)

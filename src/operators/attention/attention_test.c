@@ -9,7 +9,7 @@
 enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT, INPUT_0 = 14, INPUT_1 }; // operands
 enum { DOCUMENTS = 5 };
 
-/* Weights stay near 1, whatever lse is: gradients of what is not finite are left open. */
+/* Weights stay near 1 whatever lse is: gradients of values that are not finite are left open. */
 static void backward_operands(operand *all)
 {
     for (int i = Q; i <= DOUT; i++)
@@ -29,7 +29,7 @@ static void score_operands(const ckl_attention_desc *d, operand *all)
         all[INPUT_0].rising = all[INPUT_1].rising = DOCUMENTS;
 }
 
-/* Products of q and k stay in f32, and what v holds times the number of keys. */
+/* Products of q and k stay within f32, and so do sums of v over all keys. */
 static int operands(const void *problem, operand *all)
 {
     const attention_problem *p = problem;
@@ -83,7 +83,7 @@ static double flops(const void *problem)
     return once * (double)(3 * d->d + 2 * d->dv); // scores, their gradients, dq, dk and dv
 }
 
-/* Of all sequences: a ragged problem is as many as it says, of the lengths that it was given. */
+/* The FLOP of all sequences of a ragged problem, by the lengths in its operands. */
 static double flops_of_data(const void *problem, void *const *host)
 {
     ckl_attention_desc d = *(const ckl_attention_desc *)problem;
@@ -100,7 +100,9 @@ static double flops_of_data(const void *problem, void *const *host)
     return sum;
 }
 
-/* The gradients' reference reads and weighs a query and a key for every row that they meet in: 8 operations for one of a kernel. */
+/*
+ * The gradients' reference weighs a query and a key again for every row they meet in: 8 operations for one of a kernel.
+ */
 static double reference_flops(const void *problem)
 {
     const bool is_forward = ((const ckl_attention_desc *)problem)->direction == CKL_DIRECTION_FORWARD;

@@ -167,8 +167,8 @@ static void fit_box(const ckl_conv_desc *d, conv_sm90_config *c)
 }
 
 /*
- * Channels of a stage: rows of 128 bytes, halves or quarters, or equal shares of the channels. 0: as a candidate
- * before.
+ * Channels of a stage: rows of 128 bytes, halves or quarters, or equal shares of the channels. 0: those are one of the
+ * others.
  */
 static int depth_of(const ckl_conv_desc *d, int i)
 {

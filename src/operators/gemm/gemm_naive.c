@@ -15,7 +15,7 @@ static val address_of(gemm_epilogue e, char matrix, const gemm_values *p, val i,
     return add(is_a ? p->a : p->b, convert(U64, mul(element, imm((int)ckl_dtype_bytes(gemm_type_of(&e, matrix))))));
 }
 
-/* Number l of two in a byte, the first in its low bits. */
+/* 4-bit integer l of the two in a byte, low bits first. */
 static val nibble_of(val byte, val l)
 {
     val shift = mul(bit_and(convert(U32, l), imm(1)), imm(4));
@@ -23,7 +23,7 @@ static val nibble_of(val byte, val l)
     return convert(F32, sub(convert(I32, bits), imm_as(I32, GEMM_NIBBLE_ZERO)));
 }
 
-/* An element of A or B as it is multiplied: of tf32 without the low bits of its fraction, of i8 as an integer. */
+/* An element of A or B as a factor: tf32 without the low bits of its fraction, i8 as an integer. */
 static val factor(gemm_epilogue e, char matrix, val address, val l)
 {
     const ckl_dtype type = gemm_type_of(&e, matrix);
@@ -34,7 +34,7 @@ static val factor(gemm_epilogue e, char matrix, val address, val l)
     if (type == CKL_U8)
         return nibble_of(x, l);
     if (type == CKL_I8) {
-        val whole = convert(I32, bitcast(CKL_I16, x)); // as it was loaded: with its sign
+        val whole = convert(I32, bitcast(CKL_I16, x)); // sign-extended, as it was loaded
         return e.ab == CKL_I8 ? whole : convert(F32, whole);
     }
     if (e.math == CKL_GEMM_TF32)
@@ -42,7 +42,7 @@ static val factor(gemm_epilogue e, char matrix, val address, val l)
     return convert(F32, x);
 }
 
-/* The group of row i: the last one that begins at it or before. */
+/* The group of row i: the last one that begins at or before it. */
 static val group_of_row(const gemm_values *all, val i)
 {
     val group = variable(U32, imm(0));
@@ -51,7 +51,7 @@ static val group_of_row(const gemm_values *all, val i)
     return group;
 }
 
-/* Element (i,j) of D; A has so many rows, of which p may have only some. */
+/* Element (i,j) of D; A has so many rows, p's may be fewer. */
 static void compute_element(const gemm_naive_config *cfg, const gemm_values *p, val i, val j, val rows)
 {
     const gemm_epilogue e = cfg->epilogue;

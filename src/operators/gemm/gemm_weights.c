@@ -1,10 +1,10 @@
 /*
  * gemm_weights.c - few rows of 16-bit floats times weights of 8 or 4 bits; for every GPU from sm_80 on.
  *
- * A CTA computes D^T = B * A^T for some rows of B, which its warps share out along K in tiles of 128, each with a ring of its own, so
- * that copies need no barrier but the warp's. Every lane copies the weights that it multiplies: along K a lane has 16 bytes at a
- * time, which is another order of the sums than that of memory, and the same for A. Integers become floats exactly; scales meet the
- * sums of a tile in f32.
+ * A CTA computes D^T = B * A^T for some rows of B. Its warps take tiles of 128 along K in turn, each with its own ring,
+ * so copies need no barrier beyond the warp's. Every lane copies the weights that it multiplies, 16 contiguous bytes
+ * along K at a time, so K is summed in another order than that of memory, the same for A. Integers become floats
+ * exactly; scales are applied to the sums of a tile in f32.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
@@ -33,7 +33,7 @@ typedef struct weights_kernel {
     val block_B, block_A; // the first rows of B and A of this CTA
     val tiles, blocks;    // along K; of scales
     val rings, ring;      // of all warps; this warp's first stage
-    val from_B[8][2];     // where the rows of B begin that this lane copies of each line, one for each slot
+    val from_B[8][2];     // where the rows of B begin that this lane copies, for each line and slot
     val to_B;             // and where to in a stage
     val from_A, to_A;     // what this lane copies of the first rows of A, and where to in a stage
     val listed_A[8];      // bytes to those rows and the next ones, where a list takes them
@@ -47,7 +47,7 @@ typedef struct weights_sums {
     tensor
         partial[2]
                [ATOMS_MAX]; // (MMA,1,MMA_N) of each atom of rows; of subnormal weights: in units of 2^-24 and of 2^-20
-    tensor raised;          // (MMA,1,MMA_N) and of what they are raised by, in units of 2^-24
+    tensor raised;          // (MMA,1,MMA_N) of the offset by which weights are raised, in units of 2^-24
 } weights_sums;
 
 static int slots_of_B(const gemm_weights_config *c)
@@ -55,7 +55,7 @@ static int slots_of_B(const gemm_weights_config *c)
     return c->epilogue.b == CKL_U8 ? 1 : 2;
 }
 
-/* Bytes of a warp's stage: slots of B; rows of A; pairs of scales, the first of which may begin in the middle. */
+/* Bytes of a warp's stage: slots of B; rows of A; pairs of scales, the first of which may hold one scale. */
 static int bytes_of_B(const gemm_weights_config *c)
 {
     return c->rows / 8 * slots_of_B(c) * LANES * SLOT;
@@ -67,7 +67,7 @@ static int blocks_of_tile(const gemm_weights_config *c)
     return c->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK ? GEMM_BLOCK / gemm_block_k(&c->epilogue) : 0;
 }
 
-/* Of one block. */
+/* Copies of the scales of one block. */
 static int copies_of_scales(const gemm_weights_config *c)
 {
     return (c->rows / 2 + 1 + LANES - 1) / LANES;
@@ -95,14 +95,14 @@ static val stage_address(const weights_kernel *k, val stage)
     return add(k->ring, mul(stage, imm(bytes_of_stage(k->cfg))));
 }
 
-/* Where 16 bytes of a row of A lie in a stage: lanes that read at the same time find them in different banks. */
+/* Where 16 bytes of a row of A lie in a stage, such that lanes read different banks. */
 static val place_in_A(const weights_kernel *k, val row, val vector)
 {
     val turned = bit_xor(bit_xor(vector, shift_right(vector, imm(3))), mul(bit_and(row, imm(1)), imm(3)));
     return add(add(mul(row, imm(ROW_A)), mul(turned, imm(SLOT))), imm(bytes_of_B(k->cfg)));
 }
 
-/* The same by elements of so many bytes, of which `valid` bytes are there; other lanes wait for all of a stage's copies. */
+/* The same by elements of a type, `valid` bytes of them; other lanes wait for all of a stage's copies. */
 static void copy_narrow(val to, val from, ckl_dtype type, val valid)
 {
     const int bytes = (int)ckl_dtype_bytes(type), count = SLOT / bytes;
@@ -120,8 +120,8 @@ static val bytes_left(val length, val start)
 }
 
 /*
- * Rows of B, whole vectors of a K tile of them by neighbouring lanes: four rows of bytes at once, or eight of 4-bit integers. Beyond the end of
- * K any weights do, for A is zero there.
+ * Copies rows of B, a K tile's vectors by neighbouring lanes: four rows of bytes at once, or eight of 4-bit integers.
+ * Beyond the end of K any weights do, as A is zero there.
  */
 static void load_B(const weights_kernel *k, val tile, val at)
 {
@@ -140,7 +140,7 @@ static void load_B(const weights_kernel *k, val tile, val at)
         }
 }
 
-/* Rows of A, by all lanes of the warp: zeros beyond the ends. */
+/* Copies rows of A, by all lanes of the warp; zeros beyond the ends. */
 static void load_A(const weights_kernel *k, val tile, val at)
 {
     val vector = add(mul(tile, imm(ROW_A / SLOT)), rem(lane(), imm(ROW_A / SLOT)));
@@ -179,7 +179,7 @@ static val place_of_scales(const weights_kernel *k, val at, int block)
     return add(at, imm(bytes_of_stage(k->cfg) - (blocks_of_tile(k->cfg) - block) * bytes_of_scales(k->cfg)));
 }
 
-/* Scales by whole pairs, from the one on in which the first lies; none of a block beyond the last one. */
+/* Copies scales by whole pairs, from the one that holds the first; none for blocks beyond the last. */
 static void load_scales(const weights_kernel *k, val tile, int block, val at)
 {
     val end = add(k->p.scale_b, convert(U64, mul(mul(convert(I64, k->blocks), k->p.n), imm(2))));
@@ -207,7 +207,7 @@ static void load_tile(const weights_kernel *k, val tile, val stage)
     cp_async_commit();
 }
 
-/* This lane's scales of a block: of its rows of B, times `unit`. */
+/* Reads this lane's scales of a block, for its rows of B, times `unit`. */
 static void read_scales(const weights_kernel *k, val tile, int block, val at, float unit, tensor rScales)
 {
     val into_pair = bit_and(convert(U32, scales_address(k, block_of(k, tile, block))), imm_as(U32, PAIR - 1));
@@ -224,7 +224,7 @@ static val pair_of(const weights_kernel *k, val bits)
     return bitcast(k->cfg->epilogue.ab == F16 ? IR_F16X2 : IR_BF16X2, bits);
 }
 
-/* A float in both halves of a pair. */
+/* A constant in both halves of a pair. */
 static val both(const weights_kernel *k, uint32_t f16, uint32_t bf16)
 {
     uint32_t x = k->cfg->epilogue.ab == F16 ? f16 : bf16;
@@ -232,8 +232,8 @@ static val both(const weights_kernel *k, uint32_t f16, uint32_t bf16)
 }
 
 /*
- * Pair number i of four in a word of 4-bit integers: those 16 bits apart. Of f16 the bits are subnormal numbers as they are, odd pairs
- * 16 times as large. In the low bits of a bf16 of 128 they are added exactly.
+ * Pair i of four in a word of 4-bit integers: those 16 bits apart. As f16 the bits are subnormal numbers, odd pairs 16
+ * times as large. As bf16 they are added exactly in the low bits of 128.
  */
 static val pair_of_nibbles(const weights_kernel *k, val word, int i)
 {
@@ -243,7 +243,7 @@ static val pair_of_nibbles(const weights_kernel *k, val word, int i)
     return add(pair_of(k, raised), both(k, 0, 0xc308)); // -136
 }
 
-/* Pair number i of two in a word of bytes, neighbours: in the low bits of 1024, or of bf16, which has no room, by halves of a byte. */
+/* Pair i of two in a word of bytes, neighbours: in the low bits of 1024; bf16 has no room, so by halves of a byte. */
 static val pair_of_bytes(const weights_kernel *k, val word, int i)
 {
     val raised = bit_xor(word, imm_as(U32, 0x80808080)); // by 128
@@ -258,8 +258,8 @@ static val pair_of_bytes(const weights_kernel *k, val word, int i)
 }
 
 /*
- * Pair number i of two in a word of e4m3, neighbours. Moved to where f16 and bf16 have exponent and fraction they are 2^8, or 2^120, times too
- * small, subnormals too; in place of NaN the whole exponent is set.
+ * Pair i of two in a word of e4m3, neighbours. Moved to the exponent and fraction of f16 or bf16 they are 2^8 or 2^120
+ * times too small, subnormals too; NaN gets the whole exponent set.
  */
 static val pair_of_e4m3(const weights_kernel *k, val word, int i)
 {
@@ -286,7 +286,10 @@ static void read_slot(val address, tensor rWords, int slot)
     copy(smem_view(address, I32, compact(leaf(SLOT / 4))), slice(rWords, _, slot), SLOT);
 }
 
-/* Halves of K tiles have a scale each, and 4-bit integers of both are in one slot: lanes take half a slot of each half. */
+/*
+ * Does each half of a K tile have its own scale, with 4-bit integers of both in one slot? Lanes then take half a slot
+ * of each.
+ */
 static bool takes_halves(const weights_kernel *k)
 {
     return k->nibbles && blocks_of_tile(k->cfg) > 1;
@@ -316,7 +319,7 @@ static tensor words_of_A(const weights_kernel *k, val at, int line)
     return rWords;
 }
 
-/* Pair number i of two that a lane has in a step: of a row of B. */
+/* Pair i of two of a lane in a step, of a row of B. */
 static val weights_at(const weights_kernel *k, tensor rWords, int step, int i)
 {
     if (k->nibbles)
@@ -324,7 +327,7 @@ static val weights_at(const weights_kernel *k, tensor rWords, int step, int i)
     return bitcast(U32, (k->cfg->epilogue.b == CKL_E4M3 ? pair_of_e4m3 : pair_of_bytes)(k, word_at(rWords, step), i));
 }
 
-/* The same of a row of A: what is multiplied by these, which 4-bit integers of a word have in another order. */
+/* The same of a row of A, in the order of B's pairs, which 4-bit integers permute. */
 static val values_at(const weights_kernel *k, tensor rWords, int step, int i)
 {
     if (!k->nibbles)
@@ -333,7 +336,7 @@ static val values_at(const weights_kernel *k, tensor rWords, int step, int i)
     return permute_bytes(word_at(rWords, word), word_at(rWords, word + 2), imm_as(U32, step % 2 ? 0x7632 : 0x5410));
 }
 
-/* raised -= 8 * A, for the weights are 0 to 15 instead of -8 to 7: an atom of rows that are all -8 * 2^-24. */
+/* raised -= 8 * A, as weights are stored as 0 to 15 for -8 to 7: an atom whose rows are all -8 * 2^-24. */
 static void multiply_raised(const weights_kernel *k, tensor tB, tensor raised)
 {
     tensor tA = fragment_A_words(&k->mma, ATOM_ROWS, ATOM_ROWS); // (WORDS,1,1)
@@ -342,7 +345,7 @@ static void multiply_raised(const weights_kernel *k, tensor tB, tensor raised)
     gemm(&k->mma, tA, tB, raised, yes());
 }
 
-/* What is multiplied by a tile's weights in each step. */
+/* Reads the factors of a tile's weights for each step. */
 static void read_A(const weights_kernel *k, val at, tensor tB[STEPS])
 {
     tensor rA[2];
@@ -355,7 +358,7 @@ static void read_A(const weights_kernel *k, val at, tensor tB[STEPS])
     }
 }
 
-/* The steps of a K tile from one to another, an atom of rows at a time, so that few weights are in registers. */
+/* Multiplies the steps first .. end-1 of a K tile, an atom of rows at a time, so that few weights are in registers. */
 static void multiply_steps(const weights_kernel *k, val at, int first, int end, tensor tB[STEPS],
                            const weights_sums *sums)
 {
@@ -406,7 +409,10 @@ static float unit_of(const weights_kernel *k)
     return k->subnormal ? 0x1p24F : 1;
 }
 
-/* acc += sums, scaled by rows of B: an atom's first two accumulators are of one row, the others of that 8 further. */
+/*
+ * acc += sums, scaled by rows of B: an atom's first two accumulators are of one row, the others of the row 8 further
+ * on.
+ */
 static void add_scaled(const weights_kernel *k, const weights_sums *sums, tensor rScales, tensor acc)
 {
     const int rows = k->cfg->rows / ATOM_ROWS, cols = k->cfg->columns / 8;
@@ -417,7 +423,7 @@ static void add_scaled(const weights_kernel *k, const weights_sums *sums, tensor
                     fma(sum_at(k, sums, i, m, n), at(rScales, 2 * m + i / 2), at(acc, coord(i, m, n))));
 }
 
-/* The K tiles of this warp: their sums, scaled; or else, in `sums`, all of them. */
+/* The K tiles of this warp: scaled sums are added to acc; without scales all are summed in `sums`. */
 static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor acc)
 {
     const int stages = k->cfg->stages, warps = k->cfg->warps, blocks = k->scaled ? blocks_of_tile(k->cfg) : 1;
@@ -428,7 +434,7 @@ static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor a
     val ready = variable(U32, imm(0)), free = variable(U32, imm(stages - 1));
     LOOP_FROM(tile, warp(), k->tiles, imm(warps)) {
         cp_async_wait(stages - 2);
-        warp_sync(); // other lanes' copies are here, and nobody reads the stage before any more
+        warp_sync(); // other lanes' copies have arrived, and all are done with the stage before
         load_tile(k, add(tile, imm((stages - 1) * warps)), free);
         val at = stage_address(k, ready);
         for (int block = 0; block < blocks; block++) {
@@ -466,7 +472,7 @@ static tensor multiply(const weights_kernel *k)
     return acc;
 }
 
-/* The sums of all warps, and what follows. */
+/* Adds the sums of all warps, and applies the epilogue. */
 static void finish(const weights_kernel *k, tensor acc)
 {
     const gemm_weights_config *cfg = k->cfg;
@@ -476,12 +482,12 @@ static void finish(const weights_kernel *k, tensor acc)
                    &(gemm_warp_sums){ cfg->rows, cfg->columns, cfg->warps, k->rings, apart, k->block_A, k->block_B });
 }
 
-/* Where this lane finds what it copies and what it multiplies. */
+/* The places that this lane copies and multiplies. */
 static void place_lane(weights_kernel *k)
 {
     const gemm_values *p = &k->p;
     val row_A = div(lane(), imm(ROW_A / SLOT));
-    val vectors = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(p->k, imm(SLOT / 2))); // narrow: there is a row
+    val vectors = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(p->k, imm(SLOT / 2))); // narrow: the row exists
     k->lane_line = div(lane(), imm(4));
     k->lane_quarter = rem(lane(), imm(4));
     const int lanes_B = 4 * k->slots_B; // of a row of B
@@ -505,12 +511,12 @@ static void place_lane(weights_kernel *k)
     for (int j = 0; j < k->cfg->columns / ROWS_OF_COPY; j++)
         k->limits_A[j] = select(lt(add(first, imm(ROWS_OF_COPY * j)), p->m), vectors, imm_as(U32, 0));
     for (int s = 0; s < SLOTS_A; s++) {
-        const int each = k->nibbles && !takes_halves(k) ? 4 : 2; // neighbouring vectors of A that meet a slot of B
+        const int each = k->nibbles && !takes_halves(k) ? 4 : 2; // neighbouring vectors of A for a slot of B
         k->lane_A[s] = place_in_A(k, k->lane_line, add(mul(k->lane_quarter, imm(each)), imm(s / each * 8 + s % each)));
     }
 }
 
-/* Block number `block` of rows of B by tile number `tile` of rows of A. */
+/* Block `block` of rows of B by tile `tile` of rows of A. */
 static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, val block, val tile)
 {
     const int warp_bytes = cfg->stages * bytes_of_stage(cfg);
