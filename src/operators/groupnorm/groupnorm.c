@@ -27,7 +27,10 @@ static int64_t elements_of(const ckl_groupnorm_desc *d)
     return product_i64(product_i64(d->n, d->c), product_i64(d->h, d->w));
 }
 
-/* An image tensor: pixels of a channel side by side, or channels of a pixel. Channels are (GROUPS,CHANNELS of a group). */
+/*
+ * An image tensor: pixels of a channel are contiguous, or channels of a pixel. Channels are (GROUPS,CHANNELS of a
+ * group).
+ */
 static plan_tensor image(const ckl_groupnorm_desc *d, const char *name)
 {
     const int64_t of_group = d->c / d->groups, pixels = product_i64(d->h, d->w), all = product_i64(d->c, pixels);
@@ -40,7 +43,7 @@ static plan_tensor image(const ckl_groupnorm_desc *d, const char *name)
     return t;
 }
 
-/* Gamma or beta; what is written is their gradients. */
+/* Gamma or beta, or their gradients. */
 static plan_tensor weights(const ckl_groupnorm_desc *d, const char *name)
 {
     return plan_vector(name, d->dtype, elements_of(d) ? d->c : 0);
@@ -51,7 +54,7 @@ static plan_tensor gradient(const ckl_groupnorm_desc *d, const char *name)
     return plan_output(plan_column(name, d->dtype, d->c));
 }
 
-/* mean or rstd: the gradients need it, forward it is written unless NULL. */
+/* mean or rstd: read backward, written forward unless NULL. */
 static plan_tensor statistic(const ckl_groupnorm_desc *d, const char *name)
 {
     const int64_t groups = elements_of(d) ? product_i64(d->n, d->groups) : 0;
@@ -84,16 +87,16 @@ static int tensors(const void *desc, plan_tensor *t)
 
 enum {
     VECTOR_BYTES = 16,
-    PIXEL_BYTES = 128,         // of nhwc that a bundle reads side by side: a line
+    PIXEL_BYTES = 128,         // of nhwc that a bundle reads contiguously: a line
     PIXEL_BYTES_BACKWARD = 64, // x and dy
     PIXEL_BYTES_MIN = 32,      // a sector
-    BUNDLE_MAX = 64,           // of groups that stay in shared memory
+    BUNDLE_MAX = 64,           // groups that stay in shared memory
     BUNDLE_MAX_SPLIT = 8,      // each CTA reads the entries of all groups
-    BUNDLE_MAX_FOLDED = 64,    // and be it split: the other way is to read whole sectors for each group
+    BUNDLE_MAX_FOLDED = 64,    // even split: else each group would read whole sectors
     PLANES_BYTES = 12 << 10,   // of nchw that are worth a CTA
     CLUSTER_MAX = 8,
-    SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
-    SPREAD_BYTES = 32 << 10, // smaller slices are not shared out further, even if SMs are idle
+    SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other sums and writes
+    SPREAD_BYTES = 32 << 10, // smaller slices are not split further, even if SMs are idle
     THREADS_MIN = 64,
     THREADS_MAX = 512,
     SPLIT_THREADS_MAX = 512,
@@ -101,7 +104,7 @@ enum {
     SPLIT_THREADS_HALF = 768,
     VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
     VECTORS_STREAMED = 6,
-    COLUMN_BYTES = 64, // of nchw that neighbouring threads read side by side
+    COLUMN_BYTES = 64, // of nchw that neighbouring threads read contiguously
     SLICES_MAX = 1 << 20
 };
 
@@ -126,8 +129,7 @@ static int64_t bundles_of(const ckl_groupnorm_desc *d, const groupnorm_config *c
 }
 
 /*
- * Shared memory of a CTA: slices of x and, backward, dy, if they are kept there; what threads tell of their sums; what groups and CTAs
- * tell.
+ * Shared memory of a CTA: slices of x and, backward, dy, if kept there; the sums of threads; those of groups and CTAs.
  */
 static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
 {
@@ -148,7 +150,7 @@ static int64_t pixel_bytes(const ckl_groupnorm_desc *d)
     return max_i64(1, d->c / d->groups) * element_bytes(d);
 }
 
-/* Of nhwc, the fewest neighbouring groups whose pixels fill so many bytes; the most there may be, where that is too few. */
+/* Of nhwc, the fewest neighbouring groups whose pixels fill `wanted` bytes; where bundle_max are too few, those. */
 static int bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t wanted)
 {
     int best = 1;
@@ -159,7 +161,7 @@ static int bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t w
     return best;
 }
 
-/* The same by whole vectors, of which the last bundle of an image may have fewer: 0 where that is no better. */
+/* The same by whole vectors; the last bundle of an image may have fewer. 0 where that is no better. */
 static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t wanted)
 {
     const int even = bundle_for(d, bundle_max, wanted);
@@ -171,7 +173,7 @@ static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64
     return d->layout == CKL_IMAGE_NCHW || fits || bundle > min_i64(bundle_max, d->groups) ? 0 : (int)bundle;
 }
 
-/* Does a vector stay in a channel (nchw), or in a bundle; and in its group, where a thread has several columns? */
+/* Does a vector stay in a channel (nchw) or in a bundle, and in one group where a thread has several columns? */
 static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
     if (d->layout == CKL_IMAGE_NCHW)
@@ -181,13 +183,13 @@ static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 }
 
 /*
- * What a split over threads costs: the vectors for which there is room; more if it is far from the threads wanted, or for columns that
- * follow each other: what streams waits at the start of each.
+ * The cost of a split over threads: the vectors that it has room for; more if it is far from the threads wanted, or
+ * where a streaming thread has several columns, as it waits at the start of each.
  */
 static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted, bool streams)
 {
     static const double kept = 0.02, streamed = 0.2, too_few = 1.1,
-                        too_many = 1.6; // from there on evenness counts less
+                        too_many = 1.6; // beyond it evenness counts less
     groupnorm_grid g = groupnorm_grid_of(c, c->vec);
     double column = streams ? streamed : kept;
     double room = (double)(g.slots * ceil_div(units, g.column_threads)) * c->threads * (1 + column * g.slots);
@@ -195,7 +197,7 @@ static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted, 
     return room * fmax(1, fmax(ratio / too_many, 1 / ratio / too_few));
 }
 
-/* What choosing is about. */
+/* The problem of choosing. */
 typedef struct search {
     const ckl_groupnorm_desc *d;
     const ckl_device_info *device;
@@ -203,7 +205,7 @@ typedef struct search {
     int threads_max; // of a CTA
 } search;
 
-/* Every warp has some groups, and the columns of several groups lie side by side. */
+/* Such that every warp has some groups, and the columns of several groups lie side by side. */
 static int threads_min_for(const search *s, const groupnorm_config *c)
 {
     const int vec = s->d->layout == CKL_IMAGE_NCHW ? 1 : groupnorm_vec_of_group(c);
@@ -218,7 +220,7 @@ static int side_by_side(const search *s, const groupnorm_config *c)
     return COLUMN_BYTES / (c->vec * (int)element_bytes(s->d));
 }
 
-/* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
+/* Splits slices of `units` over threads evenly, with about VECTORS_OF_THREAD vectors each. */
 static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
 {
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
@@ -267,8 +269,9 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
 }
 
 /*
- * The largest slices, by halves, of so many bytes and threads. Forward they are in shared memory, three CTAs an SM. Backward they stream: small
- * ones, but larger ones of more threads where a thread would have several columns (bench/notes/groupnorm.md).
+ * The largest slices, by halves, within a budget. Forward they are in shared memory, three CTAs an SM. Backward they
+ * stream, and are small, but larger with more threads where a thread would have several columns
+ * (bench/notes/groupnorm.md).
  */
 static bool choose_slice(search *s, groupnorm_config *c)
 {
@@ -294,7 +297,7 @@ static bool choose_slice(search *s, groupnorm_config *c)
     return found;
 }
 
-/* As many CTAs an SM as have room, or as there are. */
+/* CTAs an SM: as many as fit, or as there are. */
 static int ctas_per_sm(const search *s, const groupnorm_config *c)
 {
     int64_t room = residency_ctas_per_sm(s->device, c->threads, shared_bytes(s->d, s->split, c));
@@ -327,7 +330,7 @@ static void cut_bundles(const search *s, int64_t wanted, groupnorm_config *c)
     fit_vector(s, c);
 }
 
-/* Of nchw, small groups that make a CTA worth its start, and leave some CTAs for each SM. */
+/* Of nchw: joins small groups so that a CTA is worth its start, but every SM has some. */
 static void join_planes(const search *s, groupnorm_config *c)
 {
     enum { CTAS_OF_SM = 8 };
@@ -345,8 +348,8 @@ static void join_planes(const search *s, groupnorm_config *c)
 }
 
 /*
- * Of nhwc with channels that are no whole vectors, the fewest pixels that are: the bundle is all groups. False: there are no such
- * vectors, or the columns of all groups are too many for a CTA.
+ * Of nhwc whose channels are not whole vectors: folds the fewest pixels that are; the bundle is all groups. False: no
+ * number does, or a CTA cannot have the columns of all groups.
  */
 static bool fold_pixels(const search *s, groupnorm_config *c)
 {
@@ -378,8 +381,8 @@ static bool choose_slices(search *s, groupnorm_config *c)
 }
 
 /*
- * Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do. Folded pixels
- * are all of an image: where that leaves SMs idle they are rather split.
+ * Narrower bundles, where wide ones would leave an SM one CTA, or SMs idle. Where all do, one CTA an SM. Folded pixels
+ * take whole images: where that leaves SMs idle they are split instead.
  */
 static bool choose_bundles(const search *s, groupnorm_config *c)
 {
@@ -491,7 +494,7 @@ static ckl_status admit(const char *what, const ckl_groupnorm_desc *d, const ckl
 
 /* Launch */
 
-/* Of the workspace: entries of split slices, what is merged of them, counters, and partial sums of gradients. */
+/* The workspace: entries of split slices, merged entries, counters, and partial sums of gradients. */
 typedef struct workspace_layout {
     int64_t merged, counters, partial, bytes; // offsets; entries come first
 } workspace_layout;
@@ -540,14 +543,17 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
                                .dbeta = a->dbeta };
 }
 
-/* 0 if vectors can be read and written, else 1. */
+/* The kernel: 0 if vectors can be read and written, else 1. */
 static int unaligned(const ckl_plan *plan, const ckl_groupnorm_args *a)
 {
     const groupnorm_config *c = plan->config;
     return !PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(c->dtype), a->x, a->dy, a->gamma, a->beta, a->y, a->dx);
 }
 
-/* Of the CTAs of all slices; then dgamma and dbeta, of no lines where there are no elements: zero. */
+/*
+ * Launches the CTAs of all slices; then the kernel of dgamma and dbeta, with no lines, so zeros, where there are no
+ * elements.
+ */
 static ckl_status launch_slices(const ckl_plan *plan, int kernel, int64_t ctas, const groupnorm_params *p,
                                 ckl_stream stream)
 {
@@ -566,7 +572,7 @@ static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_str
     return launch_slices(plan, unaligned(plan, args), bundles_of(plan->desc, plan->config) * p.slices, &p, stream);
 }
 
-/* Strips of chunks are the bundles and their slices; of nhwc, those of an image share lines of memory. */
+/* Strips and chunks of two_pass.h are bundles and their slices; of nhwc, bundles of an image share lines of memory. */
 static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_groupnorm_desc *d = plan->desc;

@@ -1,11 +1,11 @@
 /*
  * groupnorm_backward.c - gradients: sums over the pixels of each channel, from those the two of a group, then dx.
  *
- * With d = x - mean, per channel of an image: a = rstd * sum of dy * d, b = sum of dy. A group needs A = sum of gamma * a
- * and B = sum of gamma * b over its channels:
+ * With d = x - mean, per channel of an image: a = rstd * sum of dy * d, b = sum of dy. A group needs A = sum of gamma *
+ * a and B = sum of gamma * b over its channels:
  *     dx = dy * gamma * rstd - d * rstd^2 * A / count - rstd * B / count
- * dgamma and dbeta are the sums of a and b over the images; each slice stores its own in the workspace, where the last
- * kernel adds them up, in order.
+ * dgamma and dbeta are the sums of a and b over the images; each slice stores its own in the workspace, and the last
+ * kernel adds them in order.
  */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
@@ -21,7 +21,7 @@ typedef struct backward {
     tensor sGroups;                    // (KINDS,BUNDLE): A and B
     tensor sSums;                      // (CHANNELS,ROWS,KINDS): column_threads rows of each pixel of a fold
     tensor rGamma;                     // (1) or (VEC) of a thread that has one column
-    tensor rMean, rRstd;               // (1) or (VEC) of the column on its way
+    tensor rMean, rRstd;               // (1) or (VEC) of the current column
     tensor rA, rB;                     // (VEC) sums of it
     tensor rScale, rLinear, rConstant; // (1) or (VEC): dx = dy * scale + d * linear + constant
 } backward;
@@ -121,8 +121,7 @@ static void store_channels(backward *k, const groupnorm_column *c)
         set(k->rA, i, mul(at(k->rA, i), at(k->rRstd, groups_of_vector(k) == 1 ? 0 : i)));
     IF(logical_and(c->exists, lt(k->w.column_thread, imm(k->w.grid.column_threads))))
         for (int kind = 0; kind < KINDS; kind++) {
-            val row =
-                mul(k->w.column_thread, imm(k->s.cfg->fold)); // channels of the fold's other pixels: the next ones
+            val row = mul(k->w.column_thread, imm(k->s.cfg->fold)); // the next channels: of the fold's other pixels
             val first = tensor_address(k->sSums, coord(mul(c->number, imm(vec)), row, kind));
             copy(kind == KIND_A ? k->rA : k->rB, smem_view(first, F32, compact(leaf(vec))), 4 * vec);
         }
@@ -144,14 +143,14 @@ static void add_column(void *kernel, const groupnorm_column *c)
         store_channels(k, c);
 }
 
-/* The sums of a channel's rows begin, begin + step, ... below `rows`; begin is less than step. */
+/* Adds a channel's rows begin, begin + step, ... below `rows`; begin is less than step. */
 static void add_rows(const backward *k, val channel, val begin, int step, int rows, val total[KINDS])
 {
     for (int kind = 0; kind < KINDS; kind++)
         total[kind] = variable(F32, immf(0));
     for (int first = 0; first < rows; first += step) {
         val row = add(begin, imm(first)), inside = first + step <= rows ? yes() : lt(row, imm(rows));
-        row = select(inside, row, begin); // its own, that nobody else writes
+        row = select(inside, row, begin); // its own row, which no other thread writes
         for (int kind = 0; kind < KINDS; kind++)
             assign(total[kind], add(total[kind], select(inside, at(k->sSums, channel, row, kind), immf(0))));
     }
@@ -174,7 +173,7 @@ static void store_totals(const backward *k, val channel, const val total[KINDS])
         set(k->sSums, coord(channel, 0, kind), mul(total[kind], weight));
 }
 
-/* In two steps of about equal length: several threads add up rows of a channel, then one thread adds up their sums. */
+/* In two steps of about equal length: several threads add rows of a channel, then one thread adds their sums. */
 static void add_channels(const backward *k, int rows)
 {
     const int channels = channels_of(k->s.cfg), threads = k->s.cfg->threads;
@@ -205,7 +204,7 @@ typedef struct group_sums {
     val of[KINDS];
 } group_sums;
 
-/* In this slice. */
+/* Sums of a group in this slice. */
 static group_sums add_group(const backward *k, int group)
 {
     const groupnorm_config *cfg = k->s.cfg;
@@ -237,7 +236,7 @@ static void add_peers(const backward *k, int groups, group_sums *total)
     }
 }
 
-/* The warp of each group tells the CTA. */
+/* Stores the sums of the warp's groups for the CTA. */
 static void publish(const backward *k, int groups, const group_sums *total)
 {
     for (int i = 0; i < groups; i++) {
@@ -295,7 +294,7 @@ static void write_column(void *kernel, const groupnorm_column *c)
 
 /* dgamma and dbeta */
 
-/* Adds up the lines of sums of the slices. */
+/* Adds the slices' lines of sums. */
 static void add_gradients(const groupnorm_config *cfg)
 {
     const column_split split = {
@@ -325,7 +324,7 @@ static void add_gradients(const groupnorm_config *cfg)
 
 /* Kernels */
 
-/* Of a slice that is known. */
+/* Begins a slice. */
 static void begin(backward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
@@ -351,7 +350,7 @@ static void stage_slices(backward *k)
     groupnorm_over_columns(&k->s, &k->w, stage_column, k);
 }
 
-/* Adds up the slice's channels and the warp's groups. */
+/* Sums the slice's channels, then the warp's groups. */
 static void sums_of_slice(backward *k, int groups, group_sums *total)
 {
     if (k->s.cfg->cluster > 1)
@@ -392,7 +391,7 @@ static void store_entry(const backward *k, int i, group_sums total)
             groupnorm_write(k->s.a.entries, add(entry, imm(kind)), total.of[kind]);
 }
 
-/* The sums of the entries of a group of the warp. */
+/* Adds the entries of a group of the warp. */
 static group_sums add_entries(const backward *k, int group)
 {
     enum { AT_ONCE = 4 };
@@ -426,7 +425,7 @@ static void store_entries(backward *k)
         store_entry(k, i, total[i]);
 }
 
-/* The CTA whose slice was the last of its bundle: for all that write. */
+/* For the CTA whose slice was the last of its bundle: stores the sums for all that write. */
 static void store_merged(const backward *k)
 {
     for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++) {

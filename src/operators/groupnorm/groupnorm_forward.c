@@ -1,11 +1,11 @@
 /*
  * groupnorm_forward.c - a bundle in the shared memory of a CTA or a cluster; or, split, statistics first and then y.
  *
- * Each thread adds up its values and their squares, counted from a pivot of its own: the median of its first three. No single
- * value that is far away from all others is one, which would cost the squares a factor of their number in precision (Chan,
- * Golub, LeVeque: Algorithms for computing the sample variance, 1983). Means and squares are then merged by Chan's rule, over
- * the threads of a group, then over its CTAs. Means are counted from the median of three elements of the group, so that a
- * large one costs no digits.
+ * Each thread sums its values and their squares relative to a pivot of its own: the median of its first three. A pivot
+ * far from all other values would cost the squares a factor of their number in precision (Chan, Golub, LeVeque:
+ * Algorithms for computing the sample variance, 1983); a median is no single such value. Means and squares are then
+ * merged by Chan's rule, over the threads of a group, then over its CTAs. Means are relative to the median of three
+ * elements of the group, so that a large mean costs no digits.
  */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
@@ -13,14 +13,14 @@
 enum { SUMS = 4 };         // of values, and of squares, side by side
 enum { PIVOT_VALUES = 3 }; // of which a pivot is the median
 
-/* What is known of a group, in the order of an entry of the workspace; and of it when all is known. */
+/* The words of a group: of an entry of the workspace; and of its final statistics. */
 enum { ENTRY_MEAN, ENTRY_SQUARES, ENTRY_PIVOT };
 enum { GROUP_MEAN, GROUP_REST, GROUP_RSTD, GROUP_WORDS };
 
 typedef struct forward {
     groupnorm_slice s;
     groupnorm_view all;                       // for loads and stores
-    groupnorm_view same;                      // for sums: vectors of which each is of one group
+    groupnorm_view same;                      // for sums: vectors that stay within a group
     val staged;                               // u32, the slice in shared memory
     val group_pivot;                          // of the group of this thread's sums
     val pivots[GROUPNORM_GROUPS_OF_WARP_MAX]; // of the warp's groups
@@ -47,7 +47,7 @@ static void stage_column(void *kernel, const groupnorm_column *c)
     groupnorm_over_vectors(&k->s, &k->all, c, NULL, stage_vector, k);
 }
 
-/* Element i of a group of the bundle, or its last one; of nhwc with few channels those of its first channel. */
+/* Element i of a group of the bundle, or its last one; of nhwc with few channels, of its first channel. */
 static val element_of_group(const groupnorm_slice *s, val group, int i)
 {
     const groupnorm_values *a = &s->a;
@@ -89,7 +89,7 @@ static void load_weights(forward *k, val column)
     k->rBeta = groupnorm_weights(&k->s, k->s.a.beta, column);
 }
 
-/* Of a thread that has one column. */
+/* For a thread that has one column. */
 static void load_column_weights(forward *k)
 {
     if (k->s.cfg->affine && groupnorm_has_one_column(&k->all))
@@ -98,7 +98,7 @@ static void load_column_weights(forward *k)
 
 /* Moments of a thread */
 
-/* So many values with a mean and the sum of the squares of their differences from it. */
+/* A count of values, their mean, and the sum of the squares of their differences from it. */
 typedef struct moments {
     val count, mean, squares;
 } moments;
@@ -126,7 +126,7 @@ static void add_column(void *kernel, const groupnorm_column *c)
     groupnorm_over_vectors(&k->s, &k->same, c, load_same, add_values, k);
 }
 
-/* Of the thread's first values; where it has fewer, the last vector counts again. */
+/* Finds the pivot of the thread's first values; where it has fewer, the last vector counts again. */
 static void find_pivot(forward *k)
 {
     const groupnorm_grid *g = &k->same.grid;
@@ -152,7 +152,7 @@ static val total_of(const val sums[SUMS])
     return add(add(sums[0], sums[1]), add(sums[2], sums[3]));
 }
 
-/* The values that this thread adds up, as f32. */
+/* How many values this thread sums, as f32. */
 static val count_of_thread(const forward *k)
 {
     const groupnorm_grid *g = &k->same.grid;
@@ -160,7 +160,7 @@ static val count_of_thread(const forward *k)
     return mul(convert(F32, mul(columns, k->same.vectors)), immf(g->vec));
 }
 
-/* The moments of this thread's values, the mean above that of the group's pivot. */
+/* The moments of this thread's values; the mean is relative to the group's pivot. */
 static moments moments_of_thread(forward *k)
 {
     for (int i = 0; i < SUMS; i++) {
@@ -177,7 +177,7 @@ static moments moments_of_thread(forward *k)
 
 /* Merging */
 
-/* What the lanes of a warp have, `n` of them each: every lane gets the result. */
+/* Merges `n` moments of each lane of a warp; every lane gets the result. */
 static moments merge(const moments *m, int n)
 {
     val sums[2] = { variable(F32, immf(0)), variable(F32, immf(0)) }, squares = variable(F32, immf(0));
@@ -196,7 +196,7 @@ static moments merge(const moments *m, int n)
     return (moments){ sums[0], mean, squares };
 }
 
-/* Reads at an index where it is inside, else nothing: no values. */
+/* Reads moments at an index; those of no values where it is outside. */
 static moments read_moments(val inside, val count, tensor sMoments, val index)
 {
     moments m = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
@@ -208,7 +208,7 @@ static moments read_moments(val inside, val count, tensor sMoments, val index)
     return m;
 }
 
-/* What the threads found in this slice, for the warps. */
+/* Stores the threads' moments for the warps. */
 static void tell_moments(forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
@@ -222,8 +222,8 @@ static void tell_moments(forward *k)
 }
 
 /*
- * The warp of a group, its group i, merges what its threads found: of nchw neighbouring ones, of nhwc some neighbours in each row of
- * those that are as many as a pixel has columns; all of the CTA, where it has one group.
+ * A warp merges the moments of its group i: of nchw those of neighbouring threads, of nhwc those of some neighbours in
+ * each row of as many threads as a pixel has columns; all of the CTA, where it has one group.
  */
 static moments merge_threads(const forward *k, int group)
 {
@@ -278,7 +278,7 @@ static void tell_peers(forward *k)
     cluster_sync();
 }
 
-/* What is known of a group. A mean that f32 cannot hold is mean + rest. */
+/* The statistics of a group. The mean, beyond f32's precision, is mean + rest. */
 typedef struct group_statistics {
     val of[GROUP_WORDS];
 } group_statistics;
@@ -290,7 +290,7 @@ static group_statistics statistics_of(const forward *k, moments m, val pivot)
     return (group_statistics){ { [GROUP_MEAN] = mean, [GROUP_REST] = rest, [GROUP_RSTD] = rstd } };
 }
 
-/* For the caller, by one thread. */
+/* Stores statistics for the caller, by one thread. */
 static void save_statistics(const forward *k, val group, const group_statistics *g, val saves)
 {
     const groupnorm_slice *s = &k->s;
@@ -301,7 +301,7 @@ static void save_statistics(const forward *k, val group, const group_statistics 
         groupnorm_write(s->a.rstd, index, g->of[GROUP_RSTD]);
 }
 
-/* The warp of each group tells the CTA, the first CTA the caller. */
+/* Stores the statistics of the warp's group i for the CTA; the first CTA also for the caller. */
 static void publish(const forward *k, int i, moments m)
 {
     const val group = groupnorm_group_of_warp(&k->s, i);
@@ -333,7 +333,7 @@ static void write_vector(void *kernel, groupnorm_vector *v)
     copy(rY, groupnorm_global(&k->s, k->s.a.y, v->global, k->all.grid.vec), k->s.align);
 }
 
-/* y = (x - mean) * scale + shift; shift makes up for the rest of the mean, but not where gamma is infinite. */
+/* y = (x - mean) * scale + shift; shift corrects for the rest of the mean, but not where gamma is infinite. */
 static void set_scale(forward *k, int i, val rest, val rstd)
 {
     val gamma = immf(1), beta = immf(0);
@@ -379,7 +379,7 @@ static void write_column(void *kernel, const groupnorm_column *c)
 
 /* Kernels */
 
-/* Of a slice that is known. */
+/* Begins a slice. */
 static void begin(forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
@@ -388,7 +388,7 @@ static void begin(forward *k)
     k->sGroups = smem_tensor("groups", F32, compact(shape(GROUP_WORDS, cfg->bundle)), 16); // (GROUP_WORDS,BUNDLE)
 }
 
-/* Begins to load it. */
+/* Starts loading the slice. */
 static void stage_slice(forward *k)
 {
     k->staged = smem_address(smem_alloc("slice", groupnorm_slice_bytes(k->s.cfg), 16));
@@ -405,7 +405,7 @@ static void moments_of_slice(forward *k)
     load_column_weights(k);
     groupnorm_staged();
     if (groupnorm_vec_of_group(cfg) != cfg->vec)
-        cta_sync(); // sums are of other vectors than the thread's own
+        cta_sync(); // sums take other vectors than the thread's own
     tell_moments(k);
 }
 
@@ -437,7 +437,7 @@ static void store_entry(const forward *k, int i, moments m)
             groupnorm_write(k->s.a.entries, add(entry, imm(v)), values[v]);
 }
 
-/* The entry of slice `number`, or no values. */
+/* The entry of slice `number`, or that of no values. */
 static moments read_entry(const groupnorm_slice *s, int i, val number)
 {
     moments m = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
@@ -450,7 +450,7 @@ static moments read_entry(const groupnorm_slice *s, int i, val number)
     return m;
 }
 
-/* Merges the entries of group i of the warp: some for each lane, and lane 0 also has what is merged already. */
+/* Merges the entries of group i of the warp: each lane some, lane 0 also those merged before. */
 static moments merge_entries(const forward *k, int group)
 {
     enum { AT_ONCE = 8 };
@@ -480,7 +480,7 @@ static void store_entries(forward *k)
         store_entry(k, i, merge_threads(k, i));
 }
 
-/* The CTA whose slice was the last of its bundle: for all that write. */
+/* For the CTA whose slice was the last of its bundle: stores the statistics for all that write. */
 static void store_merged(const forward *k)
 {
     for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++) {

@@ -1,14 +1,13 @@
 /*
  * groupnorm_slice.c - slices of bundles over threads.
  *
- * A bundle is a group of channels (nchw) or some neighbouring groups (nhwc), so that what is read of a pixel fills
- * whole sectors of memory. Its pixels are shared out over the CTAs of a cluster, or over slices that know of each
- * other through global memory alone.
+ * A bundle is a group of channels (nchw) or some neighbouring groups (nhwc), so that reads of a pixel fill whole
+ * sectors. Its pixels are split over the CTAs of a cluster, or over slices that communicate through global memory.
  */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
 
-enum { UNROLLED = 4 }; // vectors of a thread whose loads are under way together
+enum { UNROLLED = 4 }; // vectors of a thread whose loads are in flight together
 
 bool groupnorm_is_nchw(const groupnorm_slice *s)
 {
@@ -94,7 +93,7 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
     groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg, vec) };
     const bool nchw = groupnorm_is_nchw(s);
     const int width = nchw ? w.grid.column_threads : w.grid.abreast;
-    // NOTE: signed divisions, and so not idx2crd(), whose masks ptxas makes slower code of (bench/notes/groupnorm.md)
+    // NOTE: signed divisions in place of idx2crd(), from whose masks ptxas makes slower code (bench/notes/groupnorm.md)
     val number = convert(I32, thread()), quotient = div(number, imm(width)), rest = rem(number, imm(width));
     w.column = nchw ? quotient : rest;
     w.column_thread = nchw ? rest : quotient;
@@ -119,8 +118,8 @@ val groupnorm_groups(const groupnorm_slice *s)
 }
 
 /*
- * Passes. Addresses advance by additions: how many vectors a thread has is known at run time alone, so a pass is a loop. A
- * partition would be as long as the longest column, with a predicate for each of its vectors.
+ * Passes. The number of a thread's vectors is known at run time alone, so a pass is a loop, and addresses advance by
+ * additions. A partition would be as long as the longest column, with a predicate for each of its vectors.
  */
 
 static groupnorm_column column_at(const groupnorm_slice *s, const groupnorm_view *w, val slot)
@@ -252,14 +251,14 @@ val groupnorm_merged(const groupnorm_slice *s, val group)
     return mul(add(s->group, convert(I64, group)), imm64(GROUPNORM_ENTRY));
 }
 
-/* The channel of the bundle that element e of a column's vectors has. */
+/* The channel in the bundle of element e of a column's vectors. */
 static val channel_of(const groupnorm_slice *s, val column, int vec, int e)
 {
     val number = add(mul(column, imm(vec)), imm(e));
     return s->cfg->fold > 1 ? rem(number, imm(s->cfg->channels * s->cfg->bundle)) : number;
 }
 
-/* Of folded pixels, whose vectors may hold the last channel and the first: one by one. */
+/* The weights of folded pixels, whose vectors may hold the last channel and the first: loaded one by one. */
 static tensor folded_weights(const groupnorm_slice *s, val pointer, val column)
 {
     tensor rWeights = fragment(s->cfg->dtype, compact(leaf(s->cfg->vec))); // (VEC)

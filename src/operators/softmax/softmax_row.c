@@ -1,8 +1,8 @@
 /*
- * softmax_row.c - rows that lie along memory. `row`: a row is read once and stays in registers, of a few lanes up to a cluster.
- * `pipeline`: longer rows flow through shared memory of CTAs or clusters. `long`: a row of any length and alignment is read
- * twice, tile by tile; the second time mostly from L2. Rows that start anywhere are ragged (row.h): vectors are those of what is
- * written, and what is read may lie out of phase with it.
+ * softmax_row.c - rows that lie along memory. `row`: a row is read once and stays in registers, of a few lanes up to a
+ * cluster. `pipeline`: longer rows flow through shared memory of CTAs or clusters. `long`: a row of any length and
+ * alignment is read twice, tile by tile; the second time mostly from L2. Rows that start anywhere are ragged (row.h):
+ * vectors are those of the output, and inputs may lie out of phase with it.
  */
 #include "operators/softmax/softmax_config.h"
 
