@@ -1,7 +1,7 @@
 /*
- * permute_gather.c - any strides: each thread finds where its elements of y come from. Elements are numbered in the order of y's
- * memory, so neighbouring threads write neighbours; all loads of a thread start before the first store. Where the innermost
- * mode is contiguous in x and in y, an element is a vector of up to 16 bytes of it.
+ * permute_gather.c - any strides: each thread computes where its elements of y come from. Elements are numbered in the
+ * order of y's memory, so neighbouring threads write neighbours; all loads of a thread start before the first store.
+ * Where the innermost mode is contiguous in x and in y, an element is a vector of up to 16 bytes of it.
  */
 #include "base/math.h"
 #include "operators/permute/transpose_tile.h"

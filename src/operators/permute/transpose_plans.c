@@ -1,6 +1,6 @@
 /*
- * transpose_plans.c - choice, limits and launches of the kernels that transpose matrices, and what they cost: sectors of both sides,
- * tiles and how full they are.
+ * transpose_plans.c - choice, limits and launches of the kernels that transpose matrices. Costs are sectors of both
+ * sides, and tiles by how full they are.
  */
 #include "base/math.h"
 #include "operators/permute/permute_config.h"
@@ -14,9 +14,9 @@ enum { SECTOR_BYTES = 32, LINE_BYTES = 128, BANKS = 32, REGISTERS = 20 };
 typedef struct tiling {
     int rows, cols, threads;
     int64_t smem_bytes;
-    double rate;     // how dear bytes of memory are, of a kernel that streams 1
-    double wait;     // cycles of a CTA beside those that every kernel waits
-    double of_bytes; // elements of a kernel that streams which are as much work as 16 bytes of a tile
+    double rate;     // cost of a byte of memory; 1 in a kernel that streams
+    double wait;     // cycles that a CTA waits beside those of every kernel
+    double of_bytes; // work of 16 bytes of a tile, in elements of a kernel that streams
     bool cut_x;      // runs of x are cut at tiles only, not at sectors; of y likewise
     bool cut_y;
     int turns; // of shared memory for the word of each thread, all of its elements together
@@ -75,7 +75,7 @@ static plan_cost tiles_cost(const permutation *p, const tiling *t, const ckl_dev
 
 plan_cost transpose_sm90_cost(const void *problem, const ckl_device_info *device, const void *config)
 {
-    enum { BYTES_A_CYCLE = 5, NO_REDUCTION = 1900 }; // of a tile: TMA moves all of it, be it inside the matrix or not
+    enum { BYTES_A_CYCLE = 5, NO_REDUCTION = 1900 }; // of a tile: TMA moves all of it, inside the matrix or not
     static const double of_bytes[] = { [1] = 24, [2] = 16, [4] = 16, [8] = 16 };
     const transpose_sm90_config *c = config;
     const tiling t = { .rows = c->tile_r,
@@ -106,7 +106,7 @@ plan_cost transpose_sm80_cost(const void *problem, const ckl_device_info *device
     return tiles_cost(problem, &t, device);
 }
 
-/* Of words that a warp stores: elements of neighbouring rows, or of a few runs of x. */
+/* Accesses to shared memory for the words that a warp stores: of neighbouring rows, or of a few runs of x. */
 static int narrow_turns(const permutation *p, const transpose_narrow_config *c)
 {
     const int elements = transpose_word_bytes(c->bytes) / c->bytes;
@@ -326,8 +326,8 @@ const implementation transpose_tiled_implementation = {
 };
 
 /*
- * Should neighbouring CTAs go along the rows of x? Where these are a few tiles, all that are in flight have whole rows of x, and long
- * runs of y as well.
+ * Should neighbouring CTAs go along the rows of x? Where a row is a few tiles, the tiles in flight have whole rows of
+ * x, and long runs of y as well.
  */
 static bool goes_across(const permutation *p, int tile_c)
 {
