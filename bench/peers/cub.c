@@ -13,7 +13,7 @@
 
 static const size_t WORKSPACE_ALIGNMENT = 256;
 
-/* The library's functions and the numbers that it gives operations and types. */
+/* The library's functions, and its numbers of operations and types. */
 static struct {
     int (*version)(void);
     int (*workspace)(int op, int dtype, int64_t n, int64_t segments, size_t *bytes);

@@ -1,4 +1,4 @@
-/* peers.h - whom we race against: one table row per library and operator. */
+/* peers.h - the libraries that we race against: one table row per library and operator. */
 #ifndef CKL_BENCH_PEERS_H
 #define CKL_BENCH_PEERS_H
 
