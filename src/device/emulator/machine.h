@@ -171,6 +171,7 @@ typedef struct named_barrier {
     uint32_t generation;
     knowledge gather;
     lane_mask waiting; // warps of the CTA
+    const step *at;    // the instruction at which they do
 } named_barrier;
 
 /*

@@ -217,21 +217,15 @@ static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
     return make_tiled_mma(atom, 1, 1);
 }
 
-static consumer_role describe_consumer(const latent_kernel *k, int index)
+/* What both have: the same registers, which are theirs after their roles, too. */
+static consumer_role describe_consumers(const latent_kernel *k)
 {
     const ckl_dtype dtype = k->place.form.dtype;
-    const int other = 1 - index, width = k->half.used;
-    consumer_role c = { .index = index,
-                        .tid = rem(thread(), imm(WARPGROUP)),
+    const int width = k->half.used;
+    consumer_role c = { .tid = rem(thread(), imm(WARPGROUP)),
                         .qk = warpgroup_mma(dtype, KEYS, "SS"),
                         .own = warpgroup_mma(dtype, width, "RS"),
                         .told = warpgroup_mma(dtype, width, "SS") };
-    for (int i = 0; i < k->d.chunks; i++) {
-        c.tCrQ[i] = descriptors_A(&c.qk, slice(k->sQ, _, _, i));
-        c.tCrK[i] = descriptors_B(&c.qk, slice(k->sK, _, _, i, index));
-    }
-    c.tCrV = descriptors_B(&c.own, k->sV[index]);
-    c.tCrP = descriptors_A(&c.told, slice(k->sP, _, _, other));
     c.scores = fragment_C(&c.qk, ROWS, KEYS);
     c.out = fragment_C(&c.own, ROWS, width);
     c.weights = fragment_A_words(&c.own, ROWS, KEYS);
@@ -239,6 +233,19 @@ static consumer_role describe_consumer(const latent_kernel *k, int index)
     for (int r = 0; r < c.rows.count; r++)
         c.told_factor[r] = variable(F32, immf(1));
     fill(c.out, immf(0));
+    return c;
+}
+
+/* One of them, and what it multiplies. */
+static consumer_role consumer_of(const latent_kernel *k, consumer_role c, int index)
+{
+    c.index = index;
+    for (int i = 0; i < k->d.chunks; i++) {
+        c.tCrQ[i] = descriptors_A(&c.qk, slice(k->sQ, _, _, i));
+        c.tCrK[i] = descriptors_B(&c.qk, slice(k->sK, _, _, i, index));
+    }
+    c.tCrV = descriptors_B(&c.own, k->sV[index]);
+    c.tCrP = descriptors_A(&c.told, slice(k->sP, _, _, 1 - index));
     return c;
 }
 
@@ -472,29 +479,29 @@ static void attend_second(const latent_kernel *k, consumer_role *c)
 }
 
 /* Adds the sums of both, in the order of the consumers; their maxima are equal. */
-static void share_sums(const latent_kernel *k, consumer_role *c)
+static void share_sums(const latent_kernel *k, consumer_role *c, val index)
 {
     attention_online_rows_finish(&c->rows, NULL);
     for (int r = 0; r < c->rows.count; r++)
-        set(k->sSum, coord(row_number(c, r), c->index), c->rows.sum[r]); // all four lanes of a row have it
+        set(k->sSum, coord(row_number(c, r), index), c->rows.sum[r]); // all four lanes of a row have it
     named_sync(imm(BARRIER_BOTH), CONSUMERS * WARPGROUP);
     for (int r = 0; r < c->rows.count; r++)
         c->rows.sum[r] = add(at(k->sSum, row_number(c, r), 0), at(k->sSum, row_number(c, r), 1));
 }
 
 /* This consumer's columns of the split's partial, from registers. Rows past the last one are left out. */
-static void store_partial(const latent_kernel *k, const consumer_role *c, const decode_sums *sums)
+static void store_partial(const latent_kernel *k, const consumer_role *c, val index, const decode_sums *sums)
 {
     const int width = k->half.used;
     decode_partial partial = attention_decode_partial_of(sums, k->place.split); // (2,BM), (DV,BM)
     tiled_copy each = make_tiled_copy_C("UniversalCopy<64>", F32, &c->own, ROWS, width);
     tensor gO =
         tensor_with_layout(partial.values, make_layout(shape(ROWS, k->place.form.dv), stride(k->place.form.dv, 1)));
-    tensor gHalf = local_tile(gO, shape(ROWS, width), coord(0, c->index)); // (BM,DV/2)
+    tensor gHalf = local_tile(gO, shape(ROWS, width), coord(0, index)); // (BM,DV/2)
     tensor cO = partition_D(&each, identity_tensor(shape(ROWS, width)), c->tid);
     const val rows = sub(imm_as(U32, k->place.rows_all), mul(k->place.tile, imm(ROWS)));
     copy_if(&each, cO, shape(rows, width), c->out, partition_D(&each, gHalf, c->tid), 0);
-    if (c->index == 0)
+    IF(eq(index, imm(0)))
         for (int r = 0; r < c->rows.count; r++) {
             const val row = row_number(c, r);
             set(partial.states, coord(0, row), c->rows.max[r]);
@@ -502,14 +509,25 @@ static void store_partial(const latent_kernel *k, const consumer_role *c, const 
         }
 }
 
-static void attend(const latent_kernel *k, const decode_sums *sums, int index)
+/* NOTE: bar_sync is aligned: all who wait at a barrier do so by one instruction, so what both wait for is outside of their roles. */
+static void attend(const latent_kernel *k, const decode_sums *sums)
 {
-    consumer_role c = describe_consumer(k, index);
+    const val index = div(warp(), imm(WARPGROUP / LANES));
+    consumer_role both = describe_consumers(k);
     load_queries(k);
-    IF(lt(imm_as(U32, 0), k->pairs))
-        (index == 0 ? attend_first : attend_second)(k, &c);
-    share_sums(k, &c);
-    store_partial(k, &c, sums);
+    IF(lt(imm_as(U32, 0), k->pairs)) {
+        IF(eq(index, imm(0))) {
+            consumer_role c = consumer_of(k, both, 0);
+            attend_first(k, &c);
+        }
+        ELSE
+        {
+            consumer_role c = consumer_of(k, both, 1);
+            attend_second(k, &c);
+        }
+    }
+    share_sums(k, &both, index);
+    store_partial(k, &both, index, sums);
 }
 
 static void use_split(void *of)
@@ -519,13 +537,7 @@ static void use_split(void *of)
         .place = &k->place, .flight = 32, .threads = CONSUMERS * WARPGROUP, .barrier = BARRIER_BOTH
     };
     k->pairs = pairs_of(&k->place);
-    IF(lt(warp(), imm(WARPGROUP / LANES))) {
-        attend(k, &sums, 0);
-    }
-    ELSE
-    {
-        attend(k, &sums, 1);
-    }
+    attend(k, &sums);
     attention_decode_add_up(&sums);
     assign(k->done, add(k->done, k->pairs));
 }

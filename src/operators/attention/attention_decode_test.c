@@ -236,6 +236,7 @@ static const char *const cases[] = {
     "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=2 shortest=200 left=700 impl=sm80 config='rows=16 split=16' # the "
     "same, two tiles and a window",
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 lse=1 cache=e4m3",
+    "heads=8 kv_heads=2 kv=8398 d=8 lse=1 cache=e4m3 shortest=0 fill=integers seed=702297 # a long sum in f32",
     "heads=8 kv_heads=1 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 softcap=4",
     "heads=6 kv_heads=2 q=3 kv=150 d=80 dv=112 page=7 left=40 sinks=1 cache=e4m3 lse=1 # words past the last ones",
     "heads=2 kv_heads=1 q=2 kv=40 d=8 dv=901 cache=e4m3 append=1 fill=integers # more columns than a kernel has room "

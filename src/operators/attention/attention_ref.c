@@ -108,8 +108,9 @@ static void find_weights(row *r)
 
 static void logarithm(const row *r, double *value, double *magnitude)
 {
+    const double added = 4 * sqrt((double)(r->end - r->first)) * 0x1p-24; // one after the other
     *value = r->sum == 0 ? -INFINITY : r->max + log(r->sum);
-    *magnitude = (r->sum_error / r->sum + 0x1p-20 * (1 + fabs(*value))) / attention_rounding(r->d->dtype);
+    *magnitude = (r->sum_error / r->sum + added + 0x1p-20 * (1 + fabs(*value))) / attention_rounding(r->d->dtype);
     if (r->max_error > ERROR_MAX && !isnan(r->sum))
         *value = NAN, *magnitude = REFERENCE_OPEN;
 }
