@@ -109,7 +109,12 @@ static double k_tiles(const ckl_conv_desc *d, const conv_sm90_config *c)
     return (double)conv_useful_taps(d) * (double)ceil_div(in, c->tile_k);
 }
 
-/* The slices of a candidate that cost least. */
+static bool is_several_launches(const ckl_conv_desc *d)
+{
+    return d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1);
+}
+
+/* The slices of a candidate that cost least; the fewest of one that will be refused. */
 static bool candidate_sliced(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_conv_desc *d = desc;
@@ -119,7 +124,7 @@ static bool candidate_sliced(const void *desc, const ckl_device_info *device, in
     if (d->direction == CKL_CONV_WEIGHT || !conv_sm90_candidate(d, device, i, c))
         return false;
     tried = *c;
-    const double sums = sums_of_slice(d, c), stages = k_tiles(d, c);
+    const double sums = sums_of_slice(d, c), stages = is_several_launches(d) ? 0 : k_tiles(d, c);
     for (int slice = 0; slice < COUNT_OF(counts) && (slice == 0 || counts[slice] <= stages); slice++) {
         tried.slices = counts[slice];
         const double us = cost_of(d, device, &tried, sums).us;
@@ -139,7 +144,7 @@ static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "conv sliced: dtype=i8 has no sums in f32");
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sliced: it does not compute the gradient of weights");
-    if (d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1))
+    if (is_several_launches(d))
         FAIL(CKL_UNSUPPORTED, "conv sliced: the gradient of data of strides above 1 is several launches");
     if (d->layout != CKL_IMAGE_NHWC || d->groups > 1 || d->c % 8 || d->k % 8)
         FAIL(CKL_UNSUPPORTED, "conv sliced: it takes NHWC without groups, and channels that are whole 16 bytes");

@@ -75,9 +75,10 @@ static int64_t apart_of(const conv_mode *m)
 /* A bit for each remainder of the stride that some tap sees. */
 static int64_t seen_along(const conv_mode *m)
 {
+    const int64_t apart = apart_of(m);
     int64_t seen = 0;
     for (int64_t r = 0; r < m->stride; r++)
-        seen |= (int64_t)((uint64_t)(first_tap(m, r, apart_of(m)) < m->filter) << r);
+        seen |= (int64_t)((uint64_t)(first_tap(m, r, apart) < m->filter) << r);
     return seen;
 }
 
@@ -86,7 +87,7 @@ static bool has_unseen(const ckl_conv_desc *d)
 {
     conv_mode m[CONV_MODES];
     bool unseen = false, some = true;
-    if (d->direction != CKL_CONV_DATA || launches_of(d) > LAUNCHES_MAX ||
+    if (d->direction != CKL_CONV_DATA || launches_of(d) == 1 || launches_of(d) > LAUNCHES_MAX ||
         (double)d->n * (double)d->d * (double)d->h > INT32_MAX)
         return false;
     conv_modes(d, m);
