@@ -5,7 +5,8 @@ Tables are made from bench/results/*.json (or the files given), as `ckl bench --
 `<!-- performance -->` and `<!-- /performance -->`. README gets one line a suite, docs/performance.md every row, and
 docs/images/ratios.svg is the chart of the ratios. A file NAME-ladder.json, by `ckl bench --ladder`, goes to
 docs/NAME-ladder.md alone. Samples in bench/results/sample/*.json, by scripts/bench_sample.sh, are summed up in
-docs/performance.md between `<!-- samples -->` and `<!-- /samples -->`. bench/results/tuned/NAME-model.json and NAME-tuned.json, the
+docs/performance.md between `<!-- samples -->` and `<!-- /samples -->`, and what was asked of them beside what they came to between
+`<!-- targets -->` and `<!-- /targets -->`. bench/results/tuned/NAME-model.json and NAME-tuned.json, the
 same problems with CKL_TUNED=off and with the entries that `ckl tune` found, stand there between `<!-- tuned -->` and `<!-- /tuned -->`.
 With --check nothing is written; the exit status says whether the files are up to date.
 """
@@ -240,6 +241,57 @@ def sample_tables(samples):
     return "\n".join(lines).rstrip()
 
 
+def keys_of(row):
+    return dict(word.split("=", 1) for word in row["line"].split()[1:] if "=" in word)
+
+
+def is_16_bit_nt(row):
+    keys = keys_of(row)
+    return (row["op"] == "gemm" and keys.get("a", "f16") in ("f16", "bf16") and keys.get("layout", "nt") == "nt"
+            and all(int(keys.get(size, 1024)) % 8 == 0 for size in "mnk"))
+
+
+def of_large(*operators, backward=None):
+    def test(row):
+        wanted = backward is None or ("direction=backward" in row["line"]) == backward
+        return row["op"] in operators and row["bytes"] > LARGE and wanted
+    return test
+
+
+LARGE, SMALL = 64e6, 1e6  # bytes
+LINES = ("softmax", "layernorm", "rmsnorm", "groupnorm", "crossentropy")
+TARGETS = [  # a class of problems; mean and 5th percentile of the limit that were asked, and of the ratio; None: nothing was
+    ("gemm of 16 bits, nt, sizes that are multiples of 8", is_16_bit_nt, (None, None), (1.02, 0.93)),
+    ("row operators over 64 MB", of_large(*LINES, backward=False), (0.88, 0.75), (1.15, 0.97)),
+    ("their gradients", of_large(*LINES, backward=True), (0.82, 0.65), (1.5, None)),
+    ("reduce over 64 MB", of_large("reduce"), (0.92, 0.75), (None, None)),
+    ("transpose and permute over 64 MB", of_large("transpose", "permute"), (0.85, 0.65), (None, 1.0)),
+    ("element-wise over 64 MB", of_large("elementwise"), (0.92, 0.70), (None, None)),
+    ("tensors under 1 MB", lambda row: row["bytes"] < SMALL, (None, None), (1.5, 1.1)),
+]
+
+
+def beside(measured, asked, form):
+    """Geometric mean and 5th percentile, each with what was asked.
+
+    >>> beside([0.5, 2], (1.5, None), ".2f"), beside([], (1.5, None), ".2f")
+    ('1.00 (1.50) | 0.57', '- (1.50) | -')
+    """
+    found = (geometric_mean(measured), percentile(measured, 5)) if measured else (None, None)
+    cells = [(f"{a:{form}}" if a is not None else "-") + (f" ({b:{form}})" if b is not None else "") for a, b in zip(found, asked)]
+    return " | ".join(cells)
+
+
+def target_table(samples):
+    rows = [row for sample in samples for row in timed(sample)]
+    lines = ["| problems of the samples | how many | of the limit | 5th percentile | ratio | 5th percentile |", "|---|---|---|---|---|---|"]
+    for words, test, limit, against in TARGETS:
+        chosen = [row for row in rows if test(row)]
+        lines.append(f"| {words} | {len(chosen)} | {beside([row['of_limit'] for row in chosen], limit, '.1%')} "
+                     f"| {beside([ratio(row) for row in chosen if ratio(row)], against, '.3f')} |")
+    return "\n".join(lines)
+
+
 def tuned_rows(model, tuned):
     """Pairs of rows of the same problem: as the plan chooses, and as the tuned store says."""
     entries = {row["line"]: row for row in timed(tuned)}
@@ -297,7 +349,7 @@ def main():
     current = [replace(ROOT / f"docs/{ladder['name']}.md", {"performance": ladder_tables(ladder)}, options.check)
                for ladder in ladders]
     tuned = [read(path) for path in sorted((ROOT / "bench/results/tuned").glob("*.json"))]
-    tables = {"samples": sample_tables(samples), "tuned": tuned_table(tuned), "performance": full_tables(results)}
+    tables = {"samples": sample_tables(samples), "targets": target_table(samples), "tuned": tuned_table(tuned), "performance": full_tables(results)}
     current += [replace(ROOT / "docs/performance.md", tables, options.check),
                replace(ROOT / "README.md", {"performance": summary_table(results)}, options.check),
                write(CHART, chart(results), options.check)]

@@ -301,6 +301,9 @@ static void test_bad_files(void **state)
         tuned_forget();
         assert_non_null(strstr(said_of("gemm m=512 n=512 k=512"), sentences[i]));
     }
+    setenv("CKL_TUNED", "/nowhere/tuned.txt", 1);
+    tuned_forget();
+    assert_non_null(strstr(said_of("gemm m=512 n=512 k=512"), "/nowhere/tuned.txt is empty, or there is no such file"));
 }
 
 /* Every line that is built in is one, and its device takes it. */

@@ -136,7 +136,8 @@ static ckl_status configure(const ckl_device_info *device, const operator_info *
     if (impl->target > plan_target(device))
         FAIL(CKL_UNSUPPORTED, "%s %s: the kernel is for %s, %s is sm_%d", op->name, impl->name,
              ir_target_text(impl->target), device->id, device->compute_capability);
-    fields_default(impl->config, config);
+    if (impl->choose)
+        fields_default(impl->config, config);
     ckl_status chosen =
         impl->choose ? impl->choose(desc, device, config) : choose_cheapest(device, impl, desc, config, memory, known);
     if (chosen != CKL_OK) {

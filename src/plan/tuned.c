@@ -121,6 +121,8 @@ static void add_file(const char *path, bool ours)
         log_say(TOPIC, "%s; it is left out", ckl_error());
     else if (content.length)
         store.sources[store.source_count++] = cut(path, &content);
+    else if (!ours)
+        log_say(TOPIC, "%s is empty, or there is no such file", path);
     text_free(&content);
 }
 

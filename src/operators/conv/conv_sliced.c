@@ -88,18 +88,18 @@ static double sums_of_slice(const ckl_conv_desc *d, const conv_sm90_config *c)
 }
 
 /* The cost of the products, and of the sums' way to memory (mostly L2) and back. */
-static plan_cost cost_of(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_config *c, double sums)
+static plan_cost cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c, double sums)
 {
     const double SUM_BYTES = 3e6, SUM_US = 2;
-    const conv_sm90_config products = products_of(c);
-    plan_cost cost = conv_sm90_cost(d, device, &products);
+    plan_cost cost = conv_sm90_cost_of(w, device, c);
     cost.us += SUM_US + 2 * 4 * c->slices * sums / SUM_BYTES;
     return cost;
 }
 
 static plan_cost cost_sliced(const void *desc, const ckl_device_info *device, const void *config)
 {
-    return cost_of(desc, device, config, sums_of_slice(desc, config));
+    const conv_sm90_work work = conv_sm90_work_of(desc, config);
+    return cost_of(&work, device, config, sums_of_slice(desc, config));
 }
 
 /* Stages of a tile over all slices. */
@@ -107,6 +107,11 @@ static double k_tiles(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
     const int64_t in = d->direction == CKL_CONV_DATA ? d->k : d->c;
     return (double)conv_useful_taps(d) * (double)ceil_div(in, c->tile_k);
+}
+
+static bool is_several_launches(const ckl_conv_desc *d)
+{
+    return d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1);
 }
 
 /* The slices of a candidate that cost least. */
@@ -118,11 +123,14 @@ static bool candidate_sliced(const void *desc, const ckl_device_info *device, in
     double least = INFINITY;
     if (d->direction == CKL_CONV_WEIGHT || !conv_sm90_candidate(d, device, i, c))
         return false;
+    if (is_several_launches(d)) // it will be refused
+        return true;
     tried = *c;
+    const conv_sm90_work work = conv_sm90_work_of(d, c);
     const double sums = sums_of_slice(d, c), stages = k_tiles(d, c);
     for (int slice = 0; slice < COUNT_OF(counts) && (slice == 0 || counts[slice] <= stages); slice++) {
         tried.slices = counts[slice];
-        const double us = cost_of(d, device, &tried, sums).us;
+        const double us = cost_of(&work, device, &tried, sums).us;
         c->slices = us < least ? tried.slices : c->slices;
         least = fmin(us, least);
     }
@@ -139,7 +147,7 @@ static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "conv sliced: dtype=i8 has no sums in f32");
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sliced: it does not compute the gradient of weights");
-    if (d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1))
+    if (is_several_launches(d))
         FAIL(CKL_UNSUPPORTED, "conv sliced: the gradient of data of strides above 1 is several launches");
     if (d->layout != CKL_IMAGE_NHWC || d->groups > 1 || d->c % 8 || d->k % 8)
         FAIL(CKL_UNSUPPORTED, "conv sliced: it takes NHWC without groups, and channels that are whole 16 bytes");

@@ -157,6 +157,17 @@ bool conv_sm90_candidate(const ckl_conv_desc *desc, const ckl_device_info *devic
 void conv_sm90_follow(const ckl_conv_desc *desc, const ckl_device_info *device, conv_sm90_config *config);
 plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
 
+/* What a config's cost is made of but for the slices, of which a choice tries many. */
+typedef struct conv_sm90_work {
+    conv_sm90_shape shape;
+    int64_t in, out;       // channels that are added up, and those that are stored, of a group
+    double launches, taps; // taps of each
+    double tiles;          // of a launch and slice
+} conv_sm90_work;
+
+conv_sm90_work conv_sm90_work_of(const ckl_conv_desc *desc, const conv_sm90_config *config);
+plan_cost conv_sm90_cost_of(const conv_sm90_work *work, const ckl_device_info *device, const conv_sm90_config *config);
+
 /* Taps of a filter but for those at its edges that see nothing but padding, which sm90 leaves out. */
 int64_t conv_useful_taps(const ckl_conv_desc *desc);
 

@@ -77,9 +77,12 @@ static int64_t apart_of(const conv_mode *m)
 /* A bit for each remainder of the stride that some tap sees. */
 static int64_t seen_along(const conv_mode *m)
 {
+    if (m->stride == 1)
+        return m->filter > 0;
+    const int64_t apart = apart_of(m);
     int64_t seen = 0;
     for (int64_t r = 0; r < m->stride; r++)
-        seen |= (int64_t)((uint64_t)(first_tap(m, r, apart_of(m)) < m->filter) << r);
+        seen |= (int64_t)((uint64_t)(first_tap(m, r, apart) < m->filter) << r);
     return seen;
 }
 
@@ -88,7 +91,7 @@ static bool has_unseen(const ckl_conv_desc *d)
 {
     conv_mode m[CONV_MODES];
     bool unseen = false, some = true;
-    if (d->direction != CKL_CONV_DATA || launches_of(d) > LAUNCHES_MAX ||
+    if (d->direction != CKL_CONV_DATA || launches_of(d) == 1 || launches_of(d) > LAUNCHES_MAX ||
         (double)d->n * (double)d->d * (double)d->h > INT32_MAX)
         return false;
     conv_modes(d, m);
@@ -293,37 +296,51 @@ static double row_cost(int64_t bytes)
  * of all where K could be one stage (32 to 16 channels of 112x112, one pixel: 26.3 us). Then the exchange of two CTAs.
  * Rates: bench/notes/conv.md.
  */
-plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *c)
+plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c)
 {
-    const ckl_conv_desc all = joined(desc, c), *d = &all;
     const double PRODUCTS = 2048, BYTES = 72, ALL_BYTES = 7200, PIXEL = 3.2, FILTER = 1.4, ZEROS = 11, STAGE = 40,
                  EPILOGUE = 10, START = 2000, SINGLE = 900, EXCHANGE = 5000, RING = 600, HERTZ = 1.7e9;
-    const conv_sm90_shape s = conv_sm90_shape_of(c);
-    const int64_t channels = channels_in(d), chunks = ceil_div(channels, c->tile_k);
-    const double launches = (double)(c->zeros ? seen_launches(d) : launches_of(d));
-    const double taps = (double)conv_useful_taps(d) / launches;
-    const double tiles = tiles_of(d, c) * c->slices, ctas = c->split, at_once = floor(device->sm_count / ctas),
+    const conv_sm90_shape s = w->shape;
+    const int64_t chunks = ceil_div(w->in, c->tile_k);
+    const double tiles = w->tiles * c->slices, ctas = c->split, at_once = floor(device->sm_count / ctas),
                  active = ctas * fmin(tiles, at_once);
-    const double bytes = (double)ckl_dtype_bytes(d->dtype);
+    const double bytes = (double)ckl_dtype_bytes(c->form.dtype);
     const double multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS;
-    const int64_t last = (channels - (chunks - 1) * c->tile_k) * (int64_t)bytes; // of a row of the last chunk
+    const int64_t last = (w->in - (chunks - 1) * c->tile_k) * (int64_t)bytes; // of a row of the last chunk
     const double full = row_cost(c->tile_k * (int64_t)bytes),
                  a_row = full + (fmax(full, row_cost(last)) - full) / (double)chunks;
     const double rows = a_row * (PIXEL * s.tile_m + FILTER * c->tile_n);
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), rows);
-    const double absent = (double)(chunks * c->tile_k - channels) / (double)chunks * bytes * (s.tile_m + c->tile_n);
+    const double absent = (double)(chunks * c->tile_k - w->in) / (double)chunks * bytes * (s.tile_m + c->tile_n);
     const int64_t columns =
-        ceil_div(channels_out(d), c->tile_n) * c->tile_n; // of filters that are N-major: along the rows of a box
-    const double beside = conv_sm90_n_major(c)
-                              ? (double)(columns - channels_out(d)) * c->tile_n / (double)columns * bytes * c->tile_k
-                              : 0;
+        ceil_div(w->out, c->tile_n) * c->tile_n; // of filters that are N-major: along the rows of a box
+    const double beside =
+        conv_sm90_n_major(c) ? (double)(columns - w->out) * c->tile_n / (double)columns * bytes * c->tile_k : 0;
     const double stage = fmax(multiply, load) + (absent + beside) / ZEROS + STAGE + (c->stages < 3 ? RING : 0);
-    const bool shallow = taps * (double)channels * bytes <= 2 * CONV_SM90_K; // could be one stage
-    const double tile = ceil(taps * (double)chunks / c->slices / ctas) * stage + EPILOGUE * c->tile_n / 2 / ctas +
+    const bool shallow = w->taps * (double)w->in * bytes <= 2 * CONV_SM90_K; // could be one stage
+    const double tile = ceil(w->taps * (double)chunks / c->slices / ctas) * stage + EPILOGUE * c->tile_n / 2 / ctas +
                         (shallow ? SINGLE : 0) + (ctas > 1 ? EXCHANGE : 0);
     const double waves = ceil(tiles / at_once), traffic = tiles / at_once / 64;
-    return (plan_cost){ launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
+    return (plan_cost){ w->launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
                         multiply > load ? "tensor cores" : "loads" };
+}
+
+conv_sm90_work conv_sm90_work_of(const ckl_conv_desc *desc, const conv_sm90_config *c)
+{
+    const ckl_conv_desc all = joined(desc, c), *d = &all;
+    const double launches = (double)(c->zeros ? seen_launches(d) : launches_of(d));
+    return (conv_sm90_work){ .shape = conv_sm90_shape_of(c),
+                             .in = channels_in(d),
+                             .out = channels_out(d),
+                             .launches = launches,
+                             .taps = (double)conv_useful_taps(d) / launches,
+                             .tiles = tiles_of(d, c) };
+}
+
+plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *c)
+{
+    const conv_sm90_work work = conv_sm90_work_of(desc, c);
+    return conv_sm90_cost_of(&work, device, c);
 }
 
 static plan_cost cost_sm90(const void *desc, const ckl_device_info *device, const void *config)

@@ -279,30 +279,30 @@ static double sharing_of(const tiled_problem *p, const gemm_sm90_config *c)
 }
 
 /* Columns of a tile that have scales of their own. */
-static int column_scales_of(const gemm_sm90_config *c)
+static int column_scales_of(const gemm_sm90_shape *size)
 {
-    const gemm_scale_boxes s = gemm_sm90_shape_of(c).scales[1];
+    const gemm_scale_boxes s = size->scales[1];
     return s.boxes && s.length > GEMM_SCALE_UNIT ? s.lines : 0;
 }
 
 /*
  * Partials of a K tile that a consumer scales and adds in f32, one after the other; another CTA of the SM hides them.
  */
-static int partials_of_step(const gemm_sm90_config *c)
+static int partials_of_step(const gemm_sm90_config *c, const gemm_sm90_shape *size)
 {
-    const int rows = gemm_sm90_shape_of(c).consumer_rows;
-    return gemm_has_block_scales(c->epilogue.scale_a) && c->ctas == 1 ? rows / gemm_sm90_partial_rows(c) : 0;
+    const bool exposed = gemm_has_block_scales(c->epilogue.scale_a) && c->ctas == 1;
+    return exposed ? size->consumer_rows / gemm_sm90_partial_rows(c) : 0;
 }
 
 /* Cycles of storing a tile, more for narrower boxes of TMA stores; and before it of adding the partials of a split. */
-static double epilogue_of_tile(const gemm_sm90_config *c)
+static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape *size)
 {
-    const gemm_sm90_shape s = gemm_sm90_shape_of(c);
-    double narrow = c->swap || s.columns % 64 == 0 ? 1 : s.columns % 32 == 0 ? fit.boxes_of_32 : fit.boxes_of_16;
+    const int columns = size->columns;
+    double narrow = c->swap || columns % 64 == 0 ? 1 : columns % 32 == 0 ? fit.boxes_of_32 : fit.boxes_of_16;
     double activation = c->epilogue.activation == CKL_ACTIVATION_GELU ? fit.gelu : 1;
-    double bytes = 4.0 * c->tile_m * s.columns * c->split;
+    double bytes = 4.0 * c->tile_m * columns * c->split;
     double exchange = c->split == 1 ? 0 : fit.exchange + bytes / fit.exchange_bytes;
-    return (double)c->tile_m * s.columns * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
+    return (double)c->tile_m * columns * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
            exchange;
 }
 
@@ -338,10 +338,11 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     const int64_t matrices_B = gemm_groups_of_m(d) ? groups_with_rows(d) : 1; // of each product of a batch
     const ckl_gemm_desc whole = with_lost_rows(d, c);
     const tiled_problem p = problem_of(&whole, c, device->sm_count);
+    const gemm_sm90_shape size = gemm_sm90_shape_of(c);
     const step_cycles s = step_of(&p, c, device->sm_count);
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) + fit.step +
-                  fit.column_scale * column_scales_of(c) * c->consumers + fit.partial * partials_of_step(c);
-    double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c), all = tile + epilogue;
+                  fit.column_scale * column_scales_of(&size) * c->consumers + fit.partial * partials_of_step(c, &size);
+    double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c, &size), all = tile + epilogue;
     double turn = c->pingpong ? fmax(tile, all / 2) : all;
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
     double bytes = (double)(d->m * d->k + matrices_B * d->n * d->k) * (double)ckl_dtype_bytes(d->a) +

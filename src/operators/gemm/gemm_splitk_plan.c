@@ -157,8 +157,8 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "gemm splitk: %" PRId64 "x%" PRId64 " sums are more than one launch adds", d->m, d->n);
     const ckl_gemm_desc halves = products_of(d, 2);
     const gemm_sm90_config products = gemm_splitk_products(c);
-    TRY(gemm_sm90_admit(&halves, device, &products)); // its cost is defined for admitted configs alone
-    const int slices = gemm_splitk_slices(d, device, c);
+    TRY(gemm_sm90_admit(&halves, device, &products)); // before its cost is asked for
+    const int slices = c->slices ? c->slices : 2;     // more of them are chosen where there are as many tiles
     if (ceil_div(d->k, gemm_tile_k(d->a)) < slices)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: k=%" PRId64 " has fewer tiles of %d than slices=%d", d->k,
              gemm_tile_k(d->a), slices);
