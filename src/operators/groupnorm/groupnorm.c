@@ -134,9 +134,10 @@ static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const group
     const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
     const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = !split || forward;
     const int64_t slice = kept ? groupnorm_slice_bytes(c) : 0, groups = 16 * ceil_div(12 * c->bundle, 16);
-    const int64_t peers = c->cluster > 1 ? 8 * (int64_t)c->bundle * c->cluster + 16 : 16;
+    const int words = forward ? GROUPNORM_ENTRY : GROUPNORM_KINDS;
+    const int64_t peers = c->cluster > 1 ? 4 * words * (int64_t)c->bundle * c->cluster + 16 : 16;
     if (forward)
-        return slice + round_up(8 * (int64_t)c->threads, 16) + round_up(4 * (int64_t)c->threads, 16) + groups + peers;
+        return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers;
     int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * c->channels * c->bundle * c->fold;
     return 2 * slice + sums + groups + peers + 16;
 }
@@ -275,7 +276,7 @@ static bool choose_slice(search *s, groupnorm_config *c)
     static const struct {
         int64_t bytes;
         int threads;
-    } sizes[] = { { 72 << 10, 256 }, { 20 << 10, 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
+    } sizes[] = { { 75 << 10, 256 }, { 20 << 10, 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t units = max_i64(1, units_of(s->d, c)), most = s->device->smem_per_cta_bytes;
     bool found = false;

@@ -135,7 +135,7 @@ static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
 }
 
 /*
- * Words of the workspace. Of a bundle's group and slice: mean, squares, pivot (forward) or two sums (backward); of an
+ * Words of the workspace. Of a bundle's group and slice: pivot, mean, squares (forward) or two sums (backward); of an
  * image's slice and kind of gradient the sums of all channels.
  */
 enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };

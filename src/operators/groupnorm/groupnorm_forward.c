@@ -4,8 +4,7 @@
  * Each thread adds up its values and their squares, counted from a pivot of its own: the median of its first three. No single
  * value that is far away from all others is one, which would cost the squares a factor of their number in precision (Chan,
  * Golub, LeVeque: Algorithms for computing the sample variance, 1983). Means and squares are then merged by Chan's rule, over
- * the threads of a group, then over its CTAs. Means are counted from the median of three elements of the group, so that a
- * large one costs no digits.
+ * the threads of a group, then over its CTAs. A mean stays apart from its pivot, so that a large one costs no digits.
  */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
@@ -13,21 +12,19 @@
 enum { SUMS = 4 };         // of values, and of squares, side by side
 enum { PIVOT_VALUES = 3 }; // of which a pivot is the median
 
-/* What is known of a group, in the order of an entry of the workspace; and of it when all is known. */
-enum { ENTRY_MEAN, ENTRY_SQUARES, ENTRY_PIVOT };
+/* What is told of some values of a group, in this order; and of the group when all is known. */
+enum { ENTRY_PIVOT, ENTRY_MEAN, ENTRY_SQUARES };
 enum { GROUP_MEAN, GROUP_REST, GROUP_RSTD, GROUP_WORDS };
 
 typedef struct forward {
     groupnorm_slice s;
-    groupnorm_view all;                       // for loads and stores
-    groupnorm_view same;                      // for sums: vectors of which each is of one group
-    val staged;                               // u32, the slice in shared memory
-    val group_pivot;                          // of the group of this thread's sums
-    val pivots[GROUPNORM_GROUPS_OF_WARP_MAX]; // of the warp's groups
-    val pivot;                                // of this thread
+    groupnorm_view all;  // for loads and stores
+    groupnorm_view same; // for sums: vectors of which each is of one group
+    val staged;          // u32, the slice in shared memory
+    val pivot;           // of this thread
     val sums[SUMS], squares[SUMS];
-    tensor sMoments, sCounts;     // (2,THREADS), (THREADS): means and squares, and values
-    tensor sPeers;                // (2,CLUSTER,BUNDLE)
+    tensor sMoments, sCounts;     // (GROUPNORM_ENTRY,THREADS), (THREADS)
+    tensor sPeers;                // (GROUPNORM_ENTRY,CLUSTER,BUNDLE)
     tensor sGroups;               // (GROUP_WORDS,BUNDLE)
     tensor rGamma, rBeta;         // (1) or (VEC) of a thread that has one column
     tensor rMean, rScale, rShift; // (1) or (VEC) of the column being written: y = (x - mean) * scale + shift
@@ -47,42 +44,6 @@ static void stage_column(void *kernel, const groupnorm_column *c)
     groupnorm_over_vectors(&k->s, &k->all, c, NULL, stage_vector, k);
 }
 
-/* Element i of a group of the bundle, or its last one; of nhwc with few channels those of its first channel. */
-static val element_of_group(const groupnorm_slice *s, val group, int i)
-{
-    const groupnorm_values *a = &s->a;
-    val channel = add(s->channel, convert(I64, mul(group, imm(s->cfg->channels))));
-    val image_start = mul(mul(s->image, a->channels), a->pixels), place = imm64(i);
-    if (groupnorm_is_nchw(s))
-        place = add(mul(channel, a->pixels), min(place, sub(mul(a->pixels, imm64(s->cfg->channels)), imm64(1))));
-    else if (i < s->cfg->channels)
-        place = add(channel, place);
-    else
-        place = add(channel, mul(min(place, sub(a->pixels, imm64(1))), a->channels));
-    return at_f32(groupnorm_global(s, a->x, add(image_start, place), 1), 0);
-}
-
-static val median(const val x[PIVOT_VALUES])
-{
-    return max(min(x[0], x[1]), min(max(x[0], x[1]), x[2]));
-}
-
-static val pivot_of(const groupnorm_slice *s, val group)
-{
-    val x[PIVOT_VALUES];
-    for (int i = 0; i < PIVOT_VALUES; i++)
-        x[i] = element_of_group(s, group, i);
-    return median(x);
-}
-
-static void load_pivots(forward *k)
-{
-    val last = sub(groupnorm_groups(&k->s), imm(1));
-    k->group_pivot = pivot_of(&k->s, min(groupnorm_group(&k->s, &k->same, k->same.column, 0), last));
-    for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++)
-        k->pivots[i] = pivot_of(&k->s, min(groupnorm_group_of_warp(&k->s, i), last));
-}
-
 static void load_weights(forward *k, val column)
 {
     k->rGamma = groupnorm_weights(&k->s, k->s.a.gamma, column);
@@ -98,9 +59,9 @@ static void load_column_weights(forward *k)
 
 /* Moments of a thread */
 
-/* So many values with a mean and the sum of the squares of their differences from it. */
+/* So many values, their mean above a pivot, and the sum of the squares of their differences from the mean. */
 typedef struct moments {
-    val count, mean, squares;
+    val count, pivot, mean, squares;
 } moments;
 
 static void load_same(void *kernel, groupnorm_vector *v)
@@ -124,6 +85,11 @@ static void add_column(void *kernel, const groupnorm_column *c)
 {
     forward *k = kernel;
     groupnorm_over_vectors(&k->s, &k->same, c, load_same, add_values, k);
+}
+
+static val median(const val x[PIVOT_VALUES])
+{
+    return max(min(x[0], x[1]), min(max(x[0], x[1]), x[2]));
 }
 
 /* Of the thread's first values; where it has fewer, the last vector counts again. */
@@ -160,7 +126,6 @@ static val count_of_thread(const forward *k)
     return mul(convert(F32, mul(columns, k->same.vectors)), immf(g->vec));
 }
 
-/* The moments of this thread's values, the mean above that of the group's pivot. */
 static moments moments_of_thread(forward *k)
 {
     for (int i = 0; i < SUMS; i++) {
@@ -171,39 +136,48 @@ static moments moments_of_thread(forward *k)
     groupnorm_over_columns(&k->s, &k->same, add_column, k);
     val count = count_of_thread(k), sum = total_of(k->sums), mean = div(sum, max(count, immf(1)));
     val squares = max_nan(fma(neg(sum), mean, total_of(k->squares)), immf(0));
-    val above = add(sub(k->pivot, k->group_pivot), mean);
-    return (moments){ count, select(lt(immf(0), count), above, immf(0)), squares };
+    return (moments){ count, k->pivot, mean, squares };
 }
 
 /* Merging */
 
-/* What the lanes of a warp have, `n` of them each: every lane gets the result. */
+enum { OF_LANE_MAX = 32 }; // moments that a lane merges with those of others
+
+static moments no_values(void)
+{
+    return (moments){ variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
+}
+
+/* What the lanes of a warp have, `n` of them each: every lane gets the result. The pivot is that of the first. */
 static moments merge(const moments *m, int n)
 {
     val sums[2] = { variable(F32, immf(0)), variable(F32, immf(0)) }, squares = variable(F32, immf(0));
+    val pivot = shuffle(m[0].pivot, imm(0)), means[OF_LANE_MAX];
     for (int i = 0; i < n; i++) {
+        means[i] = add(sub(m[i].pivot, pivot), m[i].mean);
         assign(sums[0], add(sums[0], m[i].count));
-        assign(sums[1], fma(m[i].count, m[i].mean, sums[1]));
+        assign(sums[1], fma(m[i].count, means[i], sums[1]));
         assign(squares, add(squares, m[i].squares));
     }
     groupnorm_warp_sum(2, sums);
     val mean = div(sums[1], max(sums[0], immf(1)));
     for (int i = 0; i < n; i++) {
-        val difference = sub(m[i].mean, mean);
+        val difference = sub(means[i], mean);
         assign(squares, fma(mul(m[i].count, difference), difference, squares));
     }
     groupnorm_warp_sum(1, &squares);
-    return (moments){ sums[0], mean, squares };
+    return (moments){ sums[0], pivot, mean, squares };
 }
 
 /* Reads at an index where it is inside, else nothing: no values. */
 static moments read_moments(val inside, val count, tensor sMoments, val index)
 {
-    moments m = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
+    moments m = no_values();
     IF(inside) {
         assign(m.count, count);
-        assign(m.mean, at(sMoments, 0, index));
-        assign(m.squares, at(sMoments, 1, index));
+        assign(m.pivot, at(sMoments, ENTRY_PIVOT, index));
+        assign(m.mean, at(sMoments, ENTRY_MEAN, index));
+        assign(m.squares, at(sMoments, ENTRY_SQUARES, index));
     }
     return m;
 }
@@ -212,12 +186,13 @@ static moments read_moments(val inside, val count, tensor sMoments, val index)
 static void tell_moments(forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    k->sMoments = smem_tensor("moments", F32, compact(shape(2, cfg->threads)), 16);
+    k->sMoments = smem_tensor("moments", F32, compact(shape(GROUPNORM_ENTRY, cfg->threads)), 16);
     k->sCounts = smem_tensor("counts", F32, compact(leaf(cfg->threads)), 16);
     moments mine = moments_of_thread(k);
     set(k->sCounts, thread(), mine.count);
-    set(k->sMoments, coord(0, thread()), mine.mean);
-    set(k->sMoments, coord(1, thread()), mine.squares);
+    set(k->sMoments, coord(ENTRY_PIVOT, thread()), mine.pivot);
+    set(k->sMoments, coord(ENTRY_MEAN, thread()), mine.mean);
+    set(k->sMoments, coord(ENTRY_SQUARES, thread()), mine.squares);
     cta_sync();
 }
 
@@ -227,13 +202,12 @@ static void tell_moments(forward *k)
  */
 static moments merge_threads(const forward *k, int group)
 {
-    enum { LANE_MAX = 32 };
     const groupnorm_config *cfg = k->s.cfg;
     const groupnorm_grid *g = &k->same.grid;
     const bool in_rows = cfg->bundle > 1 && !groupnorm_is_nchw(&k->s);
     const int columns = g->columns / cfg->fold, width = (in_rows ? columns : cfg->threads) / cfg->bundle;
     const int rows = in_rows ? g->column_threads * cfg->fold : 1;
-    moments m[LANE_MAX];
+    moments m[OF_LANE_MAX];
     int n = (int)ceil_div((int64_t)width * rows, 32);
     val first = min(mul(groupnorm_group_of_warp(&k->s, group), imm(width)), imm((cfg->bundle - 1) * width));
     for (int i = 0; i < n; i++) {
@@ -267,13 +241,13 @@ static void tell_peers(forward *k)
 {
     const int groups = groupnorm_groups_of_warp(k->s.cfg);
     moments m[GROUPNORM_GROUPS_OF_WARP_MAX];
-    k->sPeers = groupnorm_peers(k->s.cfg, 2);
+    k->sPeers = groupnorm_peers(k->s.cfg, GROUPNORM_ENTRY);
     for (int i = 0; i < groups; i++)
         m[i] = merge_threads(k, i);
     cluster_wait(); // all CTAs of the cluster have started
     for (int i = 0; i < groups; i++) {
-        const val values[] = { m[i].mean, m[i].squares };
-        groupnorm_send_to_peers(&k->s, k->sPeers, i, 2, values);
+        const val values[GROUPNORM_ENTRY] = { m[i].pivot, m[i].mean, m[i].squares };
+        groupnorm_send_to_peers(&k->s, k->sPeers, i, GROUPNORM_ENTRY, values);
     }
     cluster_sync();
 }
@@ -283,9 +257,9 @@ typedef struct group_statistics {
     val of[GROUP_WORDS];
 } group_statistics;
 
-static group_statistics statistics_of(const forward *k, moments m, val pivot)
+static group_statistics statistics_of(const forward *k, moments m)
 {
-    const val mean = add(pivot, m.mean), rest = add(sub(pivot, mean), m.mean);
+    const val mean = add(m.pivot, m.mean), rest = add(sub(m.pivot, mean), m.mean);
     const val rstd = rsqrt(fma(m.squares, k->s.a.reciprocal, k->s.a.eps));
     return (group_statistics){ { [GROUP_MEAN] = mean, [GROUP_REST] = rest, [GROUP_RSTD] = rstd } };
 }
@@ -305,7 +279,7 @@ static void save_statistics(const forward *k, val group, const group_statistics 
 static void publish(const forward *k, int i, moments m)
 {
     const val group = groupnorm_group_of_warp(&k->s, i);
-    const group_statistics g = statistics_of(k, m, k->pivots[i]);
+    const group_statistics g = statistics_of(k, m);
     IF(logical_and(lt(group, groupnorm_groups(&k->s)), eq(lane(), imm(0)))) {
         for (int word = 0; word < GROUP_WORDS; word++)
             set(k->sGroups, coord(word, group), g.of[word]);
@@ -401,7 +375,6 @@ static void moments_of_slice(forward *k)
     const groupnorm_config *cfg = k->s.cfg;
     if (cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
-    load_pivots(k);
     load_column_weights(k);
     groupnorm_staged();
     if (groupnorm_vec_of_group(cfg) != cfg->vec)
@@ -430,7 +403,7 @@ void groupnorm_forward(const void *config, int kernel)
 
 static void store_entry(const forward *k, int i, moments m)
 {
-    const val values[GROUPNORM_ENTRY] = { m.mean, m.squares, k->pivots[i] };
+    const val values[GROUPNORM_ENTRY] = { m.pivot, m.mean, m.squares };
     val entry = groupnorm_entry(&k->s, i, k->s.rank), group = groupnorm_group_of_warp(&k->s, i);
     IF(logical_and(lt(group, imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
         for (int v = 0; v < GROUPNORM_ENTRY; v++)
@@ -440,10 +413,11 @@ static void store_entry(const forward *k, int i, moments m)
 /* The entry of slice `number`, or no values. */
 static moments read_entry(const groupnorm_slice *s, int i, val number)
 {
-    moments m = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
+    moments m = no_values();
     IF(lt(number, s->a.slices)) {
         val entry = groupnorm_entry(s, i, number);
         assign(m.count, elements_of_slice(s, number));
+        assign(m.pivot, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_PIVOT))));
         assign(m.mean, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_MEAN))));
         assign(m.squares, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_SQUARES))));
     }
@@ -455,7 +429,7 @@ static moments merge_entries(const forward *k, int group)
 {
     enum { AT_ONCE = 8 };
     const groupnorm_slice *s = &k->s;
-    moments all = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
+    moments all = no_values();
     LOOP_FROM(begin, imm_as(I32, 0), s->a.slices, imm(32 * AT_ONCE)) {
         val is_first = eq(lane(), imm(0));
         moments m[AT_ONCE + 1];
@@ -463,10 +437,11 @@ static moments merge_entries(const forward *k, int group)
             val number = add(add(begin, convert(I32, lane())), imm(32 * i));
             m[i] = read_entry(s, group, number);
         }
-        m[AT_ONCE] =
-            (moments){ select(is_first, all.count, immf(0)), all.mean, select(is_first, all.squares, immf(0)) };
+        m[AT_ONCE] = (moments){ select(is_first, all.count, immf(0)), all.pivot, all.mean,
+                                select(is_first, all.squares, immf(0)) };
         moments merged = merge(m, AT_ONCE + 1);
         assign(all.count, merged.count);
+        assign(all.pivot, merged.pivot);
         assign(all.mean, merged.mean);
         assign(all.squares, merged.squares);
     }
@@ -485,7 +460,7 @@ static void store_merged(const forward *k)
 {
     for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++) {
         const val group = groupnorm_group_of_warp(&k->s, i), first = groupnorm_merged(&k->s, group);
-        const group_statistics g = statistics_of(k, merge_entries(k, i), k->pivots[i]);
+        const group_statistics g = statistics_of(k, merge_entries(k, i));
         IF(logical_and(lt(group, imm(k->s.cfg->bundle)), eq(lane(), imm(0)))) {
             for (int word = 0; word < GROUP_WORDS; word++)
                 groupnorm_write(k->s.a.merged, add(first, imm(word)), g.of[word]);
