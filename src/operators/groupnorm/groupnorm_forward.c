@@ -148,11 +148,20 @@ static moments no_values(void)
     return (moments){ variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
 }
 
-/* What the lanes of a warp have, `n` of them each: every lane gets the result. The pivot is that of the first. */
+/* The median of those of three lanes, of which the first has values: a lane of few values may have one far away. */
+static val common_pivot(const moments *m)
+{
+    val own = select(lt(immf(0), m->count), m->pivot, shuffle(m->pivot, imm(0))), x[PIVOT_VALUES];
+    for (int i = 0; i < PIVOT_VALUES; i++)
+        x[i] = shuffle(own, imm(i));
+    return median(x);
+}
+
+/* What the lanes of a warp have, `n` of them each: every lane gets the result. */
 static moments merge(const moments *m, int n)
 {
     val sums[2] = { variable(F32, immf(0)), variable(F32, immf(0)) }, squares = variable(F32, immf(0));
-    val pivot = shuffle(m[0].pivot, imm(0)), means[OF_LANE_MAX];
+    val pivot = common_pivot(m), means[OF_LANE_MAX];
     for (int i = 0; i < n; i++) {
         means[i] = add(sub(m[i].pivot, pivot), m[i].mean);
         assign(sums[0], add(sums[0], m[i].count));
