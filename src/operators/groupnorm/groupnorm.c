@@ -567,13 +567,13 @@ static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_str
     return launch_slices(plan, unaligned(plan, args), bundles_of(plan->desc, plan->config) * p.slices, &p, stream);
 }
 
-/* Strips of chunks are the bundles and their slices; of nhwc, those of an image share lines of memory. */
+/* Strips of chunks are the bundles and their slices. */
 static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_groupnorm_desc *d = plan->desc;
     const int kernel = unaligned(plan, args);
     groupnorm_params p = params_for(plan, args, true);
-    const int64_t strips = bundles_of(d, plan->config), abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles;
+    const int64_t strips = bundles_of(plan->desc, plan->config);
+    const int64_t abreast = groupnorm_bundles_share(plan->config) ? p.bundles : 1;
     p.strips = (uint32_t)strips;
     p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
     return launch_slices(plan, kernel, two_pass_ctas(strips, p.slices), &p, stream);
