@@ -113,12 +113,15 @@ static inline int groupnorm_vec_of_group(const groupnorm_config *c)
     return vec;
 }
 
-/* The warps of a CTA share out the groups of a bundle: group i of a warp is its number plus i times their count. */
+/* The warps of a CTA share out the groups of a bundle: so many neighbouring lanes of a warp have one. */
 enum { GROUPNORM_GROUPS_OF_WARP_MAX = 8 };
 
-static inline int groupnorm_groups_of_warp(const groupnorm_config *c)
+static inline int groupnorm_lanes_of_group(const groupnorm_config *c)
 {
-    return (int)ceil_div(c->bundle, c->threads / 32);
+    int lanes = 32;
+    while ((int64_t)c->threads / lanes < c->bundle)
+        lanes /= 2;
+    return lanes;
 }
 
 /* Bytes of a slice of one tensor in shared memory. */
@@ -246,11 +249,15 @@ void groupnorm_staged(void);
 val groupnorm_read(val pointer, val index);
 void groupnorm_write(val pointer, val index, val x);
 
-/* The number in the bundle of group i of the warp; groups from cfg->bundle on do not exist. */
-val groupnorm_group_of_warp(const groupnorm_slice *s, int i);
+/* The number in the bundle of the lane's group, and that of the lane in it: i32. Groups from cfg->bundle on do not exist. */
+val groupnorm_group_of_lane(const groupnorm_slice *s);
+val groupnorm_lane_of_group(const groupnorm_slice *s);
 
-/* The entry of that group and of slice `number` in the workspace: the index of its first word. */
-val groupnorm_entry(const groupnorm_slice *s, int i, val number);
+/* The first lane of a group that exists. */
+val groupnorm_speaks(const groupnorm_slice *s);
+
+/* The entry of the lane's group and of slice `number` in the workspace: the index of its first word. */
+val groupnorm_entry(const groupnorm_slice *s, val number);
 
 /* What all slices know of a group of the bundle: the index of its first word. */
 val groupnorm_merged(const groupnorm_slice *s, val group);
@@ -264,14 +271,11 @@ val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val colum
 /* Are all elements of a vector of the same group? */
 bool groupnorm_one_group(const groupnorm_slice *s, int vec);
 
-/* The sum over the warp of each of `count` values. */
-void groupnorm_warp_sum(int count, val *values);
+/* The sum over the lanes of a group of each of `count` values. */
+void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values);
 
-/*
- * Shared memory of the CTAs of a cluster. Every warp sends `count` values of its group i, which lane 0 holds; after
- * cluster_sync() every CTA has those of all.
- */
+/* Shared memory of the CTAs of a cluster. Lanes send `count` values of their group; after cluster_sync() every CTA has those of all. */
 tensor groupnorm_peers(const groupnorm_config *cfg, int count); // (COUNT,CLUSTER,BUNDLE)
-void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int i, int count, const val *values);
+void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values);
 
 #endif

@@ -141,7 +141,7 @@ static moments moments_of_thread(forward *k)
 
 /* Merging */
 
-enum { OF_LANE_MAX = 32 }; // moments that a lane merges with those of others
+enum { OF_LANE_MAX = 32 }; // moments that a lane merges with those of others of its group
 
 static moments no_values(void)
 {
@@ -149,32 +149,33 @@ static moments no_values(void)
 }
 
 /* The median of those of three lanes, of which the first has values: a lane of few values may have one far away. */
-static val common_pivot(const moments *m)
+static val common_pivot(const forward *k, const moments *m)
 {
-    val own = select(lt(immf(0), m->count), m->pivot, shuffle(m->pivot, imm(0))), x[PIVOT_VALUES];
+    val first = sub(lane(), convert(U32, groupnorm_lane_of_group(&k->s))), x[PIVOT_VALUES];
+    val own = select(lt(immf(0), m->count), m->pivot, shuffle(m->pivot, first));
     for (int i = 0; i < PIVOT_VALUES; i++)
-        x[i] = shuffle(own, imm(i));
+        x[i] = shuffle(own, add(first, imm(i)));
     return median(x);
 }
 
-/* What the lanes of a warp have, `n` of them each: every lane gets the result. */
-static moments merge(const moments *m, int n)
+/* What the lanes of a group have, `n` of them each: every lane gets the result. */
+static moments merge(const forward *k, const moments *m, int n)
 {
     val sums[2] = { variable(F32, immf(0)), variable(F32, immf(0)) }, squares = variable(F32, immf(0));
-    val pivot = common_pivot(m), means[OF_LANE_MAX];
+    val pivot = common_pivot(k, m), means[OF_LANE_MAX];
     for (int i = 0; i < n; i++) {
         means[i] = add(sub(m[i].pivot, pivot), m[i].mean);
         assign(sums[0], add(sums[0], m[i].count));
         assign(sums[1], fma(m[i].count, means[i], sums[1]));
         assign(squares, add(squares, m[i].squares));
     }
-    groupnorm_warp_sum(2, sums);
+    groupnorm_sum_of_lanes(&k->s, 2, sums);
     val mean = div(sums[1], max(sums[0], immf(1)));
     for (int i = 0; i < n; i++) {
         val difference = sub(means[i], mean);
         assign(squares, fma(mul(m[i].count, difference), difference, squares));
     }
-    groupnorm_warp_sum(1, &squares);
+    groupnorm_sum_of_lanes(&k->s, 1, &squares);
     return (moments){ sums[0], pivot, mean, squares };
 }
 
@@ -206,10 +207,10 @@ static void tell_moments(forward *k)
 }
 
 /*
- * The warp of a group, its group i, merges what its threads found: of nchw neighbouring ones, of nhwc some neighbours in each row of
+ * The lanes of a group merge what its threads found: of nchw neighbouring ones, of nhwc some neighbours in each row of
  * those that are as many as a pixel has columns; all of the CTA, where it has one group.
  */
-static moments merge_threads(const forward *k, int group)
+static moments merge_threads(const forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
     const groupnorm_grid *g = &k->same.grid;
@@ -217,16 +218,16 @@ static moments merge_threads(const forward *k, int group)
     const int columns = g->columns / cfg->fold, width = (in_rows ? columns : cfg->threads) / cfg->bundle;
     const int rows = in_rows ? g->column_threads * cfg->fold : 1;
     moments m[OF_LANE_MAX];
-    int n = (int)ceil_div((int64_t)width * rows, 32);
-    val first = min(mul(groupnorm_group_of_warp(&k->s, group), imm(width)), imm((cfg->bundle - 1) * width));
+    const int lanes = groupnorm_lanes_of_group(cfg), n = (int)ceil_div((int64_t)width * rows, lanes);
+    val first = min(mul(groupnorm_group_of_lane(&k->s), imm(width)), imm((cfg->bundle - 1) * width));
     for (int i = 0; i < n; i++) {
-        val number = add(convert(I32, lane()), imm(32 * i)), inside = lt(number, imm(width * rows)), index = number;
+        val number = add(groupnorm_lane_of_group(&k->s), imm(lanes * i)), inside = lt(number, imm(width * rows)), index = number;
         if (in_rows)
             index = add(mul(div(number, imm(width)), imm(columns)), rem(number, imm(width)));
         index = select(inside, add(index, first), imm(0));
         m[i] = read_moments(inside, at(k->sCounts, index), k->sMoments, index);
     }
-    return merge(m, n);
+    return merge(k, m, n);
 }
 
 /* How many elements of a group slice number `rank` has. */
@@ -237,28 +238,33 @@ static val elements_of_slice(const groupnorm_slice *s, val rank)
     return mul(convert(F32, units), immf(per_unit));
 }
 
-static moments merge_peers(const forward *k, int i)
+/* What the lanes of a group tell, in the order of an entry. */
+typedef struct told {
+    val of[GROUPNORM_ENTRY];
+} told;
+
+static told told_of(moments m)
 {
-    const groupnorm_config *cfg = k->s.cfg;
-    val group = min(groupnorm_group_of_warp(&k->s, i), imm(cfg->bundle - 1)), rank = convert(I32, lane());
-    val inside = lt(rank, imm(cfg->cluster));
-    moments m = read_moments(inside, elements_of_slice(&k->s, rank), slice(k->sPeers, _, _, group), rank);
-    return merge(&m, 1);
+    return (told){ { [ENTRY_PIVOT] = m.pivot, [ENTRY_MEAN] = m.mean, [ENTRY_SQUARES] = m.squares } };
 }
 
-static void tell_peers(forward *k)
+/* Merges what the CTAs of the cluster found. */
+static moments merge_peers(forward *k)
 {
-    const int groups = groupnorm_groups_of_warp(k->s.cfg);
-    moments m[GROUPNORM_GROUPS_OF_WARP_MAX];
-    k->sPeers = groupnorm_peers(k->s.cfg, GROUPNORM_ENTRY);
-    for (int i = 0; i < groups; i++)
-        m[i] = merge_threads(k, i);
+    const groupnorm_config *cfg = k->s.cfg;
+    const int lanes = groupnorm_lanes_of_group(cfg), n = (int)ceil_div(cfg->cluster, lanes);
+    const told mine = told_of(merge_threads(k));
+    moments m[OF_LANE_MAX];
+    k->sPeers = groupnorm_peers(cfg, GROUPNORM_ENTRY);
     cluster_wait(); // all CTAs of the cluster have started
-    for (int i = 0; i < groups; i++) {
-        const val values[GROUPNORM_ENTRY] = { m[i].pivot, m[i].mean, m[i].squares };
-        groupnorm_send_to_peers(&k->s, k->sPeers, i, GROUPNORM_ENTRY, values);
-    }
+    groupnorm_send_to_peers(&k->s, k->sPeers, GROUPNORM_ENTRY, mine.of);
     cluster_sync();
+    val group = min(groupnorm_group_of_lane(&k->s), imm(cfg->bundle - 1));
+    for (int i = 0; i < n; i++) {
+        val rank = add(groupnorm_lane_of_group(&k->s), imm(lanes * i)), inside = lt(rank, imm(cfg->cluster));
+        m[i] = read_moments(inside, elements_of_slice(&k->s, rank), slice(k->sPeers, _, _, group), rank);
+    }
+    return merge(k, m, n);
 }
 
 /* What is known of a group. A mean that f32 cannot hold is mean + rest. */
@@ -284,12 +290,12 @@ static void save_statistics(const forward *k, val group, const group_statistics 
         groupnorm_write(s->a.rstd, index, g->of[GROUP_RSTD]);
 }
 
-/* The warp of each group tells the CTA, the first CTA the caller. */
-static void publish(const forward *k, int i, moments m)
+/* The lanes of each group tell the CTA, the first CTA the caller. */
+static void publish(const forward *k, moments m)
 {
-    const val group = groupnorm_group_of_warp(&k->s, i);
+    const val group = groupnorm_group_of_lane(&k->s);
     const group_statistics g = statistics_of(k, m);
-    IF(logical_and(lt(group, groupnorm_groups(&k->s)), eq(lane(), imm(0)))) {
+    IF(groupnorm_speaks(&k->s)) {
         for (int word = 0; word < GROUP_WORDS; word++)
             set(k->sGroups, coord(word, group), g.of[word]);
         save_statistics(k, group, &g, eq(k->s.rank, imm(0)));
@@ -398,33 +404,17 @@ void groupnorm_forward(const void *config, int kernel)
     begin(&k);
     stage_slice(&k);
     moments_of_slice(&k);
-    if (cfg->cluster > 1)
-        tell_peers(&k);
-    const int groups = groupnorm_groups_of_warp(cfg);
-    moments m[GROUPNORM_GROUPS_OF_WARP_MAX]; // of all groups, before the first is published: their shuffles overlap
-    for (int i = 0; i < groups; i++)
-        m[i] = cfg->cluster > 1 ? merge_peers(&k, i) : merge_threads(&k, i);
-    for (int i = 0; i < groups; i++)
-        publish(&k, i, m[i]);
+    publish(&k, cfg->cluster > 1 ? merge_peers(&k) : merge_threads(&k));
     cta_sync();
     groupnorm_over_columns(&k.s, &k.all, write_column, &k);
 }
 
-static void store_entry(const forward *k, int i, moments m)
-{
-    const val values[GROUPNORM_ENTRY] = { m.pivot, m.mean, m.squares };
-    val entry = groupnorm_entry(&k->s, i, k->s.rank), group = groupnorm_group_of_warp(&k->s, i);
-    IF(logical_and(lt(group, imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
-        for (int v = 0; v < GROUPNORM_ENTRY; v++)
-            groupnorm_write(k->s.a.entries, add(entry, imm(v)), values[v]);
-}
-
 /* The entry of slice `number`, or no values. */
-static moments read_entry(const groupnorm_slice *s, int i, val number)
+static moments read_entry(const groupnorm_slice *s, val number)
 {
     moments m = no_values();
     IF(lt(number, s->a.slices)) {
-        val entry = groupnorm_entry(s, i, number);
+        val entry = groupnorm_entry(s, number);
         assign(m.count, elements_of_slice(s, number));
         assign(m.pivot, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_PIVOT))));
         assign(m.mean, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_MEAN))));
@@ -433,22 +423,23 @@ static moments read_entry(const groupnorm_slice *s, int i, val number)
     return m;
 }
 
-/* Merges the entries of group i of the warp: some for each lane, and lane 0 also has what is merged already. */
-static moments merge_entries(const forward *k, int group)
+/* Merges the entries of a group: some for each lane, and its first one also has what is merged already. */
+static moments merge_entries(const forward *k)
 {
     enum { AT_ONCE = 8 };
     const groupnorm_slice *s = &k->s;
     moments all = no_values();
-    LOOP_FROM(begin, imm_as(I32, 0), s->a.slices, imm(32 * AT_ONCE)) {
-        val is_first = eq(lane(), imm(0));
+    const int lanes = groupnorm_lanes_of_group(s->cfg);
+    LOOP_FROM(begin, imm_as(I32, 0), s->a.slices, imm(lanes * AT_ONCE)) {
+        val is_first = eq(groupnorm_lane_of_group(s), imm(0));
         moments m[AT_ONCE + 1];
         for (int i = 0; i < AT_ONCE; i++) {
-            val number = add(add(begin, convert(I32, lane())), imm(32 * i));
-            m[i] = read_entry(s, group, number);
+            val number = add(add(begin, groupnorm_lane_of_group(s)), imm(lanes * i));
+            m[i] = read_entry(s, number);
         }
         m[AT_ONCE] = (moments){ select(is_first, all.count, immf(0)), all.pivot, all.mean,
                                 select(is_first, all.squares, immf(0)) };
-        moments merged = merge(m, AT_ONCE + 1);
+        moments merged = merge(k, m, AT_ONCE + 1);
         assign(all.count, merged.count);
         assign(all.pivot, merged.pivot);
         assign(all.mean, merged.mean);
@@ -460,21 +451,21 @@ static moments merge_entries(const forward *k, int group)
 static void store_entries(forward *k)
 {
     moments_of_slice(k);
-    for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++)
-        store_entry(k, i, merge_threads(k, i));
+    const told mine = told_of(merge_threads(k));
+    IF(groupnorm_speaks(&k->s))
+        for (int v = 0; v < GROUPNORM_ENTRY; v++)
+            groupnorm_write(k->s.a.entries, add(groupnorm_entry(&k->s, k->s.rank), imm(v)), mine.of[v]);
 }
 
 /* The CTA whose slice was the last of its bundle: for all that write. */
 static void store_merged(const forward *k)
 {
-    for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++) {
-        const val group = groupnorm_group_of_warp(&k->s, i), first = groupnorm_merged(&k->s, group);
-        const group_statistics g = statistics_of(k, merge_entries(k, i));
-        IF(logical_and(lt(group, imm(k->s.cfg->bundle)), eq(lane(), imm(0)))) {
-            for (int word = 0; word < GROUP_WORDS; word++)
-                groupnorm_write(k->s.a.merged, add(first, imm(word)), g.of[word]);
-            save_statistics(k, group, &g, yes());
-        }
+    const val group = groupnorm_group_of_lane(&k->s), first = groupnorm_merged(&k->s, group);
+    const group_statistics g = statistics_of(k, merge_entries(k));
+    IF(groupnorm_speaks(&k->s)) {
+        for (int word = 0; word < GROUP_WORDS; word++)
+            groupnorm_write(k->s.a.merged, add(first, imm(word)), g.of[word]);
+        save_statistics(k, group, &g, yes());
     }
 }
 
