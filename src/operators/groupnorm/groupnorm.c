@@ -282,7 +282,7 @@ static bool choose_slice(search *s, groupnorm_config *c)
     bool found = false;
     for (int i = forward ? 0 : 1; i < (forward ? 1 : COUNT_OF(sizes)); i++) {
         groupnorm_config tried = *c;
-        s->threads_max = sizes[i].threads;
+        s->threads_max = (int)max_i64(sizes[i].threads, threads_min_for(s, c));
         for (int64_t slices = 1, fits = 0; slices < 2 * units && !fits; slices *= 2)
             if (share_out(s, ceil_div(units, slices), forward ? min_i64(sizes[i].bytes, most) : most, &tried) &&
                 (forward || groupnorm_slice_bytes(&tried) <= sizes[i].bytes || slices >= units)) {
