@@ -27,10 +27,7 @@ static int64_t elements_of(const ckl_groupnorm_desc *d)
     return product_i64(product_i64(d->n, d->c), product_i64(d->h, d->w));
 }
 
-/*
- * An image tensor: pixels of a channel are contiguous, or channels of a pixel. Channels are (GROUPS,CHANNELS of a
- * group).
- */
+/* An image tensor: pixels of a channel side by side, or channels of a pixel. Channels are (GROUPS,CHANNELS of a group). */
 static plan_tensor image(const ckl_groupnorm_desc *d, const char *name)
 {
     const int64_t of_group = d->c / d->groups, pixels = product_i64(d->h, d->w), all = product_i64(d->c, pixels);
@@ -43,7 +40,7 @@ static plan_tensor image(const ckl_groupnorm_desc *d, const char *name)
     return t;
 }
 
-/* Gamma or beta, or their gradients. */
+/* Gamma or beta; what is written is their gradients. */
 static plan_tensor weights(const ckl_groupnorm_desc *d, const char *name)
 {
     return plan_vector(name, d->dtype, elements_of(d) ? d->c : 0);
@@ -54,7 +51,7 @@ static plan_tensor gradient(const ckl_groupnorm_desc *d, const char *name)
     return plan_output(plan_column(name, d->dtype, d->c));
 }
 
-/* mean or rstd: read backward, written forward unless NULL. */
+/* mean or rstd: the gradients need it, forward it is written unless NULL. */
 static plan_tensor statistic(const ckl_groupnorm_desc *d, const char *name)
 {
     const int64_t groups = elements_of(d) ? product_i64(d->n, d->groups) : 0;
@@ -87,16 +84,16 @@ static int tensors(const void *desc, plan_tensor *t)
 
 enum {
     VECTOR_BYTES = 16,
-    PIXEL_BYTES = 128,         // of nhwc that a bundle reads contiguously: a line
+    PIXEL_BYTES = 128,         // of nhwc that a bundle reads side by side: a line
     PIXEL_BYTES_BACKWARD = 64, // x and dy
     PIXEL_BYTES_MIN = 32,      // a sector
-    BUNDLE_MAX = 64,           // groups that stay in shared memory
+    BUNDLE_MAX = 64,           // of groups that stay in shared memory
     BUNDLE_MAX_SPLIT = 8,      // each CTA reads the entries of all groups
-    BUNDLE_MAX_FOLDED = 64,    // even split: else each group would read whole sectors
+    BUNDLE_MAX_FOLDED = 64,    // and be it split: the other way is to read whole sectors for each group
     PLANES_BYTES = 12 << 10,   // of nchw that are worth a CTA
     CLUSTER_MAX = 8,
-    SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other sums and writes
-    SPREAD_BYTES = 32 << 10, // smaller slices are not split further, even if SMs are idle
+    SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
+    SPREAD_BYTES = 32 << 10, // smaller slices are not shared out further, even if SMs are idle
     THREADS_MIN = 64,
     THREADS_MAX = 512,
     SPLIT_THREADS_MAX = 512,
@@ -104,7 +101,7 @@ enum {
     SPLIT_THREADS_HALF = 768,
     VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
     VECTORS_STREAMED = 6,
-    COLUMN_BYTES = 64, // of nchw that neighbouring threads read contiguously
+    COLUMN_BYTES = 64, // of nchw that neighbouring threads read side by side
     SLICES_MAX = 1 << 20
 };
 
@@ -129,16 +126,18 @@ static int64_t bundles_of(const ckl_groupnorm_desc *d, const groupnorm_config *c
 }
 
 /*
- * Shared memory of a CTA: slices of x and, backward, dy, if kept there; the sums of threads; those of groups and CTAs.
+ * Shared memory of a CTA: slices of x and, backward, dy, if they are kept there; what threads tell of their sums; what groups and CTAs
+ * tell.
  */
 static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
 {
     const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
     const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = !split || forward;
     const int64_t slice = kept ? groupnorm_slice_bytes(c) : 0, groups = 16 * ceil_div(12 * c->bundle, 16);
-    const int64_t peers = c->cluster > 1 ? 8 * (int64_t)c->bundle * c->cluster + 16 : 16;
+    const int words = forward ? GROUPNORM_ENTRY : GROUPNORM_KINDS;
+    const int64_t peers = c->cluster > 1 ? 4 * words * (int64_t)c->bundle * c->cluster + 16 : 16;
     if (forward)
-        return slice + round_up(8 * (int64_t)c->threads, 16) + round_up(4 * (int64_t)c->threads, 16) + groups + peers;
+        return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers;
     int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * c->channels * c->bundle * c->fold;
     return 2 * slice + sums + groups + peers + 16;
 }
@@ -150,7 +149,7 @@ static int64_t pixel_bytes(const ckl_groupnorm_desc *d)
     return max_i64(1, d->c / d->groups) * element_bytes(d);
 }
 
-/* Of nhwc, the fewest neighbouring groups whose pixels fill `wanted` bytes; where bundle_max are too few, those. */
+/* Of nhwc, the fewest neighbouring groups whose pixels fill so many bytes; the most there may be, where that is too few. */
 static int bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t wanted)
 {
     int best = 1;
@@ -161,7 +160,7 @@ static int bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t w
     return best;
 }
 
-/* The same by whole vectors; the last bundle of an image may have fewer. 0 where that is no better. */
+/* The same by whole vectors, of which the last bundle of an image may have fewer: 0 where that is no better. */
 static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t wanted)
 {
     const int even = bundle_for(d, bundle_max, wanted);
@@ -173,7 +172,7 @@ static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64
     return d->layout == CKL_IMAGE_NCHW || fits || bundle > min_i64(bundle_max, d->groups) ? 0 : (int)bundle;
 }
 
-/* Does a vector stay in a channel (nchw) or in a bundle, and in one group where a thread has several columns? */
+/* Does a vector stay in a channel (nchw), or in a bundle; and in its group, where a thread has several columns? */
 static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
     if (d->layout == CKL_IMAGE_NCHW)
@@ -183,13 +182,13 @@ static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 }
 
 /*
- * The cost of a split over threads: the vectors that it has room for; more if it is far from the threads wanted, or
- * where a streaming thread has several columns, as it waits at the start of each.
+ * What a split over threads costs: the vectors for which there is room; more if it is far from the threads wanted, or for columns that
+ * follow each other: what streams waits at the start of each.
  */
 static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted, bool streams)
 {
     static const double kept = 0.02, streamed = 0.2, too_few = 1.1,
-                        too_many = 1.6; // beyond it evenness counts less
+                        too_many = 1.6; // from there on evenness counts less
     groupnorm_grid g = groupnorm_grid_of(c, c->vec);
     double column = streams ? streamed : kept;
     double room = (double)(g.slots * ceil_div(units, g.column_threads)) * c->threads * (1 + column * g.slots);
@@ -197,7 +196,7 @@ static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted, 
     return room * fmax(1, fmax(ratio / too_many, 1 / ratio / too_few));
 }
 
-/* The problem of choosing. */
+/* What choosing is about. */
 typedef struct search {
     const ckl_groupnorm_desc *d;
     const ckl_device_info *device;
@@ -205,7 +204,7 @@ typedef struct search {
     int threads_max; // of a CTA
 } search;
 
-/* Such that every warp has some groups, and the columns of several groups lie side by side. */
+/* Every warp has some groups, and the columns of several groups lie side by side. */
 static int threads_min_for(const search *s, const groupnorm_config *c)
 {
     const int vec = s->d->layout == CKL_IMAGE_NCHW ? 1 : groupnorm_vec_of_group(c);
@@ -220,22 +219,7 @@ static int side_by_side(const search *s, const groupnorm_config *c)
     return COLUMN_BYTES / (c->vec * (int)element_bytes(s->d));
 }
 
-/* The smallest divisor of n beyond d, which is one; n + 1 behind the last. Those beyond the root are n over those before it. */
-static int next_divisor(int n, int d)
-{
-    if (d == n)
-        return n + 1;
-    int small = d + 1;
-    for (; small * small <= n; small++)
-        if (n % small == 0)
-            return small;
-    int factor = (n - 1) / d < small ? (n - 1) / d : small - 1;
-    while (n % factor)
-        factor--;
-    return n / factor;
-}
-
-/* Splits slices of `units` over threads evenly, with about VECTORS_OF_THREAD vectors each. */
+/* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
 static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
 {
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
@@ -247,9 +231,9 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     groupnorm_config best = *c;
     double least = INFINITY;
     for (c->threads = threads_min_for(s, c); c->threads <= threads_max; c->threads += 32)
-        for (int column_threads = 1; column_threads <= (nchw ? c->threads : 1);
-             column_threads = next_divisor(c->threads, column_threads)) {
-            if (nchw && column_threads < side_by_side(s, c) && column_threads < units)
+        for (int column_threads = 1; column_threads <= (nchw ? c->threads : 1); column_threads++) {
+            if (nchw &&
+                (c->threads % column_threads || (column_threads < side_by_side(s, c) && column_threads < units)))
                 continue;
             if (nchw && c->bundle > 1 && c->threads != column_threads * c->channels * c->bundle)
                 continue;
@@ -284,22 +268,21 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
 }
 
 /*
- * The largest slices, by halves, within a budget. Forward they are in shared memory, three CTAs an SM. Backward they
- * stream, and are small, but larger with more threads where a thread would have several columns
- * (bench/notes/groupnorm.md).
+ * The largest slices, by halves, of so many bytes and threads. Forward they are in shared memory, three CTAs an SM. Backward they stream: small
+ * ones, but larger ones of more threads where a thread would have several columns (bench/notes/groupnorm.md).
  */
 static bool choose_slice(search *s, groupnorm_config *c)
 {
     static const struct {
         int64_t bytes;
         int threads;
-    } sizes[] = { { 72 << 10, 256 }, { 20 << 10, 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
+    } sizes[] = { { 75 << 10, 256 }, { 20 << 10, 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t units = max_i64(1, units_of(s->d, c)), most = s->device->smem_per_cta_bytes;
     bool found = false;
     for (int i = forward ? 0 : 1; i < (forward ? 1 : COUNT_OF(sizes)); i++) {
         groupnorm_config tried = *c;
-        s->threads_max = sizes[i].threads;
+        s->threads_max = (int)max_i64(sizes[i].threads, threads_min_for(s, c));
         for (int64_t slices = 1, fits = 0; slices < 2 * units && !fits; slices *= 2)
             if (share_out(s, ceil_div(units, slices), forward ? min_i64(sizes[i].bytes, most) : most, &tried) &&
                 (forward || groupnorm_slice_bytes(&tried) <= sizes[i].bytes || slices >= units)) {
@@ -312,7 +295,7 @@ static bool choose_slice(search *s, groupnorm_config *c)
     return found;
 }
 
-/* CTAs an SM: as many as fit, or as there are. */
+/* As many CTAs an SM as have room, or as there are. */
 static int ctas_per_sm(const search *s, const groupnorm_config *c)
 {
     int64_t room = residency_ctas_per_sm(s->device, c->threads, shared_bytes(s->d, s->split, c));
@@ -345,7 +328,7 @@ static void cut_bundles(const search *s, int64_t wanted, groupnorm_config *c)
     fit_vector(s, c);
 }
 
-/* Of nchw: joins small groups so that a CTA is worth its start, but every SM has some. */
+/* Of nchw, small groups that make a CTA worth its start, and leave some CTAs for each SM. */
 static void join_planes(const search *s, groupnorm_config *c)
 {
     enum { CTAS_OF_SM = 8 };
@@ -363,8 +346,8 @@ static void join_planes(const search *s, groupnorm_config *c)
 }
 
 /*
- * Of nhwc whose channels are not whole vectors: folds the fewest pixels that are; the bundle is all groups. False: no
- * number does, or a CTA cannot have the columns of all groups.
+ * Of nhwc with channels that are no whole vectors, the fewest pixels that are: the bundle is all groups. False: there are no such
+ * vectors, or the columns of all groups are too many for a CTA.
  */
 static bool fold_pixels(const search *s, groupnorm_config *c)
 {
@@ -396,8 +379,8 @@ static bool choose_slices(search *s, groupnorm_config *c)
 }
 
 /*
- * Narrower bundles, where wide ones would leave an SM one CTA, or SMs idle. Where all do, one CTA an SM. Folded pixels
- * take whole images: where that leaves SMs idle they are split instead.
+ * Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do. Folded pixels
+ * are all of an image: where that leaves SMs idle they are rather split.
  */
 static bool choose_bundles(const search *s, groupnorm_config *c)
 {
@@ -509,17 +492,17 @@ static ckl_status admit(const char *what, const ckl_groupnorm_desc *d, const ckl
 
 /* Launch */
 
-/* The workspace: entries of split slices, merged entries, counters, and partial sums of gradients. */
-typedef struct workspace_layout {
+/* Of the workspace: entries of split slices, what is merged of them, counters, and partial sums of gradients. */
+typedef struct workspace_parts {
     int64_t merged, counters, partial, bytes; // offsets; entries come first
-} workspace_layout;
+} workspace_parts;
 
-static workspace_layout workspace_of(const ckl_plan *plan, bool split)
+static workspace_parts workspace_of(const ckl_plan *plan, bool split)
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const int64_t slices = slices_of(d, plan->config, split), groups = split ? d->n * d->groups : 0;
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
-    workspace_layout w = { .merged = 4 * GROUPNORM_ENTRY * groups * slices };
+    workspace_parts w = { .merged = 4 * GROUPNORM_ENTRY * groups * slices };
     w.counters = w.merged + 4 * GROUPNORM_ENTRY * groups;
     const int64_t counters = split ? two_pass_counter_bytes(bundles_of(d, plan->config)) : 0;
     w.partial = round_up(w.counters + counters, PLAN_WORKSPACE_ALIGNMENT);
@@ -533,7 +516,7 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
     const groupnorm_config *c = plan->config;
     const int64_t units = units_of(d, c), slices = slices_of(d, c, split);
     const char *workspace = plan_workspace(plan, a->workspace);
-    const workspace_layout w = workspace_of(plan, split);
+    const workspace_parts w = workspace_of(plan, split);
     return (groupnorm_params){ .channels = d->c,
                                .pixels = d->h * d->w,
                                .bundles = ceil_div(d->groups, c->bundle),
@@ -558,17 +541,14 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
                                .dbeta = a->dbeta };
 }
 
-/* The kernel: 0 if vectors can be read and written, else 1. */
+/* 0 if vectors can be read and written, else 1. */
 static int unaligned(const ckl_plan *plan, const ckl_groupnorm_args *a)
 {
     const groupnorm_config *c = plan->config;
     return !PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(c->dtype), a->x, a->dy, a->gamma, a->beta, a->y, a->dx);
 }
 
-/*
- * Launches the CTAs of all slices; then the kernel of dgamma and dbeta, with no lines, so zeros, where there are no
- * elements.
- */
+/* Of the CTAs of all slices; then dgamma and dbeta, of no lines where there are no elements: zero. */
 static ckl_status launch_slices(const ckl_plan *plan, int kernel, int64_t ctas, const groupnorm_params *p,
                                 ckl_stream stream)
 {
@@ -587,13 +567,13 @@ static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_str
     return launch_slices(plan, unaligned(plan, args), bundles_of(plan->desc, plan->config) * p.slices, &p, stream);
 }
 
-/* Strips and chunks of two_pass.h are bundles and their slices; of nhwc, bundles of an image share lines of memory. */
+/* Strips of chunks are the bundles and their slices. */
 static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_groupnorm_desc *d = plan->desc;
     const int kernel = unaligned(plan, args);
     groupnorm_params p = params_for(plan, args, true);
-    const int64_t strips = bundles_of(d, plan->config), abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles;
+    const int64_t strips = bundles_of(plan->desc, plan->config);
+    const int64_t abreast = groupnorm_bundles_share(plan->config) ? p.bundles : 1;
     p.strips = (uint32_t)strips;
     p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
     return launch_slices(plan, kernel, two_pass_ctas(strips, p.slices), &p, stream);

@@ -82,13 +82,13 @@ typedef struct groupnorm_config {
 } groupnorm_config;
 
 /*
- * How a CTA's slice, some pixels of all channels of a bundle, is split over threads. A column runs along the pixels: a
- * channel (nchw), or a vector of neighbouring channels (nhwc). The `column_threads` threads of a column take its
- * vectors in turn. The CTA takes `abreast` columns at once, a thread `slots` of them one after the other.
+ * How the threads of a CTA share out its slice: some pixels of all channels of a bundle. A column is what runs along
+ * the pixels: a channel (nchw), or a vector of neighbouring channels (nhwc). The
+ * `column_threads` threads of a column share out its vectors cyclically; the CTA takes `abreast` columns at once, a thread
+ * `slots` of them one after the other.
  *
- * Pixels of nhwc whose channels are not whole vectors are folded: `fold` of them count as one with `fold` times the
- * channels, and a bundle is all groups. Columns are those of the long pixel; their channels count modulo those of the
- * image.
+ * Pixels of nhwc whose channels are no whole vectors are folded: `fold` of them are one with `fold` times the channels, where a
+ * bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of the image.
  */
 typedef struct groupnorm_grid {
     int vec, columns, abreast, column_threads, slots;
@@ -104,7 +104,7 @@ static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int ve
     return g;
 }
 
-/* The longest vector, up to the config's, that stays within a group. */
+/* The longest vector, up to the config's, of which each is of one group. */
 static inline int groupnorm_vec_of_group(const groupnorm_config *c)
 {
     int vec = c->vec;
@@ -113,12 +113,15 @@ static inline int groupnorm_vec_of_group(const groupnorm_config *c)
     return vec;
 }
 
-/* The warps of a CTA take the groups of a bundle in turn: group i of a warp is its number plus i times their count. */
+/* The warps of a CTA share out the groups of a bundle: so many neighbouring lanes of a warp have one. */
 enum { GROUPNORM_GROUPS_OF_WARP_MAX = 8 };
 
-static inline int groupnorm_groups_of_warp(const groupnorm_config *c)
+static inline int groupnorm_lanes_of_group(const groupnorm_config *c)
 {
-    return (int)ceil_div(c->bundle, c->threads / 32);
+    int lanes = 32;
+    while ((int64_t)c->threads / lanes < c->bundle)
+        lanes /= 2;
+    return lanes;
 }
 
 /* Bytes of a slice of one tensor in shared memory. */
@@ -128,6 +131,14 @@ static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
     return (int64_t)g.slots * c->steps * g.abreast * g.column_threads * c->vec * (int64_t)ckl_dtype_bytes(c->dtype);
 }
 
+/* Do neighbouring bundles of nhwc share what memory moves at once? Then their split slices stand side by side in the order. */
+static inline bool groupnorm_bundles_share(const groupnorm_config *c)
+{
+    enum { MOVED_BYTES = 64 };
+    const int64_t pixel_bytes = (int64_t)c->channels * c->bundle * (int64_t)ckl_dtype_bytes(c->dtype);
+    return c->layout == (choice)CKL_IMAGE_NHWC && pixel_bytes % MOVED_BYTES;
+}
+
 /* Units of a slice. */
 static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
 {
@@ -135,19 +146,19 @@ static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
 }
 
 /*
- * Words of the workspace. For a group and slice: mean, squares, pivot (forward) or two sums (backward). For an image,
- * slice and kind of gradient: the sums of all channels.
+ * Words of the workspace. Of a bundle's group and slice: pivot, mean, squares (forward) or two sums (backward); of an
+ * image's slice and kind of gradient the sums of all channels.
  */
 enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
 
 /* Kernels. Even ones: pointers are aligned to whole vectors; odd ones: to the element only. */
-enum { GROUPNORM_GRADIENTS = 2 };                              // the one that adds dgamma and dbeta
+enum { GROUPNORM_GRADIENTS = 2 };                              // the one that adds up dgamma and dbeta
 void groupnorm_forward(const void *config, int kernel);        // 0, 1
 void groupnorm_forward_split(const void *config, int kernel);  // 0, 1
 void groupnorm_backward(const void *config, int kernel);       // 0, 1
 void groupnorm_backward_split(const void *config, int kernel); // 0, 1
 
-enum { GROUPNORM_GRADIENT_COLUMNS = 32 }; // of a CTA of that kernel
+enum { GROUPNORM_GRADIENT_COLUMNS = 32 }; // of a CTA of the kernel that adds up
 
 /* What the kernels share (groupnorm_slice.c) */
 
@@ -181,32 +192,32 @@ typedef struct groupnorm_column {
     val global;  // i64, elements from the start of the tensor
 } groupnorm_column;
 
-/* One vector in a pass. */
+/* One vector on its way through a pass. */
 typedef struct groupnorm_vector {
     val shared; // u32, bytes as above
     val global; // i64, elements as above
     packed x, dy;
 } groupnorm_vector;
 
-/* Declares the parameters, sets threads and cluster; then sets slice `rank` of a bundle. */
+/* Declares the parameters, sets threads and cluster; then what is in slice `rank` of a bundle. */
 groupnorm_slice groupnorm_slice_begin(const groupnorm_config *cfg, bool vectors);
 void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank);
 
-/* Both, for the number of the CTA; waits for the kernel before. */
+/* Both, by the number of the CTA; waits for the kernel before. */
 groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors);
 
 /* The order of split slices, which are taken twice (two_pass.h), and the slice of an item of it. */
 two_pass groupnorm_order(const groupnorm_slice *s);
 void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item);
 
-/* Waits for the kernel before. What comes earlier overlaps its end, and may not touch global memory. */
+/* What is above it overlaps the end of the kernel before, and may not touch global memory. */
 void groupnorm_wait(void);
 
 groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec);
 
 bool groupnorm_is_nchw(const groupnorm_slice *s);
 
-/* Has every thread one column at most? Then what a column needs is loaded once, before the passes. */
+/* Has every thread one column at most? Then what belongs to the column is loaded once, before the passes. */
 bool groupnorm_has_one_column(const groupnorm_view *w);
 
 /* One pass over the columns of a thread; every thread of the CTA comes to each, even if it does not exist. */
@@ -219,7 +230,7 @@ typedef void groupnorm_vector_pass(void *kernel, groupnorm_vector *v);
 void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c,
                             groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel);
 
-/* The column, or the last one where it does not exist. */
+/* Of a column that may not exist: the last one that does. */
 val groupnorm_existing(const groupnorm_slice *s, const groupnorm_view *w, val column);
 
 /* Groups of the bundle: i32. */
@@ -230,21 +241,25 @@ tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int 
 packed groupnorm_load(const groupnorm_slice *s, val pointer, val element);
 packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec);
 
-/* Starts the copy of a vector into shared memory; this thread may read it there after groupnorm_staged(). */
+/* Starts the copy of a vector into shared memory, where the thread that asked for it finds it after groupnorm_staged(). */
 void groupnorm_stage(const groupnorm_slice *s, val address, val pointer, val element);
 void groupnorm_staged(void);
 
-/* Element `index` of an array of f32 in global memory. */
+/* Of f32: element `index` of an array in global memory. */
 val groupnorm_read(val pointer, val index);
 void groupnorm_write(val pointer, val index, val x);
 
-/* The number in the bundle of group i of the warp; groups from cfg->bundle on do not exist. */
-val groupnorm_group_of_warp(const groupnorm_slice *s, int i);
+/* The number in the bundle of the lane's group, and that of the lane in it: i32. Groups from cfg->bundle on do not exist. */
+val groupnorm_group_of_lane(const groupnorm_slice *s);
+val groupnorm_lane_of_group(const groupnorm_slice *s);
 
-/* The workspace entry of that group and slice `number`: the index of its first word. */
-val groupnorm_entry(const groupnorm_slice *s, int i, val number);
+/* The first lane of a group that exists. */
+val groupnorm_speaks(const groupnorm_slice *s);
 
-/* The merged entry of a group of the bundle: the index of its first word. */
+/* The entry of the lane's group and of slice `number` in the workspace: the index of its first word. */
+val groupnorm_entry(const groupnorm_slice *s, val number);
+
+/* What all slices know of a group of the bundle: the index of its first word. */
 val groupnorm_merged(const groupnorm_slice *s, val group);
 
 /* gamma or beta of a column: (1) or (VEC). */
@@ -256,14 +271,11 @@ val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val colum
 /* Are all elements of a vector of the same group? */
 bool groupnorm_one_group(const groupnorm_slice *s, int vec);
 
-/* The sum over the warp of each of `count` values. */
-void groupnorm_warp_sum(int count, val *values);
+/* The sum over the lanes of a group of each of `count` values. */
+void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values);
 
-/*
- * Shared memory of the CTAs of a cluster. Every warp sends `count` values of its group i, held by lane 0; after
- * cluster_sync() every CTA has the values of all.
- */
+/* Shared memory of the CTAs of a cluster. Lanes send `count` values of their group; after cluster_sync() every CTA has those of all. */
 tensor groupnorm_peers(const groupnorm_config *cfg, int count); // (COUNT,CLUSTER,BUNDLE)
-void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int i, int count, const val *values);
+void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values);
 
 #endif

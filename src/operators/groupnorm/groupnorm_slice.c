@@ -69,7 +69,7 @@ two_pass groupnorm_order(const groupnorm_slice *s)
 {
     return (two_pass){ .counters = s->a.counters,
                        .strips = s->a.strips,
-                       .abreast = groupnorm_is_nchw(s) ? imm_as(U32, 1) : convert(U32, s->a.bundles),
+                       .abreast = groupnorm_bundles_share(s->cfg) ? convert(U32, s->a.bundles) : imm_as(U32, 1),
                        .chunks = convert(U32, s->a.slices),
                        .lag = s->a.lag };
 }
@@ -234,14 +234,26 @@ void groupnorm_write(val pointer, val index, val x)
     set(word_at(pointer, index), 0, x);
 }
 
-val groupnorm_group_of_warp(const groupnorm_slice *s, int i)
+val groupnorm_group_of_lane(const groupnorm_slice *s)
 {
-    return add(convert(I32, warp()), imm(i * (s->cfg->threads / 32)));
+    const int lanes = groupnorm_lanes_of_group(s->cfg);
+    return convert(I32, lanes == 32 ? warp() : div(thread(), imm_as(U32, lanes)));
 }
 
-val groupnorm_entry(const groupnorm_slice *s, int i, val number)
+val groupnorm_lane_of_group(const groupnorm_slice *s)
 {
-    val group = convert(I64, min(groupnorm_group_of_warp(s, i), imm(s->cfg->bundle - 1)));
+    const int lanes = groupnorm_lanes_of_group(s->cfg);
+    return convert(I32, lanes == 32 ? lane() : rem(lane(), imm_as(U32, lanes)));
+}
+
+val groupnorm_speaks(const groupnorm_slice *s)
+{
+    return logical_and(lt(groupnorm_group_of_lane(s), groupnorm_groups(s)), eq(groupnorm_lane_of_group(s), imm(0)));
+}
+
+val groupnorm_entry(const groupnorm_slice *s, val number)
+{
+    val group = convert(I64, min(groupnorm_group_of_lane(s), imm(s->cfg->bundle - 1)));
     val line = add(mul(s->bundle, imm64(s->cfg->bundle)), group);
     return mul(add(mul(line, convert(I64, s->a.slices)), convert(I64, number)), imm64(GROUPNORM_ENTRY));
 }
@@ -298,10 +310,10 @@ val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val colum
     return div(channel_of(s, column, w->grid.vec, inner), imm(s->cfg->channels));
 }
 
-void groupnorm_warp_sum(int count, val *values)
+void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values)
 {
     const reduction sums = reduce_sums(count);
-    warp_reduce(&sums, 32, values);
+    warp_reduce(&sums, groupnorm_lanes_of_group(s->cfg), values);
 }
 
 tensor groupnorm_peers(const groupnorm_config *cfg, int count)
@@ -309,10 +321,13 @@ tensor groupnorm_peers(const groupnorm_config *cfg, int count)
     return smem_tensor("peers", F32, compact(shape(count, cfg->cluster, cfg->bundle)), 16);
 }
 
-void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int i, int count, const val *values)
+void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values)
 {
-    val group = groupnorm_group_of_warp(s, i), mine = tensor_address(sPeers, coord(0, s->rank, group));
-    IF(logical_and(lt(group, imm(s->cfg->bundle)), lt(lane(), imm(s->cfg->cluster)))) // lane t sends to CTA t
-        for (int v = 0; v < count; v++)
-            store_cluster(F32, mapa(mine, lane()), (int64_t)v * 4, values[v]);
+    val group = groupnorm_group_of_lane(s), mine = tensor_address(sPeers, coord(0, s->rank, group));
+    for (int first = 0; first < s->cfg->cluster; first += groupnorm_lanes_of_group(s->cfg)) {
+        val peer = add(groupnorm_lane_of_group(s), imm(first)); // lane t of a group sends to CTA t
+        IF(logical_and(lt(group, imm(s->cfg->bundle)), lt(peer, imm(s->cfg->cluster))))
+            for (int v = 0; v < count; v++)
+                store_cluster(F32, mapa(mine, convert(U32, peer)), (int64_t)v * 4, values[v]);
+    }
 }

@@ -140,6 +140,7 @@ static const char *const cases[] = {
     "n=3 c=104 h=9 w=59 groups=104 layout=nhwc dtype=f16 fill=hard seed=215131 # 89 values of a thread, the first far "
     "away",
     "n=17 c=58 h=188 w=3 groups=58 fill=hard seed=663919       # the first of a group far away",
+    "n=7 c=192 h=29 w=3 groups=192 dtype=f16 fill=hard seed=15838 # a thread of two values, one far away",
     "n=14 c=104 h=3 w=59 groups=104 layout=nhwc dtype=f16 fill=hard seed=254545",
     "n=2 c=150 h=24 w=95 groups=50 layout=nhwc dtype=bf16 fill=hard seed=800681",
     "n=2 c=150 h=24 w=24 groups=50 layout=nhwc dtype=bf16 fill=uniform",

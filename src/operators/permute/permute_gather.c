@@ -53,6 +53,8 @@ void permute_gather(const void *config, int kernel)
         rX[s] = fragment_like(gX[s], gX[s].dtype);
         fill(rX[s], imm_as(rX[s].regs[0].type, 0));
     }
+    launch_dependents();
+    grid_wait(); // what is above overlaps the end of the kernel before
     for (int s = 0; s < cfg->steps; s++)
         IF(inside[s])
             copy(gX[s], rX[s], bytes);
