@@ -150,6 +150,10 @@ static void test_fields(void **state)
     fields_print(table, &s, true, &t);
     assert_string_equal(text_data(&t), "m=31 alpha=0.5 a=bf16 layout=tn");
     text_free(&t);
+    s.m = 0, s.a = CKL_DTYPE_DEFAULT;
+    fields_print_set(table, &s, &t); // m is 1 by default, so its 0 says something; a is off
+    assert_string_equal(text_data(&t), "m=0 stages=4 alpha=0.5 layout=tn");
+    text_free(&t);
 }
 
 /* A desc made in C has NULL where a text is not given. */

@@ -138,26 +138,57 @@ def timed(run, rounds=3):
     return statistics.median(times[1:])
 
 
-def time_of_loop(loop, context, tokens, graph):
-    """A token, where the cache has `context` of them before; what these are does not matter."""
-    loop.lengths.fill_(context)
-    step = loop.capture() if graph else loop.step
+def decoding(loop, step, context):
+    """Decodes so many tokens, where the cache has `context` of them before; what these are does not matter."""
 
-    def run():
+    def run(tokens):
         loop.lengths.fill_(context)
         for _ in range(tokens):
             step()
 
-    return round(timed(run) / tokens, 4)
+    return run
 
 
-def time_of_generate(model, prompt, tokens):
-    """A token behind the first."""
+def generating(model, prompt, accelerated):
+    def run(tokens):
+        report = ckl.accelerate(model, quiet=True) if accelerated else None
+        model.generate(prompt, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, pad_token_id=0)
+        if report:
+            report.undo()
 
-    def run(count):
-        model.generate(prompt, max_new_tokens=count, min_new_tokens=count, do_sample=False, pad_token_id=0)
+    return run
 
-    return round((timed(lambda: run(tokens + 1)) - timed(lambda: run(1))) / tokens, 4)
+
+def ways_of(model, loops, prompt, context):
+    """What decodes a number of tokens, by name, each having done so once."""
+    ways = {"generate, " + name: generating(model, prompt, name == "accelerated") for name in ("eager", "accelerated")}
+    for name, loop in loops.items():
+        loop.lengths.fill_(context)
+        ways |= {name: decoding(loop, loop.step, context), name + ", graph": decoding(loop, loop.capture(), context)}
+    for run in ways.values():
+        run(2)
+    return ways
+
+
+def time_of(name, run, tokens):
+    """A token; of generate() one behind the first, which reads the prompt."""
+    first = timed(lambda: run(1)) if name.startswith("generate") else 0
+    return round((timed(lambda: run(tokens + (first > 0))) - first) / tokens, 4)
+
+
+def prepare(model, batch, context, small, device):
+    """A row of results, without times, and what is to be timed."""
+    longest = 16 if small else 2048
+    prompt = torch.randint(32000, (batch, context if small else 64), device=device)
+    loops = {
+        "torch, contiguous": Loop(model, Torchs, batch, longest),
+        "ours, contiguous": Loop(model, Ours, batch, longest),
+        "ours, pages of 16": Loop(model, Ours, batch, longest, 16),
+    }
+    errors = {name: round(error_of(loop, model, prompt), 4) for name, loop in loops.items()}
+    row = {"batch": batch, "context": context, "error": errors}
+    prompt = torch.randint(32000, (batch, context), device=device)
+    return row, ways_of(model, loops, prompt, context) if device == "cuda" else {}
 
 
 def main():
@@ -166,6 +197,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--json")
     parser.add_argument("--small", action="store_true", help="for a try: no times")
+    results.add_turn(parser)
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     hidden, layers, heads, kv_heads, inner = (64, 2, 4, 2, 128) if options.small else (2048, 8, 16, 8, 5632)
@@ -174,28 +206,14 @@ def main():
     torch.manual_seed(1)
     with torch.device(device):
         model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
-    for batch, context, tokens in ((2, 5, 2),) if options.small else ((1, 1024, 32), (16, 1024, 32)):
-        longest = 16 if options.small else 2048
-        prompt = torch.randint(32000, (batch, context if options.small else 64), device=device)
-        row = {"batch": batch, "context": context}
-        loops = {
-            "torch, contiguous": Loop(model, Torchs, batch, longest),
-            "ours, contiguous": Loop(model, Ours, batch, longest),
-            "ours, pages of 16": Loop(model, Ours, batch, longest, 16),
-        }
-        row["error"] = {name: round(error_of(loop, model, prompt), 4) for name, loop in loops.items()}
-        if device == "cuda":
-            long_prompt = torch.randint(32000, (batch, context), device=device)
-            row["generate, eager"] = time_of_generate(model, long_prompt, tokens)
-            report = ckl.accelerate(model, quiet=True)
-            row["generate, accelerated"] = time_of_generate(model, long_prompt, tokens)
-            report.undo()
-            for name, loop in loops.items():
-                row[name] = time_of_loop(loop, context, tokens, False)
-                row[name + ", graph"] = time_of_loop(loop, context, tokens, True)
-        print(json.dumps(row), flush=True)
-        if options.json:
-            results.save(options.json, PROTOCOL, [row], "batch")
+    sizes = ((2, 5),) if options.small else ((1, 1024), (16, 1024))
+    prepared = [prepare(model, batch, context, options.small, device) for batch, context in sizes]
+    with options.turn.alone():
+        for row, ways in prepared:
+            row |= {name: time_of(name, run, 32) for name, run in ways.items()}
+            print(json.dumps(row), flush=True)
+    if options.json:
+        results.save(options.json, PROTOCOL, [row for row, _ in prepared], "batch")
 
 
 if __name__ == "__main__":

@@ -56,11 +56,13 @@ def save(path, protocol, rows, key):
 
 
 class Turn:
-    """Processes that share a file prepare together, and time alone, when none prepares."""
+    """Processes that were started together prepare side by side, and time alone, when none prepares: by locks of one file.
 
-    def __init__(self, path):
-        self.file = open(path, "a") if path else tempfile.TemporaryFile()
-        self.prepare()
+    fd: the file, opened for this process and locked as one that prepares (together.py); without it the process is alone anyway.
+    """
+
+    def __init__(self, fd=None):
+        self.file = os.fdopen(int(fd), "w") if fd else tempfile.TemporaryFile()
 
     def prepare(self):
         fcntl.flock(self.file, fcntl.LOCK_SH)
@@ -71,4 +73,8 @@ class Turn:
         try:
             yield
         finally:
-            self.prepare()
+            fcntl.flock(self.file, fcntl.LOCK_UN)
+
+
+def add_turn(parser):
+    parser.add_argument("--turn", type=Turn, default=Turn(), help="by which together.py lets one process time at once")

@@ -2,8 +2,10 @@
 
 Functions (``softmax``, ``layer_norm``, ``linear`` ...) return new arrays. ``operators`` has every operator of the C library as it is
 there: ``operators["gemm"].plan(m=16, n=8, k=64)`` is a plan to be called with tensors, whose ``text`` and ``explain()`` tell which
-kernel was chosen and why. ``cutekernellib.torch`` is for models. Arrays of the host run on an emulated GPU (EmulatorWarning).
+kernel was chosen and why. ``cutekernellib.torch``, imported when it is first named, is for models. Arrays of the host run on an emulated GPU (EmulatorWarning).
 """
+
+import importlib as _importlib
 
 from ._functions import (
     add,
@@ -47,3 +49,9 @@ __all__ = [
     "softmax",
     "transpose",
 ]
+
+
+def __getattr__(name):
+    if name == "torch":  # which not everybody has
+        return _importlib.import_module(".torch", __name__)
+    raise AttributeError(f"module {__name__} has no attribute {name}")
