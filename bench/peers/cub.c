@@ -117,11 +117,4 @@ static ckl_status run(const peer_problem *p, int variant, void *const *pointers,
     return CKL_OK;
 }
 
-const peer cub_peer = { .name = "cub",
-                        .op = "reduce",
-                        .find = find,
-                        .prepare = prepare,
-                        .release = release,
-                        .variants = variants,
-                        .describe = describe,
-                        .run = run };
+const peer cub_peer = PEER("cub", "reduce");

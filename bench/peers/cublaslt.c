@@ -307,11 +307,4 @@ static ckl_status run(const peer_problem *p, int variant, void *const *pointers,
     return CKL_OK;
 }
 
-const peer cublaslt_peer = { .name = "cublaslt",
-                             .op = "gemm",
-                             .find = find,
-                             .prepare = prepare,
-                             .release = release,
-                             .variants = variants,
-                             .describe = describe,
-                             .run = run };
+const peer cublaslt_peer = PEER("cublaslt", "gemm");

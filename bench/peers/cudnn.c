@@ -370,11 +370,4 @@ static ckl_status run(const peer_problem *problem, int variant, void *const *poi
     return status;
 }
 
-const peer cudnn_peer = { .name = "cudnn",
-                          .op = "conv",
-                          .find = find,
-                          .prepare = prepare,
-                          .release = release,
-                          .variants = variants,
-                          .describe = describe,
-                          .run = run };
+const peer cudnn_peer = PEER("cudnn", "conv");

@@ -12,7 +12,7 @@ typedef struct vectors {
     layout order; // (LENGTH,VECTORS) -> linear coordinate
 } vectors;
 
-/* Do the vectors of that order lie side by side, at multiples of their length? */
+/* Are the vectors in this order contiguous, at multiples of their length? */
 static bool is_contiguous(layout memory, vectors v)
 {
     int64_t count = static_size(memory);

@@ -120,7 +120,7 @@ ckl_val ckl_val_sub(ckl_val x, ckl_val y)
 }
 
 /*
- * x * (base + c) + p * q is two multiply-adds after x * base, which many values may share: one with the constant, and one that
+ * x * (base + c) + p * q is two FMAs after x * base, which many values may share: one with the constant, and one that
  * makes the product.
  */
 ckl_val ckl_val_fma(ckl_val x, ckl_val y, ckl_val z)

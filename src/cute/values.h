@@ -1,4 +1,4 @@
-/* values.h - what the public functions on values (values.c) may know of the values that they get. */
+/* values.h - facts about values that the public functions (values.c) make use of. */
 #ifndef CKL_CUTE_VALUES_H
 #define CKL_CUTE_VALUES_H
 

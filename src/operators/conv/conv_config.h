@@ -102,6 +102,12 @@ static inline ckl_dtype conv_sum_type(const conv_form *form)
     return form->dtype == CKL_I8 ? CKL_I32 : CKL_F32;
 }
 
+/* As a config's number; admission refuses what does not fit. */
+static inline int conv_config_number(int64_t x)
+{
+    return x < 1024 ? (int)x : 1024;
+}
+
 /* Of 16 bits, f16 or bf16? */
 ckl_status conv_check_half(const char *who, const ckl_conv_desc *desc);
 

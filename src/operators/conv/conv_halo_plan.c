@@ -48,12 +48,6 @@ static halo_problem problem_of(const ckl_conv_desc *d)
     return h;
 }
 
-/* As a config's number; what does not fit is refused later. */
-static int number(int64_t x)
-{
-    return (int)min_i64(x, 1024);
-}
-
 /* Columns of a thread: all threads of a row have the same. */
 static int columns_of(int64_t width)
 {
@@ -78,12 +72,12 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
                              .wide = (i / 2 % 2 + 1) << (few && i % 2),
                              .high = (int)min_i64(heights[i / 4], h.m[1].y),
                              .images = 1,
-                             .rows = number(h.m[1].filter),
-                             .columns = number(h.m[2].filter),
-                             .step_w = number(h.m[2].stride),
-                             .step_h = number(h.m[1].stride),
-                             .dilation_w = number(d->dilation_w),
-                             .dilation_h = number(d->dilation_h),
+                             .rows = conv_config_number(h.m[1].filter),
+                             .columns = conv_config_number(h.m[2].filter),
+                             .step_w = conv_config_number(h.m[2].stride),
+                             .step_h = conv_config_number(h.m[1].stride),
+                             .dilation_w = conv_config_number(d->dilation_w),
+                             .dilation_h = conv_config_number(d->dilation_h),
                              .stages = 1 };
     if (c->high == h.m[1].y && c->cols * c->wide >= h.m[2].y)
         c->images = (int)max_i64(1, min_i64(min_i64(d->n, IMAGES_MAX), WORKERS / conv_halo_shape_of(c).workers));

@@ -55,12 +55,6 @@ static int ctas_of(const conv_narrow_config *c, const ckl_device_info *device)
     return (int)max_i64(1, min_i64(c->tile_n > 16 ? 3 : 4, device->smem_per_sm_bytes / bytes));
 }
 
-/* As a config's number; what does not fit is refused later. */
-static int number(int64_t x)
-{
-    return (int)min_i64(x, 1024);
-}
-
 /* Channels of a stage: as few stages as possible, of equal size. */
 static bool candidate_narrow(const void *desc, const ckl_device_info *device, int i, void *config)
 {
@@ -74,16 +68,16 @@ static bool candidate_narrow(const void *desc, const ckl_device_info *device, in
     const bool nchw = d->layout == CKL_IMAGE_NCHW;
     *c = (conv_narrow_config){ .form = conv_form_of(d),
                                .nchw = nchw,
-                               .tile_n = number(round_up(max_i64(1, outputs_of(d)), 8)),
+                               .tile_n = conv_config_number(round_up(max_i64(1, outputs_of(d)), 8)),
                                .chunk = (int)round_up(ceil_div(channels, chunks), UNIT),
                                .vec = nchw ? 1 : (int)min_i64(vector_of(d), power_of_two_in(channels)),
                                .channels = (int)channels,
-                               .rows = number(d->r),
-                               .columns = number(d->s),
-                               .step_w = number(d->stride_w),
-                               .step_h = number(d->stride_h),
-                               .dilation_w = number(d->dilation_w),
-                               .dilation_h = number(d->dilation_h),
+                               .rows = conv_config_number(d->r),
+                               .columns = conv_config_number(d->s),
+                               .step_w = conv_config_number(d->stride_w),
+                               .step_h = conv_config_number(d->stride_h),
+                               .dilation_w = conv_config_number(d->dilation_w),
+                               .dilation_h = conv_config_number(d->dilation_h),
                                .pairs = !nchw && can_pair(d) };
     c->ctas = ctas_of(c, device);
     return true;

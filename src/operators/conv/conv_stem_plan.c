@@ -44,12 +44,6 @@ static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
     return ctas;
 }
 
-/* As a config's number; what does not fit is refused later. */
-static int number(int64_t x)
-{
-    return (int)min_i64(x, 1024);
-}
-
 /* TMA takes whole 16 bytes of channels side by side. */
 static bool stores_directly(const ckl_conv_desc *d)
 {
@@ -72,14 +66,14 @@ static bool candidate_stem(const void *desc, const ckl_device_info *device, int 
     *c = (conv_stem_config){ .form = conv_form_of(d),
                              .nchw = d->layout == CKL_IMAGE_NCHW,
                              .direct = stores_directly(d),
-                             .channels = number(d->c),
+                             .channels = conv_config_number(d->c),
                              .tile_n = (int)round_up(ceil_div(d->k, max_i64(1, ceil_div(d->k, most[i]))), 32),
-                             .rows = number(d->r),
-                             .columns = number(d->s),
-                             .step_w = number(d->stride_w),
-                             .step_h = number(d->stride_h),
-                             .dilation_w = number(d->dilation_w),
-                             .dilation_h = number(d->dilation_h),
+                             .rows = conv_config_number(d->r),
+                             .columns = conv_config_number(d->s),
+                             .step_w = conv_config_number(d->stride_w),
+                             .step_h = conv_config_number(d->stride_h),
+                             .dilation_w = conv_config_number(d->dilation_w),
+                             .dilation_h = conv_config_number(d->dilation_h),
                              .pairs = d->layout == CKL_IMAGE_NCHW && m[2].y % 2 == 0 };
     c->several = c->tile_n < d->k;
     c->ctas = ctas_of(c, device);
