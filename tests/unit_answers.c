@@ -53,6 +53,7 @@ static void print_candidates(const question *q, text *out)
     for (int i = 0; q->impl->candidate && plan_candidate_config(q->info, q->impl, q->seen, i, config); i++) {
         bool admitted = !q->impl->admit || q->impl->admit(q->seen, q->info, config) == CKL_OK;
         text_printf(out, "    candidate %d%s", i, admitted ? "" : " refused");
+        fields_print(q->impl->config, config, true, out);
         if (admitted)
             print_cost(q, config, out);
         text_append(out, "\n", 1);
