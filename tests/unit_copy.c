@@ -503,6 +503,32 @@ static void test_gaps(void **state)
     check_gaps("(8,(2,2)):(4,(1,32))", 64, 16); // pairs along the second mode
 }
 
+/* Types that only the IR has are elements, too: words through shared memory, two tensors of them one after the other. */
+static void describe_words(void)
+{
+    layout all = compact(leaf(32));
+    tensor gX = gmem_tensor(pointer("x"), U32, all), gY = gmem_tensor(pointer("y"), U64, compact(leaf(16)));
+    tensor sFirst = smem_tensor("first", U32, all, 16), sSecond = smem_tensor("second", U64, compact(leaf(16)), 16);
+    assert_int_equal(ir_current()->smem_bytes, 2 * 32 * 4);
+    tensor rX = fragment(U32, all), rY = fragment(U64, compact(leaf(16)));
+    copy(gX, rX, 16);
+    copy(rX, sFirst, 16);
+    for (int i = 0; i < 16; i++)
+        set(sSecond, i,
+            bit_or(convert(U64, at(sFirst, 2 * i)),
+                   mul(convert(U64, at(sFirst, 2 * i + 1)), imm_as(U64, INT64_C(1) << 32))));
+    copy(sSecond, rY, 16);
+    copy(rY, gY, 16);
+}
+
+static void test_words(void **state)
+{
+    (void)state;
+    now.atom = "words";
+    run_case(describe_words, 32, 1, 128, 128);
+    assert_memory_equal(x, y, 128);
+}
+
 /* Misuse ends in one sentence that names what was found and what was expected. */
 
 static void unknown_atom(void)
@@ -591,7 +617,8 @@ int main(void)
         cmocka_unit_test(test_identity), cmocka_unit_test(test_plain),         cmocka_unit_test(test_store_within),
         cmocka_unit_test(test_cp_async), cmocka_unit_test(test_dynamic_pitch), cmocka_unit_test(test_matrices),
         cmocka_unit_test(test_example),  cmocka_unit_test(test_bulk),          cmocka_unit_test(test_tma),
-        cmocka_unit_test(test_order),    cmocka_unit_test(test_gaps),          cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_order),    cmocka_unit_test(test_gaps),          cmocka_unit_test(test_words),
+        cmocka_unit_test(test_misuse),
     };
     gpu = test_open("");
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
