@@ -79,28 +79,10 @@ static void place_of(const decode_row *r, val j, val *of, val *key)
     *key = rem(j, imm64(r->form->page));
 }
 
-/* Key or value j: in the cache, and where such are appended among these. (D) or (DV) */
-typedef struct stored_row {
-    tensor gOld, gNew;
-    val is_new, scale;
-} stored_row;
-
-static stored_row row_of(const decode_row *r, bool of_key, val j)
-{
-    val of, key;
-    place_of(r, j, &of, &key);
-    stored_row s = { .gOld = slice(of_key ? r->gK : r->gV, of, key, _), .scale = of_key ? r->scale_k : r->scale_v };
-    if (r->form->append) {
-        s.is_new = ge(j, r->old);
-        s.gNew = slice(of_key ? r->gKNew : r->gVNew, sub(j, r->old), _);
-    }
-    return s;
-}
-
 /* An element of K or V that is appended, as the cache will have it: of 8 bits as a u8. */
-static val new_element(const decode_row *r, tensor gNew, val scale, val column)
+static val new_element(const decode_row *r, tensor gNew, val scale, val token, val column)
 {
-    val x = at(gNew, column);
+    val x = at(gNew, token, column);
     return r->form->cache == CKL_E4M3 ? convert(IR_U16, attention_e4m3_of_f32(div(convert(F32, x), scale))) : x;
 }
 
@@ -109,28 +91,32 @@ static val number_of(const decode_row *r, val stored)
     return r->form->cache == CKL_E4M3 ? attention_f32_of_e4m3(stored) : convert(F32, stored);
 }
 
-/* An element of it, without its scale. */
-static val element(const decode_row *r, const stored_row *s, val column)
+/* An element of key or value j, without its scale. */
+static val element(const decode_row *r, bool of_key, val j, val column)
 {
-    if (!r->form->append)
-        return number_of(r, at(s->gOld, column));
-    val x = variable(F32, immf(0));
-    IF(s->is_new) {
-        assign(x, number_of(r, new_element(r, s->gNew, s->scale, column)));
+    val of, key, x = variable(F32, immf(0)), is_new = ge(j, r->old);
+    if (!r->form->append) {
+        place_of(r, j, &of, &key);
+        return number_of(r, at(of_key ? r->gK : r->gV, of, key, column));
+    }
+    IF(is_new) {
+        val token = sub(j, r->old);
+        assign(x, number_of(r, of_key ? new_element(r, r->gKNew, r->scale_k, token, column)
+                                      : new_element(r, r->gVNew, r->scale_v, token, column)));
     }
     ELSE
     {
-        assign(x, number_of(r, at(s->gOld, column)));
+        place_of(r, j, &of, &key);
+        assign(x, number_of(r, at(of_key ? r->gK : r->gV, of, key, column)));
     }
     return x;
 }
 
 static val score(const decode_row *r, val j)
 {
-    const stored_row key = row_of(r, true, j);
     val sum = variable(F32, immf(0));
     LOOP(l, imm(r->form->d))
-        assign(sum, fma(at_f32(r->gQ, l), element(r, &key, l), sum));
+        assign(sum, fma(at_f32(r->gQ, l), element(r, true, j, l), sum));
     if (r->form->cache == CKL_E4M3)
         sum = mul(sum, r->scale_k);
     return r->form->softcap ? tanh_f32(mul(sum, r->p->factor)) : sum;
@@ -162,10 +148,9 @@ static void weigh_values(const decode_row *r, val first, int count)
     tensor rO = fragment(F32, compact(leaf(count))); // (COUNT)
     fill(rO, immf(0));
     LOOP_FROM(j, r->first, r->end, imm64(1)) {
-        const val weight = power(r, sub(score(r, j), r->max));
-        const stored_row value = row_of(r, false, j);
+        val weight = power(r, sub(score(r, j), r->max));
         for (int c = 0; c < count; c++)
-            set(rO, c, fma(weight, element(r, &value, add(first, imm64(c))), at(rO, c)));
+            set(rO, c, fma(weight, element(r, false, j, add(first, imm64(c))), at(rO, c)));
     }
     val inverse = select(eq(r->sum, immf(0)), immf(0), div(immf(1), r->sum));
     if (r->form->cache == CKL_E4M3)
@@ -184,9 +169,9 @@ static void append_row(const decode_row *r)
         gK.address = add(sub(gK.address, r->p->x[ATTENTION_K]), r->p->into[ATTENTION_K]);
         gV.address = add(sub(gV.address, r->p->x[ATTENTION_V]), r->p->into[ATTENTION_V]);
         LOOP(l, imm64(r->form->d))
-            set(gK, coord(of, at, l), new_element(r, slice(r->gKNew, r->token, _), r->scale_k, l));
+            set(gK, coord(of, at, l), new_element(r, r->gKNew, r->scale_k, r->token, l));
         LOOP(l, imm64(r->form->latent ? 0 : r->form->dv))
-            set(gV, coord(of, at, l), new_element(r, slice(r->gVNew, r->token, _), r->scale_v, l));
+            set(gV, coord(of, at, l), new_element(r, r->gVNew, r->scale_v, r->token, l));
     }
 }
 
