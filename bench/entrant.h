@@ -32,7 +32,7 @@ typedef struct peer_finalists {
 } peer_finalists;
 
 /*
- * The fastest of a brief race between the fastest of a glance at every one, and variant 0. Glances end after 8 times the seconds that
+ * The fastest of a brief race between the fastest of a glance at every one, and variant 0. Glances end after 16 times the seconds that
  * a race may sample, a second at most: then not every variant was looked at, but the first few are always. A variant that a launch has shown to be far slower than
  * the fastest so far is not launched again.
  */
