@@ -8,13 +8,16 @@
 #include "lab/clock.h"
 
 /* The most time that choosing may take; and as a multiple of a race's sampling time. */
-static const double GLANCES_SECONDS = 1, GLANCES_OF_SAMPLING = 8;
+static const double GLANCES_SECONDS = 1, GLANCES_OF_SAMPLING = 16;
 
 /*
  * Of a glance: variants slower than the fastest by more have no chance; launches that take the host longer have loaded
  * code.
  */
 static const double GLANCE_NEAR = 1.5, GLANCE_LOADING_US = 50;
+
+/* Behind a brief race. */
+static const double FINAL_NEAR = 1.05;
 
 enum {
     CONTENDERS = 8,   // of a brief race
@@ -150,8 +153,11 @@ static ckl_status choose(const peer *p, const peer_problem *problem, const rotat
     int contenders = (int)min_i64(out->tried, PEER_FINALISTS + 1); // where the host is slow a glance tells little
     while (contenders < out->tried && contenders < CONTENDERS && all[contenders].us <= GLANCE_NEAR * all[0].us)
         contenders++;
-    if (contenders > PEER_FINALISTS)
+    if (contenders > PEER_FINALISTS) {
         TRY(race_briefly(memory, stream, all, contenders));
+        while (all[contenders - 1].us > FINAL_NEAR * all[0].us)
+            contenders--;
+    }
     take_fastest(all, contenders, out);
     return CKL_OK;
 }

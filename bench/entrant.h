@@ -32,7 +32,7 @@ typedef struct peer_finalists {
 } peer_finalists;
 
 /*
- * The fastest of a brief race between variant 0 and the fastest of a glance at each. Glances end after 8 times a race's
+ * The fastest of a brief race between variant 0 and the fastest of a glance at each. Glances end after 16 times a race's
  * sampling time, a second at most: then some variants were not looked at, but the first few always are. A variant that
  * its first launch shows to be far slower than the fastest so far is not launched again.
  */

@@ -12,7 +12,7 @@ enum {
     GRAPH_LAUNCHES = 64,     // each bears a part of the graph's start, about 0.1 us, as the empty kernel does
     GRAPH_US = 1600,         // or so long: of longer launches a graph has fewer
     GRAPH_BRIEF_US = 400,    // where a rough order will do
-    SECOND_ROUNDS = 3,       // of each second look
+    SECOND_ROUNDS = 2,       // of each second look
     BATCH_SAMPLES_MAX = 256, // queued before the host waits
     SAMPLES_LEAST = 10,      // so that there is an interval, even if that takes OVERTIME times the time given
     OVERTIME = 10,
@@ -21,7 +21,7 @@ enum {
     PROBES = 3,             // to estimate the time of a launch: the shortest counts
     PROBES_OF_GRAPHS = 1,   // one uploads it, one is timed
     STEADY_READINGS = 3,    // of the clock, within STEADY_SPREAD
-    WARM_READINGS = 20,     // of the clock, or more, in the time that warming up may take
+    WARM_READINGS = 40,     // of the clock, or more, in the time that warming up may take
     LEAD_IN_US = 100        // of work before a batch, while the host gets ahead of the GPU
 };
 

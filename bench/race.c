@@ -10,6 +10,8 @@
 #include "device/nvml.h"
 #include "lab/clock.h"
 
+enum { VARIANTS_AHEAD = 32 }; // of a peer: libraries with more of them compile nothing
+
 /* Our plan is contestant 0; contestant i is entrant i - 1 and its line of the row is row->peers[place[i - 1]]. */
 typedef struct field_of_race {
     check k;
@@ -342,12 +344,16 @@ ckl_status race_run(const test_case *c, ckl_device *device, const race_options *
     return status;
 }
 
+/* One that gives up is left out here as in a race. */
 static ckl_status run_peer_once(const peer *p, check *k)
 {
     peer_problem *problem;
     TRY(p->find());
     TRY(p->prepare(k->c, k->device, k->set.pointer, &problem));
-    ckl_status status = p->run(problem, 0, k->set.pointer, k->stream);
+    ckl_status status = CKL_UNSUPPORTED;
+    for (int i = 0; i < p->variants(problem) && i < VARIANTS_AHEAD; i++)
+        if (p->run(problem, i, k->set.pointer, k->stream) == CKL_OK)
+            status = CKL_OK;
     ckl_status idle = ckl_stream_synchronize(k->device, k->stream);
     p->release(problem);
     return status == CKL_OK ? idle : status;
@@ -359,9 +365,13 @@ ckl_status race_run_peers(const test_case *c, ckl_device *device, const race_opt
     ckl_status status = check_open(c, device, options->stream, &k);
     if (status == CKL_OK)
         status = operand_set_write(device, &k.images, &k.set, k.stream);
-    for (const peer *const *p = peers; *p && status == CKL_OK; p++)
-        if (peer_competes(*p, c->test->op->name, options->only))
-            status = run_peer_once(*p, &k);
+    bool ran = false;
+    for (const peer *const *p = peers; *p && status == CKL_OK; p++) {
+        const bool competes = peer_competes(*p, c->test->op->name, options->only);
+        const ckl_status its = competes ? run_peer_once(*p, &k) : CKL_UNSUPPORTED;
+        ran |= its == CKL_OK;
+        status = its == CKL_DEVICE_FAULT ? its : CKL_OK;
+    }
     check_close(&k);
-    return status;
+    return status == CKL_OK && !ran ? CKL_UNSUPPORTED : status;
 }

@@ -30,7 +30,7 @@
 #endif
 
 /* For a row: measuring the limits has warmed the GPU already, and brief sampling needs no long warm-up. */
-static const double WARM_SECONDS_MAX = 1, WARM_OF_SAMPLING = 4;
+static const double WARM_SECONDS_MAX = 1, WARM_OF_SAMPLING = 8;
 static const char *const SECONDS_DEFAULT = "1.5";
 
 /* A few of the largest rows: pinning memory anew takes longer than drawing operands. */

@@ -205,7 +205,7 @@ END
     chmod +x "$folder/ckl"
     scripts/bench_sample.sh --ckl "$folder/ckl" --count 7 --seconds 2 --results "$folder/new" add rope
     [[ $? -eq 1 && $(<"$folder/new/lines") == $'add n=7\nrope n=7' ]] &&
-        [[ $(<"$folder/new/said") == "bench --suite "*"/add.txt,"*"/rope.txt --seconds 0.05 --within 2 --json $folder/new/" ]]
+        [[ $(<"$folder/new/said") == "bench --suite "*"/add.txt,"*"/rope.txt --seconds 0.025 --within 2 --json $folder/new/" ]]
     status=$?
     rm -r "$folder"
     return $status

@@ -86,13 +86,14 @@ static const operator_test twice_test = {
     .op = &twice_info, .line = &twice_line, .operands = twice_operands, .reference = twice_reference
 };
 
-/* A peer of three variants: the first slow, the second one fast, the third refused by the library. */
+/* A peer of variants: the first slow, the second one fast, the third refused by the library; three of them if a test wants no more. */
 
 struct peer_problem {
     const twice_problem *problem;
 };
 
-static const double variant_us[] = { 60, 40, 1 };
+static const double variant_us[] = { 60, 40, 1, 50, 41, 70 };
+static int variant_count;
 static double peer_slowness;
 static bool peer_is_wrong, peer_is_missing, peer_spoils, peer_is_idle;
 static int uncapturable; // variants from this one on give up in a capture
@@ -125,7 +126,7 @@ static void release_peer(peer_problem *p)
 static int peer_variants(const peer_problem *p)
 {
     (void)p;
-    return COUNT_OF(variant_us);
+    return variant_count;
 }
 
 static void describe_peer(const peer_problem *p, int variant, text *out)
@@ -190,6 +191,7 @@ static int open_race(void **state)
     sampling_seconds = 0.05;
     peer_slowness = 1;
     quick_runs = 0;
+    variant_count = 3;
     uncapturable = COUNT_OF(variant_us);
     return 0;
 }
@@ -259,6 +261,18 @@ static void test_first_variants_are_always_tried(void **state)
     const result_peer *best = result_find_peer(&row, "best");
     assert_true(best && best->tried == 2);
     assert_string_equal(best->config, "variant 1");
+}
+
+/* Of many variants, those that a brief race shows to be behind are not raced at length, but for the first. */
+static void test_variants_that_are_behind(void **state)
+{
+    (void)state;
+    variant_count = COUNT_OF(variant_us);
+    result_row row = race(50, false);
+    assert_int_equal(row.peer_count, 3);
+    assert_int_equal(row.peers[0].tried, COUNT_OF(variant_us) - 1);
+    for (int i = 0; i < row.peer_count; i++)
+        assert_string_equal(row.peers[i].config, ((const char *[]){ "variant 1", "variant 4", "variant 0" })[i]);
 }
 
 /* A variant that gives up leaves the race; one that users get without searching takes the peer with it. */
@@ -633,6 +647,7 @@ int main(void)
         cmocka_unit_test_setup(test_graphs_of_long_launches, open_race),
         cmocka_unit_test_setup(test_best_is_the_fastest_measured, open_race),
         cmocka_unit_test_setup(test_first_variants_are_always_tried, open_race),
+        cmocka_unit_test_setup(test_variants_that_are_behind, open_race),
         cmocka_unit_test_setup(test_peers_that_give_up, open_race),
         cmocka_unit_test_setup(test_rotation_is_cold, open_race),
         cmocka_unit_test_setup(test_wrong_results_are_not_timed, open_race),

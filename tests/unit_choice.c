@@ -183,6 +183,36 @@ static void test_kernels_of_many_shapes(void **state)
     }
 }
 
+/* What the driver gets of kernel 0 of an implementation and config: the text behind the line for people. */
+static void print_code(const implementation *impl, const operator_info *op, const void *config, text *out)
+{
+    ir_kernel *kernel;
+    assert_int_equal(plan_describe(op, impl, config, 0, IR_SM90A, &kernel), CKL_OK);
+    assert_int_equal(ir_print_ptx(kernel, out), CKL_OK);
+    ir_kernel_free(kernel);
+}
+
+/* Behind copies of A and B runs the very kernel of aligned products: it is compiled once for both. */
+static void test_copied_products_have_the_same_kernel(void **state)
+{
+    (void)state;
+    arena memory = { 0 };
+    test_case c;
+    choice_made made;
+    text copied = { 0 }, aligned = { 0 };
+    assert_int_equal(case_parse("gemm m=6619 n=1192 k=628", &c), CKL_OK);
+    assert_int_equal(choose(&c, &memory, &made), CKL_OK);
+    assert_string_equal(made.impl->name, "pitched");
+    print_code(made.impl, c.test->op, made.config, &copied);
+    print_code(plan_find_implementation(c.test->op, "sm90"), c.test->op, made.config, &aligned);
+    assert_string_equal(strchr(text_data(&copied), '\n'), strchr(text_data(&aligned), '\n'));
+    assert_string_not_equal(text_data(&copied), text_data(&aligned));
+    text_free(&copied);
+    text_free(&aligned);
+    case_clear(&c);
+    arena_clear(&memory);
+}
+
 int main(void)
 {
     mallopt(M_TRIM_THRESHOLD, 1 << 24); // pages that malloc gives back and takes again are no part of a choice
@@ -190,6 +220,7 @@ int main(void)
         cmocka_unit_test(test_candidates_of_rows),
         cmocka_unit_test(test_time),
         cmocka_unit_test(test_kernels_of_many_shapes),
+        cmocka_unit_test(test_copied_products_have_the_same_kernel),
     };
     return cmocka_run_group_tests_name("choice", tests, open_device, close_device);
 }

@@ -338,7 +338,7 @@ def attention_decode(p, names):
 
 
 def conv(p, names):
-    """cuDNN by torch, which times all its engines and keeps the fastest; NHWC as channels_last.
+    """cuDNN by torch, which times its engines and keeps the fastest: all, or as many as CKL_CUDNN_ENGINES says; NHWC as channels_last.
 
     "fused": cuDNN's own bias, residual and ReLU. "cudnn": where torch prefers kernels of its own. "channels_last": NCHW images
     turned on the way in and out, the filters beforehand.
@@ -349,7 +349,7 @@ def conv(p, names):
     if any(first != last for first, last in pads):
         raise Unsupported("padding that differs between two sides")
     cudnn, aten = torch.backends.cudnn, torch.ops.aten
-    cudnn.benchmark, cudnn.benchmark_limit, cudnn.allow_tf32 = True, 0, False
+    cudnn.benchmark, cudnn.benchmark_limit, cudnn.allow_tf32 = True, int(os.environ.get("CKL_CUDNN_ENGINES", "0")), False
     nhwc, groups, rank = p["layout"] == "nhwc", int(p["groups"]), len(modes)
     stride, dilation = ([int(p[name + m]) for m in modes] for name in ("stride_", "dilation_"))
     pad, bias, residual = [first for first, _ in pads], p["bias"] == "1", p["residual"] == "1"

@@ -150,6 +150,12 @@ static void cuda_unload(ckl_device *d, device_kernel *kernel)
     heap_free(kernel);
 }
 
+/* What is kept on disk goes by its text, of which what the first line tells people is no part: many configs have the same kernels. */
+static const char *code_of(const text *ptx)
+{
+    return strchr(text_data(ptx), '\n') + 1;
+}
+
 static ckl_status load_ptx(ckl_device *d, const ir_kernel *kernel, const char *ptx, device_kernel *loaded)
 {
     TRY(cuda_module_load(d, kernel->name, ptx, &loaded->module));
@@ -180,7 +186,7 @@ static ckl_status cuda_load(ckl_device *d, const ir_kernel *kernel, device_kerne
     text ptx = { 0 };
     ckl_status status = ir_print_ptx(kernel, &ptx);
     if (status == CKL_OK)
-        status = load_ptx(d, kernel, text_data(&ptx), k);
+        status = load_ptx(d, kernel, code_of(&ptx), k);
     text_free(&ptx);
     if (status == CKL_OK)
         *loaded = k;

@@ -59,8 +59,9 @@ ckl_status plan_describe(const operator_info *op, const implementation *impl, co
 {
     char name[64];
     const plan_step *step = plan_step_at(op, impl, config, which);
-    snprintf(name, sizeof name, impl->kernels > 1 && !step ? "%s_%s_%d" : "%s_%s", op->name,
-             step ? step->name : impl->name, which);
+    const char *shared = step ? step->name : which == 0 ? impl->first : NULL;
+    snprintf(name, sizeof name, impl->kernels > 1 && !shared ? "%s_%s_%d" : "%s_%s", op->name,
+             shared ? shared : impl->name, which);
     text note = { 0 };
     print_choice(op, impl, config, &note);
 

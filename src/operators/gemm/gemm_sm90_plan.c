@@ -519,6 +519,7 @@ const implementation gemm_pitched_implementation = {
     .admit = admit_pitched,
     .describe = describe_pitched,
     .kernels = 2,
+    .first = "sm90",
     .params = &gemm_pitched_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_pitched,
