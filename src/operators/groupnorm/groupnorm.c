@@ -112,7 +112,7 @@ static int64_t element_bytes(const ckl_groupnorm_desc *d)
 
 static int64_t units_of(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
-    return d->layout == CKL_IMAGE_NCHW ? d->h * d->w / c->vec : d->h * d->w / c->fold;
+    return d->layout == CKL_IMAGE_NCHW ? d->h * d->w * c->fold / c->vec : d->h * d->w / c->fold;
 }
 
 static int64_t slices_of(const ckl_groupnorm_desc *d, const groupnorm_config *c, bool split)
@@ -176,7 +176,7 @@ static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64
 static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
     if (d->layout == CKL_IMAGE_NCHW)
-        return d->h * d->w % c->vec == 0;
+        return d->h * d->w * c->fold % c->vec == 0;
     bool in_group = c->channels % c->vec == 0 || c->channels * c->bundle / c->vec <= THREADS_MIN;
     return d->c % c->vec == 0 && c->channels * c->bundle % c->vec == 0 && in_group;
 }
@@ -224,7 +224,7 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
 {
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
     const int threads_max = s->threads_max;
-    const int64_t vectors = units * c->channels * c->bundle * c->fold / (nchw ? 1 : c->vec);
+    const int64_t vectors = units * groupnorm_grid_of(c, c->vec).columns;
     const bool streams = s->split && s->d->direction == CKL_DIRECTION_BACKWARD;
     const int64_t each = streams ? VECTORS_STREAMED : VECTORS_OF_THREAD;
     const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / each));
@@ -235,7 +235,7 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
             if (nchw &&
                 (c->threads % column_threads || (column_threads < side_by_side(s, c) && column_threads < units)))
                 continue;
-            if (nchw && c->bundle > 1 && c->threads != column_threads * c->channels * c->bundle)
+            if (nchw && c->bundle > 1 && c->threads != column_threads * groupnorm_grid_of(c, c->vec).columns)
                 continue;
             c->column_threads = nchw ? column_threads : groupnorm_grid_of(c, c->vec).column_threads;
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
@@ -307,8 +307,14 @@ static int ctas_per_sm(const search *s, const groupnorm_config *c)
 
 static void fit_vector(const search *s, groupnorm_config *c)
 {
-    for (c->vec = VECTOR_BYTES / (int)element_bytes(s->d); !vector_fits(s->d, c);)
-        c->vec /= 2;
+    const bool may_fold = s->d->layout == CKL_IMAGE_NCHW && s->d->direction == CKL_DIRECTION_FORWARD;
+    for (c->vec = VECTOR_BYTES / (int)element_bytes(s->d);; c->vec /= 2) {
+        const int64_t pixels = s->d->h * s->d->w, whole = max_i64(1, power_of_two_in(pixels));
+        const int64_t fold = c->vec / min_i64(c->vec, whole);
+        c->fold = may_fold && c->channels % fold == 0 && pixels >= c->vec ? (int)fold : 1;
+        if (vector_fits(s->d, c))
+            return;
+    }
 }
 
 static void set_bundle(const search *s, int64_t bundle_max, int64_t wanted, groupnorm_config *c)
@@ -339,7 +345,7 @@ static void join_planes(const search *s, groupnorm_config *c)
     if (d->layout != CKL_IMAGE_NCHW || bytes == 0)
         return;
     while (2 * c->bundle <= min_i64(BUNDLE_MAX, d->groups) && 2 * c->bundle * bytes <= PLANES_BYTES &&
-           2 * c->bundle * c->channels * column_threads <= THREADS_MAX &&
+           2 * c->bundle * c->channels / c->fold * column_threads <= THREADS_MAX &&
            d->n * d->groups / (2 * c->bundle) >= CTAS_OF_SM * (int64_t)s->device->sm_count)
         c->bundle *= 2;
     c->cut_short = d->groups % c->bundle > 0;
@@ -447,15 +453,18 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, bo
     if ((d->groups % c->bundle > 0) != c->cut_short || c->bundle > d->groups)
         FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64 ", or does with cut_short=1", what, c->bundle,
              d->groups);
-    if (c->fold != 1 &&
-        (nchw || c->fold < 1 || c->fold > VECTOR_BYTES || c->bundle != d->groups || d->h * d->w % c->fold))
+    if (c->fold != 1 && !nchw &&
+        (c->fold < 1 || c->fold > VECTOR_BYTES || c->bundle != d->groups || d->h * d->w % c->fold))
         FAIL(CKL_INVALID, "%s: fold=%d is for whole pixels of nhwc, and divides their number", what, c->fold);
-    if (nchw ? d->h * d->w % c->vec : d->c * c->fold % c->vec || c->channels * c->bundle * c->fold % c->vec)
+    if (c->fold != 1 && nchw &&
+        (d->direction == CKL_DIRECTION_BACKWARD || c->fold < 1 || c->channels % c->fold || d->h * d->w < c->vec))
+        FAIL(CKL_INVALID, "%s: fold=%d is for channels of nchw forward, and divides those of a group", what, c->fold);
+    if (nchw ? d->h * d->w * c->fold % c->vec : d->c * c->fold % c->vec || c->channels * c->bundle * c->fold % c->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide %s", what, c->vec,
              nchw ? "h*w" : "the channels of an image and a bundle");
     if (nchw && (c->column_threads < 1 || c->threads % c->column_threads))
         FAIL(CKL_INVALID, "%s: column_threads=%d does not divide threads=%d", what, c->column_threads, c->threads);
-    if (nchw && c->bundle > 1 && c->threads != c->column_threads * c->channels * c->bundle)
+    if (nchw && c->bundle > 1 && c->threads != c->column_threads * groupnorm_grid_of(c, c->vec).columns)
         FAIL(CKL_INVALID, "%s: threads=%d are not those of the channels of bundle=%d", what, c->threads, c->bundle);
     groupnorm_grid g = groupnorm_grid_of(c, c->vec);
     if (c->column_threads != g.column_threads)
