@@ -172,7 +172,15 @@ static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64
     return d->layout == CKL_IMAGE_NCHW || fits || bundle > min_i64(bundle_max, d->groups) ? 0 : (int)bundle;
 }
 
-/* Does a vector stay in a channel (nchw), or in a bundle; and in its group, where a thread has several columns? */
+/* May so many channels of nchw be taken as one? Forward alone; a vector reaches into the next channel at most. */
+static bool channels_fold(const ckl_groupnorm_desc *d, const groupnorm_config *c, int64_t fold)
+{
+    const int64_t pixels = d->h * d->w;
+    return d->direction == CKL_DIRECTION_FORWARD && fold >= 1 && c->channels % fold == 0 && pixels >= c->vec &&
+           pixels <= INT32_MAX / fold;
+}
+
+/* Does a vector stay in a column (nchw), or in a bundle; and in its group, where a thread has several columns? */
 static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
     if (d->layout == CKL_IMAGE_NCHW)
@@ -307,12 +315,12 @@ static int ctas_per_sm(const search *s, const groupnorm_config *c)
 
 static void fit_vector(const search *s, groupnorm_config *c)
 {
-    const bool may_fold = s->d->layout == CKL_IMAGE_NCHW && s->d->direction == CKL_DIRECTION_FORWARD;
-    for (c->vec = VECTOR_BYTES / (int)element_bytes(s->d);; c->vec /= 2) {
-        const int64_t pixels = s->d->h * s->d->w, whole = max_i64(1, power_of_two_in(pixels));
+    const ckl_groupnorm_desc *d = s->d;
+    const int64_t whole = max_i64(1, power_of_two_in(d->h * d->w));
+    for (c->vec = VECTOR_BYTES / (int)element_bytes(d);; c->vec /= 2) {
         const int64_t fold = c->vec / min_i64(c->vec, whole);
-        c->fold = may_fold && c->channels % fold == 0 && pixels >= c->vec ? (int)fold : 1;
-        if (vector_fits(s->d, c))
+        c->fold = d->layout == CKL_IMAGE_NCHW && channels_fold(d, c, fold) ? (int)fold : 1;
+        if (vector_fits(d, c))
             return;
     }
 }
@@ -456,8 +464,7 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, bo
     if (c->fold != 1 && !nchw &&
         (c->fold < 1 || c->fold > VECTOR_BYTES || c->bundle != d->groups || d->h * d->w % c->fold))
         FAIL(CKL_INVALID, "%s: fold=%d is for whole pixels of nhwc, and divides their number", what, c->fold);
-    if (c->fold != 1 && nchw &&
-        (d->direction == CKL_DIRECTION_BACKWARD || c->fold < 1 || c->channels % c->fold || d->h * d->w < c->vec))
+    if (c->fold != 1 && nchw && !channels_fold(d, c, c->fold))
         FAIL(CKL_INVALID, "%s: fold=%d is for channels of nchw forward, and divides those of a group", what, c->fold);
     if (nchw ? d->h * d->w * c->fold % c->vec : d->c * c->fold % c->vec || c->channels * c->bundle * c->fold % c->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide %s", what, c->vec,

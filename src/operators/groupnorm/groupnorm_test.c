@@ -202,6 +202,7 @@ static const test_reject rejects[] = {
     { "layout=nhwc impl=forward config='bundle=3 column_threads=1'", CKL_INVALID, "bundle=3 does not divide groups=8" },
     { "layout=nhwc impl=forward config='column_threads=3'", CKL_INVALID, "the threads of a vector of channels" },
     { "c=8 h=5 w=5 impl=forward config='vec=4'", CKL_UNSUPPORTED, "groupnorm forward: vec=4 does not divide h*w" },
+    { "h=5 w=5 impl=forward config='fold=3'", CKL_INVALID, "fold=3 is for channels of nchw forward" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
     { "h=64 impl=backward direction=backward config='steps=1'", CKL_INVALID, "units of a channel" },
     { "impl=forward_split config='threads=100'", CKL_INVALID, "threads=100 is no multiple of 32" },
