@@ -100,6 +100,7 @@ enum {
     SPLIT_THREADS = 1024, // of an SM, backward: 64 registers each; of 16 bits 80
     SPLIT_THREADS_HALF = 768,
     VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
+    VECTORS_OF_FEW = 4,     // where CTAs leave SMs idle, a thread is what takes long
     VECTORS_STREAMED = 6,
     COLUMN_BYTES = 64, // of nchw that neighbouring threads read side by side
     SLICES_MAX = 1 << 20
@@ -234,7 +235,8 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     const int threads_max = s->threads_max;
     const int64_t vectors = units * groupnorm_grid_of(c, c->vec).columns;
     const bool streams = s->split && s->d->direction == CKL_DIRECTION_BACKWARD;
-    const int64_t each = streams ? VECTORS_STREAMED : VECTORS_OF_THREAD;
+    const bool few = !s->split && bundles_of(s->d, c) * c->cluster < s->device->sm_count;
+    const int64_t each = streams ? VECTORS_STREAMED : few ? VECTORS_OF_FEW : VECTORS_OF_THREAD;
     const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / each));
     groupnorm_config best = *c;
     double least = INFINITY;
