@@ -247,6 +247,13 @@ static val elements_of_slice(const groupnorm_slice *s, val rank)
     return mul(convert(F32, units), immf(per_unit));
 }
 
+/* Has this warp a group? The others have nothing to merge. */
+static val merges(const forward *k)
+{
+    const int groups = 32 / groupnorm_lanes_of_group(k->s.cfg); // of a warp
+    return lt(warp(), imm_as(U32, ceil_div(k->s.cfg->bundle, groups)));
+}
+
 /* What the lanes of a group tell, in the order of an entry. */
 typedef struct told {
     val of[GROUPNORM_ENTRY];
@@ -257,17 +264,23 @@ static told told_of(moments m)
     return (told){ { [ENTRY_PIVOT] = m.pivot, [ENTRY_MEAN] = m.mean, [ENTRY_SQUARES] = m.squares } };
 }
 
+static void tell_peers(forward *k)
+{
+    k->sPeers = groupnorm_peers(k->s.cfg, GROUPNORM_ENTRY);
+    cluster_wait(); // all CTAs of the cluster have started
+    IF(merges(k)) {
+        const told mine = told_of(merge_threads(k));
+        groupnorm_send_to_peers(&k->s, k->sPeers, GROUPNORM_ENTRY, mine.of);
+    }
+    cluster_sync();
+}
+
 /* Merges what the CTAs of the cluster found. */
-static moments merge_peers(forward *k)
+static moments merge_peers(const forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
     const int lanes = groupnorm_lanes_of_group(cfg), n = (int)ceil_div(cfg->cluster, lanes);
-    const told mine = told_of(merge_threads(k));
     moments m[OF_LANE_MAX];
-    k->sPeers = groupnorm_peers(cfg, GROUPNORM_ENTRY);
-    cluster_wait(); // all CTAs of the cluster have started
-    groupnorm_send_to_peers(&k->s, k->sPeers, GROUPNORM_ENTRY, mine.of);
-    cluster_sync();
     val group = min(groupnorm_group_of_lane(&k->s), imm(cfg->bundle - 1));
     for (int i = 0; i < n; i++) {
         val rank = add(groupnorm_lane_of_group(&k->s), imm(lanes * i)), inside = lt(rank, imm(cfg->cluster));
@@ -442,7 +455,10 @@ void groupnorm_forward(const void *config, int kernel)
     begin(&k);
     stage_slice(&k);
     moments_of_slice(&k);
-    publish(&k, cfg->cluster > 1 ? merge_peers(&k) : merge_threads(&k));
+    if (cfg->cluster > 1)
+        tell_peers(&k);
+    IF(merges(&k))
+        publish(&k, cfg->cluster > 1 ? merge_peers(&k) : merge_threads(&k));
     cta_sync();
     groupnorm_over_columns(&k.s, &k.all, write_column, &k);
 }
@@ -489,10 +505,12 @@ static moments merge_entries(const forward *k)
 static void store_entries(forward *k)
 {
     moments_of_slice(k);
-    const told mine = told_of(merge_threads(k));
-    IF(groupnorm_speaks(&k->s))
-        for (int v = 0; v < GROUPNORM_ENTRY; v++)
-            groupnorm_write(k->s.a.entries, add(groupnorm_entry(&k->s, k->s.rank), imm(v)), mine.of[v]);
+    IF(merges(k)) {
+        const told mine = told_of(merge_threads(k));
+        IF(groupnorm_speaks(&k->s))
+            for (int v = 0; v < GROUPNORM_ENTRY; v++)
+                groupnorm_write(k->s.a.entries, add(groupnorm_entry(&k->s, k->s.rank), imm(v)), mine.of[v]);
+    }
 }
 
 /* The CTA whose slice was the last of its bundle: for all that write. */
@@ -540,7 +558,8 @@ void groupnorm_forward_split(const void *config, int kernel)
     {
         store_entries(&k);
         IF(two_pass_leave(&order, &item)) {
-            store_merged(&k);
+            IF(merges(&k))
+                store_merged(&k);
             two_pass_merged(&order, &item);
         }
     }
