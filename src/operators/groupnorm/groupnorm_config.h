@@ -21,19 +21,19 @@
     X(owner, bool, affine, "1", "0 1", "with gamma and beta")                                   \
     X(owner, float, eps, "0", "0..", "forward: added to the variance; 0: 1e-5")
 
-#define GROUPNORM_CONFIG(X, owner)                                                                     \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")        \
-    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                 \
-    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                               \
-    X(owner, int, channels, "1", "", "of a group")                                                     \
-    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")    \
-    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")              \
-    X(owner, int, fold, "1", "1 2 4 8", "nhwc: pixels taken as one, whose channels are whole vectors") \
-    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                           \
-    X(owner, int, column_threads, "1", "", "threads that share a column")                              \
-    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                              \
-    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")              \
-    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")        \
+#define GROUPNORM_CONFIG(X, owner)                                                                    \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")       \
+    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                \
+    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                              \
+    X(owner, int, channels, "1", "", "of a group")                                                    \
+    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")   \
+    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")             \
+    X(owner, int, fold, "1", "1 2 4 8", "pixels (nhwc), channels (nchw) taken as one: whole vectors") \
+    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                          \
+    X(owner, int, column_threads, "1", "", "threads that share a column")                             \
+    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                             \
+    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")             \
+    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")       \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")
 
 #define GROUPNORM_PARAMS(X, owner) \
@@ -63,7 +63,7 @@
     X(owner, pointer, dbeta)
 
 /*
- * Of all kernels. A unit is a vector of pixels (nchw) or `fold` pixels (nhwc).
+ * Of all kernels. A unit is a vector of pixels (nchw, of `fold` channels) or `fold` pixels (nhwc).
  *     channels, pixels           of an image
  *     bundles                    of an image
  *     slices, range, units       slices of a bundle, units of a slice, of a channel
@@ -88,7 +88,8 @@ typedef struct groupnorm_config {
  * `slots` of them one after the other.
  *
  * Pixels of nhwc whose channels are no whole vectors are folded: `fold` of them are one with `fold` times the channels, where a
- * bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of the image.
+ * bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of the image. Forward,
+ * channels of nchw whose pixels are no whole vectors are folded, too: a column is `fold` of them.
  */
 typedef struct groupnorm_grid {
     int vec, columns, abreast, column_threads, slots;
@@ -97,7 +98,9 @@ typedef struct groupnorm_grid {
 static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int vec)
 {
     const bool nhwc = c->layout == (choice)CKL_IMAGE_NHWC;
-    groupnorm_grid g = { .vec = vec, .columns = c->channels * c->bundle * c->fold / (nhwc ? vec : 1) };
+    groupnorm_grid g = { .vec = vec,
+                         .columns =
+                             nhwc ? c->channels * c->bundle * c->fold / vec : c->channels * c->bundle / c->fold };
     g.abreast = nhwc ? (int)min_i64(g.columns, c->threads) : c->threads / c->column_threads;
     g.column_threads = nhwc ? c->threads / g.abreast : c->column_threads;
     g.slots = (int)ceil_div(g.columns, g.abreast);

@@ -28,6 +28,7 @@ typedef struct forward {
     tensor sGroups;               // (GROUP_WORDS,BUNDLE)
     tensor rGamma, rBeta;         // (1) or (VEC) of a thread that has one column
     tensor rMean, rScale, rShift; // (1) or (VEC) of the column being written: y = (x - mean) * scale + shift
+    val written, rest, rstd;      // the same column, and what its group has
 } forward;
 
 /* Staging */
@@ -50,10 +51,16 @@ static void load_weights(forward *k, val column)
     k->rBeta = groupnorm_weights(&k->s, k->s.a.beta, column);
 }
 
+/* Does a column have several channels, one after the other, each with its weights? */
+static bool has_folded_channels(const forward *k)
+{
+    return groupnorm_is_nchw(&k->s) && k->s.cfg->fold > 1 && k->s.cfg->affine;
+}
+
 /* Of a thread that has one column. */
 static void load_column_weights(forward *k)
 {
-    if (k->s.cfg->affine && groupnorm_has_one_column(&k->all))
+    if (k->s.cfg->affine && groupnorm_has_one_column(&k->all) && !has_folded_channels(k))
         load_weights(k, groupnorm_existing(&k->s, &k->all, k->all.column));
 }
 
@@ -221,7 +228,8 @@ static moments merge_threads(const forward *k)
     const int lanes = groupnorm_lanes_of_group(cfg), n = (int)ceil_div((int64_t)width * rows, lanes);
     val first = min(mul(groupnorm_group_of_lane(&k->s), imm(width)), imm((cfg->bundle - 1) * width));
     for (int i = 0; i < n; i++) {
-        val number = add(groupnorm_lane_of_group(&k->s), imm(lanes * i)), inside = lt(number, imm(width * rows)), index = number;
+        val number = add(groupnorm_lane_of_group(&k->s), imm(lanes * i)), inside = lt(number, imm(width * rows)),
+            index = number;
         if (in_rows)
             index = add(mul(div(number, imm(width)), imm(columns)), rem(number, imm(width)));
         index = select(inside, add(index, first), imm(0));
@@ -233,9 +241,17 @@ static moments merge_threads(const forward *k)
 /* How many elements of a group slice number `rank` has. */
 static val elements_of_slice(const groupnorm_slice *s, val rank)
 {
-    const int per_unit = s->cfg->channels * (groupnorm_is_nchw(s) ? s->cfg->vec : s->cfg->fold);
+    const groupnorm_config *cfg = s->cfg;
+    const int per_unit = groupnorm_is_nchw(s) ? cfg->channels / cfg->fold * cfg->vec : cfg->channels * cfg->fold;
     val range = s->a.range, units = max(min(range, sub(s->a.units, mul(rank, range))), imm_as(I32, 0));
     return mul(convert(F32, units), immf(per_unit));
+}
+
+/* Has this warp a group? The others have nothing to merge. */
+static val merges(const forward *k)
+{
+    const int groups = 32 / groupnorm_lanes_of_group(k->s.cfg); // of a warp
+    return lt(warp(), imm_as(U32, ceil_div(k->s.cfg->bundle, groups)));
 }
 
 /* What the lanes of a group tell, in the order of an entry. */
@@ -248,17 +264,23 @@ static told told_of(moments m)
     return (told){ { [ENTRY_PIVOT] = m.pivot, [ENTRY_MEAN] = m.mean, [ENTRY_SQUARES] = m.squares } };
 }
 
+static void tell_peers(forward *k)
+{
+    k->sPeers = groupnorm_peers(k->s.cfg, GROUPNORM_ENTRY);
+    cluster_wait(); // all CTAs of the cluster have started
+    IF(merges(k)) {
+        const told mine = told_of(merge_threads(k));
+        groupnorm_send_to_peers(&k->s, k->sPeers, GROUPNORM_ENTRY, mine.of);
+    }
+    cluster_sync();
+}
+
 /* Merges what the CTAs of the cluster found. */
-static moments merge_peers(forward *k)
+static moments merge_peers(const forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
     const int lanes = groupnorm_lanes_of_group(cfg), n = (int)ceil_div(cfg->cluster, lanes);
-    const told mine = told_of(merge_threads(k));
     moments m[OF_LANE_MAX];
-    k->sPeers = groupnorm_peers(cfg, GROUPNORM_ENTRY);
-    cluster_wait(); // all CTAs of the cluster have started
-    groupnorm_send_to_peers(&k->s, k->sPeers, GROUPNORM_ENTRY, mine.of);
-    cluster_sync();
     val group = min(groupnorm_group_of_lane(&k->s), imm(cfg->bundle - 1));
     for (int i = 0; i < n; i++) {
         val rank = add(groupnorm_lane_of_group(&k->s), imm(lanes * i)), inside = lt(rank, imm(cfg->cluster));
@@ -310,18 +332,6 @@ static void load_again(void *kernel, groupnorm_vector *v)
     v->x = groupnorm_load_shared(&k->s, add(k->staged, v->shared), k->all.grid.vec);
 }
 
-static void write_vector(void *kernel, groupnorm_vector *v)
-{
-    forward *k = kernel;
-    const bool one_group = groupnorm_one_group(&k->s, k->all.grid.vec), one_scale = static_size(k->rScale.layout) == 1;
-    tensor rX = unpacked(v->x, F32), rY = fragment_like(rX, F32); // (VEC)
-    for (int i = 0; i < k->all.grid.vec; i++) {
-        int scale = one_scale ? 0 : i;
-        set(rY, i, fma(sub(at(rX, i), at(k->rMean, one_group ? 0 : i)), at(k->rScale, scale), at(k->rShift, scale)));
-    }
-    copy(rY, groupnorm_global(&k->s, k->s.a.y, v->global, k->all.grid.vec), k->s.align);
-}
-
 /* y = (x - mean) * scale + shift; shift makes up for the rest of the mean, but not where gamma is infinite. */
 static void set_scale(forward *k, int i, val rest, val rstd)
 {
@@ -335,27 +345,68 @@ static void set_scale(forward *k, int i, val rest, val rstd)
     set(k->rShift, i, select(finite, fma(neg(rest), scale, beta), beta));
 }
 
+/* Of a vector that begins in one channel of its column and may end in the next: those of both. How many elements the first has, u32. */
+static val set_scales_of_channels(forward *k, val global)
+{
+    const groupnorm_slice *s = &k->s;
+    val first = add(s->channel, mul(convert(I64, k->written), imm64(s->cfg->fold))), pixels = convert(U32, s->a.pixels);
+    val start = mul(add(mul(s->image, s->a.channels), first), s->a.pixels), place = convert(U32, sub(global, start));
+    val channel = div(place, pixels);
+    k->rGamma = fragment(s->cfg->dtype, compact(leaf(2))); // (CHANNELS)
+    k->rBeta = fragment(s->cfg->dtype, compact(leaf(2)));  // (CHANNELS)
+    for (int i = 0; i < 2; i++) {
+        val inner = min(add(channel, imm_as(U32, i)), imm_as(U32, s->cfg->fold - 1));
+        val number = add(first, convert(I64, inner));
+        set(k->rGamma, i, at(groupnorm_global(s, s->a.gamma, number, 1), 0));
+        set(k->rBeta, i, at(groupnorm_global(s, s->a.beta, number, 1), 0));
+        set_scale(k, i, k->rest, k->rstd);
+    }
+    return sub(mul(add(channel, imm_as(U32, 1)), pixels), place);
+}
+
+static val scale_of(tensor rScales, const val *in_first, int i)
+{
+    return in_first ? select(*in_first, at(rScales, 0), at(rScales, 1))
+                    : at(rScales, static_size(rScales.layout) == 1 ? 0 : i);
+}
+
+static void write_vector(void *kernel, groupnorm_vector *v)
+{
+    forward *k = kernel;
+    const bool one_group = groupnorm_one_group(&k->s, k->all.grid.vec), folded = has_folded_channels(k);
+    tensor rX = unpacked(v->x, F32), rY = fragment_like(rX, F32); // (VEC)
+    val first = folded ? set_scales_of_channels(k, v->global) : imm_as(U32, 0);
+    for (int i = 0; i < k->all.grid.vec; i++) {
+        val in_first = folded ? lt(imm_as(U32, i), first) : yes(), *which = folded ? &in_first : NULL;
+        val d = sub(at(rX, i), at(k->rMean, one_group ? 0 : i));
+        set(rY, i, fma(d, scale_of(k->rScale, which, i), scale_of(k->rShift, which, i)));
+    }
+    copy(rY, groupnorm_global(&k->s, k->s.a.y, v->global, k->all.grid.vec), k->s.align);
+}
+
 /* The statistics of a column's groups, and its weights. */
 static void begin_column(forward *k, const groupnorm_column *c)
 {
     const bool one_group = groupnorm_one_group(&k->s, k->all.grid.vec), affine = k->s.cfg->affine;
     const int vec = k->all.grid.vec, means = one_group ? 1 : vec;
-    const int scales = !affine ? means : groupnorm_is_nchw(&k->s) ? 1 : vec;
+    const bool folded = has_folded_channels(k);
+    const int scales = !affine ? means : folded ? 2 : groupnorm_is_nchw(&k->s) ? 1 : vec;
     val column = groupnorm_existing(&k->s, &k->all, c->number);
-    if (affine && !groupnorm_has_one_column(&k->all))
+    if (affine && !folded && !groupnorm_has_one_column(&k->all))
         load_weights(k, column);
     k->rMean = fragment(F32, compact(leaf(means)));   // (1) or (VEC)
     k->rScale = fragment(F32, compact(leaf(scales))); // (1) or (VEC)
     k->rShift = fragment(F32, compact(leaf(scales))); // (1) or (VEC)
-    val rest = immf(0), rstd = immf(0);
+    k->written = column;
     for (int i = 0; i < scales; i++) {
         if (i < means) {
             val group = groupnorm_group(&k->s, &k->all, column, i);
             set(k->rMean, i, at(k->sGroups, GROUP_MEAN, group));
-            rest = at(k->sGroups, GROUP_REST, group);
-            rstd = at(k->sGroups, GROUP_RSTD, group);
+            k->rest = at(k->sGroups, GROUP_REST, group);
+            k->rstd = at(k->sGroups, GROUP_RSTD, group);
         }
-        set_scale(k, i, rest, rstd);
+        if (!folded)
+            set_scale(k, i, k->rest, k->rstd);
     }
 }
 
@@ -404,7 +455,10 @@ void groupnorm_forward(const void *config, int kernel)
     begin(&k);
     stage_slice(&k);
     moments_of_slice(&k);
-    publish(&k, cfg->cluster > 1 ? merge_peers(&k) : merge_threads(&k));
+    if (cfg->cluster > 1)
+        tell_peers(&k);
+    IF(merges(&k))
+        publish(&k, cfg->cluster > 1 ? merge_peers(&k) : merge_threads(&k));
     cta_sync();
     groupnorm_over_columns(&k.s, &k.all, write_column, &k);
 }
@@ -451,10 +505,12 @@ static moments merge_entries(const forward *k)
 static void store_entries(forward *k)
 {
     moments_of_slice(k);
-    const told mine = told_of(merge_threads(k));
-    IF(groupnorm_speaks(&k->s))
-        for (int v = 0; v < GROUPNORM_ENTRY; v++)
-            groupnorm_write(k->s.a.entries, add(groupnorm_entry(&k->s, k->s.rank), imm(v)), mine.of[v]);
+    IF(merges(k)) {
+        const told mine = told_of(merge_threads(k));
+        IF(groupnorm_speaks(&k->s))
+            for (int v = 0; v < GROUPNORM_ENTRY; v++)
+                groupnorm_write(k->s.a.entries, add(groupnorm_entry(&k->s, k->s.rank), imm(v)), mine.of[v]);
+    }
 }
 
 /* The CTA whose slice was the last of its bundle: for all that write. */
@@ -502,7 +558,8 @@ void groupnorm_forward_split(const void *config, int kernel)
     {
         store_entries(&k);
         IF(two_pass_leave(&order, &item)) {
-            store_merged(&k);
+            IF(merges(&k))
+                store_merged(&k);
             two_pass_merged(&order, &item);
         }
     }

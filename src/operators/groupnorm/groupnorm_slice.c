@@ -88,6 +88,11 @@ groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors)
     return s;
 }
 
+static int channels_of_column(const groupnorm_slice *s, const groupnorm_view *w)
+{
+    return groupnorm_is_nchw(s) ? s->cfg->fold : w->grid.vec;
+}
+
 groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
 {
     groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg, vec) };
@@ -99,7 +104,7 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
     w.column_thread = nchw ? rest : quotient;
     val count = nchw ? s->count : select(lt(w.column_thread, imm(w.grid.column_threads)), s->count, imm(0));
     if (s->cfg->cut_short)
-        count = select(lt(mul(w.column, imm(nchw ? 1 : vec)), s->channels), count, imm(0));
+        count = select(lt(mul(w.column, imm(channels_of_column(s, &w))), s->channels), count, imm(0));
     w.vectors = max(div(add(sub(count, w.column_thread), imm(w.grid.column_threads - 1)), imm(w.grid.column_threads)),
                     imm_as(I32, 0));
     return w;
@@ -107,7 +112,7 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
 
 val groupnorm_existing(const groupnorm_slice *s, const groupnorm_view *w, val column)
 {
-    const int channels = groupnorm_is_nchw(s) ? 1 : w->grid.vec; // of a column
+    const int channels = channels_of_column(s, w);
     val columns = s->cfg->cut_short ? div(s->channels, imm(channels)) : imm(w->grid.columns);
     return min(column, sub(columns, imm(1)));
 }
@@ -133,8 +138,9 @@ static groupnorm_column column_at(const groupnorm_slice *s, const groupnorm_view
         mul(convert(IR_U32, slot), imm_as(U32, (int64_t)s->cfg->steps * g->abreast * g->column_threads * vector_bytes));
     c.shared = add(mul(thread(), imm_as(U32, vector_bytes)), before);
     val number = convert(I64, c.number), along = convert(I64, w->column_thread);
-    c.global = add(s->base, groupnorm_is_nchw(s) ? add(mul(number, s->a.pixels), mul(along, imm64(g->vec)))
-                                                 : add(mul(number, imm64(g->vec)), mul(along, unit_stride(s))));
+    c.global = add(s->base, groupnorm_is_nchw(s)
+                                ? add(mul(mul(number, s->a.pixels), imm64(s->cfg->fold)), mul(along, imm64(g->vec)))
+                                : add(mul(number, imm64(g->vec)), mul(along, unit_stride(s))));
     return c;
 }
 
@@ -283,7 +289,7 @@ static tensor folded_weights(const groupnorm_slice *s, val pointer, val column)
 
 tensor groupnorm_weights(const groupnorm_slice *s, val pointer, val column)
 {
-    if (s->cfg->fold > 1)
+    if (s->cfg->fold > 1 && !groupnorm_is_nchw(s))
         return folded_weights(s, pointer, column);
     const int count = groupnorm_is_nchw(s) ? 1 : s->cfg->vec;
     val channel = add(s->channel, convert(I64, mul(column, imm(count))));
@@ -305,7 +311,7 @@ val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val colum
     if (s->cfg->bundle == 1)
         return imm_as(I32, 0);
     if (groupnorm_is_nchw(s))
-        return div(column, imm(s->cfg->channels));
+        return div(column, imm(s->cfg->channels / s->cfg->fold));
     const int inner = groupnorm_one_group(s, w->grid.vec) ? 0 : e;
     return div(channel_of(s, column, w->grid.vec, inner), imm(s->cfg->channels));
 }
