@@ -2,7 +2,6 @@
 #include "operators/attention/attention_softmax.h"
 
 #include "cute/kernel.h"
-#include "cute/values.h"
 
 enum { MAX_CHAINS = 3, SUM_CHAINS = 2 }; // independent ones
 
@@ -119,9 +118,14 @@ static exponents exponents_of(const online_rows *rows, const val *cap)
     return e;
 }
 
-/* What the scores of a row that are a line have in common, as parts of their exponents. */
+/* A score that is a line along the keys: x * unit + (slope * c + shared), c a constant. */
+typedef struct line {
+    val x, unit, slope, c, shared;
+} line;
+
+/* What the lines of a row have in common, as parts of their exponents. */
 typedef struct row_line {
-    val shared; // by which it is known
+    line first; // of which they are
     val offset, slope, unit;
 } row_line;
 
@@ -136,18 +140,29 @@ static val power_for(const exponents *e, val x)
     return p;
 }
 
-/*
- * x * power + offset. Of a score that is a line along the keys, two multiply-adds are left: what a row has in common is made once.
- */
+static bool find_line(val score, line *l)
+{
+    const ir_inst *sum = ir_maker(score), *bias = sum && sum->op == IR_FMA ? ir_maker(sum->in[2]) : NULL;
+    if (!bias || bias->op != IR_FMA || !ir_is_constant(bias->in[1]) || ir_is_constant(bias->in[2]))
+        return false;
+    *l = (line){ sum->in[0], sum->in[1], bias->in[0], bias->in[1], bias->in[2] };
+    return true;
+}
+
+static bool are_parallel(const line *a, const line *b)
+{
+    return a->unit.reg == b->unit.reg && a->slope.reg == b->slope.reg && a->shared.reg == b->shared.reg;
+}
+
+/* x * power + offset. Of a line two multiply-adds are left: what a row has in common is made once. */
 static val exponent_of(val x, val power, val offset, row_line *of_row)
 {
-    const known_line *line = values_line(x);
-    if (!line)
+    line l;
+    if (!find_line(x, &l))
         return fma(x, power, offset);
-    if (of_row->shared.reg != line->shared.reg)
-        *of_row = (row_line){ line->shared, fma(line->shared, power, offset), mul(line->slope, power),
-                              mul(line->unit, power) };
-    return fma(line->x, of_row->unit, fma(line->c, of_row->slope, of_row->offset));
+    if (!of_row->offset.type || !are_parallel(&l, &of_row->first))
+        *of_row = (row_line){ l, fma(l.shared, power, offset), mul(l.slope, power), mul(l.unit, power) };
+    return fma(l.x, of_row->unit, fma(l.c, of_row->slope, of_row->offset));
 }
 
 /* Raw scores become weights by the maxima; the sums of this lane's. With a cap all are less than half of it. */
