@@ -3,7 +3,7 @@
 
 #include "cute/kernel.h"
 
-enum { MAX_CHAINS = 3, SUM_CHAINS = 2 }; // independent ones
+enum { MAX_CHAINS = 3, SUM_CHAINS = 2, LARGEST_CHAINS = 4 }; // independent ones
 
 int attention_online_row_count(tensor acc)
 {
@@ -231,15 +231,24 @@ static val lower_rows(online_rows *rows, tensor weights, val *sum)
 /* A lane's weights of a block sum up to no more: they and 16-bit values that they meet stay far from infinity. */
 static const double SUM_MAX = 0x1p15;
 
+/* Of the absolute values of this lane's scores. */
+static val largest_of(tensor scores)
+{
+    val chain[LARGEST_CHAINS];
+    for (int c = 0; c < LARGEST_CHAINS; c++)
+        chain[c] = immf(0);
+    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++)
+        chain[i % LARGEST_CHAINS] = max(chain[i % LARGEST_CHAINS], abs(at(scores, i)));
+    return max(max(chain[0], chain[1]), max(chain[2], chain[3]));
+}
+
 /* Scores, capped or not, become weights. Where all are less than half of the cap, it is part of their exponents. */
 static void weigh_capped(const online_rows *rows, tensor scores, const val *cap, val *sum)
 {
-    val largest = immf(0), by_branch[ONLINE_ROWS_MAX];
+    val by_branch[ONLINE_ROWS_MAX];
     for (int r = 0; r < rows->count; r++)
         by_branch[r] = variable(F32, immf(0));
-    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++)
-        largest = max(largest, abs(at(scores, i)));
-    IF(vote_all(lt(mul(largest, *cap), immf(0.5)))) {
+    IF(vote_all(lt(mul(largest_of(scores), *cap), immf(0.5)))) {
         weigh_rows(rows, scores, (raw_scores){ .cap = cap }, sum);
         for (int r = 0; r < rows->count && !ir_failed(); r++)
             assign(by_branch[r], sum[r]);
