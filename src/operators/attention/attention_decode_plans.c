@@ -9,6 +9,7 @@ enum {
     SPLITS_MAX = 1024, // of a sequence, which one CTA combines
     ROWS_MAX = 32,
     CTAS_MAX = 4,
+    CTAS = 2, // of three stages of 128 columns in 16 bits, that an SM has room for
     E4M3_CTAS = 3,
 };
 
@@ -235,6 +236,18 @@ static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *d
     return (int)split;
 }
 
+/* One more on an SM, with a stage less, where all run at once then, and the last would wait for the first else. */
+static void add_cta(const ckl_attention_decode_desc *d, const ckl_device_info *device, attention_decode_sm80_config *c)
+{
+    attention_decode_sm80_config more = *c;
+    more.stages = 2;
+    more.ctas = CTAS + 1;
+    const int64_t ctas = attention_decode_ctas(d, c->rows, c->split);
+    if (d->kv >= c->split && ctas > CTAS * device->sm_count && ctas <= more.ctas * device->sm_count &&
+        more.ctas * attention_decode_sm80_smem(&more) < device->smem_per_sm_bytes)
+        *c = more;
+}
+
 static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_attention_decode_desc *d = desc;
@@ -245,6 +258,8 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     if (d->cache == CKL_E4M3 && d->d <= 128 && d->dv <= 128 &&
         c->rows == 16) // more warps, for each widens what it loads
         c->ctas = E4M3_CTAS;
+    else if (d->cache != CKL_E4M3 && c->rows == 16 && d->d == 128 && d->dv == 128)
+        add_cta(d, device, c);
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->stages--;
     while (c->warps > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)

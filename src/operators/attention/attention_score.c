@@ -167,7 +167,6 @@ static val call(const custom_score *c, ckl_attention_function function, val x, v
 {
     calling = c->how;
     val natural = mul(x, c->unit);
-    values_know_product(natural, x, c->unit);
     val result = function(natural, c->batch, c->head, i, j, c->how->user);
     calling = NULL;
     return ir_coerce(F32, result);

@@ -2,9 +2,8 @@
 #include "operators/attention/attention_softmax.h"
 
 #include "cute/kernel.h"
-#include "cute/values.h"
 
-enum { MAX_CHAINS = 3, SUM_CHAINS = 2 }; // independent ones
+enum { MAX_CHAINS = 3, SUM_CHAINS = 2, LARGEST_CHAINS = 4 }; // independent ones
 
 int attention_online_row_count(tensor acc)
 {
@@ -120,9 +119,14 @@ static exponents exponents_of(const online_rows *rows, const val *cap)
     return e;
 }
 
-/* What the scores of a row have in common, where they are linear in the key, in their exponents. */
+/* A score that is a line along the keys: x * unit + (slope * c + shared), c a constant. */
+typedef struct line {
+    val x, unit, slope, c, shared;
+} line;
+
+/* What the lines of a row have in common, as parts of their exponents. */
 typedef struct row_line {
-    val shared; // identifies the line
+    line first; // of which they are
     val offset, slope, unit;
 } row_line;
 
@@ -137,19 +141,32 @@ static val power_for(const exponents *e, val x)
     return p;
 }
 
+static bool find_line(val score, line *l)
+{
+    const ir_inst *sum = ir_maker(score), *bias = sum && sum->op == IR_FMA ? ir_maker(sum->in[2]) : NULL;
+    if (!bias || bias->op != IR_FMA || !ir_is_constant(bias->in[1]) || ir_is_constant(bias->in[2]))
+        return false;
+    *l = (line){ sum->in[0], sum->in[1], bias->in[0], bias->in[1], bias->in[2] };
+    return true;
+}
+
+static bool are_parallel(const line *a, const line *b)
+{
+    return a->unit.reg == b->unit.reg && a->slope.reg == b->slope.reg && a->shared.reg == b->shared.reg;
+}
+
 /*
  * x * power + offset. For a score that is linear along the keys two FMAs are left: the row's common term is computed
  * once.
  */
 static val exponent_of(val x, val power, val offset, row_line *of_row)
 {
-    const known_line *line = values_line(x);
-    if (!line)
+    line l;
+    if (!find_line(x, &l))
         return fma(x, power, offset);
-    if (of_row->shared.reg != line->shared.reg)
-        *of_row = (row_line){ line->shared, fma(line->shared, power, offset), mul(line->slope, power),
-                              mul(line->unit, power) };
-    return fma(line->x, of_row->unit, fma(line->c, of_row->slope, of_row->offset));
+    if (!of_row->offset.type || !are_parallel(&l, &of_row->first))
+        *of_row = (row_line){ l, fma(l.shared, power, offset), mul(l.slope, power), mul(l.unit, power) };
+    return fma(l.x, of_row->unit, fma(l.c, of_row->slope, of_row->offset));
 }
 
 /* Raw scores become weights by the maxima; sum: of this lane's. With a cap all scores are less than half of it. */
@@ -218,17 +235,24 @@ static val lower_rows(online_rows *rows, tensor weights, val *sum)
 /* A lane's weights of a block sum to at most this, so products with 16-bit values stay far from infinity. */
 static const double SUM_MAX = 0x1p15;
 
-/*
- * Scores, capped or not, become weights. Where all are less than half of the cap, the cap is applied in the exponents.
- */
+/* Of the absolute values of this lane's scores. */
+static val largest_of(tensor scores)
+{
+    val chain[LARGEST_CHAINS];
+    for (int c = 0; c < LARGEST_CHAINS; c++)
+        chain[c] = immf(0);
+    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++)
+        chain[i % LARGEST_CHAINS] = max(chain[i % LARGEST_CHAINS], abs(at(scores, i)));
+    return max(max(chain[0], chain[1]), max(chain[2], chain[3]));
+}
+
+/* Scores, capped or not, become weights. Where all are less than half of the cap, it is part of their exponents. */
 static void weigh_capped(const online_rows *rows, tensor scores, const val *cap, val *sum)
 {
-    val largest = immf(0), by_branch[ONLINE_ROWS_MAX];
+    val by_branch[ONLINE_ROWS_MAX];
     for (int r = 0; r < rows->count; r++)
         by_branch[r] = variable(F32, immf(0));
-    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++)
-        largest = max(largest, abs(at(scores, i)));
-    IF(vote_all(lt(mul(largest, *cap), immf(0.5)))) {
+    IF(vote_all(lt(mul(largest_of(scores), *cap), immf(0.5)))) {
         weigh_rows(rows, scores, (raw_scores){ .cap = cap }, sum);
         for (int r = 0; r < rows->count && !ir_failed(); r++)
             assign(by_branch[r], sum[r]);

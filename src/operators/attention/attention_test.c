@@ -134,7 +134,8 @@ static const char *const cases[] = {
     "q=20 kv=30 batch=2 heads=3 d=40 ldq=48 ldk=41 ldv=56 ldo=50 ldo_head=1000 ldo_batch=4000 # gaps",
     "q=3 kv=5 batch=2 heads=2 d=8 ldo=32 ldo_head=16 ldo_batch=8 # neighbours are of one token",
     "q=20 kv=0 heads=2 lse=1                       # no keys: zeros",
-    "q=130 kv=300 d=128 heads=2 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=2 draw=1 slots=5' # the "
+    "q=130 kv=300 d=128 heads=2 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 slots=5' "
+    "# the "
     "ring "
     "goes round",
     "q=200 kv=520 heads=2 impl=sm90 config='consumers=3 turns=1'",
@@ -151,7 +152,7 @@ static const char *const cases[] = {
     "q=90 kv=100 heads=4 kv_heads=2 sinks=1 causal=1 lse=1",
     "q=100 kv=40 heads=2 sinks=1 causal=1 lse=1 softcap=2 left=7 dtype=bf16 # rows that have a sink alone",
     "q=10 kv=0 heads=2 sinks=1 lse=1",
-    "q=300 kv=700 d=128 left=130 right=64 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 slots=5'",
+    "q=300 kv=700 d=128 left=130 right=64 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 slots=5'",
     "q=70 kv=150 heads=2 mask=add ldmask=150 lse=1          # a bias that heads share",
     "q=90 kv=100 batch=2 heads=2 d=128 mask=bool ldmask=101 ldmask_batch=9090 causal=1 dtype=bf16 lse=1",
     "q=40 kv=200 heads=4 kv_heads=2 d=80 mask=add ldmask_head=200 softcap=3 dtype=bf16 # a row for each head",
@@ -213,6 +214,7 @@ static const char *const cases[] = {
     "ragged=1 batch=5 q=70 q_total=175 kv=90 heads=2 d=40 lse=1                   # lengths differ",
     "ragged=1 batch=3 q=200 q_total=300 kv=150 heads=4 kv_heads=2 causal=1 layout=bshd dtype=bf16 lse=1",
     "ragged=1 batch=4 q=150 q_total=300 kv=170 d=32 left=40 right=10 sinks=1 impl=sm90 config='consumers=2 turns=1 "
+    "old=1 "
     "draw=1 "
     "tile_n=64'",
     "ragged=1 q=70 kv=60                                                          # all of the largest length",
