@@ -283,7 +283,9 @@ static const field desc_fields[] = { CONV_DESC(FIELD_ROW, ckl_conv_desc) };
 static const implementation *const implementations[] = {
     &conv_halo_implementation,
     &conv_depthwise_implementation,
+    &conv_halo_weight_implementation,
     &conv_depthwise_weight_implementation,
+    &conv_kn2row_implementation,
     &conv_narrow_implementation,
     &conv_stem_implementation,
     &conv_pointwise_implementation,

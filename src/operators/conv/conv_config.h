@@ -212,12 +212,19 @@ typedef struct conv_depthwise_config {
 
 void conv_depthwise(const void *config, int kernel);
 void conv_depthwise_weight(const void *config, int kernel);
+void conv_halo_weight(const void *config, int kernel);
 
-extern const implementation conv_depthwise_implementation, conv_depthwise_weight_implementation;
+/* The last kernel of both: adds the sums (CHANNEL,TAP,SLICE) of filters of so many taps, a thread of a CTA of 128 each. */
+enum { CONV_ADD_THREADS = 128 };
+
+void conv_add_depthwise(const conv_form *form, int rows, int columns, int slices);
+
+extern const implementation conv_depthwise_implementation, conv_depthwise_weight_implementation,
+    conv_halo_weight_implementation;
 extern const implementation conv_sm90_implementation, conv_sm90_weight_implementation;
 extern const implementation conv_halo_implementation, conv_stem_implementation, conv_pointwise_implementation,
     conv_nchw_sm90_implementation, conv_narrow_implementation, conv_sliced_implementation, conv_packed_implementation,
-    conv_packed_weight_implementation;
+    conv_packed_weight_implementation, conv_kn2row_implementation;
 extern const implementation conv_sm80_implementation, conv_sm80_weight_implementation, conv_im2col_implementation,
     conv_naive_implementation;
 

@@ -11,7 +11,7 @@
 #include "operators/conv/conv_sm90.h"
 
 enum {
-    THREADS = 128,
+    THREADS = CONV_ADD_THREADS,
     SUMS_MAX = 12 * 8,
     SLICES_MAX = 64,
     COLS_MAX = 8,
@@ -285,6 +285,12 @@ static void add_all(const conv_depthwise_weight_config *cfg)
         val rest = div(e, channels), sum = at(conv_add_slices(cfg->slices, address_at(p.sums, F32, e), count, 1), 0);
         store_sum(cfg, &p, rem(e, channels), rem(rest, imm64(taps)), div(rest, imm64(taps)), sum);
     }
+}
+
+void conv_add_depthwise(const conv_form *form, int rows, int columns, int slices)
+{
+    const conv_depthwise_weight_config all = { .form = *form, .rows = rows, .filter = columns, .slices = slices };
+    add_all(&all);
 }
 
 void conv_depthwise_weight(const void *config, int kernel)

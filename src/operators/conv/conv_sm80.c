@@ -10,6 +10,7 @@
 #include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_mma.h"
 #include "skeletons/stage_loop.h"
 
 enum { DEPTH_MAX = CONV_SM80_ROW, THREADS = CONV_SM80_THREADS, ROWS_MAX = 128, MINE_MAX = 16 };
@@ -22,7 +23,7 @@ static int depth_of(ckl_dtype dtype)
 
 /* An operand's tile, and what this thread gathers: vectors of some rows, or single elements of one. */
 typedef struct gather {
-    int rows, vec;         // of a tile; elements of a vector
+    int vec;               // elements of a vector
     int mine, step;        // rows of this thread, and how far apart they are
     int columns;           // vectors of each of them
     val first_row, column; // of them, in the tile
@@ -70,10 +71,7 @@ static val bytes_of(const conv_form *form, val elements)
 static gather gather_of(const conv_sm80_config *cfg, const char *name, int rows, int vec)
 {
     const int depth = depth_of(cfg->form.dtype), vectors = depth / vec;
-    layout tile = tma_tile_layout(cfg->form.dtype, rows, depth, CONV_SM80_ROW); // no bank conflicts for ldmatrix
-    layout ring = make_layout(shape(rows, depth, cfg->stages), stride(depth, 1, rows * depth));
-    gather g = { .rows = rows, .vec = vec };
-    g.sX = smem_tensor(name, cfg->form.dtype, with_swizzle(tile.sw, ring), 1024);
+    gather g = { .vec = vec, .sX = conv_operand_tiles(&cfg->form, name, rows, CONV_SM80_ROW, cfg->stages) };
     g.columns = vec == 1 ? depth * rows / THREADS : 1;
     g.step = vec == 1 ? rows : THREADS / vectors;
     g.mine = rows / g.step;
@@ -245,14 +243,7 @@ static void store_stage(const void *of, val stage)
 static void multiply(const void *of, val stage)
 {
     const product *x = of;
-    const int depth = depth_of(x->cfg->form.dtype);
-    const bool words = x->cfg->form.dtype == CKL_I8;
-    tensor rA =
-        (words ? fragment_A_words : fragment_A)(x->mma, x->A->rows, depth); // (MMA,MMA_M,MMA_K), of words (WORDS,..)
-    tensor rB = (words ? fragment_B_words : fragment_B)(x->mma, x->B->rows, depth); // (MMA,MMA_N,MMA_K)
-    ldmatrix_A(x->mma, slice(x->A->sX, _, _, stage), thread(), rA);
-    ldmatrix_B(x->mma, slice(x->B->sX, _, _, stage), thread(), rB);
-    gemm(x->mma, rA, rB, x->acc, yes());
+    conv_multiply(x->mma, x->A->sX, x->B->sX, stage, x->acc);
 }
 
 /* The tiles of all taps and channels. */
@@ -300,11 +291,6 @@ static void store_tile(const conv_sm80_config *cfg, const conv_values *p, const 
     }
 }
 
-static const char *const atoms[CKL_DTYPE_COUNT] = { [CKL_F32] = "SM80_16x8x8_F32TF32TF32F32_TN",
-                                                    [CKL_F16] = "SM80_16x8x16_F32F16F16F32_TN",
-                                                    [CKL_BF16] = "SM80_16x8x16_F32BF16BF16F32_TN",
-                                                    [CKL_I8] = "SM80_16x8x32_S32S8S8S32_TN" };
-
 /* Kernel 1 takes single elements, for pointers that are aligned to no more. */
 static conv_sm80_config config_of(const void *config, int kernel)
 {
@@ -329,7 +315,7 @@ void conv_sm80(const void *config, int kernel)
     find_filters(cfg, &p, &s, col, group, &B);
     grid_wait();
     launch_dependents();
-    tiled_mma mma = make_tiled_mma(atoms[form->dtype], 2, 2);
+    tiled_mma mma = conv_mma(form);
     tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
     fill(acc, convert(conv_sum_type(form), imm(0)));
     const product work = { cfg, &p, &s, &mma, &A, &B, acc };
@@ -380,7 +366,8 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     const bool narrow_vectors = c->vec_a < 4 || c->vec_b < 4;
     const int64_t tiles = ceil_div(pixels_of(d), 128) * ceil_div(outputs_of(d), 128) * d->groups;
     c->tile_m = narrow_vectors || tiles < device->sm_count ? 64 : 128;
-    c->tile_n = narrow_vectors || outputs_of(d) <= 64 ? 64 : c->tile_m;
+    const bool true_f32 = d->dtype == CKL_F32 && d->math == CKL_GEMM_F32; // 128 x 128 sums leave no registers
+    c->tile_n = narrow_vectors || true_f32 || outputs_of(d) <= 64 ? 64 : c->tile_m;
     return CKL_OK;
 }
 
@@ -391,8 +378,6 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     const conv_sm80_config *c = config;
     int vec_a, vec_b;
     TRY(conv_check_form("sm80", d, &c->form));
-    if (d->dtype == CKL_F32 && d->math == CKL_GEMM_F32)
-        FAIL(CKL_UNSUPPORTED, "conv sm80: tensor cores multiply f32 with math=tf32 alone");
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sm80: it does not compute the gradient of weights");
     if (d->c == 0 || d->k == 0)

@@ -9,6 +9,7 @@
  */
 #include "base/math.h"
 #include "cute/kernel.h"
+#include "operators/conv/conv_mma.h"
 #include "operators/conv/conv_sm90.h"
 #include "skeletons/stage_loop.h"
 
@@ -71,12 +72,9 @@ static val columns_of(const conv_values *p, bool bias)
 static row_of_tile make_row(const weight_kernel *k, const char *name, val from, val channel_offset)
 {
     const ckl_dtype dtype = k->cfg->form.dtype;
-    const int depth = depth_of(k);
-    layout tile = tma_tile_layout(dtype, TILE, depth, ROW); // no bank conflicts for ldmatrix
-    layout ring = make_layout(shape(TILE, depth, k->cfg->stages), stride(depth, 1, TILE * depth));
-    row_of_tile r = { .sTile = smem_tensor(name, dtype, with_swizzle(tile.sw, ring), 1024) };
+    row_of_tile r = { .sTile = conv_operand_tiles(&k->cfg->form, name, TILE, ROW, k->cfg->stages) };
     r.address = add(from, convert(U64, mul(channel_offset, imm64((int)ckl_dtype_bytes(dtype)))));
-    for (int i = 0; i < depth / 2; i++)
+    for (int i = 0; i < depth_of(k) / 2; i++)
         r.elements[i] = variable(dtype, convert(dtype, immf(0)));
     return r;
 }
@@ -178,11 +176,7 @@ static void store_stage(const void *of, val stage)
 static void multiply(const void *of, val stage)
 {
     const weight_kernel *k = of;
-    tensor rY = fragment_A(&k->mma, TILE, depth_of(k)); // (MMA,MMA_M,MMA_K)
-    tensor rX = fragment_B(&k->mma, TILE, depth_of(k)); // (MMA,MMA_N,MMA_K)
-    ldmatrix_A(&k->mma, slice(k->dy.sTile, _, _, stage), thread(), rY);
-    ldmatrix_B(&k->mma, slice(k->x.sTile, _, _, stage), thread(), rX);
-    gemm(&k->mma, rY, rX, k->acc, yes());
+    conv_multiply(&k->mma, k->dy.sTile, k->x.sTile, stage, k->acc);
 }
 
 /* Sums */
@@ -243,7 +237,6 @@ static void add_sums(const conv_sm80_weight_config *cfg)
 
 static void sum_products(const conv_sm80_weight_config *cfg)
 {
-    const ckl_dtype dtype = cfg->form.dtype;
     launch_bounds(THREADS, 0);
     weight_kernel k = { .cfg = cfg, .p = params_of(conv) };
     const int depth = depth_of(&k);
@@ -260,10 +253,7 @@ static void sum_products(const conv_sm80_weight_config *cfg)
     find_rows(&k);
     grid_wait();
     launch_dependents();
-    k.mma = make_tiled_mma(dtype == F32   ? "SM80_16x8x8_F32TF32TF32F32_TN"
-                           : dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN"
-                                          : "SM80_16x8x16_F32BF16BF16F32_TN",
-                           2, 2);
+    k.mma = conv_mma(&cfg->form);
     k.acc = fragment_C(&k.mma, TILE, TILE);
     fill(k.acc, immf(0));
     val end = div(mul(tiles, add(slice, imm(1))), imm(cfg->slices));
@@ -320,8 +310,6 @@ static ckl_status admit_sm80_weight(const void *desc, const ckl_device_info *dev
     TRY(conv_check_form("sm80_weight", d, &c->form));
     if (d->direction != CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sm80_weight: it computes the gradient of weights alone");
-    if (d->dtype == CKL_F32 && d->math == CKL_GEMM_F32)
-        FAIL(CKL_UNSUPPORTED, "conv sm80_weight: tensor cores multiply f32 with math=tf32 alone");
     if (d->n == 0 || d->c == 0 || d->k == 0)
         FAIL(CKL_UNSUPPORTED, "conv sm80_weight: n=%" PRId64 " c=%" PRId64 " k=%" PRId64 " leave no products", d->n,
              d->c, d->k);

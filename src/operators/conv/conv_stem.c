@@ -139,27 +139,27 @@ static void clear_halos(const stem_kernel *k)
 
 /*
  * The pixels below a tile, in lines that are contiguous in x: rows of pixels or, in NCHW, of a channel. A warp takes
- * every 8th line, a lane every 32nd element of it.
+ * every 8th line, a lane every 32nd vector of it.
  */
 typedef struct halo_line {
     val inside[ELEMENTS_MAX], offset[ELEMENTS_MAX],
         place[ELEMENTS_MAX]; // along a line: predicate, elements of x and of the buffer
 } halo_line;
 
-static int elements_of_line(const stem_kernel *k)
+static int vectors_of_pixel(const stem_kernel *k)
 {
-    return k->size.halo_w * (k->cfg->nchw ? 1 : k->cfg->channels);
+    return k->cfg->nchw ? 1 : k->cfg->channels / k->cfg->vec;
 }
 
 static halo_line halo_line_at(const stem_kernel *k, const tile_place *place)
 {
     const conv_stem_config *c = k->cfg;
-    const int channels = c->nchw ? 1 : c->channels, count = elements_of_line(k);
+    const int vectors = vectors_of_pixel(k), count = k->size.halo_w * vectors;
     val width = convert(I32, k->p.x_size[2]);
     halo_line line;
     for (int i = 0; i * 32 < count && !ir_failed(); i++) {
-        val e = min(add(k->lane, imm(32 * i)), imm(count - 1)), column = div(e, imm(channels)),
-            channel = rem(e, imm(channels));
+        val e = min(add(k->lane, imm(32 * i)), imm(count - 1)), column = div(e, imm(vectors)),
+            channel = rem(e, imm(vectors));
         val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), conv_number(k->p.pad[2])), column));
         val nearest = max(imm(0), min(w, sub(width, imm(1))));
         line.inside[i] = logical_and(ge(w, imm(0)), lt(w, width));
@@ -188,28 +188,51 @@ static line_place line_place_of(const stem_kernel *k, const tile_place *place, v
                      add(mul(row, imm(k->size.halo_w * k->size.padded)), channel) };
 }
 
+/* Elements of x from one on, as registers: one element, or the words of several. */
+static tensor load_vector(const stem_kernel *k, tensor gX, val index)
+{
+    const int vec = k->cfg->vec;
+    tensor rX = fragment(vec > 1 ? I32 : gX.dtype, compact(leaf(vec > 1 ? vec / 2 : 1)));
+    if (vec > 1)
+        copy(gmem_tensor(tensor_address(gX, dynamic(index)), I32, rX.layout), rX, 2 * vec);
+    else
+        rX.regs[0] = at(gX, index);
+    return rX;
+}
+
+/* To their place in a buffer: zeros where they are not inside. */
+static void store_vector(const stem_kernel *k, tensor rX, val inside, val line, val place, val buffer)
+{
+    const int vec = k->cfg->vec;
+    for (int i = 0; i < static_size(rX.layout); i++)
+        rX.regs[i] = select(inside, at(rX, i), vec > 1 ? imm(0) : convert(rX.dtype, immf(0)));
+    if (vec > 1)
+        copy(rX, smem_view(tensor_address(k->sHalo, coord(add(line, place), buffer)), I32, rX.layout), 2 * vec);
+    else
+        set(k->sHalo, coord(add(line, place), buffer), rX.regs[0]);
+}
+
 /* All loads of a thread come before the first use. */
 static void load_halo(const stem_kernel *k, val tile, val buffer)
 {
-    const int elements = elements_of_line(k), lines = k->size.halo_h * (k->cfg->nchw ? k->cfg->channels : 1);
-    const ckl_dtype dtype = k->cfg->form.dtype;
+    const conv_stem_config *c = k->cfg;
+    const int vectors = k->size.halo_w * vectors_of_pixel(k), lines = k->size.halo_h * (c->nchw ? c->channels : 1);
     const tile_place place = place_of(k, tile);
     const halo_line line = halo_line_at(k, &place);
-    tensor gX = elements_from(k->p.from[CONV_X], dtype, mul(convert(I64, place.n), k->p.x[0]));
+    tensor gX = elements_from(k->p.from[CONV_X], c->form.dtype, mul(convert(I64, place.n), k->p.x[0]));
     line_place at[LINES_MAX];
-    val x[LINES_MAX][ELEMENTS_MAX];
+    tensor x[LINES_MAX][ELEMENTS_MAX]; // (WORD)
     for (int l = 0; l * WARPS < lines && !ir_failed(); l++) {
         at[l] = line_place_of(k, &place, min(add(k->warp_row, imm(l * WARPS)), imm(lines - 1)));
-        for (int i = 0; i * 32 < elements && !ir_failed(); i++)
-            x[l][i] = at(gX, add(at[l].offset, line.offset[i]));
+        for (int i = 0; i * 32 < vectors && !ir_failed(); i++)
+            x[l][i] = load_vector(k, gX, add(at[l].offset, line.offset[i]));
     }
     for (int l = 0; l * WARPS < lines && !ir_failed(); l++)
-        for (int i = 0; i * 32 < elements && !ir_failed(); i++) {
+        for (int i = 0; i * 32 < vectors && !ir_failed(); i++) {
             val there = logical_and(lt(add(k->warp_row, imm(l * WARPS)), imm(lines)),
-                                    lt(add(k->lane, imm(i * 32)), imm(elements)));
+                                    lt(add(k->lane, imm(i * 32)), imm(vectors)));
             IF(there)
-                set(k->sHalo, coord(add(at[l].place, line.place[i]), buffer),
-                    select(logical_and(at[l].inside, line.inside[i]), x[l][i], convert(dtype, immf(0))));
+                store_vector(k, x[l][i], logical_and(at[l].inside, line.inside[i]), at[l].place, line.place[i], buffer);
         }
 }
 
