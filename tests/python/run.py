@@ -10,9 +10,13 @@ import unittest
 
 
 class Result(unittest.TextTestResult):
-    """Says at once what failed, for a run may be cut off before its end, and keeps the seconds of each test."""
+    """Says at once what failed, for a run may be cut off before its end; counts what passed, and the seconds of each test."""
 
-    seconds, began = {}, 0.0
+    seconds, began, passed = {}, 0.0, 0
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.passed += 1
 
     def startTest(self, test):
         super().startTest(test)
@@ -41,5 +45,5 @@ for seconds, name in sorted(((s, name) for name, s in Result.seconds.items()), r
     print(f"{seconds:6.1f} s {name}")
 for reason in sorted({reason for _, reason in result.skipped}):
     print(f"skipped: {sum(why == reason for _, why in result.skipped)} tests of Python: {reason}")
-print(f"{result.testsRun - failed - len(result.skipped)} passed, {failed} failed")
+print(f"{result.passed} passed, {failed} failed")
 sys.exit(failed > 0)
