@@ -135,7 +135,8 @@ def ways_of(model, batch, names, options, row):
             function = FUNCTIONS[what]
             began = time.monotonic()
             try:
-                signal.setitimer(signal.ITIMER_REAL, min(max(options.deadline - began, 1e-3), 3600))
+                left = min(max(options.deadline - began, 1e-3), 3600)
+                signal.setitimer(signal.ITIMER_REAL, left, 3)  # again, should anything swallow the first
                 ways[what, name] = Way(model, name, function, batch)
             except (Exception, OutOfTime) as why:  # of torch.compile, or of a capture
                 row.setdefault("not measured", {})[f"{what}, {name}"] = f"{type(why).__name__}: {why}"[:300]
