@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""decode.py [--json FILE] [--small] - milliseconds a token of a Llama of transformers with random weights.
+"""decode.py [--json FILE] [--document FILE] [--small] - milliseconds a token of a Llama of transformers with random weights.
 
 Its own generate(), eager and accelerated; and a loop of one's own over a static cache, contiguous or in pages, of torch's functions and
 of cutekernellib.torch, each launch by launch and as a CUDA graph of a step. What the loops decode is checked against the model.
@@ -191,17 +191,38 @@ def prepare(model, batch, context, small, device):
     return row, ways_of(model, loops, prompt, context) if device == "cuda" else {}
 
 
-def main():
-    from transformers import LlamaConfig, LlamaForCausalLM
+COLUMNS = {
+    "batch": "batch",
+    "transformers' generate()": "generate, eager",
+    "accelerated": "generate, accelerated",
+    "a loop of torch's functions": "torch, contiguous",
+    "of ours": "ours, contiguous",
+    "the loops as CUDA graphs of a step: torch's": "torch, contiguous, graph",
+    "ours": "ours, contiguous, graph",
+    "ours, pages of 16 keys": "ours, pages of 16, graph",
+}
 
+
+def table(rows):
+    """Milliseconds a token as docs/python.md has them."""
+    cells = [[row["batch"], *(f"{row[name]:.2f}" for name in list(COLUMNS.values())[1:])] for row in rows]
+    return results.markdown([list(COLUMNS), *cells])
+
+
+def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--json")
     parser.add_argument("--small", action="store_true", help="for a try: no times")
+    parser.add_argument("--document", help="measure nothing: write the table of --json between the marks of this file")
     results.add_turn(parser)
     options = parser.parse_args()
+    if options.document:
+        return results.put(options.document, "decoding", table(results.read(options.json)))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     hidden, layers, heads, kv_heads, inner = (64, 2, 4, 2, 128) if options.small else (2048, 8, 16, 8, 5632)
     sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv_heads}
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     config = LlamaConfig(vocab_size=32000, intermediate_size=inner, attn_implementation="sdpa", **sizes)
     torch.manual_seed(1)
     with torch.device(device):

@@ -135,7 +135,8 @@ def ways_of(model, batch, names, options, row):
             function = FUNCTIONS[what]
             began = time.monotonic()
             try:
-                signal.setitimer(signal.ITIMER_REAL, min(max(options.deadline - began, 1e-3), 3600))
+                left = min(max(options.deadline - began, 1e-3), 3600)
+                signal.setitimer(signal.ITIMER_REAL, left, 3)  # again, should anything swallow the first
                 ways[what, name] = Way(model, name, function, batch)
             except (Exception, OutOfTime) as why:  # of torch.compile, or of a capture
                 row.setdefault("not measured", {})[f"{what}, {name}"] = f"{type(why).__name__}: {why}"[:300]
@@ -194,26 +195,16 @@ def cell(times, of):
 
 def table(rows):
     """Rows of results as docs/python.md has them, without columns that nothing was measured for."""
-    lines = []
+    cells = [["model", "", *COLUMNS]]
     for row in rows:
         for what, name in (("forward", "forward"), ("step", "training step")):
-            lines.append([row["model"], name, *(cell(row.get(what, {}), of) for of in COLUMNS.values())])
-    columns = [["model", "", *COLUMNS], ["---"] * (len(COLUMNS) + 2), *lines]
-    columns = [column for i, column in enumerate(zip(*columns)) if i < 2 or any(column[2:])]
-    lines = ["| " + " | ".join(line) + " |" for line in zip(*columns)]
-    lines += ["", "Losses of the first steps, eager and accelerated:", ""]
+            cells.append([row["model"], name, *(cell(row.get(what, {}), of) for of in COLUMNS.values())])
+    columns = [column for i, column in enumerate(zip(*cells)) if i < 2 or any(column[1:])]
+    lines = [results.markdown(list(zip(*columns))), "", "Losses of the first steps, eager and accelerated:", ""]
     for row in rows:
-        losses = (" ".join(f"{x:.4f}" for x in row[mode + " losses"]) for mode in ("eager", "accelerated"))
+        losses = (" ".join(f"{x:.4f}" for x in row.get(mode + " losses", [])) for mode in ("eager", "accelerated"))
         lines.append(f"- {row['model']}: {' and '.join(losses)}")
     return "\n".join(lines)
-
-
-def write_table(path, rows):
-    """Puts the table between the marks of a document."""
-    with open(path) as file:
-        head, mark, rest = file.read().partition("<!-- measured -->\n")
-    with open(path, "w") as file:
-        file.write(head + mark + "\n" + table(rows) + "\n\n" + rest[rest.index("<!-- /measured -->") :])
 
 
 def losses_of(model, batch, steps, device):
@@ -245,7 +236,7 @@ def main():
     parser.add_argument("--document", help="measure nothing: write the table of --json between the marks of this file")
     options = parser.parse_args()
     if options.document:
-        return write_table(options.document, results.read(options.json))
+        return results.put(options.document, "measured", table(results.read(options.json)))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for make in (MODELS[int(i)] for i in options.models):
         torch.manual_seed(1)

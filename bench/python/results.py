@@ -55,6 +55,20 @@ def save(path, protocol, rows, key):
         json.dump({"schema": "cutekernellib.python", "version": 1, "header": header(protocol), "rows": rows}, file, indent=1)
 
 
+def markdown(rows):
+    """Rows of cells, the first one the heading, as a table."""
+    lines = ["| " + " | ".join(map(str, row)) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+
+
+def put(path, mark, text):
+    """Puts text between the marks of that name in a document."""
+    with open(path) as file:
+        head, begin, rest = file.read().partition(f"<!-- {mark} -->\n")
+    with open(path, "w") as file:
+        file.write(f"{head}{begin}\n{text}\n\n" + rest[rest.index(f"<!-- /{mark} -->") :])
+
+
 class Turn:
     """Processes that were started together prepare side by side, and time alone, when none prepares: by locks of one file.
 

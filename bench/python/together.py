@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""together.py FOLDER [--seconds 55] - models.py for every model and function, and decode.py, all at once; results go into FOLDER.
+"""together.py FOLDER [--seconds 60] - models.py for every model and function, and decode.py, all at once; results go into FOLDER.
 
 Preparing takes longest, torch.compile above all: so they prepare side by side. Each times alone when none prepares any more.
-What is not ready after --seconds is left out, and said; 35 seconds later everything ends.
+What is not ready after --seconds is left out, and said; 30 seconds later everything ends.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import time
 
 HERE = pathlib.Path(__file__).parent
 WAYS = "eager,accelerated,graphs,accelerated graphs,compiled"  # what takes longest to prepare is last
-FEW_THREADS = {"TORCHINDUCTOR_COMPILE_THREADS": "2", "OMP_NUM_THREADS": "2"}  # there are nine processes
+FEW_THREADS = {"TORCHINDUCTOR_COMPILE_THREADS": "4", "OMP_NUM_THREADS": "2"}  # there are nine processes
 
 
 def commands(folder, models, deadline):
@@ -54,7 +54,7 @@ def main():
     began = time.monotonic()
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--seconds", type=float, default=55)
+    parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--models", default="0123", help="which of the four, by number")
     parser.add_argument("--small", action="store_true", help="for a try")
     options = parser.parse_args()
@@ -63,7 +63,7 @@ def main():
     with tempfile.NamedTemporaryFile() as file:
         given = ["--small"] * options.small
         started = [(start(c, file.name, given), c) for c in commands(options.folder, options.models, deadline)]
-        done = [finish(process, command, deadline + 35 - time.monotonic()) for process, command in started]
+        done = [finish(process, command, deadline + 30 - time.monotonic()) for process, command in started]
     print(f"{time.monotonic() - began:.0f} s, {done.count(False)} of {len(done)} failed")
     sys.exit(not all(done))
 

@@ -6,6 +6,7 @@ kernel was chosen and why. ``cutekernellib.torch``, imported when it is first na
 """
 
 import importlib as _importlib
+import typing as _typing
 
 from ._functions import (
     add,
@@ -24,6 +25,9 @@ from ._functions import (
     transpose,
 )
 from ._library import EmulatorWarning, Operator, Plan, device_info, operators, prepare, version
+
+if _typing.TYPE_CHECKING:
+    from . import torch as torch
 
 __version__ = version()
 

@@ -558,7 +558,7 @@ class Accelerate(unittest.TestCase):
         self.assertGreater((together[:, 3:] - alone).abs().max(), 0.1)
 
     def agrees_on(self, model, x, autocast=False):
-        """Is what a model gives the same with and without, in the same order, and has it gradients?"""
+        """What a model gives accelerated, which is what it gives without, and has gradients."""
         model, results = model.to(device), []
         for accelerated in (False, True):
             report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
@@ -567,7 +567,7 @@ class Accelerate(unittest.TestCase):
             results[-1].float().square().sum().backward()
         report.undo()
         torch.testing.assert_close(*reversed(results), rtol=5e-2, atol=5e-2)
-        self.assertEqual(*(y.stride() for y in results))
+        return results[1]
 
     def vit(self):
         """A small model of timm."""
@@ -582,14 +582,16 @@ class Accelerate(unittest.TestCase):
         self.agrees_on(self.vit(), normal(2, 3, 32, 32), autocast=True)
 
     def test_channels_last(self):
+        """Stays so; torch's own group norm of a GPU gives images in the order of their modes."""
         torch.manual_seed(5)
         conv = torch.nn.Conv2d(8, 8, 3, padding=1)
         images = torch.nn.Sequential(conv, torch.nn.GroupNorm(2, 8), torch.nn.SiLU(), torch.nn.Conv2d(8, 8, 2, stride=2))
         x = normal(2, 8, 6, 4, dtype=torch.bfloat16)
-        self.agrees_on(images.bfloat16(), x.to(memory_format=torch.channels_last))
+        y = self.agrees_on(images.bfloat16(), x.to(memory_format=torch.channels_last))
+        self.assertTrue(y.is_contiguous(memory_format=torch.channels_last))
 
     def test_empty_batch(self):
-        """Which torch's own attention of a GPU may refuse."""
+        """For which torch 2.11's own attention of a GPU gives None, so there is nothing to compare with."""
         model = self.vit().to(device, torch.bfloat16)
         report = ckl.accelerate(model, host=device == "cpu", quiet=True)
         y = model(normal(0, 3, 32, 32, dtype=torch.bfloat16))
