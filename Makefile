@@ -1,6 +1,12 @@
 # Makefile - the front door: every target builds what it needs in build/ through CMake.
 BUILD ?= build
 JOBS  ?= $(shell nproc)
+MAKEFLAGS += --no-print-directory
+
+# where there is Ninja, CMake makes files for it: a sixth less work than make's
+ifneq ($(shell command -v ninja),)
+export CMAKE_GENERATOR ?= Ninja
+endif
 
 .PHONY: build ckl demo test test-full test-gpu fuzz verify docs clean setup setup-python install deb wheel bench bench-%
 
@@ -33,16 +39,16 @@ wheel:
 	@scripts/wheel.sh
 
 demo: setup
-	@$(MAKE) --no-print-directory ckl
+	@$(MAKE) ckl
 	@scripts/demo.sh $(BUILD)/ckl
 
 test: setup-python
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) build
 	@scripts/test.sh $(BUILD)
 
 # also every fill of large problems, five seeds, every forced kernel assembled, and the long unit tests
 test-full: setup-python
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) build
 	@scripts/test.sh --full $(BUILD)
 
 # on a GPU: every case, streams and graphs, the largest sizes, compute-sanitizer, a soak

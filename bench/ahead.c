@@ -1,4 +1,4 @@
-/* ahead.c - a window of rows: some threads fill it from its front, the one that measures empties it from its back. */
+/* ahead.c - a window of rows: some threads fill its front, the measuring thread empties its back. */
 #define _GNU_SOURCE // gettid
 
 #include "bench/ahead.h"
@@ -17,15 +17,15 @@
 #include "lab/compare.h"
 #include "lab/cores.h"
 
-/* Rows are many: of a large problem, fewer slices are compared than `ckl verify` compares. */
+/* Rows are many, so of a large problem fewer slices are compared than by `ckl verify`. */
 static const double COMPARISON_EFFORT = 1.0 / 64;
 
-/* Of what is free, and enough for the largest rows: more would be pages that nobody has touched yet. */
+/* A share of free memory, and enough for the largest rows: more would be new pages, which take time. */
 static const double MEMORY_SHARE = 0.25, MEMORY_MAX = 8e9;
 
 enum {
     WINDOW = 64,           // rows that are ready or being made
-    WALKERS_MAX = 4,       // some rows have one slice, whose reference is one thread's work
+    WALKERS_MAX = 4,       // several: some rows have one slice, whose reference keeps one thread busy
     WALKER_NICE = 10,      // below everything else of the process
     SENTENCE_BYTES = 1024, // of a failure
 };
@@ -101,7 +101,7 @@ static void *walk(void *argument)
     omp_set_num_threads(a->threads_each);
     for (const test_case *c; (c = begin_row(a, &row));) {
         double effort =
-            COMPARISON_EFFORT * cores_available() / a->threads_each; // as many slices as all threads would compare
+            COMPARISON_EFFORT * cores_available() / a->threads_each; // the slices that all threads would compare
         row->status = make(c, a->device, effort, &row->images);
         if (row->status != CKL_OK)
             snprintf(row->sentence, sizeof row->sentence, "%s", ckl_error());

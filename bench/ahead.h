@@ -1,9 +1,9 @@
 /*
- * ahead.h - threads that walk ahead over the rows of a run: they draw the operands of the next rows and compute the references that
- * results will be compared with, while the GPU is busy with a row before.
+ * ahead.h - threads that walk ahead over the rows of a run: they draw the operands of the next rows and compute the
+ * references that results will be compared with, while the GPU is busy with a row before.
  *
- * They have a low priority and leave a core free, for the thread that enqueues what is timed. What is ready and not yet taken is
- * bounded in bytes.
+ * They have a low priority and leave a core to the thread that enqueues what is timed. Rows that are ready but not
+ * taken are bounded in bytes.
  */
 #ifndef CKL_BENCH_AHEAD_H
 #define CKL_BENCH_AHEAD_H
@@ -25,15 +25,15 @@ typedef const test_case *(*ahead_case)(const void *rows, int i);
 ahead *ahead_open(ahead_case of, const void *rows, const ahead_options *options);
 
 /*
- * Waits for the next row and hands its images over, to be freed also after a failure: that of making them, with its sentence. Rows
- * are taken in order, by one thread, none after the last. seconds: how long it waited.
+ * Waits for the next row and hands its images over, to be freed also after a failure; making them may fail, with a
+ * sentence. Rows are taken in order, by one thread, none after the last. seconds: how long it waited.
  */
 ckl_status ahead_take(ahead *a, operand_images *images, double *seconds);
 
-/* Waits for the rows that threads are at; the others are not begun. NULL is allowed. */
+/* Waits for the rows that threads have begun, and begins no more. NULL is allowed. */
 void ahead_close(ahead *a);
 
-/* The same by the caller's own threads: images to be freed also after a failure. */
+/* The same with the caller's threads; images must be freed also after a failure. */
 ckl_status ahead_make(const test_case *c, const ckl_device_info *device, operand_images *images);
 
 #endif

@@ -10,9 +10,9 @@
  */
 typedef enum verdict {
     VERDICT_SAME,      // the whole interval is within the tolerance
-    VERDICT_FASTER,    // the whole interval is below it
-    VERDICT_SLOWER,    // the whole interval is above it
-    VERDICT_AMBIGUOUS, // the interval reaches over an end of it, or others used the GPU: measure again
+    VERDICT_FASTER,    // the whole interval is below the tolerance
+    VERDICT_SLOWER,    // the whole interval is above the tolerance
+    VERDICT_AMBIGUOUS, // the interval reaches across an end of the tolerance, or others used the GPU: measure again
     VERDICT_NEW,       // not in the old results, or failed there
     VERDICT_GONE,      // not in the new results
     VERDICT_FAILED,    // wrong or not run in the new results

@@ -7,10 +7,13 @@
 #include "base/math.h"
 #include "lab/clock.h"
 
-/* What choosing takes at most, and as a multiple of the time that a race may sample. */
+/* The most time that choosing may take; and as a multiple of a race's sampling time. */
 static const double GLANCES_SECONDS = 1, GLANCES_OF_SAMPLING = 16;
 
-/* At a glance: what is slower than the fastest by more has no chance; launches that take the host longer have loaded code. */
+/*
+ * Of a glance: variants slower than the fastest by more have no chance; launches that take the host longer have loaded
+ * code.
+ */
 static const double GLANCE_NEAR = 1.5, GLANCE_LOADING_US = 50;
 
 /* Below it a glance is of the host, which enqueues a variant's kernels one after the other: nobody is out. */
@@ -74,8 +77,8 @@ static double near_of(double fastest_us)
 }
 
 /*
- * The shortest of a few launches, or of one where that is far slower than the fastest variant so far: most of them are. The first one
- * may have to load its code, which shows on the host: then its time is not the kernel's.
+ * The shortest of a few launches; of a single one where that is far slower than the fastest variant so far, as most
+ * are. The first launch may load code, which shows on the host: then its time is not the kernel's.
  */
 static ckl_status glance(const peer_entrant *e, const rotation *memory, ckl_stream stream, const device_event events[2],
                          double fastest_us, double *us)
@@ -92,8 +95,8 @@ static ckl_status glance(const peer_entrant *e, const rotation *memory, ckl_stre
 }
 
 /*
- * Variants that cannot be enqueued are left out. The first few are looked at however long that takes: of a convolution the library may
- * search for half a second, and plan attention for as long.
+ * Variants that cannot be enqueued are left out. The first few are looked at however long that takes: for a convolution
+ * the library may search for half a second, and plan attention as long.
  */
 static void glance_at_all(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
                           const device_event events[2], double seconds, contender *all, peer_finalists *out)
@@ -156,7 +159,7 @@ static ckl_status choose(const peer *p, const peer_problem *problem, const rotat
     if (out->tried == 0)
         FAIL(CKL_UNSUPPORTED, "%s: none of its variants runs: %s", p->name, ckl_error());
     qsort(all, (size_t)out->tried, sizeof *all, by_time);
-    int contenders = (int)min_i64(out->tried, PEER_FINALISTS + 1); // where the host is slow, a glance says little
+    int contenders = (int)min_i64(out->tried, PEER_FINALISTS + 1); // where the host is slow a glance tells little
     while (contenders < out->tried && contenders < CONTENDERS && all[contenders].us <= near_of(all[0].us))
         contenders++;
     if (contenders > PEER_FINALISTS) {

@@ -1,4 +1,4 @@
-/* entrant.h - those who race on one problem, ours and peers, as contestants of measure(). */
+/* entrant.h - the entrants of a race on one problem, ours and peers, as contestants of measure(). */
 #ifndef CKL_BENCH_ENTRANT_H
 #define CKL_BENCH_ENTRANT_H
 
@@ -22,7 +22,7 @@ typedef struct peer_entrant {
 contestant own_contestant(const own_entrant *e);
 contestant peer_contestant(const peer_entrant *e);
 
-/* Who of a peer's variants shall race. */
+/* The variants of a peer that race. */
 enum { PEER_FINALISTS = 3 };
 typedef struct peer_finalists {
     int variants[PEER_FINALISTS + 1];
@@ -32,9 +32,9 @@ typedef struct peer_finalists {
 } peer_finalists;
 
 /*
- * The fastest of a brief race between the fastest of a glance at every one, and variant 0. Glances end after 16 times the seconds that
- * a race may sample, a second at most: then not every variant was looked at, but the first few are always. A variant that a launch has shown to be far slower than
- * the fastest so far is not launched again.
+ * The fastest of a brief race between variant 0 and the fastest of a glance at each. Glances end after 16 times a race's
+ * sampling time, a second at most: then some variants were not looked at, but the first few always are. A variant that
+ * its first launch shows to be far slower than the fastest so far is not launched again.
  */
 ckl_status peer_choose_finalists(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
                                  double seconds, peer_finalists *out);

@@ -8,7 +8,7 @@
 #include "device/nvml.h"
 #include "lab/clock.h"
 
-/* The number that NVML takes, of a device called "cuda:N"; of others it knows nothing: -1. */
+/* NVML's number of the device "cuda:N"; -1 for others, which it does not know. */
 static int ordinal_of(const ckl_device *device)
 {
     static const char prefix[] = "cuda:";

@@ -4,7 +4,7 @@
 
 #include "device/device.h"
 
-/* All 0 where they cannot be had. */
+/* All 0 where unknown. */
 typedef struct gpu_state {
     int readings;
     double clock_mhz, clock_min_mhz, clock_max_mhz; // of the SMs: mean, lowest, highest
@@ -14,7 +14,7 @@ typedef struct gpu_state {
     double seconds;                                 // of the last reading
 } gpu_state;
 
-/* Reads again unless it did within GPU_READING_SECONDS. */
+/* Reads again, unless it did within GPU_READING_SECONDS. */
 void gpu_read(const ckl_device *device, gpu_state *state);
 
 /* The clock of the SMs now; 0 if it cannot be known. held: something keeps it down, the row before perhaps. */

@@ -22,7 +22,7 @@ enum { MEMORY_BYTES_MAX = 3 << 28 };
 
 /* Memory and a launch */
 
-/* What is timed: the driver's copy from one buffer to another, or a kernel on the first. */
+/* What is timed: the driver's copy between two buffers, or a kernel on the first. */
 typedef struct exercise {
     ckl_device *device;
     int64_t bytes;         // of a buffer
@@ -165,8 +165,8 @@ static double over(double amount, double rate)
 }
 
 /*
- * Reading alone is faster than copying: the bus need not turn. So as many bytes as are written are copied, the rest of the
- * reads, or of the writes, is alone.
+ * Reading alone is faster than copying: the bus need not turn. So the common part of reads and writes counts as copied,
+ * and the rest of either as alone.
  */
 static double memory_us(const result_header *h, const result_row *row)
 {
@@ -175,7 +175,7 @@ static double memory_us(const result_header *h, const result_row *row)
     return over(copied, h->copy_gbs * 1e3) + over(row->bytes - copied, (alone_gbs > 0 ? alone_gbs : h->copy_gbs) * 1e3);
 }
 
-/* What no row can be faster than: all its reads and then all its writes. */
+/* A bound for every row: all its reads and then all its writes. */
 static double least_memory_us(const result_header *h, const result_row *row)
 {
     double apart =

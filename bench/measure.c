@@ -14,7 +14,7 @@ enum {
     GRAPH_BRIEF_US = 400,    // where a rough order will do
     SECOND_ROUNDS = 2,       // of each second look
     BATCH_SAMPLES_MAX = 256, // queued before the host waits
-    SAMPLES_LEAST = 10,      // so that there is an interval, though it takes up to OVERTIME the time given
+    SAMPLES_LEAST = 10,      // so that there is an interval, even if that takes OVERTIME times the time given
     OVERTIME = 10,
     SAMPLES_MIN = 20,       // of each contestant before the interval of its median is believed
     WARM_LAUNCHES_MIN = 50, // of each contestant
@@ -22,7 +22,7 @@ enum {
     PROBES_OF_GRAPHS = 1,   // one uploads it, one is timed
     STEADY_READINGS = 3,    // of the clock, within STEADY_SPREAD
     WARM_READINGS = 40,     // of the clock, or more, in the time that warming up may take
-    LEAD_IN_US = 100        // of work in front of a batch: the host gets ahead of the GPU meanwhile
+    LEAD_IN_US = 100        // of work before a batch, while the host gets ahead of the GPU
 };
 
 static const double BATCH_US = 10e3, STEADY_SPREAD = 0.02, WIDTH_GOAL = 0.005, HOST_SHARE_MAX = 0.5;
@@ -106,7 +106,7 @@ static ckl_status enqueue_sample(race *r, int who, int place)
     return r->ops->event_record(r->device, r->end[place], r->stream);
 }
 
-/* Untimed work of about so long, the contestants interleaved. */
+/* Untimed work of about `us` microseconds, the contestants interleaved. */
 static ckl_status enqueue_untimed(race *r, double us)
 {
     double each = r->pass_us / r->count;
@@ -116,9 +116,9 @@ static ckl_status enqueue_untimed(race *r, double us)
 }
 
 /*
- * Work in front of a batch of so many passes that takes the GPU long and the host no time. The GPU must not catch up with
- * the host before the last sample, or the sample would include a wait. Where the host may be the slower one (Python enqueues
- * torch's kernels) it gets all the time that it needs.
+ * Work before a batch that takes the GPU long and the host no time. The GPU must not catch up with the host before the
+ * last sample, or the sample would include a wait. Where the host may be slower (Python enqueues torch's kernels) it
+ * gets all the time that it needs.
  */
 static ckl_status enqueue_lead_in(race *r, int passes)
 {
@@ -152,7 +152,7 @@ static ckl_status run_batch(race *r)
     return CKL_OK;
 }
 
-/* Estimates the time of a sample on the GPU, behind other work, and on the host; the first ones may load code. */
+/* Estimates the time of a sample on the GPU, behind other work, and on the host; the first launches may load code. */
 static ckl_status probe(race *r, int who, int probes, double *us, double *host_us)
 {
     *us = *host_us = INFINITY;
@@ -169,7 +169,7 @@ static ckl_status probe(race *r, int who, int probes, double *us, double *host_u
     return CKL_OK;
 }
 
-/* Every set takes part, and as often as the others. */
+/* Such that every set is used equally often. */
 static int launches_of_graph(const race *r, double us)
 {
     int64_t launches = min_i64(GRAPH_LAUNCHES, (int64_t)ceil(r->graph_us / us));
@@ -195,7 +195,7 @@ static ckl_status capture(race *r, int who, void **graph)
     return status == CKL_OK ? ended : status;
 }
 
-/* Those that never start early have no other graph. */
+/* Contestants whose launches never start early need no second graph. */
 static ckl_status capture_chain(race *r, int who)
 {
     if (r->contestants[who].chained || !r->ops->allow_overlap)
@@ -242,7 +242,7 @@ static void size_batch(race *r)
     r->rounds = (int)fmax(rounds, 1);
 }
 
-/* All of them before the first sample: while a graph is captured the GPU rests, and cools. */
+/* Captures all graphs before the first sample: meanwhile the GPU rests, and cools. */
 static ckl_status capture_all(race *r, bool chains)
 {
     double unused;
@@ -271,8 +271,8 @@ static ckl_status prepare(race *r, bool chains)
 }
 
 /*
- * The clock has settled when a few readings in a row are alike and nothing keeps it down: a heavy row leaves it low for the light one
- * behind it. Without NVML the time alone counts.
+ * The clock has settled when a few readings in a row are alike and nothing keeps it down: after a heavy row it is low
+ * for a light one. Without NVML the time alone counts.
  */
 static ckl_status warm_up(race *r, double seconds_max)
 {
@@ -447,7 +447,7 @@ ckl_status measure(const rotation *memory, ckl_stream stream, const measure_limi
     *out = (conditions){ .launches = r.samples[0].launches, .graphs = r.graphs, .gpu = r.gpu };
     if (status == CKL_OK && limits->twice && r.graphs)
         status = look_again(&r);
-    ckl_status idle = ckl_stream_synchronize(r.device, stream); // nothing may run on memory that the caller frees
+    ckl_status idle = ckl_stream_synchronize(r.device, stream); // nothing may still run on memory that the caller frees
     close_race(&r);
     return status == CKL_OK ? idle : status;
 }

@@ -1,11 +1,11 @@
 /*
  * measure.h - times contestants against each other in one run: the same memory, the same clocks, interleaved A B B A.
  *
- * A sample is one launch between two events or, where a contestant's launches are shorter than MEASURE_GRAPH_BELOW_US, a CUDA
- * graph of many launches divided by their number; all contestants of a race are timed in the same way.
+ * A sample is one launch between two events or, where a contestant's launches are shorter than MEASURE_GRAPH_BELOW_US,
+ * a CUDA graph of many launches divided by their number; all contestants of a race are timed in the same way.
  *
- * NOTE: events round one launch take some 5 us more than the launch (H200): no figure for short kernels. In a graph of many, a
- * kernel that may start before the one before has ended does so; without that it is a chain of dependent operations.
+ * NOTE: events around one launch take some 5 us more than the launch (H200): useless for short kernels. In a graph of
+ * many, kernels that may start before the one before has ended do so; others are a chain of dependent operations.
  */
 #ifndef CKL_BENCH_MEASURE_H
 #define CKL_BENCH_MEASURE_H

@@ -1,4 +1,4 @@
-/* plan_time.h - what a user waits for before the first run, and pays on every one. */
+/* plan_time.h - the time that a user waits before the first run, and that every run costs. */
 #ifndef CKL_BENCH_PLAN_TIME_H
 #define CKL_BENCH_PLAN_TIME_H
 
@@ -20,8 +20,8 @@ typedef struct plan_time {
 ckl_status plan_time_measure(const test_case *c, ckl_device *device, plan_time *out);
 
 /*
- * Host time of planning what is planned already, and of one run, on an open check that ran before. Where a run is known to keep the
- * GPU busy for kernel_us (0: it is not known) there are fewer of long ones.
+ * Host time of planning a problem again, and of one run, on an open check that has run. Long runs are fewer, where
+ * kernel_us is known (0: unknown).
  */
 ckl_status plan_time_again(const check *k, double kernel_us, double *plan_us, double *run_us);
 

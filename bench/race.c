@@ -1,4 +1,4 @@
-/* race.c - from a case to a row: check ours, make peers ready and check them, measure all together. */
+/* race.c - from a case to a row: check ours, prepare peers and check them, measure all together. */
 #include "bench/race.h"
 
 #include <stdio.h>
@@ -105,7 +105,7 @@ static void note_variants(const peer *p, const peer_finalists *chosen, int all, 
     text_free(&note);
 }
 
-/* Roles are given when all have been measured: until then variant 0 is the first, and others came close. */
+/* Roles are final when all have been measured: until then variant 0 is the first, others are finalists. */
 static ckl_status enter_peer(field_of_race *f, const peer *p, double seconds, result_row *row)
 {
     peer_problem *problem;
@@ -236,7 +236,7 @@ static void withdraw_variants(field_of_race *f, result_row *row)
     f->entrant_count = row->peer_count = kept < all ? kept : 0;
 }
 
-/* A peer may give up under way, where its operation cannot be captured: then again without it. */
+/* A peer may fail while it is captured: then all is measured again without it. */
 static ckl_status measure_all(field_of_race *f, const race_options *options, contestant *contestants, conditions *seen,
                               result_row *row)
 {
@@ -272,7 +272,7 @@ static ckl_status measure_row(field_of_race *f, const race_options *options, res
     return CKL_OK;
 }
 
-/* Nobody may have changed what all of them read: then no time counts. */
+/* No entrant may have changed the inputs: else no time counts. */
 static ckl_status check_inputs(field_of_race *f, result_row *row)
 {
     check_result result;

@@ -17,7 +17,7 @@ typedef struct race_options {
 /* Of an element of the first operand: the matrix units have a rate for 8 bits and one for more. */
 int race_input_bits(const test_case *c);
 
-/* Fills in what a row is of. */
+/* Fills in what identifies a row. */
 void race_describe(const test_case *c, const race_options *options, result_row *row);
 
 /*

@@ -43,7 +43,7 @@ static void print_peer(const result_row *row)
         printf(" %6s", "-");
 }
 
-/* Peers hardly overlap: what moved their time moved ours. */
+/* Peers' launches hardly overlap: what changes their time changes ours. */
 static void print_chain(const result_row *row)
 {
     const result_peer *best = result_find_peer(row, "best");

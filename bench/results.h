@@ -1,6 +1,6 @@
 /*
- * results.h - what a benchmark found, as JSON and CSV know it: every struct is one list of its members, from which the
- * struct, the writers and the reader derive.
+ * results.h - the results of a benchmark, in JSON and CSV: every struct is one list of members, from which struct,
+ * writers and reader derive.
  */
 #ifndef CKL_BENCH_RESULTS_H
 #define CKL_BENCH_RESULTS_H
@@ -152,7 +152,7 @@ void results_free(results *r);
 /* The fastest peer of that role, or NULL if none was timed. */
 const result_peer *result_find_peer(const result_row *row, const char *role);
 
-/* Whoever stops the program in the middle finds the file as it was before. */
+/* If the program is stopped in between, the file is as it was before. */
 ckl_status results_write_json(const results *r, const char *path);
 ckl_status results_write_csv(const results *r, const char *path);
 

@@ -16,8 +16,8 @@ typedef struct rotation {
 } rotation;
 
 /*
- * Copies set 0, which must hold the inputs: so many that all but one take twice the L2 cache, at least two, all within 60 % of
- * the device's memory. hot: set 0 only. Free it also after a failure.
+ * Copies set 0, which must hold the inputs, until all sets but one fill twice the L2 cache; at least two sets, within
+ * 60 % of the device's memory. hot: set 0 only. Free it also after a failure.
  */
 ckl_status rotation_create(const check *k, bool hot, rotation *r);
 void rotation_free(rotation *r);

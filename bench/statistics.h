@@ -1,4 +1,4 @@
-/* statistics.h - what is said about a sample of times: median, quantiles, and how sure the median is. */
+/* statistics.h - a sample of times in numbers: median, quantiles, and the uncertainty of the median. */
 #ifndef CKL_BENCH_STATISTICS_H
 #define CKL_BENCH_STATISTICS_H
 

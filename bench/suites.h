@@ -1,4 +1,4 @@
-/* suites.h - the rows of a run: the lines of several files in turn, and where the results of each go. */
+/* suites.h - the rows of a run: the lines of several files in turn, and where their results go. */
 #ifndef CKL_BENCH_SUITES_H
 #define CKL_BENCH_SUITES_H
 
@@ -28,8 +28,9 @@ typedef struct bench_suites {
 } bench_suites;
 
 /*
- * The lines of files, whose names commas part, - is stdin; of several files in turn: whatever stops a run leaves as much of each.
- * Two commas part groups of files: the lines of one come behind all of the group before. config, if not NULL, is forced on all. Free them also after a failure.
+ * The lines of files, whose names are separated by commas; - is stdin. Lines of several files are taken in turn, so
+ * that a run that stops has as much of each. Two commas separate groups of files: the lines of a group come after all
+ * of the group before. config, if not NULL, is forced on all. Free them also after a failure.
  */
 ckl_status suites_read(const char *paths, const char *config, bench_suites *out);
 

@@ -15,7 +15,7 @@ enum { ELITE = 8 }; // candidates that may have children
 
 typedef enum trial_state { STATE_NEW, STATE_BUSY, STATE_DESCRIBED, STATE_BUILT, STATE_DONE } trial_state;
 
-/* A candidate on its way; `record` is what the evidence will say of it. */
+/* A candidate in the gates; `record` is its line in the evidence. */
 typedef struct trial {
     tune_candidate candidate;
     trial_state state;
@@ -89,7 +89,7 @@ static void set_time(tune_trial *record, const summary *time, const summary *pla
     record->choice_us = plans->median;
 }
 
-/* The end of a trial, written down unless it was known. */
+/* Ends a trial; writes it down unless it was known. */
 static ckl_status finish(search *s, trial *t, tune_outcome outcome, const char *reason)
 {
     t->state = STATE_DONE;
@@ -102,7 +102,7 @@ static ckl_status finish(search *s, trial *t, tune_outcome outcome, const char *
     return tune_evidence_add(&s->evidence, &t->record);
 }
 
-/* Nothing of it is written: the next search begins with it. */
+/* Leaves a trial unwritten: the next search begins with it. */
 static void leave(trial *t)
 {
     t->state = STATE_DONE;
@@ -119,7 +119,7 @@ static tune_outcome outcome_named(const char *name)
     return (tune_outcome)i;
 }
 
-/* What the evidence knows of the same config and kernels holds. */
+/* Reuses what the evidence has on the same config and kernels. */
 static bool reuse(search *s, trial *t)
 {
     const tune_trial *known = tune_evidence_find(&s->evidence, t->record.config, t->record.digest);
@@ -143,7 +143,7 @@ static const trial *twin_of(const search *s, const trial *t)
     return NULL;
 }
 
-/* Behind the first gate, in order: so it does not matter which worker was faster. */
+/* After the first gate, in order, so that it does not matter which worker was faster. */
 static ckl_status sort_out(search *s, trial *t)
 {
     char reason[64];
@@ -182,7 +182,7 @@ static void note_first(search *s)
     s->result->opening_seconds = seconds_of(s);
 }
 
-/* Gives every idle worker the first trial that waits for its step. `until`: the state in which trials wait no more. */
+/* Gives every idle worker the first trial that waits for its step. `until`: the state in which trials are done. */
 static void hand_out(search *s, int first, trial_state until)
 {
     static const tune_job jobs[] = {
@@ -208,7 +208,7 @@ static void hand_out(search *s, int first, trial_state until)
     }
 }
 
-/* Until nothing is under way and nothing can be handed out. */
+/* Works until nothing is in progress and nothing can be handed out. */
 static ckl_status work(search *s, int first, trial_state until)
 {
     for (;;) {
@@ -254,7 +254,7 @@ static void add_trial(search *s, const tune_candidate *candidate, int generation
     r->parent = candidate->parent;
 }
 
-/* The best so far, the very best first; returns how many. */
+/* The best so far, best first; returns how many. */
 static int elite_of(const search *s, const trial *elite[ELITE])
 {
     int count = 0;
@@ -273,7 +273,7 @@ static int elite_of(const search *s, const trial *elite[ELITE])
     return count;
 }
 
-/* So many children of the best, each of a random one. */
+/* Adds `wanted` children of the best, each of a random one. */
 static void add_children(search *s, int generation, int wanted)
 {
     const trial *elite[ELITE];
@@ -343,7 +343,7 @@ static ckl_status race_best(search *s)
     bool runner;
     double seconds;
     tune_reply reply;
-    while (tune_crew_idle(&s->crew, true) < 0) // it crashed at the last trial, and opens the problem anew
+    while (tune_crew_idle(&s->crew, true) < 0) // it crashed at the last trial, and opens the problem again
         TRY(tune_crew_wait(&s->crew, &unused, &runner, &reply, &seconds));
     tune_crew_ask(&s->crew, TUNE_RUNNER, 0, &request);
     TRY(tune_crew_wait(&s->crew, &unused, &runner, &reply, &seconds));

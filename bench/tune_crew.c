@@ -17,7 +17,7 @@ static bool wait_for(int channel, double seconds)
     return poll(&wanted, 1, (int)(1e3 * seconds)) > 0;
 }
 
-/* What the runner says of itself; its end, or that it is late, is a failure. */
+/* Receives the runner's hello; fails if it ends or is late. */
 static ckl_status hear(tune_crew *crew, double seconds, tune_hello *hello)
 {
     tune_member *m = &crew->members[TUNE_RUNNER];
@@ -32,7 +32,7 @@ static ckl_status hear(tune_crew *crew, double seconds, tune_hello *hello)
     return status;
 }
 
-/* Waits until it has the device, not for the problem. */
+/* Waits until it has the device; the problem may still be opening. */
 static ckl_status start_runner(tune_crew *crew)
 {
     tune_member *m = &crew->members[TUNE_RUNNER];
@@ -120,7 +120,7 @@ static int next(const tune_crew *crew, bool *late)
     return soonest;
 }
 
-/* What a member that is late or has ended says of its trial. */
+/* Answers for a member that is late or has ended. */
 static void speak_for(tune_crew *crew, int member, bool late, tune_reply *reply)
 {
     text how = { 0 };

@@ -1,4 +1,4 @@
-/* tune_crew.h - the workers of a search: each has at most one request under way, and a wall limit for it. */
+/* tune_crew.h - the workers of a search: each has at most one request, with a wall limit. */
 #ifndef CKL_BENCH_TUNE_CREW_H
 #define CKL_BENCH_TUNE_CREW_H
 
@@ -29,7 +29,7 @@ typedef struct tune_crew {
 ckl_status tune_crew_open(const test_case *c, const tune_options *options, tune_crew *crew);
 void tune_crew_close(tune_crew *crew);
 
-/* In place of a trial: nobody works; the runner has come to be ready for requests. */
+/* In place of a trial: nobody works; the runner is ready for requests. */
 enum { TUNE_NOBODY = -1, TUNE_OPENED = -2 };
 
 /* A member of that kind with nothing to do; -1: there is none. */
@@ -38,8 +38,9 @@ int tune_crew_idle(const tune_crew *crew, bool runner);
 void tune_crew_ask(tune_crew *crew, int member, int trial, const tune_request *request);
 
 /*
- * Waits for the next answer: of which trial it is, whose it is, and its seconds. What hung or ended answers by its outcome, and is
- * replaced. *trial may be TUNE_NOBODY or TUNE_OPENED. A failure if the device or the problem cannot be opened.
+ * Waits for the next answer: its trial, who answers, and the seconds. For a worker that hung or ended the outcome says
+ * so, and it is replaced. *trial may be TUNE_NOBODY or TUNE_OPENED. Fails if the device or the problem cannot be
+ * opened.
  */
 ckl_status tune_crew_wait(tune_crew *crew, int *trial, bool *runner, tune_reply *reply, double *seconds);
 

@@ -1,4 +1,4 @@
-/* tune_evidence.c - what was tried, a JSON line each, behind a line that says where and how. */
+/* tune_evidence.c - what was tried, a JSON line each, after a line that says where and how. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

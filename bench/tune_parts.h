@@ -1,4 +1,4 @@
-/* tune_parts.h - the parts of the tuner: search space, evidence, and what the workers do for a candidate. */
+/* tune_parts.h - what the files of the tuner share: search space, evidence, and the workers' gates. */
 #ifndef CKL_BENCH_TUNE_PARTS_H
 #define CKL_BENCH_TUNE_PARTS_H
 
@@ -53,7 +53,7 @@ typedef struct tune_evidence {
 ckl_status tune_evidence_open(const char *path, const tune_header *header, const char *line, tune_evidence *e);
 void tune_evidence_close(tune_evidence *e);
 
-/* A trial with the same config and digest that came to an end of its own; NULL if there is none. */
+/* A finished trial with the same config and digest; NULL if there is none. */
 const tune_trial *tune_evidence_find(const tune_evidence *e, const char *config, const char *digest);
 ckl_status tune_evidence_add(tune_evidence *e, const tune_trial *trial);
 
@@ -75,7 +75,10 @@ typedef struct tune_reply {
     summary time[TUNE_FINALISTS_MAX + 1]; // of the configs, then of the plan's choice
 } tune_reply;
 
-/* What the process that runs candidates says first: when it has opened the device, and again when the problem is there. */
+/*
+ * What the process that runs candidates sends first: when it has opened the device, and again when the problem is
+ * ready.
+ */
 typedef struct tune_hello {
     ckl_status status;
     char sentence[TUNE_REASON_BYTES];

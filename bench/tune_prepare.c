@@ -66,7 +66,9 @@ static ckl_status compile(const preparing *p, const ir_kernel *kernel)
     return CKL_OK;
 }
 
-/* Right on a small problem? What cannot be made small, or has no room on the emulated GPU, is left to the device. */
+/*
+ * Is it right on a small problem? What cannot be made small, or does not fit the emulated GPU, is left to the device.
+ */
 static ckl_status emulate(const preparing *p, const char *config)
 {
     test_case small;

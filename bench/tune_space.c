@@ -1,4 +1,4 @@
-/* tune_space.c - which configs are tried: the first generation, and children of those that did well. */
+/* tune_space.c - the configs to try: the first generation, and children of the best. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +57,7 @@ static bool is_new(tune_space *s, const char *config)
     return true;
 }
 
-/* What a plan makes of a text that forces it; NULL and the thread's sentence if it takes it not. */
+/* The config that a plan makes of a forcing text; NULL and the thread's sentence if it refuses. */
 static const void *configure(tune_space *s, const char *force, const implementation **impl)
 {
     void *config;
@@ -87,7 +87,7 @@ static void add(generation *g, const char *force, const char *changed, int paren
                                            .reason = config ? "" : arena_text(&g->space->memory, ckl_error()) };
 }
 
-/* The cheapest by the implementation's own prediction, at most half of what there is room for: others are to be tried, too. */
+/* The cheapest by the implementation's prediction, at most half of the room: others must be tried, too. */
 static void add_ranked(generation *g, const implementation *impl)
 {
     tune_space *s = g->space;
@@ -116,7 +116,7 @@ static void add_midpoints(text *list)
 }
 
 /*
- * A field's values as words; returns how many. Beside those that are listed, integers take what lies between two of them: lists are
+ * A field's values as words; returns how many. Integers also take values between two listed ones: the lists are only
  * what somebody thought worth trying.
  */
 static int words_of(const field *f, text *list, const char **words, int *lengths)

@@ -14,7 +14,7 @@
 
 enum { SEEDS = 3, FIRST_LOOKS = 2 };
 
-// A screening pass separates what differs by some percent; the final one waits until medians are sure (measure.c).
+// A screening pass separates candidates that differ by some percent; the final one waits until medians are sure (measure.c).
 static const double TRIAL_SECONDS = 0.03, FINAL_SECONDS = 2, FINAL_WARM_SECONDS = 1;
 static const double LARGE_BYTES = 1 << 28;
 static const double SLOW = 3; // times the plan's choice: not worth more than a first look
@@ -118,7 +118,7 @@ static ckl_status race(trials *t, const own_entrant *candidates, int count, cons
     return CKL_OK;
 }
 
-/* Then comparing takes the host longer than everything else: all seeds are for the finalists. */
+/* Does comparing take the host longer than all else? Then only finalists are checked with all seeds. */
 static bool is_large(const trials *t)
 {
     return adapter_bytes(t->checks[0].c->test, t->checks[0].c->problem) > LARGE_BYTES;
@@ -142,7 +142,7 @@ static ckl_status run_candidate(trials *t, const own_entrant *e, tune_reply *rep
     return race(t, e, 1, &BRIEFLY, reply);
 }
 
-/* Once more from the start: inputs are left as they were, and a repetition has the same bits. */
+/* Checks again from the start: inputs are unchanged, and a repetition has the same bits. */
 static ckl_status check_whole(trials *t, const ckl_plan *plan, tune_reply *reply)
 {
     check *k = &t->checks[0];

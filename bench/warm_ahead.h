@@ -1,8 +1,9 @@
 /*
- * warm_ahead.h - a process that compiles the kernels of all rows into the caches on disk while the first rows are measured.
+ * warm_ahead.h - a process that compiles the kernels of all rows into the caches on disk while the first rows are
+ * measured.
  *
- * Not threads of this one: a thread that loads a kernel holds the driver's locks and waits for the GPU, and what is being timed waits
- * with it. The process ends with this one, at the latest.
+ * Not threads of this process: a thread that loads a kernel holds the driver's locks and waits for the GPU, and what is
+ * being timed would wait with it. The process ends with this one at the latest.
  */
 #ifndef CKL_BENCH_WARM_AHEAD_H
 #define CKL_BENCH_WARM_AHEAD_H

@@ -6,7 +6,6 @@ import torch
 from torch import nn
 
 import cutekernellib as ckl
-import cutekernellib.torch
 
 warnings.simplefilter("ignore", ckl.EmulatorWarning)
 device = "cuda" if torch.cuda.is_available() else "cpu"

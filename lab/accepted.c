@@ -52,7 +52,7 @@ ckl_status accepted_read(const char *path, accepted *out)
         accepted_add(out, c.digest, c.registers);
     if (file)
         fclose(file);
-    sort(out); // a merge may have put lines together
+    sort(out); // a merge may leave lines out of order, or twice
     return CKL_OK;
 }
 

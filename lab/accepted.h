@@ -1,6 +1,6 @@
 /*
- * accepted.h - code that ptxas has taken before, without spills: a committed file of digests, so that a quick test asks it about
- * new code alone. What another release of ptxas took says nothing.
+ * accepted.h - code that ptxas has accepted before, without spills: a committed file of digests, so that a quick test
+ * assembles new code alone. It holds for one release of ptxas.
  */
 #ifndef CKL_LAB_ACCEPTED_H
 #define CKL_LAB_ACCEPTED_H
@@ -22,7 +22,7 @@ typedef struct accepted {
 /* PTX without comments and lines of C as a number: where it is the same, so is the code. */
 uint64_t accepted_digest(const char *ptx);
 
-/* What the file says; nothing where it is of another ptxas than the one installed, or where there is none. */
+/* Reads the file; empty where it is of another ptxas than the installed one, or does not exist. */
 ckl_status accepted_read(const char *path, accepted *out);
 ckl_status accepted_write(const char *path, accepted *all); // sorted, each once
 void accepted_free(accepted *all);

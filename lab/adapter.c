@@ -15,7 +15,7 @@ ckl_status adapter_prepare(const operator_test *t, void *problem)
     return t->prepare ? t->prepare(problem) : CKL_OK;
 }
 
-/* As the operator lists them: a tensor that may be NULL is there. */
+/* As the operator lists them; a tensor that may be NULL is included. */
 static int list_operands(const operator_info *op, const void *desc, operand *out)
 {
     plan_tensor tensors[PLAN_TENSORS_MAX];

@@ -8,7 +8,7 @@ ckl_status adapter_prepare(const operator_test *t, void *problem);
 int adapter_operands(const operator_test *t, const void *problem, operand out[OPERANDS_MAX]); // their count
 void adapter_desc(const operator_test *t, const void *problem, void *desc);
 
-/* Sets the pointer of operand `i` if it is another's memory, which has its pointer already, or a number on the host. */
+/* Sets the pointer of operand `i` if it has the memory of another, set before, or is a number on the host. */
 void adapter_pointer(const operand *o, int i, void *pointers[OPERANDS_MAX]);
 ckl_status adapter_run(const operator_test *t, const ckl_plan *plan, void *const pointers[OPERANDS_MAX],
                        ckl_stream stream);

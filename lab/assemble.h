@@ -1,4 +1,4 @@
-/* assemble.h - NVIDIA's ptxas, where it is installed, as a judge of the PTX we print. */
+/* assemble.h - NVIDIA's ptxas, where it is installed, checks the PTX that we print. */
 #ifndef CKL_LAB_ASSEMBLE_H
 #define CKL_LAB_ASSEMBLE_H
 
@@ -11,7 +11,7 @@ typedef struct assembled {
     int registers;   // of a thread
     int spill_bytes; // stores and loads
     int stack_bytes;
-    char complaint[512]; // why it is not good
+    char complaint[512]; // why not
 } assembled;
 
 /* The path of ptxas: on PATH or in the CUDA toolkit's usual place; NULL if there is none. */

@@ -22,7 +22,7 @@ void case_clear(test_case *c);
 /* Forces a config: line_config(). */
 ckl_status case_config(test_case *c, const char *config);
 
-/* The same problem with another config forced; it lives as long as the one that it was copied from. Clear it in any case. */
+/* The same problem with another config forced. `from` must outlive it. Clear it in any case. */
 ckl_status case_copy(const test_case *from, const char *config, test_case *out);
 
 /* Appends the line that repeats this case: paste it after `ckl run`. */

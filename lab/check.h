@@ -27,16 +27,19 @@ typedef struct check_result {
     char fault[1024];                // what is wrong; "" if passed
 } check_result;
 
-/* Plans the case, which outlives the check, makes its memory and fills it; stream NULL: one of its own. Close it also after a failure. */
+/*
+ * Plans the case, makes its memory and fills it. The case must outlive the check; stream NULL: its own. Close it also
+ * after a failure.
+ */
 ckl_status check_open(const test_case *c, ckl_device *device, ckl_stream stream, check *k);
 void check_close(check *k);
 
-/* The same with images that are there already, which are the check's from now on, also after a failure: theirs are none. */
+/* The same with images that exist. The check takes them over, also after a failure, and leaves none behind. */
 ckl_status check_open_on(const test_case *c, ckl_device *device, ckl_stream stream, operand_images *images, check *k);
 
 /*
- * Plans anew, after an implementation or config was written into the case, for the same memory and inputs. References are computed
- * once if images.keep_references says so.
+ * Plans again, after an implementation or config was written into the case, for the same memory and inputs. With
+ * images.keep_references references are computed once.
  */
 ckl_status check_replan(check *k);
 
@@ -49,26 +52,26 @@ ckl_status check_enqueue(const check *k);
 /* Writes all operands, runs once, waits, and compares. A wrong result is CKL_OK with result->passed false. */
 ckl_status check_run(check *k, check_result *result);
 
-/* The same but for what the run did to its inputs: check_untouched() looks for that, at the end of several runs. */
+/* The same without the check of inputs: check_untouched() does that at the end of several runs. */
 ckl_status check_run_outputs(check *k, check_result *result);
 
 /*
- * After check_run(), for another plan of the same problem: the same with the inputs that are there already. That they are still as
- * they were is not looked at.
+ * After check_run(), for another plan of the same problem: the same with the inputs in memory, whose contents are not
+ * checked.
  */
 ckl_status check_run_plan(check *k, const ckl_plan *plan, check_result *result);
 
 /*
- * After check_run(): runs once more over another poison; the result must be the same bit for bit, of an order-dependent
- * implementation right once more.
+ * After check_run(): runs again over another poison. The result must be the same bit for bit; of an order-dependent
+ * implementation it must be right again.
  */
 ckl_status check_run_again(check *k, check_result *result);
 
-/* Compares what operand_set_read() brought back, or its outputs alone; for callers that ran the case by themselves. */
+/* Compares what operand_set_read() read, or its outputs alone; for callers that ran the case themselves. */
 void check_compare(check *k, check_result *result);
 void check_compare_outputs(check *k, check_result *result);
 
-/* Reads the inputs back: whoever has run since they were written must have left them alone. */
+/* Reads the inputs back: no run since they were written may have changed them. */
 ckl_status check_untouched(check *k, check_result *result);
 
 #endif

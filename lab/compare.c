@@ -12,12 +12,12 @@
 
 static const double REFERENCE_FLOPS_PER_CORE = 5e8; // about a second of readable double-precision loops
 
-// a unit of f32's subnormals: hard inputs reach 1000, and may be the factor of a term that was rounded to one
+// a unit of f32's subnormals times 2^10: hard inputs reach 1000, and may multiply a term that was rounded to that unit
 static const double HARD_SUBNORMAL = 0x1p-139;
 
 enum {
     REFERENCES_BYTES_MAX = 1 << 30,
-    ELEMENT_FLOPS = 30,   // that comparing an element is worth, beside its reference
+    ELEMENT_FLOPS = 30,   // the cost of comparing an element, beside its reference
     BLOCK_BYTES = 1 << 20 // what a thread compares at a time
 };
 
@@ -67,13 +67,13 @@ static bool is_bound(double bound)
     return bound >= 0 && bound < INFINITY;
 }
 
-/* As an integer type holds a float: truncated; NaN is 0. Anything but 0 is true. */
+/* A float as an integer type stores it: truncated; NaN is 0. Anything but 0 is true. */
 static double truncated(ckl_dtype dtype, double x)
 {
     return dtype == CKL_BOOL ? x != 0 : round_to(dtype, trunc(x));
 }
 
-/* Rounding is monotonic: what lies between the ends of the bound ends between them as an integer. */
+/* Truncation is monotonic: what lies within the bound lies, as an integer, between the truncated ends. */
 static bool admits_integer(const tolerance *t, double got, double expected, double magnitude, double *bound)
 {
     if (got == truncated(t->dtype, expected))
@@ -179,7 +179,10 @@ static reference_slice make_room(int64_t elements)
     return room;
 }
 
-/* Room for the references that an output keeps; none if they were not asked for, or are too large to keep. Returns the sample's size. */
+/*
+ * Makes room for the references of an output, unless they are not wanted or too large to keep. Returns the sample's
+ * size.
+ */
 static int64_t open_references(const test_case *c, const slicing *cut, operand_images *images)
 {
     const int output = cut->output;
@@ -196,7 +199,7 @@ static int64_t open_references(const test_case *c, const slicing *cut, operand_i
     return count;
 }
 
-/* The reference of slice number i of the sample: kept, or computed into `room` or into what is kept. */
+/* The reference of slice i of the sample: a kept one, or computed into `room` or into what is kept. */
 static reference_slice reference_of(const slicing *cut, const operand_images *images, int64_t i, int64_t slice,
                                     reference_slice room)
 {
@@ -361,7 +364,7 @@ bool compare_untouched(const operand_image *o, check_result *result)
     return report_difference(o, o->image, o->after, "is an input but was written at", result);
 }
 
-/* Of an operand without padding. */
+/* Are the canaries intact? For an operand without padding. */
 static bool are_canaries_intact(const operand_image *o)
 {
     size_t end = o->start + (size_t)o->span * ckl_dtype_bytes(o->info.dtype);

@@ -1,4 +1,4 @@
-/* compare.h - the one place that says how far a result may be from its reference. */
+/* compare.h - the one place that bounds the error of a result. */
 #ifndef CKL_LAB_COMPARE_H
 #define CKL_LAB_COMPARE_H
 
@@ -30,21 +30,21 @@ typedef struct tolerance {
 tolerance tolerance_of(const test_case *c, ckl_dtype output);
 
 /*
- * Whether got is right: equal to expected as the type holds it (NaN equals NaN, infinities equal by sign), or within *bound of
- * it. A bound that is no number from 0 to infinity is the reference's own error: it admits nothing but what is equal.
+ * Whether got is right: equal to expected as the type holds it (NaN equals NaN, infinities equal by sign), or within
+ * *bound of it. A bound that is NaN or negative is an error of the reference: it admits equal values alone.
  */
 bool tolerance_admits(const tolerance *t, double got, double expected, double magnitude, double *bound);
 
 /*
- * Adds one output's comparison to the result. `output` counts outputs only; o is its image. Where not every element is known to
- * be right, none may be left poisoned.
+ * Adds one output's comparison to the result. `output` counts outputs only; o is its image. Where only a sample is
+ * compared, no element may be left poisoned.
  */
 void compare_output(const test_case *c, operand_images *images, const operand_image *o, int output,
                     check_result *result);
 
 /*
- * Computes the references that comparisons of these images will keep (images->keep_references): the slices of the sample, as the
- * effort and this thread's number of threads make it. Images alone are needed, no device.
+ * Computes the references that comparisons of these images will keep (images->keep_references): those of the sample,
+ * which depends on the effort and on this thread's number of threads. Needs no device.
  */
 void compare_prepare(const test_case *c, operand_images *images);
 

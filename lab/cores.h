@@ -3,8 +3,8 @@
 #define CKL_LAB_CORES_H
 
 /*
- * Processors that this process may keep busy: those of its affinity, and no more than the time that its control group is given.
- * More threads would be stopped, all of them, when that time is spent.
+ * Processors that this process may keep busy: those of its affinity, but no more than the CPU time of its control
+ * group. With more threads all of them would be stopped whenever that time is spent.
  */
 int cores_available(void);
 

@@ -1,4 +1,4 @@
-/* fill.c - values computed from (seed, operand, element), so that elements can be made in any order. */
+/* fill.c - values are functions of (seed, operand, element), so elements can be made in any order. */
 #include "lab/fill.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ typedef struct source {
     double low, high;
     bool ranged;      // no value may leave low..high
     bool integer;     // of the dtype
-    int64_t sparsity; // FILL_INTEGERS: one element in so many is not zero
+    int64_t sparsity; // FILL_INTEGERS: one element in this many is not zero
 
     double most;   // the largest hard number
     int64_t shift; // the kind of the first hard line
@@ -69,13 +69,13 @@ static double normal(const source *s, int64_t row, int64_t column, uint64_t rand
     return middle + deviation * z;
 }
 
-/* An integer of the operand's range: indices and lengths are never out of it, however inputs are filled. */
+/* An integer of the operand's range: indices and lengths never leave it, however inputs are filled. */
 static double index_value(const source *s, uint64_t random)
 {
     return s->low + floor(unit(random) * (s->high - s->low + 1));
 }
 
-/* Index number i of those that differ: a permutation of the range, because a prime beyond it has no factor in common with it. */
+/* Distinct index i: a permutation of the range, as a prime larger than the range has no common factor with it. */
 static double distinct_index(const source *s, int64_t i)
 {
     const uint64_t prime = 2654435761, count = (uint64_t)(s->high - s->low) + 1;
@@ -83,8 +83,8 @@ static double distinct_index(const source *s, int64_t i)
 }
 
 /*
- * Element i of `count` that rise to `total` in steps of at most high: evenly, and by up to as much further as leaves all steps in
- * their range. Half of them are at an end, so that the least and the largest steps are found, too.
+ * Element i of `count` that rise to `total` in steps of at most high: evenly, plus a random distance that keeps all
+ * steps in their range. Half of the distances are extreme, so that the smallest and largest steps occur, too.
  */
 static double rising_value(const source *s, int64_t i, int64_t count, int64_t total)
 {
@@ -95,7 +95,7 @@ static double rising_value(const source *s, int64_t i, int64_t count, int64_t to
     return (double)(i * total / steps + (i == 0 || i == count - 1 ? 0 : within));
 }
 
-/* Hard inputs: what becomes of a random number. */
+/* Hard inputs: how a random number is changed. */
 
 static double plain(const source *s, double x)
 {
@@ -180,7 +180,10 @@ static const hard_kind hard_kinds[] = {
     { subnormal_f32, false }, { least, true },          { far_above, true }, { not_a_number, true },
 };
 
-/* Kinds that elements go through which are alone, plain ones at the end: primes, so that two operands meet in each pair. */
+/*
+ * Periods of kinds for single elements, plain ones at the end: primes, so that two operands meet in every pair of
+ * kinds.
+ */
 static const int64_t periods_alone[] = { 23, 29, 31, 37 };
 
 /* Columns first .. end - 1 of a row. */
@@ -211,7 +214,7 @@ static place place_of(const operand *o, int64_t row, int64_t column)
     return p;
 }
 
-/* The place of the single hard element, as often as the kind has had its turn: back from the end, or by the golden ratio. */
+/* The place of the single hard element in a kind's turn: back from the end, or by the golden ratio. */
 static int64_t single_place(const source *s, int64_t turn, int64_t kind, int64_t length)
 {
     if ((turn + kind) % 2)
@@ -252,12 +255,12 @@ static source source_of(const operand_image *o, int number, uint64_t seed, doubl
     }
     s.sparsity = max_i64(1, (int64_t)(terms / SUM_EXACT));
     s.most = info->hard_max > 0 ? fmin(info->hard_max, dtype_max(info->dtype)) : dtype_max(info->dtype);
-    s.shift = (int64_t)(random_at(s.stream, (uint64_t)(o->rows * o->columns)) >> 32); // problems of few lines differ
+    s.shift = (int64_t)(random_at(s.stream, (uint64_t)(o->rows * o->columns)) >> 32); // so problems of few lines differ
     s.period = info->along ? COUNT_OF(hard_kinds) : periods_alone[number % COUNT_OF(periods_alone)];
     return s;
 }
 
-/* One element; row and column matter to hard inputs, and to those that differ or rise. */
+/* One element; row and column matter to hard, distinct and rising inputs. */
 static double value_of(const operand_image *o, const source *s, operand_fill how, int64_t row, int64_t column,
                        uint64_t random)
 {
@@ -280,7 +283,7 @@ static void fill_chunk(const operand_image *o, const source *s, operand_fill how
     }
 }
 
-/* Random elements for a large operand, whose chunks are windows of them at random places. */
+/* Random elements for a large operand, whose chunks are windows of these at random places. */
 static unsigned char *make_windows(const operand_image *o, const source *s, operand_fill how)
 {
     unsigned char *made = malloc((size_t)WINDOWS_ELEMENTS * ckl_dtype_bytes(o->info.dtype));

@@ -90,7 +90,9 @@ static double free_bytes(void)
     return kib >= 0 ? (double)kib * 1024 : (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* Of each operand: two images; an emulated device has its memory here, too, and as much again to know what was written. */
+/*
+ * Copies of each operand: two images. An emulated device also has its memory here, and as much again to track writes.
+ */
 enum { GPU_COPIES = 2, EMULATOR_COPIES = 4 };
 
 double operand_images_bytes(const test_case *c)
@@ -122,7 +124,7 @@ ckl_status operand_images_fit(const test_case *c, const ckl_device_info *device)
     return CKL_OK;
 }
 
-/* By all threads: the first one to touch a page waits for it. */
+/* With all threads, as touching a new page takes time. */
 static void set_bytes(unsigned char *to, unsigned char byte, size_t bytes)
 {
 #pragma omp parallel for
@@ -254,7 +256,10 @@ static void fill_table(const operand_image *o, const operand_set *set)
     }
 }
 
-/* What the image holds: of an output without gaps that is one byte between the canaries, and the device writes it by itself. */
+/*
+ * Writes an image to the device. An output without gaps is one byte between the canaries, which the device sets by
+ * itself.
+ */
 static ckl_status write_operand(ckl_device *device, const operand_images *images, const operand_set *set, int i,
                                 ckl_stream stream)
 {

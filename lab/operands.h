@@ -1,9 +1,9 @@
 /*
  * operands.h - the memory of a case: filled inputs, poisoned outputs, canaries around and between.
  *
- * Images are what the host knows of every operand, from its first canary to its last: `image` is what is there before a run,
- * `after` what is there after it. Device memory may exist several times (a benchmark rotates through sets so that the L2
- * cache is cold); all sets start from the same images.
+ * Images hold every operand on the host, from its first canary to its last: `image` before a run, `after` after it.
+ * Device memory may exist several times (a benchmark rotates through sets so that the L2 cache is cold); all sets start
+ * from the same images.
  */
 #ifndef CKL_LAB_OPERANDS_H
 #define CKL_LAB_OPERANDS_H

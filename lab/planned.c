@@ -26,8 +26,8 @@ typedef struct noting_device {
 } noting_device;
 
 /*
- * Pairs are moved, not computed with: in PTX that multiplies a pair of which one half is a known negative number ptxas 13.0
- * loses a sign, and no operator shall come to depend on that.
+ * Pairs are moved, never computed with: where PTX multiplies a pair of which one half is a known negative number, ptxas
+ * 13.0 loses a sign. No operator may depend on that.
  */
 static ckl_status check_pairs(const ir_kernel *kernel)
 {
@@ -113,9 +113,7 @@ static ckl_status launch(ckl_device *d, const device_kernel *kernel, const devic
     return CKL_OK;
 }
 
-enum {
-    WORKSPACE = 16
-}; // its place among the operands, which stays where more of them come: digests of calls have the address
+enum { WORKSPACE = 16 }; // a place that later operands do not change: digests of calls have the address
 
 /* Memory that nobody touches: each operand has 4 TiB of addresses. */
 static void *address_at(int place)
@@ -203,7 +201,7 @@ ckl_status planned_open(const ckl_device_info *like, ckl_device **device)
     noting_device *made = calloc(1, sizeof *made);
     if (!made)
         abort();
-    const char *id = like->emulated ? like->id : "emulator:h200"; // which has room for whatever the device has room for
+    const char *id = like->emulated ? like->id : "emulator:h200"; // with room for whatever fits the device
     ckl_status status = ckl_device_open(id, &made->emulator);
     if (status != CKL_OK) {
         free(made);

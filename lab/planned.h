@@ -1,7 +1,7 @@
 /*
- * planned.h - a device that plans and does not run: what a plan loads and launches becomes text. It stands for a GPU that need
- * not be there: an emulated one loads the kernels, counts resident clusters and encodes tensor maps. A kernel that computes with
- * pairs of 16-bit floats is CKL_INTERNAL.
+ * planned.h - a device that plans and does not run: what a plan loads and launches becomes text. It stands for a GPU
+ * that need not be present: an emulated one loads the kernels, counts resident clusters and encodes tensor maps. A
+ * kernel that computes with pairs of 16-bit floats is CKL_INTERNAL.
  */
 #ifndef CKL_LAB_PLANNED_H
 #define CKL_LAB_PLANNED_H

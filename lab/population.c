@@ -39,7 +39,7 @@ static const size_kind size_kinds[] = {
     { "length", 1, 1 << 28, "1000 4096 65536 1000000 4194304 16777216 67108864" },
 };
 
-/* How many of 100 sizes are what, in this order; one too small for its multiple is of the next share. */
+/* Shares of 100 sizes, in this order; a size too small for its multiple falls into the next share. */
 static const struct share {
     int percent;
     int64_t multiple; // 0: known; 1: odd
@@ -55,7 +55,7 @@ static int64_t draw_known(const size_kind *kind, uint64_t *r)
     return strtoll(word, NULL, 10);
 }
 
-/* Every power of two is as likely, and so is every number from it to the next one. */
+/* All powers of two are equally likely, and so are all numbers from one to the next. */
 static int64_t draw_between(int64_t low, int64_t high, uint64_t *r)
 {
     int octaves = 1;
@@ -154,7 +154,7 @@ static const char *any_pattern(const operator_test *test, uint64_t *r)
     return test->population[random_below(r, count)];
 }
 
-/* Appends the line if it is legal, within the limits, and not within the smaller one of memory. */
+/* Appends the line if it is legal, within the limits, and needs at least bytes_min. */
 static bool append_legal(const char *drawn, random_problem_limits limits, double bytes_min, text *line)
 {
     test_case c;

@@ -20,7 +20,7 @@ enum {
     MISALIGN_ONE_IN = 8
 };
 
-/* Half the time one more or one less than a multiple: most tails are there. */
+/* Half the time one more or one less than a multiple, where most tails are. */
 static int64_t other_size(int64_t size, uint64_t *r)
 {
     int64_t scaled = size * (1 + random_below(r, GROWTH_MAX)) >> random_below(r, 6);

@@ -1,16 +1,18 @@
 /*
  * soak.h - random problems on several streams and threads for a while, their results checked, memory watched.
  *
- * Each stream belongs to one thread and has one problem at a time. A problem's first run is compared with the reference,
- * whole or by sample as `ckl run` does. Further rounds poison the outputs, write every operand anew, and enqueue the problem one or
- * several times, plainly or as a graph, while the other streams do the same; each round must leave the bits of the first run,
- * and inputs, padding and canaries as they were. How often follows from the seed and from the time that the first run took.
+ * Each stream belongs to one thread and has one problem at a time. A problem's first run is compared with the
+ * reference, whole or by sample as `ckl run` does. Further rounds poison the outputs, write every operand again, and
+ * enqueue the problem once or several times, plainly or as a graph, while the other streams do the same. Each round
+ * must leave the bits of the first run, and inputs, padding and canaries unchanged. The number of rounds follows from
+ * the seed and from the time of the first run.
  *
- * Time is cut into phases. After each all threads have ended, plans, streams and memory are given back and caches are emptied;
- * what the device and the process still use then must not grow: by no more than SOAK_DEVICE_GROWTH_MAX and SOAK_HOST_GROWTH_MAX
- * over the most that was seen in the first third of the phases. The bounds hold what drivers, allocators and thread pools keep
- * for later; other users of the same GPU disturb the first. What the process has beyond heap_bytes are mappings: the driver's
- * and its compiler's, stacks of threads, the emulator's tables of freed global memory (of 64 MiB at most).
+ * Time is cut into phases. After each, all threads have ended, plans, streams and memory are freed, and caches are
+ * emptied. What the device and the process still use must not grow by more than SOAK_DEVICE_GROWTH_MAX and
+ * SOAK_HOST_GROWTH_MAX over the most seen in the first third of the phases. The bounds allow for what drivers,
+ * allocators and thread pools keep; other users of the same GPU disturb the first. What the process has beyond
+ * heap_bytes are mappings: the driver's and its compiler's, stacks of threads, the emulator's tables of freed global
+ * memory (at most 64 MiB).
  */
 #ifndef CKL_LAB_SOAK_H
 #define CKL_LAB_SOAK_H
@@ -32,12 +34,12 @@ typedef struct soak_sums {
     int64_t kernel_sets, image_bytes;         // loaded, and kept for further problems, until the last phase ended
     int64_t device_growth, host_growth;       // over the first third; 0 while there is none
     bool lost;                                // the device accepts no work any more
-    bool stuck;                    // a thread was at one thing for too long: threads are left behind, leave the process
-    double run_seconds_max;        // of the first run of each problem
-    char slowest[SOAK_LINE_BYTES]; // the problem of that run
+    bool stuck;                               // a thread was stuck: threads are left behind, the process must exit
+    double run_seconds_max;                   // of the first run of each problem
+    char slowest[SOAK_LINE_BYTES];            // the problem of that run
 } soak_sums;
 
-/* What a stream is at where nothing ends. */
+/* What a stream is doing when nothing ends. */
 typedef struct soak_wait {
     int thread, stream;
     int64_t number;                  // of its problem
@@ -56,7 +58,7 @@ typedef struct soak_options {
     int threads, streams;      // a multiple of threads, at most SOAK_STREAMS_MAX
     const operator_test *only; // NULL: every operator
     double progress_seconds;
-    double stuck_seconds; // that a thread may be at one thing: planning, waiting for a round, a reference
+    double stuck_seconds; // that a thread may take for one thing: planning, waiting for a round, a reference
 
     /* Called by one thread at a time. */
     void (*failed)(const char *line, int64_t number, const char *plan, const char *what);
@@ -65,7 +67,7 @@ typedef struct soak_options {
     void (*waiting)(const soak_wait *wait); // where stuck: for each stream with a problem, then once more with its work
 } soak_options;
 
-/* Runs until time, problems or device are at their end. CKL_OK also when something was wrong: the sums say it. */
+/* Runs until time, problems or device end. CKL_OK also when something was wrong: the sums tell. */
 ckl_status soak_run(ckl_device *device, const soak_options *options, soak_sums *sums);
 
 /* Nothing wrong, lost, stuck or leaked. */

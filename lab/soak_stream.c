@@ -10,11 +10,11 @@
 #include "lab/compare.h"
 
 enum { ROUNDS_MAX = 16, GRAPH_ONE_IN = 2, FIRST_POISON = 0xff };
-enum { BURST_MAX_EMULATED = 4, BURST_MAX_GPU = 32 }; // runs of a round: a GPU's streams are to overlap
+enum { BURST_MAX_EMULATED = 4, BURST_MAX_GPU = 32 }; // runs of a round: on a GPU streams should overlap
 
 /*
- * A problem whose runs take longer has fewer of them. NOTE: a kernel of a thread a row, attention's naive one of 164 rows and 2101
- * keys of d=640, may take a second of a GPU; a graph of 27 such runs was taken for a kernel that never ends.
+ * Problems with long runs have fewer of them. NOTE: a kernel of a thread a row, attention's naive one of 164 rows and
+ * 2101 keys of d=640, may take a second of a GPU; a graph of 27 such runs was taken for a kernel that never ends.
  */
 static const double ROUND_SECONDS_MAX = 0.25, PROBLEM_SECONDS_MAX = 2;
 
@@ -216,7 +216,7 @@ void soak_stream_enqueue(soak_stream *s)
     begin_stage(s, enqueued);
 }
 
-/* What a round left: the first run's bits, and nothing else touched. */
+/* Checks what a round left: the first run's bits, and nothing else changed. */
 static void judge(soak_stream *s)
 {
     check_result result = { .passed = true };

@@ -37,10 +37,10 @@ typedef struct soak_stream {
     soak_done done;
 } soak_stream;
 
-/* What it is at; NULL: it has no problem. Of any thread. */
+/* What it is doing; NULL: it has no problem. Any thread may ask. */
 const char *soak_stream_stage(const soak_stream *s);
 
-/* How long its thread has been at that; 0 where the thread is not at it, but at another stream. Of any thread. */
+/* How long its thread has been doing that; 0 where the thread is at another stream. Any thread may ask. */
 double soak_stream_busy_seconds(const soak_stream *s);
 
 /* A stream of the device. Close it also after a failure, which is in `fault`, as with all that follow. */

@@ -1,8 +1,8 @@
 /*
- * worker.h - processes that answer requests: what crashes or hangs there costs one request, and is named.
+ * worker.h - processes that answer requests: a crash or hang costs one request, and is named.
  *
- * A worker is forked and runs a function with one end of a channel. The process that starts workers must not have used OpenMP or
- * opened a GPU before: neither survives a fork.
+ * A worker is forked and runs a function with one end of a channel. The process that starts workers must not have used
+ * OpenMP or opened a GPU before: neither survives a fork.
  */
 #ifndef CKL_LAB_WORKER_H
 #define CKL_LAB_WORKER_H
@@ -21,7 +21,7 @@ typedef struct worker_process {
 /* serve(channel, user) runs in the new process, which ends when it returns or when this one ends. */
 ckl_status worker_start(void (*serve)(int channel, void *user), void *user, worker_process *w);
 
-/* The whole message, on either end; false if the other one has gone. */
+/* Sends the whole message, from either end; false if the other end has gone. */
 bool worker_send(int channel, const void *message, size_t bytes);
 bool worker_receive(int channel, void *message, size_t bytes);
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# docs.sh BUILD - the API reference as HTML in BUILD/docs.
+# docs.sh BUILD - guides and API reference as one HTML site in BUILD/docs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}
 scripts/setup.sh docs
 mkdir -p "$build/docs"
 (cat Doxyfile && echo "OUTPUT_DIRECTORY = $build/docs") | doxygen - >"$build/docs/doxygen.log"
-echo "API reference: $build/docs/html/index.html"
+echo "Guides and API reference: $build/docs/html/index.html"

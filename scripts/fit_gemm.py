@@ -40,10 +40,10 @@ START = {
     "absent_row": (1.387, "cycles of a row beyond the last one of A: TMA fills it with zeros, slower than it loads"),
     "sm_bytes_one": (70.0, "the same of CTAs with one consumer"),
     "latency": (2000.0, "cycles from asking for a stage to its arrival, when memory is busy"),
-    "exchange": (300.0, "cycles of adding the parts of a split"),
+    "exchange": (300.0, "cycles of adding the partials of a split"),
     "exchange_bytes": (20.0, "a cycle of what a CTA that finishes gets for it"),
     "column_scale": (1.5, "cycles of a K step for every column that has a scale of its own, of each consumer: D^T in 64x128 takes 10.4 instead of 8.6 us at 128x7168x2048; not fitted"),
-    "part": (200.0, "cycles of each sum of 64 rows of a K tile that a consumer scales and adds in f32: 4096x24576x1536 takes 302 us in 128x192, 323 in 128x128; not fitted"),
+    "partial": (200.0, "cycles of each sum of 64 rows of a K tile that a consumer scales and adds in f32: 4096x24576x1536 takes 302 us in 128x192, 323 in 128x128; not fitted"),
     "cluster": (0.05, "what each more CTA of a cluster adds to a step, unless rows are slow; not fitted"),
     "pair": (0.97, "times a step of a pair of 128x128 in batches, or with scales of blocks: 32 x 512^3 takes 18.6 us, 19.4 alone; not fitted"),
     "epilogue": (0.1176, "cycles of storing an element, of one consumer; as the three below fitted to plain problems, then kept"),
@@ -58,7 +58,7 @@ START = {
     "memory_bytes_of_sm": (38000.0, "of it, that one SM can ask for: 16x6144x8192 takes 31.4 us on 96 SMs, 27.6 on all"),
 }
 FITTED = [name for name in START if name not in ("cycles_per_us", "gelu", "epilogue", "boxes_of_32", "boxes_of_16",
-                                                 "three_consumers", "slow_row", "sum_us", "column_scale", "part",
+                                                 "three_consumers", "slow_row", "sum_us", "column_scale", "partial",
                                                  "sum_bytes_per_us", "cluster", "pair", "operands", "flops_per_us", "memory_bytes_per_us",
                                                  "turn_us")]
 FIELDS = ("tile_m", "tile_n", "consumers", "pingpong", "cluster_m", "cluster_n", "split", "swap")

@@ -39,6 +39,7 @@ python_environment() {
 
 [[ ${1:-} != python ]] || python_environment
 [[ ${#missing[@]} -eq 0 ]] && exit 0
+need ninja-build command -v ninja # not needed, but builds are faster with it
 
 install=(apt-get install -y --no-install-recommends "${missing[@]}")
 if ! command -v apt-get >/dev/null; then

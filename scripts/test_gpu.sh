@@ -7,13 +7,14 @@
 #   large     over 2^31 elements through every operator (80 GB on the GPU, 64 GB on the host): the lines of the file LARGE
 #             (tests/data/large.txt)
 #   sanitize  small problems under compute-sanitizer; left out where it is not installed
+#   python    the tests of the Python package, where python3 has torch and tvm_ffi
 #   soak      random problems on 8 streams and 4 threads for SOAK_MINUTES (10)
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 build=${1:-build}
 shift
 steps=("$@")
-[[ ${#steps[@]} -gt 0 ]] || steps=(verify streams large sanitize soak)
+[[ ${#steps[@]} -gt 0 ]] || steps=(verify streams large sanitize python soak)
 ckl=$build/ckl
 passed=0
 failed=0
@@ -62,6 +63,14 @@ sanitize() {
         return
     }
     scripts/sanitize_gpu.sh "$ckl"
+}
+
+python() {
+    python3 -c 'import torch, tvm_ffi' 2>/dev/null || {
+        echo "skipped: the Python package: python3 has not both torch and tvm_ffi"
+        return
+    }
+    CKL_LIBRARY=$(realpath "$build")/libcutekernellib.so PYTHONPATH=python python3 tests/python/run.py --jobs 4
 }
 
 soak() {

@@ -53,6 +53,7 @@ static void print_candidates(const question *q, text *out)
     for (int i = 0; q->impl->candidate && plan_candidate_config(q->info, q->impl, q->seen, i, config); i++) {
         bool admitted = !q->impl->admit || q->impl->admit(q->seen, q->info, config) == CKL_OK;
         text_printf(out, "    candidate %d%s", i, admitted ? "" : " refused");
+        fields_print(q->impl->config, config, true, out);
         if (admitted)
             print_cost(q, config, out);
         text_append(out, "\n", 1);
@@ -174,18 +175,13 @@ static void print_limits_of(const question *q, const field *size, text *out)
                 last_like(q, size, value, more));
 }
 
-/* Of one size that is above 1; which, the digest of the line says. */
+/* Of every size that is above 1. */
 static void print_limits(const question *q, text *out)
 {
     const field_table *table = &q->c->test->op->desc;
-    const field *sizes[64];
-    uint64_t count = 0;
     for (const field *f = table->rows; f < table->rows + table->count; f++)
-        if (f->kind == FIELD_int64_t && *(const int64_t *)((const char *)q->desc + f->offset) > 1 &&
-            count < COUNT_OF(sizes))
-            sizes[count++] = f;
-    if (count)
-        print_limits_of(q, sizes[hash_bytes(HASH_START, q->c->fields, strlen(q->c->fields)) % count], out);
+        if (f->kind == FIELD_int64_t && *(const int64_t *)((const char *)q->desc + f->offset) > 1)
+            print_limits_of(q, f, out);
 }
 
 static void answer_of(const question *q, bool chosen, text *out)

@@ -298,6 +298,39 @@ static void test_custom_score(void **state)
     check_gradients("capped");
 }
 
+/* Lines along the keys whose slopes differ: those of odd keys rise. */
+static ckl_val two_slopes(ckl_val s, ckl_val batch, ckl_val head, ckl_val i, ckl_val j, void *user)
+{
+    (void)batch, (void)head, (void)user;
+    ckl_val odd = ckl_val_to_f32(ckl_val_rem(j, ckl_val_i32(2)));
+    return ckl_val_fma(s, ckl_val_to_f32(ckl_attention_heads()), ckl_val_fma(odd, ckl_val_f32(3), ckl_val_to_f32(i)));
+}
+
+/* Queries are zeros, so the slopes alone weigh the values: of several blocks, whose maxima are those of the first. */
+static void test_lines_that_are_not_parallel(void **state)
+{
+    enum { MANY = 600 };
+    const ckl_attention_score score = { .name = "two_slopes", .score = two_slopes };
+    tensor_of_test q = make_random(CKL_F16, QUERIES * HEAD, 1, 0, 0), k = make_random(CKL_F16, MANY * HEAD, 2, 0, 1),
+                   v = make_random(CKL_F16, MANY * HEAD, 3, 0, 1), o = make_tensor(CKL_F16, QUERIES * HEAD);
+    ckl_attention_desc desc = { .dtype = CKL_F16, .batch = 1, .heads = 1, .q = QUERIES, .kv = MANY, .d = HEAD };
+    const ckl_attention_args args = { .q = q.memory, .k = k.memory, .v = v.memory, .o = o.memory };
+    (void)state;
+    desc.score = score.name;
+    assert_int_equal(ckl_attention_score_add(&score), CKL_OK);
+    assert_int_equal(ckl_attention(device, &desc, &args, stream), CKL_OK);
+    read_tensor(&o);
+    for (int l = 0; l < HEAD; l++) {
+        double sum = 0;
+        for (int j = 0; j < MANY; j++)
+            sum += (j % 2 ? exp(3) : 1) * v.value[j * HEAD + l];
+        assert_near("o", CKL_F16, o.value[l], sum / (MANY / 2 * (exp(3) + 1)), 1e-3);
+    }
+    tensor_of_test *const all[] = { &q, &k, &v, &o };
+    for (int i = 0; i < COUNT_OF(all); i++)
+        free_tensor(all[i]);
+}
+
 /* Names are what kernels are kept by, so a name stands for one score. */
 static void test_names_of_scores(void **state)
 {
@@ -478,6 +511,7 @@ int main(void)
                                         cmocka_unit_test(test_append_in_place),
                                         cmocka_unit_test(test_gradients),
                                         cmocka_unit_test(test_custom_score),
+                                        cmocka_unit_test(test_lines_that_are_not_parallel),
                                         cmocka_unit_test(test_names_of_scores),
                                         cmocka_unit_test(test_costs),
                                         cmocka_unit_test(test_keys_past_the_last_one),

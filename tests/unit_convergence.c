@@ -121,9 +121,11 @@ static void test_quotients(void **state)
         check_bounds(IR_TID_X, IR_SHR, shift, shift == 5 || shift == 7);
     check_bounds(IR_WARP, IR_SHR, 1, false);
     check_bounds(IR_WARP, IR_SHR, 2, true);
-    check_bounds(IR_TID_X, IR_DIV, 32, true);
-    check_bounds(IR_TID_X, IR_DIV, 96, false);
-    check_bounds(IR_WARP, IR_DIV, 3, false);
+    for (int warps = 1; warps <= 8; warps++) {
+        check_bounds(IR_TID_X, IR_DIV, WARP_LANES * warps, warps == 1 || warps % 4 == 0);
+        check_bounds(IR_WARP, IR_DIV, warps, warps % 4 == 0);
+    }
+    check_bounds(IR_TID_X, IR_DIV, 48, false);
 }
 
 /* Bits of a number: within the mask they differ as the number does. */
@@ -154,9 +156,40 @@ static void test_moved(void **state)
     check_bounds(IR_WARP, IR_ADD, 1, false);
 }
 
+/* A variable gets the number of its thread twice, the second time only where that number divided by `by` is 1. */
+static bool variable_is_refused(int by)
+{
+    ir_kernel *kernel = NULL;
+    ir_describe_begin("assigned", IR_SM90A);
+    ir_current()->threads = THREADS;
+    val x = ir_sreg(IR_TID_X), variable = ir_reg(IR_U32);
+    ir_assign(variable, x);
+    ir_if(ir_compare(IR_EQ, ir_binary(IR_DIV, x, ir_int(IR_U32, by)), ir_int(IR_U32, 1)));
+    ir_assign(variable, x);
+    ir_end_if();
+    ir_if(ir_compare(IR_LT, variable, ir_int(IR_U32, WARP_LANES / 2)));
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    ir_end_if();
+    assert_int_equal(ir_describe_end(&kernel), CKL_OK);
+    ckl_status status = ir_verify(kernel);
+    ir_kernel_free(kernel);
+    return status != CKL_OK;
+}
+
+/* It keeps its meaning where whole warpgroups assign it, or none; else the verifier leaves it alone. */
+static void test_assigned(void **state)
+{
+    (void)state;
+    assert_true(variable_is_refused(GROUP_LANES));
+    assert_true(variable_is_refused(2 * GROUP_LANES));
+    assert_false(variable_is_refused(3 * WARP_LANES));
+    assert_false(variable_is_refused(WARP_LANES + 4));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_numbers), cmocka_unit_test(test_quotients),
-                                        cmocka_unit_test(test_bits), cmocka_unit_test(test_moved) };
+                                        cmocka_unit_test(test_bits), cmocka_unit_test(test_moved),
+                                        cmocka_unit_test(test_assigned) };
     return cmocka_run_group_tests_name("convergence", tests, NULL, NULL);
 }

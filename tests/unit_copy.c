@@ -475,6 +475,60 @@ static void test_order(void **state)
     check_order("(2,3):(3,1)", "(2,3):(1,2)", 6, 6);          // no vectors: 2 does not divide the mode of 3
 }
 
+/* Memory with gaps: vectors neither reach into them nor begin inside of one. y is otherwise as it was. */
+static void check_gaps(const char *memory, int elements, int accesses)
+{
+    unsigned char wanted[BYTES_MAX];
+    memory_layout = register_layout = now.atom = memory;
+    run_case(describe_order, 32, 1, 2 * elements, 2 * elements);
+    memset(wanted, 0xee, sizeof wanted);
+    ir_describe_begin(NULL, IR_SM80);
+    const layout a = parsed(memory);
+    for (int64_t i = 0; i < static_size(a); i++)
+        memcpy(wanted + 2 * index_at(a, i), x + 2 * index_at(a, i), 2);
+    assert_int_equal(ir_describe_end(NULL), CKL_OK);
+    assert_memory_equal(y, wanted, (size_t)(2 * elements));
+    assert_int_equal(loads, accesses);
+    assert_int_equal(stores, accesses);
+}
+
+static void test_gaps(void **state)
+{
+    (void)state;
+    check_gaps("(8,2):(1,8)", 16, 2);
+    check_gaps("(16):(2)", 32, 16);             // aligned, and never side by side
+    check_gaps("(8,4):(1,12)", 48, 8);          // side by side, but every other eight begins at a multiple of 4
+    check_gaps("(4,4):(1,6)", 24, 8);           // of 2
+    check_gaps("(4,4):(1,7)", 28, 16);          // of 1
+    check_gaps("(8,(2,2)):(4,(1,32))", 64, 16); // pairs along the second mode
+}
+
+/* Types that only the IR has are elements, too: words through shared memory, two tensors of them one after the other. */
+static void describe_words(void)
+{
+    layout all = compact(leaf(32));
+    tensor gX = gmem_tensor(pointer("x"), U32, all), gY = gmem_tensor(pointer("y"), U64, compact(leaf(16)));
+    tensor sFirst = smem_tensor("first", U32, all, 16), sSecond = smem_tensor("second", U64, compact(leaf(16)), 16);
+    assert_int_equal(ir_current()->smem_bytes, 2 * 32 * 4);
+    tensor rX = fragment(U32, all), rY = fragment(U64, compact(leaf(16)));
+    copy(gX, rX, 16);
+    copy(rX, sFirst, 16);
+    for (int i = 0; i < 16; i++)
+        set(sSecond, i,
+            bit_or(convert(U64, at(sFirst, 2 * i)),
+                   mul(convert(U64, at(sFirst, 2 * i + 1)), imm_as(U64, INT64_C(1) << 32))));
+    copy(sSecond, rY, 16);
+    copy(rY, gY, 16);
+}
+
+static void test_words(void **state)
+{
+    (void)state;
+    now.atom = "words";
+    run_case(describe_words, 32, 1, 128, 128);
+    assert_memory_equal(x, y, 128);
+}
+
 /* Misuse ends in one sentence that names what was found and what was expected. */
 
 static void unknown_atom(void)
@@ -563,7 +617,8 @@ int main(void)
         cmocka_unit_test(test_identity), cmocka_unit_test(test_plain),         cmocka_unit_test(test_store_within),
         cmocka_unit_test(test_cp_async), cmocka_unit_test(test_dynamic_pitch), cmocka_unit_test(test_matrices),
         cmocka_unit_test(test_example),  cmocka_unit_test(test_bulk),          cmocka_unit_test(test_tma),
-        cmocka_unit_test(test_order),    cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_order),    cmocka_unit_test(test_gaps),          cmocka_unit_test(test_words),
+        cmocka_unit_test(test_misuse),
     };
     gpu = test_open("");
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -291,10 +291,10 @@ static void test_settings(void **state)
     (void)state;
     emulator_options o = emulator_options_default();
     assert_true(o.seed == 1 && o.schedule == SCHEDULE_ROUNDS && o.completion == COMPLETION_LAZY &&
-                o.budget == 100000000 && o.threads == 0);
+                o.budget == 400000000 && o.threads == 0);
     assert_int_equal(emulator_options_parse("", &o), CKL_OK);
     assert_int_equal(emulator_options_parse(" seed=0   threads=3 ", &o), CKL_OK);
-    assert_true(o.seed == 0 && o.threads == 3 && o.budget == 100000000);
+    assert_true(o.seed == 0 && o.threads == 3 && o.budget == 400000000);
     assert_int_equal(emulator_options_parse("schedule=random completion=eager budget=7", &o), CKL_OK);
     assert_true(o.schedule == SCHEDULE_RANDOM && o.completion == COMPLETION_EAGER && o.budget == 7);
     assert_int_equal(emulator_options_parse("schedule=rounds completion=random", &o), CKL_OK);

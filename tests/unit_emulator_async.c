@@ -84,6 +84,8 @@ static void check_box(int span)
     gpu->ops->counters_reset(gpu);
     run_or_fail((test_kernel){ describe_box, IR_SM90A, .threads = 32 }, (void *[]){ &from_map, &to_map, &out });
     assert_int_equal(test_counter(gpu, "tma bytes loaded", NULL), BOX_BYTES);
+    assert_int_equal(test_counter(gpu, "tma instructions", NULL), 2);
+    assert_true(test_counter(gpu, "sync instructions", NULL) > 2);
     assert_int_equal(gpu->ops->copy_out(gpu, raw, out, sizeof raw, NULL), CKL_OK);
     assert_int_equal(gpu->ops->copy_out(gpu, stored, to, sizeof stored, NULL), CKL_OK);
     for (int y = 0; y < BOX_ROWS; y++)

@@ -195,8 +195,22 @@ static void barrier_counts_differ(void)
     ir_bar_sync(u32(1), planted ? 96 : 64);
     ir_else();
     ir_if(is_warp(1));
-    ir_bar_sync(u32(1), 64);
+    ir_bar_arrive(u32(1), 64);
     ir_end_if();
+    ir_end_if();
+}
+
+/* Two bar_sync that count alike, each of one warp. */
+static void barrier_at_two_places(void)
+{
+    declare();
+    ir_if(is_warp(0));
+    ir_bar_sync(u32(1), 64);
+    ir_else();
+    if (planted)
+        ir_bar_sync(u32(1), 64);
+    else
+        ir_bar_arrive(u32(1), 64);
     ir_end_if();
 }
 
@@ -287,8 +301,9 @@ static const fault_case cases[] = {
     { race_of_halves, 64, 1, { "shared-memory race", "meets the write" }, 0 },
     { diverged_barrier, 64, 1, { "divergence at a converged instruction", "lane 16", "bar_sync" }, 0 },
     { barrier_counts_differ, 96, 1, { "misused barrier", "barrier 1", "96" }, 0 },
+    { barrier_at_two_places, 64, 1, { "misused barrier", "others wait by another instruction, at " }, 0 },
     { over_the_limit, 32, 1, { "233472", "232448" }, CKL_UNSUPPORTED },
-    { endless_loop, 32, 1, { "endless loop", "budget" }, 0 },
+    { endless_loop, 32, 1, { "endless loop", "its budget; CKL_EMULATOR=\"budget=" }, 0 },
     { division_by_zero, 32, 1, { "division by zero", "lane 0" }, 0 },
     { trap, 32, 1, { "trap", "lane 31" }, 0 },
     { too_many_registers, 384, 1, { "deadlock", "232 registers" }, 0 },

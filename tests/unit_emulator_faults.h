@@ -67,6 +67,14 @@ static inline val tile(const char *name, int64_t bytes)
     return ir_smem_address(ir_smem_alloc(name, bytes, 1024));
 }
 
+/* All threads fill a tile by ordinary stores. */
+static inline void fill_tile(val address, int bytes, int threads)
+{
+    val zero[4] = { u32(0), u32(0), u32(0), u32(0) };
+    for (int at = 0; at < bytes; at += threads * 16)
+        ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 4, add(address, mul(tid(), 16)), at, zero);
+}
+
 typedef struct fault_case {
     void (*describe)(void);
     int threads, cluster;

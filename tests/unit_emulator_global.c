@@ -408,6 +408,28 @@ static void barriers_after_a_poll(void)
         ir_bar_sync(u32(i % 2), 64);
 }
 
+/* Two warps meet at a barrier where two others have met. A flag said that these had, and planted, nothing more. */
+static void barrier_of_others(void)
+{
+    parameters p = declare();
+    val x = add(tile("x", 128), mul(ir_sreg(IR_LANE), 4)), flag = at_offset(p.memory, FLAG);
+    ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(2)));
+    ir_if(is_warp(1));
+    HERE;
+    test_store_value(IR_SHARED, IR_U32, x, 0, u32(1));
+    ir_end_if();
+    ir_bar_sync(u32(1), 64);
+    only_thread(32);
+    store_flag(planted ? IR_ORDER_RELAXED : IR_ORDER_RELEASE, flag, u32(1));
+    ir_end_if();
+    ir_else();
+    wait_for(planted ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE, flag, u32(1));
+    ir_bar_sync(u32(1), 64);
+    BLAME;
+    test_load_value(IR_SHARED, IR_U32, x, 0);
+    ir_end_if();
+}
+
 typedef struct global_case {
     fault_case fault;
     int grid;
@@ -433,6 +455,7 @@ static const global_case cases[] = {
       2 },
     { { load_without_proxy_fence, 32, 1, { "missing fence_proxy_async", "memory+512", "_gmem" }, 0 }, 2 },
     { { grid_barrier, 32, 1, { "deadlock", "memory+8256 to change", "the device holds 132 at once" }, 0 }, SMS },
+    { { barrier_of_others, 128, 1, { "shared-memory race", "by warp 1", "no barrier orders them" }, 0 }, 1 },
     { { lock, 32, 1, { "deadlock", "memory+8256 to change", "1 of 2 CTAs have ended" }, 0 }, 2 },
 };
 

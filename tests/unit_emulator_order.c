@@ -1,16 +1,6 @@
-/* unit_emulator_order.c - the checker: faults of asynchronous work, of barriers and of clusters. */
+/* unit_emulator_order.c - the checker: faults of TMA, bulk copies, cp.async, and of barriers. */
 #define BLAMED_FILE "unit_emulator_order.c"
 #include "unit_emulator_faults.h"
-
-/* Async proxy */
-
-/* Every thread writes its part of a tile with ordinary stores. */
-static void fill_tile(val address, int bytes, int threads)
-{
-    val zero[4] = { u32(0), u32(0), u32(0), u32(0) };
-    for (int at = 0; at < bytes; at += threads * 16)
-        ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 4, add(address, mul(tid(), 16)), at, zero);
-}
 
 static void store_without_fence(void)
 {
@@ -29,167 +19,6 @@ static void store_without_fence(void)
     ir_plain(IR_BULK_WAIT, 0, 1);
     ir_end_if();
 }
-
-static val descriptor(val address)
-{
-    val units = ir_binary(IR_SHR, address, u32(4));
-    uint64_t leading = 128 / 16, stride = 256 / 16; // K-major, no swizzle: 8x8 matrices beside and below each other
-    return ir_binary(IR_OR, ir_convert(IR_U64, units), ir_int(IR_U64, (int64_t)(leading << 16 | stride << 32)));
-}
-
-enum { WGMMA_N = 16, WGMMA_A_BYTES = 64 * 32, WGMMA_B_BYTES = WGMMA_N * 32 };
-
-static void accumulators(val d[WGMMA_N / 2])
-{
-    for (int i = 0; i < WGMMA_N / 2; i++) {
-        d[i] = ir_reg(CKL_F32);
-        ir_assign(d[i], ir_float(CKL_F32, 0));
-    }
-}
-
-static void issue_wgmma(val *d, val a, val b)
-{
-    ir_wgmma(CKL_F16, CKL_F16, WGMMA_N, d, descriptor(a), descriptor(b), ir_int(IR_PRED, 1), false, false);
-}
-
-static void finish_wgmma(void)
-{
-    ir_plain(IR_WGMMA_COMMIT, 0, 0);
-    ir_plain(IR_WGMMA_WAIT, 0, 0);
-}
-
-static void wgmma_without_fence(void)
-{
-    declare();
-    val a = tile("a", WGMMA_A_BYTES), b = tile("b", 1024), d[WGMMA_N / 2];
-    accumulators(d);
-    fill_tile(a, WGMMA_A_BYTES, 128);
-    ir_if(ir_compare(IR_LT, tid(), u32(32)));
-    fill_tile(b, WGMMA_B_BYTES, 32);
-    ir_end_if();
-    if (!planted)
-        ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
-    ir_bar_sync(u32(0), 128);
-    ir_plain(IR_WGMMA_FENCE, 0, 0);
-    BLAME;
-    issue_wgmma(d, a, b);
-    HERE;
-    finish_wgmma();
-}
-
-/* Operands in place and visible to the async proxy. */
-static void prepare_operands(val *a, val *b)
-{
-    *a = tile("a", WGMMA_A_BYTES);
-    *b = tile("b", 1024);
-    fill_tile(*a, WGMMA_A_BYTES, 128);
-    ir_if(ir_compare(IR_LT, tid(), u32(32)));
-    fill_tile(*b, WGMMA_B_BYTES, 32);
-    ir_end_if();
-    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
-    ir_bar_sync(u32(0), 128);
-}
-
-/* One warp writes the operands; the others of the warpgroup must know of it too. */
-static void operands_of_one_warp(void)
-{
-    declare();
-    val a = tile("a", WGMMA_A_BYTES), b = tile("b", 1024), d[WGMMA_N / 2];
-    accumulators(d);
-    ir_if(is_warp(0));
-    fill_tile(a, WGMMA_A_BYTES, 32);
-    fill_tile(b, WGMMA_B_BYTES, 32);
-    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
-    ir_end_if();
-    if (!planted)
-        ir_bar_sync(u32(0), 128);
-    ir_plain(IR_WGMMA_FENCE, 0, 0);
-    BLAME;
-    issue_wgmma(d, a, b);
-    HERE;
-    finish_wgmma();
-}
-
-/* Starts a product of prepared operands, its group committed; returns the address of A. */
-static val start_wgmma(val d[WGMMA_N / 2])
-{
-    val a, b;
-    prepare_operands(&a, &b);
-    accumulators(d);
-    ir_plain(IR_WGMMA_FENCE, 0, 0);
-    issue_wgmma(d, a, b);
-    ir_plain(IR_WGMMA_COMMIT, 0, 0);
-    return a;
-}
-
-static void accumulator_before_wait(void)
-{
-    declare();
-    val d[WGMMA_N / 2];
-    start_wgmma(d);
-    if (!planted)
-        ir_plain(IR_WGMMA_WAIT, 0, 0);
-    BLAME;
-    add(d[3], d[3]);
-    HERE;
-    ir_plain(IR_WGMMA_WAIT, 0, 0);
-}
-
-static void accumulator_written_before_wait(void)
-{
-    declare();
-    val d[WGMMA_N / 2];
-    start_wgmma(d);
-    ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
-    BLAME;
-    ir_assign(d[0], ir_float(CKL_F32, 1));
-    HERE;
-    ir_plain(IR_WGMMA_WAIT, 0, 0);
-}
-
-static void missing_wgmma_fence(void)
-{
-    declare();
-    val a, b, d[WGMMA_N / 2];
-    prepare_operands(&a, &b);
-    ir_plain(IR_WGMMA_FENCE, 0, 0);
-    accumulators(d);
-    if (!planted)
-        ir_plain(IR_WGMMA_FENCE, 0, 0);
-    BLAME;
-    issue_wgmma(d, a, b);
-    HERE;
-    finish_wgmma();
-}
-
-/* An operand is overwritten while wgmma may still read it. */
-static void operand_overwritten(void)
-{
-    declare();
-    val d[WGMMA_N / 2], a = start_wgmma(d);
-    ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
-    ir_bar_sync(u32(0), 128);
-    BLAME;
-    test_store_value(IR_SHARED, IR_U32, add(a, mul(tid(), 4)), 0, u32(0));
-    HERE;
-    ir_plain(IR_WGMMA_WAIT, 0, 0);
-}
-
-static void wgmma_diverges(void)
-{
-    declare();
-    val a, b, d[WGMMA_N / 2];
-    prepare_operands(&a, &b);
-    accumulators(d);
-    val at = planted ? add(a, mul(ir_sreg(IR_WARP), 256)) : a;
-    ir_plain(IR_WGMMA_FENCE, 0, 0);
-    BLAME;
-    issue_wgmma(d, at, b);
-    HERE;
-    finish_wgmma();
-}
-
-/* TMA and mbarriers */
 
 typedef struct loader {
     val x, bar, origin[2];
@@ -484,64 +313,6 @@ static void cp_async_too_early(void)
     ir_end_if();
 }
 
-/* Clusters */
-
-static void cluster_sync(void)
-{
-    ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
-    ir_plain(IR_CLUSTER_WAIT, 0, 0);
-}
-
-static void leaves_before_signal(void)
-{
-    declare();
-    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), rank = ir_sreg(IR_CLUSTER_RANK);
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_end_if();
-    cluster_sync();
-    ir_if(ir_compare(IR_EQ, rank, u32(1)));
-    ir_if(ir_elect());
-    BLAME;
-    ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(bar, u32(0)), 0);
-    HERE;
-    ir_end_if();
-    ir_else();
-    if (!planted)
-        ir_mbarrier_wait(bar, 0, u32(0));
-    ir_end_if();
-}
-
-static void reads_exited_peer(void)
-{
-    declare();
-    val x = tile("x", 128);
-    test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, tid());
-    cluster_sync();
-    ir_if(ir_compare(IR_EQ, ir_sreg(IR_CLUSTER_RANK), u32(1)));
-    BLAME;
-    test_load_value(IR_SHARED_CLUSTER, IR_U32, add(ir_mapa(x, u32(0)), mul(tid(), 4)), 0);
-    HERE;
-    ir_end_if();
-    if (!planted)
-        cluster_sync();
-}
-
-static void reads_peer_too_early(void)
-{
-    declare();
-    val x = tile("x", 128);
-    test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, tid());
-    if (!planted)
-        cluster_sync();
-    BLAME;
-    val peer = ir_mapa(x, ir_binary(IR_XOR, ir_sreg(IR_CLUSTER_RANK), u32(1)));
-    test_load_value(IR_SHARED_CLUSTER, IR_U32, add(peer, mul(tid(), 4)), 0);
-    HERE;
-    cluster_sync();
-}
-
 /* A tile is read by ordinary loads, then filled again. */
 static void refill_without_fence(void)
 {
@@ -565,51 +336,6 @@ static void refill_without_fence(void)
     ir_end_if();
 }
 
-/* Each CTA sends the other one a value; planted, the value is read before its mbarrier was waited for. */
-static void value_read_before_arrival(void)
-{
-    declare();
-    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), slot = tile("slot", 4);
-    val peer = ir_binary(IR_XOR, ir_sreg(IR_CLUSTER_RANK), u32(1));
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(4));
-    ir_end_if();
-    cluster_sync();
-    ir_if(ir_elect());
-    ir_store_async(ir_mapa(slot, peer), 0, ir_mapa(bar, peer), u32(7));
-    ir_end_if();
-    if (!planted)
-        ir_mbarrier_wait(bar, 0, u32(0));
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, slot, 0);
-    HERE;
-    ir_mbarrier_wait(bar, 0, u32(0));
-    cluster_sync();
-}
-
-/* The mbarrier of a value must be in the CTA that receives it. */
-static void value_guarded_elsewhere(void)
-{
-    declare();
-    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), slot = tile("slot", 4);
-    val rank = ir_sreg(IR_CLUSTER_RANK), peer = ir_binary(IR_XOR, rank, u32(1));
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(4));
-    ir_end_if();
-    cluster_sync();
-    ir_if(ir_elect());
-    BLAME;
-    ir_store_async(ir_mapa(slot, peer), 0, ir_mapa(bar, planted ? rank : peer), u32(7));
-    HERE;
-    ir_end_if();
-    ir_mbarrier_wait(bar, 0, u32(0));
-    cluster_sync();
-}
-
 /* An mbarrier counts 2^20 - 1 bytes. */
 static void more_bytes_than_it_counts(void)
 {
@@ -622,19 +348,6 @@ static void more_bytes_than_it_counts(void)
     ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
     ir_end_if();
     ir_mbarrier_wait(l.bar, 0, u32(0));
-}
-
-/* Planted, one warp of the warpgroup keeps its registers. */
-static void registers_of_some_warps(void)
-{
-    declare();
-    if (planted)
-        ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(3)));
-    BLAME;
-    ir_plain(IR_SETMAXNREG, 40, 0);
-    HERE;
-    if (planted)
-        ir_end_if();
 }
 
 /* The second of two mbarriers, once more. */
@@ -683,13 +396,6 @@ static const fault_case cases[] = {
     { initialised_for_none, 32, 1, { "misused mbarrier_init", "0 arrivals", "at bars+8, which is free" }, 0 },
     { waits_at_two_places, 128, 1, { "deadlock", "warps 0-1 wait at", "warps 2-3 wait at" }, 0 },
     { store_without_fence, 32, 1, { "missing fence_proxy_async", "warp 0 wrote", "ordinary store" }, 0 },
-    { wgmma_without_fence, 128, 1, { "missing fence_proxy_async", "(wgmma)" }, 0 },
-    { operands_of_one_warp, 128, 1, { "shared-memory race", "warp 0", "(wgmma)" }, 0 },
-    { accumulator_before_wait, 128, 1, { "register in use by wgmma", "read", "(add)" }, 0 },
-    { accumulator_written_before_wait, 128, 1, { "register in use by wgmma", "written" }, 0 },
-    { missing_wgmma_fence, 128, 1, { "missing wgmma_fence" }, 0 },
-    { operand_overwritten, 128, 1, { "shared-memory race", "wgmma of warps 0 to 3", "no wgmma_wait" }, 0 },
-    { wgmma_diverges, 128, 1, { "divergence at a converged instruction" }, 0 },
     { read_before_arrival, 32, 1, { "has not arrived", "mbarrier" }, 0 },
     { too_many_bytes_expected, 32, 1, { "deadlock", "16 bytes pending", "the mbarrier bar" }, 0 },
     { too_few_bytes_expected, 32, 1, { "wrong transaction count", "16 bytes more" }, 0 },
@@ -708,14 +414,8 @@ static const fault_case cases[] = {
     { buffer_filled_again, 64, 1, { "shared-memory race", "read by the bulk store of warp 0", "no bulk_wait" }, 0 },
     { cp_async_not_waited, 32, 1, { "cp_async of warp 0", "no cp_async_wait" }, 0 },
     { cp_async_too_early, 64, 1, { "shared-memory race", "cp_async" }, 0 },
-    { leaves_before_signal, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
-    { reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
-    { reads_peer_too_early, 32, 2, { "may not have started" }, 0 },
     { refill_without_fence, 32, 1, { "missing fence_proxy_async", "overwrites", "ordinary load" }, 0 },
-    { value_read_before_arrival, 32, 2, { "read of " }, 0 },
     { more_bytes_than_it_counts, 32, 1, { "wrong transaction count", "it can count 1048575" }, 0 },
-    { registers_of_some_warps, 128, 1, { "misused setmaxnreg", "only some warps" }, 0 },
-    { value_guarded_elsewhere, 32, 2, { "misused st_async", "its mbarrier is in rank" }, 0 },
 };
 
 int main(void)

@@ -5,6 +5,7 @@
 
 #include "plan/check.h"
 #include "plan/plan.h"
+#include "skeletons/row.h"
 
 #undef HERE
 #include "cute/kernel.h"
@@ -221,6 +222,64 @@ static void test_transpose(void **state)
     assert_true(said("shared-memory race in transpose, CTA (0,0,0), warp 0, lane 7, at "));
     assert_true(said(" (ld): read of tile+924 meets the write by warp 7 at "));
     assert_true(said("; no barrier orders them"));
+}
+
+/* --- Rows of up to 128 elements on the skeleton of rows --- */
+
+#define SHARES_PARAMS(X, owner) X(owner, pointer, x) X(owner, pointer, y) X(owner, i64, rows) X(owner, i64, cols)
+KERNEL_PARAMS(shares, SHARES_PARAMS);
+
+static const row_split warp_a_row = { .threads = 256, .row_threads = 32, .cluster = 1, .vec = 1, .steps = 4 };
+
+/* y[r,c] = x[r,c] / (sum over c of x[r,c]) */
+static void shares(void)
+{
+    shares_values p = params_of(shares);
+    const row_split *split = &warp_a_row;
+    const reduction sum = reduce_sums(1);
+    row_place place = row_here(split, p.rows, p.cols);
+    tensor tXgX = row_part(split, &place, p.x, F32, p.cols); // (VEC,STEPS)
+    tensor tYgY = row_part(split, &place, p.y, F32, p.cols); // (VEC,STEPS)
+    tensor rX = fragment_like(tXgX, F32);                    // (VEC,STEPS)
+
+    row_load(split, &place, tXgX, rX, 0); // past the end of the row: 0
+    val total[] = { variable(F32, fragment_sum(rX)) };
+    row_reduce(split, &sum, total);
+    for (int i = 0; i < static_size(rX.layout); i++)
+        set(rX, i, div(at(rX, i), total[0]));
+    row_store(split, &place, rX, tYgY);
+}
+
+static void check_shares(int rows, int cols)
+{
+    static float x[4096], y[4096];
+    size_t bytes = (size_t)(rows * cols) * sizeof *x;
+    assert_true(bytes <= sizeof x);
+    for (int i = 0; i < rows * cols; i++)
+        x[i] = (float)(1 + i % 7);
+    void *from = test_upload(gpu, x, bytes), *to = test_upload(gpu, NULL, bytes);
+    const shares_params params = { from, to, rows, cols };
+    if (run((example){ "shares", shares, &shares_param_list }, &params, row_split_ctas(&warp_a_row, rows), 1) != CKL_OK)
+        fail_msg("%d x %d: %s", rows, cols, ckl_error());
+    assert_int_equal(gpu->ops->copy_out(gpu, y, to, bytes, NULL), CKL_OK);
+    for (int r = 0; r < rows; r++) {
+        float sum = 0;
+        for (int c = 0; c < cols; c++)
+            sum += x[r * cols + c];
+        for (int c = 0; c < cols; c++)
+            assert_true(fabsf(y[r * cols + c] - x[r * cols + c] / sum) < 1e-6F);
+    }
+    gpu->ops->release(gpu, from);
+    gpu->ops->release(gpu, to);
+}
+
+static void test_shares(void **state)
+{
+    (void)state;
+    check_shares(1, 1);
+    check_shares(8, 128);
+    check_shares(9, 33);
+    check_shares(37, 100);
 }
 
 /* --- A TMA kernel and its host side: y = max(x, 0), rows at multiples of 16 bytes --- */
@@ -451,10 +510,8 @@ static void test_relu_mistakes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scale),
-        cmocka_unit_test(test_transpose),
-        cmocka_unit_test(test_relu),
-        cmocka_unit_test(test_relu_mistakes),
+        cmocka_unit_test(test_scale), cmocka_unit_test(test_shares),        cmocka_unit_test(test_transpose),
+        cmocka_unit_test(test_relu),  cmocka_unit_test(test_relu_mistakes),
     };
     gpu = test_open("");
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,6 +80,21 @@ static void test_length(void **unused)
     ir_kernel_free(kernel);
 }
 
+/* The innermost block that is open says so, at its line. */
+static void test_no_end(void **unused)
+{
+    (void)unused;
+    ir_kernel *kernel = NULL;
+    ir_describe_begin("open", IR_SM80);
+    ir_at("open.c", 3);
+    ir_if(ir_compare(IR_EQ, ir_sreg(IR_TID_X), ir_int(IR_U32, 1)));
+    ir_at("open.c", 4);
+    ir_loop();
+    assert_int_equal(ir_describe_end(&kernel), CKL_INTERNAL);
+    assert_string_equal(ckl_error(), "open.c:4: loop has no end");
+    ir_kernel_free(kernel);
+}
+
 static void test_names(void **unused)
 {
     (void)unused;
@@ -608,7 +623,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folding),         cmocka_unit_test(test_sharing),  cmocka_unit_test(test_length),
         cmocka_unit_test(test_names),           cmocka_unit_test(test_verifier), cmocka_unit_test(test_print),
-        cmocka_unit_test(test_missing_devices),
+        cmocka_unit_test(test_missing_devices), cmocka_unit_test(test_no_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

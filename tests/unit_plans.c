@@ -4,7 +4,8 @@
  *
  * The file has a problem a line, indented below it what was planned on the H200, and on the L4 if that differs. Two digests
  * stand there: of a kernel's PTX without its comments, and of the values that a launch passes. After an intended change, or
- * with a new problem line in the file, `build/unit_plans --update` writes it anew: the diff shows what changed.
+ * with a new problem line in the file, `build/unit_plans --update` writes it anew: the diff shows what changed. Of the operators'
+ * cases tests/data/cases.txt has digests of the same.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,6 +25,7 @@
 #include "plan/plan.h"
 
 #define PLANS_FILE TESTDATA "/plans.txt"
+#define CASES_FILE TESTDATA "/cases.txt"
 
 /* On one line, whatever the sentence has. */
 static void print_sentence(ckl_status status, text *out)
@@ -77,10 +79,46 @@ static void plan_all(text *now)
     golden_answer(PLANS_FILE, plan_line, now);
 }
 
+static void digest_case(const char *line, text *out)
+{
+    test_case c;
+    assert_int_equal(case_parse(line, &c), CKL_OK);
+    text_printf(out, "%s:", line);
+    for (int i = 0; i < COUNT_OF(ids); i++) {
+        uint64_t hash;
+        const ckl_status status = planned_digest(devices[i], &c, &hash);
+        if (status == CKL_OK)
+            text_printf(out, " #%08x", (unsigned)hash);
+        else
+            text_printf(out, " %s", ckl_status_name(status));
+    }
+    text_append(out, "\n", 1);
+    case_clear(&c);
+}
+
+static void digest_cases(text *now)
+{
+    for (const operator_test *const *test = operator_tests; *test; test++)
+        for (const char *const *line = (*test)->cases; *line; line++) {
+            char whole[512];
+            int length = (int)strcspn(*line, "#");
+            while (length && (*line)[length - 1] == ' ')
+                length--;
+            snprintf(whole, sizeof whole, "%s %.*s", (*test)->op->name, length, *line);
+            digest_case(whole, now);
+        }
+}
+
 static void test_plans(void **state)
 {
     (void)state;
     golden_check(PLANS_FILE, plan_all);
+}
+
+static void test_cases(void **state)
+{
+    (void)state;
+    golden_check(CASES_FILE, digest_cases);
 }
 
 /* One that squares a pair is not loaded; all of plans.txt are. */
@@ -101,8 +139,9 @@ static void test_no_kernel_computes_with_pairs(void **state)
 int main(int argc, char **argv)
 {
     if (golden_update_wanted(argc, argv))
-        return open_devices(NULL) || !golden_update(PLANS_FILE, plan_all) || close_devices(NULL);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_plans),
+        return open_devices(NULL) || !golden_update(PLANS_FILE, plan_all) || !golden_update(CASES_FILE, digest_cases) ||
+               close_devices(NULL);
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_plans), cmocka_unit_test(test_cases),
                                         cmocka_unit_test(test_no_kernel_computes_with_pairs) };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

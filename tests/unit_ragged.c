@@ -23,9 +23,9 @@ static ckl_device *gpu;
 
 static void copy_span(const row_span *at, val x, val ldx, val y, val ldy)
 {
-    tensor tXgX = row_part(&at->split, &at->place, x, now.dtype, ldx); // (VEC,STEPS)
-    tensor tYgY = row_part(&at->split, &at->place, y, now.dtype, ldy); // (VEC,STEPS)
-    tensor rX = fragment_like(tXgX, now.dtype);                        // (VEC,STEPS)
+    tensor tXgX = row_of_matrix(&at->split, &at->place, x, now.dtype, ldx); // (VEC,STEPS)
+    tensor tYgY = row_of_matrix(&at->split, &at->place, y, now.dtype, ldy); // (VEC,STEPS)
+    tensor rX = fragment_like(tXgX, now.dtype);                             // (VEC,STEPS)
     (now.way == LOAD_ANYWHERE ? row_load_anywhere : row_load)(&at->split, &at->place, tXgX, rX, 0);
     (now.way == STORE_ANYWHERE ? row_store_anywhere : row_store)(&at->split, &at->place, rX, tYgY);
 }

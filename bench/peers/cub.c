@@ -13,7 +13,7 @@
 
 static const size_t WORKSPACE_ALIGNMENT = 256;
 
-/* The library's functions and the numbers that it gives operations and types. */
+/* The library's functions, and its numbers of operations and types. */
 static struct {
     int (*version)(void);
     int (*workspace)(int op, int dtype, int64_t n, int64_t segments, size_t *bytes);
@@ -117,11 +117,4 @@ static ckl_status run(const peer_problem *p, int variant, void *const *pointers,
     return CKL_OK;
 }
 
-const peer cub_peer = { .name = "cub",
-                        .op = "reduce",
-                        .find = find,
-                        .prepare = prepare,
-                        .release = release,
-                        .variants = variants,
-                        .describe = describe,
-                        .run = run };
+const peer cub_peer = PEER("cub", "reduce");

@@ -1,8 +1,10 @@
 /*
- * cublaslt.c - gemm by NVIDIA's cuBLASLt, with its fused epilogues: what its heuristic names, and all else that it has.
+ * cublaslt.c - gemm by NVIDIA's cuBLASLt, with its fused epilogues: the algorithms that its heuristic names, and all
+ * others.
  *
  * cuBLASLt's matrices are column-major. Our D [M,N] by rows is D^T [N,M] by columns, and D^T = B A^T: its first operand
- * is our B (of nt columns of length K, transposed), its second is our A. The bias runs along the rows of D^T: our columns.
+ * is our B (of nt columns of length K, transposed), its second is our A. The bias runs along the rows of D^T: our
+ * columns.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -85,7 +87,7 @@ static int compute_of(const ckl_gemm_desc *g)
     return g->a == CKL_I8 ? LT_COMPUTE_32I : g->math == CKL_GEMM_TF32 ? LT_COMPUTE_TF32 : LT_COMPUTE_32F;
 }
 
-/* Of alpha and beta; integers are the library's where D is one. */
+/* The type of alpha and beta: integer where D is. */
 static int scale_of(const ckl_gemm_desc *g)
 {
     return g->d == CKL_I32 ? LT_R_32I : LT_R_32F;
@@ -168,7 +170,7 @@ static ckl_status set_bias(const peer_problem *p, const void *bias)
     return CKL_OK;
 }
 
-/* The library's own order: the first is what its heuristic believes to be the fastest. */
+/* In the library's order: the first is the fastest by its heuristic. */
 static ckl_status ask(peer_problem *p, lt_preference preference)
 {
     lt_heuristic answers[HEURISTICS_MAX];
@@ -184,7 +186,7 @@ static ckl_status ask(peer_problem *p, lt_preference preference)
     return CKL_OK;
 }
 
-/* Those that its heuristic did not name. */
+/* Adds algorithms that its heuristic did not name. */
 static void search(peer_problem *p, void *const *pointers)
 {
     const ckl_gemm_desc *g = &p->gemm->desc;
@@ -305,11 +307,4 @@ static ckl_status run(const peer_problem *p, int variant, void *const *pointers,
     return CKL_OK;
 }
 
-const peer cublaslt_peer = { .name = "cublaslt",
-                             .op = "gemm",
-                             .find = find,
-                             .prepare = prepare,
-                             .release = release,
-                             .variants = variants,
-                             .describe = describe,
-                             .run = run };
+const peer cublaslt_peer = PEER("cublaslt", "gemm");

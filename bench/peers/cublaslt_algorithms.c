@@ -82,7 +82,7 @@ static bool configure(const lt_product *p, const family *f, int64_t number, lt_h
     return result->state == 0 && result->workspace_bytes <= p->workspace_bytes;
 }
 
-/* One in so many at random, that `most` of `all` are left: neighbours are much alike. */
+/* Draws `most` of `all` at random: neighbours are much alike. */
 static bool is_drawn(int64_t number, int64_t all, int64_t most)
 {
     return (int64_t)(random_at(1, (uint64_t)number) >> 33) % max_i64(all, 1) < most;
@@ -111,7 +111,7 @@ static int draw_candidates(const family *families, int count, candidate *drawn)
     return drawn_count;
 }
 
-/* By all threads, as a check takes the library 0.1 ms; those that it takes, in their order. */
+/* Checks with all threads, as a check takes the library 0.1 ms; keeps what it takes, in order. */
 static int check_candidates(const lt_product *p, candidate *drawn, int count, lt_heuristic *found)
 {
     int found_count = 0;

@@ -3,9 +3,9 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/math.h"
+#include "bench/peers/peers.h"
 
 lt_library lt;
 
@@ -16,10 +16,7 @@ static const char *const places[] = {
     "/usr/local/cuda/lib64/libcublasLt.so.12",
 };
 
-static const struct {
-    const char *name;
-    size_t offset;
-} functions[] = {
+static const peer_function functions[] = {
 #define X(function, parameters) { #function, offsetof(lt_library, function) },
     LT_FUNCTIONS(X)
 #undef X
@@ -47,13 +44,7 @@ ckl_status lt_load(void)
         FAIL(CKL_UNSUPPORTED, "no cuBLASLt: pip install nvidia-cublas, or install the CUDA toolkit, then CKL_CUBLASLT="
                               "path/to/libcublasLt.so.13 or its folder on LD_LIBRARY_PATH");
     lt_library found;
-    for (int i = 0; i < COUNT_OF(functions); i++) {
-        void *function = dlsym(library, functions[i].name);
-        if (!function)
-            FAIL(CKL_UNSUPPORTED, "cuBLASLt is too old: it has no %s; version 12 or later is needed",
-                 functions[i].name);
-        memcpy((char *)&found + functions[i].offset, &function, sizeof function);
-    }
+    TRY(peer_bind(library, "cuBLASLt", "version 12", functions, COUNT_OF(functions), &found));
     lt = found;
     return CKL_OK;
 }

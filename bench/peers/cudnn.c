@@ -80,7 +80,7 @@ static const int type_numbers[CKL_DTYPE_COUNT] = { [CKL_F32] = DNN_FLOAT + 1,
                                                    [CKL_I8] = DNN_INT8 + 1,
                                                    [CKL_I32] = DNN_INT32 + 1 };
 
-/* Places of a filter along slices are left out where there are none. */
+/* The first spatial mode: slices are left out where there are none. */
 static int first_mode(const ckl_conv_desc *d)
 {
     return d->d == 1 && d->t == 1 && !d->pad_front && !d->pad_back ? 1 : 0;
@@ -205,7 +205,7 @@ static ckl_status name_config(peer_problem *p, dnn_desc config, text *name)
     return CKL_OK;
 }
 
-/* Unless it is there already; one that cannot be asked for its knobs is. */
+/* Adds a configuration, unless it is there or cannot name its knobs. */
 static void add_config(peer_problem *p, dnn_desc config, const char *source)
 {
     dnn_variant v = { .config = config, .source = source };
@@ -254,7 +254,7 @@ static ckl_status add_engine(peer_problem *p, int64_t index)
     return CKL_OK;
 }
 
-/* First what users get without searching. A mode that has nothing for the graph is no failure. */
+/* Lists what users get without searching first. A mode without configurations for the graph is no failure. */
 static ckl_status list_configs(peer_problem *p)
 {
     static const struct {
@@ -370,11 +370,4 @@ static ckl_status run(const peer_problem *problem, int variant, void *const *poi
     return status;
 }
 
-const peer cudnn_peer = { .name = "cudnn",
-                          .op = "conv",
-                          .find = find,
-                          .prepare = prepare,
-                          .release = release,
-                          .variants = variants,
-                          .describe = describe,
-                          .run = run };
+const peer cudnn_peer = PEER("cudnn", "conv");

@@ -4,16 +4,13 @@
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/math.h"
+#include "bench/peers/peers.h"
 
 dnn_library dnn;
 
-static const struct {
-    const char *name;
-    size_t offset;
-} functions[] = {
+static const peer_function functions[] = {
 #define X(function, parameters) { #function, offsetof(dnn_library, function) },
     DNN_FUNCTIONS(X)
 #undef X
@@ -32,12 +29,7 @@ ckl_status dnn_load(void)
              "no cuDNN 9: pip install nvidia-cudnn-cu13, then CKL_CUDNN=path/to/libcudnn.so.9 or its folder on "
              "LD_LIBRARY_PATH");
     dnn_library found;
-    for (int i = 0; i < COUNT_OF(functions); i++) {
-        void *function = dlsym(library, functions[i].name);
-        if (!function)
-            FAIL(CKL_UNSUPPORTED, "cuDNN is too old: it has no %s; version 9 or later is needed", functions[i].name);
-        memcpy((char *)&found + functions[i].offset, &function, sizeof function);
-    }
+    TRY(peer_bind(library, "cuDNN", "version 9", functions, COUNT_OF(functions), &found));
     dnn = found;
     return CKL_OK;
 }

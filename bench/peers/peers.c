@@ -1,6 +1,7 @@
 /* peers.c - the list of peers. */
 #include "bench/peers/peers.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,4 +75,17 @@ bool peer_find_file(const char *variable, const char *const *places, char path[P
             return true;
     }
     return false;
+}
+
+ckl_status peer_bind(void *library, const char *name, const char *needed, const peer_function *functions, int count,
+                     void *to)
+{
+    for (int i = 0; i < count; i++) {
+        void *function = dlsym(library, functions[i].name);
+        if (!function)
+            FAIL(CKL_UNSUPPORTED, "%s is too old: it has no %s; %s or later is needed", name, functions[i].name,
+                 needed);
+        memcpy((char *)to + functions[i].offset, &function, sizeof function);
+    }
+    return CKL_OK;
 }

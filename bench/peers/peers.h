@@ -1,4 +1,4 @@
-/* peers.h - whom we race against: one table row per library and operator. */
+/* peers.h - the libraries that we race against: one table row per library and operator. */
 #ifndef CKL_BENCH_PEERS_H
 #define CKL_BENCH_PEERS_H
 
@@ -31,6 +31,13 @@ typedef struct peer {
     ckl_status (*finish)(const peer_problem *p, int variant, void *const *pointers, ckl_stream stream);
 } peer;
 
+/* A row whose functions have the members' names: PEER("cub", "reduce"). More follows as .name = value. */
+#define PEER(library, operator, ...)                                                                                 \
+    {                                                                                                                \
+        .name = library, .op = operator, .find = find, .prepare = prepare, .release = release, .variants = variants, \
+        .describe = describe, .run = run, __VA_ARGS__                                                                \
+    }
+
 /* All peers, NULL at the end. */
 extern const peer *const peers[];
 
@@ -48,6 +55,16 @@ const peer *peer_of(const char *op, const peer *only);
  * ends them, and @ stands for the program's folder. False: there is none.
  */
 bool peer_find_file(const char *variable, const char *const *places, char path[PEER_PATH_BYTES]);
+
+/* A function that is called of a library, and the member of a struct of pointers that it goes to. */
+typedef struct peer_function {
+    const char *name;
+    size_t offset;
+} peer_function;
+
+/* Looks up all functions; CKL_UNSUPPORTED: "NAME is too old: it has no ...", and the version that is needed. */
+ckl_status peer_bind(void *library, const char *name, const char *needed, const peer_function *functions, int count,
+                     void *to);
 
 extern const peer cublaslt_peer, cub_peer, cudnn_peer;
 

@@ -37,7 +37,7 @@ static bool tried, loaded;                               // to start Python, and
 static char reason[REASON_BYTES];                        // why Python or the script is not there; "" if it is
 static py_object *module;                                // the script
 
-/* What a python3 says of itself: its library, then where it looks for packages. */
+/* What a python3 prints: its library, then where it looks for packages. */
 static const char question[] = "import os, sys, sysconfig; v = sysconfig.get_config_var; "
                                "print(os.path.join(v('LIBDIR') or '', v('INSTSONAME') or '')); "
                                "print(os.pathsep.join(p for p in sys.path if p))";

@@ -11,7 +11,7 @@
  */
 ckl_status python_start(void);
 
-/* Starts Python and loads a script as a module, once; whoever comes meanwhile waits, and gets the same status. */
+/* Starts Python and loads a script as a module, once; other threads wait meanwhile, and get the same status. */
 ckl_status python_load(const char *script);
 
 /*

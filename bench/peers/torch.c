@@ -161,17 +161,6 @@ static ckl_status finish(const peer_problem *p, int variant, void *const *pointe
     return ask("finish", p, variant, pointers, stream);
 }
 
-#define X(operator)                        \
-    const peer torch_##operator##_peer = { \
-        .name = "torch",                   \
-        .op = #operator,                   \
-        .find = find,                      \
-        .prepare = prepare,                \
-        .release = release,                \
-        .variants = variants,              \
-        .describe = describe,              \
-        .run = run,                        \
-        .finish = finish,                  \
-    };
+#define X(operator) const peer torch_##operator##_peer = PEER("torch", #operator, .finish = finish);
 TORCH_PEERS(X)
 #undef X

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""decode.py [--json FILE] [--small] - milliseconds a token of a Llama of transformers with random weights.
+"""decode.py [--json FILE] [--document FILE] [--small] - milliseconds a token of a Llama of transformers with random weights.
 
 Its own generate(), eager and accelerated; and a loop of one's own over a static cache, contiguous or in pages, of torch's functions and
 of cutekernellib.torch, each launch by launch and as a CUDA graph of a step. What the loops decode is checked against the model.
@@ -138,64 +138,103 @@ def timed(run, rounds=3):
     return statistics.median(times[1:])
 
 
-def time_of_loop(loop, context, tokens, graph):
-    """A token, where the cache has `context` of them before; what these are does not matter."""
-    loop.lengths.fill_(context)
-    step = loop.capture() if graph else loop.step
+def decoding(loop, step, context):
+    """Decodes so many tokens, where the cache has `context` of them before; what these are does not matter."""
 
-    def run():
+    def run(tokens):
         loop.lengths.fill_(context)
         for _ in range(tokens):
             step()
 
-    return round(timed(run) / tokens, 4)
+    return run
 
 
-def time_of_generate(model, prompt, tokens):
-    """A token behind the first."""
+def generating(model, prompt, accelerated):
+    def run(tokens):
+        report = ckl.accelerate(model, quiet=True) if accelerated else None
+        model.generate(prompt, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, pad_token_id=0)
+        if report:
+            report.undo()
 
-    def run(count):
-        model.generate(prompt, max_new_tokens=count, min_new_tokens=count, do_sample=False, pad_token_id=0)
+    return run
 
-    return round((timed(lambda: run(tokens + 1)) - timed(lambda: run(1))) / tokens, 4)
+
+def ways_of(model, loops, prompt, context):
+    """What decodes a number of tokens, by name, each having done so once."""
+    ways = {"generate, " + name: generating(model, prompt, name == "accelerated") for name in ("eager", "accelerated")}
+    for name, loop in loops.items():
+        loop.lengths.fill_(context)
+        ways |= {name: decoding(loop, loop.step, context), name + ", graph": decoding(loop, loop.capture(), context)}
+    for run in ways.values():
+        run(2)
+    return ways
+
+
+def time_of(name, run, tokens):
+    """A token; of generate() one behind the first, which reads the prompt."""
+    first = timed(lambda: run(1)) if name.startswith("generate") else 0
+    return round((timed(lambda: run(tokens + (first > 0))) - first) / tokens, 4)
+
+
+def prepare(model, batch, context, small, device):
+    """A row of results, without times, and what is to be timed."""
+    longest = 16 if small else 2048
+    prompt = torch.randint(32000, (batch, context if small else 64), device=device)
+    loops = {
+        "torch, contiguous": Loop(model, Torchs, batch, longest),
+        "ours, contiguous": Loop(model, Ours, batch, longest),
+        "ours, pages of 16": Loop(model, Ours, batch, longest, 16),
+    }
+    errors = {name: round(error_of(loop, model, prompt), 4) for name, loop in loops.items()}
+    row = {"batch": batch, "context": context, "error": errors}
+    prompt = torch.randint(32000, (batch, context), device=device)
+    return row, ways_of(model, loops, prompt, context) if device == "cuda" else {}
+
+
+COLUMNS = {
+    "batch": "batch",
+    "transformers' generate()": "generate, eager",
+    "accelerated": "generate, accelerated",
+    "a loop of torch's functions": "torch, contiguous",
+    "of ours": "ours, contiguous",
+    "the loops as CUDA graphs of a step: torch's": "torch, contiguous, graph",
+    "ours": "ours, contiguous, graph",
+    "ours, pages of 16 keys": "ours, pages of 16, graph",
+}
+
+
+def table(rows):
+    """Milliseconds a token as docs/python.md has them."""
+    cells = [[row["batch"], *(f"{row[name]:.2f}" for name in list(COLUMNS.values())[1:])] for row in rows]
+    return results.markdown([list(COLUMNS), *cells])
 
 
 def main():
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     parser = argparse.ArgumentParser()
     parser.add_argument("--json")
     parser.add_argument("--small", action="store_true", help="for a try: no times")
+    parser.add_argument("--document", help="measure nothing: write the table of --json between the marks of this file")
+    results.add_turn(parser)
     options = parser.parse_args()
+    if options.document:
+        return results.put(options.document, "decoding", table(results.read(options.json)))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     hidden, layers, heads, kv_heads, inner = (64, 2, 4, 2, 128) if options.small else (2048, 8, 16, 8, 5632)
     sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv_heads}
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     config = LlamaConfig(vocab_size=32000, intermediate_size=inner, attn_implementation="sdpa", **sizes)
     torch.manual_seed(1)
     with torch.device(device):
         model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
-    for batch, context, tokens in ((2, 5, 2),) if options.small else ((1, 1024, 32), (16, 1024, 32)):
-        longest = 16 if options.small else 2048
-        prompt = torch.randint(32000, (batch, context if options.small else 64), device=device)
-        row = {"batch": batch, "context": context}
-        loops = {
-            "torch, contiguous": Loop(model, Torchs, batch, longest),
-            "ours, contiguous": Loop(model, Ours, batch, longest),
-            "ours, pages of 16": Loop(model, Ours, batch, longest, 16),
-        }
-        row["error"] = {name: round(error_of(loop, model, prompt), 4) for name, loop in loops.items()}
-        if device == "cuda":
-            long_prompt = torch.randint(32000, (batch, context), device=device)
-            row["generate, eager"] = time_of_generate(model, long_prompt, tokens)
-            report = ckl.accelerate(model, quiet=True)
-            row["generate, accelerated"] = time_of_generate(model, long_prompt, tokens)
-            report.undo()
-            for name, loop in loops.items():
-                row[name] = time_of_loop(loop, context, tokens, False)
-                row[name + ", graph"] = time_of_loop(loop, context, tokens, True)
-        print(json.dumps(row), flush=True)
-        if options.json:
-            results.save(options.json, PROTOCOL, [row], "batch")
+    sizes = ((2, 5),) if options.small else ((1, 1024), (16, 1024))
+    prepared = [prepare(model, batch, context, options.small, device) for batch, context in sizes]
+    with options.turn.alone():
+        for row, ways in prepared:
+            row |= {name: time_of(name, run, 32) for name, run in ways.items()}
+            print(json.dumps(row), flush=True)
+    if options.json:
+        results.save(options.json, PROTOCOL, [row for row, _ in prepared], "batch")
 
 
 if __name__ == "__main__":

@@ -2,18 +2,13 @@
 """models.py [--json FILE] [--document FILE] - models with and without cutekernellib.torch.accelerate(): losses and times on a GPU.
 
 Forward without gradient, and training steps; torch's eager mode, torch.compile, CUDA graphs, and these of an accelerated model.
---prepare compiles for torch.compile first, into the folder TORCHINDUCTOR_CACHE_DIR, by a process for each model, way and function;
-a run that finds it there has the GPU to itself only while it times. --together: a process for each model; they prepare at once.
+together.py runs all models at once, and decode.py.
 """
 
 import argparse
-import itertools
 import json
 import signal
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 
 import kernels
@@ -25,7 +20,6 @@ from torch import nn
 
 import cutekernellib.torch as ckl
 
-BEGAN = time.monotonic()
 WAYS = ["eager,accelerated,compiled,accelerated compiled,graphs,accelerated graphs"]
 PROTOCOL = (
     "bf16, random weights; CUDA events around a call, of ways in turn, one GPU and nothing else on it, no cubins kept, clocks not "
@@ -131,16 +125,18 @@ def _out_of_time(*_):
     raise OutOfTime
 
 
-def ways_of(model, batch, names, functions, deadline, row):
+def ways_of(model, batch, names, options, row):
     """All that are ready in time, by (forward or step, name)."""
     ways = {}
+    options.turn.prepare()
     signal.signal(signal.SIGALRM, _out_of_time)
-    for what in functions:
+    for what in options.functions:
         for name in names:
             function = FUNCTIONS[what]
             began = time.monotonic()
             try:
-                signal.setitimer(signal.ITIMER_REAL, max(deadline - began, 1e-3))
+                left = min(max(options.deadline - began, 1e-3), 3600)
+                signal.setitimer(signal.ITIMER_REAL, left, 3)  # again, should anything swallow the first
                 ways[what, name] = Way(model, name, function, batch)
             except (Exception, OutOfTime) as why:  # of torch.compile, or of a capture
                 row.setdefault("not measured", {})[f"{what}, {name}"] = f"{type(why).__name__}: {why}"[:300]
@@ -152,7 +148,7 @@ def ways_of(model, batch, names, functions, deadline, row):
 
 def measure(model, batch, names, options, row):
     """Adds milliseconds of ways, taken in turn, to a row."""
-    ways = ways_of(model, batch, names, options.functions, BEGAN + options.seconds, row)
+    ways = ways_of(model, batch, names, options, row)
     times = {key: [] for key in ways}
     if not options.rounds:
         return ways
@@ -199,26 +195,16 @@ def cell(times, of):
 
 def table(rows):
     """Rows of results as docs/python.md has them, without columns that nothing was measured for."""
-    lines = []
+    cells = [["model", "", *COLUMNS]]
     for row in rows:
         for what, name in (("forward", "forward"), ("step", "training step")):
-            lines.append([row["model"], name, *(cell(row[what], of) for of in COLUMNS.values())])
-    columns = [["model", "", *COLUMNS], ["---"] * (len(COLUMNS) + 2), *lines]
-    columns = [column for i, column in enumerate(zip(*columns)) if i < 2 or any(column[2:])]
-    lines = ["| " + " | ".join(line) + " |" for line in zip(*columns)]
-    lines += ["", "Losses of the first steps, eager and accelerated:", ""]
+            cells.append([row["model"], name, *(cell(row.get(what, {}), of) for of in COLUMNS.values())])
+    columns = [column for i, column in enumerate(zip(*cells)) if i < 2 or any(column[1:])]
+    lines = [results.markdown(list(zip(*columns))), "", "Losses of the first steps, eager and accelerated:", ""]
     for row in rows:
-        losses = (" ".join(f"{x:.4f}" for x in row[mode + " losses"]) for mode in ("eager", "accelerated"))
+        losses = (" ".join(f"{x:.4f}" for x in row.get(mode + " losses", [])) for mode in ("eager", "accelerated"))
         lines.append(f"- {row['model']}: {' and '.join(losses)}")
     return "\n".join(lines)
-
-
-def write_table(path, rows):
-    """Puts the table between the marks of a document."""
-    with open(path) as file:
-        head, mark, rest = file.read().partition("<!-- measured -->\n")
-    with open(path, "w") as file:
-        file.write(head + mark + "\n" + table(rows) + "\n\n" + rest[rest.index("<!-- /measured -->") :])
 
 
 def losses_of(model, batch, steps, device):
@@ -231,25 +217,6 @@ def losses_of(model, batch, steps, device):
     return losses
 
 
-def run_together(options, variants):
-    """This file again with other arguments, all at once: the first failure's status."""
-    given = [a for a in sys.argv[1:] if a not in ("--prepare", "--together")]
-    processes = [subprocess.Popen([sys.executable, __file__, *given, *variant]) for variant in variants]
-    return next((p.returncode for p in processes if p.wait()), 0)
-
-
-def prepare(options):
-    """What torch.compile makes, into its cache, one way after the other: each has the memory of all models."""
-    for way in ("compiled", "accelerated compiled"):
-        for_one = ["--rounds", "0", "--losses", "0", "--ways", way]
-        status = run_together(
-            options, ([*for_one, "--models", i, "--functions", what] for i, what in itertools.product(options.models, FUNCTIONS))
-        )
-        if status:
-            return status
-    return 0
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", help="a file of results, to be made or added to")
@@ -258,28 +225,18 @@ def main():
         "--ways", nargs="+", default=WAYS, help="names with commas, which are taken in turn; one set after the other"
     )
     parser.add_argument("--functions", nargs="+", default=list(FUNCTIONS), choices=FUNCTIONS)
-    parser.add_argument("--prepare", action="store_true", help="fill torch.compile's cache, and time nothing")
-    parser.add_argument("--together", action="store_true", help="a process for each model, which prepare at once and time in turn")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--losses", type=int, default=4, help="of so many steps; 0: none")
-    parser.add_argument("--seconds", type=float, default=600, help="what is not prepared then is not measured")
     parser.add_argument(
-        "--turn",
-        type=results.Turn,
-        default=results.Turn(None),
-        help="a file: processes that name it prepare together and time alone",
+        "--deadline", type=float, default=float("inf"), help="what is not prepared by this monotonic time is left out"
     )
+    results.add_turn(parser)
     parser.add_argument("--kernels", help="a file, to be added to: the kernels of each way")
     parser.add_argument("--small", action="store_true", help="for a try")
     parser.add_argument("--document", help="measure nothing: write the table of --json between the marks of this file")
     options = parser.parse_args()
     if options.document:
-        return write_table(options.document, results.read(options.json))
-    if options.prepare:
-        sys.exit(prepare(options))
-    if options.together:
-        with tempfile.NamedTemporaryFile() as turn:
-            sys.exit(run_together(options, [["--models", i, "--turn", turn.name] for i in options.models]))
+        return results.put(options.document, "measured", table(results.read(options.json)))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for make in (MODELS[int(i)] for i in options.models):
         torch.manual_seed(1)

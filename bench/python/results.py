@@ -55,12 +55,28 @@ def save(path, protocol, rows, key):
         json.dump({"schema": "cutekernellib.python", "version": 1, "header": header(protocol), "rows": rows}, file, indent=1)
 
 
-class Turn:
-    """Processes that share a file prepare together, and time alone, when none prepares."""
+def markdown(rows):
+    """Rows of cells, the first one the heading, as a table."""
+    lines = ["| " + " | ".join(map(str, row)) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
 
-    def __init__(self, path):
-        self.file = open(path, "a") if path else tempfile.TemporaryFile()
-        self.prepare()
+
+def put(path, mark, text):
+    """Puts text between the marks of that name in a document."""
+    with open(path) as file:
+        head, begin, rest = file.read().partition(f"<!-- {mark} -->\n")
+    with open(path, "w") as file:
+        file.write(f"{head}{begin}\n{text}\n\n" + rest[rest.index(f"<!-- /{mark} -->") :])
+
+
+class Turn:
+    """Processes that were started together prepare side by side, and time alone, when none prepares: by locks of one file.
+
+    fd: the file, opened for this process and locked as one that prepares (together.py); without it the process is alone anyway.
+    """
+
+    def __init__(self, fd=None):
+        self.file = os.fdopen(int(fd), "w") if fd else tempfile.TemporaryFile()
 
     def prepare(self):
         fcntl.flock(self.file, fcntl.LOCK_SH)
@@ -71,4 +87,8 @@ class Turn:
         try:
             yield
         finally:
-            self.prepare()
+            fcntl.flock(self.file, fcntl.LOCK_UN)
+
+
+def add_turn(parser):
+    parser.add_argument("--turn", type=Turn, default=Turn(), help="by which together.py lets one process time at once")

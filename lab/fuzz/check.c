@@ -132,8 +132,8 @@ static bool has_accumulators(const ir_kernel *kernel)
 }
 
 /*
- * The same two values in the same place: a program that shows addresses, or NaNs that nobody promises, because what
- * kept them out was dropped, has others.
+ * The same two values in the same place. A program that shows addresses or unspecified NaNs, because what hid them was
+ * dropped, has others.
  */
 static bool same_difference(const symptom *s)
 {
@@ -141,7 +141,7 @@ static bool same_difference(const symptom *s)
     return now.expected == s->word.expected && now.got == s->word.got;
 }
 
-/* Does the kernel do the same wrong on the device, while it is sound on the first one? */
+/* Does the kernel show the same symptom on the device, while it is sound on the first one? */
 static bool still_there(void *user, const ir_kernel *kernel)
 {
     symptom *s = user;
@@ -155,7 +155,7 @@ static bool still_there(void *user, const ir_kernel *kernel)
     return s->fails ? status != CKL_OK && same_failure(s) : status == CKL_OK && same_difference(s);
 }
 
-/* Makes the kernel short, if that may be and the symptom is there again; `what` of the program that is left. */
+/* Shortens the kernel, if allowed and the symptom is reproducible; what: the sentences of the shorter program. */
 static void shorten(symptom *s, ir_kernel *kernel, const fuzz_listener *listener, text *what)
 {
     ckl_device *device = s->c->devices.all[s->device];
@@ -243,7 +243,7 @@ static void suspect(comparison *c, bool *suspects)
         suspects[j] = true;
 }
 
-/* What happens only among the other programs of a batch. */
+/* Reports what happens only together with the other programs of a batch. */
 static void report_batch(const comparison *c, int64_t program, const fuzz_listener *listener)
 {
     fuzz_finding finding = { .program = program, .device = c->device, .length = c->batch->kernel->inst_count };

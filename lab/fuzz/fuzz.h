@@ -75,7 +75,7 @@ typedef struct fuzz_finding {
     int length;         // its instructions
 } fuzz_finding;
 
-/* Is there nothing more to be had from a device? */
+/* Is a device lost to further work? */
 bool fuzz_is_lost(ckl_device *device);
 
 /* Who hears of findings; `may_shorten` is asked before each: making one short takes up to a minute. */
@@ -86,9 +86,9 @@ typedef struct fuzz_listener {
 } fuzz_listener;
 
 /*
- * Runs a batch on all devices that take it and reports every program that differs or fails; returns how many. A device is
- * lost after some faults of a kernel: then a batch is given up, FUZZ_LOST, and its programs are to be checked alone; a
- * single program is reported as it is.
+ * Runs a batch on all devices that take it and reports every program that differs or fails; returns how many. Some
+ * faults lose the device: then a batch is given up (FUZZ_LOST), and its programs must be checked alone; a single
+ * program is reported as it is.
  */
 enum { FUZZ_LOST = -1 };
 int fuzz_check(fuzz_devices devices, fuzz_set set, int64_t first, int count, const fuzz_listener *listener);
@@ -108,7 +108,7 @@ typedef struct fuzz_absence {
 
 extern const fuzz_absence fuzz_absent[];
 
-/* Does a program of some kind contain this arithmetic? Also false of what no device has. */
+/* Does a program of some kind contain this arithmetic? False also for what no device has. */
 bool fuzz_has_arithmetic(ir_op op, ir_type type, ir_type from, ir_target target);
 
 #endif

@@ -2,8 +2,11 @@
 
 Functions (``softmax``, ``layer_norm``, ``linear`` ...) return new arrays. ``operators`` has every operator of the C library as it is
 there: ``operators["gemm"].plan(m=16, n=8, k=64)`` is a plan to be called with tensors, whose ``text`` and ``explain()`` tell which
-kernel was chosen and why. ``cutekernellib.torch`` is for models. Arrays of the host run on an emulated GPU (EmulatorWarning).
+kernel was chosen and why. ``cutekernellib.torch``, imported when it is first named, is for models. Arrays of the host run on an emulated GPU (EmulatorWarning).
 """
+
+import importlib as _importlib
+import typing as _typing
 
 from ._functions import (
     add,
@@ -22,6 +25,9 @@ from ._functions import (
     transpose,
 )
 from ._library import EmulatorWarning, Operator, Plan, device_info, operators, prepare, version
+
+if _typing.TYPE_CHECKING:
+    from . import torch as torch
 
 __version__ = version()
 
@@ -47,3 +53,9 @@ __all__ = [
     "softmax",
     "transpose",
 ]
+
+
+def __getattr__(name):
+    if name == "torch":  # which not everybody has
+        return _importlib.import_module(".torch", __name__)
+    raise AttributeError(f"module {__name__} has no attribute {name}")

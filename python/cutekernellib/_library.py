@@ -8,6 +8,7 @@ import importlib
 import json
 import os
 import pathlib
+import sys
 import threading
 import time
 import warnings
@@ -52,13 +53,21 @@ class EmulatorWarning(UserWarning):
     """
 
 
+def _callers_level():
+    """For warnings: how many frames are this package's and torch's."""
+    frame, level = sys._getframe(2), 2
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ("cutekernellib", "torch"):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 @functools.lru_cache(None)
 def warn_of_emulator():
     warnings.warn(
         "arrays of the host are computed on the emulated H200, which is slow; silence this by "
         'warnings.simplefilter("ignore", cutekernellib.EmulatorWarning)',
         EmulatorWarning,
-        stacklevel=4,
+        stacklevel=_callers_level(),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 WORK = ROOT / 'build-mutate'
 TREE = WORK / 'tree'
+EVERYTHING = 'everything'  # the library that the sanitizers' unit tests share
 BUILDS = {  # what cmake is told; objects of the plain build are compared for equality
     'plain': ['-DCMAKE_BUILD_TYPE=Release'],
     'sanitized': ['-DCMAKE_BUILD_TYPE=Debug', '-DCKL_SANITIZE=ON'],
@@ -68,9 +69,15 @@ class Objects:
                     self.users.setdefault(header, set()).add(source)
 
     def link(self, program, changed, target):
-        """A program with some objects replaced: { output of the build: path }."""
+        """A program with some objects replaced: { output of the build: path }. They may be in the library that it uses."""
         text = (self.folder / 'CMakeFiles' / f'{program}.dir' / 'link.txt').read_text()
         words = [str(changed.get(w, w)) for w in shlex.split(text)]
+        if program != EVERYTHING and f'lib{EVERYTHING}.so' in words:
+            library = target.parent / f'lib{EVERYTHING}.so'
+            if not library.exists():
+                self.link(EVERYTHING, changed, library)
+            words = [str(library) if w == library.name else w.replace(f'-rpath,{self.folder}', f'-rpath,{library.parent}')
+                     for w in words]
         words[words.index('-o') + 1] = str(target)
         quick = ['-fuse-ld=lld'] if shutil.which('ld.lld') else []
         subprocess.run(words + quick, cwd=self.folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -287,18 +287,29 @@ static bool is_default(const field *f, const void *member)
     return memcmp(value, member, kinds[f->kind].bytes) == 0;
 }
 
-void fields_print(field_table table, const void *object, bool only_changed, text *out)
+/* What is left out: nothing, fields at their defaults, or of these those that are 0. */
+static void print_but(field_table table, const void *object, bool defaults, bool zeros, text *out)
 {
     const char *separator = "";
     for (int i = 0; i < table.count; i++) {
         const field *f = &table.rows[i];
         const void *member = (const char *)object + f->offset;
-        if (only_changed && is_default(f, member))
+        if ((defaults || (zeros && field_is_zero(f, member))) && is_default(f, member))
             continue;
         text_printf(out, "%s%s=", separator, f->name);
         kinds[f->kind].print(f, member, out);
         separator = " ";
     }
+}
+
+void fields_print(field_table table, const void *object, bool only_changed, text *out)
+{
+    print_but(table, object, only_changed, false, out);
+}
+
+void fields_print_set(field_table table, const void *object, text *out)
+{
+    print_but(table, object, false, true, out);
 }
 
 ckl_status fields_unknown(const char *what, const char *name, const field_table *tables, int count)

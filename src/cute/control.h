@@ -4,7 +4,7 @@
 
 #include "ir/build.h"
 
-/* Launch attributes; a 0 leaves what there is. */
+/* Launch attributes; 0 keeps the present value. */
 void cute_launch_bounds(int threads, int ctas_per_sm);
 void cute_cluster_size(int ctas);
 

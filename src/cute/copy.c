@@ -12,7 +12,7 @@ typedef struct vectors {
     layout order; // (LENGTH,VECTORS) -> linear coordinate
 } vectors;
 
-/* Do the vectors of that order lie side by side, at multiples of their length? */
+/* Are the vectors in this order contiguous, at multiples of their length? */
 static bool is_contiguous(layout memory, vectors v)
 {
     int64_t count = static_size(memory);
@@ -39,7 +39,7 @@ static bool common_order(layout memory, int64_t length, vectors *v)
 /* The longest vectors of 16 bytes or less that the memory's layout and alignment allow: powers of two. */
 static vectors widest_vectors(tensor t, int align)
 {
-    int64_t bytes = (int64_t)ckl_dtype_bytes(t.dtype), count = static_size(t.layout);
+    int64_t bytes = element_bytes(t.dtype), count = static_size(t.layout);
     layout memory = without_swizzle(t.layout); // a swizzle keeps 16 bytes together
     vectors in_order = { 16 / bytes, compact(leaf(count)) }, permuted;
     for (; in_order.length > 1; in_order.length /= 2) {
@@ -143,7 +143,7 @@ static val bulk_bytes(tensor t)
         ir_fail("bulk copy: %s is not contiguous", text_data(&found));
         text_free(&found);
     }
-    return ir_binary(IR_MUL, ir_convert(IR_U32, size(t.layout)), ir_int(IR_U32, (int64_t)ckl_dtype_bytes(t.dtype)));
+    return ir_binary(IR_MUL, ir_convert(IR_U32, size(t.layout)), ir_int(IR_U32, element_bytes(t.dtype)));
 }
 
 void bulk_load(tensor gX, tensor sX, val barrier)
@@ -161,14 +161,14 @@ void bulk_store(tensor sX, tensor gX)
 /* Narrow elements that fill words travel as words, all others as they are. */
 static ir_type word_type(ckl_dtype dtype, int count)
 {
-    int64_t bytes = (int64_t)ckl_dtype_bytes(dtype);
+    int64_t bytes = element_bytes(dtype);
     return bytes < 4 && count * bytes % 4 == 0 ? CKL_I32 : dtype;
 }
 
 packed packed_registers(ckl_dtype dtype, int count)
 {
     ir_type word = word_type(dtype, count);
-    int64_t registers = count * (int64_t)ckl_dtype_bytes(dtype) / (int64_t)ckl_dtype_bytes(word);
+    int64_t registers = count * element_bytes(dtype) / element_bytes(word);
     return (packed){ fragment(word, compact(leaf(registers))), dtype, count };
 }
 

@@ -20,8 +20,8 @@ void bulk_load(tensor gX, tensor sX, val barrier);
 void bulk_store(tensor sX, tensor gX);
 
 /*
- * What a load left in registers: narrow elements stay packed in 32-bit words until they are used. A kernel that loads
- * everything before it computes holds half or a quarter of the registers that f32 fragments would take.
+ * Registers of a load: narrow elements stay packed in 32-bit words until they are used. A kernel that loads everything
+ * before it computes needs half or a quarter of the registers of f32 fragments.
  */
 typedef struct packed {
     tensor rWords; // (WORDS) of i32, or (VEC) of elements that are no narrower, or do not fill words

@@ -41,7 +41,10 @@ static val barrier_of(const dynamic_scheduler *t, val fetch)
     return slot_of(t, fetch, t->barriers, MBARRIER_BYTES);
 }
 
-/* Every cluster takes one number too many. The last of all these is known, and who gets it sets the counter back to 0. */
+/*
+ * Every cluster takes one number too many. The largest of these is known in advance; who gets it resets the counter to
+ * 0.
+ */
 static val take(const dynamic_scheduler *t)
 {
     val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, t->counter, 0, u32(1), u32(0)), zero = u32(0);

@@ -1,10 +1,10 @@
 /*
  * dynamic_scheduler.h - work items that CTAs, or clusters of CTAs, take one by one from a counter in global memory.
  *
- * A static schedule gives every CTA the same share, and all wait for the slowest: memory does not serve all SMs equally fast.
- * Here a CTA that is done takes another item. CTA 0 of a cluster increments the counter for all of it and sends the item's
- * number to a slot in every CTA. Results must not depend on which CTA takes an item: a sum over the items of one CTA would
- * differ from run to run.
+ * A static schedule gives every CTA the same share, and all wait for the slowest: memory does not serve all SMs equally
+ * fast. Here a CTA that has finished takes another item. CTA 0 of a cluster increments the counter for all of it and
+ * sends the item's number to a slot in every CTA. Results must not depend on which CTA takes an item: a sum over the
+ * items of one CTA would differ from run to run.
  */
 #ifndef CKL_CUTE_DYNAMIC_SCHEDULER_H
 #define CKL_CUTE_DYNAMIC_SCHEDULER_H

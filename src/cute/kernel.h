@@ -168,8 +168,8 @@
 #define atomic_exchange(address, x)            (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, address, 0, x, (val){ 0 }))
 
 /*
- * Accesses to global memory by which CTAs wait for each other, all at gpu scope: who acquires what another has released sees
- * what that one did before. Atomics without a word are relaxed: they need a fence_gpu() beside them.
+ * Accesses to global memory by which CTAs wait for each other, all at gpu scope: who acquires what another released
+ * sees all that came before the release. Atomics without such a word are relaxed: they need a fence_gpu() beside them.
  */
 #define atomic_add_release(address, x) \
     (HERE, ir_atomic_ordered(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
@@ -186,7 +186,7 @@
 #define store_global(type, address, offset, x) \
     (HERE, ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, type, 1, address, offset, (val[]){ x }))
 
-/* Between the lanes of a warp, all of which take part */
+/* Between all lanes of a warp */
 #define shuffle(x, from)         ir_shuffle(IR_SHFL_IDX, AT_HERE(x), AT_HERE(from), 32)
 #define shuffle_xor(x, distance) ir_shuffle(IR_SHFL_XOR, AT_HERE(x), AT_HERE(distance), 32)
 #define vote_any(p)              ir_vote(IR_VOTE_ANY, AT_HERE(p))

@@ -21,8 +21,8 @@ typedef struct swizzle {
 } swizzle;
 
 /*
- * A layout; index = swizzle(crd2idx(coord, shape, stride)). Plain layouts have no swizzle. Whatever changes coordinates only
- * (modes, slices, composition, divides) keeps the swizzle of its first layout; so do products.
+ * A layout; index = swizzle(crd2idx(coord, shape, stride)). Plain layouts have no swizzle. Operations that change
+ * coordinates alone (modes, slices, composition, divides), and products, keep the swizzle of their first layout.
  */
 typedef struct layout {
     int_tuple shape, stride;

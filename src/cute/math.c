@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* log2(e) in two parts, and its inverse. */
+/* log2(e) as a sum of two numbers, and its inverse. */
 static const double LOG2E_HIGH = 0x1.715476p+0, LOG2E_LOW = 0x1.4ae0cp-26, LN2 = 0x1.62e42fefa39efp-1;
 
 /* Below this exp(x) is 0, and so are the functions made of it; keeps -inf out of products with 0. */
@@ -167,8 +167,9 @@ val pow_f32(val x, val y)
 }
 
 /*
- * x = k pi/2 + r with pi/2 in three parts (Cody and Waite): k times the first is exact, and so is the first difference, a
- * multiple of 2^-23 below 2. Adding 1.5 * 2^23 leaves k in the low bits. 2/pi is rounded, so |r| may be 0.955, not pi/4.
+ * x = k pi/2 + r with pi/2 as a sum of three numbers (Cody and Waite): k times the first is exact, and so is the first
+ * difference, a multiple of 2^-23 below 2. Adding 1.5 * 2^23 leaves k in the low bits. 2/pi is rounded, so |r| may be
+ * 0.955, not pi/4.
  */
 static val reduced_angle(val x, val *quadrant)
 {

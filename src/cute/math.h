@@ -10,7 +10,7 @@
 
 #include "ir/build.h"
 
-val exp_f32(val x);     // 2^-21.5: the product x * log2(e) is carried in two parts
+val exp_f32(val x);     // 2^-21.5: the product x * log2(e) is kept as a sum of two numbers
 val log_f32(val x);     // 2^-23; subnormal x too; 0 gives -inf, negative numbers NaN
 val log_half(val x);    // the same for results that are rounded to 16 bits, in half the instructions: 2^-16
 val tanh_f32(val x);    // 2^-22

@@ -18,7 +18,7 @@ typedef struct tiled_mma {
 
 tiled_mma make_tiled_mma(const char *atom, int atoms_m, int atoms_n); // an unknown name: ir_fail()
 
-/* This thread's part of a tile in memory, or of its coordinates. */
+/* This thread's elements of a tile in memory, or of its coordinates. */
 tensor partition_A(const tiled_mma *mma, tensor t, val tid); // (MMA,MMA_M,MMA_K)
 tensor partition_B(const tiled_mma *mma, tensor t, val tid); // (MMA,MMA_N,MMA_K)
 tensor partition_C(const tiled_mma *mma, tensor t, val tid); // (MMA,MMA_M,MMA_N)
@@ -37,17 +37,18 @@ tensor fragment_C(const tiled_mma *mma, int m, int n); // f32
 tensor accumulator_columns(tensor acc, int first, int count);
 
 /*
- * Operands of mma.sync and wgmma as 32-bit words, (WORDS,MMA_M,MMA_K) of u32, in place of fragment_A() and fragment_B(): narrow
- * elements stay packed on their way. Accumulators of (M,K) are in the order of A: accumulators_to_A() rounds them, pair by pair.
+ * Operands of mma.sync and wgmma as 32-bit words, (WORDS,MMA_M,MMA_K) of u32, in place of fragment_A() and
+ * fragment_B(): narrow elements stay packed. Accumulators of (M,K) are in the order of A: accumulators_to_A() rounds
+ * them, pair by pair.
  */
 tensor fragment_A_words(const tiled_mma *mma, int m, int k);
 tensor fragment_B_words(const tiled_mma *mma, int n, int k);
 void accumulators_to_A(tensor acc, ckl_dtype dtype, tensor rA);
 
 /*
- * wgmma: (M,K[,STAGES]) and (N,K[,STAGES]) shared tiles as descriptors, (MMA_M,MMA_K[,STAGES]). A tile is K-major, its rows one
- * swizzle span long, or MN-major: runs of one span along M or N for each of K, equally far apart. An MN-major tile that is
- * less than a span longer than an atom gives that atom its first elements.
+ * wgmma: (M,K[,STAGES]) and (N,K[,STAGES]) shared tiles as descriptors, (MMA_M,MMA_K[,STAGES]). A tile is K-major, its
+ * rows one swizzle span long, or MN-major: runs of one span along M or N for each element of K, equally far apart. Of
+ * an MN-major tile less than a span longer than an atom, the atom takes the first elements.
  */
 tensor descriptors_A(const tiled_mma *mma, tensor sA);
 tensor descriptors_B(const tiled_mma *mma, tensor sB);

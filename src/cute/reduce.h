@@ -1,9 +1,10 @@
 /*
- * reduce.h - reductions over the registers of a thread, the lanes of a warp, the warps of a CTA and the CTAs of a cluster.
+ * reduce.h - reductions over the registers of a thread, the lanes of a warp, the warps of a CTA and the CTAs of a
+ * cluster.
  *
- * What is reduced is a small array of registers per thread (a sum; a maximum and its index; count, mean and M2), combined by a
- * function that appends instructions. The order is fixed by thread numbers, so results are the same in every run. All threads
- * of the group must call together and all of them hold the result. Values are 32-bit or 64-bit.
+ * A thread's values are a small array of registers (a sum; a maximum and its index; count, mean and M2), combined by a
+ * function that appends instructions. The order is fixed by thread numbers, so results are the same in every run. All
+ * threads of the group must call together and all of them hold the result. Values are 32-bit or 64-bit.
  */
 #ifndef CKL_CUTE_REDUCE_H
 #define CKL_CUTE_REDUCE_H
@@ -55,8 +56,8 @@ void cta_reduce_to_warp(const reduction *r, int threads, int64_t scratch, val *v
 void cluster_reduce(const reduction *r, int cluster, int64_t scratch, val *values);
 
 /*
- * Ready-made combinations: maximum and minimum of one value, which keep NaN; the sum of one value, or of each of so many as
- * user, a const int *, says.
+ * Ready-made combinations: maximum and minimum of one value, which keep NaN; the sum of one value, or of each of
+ * *(const int *)user values.
  */
 void combine_sum(val *into, const val *other, void *user);
 void combine_max(val *into, const val *other, void *user);

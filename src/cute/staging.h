@@ -1,5 +1,5 @@
 /*
- * staging.h - results on their way from registers to global memory through buffers in shared memory, which one thread stores by
+ * staging.h - results go from registers to global memory through buffers in shared memory, which one thread stores by
  * TMA or bulk copies.
  *
  *     staging_wait(&s, 1);                  // this buffer is free: at most the last store is still being read
@@ -19,7 +19,7 @@ typedef struct staged_store {
     val leader; // predicate: the one that stores, always the same
 } staged_store;
 
-/* Before writing: waits until at most `pending` of the stores begun still read their buffers. */
+/* Before writing: waits until at most `pending` stores still read their buffers. */
 void staging_wait(const staged_store *s, int pending);
 
 /* The body of STAGED_STORE: what all have written is visible to the async proxy. Its end closes a bulk group, maybe empty. */

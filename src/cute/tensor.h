@@ -1,8 +1,10 @@
 /*
- * tensor.h - a tensor is memory seen through a layout: global, shared, registers, descriptors of shared memory, coordinates.
+ * tensor.h - a tensor is memory seen through a layout: global, shared, registers, descriptors of shared memory,
+ * coordinates.
  *
- * Names follow CuTe: gA, sA, rA by memory, tXgY for this thread's part of Y under partition X; each definition ends with its
- * shape. Registers want static layouts; global and shared tensors may have dynamic shapes, strides and coordinates.
+ * Names follow CuTe: gA, sA, rA by memory, tXgY for this thread's elements of Y under partition X; each definition ends
+ * with its shape. Registers want static layouts; global and shared tensors may have dynamic shapes, strides and
+ * coordinates.
  */
 #ifndef CKL_CUTE_TENSOR_H
 #define CKL_CUTE_TENSOR_H
@@ -44,8 +46,8 @@ tensor with_cache(tensor gT, ir_cache cache);
 
 /*
  * The coordinates of a tensor of that shape, one for each top mode: CuTe's make_identity_tensor(). Slices, tiles and
- * partitions of it are coordinates too, so what a thread has of it tells where its part of the data lies. Sizes may be
- * dynamic; a tile or a partition must be static and below 2^(60/modes) along each mode.
+ * partitions of it are coordinates too, so a thread's partition of it tells where its data lie. Sizes may be dynamic; a
+ * tile or a partition must be static and below 2^(60/modes) along each mode.
  */
 tensor identity_tensor(int_tuple shape);
 val tensor_coordinate(tensor cT, int_tuple coordinate, int mode); // of an element, along a mode of the identity tensor

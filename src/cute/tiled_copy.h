@@ -1,9 +1,9 @@
 /*
  * tiled_copy.h - a copy atom repeated over threads and values: CuTe's TiledCopy, and predicated copies.
  *
- * A tiled copy says which thread moves which elements of a tile, and by which instruction. Partitions give a thread's part of
- * source and destination, ((ATOM,REST),REST_M,REST_N...): the values of one instruction, then the instructions of a tile,
- * then the tiles. docs/copies.md has an example.
+ * A tiled copy says which thread moves which elements of a tile, and by which instruction. Partitions give a thread's
+ * elements of source and destination, ((ATOM,REST),REST_M,REST_N...): the values of one instruction, then the
+ * instructions of a tile, then the tiles. docs/copies.md has an example.
  */
 #ifndef CKL_CUTE_TILED_COPY_H
 #define CKL_CUTE_TILED_COPY_H
@@ -32,7 +32,10 @@ tiled_copy make_tiled_copy_A(const char *atom, ckl_dtype dtype, const tiled_mma 
 tiled_copy make_tiled_copy_B(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int n, int k);
 tiled_copy make_tiled_copy_C(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int m, int n);
 
-/* Thread tid's part of what is read or written; of memory, or of its coordinates. Shared tensors must consist of whole tiles. */
+/*
+ * Thread tid's elements of the source or destination; of memory, or of its coordinates. Shared tensors must consist of
+ * whole tiles.
+ */
 tensor partition_S(const tiled_copy *c, tensor t, val tid); // ((ATOM,REST),REST_M,REST_N...)
 tensor partition_D(const tiled_copy *c, tensor t, val tid); // ((ATOM,REST),REST_M,REST_N...)
 
@@ -45,10 +48,10 @@ tensor partition_D(const tiled_copy *c, tensor t, val tid); // ((ATOM,REST),REST
 void copy_tiled(const tiled_copy *c, tensor from, tensor to);
 
 /*
- * The same for the vectors that begin inside `limits`, which has a size for each mode of the identity tensor that cX is a
- * partition of; WILDCARD: no limit. The others are not touched, and what is loaded for them is `fill` (cp.async: 0). A vector
- * is inside or outside as a whole, so the atom's elements must divide the distance to the edge along their mode; cp.async alone
- * also takes what is left of a vector there. What is known to be inside has no branch.
+ * The same for the vectors that begin inside `limits`, which has a size for each mode of the identity tensor that cX is
+ * a partition of; WILDCARD: no limit. Other vectors are not accessed, and loaded as `fill` (cp.async: 0). A vector is
+ * inside or outside as a whole, so the atom's elements must divide the distance to the edge along their mode; only
+ * cp.async also copies a part of a vector there. Vectors known to be inside have no branch.
  */
 void copy_tiled_if(const tiled_copy *c, tensor cX, int_tuple limits, tensor from, tensor to, double fill);
 

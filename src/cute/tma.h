@@ -21,8 +21,8 @@ layout tma_tile_layout(ckl_dtype dtype, int rows, int cols, int swizzle_bytes);
 tma_copy make_tma(val map, ckl_dtype dtype, int rank, int rows, int cols, int swizzle_bytes);
 
 /*
- * The same of boxes of more than two modes, innermost first; step: elements of the tensor between those of the box along each
- * mode, NULL: 1. The tile's columns are the innermost mode, its rows all others, the second one fastest.
+ * The same of boxes of more than two modes, innermost first; step: the tensor's stride between elements of the box
+ * along each mode, NULL: 1. The tile's columns are the innermost mode, its rows all others, the second one fastest.
  */
 tma_copy make_tma_box(val map, ckl_dtype dtype, int rank, const int *box, const int *step, int swizzle_bytes);
 
@@ -44,7 +44,7 @@ void tma_store(const tma_copy *tma, tensor sTile, val row, val col);
 void tma_load_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer, val barrier,
                  val multicast_mask);
 void tma_store_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer);
-/* A store that adds to what is there, element by element, as atomics of the GPU do: the order of several of them is open. */
+/* A store that adds to memory, element by element, as the GPU's atomics do: several are added in any order. */
 void tma_add(const tma_copy *tma, tensor sTile, val row, val col);
 void tma_store_commit(void);
 void tma_store_wait_read(int pending); // their sources may be overwritten

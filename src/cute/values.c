@@ -7,22 +7,15 @@
 
 enum { KNOWN_MAX = 1024 };
 
-/* A value that is another one plus a constant, or times another one. */
+/* A value that is another one plus a constant. */
 typedef struct known_sum {
     int reg;
     val base;
     int c;
 } known_sum;
 
-typedef struct known_product {
-    int reg;
-    val x, y;
-} known_product;
-
 static _Thread_local known_sum known[KNOWN_MAX];
-static _Thread_local known_product product; // the last one
 static _Thread_local int known_count;
-static _Thread_local known_line line; // the last one
 
 void values_know(val v, val base, int c)
 {
@@ -30,21 +23,9 @@ void values_know(val v, val base, int c)
         known[known_count++] = (known_sum){ v.reg, base, c };
 }
 
-void values_know_product(val v, val x, val y)
-{
-    product = (known_product){ v.reg, x, y };
-}
-
 void values_forget(void)
 {
     known_count = 0;
-    product = (known_product){ .reg = IR_CONSTANT };
-    line.reg = IR_CONSTANT;
-}
-
-const known_line *values_line(val v)
-{
-    return v.reg != IR_CONSTANT && v.reg == line.reg ? &line : NULL;
 }
 
 static const known_sum *find_sum(val v)
@@ -120,19 +101,18 @@ ckl_val ckl_val_sub(ckl_val x, ckl_val y)
 }
 
 /*
- * x * (base + c) + p * q is two multiply-adds after x * base, which many values may share: one with the constant, and one that
+ * x * (base + c) + p * q is two FMAs after x * base, which many values may share: one with the constant, and one that
  * makes the product.
  */
 ckl_val ckl_val_fma(ckl_val x, ckl_val y, ckl_val z)
 {
     const known_sum *sum = find_sum(y);
-    if (!sum || y.type != CKL_F32 || z.reg == IR_CONSTANT || z.reg != product.reg)
+    const ir_inst *product = ir_maker(z);
+    if (!sum || y.type != CKL_F32 || !product || product->op != IR_MUL)
         return ir_fma(x, y, z);
-    const known_product p = product;
+    const val p = product->in[0], q = product->in[1];
     const val shared = ir_binary(IR_MUL, x, sum->base), c = ir_float(CKL_F32, sum->c);
-    const val sum_of_all = ir_fma(p.x, p.y, ir_fma(x, c, shared));
-    line = (known_line){ sum_of_all.reg, p.x, p.y, shared, x, c };
-    return sum_of_all;
+    return ir_fma(p, q, ir_fma(x, c, shared));
 }
 
 ckl_val ckl_val_exp(ckl_val x)

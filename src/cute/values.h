@@ -1,4 +1,4 @@
-/* values.h - what the public functions on values (values.c) may know of the values that they get. */
+/* values.h - facts about values that the public functions (values.c) make use of. */
 #ifndef CKL_CUTE_VALUES_H
 #define CKL_CUTE_VALUES_H
 
@@ -10,16 +10,6 @@
  */
 void values_know(val v, val base, int c);
 
-/* v is x * y, and the last such value: to add it to a product costs no more than the product. */
-void values_know_product(val v, val x, val y);
-
-/* What ckl_val_fma() made of a known product and a known number: x * unit + (shared + slope * c). Of this thread, the last one. */
-typedef struct known_line {
-    int reg; // of the whole
-    val x, unit, shared, slope, c;
-} known_line;
-
-const known_line *values_line(val v); // NULL: it is no such
 void values_forget(void);
 
 #endif

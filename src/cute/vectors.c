@@ -5,9 +5,14 @@
 
 enum { ELEMENTS_MAX = 16 };
 
+int element_bytes(ckl_dtype dtype)
+{
+    return dtype < CKL_DTYPE_COUNT ? (int)ckl_dtype_bytes(dtype) : ir_type_bytes(dtype);
+}
+
 words words_of(ckl_dtype dtype, int count)
 {
-    int bytes = (int)ckl_dtype_bytes(dtype);
+    int bytes = element_bytes(dtype);
     if (bytes >= 4 || count == 1)
         return (words){ dtype, count, 1 };
     if (bytes * count == 2)

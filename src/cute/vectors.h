@@ -13,9 +13,10 @@ typedef struct words {
     int n, per;
 } words;
 
+int element_bytes(ckl_dtype dtype);         // in memory; types that only the IR has are elements, too
 words words_of(ckl_dtype dtype, int count); // of `count` elements, at most 16 bytes; a power of two
 ir_type element_register(ckl_dtype dtype);  // that holds one element: 8-bit elements sit in 16 bits
-val element_value(ckl_dtype dtype, val x);   // x as it is stored: 8-bit floats are rounded and saturate
+val element_value(ckl_dtype dtype, val x);  // x as it is stored: 8-bit floats are rounded and saturate
 void words_unpack(words w, const val *loaded, ckl_dtype dtype, const val *out); // assigns n * per registers of any type
 val words_filled(words w, ckl_dtype dtype, double value); // a word of elements that all have this value
 void words_pack(words w, ckl_dtype dtype, const val *elements, val *stored); // elements of dtype, or f32 for floats

@@ -68,7 +68,7 @@ static bool ends_with(const char *name, const char *end)
     return length > tail && strcmp(name + length - tail, end) == 0;
 }
 
-/* The text, the length of each before it: no two pairs are hashed alike. */
+/* Each text with its length before it, so that no two pairs hash alike. */
 cubin_key cubin_cache_key(const char *made_by, const char *ptx)
 {
     const char *const hashed[] = { made_by, ptx };
@@ -331,7 +331,7 @@ static bool write_all(int file, const void *from, size_t bytes)
     return true;
 }
 
-/* What reaches the disk when is left to the system: an entry that a crash cut off is found out by its digest. */
+/* The system decides when data reach the disk: the digest finds an entry that a crash cut off. */
 static bool write_file(const cubin_cache *c, const char *name, const header *h, const void *cubin)
 {
     int file = openat(c->folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);

@@ -1,9 +1,9 @@
 /*
- * cubin_cache.h - cubins that the driver made of PTX, kept in a folder of the user's from process to process.
+ * cubin_cache.h - cubins that the driver made of PTX, kept in a folder of the user's for later processes.
  *
- * An entry is a file of its own, named by its key and checked before it is used: what is damaged is thrown away. Files appear
- * whole, by renaming, so any number of processes and threads may use one folder. Above a limit the entries that were not used
- * for longest leave. A cubin is code: the checks find accidents, against others it is the folder that protects
+ * An entry is a file of its own, named by its key and checked before it is used: what is damaged is thrown away. Files
+ * appear whole, by renaming, so any number of processes and threads may use one folder. Above a limit the entries that
+ * were not used for longest leave. A cubin is code: the checks find accidents; against others the folder protects
  * (docs/caching.md).
  *
  * Nothing here fails a plan: without a cache, an entry or room for one, kernels are compiled. The log says why.

@@ -23,12 +23,13 @@ static inline cuda_device *cuda_of(const ckl_device *d)
 #define CALL(d, function, ...) (cuda_enter(d), cuda_leave((d), cuda.function(__VA_ARGS__), #function))
 
 /*
- * CALL() for what planning does: memory, modules, waiting for a stream that is not captured. They may come and go while some
- * stream of the process is being captured: they are no part of its graph. The driver believes that of a thread that says so.
+ * CALL() for what planning does: memory, modules, waiting for a stream that is not captured. They may happen while some
+ * stream of the process is being captured, as they do not belong to its graph; the driver takes a thread's word for
+ * that.
  */
 #define PLAN_CALL(d, function, ...) (cuda_ignore_captures(), cuda_heed_captures(CALL(d, function, __VA_ARGS__)))
 
-/* For calls that release: there is nobody to tell. */
+/* For calls that release: failures are ignored, as nobody could act on them. */
 #define RELEASE(d, function, ...)           \
     (cuda_ignore_captures(), cuda_enter(d), \
      (void)cuda_heed_captures(cuda_leave((d), (cuda.function(__VA_ARGS__), 0), #function)))

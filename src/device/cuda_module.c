@@ -41,7 +41,7 @@ static bool load_kept(ckl_device *d, const char *name, const cubin_key *key, cu_
     return loaded;
 }
 
-/* The driver's linker is what gives a cubin away: it compiles, links and owns the result. */
+/* Only the driver's linker gives a cubin away: it compiles, links and owns the result. */
 static ckl_status link(ckl_device *d, const char *name, const char *ptx, const cubin_key *key, cu_module *module)
 {
     int options[] = { CU_JIT_LINE_INFO };
@@ -63,8 +63,8 @@ static ckl_status link(ckl_device *d, const char *name, const char *ptx, const c
 }
 
 /*
- * NOTE: what the driver links keeps no setmaxnreg, because its registers are counted before linking: on an H200 (driver 580)
- * attention ran at 336 TFLOP/s instead of 636, gemm 8192^3 20 times slower.
+ * NOTE: linked code loses setmaxnreg, because registers are counted before linking: on an H200 (driver 580) attention
+ * ran at 336 TFLOP/s instead of 636, gemm 8192^3 20 times slower.
  */
 static bool loses_by_linking(const char *ptx)
 {

@@ -11,7 +11,7 @@ typedef struct nvml_reading {
     int temperature_c;
     uint64_t clock_reasons; // that keep the clock down, a bit each; 0 where the driver tells none
     int processes;          // that compute on it, this one among them; 0 where the driver tells none
-    int busy_percent;       // of the last moments, less than a second, a kernel ran; 0 where the driver does not tell
+    int busy_percent;       // of less than the last second in which a kernel ran; 0 where the driver does not tell
 } nvml_reading;
 
 /* The name of the reason of bit `bit`, "power cap"; NULL if it does not keep a busy GPU's clock down. */

@@ -121,9 +121,9 @@ static val fresh_register(ir_type type, bool variable)
     ir_kernel *k = build.kernel;
     int before = k->reg_capacity;
     k->reg_types = build_grow(k->reg_types, k->reg_count, &k->reg_capacity, sizeof *k->reg_types);
-    build.written_twice = build_grow(build.written_twice, k->reg_count, &before, sizeof *build.written_twice);
+    build.maker = build_grow(build.maker, k->reg_count, &before, sizeof *build.maker);
     k->reg_types[k->reg_count] = type;
-    build.written_twice[k->reg_count] = variable;
+    build.maker[k->reg_count] = variable ? 0 : k->inst_count + 1;
     return (val){ .type = type, .reg = k->reg_count++ };
 }
 
@@ -138,10 +138,16 @@ static val result(ir_type type)
     return fresh_register(type, false);
 }
 
+const ir_inst *ir_maker(val x)
+{
+    const int number = ir_failed() || ir_is_constant(x) ? 0 : build.maker[x.reg];
+    return number ? &build.kernel->insts[number - 1] : NULL;
+}
+
 /* x itself if it can never change, else a copy taken now. */
 static val snapshot(val x)
 {
-    if (ir_is_constant(x) || !build.written_twice[x.reg])
+    if (ir_is_constant(x) || build.maker[x.reg])
         return x;
     val copy = result(x.type);
     ir_assign(copy, x);

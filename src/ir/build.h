@@ -42,6 +42,7 @@ val ir_int(ir_type type, int64_t i);
 val ir_float(ir_type type, double f);
 val ir_reg(ir_type type);           // a fresh register, not yet written
 bool ir_is_int(val v, int64_t i);   // the constant i
+const ir_inst *ir_maker(val v);     // the instruction that makes a register of one value; NULL: a constant or variable
 val ir_coerce(ir_type type, val v); // a constant becomes that type; a register must have it already
 
 /* Appends a raw instruction, copying its operand lists. Everything below is built on it. */

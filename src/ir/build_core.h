@@ -15,7 +15,7 @@ typedef struct build_state {
     int line;
     int blocks[BUILD_BLOCKS_MAX]; // indices of open IF, ELSE and LOOP instructions
     int block_count;
-    bool *written_twice;       // per register: made by ir_reg(), so its value may change
+    int *maker;                // per register: the instruction that makes it, + 1. 0: of ir_reg(), its value may change
     struct build_share *share; // NULL: nothing is shared
 } build_state;
 

@@ -34,7 +34,7 @@ static bool is_pure(const ir_inst *inst, int in_count, const val *in)
     if ((class != IR_ALU && class != IR_SFU) || (in_count == 0 && inst->op != IR_PARAM))
         return false;
     for (int i = 0; i < in_count; i++)
-        if (in[i].reg != IR_CONSTANT && build.written_twice[in[i].reg])
+        if (in[i].reg != IR_CONSTANT && !build.maker[in[i].reg])
             return false;
     return true;
 }

@@ -51,7 +51,6 @@ typedef struct analysis {
 static const spread uniform = { .known = true, .warp = UNIFORM, .group = UNIFORM };
 static const spread unsure = { .known = true, .warp = UNSURE, .group = UNSURE };
 static const spread divergent = { .known = true, .warp = DIVERGENT, .group = DIVERGENT };
-static const spread uniform_in_warp = { .known = true, .warp = UNIFORM, .group = UNSURE };
 
 static agreement worse(agreement a, agreement b)
 {
@@ -105,9 +104,7 @@ static spread divide(spread x, int64_t by)
 {
     if (x.unit % by == 0)
         return numbered(x.unit / by);
-    if (by % (x.unit * GROUP_WARPS) == 0)
-        return uniform;
-    return by % x.unit == 0 ? uniform_in_warp : unsure;
+    return by % (x.unit * GROUP_WARPS) == 0 ? uniform : unsure;
 }
 
 /* The number with its bits above mask cleared: what is left still differs from lane to lane, or from warp to warp. */
@@ -206,7 +203,7 @@ static spread compute(const analysis *a, const ir_inst *inst)
         return inst->type == IR_PRED ? join_sources(a, inst) : compute_arithmetic(a, inst);
     case IR_VOTE:
     case IR_REDUX:
-        return join_sources(a, inst).group == UNIFORM ? uniform : uniform_in_warp;
+        return join_sources(a, inst).group == UNIFORM ? uniform : unsure;
     case IR_LD:
         return inst->order ? unsure : compute_arithmetic(a, inst);
     case IR_ATOM:

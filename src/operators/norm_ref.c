@@ -31,10 +31,10 @@ double norm_flops(const void *problem)
 }
 
 /*
- * Sums are trees over threads: the longest chain of additions is a thread's own, of a group that 4096 threads share, which is a
- * cluster of 8 CTAs. Its length counts, because roundings along it need not be independent: squares of whole numbers are
- * 0, 1 or 4 modulo 8, so where the sum is a multiple of 8 the ones are lost and nothing makes up for them. The variance of
- * 2400002 whole numbers up to 1000 comes out 5e-6 too small, 42 units in rstd.
+ * Sums are trees over threads: the longest chain of additions is a thread's own, in a group that 4096 threads share, a
+ * cluster of 8 CTAs. Its length counts, because roundings along it need not be independent: squares of whole numbers
+ * are 0, 1 or 4 modulo 8, so where the sum counts in units of 8 the ones are lost, always in one direction. The
+ * variance of 2400002 whole numbers up to 1000 comes out 5e-6 too small, 42 units in rstd.
  */
 double norm_terms(const void *problem)
 {

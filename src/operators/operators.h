@@ -36,7 +36,7 @@ OPERATORS(X)
 #define OPERATOR_PARTS \
     .desc = FIELD_TABLE(desc_fields), .check = check, .tensors = tensors, .implementations = implementations
 
-/* The same with parts of other names, where a file has two operators: OPERATOR_WITH(op, types, .summary = ..., .check = ...). */
+/* The same with other names, where a file has two operators: OPERATOR_WITH(op, types, .summary = ..., .check = ...). */
 #define OPERATOR_WITH(op, types, ...)                                                                         \
     static ckl_status op##_read_line(const problem_line *line, arena *memory, void *desc, const char **force) \
     {                                                                                                         \
@@ -85,13 +85,13 @@ typedef struct operand {
     uint32_t along;       // modes along which sums run, a bit each: hard inputs go by such lines; 0: by elements
     double hard_max;      // the largest finite magnitude of hard inputs; 0: the type's own
 
-    /* Of i64: not what is filled in but the addresses of operand number table_of - 1 from its first byte on, so many bytes apart. */
+    /* i64 alone: filled with addresses into operand number table_of - 1, from its first byte on, `table_step` apart. */
     int table_of;
     int64_t table_step;
 
-    int64_t align; // bytes that its first element is a multiple of, whatever misalign= and stagger= say; 0: any element
+    int64_t align; // alignment in bytes of its first element, whatever misalign= and stagger= say; 0: of the element
 
-    /* What a call gets in place of the memory of an absent operand; else NULL. */
+    /* What a call gets for an absent operand in place of NULL. */
     int in_place;      // the pointer of operand number in_place - 1
     const void *value; // a number on the host
 } operand;

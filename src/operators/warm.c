@@ -109,8 +109,8 @@ static ckl_status report(const work *w, ckl_warm_failure failed, void *user)
 }
 
 /*
- * In the first pass no thread waits for another: it goes on to the next line, for many lines share a kernel. The second one finds
- * the kernels of those lines there, or the reason why not.
+ * In the first pass no thread waits for another, as many lines share a kernel: it goes on to the next line. The second
+ * pass finds the kernels of skipped lines loaded, or the reason why not.
  */
 ckl_status ckl_warm(ckl_device *device, const char *const *lines, int count, int threads, ckl_warm_failure failed,
                     void *user)

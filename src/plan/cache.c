@@ -28,7 +28,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static plan_use *buckets[BUCKETS];
 static int kept;
 
-/* Field by field: what lies between them is no part of the key. */
+/* Field by field: padding between them does not count. */
 void plan_desc_key(const operator_info *op, const void *desc, void *key)
 {
     memset(key, 0, op->desc_bytes);

@@ -19,7 +19,7 @@ void plan_return(plan_use *use);
 /* Frees every kept plan of the device. */
 void plan_cache_forget(ckl_device *device);
 
-/* A copy of the desc without what lies between its fields, by which plans are kept; key: op->desc_bytes. */
+/* The key of plans: a copy of the desc without padding; key: op->desc_bytes. */
 void plan_desc_key(const operator_info *op, const void *desc, void *key);
 
 #endif

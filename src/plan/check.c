@@ -187,7 +187,10 @@ static int64_t span_within(const plan_tensor *t, int64_t step)
     return product_i64(elements, bytes);
 }
 
-/* Do they lie side by side, as columns of one matrix do, seen modulo a stride of a? The parts of a joint projection do by tokens. */
+/*
+ * Do two tensors lie side by side, as columns of one matrix, modulo a stride of a? q, k and v of a joint projection do,
+ * by tokens.
+ */
 static bool side_by_side(const plan_tensor *a, const void *at_a, const plan_tensor *b, const void *at_b)
 {
     for (int i = 0; i < a->rank; i++) {

@@ -13,7 +13,7 @@
 /* The distance between rows of `extent` elements: 0 becomes extent, less is refused. */
 ckl_status plan_check_pitch(const char *op, const char *name, int64_t *ld, const char *extent_name, int64_t extent);
 
-/* A field that is not part of a problem, "a forward problem", must be 0. */
+/* A field that a problem (`of`: "a forward problem") does not have must be 0. */
 ckl_status plan_check_unused(const char *op, const char *name, int64_t value, const char *of);
 
 /* Sizes or strides by mode: not negative, and 0 from rank on. */
@@ -64,16 +64,16 @@ int64_t plan_tensor_bytes(const plan_tensor *t);
 #define PLAN_BYTES_MAX (INT64_C(1) << 56)
 ckl_status plan_check_extents(const char *op, const plan_tensor *tensors, int count);
 
-/* There are outputs, and they have no elements: nothing to do. */
+/* Are there outputs, all without elements? Then there is nothing to do. */
 bool plan_is_empty(const plan_tensor *tensors, int count);
 
 /*
- * Pointers are there and aligned, and outputs overlap nothing that they are not in place of. Tensors of one outermost stride
- * may lie side by side within it.
+ * Pointers are not NULL, and aligned; outputs overlap nothing but what they are in place of. Tensors with the same
+ * outermost stride may lie side by side within it.
  */
 ckl_status plan_check_pointers(const char *op, const plan_tensor *tensors, int count, const void *const *pointers);
 
-/* A workspace of the caller's is aligned; NULL is allowed. */
+/* The caller's workspace must be aligned; NULL is allowed. */
 enum { PLAN_WORKSPACE_ALIGNMENT = 256 };
 ckl_status plan_check_workspace(const char *op, const void *workspace);
 

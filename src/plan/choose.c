@@ -76,7 +76,7 @@ int plan_rank(const ckl_device_info *device, const implementation *impl, const v
     return count;
 }
 
-/* The cheapest candidates of implementations that were ranked for a desc: rivals ask for those of each other. */
+/* The cheapest candidates of implementations ranked for a desc; rivals look at each other's. */
 enum { RANKED_MAX = 32 };
 
 typedef struct ranking {
@@ -86,7 +86,7 @@ typedef struct ranking {
     int count;
 } ranking;
 
-/* Whether it has a candidate, and the cheapest. */
+/* Has it a candidate? Finds the cheapest. */
 static bool find_cheapest(const ckl_device_info *device, const implementation *impl, const void *desc, arena *memory,
                           ranking *known, plan_candidate *best)
 {
@@ -103,7 +103,7 @@ static bool find_cheapest(const ckl_device_info *device, const implementation *i
     return known->found[i];
 }
 
-/* The cheapest candidate, or the reason why the last one may not. */
+/* The cheapest candidate, or why the last one was not admitted. */
 static ckl_status choose_cheapest(const ckl_device_info *device, const implementation *impl, const void *desc,
                                   void *config, arena *memory, ranking *known)
 {
@@ -197,9 +197,9 @@ static bool find_tuned(const ckl_device_info *device, const operator_info *op, c
 }
 
 /*
- * How far another problem's sizes may be, as a power of 2, some 7 %: farther away another number of tiles, or of turns of them,
- * decides. Its config is taken if the model believes it to cost at most so much more than its own choice: what is closer than
- * the model's own loss against a sweep (bench/notes/gemm.md: 2 % in the mean), measurements decide.
+ * How far another problem's sizes may be, as a power of 2, some 7 %: farther away another number of tiles, or of waves,
+ * decides. Its config is taken if the model's cost of it is at most so much above that of the model's choice: within
+ * the model's own loss against a sweep (bench/notes/gemm.md: 2 % in the mean) measurements decide.
  */
 static const double NEAR_MAX = 0.1, COST_MARGIN = 1.02;
 

@@ -96,7 +96,7 @@ static ckl_status build_kernel(void *user)
     return CKL_OK;
 }
 
-/* Each kernel under a guard of its own: those before it are loaded, and the device's. */
+/* Each kernel under its own guard: those before it are loaded, and belong to the device. */
 static ckl_status build(kernel_set *set, const operator_info *op, const void *config)
 {
     int count = plan_kernels(op, set->impl, config);
@@ -124,7 +124,10 @@ static kernel_set *add(ckl_device *device, const implementation *impl, const cha
     return sets = set;
 }
 
-/* The set of that text, ready, or as it is if this caller does not wait; NULL if there is none. Holds the lock. */
+/*
+ * The set with that key, once it is ready, or as it is if this caller does not wait; NULL if there is none. Holds the
+ * lock.
+ */
 static kernel_set *join(ckl_device *device, const implementation *impl, const char *key, uint64_t hash, bool wait)
 {
     kernel_set *set;

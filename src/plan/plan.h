@@ -61,14 +61,17 @@ typedef struct implementation {
     ckl_status (*launch)(const ckl_plan *plan, const void *args, ckl_stream stream);
 } implementation;
 
-/* Parts of an implementation that go by its name: of tiled of gemm choose_tiled(), gemm_tiled(), gemm_tiled_config and so on. */
+/*
+ * Members of an implementation that go by its name: for gemm's `tiled` choose_tiled(), gemm_tiled(), gemm_tiled_config
+ * and so on.
+ */
 #define IMPLEMENTATION_PARTS(op, called)                                                                     \
     .name = #called, .config_bytes = sizeof(op##_##called##_config), .config = FIELD_TABLE(called##_fields), \
     .choose = choose_##called, .admit = admit_##called, .describe = op##_##called, .launch = launch_##called
 
 /*
- * A kernel of the operator's own that runs before or after those of any of its implementations, where a config wants it. All configs
- * of the operator begin with what it looks at.
+ * A kernel of the operator that runs before or after those of any implementation, where a config wants it. All configs
+ * of the operator begin with the fields that it reads.
  */
 typedef struct plan_step {
     const char *name; // of the kernel, behind the operator's
@@ -76,7 +79,7 @@ typedef struct plan_step {
     void (*describe)(const void *config);
     const param_list *params;
 
-    /* Its workspace lies behind the implementation's, and is as that is. */
+    /* Its workspace lies after the implementation's, under the same rules. */
     int64_t (*workspace_bytes)(const ckl_plan *plan);
 
     /* Enqueues it as kernel number `kernel`. args are a copy: what comes first may change them for those that follow. */

@@ -192,7 +192,7 @@ static ckl_status make_table(void *user)
     return CKL_OK;
 }
 
-/* Where memory runs out, the guard has freed what was added: the store is as it was. */
+/* Where memory runs out, the guard frees what was added: the store is as before. */
 static ckl_status guarded(ckl_status (*work)(void *user), const void *user)
 {
     struct tuned_store before = store;

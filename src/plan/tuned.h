@@ -5,14 +5,15 @@
  *
  *     gemm device='NVIDIA H200' m=1536 n=1536 k=1536 a=bf16 config='sm90 tile_m=128 tile_n=144'   # a comment
  *
- * config= is what plans print, with or without the operator's name; fields that it does not say are the implementation's
- * choice. Keys that are the laboratory's, as seed=, say nothing here. An emulated device gets what the device that it emulates gets.
+ * config= is what plans print, with or without the operator's name; fields that it does not say are the
+ * implementation's choice. Keys that are the laboratory's, as seed=, say nothing here. An emulated device gets what the
+ * device that it emulates gets.
  *
- * Lines come from the file that CKL_TUNED names, from tuned.txt in the user's cache folder, and from the table that is built in;
- * where two are of one problem the earlier source wins, in a source the earlier line. CKL_TUNED=off: from nowhere. Files are
- * read once, when the first plan is made. Nothing in them is believed: a desc is checked as that of a call, a config as one that
- * a user forces, and what is wrong is skipped and said under CKL_LOG=tuned. Lines of operators that this library does not have
- * are left alone.
+ * Lines come from the file that CKL_TUNED names, from tuned.txt in the user's cache folder, and from the table that is
+ * built in; where two are of one problem the earlier source wins, in a source the earlier line. CKL_TUNED=off: from
+ * nowhere. Files are read once, when the first plan is made. Nothing in them is trusted: a desc is checked like a
+ * call's, a config like one that a user forces, and what is wrong is skipped and logged under CKL_LOG=tuned. Lines of
+ * operators that this library does not have are left alone.
  */
 #ifndef CKL_PLAN_TUNED_H
 #define CKL_PLAN_TUNED_H

@@ -32,7 +32,7 @@ int64_t column_split_ctas(const column_split *s, int64_t outer, int64_t inner)
     return outer * column_split_strips(s, inner) * s->cluster;
 }
 
-/* The split for lines of so many bytes, as long as threads want less than twice their steps. */
+/* The split for lines of line_bytes. False: threads would need more than twice the steps wanted. */
 static bool choose_for_lines(int64_t n, int64_t inner, int64_t line_bytes, int steps, int cluster_max, ckl_dtype dtype,
                              column_split *s)
 {
@@ -100,7 +100,7 @@ static val number(ir_type type, int64_t x)
     return ir_int(type, x);
 }
 
-/* Neighbouring lanes take neighbouring vectors of a line, groups of lanes different lines. */
+/* Neighbouring lanes take neighbouring vectors of a line; each group of lanes takes lines of its own. */
 static tiled_copy vectors_of(const column_split *s, ckl_dtype dtype)
 {
     return make_tiled_copy(universal_copy(dtype, s->vec), dtype, compact(shape(s->lanes, groups_of(s))),
@@ -152,7 +152,7 @@ static tensor partition_of(const column_split *s, const column_place *p, val poi
     return tensor_at_coordinates(gmem_tensor(pointer, dtype, lines), cX);
 }
 
-/* Columns exist or have no lines. */
+/* Predicates are for lines alone: a column that does not exist has none. */
 static int_tuple limits_of(const column_split *s, const column_place *p)
 {
     return s->exact ? NULL : shape(WILDCARD, p->lines);

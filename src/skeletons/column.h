@@ -14,9 +14,9 @@
 #include "cutekernellib/device.h"
 
 /*
- * How columns are shared out. Part of a kernel's config: column_split split, and COLUMN_SPLIT(FIELD_NESTED, (config, split))
- * among its fields. threads: a power of two, 32 or more, with as many warps as the cluster has CTAs. lanes: a power of two up
- * to 32. exact: no access needs a predicate.
+ * How columns are split over threads. A kernel's config has column_split split, and COLUMN_SPLIT(FIELD_NESTED, (config,
+ * split)) among its fields. threads: a power of two, 32 or more, with as many warps as the cluster has CTAs. lanes: a
+ * power of two up to 32. exact: no access needs a predicate.
  */
 #define COLUMN_SPLIT(X, owner)                                                     \
     X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")          \
@@ -37,16 +37,19 @@ int64_t column_split_lines(const column_split *s);
 int64_t column_split_ctas(const column_split *s, int64_t outer, int64_t inner);
 
 /*
- * A split whose threads hold about `elements` elements of each tensor, up to twice as many; lines of 128 bytes where there
- * are so many columns, of 64 if registers do not suffice. False: too long for cluster_max CTAs.
+ * A split whose threads hold about `elements` elements of each tensor, at most twice as many. Lines have 128 bytes
+ * where there are enough columns, 64 where registers run short. False: too long for cluster_max CTAs.
  */
 bool column_split_choose(int64_t n, int64_t inner, int vec, ckl_dtype dtype, int elements, int cluster_max,
                          column_split *s);
 
-/* May a kernel have this split? The sentence opens with `what`. Lines past column_split_lines() are not its concern. */
+/* May a kernel have this split? The sentence opens with `what`. Lines past column_split_lines() are not checked. */
 ckl_status column_split_admit(const char *what, const column_split *s, ckl_dtype dtype, const ckl_device_info *device);
 
-/* The same lines by single elements, of fewer columns if the lanes do not suffice: for pointers not aligned to a vector. */
+/*
+ * The same lines by single elements, for pointers not aligned to a vector; of fewer columns where there are too few
+ * lanes.
+ */
 column_split column_split_scalar(const column_split *s);
 
 /* Where this thread is; strips: u32. Sets the kernel's threads and cluster. */
@@ -60,7 +63,7 @@ typedef struct column_place {
 
 column_place column_here(const column_split *s, val n, val inner, val strips);
 
-/* The same in any strip: its number (u32) counts those side by side first, then outer. */
+/* The same in another strip; strips are numbered (u32) side by side first, then by outer. */
 column_place column_in_strip(const column_split *s, val n, val inner, val strips, val strip);
 
 /* The same thread in the tile of its columns that begins at line `start`. */
@@ -83,8 +86,9 @@ void column_load_staged(const column_split *s, const column_place *p, ckl_dtype 
                         double fill);
 
 /*
- * Over the threads of each column; every one of them holds the results. values: r->count variables of f32 for each of the
- * thread's `vec` columns. At one place of a kernel; all CTAs of the cluster must have started, and have ended the reduction before.
+ * Reduces over the threads of each column; all of them get the results. values: r->count variables of f32 for each of
+ * the thread's `vec` columns. A kernel may have one. All CTAs of the cluster must have started, and ended the reduction
+ * before.
  */
 int64_t column_reduce_bytes(const column_split *s, int count); // of shared memory
 void column_reduce(const column_split *s, const reduction *r, val *values);
@@ -94,9 +98,9 @@ void column_reduce_each(const column_split *s, const reduction *r, val *values,
                         void (*store)(void *user, val column, const val *values), void *user);
 
 /*
- * Sums of columns over any number of lines (column_sums.c): `lanes` groups of neighbouring lanes of a warp take neighbouring
- * columns, or vectors of them. Workers, which are the warps of a CTA and the lanes of a group, share out the lines, and their
- * sums are added in order. A lane has `count` sums in all.
+ * Sums of columns over any number of lines (column_sums.c): `lanes` groups of neighbouring lanes of a warp take
+ * neighbouring columns, or vectors of them. The warps of a CTA and the lanes of a group are workers: they take lines in
+ * turn, and their sums are added in order. A lane has `count` sums in all.
  */
 enum { COLUMN_SUMS_MAX = 8 };
 
@@ -109,7 +113,7 @@ typedef struct column_sums {
 
 column_sums column_sums_begin(int threads, int lanes, int count); // sets the kernel's threads
 void column_sums_over(const column_sums *s, val lines, void (*add_line)(void *user, val line), void *user);
-/* In one lane of each group whose columns exist: store() of each total. */
+/* Calls store() for each total, in one lane of each group whose columns exist. */
 void column_sums_finish(column_sums *s, val exists, void (*store)(void *user, int i, val total), void *user);
 
 #endif

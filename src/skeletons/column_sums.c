@@ -1,4 +1,7 @@
-/* column_sums.c - sums of columns over any number of lines, which the workers of a CTA share out, in a fixed order. */
+/*
+ * column_sums.c - sums of columns over any number of lines: the workers of a CTA take lines in turn, and are added in a
+ * fixed order.
+ */
 #include "cute/kernel.h"
 #include "skeletons/column.h"
 

@@ -79,7 +79,10 @@ static void coordinates_of(const map *m, val number, val *at)
     at[0] = convert(I64, number);
 }
 
-/* The coordinates of the element `by` further on, no further than a row is long: by additions, where divisions would be most of a kernel. */
+/*
+ * The coordinates of the element `by` further on, at most a row's length. Additions: divisions would be most of a
+ * kernel.
+ */
 static void coordinates_after(const map *m, const val *at, int by, val *after)
 {
     val carry = imm64(by);
@@ -130,7 +133,7 @@ static int element_bytes(const map *m, int i)
     return (int)ckl_dtype_bytes(m->k->dtype[i]);
 }
 
-/* Rows of a tile in shared memory lie an odd number of words apart: neighbouring rows are in different banks. */
+/* Rows of a tile in shared memory are an odd number of words apart, so neighbouring rows start in different banks. */
 static int tile_pitch_bytes(const map *m, int i)
 {
     return MAP_CROSS_TILE * element_bytes(m, i) + WORD_BYTES;
@@ -147,7 +150,7 @@ static val tile_address(const map *m, int i, val row, val column)
     return add(smem_address(m->crossed[i]), offset);
 }
 
-/* Elements of row `row` of an operand's tile, from one on. */
+/* Elements of row `row` of an operand's tile, from `column` on. */
 static tensor tile_vector(const map *m, int i, val row, val column, int width)
 {
     return smem_view(tile_address(m, i, row, column), m->k->dtype[i], compact(leaf(width))); // (VEC)
@@ -172,7 +175,7 @@ static tensor load_element(const map *m, int i, val address, val exists)
     return rX;
 }
 
-/* Elements from one on, of which the first `left` are in its row, the others in the next one: the loads of a vector. */
+/* The loads of a vector whose first `left` elements are in this row and the others in the next. */
 static tensor load_across(const map *m, int i, val number, const val *at, int width)
 {
     const int size = (int)ckl_dtype_bytes(m->k->dtype[i]), inner = m->k->config.rank - 1;
@@ -302,7 +305,7 @@ static tensor steps_of(const map *m, tensor cX, val i, int count)
 
 /* Tiles */
 
-/* Single elements are loaded together in groups. */
+/* Single elements are loaded in groups, each before the first use. */
 static void full_tile(const map *m, int kernel, val tile)
 {
     const map_config *c = &m->k->config;
@@ -326,7 +329,7 @@ static void unit_within(const map *m, val first, int width)
     }
 }
 
-/* The vectors of a tile that reaches behind the last element. */
+/* The vectors of a tile that reaches past the last element. */
 static void vectors_within(const map *m, val tile, int width)
 {
     tensor cX = thread_numbers(m, tile, width); // (WIDTH,STEPS)
@@ -334,7 +337,7 @@ static void vectors_within(const map *m, val tile, int width)
         unit_within(m, coordinate(steps_of(m, cX, i, 1), 0, 0), width);
 }
 
-/* The last tile. Elements behind the last full vector go to one thread each. */
+/* The last tile. Elements past the last full vector go to one thread each. */
 static void last_tile(const map *m, int kernel, val tile)
 {
     const map_kernel *k = m->k;
@@ -361,7 +364,7 @@ static void tile_start(const map *m, val *at)
     }
 }
 
-/* A vector of a tile, or as many rows of one element; whether it exists: else it is loaded from where one does. */
+/* A vector of a tile, or as many rows of one element. One that does not exist is loaded from a place that does. */
 typedef struct tile_place {
     val row, column; // u32: along dimension `cross`, along the innermost one
     val at[MAP_RANK_MAX], exists;
@@ -396,7 +399,7 @@ static void load_crossed(const map *m, int i, const val *start)
         copy(unpacked(loaded[n], m->k->dtype[i]), tile_vector(m, i, p[n].row, p[n].column, 1), 0);
 }
 
-/* Two rows of two columns at a time: both words that a thread loads are along the columns, both that it stores along the rows. */
+/* Two rows by two columns at a time: a thread loads two words along the columns and stores two along the rows. */
 static void load_crossed_pairs(const map *m, int i, const val *start)
 {
     enum { PAIRS = MAP_CROSS_TILE / 2, LOW_HALVES = 0x5410, HIGH_HALVES = 0x7632 };
@@ -458,7 +461,7 @@ static void crossed_tile(map *m, int kernel)
         tile_vectors(m, start, mul(n, imm(at_once)), at_once, apart, width);
 }
 
-/* Prefetches the inputs of a full tile to L2. That is no access: the kernel before may still be writing them. */
+/* Prefetches the inputs of a full tile to L2. A prefetch is no access: the kernel before may still be writing them. */
 static void prefetch_tile(const map *m, int kernel, val tile, val is_full)
 {
     const map_kernel *k = m->k;
@@ -490,7 +493,7 @@ static phase find_phase(const map *m)
     return p;
 }
 
-/* A tile by vectors that begin behind the head: the first CTA also has what is before them, the last one what is behind. */
+/* A tile by vectors that begin after the head. The first CTA also takes the head, the last one the tail. */
 static void tile_in_phase(const map *m, val start, val head)
 {
     const int vec = m->k->config.vec;
@@ -508,7 +511,7 @@ static void tile_in_phase(const map *m, val start, val head)
         unit_within(m, number, 1);
 }
 
-/* Lines in one stretch of memory whose operands are not aligned, but may all lie in phase. */
+/* Contiguous operands that are not aligned, but may all lie in phase. */
 static void tile_anywhere(const map *m, val tile, val is_full)
 {
     phase p = find_phase(m);

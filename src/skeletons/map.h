@@ -3,13 +3,12 @@
  *
  * The host simplifies the shape, chooses and lists the parameters; the kernel takes one tile a CTA in the order of the
  * output's memory: `steps` vectors a thread, all loaded before the first is computed, neighbouring threads side by
- * side. What is constant along the innermost dimension is loaded as one element. f is given as a function that appends
- * instructions.
+ * side. What is constant along the innermost dimension is loaded as one element. f appends instructions.
  *
- * Where rows end inside of vectors, but the output and the large inputs have no gaps, vectors follow the numbers of elements
- * across the ends of rows (`flat`), and the others are loaded element by element. Inputs that are contiguous along another dimension than
- * the output (`crossed`) are loaded along it into a tile in shared memory and read along the other. Rows of 16-bit elements that
- * start anywhere are shared out one by one (`row_threads`: map_rows.c).
+ * Where rows end inside a vector, but the output and the large inputs have no gaps, vectors run on across the ends of
+ * rows (`flat`); the other inputs are loaded element by element. Inputs contiguous along another dimension than the
+ * output (`crossed`) are loaded along that one into a tile in shared memory and read along the output's. Rows of 16-bit
+ * elements that start anywhere are taken one by one (`row_threads`: map_rows.c).
  */
 #ifndef CKL_SKELETONS_MAP_H
 #define CKL_SKELETONS_MAP_H
@@ -37,7 +36,7 @@ typedef struct map_shape {
 void map_simplify(map_shape *s);
 
 /*
- * What is chosen for a problem; operators have it in their configs. The masks have a bit per operand, bit 0 for the first
+ * What is chosen for a problem, as operators have it in their configs. Masks have a bit per operand; bit 0 is the first
  * input.
  */
 #define MAP_CONFIG(X, owner)                                                                                          \
@@ -73,7 +72,7 @@ typedef struct map_kernel {
     map_config config;
 } map_kernel;
 
-/* A config for a simplified shape, from k's, which is at its defaults: small problems are spread over the SMs. */
+/* A config for a simplified shape, from k's defaults: small problems are spread over the SMs. */
 map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device);
 
 /* Whether k's config computes that shape; `what` opens the sentence: "add vector". */
@@ -87,7 +86,7 @@ int64_t map_ctas(const map_kernel *k, const map_shape *s);
 /* Is this crossed input loaded by pairs of elements? */
 bool map_has_pairs(const map_kernel *k, int input);
 
-/* Pointers at which kernel 0 may work; kernel 1 wants them aligned to the element only. */
+/* May kernel 0 work at these pointers? Kernel 1 wants them aligned to the element only. */
 bool map_aligned(const map_kernel *k, const void *const *pointers);
 
 /* Of a launch: strides of operand i from [i * MAP_RANK_MAX] on. */
@@ -100,7 +99,10 @@ bool map_aligned(const map_kernel *k, const void *const *pointers);
 
 KERNEL_PARAMS(map, MAP_PARAMS);
 
-/* Those of a launch over a simplified shape; pointers are of the inputs, then the output. Scalars are read from theirs. */
+/*
+ * The parameters of a launch over a simplified shape. pointers: of the inputs, then the output; scalars are read from
+ * theirs.
+ */
 map_params map_params_of(const map_kernel *k, const map_shape *s, const void *const *pointers);
 
 /* f(inputs): appends the instructions for one element; values of the compute type, the result too. */

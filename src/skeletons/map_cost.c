@@ -17,7 +17,7 @@ bool map_candidate(map_kernel k, map_shape s, const ckl_device_info *device, int
     return true;
 }
 
-/* Of one operand: what is repeated comes from the caches. */
+/* Bytes of one operand: what is repeated comes from the caches. */
 static double bytes_of(const map_shape *s, int operand, ckl_dtype dtype)
 {
     double bytes = (double)ckl_dtype_bytes(dtype);
@@ -26,7 +26,7 @@ static double bytes_of(const map_shape *s, int operand, ckl_dtype dtype)
     return bytes;
 }
 
-/* Of 128 bytes, that a warp touches for `elements` of each of its threads. */
+/* Lines of 128 bytes that a warp touches for `elements` of each of its threads. */
 static double lines_of(int64_t stride, int elements, ckl_dtype dtype)
 {
     enum { WARP = 32, LINE = 128 };

@@ -38,7 +38,9 @@ static int64_t element_bytes(const map_kernel *k, const map_shape *s)
     return alike ? bytes : 0;
 }
 
-/* The inputs of which some rows lie differently to 16-byte boundaries than those of the output, if their first ones lie alike. */
+/*
+ * The inputs some rows of which lie otherwise to 16-byte boundaries than the output's, where the first rows lie alike.
+ */
 static int out_of_phase(const map_kernel *k, const map_shape *s, int vec)
 {
     int mask = 0;
@@ -49,8 +51,9 @@ static int out_of_phase(const map_kernel *k, const map_shape *s, int vec)
 }
 
 /*
- * The threads and steps that leave the fewest vectors of a row's last tile without work, the first of equals; several rows of a
- * warp's length share a CTA: 65536 rows of 496 bf16 with a CTA of 64 threads each take the 80 us in which so many CTAs start.
+ * The threads and steps that leave the fewest places of a row's last tile idle; the first of equals. Rows of a warp's
+ * length share a CTA: 65536 rows of 496 bf16, a CTA of 64 threads each, take 80 us, the time in which so many CTAs
+ * start.
  */
 static void share_out(map_config *c, int64_t vectors)
 {
@@ -218,7 +221,7 @@ static void store_span(const map_rows *m, const row_span *s)
     }
 }
 
-/* CTA y has tile number y of its rows; the first one also their ends. All loads of vectors come before the first result. */
+/* CTA y takes tile y of its rows, CTA 0 also their ends. All vectors are loaded before the first result. */
 void map_rows_describe(const map_kernel *k, map_function *f, void *user)
 {
     map_rows body = { .k = k, .f = f, .user = user };

@@ -5,10 +5,10 @@
 #include "skeletons/map.h"
 #include "skeletons/row.h"
 
-/* How such a row is shared out by a config whose row_threads are not 0. */
+/* How a config whose row_threads are not 0 splits a row. */
 row_split map_row_split(const map_config *c);
 
-/* Takes such rows if the problem has them and that pays; leaves the config alone if not. */
+/* Sets row_threads where the problem has such rows and it pays; else leaves the config alone. */
 void map_rows_choose(map_kernel *k, const map_shape *s);
 
 /* May k's config have its row_threads and cut? */

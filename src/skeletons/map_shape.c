@@ -97,7 +97,7 @@ static bool lies_side_by_side(const map_shape *s, int operand, int vec)
     return true;
 }
 
-/* Whether every vector lies in one row and starts at a multiple of itself. */
+/* Does every vector lie in one row and start at a multiple of its size? */
 static bool suits(const map_shape *s, const map_config *c, int vec)
 {
     if (c->flat)
@@ -122,7 +122,7 @@ static int crossing(const map_shape *s, int operand)
 }
 
 /*
- * The masks of operands whose stride along the innermost dimension is 0, and neither 0 nor 1; of the latter, those inputs that are
+ * The masks of operands by their stride along the innermost dimension: 0, or neither 0 nor 1. Of the latter, inputs
  * contiguous along the same other dimension are crossed.
  */
 static void describe_strides(const map_shape *s, map_config *c)
@@ -165,7 +165,7 @@ static bool is_flat(const map_shape *s, int operand)
     return true;
 }
 
-/* The operands whose vectors may cross the ends of rows. 0: the output is none, or rows are shorter than a vector. */
+/* The operands whose vectors may cross the ends of rows. 0: the output's may not, or rows are shorter than a vector. */
 static int flat_operands(const map_kernel *k, const map_shape *s, int vec)
 {
     int mask = 0;
@@ -204,8 +204,8 @@ static int64_t widest_bytes(const map_kernel *k)
 }
 
 /*
- * Chains of functions take as many registers as they are given (sigmoid(abs(2x+1)) 101: two CTAs fit); 64 are enough
- * for one or two inputs.
+ * Chains of functions take as many registers as they get (sigmoid(abs(2x+1)) 101: two CTAs fit an SM). For one or two
+ * inputs 64 are enough.
  */
 enum { BOUNDED_INPUTS_MAX = 2, THREADS_PER_SM = 1024 };
 
@@ -213,8 +213,8 @@ enum { BOUNDED_INPUTS_MAX = 2, THREADS_PER_SM = 1024 };
 enum { PREFETCHED_BYTES = 24 << 20 };
 
 /*
- * Vectors of a thread. Of one input a single one is fastest, as long as CTAs need not start faster than about one a
- * nanosecond: relu of 2^28 bf16 takes 255 us, with two or four vectors 261. Several inputs take two.
+ * Vectors of a thread. One is fastest for one input, while CTAs need not start faster than about one a nanosecond: relu
+ * of 2^28 bf16 takes 255 us, with two or four vectors 261. Several inputs take two.
  */
 static int steps_for(const map_kernel *k)
 {
@@ -233,7 +233,7 @@ static int64_t input_bytes(const map_kernel *k)
     return bytes;
 }
 
-/* Elements that a thread takes in turn lie a CTA's vectors apart: in the same row or the next one. */
+/* Do a thread's vectors lie in the same row or the next one? They are a CTA's vectors apart. */
 static bool has_long_rows(const map_shape *s, const map_config *c)
 {
     return s->rank > 1 && !c->crossed && s->size[s->rank - 1] >= (int64_t)c->threads * c->vec;

@@ -1,4 +1,4 @@
-/* memory_cost.c - time as the longest of what a kernel has to do. */
+/* memory_cost.c - a kernel's time is that of the longest of its tasks. */
 #include "skeletons/memory_cost.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ enum {
     CTAS_PER_SM = 32,
     REGISTERS_MIN = 32,
     REGISTERS_MAX = 255,
-    POWER = 4 // of a smooth maximum: what overlaps costs a little more than its longest part
+    POWER = 4 // of a smooth maximum: tasks that overlap cost a little more than the longest
 };
 
 /* CTAs that an SM holds at once. */

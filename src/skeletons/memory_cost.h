@@ -17,12 +17,12 @@ typedef struct memory_work {
     int ctas_per_sm;    // that the kernel was compiled for; 0: any
     double wait_cycles; // of a CTA between its loads and its stores, for other CTAs
     double lines;       // of 128 bytes that the accesses of a warp touch
-    double elements;    // of a thread that something is computed of
+    double elements;    // of a thread that are computed with
     bool meets;         // the threads of a CTA wait for each other
 } memory_work;
 
 /*
- * The longest of five times, and a launch: bytes at the rate of HBM; turns of CTAs, each of which waits for its loads and for other
+ * A launch and the longest of five times: bytes at the rate of HBM; waves of CTAs that wait for loads and for other
  * threads; lines through L1; instructions; starts of CTAs. The coefficients are fitted to sweeps on an H200
  * (scripts/fit_rows.py).
  */

@@ -13,7 +13,7 @@
 
 enum { ONLINE_MAX, ONLINE_SUM, ONLINE_VALUES };
 
-/* Combines pairs. */
+/* The reduction that combines pairs. */
 extern const reduction online_reduction;
 
 /* The pair of no elements, in fresh variables: a maximum that is finite, a sum of 0. */

@@ -1,4 +1,4 @@
-/* residency.h - how many CTAs shall fit an SM: the compiler bounds the registers of a thread accordingly. */
+/* residency.h - how many CTAs an SM is to hold; the compiler bounds the registers of a thread accordingly. */
 #ifndef CKL_SKELETONS_RESIDENCY_H
 #define CKL_SKELETONS_RESIDENCY_H
 

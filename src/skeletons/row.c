@@ -4,9 +4,9 @@
 #include "cute/tiled_copy.h"
 
 enum {
-    CTA_THREADS = 64,      // of CTAs that hold several rows: few bytes a CTA, but SMs are filled evenly
+    CTA_THREADS = 64,      // of CTAs that hold several rows: small ones fill SMs evenly
     ROW_CTA_THREADS = 512, // of CTAs of a cluster
-    REGISTERS_FACTOR = 2,  // a thread holds so many times the registers wanted before a row is too long
+    REGISTERS_FACTOR = 2,  // times the registers wanted, at which a row is too long
     REGISTERS_MAX = 128,   // of a thread for one tensor
     ACCESS_BYTES = 16
 };
@@ -83,7 +83,7 @@ void row_split_widen(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, 
         *s = wide;
 }
 
-/* Threads that share a row so that each has one element of its ends at most. */
+/* The fewest threads of a row that have at most one element of its ends each. */
 static int64_t threads_for_ends(int vec)
 {
     return 2 * vec;
@@ -189,7 +189,7 @@ static tiled_copy vectors_of(const row_split *s, ckl_dtype dtype)
 
 tensor row_partition(const row_split *s, tensor row, val tid)
 {
-    tiled_copy each = vectors_of(s, CKL_U8); // which elements these are does not depend on their type
+    tiled_copy each = vectors_of(s, CKL_U8); // coordinates have no type
     return partition_S(&each, row, tid);
 }
 
@@ -262,7 +262,7 @@ static tensor partition_of(const row_split *s, const row_place *p, val pointer, 
     return tensor_at_coordinates(gmem_tensor(pointer, dtype, rows), cX);
 }
 
-tensor row_part(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld)
+tensor row_of_matrix(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld)
 {
     return partition_of(s, p, pointer, dtype, dynamic(ir_convert(CKL_I64, ld)));
 }
@@ -272,7 +272,7 @@ tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype
     return partition_of(s, p, pointer, dtype, leaf(0));
 }
 
-/* What is inside: of rows that fill their threads, each one that exists. */
+/* Limits of a row's coordinates: where rows fill their threads, only whether the row exists. */
 static int_tuple limits_of(const row_split *s, const row_place *p)
 {
     if (!s->exact)

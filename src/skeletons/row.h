@@ -6,7 +6,7 @@
  * a cluster. The kernel then reads like this:
  *
  *     row_place p = row_here(&split, rows, cols);
- *     tensor tXgX = row_part(&split, &p, x, dtype, ldx), tYgY = ...;   // (VEC,STEPS)
+ *     tensor tXgX = row_of_matrix(&split, &p, x, dtype, ldx), tYgY = ...;   // (VEC,STEPS)
  *     tensor rX = fragment_like(tXgX, dtype);                          // (VEC,STEPS)
  *     row_load(&split, &p, tXgX, rX, -INFINITY);
  *     ... values of the thread, then row_reduce(&split, &reduction, values) ...
@@ -21,9 +21,9 @@
 #include "cutekernellib/device.h"
 
 /*
- * How a row is shared out. Part of a kernel's config: row_split split, and ROW_SPLIT(FIELD_NESTED, (config, split)) among its
- * fields. threads: a power of two, 32 or more. row_threads: a power of two up to 32, or all threads; only then may a cluster
- * share a row. exact: no access of an existing row needs a predicate. ragged: see row_spans.
+ * How a row is split over threads. A kernel's config has row_split split, and ROW_SPLIT(FIELD_NESTED, (config, split))
+ * among its fields. threads: a power of two, 32 or more. row_threads: a power of two up to 32, or all threads; only
+ * then may a cluster share a row. exact: no access of an existing row needs a predicate. ragged: see row_spans.
  */
 #define ROW_SPLIT(X, owner)                                                                                      \
     X(owner, int, threads, "128", "128 256 512 1024", "threads of a CTA")                                        \
@@ -58,7 +58,7 @@ int row_vec(ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ldx, int64_t ld
  */
 bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int cluster_max, row_split *s);
 
-/* The same lanes in larger CTAs where those of many short rows would only start and end. */
+/* The same lanes in larger CTAs, where many short rows would spend their time on starting CTAs. */
 void row_split_widen(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, const ckl_device_info *device);
 
 /* May a kernel have this split for rows of `cols` elements? The sentence opens with `what`: "softmax row: threads=33 ...". */
@@ -66,8 +66,8 @@ ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, c
                            const ckl_device_info *device);
 
 /*
- * A ragged split for rows of `cols` elements, chosen like the other ones. False: too long, or so short that most of its elements
- * would be at the ends.
+ * A ragged split for rows of `cols` elements, chosen likewise. False: too long, or so short that most elements are at
+ * the ends.
  */
 bool row_split_choose_ragged(int64_t cols, ckl_dtype dtype, int registers, int cluster_max, row_split *s);
 
@@ -77,9 +77,12 @@ row_split row_split_scalar(const row_split *s);
 /* The same threads for rows that start anywhere: ragged if the split has vectors of 16 bytes and threads enough, else scalar. */
 row_split row_split_anywhere(const row_split *s, ckl_dtype dtype);
 
-/* Do two addresses, and the rows of two matrices that start there, lie equally to 16-byte boundaries? One row has no pitch. */
+/*
+ * Are two addresses equally far from a 16-byte boundary, and all rows of the matrices that start there? One row has no
+ * pitch.
+ */
 bool row_starts_in_phase(const void *address, const void *other);
-int64_t row_phase_period(ckl_dtype dtype, int64_t ld); // rows until they lie like the first
+int64_t row_phase_period(ckl_dtype dtype, int64_t ld); // rows until one lies to 16 bytes as the first does
 bool row_in_phase(ckl_dtype dtype, int64_t rows, int64_t ld, int64_t other_ld);
 
 /* Where this thread is: its row, and its first element in it. Sets the kernel's threads and cluster. */
@@ -106,14 +109,14 @@ row_place row_place_at(const row_place *p, val row);
 /* The same thread in the tile of the row that begins at element `start`: rows longer than a split are taken tile by tile. */
 row_place row_from(const row_place *p, val start);
 
-/* The same thread with so many of its vectors, from number `begin` on; its split has as many steps. */
+/* The same thread with `steps` of its vectors, from number `begin` on; for a split of so many steps. */
 row_place row_steps(const row_place *p, int begin, int steps);
 
 /*
- * What a row consists of, each span accessed by a split of its own. An aligned row is one span. A ragged row is two: the whole
- * vectors between its first and its last 16-byte boundary, and the single elements before and behind, of which a thread has
- * one at most. Nothing outside the row is touched. Boundaries are those of the matrix at `pointer`; row_load() and
- * row_store() of a span are for tensors whose rows lie in phase with it, the ones `anywhere` for all.
+ * The spans of a row, each accessed by a split of its own. An aligned row is one span. A ragged row is two: the whole
+ * vectors between its first and its last 16-byte boundary, and the single elements before and after, at most one a
+ * thread. Nothing outside the row is touched. Boundaries are those of the matrix at `pointer`: row_load() and
+ * row_store() of a span want tensors whose rows lie in phase with it; the forms for rows that start anywhere take all.
  */
 typedef struct row_span {
     row_split split;
@@ -133,18 +136,18 @@ typedef struct row_spans {
     row_bounds bounds;
 } row_spans;
 
-/* Of one row of `cols` elements, for all its threads. */
+/* The bounds of a row of `cols` elements, the same in all its threads. */
 row_bounds row_bounds_of(const row_split *s, val row, val cols, val pointer, ckl_dtype dtype, val ld);
 
-/* Of the thread's row, of which p is the start. */
+/* The spans of the thread's row; p: its start. */
 row_spans row_spans_of(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld);
 
-/* Does a thread's warp have threads with elements of a ragged row's ends? The others are spared their instructions. */
+/* May this warp have elements of a ragged row's ends? Others skip the instructions. */
 val row_may_have_ends(const row_split *s);
 
 /* This thread's partition of row p->row of a matrix whose rows start ld elements apart, or of a vector that all rows use. */
-tensor row_part(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld); // (VEC,STEPS)
-tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype);       // (VEC,STEPS)
+tensor row_of_matrix(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld); // (VEC,STEPS)
+tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype);            // (VEC,STEPS)
 
 /* Between memory and registers (of the memory's type or f32); past the end of the row: `fill`, and nothing is stored. */
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
@@ -152,8 +155,8 @@ tensor row_fetch(const row_split *s, const row_place *p, tensor from); // into r
 void row_load_anywhere(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
 
 /*
- * The same of row p->row of a matrix: vectors are cut out of what lies before and behind the row, too, and only those of the first
- * and the last row are guarded. row_load_cut() is told which rows these are; they must be as long as a vector.
+ * The same for row p->row of a matrix, where a vector may be cut out of memory before or after the row. Only the first
+ * and the last row are guarded; row_load_cut() is told which rows those are. Rows must be at least a vector long.
  */
 void row_load_among(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
 void row_load_cut(const row_split *s, const row_place *p, val is_outer, tensor from, tensor to, double fill);
@@ -163,8 +166,8 @@ void row_store(const row_split *s, const row_place *p, tensor from, tensor to);
 void row_store_anywhere(const row_split *s, const row_place *p, tensor from, tensor to);
 
 /*
- * The same in whole vectors of the memory's own boundaries: a lane makes one of its elements and of the next lane's; only a warp's
- * first and last ones store elements. All lanes of a warp must come to it.
+ * Stores whole vectors at the memory's own boundaries: a lane makes one of its elements and the next lane's. Only a
+ * warp's first and last lane store single elements. For all lanes of a warp.
  */
 void row_store_shifted(const row_split *s, const row_place *p, tensor from, tensor to);
 void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step); // one vector of them
@@ -172,7 +175,7 @@ void row_store_step(const row_split *s, const row_place *p, tensor from, tensor 
 /* Is vector number `step` of this thread inside the row? The constant true where no predicate is needed. */
 val row_inside(const row_split *s, const row_place *p, int step);
 
-/* Over all threads of the row; everyone holds the result. Every thread of the CTA (cluster) takes part. */
+/* Reduces over the threads of the row; all of them get the result. For every thread of the CTA (cluster). */
 void row_reduce(const row_split *s, const reduction *r, val *values);
 
 #endif

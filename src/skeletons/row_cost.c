@@ -31,7 +31,7 @@ bool row_split_candidate(int64_t cols, ckl_dtype dtype, int vec, int i, row_spli
     return true;
 }
 
-/* Lines of 128 bytes that an access of a warp touches: of each row in it, what its threads take side by side. */
+/* Lines of 128 bytes that a warp's access touches: those of each of its rows. */
 static double lines_of_access(const row_split *s, int64_t element)
 {
     enum { LINE = 128, WARP = 32 };

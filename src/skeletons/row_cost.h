@@ -6,8 +6,8 @@
 #include "skeletons/row.h"
 
 /*
- * Split number i of rows of `cols` elements, whose widest vectors have `vec`: every number of threads, CTAs and rows of a CTA, in
- * whole vectors and, where these are short, as ragged rows. Not all of them are legal. False after the last.
+ * Split number i for rows of `cols` elements, whose widest vectors have `vec`: every number of threads, CTAs and rows a
+ * CTA, in whole vectors and, where these are narrow, as ragged rows. Not all are legal. False after the last.
  */
 bool row_split_candidate(int64_t cols, ckl_dtype dtype, int vec, int i, row_split *s);
 

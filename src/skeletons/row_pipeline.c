@@ -40,8 +40,8 @@ static int64_t chunk_bytes(const row_pipeline_split *s, ckl_dtype dtype)
 }
 
 /*
- * Slots of the scheduler: rows that may be fetched and not yet done. Each row in the ring has at least one stage; the producer
- * waits for room with one more, and has fetched the one after it. While the oldest of them is at work, every CTA of the
+ * Slots of the scheduler: rows that are fetched and not yet done. Each row in the ring has a stage at least; the
+ * producer holds one more, waiting for room, and has fetched the next. While the oldest is at work, every CTA of the
  * cluster has sent the sums of the row before it, and so has read that row's slot.
  */
 static int fetched_max(const row_pipeline_split *s)
@@ -76,14 +76,17 @@ int row_pipeline_cluster_max(const ckl_device_info *device)
 
 enum { CHOSEN_THREADS = 256, CHUNK_BYTES = 16 << 10, CHUNKS = 4, RING_BYTES = 6 * CHUNK_BYTES, CLUSTER_SLOW = 4 };
 
-/* What the slowest CTA of a row does, times their number, in elements: chunks, and what each costs beside its elements. */
+/* The work of a row's slowest CTA times their number, in elements: chunks, each with its fixed cost. */
 static int64_t work_of(const row_pipeline_split *s, int64_t cols)
 {
     enum { CHUNK_COST = 2 * CHOSEN_THREADS };
     return row_pipeline_chunks(s, cols) * s->cluster * (chunk_cols(s) + CHUNK_COST);
 }
 
-/* Chunks of a size, and CTAs, half as many where the ring holds two of their rows, that leave the least work to the slowest CTA. */
+/*
+ * The size of chunks, and the number of CTAs (or half of it, where the ring holds two rows), that leave the slowest CTA
+ * the least work.
+ */
 static row_pipeline_split balanced(row_pipeline_split s, int64_t cols, ckl_dtype dtype, int inputs)
 {
     row_pipeline_split best = s;
@@ -158,7 +161,7 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
 
 ckl_status row_pipeline_dynamic_admit(const char *what, const row_pipeline_split *s, int64_t cols)
 {
-    const int64_t ends = s->chunk.ragged ? 2 * (s->chunk.vec - 1) : 0; // elements that no chunk has, at most
+    const int64_t ends = s->chunk.ragged ? 2 * (s->chunk.vec - 1) : 0; // elements outside the chunks, at most
     const bool may_lack = s->cluster > 1 || s->chunk.ragged;
     if (may_lack && cols - ends <= (s->cluster - 1) * chunk_cols(s))
         FAIL(CKL_INVALID, "%s: cluster=%d, but rows have only %" PRId64 " chunks", what, s->cluster,
@@ -237,7 +240,7 @@ static void produce_dynamic(const row_pipeline *s, pipeline_state *at)
     FOREVER {
         BREAK_IF(ge(row, s->scheduler.count));
         assign(fetch, add(fetch, imm(1)));
-        // before loading this row, which may wait for consumers, who wait for the next row's number
+        // first: loading this row may wait for consumers, which wait for the next row's number
         scheduler_fetch(&s->scheduler, fetch);
         load_row(s, at, convert(I64, row));
         assign(row, scheduler_next(&s->scheduler, fetch));
@@ -316,7 +319,7 @@ void row_pipeline_end(row_pipeline *s)
 {
     ir_end_if();
     if (s->split.cluster > 1)
-        cluster_sync(); // until then peers may send to this CTA
+        cluster_sync(); // until then peers may still send to this CTA
 }
 
 /* Consumers */
@@ -379,7 +382,7 @@ static tensor load_input(const row_pipeline *s, const pipeline_state *at, const 
     return rX;
 }
 
-/* Loads a chunk, which may not exist, from its stage into registers. */
+/* Loads a chunk from its stage into registers, if it exists. */
 static void take_chunk(const pass *v, const row_place *p, val exists, tensor *rX)
 {
     const bool always = ir_is_int(exists, 1);
@@ -402,7 +405,7 @@ static void take_chunk(const pass *v, const row_place *p, val exists, tensor *rX
         ir_end_if();
 }
 
-/* Where visits are long, threads without an element of a chunk skip it: warps of a row's last chunk, mostly. */
+/* Where visits are long, threads without an element of the chunk skip it: mostly warps at the end of a row. */
 static void visit_chunk(const pass *v, const row_span *here, int chunk, const tensor *rX)
 {
     if (here->split.exact || !v->s->long_visits)
@@ -439,13 +442,13 @@ static void pass_unrolled(const pass *v, const row_spans *all)
 static void load_ends(row_pipeline *s, const row_span *ends)
 {
     for (int i = 0; i < s->input_count; i++) {
-        tensor gX = row_part(&ends->split, &ends->place, s->inputs[i].pointer, s->dtype, s->inputs[i].ld); // (1,1)
-        s->rEnds[i] = fragment_like(gX, s->dtype);                                                         // (1,1)
+        tensor gX = row_of_matrix(&ends->split, &ends->place, s->inputs[i].pointer, s->dtype, s->inputs[i].ld); // (1,1)
+        s->rEnds[i] = fragment_like(gX, s->dtype);                                                              // (1,1)
         row_load(&ends->split, &ends->place, gX, s->rEnds[i], s->fill);
     }
 }
 
-/* The loads of the ends are under way during the chunks. */
+/* The ends are loaded while the chunks are visited. */
 static void go_over(const pass *v, val row)
 {
     row_pipeline *s = v->s;
@@ -487,7 +490,9 @@ static void first_pass(row_pipeline *s, const row_passes *passes, void *user)
     passes->first(s, s->row, user);
 }
 
-/* One iteration more than there are rows: each runs the first pass over a row and the second one over the row before. */
+/*
+ * Runs the first pass over a row and then the second one over the row before: one iteration more than there are rows.
+ */
 static void run_lookahead(row_pipeline *s, const row_passes *passes, void *user)
 {
     val before = variable(I64, s->rows);

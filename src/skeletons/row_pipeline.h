@@ -71,7 +71,7 @@ void row_pipeline_config(const row_pipeline_split *s, row_split *split, row_flow
 /* Shared memory of a CTA in bytes; values: 32-bit values of the largest reduction. */
 int64_t row_pipeline_smem_bytes(const row_pipeline_split *s, ckl_dtype dtype, int inputs, int values);
 
-/* CTAs that shall fit an SM: as many as its shared memory and registers hold (residency.h). */
+/* CTAs that an SM is to hold, by its shared memory and registers (residency.h). */
 int row_pipeline_ctas_per_sm(const row_pipeline_split *s, ckl_dtype dtype, int inputs, int values,
                              const ckl_device_info *device);
 
@@ -80,10 +80,9 @@ int64_t row_pipeline_chunks(const row_pipeline_split *s, int64_t cols);
 
 /*
  * A split for rows of `cols` elements; ragged: they start anywhere. A chunk is 16 KiB of all inputs. The cluster grows
- * until a CTA has at most four chunks of a row; the ring holds half as many again. Where that takes four CTAs or more, their
- * sums travel long: then twice as many CTAs, with lookahead; or half as many, or smaller chunks, where these leave less to the
- * CTA with the most. Rows beyond the largest ring are loaded for each pass.
- * bench/notes/norm.md has the figures.
+ * until a CTA has at most four chunks of a row; the ring holds half as many again. Sums of four CTAs or more travel
+ * long: then the cluster has twice as many, with lookahead; or half as many, or smaller chunks, if that leaves the
+ * busiest CTA less. Rows that fit no ring are loaded for each pass. bench/notes/norm.md has the figures.
  */
 row_pipeline_split row_pipeline_choose(int64_t cols, bool ragged, ckl_dtype dtype, int inputs,
                                        const ckl_device_info *device);
@@ -99,8 +98,8 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
                               int values, const ckl_device_info *device);
 
 /*
- * May its rows be scheduled dynamically? Every CTA of a cluster must have a chunk of each row: the ring is what keeps the
- * producers of a cluster together, and the scheduler's slots rely on it.
+ * May its rows be scheduled dynamically? Every CTA of a cluster must have a chunk of each row: the ring keeps the
+ * producers of a cluster together, and the scheduler's slots rely on that.
  */
 ckl_status row_pipeline_dynamic_admit(const char *what, const row_pipeline_split *s, int64_t cols);
 
@@ -139,12 +138,12 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
                                 int input_count, int values, val rows, val cols, val counter);
 void row_pipeline_end(row_pipeline *s);
 
-/* This thread's place at the start of a row. The thread whose `first` is 0 stores what a row has once. */
+/* This thread's place at the start of a row. The thread whose `first` is 0 stores what a row has one of. */
 row_place row_pipeline_place(const row_pipeline *s, val row);
 
 /*
- * This thread's columns in a chunk of any row, for unrolled passes. The chunk may not exist. Of ragged rows: in those that lie
- * like the first one of this CTA to 16-byte boundaries; chunk split.chunks: at their ends.
+ * This thread's columns in a chunk of any row, for unrolled passes. The chunk may not exist. Of ragged rows: for those
+ * that lie to 16-byte boundaries as this CTA's first one; chunk split.chunks is the ends.
  */
 row_span row_pipeline_columns(const row_pipeline *s, int chunk);
 
@@ -164,7 +163,7 @@ void row_pipeline_run(row_pipeline *s, const row_passes *passes, void *user);
 
 /*
  * One pass over the chunks that this CTA has of a row. rX[i], (VEC,STEPS) registers of the dtype, is this thread's partition of
- * the chunk of input i, with `fill` past the end of the row. span is this thread's, for row_part(), row_load() and row_store().
+ * the chunk of input i, with `fill` past the end of the row. span is this thread's, for row_of_matrix(), row_load() and row_store().
  * chunk is its number if passes are unrolled, else 0. Unrolled passes visit chunks past the end of a row too, unless
  * split.chunk.exact says that there are none. The elements at the ends of a ragged row come last, as chunk split.chunks; they
  * are loaded from global memory, in each pass.

@@ -1,6 +1,6 @@
 /*
- * row_ragged.c - rows that start anywhere: aligned vectors between the boundaries of a row, single elements at its ends, and loads
- * from memory whose boundaries are elsewhere.
+ * row_ragged.c - rows that start anywhere: aligned vectors between a row's 16-byte boundaries, single elements at its
+ * ends, and loads that are cut out of two vectors where the memory's boundaries lie elsewhere.
  */
 #include "cute/kernel.h"
 #include "cute/vectors.h"
@@ -28,7 +28,7 @@ static row_place moved(const row_place *p, val columns, val limit)
     return place;
 }
 
-/* Thread number n of the row has element n of both ends together. */
+/* Thread n of the row takes element n of both ends together. */
 static row_span ends_of(const row_split *s, const row_place *p, const row_bounds *vectors)
 {
     row_span ends = { .split = *s };
@@ -98,7 +98,7 @@ static val first_column(const row_split *s, const row_place *p, int step)
     return tensor_coordinate(p->cX, leaf((int64_t)step * s->vec), 1);
 }
 
-/* Do the two vectors of number `step` reach behind the row? They must not begin before it. */
+/* Do the two vectors that vector `step` is cut from reach past the row? They must not begin before it. */
 static val reaches_out(const cut *c, const row_split *s, const row_place *p, int step)
 {
     return gt(add(sub(first_column(s, p, step), c->elements), imm(2 * s->vec)), p->cols);
@@ -112,7 +112,7 @@ static void load_words(const cut *c, tensor from, const row_split *s, int step, 
     ir_load(IR_GLOBAL, c->cache, IR_U32, c->count, c->low, offset + first * WORD_BYTES, word + first);
 }
 
-/* Must the elements of a vector of the row come one by one, because one that it is cut from reaches out of the tensor? */
+/* Must a vector be loaded element by element, because one that it is cut from reaches out of the tensor? */
 static val is_apart(const cut *c, const row_split *s, const row_place *p, int step)
 {
     val first = first_column(s, p, step), inside = lt(first, p->limit), shifted = ne(c->bytes, imm(0));
@@ -132,7 +132,7 @@ static void load_at_edge(const cut *c, const row_split *s, const row_place *p, t
         load_words(c, from, s, step, true, word);
 }
 
-/* The vector's words: whole words move by two selects, bytes by a permute of neighbours. */
+/* The vector's words: two selects shift by whole words, a permute of neighbours by bytes. */
 static void cut_out(const cut *c, const val *from, val *out)
 {
     val word[2 * WORDS_MAX];
@@ -181,7 +181,9 @@ val row_is_outer(val row, val rows)
     return logical_or(eq(row, imm(0)), eq(row, sub(rows, imm(1))));
 }
 
-/* All loads come before the first use. Few threads are at an edge, where each vector has predicates of its own. */
+/*
+ * All loads come before the first use. Only at an edge, where few threads are, has each vector predicates of its own.
+ */
 void row_load_cut(const row_split *s, const row_place *p, val is_outer, tensor from, tensor to, double fill)
 {
     if (!s->ragged) {
@@ -194,7 +196,7 @@ void row_load_cut(const row_split *s, const row_place *p, val is_outer, tensor f
     for (int step = 0; step < s->steps; step++)
         for (int i = 0; i < 2 * c.count; i++)
             word[step][i] = ir_reg(IR_U32);
-    const int last = s->steps - 1; // inside of the row, and what it is cut from too: then all vectors are
+    const int last = s->steps - 1; // if it and what it is cut from are inside the row, all are
     val out = logical_or(lt(first_column(s, p, 0), c.elements), reaches_out(&c, s, p, last));
     val at_edge = logical_or(ge(first_column(s, p, last), p->limit), logical_and(is_outer, out));
     IF(at_edge)
@@ -257,7 +259,7 @@ void row_store_anywhere(const row_split *s, const row_place *p, tensor from, ten
     }
 }
 
-/* A vector of this lane's elements, in words, and then the next lane's. */
+/* The words of a vector of this lane's elements, then those of the next lane's. */
 static void pack_pair(const cut *c, tensor from, ckl_dtype dtype, int step, val *word)
 {
     const int vec = c->w.n * c->w.per;
@@ -271,7 +273,7 @@ static void pack_pair(const cut *c, tensor from, ckl_dtype dtype, int step, val 
     }
 }
 
-/* The elements before the first boundary of a warp's first vector, and behind the one in its last vector. */
+/* The elements before the first boundary in a warp's first vector, and after the one in its last vector. */
 static void store_rest(const row_split *s, val past, val is_first, val is_last, tensor from, tensor to, int step)
 {
     int64_t offset;

@@ -5,7 +5,7 @@
 
 void stage_loop(const stage_work *work, val tiles)
 {
-    const int ahead = work->stages - 1; // tiles whose copies are on their way
+    const int ahead = work->stages - 1; // tiles whose copies are in flight
     for (int i = 0; i < ahead; i++) {
         work->load(work->of, imm(i), imm(i));
         work->store(work->of, imm(i));
@@ -14,7 +14,7 @@ void stage_loop(const stage_work *work, val tiles)
     val ready = variable(U32, imm(0)), free = variable(U32, imm(ahead)); // stages
     LOOP(tile, tiles) {
         cp_async_wait(ahead - 1);
-        cta_sync(); // all copies of `ready` are here, and all warps are done with the stage before it, which is `free`
+        cta_sync(); // all copies of `ready` have arrived, and all warps are done with the stage before it, `free`
         work->load(work->of, add(tile, imm(ahead)), free);
         cp_async_commit();
         work->multiply(work->of, ready);

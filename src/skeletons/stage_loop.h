@@ -5,8 +5,8 @@
 #include "ir/build.h"
 
 /*
- * What a kernel does with a stage; `of` is the kernel's. All threads of the CTA take part: `load` starts this thread's copies of a
- * tile, which may lie past the last one, `store` puts what came through registers to its place.
+ * What a kernel does with a stage; `of` is the kernel's. For all threads of the CTA. `load` starts this thread's copies
+ * of a tile, which may lie past the last one; `store` moves what came through registers to shared memory.
  */
 typedef struct stage_work {
     int stages; // at least 2
@@ -16,7 +16,7 @@ typedef struct stage_work {
     const void *of;
 } stage_work;
 
-/* Loads, stores and multiplies tiles 0 to tiles - 1, u32, in their order. No copy is on its way at the end. */
+/* Loads, stores and multiplies tiles 0 to tiles - 1 (u32) in order. At the end no copy is in flight. */
 void stage_loop(const stage_work *work, val tiles);
 
 #endif

@@ -1,4 +1,4 @@
-/* two_pass.c - the order of sums and outputs, and how CTAs tell each other. */
+/* two_pass.c - the order of sums and outputs, and the counters by which CTAs wait for each other. */
 #include "skeletons/two_pass.h"
 
 #include "cute/tiled_copy.h"
@@ -26,7 +26,7 @@ static void clear(val counter)
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, counter, 0, (val[]){ number(0) });
 }
 
-/* By thread 0: the counter before. */
+/* Counts, and gives the counter before. For thread 0. */
 static val count(ir_order order, val counter)
 {
     const val none = { 0 };
@@ -39,7 +39,7 @@ static void sync(void)
     ir_bar_sync(number(0), ir_current()->threads);
 }
 
-/* For the whole CTA: what thread 0 knows, u32. */
+/* Broadcasts a u32 of thread 0 to the CTA. */
 static val from_first_thread(const char *name, val known)
 {
     const val slot = ir_smem_address(ir_smem_alloc(name, COUNTER_BYTES, COUNTER_BYTES)), all = ir_reg(IR_U32);
@@ -69,7 +69,7 @@ two_pass_item two_pass_draw(const two_pass *t)
     const val paired = ir_select(odd, half, ir_binary(IR_ADD, t->lag, half));
     const val item = ir_select(first, drawn, ir_select(last, ir_binary(IR_SUB, drawn, items), paired));
     const val writes = ir_binary(IR_OR, last, ir_binary(IR_AND, odd, ir_unary(IR_NOT, first)));
-    const val chunk = ir_binary(IR_DIV, item, t->abreast); // of all strips that stand side by side
+    const val chunk = ir_binary(IR_DIV, item, t->abreast); // number among the chunks of all strips side by side
     const val strips = ir_binary(IR_MUL, ir_binary(IR_DIV, chunk, t->chunks), t->abreast);
     return (two_pass_item){ .writes = writes,
                             .strip = ir_binary(IR_ADD, strips, ir_binary(IR_REM, item, t->abreast)),

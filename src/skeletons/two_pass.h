@@ -1,10 +1,10 @@
 /*
- * two_pass.h - tensors that are read twice by one kernel, the second time from L2: sums first, outputs later.
+ * two_pass.h - tensors that one kernel reads twice, the second time from L2: first for sums, then for outputs.
  *
- * A tensor is strips of chunks. There are two items of work for a chunk: its sums, which go to global memory, and its outputs, which
- * want the sums of the whole strip. All items stand in one order, in which outputs come `lag` items behind the sums of their chunk: a strip
- * and what CTAs do meanwhile, so that nobody waits long and x is still in L2. Each CTA is one item: it draws its number when it starts,
- * so what it waits for was drawn before, by a CTA that runs. A kernel reads like this:
+ * A tensor is strips of chunks. A chunk is two items of work: its sums, which go to global memory, and its outputs,
+ * which need the sums of the whole strip. All items have one order, in which outputs come `lag` items after the sums of
+ * their chunk: late enough that nobody waits long, and soon enough that x is still in L2. A CTA does one item. It draws
+ * the number when it starts, so what it waits for was drawn before, by a CTA that runs. A kernel reads like this:
  *
  *     two_pass_item item = two_pass_draw(&t);
  *     ... load the chunk ...
@@ -42,15 +42,17 @@ typedef struct two_pass_item {
 
 two_pass_item two_pass_draw(const two_pass *t);
 
-/* All threads have stored what they know of the chunk. Is it the last one of its strip? Then all others can be read. */
+/* After all threads have stored their sums of the chunk: is it the last of its strip? Then all others can be read. */
 val two_pass_leave(const two_pass *t, const two_pass_item *item);
 void two_pass_merged(const two_pass *t, const two_pass_item *item);
 
-/* Until the sums of the strip can be read; and at the end of the outputs: the last CTA leaves the counter as it was. */
+/*
+ * Waits until the sums of the strip can be read. And the end of the outputs: the last CTA leaves the counter as it was.
+ */
 void two_pass_wait(const two_pass *t, two_pass_item *item);
 void two_pass_end(const two_pass *t, const two_pass_item *item);
 
-/* On the host: bytes of the counters; the lag of kernels of which so many CTAs are at work; CTAs of a launch. */
+/* On the host: bytes of the counters; the lag for so many CTAs at work; CTAs of a launch. */
 static inline int64_t two_pass_counter_bytes(int64_t strips)
 {
     return (1 + strips) * (int64_t)sizeof(uint32_t);

@@ -188,6 +188,7 @@ class Warnings(unittest.TestCase):
             ckl.softmax(normal(2, 4))
         self.assertEqual([w.category for w in said], [ckl.EmulatorWarning])
         self.assertIn("simplefilter", str(said[0].message))
+        self.assertEqual(said[0].filename, __file__)
 
 
 if __name__ == "__main__":

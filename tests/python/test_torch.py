@@ -557,30 +557,49 @@ class Accelerate(unittest.TestCase):
         torch.testing.assert_close(apart[:, 3:], alone, rtol=2e-2, atol=2e-2)
         self.assertGreater((together[:, 3:] - alone).abs().max(), 0.1)
 
-    def test_autocast_empty_batches_and_channels_last(self):
+    def agrees_on(self, model, x, autocast=False):
+        """What a model gives accelerated, which is what it gives without, and has gradients."""
+        model, results = model.to(device), []
+        for accelerated in (False, True):
+            report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
+            with torch.autocast(device, torch.bfloat16, enabled=autocast):
+                results.append(model(x))
+            results[-1].float().square().sum().backward()
+        report.undo()
+        torch.testing.assert_close(*reversed(results), rtol=5e-2, atol=5e-2)
+        return results[1]
+
+    def vit(self):
+        """A small model of timm."""
         try:
             from timm.models.vision_transformer import VisionTransformer
         except ImportError:
             self.skipTest("there is no timm")
         torch.manual_seed(5)
-        sizes = {"img_size": 32, "patch_size": 16, "embed_dim": 32, "depth": 1, "num_heads": 2, "num_classes": 10}
+        return VisionTransformer(img_size=32, patch_size=16, embed_dim=32, depth=1, num_heads=2, num_classes=10)
+
+    def test_autocast(self):
+        self.agrees_on(self.vit(), normal(2, 3, 32, 32), autocast=True)
+
+    def test_channels_last(self):
+        """Stays so; torch's own group norm of a GPU gives images in the order of their modes."""
+        torch.manual_seed(5)
         conv = torch.nn.Conv2d(8, 8, 3, padding=1)
         images = torch.nn.Sequential(conv, torch.nn.GroupNorm(2, 8), torch.nn.SiLU(), torch.nn.Conv2d(8, 8, 2, stride=2))
-        last, bf16 = torch.channels_last, torch.bfloat16
-        for model, x, autocast in (
-            (VisionTransformer(**sizes), normal(2, 3, 32, 32), True),
-            (VisionTransformer(**sizes).to(bf16), normal(0, 3, 32, 32, dtype=bf16), False),
-            (images.to(bf16), normal(2, 8, 6, 4, dtype=bf16).to(memory_format=last), False),
-        ):
-            model, results = model.to(device), []
-            for accelerated in (False, True):
-                report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
-                with torch.autocast(device, bf16, enabled=autocast):
-                    results.append(model(x))
-                results[-1].float().square().sum().backward()
-            report.undo()
-            torch.testing.assert_close(*reversed(results), rtol=5e-2, atol=5e-2)
-            self.assertEqual(*(y.stride() for y in results))
+        x = normal(2, 8, 6, 4, dtype=torch.bfloat16)
+        y = self.agrees_on(images.bfloat16(), x.to(memory_format=torch.channels_last))
+        self.assertTrue(y.is_contiguous(memory_format=torch.channels_last))
+
+    def test_empty_batch(self):
+        """For which torch 2.11's own attention of a GPU gives None, so there is nothing to compare with."""
+        model = self.vit().to(device, torch.bfloat16)
+        report = ckl.accelerate(model, host=device == "cpu", quiet=True)
+        y = model(normal(0, 3, 32, 32, dtype=torch.bfloat16))
+        y.sum().backward()
+        report.undo()
+        self.assertEqual((y.shape, y.dtype), ((0, 10), torch.bfloat16))
+        for name, p in model.named_parameters():
+            self.assertFalse(p.grad.any(), name)
 
     def test_gradient_of_attention(self):
         q = normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_()

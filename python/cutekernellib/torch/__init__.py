@@ -364,7 +364,9 @@ def attention_decode(
     if (v is None) != (latent > 0):
         raise ValueError("attention_decode: a latent cache, and no other, has no v")
     if (v_new is None) != (k_new is None or latent > 0) or (k_new is not None and lengths is None):
-        raise ValueError("attention_decode: k_new and v_new come together, k_new alone where the cache is latent, and with lengths")
+        raise ValueError(
+            "attention_decode: k_new and v_new come together, k_new alone where the cache is latent, and with lengths"
+        )
     options = sinks, scale, left, softcap
     if latent and k_new is not None:
         run = _way("attention_decode_latent_append", q, k, k_new, lengths, table, sinks)

@@ -307,7 +307,9 @@ def _decode(q, k, v, k_new, v_new, lengths, table, sinks, scale, left, softcap, 
     o, _ = _outputs(q, k[..., :dv] if latent else v)
     kv = k.shape[2] * (1 if table is None else table.shape[1])
     lengths = _all_of(q.shape[0], kv, q.device) if lengths is None else lengths
-    strides, new_strides = (tuple(x if x is None else x.stride() for x in tensors) for tensors in ((q, k, v, o), (k_new, v_new)))
+    strides, new_strides = (
+        tuple(x if x is None else x.stride() for x in tensors) for tensors in ((q, k, v, o), (k_new, v_new))
+    )
     pages = None if table is None else k.shape[0]
     options = (scale, left, softcap, sinks is not None, None if k_new is None else new_strides, latent)
     desc = _problems.attention_decode(q.shape, k.shape[1:3], kv, o.shape[3], pages, strides, q.dtype, *options)

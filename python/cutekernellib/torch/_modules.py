@@ -199,21 +199,19 @@ def _are_bare(modules):
     return not any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or m._backward_pre_hooks for m in modules)
 
 
-@functools.lru_cache(None)
-def _are_parts_of_block(*types):
+_PARTS_OF_BLOCK = [["LayerNorm", kind, kind, "LayerNorm", kind, kind] for kind in ("Linear", "Conv1D")]
+
+
+def _are_parts_of_block(modules):
     """norm, two layers, norm, two layers: of the classes that the operator does what they do?"""
-    names = [t.__name__.removeprefix("Ckl") for t in types]
-    return names in (_PARTS_OF_BLOCK["Linear"], _PARTS_OF_BLOCK["Conv1D"])
-
-
-_PARTS_OF_BLOCK = {kind: ["LayerNorm", kind, kind, "LayerNorm", kind, kind] for kind in ("Linear", "Conv1D")}
+    return [type(m).__name__.removeprefix("Ckl") for m in modules] in _PARTS_OF_BLOCK
 
 
 def _whole_block(x, norm1, qkv, proj, norm2, mlp, heads, causal, scale):
     """The block as one operator; None where that does not take it."""
     up, act, down, others = _parts_of_mlp(mlp)
     parts = norm1, qkv, proj, norm2, up, down
-    if not (_are_parts_of_block(*map(type, parts)) and _are_bare((*parts, mlp, act)) and all(map(_is_idle, others))):
+    if not (_are_parts_of_block(parts) and _are_bare((*parts, mlp, act)) and all(map(_is_idle, others))):
         return None
     tensors = _parameters_of(x, *parts)
     if not tensors or x.dim() != 3 or not multiplies(x, up.weight, up.bias) or norm1.bias is None or norm2.bias is None:

@@ -50,13 +50,20 @@ static named_barrier *named_arrive(warp *w, const step *s, uint32_t *id, bool wa
               *id, threads, b->threads);
         return NULL;
     }
+    if (wait && b->waiting && b->at != s) { // an aligned barrier, by the PTX ISA, is one instruction of the CTA
+        fault(w, s, -1, "misused barrier", "at barrier %u others wait by another instruction, at %s:%d", *id,
+              b->at->inst->file, b->at->inst->line);
+        return NULL;
+    }
     if (!b->gather.seen)
         b->gather = knowledge_new(w->cluster);
     b->threads = threads;
     b->arrived += LANES;
     warp_release_whole(w, &b->gather);
-    if (wait)
+    if (wait) {
         b->waiting |= 1U << w->index;
+        b->at = s;
+    }
     w->named_generation = b->generation;
     if (b->arrived == threads)
         named_complete(w->cta, b);

@@ -353,10 +353,13 @@ static bool run_warp(warp *w, int quantum)
         }
     }
     note_work(w, true);
-    if (w->executed > c->kernel->device->options.budget) {
+    const int64_t budget = c->kernel->device->options.budget;
+    if (w->executed > budget) {
         c->endless = true;
-        fault(w, &steps[w->pc], -1, "endless loop", "the warp has executed %" PRId64 " instructions, its budget",
-              w->executed);
+        fault(w, &steps[w->pc], -1, "endless loop",
+              "the warp has executed %" PRId64 " instructions, its budget; CKL_EMULATOR=\"budget=%" PRId64
+              "\" gives it ten times as many",
+              w->executed, 10 * budget);
         return false;
     }
     return true;

@@ -33,7 +33,7 @@ enum { THREADS_PER_CTA_MAX = 1024, REGISTERS_PER_SM = 65536 };
 emulator_options emulator_options_default(void)
 {
     return (emulator_options){
-        .seed = 1, .schedule = SCHEDULE_ROUNDS, .completion = COMPLETION_LAZY, .budget = 100 * 1000 * 1000
+        .seed = 1, .schedule = SCHEDULE_ROUNDS, .completion = COMPLETION_LAZY, .budget = 400 * 1000 * 1000
     };
 }
 

@@ -1,18 +1,19 @@
 /*
  * machine.h - a running kernel: decoded steps, warps, CTAs and clusters, and what they know of each other.
  *
- * One host thread executes one cluster at a time. Its warps run one after another; an instruction that must wait returns
- * BLOCKED and is tried again. Asynchronous work (TMA, cp.async, wgmma) is queued and done later, at a time that the settings
- * choose.
+ * One host thread executes one cluster at a time. Its warps run one after another; an instruction that must wait
+ * returns BLOCKED and is tried again. Asynchronous work (TMA, cp.async, wgmma) is queued and done later, at a time that
+ * the settings choose.
  *
- * Order of accesses to shared memory is judged by vector clocks. Agents are the warps and, for every kind of asynchronous
- * work that is waited for as one, an agent of its own: a phase of an mbarrier, a wgmma group, a bulk group, a cp.async
- * group. An access happened before another if the latter's warp has seen its agent's clock. Of what the lanes of a warp did
- * since its last warp_sync or barrier, the arrival of a lane passes on that lane's part alone.
+ * Order of accesses to shared memory is judged by vector clocks. Agents are the warps and, for every kind of
+ * asynchronous work that is waited for as one, an agent of its own: a phase of an mbarrier, a wgmma group, a bulk
+ * group, a cp.async group. An access happened before another if the latter's warp has seen its agent's clock. Of what
+ * the lanes of a warp did since its last warp_sync or barrier, the arrival of a lane passes on what that lane did
+ * alone.
  *
- * Clusters can be ordered by strong accesses to global memory alone. A launch of a kernel that has any is "ordered": it runs
- * in one host thread, as many clusters are resident as the device holds, and what a cluster knows of others is its past.
- * Clusters of other launches have no order, and run on all host threads.
+ * Clusters can be ordered by strong accesses to global memory alone. A launch of a kernel that has any is "ordered": it
+ * runs in one host thread, as many clusters are resident as the device holds, and what a cluster knows of others is its
+ * past. Clusters of other launches have no order, and run on all host threads.
  */
 #ifndef CKL_DEVICE_EMULATOR_MACHINE_H
 #define CKL_DEVICE_EMULATOR_MACHINE_H
@@ -171,6 +172,7 @@ typedef struct named_barrier {
     uint32_t generation;
     knowledge gather;
     lane_mask waiting; // warps of the CTA
+    const step *at;    // the instruction at which they do
 } named_barrier;
 
 /*

@@ -180,14 +180,21 @@ past *past_release(warp *w)
     return all;
 }
 
-/* Of another warp of the same cluster, the clocks become the warp's own knowledge. */
+static uint32_t later(uint32_t x, uint32_t y)
+{
+    return x > y ? x : y;
+}
+
+/* Of another warp of the same cluster, the clocks become the warp's own knowledge: of all its lanes. */
 void past_acquire(warp *w, past *p)
 {
     const snapshot *own = find(p, w->cluster->index);
     for (int i = 0; own && i < own->count; i++) {
-        uint32_t seen = clock_of(own, i, false), global = clock_of(own, i, true);
-        w->knows.seen[i] = seen > w->knows.seen[i] ? seen : w->knows.seen[i];
-        w->knows.global[i] = global > w->knows.global[i] ? global : w->knows.global[i];
+        const uint32_t seen = clock_of(own, i, false);
+        w->knows.seen[i] = later(seen, w->knows.seen[i]);
+        w->knows.global[i] = later(clock_of(own, i, true), w->knows.global[i]);
+        if (i < w->cluster->warp_count)
+            w->knows.whole[i] = later(seen, w->knows.whole[i]);
     }
     past_add(w->knows.past, p);
 }

@@ -273,7 +273,7 @@ static bool check_write_before(const access *a, const cell *x, uint32_t offset)
     return true;
 }
 
-/* Whoever read the cell later than those clocks; NO_AGENT if nobody did. */
+/* An agent that read the cell later than those clocks; NO_AGENT if none did. */
 static uint16_t reader_beyond(const access *a, const cell *x, const uint32_t *known)
 {
     if (x->read_agent == READ_SET)

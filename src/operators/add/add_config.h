@@ -13,7 +13,7 @@
     X(owner, int64_t, ldb, "0", "", "elements between rows of b; 0: n")     \
     X(owner, int64_t, ldy, "0", "", "elements between rows of y; 0: n")
 
-/* A problem line's: the desc and the scalars of a call. */
+/* A problem line: the desc and the scalars of a call. */
 typedef struct add_problem {
     ckl_add_desc desc;
     float alpha, beta;

@@ -214,8 +214,9 @@ OPERATOR(attention, attention, "O = softmax(scale*Q*K^T) * V", .workspace = offs
 /* Problem lines */
 
 static const field fields[] = {
-    ATTENTION_DESC(FIELD_NESTED, (attention_problem, desc))                                                        //
-    FIELD_ROW(attention_problem, float, q_factor, "1", "", "random q reach to here, which makes scores far apart") //
+    ATTENTION_DESC(FIELD_NESTED, (attention_problem, desc)) //
+    FIELD_ROW(attention_problem, float, q_factor, "1", "",
+              "random q reach to here, which makes scores far apart") //
 };
 
 OPERATOR_LINE(attention, attention_problem, NULL);

@@ -12,7 +12,7 @@ enum {
     ROWS = ATTENTION_ROWS,
     CHUNKS_MAX = 4,
     STATS = ATTENTION_STATS,
-    COLUMNS_MAX = 64, // of a block, that a thread has values of in a row
+    COLUMNS_MAX = 64, // of a block, whose values a thread has in a row
     SLOPE_BUFFERS = 2,
 };
 
@@ -39,10 +39,10 @@ typedef struct backward_kernel {
 
     // where dQ comes with dK and dV (attention_backward_queries.c)
     bool with_queries;
-    columns part;   // queries of a consumer's part of dQ^T
-    int halves;     // of a block that parts are of: 1 or 2
-    tensor sSlopes; // dS^T: (ROWS,CHUNK,CHUNKS,BUFFERS*CONSUMERS*HALVES)
-    tensor sSums;   // (CONSUMERS*PART,64), f32
+    columns dq_columns; // queries of a consumer's tile of dQ^T
+    int halves;         // the tile has all queries of a block, or half: 1 or 2
+    tensor sSlopes;     // dS^T: (ROWS,CHUNK,CHUNKS,BUFFERS*CONSUMERS*HALVES)
+    tensor sSums;       // (CONSUMERS*QUERIES,64), f32
     tma_copy tmaSums;
     pipeline sums;
 } backward_kernel;
@@ -55,7 +55,7 @@ typedef struct backward_walk {
     block_window window;
 } backward_walk;
 
-/* One consumer's view: its operands, its sums, what it knows of its rows. */
+/* One consumer's view: its operands, its sums, the state of its rows. */
 typedef struct backward_consumer {
     val index, first_thread;
     tiled_mma scores_mma, d1_mma, d2_mma;
@@ -63,7 +63,7 @@ typedef struct backward_consumer {
     tensor tCrY1[CHUNKS_MAX], tCrY2[CHUNKS_MAX]; // (1,MMA_K,STAGES)
     tensor tCrY1t, tCrY2t;                       // (1,MMA_K,STAGES)
     tensor scores, slopes;                       // (MMA,1,1): weights later; their gradients
-    tensor bends;                                // what a soft cap or a custom score makes of a slope, times the weight
+    tensor bends;                                // derivatives of the soft cap or custom score, times the weight
     tensor weights, gradients;                   // (PAIRS,1,MMA_K)
     tensor d1, d2;                               // (MMA,1,1)
     val offset[2], delta[2];                     // of the rows of a thread, if they are queries
@@ -74,7 +74,7 @@ typedef struct backward_consumer {
     val turn;                // 1 and 0 in turn: the buffer of dS, the parity of the sums' barriers
 } backward_consumer;
 
-/* -lse, or delta (which: 0, 1), of a thread's queries: by its rows, or where these are keys by its columns. */
+/* -lse or delta (which: 0, 1) of a thread's queries, which are its rows or, where rows are keys, its columns. */
 typedef struct backward_stats {
     bool of_columns;
     val of[COLUMNS_MAX];
@@ -86,11 +86,11 @@ void attention_backward_find_place(backward_kernel *k);
 /* The batch of the tensors, for TMA. */
 val attention_backward_batch_of_maps(const backward_kernel *k);
 
-/* Head number `i` of those of Y; the custom score in the head of Q of a step. */
+/* Head `i` among those of Y; the custom score in a step's head of Q. */
 val attention_backward_head_of(const backward_kernel *k, val i);
 custom_score attention_backward_custom_of(const backward_kernel *k, const backward_walk *w);
 
-/* The steps, past blocks that a custom score skips. With `together` all lanes of a warp walk. */
+/* The first step, past blocks that a custom score skips. With `together` all lanes of a warp walk. */
 backward_walk attention_backward_begin(const backward_kernel *k, bool together);
 val attention_backward_is_over(const backward_kernel *k, const backward_walk *w);
 void attention_backward_advance(const backward_kernel *k, backward_walk *w, bool together);
@@ -107,16 +107,16 @@ bool attention_backward_has_bends(const backward_kernel *k);
 /* Reads the stats of the thread's rows, where these are queries. */
 void attention_backward_load_row_stats(const backward_kernel *k, backward_consumer *c);
 
-/* What a step needs of them; cS: coordinates of the thread's scores. */
+/* The stats that a step needs; cS: coordinates of the thread's scores. */
 backward_stats attention_backward_find_stats(const backward_kernel *k, const backward_consumer *c, tensor cS, val stage,
                                              int which);
 
-/* Products become weights, and bends are made on the way; slopes become gradients of the scores. */
+/* Products become weights, and bends are found on the way; slopes become gradients of the scores. */
 void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_stats *offset,
                               const backward_walk *w);
 void attention_backward_differentiate(backward_consumer *c, const backward_stats *delta);
 
-/* Gradients of scores are those of what a mask adds to them. */
+/* The gradients of scores are those of an additive mask. */
 void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c, tensor cS,
                                             const backward_walk *w);
 
@@ -132,21 +132,24 @@ typedef struct backward_block {
     val q_at, block; // where the sequence begins, if ragged; in it
 } backward_block;
 
-/* Its number among the sums: sequences take as much room as they have tokens, not as the longest has. */
+/* A block's number among the sums: a sequence takes room for its own tokens, not for the longest one's. */
 val attention_backward_block_number(const attention_values *p, const attention_sm90_backward_config *config,
                                     const backward_block *block);
 
-/* dQ in the kernel of keys: what it has in shared memory, a consumer's operands. */
-columns attention_backward_part_of(const attention_sm90_backward_config *config);
+/* dQ in the kernel of keys: its shared memory, a consumer's operands. */
+columns attention_backward_dq_columns(const attention_sm90_backward_config *config);
 void attention_backward_describe_sums(backward_kernel *k);
 void attention_backward_describe_queries(const backward_kernel *k, backward_consumer *c);
 
-/* Gradients of the scores as a product with the keys, asynchronous; what comes of it, to the warp that adds it to the sums. */
+/*
+ * The product of the scores' gradients and the keys, asynchronous; handing the result to the warp that adds it to the
+ * sums.
+ */
 void attention_backward_issue_queries(const backward_kernel *k, backward_consumer *c);
 void attention_backward_share_queries(const backward_kernel *k, backward_consumer *c);
 void attention_backward_add_queries(const backward_kernel *k);
 
-/* The kernel that makes dQ of the sums. */
+/* The kernel that rounds the sums to dQ. */
 void attention_backward_round_queries(const attention_sm90_backward_config *config);
 
 #endif

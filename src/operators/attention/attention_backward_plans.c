@@ -60,11 +60,11 @@ const implementation attention_naive_backward_implementation = {
 
 enum {
     HEAD_MAX = 256,
-    HEADS_MAX = 320, // d + dv of a kernel that has dK and dV: they stay in registers
+    HEADS_MAX = 320, // d + dv of a kernel with dK and dV, which stay in registers
     SM90_KERNELS = 5,
     BLOCK_MAX = 128,
-    BLOCK_EASY = 96, // without overlap: of 112 some spill
-    REGISTERS = 208, // of 240: for accumulators and what they are rounded to
+    BLOCK_EASY = 96, // without overlap; some kernels of 112 spill
+    REGISTERS = 208, // of 240: for accumulators and their rounded copies
     STAGES_MAX = 4,
     STATS_BYTES = 8,      // of a query
     STATS_QUERIES = 8,    // of a CTA
@@ -73,12 +73,12 @@ enum {
     SUMS_ROW = 64         // elements of a row of the workspace's sums
 };
 
-/* What a kernel of keys reads of so many heads, and their sums, stay in L2. */
+/* Bytes that stay in L2: what a kernel of keys reads of a section of heads, and their sums. */
 static const int64_t SECTION_BYTES = 32 << 20;
 
 /*
- * Tokens of a block whose scores, slopes and their roundings fit the registers beside sums of so many columns. Without overlap
- * the roundings of the block before are gone.
+ * Tokens of a block whose scores, slopes and rounded copies fit the registers beside sums of so many columns. Without
+ * overlap the copies of the block before are gone.
  */
 static int block_for(const ckl_attention_desc *d, int64_t columns, bool overlap)
 {
@@ -88,22 +88,22 @@ static int block_for(const ckl_attention_desc *d, int64_t columns, bool overlap)
     return (int)min_i64(overlap ? BLOCK_MAX : BLOCK_EASY, max_i64(16, room / each / 16 * 16));
 }
 
-/* Can dQ come with dK and dV? Its two parts are of 64 elements, or queries; who adds to a block must be known. */
+/* Can dQ come with dK and dV? A consumer's tile of it has 64 rows. Which CTAs add to a block must be known. */
 static bool has_sums(const ckl_attention_desc *d)
 {
     return d->d > 32 && d->d <= 2 * ATTENTION_ROWS && d->d + d->dv <= SUMS_HEADS_MAX && !d->dmask &&
            !attention_score_has_blocks(d->score);
 }
 
-/* A part is a multiple of 16 queries. */
+/* A consumer's tile of dQ has a multiple of 16 queries. */
 static int queries_step(const ckl_attention_desc *d)
 {
     return d->d > ATTENTION_ROWS ? 16 : 32;
 }
 
 /*
- * Heads whose CTAs run at the same time. Those of a head begin with the same block, one after the other, so there are heads enough
- * for few of each.
+ * Heads whose CTAs run at the same time. CTAs of a head begin with the same block, one after the other, so there are
+ * many heads with few CTAs each.
  */
 static int64_t section_of(const ckl_attention_desc *d, const ckl_device_info *device)
 {
@@ -122,7 +122,7 @@ static void choose(const ckl_attention_desc *d, const ckl_device_info *device, a
     c->products = has_sums(d) && c->consumers == 2 ? 5 : 7;
     c->overlap = false; // larger blocks gain more: 7 % at d128 and d64
     c->block = block_for(d, c->apart ? max_i64(d->d, d->dv) : d->d + d->dv, c->overlap);
-    c->block = (int)max_i64(16, c->block - (d->mask == CKL_ATTENTION_MASK_NONE ? 0 : 16)); // a mask wants registers
+    c->block = (int)max_i64(16, c->block - (d->mask == CKL_ATTENTION_MASK_NONE ? 0 : 16)); // a mask takes registers
     c->keys = block_for(d, d->d, true);
     if (c->products == 5)
         c->block = (int)min_i64(c->block / queries_step(d) * queries_step(d), d->d > ATTENTION_ROWS ? 64 : 96);
@@ -190,18 +190,18 @@ static ckl_status admit(const char *who, const void *desc, const ckl_device_info
     return CKL_OK;
 }
 
-/* Stats of queries; sums of dQ; how many CTAs have added to a block of these. */
-typedef struct workspace_parts {
+/* Stats of queries; sums of dQ; for each block of sums, how many CTAs have added. */
+typedef struct workspace_layout {
     int64_t sums, turns, bytes;
-} workspace_parts;
+} workspace_layout;
 
-static workspace_parts workspace_of(const ckl_attention_desc *d, const attention_sm90_backward_config *c)
+static workspace_layout workspace_of(const ckl_attention_desc *d, const attention_sm90_backward_config *c)
 {
     const int64_t of_batch = ceil_div(d->q, c->block),
                   heads = product_i64(d->batch, d->heads); // attention_backward_block_number():
     const int64_t blocks =
         d->ragged ? product_i64(d->heads, sum_i64(d->q_total / c->block, d->batch)) : product_i64(heads, of_batch);
-    workspace_parts w = { .bytes = product_i64(product_i64(heads, of_batch * c->block), STATS_BYTES) };
+    workspace_layout w = { .bytes = product_i64(product_i64(heads, of_batch * c->block), STATS_BYTES) };
     if (c->products == 7)
         return w;
     w.sums = round_up(w.bytes, PLAN_WORKSPACE_ALIGNMENT);
@@ -232,7 +232,7 @@ static ckl_status launch_sm90_backward(const ckl_plan *plan, const void *args, c
         FAIL(CKL_INVALID, "attention %s: a pointer is not aligned to 16 bytes; impl=naive_backward takes any",
              plan->impl->name);
     attention_params params = attention_params_of(d, x, c->consumers * ATTENTION_ROWS);
-    const workspace_parts w = workspace_of(d, c);
+    const workspace_layout w = workspace_of(d, c);
     const char *workspace = plan_workspace(plan, x->workspace);
     params.stats = workspace;
     params.stats_rows = (uint32_t)round_up(d->q, c->block);
@@ -264,7 +264,7 @@ const implementation attention_sm90_backward_implementation = {
     .workspace_bytes = workspace_sm90_backward,
 };
 
-/* sm90_backward_unordered: by name, because its results depend on the order in which CTAs come */
+/* sm90_backward_unordered: by force alone, as results depend on the order in which CTAs come */
 
 static ckl_status choose_sm90_backward_unordered(const void *desc, const ckl_device_info *device, void *config)
 {

@@ -1,12 +1,12 @@
 /*
- * attention_backward_queries.c - dQ in the kernel of keys: dS goes through shared memory, dQ^T = K^T * dS^T is over the keys of both
- * consumers, and a CTA adds what its keys give to sums in f32 in the workspace. A last kernel rounds these.
+ * attention_backward_queries.c - dQ in the kernel of keys: dS goes through shared memory, dQ^T = K^T * dS^T takes the
+ * keys of both consumers, and each CTA adds its result to f32 sums in the workspace, which a last kernel rounds.
  *
- * Each consumer computes a part of dQ^T of 64 rows: 64 of up to 128 elements of all queries of a block, or up to 64 elements of
- * half of them. A warp has 16 rows, and what it holds lies in the workspace thread by thread, so that all accesses are contiguous;
- * nobody but the last kernel has to know. Warps whose rows are past the last element leave nothing. A warp of the producer adds by
- * TMA, which the L2 does, and where sums are ordered it waits for its turn: the CTAs that see a block come in the order of their keys,
- * which is that of the CTAs, so that none waits for one that has not begun.
+ * Each consumer computes a tile of 64 rows of dQ^T: 64 of up to 128 elements for all queries of a block, or up to 64
+ * elements for half of the queries. A warp has 16 rows; they lie in the workspace thread by thread, so all accesses are
+ * contiguous, and only the last kernel needs to know the order. Warps whose rows are past the last element leave
+ * nothing. A warp of the producer adds by TMA, in L2. Where sums are ordered it waits for its turn: CTAs add to a block
+ * in the order of their keys. That is the order of the CTAs, so none waits for one that has not begun.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
@@ -19,7 +19,7 @@ enum {
     OUT_VECTOR = 8,     // elements of 16 bytes
 };
 
-columns attention_backward_part_of(const attention_sm90_backward_config *c)
+columns attention_backward_dq_columns(const attention_sm90_backward_config *c)
 {
     return attention_columns_of(c->form.d > ROWS ? c->block : c->block / c->consumers);
 }
@@ -39,16 +39,16 @@ int64_t attention_backward_sums_smem(const attention_sm90_backward_config *c)
 {
     if (c->products != 5)
         return 0;
-    const columns part = attention_backward_part_of(c);
-    const int halves = c->block / part.used;
-    return SLOPE_BUFFERS * c->consumers * halves * attention_columns_bytes(part, ROWS) +
+    const columns dq = attention_backward_dq_columns(c);
+    const int halves = c->block / dq.used;
+    return SLOPE_BUFFERS * c->consumers * halves * attention_columns_bytes(dq, ROWS) +
            attention_backward_sums_bytes(c) + 16;
 }
 
 /* Where the threads of the consumers have their vectors: (VECTOR,LANES,VECTORS,WARPS,CONSUMERS). */
 static layout layout_of_sums(const attention_sm90_backward_config *c)
 {
-    const int vectors = attention_backward_part_of(c).used / 8, of_warp = VECTOR * 32 * vectors;
+    const int vectors = attention_backward_dq_columns(c).used / 8, of_warp = VECTOR * 32 * vectors;
     const int rows = attention_columns_of(c->form.d).used, warps = rows < ROWS ? rows / 16 : ROWS / 16;
     return make_layout(shape(VECTOR, 32, vectors, warps, c->consumers),
                        stride(1, VECTOR, VECTOR * 32, of_warp, warps * of_warp));
@@ -64,7 +64,7 @@ static val has_rows(const attention_sm90_backward_config *c, val consumer, val w
     return lt(number, imm(rows / 16));
 }
 
-/* Blocks of the queries of a head, without those of sequences. */
+/* Blocks of the queries of a head, if not ragged. */
 static val blocks_of(const attention_values *p, int block)
 {
     return div(p->stats_rows, imm(block));
@@ -84,19 +84,19 @@ void attention_backward_describe_sums(backward_kernel *k)
 {
     const attention_sm90_backward_config *c = k->cfg;
     const ckl_dtype dtype = k->form.dtype;
-    k->part = attention_backward_part_of(c);
-    k->halves = k->block / k->part.used;
+    k->dq_columns = attention_backward_dq_columns(c);
+    k->halves = k->block / k->dq_columns.used;
     const int tiles = SLOPE_BUFFERS * c->consumers * k->halves, rows = rows_of_sums(c);
     k->tmaSums = make_tma(k->p.SUMS, F32, 2, rows, SUMS_COLUMNS, 0);
     k->sSlopes = smem_tensor("dS", dtype,
-                             attention_chunks_layout(dtype, k->part, ROWS, k->part.chunks, tiles,
-                                                     attention_columns_bytes(k->part, ROWS) / 2),
+                             attention_chunks_layout(dtype, k->dq_columns, ROWS, k->dq_columns.chunks, tiles,
+                                                     attention_columns_bytes(k->dq_columns, ROWS) / 2),
                              1024);
     k->sSums = smem_tensor("dQ", F32, make_layout(shape(rows, SUMS_COLUMNS), stride(SUMS_COLUMNS, 1)), 128);
     k->sums = make_pipeline("dQ barriers", 1, c->consumers * WARPGROUP / 32, 1);
 }
 
-/* The tile of dS of a consumer's keys and a half of the queries. */
+/* The tile of dS for a consumer's keys and a half of the queries. */
 static val tile_of_slopes(const backward_kernel *k, val buffer, val consumer, int half)
 {
     return add(mul(add(mul(buffer, imm(k->cfg->consumers)), consumer), imm(k->halves)), imm(half));
@@ -105,20 +105,20 @@ static val tile_of_slopes(const backward_kernel *k, val buffer, val consumer, in
 void attention_backward_describe_queries(const backward_kernel *k, backward_consumer *c)
 {
     const int consumers = k->cfg->consumers, tiles = SLOPE_BUFFERS * consumers * k->halves;
-    c->dq_mma = attention_warpgroup_mma(k->form.dtype, k->part.used, "SS");
+    c->dq_mma = attention_warpgroup_mma(k->form.dtype, k->dq_columns.used, "SS");
     tensor sKt = attention_transposed_chunks(k->sX1, k->d, consumers, attention_columns_bytes(k->d, ROWS) / 2);
     tensor sSlopest =
-        attention_transposed_chunks(k->sSlopes, k->part, tiles, attention_columns_bytes(k->part, ROWS) / 2);
+        attention_transposed_chunks(k->sSlopes, k->dq_columns, tiles, attention_columns_bytes(k->dq_columns, ROWS) / 2);
     c->tCrKt = descriptors_A(&c->dq_mma, sKt);          // (D/64,MMA_K,CONSUMERS)
     c->tCrSlopes = descriptors_B(&c->dq_mma, sSlopest); // (1,MMA_K,TILES)
-    c->dq = k->halves == 1 ? c->slopes : fragment_C(&c->dq_mma, ROWS, k->part.used);
+    c->dq = k->halves == 1 ? c->slopes : fragment_C(&c->dq_mma, ROWS, k->dq_columns.used);
     c->turn = variable(U32, imm(SLOPE_BUFFERS - 1));
 }
 
-/* dS^T as a thread has it, keys by queries, into this consumer's tiles. */
+/* Stores dS^T, keys by queries, to this consumer's tiles. */
 static void store_slopes(const backward_kernel *k, const backward_consumer *c)
 {
-    const columns n = k->part;
+    const columns n = k->dq_columns;
     tiled_mma mma = attention_warpgroup_mma(k->form.dtype, n.subtile, "SS");
     for (int half = 0; half < k->halves; half++) {
         tensor sTile = slice(k->sSlopes, _, _, _, tile_of_slopes(k, c->turn, c->index, half)); // (ROWS,CHUNK,CHUNKS)
@@ -132,8 +132,8 @@ static void store_slopes(const backward_kernel *k, const backward_consumer *c)
 }
 
 /*
- * dQ^T of this consumer's part; asynchronous. With two buffers of dS one barrier a step is enough: whoever comes to it has done with
- * the products of the step before, so the buffer of that one is free for the next step.
+ * This consumer's tile of dQ^T; asynchronous. With two buffers of dS one barrier a step is enough: who arrives has
+ * finished the products of the step before, so that step's buffer is free for the next one.
  */
 void attention_backward_issue_queries(const backward_kernel *k, backward_consumer *c)
 {
@@ -154,7 +154,7 @@ void attention_backward_issue_queries(const backward_kernel *k, backward_consume
     mma_commit();
 }
 
-/* This consumer's part into shared memory, in vectors of the threads. */
+/* This consumer's sums to shared memory, each thread's vectors together. */
 void attention_backward_share_queries(const backward_kernel *k, backward_consumer *c)
 {
     const layout by_threads = layout_of_sums(k->cfg);
@@ -163,7 +163,7 @@ void attention_backward_share_queries(const backward_kernel *k, backward_consume
     pipeline_state sums = { imm_as(U32, 0), c->turn, 1 };
     pipeline_wait_empty(&k->sums, &sums);
     IF(has_rows(k->cfg, c->index, in_consumer))
-        for (int i = 0; i < k->part.used / 8; i++) {
+        for (int i = 0; i < k->dq_columns.used / 8; i++) {
             tensor some = fragment(F32, compact(leaf(VECTOR)));
             for (int v = 0; v < VECTOR; v++)
                 set(some, v, at(c->dq, i * VECTOR + v));
@@ -176,7 +176,7 @@ void attention_backward_share_queries(const backward_kernel *k, backward_consume
     assign(c->turn, bit_xor(c->turn, imm(1)));
 }
 
-/* How many CTAs add to a block before this one: those of earlier keys that some query of it sees. */
+/* How many CTAs add to a block before this one: those with earlier keys that some query of the block sees. */
 static val turn_of(const backward_kernel *k, val block)
 {
     const int rows = k->cfg->consumers * ROWS;
@@ -187,7 +187,7 @@ static val turn_of(const backward_kernel *k, val block)
     return sub(own, div(convert(U32, max(key, imm_as(I32, 0))), imm(rows)));
 }
 
-/* One thread: adds what the consumers have left in shared memory to the sums. */
+/* For one thread: adds the consumers' results in shared memory to the sums. */
 void attention_backward_add_queries(const backward_kernel *k)
 {
     pipeline_state at = consumer_state(&k->sums);
@@ -229,26 +229,26 @@ void attention_backward_add_queries(const backward_kernel *k)
 
 /* The kernel that rounds */
 
-/* The part of a block that a CTA has: its first query and element; the block's number, and whether the sequence has it. */
-typedef struct part_place {
+/* Where a CTA's tile of dQ begins, a query and an element; the number of its block, and whether the sequence has it. */
+typedef struct dq_place {
     val index, head, batch, token, column;
     val number, exists;
     sequence s;
-} part_place;
+} dq_place;
 
-static part_place place_of_part(const attention_values *p, const attention_sm90_backward_config *cfg)
+static dq_place place_of_dq(const attention_values *p, const attention_sm90_backward_config *cfg)
 {
     val number = div(cta_x(), imm(cfg->consumers)), blocks = blocks_of(p, cfg->block), block = rem(number, blocks);
     val heads = div(number, blocks), zero = imm_as(U32, 0);
-    const int queries = attention_backward_part_of(cfg).used;
+    const int queries = attention_backward_dq_columns(cfg).used;
     tile_grid grid = { .ragged = cfg->form.ragged, TILE_GRID_VALUES(*p) };
-    part_place x = { .index = rem(cta_x(), imm(cfg->consumers)), .head = rem(heads, p->heads), .column = zero };
+    dq_place x = { .index = rem(cta_x(), imm(cfg->consumers)), .head = rem(heads, p->heads), .column = zero };
     x.batch = div(heads, p->heads);
     x.s = attention_sequence_of(&grid, x.batch);
     const backward_block of = { x.batch, x.head, x.s.q_at, block };
     x.token = mul(block, imm(cfg->block));
     x.exists = lt(x.token, x.s.q);
-    x.number = select(x.exists, attention_backward_block_number(p, cfg, &of), zero); // one that may be read
+    x.number = select(x.exists, attention_backward_block_number(p, cfg, &of), zero); // else one that may be read
     if (queries < cfg->block)
         x.token = add(x.token, mul(x.index, imm(queries)));
     else
@@ -257,14 +257,14 @@ static part_place place_of_part(const attention_values *p, const attention_sm90_
 }
 
 /*
- * A consumer's part as it was left: each thread's vectors. Where sums are not ordered nobody is the first, so they must be zeros
- * before the next run; else what no CTA has added to is left out.
+ * The sums of a consumer, each thread's vectors as it left them. Where sums are not ordered no CTA is the first, so
+ * they must be zeroed for the next run; else blocks that no CTA has added to are left out.
  */
 static tensor take_sums(const attention_values *p, const attention_sm90_backward_config *cfg, const tiled_mma *mma,
-                        const part_place *x)
+                        const dq_place *x)
 {
     val number = x->number, index = x->index;
-    const int queries = attention_backward_part_of(cfg).used;
+    const int queries = attention_backward_dq_columns(cfg).used;
     tensor acc = fragment_C(mma, ROWS, queries), zeros = fragment(F32, compact(leaf(VECTOR)));
     tensor gBlock = gmem_tensor(p->sums, F32, layout_of_sums(cfg));
     gBlock.address = add(gBlock.address, mul(convert(U64, number), imm_as(U64, attention_backward_sums_bytes(cfg))));
@@ -286,11 +286,11 @@ static tensor take_sums(const attention_values *p, const attention_sm90_backward
     return acc;
 }
 
-/* Queries in shared memory to dQ, in vectors; what is past the last query or element is left out. */
-static void store_queries(const attention_values *p, const attention_sm90_backward_config *cfg, const part_place *x,
+/* Stores dQ from shared memory, in vectors, but for what is past the last query or element. */
+static void store_queries(const attention_values *p, const attention_sm90_backward_config *cfg, const dq_place *x,
                           tensor sDQ)
 {
-    const int lanes = ROWS / OUT_VECTOR, queries = attention_backward_part_of(cfg).used;
+    const int lanes = ROWS / OUT_VECTOR, queries = attention_backward_dq_columns(cfg).used;
     const attention_form *form = &cfg->form;
     val batch = form->ragged ? imm_as(U32, 0) : x->batch;
     layout all = make_layout(shape(p->q, form->d, p->heads, p->all_heads),
@@ -310,18 +310,18 @@ static void store_queries(const attention_values *p, const attention_sm90_backwa
     }
 }
 
-/* A CTA has a consumer's part of a block. */
+/* Each CTA takes one consumer's sums of a block. */
 void attention_backward_round_queries(const attention_sm90_backward_config *cfg)
 {
     launch_bounds(WARPGROUP, 0);
     attention_values p = params_of(attention);
-    const columns part = attention_backward_part_of(cfg);
-    tiled_mma mma = attention_warpgroup_mma(cfg->form.dtype, part.used, "SS");
+    const columns dq = attention_backward_dq_columns(cfg);
+    tiled_mma mma = attention_warpgroup_mma(cfg->form.dtype, dq.used, "SS");
     tensor sDQ =
-        smem_tensor("dQ", cfg->form.dtype, make_layout(shape(ROWS, part.used), stride(1, ROWS + PAD)), 16); // (D,Q)
+        smem_tensor("dQ", cfg->form.dtype, make_layout(shape(ROWS, dq.used), stride(1, ROWS + PAD)), 16); // (D,Q)
     grid_wait();
     launch_dependents();
-    const part_place x = place_of_part(&p, cfg);
+    const dq_place x = place_of_dq(&p, cfg);
     tensor acc = take_sums(&p, cfg, &mma, &x);
     stmatrix_C(&mma, slice(acc, _, 0, _), sDQ, thread());
     cta_sync();

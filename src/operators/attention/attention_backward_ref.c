@@ -1,4 +1,4 @@
-/* attention_backward_ref.c - the gradients by their definition in double, a row at a time, and what a kernel's may be off. */
+/* attention_backward_ref.c - the gradients by their definition in double, a row at a time, with error bounds. */
 #include <math.h>
 
 #include "base/dtype.h"
@@ -13,7 +13,7 @@ typedef struct place {
     int64_t batch, head, token;
 } place;
 
-/* One query, one key: what is read once of each. */
+/* What is read once of a query, and of a key. */
 typedef struct query {
     place at;
     double q[HEAD_MAX], dout[HEAD_MAX];
@@ -33,7 +33,7 @@ static void read_row(const ckl_attention_desc *d, int tensor, const void *from, 
     dtype_read_run(d->dtype, from, first, s.d, to);
 }
 
-/* The sum of the products of two rows; that of their absolute values is added to *size. */
+/* The dot product of two rows; the sum of the terms' absolute values is added to *size. */
 static double dot(const double *x, const double *y, int64_t count, double *size)
 {
     double sum = 0;
@@ -53,7 +53,7 @@ static void read_query(const ckl_attention_desc *d, void *const *host, place at,
     read_row(d, ATTENTION_O, host[DOUT], at, x->dout);
     read_row(d, ATTENTION_O, host[O], at, o);
     x->delta = dot(x->dout, o, d->dv, &x->delta_size);
-    const int64_t rows = d->q_total ? d->q_total : d->q; // a sequence of a ragged problem has its rows among all
+    const int64_t rows = d->q_total ? d->q_total : d->q; // sequences of a ragged problem are packed
     x->lse = dtype_read(CKL_F32, host[LSE], (at.batch * d->heads + at.head) * rows + at.token);
 }
 
@@ -64,7 +64,10 @@ static void read_key(const ckl_attention_desc *d, void *const *host, place at, k
     read_row(d, ATTENTION_V, host[V], at, x->v);
 }
 
-/* The weight of a key and its slope, with errors: a tensor core cuts sums at 2^-24 of the largest or so, exponents are f32. */
+/*
+ * The weight of a key and its slope, with errors: a tensor core truncates sums at about 2^-24 of the largest term,
+ * exponents are f32.
+ */
 typedef struct pair {
     double weight, weight_error, slope, slope_error;
     double of_mask; // the slope before the soft cap's derivative
@@ -102,7 +105,7 @@ static bool sees(const ckl_attention_desc *d, int64_t i, int64_t j)
     return (!d->left || j > own - d->left) && (!(d->causal || d->right) || j <= own + d->right);
 }
 
-/* Is a factor beyond the type that tensor cores read it in? Infinities meet zeros and each other then. */
+/* Does a factor overflow the type that tensor cores read? Then infinities meet zeros and each other. */
 static bool overflows(const ckl_attention_desc *d, const pair *x)
 {
     const double largest = d->dtype == CKL_F16 ? 0x1p15 : 0x1p126;
@@ -110,7 +113,7 @@ static bool overflows(const ckl_attention_desc *d, const pair *x)
     return isfinite(factors) && factors > largest;
 }
 
-/* Adds one pair's part of a row of a gradient. Factors below the type's smallest normal number are rounded more coarsely. */
+/* Adds one pair to a row of a gradient. Factors below the type's smallest normal number are rounded more coarsely. */
 static void add_pair(const ckl_attention_desc *d, void *const *host, const query *q, const key *k, reference_slice *out)
 {
     const pair x = pair_of(d, host, q, k);

@@ -1,10 +1,10 @@
-/* attention_backward_stats.c - what the gradients need to know of every query, and the gradients of sinks, which follow from it. */
+/* attention_backward_stats.c - the stats of every query, and the gradients of sinks, which follow from them. */
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
 
 enum {
     STATS_THREADS = 128,
-    STATS_LANES = 16, // that take a query together
+    STATS_LANES = 16, // that share a query
     VECTOR = 8,       // elements of 16 bytes
     SINK_THREADS = 512,
     SINK_FLIGHT = 4, // queries whose stats a thread loads at a time
@@ -13,11 +13,11 @@ enum {
 /* The sum over the lanes of a query of dO * O. */
 static val delta_of(const attention_values *p, const attention_form *form, val exists, val batch, val head, val token)
 {
-    val part = rem(thread(), imm(STATS_LANES)), sum = variable(F32, immf(0));
+    val column_lane = rem(thread(), imm(STATS_LANES)), sum = variable(F32, immf(0));
     layout all = make_layout(shape(form->dv, p->q, p->heads, p->all_heads),
                              stride(1, p->ld[ATTENTION_O], p->ld_head[ATTENTION_O], p->ld_batch[ATTENTION_O]));
     for (int first = 0; first < form->dv; first += VECTOR * STATS_LANES) {
-        val vector = add(part, imm(first / VECTOR));
+        val vector = add(column_lane, imm(first / VECTOR));
         IF(logical_and(exists, lt(vector, imm(form->dv / VECTOR)))) {
             tensor rO = fragment(form->dtype, compact(leaf(VECTOR))),
                    rDout = fragment(form->dtype, compact(leaf(VECTOR)));
@@ -34,7 +34,7 @@ static val delta_of(const attention_values *p, const attention_form *form, val e
     return sum;
 }
 
-/* Zeros for all keys of a query: the kernel of queries does not come to those that it does not see. */
+/* Zeros for all keys of a query: the kernel of queries skips those that it does not see. */
 static void clear_mask_gradient(const attention_values *p, const attention_form *form, val head, val token)
 {
     tensor gRow = slice(attention_mask_gradient_of(form, p, head), token, _); // (KV)
@@ -42,7 +42,7 @@ static void clear_mask_gradient(const attention_values *p, const attention_form 
         set(gRow, key, convert(form->dtype, immf(0)));
 }
 
-/* The first of a block's queries: nobody has added to its sums. */
+/* For the first query of a block: no CTA has added to its sums. */
 static void clear_turn(const attention_values *p, const attention_sm90_backward_config *cfg, val token,
                        backward_block block)
 {
@@ -120,7 +120,7 @@ void attention_backward_sinks(void)
     LOOP_FROM(batch, imm_as(U32, 0), batches, imm_as(U32, 1)) {
         LOOP_FROM(first, thread(), p.stats_rows, imm(SINK_THREADS * SINK_FLIGHT)) {
             val offset[SINK_FLIGHT], delta[SINK_FLIGHT];
-            for (int i = 0; i < SINK_FLIGHT; i++) { // those past the last one have no weight
+            for (int i = 0; i < SINK_FLIGHT; i++) { // queries past the last one have no weight
                 val row = add(first, imm(i * SINK_THREADS)), there = min(row, sub(p.stats_rows, imm(1)));
                 offset[i] = select(lt(row, p.stats_rows), at(gStats, there, 0, batch), immf(-INFINITY));
                 delta[i] = at(gStats, there, 1, batch);

@@ -1,10 +1,12 @@
-/* attention_backward_store.c - gradients from accumulators to memory: by TMA, or pair by pair where sequences lie one behind the other. */
+/*
+ * attention_backward_store.c - stores gradients from accumulators: by TMA, or pair by pair where sequences are packed.
+ */
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
 
 enum { BARRIER_CONSUMER = 1 }; // named, + consumer: its 128 threads before they store
 
-/* A gradient through the memory of the rows that it is of, all chunks by one group of TMA stores. */
+/* Stores a gradient through the shared memory of its rows, all chunks by one group of TMA stores. */
 static void store(const backward_kernel *k, const backward_consumer *c, const tma_copy *tma, tensor acc, tensor sX,
                   columns n)
 {
@@ -22,7 +24,7 @@ static void store(const backward_kernel *k, const backward_consumer *c, const tm
     }
 }
 
-/* The same of a sequence, from registers, two elements at a time: a box of TMA would reach into the next one. */
+/* The same for a sequence, from registers, two elements at a time: a TMA box would reach into the next sequence. */
 static void store_ragged(const backward_kernel *k, const backward_consumer *c, int which, tensor acc, columns n)
 {
     tiled_mma mma = attention_warpgroup_mma(k->form.dtype, n.subtile, "SS");
@@ -52,7 +54,7 @@ void attention_backward_store_gradients(const backward_kernel *k, const backward
             store_ragged(k, c, ATTENTION_V, c->d2, k->dv);
         return;
     }
-    if (k->with_queries) // all are done with the rows' memory, where each consumer reads every row
+    if (k->with_queries) // all are done with the rows' memory: each consumer reads every row
         named_sync(imm(BARRIER_CONSUMER), k->cfg->consumers * WARPGROUP);
     else
         named_sync(add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP);

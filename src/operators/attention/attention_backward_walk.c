@@ -1,8 +1,8 @@
-/* attention_backward_walk.c - which rows a CTA of attention's gradients owns, and which blocks it goes through. */
+/* attention_backward_walk.c - the rows that a CTA of attention's gradients owns, and the blocks it goes through. */
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
 
-/* The first block of Y, and the one behind the last, that some of the CTA's rows see: none where they are equal. */
+/* The range of blocks of Y that some of the CTA's rows see; empty where first = end. */
 static void find_blocks(backward_kernel *k)
 {
     const attention_values *p = &k->p;
@@ -24,7 +24,7 @@ static void find_blocks(backward_kernel *k)
     k->end = max(div(add(convert(U32, max(end, imm_as(I32, 0))), imm(block - 1)), imm(block)), k->first);
 }
 
-/* From here on the problem is the sequence: its lengths and its diagonal. Rows past its end have no blocks. */
+/* Makes the sequence the problem: its lengths and its diagonal. Rows past its end have no blocks. */
 static void enter_sequence(backward_kernel *k)
 {
     attention_values *p = &k->p;
@@ -92,7 +92,7 @@ static void turn_over(const backward_kernel *k, backward_walk *w)
     assign(w->block, select(turn, down ? sub(k->end, imm(1)) : k->first, next));
 }
 
-/* A window of blocks of a step's head: skipped where they are past the last one. */
+/* A window of blocks of a step's head; blocks past the last one are skipped. */
 typedef struct window_of {
     const backward_kernel *k;
     const backward_walk *w;
@@ -111,7 +111,10 @@ static val kind_of(const void *of, val number)
     return select(lt(n, k->end), kind, imm_as(I32, CKL_ATTENTION_SKIP));
 }
 
-/* On to the next block that is not skipped. With `together` all lanes walk, and ptxas sees the numbers to be the same. */
+/*
+ * Moves to the next block that is not skipped. With `together` all lanes walk, and ptxas sees that their numbers are
+ * equal.
+ */
 static void skip_blocks(const backward_kernel *k, backward_walk *w, bool together)
 {
     FOREVER {

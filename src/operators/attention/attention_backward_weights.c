@@ -1,4 +1,4 @@
-/* attention_backward_weights.c - in attention's gradients: products become scores, these weights, and slopes gradients. */
+/* attention_backward_weights.c - attention's gradients: products become scores, scores weights, slopes gradients. */
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
 
@@ -11,7 +11,7 @@ tensor attention_backward_stats_of(const backward_kernel *k, val head)
                  _, _, all);
 }
 
-/* Among those of its consumer. */
+/* The thread's number in its consumer. */
 val attention_backward_thread(void)
 {
     return rem(thread(), imm(WARPGROUP));
@@ -32,7 +32,7 @@ static tile_rows rows_of(const backward_kernel *k, const backward_consumer *c, c
     };
 }
 
-/* Keys past the last one, and those that a row does not see. */
+/* Hides keys past the last one, and keys that a row does not see. */
 static void hide_keys(const backward_kernel *k, backward_consumer *c, val block)
 {
     tile_grid grid = {
@@ -44,8 +44,8 @@ static void hide_keys(const backward_kernel *k, backward_consumer *c, val block)
 }
 
 /*
- * Queries that do not see a row's key. Those past the last one have no weights. Keys past the last one need none where they are
- * rows that nobody stores, but they must not reach dQ.
+ * Hides queries that do not see a row's key. Queries past the last one have no weights anyway. Keys past the last one
+ * are rows that nobody stores, but they must not reach dQ.
  */
 static void hide_queries(const backward_kernel *k, backward_consumer *c, val block)
 {
@@ -93,7 +93,7 @@ backward_stats attention_backward_find_stats(const backward_kernel *k, const bac
     return s;
 }
 
-/* Of value i. */
+/* The stat for value i. */
 static val stat_of(const backward_stats *s, const backward_consumer *c, int64_t i)
 {
     return s->of[s->of_columns ? i / 4 * 2 + i % 2 : attention_online_row_of(c->scores, i)];
@@ -112,7 +112,7 @@ void attention_backward_load_row_stats(const backward_kernel *k, backward_consum
     }
 }
 
-/* Scores become what a soft cap and a custom score make of them, and bends the derivatives. */
+/* Applies the soft cap and the custom score to the scores; bends become the derivatives. */
 static void cap(const backward_kernel *k, backward_consumer *c)
 {
     attention_cap_scores(c->scores, k->p.factor);
@@ -147,7 +147,7 @@ static void pair_at(const pairs *p, int64_t i, val *query, val *key)
     *key = p->of_keys ? row : column;
 }
 
-/* A bias, or hidden keys. What it has for tokens past the last ones is of no matter: the last one's. */
+/* Applies the mask: a bias, or hidden keys. Tokens past the last one read the last one's, which does not matter. */
 static void mask_pairs(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_walk *w)
 {
     const attention_values *p = &k->p;
@@ -182,7 +182,7 @@ static void score_pairs(const backward_kernel *k, backward_consumer *c, tensor c
     attention_custom_share_end();
 }
 
-/* Where a custom score leaves a block as it is, its slope is 1. */
+/* Applies the custom score. Where it leaves a block as it is, the derivative is 1. */
 static void score_block(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_walk *w)
 {
     if (k->form.softcap)
@@ -202,7 +202,7 @@ static void score_block(const backward_kernel *k, backward_consumer *c, tensor c
         score_pairs(k, c, cS, w);
 }
 
-/* Scores become weights; bends are made on the way. */
+/* Scores become weights; bends are found on the way. */
 void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_stats *offset,
                               const backward_walk *w)
 {

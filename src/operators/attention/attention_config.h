@@ -97,16 +97,16 @@ typedef struct attention_fields {
 
 attention_strides attention_strides_from(const attention_fields *fields);
 
-/* Strides that are 0 follow from the sizes inside of them, in the order of the layout. */
+/* Strides that are 0 follow from the inner sizes, in the order of the layout. */
 ckl_status attention_check_strides(const char *op, ckl_attention_layout layout, const attention_fields *fields);
 
 /* No two elements of an output share memory. */
 ckl_status attention_check_apart(const char *op, const char *tensor, const attention_strides *s);
 
-/* A score that cannot be: times any scale it is finite, so that rows without keys need no special care. */
+/* Less than any score, yet finite times any scale, so rows without keys need no special care. */
 #define ATTENTION_FLOOR (-0x1p100)
 
-/* Parameters of all kernels; arrays in the order of the tensors. A kernel has those of them that it uses. */
+/* Parameters of all kernels; arrays in the order of the tensors. A kernel has those that it uses. */
 #define ATTENTION_PARAMS(X, owner)                                                                   \
     X(owner, tensor, Q)                                                                              \
     X(owner, tensor, K)                                                                              \
@@ -241,15 +241,15 @@ int64_t attention_backward_sums_bytes(const attention_sm90_backward_config *conf
 void attention_sm90_backward(const void *config, int kernel);
 
 /*
- * The stats of a query: -lse in units of log2, -inf where it has no weights, and delta = dout * o. (ROWS,STATS,HEADS), with
- * stats_rows rows of which those past the last query have no weights. The kernels that make them, and sum them up for sinks.
+ * The stats of a query: -lse in units of log2, -inf where it has no weights, and delta = dout * o. (ROWS,STATS,HEADS);
+ * of the stats_rows rows those past the last query have no weights. One kernel makes them, another sums them for sinks.
  */
 enum { ATTENTION_STATS = 2 };
 
 void attention_backward_stats(const attention_sm90_backward_config *config);
 void attention_backward_sinks(void);
 
-/* What attention_plans.c has for all. */
+/* attention_plans.c, for all implementations. */
 attention_form attention_form_of(const ckl_attention_desc *desc);
 ckl_status attention_check_form(const char *who, ckl_direction direction, const ckl_attention_desc *desc,
                                 const attention_form *form);

@@ -1,6 +1,7 @@
 /*
- * attention_cost.c - what the Hopper kernels are believed to take: products and exponentials of the blocks that their tiles see. The
- * rates are those that long problems reached on an H200 (bench/notes/attention.md), so they have the waits of a block in them.
+ * attention_cost.c - predicted times of the Hopper kernels: products and exponentials of the blocks that their tiles
+ * see. Rates are those that long problems reached on an H200 (bench/notes/attention.md), so the waits within a block
+ * are in them.
  */
 #include <math.h>
 
@@ -11,7 +12,7 @@ static const double PRODUCTS = 1600, // of tensor cores of an SM in a cycle
     TILE = 1000, START = 3000,       // cycles of a tile, and of a launch
     CYCLES = 1.7e3, BYTES = 4.2e6;   // in a us
 
-/* Keys that a query sees, in the mean: of some queries in equal distances. */
+/* The mean number of keys that a query sees, over a few queries at equal distances. */
 static double keys_seen(const ckl_attention_desc *d)
 {
     enum { QUERIES = 16 };
@@ -25,7 +26,7 @@ static double keys_seen(const ckl_attention_desc *d)
     return sum / QUERIES;
 }
 
-/* So many tiles of rows, each with blocks of columns of which it sees `seen`, whose products have `depth` factors in all. */
+/* The cost of `tiles` tiles of rows, each of which sees `seen` columns, whose products have `depth` factors in all. */
 static plan_cost of_tiles(const ckl_attention_desc *d, const ckl_device_info *device, double tiles, double rows,
                           double columns, double seen, double depth, bool drawn)
 {

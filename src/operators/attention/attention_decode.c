@@ -18,7 +18,7 @@ static attention_fields fields_of(ckl_attention_decode_desc *x, int tensor)
         [DECODE_K_NEW] = ATTENTION_FIELDS(x, k_new, x->batch, x->kv_heads, x->q, x->d),
         [DECODE_V_NEW] = ATTENTION_FIELDS(x, v_new, x->batch, x->kv_heads, x->q, x->dv),
     };
-    const bool of_key = x->latent && (tensor == ATTENTION_V || tensor == DECODE_V_NEW); // where its values are
+    const bool of_key = x->latent && (tensor == ATTENTION_V || tensor == DECODE_V_NEW); // values are in the keys
     attention_fields f = all[of_key ? tensor - 1 : tensor];
     f.d = all[tensor].d;
     return f;

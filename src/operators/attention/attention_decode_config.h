@@ -69,7 +69,7 @@ enum { DECODE_K_NEW = ATTENTION_TENSORS, DECODE_V_NEW, DECODE_TENSORS };
 
 attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *desc, int tensor);
 
-/* Parameters of all kernels; arrays in the order of the tensors. A kernel has those of them that it uses. */
+/* Parameters of all kernels; arrays in the order of the tensors. A kernel has those that it uses. */
 #define ATTENTION_DECODE_PARAMS(X, owner)                                            \
     X(owner, tensor, K)                                                              \
     X(owner, pointer, x, [DECODE_TENSORS])                                           \
@@ -102,7 +102,7 @@ KERNEL_PARAMS(attention_decode, ATTENTION_DECODE_PARAMS);
 extern const implementation attention_decode_latent_implementation, attention_decode_sm80_implementation,
     attention_decode_naive_implementation;
 
-/* What attention_decode_plans.c has for all. */
+/* attention_decode_plans.c, for all implementations. */
 attention_decode_form attention_decode_form_of(const ckl_attention_decode_desc *desc);
 ckl_status attention_decode_check_form(const char *who, const ckl_attention_decode_desc *desc,
                                        const attention_decode_form *have);
@@ -111,7 +111,7 @@ int64_t attention_decode_rows_of(const ckl_attention_decode_desc *desc); // of a
 /* Rows start at 16-byte boundaries, at distances that 32 bits can count. */
 ckl_status attention_decode_check_strides(const char *who, const ckl_attention_decode_desc *desc);
 
-/* Of kernels whose CTAs take so many rows and `split` keys: CTAs, workspace, the launch. */
+/* For kernels whose CTAs take `rows` rows and `split` keys: CTAs, workspace, launch. */
 int64_t attention_decode_ctas(const ckl_attention_decode_desc *desc, int rows, int split);
 int64_t attention_decode_workspace(const ckl_attention_decode_desc *desc, int rows, int split);
 ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_decode_args *args, int rows, int split,
@@ -141,7 +141,7 @@ void attention_decode_naive(const void *config, int kernel);
 
 enum {
     ATTENTION_DECODE_STAGES_MAX = 8,
-    ATTENTION_DECODE_GROUP = 16, // splits that are added up first; then their sums
+    ATTENTION_DECODE_GROUP = 16, // splits whose partials are added first; then the groups' sums
 };
 
 typedef struct attention_decode_sm80_config {
@@ -161,7 +161,7 @@ void attention_decode_sm80(const void *config, int kernel);
 enum {
     ATTENTION_DECODE_LATENT_KEYS = 64,  // of a block
     ATTENTION_DECODE_LATENT_CHUNK = 64, // columns that lie together
-    ATTENTION_DECODE_LATENT_PAGE = 16,  // keys at least: the producer knows all pages of a block, in few registers
+    ATTENTION_DECODE_LATENT_PAGE = 16,  // keys at least: so all pages of a block fit the producer's registers
     ATTENTION_DECODE_LATENT_MAX = 576,  // elements of a key
 };
 

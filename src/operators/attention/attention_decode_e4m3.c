@@ -1,11 +1,11 @@
-/* attention_decode_e4m3.c - e4m3 from and to f32 by integers, for GPUs whose instructions do not know it. */
+/* attention_decode_e4m3.c - e4m3 from and to f32 by integer arithmetic, for GPUs without such instructions. */
 #include "operators/attention/attention_decode_e4m3.h"
 
 #include "cute/kernel.h"
 
 enum { FRACTION_BITS = 20, SIGN_AT = 24, BIAS = 120, CODE_MAX = 0x7e, CODE_NAN = 0x7f };
 
-/* Exponent and fraction where f32 has them, and 2^120 because its bias is so much larger. */
+/* Exponent and fraction move to f32's places; times 2^120, as f32's bias is larger by 120. */
 val attention_f32_of_e4m3(val byte)
 {
     val x = convert(U32, byte), sign = shift_left(bit_and(x, imm_as(U32, 0x80)), imm(SIGN_AT));
@@ -13,7 +13,7 @@ val attention_f32_of_e4m3(val byte)
     return bitcast(F32, bit_or(bitcast(U32, rest), sign));
 }
 
-/* Subnormal codes count 2^-9: what 2^14 more leaves of them. */
+/* Subnormal codes count in units of 2^-9: adding 2^14 rounds to these. */
 val attention_e4m3_of_f32(val x)
 {
     val bits = bitcast(U32, x), size = bit_and(bits, imm_as(U32, 0x7fffffff)),

@@ -1,13 +1,13 @@
-/* attention_decode_e4m3.h - e4m3 from and to f32 by integers, for GPUs whose instructions do not know it. */
+/* attention_decode_e4m3.h - e4m3 from and to f32 by integer arithmetic, for GPUs without such instructions. */
 #ifndef CKL_ATTENTION_DECODE_E4M3_H
 #define CKL_ATTENTION_DECODE_E4M3_H
 
 #include "ir/ir.h"
 
-/* Of a u8; a NaN gives 480. */
+/* byte: u8. A NaN gives 480. */
 val attention_f32_of_e4m3(val byte);
 
-/* The code, u32: rounded to nearest even, what is too large becomes 448, NaN a NaN. */
+/* The code, u32: rounded to nearest even, saturated at 448; NaN stays NaN. */
 val attention_e4m3_of_f32(val x);
 
 #endif

@@ -1,14 +1,14 @@
 /*
- * attention_decode_latent.c - attention of a few rows against a latent cache, for Hopper: values are the first columns of the keys, so
- * that one copy of a block in shared memory serves both products.
+ * attention_decode_latent.c - attention of a few rows against a latent cache, for Hopper: values are the first columns
+ * of the keys, so one copy of a block in shared memory serves both products.
  *
  *   warps 0-3, 4-7   consumers: each has half of the columns of O, and scores every other block of keys. Weights of its own block are in
  *                    registers; the other one gets them through shared memory, in place of the keys' last columns. So maxima go
  *                    from block to block, back and forth, and each one's softmax runs under the other's products
  *   warps 8-11       producer: one thread brings blocks of 64 keys by TMA, in three sections: the columns of either half of O, and the rest
  *
- * Two blocks are in shared memory, one of each consumer. A section has one reader that comes last, which releases it. Persistent: a
- * CTA takes one split after the other. What it has of one goes from registers to the workspace while the blocks of the next arrive.
+ * Shared memory holds two blocks, one of each consumer. The last reader of a section releases it. Persistent: a CTA
+ * takes one split after the other, and stores the partial of one from registers while the blocks of the next arrive.
  */
 #include <stdio.h>
 
@@ -24,10 +24,10 @@ enum {
     CHUNKS_MAX = ATTENTION_DECODE_LATENT_MAX / CHUNK,
     VECTOR = 8, // elements of 16 bytes
     LANES = 32,
-    REST = 2,         // the section behind those of the halves
+    REST = 2,         // the section after those of the halves
     SECTIONS = 3,     // of a block
     BARRIER_OWN = 1,  // + consumer: its 128 threads
-    BARRIER_TOLD = 3, // + consumer: it has told the other of its block; it arrives, the other waits
+    BARRIER_TOLD = 3, // + consumer: it has told the other about its block: it arrives, the other waits
     BARRIER_BOTH = 5  // all consumers
 };
 
@@ -36,13 +36,13 @@ typedef struct latent_kernel {
     const attention_decode_latent_config *cfg;
     decode_place place;
     columns d, half; // of a key; of the columns of O that a consumer has
-    int boxes;       // of a block's chunk: pages, or parts of one
+    int boxes;       // of a block's chunk: one for a page, or less than a page each
     tma_copy tmaK;
     tensor sQ;            // (BM,CHUNK,CHUNKS)
     tensor sK;            // (BN,CHUNK,CHUNKS,CONSUMERS)
-    tensor sP;            // (BM,BN,CONSUMERS), where a block has the first chunk of the rest
+    tensor sP;            // (BM,BN,CONSUMERS), in the place of the first chunk of a block's rest
     tensor sV[CONSUMERS]; // (DV/2,BN,CONSUMERS), the same memory
-    tensor sMax, sFactor; // (BM,CONSUMERS): of the rows after a consumer's block; what O is to be multiplied by there
+    tensor sMax, sFactor; // (BM,CONSUMERS): of the rows after a consumer's block; the factor for O there
     tensor sSum;          // (BM,CONSUMERS)
     pipeline ring;        // of sections, SECTIONS for each block
     val pairs;            // of blocks
@@ -109,7 +109,7 @@ static void initialise(const latent_kernel *k)
     launch_dependents();
 }
 
-/* Blocks of this CTA; an odd one has a partner of which no key exists. The same in all lanes, and known to be. */
+/* Pairs of this CTA's blocks; an odd block has a partner without keys. Uniform, and ptxas sees that. */
 static val pairs_of(const decode_place *place)
 {
     val keys = sub(max(place->to, place->from), place->from);
@@ -135,7 +135,7 @@ static pipeline_state section_of(const latent_kernel *k, int slot, int section, 
 
 /* Producer */
 
-/* Where a box of keys comes from. What lies past the last page of the sequence is this page again. */
+/* Where a box of keys comes from. Boxes past the last page of the sequence load that page again. */
 typedef struct box_place {
     val row, of; // in a page or sequence, and which one
 } box_place;
@@ -217,21 +217,15 @@ static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
     return make_tiled_mma(atom, 1, 1);
 }
 
-static consumer_role describe_consumer(const latent_kernel *k, int index)
+/* What both have: the same registers, which are theirs after their roles, too. */
+static consumer_role describe_consumers(const latent_kernel *k)
 {
     const ckl_dtype dtype = k->place.form.dtype;
-    const int other = 1 - index, width = k->half.used;
-    consumer_role c = { .index = index,
-                        .tid = rem(thread(), imm(WARPGROUP)),
+    const int width = k->half.used;
+    consumer_role c = { .tid = rem(thread(), imm(WARPGROUP)),
                         .qk = warpgroup_mma(dtype, KEYS, "SS"),
                         .own = warpgroup_mma(dtype, width, "RS"),
                         .told = warpgroup_mma(dtype, width, "SS") };
-    for (int i = 0; i < k->d.chunks; i++) {
-        c.tCrQ[i] = descriptors_A(&c.qk, slice(k->sQ, _, _, i));
-        c.tCrK[i] = descriptors_B(&c.qk, slice(k->sK, _, _, i, index));
-    }
-    c.tCrV = descriptors_B(&c.own, k->sV[index]);
-    c.tCrP = descriptors_A(&c.told, slice(k->sP, _, _, other));
     c.scores = fragment_C(&c.qk, ROWS, KEYS);
     c.out = fragment_C(&c.own, ROWS, width);
     c.weights = fragment_A_words(&c.own, ROWS, KEYS);
@@ -239,6 +233,19 @@ static consumer_role describe_consumer(const latent_kernel *k, int index)
     for (int r = 0; r < c.rows.count; r++)
         c.told_factor[r] = variable(F32, immf(1));
     fill(c.out, immf(0));
+    return c;
+}
+
+/* One of them, and what it multiplies. */
+static consumer_role consumer_of(const latent_kernel *k, consumer_role c, int index)
+{
+    c.index = index;
+    for (int i = 0; i < k->d.chunks; i++) {
+        c.tCrQ[i] = descriptors_A(&c.qk, slice(k->sQ, _, _, i));
+        c.tCrK[i] = descriptors_B(&c.qk, slice(k->sK, _, _, i, index));
+    }
+    c.tCrV = descriptors_B(&c.own, k->sV[index]);
+    c.tCrP = descriptors_A(&c.told, slice(k->sP, _, _, 1 - index));
     return c;
 }
 
@@ -290,8 +297,8 @@ static tensor key_at(const latent_kernel *k, val pointer, int strides, val of, v
 }
 
 /*
- * New keys of its own block: into shared memory, whose other rows are there by then, and by the CTA of the first tile to where the
- * cache is to have them.
+ * Puts new keys of its own block into shared memory, once the other rows have arrived; the CTA of the first tile also
+ * writes them to the cache.
  */
 static void append_keys(const latent_kernel *k, const consumer_role *c, val start)
 {
@@ -351,7 +358,7 @@ static void scale_out(const consumer_role *c, const val *factor)
         attention_scale_rows(c->out, factor);
 }
 
-/* What the other consumer tells of its block: the rows' maxima after it, and what O is to be multiplied by. */
+/* Reads what the other consumer tells about its block: the rows' maxima after it, and the factor for O. */
 static void hear(const latent_kernel *k, consumer_role *c)
 {
     const int other = 1 - c->index;
@@ -381,7 +388,7 @@ static void release_told(const latent_kernel *k, const consumer_role *c)
     release_section(k, c, 1 - c->index, REST);
 }
 
-/* Values of keys that do not exist become 0: what lies there may be no number. */
+/* Values of keys that do not exist become 0: the memory may hold NaN. */
 static void clear_values(const latent_kernel *k, const consumer_role *c, val start)
 {
     const int vectors = CONSUMERS * k->half.used / VECTOR;
@@ -398,7 +405,7 @@ static void clear_values(const latent_kernel *k, const consumer_role *c, val sta
     named_sync(imm(BARRIER_OWN + c->index), WARPGROUP);
 }
 
-/* Scores of its own block become weights, of which the other one is told. All its warps' scores are there. */
+/* Scores of its own block become weights, and the other consumer is told. The scores of all its warps are complete. */
 static void tell(const latent_kernel *k, consumer_role *c, val start)
 {
     named_sync(imm(BARRIER_OWN + c->index), WARPGROUP); // all warps are done with the keys' last columns
@@ -433,7 +440,7 @@ static void multiply_own(const latent_kernel *k, const consumer_role *c)
     release_section(k, c, c->index, c->index);
 }
 
-/* The scores of its own block, then the product of the other's block before, under which the softmax runs. */
+/* The scores of its own block, then the product of the other's block before, which overlaps the softmax. */
 static void step(const latent_kernel *k, consumer_role *c, val start, val own_parity, val told_parity)
 {
     issue_scores(k, c, start, own_parity);
@@ -447,7 +454,7 @@ static void step(const latent_kernel *k, consumer_role *c, val start, val own_pa
     multiply_own(k, c);
 }
 
-/* Blocks 0, 2, 4 ...: the first has none before it, and one comes behind the last. */
+/* Blocks 0, 2, 4 ...: the other's first block comes after the first, its last block after the last. */
 static void attend_first(const latent_kernel *k, consumer_role *c)
 {
     const val one = imm(1);
@@ -471,45 +478,56 @@ static void attend_second(const latent_kernel *k, consumer_role *c)
         step(k, c, start_of(k, pair, 1), phase_of(k, pair), phase_of(k, pair));
 }
 
-/* Sums of both, in the order of the consumers; the maxima are the same. */
-static void share_sums(const latent_kernel *k, consumer_role *c)
+/* Adds the sums of both, in the order of the consumers; their maxima are equal. */
+static void share_sums(const latent_kernel *k, consumer_role *c, val index)
 {
     attention_online_rows_finish(&c->rows, NULL);
     for (int r = 0; r < c->rows.count; r++)
-        set(k->sSum, coord(row_number(c, r), c->index), c->rows.sum[r]); // all four lanes of a row have it
+        set(k->sSum, coord(row_number(c, r), index), c->rows.sum[r]); // all four lanes of a row have it
     named_sync(imm(BARRIER_BOTH), CONSUMERS * WARPGROUP);
     for (int r = 0; r < c->rows.count; r++)
         c->rows.sum[r] = add(at(k->sSum, row_number(c, r), 0), at(k->sSum, row_number(c, r), 1));
 }
 
-/* Its columns of the split's part, from registers. Rows past the last one are left out. */
-static void keep_part(const latent_kernel *k, const consumer_role *c, const decode_sums *sums)
+/* This consumer's columns of the split's partial, from registers. Rows past the last one are left out. */
+static void store_partial(const latent_kernel *k, const consumer_role *c, val index, const decode_sums *sums)
 {
     const int width = k->half.used;
-    decode_part part = attention_decode_part_of(sums, k->place.split); // (2,BM), (DV,BM)
+    decode_partial partial = attention_decode_partial_of(sums, k->place.split); // (2,BM), (DV,BM)
     tiled_copy each = make_tiled_copy_C("UniversalCopy<64>", F32, &c->own, ROWS, width);
     tensor gO =
-        tensor_with_layout(part.values, make_layout(shape(ROWS, k->place.form.dv), stride(k->place.form.dv, 1)));
-    tensor gHalf = local_tile(gO, shape(ROWS, width), coord(0, c->index)); // (BM,DV/2)
+        tensor_with_layout(partial.values, make_layout(shape(ROWS, k->place.form.dv), stride(k->place.form.dv, 1)));
+    tensor gHalf = local_tile(gO, shape(ROWS, width), coord(0, index)); // (BM,DV/2)
     tensor cO = partition_D(&each, identity_tensor(shape(ROWS, width)), c->tid);
     const val rows = sub(imm_as(U32, k->place.rows_all), mul(k->place.tile, imm(ROWS)));
     copy_if(&each, cO, shape(rows, width), c->out, partition_D(&each, gHalf, c->tid), 0);
-    if (c->index == 0)
+    IF(eq(index, imm(0)))
         for (int r = 0; r < c->rows.count; r++) {
             const val row = row_number(c, r);
-            set(part.states, coord(0, row), c->rows.max[r]);
-            set(part.states, coord(1, row), c->rows.sum[r]);
+            set(partial.states, coord(0, row), c->rows.max[r]);
+            set(partial.states, coord(1, row), c->rows.sum[r]);
         }
 }
 
-static void attend(const latent_kernel *k, const decode_sums *sums, int index)
+/* NOTE: bar_sync is aligned: all who wait at a barrier do so by one instruction, so what both wait for is outside of their roles. */
+static void attend(const latent_kernel *k, const decode_sums *sums)
 {
-    consumer_role c = describe_consumer(k, index);
+    const val index = div(warp(), imm(WARPGROUP / LANES));
+    consumer_role both = describe_consumers(k);
     load_queries(k);
-    IF(lt(imm_as(U32, 0), k->pairs))
-        (index == 0 ? attend_first : attend_second)(k, &c);
-    share_sums(k, &c);
-    keep_part(k, &c, sums);
+    IF(lt(imm_as(U32, 0), k->pairs)) {
+        IF(eq(index, imm(0))) {
+            consumer_role c = consumer_of(k, both, 0);
+            attend_first(k, &c);
+        }
+        ELSE
+        {
+            consumer_role c = consumer_of(k, both, 1);
+            attend_second(k, &c);
+        }
+    }
+    share_sums(k, &both, index);
+    store_partial(k, &both, index, sums);
 }
 
 static void use_split(void *of)
@@ -519,13 +537,7 @@ static void use_split(void *of)
         .place = &k->place, .flight = 32, .threads = CONSUMERS * WARPGROUP, .barrier = BARRIER_BOTH
     };
     k->pairs = pairs_of(&k->place);
-    IF(lt(warp(), imm(WARPGROUP / LANES))) {
-        attend(k, &sums, 0);
-    }
-    ELSE
-    {
-        attend(k, &sums, 1);
-    }
+    attend(k, &sums);
     attention_decode_add_up(&sums);
     assign(k->done, add(k->done, k->pairs));
 }

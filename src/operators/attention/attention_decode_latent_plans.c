@@ -7,18 +7,18 @@ enum {
     ROWS = ATTENTION_ROWS,
     PAGE_MIN = ATTENTION_DECODE_LATENT_PAGE,
     SPLIT_MIN = 512,   // keys: a CTA's start and end cost about as much as 100 KB of copying (bench/notes/attention.md)
-    SPLIT_MAX = 4096,  // keys: enough to forget that
+    SPLIT_MAX = 4096,  // keys: the overhead no longer matters
     SPLITS_MAX = 1024, // of a sequence, which one CTA combines
-    BYTES_A_BYTE = 32, // of keys for each of what a CTA leaves in the workspace
+    BYTES_A_BYTE = 32, // of keys for each byte that a CTA leaves in the workspace
 };
 
-/* Of a head of the cache. */
+/* Tiles of a head of the cache. */
 static int64_t tiles_of(const ckl_attention_decode_desc *d)
 {
     return ceil_div(attention_decode_rows_of(d), ROWS);
 }
 
-/* Keys of a CTA, by what its rows leave behind, and so that CTAs of one sequence fill the device. */
+/* Keys of a CTA: in proportion to its partial, and so that CTAs of one sequence fill the device. */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
     const int64_t rows = min_i64(attention_decode_rows_of(d), ROWS);
@@ -50,7 +50,8 @@ static ckl_status check_sizes(const ckl_attention_decode_desc *d)
              "attention_decode latent: dv=%" PRId64 " is not a multiple of %d, or d=%" PRId64
              " not one of 8 from dv+8 up to %d",
              d->dv, 2 * CHUNK, d->d, ATTENTION_DECODE_LATENT_MAX);
-    if (d->heads == 2 * d->kv_heads && d->dv == 2 * CHUNK) // ptxas 13.0 spills 336 bytes; other groups take 168 registers
+    if (d->heads == 2 * d->kv_heads &&
+        d->dv == 2 * CHUNK) // ptxas 13.0 spills 336 bytes; other groups take 168 registers
         FAIL(CKL_UNSUPPORTED, "attention_decode latent: groups of 2 heads with dv=%d spill", 2 * CHUNK);
     if (d->page % KEYS && (d->page < PAGE_MIN || KEYS % d->page))
         FAIL(CKL_UNSUPPORTED,

@@ -1,4 +1,6 @@
-/* attention_decode_load.c - blocks of keys and values of attention_decode's sm80: copies from the cache, and rows that are new. */
+/*
+ * attention_decode_load.c - blocks of keys and values of attention_decode's sm80: copied from the cache, or appended.
+ */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_e4m3.h"
 #include "operators/attention/attention_decode_sm80.h"
@@ -14,7 +16,7 @@ static val first_new(const decode_kernel *k)
     return sub(max(k->place.length, imm(k->place.form.tokens)), imm(k->place.form.tokens));
 }
 
-/* The address of this CTA's head in a cache of K or V; in pages that of the first one. */
+/* The address of this CTA's head in a cache of K or V; with pages, in the first page. */
 static val head_of(const decode_kernel *k, int which, val pointer)
 {
     layout heads = make_layout(shape(k->place.p.kv_heads, k->place.p.batch),
@@ -33,7 +35,7 @@ block_rows attention_decode_no_rows(const decode_kernel *k)
     return rows;
 }
 
-/* The table is read up to kv, so that it need not wait for the length. */
+/* The table is read up to kv, so it need not wait for the length. */
 void attention_decode_find_rows(const decode_kernel *k, val number, block_rows *rows)
 {
     const int bn = k->cfg->keys, page = k->place.form.page;
@@ -84,7 +86,7 @@ static val narrow_word(tensor rX, int first, val scale)
     return word;
 }
 
-/* Vector number `vector` of what token `token` adds to K or V, as the cache has it. (4), words */
+/* Vector `vector` of the new row of K or V of token `token`, as the cache stores it. (4), words */
 static tensor new_words(const decode_kernel *k, int which, val token, val vector)
 {
     const int from = which == ATTENTION_K ? DECODE_K_NEW : DECODE_V_NEW, count = VECTOR * k->packed;
@@ -106,8 +108,8 @@ static tensor new_words(const decode_kernel *k, int which, val token, val vector
 }
 
 /*
- * New rows of a block of K or V, which its copies have left out: into shared memory, and by the CTA of the first tile to where
- * the cache is to have them.
+ * Puts new rows of a block of K or V, which the copies left out, into shared memory; the CTA of the first tile also
+ * writes them to the cache.
  */
 static void append_rows(const decode_kernel *k, int which, const block_rows *rows, tensor sX, columns c, int d)
 {
@@ -131,7 +133,7 @@ static void append_rows(const decode_kernel *k, int which, const block_rows *row
     }
 }
 
-/* All lanes' copies of the block come first: they write zeros where new rows belong. */
+/* Waits for all lanes' copies of the block first: they write zeros where new rows belong. */
 static void append_block(const decode_kernel *k, const block_rows *rows, val slot)
 {
     val end = min(add(rows->start, imm(k->cfg->keys)), k->place.to);

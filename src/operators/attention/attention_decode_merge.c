@@ -1,16 +1,17 @@
 /*
- * attention_decode_merge.c - the end of attention_decode's kernels: maxima, sums and values of a CTA's parts, then of the CTAs that
- * share a sequence and head, in the order of the keys: groups of splits, then these, so that no CTA has many to add up.
+ * attention_decode_merge.c - the end of attention_decode's kernels: adds the partials of a CTA's warps, then of the
+ * CTAs that share a sequence and head, in the order of the keys: first groups of splits, then the groups' sums, so that
+ * no CTA adds many.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_place.h"
 
 enum {
     QUAD = 4,  // columns of O that a thread takes at a time
-    QUADS = 4, // of these that it adds up at a time
+    QUADS = 4, // of these that it adds at a time
     FLIGHT_MAX = 32,
     GROUP = ATTENTION_DECODE_GROUP,
-    PARTS_MAX = 16,
+    PARTIALS_MAX = 16,
 };
 
 /* A maximum and a sum of a row, with columns of O that count 2^maximum: `count` quads of them. */
@@ -28,17 +29,17 @@ static state no_state(int count)
     return s;
 }
 
-/* What some keys have left of these. */
-typedef struct left {
+/* The partial of some keys, in registers. */
+typedef struct loaded_partial {
     val top, sum;
     tensor rO[QUADS]; // (QUAD)
     val exists;       // a predicate
-} left;
+} loaded_partial;
 
-/* Adds `count` of them in their order, by their common maximum, so that no exponential waits for another one. */
-static void add_states(state *s, int count, const left *all)
+/* Adds `count` partials in their order, relative to their common maximum, so that no exponential waits for another. */
+static void add_states(state *s, int count, const loaded_partial *all)
 {
-    const val none = immf(0); // an infinity times 0 would be none
+    const val none = immf(0); // an infinity times 0 would be NaN
     val larger = s->top, factor[FLIGHT_MAX];
     for (int j = 0; j < count; j++)
         larger = max(larger, all[j].top);
@@ -65,7 +66,7 @@ typedef struct row_quads {
     int apart;
 } row_quads;
 
-/* Where a row's columns are taken by so many threads. */
+/* The quads of thread `item`, where `threads` threads share a row. */
 static row_quads row_quads_of(const decode_sums *m, val item, int threads)
 {
     row_quads x = { .row = div(item, imm(threads)), .first = rem(item, imm(threads)), .apart = threads };
@@ -80,20 +81,21 @@ static tensor quad_of(const row_quads *x, tensor row, int q)
     return local_tile(row, leaf(QUAD), coord(add(x->first, imm(q * x->apart))));
 }
 
-static state of_parts(const decode_sums *m, const row_quads *x)
+static state sum_of_warps(const decode_sums *m, const row_quads *x)
 {
     state s = no_state(1);
-    left all[PARTS_MAX];
-    for (int i = 0; i < m->parts; i++) {
-        all[i] =
-            (left){ at(m->sTop, x->row, i), at(m->sSum, x->row, i), { fragment(F32, compact(leaf(QUAD))) }, yes() };
+    loaded_partial all[PARTIALS_MAX];
+    for (int i = 0; i < m->partials; i++) {
+        all[i] = (loaded_partial){
+            at(m->sTop, x->row, i), at(m->sSum, x->row, i), { fragment(F32, compact(leaf(QUAD))) }, yes()
+        };
         copy(quad_of(x, slice(m->sO, x->row, _, i), 0), all[i].rO[0], 16);
     }
-    add_states(&s, m->parts, all);
+    add_states(&s, m->partials, all);
     return s;
 }
 
-/* The number of this sequence, head and tile: of the rows that the CTAs of all splits share. */
+/* The number of this sequence, head and tile, whose rows the CTAs of all splits share. */
 static val shared_rows(const decode_sums *m)
 {
     return add(mul(add(mul(m->place->batch, m->place->p.kv_heads), m->place->kv_head), imm(m->place->tiles)),
@@ -105,8 +107,8 @@ static val groups_of(val splits)
     return div(add(splits, imm(GROUP - 1)), imm(GROUP));
 }
 
-/* What split `number` of these rows has left, `count` numbers for each of them. (COUNT,BM) */
-static tensor left_by(const decode_sums *m, val pointer, int count, val number)
+/* The workspace of split `number` of these rows: `count` numbers for each. (COUNT,BM) */
+static tensor partials_at(const decode_sums *m, val pointer, int count, val number)
 {
     const val slots = add(m->place->p.splits, groups_of(m->place->p.splits));
     val at = add(mul(convert(I64, shared_rows(m)), convert(I64, slots)), convert(I64, number));
@@ -115,64 +117,67 @@ static tensor left_by(const decode_sums *m, val pointer, int count, val number)
     return slice(gmem_tensor(pointer, F32, all), _, _, at);
 }
 
-decode_part attention_decode_part_of(const decode_sums *m, val split)
+decode_partial attention_decode_partial_of(const decode_sums *m, val split)
 {
-    return (decode_part){ left_by(m, m->place->p.states, 2, split),
-                          left_by(m, m->place->p.parts, m->place->form.dv, split) };
+    return (decode_partial){ partials_at(m, m->place->p.states, 2, split),
+                             partials_at(m, m->place->p.parts, m->place->form.dv, split) };
 }
 
-/* Parts of splits or groups that follow each other. */
-typedef struct part_range {
+/* The partials of consecutive splits or groups. */
+typedef struct partial_range {
     val first, count;
-} part_range;
+} partial_range;
 
-/* Number i of them, or the last one where there are fewer. */
-static left load_left(const decode_sums *m, const row_quads *x, int count, const part_range *range, val i)
+/* Loads partial i of a range, or the last one where there are fewer. */
+static loaded_partial load_partial(const decode_sums *m, const row_quads *x, int count, const partial_range *range,
+                                   val i)
 {
-    const decode_part part = attention_decode_part_of(m, add(range->first, min(i, sub(range->count, imm(1)))));
-    left l = { .top = at(part.states, 0, x->row), .sum = at(part.states, 1, x->row), .exists = lt(i, range->count) };
+    const decode_partial partial = attention_decode_partial_of(m, add(range->first, min(i, sub(range->count, imm(1)))));
+    loaded_partial l = { .top = at(partial.states, 0, x->row),
+                         .sum = at(partial.states, 1, x->row),
+                         .exists = lt(i, range->count) };
     for (int q = 0; q < count; q++) {
         l.rO[q] = fragment(F32, compact(leaf(QUAD)));
-        copy(quad_of(x, slice(part.values, _, x->row), q), l.rO[q], 16);
+        copy(quad_of(x, slice(partial.values, _, x->row), q), l.rO[q], 16);
     }
     return l;
 }
 
-/* The sums of a range, in its order; m->flight loads are on their way at a time. */
-static void add_parts(const decode_sums *m, const part_range *range, const row_quads *x, state *sums)
+/* Adds the partials of a range in order; m->flight loads are in flight at a time. */
+static void add_partials(const decode_sums *m, const partial_range *range, const row_quads *x, state *sums)
 {
     const int together = m->flight / sums->count;
     LOOP_FROM(i, imm_as(U32, 0), range->count, imm(together)) {
-        left all[FLIGHT_MAX];
+        loaded_partial all[FLIGHT_MAX];
         for (int j = 0; j < together; j++)
-            all[j] = load_left(m, x, sums->count, range, add(i, imm(j)));
+            all[j] = load_partial(m, x, sums->count, range, add(i, imm(j)));
         add_states(sums, together, all);
     }
 }
 
-static void keep_part(const decode_sums *m, const row_quads *x, const state *s, val slot)
+static void store_partial(const decode_sums *m, const row_quads *x, const state *s, val slot)
 {
-    const decode_part part = attention_decode_part_of(m, slot);
+    const decode_partial partial = attention_decode_partial_of(m, slot);
     for (int q = 0; q < s->count; q++) {
         tensor rO = fragment(F32, compact(leaf(QUAD)));
         for (int i = 0; i < QUAD; i++)
             set(rO, i, s->o[q][i]);
-        copy(rO, quad_of(x, slice(part.values, _, x->row), q), 16);
+        copy(rO, quad_of(x, slice(partial.values, _, x->row), q), 16);
     }
     IF(eq(x->first, imm(0))) {
-        set(part.states, coord(0, x->row), s->top);
-        set(part.states, coord(1, x->row), s->sum);
+        set(partial.states, coord(0, x->row), s->top);
+        set(partial.states, coord(1, x->row), s->sum);
     }
 }
 
-/* The result: with the head's sink, which is a weight more. */
+/* Stores the result, with the head's sink, which is one more weight. */
 static void store(const decode_sums *m, const row_quads *x, state *s)
 {
     val head = add(mul(m->place->kv_head, imm(m->place->form.group)), rem(x->in_group, imm(m->place->form.group)));
     val heads = mul(m->place->p.kv_heads, imm(m->place->form.group));
     if (m->place->form.sinks) {
         tensor gSinks = gmem_tensor(m->place->p.sinks, F32, make_layout(dynamic(heads), leaf(1))); // (HEADS)
-        left sink = { .top = mul(at(gSinks, head), immf(M_LOG2E)), .sum = immf(1), .exists = yes() };
+        loaded_partial sink = { .top = mul(at(gSinks, head), immf(M_LOG2E)), .sum = immf(1), .exists = yes() };
         for (int q = 0; q < s->count; q++) {
             sink.rO[q] = fragment(F32, compact(leaf(QUAD)));
             fill(sink.rO[q], immf(0));
@@ -200,13 +205,13 @@ static void store(const decode_sums *m, const row_quads *x, state *s)
     }
 }
 
-/* Does this CTA come last of `count` that share counter `number` of its rows? It leaves the counter at 0. */
+/* Is this CTA the last of `count` that share counter `number` of its rows? It leaves the counter at 0. */
 static val is_last(const decode_sums *m, val number, val count)
 {
     val index = add(mul(shared_rows(m), add(groups_of(m->place->p.splits), imm(1))), number);
     val counter = add(m->place->p.counters, mul(convert(U64, index), imm_as(U64, 4)));
     tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
-    named_sync(imm(m->barrier), m->threads);                      // all parts are stored
+    named_sync(imm(m->barrier), m->threads);                      // all partials are stored
     IF(eq(thread(), imm(0))) {
         val before = atomic_add_acq_rel(counter, imm(1));
         val last = eq(before, sub(convert(I32, count), imm(1)));
@@ -218,7 +223,7 @@ static val is_last(const decode_sums *m, val number, val count)
     return ne(at(sLast, 0), imm(0));
 }
 
-/* Rows of a tile that there may be; quads of each. */
+/* The most rows that a tile may have; quads of each. */
 static int rows_of(const decode_sums *m)
 {
     return m->place->rows_all < m->place->rows ? m->place->rows_all : m->place->rows;
@@ -239,23 +244,23 @@ static void for_row_quads(const decode_sums *m, void (*finish)(const decode_sums
     }
 }
 
-static void finish_alone(const decode_sums *m, const row_quads *x)
+static void finish_whole(const decode_sums *m, const row_quads *x)
 {
-    state s = of_parts(m, x);
+    state s = sum_of_warps(m, x);
     store(m, x, &s);
 }
 
-static void finish_part(const decode_sums *m, const row_quads *x)
+static void finish_split(const decode_sums *m, const row_quads *x)
 {
-    state s = of_parts(m, x);
-    keep_part(m, x, &s, m->place->split);
+    state s = sum_of_warps(m, x);
+    store_partial(m, x, &s, m->place->split);
 }
 
-/* How far sums have come: those of a group of splits, or of all. Variables, but for `group`. */
+/* What this CTA adds next: the splits of a group, or all groups. Variables, but for `group`. */
 typedef struct step_up {
     val group;           // this CTA's
-    part_range range;    // what is added
-    val counter, is_all; // of those who share it; nonzero: the sum is the result
+    partial_range range; // what is added
+    val counter, is_all; // shared by those who add; nonzero: the sum is the result
 } step_up;
 
 /* A thread takes several quads of a row at a time, where there are enough for all threads. */
@@ -268,13 +273,13 @@ static void add_range(const decode_sums *m, const step_up *up)
         row_quads x = row_quads_of(m, item, across(m) / count);
         IF(x.exists) {
             state sums = no_state(count);
-            add_parts(m, &up->range, &x, &sums);
+            add_partials(m, &up->range, &x, &sums);
             IF(ne(up->is_all, imm(0))) {
                 store(m, &x, &sums);
             }
             ELSE
             {
-                keep_part(m, &x, &sums, add(m->place->p.splits, up->group));
+                store_partial(m, &x, &sums, add(m->place->p.splits, up->group));
             }
         }
     }
@@ -287,7 +292,7 @@ void attention_decode_add_up(const decode_sums *m)
     const val first = mul(up.group, imm(GROUP));
     up.counter = variable(U32, select(is_one, zero, add(up.group, imm(1))));
     up.is_all = variable(U32, select(is_one, imm_as(U32, 1), zero));
-    up.range = (part_range){ variable(U32, first), variable(U32, min(sub(splits, first), imm(GROUP))) };
+    up.range = (partial_range){ variable(U32, first), variable(U32, min(sub(splits, first), imm(GROUP))) };
     FOREVER {
         BREAK_IF(logical_not(is_last(m, up.counter, up.range.count)));
         add_range(m, &up);
@@ -302,10 +307,10 @@ void attention_decode_add_up(const decode_sums *m)
 void attention_decode_finish(const decode_sums *m)
 {
     IF(eq(m->place->splits, imm(1)))
-        for_row_quads(m, finish_alone);
+        for_row_quads(m, finish_whole);
     ELSE
     {
-        for_row_quads(m, finish_part);
+        for_row_quads(m, finish_split);
         attention_decode_add_up(m);
     }
 }

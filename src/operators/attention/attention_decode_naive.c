@@ -5,7 +5,7 @@
 
 enum { COLUMNS = 32 }; // of O that a thread holds at once
 
-/* What a thread knows of its row. */
+/* A thread's row. */
 typedef struct decode_row {
     const attention_decode_form *form;
     const attention_decode_values *p;
@@ -64,7 +64,7 @@ static decode_row row_at(const attention_decode_form *form, const attention_deco
     return r;
 }
 
-/* The place of key j: its page, or its sequence; and where there. */
+/* The place of key j: its page or sequence, and its number there. */
 static void place_of(const decode_row *r, val j, val *of, val *key)
 {
     if (!r->form->page) {
@@ -134,7 +134,7 @@ static void add_score(const decode_row *r, val s)
     assign(r->max, larger);
 }
 
-/* The head's sink is a weight more, as if it were the score of a key: max and sum are those with it. */
+/* Adds the head's sink, as the score of one more key, to max and sum. */
 static void add_sink(const decode_row *r)
 {
     layout heads = make_layout(dynamic(mul(r->p->kv_heads, imm(r->form->group))), leaf(1));
@@ -159,7 +159,7 @@ static void weigh_values(const decode_row *r, val first, int count)
         set(r->gO, add(first, imm64(c)), convert(r->form->dtype, mul(at(rO, c), inverse)));
 }
 
-/* The row's token in the cache, by the first head of each group. */
+/* Writes the row's token to the cache, for the first head of each group. */
 static void append_row(const decode_row *r)
 {
     val key = add(r->old, r->token), of, at;

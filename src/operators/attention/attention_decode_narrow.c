@@ -1,28 +1,31 @@
 /*
- * attention_decode_narrow.c - products of attention_decode's sm80 with keys and values of 8 bits, which are widened in registers.
+ * attention_decode_narrow.c - products of attention_decode's sm80 with 8-bit keys and values, widened in registers.
  *
- * ldmatrix brings words of two elements, as if they were of 16 bits. Of a word of K's row, all four bytes are neighbours along the
- * sum: elements 4t, 4t+2, 4t+1, 4t+3 of 16 are where lane t's A has columns 2t, 2t+1, 2t+8, 2t+9, so Q is brought into that order. Words of V are
- * transposed, so that a register has the same word of two keys: its low bytes are of one column, its high bytes of the next one, and
- * two atoms have the even and the odd ones of 16 columns.
+ * ldmatrix loads words of two elements, as if they were one of 16 bits. In a register of K all four bytes are
+ * neighbours along the sum: elements 4t, 4t+2, 4t+1, 4t+3 of 16 stand where lane t's A has columns 2t, 2t+1, 2t+8,
+ * 2t+9, so Q is permuted to match. Words of V are transposed, so a register has the same word of two keys: its low
+ * bytes are of one column, its high bytes of the next, and two atoms take the even and the odd ones of 16 columns.
  *
- * Products are of f16, which e4m3 becomes cheaply, for bf16 too: rows of Q are multiplied by powers of 2 that bring them into its
- * range, and scores by the inverse ones. What that loses is less than 2^-38 of a row's largest number.
+ * Products are in f16, to which e4m3 converts cheaply, for bf16 too: rows of Q are scaled by powers of 2 into the range
+ * of f16, and scores by the inverse. That loses less than 2^-38 of a row's largest number.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_sm80.h"
 
 enum { STEP = 16 }; // of K of an atom, in words
 
-/* bf16 is f32 without its low 16 bits. A row's largest number gets the exponent of 2^14, of which f16 has 2^15 as the largest. */
+/*
+ * bf16 is f32 without its low 16 bits. A row's largest number is scaled to the exponent of 2^14; f16's largest is 2^15.
+ */
 enum { FRACTION_BITS = 7, F32_EXPONENT_AT = 23, BIAS = 127, EXPONENT_F16 = 14, EXPONENT_MIN = 15 };
 
 /* Bytes of a word (0 .. 3) that become the high bytes of two 16-bit numbers; 4: zeros of the other operand. */
 enum { BYTES_0_2 = 0x2404, BYTES_1_3 = 0x3414 };
 
 /*
- * Two e4m3 as f16: exponent and fraction move to where f16 has them, which is right for subnormal ones, too. The bias is another one, so
- * they are too small by 2^8, for which the scales make up. What stands in the low bytes is masked out, so bytes 1 and 3 need not move.
+ * Two e4m3 as f16: exponent and fraction move to f16's places, which is right for subnormal numbers, too. The biases
+ * differ, so the results are too small by 2^8, which the scales make up for. The low bytes are masked out, so bytes 1
+ * and 3 need not move.
  */
 static val widen(val word, int bytes)
 {

@@ -52,7 +52,7 @@ tensor attention_decode_row_of(const decode_place *place, int which, val row)
 
 val attention_decode_is_cut(const decode_place *place, val start)
 {
-    const int hidden = place->form.tokens - 1; // keys that the first token does not see
+    const int hidden = place->form.tokens - 1; // new keys that the first token does not see
     val end = convert(I32, add(start, imm(place->keys))), seen = sub(convert(I32, place->length), imm(hidden));
     val cut = logical_or(lt(seen, end), lt(convert(I32, place->to), end));
     if (place->form.left) // the last token sees the fewest of the first keys

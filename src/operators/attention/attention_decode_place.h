@@ -19,12 +19,15 @@ typedef struct decode_place {
 } decode_place;
 
 /*
- * Sets what follows from form, p, rows and keys for CTA `number`, or what one of fewer CTAs takes in its place. Those that share a
- * stretch of keys are neighbours.
+ * Sets what follows from form, p, rows and keys for CTA `number`; a launch of fewer CTAs takes several. CTAs that share
+ * a stretch of keys are neighbours.
  */
 void attention_decode_find_place(decode_place *place, int split, val number);
 
-/* Calls each() where `place` is of a split that this CTA takes: the first ones of all CTAs come first, then their second ones. */
+/*
+ * Calls each() for every split that this CTA takes, with `place` set: first all CTAs' first ones, then their second
+ * ones.
+ */
 void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of);
 
 /* Row `row` of a head of Q or O: heads of the group first, then tokens. (D) */
@@ -33,34 +36,34 @@ tensor attention_decode_row_of(const decode_place *place, int which, val row);
 /* Are there keys in the block at `start` that a row of this CTA does not see, or that are past its last one? */
 val attention_decode_is_cut(const decode_place *place, val start);
 
-/* These get scores of -inf; tid is this thread's in the MMA that tiles the CTA's rows and a block's keys. */
+/* Gives such keys scores of -inf; tid is this thread's in the MMA that tiles the CTA's rows and a block's keys. */
 void attention_decode_mask(const decode_place *place, val start, const tiled_mma *mma, val tid, tensor scores);
 
 /*
- * What the warps of a CTA, or groups of them, have made of its keys: columns of O that count 2^top, and sums of weights. The rows
- * of split CTAs go through the workspace.
+ * The partials of warps, or of groups of warps: columns of O that count 2^top, and sums of weights. Those of split CTAs meet in
+ * the workspace.
  */
 typedef struct decode_sums {
     const decode_place *place;
-    int parts, threads; // of the CTA, from thread 0 on
-    int flight;         // 16-byte loads of a thread that are on their way at a time: 16 or 32, as registers allow
-    int barrier;        // a named one of these threads
-    tensor sO;          // (BM,DV,PARTS), f32
-    tensor sTop, sSum;  // (BM,PARTS)
-    val value_scale;    // what weighted values are to be multiplied by; none: 1
+    int partials, threads; // of the CTA, from thread 0 on
+    int flight;            // 16-byte loads that a thread has in flight: 16 or 32, as registers allow
+    int barrier;           // number of a named barrier of these threads
+    tensor sO;             // (BM,DV,PARTIALS), f32
+    tensor sTop, sSum;     // (BM,PARTIALS)
+    val value_scale;       // factor for weighted values
 } decode_sums;
 
 /* What a split leaves in the workspace: maximum and sum of each row, and its columns. (2,BM), (DV,BM) */
-typedef struct decode_part {
+typedef struct decode_partial {
     tensor states, values;
-} decode_part;
+} decode_partial;
 
-decode_part attention_decode_part_of(const decode_sums *sums, val split);
+decode_partial attention_decode_partial_of(const decode_sums *sums, val split);
 
-/* Adds up the splits in the order of the keys, and stores the result, where this CTA's part is the last one that was missing. */
+/* Where this CTA's partial is the last to come: adds those of all splits, in the order of the keys, and stores the result. */
 void attention_decode_add_up(const decode_sums *sums);
 
-/* Adds up parts, then CTAs in the order of the keys, and stores the result. All of these threads; the parts are there. */
+/* Adds the partials of warps, then of CTAs in the order of the keys, and stores the result. For all `threads`, once the partials are stored. */
 void attention_decode_finish(const decode_sums *sums);
 
 #endif

@@ -5,10 +5,11 @@ enum {
     VECTOR_BYTES = 16,
     HEAD_MAX = 256,    // elements of a head on tensor cores
     SPLIT_MIN = 512,   // keys: a CTA of 128 takes 7 us, of which 4 are the copies (bench/notes/attention.md)
-    SPLIT_MAX = 2048,  // keys: enough to forget the overhead
+    SPLIT_MAX = 2048,  // keys: the overhead no longer matters
     SPLITS_MAX = 1024, // of a sequence, which one CTA combines
     ROWS_MAX = 32,
     CTAS_MAX = 4,
+    CTAS = 2, // of three stages of 128 columns in 16 bits, that an SM has room for
     E4M3_CTAS = 3,
 };
 
@@ -47,7 +48,7 @@ static int64_t vector_of(ckl_dtype dtype)
     return VECTOR_BYTES / (int64_t)ckl_dtype_bytes(dtype);
 }
 
-/* For TMA. A mode of one may have any stride. */
+/* The stride of a mode for TMA; a mode of size 1 may have any. */
 static int64_t box_stride(const attention_mode *m)
 {
     return m->size > 1 ? m->stride : vector_of(CKL_F16);
@@ -56,7 +57,7 @@ static int64_t box_stride(const attention_mode *m)
 static attention_decode_params params_of(const ckl_attention_decode_desc *d, const ckl_attention_decode_args *x)
 {
     const double log2e = 1.4426950408889634, scale = (double)d->scale, softcap = (double)d->softcap;
-    const double unit = softcap > 0 ? softcap : scale; // of what becomes an exponent
+    const double unit = softcap > 0 ? softcap : scale; // of exponents
     const void *const pointers[] = { x->q, x->k,     d->latent ? x->k : x->v,
                                      x->o, x->k_new, d->latent ? x->k_new : x->v_new };
     const int64_t vector = vector_of(d->cache);
@@ -168,22 +169,22 @@ int64_t attention_decode_ctas(const ckl_attention_decode_desc *d, int rows, int 
     return product_i64(product_i64(tiles, ceil_div(d->kv, split)), d->batch);
 }
 
-/* Counters of those CTAs that share rows; what each CTA knows of them. */
-typedef struct workspace_parts {
-    int64_t counters, states, parts, bytes;
-} workspace_parts;
+/* Counters of CTAs that share rows; the partials of each CTA. */
+typedef struct workspace_layout {
+    int64_t counters, states, partials, bytes;
+} workspace_layout;
 
-static workspace_parts workspace_of(const ckl_attention_decode_desc *d, int rows, int split)
+static workspace_layout workspace_of(const ckl_attention_decode_desc *d, int rows, int split)
 {
     const int64_t ctas = attention_decode_ctas(d, rows, split), splits = ceil_div(d->kv, split);
-    workspace_parts w = { .counters = 0 };
-    if (splits == 1 && !d->latent) // values of `latent` go that way from registers
+    workspace_layout w = { .counters = 0 };
+    if (splits == 1 && !d->latent) // `latent` always stores partials
         return w;
     const int64_t shared = ctas / splits, groups = ceil_div(splits, ATTENTION_DECODE_GROUP),
                   slots = product_i64(shared, splits + groups);
     w.states = round_up(product_i64(shared, (groups + 1) * 4), PLAN_WORKSPACE_ALIGNMENT);
-    w.parts = sum_i64(w.states, round_up(product_i64(slots, rows * 2 * 4), PLAN_WORKSPACE_ALIGNMENT));
-    w.bytes = sum_i64(w.parts, product_i64(slots, rows * d->dv * 4));
+    w.partials = sum_i64(w.states, round_up(product_i64(slots, rows * 2 * 4), PLAN_WORKSPACE_ALIGNMENT));
+    w.bytes = sum_i64(w.partials, product_i64(slots, rows * d->dv * 4));
     return w;
 }
 
@@ -203,13 +204,13 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
             "any alignment",
             plan->impl->name, x->q, x->k, x->v, x->o);
     attention_decode_params params = params_of(d, x);
-    const workspace_parts w = workspace_of(d, rows, split);
+    const workspace_layout w = workspace_of(d, rows, split);
     const char *workspace = plan_workspace(plan, x->workspace);
     params.splits = (uint32_t)ceil_div(d->kv, split);
     if (w.bytes) {
         params.counters = workspace + w.counters;
         params.states = workspace + w.states;
-        params.parts = workspace + w.parts;
+        params.parts = workspace + w.partials;
     }
     const int64_t units = attention_decode_ctas(d, rows, split);
     const plan_grid grid = { .x = min_i64(units, ctas_max) };
@@ -219,10 +220,13 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
 
 /* sm80 */
 
-/* Keys of a CTA: the CTAs of one long sequence fill the device. The batch has no part in it, so that results do not depend on it. */
+/*
+ * Keys of a CTA: the CTAs of one long sequence fill the device. The batch does not count, so that results do not depend
+ * on it.
+ */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
-    const int64_t packed = 2 / (int64_t)ckl_dtype_bytes(d->cache); // as many bytes whatever the cache's type is
+    const int64_t packed = 2 / (int64_t)ckl_dtype_bytes(d->cache); // the same bytes for any type of the cache
     int64_t split = SPLIT_MIN * packed,
             tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
     while (split < SPLIT_MAX && product_i64(ceil_div(d->kv, split), tiles) > device->sm_count)
@@ -230,6 +234,18 @@ static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *d
     while (ceil_div(d->kv, split) > SPLITS_MAX)
         split *= 2;
     return (int)split;
+}
+
+/* One more on an SM, with a stage less, where all run at once then, and the last would wait for the first else. */
+static void add_cta(const ckl_attention_decode_desc *d, const ckl_device_info *device, attention_decode_sm80_config *c)
+{
+    attention_decode_sm80_config more = *c;
+    more.stages = 2;
+    more.ctas = CTAS + 1;
+    const int64_t ctas = attention_decode_ctas(d, c->rows, c->split);
+    if (d->kv >= c->split && ctas > CTAS * device->sm_count && ctas <= more.ctas * device->sm_count &&
+        more.ctas * attention_decode_sm80_smem(&more) < device->smem_per_sm_bytes)
+        *c = more;
 }
 
 static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
@@ -242,6 +258,8 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     if (d->cache == CKL_E4M3 && d->d <= 128 && d->dv <= 128 &&
         c->rows == 16) // more warps, for each widens what it loads
         c->ctas = E4M3_CTAS;
+    else if (d->cache != CKL_E4M3 && c->rows == 16 && d->d == 128 && d->dv == 128)
+        add_cta(d, device, c);
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->stages--;
     while (c->warps > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)

@@ -1,11 +1,11 @@
 /*
- * attention_decode_sm80.c - attention of a few rows against a cache, for every GPU from sm_80 on: bound by how fast keys and
- * values arrive.
+ * attention_decode_sm80.c - attention of a few rows against a cache, for every GPU from sm_80 on; bound by loading keys
+ * and values.
  *
- * The rows of a CTA are the heads that share a head of the cache, times the new tokens: as many as an MMA has anyway. A CTA takes
- * `split` keys, its warps blocks of `keys` of them in turn. Each warp has a ring of blocks of its own, which its lanes fill by
- * cp.async, so that warps never wait for each other before their maxima, sums and values are put together at the end. The
- * CTAs of a sequence leave theirs in the workspace, and the last one adds them up in the order of the keys.
+ * The rows of a CTA are the heads that share a head of the cache, times the new tokens: no more than an MMA has anyway.
+ * A CTA takes `split` keys, and its warps take blocks of `keys` of them in turn. Each warp has its own ring of blocks,
+ * which its lanes fill by cp.async, so warps do not wait for each other until their partials are added at the end. The
+ * CTAs of a sequence leave theirs in the workspace, and the last one adds them in the order of the keys.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_sm80.h"
@@ -75,7 +75,7 @@ static void describe_memory(decode_kernel *k)
     k->sSum = smem_tensor("sums", F32, compact(shape(c->rows, c->warps)), 4);
 }
 
-/* What becomes f16 of e4m3 is too small by 2^8 (attention_decode_narrow.c). */
+/* e4m3 widened to f16 is too small by 2^8 (attention_decode_narrow.c). */
 static void describe_scales(decode_kernel *k)
 {
     const double raised = 0x1p8;
@@ -122,7 +122,7 @@ static void interleave(const decode_kernel *k, int row, int steps)
     }
 }
 
-/* Q into the registers of every warp, pair by pair. Rows and columns past the last ones are 0. */
+/* Loads Q into the registers of every warp, pair by pair. Rows and columns past the last ones are 0. */
 static void load_queries(const decode_kernel *k)
 {
     int atoms = (int)static_size(layout_mode(k->rQ.layout, 1)), steps = (int)static_size(layout_mode(k->rQ.layout, 2));
@@ -134,7 +134,7 @@ static void load_queries(const decode_kernel *k)
             val first = tensor_address(gRow, coord(mul(rem(lane(), imm(4)), imm(2 * k->packed))));
             tensor gPairs = gmem_tensor(first, I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
             for (int half = 0; half < 2 * steps && 8 * half < k->place.form.d; half++) {
-                const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // as the keys' words have them
+                const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // in the order of the keys' words
                 set(k->rQ, coord(m % 2 + 2 * (half % 2), m / 2, half / 2), bitcast(U32, at(gPairs, pair)));
             }
             if (k->packed > 1)
@@ -191,8 +191,9 @@ static void use_block(decode_kernel *k, val number, val slot)
 }
 
 /*
- * The blocks of this warp. stages - 1 are on their way while one is used; where the one after those lies is asked for even
- * earlier. Each warp_sync says that the lanes' copies of this block are here, and that all lanes are done with the one before.
+ * Goes through the blocks of this warp. stages - 1 are in flight while one is used; the address of the one after those
+ * is loaded earlier still. After each warp_sync all lanes' copies of this block have arrived, and all lanes are done
+ * with the one before.
  */
 static void attend(decode_kernel *k)
 {
@@ -201,13 +202,13 @@ static void attend(decode_kernel *k)
     val count = div(sub(add(blocks, imm(k->cfg->warps - 1)), warp()), imm(k->cfg->warps));
     block_rows rows[STAGES_MAX];
     val first = mul(warp(), imm(stages));
-    for (int s = 0; s < stages; s++) { // all are asked for before the first is waited for
+    for (int s = 0; s < stages; s++) { // all are issued before the first wait
         rows[s] = attention_decode_no_rows(k);
         attention_decode_find_rows(k, imm_as(U32, s), &rows[s]);
     }
     for (int s = 0; s < stages - 1; s++)
         attention_decode_load_block(k, &rows[s], add(first, imm(s)));
-    load_queries(k); // under the first copies
+    load_queries(k); // overlaps the first copies
     if (k->factors != k->place.form.dtype)
         attention_decode_queries_to_f16(k);
     block_rows *next = &rows[stages - 1];
@@ -226,7 +227,9 @@ static void attend(decode_kernel *k)
 
 /* The end */
 
-/* (BM,DV,WARPS), its columns as out has them: of narrow values the even ones of 16 columns come before the odd ones. */
+/*
+ * (BM,DV,WARPS) with the columns in the order of `out`: of 8-bit values the even ones of 16 come before the odd ones.
+ */
 static tensor in_order_of_atoms(const decode_kernel *k)
 {
     if (k->packed == 1)
@@ -236,7 +239,7 @@ static tensor in_order_of_atoms(const decode_kernel *k)
     return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), k->cfg->rows * pitch)));
 }
 
-/* What the warps have, where all can read it: all are done with their rings then. */
+/* Stores the warps' partials in shared memory, after all are done with their rings. */
 static void share_states(decode_kernel *k)
 {
     tensor cS = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, k->cfg->keys)), lane());
@@ -258,7 +261,7 @@ static void share_states(decode_kernel *k)
 static void finish(decode_kernel *k)
 {
     const decode_sums sums = { .place = &k->place,
-                               .parts = k->cfg->warps,
+                               .partials = k->cfg->warps,
                                .flight = 16,
                                .threads = LANES * k->cfg->warps,
                                .sO = k->sO,

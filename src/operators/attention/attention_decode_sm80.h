@@ -1,4 +1,4 @@
-/* attention_decode_sm80.h - what attention_decode's sm80 knows of its CTA: rings of keys and products. */
+/* attention_decode_sm80.h - what the files of attention_decode's sm80 share: rings of keys, products. */
 #ifndef CKL_ATTENTION_DECODE_SM80_H
 #define CKL_ATTENTION_DECODE_SM80_H
 
@@ -22,20 +22,23 @@ typedef struct decode_kernel {
     tensor scores, out;            // (MMA,MMA_M,MMA_N)
     tensor weights;                // (PAIRS,MMA_M,MMA_K)
     val scale[ATTENTION_TENSORS];  // of the head of K and V, where the cache has such
-    val row_unit[ONLINE_ROWS_MAX]; // of scores, where queries of bf16 have become f16
-    val value_scale;               // what weighted values are to be multiplied by
-    val exponent, factor;          // as the parameters, times what a score of the stored keys is short of
+    val row_unit[ONLINE_ROWS_MAX]; // factor for scores, where queries of bf16 have become f16
+    val value_scale;               // factor for weighted values
+    val exponent, factor;          // the parameters', times the scale of stored keys
     online_rows online;
 } decode_kernel;
 
-/* Where the keys of a block are, one for each lane, in vectors from the first of the head; and how many there are in the cache. */
+/*
+ * Where the keys of a block are, one for each lane, in vectors from the head's first; how many of them are in the
+ * cache.
+ */
 typedef struct block_rows {
     val at[ATTENTION_TENSORS];
     val start; // the first key, where some may be new
     val count; // i32; none: 0 or less
 } block_rows;
 
-/* Variables; then those of block `number` of this warp. */
+/* Fresh variables; then setting them for block `number` of this warp. */
 block_rows attention_decode_no_rows(const decode_kernel *k);
 void attention_decode_find_rows(const decode_kernel *k, val number, block_rows *rows);
 
@@ -46,7 +49,7 @@ void attention_decode_load_block(const decode_kernel *k, const block_rows *rows,
 void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot);
 void attention_decode_multiply_narrow_values(const decode_kernel *k, val slot);
 
-/* Queries of bf16 become f16, and row_unit what their scores are to be multiplied by. */
+/* Queries of bf16 become f16; row_unit becomes the factor for their scores. */
 void attention_decode_queries_to_f16(decode_kernel *k);
 
 /* Columns of O, up to a multiple of what atoms take. */

@@ -10,7 +10,7 @@
 enum { Q, K, V, LENGTHS, TABLE, SINKS, O, LSE, SCALE_K, SCALE_V, K_NEW, V_NEW, K_INTO, V_INTO }; // operands
 enum { OF_O, OF_LSE, OF_K_INTO, OF_V_INTO };                                                     // outputs
 
-/* Products of q and k stay in f32, and what v holds times the number of keys. */
+/* Products of q and k stay within f32, and so do sums of v over all keys. */
 static int operands(const void *problem, operand *all)
 {
     const attention_decode_problem *p = problem;
@@ -50,7 +50,7 @@ static double flops(const void *problem)
     return 2 * (double)(d->batch * d->heads * d->q) * keys * (double)(d->d + d->dv);
 }
 
-/* The keys that a window leaves, of K and V; everything else once. */
+/* K and V for the keys in the window; everything else once. */
 static double bytes(const void *problem)
 {
     const ckl_attention_decode_desc *d = problem;
@@ -92,7 +92,7 @@ static double scale_of(const ckl_attention_decode_desc *d, int which, void *cons
     return d->cache == CKL_E4M3 ? dtype_read(CKL_F32, host[SCALE_K + which - K], kv_head) : 1;
 }
 
-/* Element l of what token i adds to K or V, as the cache has it: rounded from the quotient in f32. */
+/* Element l of the new row of token i of K or V, as the cache stores it: rounded from the quotient in f32. */
 static double new_element(const ckl_attention_decode_desc *d, int which, void *const *host, const int64_t at[4])
 {
     const attention_strides s = attention_decode_strides_of(d, which == K ? DECODE_K_NEW : DECODE_V_NEW);
@@ -156,7 +156,7 @@ static sequence sequence_of(const ckl_attention_decode_desc *d, void *const *hos
     return s;
 }
 
-/* Is key `key` of batch or page `of` one of the new ones? Sets the sequence and its number among them. */
+/* Is key `key` of batch or page `of` new? Sets the sequence and its number among the new ones. */
 static bool find_new(const ckl_attention_decode_desc *d, void *const *host, int64_t of, int64_t key, int64_t *batch,
                      int64_t *token)
 {
@@ -174,7 +174,7 @@ static bool find_new(const ckl_attention_decode_desc *d, void *const *host, int6
     return false;
 }
 
-/* A row of the cache: what is new, else what was there. */
+/* A row of the cache: the new one, else what was there. */
 static void appended(const ckl_attention_decode_desc *d, void *const *host, reference_slice out)
 {
     const int which = out.output == OF_K_INTO ? K : V;
@@ -191,7 +191,7 @@ static void appended(const ckl_attention_decode_desc *d, void *const *host, refe
     }
 }
 
-/* Rows of O are tokens of heads of sequences; a row of the logarithms has all tokens of a head. */
+/* A row of O is a token of a head of a sequence; a row of lse has all tokens of a head. */
 static void reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_attention_decode_desc *d = problem;
@@ -236,6 +236,7 @@ static const char *const cases[] = {
     "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=2 shortest=200 left=700 impl=sm80 config='rows=16 split=16' # the "
     "same, two tiles and a window",
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 lse=1 cache=e4m3",
+    "heads=8 kv_heads=2 kv=8398 d=8 lse=1 cache=e4m3 shortest=0 fill=integers seed=702297 # a long sum in f32",
     "heads=8 kv_heads=1 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 softcap=4",
     "heads=6 kv_heads=2 q=3 kv=150 d=80 dv=112 page=7 left=40 sinks=1 cache=e4m3 lse=1 # words past the last ones",
     "heads=2 kv_heads=1 q=2 kv=40 d=8 dv=901 cache=e4m3 append=1 fill=integers # more columns than a kernel has room "

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* s + slope * (j - i). What a row has in common, slope * i, changes its log-sum-exp alone. */
+/* s + slope * (j - i). The term slope * i, which a row has in common, changes its log-sum-exp alone. */
 static ckl_val alibi(ckl_val s, ckl_val batch, ckl_val head, ckl_val i, ckl_val j, void *user)
 {
     (void)batch, (void)user;
@@ -23,7 +23,7 @@ static ckl_val documents(ckl_val s, ckl_val batch, ckl_val head, ckl_val i, ckl_
     return ckl_val_select(same, s, ckl_val_f32(-INFINITY));
 }
 
-/* Documents do not fall along tokens, so those of the first and the last one say what is between. */
+/* Document numbers do not fall along tokens, so those of the first and the last token bound what is between. */
 static ckl_val documents_block(const ckl_attention_block *b, void *user)
 {
     (void)user;

@@ -15,7 +15,7 @@ typedef struct attention_decode_problem {
     int64_t shortest;
 } attention_decode_problem;
 
-/* Relative error of a probability that is rounded to the type: what `magnitude` counts in. */
+/* Relative error of a probability rounded to the type: the unit of `magnitude`. */
 double attention_rounding(ckl_dtype dtype);
 
 /* A query and a key. */
@@ -23,18 +23,18 @@ typedef struct attention_pair {
     int64_t batch, head, i, j;
 } attention_pair;
 
-/* What one of the library's scores makes of s, by its definition. Adds to *error what f32 may be off. */
+/* One of the library's scores applied to s, by its definition. Adds the error of f32 to *error. */
 double attention_score_reference(const ckl_attention_desc *d, void *const *host, const attention_pair *at, double s,
                                  double *error);
 
 /*
- * The sequence of a ragged problem in which a token of the packed tensors lies, as a problem of its own with operands up to dout,
- * and the token's number in it; false: in none.
+ * The sequence of a ragged problem that has a token of the packed tensors, as a problem of its own with operands up to
+ * dout, and the token's number in it. False: none has it.
  */
 bool attention_sequence_at(const ckl_attention_desc *d, void *const *host, bool of_keys, int64_t token,
                            ckl_attention_desc *own, void **own_host, int64_t *number);
 
-/* Weights are multiplied as that type, which is d->dtype unless said otherwise: smaller ones than it has are lost. */
+/* The reference where weights are multiplied as type `weights`, by default d->dtype: smaller ones underflow. */
 void attention_reference_by(const ckl_attention_desc *d, ckl_dtype weights, void *const *host, reference_slice out);
 void attention_reference(const void *problem, void *const *host, reference_slice out);
 void attention_backward_reference(const void *problem, void *const *host, reference_slice out);

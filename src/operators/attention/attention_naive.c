@@ -5,7 +5,7 @@
 
 enum { COLUMNS = 32 }; // of O that a thread holds at once
 
-/* What a thread knows of its row. */
+/* A thread's row. */
 typedef struct row_of_o {
     tensor gQ, gO;  // (D), (DV)
     tensor gK, gV;  // (KV,D), (KV,DV) of its head
@@ -99,7 +99,7 @@ static void find_sum(const attention_form *form, const attention_values *p, cons
     }
 }
 
-/* The head's sink is a weight more, as if it were the score of a key: max and sum are those with it. */
+/* Adds the head's sink, as the score of one more key, to max and sum. */
 static void add_sink(const attention_values *p, const row_of_o *r, val head)
 {
     tensor gSinks = gmem_tensor(p->sinks, F32, make_layout(dynamic(p->heads), leaf(1))); // (HEADS)

@@ -52,7 +52,7 @@ static gradients describe(const attention_form *form)
     return g;
 }
 
-/* The tensor from a token on. */
+/* A tensor from a token on. */
 static tensor from_token(tensor g, val token, bool has_columns)
 {
     g.address = has_columns ? tensor_address(g, coord(0, 0, token, 0)) : tensor_address(g, coord(0, 0, token));
@@ -89,7 +89,7 @@ static val dot(tensor gX, tensor gY, int count)
     return sum;
 }
 
-/* A query and a key: their weight, and its gradient before the soft cap and behind it, where the mask is. */
+/* A query and a key: their weight, and its gradient before the soft cap and after it, where the mask is. */
 typedef struct pair {
     val weight, slope, of_mask;
 } pair;
@@ -132,7 +132,7 @@ static int columns_from(int first, int d)
     return d - first < COLUMNS ? d - first : COLUMNS;
 }
 
-/* The gradient of the mask at a key; beyond those that a query sees it is 0. */
+/* Stores the gradient of the mask at a key; 0 for keys that the query does not see. */
 static void store_of_mask(const gradients *g, val batch, val head, val i, val j, val x)
 {
     val all = convert(U32, add(mul(batch, g->heads), head));
@@ -175,7 +175,7 @@ static void of_query(const gradients *all, val row)
         of_query_of(&g, imm64(0), head, i);
 }
 
-/* Columns of dK, or of dV: sums over the queries that see a key, head by head of its group. */
+/* Columns of dK or dV: sums over the queries that see a key, for each head of its group. */
 static void sum_over_queries(const gradients *g, val batch, val kv_head, val j, bool of_keys, tensor rX, int c0)
 {
     val zero = imm64(0), group = convert(I64, g->p.group);

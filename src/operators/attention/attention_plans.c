@@ -7,16 +7,17 @@ enum {
     TMA_ALIGNMENT = 16,
     VECTOR = 8,     // elements of 16 bytes
     HEAD_MAX = 256, // elements of a head on tensor cores
-    SLOTS_MIN = 3,  // the block after the next one is on its way
+    SLOTS_MIN = 3,  // two blocks ahead are in flight
     SLOTS_MAX = 6,
     TURNS_ENOUGH = 8,      // tiles of an SM
     EVEN_TURNS_ENOUGH = 5, // where all are as long
+    FEW_BLOCKS = 8,        // of keys
     COUNTER_BYTES = 4,
-    SHORT_MAX = 64,           // queries and keys: what `sm90` does around its first product takes longer than all of it
+    SHORT_MAX = 64,           // queries and keys: below, the fixed cost of `sm90` exceeds the whole of `short`
     PORTABLE_SMEM = 99 << 10, // bytes that a CTA may have on every GPU from sm_86 on
 };
 
-/* K and V of so many bytes stay in L2 while the tiles of their heads are computed. */
+/* Bytes of K and V that stay in L2 while the tiles of their heads are computed. */
 static const int64_t SECTION_BYTES = 32 << 20;
 
 /* What launches share */
@@ -66,7 +67,7 @@ static int64_t section_of(const ckl_attention_desc *d)
     return d->causal || d->right ? min_i64(heads, max_i64(1, SECTION_BYTES / bytes) * group) : group;
 }
 
-/* For TMA. A mode of one may have any stride. */
+/* The stride of a mode for TMA; a mode of size 1 may have any. */
 static int64_t box_stride(const attention_mode *m)
 {
     return m->size > 1 ? m->stride : VECTOR;
@@ -88,11 +89,11 @@ static void set_tensor(const ckl_attention_desc *d, int which, const void *point
     gradient_box->pointer = gradient;
 }
 
-/* Of a launch with tiles of so many queries. */
+/* Parameters of a launch with tiles of `rows` queries. */
 attention_params attention_params_of(const ckl_attention_desc *d, const ckl_attention_args *x, int rows)
 {
     const double log2e = 1.4426950408889634, scale = (double)d->scale, softcap = (double)d->softcap;
-    const double unit = softcap > 0 ? softcap : scale; // of what becomes an exponent
+    const double unit = softcap > 0 ? softcap : scale; // of exponents
     const int64_t own = d->kv - d->q;                  // the key of query 0
     attention_params p = { .mask = x->mask,
                            .ldmask = d->ldmask,
@@ -276,7 +277,7 @@ const implementation attention_sm80_implementation = {
     .params = &attention_param_list,
 };
 
-/* short: the same kernel where all keys are one block, in as few warps as queries want */
+/* short: the same kernel where all keys are one block, with as few warps as the queries need */
 
 static ckl_status choose_short(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -357,7 +358,7 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         c->tile_n = 96;
     if (d->mask) // registers: its elements are loaded ahead
         c->tile_n = 64;
-    // exponentials take as long as the products of small heads: more warps hide them, where there are tiles enough for all SMs
+    // exponentials take as long as the products of small heads; more warps hide them, if tiles suffice for all SMs
     if (d->d <= 64 && d->dv <= 64 && !d->mask && !d->score && d->softcap == 0 &&
         tiles_of(d, 3 * ATTENTION_ROWS) > (c->form.right ? TURNS_ENOUGH : EVEN_TURNS_ENOUGH) * device->sm_count)
         c->consumers = 3;
@@ -365,7 +366,9 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         c->consumers--;
     if (c->consumers == 1)
         c->turns = 0;
-    c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask; // three would spill
+    // what is rare with old maxima makes a kernel that costs 2 us more to begin: B1 H8 S512 d64 takes 5.8 us without
+    const bool is_brief = c->consumers == 1 && d->kv <= FEW_BLOCKS * c->tile_n && d->softcap == 0 && !d->score;
+    c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !is_brief; // three would spill
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > device->sm_count;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes;)
         c->slots--;

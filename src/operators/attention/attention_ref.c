@@ -1,4 +1,4 @@
-/* attention_ref.c - the definition of attention in double, a row at a time, and what a kernel's result may be off. */
+/* attention_ref.c - the definition of attention in double, a row at a time, with error bounds. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT }; // operands
 /* One row of O: where its tensors are, and its keys. */
 typedef struct row {
     const ckl_attention_desc *d;
-    ckl_dtype weights;                 // f16 or bf16: as what a kernel may multiply weights
+    ckl_dtype weights;                 // f16 or bf16: the type in which a kernel may multiply weights
     void *const *host;                 // all operands
     attention_pair at;                 // batch, head and query
     const void *q, *k, *v, *mask;      // whole tensors
@@ -24,7 +24,7 @@ typedef struct row {
     int64_t q_first, k_first, v_first; // index of its query; of the first key and value of its head
     int64_t first, end;                // keys that it sees
     double sink;                       // -inf: there is none
-    double *weight, *error;            // [kv]: exp(score - max), and how far a kernel's may be off, relative to itself
+    double *weight, *error;            // [kv]: exp(score - max), and the relative error of a kernel's
     double max, max_error;             // of the scores
     double sum, sum_error;             // of the weights, and of the errors of them
 } row;
@@ -52,8 +52,8 @@ static row row_of(const ckl_attention_desc *d, ckl_dtype weights, void *const *h
 }
 
 /*
- * A score and how far a kernel's may be off: a tensor core cuts every 16 products at 2^-24 of the largest or so, and exponents
- * are computed from the score and the maximum, each rounded to f32.
+ * A score and the error of a kernel's: a tensor core truncates every 16 products at about 2^-24 of the largest, and
+ * exponents are computed from the score and the maximum, each rounded to f32.
  */
 static double plain_score(const row *r, int64_t j, double *error)
 {
@@ -83,7 +83,7 @@ static double score(const row *r, int64_t j, double *error)
     return attention_score_reference(r->d, r->host, &at, s, error);
 }
 
-/* A score with an error of this size lets its weight be anything, and the largest one the whole row. */
+/* With an error of this size a score's weight may be anything; with that of the largest score, the whole row. */
 enum { ERROR_MAX = 60 };
 
 static void find_weights(row *r)
@@ -108,13 +108,14 @@ static void find_weights(row *r)
 
 static void logarithm(const row *r, double *value, double *magnitude)
 {
+    const double added = 4 * sqrt((double)(r->end - r->first)) * 0x1p-24; // one after the other
     *value = r->sum == 0 ? -INFINITY : r->max + log(r->sum);
-    *magnitude = (r->sum_error / r->sum + 0x1p-20 * (1 + fabs(*value))) / attention_rounding(r->d->dtype);
+    *magnitude = (r->sum_error / r->sum + added + 0x1p-20 * (1 + fabs(*value))) / attention_rounding(r->d->dtype);
     if (r->max_error > ERROR_MAX && !isnan(r->sum))
         *value = NAN, *magnitude = REFERENCE_OPEN;
 }
 
-/* A value that is infinite or NaN at a key without weight: whether their product is computed is left open. */
+/* An infinity or NaN at a key without weight: whether their product is computed is left open. */
 static bool is_open(const row *r, int64_t j, double v, double smallest)
 {
     bool seen = j >= r->first && j < r->end;
@@ -194,7 +195,7 @@ bool attention_sequence_at(const ckl_attention_desc *d, void *const *host, bool 
     return true;
 }
 
-/* The same of a ragged problem, in whose packed tensors it is number `number`. */
+/* The same for row `number` of a ragged problem's packed tensors. */
 static void one_ragged_row(const ckl_attention_desc *d, ckl_dtype weights, void *const *host, int64_t number,
                            reference_slice out)
 {

@@ -1,4 +1,4 @@
-/* attention_score.c - custom scores: those that the process knows by name, and calls of their functions in kernels. */
+/* attention_score.c - custom scores: those known by name, and calls of their functions in kernels. */
 #include "operators/attention/attention_score.h"
 
 #include <ctype.h>
@@ -80,7 +80,7 @@ ckl_status ckl_attention_score_add(const ckl_attention_score *score)
 
 enum { READS_MAX = 128 };
 
-/* The score whose function this thread calls; what it has read since values are shared, by the addresses. */
+/* The score whose function this thread calls; what it has read since sharing began, by address. */
 static _Thread_local const ckl_attention_score *calling;
 static _Thread_local struct {
     bool shares;
@@ -102,7 +102,7 @@ void attention_custom_share_end(void)
     reads.shares = false;
 }
 
-/* The element at an address: inputs do not change, so a second one of the same register needs no load. */
+/* The element at an address. Inputs do not change, so a second read through the same register needs no load. */
 static val read_once(val address, ckl_dtype dtype)
 {
     for (int i = 0; i < reads.count && reads.shares; i++)
@@ -167,7 +167,6 @@ static val call(const custom_score *c, ckl_attention_function function, val x, v
 {
     calling = c->how;
     val natural = mul(x, c->unit);
-    values_know_product(natural, x, c->unit);
     val result = function(natural, c->batch, c->head, i, j, c->how->user);
     calling = NULL;
     return ir_coerce(F32, result);
@@ -202,7 +201,7 @@ val attention_block_score(const void *of, val x, int64_t i)
     return attention_custom_value(s->custom, x, s->rows[attention_online_row_of(s->scores, i)], key);
 }
 
-/* Of some queries of a tile with a block of keys. */
+/* Scores some queries of a tile with a block of keys. */
 static void score_all(const custom_score *c, const tile_rows *r, val block, tensor scores)
 {
     const block_scores all = attention_block_scores_of(c, r, block, scores);
@@ -321,7 +320,7 @@ static bool has_kinds(const key_walk *w)
     return w->custom->how && w->custom->how->block;
 }
 
-/* Block base - number of a tile: skipped where it is before the first one. */
+/* The kind of block base - number of a tile; skipped where it is before the first one. */
 static val kind_in_tile(const void *of, val number)
 {
     const key_walk *w = of;

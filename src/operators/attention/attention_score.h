@@ -9,39 +9,39 @@
 typedef struct custom_score {
     const ckl_attention_score *how;
     val batch, head;
-    val unit; // a score is so many times what products, caps and masks give
+    val unit; // factor from products, caps and masks to a score
 } custom_score;
 
 /* Head `head` of those of all batches. */
 custom_score attention_custom_score_of(const attention_form *form, const attention_values *p, val head);
 
-/* What becomes of a product, after cap and mask: a score, from then on in natural units. And the derivative. */
+/* The score of a product after cap and mask, in natural units. And the derivative. */
 val attention_custom_value(const custom_score *c, val x, val i, val j);
 val attention_custom_slope(const custom_score *c, val x, val i, val j);
 
-/* Between these two, calls share what they compute and read alike. There is no control flow between them. */
+/* Between these two, calls share equal computations and reads. No control flow may come between them. */
 void attention_custom_share_begin(void);
 void attention_custom_share_end(void);
 
 /* Has a form's score a block function? */
 bool attention_custom_has_blocks(const attention_form *form);
 
-/* Some tokens of a sequence, u32: of the last ones some may lie past its end. */
+/* Some tokens of a sequence, u32; the last ones may lie past its end. */
 typedef struct token_range {
     val first, tokens; // tokens: of the sequence
     int count;
 } token_range;
 
-/* Where there is a block function: what to do with a block of queries and keys, i32. */
+/* Where there is a block function: the kind of a block of queries and keys, i32. */
 val attention_custom_block(const custom_score *c, const token_range *queries, const token_range *keys);
 
 /* The scores of a block that is left as it is. */
 void attention_custom_leave(const custom_score *c, tensor scores);
 
-/* Scores of a block, by what is to be done with it. Without custom score nothing. */
+/* Scores a block by its kind. Does nothing without a custom score. */
 void attention_custom_apply(const custom_score *c, const tile_rows *r, val block, val kind, tensor scores);
 
-/* What a custom score makes of a block, element by element: between attention_custom_share_begin() and _end(). */
+/* A custom score applied to a block, element by element; between attention_custom_share_begin() and _end(). */
 typedef struct block_scores {
     const custom_score *custom;
     tensor scores;                    // (MMA,MMA_M,MMA_N)
@@ -52,7 +52,10 @@ typedef struct block_scores {
 block_scores attention_block_scores_of(const custom_score *c, const tile_rows *r, val block, tensor scores);
 val attention_block_score(const void *block_scores, val x, int64_t i); // raw_scores.score
 
-/* Some blocks that are looked at together. Variables: bit n of `seen`: number n is not skipped; of `scored`: it has scores to compute. */
+/*
+ * Some blocks that are looked at together. Variables: bit n of `seen`: block n is not skipped; of `scored`: it has
+ * scores to compute.
+ */
 enum { BLOCK_WINDOW = 32 };
 typedef struct block_window {
     val seen, scored;
@@ -61,13 +64,13 @@ typedef struct block_window {
 block_window attention_block_window_begin(void); // empty
 
 /*
- * Looks at all: kind(of, number), i32, is what to do with one. By a lane each, if all lanes of the warp are together; else by one
- * thread, which learns nothing of `scored`.
+ * Looks at all blocks: kind(of, number), i32, is that of one. A lane takes each if all lanes of the warp are together;
+ * else one thread takes all, and learns nothing of `scored`.
  */
 void attention_block_window_look(const block_window *w, bool together, val (*kind)(const void *of, val number),
                                  const void *of);
 
-/* Takes the first one that is left, i32, and its kind. Of an empty window the kind is CKL_ATTENTION_SKIP. */
+/* Takes the first block that is left, i32, and its kind; CKL_ATTENTION_SKIP from an empty window. */
 val attention_block_window_take(const block_window *w, val *kind);
 
 /*
@@ -84,10 +87,10 @@ typedef struct key_walk {
     block_window window;
 } key_walk;
 
-/* With `together` all lanes of the warp walk, and the numbers are the same for ptxas, too. */
+/* With `together` all lanes of the warp walk, and ptxas sees that their numbers are equal. */
 key_walk attention_key_walk_begin(const custom_score *c, const tile_grid *grid, const tile *t, bool together);
 
-/* Finds the next block; then, whether there is none, its number, and stepping on to it. */
+/* Finds the next block; is there none; its number; stepping on to it. */
 void attention_key_walk_look(key_walk *w, bool together);
 val attention_key_walk_is_last(const key_walk *w);
 val attention_key_walk_next(const key_walk *w);

@@ -1,4 +1,4 @@
-/* attention_scores.h - the scores that the process knows by name, of which the library has some by itself. */
+/* attention_scores.h - the scores known by name: the library's own, and those that the process added. */
 #ifndef CKL_ATTENTION_SCORES_H
 #define CKL_ATTENTION_SCORES_H
 
@@ -12,7 +12,7 @@ const ckl_attention_score *attention_score_find(const char *name);
 /* Is its derivative other than 1? Of a NULL or "none" it is not. */
 bool attention_score_bends(const char *name);
 
-/* Does it say of whole blocks that they are skipped, or left as they are? */
+/* Can it skip whole blocks, or leave them as they are? */
 bool attention_score_has_blocks(const char *name);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * attention_sm80.c - attention forward for every GPU from sm_80 on, after FlashAttention-2 (Dao, arXiv:2307.08691): mma.sync on
- * tiles that cp.async brings. All warps share the blocks of K and V; each has rows of Q and O of its own.
+ * attention_sm80.c - attention forward for every GPU from sm_80 on, after FlashAttention-2 (Dao, arXiv:2307.08691):
+ * mma.sync on tiles loaded by cp.async. All warps share the blocks of K and V; each has rows of Q and O of its own.
  *
- * With two stages the next block is on its way while this one is used; with one stage each is loaded, waited for and used, the
+ * With two stages the next block is loaded while this one is used. With one, each is loaded, waited for and used: the
  * simplest kernel on tensor cores.
  */
 #include "cute/kernel.h"
@@ -172,7 +172,10 @@ static void use_block(sm80_kernel *k, const tile *t, const key_walk *w, val stag
     multiply_values(k, stage);
 }
 
-/* Blocks from the last to the first. Each barrier says that this block is here, and that all are done with the one before. */
+/*
+ * Goes through blocks from the last to the first. After each barrier this block has arrived, and all threads are done
+ * with the one before.
+ */
 static void attend(sm80_kernel *k, const tile *t)
 {
     k->custom = attention_custom_score_of(&k->form, &k->p, t->head);

@@ -6,11 +6,11 @@
  *   warpgroups 1..    consumers: 64 queries each. The scores of the next block and the product of this block's weights with V
  *                     are under way together; the softmax of the next block runs under the latter
  *
- * Persistent. Blocks of keys are taken from the last to the first, so that those with a mask come first. The consumers issue
- * their products in turns, so that one's softmax runs under the other's products.
+ * Persistent. Blocks of keys are taken from the last to the first, so that those with a mask come first. The consumers
+ * take turns to issue products, so that one's softmax runs under the other's products.
  *
- * Rows may keep the maxima of their first blocks (config.old): sums tell whether they still do. The slots of the ring are then
- * released by every warp, for each may need the keys again.
+ * Rows may keep the maxima of their first blocks (config.old); the sums tell whether those still serve. Then every warp
+ * releases the slots of the ring, as each may need the keys again.
  */
 #include <stdio.h>
 
@@ -31,7 +31,7 @@ static int span_of(columns c)
     return 2 * c.chunk; // bytes
 }
 
-/* Chunks of O on their way out. */
+/* Chunks of O that are being stored. */
 static int staging_buffers(columns c)
 {
     return c.chunks < 2 ? c.chunks : 2;
@@ -139,7 +139,7 @@ static walk begin_walk(void)
     return (walk){ turn, variable(U32, cta_x()) };
 }
 
-/* Sets the number of the first or next tile. NOTE: ptxas serialises wgmma in loops that it cannot see to be uniform. */
+/* Sets the number of the first or next tile. NOTE: ptxas serialises wgmma in loops that it cannot prove uniform. */
 static void next_tile(const sm90_kernel *k, walk *w, bool fetches)
 {
     if (k->cfg->draw) {
@@ -240,7 +240,7 @@ static void producer(const sm90_kernel *k)
 
 /* Consumers */
 
-/* One consumer's view: its threads, its operands, what it knows of its rows. */
+/* One consumer's view: its threads, its operands, the state of its rows. */
 typedef struct consumer_role {
     val index, first_thread;
     tiled_mma qk, pv;
@@ -264,7 +264,7 @@ static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
     return make_tiled_mma(atom, 1, 1);
 }
 
-/* Among those of its consumer. Computed where it is needed: registers are scarce. */
+/* The thread's number in its consumer. Computed where it is needed: registers are scarce. */
 static val consumer_thread(void)
 {
     return rem(thread(), imm(WARPGROUP));
@@ -320,12 +320,15 @@ static void end_turn(const sm90_kernel *k, const consumer_role *c, int when)
 static void release(const sm90_kernel *k, const consumer_role *c, val slot)
 {
     if (k->cfg->old)
-        warp_sync(); // all lanes are done with what they may have read
+        warp_sync(); // all lanes are done reading
     IF(k->cfg->old ? eq(lane(), imm(0)) : c->first_thread)
         pipeline_release(&k->ring, slot);
 }
 
-/* The slot that is next in the ring. NOTE: by a shuffle, which ptxas sees to be uniform: descriptors stay in uniform registers. */
+/*
+ * The next slot of the ring. NOTE: by a shuffle, so that ptxas sees it is uniform and keeps descriptors in uniform
+ * registers.
+ */
 static val take_slot(consumer_role *c)
 {
     val slot = shuffle(c->at.stage, imm(0));
@@ -356,7 +359,7 @@ static void issue_product(consumer_role *c, val slot)
     mma_commit();
 }
 
-/* Soft cap, mask, a custom score: what becomes of products. */
+/* Turns products into scores: soft cap, mask, custom score. */
 static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
     tile_rows rows = rows_of(k, c, t);
@@ -369,14 +372,17 @@ static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, c
     attention_custom_apply(&c->custom, &rows, w->block, w->kind, c->scores);
 }
 
-/* Do products become scores only as they become weights by old maxima? A cap or a custom score alone, of all blocks alike. */
+/*
+ * Are products turned into scores only when weights are made by old maxima? With a cap or custom score alone, the same
+ * for all blocks.
+ */
 static bool scores_late(const sm90_kernel *k, const consumer_role *c)
 {
     const ckl_attention_score *how = c->custom.how;
     return k->cfg->old && (k->form.softcap ? !how : how && !how->block);
 }
 
-/* Are maxima to be found anew? Where rows are new, or a mask cuts the block. */
+/* Must maxima be found anew? Where rows are new, or a mask cuts the block. */
 static void ask_for_maxima(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
     tile_rows rows = rows_of(k, c, t);
@@ -386,7 +392,7 @@ static void ask_for_maxima(const sm90_kernel *k, consumer_role *c, const tile *t
     assign(c->lost, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
 }
 
-/* The scores that count. The last block of keys of a tile, the first one here, may reach past the last key. */
+/* Makes scores, masked where needed. A tile's last block of keys, the first one here, may reach past the last key. */
 static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, bool is_last)
 {
     val block = w->block;
@@ -404,7 +410,10 @@ static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, 
             attention_mask_block(&rows, block, c->scores);
 }
 
-/* The products of a block once more, from shared memory, element by element: they were too large for the maxima so far. */
+/*
+ * Computes the products of a block again, element by element from shared memory: they were too large for the old
+ * maxima.
+ */
 static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
 {
     tensor cS = partition_C(&c->qk, identity_tensor(shape(ROWS, k->cfg->tile_n)), consumer_thread()); // (MMA,1,1)
@@ -441,7 +450,7 @@ static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, 
     attention_custom_share_end();
 }
 
-/* Scores become weights: by the maxima of blocks before, but where rows are new, a mask cut the block, or that did not do. */
+/* Scores become weights: by the old maxima, except where rows are new, a mask cuts the block, or the old ones fail. */
 static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
 {
     if (!k->cfg->old) {
@@ -464,8 +473,8 @@ static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const 
 }
 
 /*
- * The scores of a block, and the product of the block before, under which the softmax runs. The ring's next slot, which the
- * step after this one wants, has arrived before and has arrived after it.
+ * The scores of a block, and the product of the block before, which overlaps the softmax. On entry the ring's next slot
+ * has arrived; on exit that of the next step has.
  */
 static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
@@ -497,7 +506,7 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     pipeline_wait_full(&k->ring, &c->at);
 }
 
-/* out = sum of the weighted values of a tile but for the last block. The first scores are under way. */
+/* out = the sum of a tile's weighted values, except the last block's. The first scores are already issued. */
 static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val keys)
 {
     c->custom = attention_custom_score_of(&k->form, &k->p, t->head);
@@ -522,8 +531,9 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
 }
 
 /*
- * O from registers, two elements at a time: a box of TMA would reach into the next sequence. The warps meet, as they do round
- * staging buffers: all have read the next tile's number before one thread's releases let the producer draw over it.
+ * Stores O from registers, two elements at a time: a TMA box would reach into the next sequence. The warps meet, as
+ * they do round staging buffers: all must have read the next tile's number before one thread's release lets the
+ * producer overwrite it.
  */
 static void store_ragged(const sm90_kernel *k, const consumer_role *c, const tile *t)
 {
@@ -546,7 +556,7 @@ static void store_ragged(const sm90_kernel *k, const consumer_role *c, const til
     }
 }
 
-/* O through the staging buffers to TMA stores, a chunk at a time. */
+/* Stores O through the staging buffers by TMA, a chunk at a time. */
 static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
     int subtile = k->dv.subtile, buffers = staging_buffers(k->dv);
@@ -584,7 +594,7 @@ static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
         store(k, c, t);
 }
 
-/* What consumers keep of a tile: variables, as far as tiles differ. */
+/* A tile as consumers keep it: variables, where tiles differ. */
 static tile tile_variables(const sm90_kernel *k, const tile *first)
 {
     tile t = *first;
@@ -616,8 +626,8 @@ static void set_tile(const sm90_kernel *k, tile *t, const tile *next)
 }
 
 /*
- * The first scores of the next tile are under way while this one's O leaves. After the last tile there are none; the products
- * are issued all the same, of what lies in shared memory: wgmma in a branch would be serialised.
+ * The first scores of the next tile are issued before this one's O is stored. After the last tile they are issued all
+ * the same, on whatever shared memory holds: wgmma in a branch would be serialised.
  */
 static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
 {

@@ -1,18 +1,18 @@
 /*
- * attention_sm90_backward.c - attention's gradients for Hopper, as two kernels of one shape, each of which computes all weights
- * anew (seven products instead of five), so that every sum has one owner and a fixed order, without workspace for dQ; or as the first
- * one alone, which gives dQ, too (attention_backward_queries.c):
+ * attention_sm90_backward.c - attention's gradients for Hopper. Either as two kernels of one shape, each of which
+ * computes all weights anew (seven products instead of five), so every sum has one owner and a fixed order, and dQ
+ * needs no workspace; or as the first kernel alone, with dQ (attention_backward_queries.c):
  *
  *                   rows (64 a warpgroup)     blocks that go by     sums
  *   of keys         X1 = K, X2 = V            Y1 = Q, Y2 = dO       dK += dS * Q, dV += P * dO
  *   of queries      X1 = Q, X2 = dO           Y1 = K, Y2 = V        dQ += dS * K
  *
- * scores = X1 * Y1^T give the weights P = 2^(scores - lse), slopes = X2 * Y2^T the gradient dS = P * (slopes - delta). Rounded to
- * 16 bits these accumulators are the first operand of the sums' products as they stand in registers, and Y is the second, so
- * nothing but Y passes through shared memory. One thread brings blocks of Y by TMA, a second warp the stats of queries by ordinary
- * loads and stores, because reading what a bulk copy brought would want a proxy fence in every step. Where registers do not hold
- * dK and dV together, a kernel of values has dV alone. Before all of them, a kernel gives lse and delta = dO * O of every query; a
- * last one adds up the gradients of sinks.
+ * scores = X1 * Y1^T give the weights P = 2^(scores - lse), slopes = X2 * Y2^T the gradient dS = P * (slopes - delta).
+ * Rounded to 16 bits, these accumulators are in registers what the sums' products take as A, and Y is B, so only Y
+ * passes through shared memory. One thread loads blocks of Y by TMA. A second warp loads the stats of queries by
+ * ordinary loads and stores, because reading what a bulk copy wrote would need a proxy fence in every step. Where
+ * registers do not hold dK and dV together, a kernel of values computes dV alone. A first kernel computes lse and delta
+ * = dO * O of every query; a last one sums the gradients of sinks.
  */
 #include <stdio.h>
 
@@ -20,9 +20,9 @@
 #include "operators/attention/attention_backward.h"
 
 enum {
-    STATS_EACH = 4, // of a lane: blocks of up to 128
+    STATS_EACH = 4, // of a lane, for blocks of up to 128
     PRODUCER_REGISTERS = 24,
-    CONSUMER_REGISTERS = 240, // with two consumers 504, which are the 3 * 168 of 384 threads
+    CONSUMER_REGISTERS = 240, // and 24 for the producer: the 504 = 3 * 168 of 384 threads
 };
 
 /* The kernels. */
@@ -123,7 +123,7 @@ static void load_y(const backward_kernel *k, const backward_walk *w, pipeline_st
     pipeline_advance(at);
 }
 
-/* The stats of a block, by a warp. They are loaded before the stage is free. */
+/* Loads the stats of a block, for a warp. They are loaded before the stage is free. */
 static void load_stats(const backward_kernel *k, const backward_walk *w, pipeline_state *at)
 {
     const int each = (k->block + 31) / 32;
@@ -275,8 +275,8 @@ static void release(const backward_kernel *k, val stage)
 }
 
 /*
- * One block. Waits are for all but so many of the groups under way: with overlap the sums of the block before, these scores and
- * slopes, the sum of weighted values.
+ * One block. mma_wait(n) leaves n groups in flight: with overlap those are the sums of the block before, these scores
+ * and slopes, the sum of weighted values.
  */
 static void step(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_walk *w, val before)
 {
@@ -313,7 +313,10 @@ static void step(const backward_kernel *k, backward_consumer *c, tensor cS, cons
     pipeline_advance(&c->at);
 }
 
-/* The scores of the first block, or of a next one; of none those of the same block again, to keep wgmma out of branches. */
+/*
+ * Issues the scores of the first or next block; where there is none, the same block's again, to keep wgmma out of
+ * branches.
+ */
 static val begin_scores(const backward_kernel *k, backward_consumer *c, const backward_walk *w, val same)
 {
     val over = attention_backward_is_over(k, w);
@@ -326,9 +329,10 @@ static val begin_scores(const backward_kernel *k, backward_consumer *c, const ba
 }
 
 /*
- * One block with dQ, whose scores are there. The sum of dK runs while dS goes to shared memory, dQ leaves under the scores of the
- * next block. NOTE: nothing is under way at the end, because ptxas serialises wgmma whose results are read in the next turn of a
- * loop; the operands of dV and dK are done before the scores begin, because there are no registers for both.
+ * One block with dQ; its scores are complete. The sum of dK runs while dS is stored to shared memory, and dQ is handed
+ * on under the scores of the next block. NOTE: nothing is in flight at the end, as ptxas serialises wgmma whose results
+ * are read in the next iteration of a loop. dV and dK are done before the scores begin, as registers do not hold the
+ * operands of both.
  */
 static void step_with_queries(const backward_kernel *k, backward_consumer *c, tensor cS, backward_walk *w, val stage)
 {
@@ -342,7 +346,7 @@ static void step_with_queries(const backward_kernel *k, backward_consumer *c, te
     attention_backward_differentiate(c, &delta);
     add_gradients(k, c, stage);
     attention_backward_issue_queries(k, c);
-    mma_wait(1); // dQ is under way
+    mma_wait(1); // dQ is in flight
     release(k, stage);
     pipeline_advance(&c->at);
     attention_backward_advance(k, w, true);
@@ -442,7 +446,7 @@ void attention_sm90_backward(const void *config, int kernel)
     else if (kernel == OF_SINKS)
         attention_backward_sinks();
     else if (kernel == OF_VALUES && !cfg->apart)
-        launch_bounds(32, 0); // a plan has as many kernels; this one does not run
+        launch_bounds(32, 0); // every plan has this many kernels; this one never runs
     else if (kernel == OF_QUERIES && cfg->products == 5)
         attention_backward_round_queries(cfg);
     else

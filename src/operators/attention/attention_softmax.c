@@ -2,9 +2,8 @@
 #include "operators/attention/attention_softmax.h"
 
 #include "cute/kernel.h"
-#include "cute/values.h"
 
-enum { MAX_CHAINS = 3, SUM_CHAINS = 2 }; // independent ones
+enum { MAX_CHAINS = 3, SUM_CHAINS = 2, LARGEST_CHAINS = 4 }; // independent ones
 
 int attention_online_row_count(tensor acc)
 {
@@ -58,7 +57,7 @@ void attention_online_rows_raise(online_rows *rows, const val *max)
     }
 }
 
-/* MAX or MIN of a row's scores as integers: this thread's in independent chains, then the others'. */
+/* MAX or MIN of a row's scores as integers: this thread's in independent chains, then the other lanes'. */
 static val of_row(tensor scores, int row, ir_op op)
 {
     val chain[MAX_CHAINS];
@@ -74,8 +73,9 @@ static val of_row(tensor scores, int row, ir_op op)
 }
 
 /*
- * The maxima of the rows. As integers the bits of floats have the right maximum unless all are negative, and then their minimum
- * is it. NOTE: sm_90 has a maximum of three integers (VIMNMX3), which ptxas makes of two; of floats it has none.
+ * The maxima of the rows. The bits of floats compared as integers give the right maximum unless all are negative; then
+ * the minimum does. NOTE: sm_90 has a maximum of three integers (VIMNMX3), to which ptxas fuses two; for floats it has
+ * none.
  */
 static void find_maxima(const online_rows *rows, tensor scores, val *larger)
 {
@@ -98,7 +98,7 @@ static const double TANH_OF_HALF[] = { -4.440222541e-02, 1.319029672e-01, -3.332
 static const double TANH_OF_ONE[] = { 1.038025097e-03, -6.194324834e-03, 2.027970829e-02, -5.345164637e-02,
                                       1.332507615e-01, -3.333282798e-01, 9.999999486e-01 };
 
-/* What becomes exponents of scores, but for the maximum: x * power, or with a cap x * (powers of x^2). */
+/* From scores to exponents, before the maximum is subtracted: x * power, or with a cap x * (powers of x^2). */
 typedef struct exponents {
     val power[COUNT_OF(TANH_OF_HALF)]; // the highest first; the last alone without a cap
     bool capped;
@@ -119,9 +119,14 @@ static exponents exponents_of(const online_rows *rows, const val *cap)
     return e;
 }
 
-/* What the scores of a row that are a line have in common, as parts of their exponents. */
+/* A score that is a line along the keys: x * unit + (slope * c + shared), c a constant. */
+typedef struct line {
+    val x, unit, slope, c, shared;
+} line;
+
+/* What the lines of a row have in common, as parts of their exponents. */
 typedef struct row_line {
-    val shared; // by which it is known
+    line first; // of which they are
     val offset, slope, unit;
 } row_line;
 
@@ -136,21 +141,35 @@ static val power_for(const exponents *e, val x)
     return p;
 }
 
+static bool find_line(val score, line *l)
+{
+    const ir_inst *sum = ir_maker(score), *bias = sum && sum->op == IR_FMA ? ir_maker(sum->in[2]) : NULL;
+    if (!bias || bias->op != IR_FMA || !ir_is_constant(bias->in[1]) || ir_is_constant(bias->in[2]))
+        return false;
+    *l = (line){ sum->in[0], sum->in[1], bias->in[0], bias->in[1], bias->in[2] };
+    return true;
+}
+
+static bool are_parallel(const line *a, const line *b)
+{
+    return a->unit.reg == b->unit.reg && a->slope.reg == b->slope.reg && a->shared.reg == b->shared.reg;
+}
+
 /*
- * x * power + offset. Of a score that is a line along the keys, two multiply-adds are left: what a row has in common is made once.
+ * x * power + offset. For a score that is linear along the keys two FMAs are left: the row's common term is computed
+ * once.
  */
 static val exponent_of(val x, val power, val offset, row_line *of_row)
 {
-    const known_line *line = values_line(x);
-    if (!line)
+    line l;
+    if (!find_line(x, &l))
         return fma(x, power, offset);
-    if (of_row->shared.reg != line->shared.reg)
-        *of_row = (row_line){ line->shared, fma(line->shared, power, offset), mul(line->slope, power),
-                              mul(line->unit, power) };
-    return fma(line->x, of_row->unit, fma(line->c, of_row->slope, of_row->offset));
+    if (!of_row->offset.type || !are_parallel(&l, &of_row->first))
+        *of_row = (row_line){ l, fma(l.shared, power, offset), mul(l.slope, power), mul(l.unit, power) };
+    return fma(l.x, of_row->unit, fma(l.c, of_row->slope, of_row->offset));
 }
 
-/* Raw scores become weights by the maxima; the sums of this lane's. With a cap all are less than half of it. */
+/* Raw scores become weights by the maxima; sum: of this lane's. With a cap all scores are less than half of it. */
 static void weigh_rows(const online_rows *rows, tensor scores, raw_scores raw, val *sum)
 {
     val offset[ONLINE_ROWS_MAX], chain[ONLINE_ROWS_MAX][SUM_CHAINS];
@@ -190,12 +209,12 @@ val attention_online_rows_are_new(const online_rows *rows)
     return vote_any(is_new);
 }
 
-/* Exponents of floats as they stand in their bits. */
+/* Exponents in the bits of floats. */
 enum { EXPONENT_AT = 23, EXPONENT_OF_1 = 127, EXPONENT_MAX = 250 };
 
 /*
- * Weights beyond 1 become less than 2 by a power of 2, which counts as part of the maximum from now on. What is too large for
- * that is lost: true in all lanes.
+ * Scales weights beyond 1 below 2 by a power of 2, which the maximum absorbs. True in all lanes where a weight is too
+ * large for that and lost.
  */
 static val lower_rows(online_rows *rows, tensor weights, val *sum)
 {
@@ -213,18 +232,27 @@ static val lower_rows(online_rows *rows, tensor weights, val *sum)
     return vote_any(is_lost);
 }
 
-/* A lane's weights of a block sum up to no more: they and 16-bit values that they meet stay far from infinity. */
+/* A lane's weights of a block sum to at most this, so products with 16-bit values stay far from infinity. */
 static const double SUM_MAX = 0x1p15;
+
+/* Of the absolute values of this lane's scores. */
+static val largest_of(tensor scores)
+{
+    val chain[LARGEST_CHAINS];
+    for (int c = 0; c < LARGEST_CHAINS; c++)
+        chain[c] = immf(0);
+    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++)
+        chain[i % LARGEST_CHAINS] = max(chain[i % LARGEST_CHAINS], abs(at(scores, i)));
+    return max(max(chain[0], chain[1]), max(chain[2], chain[3]));
+}
 
 /* Scores, capped or not, become weights. Where all are less than half of the cap, it is part of their exponents. */
 static void weigh_capped(const online_rows *rows, tensor scores, const val *cap, val *sum)
 {
-    val largest = immf(0), by_branch[ONLINE_ROWS_MAX];
+    val by_branch[ONLINE_ROWS_MAX];
     for (int r = 0; r < rows->count; r++)
         by_branch[r] = variable(F32, immf(0));
-    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++)
-        largest = max(largest, abs(at(scores, i)));
-    IF(vote_all(lt(mul(largest, *cap), immf(0.5)))) {
+    IF(vote_all(lt(mul(largest_of(scores), *cap), immf(0.5)))) {
         weigh_rows(rows, scores, (raw_scores){ .cap = cap }, sum);
         for (int r = 0; r < rows->count && !ir_failed(); r++)
             assign(by_branch[r], sum[r]);
@@ -302,7 +330,7 @@ static void tanh_by_powers(tensor x, const double *powers, int count)
     }
 }
 
-/* 1 - 2 / (exp(2x) + 1): within 2^-22 of 1, which is what counts beside other scores as large. */
+/* 1 - 2 / (exp(2x) + 1): an error of 2^-22 of 1, which is enough for scores this large. */
 static void tanh_by_exponentials(tensor x)
 {
     for (int64_t i = 0; i < static_size(x.layout) && !ir_failed(); i++) {
@@ -311,7 +339,7 @@ static void tanh_by_exponentials(tensor x)
     }
 }
 
-/* Most scores are less than half of their cap: without exponentials, of which the softmax has enough. */
+/* Most scores are less than half of their cap: those take a polynomial, as the softmax has exponentials enough. */
 void attention_cap_scores(tensor scores, val factor)
 {
     val largest = immf(0);

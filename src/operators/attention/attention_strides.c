@@ -1,4 +1,4 @@
-/* attention_strides.c - strides of tensors with heads and tokens: defaults by the layout, and elements that lie apart. */
+/* attention_strides.c - strides of tensors with heads and tokens: defaults by layout, and the check against overlap. */
 #include "operators/attention/attention_config.h"
 
 attention_strides attention_strides_from(const attention_fields *f)

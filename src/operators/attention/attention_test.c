@@ -9,7 +9,7 @@
 enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT, INPUT_0 = 14, INPUT_1 }; // operands
 enum { DOCUMENTS = 5 };
 
-/* Weights stay near 1, whatever lse is: gradients of what is not finite are left open. */
+/* Weights stay near 1 whatever lse is: gradients of values that are not finite are left open. */
 static void backward_operands(operand *all)
 {
     for (int i = Q; i <= DOUT; i++)
@@ -29,7 +29,7 @@ static void score_operands(const ckl_attention_desc *d, operand *all)
         all[INPUT_0].rising = all[INPUT_1].rising = DOCUMENTS;
 }
 
-/* Products of q and k stay in f32, and what v holds times the number of keys. */
+/* Products of q and k stay within f32, and so do sums of v over all keys. */
 static int operands(const void *problem, operand *all)
 {
     const attention_problem *p = problem;
@@ -83,7 +83,7 @@ static double flops(const void *problem)
     return once * (double)(3 * d->d + 2 * d->dv); // scores, their gradients, dq, dk and dv
 }
 
-/* Of all sequences: a ragged problem is as many as it says, of the lengths that it was given. */
+/* The FLOP of all sequences of a ragged problem, by the lengths in its operands. */
 static double flops_of_data(const void *problem, void *const *host)
 {
     ckl_attention_desc d = *(const ckl_attention_desc *)problem;
@@ -100,7 +100,9 @@ static double flops_of_data(const void *problem, void *const *host)
     return sum;
 }
 
-/* The gradients' reference reads and weighs a query and a key for every row that they meet in: 8 operations for one of a kernel. */
+/*
+ * The gradients' reference weighs a query and a key again for every row they meet in: 8 operations for one of a kernel.
+ */
 static double reference_flops(const void *problem)
 {
     const bool is_forward = ((const ckl_attention_desc *)problem)->direction == CKL_DIRECTION_FORWARD;
@@ -132,7 +134,8 @@ static const char *const cases[] = {
     "q=20 kv=30 batch=2 heads=3 d=40 ldq=48 ldk=41 ldv=56 ldo=50 ldo_head=1000 ldo_batch=4000 # gaps",
     "q=3 kv=5 batch=2 heads=2 d=8 ldo=32 ldo_head=16 ldo_batch=8 # neighbours are of one token",
     "q=20 kv=0 heads=2 lse=1                       # no keys: zeros",
-    "q=130 kv=300 d=128 heads=2 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=2 draw=1 slots=5' # the "
+    "q=130 kv=300 d=128 heads=2 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 slots=5' "
+    "# the "
     "ring "
     "goes round",
     "q=200 kv=520 heads=2 impl=sm90 config='consumers=3 turns=1'",
@@ -149,7 +152,7 @@ static const char *const cases[] = {
     "q=90 kv=100 heads=4 kv_heads=2 sinks=1 causal=1 lse=1",
     "q=100 kv=40 heads=2 sinks=1 causal=1 lse=1 softcap=2 left=7 dtype=bf16 # rows that have a sink alone",
     "q=10 kv=0 heads=2 sinks=1 lse=1",
-    "q=300 kv=700 d=128 left=130 right=64 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 slots=5'",
+    "q=300 kv=700 d=128 left=130 right=64 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 slots=5'",
     "q=70 kv=150 heads=2 mask=add ldmask=150 lse=1          # a bias that heads share",
     "q=90 kv=100 batch=2 heads=2 d=128 mask=bool ldmask=101 ldmask_batch=9090 causal=1 dtype=bf16 lse=1",
     "q=40 kv=200 heads=4 kv_heads=2 d=80 mask=add ldmask_head=200 softcap=3 dtype=bf16 # a row for each head",
@@ -211,6 +214,7 @@ static const char *const cases[] = {
     "ragged=1 batch=5 q=70 q_total=175 kv=90 heads=2 d=40 lse=1                   # lengths differ",
     "ragged=1 batch=3 q=200 q_total=300 kv=150 heads=4 kv_heads=2 causal=1 layout=bshd dtype=bf16 lse=1",
     "ragged=1 batch=4 q=150 q_total=300 kv=170 d=32 left=40 right=10 sinks=1 impl=sm90 config='consumers=2 turns=1 "
+    "old=1 "
     "draw=1 "
     "tile_n=64'",
     "ragged=1 q=70 kv=60                                                          # all of the largest length",

@@ -1,4 +1,4 @@
-/* attention_tile.c - the order of tiles, the keys that they see, chunks of columns in shared memory. */
+/* attention_tile.c - the order of tiles, the keys they see, chunks of columns in shared memory. */
 #include "operators/attention/attention_tile.h"
 
 #include "cute/kernel.h"
@@ -39,7 +39,7 @@ sequence attention_sequence_of(const tile_grid *g, val batch)
         begin[i] = at(gStarts[i], batch);
         count[i] = sub(at(gStarts[i], next), begin[i]);
     }
-    // first and last are those of the longest ones, which are aligned at their ends, too
+    // first and last count from sequences of the longest lengths, whose ends are aligned, too
     val by = sub(sub(count[1], count[0]), sub(convert(I32, g->longest.kv), convert(I32, g->longest.q)));
     return (sequence){ .q = convert(U32, count[0]),
                        .kv = convert(U32, count[1]),
@@ -62,7 +62,7 @@ tile attention_tile_of(const tile_grid *g, val number)
     val end = convert(I32, t.s.kv), row = convert(I32, t.row);
     if (g->right)
         end = min(add(add(row, imm(g->rows)), t.s.last), end);
-    if (g->ragged) // nothing to do behind the last query
+    if (g->ragged) // nothing to do past the last query
         end = select(lt(t.row, t.s.q), end, imm_as(I32, 0));
     end = max(end, imm(1));
     t.end = div(add(convert(U32, end), imm(g->keys - 1)), imm(g->keys));

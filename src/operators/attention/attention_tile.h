@@ -11,8 +11,8 @@
 /* A head of Q and K, or of V and O, in shared memory: chunks of columns, each a span of the swizzle. */
 typedef struct columns {
     int chunk, chunks;
-    int used;    // of all columns those that are multiplied: a multiple of 16
-    int subtile; // of them as many as divide `used` and a chunk
+    int used;    // columns that are multiplied: a multiple of 16
+    int subtile; // columns: divides `used` and a chunk
 } columns;
 
 columns attention_columns_of(int d);
@@ -21,10 +21,10 @@ int64_t attention_columns_bytes(columns c, int rows);
 /* (ROWS,CHUNK,CHUNKS,COUNT), each chunk as TMA writes and wgmma reads it; `next` elements from one to the next of COUNT. */
 layout attention_chunks_layout(ckl_dtype dtype, columns c, int rows, int chunks, int count, int64_t next);
 
-/* V as the second operand: (DV,BN,COUNT) of the same memory. */
+/* V as operand B: (DV,BN,COUNT) of the same memory. */
 tensor attention_transposed_chunks(tensor sV, columns c, int count, int64_t next);
 
-/* The tokens of a batch, u32, but for first and last. Where the problem is ragged they are those of a sequence. */
+/* The tokens of a batch, or of a sequence of a ragged problem. u32, but for first and last. */
 typedef struct sequence {
     val q, kv;       // how many
     val first, last; // query i sees keys first + i .. last + i; i32
@@ -36,16 +36,16 @@ typedef struct tile_grid {
     bool right, left; // keys on this side are hidden
     bool ragged;
     int rows, keys;          // of a tile; of a block
-    sequence longest;        // that there may be; of q_at there is none
+    sequence longest;        // the longest possible; without q_at
     val starts_q, starts_kv; // pointers, where ragged
     val q_total;
     val heads, group; // of q in a batch; that share one of k and v
     val all_heads;    // of all batches
     val tiles_m;      // of a head
-    val section;      // heads that are worked on together
+    val section;      // heads whose tiles run together
 } tile_grid;
 
-/* What kernels get of it from the host, p their values. */
+/* What the host gives of it; p: the kernel's values. */
 #define TILE_GRID_VALUES(p)                                                                                  \
     .longest = { .q = (p).q, .kv = (p).kv, .first = (p).first, .last = (p).last }, .starts_q = (p).starts_q, \
     .starts_kv = (p).starts_kv, .q_total = (p).q_total, .heads = (p).heads, .group = (p).group,              \
@@ -54,8 +54,8 @@ typedef struct tile_grid {
 /* The queries of a CTA, and the blocks of keys that they see. */
 typedef struct tile {
     val row;        // the first query
-    val head;       // of all batches together
-    val first, end; // blocks: at least one, because a tile without keys is one without weights
+    val head;       // among those of all batches
+    val first, end; // blocks: at least one; a tile without keys has a block without weights
     sequence s;
 } tile;
 
@@ -65,7 +65,7 @@ sequence attention_sequence_of(const tile_grid *g, val batch);
 /* Heads in sections whose K and V fit L2; within one the longest tiles of all heads come first. */
 tile attention_tile_of(const tile_grid *g, val number);
 
-/* Head and batch of a tile's Q and O, or of its K and V. Where the problem is ragged there is one batch, for TMA and strides. */
+/* Head and batch of a tile's Q and O, or of its K and V. A ragged problem is one batch for TMA and strides. */
 typedef struct tile_place {
     val head, batch;
 } tile_place;
@@ -75,7 +75,7 @@ tile_place attention_place_of(const tile_grid *g, const tile *t, bool of_keys);
 /* The sink of a tile's head, f32, among those of all heads. */
 val attention_sink_of(const tile_grid *g, val sinks, const tile *t);
 
-/* Some rows of a tile, from `row` on, whose scores with a block of keys are tiled by an MMA; tid is this thread's in it. */
+/* Some rows of a tile, from `row` on, whose scores with a block of keys an MMA tiles; tid is this thread's in it. */
 typedef struct tile_rows {
     const tile_grid *grid;
     const sequence *s;
@@ -99,13 +99,13 @@ typedef struct score_mask {
     val unit;
 } score_mask;
 
-/* What a score becomes by an element of the mask. */
+/* A score with an element of the mask applied. */
 val attention_masked_score(const score_mask *mask, val x, val by);
 
-/* What scores become by the mask; those of keys and queries past the last ones are left to attention_mask_block(). */
+/* Applies the mask to scores; keys and queries past the last ones are left to attention_mask_block(). */
 void attention_mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tensor scores);
 
-/* The gradient of the mask in a head of those of all batches. (Q,KV) */
+/* The gradient of the mask in a head, among those of all batches. (Q,KV) */
 tensor attention_mask_gradient_of(const attention_form *form, const attention_values *p, val head);
 
 /* The mask of a problem at a tile's head. */

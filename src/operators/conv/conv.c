@@ -5,11 +5,13 @@
 
 /* Modes and tensors */
 
-/* Places of a filter along a mode, or none. */
+/* Places of a filter along a mode; 0: none. */
 static int64_t places(int64_t size, int64_t pads, int64_t filter, int64_t dilation, int64_t stride)
 {
     const int64_t steps = size + pads - (dilation * (filter - 1) + 1);
-    return steps < 0 ? 0 : 1 + (stride == 1 ? steps : steps / stride); // a choice asks for hundreds
+    return steps < 0
+               ? 0
+               : 1 + (stride == 1 ? steps : steps / stride); // a division less: choosing calls this hundreds of times
 }
 
 void conv_modes(const ckl_conv_desc *d, conv_mode modes[CONV_MODES])
@@ -31,7 +33,7 @@ int64_t conv_seen_taps(const conv_mode *m, int64_t *first)
     return max_i64(1, last - *first + 1);
 }
 
-/* Of a mode of x or y as the desc has it; 0: dense. */
+/* The stride of a mode of x or y in the desc; 0: dense. */
 static int64_t given_stride(const ckl_conv_desc *d, int which, int mode)
 {
     static const size_t offsets[CONV_TENSORS][CONV_RANK] = {
@@ -43,7 +45,7 @@ static int64_t given_stride(const ckl_conv_desc *d, int which, int mode)
     return which == CONV_W ? 0 : *(const int64_t *)(const void *)((const char *)d + offsets[which][mode]);
 }
 
-/* NHWC is the order of the modes; NCHW has the channel before the places. The i-th, from the innermost on. */
+/* The i-th mode in memory, innermost first. NHWC is the order of the modes; NCHW has the channel before the places. */
 static int mode_in_memory(const ckl_conv_desc *d, int i)
 {
     static const int nhwc[CONV_RANK] = { 4, 3, 2, 1, 0 }, nchw[CONV_RANK] = { 3, 2, 1, 4, 0 };
@@ -134,7 +136,7 @@ static ckl_status check_places(const ckl_conv_desc *d)
     return CKL_OK;
 }
 
-/* Each mode leaves room for what is inside of it. */
+/* Each stride leaves room for the modes inside it. */
 static ckl_status check_view(const ckl_conv_desc *d, int which, const char *name)
 {
     static const char modes[CONV_RANK + 1] = "ndhwc";
@@ -155,7 +157,7 @@ static ckl_status check_view(const ckl_conv_desc *d, int which, const char *name
     return CKL_OK;
 }
 
-/* Sums of i8 as they are, or scaled. */
+/* i8 gives i32 sums, or scaled floats. */
 static ckl_status check_types(const ckl_conv_desc *d)
 {
     if (d->dtype != CKL_I8 && d->out != d->dtype && d->out != CKL_F32)
@@ -281,7 +283,9 @@ static const field desc_fields[] = { CONV_DESC(FIELD_ROW, ckl_conv_desc) };
 static const implementation *const implementations[] = {
     &conv_halo_implementation,
     &conv_depthwise_implementation,
+    &conv_halo_weight_implementation,
     &conv_depthwise_weight_implementation,
+    &conv_kn2row_implementation,
     &conv_narrow_implementation,
     &conv_stem_implementation,
     &conv_pointwise_implementation,

@@ -1,4 +1,4 @@
-/* conv_boxes.c - boxes of pixels, which the Hopper kernels load by TMA: which one fits a problem, and their tensor maps. */
+/* conv_boxes.c - boxes of pixels that the Hopper kernels load by TMA: which box fits a problem, and the tensor maps. */
 #include <math.h>
 
 #include "base/math.h"
@@ -16,7 +16,10 @@ static int64_t boxes_for(int64_t n, int log)
     return (n + ((int64_t)1 << log) - 1) >> log;
 }
 
-/* Sides are powers of two, so nothing is divided: a choice asks for a hundred boxes. Among equals narrow ones, which were fastest. */
+/*
+ * Sides are powers of two, so nothing is divided: choosing tries a hundred boxes. Of equal ones the narrow, which were
+ * fastest.
+ */
 conv_box conv_fit_box(const int64_t places[CONV_MODES], int64_t images, int pixels)
 {
     static const int sides[] = { 2, 3, 1, 4, 0, 5, 6, 7 }; // their logarithms

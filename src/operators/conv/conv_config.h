@@ -58,7 +58,7 @@ typedef struct conv_mode {
 
 void conv_modes(const ckl_conv_desc *desc, conv_mode modes[CONV_MODES]);
 
-/* Taps of a mode between those that see nothing but padding, one at least; the first of them. */
+/* Taps of a mode without those at its ends that see padding alone; one at least. *first: the first of them. */
 int64_t conv_seen_taps(const conv_mode *mode, int64_t *first);
 
 /* The tensors with pixels: strides of (OUTER,D,H,W,CHANNEL), where filters have (K,T,R,S,C). */
@@ -71,7 +71,10 @@ typedef struct conv_tensor {
 
 conv_tensor conv_tensor_of(const ckl_conv_desc *desc, int which);
 
-/* Views: refused by kernels that go through dense tensors, and by those that copy whole 16 bytes (or vectors) where strides are not. */
+/*
+ * Has a view's strides? Kernels for dense tensors refuse these, and so do kernels whose 16 bytes or vectors the strides
+ * break.
+ */
 bool conv_is_view(const ckl_conv_desc *desc);
 ckl_status conv_check_dense(const char *who, const ckl_conv_desc *desc);
 ckl_status conv_check_vectors(const char *who, const ckl_conv_desc *desc);
@@ -90,8 +93,7 @@ int64_t conv_stride_divisor(const ckl_conv_desc *desc, int which); // a power of
 
 typedef struct conv_form {
     CONV_FORM(FIELD_MEMBER, )
-    const struct conv_custom
-        *custom; // NULL, or what a kernel of one's own does last (conv_epilogue.h): no part of a config's text
+    const struct conv_custom *custom; // NULL, or the user's own epilogue (conv_epilogue.h): not in a config's text
 } conv_form;
 
 /* Products of i8 are summed in i32. */
@@ -100,13 +102,19 @@ static inline ckl_dtype conv_sum_type(const conv_form *form)
     return form->dtype == CKL_I8 ? CKL_I32 : CKL_F32;
 }
 
+/* As a config's number; admission refuses what does not fit. */
+static inline int conv_config_number(int64_t x)
+{
+    return x < 1024 ? (int)x : 1024;
+}
+
 /* Of 16 bits, f16 or bf16? */
 ckl_status conv_check_half(const char *who, const ckl_conv_desc *desc);
 
 conv_form conv_form_of(const ckl_conv_desc *desc);
 ckl_status conv_check_form(const char *who, const ckl_conv_desc *desc, const conv_form *have);
 
-/* Parameters of all kernels; arrays by mode, or in the order of the tensors. A kernel has those of them that it uses. */
+/* Parameters of all kernels; arrays by mode, or in the order of the tensors. A kernel has those that it uses. */
 #define CONV_PARAMS(X, owner)                                                                          \
     X(owner, tensor, mX)                                                                               \
     X(owner, tensor, mW)                                                                               \
@@ -204,16 +212,23 @@ typedef struct conv_depthwise_config {
 
 void conv_depthwise(const void *config, int kernel);
 void conv_depthwise_weight(const void *config, int kernel);
+void conv_halo_weight(const void *config, int kernel);
 
-extern const implementation conv_depthwise_implementation, conv_depthwise_weight_implementation;
+/* The last kernel of both: adds the sums (CHANNEL,TAP,SLICE) of filters of so many taps, a thread of a CTA of 128 each. */
+enum { CONV_ADD_THREADS = 128 };
+
+void conv_add_depthwise(const conv_form *form, int rows, int columns, int slices);
+
+extern const implementation conv_depthwise_implementation, conv_depthwise_weight_implementation,
+    conv_halo_weight_implementation;
 extern const implementation conv_sm90_implementation, conv_sm90_weight_implementation;
 extern const implementation conv_halo_implementation, conv_stem_implementation, conv_pointwise_implementation,
     conv_nchw_sm90_implementation, conv_narrow_implementation, conv_sliced_implementation, conv_packed_implementation,
-    conv_packed_weight_implementation;
+    conv_packed_weight_implementation, conv_kn2row_implementation;
 extern const implementation conv_sm80_implementation, conv_sm80_weight_implementation, conv_im2col_implementation,
     conv_naive_implementation;
 
-/* A problem line's: the desc, and what sets all its strides, dilations or pads, slices alone where there are some. */
+/* A problem line: the desc, and one number for all its strides, dilations or pads. */
 typedef struct conv_problem {
     ckl_conv_desc desc;
     int64_t stride, dilation, pad;

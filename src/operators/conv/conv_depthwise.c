@@ -1,13 +1,13 @@
 /*
- * conv_depthwise.c - a filter for each channel: forward, and the gradient of data where strides are 1, which is the same with
- * the filters turned round.
+ * conv_depthwise.c - a filter for each channel: forward, and the gradient of data where strides are 1, which is the
+ * same with the filters turned round.
  *
  *   NHWC    a thread has a vector of channels of some columns of a row of y. Neighbours have the next channels, so that all
  *           accesses are whole sectors. The filters of the CTA's channels lie in shared memory, channels fastest, as f32
- *   NCHW    a thread has some columns of one channel; what lies under them comes in aligned vectors of a row
+ *   NCHW    a thread has some columns of one channel; the x below them is loaded in aligned vectors of a row
  *
- * Along a row of the filter every column of x is read once and added to all columns of y that it belongs to; what rows share is
- * left to the caches.
+ * Along a row of the filter every column of x is read once and added to all columns of y that see it; what rows share
+ * comes from the caches.
  */
 #include "base/math.h"
 #include "cute/kernel.h"
@@ -88,7 +88,7 @@ static void load_filters(depthwise *k)
     cta_sync();
 }
 
-/* Of thread `number` of all that share their channels, or, in NCHW, of all: its place. */
+/* The place of thread `thread_number`, among those with the same channels, or in NCHW among all. */
 static val find_place(depthwise *k, val thread_number)
 {
     const conv_depthwise_config *cfg = k->cfg;
@@ -137,7 +137,7 @@ static tensor load_taps(const depthwise *k, val row)
     return rW;
 }
 
-/* What a thread reads of every row: vectors, where they lie in it, in bytes, and which of them are there at all. */
+/* The vectors that a thread reads of every row: their offsets in bytes, and which of them lie inside. */
 typedef struct row_window {
     int unit, before, skipped; // columns of a vector; from the first one to the thread's own; of it that no tap needs
     int count;
@@ -146,8 +146,8 @@ typedef struct row_window {
 } row_window;
 
 /*
- * Vectors outside are loaded from the nearest place inside: without branches the loads of a row are under way together. Those
- * that can only be inside need no zeros afterwards.
+ * Vectors outside are loaded from the nearest place inside and zeroed afterwards: without branches the loads of a row
+ * are in flight together.
  */
 static row_window find_window(const depthwise *k)
 {
@@ -181,7 +181,7 @@ static tensor load_vector(const depthwise *k, const row_window *w, int i, val ro
     return unpacked(x, F32);
 }
 
-/* Column j of a thread's window, counted from the first one, is element `first` and on of rX; adds its products. */
+/* Adds the products of column j of the thread's window, which are the elements of rX from `first` on. */
 static void add_column(depthwise *k, tensor rW, int j, tensor rX, int first)
 {
     const conv_depthwise_config *cfg = k->cfg;
@@ -222,7 +222,7 @@ static void add_rows(depthwise *k)
         }
 }
 
-/* Elements that lie side by side in y, from a channel and a column of the thread's on. */
+/* Stores elements that are contiguous in y, from a channel and a column of the thread on. */
 static void store_run(const depthwise *k, tensor rScale, tensor rBias, val index, int column, int count)
 {
     const conv_form *form = &k->cfg->form;
@@ -349,8 +349,8 @@ static ckl_status takes(const ckl_conv_desc *d)
 }
 
 /*
- * Threads side by side with vectors of channels: as many as leave no more than an eighth of the last CTA's without any. Single
- * channels have up to 32 lanes: 64 bytes side by side.
+ * Threads side by side that have vectors of channels: as many as leave at most an eighth of the last CTA's idle. Single
+ * channels have up to 32 lanes: 64 contiguous bytes.
  */
 static int lanes_of(int64_t channels, int vec, int taps)
 {
@@ -365,7 +365,7 @@ static int lanes_of(int64_t channels, int vec, int taps)
     return lanes;
 }
 
-/* Have all threads whole columns of y, and x under them but for padding? */
+/* Have all threads all their columns of y, with x below them but for padding? */
 static bool is_even(const ckl_conv_desc *d, const conv_depthwise_config *c)
 {
     const bool data = d->direction == CKL_CONV_DATA;

@@ -11,7 +11,7 @@
 #include "operators/conv/conv_sm90.h"
 
 enum {
-    THREADS = 128,
+    THREADS = CONV_ADD_THREADS,
     SUMS_MAX = 12 * 8,
     SLICES_MAX = 64,
     COLS_MAX = 8,
@@ -58,16 +58,16 @@ static val channels_of(const conv_values *p)
     return mul(p->groups, p->k);
 }
 
-/* CTAs that share the rows of a slice of a filter. */
-static val parts_of(const conv_depthwise_weight_config *c, const conv_values *p)
+/* Blocks of a filter's rows; a CTA has one. */
+static val row_blocks_of(const conv_depthwise_weight_config *c, const conv_values *p)
 {
     return div(add(p->filter[1], imm64(c->rows - 1)), imm64(c->rows));
 }
 
-/* Parts of a channel's filter. */
-static val all_parts(const conv_depthwise_weight_config *c, const conv_values *p)
+/* Blocks of rows of all planes of a filter. */
+static val all_blocks(const conv_depthwise_weight_config *c, const conv_values *p)
 {
-    return mul(mul(p->filter[0], parts_of(c, p)), p->c);
+    return mul(mul(p->filter[0], row_blocks_of(c, p)), p->c);
 }
 
 static val narrow(val x)
@@ -87,7 +87,10 @@ typedef struct vector_row {
     val inside;                // predicate: there is such a row; else start is of some other
 } vector_row;
 
-/* Its vector at a column, zeros outside: loaded from the nearest place, without a branch, so that loads are under way together. */
+/*
+ * Its vector at a column, zeros outside. Loaded from the nearest place, without a branch, so that loads are in flight
+ * together.
+ */
 static packed load_vector(const weight_role *k, const vector_row *row, val column)
 {
     const ckl_dtype dtype = k->cfg->form.dtype;
@@ -102,7 +105,10 @@ static packed load_vector(const weight_role *k, const vector_row *row, val colum
     return x;
 }
 
-/* Products of column number j of x, counted from under the first tap of the first column of dy, to the taps from `first` on. */
+/*
+ * Adds the products of column j of x to the taps from `first` on; column 0 is below the first tap of the first column
+ * of dy.
+ */
 static void add_column(weight_role *k, const packed *dy, tensor rX, int j, int first)
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
@@ -132,7 +138,7 @@ static bool is_under_tap(const conv_depthwise_weight_config *c, int j)
     return under;
 }
 
-/* Row number r of the filter's: what lies under it. */
+/* The taps of row r of the filter. */
 static void add_taps(weight_role *k, const packed *dy, const vector_row *x, val first, int r)
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
@@ -145,7 +151,7 @@ static void add_taps(weight_role *k, const packed *dy, const vector_row *x, val 
             add_column(k, dy, unpacked(at_x[j], F32), j, r * cfg->filter);
 }
 
-/* Some columns of dy from one on, and what lies under them. */
+/* Some columns of dy from w on, and the x below them. */
 static void add_columns(weight_role *k, const vector_row *y, const vector_row *x, val w)
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
@@ -163,7 +169,7 @@ static void add_columns(weight_role *k, const vector_row *y, const vector_row *x
     }
 }
 
-/* The place under a row of the filter along mode m, the nearest one if there is none. */
+/* The place below a tap along mode m; outside x the nearest one. */
 static val under(const weight_role *k, int m, val at, val tap, val *inside)
 {
     const conv_values *p = &k->p;
@@ -195,13 +201,13 @@ static void add_row(weight_role *k, val row)
         add_columns(k, &y, x, w);
 }
 
-/* A sum is done: tap number `tap` of part number z of the filter of a channel, to dw or dbias. */
+/* Stores a finished sum, tap `tap` of block z of a channel's filter, to dw or dbias. */
 static void store_sum(const conv_depthwise_weight_config *cfg, const conv_values *p, val channel, val tap, val z,
                       val sum)
 {
     const layout any = make_layout(dynamic(imm64(1)), leaf(1));
-    val c = rem(z, p->c), rest = div(z, p->c), parts = parts_of(cfg, p);
-    val d = div(rest, parts), h = add(mul(rem(rest, parts), imm64(cfg->rows)), div(tap, imm64(cfg->filter)));
+    val c = rem(z, p->c), rest = div(z, p->c), row_blocks = row_blocks_of(cfg, p);
+    val d = div(rest, row_blocks), h = add(mul(rem(rest, row_blocks), imm64(cfg->rows)), div(tap, imm64(cfg->filter)));
     val index = add(add(mul(channel, p->w[0]), mul(d, p->w[1])), add(mul(h, p->w[2]), mul(c, p->w[4])));
     index = add(index, mul(rem(tap, imm64(cfg->filter)), p->w[3]));
     IF(logical_and(lt(tap, imm64(cfg->rows * cfg->filter)), lt(h, p->filter[1])))
@@ -211,7 +217,10 @@ static void store_sum(const conv_depthwise_weight_config *cfg, const conv_values
             set(gmem_tensor(p->bias, cfg->form.out, any), channel, sum);
 }
 
-/* The sums of the CTA's threads to the slice's: (CHANNEL,TAP,PART), of all channels; or where they belong, if it is the only slice. */
+/*
+ * Adds the sums of the CTA's threads and stores them: to the slice's (CHANNEL,TAP,BLOCK) of all channels, or to dw if
+ * there is one slice.
+ */
 static void store_sums(const weight_role *k)
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
@@ -222,7 +231,7 @@ static void store_sums(const weight_role *k)
         for (int c = 0; c < cfg->vec; c++)
             set(sSum, coord(add(first, imm(c)), imm(s), worker), at(k->rSum, c, s));
     cta_sync();
-    val row = add(mul(cta_x(), convert(U32, all_parts(cfg, &k->p))), cta_z());
+    val row = add(mul(cta_x(), convert(U32, all_blocks(cfg, &k->p))), cta_z());
     LOOP_FROM(e, thread(), imm(channels * taps), imm(THREADS)) {
         val c = rem(e, imm(channels)), s = div(e, imm(channels)), sum = variable(F32, immf(0));
         val channel = convert(I64, add(mul(cta_y(), imm(channels)), c)), all = channels_of(&k->p);
@@ -243,12 +252,13 @@ static void multiply(const conv_depthwise_weight_config *cfg)
     launch_bounds(THREADS, cfg->ctas);
     weight_role k = { .cfg = cfg, .p = params_of(conv) };
     val lane = rem(thread(), imm(cfg->lanes)), worker = div(thread(), imm(cfg->lanes));
-    val rows = mul(mul(k.p.n, k.p.y_size[0]), k.p.y_size[1]), z = convert(I64, cta_z()), parts = parts_of(cfg, &k.p);
+    val rows = mul(mul(k.p.n, k.p.y_size[0]), k.p.y_size[1]), z = convert(I64, cta_z()),
+        row_blocks = row_blocks_of(cfg, &k.p);
     k.channel = convert(I64, mul(add(mul(cta_y(), imm(cfg->lanes)), lane), imm(cfg->vec)));
     k.channel_x = cfg->shared ? rem(z, k.p.c) : k.channel;
     z = div(z, k.p.c);
-    k.tap_d = div(z, parts);
-    k.tap_h = mul(rem(z, parts), imm64(cfg->rows));
+    k.tap_d = div(z, row_blocks);
+    k.tap_h = mul(rem(z, row_blocks), imm64(cfg->rows));
     k.rSum = fragment(F32, compact(shape(cfg->vec, taps_of(cfg))));
     fill(k.rSum, immf(0));
     grid_wait();
@@ -267,7 +277,7 @@ static void add_all(const conv_depthwise_weight_config *cfg)
     const int taps = taps_of(cfg);
     launch_bounds(THREADS, 0);
     conv_values p = params_of(conv);
-    val channels = channels_of(&p), count = mul(mul(all_parts(cfg, &p), imm64(taps)), channels);
+    val channels = channels_of(&p), count = mul(mul(all_blocks(cfg, &p), imm64(taps)), channels);
     val e = add(mul(convert(I64, cta_x()), imm64(THREADS)), convert(I64, thread()));
     grid_wait();
     launch_dependents();
@@ -275,6 +285,12 @@ static void add_all(const conv_depthwise_weight_config *cfg)
         val rest = div(e, channels), sum = at(conv_add_slices(cfg->slices, address_at(p.sums, F32, e), count, 1), 0);
         store_sum(cfg, &p, rem(e, channels), rem(rest, imm64(taps)), div(rest, imm64(taps)), sum);
     }
+}
+
+void conv_add_depthwise(const conv_form *form, int rows, int columns, int slices)
+{
+    const conv_depthwise_weight_config all = { .form = *form, .rows = rows, .filter = columns, .slices = slices };
+    add_all(&all);
 }
 
 void conv_depthwise_weight(const void *config, int kernel)
@@ -306,7 +322,7 @@ static int64_t taps_of_filter(const ckl_conv_desc *d)
     return d->t * d->r * d->s;
 }
 
-/* Filters of few channels, and so few products that one launch of plain multiply-adds beats copies, tensor cores and a sum. */
+/* Have filters few channels, and so few products that one launch of FMAs beats copies, tensor cores and a sum? */
 static bool is_shared(const ckl_conv_desc *d)
 {
     const double CHANNELS = 8, PRODUCTS = 1 << 23;
@@ -316,19 +332,19 @@ static bool is_shared(const ckl_conv_desc *d)
                PRODUCTS;
 }
 
-/* CTAs of a slice beside each other: the parts of a channel's filter. */
-static int64_t parts_of_filter(const ckl_conv_desc *d, const conv_depthwise_weight_config *c)
+/* CTAs of a slice beside each other: the blocks of a channel's filter. */
+static int64_t blocks_of_filter(const ckl_conv_desc *d, const conv_depthwise_weight_config *c)
 {
     return d->t * ceil_div(d->r, c->rows) * (d->c / d->groups);
 }
 
 /*
- * As many CTAs as all SMs hold a few of. A row of the filter each: three of 3x3, for which dy would be read once, leave an SM too few
- * threads (144 channels of 56x56: 87.6 us instead of 41.8, with registers for three CTAs 62.0).
+ * A few CTAs for each SM, with a row of the filter each. All three rows of 3x3, which would read dy once, leave an SM
+ * too few threads (144 channels of 56x56: 87.6 us instead of 41.8; with registers for three CTAs 62.0).
  */
 static ckl_status choose_depthwise_weight(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { CTAS_OF_SM = 4, ROWS_OF_ONE = 4 }; // rows that take less than a second launch
+    enum { CTAS_OF_SM = 4, ROWS_OF_ONE = 4 }; // rows that cost less than a second launch
     const ckl_conv_desc *d = desc;
     conv_depthwise_weight_config *c = config;
     const bool single = d->groups == d->c && d->groups == d->k;
@@ -348,7 +364,7 @@ static ckl_status choose_depthwise_weight(const void *desc, const ckl_device_inf
     c->lanes = 8;
     while (c->lanes > 1 && 8 * round_up(d->k, (int64_t)c->lanes * c->vec) > 9 * d->k)
         c->lanes /= 2;
-    const int64_t ctas = ceil_div(d->k, (int64_t)c->lanes * c->vec) * parts_of_filter(d, c);
+    const int64_t ctas = ceil_div(d->k, (int64_t)c->lanes * c->vec) * blocks_of_filter(d, c);
     const int64_t rows = ceil_div(rows_of(d), THREADS / c->lanes); // of a thread, were there one slice
     c->slices = rows <= ROWS_OF_ONE
                     ? 1
@@ -387,7 +403,7 @@ static ckl_status admit_depthwise_weight(const void *desc, const ckl_device_info
 
 static int64_t sums_of_slice(const ckl_conv_desc *d, const conv_depthwise_weight_config *c)
 {
-    return parts_of_filter(d, c) * taps_of(c) * d->k;
+    return blocks_of_filter(d, c) * taps_of(c) * d->k;
 }
 
 static int64_t workspace_depthwise_weight(const ckl_plan *plan)
@@ -407,7 +423,7 @@ static ckl_status launch_depthwise_weight(const ckl_plan *plan, const void *args
              a->dy, c->vec);
     conv_params p = conv_params_of(d, a);
     p.sums = plan_workspace(plan, a->workspace);
-    const plan_grid grid = { c->slices, ceil_div(d->k, (int64_t)c->lanes * c->vec), parts_of_filter(d, c) };
+    const plan_grid grid = { c->slices, ceil_div(d->k, (int64_t)c->lanes * c->vec), blocks_of_filter(d, c) };
     TRY(plan_launch(plan, 0, grid, &p, stream));
     return c->slices == 1
                ? CKL_OK

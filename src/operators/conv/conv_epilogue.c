@@ -27,7 +27,7 @@ val conv_finish(const conv_form *form, conv_element in, const conv_place *place)
     return form->custom ? form->custom->apply(x, place, form->custom->user) : x;
 }
 
-/* Strides of y fall from mode to mode, but for the channel's. */
+/* Strides of y fall from mode to mode, except the channel's. */
 conv_place conv_place_of(const conv_values *p, val index, val channel)
 {
     conv_place place = { .channel = channel };

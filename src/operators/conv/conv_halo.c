@@ -1,9 +1,10 @@
 /*
- * conv_halo.c - a filter for each channel of NHWC on Hopper: tiles of x with their halo wait in shared memory.
+ * conv_halo.c - depthwise convolution of NHWC on Hopper: tiles of x with their halo in shared memory.
  *
- * A CTA keeps the filters of its channels in shared memory, as f32, and goes through tiles of y: one warp has TMA load the box of x
- * under the next ones, zeros outside, while the workers, a vector of channels of some columns of a row each, compute. Each column of x
- * is read once for all its taps in a row. Rows and columns of a filter that see nothing but padding are left out.
+ * A CTA keeps the filters of its channels in shared memory, as f32, and goes through tiles of y. One warp has TMA load
+ * the boxes of x below the next tiles, zeros outside, while the workers compute: each has a vector of channels of some
+ * columns of a row. A column of x is read once for all its taps in a row. Rows and columns of a filter that see padding
+ * alone are left out.
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
@@ -75,8 +76,8 @@ static tensor elements_from(val address, ckl_dtype dtype, val first, int count)
 }
 
 /*
- * A channel's filters lie one behind the other in memory, channels fastest here; of channels that are not there the last one's. Those
- * of the gradient of data come turned round: their steps are negative.
+ * From channels slowest in memory to channels fastest here; channels that do not exist get the last one's. For the
+ * gradient of data filters are turned round: their steps are negative.
  */
 static void load_filters(const halo_kernel *k)
 {
@@ -147,7 +148,7 @@ static worker_role describe_worker(const halo_kernel *k)
     return w;
 }
 
-/* Column j of a thread's, counted from the first one, times the taps that it lies under. */
+/* Adds the products of the thread's column j of x with the taps above it. */
 static void add_column(const halo_kernel *k, const worker_role *w, tensor rX, tensor rW, int j)
 {
     const conv_halo_config *c = k->cfg;

@@ -21,8 +21,8 @@ conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
 }
 
 /*
- * The problem that is computed, with its modes: of the gradient of data of stride 1 a forward one, of dy with the filters turned
- * round. A pad may be negative.
+ * The problem as the kernel computes it. The gradient of data by stride 1 is a forward problem: dy with the filters
+ * turned round. A pad may be negative.
  */
 typedef struct halo_problem {
     conv_mode m[CONV_MODES];           // of the taps that are seen
@@ -46,12 +46,6 @@ static halo_problem problem_of(const ckl_conv_desc *d)
         h.tap_step[i] *= data ? -1 : 1;
     }
     return h;
-}
-
-/* As far as a config has numbers: what is larger is refused. */
-static int number(int64_t x)
-{
-    return (int)min_i64(x, 1024);
 }
 
 /* Columns of a thread: all threads of a row have the same. */
@@ -78,18 +72,18 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
                              .wide = (i / 2 % 2 + 1) << (few && i % 2),
                              .high = (int)min_i64(heights[i / 4], h.m[1].y),
                              .images = 1,
-                             .rows = number(h.m[1].filter),
-                             .columns = number(h.m[2].filter),
-                             .step_w = number(h.m[2].stride),
-                             .step_h = number(h.m[1].stride),
-                             .dilation_w = number(d->dilation_w),
-                             .dilation_h = number(d->dilation_h),
+                             .rows = conv_config_number(h.m[1].filter),
+                             .columns = conv_config_number(h.m[2].filter),
+                             .step_w = conv_config_number(h.m[2].stride),
+                             .step_h = conv_config_number(h.m[1].stride),
+                             .dilation_w = conv_config_number(d->dilation_w),
+                             .dilation_h = conv_config_number(d->dilation_h),
                              .stages = 1 };
     if (c->high == h.m[1].y && c->cols * c->wide >= h.m[2].y)
         c->images = (int)max_i64(1, min_i64(min_i64(d->n, IMAGES_MAX), WORKERS / conv_halo_shape_of(c).workers));
     const int64_t one = conv_halo_shape_of(c).smem_bytes, more = conv_halo_shape_of(c).stage_bytes + 16;
     const int registers = c->cols * VECTOR + VECTOR * c->columns + 56; // sums, taps of a row, the rest
-    for (c->ctas = 4; c->ctas > 1; c->ctas--) // stages of all CTAs hide how long loads take: four or more of an SM
+    for (c->ctas = 4; c->ctas > 1; c->ctas--) // four or more stages an SM hide the latency of loads
         if (one + more <= device->smem_per_sm_bytes / c->ctas - 1024 &&
             registers * conv_halo_shape_of(c).threads * c->ctas <= 65536)
             break;
@@ -110,8 +104,8 @@ static int64_t channel_tiles(const ckl_conv_desc *d, const conv_halo_config *c)
 }
 
 /*
- * Cycles of a tile: what an SM issues, 0.3 a cycle for each warp that works (7x7: 62.8 us with four, 49.3 with six), or its box:
- * rows of a box take some cycles, as bytes from L2 do.
+ * Cycles of a tile: the longer of its instructions, 0.3 a cycle for each warp at work (7x7: 62.8 us with four, 49.3
+ * with six), and of its box, each row of which takes some cycles, as do its bytes from L2.
  */
 static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
 {

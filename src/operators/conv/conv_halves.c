@@ -1,11 +1,12 @@
 /*
  * conv_halves.c - the two CTAs of a cluster exchange halves of their sums through distributed shared memory.
  *
- * A thread sends its sums of the columns that the other CTA finishes to the same thread there, by asynchronous stores that complete
- * on a barrier, and adds what comes to its own. A sum of two is the same in either order, so every run gives the same bits.
+ * A thread sends its sums of the other CTA's columns to the same thread there, by asynchronous stores that complete on
+ * a barrier, and adds what it receives to its own. A sum of two is the same in either order, so every run gives the
+ * same bits.
  *
- *   arrived   1 arrival, and the bytes of the other CTA; its consumer waits
- *   taken     1 arrival of the other CTA, when it has read what came there: then the next tile's may be sent
+ *   arrived   1 arrival and the bytes from the other CTA; the consumer waits
+ *   taken     1 arrival by the other CTA, when it has read what it received: then the next tile's may be sent
  */
 #include "operators/conv/conv_halves.h"
 

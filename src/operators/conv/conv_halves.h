@@ -1,10 +1,10 @@
-/* conv_halves.h - two CTAs of a cluster that each have part of the sums of a tile, and finish half of its columns. */
+/* conv_halves.h - two CTAs of a cluster split K of a tile; each finishes half of its columns. */
 #ifndef CKL_CONV_HALVES_H
 #define CKL_CONV_HALVES_H
 
 #include "cute/tensor.h"
 
-/* What a CTA has for it, a warpgroup of consumers apart from another. */
+/* What a CTA has for it, for each warpgroup of consumers. */
 typedef struct conv_halves {
     int consumers, columns; // warpgroups; columns that a CTA finishes
     tensor sSums;           // (2,THREADS,PAIRS,CONSUMERS): the other CTA's sums of this one's columns
@@ -21,10 +21,13 @@ typedef struct conv_halves_role {
     val index, tid, barrier, parity;
 } conv_halves_role;
 
-/* The first columns of acc become the sums of both CTAs for those that this one finishes: from rank * columns of the tile on. */
+/*
+ * The first columns of acc become the sums of both CTAs for the columns that this one finishes: those from rank *
+ * columns on.
+ */
 void conv_halves_sum(const conv_halves *halves, const conv_halves_role *role, tensor acc);
 
-/* Before a consumer leaves: the other CTA signals this one until it has read what was sent last. */
+/* Before a consumer leaves: waits until the other CTA, which will signal this one, has read what was sent last. */
 void conv_halves_leave(const conv_halves *halves, const conv_halves_role *role);
 
 #endif

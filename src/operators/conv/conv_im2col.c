@@ -1,8 +1,9 @@
 /*
- * conv_im2col.c - convolution as everybody learns it: patches of x are written to the workspace, a row of all channels under all taps
- * for each pixel of y, then one matrix product of GEMM's Hopper kernel. NHWC, and filters as they lie: [K, taps * C], K-major.
+ * conv_im2col.c - convolution as everybody learns it: patches of x are written to the workspace, a row of all channels
+ * under all taps for each pixel of y, then one matrix product of GEMM's Hopper kernel. NHWC, and filters as they lie:
+ * [K, taps * C], K-major.
  *
- * The workspace has pixels of y * taps * c elements, which is what the other kernels spare; so it is the last resort of tensor cores.
+ * The workspace has pixels of y * taps * c elements, which other kernels do without: the last resort of tensor cores.
  */
 #include "base/math.h"
 #include "cute/kernel.h"
@@ -11,7 +12,7 @@
 
 enum { THREADS = 256, BYTES = 16 }; // of a thread
 
-/* The product's and, behind them, those of the patches; arrays by mode. */
+/* The product's parameters, then those of the patches; arrays by mode. */
 #define CONV_IM2COL_PARAMS(X, owner)                 \
     GEMM_PITCHED_PARAMS(X, owner)                    \
     X(owner, pointer, image)                         \
@@ -30,7 +31,7 @@ KERNEL_PARAMS(conv_im2col, CONV_IM2COL_PARAMS);
 
 /* Kernel 1 */
 
-/* The last of some numbers that count through sizes, innermost first; leaves the rest. */
+/* Takes the innermost digit off a mixed-radix number. */
 static val next_digit(val *rest, val size)
 {
     val quotient = div(*rest, size), digit = sub(*rest, mul(quotient, size));

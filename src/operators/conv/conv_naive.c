@@ -3,7 +3,7 @@
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
 
-/* Coordinates of element `number` of a tensor of that shape, the last mode fastest. */
+/* The coordinates of element `number` of a shape, last mode fastest. */
 static void coordinates_of(val number, const val *shape, val *out)
 {
     for (int i = CONV_RANK - 1; i > 0; i--) {
@@ -13,7 +13,7 @@ static void coordinates_of(val number, const val *shape, val *out)
     out[0] = number;
 }
 
-/* A tensor of that type from an address on, its sizes never looked at. */
+/* A tensor at an address; its sizes do not matter. */
 static tensor tensor_of(val address, ckl_dtype dtype, const val *stride)
 {
     val one = imm64(1);
@@ -31,7 +31,7 @@ static val index_of(const val *at, const val *stride)
     return index;
 }
 
-/* The place in x under tap `t` of the filter at place `o`, along a mode; is it inside? */
+/* Along a mode, the place in x that tap t sees from place o; is it inside? */
 static val under(const conv_values *p, int mode, val o, val t, val *inside)
 {
     val i = sub(add(mul(o, p->step[mode]), mul(t, p->dilation[mode])), p->pad[mode]);
@@ -39,7 +39,7 @@ static val under(const conv_values *p, int mode, val o, val t, val *inside)
     return i;
 }
 
-/* The place of the filter of which tap `t` lies on `i` of x, along a mode; is there one? */
+/* Along a mode, the place from which tap t sees i of x; is there one? */
 static val over(const conv_values *p, int mode, val i, val t, val *there)
 {
     val reach = sub(add(i, p->pad[mode]), mul(t, p->dilation[mode])), o = div(reach, p->step[mode]);
@@ -53,7 +53,7 @@ typedef struct conv_tensors {
     tensor x, w, y;
 } conv_tensors;
 
-/* As it is multiplied: i8 as an integer. */
+/* As a factor: i8 as an integer. */
 static val factor(const conv_form *form, val x)
 {
     return form->dtype == CKL_I8 ? convert(I32, bitcast(CKL_I16, x))

@@ -1,9 +1,9 @@
 /*
- * conv_narrow.c - few filters: the pixels under a tile are read once, and mma.sync takes what lies under each tap from there.
+ * conv_narrow.c - few filters: the pixels below a tile are read once, and mma.sync takes each tap's from shared memory.
  *
- * A CTA keeps all filters in shared memory. Of each tile, 16 columns by 16 rows, it copies the pixels below, some channels at a time,
- * into one of two buffers while the other one is multiplied. A warp has 4 rows; a row of pixels that several rows of a filter see is
- * read once for all of them. The gradient of data reads dy, and its filters lie turned round in shared memory.
+ * A CTA keeps all filters in shared memory. It copies the pixels below a tile, 16 columns by 16 rows, some channels at
+ * a time, into one of two buffers while the other is multiplied. A warp has 4 rows; a row of pixels is read once for
+ * all rows of a filter that see it. The gradient of data reads dy, with filters turned round in shared memory.
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_narrow_kernel.h"
@@ -50,7 +50,7 @@ static void describe_memory(narrow_kernel *k)
         make_layout(shape(s->pitch, s->halo_w, s->halo_h, 2), stride(1, s->pitch, s->pitch * s->halo_w, s->halo)), 16);
 }
 
-/* A lane has the address of a row of the matrices of ldmatrix: a pixel and a half of a step, a filter and a half. */
+/* A lane's rows for ldmatrix: of A a pixel and half of a step, of B a filter and half of a step. */
 static void describe_threads(narrow_kernel *k)
 {
     const conv_narrow_config *c = k->cfg;
@@ -74,7 +74,10 @@ static int unit_bytes(const narrow_kernel *k, int unit)
     return 2 * (unit / of_tap * k->cfg->dilation_w * k->size.pitch + unit % of_tap * UNIT);
 }
 
-/* The 16 pixels `row` rows below the warp's first, at a step of K. Of an odd number of units the last one's second half is zeros. */
+/*
+ * The 16 pixels `row` rows below the warp's first, at a step of K. Where units are odd in number, the last step's
+ * second half is zeros.
+ */
 static void load_A(const narrow_kernel *k, val buffer, int step, int row)
 {
     const int first = unit_bytes(k, 2 * step), second = unit_bytes(k, 2 * step + 1);
@@ -97,7 +100,7 @@ static void load_B(const narrow_kernel *k, val filters, int step, int row, int p
     }
 }
 
-/* One step of `count` rows of the filter: each row of pixels that they see, times all those that see it. */
+/* One step of `count` rows of the filter: each row of pixels times all those rows that see it. */
 static void multiply_rows(const narrow_kernel *k, val buffer, val filters, int step, int first, int count)
 {
     const conv_narrow_config *c = k->cfg;
@@ -193,7 +196,10 @@ static pixel_places moved(const pixel_places *at, val bytes)
                            at->place };
 }
 
-/* NOTE: addresses are sums outside of the predicates: products, or sums under predicates, made ptxas spill thousands of bytes. */
+/*
+ * NOTE: addresses are computed outside the predicates, as sums: products, or sums under predicates, made ptxas spill
+ * thousands of bytes.
+ */
 static void store_pixel(const narrow_kernel *k, const narrow_place *place, val start, int m, int below)
 {
     val h = add(place->h, convert(I32, add(mul(warp(), imm(M)), imm(m))));
@@ -223,7 +229,7 @@ static void store_tile(const narrow_kernel *k, val tile)
             store_pixel(k, &place, start, m, below);
 }
 
-/* The next chunk is on its way while one is multiplied. */
+/* The next chunk is loaded while one is multiplied. */
 static void loop_tiles(const narrow_kernel *k)
 {
     const int last = k->size.chunks - 1;
@@ -236,7 +242,7 @@ static void loop_tiles(const narrow_kernel *k)
         LOOP(chunk, imm(last + 1)) {
             val ends = eq(chunk, imm(last)), next = select(ends, add(tile, grid_x()), tile);
             cp_async_wait(0);
-            cta_sync(); // the chunk is there, and the other buffer has been read
+            cta_sync(); // the chunk has arrived, and the other buffer has been read
             IF(lt(next, k->count))
                 conv_narrow_load(k, next, select(ends, imm(0), add(chunk, imm(1))), sub(imm(1), buffer));
             cp_async_commit();

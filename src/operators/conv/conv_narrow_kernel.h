@@ -29,10 +29,13 @@ typedef struct narrow_kernel {
 
 narrow_place conv_narrow_place(const narrow_kernel *k, val tile);
 
-/* Elements of global memory, from one on. */
+/* `count` elements of global memory from `first` on. */
 tensor conv_narrow_elements(val address, ckl_dtype dtype, val first, int count);
 
-/* By all threads: zeros where no copy comes; all filters; the pixels under a tile, some channels of them, to a buffer, by cp.async. */
+/*
+ * For all threads: zeros where nothing is copied; all filters; some channels of the pixels below a tile, to a buffer by
+ * cp.async.
+ */
 void conv_narrow_clear(const narrow_kernel *k);
 void conv_narrow_load_filters(const narrow_kernel *k);
 void conv_narrow_load(const narrow_kernel *k, val tile, val chunk, val buffer);

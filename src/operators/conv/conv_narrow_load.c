@@ -1,4 +1,6 @@
-/* conv_narrow_load.c - the kernel of few filters: filters, and pixels under a tile, on their way to shared memory. */
+/*
+ * conv_narrow_load.c - the kernel of few filters: loads of filters, and of the pixels below a tile, into shared memory.
+ */
 #include "cute/kernel.h"
 #include "operators/conv/conv_narrow_kernel.h"
 
@@ -6,7 +8,7 @@ enum {
     THREADS = CONV_NARROW_THREADS,
     UNIT = CONV_NARROW_UNIT,
     VECTORS = 6,   // of a line that a thread copies at once
-    ELEMENTS = 16, // single ones under way together, of some lines
+    ELEMENTS = 16, // single elements in flight, of some lines
 };
 
 narrow_place conv_narrow_place(const narrow_kernel *k, val tile)
@@ -30,7 +32,7 @@ static val from_address(const narrow_kernel *k)
 
 /* Filters */
 
-/* Element `number` of sW, counted without its first mode if vec is 8: where it lies in w, and is it there? */
+/* Where element `number` of sW lies in w, and does it exist? If vec is 8, the first mode of sW is not counted. */
 static val filter_offset(const narrow_kernel *k, val number, int vec, val *there)
 {
     const conv_narrow_config *c = k->cfg;
@@ -50,7 +52,7 @@ static val filter_offset(const narrow_kernel *k, val number, int vec, val *there
     return add(offset, add(mul(convert(I64, row), k->p.w[2]), mul(convert(I64, tap), k->p.w[3])));
 }
 
-/* Some loads of a thread are under way together. Zeros where there is no such channel or filter. */
+/* Several loads of a thread are in flight together. Channels and filters that do not exist are zeros. */
 void conv_narrow_load_filters(const narrow_kernel *k)
 {
     enum { AT_ONCE = 8 };
@@ -76,7 +78,7 @@ void conv_narrow_load_filters(const narrow_kernel *k)
 
 /* Pixels */
 
-/* Zeros where no copy comes: channels of the last unit that are not there. */
+/* Zeros where nothing is copied: channels of the last unit that do not exist. */
 void conv_narrow_clear(const narrow_kernel *k)
 {
     const int words = k->size.halo; // two buffers of halves of words
@@ -86,8 +88,8 @@ void conv_narrow_clear(const narrow_kernel *k)
 }
 
 /*
- * What lies under a tile, in lines that are contiguous in memory: rows of pixels or, in NCHW, of a channel. `width` threads side by side
- * share a line; each has every width-th vector of it.
+ * The pixels below a tile, in lines that are contiguous in memory: rows of pixels or, in NCHW, of a channel. `width`
+ * neighbouring threads share a line; each has every width-th vector of it.
  */
 typedef struct halo_lines {
     int lines, vectors, of_pixel, width;
@@ -112,7 +114,10 @@ static halo_lines halo_lines_of(const narrow_kernel *k)
     return h;
 }
 
-/* A thread's vectors of any line: is there such a one, is it inside, and bytes from where a line begins in memory and in the buffer. */
+/*
+ * A thread's vectors of any line: does it exist, is it inside, and its bytes from the line's start in memory and in the
+ * buffer.
+ */
 typedef struct line_vectors {
     val there[ELEMENTS], inside[ELEMENTS], offset[ELEMENTS], to[ELEMENTS];
 } line_vectors;
@@ -160,7 +165,7 @@ static line_start line_at(const narrow_kernel *k, const narrow_place *place, val
                          tensor_address(k->sHalo, coord(in_chunk, 0, row, buffer)) };
 }
 
-/* By cp.async; single elements, which it does not copy, by registers. */
+/* By cp.async; single elements, which it cannot copy, through registers. */
 static void copy_vectors(const narrow_kernel *k, const halo_lines *l, const line_start *line, const line_vectors *x)
 {
     const int bytes = 2 * k->cfg->vec;
@@ -172,7 +177,7 @@ static void copy_vectors(const narrow_kernel *k, const halo_lines *l, const line
     }
 }
 
-/* Those of some lines, all of them under way before the first one is needed; there: of each line. */
+/* The elements of some lines, all loaded before the first is used. there: of each line, does it exist? */
 static void copy_elements(const narrow_kernel *k, const halo_lines *l, const line_start *lines, const val *there,
                           const line_vectors *x)
 {

@@ -37,7 +37,7 @@ static int64_t outputs_of(const ckl_conv_desc *d)
     return is_data(d) ? d->c : d->k;
 }
 
-/* The longest vector that all pixels begin at multiples of; may two channels of every pixel be written together? */
+/* The longest vector at whose multiples all pixels begin; may two channels of every pixel be written together? */
 static int64_t vector_of(const ckl_conv_desc *d)
 {
     return min_i64(UNIT, conv_stride_divisor(d, is_data(d) ? CONV_Y : CONV_X));
@@ -55,13 +55,7 @@ static int ctas_of(const conv_narrow_config *c, const ckl_device_info *device)
     return (int)max_i64(1, min_i64(c->tile_n > 16 ? 3 : 4, device->smem_per_sm_bytes / bytes));
 }
 
-/* As far as a config has numbers: what is larger is refused. */
-static int number(int64_t x)
-{
-    return (int)min_i64(x, 1024);
-}
-
-/* Channels of a stage: as few stages as that, of equal size. */
+/* Channels of a stage: as few stages as possible, of equal size. */
 static bool candidate_narrow(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     static const int most[] = { CHUNK_MAX, CHUNK_MAX / 2, CHUNK_MAX / 4 };
@@ -74,16 +68,16 @@ static bool candidate_narrow(const void *desc, const ckl_device_info *device, in
     const bool nchw = d->layout == CKL_IMAGE_NCHW;
     *c = (conv_narrow_config){ .form = conv_form_of(d),
                                .nchw = nchw,
-                               .tile_n = number(round_up(max_i64(1, outputs_of(d)), 8)),
+                               .tile_n = conv_config_number(round_up(max_i64(1, outputs_of(d)), 8)),
                                .chunk = (int)round_up(ceil_div(channels, chunks), UNIT),
                                .vec = nchw ? 1 : (int)min_i64(vector_of(d), power_of_two_in(channels)),
                                .channels = (int)channels,
-                               .rows = number(d->r),
-                               .columns = number(d->s),
-                               .step_w = number(d->stride_w),
-                               .step_h = number(d->stride_h),
-                               .dilation_w = number(d->dilation_w),
-                               .dilation_h = number(d->dilation_h),
+                               .rows = conv_config_number(d->r),
+                               .columns = conv_config_number(d->s),
+                               .step_w = conv_config_number(d->stride_w),
+                               .step_h = conv_config_number(d->stride_h),
+                               .dilation_w = conv_config_number(d->dilation_w),
+                               .dilation_h = conv_config_number(d->dilation_h),
                                .pairs = !nchw && can_pair(d) };
     c->ctas = ctas_of(c, device);
     return true;
@@ -97,7 +91,7 @@ static void places_of(const ckl_conv_desc *d, int64_t places[2])
         places[i] = is_data(d) ? m[1 + i].x : m[1 + i].y;
 }
 
-/* Of pixels. */
+/* Tiles of pixels. */
 static double tiles_of(const ckl_conv_desc *d)
 {
     int64_t places[2];
@@ -105,7 +99,7 @@ static double tiles_of(const ckl_conv_desc *d)
     return (double)d->n * (double)ceil_div(places[0], CONV_NARROW_H) * (double)ceil_div(places[1], CONV_NARROW_W);
 }
 
-/* Cycles of a stage: its copies, reads of shared memory by all warps; all CTAs of an SM share these, but wait in turn. */
+/* Cycles of a stage: its copies and all warps' reads of shared memory, which the CTAs of an SM share. */
 static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double COPY = 0.5, SINGLE = 1.75, READ = 4, WAIT = 1500, FILTERS = 0.1, START = 2.5, PRODUCTS = 1200,

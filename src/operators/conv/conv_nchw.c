@@ -1,10 +1,11 @@
 /*
  * conv_nchw.c - a persistent, warp-specialised convolution for Hopper that writes NCHW: y^T = W * x^T.
  *
- * A tile is some filters, the rows of W, times some runs of 64 pixels of planes of y, so that its sums are stored as they are. Where
- * strides are 1 and y is as wide as x, the pixels under a tap are a run, too, which begins elsewhere. With one tap x comes from
- * its planes, N-major. With more it comes from a copy in NHWC: TMA takes no run of a plane that begins inside 16 bytes. The im2col mode
- * makes zeros where a tap leaves its row, and where y is stored directly lets spans go on from image to image.
+ * A tile is some filters, the rows of W, times some runs of 64 pixels of planes of y, so sums are stored as they lie.
+ * Where strides are 1 and y is as wide as x, the pixels below a tap are a run, too, shifted. With one tap x is loaded
+ * from its planes, N-major. With more it is loaded from a copy in NHWC, as TMA takes no run of a plane that begins
+ * inside 16 bytes. The im2col mode writes zeros where a tap leaves its row; where y is stored directly, spans go on
+ * from image to image.
  *
  *   warpgroup 0       producer: for every tap and some channels TMA loads the runs under it, zeros before and after the plane, and
  *                     the filters' elements. Filters that reach further than the im2col mode has numbers for also meet pixels of the
@@ -12,7 +13,8 @@
  *   warpgroups 1..    consumers: 64 filters each, or the same filters and pixels of their own; y goes through staging buffers, or
  *                     directly where the planes of y do not begin at whole 16 bytes
  *
- * What is said of x, y and filters holds of the gradient of data for dy, dx and channels; W comes M-major then, as it lies in memory.
+ * For the gradient of data read dy, dx and channels in place of x, y and filters; W is M-major then, as it lies in
+ * memory.
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
@@ -26,7 +28,10 @@ enum {
     MENDERS = 64, // threads: a row of channels each
 };
 
-/* A tile, or a consumer's part of it: the first filter, and where its spans begin. Joined: in image 0, whose pixels are all. */
+/*
+ * A tile, or a consumer's share: its first filter, and where its spans begin. Joined: all pixels count as those of
+ * image 0.
+ */
 typedef struct tile_place {
     val filter, pixel[CONV_NCHW_SPANS_MAX], image[CONV_NCHW_SPANS_MAX];
 } tile_place;
@@ -84,7 +89,7 @@ static void describe_boxes(nchw_kernel *k)
         k->tmaY = make_tma(k->p.mY, c->form.out, 3, CONV_SM90_ROWS, k->size.y_cols, 128);
 }
 
-/* Runs of pixels, a row of channels each: K-major, one run after the other. */
+/* Runs of pixels, a row of channels for each pixel: K-major, one run after the other. */
 static void describe_runs(nchw_kernel *k)
 {
     const conv_nchw_config *c = k->cfg;
@@ -149,7 +154,7 @@ static tap_shift shift_of(const nchw_kernel *k, val r, val s)
 
 /* The producer */
 
-/* The pixels of a span under a tap, those that come after each other in y. */
+/* The pixels below a tap for a span of consecutive pixels of y. */
 static void load_pixels(const nchw_kernel *k, tensor sX, const tile_place *place, int i, const tap_shift *tap,
                         val channel, val full)
 {
@@ -161,7 +166,7 @@ static void load_pixels(const nchw_kernel *k, tensor sX, const tile_place *place
     tma_load_im2col(&k->tmaX, sX, channel, first, offset, full, imm(0));
 }
 
-/* Fills one stage: some channels of the pixels under a tap, and the filters' of that tap. */
+/* Fills one stage: some channels of the pixels below a tap, and of the filters. */
 static void load_stage(const nchw_kernel *k, const pipeline_state *at, const tile_place *place, const tap_shift *tap,
                        val channel)
 {
@@ -205,7 +210,7 @@ static void load_tiles(const void *of)
 
 /* The menders */
 
-/* Zeros in one channel of a stage, where a shift by some columns leaves the row. Columns of a span: its first pixel's, and on. */
+/* Zeros in one channel of a stage where the shift by `columns` leaves the row. column: of the span's first pixel. */
 static void mend_span(const nchw_kernel *k, tensor sSpan, val channel, val column, val columns)
 {
     val left = lt(convert(I32, columns), imm(0)), shift = select(left, sub(imm(0), columns), columns);
@@ -258,11 +263,11 @@ static consumer_role describe_consumer(const nchw_kernel *k)
     c.tid = rem(thread(), imm(WARPGROUP));
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
     c.first_thread = eq(c.tid, imm(0));
-    val part_m = cfg->side ? imm(0) : c.index, part_n = cfg->side ? c.index : imm(0);
-    c.tCrW = descriptors_A(&c.mma, local_tile(k->sW, shape(CONV_SM90_ROWS, cfg->tile_k), coord(part_m, 0, _)));
-    c.tCrX = descriptors_B(&c.mma, local_tile(k->sX, shape(cfg->tile_n, cfg->tile_k), coord(part_n, 0, _)));
+    val row = cfg->side ? imm(0) : c.index, column = cfg->side ? c.index : imm(0);
+    c.tCrW = descriptors_A(&c.mma, local_tile(k->sW, shape(CONV_SM90_ROWS, cfg->tile_k), coord(row, 0, _)));
+    c.tCrX = descriptors_B(&c.mma, local_tile(k->sX, shape(cfg->tile_n, cfg->tile_k), coord(column, 0, _)));
     c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);
-    fill(c.acc, immf(0)); // once: the first wgmma of a tile ignores them
+    fill(c.acc, immf(0)); // once; the first wgmma of a tile ignores the sums
     if (!cfg->direct)
         c.sY = slice(k->sY, _, _, _, c.index);
     return c;
@@ -276,21 +281,21 @@ static void multiply(const void *kernel, const void *role, val stage, val not_fi
 }
 
 /* Some columns of a consumer's sums: 64 filters by pixels of one span. */
-typedef struct part_of_tile {
-    tensor acc, coordinates; // the sums, where they are in the part: (MMA,1,1)
+typedef struct subtile {
+    tensor acc, coordinates; // sums, and where they are in the subtile: (MMA,1,1)
     val filter, pixel, image;
-} part_of_tile;
+} subtile;
 
-/* Where sum number i belongs; inside: predicate, to y at all. */
+/* Where sum number i belongs; inside: predicate, is it in y? */
 typedef struct sum_place {
     val filter, pixel, image, inside;
 } sum_place;
 
-static sum_place place_of_element(const nchw_kernel *k, const part_of_tile *part, int i)
+static sum_place place_of_element(const nchw_kernel *k, const subtile *t, int i)
 {
-    sum_place at = { add(part->filter, coordinate(part->coordinates, 0, i)),
-                     add(part->pixel, coordinate(part->coordinates, 1, i)),
-                     part->image,
+    sum_place at = { add(t->filter, coordinate(t->coordinates, 0, i)),
+                     add(t->pixel, coordinate(t->coordinates, 1, i)),
+                     t->image,
                      { 0 } };
     at.inside = logical_and(lt(at.filter, conv_number(k->p.k)), lt(at.pixel, k->run));
     at.inside = logical_and(at.inside, lt(at.image, k->images));
@@ -301,7 +306,7 @@ static sum_place place_of_element(const nchw_kernel *k, const part_of_tile *part
     return at;
 }
 
-/* The element of y, or of the residual; places outside of y have some other's. */
+/* The number of an element of y, or of the residual; outside y that of another one. */
 static val element_of(const nchw_kernel *k, const sum_place *at)
 {
     val filter = min(at->filter, sub(conv_number(k->p.k), imm(1))), pixel = min(at->pixel, sub(k->pixels, imm(1)));
@@ -317,21 +322,21 @@ static conv_place place_of_sum(const nchw_kernel *k, const sum_place *at)
 }
 
 /* The sums with bias, residual and activation. */
-static tensor finish(const nchw_kernel *k, const part_of_tile *part)
+static tensor finish(const nchw_kernel *k, const subtile *t)
 {
     const conv_form *form = &k->cfg->form;
     tensor gBias = gmem_tensor(k->p.bias, form->out, make_layout(dynamic(k->p.k), leaf(1))); // (K)
     tensor gR = gmem_tensor(k->p.residual, form->out, make_layout(dynamic(imm64(1)), leaf(1)));
-    tensor rY = fragment_like(part->acc, F32);
+    tensor rY = fragment_like(t->acc, F32);
     tensor gScale = gmem_tensor(k->p.scale, F32, make_layout(dynamic(k->p.k), leaf(1))); // (K)
     val last = sub(conv_number(k->p.k), imm(1)), bias[CONV_SM90_ROWS] = { 0 }, scale[CONV_SM90_ROWS] = { 0 };
     bool loaded[CONV_SM90_ROWS] = { false };
-    layout along = coordinate_distances(part->coordinates, 0);
+    layout along = coordinate_distances(t->coordinates, 0);
     for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
         const int64_t row = index_at(along, i);
-        val x = at_f32(part->acc, i);
+        val x = at_f32(t->acc, i);
         if (!loaded[row]) {
-            val filter = min(add(part->filter, coordinate(part->coordinates, 0, i)), last);
+            val filter = min(add(t->filter, coordinate(t->coordinates, 0, i)), last);
             bias[row] = form->bias ? at_f32(gBias, filter) : bias[row];
             scale[row] = form->scale ? at(gScale, filter) : scale[row];
             loaded[row] = true;
@@ -339,7 +344,7 @@ static tensor finish(const nchw_kernel *k, const part_of_tile *part)
         conv_element in = { .sum = x, .scale = scale[row], .bias = bias[row] };
         conv_place place = { 0 };
         if (form->residual || form->custom) {
-            const sum_place own = place_of_element(k, part, i);
+            const sum_place own = place_of_element(k, t, i);
             in.residual = form->residual ? at_f32(gR, element_of(k, &own)) : in.residual;
             place = form->custom ? place_of_sum(k, &own) : place;
         }
@@ -349,18 +354,18 @@ static tensor finish(const nchw_kernel *k, const part_of_tile *part)
 }
 
 /* Element by element, which any planes take. */
-static void store_directly(const nchw_kernel *k, const part_of_tile *part, tensor rY)
+static void store_directly(const nchw_kernel *k, const subtile *t, tensor rY)
 {
     const ckl_dtype out = k->cfg->form.out;
     tensor gY = gmem_tensor(k->p.from[m_major(k) ? CONV_X : CONV_Y], out, make_layout(dynamic(imm64(1)), leaf(1)));
     for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
-        const sum_place own = place_of_element(k, part, i);
+        const sum_place own = place_of_element(k, t, i);
         IF(own.inside)
             set(gY, element_of(k, &own), convert(out, at(rY, i)));
     }
 }
 
-static void store_staged(const nchw_kernel *k, const consumer_role *c, const tiled_mma *mma, const part_of_tile *part,
+static void store_staged(const nchw_kernel *k, const consumer_role *c, const tiled_mma *mma, const subtile *t,
                          tensor rY, int number, int count)
 {
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
@@ -371,7 +376,7 @@ static void store_staged(const nchw_kernel *k, const consumer_role *c, const til
     else
         copy(rY, partition_C(mma, sY, c->tid), 8);
     STAGED_STORE(&staged)
-        tma_store_of(&k->tmaY, sY, part->filter, part->pixel, 1, &part->image);
+        tma_store_of(&k->tmaY, sY, t->filter, t->pixel, 1, &t->image);
 }
 
 static void epilogue(const nchw_kernel *k, const consumer_role *c, val tile)
@@ -380,18 +385,18 @@ static void epilogue(const nchw_kernel *k, const consumer_role *c, val tile)
     const int width = k->size.y_cols, count = cfg->tile_n / width, spans = cfg->tile_n / SPAN;
     const tiled_mma mma = conv_mma_of(cfg->form.dtype, width);
     const tile_place own = place_of(k, tile, cfg->side ? mul(c->index, imm(spans)) : imm(0), spans);
-    part_of_tile part = { .coordinates = partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, width)), c->tid) };
-    part.filter = cfg->side ? own.filter : add(own.filter, mul(c->index, imm(CONV_SM90_ROWS)));
+    subtile t = { .coordinates = partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, width)), c->tid) };
+    t.filter = cfg->side ? own.filter : add(own.filter, mul(c->index, imm(CONV_SM90_ROWS)));
     for (int i = 0; i < count && !ir_failed(); i++) {
         const int span = i * width / SPAN;
-        part.acc = slice(accumulator_columns(c->acc, i * width, width), _, 0, _);
-        part.pixel = add(own.pixel[span], imm(i * width % SPAN));
-        part.image = own.image[span];
-        tensor rY = finish(k, &part);
+        t.acc = slice(accumulator_columns(c->acc, i * width, width), _, 0, _);
+        t.pixel = add(own.pixel[span], imm(i * width % SPAN));
+        t.image = own.image[span];
+        tensor rY = finish(k, &t);
         if (cfg->direct)
-            store_directly(k, &part, rY);
+            store_directly(k, &t, rY);
         else
-            store_staged(k, c, &mma, &part, rY, i, count);
+            store_staged(k, c, &mma, &t, rY, i, count);
     }
 }
 

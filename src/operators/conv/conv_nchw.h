@@ -43,17 +43,17 @@ enum { CONV_NCHW_MAIN, CONV_NCHW_COPY, CONV_NCHW_KERNELS };
 
 void conv_nchw_sm90(const void *config, int kernel);
 
-/* Matrices of channels by places, and where their rows of channels for each place go, `pitch` elements apart. */
+/* Matrices of channels by places, and their copies: a row of channels for each place, `pitch` elements apart. */
 typedef struct conv_planes {
     const void *from, *to;
     int64_t outer, channels, places, pitch; // outer: 0 if there is nothing to copy
 } conv_planes;
 
-/* Copies two of them by kernel number `kernel` of a plan, which conv_nchw_copy() has described; pairs: of the first. */
+/* Makes two copies by kernel `kernel` of a plan, described by conv_nchw_copy(); pairs: of the first. */
 ckl_status conv_nchw_copy_launch(const ckl_plan *plan, int kernel, const conv_planes copies[2], bool pairs,
                                  ckl_stream stream);
 
-/* Describes the copies; pairs: places of x are even in number, and x begins at whole 4 bytes. */
+/* Describes the copies; pairs: x has an even number of places and begins at whole 4 bytes. */
 void conv_nchw_copy(ckl_dtype dtype, bool pairs);
 
 #endif

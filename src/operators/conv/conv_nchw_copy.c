@@ -1,8 +1,8 @@
 /*
- * conv_nchw_copy.c - from planes of channels to rows of channels for each place: x and the filters in one launch.
+ * conv_nchw_copy.c - transposes planes of channels to rows of channels: x and the filters in one launch.
  *
- * A thread makes 8 channels of a place, or of two neighbouring ones. A warp has 8 such threads along the plane by 4 along the
- * channels, so that both what it loads and what it stores are whole sectors.
+ * A thread makes 8 channels of a place, or of two neighbouring ones. A warp is 8 such threads along the plane by 4
+ * along the channels, so both its loads and its stores are whole sectors.
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_nchw.h"
@@ -37,7 +37,7 @@ static copy_place place_of(const plane_copy *c, val cta)
     };
 }
 
-/* Element (n,i,j) of matrices of so many rows and columns, as an address; elements have 2 bytes. */
+/* The address of element (n,i,j) of matrices of `rows` by `columns` elements of 2 bytes. */
 static val element_at(val address, val n, val rows, val i, val columns, val j)
 {
     val row = add(mul(convert(I64, n), convert(I64, rows)), convert(I64, i));

@@ -9,9 +9,9 @@ enum { UNIT = 8, SPAN = CONV_SM90_SPAN }; // elements of 16 bytes; pixels of a r
 
 conv_nchw_shape conv_nchw_shape_of(const conv_nchw_config *c)
 {
-    const int rows = CONV_SM90_ROWS, parts = c->side ? c->consumers : 1;
-    conv_nchw_shape s = { .tile_m = rows * c->consumers / parts,
-                          .spans = parts * c->tile_n / SPAN,
+    const int rows = CONV_SM90_ROWS, across = c->side ? c->consumers : 1;
+    conv_nchw_shape s = { .tile_m = rows * c->consumers / across,
+                          .spans = across * c->tile_n / SPAN,
                           .joined = c->im2col && c->direct,
                           .y_cols = 128 / (int)ckl_dtype_bytes(c->form.out) };
     s.stage_bytes = (int64_t)(s.tile_m + s.spans * SPAN) * c->tile_k * 2;
@@ -20,7 +20,7 @@ conv_nchw_shape conv_nchw_shape_of(const conv_nchw_config *c)
     return s;
 }
 
-/* What is read and what is written, as the kernel sees them: planes of so many pixels, and channels. */
+/* The tensors read and written, as the kernel sees them: pixels of a plane, and channels. */
 typedef struct nchw_sides {
     int from, to; // tensors
     int64_t from_pixels, to_pixels, from_channels, to_channels;
@@ -51,7 +51,10 @@ static bool stores_directly(const ckl_conv_desc *d)
     return sides_of(d).to_pixels * (int64_t)ckl_dtype_bytes(d->out) % 16 != 0;
 }
 
-/* Channels of a row of a copy: whole 128 bytes where they are more than half of that, for zeros by TMA cost more than zeros in memory. */
+/*
+ * Channels of a row of a copy: whole 128 bytes where they fill more than half, as zeros by TMA cost more than zeros in
+ * memory.
+ */
 static int64_t padded(int64_t channels)
 {
     return round_up(channels, channels > CONV_SM90_K / 2 ? CONV_SM90_K : UNIT);
@@ -84,7 +87,10 @@ static double tiles_of(const ckl_conv_desc *d, const conv_nchw_config *c)
     return ceil(images * (double)ceil_div(run, SPAN) / shape.spans) * (double)ceil_div(s.to_channels, shape.tile_m);
 }
 
-/* The first pixel that a tap sees from place 0, and how far the last place is from the last pixel, seen from that corner. */
+/*
+ * The corners of im2col mode: the first pixel that a tap sees from place 0, and from the last pixel to where the last
+ * place sees it.
+ */
 static void corners_of(const ckl_conv_desc *d, int mode, int64_t *lower, int64_t *upper)
 {
     const bool data = d->direction == CKL_CONV_DATA;
@@ -95,7 +101,7 @@ static void corners_of(const ckl_conv_desc *d, int mode, int64_t *lower, int64_t
     *upper = *lower + (data ? own->x - own->y : own->y - own->x);
 }
 
-/* Of images whose corners and taps the im2col mode has numbers for. */
+/* Do corners and taps fit the numbers of the im2col mode? */
 static bool can_follow(const ckl_conv_desc *d)
 {
     enum { REACH = 128, OFFSETS = 256 };
@@ -118,7 +124,7 @@ static int stages_of(const conv_nchw_config *c, const ckl_device_info *device)
     return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - first) / each);
 }
 
-/* Channels of a stage, consumers and how they stand, pixels. */
+/* Channels of a stage, consumers and their arrangement, pixels. */
 static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     static const int widths[] = { 64, 128, 192, 256 }, depths[] = { 64, 32, 16 };
@@ -144,7 +150,7 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
     return true;
 }
 
-/* As conv_sm90_cost(); the copies are a launch, and menders hold each stage up. */
+/* As conv_sm90_cost(), and a launch for the copies; menders delay each stage. */
 static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, STAGE = 40, EPILOGUE = 10, DIRECT = 130,

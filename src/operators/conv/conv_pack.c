@@ -1,8 +1,9 @@
 /*
- * conv_pack.c - tensors of pixels between where they lie and NHWC rows that begin at whole 16 bytes, as TMA takes them.
+ * conv_pack.c - copies tensors of pixels to NHWC rows that begin at whole 16 bytes, as TMA takes them, and back.
  *
- * A thread moves 16 bytes of a row there, element by element here; what this side lacks becomes zeros there. Neighbouring
- * threads have neighbouring vectors of a row, or, `across`, where channels lie apart here, neighbouring pixels of a plane.
+ * A thread moves 16 bytes of a packed row, element by element on the plain side; what that side lacks becomes zeros.
+ * Neighbouring threads have neighbouring vectors of a row or, `across`, where plain channels lie apart, neighbouring
+ * pixels of a plane.
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_packed.h"
@@ -12,12 +13,12 @@ enum { VECTOR_MAX = 8 };
 /* A thread's vector. */
 typedef struct vector_place {
     val inside; // predicate: there is such a vector
-    val packed; // i64: its first element there
-    val plain;  // i64: the beginning of its row here, or of its image
-    val w, c;   // i32: its first element; w counts from the first column here
+    val packed; // i64: its first element in the packed tensor
+    val plain;  // i64: the beginning of its row, or image, in the plain one
+    val w, c;   // i32: its first element; w: from the first column of the plain one
 } vector_place;
 
-/* Its elements here: which of them there are, and how far from `plain` they lie. */
+/* Its plain elements: which of them exist, and how far from `plain` they lie. */
 typedef struct vector_elements {
     val inside[VECTOR_MAX], offset[VECTOR_MAX]; // predicates, i32
 } vector_elements;
@@ -89,7 +90,7 @@ static vector_elements channels_of(const conv_values *p, const vector_place *v, 
     return e;
 }
 
-/* The tensor here is `x`, of n, x_size and c; there it is `y`. */
+/* The plain tensor is `x`, of n, x_size and c; the packed one is `y`. */
 void conv_pack(ckl_dtype dtype, bool across, bool fold, bool back)
 {
     const int vector = 16 / (int)ckl_dtype_bytes(dtype);

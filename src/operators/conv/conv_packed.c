@@ -1,8 +1,10 @@
 /*
- * conv_packed.c - the Hopper kernels for channels that lie apart (NCHW) or do not fill 16 bytes, by copies in a workspace.
+ * conv_packed.c - the Hopper kernels for channels that lie apart (NCHW) or do not fill 16 bytes, by copies in a
+ * workspace.
  *
- * Where there are few channels the columns of a filter may be folded into them: the pixels under a row of a filter are side by
- * side in memory, and a tensor map whose columns overlap gives each place of y its own. Columns of zeros are written then too.
+ * Where channels are few, a filter's columns may be folded into them: the pixels below a row of the filter are
+ * contiguous, and a tensor map whose columns overlap gives each place of y its own. Then zeros are written for padded
+ * columns, too.
  */
 #include "base/math.h"
 #include "operators/conv/conv_nchw.h"
@@ -10,7 +12,7 @@
 
 enum { FOLDED_MAX = 128 }; // channels
 
-/* A problem in other terms: what the Hopper kernel is asked for, and where its tensors lie. */
+/* The problem as the Hopper kernel gets it, and where its tensors lie. */
 typedef struct packed_problem {
     ckl_conv_desc inner;
     conv_tensor at[CONV_TENSORS];
@@ -30,7 +32,7 @@ static ckl_dtype type_of(const ckl_conv_desc *d, int which)
     return which == written ? d->out : d->dtype;
 }
 
-/* Channels of a column so that filters' places begin at whole 16 bytes. */
+/* Channels of a column, such that the places of filters begin at whole 16 bytes. */
 static int64_t folded_channels(const ckl_conv_desc *d)
 {
     int64_t channels = d->c;
@@ -45,7 +47,7 @@ static bool can_fold(const ckl_conv_desc *d)
            d->c <= FOLDED_MAX && d->s * (d->c + 8) <= 65536;
 }
 
-/* Rows that a filter's columns may be folded in as they lie. */
+/* May a filter's columns be folded into rows as they lie? */
 static bool lies_folded(const ckl_conv_desc *d, int which, const packed_problem *p)
 {
     const bool padded = d->pad_left || d->pad_right, x = which == CONV_X;
@@ -53,13 +55,13 @@ static bool lies_folded(const ckl_conv_desc *d, int which, const packed_problem 
            (x ? d->w : d->s) * d->c * (int64_t)ckl_dtype_bytes(d->dtype) % 16 == 0;
 }
 
-/* TMA takes strides of up to 8. Beyond, the rows of a filter become its slices: each goes through every stride-th row of x. */
-static bool parts_rows(const ckl_conv_desc *d)
+/* TMA takes strides of up to 8. Beyond, each row of a filter becomes a slice, which takes every stride-th row of x. */
+static bool slices_rows(const ckl_conv_desc *d)
 {
     return d->stride_h > 8 && d->d == 1 && d->t == 1 && d->dilation_h == 1 && !d->pad_top && !d->pad_bottom;
 }
 
-/* As NHWC: planes of one pixel do, too. */
+/* Does it lie as NHWC? Planes of one pixel do, too. */
 static bool lies_alike(const conv_tensor *t, const int64_t stride[CONV_RANK])
 {
     bool alike = true;
@@ -68,7 +70,10 @@ static bool lies_alike(const conv_tensor *t, const int64_t stride[CONV_RANK])
     return alike;
 }
 
-/* Are zeros in the copy channels, too? Of the gradient of data those of filters are, which lie along the rows of their boxes. */
+/*
+ * Do the zeros of the copy count as channels? For the gradient of data those of filters do, which lie along the rows of
+ * boxes.
+ */
 static bool is_filled(const ckl_conv_desc *d, int which)
 {
     const bool forward = d->direction == CKL_CONV_FORWARD && which != CONV_Y;
@@ -76,8 +81,8 @@ static bool is_filled(const ckl_conv_desc *d, int which)
 }
 
 /*
- * Channels from column to column: whole 16 bytes, and forward, where that is asked for or adds little, whole 128, zeros among them: rows
- * of a box that are not cost more.
+ * Channels from column to column, zeros among them: whole 16 bytes. Forward, where asked for or where it adds little,
+ * whole 128: other rows of a box cost more.
  */
 static int64_t pitch_of(const ckl_conv_desc *d, const conv_packed_way *way, int which, int64_t channels)
 {
@@ -117,7 +122,7 @@ static void place_tensor(const ckl_conv_desc *d, const conv_packed_way *way, int
     t->shape[3] = which == CONV_X ? p->inner.w : 1;
     if (which == CONV_W)
         t->stride[3] = p->row[which];
-    if (which == CONV_X && parts_rows(d)) {
+    if (which == CONV_X && slices_rows(d)) {
         t->shape[1] = d->r;
         t->stride[1] = p->row[which];
         t->shape[2] = p->inner.h;
@@ -125,7 +130,7 @@ static void place_tensor(const ckl_conv_desc *d, const conv_packed_way *way, int
     }
 }
 
-/* May columns be moved apart, to whole 128 bytes? Of the gradient of data the filters'. */
+/* May columns be padded to whole 128 bytes? For the gradient of data those of filters. */
 static bool can_pad(const ckl_conv_desc *d)
 {
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype);
@@ -146,7 +151,7 @@ static packed_problem packed_of(const ckl_conv_desc *d, conv_packed_way way)
         p.inner.s = p.inner.stride_w = p.inner.dilation_w = 1;
         p.inner.pad_left = p.inner.pad_right = 0;
     }
-    if (fold && parts_rows(d)) {
+    if (fold && slices_rows(d)) {
         p.inner.d = p.inner.t = d->r;
         p.inner.h = modes[1].y;
         p.inner.r = p.inner.stride_h = 1;
@@ -172,7 +177,7 @@ static int64_t bytes_of_copies(const ckl_conv_desc *d, const packed_problem *p)
     return bytes;
 }
 
-/* Are planes turned to rows of channels by the kernel of nchw_sm90, which takes two tensors in one launch? */
+/* Are planes transposed by nchw_sm90's kernel, which takes two tensors in one launch? */
 static bool turns_planes(const ckl_conv_desc *d, bool fold)
 {
     return d->layout == CKL_IMAGE_NCHW && !fold && ckl_dtype_bytes(d->dtype) == 2;
@@ -223,7 +228,7 @@ static ckl_status launch_copy(const ckl_plan *plan, int kernel, const packed_pro
     return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(vectors, CONV_PACK_THREADS) }, &params, stream);
 }
 
-/* Copies what is read, and returns where it lies then. */
+/* Copies a tensor that is read, and returns the copy. */
 static ckl_status copy_in(const ckl_plan *plan, const packed_problem *p, int kernel, int which, const void **operand,
                           char **workspace, ckl_stream stream)
 {
@@ -282,7 +287,7 @@ static conv_packed_way way_of(const conv_packed_config *c)
     return (conv_packed_way){ c->fold, c->padded };
 }
 
-/* Of NCHW also some whose pixels follow each other, shared by two CTAs: planes of few pixels have few tiles. */
+/* For NCHW also some with pixels in the order of memory, shared by two CTAs: small planes have few tiles. */
 static bool candidate_packed(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     enum { FOLLOWING = 8 };
@@ -430,7 +435,7 @@ const implementation conv_packed_implementation = {
     .launch = launch_packed,
 };
 
-/* The gradient of weights, which is written as it lies by the kernel that adds slices: there are two or more. */
+/* The gradient of weights. The kernel that adds slices, of which there are two or more, writes it as it lies. */
 
 static packed_problem packed_weight_of(const ckl_conv_desc *d, bool fold)
 {

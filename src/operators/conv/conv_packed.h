@@ -31,7 +31,7 @@ enum { CONV_PACKED_ADD = CONV_PACKED_OUT, CONV_PACKED_WEIGHT_KERNELS };
  */
 void conv_pack(ckl_dtype dtype, bool across, bool fold, bool back);
 
-/* The same of NHWC where channels come and go in whole 16 bytes. */
+/* The same for NHWC whose channels are whole 16 bytes on both sides. */
 void conv_pad(ckl_dtype dtype);
 
 void conv_packed(const void *config, int kernel);

@@ -1,5 +1,6 @@
 /*
- * conv_pointwise.c - filters of one pixel: a matrix product of NHWC as it lies, by GEMM's Hopper kernel with its choice of tiles.
+ * conv_pointwise.c - filters of one pixel: a matrix product of NHWC as it lies, by gemm's Hopper kernel with its choice
+ * of tiles.
  *
  * y [pixels,K] = x [pixels,C] * w^T, where w [K,C] is K-major; dx [pixels,C] = dy [pixels,K] * w, where it is N-major;
  * dw [K,C] = dy^T * x, both of which lie across.
@@ -79,7 +80,7 @@ static ckl_status takes_pixels(const ckl_conv_desc *d)
     return CKL_OK;
 }
 
-/* For channels that do not fill a stage: all filters, of which two CTAs share the loads, and many pixels. */
+/* For channels that do not fill a stage: tiles of all filters, whose loads two CTAs share, and many pixels. */
 static void few_channels(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
 {
     enum { ROWS = 192, UNIT = 32 };
@@ -93,7 +94,9 @@ static void few_channels(const ckl_gemm_desc *product, const ckl_device_info *de
     gemm_sm90_fit_memory(c, ceil_div(product->k, gemm_tile_k(product->a)), device);
 }
 
-/* For few filters: many pixels beside them. 128 to 16 channels of 384x384 by tiles of 64x64 65.3 us, of 256x32 52.8. */
+/*
+ * For few filters: tiles of many pixels. 128 to 16 channels of 384x384 take 65.3 us by tiles of 64x64, 52.8 of 256x32.
+ */
 static void few_filters(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
 {
     c->tile_m = 256;
@@ -119,8 +122,9 @@ static bool candidate_pointwise(const void *desc, const ckl_device_info *device,
 }
 
 /*
- * Zeros that TMA writes in place of channels that are not there, about 11 bytes a cycle: gemm's model does not know of them, and of few
- * channels most are. 16 to 96 channels of 112x112: tiles of 64x96 82.9 us, of 128x96 52.7, of 192x96 in clusters 35.0.
+ * The zeros that TMA writes for absent channels, about 11 bytes a cycle: gemm's model does not know of them, and where
+ * channels are few most are zeros. 16 to 96 channels of 112x112: tiles of 64x96 82.9 us, of 128x96 52.7, of 192x96 in
+ * clusters 35.0.
  */
 static double absent_us(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_sm90_config *c)
 {

@@ -8,14 +8,14 @@
 
 enum { OF_Y, OF_DX, OF_DW, OF_DBIAS }; // outputs
 
-/* A sum on its way. */
+/* A sum in progress. */
 typedef struct sum_of_products {
     const ckl_conv_desc *d;
     void *const *host;
     conv_mode modes[CONV_MODES];
     conv_tensor x, w, y;
     double value, magnitude;
-    bool open; // an infinite element, or NaN, meets a zero outside of the other tensor: 0 or NaN
+    bool open; // an infinity or NaN meets a zero outside the other tensor: the result may be 0 or NaN
 } sum_of_products;
 
 static int64_t index_of(const conv_tensor *t, const int64_t *at)
@@ -26,7 +26,7 @@ static int64_t index_of(const conv_tensor *t, const int64_t *at)
     return index;
 }
 
-/* The pixel of x under a tap of the filter at place `o`; is it inside? */
+/* The pixel of x that a tap sees from place o; is it inside? */
 static bool under(const sum_of_products *s, const int64_t *o, const int64_t *tap, int64_t *pixel)
 {
     bool inside = true;
@@ -38,13 +38,13 @@ static bool under(const sum_of_products *s, const int64_t *o, const int64_t *tap
     return inside;
 }
 
-/* An element is multiplied by what is outside of the other tensor. */
+/* An element meets a zero outside the other tensor. */
 static void meet_zero(sum_of_products *s, int which, const conv_tensor *t, const int64_t *at)
 {
     s->open |= !isfinite(dtype_read(s->d->dtype, s->host[which], index_of(t, at)));
 }
 
-/* Adds x at the place under `tap` of the filter at place `o` times w or dy, for the channel c of a group and filter k. */
+/* Adds x as `tap` sees it from place o times w or dy, for channel c of a group and filter k. */
 static void add_product(sum_of_products *s, int64_t n, const int64_t *o, const int64_t *tap, int64_t k, int64_t c)
 {
     const int64_t group = k / (s->d->k / s->d->groups), channel = group * (s->d->c / s->d->groups) + c;
@@ -80,7 +80,7 @@ static void forward(sum_of_products *s, const int64_t *at)
         add_product(s, at[0], at + 1, tap, at[4], c);
 }
 
-/* The place of a filter of which a tap lies on a pixel of x; is there one? */
+/* The place from which a tap sees a pixel of x; is there one? */
 static bool over(const sum_of_products *s, const int64_t *pixel, const int64_t *tap, int64_t *o)
 {
     bool there = true;
@@ -93,7 +93,7 @@ static bool over(const sum_of_products *s, const int64_t *pixel, const int64_t *
     return there;
 }
 
-/* Of the places of a filter those with a tap on the element. */
+/* The gradient of data: all places with a tap on the element. */
 static void data(sum_of_products *s, const int64_t *at)
 {
     const int64_t filter[] = { s->modes[0].filter, s->modes[1].filter, s->modes[2].filter };
@@ -110,7 +110,7 @@ static void data(sum_of_products *s, const int64_t *at)
     }
 }
 
-/* Kernels that go by boxes multiply all pixels of a channel of x, some with zeros outside of dy. */
+/* Kernels that load boxes multiply all pixels of a channel of x, some by zeros outside dy. */
 static void meet_channel(sum_of_products *s, int64_t channel)
 {
     const int64_t places[] = { s->modes[0].x, s->modes[1].x, s->modes[2].x };
@@ -167,7 +167,7 @@ static void finish(sum_of_products *s, const int64_t *at)
     s->magnitude = 1.13 * (fabs(scale) * s->magnitude + fabs(bias) + fabs(residual)); // the steepest slope
 }
 
-/* All filters of a pixel, forward in NHWC: the pixels under them are read once, and each filter is one run of memory. */
+/* All filters of a pixel, forward in NHWC: the pixels below are read once, and each filter is one run of memory. */
 
 typedef struct patch {
     double *pixels, *filter; // (C,TAPS)
@@ -191,7 +191,7 @@ static void read_patch(const sum_of_products *s, const int64_t *at, int64_t grou
 
 static void multiply_tap(sum_of_products *s, const double *a, const double *b, int64_t channels)
 {
-    enum { LANES = 8 }; // partial sums side by side, which compilers make vectors of
+    enum { LANES = 8 }; // partial sums side by side, which compilers vectorise
     double sum[LANES] = { 0 }, magnitude[LANES] = { 0 };
     int64_t c = 0;
     for (; c + LANES <= channels; c += LANES)

@@ -9,7 +9,7 @@
 typedef struct conv_roles {
     int consumers;                    // warpgroups behind the producer's
     const tma_copy *maps[3];          // those that are prefetched
-    const pipeline *rings[2];         // of boxes, and of what is done to them before they are used
+    const pipeline *rings[2];         // of boxes, and of boxes that assist() has mended
     void (*barriers)(const void *of); // one thread makes those beside the rings
     void (*prepare)(const void *of);  // all threads, before the first barrier
     void (*load)(const void *of);     // one thread
@@ -21,7 +21,7 @@ typedef struct conv_roles {
 /* Describes a kernel from its barriers on. */
 void conv_run_roles(const conv_roles *roles);
 
-/* What a consumer does with a stage: products, which are committed then; not_first: a predicate, false: their sums begin. */
+/* A consumer's products of a stage, which the mainloop commits; not_first: a predicate, false where sums begin. */
 typedef struct conv_products {
     const pipeline *ring, *mended; // mended: NULL where boxes are used as they come
     val first_thread;              // predicate: the thread that releases stages
@@ -29,7 +29,7 @@ typedef struct conv_products {
     const void *kernel, *role;
 } conv_products;
 
-/* The stages of a tile; one is released when the wgmmas of the stage after it are under way. */
+/* Goes through the stages of a tile; each is released once the wgmmas of the next are issued. */
 void conv_mainloop(const conv_products *products, val k_tiles, pipeline_state *stage);
 
 #endif

@@ -87,7 +87,7 @@ static double sums_of_slice(const ckl_conv_desc *d, const conv_sm90_config *c)
     return (double)conv_sm90_sum_images(d, c) * (double)t.stride[0];
 }
 
-/* That of the products, and of the sums' way to memory and back, which is mostly L2. */
+/* The cost of the products, and of the sums' way to memory (mostly L2) and back. */
 static plan_cost cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c, double sums)
 {
     const double SUM_BYTES = 3e6, SUM_US = 2;
@@ -102,7 +102,7 @@ static plan_cost cost_sliced(const void *desc, const ckl_device_info *device, co
     return cost_of(&work, device, config, sums_of_slice(desc, config));
 }
 
-/* Stages of a tile of all slices. */
+/* Stages of a tile over all slices. */
 static double k_tiles(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
     const int64_t in = d->direction == CKL_CONV_DATA ? d->k : d->c;

@@ -1,14 +1,16 @@
 /*
- * conv_sm80.c - convolution as a matrix product whose operands are gathered: implicit GEMM by mma.sync, for every GPU from sm_80 on.
+ * conv_sm80.c - convolution as a matrix product whose operands are gathered: implicit GEMM by mma.sync, for every GPU
+ * from sm_80 on.
  *
- * A row of A is a pixel of the output, a row of B one of its channels, and K runs over the taps of a filter and, for each of
- * them, the channels of what is read. Forward these are x and w; the gradient of data reads dy, and its taps go backwards. Each
- * thread gathers the same rows all along K; cp.async fills what lies outside with zeros. Single elements, of channels that lie
- * apart or are odd in number, come through registers.
+ * A row of A is a pixel of the output, a row of B one of its channels, and K runs over the taps of a filter and the
+ * channels of each tap. Forward A is x and B is w; the gradient of data reads dy, with taps backwards. A thread gathers
+ * the same rows all along K; cp.async writes zeros for what lies outside. Channels that lie apart or are odd in number
+ * are loaded element by element, through registers.
  */
 #include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_mma.h"
 #include "skeletons/stage_loop.h"
 
 enum { DEPTH_MAX = CONV_SM80_ROW, THREADS = CONV_SM80_THREADS, ROWS_MAX = 128, MINE_MAX = 16 };
@@ -19,9 +21,9 @@ static int depth_of(ckl_dtype dtype)
     return CONV_SM80_ROW / (int)ckl_dtype_bytes(dtype);
 }
 
-/* One operand's tile, and what this thread gathers of it: a vector of some rows, or single elements of one row. */
+/* An operand's tile, and what this thread gathers: vectors of some rows, or single elements of one. */
 typedef struct gather {
-    int rows, vec;         // of a tile; elements of a vector
+    int vec;               // elements of a vector
     int mine, step;        // rows of this thread, and how far apart they are
     int columns;           // vectors of each of them
     val first_row, column; // of them, in the tile
@@ -29,7 +31,7 @@ typedef struct gather {
     val inside[MINE_MAX];  // predicate: there is such a row
     val address[MINE_MAX];
     val place[MINE_MAX][CONV_MODES]; // A: of tap 0
-    val elements[DEPTH_MAX];         // vec=1: those on their way
+    val elements[DEPTH_MAX];         // vec=1: those in flight
 } gather;
 
 /* A vector's place along K: tap and channel. */
@@ -38,7 +40,7 @@ typedef struct place_in_k {
     val tap[CONV_MODES], channel;
 } place_in_k;
 
-/* The kernel's view of a problem: what is read as A, pixels by channels, and written. */
+/* The kernel's view of a problem: the tensor read as A, pixels by channels, and the one written. */
 typedef struct conv_sides {
     const val *from_size, *from, *to_size, *to; // places and strides
     val from_channels, to_channels;             // of a group
@@ -65,14 +67,11 @@ static val bytes_of(const conv_form *form, val elements)
     return convert(U64, mul(elements, imm((int)ckl_dtype_bytes(form->dtype))));
 }
 
-/* Vectors of a row lie side by side in neighbouring threads; of single elements a thread has a row, or half a row. */
+/* Neighbouring threads have neighbouring vectors of a row; of single elements a thread has a row, or half a row. */
 static gather gather_of(const conv_sm80_config *cfg, const char *name, int rows, int vec)
 {
     const int depth = depth_of(cfg->form.dtype), vectors = depth / vec;
-    layout tile = tma_tile_layout(cfg->form.dtype, rows, depth, CONV_SM80_ROW); // no bank conflicts for ldmatrix
-    layout ring = make_layout(shape(rows, depth, cfg->stages), stride(depth, 1, rows * depth));
-    gather g = { .rows = rows, .vec = vec };
-    g.sX = smem_tensor(name, cfg->form.dtype, with_swizzle(tile.sw, ring), 1024);
+    gather g = { .vec = vec, .sX = conv_operand_tiles(&cfg->form, name, rows, CONV_SM80_ROW, cfg->stages) };
     g.columns = vec == 1 ? depth * rows / THREADS : 1;
     g.step = vec == 1 ? rows : THREADS / vectors;
     g.mine = rows / g.step;
@@ -148,7 +147,7 @@ static place_in_k depth_after(const conv_values *p, const conv_sides *s, const p
     return next;
 }
 
-/* Vector j of row i to its place in a stage, or, of single elements, to a register. */
+/* Loads vector j of row i into a stage or, of single elements, into a register. */
 static void load_vector(const conv_sm80_config *cfg, gather *g, int i, int j, val stage, val address, val inside)
 {
     const ckl_dtype dtype = cfg->form.dtype;
@@ -163,7 +162,7 @@ static void load_vector(const conv_sm80_config *cfg, gather *g, int i, int j, va
     cp_async(to, select(inside, address, g->address[i]), bytes, select(inside, imm_as(U32, bytes), imm(0)));
 }
 
-/* The element of row i of A under a tap, or over it in the gradient of data; is it inside? */
+/* The element of row i of A that a tap sees, or is seen from in the gradient of data; is it inside? */
 static val offset_in_A(const conv_sm80_config *cfg, const conv_values *p, const conv_sides *s, const gather *g, int i,
                        const place_in_k *at, val *inside)
 {
@@ -210,7 +209,7 @@ static void load_operand(const conv_sm80_config *cfg, const conv_values *p, cons
     }
 }
 
-/* What came through registers to its place in a stage. */
+/* Stores what came through registers to a stage. */
 static void store_elements(const gather *g, val stage)
 {
     for (int j = 0; g->vec == 1 && j < g->columns; j++)
@@ -244,14 +243,7 @@ static void store_stage(const void *of, val stage)
 static void multiply(const void *of, val stage)
 {
     const product *x = of;
-    const int depth = depth_of(x->cfg->form.dtype);
-    const bool words = x->cfg->form.dtype == CKL_I8;
-    tensor rA =
-        (words ? fragment_A_words : fragment_A)(x->mma, x->A->rows, depth); // (MMA,MMA_M,MMA_K), of words (WORDS,..)
-    tensor rB = (words ? fragment_B_words : fragment_B)(x->mma, x->B->rows, depth); // (MMA,MMA_N,MMA_K)
-    ldmatrix_A(x->mma, slice(x->A->sX, _, _, stage), thread(), rA);
-    ldmatrix_B(x->mma, slice(x->B->sX, _, _, stage), thread(), rB);
-    gemm(x->mma, rA, rB, x->acc, yes());
+    conv_multiply(x->mma, x->A->sX, x->B->sX, stage, x->acc);
 }
 
 /* The tiles of all taps and channels. */
@@ -263,7 +255,7 @@ static val tiles_of(const conv_values *p, const conv_sides *s, int depth)
     return convert(U32, div(add(k, imm(depth - 1)), imm(depth)));
 }
 
-/* Where a pixel of what is written lies, whose rows lie apart. */
+/* Where a pixel of the output begins; rows may lie apart. */
 static val start_of(const conv_sides *s, val pixel)
 {
     val rest = pixel, start = imm64(0);
@@ -274,7 +266,7 @@ static val start_of(const conv_sides *s, val pixel)
     return add(start, mul(rest, s->to[0]));
 }
 
-/* The accumulators to the output: a pixel's place in memory is found once for each row. */
+/* Stores the accumulators; a pixel's place in memory is computed once for each row. */
 static void store_tile(const conv_sm80_config *cfg, const conv_values *p, const conv_sides *s, const tiled_mma *mma,
                        val row, val col, val group, tensor acc)
 {
@@ -298,11 +290,6 @@ static void store_tile(const conv_sm80_config *cfg, const conv_values *p, const 
         }
     }
 }
-
-static const char *const atoms[CKL_DTYPE_COUNT] = { [CKL_F32] = "SM80_16x8x8_F32TF32TF32F32_TN",
-                                                    [CKL_F16] = "SM80_16x8x16_F32F16F16F32_TN",
-                                                    [CKL_BF16] = "SM80_16x8x16_F32BF16BF16F32_TN",
-                                                    [CKL_I8] = "SM80_16x8x32_S32S8S8S32_TN" };
 
 /* Kernel 1 takes single elements, for pointers that are aligned to no more. */
 static conv_sm80_config config_of(const void *config, int kernel)
@@ -328,7 +315,7 @@ void conv_sm80(const void *config, int kernel)
     find_filters(cfg, &p, &s, col, group, &B);
     grid_wait();
     launch_dependents();
-    tiled_mma mma = make_tiled_mma(atoms[form->dtype], 2, 2);
+    tiled_mma mma = conv_mma(form);
     tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
     fill(acc, convert(conv_sum_type(form), imm(0)));
     const product work = { cfg, &p, &s, &mma, &A, &B, acc };
@@ -339,7 +326,7 @@ void conv_sm80(const void *config, int kernel)
 
 /* The host side */
 
-/* The longest vector in which a thread gathers channels that lie `step` elements apart: all rows start at multiples of it. */
+/* The longest vector of channels, `step` elements apart, that a thread can gather: all rows start at its multiples. */
 static int vector_of(const ckl_conv_desc *d, int64_t channels, int64_t step)
 {
     const int64_t most = 16 / (int64_t)ckl_dtype_bytes(d->dtype);
@@ -379,7 +366,8 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     const bool narrow_vectors = c->vec_a < 4 || c->vec_b < 4;
     const int64_t tiles = ceil_div(pixels_of(d), 128) * ceil_div(outputs_of(d), 128) * d->groups;
     c->tile_m = narrow_vectors || tiles < device->sm_count ? 64 : 128;
-    c->tile_n = narrow_vectors || outputs_of(d) <= 64 ? 64 : c->tile_m;
+    const bool true_f32 = d->dtype == CKL_F32 && d->math == CKL_GEMM_F32; // 128 x 128 sums leave no registers
+    c->tile_n = narrow_vectors || true_f32 || outputs_of(d) <= 64 ? 64 : c->tile_m;
     return CKL_OK;
 }
 
@@ -390,8 +378,6 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     const conv_sm80_config *c = config;
     int vec_a, vec_b;
     TRY(conv_check_form("sm80", d, &c->form));
-    if (d->dtype == CKL_F32 && d->math == CKL_GEMM_F32)
-        FAIL(CKL_UNSUPPORTED, "conv sm80: tensor cores multiply f32 with math=tf32 alone");
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sm80: it does not compute the gradient of weights");
     if (d->c == 0 || d->k == 0)

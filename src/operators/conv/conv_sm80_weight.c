@@ -1,13 +1,15 @@
 /*
- * conv_sm80_weight.c - the gradient of weights by mma.sync, for every GPU from sm_80 on: any layout, groups, strides and channels.
+ * conv_sm80_weight.c - the gradient of weights by mma.sync, for every GPU from sm_80 on: any layout, groups, strides
+ * and channels.
  *
- * dw[k,column] = sum over pixels of dy[pixel,k] * x[pixel under the column's tap, its channel]. A column is a channel under a tap;
- * behind them one of ones sums dy for the bias. K runs over pixels, which lie apart in memory: a thread has rows of a tile and loads
- * their elements one by one, neighbouring threads those of neighbouring channels. Slices of the pixels have sums of their own, in
- * f32, which a second kernel adds, always in the same order.
+ * dw[k,column] = sum over pixels of dy[pixel,k] * x[the pixel that the column's tap sees, its channel]. A column is a
+ * channel at a tap; a last column of ones sums dy for the bias. K runs over pixels, which lie apart in memory, so
+ * threads load element by element: a thread has a row of each tile, and neighbours have neighbouring channels. Slices
+ * of the pixels are summed apart, in f32, and added by a second kernel in a fixed order.
  */
 #include "base/math.h"
 #include "cute/kernel.h"
+#include "operators/conv/conv_mma.h"
 #include "operators/conv/conv_sm90.h"
 #include "skeletons/stage_loop.h"
 
@@ -33,7 +35,7 @@ typedef struct row_of_tile {
     tensor sTile;          // (ROWS,BK,STAGES)
     val inside, ones;      // predicates: there is such a row; it is that of the bias
     val address;           // of its channel in image 0
-    val shift[CONV_MODES]; // x: from a place of the filter to what its tap sees
+    val shift[CONV_MODES]; // x: from a place to the pixel that its tap sees
     val elements[ELEMENTS];
 } row_of_tile;
 
@@ -70,12 +72,9 @@ static val columns_of(const conv_values *p, bool bias)
 static row_of_tile make_row(const weight_kernel *k, const char *name, val from, val channel_offset)
 {
     const ckl_dtype dtype = k->cfg->form.dtype;
-    const int depth = depth_of(k);
-    layout tile = tma_tile_layout(dtype, TILE, depth, ROW); // no bank conflicts for ldmatrix
-    layout ring = make_layout(shape(TILE, depth, k->cfg->stages), stride(depth, 1, TILE * depth));
-    row_of_tile r = { .sTile = smem_tensor(name, dtype, with_swizzle(tile.sw, ring), 1024) };
+    row_of_tile r = { .sTile = conv_operand_tiles(&k->cfg->form, name, TILE, ROW, k->cfg->stages) };
     r.address = add(from, convert(U64, mul(channel_offset, imm64((int)ckl_dtype_bytes(dtype)))));
-    for (int i = 0; i < depth / 2; i++)
+    for (int i = 0; i < depth_of(k) / 2; i++)
         r.elements[i] = variable(dtype, convert(dtype, immf(0)));
     return r;
 }
@@ -121,7 +120,7 @@ static void step_place(const conv_values *p, pixel_place *place)
     place->image = add(place->image, carry);
 }
 
-/* An element of a row to a register: of the pixel at `offset` elements, or another value. */
+/* Loads an element of a row, at `offset`, into a register; where not inside, another value. */
 static void load_element(const weight_kernel *k, const row_of_tile *r, int i, val inside, val offset, val otherwise)
 {
     const ckl_dtype dtype = k->cfg->form.dtype;
@@ -177,16 +176,12 @@ static void store_stage(const void *of, val stage)
 static void multiply(const void *of, val stage)
 {
     const weight_kernel *k = of;
-    tensor rY = fragment_A(&k->mma, TILE, depth_of(k)); // (MMA,MMA_M,MMA_K)
-    tensor rX = fragment_B(&k->mma, TILE, depth_of(k)); // (MMA,MMA_N,MMA_K)
-    ldmatrix_A(&k->mma, slice(k->dy.sTile, _, _, stage), thread(), rY);
-    ldmatrix_B(&k->mma, slice(k->x.sTile, _, _, stage), thread(), rX);
-    gemm(&k->mma, rY, rX, k->acc, yes());
+    conv_multiply(&k->mma, k->dy.sTile, k->x.sTile, stage, k->acc);
 }
 
 /* Sums */
 
-/* To dw, or to dbias; filter: of all groups. */
+/* Stores to dw or dbias; filter: among those of all groups. */
 static void store_weight(const conv_values *p, ckl_dtype out, bool bias, val filter, val column, val sum)
 {
     val tap = div(column, p->c), index = add(mul(filter, p->w[0]), mul(rem(column, p->c), p->w[4]));
@@ -242,7 +237,6 @@ static void add_sums(const conv_sm80_weight_config *cfg)
 
 static void sum_products(const conv_sm80_weight_config *cfg)
 {
-    const ckl_dtype dtype = cfg->form.dtype;
     launch_bounds(THREADS, 0);
     weight_kernel k = { .cfg = cfg, .p = params_of(conv) };
     const int depth = depth_of(&k);
@@ -259,10 +253,7 @@ static void sum_products(const conv_sm80_weight_config *cfg)
     find_rows(&k);
     grid_wait();
     launch_dependents();
-    k.mma = make_tiled_mma(dtype == F32   ? "SM80_16x8x8_F32TF32TF32F32_TN"
-                           : dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN"
-                                          : "SM80_16x8x16_F32BF16BF16F32_TN",
-                           2, 2);
+    k.mma = conv_mma(&cfg->form);
     k.acc = fragment_C(&k.mma, TILE, TILE);
     fill(k.acc, immf(0));
     val end = div(mul(tiles, add(slice, imm(1))), imm(cfg->slices));
@@ -296,7 +287,7 @@ static int64_t sums_of_slice(const ckl_conv_desc *d)
     return product_i64(d->k, columns_in_all(d));
 }
 
-/* So many slices that every SM has some CTAs, of a few tiles of K at least. */
+/* As many slices as give every SM some CTAs, each of a few tiles of K at least. */
 static ckl_status choose_sm80_weight(const void *desc, const ckl_device_info *device, void *config)
 {
     enum { CTAS = 4, PIXELS_LEAST = 256 };
@@ -319,8 +310,6 @@ static ckl_status admit_sm80_weight(const void *desc, const ckl_device_info *dev
     TRY(conv_check_form("sm80_weight", d, &c->form));
     if (d->direction != CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sm80_weight: it computes the gradient of weights alone");
-    if (d->dtype == CKL_F32 && d->math == CKL_GEMM_F32)
-        FAIL(CKL_UNSUPPORTED, "conv sm80_weight: tensor cores multiply f32 with math=tf32 alone");
     if (d->n == 0 || d->c == 0 || d->k == 0)
         FAIL(CKL_UNSUPPORTED, "conv sm80_weight: n=%" PRId64 " c=%" PRId64 " k=%" PRId64 " leave no products", d->n,
              d->c, d->k);

@@ -1,8 +1,9 @@
 /*
- * conv_sm90.c - a persistent, warp-specialised convolution for Hopper: implicit GEMM of NHWC images without a copy of patches.
+ * conv_sm90.c - a persistent, warp-specialised convolution for Hopper: implicit GEMM of NHWC images without a copy of
+ * patches.
  *
- * What is said of x, y and filters holds of the gradient of data for dy, dx and channels: pixels of dx that lie as far from a
- * place of the filter as those of a launch do see the same taps, backwards; W comes N-major, as it lies in memory.
+ * For the gradient of data read dy, dx and channels in place of x, y and filters. A launch takes the pixels of dx that
+ * see the same taps, backwards; W is N-major, as it lies in memory.
  *
  *   a tile            a box of pixels of y, columns by rows by images, times some filters
  *   warpgroup 0       producer: for every tap and some channels TMA loads the box of x that lies under the tap, shifted, with the
@@ -25,7 +26,7 @@ enum {
     GROUPS_MAX = 4, // of a tile
 };
 
-/* Where a tile begins: pixels outermost first, its image, its first filter; its slice, and the K tiles of that. */
+/* Where a tile begins: its place, image and first filter; its slice, and the K tiles of the slice. */
 typedef struct tile_place {
     val at[CONV_MODES], image, filter;
     val slice, first, k_tiles;
@@ -57,7 +58,7 @@ typedef struct consumer_role {
     tensor acc;                                // (MMA,MMA_M,MMA_N)
     tensor tCrX[GROUPS_MAX], tCrW[GROUPS_MAX]; // of each group of a tile: (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
     tensor sY;                                 // (ROWS,COLS,BUFFERS)
-    val half, parity;                          // residual: which buffers have that of this tile, and its barrier
+    val half, parity; // residual: which half of the buffers has this tile's; its barrier's parity
     conv_halves_role shared;
 } consumer_role;
 
@@ -84,7 +85,7 @@ val conv_tiles_along(val size, int box)
     return div(add(conv_number(size), imm(box - 1)), imm(box));
 }
 
-/* A ring of tiles whose rows are `span` bytes apart: (ROWS,COLS,STAGES); *boxes: the same of `width` columns. */
+/* A ring of tiles whose rows are `span` bytes apart: (ROWS,COLS,STAGES). *boxes: the same with `width` columns. */
 static tensor narrow_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int stages, int span, int width,
                            tensor *boxes)
 {
@@ -123,7 +124,7 @@ static void describe_boxes(conv_kernel *k)
     const conv_sm90_shape *s = &k->size;
     const int x_box[] = { c->tile_k, c->box_w, c->box_h, 1, c->box_n };
     const int x_step[] = { 1, c->step_w, c->step_h, 1, 1 };
-    const int y_box[] = { s->y_cols, s->part_w, s->part_h, 1, s->part_n };
+    const int y_box[] = { s->y_cols, s->consumer_w, s->consumer_h, 1, s->consumer_n };
     k->tmaX = c->im2col ? make_tma_im2col(k->p.mX, c->form.dtype, 4, s->tile_m, c->tile_k, x_step, s->span)
                         : make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, s->span);
     const int rank = c->grouped ? 4 : 3;
@@ -170,18 +171,18 @@ static void describe_schedule(conv_kernel *k)
     }
 }
 
-/* Part `number` of some equal ones of the sum. */
-static void find_part(const conv_kernel *k, tile_place *place, val number, int parts)
+/* The K tiles of share `number` of `shares` about equal ones. */
+static void find_k_tiles(const conv_kernel *k, tile_place *place, val number, int shares)
 {
-    place->first = div(mul(k->k_tiles, number), imm(parts));
-    place->k_tiles = sub(div(mul(k->k_tiles, add(number, imm(1))), imm(parts)), place->first);
+    place->first = div(mul(k->k_tiles, number), imm(shares));
+    place->k_tiles = sub(div(mul(k->k_tiles, add(number, imm(1))), imm(shares)), place->first);
 }
 
-/* A tile's slice, which counts slowest, and what of the sum it has; returns the rest. */
+/* Finds a tile's slice, the slowest mode, and its K tiles; returns the rest of the number. */
 static val find_slice(const conv_kernel *k, tile_place *place, val number)
 {
     place->slice = div(number, k->images);
-    find_part(k, place, place->slice, k->cfg->slices);
+    find_k_tiles(k, place, place->slice, k->cfg->slices);
     return rem(number, k->images);
 }
 
@@ -199,7 +200,7 @@ static tile_place place_of(const conv_kernel *k, val tile)
     if (k->cfg->slices > 1)
         rest = find_slice(k, &place, rest);
     if (k->cfg->split > 1)
-        find_part(k, &place, cluster_rank(), k->cfg->split);
+        find_k_tiles(k, &place, cluster_rank(), k->cfg->split);
     place.image = mul(rest, imm(k->cfg->box_n));
     return place;
 }
@@ -220,12 +221,12 @@ static val clusters(const conv_kernel *k)
 /* The first pixel of x under a tap, along a mode. */
 static val under(const conv_kernel *k, const tile_place *place, val tap, int m)
 {
-    const bool data = k->cfg->form.direction == CKL_CONV_DATA; // its pixels are those of one launch, side by side
+    const bool data = k->cfg->form.direction == CKL_CONV_DATA; // then pixels are a launch's, side by side
     val first = data ? place->at[m] : mul(place->at[m], conv_number(k->p.step[m]));
     return sub(add(first, mul(tap, conv_number(k->p.dilation[m]))), conv_number(k->p.pad[m]));
 }
 
-/* Of the filters' tap number `tap` the part of a stage. */
+/* The filters of a stage: those of tap `tap`. */
 static void load_filters(const conv_kernel *k, const pipeline_state *at, const tile_place *place, val tap, val channel,
                          val full)
 {
@@ -248,7 +249,7 @@ static tile_place place_of_pixel(const conv_kernel *k, val number)
                          .image = image };
 }
 
-/* The same pixels under a tap where they follow each other; at: of the tap. */
+/* Loads the pixels below a tap in the order of memory; at: the tap. */
 static void load_pixels(const conv_kernel *k, tensor sX, const tile_place *place, const val *at, val channel, val full)
 {
     const tile_place first = place_of_pixel(k, place->at[2]);
@@ -264,7 +265,7 @@ static void load_pixels(const conv_kernel *k, tensor sX, const tile_place *place
                     (const val[]){ offset[2], offset[1] }, full, imm(0));
 }
 
-/* Fills one stage: some channels of the pixels under a tap, and the filters' of that tap. */
+/* Fills one stage: some channels of the pixels below a tap, and of the filters. */
 static void load_stage(const conv_kernel *k, const pipeline_state *at, const tile_place *place, const val *tap_at,
                        val tap, val channel)
 {
@@ -282,7 +283,7 @@ static void load_stage(const conv_kernel *k, const pipeline_state *at, const til
     load_filters(k, at, place, tap, channel, full);
 }
 
-/* The chunk of channels `chunk` of the pixels and filters of one tap. */
+/* Loads chunk `chunk` of the channels of the pixels and filters of a tap. */
 static void load_chunk(const conv_kernel *k, pipeline_state *stage, const tile_place *place, const val at[CONV_MODES],
                        val chunk)
 {
@@ -317,11 +318,11 @@ static void load_slice(const conv_kernel *k, pipeline_state *stage, const tile_p
 static void load_tiles(const void *of)
 {
     const conv_kernel *k = of;
-    const bool parts = k->cfg->slices > 1 || k->cfg->split > 1;
+    const bool sliced = k->cfg->slices > 1 || k->cfg->split > 1;
     pipeline_state stage = producer_state(&k->ring);
     LOOP_FROM(tile, first_tile(k), k->count, clusters(k)) {
         tile_place place = place_of(k, tile);
-        (parts ? load_slice : load_all)(k, &stage, &place);
+        (sliced ? load_slice : load_all)(k, &stage, &place);
     }
 }
 
@@ -345,7 +346,7 @@ static consumer_role describe_consumer(const conv_kernel *k)
     }
     const tiled_mma all = conv_mma_of(cfg->form.dtype, cfg->tile_n);
     c.acc = fragment_C(&all, CONV_SM90_ROWS, cfg->tile_n);
-    fill(c.acc, convert(conv_sum_type(&cfg->form), imm(0))); // once: the first wgmma of a tile ignores them
+    fill(c.acc, convert(conv_sum_type(&cfg->form), imm(0))); // once; the first wgmma of a tile ignores the sums
     c.sY = slice(k->sY, _, _, _, c.index);
     if (cfg->form.residual) {
         c.half = variable(U32, imm(0));
@@ -421,12 +422,12 @@ static tensor coordinates_of(const conv_kernel *k, const consumer_role *c)
     return partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, k->size.y_cols)), c->tid);
 }
 
-/* Numbers for the channels of a tile, each at its column's distance from the thread's first. */
+/* Bias and scale of a tile's channels, each at its column's distance from the thread's first. */
 typedef struct tile_vectors {
     val bias[TILE_N_MAX], scale[TILE_N_MAX];
 } tile_vectors;
 
-/* Those of the columns of a staging buffer, from `first` on; channel: of all groups. */
+/* Loads those of a staging buffer's columns, from `first` on; channel: among those of all groups. */
 static void load_vectors(const conv_kernel *k, const consumer_role *c, val channel, int first, tile_vectors *v)
 {
     val all = k->cfg->grouped ? mul(k->p.k, k->p.groups) : k->p.k, last = sub(conv_number(all), imm(1));
@@ -454,7 +455,10 @@ static val first_channel(const conv_kernel *k, const tile_place *place, int buff
     return k->cfg->grouped ? add(channel, mul(place->at[0], conv_number(k->p.k))) : channel;
 }
 
-/* That of a tile is loaded before its mainloop, which hides how long that takes, if registers hold it beside the accumulators. */
+/*
+ * Are bias and scale loaded before the mainloop, which hides the latency? Where registers hold them beside the
+ * accumulators.
+ */
 static bool loads_early(const conv_kernel *k)
 {
     return k->cfg->tile_n <= 2 * CONV_SM90_SPAN;
@@ -468,21 +472,24 @@ static void load_vectors_early(const conv_kernel *k, const consumer_role *c, con
         load_vectors(k, c, first_channel(k, &own, i), i * width, v);
 }
 
-/* Where sum i of a staging buffer lies in y, whose channels begin at `first` of the tile: the consumer's pixels are a box. */
+/*
+ * Where sum i of a staging buffer, whose channels begin at `first` of the tile, lies in y: a consumer's pixels are a
+ * box.
+ */
 static conv_place place_of_sum(const conv_kernel *k, const consumer_role *c, const tile_place *own, int first, int i)
 {
     const conv_sm90_shape *s = &k->size;
     tensor tCcY = coordinates_of(k, c);
-    val pixel = coordinate(tCcY, 0, i), rest = div(pixel, imm(s->part_w));
+    val pixel = coordinate(tCcY, 0, i), rest = div(pixel, imm(s->consumer_w));
     if (k->cfg->im2col) {
         const tile_place at = place_of_pixel(k, add(own->at[2], pixel));
         return (conv_place){ at.image,
                              { at.at[0], at.at[1], at.at[2] },
                              add(first_channel(k, own, first / s->y_cols), coordinate(tCcY, 1, i)) };
     }
-    return (conv_place){ add(own->image, div(rest, imm(s->part_h))),
-                         { k->cfg->grouped ? imm(0) : own->at[0], add(own->at[1], rem(rest, imm(s->part_h))),
-                           add(own->at[2], rem(pixel, imm(s->part_w))) },
+    return (conv_place){ add(own->image, div(rest, imm(s->consumer_h))),
+                         { k->cfg->grouped ? imm(0) : own->at[0], add(own->at[1], rem(rest, imm(s->consumer_h))),
+                           add(own->at[2], rem(pixel, imm(s->consumer_w))) },
                          add(first_channel(k, own, first / s->y_cols), coordinate(tCcY, 1, i)) };
 }
 
@@ -572,7 +579,7 @@ static void barriers_beside_ring(const void *of)
         mbarrier_init(smem_address(k->residual_barriers + 8 * b), 1);
 }
 
-/* Channels that wgmma multiplies beside those of a box: zeros for good. */
+/* Zeros, once, in the channels that wgmma reads beyond those of a box. */
 static void clear_stages(const void *of)
 {
     const conv_kernel *k = of;

@@ -46,14 +46,14 @@ static inline bool conv_sm90_n_major(const conv_sm90_config *c)
 
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_sm90_shape {
-    int tile_m;                 // pixels of a CTA
-    int span, depth;            // bytes from row to row of a stage's tiles, their columns as wgmma takes them
-    int w_k, w_span, w_depth;   // the same of filters, which have the channels of their own group: tile_k for one
-    int part_w, part_h, part_n; // the box of a consumer's pixels
-    int next_w, next_h, next_n; // from one consumer's to the next one's
-    int y_cols;                 // of a staging buffer
-    int buffers;                // of a consumer: two, or with a residual all of two tiles
-    int64_t stage_bytes;        // that are loaded
+    int tile_m;                             // pixels of a CTA
+    int span, depth;                        // bytes between rows of a stage's tiles; their columns as wgmma takes them
+    int w_k, w_span, w_depth;               // the same of filters, which have the channels of their group alone
+    int consumer_w, consumer_h, consumer_n; // the box of a consumer's pixels
+    int next_w, next_h, next_n;             // from one consumer's to the next one's
+    int y_cols;                             // of a staging buffer
+    int buffers;                            // of a consumer: two, or with a residual all of two tiles
+    int64_t stage_bytes;                    // that are loaded
     int64_t stage_room, smem_bytes;
 } conv_sm90_shape;
 
@@ -61,12 +61,12 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
 
 void conv_sm90(const void *config, int kernel);
 
-/* What both Hopper kernels describe alike: wgmma of 64 rows and n columns, a size of 32 bits, tiles along a size. */
+/* What both Hopper kernels describe alike: wgmma of 64 rows by n columns; a size as 32 bits; tiles along a size. */
 tiled_mma conv_mma_of(ckl_dtype dtype, int n);
 val conv_number(val x);
 val conv_tiles_along(val size, int box);
 
-/* Tiles whose rows are one swizzle span long, each as TMA writes and wgmma reads it: (ROWS,COLS,COUNT,COUNT_OUTER). */
+/* Tiles whose rows are one swizzle span, as TMA writes and wgmma reads them: (ROWS,COLS,COUNT,COUNT_OUTER). */
 tensor conv_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int count, int count_outer);
 
 /*
@@ -75,7 +75,10 @@ tensor conv_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int cou
  */
 tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans);
 
-/* Writes zeros to the pixels of dx that no tap sees, in rows of all CTAs, 16 bytes a thread; number: among `threads` of a CTA. */
+/*
+ * Writes zeros to the pixels of dx that no tap sees: all CTAs share the rows, a thread writes 16 bytes. number: of the
+ * thread among `threads`.
+ */
 void conv_zero_unseen(const conv_values *params, ckl_dtype out, val number, int threads);
 
 /* sliced: the sums of slices of taps and channels, which a second kernel adds; the form is that of the problem */
@@ -120,7 +123,9 @@ conv_weight_shape conv_weight_shape_of(const conv_sm90_weight_config *config);
 
 void conv_sm90_weight(const void *config, int kernel);
 
-/* Adds `count` neighbouring f32 of each slice, the first at `address`, slices `apart` elements from each other, in order. */
+/*
+ * Adds `count` neighbouring f32 of all slices in order: the first slice's at `address`, the next `apart` elements on.
+ */
 tensor conv_add_slices(int slices, val address, val apart, int count);
 
 /* The host side */
@@ -130,25 +135,25 @@ typedef struct conv_box {
     int w, h, n;
 } conv_box;
 
-/* The box of so many pixels of which the fewest hold all places of all images. */
+/* The box of `pixels` pixels of which the fewest cover all places of all images. */
 conv_box conv_fit_box(const int64_t places[CONV_MODES], int64_t images, int pixels);
 
-/* Boxes of all places. */
+/* The boxes that cover all places. */
 double conv_boxes(const int64_t places[CONV_MODES], int64_t images, conv_box box);
 
-/* Is it one, of so many pixels, that TMA takes with these strides? */
+/* May TMA load this box with these strides, and has it `pixels` pixels? */
 ckl_status conv_check_box(const char *who, conv_box box, int pixels, int step_w, int step_h);
 
 /* For TMA: channels, columns, rows, slices, images. */
 param_tensor conv_pixels(const void *pointer, const conv_tensor *at);
 
-/* Of a problem in NHWC: may this config compute it, where rows of channels begin at whole 16 bytes? Pure. */
+/* May this config compute a problem in NHWC whose rows of channels begin at whole 16 bytes? Pure. */
 ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
 
 /* Configs to consider, and what they cost, but for the form. Pure. */
 bool conv_sm90_candidate(const ckl_conv_desc *desc, const ckl_device_info *device, int i, conv_sm90_config *config);
 
-/* The same config with pixels in the order of memory and, where there are stages for it, two CTAs for a tile. */
+/* The same config with pixels in the order of memory and, where a tile has the stages, two CTAs for each. */
 void conv_sm90_follow(const ckl_conv_desc *desc, const ckl_device_info *device, conv_sm90_config *config);
 plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
 
@@ -166,7 +171,7 @@ plan_cost conv_sm90_cost_of(const conv_sm90_work *work, const ckl_device_info *d
 /* Taps of a filter but for those at its edges that see nothing but padding, which sm90 leaves out. */
 int64_t conv_useful_taps(const ckl_conv_desc *desc);
 
-/* Images of a slice of sums, where boxes end with a slice. */
+/* Images of a slice of sums, rounded up to whole boxes. */
 int64_t conv_sm90_sum_images(const ckl_conv_desc *desc, const conv_sm90_config *config);
 
 /* Enqueues kernel 0 of a plan; the tensors lie as `at` says, the residual as y. */

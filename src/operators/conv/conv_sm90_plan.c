@@ -8,7 +8,7 @@
 enum {
     LAUNCHES_MAX = 64, // of the gradient of data
     SPLIT_LEAST =
-        64, // stages of a tile that two CTAs share: of 45, 320 channels by stride 2, 13.95 us instead of 10.47
+        64, // stages of a tile that two CTAs share: at 45 (320 channels, stride 2) sharing took 13.95 us instead of 10.47
 };
 
 conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
@@ -16,9 +16,9 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
     const int rows = CONV_SM90_ROWS, plane = c->box_w * c->box_h, out = (int)ckl_dtype_bytes(c->form.out);
     conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = 128 / out };
     s.buffers = CONV_SM90_BUFFERS * (c->form.residual ? c->tile_n / s.y_cols : 1);
-    s.part_w = c->box_w < rows ? c->box_w : rows;
-    s.part_h = c->box_h < rows / s.part_w ? c->box_h : rows / s.part_w;
-    s.part_n = rows / (s.part_w * s.part_h);
+    s.consumer_w = c->box_w < rows ? c->box_w : rows;
+    s.consumer_h = c->box_h < rows / s.consumer_w ? c->box_h : rows / s.consumer_w;
+    s.consumer_n = rows / (s.consumer_w * s.consumer_h);
     s.next_w = c->box_w > rows ? rows : 0;
     s.next_h = c->box_w <= rows && plane > rows ? rows / c->box_w : 0;
     s.next_n = plane <= rows ? rows / plane : 0;
@@ -36,7 +36,9 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
     return s;
 }
 
-/* What a launch computes: places of y; of the gradient of data the pixels of x that see the same taps, at most. */
+/*
+ * Places that a launch computes: those of y, or of the gradient of data at most the pixels of x that see the same taps.
+ */
 static void places_of(const ckl_conv_desc *d, int64_t places[CONV_MODES])
 {
     conv_mode m[CONV_MODES];
@@ -52,8 +54,8 @@ static int64_t launches_of(const ckl_conv_desc *d)
 }
 
 /*
- * Pixels of dx that lie r after a multiple of the stride see every tap t with r + pad - t * dilation a multiple of it: those from
- * the first on, `apart` from each other. The first one; beyond the filter: they see none.
+ * The first tap that pixels of dx see which lie r after a multiple of the stride: taps t with r + pad - t * dilation a
+ * multiple of it. The others follow `apart` from each other. Beyond the filter: they see none.
  */
 static int64_t first_tap(const conv_mode *m, int64_t r, int64_t apart)
 {
@@ -63,7 +65,7 @@ static int64_t first_tap(const conv_mode *m, int64_t r, int64_t apart)
     return first == apart ? m->filter : first;
 }
 
-/* A stride over the largest divisor that it shares with the dilation. */
+/* The stride over its greatest common divisor with the dilation. */
 static int64_t apart_of(const conv_mode *m)
 {
     int64_t common = m->stride;
@@ -84,7 +86,7 @@ static int64_t seen_along(const conv_mode *m)
     return seen;
 }
 
-/* Are there pixels of dx that no tap sees, but some that one does, in rows that idle warps can count? */
+/* Are there pixels of dx that no tap sees, beside some that one does, in rows that 32 bits can number? */
 static bool has_unseen(const ckl_conv_desc *d)
 {
     conv_mode m[CONV_MODES];
@@ -122,7 +124,7 @@ int64_t conv_useful_taps(const ckl_conv_desc *d)
     return count;
 }
 
-/* Of a group. */
+/* Channels of a group. */
 static int64_t channels_out(const ckl_conv_desc *d)
 {
     return (d->direction == CKL_CONV_DATA ? d->c : d->k) / d->groups;
@@ -167,7 +169,10 @@ static void fit_box(const ckl_conv_desc *d, conv_sm90_config *c)
     c->box_n = box.n;
 }
 
-/* Channels of a stage: rows of 128 bytes, halves or quarters, or equal parts of what there are; 0: the last are none of their own. */
+/*
+ * Channels of a stage: rows of 128 bytes, halves or quarters, or equal shares of the channels. 0: those are one of the
+ * others.
+ */
 static int depth_of(const ckl_conv_desc *d, int i)
 {
     enum { LAST = 3, UNIT = 16 };
@@ -205,7 +210,7 @@ bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, 
     return true;
 }
 
-/* Pixels in the order of memory, by im2col mode. */
+/* Pixels in the order of memory, by TMA's im2col mode. */
 static void follow_rows(conv_sm90_config *c)
 {
     c->im2col = true;
@@ -213,7 +218,10 @@ static void follow_rows(conv_sm90_config *c)
     c->box_h = c->box_n = 1;
 }
 
-/* Groups that share a tile, each multiplied by its own filters: those that fill rows of 128 bytes and 64 filters; 1: none do. */
+/*
+ * Groups that share a tile, each multiplied by its own filters: as many as fill rows of 128 bytes and 64 filters. 1:
+ * none.
+ */
 static int groups_together(const ckl_conv_desc *d)
 {
     const int64_t channels = d->c / d->groups, filters = d->k / d->groups;
@@ -223,7 +231,7 @@ static int groups_together(const ckl_conv_desc *d)
     return d->groups % together ? 1 : together;
 }
 
-/* As if groups that share a tile were one. */
+/* The problem as if groups that share a tile were one. */
 static ckl_conv_desc joined(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
     ckl_conv_desc all = *d;
@@ -231,7 +239,7 @@ static ckl_conv_desc joined(const ckl_conv_desc *d, const conv_sm90_config *c)
     return all;
 }
 
-/* Whether a tile of this depth has stages enough for two CTAs. */
+/* Has a tile of this depth enough stages for two CTAs? */
 static bool has_stages_for_two(const ckl_conv_desc *d, int tile_k)
 {
     return conv_useful_taps(d) * ceil_div(channels_in(d), tile_k) >= SPLIT_LEAST;
@@ -271,21 +279,22 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
 }
 
 /*
- * What a row of a box costs beside one of 128 bytes: it comes in pieces that are powers of two. 48 channels of 56x56 by 3x3 in boxes of 96
- * bytes 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie; 248 channels 1.8 times 256, 80 in two halves
- * 37.4 us, padded to 128 32.6 (bench/notes/conv.md).
+ * What a row of a box costs beside one of 128 bytes: TMA takes it by powers of two. 3x3 filters on 56x56: 48 channels
+ * in boxes of 96 bytes take 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie. 248
+ * channels take 1.8 times as long as 256; 80 in two halves 37.4 us, padded to 128 32.6 (bench/notes/conv.md).
  */
-static double pieces_of(int64_t bytes)
+static double row_cost(int64_t bytes)
 {
     static const double cost[] = { 1, 1, 1.9, 2.5, 3.5 };
     return cost[__builtin_popcountll((uint64_t)bytes / 16)];
 }
 
 /*
- * Cycles of a tile: its stages at the rate of the tensor cores, or of 72 bytes a cycle from L2 to an SM, of all SMs together no more
- * than 7200, but a row of a box of pixels, or of filters, takes some cycles however short it is, and zeros for channels that are not
- * there more; then the epilogue, some cycles for each accumulator of a thread, which nothing overlaps, least of all where K would be one stage (32 to 16
- * channels of 112x112, one pixel: 26.3 us), and the exchange of two CTAs. Rates: bench/notes/conv.md.
+ * Cycles of a tile. A stage takes the longest of its products on the tensor cores, of its bytes (72 a cycle from L2 to
+ * an SM, 7200 to all SMs), and of its rows: each row of a box takes some cycles however short it is, and zeros for
+ * absent channels more. The epilogue takes some cycles for each accumulator of a thread, which nothing overlaps, least
+ * of all where K could be one stage (32 to 16 channels of 112x112, one pixel: 26.3 us). Then the exchange of two CTAs.
+ * Rates: bench/notes/conv.md.
  */
 plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c)
 {
@@ -293,14 +302,14 @@ plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *devi
                  EPILOGUE = 10, START = 2000, SINGLE = 900, EXCHANGE = 5000, RING = 600, HERTZ = 1.7e9;
     const conv_sm90_shape s = w->shape;
     const int64_t chunks = ceil_div(w->in, c->tile_k);
-    const double tiles = w->tiles * c->slices, parts = c->split, at_once = floor(device->sm_count / parts),
-                 active = parts * fmin(tiles, at_once);
+    const double tiles = w->tiles * c->slices, ctas = c->split, at_once = floor(device->sm_count / ctas),
+                 active = ctas * fmin(tiles, at_once);
     const double bytes = (double)ckl_dtype_bytes(c->form.dtype);
     const double multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS;
     const int64_t last = (w->in - (chunks - 1) * c->tile_k) * (int64_t)bytes; // of a row of the last chunk
-    const double whole = pieces_of(c->tile_k * (int64_t)bytes),
-                 pieces = whole + (fmax(whole, pieces_of(last)) - whole) / (double)chunks;
-    const double rows = pieces * (PIXEL * s.tile_m + FILTER * c->tile_n);
+    const double full = row_cost(c->tile_k * (int64_t)bytes),
+                 a_row = full + (fmax(full, row_cost(last)) - full) / (double)chunks;
+    const double rows = a_row * (PIXEL * s.tile_m + FILTER * c->tile_n);
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), rows);
     const double absent = (double)(chunks * c->tile_k - w->in) / (double)chunks * bytes * (s.tile_m + c->tile_n);
     const int64_t columns =
@@ -309,8 +318,8 @@ plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *devi
         conv_sm90_n_major(c) ? (double)(columns - w->out) * c->tile_n / (double)columns * bytes * c->tile_k : 0;
     const double stage = fmax(multiply, load) + (absent + beside) / ZEROS + STAGE + (c->stages < 3 ? RING : 0);
     const bool shallow = w->taps * (double)w->in * bytes <= 2 * CONV_SM90_K; // could be one stage
-    const double tile = ceil(w->taps * (double)chunks / c->slices / parts) * stage + EPILOGUE * c->tile_n / 2 / parts +
-                        (shallow ? SINGLE : 0) + (parts > 1 ? EXCHANGE : 0);
+    const double tile = ceil(w->taps * (double)chunks / c->slices / ctas) * stage + EPILOGUE * c->tile_n / 2 / ctas +
+                        (shallow ? SINGLE : 0) + (ctas > 1 ? EXCHANGE : 0);
     const double waves = ceil(tiles / at_once), traffic = tiles / at_once / 64;
     return (plan_cost){ w->launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
                         multiply > load ? "tensor cores" : "loads" };
@@ -364,7 +373,10 @@ static ckl_status check_split(const ckl_conv_desc *d, const conv_sm90_config *c)
     return CKL_OK;
 }
 
-/* The first pixel that a tap sees from place 0, and how far the last place is from the last pixel, seen from that corner. */
+/*
+ * The corners of im2col mode: the first pixel that a tap sees from place 0, and from the last pixel to where the last
+ * place sees it.
+ */
 static void corners_of(const conv_params *p, int mode, int64_t size, int64_t step, int64_t *lower, int64_t *upper)
 {
     const int64_t last_tap = (p->filter[mode] - 1) * p->dilation[mode];
@@ -372,7 +384,7 @@ static void corners_of(const conv_params *p, int mode, int64_t size, int64_t ste
     *upper = *lower + (p->y_size[mode] - 1) * step - (size - 1);
 }
 
-/* Of images whose corners and taps the im2col mode has numbers for. */
+/* Do corners and taps fit the numbers of the im2col mode? */
 static ckl_status check_im2col(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
     enum { REACH = 128, OFFSETS = 256 };
@@ -479,7 +491,7 @@ static param_tensor filters(const void *pointer, const conv_tensor *t, int64_t g
                            .stride = { 1, t->stride[0], t->stride[3], of_group * t->stride[0] } };
 }
 
-/* The same pixels, groups of channels as slices. */
+/* The same pixels, with groups of channels in place of slices. */
 static conv_tensor in_groups(const conv_tensor *t, int64_t groups)
 {
     conv_tensor g = *t;
@@ -496,7 +508,9 @@ int64_t conv_sm90_sum_images(const ckl_conv_desc *d, const conv_sm90_config *c)
     return round_up(d->n, c->box_n);
 }
 
-/* All pixels as one row of places; x without its slices, with the corners of these places. step: from one to the next. */
+/*
+ * All pixels as one row of places; x has no slices, and the corners of these places. step: from one place to the next.
+ */
 static void follow_pixels(conv_params *p, const int64_t size[CONV_MODES], const int64_t step[CONV_MODES])
 {
     int64_t pixels = p->n;
@@ -531,7 +545,10 @@ static ckl_status launch_tiles(const ckl_plan *plan, const conv_sm90_config *c, 
     return plan_launch(plan, 0, (plan_grid){ .x = clusters * c->split }, p, stream);
 }
 
-/* Along one mode the pixels r, r + stride, ... of x: pixel number j sees tap number u of theirs at place j + start - u * step of dy. */
+/*
+ * Along one mode, the pixels r, r + stride, ... of x: pixel j of them sees tap u of theirs at place j + start - u *
+ * step of dy.
+ */
 static void see_taps(conv_params *p, const conv_mode *m, int mode, int64_t r)
 {
     const int64_t NOWHERE = 1 << 30; // before all places: TMA reads zeros
@@ -545,14 +562,14 @@ static void see_taps(conv_params *p, const conv_mode *m, int mode, int64_t r)
     p->c = none ? 1 : p->c; // one stage of zeros
 }
 
-/* Does the tap see one of `size` pixels from a place, of which there are y_size, `step` apart? */
+/* Does the tap see one of `size` pixels from any of y_size places, `step` apart? */
 static bool sees(const conv_params *p, int mode, int64_t tap, int64_t size, int64_t step)
 {
     const int64_t first = tap * p->dilation[mode] - p->pad[mode];
     return first < size && first + (p->y_size[mode] - 1) * step >= 0;
 }
 
-/* Leaves out taps at the edges of a filter that see nothing but padding, but for one. */
+/* Leaves out taps at the edges of a filter that see padding alone; at least one stays. */
 static void drop_unseen(conv_params *p, int mode, int64_t size, int64_t step)
 {
     while (p->filter[mode] > 1 && !sees(p, mode, p->filter[mode] - 1, size, step))
@@ -564,7 +581,7 @@ static void drop_unseen(conv_params *p, int mode, int64_t size, int64_t step)
     }
 }
 
-/* Does some tap see the pixels of launch number i, if there are such? */
+/* Has launch number i pixels that a tap sees? */
 static bool sees_launch(const conv_mode m[CONV_MODES], int64_t i)
 {
     bool seen = true;
@@ -601,7 +618,7 @@ static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, c
     return launch_tiles(plan, c, &p, stream);
 }
 
-/* All of them; with zeros=1 the first also writes the pixels that no tap sees, and theirs are left out. */
+/* All launches. With zeros=1 the first also writes the pixels that no tap sees, whose launches are left out. */
 static ckl_status launch_all_data(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d,
                                   const conv_tensor *dx, conv_params p, ckl_stream stream)
 {

@@ -1,12 +1,13 @@
 /*
- * conv_sm90_weight.c - the gradient of weights on Hopper: dw[k,tap,c] = sum over pixels of dy[pixel,k] * x[pixel under tap,c].
+ * conv_sm90_weight.c - the gradient of weights on Hopper: dw[k,tap,c] = sum over pixels of dy[pixel,k] * x[pixel under
+ * tap,c].
  *
  *   a tile            some filters times some columns; a column is a channel under a tap, in spans of 64 channels
  *   warpgroup 0       producer: a stage is a box of 64 pixels: TMA loads dy's filters there, and for each span x under its tap
  *   warpgroups 1..    consumers: 64 filters each; both operands lie pixel by pixel, so wgmma reads them M-major and N-major
  *
- * Pixels may be cut into slices; kernel 0 writes the sums of each in f32, and kernel 1 adds them, always in the same order. The
- * gradient of the bias is a further column of x that is one everywhere.
+ * Pixels may be cut into slices: kernel 0 writes the f32 sums of each, kernel 1 adds them in a fixed order. The
+ * gradient of the bias is one more column of x, all ones.
  */
 
 #include "cute/kernel.h"
@@ -23,12 +24,12 @@ enum {
     ADDERS = CONV_WEIGHT_THREADS,
 };
 
-/* Where a span of columns begins: its channel, its tap and what that adds to a place of y, as it lies in x. */
+/* Where a span of columns begins: its channel, its tap, and what the tap adds to a place of y to give one of x. */
 typedef struct span_place {
     val channel, tap, pixel[CONV_MODES];
 } span_place;
 
-/* A tile: its first filter, its spans, its slice, and the boxes of pixels of that. */
+/* A tile: its first filter, its spans, its slice, and the slice's boxes of pixels. */
 typedef struct tile_place {
     val filter, slice, first_box, boxes;
     span_place spans[SPANS_MAX];
@@ -100,7 +101,7 @@ static void describe_schedule(weight_kernel *k)
         k->box_count = mul(k->box_count, k->boxes[m]);
         taps = mul(taps, conv_number(k->p.filter[m]));
     }
-    k->box_count = max(k->box_count, imm(c->slices)); // of pixels that are not there: zeros
+    k->box_count = max(k->box_count, imm(c->slices)); // the rest lie outside: zeros
     k->chunks = conv_tiles_along(k->p.c, SPAN);
     k->filters = conv_tiles_along(k->p.k, k->size.tile_m);
     k->columns = div(add(mul(taps, k->chunks), imm(c->tile_n / SPAN - 1)), imm(c->tile_n / SPAN));
@@ -191,7 +192,7 @@ static consumer_role describe_consumer(const weight_kernel *k)
     c.tCrY = descriptors_A(&c.mma, sY);
     c.tCrX = descriptors_B(&c.mma, k->sX);
     c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);
-    fill(c.acc, immf(0)); // once: the first wgmma of a tile ignores them
+    fill(c.acc, immf(0)); // once; the first wgmma of a tile ignores the sums
     c.sSums = slice(k->sSums, _, _, _, c.index);
     if (cfg->form.bias) {
         c.tCrOnes = descriptors_B(&c.mma_bias, k->sOnes);
@@ -211,7 +212,7 @@ static void multiply(const void *kernel, const void *role, val stage, val not_fi
         gemm(&c->mma_bias, tCrY, c->tCrOnes, c->acc_bias, not_first);
 }
 
-/* The sums of the tile's first column to dbias, or to the slice's in the workspace, by the first tile of columns. */
+/* Stores the sums of the column of ones to dbias, or to the slice's in the workspace; for the first tile of columns. */
 static void store_bias(const weight_kernel *k, const consumer_role *c, const tile_place *tile, val filter)
 {
     const tiled_mma *mma = &c->mma_bias;

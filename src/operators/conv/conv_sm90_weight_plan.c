@@ -69,9 +69,10 @@ static int stages_of(const conv_sm90_weight_config *c, const ckl_device_info *de
 }
 
 /*
- * Cycles of a tile: its stages at the rate of the tensor cores, of 64 bytes a cycle from L2 to an SM, or of 128 to 145 bytes of shared
- * memory, which TMA writes and each consumer reads, least in tiles of 64 columns (bench/notes/conv.md), and the epilogue. Sums of
- * slices go to memory and back, which is mostly L2, and are added by a launch of its own.
+ * Cycles of a tile: the epilogue, and stages at the slowest of three rates: the tensor cores, 64 bytes a cycle from L2
+ * to an SM, or 128 to 145 bytes a cycle of shared memory, which TMA writes and each consumer reads (least in tiles of
+ * 64 columns; bench/notes/conv.md). Sums of slices go to memory (mostly L2) and back, and are added by a launch of
+ * their own.
  */
 plan_cost conv_weight_cost(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_weight_config *c)
 {
@@ -155,7 +156,7 @@ static bool candidate_sm90_weight(const void *desc, const ckl_device_info *devic
     return conv_weight_candidate(&row, device, i, can_store(desc) ? 1 : 2, config);
 }
 
-/* One slice of one row is slower than that: 512 to 2048 channels of 7x7 9.59 us of 7.20. */
+/* One slice of one row is slower than modelled: 512 to 2048 channels of 7x7 take 9.59 us, not 7.20. */
 static plan_cost cost_sm90_weight(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double ONE_ROW = 1.3;

@@ -1,13 +1,13 @@
 /*
- * conv_stem.c - first layers on Hopper: a few channels and up to 128 filters at once, K is all channels under all taps.
+ * conv_stem.c - first layers on Hopper: a few channels, up to 128 filters at once; K is all channels at all taps.
  *
- * A CTA keeps the filters in shared memory. Of each tile, 16 columns by 8 rows of y, all threads load the pixels of x below it
- * into one of two buffers, 4 or 8 channels each, missing ones zeros, while the products of the tile before are under way. A warp
- * has a row of y; from the buffer it gathers what lies under its pixels into registers, A of wgmma, word by word: two channels of a
- * pixel. Where the words of a tap begin is known when the kernel is described, but for whose tap a lane has of two.
+ * A CTA keeps the filters in shared memory. A tile is 16 columns by 8 rows of y. All threads load the pixels of x below
+ * it into one of two buffers, 4 or 8 channels each (zeros for absent ones), while the tile before is multiplied. A warp
+ * has a row of y; it gathers what its pixels see into registers, wgmma's A, word by word: two channels of a pixel. The
+ * offsets of a tap's words are constants, but where lanes have one of two taps.
  *
- * NHWC goes through staging buffers and TMA, if filters are whole 16 bytes; in NCHW a thread has neighbouring columns, and stores them
- * directly.
+ * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes; in NCHW a thread has neighbouring
+ * columns and stores them directly.
  */
 #include <stdio.h>
 
@@ -21,7 +21,7 @@ enum {
     BARRIER_CONSUMER = 1, // + warpgroup: its 128 threads round the staging buffers
     ROWS = CONV_SM90_ROWS,
     STEPS_AT_ONCE = CONV_STEM_STEPS_AT_ONCE,
-    WORDS = 4, // of a thread's A in a step: pixels 0, 1, and both again 8 elements of K further
+    WORDS = 4, // of a thread's A in a step: pixels 0 and 1, then both 8 elements of K further on
     WARPS = CONV_STEM_THREADS / 32,
     LINES_MAX = 32,    // of a warp
     ELEMENTS_MAX = 32, // of a lane and a line
@@ -99,7 +99,10 @@ static tensor elements_from(val address, ckl_dtype dtype, val first)
     return gmem_tensor(add(address, convert(U64, bytes)), dtype, make_layout(dynamic(imm64(1)), leaf(1)));
 }
 
-/* A thread has one element of K of all filters, some of them under way together; zeros where there is no such channel, tap or filter. */
+/*
+ * A thread loads one element of K of all filters, several in flight together; zeros where channel, tap or filter do not
+ * exist.
+ */
 static void load_filters(const stem_kernel *k)
 {
     enum { AT_ONCE = 16 };
@@ -135,28 +138,28 @@ static void clear_halos(const stem_kernel *k)
 }
 
 /*
- * What lies under a tile, in lines that are contiguous in x: rows of pixels or, in NCHW, of a channel. A warp takes every 8th line, a
- * lane every 32nd element of it.
+ * The pixels below a tile, in lines that are contiguous in x: rows of pixels or, in NCHW, of a channel. A warp takes
+ * every 8th line, a lane every 32nd vector of it.
  */
 typedef struct halo_line {
     val inside[ELEMENTS_MAX], offset[ELEMENTS_MAX],
         place[ELEMENTS_MAX]; // along a line: predicate, elements of x and of the buffer
 } halo_line;
 
-static int elements_of_line(const stem_kernel *k)
+static int vectors_of_pixel(const stem_kernel *k)
 {
-    return k->size.halo_w * (k->cfg->nchw ? 1 : k->cfg->channels);
+    return k->cfg->nchw ? 1 : k->cfg->channels / k->cfg->vec;
 }
 
 static halo_line halo_line_at(const stem_kernel *k, const tile_place *place)
 {
     const conv_stem_config *c = k->cfg;
-    const int channels = c->nchw ? 1 : c->channels, count = elements_of_line(k);
+    const int vectors = vectors_of_pixel(k), count = k->size.halo_w * vectors;
     val width = convert(I32, k->p.x_size[2]);
     halo_line line;
     for (int i = 0; i * 32 < count && !ir_failed(); i++) {
-        val e = min(add(k->lane, imm(32 * i)), imm(count - 1)), column = div(e, imm(channels)),
-            channel = rem(e, imm(channels));
+        val e = min(add(k->lane, imm(32 * i)), imm(count - 1)), column = div(e, imm(vectors)),
+            channel = rem(e, imm(vectors));
         val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), conv_number(k->p.pad[2])), column));
         val nearest = max(imm(0), min(w, sub(width, imm(1))));
         line.inside[i] = logical_and(ge(w, imm(0)), lt(w, width));
@@ -167,7 +170,7 @@ static halo_line halo_line_at(const stem_kernel *k, const tile_place *place)
     return line;
 }
 
-/* Line number `number` of all: is it inside of x, where does it begin there and in the buffer? */
+/* Line `number`: is it inside x, and where does it begin there and in the buffer? */
 typedef struct line_place {
     val inside, offset, place;
 } line_place;
@@ -185,28 +188,51 @@ static line_place line_place_of(const stem_kernel *k, const tile_place *place, v
                      add(mul(row, imm(k->size.halo_w * k->size.padded)), channel) };
 }
 
-/* All loads of a thread are under way before the first one is needed. */
+/* Elements of x from one on, as registers: one element, or the words of several. */
+static tensor load_vector(const stem_kernel *k, tensor gX, val index)
+{
+    const int vec = k->cfg->vec;
+    tensor rX = fragment(vec > 1 ? I32 : gX.dtype, compact(leaf(vec > 1 ? vec / 2 : 1)));
+    if (vec > 1)
+        copy(gmem_tensor(tensor_address(gX, dynamic(index)), I32, rX.layout), rX, 2 * vec);
+    else
+        rX.regs[0] = at(gX, index);
+    return rX;
+}
+
+/* To their place in a buffer: zeros where they are not inside. */
+static void store_vector(const stem_kernel *k, tensor rX, val inside, val line, val place, val buffer)
+{
+    const int vec = k->cfg->vec;
+    for (int i = 0; i < static_size(rX.layout); i++)
+        rX.regs[i] = select(inside, at(rX, i), vec > 1 ? imm(0) : convert(rX.dtype, immf(0)));
+    if (vec > 1)
+        copy(rX, smem_view(tensor_address(k->sHalo, coord(add(line, place), buffer)), I32, rX.layout), 2 * vec);
+    else
+        set(k->sHalo, coord(add(line, place), buffer), rX.regs[0]);
+}
+
+/* All loads of a thread come before the first use. */
 static void load_halo(const stem_kernel *k, val tile, val buffer)
 {
-    const int elements = elements_of_line(k), lines = k->size.halo_h * (k->cfg->nchw ? k->cfg->channels : 1);
-    const ckl_dtype dtype = k->cfg->form.dtype;
+    const conv_stem_config *c = k->cfg;
+    const int vectors = k->size.halo_w * vectors_of_pixel(k), lines = k->size.halo_h * (c->nchw ? c->channels : 1);
     const tile_place place = place_of(k, tile);
     const halo_line line = halo_line_at(k, &place);
-    tensor gX = elements_from(k->p.from[CONV_X], dtype, mul(convert(I64, place.n), k->p.x[0]));
+    tensor gX = elements_from(k->p.from[CONV_X], c->form.dtype, mul(convert(I64, place.n), k->p.x[0]));
     line_place at[LINES_MAX];
-    val x[LINES_MAX][ELEMENTS_MAX];
+    tensor x[LINES_MAX][ELEMENTS_MAX]; // (WORD)
     for (int l = 0; l * WARPS < lines && !ir_failed(); l++) {
         at[l] = line_place_of(k, &place, min(add(k->warp_row, imm(l * WARPS)), imm(lines - 1)));
-        for (int i = 0; i * 32 < elements && !ir_failed(); i++)
-            x[l][i] = at(gX, add(at[l].offset, line.offset[i]));
+        for (int i = 0; i * 32 < vectors && !ir_failed(); i++)
+            x[l][i] = load_vector(k, gX, add(at[l].offset, line.offset[i]));
     }
     for (int l = 0; l * WARPS < lines && !ir_failed(); l++)
-        for (int i = 0; i * 32 < elements && !ir_failed(); i++) {
+        for (int i = 0; i * 32 < vectors && !ir_failed(); i++) {
             val there = logical_and(lt(add(k->warp_row, imm(l * WARPS)), imm(lines)),
-                                    lt(add(k->lane, imm(i * 32)), imm(elements)));
+                                    lt(add(k->lane, imm(i * 32)), imm(vectors)));
             IF(there)
-                set(k->sHalo, coord(add(at[l].place, line.place[i]), buffer),
-                    select(logical_and(at[l].inside, line.inside[i]), x[l][i], convert(dtype, immf(0))));
+                store_vector(k, x[l][i], logical_and(at[l].inside, line.inside[i]), at[l].place, line.place[i], buffer);
         }
 }
 
@@ -219,15 +245,15 @@ static int tap_bytes(const stem_kernel *k, int tap)
     return 2 * k->size.padded * (tap / c->columns * c->dilation_h * k->size.halo_w + tap % c->columns * c->dilation_w);
 }
 
-/* A word of shared memory at a distance that is known now. */
+/* A word of shared memory at a constant distance. */
 static val word_at(val address, int bytes)
 {
     return convert(U32, at(smem_view(address, I32, compact(leaf(bytes / 4 + 1))), bytes / 4));
 }
 
 /*
- * The words of one half of a step, 8 elements of K, of the two pixels of a thread. With 8 channels these are one tap's. With 4 there are
- * two, and half of the lanes have the second one: `second` is 0 or all ones.
+ * The words of one half of a step, 8 elements of K, for a thread's two pixels. With 8 channels they are one tap's. With
+ * 4 they are two taps', and half of the lanes have the second: `second` is 0 or all ones.
  */
 static void gather_half(const stem_kernel *k, val pixel, val second, int half, int between)
 {
@@ -241,7 +267,10 @@ static void gather_half(const stem_kernel *k, val pixel, val second, int half, i
     }
 }
 
-/* Some steps, whose words are in registers together: more of them would leave an SM fewer CTAs. The last ones are still under way. */
+/*
+ * Some steps, whose words are in registers together; more would leave an SM fewer CTAs. The last wgmmas are not waited
+ * for.
+ */
 static void multiply_steps(const stem_kernel *k, val pixel, val second, int first, int between)
 {
     const int last = first + STEPS_AT_ONCE < k->size.steps ? first + STEPS_AT_ONCE : k->size.steps;
@@ -261,12 +290,12 @@ static void multiply(const stem_kernel *k, val buffer)
     const conv_stem_config *c = k->cfg;
     const int pixel_bytes = 2 * k->size.padded,
               apart = c->nchw ? 1 : 8;                             // columns from a thread's first pixel to its second
-    val group = div(k->lane, imm(4)), part = rem(k->lane, imm(4)); // a pixel, a word of 8 elements of K
+    val group = div(k->lane, imm(4)), word = rem(k->lane, imm(4)); // a pixel, a word of 8 elements of K
     val column = mul(group, imm((c->nchw ? 2 : 1) * c->step_w));
     val pixel = add(mul(k->warp_row, imm(c->step_h * k->size.halo_w)), column);
     val address = add(tensor_address(k->sHalo, coord(0, 0)), mul(buffer, imm(2 * k->size.halo)));
     address = add(address, mul(pixel, imm(pixel_bytes)));
-    val of_tap = k->size.padded == 8 ? part : rem(part, imm(2)), second = sub(imm(0), div(part, imm(2)));
+    val of_tap = k->size.padded == 8 ? word : rem(word, imm(2)), second = sub(imm(0), div(word, imm(2)));
     address = add(address, mul(of_tap, imm(4)));
     for (int first = 0; first < k->size.steps && !ir_failed(); first += STEPS_AT_ONCE)
         multiply_steps(k, address, second, first, apart * c->step_w * pixel_bytes);
@@ -372,7 +401,7 @@ static void store_planes(const stem_kernel *k, const tile_place *place)
     }
 }
 
-/* NHWC, filters that are no whole 16 bytes: accumulators i and i + 2 are a channel of two pixels, 8 columns apart. */
+/* NHWC where filters are not whole 16 bytes: accumulators i and i + 2 are a channel of two pixels, 8 columns apart. */
 static void store_elements(const stem_kernel *k, const tile_place *place)
 {
     const ckl_dtype out = k->cfg->form.out;
@@ -412,7 +441,7 @@ static void loop_tiles(const stem_kernel *k)
         load_halo(k, cta_x(), buffer);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         val next = add(tile, grid_x());
-        cta_sync(); // the tile's pixels are there, and those of the one before have been gathered
+        cta_sync(); // the tile's pixels have arrived, and those of the tile before have been gathered
         multiply(k, buffer);
         assign(buffer, sub(imm(1), buffer));
         IF(lt(next, k->count))

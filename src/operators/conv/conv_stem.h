@@ -7,6 +7,7 @@
 #define CONV_STEM_CONFIG(X, owner)                                                     \
     X(owner, bool, nchw, "0", "0 1", "channels lie apart")                             \
     X(owner, int, channels, "3", "", "of x")                                           \
+    X(owner, int, vec, "1", "1 4 8", "channels of a load")                             \
     X(owner, int, tile_n, "64", "32 64 96 128", "filters of a CTA")                    \
     X(owner, bool, several, "0", "0 1", "CTAs share the filters")                      \
     X(owner, int, ctas, "2", "1 2 3 4", "that must fit an SM, which limits registers") \

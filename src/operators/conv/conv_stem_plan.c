@@ -4,7 +4,7 @@
 #include "base/math.h"
 #include "operators/conv/conv_stem.h"
 
-enum { THREADS = CONV_STEM_THREADS, FILTERS_MAX = 128 };
+enum { THREADS = CONV_STEM_THREADS, FILTERS_MAX = 128, LOADS_MAX = 20 }; // loads of a thread, in registers
 
 conv_stem_shape conv_stem_shape_of(const conv_stem_config *c)
 {
@@ -20,20 +20,20 @@ conv_stem_shape conv_stem_shape_of(const conv_stem_config *c)
     return s;
 }
 
-/* Elements of x under a tile that a thread loads: lines of a warp by elements of a lane. */
+/* Vectors of x under a tile that a thread loads: lines of a warp by vectors of a lane. */
 static int loads_of(const conv_stem_config *c)
 {
     const conv_stem_shape s = conv_stem_shape_of(c);
     const int64_t lines = (int64_t)s.halo_h * (c->nchw ? c->channels : 1),
-                  elements = (int64_t)s.halo_w * (c->nchw ? 1 : c->channels);
-    return (int)(ceil_div(lines, THREADS / 32) * ceil_div(elements, 32));
+                  vectors = (int64_t)s.halo_w * (c->nchw ? 1 : c->channels / c->vec);
+    return (int)(ceil_div(lines, THREADS / 32) * ceil_div(vectors, 32));
 }
 
 /* CTAs whose registers and shared memory an SM holds; 7x7 filters of 64 on 224x224: one 80.7 us, two 54.2, three 44.1. */
 static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
 {
     const conv_stem_shape s = conv_stem_shape_of(c);
-    const int vectors = (c->form.bias + c->form.scale) * c->tile_n / 4, of_load = c->nchw ? 4 : 1;
+    const int vectors = (c->form.bias + c->form.scale) * c->tile_n / 4, of_load = c->nchw ? 4 : (c->vec + 1) / 2;
     const int registers = c->tile_n / 2 + vectors + of_load * loads_of(c) +
                           (c->direct && !c->nchw ? 112
                            : c->several          ? 56
@@ -44,19 +44,22 @@ static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
     return ctas;
 }
 
-/* As far as a config has numbers: what is larger is refused. */
-static int number(int64_t x)
-{
-    return (int)min_i64(x, 1024);
-}
-
 /* TMA takes whole 16 bytes of channels side by side. */
 static bool stores_directly(const ckl_conv_desc *d)
 {
     return d->layout == CKL_IMAGE_NCHW || d->k * (int64_t)ckl_dtype_bytes(d->out) % 16 != 0;
 }
 
-/* Filters of a CTA: all up to 128, else as few CTAs as that, of which more fill the SMs where pixels are few. */
+/* Are the channels of a pixel a vector, as wide as its place in shared memory? */
+static bool whole_pixels(const ckl_conv_desc *d)
+{
+    return d->layout == CKL_IMAGE_NHWC && (d->c == 4 || d->c == 8);
+}
+
+/*
+ * Filters of a CTA: all, up to 128, or as few CTAs as that takes; or more CTAs, which fill the SMs where pixels are
+ * few.
+ */
 static bool candidate_stem(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_conv_desc *d = desc;
@@ -69,15 +72,18 @@ static bool candidate_stem(const void *desc, const ckl_device_info *device, int 
     *c = (conv_stem_config){ .form = conv_form_of(d),
                              .nchw = d->layout == CKL_IMAGE_NCHW,
                              .direct = stores_directly(d),
-                             .channels = number(d->c),
+                             .channels = conv_config_number(d->c),
+                             .vec = 1,
                              .tile_n = (int)round_up(ceil_div(d->k, max_i64(1, ceil_div(d->k, most[i]))), 32),
-                             .rows = number(d->r),
-                             .columns = number(d->s),
-                             .step_w = number(d->stride_w),
-                             .step_h = number(d->stride_h),
-                             .dilation_w = number(d->dilation_w),
-                             .dilation_h = number(d->dilation_h),
+                             .rows = conv_config_number(d->r),
+                             .columns = conv_config_number(d->s),
+                             .step_w = conv_config_number(d->stride_w),
+                             .step_h = conv_config_number(d->stride_h),
+                             .dilation_w = conv_config_number(d->dilation_w),
+                             .dilation_h = conv_config_number(d->dilation_h),
                              .pairs = d->layout == CKL_IMAGE_NCHW && m[2].y % 2 == 0 };
+    if (whole_pixels(d) && loads_of(c) > LOADS_MAX)
+        c->vec = (int)d->c;
     c->several = c->tile_n < d->k;
     c->ctas = ctas_of(c, device);
     return true;
@@ -102,7 +108,10 @@ static double bytes_of_y(const ckl_conv_desc *d)
            (double)ckl_dtype_bytes(d->out);
 }
 
-/* Cycles of a tile: gathering and products, the pixels under it, its epilogue; or y to memory. More than 4 channels: 8 to 768 of 120x120 took 2200. */
+/*
+ * Cycles of a tile: gathering and products, the pixels below it, its epilogue; or y to memory. More than 4 channels
+ * cost more: 8 to 768 of 120x120 took 2200.
+ */
 static plan_cost cost_stem(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double TILE = 400, WIDE = 1100, STEP = 64, COLUMN = 2, DIRECT = 12, LOAD = 40, HERTZ = 1.7e9, START = 3,
@@ -135,7 +144,6 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
 
 static ckl_status admit_stem(const void *desc, const ckl_device_info *device, const void *config)
 {
-    enum { LOADS_MAX = 20 }; // of a thread, in registers
     const ckl_conv_desc *d = desc;
     const conv_stem_config *c = config;
     TRY(check_problem(d, device));
@@ -148,6 +156,8 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
              "conv stem: the config's layout, channels, filter, strides or dilations are not the problem's");
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
+    if (c->vec != 1 && (c->vec != d->c || !whole_pixels(d)))
+        FAIL(CKL_INVALID, "conv stem: vec=%d is neither 1 nor the 4 or 8 channels of NHWC", c->vec);
     if (c->direct != stores_directly(d))
         FAIL(CKL_INVALID,
              "conv stem: direct=%d, but y is NCHW or its k=%" PRId64 " filters are no whole 16 bytes, or both not",
@@ -176,6 +186,8 @@ static ckl_status launch_stem(const ckl_plan *plan, const void *args, ckl_stream
     conv_params p = conv_params_of(d, a);
     if (!PLAN_ALIGNED(c->direct ? (c->pairs ? 2 : 1) * (int64_t)ckl_dtype_bytes(d->out) : 16, a->y))
         FAIL(CKL_INVALID, "conv stem: y is not aligned to what is stored at once; impl=sm80 takes any");
+    if (!PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x))
+        FAIL(CKL_INVALID, "conv stem: x is not aligned to a pixel; config='vec=1' takes any");
     p.mY = conv_pixels(a->y, &y);
     const int64_t tiles = (int64_t)tiles_of(d);
     if (tiles == 0)

@@ -3,7 +3,7 @@
 
 #include "operators/conv/conv_lab.h"
 
-/* Sums of products stay in f32. Those of inputs run along their channels, those of weights along images. */
+/* Sums of products stay in f32. */
 static int operands(const void *problem, operand *all)
 {
     const ckl_conv_desc *d = problem;
@@ -34,7 +34,10 @@ static double terms(const void *problem)
     return products(problem) + 2;
 }
 
-/* ex2.approx and rcp.approx of the activations, and what tensor cores cut of products and sums, as gemm_approximation() says. */
+/*
+ * ex2.approx and rcp.approx of the activations, and what tensor cores truncate of products and sums
+ * (gemm_approximation()).
+ */
 static double approximation(const void *problem)
 {
     const ckl_conv_desc *d = problem;
@@ -55,10 +58,10 @@ static double flops(const void *problem)
     return count;
 }
 
-/* For each gradient of a weight all pixels of x are gone through: meet_channels(). */
+/* Each gradient of a weight goes through all pixels of x: meet_channels(). */
 static double reference_flops(const void *problem)
 {
-    enum { PIXEL_FLOPS = 5, ELEMENT_FLOPS = 2 }; // that finding one, and looking at an element of it, are worth
+    enum { PIXEL_FLOPS = 5, ELEMENT_FLOPS = 2 }; // what finding a pixel, and looking at an element of it, cost
     const ckl_conv_desc *d = problem;
     const double channels = (double)d->c / (double)d->groups,
                  in_run = d->layout == CKL_IMAGE_NHWC ? fmax(channels, 1) : 1;
@@ -177,6 +180,14 @@ static const char *const cases[] = {
     "n=2 c=10 d=3 h=9 w=12 k=10 groups=10 t=3 s=5 pad=1 stride=2 dilation=2 direction=weight out=f32 "
     "impl=depthwise_weight",
     "n=1 c=7 h=9 w=9 k=7 groups=7 pad=1 direction=weight dtype=f32 bias=1 impl=depthwise_weight",
+    "n=2 c=40 h=9 w=18 k=40 groups=40 pad=1 direction=weight impl=halo_weight # channels past the end, a warp without "
+    "any",
+    "n=3 c=32 h=19 w=37 k=32 groups=32 r=7 s=7 pad=3 direction=weight dtype=bf16 impl=halo_weight config='slices=2'",
+    "n=5 c=72 h=14 w=14 k=72 groups=72 r=5 s=5 pad=2 direction=weight impl=halo_weight config='slices=3 stages=2'",
+    "n=2 c=64 h=12 w=70 k=64 groups=64 r=3 s=8 pad_left=2 pad_top=1 direction=weight out=f32 impl=halo_weight",
+    "n=2 c=24 h=16 w=24 k=24 groups=24 r=2 pad=4 direction=weight dtype=bf16 impl=halo_weight config='wide=1 high=4'",
+    "n=2 c=32 h=17 w=38 k=32 groups=32 r=5 pad=2 stride_w=2 stride_h=3 dilation=2 direction=weight impl=halo_weight",
+    "n=3 c=40 h=29 w=30 k=40 groups=40 pad=1 stride=2 direction=weight dtype=bf16 impl=halo_weight config='slices=2'",
     "n=2 c=12 h=8 w=8 k=12 groups=12 pad=1 impl=sm80",
     "n=1 c=72 h=6 w=11 k=72 groups=72 r=7 s=7 pad=3 dtype=bf16 bias=1 residual=1 activation=gelu impl=depthwise",
     "n=2 c=72 h=7 w=21 k=72 groups=72 r=3 s=5 pad=2 stride=2 out=f32 impl=depthwise # columns past the end",
@@ -221,6 +232,9 @@ static const char *const cases[] = {
     "n=2 c=3 h=19 w=17 k=16 r=3 s=3 pad=1 stride=2 bias=1 activation=silu dtype=bf16 impl=stem",
     "n=2 c=5 h=19 w=17 k=72 r=3 s=5 pad_left=3 pad_top=1 stride_w=3 dilation_h=2 bias=1 out=f32 impl=stem",
     "n=2 c=8 h=9 w=20 k=104 pad=1 impl=stem",
+    "n=2 c=8 h=19 w=37 k=55 pad=1 stride=2 impl=stem             # pixels of 16 bytes, stored element by element",
+    "n=2 c=4 h=9 w=20 k=40 pad=1 dtype=bf16 impl=stem config='vec=4' # of 8 bytes",
+    "n=2 c=8 h=9 w=20 k=25 pad=1 misalign=1 impl=stem config='vec=1'",
     "n=2 c=1 h=9 w=20 k=24 r=1 s=9 pad_left=4 pad_right=4 impl=stem",
     "n=2 c=3 h=19 w=37 k=61 r=7 s=7 pad=3 stride=2 layout=nchw bias=1 impl=stem",
     "n=2 c=4 h=16 w=36 k=96 r=4 s=4 stride=2 layout=nchw dtype=bf16 out=f32 impl=stem",
@@ -230,6 +244,11 @@ static const char *const cases[] = {
     "n=2 c=3 h=7 w=7 k=141 pad=1 bias=1 layout=nchw dtype=bf16 impl=stem",
     "n=2 c=5 h=19 w=37 k=61 pad=1 stride=2 bias=1 impl=stem      # stored element by element",
     "n=2 c=8 h=9 w=20 k=205 pad=1 dtype=bf16 impl=stem",
+    "n=2 c=16 h=9 w=11 k=3 pad=1 impl=kn2row",
+    "n=2 c=72 h=9 w=11 k=5 r=5 pad=2 stride=2 dilation=2 scale=1 bias=1 residual=1 activation=relu dtype=bf16 "
+    "impl=kn2row",
+    "n=3 c=136 h=13 w=7 k=1 r=2 s=4 pad_left=3 pad_bottom=1 stride_w=3 out=f32 impl=kn2row",
+    "n=1 c=24 h=1 w=1 k=7 pad=1 bias=1 activation=silu impl=kn2row   # one tap sees a pixel",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm80",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm90",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 out=f32 impl=sm90 config='im2col=0 split=1 tile_n=256'",
@@ -260,6 +279,13 @@ static const char *const cases[] = {
     "n=2 c=11 h=9 w=7 k=21 pad=1 dtype=f32 math=tf32 layout=nchw impl=sm80",
     "n=2 c=20 h=9 w=11 k=36 r=4 pad=1 stride=2 dilation=2 direction=data dtype=f32 math=tf32 impl=sm80",
     "n=2 c=24 h=9 w=11 k=12 groups=3 pad=1 direction=data dtype=f32 math=tf32 layout=nchw impl=sm80",
+    "n=2 c=36 h=9 w=11 k=72 pad=1 stride=2 bias=1 residual=1 activation=relu dtype=f32 impl=sm80 # without tensor "
+    "cores",
+    "n=3 c=20 h=9 w=11 k=136 pad=1 dtype=f32 x_w=24 y_w=140 impl=sm80 config='tile_m=128 tile_n=128 stages=2'",
+    "n=2 c=11 h=9 w=7 k=21 pad=1 dtype=f32 layout=nchw impl=sm80",
+    "n=2 c=20 h=9 w=11 k=36 r=4 pad=1 stride=2 dilation=2 direction=data dtype=f32 impl=sm80 config='tile_m=96'",
+    "n=2 c=24 h=9 w=11 k=12 groups=3 pad=1 direction=weight bias=1 dtype=f32 impl=sm80_weight config='slices=3'",
+    "n=2 c=70 h=9 w=11 k=66 pad=1 stride=2 direction=weight dtype=f32 layout=nchw impl=sm80_weight",
     "n=2 c=72 h=9 w=11 k=72 groups=72 pad=1 impl=halo",
     "n=1 c=72 h=6 w=11 k=72 groups=72 r=7 s=7 pad=3 dtype=bf16 bias=1 residual=1 activation=gelu impl=halo",
     "n=2 c=24 h=37 w=21 k=24 groups=24 r=3 s=5 pad=2 stride=2 out=f32 scale=1 impl=halo",
@@ -416,6 +442,29 @@ static const test_reject rejects[] = {
     { "dtype=f32 impl=sm90", CKL_UNSUPPORTED, "conv sm90: tensor cores multiply f32 with math=tf32 alone" },
     { "direction=data scale=1", CKL_INVALID, "conv: scale=1 is not part of a gradient" },
     { "c=8 k=8 impl=halo", CKL_UNSUPPORTED, "conv halo: groups=1 are not c=8 and k=8 channels" },
+    { "k=3 impl=kn2row direction=data", CKL_UNSUPPORTED, "conv kn2row: it takes NHWC forward, without groups" },
+    { "k=3 d=3 t=3 impl=kn2row", CKL_UNSUPPORTED, "conv kn2row: volumes are convolved by other kernels" },
+    { "k=33 impl=kn2row", CKL_UNSUPPORTED, "k=33 filters of 3x3 are none, of one pixel or more than 256 sums" },
+    { "k=3 r=1 s=1 impl=kn2row", CKL_UNSUPPORTED, "k=3 filters of 1x1 are none, of one pixel" },
+    { "k=3 c=7 impl=kn2row", CKL_UNSUPPORTED, "lda=7 elements" },
+    { "k=3 impl=kn2row config='rows=2'", CKL_INVALID, "conv kn2row: the config's filter is not the problem's" },
+    { "k=3 impl=kn2row config='bias=1'", CKL_INVALID, "types or epilogue are not the problem's" },
+    { "groups=64 impl=halo_weight", CKL_UNSUPPORTED, "filters of a channel each, without bias" },
+    { "groups=64 direction=weight bias=1 impl=halo_weight", CKL_UNSUPPORTED,
+      "filters of a channel each, without bias" },
+    { "c=12 k=12 groups=12 direction=weight impl=halo_weight", CKL_UNSUPPORTED, "channels that are whole 16 bytes" },
+    { "groups=64 direction=weight d=3 t=3 impl=halo_weight", CKL_UNSUPPORTED,
+      "volumes are convolved by other kernels" },
+    { "groups=64 direction=weight w=40 stride=5 impl=halo_weight", CKL_UNSUPPORTED,
+      "strides and dilations are up to 4" },
+    { "groups=64 direction=weight w=40 s=9 pad=4 impl=halo_weight", CKL_UNSUPPORTED,
+      "3x9 taps are too many registers" },
+    { "groups=64 direction=weight w=9 impl=halo_weight", CKL_UNSUPPORTED, "of 16 columns that are multiplied 7 exist" },
+    { "groups=64 direction=weight impl=halo_weight config='step_w=2'", CKL_INVALID, "are not the problem's" },
+    { "groups=64 direction=weight impl=halo_weight config='wide=5'", CKL_INVALID, "wide=5" },
+    { "groups=64 direction=weight w=70 impl=halo_weight config='wide=4 high=16 stages=4'", CKL_UNSUPPORTED,
+      "4 stages of 16x64 pixels are more than TMA or shared memory take" },
+    { "c=8 impl=stem config='vec=4'", CKL_INVALID, "vec=4 is neither 1 nor the 4 or 8 channels of NHWC" },
     { "c=8 k=8 groups=8 direction=data stride=2 impl=halo", CKL_UNSUPPORTED,
       "of gradients it computes that of data of" },
     { "c=8 k=8 groups=8 impl=halo config='high=17'", CKL_INVALID, "high=17" },
@@ -478,7 +527,6 @@ static const test_reject rejects[] = {
     { "impl=sm90 config='step_w=2'", CKL_INVALID, "conv sm90: step_w=2 step_h=1 are not the problem's strides" },
     { "impl=sm90 config='step_h=2'", CKL_INVALID, "conv sm90: step_w=1 step_h=2 are not the problem's strides" },
     { "c=0 impl=sm80", CKL_UNSUPPORTED, "conv sm80: c=0 k=64 leave no products" },
-    { "dtype=f32 impl=sm80", CKL_UNSUPPORTED, "conv sm80: tensor cores multiply f32 with math=tf32 alone" },
     { "direction=weight impl=sm80", CKL_UNSUPPORTED, "conv sm80: it does not compute the gradient of weights" },
     { "c=12 impl=sm80 config='vec_a=8'", CKL_UNSUPPORTED, "conv sm80: channels come in vectors of 4 and 4 elements" },
     { "impl=sm80 config='tile_m=48'", CKL_INVALID, "conv sm80: tile 48x" },
@@ -507,7 +555,6 @@ static const test_reject rejects[] = {
       CKL_UNSUPPORTED, "im2col=1 takes filters, padding and strides that reach less than 128 pixels" },
     { "groups=2 impl=sm90 config='together=4'", CKL_UNSUPPORTED, "conv sm90: together=4 groups do not fill a tile" },
     { "impl=sm80_weight", CKL_UNSUPPORTED, "conv sm80_weight: it computes the gradient of weights alone" },
-    { "direction=weight dtype=f32 impl=sm80_weight", CKL_UNSUPPORTED, "multiply f32 with math=tf32 alone" },
     { "direction=weight n=0 impl=sm80_weight", CKL_UNSUPPORTED, "conv sm80_weight: n=0 c=64 k=64 leave no products" },
     { "direction=weight impl=sm80_weight config='stages=1'", CKL_INVALID, "conv sm80_weight: stages=1 is not in 2..8" },
     { "direction=weight impl=sm80_weight config='slices=65'", CKL_INVALID, "slices=65 is not in 1..64" },

@@ -1,6 +1,4 @@
-/*
- * conv_unseen.c - pixels of dx between the strides that no tap of a filter sees: zeros, written by warps that have nothing else to do.
- */
+/* conv_unseen.c - pixels of dx between the strides that no tap of a filter sees: idle warps write zeros. */
 #include "cute/kernel.h"
 #include "operators/conv/conv_sm90.h"
 

@@ -71,7 +71,10 @@ static bool is_ragged(const ckl_crossentropy_desc *d)
     return vec_of(d) != row_vec_full(d->dtype);
 }
 
-/* Of few long rows, one CTA each would leave most of the device idle. Backward, CTAs share rows anyway. */
+/*
+ * A cluster for each of few long rows, as one CTA each would leave most of the device idle. Backward, CTAs share rows
+ * anyway.
+ */
 static int cluster_for(const ckl_crossentropy_desc *d, const row_split *s, const ckl_device_info *device)
 {
     int cluster = 1;
@@ -83,8 +86,8 @@ static int cluster_for(const ckl_crossentropy_desc *d, const row_split *s, const
 }
 
 /*
- * Tiles of a long row: by the number of threads that leaves the fewest of them without work in the last one. 50257
- * elements of 16 bits are 3.1 tiles of 512 threads and 12.3 of 128.
+ * Tiles of a long row: with the number of threads that leaves the fewest idle in the last one. 50257 elements of 16
+ * bits are 3.1 tiles of 512 threads and 12.3 of 128.
  */
 static void fit_tiles(const ckl_crossentropy_desc *d, row_split *s)
 {
@@ -100,8 +103,8 @@ static void fit_tiles(const ckl_crossentropy_desc *d, row_split *s)
 }
 
 /*
- * Of many long rows of 16 bits, forward: small CTAs, whose exponentials overlap the loads of others. One H200: 4096x31616 73.8 us by 512 threads,
- * 63.4 by 256, 61.9 by 128 (bench/notes/norm.md).
+ * For many long rows of 16 bits, forward: small CTAs, whose exponentials overlap the loads of others. On an H200:
+ * 4096x31616 73.8 us by 512 threads, 63.4 by 256, 61.9 by 128 (bench/notes/norm.md).
  */
 static void divide_ctas(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
@@ -113,9 +116,9 @@ static void divide_ctas(const ckl_crossentropy_desc *d, const ckl_device_info *d
 }
 
 /*
- * Forward, what a thread does once for its row, reductions above all, is as many instructions as 25 elements are. So few threads have
- * many elements of 16 bits, where that leaves warps enough. One H200: 49848x1408 60.4 us by 64 threads, 36.8 by 32; 122368x416 35.3
- * by 16, 31.4 by 8 (bench/notes/norm.md). False: the row is longer, or others are few.
+ * Forward, a thread's fixed work for a row, mostly reductions, costs as much as 25 elements. So few threads take many
+ * elements of 16 bits, where that leaves warps enough. On an H200: 49848x1408 60.4 us by 64 threads, 36.8 by 32;
+ * 122368x416 35.3 by 16, 31.4 by 8 (bench/notes/norm.md). False: rows are longer, or few.
  */
 static bool choose_few_threads(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
@@ -129,7 +132,7 @@ static bool choose_few_threads(const ckl_crossentropy_desc *d, const ckl_device_
            d->rows * s->row_threads >= 32 * WARPS_OF_SM * (int64_t)device->sm_count;
 }
 
-/* The others: short rows in registers of some threads, long ones by tiles of a CTA. */
+/* Other rows: short ones in registers of some threads, long ones by tiles of a CTA. */
 static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
     const int vec = row_vec_full(d->dtype), registers = ELEMENTS * (int)ckl_dtype_bytes(d->dtype) / 4;
@@ -145,7 +148,7 @@ static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *
         fit_tiles(d, s);
 }
 
-/* As many CTAs as have rows for all of their threads at once: what a thread waits for is two loads, one after the other. */
+/* As many CTAs as have a row for each thread: a thread mostly waits for two dependent loads. */
 static void choose_mean(const ckl_crossentropy_desc *d, const ckl_device_info *device, crossentropy_config *c)
 {
     const int64_t rows = CROSSENTROPY_MEAN_THREADS * CROSSENTROPY_ROWS_AT_ONCE;

@@ -17,7 +17,7 @@
     X(owner, int64_t, ldx, "0", "", "elements between rows of x; 0: cols")                   \
     X(owner, int64_t, lddx, "0", "", "elements between rows of dx, backward; 0: cols")
 
-/* A problem line's: the desc, and the range of the targets. */
+/* A problem line: the desc, and the range of the targets. */
 typedef struct crossentropy_problem {
     ckl_crossentropy_desc desc;
     int64_t target_low;

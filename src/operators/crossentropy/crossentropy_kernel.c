@@ -29,7 +29,7 @@ typedef struct label {
     val valid;   // in 0..cols-1
 } label;
 
-/* The load of a row's class number; what is 0 where the row does not exist. */
+/* Loads a row's class number; 0 where the row does not exist. */
 static val load_target(const problem *k, val row, val exists)
 {
     val number = variable(k->cfg->target, imm(0));
@@ -46,7 +46,7 @@ static label label_of(const problem *k, val number, val exists)
     return t;
 }
 
-/* The load of x[row,t], in its own type: 0 for a class that does not exist. */
+/* Loads x[row,t] in its own type; 0 for a class that does not exist. */
 static tensor load_logit(const problem *k, val row, label t)
 {
     layout rows = make_layout(shape(k->p.rows, k->p.cols), stride(k->p.ldx, 1));
@@ -71,16 +71,16 @@ static val loss_of(val lse, val logit, label t)
     return select(t.ignored, immf(0), loss);
 }
 
-/* The loads of a tile. */
+/* Loads a tile. */
 static tensor load_logits(const problem *k, const row_split *split, const row_place *tile)
 {
-    tensor tXgX = row_part(split, tile, k->p.x, k->cfg->dtype, k->p.ldx); // (VEC,STEPS)
-    tensor rX = fragment_like(tXgX, k->cfg->dtype);                       // (VEC,STEPS)
+    tensor tXgX = row_of_matrix(split, tile, k->p.x, k->cfg->dtype, k->p.ldx); // (VEC,STEPS)
+    tensor rX = fragment_like(tXgX, k->cfg->dtype);                            // (VEC,STEPS)
     row_load(split, tile, tXgX, rX, -INFINITY);
     return rX;
 }
 
-/* The maximum and the sum of exponentials of what a thread has of its row. */
+/* Adds a thread's elements of its row to its pair: a maximum and a sum of exponentials. */
 static void add_row(const problem *k, const row_place *place, val *pair)
 {
     const row_spans all = row_spans_of(&k->split, place, k->p.x, k->cfg->dtype, k->p.ldx);
@@ -112,7 +112,7 @@ static void forward(const problem *k)
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     val target = load_target(k, place.row, place.exists);
-    add_row(k, &place, pair); // needs no class: both loads for it are under way during the row's own work
+    add_row(k, &place, pair); // needs no class, whose two loads overlap this
     label t = label_of(k, target, place.exists);
     t.valid = logical_and(t.valid, place.exists);
     tensor rLogit = load_logit(k, place.row, t); // (1)
@@ -130,7 +130,7 @@ static int mean_threads(const problem *k)
     return MEAN_THREADS * k->cfg->mean_ctas;
 }
 
-/* Adds the losses of so many rows, and counts them. All targets are loaded, then all logits, before the first is used. */
+/* Adds the losses of some rows, and counts them. All targets are loaded, then all logits, before the first is used. */
 static void add_losses(const problem *k, val first, const val *sums)
 {
     val target[ROWS_AT_ONCE], lse[ROWS_AT_ONCE];
@@ -159,10 +159,10 @@ static void mean(const problem *k)
     const reduction total = reduce_sums(2);
     const int ctas = k->cfg->mean_ctas;
     const int64_t bytes = cta_reduce_bytes(MEAN_THREADS);
-    val sums[] = { variable(F32, immf(0)), variable(I32, imm(0)) }; // the losses, and how many they are
+    val sums[] = { variable(F32, immf(0)), variable(I32, imm(0)) }; // the losses, and their number
     launch_bounds(MEAN_THREADS, 0);
     cluster_size(ctas);
-    grid_wait(); // for the sums of exponentials; the start of this kernel overlaps the end of the one that leaves them
+    grid_wait(); // for the sums of exponentials; the start of this kernel overlaps the end of the one that stores them
     val first = add(mul(convert(I64, cta_x()), imm(MEAN_THREADS)), convert(I64, thread()));
     LOOP_FROM(row, first, k->p.rows, imm(mean_threads(k) * ROWS_AT_ONCE)) {
         add_losses(k, row, sums);
@@ -179,7 +179,7 @@ static void mean(const problem *k)
     }
 }
 
-/* What the gradient of a row's loss is multiplied with: NaN for a class that does not exist. */
+/* The factor of a row's gradient; NaN for a class that does not exist. */
 static val factor_of(const problem *k, const row_place *place, label t)
 {
     const bool reduced = k->cfg->reduction == CKL_LOSS_MEAN;
@@ -199,13 +199,13 @@ static val read_lse(const problem *k, const row_place *place)
     return select(eq(lse, immf(-INFINITY)), immf(0), lse); // exp(-inf - 0) = 0
 }
 
-/* What the gradient of a row's elements is made of. */
+/* What the gradients of a row's elements are computed from. */
 typedef struct row_factors {
     label t;
     val class, lse, factor;
 } row_factors;
 
-/* What a thread has of a span's tile. */
+/* A thread's elements of a span's tile. */
 typedef struct gradient_tile {
     row_split split;
     row_place place;
@@ -216,8 +216,8 @@ static gradient_tile make_tile(const problem *k, const row_span *span)
 {
     const val start = mul(cta_y(), imm((int)row_split_cols(&k->split)));
     gradient_tile g = { .split = span->split, .place = row_from(&span->place, start) };
-    g.tXgX = row_part(&g.split, &g.place, k->p.x, k->cfg->dtype, k->p.ldx);
-    g.tXgDx = row_part(&g.split, &g.place, k->p.dx, k->cfg->dtype, k->p.lddx);
+    g.tXgX = row_of_matrix(&g.split, &g.place, k->p.x, k->cfg->dtype, k->p.ldx);
+    g.tXgDx = row_of_matrix(&g.split, &g.place, k->p.dx, k->cfg->dtype, k->p.lddx);
     g.rX = fragment_like(g.tXgX, k->cfg->dtype);
     g.rDx = fragment_like(g.tXgDx, F32);
     return g;
@@ -236,7 +236,7 @@ static void write_gradients(const gradient_tile *g, const row_factors *f)
     }
 }
 
-/* CTA y has tile number y of the row; the first one also the ends of a ragged row. */
+/* CTA y has tile y of the row; CTA 0 also the ends of a ragged row. */
 static void backward(const problem *k)
 {
     row_place row = row_here(&k->split, k->p.rows, k->p.cols);
@@ -249,7 +249,7 @@ static void backward(const problem *k)
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     val target = load_target(k, row.row, row.exists);
-    for (int i = 0; i < all.count; i++) // under way while the class's loads follow each other
+    for (int i = 0; i < all.count; i++) // these overlap the class's loads, of which one waits for the other
         (k->in_phase ? row_load : row_load_among)(&tile[i].split, &tile[i].place, tile[i].tXgX, tile[i].rX, 0);
     row_factors f = { .t = label_of(k, target, row.exists) };
     f.lse = read_lse(k, &row);

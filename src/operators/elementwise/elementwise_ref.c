@@ -6,8 +6,8 @@
 #include "operators/elementwise/elementwise_lab.h"
 
 /*
- * What a node comes to: its value, and a magnitude that bounds its error in f32 in units of the relative error of one
- * operation. Inputs have none.
+ * The value of a node, and a magnitude that bounds its error in f32, in units of the relative error of one operation.
+ * Inputs have none.
  */
 typedef struct estimate {
     double value, magnitude;

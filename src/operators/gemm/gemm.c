@@ -13,7 +13,7 @@ static int64_t columns_of_B(const ckl_gemm_desc *d)
     return d->gated ? 2 * d->n : d->n;
 }
 
-/* Rows of a matrix of which a list takes m. */
+/* Rows of a matrix; where a list takes m of them, `listed`. */
 static int64_t rows_of(int64_t listed, int64_t m)
 {
     return listed ? listed : m;
@@ -59,7 +59,7 @@ ckl_dtype gemm_result_type(const ckl_gemm_desc *d)
     return d->d ? d->d : ckl_dtype_bytes(d->a) == 1 ? CKL_BF16 : d->a;
 }
 
-/* D has the type of A or f32; of 8-bit types it is any float; of i8 also i32, which is the sums as they are. */
+/* D has the type of A or f32. For 8-bit types it is any float; for i8 also i32, the plain sums. */
 static ckl_status check_result(ckl_gemm_desc *d)
 {
     bool narrow = ckl_dtype_bytes(d->a) == 1;
@@ -77,7 +77,7 @@ static ckl_status check_result(ckl_gemm_desc *d)
     return CKL_OK;
 }
 
-/* Matrices of a batch lie `stride` elements apart, one after the other by default. */
+/* Matrices of a batch are `stride` elements apart, by default one after the other. */
 static ckl_status check_stride(const ckl_gemm_desc *d, const char *name, int64_t *stride, int64_t rows, int64_t ld,
                                int64_t count)
 {
@@ -148,7 +148,7 @@ static ckl_status check_lists(const ckl_gemm_desc *d)
     return CKL_OK;
 }
 
-/* What a gradient of a bias is added up of. */
+/* What a gradient of a bias sums. */
 static ckl_status check_bias_gradient(const ckl_gemm_desc *d)
 {
     const ckl_gemm_sums sums = d->bias_gradient;
@@ -211,7 +211,7 @@ static ckl_status check_weights(ckl_gemm_desc *d)
     return CKL_OK;
 }
 
-/* Both operands have scales of blocks, or none has. */
+/* Both operands have scales of blocks, or neither. */
 static ckl_status check_block_scales(ckl_gemm_desc *d)
 {
     const bool a = gemm_has_block_scales((choice)d->scale_a), b = gemm_has_block_scales((choice)d->scale_b);
@@ -266,7 +266,7 @@ static ckl_status check(void *desc)
     return check_batch(d);
 }
 
-/* A matrix, or one of each product of the batch, or an array of their addresses. */
+/* A matrix, or one for each product of the batch, or an array of their addresses. */
 static plan_tensor matrices(const ckl_gemm_desc *d, const char *name)
 {
     const gemm_matrix x = gemm_matrix_of(d, *name);
@@ -281,7 +281,7 @@ static plan_tensor matrices(const ckl_gemm_desc *d, const char *name)
     return all;
 }
 
-/* What each group has of its own. */
+/* What each group has its own of. */
 static plan_tensor of_groups(const ckl_gemm_desc *d, plan_tensor one)
 {
     if (!gemm_groups_of_m(d))
@@ -291,7 +291,7 @@ static plan_tensor of_groups(const ckl_gemm_desc *d, plan_tensor one)
     return plan_apart(plan_strided(one.name, one.dtype, one.rank + 1, all, strides));
 }
 
-/* Numbers that scale an operand of so many rows in all, or columns. */
+/* The scales of an operand of `rows` rows or columns in all. */
 static plan_tensor scale(const ckl_gemm_desc *d, const char *name, ckl_gemm_scale how, int64_t rows)
 {
     const int64_t blocks = ceil_div(d->k, d->block_k);
@@ -312,7 +312,7 @@ static const char *unless(bool there)
     return there ? NULL : "a problem without it";
 }
 
-/* An array of addresses is only read; but where there is nothing to write, its matrices are the outputs that have no elements. */
+/* An array of addresses is only read; but where nothing is written, its matrices are outputs without elements. */
 static plan_tensor written(const ckl_gemm_desc *d, plan_tensor t)
 {
     return d->pointers && d->m && d->n ? t : plan_output(t);
@@ -321,12 +321,12 @@ static plan_tensor written(const ckl_gemm_desc *d, plan_tensor t)
 static plan_tensor bias_gradient(const ckl_gemm_desc *d)
 {
     const bool along_n = d->bias_gradient == CKL_GEMM_SUMS_OF_COLUMNS || d->bias_gradient == CKL_GEMM_SUMS_OF_B;
-    const int64_t count = d->m == 0 || d->n == 0 ? 0 : along_n ? d->n : d->m; // there is nothing to do without a D
+    const int64_t count = d->m == 0 || d->n == 0 ? 0 : along_n ? d->n : d->m; // nothing to do without a D
     plan_tensor one = plan_vector("bias_gradient", gemm_bias_type(d->d), count);
     return d->bias_gradient == CKL_GEMM_SUMS_OF_COLUMNS ? of_groups(d, one) : one;
 }
 
-/* D may be in place of C alone. */
+/* D may alias C alone. */
 static int tensors(const void *desc, plan_tensor *t)
 {
     const ckl_gemm_desc *d = desc;
@@ -360,7 +360,7 @@ static int tensors(const void *desc, plan_tensor *t)
     return 17;
 }
 
-/* Those that the host has. */
+/* Checks offsets that lie on the host. */
 static ckl_status check_offsets(const ckl_gemm_desc *d, const int32_t *offsets)
 {
     const int64_t dealt = gemm_groups_of_k(d) ? d->k : d->m;

@@ -1,8 +1,9 @@
 /*
- * gemm_bias_gradient.c - sums of D, A or B along their rows or columns, behind the kernels that made D: the gradient of a bias.
+ * gemm_bias_gradient.c - the gradient of a bias: sums of D, A or B along rows or columns, after the kernels that make
+ * D.
  *
- * Columns: a lane has a vector of a line, and warps and slices of the lines take lines in turn. Rows: a CTA each. Sums are f32, and
- * the order of their additions follows from the launch alone.
+ * Columns: a lane has a vector of a line; warps, and slices of the lines, take lines in turn. Rows: a CTA each. Sums
+ * are f32, and their order follows from the launch alone.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_steps.h"
@@ -11,14 +12,14 @@ enum {
     LANES = 32,
     WARPS = GEMM_SUMS_THREADS / LANES,
     VEC_MAX = GEMM_SUMS_VECTOR_BYTES / 2,
-    UNROLLED = 4 // lines of a warp whose loads are under way together
+    UNROLLED = 4 // lines of a warp whose loads are in flight together
 };
 
 typedef struct sums_kernel {
     gemm_sums_values p;
     ckl_dtype type, to;
     int vec;        // elements of a lane in a line
-    bool vectors;   // they are neighbours, and one access
+    bool vectors;   // these are contiguous, one access
     val first, end; // lines: of this CTA's group
     val column;     // i64, the first of this CTA
     val sums[VEC_MAX];
@@ -41,7 +42,7 @@ static val are_vectors(const sums_kernel *k)
     return eq(bit_and(bit_or(k->p.from, apart), imm_as(U64, GEMM_SUMS_VECTOR_BYTES - 1)), imm_as(U64, 0));
 }
 
-/* Element `column` of a line, which are counted over the whole batch. */
+/* The address of element `column` of a line; columns count over the whole batch. */
 static val address_of(const sums_kernel *k, val line, val column)
 {
     val number = convert(U32, line), product = div(number, k->p.lines);
@@ -50,7 +51,7 @@ static val address_of(const sums_kernel *k, val line, val column)
     return add(k->p.from, bytes_of(k, elements));
 }
 
-/* Column of this lane's element number i, in those of its CTA. */
+/* The column of this lane's element i, among its CTA's. */
 static val place_of(const sums_kernel *k, int i)
 {
     return k->vectors ? add(mul(lane(), imm(k->vec)), imm(i)) : add(lane(), imm(i * LANES));
@@ -85,7 +86,7 @@ static void add_lines(const sums_kernel *k, val line, val step, int count)
             assign(k->sums[i], add(k->sums[i], at_f32(rX[u], i)));
 }
 
-/* The lines of this warp, and its sums to shared memory. */
+/* Sums the lines of this warp, into shared memory. */
 static void sum_lines(const sums_kernel *k, tensor sSums)
 {
     val step = convert(I64, mul(k->p.slices, imm(WARPS)));
@@ -100,7 +101,7 @@ static void sum_lines(const sums_kernel *k, tensor sSums)
         set(sSums, coord(place_of(k, i), warp()), k->sums[i]);
 }
 
-/* Does this CTA come last of the slices of its columns? It leaves their counter at 0. */
+/* Is this CTA the last of the slices of its columns? It leaves their counter at 0. */
 static val is_last(const sums_kernel *k, val columns)
 {
     val counter = add(k->p.counters, convert(U64, mul(columns, imm(4))));
@@ -112,7 +113,7 @@ static val is_last(const sums_kernel *k, val columns)
             store_relaxed(I32, counter, imm(0));
         set(sLast, 0, select(last, imm(1), imm(0)));
     }
-    cta_sync(); // the answer is there
+    cta_sync(); // all threads can read the answer
     return ne(at(sLast, 0), imm(0));
 }
 
@@ -124,7 +125,7 @@ static val sum_of_warps(tensor sSums, val column)
     return total;
 }
 
-/* A column each for the first threads: its sum to memory, or that of a slice, and the last slice's CTA adds them all. */
+/* The first threads store a column's sum each, or a slice's; the CTA of the last slice adds all slices. */
 static void store_columns(const sums_kernel *k, tensor sSums)
 {
     const int columns = LANES * k->vec;
@@ -150,7 +151,7 @@ static void store_columns(const sums_kernel *k, tensor sSums)
     }
 }
 
-/* A block of columns, along x, a slice of the lines, along y, of a group, along z. */
+/* x: block of columns; y: slice of the lines; z: group. */
 static void sum_columns(sums_kernel *k)
 {
     tensor sSums = smem_tensor("sums", F32, compact(shape(LANES * k->vec, WARPS)), 16); // (COLUMNS,WARPS)
@@ -170,7 +171,7 @@ static void sum_columns(sums_kernel *k)
     store_columns(k, sSums);
 }
 
-/* Elements of a line, of each matrix of the batch, by all threads. */
+/* Sums a line of each matrix of the batch, by all threads. */
 static void sum_line(const sums_kernel *k, int vec)
 {
     const layout vector = compact(leaf(vec));
@@ -187,7 +188,7 @@ static void sum_line(const sums_kernel *k, int vec)
     }
 }
 
-/* A row, along x. */
+/* x: row. */
 static void sum_rows(sums_kernel *k)
 {
     const reduction all = reduce_sums(1);

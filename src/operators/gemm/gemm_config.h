@@ -83,8 +83,7 @@
 
 typedef struct gemm_epilogue {
     GEMM_EPILOGUE(FIELD_MEMBER, )
-    const struct gemm_custom
-        *custom; // NULL, or what a kernel of one's own does last (gemm_epilogue.h): no part of a config's text
+    const struct gemm_custom *custom; // NULL, or the user's own epilogue (gemm_epilogue.h): not in a config's text
 } gemm_epilogue;
 
 gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *desc);
@@ -121,7 +120,7 @@ static inline ckl_dtype gemm_type_of(const gemm_epilogue *e, char matrix)
     return matrix == 'b' ? e->b : e->ab;
 }
 
-/* Is B made of integers of 8 or 4 bits, or e4m3, and A of floats of 16? */
+/* Is B of integers of 8 or 4 bits, or e4m3, and A of 16-bit floats? */
 static inline bool gemm_has_weights(const ckl_gemm_desc *d)
 {
     return (d->a == CKL_F16 || d->a == CKL_BF16) && (d->b == CKL_I8 || d->b == CKL_U8 || d->b == CKL_E4M3);
@@ -133,9 +132,9 @@ static inline ckl_dtype gemm_scale_type(ckl_dtype a)
     return gemm_is_f8(a) ? CKL_F32 : a;
 }
 
-enum { GEMM_NIBBLE_ZERO = 8 }; // what 4-bit integers are raised by
+enum { GEMM_NIBBLE_ZERO = 8 }; // the offset of 4-bit integers
 
-/* Numbers of K that share a scale of a block; of weights perhaps the lesser. */
+/* Elements of K that share a scale of a block; weights may have the smaller one. */
 enum { GEMM_BLOCK = 128, GEMM_BLOCK_LEAST = 64 };
 static inline int gemm_block_k(const gemm_epilogue *e)
 {
@@ -148,7 +147,7 @@ static inline bool gemm_has_block_scales(choice scale)
     return scale == CKL_GEMM_SCALE_BLOCK || scale == CKL_GEMM_SCALE_SQUARE;
 }
 
-/* A matrix as it lies in memory: 'a', 'b', 'c', 'd' or 'x'; or so many, `stride` apart. */
+/* How matrix 'a', 'b', 'c', 'd' or 'x' lies in memory; of a batch `count`, `stride` apart. */
 typedef struct gemm_matrix {
     ckl_dtype type;
     int64_t rows, cols, ld, stride, count;
@@ -156,7 +155,7 @@ typedef struct gemm_matrix {
 
 gemm_matrix gemm_matrix_of(const ckl_gemm_desc *desc, char name);
 
-/* Are rows dealt out to groups, or K? */
+/* Are rows divided into groups, or K? */
 static inline bool gemm_groups_of_m(const ckl_gemm_desc *d)
 {
     return d->groups && d->groups_of == CKL_GEMM_GROUPS_OF_M;
@@ -167,7 +166,7 @@ static inline bool gemm_groups_of_k(const ckl_gemm_desc *d)
     return d->groups && d->groups_of == CKL_GEMM_GROUPS_OF_K;
 }
 
-/* Matrices D: of a batch, or of groups of K. */
+/* Products, each with a D: of a batch, or of groups of K. */
 static inline int64_t gemm_products(const ckl_gemm_desc *d)
 {
     return gemm_groups_of_k(d) ? d->groups : d->batch;
@@ -197,7 +196,7 @@ enum { GEMM_GROUPED_M = 1, GEMM_GROUPED_K = 2 };
     X(owner, pointer, row_weights)     \
     X(owner, pointer, amax)
 
-/* Parameters of the kernels that address memory themselves; A and B of those that load these by TMA. */
+/* Parameters of the kernels that address memory themselves, and A and B of those that load these by TMA. */
 #define GEMM_PARAMS(X, owner)  \
     X(owner, tensor, A)        \
     X(owner, tensor, B)        \
@@ -374,23 +373,24 @@ typedef struct gemm_sm90_config {
 enum {
     TMA_ALIGNMENT = 16,
     GEMM_TILE_BYTES = 128,        // of a row of A or B in one stage: the widest swizzle
-    GEMM_EASY_ACCUMULATORS = 128, // of a thread: with more, the epilogue has few registers left
+    GEMM_EASY_ACCUMULATORS = 128, // of a thread; with more, the epilogue has few registers left
     GEMM_ALL_RAGGED = 2,          // config.ragged: rows of C and D start anywhere
-    GEMM_SLICES_OF_K = 2,         // config.batched: each p.k elements, of A and B that all share
+    GEMM_SLICES_OF_K = 2,         // config.batched: slices of p.k elements of one A and one B
     GEMM_GROUPS_OF_K = 3,         // the same by offsets
-    GEMM_BY_POINTERS = 4          // of A and B that arrays of pointers say, as those of C, D and X
+    GEMM_BY_POINTERS = 4          // A and B, like C, D and X, are named by arrays of pointers
 };
 
 /*
- * A tensor map of all memory, for matrices that arrays of pointers name: beyond rows and columns a mode of 16 bytes a step and
- * one of 4 GiB. It begins at 16, because no map begins at 0. NOTE: an H200 takes such maps, whose modes lie across each other (gemm_sm90_plan.c).
+ * A tensor map of all memory, for matrices named by arrays of pointers: beyond rows and columns it has a mode of
+ * 16-byte steps and one of 4-GiB steps. It begins at 16, as no map can begin at 0. NOTE: an H200 takes such maps,
+ * although their modes overlap (gemm_sm90_plan.c).
  */
 enum { GEMM_MAP_BASE = 16, GEMM_MAP_UNIT = 16, GEMM_MAP_NEAR_BITS = 28, GEMM_MAP_FAR_BITS = 17, GEMM_MAP_RANK = 4 };
 
 /* config.batched of a problem. */
 int gemm_sm90_batched_of(const ckl_gemm_desc *desc);
 
-/* Are matrices 'a' ... 'x' those that an array of pointers names? Not the copies of A and B, which lie a stride apart. */
+/* Is matrix 'a' ... 'x' named by an array of pointers? Not copies of A and B, which lie a stride apart. */
 static inline bool gemm_by_pointers(const ckl_gemm_desc *d, char matrix)
 {
     return d->pointers && (matrix > 'b' || !d->stride_a);
@@ -409,8 +409,9 @@ static inline int gemm_tile_k(ckl_dtype ab)
 }
 
 /*
- * Scales of blocks in a stage: boxes of `lines` rows or columns each that have scales of their own, or of one square each. A box begins at
- * 16 bytes of the list, of which the scales perhaps begin inside; in shared memory at a multiple of 128 bytes.
+ * Scales of blocks in a stage: a box for `lines` rows or columns that have a scale each, or for one square. In global
+ * memory a box begins at a multiple of 16 bytes, so the scales may begin inside it; in shared memory at a multiple of
+ * 128.
  */
 typedef struct gemm_scale_boxes {
     int boxes, lines; // 0 boxes: there are no scales of blocks
@@ -424,67 +425,77 @@ typedef struct gemm_sm90_shape {
     int tile_k;             // elements of K of one stage
     int consumer_rows;      // of a tile of one consumer
     int tile_n;             // columns of D that a tile has: half of B's if they are gated
-    int columns, finishers; // of a tile that a CTA finishes; CTAs of a split that finish some
+    int columns, finishers; // of a tile that a CTA finishes; CTAs of a split that finish any
     int box_a, box_b;       // rows of A and B that one CTA loads of a tile
     int cluster, sharers;   // CTAs; those that share operands
     int threads;
     int d_rows, d_cols, d_swizzle; // of one staging buffer of D
     int vectors[GEMM_VECTORS];     // elements that a consumer needs of each; 0: the epilogue has none
     gemm_scale_boxes scales[2];    // of blocks, for a tile's rows and its columns
-    int c_arrivals, x_arrivals; // barriers of a consumer for C and for X: of every staging buffer if boxes come ahead
-    int64_t partial_bytes;      // of the partial sums that a CTA sends to one that finishes, of each consumer
+    int c_arrivals,
+        x_arrivals; // barriers of a consumer for C and for X: one for each staging buffer where boxes are loaded ahead
+    int64_t partial_bytes; // of the partials that a CTA sends to one that finishes, per consumer
     int64_t stage_bytes, smem_bytes;
 } gemm_sm90_shape;
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
 
-/* Do boxes of C, or of X where there is no C, come to the staging buffers before their turn? */
+/* Are boxes of C, or of X where there is no C, loaded into the staging buffers ahead? */
 bool gemm_sm90_loads_ahead(const gemm_sm90_config *config);
 
-/* Groups that a config has room for: as few kinds of kernels as hold. */
+/* Groups that a config has room for, in few sizes so that kernels are few. */
 int gemm_sm90_groups_of(int64_t groups);
 
 /* Bytes of shared memory that a CTA may have where an SM holds config->ctas of them. */
 int64_t gemm_sm90_shared_memory(const gemm_sm90_config *config, const ckl_device_info *device);
 
-/* As many stages as fit; two staging buffers of D, four in batches of few steps along K, unless that leaves few stages. */
+/*
+ * As many stages as fit beside two staging buffers of D; four in batches of few steps along K, unless that leaves few
+ * stages.
+ */
 void gemm_sm90_fit_memory(gemm_sm90_config *config, int64_t k_steps, const ckl_device_info *device);
 
 /*
- * Columns of a tile of D^T: all rows of D, or half of them; 0, which is refused, where they are too many, or too few for one
- * that is to be wide.
+ * Columns of a tile of D^T: all rows of D, or half of them. 0, which is refused, where they are too many, or too few
+ * for a wide tile.
  */
 int gemm_sm90_swapped_columns(int64_t rows, bool wide);
 
-/* Smaller problems of odd rows are better served by tiled, without copies: bench/notes/gemm.md. */
+/* Smaller problems with odd rows are faster by `tiled`, without copies: bench/notes/gemm.md. */
 #define GEMM_PITCHED_FLOPS 1e6
 
 /* The configs that are considered, and what one costs (plan.h). */
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
 
-/* Microseconds that a second kernel takes to add so many bytes of sums. */
+/* Microseconds that a second kernel takes to add sums of `bytes` bytes. */
 double gemm_sm90_sum_us(double bytes);
 
-/* Are products of a stage, or of two, summed on their own before they are added in f32? */
+/* Are the products of one or two stages summed apart and then added in f32? */
 static inline bool gemm_sm90_sums_twice(const gemm_epilogue *e)
 {
     return e->accumulation == CKL_GEMM_ACCURATE || e->math == CKL_GEMM_F32X3;
 }
 
-/* Rows of a tile that a consumer sums on their own where it sums twice. */
+/* Rows of a tile that a consumer sums apart where it sums twice. */
 int gemm_sm90_partial_rows(const gemm_sm90_config *config);
 
-/* Accumulators of one consumer thread, and of one such part. */
+/* Accumulators of a consumer thread; and of one of those sums. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
 /* Does the epilogue need few registers? */
 bool gemm_sm90_is_plain(const gemm_sm90_config *config);
 
-/* Sums of a K tile that a consumer has at once: 2 where registers allow, so that one is added while the next grows; 0: none. */
+/*
+ * Partials of K tiles that a consumer holds: 2 where registers allow, so that one is added while the next is computed;
+ * 0: none.
+ */
 int gemm_sm90_parts(const gemm_sm90_config *config);
 
-/* Parameters; a, c, d and their pitches for what TMA cannot do. A, B, m and n are the tile's: with swap=1 the problem's B, A, n and m. */
+/*
+ * Parameters; a, c, d and their pitches are for what TMA cannot do. A, B, m and n are the tile's: with swap=1 the
+ * problem's B, A, n and m.
+ */
 #define GEMM_SM90_PARAMS(X, owner) \
     X(owner, tensor, A)            \
     X(owner, tensor, B)            \
@@ -509,33 +520,33 @@ int gemm_sm90_parts(const gemm_sm90_config *config);
 
 KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
 
-/* More of them with GEMM_BY_POINTERS: B's array; A's is `a`. */
+/* With GEMM_BY_POINTERS: B's array; A's is `a`. */
 #define GEMM_POINTERS_PARAMS(X, owner) X(owner, pointer, b)
 
 KERNEL_PARAMS(gemm_pointers, GEMM_POINTERS_PARAMS);
 
 void gemm_sm90(const void *config, int kernel);
 
-/* More of them with scales of blocks: those of the tile's rows and columns, all in one row. */
+/* With scales of blocks: those of the tile's rows and columns, each list as one row. */
 #define GEMM_SCALES_PARAMS(X, owner) \
     X(owner, tensor, SCALES_M)       \
     X(owner, tensor, SCALES_N)
 
 KERNEL_PARAMS(gemm_scales, GEMM_SCALES_PARAMS);
 
-/* pitched: sm90 behind a second kernel, which copies or transposes A, B or both, those of a whole batch */
+/* pitched: sm90 after a kernel that copies or transposes A, B or both, of a whole batch */
 
 enum {
     GEMM_REPITCH_THREADS = 256,
     GEMM_REPITCH_BYTES = 16, // that a thread makes of a row
-    GEMM_REPITCH_ROWS = 4,   // rows of a thread, whose loads are under way together
+    GEMM_REPITCH_ROWS = 4,   // rows of a thread, whose loads are in flight together
     GEMM_TURN_TILE = 64,     // rows and columns that a CTA transposes
     GEMM_PITCH_BYTES = 128,  // rows of a copy start at multiples of it
 };
 
 /*
- * Of up to two copies; CTAs from `second` on make the other one. Rows and their length are those of the source, or those that a list
- * takes of the first matrix, which has list_rows then.
+ * Parameters of up to two copies; CTAs from `second` on make the second. Rows and their length are the source's, or
+ * those that a list takes of the first matrix, which then has list_rows.
  */
 #define GEMM_REPITCH_PARAMS(X, owner) \
     X(owner, pointer, from, [2])      \

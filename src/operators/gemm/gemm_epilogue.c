@@ -4,7 +4,7 @@
 #include "cute/kernel.h"
 #include "skeletons/activation.h"
 
-/* x within so much of 0: derivatives are constant beyond, and products of 0 and infinity would not be. */
+/* x clamped to [-most, most]: derivatives are constant beyond, but 0 times infinity would not be. */
 static val clamped(val x, double most)
 {
     return max_nan(min_nan(x, immf(most)), immf(-most));
@@ -103,7 +103,7 @@ val gemm_f32_of_f8(ckl_dtype dtype, val byte)
     const int shift = e4m3 ? 20 : 21;
     val bits = convert(U32, byte), magnitude = bit_and(bits, imm(0x7f));
     val scaled =
-        bitcast(F32, shift_left(magnitude, imm(shift))); // the exponent's bias is that of f32, subnormals as well
+        bitcast(F32, shift_left(magnitude, imm(shift))); // then the exponent's bias is f32's; right for subnormals, too
     val finite = mul(scaled, immf(e4m3 ? 0x1p120 : 0x1p112));
     val special =
         e4m3 ? select(eq(magnitude, imm(0x7f)), immf(NAN), finite)
@@ -125,7 +125,7 @@ val gemm_block_scale(gemm_epilogue e, char matrix, const gemm_values *p, val i, 
     return at_f32(gScales, index);
 }
 
-/* Its part of K. */
+/* The group's range of K. */
 static void take_group_of_k(gemm_epilogue e, gemm_values *p, const gemm_values *all, val group)
 {
     const val first = gemm_first_row(all, group);
@@ -169,7 +169,7 @@ val gemm_first_row(const gemm_values *all, val group)
     return convert(I64, at(gOffsets, group));
 }
 
-/* How many a group has. */
+/* Scales of B that a group has. */
 static val scales_of_B(gemm_epilogue e, const gemm_values *all)
 {
     val blocks = div(add(all->k, imm(gemm_block_k(&e) - 1)), imm(gemm_block_k(&e)));
@@ -269,7 +269,7 @@ void gemm_add_warps(gemm_epilogue e, const gemm_values *p, const tiled_mma *mma,
 {
     enum { LANES = 32 };
     tensor sSums =
-        smem_view(x->parts, F32,
+        smem_view(x->partials, F32,
                   make_layout(shape(x->rows, x->columns, x->warps), stride(1, x->rows, x->apart))); // (ROWS,COLS,WARPS)
     copy(acc, partition_C(mma, slice(sSums, _, _, warp()), lane()), 4);
     cta_sync();

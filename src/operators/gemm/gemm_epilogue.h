@@ -27,25 +27,25 @@ typedef struct gemm_scalar_sources {
 gemm_scalars gemm_load_scalars(gemm_epilogue e, gemm_scalar_sources from);
 
 /*
- * What happens last to every element of D, by a function that is called while the kernel is described: it gets the value as f32 and
- * where it lies, and gives another. docs/operators.md has an example.
+ * The user's own epilogue: a function, called while the kernel is described, that gets an element of D as f32 and its
+ * place, and gives the value to store. docs/operators.md has an example.
  */
 typedef struct gemm_custom {
     val (*apply)(val x, val row, val col, void *user);
     void *user;
 } gemm_custom;
 
-/* One element of A*B and what meets it, all f32: no value where the epilogue does not have it. */
+/* An element of A*B and what the epilogue applies to it, all f32; unset where the epilogue has none. */
 typedef struct gemm_element {
     val product, c, bias, x;
-    val up;               // of gated products: the one of the last columns
+    val up;               // of gated products: the element of the last columns
     val scale_a, scale_b; // of its row, of its column
     val weight;           // of its row
-    val inside;           // predicate: D has it, for amax
+    val inside;           // predicate: it is in D, for amax
     val row, col;         // where it lies in D: for a custom epilogue
 } gemm_element;
 
-/* What becomes of it: X, and D before it is rounded. */
+/* The results: X, and D before it is rounded. */
 typedef struct gemm_finished {
     val x, d;
 } gemm_finished;
@@ -53,45 +53,48 @@ typedef struct gemm_finished {
 gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in);
 
 /*
- * This thread's largest to device memory, or that of its warp by one lane. Numbers that are not negative are in the order of their bits, so
- * the result does not depend on who comes first; NaN is above all.
+ * Merges this thread's largest into device memory, or its warp's, by one lane. Bits of non-negative floats order as the
+ * floats do, so the result does not depend on the order of threads; NaN is above all.
  */
 void gemm_leave_amax(gemm_epilogue e, gemm_scalars s, val address, bool by_warps);
 
-/* An 8-bit float of some bits as f32, by integer arithmetic: sm_80 has no instruction for it. */
+/* An 8-bit float as f32, by integer arithmetic: sm_80 has no instruction for it. */
 val gemm_f32_of_f8(ckl_dtype dtype, val byte);
 
-/* The scale of row i of A, of so many, or of column i of B, for a block of K; 1 without scales of blocks. */
+/* The scale of row i of A, which has `extent`, or of column i of B, for a block of K; 1 without scales of blocks. */
 val gemm_block_scale(gemm_epilogue e, char matrix, const gemm_values *p, val i, val extent, val block);
 
-/* The parameters of one product of a batch, or of one group of K, `grouped` as configs have it. */
+/* The parameters of one product of a batch, or of one group of K; `grouped` as in configs. */
 gemm_values gemm_product_of(gemm_epilogue e, int grouped, const gemm_values *all, val product);
 
-/* The same of one group of rows: its rows, of the first of which this is the number, and its B. */
+/* The same for one group of rows: its rows and its B. */
 gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group);
 val gemm_first_row(const gemm_values *all, val group);
 
 /*
- * gemm_groups.c: the group of a tile of so many rows, by all threads of a CTA, and its number in the group; beyond the tiles of all
- * groups the number of groups.
+ * gemm_groups.c, for all threads of a CTA: the group of a tile of rows_of_tile rows, and the tile's number in the
+ * group. Beyond the tiles of all groups it is the number of groups.
  */
 val gemm_find_group(const gemm_values *all, int threads, int rows_of_tile, val *tile);
 
-/* Row i of the product in A and in D: itself, or that of a list. */
+/* The row of A, and of D, that is row i of the product: i, or that of a list. */
 val gemm_row_of_A(gemm_epilogue e, const gemm_values *p, val i);
 val gemm_row_of_D(gemm_epilogue e, const gemm_values *p, val i);
 
-/* The same for element (i,j) of D, by a kernel that addresses memory itself; C is read where beta is not 0; `up` is of gated products. */
+/*
+ * Finishes element (i,j) and stores it, for kernels that address memory themselves. C is read where beta is not 0;
+ * `up`: of gated products.
+ */
 void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product, val up);
 
 /*
- * A block of D^T of which each warp of a CTA has sums over a part of K: they meet in shared memory, are added in the order of the warps, and
- * stored.
+ * A block of D^T of which each warp of a CTA has sums over a slice of K: they are added in shared memory in the order
+ * of the warps, and stored.
  */
 typedef struct gemm_warp_sums {
     int rows, columns, warps; // columns and rows of D; warps of the CTA
-    val parts;                // address of the first warp's sums
-    int apart;                // elements to those of the next
+    val partials;             // address of the first warp's sums
+    int apart;                // elements to the next warp's
     val row, col;             // i64: where the block begins in D
 } gemm_warp_sums;
 

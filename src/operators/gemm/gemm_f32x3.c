@@ -1,8 +1,8 @@
 /*
- * gemm_f32x3.c - each f32 as the nearest tf32 and what is lacking, its rest, for three products by tensor cores.
+ * gemm_f32x3.c - splits each f32 into the nearest tf32 and the rest, for three products by tensor cores.
  *
- * This kernel writes both, K-major, a run of one K tile of the numbers and a run of their rests in turn, so that the Hopper kernel
- * finds them in neighbouring stages. A CTA splits some rows of A or of B along a part of K; what is not K-major it turns in shared
+ * It writes both, K-major: a K tile of the numbers and a K tile of their rests in turn, so the Hopper kernel finds them
+ * in neighbouring stages. A CTA splits some rows of A or B along some of K; what is not K-major is transposed in shared
  * memory.
  */
 #include "operators/gemm/gemm_f32x3.h"
@@ -19,10 +19,10 @@ enum {
     AT_ONCE = THREADS / ACROSS, // rows
     PASSES = ROWS / AT_ONCE,
     WARPS = THREADS / 32,
-    TURNED = DEPTH / WARPS, // loads of a thread of what is not K-major
+    TURNED = DEPTH / WARPS, // loads of a thread where the source is not K-major
 };
 
-/* The matrix that this CTA splits, and where it begins to. */
+/* The matrix that this CTA splits, and where it begins. */
 typedef struct source {
     bool k_major;
     int vec;
@@ -40,7 +40,7 @@ static val load_one(val address)
     return at(gmem_tensor(address, F32, compact(leaf(1))), 0);
 }
 
-/* Four elements of a row from one on; 0 beyond the matrix. */
+/* Four elements of a row from k on; 0 beyond the matrix. */
 static tensor load_vector(const source *s, val row, val k)
 {
     tensor rX = fragment(F32, compact(leaf(VECTOR)));
@@ -56,7 +56,7 @@ static tensor load_vector(const source *s, val row, val k)
     return rX;
 }
 
-/* The nearest tf32; what rounding would make infinite, and what is, stays. */
+/* The nearest tf32; infinities, and what rounding would make infinite, stay. */
 static val nearest(val x)
 {
     val bits = bitcast(U32, x), near = bit_and(add(bits, imm_as(U32, 0x1000)), imm_as(U32, 0xffffe000));
@@ -64,7 +64,7 @@ static val nearest(val x)
     return bitcast(F32, select(finite, near, bits));
 }
 
-/* An infinity has no rest; a number too large to be rounded has what tensor cores cut off. */
+/* An infinity has no rest; that of a number too large to round is what tensor cores truncate. */
 static val rest_of(val x, val near)
 {
     val cut = bitcast(F32, bit_and(bitcast(U32, near), imm_as(U32, 0xffffe000)));
@@ -87,7 +87,7 @@ static void store_both(const source *s, val row, val k, tensor rX)
     }
 }
 
-/* Part of a matrix that is K-major: all loads are under way before the first store. */
+/* A tile of a K-major matrix: all loads come before the first store. */
 static void split_straight(const source *s)
 {
     val k = add(s->depth, convert(I64, mul(rem(thread(), imm(ACROSS)), imm(VECTOR))));
@@ -99,7 +99,7 @@ static void split_straight(const source *s)
         store_both(s, add(row, imm64(i * AT_ONCE)), k, rX[i]);
 }
 
-/* Part of one that is not: neighbours load neighbouring rows. */
+/* A tile of another matrix: neighbours load neighbouring rows. */
 static void split_turned(const source *s, tensor sX)
 {
     val along = rem(thread(), imm(ROWS)), first = div(thread(), imm(ROWS)), row = add(s->row, convert(I64, along));
@@ -133,13 +133,13 @@ static void split_matrix(const gemm_f32x3_config *cfg, const gemm_repitch_values
                  .length = p->copy_length[i],
                  .to = p->to[i],
                  .to_ld = p->to_ld[i] };
-    val parts = convert(U32, div(add(s.length, imm64(DEPTH - 1)), imm64(DEPTH)));
-    val of_matrix = mul(parts, convert(U32, div(add(s.rows, imm64(ROWS - 1)), imm64(ROWS))));
-    val matrix = convert(I64, div(cta, of_matrix)), part = rem(cta, of_matrix);
+    val k_tiles = convert(U32, div(add(s.length, imm64(DEPTH - 1)), imm64(DEPTH)));
+    val of_matrix = mul(k_tiles, convert(U32, div(add(s.rows, imm64(ROWS - 1)), imm64(ROWS))));
+    val matrix = convert(I64, div(cta, of_matrix)), tile = rem(cta, of_matrix);
     s.from = address_of(p->from[i], mul(matrix, p->from_stride[i]));
     s.to = address_of(s.to, mul(mul(matrix, s.rows), s.to_ld));
-    s.row = convert(I64, mul(div(part, parts), imm(ROWS)));
-    s.depth = convert(I64, mul(rem(part, parts), imm(DEPTH)));
+    s.row = convert(I64, mul(div(tile, k_tiles), imm(ROWS)));
+    s.depth = convert(I64, mul(rem(tile, k_tiles), imm(DEPTH)));
     if (s.k_major)
         split_straight(&s);
     else

@@ -13,9 +13,9 @@ typedef struct gemm_f32x3_config {
 } gemm_f32x3_config;
 
 enum {
-    GEMM_F32X3_RUN = GEMM_TILE_BYTES / 4, // elements of K, rounded; then what they lack, the rests; then the next ones
+    GEMM_F32X3_RUN = GEMM_TILE_BYTES / 4, // elements of K, rounded; then their rests; then the next elements
     GEMM_F32X3_THREADS = 256,
-    GEMM_F32X3_ROWS = 32,   // of a matrix, that a CTA splits
+    GEMM_F32X3_ROWS = 32,   // rows of a matrix that a CTA splits
     GEMM_F32X3_DEPTH = 128, // elements of each
 };
 

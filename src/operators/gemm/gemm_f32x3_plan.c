@@ -3,7 +3,7 @@
 #include "operators/gemm/gemm_f32x3.h"
 #include "operators/gemm/gemm_plan.h"
 
-/* The problem that is left: rows of numbers and rests in turn. */
+/* The remaining problem: rows of numbers and rests in turn. */
 static ckl_gemm_desc split_desc(const ckl_gemm_desc *d)
 {
     ckl_gemm_desc s = *d;
@@ -21,7 +21,7 @@ static gemm_sm90_config products_of(const gemm_f32x3_config *c)
     return products;
 }
 
-/* Of both operands, of all products. */
+/* Bytes of a split operand of all products. */
 static int64_t split_bytes(const ckl_gemm_desc *d, char name)
 {
     const ckl_gemm_desc s = split_desc(d);
@@ -48,7 +48,7 @@ static bool candidate_f32x3(const void *desc, const ckl_device_info *device, int
     return true;
 }
 
-/* That of three products of tf32, and of reading A and B and writing each twice. */
+/* Three products of tf32, and reading A and B and writing each twice. */
 static plan_cost cost_f32x3(const void *desc, const ckl_device_info *device, const void *config)
 {
     const gemm_sm90_config products = products_of(config);

@@ -1,9 +1,9 @@
 /*
- * gemm_fma.c - products of f32 as they are, without tensor cores: tiles by cp.async, a block of D in each thread's registers.
+ * gemm_fma.c - f32 products without tensor cores: tiles by cp.async, a block of D in each thread's registers.
  *
- * Rows of A and of B^T are contiguous in shared memory, so that a thread loads four of them at once, for one element of K, and
- * multiplies each by each. An operand that is K-major is turned on its way, an element a copy. What decides is how many of the
- * instructions multiply, and how seldom operands wait for their bank of registers: bench/notes/gemm.md counts both.
+ * For each element of K the rows of A and of B^T are contiguous in shared memory, so a thread loads four at once and
+ * multiplies each by each. A K-major operand is transposed by its copies, an element each. The speed depends on the
+ * share of FMAs among the instructions, and on conflicts of register banks: bench/notes/gemm.md counts both.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
@@ -11,14 +11,16 @@
 
 enum { QUAD = GEMM_FMA_QUAD, LANES_M = GEMM_FMA_LANES_M, LANES_N = GEMM_FMA_LANES_N, BYTES = 4 };
 
-/* Which rows of a matrix a tile has, `count` being all; of a gated B the tile's upper half is of the last columns. */
+/*
+ * The rows of a matrix that a tile has, of `count` in all; of a gated B the tile's upper half is of the last columns.
+ */
 typedef struct tile_rows {
     val first, count;         // i64
     int half;                 // 0: not gated
     const gemm_values *lists; // NULL, or the product whose rows of A a list takes
 } tile_rows;
 
-/* This thread's copies of an operand's tiles along K, and what it multiplies. */
+/* This thread's copies of an operand's tiles along K, and its partition to multiply. */
 typedef struct operand {
     tensor sX;                 // (ROWS,BK,STAGES)
     tensor tCsX;               // ((QUAD,QUADS),BK,STAGES)
@@ -44,7 +46,7 @@ int gemm_fma_threads(const gemm_fma_config *cfg)
     return threads_m(cfg) * (cfg->tile_n / cfg->block_n);
 }
 
-/* This thread's place among those of the tile. A warp is 4 x 8 of them. */
+/* This thread's place among those of the tile. A warp is 4 x 8 threads. */
 static val place_m(const gemm_fma_config *cfg)
 {
     return add(mul(rem(warp(), imm(threads_m(cfg) / LANES_M)), imm(LANES_M)), div(lane(), imm(LANES_N)));
@@ -55,8 +57,8 @@ static val place_n(const gemm_fma_config *cfg)
     return add(mul(div(warp(), imm(threads_m(cfg) / LANES_M)), imm(LANES_N)), rem(lane(), imm(LANES_N)));
 }
 
-/* Row r of a tile as one of its part of the matrix, and as one of the matrix: beyond the last one that one again. */
-static val part_row(const tile_rows *t, val r)
+/* Row r of a tile among those of its half, if gated; then among the matrix's, whose last one stands for those beyond. */
+static val row_of_half(const tile_rows *t, val r)
 {
     val row = t->half ? select(ge(r, imm(t->half)), sub(r, imm(t->half)), r) : r;
     return add(t->first, convert(I64, row));
@@ -64,7 +66,7 @@ static val part_row(const tile_rows *t, val r)
 
 static val matrix_row(const tile_rows *t, val r)
 {
-    val row = min(part_row(t, r), sub(t->count, imm64(1)));
+    val row = min(row_of_half(t, r), sub(t->count, imm64(1)));
     if (t->lists)
         return gemm_row_of_A((gemm_epilogue){ .gather = true }, t->lists, row);
     return t->half ? add(row, select(ge(r, imm(t->half)), t->count, imm64(0))) : row;
@@ -75,7 +77,7 @@ static val bytes_of(val elements)
     return convert(U64, mul(elements, imm64(BYTES)));
 }
 
-/* K-major: neighbours copy neighbours along K, every thread always the same element of a K tile. */
+/* K-major: neighbours copy neighbours along K, each thread the same element of every K tile. */
 static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
     const int at_once = gemm_fma_threads(cfg) / cfg->depth;
@@ -98,7 +100,7 @@ static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_ro
 {
     const int across = rows / x->vec;
     val k = div(thread(), imm(across)), row = mul(rem(thread(), imm(across)), imm(x->vec));
-    val left = min(sub(t->count, part_row(t, row)), imm64(x->vec)); // of the vector, in the matrix
+    val left = min(sub(t->count, row_of_half(t, row)), imm64(x->vec)); // of the vector, in the matrix
     val start = select(gt(left, imm64(0)), matrix_row(t, row), imm64(0));
     x->k_step = gemm_fma_threads(cfg) / across;
     x->copies = cfg->depth / x->k_step;
@@ -111,7 +113,7 @@ static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     x->advance = bytes_of(mul(ld, imm64(cfg->depth)));
 }
 
-/* Rows are a quad longer in shared memory than they need: what is turned on its way meets no bank twice. */
+/* Rows in shared memory have a quad of padding, so that transposing copies have no bank conflicts. */
 static operand describe_operand(const gemm_fma_config *cfg, char name, const gemm_values *p, tile_rows t)
 {
     const bool is_a = name == 'a';
@@ -130,7 +132,7 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
     return x;
 }
 
-/* Starts the copies of the next K tile, of which `left` elements of K are left; those beyond are 0. */
+/* Starts the copies of the next K tile; `left` elements of K are left, and those beyond are 0. */
 static void load_tile(operand *x, val left, val stage)
 {
     val to = add(x->to, mul(stage, x->stage_bytes)), valid = imm_as(U32, 0);
@@ -142,7 +144,7 @@ static void load_tile(operand *x, val left, val stage)
     assign(x->at, add(x->at, x->advance));
 }
 
-/* What a thread multiplies at one element of K; the next one's are loaded meanwhile. */
+/* The factors of a thread at one element of K; the next ones are loaded meanwhile. */
 typedef struct fragments {
     tensor rA, rB; // ((QUAD,QUADS))
 } fragments;
@@ -160,8 +162,8 @@ static void load_fragments(const fragments *f, const operand *A, const operand *
 }
 
 /*
- * Along the longer side of the block, in the shorter one to and fro: every multiplication shares an operand with the one before, which
- * then needs no bank. bench/notes/gemm.md has other orders.
+ * Along the longer side of the block, to and fro in the shorter one: each FMA shares an operand with the one before,
+ * which then needs no bank. bench/notes/gemm.md has other orders.
  */
 static void multiply(const gemm_fma_config *cfg, const fragments *f, tensor acc)
 {
@@ -180,12 +182,12 @@ static val stage_after(const gemm_fma_config *cfg, val stage)
 }
 
 /*
- * acc = A tile * B tile over all of K. The first elements of a K tile are loaded while the last ones of the tile before are
- * multiplied: for that the copies are waited for, and then no warp reads the tile before it any more.
+ * acc = A tile * B tile over all of K. The first factors of a K tile are loaded while the last ones of the tile before
+ * are multiplied, after a wait for its copies; by then no warp reads the tile before.
  */
 static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, tensor acc)
 {
-    val left = variable(I32, convert(I32, k)); // elements of K that are not asked for
+    val left = variable(I32, convert(I32, k)); // elements of K whose copies are not started
     val depth = imm_as(I32, cfg->depth), k_tiles = convert(U32, div(add(k, imm64(cfg->depth - 1)), imm64(cfg->depth)));
     val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 1)); // stages
     const fragments f[2] = { describe_fragments(cfg), describe_fragments(cfg) };
@@ -196,7 +198,7 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
         assign(left, sub(left, depth));
     }
     cp_async_wait(cfg->stages - 2);
-    cta_sync(); // tile 0 is here
+    cta_sync(); // tile 0 has arrived
     load_fragments(&f[0], A, B, 0, ready);
     LOOP(kt, k_tiles) {
         (void)kt;
@@ -232,7 +234,7 @@ static val load_vector(val address, val i)
     return at(gmem_tensor(add(address, bytes_of(i)), F32, compact(leaf(1))), 0);
 }
 
-/* Where rows of D are whole quads: one of them, of a gated product with that of the last columns. */
+/* Where rows of D are whole quads: finishes and stores one, of a gated product with that of the last columns. */
 static void store_quad(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val row, val col, const val *products,
                        const val *ups)
 {
@@ -314,7 +316,7 @@ static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val t
     store_block(cfg, p, row, col, acc);
 }
 
-/* The same where rows are dealt out to groups; there may be fewer tiles than CTAs. */
+/* The same where rows are in groups; there may be fewer tiles than CTAs. */
 static void compute_tile_of_group(const gemm_fma_config *cfg, const gemm_values *all, val tile, val col)
 {
     val group = gemm_find_group(all, gemm_fma_threads(cfg), cfg->tile_m, &tile);

@@ -25,7 +25,7 @@ typedef struct gemm_fma_config {
 int gemm_fma_threads(const gemm_fma_config *config);
 
 enum {
-    GEMM_FMA_QUAD = 4,    // elements of a load from shared memory; by it rows there are longer than they need
+    GEMM_FMA_QUAD = 4,    // elements of a load from shared memory, and the padding of rows there
     GEMM_FMA_LANES_M = 4, // threads of a warp along M
     GEMM_FMA_LANES_N = 8,
     GEMM_FMA_COPIES = 32, // of an operand, by a thread, a stage: their addresses stay in registers
@@ -33,7 +33,7 @@ enum {
 
 void gemm_fma(const void *config, int kernel);
 
-/* turned: fma behind a second kernel, which transposes K-major operands, those of a whole batch, into the workspace */
+/* turned: fma after a kernel that transposes K-major operands, of a whole batch, into the workspace */
 
 #define GEMM_TURNED_PARAMS(X, owner) GEMM_PARAMS(X, owner) GEMM_REPITCH_PARAMS(X, owner)
 

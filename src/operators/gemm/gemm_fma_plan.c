@@ -5,9 +5,9 @@
 #include "operators/gemm/gemm_fma.h"
 #include "operators/gemm/gemm_plan.h"
 
-enum { THREADS_PER_SM = 1024 }; // with fewer than 64 registers each a block does not fit
+enum { THREADS_PER_SM = 1024 }; // with fewer than 64 registers a thread, a block does not fit
 
-/* Tiles of D of all products; of groups as many as there may be, for each ends inside a tile. */
+/* Tiles of D of all products; of groups the most possible, as each may end inside a tile. */
 static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_fma_config *c)
 {
     const int64_t along_m = gemm_groups_of_m(d) ? d->m / c->tile_m + min_i64(d->m, d->groups)
@@ -26,7 +26,7 @@ static int vector_of(const ckl_gemm_desc *d)
     return vec;
 }
 
-/* Are rows of the matrices that the epilogue reads and writes whole quads? */
+/* Are rows of the epilogue's matrices whole quads? */
 static bool is_whole(const ckl_gemm_desc *d)
 {
     const bool x = d->preactivation || gemm_is_backward((choice)d->activation);
@@ -121,7 +121,7 @@ static ckl_status check_alignment(const char *who, const ckl_gemm_desc *d, const
                                   const ckl_gemm_args *x)
 {
     const choice layout = (choice)d->layout;
-    if (d->pointers) // the caller's word
+    if (d->pointers) // aligned by contract
         return CKL_OK;
     if (!PLAN_ALIGNED(4 * c->vec, gemm_k_major(layout, 'a') ? NULL : x->a, gemm_k_major(layout, 'b') ? NULL : x->b))
         FAIL(CKL_INVALID, "gemm %s: a=%p or b=%p is not aligned to %d bytes; config='vec=1' takes any alignment", who,
@@ -149,7 +149,7 @@ const implementation gemm_fma_implementation = {
     .params = &gemm_param_list,
 };
 
-/* turned: the same of M- and N-major operands, where four rows come in a copy; those that are K-major are transposed first */
+/* turned: the same on M- and N-major operands, with four rows a copy; K-major ones are transposed first */
 
 static ckl_gemm_desc turned_desc(const ckl_gemm_desc *d)
 {

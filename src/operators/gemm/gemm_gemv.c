@@ -1,14 +1,14 @@
 /*
- * gemm_gemv.c - a few rows of A or of B, which meet all rows of the other one: memory speed without tensor cores, from sm_80 on.
+ * gemm_gemv.c - a few rows of A or B times all rows of the other: memory speed without tensor cores, from sm_80 on.
  *
- * A CTA has some rows of the long operand. Its warps share out K, a vector of 16 bytes for each lane; sums are f32.
+ * A CTA has some rows of the long operand. Its warps take K in turn, a vector of 16 bytes a lane; sums are f32.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
 enum { LANES = 32, VECTOR_BYTES = 16, ROWS_MAX = 8 };
 
-/* Rows of an operand, from one on; beyond the last one it stands for the others. */
+/* Rows of an operand from `first` on; past the end the last one is read again. */
 typedef struct gemv_rows {
     int count;
     val address[ROWS_MAX];
@@ -45,7 +45,7 @@ static void load_rows(const gemv_kernel *k, const gemv_rows *rows, val offset, t
     }
 }
 
-/* sums += the products of K's elements that this thread has: (MANY,FEW). */
+/* sums += the products of this thread's elements of K: (MANY,FEW). */
 static void multiply(const gemv_kernel *k, tensor sums)
 {
     const int bytes = (int)ckl_dtype_bytes(k->cfg->epilogue.ab);
@@ -62,7 +62,7 @@ static void multiply(const gemv_kernel *k, tensor sums)
     }
 }
 
-/* Over the lanes of each warp, then over warps in shared memory, in their order. */
+/* Adds over the lanes of each warp; shares the results in shared memory, to be added in the order of warps. */
 static tensor share_sums(const gemv_kernel *k, tensor sums)
 {
     const int count = k->many.count * k->few.count;

@@ -1,13 +1,13 @@
 /*
- * gemm_groups.c - the group of a tile where rows are dealt out by offsets, for kernels whose CTAs have a tile each: all threads count
- * the tiles of as many groups at once.
+ * gemm_groups.c - the group of a tile where offsets divide rows into groups, for kernels whose CTAs have a tile each:
+ * each thread counts the tiles of one group at a time.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
 enum { LANES = 32 };
 
-/* Tiles of group g; of those beyond the last none. */
+/* Tiles of group g; 0 beyond the last group. */
 static val tiles_of(const gemm_values *all, val g, int rows_of_tile)
 {
     val there = min(g, sub(all->groups, imm(1)));

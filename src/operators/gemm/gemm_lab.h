@@ -9,11 +9,11 @@ enum { GEMM_LINE_GROUPS_MAX = 1024 };
 
 typedef struct gemm_problem {
     ckl_gemm_desc desc;
-    bool c; // there is a C even if beta is 0
+    bool c; // has a C even if beta is 0
     float alpha, beta;
     quoted sizes;
     int64_t offsets[GEMM_LINE_GROUPS_MAX + 1];      // by sizes
-    int32_t host_offsets[GEMM_LINE_GROUPS_MAX + 1]; // the same, or of about as many rows each
+    int32_t host_offsets[GEMM_LINE_GROUPS_MAX + 1]; // the same, or groups of about equal size
 } gemm_problem;
 
 /* The definition (gemm_ref.c), as operator_test wants it. */

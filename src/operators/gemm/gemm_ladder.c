@@ -1,6 +1,6 @@
 /*
- * gemm_ladder.c - steps of the ladder (docs/gemm-ladder.md) that no plan chooses: K-major A and B, and one CTA for a tile of D,
- * which it stores from registers.
+ * gemm_ladder.c - steps of the ladder (docs/gemm-ladder.md) that no plan chooses: A and B are K-major; a CTA has one
+ * tile of D, and stores it from registers.
  *
  *   blocked     tiles in shared memory, multiply-adds of a 4 x 4 block by each thread
  *   wgmma       tensor cores that read shared memory themselves; the ring is filled by cp.async
@@ -94,7 +94,7 @@ void gemm_blocked(const void *config, int kernel)
 
 enum { SIDES = GEMM_RUNG_TILE, WARPGROUPS = 2, ROWS = SIDES / WARPGROUPS, RUNG_THREADS = 128 * WARPGROUPS };
 
-/* One operand's tiles along K, and the ring that they come through. */
+/* An operand's tiles along K, and the ring that they go through. */
 typedef struct rung_operand {
     tensor sX; // (TILE,BK,STAGES)
     tma_copy tma;
@@ -114,7 +114,7 @@ typedef struct rung_kernel {
     val k_tiles;
 } rung_kernel;
 
-/* A thread's part of the copies of all K tiles, 16 bytes at a time. */
+/* A thread's copies of all K tiles, 16 bytes each. */
 static void describe_copies(const rung_kernel *k, rung_operand *x, tensor gX)
 {
     const int vec = 16 / (int)ckl_dtype_bytes(k->e.ab), across = k->depth / vec;
@@ -141,7 +141,7 @@ static rung_operand describe_operand(const rung_kernel *k, const char *name, ten
     return x;
 }
 
-/* Asks for K tile `tile`: every thread for its part, or one thread for all of it. */
+/* Starts loading K tile `tile`: every thread its share, or one thread all of it. */
 static void load(const rung_kernel *k, val tile, val stage)
 {
     const rung_operand *const both[] = { &k->A, &k->B };
@@ -161,7 +161,7 @@ static void load(const rung_kernel *k, val tile, val stage)
     }
 }
 
-/* The oldest K tile is here, for wgmma; and all threads are done with the one before it. */
+/* Waits until the oldest K tile has arrived, visible to wgmma, and all threads are done with the one before. */
 static void wait_for(const rung_kernel *k, const pipeline_state *at)
 {
     if (k->tma)

@@ -15,7 +15,7 @@ static const field fields[] = {
     FIELD_ROW(gemm_problem, quoted, sizes, "", "", "rows of each group: 0,1,300; not given: about as many each") //
 };
 
-/* Rows of the groups, m in all, make groups and offsets. */
+/* Sets groups and offsets by the rows of each group, m in all. */
 static ckl_status read_sizes(gemm_problem *p)
 {
     int64_t count = 0, size;
@@ -37,7 +37,7 @@ static ckl_status read_sizes(gemm_problem *p)
     return CKL_OK;
 }
 
-/* As a call takes them, without sizes about as many for each. */
+/* Offsets as a call takes them; without sizes groups are about equal. */
 static void deal_out_on_host(gemm_problem *p)
 {
     const int64_t groups = p->desc.groups, dealt = p->desc.groups_of == CKL_GEMM_GROUPS_OF_K ? p->desc.k : p->desc.m;

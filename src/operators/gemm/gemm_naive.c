@@ -15,7 +15,7 @@ static val address_of(gemm_epilogue e, char matrix, const gemm_values *p, val i,
     return add(is_a ? p->a : p->b, convert(U64, mul(element, imm((int)ckl_dtype_bytes(gemm_type_of(&e, matrix))))));
 }
 
-/* Number l of two in a byte, the first in its low bits. */
+/* 4-bit integer l of the two in a byte, low bits first. */
 static val nibble_of(val byte, val l)
 {
     val shift = mul(bit_and(convert(U32, l), imm(1)), imm(4));
@@ -23,7 +23,7 @@ static val nibble_of(val byte, val l)
     return convert(F32, sub(convert(I32, bits), imm_as(I32, GEMM_NIBBLE_ZERO)));
 }
 
-/* An element of A or B as it is multiplied: of tf32 without the low bits of its fraction, of i8 as an integer. */
+/* An element of A or B as a factor: tf32 without the low bits of its fraction, i8 as an integer. */
 static val factor(gemm_epilogue e, char matrix, val address, val l)
 {
     const ckl_dtype type = gemm_type_of(&e, matrix);
@@ -34,7 +34,7 @@ static val factor(gemm_epilogue e, char matrix, val address, val l)
     if (type == CKL_U8)
         return nibble_of(x, l);
     if (type == CKL_I8) {
-        val whole = convert(I32, bitcast(CKL_I16, x)); // as it was loaded: with its sign
+        val whole = convert(I32, bitcast(CKL_I16, x)); // sign-extended, as it was loaded
         return e.ab == CKL_I8 ? whole : convert(F32, whole);
     }
     if (e.math == CKL_GEMM_TF32)
@@ -42,7 +42,7 @@ static val factor(gemm_epilogue e, char matrix, val address, val l)
     return convert(F32, x);
 }
 
-/* The group of row i: the last one that begins at it or before. */
+/* The group of row i: the last one that begins at or before it. */
 static val group_of_row(const gemm_values *all, val i)
 {
     val group = variable(U32, imm(0));
@@ -51,25 +51,25 @@ static val group_of_row(const gemm_values *all, val i)
     return group;
 }
 
-/* Element (i,j) of D; A has so many rows, of which p may have a part. */
+/* Element (i,j) of D; A has so many rows, p's may be fewer. */
 static void compute_element(const gemm_naive_config *cfg, const gemm_values *p, val i, val j, val rows)
 {
     const gemm_epilogue e = cfg->epilogue;
     ir_type sums = e.ab == CKL_I8 ? I32 : F32;
     val sum = variable(sums, convert(sums, imm(0))), up = variable(sums, convert(sums, imm(0)));
     const bool scaled = gemm_has_block_scales(e.scale_b);
-    val part = scaled ? variable(F32, immf(0)) : sum; // of a block of K
+    val partial = scaled ? variable(F32, immf(0)) : sum; // of a block of K
     LOOP(l, p->k) {
         val a = factor(e, 'a', address_of(e, 'a', p, i, l), l);
         val b = factor(e, 'b', address_of(e, 'b', p, j, l), l);
         if (scaled) {
-            assign(part, fma(a, b, part));
+            assign(partial, fma(a, b, partial));
             val next = add(l, imm_as(l.type, 1));
             IF(logical_or(eq(rem(next, imm(gemm_block_k(&e))), imm_as(l.type, 0)), eq(next, convert(l.type, p->k)))) {
                 val block = div(l, imm(gemm_block_k(&e))), scale_a = gemm_block_scale(e, 'a', p, i, rows, block);
                 val scale_b = gemm_block_scale(e, 'b', p, j, p->n, block);
-                assign(sum, fma(part, mul(scale_a, scale_b), sum));
-                assign(part, immf(0));
+                assign(sum, fma(partial, mul(scale_a, scale_b), sum));
+                assign(partial, immf(0));
             }
         } else
             assign(sum, sums == F32 ? fma(a, b, sum) : add(mul(a, b), sum));

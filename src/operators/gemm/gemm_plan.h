@@ -14,8 +14,8 @@ extern const implementation gemm_blocked_implementation, gemm_mma_implementation
     gemm_tma_implementation, gemm_specialised_implementation;
 
 /*
- * May a config of the Hopper kernel compute a problem here? And its launch, as kernel 0 of a plan, where TMA can load A and B,
- * whose rows have k elements: desc->k, or those of all slices of K.
+ * May a config of the Hopper kernel compute a problem here? And its launch, as kernel 0 of a plan, where TMA can load A
+ * and B. Their rows have k elements: desc->k, or those of all slices of K.
  */
 ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *config, const ckl_gemm_desc *desc, int64_t k,
@@ -31,20 +31,20 @@ float gemm_beta_of(const ckl_gemm_desc *d, const ckl_gemm_args *x);
 /* Parameters of the kernels that address memory themselves. */
 gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x);
 
-/* A config computes this problem: the same types, the same epilogue. */
+/* Does a config compute this problem: the same types, the same epilogue? */
 ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have);
 
-/* A config of a kernel that addresses memory itself knows of groups where there are some; the one that does. */
+/* Is a config's `grouped` that of the problem? Of kernels that address memory themselves. */
 ckl_status gemm_check_grouped(const char *who, const ckl_gemm_desc *d, int grouped);
 int gemm_grouped_of(const ckl_gemm_desc *d);
 
-/* Lists of rows, and arrays of pointers, are not for every kernel. */
+/* Refuses lists of rows and arrays of pointers, which some kernels do not take. */
 ckl_status gemm_check_in_order(const char *who, const ckl_gemm_desc *d);
 
-/* Integers are no operands of the tensor cores beside floats. */
+/* Refuses integers beside floats, which tensor cores do not take. */
 ckl_status gemm_check_same_types(const char *who, const ckl_gemm_desc *d);
 
-/* Do rows, and matrices of a batch, all start at multiples of so many bytes if the first one does? */
+/* Do all rows, and matrices of a batch, start at multiples of `bytes` if the first does? */
 bool gemm_rows_aligned(const ckl_gemm_desc *d, char matrix, int bytes);
 
 /* The longest vector, of 16 bytes at most, along K in which A and B can be read where they are K-major, in elements. */

@@ -1,4 +1,4 @@
-/* gemm_ref.c - the definition of gemm in double: its operands, D, how far results may be from it, and its work. */
+/* gemm_ref.c - the definition of gemm in double: its operands, D, error bounds, and its work. */
 #include "operators/gemm/gemm_lab.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ enum {
     OPERANDS
 };
 
-/* What arrays of pointers point to: operands behind those of the call. */
+/* What arrays of pointers point to: operands after those of the call. */
 static const struct {
     int array, matrix;
     const char *name;
@@ -70,16 +70,21 @@ static void add_pointed(const ckl_gemm_desc *d, operand *all)
     }
 }
 
-enum { OUTPUT_X = 1, OUTPUT_AMAX = 1, OUTPUT_BIAS_GRADIENT = 1, UNSCALED_D }; // behind D, one of them; what amax is of
+enum {
+    OUTPUT_X = 1,
+    OUTPUT_AMAX = 1,
+    OUTPUT_BIAS_GRADIENT = 1,
+    UNSCALED_D
+}; // after D, one of them; what amax is taken of
 
-/* Where the host deals out rows the call gets these numbers themselves. */
+/* Where the host has the offsets the call gets the numbers themselves. */
 static void give_host_offsets(const gemm_problem *p, operand *offsets)
 {
     if (p->desc.host_offsets)
         *offsets = (operand){ .name = offsets->name, .value = p->host_offsets };
 }
 
-/* Sums of products stay in f32, before alpha and beta, and products of two of them. */
+/* Sums of products stay within f32, before alpha and beta, and so do products of two of them. */
 int gemm_operands(const void *problem, operand *all)
 {
     const gemm_problem *p = problem;
@@ -128,7 +133,7 @@ static double normal_cdf(double x)
     return erfc(-x * 0.7071067811865476) / 2;
 }
 
-enum { FAR = 30 }; // from where on activations are 0 or x, and their derivatives 0 or 1
+enum { FAR = 30 }; // beyond it activations are 0 or x, and their derivatives 0 or 1
 
 static double activate(ckl_activation activation, double x)
 {
@@ -172,20 +177,23 @@ static double slope(choice activation)
     return activation == CKL_ACTIVATION_IDENTITY || activation == CKL_ACTIVATION_RELU ? 1 : 1.13;
 }
 
-enum { LANES = 8 }; // partial sums side by side, which compilers make vectors of
+enum { LANES = 8 }; // partial sums side by side, which compilers vectorise
 
-/* NOTE: the tensor core aligns products by the exponents of their factors, and that of a subnormal is the smallest one. */
+/* NOTE: the tensor core aligns products by the exponents of their factors; a subnormal has the smallest one. */
 static double aligned(double x, double smallest)
 {
     return (x > 0) & (x < smallest) ? smallest : x;
 }
 
-/* As what the smallest factors of A and of B are aligned, and how much larger those of B are than what they stand for. */
+/*
+ * The sizes at which the smallest factors of A and of B are aligned, and how much larger B's are than the numbers they
+ * stand for.
+ */
 typedef struct alignment {
     double a, b, raised;
 } alignment;
 
-/* Of f16, integers of 4 bits are multiplied as subnormals in units of 2^-24, each raised by 8. */
+/* With f16, integers of 4 bits are multiplied as subnormals in units of 2^-24, each raised by 8. */
 static bool has_subnormal_weights(const ckl_gemm_desc *d)
 {
     return d->a == CKL_F16 && d->b == CKL_U8;
@@ -193,7 +201,7 @@ static bool has_subnormal_weights(const ckl_gemm_desc *d)
 
 static alignment alignment_of(const ckl_gemm_desc *d)
 {
-    const double rests = d->math == CKL_GEMM_F32X3 ? 0x1p16 : 1; // which lose bits where they are subnormal
+    const double rests = d->math == CKL_GEMM_F32X3 ? 0x1p16 : 1; // rests lose bits where they are subnormal
     const double smallest = dtype_tiny(d->a) / dtype_epsilon(d->a) * rests;
     if (has_subnormal_weights(d))
         return (alignment){ smallest, 0x1p10, GEMM_NIBBLE_ZERO };
@@ -215,7 +223,7 @@ WIDE static void products(const double *a, const double *b, int64_t k, alignment
     *magnitude = ((t[0] + t[4]) + (t[2] + t[6])) + ((t[1] + t[5]) + (t[3] + t[7]));
 }
 
-/* The scale of row i of A, of so many, or of column i of B, for a block of K. */
+/* The scale of row i of A or of column i of B for a block of K. */
 static double block_scale(const ckl_gemm_desc *d, ckl_gemm_scale how, const void *scales, int64_t first, int64_t i,
                           int64_t extent, int64_t block)
 {
@@ -226,7 +234,7 @@ static double block_scale(const ckl_gemm_desc *d, ckl_gemm_scale how, const void
                       first + (how == CKL_GEMM_SCALE_BLOCK ? block * extent + i : i / GEMM_BLOCK * blocks + block));
 }
 
-/* Of a group's. */
+/* The number of a group's first scale. */
 static int64_t first_scale_of_B(const ckl_gemm_desc *d, int64_t group)
 {
     const int64_t blocks = ceil_div(d->k, d->block_k);
@@ -260,7 +268,7 @@ static int64_t group_of(const ckl_gemm_desc *d, const int32_t *offsets, int64_t 
     return group;
 }
 
-/* Row i of A, or column i of B, of a product of the batch, or of a group: k of them. */
+/* The k elements of row i of A, or column i of B, of a product of the batch or of a group. */
 static void read_factors(const ckl_gemm_desc *d, char matrix, const void *array, int64_t product, int64_t i,
                          double *out)
 {
@@ -279,7 +287,7 @@ static void read_factors(const ckl_gemm_desc *d, char matrix, const void *array,
             out[l] = 0;
 }
 
-/* Of groups of K only what is the group's stays. */
+/* Clears what is not the group's, of groups of K. */
 static void keep_group(const ckl_gemm_desc *d, const int32_t *offsets, int64_t group, double *x)
 {
     for (int64_t l = 0; l < d->k && gemm_groups_of_k(d); l++)
@@ -317,19 +325,19 @@ static double scalar(ckl_gemm_scale how, const void *array, int64_t i)
 
 static const double TINY = 0x1p-100; // what is less may be 0 in f32
 
-/* How far a kernel's sum may be from the definition's, beside its own magnitude. */
+/* The relative error of a kernel's sum that its magnitude does not cover. */
 static double relative_of(const gemm_problem *p)
 {
     return fmax(0x1p-20, 4 * sqrt(gemm_terms(p)) * 0x1p-24 + gemm_approximation(p));
 }
 
-/* May x, a sum of that magnitude, be 0 in f32, or have another sign, and is y infinite there? */
+/* Is y infinite where x, a sum of that magnitude, may be 0 or of another sign in f32? */
 static bool is_lost(const gemm_problem *p, double x, double magnitude, double y)
 {
     return (fabs(x) < TINY || (isfinite(x) && fabs(x) <= relative_of(p) * magnitude)) && fabs(y) > 0x1p126;
 }
 
-/* A factor that is infinite meets a sum that is 0 in f32, perhaps, by itself or with the factors that are finite. */
+/* May an infinite factor meet a 0 in f32: the sum, or the sum times the finite factors? */
 static bool meets_zero(const gemm_problem *p, const double factors[3], double sum, double magnitude)
 {
     double finite = 1;
@@ -341,7 +349,10 @@ static bool meets_zero(const gemm_problem *p, const double factors[3], double su
     return infinite && is_lost(p, sum * finite, magnitude * fabs(finite), INFINITY);
 }
 
-/* G and its magnitude of a sum of products, of element (row,j) of a product of the batch; at[3] is the group, at[4] the row of D. */
+/*
+ * G and its magnitude, from the sum of products, of element (row,j) of a product of the batch; at[3] is the group,
+ * at[4] the row of D.
+ */
 static void finish(const gemm_problem *p, void *const *host, const int64_t at[5], double *sum, double *magnitude)
 {
     const ckl_gemm_desc *d = &p->desc;
@@ -444,7 +455,7 @@ static void reference_of(const gemm_problem *p, void *const *host, reference_sli
     free(a);
 }
 
-/* The largest |D| before its scale, and what was there. */
+/* The largest |D| before its scale, and the number that was there. */
 static void reference_amax(const gemm_problem *p, void *const *host, reference_slice out)
 {
     gemm_problem plain = *p;
@@ -471,7 +482,7 @@ static void reference_amax(const gemm_problem *p, void *const *host, reference_s
     free(values);
 }
 
-/* As D's type, or that of A or B, holds it; and how far a stored number, as this one rounded, may be from it, beside its own magnitude. */
+/* Adds a stored number, rounded to the type of D, A or B, with the error of its rounding beside its own magnitude. */
 static void add_stored(const gemm_problem *p, double value, double magnitude, reference_slice *out)
 {
     const ckl_dtype type = p->desc.d;
@@ -484,7 +495,7 @@ static void add_stored(const gemm_problem *p, double value, double magnitude, re
         open ? REFERENCE_OPEN : out->magnitude[0] + magnitude + fabs(value) * (1 + dtype_epsilon(type) / relative);
 }
 
-/* Rows of D from one on to another, columns alike. */
+/* Sums of D over a range of rows and of columns. */
 static void reference_sums_of_D(const gemm_problem *p, void *const *host, const int64_t rows[2], const int64_t cols[2],
                                 reference_slice *out)
 {
@@ -543,7 +554,7 @@ static void reference_any(const gemm_problem *p, void *const *host, reference_sl
         reference_of(p, host, out);
 }
 
-/* Matrices that pointers point to are as good as those of a batch. */
+/* The reference of matrices named by pointers, as those of a batch. */
 static void reference_pointed(const gemm_problem *p, void *const *host, reference_slice out)
 {
     gemm_problem batch = *p;
@@ -556,7 +567,7 @@ static void reference_pointed(const gemm_problem *p, void *const *host, referenc
         *strides[i] = pointed_matrix(&batch.desc, i).stride;
     }
     if (p->desc.amax)
-        out.output = !out.output; // D comes behind it
+        out.output = !out.output; // D comes after it
     reference_any(&batch, matrices, out);
 }
 
@@ -570,7 +581,7 @@ void gemm_reference(const void *problem, void *const *host, reference_slice out)
     (p->desc.pointers ? reference_pointed : reference_any)(p, known, out);
 }
 
-/* Of D, and of sums beside it. */
+/* The terms of an element of D, and of sums beside it. */
 double gemm_terms(const void *problem)
 {
     const ckl_gemm_desc *d = problem;
@@ -586,11 +597,11 @@ static bool tensor_cores_cut(const ckl_gemm_desc *d)
 }
 
 /*
- * ex2.approx and rcp.approx of activations: 2^-22 each, and the rounding of an exponent of up to 2^7. Tensor cores cut: on
- * average each product loses 2^-25 of the largest, and each sum of 16 bytes of them 2^-24, which add up where all have one
- * sign. Of 8-bit floats 32 products,
- * the sum so far and the new sum are each cut to 13 bits below the largest, in every step of 32, accurate ones over 128 of K alone. Factors of tf32 lose up to
- * 2^-10 each: our kernels cut them, others round them. In three products 2^-22 is left out, and 2^-22 of each rest is lost.
+ * ex2.approx and rcp.approx of activations: 2^-22 each, and the rounding of an exponent of up to 2^7. Tensor cores
+ * truncate: on average each product loses 2^-25 of the largest, and each sum of 16 bytes of them 2^-24, which add up
+ * where all have one sign. For 8-bit floats 32 products, the sum so far and the new sum are each truncated to 13 bits
+ * below the largest, in every step of 32; accurate sums do so within 128 of K alone. Factors of tf32 lose up to 2^-10
+ * each: our kernels truncate them, others round. Three products leave out 2^-22 and lose 2^-22 of each rest.
  */
 double gemm_approximation(const void *problem)
 {
@@ -614,8 +625,8 @@ double gemm_flops(const void *problem)
 }
 
 /*
- * Of tf32 half as many products a cycle as of 16 bits, and within the same power a little more; multiply-adds outside of the
- * tensor cores are 1/15 of them, and no power limit holds them back (bench/notes/gemm.md).
+ * tf32 has half the products a cycle of 16 bits, a little more within the same power. FMAs outside the tensor cores
+ * have 1/15, and no power limit slows them (bench/notes/gemm.md).
  */
 double gemm_matrix_rate(const void *problem)
 {

@@ -1,9 +1,11 @@
 /*
- * gemm_repitch.c - matrices that sm90 cannot take as they lie, copied to rows that start at multiples of 16 bytes, or transposed.
+ * gemm_repitch.c - copies matrices that sm90 cannot take as they lie to rows that start at multiples of 16 bytes, or
+ * transposes them.
  *
- * A thread makes 16 bytes of a few rows, each from the two aligned vectors that hold them: whole words by selecting, the bytes
- * that are left by permuting. Neighbours read the same vectors again, from L1. Where the two would reach beyond the matrix, at its
- * first and last vector, elements are copied one by one. What is transposed goes through a square tile in shared memory.
+ * A thread makes 16 bytes of a few rows, each from the two aligned vectors that hold them: selects shift by whole
+ * words, permutes by bytes. Neighbours read the same vectors again, from L1. Where the two would reach beyond the
+ * matrix, at its first and last vector, elements are copied one by one. Transposing goes through a square tile in
+ * shared memory.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_config.h"
@@ -13,18 +15,18 @@ enum { BYTES = GEMM_REPITCH_BYTES, WORDS = BYTES / 4, ROWS = GEMM_REPITCH_ROWS, 
 /* The aligned bytes that hold a vector of a row. */
 typedef struct window {
     val row;       // i64, of the source
-    val inside;    // predicate: there is such a row
-    val whole;     // predicate: and the matrix has all these bytes
+    val inside;    // predicate: the row exists
+    val whole;     // predicate: it does, and all these bytes are the matrix's
     val phase;     // bytes before the vector
     tensor rWords; // (2*WORDS) of i32
 } window;
 
-/* The copy that this CTA takes part in. */
+/* The copy that this CTA works on. */
 typedef struct repitch {
     ckl_dtype type;
     int vector; // elements
     val from_ld, from_stride, to, to_ld, rows, length;
-    val cta;       // of those of this copy
+    val cta;       // among this copy's
     val matrix;    // of the batch
     val from, end; // its addresses
     val first;     // element of the row that this thread's vector begins with
@@ -103,10 +105,10 @@ static void store_window(const repitch *k, const window *w, val to)
     }
 }
 
-/* A vector each of the rows from `row` on. */
+/* Copies a vector of each row from `row` on. */
 static void copy_rows(const repitch *k, val row)
 {
-    val all_before = add(mul(k->matrix, k->rows), row); // of all matrices, which lie one after the other there
+    val all_before = add(mul(k->matrix, k->rows), row); // of all matrices, which lie one after the other in the copy
     val from = add(k->from, bytes_of(k, add(mul(row, k->from_ld), k->first)));
     val to = add(k->to, bytes_of(k, add(mul(all_before, k->to_ld), k->first)));
     val from_pitch = bytes_of(k, k->from_ld), to_pitch = bytes_of(k, k->to_ld);
@@ -135,7 +137,7 @@ static val matrix_address(const repitch *k)
     return add(k->from, bytes_of(k, mul(k->matrix, k->from_stride)));
 }
 
-/* This thread's vector of a few rows. */
+/* Copies this thread's vector of a few rows. */
 static void copy_straight(repitch k)
 {
     val vectors = convert(U32, div(add(k.length, imm(k.vector - 1)), imm(k.vector)));
@@ -152,7 +154,7 @@ static void copy_straight(repitch k)
         copy_rows(&k, first_row);
 }
 
-/* A tile of the source into shared memory by elements, (COLS,ROWS): what is a column there is a row now. */
+/* Loads a tile of the source into shared memory by elements, transposed: (COLS,ROWS). */
 static void load_tile(const repitch *k, val row, val col, tensor sX)
 {
     enum { AT_ONCE = GEMM_REPITCH_THREADS / TILE };
@@ -169,7 +171,7 @@ static void load_tile(const repitch *k, val row, val col, tensor sX)
         set(sX, coord(along, add(start, imm(i * AT_ONCE))), x[i]);
 }
 
-/* Rows of the tile to the copy, in vectors: its rows are padded to whole ones. */
+/* Stores rows of the tile to the copy, whose rows are padded to whole vectors. */
 static void store_tile(const repitch *k, val row, val col, tensor sX)
 {
     const int across = TILE / k->vector, at_once = GEMM_REPITCH_THREADS / across;
@@ -186,7 +188,7 @@ static void store_tile(const repitch *k, val row, val col, tensor sX)
     }
 }
 
-/* A tile of a matrix. */
+/* Transposes a tile of a matrix. */
 static void copy_turned(repitch k, tensor sX)
 {
     val across = convert(U32, div(add(k.length, imm(TILE - 1)), imm(TILE)));
@@ -229,7 +231,7 @@ void gemm_repitch(const gemm_sm90_config *cfg)
         k.list_rows = p.list_rows;
         k.listed = logical_not(other);
     }
-    if (ckl_dtype_bytes(type) == 2) { // is never transposed
+    if (ckl_dtype_bytes(type) == 2) { // never transposed
         copy_straight(k);
         return;
     }

@@ -62,10 +62,10 @@ const implementation gemm_naive_implementation = {
 
 enum {
     F8_VEC_MAX = 8,  // elements that are converted at once
-    SCALED_TILE = 64 // rows and columns whose sums of blocks find room in registers beside those of all of K
+    SCALED_TILE = 64 // rows and columns whose sums of blocks fit the registers beside those of all of K
 };
 
-/* Tiles of D of all products; of groups as many as there may be, for each ends inside a tile. */
+/* Tiles of D of all products; of groups the most possible, as each may end inside a tile. */
 static int64_t tiles_of(const ckl_gemm_desc *d, int tile_m, int tile_n)
 {
     const int64_t along_m =
@@ -73,7 +73,7 @@ static int64_t tiles_of(const ckl_gemm_desc *d, int tile_m, int tile_n)
     return along_m * ceil_div(d->gated ? 2 * d->n : d->n, tile_n);
 }
 
-/* Elements of a copy. Those that come through registers are whole ones: rows of 8-bit floats end where they do. */
+/* Elements of a copy. Copies through registers must be whole: rows of 8-bit floats end with a copy. */
 static int vector_of(const ckl_gemm_desc *d)
 {
     int vec = gemm_vector_of(d);
@@ -95,7 +95,7 @@ static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, 
     if (c->vec * (int)ckl_dtype_bytes(d->a) < 4) // what cp.async does not copy
         c->vec = 1;
     if (d->math == CKL_GEMM_F32X3)
-        c->tile_n = 64; // two parts of each operand beside 128 sums of a thread would spill
+        c->tile_n = 64; // numbers and rests of both operands beside 128 sums of a thread would spill
     return CKL_OK;
 }
 
@@ -137,7 +137,7 @@ static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_strea
     const gemm_tiled_config *c = plan->config;
     int bytes = c->vec * (int)ckl_dtype_bytes(d->a);
     const choice layout = (choice)d->layout;
-    if (!d->pointers && // else the caller's word
+    if (!d->pointers && // those of pointers are aligned by contract
         !PLAN_ALIGNED(bytes, gemm_k_major(layout, 'a') ? x->a : NULL, gemm_k_major(layout, 'b') ? x->b : NULL))
         FAIL(CKL_INVALID, "gemm tiled: a=%p or b=%p is not aligned to %d bytes; config='vec=1' takes any alignment",
              x->a, x->b, bytes);

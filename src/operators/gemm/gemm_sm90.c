@@ -3,10 +3,10 @@
  *
  *   warpgroup 0       producer: one thread keeps a ring of (A,B) tiles full by TMA
  *   warpgroups 1..    consumers: wgmma from shared memory into registers; the epilogue goes through staging buffers and TMA stores
- *   a cluster         CTAs side by side share operand tiles, or CTAs share out the K of a tile
+ *   a cluster         CTAs share operand tiles, or split K of a tile
  *
- * Consumers either split each tile along M (cooperative) or take tiles in turn (ping-pong: one's epilogue runs under the other's
- * mainloop).
+ * Consumers either split each tile along M (cooperative) or take tiles in turn (ping-pong: one's epilogue overlaps the
+ * other's mainloop).
  */
 #include "operators/gemm/gemm_sm90.h"
 
@@ -25,7 +25,7 @@ static role_registers registers_of(const gemm_sm90_config *c)
                                                                                          : (role_registers){ 40, 232 };
 }
 
-/* One thread makes the barriers; the cluster waits for it, because peers signal them too. */
+/* One thread makes the barriers; the cluster waits, because peers signal them too. */
 static void initialise(const sm90_kernel *k)
 {
     IF(eq(thread(), imm(0))) {
@@ -48,8 +48,8 @@ static void initialise(const sm90_kernel *k)
 }
 
 /*
- * Thread t of a consumer frees the stages of CTA t of those that share operands, if that CTA loads for this one. Of stages with
- * scales, which every warp reads, lane t of each warp.
+ * Thread t of a consumer releases stages to CTA t of those that share operands, if that CTA loads for this one. Stages
+ * with scales, which every warp reads, are released by lane t of each warp.
  */
 static void describe_release(const sm90_kernel *k, consumer_role *c)
 {
@@ -83,7 +83,7 @@ static consumer_role describe_consumer(const sm90_kernel *k)
         c.partials[i] = fragment_C(&c.mma, gemm_sm90_partial_rows(cfg), cfg->tile_n);
         fill(c.partials[i], immf(0));
     }
-    fill(c.acc, convert(c.acc.dtype, imm(0))); // once: the first wgmma of a tile ignores them
+    fill(c.acc, convert(c.acc.dtype, imm(0))); // once; the first wgmma of a tile ignores the sums
     c.sD = slice(k->sD, _, _, _, c.index);
     c.scalars = gemm_load_scalars(k->epilogue, GEMM_SCALAR_SOURCES(&k->p));
     for (int v = 0; v < GEMM_VECTORS; v++)
@@ -100,7 +100,7 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     return c;
 }
 
-/* Of a split tile it is a slice of the columns, in the CTAs that have one. */
+/* Of a split tile this is the CTA's slice of the columns, if it finishes one. */
 tile_place gemm_sm90_own_tile(const sm90_kernel *k, const consumer_role *c, val tile)
 {
     tile_place at = gemm_sm90_tile(k, tile);
@@ -119,7 +119,7 @@ static void consume_tile(const sm90_kernel *k, consumer_role *c, val tile, pipel
         gemm_sm90_epilogue(k, c, &at, &vectors);
         return;
     }
-    gemm_sm90_parts_sum(k, c);
+    gemm_sm90_add_split(k, c);
     IF(lt(k->rank_k, imm(k->size.finishers)))
         gemm_sm90_epilogue(k, c, &at, &vectors);
 }
@@ -129,7 +129,7 @@ static void consumer(const sm90_kernel *k)
     const gemm_sm90_config *cfg = k->cfg;
     consumer_role c = describe_consumer(k);
     pipeline_state stage = consumer_state(&k->ring);
-    int sharers = cfg->pingpong ? 2 : 1; // consumers among which this CTA's tiles are dealt out
+    int sharers = cfg->pingpong ? 2 : 1; // consumers that take this CTA's tiles in turn
     val first = k->first_tile, step = mul(k->clusters, imm(sharers));
     if (cfg->pingpong) {
         first = add(first, mul(c.index, k->clusters));

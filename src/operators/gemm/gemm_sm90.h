@@ -1,8 +1,8 @@
 /*
- * gemm_sm90.h - what the parts of the Hopper kernel share: a file each for tiles, producer, mainloop, split of K and epilogue.
+ * gemm_sm90.h - what the files of the Hopper kernel share: tiles, producer, mainloop, split of K, epilogue.
  *
- * The kernel multiplies A (M,K) by B (N,K) in tiles of (M,N). These are the problem's A and B, or, with swap=1, its B and A:
- * then a tile is one of D^T, and only the epilogue knows.
+ * The kernel multiplies A (M,K) by B (N,K) in tiles of (M,N). These are the problem's A and B or, with swap=1, its B
+ * and A: then a tile is one of D^T, which only the epilogue knows.
  */
 #ifndef CKL_GEMM_SM90_H
 #define CKL_GEMM_SM90_H
@@ -19,12 +19,12 @@ enum {
     BARRIER_CLEARED = 4,  // groups of K, without ping-pong: all consumers have cleared what is not the group's
 };
 
-/* Where a tile begins, in elements of A*B, and of which of the batch, or group, it is. */
+/* Where a tile begins, in elements of A*B, and its product of the batch, or group. */
 typedef struct tile_place {
     val number; // among all tiles
     val row, col, batch;
     val end;              // of groups: the first row of D that is not the group's
-    val k_first, k_count; // of groups of K: its first number of K, and how many it has
+    val k_first, k_count; // of groups of K: its first element of K, and how many
 } tile_place;
 
 /* Everything the roles share. */
@@ -42,9 +42,9 @@ typedef struct sm90_kernel {
     tensor sScales[2];             // (LENGTH,BOXES,STAGES) f32, of rows and of columns
     tensor sPartials;              // (2,THREADS,PAIRS,SPLIT,CONSUMERS) f32
     pipeline ring;
-    int64_t c_barriers, x_barriers; // of each consumer: a box of C has arrived; one of X
+    int64_t c_barriers, x_barriers; // of each consumer: a box of C has arrived; one of X has
     int64_t partials_arrived,
-        partials_free;     // one per consumer: the partial sums of all CTAs are here; they may be sent
+        partials_free;     // one per consumer: the partials of all CTAs have arrived; the next may be sent
     val k_first, k_tiles;  // K tiles of this CTA
     tensor sFirst, sTiles; // (GROUPS+1) i32 of groups: their first rows; the tiles along D's rows before them
     tile_schedule tiles;   // of one product
@@ -59,7 +59,7 @@ typedef struct consumer_role {
     val tid;            // 0..127
     val barrier;        // the named barrier of its threads
     val first_thread;   // predicate: the thread that issues its TMA
-    val releases, peer; // predicate: this thread frees stages; of the CTA whose empty barriers these are
+    val releases, peer; // predicate: this thread releases stages; the CTA whose empty barriers it signals
     tiled_mma mma;
     tensor acc;         // (MMA,MMA_M,MMA_N)
     tensor partials[2]; // (MMA,MMA_M,MMA_N) of 64 rows of one K tile, and of the next, where they are summed in f32
@@ -68,10 +68,10 @@ typedef struct consumer_role {
     gemm_scalars scalars;
     tensor sVectors[GEMM_VECTORS]; // (ELEMENTS)
     tensor sPartials;              // (2,THREADS,PAIRS,SPLIT)
-    val c_parity;                  // of the next phase of its barriers of C and X, where a box comes when it is wanted
-    pipeline_state buffer;         // of the next box, where they come ahead
+    val c_parity;                  // of its barriers of C and X, where boxes are not loaded ahead
+    pipeline_state buffer;         // of the next box, where they are loaded ahead
     val tile_step;                 // from one of its tiles to the next
-    val partials_parity;           // of the next phase of its barrier of partial sums
+    val partials_parity;           // of its barrier of partials
 } consumer_role;
 
 enum { MN_SPAN = GEMM_TILE_BYTES / 2 }; // elements of 16 bits of M or N in one box of an operand that is not K-major
@@ -83,12 +83,13 @@ int gemm_sm90_modes(const gemm_sm90_config *c, char operand); // of its map beyo
 void gemm_sm90_parameters(sm90_kernel *k);
 void gemm_sm90_memory(sm90_kernel *k);
 
-tensor gemm_sm90_transposed(tensor t);                     // a tile with rows and columns in each other's place
+tensor gemm_sm90_transposed(tensor t);                     // a tile with rows and columns exchanged
 tile_place gemm_sm90_tile(const sm90_kernel *k, val tile); // this CTA's, of a cluster's tile
-tile_place gemm_sm90_own_tile(const sm90_kernel *k, const consumer_role *c, val tile); // what a consumer finishes of it
-val gemm_sm90_k_tiles(const sm90_kernel *k, const tile_place *at);                     // that this CTA loads of a tile
+tile_place gemm_sm90_own_tile(const sm90_kernel *k, const consumer_role *c,
+                              val tile);                           // the share that a consumer finishes
+val gemm_sm90_k_tiles(const sm90_kernel *k, const tile_place *at); // that this CTA loads of a tile
 
-/* A matrix of the batch: its coordinates in the further modes of a map, and, of those that an array names, its address. */
+/* A matrix of the batch: its coordinates in the further modes of a map and, where an array names it, its address. */
 typedef struct outer_coordinates {
     int count;
     val at[2];
@@ -96,30 +97,33 @@ typedef struct outer_coordinates {
 outer_coordinates gemm_sm90_outer(const sm90_kernel *k, int modes, val array, val number);
 val gemm_sm90_pointer(const sm90_kernel *k, val array, val number);
 
-/* gemm_sm90_groups.c: rows of D that are dealt out to groups. scan: by all threads, once the kernel before has ended. */
+/* gemm_sm90_groups.c: rows of D in groups. scan: for all threads, once the kernel before has ended. */
 void gemm_sm90_scan_groups(sm90_kernel *k);
 void gemm_sm90_find_part_of_k(const sm90_kernel *k, tile_place *at); // of groups of K: that of number at->batch
 void gemm_sm90_clear_others(const sm90_kernel *k, const tile_place *at, val k_tile,
-                            val stage);         // what a stage has of the next group, by all consumers
+                            val stage);         // clears what a stage has of the next group, for all consumers
 val gemm_sm90_group_rows(const sm90_kernel *k); // tiles along the rows of D, of all groups
 val gemm_sm90_find_group(const sm90_kernel *k,
-                         val *tile); // of a tile among these, whose number becomes that in the group
+                         val *tile); // the group of a tile, whose number becomes that in the group
 
-/* gemm_sm90_producer.c: the warpgroup that loads; and what all threads may ask for before the kernel before has ended. */
+/*
+ * gemm_sm90_producer.c: the warpgroup that loads; and prefetches, for all threads, before the kernel before has ended.
+ */
 void gemm_sm90_producer(const sm90_kernel *k);
 void gemm_sm90_prefetch(const sm90_kernel *k);
 
-/* gemm_sm90_mainloop.c: acc = A tile * B tile over the K tiles of this CTA, and what ping-pong needs to begin. */
+/* gemm_sm90_mainloop.c: acc = A tile * B tile over the K tiles of this CTA, and the order of ping-pong. */
 tiled_mma gemm_sm90_mma(const gemm_sm90_config *config, int n); // one warpgroup's wgmma over 64 x n
 void gemm_sm90_mainloop(const sm90_kernel *k, const consumer_role *c, const tile_place *at, pipeline_state *stage);
 void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c);
 
 /*
- * gemm_sm90_scales.c: scales of blocks. parameters: their maps. load: those of a stage, by the thread that loads. begin: registers. take: those
- * of a K tile, before its stage is released. add: acc += partial * scales, of a block of 64 rows of the consumer.
+ * gemm_sm90_scales.c: scales of blocks. parameters: their maps. load: those of a stage, for the producer thread. begin:
+ * registers. take: those of a K tile, before its stage is released. add: acc += partial * scales, for a block of 64
+ * rows of the consumer.
  */
 typedef struct block_scales {
-    tensor rScales[2]; // (SCALES) of rows and of columns: for every one that a thread has, or every square
+    tensor rScales[2]; // (SCALES) of rows and of columns: one for each that a thread has, or for each square
 } block_scales;
 void gemm_sm90_scale_parameters(sm90_kernel *k);
 int gemm_sm90_scale_bytes(const sm90_kernel *k); // that TMA brings to a stage
@@ -131,11 +135,12 @@ void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor p
                           const block_scales *scales);
 
 /*
- * gemm_sm90_split.c: the partial sums of the CTAs of a cluster. init: by the thread that makes the barriers. sum: the
- * accumulators become sums over all of K in the CTAs that finish the tile; in the others they are lost. leave: before the end.
+ * gemm_sm90_split.c: the partials of the CTAs of a cluster. init: for the thread that makes the barriers. add: the
+ * accumulators become sums over all of K in the CTAs that finish the tile; in the others they are lost. leave: before
+ * the end.
  */
 void gemm_sm90_parts_init(const sm90_kernel *k);
-void gemm_sm90_parts_sum(const sm90_kernel *k, const consumer_role *c);
+void gemm_sm90_add_split(const sm90_kernel *k, const consumer_role *c);
 void gemm_sm90_parts_leave(const sm90_kernel *k, const consumer_role *c);
 
 /* C, D or X: matrices of one type and size. */
@@ -149,15 +154,16 @@ typedef struct output_matrix {
 typedef struct subtile {
     int rows, cols; // where it starts in them
     tile_place at;  // where it starts in D
-    tiled_mma mma;  // of its columns
+    tiled_mma mma;  // for its columns
     tensor acc, up; // (MMA,1,1); of gated products up is the other half of the columns
     tensor sD;      // (ROWS,COLS), as D lies
-    tensor sAcc;    // the same as the accumulators lie
+    tensor sAcc;    // the same, in the order of the accumulators
 } subtile;
 
 /*
- * gemm_sm90_ahead.c: boxes of C, or of X, on their way to the staging buffers while others are finished, over the ends of tiles. begin:
- * before the first tile. take: the next box's buffer, once it is here. next: when box i of a tile is on its way to D.
+ * gemm_sm90_ahead.c: boxes of C or X are loaded into the staging buffers while others are finished, across the ends of
+ * tiles. begin: before the first tile. take: waits for the next box, and gives its buffer. next: after the store of box
+ * i of a tile was issued.
  */
 int gemm_sm90_boxes(const sm90_kernel *k); // of a consumer's tile
 void gemm_sm90_place_box(const sm90_kernel *k, const tile_place *tile, int i, subtile *box);
@@ -167,7 +173,10 @@ void gemm_sm90_begin_ahead(const sm90_kernel *k, const consumer_role *c, val fir
 void gemm_sm90_take_ahead(const sm90_kernel *k, const consumer_role *c, subtile *box);
 void gemm_sm90_next_ahead(const sm90_kernel *k, consumer_role *c, const tile_place *tile, int i);
 
-/* gemm_sm90_epilogue.c: the consumer's accumulators to D, from a place on; its vectors are loaded before the mainloop. */
+/*
+ * gemm_sm90_epilogue.c: stores the consumer's accumulators to D, from a place on; its vectors are loaded before the
+ * mainloop.
+ */
 enum { VECTOR_LOADS = 256 / WARPGROUP }; // elements of a thread
 typedef struct epilogue_vectors {
     val loaded[GEMM_VECTORS][VECTOR_LOADS];

@@ -1,9 +1,9 @@
 /*
- * gemm_sm90_choice.c - the configs of the Hopper kernel that are considered, and what one costs on a problem.
+ * gemm_sm90_choice.c - the candidate configs of the Hopper kernel, and what one costs on a problem.
  *
- * The model is made of terms that mean something: K steps bound by the tensor cores, by what one SM or the whole L2 takes
- * in; epilogues, which ping-pong hides; whole turns of tiles; memory and power of the device. Its coefficients and the tiles
- * are fitted to sweeps: scripts/fit_gemm.py writes gemm_sm90_fit.h.
+ * Every term of the model has a meaning: K steps bound by the tensor cores, or by the bandwidth into an SM or out of
+ * L2; epilogues, which ping-pong hides; waves of tiles; memory and power of the device. Coefficients and tiles are
+ * fitted to sweeps: scripts/fit_gemm.py writes gemm_sm90_fit.h.
  */
 #include <math.h>
 
@@ -13,9 +13,9 @@
 
 enum {
     ROW_BYTES = GEMM_TILE_BYTES, // of a row of A or B in a K step
-    STEP_HALVES = ROW_BYTES / 2, // the same as elements of 16 bits: others take as long as these do
+    STEP_HALVES = ROW_BYTES / 2, // as elements of 16 bits; other types take as long
     SECTOR = 32,
-    STAGES_MAX = 12, // where tiles are small, latency counts: 256x2048x7168 in 64x64 takes 16.8 us, with 8 of them 19.4
+    STAGES_MAX = 12, // small tiles need many against latency: 256x2048x7168 in 64x64 takes 16.8 us, with 8 stages 19.4
     STAGES_ENOUGH = 4,
     STEPS_FEWEST = 2,
     TILES_MANY = 16,    // for each SM
@@ -34,14 +34,14 @@ int64_t gemm_sm90_shared_memory(const gemm_sm90_config *c, const ckl_device_info
     return min_i64(device->smem_per_cta_bytes, device->smem_per_sm_bytes / c->ctas - SYSTEM_BYTES);
 }
 
-/* As many staging buffers as are tried first, and as many stages at most. */
+/* Staging buffers to try first, and the most stages. */
 typedef struct ring_limits {
     int buffers, stages;
 } ring_limits;
 
 /*
- * Of few steps along K the ring is short and the staging buffers are many: their boxes of C are what comes from memory. 16640x384x32
- * with C in f32 takes 15.5 us with 8 of them and 4 stages, 37.7 with 2 and 12 and a box at a time.
+ * With few steps along K the ring is short and the staging buffers are many: most of the traffic is boxes of C.
+ * 16640x384x32 with C in f32 takes 15.5 us with 8 buffers and 4 stages, 37.7 with 2 and 12 and a box at a time.
  */
 static ring_limits limits_of(const gemm_sm90_config *c, int64_t k_steps)
 {
@@ -60,7 +60,7 @@ void gemm_sm90_fit_memory(gemm_sm90_config *c, int64_t k_steps, const ckl_device
     for (c->buffers = most.buffers; c->buffers > 0; c->buffers /= 2) {
         c->stages = most.stages;
         int64_t beyond = gemm_sm90_shape_of(c).smem_bytes - have, stage = (c->tile_m + c->tile_n) * ROW_BYTES;
-        if (beyond > 0) // a stage has its barriers, too: this may be one too many, never too few
+        if (beyond > 0) // a stage has barriers, too: this may drop one too many, never too few
             c->stages = (int)max_i64(most.stages - ceil_div(beyond, stage) + 1, 2);
         while (c->stages > 2 && gemm_sm90_shape_of(c).smem_bytes > have)
             c->stages--;
@@ -70,7 +70,7 @@ void gemm_sm90_fit_memory(gemm_sm90_config *c, int64_t k_steps, const ckl_device
     c->buffers = 1;
 }
 
-/* What TMA cannot store of D: nothing, the ends of its rows, or all because rows of it or of C start anywhere. */
+/* What of D TMA cannot store: nothing, the ends of rows, or all, because rows of D or C start anywhere. */
 static int ragged_of(const ckl_gemm_desc *d)
 {
     bool x = d->preactivation || gemm_is_backward((choice)d->activation);
@@ -108,7 +108,7 @@ static int64_t clusters_of(int64_t sm_count, int cluster)
     return max_i64(usable / cluster, 1);
 }
 
-/* Tiles of few columns that are all of D's, or of D^T's. */
+/* Tiles of few columns, which are all of D's or D^T's. */
 static int64_t narrow_tiles(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
     const int64_t rows = c->swap ? d->n : d->m, cols = c->swap ? d->m : d->n;
@@ -118,10 +118,11 @@ static int64_t narrow_tiles(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 }
 
 /*
- * Few rows, or columns: two CTAs an SM. In one turn of tiles the next launch's CTAs begin beside the last ones of this: 16x7168x16384 takes
- * 56.7 us instead of 61.9, 16x8192x8192 33.8 instead of 34.2. In several turns every tile has a CTA of its own, so that SMs which are served
- * faster take more of them: 8x28672x8192 takes 114.0 us instead of 118.1, with two persistent ones 122.5. Fewer than two for each SM ask for
- * less at a time, so that those of an SM with two of them are not last: 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings.
+ * Few rows, or columns: two CTAs an SM. In one wave of tiles the next launch's CTAs begin beside the last of this one:
+ * 16x7168x16384 takes 56.7 us instead of 61.9, 16x8192x8192 33.8 instead of 34.2. In several waves every tile has its
+ * own CTA, so that SMs with faster memory take more tiles: 8x28672x8192 takes 114.0 us instead of 118.1, with two
+ * persistent CTAs 122.5. With fewer than two tiles an SM the rings are shorter, so that SMs with two do not end last:
+ * 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings.
  */
 static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
@@ -141,8 +142,8 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
 }
 
 /*
- * Tiles of D^T of many columns, in one turn: all CTAs take the same A at the same time, which is more than L2 gives. Four of a cluster share
- * it: 128x7168x16384 takes 64.1 us instead of 71.9.
+ * Tiles of D^T of many columns, in one wave: all CTAs read the same A at the same time, faster than L2 serves it.
+ * Clusters of four share it: 128x7168x16384 takes 64.1 us instead of 71.9.
  */
 static void share_A(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
@@ -166,12 +167,12 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->tile_m = t->tile_m;
     c->tile_n = t->swap ? gemm_sm90_swapped_columns(rows_of_group(d), t->tile_m > 64) : t->tile_n;
     if (!t->swap && t->tile_n == ATOM_COLUMNS && d->n > ATOM_COLUMNS)
-        c->tile_n = 0; // which is refused: it is for so few columns
+        c->tile_n = 0; // refused: it is for so few columns
     if (t->pingpong && t->tile_m == 128 && t->cluster_n > 1 && d->batch == 1)
-        c->tile_n = 0; // of one product large tiles in turn share nothing: it was not measured
+        c->tile_n = 0; // refused: large ping-pong tiles of one product share nothing, and were not measured
     c->consumers = t->consumers;
     c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST && // one adds while the other's tensor cores work
-                  !gemm_groups_of_k(d);                              // of which each has another length
+                  !gemm_groups_of_k(d);                              // whose lengths differ
     c->cluster_m = t->cluster_m;
     c->cluster_n = t->cluster_n;
     c->split = t->split;
@@ -194,7 +195,7 @@ static double power_of_8(double x)
     return x * x;
 }
 
-/* A smooth maximum: what overlaps costs a little more than its longest part. */
+/* A smooth maximum: what overlaps costs a little more than the longest. */
 static double overlapped(double x, double y, double z)
 {
     return sqrt(sqrt(sqrt(power_of_8(x) + power_of_8(y) + power_of_8(z))));
@@ -209,9 +210,9 @@ static bool starts_inside_sector(int64_t ld, ckl_dtype dtype)
 typedef struct tiled_problem {
     int64_t rows, cols;  // of A*B, or of D^T
     int64_t steps;       // along K, of one CTA
-    int64_t tiles, ctas; // CTAs at work in the first turn
+    int64_t tiles, ctas; // CTAs at work in the first wave
     int64_t turns;
-    int64_t absent;      // rows and columns that CTAs of the last clusters have beyond all tiles
+    int64_t absent;      // rows and columns of the last clusters' CTAs beyond all tiles
     bool slow_a, slow_b; // rows start inside a sector
 } tiled_problem;
 
@@ -262,8 +263,9 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, in
 }
 
 /*
- * What a cluster makes of a step's cycles. Pairs of 128x128 in batches are faster than alone, and so are those of 128 rows with scales of
- * blocks; what starts inside a sector is no slower, and slices are sometimes slower, sometimes faster.
+ * The factor of a cluster on a step's cycles. Pairs of 128x128 in batches are faster than single CTAs, and so are pairs
+ * of 128 rows with scales of blocks. Rows that start inside a sector make clusters no slower; slices are sometimes
+ * slower, sometimes faster.
  */
 static double sharing_of(const tiled_problem *p, const gemm_sm90_config *c)
 {
@@ -283,21 +285,23 @@ static int column_scales_of(const gemm_sm90_shape *size)
     return s.boxes && s.length > GEMM_SCALE_UNIT ? s.lines : 0;
 }
 
-/* Scaled sums of a K tile that a consumer adds in f32, one after the other; another CTA of the SM hides them. */
-static int parts_of_step(const gemm_sm90_config *c, const gemm_sm90_shape *size)
+/*
+ * Partials of a K tile that a consumer scales and adds in f32, one after the other; another CTA of the SM hides them.
+ */
+static int partials_of_step(const gemm_sm90_config *c, const gemm_sm90_shape *size)
 {
     const bool exposed = gemm_has_block_scales(c->epilogue.scale_a) && c->ctas == 1;
     return exposed ? size->consumer_rows / gemm_sm90_partial_rows(c) : 0;
 }
 
-/* Cycles of storing a tile: the narrower the boxes of the TMA stores, the slower. Before it, those of adding the parts of a split. */
+/* Cycles of storing a tile, more for narrower boxes of TMA stores; and before it of adding the partials of a split. */
 static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape *size)
 {
     const int columns = size->columns;
     double narrow = c->swap || columns % 64 == 0 ? 1 : columns % 32 == 0 ? fit.boxes_of_32 : fit.boxes_of_16;
     double activation = c->epilogue.activation == CKL_ACTIVATION_GELU ? fit.gelu : 1;
-    double parts = 4.0 * c->tile_m * columns * c->split;
-    double exchange = c->split == 1 ? 0 : fit.exchange + parts / fit.exchange_bytes;
+    double bytes = 4.0 * c->tile_m * columns * c->split;
+    double exchange = c->split == 1 ? 0 : fit.exchange + bytes / fit.exchange_bytes;
     return (double)c->tile_m * columns * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
            exchange;
 }
@@ -307,7 +311,7 @@ static int64_t groups_with_rows(const ckl_gemm_desc *d)
     return gemm_groups_of_m(d) ? min_i64(d->groups, d->m) : 0;
 }
 
-/* Groups as one product: each loses half a tile at its end. Their sizes are known on the device alone. */
+/* Groups as one product: each loses half a tile at its end. Only the device knows their sizes. */
 static ckl_gemm_desc with_lost_rows(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
     ckl_gemm_desc whole = *d;
@@ -337,7 +341,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     const gemm_sm90_shape size = gemm_sm90_shape_of(c);
     const step_cycles s = step_of(&p, c, device->sm_count);
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) + fit.step +
-                  fit.column_scale * column_scales_of(&size) * c->consumers + fit.part * parts_of_step(c, &size);
+                  fit.column_scale * column_scales_of(&size) * c->consumers + fit.partial * partials_of_step(c, &size);
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c, &size), all = tile + epilogue;
     double turn = c->pingpong ? fmax(tile, all / 2) : all;
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;

@@ -1,8 +1,8 @@
 /*
- * gemm_sm90_epilogue.c - accumulators, C and bias to D through staging buffers, a box of TMA at a time, so that stores overlap
- * the next box and the next tile. What TMA cannot store goes from the buffer element by element.
+ * gemm_sm90_epilogue.c - from accumulators, C and bias to D through staging buffers, a TMA box at a time, so that
+ * stores overlap the next box and the next tile. What TMA cannot store goes from the buffer element by element.
  *
- * With swap=1 a tile is one of D^T: buffers hold it transposed, and rows and columns change places on the way to D.
+ * With swap=1 a tile is one of D^T: it is transposed on its way into the buffers.
  */
 #include "operators/gemm/gemm_sm90.h"
 
@@ -19,7 +19,10 @@ static val cols_of_D(const sm90_kernel *k)
     return k->cfg->swap ? k->p.m : k->p.n;
 }
 
-/* Are rows of C and X read one by one? Beyond a group's end others may be writing them; or they start anywhere, or a list names them. */
+/*
+ * Are rows of C and X read element by element? Beyond a group's end others may be writing them; or they start anywhere,
+ * or a list names them.
+ */
 static bool loads_elements(const sm90_kernel *k)
 {
     return k->cfg->ragged == GEMM_ALL_RAGGED || k->cfg->groups || k->epilogue.scatter;
@@ -31,8 +34,9 @@ static ckl_dtype vector_type(const sm90_kernel *k, int v)
 }
 
 /*
- * This thread's elements of the vectors: loads that nothing waits for before the epilogue. NOTE: what is computed under a condition that
- * ptxas turns into selects stays in registers from tile to tile (14 of them here, and 128x192 with a bias spilled): nothing is.
+ * This thread's elements of the vectors; nothing waits for these loads before the epilogue. NOTE: nothing is computed
+ * under a condition: ptxas makes selects of those, whose values stay in registers from tile to tile (14 here, and
+ * 128x192 with a bias spilled).
  */
 epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_role *c, const tile_place *at)
 {
@@ -51,14 +55,17 @@ epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_rol
             address = add(address, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(type)))));
         tensor gV = gmem_tensor(address, type, make_layout(dynamic(count), leaf(1))); // (M) or (N)
         for (int i = 0; i * WARPGROUP < k->size.vectors[v]; i++) {
-            val j = add(start, add(c->tid, imm(i * WARPGROUP))); // beyond the end the last one: nothing needs it
+            val j = add(start, add(c->tid, imm(i * WARPGROUP))); // beyond the end the last one, which nothing uses
             all.loaded[v][i] = at(gV, min(j, sub(count, imm(1))));
         }
     }
     return all;
 }
 
-/* The vectors into shared memory, as f32; read after the next barrier: that for a staging buffer, or one of their own. */
+/*
+ * Stores the vectors in shared memory, as f32, to be read after the next barrier: that of a staging buffer, or their
+ * own.
+ */
 static void share_vectors(const sm90_kernel *k, const consumer_role *c, const epilogue_vectors *all)
 {
     for (int v = 0; v < GEMM_VECTORS; v++)
@@ -82,7 +89,7 @@ static val last_row(const sm90_kernel *k, const subtile *h)
     return k->cfg->groups ? h->at.end : rows_of_D(k);
 }
 
-/* The rows and columns of a staging buffer in steps that the threads move by vectors, each at its place in D. */
+/* A staging buffer in steps that the threads copy by vectors; coordinates are those in D. */
 typedef struct element_steps {
     tiled_copy each;
     tensor cD; // (ROWS,COLS)
@@ -92,13 +99,13 @@ typedef struct element_steps {
 
 static element_steps steps_of(const sm90_kernel *k, const subtile *h)
 {
-    enum { VECTOR = 8 }; // of more a buffer of 16 rows has too few
+    enum { VECTOR = 8 }; // a buffer of 16 rows has too few longer ones
     const int widest = 16 / (int)ckl_dtype_bytes(k->epilogue.d), vec = k->cfg->ragged    ? 1
                                                                        : widest < VECTOR ? widest
                                                                                          : VECTOR;
     const int across = k->size.d_cols / vec, down = WARPGROUP / across;
     const int at_once =
-        vec == 1 && !k->epilogue.scatter ? ELEMENTS_AT_ONCE : 1; // of a list each row has its own address
+        vec == 1 && !k->epilogue.scatter ? ELEMENTS_AT_ONCE : 1; // rows of a list have addresses of their own
     layout threads = compact_right(shape(down, across));
     tensor cD = coordinates_from(identity_tensor(shape(k->size.d_rows, k->size.d_cols)), 0, h->at.row); // (ROWS,COLS)
     return (element_steps){
@@ -110,7 +117,7 @@ static element_steps steps_of(const sm90_kernel *k, const subtile *h)
     };
 }
 
-/* The one of the batch in global memory. */
+/* The batch's matrix in global memory. */
 static tensor elements_of(const sm90_kernel *k, const subtile *h, const output_matrix *x)
 {
     val start = x->address;
@@ -123,7 +130,7 @@ static tensor elements_of(const sm90_kernel *k, const subtile *h, const output_m
     return gmem_tensor(start, k->epilogue.d, make_layout(shape(rows_of_D(k), cols_of_D(k)), stride(x->ld, 1))); // (M,N)
 }
 
-/* The elements at a thread's coordinates, all of one row where a list says which one that is. */
+/* The elements at a thread's coordinates; where a list names rows, all are of one. */
 static tensor elements_at(const sm90_kernel *k, const subtile *h, const output_matrix *x, tensor gX, tensor cStep)
 {
     if (k->epilogue.scatter) {
@@ -136,8 +143,8 @@ static tensor elements_at(const sm90_kernel *k, const subtile *h, const output_m
 }
 
 /*
- * A staging buffer to D element by element, where it reaches past a ragged end of the rows: a TMA store would write whole
- * 16-byte chunks there.
+ * Stores a staging buffer to D element by element, where it reaches past a ragged end of rows: a TMA store would write
+ * whole 16 bytes there.
  */
 static void store_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *to)
 {
@@ -152,7 +159,7 @@ static void store_elements(const sm90_kernel *k, const consumer_role *c, const s
     }
 }
 
-/* C or X to a staging buffer, the same way. */
+/* Loads C or X into a staging buffer, likewise. */
 static void load_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *from)
 {
     const element_steps s = steps_of(k, h);
@@ -178,7 +185,7 @@ static void load_box(const sm90_kernel *k, const consumer_role *c, const subtile
     mbarrier_wait(barrier, c->c_parity);
 }
 
-/* C or X into the staging buffer, unless it is there, then to registers in the order of the accumulators. */
+/* Loads C or X into the staging buffer, unless it is there, then into registers in the order of the accumulators. */
 static void load_matrix(const sm90_kernel *k, const consumer_role *c, const subtile *h, char name, tensor rX)
 {
     int bytes = (int)ckl_dtype_bytes(k->epilogue.d);
@@ -213,14 +220,17 @@ static tensor load_X(const sm90_kernel *k, const consumer_role *c, const subtile
     return rX;
 }
 
-/* Where this thread's elements are among the accumulators of a subtile. */
+/* The coordinates of this thread's accumulators in a subtile. */
 static tensor coordinates_of_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h)
 {
     int columns = k->cfg->swap ? k->size.d_rows : k->size.d_cols;
     return partition_C(&h->mma, identity_tensor(shape(64, columns)), c->tid); // (MMA,1,1)
 }
 
-/* This thread's part of a vector in a subtile: for its two rows, 8 apart, or a pair of columns in every group of 8. */
+/*
+ * This thread's elements of a vector in a subtile: for its two rows, 8 apart, or for a pair of columns in every group
+ * of 8.
+ */
 static tensor read_vector(const sm90_kernel *k, const consumer_role *c, const subtile *h, int v)
 {
     const bool along_rows = gemm_sm90_along_rows(k->cfg, v);
@@ -234,7 +244,7 @@ static tensor read_vector(const sm90_kernel *k, const consumer_role *c, const su
     return rV;
 }
 
-/* The vectors of a subtile; each at(,): that of accumulator i. */
+/* The vectors of a subtile, by accumulators. */
 typedef struct subtile_vectors {
     tensor rV[GEMM_VECTORS];
     layout along[GEMM_VECTORS]; // distance of accumulator i from the thread's first, along the vector
@@ -323,7 +333,7 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
     val inside = ragged ? ge(cols_of_D(k), add(h->at.col, imm(k->size.d_cols))) : yes();
     if (k->cfg->groups)
         inside = logical_and(inside, ge(h->at.end, add(h->at.row, imm(k->size.d_rows))));
-    STAGED_STORE(&staged) // an empty one too: the buffers are counted by stores
+    STAGED_STORE(&staged) // an empty one counts, too: the buffers are counted by stores
         IF(inside) {
             const outer_coordinates outer = gemm_sm90_outer_of(k, h, to);
             tma_store_of(to->tma, h->sD, h->at.row, h->at.col, outer.count, outer.at);
@@ -333,14 +343,15 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
             store_elements(k, c, h, to);
 }
 
-/* The staging buffer of store number `store` of `count` in a tile: free when few enough stores may still read theirs. */
+/* Takes the staging buffer of store `store` of `count` in a tile, once so few stores are in flight that it is free. */
 static void take_buffer(const sm90_kernel *k, const consumer_role *c, subtile *h, int store, int count)
 {
     const int buffers = k->cfg->buffers;
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     h->sD = slice(c->sD, _, _, store % buffers);
     h->sAcc = k->cfg->swap ? gemm_sm90_transposed(h->sD) : h->sD;
-    const bool in_turn = count % buffers == 0 && !k->cfg->groups; // over the ends of tiles; some store less at theirs
+    const bool in_turn =
+        count % buffers == 0 && !k->cfg->groups; // buffers go round across tiles; groups' last tiles have fewer stores
     staging_wait(&staged, store == 0 && !in_turn ? 0 : buffers - 1);
 }
 

@@ -15,12 +15,12 @@ typedef struct gemm_fit {
     double absent_row;      // cycles of a row beyond the last one of A: TMA fills it with zeros, slower than it loads
     double sm_bytes_one;    // the same of CTAs with one consumer
     double latency;         // cycles from asking for a stage to its arrival, when memory is busy
-    double exchange;        // cycles of adding the parts of a split
+    double exchange;        // cycles of adding the partials of a split
     double exchange_bytes;  // a cycle of what a CTA that finishes gets for it
     double
         column_scale; // cycles of a K step for every column that has a scale of its own, of each consumer: D^T in 64x128 takes 10.4 instead of 8.6 us at 128x7168x2048; not fitted
     double
-        part; // cycles of each sum of 64 rows of a K tile that a consumer scales and adds in f32: 4096x24576x1536 takes 302 us in 128x192, 323 in 128x128; not fitted
+        partial; // cycles of each sum of 64 rows of a K tile that a consumer scales and adds in f32: 4096x24576x1536 takes 302 us in 128x192, 323 in 128x128; not fitted
     double cluster; // what each more CTA of a cluster adds to a step, unless rows are slow; not fitted
     double
         pair; // times a step of a pair of 128x128 in batches, or with scales of blocks: 32 x 512^3 takes 18.6 us, 19.4 alone; not fitted
@@ -53,7 +53,7 @@ static const gemm_fit fit = {
     .exchange = 16.6986,
     .exchange_bytes = 9.47733,
     .column_scale = 1.5,
-    .part = 200,
+    .partial = 200,
     .cluster = 0.05,
     .pair = 0.97,
     .epilogue = 0.1176,

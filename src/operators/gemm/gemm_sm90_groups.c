@@ -1,6 +1,7 @@
 /*
- * gemm_sm90_groups.c - rows of D, or the numbers of K, that are dealt out to groups by offsets in device memory. Every CTA counts the
- * tiles of all groups of rows for itself; a tile's group is then searched for in shared memory. Groups of K are products of a batch.
+ * gemm_sm90_groups.c - rows of D, or elements of K, divided into groups by offsets in device memory. Every CTA counts
+ * the tiles of all groups of rows; a tile's group is then searched in shared memory. Groups of K are products of a
+ * batch.
  */
 #include "operators/gemm/gemm_sm90.h"
 
@@ -17,7 +18,7 @@ static void count_tiles(const sm90_kernel *k)
 {
     val before = variable(I32, imm_as(I32, 0));
     LOOP_FROM(chunk, imm(0), k->p.groups, imm(LANES)) {
-        val g = min(add(chunk, lane()), sub(k->p.groups, imm(1))); // what the last lanes count is not used
+        val g = min(add(chunk, lane()), sub(k->p.groups, imm(1))); // the count of lanes past the end is not used
         val rows = sub(at(k->sFirst, add(g, imm(1))), at(k->sFirst, g));
         val tiles = div(add(rows, imm(rows_of_tile(k) - 1)), imm(rows_of_tile(k)));
         val sum = add(before, warp_scan(tiles));
@@ -46,7 +47,7 @@ val gemm_sm90_group_rows(const sm90_kernel *k)
     return convert(U32, at(k->sTiles, k->p.groups));
 }
 
-/* The last group with no more tiles before it than this one's number: those without tiles come before it. */
+/* The last group with at most `tile` tiles before it, which skips groups without tiles. */
 val gemm_sm90_find_group(const sm90_kernel *k, val *tile)
 {
     val group = variable(U32, imm(0)), count = variable(U32, k->p.groups), wanted = convert(I32, *tile);
@@ -68,7 +69,7 @@ void gemm_sm90_find_part_of_k(const sm90_kernel *k, tile_place *at)
     at->k_count = sub(convert(U32, at(gFirst, add(at->batch, imm(1)))), at->k_first);
 }
 
-/* Rows of K from `first` on, of an operand's stage: 16 bytes a thread. */
+/* Clears rows of K from `first` on in an operand's stage, 16 bytes a thread. */
 static void clear_rows(const sm90_kernel *k, tensor sX, int extent, val first)
 {
     enum { VECTOR = 16 / 2 }; // of 16 bits
@@ -84,7 +85,7 @@ static void clear_rows(const sm90_kernel *k, tensor sX, int extent, val first)
 
 void gemm_sm90_clear_others(const sm90_kernel *k, const tile_place *at, val k_tile, val stage)
 {
-    val left = sub(at->k_count, mul(k_tile, imm(k->size.tile_k))); // in this K tile or behind it
+    val left = sub(at->k_count, mul(k_tile, imm(k->size.tile_k))); // in this K tile or after it
     IF(lt(left, imm(k->size.tile_k))) {
         clear_rows(k, slice(k->sA, _, _, stage), k->cfg->tile_m, left);
         clear_rows(k, slice(k->sB, _, _, stage), k->cfg->tile_n, left);

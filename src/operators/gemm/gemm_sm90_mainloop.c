@@ -25,8 +25,8 @@ static void release(const sm90_kernel *k, const consumer_role *c, val stage)
 }
 
 /*
- * Ping-pong: the mainloops follow each other. Without that a consumer could wait for a stage's second filling before the first one
- * has come, which the parity of a barrier cannot tell from the filling before.
+ * Ping-pong: mainloops take turns. Else a consumer could wait for a stage's second fill before the first has arrived,
+ * and the parity of a barrier cannot tell two fills apart.
  */
 static void order_wait(const sm90_kernel *k, const consumer_role *c)
 {
@@ -40,15 +40,15 @@ void gemm_sm90_order_arrive(const sm90_kernel *k, const consumer_role *c)
         named_arrive(sub(imm(BARRIER_ORDER + 1), c->index), 2 * WARPGROUP);
 }
 
-/* The sums of K tiles on their own, on their way into the accumulators: the next one to add, and where its stage is. */
+/* The partials of K tiles on their way into the accumulators: the next one to add, and its stage. */
 typedef struct promotion {
     const sm90_kernel *k;
     const consumer_role *c;
     const tile_place *at;
     bool scaled;
     block_scales scales[2]; // of the K tiles whose sums are c->partials
-    val k_tile;             // whose products begin next
-    val stage;              // of the next sum that is added
+    val k_tile;             // whose products are issued next
+    val stage;              // of the next partial to add
 } promotion;
 
 static promotion begin_promotion(const sm90_kernel *k, const consumer_role *c, const tile_place *at, val stage)
@@ -62,7 +62,7 @@ static promotion begin_promotion(const sm90_kernel *k, const consumer_role *c, c
     return p;
 }
 
-/* The products of one block of 64 rows of a consumer begin. */
+/* Issues the products of one block of 64 rows of a consumer. */
 static void begin_partial(const promotion *p, val stage, int block, int partial)
 {
     const consumer_role *c = p->c;
@@ -73,7 +73,7 @@ static void begin_partial(const promotion *p, val stage, int block, int partial)
     mma_commit();
 }
 
-/* Those of a stage's first block, once it is here; its scales are taken meanwhile. */
+/* Waits for a stage, issues the products of its first block and reads its scales meanwhile. */
 static void begin_stage(const promotion *p, pipeline_state *stage, int partial)
 {
     pipeline_wait_full(&p->k->ring, stage);
@@ -100,7 +100,7 @@ static void finish_stage(const promotion *p)
         release(p->k, p->c, p->stage);
 }
 
-/* The products of one K tile begin, then those of the tile before are added. */
+/* Issues the products of one K tile, then adds those of the tile before. */
 static void turn_partials(const promotion *p, pipeline_state *stage, int next)
 {
     begin_stage(p, stage, next);
@@ -156,7 +156,7 @@ static void mainloop_one_by_one(const promotion *p, pipeline_state *stage)
     }
 }
 
-/* The products of a stage on their own, then added in f32. */
+/* The products of a stage are summed apart, then added in f32. */
 static void mainloop_accurate(const sm90_kernel *k, const consumer_role *c, const tile_place *at, pipeline_state *stage)
 {
     const promotion p = begin_promotion(k, c, at, stage->stage);
@@ -166,8 +166,8 @@ static void mainloop_accurate(const sm90_kernel *k, const consumer_role *c, cons
 }
 
 /*
- * Three products of tf32: numbers lie in one stage, their rests in the next. Those with a rest come first, while the sum is small; the
- * sum of a K tile is added in f32, for tensor cores cut sums instead of rounding them.
+ * Three products of tf32: one stage has the numbers, the next their rests. Products with a rest come first, while the
+ * sum is small. The partial of a K tile is added in f32, as tensor cores truncate sums instead of rounding them.
  */
 static void mainloop_in_three(const sm90_kernel *k, const consumer_role *c, pipeline_state *stage)
 {
@@ -196,10 +196,10 @@ static void mainloop_in_three(const sm90_kernel *k, const consumer_role *c, pipe
     }
 }
 
-/* A stage is released when the wgmmas of the stage after it are under way. */
+/* A stage is released once the wgmmas of the next are issued. */
 static void mainloop_fast(const sm90_kernel *k, const consumer_role *c, const tile_place *at, pipeline_state *stage)
 {
-    const bool in_groups = k->cfg->batched == GEMM_GROUPS_OF_K; // perhaps without any K tile
+    const bool in_groups = k->cfg->batched == GEMM_GROUPS_OF_K; // may have no K tile
     const val k_tiles = gemm_sm90_k_tiles(k, at);
     val before = variable(U32, stage->stage), loaded = in_groups ? gt(k_tiles, imm(0)) : yes();
     order_wait(k, c);

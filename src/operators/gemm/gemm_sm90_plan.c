@@ -1,4 +1,4 @@
-/* gemm_sm90_plan.c - the host side of the Hopper kernel, and of copies that make odd rows fit for it. */
+/* gemm_sm90_plan.c - the host side of the Hopper kernel, and of copies where rows are odd. */
 #include "operators/gemm/gemm_plan.h"
 
 /* Copies of 16 bytes, as TMA makes them */
@@ -103,7 +103,7 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
     return CKL_OK;
 }
 
-/* Scales of blocks: a K tile is one, all of it in one CTA, and tiles lie in squares or hold them whole. */
+/* Scales of blocks: a K tile is one block, not split over CTAs; tiles lie in squares or hold whole ones. */
 static ckl_status admit_sm90_scales(const gemm_sm90_config *c)
 {
     if (!gemm_has_block_scales(c->epilogue.scale_a))
@@ -122,9 +122,9 @@ static ckl_status admit_sm90_scales(const gemm_sm90_config *c)
 }
 
 /*
- * Matrices that pointers name. NOTE: by a map of all memory an H200 loads boxes that reach beyond the rows or columns, by one consumer
- * and in clusters, too; a box that lies beyond them wholly ends with an illegal address (bench/notes/gemm.md). Clusters have such
- * boxes, where they do not divide the tiles. Tiles that reach beyond have not been timed.
+ * Matrices named by pointers. NOTE: by a map of all memory an H200 loads boxes that reach beyond rows or columns, with
+ * one consumer and in clusters, too; a box wholly beyond them ends with an illegal address (bench/notes/gemm.md).
+ * Clusters that do not divide the tiles have such boxes. Tiles that reach beyond have not been timed.
  */
 static ckl_status admit_sm90_pointers(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
@@ -138,7 +138,7 @@ static ckl_status admit_sm90_pointers(const ckl_gemm_desc *d, const gemm_sm90_co
     return CKL_OK;
 }
 
-/* Of all products, of a cluster each; of groups as many as there may be, for each ends inside a tile. */
+/* Tiles of clusters of all products; of groups the most possible, as each may end inside a tile. */
 static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
     const int64_t columns = d->gated ? 2 * d->n : d->n, side_m = c->tile_m * c->cluster_m,
@@ -298,7 +298,7 @@ int gemm_sm90_batched_of(const ckl_gemm_desc *d)
     return gemm_groups_of_k(d) ? GEMM_GROUPS_OF_K : gemm_by_pointers(d, 'a') ? GEMM_BY_POINTERS : gemm_products(d) > 1;
 }
 
-/* What sm90 itself, or behind copies, multiplies as it is. */
+/* What sm90 multiplies, by itself or after copies. */
 static ckl_status admit_products(const void *desc, const ckl_device_info *device, const void *config)
 {
     if (((const ckl_gemm_desc *)desc)->math == CKL_GEMM_F32X3)
@@ -372,9 +372,9 @@ const implementation gemm_specialised_implementation = {
     .launch = launch_sm90,
 };
 
-/* pitched: A and B that TMA or tensor cores cannot take are copied to the workspace, in rows that they can */
+/* pitched: A and B that TMA or tensor cores cannot take are copied to the workspace, in rows that they take */
 
-/* Tensor cores read all but 16 bits K-major alone: the others are transposed. */
+/* Tensor cores read 16-bit types in either order, others K-major alone: those are transposed. */
 static bool is_turned(const ckl_gemm_desc *d, char matrix)
 {
     return ckl_dtype_bytes(d->a) != 2 && !gemm_k_major((choice)d->layout, matrix);
@@ -385,17 +385,17 @@ static bool is_unfit(const ckl_gemm_desc *d, char matrix)
     return is_turned(d, matrix) || (matrix == 'a' && d->gather) || !gemm_rows_aligned(d, matrix, TMA_ALIGNMENT);
 }
 
-/* What arrays of pointers name, both: the copies lie a stride apart. */
+/* Where arrays of pointers name the matrices both are copied: the copies lie a stride apart. */
 static bool is_copied(const ckl_gemm_desc *d, char matrix)
 {
     return d->pointers || is_unfit(d, matrix);
 }
 
-/* The problem that is left when they are. */
+/* The problem after copying. */
 static ckl_gemm_desc pitched_desc(const ckl_gemm_desc *d)
 {
     ckl_gemm_desc even = *d;
-    even.gather = d->gather ? max_i64(d->m, 1) : 0; // in order now
+    even.gather = d->gather ? max_i64(d->m, 1) : 0; // the copy is in order
     if (is_turned(d, 'a') || is_turned(d, 'b'))
         even.layout = CKL_GEMM_NT;
     struct {
@@ -437,7 +437,7 @@ static ckl_status admit_pitched(const void *desc, const ckl_device_info *device,
     const ckl_gemm_desc *d = desc, even = pitched_desc(d);
     if (copy_bytes(d, 'a') + copy_bytes(d, 'b') == 0)
         FAIL(CKL_UNSUPPORTED, "gemm pitched: A and B lie as sm90 takes them already");
-    if (!gemm_is_f8(d->a) && !d->batch_invariant && // which tiled does not take
+    if (!gemm_is_f8(d->a) && !d->batch_invariant && // `tiled` does not take those
         2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)
         FAIL(CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save in a problem of %g products",
              (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
@@ -449,7 +449,7 @@ static int64_t workspace_pitched(const ckl_plan *plan)
     return round_up(copy_bytes(plan->desc, 'a'), PLAN_WORKSPACE_ALIGNMENT) + copy_bytes(plan->desc, 'b');
 }
 
-/* Adds copy number i, of the matrices of a batch, to a launch; returns its CTAs. */
+/* Adds copy i, of the matrices of a batch, to a launch; returns its CTAs. */
 static int64_t add_copy(gemm_pitched_params *p, int i, const ckl_gemm_desc *d, char matrix, const void *from, void *to)
 {
     const ckl_gemm_desc even = pitched_desc(d);
@@ -469,7 +469,7 @@ static int64_t add_copy(gemm_pitched_params *p, int i, const ckl_gemm_desc *d, c
            ceil_div(ceil_div(x.cols, vector), GEMM_REPITCH_THREADS);
 }
 
-/* Copies what is odd, and lets the args point to the copies. */
+/* Copies what must be copied, and points the args there. */
 static ckl_status launch_copies(const ckl_plan *plan, ckl_gemm_args *x, ckl_stream stream)
 {
     const ckl_gemm_desc *d = plan->desc;

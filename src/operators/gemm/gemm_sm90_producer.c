@@ -4,7 +4,7 @@
  */
 #include "operators/gemm/gemm_sm90.h"
 
-/* A mask of the CTAs that share operands, moved on by so many, as one of the cluster. */
+/* A mask of CTAs that share operands, shifted by `ctas`, as a mask of the cluster. */
 static val mask_from(const sm90_kernel *k, int mask, val ctas)
 {
     val first = k->cfg->split == 1 ? ctas : add(ctas, mul(k->rank_k, imm(k->size.sharers)));
@@ -26,7 +26,7 @@ static val mask_B(const sm90_kernel *k)
     return cluster_m == 1 ? imm(0) : mask_from(k, mask, mul(k->rank_n, imm(cluster_m)));
 }
 
-/* What this CTA loads of an operand's stages: one of the equal slices of its rows, for the CTAs of a mask. */
+/* What this CTA loads of an operand's stages: one of equal slices of its rows, for the CTAs of a mask. */
 typedef struct operand_load {
     const tma_copy *tma;
     tensor sX; // (ROWS,BK,STAGES)
@@ -38,7 +38,7 @@ typedef struct operand_load {
     outer_coordinates outer;
 } operand_load;
 
-/* Of gated products B's stages are of two halves. */
+/* Stages of B of gated products have two halves. */
 static tensor half_of_B(const sm90_kernel *k, int half)
 {
     return local_tile(k->sB, shape(k->size.box_b, k->size.tile_k), coord(half, 0, _)); // (HALF,BK,STAGES)
@@ -59,7 +59,7 @@ static operand_load describe_load(const sm90_kernel *k, bool is_a)
     return o;
 }
 
-/* Fills one stage of an operand whose tile begins at row `row`; one that is not K-major in boxes of a span of rows. */
+/* Fills one stage of an operand whose tile begins at row `row`; if not K-major, by boxes of a span of rows. */
 static void load_operand(const sm90_kernel *k, const operand_load *o, const pipeline_state *at, val row, val depth)
 {
     tensor sX = slice(o->sX, _, _, at->stage);                                          // (ROWS,BK)
@@ -77,7 +77,7 @@ static void load_operand(const sm90_kernel *k, const operand_load *o, const pipe
     }
 }
 
-/* Fills one stage: this CTA's rows of A and of B go to all CTAs that use them, so that every CTA receives both tiles. */
+/* Fills one stage: this CTA's rows of A and B go to all CTAs that use them, so every CTA receives both tiles. */
 static void load_stage(const sm90_kernel *k, const operand_load loads[2], const pipeline_state *at,
                        const tile_place *tile, val k_tile, val depth)
 {
@@ -113,7 +113,7 @@ static void load_tiles(const sm90_kernel *k)
             pipeline_advance(&stage);
         }
     }
-    for (int s = 0; s < k->ring.stages; s++) { // stay until every stage is released: peers still signal this CTA
+    for (int s = 0; s < k->ring.stages; s++) { // stays until every stage is released: peers still signal this CTA
         pipeline_wait_empty(&k->ring, &stage);
         pipeline_advance(&stage);
     }
@@ -127,8 +127,8 @@ void gemm_sm90_producer(const sm90_kernel *k)
 }
 
 /*
- * The rows of the first tile of A begin to come from memory to L2. It is no access, so what the kernel before still writes there
- * is not missed; with few rows A is nearly all that there is to read.
+ * Prefetches the rows of the first tile of A to L2. A prefetch is no access, so the kernel before may still be writing
+ * there. With few rows A is most of what is read.
  */
 void gemm_sm90_prefetch(const sm90_kernel *k)
 {

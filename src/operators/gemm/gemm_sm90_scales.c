@@ -1,7 +1,7 @@
 /*
- * gemm_sm90_scales.c - scales for every 128 of K, which is a K tile of 8-bit floats. They come with the K tile's stage: all of a matrix are one
- * row of a map, of which a box begins at a multiple of 16 bytes and the scales up to 3 elements behind it. Then any size of the
- * problem, and groups that begin anywhere, do as well as even ones.
+ * gemm_sm90_scales.c - scales for every 128 of K, which is a K tile of 8-bit floats. They are loaded with the K tile's
+ * stage: all scales of a matrix are one row of a map; a box begins at a multiple of 16 bytes, and the scales up to 3
+ * elements later. So problems may have any size, and groups may begin anywhere.
  */
 #include "operators/gemm/gemm_sm90.h"
 
@@ -42,7 +42,7 @@ int gemm_sm90_scale_bytes(const sm90_kernel *k)
     return 4 * elements;
 }
 
-/* Where the scale of a tile's row or column is in the map, which begins at a multiple of 16 bytes. */
+/* The number in the map of the scale of a tile's row or column; the map begins at a multiple of 16 bytes. */
 static val place_of(const sm90_kernel *k, const scaled_side *s, const tile_place *at, val k_tile, val line)
 {
     val first = convert(U32, shift_right(bit_and(s->list, imm_as(U64, TMA_ALIGNMENT - 1)), imm(2)));
@@ -58,7 +58,7 @@ static val place_of(const sm90_kernel *k, const scaled_side *s, const tile_place
     return add(add(mul(square, blocks), first), k_tile);
 }
 
-/* How far behind the beginning of its box. */
+/* Its distance from the beginning of its box. */
 static val behind(val place)
 {
     return bit_and(place, imm(GEMM_SCALE_UNIT - 1));
@@ -78,7 +78,7 @@ void gemm_sm90_load_scales(const sm90_kernel *k, const pipeline_state *to, const
     }
 }
 
-/* Registers of a thread: of its rows, 8 apart, or pairs of columns; or of squares. */
+/* Registers of a thread for a side: for its rows, 8 apart, or pairs of columns; or for squares. */
 static int registers_of(const sm90_kernel *k, const scaled_side *s)
 {
     const int extent = s->mode == 0 ? k->size.consumer_rows : k->cfg->tile_n;
@@ -101,7 +101,7 @@ static tensor coordinates_of(const sm90_kernel *k, const consumer_role *c)
     return partition_C(&c->mma, identity_tensor(shape(64, k->cfg->tile_n)), c->tid); // (MMA,1,1)
 }
 
-/* The CTA's row with which a consumer begins. */
+/* The first row of a consumer in the CTA's tile. */
 static val first_row(const sm90_kernel *k, const consumer_role *c)
 {
     return mul(c->index, imm(k->size.consumer_rows));
@@ -112,7 +112,7 @@ typedef struct taken_stage {
     val k_tile, stage;
 } taken_stage;
 
-/* The squares of the consumer's rows, a register for every 64, or of the columns. */
+/* Reads the scales of squares: of the consumer's rows, a register for every 64, or of the columns. */
 static void take_squares(const sm90_kernel *k, const consumer_role *c, const scaled_side *s, const taken_stage *from,
                          tensor to)
 {
@@ -148,7 +148,7 @@ void gemm_sm90_take_scales(const sm90_kernel *k, const consumer_role *c, const t
     warp_sync();         // once a lane releases the stage for all
 }
 
-/* The register of a side for an accumulator so far from the thread's first of a block of 64 rows. */
+/* The register of a side for an accumulator at a distance from the thread's first in a block of 64 rows. */
 static int register_of(const scaled_side *s, int block, int64_t distance)
 {
     if (s->squares)
@@ -156,7 +156,7 @@ static int register_of(const scaled_side *s, int block, int64_t distance)
     return s->mode == 0 ? 2 * block + (int)(distance / 8) : (int)(distance / 8 * 2 + distance % 2);
 }
 
-/* Where one of the sides has a single scale, or few, their products come first. */
+/* Where a side has one scale or few, products of scales come first. */
 void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor partial, int block,
                           const block_scales *scales)
 {

@@ -1,9 +1,10 @@
 /*
- * gemm_sm90_split.c - K split over the CTAs of a cluster, whose partial sums meet in distributed shared memory.
+ * gemm_sm90_split.c - K split over the CTAs of a cluster, which add their partials through distributed shared memory.
  *
- * The columns of a tile are cut into slices, one for each of the CTAs that finish it. A thread sends its sums of every slice to
- * the same thread of the CTA that finishes it, by asynchronous stores that complete on a barrier there; and that thread adds
- * what has come in the order of the ranks, so that every run gives the same bits. Each consumer has its own memory and barriers.
+ * The columns of a tile are cut into slices, one for each CTA that finishes some. A thread sends its partials of a
+ * slice to the same thread of the CTA that finishes it, by asynchronous stores that complete on a barrier there. That
+ * thread adds them in the order of the ranks, so every run gives the same bits. Each consumer has its own memory and
+ * barriers.
  *
  *   partials arrived   1 arrival, and the bytes of all CTAs; its consumer waits
  *   partials free      an arrival of each CTA that finishes, when it has read what came: then the next tile's may be sent
@@ -35,7 +36,7 @@ void gemm_sm90_parts_init(const sm90_kernel *k)
     }
 }
 
-/* The sums of slice s to the CTA that finishes it. */
+/* Sends the partials of slice s to the CTA that finishes it. */
 static void send_slice(const sm90_kernel *k, const consumer_role *c, int s)
 {
     tensor sums = accumulator_columns(c->acc, s * k->size.columns, k->size.columns); // (MMA,MMA_M,1)
@@ -48,8 +49,8 @@ static void send_slice(const sm90_kernel *k, const consumer_role *c, int s)
     }
 }
 
-/* All partials of this CTA's slice, added in the order of the ranks. */
-static void add_parts(const sm90_kernel *k, const consumer_role *c)
+/* Adds all partials of this CTA's slice in the order of the ranks. */
+static void add_partials(const sm90_kernel *k, const consumer_role *c)
 {
     tensor sums = accumulator_columns(c->acc, 0, k->size.columns); // (MMA,MMA_M,1)
     for (int partial = 0; partial < k->cfg->split && !ir_failed(); partial++) {
@@ -61,7 +62,7 @@ static void add_parts(const sm90_kernel *k, const consumer_role *c)
     }
 }
 
-void gemm_sm90_parts_sum(const sm90_kernel *k, const consumer_role *c)
+void gemm_sm90_add_split(const sm90_kernel *k, const consumer_role *c)
 {
     val arrived = barrier_of(c, k->partials_arrived), free_again = barrier_of(c, k->partials_free);
     IF(logical_and(c->first_thread, finishes(k)))
@@ -71,7 +72,7 @@ void gemm_sm90_parts_sum(const sm90_kernel *k, const consumer_role *c)
         send_slice(k, c, s);
     IF(finishes(k)) {
         mbarrier_wait(arrived, c->partials_parity);
-        add_parts(k, c);
+        add_partials(k, c);
         named_sync(c->barrier, WARPGROUP);
         IF(lt(c->tid, imm(k->cfg->split)))
             mbarrier_arrive_at(mapa(free_again, cta_of(k, c->tid)));

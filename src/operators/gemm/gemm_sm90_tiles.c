@@ -6,7 +6,7 @@ static int rows_of_consumer(const gemm_sm90_config *c)
     return c->pingpong ? c->tile_m : c->tile_m / c->consumers;
 }
 
-/* Of the sums of a tile in a thread. */
+/* Sums of a tile in a thread. */
 static int sums_of_consumer(const gemm_sm90_config *c)
 {
     return rows_of_consumer(c) * c->tile_n / WARPGROUP;
@@ -32,7 +32,7 @@ bool gemm_sm90_is_plain(const gemm_sm90_config *c)
            !gemm_is_backward(e->activation);
 }
 
-/* A scale of its own has every row, or column; or a square, which a tile may cover in part. */
+/* Every row or column has its own scale, or every square, which a tile may cover in part. */
 static gemm_scale_boxes scale_boxes_of(const gemm_sm90_config *c, int mode)
 {
     enum { LONGEST = 256, SLOT = 32 };
@@ -54,7 +54,9 @@ static gemm_scale_boxes scale_boxes_of(const gemm_sm90_config *c, int mode)
 
 int gemm_sm90_parts(const gemm_sm90_config *c)
 {
-    enum { MOST = 192 }; // registers for three sums, 3 x 64x128 of a warpgroup; scales of 96 columns more would spill
+    enum {
+        MOST = 192
+    }; // registers for three sums, 3 x 64x128 of a warpgroup; with scales of 96 columns they would spill
     const gemm_epilogue *e = &c->epilogue;
     if (!gemm_sm90_sums_twice(e))
         return 0;
@@ -65,7 +67,7 @@ int gemm_sm90_parts(const gemm_sm90_config *c)
     return e->math == CKL_GEMM_F32X3 || !room || !few ? 1 : 2;
 }
 
-/* As many CTAs of a split finish a tile as can have equal slices of whole 16 columns. */
+/* CTAs of a split that finish a tile: as many as get equal slices of whole 16 columns. */
 static int finishers_of(const gemm_sm90_config *c)
 {
     enum { COLUMNS = 16 };
@@ -108,7 +110,7 @@ static int box_of(int side, int most, int step)
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
 {
     enum { SWAP_ROWS = 64, SWAP_STEP = 16 };                  // stmatrix writes 16 rows at once
-    const int halves = c->epilogue.gated && !c->swap ? 2 : 1; // with swap it is refused
+    const int halves = c->epilogue.gated && !c->swap ? 2 : 1; // refused with swap
     int d_bytes = (int)ckl_dtype_bytes(c->epilogue.d), finishers = finishers_of(c),
         columns = c->tile_n / halves / finishers;
     gemm_sm90_shape s = {
@@ -204,7 +206,7 @@ outer_coordinates gemm_sm90_outer(const sm90_kernel *k, int modes, val array, va
                                 { convert(U32, near), convert(U32, shift_right(units, imm(GEMM_MAP_NEAR_BITS))) } };
 }
 
-/* A box of an operand: rows of it, all of a K tile long, or a span of its rows or columns for each of K. */
+/* A box of an operand: rows as long as a K tile or, if not K-major, a span of rows for each element of K. */
 static tma_copy operand_tma(const sm90_kernel *k, val map, char operand, bool k_major, int box)
 {
     int rank = 2 + gemm_sm90_modes(k->cfg, operand), depth = k->size.tile_k;
@@ -245,7 +247,9 @@ static layout tiles_layout(ckl_dtype dtype, int rows, int cols, int span, int co
     return with_swizzle(tile.sw, plain);
 }
 
-/* (ROWS,BK,STAGES), for wgmma: rows of a K tile, or spans of MN_SPAN rows for each of K, one span after the other. */
+/*
+ * (ROWS,BK,STAGES), for wgmma: rows of a K tile, or spans of MN_SPAN rows for each element of K, one after the other.
+ */
 static tensor operand_ring(const sm90_kernel *k, char operand, int rows, bool k_major)
 {
     const char *name = operand == 'a' ? "A" : "B";
@@ -259,8 +263,10 @@ static tensor operand_ring(const sm90_kernel *k, char operand, int rows, bool k_
     return smem_tensor(name, ab, with_swizzle(tma_tile_layout(ab, depth, MN_SPAN, GEMM_TILE_BYTES).sw, plain), 1024);
 }
 
-/* Partial sums of a thread lie in pairs, those of neighbouring threads side by side: whole rows of banks for every store and load. */
-static void describe_parts(sm90_kernel *k)
+/*
+ * Partials lie in pairs, those of neighbouring threads side by side: every store and load covers whole rows of banks.
+ */
+static void describe_partials(sm90_kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
     int pairs = (int)(k->size.partial_bytes / (2 * 4 * WARPGROUP)), partial = 2 * WARPGROUP * pairs;
@@ -299,7 +305,7 @@ void gemm_sm90_memory(sm90_kernel *k)
             k->sVectors[v] = smem_tensor(names[v], F32, compact(shape(s->vectors[v], cfg->consumers)), 16);
     describe_scales(k);
     if (cfg->split > 1)
-        describe_parts(k);
+        describe_partials(k);
     if (cfg->groups) {
         k->sFirst = smem_tensor("first rows", I32, compact(leaf(cfg->groups + 1)), 4); // (GROUPS+1)
         k->sTiles = smem_tensor("tiles", I32, compact(leaf(cfg->groups + 1)), 4);      // (GROUPS+1)

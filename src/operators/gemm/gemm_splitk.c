@@ -1,8 +1,8 @@
 /*
- * gemm_splitk.c - K in slices, each a product of its own for the Hopper kernel, and a second kernel that adds them.
+ * gemm_splitk.c - K in slices: each is a product of the Hopper kernel, and a second kernel adds them.
  *
- * The products are those of a batch: a slice of K of both operands each, their sums f32 in the workspace. Here a thread adds a
- * few columns of a row over all slices, in their order, so that every run gives the same bits, and finishes them.
+ * The slices are products of a batch, with f32 sums in the workspace. Here a thread adds a few columns of a row over
+ * all slices, in order, so every run gives the same bits, and applies the epilogue.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
@@ -24,7 +24,7 @@ static tensor columns_at(val address, ckl_dtype dtype, val ld, const sum_place *
     return gmem_tensor(start, dtype, compact(leaf(COLUMNS)));
 }
 
-/* The sums of some slices from one on: all their loads are under way before the first addition. */
+/* Adds some slices from `first` on: all loads come before the first addition. */
 static void add_some(const gemm_sm90_values *p, val first, val address, val bytes, tensor rSum)
 {
     tensor rPart[GEMM_SPLITK_AT_ONCE];
@@ -49,13 +49,13 @@ static void add_slices(const gemm_sm90_values *p, sum_place *at)
         add_some(p, s, add(start, mul(bytes, convert(U64, s))), bytes, at->rSum);
 }
 
-/* Are all columns there, that C and D have as one vector, or two of f32? */
+/* Do all columns exist, and are they one vector of C and D, or two of f32? */
 static val is_whole(const gemm_sm90_values *p, const sum_place *at)
 {
     return le(add(at->first, imm(COLUMNS)), convert(I64, p->n));
 }
 
-/* C begins to come from memory before the slices, which come from L2. */
+/* Loads C, from memory, before the slices, which come from L2. */
 static void load_C(const gemm_splitk_config *cfg, const gemm_sm90_values *p, sum_place *at)
 {
     const gemm_epilogue e = cfg->products.epilogue;

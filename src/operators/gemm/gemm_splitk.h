@@ -1,4 +1,4 @@
-/* gemm_splitk.h - what the kernels of a K in slices and their host side share. */
+/* gemm_splitk.h - what the kernels of K in slices share with their host side. */
 #ifndef CKL_GEMM_SPLITK_H
 #define CKL_GEMM_SPLITK_H
 
@@ -7,7 +7,7 @@
 enum {
     GEMM_SPLITK_THREADS = 128, // of a CTA that adds
     GEMM_SPLITK_COLUMNS = 8,   // of D, of a thread: 16 bytes of 16-bit types
-    GEMM_SPLITK_AT_ONCE = 8,   // slices whose loads are under way together
+    GEMM_SPLITK_AT_ONCE = 8,   // slices whose loads are in flight together
     GEMM_SPLITK_SLICES_MAX = 16,
 };
 
@@ -15,13 +15,13 @@ enum {
     X(owner, int, slices, "0", "0 2 3 4 5 6 8 12 16", "of K; 0: as many as cost least") \
     X(owner, int, vec, "8", "1 8", "elements of D that are stored at once")
 
-/* The products write f32 to the workspace; the epilogue that is given here is that of the sum. */
+/* The products write f32 to the workspace; this epilogue is that of the sum. */
 typedef struct gemm_splitk_config {
     gemm_sm90_config products;
     GEMM_SPLITK_CONFIG(FIELD_MEMBER, )
 } gemm_splitk_config;
 
-/* Slices of a problem: those that the config names, or as many as cost least. The kernels take any number. */
+/* Slices of a problem: the config's, or as many as cost least. The kernels take any number. */
 int gemm_splitk_slices(const ckl_gemm_desc *desc, const ckl_device_info *device, const gemm_splitk_config *config);
 
 /* The config of the products alone: no epilogue. */

@@ -4,7 +4,7 @@
 #include "operators/gemm/gemm_plan.h"
 #include "operators/gemm/gemm_splitk.h"
 
-/* What is considered; tile_n=0: all columns of D^T. */
+/* A candidate tile; tile_n=0: all columns of D^T. */
 typedef struct sliced_tile {
     int tile_m, tile_n, consumers, pingpong, cluster_m, cluster_n;
 } sliced_tile;
@@ -20,7 +20,7 @@ static int64_t sums_pitch(const ckl_gemm_desc *d)
     return round_up(d->n, GEMM_SPLITK_COLUMNS);
 }
 
-/* The products: a batch of slices of K, f32. The last slice may have less, of which TMA makes zeros. */
+/* The products: a batch of slices of K, f32. The last slice may be shorter; TMA fills it with zeros. */
 static ckl_gemm_desc products_of(const ckl_gemm_desc *d, int count)
 {
     ckl_gemm_desc p = *d;
@@ -55,8 +55,8 @@ static int vector_of(const ckl_gemm_desc *d)
 }
 
 /*
- * Tiles of 128x128 want few slices: 512x512x16384 takes 19.9 us, 17.2 in 64x128; 640x640x10240 18.2, 18.7 in 64x128. Of D^T in tiles of 128
- * rows one along its columns was measured.
+ * Tiles of 128x128 want few slices: 512x512x16384 takes 19.9 us, 17.2 in 64x128; 640x640x10240 18.2, 18.7 in 64x128.
+ * Tiles of D^T of 128 rows were measured with one along the columns alone.
  */
 static bool is_worth(const sliced_tile *t, const ckl_gemm_desc *d)
 {
@@ -92,7 +92,7 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
     return true;
 }
 
-/* That of the products, and of the sums' way to memory and back, which is mostly L2. */
+/* The cost of the products, and of the sums' way to memory (mostly L2) and back. */
 static plan_cost cost_of(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_splitk_config *c, int slices)
 {
     const gemm_sm90_config products = gemm_splitk_products(c);
@@ -106,7 +106,7 @@ int gemm_splitk_slices(const ckl_gemm_desc *d, const ckl_device_info *device, co
 {
     if (c->slices)
         return c->slices;
-    enum { TURNS = 3 }; // more of them are even enough
+    enum { TURNS = 3 }; // more than these are even enough
     const int64_t steps = ceil_div(d->k, gemm_tile_k(d->a));
     const int64_t rows = c->products.swap ? d->n : d->m, cols = c->products.swap ? d->m : d->n;
     const int64_t count = ceil_div(rows, c->products.tile_m) * ceil_div(cols, max_i64(c->products.tile_n, 1));
@@ -177,13 +177,13 @@ static int64_t workspace_splitk(const ckl_plan *plan)
     return slices * bytes_of_slice(plan->desc);
 }
 
-/* Counted once, when the workspace was. */
+/* Derived from the size of the workspace. */
 static int slices_of(const ckl_plan *plan)
 {
     return (int)(plan->own_workspace_bytes / bytes_of_slice(plan->desc));
 }
 
-/* The second kernel finds the sums where a kernel of its own finds A. */
+/* The second kernel gets the sums as its A. */
 static ckl_status launch_sum(const ckl_plan *plan, const ckl_gemm_args *x, const void *sums, ckl_stream stream)
 {
     const ckl_gemm_desc *d = plan->desc;

@@ -1,4 +1,7 @@
-/* gemm_steps.h - kernels that run before or after a product, by whatever implementation: what they share with their host side. */
+/*
+ * gemm_steps.h - kernels that run before or after the product of any implementation: what they share with their host
+ * side.
+ */
 #ifndef CKL_GEMM_STEPS_H
 #define CKL_GEMM_STEPS_H
 
@@ -20,8 +23,9 @@ KERNEL_PARAMS(gemm_offsets, GEMM_OFFSETS_PARAMS);
 void gemm_offsets(const void *config);
 
 /*
- * Sums of a matrix [lines,length], of which each of a batch has `lines`, `stride` apart: one for each line, or for each column. Columns
- * are those of each group of lines. `slices` CTAs share out the lines of a column; the last one adds their sums in order. Without offsets all lines are one group.
+ * Sums of a matrix [lines,length]: one for each line, or for each column of each group of lines. Each matrix of a batch
+ * has `lines`, `stride` apart. `slices` CTAs divide the lines of a column; the last one adds their sums in order.
+ * Without offsets all lines are one group.
  */
 enum { GEMM_SUMS_THREADS = 256, GEMM_SUMS_VECTOR_BYTES = 16 };
 
@@ -41,7 +45,7 @@ enum { GEMM_SUMS_THREADS = 256, GEMM_SUMS_VECTOR_BYTES = 16 };
 
 KERNEL_PARAMS(gemm_sums, GEMM_SUMS_PARAMS);
 
-/* What is summed, of a config or of a desc: the matrix, 'a', 'b' or 'd'; does each of its columns get a sum, or each of its rows? */
+/* What is summed: matrix 'a', 'b' or 'd'; does each column get a sum, or each row? */
 char gemm_summed_matrix(choice sums);
 bool gemm_sums_columns(choice sums, choice layout);
 

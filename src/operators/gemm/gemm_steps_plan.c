@@ -50,7 +50,7 @@ bool gemm_sums_columns(choice sums, choice layout)
     return matrix == 'd' ? sums == CKL_GEMM_SUMS_OF_COLUMNS : !gemm_k_major(layout, matrix);
 }
 
-/* How columns are shared out: none where rows are summed. */
+/* The CTAs that sum columns; none where rows are summed. */
 typedef struct column_sums_grid {
     int64_t blocks, slices, groups;
 } column_sums_grid;

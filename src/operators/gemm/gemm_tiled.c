@@ -1,11 +1,12 @@
 /*
- * gemm_tiled.c - tiles in shared memory for every GPU from sm_80 on: cp.async keeps a few K tiles on their way while four warps
- * multiply the oldest. Elements at addresses that are too narrow for cp.async come through registers, one tile on its way.
+ * gemm_tiled.c - tiles in shared memory for every GPU from sm_80 on: cp.async keeps a few K tiles in flight while four
+ * warps multiply the oldest. Where alignment is too small for cp.async, elements are loaded through registers, one tile
+ * ahead.
  *
- * A matrix that is not K-major is turned on its way, element by element.
+ * A matrix that is not K-major is transposed by its copies, element by element.
  *
- * Tensor cores (mma.sync) multiply 16-bit types, bytes, and f32 as tf32, in one product or in three. 8-bit floats become f16 on their
- * way, which is exact.
+ * Tensor cores (mma.sync) multiply 16-bit types, bytes, and f32 as tf32, in one product or in three. 8-bit floats are
+ * converted to f16, which is exact.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
@@ -14,11 +15,11 @@
 /* This thread's partitions of the copies of a matrix's tiles along K. */
 typedef struct operand_copy {
     tiled_copy copy;
-    tiled_copy store;  // to shared memory, of what is converted on its way
-    ckl_dtype f8;      // that it is converted from; else CKL_DTYPE_DEFAULT
-    tensor rX;         // (1,ROWS,1), without cp.async: a tile on its way
+    tiled_copy store;  // to shared memory, of what is converted first
+    ckl_dtype f8;      // the type to convert from; else CKL_DTYPE_DEFAULT
+    tensor rX;         // (1,ROWS,1), without cp.async: the tile being loaded
     tensor rRows;      // (ROWS), of a list: bytes from A to each of the rows
-    int_tuple limits;  // of the matrix: what lies outside becomes 0
+    int_tuple limits;  // of the matrix: elements outside become 0
     tensor tXgX, tXcX; // (VECTORS,ROWS,1,K_TILES)
     tensor tXsX;       // (VECTORS,ROWS,1,STAGES)
 } operand_copy;
@@ -31,7 +32,7 @@ typedef struct operand_tiles {
     int rows, depth; // of a tile
 } operand_tiles;
 
-/* What is multiplied. */
+/* The type of the factors. */
 static ckl_dtype factor_type(const gemm_tiled_config *cfg)
 {
     return gemm_is_f8(cfg->epilogue.ab) ? CKL_F16 : cfg->epilogue.ab;
@@ -63,7 +64,7 @@ static tensor smem_ring(const gemm_tiled_config *cfg, const char *name, int rows
     return smem_tensor(name, dtype, with_swizzle(tile.sw, ring), 1024);
 }
 
-/* What copies `vec` elements from global memory. */
+/* The atom that copies `vec` elements from global memory. */
 static const char *atom_of(ckl_dtype dtype, int vec)
 {
     switch (vec * (int)ckl_dtype_bytes(dtype)) {
@@ -106,7 +107,7 @@ static operand_copy describe_copy(const gemm_tiled_config *cfg, char name, tenso
     return x;
 }
 
-/* A's rows by a list: then gX has them all at its start, and these are their distances. */
+/* Finds A's rows by a list: gX begins with one row for all, and rRows are the distances to each. */
 static void find_rows(const gemm_tiled_config *cfg, const gemm_values *p, operand_copy *x)
 {
     const int rows = (int)static_size(layout_mode(x->tXgX.layout, 1));
@@ -174,7 +175,7 @@ static void load_tile(const operand_tiles *x, val k_tile, val stage)
     }
 }
 
-/* What came to registers, as it is multiplied. */
+/* What was loaded into registers, as factors. */
 static tensor converted(const operand_copy *c)
 {
     if (!c->f8)
@@ -185,7 +186,7 @@ static tensor converted(const operand_copy *c)
     return rFactors;
 }
 
-/* Ends them, where they went to registers. */
+/* Ends the copies that went to registers. */
 static void store_tile_of(const operand_tiles *x, val stage)
 {
     for (const operand_copy *c = x->copies; c < x->copies + x->count; c++)
@@ -193,7 +194,7 @@ static void store_tile_of(const operand_tiles *x, val stage)
             copy_tiled(&c->store, converted(c), slice(c->tXsX, _, _, _, stage));
 }
 
-/* The nearest numbers that tensor cores take, in place of a fragment's, and what they lack, which is as near. */
+/* Rounds a fragment to the nearest numbers that tensor cores take, and returns the rests, rounded likewise. */
 static tensor split_fragment(tensor rX)
 {
     tensor rRest = fragment_like(rX, IR_U32);
@@ -208,7 +209,7 @@ static tensor split_fragment(tensor rX)
     return rRest;
 }
 
-/* acc += A * B of f32, all but the product of the rests; the smallest first. */
+/* acc += A * B of f32, without the product of the rests; the smallest products first. */
 static void multiply_in_three(const tiled_mma *mma, tensor rA, tensor rB, tensor acc)
 {
     for (int64_t k = 0; k < static_size(layout_mode(rA.layout, 2)); k++) {
@@ -222,7 +223,7 @@ static void multiply_in_three(const tiled_mma *mma, tensor rA, tensor rB, tensor
     }
 }
 
-/* The sums of a block of K, which are scaled before they are added to those before. */
+/* The sums of a block of K, scaled before they are added. */
 typedef struct block_sums {
     const gemm_values *p;
     val rows;   // i64, of A in all
@@ -231,7 +232,7 @@ typedef struct block_sums {
     val tiles;  // variable: K tiles that are multiplied
 } block_sums;
 
-/* The two operands of a tile of K, and what they are multiplied into. */
+/* The two operands of a tile of K, and their accumulators. */
 typedef struct product {
     const gemm_tiled_config *cfg;
     const tiled_mma *mma;
@@ -303,7 +304,7 @@ static void multiply_in_turn(const product *x, val k_tiles)
         store_stage(x, imm(0));
         cp_async_commit();
         cp_async_wait(0);
-        cta_sync(); // the tiles are here
+        cta_sync(); // the tiles have arrived
         multiply_mma(x, imm(0));
         cta_sync(); // and no longer needed
     }
@@ -323,7 +324,7 @@ static tensor coordinates_of(const gemm_tiled_config *cfg, const gemm_values *p,
     return partition_C(mma, cD, thread());
 }
 
-/* The D tile, element by element, from registers. */
+/* Stores the D tile from registers, element by element. */
 static void store_tile(const gemm_tiled_config *cfg, const gemm_values *p, const tiled_mma *mma, val row, val col,
                        tensor acc)
 {
@@ -344,7 +345,7 @@ static val tiles_along(val extent, int tile)
     return convert(U32, div(add(extent, imm(tile - 1)), imm(tile)));
 }
 
-/* One tile of D; A has so many rows, of which p may have a part. */
+/* One tile of D; A has so many rows, p's may be fewer. */
 static void compute_tile(const gemm_tiled_config *cfg, const gemm_values *p, val row, val col, val rows)
 {
     operand_tiles A = tiles_of(cfg, 'a', p, cfg->tile_m, row);
@@ -368,11 +369,11 @@ static void compute_tile(const gemm_tiled_config *cfg, const gemm_values *p, val
         stage_loop(&(stage_work){ cfg->stages, load_tiles, store_stage, multiply_mma, &work }, k_tiles);
     if (work.blocks)
         IF(ne(rem(blocks.tiles, imm(gemm_block_k(&cfg->epilogue) / A.depth)), imm(0)))
-            add_block(&work); // the last one is not whole
+            add_block(&work); // the last block may be shorter
     store_tile(cfg, p, &mma, row, col, acc);
 }
 
-/* The same where rows are dealt out to groups; there may be fewer tiles than CTAs. */
+/* The same where rows are in groups; there may be fewer tiles than CTAs. */
 static void compute_tile_of_group(const gemm_tiled_config *cfg, const gemm_values *all, val tile, val col)
 {
     val group = gemm_find_group(all, GEMM_TILED_THREADS, cfg->tile_m, &tile);

@@ -1,6 +1,6 @@
 /*
- * gemm_tma_mma.c - for GPUs that have TMA and no wgmma: one thread of a fifth warp keeps a ring of (A,B) tiles full, four warps
- * multiply them by mma.sync. A CTA has one tile; while it stores that, another one of the SM multiplies.
+ * gemm_tma_mma.c - for GPUs with TMA but no wgmma: one thread of a fifth warp keeps a ring of (A,B) tiles full, and
+ * four warps multiply them by mma.sync. A CTA has one tile; while it is stored, another CTA of the SM multiplies.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
@@ -51,7 +51,7 @@ static void describe_ring(tma_mma_kernel *k)
     k->k_tiles = convert(U32, div(add(k->p.k, imm(k->depth - 1)), imm(k->depth)));
 }
 
-/* One thread: what lies past the ends of A and B arrives as zeros. */
+/* For one thread. What lies past the ends of A and B arrives as zeros. */
 static void produce(const tma_mma_kernel *k)
 {
     const int modes = k->cfg->batched; // beyond rows and columns
@@ -80,7 +80,7 @@ static void multiply_stage(const tma_mma_kernel *k, const tiled_mma *mma, val st
     }
 }
 
-/* The tile from registers to D. */
+/* Stores the tile from registers. */
 static void store_tile(const tma_mma_kernel *k, const tiled_mma *mma, tensor acc)
 {
     const gemm_epilogue e = k->cfg->epilogue;

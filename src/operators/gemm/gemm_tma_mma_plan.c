@@ -6,7 +6,7 @@ static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_tma_mma_config *c)
     return d->batch * ceil_div(d->m, c->tile_m) * ceil_div(d->n, c->tile_n);
 }
 
-/* What the ring takes, and a little for its barriers. */
+/* The ring, and a little for its barriers. */
 static int64_t smem_of(const gemm_tma_mma_config *c)
 {
     enum { BARRIERS = 16 };

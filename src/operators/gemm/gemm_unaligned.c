@@ -1,11 +1,12 @@
 /*
- * gemm_unaligned.c - few or small matrices of 16-bit floats whose rows begin anywhere, as they lie; for every GPU from sm_80 on.
+ * gemm_unaligned.c - few or small matrices of 16-bit floats whose rows begin anywhere, without copies; for every GPU
+ * from sm_80 on.
  *
- * A CTA computes a block of D^T = B * A^T. Of every row the aligned 16 bytes that hold a K tile are copied, by neighbouring threads: what
- * lies beyond the end of K comes as zeros, and what lies before the first element is not looked at; before a matrix that is memory of the
- * same allocation, which begins at a multiple of 16 bytes. Each warp multiplies a slice of the
- * tile. A lane makes its words of a row from the two that hold each; along K it has 32 bytes, which is another order of the sums than
- * that of memory, and the same for A and B.
+ * A CTA computes a block of D^T = B * A^T. For every row, neighbouring threads copy the aligned 16-byte chunks that
+ * hold a K tile. Beyond the end of K zeros arrive; bytes before the first element are not used (allocations begin at
+ * multiples of 16 bytes, so they exist). Each warp multiplies a slice of the tile. A lane makes each word of a row from
+ * the two that hold it. Along K it has 32 contiguous bytes, so K is summed in another order than that of memory, the
+ * same for A and B.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
@@ -14,7 +15,7 @@
 enum {
     LANES = 32,
     CHUNK = 16, // bytes of a copy
-    LINE = 8,   // rows of which the lanes of a warp have a quarter each
+    LINE = 8,   // rows of which each lane of a warp has a quarter of one
     LINES_MAX = 8,
     SLICE_BYTES = 128,                          // of a row in a K tile, of each warp
     ROWS_OF_COPY = LANES * CHUNK / SLICE_BYTES, // by all threads
@@ -24,16 +25,16 @@ enum {
     STEPS = SLICE_BYTES / 2 / STEP,
 };
 
-/* The rows of A or B that a CTA multiplies, and what a thread has to do with them. */
+/* The rows of A or B that a CTA multiplies, and a thread's work on them. */
 typedef struct unaligned_rows {
     int count, place; // rows; bytes to them in a stage
     val pitch;        // bytes between rows
     val first;        // i64, among those of the matrix
-    val there;        // i32: how many of them there are
+    val there;        // i32: how many of them exist
     val start;        // address of the first one
     val from[COPIES_MAX],
         left[COPIES_MAX]; // chunks that this thread copies of the first tile: address, bytes of the row from there on
-    val to, end;          // where to in a stage; where to from the chunks behind the tile
+    val to, end;          // where to in a stage; and for the chunks after the tile
     val words[LINES_MAX]; // bytes to this thread's words of each line in a stage
     val selectors[LINES_MAX]; // which bytes of two words are one of them
 } unaligned_rows;
@@ -48,7 +49,7 @@ typedef struct unaligned_kernel {
     tensor acc; // (MMA,MMA_M,MMA_N)
 } unaligned_kernel;
 
-/* A row of a K tile, and the chunk behind it: in rows of such a length lanes of a line find their words in different banks. */
+/* A row of a K tile and the chunk after it. With rows of this length lanes of a line read different banks. */
 static int bytes_of_row(const gemm_unaligned_config *c)
 {
     return c->warps * SLICE_BYTES + CHUNK;
@@ -83,7 +84,7 @@ static void place_words(const gemm_unaligned_config *c, unaligned_rows *x)
     }
 }
 
-/* Chunk number `chunk` of the first tile of a row, which is copy number i of this thread. */
+/* Makes chunk `chunk` of the first tile of a row copy i of this thread. */
 static void place_chunk(unaligned_rows *x, int i, val k_bytes, val row, val start, val chunk)
 {
     val offset = mul(chunk, imm(CHUNK));
@@ -91,7 +92,7 @@ static void place_chunk(unaligned_rows *x, int i, val k_bytes, val row, val star
     x->left[i] = select(lt(row, x->there), sub(add(k_bytes, phase_of(start)), offset), imm_as(I32, 0));
 }
 
-/* What a thread copies: a chunk of every fourth row, and the chunks behind the tile, of a row each. */
+/* What a thread copies: a chunk of every fourth row, and the chunks after the tile, one of a row each. */
 static void place_copies(const gemm_unaligned_config *c, unaligned_rows *x, val k_bytes)
 {
     const int chunks = c->warps * SLICE_BYTES / CHUNK, threads = c->warps * LANES;
@@ -111,7 +112,7 @@ static void place_copies(const gemm_unaligned_config *c, unaligned_rows *x, val 
     }
 }
 
-/* Rows of a matrix from number `block` of such blocks on. */
+/* The rows of block `block` of a matrix. */
 static unaligned_rows rows_of(const gemm_unaligned_config *c, char matrix, const gemm_values *p, val block, int place)
 {
     const bool is_a = matrix == 'a';
@@ -219,7 +220,7 @@ void gemm_unaligned(const void *config, int kernel)
     grid_wait();
     launch_dependents();
     stage_loop(&(stage_work){ cfg->stages, load_tile, leave, multiply_slice, &k }, k.tiles);
-    cta_sync(); // nobody reads the ring any more, where the sums go
+    cta_sync(); // all are done with the ring, where the sums go
     gemm_add_warps(cfg->epilogue, &k.p, &k.mma, k.acc,
                    &(gemm_warp_sums){ cfg->rows, cfg->columns, cfg->warps, k.ring, cfg->rows * cfg->columns, k.A.first,
                                       k.B.first });

@@ -7,12 +7,13 @@ enum {
     WARPS_MAX = 8,
     STAGES_MAX = 4,
     SLICE = 64, // of K, of a warp
-    FEW = 32,   // rows of A, which are never worth copies: 32x4097x4095 takes 23.0 us, 25.7 with them
+    FEW = 32,   // rows of A that are never worth copies: 32x4097x4095 takes 23.0 us, 25.7 with them
     SYSTEM_BYTES = 1024
 };
 
 /*
- * Operations of a product beyond which copies to even rows are worth their launch: 127x129x131 takes 2.0 us instead of 3.5, 300x301x302 as long.
+ * FLOP of a product beyond which copies to even rows are worth their launch: 127x129x131 takes 2.0 us instead of 3.5,
+ * 300x301x302 the same.
  */
 #define FLOPS_MOST 2e7
 
@@ -32,7 +33,7 @@ static bool is_aligned(const ckl_gemm_desc *d)
     return gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) && gemm_rows_aligned(d, 'b', TMA_ALIGNMENT);
 }
 
-/* The smallest blocks that go in one turn, or nearly so where a CTA has few rows of A; else the largest. */
+/* The smallest blocks that make one wave, or nearly so where a CTA has few rows of A; else the largest. */
 static void choose_block(const ckl_gemm_desc *d, int64_t sm_count, gemm_unaligned_config *c)
 {
     static const struct {

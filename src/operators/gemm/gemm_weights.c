@@ -1,10 +1,10 @@
 /*
  * gemm_weights.c - few rows of 16-bit floats times weights of 8 or 4 bits; for every GPU from sm_80 on.
  *
- * A CTA computes D^T = B * A^T for some rows of B, which its warps share out along K in tiles of 128, each with a ring of its own, so
- * that copies need no barrier but the warp's. Every lane copies the weights that it multiplies: along K a lane has 16 bytes at a
- * time, which is another order of the sums than that of memory, and the same for A. Integers become floats exactly; scales meet the
- * sums of a tile in f32.
+ * A CTA computes D^T = B * A^T for some rows of B. Its warps take tiles of 128 along K in turn, each with its own ring,
+ * so copies need no barrier beyond the warp's. Every lane copies the weights that it multiplies, 16 contiguous bytes
+ * along K at a time, so K is summed in another order than that of memory, the same for A. Integers become floats
+ * exactly; scales are applied to the sums of a tile in f32.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
@@ -18,7 +18,7 @@ enum {
     SLOTS_A = 4,    // of a lane: a quarter of a row of a K tile
     ROW_A = GEMM_BLOCK * 2,
     ROWS_OF_COPY = LANES * SLOT / ROW_A, // of A, by all lanes of a warp
-    PART = SLOT * 4,                     // bytes of a row of B that the four lanes of a line copy at once
+    COPY = SLOT * 4,                     // bytes of a row of B that the four lanes of a line copy at once
     PAIR = 4,                            // bytes of a copy of scales
 };
 
@@ -29,11 +29,11 @@ typedef struct weights_kernel {
     bool subnormal;       // weights are multiplied as subnormal numbers, q * 2^-24 or q * 2^-20
     int lines_B, lines_A; // of a lane, 8 apart
     int slots_B;          // of a line
-    val lane_line, lane_part;
+    val lane_line, lane_quarter;
     val block_B, block_A; // the first rows of B and A of this CTA
     val tiles, blocks;    // along K; of scales
     val rings, ring;      // of all warps; this warp's first stage
-    val from_B[8][2];     // where the rows of B begin that this lane copies of each line, one for each slot
+    val from_B[8][2];     // where the rows of B begin that this lane copies, for each line and slot
     val to_B;             // and where to in a stage
     val from_A, to_A;     // what this lane copies of the first rows of A, and where to in a stage
     val listed_A[8];      // bytes to those rows and the next ones, where a list takes them
@@ -44,9 +44,10 @@ typedef struct weights_kernel {
 
 /* The sums of a K tile, or of all. */
 typedef struct weights_sums {
-    tensor part[2]
+    tensor
+        partial[2]
                [ATOMS_MAX]; // (MMA,1,MMA_N) of each atom of rows; of subnormal weights: in units of 2^-24 and of 2^-20
-    tensor raised;          // (MMA,1,MMA_N) and of what they are raised by, in units of 2^-24
+    tensor raised;          // (MMA,1,MMA_N) of the offset by which weights are raised, in units of 2^-24
 } weights_sums;
 
 static int slots_of_B(const gemm_weights_config *c)
@@ -54,7 +55,7 @@ static int slots_of_B(const gemm_weights_config *c)
     return c->epilogue.b == CKL_U8 ? 1 : 2;
 }
 
-/* Bytes of a warp's stage: slots of B; rows of A; pairs of scales, the first of which may begin in the middle. */
+/* Bytes of a warp's stage: slots of B; rows of A; pairs of scales, the first of which may hold one scale. */
 static int bytes_of_B(const gemm_weights_config *c)
 {
     return c->rows / 8 * slots_of_B(c) * LANES * SLOT;
@@ -66,7 +67,7 @@ static int blocks_of_tile(const gemm_weights_config *c)
     return c->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK ? GEMM_BLOCK / gemm_block_k(&c->epilogue) : 0;
 }
 
-/* Of one block. */
+/* Copies of the scales of one block. */
 static int copies_of_scales(const gemm_weights_config *c)
 {
     return (c->rows / 2 + 1 + LANES - 1) / LANES;
@@ -94,14 +95,14 @@ static val stage_address(const weights_kernel *k, val stage)
     return add(k->ring, mul(stage, imm(bytes_of_stage(k->cfg))));
 }
 
-/* Where 16 bytes of a row of A lie in a stage: lanes that read at the same time find them in different banks. */
+/* Where 16 bytes of a row of A lie in a stage, such that lanes read different banks. */
 static val place_in_A(const weights_kernel *k, val row, val vector)
 {
     val turned = bit_xor(bit_xor(vector, shift_right(vector, imm(3))), mul(bit_and(row, imm(1)), imm(3)));
     return add(add(mul(row, imm(ROW_A)), mul(turned, imm(SLOT))), imm(bytes_of_B(k->cfg)));
 }
 
-/* The same by elements of so many bytes, of which `valid` bytes are there; other lanes wait for all of a stage's copies. */
+/* The same by elements of a type, `valid` bytes of them; other lanes wait for all of a stage's copies. */
 static void copy_narrow(val to, val from, ckl_dtype type, val valid)
 {
     const int bytes = (int)ckl_dtype_bytes(type), count = SLOT / bytes;
@@ -119,14 +120,14 @@ static val bytes_left(val length, val start)
 }
 
 /*
- * Rows of B, whole vectors of a K tile of them by neighbouring lanes: four rows of bytes at once, or eight of 4-bit integers. Beyond the end of
- * K any weights do, for A is zero there.
+ * Copies rows of B, a K tile's vectors by neighbouring lanes: four rows of bytes at once, or eight of 4-bit integers.
+ * Beyond the end of K any weights do, as A is zero there.
  */
 static void load_B(const weights_kernel *k, val tile, val at)
 {
     val length = k->nibbles ? div(k->p.k, imm(2)) : k->p.k, to = add(at, k->to_B);
     val vector = mul(rem(lane(), imm(4 * k->slots_B)), imm(SLOT));
-    val start = add(mul(convert(I64, tile), imm(PART * k->slots_B)), convert(I64, vector));
+    val start = add(mul(convert(I64, tile), imm(COPY * k->slots_B)), convert(I64, vector));
     val offset = convert(U64, k->cfg->narrow ? start : min(start, sub(length, imm(SLOT))));
     for (int i = 0; i < k->lines_B; i++)
         for (int s = 0; s < k->slots_B; s++) {
@@ -139,7 +140,7 @@ static void load_B(const weights_kernel *k, val tile, val at)
         }
 }
 
-/* Rows of A, by all lanes of the warp: zeros beyond the ends. */
+/* Copies rows of A, by all lanes of the warp; zeros beyond the ends. */
 static void load_A(const weights_kernel *k, val tile, val at)
 {
     val vector = add(mul(tile, imm(ROW_A / SLOT)), rem(lane(), imm(ROW_A / SLOT)));
@@ -160,10 +161,10 @@ static void load_A(const weights_kernel *k, val tile, val at)
     }
 }
 
-/* Number `part` of the blocks of a K tile, among all of K. */
-static val block_of(const weights_kernel *k, val tile, int part)
+/* The number among all of K of a block of a K tile. */
+static val block_of(const weights_kernel *k, val tile, int block)
 {
-    return add(mul(tile, imm(blocks_of_tile(k->cfg))), imm(part));
+    return add(mul(tile, imm(blocks_of_tile(k->cfg))), imm(block));
 }
 
 /* Where the scales of this CTA's rows for a block begin in memory. */
@@ -173,22 +174,22 @@ static val scales_address(const weights_kernel *k, val block)
     return add(k->p.scale_b, convert(U64, mul(index, imm(2))));
 }
 
-static val place_of_scales(const weights_kernel *k, val at, int part)
+static val place_of_scales(const weights_kernel *k, val at, int block)
 {
-    return add(at, imm(bytes_of_stage(k->cfg) - (blocks_of_tile(k->cfg) - part) * bytes_of_scales(k->cfg)));
+    return add(at, imm(bytes_of_stage(k->cfg) - (blocks_of_tile(k->cfg) - block) * bytes_of_scales(k->cfg)));
 }
 
-/* Scales by whole pairs, from the one on in which the first lies; none of a block beyond the last one. */
-static void load_scales(const weights_kernel *k, val tile, int part, val at)
+/* Copies scales by whole pairs, from the one that holds the first; none for blocks beyond the last. */
+static void load_scales(const weights_kernel *k, val tile, int block, val at)
 {
     val end = add(k->p.scale_b, convert(U64, mul(mul(convert(I64, k->blocks), k->p.n), imm(2))));
     val lane_offset = mul(lane(), imm(PAIR));
-    val first = bit_and(scales_address(k, block_of(k, tile, part)), imm_as(U64, ~(int64_t)(PAIR - 1)));
+    val first = bit_and(scales_address(k, block_of(k, tile, block)), imm_as(U64, ~(int64_t)(PAIR - 1)));
     val left = convert(I32, min(sub(convert(I64, end), convert(I64, first)), imm64(bytes_of_scales(k->cfg)))); // bytes
     for (int i = 0; i < copies_of_scales(k->cfg); i++) {
         val offset = add(lane_offset, imm(i * LANES * PAIR));
         val bytes = max(min(sub(left, convert(I32, offset)), imm(PAIR)), imm(0));
-        cp_async(add(place_of_scales(k, at, part), offset), add(first, convert(U64, offset)), PAIR,
+        cp_async(add(place_of_scales(k, at, block), offset), add(first, convert(U64, offset)), PAIR,
                  convert(U32, bytes));
     }
 }
@@ -200,17 +201,17 @@ static void load_tile(const weights_kernel *k, val tile, val stage)
         val at = stage_address(k, stage);
         load_B(k, tile, at);
         load_A(k, tile, at);
-        for (int part = 0; part < blocks_of_tile(k->cfg); part++)
-            load_scales(k, tile, part, at);
+        for (int block = 0; block < blocks_of_tile(k->cfg); block++)
+            load_scales(k, tile, block, at);
     }
     cp_async_commit();
 }
 
-/* This lane's scales of a block: of its rows of B, times `unit`. */
-static void read_scales(const weights_kernel *k, val tile, int part, val at, float unit, tensor rScales)
+/* Reads this lane's scales of a block, for its rows of B, times `unit`. */
+static void read_scales(const weights_kernel *k, val tile, int block, val at, float unit, tensor rScales)
 {
-    val into_pair = bit_and(convert(U32, scales_address(k, block_of(k, tile, part))), imm_as(U32, PAIR - 1));
-    tensor sScales = smem_view(add(add(place_of_scales(k, at, part), into_pair), mul(k->lane_line, imm(2))),
+    val into_pair = bit_and(convert(U32, scales_address(k, block_of(k, tile, block))), imm_as(U32, PAIR - 1));
+    tensor sScales = smem_view(add(add(place_of_scales(k, at, block), into_pair), mul(k->lane_line, imm(2))),
                                k->cfg->epilogue.ab, make_layout(leaf(k->lines_B), leaf(8)));
     for (int i = 0; i < k->lines_B; i++)
         set(rScales, i, unit == 1 ? at_f32(sScales, i) : mul(at_f32(sScales, i), immf(unit)));
@@ -223,7 +224,7 @@ static val pair_of(const weights_kernel *k, val bits)
     return bitcast(k->cfg->epilogue.ab == F16 ? IR_F16X2 : IR_BF16X2, bits);
 }
 
-/* A float in both halves of a pair. */
+/* A constant in both halves of a pair. */
 static val both(const weights_kernel *k, uint32_t f16, uint32_t bf16)
 {
     uint32_t x = k->cfg->epilogue.ab == F16 ? f16 : bf16;
@@ -231,8 +232,8 @@ static val both(const weights_kernel *k, uint32_t f16, uint32_t bf16)
 }
 
 /*
- * Pair number i of four in a word of 4-bit integers: those 16 bits apart. Of f16 the bits are subnormal numbers as they are, odd pairs
- * 16 times as large. In the low bits of a bf16 of 128 they are added exactly.
+ * Pair i of four in a word of 4-bit integers: those 16 bits apart. As f16 the bits are subnormal numbers, odd pairs 16
+ * times as large. As bf16 they are added exactly in the low bits of 128.
  */
 static val pair_of_nibbles(const weights_kernel *k, val word, int i)
 {
@@ -242,7 +243,7 @@ static val pair_of_nibbles(const weights_kernel *k, val word, int i)
     return add(pair_of(k, raised), both(k, 0, 0xc308)); // -136
 }
 
-/* Pair number i of two in a word of bytes, neighbours: in the low bits of 1024, or of bf16, which has no room, by halves of a byte. */
+/* Pair i of two in a word of bytes, neighbours: in the low bits of 1024; bf16 has no room, so by halves of a byte. */
 static val pair_of_bytes(const weights_kernel *k, val word, int i)
 {
     val raised = bit_xor(word, imm_as(U32, 0x80808080)); // by 128
@@ -257,8 +258,8 @@ static val pair_of_bytes(const weights_kernel *k, val word, int i)
 }
 
 /*
- * Pair number i of two in a word of e4m3, neighbours. Moved to where f16 and bf16 have exponent and fraction they are 2^8, or 2^120, times too
- * small, subnormals too; in place of NaN the whole exponent is set.
+ * Pair i of two in a word of e4m3, neighbours. Moved to the exponent and fraction of f16 or bf16 they are 2^8 or 2^120
+ * times too small, subnormals too; NaN gets the whole exponent set.
  */
 static val pair_of_e4m3(const weights_kernel *k, val word, int i)
 {
@@ -285,7 +286,10 @@ static void read_slot(val address, tensor rWords, int slot)
     copy(smem_view(address, I32, compact(leaf(SLOT / 4))), slice(rWords, _, slot), SLOT);
 }
 
-/* Halves of K tiles have a scale each, and 4-bit integers of both are in one slot: lanes take half a slot of each half. */
+/*
+ * Does each half of a K tile have its own scale, with 4-bit integers of both in one slot? Lanes then take half a slot
+ * of each.
+ */
 static bool takes_halves(const weights_kernel *k)
 {
     return k->nibbles && blocks_of_tile(k->cfg) > 1;
@@ -295,9 +299,9 @@ static tensor words_of_B(const weights_kernel *k, val at, int line)
 {
     tensor rWords = fragment(I32, compact(shape(SLOT / 4, k->slots_B)));
     if (takes_halves(k)) {
-        val first =
-            add(add(at, imm(line * LANES * SLOT)), add(mul(k->lane_line, imm(PART)), mul(k->lane_part, imm(SLOT / 2))));
-        tensor sHalves = smem_view(first, I32, make_layout(shape(SLOT / 8, 2), stride(1, PART / 8))); // (WORDS,HALVES)
+        val first = add(add(at, imm(line * LANES * SLOT)),
+                        add(mul(k->lane_line, imm(COPY)), mul(k->lane_quarter, imm(SLOT / 2))));
+        tensor sHalves = smem_view(first, I32, make_layout(shape(SLOT / 8, 2), stride(1, COPY / 8))); // (WORDS,HALVES)
         copy(sHalves, tensor_with_layout(rWords, compact(shape(SLOT / 8, 2))), SLOT / 2);
         return rWords;
     }
@@ -315,7 +319,7 @@ static tensor words_of_A(const weights_kernel *k, val at, int line)
     return rWords;
 }
 
-/* Pair number i of two that a lane has in a step: of a row of B. */
+/* Pair i of two of a lane in a step, of a row of B. */
 static val weights_at(const weights_kernel *k, tensor rWords, int step, int i)
 {
     if (k->nibbles)
@@ -323,7 +327,7 @@ static val weights_at(const weights_kernel *k, tensor rWords, int step, int i)
     return bitcast(U32, (k->cfg->epilogue.b == CKL_E4M3 ? pair_of_e4m3 : pair_of_bytes)(k, word_at(rWords, step), i));
 }
 
-/* The same of a row of A: what is multiplied by these, which 4-bit integers of a word have in another order. */
+/* The same of a row of A, in the order of B's pairs, which 4-bit integers permute. */
 static val values_at(const weights_kernel *k, tensor rWords, int step, int i)
 {
     if (!k->nibbles)
@@ -332,7 +336,7 @@ static val values_at(const weights_kernel *k, tensor rWords, int step, int i)
     return permute_bytes(word_at(rWords, word), word_at(rWords, word + 2), imm_as(U32, step % 2 ? 0x7632 : 0x5410));
 }
 
-/* raised -= 8 * A, for the weights are 0 to 15 instead of -8 to 7: an atom of rows that are all -8 * 2^-24. */
+/* raised -= 8 * A, as weights are stored as 0 to 15 for -8 to 7: an atom whose rows are all -8 * 2^-24. */
 static void multiply_raised(const weights_kernel *k, tensor tB, tensor raised)
 {
     tensor tA = fragment_A_words(&k->mma, ATOM_ROWS, ATOM_ROWS); // (WORDS,1,1)
@@ -341,7 +345,7 @@ static void multiply_raised(const weights_kernel *k, tensor tB, tensor raised)
     gemm(&k->mma, tA, tB, raised, yes());
 }
 
-/* What is multiplied by a tile's weights in each step. */
+/* Reads the factors of a tile's weights for each step. */
 static void read_A(const weights_kernel *k, val at, tensor tB[STEPS])
 {
     tensor rA[2];
@@ -354,7 +358,7 @@ static void read_A(const weights_kernel *k, val at, tensor tB[STEPS])
     }
 }
 
-/* The steps of a K tile from one to another, an atom of rows at a time, so that few weights are in registers. */
+/* Multiplies the steps first .. end-1 of a K tile, an atom of rows at a time, so that few weights are in registers. */
 static void multiply_steps(const weights_kernel *k, val at, int first, int end, tensor tB[STEPS],
                            const weights_sums *sums)
 {
@@ -364,7 +368,7 @@ static void multiply_steps(const weights_kernel *k, val at, int first, int end, 
             tensor tA = fragment_A_words(&k->mma, ATOM_ROWS, ATOM_ROWS); // (WORDS,1,1)
             for (int i = 0; i < 4; i++)
                 set(tA, coord(i, 0, 0), weights_at(k, rB[i % 2], step, i / 2));
-            gemm(&k->mma, tA, tB[step], sums->part[k->subnormal ? step % 2 : 0][m], yes());
+            gemm(&k->mma, tA, tB[step], sums->partial[k->subnormal ? step % 2 : 0][m], yes());
         }
     }
     for (int step = first; k->subnormal && step < end; step++)
@@ -376,7 +380,7 @@ static weights_sums make_sums(const weights_kernel *k)
     weights_sums sums = { 0 };
     for (int h = 0; h <= k->subnormal; h++)
         for (int m = 0; m < k->cfg->rows / ATOM_ROWS; m++)
-            sums.part[h][m] = fragment_C(&k->mma, ATOM_ROWS, k->cfg->columns);
+            sums.partial[h][m] = fragment_C(&k->mma, ATOM_ROWS, k->cfg->columns);
     if (k->subnormal)
         sums.raised = fragment_C(&k->mma, ATOM_ROWS, k->cfg->columns);
     return sums;
@@ -386,7 +390,7 @@ static void clear(const weights_kernel *k, const weights_sums *sums)
 {
     for (int h = 0; h <= k->subnormal; h++)
         for (int m = 0; m < k->cfg->rows / ATOM_ROWS; m++)
-            fill(sums->part[h][m], immf(0));
+            fill(sums->partial[h][m], immf(0));
     if (k->subnormal)
         fill(sums->raised, immf(0));
 }
@@ -394,10 +398,10 @@ static void clear(const weights_kernel *k, const weights_sums *sums)
 /* One sum, in units of 2^-24 if weights are subnormal. */
 static val sum_at(const weights_kernel *k, const weights_sums *sums, int i, int m, int n)
 {
-    val x = at(sums->part[0][m], coord(i, 0, n));
+    val x = at(sums->partial[0][m], coord(i, 0, n));
     if (!k->subnormal)
         return x;
-    return fma(at(sums->part[1][m], coord(i, 0, n)), immf(1.0 / 16), add(x, at(sums->raised, coord(i, 0, n))));
+    return fma(at(sums->partial[1][m], coord(i, 0, n)), immf(1.0 / 16), add(x, at(sums->raised, coord(i, 0, n))));
 }
 
 static float unit_of(const weights_kernel *k)
@@ -405,7 +409,10 @@ static float unit_of(const weights_kernel *k)
     return k->subnormal ? 0x1p24F : 1;
 }
 
-/* acc += sums, scaled by rows of B: an atom's first two accumulators are of one row, the others of that 8 further. */
+/*
+ * acc += sums, scaled by rows of B: an atom's first two accumulators are of one row, the others of the row 8 further
+ * on.
+ */
 static void add_scaled(const weights_kernel *k, const weights_sums *sums, tensor rScales, tensor acc)
 {
     const int rows = k->cfg->rows / ATOM_ROWS, cols = k->cfg->columns / 8;
@@ -416,10 +423,10 @@ static void add_scaled(const weights_kernel *k, const weights_sums *sums, tensor
                     fma(sum_at(k, sums, i, m, n), at(rScales, 2 * m + i / 2), at(acc, coord(i, m, n))));
 }
 
-/* The K tiles of this warp: their sums, scaled; or else, in `sums`, all of them. */
+/* The K tiles of this warp: scaled sums are added to acc; without scales all are summed in `sums`. */
 static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor acc)
 {
-    const int stages = k->cfg->stages, warps = k->cfg->warps, parts = k->scaled ? blocks_of_tile(k->cfg) : 1;
+    const int stages = k->cfg->stages, warps = k->cfg->warps, blocks = k->scaled ? blocks_of_tile(k->cfg) : 1;
     tensor tB[STEPS];
     tensor rScales = fragment(F32, compact(leaf(k->lines_B)));
     for (int s = 0; s < stages - 1; s++)
@@ -427,17 +434,17 @@ static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor a
     val ready = variable(U32, imm(0)), free = variable(U32, imm(stages - 1));
     LOOP_FROM(tile, warp(), k->tiles, imm(warps)) {
         cp_async_wait(stages - 2);
-        warp_sync(); // other lanes' copies are here, and nobody reads the stage before any more
+        warp_sync(); // other lanes' copies have arrived, and all are done with the stage before
         load_tile(k, add(tile, imm((stages - 1) * warps)), free);
         val at = stage_address(k, ready);
-        for (int part = 0; part < parts; part++) {
+        for (int block = 0; block < blocks; block++) {
             if (k->scaled) {
-                read_scales(k, tile, part, at, unit_of(k), rScales);
+                read_scales(k, tile, block, at, unit_of(k), rScales);
                 clear(k, sums);
             }
-            if (part == 0)
+            if (block == 0)
                 read_A(k, at, tB);
-            multiply_steps(k, at, part * STEPS / parts, (part + 1) * STEPS / parts, tB, sums);
+            multiply_steps(k, at, block * STEPS / blocks, (block + 1) * STEPS / blocks, tB, sums);
             if (k->scaled)
                 add_scaled(k, sums, rScales, acc);
         }
@@ -465,7 +472,7 @@ static tensor multiply(const weights_kernel *k)
     return acc;
 }
 
-/* The sums of all warps, and what follows. */
+/* Adds the sums of all warps, and applies the epilogue. */
 static void finish(const weights_kernel *k, tensor acc)
 {
     const gemm_weights_config *cfg = k->cfg;
@@ -475,14 +482,14 @@ static void finish(const weights_kernel *k, tensor acc)
                    &(gemm_warp_sums){ cfg->rows, cfg->columns, cfg->warps, k->rings, apart, k->block_A, k->block_B });
 }
 
-/* Where this lane finds what it copies and what it multiplies. */
+/* The places that this lane copies and multiplies. */
 static void place_lane(weights_kernel *k)
 {
     const gemm_values *p = &k->p;
     val row_A = div(lane(), imm(ROW_A / SLOT));
-    val vectors = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(p->k, imm(SLOT / 2))); // narrow: there is a row
+    val vectors = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(p->k, imm(SLOT / 2))); // narrow: the row exists
     k->lane_line = div(lane(), imm(4));
-    k->lane_part = rem(lane(), imm(4));
+    k->lane_quarter = rem(lane(), imm(4));
     const int lanes_B = 4 * k->slots_B; // of a row of B
     val row_B = div(lane(), imm(lanes_B)), piece_B = rem(lane(), imm(lanes_B));
     val first = add(k->block_B, convert(I64, row_B));
@@ -504,12 +511,12 @@ static void place_lane(weights_kernel *k)
     for (int j = 0; j < k->cfg->columns / ROWS_OF_COPY; j++)
         k->limits_A[j] = select(lt(add(first, imm(ROWS_OF_COPY * j)), p->m), vectors, imm_as(U32, 0));
     for (int s = 0; s < SLOTS_A; s++) {
-        const int each = k->nibbles && !takes_halves(k) ? 4 : 2; // neighbouring vectors of A that meet a slot of B
-        k->lane_A[s] = place_in_A(k, k->lane_line, add(mul(k->lane_part, imm(each)), imm(s / each * 8 + s % each)));
+        const int each = k->nibbles && !takes_halves(k) ? 4 : 2; // neighbouring vectors of A for a slot of B
+        k->lane_A[s] = place_in_A(k, k->lane_line, add(mul(k->lane_quarter, imm(each)), imm(s / each * 8 + s % each)));
     }
 }
 
-/* Block number `block` of rows of B by tile number `tile` of rows of A. */
+/* Block `block` of rows of B by tile `tile` of rows of A. */
 static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, val block, val tile)
 {
     const int warp_bytes = cfg->stages * bytes_of_stage(cfg);

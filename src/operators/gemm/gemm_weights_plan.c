@@ -10,10 +10,10 @@ enum {
     WARPS_ALONE = 8,        // of a CTA that has an SM to itself
     WARPS_OF_SEVERAL = 4,   // of CTAs that share an SM
     STAGES_OF_SEVERAL = 3,  // 1x28672x8192 takes 35.8 us, 38.8 with the 6 for which two CTAs have room
-    BYTES_ENOUGH = 96 << 10 // on their way to an SM: with more in one turn, 8192x8192 takes 12.6 us instead of 11.5
+    BYTES_ENOUGH = 96 << 10 // in flight to an SM: with more in one wave, 8192x8192 takes 12.6 us instead of 11.5
 };
 
-/* Of groups as many tiles as there may be, for each ends inside a tile. */
+/* Of groups the most possible, as each may end inside a tile. */
 static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_weights_config *c)
 {
     const int64_t tiles = d->groups ? d->m / c->columns + min_i64(d->m, d->groups) : ceil_div(d->m, c->columns);
@@ -26,7 +26,10 @@ static int64_t bytes_of_stage(gemm_weights_config c)
     return gemm_weights_smem(&c);
 }
 
-/* In one turn as many stages as keep memory busy; in several few, so that CTAs share an SM: one computes while others begin or end. */
+/*
+ * In one wave as many stages as keep memory busy; in several waves few, so that CTAs share an SM: one computes while
+ * others begin or end.
+ */
 static void fit_stages(gemm_weights_config *c, int64_t turns, const ckl_device_info *device)
 {
     c->warps = turns > 1 ? WARPS_OF_SEVERAL : WARPS_ALONE;
@@ -38,7 +41,7 @@ static void fit_stages(gemm_weights_config *c, int64_t turns, const ckl_device_i
     c->stages = (int)min_i64(stages, min_i64(most, STAGES_MOST));
 }
 
-/* Bytes of B and A that a CTA loads of a K tile; rows of A that there are not cost nothing. */
+/* Bytes of B and A that a CTA loads of a K tile; rows of A that do not exist cost nothing. */
 static int64_t bytes_of_step(const ckl_gemm_desc *d, const gemm_weights_config *c)
 {
     const int64_t row_B = d->b == CKL_U8 ? GEMM_BLOCK / 2 : GEMM_BLOCK, row_A = 2 * GEMM_BLOCK;
@@ -52,7 +55,7 @@ static bool is_wide(const ckl_gemm_desc *d)
            gemm_matrix_of(d, 'b').cols % TMA_ALIGNMENT == 0;
 }
 
-/* As many rows of B for each CTA as leave all SMs something to do. */
+/* As many rows of B for each CTA as leave all SMs some work. */
 static ckl_status choose_weights(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_gemm_desc *d = desc;
@@ -105,7 +108,7 @@ static ckl_status launch_weights(const ckl_plan *plan, const void *args, ckl_str
 {
     const ckl_gemm_args *x = args;
     const gemm_weights_config *c = plan->config;
-    const bool pointers = ((const ckl_gemm_desc *)plan->desc)->pointers; // the caller's word
+    const bool pointers = ((const ckl_gemm_desc *)plan->desc)->pointers; // aligned by contract
     if (!c->narrow && !pointers && !PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
         FAIL(CKL_INVALID,
              "gemm weights: a=%p or b=%p is not aligned to 16 bytes; config='narrow=1' takes any alignment", x->a,

@@ -100,6 +100,7 @@ enum {
     SPLIT_THREADS = 1024, // of an SM, backward: 64 registers each; of 16 bits 80
     SPLIT_THREADS_HALF = 768,
     VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
+    VECTORS_OF_FEW = 4,     // where CTAs leave SMs idle, a thread is what takes long
     VECTORS_STREAMED = 6,
     COLUMN_BYTES = 64, // of nchw that neighbouring threads read side by side
     SLICES_MAX = 1 << 20
@@ -112,7 +113,7 @@ static int64_t element_bytes(const ckl_groupnorm_desc *d)
 
 static int64_t units_of(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
-    return d->layout == CKL_IMAGE_NCHW ? d->h * d->w / c->vec : d->h * d->w / c->fold;
+    return d->layout == CKL_IMAGE_NCHW ? d->h * d->w * c->fold / c->vec : d->h * d->w / c->fold;
 }
 
 static int64_t slices_of(const ckl_groupnorm_desc *d, const groupnorm_config *c, bool split)
@@ -134,9 +135,10 @@ static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const group
     const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
     const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = !split || forward;
     const int64_t slice = kept ? groupnorm_slice_bytes(c) : 0, groups = 16 * ceil_div(12 * c->bundle, 16);
-    const int64_t peers = c->cluster > 1 ? 8 * (int64_t)c->bundle * c->cluster + 16 : 16;
+    const int words = forward ? GROUPNORM_ENTRY : GROUPNORM_KINDS;
+    const int64_t peers = c->cluster > 1 ? 4 * words * (int64_t)c->bundle * c->cluster + 16 : 16;
     if (forward)
-        return slice + round_up(8 * (int64_t)c->threads, 16) + round_up(4 * (int64_t)c->threads, 16) + groups + peers;
+        return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers;
     int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * c->channels * c->bundle * c->fold;
     return 2 * slice + sums + groups + peers + 16;
 }
@@ -171,11 +173,19 @@ static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64
     return d->layout == CKL_IMAGE_NCHW || fits || bundle > min_i64(bundle_max, d->groups) ? 0 : (int)bundle;
 }
 
-/* Does a vector stay in a channel (nchw), or in a bundle; and in its group, where a thread has several columns? */
+/* May so many channels of nchw be taken as one? Forward alone; a vector reaches into the next channel at most. */
+static bool channels_fold(const ckl_groupnorm_desc *d, const groupnorm_config *c, int64_t fold)
+{
+    const int64_t pixels = d->h * d->w;
+    return d->direction == CKL_DIRECTION_FORWARD && fold >= 1 && c->channels % fold == 0 && pixels >= c->vec &&
+           pixels <= INT32_MAX / fold;
+}
+
+/* Does a vector stay in a column (nchw), or in a bundle; and in its group, where a thread has several columns? */
 static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
     if (d->layout == CKL_IMAGE_NCHW)
-        return d->h * d->w % c->vec == 0;
+        return d->h * d->w * c->fold % c->vec == 0;
     bool in_group = c->channels % c->vec == 0 || c->channels * c->bundle / c->vec <= THREADS_MIN;
     return d->c % c->vec == 0 && c->channels * c->bundle % c->vec == 0 && in_group;
 }
@@ -218,38 +228,24 @@ static int side_by_side(const search *s, const groupnorm_config *c)
     return COLUMN_BYTES / (c->vec * (int)element_bytes(s->d));
 }
 
-/* The smallest divisor of n beyond d, which is one; n + 1 behind the last. Those beyond the root are n over those before it. */
-static int next_divisor(int n, int d)
-{
-    if (d == n)
-        return n + 1;
-    int small = d + 1;
-    for (; small * small <= n; small++)
-        if (n % small == 0)
-            return small;
-    int factor = (n - 1) / d < small ? (n - 1) / d : small - 1;
-    while (n % factor)
-        factor--;
-    return n / factor;
-}
-
 /* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
 static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
 {
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
     const int threads_max = s->threads_max;
-    const int64_t vectors = units * c->channels * c->bundle * c->fold / (nchw ? 1 : c->vec);
+    const int64_t vectors = units * groupnorm_grid_of(c, c->vec).columns;
     const bool streams = s->split && s->d->direction == CKL_DIRECTION_BACKWARD;
-    const int64_t each = streams ? VECTORS_STREAMED : VECTORS_OF_THREAD;
+    const bool few = !s->split && bundles_of(s->d, c) * c->cluster < s->device->sm_count;
+    const int64_t each = streams ? VECTORS_STREAMED : few ? VECTORS_OF_FEW : VECTORS_OF_THREAD;
     const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / each));
     groupnorm_config best = *c;
     double least = INFINITY;
     for (c->threads = threads_min_for(s, c); c->threads <= threads_max; c->threads += 32)
-        for (int column_threads = 1; column_threads <= (nchw ? c->threads : 1);
-             column_threads = next_divisor(c->threads, column_threads)) {
-            if (nchw && column_threads < side_by_side(s, c) && column_threads < units)
+        for (int column_threads = 1; column_threads <= (nchw ? c->threads : 1); column_threads++) {
+            if (nchw &&
+                (c->threads % column_threads || (column_threads < side_by_side(s, c) && column_threads < units)))
                 continue;
-            if (nchw && c->bundle > 1 && c->threads != column_threads * c->channels * c->bundle)
+            if (nchw && c->bundle > 1 && c->threads != column_threads * groupnorm_grid_of(c, c->vec).columns)
                 continue;
             c->column_threads = nchw ? column_threads : groupnorm_grid_of(c, c->vec).column_threads;
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
@@ -290,13 +286,13 @@ static bool choose_slice(search *s, groupnorm_config *c)
     static const struct {
         int64_t bytes;
         int threads;
-    } sizes[] = { { 72 << 10, 256 }, { 20 << 10, 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
+    } sizes[] = { { 75 << 10, 256 }, { 20 << 10, 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t units = max_i64(1, units_of(s->d, c)), most = s->device->smem_per_cta_bytes;
     bool found = false;
     for (int i = forward ? 0 : 1; i < (forward ? 1 : COUNT_OF(sizes)); i++) {
         groupnorm_config tried = *c;
-        s->threads_max = sizes[i].threads;
+        s->threads_max = (int)max_i64(sizes[i].threads, threads_min_for(s, c));
         for (int64_t slices = 1, fits = 0; slices < 2 * units && !fits; slices *= 2)
             if (share_out(s, ceil_div(units, slices), forward ? min_i64(sizes[i].bytes, most) : most, &tried) &&
                 (forward || groupnorm_slice_bytes(&tried) <= sizes[i].bytes || slices >= units)) {
@@ -321,8 +317,14 @@ static int ctas_per_sm(const search *s, const groupnorm_config *c)
 
 static void fit_vector(const search *s, groupnorm_config *c)
 {
-    for (c->vec = VECTOR_BYTES / (int)element_bytes(s->d); !vector_fits(s->d, c);)
-        c->vec /= 2;
+    const ckl_groupnorm_desc *d = s->d;
+    const int64_t whole = max_i64(1, power_of_two_in(d->h * d->w));
+    for (c->vec = VECTOR_BYTES / (int)element_bytes(d);; c->vec /= 2) {
+        const int64_t fold = c->vec / min_i64(c->vec, whole);
+        c->fold = d->layout == CKL_IMAGE_NCHW && channels_fold(d, c, fold) ? (int)fold : 1;
+        if (vector_fits(d, c))
+            return;
+    }
 }
 
 static void set_bundle(const search *s, int64_t bundle_max, int64_t wanted, groupnorm_config *c)
@@ -353,7 +355,7 @@ static void join_planes(const search *s, groupnorm_config *c)
     if (d->layout != CKL_IMAGE_NCHW || bytes == 0)
         return;
     while (2 * c->bundle <= min_i64(BUNDLE_MAX, d->groups) && 2 * c->bundle * bytes <= PLANES_BYTES &&
-           2 * c->bundle * c->channels * column_threads <= THREADS_MAX &&
+           2 * c->bundle * c->channels / c->fold * column_threads <= THREADS_MAX &&
            d->n * d->groups / (2 * c->bundle) >= CTAS_OF_SM * (int64_t)s->device->sm_count)
         c->bundle *= 2;
     c->cut_short = d->groups % c->bundle > 0;
@@ -461,15 +463,17 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, bo
     if ((d->groups % c->bundle > 0) != c->cut_short || c->bundle > d->groups)
         FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64 ", or does with cut_short=1", what, c->bundle,
              d->groups);
-    if (c->fold != 1 &&
-        (nchw || c->fold < 1 || c->fold > VECTOR_BYTES || c->bundle != d->groups || d->h * d->w % c->fold))
+    if (c->fold != 1 && !nchw &&
+        (c->fold < 1 || c->fold > VECTOR_BYTES || c->bundle != d->groups || d->h * d->w % c->fold))
         FAIL(CKL_INVALID, "%s: fold=%d is for whole pixels of nhwc, and divides their number", what, c->fold);
-    if (nchw ? d->h * d->w % c->vec : d->c * c->fold % c->vec || c->channels * c->bundle * c->fold % c->vec)
+    if (c->fold != 1 && nchw && !channels_fold(d, c, c->fold))
+        FAIL(CKL_INVALID, "%s: fold=%d is for channels of nchw forward, and divides those of a group", what, c->fold);
+    if (nchw ? d->h * d->w * c->fold % c->vec : d->c * c->fold % c->vec || c->channels * c->bundle * c->fold % c->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide %s", what, c->vec,
              nchw ? "h*w" : "the channels of an image and a bundle");
     if (nchw && (c->column_threads < 1 || c->threads % c->column_threads))
         FAIL(CKL_INVALID, "%s: column_threads=%d does not divide threads=%d", what, c->column_threads, c->threads);
-    if (nchw && c->bundle > 1 && c->threads != c->column_threads * c->channels * c->bundle)
+    if (nchw && c->bundle > 1 && c->threads != c->column_threads * groupnorm_grid_of(c, c->vec).columns)
         FAIL(CKL_INVALID, "%s: threads=%d are not those of the channels of bundle=%d", what, c->threads, c->bundle);
     groupnorm_grid g = groupnorm_grid_of(c, c->vec);
     if (c->column_threads != g.column_threads)
@@ -581,13 +585,13 @@ static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_str
     return launch_slices(plan, unaligned(plan, args), bundles_of(plan->desc, plan->config) * p.slices, &p, stream);
 }
 
-/* Strips of chunks are the bundles and their slices; of nhwc, those of an image share lines of memory. */
+/* Strips of chunks are the bundles and their slices. */
 static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_groupnorm_desc *d = plan->desc;
     const int kernel = unaligned(plan, args);
     groupnorm_params p = params_for(plan, args, true);
-    const int64_t strips = bundles_of(d, plan->config), abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles;
+    const int64_t strips = bundles_of(plan->desc, plan->config);
+    const int64_t abreast = groupnorm_bundles_share(plan->config) ? p.bundles : 1;
     p.strips = (uint32_t)strips;
     p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
     return launch_slices(plan, kernel, two_pass_ctas(strips, p.slices), &p, stream);

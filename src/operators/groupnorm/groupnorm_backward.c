@@ -200,52 +200,50 @@ static void add_channels(const backward *k, int rows)
     cta_sync();
 }
 
-/* A and B of a group of the warp, in all lanes. */
+/* A and B of the lane's group. */
 typedef struct group_sums {
     val of[KINDS];
 } group_sums;
 
 /* In this slice. */
-static group_sums add_group(const backward *k, int group)
+static group_sums add_group(const backward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    val first = mul(min(groupnorm_group_of_warp(&k->s, group), imm(cfg->bundle - 1)), imm(cfg->channels));
+    val first = mul(min(groupnorm_group_of_lane(&k->s), imm(cfg->bundle - 1)), imm(cfg->channels));
     group_sums total;
     for (int kind = 0; kind < KINDS; kind++)
         total.of[kind] = variable(F32, immf(0));
-    LOOP_FROM(i, convert(I32, lane()), imm(cfg->channels), imm(32))
+    LOOP_FROM(i, groupnorm_lane_of_group(&k->s), imm(cfg->channels), imm(groupnorm_lanes_of_group(cfg)))
         for (int kind = 0; kind < KINDS; kind++)
             assign(total.of[kind], add(total.of[kind], at(k->sSums, add(first, i), 0, kind)));
-    groupnorm_warp_sum(KINDS, total.of);
+    groupnorm_sum_of_lanes(&k->s, KINDS, total.of);
     return total;
 }
 
-static void add_peers(const backward *k, int groups, group_sums *total)
+static void add_peers(const backward *k, group_sums *total)
 {
     const groupnorm_config *cfg = k->s.cfg;
     tensor sPeers = groupnorm_peers(cfg, KINDS); // (KINDS,CLUSTER,BUNDLE)
     cluster_wait();                              // all CTAs of the cluster have started
-    for (int i = 0; i < groups; i++)
-        groupnorm_send_to_peers(&k->s, sPeers, i, KINDS, total[i].of);
+    groupnorm_send_to_peers(&k->s, sPeers, KINDS, total->of);
     cluster_sync();
-    val rank = min(convert(I32, lane()), imm(cfg->cluster - 1));
-    for (int i = 0; i < groups; i++) {
-        val group = min(groupnorm_group_of_warp(&k->s, i), imm(cfg->bundle - 1));
-        for (int kind = 0; kind < KINDS; kind++)
-            assign(total[i].of[kind], select(lt(lane(), imm(cfg->cluster)), at(sPeers, kind, rank, group), immf(0)));
-        groupnorm_warp_sum(KINDS, total[i].of);
+    val group = min(groupnorm_group_of_lane(&k->s), imm(cfg->bundle - 1));
+    for (int first = 0; first < cfg->cluster; first += groupnorm_lanes_of_group(cfg)) {
+        val peer = add(groupnorm_lane_of_group(&k->s), imm(first)), rank = min(peer, imm(cfg->cluster - 1));
+        for (int kind = 0; kind < KINDS; kind++) {
+            val sent = select(lt(peer, imm(cfg->cluster)), at(sPeers, kind, rank, group), immf(0));
+            assign(total->of[kind], first == 0 ? sent : add(total->of[kind], sent));
+        }
     }
+    groupnorm_sum_of_lanes(&k->s, KINDS, total->of);
 }
 
-/* The warp of each group tells the CTA. */
-static void publish(const backward *k, int groups, const group_sums *total)
+/* The lanes of each group tell the CTA. */
+static void publish(const backward *k, const group_sums *total)
 {
-    for (int i = 0; i < groups; i++) {
-        val group = groupnorm_group_of_warp(&k->s, i);
-        IF(logical_and(lt(group, imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
-            for (int kind = 0; kind < KINDS; kind++)
-                set(k->sGroups, coord(kind, group), mul(total[i].of[kind], k->s.a.reciprocal));
-    }
+    IF(groupnorm_speaks(&k->s))
+        for (int kind = 0; kind < KINDS; kind++)
+            set(k->sGroups, coord(kind, groupnorm_group_of_lane(&k->s)), mul(total->of[kind], k->s.a.reciprocal));
     cta_sync();
 }
 
@@ -351,8 +349,8 @@ static void stage_slices(backward *k)
     groupnorm_over_columns(&k->s, &k->w, stage_column, k);
 }
 
-/* Adds up the slice's channels and the warp's groups. */
-static void sums_of_slice(backward *k, int groups, group_sums *total)
+/* Adds up the slice's channels, and those of the lane's group. */
+static group_sums sums_of_slice(backward *k)
 {
     if (k->s.cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
@@ -361,8 +359,7 @@ static void sums_of_slice(backward *k, int groups, group_sums *total)
         groupnorm_staged();
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
     add_channels(k, k->w.grid.column_threads * k->s.cfg->fold);
-    for (int i = 0; i < groups; i++)
-        total[i] = add_group(k, i);
+    return add_group(k);
 }
 
 void groupnorm_backward(const void *config, int kernel)
@@ -372,38 +369,29 @@ void groupnorm_backward(const void *config, int kernel)
         add_gradients(cfg);
         return;
     }
-    const int groups = groupnorm_groups_of_warp(cfg);
-    group_sums total[GROUPNORM_GROUPS_OF_WARP_MAX];
     backward k = { .s = groupnorm_slice_here(cfg, kernel == 0), .in_smem = true };
     begin(&k);
     stage_slices(&k);
-    sums_of_slice(&k, groups, total);
+    group_sums total = sums_of_slice(&k);
     if (cfg->cluster > 1)
-        add_peers(&k, groups, total);
-    publish(&k, groups, total);
+        add_peers(&k, &total);
+    publish(&k, &total);
     groupnorm_over_columns(&k.s, &k.w, write_column, &k);
 }
 
-static void store_entry(const backward *k, int i, group_sums total)
-{
-    val entry = groupnorm_entry(&k->s, i, k->s.rank), group = groupnorm_group_of_warp(&k->s, i);
-    IF(logical_and(lt(group, imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
-        for (int kind = 0; kind < KINDS; kind++)
-            groupnorm_write(k->s.a.entries, add(entry, imm(kind)), total.of[kind]);
-}
-
-/* The sums of the entries of a group of the warp. */
-static group_sums add_entries(const backward *k, int group)
+/* The sums of the entries of the lane's group. */
+static group_sums add_entries(const backward *k)
 {
     enum { AT_ONCE = 4 };
     const groupnorm_slice *s = &k->s;
     group_sums total;
     for (int kind = 0; kind < KINDS; kind++)
         total.of[kind] = variable(F32, immf(0));
-    LOOP_FROM(begin, convert(I32, lane()), s->a.slices, imm(32 * AT_ONCE)) {
+    const int lanes = groupnorm_lanes_of_group(s->cfg);
+    LOOP_FROM(begin, groupnorm_lane_of_group(s), s->a.slices, imm(lanes * AT_ONCE)) {
         val read[AT_ONCE][KINDS];
         for (int i = 0; i < AT_ONCE; i++) {
-            val number = add(begin, imm(32 * i)), entry = groupnorm_entry(s, group, number);
+            val number = add(begin, imm(lanes * i)), entry = groupnorm_entry(s, number);
             for (int kind = 0; kind < KINDS; kind++)
                 read[i][kind] = variable(F32, immf(0));
             IF(lt(number, s->a.slices))
@@ -413,29 +401,26 @@ static group_sums add_entries(const backward *k, int group)
         for (int i = 0; i < AT_ONCE * KINDS; i++)
             assign(total.of[i % KINDS], add(total.of[i % KINDS], read[i / KINDS][i % KINDS]));
     }
-    groupnorm_warp_sum(KINDS, total.of);
+    groupnorm_sum_of_lanes(s, KINDS, total.of);
     return total;
 }
 
 static void store_entries(backward *k)
 {
-    group_sums total[GROUPNORM_GROUPS_OF_WARP_MAX];
-    const int groups = groupnorm_groups_of_warp(k->s.cfg);
-    sums_of_slice(k, groups, total);
-    for (int i = 0; i < groups; i++)
-        store_entry(k, i, total[i]);
+    const group_sums total = sums_of_slice(k);
+    IF(groupnorm_speaks(&k->s))
+        for (int kind = 0; kind < KINDS; kind++)
+            groupnorm_write(k->s.a.entries, add(groupnorm_entry(&k->s, k->s.rank), imm(kind)), total.of[kind]);
 }
 
 /* The CTA whose slice was the last of its bundle: for all that write. */
 static void store_merged(const backward *k)
 {
-    for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++) {
-        const val group = groupnorm_group_of_warp(&k->s, i), first = groupnorm_merged(&k->s, group);
-        const group_sums total = add_entries(k, i);
-        IF(logical_and(lt(group, imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
-            for (int kind = 0; kind < KINDS; kind++)
-                groupnorm_write(k->s.a.merged, add(first, imm(kind)), mul(total.of[kind], k->s.a.reciprocal));
-    }
+    const val first = groupnorm_merged(&k->s, groupnorm_group_of_lane(&k->s));
+    const group_sums total = add_entries(k);
+    IF(groupnorm_speaks(&k->s))
+        for (int kind = 0; kind < KINDS; kind++)
+            groupnorm_write(k->s.a.merged, add(first, imm(kind)), mul(total.of[kind], k->s.a.reciprocal));
 }
 
 static void load_merged(const backward *k)

@@ -21,19 +21,19 @@
     X(owner, bool, affine, "1", "0 1", "with gamma and beta")                                   \
     X(owner, float, eps, "0", "0..", "forward: added to the variance; 0: 1e-5")
 
-#define GROUPNORM_CONFIG(X, owner)                                                                     \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")        \
-    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                 \
-    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                               \
-    X(owner, int, channels, "1", "", "of a group")                                                     \
-    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")    \
-    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")              \
-    X(owner, int, fold, "1", "1 2 4 8", "nhwc: pixels taken as one, whose channels are whole vectors") \
-    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                           \
-    X(owner, int, column_threads, "1", "", "threads that share a column")                              \
-    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                              \
-    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")              \
-    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")        \
+#define GROUPNORM_CONFIG(X, owner)                                                                    \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")       \
+    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                \
+    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                              \
+    X(owner, int, channels, "1", "", "of a group")                                                    \
+    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")   \
+    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")             \
+    X(owner, int, fold, "1", "1 2 4 8", "pixels (nhwc), channels (nchw) taken as one: whole vectors") \
+    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                          \
+    X(owner, int, column_threads, "1", "", "threads that share a column")                             \
+    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                             \
+    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")             \
+    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")       \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")
 
 #define GROUPNORM_PARAMS(X, owner) \
@@ -63,7 +63,7 @@
     X(owner, pointer, dbeta)
 
 /*
- * Of all kernels. A unit is a vector of pixels (nchw) or `fold` pixels (nhwc).
+ * Of all kernels. A unit is a vector of pixels (nchw, of `fold` channels) or `fold` pixels (nhwc).
  *     channels, pixels           of an image
  *     bundles                    of an image
  *     slices, range, units       slices of a bundle, units of a slice, of a channel
@@ -88,7 +88,8 @@ typedef struct groupnorm_config {
  * `slots` of them one after the other.
  *
  * Pixels of nhwc whose channels are no whole vectors are folded: `fold` of them are one with `fold` times the channels, where a
- * bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of the image.
+ * bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of the image. Forward,
+ * channels of nchw whose pixels are no whole vectors are folded, too: a column is `fold` of them.
  */
 typedef struct groupnorm_grid {
     int vec, columns, abreast, column_threads, slots;
@@ -97,7 +98,9 @@ typedef struct groupnorm_grid {
 static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int vec)
 {
     const bool nhwc = c->layout == (choice)CKL_IMAGE_NHWC;
-    groupnorm_grid g = { .vec = vec, .columns = c->channels * c->bundle * c->fold / (nhwc ? vec : 1) };
+    groupnorm_grid g = { .vec = vec,
+                         .columns =
+                             nhwc ? c->channels * c->bundle * c->fold / vec : c->channels * c->bundle / c->fold };
     g.abreast = nhwc ? (int)min_i64(g.columns, c->threads) : c->threads / c->column_threads;
     g.column_threads = nhwc ? c->threads / g.abreast : c->column_threads;
     g.slots = (int)ceil_div(g.columns, g.abreast);
@@ -113,12 +116,15 @@ static inline int groupnorm_vec_of_group(const groupnorm_config *c)
     return vec;
 }
 
-/* The warps of a CTA share out the groups of a bundle: group i of a warp is its number plus i times their count. */
+/* The warps of a CTA share out the groups of a bundle: so many neighbouring lanes of a warp have one. */
 enum { GROUPNORM_GROUPS_OF_WARP_MAX = 8 };
 
-static inline int groupnorm_groups_of_warp(const groupnorm_config *c)
+static inline int groupnorm_lanes_of_group(const groupnorm_config *c)
 {
-    return (int)ceil_div(c->bundle, c->threads / 32);
+    int lanes = 32;
+    while ((int64_t)c->threads / lanes < c->bundle)
+        lanes /= 2;
+    return lanes;
 }
 
 /* Bytes of a slice of one tensor in shared memory. */
@@ -128,6 +134,14 @@ static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
     return (int64_t)g.slots * c->steps * g.abreast * g.column_threads * c->vec * (int64_t)ckl_dtype_bytes(c->dtype);
 }
 
+/* Do neighbouring bundles of nhwc share what memory moves at once? Then their split slices stand side by side in the order. */
+static inline bool groupnorm_bundles_share(const groupnorm_config *c)
+{
+    enum { MOVED_BYTES = 64 };
+    const int64_t pixel_bytes = (int64_t)c->channels * c->bundle * (int64_t)ckl_dtype_bytes(c->dtype);
+    return c->layout == (choice)CKL_IMAGE_NHWC && pixel_bytes % MOVED_BYTES;
+}
+
 /* Units of a slice. */
 static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
 {
@@ -135,7 +149,7 @@ static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
 }
 
 /*
- * Words of the workspace. Of a bundle's group and slice: mean, squares, pivot (forward) or two sums (backward); of an
+ * Words of the workspace. Of a bundle's group and slice: pivot, mean, squares (forward) or two sums (backward); of an
  * image's slice and kind of gradient the sums of all channels.
  */
 enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
@@ -238,11 +252,15 @@ void groupnorm_staged(void);
 val groupnorm_read(val pointer, val index);
 void groupnorm_write(val pointer, val index, val x);
 
-/* The number in the bundle of group i of the warp; groups from cfg->bundle on do not exist. */
-val groupnorm_group_of_warp(const groupnorm_slice *s, int i);
+/* The number in the bundle of the lane's group, and that of the lane in it: i32. Groups from cfg->bundle on do not exist. */
+val groupnorm_group_of_lane(const groupnorm_slice *s);
+val groupnorm_lane_of_group(const groupnorm_slice *s);
 
-/* The entry of that group and of slice `number` in the workspace: the index of its first word. */
-val groupnorm_entry(const groupnorm_slice *s, int i, val number);
+/* The first lane of a group that exists. */
+val groupnorm_speaks(const groupnorm_slice *s);
+
+/* The entry of the lane's group and of slice `number` in the workspace: the index of its first word. */
+val groupnorm_entry(const groupnorm_slice *s, val number);
 
 /* What all slices know of a group of the bundle: the index of its first word. */
 val groupnorm_merged(const groupnorm_slice *s, val group);
@@ -256,14 +274,11 @@ val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val colum
 /* Are all elements of a vector of the same group? */
 bool groupnorm_one_group(const groupnorm_slice *s, int vec);
 
-/* The sum over the warp of each of `count` values. */
-void groupnorm_warp_sum(int count, val *values);
+/* The sum over the lanes of a group of each of `count` values. */
+void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values);
 
-/*
- * Shared memory of the CTAs of a cluster. Every warp sends `count` values of its group i, which lane 0 holds; after
- * cluster_sync() every CTA has those of all.
- */
+/* Shared memory of the CTAs of a cluster. Lanes send `count` values of their group; after cluster_sync() every CTA has those of all. */
 tensor groupnorm_peers(const groupnorm_config *cfg, int count); // (COUNT,CLUSTER,BUNDLE)
-void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int i, int count, const val *values);
+void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values);
 
 #endif

@@ -4,8 +4,7 @@
  * Each thread adds up its values and their squares, counted from a pivot of its own: the median of its first three. No single
  * value that is far away from all others is one, which would cost the squares a factor of their number in precision (Chan,
  * Golub, LeVeque: Algorithms for computing the sample variance, 1983). Means and squares are then merged by Chan's rule, over
- * the threads of a group, then over its CTAs. Means are counted from the median of three elements of the group, so that a
- * large one costs no digits.
+ * the threads of a group, then over its CTAs. A mean stays apart from its pivot, so that a large one costs no digits.
  */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
@@ -13,24 +12,23 @@
 enum { SUMS = 4 };         // of values, and of squares, side by side
 enum { PIVOT_VALUES = 3 }; // of which a pivot is the median
 
-/* What is known of a group, in the order of an entry of the workspace; and of it when all is known. */
-enum { ENTRY_MEAN, ENTRY_SQUARES, ENTRY_PIVOT };
+/* What is told of some values of a group, in this order; and of the group when all is known. */
+enum { ENTRY_PIVOT, ENTRY_MEAN, ENTRY_SQUARES };
 enum { GROUP_MEAN, GROUP_REST, GROUP_RSTD, GROUP_WORDS };
 
 typedef struct forward {
     groupnorm_slice s;
-    groupnorm_view all;                       // for loads and stores
-    groupnorm_view same;                      // for sums: vectors of which each is of one group
-    val staged;                               // u32, the slice in shared memory
-    val group_pivot;                          // of the group of this thread's sums
-    val pivots[GROUPNORM_GROUPS_OF_WARP_MAX]; // of the warp's groups
-    val pivot;                                // of this thread
+    groupnorm_view all;  // for loads and stores
+    groupnorm_view same; // for sums: vectors of which each is of one group
+    val staged;          // u32, the slice in shared memory
+    val pivot;           // of this thread
     val sums[SUMS], squares[SUMS];
-    tensor sMoments, sCounts;     // (2,THREADS), (THREADS): means and squares, and values
-    tensor sPeers;                // (2,CLUSTER,BUNDLE)
+    tensor sMoments, sCounts;     // (GROUPNORM_ENTRY,THREADS), (THREADS)
+    tensor sPeers;                // (GROUPNORM_ENTRY,CLUSTER,BUNDLE)
     tensor sGroups;               // (GROUP_WORDS,BUNDLE)
     tensor rGamma, rBeta;         // (1) or (VEC) of a thread that has one column
     tensor rMean, rScale, rShift; // (1) or (VEC) of the column being written: y = (x - mean) * scale + shift
+    val written, rest, rstd;      // the same column, and what its group has
 } forward;
 
 /* Staging */
@@ -47,60 +45,30 @@ static void stage_column(void *kernel, const groupnorm_column *c)
     groupnorm_over_vectors(&k->s, &k->all, c, NULL, stage_vector, k);
 }
 
-/* Element i of a group of the bundle, or its last one; of nhwc with few channels those of its first channel. */
-static val element_of_group(const groupnorm_slice *s, val group, int i)
-{
-    const groupnorm_values *a = &s->a;
-    val channel = add(s->channel, convert(I64, mul(group, imm(s->cfg->channels))));
-    val image_start = mul(mul(s->image, a->channels), a->pixels), place = imm64(i);
-    if (groupnorm_is_nchw(s))
-        place = add(mul(channel, a->pixels), min(place, sub(mul(a->pixels, imm64(s->cfg->channels)), imm64(1))));
-    else if (i < s->cfg->channels)
-        place = add(channel, place);
-    else
-        place = add(channel, mul(min(place, sub(a->pixels, imm64(1))), a->channels));
-    return at_f32(groupnorm_global(s, a->x, add(image_start, place), 1), 0);
-}
-
-static val median(const val x[PIVOT_VALUES])
-{
-    return max(min(x[0], x[1]), min(max(x[0], x[1]), x[2]));
-}
-
-static val pivot_of(const groupnorm_slice *s, val group)
-{
-    val x[PIVOT_VALUES];
-    for (int i = 0; i < PIVOT_VALUES; i++)
-        x[i] = element_of_group(s, group, i);
-    return median(x);
-}
-
-static void load_pivots(forward *k)
-{
-    val last = sub(groupnorm_groups(&k->s), imm(1));
-    k->group_pivot = pivot_of(&k->s, min(groupnorm_group(&k->s, &k->same, k->same.column, 0), last));
-    for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++)
-        k->pivots[i] = pivot_of(&k->s, min(groupnorm_group_of_warp(&k->s, i), last));
-}
-
 static void load_weights(forward *k, val column)
 {
     k->rGamma = groupnorm_weights(&k->s, k->s.a.gamma, column);
     k->rBeta = groupnorm_weights(&k->s, k->s.a.beta, column);
 }
 
+/* Does a column have several channels, one after the other, each with its weights? */
+static bool has_folded_channels(const forward *k)
+{
+    return groupnorm_is_nchw(&k->s) && k->s.cfg->fold > 1 && k->s.cfg->affine;
+}
+
 /* Of a thread that has one column. */
 static void load_column_weights(forward *k)
 {
-    if (k->s.cfg->affine && groupnorm_has_one_column(&k->all))
+    if (k->s.cfg->affine && groupnorm_has_one_column(&k->all) && !has_folded_channels(k))
         load_weights(k, groupnorm_existing(&k->s, &k->all, k->all.column));
 }
 
 /* Moments of a thread */
 
-/* So many values with a mean and the sum of the squares of their differences from it. */
+/* So many values, their mean above a pivot, and the sum of the squares of their differences from the mean. */
 typedef struct moments {
-    val count, mean, squares;
+    val count, pivot, mean, squares;
 } moments;
 
 static void load_same(void *kernel, groupnorm_vector *v)
@@ -124,6 +92,11 @@ static void add_column(void *kernel, const groupnorm_column *c)
 {
     forward *k = kernel;
     groupnorm_over_vectors(&k->s, &k->same, c, load_same, add_values, k);
+}
+
+static val median(const val x[PIVOT_VALUES])
+{
+    return max(min(x[0], x[1]), min(max(x[0], x[1]), x[2]));
 }
 
 /* Of the thread's first values; where it has fewer, the last vector counts again. */
@@ -160,7 +133,6 @@ static val count_of_thread(const forward *k)
     return mul(convert(F32, mul(columns, k->same.vectors)), immf(g->vec));
 }
 
-/* The moments of this thread's values, the mean above that of the group's pivot. */
 static moments moments_of_thread(forward *k)
 {
     for (int i = 0; i < SUMS; i++) {
@@ -171,39 +143,58 @@ static moments moments_of_thread(forward *k)
     groupnorm_over_columns(&k->s, &k->same, add_column, k);
     val count = count_of_thread(k), sum = total_of(k->sums), mean = div(sum, max(count, immf(1)));
     val squares = max_nan(fma(neg(sum), mean, total_of(k->squares)), immf(0));
-    val above = add(sub(k->pivot, k->group_pivot), mean);
-    return (moments){ count, select(lt(immf(0), count), above, immf(0)), squares };
+    return (moments){ count, k->pivot, mean, squares };
 }
 
 /* Merging */
 
-/* What the lanes of a warp have, `n` of them each: every lane gets the result. */
-static moments merge(const moments *m, int n)
+enum { OF_LANE_MAX = 32 }; // moments that a lane merges with those of others of its group
+
+static moments no_values(void)
+{
+    return (moments){ variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
+}
+
+/* The median of those of three lanes, of which the first has values: a lane of few values may have one far away. */
+static val common_pivot(const forward *k, const moments *m)
+{
+    val first = sub(lane(), convert(U32, groupnorm_lane_of_group(&k->s))), x[PIVOT_VALUES];
+    val own = select(lt(immf(0), m->count), m->pivot, shuffle(m->pivot, first));
+    for (int i = 0; i < PIVOT_VALUES; i++)
+        x[i] = shuffle(own, add(first, imm(i)));
+    return median(x);
+}
+
+/* What the lanes of a group have, `n` of them each: every lane gets the result. */
+static moments merge(const forward *k, const moments *m, int n)
 {
     val sums[2] = { variable(F32, immf(0)), variable(F32, immf(0)) }, squares = variable(F32, immf(0));
+    val pivot = common_pivot(k, m), means[OF_LANE_MAX];
     for (int i = 0; i < n; i++) {
+        means[i] = add(sub(m[i].pivot, pivot), m[i].mean);
         assign(sums[0], add(sums[0], m[i].count));
-        assign(sums[1], fma(m[i].count, m[i].mean, sums[1]));
+        assign(sums[1], fma(m[i].count, means[i], sums[1]));
         assign(squares, add(squares, m[i].squares));
     }
-    groupnorm_warp_sum(2, sums);
+    groupnorm_sum_of_lanes(&k->s, 2, sums);
     val mean = div(sums[1], max(sums[0], immf(1)));
     for (int i = 0; i < n; i++) {
-        val difference = sub(m[i].mean, mean);
+        val difference = sub(means[i], mean);
         assign(squares, fma(mul(m[i].count, difference), difference, squares));
     }
-    groupnorm_warp_sum(1, &squares);
-    return (moments){ sums[0], mean, squares };
+    groupnorm_sum_of_lanes(&k->s, 1, &squares);
+    return (moments){ sums[0], pivot, mean, squares };
 }
 
 /* Reads at an index where it is inside, else nothing: no values. */
 static moments read_moments(val inside, val count, tensor sMoments, val index)
 {
-    moments m = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
+    moments m = no_values();
     IF(inside) {
         assign(m.count, count);
-        assign(m.mean, at(sMoments, 0, index));
-        assign(m.squares, at(sMoments, 1, index));
+        assign(m.pivot, at(sMoments, ENTRY_PIVOT, index));
+        assign(m.mean, at(sMoments, ENTRY_MEAN, index));
+        assign(m.squares, at(sMoments, ENTRY_SQUARES, index));
     }
     return m;
 }
@@ -212,70 +203,90 @@ static moments read_moments(val inside, val count, tensor sMoments, val index)
 static void tell_moments(forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    k->sMoments = smem_tensor("moments", F32, compact(shape(2, cfg->threads)), 16);
+    k->sMoments = smem_tensor("moments", F32, compact(shape(GROUPNORM_ENTRY, cfg->threads)), 16);
     k->sCounts = smem_tensor("counts", F32, compact(leaf(cfg->threads)), 16);
     moments mine = moments_of_thread(k);
     set(k->sCounts, thread(), mine.count);
-    set(k->sMoments, coord(0, thread()), mine.mean);
-    set(k->sMoments, coord(1, thread()), mine.squares);
+    set(k->sMoments, coord(ENTRY_PIVOT, thread()), mine.pivot);
+    set(k->sMoments, coord(ENTRY_MEAN, thread()), mine.mean);
+    set(k->sMoments, coord(ENTRY_SQUARES, thread()), mine.squares);
     cta_sync();
 }
 
 /*
- * The warp of a group, its group i, merges what its threads found: of nchw neighbouring ones, of nhwc some neighbours in each row of
+ * The lanes of a group merge what its threads found: of nchw neighbouring ones, of nhwc some neighbours in each row of
  * those that are as many as a pixel has columns; all of the CTA, where it has one group.
  */
-static moments merge_threads(const forward *k, int group)
+static moments merge_threads(const forward *k)
 {
-    enum { LANE_MAX = 32 };
     const groupnorm_config *cfg = k->s.cfg;
     const groupnorm_grid *g = &k->same.grid;
     const bool in_rows = cfg->bundle > 1 && !groupnorm_is_nchw(&k->s);
     const int columns = g->columns / cfg->fold, width = (in_rows ? columns : cfg->threads) / cfg->bundle;
     const int rows = in_rows ? g->column_threads * cfg->fold : 1;
-    moments m[LANE_MAX];
-    int n = (int)ceil_div((int64_t)width * rows, 32);
-    val first = min(mul(groupnorm_group_of_warp(&k->s, group), imm(width)), imm((cfg->bundle - 1) * width));
+    moments m[OF_LANE_MAX];
+    const int lanes = groupnorm_lanes_of_group(cfg), n = (int)ceil_div((int64_t)width * rows, lanes);
+    val first = min(mul(groupnorm_group_of_lane(&k->s), imm(width)), imm((cfg->bundle - 1) * width));
     for (int i = 0; i < n; i++) {
-        val number = add(convert(I32, lane()), imm(32 * i)), inside = lt(number, imm(width * rows)), index = number;
+        val number = add(groupnorm_lane_of_group(&k->s), imm(lanes * i)), inside = lt(number, imm(width * rows)),
+            index = number;
         if (in_rows)
             index = add(mul(div(number, imm(width)), imm(columns)), rem(number, imm(width)));
         index = select(inside, add(index, first), imm(0));
         m[i] = read_moments(inside, at(k->sCounts, index), k->sMoments, index);
     }
-    return merge(m, n);
+    return merge(k, m, n);
 }
 
 /* How many elements of a group slice number `rank` has. */
 static val elements_of_slice(const groupnorm_slice *s, val rank)
 {
-    const int per_unit = s->cfg->channels * (groupnorm_is_nchw(s) ? s->cfg->vec : s->cfg->fold);
+    const groupnorm_config *cfg = s->cfg;
+    const int per_unit = groupnorm_is_nchw(s) ? cfg->channels / cfg->fold * cfg->vec : cfg->channels * cfg->fold;
     val range = s->a.range, units = max(min(range, sub(s->a.units, mul(rank, range))), imm_as(I32, 0));
     return mul(convert(F32, units), immf(per_unit));
 }
 
-static moments merge_peers(const forward *k, int i)
+/* Has this warp a group? The others have nothing to merge. */
+static val merges(const forward *k)
 {
-    const groupnorm_config *cfg = k->s.cfg;
-    val group = min(groupnorm_group_of_warp(&k->s, i), imm(cfg->bundle - 1)), rank = convert(I32, lane());
-    val inside = lt(rank, imm(cfg->cluster));
-    moments m = read_moments(inside, elements_of_slice(&k->s, rank), slice(k->sPeers, _, _, group), rank);
-    return merge(&m, 1);
+    const int groups = 32 / groupnorm_lanes_of_group(k->s.cfg); // of a warp
+    return lt(warp(), imm_as(U32, ceil_div(k->s.cfg->bundle, groups)));
+}
+
+/* What the lanes of a group tell, in the order of an entry. */
+typedef struct told {
+    val of[GROUPNORM_ENTRY];
+} told;
+
+static told told_of(moments m)
+{
+    return (told){ { [ENTRY_PIVOT] = m.pivot, [ENTRY_MEAN] = m.mean, [ENTRY_SQUARES] = m.squares } };
 }
 
 static void tell_peers(forward *k)
 {
-    const int groups = groupnorm_groups_of_warp(k->s.cfg);
-    moments m[GROUPNORM_GROUPS_OF_WARP_MAX];
-    k->sPeers = groupnorm_peers(k->s.cfg, 2);
-    for (int i = 0; i < groups; i++)
-        m[i] = merge_threads(k, i);
+    k->sPeers = groupnorm_peers(k->s.cfg, GROUPNORM_ENTRY);
     cluster_wait(); // all CTAs of the cluster have started
-    for (int i = 0; i < groups; i++) {
-        const val values[] = { m[i].mean, m[i].squares };
-        groupnorm_send_to_peers(&k->s, k->sPeers, i, 2, values);
+    IF(merges(k)) {
+        const told mine = told_of(merge_threads(k));
+        groupnorm_send_to_peers(&k->s, k->sPeers, GROUPNORM_ENTRY, mine.of);
     }
     cluster_sync();
+}
+
+/* Merges what the CTAs of the cluster found. */
+static moments merge_peers(const forward *k)
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    const int lanes = groupnorm_lanes_of_group(cfg), n = (int)ceil_div(cfg->cluster, lanes);
+    moments m[OF_LANE_MAX];
+    val group = min(groupnorm_group_of_lane(&k->s), imm(cfg->bundle - 1));
+    for (int i = 0; i < n; i++) {
+        val rank = add(groupnorm_lane_of_group(&k->s), imm(lanes * i)), inside = lt(rank, imm(cfg->cluster));
+        m[i] = read_moments(inside, elements_of_slice(&k->s, rank), slice(k->sPeers, _, _, group), rank);
+    }
+    return merge(k, m, n);
 }
 
 /* What is known of a group. A mean that f32 cannot hold is mean + rest. */
@@ -283,9 +294,9 @@ typedef struct group_statistics {
     val of[GROUP_WORDS];
 } group_statistics;
 
-static group_statistics statistics_of(const forward *k, moments m, val pivot)
+static group_statistics statistics_of(const forward *k, moments m)
 {
-    const val mean = add(pivot, m.mean), rest = add(sub(pivot, mean), m.mean);
+    const val mean = add(m.pivot, m.mean), rest = add(sub(m.pivot, mean), m.mean);
     const val rstd = rsqrt(fma(m.squares, k->s.a.reciprocal, k->s.a.eps));
     return (group_statistics){ { [GROUP_MEAN] = mean, [GROUP_REST] = rest, [GROUP_RSTD] = rstd } };
 }
@@ -301,12 +312,12 @@ static void save_statistics(const forward *k, val group, const group_statistics 
         groupnorm_write(s->a.rstd, index, g->of[GROUP_RSTD]);
 }
 
-/* The warp of each group tells the CTA, the first CTA the caller. */
-static void publish(const forward *k, int i, moments m)
+/* The lanes of each group tell the CTA, the first CTA the caller. */
+static void publish(const forward *k, moments m)
 {
-    const val group = groupnorm_group_of_warp(&k->s, i);
-    const group_statistics g = statistics_of(k, m, k->pivots[i]);
-    IF(logical_and(lt(group, groupnorm_groups(&k->s)), eq(lane(), imm(0)))) {
+    const val group = groupnorm_group_of_lane(&k->s);
+    const group_statistics g = statistics_of(k, m);
+    IF(groupnorm_speaks(&k->s)) {
         for (int word = 0; word < GROUP_WORDS; word++)
             set(k->sGroups, coord(word, group), g.of[word]);
         save_statistics(k, group, &g, eq(k->s.rank, imm(0)));
@@ -319,18 +330,6 @@ static void load_again(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
     v->x = groupnorm_load_shared(&k->s, add(k->staged, v->shared), k->all.grid.vec);
-}
-
-static void write_vector(void *kernel, groupnorm_vector *v)
-{
-    forward *k = kernel;
-    const bool one_group = groupnorm_one_group(&k->s, k->all.grid.vec), one_scale = static_size(k->rScale.layout) == 1;
-    tensor rX = unpacked(v->x, F32), rY = fragment_like(rX, F32); // (VEC)
-    for (int i = 0; i < k->all.grid.vec; i++) {
-        int scale = one_scale ? 0 : i;
-        set(rY, i, fma(sub(at(rX, i), at(k->rMean, one_group ? 0 : i)), at(k->rScale, scale), at(k->rShift, scale)));
-    }
-    copy(rY, groupnorm_global(&k->s, k->s.a.y, v->global, k->all.grid.vec), k->s.align);
 }
 
 /* y = (x - mean) * scale + shift; shift makes up for the rest of the mean, but not where gamma is infinite. */
@@ -346,27 +345,68 @@ static void set_scale(forward *k, int i, val rest, val rstd)
     set(k->rShift, i, select(finite, fma(neg(rest), scale, beta), beta));
 }
 
+/* Of a vector that begins in one channel of its column and may end in the next: those of both. How many elements the first has, u32. */
+static val set_scales_of_channels(forward *k, val global)
+{
+    const groupnorm_slice *s = &k->s;
+    val first = add(s->channel, mul(convert(I64, k->written), imm64(s->cfg->fold))), pixels = convert(U32, s->a.pixels);
+    val start = mul(add(mul(s->image, s->a.channels), first), s->a.pixels), place = convert(U32, sub(global, start));
+    val channel = div(place, pixels);
+    k->rGamma = fragment(s->cfg->dtype, compact(leaf(2))); // (CHANNELS)
+    k->rBeta = fragment(s->cfg->dtype, compact(leaf(2)));  // (CHANNELS)
+    for (int i = 0; i < 2; i++) {
+        val inner = min(add(channel, imm_as(U32, i)), imm_as(U32, s->cfg->fold - 1));
+        val number = add(first, convert(I64, inner));
+        set(k->rGamma, i, at(groupnorm_global(s, s->a.gamma, number, 1), 0));
+        set(k->rBeta, i, at(groupnorm_global(s, s->a.beta, number, 1), 0));
+        set_scale(k, i, k->rest, k->rstd);
+    }
+    return sub(mul(add(channel, imm_as(U32, 1)), pixels), place);
+}
+
+static val scale_of(tensor rScales, const val *in_first, int i)
+{
+    return in_first ? select(*in_first, at(rScales, 0), at(rScales, 1))
+                    : at(rScales, static_size(rScales.layout) == 1 ? 0 : i);
+}
+
+static void write_vector(void *kernel, groupnorm_vector *v)
+{
+    forward *k = kernel;
+    const bool one_group = groupnorm_one_group(&k->s, k->all.grid.vec), folded = has_folded_channels(k);
+    tensor rX = unpacked(v->x, F32), rY = fragment_like(rX, F32); // (VEC)
+    val first = folded ? set_scales_of_channels(k, v->global) : imm_as(U32, 0);
+    for (int i = 0; i < k->all.grid.vec; i++) {
+        val in_first = folded ? lt(imm_as(U32, i), first) : yes(), *which = folded ? &in_first : NULL;
+        val d = sub(at(rX, i), at(k->rMean, one_group ? 0 : i));
+        set(rY, i, fma(d, scale_of(k->rScale, which, i), scale_of(k->rShift, which, i)));
+    }
+    copy(rY, groupnorm_global(&k->s, k->s.a.y, v->global, k->all.grid.vec), k->s.align);
+}
+
 /* The statistics of a column's groups, and its weights. */
 static void begin_column(forward *k, const groupnorm_column *c)
 {
     const bool one_group = groupnorm_one_group(&k->s, k->all.grid.vec), affine = k->s.cfg->affine;
     const int vec = k->all.grid.vec, means = one_group ? 1 : vec;
-    const int scales = !affine ? means : groupnorm_is_nchw(&k->s) ? 1 : vec;
+    const bool folded = has_folded_channels(k);
+    const int scales = !affine ? means : folded ? 2 : groupnorm_is_nchw(&k->s) ? 1 : vec;
     val column = groupnorm_existing(&k->s, &k->all, c->number);
-    if (affine && !groupnorm_has_one_column(&k->all))
+    if (affine && !folded && !groupnorm_has_one_column(&k->all))
         load_weights(k, column);
     k->rMean = fragment(F32, compact(leaf(means)));   // (1) or (VEC)
     k->rScale = fragment(F32, compact(leaf(scales))); // (1) or (VEC)
     k->rShift = fragment(F32, compact(leaf(scales))); // (1) or (VEC)
-    val rest = immf(0), rstd = immf(0);
+    k->written = column;
     for (int i = 0; i < scales; i++) {
         if (i < means) {
             val group = groupnorm_group(&k->s, &k->all, column, i);
             set(k->rMean, i, at(k->sGroups, GROUP_MEAN, group));
-            rest = at(k->sGroups, GROUP_REST, group);
-            rstd = at(k->sGroups, GROUP_RSTD, group);
+            k->rest = at(k->sGroups, GROUP_REST, group);
+            k->rstd = at(k->sGroups, GROUP_RSTD, group);
         }
-        set_scale(k, i, rest, rstd);
+        if (!folded)
+            set_scale(k, i, k->rest, k->rstd);
     }
 }
 
@@ -401,7 +441,6 @@ static void moments_of_slice(forward *k)
     const groupnorm_config *cfg = k->s.cfg;
     if (cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
-    load_pivots(k);
     load_column_weights(k);
     groupnorm_staged();
     if (groupnorm_vec_of_group(cfg) != cfg->vec)
@@ -418,55 +457,45 @@ void groupnorm_forward(const void *config, int kernel)
     moments_of_slice(&k);
     if (cfg->cluster > 1)
         tell_peers(&k);
-    const int groups = groupnorm_groups_of_warp(cfg);
-    moments m[GROUPNORM_GROUPS_OF_WARP_MAX]; // of all groups, before the first is published: their shuffles overlap
-    for (int i = 0; i < groups; i++)
-        m[i] = cfg->cluster > 1 ? merge_peers(&k, i) : merge_threads(&k, i);
-    for (int i = 0; i < groups; i++)
-        publish(&k, i, m[i]);
+    IF(merges(&k))
+        publish(&k, cfg->cluster > 1 ? merge_peers(&k) : merge_threads(&k));
     cta_sync();
     groupnorm_over_columns(&k.s, &k.all, write_column, &k);
 }
 
-static void store_entry(const forward *k, int i, moments m)
-{
-    const val values[GROUPNORM_ENTRY] = { m.mean, m.squares, k->pivots[i] };
-    val entry = groupnorm_entry(&k->s, i, k->s.rank), group = groupnorm_group_of_warp(&k->s, i);
-    IF(logical_and(lt(group, imm(k->s.cfg->bundle)), eq(lane(), imm(0))))
-        for (int v = 0; v < GROUPNORM_ENTRY; v++)
-            groupnorm_write(k->s.a.entries, add(entry, imm(v)), values[v]);
-}
-
 /* The entry of slice `number`, or no values. */
-static moments read_entry(const groupnorm_slice *s, int i, val number)
+static moments read_entry(const groupnorm_slice *s, val number)
 {
-    moments m = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
+    moments m = no_values();
     IF(lt(number, s->a.slices)) {
-        val entry = groupnorm_entry(s, i, number);
+        val entry = groupnorm_entry(s, number);
         assign(m.count, elements_of_slice(s, number));
+        assign(m.pivot, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_PIVOT))));
         assign(m.mean, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_MEAN))));
         assign(m.squares, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_SQUARES))));
     }
     return m;
 }
 
-/* Merges the entries of group i of the warp: some for each lane, and lane 0 also has what is merged already. */
-static moments merge_entries(const forward *k, int group)
+/* Merges the entries of a group: some for each lane, and its first one also has what is merged already. */
+static moments merge_entries(const forward *k)
 {
     enum { AT_ONCE = 8 };
     const groupnorm_slice *s = &k->s;
-    moments all = { variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
-    LOOP_FROM(begin, imm_as(I32, 0), s->a.slices, imm(32 * AT_ONCE)) {
-        val is_first = eq(lane(), imm(0));
+    moments all = no_values();
+    const int lanes = groupnorm_lanes_of_group(s->cfg);
+    LOOP_FROM(begin, imm_as(I32, 0), s->a.slices, imm(lanes * AT_ONCE)) {
+        val is_first = eq(groupnorm_lane_of_group(s), imm(0));
         moments m[AT_ONCE + 1];
         for (int i = 0; i < AT_ONCE; i++) {
-            val number = add(add(begin, convert(I32, lane())), imm(32 * i));
-            m[i] = read_entry(s, group, number);
+            val number = add(add(begin, groupnorm_lane_of_group(s)), imm(lanes * i));
+            m[i] = read_entry(s, number);
         }
-        m[AT_ONCE] =
-            (moments){ select(is_first, all.count, immf(0)), all.mean, select(is_first, all.squares, immf(0)) };
-        moments merged = merge(m, AT_ONCE + 1);
+        m[AT_ONCE] = (moments){ select(is_first, all.count, immf(0)), all.pivot, all.mean,
+                                select(is_first, all.squares, immf(0)) };
+        moments merged = merge(k, m, AT_ONCE + 1);
         assign(all.count, merged.count);
+        assign(all.pivot, merged.pivot);
         assign(all.mean, merged.mean);
         assign(all.squares, merged.squares);
     }
@@ -476,21 +505,23 @@ static moments merge_entries(const forward *k, int group)
 static void store_entries(forward *k)
 {
     moments_of_slice(k);
-    for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++)
-        store_entry(k, i, merge_threads(k, i));
+    IF(merges(k)) {
+        const told mine = told_of(merge_threads(k));
+        IF(groupnorm_speaks(&k->s))
+            for (int v = 0; v < GROUPNORM_ENTRY; v++)
+                groupnorm_write(k->s.a.entries, add(groupnorm_entry(&k->s, k->s.rank), imm(v)), mine.of[v]);
+    }
 }
 
 /* The CTA whose slice was the last of its bundle: for all that write. */
 static void store_merged(const forward *k)
 {
-    for (int i = 0; i < groupnorm_groups_of_warp(k->s.cfg); i++) {
-        const val group = groupnorm_group_of_warp(&k->s, i), first = groupnorm_merged(&k->s, group);
-        const group_statistics g = statistics_of(k, merge_entries(k, i), k->pivots[i]);
-        IF(logical_and(lt(group, imm(k->s.cfg->bundle)), eq(lane(), imm(0)))) {
-            for (int word = 0; word < GROUP_WORDS; word++)
-                groupnorm_write(k->s.a.merged, add(first, imm(word)), g.of[word]);
-            save_statistics(k, group, &g, yes());
-        }
+    const val group = groupnorm_group_of_lane(&k->s), first = groupnorm_merged(&k->s, group);
+    const group_statistics g = statistics_of(k, merge_entries(k));
+    IF(groupnorm_speaks(&k->s)) {
+        for (int word = 0; word < GROUP_WORDS; word++)
+            groupnorm_write(k->s.a.merged, add(first, imm(word)), g.of[word]);
+        save_statistics(k, group, &g, yes());
     }
 }
 
@@ -527,7 +558,8 @@ void groupnorm_forward_split(const void *config, int kernel)
     {
         store_entries(&k);
         IF(two_pass_leave(&order, &item)) {
-            store_merged(&k);
+            IF(merges(&k))
+                store_merged(&k);
             two_pass_merged(&order, &item);
         }
     }

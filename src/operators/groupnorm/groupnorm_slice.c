@@ -1,14 +1,13 @@
 /*
  * groupnorm_slice.c - slices of bundles over threads.
  *
- * A bundle is a group of channels (nchw) or some neighbouring groups (nhwc), so that what is read of a pixel fills
- * whole sectors of memory. Its pixels are shared out over the CTAs of a cluster, or over slices that know of each
- * other through global memory alone.
+ * A bundle is a group of channels (nchw) or some neighbouring groups (nhwc), so that reads of a pixel fill whole
+ * sectors. Its pixels are split over the CTAs of a cluster, or over slices that communicate through global memory.
  */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
 
-enum { UNROLLED = 4 }; // vectors of a thread whose loads are under way together
+enum { UNROLLED = 4 }; // vectors of a thread whose loads are in flight together
 
 bool groupnorm_is_nchw(const groupnorm_slice *s)
 {
@@ -70,7 +69,7 @@ two_pass groupnorm_order(const groupnorm_slice *s)
 {
     return (two_pass){ .counters = s->a.counters,
                        .strips = s->a.strips,
-                       .abreast = groupnorm_is_nchw(s) ? imm_as(U32, 1) : convert(U32, s->a.bundles),
+                       .abreast = groupnorm_bundles_share(s->cfg) ? convert(U32, s->a.bundles) : imm_as(U32, 1),
                        .chunks = convert(U32, s->a.slices),
                        .lag = s->a.lag };
 }
@@ -89,18 +88,23 @@ groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors)
     return s;
 }
 
+static int channels_of_column(const groupnorm_slice *s, const groupnorm_view *w)
+{
+    return groupnorm_is_nchw(s) ? s->cfg->fold : w->grid.vec;
+}
+
 groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
 {
     groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg, vec) };
     const bool nchw = groupnorm_is_nchw(s);
     const int width = nchw ? w.grid.column_threads : w.grid.abreast;
-    // NOTE: signed divisions, and so not idx2crd(), whose masks ptxas makes slower code of (bench/notes/groupnorm.md)
+    // NOTE: signed divisions in place of idx2crd(), from whose masks ptxas makes slower code (bench/notes/groupnorm.md)
     val number = convert(I32, thread()), quotient = div(number, imm(width)), rest = rem(number, imm(width));
     w.column = nchw ? quotient : rest;
     w.column_thread = nchw ? rest : quotient;
     val count = nchw ? s->count : select(lt(w.column_thread, imm(w.grid.column_threads)), s->count, imm(0));
     if (s->cfg->cut_short)
-        count = select(lt(mul(w.column, imm(nchw ? 1 : vec)), s->channels), count, imm(0));
+        count = select(lt(mul(w.column, imm(channels_of_column(s, &w))), s->channels), count, imm(0));
     w.vectors = max(div(add(sub(count, w.column_thread), imm(w.grid.column_threads - 1)), imm(w.grid.column_threads)),
                     imm_as(I32, 0));
     return w;
@@ -108,7 +112,7 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
 
 val groupnorm_existing(const groupnorm_slice *s, const groupnorm_view *w, val column)
 {
-    const int channels = groupnorm_is_nchw(s) ? 1 : w->grid.vec; // of a column
+    const int channels = channels_of_column(s, w);
     val columns = s->cfg->cut_short ? div(s->channels, imm(channels)) : imm(w->grid.columns);
     return min(column, sub(columns, imm(1)));
 }
@@ -119,8 +123,8 @@ val groupnorm_groups(const groupnorm_slice *s)
 }
 
 /*
- * Passes. Addresses advance by additions: how many vectors a thread has is known at run time alone, so a pass is a loop. A
- * partition would be as long as the longest column, with a predicate for each of its vectors.
+ * Passes. The number of a thread's vectors is known at run time alone, so a pass is a loop, and addresses advance by
+ * additions. A partition would be as long as the longest column, with a predicate for each of its vectors.
  */
 
 static groupnorm_column column_at(const groupnorm_slice *s, const groupnorm_view *w, val slot)
@@ -134,8 +138,9 @@ static groupnorm_column column_at(const groupnorm_slice *s, const groupnorm_view
         mul(convert(IR_U32, slot), imm_as(U32, (int64_t)s->cfg->steps * g->abreast * g->column_threads * vector_bytes));
     c.shared = add(mul(thread(), imm_as(U32, vector_bytes)), before);
     val number = convert(I64, c.number), along = convert(I64, w->column_thread);
-    c.global = add(s->base, groupnorm_is_nchw(s) ? add(mul(number, s->a.pixels), mul(along, imm64(g->vec)))
-                                                 : add(mul(number, imm64(g->vec)), mul(along, unit_stride(s))));
+    c.global = add(s->base, groupnorm_is_nchw(s)
+                                ? add(mul(mul(number, s->a.pixels), imm64(s->cfg->fold)), mul(along, imm64(g->vec)))
+                                : add(mul(number, imm64(g->vec)), mul(along, unit_stride(s))));
     return c;
 }
 
@@ -235,14 +240,26 @@ void groupnorm_write(val pointer, val index, val x)
     set(word_at(pointer, index), 0, x);
 }
 
-val groupnorm_group_of_warp(const groupnorm_slice *s, int i)
+val groupnorm_group_of_lane(const groupnorm_slice *s)
 {
-    return add(convert(I32, warp()), imm(i * (s->cfg->threads / 32)));
+    const int lanes = groupnorm_lanes_of_group(s->cfg);
+    return convert(I32, lanes == 32 ? warp() : div(thread(), imm_as(U32, lanes)));
 }
 
-val groupnorm_entry(const groupnorm_slice *s, int i, val number)
+val groupnorm_lane_of_group(const groupnorm_slice *s)
 {
-    val group = convert(I64, min(groupnorm_group_of_warp(s, i), imm(s->cfg->bundle - 1)));
+    const int lanes = groupnorm_lanes_of_group(s->cfg);
+    return convert(I32, lanes == 32 ? lane() : rem(lane(), imm_as(U32, lanes)));
+}
+
+val groupnorm_speaks(const groupnorm_slice *s)
+{
+    return logical_and(lt(groupnorm_group_of_lane(s), groupnorm_groups(s)), eq(groupnorm_lane_of_group(s), imm(0)));
+}
+
+val groupnorm_entry(const groupnorm_slice *s, val number)
+{
+    val group = convert(I64, min(groupnorm_group_of_lane(s), imm(s->cfg->bundle - 1)));
     val line = add(mul(s->bundle, imm64(s->cfg->bundle)), group);
     return mul(add(mul(line, convert(I64, s->a.slices)), convert(I64, number)), imm64(GROUPNORM_ENTRY));
 }
@@ -252,14 +269,14 @@ val groupnorm_merged(const groupnorm_slice *s, val group)
     return mul(add(s->group, convert(I64, group)), imm64(GROUPNORM_ENTRY));
 }
 
-/* The channel of the bundle that element e of a column's vectors has. */
+/* The channel in the bundle of element e of a column's vectors. */
 static val channel_of(const groupnorm_slice *s, val column, int vec, int e)
 {
     val number = add(mul(column, imm(vec)), imm(e));
     return s->cfg->fold > 1 ? rem(number, imm(s->cfg->channels * s->cfg->bundle)) : number;
 }
 
-/* Of folded pixels, whose vectors may hold the last channel and the first: one by one. */
+/* The weights of folded pixels, whose vectors may hold the last channel and the first: loaded one by one. */
 static tensor folded_weights(const groupnorm_slice *s, val pointer, val column)
 {
     tensor rWeights = fragment(s->cfg->dtype, compact(leaf(s->cfg->vec))); // (VEC)
@@ -272,7 +289,7 @@ static tensor folded_weights(const groupnorm_slice *s, val pointer, val column)
 
 tensor groupnorm_weights(const groupnorm_slice *s, val pointer, val column)
 {
-    if (s->cfg->fold > 1)
+    if (s->cfg->fold > 1 && !groupnorm_is_nchw(s))
         return folded_weights(s, pointer, column);
     const int count = groupnorm_is_nchw(s) ? 1 : s->cfg->vec;
     val channel = add(s->channel, convert(I64, mul(column, imm(count))));
@@ -294,15 +311,15 @@ val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val colum
     if (s->cfg->bundle == 1)
         return imm_as(I32, 0);
     if (groupnorm_is_nchw(s))
-        return div(column, imm(s->cfg->channels));
+        return div(column, imm(s->cfg->channels / s->cfg->fold));
     const int inner = groupnorm_one_group(s, w->grid.vec) ? 0 : e;
     return div(channel_of(s, column, w->grid.vec, inner), imm(s->cfg->channels));
 }
 
-void groupnorm_warp_sum(int count, val *values)
+void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values)
 {
     const reduction sums = reduce_sums(count);
-    warp_reduce(&sums, 32, values);
+    warp_reduce(&sums, groupnorm_lanes_of_group(s->cfg), values);
 }
 
 tensor groupnorm_peers(const groupnorm_config *cfg, int count)
@@ -310,10 +327,13 @@ tensor groupnorm_peers(const groupnorm_config *cfg, int count)
     return smem_tensor("peers", F32, compact(shape(count, cfg->cluster, cfg->bundle)), 16);
 }
 
-void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int i, int count, const val *values)
+void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values)
 {
-    val group = groupnorm_group_of_warp(s, i), mine = tensor_address(sPeers, coord(0, s->rank, group));
-    IF(logical_and(lt(group, imm(s->cfg->bundle)), lt(lane(), imm(s->cfg->cluster)))) // lane t sends to CTA t
-        for (int v = 0; v < count; v++)
-            store_cluster(F32, mapa(mine, lane()), (int64_t)v * 4, values[v]);
+    val group = groupnorm_group_of_lane(s), mine = tensor_address(sPeers, coord(0, s->rank, group));
+    for (int first = 0; first < s->cfg->cluster; first += groupnorm_lanes_of_group(s->cfg)) {
+        val peer = add(groupnorm_lane_of_group(s), imm(first)); // lane t of a group sends to CTA t
+        IF(logical_and(lt(group, imm(s->cfg->bundle)), lt(peer, imm(s->cfg->cluster))))
+            for (int v = 0; v < count; v++)
+                store_cluster(F32, mapa(mine, convert(U32, peer)), (int64_t)v * 4, values[v]);
+    }
 }

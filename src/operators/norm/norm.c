@@ -28,7 +28,7 @@ static plan_tensor output(const ckl_norm_desc *d, const char *name)
     return plan_output(plan_matrix(name, d->dtype, d->rows, d->cols, d->ldy));
 }
 
-/* Gamma or beta; what is written is their gradients. */
+/* Gamma or beta, or their gradients. */
 static plan_tensor weights(const ckl_norm_desc *d, const char *name)
 {
     return plan_vector(name, d->dtype, d->rows ? d->cols : 0);
@@ -39,7 +39,7 @@ static plan_tensor gradient(const ckl_norm_desc *d, const char *name)
     return plan_output(plan_column(name, d->dtype, d->cols));
 }
 
-/* mean or rstd: the gradients need it, forward it is written unless NULL. */
+/* mean or rstd: read backward, written forward unless NULL. */
 static plan_tensor statistic(const ckl_norm_desc *d, const char *name)
 {
     if (d->direction == CKL_DIRECTION_BACKWARD)
@@ -73,7 +73,7 @@ static int tensors(const ckl_norm_desc *d, bool centred, plan_tensor *t)
 
 /* Launch */
 
-/* Of rows that are shifted when they are written, those that are read are all that matters. */
+/* Do rows lie in phase? Where stores are shifted, only rows that are read count. */
 static bool in_phase(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *a)
 {
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
@@ -98,8 +98,8 @@ static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_no
 }
 
 /*
- * Persistent CTAs or clusters, which take rows in turn. Where rows are ragged, those of each must lie equally to 16-byte
- * boundaries: their distance is a multiple of the rows after which that is so.
+ * Persistent CTAs or clusters, which take rows in turn. The ragged rows of one must lie alike to 16-byte boundaries, so
+ * their distance is a multiple of the period of that.
  */
 static int64_t workers_for(const ckl_norm_desc *d, const norm_config *c, int64_t workers)
 {
@@ -112,7 +112,7 @@ static int64_t workers_for(const ckl_norm_desc *d, const norm_config *c, int64_t
     return max_i64(1, even / period) * period;
 }
 
-/* CTAs of the kernel of the rows: one or a cluster for each row, or persistent ones, which take several. */
+/* CTAs of the kernel of the rows: a CTA or cluster for each row, or persistent ones that take several. */
 static int64_t row_ctas(const ckl_plan *plan, int kernel)
 {
     const ckl_norm_desc *d = plan->desc;
@@ -169,7 +169,7 @@ static int64_t workspace_backward(const ckl_plan *plan)
     return d->affine && norm_keeps_sums(c) ? groups_of(plan) * 2 * d->cols * (int64_t)sizeof(float) : 0;
 }
 
-/* Sums of columns that read x and dy go first, as dx may be in place of one of them. */
+/* Sums of columns that read x and dy come first, as dx may overwrite either. */
 static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_norm_desc *d = plan->desc;

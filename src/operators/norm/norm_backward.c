@@ -1,13 +1,13 @@
 /*
  * norm_backward.c - gradients of the norms.
  *
- * Kernels 0 and 1 are persistent: each CTA (or cluster) takes rows at equal distances, writes their dx and keeps the sums
- * of their columns, which it leaves in the workspace. Kernel 2 adds those up, in order. A row is in
- * registers or flows through shared memory; one that bulk copies cannot read and no registers hold is read tile by tile in
- * each pass. Where there are no registers for sums of columns, kernel 2 reads x and dy once more.
+ * Kernels 0 and 1 are persistent: each CTA (or cluster) takes rows at equal distances, writes their dx, keeps the sums
+ * of their columns, and stores those in the workspace. Kernel 2 adds them in order. A row is in registers or flows
+ * through shared memory. One that registers do not hold and bulk copies cannot read is read tile by tile in each pass.
+ * Where registers do not hold sums of columns, kernel 2 reads x and dy once more.
  *
- * Ragged rows (row.h) have their vectors where those of x are. The rows of a CTA are so far apart that all of them lie equally
- * to 16-byte boundaries: a thread has the same columns in each, so that it can keep their sums.
+ * Vectors of ragged rows (row.h) are those of x. The rows of a CTA are so far apart that all lie alike to 16-byte
+ * boundaries: a thread has the same columns in each, so it can keep their sums.
  */
 #include "cute/kernel.h"
 #include "cute/vectors.h"
@@ -36,7 +36,7 @@ static int elements(const row *r)
 
 static tensor load_input(const row *r, const row_place *p, val pointer)
 {
-    return row_fetch(&r->split, p, row_part(&r->split, p, pointer, r->cfg->dtype, r->o.ldx));
+    return row_fetch(&r->split, p, row_of_matrix(&r->split, p, pointer, r->cfg->dtype, r->o.ldx));
 }
 
 static tensor load_gamma(const row *r, const row_place *p)
@@ -84,7 +84,7 @@ static void add_columns(row *r)
     }
 }
 
-/* Of sum[0] and, of layernorm, sum[1]. */
+/* The reduction of sum[0] and, of layernorm, sum[1]. */
 static reduction sums_of(const row *r)
 {
     return reduce_sums(1 + r->centred);
@@ -116,7 +116,7 @@ static void write_dx(row *r, const row_place *p)
             constant = r->cfg->residual ? add(constant, r->sum[1]) : r->sum[1];
         set(rDx, i, fma(scaled(r, i), r->rstd, fma(deviation(r, i), r->sum[0], constant)));
     }
-    tensor gDx = row_part(&r->split, p, r->o.dx, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
+    tensor gDx = row_of_matrix(&r->split, p, r->o.dx, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
     (r->pipeline && r->cfg->shifted ? row_store_shifted : row_store)(&r->split, p, rDx, gDx);
 }
 
@@ -151,7 +151,7 @@ static val statistic(const row *r, val pointer, val number)
     return at(gmem_tensor(pointer, F32, compact(dynamic(r->o.rows))), number);
 }
 
-/* Of row `number`, if there is one. */
+/* Loads the statistics of row `number`, if it exists. */
 static void load_statistics(const row *r, val number, val mean, val rstd)
 {
     IF(lt(number, r->o.rows)) {
@@ -228,7 +228,7 @@ static void load_each_row(spans *s, val stride)
     }
 }
 
-/* Loads row `number`, if there is one. */
+/* Loads row `number`, if it exists. */
 static void load_if_exists(row *r, val number)
 {
     row_place p = row_place_at(&r->place, number);
@@ -237,7 +237,7 @@ static void load_if_exists(row *r, val number)
     load_row(r, &p);
 }
 
-/* The loads of the next row are under way while a row is reduced and written. */
+/* The next row is loaded while a row is reduced and written. */
 static void prefetch_each_row(spans *s, val stride)
 {
     tensor rX[ROW_SPANS_MAX], rDy[ROW_SPANS_MAX], rNextX[ROW_SPANS_MAX], rNextDy[ROW_SPANS_MAX]; // (VEC,STEPS)
@@ -264,7 +264,7 @@ static void prefetch_each_row(spans *s, val stride)
     }
 }
 
-/* Stores this thread's sums of columns as those of a group, 16 bytes at a time, of ragged rows one by one. */
+/* Stores this thread's sums of columns as those of `group`, 16 bytes at a time; of ragged rows one by one. */
 static void store_sums(const row *r, const row_place *p, val group)
 {
     const tensor rSums[] = { r->rDgamma, r->rDbeta };
@@ -272,7 +272,7 @@ static void store_sums(const row *r, const row_place *p, val group)
     row_place here = *p;
     for (int kind = 0; kind < kinds; kind++) {
         here.row = add(mul(group, imm(kinds)), imm(kind));
-        tensor gSum = row_part(&r->split, &here, r->o.partial, F32, convert(I64, r->o.cols)); // (VEC,STEPS)
+        tensor gSum = row_of_matrix(&r->split, &here, r->o.partial, F32, convert(I64, r->o.cols)); // (VEC,STEPS)
         for (int step = 0; step < r->split.steps; step++)
             IF(row_inside(&r->split, &here, step))
                 copy(slice(rSums[kind], _, step), slice(gSum, _, step), 4 * (r->split.ragged ? 1 : r->split.vec));
@@ -326,9 +326,9 @@ enum { CHUNKS_AND_ENDS = ROW_PIPELINE_CHUNKS_MAX + 1 };
 
 /* Rows that flow through shared memory, and what a thread keeps for each of its chunks. */
 typedef struct flow {
-    row reduced;              // the row of the first pass: it has sums, mean and rstd of its own
+    row reduced;              // the row of the first pass, with its own sums, mean and rstd
     row written;              // the row of the second pass
-    val next_mean, next_rstd; // of the row after `reduced`: the loads are under way
+    val next_mean, next_rstd; // of the row after `reduced`: being loaded
     tensor rGamma[CHUNKS_AND_ENDS], rDgamma[CHUNKS_AND_ENDS], rDbeta[CHUNKS_AND_ENDS]; // (VEC,STEPS) each
     int64_t smem; // offset of the sums of dgamma, if they are there: (4,THREADS,VECTORS,CHUNKS)
 } flow;
@@ -442,7 +442,7 @@ static void second_pass(row_pipeline *s, val number, void *user)
     row_pipeline_second_pass(s, number, write_chunk, f);
 }
 
-/* Those for which a thread keeps sums. */
+/* Chunks, and ends, for which a thread keeps sums. */
 static int chunks_and_ends(const norm_config *cfg)
 {
     return cfg->affine && cfg->flow.chunks ? cfg->flow.chunks + cfg->split.ragged : 0;
@@ -485,7 +485,7 @@ static void backward_flow(const norm_config *cfg, bool centred)
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s =
         row_pipeline_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_FLOW_VALUES, r.o.rows, r.o.cols, imm(0));
-    s.long_visits = !cfg->shifted; // whose lanes exchange elements
+    s.long_visits = !cfg->shifted; // shifted stores exchange elements between lanes
     r.pipeline = &s;
     flow f = { .reduced = r, .written = r };
     make_variables(&f.written);
@@ -499,7 +499,7 @@ static void backward_flow(const norm_config *cfg, bool centred)
     row_pipeline_end(&s);
 }
 
-/* Sums of columns: of the partial sums that rows have left or, where there are none, of the products of all rows */
+/* Sums of columns: of the partial sums that rows left or, where there are none, of the products of all rows */
 
 typedef struct columns {
     const norm_config *cfg;
@@ -577,7 +577,7 @@ static void backward_columns(const norm_config *cfg, bool centred)
     columns c = { .cfg = cfg, .o = params_of(norm_backward), .kinds = centred ? 2 : 1, .vec = norm_column_vec(cfg) };
     c.sums = column_sums_begin(cfg->column_threads, cfg->column_lanes, c.kinds * c.vec);
     c.first = mul(c.sums.number, imm(c.vec));
-    grid_wait(); // for the partial sums; the start of this kernel overlaps the end of the one that leaves them
+    grid_wait(); // for the partial sums; the start of this kernel overlaps the end of the one that stores them
     IF(lt(c.first, c.o.cols)) {
         IF(eq(c.o.partial, imm(0))) {
             add_all_rows(&c);

@@ -1,13 +1,13 @@
-/* norm_choice.c - which config a problem gets, and which it may have: bench/notes/norm.md has the measurements. */
+/* norm_choice.c - the configs that problems get and may have; bench/notes/norm.md has the measurements. */
 #include "base/math.h"
 #include "base/status.h"
 #include "operators/norm/norm_config.h"
 
 enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
-    LONG_COLS = 2048,       // longer half rows take as many registers as f32 ones
+    LONG_COLS = 2048,       // longer rows of 16 bits take as many registers as f32 ones
     LONG_COLS_RESIDUAL = 8192,
-    REDUCTION_BYTES = 4 << 10,    // of shared memory, more than those of a row in registers take
+    REDUCTION_BYTES = 4 << 10,    // of shared memory: more than the reductions of a row in registers take
     RAGGED_VECTORS_MIN = 16,      // of a ragged row with gamma
     FORWARD_THREADS = 1024,       // of an SM, for f32 rows: 64 registers each
     FORWARD_THREADS_RAGGED = 512, // whose gamma and beta take more: 128
@@ -46,7 +46,10 @@ static bool divides_rows(const ckl_norm_desc *d, int vec, int64_t ldx, int64_t l
     return vec > 0 && d->cols % vec == 0 && (d->rows <= 1 || (ldx % vec == 0 && ldy % vec == 0));
 }
 
-/* Of shifted rows only those matter that vectors are of: of y, or of what is read. */
+/*
+ * Does a config take the rows? Where stores are shifted, only the rows whose vectors are used count: y's, or the
+ * inputs'.
+ */
 static bool accepts_rows(const ckl_norm_desc *d, const norm_config *c)
 {
     const bool moved = norm_shifts_stores(c), cut = c->shifted && !moved;
@@ -63,7 +66,7 @@ static bool in_phase(const ckl_norm_desc *d)
     return row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
 }
 
-/* Do rows start or end off 16-byte boundaries? Of gradients, the rows that are read. */
+/* Do rows start or end off 16-byte boundaries? For gradients, rows that are read. */
 static bool reads_ragged(const ckl_norm_desc *d)
 {
     return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldx) != row_vec_full(d->dtype);
@@ -74,7 +77,7 @@ static bool is_ragged(const ckl_norm_desc *d)
     return d->direction == CKL_DIRECTION_FORWARD ? widest_vector(d) != row_vec_full(d->dtype) : reads_ragged(d);
 }
 
-/* Rows that no registers hold: all threads of a CTA, and as many CTAs for a row as keep the device busy. */
+/* Rows too long for registers: all threads of a CTA, and as many CTAs a row as keep the device busy. */
 static row_split tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, bool ragged)
 {
     const int vec = ragged ? row_vec_full(d->dtype) : widest_vector(d);
@@ -97,8 +100,9 @@ static void take_problem(const ckl_norm_desc *d, norm_config *c)
 }
 
 /*
- * Rows that flow are long, and lie in phase. Those of gradients in 16 bits are shifted when they are written, where that is faster than single
- * elements (bench/notes/norm.md): shorter ones have too much to do for their ends, longer ones too few warps.
+ * May rows flow? They must be long and lie in phase. Gradients in 16 bits may shift their stores, where that is faster
+ * than single elements (bench/notes/norm.md): shorter rows spend too much on their ends, longer ones have too few
+ * warps.
  */
 static bool may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min)
 {
@@ -109,14 +113,14 @@ static bool may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int6
     return device->has_tma && fits && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) > bytes_min;
 }
 
-/* Of the kernel that adds up columns: enough CTAs for all SMs. */
+/* The lanes of the kernel that sums columns: enough CTAs for all SMs. */
 static void choose_column_lanes(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
     while (c->column_lanes > COLUMN_LANES_MIN && d->cols < device->sm_count * c->column_lanes * norm_column_vec(c))
         c->column_lanes /= 2;
 }
 
-/* A ragged row has few vectors beside its ends: of short ones single elements cost less. */
+/* Do ragged rows pay? Short ones have few vectors beside their ends: single elements cost less. */
 static bool pays_ragged(const ckl_norm_desc *d)
 {
     return !d->affine || d->cols >= RAGGED_VECTORS_MIN * row_vec_full(d->dtype);
@@ -129,8 +133,8 @@ static int64_t forward_bytes_max(const ckl_norm_desc *d)
 }
 
 /*
- * Are single elements of rows out of phase faster than cut vectors? Of f32 a warp's are whole lines: 31.7 us instead of 35.0
- * (16384x768), 9.5 instead of 11.9 (1024x2880).
+ * Are single elements of rows out of phase faster than cut vectors? In f32 those of a warp are whole lines: 31.7 us
+ * instead of 35.0 (16384x768), 9.5 instead of 11.9 (1024x2880).
  */
 static bool prefers_elements(const ckl_norm_desc *d)
 {
@@ -138,7 +142,7 @@ static bool prefers_elements(const ckl_norm_desc *d)
     return d->dtype == CKL_F32 && d->cols <= COLS_MAX_ALONE && !in_phase(d);
 }
 
-/* Of a thread and row; a residual takes as many again, and 64 half elements of each spill. */
+/* Registers of a thread for a row. A residual takes as many again, and 64 elements of 16 bits of each would spill. */
 static int forward_registers(const ckl_norm_desc *d)
 {
     if (d->dtype == CKL_F32)
@@ -149,8 +153,8 @@ static int forward_registers(const ckl_norm_desc *d)
 }
 
 /*
- * Gamma and beta of ragged rows come from shared memory where CTAs take several rows, and else are cut out of two vectors each. Of
- * long f32 rows the cuts cost nothing beside the memory's time (bench/notes/norm.md).
+ * Gamma and beta of ragged rows are read from shared memory where CTAs take several rows; else each vector is cut out
+ * of two. For long f32 rows the cuts cost nothing beside the memory's time (bench/notes/norm.md).
  */
 static void choose_shared_weights(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
@@ -169,7 +173,8 @@ static void choose_shared_weights(const ckl_norm_desc *d, const ckl_device_info 
 }
 
 /*
- * 16-bit rows that flow, the same: chunks of half the size, two for each CTA of a cluster, so that three CTAs fit an SM. False: too long.
+ * The same for 16-bit rows that flow: chunks of half the size, two for each CTA of a cluster, so that three CTAs fit an
+ * SM. False: too long.
  */
 static bool choose_shared_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
@@ -192,8 +197,9 @@ static bool choose_shared_flow(const ckl_norm_desc *d, const ckl_device_info *de
 }
 
 /*
- * Half the threads, with more vectors each, where that leaves fewer of them without one: 4992 elements of 16 bits are 2.4 steps of 256
- * threads and 4.9 of 128, 57.4 and 51.8 us (8576 rows on an H200); and of 512, which leave room for one CTA an SM: 2048x12288 35.4 and 32.9.
+ * Half the threads, with more vectors each, where that leaves fewer idle in the last step: 4992 elements of 16 bits are
+ * 2.4 steps of 256 threads and 4.9 of 128, 57.4 and 51.8 us (8576 rows on an H200). Likewise 512 threads, of which one
+ * CTA fits an SM: 2048x12288 35.4 and 32.9.
  */
 static void halve_idle_threads(int64_t cols, row_split *s)
 {
@@ -208,8 +214,8 @@ static void halve_idle_threads(int64_t cols, row_split *s)
 }
 
 /*
- * Rows of 16 bits in the registers of a CTA, where y is aligned and x is not: vectors are those of y, gamma and beta, and x is cut out
- * of two of its own. False: they are others.
+ * Rows of 16 bits in the registers of a CTA, where y is aligned and x is not: vectors are those of y, gamma and beta;
+ * each of x is cut out of two. False: other rows.
  */
 static bool choose_cut(const ckl_norm_desc *d, norm_config *c)
 {
@@ -225,8 +231,8 @@ static bool choose_cut(const ckl_norm_desc *d, norm_config *c)
 }
 
 /*
- * Rows out of phase with y that flow: their vectors are shifted when they are written. In registers, by clusters of two, they reached 28
- * to 70 % of the limit.
+ * Rows out of phase with y that flow, with shifted stores. In registers, by clusters of two, they reached 28 to 70 % of
+ * the limit.
  */
 static bool choose_shifted_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
@@ -302,7 +308,10 @@ plan_cost norm_cost_forward(const void *desc, const ckl_device_info *device, con
     return row_cost(&work, &c->split, device);
 }
 
-/* All threads of a CTA, be it one warp, share a row: a thread's sums of columns are those of its CTA. False: too long. */
+/*
+ * All threads of a CTA, even of one warp, share a row, so a thread's sums of columns are those of its CTA. False: too
+ * long.
+ */
 static bool choose_backward_split(int64_t cols, int vec, int elements, int cluster_max, row_split *s)
 {
     const int64_t vectors = max_i64(1, ceil_div(cols, vec)), steps = max_i64(1, elements / vec);
@@ -317,7 +326,7 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
     return s->steps <= steps;
 }
 
-/* The same for the vectors of a ragged row; not for one that is hardly longer than its ends. */
+/* The same for the vectors of a ragged row, unless it is hardly longer than its ends. */
 static bool choose_ragged_backward_split(const ckl_norm_desc *d, int elements, row_split *s)
 {
     const int vec = row_vec_full(d->dtype);
@@ -330,8 +339,9 @@ static bool choose_ragged_backward_split(const ckl_norm_desc *d, int elements, r
 }
 
 /*
- * Rows of gradients that flow, with sums of columns that a CTA keeps, as measured (bench/notes/norm.md). An SM is four parts
- * with 512 registers a lane each: 3 CTAs of 4 warps and a producer leave 128 registers a thread, 2 of 8 and one only 96.
+ * Rows of gradients that flow in CTAs that keep sums of columns, as measured (bench/notes/norm.md). Each of an SM's
+ * four partitions has 512 registers a lane: 3 CTAs of 4 warps and a producer get 128 registers a thread, 2 CTAs of 8
+ * and a producer only 96.
  */
 typedef struct backward_flow {
     int bytes; // of an element
@@ -357,7 +367,7 @@ static const backward_flow backward_flows[] = {
     { 4, 262144, 512, 32, 2, 1, ROW_IN_RING, false, false, true },
 };
 
-/* The first that is long enough; a short row takes CTAs of half the threads, and twice as many of them. False: none is. */
+/* The first that is long enough; short rows take twice as many CTAs of half the threads. False: none is. */
 static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f)
 {
     for (int i = 0; i < COUNT_OF(backward_flows); i++) {
@@ -370,7 +380,7 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
         if (!is_ragged(d))
             return true;
         f->ctas_per_sm = (int)min_i64(f->ctas_per_sm, BACKWARD_THREADS_RAGGED / f->threads);
-        f->lookahead |= f->bytes == 2 && f->residence == ROW_IN_RING; // over the loads of the ends
+        f->lookahead |= f->bytes == 2 && f->residence == ROW_IN_RING; // hides the loads of the ends
         return true;
     }
     return false;
@@ -393,8 +403,8 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
 }
 
 /*
- * Where a fourth of the elements that threads have room for would be none: three chunks a row. Ragged ones of f32, and those of more
- * than four CTAs, were not measured.
+ * Three chunks a row, where a quarter of the elements that threads have room for would be idle. Ragged rows of f32, and
+ * rows of more than four CTAs, were not measured.
  */
 static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f,
                               row_pipeline_split *s)
@@ -431,18 +441,18 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
     }
 }
 
-/* False: there is no room for sums of columns, or for the row itself. */
+/* False: no room for sums of columns, or for the row itself. */
 static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f, row_pipeline_split *s)
 {
     if (!find_backward_flow(d, device, f))
         return false;
     *s = split_of_flow(f, d);
     fit_backward_flow(d, device, f, s);
-    bool guards = f->dgamma_in_smem && f->bytes == 4 && !s->chunk.exact; // no registers are left for them
+    bool guards = f->dgamma_in_smem && f->bytes == 4 && !s->chunk.exact; // no registers are left for guards
     return s->stages >= s->chunks && !guards;
 }
 
-/* Without sums of columns rows flow all the same: the sums then come from a second reading of x and dy. */
+/* Without sums of columns rows still flow; kernel 2 then reads x and dy again. */
 static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
     backward_flow f;
@@ -513,7 +523,7 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
     return row_pipeline_admit(what, &s, d->cols, d->dtype, inputs, NORM_FLOW_VALUES, device);
 }
 
-/* What both directions demand of a config. */
+/* What both directions require of a config. */
 static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ckl_device_info *device,
                               const norm_config *c)
 {

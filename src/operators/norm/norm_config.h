@@ -41,7 +41,7 @@
     X(owner, int, column_threads, "512", "128 256 512", "of a CTA that adds up columns of gradients")                 \
     X(owner, int, column_lanes, "32", "8 16 32", "of a warp along a row, when columns are added up")
 
-/* How a row is shared out: over the threads that hold it, or by chunks that flow; then it is the split of a chunk. */
+/* split: of a row over the threads that hold it or, where rows flow, of a chunk. */
 typedef struct norm_config {
     row_split split;
     row_flow flow;
@@ -98,7 +98,7 @@ static inline int64_t norm_dgamma_bytes(const norm_config *c)
     return c->dgamma_in_smem ? 4LL * c->split.threads * c->split.vec * c->split.steps * c->flow.chunks : 0;
 }
 
-/* Columns of a chunk for which shared memory has slots of gamma and beta, and bytes of all at most: norm_weights.c. */
+/* Columns of a chunk that have slots of gamma and beta in shared memory; the most bytes of all: norm_weights.c. */
 static inline int64_t norm_weights_cols(const row_split *s, ckl_dtype dtype)
 {
     return round_up(row_split_cols(s), row_vec_full(dtype)) + row_vec_full(dtype);
@@ -110,13 +110,13 @@ static inline int64_t norm_weights_bytes(const row_split *s, ckl_dtype dtype, in
     return chunks * (cols + cols / vec) * max_i64(4, 2 * (int64_t)ckl_dtype_bytes(dtype));
 }
 
-/* Do rows that flow have the vectors of what is read, which are shifted to those of y, sum or dx? */
+/* Are vectors of rows that flow those of the inputs, shifted to those of y, sum or dx by stores? */
 static inline bool norm_shifts_stores(const norm_config *c)
 {
     return c->shifted && c->flow.stages && !c->tiled;
 }
 
-/* The same tile by tile, for rows that bulk copies cannot read. */
+/* The same config tile by tile, for rows that bulk copies cannot read. */
 static inline norm_config norm_tiled(const norm_config *c)
 {
     norm_config tiled = *c;
@@ -131,7 +131,7 @@ static inline bool norm_keeps_sums(const norm_config *c)
     return !c->tiled && (c->flow.chunks || !c->flow.stages);
 }
 
-/* Columns of a lane in the kernel that adds them up: rows that flow are whole vectors, if they are not ragged. */
+/* Columns of a lane in the kernel that sums them: rows that flow are whole vectors, if not ragged. */
 static inline int norm_column_vec(const norm_config *c)
 {
     return c->flow.stages && !c->split.ragged ? 4 : 1;
@@ -153,9 +153,9 @@ void layernorm_backward(const void *config, int kernel);
 void rmsnorm_backward(const void *config, int kernel);
 
 /*
- * Gamma and beta of all columns in shared memory, a slot a column (norm_weights.c). Rows that start anywhere find theirs at any column
- * without cutting vectors, and without conflicts between banks: after each vector of slots one is left out, so that the vectors of
- * neighbouring threads begin an odd number of slots apart.
+ * Gamma and beta of all columns in shared memory, a slot a column (norm_weights.c). Rows that start anywhere read
+ * theirs from any column on without cutting vectors and without bank conflicts: one slot is left out after each vector
+ * of them, so the vectors of neighbouring threads begin an odd number of slots apart.
  */
 typedef struct norm_weights {
     ckl_dtype dtype;   // of what a slot holds: gamma, or gamma and beta
@@ -166,22 +166,22 @@ typedef struct norm_weights {
     val step;          // u32: columns from one chunk to the next one
 } norm_weights;
 
-/* What the pointers of a norm's kernel lead to; beta: the constant 0 if there is none. */
+/* Gamma and beta in global memory; beta: the constant 0 if there is none. */
 typedef struct norm_weight_sources {
     ckl_dtype dtype;
     val cols, gamma, beta;
 } norm_weight_sources;
 
 /*
- * Allocates slots for `chunks` stretches of the columns that a row of this split may have from column `first` on, `step` columns apart,
- * and fills them, by the split's threads, which may read them afterwards; past the last column: 0.
+ * Allocates slots for `chunks` stretches of columns of this split, from column `first` on, `step` columns apart. The
+ * split's threads fill them, and may read them afterwards; past the last column they are 0.
  */
 norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *from, int chunks, val first, val step);
 
-/* Those of one chunk. */
+/* The slots of one chunk. */
 norm_weights norm_weights_chunk(const norm_weights *w, int chunk);
 
-/* The weights of vector number `step` of a span's thread; rBeta of gamma alone is not written. */
+/* Reads the weights of a thread's vector `step` in a span; without beta rBeta is not written. */
 void norm_weights_read(const norm_weights *w, const row_span *at, int step, tensor rGamma, tensor rBeta); // (VEC) each
 
 #endif

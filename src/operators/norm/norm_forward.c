@@ -5,22 +5,22 @@
 #include "cute/kernel.h"
 #include "operators/norm/norm_config.h"
 
-/* Vectors for which gamma and beta are loaded at once; what is out of phase takes registers for two vectors each. */
+/* Vectors whose gamma and beta are loaded at once; out of phase each takes registers for two vectors. */
 enum { WRITE_STEPS = 4, WRITE_STEPS_RAGGED = 2 };
 
-/* One row on its way through the passes. Its values h are x, or x + residual rounded as sum keeps them. */
+/* A row in the passes. Its values h are x, or x + residual rounded to the type of sum. */
 typedef struct row {
     const norm_config *cfg;
     row_split split;
-    bool in_phase; // rows of x, residual, y and sum; of shifted rows: those of y and sum with gamma and beta
+    bool in_phase; // rows of x, residual, y and sum; with shifted stores: y and sum with gamma and beta
     row_place place;
     row_spans spans;
     bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
     norm_forward_values o;
     tensor rH[ROW_SPANS_MAX]; // (VEC,STEPS) of a row in registers
-    norm_weights weights;     // of these columns, if they are in shared memory: else without slots
+    norm_weights weights;     // of these columns, if they are in shared memory; else without slots
     val sum[2];               // of a pass: differences and their squares, or values
-    val mean, mean_low, rstd; // mean + mean_low is the mean to more digits than f32 has
+    val mean, mean_low, rstd; // mean + mean_low is the mean beyond f32's precision
     val shift;                // -mean_low * rstd
 } row;
 
@@ -33,8 +33,8 @@ typedef void row_loader(const row_split *s, const row_place *p, tensor from, ten
 
 static tensor load_by(row_loader *out_of_phase, const row *r, const row_span *at, val pointer, val ld, ir_cache cache)
 {
-    tensor tXgX = with_cache(row_part(&at->split, &at->place, pointer, r->cfg->dtype, ld), cache); // (VEC,STEPS)
-    tensor rX = fragment_like(tXgX, r->cfg->dtype);                                                // (VEC,STEPS)
+    tensor tXgX = with_cache(row_of_matrix(&at->split, &at->place, pointer, r->cfg->dtype, ld), cache); // (VEC,STEPS)
+    tensor rX = fragment_like(tXgX, r->cfg->dtype);                                                     // (VEC,STEPS)
     row_split split = at->split;
     split.ragged |= r->in_phase && r->cfg->shifted; // vectors are those of y alone
     (r->in_phase && !r->cfg->shifted ? row_load : out_of_phase)(&split, &at->place, tXgX, rX, 0);
@@ -46,7 +46,7 @@ static tensor load_input(const row *r, const row_span *at, val pointer, val ld, 
     return load_by(row_load_among, r, at, pointer, ld, cache);
 }
 
-/* Of vectors that all rows share: ragged rows are out of phase with them. */
+/* Loads weights, with which ragged rows are out of phase. */
 static tensor load_weights(const row *r, const row_span *at, val pointer)
 {
     tensor tXgW = row_vector(&at->split, &at->place, pointer, r->cfg->dtype); // (VEC,STEPS)
@@ -64,7 +64,7 @@ static void add_residual(const row *r, tensor rX, tensor rResidual)
 
 static void store_sum(const row *r, const row_span *at, tensor rH)
 {
-    tensor gSum = row_part(&at->split, &at->place, r->o.sum, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
+    tensor gSum = row_of_matrix(&at->split, &at->place, r->o.sum, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
     (norm_shifts_stores(r->cfg) ? row_store_shifted
      : r->in_phase              ? row_store
                                 : row_store_anywhere)(&at->split, &at->place, rH, gSum);
@@ -82,9 +82,10 @@ static tensor load_inputs(const row *r, const row_span *at)
 }
 
 /*
- * The same tile for the last pass. No load from sum reaches into a row beside it, which another CTA may be writing.
+ * The same tile for the last pass. Loads from sum never reach into a neighbouring row, which another CTA may be
+ * writing.
  *
- * NOTE: evict_last in the first pass and evict_first in this one leave L2 to the results that wait to be written: 131.2 us
+ * NOTE: evict_last in the first pass and evict_first in this one leave L2 to results that wait to be written: 131.2 us
  * instead of 145.3 for 4096x16384 f32 on an H200 (bench/notes/norm.md).
  */
 static tensor reload(const row *r, const row_span *at)
@@ -143,7 +144,7 @@ static bool has_beta(const row *r)
     return r->cfg->affine && r->centred;
 }
 
-/* Gamma and beta of so many of the thread's vectors, from number `begin` on; no registers: there is none. */
+/* Gamma and beta of some of the thread's vectors; without registers: none. */
 typedef struct weights {
     tensor rGamma, rBeta; // (VEC,STEPS)
 } weights;
@@ -184,7 +185,7 @@ static void write_vectors(const row *r, tensor rH, const row_span *at, int begin
             y = has_beta(r) ? fma(y, at_f32(w.rGamma, i), at_f32(w.rBeta, i)) : mul(y, at_f32(w.rGamma, i));
         set(rY, i, y);
     }
-    tensor gY = row_part(&some.split, &some.place, r->o.y, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
+    tensor gY = row_of_matrix(&some.split, &some.place, r->o.y, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
     (norm_shifts_stores(r->cfg) ? row_store_shifted : row_store)(&some.split, &some.place, rY, gY);
 }
 
@@ -222,7 +223,7 @@ static void correct_mean(row *r, val difference)
     assign(r->mean, mean);
 }
 
-/* How many elements of the row are this thread's. */
+/* The number of this thread's elements in the row. */
 static val own_elements(const row *r)
 {
     const row_span *vectors = &r->spans.of[0], *ends = &r->spans.of[1];
@@ -244,8 +245,8 @@ static val own_column(const row *r)
 }
 
 /*
- * Each thread has deviations from a value of its own, and gets those from the mean of the row. With d between the two,
- * sum(x - d) = sum(x) - n d and sum((x - d)^2) = sum(x^2) - d (sum(x) + sum(x - d)).
+ * Each thread has deviations from a value of its own, and converts them to deviations from the mean of the row, d
+ * apart: sum(x - d) = sum(x) - n d and sum((x - d)^2) = sum(x^2) - d (sum(x) + sum(x - d)).
  */
 static void take_common_mean(row *r)
 {
@@ -258,7 +259,7 @@ static void take_common_mean(row *r)
     assign(r->mean, mean);
 }
 
-/* A sum over the row divided by its length: exact where the quotient is, as for rows of one value. */
+/* A sum over the row divided by its length; exact where the quotient is, as for rows of one value. */
 static val average(const row *r, val sum)
 {
     val q = mul(sum, r->o.reciprocal), remainder = fma(neg(q), convert(F32, r->o.cols), sum);
@@ -279,8 +280,9 @@ static void find_deviation(row *r)
 }
 
 /*
- * One h, rounded as sum keeps it; 0 past the end of its row or the last row. Addresses of single elements are computed by hand,
- * here and in save(): as elements of tensors they took 16 instructions more, 3 % of a kernel of short rows.
+ * One h, rounded to the type of sum; 0 past the end of the row or past the last row. Addresses of single elements are
+ * computed by hand, here and in save(): as elements of tensors they took 16 more instructions, 3 % of a kernel of short
+ * rows.
  */
 static val sample(const row *r, val number, val col)
 {
@@ -347,8 +349,8 @@ typedef struct flow {
     row reduced;          // the row of the first pass: sums and p, in mean, are its own
     row written;          // the row of the second pass
     norm_weights weights; // of all chunks, if they are in shared memory
-    val next;             // one element a lane of the row after `reduced`: the load is under way
-    val samples;          // reciprocal of how many there are in a row
+    val next;             // an element a lane of the row after `reduced`: being loaded
+    val samples;          // reciprocal of the samples of a row
 } flow;
 
 /* h of a chunk, in place of x; a row that stays in registers has it from the first pass on. */
@@ -366,12 +368,12 @@ static void add_chunk(const row_span *at, int chunk, const tensor *rInputs, void
     add_squares(&f->reduced, chunk_of(&f->reduced, rInputs, false), at);
 }
 
-/* `sum` may be in place of x or residual: it is written when all CTAs have read this row, and the samples of the next. */
+/* `sum` may overwrite x or residual: it is stored after all CTAs have read this row, and the samples of the next. */
 static void write_chunk(const row_span *at, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
     tensor rH = chunk_of(&f->written, rInputs, true);                            // (VEC,STEPS)
-    const bool shared = f->weights.count && chunk < f->written.cfg->flow.chunks; // not those of a row's ends
+    const bool shared = f->weights.count && chunk < f->written.cfg->flow.chunks; // not for a row's ends
     f->written.weights = shared ? norm_weights_chunk(&f->weights, chunk) : (norm_weights){ 0 };
     if (f->written.cfg->residual)
         store_sum(&f->written, at, rH);
@@ -420,7 +422,7 @@ static void forward_flow(const norm_config *cfg, bool centred)
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_FLOW_VALUES, r.o.rows,
                                         r.o.cols, r.o.counter);
-    s.long_visits = !cfg->shifted; // whose lanes exchange elements
+    s.long_visits = !cfg->shifted; // shifted stores exchange elements between lanes
     flow f = { .reduced = r, .written = r };
     if (cfg->shared_weights) {
         const int cols = (int)row_split_cols(&r.split);
@@ -452,7 +454,7 @@ static void move_to(row *r, const row_spans *first, val number)
     }
 }
 
-/* Persistent CTAs, whose rows lie equally to 16-byte boundaries if they are ragged. */
+/* Persistent CTAs; ragged rows of one lie alike to 16-byte boundaries. */
 static void forward_persistent(row *r)
 {
     const row_spans first = r->spans;
@@ -483,7 +485,7 @@ static void forward(const norm_config *cfg, int kernel, bool centred)
     if (kernel == NORM_VECTORS)
         min_ctas_per_sm(cfg->ctas_per_sm); // rows that start anywhere take more registers
     make_variables(&r);
-    if (!cfg->shared_weights) // CTAs that stay: those of the next kernel would crowd the SMs of the first to end
+    if (!cfg->shared_weights) // not for CTAs that stay: the next kernel's would crowd the SMs of the first to end
         launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     if (cfg->shared_weights) {

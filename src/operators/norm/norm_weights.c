@@ -1,11 +1,11 @@
-/* norm_weights.c - gamma and beta in shared memory: slots, how they are filled, and reading a vector that starts at any of them. */
+/* norm_weights.c - gamma and beta in shared memory: slots, filling them, and reading a vector from any slot on. */
 #include "operators/norm/norm_config.h"
 
 #include "cute/kernel.h"
 #include "cute/vectors.h"
 
 enum {
-    LOAD_STEPS_MAX = 2, // vectors of each that a thread has under way: more take registers from the rows
+    LOAD_STEPS_MAX = 2, // vectors of each that a thread has in flight; more would take registers from the rows
     BARRIER = 1         // of the threads that fill; 0 is the CTA's
 };
 
@@ -14,7 +14,7 @@ static int slot_bytes(const norm_weights *w)
     return w->count * (int)ckl_dtype_bytes(w->dtype);
 }
 
-/* Two of 16 bits share a word; all else is f32, which needs no conversion. */
+/* Gamma and beta of 16 bits share a word; all else is f32, which needs no conversion. */
 static norm_weights slots_of(const row_split *s, ckl_dtype dtype, bool beta)
 {
     norm_weights w = { .dtype = beta ? dtype : F32, .count = 1 + beta, .vec = row_vec_full(dtype) };
@@ -22,7 +22,7 @@ static norm_weights slots_of(const row_split *s, ckl_dtype dtype, bool beta)
     return w;
 }
 
-/* Slots up to number `count`, which is a multiple of a vector, and their gaps. */
+/* Slots, with gaps, up to slot `count`, a multiple of a vector. */
 static int64_t slots_and_gaps(const norm_weights *w, int64_t count)
 {
     return count + count / w->vec;
@@ -66,7 +66,7 @@ static val load_element(val pointer, ckl_dtype dtype, val cols, val column)
     return x;
 }
 
-/* Whole vectors of a chunk; the one at column `tail` comes element by element. */
+/* Fills the whole vectors of a chunk; the one at column `tail` is filled element by element. */
 static void fill_vectors(const norm_weights *w, const row_split *all, const norm_weight_sources *from, val tail)
 {
     row_place start = row_place_of(all, imm64(1), tail, imm64(0), thread());
@@ -107,9 +107,9 @@ norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *fr
     w.column = first;
     w.step = step;
     for (int chunk = 0; chunk < chunks; chunk++) {
-        const norm_weights part = norm_weights_chunk(&w, chunk);
-        fill_vectors(&part, &all, from, tail);
-        fill_tail(&part, from, tail);
+        const norm_weights some = norm_weights_chunk(&w, chunk);
+        fill_vectors(&some, &all, from, tail);
+        fill_tail(&some, from, tail);
     }
     ir_bar_sync(imm(BARRIER), s->threads);
     return w;
@@ -117,13 +117,16 @@ norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *fr
 
 norm_weights norm_weights_chunk(const norm_weights *w, int chunk)
 {
-    norm_weights part = *w;
-    part.first = add(w->first, imm((int)(chunk * slots_and_gaps(w, w->cols)) * slot_bytes(w)));
-    part.column = add(w->column, mul(w->step, imm(chunk)));
-    return part;
+    norm_weights some = *w;
+    some.first = add(w->first, imm((int)(chunk * slots_and_gaps(w, w->cols)) * slot_bytes(w)));
+    some.column = add(w->column, mul(w->step, imm(chunk)));
+    return some;
 }
 
-/* Steps lie as many slots apart for all threads, unless they are shorter than a vector of slots. */
+/*
+ * The slot of a vector's element; steps are the same distance apart for all threads, unless shorter than a vector of
+ * slots.
+ */
 static vector_at slot_at(const norm_weights *w, const row_span *at, int step, int e)
 {
     const int64_t columns = row_split_cols(&at->split) / at->split.steps * step;

@@ -16,9 +16,10 @@ static void insert_sorted(permutation *p, permute_mode m)
 }
 
 /*
- * Two elements of y meet where differences d of their coordinates, |d| < size in each mode and not all 0, have
- * sum(d * stride) = 0. A search from the largest stride inwards: d must bring the sum within reach of the modes inside, so that
- * of modes which nest only d = 0 is tried. Returns the outermost mode that differs, NULL: none meet. *left: sums to try at most.
+ * Two elements of y meet where differences d of their coordinates, |d| < size in each mode and not all 0, have sum(d *
+ * stride) = 0. Searches from the largest stride inwards: d must bring the sum within reach of the inner modes, so for
+ * modes that nest only d = 0 is tried. Returns the outermost mode that differs; NULL: none meet. *left: sums that may
+ * still be tried.
  */
 static const permute_mode *elements_meet(const permutation *p, int i, int64_t sum, const permute_mode *differs,
                                          int64_t *left)

@@ -12,7 +12,7 @@ enum {
     PERMUTE_SPLIT_MAX = PERMUTE_MODES_MAX + 2, // modes when two of them are split
 };
 
-/* So many elements, so far apart in x and in y (elements). */
+/* A size, and strides in x and in y (elements). */
 typedef struct permute_mode {
     int64_t size, x, y;
 } permute_mode;
@@ -29,7 +29,7 @@ typedef struct permute_matrix {
 typedef struct permutation {
     const char *op; // the operator's name, for sentences
     int bytes;      // of an element
-    int tile;       // of the implementation `tiled`, which is asked for; 0: any implementation
+    int tile;       // of `tiled`, where that is asked for; 0: any implementation
     bool empty;     // nothing to move
     int rank;
     permute_mode modes[PERMUTE_SPLIT_MAX]; // outermost of y first; no sizes of 1, no neighbours that could be one mode

@@ -1,11 +1,11 @@
 /*
- * permute_boxes.c - a CTA moves a box: some elements of each of the modes that run fastest in x or in y, so that both sides meet long runs
- * of memory however short the modes are.
+ * permute_boxes.c - a CTA moves a box: some elements of each mode that runs fast in x or in y, so that both sides
+ * access long runs of memory however short the modes are.
  *
- * Runs of x come to shared memory in the aligned chunks that they touch. Distances in shared memory are, modulo a chunk, those of
- * memory, so every run keeps its place between two boundaries and an element's address is a sum of products. The lanes that
- * share a run of y write whole words of memory. Which elements a word is made of is the same in all runs but for where words begin,
- * so a thread finds that out once.
+ * Runs of x are copied to shared memory in the aligned chunks that they touch. Distances in shared memory are those of
+ * memory modulo a chunk, so every run keeps its place between two boundaries, and an element's address is a sum of
+ * products. The lanes that share a run of y write whole words of memory. Words of all runs are made of the same
+ * elements, but for where words begin, so a thread finds these once.
  */
 #include "operators/permute/transpose_tile.h"
 
@@ -22,10 +22,10 @@ typedef struct boxes {
     val smem, phase;                       // shared address of the first chunk, the box's first byte in it
     val run_x, run_y;                      // bytes of a run of x, elements of one of y
     val place[2 * WORD_ELEMENTS_MAX - 1];  // in the box: elements from the last one before the thread's word on, bytes
-    val number[2 * WORD_ELEMENTS_MAX - 1]; // and which of their run they are
+    val number[2 * WORD_ELEMENTS_MAX - 1]; // and their number in the run
 } boxes;
 
-/* Number n of a box's coordinates of mode i, the others' are left in n. */
+/* The coordinate of mode i of box n; the other modes' are left in n. */
 static val next_coordinate(const boxes *k, int i, bool last, val *n)
 {
     if (last)
@@ -46,7 +46,7 @@ static val moved_in_box(val address, val steps, val stride)
     return add(address, convert(U64, mul(steps, convert(U32, stride))));
 }
 
-/* The box of this CTA. Neighbours go along y. */
+/* Finds the box of this CTA. Neighbouring CTAs go along y. */
 static void find_box(boxes *k)
 {
     const permute_boxes_values *p = &k->p;
@@ -63,7 +63,7 @@ static void find_box(boxes *k)
     }
 }
 
-/* Do runs of x go along this mode of the box? */
+/* Do runs of x go along mode i of the box? */
 static bool in_run_x(const permute_boxes_config *cfg, int i)
 {
     return i < cfg->run ? cfg->shared >> i & 1 : i < cfg->run + cfg->across;
@@ -113,7 +113,10 @@ static void load_box(const boxes *k)
     }
 }
 
-/* Where the elements lie that may be in this thread's word of a run of y. A run's words are a ring: what the last lacks, the first has. */
+/*
+ * Finds where the elements lie that this thread's word of a run of y may have. A run's words are a ring: what the last
+ * lacks, the first has.
+ */
 static void find_places(boxes *k)
 {
     const int elements = k->word_elements, ring = k->cfg->lanes * elements;
@@ -129,7 +132,9 @@ static void find_places(boxes *k)
     }
 }
 
-/* Of elements from the last one before a word on: number e, where the run begins `skipped` elements behind a word. */
+/*
+ * Of elements counted from the last one before a word: element e, where the run begins `skipped` elements after a word.
+ */
 static val chosen(const boxes *k, const val *of, int e, val skipped)
 {
     val x = of[k->word_elements - 1 + e];
@@ -148,8 +153,8 @@ static void store_elements(const boxes *k, val to, ckl_dtype type, int count, co
 }
 
 /*
- * This thread's word of the run at `to`, whose elements lie `shift` behind those of the first run. Both ends of a run go by elements.
- * Along a single mode it costs less to find elements anew than to choose them.
+ * Stores this thread's word of the run at `to`, whose elements lie `shift` after those of the first run. Both ends of a
+ * run are stored by elements. Along a single mode it is cheaper to find elements again than to select them.
  */
 static void store_run(const boxes *k, val to, val shift)
 {
@@ -219,7 +224,7 @@ void permute_boxes(const void *config, int kernel)
     launch_dependents();
     load_box(&k);
     cp_async_commit();
-    find_places(&k); // while the loads are under way
+    find_places(&k); // while the loads are in flight
     cp_async_wait(0);
     cta_sync();
     store_box(&k);

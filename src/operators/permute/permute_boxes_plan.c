@@ -1,4 +1,4 @@
-/* permute_boxes_plan.c - which box a CTA moves, what that costs, and its launch. */
+/* permute_boxes_plan.c - choice of the box that a CTA moves, its cost, and the launch. */
 #include <math.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static int word_elements(int bytes)
     return bytes < WORD_BYTES ? WORD_BYTES / bytes : 1;
 }
 
-/* The mode whose elements are so far apart in x or y; -1: there is none. */
+/* The mode with this stride in x or y; -1: none. */
 static int mode_at(const permutation *p, bool in_x, int64_t stride)
 {
     for (int i = p->rank - 1; i >= 0; i--)
@@ -34,20 +34,23 @@ static int mode_at(const permutation *p, bool in_x, int64_t stride)
     return -1;
 }
 
-/* Makes a run of up to `want` elements: whole modes as long as they fit, then even parts of one, in whole sectors. */
+/* Makes a run of up to `want` elements: whole modes as long as they fit, then an even share of one, in whole sectors. */
 static void grow(const permutation *p, bool in_x, int64_t want, int64_t *size)
 {
     int64_t stride = 1;
     for (int i; want > 1 && (i = mode_at(p, in_x, stride)) >= 0; stride *= p->modes[i].size, want /= p->modes[i].size) {
         const int64_t all = p->modes[i].size, even = ceil_div(all, ceil_div(all, min_i64(all, want)));
-        const int64_t part = stride == 1 ? round_up(even, SECTOR_BYTES / p->bytes) : even;
-        size[i] = max_i64(size[i], min_i64(all, part));
+        const int64_t cut = stride == 1 ? round_up(even, SECTOR_BYTES / p->bytes) : even;
+        size[i] = max_i64(size[i], min_i64(all, cut));
         if (size[i] < all)
             return;
     }
 }
 
-/* The modes of a run, the fastest first: up to the first that a box has a part of, or that makes it too long. Their bits. */
+/*
+ * The modes of a run, the fastest first: up to the first that a box does not hold whole, or that makes the run too
+ * long. Returns their bits.
+ */
 static int modes_of_run(const permutation *p, bool in_x, const int64_t *size, int64_t most, int *modes, int *count,
                         int64_t *elements)
 {
@@ -66,7 +69,10 @@ static int modes_of_run(const permutation *p, bool in_x, const int64_t *size, in
     return bits;
 }
 
-/* A mode beside those of both runs, the fastest of y: a box gets so many of it that it is large enough. -1: it is, or there is none. */
+/*
+ * The fastest mode of y that is in neither run: a box gets enough of it to be large enough. -1: it is, or no mode is
+ * left.
+ */
 static int in_neither(const permutation *p, int bits, int64_t *size, int64_t want)
 {
     for (int i = 0; i < p->rank; i++)
@@ -82,8 +88,8 @@ static int in_neither(const permutation *p, int bits, int64_t *size, int64_t wan
 }
 
 /*
- * Distances in shared memory: along a run of x those of x; of other modes so long that chunks of neighbouring runs do not meet,
- * equal to those of x modulo a chunk, and an odd number of chunks, or nearly, for the sake of banks.
+ * Distances in shared memory. Along a run of x they are those of x. Other modes' are long enough that neighbouring runs
+ * share no chunk, equal to those of x modulo a chunk, and about an odd number of chunks, against bank conflicts.
  */
 static void lay_out(box *b, int bytes, int chunk)
 {
@@ -100,7 +106,7 @@ static void lay_out(box *b, int bytes, int chunk)
     b->smem_bytes = span + 2 * (chunk - 1);
 }
 
-/* False where y has no run, or where nothing is left of one in registers' numbers. */
+/* False where y has no run, or where its numbers do not fit registers. */
 static bool find_box(const permutation *p, const permute_boxes_config *c, box *b)
 {
     int64_t size[PERMUTE_MODES_MAX] = { 1, 1, 1, 1, 1 };
@@ -165,7 +171,7 @@ static bool candidate_boxes(const void *problem, const ckl_device_info *device, 
     return true;
 }
 
-/* Sectors that a run of so many bytes touches. One that begins anywhere shares the first and the last, at a price. */
+/* Sectors that a run touches. One that begins anywhere shares the first and the last, at a price. */
 static double sectors_of(int64_t bytes, bool anywhere, double price)
 {
     return anywhere ? (double)bytes / SECTOR_BYTES + price : (double)ceil_div(bytes, SECTOR_BYTES);
@@ -213,7 +219,7 @@ static int64_t place_of(const box *b, int first, int end, int64_t n)
     return place;
 }
 
-/* Of one element of each word that a warp stores. */
+/* Accesses to shared memory for one element of each word that a warp stores. */
 static int turns_of_warp(const box *b, int lanes, int bytes)
 {
     int64_t places[PERMUTE_WARP];
@@ -223,7 +229,7 @@ static int turns_of_warp(const box *b, int lanes, int bytes)
     return permute_bank_turns(places);
 }
 
-/* Whole sectors of runs on both sides, and what a thread does: counted as elements of a kernel that streams. */
+/* Sectors of runs on both sides, and a thread's work, as elements of a kernel that streams. */
 static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, const void *config)
 {
     enum {

@@ -192,7 +192,7 @@ int64_t transpose_sm80_smem_bytes(const transpose_sm80_config *config);
 int64_t transpose_sm90_smem_bytes(const transpose_sm90_config *config);
 int64_t transpose_narrow_smem_bytes(const transpose_narrow_config *config);
 
-/* How often a warp must ask shared memory for a word at each of these places (bytes), because they share banks. */
+/* Accesses that a warp needs for a word at each of these places (bytes), by their bank conflicts. */
 enum { PERMUTE_WARP = 32 };
 int permute_bank_turns(const int64_t places[PERMUTE_WARP]);
 

@@ -1,7 +1,7 @@
 /*
- * permute_gather.c - any strides: each thread finds where its elements of y come from. Elements are numbered in the order of y's
- * memory, so neighbouring threads write neighbours; all loads of a thread start before the first store. Where the innermost
- * mode is contiguous in x and in y, an element is a vector of up to 16 bytes of it.
+ * permute_gather.c - any strides: each thread computes where its elements of y come from. Elements are numbered in the
+ * order of y's memory, so neighbouring threads write neighbours; all loads of a thread start before the first store.
+ * Where the innermost mode is contiguous in x and in y, an element is a vector of up to 16 bytes of it.
  */
 #include "base/math.h"
 #include "operators/permute/transpose_tile.h"
@@ -53,6 +53,8 @@ void permute_gather(const void *config, int kernel)
         rX[s] = fragment_like(gX[s], gX[s].dtype);
         fill(rX[s], imm_as(rX[s].regs[0].type, 0));
     }
+    launch_dependents();
+    grid_wait(); // what is above overlaps the end of the kernel before
     for (int s = 0; s < cfg->steps; s++)
         IF(inside[s])
             copy(gX[s], rX[s], bytes);

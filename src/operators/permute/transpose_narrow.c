@@ -1,14 +1,14 @@
 /*
- * transpose_narrow.c - matrices with a short side and no gaps on it: channels that come apart or together, small images.
+ * transpose_narrow.c - matrices with a short side without gaps: interleaving or separating channels, small images.
  *
- * Where rows of x are short (short_x=1), the tile's rows are one run of memory, which shared memory mirrors; each row of y has
- * a run of its own. Where rows of y are short (short_x=0), each row of x has a run, and the tile's y is one. Runs of x come in
- * the aligned chunks of 16 bytes that they touch, so each keeps its phase, the bytes before it in its first chunk. Runs of y
- * are cut at multiples of 32 bytes of memory: CTAs write whole sectors, in words. Only the ends of the matrix are written by
- * elements.
+ * Where rows of x are short (short_x=1), the tile's rows are one run of memory, which shared memory mirrors; each row
+ * of y has a run of its own. Where rows of y are short (short_x=0), each row of x has a run, and the tile's y is one.
+ * Runs of x come in the aligned chunks of 16 bytes that they touch, so each keeps its phase, the bytes before it in its
+ * first chunk. Runs of y are cut at multiples of 32 bytes of memory: CTAs write whole sectors, in words. Only the ends
+ * of the matrix are written by elements.
  *
- * Lanes and addresses are computed by hand: phases and sectors depend on the address of each run, so no layout gives the
- * distance from one run to the next.
+ * Lanes and addresses are computed by hand: phases and sectors depend on each run's address, so no layout has the
+ * distance between runs.
  */
 #include "operators/permute/transpose_tile.h"
 
@@ -115,7 +115,7 @@ static void store(const narrow *k, const run *y, val i, ckl_dtype type, val x)
     set(gmem_tensor(to, type, compact(leaf(1))), 0, x);
 }
 
-/* The words of all runs, from the first sector of each on. */
+/* Stores the words of all runs, from the first sector of each on. */
 static void store_words(const narrow *k, val runs)
 {
     const transpose_narrow_config *cfg = k->cfg;
@@ -139,8 +139,8 @@ static void store_words(const narrow *k, val runs)
 }
 
 /*
- * The words of the one run of short rows of y, where each of these is some words and a thread's next word is at the same place of a later
- * row: what it is made of is found once.
+ * Stores the words of the one run of short rows of y, where a row is whole words and a thread's next word is at the
+ * same place of a later row: its elements are found once.
  */
 static void store_even_words(const narrow *k, const run *y, val in_row)
 {
@@ -160,7 +160,7 @@ static void store_even_words(const narrow *k, const run *y, val in_row)
     }
 }
 
-/* The words of all runs: those of short rows of y by places that repeat, where they do. */
+/* Stores the words of all runs: of short rows of y by repeating places, where they repeat. */
 static void store_body(const narrow *k, val runs)
 {
     if (k->cfg->short_x) {
@@ -176,7 +176,7 @@ static void store_body(const narrow *k, val runs)
     ELSE store_words(k, runs);
 }
 
-/* Single elements, up to per_run of each run: those before the first sector, or those behind the last word. */
+/* Stores single elements, up to per_run of each run: those before the first sector, or those after the last word. */
 static void store_ends(const narrow *k, val runs, int per_run, bool heads)
 {
     const transpose_narrow_config *cfg = k->cfg;

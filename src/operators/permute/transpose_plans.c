@@ -1,6 +1,6 @@
 /*
- * transpose_plans.c - choice, limits and launches of the kernels that transpose matrices, and what they cost: sectors of both sides,
- * tiles and how full they are.
+ * transpose_plans.c - choice, limits and launches of the kernels that transpose matrices. Costs are sectors of both
+ * sides, and tiles by how full they are.
  */
 #include "base/math.h"
 #include "operators/permute/permute_config.h"
@@ -14,9 +14,9 @@ enum { SECTOR_BYTES = 32, LINE_BYTES = 128, BANKS = 32, REGISTERS = 20 };
 typedef struct tiling {
     int rows, cols, threads;
     int64_t smem_bytes;
-    double rate;     // how dear bytes of memory are, of a kernel that streams 1
-    double wait;     // cycles of a CTA beside those that every kernel waits
-    double of_bytes; // elements of a kernel that streams which are as much work as 16 bytes of a tile
+    double rate;     // cost of a byte of memory; 1 in a kernel that streams
+    double wait;     // cycles that a CTA waits beside those of every kernel
+    double of_bytes; // work of 16 bytes of a tile, in elements of a kernel that streams
     bool cut_x;      // runs of x are cut at tiles only, not at sectors; of y likewise
     bool cut_y;
     int turns; // of shared memory for the word of each thread, all of its elements together
@@ -44,11 +44,11 @@ static double matrices_of(const permute_matrix *m)
     return matrices;
 }
 
-/* Bytes of the sectors that runs touch. Those without gaps are one run; a part that does not begin with a sector shares two. */
-static double sector_bytes(int64_t runs, int64_t run, int64_t pitch, int64_t parts, double of_part)
+/* Bytes of the sectors that runs touch. Those without gaps are one run; a cut inside a sector touches it twice. */
+static double sector_bytes(int64_t runs, int64_t run, int64_t pitch, int64_t cuts, double more)
 {
-    const bool anywhere = pitch % SECTOR_BYTES != 0 && (pitch != run || parts > 1);
-    return (double)runs * ((double)run + (anywhere ? of_part * SECTOR_BYTES * (double)parts : 0));
+    const bool anywhere = pitch % SECTOR_BYTES != 0 && (pitch != run || cuts > 1);
+    return (double)runs * ((double)run + (anywhere ? more * SECTOR_BYTES * (double)cuts : 0));
 }
 
 static plan_cost tiles_cost(const permutation *p, const tiling *t, const ckl_device_info *device)
@@ -56,7 +56,7 @@ static plan_cost tiles_cost(const permutation *p, const tiling *t, const ckl_dev
     const permute_matrix *m = &p->matrix;
     const int64_t down = ceil_div(m->rows, t->rows), wide = ceil_div(m->cols, t->cols);
     const double matrices = matrices_of(m), tile_bytes = (double)t->rows * t->cols * p->bytes;
-    static const double read = 0.5, written = 1.5; // more sectors a part: those that are written are read, too
+    static const double read = 0.5, written = 1.5; // more sectors for each cut: those that are written are read, too
     const double x = sector_bytes(m->rows, m->cols * p->bytes, m->ldx * p->bytes, t->cut_x ? wide : 1, read);
     const double y = sector_bytes(m->cols, m->rows * p->bytes, m->ldy * p->bytes, t->cut_y ? down : 1, written);
     const memory_work work = {
@@ -75,7 +75,7 @@ static plan_cost tiles_cost(const permutation *p, const tiling *t, const ckl_dev
 
 plan_cost transpose_sm90_cost(const void *problem, const ckl_device_info *device, const void *config)
 {
-    enum { BYTES_A_CYCLE = 5, NO_REDUCTION = 1900 }; // of a tile: TMA moves all of it, be it inside the matrix or not
+    enum { BYTES_A_CYCLE = 5, NO_REDUCTION = 1900 }; // of a tile: TMA moves all of it, inside the matrix or not
     static const double of_bytes[] = { [1] = 24, [2] = 16, [4] = 16, [8] = 16 };
     const transpose_sm90_config *c = config;
     const tiling t = { .rows = c->tile_r,
@@ -106,7 +106,7 @@ plan_cost transpose_sm80_cost(const void *problem, const ckl_device_info *device
     return tiles_cost(problem, &t, device);
 }
 
-/* Of words that a warp stores: elements of neighbouring rows, or of a few runs of x. */
+/* Accesses to shared memory for the words that a warp stores: of neighbouring rows, or of a few runs of x. */
 static int narrow_turns(const permutation *p, const transpose_narrow_config *c)
 {
     const int elements = transpose_word_bytes(c->bytes) / c->bytes;
@@ -151,7 +151,7 @@ static param_tensor tensor_of(const void *pointer, int64_t rows, int64_t cols, i
     return (param_tensor){ .pointer = pointer, .size = { cols, rows }, .stride = { 1, ld } };
 }
 
-/* unit: in how many parts of an element distances are told. */
+/* Distances are in units of 1/unit of an element. */
 static transpose_params params_for(const permutation *p, const permute_pointers *a, int unit)
 {
     const permute_matrix *m = &p->matrix;
@@ -326,8 +326,8 @@ const implementation transpose_tiled_implementation = {
 };
 
 /*
- * Should neighbouring CTAs go along the rows of x? Where these are a few tiles, all that are in flight have whole rows of x, and long
- * runs of y as well.
+ * Should neighbouring CTAs go along the rows of x? Where a row is a few tiles, the tiles in flight have whole rows of
+ * x, and long runs of y as well.
  */
 static bool goes_across(const permutation *p, int tile_c)
 {

@@ -1,19 +1,19 @@
 /*
- * transpose_sm80.c - any alignment, any GPU from sm_80 on: a tile goes through shared memory and is written in words of 4
- * bytes, whatever the element (8-byte elements are words themselves).
+ * transpose_sm80.c - any alignment, any GPU from sm_80 on: a tile goes through shared memory and is written in words of
+ * 4 bytes, whatever the element (8-byte elements are words themselves).
  *
- * Rows may start anywhere. A row of x is copied by cp.async in the aligned chunks that it touches, so in shared memory it
- * keeps its phase, the bytes before it in its first chunk. Each row of y takes a window of columns of its own, from a multiple
- * of `align` bytes of memory to one: sectors are written whole, and only the first and the last tile of a row meet its ragged
- * ends. Windows reach up to `align` bytes past the tile, so the tile has that many more rows of x.
+ * Rows may start anywhere. A row of x is copied by cp.async in the aligned chunks that it touches, so in shared memory
+ * it keeps its phase, the bytes before it in its first chunk. Each row of y takes a window of columns of its own, from
+ * a multiple of `align` bytes of memory to one: sectors are written whole, and only the first and the last tile of a
+ * row meet its ragged ends. Windows reach up to `align` bytes past the tile, so the tile has that many more rows of x.
  *
- * Phases repeat every PERIOD rows of x. Row r of the tile is row r/PERIOD of group r%PERIOD. A word has E elements, and the 32
- * lanes of a warp read every E-th row of x. With chunks of a word these are neighbours in a group; a row is an odd number of
- * words, so the lanes meet 32 banks. With longer chunks the phases must differ too: they do where every E-th row of x is an
- * odd number of words from the next.
+ * Phases repeat every PERIOD rows of x. Row r of the tile is row r/PERIOD of group r%PERIOD. A word has E elements, and
+ * the 32 lanes of a warp read every E-th row of x. With chunks of a word these are neighbours in a group; a row is an
+ * odd number of words, so the lanes meet 32 banks. With longer chunks the phases must differ too: they do where every
+ * E-th row of x is an odd number of words from the next.
  *
- * Lanes and addresses are computed by hand: the phase of a row and the window of a row of y depend on the row's address, so no
- * layout gives the distance from one row to the next.
+ * Lanes and addresses are computed by hand: the phase of a row and the window of a row of y depend on the row's
+ * address, so no layout gives the distance from one row to the next.
  */
 #include "operators/permute/transpose_tile.h"
 
@@ -172,7 +172,7 @@ static void store_windows(const sm80 *k)
     }
 }
 
-/* Element r of row c of y by itself, where that is one of the matrix. */
+/* Stores element r of row c of y, if it is in the matrix. */
 static void store_element(const sm80 *k, val c, val r, val wanted)
 {
     IF(logical_and(wanted, logical_and(lt(r, k->rows), lt(c, k->cols)))) {
@@ -182,7 +182,7 @@ static void store_element(const sm80 *k, val c, val r, val wanted)
     }
 }
 
-/* What windows leave of the rows of y in the first tile: what is before them. */
+/* Stores what windows leave of rows of y in the first tile: the elements before them. */
 static void store_heads(const sm80 *k)
 {
     for (int i = 0; i < k->cfg->tile_c * k->classes; i += k->cfg->threads) {
@@ -191,7 +191,7 @@ static void store_heads(const sm80 *k)
     }
 }
 
-/* And in the last: the elements behind the last whole word. */
+/* And in the last tile: the elements after the last whole word. */
 static void store_tails(const sm80 *k)
 {
     for (int i = 0; i < k->cfg->tile_c * k->word_elements; i += k->cfg->threads) {

@@ -1,15 +1,15 @@
 /*
- * reduce_columns.c - rows that lie across memory: neighbouring threads reduce neighbouring columns, so that loads are
- * full lines.
+ * reduce_columns.c - rows that lie across memory: neighbouring threads reduce neighbouring columns, so loads are full
+ * lines.
  *
  * A CTA owns lanes * vec columns; its threads / lanes layers of threads share their elements, `steps` vectors of each
  * in flight, and are merged by shuffles and in shared memory. The elements of long columns are split over several CTAs
  * as well.
  *
- * Ragged columns (kernel 1) start anywhere in a vector of memory, elsewhere in each line. A thread still loads whole vectors: its
- * lines are a multiple of vec apart, so all of its vectors begin equally far before a column of its lane, and it reduces
- * the columns that they hold. Only where the states of a CTA are merged do columns of several such shifts meet. The last
- * lane's columns are the next CTA's.
+ * Ragged columns (kernel 1) start anywhere in a vector of memory, elsewhere in each line. A thread still loads whole
+ * vectors: its lines are a multiple of vec apart, so all its vectors have the same shift from its lane's columns, and
+ * it reduces the columns that they hold. Columns of different shifts meet only when the states of a CTA are merged. The
+ * last lane's columns are the next CTA's.
  */
 #include "operators/reduce/reduce_columns.h"
 
@@ -50,8 +50,8 @@ static int tile_elements(const reduce_columns_config *cfg)
 }
 
 /*
- * Lanes and layers to threads. Where a warp has several layers of ragged columns, they are a multiple of vec lines apart: what
- * shuffles merge has the same columns.
+ * Lanes and layers to threads. Several layers of ragged columns in a warp are a multiple of vec lines apart, so
+ * shuffles merge the same columns.
  */
 static layout threads_of(const columns_kernel *k)
 {
@@ -62,12 +62,13 @@ static layout threads_of(const columns_kernel *k)
                        stride(1, stride(WARP, cfg->lanes)));
 }
 
-/* What a thread has of a tile: coordinates of (COLUMNS,TILE), as ((VEC,1),1,STEPS). */
-static tensor find_part(const columns_kernel *k, val first)
+/* The coordinates of (COLUMNS,TILE) that a thread takes, as ((VEC,1),1,STEPS). */
+static tensor coordinates_of_thread(const columns_kernel *k, val first)
 {
     const reduce_columns_config *cfg = k->cfg;
-    tiled_copy each = make_tiled_copy(universal_copy(CKL_U8, cfg->vec), CKL_U8, threads_of(k), // the same of any type
-                                      compact(shape(cfg->vec, 1)));
+    tiled_copy each =
+        make_tiled_copy(universal_copy(CKL_U8, cfg->vec), CKL_U8, threads_of(k), // coordinates have no type
+                        compact(shape(cfg->vec, 1)));
     tensor cTile = identity_tensor(shape(cfg->lanes * cfg->vec, tile_elements(cfg))); // (COLUMNS,TILE)
     return coordinates_from(partition_S(&each, cTile, thread()), 0, first);
 }
@@ -96,7 +97,7 @@ static void find_place(columns_kernel *k)
     k->tile = add(mul(k->stretch, tiles), tile);
     k->rank = rem(div(cta, tiles), imm(cfg->split));
     k->lane = rem(thread(), imm(cfg->lanes));
-    tensor cX = find_part(k, first);
+    tensor cX = coordinates_of_thread(k, first);
     k->owned = k->column = coordinate(cX, 0, 0);
     k->layer = coordinate(cX, 1, 0);
     k->limit = k->columns;
@@ -237,8 +238,8 @@ static void full_tile(columns_kernel *k, val index, const val *address)
 }
 
 /*
- * Lines at the beginning and at the end of the columns that are not loaded by whole vectors: a ragged vector reaches into the line
- * before or behind its own, which is memory of x but there.
+ * Lines at the beginning and end of the columns that are not loaded by whole vectors: there a ragged vector may reach
+ * out of x, elsewhere only into the next line.
  */
 static val guarded_lines(const columns_kernel *k)
 {
@@ -261,8 +262,8 @@ static val address_of_line(const columns_kernel *k, val index)
 }
 
 /*
- * The other tiles of ragged columns, vector by vector. Apart from those before, and in a loop, because what both need does not fit
- * the registers.
+ * The other tiles of ragged columns, vector by vector. They have a loop of their own: registers do not hold what both
+ * need.
  */
 static void accumulate_edges(columns_kernel *k, val guarded)
 {

@@ -1,4 +1,4 @@
-/* reduce_columns.h - what the parts of reduce's kernel for columns share. */
+/* reduce_columns.h - what the files of reduce's kernel for columns share. */
 #ifndef CKL_REDUCE_COLUMNS_H
 #define CKL_REDUCE_COLUMNS_H
 
@@ -12,9 +12,9 @@ typedef struct columns_kernel {
     int kernel;
     bool ragged;
     reduce_values p;
-    val lane, layer;  // u32: this thread across and along
-    val tile, rank;   // i64: which columns, and the number of this CTA among theirs
-    val owned, limit; // i64, in the stretch: the first column whose result this thread's lane has, the end of the CTA's
+    val lane, layer;      // u32: this thread across and along
+    val tile, rank;       // i64: which columns, and the number of this CTA among theirs
+    val owned, limit;     // i64, in the stretch: the first column that this lane stores, the end of the CTA's
     val column, columns;  // i64: the first column that this thread accumulates in its stretch, and how long that is
     val first, end;       // i32: which of the thread's columns exist
     val stretch;          // i64
@@ -32,12 +32,12 @@ int reduce_columns_layers(const reduce_columns_config *cfg);
 /* Warps, or more threads where these share a line. Threads of a group that have the same columns are of one warp. */
 int reduce_columns_groups(const reduce_columns_config *cfg);
 
-/* How far the first column that a group accumulates lies before the CTA's first one; of a ragged CTA. */
+/* Of a ragged CTA: how far the first column that a group accumulates lies before the CTA's first. */
 val reduce_columns_shift(const columns_kernel *k, val group);
 
 /*
- * Merges the states of all threads of the device that have the same columns. Whoever returns true has those of the columns from
- * `owned` on.
+ * Merges the states of all threads of the device that have the same columns. Where it returns true, this thread has
+ * those of the columns from `owned` on.
  */
 val reduce_columns_merge(columns_kernel *k);
 

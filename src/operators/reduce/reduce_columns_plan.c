@@ -1,4 +1,4 @@
-/* reduce_columns_plan.c - which config rows get that lie across memory, what of it is legal, and their launch. */
+/* reduce_columns_plan.c - choice, checks and launch for rows that lie across memory. */
 #include "operators/reduce/reduce_config.h"
 
 #include "base/math.h"
@@ -11,7 +11,7 @@ enum {
     STATE_MAX = 16,       // registers of all columns of a thread: more do not fit
     BYTES_IN_FLIGHT = 64, // of a thread
     STEPS_MAX = 8,
-    NARROW_TILES = 16,  // of a warp's width: with fewer, many CTAs share each, and their states are many to merge
+    NARROW_TILES = 16,  // of a warp's width; with fewer, each is shared by many CTAs, whose states must be merged
     NARROW_LANES = 8,   // one line of memory
     NARROW_LINES = 256, // of a strip that has a CTA to itself
 };
@@ -33,7 +33,7 @@ static bool columns_divide(const reduce_view *v, int vec)
            reduce_strides_divide(v->reduced, v->kind.reduced, vec);
 }
 
-/* CTAs that divide all results among them; each takes ragged columns or not. */
+/* CTAs that cover all results, by ragged columns or not. */
 static int64_t column_tiles(const reduce_view *v, const reduce_columns_config *c, bool ragged)
 {
     return ceil_div(columns_of(v), reduce_columns_width(c, ragged)) * stretches_of(v);
@@ -122,7 +122,7 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     else if (c->lanes > NARROW_LANES && c->lanes <= WARP && (alone || column_tiles(v, c, false) < NARROW_TILES))
         c->lanes = alone ? strip_lanes(v, device, c) : NARROW_LANES;
     share_columns(v, device, ragged, c);
-    if (reduce_columns_ctas_per_sm(c, ragged) < c->ctas_per_sm) // known now that sums may be compensated
+    if (reduce_columns_ctas_per_sm(c, ragged) < c->ctas_per_sm) // depends on whether sums are compensated
         share_columns(v, device, ragged, c);
     c->overlap = v->rows * v->count * bytes <= REDUCE_OVERLAP_BYTES;
     return CKL_OK;

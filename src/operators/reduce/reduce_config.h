@@ -114,7 +114,10 @@ void reduce_columns(const void *config, int kernel);
  */
 bool reduce_columns_ragged(const reduce_columns_config *config);
 
-/* CTAs that shall fit on an SM: fewer of ragged columns of 16 bits with states of several words, whose guards take registers, too. */
+/*
+ * CTAs that an SM is to hold: fewer for ragged columns of 16 bits with states of several words, whose guards take
+ * registers, too.
+ */
 int reduce_columns_ctas_per_sm(const reduce_columns_config *config, bool ragged);
 
 /* Columns of a CTA. */
@@ -125,7 +128,7 @@ int reduce_state_words(const reduce_kind *kind, bool compensated);
 
 /* The view of a problem, and the implementations that get it */
 
-/* One mode of x: so many elements, so far apart. */
+/* One mode of x: extent and stride. */
 typedef struct reduce_mode {
     int64_t extent, stride;
 } reduce_mode;
@@ -152,10 +155,9 @@ extern const implementation reduce_vectorized_plans, reduce_shuffle_plans, reduc
 
 enum {
     REDUCE_ACCESS_BYTES = 16,
-    REDUCE_CTAS_MAX = INT32_MAX,  // of a launch
-    REDUCE_THREADS_WANTED = 1024, // of an SM: with 4 vectors each in flight, 64 KB
-    REDUCE_OVERLAP_BYTES =
-        32 << 20, // of an x that is read in less time than CTAs that come early cost: they crowd some SMs
+    REDUCE_CTAS_MAX = INT32_MAX,     // of a launch
+    REDUCE_THREADS_WANTED = 1024,    // of an SM: with 4 vectors each in flight, 64 KB
+    REDUCE_OVERLAP_BYTES = 32 << 20, // of an x: reading less takes less time than early CTAs cost, which crowd some SMs
 };
 
 int reduce_bytes_of(ckl_dtype dtype);
@@ -176,7 +178,7 @@ ckl_status reduce_check_kind(const char *who, const reduce_view *v, const reduce
 ckl_status reduce_check_threads(const char *who, int threads, const ckl_device_info *device);
 ckl_status reduce_check_vectors(const char *who, int vec, int steps, ckl_dtype dtype);
 
-/* Should a sum be compensated, if a thread adds so many blocks in turn? */
+/* Should a sum be compensated where a thread adds `blocks_in_turn` blocks one after the other? */
 bool reduce_compensates(const reduce_kind *k, int64_t blocks_in_turn);
 
 /* Workspace: a counter for each group of CTAs, then `bytes` for each CTA of a group. */

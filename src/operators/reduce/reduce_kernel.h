@@ -62,7 +62,7 @@ reducer reducer_of_fold(const reduce_fold *fold);
 reducer reducer_of(const reduce_kind *kind, bool compensated);
 
 /* The built-in operations of several values (reduce_moments.c). */
-reducer reduce_variance_of(ir_type input, bool near, bool root); // near: of 16-bit floats, whose distances f32 holds
+reducer reduce_variance_of(ir_type input, bool near, bool root); // near: 16-bit floats, whose differences f32 holds
 extern const reducer reduce_norm, reduce_logsumexp;
 
 /* reduce's kernels with a reducer in place of the config's operation. */
@@ -97,8 +97,8 @@ val reduce_load_pivot(const reducer *r, const reduce_values *p, tensor gRow);
 void reduce_store(const reducer *r, const reduce_values *p, ckl_dtype output, val row, const val *state);
 
 /*
- * A batch is about to be accumulated: of a reducer that counts, `count` (its state[0]) grows by the batch, which learns of it.
- * Threads that accumulate a batch of each of several rows count once.
+ * Call before accumulating a batch: for a reducer that counts, `count` (its state[0]) grows by the batch, and the
+ * batch's `before` and `share` are set. Threads that accumulate a batch of each of several rows count once.
  */
 void reduce_count(const reducer *r, val count, reduce_batch *batch);
 
@@ -108,8 +108,8 @@ void reduce_accumulate(const reducer *r, reduce_batch *batch, val pivot, val *st
 /* The last CTA (reduce_merge.c) */
 
 /*
- * Where the CTAs of a row send their states: a slot of 8 bytes for every 32 bits of a state and every CTA, zero before
- * and after.
+ * Where the CTAs of a row send their states: a slot of 8 bytes for every 32 bits of a CTA's state, zero before and
+ * after.
  */
 typedef struct reduce_slots {
     const reducer *r;
@@ -122,13 +122,13 @@ reduce_slots reduce_slots_of(const reducer *r, val states, val row, int ctas);
 
 enum { REDUCE_RECEIVE_MAX = 16 }; // states that a thread receives at once
 
-/* Thread 0 counts the CTA as started at a counter in global memory. How many were before it, known to thread 0. */
+/* Thread 0 counts the CTA as started at a counter in global memory, and gets how many started before. */
 val reduce_arrive(val counter);
 
 /* Is this the last CTA to have started? 1 in its thread 0, which sets the counter back; else 0. */
 val reduce_is_last(val counter, val arrival, int ctas);
 
-/* What thread 0 knows, as a predicate of all threads of the CTA. */
+/* Broadcasts a predicate of thread 0 to the CTA. */
 val reduce_broadcast(val known);
 
 /* Sends the state of this thread as that of CTA number `rank`. */
@@ -141,8 +141,8 @@ void reduce_send(const reduce_slots *s, val rank, const val *state);
 void reduce_receive(const reduce_slots *s, const val *ranks, int count, val states[][REDUCE_VALUES_MAX]);
 
 /*
- * The usual way, for states that CTAs write to global memory by themselves: counts this one as finished. Whether it is
- * the last, to all its threads; it then sees what the others wrote.
+ * The usual way, for states that CTAs write to global memory themselves: counts this CTA as finished. Tells all its
+ * threads whether it is the last, which then sees what the others wrote.
  */
 val reduce_last_to_finish(val counter, int ctas);
 

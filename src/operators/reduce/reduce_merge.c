@@ -1,16 +1,16 @@
-/* reduce_merge.c - the states of rows and columns that threads and CTAs share become one each. */
+/* reduce_merge.c - merges the states of rows and columns that threads and CTAs share. */
 #include "operators/reduce/reduce_columns.h"
 
 /*
- * Rows: how the CTAs of one send their states to the one of them that was the last to start.
+ * Rows: the CTAs of a row send their states to the one that was the last to start.
  *
- * Fences and a count of those who are done would cost more than all the rest of a small reduction: three round trips to
- * L2, one after the other. Here who finishes the row is settled while the elements are on their way, and a state needs
- * no order: every 32 bits of it travel in one 64-bit exchange together with a mark, and whoever finds the mark has the
- * bits. Since all other CTAs have started by then, nobody waits for one that cannot run.
+ * Fences and a count of finished CTAs would cost more than the rest of a small reduction: three round trips to L2, one
+ * after the other. Here it is decided which CTA finishes the row while the elements are being loaded, and a state needs
+ * no ordering: every 32 bits of it travel with a mark in one 64-bit exchange, so a reader that finds the mark has the
+ * bits. All other CTAs have started by then, so none waits for one that cannot run.
  *
- * That is for a state a CTA. A CTA of columns has hundreds of them: plain stores, two fences and a count at the end are
- * faster then (bench/notes/reduce.md).
+ * That is for one state a CTA. A CTA of columns has hundreds: then plain stores, two fences and a count at the end are
+ * faster (bench/notes/reduce.md).
  */
 enum { SLOT_BYTES = 8, WORDS_MAX = 2 * REDUCE_VALUES_MAX };
 
@@ -103,7 +103,7 @@ void reduce_send(const reduce_slots *s, val rank, const val *state)
     }
 }
 
-/* The states that one thread receives at a time: all their words are asked for before the first is waited for. */
+/* The states that one thread receives at a time: all words are requested before the first wait. */
 typedef struct incoming {
     int count, words; // states, and words of each
     val exists[REDUCE_RECEIVE_MAX];
@@ -186,7 +186,7 @@ static void make_slots(const columns_kernel *k, tensor *sS)
             smem_tensor(names[i], k->r->types[i], compact(shape(max_i64(slots, 1), k->cfg->vec)), 16); // (SLOTS,VEC)
 }
 
-/* Merges what the layers of a warp have of the same columns. */
+/* Merges the states of a warp's layers with the same columns. */
 static void merge_in_warps(columns_kernel *k)
 {
     const reduction all = reduce_reduction(k->r);
@@ -211,8 +211,8 @@ static void share_shifted(const columns_kernel *k, tensor *sG)
 }
 
 /*
- * Groups of ragged columns meet: group number c merges what all groups have of column c of every lane, and layer 0 collects the
- * columns of its lane.
+ * Merges groups of ragged columns: group c merges all groups' states of column c of every lane, and layer 0 collects
+ * the columns of its lane.
  */
 static void merge_shifted(columns_kernel *k, const tensor *sS)
 {
@@ -301,7 +301,7 @@ static void store_states(const columns_kernel *k)
     }
 }
 
-/* The states of one CTA, or those of no elements where there is no such CTA. */
+/* Loads the states of a CTA; those of no elements if it does not exist. */
 static void load_states(const columns_kernel *k, val rank, tensor *rS)
 {
     tensor gS[REDUCE_VALUES_MAX]; // (VEC)
@@ -317,7 +317,7 @@ static void load_states(const columns_kernel *k, val rank, tensor *rS)
             copy(gS[i], rS[i], states_alignment(k, i));
 }
 
-/* Every layer merges the states of some CTAs, several of which it loads before it uses the first. */
+/* Every layer merges the states of some CTAs, several loaded before the first is used. */
 static void merge_received(columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;

@@ -18,7 +18,9 @@ static void variance_identity(const reducer *r, val *state)
     state[0] = state[1] = state[2] = immf(0);
 }
 
-/* Chan's formula. The weight of what comes is its share in the count; merged into no elements its mean stays to the bit. */
+/*
+ * Chan's formula. The weight of `other` is its share of the count; merged into no elements, its mean keeps every bit.
+ */
 static void variance_merge(val *into, const val *other, void *user)
 {
     (void)user;
@@ -37,8 +39,8 @@ static void sum_over_lanes(val *values, int count, int low, int high)
 }
 
 /*
- * The mean of all lanes is that of one of them and the mean distance from it, so that equal elements keep theirs to the bit;
- * then the squares are added up as Chan's formula does.
+ * The mean of all lanes is one lane's plus the mean distance from it, so equal elements keep every bit; then squares
+ * are added by Chan's formula.
  */
 static void variance_over_lanes(val *state, int low, int high, void *user)
 {
@@ -201,8 +203,9 @@ static val anchor_of(val most)
 }
 
 /*
- * exp(x - anchor), by ex2 of a rounded product: its error grows with the distance d from the largest, as 2^-24 d, and its weight in
- * the sum falls as exp(-d), so that the sum's relative error stays below 2^-22. exp_f32() takes twice as many instructions.
+ * exp(x - anchor), by ex2 of a rounded product: its error grows as 2^-24 d with the distance d from the largest, but
+ * its weight in the sum falls as exp(-d), so the sum's relative error stays below 2^-22. exp_f32() takes twice the
+ * instructions.
  */
 static val power_of(val x, val anchor)
 {

@@ -247,8 +247,7 @@ static val extreme_of(const reducer *r, const val *x, int count)
 }
 
 /*
- * A thread accumulates its batches in the order of the row, so that most of them bring nothing new: their places are not
- * even looked at.
+ * A thread accumulates its batches in the order of the row, so most change nothing, and their places are not looked at.
  */
 static void position_accumulate(const reducer *r, const reduce_batch *batch, val pivot, val *state)
 {
@@ -314,7 +313,7 @@ static bool is_float(ckl_dtype dtype)
     return dtype == F32 || dtype == F16 || dtype == BF16;
 }
 
-/* What elements are converted to: floats to f32; integers that are added up to 64 bits, or to the output's type. */
+/* What elements are converted to: floats to f32; summed integers to 64 bits, others to the output's type. */
 static ir_type input_of(const reduce_kind *k)
 {
     int op = k->op;

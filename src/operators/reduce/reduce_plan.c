@@ -6,7 +6,7 @@
 
 enum {
     WARP = 32,
-    BLOCKS_IN_TURN_MAX = 64, // that a thread adds up one after the other before its sums are compensated
+    BLOCKS_IN_TURN_MAX = 64, // that a thread adds one after the other; with more, its sums are compensated
     STEPS_LIMIT = 16,        // of a config
 };
 
@@ -36,7 +36,7 @@ bool reduce_is_aligned(const void *pointer, int64_t bytes)
 bool reduce_strides_divide(const reduce_mode *modes, int count, int vec)
 {
     for (int i = 0; i < count; i++)
-        if (modes[i].extent > 1 && modes[i].stride % vec) // nobody goes along one element
+        if (modes[i].extent > 1 && modes[i].stride % vec) // one element has no stride
             return false;
     return true;
 }
@@ -100,7 +100,7 @@ reduce_params reduce_params_for(const ckl_plan *plan, const ckl_reduce_args *arg
 
 /* The ladder */
 
-/* What one thread adds up one after the other: the error grows with the number of elements. */
+/* Elements that one thread adds one after the other: the error grows with their number. */
 enum { NAIVE_COUNT_MAX = 1 << 18, NAIVE_VARIANCE_COUNT_MAX = 1 << 13, LADDER_THREADS_MIN = 64 };
 
 static ckl_status choose_ladder(const void *desc, const ckl_device_info *device, void *config)
@@ -154,7 +154,7 @@ static ckl_status launch_ladder(const ckl_plan *plan, const void *args, ckl_stre
     return v->rows ? plan_launch(plan, 0, (plan_grid){ .x = v->rows }, &p, stream) : CKL_OK;
 }
 
-/* As many threads as a row has vectors, from two warps to the default: with the others a CTA only starts later. */
+/* As many threads as a row has vectors, from two warps to the default: more would only delay the start of a CTA. */
 static ckl_status choose_vectorized(const void *desc, const ckl_device_info *device, void *config)
 {
     reduce_ladder_config *c = config;

@@ -2,9 +2,10 @@
  * reduce_rows.c - rows whose elements lie side by side: a few threads a row, a CTA a row, or several CTAs a row.
  *
  * A row is a sequence of tiles of row_threads * vec * steps elements. The threads of a row load a tile together, each
- * `steps` vectors that are all in flight at once. Rows of several stretches of memory, segments, have tiles of their own in each;
- * where segments are short, the threads share out several of them. Where rows are not aligned to vectors (kernel 1), tiles consist of the
- * vectors between the first and the last boundary of the row, and the elements at its ends are loaded one by one.
+ * `steps` vectors that are all in flight at once. Rows of several stretches of memory, segments, have tiles of their
+ * own in each; where segments are short, the threads take several at once. Where rows are not aligned to vectors
+ * (kernel 1), tiles consist of the vectors between the first and the last boundary of the row, and the elements at its
+ * ends are loaded one by one.
  */
 #include "operators/reduce/reduce_kernel.h"
 
@@ -13,7 +14,7 @@ enum { WARP = 32, BULK_ALIGNMENT = 16 };
 /* Who this thread is, and which row it works on. */
 typedef struct place {
     val row;        // i64, of an existing row
-    val is_present; // whether it is this thread's own: the last CTA may have lanes to spare
+    val is_present; // is it this thread's own? The last CTA may have lanes to spare
     val lane;       // u32, among the threads of the row in this CTA
     val along;      // u32, among those of its segment
     val beside;     // i64, of the segments side by side
@@ -57,7 +58,7 @@ static layout tile_layout(const reduce_rows_config *cfg)
     return compact(shape(cfg->vec, lanes_of(cfg), cfg->steps)); // (VEC,LANES,STEPS)
 }
 
-/* What a thread has of it, from its first element on. */
+/* A thread's partition of it, from its first element on. */
 static layout partition_layout(const reduce_rows_config *cfg)
 {
     return slice_layout(coord(_, 0, _), tile_layout(cfg)); // (VEC,STEPS)
@@ -163,7 +164,7 @@ static void accumulate_steps(const rows_kernel *k, val index, int step, int coun
     reduce_accumulate(k->r, &batch, k->pivot, k->state);
 }
 
-/* The elements before the first boundary and behind the last one: the row's threads load one each, or a few. */
+/* The elements before the first boundary and after the last: the row's threads load one each, or a few. */
 typedef struct row_ends {
     int count;
     val *index, *inside, *x; // index: from element 0 of the segment
@@ -195,8 +196,8 @@ static void accumulate_ends(const rows_kernel *k, const segment *s, const row_en
 }
 
 /*
- * Do so many elements from number `first` on lie inside of the tiles' part? NOTE: the first comparison is always true, but without
- * it ptxas 13.0 takes 48 registers instead of 40 for var of bf16.
+ * Do `count` elements from number `first` on lie inside the tiles? NOTE: the first comparison is always true, but
+ * without it ptxas 13.0 takes 48 registers instead of 40 for var of bf16.
  */
 static val is_inside(const segment *s, val first, int64_t count)
 {
@@ -266,7 +267,7 @@ static void full_tile(const rows_kernel *k, const segment *s, val mine)
     accumulate_steps(k, add(s->first, mine), 0, cfg->steps, rX);
 }
 
-/* Tiles of a row of so many segments, where each segment is one. */
+/* Tiles of a row whose segments have one each. */
 static val rounds_of(const reduce_rows_config *cfg, val segments)
 {
     return div(add(segments, imm64(cfg->segments - 1)), imm64(cfg->segments));
@@ -366,7 +367,7 @@ static val merge_ctas(const rows_kernel *k, int64_t scratch)
     return ne(is_mine, imm(0));
 }
 
-/* Merges the states of all threads of the row; whoever returns true has the total. */
+/* Merges the states of all threads of the row; where it returns true, this thread has the total. */
 static val merge_row(const rows_kernel *k)
 {
     const reduce_rows_config *cfg = k->cfg;
@@ -411,7 +412,7 @@ static void prefetch(const rows_kernel *k)
     }
 }
 
-/* One row, or the rows that the threads of a CTA share out at once. */
+/* One row, or the rows that a CTA takes at once. */
 static void one_row(rows_kernel *k)
 {
     reduce_begin(k->r, k->state);
@@ -442,7 +443,7 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int kerne
     }
     if (cfg->overlap)
         launch_dependents();
-    grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
+    grid_wait(); // what is above overlaps the end of the kernel before, where the target can
     if (cfg->split > 1) {
         k.counter = add(k.p.counters, convert(U64, mul(k.here.row, imm(4))));
         k.arrival = reduce_arrive(k.counter);

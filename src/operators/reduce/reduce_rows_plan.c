@@ -1,4 +1,4 @@
-/* reduce_rows_plan.c - which config rows get whose elements lie side by side, what of it is legal, and their launch. */
+/* reduce_rows_plan.c - choice, checks and launch for rows whose elements are contiguous. */
 #include "operators/reduce/reduce_config.h"
 
 #include <math.h>
@@ -55,8 +55,8 @@ static void shorten_steps(const reduce_view *v, reduce_rows_config *c)
 }
 
 /*
- * Fewer vectors a thread where that leaves a tenth fewer of them without work at the end of each segment: variance of 64 segments of 1296
- * vectors by 512 threads 113.9 us with four, 85.8 with three.
+ * Fewer vectors a thread where that leaves a tenth fewer of them idle at the end of each segment: variance of 64
+ * segments of 1296 vectors by 512 threads 113.9 us with four, 85.8 with three.
  */
 static void fit_segments(const reduce_view *v, reduce_rows_config *c)
 {
@@ -71,13 +71,13 @@ static void fit_segments(const reduce_view *v, reduce_rows_config *c)
     }
 }
 
-/* Of a segment's tiles: where vectors do not divide rows, the rest is loaded apart. */
+/* Vectors of a segment's tiles: where vectors do not divide rows, the ends are loaded apart. */
 static int64_t whole_vectors(const reduce_view *v, const reduce_rows_config *c)
 {
     return max_i64(1, reduce_inner_of(v).extent / c->vec);
 }
 
-/* So many threads that each has about 4 vectors of a row, of longer rows 8, all of them in flight at once. */
+/* Threads such that each has about 4 vectors of a row, 8 of longer rows, all in flight at once. */
 static void choose_short(const reduce_view *v, reduce_rows_config *c)
 {
     enum { THREADS = 128, STEPS = 4, STEPS_LONG = 8 };
@@ -90,7 +90,9 @@ static void choose_short(const reduce_view *v, reduce_rows_config *c)
     c->steps = (int)min_i64(STEPS_LONG, ceil_div(segment, c->row_threads));
 }
 
-/* Short segments: as many side by side as leave threads to each for its vectors; more of those that are dear to begin. */
+/*
+ * Short segments: as many side by side as leave each a thread for its vectors; more of those whose start is expensive.
+ */
 static void choose_segments(const reduce_view *v, reduce_rows_config *c)
 {
     enum { STEPS = 4, STEPS_RAGGED = 9, LANES_MIN = 4 };
@@ -103,16 +105,18 @@ static void choose_segments(const reduce_view *v, reduce_rows_config *c)
     c->steps = (int)min_i64(most, ceil_div(segment, lanes));
 }
 
-/* Do so few CTAs take a large x that those of the next launch, come early, would crowd some SMs? */
+/* Do so few CTAs take a large x that early CTAs of the next launch would crowd some SMs? */
 static bool crowds(const reduce_view *v, const ckl_device_info *device, const reduce_rows_config *c)
 {
-    enum { WAVES = 4, THREADS_OF_SM = 2048 }; // of later waves the hardware sees to the balance
+    enum { WAVES = 4, THREADS_OF_SM = 2048 }; // later waves are balanced by the hardware
     const int64_t fit = (int64_t)device->sm_count * (THREADS_OF_SM / c->threads);
     return v->rows * c->split < WAVES * fit &&
            v->rows * v->count * reduce_bytes_of(c->kind.dtype) > REDUCE_OVERLAP_BYTES;
 }
 
-/* How much longer all CTAs take than if each SM had as many: the last ones run alone, those of later waves while others still run. */
+/*
+ * How much longer all CTAs take than if every SM had the same number: the last run alone, in later waves beside others.
+ */
 static double unevenness(int64_t ctas, const ckl_device_info *device, int threads)
 {
     enum { THREADS_OF_SM = 1536 }; // that registers leave room for
@@ -122,8 +126,8 @@ static double unevenness(int64_t ctas, const ckl_device_info *device, int thread
 }
 
 /*
- * A CTA for each row: the threads, of rows of one tile the vectors of each, too, that leave the fewest of them without work. Of few long rows of 16
- * bits whose states are dear, 512: argmax of 640x200064 f16 75.5 -> 64.2 us.
+ * A CTA for each row: the number of threads that leaves the fewest idle, for rows of one tile the vectors of each, too.
+ * For few long rows of 16 bits whose states are expensive, 512: argmax of 640x200064 f16 75.5 -> 64.2 us.
  */
 static void choose_cta(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
@@ -150,14 +154,17 @@ static void choose_cta(const reduce_view *v, const ckl_device_info *device, redu
     c->overlap = !crowds(v, device, c);
 }
 
-/* The share of its time that an average SM works, and an average CTA, if `split` CTAs take each row; so many CTAs fit at once. */
+/*
+ * The share of its time that an average SM works, times that of an average CTA, if `split` CTAs take each row; `fit`
+ * fit at once.
+ */
 static double evenness(const reduce_view *v, const ckl_device_info *device, int64_t fit, int64_t tiles, int64_t split)
 {
     const int64_t ctas = v->rows * split, at_once = ctas <= fit ? device->sm_count : fit;
     return (double)ctas / (double)round_up(ctas, at_once) * (double)tiles / (double)round_up(tiles, split);
 }
 
-/* As many CTAs for each row as fit at once; nearly as many where all have as many tiles then. */
+/* As many CTAs for each row as fit at once; slightly fewer where that gives all the same number of tiles. */
 static int64_t most_ctas(int64_t tiles, int64_t most)
 {
     enum { NEARLY = 16 }; // one of so many may be missing
@@ -166,8 +173,9 @@ static int64_t most_ctas(int64_t tiles, int64_t most)
 }
 
 /*
- * CTAs of 512 threads, as many of each row as fit at once: no third fits an SM, so the next launch's do not gather where the first of
- * this one end. Fewer, or smaller ones, where SMs and CTAs are then much more evenly loaded and enough bytes are on their way.
+ * CTAs of 512 threads, as many for each row as fit at once: no third fits an SM, so the next launch's do not gather
+ * where the first of this one end. Fewer, or smaller ones, where that balances SMs and CTAs much better and keeps
+ * enough bytes in flight.
  */
 static void share_large(const reduce_view *v, const ckl_device_info *device, bool bounded, reduce_rows_config *c)
 {
@@ -182,7 +190,8 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
         shorten_steps(v, &t);
         fit_segments(v, &t);
         choose_segments(v, &t);
-        const bool several = t.segments > 1; // where registers are bounded ptxas takes 40 of 53 then, and loads in turn
+        const bool several =
+            t.segments > 1; // where registers are bounded ptxas then takes 40 of 53, and loads one after the other
         if (several && threads == THREADS)
             continue;
         t.ctas_per_sm = bounded && !several ? REDUCE_THREADS_WANTED / threads : 0;
@@ -205,10 +214,10 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
 }
 
 /*
- * Few rows, several CTAs each (bench/notes/reduce.md). Where all of x fits in one tile of two CTAs an SM, small CTAs with
- * many vectors in flight are first done; each thread of the last one receives one state, and 32 of them or less are merged
- * by a single warp. States of several registers leave room for fewer vectors in flight, and so do elements of 8 bytes; of those of
- * two words a third CTA fits.
+ * Few rows, several CTAs each (bench/notes/reduce.md). Where x fits in one tile of two CTAs an SM, small CTAs with many
+ * vectors in flight finish first; each thread of the last one receives one state, and up to 32 are merged by a single
+ * warp. States of several registers leave room for fewer vectors in flight, and so do elements of 8 bytes; with states
+ * of two words a third CTA fits.
  */
 static void choose_shared(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
@@ -232,8 +241,8 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
 }
 
 /*
- * Rows of a warp's length or less share CTAs; many long ones have a CTA each, if states are not so dear to merge that warps should
- * rather read longer. Clusters are only taken by config.
+ * Rows of a warp's length or less share CTAs; many long ones have a CTA each, unless merging states is so expensive
+ * that warps should read longer. Clusters are used only by force.
  */
 static ckl_status choose_rows(const void *desc, const ckl_device_info *device, void *config)
 {

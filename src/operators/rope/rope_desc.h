@@ -26,7 +26,7 @@
     X(owner, int64_t, ldyq_head, "0", "", "of yq")                                   \
     X(owner, int64_t, ldyk_head, "0", "", "of yk")
 
-/* A problem line's: the desc, the range of the positions, and whether the call is in place. */
+/* A problem line: the desc, the range of the positions, and whether the call is in place. */
 typedef struct rope_problem {
     ckl_rope_desc desc;
     bool inplace;

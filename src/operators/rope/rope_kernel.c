@@ -1,9 +1,9 @@
 /*
- * rope_kernel.c - a thread takes the same pairs of several heads of a token, so that it computes sine and cosine once.
+ * rope_kernel.c - a thread takes the same pairs of several heads of a token, so it computes sine and cosine once.
  *
- * A head is a row of slots, two vectors each: both sides of `vec` pairs, or neighbours, where elements are only copied. Lanes take
- * neighbouring slots, then heads, then tokens, so that a warp reads long runs of memory. CTA (x,y) takes the x-th tile of tokens and
- * the y-th groups of heads; groups of q come first, then those of k.
+ * A head is a row of slots, two vectors each: both sides of `vec` pairs, or neighbours, where elements are only copied.
+ * Lanes take neighbouring slots, then heads, then tokens, so that a warp reads long runs of memory. CTA (x,y) takes the
+ * x-th tile of tokens and the y-th groups of heads; groups of q come first, then those of k.
  */
 #include "cute/kernel.h"
 #include "base/math.h"
@@ -104,7 +104,7 @@ static void angle(val position, double_f32 frequency, val *sine, val *cosine)
     sincos_f32(mul(add(sub(turns, whole), rest), immf(TURN)), sine, cosine);
 }
 
-/* What a thread knows of its token and its pairs. */
+/* The sines and cosines of a thread's token and pairs. */
 typedef struct rotation {
     val sine[ROPE_VEC_MAX], cosine[ROPE_VEC_MAX];
 } rotation;
@@ -144,7 +144,7 @@ static side side_of(const rope_values *p, int of_group, val group)
                    .group = convert(I64, select(is_k, sub(group, q_groups), group)) };
 }
 
-/* What a thread knows of its place in every group. */
+/* A thread's place in every group. */
 typedef struct place {
     const rope_config *cfg;
     rope_tile t;
@@ -202,7 +202,7 @@ static tensor elements_at(const place *at, const side *s, val address, val ld_he
     return tensor_at_coordinates(gmem_tensor(address, at->cfg->dtype, all), cX);
 }
 
-/* Head by head, so that both vectors of it are asked for together. */
+/* Head by head, so that both vectors of one are loaded together. */
 static void copy_slot(const place *at, const slot *k, const tensor from[2], const tensor to[2], bool loads)
 {
     for (int i = 0; i < 2 * at->cfg->heads; i++) {
@@ -266,7 +266,7 @@ static void rotate_group(const place *at, const side *s)
     store_slot(at, s, &k, rX);
 }
 
-/* Slots that no lane has at first. */
+/* Slots beyond those of the first pass over lanes. */
 static void copy_group(const place *at, const side *s)
 {
     tensor rX[2]; // (VEC,HEADS)
@@ -324,7 +324,7 @@ static int64_t lengths_of(const ckl_rope_desc *d)
            d->ldyq_head | d->ldyk_head;
 }
 
-/* Of kernel 0 or 1. */
+/* Groups of heads in kernel 0 or 1. */
 static int64_t groups_of(const ckl_rope_desc *d, const rope_config *c, int kernel)
 {
     const int heads = c->heads * tile_of(c, kernel).abreast;
@@ -332,8 +332,9 @@ static int64_t groups_of(const ckl_rope_desc *d, const rope_config *c, int kerne
 }
 
 /*
- * Heads side by side make runs of memory longer, but the last group may be of few: the least of what is read of whole groups,
- * where each run counts as some bytes more. Heads of whole lines gain nothing by it (bench/notes/rope.md).
+ * Heads side by side make runs of memory longer, but the last group may have few: takes the number that reads the
+ * least, in whole groups, where each run counts as some more bytes. Heads of whole lines gain nothing
+ * (bench/notes/rope.md).
  */
 static int abreast_for(const ckl_rope_desc *d, const rope_config *config)
 {

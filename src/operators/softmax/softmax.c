@@ -9,7 +9,7 @@
 
 /* Validation */
 
-/* A line of memory: the elements side by side, and how many there are. */
+/* A line of memory: its contiguous elements, and how many lines there are. */
 static int64_t line_of(const ckl_softmax_desc *d)
 {
     return d->inner == 1 ? d->n : d->inner;
@@ -118,9 +118,9 @@ enum {
     ROW_ELEMENTS = 16 << 10,     // of 512 threads: longer rows leave room for one CTA on an SM
     ROW_ELEMENTS_HALF = 8 << 10, // of 16 bits, backward: the same
     LONG_THREADS = 512,
-    ROW_LONG_MASKED = 4 << 10, // elements of a ragged row from which on its mask takes the registers of half of it
-    ROW_BOUNDED_THREADS = 256, // logarithms keep scores beside exponentials: left alone ptxas takes 75 registers,
-    ROW_THREADS_OF_SM = 1024,  // with which one CTA of 512 threads fits an SM
+    ROW_LONG_MASKED = 4 << 10, // elements of a ragged row; of longer ones the mask takes half of the registers
+    ROW_BOUNDED_THREADS = 256, // logarithms keep scores beside exponentials: unbounded, ptxas takes 75 registers,
+    ROW_THREADS_OF_SM = 1024,  // with which only one CTA of 512 threads fits an SM
 };
 
 /* Do rows start or end off 16-byte boundaries? */
@@ -130,8 +130,8 @@ static bool is_ragged(const ckl_softmax_desc *d)
 }
 
 /*
- * Of a thread and row. The mask of a ragged row is cut out of vectors of its own: 7665x7665 bf16 took 106 registers and 107.1 us by
- * 256 threads, 40 and 97.9 by 512 (bench/notes/norm.md).
+ * Registers of a thread for a row. The mask of a ragged row is cut out of vectors of its own: 7665x7665 bf16 took 106
+ * registers and 107.1 us by 256 threads, 40 and 97.9 by 512 (bench/notes/norm.md).
  */
 static int row_registers(const ckl_softmax_desc *d)
 {
@@ -141,7 +141,7 @@ static int row_registers(const ckl_softmax_desc *d)
     return d->direction == CKL_DIRECTION_FORWARD ? forward : ROW_BACKWARD;
 }
 
-/* A ragged row has its vectors where those of the other tensors are. */
+/* Do ragged rows of all tensors lie in phase? */
 static bool in_phase(const ckl_softmax_desc *d)
 {
     return row_in_phase(d->dtype, d->outer, d->ldx, d->ldy);
@@ -218,7 +218,7 @@ static ckl_status choose_long(const void *desc, const ckl_device_info *device, v
     return CKL_OK;
 }
 
-/* Each ragged row that flows has a vector, and its stages are where vectors of what is written want them. */
+/* Each ragged row that flows must have a vector, and lie in phase with what is written. */
 static ckl_status check_ragged(const char *what, const ckl_softmax_desc *d, bool ragged)
 {
     if (ragged && d->n < 2 * row_vec_full(d->dtype))
@@ -316,7 +316,7 @@ static int kernel_for(const ckl_softmax_desc *d, const ckl_softmax_args *a, int 
     return PLAN_ALIGNED(bytes, a->x, a->y, a->dy, a->dx) && PLAN_ALIGNED(mask_bytes, a->mask) ? 0 : 1;
 }
 
-/* Of ragged rows: 0 if those of all tensors but the mask lie in phase, else 1. */
+/* For ragged rows: 0 if those of all tensors but the mask lie in phase, else 1. */
 static int kernel_for_ragged(const ckl_softmax_desc *d, const ckl_softmax_args *a)
 {
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
@@ -331,7 +331,7 @@ static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream
     const ckl_softmax_desc *d = plan->desc;
     const ckl_softmax_args *a = args;
     const int kernel = c->split.ragged ? kernel_for_ragged(d, a) : kernel_for(d, a, c->split.vec);
-    const bool flows = c->flow.stages && kernel == 0; // as many CTAs as there is room for take the rows
+    const bool flows = c->flow.stages && kernel == 0; // as many CTAs as fit take the rows
     const int64_t resident = min_i64(d->outer, plan->kernels[0].clusters_resident) * c->split.cluster;
     softmax_params params = params_for(d, a);
     params.counter = plan_workspace(plan, a->workspace);
@@ -351,7 +351,7 @@ static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_str
     return plan_launch(plan, kernel, grid, &params, stream);
 }
 
-/* As many clusters as there is room for take the strips, but no more than end with the others. */
+/* Clusters that take the strips: as many as fit, but no more than needed to end at the same time. */
 static ckl_status launch_column_pipelines(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const softmax_column_config *c = plan->config;
@@ -365,7 +365,7 @@ static ckl_status launch_column_pipelines(const ckl_plan *plan, const void *args
     return plan_launch(plan, 0, grid, &params, stream);
 }
 
-/* Of column_chunks: a counter of items, one of each strip, and behind them the states of all chunks and strips. */
+/* The workspace of column_chunks: a counter of items, one for each strip, then the states of all chunks and strips. */
 typedef struct chunks_view {
     column_split split;
     int64_t strips, chunks, counters_bytes, states_bytes;

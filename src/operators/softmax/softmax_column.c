@@ -1,8 +1,8 @@
 /*
- * softmax_column.c - rows that lie across memory, side by side: columns. `column`: a strip of them is read once and stays in the
- * registers of a CTA or a cluster. `column_pipeline`: it stays in shared memory, tile by tile; the next strip arrives where this
- * one leaves. `column_chunks`: strips are read twice, by CTAs for a chunk each, the second time from L2. `column_long`: strips of any
- * length are read twice by one CTA or cluster.
+ * softmax_column.c - rows that lie across memory, side by side: columns. `column`: a strip of them is read once and
+ * stays in the registers of a CTA or a cluster. `column_pipeline`: it stays in shared memory, tile by tile; tiles of
+ * the next strip replace those of this one. `column_chunks`: strips are read twice, by a CTA for each chunk, the second
+ * time from L2. `column_long`: strips of any length are read twice by one CTA or cluster.
  */
 #include "operators/softmax/softmax_config.h"
 #include "skeletons/two_pass.h"
@@ -109,8 +109,8 @@ static tensor exponentials(const columns *c, tensor rT, const val *pairs)
 /* Columns in registers */
 
 /*
- * Adds column e to its pair. f32 scores make room for their exponentials, relative to the maximum that is returned; packed ones
- * take half as many registers, so that exponentials are computed again in the end.
+ * Adds column e to its pair. f32 scores are replaced by their exponentials, relative to the maximum that is returned.
+ * Packed scores take half the registers and stay; their exponentials are computed again at the end.
  */
 static val add_column(tensor rT, tensor rE, int e, val *pair)
 {
@@ -217,9 +217,9 @@ static void write_gradients(const columns *c, const column_place *at, const tens
 /* Columns in shared memory */
 
 /*
- * A thread copies its part of a strip to slots of its own and reads it from there twice, so that no thread waits for another but to
- * reduce. Shared memory holds `depth` strips: while one is at work, the next ones arrive, and the second pass hands each slot to a
- * later strip once it has read it. All copies of a strip are one group.
+ * A thread copies its elements of a strip to slots of its own and reads them from there twice, so threads wait for each
+ * other only to reduce. Shared memory holds `depth` strips: while one is at work, the next ones arrive. The second pass
+ * gives each slot to a later strip once it has read it. All copies of a strip are one group.
  */
 typedef struct column_flow {
     columns c;
@@ -251,7 +251,7 @@ static column_place tile_at_line(const column_flow *f, const column_place *strip
     return column_from(strip, mul(tile, imm((int)column_split_lines(&f->c.split))));
 }
 
-/* Asks for a tile of a strip. */
+/* Starts the copies of a tile of a strip. */
 static void stage_tile(const column_flow *f, const column_place *strip, val slots, val tile)
 {
     const columns *c = &f->c;
@@ -286,7 +286,7 @@ static void first_pass(const column_flow *f, tile_visit *visit, void *user)
     }
 }
 
-/* Gives the slots of each tile away. */
+/* Visits each tile, and then reuses its slots for a later strip. */
 static void second_pass(const column_flow *f, tile_visit *visit, void *user)
 {
     LOOP(tile, imm(f->tiles)) {
@@ -297,7 +297,7 @@ static void second_pass(const column_flow *f, tile_visit *visit, void *user)
     cp_async_commit();
 }
 
-/* Over the cluster. Nobody writes to a CTA that has not yet read the results of the strip before. */
+/* Reduces over the cluster. No CTA is written to before it has read the results of the strip before. */
 static void reduce_strip(const columns *c, const reduction *r, val *values)
 {
     if (c->split.cluster > 1)
@@ -340,10 +340,13 @@ static void flow_begin(column_flow *f, const softmax_column_config *cfg)
     cluster_size(cfg->split.cluster);
     if (cfg->split.cluster > 1)
         cluster_arrive();
-    grid_wait(); // no launch_dependents(): CTAs that stay would share their SMs with the next kernel's
+    grid_wait(); // no launch_dependents(): persistent CTAs would share their SMs with the next kernel's
 }
 
-/* CTAs stay and take every so many-th strip, so that neighbouring strips, which share lines of memory, are at work together. */
+/*
+ * CTAs are persistent and take strips in turn, so neighbouring strips, which share lines of memory, are at work
+ * together.
+ */
 static void flow_columns(const softmax_column_config *cfg)
 {
     column_flow f;
@@ -396,7 +399,7 @@ static void copy_inputs(const columns *c, const tensor *from, const tensor *to)
             assign(to[i].regs[index_at(to[i].layout, j)], at(from[i], j));
 }
 
-/* Tile number i of a pass over so many; behind the last one there are no lines. */
+/* Tile i of a pass over `tiles`; past the last one there are no lines. */
 static column_place tile_of_pass(const columns *c, val tiles, val i, bool backwards)
 {
     const val lines = convert(U32, c->p.n), tile = imm((int)column_split_lines(&c->split));
@@ -404,7 +407,7 @@ static column_place tile_of_pass(const columns *c, val tiles, val i, bool backwa
     return column_from(&c->place, select(lt(i, tiles), mul(number, tile), lines));
 }
 
-/* The loads of the next tile are under way during this one. Backwards: what was read last may still be in L2. */
+/* The next tile is loaded during this one. Backwards: what was read last may still be in L2. */
 static void over_tiles(const columns *c, bool backwards, tile_visit *visit, void *user)
 {
     const int lines = (int)column_split_lines(&c->split);
@@ -464,20 +467,20 @@ void softmax_column_pipeline(const void *config, int kernel)
         return;
     }
     columns c = begin(config, kernel);
-    c.split.exact = false; // the tile behind the last one has no lines
+    c.split.exact = false; // the tile past the last one has no lines
     read_twice(&c);
 }
 
 /* Columns in chunks */
 
-/* What a kernel of chunks knows: two_pass.h. A chunk is a tile of a strip. */
+/* The state of a kernel of chunks (two_pass.h). A chunk is a tile of a strip. */
 typedef struct column_chunks {
     columns c;
     two_pass order;
     two_pass_item item;
 } column_chunks;
 
-/* Of the states of a strip: those of its chunks, then their sum; (COUNT,COLUMNS) of each. */
+/* The address of states of a strip: those of its chunks, then their sum; (COUNT,COLUMNS) each. */
 static val states_at(const columns *c, val strip, val chunk, val column)
 {
     const int count = softmax_state_values(c->form);
@@ -526,7 +529,7 @@ static void store_strip(void *user, val column, const val *values)
     store_states(k, k->c.p.chunks, column, values);
 }
 
-/* Of no elements. */
+/* The states of no elements. */
 static void begin_states(const columns *c, val *values)
 {
     for (int e = 0; e < c->split.vec; e++)
@@ -536,7 +539,10 @@ static void begin_states(const columns *c, val *values)
             values[e] = variable(F32, immf(0));
 }
 
-/* Every group of lanes merges the states of some chunks, several of which it loads before it uses the first; then the groups meet. */
+/*
+ * Every group of lanes merges the states of some chunks, several loaded before the first is used; then the groups are
+ * merged.
+ */
 static void merge_chunks(column_chunks *k)
 {
     enum { AT_ONCE_MAX = 8, FLOATS_AT_ONCE = 32 };

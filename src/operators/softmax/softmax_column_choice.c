@@ -1,4 +1,7 @@
-/* softmax_column_choice.c - which config rows across memory get, and which they may have: bench/notes/norm.md has the measurements. */
+/*
+ * softmax_column_choice.c - the configs that rows across memory get and may have; bench/notes/norm.md has the
+ * measurements.
+ */
 #include "base/math.h"
 #include "base/status.h"
 #include "operators/softmax/softmax_config.h"
@@ -12,7 +15,7 @@ enum {
     TILE_BACKWARD = 4,
     COLUMN_SINGLES_OF_TWO = 12, // single elements of y and dy, with 64 registers
     COLUMN_THREADS_FULL = 512,
-    LONG_LINES = 2048, // that a CTA of column_long may find work in
+    LONG_LINES = 2048, // that are work enough for a CTA of column_long
     COPY_BYTES_MIN = 4 // of cp.async
 };
 
@@ -25,7 +28,7 @@ static ckl_status check_other_axis(const char *what, const ckl_softmax_desc *d)
     return softmax_check_length(what, d);
 }
 
-/* Do registers hold whole lines of memory, so that half of one is left where columns are halved? */
+/* Do strips have whole lines of memory, so that half of the columns are half a line? */
 static bool has_lines(const column_split *s, ckl_dtype dtype)
 {
     enum { LINE_BYTES = 128 };
@@ -33,7 +36,7 @@ static bool has_lines(const column_split *s, ckl_dtype dtype)
 }
 
 /*
- * Of 16 bits: half the columns in CTAs of half the threads, for fewer registers: of 256 threads three fit an SM, or four with few elements
+ * For 16 bits: half the columns in CTAs of half the threads. Three of 256 threads fit an SM, or four with few elements
  * each, so that one loads while another waits.
  */
 static void halve_columns(const ckl_softmax_desc *d, softmax_column_config *c)
@@ -50,7 +53,7 @@ static void halve_columns(const ckl_softmax_desc *d, softmax_column_config *c)
     c->form.ctas_per_sm = threads / s->threads;
 }
 
-/* Where threads with whole vectors would have registers for two CTAs of 256 an SM, or one of 512. */
+/* Do registers let only two CTAs of 256 threads into an SM, or one of 512, where threads have whole vectors? */
 static bool wants_halves(const ckl_softmax_desc *d, const column_split *s)
 {
     if (d->direction == CKL_DIRECTION_BACKWARD || d->dtype == CKL_F32)
@@ -60,8 +63,8 @@ static bool wants_halves(const ckl_softmax_desc *d, const column_split *s)
 }
 
 /*
- * A cluster only where the registers of one CTA do not hold the columns. One of eight CTAs with single elements of 16 bits took 179.8 us
- * where two readings take 126.7 (2960x15001 bf16).
+ * A cluster only where the registers of one CTA do not hold the columns. A cluster of eight with single elements of 16
+ * bits took 179.8 us where reading twice takes 126.7 (2960x15001 bf16).
  */
 ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -87,7 +90,7 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     return CKL_OK;
 }
 
-/* Tiles of so many lines as registers hold, and as many CTAs as find LONG_LINES each. */
+/* Tiles of as many lines as registers hold, and as many CTAs as get LONG_LINES each. */
 ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_softmax_desc *d = desc;
@@ -106,7 +109,7 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     return CKL_OK;
 }
 
-/* Shared memory of a CTA that keeps its part of a strip there. */
+/* Shared memory of a CTA that keeps its share of a strip there. */
 static int64_t column_flow_bytes(const softmax_column_config *c)
 {
     const int64_t slots = column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form);
@@ -114,15 +117,15 @@ static int64_t column_flow_bytes(const softmax_column_config *c)
 }
 
 /*
- * What columns in shared memory get, as measured (bench/notes/norm.md): reductions cost the least with few threads, each of many lines, and
- * small clusters. The first line that fits.
+ * The splits of columns in shared memory, as measured (bench/notes/norm.md): reductions cost least with few threads of
+ * many lines each, and small clusters. The first row that fits is taken.
  */
 typedef struct column_room {
     int inputs, bytes;      // of the tensors that flow, and of an element; 0: any
     int threads, lanes;     // of a CTA, and of a line
     int ctas_per_sm, depth; // CTAs of an SM, and strips that each has in shared memory
     int cluster_max;
-    bool before_registers; // faster than the registers of a cluster, where these hold the columns, too
+    bool before_registers; // faster than a cluster's registers, where these hold the columns, too
 } column_room;
 
 static const column_room column_rooms[] = {
@@ -133,7 +136,10 @@ static const column_room column_rooms[] = {
     { 2, 0, 512, 4, 1, 1, 16, false }, { 2, 0, 512, 2, 1, 1, 16, false },
 };
 
-/* The smallest cluster, and tiles of as many lines as leave little of shared memory to lines that do not exist. False: too long. */
+/*
+ * The smallest cluster, and tiles of as many lines as waste little shared memory on lines that do not exist. False: too
+ * long.
+ */
 static bool fit_column_flow(const ckl_softmax_desc *d, const ckl_device_info *device, const column_room *room,
                             softmax_column_config *c)
 {
@@ -161,7 +167,7 @@ static bool fit_column_flow(const ckl_softmax_desc *d, const ckl_device_info *de
     return least <= most;
 }
 
-/* How many CTAs hold a column in registers: one, a cluster, or none does. */
+/* CTAs that hold a column in registers: one, a cluster, or 0. */
 static int ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *device, column_split *held)
 {
     const int elements = d->direction == CKL_DIRECTION_FORWARD ? COLUMN_FORWARD : COLUMN_BACKWARD;
@@ -189,7 +195,7 @@ ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_inf
     if (softmax_vec_of(d) < row_vec_full(d->dtype) && (inputs == 2 || bytes == 4))
         FAIL(CKL_UNSUPPORTED, "%s: lines of vectors of less than 16 bytes are as fast in registers, or read twice",
              what);
-    if ((ctas == 1 && !full) || // a full one has registers for itself alone on an SM
+    if ((ctas == 1 && !full) || // a full one has an SM's registers to itself
         product_i64(product_i64(d->outer, d->n), d->inner * (int64_t)bytes) < TENSOR_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " fit the registers of a CTA, or are few", what, d->n);
     for (int i = 0; i < COUNT_OF(column_rooms); i++) {
@@ -202,7 +208,7 @@ ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_inf
          d->n);
 }
 
-/* held: tiles of a column that a kernel holds; 0: it takes any number of them. */
+/* held: tiles of a column that a kernel holds; 0: any number. */
 static ckl_status admit_columns(const char *what, int held, const ckl_softmax_desc *d, const ckl_device_info *device,
                                 const softmax_column_config *c)
 {
@@ -246,8 +252,9 @@ ckl_status softmax_admit_column_pipeline(const void *desc, const ckl_device_info
 }
 
 /*
- * Of 16 bits, columns that would take clusters: 8192x2048 bf16 38.7 -> 28.6 us, 16384x8192 267 -> 204, gradients of 32768x1024 112 -> 84; of f32
- * 46.5 -> 51.4 (2863x5888). Chunks of few columns a thread have less to say of each; of very long columns they are as tall as can be.
+ * For columns of 16 bits that would take clusters: 8192x2048 bf16 38.7 -> 28.6 us, 16384x8192 267 -> 204, gradients of
+ * 32768x1024 112 -> 84; but f32 46.5 -> 51.4 (2863x5888). Chunks with few columns a thread have fewer states; for very
+ * long columns they are as tall as possible.
  */
 ckl_status softmax_choose_column_chunks(const void *desc, const ckl_device_info *device, void *config)
 {

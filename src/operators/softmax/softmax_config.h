@@ -9,7 +9,7 @@
 #include "skeletons/online.h"
 #include "skeletons/row_pipeline.h"
 
-/* What a shape and an axis are for the library: the sizes round the axis. */
+/* A shape and an axis as the library has them: the sizes around the axis. */
 #define SOFTMAX_SIZES(X, owner)                                      \
     X(owner, int64_t, outer, "1", "", "product of the sizes before") \
     X(owner, int64_t, n, "1024", "", "elements along the axis")      \
@@ -26,7 +26,7 @@
     X(owner, int64_t, ldx, "0", "", "elements between lines of x and dx; 0: dense")          \
     X(owner, int64_t, ldy, "0", "", "elements between lines of y and dy; 0: dense")
 
-/* What a kernel computes, and how many of its CTAs shall fit an SM. */
+/* What a kernel computes, and how many of its CTAs an SM is to hold. */
 #define SOFTMAX_FORM(X, owner)                                                            \
     X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the elements")             \
     X(owner, choice, direction, "forward", "forward backward", "y, or the gradient of x") \
@@ -46,12 +46,12 @@ typedef struct softmax_row_config {
     row_flow flow;
 } softmax_row_config;
 
-/* What only columns that stay in shared memory have: column_pipeline. */
+/* Fields of column_pipeline alone. */
 #define SOFTMAX_COLUMN_FLOW(X, owner)                                                                   \
     X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a strip, which a CTA takes one after the other") \
     X(owner, int, depth, "1", "1 2 3", "strips that shared memory holds")
 
-/* What only columns in chunks have: column_chunks. */
+/* Fields of column_chunks alone. */
 #define SOFTMAX_COLUMN_LAG(X, owner) \
     X(owner, int, lag, "0", "0 64 128 256 512 1024", "chunks that sums are ahead of outputs by, beyond a strip")
 
@@ -94,7 +94,10 @@ void softmax_column_pipeline(const void *config, int kernel);
 void softmax_column_chunks(const void *config, int kernel);
 void softmax_column_long(const void *config, int kernel);
 
-/* What rows and columns share of choosing: the form of a problem, its widest vector, and what a config must have of them. */
+/*
+ * What choices of rows and columns share: the form of a problem, its widest vector, and the check of a config against
+ * them.
+ */
 softmax_form softmax_form_of(const ckl_softmax_desc *d);
 int softmax_vec_of(const ckl_softmax_desc *d);
 ckl_status softmax_check_length(const char *what, const ckl_softmax_desc *d);
@@ -114,7 +117,7 @@ ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *de
 int softmax_pipeline_inputs(const softmax_form *form);
 enum { SOFTMAX_PIPELINE_VALUES = 2 };
 
-/* f32 values that a column's sums are: a maximum and a sum, or a sum alone. */
+/* f32 values of a column's state: a maximum and a sum, or a sum alone. */
 static inline int softmax_state_values(const softmax_form *f)
 {
     return f->direction == CKL_DIRECTION_FORWARD ? ONLINE_VALUES : 1;

@@ -1,8 +1,8 @@
 /*
- * softmax_row.c - rows that lie along memory. `row`: a row is read once and stays in registers, of a few lanes up to a cluster.
- * `pipeline`: longer rows flow through shared memory of CTAs or clusters. `long`: a row of any length and alignment is read
- * twice, tile by tile; the second time mostly from L2. Rows that start anywhere are ragged (row.h): vectors are those of what is
- * written, and what is read may lie out of phase with it.
+ * softmax_row.c - rows that lie along memory. `row`: a row is read once and stays in registers, of a few lanes up to a
+ * cluster. `pipeline`: longer rows flow through shared memory of CTAs or clusters. `long`: a row of any length and
+ * alignment is read twice, tile by tile; the second time mostly from L2. Rows that start anywhere are ragged (row.h):
+ * vectors are those of the output, and inputs may lie out of phase with it.
  */
 #include "operators/softmax/softmax_config.h"
 
@@ -38,7 +38,7 @@ static rows begin(const softmax_row_config *cfg, int kernel)
 /* This thread's partition of a span, or of a tile of it. */
 static tensor partition(const rows *r, const row_span *span, val pointer, val ld)
 {
-    return row_part(&span->split, &span->place, pointer, r->form->dtype, ld); // (VEC,STEPS)
+    return row_of_matrix(&span->split, &span->place, pointer, r->form->dtype, ld); // (VEC,STEPS)
 }
 
 static void load(const rows *r, const row_span *span, tensor from, tensor to, double fill)
@@ -55,7 +55,7 @@ static tensor load_mask(const rows *r, const row_span *span, tensor rX)
     tensor rM = fragment_like(rX, F32); // (VEC,STEPS)
     row_place masked = span->place;
     masked.row = rem(div(span->place.row, r->p.mask_repeat), r->p.mask_rows);
-    tensor tXgM = row_part(&span->split, &masked, r->p.mask, dtype, r->cols); // (VEC,STEPS)
+    tensor tXgM = row_of_matrix(&span->split, &masked, r->p.mask, dtype, r->cols); // (VEC,STEPS)
     row_load_cut(&span->split, &span->place, row_is_outer(masked.row, r->p.mask_rows), tXgM, rM, 0);
     return rM;
 }

@@ -32,7 +32,7 @@ static int64_t index_of(const ckl_softmax_desc *d, int64_t ld, int64_t row, int6
 /* Relative error of the exponential, per unit of 1 + |x - max|. */
 #define ERROR 0x1p-20
 
-/* What a result below the smallest normal f32 may be off: kernels flush it to zero. */
+/* The error of results below the smallest normal f32, which kernels flush to zero. */
 static const double FLUSHED = 0x1p-126 / ERROR;
 
 /* t[i] = scale * x[i] + mask[i] of a row; *rounded: |scale * x[i]|. */

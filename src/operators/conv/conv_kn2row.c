@@ -1,0 +1,275 @@
+/*
+ * conv_kn2row.c - few filters of many channels as a filter of one pixel for each tap: every pixel of x times the filters of all taps, by
+ * GEMM's Hopper kernel, then sums of what a filter's taps gave at the pixels under them. NHWC, and filters as they lie: [K * taps, C].
+ *
+ * x is read once, where implicit products read it for each tap. The workspace has K * taps f32 for each pixel of x: little beside C
+ * channels (Vasudevan, Anderson, Gregg: Parallel multi channel convolution using general matrix multiplication, 2017).
+ */
+#include "base/math.h"
+#include "cute/kernel.h"
+#include "operators/conv/conv_epilogue.h"
+#include "operators/gemm/gemm_plan.h"
+
+enum { THREADS = 256, FILTERS_MAX = 32, TAPS_MAX = 64, SUMS_MAX = 256, QUAD = 4 };
+
+/* Kernel 0's config is of the whole problem's epilogue, which kernel 1 has. */
+#define CONV_KN2ROW_CONFIG(X, owner)            \
+    X(owner, int, rows, "3", "", "of a filter") \
+    X(owner, int, columns, "3", "", "of a filter")
+
+typedef struct conv_kn2row_config {
+    gemm_sm90_config product;
+    CONV_KN2ROW_CONFIG(FIELD_MEMBER, )
+} conv_kn2row_config;
+
+/* The product's and, behind them, those of the sums; arrays by mode. */
+#define CONV_KN2ROW_PARAMS(X, owner)             \
+    GEMM_PITCHED_PARAMS(X, owner)                \
+    X(owner, pointer, products)                  \
+    X(owner, pointer, y)                         \
+    X(owner, pointer, y_bias)                    \
+    X(owner, pointer, y_scale)                   \
+    X(owner, pointer, residual)                  \
+    X(owner, u32, count) /* elements of y */     \
+    X(owner, u32, filters)                       \
+    X(owner, u32, row) /* products of a pixel */ \
+    X(owner, u32, x_size, [CONV_MODES])          \
+    X(owner, u32, y_size, [CONV_MODES])          \
+    X(owner, u32, step, [CONV_MODES])            \
+    X(owner, u32, dilation, [CONV_MODES])        \
+    X(owner, u32, pad, [CONV_MODES])
+
+KERNEL_PARAMS(conv_kn2row, CONV_KN2ROW_PARAMS);
+
+/* Kernel 1 */
+
+static conv_form form_of(const gemm_epilogue *e)
+{
+    return (conv_form){ .dtype = e->ab,
+                        .out = e->d,
+                        .bias = e->bias,
+                        .scale = e->scale_b == CKL_GEMM_SCALE_ROW,
+                        .residual = e->c,
+                        .activation = e->activation };
+}
+
+/* The place in x under a tap, along a mode; is it inside? */
+static val under(const conv_kn2row_values *p, int mode, val at, int tap, val *inside)
+{
+    val place = add(mul(at, p->step[mode]), sub(mul(imm(tap), p->dilation[mode]), p->pad[mode]));
+    val x = convert(I32, place), size = convert(I32, p->x_size[mode]);
+    *inside = logical_and(*inside, logical_and(ge(x, imm(0)), lt(x, size)));
+    return max(imm(0), min(x, sub(size, imm(1))));
+}
+
+/* An element of y a thread: all loads are under way together, of the nearest pixel where there is none. */
+static void add_taps(const conv_kn2row_config *c)
+{
+    const conv_form form = form_of(&c->product.epilogue);
+    const int taps = c->rows * c->columns;
+    launch_bounds(THREADS, 0);
+    conv_kn2row_values p = params_of(conv_kn2row);
+    val e = add(mul(cta_x(), imm(THREADS)), thread()), pixel = div(e, p.filters);
+    val filter = sub(e, mul(pixel, p.filters)), rest = div(pixel, p.y_size[2]), image = div(rest, p.y_size[1]);
+    val w = sub(pixel, mul(rest, p.y_size[2])), h = sub(rest, mul(image, p.y_size[1]));
+    grid_wait();
+    launch_dependents();
+    IF(lt(e, p.count)) {
+        val product[TAPS_MAX], sum = immf(0);
+        for (int i = 0; i < taps && !ir_failed(); i++) {
+            val inside = yes(), x_h = under(&p, 1, h, i / c->columns, &inside),
+                x_w = under(&p, 2, w, i % c->columns, &inside);
+            val row = add(mul(image, p.x_size[1]), convert(U32, x_h)),
+                x = add(mul(row, p.x_size[2]), convert(U32, x_w));
+            val at = add(mul(convert(I64, x), convert(I64, p.row)), convert(I64, add(mul(filter, imm(taps)), imm(i))));
+            tensor gProduct = gmem_tensor(add(p.products, convert(U64, mul(at, imm64(4)))), F32, compact(leaf(1)));
+            product[i] = select(inside, at(gProduct, 0), immf(0));
+        }
+        for (int i = 0; i < taps; i++)
+            sum = add(sum, product[i]);
+        const conv_values of_y = { .bias = p.y_bias, .scale = p.y_scale, .residual = p.residual };
+        conv_store(&form, &of_y, p.y, convert(I64, e), convert(I64, filter), sum);
+    }
+}
+
+/* The product's config: f32 as they are summed. */
+static gemm_sm90_config product_config(const conv_kn2row_config *c)
+{
+    gemm_sm90_config product = c->product;
+    product.epilogue.d = F32;
+    product.epilogue.c = product.epilogue.bias = false;
+    product.epilogue.scale_b = CKL_GEMM_SCALE_NONE;
+    product.epilogue.activation = CKL_ACTIVATION_IDENTITY;
+    return product;
+}
+
+static void describe_kn2row(const void *config, int kernel)
+{
+    const gemm_sm90_config product = product_config(config);
+    if (kernel == 0)
+        gemm_sm90(&product, 0);
+    else
+        add_taps(config);
+}
+
+/* The host side */
+
+static int64_t products_of_pixel(const ckl_conv_desc *d)
+{
+    return round_up(d->k * d->r * d->s, QUAD);
+}
+
+static ckl_gemm_desc product_of(const ckl_conv_desc *d)
+{
+    return (ckl_gemm_desc){ .m = product_i64(d->n, product_i64(d->h, d->w)),
+                            .n = d->k * d->r * d->s,
+                            .k = d->c,
+                            .a = d->dtype,
+                            .b = d->dtype,
+                            .d = CKL_F32,
+                            .math = d->math,
+                            .layout = CKL_GEMM_NT,
+                            .lda = d->c,
+                            .ldb = d->c,
+                            .ldd = products_of_pixel(d),
+                            .batch = 1 };
+}
+
+static int64_t outputs_of(const ckl_conv_desc *d)
+{
+    const conv_tensor y = conv_tensor_of(d, CONV_Y);
+    return product_i64(product_i64(y.shape[0], y.shape[2]), product_i64(y.shape[3], d->k));
+}
+
+static ckl_status check_problem(const ckl_conv_desc *d)
+{
+    TRY(conv_check_dense("kn2row", d));
+    TRY(conv_check_half("kn2row", d));
+    if (d->direction != CKL_CONV_FORWARD || d->layout != CKL_IMAGE_NHWC || d->groups > 1)
+        FAIL(CKL_UNSUPPORTED, "conv kn2row: it takes NHWC forward, without groups");
+    if (d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
+        FAIL(CKL_UNSUPPORTED, "conv kn2row: volumes are convolved by other kernels");
+    if (d->k < 1 || d->k > FILTERS_MAX || d->r > TAPS_MAX || d->s > TAPS_MAX || d->r * d->s < 2 ||
+        d->r * d->s > TAPS_MAX || d->k * d->r * d->s > SUMS_MAX)
+        FAIL(CKL_UNSUPPORTED,
+             "conv kn2row: k=%" PRId64 " filters of %" PRId64 "x%" PRId64
+             " are none, of one pixel or more than %d sums",
+             d->k, d->r, d->s, SUMS_MAX);
+    const ckl_gemm_desc product = product_of(d);
+    if (product.m == 0 || product.m > INT32_MAX || outputs_of(d) > INT32_MAX || d->h > INT32_MAX / 4 ||
+        d->w > INT32_MAX / 4)
+        FAIL(CKL_UNSUPPORTED, "conv kn2row: there are no pixels, or they are beyond 32-bit numbers");
+    return CKL_OK;
+}
+
+static bool candidate_kn2row(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const ckl_conv_desc *d = desc;
+    conv_kn2row_config *c = config;
+    if (check_problem(d) != CKL_OK && i > 0)
+        return false;
+    const ckl_gemm_desc product = product_of(d);
+    if (product.m == 0 || !gemm_sm90_candidate(&product, device, i, &c->product))
+        return false;
+    c->product.epilogue.d = d->out;
+    c->product.epilogue.c = d->residual;
+    c->product.epilogue.bias = d->bias;
+    c->product.epilogue.scale_b = d->scale ? CKL_GEMM_SCALE_ROW : CKL_GEMM_SCALE_NONE;
+    c->product.epilogue.activation = (choice)d->activation;
+    c->rows = (int)min_i64(d->r, TAPS_MAX);
+    c->columns = (int)min_i64(d->s, TAPS_MAX);
+    return true;
+}
+
+static plan_cost cost_kn2row(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const double LAUNCH = 2, ADDED = 2e6, WRITTEN = 1e7; // us; bytes of products a us
+    const ckl_conv_desc *d = desc;
+    const ckl_gemm_desc product = product_of(d);
+    const gemm_sm90_config c = product_config(config);
+    plan_cost cost = gemm_sm90_cost(&product, device, &c);
+    cost.us += LAUNCH + 4 * (double)outputs_of(d) * (double)(d->r * d->s) / ADDED +
+               4 * (double)product.m * (double)products_of_pixel(d) / WRITTEN;
+    return cost;
+}
+
+static ckl_status admit_kn2row(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    const conv_kn2row_config *c = config;
+    TRY(check_problem(d));
+    const conv_form have = form_of(&c->product.epilogue);
+    conv_form of_config = have;
+    of_config.math = c->product.epilogue.math;
+    TRY(conv_check_form("kn2row", d, &of_config));
+    if (c->rows != d->r || c->columns != d->s)
+        FAIL(CKL_INVALID, "conv kn2row: the config's filter is not the problem's");
+    const ckl_gemm_desc product = product_of(d);
+    const gemm_sm90_config of_product = product_config(c);
+    return gemm_sm90_admit(&product, device, &of_product);
+}
+
+static int64_t workspace_kn2row(const ckl_plan *plan)
+{
+    const ckl_conv_desc *d = plan->desc;
+    return product_i64(product_of(d).m, products_of_pixel(d)) * (int64_t)sizeof(float);
+}
+
+static conv_kn2row_params sums_of(const ckl_conv_desc *d, const ckl_conv_args *a, const void *products)
+{
+    conv_kn2row_params p = { .products = products,
+                             .y = a->y,
+                             .y_bias = a->bias,
+                             .y_scale = a->scale,
+                             .residual = a->residual,
+                             .count = (uint32_t)outputs_of(d),
+                             .filters = (uint32_t)d->k,
+                             .row = (uint32_t)products_of_pixel(d) };
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    for (int i = 0; i < CONV_MODES; i++) {
+        p.x_size[i] = (uint32_t)m[i].x;
+        p.y_size[i] = (uint32_t)m[i].y;
+        p.step[i] = (uint32_t)m[i].stride;
+        p.dilation[i] = (uint32_t)m[i].dilation;
+        p.pad[i] = (uint32_t)m[i].pad;
+    }
+    return p;
+}
+
+static ckl_status launch_kn2row(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_args *a = args;
+    const ckl_gemm_desc product = product_of(d);
+    const gemm_sm90_config c = product_config(plan->config);
+    void *products = plan_workspace(plan, a->workspace);
+    if (!PLAN_ALIGNED(16, a->x, a->w))
+        FAIL(CKL_INVALID, "conv kn2row: x or w is not aligned to 16 bytes; impl=sm80 takes any");
+    const ckl_gemm_args x = { .a = a->x, .b = a->w, .d = products };
+    TRY(gemm_sm90_launch(plan, &c, &product, product.k, &x, stream));
+    const conv_kn2row_params p = sums_of(d, a, products);
+    return plan_launch(plan, 1, (plan_grid){ .x = ceil_div(outputs_of(d), THREADS) }, &p, stream);
+}
+
+static const field kn2row_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (conv_kn2row_config, product.epilogue)) //
+                                       GEMM_SM90_CONFIG(FIELD_NESTED, (conv_kn2row_config, product))       //
+                                       CONV_KN2ROW_CONFIG(FIELD_ROW, conv_kn2row_config) };
+
+const implementation conv_kn2row_implementation = {
+    .name = "kn2row",
+    .summary = "few filters of many channels: a product of all pixels and taps by gemm sm90, then sums; NHWC, Hopper",
+    .config_bytes = sizeof(conv_kn2row_config),
+    .config = FIELD_TABLE(kn2row_fields),
+    .candidate = candidate_kn2row,
+    .cost = cost_kn2row,
+    .rivals = { &conv_narrow_implementation, &conv_sliced_implementation, &conv_sm90_implementation,
+                &conv_packed_implementation },
+    .admit = admit_kn2row,
+    .describe = describe_kn2row,
+    .kernels = 2,
+    .params = &conv_kn2row_param_list,
+    .target = IR_SM90A,
+    .workspace_bytes = workspace_kn2row,
+    .launch = launch_kn2row,
+};

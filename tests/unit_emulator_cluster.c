@@ -1,0 +1,117 @@
+/* unit_emulator_cluster.c - the checker: faults between the CTAs of a cluster. */
+#define BLAMED_FILE "unit_emulator_cluster.c"
+#include "unit_emulator_faults.h"
+
+static void cluster_sync(void)
+{
+    ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
+    ir_plain(IR_CLUSTER_WAIT, 0, 0);
+}
+
+static void leaves_before_signal(void)
+{
+    declare();
+    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), rank = ir_sreg(IR_CLUSTER_RANK);
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_end_if();
+    cluster_sync();
+    ir_if(ir_compare(IR_EQ, rank, u32(1)));
+    ir_if(ir_elect());
+    BLAME;
+    ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(bar, u32(0)), 0);
+    HERE;
+    ir_end_if();
+    ir_else();
+    if (!planted)
+        ir_mbarrier_wait(bar, 0, u32(0));
+    ir_end_if();
+}
+
+static void reads_exited_peer(void)
+{
+    declare();
+    val x = tile("x", 128);
+    test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, tid());
+    cluster_sync();
+    ir_if(ir_compare(IR_EQ, ir_sreg(IR_CLUSTER_RANK), u32(1)));
+    BLAME;
+    test_load_value(IR_SHARED_CLUSTER, IR_U32, add(ir_mapa(x, u32(0)), mul(tid(), 4)), 0);
+    HERE;
+    ir_end_if();
+    if (!planted)
+        cluster_sync();
+}
+
+static void reads_peer_too_early(void)
+{
+    declare();
+    val x = tile("x", 128);
+    test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, tid());
+    if (!planted)
+        cluster_sync();
+    BLAME;
+    val peer = ir_mapa(x, ir_binary(IR_XOR, ir_sreg(IR_CLUSTER_RANK), u32(1)));
+    test_load_value(IR_SHARED_CLUSTER, IR_U32, add(peer, mul(tid(), 4)), 0);
+    HERE;
+    cluster_sync();
+}
+
+/* Each CTA sends the other one a value; planted, the value is read before its mbarrier was waited for. */
+static void value_read_before_arrival(void)
+{
+    declare();
+    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), slot = tile("slot", 4);
+    val peer = ir_binary(IR_XOR, ir_sreg(IR_CLUSTER_RANK), u32(1));
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_mbarrier_expect(bar, 0, u32(4));
+    ir_end_if();
+    cluster_sync();
+    ir_if(ir_elect());
+    ir_store_async(ir_mapa(slot, peer), 0, ir_mapa(bar, peer), u32(7));
+    ir_end_if();
+    if (!planted)
+        ir_mbarrier_wait(bar, 0, u32(0));
+    BLAME;
+    test_load_value(IR_SHARED, IR_U32, slot, 0);
+    HERE;
+    ir_mbarrier_wait(bar, 0, u32(0));
+    cluster_sync();
+}
+
+/* The mbarrier of a value must be in the CTA that receives it. */
+static void value_guarded_elsewhere(void)
+{
+    declare();
+    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), slot = tile("slot", 4);
+    val rank = ir_sreg(IR_CLUSTER_RANK), peer = ir_binary(IR_XOR, rank, u32(1));
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_mbarrier_expect(bar, 0, u32(4));
+    ir_end_if();
+    cluster_sync();
+    ir_if(ir_elect());
+    BLAME;
+    ir_store_async(ir_mapa(slot, peer), 0, ir_mapa(bar, planted ? rank : peer), u32(7));
+    HERE;
+    ir_end_if();
+    ir_mbarrier_wait(bar, 0, u32(0));
+    cluster_sync();
+}
+
+static const fault_case cases[] = {
+    { leaves_before_signal, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
+    { reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
+    { reads_peer_too_early, 32, 2, { "may not have started" }, 0 },
+    { value_read_before_arrival, 32, 2, { "read of " }, 0 },
+    { value_guarded_elsewhere, 32, 2, { "misused st_async", "its mbarrier is in rank" }, 0 },
+};
+
+int main(void)
+{
+    return run_cases(cases, COUNT_OF(cases), NULL, 0);
+}

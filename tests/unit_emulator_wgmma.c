@@ -1,0 +1,191 @@
+/* unit_emulator_wgmma.c - the checker: faults of a warpgroup: operands and accumulators of wgmma, setmaxnreg. */
+#define BLAMED_FILE "unit_emulator_wgmma.c"
+#include "unit_emulator_faults.h"
+
+static val descriptor(val address)
+{
+    val units = ir_binary(IR_SHR, address, u32(4));
+    uint64_t leading = 128 / 16, stride = 256 / 16; // K-major, no swizzle: 8x8 matrices beside and below each other
+    return ir_binary(IR_OR, ir_convert(IR_U64, units), ir_int(IR_U64, (int64_t)(leading << 16 | stride << 32)));
+}
+
+enum { WGMMA_N = 16, WGMMA_A_BYTES = 64 * 32, WGMMA_B_BYTES = WGMMA_N * 32 };
+
+static void accumulators(val d[WGMMA_N / 2])
+{
+    for (int i = 0; i < WGMMA_N / 2; i++) {
+        d[i] = ir_reg(CKL_F32);
+        ir_assign(d[i], ir_float(CKL_F32, 0));
+    }
+}
+
+static void issue_wgmma(val *d, val a, val b)
+{
+    ir_wgmma(CKL_F16, CKL_F16, WGMMA_N, d, descriptor(a), descriptor(b), ir_int(IR_PRED, 1), false, false);
+}
+
+static void finish_wgmma(void)
+{
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
+static void wgmma_without_fence(void)
+{
+    declare();
+    val a = tile("a", WGMMA_A_BYTES), b = tile("b", 1024), d[WGMMA_N / 2];
+    accumulators(d);
+    fill_tile(a, WGMMA_A_BYTES, 128);
+    ir_if(ir_compare(IR_LT, tid(), u32(32)));
+    fill_tile(b, WGMMA_B_BYTES, 32);
+    ir_end_if();
+    if (!planted)
+        ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_bar_sync(u32(0), 128);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    BLAME;
+    issue_wgmma(d, a, b);
+    HERE;
+    finish_wgmma();
+}
+
+/* Operands in place and visible to the async proxy. */
+static void prepare_operands(val *a, val *b)
+{
+    *a = tile("a", WGMMA_A_BYTES);
+    *b = tile("b", 1024);
+    fill_tile(*a, WGMMA_A_BYTES, 128);
+    ir_if(ir_compare(IR_LT, tid(), u32(32)));
+    fill_tile(*b, WGMMA_B_BYTES, 32);
+    ir_end_if();
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_bar_sync(u32(0), 128);
+}
+
+/* One warp writes the operands; the others of the warpgroup must know of it too. */
+static void operands_of_one_warp(void)
+{
+    declare();
+    val a = tile("a", WGMMA_A_BYTES), b = tile("b", 1024), d[WGMMA_N / 2];
+    accumulators(d);
+    ir_if(is_warp(0));
+    fill_tile(a, WGMMA_A_BYTES, 32);
+    fill_tile(b, WGMMA_B_BYTES, 32);
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_end_if();
+    if (!planted)
+        ir_bar_sync(u32(0), 128);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    BLAME;
+    issue_wgmma(d, a, b);
+    HERE;
+    finish_wgmma();
+}
+
+/* Starts a product of prepared operands, its group committed; returns the address of A. */
+static val start_wgmma(val d[WGMMA_N / 2])
+{
+    val a, b;
+    prepare_operands(&a, &b);
+    accumulators(d);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    issue_wgmma(d, a, b);
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    return a;
+}
+
+static void accumulator_before_wait(void)
+{
+    declare();
+    val d[WGMMA_N / 2];
+    start_wgmma(d);
+    if (!planted)
+        ir_plain(IR_WGMMA_WAIT, 0, 0);
+    BLAME;
+    add(d[3], d[3]);
+    HERE;
+    ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
+static void accumulator_written_before_wait(void)
+{
+    declare();
+    val d[WGMMA_N / 2];
+    start_wgmma(d);
+    ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
+    BLAME;
+    ir_assign(d[0], ir_float(CKL_F32, 1));
+    HERE;
+    ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
+static void missing_wgmma_fence(void)
+{
+    declare();
+    val a, b, d[WGMMA_N / 2];
+    prepare_operands(&a, &b);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    accumulators(d);
+    if (!planted)
+        ir_plain(IR_WGMMA_FENCE, 0, 0);
+    BLAME;
+    issue_wgmma(d, a, b);
+    HERE;
+    finish_wgmma();
+}
+
+/* An operand is overwritten while wgmma may still read it. */
+static void operand_overwritten(void)
+{
+    declare();
+    val d[WGMMA_N / 2], a = start_wgmma(d);
+    ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
+    ir_bar_sync(u32(0), 128);
+    BLAME;
+    test_store_value(IR_SHARED, IR_U32, add(a, mul(tid(), 4)), 0, u32(0));
+    HERE;
+    ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
+static void wgmma_diverges(void)
+{
+    declare();
+    val a, b, d[WGMMA_N / 2];
+    prepare_operands(&a, &b);
+    accumulators(d);
+    val at = planted ? add(a, mul(ir_sreg(IR_WARP), 256)) : a;
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    BLAME;
+    issue_wgmma(d, at, b);
+    HERE;
+    finish_wgmma();
+}
+
+/* Planted, one warp of the warpgroup keeps its registers. */
+static void registers_of_some_warps(void)
+{
+    declare();
+    if (planted)
+        ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(3)));
+    BLAME;
+    ir_plain(IR_SETMAXNREG, 40, 0);
+    HERE;
+    if (planted)
+        ir_end_if();
+}
+
+static const fault_case cases[] = {
+    { wgmma_without_fence, 128, 1, { "missing fence_proxy_async", "(wgmma)" }, 0 },
+    { operands_of_one_warp, 128, 1, { "shared-memory race", "warp 0", "(wgmma)" }, 0 },
+    { accumulator_before_wait, 128, 1, { "register in use by wgmma", "read", "(add)" }, 0 },
+    { accumulator_written_before_wait, 128, 1, { "register in use by wgmma", "written" }, 0 },
+    { missing_wgmma_fence, 128, 1, { "missing wgmma_fence" }, 0 },
+    { operand_overwritten, 128, 1, { "shared-memory race", "wgmma of warps 0 to 3", "no wgmma_wait" }, 0 },
+    { wgmma_diverges, 128, 1, { "divergence at a converged instruction" }, 0 },
+    { registers_of_some_warps, 128, 1, { "misused setmaxnreg", "only some warps" }, 0 },
+};
+
+int main(void)
+{
+    return run_cases(cases, COUNT_OF(cases), NULL, 0);
+}
