@@ -16,6 +16,9 @@ static const double GLANCES_SECONDS = 1, GLANCES_OF_SAMPLING = 16;
  */
 static const double GLANCE_NEAR = 1.5, GLANCE_LOADING_US = 50;
 
+/* Below it a glance is of the host, which enqueues a variant's kernels one after the other: nobody is out. */
+static const double GLANCE_SURE_US = 50;
+
 /* Behind a brief race. */
 static const double FINAL_NEAR = 1.05;
 
@@ -67,6 +70,12 @@ static ckl_status launch_once(const peer_entrant *e, const rotation *memory, ckl
     return ops->event_elapsed_us(memory->device, events[0], events[1], us);
 }
 
+/* What may yet be the fastest. */
+static double near_of(double fastest_us)
+{
+    return fmax(GLANCE_NEAR * fastest_us, GLANCE_SURE_US);
+}
+
 /*
  * The shortest of a few launches; of a single one where that is far slower than the fastest variant so far, as most
  * are. The first launch may load code, which shows on the host: then its time is not the kernel's.
@@ -78,7 +87,7 @@ static ckl_status glance(const peer_entrant *e, const rotation *memory, ckl_stre
     TRY(launch_once(e, memory, stream, events, 0, us, &host_us));
     if (host_us > GLANCE_LOADING_US)
         TRY(launch_once(e, memory, stream, events, 1, us, &host_us));
-    if (*us > GLANCE_NEAR * fastest_us)
+    if (*us > near_of(fastest_us))
         return CKL_OK;
     TRY(launch_once(e, memory, stream, events, 2, &again_us, &host_us));
     *us = fmin(*us, again_us);
@@ -151,7 +160,7 @@ static ckl_status choose(const peer *p, const peer_problem *problem, const rotat
         FAIL(CKL_UNSUPPORTED, "%s: none of its variants runs: %s", p->name, ckl_error());
     qsort(all, (size_t)out->tried, sizeof *all, by_time);
     int contenders = (int)min_i64(out->tried, PEER_FINALISTS + 1); // where the host is slow a glance tells little
-    while (contenders < out->tried && contenders < CONTENDERS && all[contenders].us <= GLANCE_NEAR * all[0].us)
+    while (contenders < out->tried && contenders < CONTENDERS && all[contenders].us <= near_of(all[0].us))
         contenders++;
     if (contenders > PEER_FINALISTS) {
         TRY(race_briefly(memory, stream, all, contenders));

@@ -45,7 +45,7 @@ run_peers_ahead() { # in a process for each core but two; a row of each operator
     awk '/^(attention|attention_decode|conv) / { print FNR "\t" $0 }' "$lines"/*.txt | sort -n | cut -f2 >"$lines/ahead"
     for ((i = 0; i < processes; i++)); do
         awk -v i="$i" -v n="$processes" 'NR % n == i' "$lines/ahead" >"$lines/ahead-$i"
-        OMP_NUM_THREADS=1 timeout "$((ahead + 5))" "$ckl" bench --suite "$lines/ahead-$i" --peers-ahead --within "$ahead" >/dev/null 2>&1 &
+        OMP_NUM_THREADS=1 timeout -k 3 "$((ahead + 3))" "$ckl" bench --suite "$lines/ahead-$i" --peers-ahead --within "$ahead" >/dev/null 2>&1 &
     done
     wait
 }
