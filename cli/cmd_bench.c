@@ -29,7 +29,7 @@
 #define CKL_COMMIT ""
 #endif
 
-/* Per row: measuring the limits has warmed the GPU, and brief sampling needs no long warm-up. */
+/* For a row: measuring the limits has warmed the GPU already, and brief sampling needs no long warm-up. */
 static const double WARM_SECONDS_MAX = 1, WARM_OF_SAMPLING = 4;
 static const char *const SECONDS_DEFAULT = "1.5";
 
