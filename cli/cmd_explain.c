@@ -57,7 +57,7 @@ static void print_choices(const ckl_device_info *info, const operator_info *op, 
     }
 }
 
-/* Where the tuned entry stands that the choice comes from. */
+/* The file of the tuned entry that the choice comes from. */
 static ckl_status print_origin(const chosen *taken, const ckl_device_info *info, const void *desc, arena *memory)
 {
     text origin = { 0 };
@@ -68,7 +68,7 @@ static ckl_status print_origin(const chosen *taken, const ckl_device_info *info,
     return status;
 }
 
-/* What the config taken, and the cheapest candidates of its implementation, cost by its own prediction. */
+/* Predicted times of the config taken and of the cheapest candidates of its implementation. */
 static ckl_status print_costs(const chosen *taken, const ckl_device_info *info, const void *desc, arena *memory)
 {
     plan_candidate best[CANDIDATES_SHOWN];
