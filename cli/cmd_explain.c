@@ -20,9 +20,8 @@ static const cli_option options[] = {
 static const cli_usage usage = {
     "explain", "LINE | --suite FILE [options]",
     "Says which implementation a problem gets and why the others decline, then describes its kernels: config, launch,\n"
-    "shared-memory map, instructions by class, registers (where ptxas is installed). Of configs, fields that are off "
-    "are\n"
-    "left out; `ckl run` prints all.",
+    "shared-memory map, instructions by class, registers (where ptxas is installed).\n"
+    "Fields of configs that are off are left out; `ckl run` prints all.",
     options, COUNT_OF(options)
 };
 
