@@ -151,7 +151,7 @@ static void test_fields(void **state)
     assert_string_equal(text_data(&t), "m=31 alpha=0.5 a=bf16 layout=tn");
     text_free(&t);
     s.m = 0, s.a = CKL_DTYPE_DEFAULT;
-    fields_print_set(table, &s, &t); // m is 1 by default, so its 0 says something; a is off
+    fields_print_brief(table, &s, &t); // m is 1 by default, so its 0 says something; a is off
     assert_string_equal(text_data(&t), "m=0 stages=4 alpha=0.5 layout=tn");
     text_free(&t);
 }

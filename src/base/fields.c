@@ -307,7 +307,7 @@ void fields_print(field_table table, const void *object, bool only_changed, text
     print_but(table, object, only_changed, false, out);
 }
 
-void fields_print_set(field_table table, const void *object, text *out)
+void fields_print_brief(field_table table, const void *object, text *out)
 {
     print_but(table, object, false, true, out);
 }

@@ -100,7 +100,7 @@ ckl_status fields_unknown(const char *what, const char *name, const field_table 
 void fields_print(field_table table, const void *object, bool only_changed, text *out);
 
 /* The same for people: without fields that are off, that is 0 or the first of their names, and are so by default. */
-void fields_print_set(field_table table, const void *object, text *out);
+void fields_print_brief(field_table table, const void *object, text *out);
 
 /* Word number index of a list separated by spaces; its length, 0 past the end. */
 int field_word(const char *list, int index, const char **word);
