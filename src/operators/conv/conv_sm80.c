@@ -1,5 +1,6 @@
 /*
- * conv_sm80.c - convolution as a matrix product whose operands are gathered: implicit GEMM by mma.sync, for every GPU from sm_80 on.
+ * conv_sm80.c - convolution as a matrix product whose operands are gathered: implicit GEMM by mma.sync, of f32 as it is by
+ * multiply-adds, for every GPU from sm_80 on.
  *
  * A row of A is a pixel of the output, a row of B one of its channels, and K runs over the taps of a filter and, for each of
  * them, the channels of what is read. Forward these are x and w; the gradient of data reads dy, and its taps go backwards. Each
