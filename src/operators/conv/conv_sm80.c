@@ -1,6 +1,6 @@
 /*
- * conv_sm80.c - convolution as a matrix product whose operands are gathered: implicit GEMM by mma.sync, for every GPU
- * from sm_80 on.
+ * conv_sm80.c - convolution as a matrix product whose operands are gathered: implicit GEMM by mma.sync, or FMA for
+ * true f32, for every GPU from sm_80 on.
  *
  * A row of A is a pixel of the output, a row of B one of its channels, and K runs over the taps of a filter and the
  * channels of each tap. Forward A is x and B is w; the gradient of data reads dy, with taps backwards. A thread gathers
