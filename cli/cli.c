@@ -1,4 +1,4 @@
-/* cli.c - options by table, and what every command says in the same way. */
+/* cli.c - options by table, and the messages that all commands share. */
 #include "cli/cli.h"
 
 #include <stdio.h>

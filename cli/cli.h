@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "cutekernellib/device.h"
 
-/* Exit statuses, the same for every command; CLI_EXIT_HELP says them to people. */
+/* Exit statuses, the same for every command; CLI_EXIT_HELP describes them. */
 enum {
     EXIT_PASSED = 0,
     EXIT_FAILED = 1,
@@ -35,12 +35,12 @@ typedef struct cli_usage {
 } cli_usage;
 
 /*
- * Takes the options out of argv, leaving the other words behind argv[0]. CLI_GO_ON, or the exit status of a command that
- * is done already: --help was asked for, or the usage is wrong and was said.
+ * Takes the options out of argv, leaving the other words behind argv[0]. CLI_GO_ON, or the exit status where the
+ * command is done: --help was asked for, or the usage is wrong (printed).
  */
 int cli_parse(const cli_usage *usage, int *argc, char **argv);
 
-/* The words of a problem line after the shell has taken their quotes: quotes them again where they hold spaces. */
+/* Joins the words of a problem line; those with spaces, whose quotes the shell has removed, are quoted again. */
 void cli_join(int argc, char **argv, text *line);
 
 /* Prints ckl_error() to stderr; the exit status for a status. */

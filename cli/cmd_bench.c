@@ -33,15 +33,15 @@
 static const double WARM_SECONDS_MAX = 1, WARM_OF_SAMPLING = 8;
 static const char *const SECONDS_DEFAULT = "1.5";
 
-/* A few of the largest rows: pinning memory anew takes longer than drawing operands. */
+/* Memory of a few of the largest rows: to pin it again takes longer than to draw operands. */
 static const size_t HOST_MEMORY_KEPT = (size_t)16 << 30;
 
 enum { LIMIT_LINES_MAX = 8 };
 
-/* NVML's readings of how busy a GPU is are of less time. */
+/* Longer than the time that a reading of NVML's utilization covers. */
 enum { BUSY_READING_US = 1200000 };
 
-/* Between two writings of a suite's results while rows follow each other: many rows take tens of milliseconds. */
+/* Between two writings of a suite's results: many rows take only tens of milliseconds. */
 static const double WRITE_SECONDS = 10;
 
 static const char *device_id, *suites, *peer_name, *config, *json, *csv, *hot, *rounds, *seconds, *within, *plan_only,
@@ -146,7 +146,7 @@ static nvml_reading read_gpu(void)
     return now;
 }
 
-/* By others, as this process has not begun; what has just ended is not meant. */
+/* Utilization by other processes: this one has not begun. Waits until work that has just ended no longer counts. */
 static int busy_percent(void)
 {
     int busy = read_gpu().busy_percent;
@@ -307,7 +307,7 @@ static void stop(int signal_number)
     stopped = 1;
 }
 
-/* Once: whoever sends it again means it. */
+/* Only the first signal: a second one ends the process. */
 static void heed_signals(void)
 {
     const struct sigaction once = { .sa_handler = stop, .sa_flags = (int)SA_RESETHAND | SA_RESTART };
@@ -320,7 +320,7 @@ static bool goes_on(const bench *b)
     return b->done < b->work.row_count && !stopped && clock_seconds() - b->begin < b->seconds_max;
 }
 
-/* A run that is killed keeps what it has measured, but for its last seconds. */
+/* Results are written every few seconds, so that a run that is killed keeps them. */
 static ckl_status run_each(bench *b)
 {
     ckl_status status = CKL_OK;
@@ -337,7 +337,7 @@ static ckl_status run_each(bench *b)
     return status;
 }
 
-/* Images that a GPU copies from and to: pinned, they come and go several times as fast. One that cannot be is copied as it is. */
+/* Pins a host image, which a GPU then copies several times as fast; where that fails it is copied unpinned. */
 static void pin(void *memory, size_t bytes, void *device)
 {
     ckl_device *d = device;
@@ -365,7 +365,7 @@ static void unpin_host_memory(void)
     host_memory_listen(NULL);
 }
 
-/* Does the peer compute any row, or a limit? */
+/* Does any row or limit need the peer? */
 static bool is_needed(const bench *b, const peer *p)
 {
     bool needed = p == &cublaslt_peer && (has_matrix_row(b, false) || has_matrix_row(b, true));
@@ -374,7 +374,7 @@ static bool is_needed(const bench *b, const peer *p)
     return needed;
 }
 
-/* Finds cuBLASLt and then torch, which takes seconds: limits are measured meanwhile. Who needs one before it is there waits. */
+/* Finds cuBLASLt, then torch, which takes seconds: limits are measured meanwhile. Whoever needs one early waits. */
 static void *find_peers(void *user)
 {
     const bench *b = user;
@@ -394,7 +394,7 @@ static bool start_finding(bench *b, pthread_t *thread)
     return pthread_create(thread, NULL, find_peers, b) == 0;
 }
 
-/* Lines that are run before the rows, NULL at the end. */
+/* Lines that run before the rows, ended by NULL. */
 static void list_limits(const bench *b, const char *lines[LIMIT_LINES_MAX])
 {
     int count = 0;
@@ -414,8 +414,8 @@ static pid_t start_warming(const bench *b, int threads)
 }
 
 /*
- * While rows are measured, the other cores make operands and references of later ones, and half of them, at first, compile kernels: both
- * with a low priority, which the thread that measures does not have.
+ * While rows are measured, other cores make operands and references of later rows; at first half of them compile
+ * kernels. All at low priority, except for the thread that measures.
  */
 static ckl_status run_rows(bench *b)
 {
@@ -439,7 +439,7 @@ static ckl_status run_rows(bench *b)
            clock_seconds() - begin, b->done, begin - opened);
     warm_ahead_end(warmer);
     b->cut_short = b->done < b->work.row_count;
-    if (b->cut_short) // the threads that are at later rows may take many seconds more
+    if (b->cut_short) // threads at later rows may take many more seconds
         return status;
     if (finds)
         pthread_join(finder, NULL);
@@ -460,7 +460,7 @@ static ckl_status run_ladders(bench *b)
     return CKL_OK;
 }
 
-/* A peer that fails does so for the row, too, which says it. */
+/* Errors are left to the row, where the peer fails again. */
 static ckl_status run_peers(bench *b)
 {
     int ran = 0;

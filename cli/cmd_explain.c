@@ -20,8 +20,8 @@ static const cli_option options[] = {
 static const cli_usage usage = {
     "explain", "LINE | --suite FILE [options]",
     "Says which implementation a problem gets and why the others decline, then describes its kernels: config, launch,\n"
-    "shared-memory map, instructions by class, registers (where ptxas is installed). Of configs, fields that are off are\n"
-    "left out; `ckl run` prints all.",
+    "shared-memory map, instructions by class, registers (where ptxas is installed).\n"
+    "Fields of configs that are off are left out; `ckl run` prints all.",
     options, COUNT_OF(options)
 };
 
@@ -49,7 +49,7 @@ static void print_choices(const ckl_device_info *info, const operator_info *op, 
         if (status == CKL_OK && plan_kernels(op, impl, config) == 0)
             text_printf(&notes, "%s", impl->summary);
         else if (status == CKL_OK)
-            fields_print_set(impl->config, config, &notes);
+            fields_print_brief(impl->config, config, &notes);
         printf("  %-15s %s\n  %-15s   %s %s", (*each)->name, (*each)->summary, "",
                status == CKL_OK ? "takes it:" : "declines:", notes.length ? text_data(&notes) : ckl_error());
         printf(notes.length && notes.data[notes.length - 1] == '\n' ? "" : "\n");
@@ -57,7 +57,7 @@ static void print_choices(const ckl_device_info *info, const operator_info *op, 
     }
 }
 
-/* Where the tuned entry stands that the choice comes from. */
+/* The file of the tuned entry that the choice comes from. */
 static ckl_status print_origin(const chosen *taken, const ckl_device_info *info, const void *desc, arena *memory)
 {
     text origin = { 0 };
@@ -68,7 +68,7 @@ static ckl_status print_origin(const chosen *taken, const ckl_device_info *info,
     return status;
 }
 
-/* What the config taken, and the cheapest candidates of its implementation, cost by its own prediction. */
+/* Predicted times of the config taken and of the cheapest candidates of its implementation. */
 static ckl_status print_costs(const chosen *taken, const ckl_device_info *info, const void *desc, arena *memory)
 {
     plan_candidate best[CANDIDATES_SHOWN];
@@ -84,7 +84,7 @@ static ckl_status print_costs(const chosen *taken, const ckl_device_info *info, 
     for (int i = 0; i < count; i++) {
         text line = { 0 };
         plan_candidate_config(info, taken->impl, desc, best[i].number, config);
-        fields_print_set(taken->impl->config, config, &line);
+        fields_print_brief(taken->impl->config, config, &line);
         printf("  %9.2f us, bound by %-13s %s\n", best[i].cost.us, best[i].cost.bound, text_data(&line));
         text_free(&line);
     }
@@ -175,7 +175,7 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
     TRY(plan_choose(info, taken.op, desc, case_force(c, memory), memory, &taken.impl, &taken.config, NULL));
     if (!listing) {
         text config = { 0 };
-        fields_print_set(taken.impl->config, taken.config, &config);
+        fields_print_brief(taken.impl->config, taken.config, &config);
         printf("taken: %s %s\n", taken.impl->name, text_data(&config));
         text_free(&config);
         if (!case_force(c, memory))

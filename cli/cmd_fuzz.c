@@ -34,7 +34,7 @@ static const cli_usage usage = {
     options, COUNT_OF(options)
 };
 
-/* A whole number of at least `least`; false: said so. */
+/* An integer of at least `least`; false, with a message, if it is not. */
 static bool read_number(const char *option, const char *word, int64_t least, int64_t *out)
 {
     char *end;

@@ -32,7 +32,7 @@ static const library libraries[] = {
     { "NCCL", "multi-GPU operators", "apt install libnccl2, or pip install nvidia-nccl-cu13", { "libnccl.so.2" } },
 };
 
-/* Never closed again: some of these libraries start threads. */
+/* Never closed: some of these libraries start threads. */
 static const char *find_library(const library *l)
 {
     for (int i = 0; i < COUNT_OF(l->sonames) && l->sonames[i]; i++)

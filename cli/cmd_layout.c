@@ -46,7 +46,7 @@ static ckl_status write_file(const char *path, const text *content)
     return CKL_OK;
 }
 
-/* Text to `out`, SVG to its file, whichever is wanted. */
+/* Text to `out` or SVG to its file, as asked for. */
 static void draw(int64_t count, const grid *grids, text *out)
 {
     if (ir_failed())
@@ -157,7 +157,7 @@ static void list_functions(void)
         printf("  %-18s %s\n", name, help);
 }
 
-/* One expression, or the atom, with what shall be drawn of it. The text is for standard output. */
+/* One expression or atom, with the drawings asked for; text goes to standard output. */
 static ckl_status answer(const char *expression, int element_bits, text *out)
 {
     layout_value value;

@@ -1,4 +1,4 @@
-/* cmd_sample.c - ckl sample: random problem lines of what users have. */
+/* cmd_sample.c - ckl sample: random problem lines like those of users. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "lab/population.h"
 
-/* Of useful work: a gemm of some 10 ms. */
+/* A gemm of some 10 ms. */
 static const double FLOPS_MAX = 0x1p43;
 
 static const char *count, *seed, *bytes;
@@ -35,7 +35,7 @@ static ckl_status parse_count(const char *option, const char *given, int64_t low
     return CKL_OK;
 }
 
-/* Draws on where a line was printed before; ends early if the population has hardly more lines. */
+/* Draws again where a line was printed before; ends early if the population has hardly any more. */
 static ckl_status print_sample(const operator_test *test, int64_t lines, int64_t drawn_by, random_problem_limits limits)
 {
     enum { DRAWS_A_LINE = 100 };

@@ -9,8 +9,8 @@
 #include "lab/soak.h"
 
 /*
- * The longest reference of a random problem takes 4 s on one core, the longest compilation less, a run by a single thread of a GPU
- * half a minute. ThreadSanitizer slows runs by ten.
+ * The longest reference of a random problem takes 4 s on one core, the longest compilation less, a run by one GPU
+ * thread half a minute. ThreadSanitizer slows runs tenfold.
  */
 #ifdef __SANITIZE_THREAD__
 enum { STUCK_SECONDS = 300 };
@@ -79,7 +79,7 @@ static void print_waiting(const soak_wait *w)
                w->thread, w->stream, w->stage, w->seconds, w->number, w->line, w->plan, w->run_seconds, w->runs,
                w->by_graph ? " by a graph" : "");
     fflush(stdout);
-    alarm(ANSWER_SECONDS); // what a driver that hangs is asked next may not return
+    alarm(ANSWER_SECONDS); // a driver that hangs may not return from the next call
 }
 
 static bool parse_count(const char *name, const char *word, int64_t low, int64_t high, int64_t *out)

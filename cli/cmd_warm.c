@@ -66,7 +66,7 @@ static ckl_status read_lines(int argc, char **argv, line_list *list)
     return status == CKL_OK && suite ? suite_read(suite, keep_line, list) : status;
 }
 
-/* The status of a line that failed is not the command's: the count of failures is. */
+/* Lines that fail are counted; they do not end the command. */
 static ckl_status warm(line_list *list, int count)
 {
     ckl_device *device;

@@ -1,4 +1,4 @@
-/* crash.c - handlers of fatal signals, which write with nothing but write(). */
+/* crash.c - handlers of fatal signals, which print by write() alone. */
 #include "cli/crash.h"
 
 #include <signal.h>

@@ -24,7 +24,7 @@ enum {
     BATCH_SECONDS_MAX = 120
 };
 
-/* What all processes see. */
+/* Memory that all processes share. */
 typedef struct shared_state {
     int64_t next; // batch
     fuzz_sums sums;
@@ -33,7 +33,7 @@ typedef struct shared_state {
     char sentence[512];      // why a device cannot be opened
 } shared_state;
 
-/* Programs that are run alone. */
+/* Programs to be run one by one. */
 typedef struct program_range {
     int64_t first, end;
 } program_range;
@@ -221,8 +221,8 @@ static void report_crash(crew *c, int64_t program, int status)
 }
 
 /*
- * A worker crashed or lost its device: the programs of its batch are run alone, so that the one is named and the others
- * checked. Another process is needed only after each that does it again.
+ * A worker crashed or lost its device: the programs of its batch are run one by one, to name the culprit and check the
+ * others. Each further crash needs a new process.
  */
 static void check_one_by_one(crew *c, int worker, program_range range)
 {
@@ -240,7 +240,7 @@ static void check_one_by_one(crew *c, int worker, program_range range)
     }
 }
 
-/* What a worker that has ended leaves; true: another takes its place. */
+/* Takes over from a worker that has ended; true: another takes its place. */
 static bool replace(crew *c, int worker, int status)
 {
     bool early = WIFSIGNALED(status) || WEXITSTATUS(status) == LOST;

@@ -68,7 +68,7 @@ static int unknown(const char *name, bool help)
     return EXIT_USAGE;
 }
 
-/* What the user says counts; OpenMP itself does not know how much time a control group has. */
+/* One thread per core of the control group, which OpenMP does not know; OMP_NUM_THREADS goes first. */
 static void limit_threads(void)
 {
     if (!getenv("OMP_NUM_THREADS"))
@@ -78,7 +78,7 @@ static void limit_threads(void)
 int main(int argc, char **argv)
 {
     crash_report();
-    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); // what was found stays where a long run is cut short
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); // results stay if a long run is cut short
     limit_threads();
     const char *word = argc > 1 ? argv[1] : "--help";
     bool help = strcmp(word, "help") == 0;

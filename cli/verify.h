@@ -17,11 +17,11 @@ typedef struct verify_request {
     bool update;                  // writes that file
 } verify_request;
 
-/* Does the request have an operator; an implementation? */
+/* Does the request include the operator; the implementation? */
 bool verify_wants_operator(const verify_request *request, const char *name);
 bool verify_wants_impl(const verify_request *request, const char *name);
 
-/* Is line `number` of all that are asked for one of its shard? */
+/* Is line `number` of those requested in the shard? */
 bool verify_wants_line(const verify_request *request, int64_t number);
 
 /* One run of one case: a line, how its inputs are filled, and by which implementation. */
@@ -31,11 +31,11 @@ typedef struct verify_job {
     operand_fill fill;
     int seed;
     bool repeat;    // run twice and compare the bits
-    bool spare;     // left out on an emulator where an implementation before has taken the line
+    bool spare;     // skipped on an emulator if an earlier implementation took the line
     int left;       // runs of this line and implementation that a full request would add
     double seconds; // of one core that it took, on the last device
 
-    /* What an earlier device made of it: other devices must make the same bits, but for approximate instructions. */
+    /* An earlier device's result: other devices must give the same bits, except by approximate instructions. */
     const char *earlier_device; // NULL: none did
     char *earlier_plan;
     uint64_t earlier_digest;

@@ -14,7 +14,7 @@ typedef struct wanted_kernel {
     const implementation *impl;
     const void *config;
     const char *text; // implementation and config: what makes it the same kernel
-    bool chosen;      // a problem gets it by itself: it must not spill
+    bool chosen;      // without force: it must not spill
     bool wanted;      // else it is left to a full request
     ckl_status status;
     char sentence[512];
@@ -53,8 +53,8 @@ static void add_kernel(kernels *k, const wanted_kernel *made)
 }
 
 /*
- * The kernel of a line; with force NULL that of the implementation it is given anyway, which is what a quick request wants
- * unless the line forces its config. Declines add nothing.
+ * The kernel of a line; with force NULL that of the implementation chosen, which is all a quick request wants unless
+ * the line forces its config. Declines add nothing.
  */
 static void add_line(kernels *k, const char *line, const char *force)
 {
@@ -95,7 +95,7 @@ static void add_suites(kernels *k)
     globfree(&found);
 }
 
-/* Asks ptxas, unless it has accepted that code before. */
+/* Asks ptxas, unless it has accepted this code before. */
 static ckl_status assemble_code(kernels *k, const ir_kernel *kernel, wanted_kernel *w)
 {
     text ptx = { 0 };
@@ -163,7 +163,7 @@ static int keep_wanted(kernels *k)
     return all - k->count;
 }
 
-/* What was accepted now; a request of some kernels keeps what the file says of the others. */
+/* Adds the code accepted now; entries of kernels not requested are kept. */
 static ckl_status update_accepted(kernels *k)
 {
     const verify_request *r = k->request;

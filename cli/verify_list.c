@@ -7,7 +7,7 @@
 
 enum { SEEDS = 5 };
 static const double SMALL_FLOPS = 1e6; // so small a problem takes milliseconds on the emulator
-static const double SPARE_FLOPS = 8e6; // so large a one takes a second where a thread computes an element
+static const double SPARE_FLOPS = 8e6; // takes a second where each thread computes an element
 
 static void *grow(void *array, int count, int *capacity, size_t size)
 {
@@ -54,8 +54,8 @@ static bool is_name(const char *name, const char *wanted)
 }
 
 /*
- * One fill of a line by every implementation that is asked for, which share inputs and reference. Of naive kernels, a thread an
- * element, large problems show nothing that smaller ones do not.
+ * One fill of a line by every implementation that is asked for, which share inputs and reference. Naive kernels, an
+ * element per thread, show nothing on large problems that they do not on small ones.
  */
 static void add_fill(verify_list *list, const test_case *c, const verify_job *fill)
 {
@@ -69,9 +69,9 @@ static void add_fill(verify_list *list, const test_case *c, const verify_job *fi
 }
 
 /*
- * The runs of a line: exact and repeated, hard, and random with several seeds. A line that states fill= gets just that. Large
- * problems take most of the time, so a quick request gives them one run alone, the exact one: it finds a wrong element anywhere,
- * and small problems go through the other fills.
+ * The runs of a line: exact and repeated, hard, and random with several seeds. A line with fill= gets just that. Large
+ * problems take most of the time, so a quick request runs only the exact fill of them: it finds any wrong element, and
+ * small problems get the other fills.
  */
 static void add_fills(verify_list *list, const char *line, const test_case *c)
 {

@@ -20,7 +20,7 @@ typedef struct pass {
     double begin;
     int done, count;
 
-    /* The job before: the next implementation finds its inputs and references there. */
+    /* The previous job: its inputs and reference serve the next implementation. */
     const verify_job *job; // NULL: there is none
     test_case c;
     check k;
@@ -52,7 +52,7 @@ static void print_failure(const pass *p, const test_case *c, const char *plan, c
     text_free(&line);
 }
 
-/* Whether the implementation takes the case at all; a decline is an answer, not a failure. */
+/* Does the implementation take the case? A decline is an answer, not a failure. */
 static ckl_status ask(const pass *p, const test_case *c)
 {
     arena memory = { 0 };
@@ -93,7 +93,7 @@ static void forget_inputs(pass *p)
     p->job = NULL;
 }
 
-/* The job's case: that of the job before, by another implementation, where inputs are the same. */
+/* The job's case: the previous job's, with another implementation, if inputs are the same. */
 static ckl_status take_case(pass *p, const verify_job *job)
 {
     if (!are_same_inputs(p->job, job)) {
@@ -141,7 +141,7 @@ static outcome run_job(pass *p, verify_job *job, arena *memory)
     return status == CKL_DEVICE_FAULT && !p->info->emulated ? LOST : FAILED; // a CUDA fault is for ever
 }
 
-/* Carries a rejected line as far as it goes; the status of where it stops. */
+/* Runs a rejected line up to where it fails, and returns that status. */
 static ckl_status try_line(ckl_device *device, const char *line)
 {
     test_case c;

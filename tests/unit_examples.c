@@ -238,8 +238,8 @@ static void shares(void)
     const row_split *split = &warp_a_row;
     const reduction sum = reduce_sums(1);
     row_place place = row_here(split, p.rows, p.cols);
-    tensor tXgX = row_part(split, &place, p.x, F32, p.cols); // (VEC,STEPS)
-    tensor tYgY = row_part(split, &place, p.y, F32, p.cols); // (VEC,STEPS)
+    tensor tXgX = row_of_matrix(split, &place, p.x, F32, p.cols); // (VEC,STEPS)
+    tensor tYgY = row_of_matrix(split, &place, p.y, F32, p.cols); // (VEC,STEPS)
     tensor rX = fragment_like(tXgX, F32);                    // (VEC,STEPS)
 
     row_load(split, &place, tXgX, rX, 0); // past the end of the row: 0

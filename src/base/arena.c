@@ -7,7 +7,11 @@
 
 #include "base/heap.h"
 
-enum { FIRST_BYTES = 4000, BLOCK_BYTES = 64 * 1024, ALIGNMENT = 16 }; // small arenas are many: each page costs a fault
+enum {
+    FIRST_BYTES = 4000,
+    BLOCK_BYTES = 64 * 1024,
+    ALIGNMENT = 16
+}; // most arenas are small, and each page costs a fault
 
 struct arena_block {
     arena_block *before;

@@ -1,4 +1,4 @@
-/* arena.h - memory that is released all at once. Running out of it is the matter of the guard around (heap.h). */
+/* arena.h - memory that is released all at once. Running out of it ends the guard (heap.h). */
 #ifndef CKL_BASE_ARENA_H
 #define CKL_BASE_ARENA_H
 

@@ -122,7 +122,7 @@ uint16_t f16_from_f32(float x)
     return (uint16_t)(sign | rounded >> 13);
 }
 
-/* A loop of its own for each of the types that sums of many products are made of. */
+/* A loop for each type of long sums of products. */
 #define READ_RUN(type, read)                                     \
     for (int64_t i = 0; i < count; i++)                          \
         out[i] = (double)read(((const type *)array)[first + i]); \

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "cutekernellib/tensor.h"
 
-/* Integers of any width and bool are false. */
+/* False for integers and bool. */
 bool dtype_is_float(ckl_dtype dtype);
 
 /* The dtype of that name; false if there is none. */
@@ -58,8 +58,8 @@ static inline float f32_from_e4m3(uint8_t bits)
 }
 
 /*
- * Reads or writes element index of an array of a dtype, or reads `count` from `first` on. Writing rounds once, to nearest even, and
- * integers saturate. Loops of references read one element after another: their compiler looks at the type before the loop.
+ * Reads or writes element index of an array of a dtype, or reads `count` from `first` on. Writing rounds once, to
+ * nearest even, and integers saturate. Inline, so that in a loop the type is looked at once.
  */
 static inline double dtype_read(ckl_dtype dtype, const void *array, int64_t index)
 {

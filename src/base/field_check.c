@@ -8,7 +8,7 @@
 
 enum { WORD_MAX = 64 };
 
-/* What opens a sentence, "rope: theta=0.5 ", and what it is about. */
+/* The field that is checked, and the start of its sentence, "rope: theta=0.5 ". */
 typedef struct subject {
     const char *what;
     const field *f;
@@ -91,7 +91,7 @@ static ckl_status check_float(const subject *s)
     return strstr(s->f->range, "..") ? check_bounds(s, value) : CKL_OK;
 }
 
-/* A type that is not given follows from the others, where the field has no default. */
+/* A dtype without a default may be left out: it follows from the others. */
 static ckl_status check_dtype(const subject *s)
 {
     ckl_dtype dtype = *(const ckl_dtype *)s->member;

@@ -101,7 +101,7 @@ static bool parse_choice(const field *f, const char *value, void *member)
     return false;
 }
 
-/* Quotes inside of it could not be printed again. */
+/* Refuses quotes inside: they could not be printed again. */
 static bool parse_quoted(const field *f, const char *value, void *member)
 {
     (void)f;
@@ -160,10 +160,10 @@ static void print_choice(const field *f, const void *member, text *out)
     if (length)
         text_append(out, word, (size_t)length);
     else
-        text_printf(out, "%d", value); // of a desc made in C
+        text_printf(out, "%d", value); // not one of the names: a desc made in C
 }
 
-/* A text, or the default where a desc made in C has NULL. */
+/* The text; the default if NULL, as in a desc made in C. */
 static const char *quoted_of(const field *f, const void *member)
 {
     const char *value;
@@ -202,7 +202,7 @@ void fields_default(field_table table, void *object)
     for (int i = 0; i < table.count; i++) {
         const field *f = &table.rows[i];
         void *member = (char *)object + f->offset;
-        if (strcmp(f->value, "0") == 0) // most are, and every implementation that is asked has some thirty
+        if (strcmp(f->value, "0") == 0) // a short cut: most are, of some thirty in every config
             memset(member, 0, field_bytes(f));
         else
             kinds[f->kind].parse(f, f->value, member);
@@ -240,7 +240,7 @@ void field_choices(const field *f, text *out)
         text_printf(out, i > 1 ? " %s" : "%s", ckl_dtype_name((ckl_dtype)i));
 }
 
-/* The word nearest to a mistyped one among a field's choices, in memory. */
+/* The choice of a field nearest to a mistyped word, copied to `memory`. */
 static const char *nearest_choice(const char *value, const char *choices, char memory[WORD_MAX])
 {
     const char *names[WORD_MAX];
@@ -254,7 +254,7 @@ static const char *nearest_choice(const char *value, const char *choices, char m
     return near ? memcpy(memory, near, WORD_MAX) : NULL;
 }
 
-/* Fails with what the field takes instead of a value. */
+/* Fails with a sentence on what the field takes. */
 static ckl_status refuse(const field *f, const char *what, const char *value)
 {
     bool named = f->kind == FIELD_choice || f->kind == FIELD_ckl_dtype;
@@ -307,7 +307,7 @@ void fields_print(field_table table, const void *object, bool only_changed, text
     print_but(table, object, only_changed, false, out);
 }
 
-void fields_print_set(field_table table, const void *object, text *out)
+void fields_print_brief(field_table table, const void *object, text *out)
 {
     print_but(table, object, false, true, out);
 }

@@ -26,7 +26,7 @@ typedef enum field_kind {
 /* A field whose values have names; stored as an int (or an enum of that size). */
 typedef int choice;
 
-/* Characters as they were given: the pointer is stored, not a copy. */
+/* Text as given: the pointer is stored, not a copy. */
 typedef const char *quoted;
 
 typedef struct field {
@@ -34,8 +34,7 @@ typedef struct field {
     field_kind kind;
     size_t offset;
     const char *value; // default, as text
-    const char
-        *range; // of a config the values worth searching, of a desc the limits, of a choice its names; "" if open
+    const char *range; // config: values worth searching; desc: limits; choice: its names; "": any
     const char *help;
 } field;
 
@@ -64,10 +63,10 @@ void fields_default(field_table table, void *object);
 
 /*
  * Is every value one that its field may hold? The limits of a desc's field are its range:
- *     ""         numbers: not negative, or of floats all that are finite; types: any that has elements
+ *     ""         numbers: not negative, or finite floats; types: any of elements
  *     "1..2^16"  from 1 to 65536; a bound may be left out
  *     "f32 f16"  one of these types or, of an int, numbers
- * After a ? a field may be left at 0, and then gets its default. CKL_INVALID: "rope: theta=0.5 is not in 1..2^60".
+ * After a ? the field may be 0, and then gets its default. CKL_INVALID: "rope: theta=0.5 is not in 1..2^60".
  */
 ckl_status fields_check(field_table table, const char *what, void *object);
 
@@ -77,13 +76,13 @@ ckl_status fields_check(field_table table, const char *what, void *object);
  */
 ckl_status fields_set(field_table table, const char *what, const char *name, const char *value, void *object);
 
-/* Appends the names or numbers that a field takes, separated by spaces: nothing if it is open. */
+/* Appends the names or numbers that a field takes, separated by spaces; nothing if it takes any. */
 void field_choices(const field *f, text *out);
 
-/* The limits or names without the mark of what may be left out. */
+/* The range without its ?. */
 const char *field_range(const field *f);
 
-/* Bytes of its member. */
+/* sizeof its member. */
 size_t field_bytes(const field *f);
 
 /* Appends the value of a field. */
@@ -101,7 +100,7 @@ ckl_status fields_unknown(const char *what, const char *name, const field_table 
 void fields_print(field_table table, const void *object, bool only_changed, text *out);
 
 /* The same for people: without fields that are off, that is 0 or the first of their names, and are so by default. */
-void fields_print_set(field_table table, const void *object, text *out);
+void fields_print_brief(field_table table, const void *object, text *out);
 
 /* Word number index of a list separated by spaces; its length, 0 past the end. */
 int field_word(const char *list, int index, const char **word);

@@ -13,10 +13,10 @@
 enum {
     OTHERS_WRITE = S_IWGRP | S_IWOTH,
     PLACE = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
-    FOLDERS_MADE_MAX = 2 // .cache/cutekernellib, but no home
+    FOLDERS_MADE_MAX = 2 // ~/.cache and cutekernellib in it, but not ~
 };
 
-/* A path, and how much of it has been walked. */
+/* How far a path has been walked. */
 typedef struct walk {
     const char *path;
     int walked; // characters
@@ -44,7 +44,7 @@ static const char *next_name(const walk *w, size_t *length)
     return name;
 }
 
-/* Folders of a path behind those that have been walked. */
+/* Folders not yet walked. */
 static int folders_left(const walk *w)
 {
     int count = 0;

@@ -1,4 +1,4 @@
-/* folder.h - folders of the user's that others cannot change. */
+/* folder.h - folders of this user that nobody else can change. */
 #ifndef CKL_BASE_FOLDER_H
 #define CKL_BASE_FOLDER_H
 

@@ -7,7 +7,7 @@
 
 static const uint64_t HASH_START = 0xcbf29ce484222325;
 
-/* Goes on from the hash of what stands before. */
+/* The hash of bytes that follow those already hashed. */
 static inline uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t count)
 {
     for (size_t i = 0; i < count; i++)

@@ -18,7 +18,7 @@ typedef struct heap_pool {
 struct heap_block {
     heap_block *before, *after; // in the pool
     heap_pool *pool;            // NULL: its guard has ended
-    void *start;                // what calloc() gave: its large blocks are zero without being touched
+    void *start;                // from calloc(), whose large blocks are zero untouched
     size_t bytes;
     _Alignas(ALIGNMENT) unsigned char memory[];
 };

@@ -1,4 +1,4 @@
-/* log.c - the list of topics in CKL_LOG, and lines that are written whole. */
+/* log.c - the list of topics in CKL_LOG, and lines written by one call each. */
 #include "base/log.h"
 
 #include <stdio.h>

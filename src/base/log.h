@@ -1,4 +1,4 @@
-/* log.h - what the library says on stderr where the user asks: CKL_LOG=plan,tuned or CKL_LOG=all. Else it never prints. */
+/* log.h - what the library prints on stderr if asked: CKL_LOG=plan,tuned or CKL_LOG=all. */
 #ifndef CKL_BASE_LOG_H
 #define CKL_BASE_LOG_H
 
@@ -9,7 +9,7 @@
 /* Is the topic in the list of CKL_LOG? */
 bool log_wants(const char *topic);
 
-/* One line "ckl: TOPIC: ...", where the topic is wanted. Any thread; lines are never mixed. */
+/* Prints "ckl: TOPIC: ..." if the topic is wanted. From any thread; lines never mix. */
 void log_say(const char *topic, const char *format, ...) CKL_PRINTF(2, 3);
 
 #endif

@@ -17,7 +17,7 @@ static inline int64_t max_i64(int64_t x, int64_t y)
     return x > y ? x : y;
 }
 
-/* Of numbers that are not negative; INT64_MAX where that is too much. */
+/* x, y >= 0; INT64_MAX on overflow. */
 static inline int64_t product_i64(int64_t x, int64_t y)
 {
     int64_t product;
@@ -36,7 +36,7 @@ static inline int64_t ceil_div(int64_t x, int64_t y)
     return x / y + (x % y != 0);
 }
 
-/* The fewest workers that need no more rounds than `most` workers do: so the last round is nearly full. most > 0 */
+/* The fewest workers that need no more rounds than `most` workers: the last round is then nearly full. most > 0 */
 static inline int64_t even_workers(int64_t items, int64_t most)
 {
     return items ? ceil_div(items, ceil_div(items, most)) : 0;

@@ -15,7 +15,7 @@ static bool integer_power(int64_t base, int64_t exponent, int64_t *power)
     return exponent >= 0 && exponent <= 62;
 }
 
-/* "12" or "2^20"; strtoll takes the sign with it. */
+/* "12", "-12" or "2^20". */
 static bool parse_term(const char **at, int64_t *value)
 {
     char *end;

@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Reads a sum of powers at *at, which moves past it. False, and *at as it was, where there is none or it leaves 64 bits. */
+/* Reads a sum of powers and moves *at past it. False, *at unchanged: there is none, or it needs more than 64 bits. */
 bool number_integer(const char **at, int64_t *value);
 
-/* The same of a float, or a power of one; "inf" and "nan" are numbers, 1e400 is none. */
+/* The same for a float or a power; "inf" and "nan" are numbers, 1e400 is not. */
 bool number_float(const char **at, float *value);
 
 #endif

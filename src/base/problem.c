@@ -35,7 +35,7 @@ bool problem_is_word(const char *value)
     return end && *end == '\0' && !strchr(value, '#');
 }
 
-/* A copy of [begin, end) without the quotes around all of it. */
+/* A copy of [begin, end) without enclosing quotes. */
 static char *copy_value(arena *memory, const char *begin, const char *end)
 {
     if (end - begin >= 2 && (*begin == '\'' || *begin == '"') && end[-1] == *begin) {

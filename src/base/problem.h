@@ -15,7 +15,7 @@ typedef struct problem_line {
     int count;
 } problem_line;
 
-/* Does a value need no quotes? */
+/* Can a value be written without quotes? */
 bool problem_is_word(const char *value);
 
 /* Splits a line; strings live in the arena. A value may be quoted in '' or "" to hold spaces, or hold balanced (). */

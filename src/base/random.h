@@ -1,4 +1,4 @@
-/* random.h - random numbers that are a function of a seed and a counter, so that they can be drawn in any order. */
+/* random.h - random numbers as functions of a seed and a counter: they can be drawn in any order. */
 #ifndef CKL_BASE_RANDOM_H
 #define CKL_BASE_RANDOM_H
 
@@ -13,7 +13,7 @@ static inline uint64_t random_next(uint64_t *state)
     return x ^ x >> 31;
 }
 
-/* What the call number `counter` gives, from 0, if the state was `stream` at first. */
+/* What call number `counter` of random_next() gives, from 0, with `stream` as first state. */
 static inline uint64_t random_at(uint64_t stream, uint64_t counter)
 {
     uint64_t state = stream + counter * 0x9e3779b97f4a7c15;

@@ -1,4 +1,4 @@
-/* sha256.h - SHA-256 (FIPS 180-4): names of what is kept, and whether it is still what was written. */
+/* sha256.h - SHA-256 (FIPS 180-4): names and checksums of files in the cache. */
 #ifndef CKL_BASE_SHA256_H
 #define CKL_BASE_SHA256_H
 

@@ -35,7 +35,7 @@ const char *ckl_version(void)
 
 ckl_status status_fail(ckl_status status, const char *format, ...)
 {
-    char written[SENTENCE_BYTES]; // the arguments may point into the old sentence
+    char written[SENTENCE_BYTES]; // apart: the arguments may point into the old sentence
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(written, sizeof written, format, arguments);

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-/* {0} is an empty text. data is NULL until something was written, then always terminated. */
+/* {0} is an empty text. data is NULL until something is written, then always terminated. */
 typedef struct text {
     char *data;
     size_t length, capacity;

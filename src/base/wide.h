@@ -1,10 +1,10 @@
-/* wide.h - functions compiled for several instruction sets, of which the widest one present is taken at load time. */
+/* wide.h - functions compiled for several instruction sets; the widest that the CPU has is taken at load time. */
 #ifndef CKL_BASE_WIDE_H
 #define CKL_BASE_WIDE_H
 
 /*
- * Not with the sanitizers: they instrument the code that chooses, which runs before they are ready. Not with clang: its choosing
- * function has another name than the one that other files call (clang 14).
+ * Not with the sanitizers: they instrument the resolver, which runs before they are ready. Not with clang: its
+ * resolver's name is not the one that other files call (clang 14).
  */
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))

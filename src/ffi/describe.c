@@ -218,7 +218,7 @@ static void print_choice(question *q, const char *force, arena *memory)
         return;
     }
     text_printf(&q->answer, "%s%s ", force ? "" : "taken: ", impl->name);
-    fields_print_set(impl->config, config, &q->answer);
+    fields_print_brief(impl->config, config, &q->answer);
     text_append(&q->answer, "\n", 1);
 }
 

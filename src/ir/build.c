@@ -8,7 +8,7 @@
 #include "base/heap.h"
 #include "ir/fold.h"
 
-/* Ten times the longest kernel: what is longer takes minutes to verify, and to assemble. */
+/* Ten times the longest kernel: more would take minutes to verify and assemble. */
 enum { INSTRUCTIONS_MAX = 1 << 16 };
 
 _Thread_local build_state build;
@@ -47,7 +47,7 @@ ckl_status ir_describe_end(ir_kernel **kernel)
     build_state done = build;
     build = (build_state){ 0 };
     ckl_status status = CKL_OK;
-    if (done.sentence) // a kernel is our own work, a calculation is the user's
+    if (done.sentence) // a kernel's fault is ours, a calculation's the user's
         status = status_fail(done.static_only ? CKL_INVALID : CKL_INTERNAL, "%s", done.sentence);
     if (kernel && status == CKL_OK)
         *kernel = done.kernel;

@@ -1,8 +1,8 @@
 /*
  * build.h - describing a kernel: functions that append instructions to this thread's current kernel.
  *
- * Constants are folded where all operands are constant; a constant operand takes the type of the register beside it. The
- * first error sticks and later calls do nothing useful but never crash; ir_describe_end() returns it.
+ * Constants are folded where all operands are constant; a constant operand takes the type of the register beside it.
+ * The first error sticks and later calls are harmless; ir_describe_end() returns it.
  */
 #ifndef CKL_IR_BUILD_H
 #define CKL_IR_BUILD_H
@@ -15,15 +15,15 @@ void ir_describe_begin(const char *name, ir_target target);
 /* Ends the description. *kernel is the finished kernel, not yet verified; the caller frees it. NULL drops it. */
 ckl_status ir_describe_end(ir_kernel **kernel);
 
-/* Ends a description whose memory is already gone (heap_guard()); without one it does nothing. */
+/* Ends a description whose memory heap_guard() has freed; does nothing if there is none. */
 void ir_describe_forget(void);
 
 /* The kernel being described; NULL between kernels. For launch attributes (threads, cluster, note, ...). */
 ir_kernel *ir_current(void);
 
 /*
- * Records the first error: "file:line: sentence". In a kernel it is our own (CKL_INTERNAL), in a calculation the user's
- * (CKL_INVALID).
+ * Records the first error: "file:line: sentence". CKL_INTERNAL in a kernel, CKL_INVALID in a calculation, which the
+ * user wrote.
  */
 void ir_fail(const char *format, ...) CKL_PRINTF(1, 2);
 bool ir_failed(void);
@@ -34,7 +34,7 @@ void *ir_alloc(size_t count, size_t size);
 /* The C source line of the instructions that follow. */
 void ir_at(const char *file, int line);
 
-/* How far this thread has come with a description, for a report of a crash; false between kernels. Takes no lock. */
+/* For crash reports: where this thread's description is; false between kernels. Takes no lock. */
 bool ir_describing(const char **kernel, const char **file, int *line);
 
 /* Values */
@@ -67,8 +67,8 @@ val ir_sreg(ir_sreg_kind which);
 void ir_assign(val reg, val x); // reg = x
 
 /*
- * Between these two, arithmetic on registers that do not change is written once for each block: for functions of others that are
- * called for many elements, and compute again what these have in common.
+ * Between these two, equal arithmetic on registers that never change is emitted once per block: for others' functions,
+ * which are called for each element and recompute what elements have in common.
  */
 void ir_share_begin(void);
 void ir_share_end(void);
@@ -77,7 +77,7 @@ void ir_share_end(void);
 val ir_scalar_param(ir_type type, const char *name);
 val ir_tensor_map_param(const char *name);
 
-/* States the box that a tensor map parameter moves. Only the same box may be stated again. */
+/* Sets the box that a tensor map parameter moves; again only to the same box. */
 void ir_tensor_map_set(val map, ir_tensor_map wanted);
 
 /* Shared memory: returns the byte offset of a new allocation; ir_smem_address() is base + offset. align is a power of two. */
@@ -85,7 +85,7 @@ int64_t ir_smem_alloc(const char *name, int64_t bytes, int64_t align);
 int64_t ir_smem_alias(const char *name, const char *of, int64_t bytes);
 val ir_smem_address(int64_t offset);
 
-/* Says that mbarriers in shared memory are those of a ring of stages. */
+/* Names the mbarriers of a ring of stages. */
 void ir_add_ring(const char *name, int64_t full, int64_t empty, int stages);
 
 /* Memory */
@@ -96,7 +96,7 @@ val ir_atomic(ir_space space, ir_scope scope, ir_reduction op, val address, int6
               val y); // y: CAS only
 void ir_reduce(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x);
 
-/* Strong accesses to global memory, of one element; an acquire or a release orders other accesses too. */
+/* Strong accesses to one element of global memory; acquire and release order other accesses too. */
 val ir_load_strong(ir_order order, ir_scope scope, ir_type type, val address, int64_t offset);
 void ir_store_strong(ir_order order, ir_scope scope, ir_type type, val address, int64_t offset, val x);
 val ir_atomic_ordered(ir_order order, ir_scope scope, ir_reduction op, val address, int64_t offset, val x, val y);

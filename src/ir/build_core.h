@@ -32,8 +32,8 @@ val build_value(ir_inst inst, ir_type type, int in_count, const val *in);
 void build_effect(ir_inst inst, int in_count, const val *in);
 
 /*
- * Where equal computations are shared (share.c): has the current block computed this already? Else *slot, if it is not NULL, is to
- * get the number of instructions after this one. Control flow forgets what was computed.
+ * Where equal computations are shared (share.c): has the current block computed this already? If not, and *slot is not
+ * NULL, the caller sets *slot to the number of instructions after this one. Control flow clears all.
  */
 bool build_share_find(const ir_inst *inst, int in_count, const val *in, int **slot, val *out);
 void build_share_forget(void);

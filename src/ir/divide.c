@@ -1,8 +1,8 @@
 /*
  * divide.c - integer division as cheaper instructions.
  *
- * ptxas turns a 64-bit division into a call of some 70 instructions, even where the divisor is a constant (nvcc replaces
- * those before). Here powers of two become shifts, and numbers that fit 32 bits are divided as such.
+ * ptxas turns a 64-bit division into a call of some 70 instructions, even where the divisor is a constant (nvcc
+ * replaces those itself). Here powers of two become shifts, and operands that fit 32 bits are divided in 32 bits.
  */
 #include "base/math.h"
 #include "ir/build_core.h"
@@ -31,7 +31,7 @@ static val by_power_of_two(ir_op op, val x, int64_t power)
     return ir_binary(IR_SUB, x, ir_binary(IR_AND, from_zero, ir_int(x.type, -power)));
 }
 
-/* 32 bits where both operands fit, which addresses and counts nearly always do. */
+/* In 32 bits if both operands fit, as addresses and counts nearly always do. */
 static val by_narrow(ir_op op, val x, val y)
 {
     val high = ir_binary(IR_SHR, ir_bitcast(IR_U64, ir_binary(IR_OR, x, y)), ir_int(IR_U32, 32));

@@ -247,7 +247,7 @@ void ir_stmatrix(int n, bool transpose, val address, int64_t offset, const val *
                  in);
 }
 
-/* What products of a type are summed in. */
+/* The accumulator type for products of a type. */
 static ir_type sum_of(ir_type from)
 {
     return ir_type_is_float(from) ? CKL_F32 : CKL_I32;

@@ -29,8 +29,8 @@ typedef ckl_dtype ir_type;
 #define IR_TYPE_COUNT (CKL_DTYPE_COUNT + 6)
 
 /*
- * A value: a register of the current kernel, or a constant (reg == IR_CONSTANT). {0} is no value. Of constants `i` is that of
- * integers and predicates, of pairs as 32 bits, and `f` that of floats.
+ * A value: a register of the current kernel, or a constant (reg == IR_CONSTANT). {0} is no value. A constant is in `i`
+ * if an integer, predicate or pair (as 32 bits), in `f` if a float.
  */
 typedef ckl_val val;
 
@@ -324,14 +324,14 @@ typedef struct ir_inst {
 
 enum { IR_TENSOR_MAP_RANK_MAX = 5, IR_TENSOR_MAP_BYTES = 128, IR_PARAMS_MAX = 96 };
 
-/* What the kernel wants of a tensor map: the launch gives pointer, sizes and strides alone. Modes innermost first. */
+/* The kernel's side of a tensor map; the launch gives pointer, sizes and strides. Modes innermost first. */
 typedef struct ir_tensor_map {
     ckl_dtype dtype;
     int rank; // 0: the kernel has not said
     int box[IR_TENSOR_MAP_RANK_MAX];
     int swizzle_bytes;
     int step[IR_TENSOR_MAP_RANK_MAX]; // elements of the tensor from one of the box to the next; 0 means 1
-    bool im2col;                      // box: channels, pixels, which follow each other over the ends of rows and images
+    bool im2col;                      // box: channels x pixels; pixels run on across rows and images
 } ir_tensor_map;
 
 /* A parameter of the kernel: a scalar, or a tensor map (128 bytes, aligned to 64). */
@@ -342,7 +342,7 @@ typedef struct ir_param {
     ir_tensor_map map;
 } ir_param;
 
-/* A named allocation in the kernel's shared memory. Allocations that overlap on purpose are made by ir_smem_alias(). */
+/* A named allocation in the kernel's shared memory. ir_smem_alias() makes those that overlap on purpose. */
 typedef struct ir_smem {
     const char *name;
     int64_t offset, bytes, align;
@@ -350,8 +350,8 @@ typedef struct ir_smem {
 } ir_smem;
 
 /*
- * The barriers of a ring of stages: full[s] and empty[s] are 8 bytes each from these offsets on. For checks and reports: they
- * have names, and a stage is not released more often than it was filled.
+ * The barriers of a ring of stages: full[s] and empty[s] are 8 bytes each from these offsets on. For reports, which
+ * name them, and for a check: a stage is not released more often than it was filled.
  */
 typedef struct ir_ring {
     const char *name;
@@ -360,8 +360,8 @@ typedef struct ir_ring {
 } ir_ring;
 
 /*
- * What a kernel is printed for. Later GPUs take it too, but for sm_90a, which is Hopper's alone: wgmma and setmaxnreg; sm_90 has
- * TMA, clusters and all else.
+ * What a kernel is printed for. Later GPUs run it too, except sm_90a, which is Hopper's alone (wgmma, setmaxnreg);
+ * sm_90 has all else, such as TMA and clusters.
  */
 typedef enum ir_target { IR_SM80, IR_SM90, IR_SM90A } ir_target;
 
@@ -373,7 +373,7 @@ typedef struct ir_kernel {
     ir_target target;
     int threads;        // per CTA, a multiple of 32
     int cluster;        // CTAs of a cluster along x; 1: none
-    int ctas_per_sm;    // at least so many shall fit: limits registers; 0: no promise
+    int ctas_per_sm;    // at least: limits registers (.minnctapersm); 0: any
     int64_t smem_bytes; // dynamic shared memory
     ir_inst *insts;
     int inst_count, inst_capacity;

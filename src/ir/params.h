@@ -1,12 +1,12 @@
 /*
- * params.h - the parameters of a kernel as one list, from which follow the kernel's values, the host's struct, and a table
- * by which the plan checks that both sides mean the same.
+ * params.h - the parameters of a kernel as one list, which defines the kernel's values, the host's struct, and a table
+ * by which the plan checks that both agree.
  *
  *     #define SCALE_PARAMS(X, owner) X(owner, pointer, x) X(owner, pointer, y) X(owner, i64, n) X(owner, f32, alpha)
  *     KERNEL_PARAMS(scale, SCALE_PARAMS)
  *
- * defines scale_params, which a launch fills (const void *x, int64_t n ...), scale_values, the same names as values of the
- * kernel, and scale_param_list. A kernel begins with
+ * defines scale_params, which a launch fills (const void *x, int64_t n ...), scale_values, the same names as values of
+ * the kernel, and scale_param_list. A kernel begins with
  *
  *     scale_values p = params_of(scale);       // cute/kernel.h
  *
@@ -14,7 +14,7 @@
  *
  *     plan_launch(plan, 0, (plan_grid){ .x = ctas }, &(scale_params){ .x = args->x, ... }, stream);
  *
- * What a kernel does not use is dropped from it. X(owner, i64, stride, [4]) makes an array.
+ * Unused parameters are dropped. X(owner, i64, stride, [4]) makes an array.
  */
 #ifndef CKL_IR_PARAMS_H
 #define CKL_IR_PARAMS_H
@@ -27,8 +27,8 @@ typedef struct param_tensor {
     int64_t size[IR_TENSOR_MAP_RANK_MAX];      // elements
     int64_t stride[IR_TENSOR_MAP_RANK_MAX];    // elements
     int l2_promotion;                          // bytes that L2 fetches at a time, 128 or 256; 0: 256
-    int16_t lower[IR_TENSOR_MAP_RANK_MAX - 2]; // im2col: where places begin along each mode of pixels,
-    int16_t upper[IR_TENSOR_MAP_RANK_MAX - 2]; // and how far behind the last pixel they end
+    int16_t lower[IR_TENSOR_MAP_RANK_MAX - 2]; // im2col: first position along each mode of pixels,
+    int16_t upper[IR_TENSOR_MAP_RANK_MAX - 2]; // and the last one, from the last pixel
 } param_tensor;
 
 /* The kinds of parameters: their types on the host and in the kernel. */

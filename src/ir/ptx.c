@@ -86,7 +86,7 @@ static bool writes(const ir_inst *inst, int reg)
     return false;
 }
 
-/* Can each of its statements take a predicate? Not where its template branches. */
+/* Can each of its statements take a predicate? Not if its template branches. */
 static bool takes_guard(const ir_kernel *kernel, const ir_inst *inst)
 {
     const ptx_row *row = ptx_find_row(kernel, inst);
@@ -246,8 +246,8 @@ static void print_params(printer *p)
 }
 
 /*
- * .minnctapersm 1 promises nothing that .maxntid does not, but ptxas accepts setmaxnreg only beside it.
- * The warp's number is made uniform by a shuffle: ptxas then knows that branches on it do not diverge.
+ * .minnctapersm 1 promises nothing that .maxntid does not, but ptxas accepts setmaxnreg only beside it. A shuffle makes
+ * the warp's number uniform: so ptxas knows that branches on it do not diverge.
  */
 static void print_entry(printer *p)
 {

@@ -39,8 +39,8 @@ enum {
 #define F16_FROM_F8 "cvt.rn.f16x2.$fx2 %tr0, $X; mov.b32 {%th0, %th1}, %tr0"
 
 /*
- * An 8-bit float has one byte of its register. Saying so keeps ptxas 13.0 from rounding into a pair whose other half is a
- * 16-bit value, which it then takes from the wrong half.
+ * An 8-bit float is the low byte of its register. Masking it keeps ptxas 13.0 from rounding into a pair with another
+ * 16-bit value, which it would then take from the wrong half.
  */
 #define LOW_BYTE "; and.b16 $d, $d, 255"
 
@@ -233,7 +233,7 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
     [IR_SETMAXNREG] = ROWS({ 0, 0, PTX_MODE, "setmaxnreg.inc.sync.aligned.u32 $n" },
                            { 0, 0, 0, "setmaxnreg.dec.sync.aligned.u32 $n" }),
 
-    /* On sm_80 kernels are never launched early, so there is nothing to wait for or to announce. */
+    /* Nothing on sm_80, where kernels are never launched early. */
     [IR_EXIT] = PLAIN("exit"),
     [IR_TRAP] = PLAIN("trap"),
     [IR_GRID_WAIT] = ROWS({ 0, 0, PTX_SM80, "" }, { 0, 0, 0, "griddepcontrol.wait" }),

@@ -4,7 +4,7 @@
 
 #include "ir/ir.h"
 
-/* Threads that must execute an instruction together; the wider, the larger. */
+/* Threads that must execute an instruction together, in rising width. */
 typedef enum ir_group { GROUP_THREAD, GROUP_WARP, GROUP_WARPGROUP } ir_group;
 
 /* A set of types, 1 << type each. */

@@ -1,4 +1,4 @@
-/* share.c - computations that a description asks for several times and the kernel does once. */
+/* share.c - common subexpressions, emitted once. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -6,7 +6,7 @@
 
 enum { SLOTS = 1 << 12 };
 
-/* Instructions by what they compute: the last of those that share a slot. 0: none. */
+/* A hash table of instructions by what they compute; a slot keeps the last. */
 struct build_share {
     int known[SLOTS]; // number + 1
 };
@@ -27,7 +27,7 @@ void build_share_forget(void)
         memset(build.share, 0, sizeof *build.share);
 }
 
-/* Registers that never change make the same result wherever they are asked. */
+/* From registers that never change, the result is the same anywhere. */
 static bool is_pure(const ir_inst *inst, int in_count, const val *in)
 {
     const ir_class class = ir_op_class(inst->op);

@@ -15,7 +15,7 @@ ckl_status verify_inst(const ir_kernel *kernel, const ir_inst *inst);
 /* Registers along the control flow: read before written, touched while a WGMMA uses them. The nesting must be right. */
 ckl_status verify_registers(const ir_kernel *kernel);
 
-/* Converged instructions under predicates that part the threads concerned. The nesting must be right. */
+/* Converged instructions under predicates at which their threads diverge. The nesting must be right. */
 ckl_status verify_convergence(const ir_kernel *kernel);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * verify_convergence.c - do the threads that an instruction wants together diverge at a predicate?
+ * verify_convergence.c - do the threads that must execute an instruction together diverge at a predicate?
  *
  * For every register the analysis tells whether its value is the same in all lanes of a warp, and in all threads of a
  * warpgroup:
@@ -11,7 +11,8 @@
  *   UNSURE      everything else that depends on those, also loads from such addresses: the emulator sees what happens.
  *               So is a register that several instructions write, one of them under a predicate that is not UNIFORM
  *
- * The fault: a converged instruction under an IF, or in a LOOP after a BREAK, whose predicate is DIVERGENT for its group.
+ * The fault: a converged instruction under an IF, or in a LOOP after a BREAK, whose predicate is DIVERGENT for its
+ * group.
  */
 #include "ir/build.h"
 #include "ir/rules.h"
@@ -269,7 +270,7 @@ static agreement agreement_of(spread x, ir_group group)
     return group == GROUP_WARP ? x.warp : group == GROUP_WARPGROUP ? x.group : UNIFORM;
 }
 
-/* The instruction stands where its group is parted: says by what. */
+/* Names the predicate at which the instruction's group diverges. */
 static ckl_status fail_divergent(const analysis *a, const ir_inst *inst, ir_group group)
 {
     const ir_inst *branch = inst;

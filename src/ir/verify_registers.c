@@ -4,9 +4,9 @@
  * Assigned: a register may be read where it has been written on every path. A register that was written under IF p is
  * also known inside a later IF p, as long as p has not been written again; nothing more is tried.
  *
- * WGMMA: its accumulators, and the registers of A, belong to the tensor core from the instruction to the WGMMA_WAIT
- * that retires its group. Until then only another WGMMA may name them: as the same accumulators in the same order, or
- * as A again. Other instructions' accesses before a WGMMA must be ordered by a WGMMA_FENCE between them.
+ * WGMMA: its accumulators, and the registers of A, belong to the tensor core from it to the WGMMA_WAIT that retires its
+ * group. Until then only another WGMMA may name them: as the same accumulators in the same order, or as A again. Other
+ * instructions' accesses before a WGMMA must be ordered by a WGMMA_FENCE between them.
  *
  * The instructions are walked in order. A branch works on a copy of the state and END_IF merges what both sides know; a
  * loop is walked again with the state of its end merged into that of its start until this changes nothing.
@@ -185,7 +185,7 @@ static ckl_status fail_unwritten(const walk *w, const ir_inst *inst, int i)
           value ? "make it a variable() and assign() it there" : "it needs a value on every path");
 }
 
-/* Source i is a register. */
+/* Source i, a register, must be assigned and not in flight. */
 static ckl_status check_source(const walk *w, const ir_inst *inst, int i)
 {
     int reg = inst->in[i].reg;

@@ -270,8 +270,6 @@ typedef struct gemm_tma_mma_config {
     GEMM_TMA_MMA_CONFIG(FIELD_MEMBER, )
 } gemm_tma_mma_config;
 
-enum { GEMM_TMA_MMA_CONSUMERS = 4 }; // warps, 2 x 2
-
 void gemm_tma_mma(const void *config, int kernel);
 
 /* blocked, wgmma, tma: steps of the ladder without choices */

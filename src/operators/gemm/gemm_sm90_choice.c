@@ -50,6 +50,8 @@ static ring_limits limits_of(const gemm_sm90_config *c, int64_t k_steps)
         return (ring_limits){ 8, (int)max_i64(k_steps, STAGES_ENOUGH) };
     if (reads && c->epilogue.d == CKL_F32) // 6144x6080x640: 119.8 us, with 2 buffers 152.3
         return (ring_limits){ 4, STAGES_MAX };
+    if (k_steps <= STEPS_FEWEST && !c->batched && c->pingpong && c->tile_m == 128 && c->cluster_n == 2)
+        return (ring_limits){ 4, STAGES_ENOUGH }; // D is most of what moves
     return (ring_limits){ few && (c->batched == 1 || c->batched == GEMM_BY_POINTERS) ? 4 : 2, STAGES_MAX };
 }
 
@@ -155,6 +157,87 @@ static void share_A(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_devic
         c->cluster_m = SHARERS;
 }
 
+static int64_t steps_of(const ckl_gemm_desc *d)
+{
+    return ceil_div(d->k, gemm_tile_k(d->a));
+}
+
+/* One product of 16 bits, K-major, that TMA takes as it lies, D too: problems like these were timed with tiles of their own. */
+static bool is_plain(const ckl_gemm_desc *d)
+{
+    return ckl_dtype_bytes(d->a) == 2 && d->b == d->a && d->layout == CKL_GEMM_NT && d->k > 0 && d->batch == 1 &&
+           !d->groups && !d->gated && !d->preactivation && !gemm_is_backward((choice)d->activation) && !d->pointers &&
+           !d->gather && !d->scatter && gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) &&
+           gemm_rows_aligned(d, 'b', TMA_ALIGNMENT) && ragged_of(d) == 0;
+}
+
+/*
+ * Few rows: columns of tiles of 64 rows that go in one turn, or 0. 64x28672x8192 takes 113.9 us in 64x224, 124.8 in 64x128; 48x20480x8192 82.6 in
+ * 64x160, 87.6 as D^T. To the model all of them are bound by memory.
+ */
+static int columns_of_one_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
+{
+    enum { ROWS = 64, STEP = 32, LEAST = 160, MOST = 256 };
+    const int64_t columns = round_up(ceil_div(max_i64(d->n, 1), device->sm_count), STEP);
+    const bool few = d->m > ROWS / 2 && d->m <= ROWS && !d->c && ckl_dtype_bytes(d->d) == 2;
+    const bool deep = steps_of(d) >= 2 * STEPS_MANY;
+    const bool busy = 10 * ceil_div(d->n, columns) >= 9 * device->sm_count;
+    return is_plain(d) && few && deep && busy && columns >= LEAST && columns <= MOST ? (int)columns : 0;
+}
+
+/*
+ * Is D most of what moves, with few steps along K? Then the rows that TMA loads for each byte of D decide, at 4 to 8 cycles each where K ends inside
+ * a box; the model does not see them.
+ */
+static bool is_mostly_D(const ckl_gemm_desc *d, const ckl_device_info *device)
+{
+    enum { LEAST = 256, TURNS = 2 };
+    const bool wide = d->d == CKL_F32, half = ckl_dtype_bytes(d->d) == 2 && !d->c && d->k % gemm_tile_k(d->a);
+    const int64_t tiles = ceil_div(d->m, wide ? 64 : 128) * ceil_div(d->n, wide ? 128 : 256); // or pairs
+    return is_plain(d) && (wide || half) && d->m >= LEAST && d->n >= LEAST && steps_of(d) <= STEPS_FEWEST &&
+           tiles >= TURNS * device->sm_count;
+}
+
+/*
+ * Its tiles. In 32 bits: 872x30392x24 with C takes 73.4 us in 64x128, 87.1 in 64x64; 4096x5504x128 26.3, 31.0. In 16: 1024x58808x48 takes 59.7 us
+ * in pairs of 128x128 that share A, 68.2 in 64x128.
+ */
+static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
+{
+    if (d->d == CKL_F32)
+        return t->pingpong && t->tile_m == 64 && t->tile_n == 128;
+    const bool shares_B = t->tile_n == 192 && t->cluster_m == 2 && steps_of(d) > 1;
+    return t->pingpong && t->tile_m == 128 && (shares_B || t->cluster_n == 2);
+}
+
+/* Is a tile considered for a problem? */
+static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
+{
+    if (columns_of_one_turn(d, device))
+        return t->tile_m == 64 && t->tile_n == 192 && t->consumers == 1;
+    if (is_mostly_D(d, device))
+        return suits_D(d, t);
+    if (!t->swap && t->tile_n == ATOM_COLUMNS && d->n > ATOM_COLUMNS)
+        return false; // it is for so few columns
+    const bool shares_in_turn = t->pingpong && t->tile_m == 128 && t->cluster_n > 1;
+    return !shares_in_turn || d->batch > 1; // of other products it was not measured
+}
+
+static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
+{
+    const int one_turn = columns_of_one_turn(d, device);
+    if (!is_considered(d, t, device))
+        return 0; // which is refused
+    return one_turn ? one_turn : t->swap ? gemm_sm90_swapped_columns(rows_of_group(d), t->tile_m > 64) : t->tile_n;
+}
+
+/* Rows of tiles in a band of the raster: of a large D in 32 bits all of them, if they are few. 872x30392x24 takes 70.0 us, 73.4 in bands of 8. */
+static int band_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
+{
+    enum { BAND = 8, TALL = 16 };
+    return d->d == CKL_F32 && ceil_div(d->m, t->tile_m) <= TALL && is_mostly_D(d, device) ? TALL : BAND;
+}
+
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_gemm_desc *d = desc;
@@ -165,11 +248,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = d->pointers && !gemm_by_pointers(d, 'a') ? GEMM_ALL_RAGGED : ragged_of(d);
     c->tile_m = t->tile_m;
-    c->tile_n = t->swap ? gemm_sm90_swapped_columns(rows_of_group(d), t->tile_m > 64) : t->tile_n;
-    if (!t->swap && t->tile_n == ATOM_COLUMNS && d->n > ATOM_COLUMNS)
-        c->tile_n = 0; // refused: it is for so few columns
-    if (t->pingpong && t->tile_m == 128 && t->cluster_n > 1 && d->batch == 1)
-        c->tile_n = 0; // refused: large ping-pong tiles of one product share nothing, and were not measured
+    c->tile_n = columns_of(d, t, device);
     c->consumers = t->consumers;
     c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST && // one adds while the other's tensor cores work
                   !gemm_groups_of_k(d);                              // whose lengths differ
@@ -179,7 +258,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->swap = t->swap;
     c->batched = gemm_sm90_batched_of(d);
     c->groups = gemm_groups_of_m(d) ? gemm_sm90_groups_of(d->groups) : 0;
-    c->group = 8;
+    c->group = band_of(d, t, device);
     c->ctas = 1;
     c->persistent = true;
     share_SMs(d, c, device);

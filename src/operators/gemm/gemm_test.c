@@ -33,6 +33,9 @@ static const char *const cases[] = {
     "consumer",
     "m=2112 n=1024 k=72 impl=sm90 config='tile_m=64 tile_n=64 pingpong=1 stages=3 cluster_m=2 consumers=2 cluster_n=1 "
     "ctas=1'         # short K",
+    "m=384 n=6144 k=8 d=f32 beta=1                             # D is most of what moves",
+    "m=300 n=1032 k=24 bias=1 impl=sm90 config='tile_m=128 tile_n=128 pingpong=1 stages=4 buffers=4 cluster_m=1 "
+    "consumers=2 cluster_n=2 ctas=1'                           # pairs that share A, in turn",
     "m=64 n=33 k=64 ldd=40                                     # odd rows in 16-byte pitches",
     "m=64 n=35 k=70 lda=72 ldb=72 ldd=44 d=f32 bias=1",
     "m=64 n=40 k=1001 lda=1008 ldb=1008                        # vectors in the pitch, none in the length",

@@ -1,11 +1,12 @@
 /*
- * gemm_tma_mma.c - for GPUs with TMA but no wgmma: one thread of a fifth warp keeps a ring of (A,B) tiles full, and
- * four warps multiply them by mma.sync. A CTA has one tile; while it is stored, another CTA of the SM multiplies.
+ * gemm_tma_mma.c - for GPUs that have TMA and no wgmma: four warps multiply a ring of (A,B) tiles by mma.sync, and one of their threads keeps
+ * it full. A CTA has one tile; while it stores that, another one of the SM multiplies. NOTE: with a fifth warp that loads, a scheduler has
+ * three of two CTAs, each with 168 registers, too few for ptxas to load the operands of a product ahead.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { LANES = 32, CONSUMERS = GEMM_TMA_MMA_CONSUMERS, WARPS_M = 2, WARPS_N = 2 };
+enum { LANES = 32, WARPS_M = 2, WARPS_N = 2, WARPS = WARPS_M * WARPS_N };
 
 typedef struct tma_mma_kernel {
     const gemm_tma_mma_config *cfg;
@@ -47,23 +48,22 @@ static void describe_ring(tma_mma_kernel *k)
     k->tmaB = make_tma(k->p.B, c->epilogue.ab, rank, c->tile_n, k->depth, GEMM_TILE_BYTES);
     k->sA = smem_ring(k, "A", c->tile_m);
     k->sB = smem_ring(k, "B", c->tile_n);
-    k->ring = make_pipeline("ring", c->stages, 1, CONSUMERS);
+    k->ring = make_pipeline("ring", c->stages, 1, WARPS);
     k->k_tiles = convert(U32, div(add(k->p.k, imm(k->depth - 1)), imm(k->depth)));
 }
 
-/* For one thread. What lies past the ends of A and B arrives as zeros. */
-static void produce(const tma_mma_kernel *k)
+/* One thread: a K tile on its way to the next stage, if there is one. What lies past the ends of A and B arrives as zeros. */
+static void load_stage(const tma_mma_kernel *k, pipeline_state *at, val k_tile)
 {
     const int modes = k->cfg->batched; // beyond rows and columns
-    pipeline_state at = producer_state(&k->ring);
-    LOOP(kt, k->k_tiles) {
-        val full = pipeline_full_barrier(&k->ring, &at), first = mul(kt, imm(k->depth));
-        pipeline_wait_empty(&k->ring, &at);
-        pipeline_expect(&k->ring, &at, imm((int)(tma_bytes(&k->tmaA) + tma_bytes(&k->tmaB))));
-        tma_load_of(&k->tmaA, slice(k->sA, _, _, at.stage), k->row, first, modes, &k->product, full, imm(0));
-        tma_load_of(&k->tmaB, slice(k->sB, _, _, at.stage), k->col, first, modes, &k->product, full, imm(0));
-        pipeline_advance(&at);
+    IF(logical_and(eq(thread(), imm(0)), lt(k_tile, k->k_tiles))) {
+        val full = pipeline_full_barrier(&k->ring, at), first = mul(k_tile, imm(k->depth));
+        pipeline_wait_empty(&k->ring, at);
+        pipeline_expect(&k->ring, at, imm((int)(tma_bytes(&k->tmaA) + tma_bytes(&k->tmaB))));
+        tma_load_of(&k->tmaA, slice(k->sA, _, _, at->stage), k->row, first, modes, &k->product, full, imm(0));
+        tma_load_of(&k->tmaB, slice(k->sB, _, _, at->stage), k->col, first, modes, &k->product, full, imm(0));
     }
+    pipeline_advance(at);
 }
 
 /* acc += A * B of one stage. */
@@ -96,24 +96,23 @@ static void store_tile(const tma_mma_kernel *k, const tiled_mma *mma, tensor acc
     }
 }
 
-/* The four warps that multiply. */
-static void consume(const tma_mma_kernel *k)
+/* All K tiles; the stage of the last one is filled again while this one is multiplied. */
+static void multiply(const tma_mma_kernel *k, const tiled_mma *mma, tensor acc)
 {
-    const tiled_mma mma = make_tiled_mma(atom_of(k->cfg->epilogue.ab), WARPS_M, WARPS_N);
-    tensor acc = fragment_C(&mma, k->cfg->tile_m, k->cfg->tile_n); // (MMA,MMA_M,MMA_N)
-    pipeline_state at = consumer_state(&k->ring);
-    fill(acc, convert(acc.dtype, imm(0)));
+    const int ahead = k->cfg->stages - 1;
+    pipeline_state at = consumer_state(&k->ring), next = producer_state(&k->ring);
+    for (int s = 0; s < ahead; s++)
+        load_stage(k, &next, imm(s));
     LOOP(kt, k->k_tiles) {
-        (void)kt;
+        load_stage(k, &next, add(kt, imm(ahead)));
         pipeline_wait_full(&k->ring, &at);
-        multiply_stage(k, &mma, at.stage, acc);
+        multiply_stage(k, mma, at.stage, acc);
         fence_proxy_async(); // the stage was read, and TMA overwrites it,
         warp_sync();         // once one lane releases it for all
         IF(eq(lane(), imm(0)))
             pipeline_release(&k->ring, at.stage);
         pipeline_advance(&at);
     }
-    store_tile(k, &mma, acc);
 }
 
 static void find_tile(tma_mma_kernel *k)
@@ -132,7 +131,7 @@ void gemm_tma_mma(const void *config, int kernel)
 {
     const gemm_tma_mma_config *cfg = config;
     (void)kernel;
-    launch_bounds(LANES * (CONSUMERS + 1), cfg->ctas);
+    launch_bounds(LANES * WARPS, cfg->ctas);
     tma_mma_kernel k = { .cfg = cfg, .p = params_of(gemm) };
     k.depth = gemm_tile_k(cfg->epilogue.ab);
     k.step = 32 / (int)ckl_dtype_bytes(cfg->epilogue.ab); // of mma.sync
@@ -145,12 +144,9 @@ void gemm_tma_mma(const void *config, int kernel)
     cta_sync();
     grid_wait();
     launch_dependents();
-    IF(eq(warp(), imm(CONSUMERS))) {
-        IF(elect())
-            produce(&k);
-    }
-    ELSE
-    {
-        consume(&k);
-    }
+    const tiled_mma mma = make_tiled_mma(atom_of(cfg->epilogue.ab), WARPS_M, WARPS_N);
+    tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
+    fill(acc, convert(acc.dtype, imm(0)));
+    multiply(&k, &mma, acc);
+    store_tile(&k, &mma, acc);
 }

@@ -1,11 +1,8 @@
-/* groupnorm.c - group norm of images and its gradients: validation, choice of slices and of threads that hold them, launch. */
-#include <math.h>
-
+/* groupnorm.c - group norm of images and its gradients: validation, launch. */
 #include "base/math.h"
 #include "operators/groupnorm/groupnorm_config.h"
 #include "operators/norm_lab.h"
 #include "operators/operators.h"
-#include "skeletons/residency.h"
 #include "skeletons/two_pass.h"
 
 /* Validation */
@@ -80,449 +77,6 @@ static int tensors(const void *desc, plan_tensor *t)
     return 10;
 }
 
-/* Slices */
-
-enum {
-    VECTOR_BYTES = 16,
-    PIXEL_BYTES = 128,         // of nhwc that a bundle reads side by side: a line
-    PIXEL_BYTES_BACKWARD = 64, // x and dy
-    PIXEL_BYTES_MIN = 32,      // a sector
-    BUNDLE_MAX = 64,           // of groups that stay in shared memory
-    BUNDLE_MAX_SPLIT = 8,      // each CTA reads the entries of all groups
-    BUNDLE_MAX_FOLDED = 64,    // and be it split: the other way is to read whole sectors for each group
-    PLANES_BYTES = 12 << 10,   // of nchw that are worth a CTA
-    CLUSTER_MAX = 8,
-    SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
-    SPREAD_BYTES = 32 << 10, // smaller slices are not shared out further, even if SMs are idle
-    THREADS_MIN = 64,
-    THREADS_MAX = 512,
-    SPLIT_THREADS_MAX = 512,
-    SPLIT_THREADS = 1024, // of an SM, backward: 64 registers each; of 16 bits 80
-    SPLIT_THREADS_HALF = 768,
-    VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
-    VECTORS_OF_FEW = 4,     // where CTAs leave SMs idle, a thread is what takes long
-    VECTORS_STREAMED = 6,
-    COLUMN_BYTES = 64, // of nchw that neighbouring threads read side by side
-    SLICES_MAX = 1 << 20
-};
-
-static int64_t element_bytes(const ckl_groupnorm_desc *d)
-{
-    return (int64_t)ckl_dtype_bytes(d->dtype);
-}
-
-static int64_t units_of(const ckl_groupnorm_desc *d, const groupnorm_config *c)
-{
-    return d->layout == CKL_IMAGE_NCHW ? d->h * d->w * c->fold / c->vec : d->h * d->w / c->fold;
-}
-
-static int64_t slices_of(const ckl_groupnorm_desc *d, const groupnorm_config *c, bool split)
-{
-    return split ? max_i64(1, ceil_div(units_of(d, c), groupnorm_slice_units(c))) : c->cluster;
-}
-
-static int64_t bundles_of(const ckl_groupnorm_desc *d, const groupnorm_config *c)
-{
-    return d->n * ceil_div(d->groups, c->bundle);
-}
-
-/*
- * Shared memory of a CTA: slices of x and, backward, dy, if they are kept there; what threads tell of their sums; what groups and CTAs
- * tell.
- */
-static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
-{
-    const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = !split || forward;
-    const int64_t slice = kept ? groupnorm_slice_bytes(c) : 0, groups = 16 * ceil_div(12 * c->bundle, 16);
-    const int words = forward ? GROUPNORM_ENTRY : GROUPNORM_KINDS;
-    const int64_t peers = c->cluster > 1 ? 4 * words * (int64_t)c->bundle * c->cluster + 16 : 16;
-    if (forward)
-        return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers;
-    int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * c->channels * c->bundle * c->fold;
-    return 2 * slice + sums + groups + peers + 16;
-}
-
-/* Choice */
-
-static int64_t pixel_bytes(const ckl_groupnorm_desc *d)
-{
-    return max_i64(1, d->c / d->groups) * element_bytes(d);
-}
-
-/* Of nhwc, the fewest neighbouring groups whose pixels fill so many bytes; the most there may be, where that is too few. */
-static int bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t wanted)
-{
-    int best = 1;
-    for (int bundle = 2; d->layout == CKL_IMAGE_NHWC && bundle <= bundle_max && best * pixel_bytes(d) < wanted;
-         bundle++)
-        if (d->groups % bundle == 0)
-            best = bundle;
-    return best;
-}
-
-/* The same by whole vectors, of which the last bundle of an image may have fewer: 0 where that is no better. */
-static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t wanted)
-{
-    const int even = bundle_for(d, bundle_max, wanted);
-    const int64_t channels = d->c / d->groups, vec = min_i64(VECTOR_BYTES / element_bytes(d), power_of_two_in(d->c));
-    int64_t bundle = ceil_div(wanted, pixel_bytes(d));
-    while (bundle * channels % vec)
-        bundle++;
-    const bool fits = even * pixel_bytes(d) >= wanted && even <= 2 * bundle && even * channels % vec == 0;
-    return d->layout == CKL_IMAGE_NCHW || fits || bundle > min_i64(bundle_max, d->groups) ? 0 : (int)bundle;
-}
-
-/* May so many channels of nchw be taken as one? Forward alone; a vector reaches into the next channel at most. */
-static bool channels_fold(const ckl_groupnorm_desc *d, const groupnorm_config *c, int64_t fold)
-{
-    const int64_t pixels = d->h * d->w;
-    return d->direction == CKL_DIRECTION_FORWARD && fold >= 1 && c->channels % fold == 0 && pixels >= c->vec &&
-           pixels <= INT32_MAX / fold;
-}
-
-/* Does a vector stay in a column (nchw), or in a bundle; and in its group, where a thread has several columns? */
-static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
-{
-    if (d->layout == CKL_IMAGE_NCHW)
-        return d->h * d->w * c->fold % c->vec == 0;
-    bool in_group = c->channels % c->vec == 0 || c->channels * c->bundle / c->vec <= THREADS_MIN;
-    return d->c % c->vec == 0 && c->channels * c->bundle % c->vec == 0 && in_group;
-}
-
-/*
- * What a split over threads costs: the vectors for which there is room; more if it is far from the threads wanted, or for columns that
- * follow each other: what streams waits at the start of each.
- */
-static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted, bool streams)
-{
-    static const double kept = 0.02, streamed = 0.2, too_few = 1.1,
-                        too_many = 1.6; // from there on evenness counts less
-    groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    double column = streams ? streamed : kept;
-    double room = (double)(g.slots * ceil_div(units, g.column_threads)) * c->threads * (1 + column * g.slots);
-    double ratio = (double)c->threads / (double)wanted;
-    return room * fmax(1, fmax(ratio / too_many, 1 / ratio / too_few));
-}
-
-/* What choosing is about. */
-typedef struct search {
-    const ckl_groupnorm_desc *d;
-    const ckl_device_info *device;
-    bool split;
-    int threads_max; // of a CTA
-} search;
-
-/* Every warp has some groups, and the columns of several groups lie side by side. */
-static int threads_min_for(const search *s, const groupnorm_config *c)
-{
-    const int vec = s->d->layout == CKL_IMAGE_NCHW ? 1 : groupnorm_vec_of_group(c);
-    const int64_t columns = c->bundle > 1 ? groupnorm_grid_of(c, vec).columns : 1;
-    return (int)max_i64(THREADS_MIN,
-                        32 * max_i64(ceil_div(c->bundle, GROUPNORM_GROUPS_OF_WARP_MAX), ceil_div(columns, 32)));
-}
-
-/* Threads of a column of nchw, if it has vectors for them. */
-static int side_by_side(const search *s, const groupnorm_config *c)
-{
-    return COLUMN_BYTES / (c->vec * (int)element_bytes(s->d));
-}
-
-/* The smallest divisor of n beyond d, which is one; n + 1 after the last. Those beyond the root are n over those before it. */
-static int next_divisor(int n, int d)
-{
-    if (d == n)
-        return n + 1;
-    int small = d + 1;
-    for (; small * small <= n; small++)
-        if (n % small == 0)
-            return small;
-    int factor = (n - 1) / d < small ? (n - 1) / d : small - 1;
-    while (n % factor)
-        factor--;
-    return n / factor;
-}
-
-/* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
-static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
-{
-    const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
-    const int threads_max = s->threads_max;
-    const int64_t vectors = units * groupnorm_grid_of(c, c->vec).columns;
-    const bool streams = s->split && s->d->direction == CKL_DIRECTION_BACKWARD;
-    const bool few = !s->split && bundles_of(s->d, c) * c->cluster < s->device->sm_count;
-    const int64_t each = streams ? VECTORS_STREAMED : few ? VECTORS_OF_FEW : VECTORS_OF_THREAD;
-    const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / each));
-    groupnorm_config best = *c;
-    double least = INFINITY;
-    for (c->threads = threads_min_for(s, c); c->threads <= threads_max; c->threads += 32)
-        for (int column_threads = 1; column_threads <= (nchw ? c->threads : 1);
-             column_threads = next_divisor(c->threads, column_threads)) {
-            if (nchw && column_threads < side_by_side(s, c) && column_threads < units)
-                continue;
-            if (nchw && c->bundle > 1 && c->threads != column_threads * groupnorm_grid_of(c, c->vec).columns)
-                continue;
-            c->column_threads = nchw ? column_threads : groupnorm_grid_of(c, c->vec).column_threads;
-            c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
-            double cost = shared_bytes(s->d, s->split, c) <= budget ? cost_of(c, units, wanted, streams) : INFINITY;
-            if (cost < least) {
-                least = cost;
-                best = *c;
-            }
-        }
-    *c = best;
-    return least < INFINITY;
-}
-
-/* The fewest CTAs whose slices fit the budget; more where SMs would be idle. */
-static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
-{
-    const int cluster_max = s->device->has_tma ? CLUSTER_MAX : 1;
-    bool found = false;
-    groupnorm_config best = *c;
-    for (c->cluster = 1; c->cluster <= cluster_max; c->cluster *= 2) {
-        bool idle = found && bundles_of(s->d, c) * best.cluster < s->device->sm_count &&
-                    groupnorm_slice_bytes(&best) > SPREAD_BYTES;
-        if ((!found || idle) && share_out(s, ceil_div(units_of(s->d, c), c->cluster), budget, c)) {
-            best = *c;
-            found = true;
-        }
-    }
-    *c = best;
-    return found;
-}
-
-/*
- * The largest slices, by halves, of so many bytes and threads. Forward they are in shared memory, three CTAs an SM. Backward they stream: small
- * ones, but larger ones of more threads where a thread would have several columns (bench/notes/groupnorm.md).
- */
-static bool choose_slice(search *s, groupnorm_config *c)
-{
-    static const struct {
-        int64_t bytes;
-        int threads;
-    } sizes[] = { { 75 << 10, 256 }, { 20 << 10, 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
-    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
-    const int64_t units = max_i64(1, units_of(s->d, c)), most = s->device->smem_per_cta_bytes;
-    bool found = false;
-    for (int i = forward ? 0 : 1; i < (forward ? 1 : COUNT_OF(sizes)); i++) {
-        groupnorm_config tried = *c;
-        s->threads_max = (int)max_i64(sizes[i].threads, threads_min_for(s, c));
-        for (int64_t slices = 1, fits = 0; slices < 2 * units && !fits; slices *= 2)
-            if (share_out(s, ceil_div(units, slices), forward ? min_i64(sizes[i].bytes, most) : most, &tried) &&
-                (forward || groupnorm_slice_bytes(&tried) <= sizes[i].bytes || slices >= units)) {
-                fits = found = true;
-                *c = tried;
-            }
-        if (found && groupnorm_grid_of(c, c->vec).slots == 1)
-            break;
-    }
-    return found;
-}
-
-/* As many CTAs an SM as have room, or as there are. */
-static int ctas_per_sm(const search *s, const groupnorm_config *c)
-{
-    int64_t room = residency_ctas_per_sm(s->device, c->threads, shared_bytes(s->d, s->split, c));
-    if (s->split && s->d->direction == CKL_DIRECTION_BACKWARD)
-        room = min_i64(room, (s->d->dtype == CKL_F32 ? SPLIT_THREADS : SPLIT_THREADS_HALF) / c->threads);
-    int64_t ctas = bundles_of(s->d, c) * slices_of(s->d, c, s->split);
-    return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
-}
-
-static void fit_vector(const search *s, groupnorm_config *c)
-{
-    const ckl_groupnorm_desc *d = s->d;
-    const int64_t whole = max_i64(1, power_of_two_in(d->h * d->w));
-    for (c->vec = VECTOR_BYTES / (int)element_bytes(d);; c->vec /= 2) {
-        const int64_t fold = c->vec / min_i64(c->vec, whole);
-        c->fold = d->layout == CKL_IMAGE_NCHW && channels_fold(d, c, fold) ? (int)fold : 1;
-        if (vector_fits(d, c))
-            return;
-    }
-}
-
-static void set_bundle(const search *s, int64_t bundle_max, int64_t wanted, groupnorm_config *c)
-{
-    c->bundle = bundle_for(s->d, bundle_max, wanted);
-    c->cut_short = false;
-    fit_vector(s, c);
-}
-
-static void cut_bundles(const search *s, int64_t wanted, groupnorm_config *c)
-{
-    const int bundle = cut_bundle_for(s->d, BUNDLE_MAX, wanted);
-    if (bundle == 0)
-        return;
-    c->bundle = bundle;
-    c->cut_short = s->d->groups % bundle > 0;
-    fit_vector(s, c);
-}
-
-/* Of nchw, small groups that make a CTA worth its start, and leave some CTAs for each SM. */
-static void join_planes(const search *s, groupnorm_config *c)
-{
-    enum { CTAS_OF_SM = 8 };
-    const ckl_groupnorm_desc *d = s->d;
-    const int inputs = 1 + (d->direction == CKL_DIRECTION_BACKWARD);
-    const int64_t bytes = inputs * pixel_bytes(d) * d->h * d->w;
-    const int64_t column_threads = min_i64(side_by_side(s, c), units_of(d, c));
-    if (d->layout != CKL_IMAGE_NCHW || bytes == 0)
-        return;
-    while (2 * c->bundle <= min_i64(BUNDLE_MAX, d->groups) && 2 * c->bundle * bytes <= PLANES_BYTES &&
-           2 * c->bundle * c->channels / c->fold * column_threads <= THREADS_MAX &&
-           d->n * d->groups / (2 * c->bundle) >= CTAS_OF_SM * (int64_t)s->device->sm_count)
-        c->bundle *= 2;
-    c->cut_short = d->groups % c->bundle > 0;
-}
-
-/*
- * Of nhwc with channels that are no whole vectors, the fewest pixels that are: the bundle is all groups. False: there are no such
- * vectors, or the columns of all groups are too many for a CTA.
- */
-static bool fold_pixels(const search *s, groupnorm_config *c)
-{
-    const ckl_groupnorm_desc *d = s->d;
-    const int whole = (int)min_i64(power_of_two_in(d->c), VECTOR_BYTES);
-    const int threads_max = s->split ? SPLIT_THREADS_MAX : THREADS_MAX;
-    if (d->layout == CKL_IMAGE_NCHW || d->groups > BUNDLE_MAX_FOLDED)
-        return false;
-    groupnorm_config folded = *c;
-    folded.bundle = (int)d->groups;
-    folded.cut_short = false;
-    for (folded.vec = VECTOR_BYTES / (int)element_bytes(d); folded.vec > whole; folded.vec /= 2) {
-        folded.fold = folded.vec / whole;
-        const bool fits = d->groups == 1 || threads_min_for(s, &folded) <= threads_max;
-        if (d->h * d->w % folded.fold || !fits)
-            continue;
-        *c = folded;
-        return true;
-    }
-    return false;
-}
-
-static bool choose_slices(search *s, groupnorm_config *c)
-{
-    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
-    if (!fold_pixels(s, c))
-        set_bundle(s, BUNDLE_MAX_SPLIT, forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD, c);
-    return choose_slice(s, c);
-}
-
-/*
- * Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do. Folded pixels
- * are all of an image: where that leaves SMs idle they are rather split.
- */
-static bool choose_bundles(const search *s, groupnorm_config *c)
-{
-    const int64_t most = s->device->smem_per_cta_bytes, budgets[] = { min_i64(SLICE_BYTES, most), most };
-    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD, folded = fold_pixels(s, c);
-    const int64_t widest = folded ? PIXEL_BYTES_MIN : forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD;
-    for (int i = 0; i < COUNT_OF(budgets); i++)
-        for (int64_t wanted = widest; wanted >= PIXEL_BYTES_MIN; wanted /= 2) {
-            if (!folded) {
-                set_bundle(s, BUNDLE_MAX, wanted, c);
-                cut_bundles(s, wanted, c);
-                join_planes(s, c);
-            }
-            const int64_t ctas = choose_cluster(s, budgets[i], c) ? bundles_of(s->d, c) * c->cluster : 0;
-            const bool last = wanted == PIXEL_BYTES_MIN && (!folded || groupnorm_slice_bytes(c) <= SPREAD_BYTES);
-            if (ctas >= s->device->sm_count || (ctas && last))
-                return true;
-        }
-    return false;
-}
-
-static ckl_status choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
-                         groupnorm_config *c)
-{
-    const int64_t most = device->smem_per_cta_bytes;
-    if (d->c / d->groups > INT32_MAX / BUNDLE_MAX)
-        FAIL(CKL_UNSUPPORTED, "%s: more than %d channels of a group", what, INT32_MAX / BUNDLE_MAX);
-    c->dtype = d->dtype;
-    c->layout = (choice)d->layout;
-    c->affine = d->affine;
-    c->channels = (int)max_i64(1, d->c / d->groups);
-    search s = { d, device, split, THREADS_MAX };
-    if (!(split ? choose_slices(&s, c) : choose_bundles(&s, c)))
-        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " bytes of shared memory of a CTA do not hold a %s", what, most,
-             split ? "slice of a bundle" : "bundle, shared by as many as there may be in a cluster");
-    c->ctas_per_sm = ctas_per_sm(&s, c);
-    return CKL_OK;
-}
-
-/* Admission */
-
-static ckl_status admit_threads(const char *what, const ckl_device_info *device, bool split, const groupnorm_config *c)
-{
-    if (c->threads % 32 || c->threads < 32 || c->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 from 32 to %d", what, c->threads,
-             device->threads_per_cta_max);
-    if (!is_power_of_two(c->vec) || c->vec * (int)ckl_dtype_bytes(c->dtype) > VECTOR_BYTES)
-        FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, c->vec, VECTOR_BYTES);
-    if (!is_power_of_two(c->cluster) || c->cluster > 16 || (split && c->cluster > 1))
-        FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to %d", what, c->cluster, split ? 1 : 16);
-    if (c->steps < 1)
-        FAIL(CKL_INVALID, "%s: steps=%d is less than 1", what, c->steps);
-    return CKL_OK;
-}
-
-static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
-{
-    const bool nchw = d->layout == CKL_IMAGE_NCHW;
-    const int bundle_max = c->threads / 32 * GROUPNORM_GROUPS_OF_WARP_MAX;
-    if (c->bundle < 1 || c->bundle > bundle_max)
-        FAIL(CKL_INVALID, "%s: bundle=%d is not in 1..%d, the groups of its warps", what, c->bundle, bundle_max);
-    if (c->cut_short && split)
-        FAIL(CKL_INVALID, "%s: cut_short=1 is for groups that stay in shared memory", what);
-    if ((d->groups % c->bundle > 0) != c->cut_short || c->bundle > d->groups)
-        FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64 ", or does with cut_short=1", what, c->bundle,
-             d->groups);
-    if (c->fold != 1 && !nchw &&
-        (c->fold < 1 || c->fold > VECTOR_BYTES || c->bundle != d->groups || d->h * d->w % c->fold))
-        FAIL(CKL_INVALID, "%s: fold=%d is for whole pixels of nhwc, and divides their number", what, c->fold);
-    if (c->fold != 1 && nchw && !channels_fold(d, c, c->fold))
-        FAIL(CKL_INVALID, "%s: fold=%d is for channels of nchw forward, and divides those of a group", what, c->fold);
-    if (nchw ? d->h * d->w * c->fold % c->vec : d->c * c->fold % c->vec || c->channels * c->bundle * c->fold % c->vec)
-        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide %s", what, c->vec,
-             nchw ? "h*w" : "the channels of an image and a bundle");
-    if (nchw && (c->column_threads < 1 || c->threads % c->column_threads))
-        FAIL(CKL_INVALID, "%s: column_threads=%d does not divide threads=%d", what, c->column_threads, c->threads);
-    if (nchw && c->bundle > 1 && c->threads != c->column_threads * groupnorm_grid_of(c, c->vec).columns)
-        FAIL(CKL_INVALID, "%s: threads=%d are not those of the channels of bundle=%d", what, c->threads, c->bundle);
-    groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    if (c->column_threads != g.column_threads)
-        FAIL(CKL_INVALID, "%s: column_threads=%d is not %d, the threads of a vector of channels", what,
-             c->column_threads, g.column_threads);
-    const int columns = groupnorm_grid_of(c, groupnorm_vec_of_group(c)).columns;
-    if (!nchw && c->bundle > 1 && columns > c->threads)
-        FAIL(CKL_UNSUPPORTED, "%s: vectors of a pixel of bundle=%d are more than threads=%d", what, c->bundle,
-             c->threads);
-    return CKL_OK;
-}
-
-static ckl_status admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
-                        const groupnorm_config *c)
-{
-    if (c->cluster > 1 && !device->has_tma)
-        FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, c->cluster);
-    if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
-        c->channels != max_i64(1, d->c / d->groups))
-        FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
-    TRY(admit_threads(what, device, split, c));
-    TRY(admit_layout(what, d, split, c));
-    const int64_t slices = slices_of(d, c, split), units = units_of(d, c);
-    if (slices * groupnorm_slice_units(c) < units)
-        FAIL(CKL_INVALID, "%s: steps=%d of cluster=%d hold %" PRId64 " of %" PRId64 " units of a channel", what,
-             c->steps, c->cluster, slices * groupnorm_slice_units(c), units);
-    if (shared_bytes(d, split, c) > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED, "%s: steps=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->steps,
-             shared_bytes(d, split, c), device->smem_per_cta_bytes);
-    if (units > INT32_MAX / 2 || slices > SLICES_MAX || bundles_of(d, c) * slices > INT32_MAX / 2)
-        FAIL(CKL_UNSUPPORTED, "%s: more than %d pixels of an image, or CTAs", what, INT32_MAX / 2);
-    return CKL_OK;
-}
-
 /* Launch */
 
 /* Of the workspace: entries of split slices, what is merged of them, counters, and partial sums of gradients. */
@@ -533,11 +87,11 @@ typedef struct workspace_parts {
 static workspace_parts workspace_of(const ckl_plan *plan, bool split)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    const int64_t slices = slices_of(d, plan->config, split), groups = split ? d->n * d->groups : 0;
+    const int64_t slices = groupnorm_slices(d, plan->config, split), groups = split ? d->n * d->groups : 0;
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
     workspace_parts w = { .merged = 4 * GROUPNORM_ENTRY * groups * slices };
     w.counters = w.merged + 4 * GROUPNORM_ENTRY * groups;
-    const int64_t counters = split ? two_pass_counter_bytes(bundles_of(d, plan->config)) : 0;
+    const int64_t counters = split ? two_pass_counter_bytes(groupnorm_bundles(d, plan->config)) : 0;
     w.partial = round_up(w.counters + counters, PLAN_WORKSPACE_ALIGNMENT);
     w.bytes = w.partial + (sums ? 4 * GROUPNORM_KINDS * d->n * d->c * slices : 0);
     return w;
@@ -547,7 +101,7 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const groupnorm_config *c = plan->config;
-    const int64_t units = units_of(d, c), slices = slices_of(d, c, split);
+    const int64_t units = groupnorm_units(d, c), slices = groupnorm_slices(d, c, split);
     const char *workspace = plan_workspace(plan, a->workspace);
     const workspace_parts w = workspace_of(plan, split);
     return (groupnorm_params){ .channels = d->c,
@@ -597,7 +151,8 @@ static ckl_status launch_slices(const ckl_plan *plan, int kernel, int64_t ctas, 
 static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const groupnorm_params p = params_for(plan, args, false);
-    return launch_slices(plan, unaligned(plan, args), bundles_of(plan->desc, plan->config) * p.slices, &p, stream);
+    return launch_slices(plan, unaligned(plan, args), groupnorm_bundles(plan->desc, plan->config) * p.slices, &p,
+                         stream);
 }
 
 /* Strips of chunks are the bundles and their slices. */
@@ -605,7 +160,7 @@ static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_strea
 {
     const int kernel = unaligned(plan, args);
     groupnorm_params p = params_for(plan, args, true);
-    const int64_t strips = bundles_of(plan->desc, plan->config);
+    const int64_t strips = groupnorm_bundles(plan->desc, plan->config);
     const int64_t abreast = groupnorm_bundles_share(plan->config) ? p.bundles : 1;
     p.strips = (uint32_t)strips;
     p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
@@ -621,12 +176,12 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
     static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config)      \
     {                                                                                                     \
         TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
-        return choose("groupnorm " #called, desc, device, is_split, config);                              \
+        return groupnorm_choose("groupnorm " #called, desc, device, is_split, config);                    \
     }                                                                                                     \
     static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config) \
     {                                                                                                     \
         TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
-        return admit("groupnorm " #called, desc, device, is_split, config);                               \
+        return groupnorm_admit("groupnorm " #called, desc, device, is_split, config);                     \
     }                                                                                                     \
     static int64_t workspace_##called(const ckl_plan *plan)                                               \
     {                                                                                                     \

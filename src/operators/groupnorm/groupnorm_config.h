@@ -154,6 +154,15 @@ static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
  */
 enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
 
+/* The choice (groupnorm_choice.c), split or not: units of a column, slices of a bundle, bundles of all images. */
+int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c);
+int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, bool split);
+int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c);
+ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+                            groupnorm_config *c);
+ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+                           const groupnorm_config *c);
+
 /* Kernels. Even ones: pointers are aligned to whole vectors; odd ones: to the element only. */
 enum { GROUPNORM_GRADIENTS = 2 };                              // the one that adds up dgamma and dbeta
 void groupnorm_forward(const void *config, int kernel);        // 0, 1
