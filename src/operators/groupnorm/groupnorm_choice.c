@@ -154,6 +154,21 @@ static int side_by_side(const search *s, const groupnorm_config *c)
     return COLUMN_BYTES / (c->vec * (int)element_bytes(s->d));
 }
 
+/* The smallest divisor of n beyond d, which is one; n + 1 after the last. Those beyond the root are n over those before it. */
+static int next_divisor(int n, int d)
+{
+    if (d == n)
+        return n + 1;
+    int small = d + 1;
+    for (; small * small <= n; small++)
+        if (n % small == 0)
+            return small;
+    int factor = (n - 1) / d < small ? (n - 1) / d : small - 1;
+    while (n % factor)
+        factor--;
+    return n / factor;
+}
+
 /* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
 static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
 {
@@ -167,9 +182,9 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     groupnorm_config best = *c;
     double least = INFINITY;
     for (c->threads = threads_min_for(s, c); c->threads <= threads_max; c->threads += 32)
-        for (int column_threads = 1; column_threads <= (nchw ? c->threads : 1); column_threads++) {
-            if (nchw &&
-                (c->threads % column_threads || (column_threads < side_by_side(s, c) && column_threads < units)))
+        for (int column_threads = 1; column_threads <= (nchw ? c->threads : 1);
+             column_threads = next_divisor(c->threads, column_threads)) {
+            if (nchw && column_threads < side_by_side(s, c) && column_threads < units)
                 continue;
             if (nchw && c->bundle > 1 && c->threads != column_threads * groupnorm_grid_of(c, c->vec).columns)
                 continue;
