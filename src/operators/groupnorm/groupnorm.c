@@ -155,13 +155,13 @@ static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_str
                          stream);
 }
 
-/* Strips of chunks are the bundles and their slices. */
+/* Strips and chunks of two_pass.h are bundles and their slices; of nhwc, bundles of an image share lines of memory. */
 static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
+    const ckl_groupnorm_desc *d = plan->desc;
     const int kernel = unaligned(plan, args);
     groupnorm_params p = params_for(plan, args, true);
-    const int64_t strips = groupnorm_bundles(plan->desc, plan->config);
-    const int64_t abreast = groupnorm_bundles_share(plan->config) ? p.bundles : 1;
+    const int64_t strips = groupnorm_bundles(d, plan->config), abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles;
     p.strips = (uint32_t)strips;
     p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
     return launch_slices(plan, kernel, two_pass_ctas(strips, p.slices), &p, stream);

@@ -134,14 +134,6 @@ static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
     return (int64_t)g.slots * c->steps * g.abreast * g.column_threads * c->vec * (int64_t)ckl_dtype_bytes(c->dtype);
 }
 
-/* Do neighbouring bundles of nhwc share what memory moves at once? Then their split slices stand side by side in the order. */
-static inline bool groupnorm_bundles_share(const groupnorm_config *c)
-{
-    enum { MOVED_BYTES = 64 };
-    const int64_t pixel_bytes = (int64_t)c->channels * c->bundle * (int64_t)ckl_dtype_bytes(c->dtype);
-    return c->layout == (choice)CKL_IMAGE_NHWC && pixel_bytes % MOVED_BYTES;
-}
-
 /* Units of a slice. */
 static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
 {

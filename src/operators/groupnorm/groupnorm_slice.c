@@ -69,7 +69,7 @@ two_pass groupnorm_order(const groupnorm_slice *s)
 {
     return (two_pass){ .counters = s->a.counters,
                        .strips = s->a.strips,
-                       .abreast = groupnorm_bundles_share(s->cfg) ? convert(U32, s->a.bundles) : imm_as(U32, 1),
+                       .abreast = groupnorm_is_nchw(s) ? imm_as(U32, 1) : convert(U32, s->a.bundles),
                        .chunks = convert(U32, s->a.slices),
                        .lag = s->a.lag };
 }
