@@ -312,12 +312,25 @@ static void compile(void)
     fake.compiling--;
 }
 
-FAKE(cuModuleLoadDataEx, (cu_module * module, const void *image, unsigned count, int *options, void **values), {
-    (void)count;
-    (void)options;
-    (void)values;
-    compile();
-    result = load(image, module);
+/* A library is its module. */
+FAKE(cuLibraryLoadData,
+     (cu_library * library, const void *code, int *jit_options, void **jit_values, unsigned jit_count, int *options,
+      void **values, unsigned count),
+     {
+         (void)jit_options;
+         (void)jit_values;
+         (void)jit_count;
+         (void)options;
+         (void)values;
+         (void)count;
+         compile();
+         result = load(code, (cu_module *)library);
+     })
+FAKE(cuLibraryGetModule, (cu_module * module, cu_library library), { *module = (cu_module)(void *)library; })
+FAKE_RELEASE(cuLibraryUnload, (cu_library library), {
+    result = result ? result : unsafe();
+    fake.live--;
+    free(library);
 })
 FAKE(cuModuleLoadData, (cu_module * module, const void *image),
      { result = strncmp(image, CUBIN, strlen(CUBIN)) == 0 ? load(image, module) : FAKE_INVALID_IMAGE; })

@@ -15,7 +15,7 @@ enum {
 };
 
 struct device_kernel {
-    cu_module module;
+    cuda_code code;
     cu_function function;
     char *name;
     int threads, cluster;
@@ -144,8 +144,7 @@ static ckl_status set_attributes(ckl_device *d, const device_kernel *loaded)
 
 static void cuda_unload(ckl_device *d, device_kernel *kernel)
 {
-    if (kernel->module)
-        RELEASE(d, cuModuleUnload, kernel->module);
+    cuda_module_unload(d, &kernel->code);
     heap_free(kernel->name);
     heap_free(kernel);
 }
@@ -158,8 +157,8 @@ static const char *code_of(const text *ptx)
 
 static ckl_status load_ptx(ckl_device *d, const ir_kernel *kernel, const char *ptx, device_kernel *loaded)
 {
-    TRY(cuda_module_load(d, kernel->name, ptx, &loaded->module));
-    TRY(PLAN_CALL(d, cuModuleGetFunction, &loaded->function, loaded->module, kernel->name));
+    TRY(cuda_module_load(d, kernel->name, ptx, &loaded->code));
+    TRY(PLAN_CALL(d, cuModuleGetFunction, &loaded->function, loaded->code.module, kernel->name));
     return set_attributes(d, loaded);
 }
 

@@ -44,7 +44,14 @@ ckl_status cuda_heed_captures(ckl_status status);
 /* A failure of the driver in a sentence. */
 ckl_status cuda_explain(const ckl_device *d, cu_result result, const char *call);
 
-/* A module of PTX: from the cache, or compiled by the driver and kept there. `name` is for sentences. */
-ckl_status cuda_module_load(ckl_device *d, const char *name, const char *ptx, cu_module *module);
+/* A module, alone or of a library, which goes with it. */
+typedef struct cuda_code {
+    cu_library library; // NULL: there is none
+    cu_module module;
+} cuda_code;
+
+/* The code of PTX: from the cache, or compiled by the driver and kept there. `name` is for sentences. */
+ckl_status cuda_module_load(ckl_device *d, const char *name, const char *ptx, cuda_code *code);
+void cuda_module_unload(ckl_device *d, const cuda_code *code);
 
 #endif

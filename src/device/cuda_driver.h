@@ -11,6 +11,7 @@ typedef int cu_result; // 0 is success
 typedef int cu_device;
 typedef uint64_t cu_pointer;
 typedef struct CUctx_st *cu_context;
+typedef struct CUlib_st *cu_library;
 typedef struct CUmod_st *cu_module;
 typedef struct CUfunc_st *cu_function;
 typedef struct CUlinkState_st *cu_link;
@@ -92,7 +93,10 @@ typedef struct cu_launch_config {
     X(cuStreamDestroy_v2, (cu_stream stream))                                                                          \
     X(cuStreamSynchronize, (cu_stream stream))                                                                         \
     X(cuStreamQuery, (cu_stream stream))                                                                               \
-    X(cuModuleLoadDataEx, (cu_module * module, const void *image, unsigned count, int *options, void **values))        \
+    X(cuLibraryLoadData, (cu_library * library, const void *code, int *jit_options, void **jit_values,                 \
+                          unsigned jit_count, int *options, void **values, unsigned count))                            \
+    X(cuLibraryGetModule, (cu_module * module, cu_library library))                                                    \
+    X(cuLibraryUnload, (cu_library library))                                                                           \
     X(cuModuleLoadData, (cu_module * module, const void *image))                                                       \
     X(cuLinkCreate_v2, (unsigned count, int *options, void **values, cu_link *linking))                                \
     X(cuLinkAddData_v2, (cu_link linking, int type, void *data, size_t bytes, const char *name, unsigned count,        \
