@@ -15,13 +15,10 @@
 #include <cmocka.h>
 
 #include "base/math.h"
-#include "bench/entrant.h"
 #include "bench/tune_parts.h"
 #include "cute/kernel.h"
 #include "lab/clock.h"
-#include "lab/planned.h"
 #include "operators/operators.h"
-#include "plan/tuned.h"
 #include "virtual_device.h"
 
 /* y = 2 a. Its configs say how long it takes, and what goes wrong. */
