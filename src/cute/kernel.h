@@ -62,8 +62,11 @@
 #define imm_as(type, i)       ir_int(type, (i)) // where no register beside it says the type
 #define immf(f)               ir_float(CKL_F32, (f))
 #define yes()                 ir_int(IR_PRED, 1)
+#define no()                  ir_int(IR_PRED, 0)
+#define coerce(type, x)       ir_coerce(type, AT_HERE(x)) // a constant becomes that type; others have it
 #define variable(type, start) cute_variable(type, AT_HERE(start))
 #define assign(reg, x)        ir_assign(reg, AT_HERE(x))
+#define binary(op, x, y)      ir_binary(op, AT_HERE(x), AT_HERE(y)) // where op is chosen while describing
 #define add(x, y)             ir_binary(IR_ADD, AT_HERE(x), AT_HERE(y))
 #define sub(x, y)             ir_binary(IR_SUB, AT_HERE(x), AT_HERE(y))
 #define mul(x, y)             ir_binary(IR_MUL, AT_HERE(x), AT_HERE(y))
@@ -98,6 +101,11 @@
 #define min_nan(x, y)         ir_min_nan(AT_HERE(x), AT_HERE(y))
 #define bitcast(type, x)      ir_bitcast(type, AT_HERE(x))
 #define elect()               (HERE, ir_elect())
+
+/* What is known of a value while describing */
+#define is_constant(x) ir_is_constant(x)
+#define is_imm(x, i)   ir_is_int(x, i)
+#define maker(x)       ir_maker(x) // the instruction that makes it; NULL: a constant or variable
 
 /* Bits of integers */
 #define bit_and(x, y)           ir_binary(IR_AND, AT_HERE(x), AT_HERE(y))
@@ -165,6 +173,7 @@
 #define mbarrier_arrive_at(peer)               (HERE, ir_mbarrier_arrive(IR_SHARED_CLUSTER, peer, 0)) // of another CTA: mapa()
 #define store_async(peer, offset, barrier, x)  (HERE, ir_store_async(peer, offset, barrier, x))
 #define atomic_add(address, x)                 (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
+#define red_max(address, x)                    (HERE, ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MAX, address, 0, x))
 #define atomic_exchange(address, x)            (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, address, 0, x, (val){ 0 }))
 
 /*
@@ -189,6 +198,7 @@
 /* Between all lanes of a warp */
 #define shuffle(x, from)         ir_shuffle(IR_SHFL_IDX, AT_HERE(x), AT_HERE(from), 32)
 #define shuffle_xor(x, distance) ir_shuffle(IR_SHFL_XOR, AT_HERE(x), AT_HERE(distance), 32)
+#define redux_max(x)             ir_redux(IR_RED_MAX, AT_HERE(x)) // of integers
 #define vote_any(p)              ir_vote(IR_VOTE_ANY, AT_HERE(p))
 #define vote_all(p)              ir_vote(IR_VOTE_ALL, AT_HERE(p))
 #define vote_ballot(p)           ir_vote(IR_VOTE_BALLOT, AT_HERE(p))

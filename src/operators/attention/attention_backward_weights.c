@@ -51,7 +51,7 @@ static void hide_queries(const backward_kernel *k, backward_consumer *c, val blo
 {
     const attention_values *p = &k->p;
     val row = convert(I32, add(k->row, mul(c->index, imm(ROWS)))), end = add(row, imm(ROWS - 1));
-    val first = convert(I32, mul(block, imm(k->block))), cut = imm_as(IR_PRED, 0);
+    val first = convert(I32, mul(block, imm(k->block))), cut = no();
     if (!k->form.right && !k->form.left && !k->with_queries)
         return;
     if (k->form.right) // the first query does not see the last key

@@ -169,7 +169,7 @@ static val call(const custom_score *c, ckl_attention_function function, val x, v
     val natural = mul(x, c->unit);
     val result = function(natural, c->batch, c->head, i, j, c->how->user);
     calling = NULL;
-    return ir_coerce(F32, result);
+    return coerce(F32, result);
 }
 
 val attention_custom_value(const custom_score *c, val x, val i, val j)
@@ -247,7 +247,7 @@ val attention_custom_block(const custom_score *c, const token_range *queries, co
     calling = c->how;
     val kind = c->how->block(&block, c->how->user);
     calling = NULL;
-    return ir_coerce(I32, kind);
+    return coerce(I32, kind);
 }
 
 void attention_custom_leave(const custom_score *c, tensor scores)

@@ -26,7 +26,7 @@ int attention_online_row_of(tensor acc, int64_t i)
 static val quad(ir_op op, val x)
 {
     for (int m = 1; m < 4; m *= 2)
-        x = ir_binary(op, x, shuffle_xor(x, imm(m)));
+        x = binary(op, x, shuffle_xor(x, imm(m)));
     return x;
 }
 
@@ -66,10 +66,10 @@ static val of_row(tensor scores, int row, ir_op op)
         if (attention_online_row_of(scores, i) != row)
             continue;
         val x = bitcast(I32, at(scores, i));
-        chain[seen % MAX_CHAINS] = seen < MAX_CHAINS ? x : ir_binary(op, chain[seen % MAX_CHAINS], x);
+        chain[seen % MAX_CHAINS] = seen < MAX_CHAINS ? x : binary(op, chain[seen % MAX_CHAINS], x);
         seen++;
     }
-    return quad(op, ir_binary(op, ir_binary(op, chain[0], chain[1]), chain[2]));
+    return quad(op, binary(op, binary(op, chain[0], chain[1]), chain[2]));
 }
 
 /*
@@ -143,8 +143,8 @@ static val power_for(const exponents *e, val x)
 
 static bool find_line(val score, line *l)
 {
-    const ir_inst *sum = ir_maker(score), *bias = sum && sum->op == IR_FMA ? ir_maker(sum->in[2]) : NULL;
-    if (!bias || bias->op != IR_FMA || !ir_is_constant(bias->in[1]) || ir_is_constant(bias->in[2]))
+    const ir_inst *sum = maker(score), *bias = sum && sum->op == IR_FMA ? maker(sum->in[2]) : NULL;
+    if (!bias || bias->op != IR_FMA || !is_constant(bias->in[1]) || is_constant(bias->in[2]))
         return false;
     *l = (line){ sum->in[0], sum->in[1], bias->in[0], bias->in[1], bias->in[2] };
     return true;
@@ -218,7 +218,7 @@ enum { EXPONENT_AT = 23, EXPONENT_OF_1 = 127, EXPONENT_MAX = 250 };
  */
 static val lower_rows(online_rows *rows, tensor weights, val *sum)
 {
-    val is_lost = imm_as(IR_PRED, 0);
+    val is_lost = no();
     for (int r = 0; r < rows->count && !ir_failed(); r++) {
         val e = max(shift_right(of_row(weights, r, IR_MAX), imm(EXPONENT_AT)), imm(EXPONENT_OF_1));
         is_lost = logical_or(is_lost, lt(imm(EXPONENT_MAX), e));

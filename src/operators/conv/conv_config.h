@@ -102,6 +102,13 @@ static inline ckl_dtype conv_sum_type(const conv_form *form)
     return form->dtype == CKL_I8 ? CKL_I32 : CKL_F32;
 }
 
+/* How far filters step and how far they spread, in configs of kernels that are made for that. */
+#define CONV_STEPS_CONFIG(X, owner)                                                  \
+    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter") \
+    X(owner, int, step_h, "1", "", "rows")                                           \
+    X(owner, int, dilation_w, "1", "", "columns between neighbours of a filter")     \
+    X(owner, int, dilation_h, "1", "", "rows")
+
 /* As a config's number; admission refuses what does not fit. */
 static inline int conv_config_number(int64_t x)
 {

@@ -14,10 +14,7 @@
     X(owner, int, ctas, "2", "1 2 3 4", "that must fit an SM, which limits registers") \
     X(owner, int, rows, "3", "", "of a filter that see more than padding")             \
     X(owner, int, columns, "3", "", "of a filter, likewise")                           \
-    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")   \
-    X(owner, int, step_h, "1", "", "rows")                                             \
-    X(owner, int, dilation_w, "1", "", "columns between neighbours of a filter")       \
-    X(owner, int, dilation_h, "1", "", "rows")
+    CONV_STEPS_CONFIG(X, owner)
 
 typedef struct conv_halo_config {
     conv_form form;

@@ -31,10 +31,7 @@ enum {
     X(owner, int, stages, "2", "2 3 4", "tiles in shared memory")                     \
     X(owner, int, ctas, "1", "1 2 3", "that must fit an SM")                          \
     X(owner, int, slices, "44", "8 16 32 64 132", "of the tiles, summed apart first") \
-    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")  \
-    X(owner, int, step_h, "1", "", "rows")                                            \
-    X(owner, int, dilation_w, "1", "", "columns between neighbours of a filter")      \
-    X(owner, int, dilation_h, "1", "", "rows")
+    CONV_STEPS_CONFIG(X, owner)
 
 typedef struct conv_halo_weight_config {
     conv_form form;

@@ -64,7 +64,7 @@ static void write_patches(const gemm_sm90_config *cfg)
     IF(inside)
         copy(gmem_tensor(from, dtype, compact(leaf(vec))), rX, BYTES);
     IF(lt(v, p.vectors))
-        copy(rX, gmem_tensor(add(p.patches, mul(convert(U64, v), ir_int(U64, BYTES))), dtype, compact(leaf(vec))),
+        copy(rX, gmem_tensor(add(p.patches, mul(convert(U64, v), imm_as(U64, BYTES))), dtype, compact(leaf(vec))),
              BYTES);
 }
 

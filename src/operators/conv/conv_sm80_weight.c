@@ -88,7 +88,7 @@ static void find_rows(weight_kernel *k)
     val column = convert(I64, add(k->column, k->row)), channel = rem(column, p->c), tap = div(column, p->c);
     k->x = make_row(k, "x", p->from[CONV_X], mul(add(mul(group, p->c), channel), p->x[4]));
     k->x.inside = lt(column, columns_of(p, false));
-    k->x.ones = k->cfg->form.bias ? eq(column, columns_of(p, false)) : logical_not(yes());
+    k->x.ones = k->cfg->form.bias ? eq(column, columns_of(p, false)) : no();
     for (int m = CONV_MODES - 1; m >= 0; m--) {
         k->x.shift[m] = sub(mul(rem(tap, p->filter[m]), p->dilation[m]), p->pad[m]);
         tap = div(tap, p->filter[m]);

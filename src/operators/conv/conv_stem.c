@@ -281,7 +281,7 @@ static void multiply_steps(const stem_kernel *k, val pixel, val second, int firs
     mma_fence();
     for (int step = first; step < last && !ir_failed(); step++)
         gemm(&k->mma, local_tile(k->rA, shape(WORDS, 1, 1), coord(0, 0, step % STEPS_AT_ONCE)),
-             slice(k->tCrW, _, _, step), k->acc, step ? yes() : logical_not(yes()));
+             slice(k->tCrW, _, _, step), k->acc, step ? yes() : no());
     mma_commit();
 }
 

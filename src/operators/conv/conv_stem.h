@@ -13,10 +13,7 @@
     X(owner, int, ctas, "2", "1 2 3 4", "that must fit an SM, which limits registers") \
     X(owner, int, rows, "3", "", "of a filter")                                        \
     X(owner, int, columns, "3", "", "of a filter")                                     \
-    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")   \
-    X(owner, int, step_h, "1", "", "rows")                                             \
-    X(owner, int, dilation_w, "1", "", "columns between neighbours of a filter")       \
-    X(owner, int, dilation_h, "1", "", "rows")                                         \
+    CONV_STEPS_CONFIG(X, owner)                                                        \
     X(owner, bool, direct, "0", "0 1", "y is stored element by element, in NHWC too")  \
     X(owner, bool, pairs, "0", "0 1", "NCHW: two columns of y are stored together")
 

@@ -58,7 +58,7 @@ static val quotient(val x, val y)
 /* Exponents that are small integers need no logarithm. */
 static val power(val x, val y)
 {
-    if (!ir_is_constant(y) || y.f != rint(y.f) || y.f < 1 || y.f > POWERS_MAX)
+    if (!is_constant(y) || y.f != rint(y.f) || y.f < 1 || y.f > POWERS_MAX)
         return pow_f32(x, y);
     val result = x;
     for (int i = 1; i < (int)y.f; i++)
@@ -151,7 +151,7 @@ static val evaluate(const expr *e, int node, ckl_dtype type, const val *inputs)
     if (n->kind == EXPR_INPUT)
         return inputs[n->input];
     if (n->kind == EXPR_NUMBER)
-        return type == F32 ? ir_float(F32, n->number) : imm_as(type, (int64_t)n->number);
+        return type == F32 ? immf(n->number) : imm_as(type, (int64_t)n->number);
     if (fused(e, n, type, inputs, &result))
         return result;
     val x = evaluate(e, n->argument[0], type, inputs);
@@ -172,7 +172,7 @@ static val value_of(const val *inputs, void *user)
     bool half = c->out == F16 || c->out == BF16;
     if (half && last->kind < EXPR_FUNCTION_COUNT && unary_half[last->kind])
         return unary_half[last->kind](evaluate(e, last->argument[0], c->type, inputs));
-    return ir_coerce(c->type, evaluate(e, e->count - 1, c->type, inputs));
+    return coerce(c->type, evaluate(e, e->count - 1, c->type, inputs));
 }
 
 void elementwise_vector(const void *config, int kernel)

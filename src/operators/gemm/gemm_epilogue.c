@@ -92,9 +92,9 @@ void gemm_leave_amax(gemm_epilogue e, gemm_scalars s, val address, bool by_warps
 {
     if (!e.amax)
         return;
-    val largest = by_warps ? ir_redux(IR_RED_MAX, s.amax) : s.amax;
+    val largest = by_warps ? redux_max(s.amax) : s.amax;
     IF(by_warps ? eq(lane(), imm(0)) : yes())
-        ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MAX, address, 0, largest);
+        red_max(address, largest);
 }
 
 val gemm_f32_of_f8(ckl_dtype dtype, val byte)

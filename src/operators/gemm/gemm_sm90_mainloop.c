@@ -69,7 +69,7 @@ static void begin_partial(const promotion *p, val stage, int block, int partial)
     tensor A = slice(c->tCrA, _, _, stage), B = slice(c->tCrB, _, _, stage); // (MMA_M,MMA_K), (MMA_N,MMA_K)
     const int depth = (int)static_size(layout_mode(A.layout, 1));
     mma_fence();
-    gemm(&c->mma, local_tile(A, shape(1, depth), coord(block, 0)), B, c->partials[partial], imm_as(IR_PRED, 0));
+    gemm(&c->mma, local_tile(A, shape(1, depth), coord(block, 0)), B, c->partials[partial], no());
     mma_commit();
 }
 
@@ -181,7 +181,7 @@ static void mainloop_in_three(const sm90_kernel *k, const consumer_role *c, pipe
         pipeline_wait_full(&k->ring, stage);
         tensor A = slice(c->tCrA, _, _, first), B = slice(c->tCrB, _, _, first);
         mma_fence();
-        gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), B, c->partials[0], imm_as(IR_PRED, 0));
+        gemm(&c->mma, slice(c->tCrA, _, _, stage->stage), B, c->partials[0], no());
         gemm(&c->mma, A, slice(c->tCrB, _, _, stage->stage), c->partials[0], yes());
         gemm(&c->mma, A, B, c->partials[0], yes());
         mma_commit();

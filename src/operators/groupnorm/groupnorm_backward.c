@@ -408,9 +408,7 @@ static group_sums add_entries(const backward *k)
 static void store_entries(backward *k)
 {
     const group_sums total = sums_of_slice(k);
-    IF(groupnorm_speaks(&k->s))
-        for (int kind = 0; kind < KINDS; kind++)
-            groupnorm_write(k->s.a.entries, add(groupnorm_entry(&k->s, k->s.rank), imm(kind)), total.of[kind]);
+    groupnorm_store_entry(&k->s, KINDS, total.of);
 }
 
 /* The CTA whose slice was the last of its bundle: for all that write. */
@@ -421,15 +419,6 @@ static void store_merged(const backward *k)
     IF(groupnorm_speaks(&k->s))
         for (int kind = 0; kind < KINDS; kind++)
             groupnorm_write(k->s.a.merged, add(first, imm(kind)), mul(total.of[kind], k->s.a.reciprocal));
-}
-
-static void load_merged(const backward *k)
-{
-    LOOP_FROM(i, convert(I32, thread()), imm(KINDS * k->s.cfg->bundle), imm(k->s.cfg->threads)) {
-        const val group = div(i, imm(KINDS)), kind = rem(i, imm(KINDS));
-        set(k->sGroups, coord(kind, group),
-            groupnorm_read(k->s.a.merged, add(groupnorm_merged(&k->s, group), convert(I64, kind))));
-    }
 }
 
 void groupnorm_backward_split(const void *config, int kernel)
@@ -448,7 +437,7 @@ void groupnorm_backward_split(const void *config, int kernel)
     IF(item.writes) {
         load_column(&k);
         two_pass_wait(&order, &item);
-        load_merged(&k);
+        groupnorm_load_merged(&k.s, KINDS, k.sGroups);
         cta_sync();
         groupnorm_over_columns(&k.s, &k.w, write_column, &k);
         two_pass_end(&order, &item);

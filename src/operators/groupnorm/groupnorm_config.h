@@ -266,6 +266,12 @@ val groupnorm_entry(const groupnorm_slice *s, val number);
 /* What all slices know of a group of the bundle: the index of its first word. */
 val groupnorm_merged(const groupnorm_slice *s, val group);
 
+/* The lanes of each group store `count` values as the entry of this slice. */
+void groupnorm_store_entry(const groupnorm_slice *s, int count, const val *values);
+
+/* The threads load `words` merged words of each group into shared memory: (WORDS,BUNDLE). */
+void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups);
+
 /* gamma or beta of a column: (1) or (VEC). */
 tensor groupnorm_weights(const groupnorm_slice *s, val pointer, val column);
 

@@ -507,9 +507,7 @@ static void store_entries(forward *k)
     moments_of_slice(k);
     IF(merges(k)) {
         const told mine = told_of(merge_threads(k));
-        IF(groupnorm_speaks(&k->s))
-            for (int v = 0; v < GROUPNORM_ENTRY; v++)
-                groupnorm_write(k->s.a.entries, add(groupnorm_entry(&k->s, k->s.rank), imm(v)), mine.of[v]);
+        groupnorm_store_entry(&k->s, GROUPNORM_ENTRY, mine.of);
     }
 }
 
@@ -522,16 +520,6 @@ static void store_merged(const forward *k)
         for (int word = 0; word < GROUP_WORDS; word++)
             groupnorm_write(k->s.a.merged, add(first, imm(word)), g.of[word]);
         save_statistics(k, group, &g, yes());
-    }
-}
-
-static void load_merged(const forward *k)
-{
-    const int words = GROUP_WORDS * k->s.cfg->bundle;
-    LOOP_FROM(i, convert(I32, thread()), imm(words), imm(k->s.cfg->threads)) {
-        const val group = div(i, imm(GROUP_WORDS)), word = rem(i, imm(GROUP_WORDS));
-        set(k->sGroups, coord(word, group),
-            groupnorm_read(k->s.a.merged, add(groupnorm_merged(&k->s, group), convert(I64, word))));
     }
 }
 
@@ -548,7 +536,7 @@ void groupnorm_forward_split(const void *config, int kernel)
     IF(item.writes) {
         load_column_weights(&k);
         two_pass_wait(&order, &item);
-        load_merged(&k);
+        groupnorm_load_merged(&k.s, GROUP_WORDS, k.sGroups);
         groupnorm_staged();
         cta_sync();
         groupnorm_over_columns(&k.s, &k.all, write_column, &k);

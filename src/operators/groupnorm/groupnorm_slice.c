@@ -269,6 +269,22 @@ val groupnorm_merged(const groupnorm_slice *s, val group)
     return mul(add(s->group, convert(I64, group)), imm64(GROUPNORM_ENTRY));
 }
 
+void groupnorm_store_entry(const groupnorm_slice *s, int count, const val *values)
+{
+    IF(groupnorm_speaks(s))
+        for (int v = 0; v < count; v++)
+            groupnorm_write(s->a.entries, add(groupnorm_entry(s, s->rank), imm(v)), values[v]);
+}
+
+void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups)
+{
+    LOOP_FROM(i, convert(I32, thread()), imm(words * s->cfg->bundle), imm(s->cfg->threads)) {
+        const val group = div(i, imm(words)), word = rem(i, imm(words));
+        set(sGroups, coord(word, group),
+            groupnorm_read(s->a.merged, add(groupnorm_merged(s, group), convert(I64, word))));
+    }
+}
+
 /* The channel in the bundle of element e of a column's vectors. */
 static val channel_of(const groupnorm_slice *s, val column, int vec, int e)
 {

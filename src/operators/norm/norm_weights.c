@@ -99,7 +99,7 @@ static void fill_tail(const norm_weights *w, const norm_weight_sources *from, va
 
 norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *from, int chunks, val first, val step)
 {
-    norm_weights w = slots_of(s, from->dtype, !ir_is_int(from->beta, 0));
+    norm_weights w = slots_of(s, from->dtype, !is_imm(from->beta, 0));
     const int64_t steps = ceil_div(w.cols, (int64_t)s->threads * w.vec);
     const row_split all = { s->threads, s->threads, 1, w.vec, (int)min_i64(LOAD_STEPS_MAX, steps), .ragged = true };
     val tail = bit_and(from->cols, imm(-w.vec));
@@ -111,7 +111,7 @@ norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *fr
         fill_vectors(&some, &all, from, tail);
         fill_tail(&some, from, tail);
     }
-    ir_bar_sync(imm(BARRIER), s->threads);
+    named_sync(imm(BARRIER), s->threads);
     return w;
 }
 

@@ -272,7 +272,7 @@ static void copy_group(const place *at, const side *s)
     tensor rX[2]; // (VEC,HEADS)
     make_registers(at, at->cfg->dtype, rX);
     LOOP_FROM(number, add(at->lane, imm(at->t.lanes)), imm_as(U32, at->t.slots), imm(at->t.lanes)) {
-        slot k = slot_of(at, s, number, ir_int(IR_PRED, 0));
+        slot k = slot_of(at, s, number, no());
         load_slot(at, s, &k, rX);
         store_slot(at, s, &k, rX);
     }
