@@ -312,7 +312,6 @@ static ckl_status choose_halo_weight(const void *desc, const ckl_device_info *de
     *c = (conv_halo_weight_config){ .form = conv_form_of(d),
                                     .rows = (int)d->r,
                                     .columns = (int)d->s,
-                                    .stages = 4,
                                     .step_w = (int)d->stride_w,
                                     .step_h = (int)d->stride_h,
                                     .dilation_w = (int)d->dilation_w,

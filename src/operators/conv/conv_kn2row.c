@@ -167,7 +167,7 @@ static bool candidate_kn2row(const void *desc, const ckl_device_info *device, in
     const ckl_conv_desc *d = desc;
     conv_kn2row_config *c = config;
     if (check_problem(d) != CKL_OK && i > 0)
-        return false;
+        return false; // the first one is there to be refused with a sentence
     const ckl_gemm_desc product = product_of(d);
     if (product.m == 0 || !gemm_sm90_candidate(&product, device, i, &c->product))
         return false;
@@ -198,8 +198,7 @@ static ckl_status admit_kn2row(const void *desc, const ckl_device_info *device, 
     const ckl_conv_desc *d = desc;
     const conv_kn2row_config *c = config;
     TRY(check_problem(d));
-    const conv_form have = form_of(&c->product.epilogue);
-    conv_form of_config = have;
+    conv_form of_config = form_of(&c->product.epilogue);
     of_config.math = c->product.epilogue.math;
     TRY(conv_check_form("kn2row", d, &of_config));
     if (c->rows != d->r || c->columns != d->s)
