@@ -179,17 +179,17 @@ static int stage_bytes(const row_pipeline *s)
 /* The start of this CTA's first chunk in a row, and from one chunk to its next. */
 static val first_start(const row_pipeline *s)
 {
-    return s->split.cluster > 1 ? mul(cluster_rank(), imm((int)chunk_cols(&s->split))) : ir_int(U32, 0);
+    return s->split.cluster > 1 ? mul(cluster_rank(), imm(chunk_cols(&s->split))) : imm(0);
 }
 
 static val start_step(const row_pipeline *s)
 {
-    return imm((int)(chunk_cols(&s->split) * s->split.cluster));
+    return imm(chunk_cols(&s->split) * s->split.cluster);
 }
 
 static val stage_address(const row_pipeline *s, const pipeline_state *at)
 {
-    return add(ir_smem_address(s->stage_offset), mul(at->stage, imm(stage_bytes(s))));
+    return add(smem_address(s->stage_offset), mul(at->stage, imm(stage_bytes(s))));
 }
 
 /* The producer */
@@ -210,13 +210,13 @@ static val begin_of(const row_pipeline *s, const row_bounds *b)
 static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
 {
     int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), full = chunk_bytes(&s->split, s->dtype);
-    val bytes = s->split.chunk.exact ? ir_int(U32, full) : min(mul(sub(end, start), imm((int)size)), imm((int)full));
+    val bytes = s->split.chunk.exact ? imm(full) : min(mul(sub(end, start), imm(size)), imm(full));
     val barrier = pipeline_full_barrier(&s->ring, at), stage = stage_address(s, at);
     pipeline_wait_empty(&s->ring, at);
     pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
     for (int i = 0; i < s->input_count; i++) {
         val element = add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, start));
-        val from = add(s->inputs[i].pointer, mul(convert(U64, element), ir_int(U64, size)));
+        val from = add(s->inputs[i].pointer, mul(convert(U64, element), imm(size)));
         ir_bulk_load(stage, i * full, from, bytes, barrier);
     }
     pipeline_advance(at);
@@ -295,10 +295,10 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
     s.cols = convert(U32, cols);
     s.first_row = convert(I64, div(cta_x(), imm(split->cluster)));
     s.row_step = convert(I64, div(grid_x(), imm(split->cluster)));
-    s.stage_offset = ir_smem_alloc("stages", (int64_t)split->stages * stage_bytes(&s), STAGE_ALIGNMENT);
+    s.stage_offset = smem_alloc("stages", (int64_t)split->stages * stage_bytes(&s), STAGE_ALIGNMENT);
     s.ring = make_pipeline("ring", split->stages, 1, threads / 32);
     s.allreduce = make_cluster_allreduce("allreduce", threads, split->cluster, values);
-    s.dynamic = !ir_is_int(counter, 0);
+    s.dynamic = !is_imm(counter, 0);
     if (s.dynamic)
         s.scheduler = make_dynamic_scheduler("scheduler", counter, convert(U32, rows), convert(U32, s.row_step),
                                              split->cluster, fetched_max(split));
@@ -306,7 +306,7 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
     ir_if(eq(warp(), imm(threads / 32)));
     IF(elect())
         produce(&s);
-    ir_else();
+    ir_else(); // what follows, up to row_pipeline_end(), is the consumers' part
     s.first_state = consumer_state(&s.ring);
     s.second_state = consumer_state(&s.ring);
     s.fetched = variable(U32, imm(0));
@@ -333,7 +333,7 @@ row_place row_pipeline_place(const row_pipeline *s, val row)
 /* Elements from the first chunk of a CTA to another one of its chunks. */
 static val chunk_start(const row_pipeline *s, int chunk)
 {
-    return imm((int)chunk_cols(&s->split) * s->split.cluster * chunk);
+    return imm(chunk_cols(&s->split) * s->split.cluster * chunk);
 }
 
 static row_spans spans_of(const row_pipeline *s, val row)
@@ -344,7 +344,7 @@ static row_spans spans_of(const row_pipeline *s, val row)
 
 row_span row_pipeline_columns(const row_pipeline *s, int chunk)
 {
-    const row_spans first = spans_of(s, s->split.chunk.ragged ? s->first_row : ir_int(I64, 0));
+    const row_spans first = spans_of(s, s->split.chunk.ragged ? s->first_row : imm64(0));
     if (chunk == s->split.chunks)
         return first.of[1];
     return (row_span){ first.of[0].split, row_from(&first.of[0].place, chunk_start(s, chunk)) };
@@ -365,7 +365,7 @@ typedef struct pass {
 static void free_stage(const row_pipeline *s, const pipeline_state *at)
 {
     fence_proxy_async();
-    ir_plain(IR_WARP_SYNC, 0, 0);
+    warp_sync();
     IF(eq(lane(), imm(0)))
         pipeline_release(&s->ring, at->stage);
 }
@@ -374,7 +374,7 @@ static void free_stage(const row_pipeline *s, const pipeline_state *at)
 static tensor load_input(const row_pipeline *s, const pipeline_state *at, const row_place *p, int i)
 {
     const row_split *chunk = &s->split.chunk;
-    val first = add(stage_address(s, at), imm((int)(i * chunk_bytes(&s->split, s->dtype))));
+    val first = add(stage_address(s, at), imm(i * chunk_bytes(&s->split, s->dtype)));
     tensor sX = smem_view(first, s->dtype, compact(leaf(chunk_cols(&s->split)))); // (COLS)
     tensor tXsX = row_partition(chunk, sX, thread());                             // (VEC,STEPS)
     tensor rX = fragment_like(tXsX, s->dtype);                                    // (VEC,STEPS)
@@ -382,27 +382,30 @@ static tensor load_input(const row_pipeline *s, const pipeline_state *at, const 
     return rX;
 }
 
+static void leave_stage(const pass *v)
+{
+    if (v->releases)
+        free_stage(v->s, v->at);
+    pipeline_advance(v->at);
+}
+
 /* Loads a chunk from its stage into registers, if it exists. */
 static void take_chunk(const pass *v, const row_place *p, val exists, tensor *rX)
 {
-    const bool always = ir_is_int(exists, 1);
+    const bool always = is_imm(exists, 1);
     const row_pipeline *s = v->s;
     if (v->waits) {
-        if (!always)
-            ir_if(exists);
-        pipeline_wait_full(&s->ring, v->at);
-        if (!always)
-            ir_end_if();
+        if (always)
+            pipeline_wait_full(&s->ring, v->at);
+        else IF(exists)
+            pipeline_wait_full(&s->ring, v->at);
     }
     for (int i = 0; i < s->input_count; i++)
         rX[i] = load_input(s, v->at, p, i);
-    if (!always)
-        ir_if(exists);
-    if (v->releases)
-        free_stage(s, v->at);
-    pipeline_advance(v->at);
-    if (!always)
-        ir_end_if();
+    if (always)
+        leave_stage(v);
+    else IF(exists)
+        leave_stage(v);
 }
 
 /* Where visits are long, threads without an element of the chunk skip it: mostly warps at the end of a row. */
