@@ -127,12 +127,11 @@ static double print_phases_of(const results *r, const phase *phases, int count, 
 /* Where the time of the run went. */
 static void print_phases(const results *r)
 {
-    static const phase phases[] = { { "waiting", offsetof(result_row, wait_s) },
-                                    { "planning", offsetof(result_row, plan_s) },
-                                    { "data", offsetof(result_row, data_s) },
-                                    { "checking", offsetof(result_row, check_s) },
-                                    { "peers", offsetof(result_row, peers_s) },
-                                    { "timing", offsetof(result_row, timing_s) } };
+    static const phase phases[] = {
+        { "waiting", offsetof(result_row, wait_s) }, { "planning", offsetof(result_row, plan_s) },
+        { "data", offsetof(result_row, data_s) },    { "checking", offsetof(result_row, check_s) },
+        { "peers", offsetof(result_row, peers_s) },  { "timing", offsetof(result_row, timing_s) }
+    };
     static const phase timing[] = { { "graphs", offsetof(result_row, prepare_s) },
                                     { "warming up", offsetof(result_row, warm_s) },
                                     { "sampling", offsetof(result_row, sample_s) },
