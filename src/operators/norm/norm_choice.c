@@ -539,7 +539,7 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
     const bool forward = d->direction == CKL_DIRECTION_FORWARD;
     const bool cut = !c->flow.stages && !c->tiled && !c->split.ragged && !c->shared_weights &&
                      c->split.vec == row_vec_full(d->dtype);
-    if (c->shifted && !norm_shifts_stores(c) && !(forward && cut))
+    if (c->shifted && !norm_shifts_stores(c) && !c->flow.cut && !(forward && cut))
         FAIL(CKL_INVALID, "%s: shifted=1 is for rows in registers whose y is aligned, and for rows that flow", what);
     if (c->persistent_ctas < 0)
         FAIL(CKL_INVALID, "%s: persistent_ctas=%d is negative", what, c->persistent_ctas);
