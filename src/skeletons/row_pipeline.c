@@ -17,7 +17,8 @@ row_pipeline_split row_pipeline_split_of(const row_split *split, const row_flow 
                              .stages = flow->stages,
                              .residence = (row_residence)flow->residence,
                              .lookahead = flow->lookahead,
-                             .chunks = flow->chunks };
+                             .chunks = flow->chunks,
+                             .cut = flow->cut };
     s.chunk.cluster = 1;
     return s;
 }
@@ -26,7 +27,7 @@ void row_pipeline_config(const row_pipeline_split *s, row_split *split, row_flow
 {
     *split = s->chunk;
     split->cluster = s->cluster;
-    *flow = (row_flow){ s->stages, (choice)s->residence, s->lookahead, s->chunks };
+    *flow = (row_flow){ s->stages, (choice)s->residence, s->lookahead, s->chunks, s->cut };
 }
 
 static int64_t chunk_cols(const row_pipeline_split *s)
@@ -37,6 +38,12 @@ static int64_t chunk_cols(const row_pipeline_split *s)
 static int64_t chunk_bytes(const row_pipeline_split *s, ckl_dtype dtype)
 {
     return chunk_cols(s) * (int64_t)ckl_dtype_bytes(dtype);
+}
+
+/* The room of a chunk in a stage: vectors that are cut begin and end inside of others. */
+static int64_t slot_bytes(const row_pipeline_split *s, ckl_dtype dtype)
+{
+    return chunk_bytes(s, dtype) + (s->cut ? BULK_BYTES : 0);
 }
 
 /*
@@ -51,7 +58,7 @@ static int fetched_max(const row_pipeline_split *s)
 
 int64_t row_pipeline_smem_bytes(const row_pipeline_split *s, ckl_dtype dtype, int inputs, int values)
 {
-    int64_t ring = s->stages * (chunk_bytes(s, dtype) * inputs + BARRIERS_OF_STAGE_BYTES);
+    int64_t ring = s->stages * (slot_bytes(s, dtype) * inputs + BARRIERS_OF_STAGE_BYTES);
     int64_t messages = cluster_allreduce_bytes(s->chunk.threads, s->cluster, values) + scheduler_bytes(fetched_max(s));
     return ring + messages + STAGE_ALIGNMENT;
 }
@@ -154,6 +161,8 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
     if (s->residence == ROW_IN_RING && row_pipeline_chunks(s, cols) * (1 + s->lookahead) > s->stages)
         FAIL(CKL_INVALID, "%s: residence=ring lookahead=%d, but %d times %" PRId64 " chunks do not fit %d stages", what,
              s->lookahead, 1 + s->lookahead, row_pipeline_chunks(s, cols), s->stages);
+    if (s->cut && s->chunk.ragged)
+        FAIL(CKL_INVALID, "%s: cut=1 ragged=1, but vectors are those of columns or of memory", what);
     if (!s->chunk.ragged && cols * (int64_t)ckl_dtype_bytes(dtype) % BULK_BYTES)
         FAIL(CKL_UNSUPPORTED, "%s: rows of %" PRId64 " elements are no multiple of %d bytes", what, cols, BULK_BYTES);
     return CKL_OK;
@@ -173,7 +182,7 @@ ckl_status row_pipeline_dynamic_admit(const char *what, const row_pipeline_split
 
 static int stage_bytes(const row_pipeline *s)
 {
-    return (int)chunk_bytes(&s->split, s->dtype) * s->input_count;
+    return (int)slot_bytes(&s->split, s->dtype) * s->input_count;
 }
 
 /* The start of this CTA's first chunk in a row, and from one chunk to its next. */
@@ -222,13 +231,60 @@ static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val s
     pipeline_advance(at);
 }
 
+/* Bytes from a 16-byte boundary to the start of a row: the same for all inputs. */
+static val bytes_past(const row_pipeline *s, val row)
+{
+    const row_pipeline_input *x = &s->inputs[0];
+    val start = mul(mul(convert(U32, row), convert(U32, x->ld)), imm((int)ckl_dtype_bytes(s->dtype)));
+    return bit_and(add(convert(U32, x->pointer), start), imm(BULK_BYTES - 1));
+}
+
+/* The last elements of a matrix, which fill no 16 bytes, one by one; behind them zeros. */
+static void load_tail(const row_pipeline *s, val from, val stage, val elements)
+{
+    tensor gX = gmem_tensor(from, s->dtype, compact(leaf(s->split.chunk.vec)));
+    tensor sX = smem_view(stage, s->dtype, compact(leaf(s->split.chunk.vec)));
+    LOOP(e, imm(s->split.chunk.vec)) {
+        IF(lt(e, elements))
+            set(sX, e, at(gX, e));
+        ELSE
+            set(sX, e, convert(s->dtype, immf(0)));
+    }
+}
+
+/* The same from the 16-byte boundary before the chunk to the one behind it, but never behind the matrix. */
+static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
+{
+    const int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), slot = slot_bytes(&s->split, s->dtype);
+    val cols = min(sub(end, start), imm(chunk_cols(&s->split))), past = bytes_past(s, row);
+    val needed = add(mul(cols, imm(size)), past), rest = bit_and(needed, imm(BULK_BYTES - 1));
+    val whole = sub(needed, rest), is_last = eq(row, sub(s->rows, imm(1)));
+    val is_tail = logical_and(ne(rest, imm(0)), logical_and(is_last, eq(add(start, cols), end)));
+    val bytes = select(logical_or(is_tail, eq(rest, imm(0))), whole, add(whole, imm(BULK_BYTES)));
+    val barrier = pipeline_full_barrier(&s->ring, at), stage = stage_address(s, at);
+    val from[ROW_PIPELINE_INPUTS_MAX];
+    for (int i = 0; i < s->input_count; i++) {
+        val element = add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, start));
+        from[i] = sub(add(s->inputs[i].pointer, mul(convert(U64, element), imm(size))), convert(U64, past));
+    }
+    pipeline_wait_empty(&s->ring, at);
+    IF(is_tail)
+        for (int i = 0; i < s->input_count; i++)
+            load_tail(s, add(from[i], convert(U64, whole)), add(stage, add(whole, imm(i * slot))), div(rest, imm(size)));
+    pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
+    IF(ne(bytes, imm(0)))
+        for (int i = 0; i < s->input_count; i++)
+            ir_bulk_load(stage, i * slot, from[i], bytes, barrier);
+    pipeline_advance(at);
+}
+
 static void load_row(const row_pipeline *s, pipeline_state *at, val row)
 {
     const int loads = s->split.residence == ROW_RELOADED ? 2 : 1;
     const row_bounds b = bounds_of(s, row);
     for (int load = 0; load < loads; load++) {
         LOOP_FROM(start, begin_of(s, &b), b.end, start_step(s))
-            load_chunk(s, at, row, start, b.end);
+            (s->split.cut ? load_cut_chunk : load_chunk)(s, at, row, start, b.end);
     }
 }
 
@@ -357,6 +413,7 @@ typedef struct pass {
     bool waits;    // for its stages to be full; else the first pass has
     bool releases; // lets the producer fill its stages again
     bool held;     // the row is in registers
+    val past;      // where vectors are cut: bytes_past()
     row_visit *visit;
     void *user;
 } pass;
@@ -368,6 +425,18 @@ static void free_stage(const row_pipeline *s, const pipeline_state *at)
     warp_sync();
     IF(eq(lane(), imm(0)))
         pipeline_release(&s->ring, at->stage);
+}
+
+/* This thread's partitions of all inputs in the stage, each vector cut out of two. */
+static void load_cut_inputs(const pass *v, const row_place *p, tensor *rX)
+{
+    const row_pipeline *s = v->s;
+    val stage = add(stage_address(s, v->at), mul(thread(), imm(BULK_BYTES))), from[ROW_PIPELINE_INPUTS_MAX];
+    for (int i = 0; i < s->input_count; i++) {
+        from[i] = add(stage, imm(i * slot_bytes(&s->split, s->dtype)));
+        rX[i] = fragment(s->dtype, compact(shape(s->split.chunk.vec, s->split.chunk.steps))); // (VEC,STEPS)
+    }
+    row_load_cut_shared(&s->split.chunk, p, from, s->input_count, v->past, rX, s->fill);
 }
 
 /* This thread's partition of input i in the stage. */
@@ -400,8 +469,11 @@ static void take_chunk(const pass *v, const row_place *p, val exists, tensor *rX
         else IF(exists)
             pipeline_wait_full(&s->ring, v->at);
     }
-    for (int i = 0; i < s->input_count; i++)
-        rX[i] = load_input(s, v->at, p, i);
+    if (s->split.cut)
+        load_cut_inputs(v, p, rX);
+    else
+        for (int i = 0; i < s->input_count; i++)
+            rX[i] = load_input(s, v->at, p, i);
     if (always)
         leave_stage(v);
     else IF(exists)
@@ -452,9 +524,11 @@ static void load_ends(row_pipeline *s, const row_span *ends)
 }
 
 /* The ends are loaded while the chunks are visited. */
-static void go_over(const pass *v, val row)
+static void go_over(pass *v, val row)
 {
     row_pipeline *s = v->s;
+    if (s->split.cut)
+        v->past = bytes_past(s, row);
     const row_spans all = spans_of(s, row);
     const row_span *ends = all.count > 1 ? &all.of[1] : NULL;
     if (ends && !v->held)
@@ -477,7 +551,8 @@ void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *u
 void row_pipeline_second_pass(row_pipeline *s, val row, row_visit *visit, void *user)
 {
     const bool ring = s->split.residence == ROW_IN_RING, held = s->split.residence == ROW_IN_REGISTERS;
-    go_over(&(pass){ s, ring ? &s->second_state : &s->first_state, !ring, true, held, visit, user }, row);
+    pass v = { s, ring ? &s->second_state : &s->first_state, !ring, true, held, .visit = visit, .user = user };
+    go_over(&v, row);
 }
 
 static void carry(const row_passes *passes, void *user)

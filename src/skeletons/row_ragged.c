@@ -231,6 +231,82 @@ void row_load_among(const row_split *s, const row_place *p, tensor from, tensor 
     row_load_cut(s, p, row_is_outer(p->row, p->rows), from, to, fill);
 }
 
+/* Vectors that are cut out of shared memory */
+
+/* The words of both vectors that vector `step` is cut from; nothing behind it is read where it is one itself. */
+static void load_shared_words(const row_split *s, const row_place *p, const cut *c, val low, val high, int step,
+                              const val *word)
+{
+    const int64_t offset = (int64_t)step * s->row_threads * BOUNDARY_BYTES;
+    val inside = row_inside(s, p, step);
+    if (is_imm(inside, 1)) {
+        ir_load(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, c->count, low, offset, (val *)word);
+        ir_load(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, c->count, high, offset, (val *)word + c->count);
+        return;
+    }
+    for (int i = 0; i < 2 * c->count; i++)
+        assign(word[i], c->outside);
+    IF(inside) {
+        ir_load(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, c->count, low, offset, (val *)word);
+        ir_load(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, c->count, high, offset, (val *)word + c->count);
+    }
+}
+
+/* Vectors that begin in their word number `first`. */
+static void take_words(const cut *c, int vectors, int first, val (*const word)[2 * WORDS_MAX], val (*const out)[WORDS_MAX])
+{
+    for (int v = 0; v < vectors; v++)
+        for (int i = 0; i < c->count; i++) {
+            const val *from = word[v] + first + i;
+            assign(out[v][i], c->w.per == 1 ? from[0] : permute_bytes(from[0], from[1], c->selector));
+        }
+}
+
+void row_load_cut_shared(const row_split *s, const row_place *p, const val *from, int count, val past, tensor *to,
+                         double fill)
+{
+    const ckl_dtype dtype = to[0].dtype;
+    const int vectors = count * s->steps;
+    cut c = { .w = words_of(dtype, s->vec), .count = WORDS_MAX };
+    set_cut(&c, past);
+    c.outside = bitcast(U32, words_filled(c.w, dtype, fill));
+    val(*word)[2 * WORDS_MAX] = ir_alloc((size_t)vectors, sizeof *word);
+    val(*out)[WORDS_MAX] = ir_alloc((size_t)vectors, sizeof *out);
+    for (int v = 0; v < vectors; v++)
+        for (int i = 0; i < 2 * c.count; i++)
+            word[v][i] = ir_reg(U32);
+    for (int v = 0; v < vectors; v++)
+        for (int i = 0; i < c.count; i++)
+            out[v][i] = ir_reg(U32);
+    val next = select(eq(past, imm(0)), imm_as(U32, 0), imm_as(U32, BOUNDARY_BYTES));
+    for (int v = 0; v < vectors; v++) {
+        val low = from[v / s->steps];
+        load_shared_words(s, p, &c, low, add(low, next), v % s->steps, word[v]);
+    }
+    IF(c.moves[1]) {
+        IF(c.moves[0])
+            take_words(&c, vectors, 3, word, out);
+        ELSE
+            take_words(&c, vectors, 2, word, out);
+    }
+    ELSE
+    {
+        IF(c.moves[0])
+            take_words(&c, vectors, 1, word, out);
+        ELSE
+            take_words(&c, vectors, 0, word, out);
+    }
+    for (int v = 0; v < vectors; v++) {
+        val cut_words[WORDS_MAX], *elements = ir_alloc((size_t)s->vec, sizeof *elements);
+        tensor t = to[v / s->steps];
+        for (int i = 0; i < c.count; i++)
+            cut_words[i] = bitcast(c.w.type, out[v][i]);
+        for (int e = 0; e < s->vec; e++)
+            elements[e] = t.regs[index_at(t.layout, (int64_t)(v % s->steps) * s->vec + e)];
+        words_unpack(c.w, cut_words, dtype, elements);
+    }
+}
+
 static void store_apart(const row_split *s, tensor from, tensor to, int step)
 {
     int64_t offset;

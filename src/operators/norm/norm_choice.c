@@ -72,6 +72,12 @@ static bool reads_ragged(const ckl_norm_desc *d)
     return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldx) != row_vec_full(d->dtype);
 }
 
+/* Do rows that are read start off 16-byte boundaries, and those that are written at them, in whole vectors? */
+static bool is_cut(const ckl_norm_desc *d)
+{
+    return reads_ragged(d) && row_vec(d->dtype, d->rows, d->cols, d->ldy, d->ldy) == row_vec_full(d->dtype);
+}
+
 static bool is_ragged(const ckl_norm_desc *d)
 {
     return d->direction == CKL_DIRECTION_FORWARD ? widest_vector(d) != row_vec_full(d->dtype) : reads_ragged(d);
@@ -109,7 +115,7 @@ static bool may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int6
     enum { SHIFTED_COLS_MIN = 1025, SHIFTED_COLS_MAX = 32768 };
     const bool shifts = d->direction == CKL_DIRECTION_BACKWARD && d->dtype != CKL_F32 && d->cols >= SHIFTED_COLS_MIN &&
                         d->cols <= SHIFTED_COLS_MAX;
-    const bool fits = in_phase(d) || shifts;
+    const bool fits = in_phase(d) || shifts || (d->direction == CKL_DIRECTION_BACKWARD && is_cut(d));
     return device->has_tma && fits && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) > bytes_min;
 }
 
@@ -389,15 +395,17 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
 static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
 {
     const int vec = row_vec_full(d->dtype), inputs = 2 + d->residual;
-    row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = is_ragged(d) },
+    const bool ragged = is_ragged(d) && !is_cut(d);
+    row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = ragged },
                              .cluster = 1,
-                             .residence = f->residence };
+                             .residence = f->residence,
+                             .cut = is_cut(d) };
     while ((int64_t)f->threads * f->elements * s.cluster < d->cols)
         s.cluster *= 2;
     s.chunks = (int)row_pipeline_chunks(&s, d->cols);
-    s.chunk.exact = !is_ragged(d) && row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
+    s.chunk.exact = !ragged && row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
     int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;
-    s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) / (row_split_cols(&s.chunk) * inputs * f->bytes));
+    s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) / ((row_split_cols(&s.chunk) + (s.cut ? vec : 0)) * inputs * f->bytes));
     s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
     return s;
 }
@@ -458,8 +466,10 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     backward_flow f;
     row_pipeline_split s;
     const bool sums = choose_sums(d, device, &f, &s);
-    if (!sums)
-        s = row_pipeline_choose(d->cols, is_ragged(d), d->dtype, 2 + d->residual, device);
+    if (!sums) {
+        s = row_pipeline_choose(d->cols, is_ragged(d) && !is_cut(d), d->dtype, 2 + d->residual, device);
+        s.cut = is_cut(d);
+    }
     row_pipeline_config(&s, &c->split, &c->flow);
     c->hold_gamma = sums && f.hold_gamma;
     c->dgamma_in_smem = sums && f.dgamma_in_smem;
@@ -539,7 +549,7 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
     const bool forward = d->direction == CKL_DIRECTION_FORWARD;
     const bool cut = !c->flow.stages && !c->tiled && !c->split.ragged && !c->shared_weights &&
                      c->split.vec == row_vec_full(d->dtype);
-    if (c->shifted && !norm_shifts_stores(c) && !(forward && cut))
+    if (c->shifted && !norm_shifts_stores(c) && !c->flow.cut && !(forward && cut))
         FAIL(CKL_INVALID, "%s: shifted=1 is for rows in registers whose y is aligned, and for rows that flow", what);
     if (c->persistent_ctas < 0)
         FAIL(CKL_INVALID, "%s: persistent_ctas=%d is negative", what, c->persistent_ctas);
