@@ -182,6 +182,10 @@ static const char *const cases[] = {
     "n=1 c=7 h=9 w=9 k=7 groups=7 pad=1 direction=weight dtype=f32 bias=1 impl=depthwise_weight",
     "n=2 c=40 h=9 w=18 k=40 groups=40 pad=1 direction=weight impl=halo_weight # channels past the end, a warp without "
     "any",
+    "n=3 c=144 h=9 w=20 k=144 groups=144 pad=1 direction=weight dtype=bf16 out=f32 impl=halo_weight "
+    "config='channels=64 stages=2 slices=3' # the last CTA's channels begin among those of the one before",
+    "n=1 c=40 h=20 w=20 k=40 groups=40 r=7 s=7 pad=3 direction=weight impl=halo_weight config='channels=64 wide=2 "
+    "stages=2' # fewer than a CTA has",
     "n=3 c=32 h=19 w=37 k=32 groups=32 r=7 s=7 pad=3 direction=weight dtype=bf16 impl=halo_weight config='slices=2'",
     "n=5 c=72 h=14 w=14 k=72 groups=72 r=5 s=5 pad=2 direction=weight impl=halo_weight config='slices=3 stages=2'",
     "n=2 c=64 h=12 w=70 k=64 groups=64 r=3 s=8 pad_left=2 pad_top=1 direction=weight out=f32 impl=halo_weight",
@@ -245,6 +249,10 @@ static const char *const cases[] = {
     "n=2 c=5 h=19 w=37 k=61 pad=1 stride=2 bias=1 impl=stem      # stored element by element",
     "n=2 c=8 h=9 w=20 k=205 pad=1 dtype=bf16 impl=stem",
     "n=2 c=16 h=9 w=11 k=3 pad=1 impl=kn2row",
+    "n=2 c=16 h=8 w=10 k=3 pad=1 layout=nchw impl=kn2row",
+    "n=2 c=75 h=16 w=12 k=5 r=5 pad=2 stride=2 dilation=2 scale=1 bias=1 residual=1 activation=relu dtype=bf16 "
+    "layout=nchw impl=kn2row # channels that are no whole 16 bytes",
+    "n=3 c=136 h=8 w=7 k=1 r=2 s=4 pad_left=3 pad_bottom=1 stride_w=3 out=f32 layout=nchw impl=kn2row",
     "n=2 c=72 h=9 w=11 k=5 r=5 pad=2 stride=2 dilation=2 scale=1 bias=1 residual=1 activation=relu dtype=bf16 "
     "impl=kn2row",
     "n=3 c=136 h=13 w=7 k=1 r=2 s=4 pad_left=3 pad_bottom=1 stride_w=3 out=f32 impl=kn2row",
@@ -323,6 +331,9 @@ static const char *const cases[] = {
     "n=2 c=6 h=20 w=33 k=19 pad_left=5 r=2 s=9 dilation_w=2 stride_w=3 stride_h=2 impl=narrow out=f32",
     "n=60 c=12 h=40 w=40 k=8 pad=1 impl=narrow config='ctas=1' # more tiles than CTAs",
     "n=2 c=69 h=16 w=19 k=32 pad=1 bias=1 scale=1 impl=narrow # two chunks of single elements",
+    "n=2 c=13 h=29 w=29 k=32 pad=1 dtype=bf16 impl=narrow config='copied=1 vec=8 channels=16'",
+    "n=2 c=69 h=16 w=19 k=32 pad=1 bias=1 scale=1 impl=narrow config='copied=1 vec=8 channels=72 chunk=40'",
+    "n=2 c=3 h=19 w=17 k=41 r=1 s=1 direction=data impl=narrow config='copied=1 vec=8 channels=48 chunk=48'",
     "n=2 c=5 h=18 w=19 k=27 pad=1 bias=1 residual=1 layout=nchw impl=narrow",
     "n=2 c=69 h=18 w=9 k=27 pad=1 layout=nchw impl=narrow # chunks of planes",
     "n=2 c=30 h=9 w=7 k=13 pad=1 direction=data layout=nchw dtype=bf16 impl=narrow",
@@ -442,7 +453,8 @@ static const test_reject rejects[] = {
     { "dtype=f32 impl=sm90", CKL_UNSUPPORTED, "conv sm90: tensor cores multiply f32 with math=tf32 alone" },
     { "direction=data scale=1", CKL_INVALID, "conv: scale=1 is not part of a gradient" },
     { "c=8 k=8 impl=halo", CKL_UNSUPPORTED, "conv halo: groups=1 are not c=8 and k=8 channels" },
-    { "k=3 impl=kn2row direction=data", CKL_UNSUPPORTED, "conv kn2row: it takes NHWC forward, without groups" },
+    { "k=3 impl=kn2row direction=data", CKL_UNSUPPORTED, "conv kn2row: it computes no gradients and no groups" },
+    { "k=3 h=9 w=9 layout=nchw impl=kn2row", CKL_UNSUPPORTED, "conv kn2row: planes of 9x9 are not whole 16 bytes" },
     { "k=3 d=3 t=3 impl=kn2row", CKL_UNSUPPORTED, "conv kn2row: volumes are convolved by other kernels" },
     { "k=33 impl=kn2row", CKL_UNSUPPORTED, "k=33 filters of 3x3 are none, of one pixel or more than 256 sums" },
     { "k=3 r=1 s=1 impl=kn2row", CKL_UNSUPPORTED, "k=3 filters of 1x1 are none, of one pixel" },
@@ -457,6 +469,7 @@ static const test_reject rejects[] = {
       "volumes are convolved by other kernels" },
     { "groups=64 direction=weight w=40 stride=5 impl=halo_weight", CKL_UNSUPPORTED,
       "strides and dilations are up to 4" },
+    { "groups=64 direction=weight w=40 impl=halo_weight config='channels=48'", CKL_INVALID, "none of 32, 64" },
     { "groups=64 direction=weight w=40 s=9 pad=4 impl=halo_weight", CKL_UNSUPPORTED,
       "3x9 taps are too many registers" },
     { "groups=64 direction=weight w=9 impl=halo_weight", CKL_UNSUPPORTED, "of 16 columns that are multiplied 7 exist" },
@@ -470,6 +483,7 @@ static const test_reject rejects[] = {
     { "c=8 k=8 groups=8 impl=halo config='high=17'", CKL_INVALID, "high=17" },
     { "c=9 impl=stem", CKL_UNSUPPORTED, "conv stem: c=9 is not in 1..8" },
     { "k=16 impl=narrow config='chunk=12'", CKL_INVALID, "conv narrow: chunk=12 is no multiple of 8 up to 64, or" },
+    { "k=16 impl=narrow config='copied=1'", CKL_UNSUPPORTED, "copied=1 is of dense NHWC whose channels are not whole" },
     { "k=16 impl=narrow config='channels=32'", CKL_INVALID, "or channels=32 are not 64" },
     { "k=15 impl=narrow config='pairs=1'", CKL_INVALID, "conv narrow: vec=8 or pairs=1 do not divide the channels" },
     { "k=16 c=12 impl=narrow config='vec=8'", CKL_INVALID, "conv narrow: vec=8 or pairs=1 do not divide" },
