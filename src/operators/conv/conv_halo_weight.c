@@ -1,7 +1,7 @@
 /*
  * conv_halo_weight.c - the gradient of weights of a filter a channel, NHWC on Hopper, by tensor cores of whose products a diagonal counts.
  *
- * A CTA has 32 or 64 channels and a slice of the tiles of dy, whose pixels and those of x under them TMA brings to shared memory. A warp has
+ * A CTA has 32 channels and a slice of the tiles of dy, whose pixels and those of x under them TMA brings to shared memory. A warp has
  * 8 channels: mma.sync multiplies 16 columns of a row of dy by those of x under two taps, 16 rows of A by 8 columns of B, for all pairs
  * of channels. Of these the diagonals are the gradients; the others are the price for 2048 products in one instruction. A row of x is
  * loaded once for all rows of the filter. Sums stay in registers to the end of the slice.
@@ -12,19 +12,20 @@
 
 enum {
     GROUP = 8,      // channels of a warp
+    GROUPS = 4,     // of a CTA
     CHUNK = 16,     // columns of dy of an instruction
     PARTS = 2,      // warps that share a group's chunks
     PAIRS_MAX = 4,  // of taps in a row
     SUMS_MAX = 112, // of a thread
     SLICES_MAX = 132,
-    STEP_MAX = 4,     // strides and dilations
-    REGISTERS = 65536 // of an SM
+    STEP_MAX = 4, // strides and dilations
+    CHANNELS = GROUP * GROUPS,
+    ROW = 2 * CHANNELS // bytes of a pixel
 };
 
 #define CONV_HALO_WEIGHT_CONFIG(X, owner)                                             \
     X(owner, int, rows, "3", "", "of a filter")                                       \
     X(owner, int, columns, "3", "", "of a filter")                                    \
-    X(owner, int, channels, "32", "32 64", "of a CTA")                                \
     X(owner, int, wide, "4", "1 2 4", "times 16 columns of dy of a tile")             \
     X(owner, int, high, "8", "4 7 8", "rows of dy of a tile")                         \
     X(owner, int, stages, "2", "2 3 4", "tiles in shared memory")                     \
@@ -39,29 +40,21 @@ typedef struct conv_halo_weight_config {
 
 /* What the kernel and its host side derive alike from a config. */
 typedef struct halo_shape {
-    int pairs, groups, parts, workers, threads; // pairs of taps in a row
-    int row;                                    // bytes of a pixel
-    int box_w, box_h;                           // of x under a tile
+    int pairs, parts, workers, threads; // pairs of taps in a row
+    int box_w, box_h;                   // of x under a tile
     int64_t smem_bytes;
 } halo_shape;
 
-/* Of a thread: sums and the rest; what spills takes twice as long. */
-static int registers_of(const conv_halo_weight_config *c)
-{
-    return 4 * ((c->columns + 1) / 2) * c->rows + 52;
-}
-
 static halo_shape shape_of(const conv_halo_weight_config *c)
 {
-    halo_shape s = { .pairs = (c->columns + 1) / 2, .groups = c->channels / GROUP, .row = 2 * c->channels };
-    s.parts = c->wide > 1 && 32 * (PARTS * s.groups + 1) * registers_of(c) <= REGISTERS ? PARTS : 1;
-    s.workers = 32 * s.groups * s.parts;
+    halo_shape s = { .pairs = (c->columns + 1) / 2, .parts = c->wide > 1 ? PARTS : 1 };
+    s.workers = 32 * GROUPS * s.parts;
     s.threads = s.workers + 32;
     s.box_w = (CHUNK * c->wide - 1) * c->step_w + (2 * s.pairs - 1) * c->dilation_w + 1;
     s.box_w = (int)round_up(s.box_w, 8); // rows begin where a swizzle does
     s.box_h = (c->high - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
-    s.smem_bytes = (int64_t)c->stages * s.row * (s.box_w * s.box_h + CHUNK * c->wide * c->high) +
-                   4 * (int64_t)c->channels * c->rows * c->columns * s.parts + 3 * 1024;
+    s.smem_bytes = (int64_t)c->stages * ROW * (s.box_w * s.box_h + CHUNK * c->wide * c->high) +
+                   4 * (int64_t)CHANNELS * c->rows * c->columns * s.parts + 3 * 1024;
     return s;
 }
 
@@ -83,16 +76,15 @@ static void describe(halo_kernel *k)
     const conv_halo_weight_config *c = k->cfg;
     const halo_shape *s = &k->size;
     const ckl_dtype dtype = c->form.dtype;
-    const int box_x[] = { c->channels, s->box_w, s->box_h, 1, 1 },
-              box_y[] = { c->channels, CHUNK * c->wide, c->high, 1, 1 };
-    k->tmaX = make_tma_box(k->p.mX, dtype, 5, box_x, NULL, s->row);
-    k->tmaY = make_tma_box(k->p.mY, dtype, 5, box_y, NULL, s->row);
-    k->sX = conv_tiles("X", dtype, s->box_w * s->box_h, c->channels, c->stages, 1);
-    k->sY = conv_tiles("Y", dtype, CHUNK * c->wide * c->high, c->channels, c->stages, 1);
-    k->sSums = smem_tensor("sums", F32, compact(shape(c->channels, c->rows * c->columns, s->parts)), 16);
+    const int box_x[] = { CHANNELS, s->box_w, s->box_h, 1, 1 }, box_y[] = { CHANNELS, CHUNK * c->wide, c->high, 1, 1 };
+    k->tmaX = make_tma_box(k->p.mX, dtype, 5, box_x, NULL, ROW);
+    k->tmaY = make_tma_box(k->p.mY, dtype, 5, box_y, NULL, ROW);
+    k->sX = conv_tiles("X", dtype, s->box_w * s->box_h, CHANNELS, c->stages, 1);
+    k->sY = conv_tiles("Y", dtype, CHUNK * c->wide * c->high, CHANNELS, c->stages, 1);
+    k->sSums = smem_tensor("sums", F32, compact(shape(CHANNELS, c->rows * c->columns, s->parts)), 16);
     k->ring = make_pipeline("ring", c->stages, 1, s->workers / 32);
-    k->own = mul(cta_y(), imm(c->channels));
-    k->channel = min(k->own, max(imm(0), sub(conv_number(k->p.groups), imm(c->channels))));
+    k->own = mul(cta_y(), imm(CHANNELS));
+    k->channel = min(k->own, max(imm(0), sub(conv_number(k->p.groups), imm(CHANNELS))));
     k->tiles_w = conv_tiles_along(k->p.y_size[2], CHUNK * c->wide);
     k->tiles_h = conv_tiles_along(k->p.y_size[1], c->high);
     k->count = mul(mul(k->tiles_w, k->tiles_h), conv_number(k->p.n));
@@ -134,7 +126,7 @@ typedef struct worker_role {
 static worker_role describe_worker(const halo_kernel *k)
 {
     const conv_halo_weight_config *c = k->cfg;
-    worker_role w = { .group = rem(warp(), imm(k->size.groups)), .part = div(warp(), imm(k->size.groups)) };
+    worker_role w = { .group = rem(warp(), imm(GROUPS)), .part = div(warp(), imm(GROUPS)) };
     val row = rem(lane(), imm(8)), odd = rem(div(lane(), imm(8)), imm(2)), channel = mul(w.group, imm(GROUP));
     val column = mul(add(row, mul(div(lane(), imm(16)), imm(8))), imm(c->step_w));
     for (int i = 0; i < k->size.pairs; i++) {
@@ -164,9 +156,9 @@ static void multiply_chunk(const halo_kernel *k, const worker_role *w, val stage
 {
     const conv_halo_weight_config *c = k->cfg;
     const halo_shape *s = &k->size;
-    const int row_x = s->row * s->box_w, row_y = s->row * CHUNK * c->wide;
-    val in_x = add(mul(chunk, imm(CHUNK * s->row * c->step_w)), mul(stage, imm(row_x * s->box_h))),
-        in_y = add(mul(chunk, imm(CHUNK * s->row)), mul(stage, imm(row_y * c->high)));
+    const int row_x = ROW * s->box_w, row_y = ROW * CHUNK * c->wide;
+    val in_x = add(mul(chunk, imm(CHUNK * ROW * c->step_w)), mul(stage, imm(row_x * s->box_h))),
+        in_y = add(mul(chunk, imm(CHUNK * ROW)), mul(stage, imm(row_y * c->high)));
     int loaded = 0; // rows of dy
     for (int h = 0; h < s->box_h && !ir_failed(); h++) {
         bool needed = false;
@@ -222,10 +214,10 @@ static void work(const halo_kernel *k)
 /* The CTA's sums to those of its slice: (CHANNEL,TAP), of all channels. */
 static void store_sums(const halo_kernel *k)
 {
-    const int taps = k->cfg->rows * k->cfg->columns, of_cta = k->cfg->channels;
+    const int taps = k->cfg->rows * k->cfg->columns;
     val channels = conv_number(k->p.groups);
-    LOOP_FROM(e, thread(), imm(of_cta * taps), imm(k->size.threads)) {
-        val c = rem(e, imm(of_cta)), tap = div(e, imm(of_cta)), channel = add(k->channel, c);
+    LOOP_FROM(e, thread(), imm(CHANNELS * taps), imm(k->size.threads)) {
+        val c = rem(e, imm(CHANNELS)), tap = div(e, imm(CHANNELS)), channel = add(k->channel, c);
         val sum = at(k->sSums, c, tap, 0);
         if (k->size.parts == PARTS)
             sum = add(sum, at(k->sSums, c, tap, 1));
@@ -274,9 +266,9 @@ void conv_halo_weight(const void *config, int kernel)
 
 /* The host side */
 
-static int64_t blocks_of(const ckl_conv_desc *d, const conv_halo_weight_config *c)
+static int64_t blocks_of(const ckl_conv_desc *d)
 {
-    return ceil_div(d->k, c->channels);
+    return ceil_div(d->k, CHANNELS);
 }
 
 static int64_t tiles_of(const ckl_conv_desc *d, const conv_halo_weight_config *c)
@@ -325,18 +317,18 @@ static ckl_status choose_halo_weight(const void *desc, const ckl_device_info *de
                                     .step_h = (int)d->stride_h,
                                     .dilation_w = (int)d->dilation_w,
                                     .dilation_h = (int)d->dilation_h };
-    c->channels = 32; // 64 have not been timed: bench/notes/conv.md
     c->wide = y.shape[3] <= CHUNK ? 1 : y.shape[3] <= 2 * CHUNK ? 2 : 4;
     c->high = (int)min_i64(round_up(y.shape[2], 7) <= round_up(y.shape[2], 8) ? 7 : 8, y.shape[2]);
     for (c->stages = 2; c->wide > 1 && shape_of(c).smem_bytes > device->smem_per_cta_bytes; c->wide /= 2)
         ; // strides spread pixels
     c->stages = 4;
-    c->ctas = c->wide < 4 && 2 * shape_of(c).threads * registers_of(c) <= REGISTERS ? 2 : 1;
+    const int registers = 4 * shape_of(c).pairs * c->rows + 52; // sums and the rest: what spills takes twice as long
+    c->ctas = c->wide < 4 && 2 * shape_of(c).threads * registers <= 65536 ? 2 : 1;
     while (c->stages > 2 && shape_of(c).smem_bytes > device->smem_per_sm_bytes / c->ctas - 1024)
         c->stages--;
     while (c->ctas > 1 && shape_of(c).smem_bytes > device->smem_per_sm_bytes / c->ctas - 1024)
         c->ctas--;
-    const int64_t slices = max_i64(1, (int64_t)device->sm_count * c->ctas / blocks_of(d, c));
+    const int64_t slices = max_i64(1, (int64_t)device->sm_count * c->ctas / blocks_of(d));
     c->slices = (int)min_i64(min_i64(slices, tiles_of(d, c)), SLICES_MAX);
     return CKL_OK;
 }
@@ -351,8 +343,6 @@ static ckl_status admit_halo_weight(const void *desc, const ckl_device_info *dev
     if (c->rows != d->r || c->columns != d->s || c->step_w != d->stride_w || c->step_h != d->stride_h ||
         c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
         FAIL(CKL_INVALID, "conv halo_weight: the config's filter, strides or dilations are not the problem's");
-    if (c->channels != 32 && c->channels != 64)
-        FAIL(CKL_INVALID, "conv halo_weight: channels=%d is none of 32, 64", c->channels);
     if (c->wide < 1 || c->wide > 4 || c->high < 1 || c->high > 16 || c->stages < 2 || c->stages > 8 || c->ctas < 1 ||
         c->ctas > 4 || c->slices < 1 || c->slices > SLICES_MAX)
         FAIL(CKL_INVALID,
@@ -362,7 +352,7 @@ static ckl_status admit_halo_weight(const void *desc, const ckl_device_info *dev
     if (shape_of(c).smem_bytes > device->smem_per_cta_bytes || shape_of(c).box_w > 256 || shape_of(c).box_h > 256)
         FAIL(CKL_UNSUPPORTED, "conv halo_weight: %d stages of %dx%d pixels are more than TMA or shared memory take",
              c->stages, c->high, CHUNK * c->wide);
-    if (tiles_of(d, c) > INT32_MAX / 2 || blocks_of(d, c) > UINT16_MAX)
+    if (tiles_of(d, c) > INT32_MAX / 2 || blocks_of(d) > UINT16_MAX)
         FAIL(CKL_UNSUPPORTED, "conv halo_weight: %" PRId64 " tiles are beyond 32-bit numbers", tiles_of(d, c));
     return CKL_OK;
 }
@@ -390,7 +380,7 @@ static ckl_status launch_halo_weight(const ckl_plan *plan, const void *args, ckl
     p.mX = conv_pixels(a->x, &x);
     p.mY = conv_pixels(a->dy, &y);
     p.sums = plan_workspace(plan, a->workspace);
-    TRY(plan_launch(plan, 0, (plan_grid){ c->slices, blocks_of(d, c), 1 }, &p, stream));
+    TRY(plan_launch(plan, 0, (plan_grid){ c->slices, blocks_of(d), 1 }, &p, stream));
     return plan_launch(plan, 1, (plan_grid){ .x = ceil_div(sums_of_slice(d), CONV_ADD_THREADS) }, &p, stream);
 }
 

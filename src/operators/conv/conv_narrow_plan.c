@@ -141,7 +141,7 @@ static double tiles_of(const ckl_conv_desc *d)
 static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double COPY = 0.5, SINGLE = 1.75, READ = 4, WAIT = 1500, FILTERS = 0.1, START = 2.5, PRODUCTS = 1200,
-                 HERTZ = 1.7e9, BYTES = 4e6, LAUNCH = 1.5, COPIED = 1.25e6;
+                 HERTZ = 1.7e9, BYTES = 4e6, LAUNCH = 3, COPIED = 1.25e6;
     const conv_narrow_config *c = config;
     const ckl_conv_desc *d = desc;
     const conv_narrow_shape s = conv_narrow_shape_of(c);

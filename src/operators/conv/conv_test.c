@@ -182,10 +182,6 @@ static const char *const cases[] = {
     "n=1 c=7 h=9 w=9 k=7 groups=7 pad=1 direction=weight dtype=f32 bias=1 impl=depthwise_weight",
     "n=2 c=40 h=9 w=18 k=40 groups=40 pad=1 direction=weight impl=halo_weight # channels past the end, a warp without "
     "any",
-    "n=3 c=144 h=9 w=20 k=144 groups=144 pad=1 direction=weight dtype=bf16 out=f32 impl=halo_weight "
-    "config='channels=64 stages=2 slices=3' # the last CTA's channels begin among those of the one before",
-    "n=1 c=40 h=20 w=20 k=40 groups=40 r=7 s=7 pad=3 direction=weight impl=halo_weight config='channels=64 wide=2 "
-    "stages=2' # fewer than a CTA has",
     "n=3 c=32 h=19 w=37 k=32 groups=32 r=7 s=7 pad=3 direction=weight dtype=bf16 impl=halo_weight config='slices=2'",
     "n=5 c=72 h=14 w=14 k=72 groups=72 r=5 s=5 pad=2 direction=weight impl=halo_weight config='slices=3 stages=2'",
     "n=2 c=64 h=12 w=70 k=64 groups=64 r=3 s=8 pad_left=2 pad_top=1 direction=weight out=f32 impl=halo_weight",
@@ -469,7 +465,6 @@ static const test_reject rejects[] = {
       "volumes are convolved by other kernels" },
     { "groups=64 direction=weight w=40 stride=5 impl=halo_weight", CKL_UNSUPPORTED,
       "strides and dilations are up to 4" },
-    { "groups=64 direction=weight w=40 impl=halo_weight config='channels=48'", CKL_INVALID, "none of 32, 64" },
     { "groups=64 direction=weight w=40 s=9 pad=4 impl=halo_weight", CKL_UNSUPPORTED,
       "3x9 taps are too many registers" },
     { "groups=64 direction=weight w=9 impl=halo_weight", CKL_UNSUPPORTED, "of 16 columns that are multiplied 7 exist" },
