@@ -72,10 +72,16 @@ static bool reads_ragged(const ckl_norm_desc *d)
     return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldx) != row_vec_full(d->dtype);
 }
 
-/* Do rows that are read start off 16-byte boundaries, and those that are written at them, in whole vectors? */
+/*
+ * Do rows that are read start off 16-byte boundaries, and those that are written at them, in whole vectors? If they flow,
+ * the former are cut out of the ring. Short gradients are faster by single elements: 640 columns of 16 bits by a half,
+ * 1280 of f32 by a sixth.
+ */
 static bool is_cut(const ckl_norm_desc *d)
 {
-    return reads_ragged(d) && row_vec(d->dtype, d->rows, d->cols, d->ldy, d->ldy) == row_vec_full(d->dtype);
+    enum { COLS_MIN = 1025, COLS_MIN_F32 = 4096 };
+    return reads_ragged(d) && row_vec(d->dtype, d->rows, d->cols, d->ldy, d->ldy) == row_vec_full(d->dtype) &&
+           d->cols >= (d->dtype == CKL_F32 ? COLS_MIN_F32 : COLS_MIN);
 }
 
 static bool is_ragged(const ckl_norm_desc *d)
@@ -148,11 +154,23 @@ static bool prefers_elements(const ckl_norm_desc *d)
     return d->dtype == CKL_F32 && d->cols <= COLS_MAX_ALONE && !in_phase(d);
 }
 
+/*
+ * Have they one CTA's threads with so many elements each? 5915 columns by 256 threads take 198 us, by 512 with half of
+ * them 291 (16384 rows on an H200).
+ */
+enum { MANY_ELEMENTS = 24 };
+static bool holds_many_elements(const ckl_norm_desc *d)
+{
+    enum { THREADS = 256 };
+    return prefers_elements(d) && !d->residual && d->cols > THREADS * FORWARD_REGISTERS / 2 &&
+           d->cols <= THREADS * MANY_ELEMENTS;
+}
+
 /* Registers of a thread for a row. A residual takes as many again, and 64 elements of 16 bits of each would spill. */
 static int forward_registers(const ckl_norm_desc *d)
 {
     if (d->dtype == CKL_F32)
-        return prefers_elements(d) ? FORWARD_REGISTERS / 2 : FORWARD_REGISTERS;
+        return !prefers_elements(d) ? FORWARD_REGISTERS : holds_many_elements(d) ? MANY_ELEMENTS : FORWARD_REGISTERS / 2;
     if (d->residual && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) > forward_bytes_max(d))
         return FORWARD_REGISTERS * 3 / 4;
     return d->cols > (d->residual ? LONG_COLS_RESIDUAL : LONG_COLS) ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
@@ -220,10 +238,21 @@ static void halve_idle_threads(int64_t cols, row_split *s)
 }
 
 /*
+ * Do rows that are cut flow? Of 16 bits they do where a CTA's registers want 512 threads: 6784x16944 222 us in registers,
+ * 151 in the ring.
+ */
+static bool flows_cut(const ckl_norm_desc *d, const ckl_device_info *device)
+{
+    enum { COLS_MAX_HELD = 12288 };
+    const int64_t bytes = d->cols * (int64_t)ckl_dtype_bytes(d->dtype);
+    return device->has_tma && is_cut(d) && (d->dtype == CKL_F32 ? bytes > SHIFTED_BYTES_MIN : d->cols > COLS_MAX_HELD);
+}
+
+/*
  * Rows of 16 bits in the registers of a CTA, where y is aligned and x is not: vectors are those of y, gamma and beta;
  * each of x is cut out of two. False: other rows.
  */
-static bool choose_cut(const ckl_norm_desc *d, norm_config *c)
+static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
     const int vec = row_vec_full(d->dtype);
     take_problem(d, c);
@@ -232,19 +261,24 @@ static bool choose_cut(const ckl_norm_desc *d, norm_config *c)
         !row_split_choose(d->cols, vec, d->dtype, FORWARD_REGISTERS / 2, 1, &c->split))
         return false;
     halve_idle_threads(d->cols, &c->split);
+    if (flows_cut(d, device))
+        return false;
     c->shifted = true;
     return true;
 }
 
 /*
- * Rows out of phase with y that flow, with shifted stores. In registers, by clusters of two, they reached 28 to 70 % of
- * the limit.
+ * Rows out of phase with y that flow, cut out of the ring where y is aligned, else with shifted stores. In registers, by
+ * clusters of two, they reached 28 to 70 % of the limit.
  */
 static bool choose_shifted_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
-    if (!device->has_tma || in_phase(d) || d->cols * (int64_t)ckl_dtype_bytes(d->dtype) <= SHIFTED_BYTES_MIN)
+    const bool cut = flows_cut(d, device);
+    if (!device->has_tma || in_phase(d) ||
+        (!cut && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) <= SHIFTED_BYTES_MIN))
         return false;
-    const row_pipeline_split s = row_pipeline_choose(d->cols, reads_ragged(d), d->dtype, 1 + d->residual, device);
+    row_pipeline_split s = row_pipeline_choose(d->cols, reads_ragged(d) && !cut, d->dtype, 1 + d->residual, device);
+    s.cut = cut;
     take_problem(d, c);
     row_pipeline_config(&s, &c->split, &c->flow);
     c->ctas_per_sm = row_pipeline_ctas_per_sm(&s, d->dtype, 1 + d->residual, NORM_FLOW_VALUES, device);
@@ -259,7 +293,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     norm_config *c = config;
     row_split s;
-    if (choose_cut(d, c) || choose_shifted_flow(d, device, c))
+    if (choose_cut(d, device, c) || choose_shifted_flow(d, device, c))
         return CKL_OK;
     const bool ragged = is_ragged(d) && !prefers_elements(d);
     int cluster_max = device->has_tma ? CLUSTER_MAX : 1;
@@ -284,7 +318,10 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
         row_split_widen(&s, d->rows, d->cols, d->dtype, device);
     c->split = s;
     if (d->dtype == CKL_F32 && !d->residual && !c->tiled && row_split_registers(&s, d->dtype) <= FORWARD_REGISTERS)
-        c->ctas_per_sm = (s.ragged ? FORWARD_THREADS_RAGGED : FORWARD_THREADS) / s.threads;
+        c->ctas_per_sm = (s.ragged                 ? FORWARD_THREADS_RAGGED
+                          : holds_many_elements(d) ? FORWARD_THREADS * 3 / 4
+                                                   : FORWARD_THREADS) /
+                         s.threads;
     choose_shared_weights(d, device, c);
     return CKL_OK;
 }
@@ -419,12 +456,15 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
 {
     enum { CHUNKS = 3 };
     static const struct {
-        bool ragged;
+        bool ragged, cut; // cut rows are ragged, too
         int threads, ctas_per_sm, cluster_max;
         bool lookahead;
-    } shapes[] = {
-        { false, 64, 4, 1, false }, { false, 128, 3, 1, false }, { false, 256, 2, 16, true }, { true, 128, 3, 4, true }
-    };
+    } shapes[] = { { false, false, 64, 4, 1, false },
+                   { false, false, 128, 3, 1, false },
+                   { false, false, 256, 2, 16, true },
+                   { true, true, 64, 5, 1, false },
+                   { true, false, 128, 3, 4, true },
+                   { true, true, 128, 3, 4, true } };
     if (f->dgamma_in_smem || 4 * d->cols > 3 * (int64_t)f->threads * f->elements * s->cluster ||
         (is_ragged(d) && f->bytes == 4))
         return;
@@ -440,7 +480,8 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
                               true,
                               false };
         const row_pipeline_split split = split_of_flow(&fit, d);
-        if (shapes[i].ragged != is_ragged(d) || split.chunks != CHUNKS ||
+        const bool spills = shapes[i].cut && shapes[i].ctas_per_sm > 3 && d->residual;
+        if (shapes[i].ragged != is_ragged(d) || shapes[i].cut != is_cut(d) || spills || split.chunks != CHUNKS ||
             split.cluster > min_i64(shapes[i].cluster_max, row_pipeline_cluster_max(device)))
             continue;
         *f = fit;
