@@ -497,7 +497,8 @@ static ckl_status run(bench *b, const global_case *c, bool plant, int64_t grid)
 {
     planted = plant;
     blamed = 0;
-    test_kernel k = { c->fault.describe, IR_SM90A, .threads = c->fault.threads, .cluster = c->fault.cluster, .grid = grid };
+    test_kernel k = { c->fault.describe, IR_SM90A, .threads = c->fault.threads, .cluster = c->fault.cluster,
+                      .grid = grid };
     return test_run(b->gpu, k, (void *[]){ &b->memory, &b->fresh, &b->map });
 }
 

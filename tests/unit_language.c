@@ -640,7 +640,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mistakes),   cmocka_unit_test(test_calculation), cmocka_unit_test(test_right_constants),
         cmocka_unit_test(test_known_sums), cmocka_unit_test(test_lines),       cmocka_unit_test(test_launch_bounds),
-        cmocka_unit_test(test_rings),     cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_rings),      cmocka_unit_test(test_depth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
