@@ -277,10 +277,8 @@ static int64_t tiles_of(const ckl_conv_desc *d, const conv_halo_weight_config *c
     return product_i64(y.shape[0], ceil_div(y.shape[2], c->high) * ceil_div(y.shape[3], CHUNK * c->wide));
 }
 
-static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *device)
+static ckl_status check_problem(const ckl_conv_desc *d)
 {
-    if (!device->has_wgmma)
-        FAIL(CKL_UNSUPPORTED, "conv halo_weight: %s has no TMA", device->id);
     if (d->direction != CKL_CONV_WEIGHT || d->groups != d->c || d->groups != d->k || d->bias)
         FAIL(CKL_UNSUPPORTED, "conv halo_weight: it computes the gradient of filters of a channel each, without bias");
     if (d->layout != CKL_IMAGE_NHWC || ckl_dtype_bytes(d->dtype) != 2 || d->k % GROUP)
@@ -305,7 +303,7 @@ static ckl_status choose_halo_weight(const void *desc, const ckl_device_info *de
     enum { COLUMNS_LEAST = 12 }; // of 16 that are multiplied
     const ckl_conv_desc *d = desc;
     conv_halo_weight_config *c = config;
-    TRY(check_problem(d, device));
+    TRY(check_problem(d));
     const conv_tensor y = conv_tensor_of(d, CONV_Y);
     if (y.shape[3] < COLUMNS_LEAST)
         FAIL(CKL_UNSUPPORTED, "conv halo_weight: of %d columns that are multiplied %" PRId64 " exist", CHUNK,
@@ -339,7 +337,7 @@ static ckl_status admit_halo_weight(const void *desc, const ckl_device_info *dev
     const conv_halo_weight_config *c = config;
     TRY(conv_check_form("halo_weight", d, &c->form));
     TRY(conv_check_dense("halo_weight", d));
-    TRY(check_problem(d, device));
+    TRY(check_problem(d));
     if (c->rows != d->r || c->columns != d->s || c->step_w != d->stride_w || c->step_h != d->stride_h ||
         c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
         FAIL(CKL_INVALID, "conv halo_weight: the config's filter, strides or dilations are not the problem's");
@@ -389,9 +387,10 @@ static const field halo_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_halo_w
 
 const implementation conv_halo_weight_implementation = {
     IMPLEMENTATION_PARTS(conv, halo_weight),
-    .summary = "gradient of a filter a channel: tiles with their halo by TMA, diagonals of mma.sync; NHWC, Hopper",
+    .summary =
+        "gradient of a filter a channel: tiles with their halo by TMA, diagonals of mma.sync; NHWC, from sm_90 on",
     .kernels = 2,
     .params = &conv_param_list,
-    .target = IR_SM90A,
+    .target = IR_SM90,
     .workspace_bytes = workspace_halo_weight,
 };
