@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from . import _problems
 from ._library import CPU, device_of, module, operators, tensors_of, warn_of_emulator
+from ._shapes import expect
 
 
 class Array(Protocol):
@@ -100,11 +101,9 @@ def _softmax(x, axis, scale, log):
 
 
 def _norm(name, x, weight, bias, eps):
+    expect(name, "x[*,N] weight[N] bias[N]", x, weight, bias)
     x, y = _dense(x), _empty(x, x.shape)
     cols = x.shape[-1]
-    for parameter in (weight, bias):
-        if parameter is not None and tuple(parameter.shape) != (cols,):
-            raise ValueError(f"{name}: weight and bias have {cols} elements, not the shape {tuple(parameter.shape)}")
     if bias is None and weight is not None and name == "layernorm":
         bias = weight - weight
     desc = _problems.norm(name, math.prod(x.shape[:-1]), cols, x.dtype, eps, weight is not None)
@@ -126,6 +125,7 @@ def rms_norm(x: A, weight: A | None = None, eps: float = 1e-5) -> A:
 
 def group_norm(x: A, groups: int, weight: A, bias: A, eps: float = 1e-5) -> A:
     """Norm of groups of channels of x[N,C,...], scaled by weight[C] and shifted by bias[C]."""
+    expect("group_norm", "x[N,C,*] weight[C] bias[C]", x, weight, bias)
     x, y = _dense(x), _empty(x, x.shape)
     desc = _problems.groupnorm(tuple(x.shape), groups, x.dtype, eps, weight is not None)
     _run("groupnorm", desc, x, None, weight, bias, y)
@@ -134,10 +134,9 @@ def group_norm(x: A, groups: int, weight: A, bias: A, eps: float = 1e-5) -> A:
 
 def cross_entropy(x: A, target: A, *, reduction: str = "mean", ignore_index: int = -100) -> A:
     """Loss of logits x[rows, classes] and class numbers target[rows], i64 or i32; f32: one number, or reduction="none" [rows]."""
+    expect("cross_entropy", "x[rows,classes] target[rows]", x, target)
     x = _dense(x)
     rows, cols = x.shape
-    if tuple(target.shape) != (rows,):
-        raise ValueError(f"cross_entropy: target has the shape {tuple(target.shape)}, not ({rows},)")
     loss, lse = _empty(x, (1,) if reduction == "mean" else (rows,), "float32"), _empty(x, (rows,), "float32")
     count = _empty(x, (1,), "float32") if reduction == "mean" else None
     desc = _problems.crossentropy(rows, cols, x.dtype, target.dtype, reduction, ignore_index)
@@ -224,9 +223,8 @@ def _reduced_dtype(desc):
 def linear(x: A, weight: A, bias: A | None = None, activation: str = "identity") -> A:
     """activation(x @ weight.T + bias): x[..., K], weight[N, K], bias[N] of f16, bf16 or f32; activation identity, relu or gelu
     (the tanh form)."""
+    expect("linear", "x[*,K] weight[N,K] bias[N]", x, weight, bias)
     x, weight = _dense(x), _dense(weight)
-    if x.shape[-1] != weight.shape[1]:
-        raise ValueError(f"linear: x has {x.shape[-1]} columns, weight {weight.shape[1]}")
     y = _empty(x, (*x.shape[:-1], weight.shape[0]))
     desc = _problems.gemm(math.prod(x.shape[:-1]), *weight.shape, x.dtype, bias is not None, activation)
     _run("gemm", desc, *operators["gemm"].in_order((), {"a": x, "b": weight, "bias": bias, "d": y}))
@@ -236,6 +234,7 @@ def linear(x: A, weight: A, bias: A | None = None, activation: str = "identity")
 def attention(q: A, k: A, v: A, *, causal: bool = False, scale: float | None = None) -> A:
     """softmax(scale * q @ k.T) @ v: q[B,H,Q,D], k[B,G,K,D], v[B,G,K,E] of f16 or bf16; G divides H. causal: the last query sees
     all keys. scale: not given, 1/sqrt(D)."""
+    expect("attention", "q[B,H,Q,D] k[B,G,K,D] v[B,G,K,E]", q, k, v)
     q, k, v = _dense(q), _dense(k), _dense(v)
     o = _empty(q, (*q.shape[:3], v.shape[3]))
     strides = tuple(map(_strides, (q, k, v, o)))
@@ -246,6 +245,7 @@ def attention(q: A, k: A, v: A, *, causal: bool = False, scale: float | None = N
 
 def rope(q: A, k: A | None, positions: A, *, theta: float = 10000.0, style: str = "half") -> tuple[A, A | None]:
     """Rotary embedding of q[tokens, heads, D] and k[tokens, heads, D] or None, by positions[tokens] of i32 or i64; a pair."""
+    expect("rope", "q[tokens,heads,D] k[tokens,k_heads,D] positions[tokens]", q, k, positions)
     q, k = _dense(q), k if k is None else _dense(k)
     yq, yk = _empty(q, q.shape), k if k is None else _empty(k, k.shape)
     desc = _problems.rope(*q.shape[:2], 0 if k is None else k.shape[1], q.shape[2], q.dtype, positions.dtype, theta, style)

@@ -167,6 +167,15 @@ class Errors(unittest.TestCase):
         self.fails(ValueError, "do not broadcast", ckl.elementwise, "a+b", a=x, b=normal(3))
         self.fails(ValueError, "operands a, b", ckl.elementwise, "a+b", a=x)
 
+    def test_shapes(self):
+        x, half = normal(4, 8), normal(1, 2, 3, 8, dtype=np.float16)
+        self.fails(ValueError, r"linear: x\[4,8\] weight\[3,7\] do not fit", ckl.linear, x, normal(3, 7))
+        self.fails(ValueError, "bias", ckl.linear, x, normal(3, 8), normal(4))
+        self.fails(ValueError, "weight", ckl.rms_norm, x, normal(9))
+        self.fails(ValueError, "target", ckl.cross_entropy, x, np.zeros(5, np.int64))
+        self.fails(ValueError, "positions", ckl.rope, half[0], None, np.zeros(3, np.int32))
+        self.fails(ValueError, "attention: q", ckl.attention, half, half, half[:, :, :2])
+
 
 class Types(unittest.TestCase):
     def test_every_function_is_documented_and_typed(self):

@@ -266,6 +266,20 @@ class Functions(unittest.TestCase):
             ckl.softmax(normal(3, 4, dtype=torch.float64), -1)
         with self.assertRaisesRegex(ValueError, "normalized_shape"):
             ckl.layer_norm(normal(3, 4), (3,))
+        x, q = normal(2, 8, dtype=torch.float16), normal(1, 2, 3, 8, dtype=torch.float16)
+        for call, *args in (
+            (ckl.linear, x, x[:, :7]),
+            (ckl.linear, x, x, x[0]),
+            (ckl.silu_mul, x, x[0]),
+            (ckl.gelu, x, "other"),
+            (ckl.rms_norm, x[:, :4], (4,), x[0]),
+            (ckl.permute, x, (0, 3)),
+            (ckl.mlp, x, x, None, x, None),
+            (ckl.rope, q[0], q[0], torch.arange(3, device=device)),
+            (ckl.attention, q, q, q[:, :, :2]),
+        ):
+            with self.subTest(call.__name__), self.assertRaises(ValueError):
+                call(*args)
 
 
 @unittest.skipIf(missing, missing)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch as _torch
 from torch import Tensor
 
-from .._functions import _NAMES
+from .._functions import _NAMES, _axis
 from . import _attention, _blocks, _conv, _elements, _norms, _products, _rows, _tensors  # noqa: F401, they register the operators
 from ._accelerate import Report, accelerate
 from ._registry import way as _way
@@ -123,6 +123,8 @@ def cross_entropy(x: Tensor, target: Tensor, *, ignore_index: int = -100, reduct
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """torch.nn.functional.gelu; approximate: none or tanh."""
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"gelu: approximate={approximate} is none of none, tanh")
     return _unary(x, "gelu" if approximate == "none" else "gelu_tanh")
 
 
@@ -232,12 +234,12 @@ def elementwise(expr: str, **operands: Tensor | float) -> Tensor:
 
 def permute(x: Tensor, dims: Sequence[int]) -> Tensor:
     """torch.permute, as a dense tensor."""
-    return _way("permute", x)(x, [d % x.dim() for d in dims])
+    return _way("permute", x)(x, [_axis(x, d) for d in dims])
 
 
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """torch.transpose, as a dense tensor; of the last two modes by the operator transpose."""
-    modes = list(range(x.dim()))
+    modes, dim0, dim1 = list(range(x.dim())), _axis(x, dim0), _axis(x, dim1)
     modes[dim0], modes[dim1] = modes[dim1], modes[dim0]
     if modes[:-2] == list(range(x.dim() - 2)) and modes[-1] != x.dim() - 1:
         return _way("transpose", x)(x)

@@ -6,6 +6,7 @@ import torch
 
 from .. import _problems
 from .._library import operators
+from .._shapes import expect
 from . import _by_torch
 from ._registry import has_kernel, operator
 
@@ -55,6 +56,7 @@ def _gradient(ops, ctx, do):
     _setup,
 )
 def attention(q, k, v, mask, sinks, causal, scale, left, right, softcap):
+    expect("attention", "q[B,H,Q,D] k[B,G,K,D] v[B,G,K,E] sinks[H]", q, k, v, sinks)
     q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
     o, lse = _outputs(q, v)
     mask, kind, mask_strides = _mask_of(mask, q, k)
@@ -166,6 +168,7 @@ def _packed_setup(ctx, inputs, output):
     _packed_setup,
 )
 def attention_packed(qkv, causal, scale):
+    expect("attention_packed", "qkv[B,S,3,H,D]", qkv)
     qkv = qkv.contiguous()
     o, lse = _packed_outputs(qkv)
     q, k, v = qkv.unbind(2)
@@ -219,6 +222,8 @@ _RAGGED = "Tensor q, Tensor k, Tensor v, Tensor starts_q, Tensor starts_kv, Tens
     _ragged_setup,
 )
 def attention_ragged(q, k, v, starts_q, starts_kv, sinks, longest_q, longest_kv, *options):
+    inputs = "q[H,tokens,D] k[G,keys,D] v[G,keys,E] starts_q[sequences+1] starts_kv[sequences+1] sinks[H]"
+    expect("attention_ragged", inputs, q, k, v, starts_q, starts_kv, sinks)
     q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
     o, lse = _outputs(q, v)
     desc = _ragged_problem(q, k, v, o, starts_q, (longest_q, longest_kv), *options, sinks, False)
@@ -296,6 +301,12 @@ def attention_decode_latent_append(q, k, k_new, *rest):
     return _decode(q, k, None, _by_rows(k_new), None, *rest)
 
 
+_DECODE_SHAPES = [
+    f"q[B,H,T,D] k[{cache},D] v[{cache},E] lengths[B] table[B,M] sinks[H] k_new[B,G,T,D] v_new[B,G,T,E]"
+    for cache in ("B,G,K", "pages,G,page")
+]
+
+
 def _check_cache(*tensors):
     if any(x.stride(-1) != 1 for x in tensors):
         raise ValueError("attention_decode: elements of a key or value of the cache are apart, where new ones would be stored")
@@ -303,6 +314,7 @@ def _check_cache(*tensors):
 
 def _decode(q, k, v, k_new, v_new, lengths, table, sinks, scale, left, softcap, dv=0):
     """New keys and values, if any, are stored in the cache. In a latent cache, without v, values are the first dv elements of keys."""
+    expect("attention_decode", _DECODE_SHAPES[table is not None], q, k, v, lengths, table, sinks, k_new, v_new)
     q, latent = _by_rows(q), v is None
     o, _ = _outputs(q, k[..., :dv] if latent else v)
     kv = k.shape[2] * (1 if table is None else table.shape[1])

@@ -6,6 +6,7 @@ import torch
 
 from .. import _problems
 from .._library import operators
+from .._shapes import expect
 from ._registry import has_kernel, image, image_like, is_channels_last, operator
 from ._tensors import sum_of_rows
 
@@ -39,6 +40,9 @@ def _gradient(ops, ctx, dy):
 )
 def conv2d(x, weight, bias, stride, padding, dilation, groups):
     """By torch what no kernel of ours takes but the slow one that follows the definition."""
+    expect("conv2d", "x[N,C,H,W] weight[K,I,R,S] bias[K]", x, weight, bias)
+    if x.shape[1] != groups * weight.shape[1]:
+        raise ValueError(f"conv2d: x has {x.shape[1]} channels, weight {weight.shape[1]} for each of {groups} groups")
     last = is_channels_last(x)
     x, weight = image(x, last), image(weight, last)
     geometry = (tuple(stride), tuple(padding), tuple(dilation), groups, last)

@@ -1,10 +1,12 @@
 """Functions of elements, and rotary embeddings."""
 
 import functools
+import math
 
 import torch
 
 from .. import _problems
+from .._shapes import expect
 from ._registry import image, image_like, is_channels_last, like, operator, run
 
 # Element by element. s in a gradient stands for the sigmoid that the function has.
@@ -62,6 +64,7 @@ def unary_backward(dy, x, function):
     lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
 )
 def silu_mul(x, y):
+    expect("silu_mul", "x[*] y[*]", x, y)
     return _elementwise(_FUNCTIONS["silu_mul"][0], x, y)
 
 
@@ -93,10 +96,13 @@ def _rope_gradient(ops, ctx, dyq, dyk):
     results=2,
 )
 def rope(q, k, positions, theta=10000.0, style="half", inverse=False):
+    expect("rope", "q[*,heads,D] k[*,k_heads,D]", q, k)
     q, k, positions = q.contiguous(), k.contiguous(), positions.contiguous()
     yq, yk = torch.empty_like(q), torch.empty_like(k)
     heads, k_heads, d = q.shape[-2], k.shape[-2], q.shape[-1]
-    tokens = q.numel() // (heads * d)
+    tokens = math.prod(q.shape[:-2])
+    if positions.numel() != tokens:
+        raise ValueError(f"rope: {positions.numel()} positions are not one for each of {tokens} tokens")
     desc = _problems.rope(tokens, heads, k_heads, d, q.dtype, positions.dtype, theta, style, 0, inverse)
     run.rope(desc, q, k, positions, yq, yk)
     return yq, yk
@@ -143,6 +149,10 @@ def _rotate_gradient(ops, ctx, dq, dk):
     results=2,
 )
 def rotate(q, k, cos, sin, inverse=False):
+    expect("apply_rotary_pos_emb", "q[B,H,S,D] k[B,G,S,D]", q, k)
+    expect("apply_rotary_pos_emb", "q[B,H,S,D] cos[T,S,D] sin[T,S,D]", q, cos, sin)
+    if cos.shape[0] not in (1, q.shape[0]):
+        raise ValueError(f"apply_rotary_pos_emb: tables are for {cos.shape[0]} sequences, of which there are {q.shape[0]}")
     half = q.shape[-1] // 2
     cos_b, sin_b = cos.narrow(-1, half, half), sin.narrow(-1, half, half)
     return _rotate(q, cos, sin, cos_b, sin_b, inverse), _rotate(k, cos, sin, cos_b, sin_b, inverse)

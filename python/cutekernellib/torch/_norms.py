@@ -3,6 +3,7 @@
 import torch
 
 from .. import _problems
+from .._shapes import expect
 from ._registry import image, image_like, is_channels_last, like, operator, row_count, run, without_gradient
 
 # Norms of rows. Where there is a residual the norm is that of a sum, which is returned, too, and of both addends the gradient is one.
@@ -14,6 +15,9 @@ def _statistics(x):
 
 def norm_of_rows(name, x, residual, weight, bias, eps, mean, rstd):
     """y, and x + residual if there is one."""
+    expect(name, "x[*,N] residual[*,N] weight[N] bias[N]", x, residual, weight, bias)
+    if bias is not None and weight is None:
+        raise ValueError(f"{name}: a bias needs a weight")
     x = x.contiguous()
     y, h = torch.empty_like(x), None
     if residual is not None:
@@ -184,6 +188,7 @@ def _group_norm_gradient(ops, ctx, dy):
     _group_norm_setup,
 )
 def group_norm(x, groups, weight, bias, eps):
+    expect("group_norm", "x[N,C,*] weight[C] bias[C]", x, weight, bias)
     last = is_channels_last(x)
     x = image(x, last)
     y, mean, rstd = torch.empty_like(x), _group_statistics(x, groups), _group_statistics(x, groups)

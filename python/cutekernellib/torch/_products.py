@@ -11,6 +11,7 @@ import torch
 
 from .. import _problems
 from .._library import operators
+from .._shapes import expect
 from ._elements import silu_mul, silu_mul_backward
 from ._registry import like, operator, row_count, run, without_gradient
 from ._tensors import sum_of_rows
@@ -118,6 +119,10 @@ def linear_like(x, weight, turned):
     return x.new_empty((*x.shape[:-1], _sizes(weight, turned)[1]))
 
 
+def _expect_layer(x, weight, bias, turned):
+    expect("linear", "x[*,K] weight[K,N] bias[N]" if turned else "x[*,K] weight[N,K] bias[N]", x, weight, bias)
+
+
 def _linear_outputs(x, weight, activation, turned):
     y = linear_like(x, weight, turned)
     return y, torch.empty_like(y) if activation in _UNARY else x.new_empty(0)
@@ -130,6 +135,7 @@ def _linear_outputs(x, weight, activation, turned):
     _linear_setup,
 )
 def linear(x, weight, bias, activation, turned):
+    _expect_layer(x, weight, bias, turned)
     x, weight = dense(x, weight)
     before = x.new_empty((*x.shape[:-1], _sizes(weight, turned)[1])) if activation in _UNARY else None
     y = forward(x, weight, bias, turned, activation, before)
@@ -138,6 +144,7 @@ def linear(x, weight, bias, activation, turned):
 
 @without_gradient("linear")
 def _linear_alone(x, weight, bias, activation, turned):
+    _expect_layer(x, weight, bias, turned)
     return (forward(*dense(x, weight), bias, turned, activation),)
 
 
@@ -175,6 +182,12 @@ def _scaled(down, bias, gamma):
     return _rows_times(down, gamma), None if bias is None else bias * gamma
 
 
+def _expect_layers(x, up, up_bias, down, down_bias, gamma, residual, turned):
+    weights = "up[K,I] up_bias[I] down[I,N]" if turned else "up[I,K] up_bias[I] down[N,I]"
+    inputs = x, up, up_bias, down, down_bias, gamma, residual
+    expect("mlp", f"x[*,K] {weights} down_bias[N] gamma[N] residual[*,N]", *inputs)
+
+
 def _mlp_setup(ctx, inputs, output):
     x, up, _, down, down_bias, gamma, _, ctx.activation, ctx.turned = inputs
     _, before, hidden = output
@@ -199,6 +212,7 @@ def _mlp_gradient(ops, ctx, dy):
     _mlp_setup,
 )
 def mlp(x, up, up_bias, down, down_bias, gamma, residual, activation, turned):
+    _expect_layers(x, up, up_bias, down, down_bias, gamma, residual, turned)
     x, up, down, residual = dense(x, up, down, residual)
     before = x.new_empty((*x.shape[:-1], _sizes(up, turned)[1]))
     hidden = forward(x, up, up_bias, turned, activation, before)
@@ -207,6 +221,7 @@ def mlp(x, up, up_bias, down, down_bias, gamma, residual, activation, turned):
 
 @without_gradient("mlp")
 def mlp_alone(x, up, up_bias, down, down_bias, gamma, residual, activation, turned):
+    _expect_layers(x, up, up_bias, down, down_bias, gamma, residual, turned)
     x, up, down, residual = dense(x, up, down, residual)
     hidden = forward(x, up, up_bias, turned, activation)
     return (plain_forward(hidden, *_scaled(down, down_bias, gamma), turned, residual),)
@@ -265,6 +280,7 @@ def _gated_mlp_gradient(ops, ctx, dy):
     _gated_mlp_setup,
 )
 def gated_mlp(x, gate, up, down, residual):
+    expect("gated_mlp", "x[*,K] gate[I,K] up[I,K] down[N,I] residual[*,N]", x, gate, up, down, residual)
     x, gate, up, down, residual = dense(x, gate, up, down, residual)
     g, u = plain_forward(x, gate, None, False), plain_forward(x, up, None, False)
     hidden = silu_mul(g, u)

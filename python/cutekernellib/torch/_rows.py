@@ -3,6 +3,7 @@
 import torch
 
 from .. import _problems
+from .._shapes import expect
 from ._registry import like, operator, run
 
 # softmax
@@ -45,7 +46,7 @@ def softmax_backward(dy, y, dim, log=False, scale=1.0):
 
 
 def _losses(x, mean):
-    f32 = dict(dtype=torch.float32, device=x.device)
+    f32 = {"dtype": torch.float32, "device": x.device}
     return torch.empty(() if mean else x.shape[:1], **f32), torch.empty(x.shape[:1], **f32), torch.empty((), **f32)
 
 
@@ -66,6 +67,7 @@ def _cross_entropy_gradient(ops, ctx, dloss):
     _cross_entropy_setup,
 )
 def cross_entropy(x, target, ignore_index=-100, mean=True):
+    expect("cross_entropy", "x[rows,classes] target[rows]", x, target)
     x, target = x.contiguous(), target.contiguous()
     loss, lse, count = _losses(x, mean)
     reduction = "mean" if mean else "none"
