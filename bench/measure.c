@@ -426,6 +426,14 @@ static void close_race(race *r)
     free(r->samples);
 }
 
+/* Seconds since *since, which moves to now. */
+static double lap(double *since)
+{
+    double now = clock_seconds(), seconds = now - *since;
+    *since = now;
+    return seconds;
+}
+
 ckl_status measure(const rotation *memory, ckl_stream stream, const measure_limits *limits, contestant *contestants,
                    int count, conditions *out)
 {
@@ -437,16 +445,25 @@ ckl_status measure(const rotation *memory, ckl_stream stream, const measure_limi
                .count = count,
                .graph_us = limits->brief ? GRAPH_BRIEF_US : GRAPH_US,
                .probes = limits->brief ? 1 : PROBES };
+    conditions seen = { 0 };
+    double clock = clock_seconds();
     ckl_status status = open_events(&r);
     if (status == CKL_OK)
         status = prepare(&r, limits->twice);
+    seen.prepare_s = lap(&clock);
     if (status == CKL_OK)
         status = warm_up(&r, limits->warm_seconds_max);
+    seen.warm_s = lap(&clock);
     if (status == CKL_OK)
         status = sample(&r, limits);
-    *out = (conditions){ .launches = r.samples[0].launches, .graphs = r.graphs, .gpu = r.gpu };
+    seen.sample_s = lap(&clock);
+    seen.launches = r.samples[0].launches;
+    seen.graphs = r.graphs;
+    seen.gpu = r.gpu;
     if (status == CKL_OK && limits->twice && r.graphs)
         status = look_again(&r);
+    seen.again_s = lap(&clock);
+    *out = seen;
     ckl_status idle = ckl_stream_synchronize(r.device, stream); // nothing may still run on memory that the caller frees
     close_race(&r);
     return status == CKL_OK ? idle : status;

@@ -39,6 +39,7 @@ typedef struct conditions {
     int launches; // of one sample of the first contestant
     bool graphs;  // else events around each launch
     gpu_state gpu;
+    double prepare_s, warm_s, sample_s, again_s; // estimates and graphs, warming up, sampling, the second look
 } conditions;
 
 /* Fills in time_us of every contestant. The device must have events. */

@@ -165,6 +165,10 @@ static void note_conditions(const field_of_race *f, const conditions *seen, resu
 {
     result_set(row->method, seen->graphs ? "graphs" : "events");
     row->launches = seen->launches;
+    row->prepare_s = seen->prepare_s;
+    row->warm_s = seen->warm_s;
+    row->sample_s = seen->sample_s;
+    row->again_s = seen->again_s;
     row->sets = f->memory.count;
     row->clock_mhz = seen->gpu.clock_mhz;
     row->clock_min_mhz = seen->gpu.clock_min_mhz;

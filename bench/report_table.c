@@ -104,26 +104,44 @@ static void print_mean(const results *r, const char *role)
     free(ratios);
 }
 
-/* Where the time of the run went. */
-static void print_phases(const results *r)
+/* A part of a row's time. */
+typedef struct phase {
+    const char *name;
+    size_t offset; // of its seconds in a row
+} phase;
+
+/* Appends the seconds that each took of a row on average; returns their sum. */
+static double print_phases_of(const results *r, const phase *phases, int count, text *out)
 {
-    static const struct {
-        const char *name;
-        size_t offset;
-    } phases[] = { { "waiting", offsetof(result_row, wait_s) }, { "planning", offsetof(result_row, plan_s) },
-                   { "data", offsetof(result_row, data_s) },    { "checking", offsetof(result_row, check_s) },
-                   { "peers", offsetof(result_row, peers_s) },  { "timing", offsetof(result_row, timing_s) } };
     double all = 0;
-    text parts = { 0 };
-    for (int p = 0; p < COUNT_OF(phases); p++) {
+    for (int p = 0; p < count; p++) {
         double seconds = 0;
         for (int i = 0; i < r->row_count; i++)
             seconds += *(const double *)((const char *)&r->rows[i] + phases[p].offset);
-        text_printf(&parts, "%s%s %.3f", p ? ", " : "", phases[p].name, seconds / fmax(r->row_count, 1));
+        text_printf(out, "%s%s %.3f", p ? ", " : "", phases[p].name, seconds / fmax(r->row_count, 1));
         all += seconds;
     }
-    printf("%.3f s a row: %s\n", all / fmax(r->row_count, 1), text_data(&parts));
+    return all / fmax(r->row_count, 1);
+}
+
+/* Where the time of the run went. */
+static void print_phases(const results *r)
+{
+    static const phase phases[] = {
+        { "waiting", offsetof(result_row, wait_s) }, { "planning", offsetof(result_row, plan_s) },
+        { "data", offsetof(result_row, data_s) },    { "checking", offsetof(result_row, check_s) },
+        { "peers", offsetof(result_row, peers_s) },  { "timing", offsetof(result_row, timing_s) }
+    };
+    static const phase timing[] = { { "graphs", offsetof(result_row, prepare_s) },
+                                    { "warming up", offsetof(result_row, warm_s) },
+                                    { "sampling", offsetof(result_row, sample_s) },
+                                    { "a second look", offsetof(result_row, again_s) } };
+    text parts = { 0 }, of_timing = { 0 };
+    double all = print_phases_of(r, phases, COUNT_OF(phases), &parts);
+    print_phases_of(r, timing, COUNT_OF(timing), &of_timing);
+    printf("%.3f s a row: %s (%s)\n", all, text_data(&parts), text_data(&of_timing));
     text_free(&parts);
+    text_free(&of_timing);
 }
 
 void report_end(const results *r)

@@ -111,7 +111,11 @@ typedef struct result_table {
     X(result_row, real, check_s)       /* our run and its comparison */               \
     X(result_row, real, peers_s)       /* preparing, choosing and checking peers */   \
     X(result_row, real, choosing_s)    /* of it: their fastest variants */            \
-    X(result_row, real, timing_s)      /* warming up and sampling */                  \
+    X(result_row, real, timing_s)      /* measuring: the four below, and the host */  \
+    X(result_row, real, prepare_s)     /* of it: estimates and graphs */              \
+    X(result_row, real, warm_s)        /* until the clock was steady */               \
+    X(result_row, real, sample_s)      /* sampling */                                 \
+    X(result_row, real, again_s)       /* chains of launches, and events */           \
     X(result_row, real, second_plan_us)                                               \
     X(result_row, real, run_host_us) /* of the caller's thread, per call */           \
     X(result_row, count, slices)                                                      \

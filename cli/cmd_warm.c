@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "lab/case.h"
 #include "lab/clock.h"
+#include "plan/kernel_cache.h"
 
 static const char *device_id, *suite, *threads = "0";
 static const cli_option options[] = {
@@ -17,8 +18,9 @@ static const cli_option options[] = {
 static const cli_usage usage = { "warm", "[LINE] [options]",
                                  "Compiles the kernels that problems get, so that processes of this user find them on "
                                  "disk (CKL_CACHE; `ckl info` says "
-                                 "where\nand how many). In a program ckl_warm() does it, and loads them. Lines that "
-                                 "fail are named, each with its reason.",
+                                 "where\nand how many). In a program ckl_warm() does it, and loads them. Says how many "
+                                 "kernels that were, and what they took. Lines that\nfail are named, each with its "
+                                 "reason.",
                                  options, COUNT_OF(options) };
 
 /* Lines in memory of malloc(). */
@@ -74,8 +76,10 @@ static ckl_status warm(line_list *list, int count)
     double begin = clock_seconds();
     ckl_status status = ckl_warm(device, (const char *const *)list->lines, list->count, count, print_failure, list);
     double seconds = clock_seconds() - begin;
+    const kernel_cache_sums made = kernel_cache_count(device);
     if (status == CKL_OK || list->failed)
-        printf("%s: %.3f s\n%d passed, %d failed\n", ckl_device_properties(device)->id, seconds,
+        printf("%s: %.3f s; %d kernels of %d configs, made in %.3f s of all threads together\n%d passed, %d failed\n",
+               ckl_device_properties(device)->id, seconds, made.kernels, made.sets, made.seconds,
                list->count - list->failed, list->failed);
     ckl_device_close(device);
     return list->failed ? CKL_OK : status;

@@ -145,7 +145,7 @@ static int64_t resident_bytes(void)
 static ckl_status measure_memory(soak *s)
 {
     size_t used = 0;
-    s->sums.kernel_sets = kernel_cache_count(s->device);
+    s->sums.kernel_sets = kernel_cache_count(s->device).sets;
     s->sums.image_bytes = (int64_t)host_memory_kept();
     plan_forget_device(s->device);
     host_memory_forget();

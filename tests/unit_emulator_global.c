@@ -430,6 +430,39 @@ static void barrier_of_others(void)
     ir_end_if();
 }
 
+static void cluster_meets(void)
+{
+    ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
+    ir_plain(IR_CLUSTER_WAIT, 0, 0);
+}
+
+/* By its barrier a cluster also knows what TMA may load; planted, the writer did not say so. */
+static void cluster_loads_what_one_wrote(void)
+{
+    parameters p = declare();
+    val x = tile("x", TILE_BYTES), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), zero = ir_int(CKL_I32, 0);
+    const val origin[] = { zero, zero };
+    ir_load_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, IR_U32, p.memory, FLAG);
+    ir_if(is_cta(0));
+    test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, tid(), 4), 512, u32(7));
+    if (!planted)
+        ir_plain(IR_FENCE_PROXY_ASYNC, 0, 1);
+    ir_end_if();
+    cluster_meets();
+    ir_if(is_cta(1));
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
+    BLAME;
+    ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin);
+    HERE;
+    ir_mbarrier_wait(bar, 0, u32(0));
+    ir_end_if();
+    ir_end_if();
+    cluster_meets();
+}
+
 typedef struct global_case {
     fault_case fault;
     int grid;
@@ -456,6 +489,7 @@ static const global_case cases[] = {
     { { load_without_proxy_fence, 32, 1, { "missing fence_proxy_async", "memory+512", "_gmem" }, 0 }, 2 },
     { { grid_barrier, 32, 1, { "deadlock", "memory+8256 to change", "the device holds 132 at once" }, 0 }, SMS },
     { { barrier_of_others, 128, 1, { "shared-memory race", "by warp 1", "no barrier orders them" }, 0 }, 1 },
+    { { cluster_loads_what_one_wrote, 32, 2, { "missing fence_proxy_async", "memory+512", "_gmem" }, 0 }, 2 },
     { { lock, 32, 1, { "deadlock", "memory+8256 to change", "1 of 2 CTAs have ended" }, 0 }, 2 },
 };
 
@@ -463,7 +497,8 @@ static ckl_status run(bench *b, const global_case *c, bool plant, int64_t grid)
 {
     planted = plant;
     blamed = 0;
-    test_kernel k = { c->fault.describe, IR_SM90A, .threads = c->fault.threads, .cluster = 1, .grid = grid };
+    test_kernel k = { c->fault.describe, IR_SM90A, .threads = c->fault.threads, .cluster = c->fault.cluster,
+                      .grid = grid };
     return test_run(b->gpu, k, (void *[]){ &b->memory, &b->fresh, &b->map });
 }
 

@@ -272,6 +272,9 @@ static void test_refusals(void **state)
     FAILS("ValueError", "device type 8 are not taken", CALL(add, TEXT("n=6"), TENSOR(&gpu)));
     gpu.device = (DLDevice){ kDLCUDA, 64 };
     FAILS("ValueError", "device: GPU 64 is not in 0..63", CALL(add, TEXT("n=6"), TENSOR(&gpu)));
+    gpu.device.device_id = 0; // may be there or not
+    assert_int_equal(CALL(add, TEXT("n=6"), TENSOR(&gpu)), -1);
+    assert_null(strstr(ckl_error(), "is not in 0..63"));
     FAILS("ValueError", "add: y is NULL", CALL(add, TEXT("n=6"), TENSOR(&A), TENSOR(&A)));
     FAILS("ValueError", "add: a is not a tensor", CALL(add, TEXT("n=6"), FLOAT(1), TENSOR(&A), TENSOR(&A)));
     FAILS("ValueError", "no tensor among the arguments", CALL(add, TEXT("n=6"), NONE));

@@ -255,6 +255,27 @@ static void value_of_loop(void)
     mul(sum, x);
 }
 
+static void nested_blocks(val p, int depth)
+{
+    for (int i = 0; i < depth; i++)
+        ir_if(p);
+    for (int i = 0; i < depth; i++)
+        ir_end_if();
+}
+
+static void deepest_blocks(void)
+{
+    nested_blocks(eq(unknown(), imm(0)), 64);
+}
+
+static void one_block_more(void)
+{
+    val p = eq(unknown(), imm(0));
+    BLAME_NEXT;
+    IF(p)
+        nested_blocks(p, 64);
+}
+
 static const struct {
     const char *name;
     void (*describe)(void);
@@ -285,6 +306,7 @@ static const struct {
     { "division_by_zero", division_by_zero, "division of the constant 7 by zero" },
     { "value_of_if", value_of_if, "inside the if of line" },
     { "value_of_loop", value_of_loop, "is read after it: make it a variable()" },
+    { "one_block_more", one_block_more, "control flow is nested more than 64 deep" },
 };
 
 static ckl_status describe(void (*kernel)(void), ir_kernel **described)
@@ -338,6 +360,15 @@ static void test_right_constants(void **state)
     if (describe(right_constants, &kernel) != CKL_OK || ir_verify(kernel) != CKL_OK)
         fail_msg("%s", ckl_error());
     assert_true(ir_is_int(kernel->insts[1].in[1], 0x123456789));
+    ir_kernel_free(kernel);
+}
+
+static void test_depth(void **state)
+{
+    (void)state;
+    ir_kernel *kernel = NULL;
+    if (describe(deepest_blocks, &kernel) != CKL_OK || ir_verify(kernel) != CKL_OK)
+        fail_msg("%s", ckl_error());
     ir_kernel_free(kernel);
 }
 
@@ -609,7 +640,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mistakes),   cmocka_unit_test(test_calculation), cmocka_unit_test(test_right_constants),
         cmocka_unit_test(test_known_sums), cmocka_unit_test(test_lines),       cmocka_unit_test(test_launch_bounds),
-        cmocka_unit_test(test_rings),
+        cmocka_unit_test(test_rings),      cmocka_unit_test(test_depth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

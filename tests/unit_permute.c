@@ -11,6 +11,7 @@
 
 #include "cutekernellib/cutekernellib.h"
 #include "operators/operators.h"
+#include "operators/permute/permutation.h"
 
 enum { ROWS = 160, COLS = 96, BYTES_MAX = ROWS * COLS * 8 };
 
@@ -214,12 +215,27 @@ static void test_strides_beyond_search(void **state)
         "permute: y has strides that do not nest; whether elements share memory takes more than 16777216 steps");
 }
 
+/* Vectors want both pointers where they begin. */
+static void test_alignment(void **state)
+{
+    (void)state;
+    static const struct {
+        uintptr_t x, y;
+        bool aligned;
+    } rows[] = { { 32, 16, true }, { 24, 16, false }, { 16, 8, false }, { 8, 24, false } };
+    for (int i = 0; i < COUNT_OF(rows); i++) {
+        const permute_pointers args = { .x = (const void *)rows[i].x, .y = (void *)rows[i].y };
+        assert_int_equal(permute_aligned(&args, 16), rows[i].aligned);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits),
         cmocka_unit_test(test_many_elements),
         cmocka_unit_test(test_misaligned),
+        cmocka_unit_test(test_alignment),
         cmocka_unit_test(test_strides_beyond_search),
         cmocka_unit_test(test_modes_beyond_rank),
     };

@@ -59,7 +59,7 @@ static void note_phase(const soak_sums *sums)
 {
     assert_int_equal(sums->phases, ++phases);
     assert_true(sums->kernel_sets > 0);
-    assert_true(kernel_cache_count(device) == 0 && host_memory_kept() == 0); // given back
+    assert_true(kernel_cache_count(device).sets == 0 && host_memory_kept() == 0); // given back
 }
 
 static void note_wait(const soak_wait *w)

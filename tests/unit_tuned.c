@@ -347,6 +347,34 @@ static void test_desc_text(void **state)
     text_free(&out);
 }
 
+static void cover(const operator_info *op, const char *name, size_t offset, size_t bytes, bool *covered)
+{
+    for (size_t i = offset; i < offset + bytes; i++) {
+        if (covered[i])
+            fail_msg("%s: byte %zu belongs to %s and to another member", op->name, i, name);
+        covered[i] = true;
+    }
+}
+
+/* Fields and members of every desc are all of it, each once: what lies between is padding. */
+static void test_members(void **state)
+{
+    (void)state;
+    for (const operator_info *const *op = operators; *op; op++) {
+        bool *covered = calloc((*op)->desc_bytes, sizeof *covered);
+        for (const field *f = (*op)->desc.rows; f < (*op)->desc.rows + (*op)->desc.count; f++)
+            cover(*op, f->name, f->offset, field_bytes(f), covered);
+        for (const desc_member *m = (*op)->members; m && m->bytes; m++)
+            cover(*op, m->name, m->offset, m->bytes, covered);
+        for (size_t i = 0, between = 0; i < (*op)->desc_bytes; i++) {
+            between = covered[i] ? 0 : between + 1;
+            if (between == _Alignof(max_align_t) / 2)
+                fail_msg("%s: no member has the bytes up to %zu", (*op)->name, i);
+        }
+        free(covered);
+    }
+}
+
 /* How far sizes are apart; what is no size must be equal. */
 static void test_distance(void **state)
 {
@@ -461,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_desc_text),
         cmocka_unit_test(test_distance),
         cmocka_unit_test(test_other_operators),
+        cmocka_unit_test(test_members),
         cmocka_unit_test(test_keep),
     };
     return cmocka_run_group_tests(tests, open_folder, close_folder);

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "cutekernellib/cutekernellib.h"
 #include "fake_cuda.h"
+#include "plan/kernel_cache.h"
 #include "temporary_folder.h"
 
 static const fake_cuda *fake;
@@ -66,6 +67,19 @@ static void test_plans_are_ready(void **state)
     ckl_plan_free(plan);
     expect_warm(3);
     assert_int_equal(fake->compiles(), compiles);
+}
+
+/* Every kernel that was compiled is counted, with the time that it took; warming again adds nothing. */
+static void test_kernels_are_counted(void **state)
+{
+    (void)state;
+    expect_warm(1);
+    const kernel_cache_sums made = kernel_cache_count(device);
+    assert_true(made.kernels > 0 && made.kernels <= fake->compiles() && made.sets <= made.kernels && made.seconds > 0);
+    expect_warm(3);
+    const kernel_cache_sums again = kernel_cache_count(device);
+    assert_int_equal(again.sets, made.sets);
+    assert_int_equal(again.kernels, made.kernels);
 }
 
 /* As many as one thread compiles, each once. */
@@ -214,10 +228,15 @@ static void test_kept_on_disk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_DEVICE(test_plans_are_ready), ON_DEVICE(test_threads_share_the_work),
-        ON_DEVICE(test_many_stay),       ON_DEVICE(test_failures),
-        ON_DEVICE(test_driver_fails),    ON_DEVICE(test_threads_do_not_wait),
-        ON_DEVICE(test_kept_on_disk),    ON_DEVICE(test_example),
+        ON_DEVICE(test_plans_are_ready),
+        ON_DEVICE(test_kernels_are_counted),
+        ON_DEVICE(test_threads_share_the_work),
+        ON_DEVICE(test_many_stay),
+        ON_DEVICE(test_failures),
+        ON_DEVICE(test_driver_fails),
+        ON_DEVICE(test_threads_do_not_wait),
+        ON_DEVICE(test_kept_on_disk),
+        ON_DEVICE(test_example),
     };
     fake = fake_cuda_load();
     if (!fake) {

@@ -233,8 +233,8 @@ def main():
         for row, ways in prepared:
             row |= {name: time_of(name, run, 32) for name, run in ways.items()}
             print(json.dumps(row), flush=True)
-    if options.json:
-        results.save(options.json, PROTOCOL, [row for row, _ in prepared], "batch")
+            if options.json:
+                results.save(options.json, PROTOCOL, [row], "batch")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@ together.py runs all models at once, and decode.py.
 """
 
 import argparse
+import collections
+import gc
+import itertools
 import json
 import signal
 import statistics
@@ -128,50 +131,52 @@ def _out_of_time(*_):
 def ways_of(model, batch, names, options, row):
     """All that are ready in time, by (forward or step, name)."""
     ways = {}
-    options.turn.prepare()
     signal.signal(signal.SIGALRM, _out_of_time)
-    for what in options.functions:
-        for name in names:
-            function = FUNCTIONS[what]
-            began = time.monotonic()
-            try:
-                left = min(max(options.deadline - began, 1e-3), 3600)
-                signal.setitimer(signal.ITIMER_REAL, left, 3)  # again, should anything swallow the first
-                ways[what, name] = Way(model, name, function, batch)
-            except (Exception, OutOfTime) as why:  # of torch.compile, or of a capture
-                row.setdefault("not measured", {})[f"{what}, {name}"] = f"{type(why).__name__}: {why}"[:300]
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            print(f"{row['model']}, {what}, {name}: prepared in {time.monotonic() - began:.1f} s", flush=True)
+    for what, name in itertools.product(options.functions, names):
+        began = time.monotonic()
+        try:
+            left = min(max(options.turn.deadline - began, 1e-3), 3600)
+            signal.setitimer(signal.ITIMER_REAL, left, 3)  # again, should anything swallow the first
+            ways[what, name] = Way(model, name, FUNCTIONS[what], batch)
+        except (Exception, OutOfTime) as why:  # of torch.compile, or of a capture
+            row.setdefault("not measured", {})[f"{what}, {name}"] = f"{type(why).__name__}: {why}"[:300]
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        print(f"{row['model']}, {what}, {name}: prepared in {time.monotonic() - began:.1f} s", flush=True)
     return ways
+
+
+def timed_in_turn(ways, rounds):
+    """Milliseconds of each, medians of rounds."""
+    times = {key: [] for key in ways}
+    for _ in range(rounds):
+        for key, way in ways.items():
+            with way:
+                times[key].append(timed(way.run))
+    return {key: round(statistics.median(t), 3) for key, t in times.items() if t}
+
+
+def say(row, options):
+    """At once: what comes later may fail."""
+    print(json.dumps(row), flush=True)
+    if options.json:
+        results.save(options.json, PROTOCOL, [row], "model")
 
 
 def measure(model, batch, names, options, row):
     """Adds milliseconds of ways, taken in turn, to a row."""
+    gc.collect()
+    torch.cuda.empty_cache()  # of the ways before
     ways = ways_of(model, batch, names, options, row)
-    times = {key: [] for key in ways}
-    if not options.rounds:
-        return ways
     with options.turn.alone():
         began = time.monotonic()
-        for _ in range(options.rounds):
-            for key, way in ways.items():
-                with way:
-                    times[key].append(timed(way.run))
+        for (what, name), milliseconds in timed_in_turn(ways, options.rounds).items():
+            row.setdefault(what, {})[name] = milliseconds
         print(f"{row['model']}: timed alone for {time.monotonic() - began:.1f} s", flush=True)
-    for (what, name), t in times.items():
-        row.setdefault(what, {})[name] = round(statistics.median(t), 3)
-    print(json.dumps(row), flush=True)
-    if options.json:
-        results.save(options.json, PROTOCOL, [row], "model")
-    return ways
-
-
-def write_kernels(ways, title, options):
-    with options.turn.alone():
-        for (what, name), way in ways.items():
+        say(row, options)
+        for (what, name), way in ways.items() if options.kernels else ():
             with way:
-                kernels.write(options.kernels, f"{title}, {what}, {name}", way.run)
+                kernels.write(options.kernels, f"{row['model']}, {what}, {name}", way.run)
 
 
 COLUMNS = {  # what is in a column: milliseconds of one way, or a ratio of two
@@ -207,14 +212,15 @@ def table(rows):
     return "\n".join(lines)
 
 
-def losses_of(model, batch, steps, device):
-    """Eager and accelerated; says what was replaced."""
+def trained_both_ways(model, batch, steps, device):
+    """Losses, eager and accelerated, and what was replaced and what not."""
     losses = {"eager losses": trained(model, batch, steps)}
     report = ckl.accelerate(model, host=device == "cpu", quiet=True)
     losses["accelerated losses"] = trained(model, batch, steps)
+    print(report, flush=True)
     report.undo()
-    print(report, losses, sep="\n", flush=True)
-    return losses
+    counted = {"swapped": report.swapped, "left": report.left}
+    return losses | {name: dict(collections.Counter(of.values())) for name, of in counted.items()}
 
 
 def main():
@@ -227,9 +233,6 @@ def main():
     parser.add_argument("--functions", nargs="+", default=list(FUNCTIONS), choices=FUNCTIONS)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--losses", type=int, default=4, help="of so many steps; 0: none")
-    parser.add_argument(
-        "--deadline", type=float, default=float("inf"), help="what is not prepared by this monotonic time is left out"
-    )
     results.add_turn(parser)
     parser.add_argument("--kernels", help="a file, to be added to: the kernels of each way")
     parser.add_argument("--small", action="store_true", help="for a try")
@@ -249,11 +252,10 @@ def main():
         model = model.to(device, torch.bfloat16)
         batch, row = batch_for(name, device, options.small), {"model": name}
         if options.losses:
-            row |= losses_of(model, batch, options.losses, device)
+            row |= trained_both_ways(model, batch, options.losses, device)
+            say(row, options)
         for names in options.ways if device == "cuda" else ():
-            ways = measure(model, batch, names.split(","), options, row)
-            if options.kernels:
-                write_kernels(ways, name, options)
+            measure(model, batch, names.split(","), options, row)
 
 
 if __name__ == "__main__":

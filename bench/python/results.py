@@ -1,11 +1,12 @@
 """results.py - files of results: where and when they were made, and rows that runs add to."""
 
 import contextlib
+import faulthandler
 import fcntl
 import json
+import math
 import os
 import subprocess
-import tempfile
 import time
 
 import torch
@@ -70,24 +71,43 @@ def put(path, mark, text):
 
 
 class Turn:
-    """Processes that were started together prepare side by side, and time alone, when none prepares: by locks of one file.
+    """Processes that were started together go by stages: all prepare side by side, then each times alone, then the next stage begins.
 
-    fd: the file, opened for this process and locked as one that prepares (together.py); without it the process is alone anyway.
+    stages: with commas, each of two files and a time (together.py): the first is locked, shared, for this process until it has prepared,
+    the second until it has timed. The others wait for it, so where it is not ready 5 seconds after that monotonic time it says where
+    it stands, and ends. Without stages the process is alone anyway.
     """
 
-    def __init__(self, fd=None):
-        self.file = os.fdopen(int(fd), "w") if fd else tempfile.TemporaryFile()
+    def __init__(self, stages=""):
+        fields = [stage.split(":") for stage in stages.split(",") if stage]
+        self.stages = [(os.fdopen(int(prepared), "w"), os.fdopen(int(timed), "w"), float(t)) for prepared, timed, t in fields]
+        self._watch()
 
-    def prepare(self):
-        fcntl.flock(self.file, fcntl.LOCK_SH)
+    @property
+    def deadline(self):
+        """Until when this stage prepares."""
+        return self.stages[0][2] if self.stages else math.inf
+
+    def _watch(self):
+        if self.stages:
+            faulthandler.dump_traceback_later(max(self.deadline - time.monotonic(), 0) + 5, exit=True)
 
     @contextlib.contextmanager
     def alone(self):
-        fcntl.flock(self.file, fcntl.LOCK_EX)
+        """Begins when all have prepared; where it ends all have timed."""
+        if not self.stages:
+            yield
+            return
+        faulthandler.cancel_dump_traceback_later()
+        prepared, timed, _ = self.stages.pop(0)
+        fcntl.flock(prepared, fcntl.LOCK_EX)  # gives up what it held as one that prepares
         try:
             yield
         finally:
-            fcntl.flock(self.file, fcntl.LOCK_UN)
+            fcntl.flock(prepared, fcntl.LOCK_UN)
+        fcntl.flock(timed, fcntl.LOCK_EX)
+        fcntl.flock(timed, fcntl.LOCK_UN)
+        self._watch()
 
 
 def add_turn(parser):

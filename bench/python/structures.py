@@ -135,7 +135,7 @@ def gpt2(small):
         from transformers import GPT2Config, GPT2LMHeadModel
     except ImportError:
         return "gpt2", GPT2(50257, hidden, layers, heads)
-    none = dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
     config = GPT2Config(n_embd=hidden, n_layer=layers, n_head=heads, n_positions=2048, attn_implementation="sdpa", **none)
     return "transformers gpt2", Logits(GPT2LMHeadModel(config))
 

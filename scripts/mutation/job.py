@@ -1,11 +1,10 @@
 """job.py - one mutation at a time, built and tested in a folder of its own."""
 import random
-import re
 import shutil
 import subprocess
 import time
 
-from mutation.tests import run_test
+from mutation.tests import plain_name, run_test
 from mutation.tree import TREE, WORK
 
 NO_TIME = 'no time was left'
@@ -16,11 +15,11 @@ SOME_USERS = 24  # of a header's code, tried first: what they betray need not be
 class Job:
     """A folder with a tree of its own, in which one mutation at a time is built and tested."""
 
-    def __init__(self, number, objects, coverage, tests, seconds, kills, deadline):
+    def __init__(self, number, objects, coverage, baseline, kills, deadline):
         self.tree = WORK / f'job{number}' / 'tree'
         self.out = WORK / f'job{number}' / 'out'
-        self.objects, self.coverage, self.tests = objects, coverage, tests
-        self.seconds, self.kills, self.deadline = seconds, kills, deadline
+        self.objects, self.coverage, self.baseline = objects, coverage, baseline
+        self.kills, self.deadline = kills, deadline
         for folder in ('src', 'include', 'lab', 'cli', 'bench', 'tests'):
             shutil.copytree(TREE / folder, self.tree / folder, dirs_exist_ok=True)
 
@@ -39,37 +38,30 @@ class Job:
                     changed[output] = target.rename(self.out / f'{build_name}{len(changed)}.o')
         return changed
 
-    def order(self, site):
-        """The tests that reach the line: those that kill most in a second first, the sanitizers and the full runs last."""
+    def order(self, site, tests):
+        """Those that reach the line, the ones first that kill most in a second."""
         names = self.coverage.reaching(site)
+        reaching = [t for t in tests if names is None or plain_name(t) in names]
+        return sorted(reaching, key=lambda t: (START + self.baseline.seconds_of(t)) / (0.5 + self.kills[t.name]))
 
-        def plain_name(test):
-            name = re.sub('^(full|sanitized) ', '', test.name)
-            return 'verify l4' if name == 'smoke' else name
-
-        chosen = [t for t in self.tests if names is None or plain_name(t) in names]
-        known = [(t, self.seconds.get(t.name) or 20 * self.seconds.get(plain_name(t), 1)) for t in chosen]
-        return sorted(known, key=lambda x: (x[0].full, x[0].build != 'plain', (START + x[1]) / (0.5 + self.kills[x[0].name])))
-
-    def judge_built(self, site, sources, few, quick):
-        """(outcome, test that killed it) of the mutation built into these sources, and into a few for the sanitizers."""
+    def judge_built(self, site, sources, few, tests):
+        """(outcome, test that killed it, tests that passed) of the mutation built into these sources, for the sanitizers a few."""
         shutil.rmtree(self.out, ignore_errors=True)
         self.out.mkdir(parents=True)
         changed = self.compile('plain', sources)
         if changed is None:
-            return 'refused', ''
+            return 'refused', '', []
         if not changed:
-            return 'equivalent', 'same object code'
-        killer = self.first_failing(site, few, changed, quick)
+            return 'equivalent', 'same object code', []
+        passed = []
+        killer = self.first_failing(self.order(site, tests), few, changed, passed)
         if time.monotonic() > self.deadline:
-            return 'survived', NO_TIME
-        return ('killed', killer) if killer else ('survived', '')
+            return 'survived', NO_TIME, passed
+        return ('killed', killer, passed) if killer else ('survived', '', passed)
 
-    def first_failing(self, site, few, changed, quick):
+    def first_failing(self, tests, few, changed, passed):
         linked, objects = set(), {'plain': changed}
-        for test, seconds in self.order(site):
-            if quick and test.build != 'plain':
-                break
+        for test in tests:
             if test.build not in objects:
                 objects[test.build] = self.compile(test.build, few)
                 if objects[test.build] is None:
@@ -79,12 +71,14 @@ class Job:
             if program not in linked:
                 self.objects[test.build].link(test.program, objects[test.build], program)
                 linked.add(program)
-            if not run_test(test, program, 3 + 5 * seconds, self.deadline)[0]:
+            if run_test(test, program, self.baseline.limit_of(test), self.deadline)[0]:
+                passed.append(test)
+            elif time.monotonic() > self.deadline or self.baseline.passes(test):
                 return test.name
         return None
 
-    def judge(self, site):
-        """(outcome, test that killed it)"""
+    def judge(self, site, tests, quick):
+        """(outcome, test that killed it, tests that passed); quick: what a few users of a header betray needs no others"""
         path, original = self.tree / site.file, (TREE / site.file).read_text()
         path.write_text(original[:site.offset] + site.after + original[site.offset + len(site.before):])
         users = sorted(self.objects['plain'].users.get(site.file, ())) if site.file.endswith('.h') else [site.file]
@@ -92,11 +86,11 @@ class Job:
         if len(users) > SOME_USERS and (site.function or in_macro(original, site.line)):
             few = random.Random(site.line).sample(users, SOME_USERS)
         try:
-            if few != users:
-                outcome = self.judge_built(site, few, few, True)
+            if quick and few != users:
+                outcome = self.judge_built(site, few, few, tests)
                 if outcome[0] == 'killed':
                     return outcome
-            return self.judge_built(site, users, few, False)
+            return self.judge_built(site, users, few, tests)
         finally:
             path.write_text(original)
 

@@ -44,8 +44,20 @@ def all_tests(full):
         tests += [Test(f'full {u}', 'plain', u, [], '', True) for u in units]
         tests += [Test(f'full verify {o}', 'plain', 'ckl', ['verify', '--full', o, '--device', 'emulator:h200'], '', True)
                   for o in operators]
+        tests += [Test(f'threads {u}', 'threads', u, [], '', True) for u in ('unit_threads', 'unit_warm', 'unit_cubin_cache')]
         tests += [Test('full fuzz', 'plain', 'ckl', ['fuzz', '--count', '40000', '--seed', '1'], '', True)]
     return tests
+
+
+def round_of(test):
+    """All mutations go through the tests of round 0, what is left through those of the sanitizers, then those of --full."""
+    return 2 if test.full else 1 if test.build != 'plain' or test.name in ('soak', 'fuzz') else 0
+
+
+def plain_name(test):
+    """The test that reaches the same lines, whose coverage is known."""
+    name = re.sub('^(full|sanitized|threads) ', '', test.name)
+    return 'verify l4' if name == 'smoke' else name
 
 
 def kill(pid):
@@ -102,6 +114,12 @@ def key_of(test):
     return digest([*own, *(p for p in (TREE / 'tests').glob('*.h') if p.name in included)])
 
 
+def version_of(test):
+    """Of what it tests: its own source, or the cases of its operator. Who has passed another version has not passed this one."""
+    operator = test.words[1 + ('--full' in test.words)] if 'verify' in test.words else ''
+    return key_of(test) + digest((TREE / 'src/operators' / operator).glob('*_test.c') if operator.isalpha() else [])
+
+
 def set_apart(tests):
     """Links to the programs, away from what their builds left beside them: so they run in a job."""
     for build_name, program in {(t.build, t.program) for t in tests}:
@@ -111,19 +129,43 @@ def set_apart(tests):
         os.link(WORK / build_name / program, link)
 
 
-def seconds_of(tests, jobs, again):
-    """{ name: seconds of a processor } of the tests that pass here without a mutation; those of --full are not tried."""
-    cache = WORK / 'seconds.json'
-    known = json.loads(cache.read_text()) if cache.exists() and not again else {}
-    wanted = [t for t in tests if not t.full and known.get(t.name, {}).get('key') != key_of(t)]
-    if wanted:
-        print(f'measuring how long {len(wanted)} tests take', flush=True)
-        set_apart(wanted)
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for test, (passed, seconds) in zip(wanted, pool.map(lambda t: run_test(t, WORK / 'apart' / t.build / t.program, 600), wanted)):
-            known[test.name] = {'key': key_of(test), 'passed': passed, 'seconds': seconds}
-    cache.write_text(json.dumps(known))
-    return {t.name: known[t.name]['seconds'] for t in tests if t.name in known and known[t.name]['passed']}
+class Baseline:
+    """What tests do without a mutation: their seconds, and whether they pass."""
+
+    def __init__(self, tests, jobs, again):
+        set_apart(tests)
+        self.locks, self.passing = {t.name: threading.Lock() for t in tests}, {}
+        cache, names = WORK / 'seconds.json', {plain_name(t) if t.full else t.name for t in tests}
+        self.known = json.loads(cache.read_text()) if cache.exists() and not again else {}
+        wanted = [t for t in all_tests(False) if t.name in names and self.known.get(t.name, {}).get('key') != key_of(t)]
+        if wanted:
+            print(f'measuring how long {len(wanted)} tests take', flush=True)
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            for test, (passed, seconds) in zip(wanted, pool.map(lambda t: self.run(t, 600), wanted)):
+                self.known[test.name] = {'key': key_of(test), 'passed': passed, 'seconds': seconds}
+                cache.write_text(json.dumps(self.known))
+        self.left_out = [t.name for t in tests if not self.measured(t)['passed']]
+
+    def measured(self, test):
+        return self.known[plain_name(test) if test.full else test.name]
+
+    def run(self, test, seconds):
+        return run_test(test, WORK / 'apart' / test.build / test.program, seconds)
+
+    def seconds_of(self, test):
+        return self.measured(test)['seconds'] * (20 if test.full else 1)
+
+    def limit_of(self, test):
+        return 3 + 5 * self.seconds_of(test)
+
+    def passes(self, test):
+        """Tried when it kills for the first time: what is known may be of another machine."""
+        with self.locks[test.name]:
+            if test.name not in self.passing:
+                self.passing[test.name] = self.run(test, self.limit_of(test))[0]
+                if not self.passing[test.name]:
+                    self.left_out.append(test.name)
+            return self.passing[test.name]
 
 
 def digest(paths):

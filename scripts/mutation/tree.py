@@ -14,6 +14,7 @@ EVERYTHING = 'everything'  # the library that the sanitizers' unit tests share
 BUILDS = {  # what cmake is told; objects of the plain build are compared for equality
     'plain': ['-DCMAKE_BUILD_TYPE=Release'],
     'sanitized': ['-DCMAKE_BUILD_TYPE=Debug', '-DCKL_SANITIZE=ON'],
+    'threads': ['-DCMAKE_BUILD_TYPE=Release', '-DCKL_SANITIZE=thread'],
     'covered': ['-DCMAKE_BUILD_TYPE=Release', '-DCMAKE_EXE_LINKER_FLAGS=--coverage',
                 '-DCMAKE_C_FLAGS=--coverage -Wno-error "-fprofile-exclude-files=/emulator/|/lab/|_ref.c"'],
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/hash.h"
 #include "base/heap.h"
@@ -21,6 +22,7 @@ struct kernel_set {
     bool ready;        // false: another thread is building it
     int users;         // plans, and threads that wait
     uint64_t released; // when the last user left: the value of `releases` then
+    double seconds;    // of building it
     plan_kernel kernels[PLAN_KERNELS_MAX];
 };
 
@@ -110,6 +112,13 @@ static ckl_status build(kernel_set *set, const operator_info *op, const void *co
     return CKL_OK;
 }
 
+static double now_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 /* A new set, not ready, in the list. */
 static kernel_set *add(ckl_device *device, const implementation *impl, const char *key, uint64_t hash)
 {
@@ -159,8 +168,10 @@ static ckl_status get(ckl_device *device, const operator_info *op, const impleme
     if (!made)
         FAIL(CKL_NO_MEMORY, "%s: no memory for a plan", key);
 
+    const double begin = now_seconds();
     ckl_status status = build(made, op, config);
     pthread_mutex_lock(&lock);
+    made->seconds = now_seconds() - begin;
     made->ready = status == CKL_OK;
     if (status != CKL_OK)
         unlink_set(made);
@@ -223,14 +234,20 @@ const plan_kernel *kernel_cache_kernels(const kernel_set *set)
     return set->kernels;
 }
 
-int kernel_cache_count(const ckl_device *device)
+kernel_cache_sums kernel_cache_count(const ckl_device *device)
 {
-    int count = 0;
+    kernel_cache_sums sums = { 0 };
     pthread_mutex_lock(&lock);
-    for (const kernel_set *set = sets; set; set = set->next)
-        count += set->device == device;
+    for (const kernel_set *set = sets; set; set = set->next) {
+        if (set->device != device || !set->ready)
+            continue;
+        sums.sets++;
+        sums.seconds += set->seconds;
+        for (int i = 0; i < PLAN_KERNELS_MAX; i++)
+            sums.kernels += set->kernels[i].loaded != NULL;
+    }
     pthread_mutex_unlock(&lock);
-    return count;
+    return sums;
 }
 
 void kernel_cache_forget(ckl_device *device)

@@ -24,8 +24,12 @@ ckl_status kernel_cache_warm(ckl_device *device, const operator_info *op, const 
 /* PLAN_KERNELS_MAX of them, in launch order. */
 const plan_kernel *kernel_cache_kernels(const kernel_set *set);
 
-/* How many sets of the device are loaded, in use or not. */
-int kernel_cache_count(const ckl_device *device);
+/* What is loaded on a device, in use or not. */
+typedef struct kernel_cache_sums {
+    int sets, kernels;
+    double seconds; // of describing, compiling and loading them, of all threads together
+} kernel_cache_sums;
+kernel_cache_sums kernel_cache_count(const ckl_device *device);
 
 /* Unloads every set of the device; no plan may use them any more. */
 void kernel_cache_forget(ckl_device *device);

@@ -1,7 +1,7 @@
 /* column.c - columns over lanes, groups of lanes and clusters. */
 #include "skeletons/column.h"
 
-#include "cute/tiled_copy.h"
+#include "cute/kernel.h"
 
 enum { LINE_BYTES = 128, THREADS_WANTED = 512, ACCESS_BYTES = 16, WORD = 4, REGISTERS_MAX = 128 };
 
@@ -95,11 +95,6 @@ column_split column_split_scalar(const column_split *s)
 
 /* In the kernel */
 
-static val number(ir_type type, int64_t x)
-{
-    return ir_int(type, x);
-}
-
 /* Neighbouring lanes take neighbouring vectors of a line; each group of lanes takes lines of its own. */
 static tiled_copy vectors_of(const column_split *s, ckl_dtype dtype)
 {
@@ -110,34 +105,33 @@ static tiled_copy vectors_of(const column_split *s, ckl_dtype dtype)
 column_place column_in_strip(const column_split *s, val n, val inner, val strips, val strip_of_all)
 {
     int64_t columns = column_split_columns(s), lines = (int64_t)groups_of(s) * s->steps;
-    val strip = ir_convert(CKL_I64, ir_binary(IR_REM, strip_of_all, strips));
+    val strip = convert(I64, rem(strip_of_all, strips));
     tiled_copy each = vectors_of(s, CKL_U8); // coordinates have no type
     tensor cX = identity_tensor(shape(columns, lines));
-    cX = coordinates_from(partition_S(&each, cX, ir_sreg(IR_TID_X)), 0,
-                          ir_binary(IR_MUL, strip, number(CKL_I64, columns))); // ((VEC,1),1,STEPS)
+    cX = coordinates_from(partition_S(&each, cX, thread()), 0, mul(strip, imm(columns))); // ((VEC,1),1,STEPS)
     if (s->cluster > 1)
-        cX = coordinates_from(cX, 1, ir_binary(IR_MUL, ir_sreg(IR_CLUSTER_RANK), number(IR_U32, lines)));
-    column_place p = { .outer = ir_convert(CKL_I64, ir_binary(IR_DIV, strip_of_all, strips)), .cX = cX };
-    p.column = tensor_coordinate(cX, leaf(0), 0);
-    p.line = tensor_coordinate(cX, leaf(0), 1);
-    val exists = ir_compare(IR_LT, p.column, inner);
-    p.lines = ir_select(exists, ir_convert(IR_U32, n), number(IR_U32, 0));
+        cX = coordinates_from(cX, 1, mul(cluster_rank(), imm(lines)));
+    column_place p = { .outer = convert(I64, div(strip_of_all, strips)), .cX = cX };
+    p.column = coordinate(cX, 0, 0);
+    p.line = coordinate(cX, 1, 0);
+    val exists = lt(p.column, inner);
+    p.lines = select(exists, convert(U32, n), imm(0));
     return p;
 }
 
 column_place column_here(const column_split *s, val n, val inner, val strips)
 {
-    cute_launch_bounds(s->threads, 0);
-    cute_cluster_size(s->cluster);
-    val first = ir_binary(IR_DIV, ir_sreg(IR_CTA_X), number(IR_U32, s->cluster));
+    launch_bounds(s->threads, 0);
+    cluster_size(s->cluster);
+    val first = div(cta_x(), imm(s->cluster));
     return column_in_strip(s, n, inner, strips, first);
 }
 
 column_place column_from(const column_place *p, val start)
 {
     column_place later = *p;
-    later.cX = coordinates_from(p->cX, 1, ir_convert(IR_U32, start));
-    later.line = tensor_coordinate(later.cX, leaf(0), 1);
+    later.cX = coordinates_from(p->cX, 1, convert(U32, start));
+    later.line = coordinate(later.cX, 1, 0);
     return later;
 }
 
@@ -145,7 +139,7 @@ column_place column_from(const column_place *p, val start)
 static tensor partition_of(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n)
 {
     layout lines = make_layout(shape(column_split_columns(s), n), stride(1, ld)); // (COLUMNS,LINES)
-    val line = ir_binary(IR_ADD, ir_binary(IR_MUL, p->outer, ir_convert(CKL_I64, n)), ir_convert(CKL_I64, p->line));
+    val line = add(mul(p->outer, convert(I64, n)), convert(I64, p->line));
     val first[] = { p->column, line };
     tensor cX = p->cX;
     cX.first = first;
@@ -155,7 +149,7 @@ static tensor partition_of(const column_split *s, const column_place *p, val poi
 /* Predicates are for lines alone: a column that does not exist has none. */
 static int_tuple limits_of(const column_split *s, const column_place *p)
 {
-    return s->exact ? NULL : shape(WILDCARD, p->lines);
+    return s->exact ? NULL : shape(_, p->lines);
 }
 
 void column_load(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n, tensor to,
@@ -186,8 +180,8 @@ int64_t column_slots_bytes(const column_split *s, ckl_dtype dtype)
 static tensor slots_of(const column_split *s, ckl_dtype dtype, val address)
 {
     layout lines = make_layout(leaf(s->steps), leaf((int64_t)s->threads * s->vec));
-    val first = ir_binary(IR_MUL, ir_sreg(IR_TID_X), number(IR_U32, access_bytes(s, dtype)));
-    return smem_view(ir_binary(IR_ADD, address, first), dtype,
+    val first = mul(thread(), imm(access_bytes(s, dtype)));
+    return smem_view(add(address, first), dtype,
                      layouts_of(2, (layout[]){ compact(leaf(s->vec)), lines })); // (VEC,STEPS)
 }
 
@@ -219,35 +213,35 @@ typedef struct slots {
 static slots make_slots(const column_split *s, const reduction *r, const char *name, int partials)
 {
     slots made = { .columns = column_split_columns(s), .count = r->count };
-    made.offset = ir_smem_alloc(name, partials * made.columns * r->count * WORD, 16);
+    made.offset = smem_alloc(name, partials * made.columns * r->count * WORD, 16);
     return made;
 }
 
 static val slot_at(const slots *m, val partial, val column)
 {
-    val index = ir_binary(IR_ADD, ir_binary(IR_MUL, partial, number(IR_U32, m->columns)), column);
-    return ir_binary(IR_ADD, ir_smem_address(m->offset), ir_binary(IR_MUL, index, number(IR_U32, m->count * WORD)));
+    val index = add(mul(partial, imm(m->columns)), column);
+    return add(smem_address(m->offset), mul(index, imm(m->count * WORD)));
 }
 
 static void write_slot(const slots *m, ir_space space, val address, const val *values)
 {
     for (int i = 0; i < m->count; i++)
-        ir_store(space, IR_CACHE_DEFAULT, CKL_F32, 1, address, (int64_t)i * WORD, &values[i]);
+        ir_store(space, IR_CACHE_DEFAULT, F32, 1, address, (int64_t)i * WORD, &values[i]);
 }
 
 static void read_slot(const slots *m, val address, val *values)
 {
     for (int i = 0; i < m->count; i++) {
-        values[i] = ir_reg(CKL_F32);
-        ir_load(IR_SHARED, IR_CACHE_DEFAULT, CKL_F32, 1, address, (int64_t)i * WORD, &values[i]);
+        values[i] = ir_reg(F32);
+        ir_load(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, address, (int64_t)i * WORD, &values[i]);
     }
 }
 
 /* The column of this thread's value e, in its CTA. */
 static val own_column(const column_split *s, int e)
 {
-    val lane = ir_binary(IR_REM, ir_sreg(IR_TID_X), number(IR_U32, s->lanes));
-    return ir_binary(IR_ADD, ir_binary(IR_MUL, lane, number(IR_U32, s->vec)), number(IR_U32, e));
+    val lane = rem(thread(), imm(s->lanes));
+    return add(mul(lane, imm(s->vec)), imm(e));
 }
 
 /*
@@ -257,18 +251,18 @@ static val own_column(const column_split *s, int e)
 static void combine_partials(const column_split *s, const reduction *r, const slots *from, int partials,
                              const slots *to, val to_partial, int ctas)
 {
-    val tid = ir_sreg(IR_TID_X), partial = ir_binary(IR_REM, tid, number(IR_U32, partials));
+    val tid = thread(), partial = rem(tid, imm(partials));
     int64_t at_once = s->threads / partials;
     for (int64_t first = 0; first < from->columns; first += at_once) {
-        val column = ir_binary(IR_ADD, ir_binary(IR_DIV, tid, number(IR_U32, partials)), number(IR_U32, first));
-        val inside = ir_compare(IR_LT, column, number(IR_U32, from->columns)), values[REDUCE_VALUES_MAX];
-        read_slot(from, slot_at(from, partial, ir_select(inside, column, number(IR_U32, 0))), values);
+        val column = add(div(tid, imm(partials)), imm(first));
+        val inside = lt(column, imm(from->columns)), values[REDUCE_VALUES_MAX];
+        read_slot(from, slot_at(from, partial, select(inside, column, imm(0))), values);
         warp_reduce(r, partials, values);
-        ir_if(ir_binary(IR_AND, inside, ir_compare(IR_LT, partial, number(IR_U32, ctas))));
-        val address = slot_at(to, to_partial, column);
-        write_slot(to, ctas > 1 ? IR_SHARED_CLUSTER : IR_SHARED, ctas > 1 ? ir_mapa(address, partial) : address,
-                   values);
-        ir_end_if();
+        IF(logical_and(inside, lt(partial, imm(ctas)))) {
+            val address = slot_at(to, to_partial, column);
+            write_slot(to, ctas > 1 ? IR_SHARED_CLUSTER : IR_SHARED, ctas > 1 ? mapa(address, partial) : address,
+                       values);
+        }
     }
 }
 
@@ -277,10 +271,9 @@ static void write_warps(const column_split *s, const reduction *r, const slots *
 {
     for (int e = 0; e < s->vec; e++)
         warp_reduce_across(r, s->lanes, values + e * r->count);
-    ir_if(ir_compare(IR_LT, ir_sreg(IR_LANE), number(IR_U32, s->lanes)));
-    for (int e = 0; e < s->vec; e++)
-        write_slot(m, IR_SHARED, slot_at(m, ir_sreg(IR_WARP), own_column(s, e)), values + e * r->count);
-    ir_end_if();
+    IF(lt(lane(), imm(s->lanes)))
+        for (int e = 0; e < s->vec; e++)
+            write_slot(m, IR_SHARED, slot_at(m, warp(), own_column(s, e)), values + e * r->count);
 }
 
 int64_t column_reduce_bytes(const column_split *s, int count)
@@ -301,21 +294,21 @@ void column_reduce(const column_split *s, const reduction *r, val *values)
     }
     slots by_warp = make_slots(s, r, "column_warps", warps), result = make_slots(s, r, "column_result", 1);
     write_warps(s, r, &by_warp, values);
-    ir_bar_sync(number(IR_U32, 0), s->threads);
+    cta_sync();
     if (s->cluster > 1) {
         slots by_cta = make_slots(s, r, "column_ctas", s->cluster);
-        combine_partials(s, r, &by_warp, warps, &by_cta, ir_sreg(IR_CLUSTER_RANK), s->cluster);
-        cute_cluster_sync();
-        combine_partials(s, r, &by_cta, s->cluster, &result, number(IR_U32, 0), 1);
+        combine_partials(s, r, &by_warp, warps, &by_cta, cluster_rank(), s->cluster);
+        cluster_sync();
+        combine_partials(s, r, &by_cta, s->cluster, &result, imm(0), 1);
     } else {
-        combine_partials(s, r, &by_warp, warps, &result, number(IR_U32, 0), 1);
+        combine_partials(s, r, &by_warp, warps, &result, imm(0), 1);
     }
-    ir_bar_sync(number(IR_U32, 0), s->threads);
+    cta_sync();
     for (int e = 0; e < s->vec; e++) {
         val final[REDUCE_VALUES_MAX];
-        read_slot(&result, slot_at(&result, number(IR_U32, 0), own_column(s, e)), final);
+        read_slot(&result, slot_at(&result, imm(0), own_column(s, e)), final);
         for (int i = 0; i < r->count; i++)
-            ir_assign(values[e * r->count + i], final[i]);
+            assign(values[e * r->count + i], final[i]);
     }
 }
 
@@ -327,17 +320,17 @@ void column_reduce_each(const column_split *s, const reduction *r, val *values,
         return;
     const slots by_warp = make_slots(s, r, "column_warps", warps);
     write_warps(s, r, &by_warp, values);
-    ir_bar_sync(number(IR_U32, 0), s->threads);
+    cta_sync();
     for (int64_t first = 0; first < by_warp.columns; first += s->threads) {
-        const val column = ir_binary(IR_ADD, ir_sreg(IR_TID_X), number(IR_U32, first));
+        const val column = add(thread(), imm(first));
         val total[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
-        ir_if(ir_compare(IR_LT, column, number(IR_U32, by_warp.columns)));
-        for (int w = 0; w < warps; w++) {
-            read_slot(&by_warp, slot_at(&by_warp, number(IR_U32, w), column), w ? other : total);
-            if (w)
-                r->combine(total, other, r->user);
+        IF(lt(column, imm(by_warp.columns))) {
+            for (int w = 0; w < warps; w++) {
+                read_slot(&by_warp, slot_at(&by_warp, imm(w), column), w ? other : total);
+                if (w)
+                    r->combine(total, other, r->user);
+            }
+            store(user, column, total);
         }
-        store(user, column, total);
-        ir_end_if();
     }
 }

@@ -69,6 +69,11 @@ static map declare(const map_kernel *k, map_function *f, void *user)
 
 /* Addresses */
 
+static int element_bytes(const map *m, int i)
+{
+    return (int)ckl_dtype_bytes(m->k->dtype[i]);
+}
+
 /* The coordinates of an element by its number, the innermost fastest. */
 static void coordinates_of(const map *m, val number, val *at)
 {
@@ -106,7 +111,7 @@ static val address_of(const map *m, int i, const val *at)
         index = mul(at[inner], o->stride[inner]);
     for (int d = 0; d < inner; d++)
         index = add(mul(at[d], o->stride[d]), index);
-    return add(o->address, convert(U64, mul(index, imm((int)ckl_dtype_bytes(m->k->dtype[i])))));
+    return add(o->address, convert(U64, mul(index, imm(element_bytes(m, i)))));
 }
 
 /*
@@ -127,11 +132,6 @@ static int align_of(const map *m, int i, int width)
 }
 
 /* Crossed operands */
-
-static int element_bytes(const map *m, int i)
-{
-    return (int)ckl_dtype_bytes(m->k->dtype[i]);
-}
 
 /* Rows of a tile in shared memory are an odd number of words apart, so neighbouring rows start in different banks. */
 static int tile_pitch_bytes(const map *m, int i)
@@ -161,7 +161,7 @@ static tensor tile_vector(const map *m, int i, val row, val column, int width)
 /* FLAT operands lie as elements are numbered. */
 static tensor flat_vector(const map *m, int i, val number, int width)
 {
-    val offset = mul(convert(U64, number), imm((int)ckl_dtype_bytes(m->k->dtype[i])));
+    val offset = mul(convert(U64, number), imm(element_bytes(m, i)));
     return gmem_tensor(add(m->operands[i].address, offset), m->k->dtype[i], compact(leaf(width))); // (VEC)
 }
 
@@ -470,8 +470,7 @@ static void prefetch_tile(const map *m, int kernel, val tile, val is_full)
     IF(logical_and(is_full, eq(thread(), imm(0))))
         for (int i = 0; i < k->inputs; i++)
             if (access_of(k, i) == CONTIGUOUS && align_of(m, i, k->config.vec) == 16)
-                ir_bulk_prefetch(address_of(m, i, &tile),
-                                 imm((int)(map_tile(k) * (int64_t)ckl_dtype_bytes(k->dtype[i]))));
+                bulk_prefetch(address_of(m, i, &tile), imm(map_tile(k) * (int64_t)ckl_dtype_bytes(k->dtype[i])));
 }
 
 /* Elements before the first vector of y, and whether all operands have a vector there. */
@@ -483,11 +482,11 @@ static phase find_phase(const map *m)
 {
     const map_kernel *k = m->k;
     const int vec = k->config.vec, out = (int)ckl_dtype_bytes(k->dtype[k->inputs]);
-    val before = bit_and(sub(imm_as(U64, 0), m->operands[k->inputs].address), imm_as(U64, vec * out - 1));
+    val before = bit_and(sub(imm(0), m->operands[k->inputs].address), imm(vec * out - 1));
     phase p = { .head = min(convert(m->index, div(before, imm(out))), m->count), .is_common = yes() };
     for (int i = 0; i <= k->inputs; i++)
         if (access_of(k, i) == FLAT || (access_of(k, i) == CONTIGUOUS && k->config.rank == 1)) {
-            val past = bit_and(flat_vector(m, i, p.head, 1).address, imm_as(U64, align_of(m, i, vec) - 1));
+            val past = bit_and(flat_vector(m, i, p.head, 1).address, imm(align_of(m, i, vec) - 1));
             p.is_common = logical_and(p.is_common, eq(past, imm(0)));
         }
     return p;
@@ -497,7 +496,7 @@ static phase find_phase(const map *m)
 static void tile_in_phase(const map *m, val start, val head)
 {
     const int vec = m->k->config.vec;
-    val size = ir_int(m->index, map_tile(m->k)), tile = add(start, head), end = add(tile, size);
+    val size = imm(map_tile(m->k)), tile = add(start, head), end = add(tile, size);
     val tail = sub(m->count, rem(sub(m->count, head), imm(vec))), number = convert(m->index, thread());
     IF(ge(m->count, end))
         full_tile(m, 0, tile);
@@ -533,7 +532,7 @@ void map_describe(map_kernel k, int kernel, map_function *f, void *user)
     }
     launch_bounds(k.config.threads, k.config.ctas_per_sm);
     map m = declare(&k, f, user);
-    val size = ir_int(m.index, map_tile(&k));
+    val size = imm(map_tile(&k));
     val tile = mul(convert(m.index, cta_x()), size);
     val is_full = ge(m.count, add(tile, size));
     if (!k.config.crossed)

@@ -3,41 +3,36 @@
 
 #include <float.h>
 
-#include "cute/math.h"
+#include "cute/kernel.h"
 
 static const double LOG2E = 1.4426950408889634;
 
 static const double MAX_START = -FLT_MAX; // finite: -inf - max is -inf, not NaN
 
-static val power(val exponent)
-{
-    return ir_unary_ftz(IR_EX2, exponent);
-}
-
 val online_exp(val x, val max)
 {
-    return power(ir_binary(IR_MUL, ir_binary(IR_SUB, x, max), ir_float(CKL_F32, LOG2E)));
+    return exp2_ftz(mul(sub(x, max), immf(LOG2E)));
 }
 
 /* Both sums relative to the larger maximum: one of the two factors is exactly 1. */
 static void combine(val *into, const val *other, void *user)
 {
     (void)user;
-    val max = ir_binary(IR_MAX, into[ONLINE_MAX], other[ONLINE_MAX]);
-    val mine = ir_binary(IR_MUL, into[ONLINE_SUM], online_exp(into[ONLINE_MAX], max));
-    ir_assign(into[ONLINE_SUM], ir_fma(other[ONLINE_SUM], online_exp(other[ONLINE_MAX], max), mine));
-    ir_assign(into[ONLINE_MAX], max);
+    val max = max(into[ONLINE_MAX], other[ONLINE_MAX]);
+    val mine = mul(into[ONLINE_SUM], online_exp(into[ONLINE_MAX], max));
+    assign(into[ONLINE_SUM], fma(other[ONLINE_SUM], online_exp(other[ONLINE_MAX], max), mine));
+    assign(into[ONLINE_MAX], max);
 }
 
 /* The maximum of all lanes comes first, so that each scales its sum once. */
 static void over_lanes(val *pair, int low, int high, void *user)
 {
     const reduction largest = { .count = 1, .combine = combine_max }, sum = reduce_sums(1);
-    val max = cute_variable(CKL_F32, pair[ONLINE_MAX]);
+    val max = variable(F32, pair[ONLINE_MAX]);
     (void)user;
     lanes_reduce(&largest, low, high, &max);
-    ir_assign(pair[ONLINE_SUM], ir_binary(IR_MUL, pair[ONLINE_SUM], online_exp(pair[ONLINE_MAX], max)));
-    ir_assign(pair[ONLINE_MAX], max);
+    assign(pair[ONLINE_SUM], mul(pair[ONLINE_SUM], online_exp(pair[ONLINE_MAX], max)));
+    assign(pair[ONLINE_MAX], max);
     lanes_reduce(&sum, low, high, &pair[ONLINE_SUM]);
 }
 
@@ -45,19 +40,19 @@ const reduction online_reduction = { .count = ONLINE_VALUES, .combine = combine,
 
 void online_begin(val pair[ONLINE_VALUES])
 {
-    pair[ONLINE_MAX] = cute_variable(CKL_F32, ir_float(CKL_F32, MAX_START));
-    pair[ONLINE_SUM] = cute_variable(CKL_F32, ir_float(CKL_F32, 0));
+    pair[ONLINE_MAX] = variable(F32, immf(MAX_START));
+    pair[ONLINE_SUM] = variable(F32, immf(0));
 }
 
 void online_clear(const val pair[ONLINE_VALUES])
 {
-    ir_assign(pair[ONLINE_MAX], ir_float(CKL_F32, MAX_START));
-    ir_assign(pair[ONLINE_SUM], ir_float(CKL_F32, 0));
+    assign(pair[ONLINE_MAX], immf(MAX_START));
+    assign(pair[ONLINE_SUM], immf(0));
 }
 
 static val element(tensor rX, int i)
 {
-    return ir_convert(CKL_F32, rX.regs[index_at(rX.layout, i)]);
+    return convert(F32, rX.regs[index_at(rX.layout, i)]);
 }
 
 static val largest(tensor rX, int first, int count)
@@ -65,7 +60,7 @@ static val largest(tensor rX, int first, int count)
     if (count == 1)
         return element(rX, first);
     val left = largest(rX, first, count / 2), right = largest(rX, first + count / 2, count - count / 2);
-    return ir_binary(IR_MAX, left, right);
+    return max(left, right);
 }
 
 /* Pairwise: the rounding error grows with the logarithm of count. The terms are stored in rE if it has registers. */
@@ -75,22 +70,22 @@ static val sum_of_exponentials(tensor rX, int first, int count, val max, tensor 
         val term = online_exp(element(rX, first), max);
         if (!rE.regs)
             return term;
-        ir_assign(rE.regs[index_at(rE.layout, first)], term);
+        assign(rE.regs[index_at(rE.layout, first)], term);
         return rE.regs[index_at(rE.layout, first)];
     }
     val left = sum_of_exponentials(rX, first, count / 2, max, rE);
     val right = sum_of_exponentials(rX, first + count / 2, count - count / 2, max, rE);
-    return ir_binary(IR_ADD, left, right);
+    return add(left, right);
 }
 
 val online_add_keeping(val pair[ONLINE_VALUES], tensor rX, tensor rE)
 {
     int count = (int)static_size(rX.layout);
     val max = largest(rX, 0, count);
-    max = ir_binary(IR_MAX, max, pair[ONLINE_MAX]);
+    max = max(max, pair[ONLINE_MAX]);
     val sum = sum_of_exponentials(rX, 0, count, max, rE);
-    ir_assign(pair[ONLINE_SUM], ir_fma(pair[ONLINE_SUM], online_exp(pair[ONLINE_MAX], max), sum));
-    ir_assign(pair[ONLINE_MAX], max);
+    assign(pair[ONLINE_SUM], fma(pair[ONLINE_SUM], online_exp(pair[ONLINE_MAX], max), sum));
+    assign(pair[ONLINE_MAX], max);
     return max;
 }
 
@@ -101,20 +96,20 @@ void online_add(val pair[ONLINE_VALUES], tensor rX)
 
 static val is_empty(const val pair[ONLINE_VALUES])
 {
-    return ir_compare(IR_EQ, pair[ONLINE_SUM], ir_float(CKL_F32, 0));
+    return eq(pair[ONLINE_SUM], immf(0));
 }
 
 val online_scale(const val pair[ONLINE_VALUES])
 {
-    return ir_select(is_empty(pair), ir_float(CKL_F32, 0), ir_unary(IR_RCP_APPROX, pair[ONLINE_SUM]));
+    return select(is_empty(pair), immf(0), rcp(pair[ONLINE_SUM]));
 }
 
 val online_log_sum(const val pair[ONLINE_VALUES])
 {
-    return ir_select(is_empty(pair), ir_float(CKL_F32, 0), log_f32(pair[ONLINE_SUM]));
+    return select(is_empty(pair), immf(0), log_f32(pair[ONLINE_SUM]));
 }
 
 val online_factor(const val pair[ONLINE_VALUES], val own_max)
 {
-    return ir_binary(IR_MUL, online_exp(own_max, pair[ONLINE_MAX]), online_scale(pair));
+    return mul(online_exp(own_max, pair[ONLINE_MAX]), online_scale(pair));
 }

@@ -1,7 +1,7 @@
 /* row.c - rows over lanes, warps, CTAs and clusters. */
 #include "skeletons/row.h"
 
-#include "cute/tiled_copy.h"
+#include "cute/kernel.h"
 
 enum {
     CTA_THREADS = 64,      // of CTAs that hold several rows: small ones fill SMs evenly
@@ -195,12 +195,12 @@ tensor row_partition(const row_split *s, tensor row, val tid)
 
 row_place row_place_of(const row_split *s, val rows, val cols, val row, val tid)
 {
-    row_place p = { .row = row, .rows = ir_convert(CKL_I64, rows), .cols = ir_convert(IR_U32, cols) };
-    p.exists = ir_int(IR_PRED, 1);
+    row_place p = { .row = row, .rows = convert(I64, rows), .cols = convert(U32, cols) };
+    p.exists = yes();
     p.limit = p.cols;
-    tensor cRow = tensor_slice(identity_tensor(shape(rows, row_split_cols(s))), coord(row, WILDCARD)); // (COLS)
+    tensor cRow = slice(identity_tensor(shape(rows, row_split_cols(s))), row, _); // (COLS)
     p.cX = row_partition(s, cRow, tid);
-    p.first = tensor_coordinate(p.cX, leaf(0), 1);
+    p.first = coordinate(p.cX, 1, 0);
     return p;
 }
 
@@ -211,25 +211,24 @@ row_place row_place_at(const row_place *p, val row)
     first[0] = other.row = row;
     first[1] = p->first;
     other.cX.first = first;
-    other.exists = ir_compare(IR_LT, row, p->rows);
-    other.limit = ir_select(other.exists, p->cols, ir_int(IR_U32, 0));
+    other.exists = lt(row, p->rows);
+    other.limit = select(other.exists, p->cols, imm(0));
     return other;
 }
 
 row_place row_here(const row_split *s, val rows, val cols)
 {
-    val tid = ir_sreg(IR_TID_X), cta = ir_convert(CKL_I64, ir_sreg(IR_CTA_X));
-    cute_launch_bounds(s->threads, 0);
-    cute_cluster_size(s->cluster);
+    val tid = thread(), cta = convert(I64, cta_x());
+    launch_bounds(s->threads, 0);
+    cluster_size(s->cluster);
     if (!shared_by_lanes(s)) {
         if (s->cluster > 1)
-            tid = ir_binary(IR_ADD, tid, ir_binary(IR_MUL, ir_sreg(IR_CLUSTER_RANK), ir_int(IR_U32, s->threads)));
-        return row_place_of(s, rows, cols, ir_binary(IR_DIV, cta, ir_int(CKL_I64, s->cluster)), tid);
+            tid = add(tid, mul(cluster_rank(), imm(s->threads)));
+        return row_place_of(s, rows, cols, div(cta, imm(s->cluster)), tid);
     }
     int_tuple lanes = shape(s->row_threads, row_split_rows(s));
     int_tuple here = idx2crd(tid, compact(lanes)); // lane of the row, row of the CTA
-    val row = ir_binary(IR_ADD, ir_binary(IR_MUL, cta, ir_int(CKL_I64, row_split_rows(s))),
-                        ir_convert(CKL_I64, tuple_mode(here, 1)->leaf));
+    val row = add(mul(cta, imm(row_split_rows(s))), convert(I64, tuple_mode(here, 1)->leaf));
     row_place p = row_place_of(s, rows, cols, row, tuple_mode(here, 0)->leaf);
     return row_place_at(&p, row);
 }
@@ -237,8 +236,8 @@ row_place row_here(const row_split *s, val rows, val cols)
 row_place row_from(const row_place *p, val start)
 {
     row_place later = *p;
-    later.cX = coordinates_from(p->cX, 1, ir_convert(IR_U32, start));
-    later.first = tensor_coordinate(later.cX, leaf(0), 1);
+    later.cX = coordinates_from(p->cX, 1, convert(U32, start));
+    later.first = coordinate(later.cX, 1, 0);
     return later;
 }
 
@@ -246,9 +245,9 @@ row_place row_steps(const row_place *p, int begin, int steps)
 {
     row_place some = *p;
     layout each = layout_mode(p->cX.layout, 0), apart = layout_mode(p->cX.layout, 1);
-    some.cX = tensor_slice(p->cX, coord(WILDCARD, begin));
+    some.cX = slice(p->cX, _, begin);
     some.cX.layout = layouts_of(2, (layout[]){ each, make_layout(leaf(steps), apart.stride) });
-    some.first = tensor_coordinate(some.cX, leaf(0), 1);
+    some.first = coordinate(some.cX, 1, 0);
     return some;
 }
 
@@ -264,7 +263,7 @@ static tensor partition_of(const row_split *s, const row_place *p, val pointer, 
 
 tensor row_of_matrix(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld)
 {
-    return partition_of(s, p, pointer, dtype, dynamic(ir_convert(CKL_I64, ld)));
+    return partition_of(s, p, pointer, dtype, dynamic(convert(I64, ld)));
 }
 
 tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype)
@@ -276,8 +275,8 @@ tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype
 static int_tuple limits_of(const row_split *s, const row_place *p)
 {
     if (!s->exact)
-        return shape(WILDCARD, p->limit);
-    return shape(ir_is_int(p->exists, 1) ? WILDCARD : dynamic(p->rows), WILDCARD);
+        return shape(_, p->limit);
+    return shape(is_imm(p->exists, 1) ? _ : dynamic(p->rows), _);
 }
 
 val row_inside(const row_split *s, const row_place *p, int step)
@@ -300,7 +299,7 @@ tensor row_fetch(const row_split *s, const row_place *p, tensor from)
 
 static tensor step_of(tensor t, int step)
 {
-    return tensor_slice(t, coord(WILDCARD, step));
+    return slice(t, _, step);
 }
 
 void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step)
@@ -321,8 +320,8 @@ void row_reduce(const row_split *s, const reduction *r, val *values)
         warp_reduce(r, s->row_threads, values);
     } else {
         int64_t bytes = cta_reduce_bytes(s->threads);
-        cta_reduce(r, s->threads, ir_smem_alloc("row_reduce", bytes, 16), values);
+        cta_reduce(r, s->threads, smem_alloc("row_reduce", bytes, 16), values);
         if (s->cluster > 1)
-            cluster_reduce(r, s->cluster, ir_smem_alloc("row_reduce_cluster", bytes, 16), values);
+            cluster_reduce(r, s->cluster, smem_alloc("row_reduce_cluster", bytes, 16), values);
     }
 }

@@ -162,6 +162,13 @@ void row_load_among(const row_split *s, const row_place *p, tensor from, tensor 
 void row_load_cut(const row_split *s, const row_place *p, val is_outer, tensor from, tensor to, double fill);
 val row_is_outer(val row, val rows);
 
+/*
+ * The same vectors of several rows in shared memory, from[i] the address of this thread's first one in row i less `past`
+ * bytes, a multiple of 16. past is the same for all rows and threads, so it takes branches and no selects.
+ */
+void row_load_cut_shared(const row_split *s, const row_place *p, const val *from, int count, val past, tensor *to,
+                         double fill);
+
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to);
 void row_store_anywhere(const row_split *s, const row_place *p, tensor from, tensor to);
 

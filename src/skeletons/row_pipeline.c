@@ -17,7 +17,8 @@ row_pipeline_split row_pipeline_split_of(const row_split *split, const row_flow 
                              .stages = flow->stages,
                              .residence = (row_residence)flow->residence,
                              .lookahead = flow->lookahead,
-                             .chunks = flow->chunks };
+                             .chunks = flow->chunks,
+                             .cut = flow->cut };
     s.chunk.cluster = 1;
     return s;
 }
@@ -26,7 +27,7 @@ void row_pipeline_config(const row_pipeline_split *s, row_split *split, row_flow
 {
     *split = s->chunk;
     split->cluster = s->cluster;
-    *flow = (row_flow){ s->stages, (choice)s->residence, s->lookahead, s->chunks };
+    *flow = (row_flow){ s->stages, (choice)s->residence, s->lookahead, s->chunks, s->cut };
 }
 
 static int64_t chunk_cols(const row_pipeline_split *s)
@@ -37,6 +38,12 @@ static int64_t chunk_cols(const row_pipeline_split *s)
 static int64_t chunk_bytes(const row_pipeline_split *s, ckl_dtype dtype)
 {
     return chunk_cols(s) * (int64_t)ckl_dtype_bytes(dtype);
+}
+
+/* The room of a chunk in a stage: vectors that are cut begin and end inside of others. */
+static int64_t slot_bytes(const row_pipeline_split *s, ckl_dtype dtype)
+{
+    return chunk_bytes(s, dtype) + (s->cut ? BULK_BYTES : 0);
 }
 
 /*
@@ -51,7 +58,7 @@ static int fetched_max(const row_pipeline_split *s)
 
 int64_t row_pipeline_smem_bytes(const row_pipeline_split *s, ckl_dtype dtype, int inputs, int values)
 {
-    int64_t ring = s->stages * (chunk_bytes(s, dtype) * inputs + BARRIERS_OF_STAGE_BYTES);
+    int64_t ring = s->stages * (slot_bytes(s, dtype) * inputs + BARRIERS_OF_STAGE_BYTES);
     int64_t messages = cluster_allreduce_bytes(s->chunk.threads, s->cluster, values) + scheduler_bytes(fetched_max(s));
     return ring + messages + STAGE_ALIGNMENT;
 }
@@ -154,6 +161,8 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
     if (s->residence == ROW_IN_RING && row_pipeline_chunks(s, cols) * (1 + s->lookahead) > s->stages)
         FAIL(CKL_INVALID, "%s: residence=ring lookahead=%d, but %d times %" PRId64 " chunks do not fit %d stages", what,
              s->lookahead, 1 + s->lookahead, row_pipeline_chunks(s, cols), s->stages);
+    if (s->cut && s->chunk.ragged)
+        FAIL(CKL_INVALID, "%s: cut=1 ragged=1, but vectors are those of columns or of memory", what);
     if (!s->chunk.ragged && cols * (int64_t)ckl_dtype_bytes(dtype) % BULK_BYTES)
         FAIL(CKL_UNSUPPORTED, "%s: rows of %" PRId64 " elements are no multiple of %d bytes", what, cols, BULK_BYTES);
     return CKL_OK;
@@ -173,23 +182,23 @@ ckl_status row_pipeline_dynamic_admit(const char *what, const row_pipeline_split
 
 static int stage_bytes(const row_pipeline *s)
 {
-    return (int)chunk_bytes(&s->split, s->dtype) * s->input_count;
+    return (int)slot_bytes(&s->split, s->dtype) * s->input_count;
 }
 
 /* The start of this CTA's first chunk in a row, and from one chunk to its next. */
 static val first_start(const row_pipeline *s)
 {
-    return s->split.cluster > 1 ? mul(cluster_rank(), imm((int)chunk_cols(&s->split))) : ir_int(U32, 0);
+    return s->split.cluster > 1 ? mul(cluster_rank(), imm(chunk_cols(&s->split))) : imm(0);
 }
 
 static val start_step(const row_pipeline *s)
 {
-    return imm((int)(chunk_cols(&s->split) * s->split.cluster));
+    return imm(chunk_cols(&s->split) * s->split.cluster);
 }
 
 static val stage_address(const row_pipeline *s, const pipeline_state *at)
 {
-    return add(ir_smem_address(s->stage_offset), mul(at->stage, imm(stage_bytes(s))));
+    return add(smem_address(s->stage_offset), mul(at->stage, imm(stage_bytes(s))));
 }
 
 /* The producer */
@@ -210,15 +219,62 @@ static val begin_of(const row_pipeline *s, const row_bounds *b)
 static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
 {
     int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), full = chunk_bytes(&s->split, s->dtype);
-    val bytes = s->split.chunk.exact ? ir_int(U32, full) : min(mul(sub(end, start), imm((int)size)), imm((int)full));
+    val bytes = s->split.chunk.exact ? imm(full) : min(mul(sub(end, start), imm(size)), imm(full));
     val barrier = pipeline_full_barrier(&s->ring, at), stage = stage_address(s, at);
     pipeline_wait_empty(&s->ring, at);
     pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
     for (int i = 0; i < s->input_count; i++) {
         val element = add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, start));
-        val from = add(s->inputs[i].pointer, mul(convert(U64, element), ir_int(U64, size)));
+        val from = add(s->inputs[i].pointer, mul(convert(U64, element), imm(size)));
         ir_bulk_load(stage, i * full, from, bytes, barrier);
     }
+    pipeline_advance(at);
+}
+
+/* Bytes from a 16-byte boundary to the start of a row: the same for all inputs. */
+static val bytes_past(const row_pipeline *s, val row)
+{
+    const row_pipeline_input *x = &s->inputs[0];
+    val start = mul(mul(convert(U32, row), convert(U32, x->ld)), imm((int)ckl_dtype_bytes(s->dtype)));
+    return bit_and(add(convert(U32, x->pointer), start), imm(BULK_BYTES - 1));
+}
+
+/* The last elements of a matrix, which fill no 16 bytes, one by one; behind them zeros. */
+static void load_tail(const row_pipeline *s, val from, val stage, val elements)
+{
+    tensor gX = gmem_tensor(from, s->dtype, compact(leaf(s->split.chunk.vec)));
+    tensor sX = smem_view(stage, s->dtype, compact(leaf(s->split.chunk.vec)));
+    LOOP(e, imm(s->split.chunk.vec)) {
+        IF(lt(e, elements))
+            set(sX, e, at(gX, e));
+        ELSE
+            set(sX, e, convert(s->dtype, immf(0)));
+    }
+}
+
+/* The same from the 16-byte boundary before the chunk to the one behind it, but never behind the matrix. */
+static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
+{
+    const int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), slot = slot_bytes(&s->split, s->dtype);
+    val cols = min(sub(end, start), imm(chunk_cols(&s->split))), past = bytes_past(s, row);
+    val needed = add(mul(cols, imm(size)), past), rest = bit_and(needed, imm(BULK_BYTES - 1));
+    val whole = sub(needed, rest), is_last = eq(row, sub(s->rows, imm(1)));
+    val is_tail = logical_and(ne(rest, imm(0)), logical_and(is_last, eq(add(start, cols), end)));
+    val bytes = select(logical_or(is_tail, eq(rest, imm(0))), whole, add(whole, imm(BULK_BYTES)));
+    val barrier = pipeline_full_barrier(&s->ring, at), stage = stage_address(s, at);
+    val from[ROW_PIPELINE_INPUTS_MAX];
+    for (int i = 0; i < s->input_count; i++) {
+        val element = add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, start));
+        from[i] = sub(add(s->inputs[i].pointer, mul(convert(U64, element), imm(size))), convert(U64, past));
+    }
+    pipeline_wait_empty(&s->ring, at);
+    IF(is_tail)
+        for (int i = 0; i < s->input_count; i++)
+            load_tail(s, add(from[i], convert(U64, whole)), add(stage, add(whole, imm(i * slot))), div(rest, imm(size)));
+    pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
+    IF(ne(bytes, imm(0)))
+        for (int i = 0; i < s->input_count; i++)
+            ir_bulk_load(stage, i * slot, from[i], bytes, barrier);
     pipeline_advance(at);
 }
 
@@ -228,7 +284,7 @@ static void load_row(const row_pipeline *s, pipeline_state *at, val row)
     const row_bounds b = bounds_of(s, row);
     for (int load = 0; load < loads; load++) {
         LOOP_FROM(start, begin_of(s, &b), b.end, start_step(s))
-            load_chunk(s, at, row, start, b.end);
+            (s->split.cut ? load_cut_chunk : load_chunk)(s, at, row, start, b.end);
     }
 }
 
@@ -295,10 +351,10 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
     s.cols = convert(U32, cols);
     s.first_row = convert(I64, div(cta_x(), imm(split->cluster)));
     s.row_step = convert(I64, div(grid_x(), imm(split->cluster)));
-    s.stage_offset = ir_smem_alloc("stages", (int64_t)split->stages * stage_bytes(&s), STAGE_ALIGNMENT);
+    s.stage_offset = smem_alloc("stages", (int64_t)split->stages * stage_bytes(&s), STAGE_ALIGNMENT);
     s.ring = make_pipeline("ring", split->stages, 1, threads / 32);
     s.allreduce = make_cluster_allreduce("allreduce", threads, split->cluster, values);
-    s.dynamic = !ir_is_int(counter, 0);
+    s.dynamic = !is_imm(counter, 0);
     if (s.dynamic)
         s.scheduler = make_dynamic_scheduler("scheduler", counter, convert(U32, rows), convert(U32, s.row_step),
                                              split->cluster, fetched_max(split));
@@ -306,7 +362,7 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
     ir_if(eq(warp(), imm(threads / 32)));
     IF(elect())
         produce(&s);
-    ir_else();
+    ir_else(); // what follows, up to row_pipeline_end(), is the consumers' part
     s.first_state = consumer_state(&s.ring);
     s.second_state = consumer_state(&s.ring);
     s.fetched = variable(U32, imm(0));
@@ -333,7 +389,7 @@ row_place row_pipeline_place(const row_pipeline *s, val row)
 /* Elements from the first chunk of a CTA to another one of its chunks. */
 static val chunk_start(const row_pipeline *s, int chunk)
 {
-    return imm((int)chunk_cols(&s->split) * s->split.cluster * chunk);
+    return imm(chunk_cols(&s->split) * s->split.cluster * chunk);
 }
 
 static row_spans spans_of(const row_pipeline *s, val row)
@@ -344,7 +400,7 @@ static row_spans spans_of(const row_pipeline *s, val row)
 
 row_span row_pipeline_columns(const row_pipeline *s, int chunk)
 {
-    const row_spans first = spans_of(s, s->split.chunk.ragged ? s->first_row : ir_int(I64, 0));
+    const row_spans first = spans_of(s, s->split.chunk.ragged ? s->first_row : imm64(0));
     if (chunk == s->split.chunks)
         return first.of[1];
     return (row_span){ first.of[0].split, row_from(&first.of[0].place, chunk_start(s, chunk)) };
@@ -357,6 +413,7 @@ typedef struct pass {
     bool waits;    // for its stages to be full; else the first pass has
     bool releases; // lets the producer fill its stages again
     bool held;     // the row is in registers
+    val past;      // where vectors are cut: bytes_past()
     row_visit *visit;
     void *user;
 } pass;
@@ -365,16 +422,28 @@ typedef struct pass {
 static void free_stage(const row_pipeline *s, const pipeline_state *at)
 {
     fence_proxy_async();
-    ir_plain(IR_WARP_SYNC, 0, 0);
+    warp_sync();
     IF(eq(lane(), imm(0)))
         pipeline_release(&s->ring, at->stage);
+}
+
+/* This thread's partitions of all inputs in the stage, each vector cut out of two. */
+static void load_cut_inputs(const pass *v, const row_place *p, tensor *rX)
+{
+    const row_pipeline *s = v->s;
+    val stage = add(stage_address(s, v->at), mul(thread(), imm(BULK_BYTES))), from[ROW_PIPELINE_INPUTS_MAX];
+    for (int i = 0; i < s->input_count; i++) {
+        from[i] = add(stage, imm(i * slot_bytes(&s->split, s->dtype)));
+        rX[i] = fragment(s->dtype, compact(shape(s->split.chunk.vec, s->split.chunk.steps))); // (VEC,STEPS)
+    }
+    row_load_cut_shared(&s->split.chunk, p, from, s->input_count, v->past, rX, s->fill);
 }
 
 /* This thread's partition of input i in the stage. */
 static tensor load_input(const row_pipeline *s, const pipeline_state *at, const row_place *p, int i)
 {
     const row_split *chunk = &s->split.chunk;
-    val first = add(stage_address(s, at), imm((int)(i * chunk_bytes(&s->split, s->dtype))));
+    val first = add(stage_address(s, at), imm(i * chunk_bytes(&s->split, s->dtype)));
     tensor sX = smem_view(first, s->dtype, compact(leaf(chunk_cols(&s->split)))); // (COLS)
     tensor tXsX = row_partition(chunk, sX, thread());                             // (VEC,STEPS)
     tensor rX = fragment_like(tXsX, s->dtype);                                    // (VEC,STEPS)
@@ -382,27 +451,33 @@ static tensor load_input(const row_pipeline *s, const pipeline_state *at, const 
     return rX;
 }
 
+static void leave_stage(const pass *v)
+{
+    if (v->releases)
+        free_stage(v->s, v->at);
+    pipeline_advance(v->at);
+}
+
 /* Loads a chunk from its stage into registers, if it exists. */
 static void take_chunk(const pass *v, const row_place *p, val exists, tensor *rX)
 {
-    const bool always = ir_is_int(exists, 1);
+    const bool always = is_imm(exists, 1);
     const row_pipeline *s = v->s;
     if (v->waits) {
-        if (!always)
-            ir_if(exists);
-        pipeline_wait_full(&s->ring, v->at);
-        if (!always)
-            ir_end_if();
+        if (always)
+            pipeline_wait_full(&s->ring, v->at);
+        else IF(exists)
+            pipeline_wait_full(&s->ring, v->at);
     }
-    for (int i = 0; i < s->input_count; i++)
-        rX[i] = load_input(s, v->at, p, i);
-    if (!always)
-        ir_if(exists);
-    if (v->releases)
-        free_stage(s, v->at);
-    pipeline_advance(v->at);
-    if (!always)
-        ir_end_if();
+    if (s->split.cut)
+        load_cut_inputs(v, p, rX);
+    else
+        for (int i = 0; i < s->input_count; i++)
+            rX[i] = load_input(s, v->at, p, i);
+    if (always)
+        leave_stage(v);
+    else IF(exists)
+        leave_stage(v);
 }
 
 /* Where visits are long, threads without an element of the chunk skip it: mostly warps at the end of a row. */
@@ -449,9 +524,11 @@ static void load_ends(row_pipeline *s, const row_span *ends)
 }
 
 /* The ends are loaded while the chunks are visited. */
-static void go_over(const pass *v, val row)
+static void go_over(pass *v, val row)
 {
     row_pipeline *s = v->s;
+    if (s->split.cut)
+        v->past = bytes_past(s, row);
     const row_spans all = spans_of(s, row);
     const row_span *ends = all.count > 1 ? &all.of[1] : NULL;
     if (ends && !v->held)
@@ -474,7 +551,8 @@ void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *u
 void row_pipeline_second_pass(row_pipeline *s, val row, row_visit *visit, void *user)
 {
     const bool ring = s->split.residence == ROW_IN_RING, held = s->split.residence == ROW_IN_REGISTERS;
-    go_over(&(pass){ s, ring ? &s->second_state : &s->first_state, !ring, true, held, visit, user }, row);
+    pass v = { s, ring ? &s->second_state : &s->first_state, !ring, true, held, .visit = visit, .user = user };
+    go_over(&v, row);
 }
 
 static void carry(const row_passes *passes, void *user)

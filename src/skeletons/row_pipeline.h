@@ -48,7 +48,8 @@ typedef enum row_residence {
       "stages of the ring, each of one chunk of every input; 0: rows do not flow")                                   \
     X(owner, choice, residence, "reload", "reload ring registers", "where a row stays between its passes")           \
     X(owner, bool, lookahead, "0", "0 1", "the first pass over the next row precedes the second pass over this one") \
-    X(owner, int, chunks, "0", "0 1 2 4 8", "chunks of a row and CTA, for unrolled passes; 0: a loop")
+    X(owner, int, chunks, "0", "0 1 2 4 8", "chunks of a row and CTA, for unrolled passes; 0: a loop")               \
+    X(owner, bool, cut, "0", "0 1", "rows that are read start anywhere: vectors of whole columns are cut out of the ring")
 
 typedef struct row_flow {
     ROW_FLOW(FIELD_MEMBER, )
@@ -62,6 +63,7 @@ typedef struct row_pipeline_split {
     row_residence residence;
     bool lookahead; // needs ROW_IN_RING and room for two rows
     int chunks;     // of a row and CTA: passes are unrolled, so that a kernel may keep registers for each; 0: a loop
+    bool cut;       // a chunk comes from the 16-byte boundary before its first column: its vectors are cut out of two
 } row_pipeline_split;
 
 /* From and to a config. */
@@ -91,8 +93,8 @@ row_pipeline_split row_pipeline_choose(int64_t cols, bool ragged, ckl_dtype dtyp
 int row_pipeline_cluster_max(const ckl_device_info *device);
 
 /*
- * May a kernel have this split for rows of `cols` elements? Unless the split is ragged they must start at multiples of 16 bytes
- * and be as long.
+ * May a kernel have this split for rows of `cols` elements? Unless the split is ragged they must be multiples of 16 bytes long
+ * and, unless it is cut, start at them. The first row does.
  */
 ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int64_t cols, ckl_dtype dtype, int inputs,
                               int values, const ckl_device_info *device);

@@ -13,7 +13,7 @@ enum { BOUNDARY_BYTES = 16, WORD_BYTES = 4, WORDS_MAX = BOUNDARY_BYTES / WORD_BY
 row_bounds row_bounds_of(const row_split *s, val row, val cols, val pointer, ckl_dtype dtype, val ld)
 {
     if (!s->ragged)
-        return (row_bounds){ ir_int(U32, 0), cols };
+        return (row_bounds){ imm(0), cols };
     const int bytes = (int)ckl_dtype_bytes(dtype);
     val start = add(convert(U32, pointer), mul(mul(convert(U32, row), convert(U32, ld)), imm(bytes)));
     val head = div(bit_and(sub(imm(0), start), imm(BOUNDARY_BYTES - 1)), imm(bytes)), begin = min(head, cols);
@@ -78,14 +78,14 @@ static void set_cut(cut *c, val bytes)
     c->bytes = bytes;
     for (int by = 1; by <= 2; by++)
         c->moves[by - 1] = ne(bit_and(bytes, imm(by * WORD_BYTES)), imm(0));
-    c->selector = add(imm_as(U32, 0x3210), mul(bit_and(bytes, imm(WORD_BYTES - 1)), imm_as(U32, 0x1111)));
+    c->selector = add(imm(0x3210), mul(bit_and(bytes, imm(WORD_BYTES - 1)), imm(0x1111)));
 }
 
 static cut make_cut(const row_split *s, tensor from, double fill)
 {
     const int size = (int)ckl_dtype_bytes(from.dtype), bytes = s->vec * size;
     cut c = { .w = words_of(from.dtype, s->vec), .count = bytes / WORD_BYTES, .cache = from.cache };
-    val past = bit_and(from.address, imm_as(U64, bytes - 1));
+    val past = bit_and(from.address, imm(bytes - 1));
     c.low = sub(from.address, past);
     set_cut(&c, convert(U32, past));
     c.elements = div(c.bytes, imm(size));
@@ -95,7 +95,7 @@ static cut make_cut(const row_split *s, tensor from, double fill)
 
 static val first_column(const row_split *s, const row_place *p, int step)
 {
-    return tensor_coordinate(p->cX, leaf((int64_t)step * s->vec), 1);
+    return coordinate(p->cX, 1, (int64_t)step * s->vec);
 }
 
 /* Do the two vectors that vector `step` is cut from reach past the row? They must not begin before it. */
@@ -109,7 +109,7 @@ static void load_words(const cut *c, tensor from, const row_split *s, int step, 
     int64_t offset;
     const int first = upper ? c->count : 0;
     (void)tensor_address_near(from, (int64_t)step * s->vec, &offset);
-    ir_load(IR_GLOBAL, c->cache, IR_U32, c->count, c->low, offset + first * WORD_BYTES, word + first);
+    ir_load(IR_GLOBAL, c->cache, U32, c->count, c->low, offset + first * WORD_BYTES, word + first);
 }
 
 /* Must a vector be loaded element by element, because one that it is cut from reaches out of the tensor? */
@@ -195,7 +195,7 @@ void row_load_cut(const row_split *s, const row_place *p, val is_outer, tensor f
     val(*word)[2 * WORDS_MAX] = ir_alloc((size_t)s->steps, sizeof *word);
     for (int step = 0; step < s->steps; step++)
         for (int i = 0; i < 2 * c.count; i++)
-            word[step][i] = ir_reg(IR_U32);
+            word[step][i] = ir_reg(U32);
     const int last = s->steps - 1; // if it and what it is cut from are inside the row, all are
     val out = logical_or(lt(first_column(s, p, 0), c.elements), reaches_out(&c, s, p, last));
     val at_edge = logical_or(ge(first_column(s, p, last), p->limit), logical_and(is_outer, out));
@@ -229,6 +229,82 @@ void row_load_anywhere(const row_split *s, const row_place *p, tensor from, tens
 void row_load_among(const row_split *s, const row_place *p, tensor from, tensor to, double fill)
 {
     row_load_cut(s, p, row_is_outer(p->row, p->rows), from, to, fill);
+}
+
+/* Vectors that are cut out of shared memory */
+
+/* The words of both vectors that vector `step` is cut from; nothing behind it is read where it is one itself. */
+static void load_shared_words(const row_split *s, const row_place *p, const cut *c, val low, val high, int step,
+                              const val *word)
+{
+    const int64_t offset = (int64_t)step * s->row_threads * BOUNDARY_BYTES;
+    val inside = row_inside(s, p, step);
+    if (is_imm(inside, 1)) {
+        ir_load(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, c->count, low, offset, (val *)word);
+        ir_load(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, c->count, high, offset, (val *)word + c->count);
+        return;
+    }
+    for (int i = 0; i < 2 * c->count; i++)
+        assign(word[i], c->outside);
+    IF(inside) {
+        ir_load(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, c->count, low, offset, (val *)word);
+        ir_load(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, c->count, high, offset, (val *)word + c->count);
+    }
+}
+
+/* Vectors that begin in their word number `first`. */
+static void take_words(const cut *c, int vectors, int first, val (*const word)[2 * WORDS_MAX], val (*const out)[WORDS_MAX])
+{
+    for (int v = 0; v < vectors; v++)
+        for (int i = 0; i < c->count; i++) {
+            const val *from = word[v] + first + i;
+            assign(out[v][i], c->w.per == 1 ? from[0] : permute_bytes(from[0], from[1], c->selector));
+        }
+}
+
+void row_load_cut_shared(const row_split *s, const row_place *p, const val *from, int count, val past, tensor *to,
+                         double fill)
+{
+    const ckl_dtype dtype = to[0].dtype;
+    const int vectors = count * s->steps;
+    cut c = { .w = words_of(dtype, s->vec), .count = WORDS_MAX };
+    set_cut(&c, past);
+    c.outside = bitcast(U32, words_filled(c.w, dtype, fill));
+    val(*word)[2 * WORDS_MAX] = ir_alloc((size_t)vectors, sizeof *word);
+    val(*out)[WORDS_MAX] = ir_alloc((size_t)vectors, sizeof *out);
+    for (int v = 0; v < vectors; v++)
+        for (int i = 0; i < 2 * c.count; i++)
+            word[v][i] = ir_reg(U32);
+    for (int v = 0; v < vectors; v++)
+        for (int i = 0; i < c.count; i++)
+            out[v][i] = ir_reg(U32);
+    val next = select(eq(past, imm(0)), imm_as(U32, 0), imm_as(U32, BOUNDARY_BYTES));
+    for (int v = 0; v < vectors; v++) {
+        val low = from[v / s->steps];
+        load_shared_words(s, p, &c, low, add(low, next), v % s->steps, word[v]);
+    }
+    IF(c.moves[1]) {
+        IF(c.moves[0])
+            take_words(&c, vectors, 3, word, out);
+        ELSE
+            take_words(&c, vectors, 2, word, out);
+    }
+    ELSE
+    {
+        IF(c.moves[0])
+            take_words(&c, vectors, 1, word, out);
+        ELSE
+            take_words(&c, vectors, 0, word, out);
+    }
+    for (int v = 0; v < vectors; v++) {
+        val cut_words[WORDS_MAX], *elements = ir_alloc((size_t)s->vec, sizeof *elements);
+        tensor t = to[v / s->steps];
+        for (int i = 0; i < c.count; i++)
+            cut_words[i] = bitcast(c.w.type, out[v][i]);
+        for (int e = 0; e < s->vec; e++)
+            elements[e] = t.regs[index_at(t.layout, (int64_t)(v % s->steps) * s->vec + e)];
+        words_unpack(c.w, cut_words, dtype, elements);
+    }
 }
 
 static void store_apart(const row_split *s, tensor from, tensor to, int step)
@@ -269,7 +345,7 @@ static void pack_pair(const cut *c, tensor from, ckl_dtype dtype, int step, val 
     words_pack(c->w, dtype, elements, mine);
     for (int i = 0; i < c->count; i++) {
         word[i] = bitcast(U32, mine[i]);
-        word[c->count + i] = ir_shuffle(IR_SHFL_DOWN, word[i], ir_int(U32, 1), 32);
+        word[c->count + i] = ir_shuffle(IR_SHFL_DOWN, word[i], imm(1), 32);
     }
 }
 
@@ -280,7 +356,7 @@ static void store_rest(const row_split *s, val past, val is_first, val is_last, 
     const int64_t size = (int64_t)ckl_dtype_bytes(to.dtype), first = (int64_t)step * s->vec;
     val address = tensor_address_near(to, first, &offset);
     for (int e = 0; e < s->vec; e++) {
-        val before = lt(add(past, imm((int)(e * size))), imm(BOUNDARY_BYTES));
+        val before = lt(add(past, imm(e * size)), imm(BOUNDARY_BYTES));
         val x = convert(to.dtype, from.regs[index_at(from.layout, first + e)]);
         IF(select(before, is_first, is_last))
             ir_store(IR_GLOBAL, to.cache, to.dtype, 1, address, offset + e * size, &x);
@@ -297,7 +373,7 @@ static void store_shifted_step(const row_split *s, const row_place *p, const cut
     val has_next = logical_and(goes_on, lt(lane(), imm(31)));
     cut_out(c, word, out);
     IF(has_next)
-        ir_store(IR_GLOBAL, to.cache, IR_U32, c->count, address, offset + BOUNDARY_BYTES, out);
+        ir_store(IR_GLOBAL, to.cache, U32, c->count, address, offset + BOUNDARY_BYTES, out);
     val is_first = logical_and(inside, eq(lane(), imm(0))), is_last = logical_and(inside, logical_not(has_next));
     IF(logical_or(is_first, is_last))
         store_rest(s, past, is_first, is_last, from, to, step);
@@ -311,7 +387,7 @@ void row_store_shifted(const row_split *s, const row_place *p, tensor from, tens
     }
     val past = bit_and(convert(U32, to.address), imm(BOUNDARY_BYTES - 1));
     cut c = { .w = words_of(to.dtype, s->vec), .count = WORDS_MAX };
-    set_cut(&c, sub(imm_as(U32, BOUNDARY_BYTES), past));
+    set_cut(&c, sub(imm(BOUNDARY_BYTES), past));
     val(*word)[2 * WORDS_MAX] = ir_alloc((size_t)s->steps, sizeof *word);
     for (int step = 0; step < s->steps; step++)
         pack_pair(&c, from, to.dtype, step, word[step]);

@@ -5,6 +5,7 @@ and the last line counts.
 """
 
 import argparse
+import collections
 import concurrent.futures
 import pathlib
 import re
@@ -47,7 +48,7 @@ class Result(unittest.TextTestResult):
 def run(suite):
     """Numbers of those that passed and failed."""
     result = unittest.TextTestRunner(sys.stdout, verbosity=1, resultclass=Result).run(suite)
-    for seconds, name in sorted(((s, name) for name, s in Result.seconds.items()), reverse=True)[:8]:
+    for seconds, name in sorted(((s, name) for name, s in Result.seconds.items() if s >= 0.1), reverse=True)[:8]:
         print(f"{seconds:6.1f} s {name}")
     for reason in sorted({reason for _, reason in result.skipped}):
         print(f"skipped: {sum(why == reason for _, why in result.skipped)} tests of Python: {reason}")
@@ -55,26 +56,29 @@ def run(suite):
 
 
 def classes(suite):
+    """Names of the classes of a suite, for each of its tests."""
     if isinstance(suite, unittest.TestSuite):
-        return set().union(*map(classes, suite))
-    return {f"{type(suite).__module__}.{type(suite).__qualname__}"}
+        return [name for test in suite for name in classes(test)]
+    return [f"{type(suite).__module__}.{type(suite).__qualname__}"]
+
+
+def run_class(name):
+    """In a process of its own, whose lines are printed as they come; numbers of tests that passed and failed."""
+    counts = None
+    with subprocess.Popen([sys.executable, "-u", __file__, name], stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            counts = re.fullmatch(r"(\d+) passed, (\d+) failed", line.strip())
+            if not counts and line.strip():
+                print(f"{name}: {line}", end="", flush=True)
+    return (int(counts[1]), int(counts[2])) if counts else (0, 1)  # it crashed
 
 
 def run_apart(suite, jobs):
-    """The same, each class in a process of its own."""
-    passed = failed = 0
+    """The same, each class in a process of its own, those of many tests first."""
+    names = [name for name, _ in collections.Counter(classes(suite)).most_common()]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        running = pool.map(
-            lambda name: subprocess.run([sys.executable, __file__, name], stdout=subprocess.PIPE, text=True, check=False),
-            sorted(classes(suite)),
-        )
-        for done in running:
-            said, _, counts = done.stdout.rstrip().rpartition("\n")
-            print(said, flush=True)
-            found = re.fullmatch(r"(\d+) passed, (\d+) failed", counts)
-            passed += int(found[1]) if found else 0
-            failed += int(found[2]) if found else 1  # it crashed
-    return passed, failed
+        passed, failed = zip(*pool.map(run_class, names))
+    return sum(passed), sum(failed)
 
 
 def main():

@@ -103,13 +103,14 @@ static int queries_step(const ckl_attention_desc *d)
 
 /*
  * Heads whose CTAs run at the same time. CTAs of a head begin with the same block, one after the other, so there are
- * many heads with few CTAs each.
+ * many heads with few CTAs each; and no section is smaller than the others, or its CTAs would wait for each other.
  */
 static int64_t section_of(const ckl_attention_desc *d, const ckl_device_info *device)
 {
-    const int64_t bytes = product_i64(2 * (d->d + d->dv) + 4 * d->d, d->q),
-                  enough = ceil_div(device->sm_count, CTAS_OF_HEAD) * (d->heads / d->kv_heads);
-    return min_i64(d->batch * d->heads, max_i64(enough, SECTION_BYTES / max_i64(bytes, 1)));
+    const int64_t bytes = product_i64(2 * (d->d + d->dv) + 4 * d->d, d->q), group = d->heads / d->kv_heads,
+                  kv_heads = d->batch * d->kv_heads, enough = ceil_div(device->sm_count, CTAS_OF_HEAD),
+                  least = max_i64(enough, SECTION_BYTES / max_i64(product_i64(bytes, group), 1));
+    return group * ceil_div(kv_heads, max_i64(kv_heads / least, 1));
 }
 
 static void choose(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_backward_config *c)

@@ -283,12 +283,12 @@ void attention_decode_sm80(const void *config, int kernel)
     launch_bounds(LANES * cfg->warps, cfg->ctas);
     k.place.p = params_of(attention_decode);
     grid_wait();
-    launch_dependents();
     attention_decode_find_place(&k.place, cfg->split, cta_x());
     IF(lt(k.place.split, k.place.splits)) {
         describe_memory(&k);
         describe_registers(&k);
         attend(&k);
+        launch_dependents();
         finish(&k);
     }
 }

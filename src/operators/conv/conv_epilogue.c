@@ -1,4 +1,4 @@
-/* conv_epilogue.c - what happens to one sum on its way to the output; the same in all kernels. */
+/* conv_epilogue.c - what happens to one sum on its way to the output, and where it lies; the same in all kernels. */
 #include "operators/conv/conv_epilogue.h"
 
 #include "cute/kernel.h"
@@ -13,6 +13,13 @@ static tensor vector_at(val address, ckl_dtype dtype)
 val conv_zero(ckl_dtype dtype)
 {
     return dtype == CKL_I8 ? imm_as(IR_U16, 0) : convert(dtype, immf(0));
+}
+
+val conv_next_digit(val *rest, val size)
+{
+    val quotient = div(*rest, size), digit = sub(*rest, mul(quotient, size));
+    *rest = quotient;
+    return digit;
 }
 
 val conv_finish(const conv_form *form, conv_element in, const conv_place *place)

@@ -1,4 +1,4 @@
-/* conv_epilogue.h - what happens to one sum on its way to the output; the same in all kernels. */
+/* conv_epilogue.h - what happens to one sum on its way to the output, and where it lies; the same in all kernels. */
 #ifndef CKL_CONV_EPILOGUE_H
 #define CKL_CONV_EPILOGUE_H
 
@@ -35,5 +35,8 @@ void conv_store(const conv_form *form, const conv_values *params, val to, val in
 
 /* A zero as a register of that type holds it; bytes are in registers of 16 bits. */
 val conv_zero(ckl_dtype dtype);
+
+/* Takes the innermost digit off a mixed-radix number. */
+val conv_next_digit(val *rest, val size);
 
 #endif

@@ -128,10 +128,8 @@ static plan_cost cost_halo(const void *desc, const ckl_device_info *device, cons
     return (plan_cost){ START + fmax(us, memory) + fmin(us, memory) / 4, issue > load ? "multiply-adds" : "loads" };
 }
 
-static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *device)
+static ckl_status check_problem(const ckl_conv_desc *d)
 {
-    if (!device->has_wgmma)
-        FAIL(CKL_UNSUPPORTED, "conv halo: %s has no TMA", device->id);
     if (d->groups != d->c || d->groups != d->k)
         FAIL(CKL_UNSUPPORTED, "conv halo: groups=%" PRId64 " are not c=%" PRId64 " and k=%" PRId64 " channels",
              d->groups, d->c, d->k);
@@ -150,7 +148,7 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
 {
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;
-    TRY(check_problem(d, device));
+    TRY(check_problem(d));
     TRY(conv_check_form("halo", d, &c->form));
     TRY(conv_check_vectors("halo", d));
     const halo_problem h = problem_of(d);
@@ -212,7 +210,7 @@ static const field halo_fields[] = { CONV_FORM(FIELD_NESTED, (conv_halo_config, 
 
 const implementation conv_halo_implementation = {
     .name = "halo",
-    .summary = "a filter a channel: tiles of x with their halo in shared memory, by TMA; NHWC, Hopper",
+    .summary = "a filter a channel: tiles of x with their halo in shared memory, by TMA; NHWC, from sm_90 on",
     .config_bytes = sizeof(conv_halo_config),
     .config = FIELD_TABLE(halo_fields),
     .candidate = candidate_halo,
@@ -220,6 +218,6 @@ const implementation conv_halo_implementation = {
     .admit = admit_halo,
     .describe = conv_halo,
     .params = &conv_param_list,
-    .target = IR_SM90A,
+    .target = IR_SM90,
     .launch = launch_halo,
 };

@@ -67,7 +67,7 @@ typedef struct halo_kernel {
     tensor sX, sY; // (PIXEL,CHANNEL,STAGES,1)
     tensor sSums;  // (CHANNEL,TAP,PART)
     pipeline ring;
-    val channel; // the CTA's first
+    val own, channel; // the CTA's first; the first that it loads: the last CTA begins earlier, so that all exist
     val tiles_w, tiles_h, count;
 } halo_kernel;
 
@@ -83,7 +83,8 @@ static void describe(halo_kernel *k)
     k->sY = conv_tiles("Y", dtype, CHUNK * c->wide * c->high, CHANNELS, c->stages, 1);
     k->sSums = smem_tensor("sums", F32, compact(shape(CHANNELS, c->rows * c->columns, s->parts)), 16);
     k->ring = make_pipeline("ring", c->stages, 1, s->workers / 32);
-    k->channel = mul(cta_y(), imm(CHANNELS));
+    k->own = mul(cta_y(), imm(CHANNELS));
+    k->channel = min(k->own, max(imm(0), sub(conv_number(k->p.groups), imm(CHANNELS))));
     k->tiles_w = conv_tiles_along(k->p.y_size[2], CHUNK * c->wide);
     k->tiles_h = conv_tiles_along(k->p.y_size[1], c->high);
     k->count = mul(mul(k->tiles_w, k->tiles_h), conv_number(k->p.n));
@@ -221,7 +222,7 @@ static void store_sums(const halo_kernel *k)
         if (k->size.parts == PARTS)
             sum = add(sum, at(k->sSums, c, tap, 1));
         val index = add(mul(convert(I64, add(mul(cta_x(), imm(taps)), tap)), k->p.groups), convert(I64, channel));
-        IF(lt(channel, channels))
+        IF(logical_and(ge(channel, k->own), lt(channel, channels)))
             set(gmem_tensor(k->p.sums, F32, make_layout(dynamic(imm64(1)), leaf(1))), index, sum);
     }
 }
@@ -276,10 +277,8 @@ static int64_t tiles_of(const ckl_conv_desc *d, const conv_halo_weight_config *c
     return product_i64(y.shape[0], ceil_div(y.shape[2], c->high) * ceil_div(y.shape[3], CHUNK * c->wide));
 }
 
-static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *device)
+static ckl_status check_problem(const ckl_conv_desc *d)
 {
-    if (!device->has_wgmma)
-        FAIL(CKL_UNSUPPORTED, "conv halo_weight: %s has no TMA", device->id);
     if (d->direction != CKL_CONV_WEIGHT || d->groups != d->c || d->groups != d->k || d->bias)
         FAIL(CKL_UNSUPPORTED, "conv halo_weight: it computes the gradient of filters of a channel each, without bias");
     if (d->layout != CKL_IMAGE_NHWC || ckl_dtype_bytes(d->dtype) != 2 || d->k % GROUP)
@@ -304,7 +303,7 @@ static ckl_status choose_halo_weight(const void *desc, const ckl_device_info *de
     enum { COLUMNS_LEAST = 12 }; // of 16 that are multiplied
     const ckl_conv_desc *d = desc;
     conv_halo_weight_config *c = config;
-    TRY(check_problem(d, device));
+    TRY(check_problem(d));
     const conv_tensor y = conv_tensor_of(d, CONV_Y);
     if (y.shape[3] < COLUMNS_LEAST)
         FAIL(CKL_UNSUPPORTED, "conv halo_weight: of %d columns that are multiplied %" PRId64 " exist", CHUNK,
@@ -338,7 +337,7 @@ static ckl_status admit_halo_weight(const void *desc, const ckl_device_info *dev
     const conv_halo_weight_config *c = config;
     TRY(conv_check_form("halo_weight", d, &c->form));
     TRY(conv_check_dense("halo_weight", d));
-    TRY(check_problem(d, device));
+    TRY(check_problem(d));
     if (c->rows != d->r || c->columns != d->s || c->step_w != d->stride_w || c->step_h != d->stride_h ||
         c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
         FAIL(CKL_INVALID, "conv halo_weight: the config's filter, strides or dilations are not the problem's");
@@ -388,9 +387,10 @@ static const field halo_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_halo_w
 
 const implementation conv_halo_weight_implementation = {
     IMPLEMENTATION_PARTS(conv, halo_weight),
-    .summary = "gradient of a filter a channel: tiles with their halo by TMA, diagonals of mma.sync; NHWC, Hopper",
+    .summary =
+        "gradient of a filter a channel: tiles with their halo by TMA, diagonals of mma.sync; NHWC, from sm_90 on",
     .kernels = 2,
     .params = &conv_param_list,
-    .target = IR_SM90A,
+    .target = IR_SM90,
     .workspace_bytes = workspace_halo_weight,
 };

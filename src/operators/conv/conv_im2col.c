@@ -31,14 +31,6 @@ KERNEL_PARAMS(conv_im2col, CONV_IM2COL_PARAMS);
 
 /* Kernel 1 */
 
-/* Takes the innermost digit off a mixed-radix number. */
-static val next_digit(val *rest, val size)
-{
-    val quotient = div(*rest, size), digit = sub(*rest, mul(quotient, size));
-    *rest = quotient;
-    return digit;
-}
-
 static void write_patches(const gemm_sm90_config *cfg)
 {
     const ckl_dtype dtype = cfg->epilogue.ab;
@@ -46,11 +38,11 @@ static void write_patches(const gemm_sm90_config *cfg)
     launch_bounds(THREADS, 0);
     conv_im2col_values p = params_of(conv_im2col);
     val v = add(mul(cta_x(), imm(THREADS)), thread()), rest = v, tap[CONV_MODES], inside = lt(v, p.vectors);
-    val index = mul(convert(I64, next_digit(&rest, p.of_tap)), imm64(vec));
+    val index = mul(convert(I64, conv_next_digit(&rest, p.of_tap)), imm64(vec));
     for (int m = CONV_MODES - 1; m >= 0; m--)
-        tap[m] = next_digit(&rest, p.filter[m]);
+        tap[m] = conv_next_digit(&rest, p.filter[m]);
     for (int m = CONV_MODES - 1; m >= 0; m--) {
-        val place = add(mul(next_digit(&rest, p.y_size[m]), p.step[m]), mul(tap[m], p.dilation[m]));
+        val place = add(mul(conv_next_digit(&rest, p.y_size[m]), p.step[m]), mul(tap[m], p.dilation[m]));
         val at = convert(I32, sub(place, p.pad[m]));
         inside = logical_and(inside, logical_and(ge(at, imm(0)), lt(at, convert(I32, p.x_size[m]))));
         index = add(index, mul(convert(I64, at), p.x_step[1 + m]));

@@ -1,6 +1,8 @@
 /*
  * conv_kn2row.c - few filters of many channels as a filter of one pixel for each tap: every pixel of x times the filters of all taps, by
- * GEMM's Hopper kernel, then sums of what a filter's taps gave at the pixels under them. NHWC, and filters as they lie: [K * taps, C].
+ * GEMM's Hopper kernel, then sums of what a filter's taps gave at the pixels under them. In NHWC the product is [pixels, K * taps], of
+ * filters as they lie. In NCHW it is [K * taps, pixels] of each image, of planes as they lie and of a copy of the filters for each image:
+ * [K * taps, C].
  *
  * x is read once, where implicit products read it for each tap. The workspace has K * taps f32 for each pixel of x: little beside C
  * channels (Vasudevan, Anderson, Gregg: Parallel multi channel convolution using general matrix multiplication, 2017).
@@ -10,9 +12,11 @@
 #include "operators/conv/conv_epilogue.h"
 #include "operators/gemm/gemm_plan.h"
 
-enum { THREADS = 256, FILTERS_MAX = 32, TAPS_MAX = 64, SUMS_MAX = 256, QUAD = 4 };
+enum { THREADS = 256, FILTERS_MAX = 32, TAPS_MAX = 64, SUMS_MAX = 256, QUAD = 4, OCTET = 8 };
 
-/* Kernel 0's config is of the whole problem's epilogue, which kernel 1 has. */
+enum { PRODUCT, SUMS, FILTERS, KERNELS }; // of a plan; the last one runs in NCHW alone
+
+/* The product's config is of the whole problem's epilogue, which the sums have. */
 #define CONV_KN2ROW_CONFIG(X, owner)            \
     X(owner, int, rows, "3", "", "of a filter") \
     X(owner, int, columns, "3", "", "of a filter")
@@ -22,26 +26,38 @@ typedef struct conv_kn2row_config {
     CONV_KN2ROW_CONFIG(FIELD_MEMBER, )
 } conv_kn2row_config;
 
-/* The product's and, behind them, those of the sums; arrays by mode. */
-#define CONV_KN2ROW_PARAMS(X, owner)             \
-    GEMM_PITCHED_PARAMS(X, owner)                \
-    X(owner, pointer, products)                  \
-    X(owner, pointer, y)                         \
-    X(owner, pointer, y_bias)                    \
-    X(owner, pointer, y_scale)                   \
-    X(owner, pointer, residual)                  \
-    X(owner, u32, count) /* elements of y */     \
-    X(owner, u32, filters)                       \
-    X(owner, u32, row) /* products of a pixel */ \
-    X(owner, u32, x_size, [CONV_MODES])          \
-    X(owner, u32, y_size, [CONV_MODES])          \
-    X(owner, u32, step, [CONV_MODES])            \
-    X(owner, u32, dilation, [CONV_MODES])        \
-    X(owner, u32, pad, [CONV_MODES])
+/* The product's and, behind them, those of the sums and of the filters' copies; arrays by mode. */
+#define CONV_KN2ROW_PARAMS(X, owner)                                                 \
+    GEMM_PITCHED_PARAMS(X, owner)                                                    \
+    X(owner, pointer, products)                                                      \
+    X(owner, pointer, y)                                                             \
+    X(owner, pointer, y_bias)                                                        \
+    X(owner, pointer, y_scale)                                                       \
+    X(owner, pointer, residual)                                                      \
+    X(owner, u32, count) /* elements of y */                                         \
+    X(owner, u32, filters)                                                           \
+    X(owner, u32, row)               /* of products: of a pixel, in NCHW of a tap */ \
+    X(owner, u32, products_of_image) /* such rows */                                 \
+    X(owner, u32, x_size, [CONV_MODES])                                              \
+    X(owner, u32, y_size, [CONV_MODES])                                              \
+    X(owner, u32, step, [CONV_MODES])                                                \
+    X(owner, u32, dilation, [CONV_MODES])                                            \
+    X(owner, u32, pad, [CONV_MODES])                                                 \
+    X(owner, pointer, w)                                                             \
+    X(owner, pointer, w_copies)                                                      \
+    X(owner, u32, channels)                                                          \
+    X(owner, u32, w_row)   /* channels of the copies, some absent */                 \
+    X(owner, u32, w_count) /* elements of all copies */
 
 KERNEL_PARAMS(conv_kn2row, CONV_KN2ROW_PARAMS);
 
-/* Kernel 1 */
+/* Is the product of planes of channels? */
+static bool of_planes(const conv_kn2row_config *c)
+{
+    return c->product.epilogue.layout == CKL_GEMM_NN;
+}
+
+/* The sums */
 
 static conv_form form_of(const gemm_epilogue *e)
 {
@@ -62,6 +78,32 @@ static val under(const conv_kn2row_values *p, int mode, val at, int tap, val *in
     return max(imm(0), min(x, sub(size, imm(1))));
 }
 
+/* An element of y. */
+typedef struct y_place {
+    val image, filter, h, w;
+} y_place;
+
+static y_place place_of(const conv_kn2row_values *p, bool planes, val e)
+{
+    y_place y;
+    if (!planes)
+        y.filter = conv_next_digit(&e, p->filters);
+    y.w = conv_next_digit(&e, p->y_size[2]);
+    y.h = conv_next_digit(&e, p->y_size[1]);
+    if (planes)
+        y.filter = conv_next_digit(&e, p->filters);
+    y.image = e;
+    return y;
+}
+
+/* What a tap of y's filter gave at a pixel of its image. */
+static val product_at(const conv_kn2row_values *p, bool planes, const y_place *y, val tap, val pixel)
+{
+    val row = add(mul(y->image, p->products_of_image), planes ? tap : pixel);
+    val at = add(mul(convert(I64, row), convert(I64, p->row)), convert(I64, planes ? pixel : tap));
+    return at(gmem_tensor(add(p->products, convert(U64, mul(at, imm64(4)))), F32, compact(leaf(1))), 0);
+}
+
 /* An element of y a thread: all loads are under way together, of the nearest pixel where there is none. */
 static void add_taps(const conv_kn2row_config *c)
 {
@@ -69,27 +111,45 @@ static void add_taps(const conv_kn2row_config *c)
     const int taps = c->rows * c->columns;
     launch_bounds(THREADS, 0);
     conv_kn2row_values p = params_of(conv_kn2row);
-    val e = add(mul(cta_x(), imm(THREADS)), thread()), pixel = div(e, p.filters);
-    val filter = sub(e, mul(pixel, p.filters)), rest = div(pixel, p.y_size[2]), image = div(rest, p.y_size[1]);
-    val w = sub(pixel, mul(rest, p.y_size[2])), h = sub(rest, mul(image, p.y_size[1]));
+    val e = add(mul(cta_x(), imm(THREADS)), thread());
+    const y_place y = place_of(&p, of_planes(c), e);
     grid_wait();
     launch_dependents();
     IF(lt(e, p.count)) {
         val product[TAPS_MAX], sum = immf(0);
         for (int i = 0; i < taps && !ir_failed(); i++) {
-            val inside = yes(), x_h = under(&p, 1, h, i / c->columns, &inside),
-                x_w = under(&p, 2, w, i % c->columns, &inside);
-            val row = add(mul(image, p.x_size[1]), convert(U32, x_h)),
-                x = add(mul(row, p.x_size[2]), convert(U32, x_w));
-            val at = add(mul(convert(I64, x), convert(I64, p.row)), convert(I64, add(mul(filter, imm(taps)), imm(i))));
-            tensor gProduct = gmem_tensor(add(p.products, convert(U64, mul(at, imm64(4)))), F32, compact(leaf(1)));
-            product[i] = select(inside, at(gProduct, 0), immf(0));
+            val inside = yes(), x_h = under(&p, 1, y.h, i / c->columns, &inside),
+                x_w = under(&p, 2, y.w, i % c->columns, &inside);
+            val pixel = add(mul(convert(U32, x_h), p.x_size[2]), convert(U32, x_w));
+            val tap = add(mul(y.filter, imm(taps)), imm(i));
+            product[i] = select(inside, product_at(&p, of_planes(c), &y, tap, pixel), immf(0));
         }
         for (int i = 0; i < taps; i++)
             sum = add(sum, product[i]);
         const conv_values of_y = { .bias = p.y_bias, .scale = p.y_scale, .residual = p.residual };
-        conv_store(&form, &of_y, p.y, convert(I64, e), convert(I64, filter), sum);
+        conv_store(&form, &of_y, p.y, convert(I64, e), convert(I64, y.filter), sum);
     }
+}
+
+/* The filters' copies */
+
+/* [K,C,TAPS] as [IMAGE,K,TAPS,C], an element a thread. */
+static void copy_filters(const conv_kn2row_config *c)
+{
+    const ckl_dtype dtype = c->product.epilogue.ab;
+    const int taps = c->rows * c->columns;
+    layout line = make_layout(dynamic(imm64(1)), leaf(1));
+    launch_bounds(THREADS, 0);
+    conv_kn2row_values p = params_of(conv_kn2row);
+    val e = add(mul(cta_x(), imm(THREADS)), thread()), rest = e;
+    val channel = conv_next_digit(&rest, p.w_row), tap = conv_next_digit(&rest, imm_as(U32, taps)),
+        filter = conv_next_digit(&rest, p.filters);
+    val row = add(mul(filter, p.channels), min(channel, sub(p.channels, imm_as(U32, 1))));
+    val from = add(mul(convert(I64, row), imm64(taps)), convert(I64, tap));
+    grid_wait();
+    launch_dependents();
+    IF(lt(e, p.w_count))
+        set(gmem_tensor(p.w_copies, dtype, line), convert(I64, e), at(gmem_tensor(p.w, dtype, line), from));
 }
 
 /* The product's config: f32 as they are summed. */
@@ -106,33 +166,81 @@ static gemm_sm90_config product_config(const conv_kn2row_config *c)
 static void describe_kn2row(const void *config, int kernel)
 {
     const gemm_sm90_config product = product_config(config);
-    if (kernel == 0)
+    if (kernel == PRODUCT)
         gemm_sm90(&product, 0);
-    else
+    else if (kernel == SUMS)
         add_taps(config);
+    else
+        copy_filters(config);
 }
 
 /* The host side */
 
-static int64_t products_of_pixel(const ckl_conv_desc *d)
+static bool has_planes(const ckl_conv_desc *d)
 {
-    return round_up(d->k * d->r * d->s, QUAD);
+    return d->layout == CKL_IMAGE_NCHW;
+}
+
+static int64_t pixels_of(const ckl_conv_desc *d)
+{
+    return product_i64(d->h, d->w);
+}
+
+/* Products by each pixel. */
+static int64_t columns_of(const ckl_conv_desc *d)
+{
+    return d->k * d->r * d->s;
+}
+
+/* Rows of products, and their elements. */
+static int64_t rows_of(const ckl_conv_desc *d)
+{
+    return product_i64(d->n, has_planes(d) ? columns_of(d) : pixels_of(d));
+}
+
+static int64_t row_of(const ckl_conv_desc *d)
+{
+    return round_up(has_planes(d) ? pixels_of(d) : columns_of(d), QUAD);
+}
+
+/* Channels of a row of the filters' copies. */
+static int64_t copied_channels(const ckl_conv_desc *d)
+{
+    return round_up(d->c, OCTET);
+}
+
+/* Elements of a copy for each image; NHWC has none. */
+static int64_t copied_filters(const ckl_conv_desc *d)
+{
+    return has_planes(d) ? product_i64(d->n, product_i64(columns_of(d), copied_channels(d))) : 0;
 }
 
 static ckl_gemm_desc product_of(const ckl_conv_desc *d)
 {
-    return (ckl_gemm_desc){ .m = product_i64(d->n, product_i64(d->h, d->w)),
-                            .n = d->k * d->r * d->s,
-                            .k = d->c,
-                            .a = d->dtype,
-                            .b = d->dtype,
-                            .d = CKL_F32,
-                            .math = d->math,
-                            .layout = CKL_GEMM_NT,
-                            .lda = d->c,
-                            .ldb = d->c,
-                            .ldd = products_of_pixel(d),
-                            .batch = 1 };
+    ckl_gemm_desc product = { .m = product_i64(d->n, pixels_of(d)),
+                              .n = columns_of(d),
+                              .k = d->c,
+                              .a = d->dtype,
+                              .b = d->dtype,
+                              .d = CKL_F32,
+                              .math = d->math,
+                              .layout = CKL_GEMM_NT,
+                              .lda = d->c,
+                              .ldb = d->c,
+                              .ldd = row_of(d),
+                              .batch = 1 };
+    if (has_planes(d)) {
+        product.m = columns_of(d);
+        product.n = pixels_of(d);
+        product.layout = CKL_GEMM_NN;
+        product.lda = copied_channels(d);
+        product.ldb = pixels_of(d);
+        product.batch = d->n;
+        product.stride_a = product_i64(product.m, product.lda);
+        product.stride_b = product_i64(product.k, product.ldb);
+        product.stride_d = product_i64(product.m, product.ldd);
+    }
+    return product;
 }
 
 static int64_t outputs_of(const ckl_conv_desc *d)
@@ -145,8 +253,8 @@ static ckl_status check_problem(const ckl_conv_desc *d)
 {
     TRY(conv_check_dense("kn2row", d));
     TRY(conv_check_half("kn2row", d));
-    if (d->direction != CKL_CONV_FORWARD || d->layout != CKL_IMAGE_NHWC || d->groups > 1)
-        FAIL(CKL_UNSUPPORTED, "conv kn2row: it takes NHWC forward, without groups");
+    if (d->direction != CKL_CONV_FORWARD || d->groups > 1)
+        FAIL(CKL_UNSUPPORTED, "conv kn2row: it computes no gradients and no groups");
     if (d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
         FAIL(CKL_UNSUPPORTED, "conv kn2row: volumes are convolved by other kernels");
     if (d->k < 1 || d->k > FILTERS_MAX || d->r > TAPS_MAX || d->s > TAPS_MAX || d->r * d->s < 2 ||
@@ -155,9 +263,10 @@ static ckl_status check_problem(const ckl_conv_desc *d)
              "conv kn2row: k=%" PRId64 " filters of %" PRId64 "x%" PRId64
              " are none, of one pixel or more than %d sums",
              d->k, d->r, d->s, SUMS_MAX);
-    const ckl_gemm_desc product = product_of(d);
-    if (product.m == 0 || product.m > INT32_MAX || outputs_of(d) > INT32_MAX || d->h > INT32_MAX / 4 ||
-        d->w > INT32_MAX / 4)
+    if (has_planes(d) && pixels_of(d) % OCTET)
+        FAIL(CKL_UNSUPPORTED, "conv kn2row: planes of %" PRId64 "x%" PRId64 " are not whole 16 bytes", d->h, d->w);
+    if (rows_of(d) == 0 || rows_of(d) > INT32_MAX || pixels_of(d) > INT32_MAX || copied_filters(d) > INT32_MAX ||
+        outputs_of(d) > INT32_MAX || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv kn2row: there are no pixels, or they are beyond 32-bit numbers");
     return CKL_OK;
 }
@@ -183,13 +292,14 @@ static bool candidate_kn2row(const void *desc, const ckl_device_info *device, in
 
 static plan_cost cost_kn2row(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LAUNCH = 2, ADDED = 2e6, WRITTEN = 1e7; // us; bytes of products a us
+    const double LAUNCH = 2, ADDED = 2e6, WRITTEN = 1e7, COPIED = 1e6; // us; bytes of products and filters a us
     const ckl_conv_desc *d = desc;
     const ckl_gemm_desc product = product_of(d);
     const gemm_sm90_config c = product_config(config);
     plan_cost cost = gemm_sm90_cost(&product, device, &c);
     cost.us += LAUNCH + 4 * (double)outputs_of(d) * (double)(d->r * d->s) / ADDED +
-               4 * (double)product.m * (double)products_of_pixel(d) / WRITTEN;
+               4 * (double)rows_of(d) * (double)row_of(d) / WRITTEN;
+    cost.us += has_planes(d) ? LAUNCH + 2 * (double)copied_filters(d) / COPIED : 0;
     return cost;
 }
 
@@ -208,13 +318,19 @@ static ckl_status admit_kn2row(const void *desc, const ckl_device_info *device, 
     return gemm_sm90_admit(&product, device, &of_product);
 }
 
+/* Of products, before the filters' copies. */
+static int64_t products_bytes(const ckl_conv_desc *d)
+{
+    return round_up(product_i64(rows_of(d), row_of(d)) * (int64_t)sizeof(float), 128);
+}
+
 static int64_t workspace_kn2row(const ckl_plan *plan)
 {
     const ckl_conv_desc *d = plan->desc;
-    return product_i64(product_of(d).m, products_of_pixel(d)) * (int64_t)sizeof(float);
+    return products_bytes(d) + 2 * copied_filters(d);
 }
 
-static conv_kn2row_params sums_of(const ckl_conv_desc *d, const ckl_conv_args *a, const void *products)
+static conv_kn2row_params params_for(const ckl_conv_desc *d, const ckl_conv_args *a, const char *products)
 {
     conv_kn2row_params p = { .products = products,
                              .y = a->y,
@@ -223,7 +339,13 @@ static conv_kn2row_params sums_of(const ckl_conv_desc *d, const ckl_conv_args *a
                              .residual = a->residual,
                              .count = (uint32_t)outputs_of(d),
                              .filters = (uint32_t)d->k,
-                             .row = (uint32_t)products_of_pixel(d) };
+                             .row = (uint32_t)row_of(d),
+                             .products_of_image = (uint32_t)(rows_of(d) / d->n),
+                             .w = a->w,
+                             .w_copies = products + products_bytes(d),
+                             .channels = (uint32_t)d->c,
+                             .w_row = (uint32_t)copied_channels(d),
+                             .w_count = (uint32_t)copied_filters(d) };
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
     for (int i = 0; i < CONV_MODES; i++) {
@@ -242,13 +364,15 @@ static ckl_status launch_kn2row(const ckl_plan *plan, const void *args, ckl_stre
     const ckl_conv_args *a = args;
     const ckl_gemm_desc product = product_of(d);
     const gemm_sm90_config c = product_config(plan->config);
-    void *products = plan_workspace(plan, a->workspace);
-    if (!PLAN_ALIGNED(16, a->x, a->w))
+    char *products = plan_workspace(plan, a->workspace);
+    const conv_kn2row_params p = params_for(d, a, products);
+    if (!PLAN_ALIGNED(16, a->x) || (!has_planes(d) && !PLAN_ALIGNED(16, a->w)))
         FAIL(CKL_INVALID, "conv kn2row: x or w is not aligned to 16 bytes; impl=sm80 takes any");
-    const ckl_gemm_args x = { .a = a->x, .b = a->w, .d = products };
+    if (has_planes(d))
+        TRY(plan_launch(plan, FILTERS, (plan_grid){ .x = ceil_div(copied_filters(d), THREADS) }, &p, stream));
+    const ckl_gemm_args x = { .a = has_planes(d) ? p.w_copies : a->x, .b = has_planes(d) ? a->x : a->w, .d = products };
     TRY(gemm_sm90_launch(plan, &c, &product, product.k, &x, stream));
-    const conv_kn2row_params p = sums_of(d, a, products);
-    return plan_launch(plan, 1, (plan_grid){ .x = ceil_div(outputs_of(d), THREADS) }, &p, stream);
+    return plan_launch(plan, SUMS, (plan_grid){ .x = ceil_div(outputs_of(d), THREADS) }, &p, stream);
 }
 
 static const field kn2row_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (conv_kn2row_config, product.epilogue)) //
@@ -257,16 +381,16 @@ static const field kn2row_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (conv_kn2row_
 
 const implementation conv_kn2row_implementation = {
     .name = "kn2row",
-    .summary = "few filters of many channels: a product of all pixels and taps by gemm sm90, then sums; NHWC, Hopper",
+    .summary = "few filters of many channels: a product of all pixels and taps by gemm sm90, then sums; Hopper",
     .config_bytes = sizeof(conv_kn2row_config),
     .config = FIELD_TABLE(kn2row_fields),
     .candidate = candidate_kn2row,
     .cost = cost_kn2row,
     .rivals = { &conv_narrow_implementation, &conv_sliced_implementation, &conv_sm90_implementation,
-                &conv_packed_implementation },
+                &conv_packed_implementation, &conv_nchw_sm90_implementation },
     .admit = admit_kn2row,
     .describe = describe_kn2row,
-    .kernels = 2,
+    .kernels = KERNELS,
     .params = &conv_kn2row_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_kn2row,

@@ -7,6 +7,7 @@
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_narrow_kernel.h"
+#include "operators/conv/conv_packed.h"
 
 enum {
     THREADS = CONV_NARROW_THREADS,
@@ -257,7 +258,10 @@ static void loop_tiles(const narrow_kernel *k)
 void conv_narrow(const void *config, int kernel)
 {
     const conv_narrow_config *cfg = config;
-    (void)kernel;
+    if (kernel == CONV_NARROW_COPY) {
+        conv_pack(cfg->form.dtype, false, false, false);
+        return;
+    }
     narrow_kernel k = { .cfg = cfg, .size = conv_narrow_shape_of(cfg) };
     launch_bounds(THREADS, cfg->ctas);
     k.p = params_of(conv);

@@ -14,7 +14,8 @@
     X(owner, int, rows, "3", "", "of a filter")                                            \
     X(owner, int, columns, "3", "", "of a filter")                                         \
     CONV_STEPS_CONFIG(X, owner)                                                            \
-    X(owner, bool, pairs, "0", "0 1", "two channels are stored together")
+    X(owner, bool, pairs, "0", "0 1", "two channels are stored together")                  \
+    X(owner, bool, copied, "0", "0 1", "pixels are read from a copy, of whole 16 bytes with zeros")
 
 typedef struct conv_narrow_config {
     conv_form form;
@@ -28,6 +29,9 @@ enum {
     CONV_NARROW_H = CONV_NARROW_WARPS * CONV_NARROW_M,
     CONV_NARROW_UNIT = 8, // channels of a row of ldmatrix
 };
+
+/* Kernels of a plan. */
+enum { CONV_NARROW_MAIN, CONV_NARROW_COPY, CONV_NARROW_KERNELS };
 
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_narrow_shape {

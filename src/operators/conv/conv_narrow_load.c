@@ -58,7 +58,8 @@ void conv_narrow_load_filters(const narrow_kernel *k)
     enum { AT_ONCE = 8 };
     const conv_narrow_config *c = k->cfg;
     const ckl_dtype dtype = c->form.dtype;
-    const int vec = !c->nchw && c->vec == UNIT && c->form.direction == CKL_CONV_FORWARD ? UNIT : 1;
+    const bool whole = !c->nchw && c->vec == UNIT && !c->copied;
+    const int vec = whole && c->form.direction == CKL_CONV_FORWARD ? UNIT : 1;
     const int64_t count = k->size.filters / vec;
     tensor sFlat = tensor_with_layout(k->sW, compact(shape(vec, (int)count)));
     LOOP_FROM(first, thread(), imm((int)count), imm(THREADS * AT_ONCE)) {

@@ -3,6 +3,7 @@
 
 #include "base/math.h"
 #include "operators/conv/conv_narrow.h"
+#include "operators/conv/conv_packed.h"
 
 enum { TILE_N_MAX = 32, CHUNK_MAX = 64, UNIT = CONV_NARROW_UNIT };
 
@@ -37,10 +38,39 @@ static int64_t outputs_of(const ckl_conv_desc *d)
     return is_data(d) ? d->c : d->k;
 }
 
+/* The tensor that is read. */
+static int from_of(const ckl_conv_desc *d)
+{
+    return is_data(d) ? CONV_Y : CONV_X;
+}
+
+/* Channels of a pixel's copy, zeros among them. */
+static int64_t copied_channels(const ckl_conv_desc *d)
+{
+    return round_up(channels_of(d), UNIT);
+}
+
+/* Odd channels of NHWC go one by one, which a copy of whole 16 bytes saves. */
+static bool can_copy(const ckl_conv_desc *d)
+{
+    return d->layout == CKL_IMAGE_NHWC && !conv_is_view(d) && channels_of(d) > 0 && channels_of(d) % UNIT;
+}
+
+static int64_t rows_of_copy(const ckl_conv_desc *d)
+{
+    const conv_tensor t = conv_tensor_of(d, from_of(d));
+    return product_i64(t.shape[0], t.shape[2]);
+}
+
+static int64_t row_of_copy(const ckl_conv_desc *d)
+{
+    return product_i64(conv_tensor_of(d, from_of(d)).shape[3], copied_channels(d));
+}
+
 /* The longest vector at whose multiples all pixels begin; may two channels of every pixel be written together? */
 static int64_t vector_of(const ckl_conv_desc *d)
 {
-    return min_i64(UNIT, conv_stride_divisor(d, is_data(d) ? CONV_Y : CONV_X));
+    return min_i64(UNIT, conv_stride_divisor(d, from_of(d)));
 }
 
 static bool can_pair(const ckl_conv_desc *d)
@@ -55,14 +85,19 @@ static int ctas_of(const conv_narrow_config *c, const ckl_device_info *device)
     return (int)max_i64(1, min_i64(c->tile_n > 16 ? 3 : 4, device->smem_per_sm_bytes / bytes));
 }
 
-/* Channels of a stage: as few stages as possible, of equal size. */
+/* Channels of a stage: as few stages as possible, of equal size; then the same of a copy. */
 static bool candidate_narrow(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     static const int most[] = { CHUNK_MAX, CHUNK_MAX / 2, CHUNK_MAX / 4 };
     const ckl_conv_desc *d = desc;
     conv_narrow_config *c = config;
     const int64_t channels = max_i64(1, min_i64(channels_of(d), 1 << 20));
-    if (i >= COUNT_OF(most) || (i > 0 && channels <= most[i - 1] / 2))
+    int sizes = 1;
+    while (sizes < COUNT_OF(most) && channels > most[sizes - 1] / 2)
+        sizes++;
+    const bool copied = i >= sizes;
+    i -= copied ? sizes : 0;
+    if (i >= sizes || (copied && !can_copy(d)))
         return false;
     const int64_t chunks = ceil_div(channels, most[i]);
     const bool nchw = d->layout == CKL_IMAGE_NCHW;
@@ -70,15 +105,18 @@ static bool candidate_narrow(const void *desc, const ckl_device_info *device, in
                                .nchw = nchw,
                                .tile_n = conv_config_number(round_up(max_i64(1, outputs_of(d)), 8)),
                                .chunk = (int)round_up(ceil_div(channels, chunks), UNIT),
-                               .vec = nchw ? 1 : (int)min_i64(vector_of(d), power_of_two_in(channels)),
-                               .channels = (int)channels,
+                               .vec = nchw     ? 1
+                                      : copied ? UNIT
+                                               : (int)min_i64(vector_of(d), power_of_two_in(channels)),
+                               .channels = (int)(copied ? round_up(channels, UNIT) : channels),
                                .rows = conv_config_number(d->r),
                                .columns = conv_config_number(d->s),
                                .step_w = conv_config_number(d->stride_w),
                                .step_h = conv_config_number(d->stride_h),
                                .dilation_w = conv_config_number(d->dilation_w),
                                .dilation_h = conv_config_number(d->dilation_h),
-                               .pairs = !nchw && can_pair(d) };
+                               .pairs = !nchw && can_pair(d),
+                               .copied = copied };
     c->ctas = ctas_of(c, device);
     return true;
 }
@@ -103,7 +141,7 @@ static double tiles_of(const ckl_conv_desc *d)
 static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double COPY = 0.5, SINGLE = 1.75, READ = 4, WAIT = 1500, FILTERS = 0.1, START = 2.5, PRODUCTS = 1200,
-                 HERTZ = 1.7e9, BYTES = 4e6;
+                 HERTZ = 1.7e9, BYTES = 4e6, LAUNCH = 3, COPIED = 1.25e6;
     const conv_narrow_config *c = config;
     const ckl_conv_desc *d = desc;
     const conv_narrow_shape s = conv_narrow_shape_of(c);
@@ -114,12 +152,12 @@ static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, co
     const double turns = fmax(1.0 / c->ctas, tiles_of(d) / device->sm_count);
     const double tile = s.chunks * fmax(copies * (c->vec == 1 ? SINGLE : COPY) + fmax(reads, products), WAIT / c->ctas);
     const double once = WAIT * (s.chunks + 1) + FILTERS * (double)s.filters;
-    const conv_tensor from = conv_tensor_of(d, is_data(d) ? CONV_Y : CONV_X),
-                      to = conv_tensor_of(d, is_data(d) ? CONV_X : CONV_Y);
+    const conv_tensor from = conv_tensor_of(d, from_of(d)), to = conv_tensor_of(d, is_data(d) ? CONV_X : CONV_Y);
     const double bytes =
         2 * (double)from.shape[0] * (double)from.stride[0] + 2 * (double)to.shape[0] * (double)to.stride[0];
     const double us = fmax(turns * tile / HERTZ * 1e6, bytes / BYTES);
-    return (plan_cost){ START + once / HERTZ * 1e6 + us, "shared memory" };
+    const double copy = c->copied ? LAUNCH + 2 * (double)rows_of_copy(d) * (double)row_of_copy(d) / COPIED : 0;
+    return (plan_cost){ START + once / HERTZ * 1e6 + us + copy, "shared memory" };
 }
 
 static ckl_status check_problem(const ckl_conv_desc *d)
@@ -152,10 +190,14 @@ static ckl_status admit_narrow(const void *desc, const ckl_device_info *device, 
     if (c->tile_n < outputs_of(d) || c->tile_n % 8 || c->tile_n > TILE_N_MAX || c->ctas < 1 || c->ctas > 6)
         FAIL(CKL_INVALID, "conv narrow: tile_n=%d is no multiple of 8 from %" PRId64 " to %d, or ctas=%d not in 1..6",
              c->tile_n, outputs_of(d), TILE_N_MAX, c->ctas);
-    if (c->chunk < UNIT || c->chunk % UNIT || c->chunk > CHUNK_MAX || c->channels != channels_of(d))
+    const int64_t channels = c->copied ? copied_channels(d) : channels_of(d);
+    if (c->chunk < UNIT || c->chunk % UNIT || c->chunk > CHUNK_MAX || c->channels != channels)
         FAIL(CKL_INVALID, "conv narrow: chunk=%d is no multiple of %d up to %d, or channels=%d are not %" PRId64,
-             c->chunk, UNIT, CHUNK_MAX, c->channels, channels_of(d));
-    if (!is_power_of_two(c->vec) || c->vec > UNIT || channels_of(d) % c->vec || vector_of(d) % c->vec ||
+             c->chunk, UNIT, CHUNK_MAX, c->channels, channels);
+    if (c->copied && (!can_copy(d) || rows_of_copy(d) > INT32_MAX || row_of_copy(d) > INT32_MAX ||
+                      rows_of_copy(d) * row_of_copy(d) / UNIT > INT32_MAX))
+        FAIL(CKL_UNSUPPORTED, "conv narrow: copied=1 is of dense NHWC whose channels are not whole 16 bytes");
+    if (!is_power_of_two(c->vec) || c->vec > UNIT || channels % c->vec || (!c->copied && vector_of(d) % c->vec) ||
         (c->pairs && !can_pair(d)) || (c->nchw && (c->pairs || c->vec > 1)))
         FAIL(CKL_INVALID, "conv narrow: vec=%d or pairs=%d do not divide the channels, or these lie apart", c->vec,
              c->pairs);
@@ -167,20 +209,53 @@ static ckl_status admit_narrow(const void *desc, const ckl_device_info *device, 
     return CKL_OK;
 }
 
+static int64_t workspace_narrow(const ckl_plan *plan)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const conv_narrow_config *c = plan->config;
+    return c->copied ? 2 * product_i64(rows_of_copy(d), row_of_copy(d)) : 0;
+}
+
+/* Copies what is read, and has `main` read the copy. */
+static ckl_status launch_copy(const ckl_plan *plan, void *to, conv_params *main, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const int which = from_of(d);
+    const conv_tensor t = conv_tensor_of(d, which);
+    const int64_t row = row_of_copy(d), pixel = copied_channels(d), stride[] = { t.shape[2] * row, 0, row, pixel, 1 };
+    conv_params copy = { .from = { [CONV_X] = main->from[which], [CONV_Y] = to },
+                         .n = 1,
+                         .c = t.shape[4],
+                         .x_size = { 1, rows_of_copy(d), t.shape[3] },
+                         .packed_row = (uint32_t)row,
+                         .packed_channels = (uint32_t)pixel };
+    for (int i = 0; i < CONV_RANK; i++) {
+        copy.x[i] = t.stride[i];
+        (which == CONV_X ? main->x : main->y)[i] = stride[i];
+    }
+    main->from[which] = to;
+    const int64_t vectors = rows_of_copy(d) * (row / UNIT);
+    return plan_launch(plan, CONV_NARROW_COPY, (plan_grid){ .x = ceil_div(vectors, CONV_PACK_THREADS) }, &copy, stream);
+}
+
 static ckl_status launch_narrow(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
     const ckl_conv_args *a = args;
     const conv_narrow_config *c = plan->config;
-    const int64_t in = 2 * (int64_t)c->vec, out = (c->pairs ? 2 : 1) * (int64_t)ckl_dtype_bytes(d->out);
-    if (!PLAN_ALIGNED(in, a->x, a->dy) || !PLAN_ALIGNED(c->vec == UNIT ? 16 : 2, a->w) ||
+    const int64_t in = c->copied ? 2 : 2 * (int64_t)c->vec, out = (c->pairs ? 2 : 1) * (int64_t)ckl_dtype_bytes(d->out);
+    if (!PLAN_ALIGNED(in, a->x, a->dy) || !PLAN_ALIGNED(c->vec == UNIT && !c->copied ? 16 : 2, a->w) ||
         !PLAN_ALIGNED(out, a->y, a->dx))
         FAIL(CKL_INVALID, "conv narrow: a pointer is not aligned to what is copied at once; impl=sm80 takes any");
-    const conv_params p = conv_params_of(d, a);
+    conv_params p = conv_params_of(d, a);
     const int64_t tiles = (int64_t)tiles_of(d);
     if (tiles == 0)
         return CKL_OK;
-    return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, &p, stream);
+    if (c->copied)
+        TRY(launch_copy(plan, plan_workspace(plan, a->workspace), &p, stream));
+    return plan_launch(plan, CONV_NARROW_MAIN,
+                       (plan_grid){ .x = min_i64(tiles, plan->kernels[CONV_NARROW_MAIN].clusters_resident) }, &p,
+                       stream);
 }
 
 static const field narrow_fields[] = { CONV_FORM(FIELD_NESTED, (conv_narrow_config, form)) //
@@ -198,7 +273,9 @@ const implementation conv_narrow_implementation = {
                 &conv_packed_implementation },
     .admit = admit_narrow,
     .describe = conv_narrow,
+    .kernels = CONV_NARROW_KERNELS,
     .params = &conv_param_list,
     .target = IR_SM80,
+    .workspace_bytes = workspace_narrow,
     .launch = launch_narrow,
 };

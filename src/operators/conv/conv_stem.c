@@ -11,6 +11,7 @@
  */
 #include <stdio.h>
 
+#include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_stem.h"
@@ -100,31 +101,36 @@ static tensor elements_from(val address, ckl_dtype dtype, val first)
 }
 
 /*
- * A thread loads one element of K of all filters, several in flight together; zeros where channel, tap or filter do not
- * exist.
+ * A thread loads one element of K of its share of the filters, several in flight together; zeros where channel, tap or
+ * filter do not exist.
  */
 static void load_filters(const stem_kernel *k)
 {
     enum { AT_ONCE = 16 };
     const conv_stem_config *c = k->cfg;
     const ckl_dtype dtype = c->form.dtype;
-    const int padded = k->size.padded, depth = CONV_STEM_K * k->size.steps;
-    val at = min(thread(), imm(depth - 1)), channel = rem(at, imm(padded)), tap = div(at, imm(padded));
+    const int padded = k->size.padded, depth = CONV_STEM_K * k->size.steps, along = 1 << log2_i64(2 * depth - 1);
+    const int each = c->tile_n / (THREADS / along); // filters of a thread
+    val of_k = rem(thread(), imm(along)), share = mul(div(thread(), imm(along)), imm(each));
+    val at = min(of_k, imm(depth - 1)), channel = rem(at, imm(padded)), tap = div(at, imm(padded));
     val there = logical_and(lt(channel, imm(c->channels)), lt(tap, imm(k->size.taps)));
     val row = min(div(tap, imm(c->columns)), imm(c->rows - 1)), column = rem(tap, imm(c->columns));
     val first = mul(convert(I64, min(channel, imm(c->channels - 1))), k->p.w[4]);
     first = add(first, add(mul(convert(I64, row), k->p.w[2]), mul(convert(I64, column), k->p.w[3])));
     val last = sub(conv_number(k->p.k), imm(1));
-    IF(lt(thread(), imm(depth)))
-        for (int n = 0; n < c->tile_n && !ir_failed(); n += AT_ONCE) {
+    IF(lt(of_k, imm(depth)))
+        for (int n = 0; n < each && !ir_failed(); n += AT_ONCE) {
+            const int count = each - n < AT_ONCE ? each - n : AT_ONCE;
             val w[AT_ONCE];
-            for (int i = 0; i < AT_ONCE; i++) {
-                val filter = mul(convert(I64, min(add(k->first, imm(n + i)), last)), k->p.w[0]);
-                w[i] = at(elements_from(k->p.from[CONV_W], dtype, add(first, filter)), 0);
+            for (int i = 0; i < count; i++) {
+                val filter = min(add(k->first, add(share, imm(n + i))), last);
+                w[i] = at(elements_from(k->p.from[CONV_W], dtype, add(first, mul(convert(I64, filter), k->p.w[0]))), 0);
             }
-            for (int i = 0; i < AT_ONCE; i++)
-                set(k->sW, coord(n + i, rem(at, imm(CONV_STEM_K)), div(at, imm(CONV_STEM_K))),
-                    select(logical_and(there, le(add(k->first, imm(n + i)), last)), w[i], convert(dtype, immf(0))));
+            for (int i = 0; i < count; i++) {
+                val filter = add(share, imm(n + i)), is_one = le(add(k->first, filter), last);
+                set(k->sW, coord(filter, rem(at, imm(CONV_STEM_K)), div(at, imm(CONV_STEM_K))),
+                    select(logical_and(there, is_one), w[i], convert(dtype, immf(0))));
+            }
         }
     fence_proxy_async();
 }

@@ -72,6 +72,18 @@ static bool reads_ragged(const ckl_norm_desc *d)
     return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldx) != row_vec_full(d->dtype);
 }
 
+/*
+ * Do rows that are read start off 16-byte boundaries, and those that are written at them, in whole vectors? If they flow,
+ * the former are cut out of the ring. Short gradients are faster by single elements: 640 columns of 16 bits by a half,
+ * 1280 of f32 by a sixth.
+ */
+static bool is_cut(const ckl_norm_desc *d)
+{
+    enum { COLS_MIN = 1025, COLS_MIN_F32 = 4096 };
+    return reads_ragged(d) && row_vec(d->dtype, d->rows, d->cols, d->ldy, d->ldy) == row_vec_full(d->dtype) &&
+           d->cols >= (d->dtype == CKL_F32 ? COLS_MIN_F32 : COLS_MIN);
+}
+
 static bool is_ragged(const ckl_norm_desc *d)
 {
     return d->direction == CKL_DIRECTION_FORWARD ? widest_vector(d) != row_vec_full(d->dtype) : reads_ragged(d);
@@ -109,7 +121,7 @@ static bool may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int6
     enum { SHIFTED_COLS_MIN = 1025, SHIFTED_COLS_MAX = 32768 };
     const bool shifts = d->direction == CKL_DIRECTION_BACKWARD && d->dtype != CKL_F32 && d->cols >= SHIFTED_COLS_MIN &&
                         d->cols <= SHIFTED_COLS_MAX;
-    const bool fits = in_phase(d) || shifts;
+    const bool fits = in_phase(d) || shifts || (d->direction == CKL_DIRECTION_BACKWARD && is_cut(d));
     return device->has_tma && fits && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) > bytes_min;
 }
 
@@ -142,11 +154,23 @@ static bool prefers_elements(const ckl_norm_desc *d)
     return d->dtype == CKL_F32 && d->cols <= COLS_MAX_ALONE && !in_phase(d);
 }
 
+/*
+ * Have they one CTA's threads with so many elements each? 5915 columns by 256 threads take 198 us, by 512 with half of
+ * them 291 (16384 rows on an H200).
+ */
+enum { MANY_ELEMENTS = 24 };
+static bool holds_many_elements(const ckl_norm_desc *d)
+{
+    enum { THREADS = 256 };
+    return prefers_elements(d) && !d->residual && d->cols > THREADS * FORWARD_REGISTERS / 2 &&
+           d->cols <= THREADS * MANY_ELEMENTS;
+}
+
 /* Registers of a thread for a row. A residual takes as many again, and 64 elements of 16 bits of each would spill. */
 static int forward_registers(const ckl_norm_desc *d)
 {
     if (d->dtype == CKL_F32)
-        return prefers_elements(d) ? FORWARD_REGISTERS / 2 : FORWARD_REGISTERS;
+        return !prefers_elements(d) ? FORWARD_REGISTERS : holds_many_elements(d) ? MANY_ELEMENTS : FORWARD_REGISTERS / 2;
     if (d->residual && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) > forward_bytes_max(d))
         return FORWARD_REGISTERS * 3 / 4;
     return d->cols > (d->residual ? LONG_COLS_RESIDUAL : LONG_COLS) ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
@@ -214,10 +238,21 @@ static void halve_idle_threads(int64_t cols, row_split *s)
 }
 
 /*
+ * Do rows that are cut flow? Of 16 bits they do where a CTA's registers want 512 threads: 6784x16944 222 us in registers,
+ * 151 in the ring.
+ */
+static bool flows_cut(const ckl_norm_desc *d, const ckl_device_info *device)
+{
+    enum { COLS_MAX_HELD = 12288 };
+    const int64_t bytes = d->cols * (int64_t)ckl_dtype_bytes(d->dtype);
+    return device->has_tma && is_cut(d) && (d->dtype == CKL_F32 ? bytes > SHIFTED_BYTES_MIN : d->cols > COLS_MAX_HELD);
+}
+
+/*
  * Rows of 16 bits in the registers of a CTA, where y is aligned and x is not: vectors are those of y, gamma and beta;
  * each of x is cut out of two. False: other rows.
  */
-static bool choose_cut(const ckl_norm_desc *d, norm_config *c)
+static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
     const int vec = row_vec_full(d->dtype);
     take_problem(d, c);
@@ -226,19 +261,24 @@ static bool choose_cut(const ckl_norm_desc *d, norm_config *c)
         !row_split_choose(d->cols, vec, d->dtype, FORWARD_REGISTERS / 2, 1, &c->split))
         return false;
     halve_idle_threads(d->cols, &c->split);
+    if (flows_cut(d, device))
+        return false;
     c->shifted = true;
     return true;
 }
 
 /*
- * Rows out of phase with y that flow, with shifted stores. In registers, by clusters of two, they reached 28 to 70 % of
- * the limit.
+ * Rows out of phase with y that flow, cut out of the ring where y is aligned, else with shifted stores. In registers, by
+ * clusters of two, they reached 28 to 70 % of the limit.
  */
 static bool choose_shifted_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
-    if (!device->has_tma || in_phase(d) || d->cols * (int64_t)ckl_dtype_bytes(d->dtype) <= SHIFTED_BYTES_MIN)
+    const bool cut = flows_cut(d, device);
+    if (!device->has_tma || in_phase(d) ||
+        (!cut && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) <= SHIFTED_BYTES_MIN))
         return false;
-    const row_pipeline_split s = row_pipeline_choose(d->cols, reads_ragged(d), d->dtype, 1 + d->residual, device);
+    row_pipeline_split s = row_pipeline_choose(d->cols, reads_ragged(d) && !cut, d->dtype, 1 + d->residual, device);
+    s.cut = cut;
     take_problem(d, c);
     row_pipeline_config(&s, &c->split, &c->flow);
     c->ctas_per_sm = row_pipeline_ctas_per_sm(&s, d->dtype, 1 + d->residual, NORM_FLOW_VALUES, device);
@@ -253,7 +293,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     norm_config *c = config;
     row_split s;
-    if (choose_cut(d, c) || choose_shifted_flow(d, device, c))
+    if (choose_cut(d, device, c) || choose_shifted_flow(d, device, c))
         return CKL_OK;
     const bool ragged = is_ragged(d) && !prefers_elements(d);
     int cluster_max = device->has_tma ? CLUSTER_MAX : 1;
@@ -278,7 +318,10 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
         row_split_widen(&s, d->rows, d->cols, d->dtype, device);
     c->split = s;
     if (d->dtype == CKL_F32 && !d->residual && !c->tiled && row_split_registers(&s, d->dtype) <= FORWARD_REGISTERS)
-        c->ctas_per_sm = (s.ragged ? FORWARD_THREADS_RAGGED : FORWARD_THREADS) / s.threads;
+        c->ctas_per_sm = (s.ragged                 ? FORWARD_THREADS_RAGGED
+                          : holds_many_elements(d) ? FORWARD_THREADS * 3 / 4
+                                                   : FORWARD_THREADS) /
+                         s.threads;
     choose_shared_weights(d, device, c);
     return CKL_OK;
 }
@@ -389,15 +432,17 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
 static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
 {
     const int vec = row_vec_full(d->dtype), inputs = 2 + d->residual;
-    row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = is_ragged(d) },
+    const bool ragged = is_ragged(d) && !is_cut(d);
+    row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = ragged },
                              .cluster = 1,
-                             .residence = f->residence };
+                             .residence = f->residence,
+                             .cut = is_cut(d) };
     while ((int64_t)f->threads * f->elements * s.cluster < d->cols)
         s.cluster *= 2;
     s.chunks = (int)row_pipeline_chunks(&s, d->cols);
-    s.chunk.exact = !is_ragged(d) && row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
+    s.chunk.exact = !ragged && row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
     int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;
-    s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) / (row_split_cols(&s.chunk) * inputs * f->bytes));
+    s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) / ((row_split_cols(&s.chunk) + (s.cut ? vec : 0)) * inputs * f->bytes));
     s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
     return s;
 }
@@ -411,12 +456,15 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
 {
     enum { CHUNKS = 3 };
     static const struct {
-        bool ragged;
+        bool ragged, cut; // cut rows are ragged, too
         int threads, ctas_per_sm, cluster_max;
         bool lookahead;
-    } shapes[] = {
-        { false, 64, 4, 1, false }, { false, 128, 3, 1, false }, { false, 256, 2, 16, true }, { true, 128, 3, 4, true }
-    };
+    } shapes[] = { { false, false, 64, 4, 1, false },
+                   { false, false, 128, 3, 1, false },
+                   { false, false, 256, 2, 16, true },
+                   { true, true, 64, 5, 1, false },
+                   { true, false, 128, 3, 4, true },
+                   { true, true, 128, 3, 4, true } };
     if (f->dgamma_in_smem || 4 * d->cols > 3 * (int64_t)f->threads * f->elements * s->cluster ||
         (is_ragged(d) && f->bytes == 4))
         return;
@@ -432,7 +480,8 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
                               true,
                               false };
         const row_pipeline_split split = split_of_flow(&fit, d);
-        if (shapes[i].ragged != is_ragged(d) || split.chunks != CHUNKS ||
+        const bool spills = shapes[i].cut && shapes[i].ctas_per_sm > 3 && d->residual;
+        if (shapes[i].ragged != is_ragged(d) || shapes[i].cut != is_cut(d) || spills || split.chunks != CHUNKS ||
             split.cluster > min_i64(shapes[i].cluster_max, row_pipeline_cluster_max(device)))
             continue;
         *f = fit;
@@ -458,8 +507,10 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     backward_flow f;
     row_pipeline_split s;
     const bool sums = choose_sums(d, device, &f, &s);
-    if (!sums)
-        s = row_pipeline_choose(d->cols, is_ragged(d), d->dtype, 2 + d->residual, device);
+    if (!sums) {
+        s = row_pipeline_choose(d->cols, is_ragged(d) && !is_cut(d), d->dtype, 2 + d->residual, device);
+        s.cut = is_cut(d);
+    }
     row_pipeline_config(&s, &c->split, &c->flow);
     c->hold_gamma = sums && f.hold_gamma;
     c->dgamma_in_smem = sums && f.dgamma_in_smem;
@@ -539,7 +590,7 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
     const bool forward = d->direction == CKL_DIRECTION_FORWARD;
     const bool cut = !c->flow.stages && !c->tiled && !c->split.ragged && !c->shared_weights &&
                      c->split.vec == row_vec_full(d->dtype);
-    if (c->shifted && !norm_shifts_stores(c) && !(forward && cut))
+    if (c->shifted && !norm_shifts_stores(c) && !c->flow.cut && !(forward && cut))
         FAIL(CKL_INVALID, "%s: shifted=1 is for rows in registers whose y is aligned, and for rows that flow", what);
     if (c->persistent_ctas < 0)
         FAIL(CKL_INVALID, "%s: persistent_ctas=%d is negative", what, c->persistent_ctas);

@@ -113,7 +113,7 @@ static inline int64_t norm_weights_bytes(const row_split *s, ckl_dtype dtype, in
 /* Are vectors of rows that flow those of the inputs, shifted to those of y, sum or dx by stores? */
 static inline bool norm_shifts_stores(const norm_config *c)
 {
-    return c->shifted && c->flow.stages && !c->tiled;
+    return c->shifted && c->flow.stages && !c->flow.cut && !c->tiled;
 }
 
 /* The same config tile by tile, for rows that bulk copies cannot read. */

@@ -422,7 +422,7 @@ static void forward_flow(const norm_config *cfg, bool centred)
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_FLOW_VALUES, r.o.rows,
                                         r.o.cols, r.o.counter);
-    s.long_visits = !cfg->shifted; // shifted stores exchange elements between lanes
+    s.long_visits = !norm_shifts_stores(cfg); // shifted stores exchange elements between lanes
     flow f = { .reduced = r, .written = r };
     if (cfg->shared_weights) {
         const int cols = (int)row_split_cols(&r.split);

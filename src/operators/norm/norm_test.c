@@ -102,6 +102,15 @@ static const char *const cases[] = {
     "rows=70 cols=2601 direction=backward dtype=bf16             # ragged rows of three chunks",
     "rows=9 cols=5001 direction=backward ldy=5002 dtype=f16 residual=1 fill=uniform",
     "rows=9 cols=2055 direction=backward ldx=2055 ldy=2056 dtype=bf16 stagger=1",
+    "rows=70 cols=1280 direction=backward ldx=1283 ldy=1288 dtype=f16 # x and dy are cut out of the ring, from any byte",
+    "rows=21 cols=1536 direction=backward ldx=1537 dtype=bf16 residual=1 fill=hard",
+    "rows=19 cols=5000 direction=backward ldx=5001 ldy=5008 dtype=bf16 affine=0 # the last element is read alone",
+    "rows=21 cols=1032 direction=backward ldx=1035 fill=uniform",
+    "rows=9 cols=1032 direction=backward ldx=1033 dtype=f16 misalign=1",
+    "rows=11 cols=5000 ldx=5003 ldy=5000 dtype=f16 residual=1 offset=100 impl=forward config='threads=128 "
+    "row_threads=128 cluster=2 vec=8 steps=2 exact=0 stages=4 residence=ring cut=1'",
+    "rows=9 cols=2056 ldx=2058 ldy=2056 impl=forward config='threads=64 row_threads=64 vec=4 steps=1 exact=0 stages=2 "
+    "residence=reload shifted=1 cut=1'",
     "rows=9 cols=520 direction=backward dtype=bf16 stagger=1",
     "rows=9 cols=513 dtype=bf16 misalign=2 residual=1    # and of a warp, boundaries elsewhere",
     "rows=9 cols=513 dtype=bf16 stagger=1 residual=1     # everything out of phase",
@@ -212,6 +221,8 @@ static const char *const population[] = {
               "lookahead=1 needs residence=ring" },                                                          \
             { "cols=8192 impl=forward config='steps=1 stages=3 residence=ring lookahead=1'", CKL_INVALID,    \
               "2 times 8 chunks do not fit 3 stages" },                                                      \
+            { "cols=20000 direction=backward impl=backward config='ragged=1 cut=1 exact=0'", CKL_INVALID,      \
+              "cut=1 ragged=1, but vectors are" },                                                           \
             { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" }, \
             { "cols=20000 direction=backward impl=backward config='chunks=0 residence=reload lookahead=0'",  \
               CKL_INVALID, "hold_gamma=1 and dgamma_in_smem=1 need chunks=" },                               \

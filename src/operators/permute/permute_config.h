@@ -65,7 +65,8 @@
     X(owner, int, rank, "1", "1 2 3 4 5 6 7", "modes")                                                         \
     X(owner, int, block, "1", "1 8 16", "accesses that are neighbours in x and in y; 1: neighbours in y only") \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                           \
-    X(owner, int, steps, "4", "1 2 4 8", "accesses of a thread in flight")
+    X(owner, int, steps, "4", "1 2 4 8", "accesses of a thread in flight")                                     \
+    X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")
 
 #define PERMUTE_BOXES_CONFIG(X, owner)                                                                        \
     X(owner, int, bytes, "4", "1 2 4 8", "bytes of an element")                                               \

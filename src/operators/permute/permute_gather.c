@@ -53,7 +53,8 @@ void permute_gather(const void *config, int kernel)
         rX[s] = fragment_like(gX[s], gX[s].dtype);
         fill(rX[s], imm_as(rX[s].regs[0].type, 0));
     }
-    launch_dependents();
+    if (cfg->overlap)
+        launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     for (int s = 0; s < cfg->steps; s++)
         IF(inside[s])
@@ -110,6 +111,16 @@ static int block_of(const permutation *p, const permute_gather_config *chosen)
     return 1;
 }
 
+/*
+ * May the next launch come early? Its CTAs gather where the first of these end. Those that read elements of less than a
+ * word from a sector each are slow then, if SMs have several: 577x352 bf16 transposed 3.24 us, else 2.52.
+ */
+static bool overlaps_next(int64_t count, const permute_gather_config *c, const ckl_device_info *device)
+{
+    enum { WORD_BYTES = 4 };
+    return c->bytes >= WORD_BYTES || ceil_div(count, (int64_t)c->threads * c->steps) <= device->sm_count;
+}
+
 static bool candidate_gather(const void *problem, const ckl_device_info *device, int i, void *config)
 {
     const permutation *p = problem;
@@ -123,6 +134,7 @@ static bool candidate_gather(const void *problem, const ckl_device_info *device,
     int64_t count = permutation_elements(p) * p->bytes / c->bytes;
     while (c->steps > 1 && count < (int64_t)c->threads * c->steps * device->sm_count)
         c->steps /= 2;
+    c->overlap = overlaps_next(count, c, device);
     return i == 0;
 }
 
