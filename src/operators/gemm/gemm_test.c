@@ -296,6 +296,9 @@ static const char *const cases[] = {
     "odd rows",
     "m=9 n=73 k=1184 b=u8 d=f32 scale_b=block impl=weights config='rows=64 columns=16 warps=4 stages=3' fill=hard # an "
     "infinity meets one of the other sign",
+    "m=13 n=208 k=416 b=u8 scale_b=block impl=weights config='rows=128 columns=16 warps=2 stages=2 box=16' # by TMA",
+    "m=3 n=200 k=544 b=u8 scale_b=block block_k=64 impl=weights config='rows=64 columns=8 warps=2 stages=3 box=4'",
+    "m=20 n=72 k=1184 a=bf16 b=i8 impl=weights config='rows=32 columns=8 warps=4 stages=2 box=8'",
     "m=3 n=75 k=3232 a=bf16 b=i8 scale_b=block d=f32 impl=weights config='rows=64 columns=8 warps=8 stages=2 ctas=2'",
     "m=40 n=72 k=672 b=u8 scale_b=block sizes=0,17,3,0,1,19 bias=1 beta=1 # of experts",
     "m=40 n=72 k=288 a=bf16 b=i8 scale_b=row groups=300",
@@ -474,6 +477,8 @@ static const test_reject rejects[] = {
     { "b=u8 impl=weights config='rows=24'", CKL_INVALID, "gemm weights: 24x16 is not 16, 32, 48 or 64 rows of B" },
     { "b=u8 impl=weights config='warps=8 ctas=3'", CKL_INVALID,
       "gemm weights: ctas=3 of 8 warps are not in 1..16 warps" },
+    { "b=u8 m=8 impl=weights config='columns=8 box=4'", CKL_INVALID,
+      "gemm weights: box=4 are not the rows of A in 8 columns of a tile" },
     { "b=u8 impl=weights config='warps=17'", CKL_INVALID, "gemm weights: warps=17 is not in 1..16" },
     { "a=e4m3 scale_a=block", CKL_INVALID, "gemm: scale_a=block goes with scale_b=block or square" },
     { "a=e4m3 scale_a=row scale_b=square", CKL_INVALID, "gemm: scale_a=block goes with scale_b=block or square" },

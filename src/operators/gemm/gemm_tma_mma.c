@@ -66,18 +66,31 @@ static void load_stage(const tma_mma_kernel *k, pipeline_state *at, val k_tile)
     pipeline_advance(at);
 }
 
-/* acc += A * B of one stage. */
-static void multiply_stage(const tma_mma_kernel *k, const tiled_mma *mma, val stage, tensor acc)
+/* Operands of one step along K: words of mma.sync. */
+typedef struct operands {
+    tensor rA, rB; // (WORDS,MMA_M,1), (WORDS,MMA_N,1)
+} operands;
+
+static operands make_operands(const tma_mma_kernel *k, const tiled_mma *mma)
+{
+    return (operands){ fragment_A_words(mma, k->cfg->tile_m, k->step), fragment_B_words(mma, k->cfg->tile_n, k->step) };
+}
+
+static void load_operands(const tma_mma_kernel *k, const tiled_mma *mma, val stage, int step, operands to)
 {
     const gemm_tma_mma_config *c = k->cfg;
     tensor sA = slice(k->sA, _, _, stage), sB = slice(k->sB, _, _, stage); // (BM,BK), (BN,BK)
-    for (int i = 0; i < k->depth / k->step; i++) {
-        tensor rA = fragment_A_words(mma, c->tile_m, k->step); // (WORDS,MMA_M,1)
-        tensor rB = fragment_B_words(mma, c->tile_n, k->step); // (WORDS,MMA_N,1)
-        ldmatrix_A(mma, local_tile(sA, shape(c->tile_m, k->step), coord(0, i)), thread(), rA);
-        ldmatrix_B(mma, local_tile(sB, shape(c->tile_n, k->step), coord(0, i)), thread(), rB);
-        gemm(mma, rA, rB, acc, yes());
-    }
+    ldmatrix_A(mma, local_tile(sA, shape(c->tile_m, k->step), coord(0, step)), thread(), to.rA);
+    ldmatrix_B(mma, local_tile(sB, shape(c->tile_n, k->step), coord(0, step)), thread(), to.rB);
+}
+
+/* This warp has read the stage. */
+static void release_stage(const tma_mma_kernel *k, val stage)
+{
+    fence_proxy_async(); // TMA overwrites what was read,
+    warp_sync();         // once one lane releases it for all
+    IF(eq(lane(), imm(0)))
+        pipeline_release(&k->ring, stage);
 }
 
 /* Stores the tile from registers. */
@@ -96,22 +109,33 @@ static void store_tile(const tma_mma_kernel *k, const tiled_mma *mma, tensor acc
     }
 }
 
-/* All K tiles; the stage of the last one is filled again while this one is multiplied. */
+/*
+ * All K tiles. Operands of a step are loaded under the products of the step before, over the ends of stages too; a stage is filled again
+ * as soon as its last operands are in registers.
+ */
 static void multiply(const tma_mma_kernel *k, const tiled_mma *mma, tensor acc)
 {
-    const int ahead = k->cfg->stages - 1;
+    const int ahead = k->cfg->stages - 1, steps = k->depth / k->step;
+    const operands r[] = { make_operands(k, mma), make_operands(k, mma) };
     pipeline_state at = consumer_state(&k->ring), next = producer_state(&k->ring);
     for (int s = 0; s < ahead; s++)
         load_stage(k, &next, imm(s));
+    pipeline_wait_full(&k->ring, &at);
+    load_operands(k, mma, at.stage, 0, r[0]);
     LOOP(kt, k->k_tiles) {
-        load_stage(k, &next, add(kt, imm(ahead)));
-        pipeline_wait_full(&k->ring, &at);
-        multiply_stage(k, mma, at.stage, acc);
-        fence_proxy_async(); // the stage was read, and TMA overwrites it,
-        warp_sync();         // once one lane releases it for all
-        IF(eq(lane(), imm(0)))
-            pipeline_release(&k->ring, at.stage);
+        for (int i = 0; i < steps - 1; i++) {
+            load_operands(k, mma, at.stage, i + 1, r[(i + 1) % 2]);
+            gemm(mma, r[i % 2].rA, r[i % 2].rB, acc, yes());
+            if (i == 0)
+                load_stage(k, &next, add(kt, imm(ahead)));
+        }
+        release_stage(k, at.stage);
         pipeline_advance(&at);
+        IF(lt(add(kt, imm(1)), k->k_tiles)) {
+            pipeline_wait_full(&k->ring, &at);
+            load_operands(k, mma, at.stage, 0, r[steps % 2]);
+        }
+        gemm(mma, r[(steps - 1) % 2].rA, r[(steps - 1) % 2].rB, acc, yes());
     }
 }
 

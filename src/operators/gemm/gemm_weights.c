@@ -6,41 +6,13 @@
  * along K at a time, so K is summed in another order than that of memory, the same for A. Integers become floats
  * exactly; scales are applied to the sums of a tile in f32.
  */
-#include "cute/kernel.h"
-#include "operators/gemm/gemm_epilogue.h"
+#include "operators/gemm/gemm_weights.h"
 
 enum {
-    LANES = 32,
-    SLOT = 16,      // bytes of a copy
-    ATOM_ROWS = 16, // of mma.sync
-    ATOMS_MAX = 4,  // of a CTA's rows
-    STEPS = 8,      // of 16 elements in a K tile
-    SLOTS_A = 4,    // of a lane: a quarter of a row of a K tile
-    ROW_A = GEMM_BLOCK * 2,
+    ATOMS_MAX = 8,                       // of a CTA's rows
     ROWS_OF_COPY = LANES * SLOT / ROW_A, // of A, by all lanes of a warp
-    COPY = SLOT * 4,                     // bytes of a row of B that the four lanes of a line copy at once
     PAIR = 4,                            // bytes of a copy of scales
 };
-
-typedef struct weights_kernel {
-    const gemm_weights_config *cfg;
-    gemm_values p;
-    bool nibbles, scaled;
-    bool subnormal;       // weights are multiplied as subnormal numbers, q * 2^-24 or q * 2^-20
-    int lines_B, lines_A; // of a lane, 8 apart
-    int slots_B;          // of a line
-    val lane_line, lane_quarter;
-    val block_B, block_A; // the first rows of B and A of this CTA
-    val tiles, blocks;    // along K; of scales
-    val rings, ring;      // of all warps; this warp's first stage
-    val from_B[8][2];     // where the rows of B begin that this lane copies, for each line and slot
-    val to_B;             // and where to in a stage
-    val from_A, to_A;     // what this lane copies of the first rows of A, and where to in a stage
-    val listed_A[8];      // bytes to those rows and the next ones, where a list takes them
-    val limits_A[8];      // 16-byte vectors of those rows, and of the next ones
-    val lane_A[SLOTS_A];  // where a lane's slots of A lie in a stage
-    tiled_mma mma;
-} weights_kernel;
 
 /* The sums of a K tile, or of all. */
 typedef struct weights_sums {
@@ -56,13 +28,13 @@ static int slots_of_B(const gemm_weights_config *c)
 }
 
 /* Bytes of a warp's stage: slots of B; rows of A; pairs of scales, the first of which may hold one scale. */
-static int bytes_of_B(const gemm_weights_config *c)
+int gemm_weights_bytes_B(const gemm_weights_config *c)
 {
     return c->rows / 8 * slots_of_B(c) * LANES * SLOT;
 }
 
 /* Scales that rows have in a K tile. */
-static int blocks_of_tile(const gemm_weights_config *c)
+int gemm_weights_blocks(const gemm_weights_config *c)
 {
     return c->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK ? GEMM_BLOCK / gemm_block_k(&c->epilogue) : 0;
 }
@@ -80,17 +52,19 @@ static int bytes_of_scales(const gemm_weights_config *c)
 
 static int bytes_of_stage(const gemm_weights_config *c)
 {
-    return bytes_of_B(c) + c->columns * ROW_A + blocks_of_tile(c) * bytes_of_scales(c);
+    if (c->box) // scales lie behind all stages
+        return gemm_weights_bytes_B(c) + c->columns * ROW_A;
+    return gemm_weights_bytes_B(c) + c->columns * ROW_A + gemm_weights_blocks(c) * bytes_of_scales(c);
 }
 
 int64_t gemm_weights_smem(const gemm_weights_config *c)
 {
-    return (int64_t)c->stages * c->warps * bytes_of_stage(c);
+    return (int64_t)c->stages * c->warps * bytes_of_stage(c) + (c->box ? gemm_weights_boxes_bytes(c) : 0);
 }
 
 /* Loads */
 
-static val stage_address(const weights_kernel *k, val stage)
+val gemm_weights_stage(const weights_kernel *k, val stage)
 {
     return add(k->ring, mul(stage, imm(bytes_of_stage(k->cfg))));
 }
@@ -99,7 +73,7 @@ static val stage_address(const weights_kernel *k, val stage)
 static val place_in_A(const weights_kernel *k, val row, val vector)
 {
     val turned = bit_xor(bit_xor(vector, shift_right(vector, imm(3))), mul(bit_and(row, imm(1)), imm(3)));
-    return add(add(mul(row, imm(ROW_A)), mul(turned, imm(SLOT))), imm(bytes_of_B(k->cfg)));
+    return add(add(mul(row, imm(ROW_A)), mul(turned, imm(SLOT))), imm(gemm_weights_bytes_B(k->cfg)));
 }
 
 /* The same by elements of a type, `valid` bytes of them; other lanes wait for all of a stage's copies. */
@@ -161,22 +135,16 @@ static void load_A(const weights_kernel *k, val tile, val at)
     }
 }
 
-/* The number among all of K of a block of a K tile. */
-static val block_of(const weights_kernel *k, val tile, int block)
+val gemm_weights_scales(const weights_kernel *k, val tile, int block)
 {
-    return add(mul(tile, imm(blocks_of_tile(k->cfg))), imm(block));
-}
-
-/* Where the scales of this CTA's rows for a block begin in memory. */
-static val scales_address(const weights_kernel *k, val block)
-{
-    val index = add(mul(convert(I64, block), k->p.n), k->block_B);
+    val of_K = add(mul(tile, imm(gemm_weights_blocks(k->cfg))), imm(block));
+    val index = add(mul(convert(I64, of_K), k->p.n), k->block_B);
     return add(k->p.scale_b, convert(U64, mul(index, imm(2))));
 }
 
 static val place_of_scales(const weights_kernel *k, val at, int block)
 {
-    return add(at, imm(bytes_of_stage(k->cfg) - (blocks_of_tile(k->cfg) - block) * bytes_of_scales(k->cfg)));
+    return add(at, imm(bytes_of_stage(k->cfg) - (gemm_weights_blocks(k->cfg) - block) * bytes_of_scales(k->cfg)));
 }
 
 /* Copies scales by whole pairs, from the one that holds the first; none for blocks beyond the last. */
@@ -184,7 +152,7 @@ static void load_scales(const weights_kernel *k, val tile, int block, val at)
 {
     val end = add(k->p.scale_b, convert(U64, mul(mul(convert(I64, k->blocks), k->p.n), imm(2))));
     val lane_offset = mul(lane(), imm(PAIR));
-    val first = bit_and(scales_address(k, block_of(k, tile, block)), imm_as(U64, ~(int64_t)(PAIR - 1)));
+    val first = bit_and(gemm_weights_scales(k, tile, block), imm_as(U64, ~(int64_t)(PAIR - 1)));
     val left = convert(I32, min(sub(convert(I64, end), convert(I64, first)), imm64(bytes_of_scales(k->cfg)))); // bytes
     for (int i = 0; i < copies_of_scales(k->cfg); i++) {
         val offset = add(lane_offset, imm(i * LANES * PAIR));
@@ -197,80 +165,30 @@ static void load_scales(const weights_kernel *k, val tile, int block, val at)
 /* Starts the copies of a K tile, if there is one. */
 static void load_tile(const weights_kernel *k, val tile, val stage)
 {
+    if (k->cfg->box) {
+        gemm_weights_load_boxes(k, tile, stage);
+        return;
+    }
     IF(lt(tile, k->tiles)) {
-        val at = stage_address(k, stage);
+        val at = gemm_weights_stage(k, stage);
         load_B(k, tile, at);
         load_A(k, tile, at);
-        for (int block = 0; block < blocks_of_tile(k->cfg); block++)
+        for (int block = 0; block < gemm_weights_blocks(k->cfg); block++)
             load_scales(k, tile, block, at);
     }
     cp_async_commit();
 }
 
-/* Reads this lane's scales of a block, for its rows of B, times `unit`. */
-static void read_scales(const weights_kernel *k, val tile, int block, val at, float unit, tensor rScales)
+/* Reads this lane's scales of a block, for its rows of B. */
+static void read_scales(const weights_kernel *k, val tile, val stage, int block, tensor rScales)
 {
-    val into_pair = bit_and(convert(U32, scales_address(k, block_of(k, tile, block))), imm_as(U32, PAIR - 1));
-    tensor sScales = smem_view(add(add(place_of_scales(k, at, block), into_pair), mul(k->lane_line, imm(2))),
-                               k->cfg->epilogue.ab, make_layout(leaf(k->lines_B), leaf(8)));
+    val into_pair = bit_and(convert(U32, gemm_weights_scales(k, tile, block)), imm_as(U32, PAIR - 1));
+    val first = k->cfg->box ? gemm_weights_boxed_scales(k, stage, block)
+                            : add(place_of_scales(k, gemm_weights_stage(k, stage), block), into_pair);
+    tensor sScales =
+        smem_view(add(first, mul(k->lane_line, imm(2))), k->cfg->epilogue.ab, make_layout(leaf(k->lines_B), leaf(8)));
     for (int i = 0; i < k->lines_B; i++)
-        set(rScales, i, unit == 1 ? at_f32(sScales, i) : mul(at_f32(sScales, i), immf(unit)));
-}
-
-/* Weights to floats */
-
-static val pair_of(const weights_kernel *k, val bits)
-{
-    return bitcast(k->cfg->epilogue.ab == F16 ? IR_F16X2 : IR_BF16X2, bits);
-}
-
-/* A constant in both halves of a pair. */
-static val both(const weights_kernel *k, uint32_t f16, uint32_t bf16)
-{
-    uint32_t x = k->cfg->epilogue.ab == F16 ? f16 : bf16;
-    return pair_of(k, imm_as(U32, (int64_t)(x << 16 | x)));
-}
-
-/*
- * Pair i of four in a word of 4-bit integers: those 16 bits apart. As f16 the bits are subnormal numbers, odd pairs 16
- * times as large. As bf16 they are added exactly in the low bits of 128.
- */
-static val pair_of_nibbles(const weights_kernel *k, val word, int i)
-{
-    if (k->subnormal)
-        return bit_and(i > 1 ? shift_right(word, imm(8)) : word, imm_as(U32, i % 2 ? 0x00f000f0 : 0x000f000f));
-    val raised = bit_and_or(i ? shift_right(word, imm(4 * i)) : word, imm_as(U32, 0x000f000f), imm_as(U32, 0x43004300));
-    return add(pair_of(k, raised), both(k, 0, 0xc308)); // -136
-}
-
-/* Pair i of two in a word of bytes, neighbours: in the low bits of 1024; bf16 has no room, so by halves of a byte. */
-static val pair_of_bytes(const weights_kernel *k, val word, int i)
-{
-    val raised = bit_xor(word, imm_as(U32, 0x80808080)); // by 128
-    if (k->cfg->epilogue.ab == F16)
-        return add(pair_of(k, permute_bytes(raised, imm_as(U32, 0x64646464), imm_as(U32, i ? 0x5342 : 0x5140))),
-                   both(k, 0xe480, 0)); // -1152
-    val bytes = permute_bytes(raised, imm_as(U32, 0), imm_as(U32, i ? 0x4342 : 0x4140));
-    val low = bit_and_or(bytes, imm_as(U32, 0x000f000f), imm_as(U32, 0x43004300));
-    val high = bit_and_or(shift_right(bytes, imm(4)), imm_as(U32, 0x000f000f), imm_as(U32, 0x43004300));
-    val upper = add(pair_of(k, high), both(k, 0, 0xc308));                           // -136
-    return fma(upper, both(k, 0, 0x4180), add(pair_of(k, low), both(k, 0, 0xc300))); // 16, -128
-}
-
-/*
- * Pair i of two in a word of e4m3, neighbours. Moved to the exponent and fraction of f16 or bf16 they are 2^8 or 2^120
- * times too small, subnormals too; NaN gets the whole exponent set.
- */
-static val pair_of_e4m3(const weights_kernel *k, val word, int i)
-{
-    const bool f16 = k->cfg->epilogue.ab == F16;
-    val high =
-        permute_bytes(word, imm_as(U32, 0), imm_as(U32, i ? 0x3424 : 0x1404)); // each in the upper half of 16 bits
-    val magnitude = bit_and(high, imm_as(U32, 0x7f007f00)), sign = bit_and(high, imm_as(U32, 0x80008000));
-    val nan = bit_and(add(magnitude, imm_as(U32, 0x01000100)), imm_as(U32, 0x80008000));
-    val exponent = sub(nan, shift_right(nan, imm(f16 ? 1 : 4)));
-    val small = bit_or(bit_or(shift_right(magnitude, imm(f16 ? 1 : 4)), exponent), sign);
-    return mul(pair_of(k, small), both(k, 0x5c00, 0x7b80)); // 2^8, 2^120
+        set(rScales, i, at_f32(sScales, i));
 }
 
 /* Products */
@@ -290,15 +208,15 @@ static void read_slot(val address, tensor rWords, int slot)
  * Does each half of a K tile have its own scale, with 4-bit integers of both in one slot? Lanes then take half a slot
  * of each.
  */
-static bool takes_halves(const weights_kernel *k)
+bool gemm_weights_takes_halves(const weights_kernel *k)
 {
-    return k->nibbles && blocks_of_tile(k->cfg) > 1;
+    return k->nibbles && gemm_weights_blocks(k->cfg) > 1;
 }
 
 static tensor words_of_B(const weights_kernel *k, val at, int line)
 {
     tensor rWords = fragment(I32, compact(shape(SLOT / 4, k->slots_B)));
-    if (takes_halves(k)) {
+    if (gemm_weights_takes_halves(k)) {
         val first = add(add(at, imm(line * LANES * SLOT)),
                         add(mul(k->lane_line, imm(COPY)), mul(k->lane_quarter, imm(SLOT / 2))));
         tensor sHalves = smem_view(first, I32, make_layout(shape(SLOT / 8, 2), stride(1, COPY / 8))); // (WORDS,HALVES)
@@ -306,8 +224,10 @@ static tensor words_of_B(const weights_kernel *k, val at, int line)
         return rWords;
     }
     val first = add(at, mul(lane(), imm(SLOT)));
-    for (int s = 0; s < k->slots_B; s++)
-        read_slot(add(first, imm((line * k->slots_B + s) * LANES * SLOT)), rWords, s);
+    for (int s = 0; s < k->slots_B; s++) {
+        const int run = k->cfg->box ? s * k->lines_B + line : line * k->slots_B + s;
+        read_slot(add(first, imm(run * LANES * SLOT)), rWords, s);
+    }
     return rWords;
 }
 
@@ -315,16 +235,8 @@ static tensor words_of_A(const weights_kernel *k, val at, int line)
 {
     tensor rWords = fragment(I32, compact(shape(SLOT / 4, SLOTS_A)));
     for (int s = 0; s < SLOTS_A; s++)
-        read_slot(add(add(at, k->lane_A[s]), imm(line * 8 * ROW_A)), rWords, s);
+        read_slot(add(add(at, k->lane_A[s]), imm(line * 8 * (k->cfg->box ? ROW_A / 2 : ROW_A))), rWords, s);
     return rWords;
-}
-
-/* Pair i of two of a lane in a step, of a row of B. */
-static val weights_at(const weights_kernel *k, tensor rWords, int step, int i)
-{
-    if (k->nibbles)
-        return bitcast(U32, pair_of_nibbles(k, word_at(rWords, step / 2), step % 2 + 2 * i));
-    return bitcast(U32, (k->cfg->epilogue.b == CKL_E4M3 ? pair_of_e4m3 : pair_of_bytes)(k, word_at(rWords, step), i));
 }
 
 /* The same of a row of A, in the order of B's pairs, which 4-bit integers permute. */
@@ -358,21 +270,17 @@ static void read_A(const weights_kernel *k, val at, tensor tB[STEPS])
     }
 }
 
-/* Multiplies the steps first .. end-1 of a K tile, an atom of rows at a time, so that few weights are in registers. */
-static void multiply_steps(const weights_kernel *k, val at, int first, int end, tensor tB[STEPS],
+/* Multiplies the steps first .. end-1 of a K tile by an atom of rows. */
+static void multiply_steps(const weights_kernel *k, val at, int m, int first, int end, tensor tB[STEPS],
                            const weights_sums *sums)
 {
-    for (int m = 0; m < k->cfg->rows / ATOM_ROWS && !ir_failed(); m++) {
-        tensor rB[] = { words_of_B(k, at, 2 * m), words_of_B(k, at, 2 * m + 1) };
-        for (int step = first; step < end; step++) {
-            tensor tA = fragment_A_words(&k->mma, ATOM_ROWS, ATOM_ROWS); // (WORDS,1,1)
-            for (int i = 0; i < 4; i++)
-                set(tA, coord(i, 0, 0), weights_at(k, rB[i % 2], step, i / 2));
-            gemm(&k->mma, tA, tB[step], sums->partial[k->subnormal ? step % 2 : 0][m], yes());
-        }
+    tensor rB[] = { words_of_B(k, at, 2 * m), words_of_B(k, at, 2 * m + 1) };
+    for (int step = first; step < end && !ir_failed(); step++) {
+        tensor tA = fragment_A_words(&k->mma, ATOM_ROWS, ATOM_ROWS); // (WORDS,1,1)
+        for (int i = 0; i < 4; i++)
+            set(tA, coord(i, 0, 0), gemm_weights_pair(k, rB[i % 2], step, i / 2));
+        gemm(&k->mma, tA, tB[step], sums->partial[k->subnormal ? step % 2 : 0][m], yes());
     }
-    for (int step = first; k->subnormal && step < end; step++)
-        multiply_raised(k, tB[step], sums->raised);
 }
 
 static weights_sums make_sums(const weights_kernel *k)
@@ -399,9 +307,7 @@ static void clear(const weights_kernel *k, const weights_sums *sums)
 static val sum_at(const weights_kernel *k, const weights_sums *sums, int i, int m, int n)
 {
     val x = at(sums->partial[0][m], coord(i, 0, n));
-    if (!k->subnormal)
-        return x;
-    return fma(at(sums->partial[1][m], coord(i, 0, n)), immf(1.0 / 16), add(x, at(sums->raised, coord(i, 0, n))));
+    return k->subnormal ? fma(at(sums->partial[1][m], coord(i, 0, n)), immf(1.0 / 16), x) : x;
 }
 
 static float unit_of(const weights_kernel *k)
@@ -410,48 +316,71 @@ static float unit_of(const weights_kernel *k)
 }
 
 /*
- * acc += sums, scaled by rows of B: an atom's first two accumulators are of one row, the others of the row 8 further
- * on.
+ * acc += sums of an atom, scaled by rows of B: an atom's first two accumulators are of one row, the others of the row 8 further on.
  */
-static void add_scaled(const weights_kernel *k, const weights_sums *sums, tensor rScales, tensor acc)
+static void add_scaled(const weights_kernel *k, const weights_sums *sums, int m, tensor rScales, tensor acc)
 {
-    const int rows = k->cfg->rows / ATOM_ROWS, cols = k->cfg->columns / 8;
     for (int i = 0; i < 4; i++)
-        for (int m = 0; m < rows; m++)
-            for (int n = 0; n < cols; n++)
-                set(acc, coord(i, m, n),
-                    fma(sum_at(k, sums, i, m, n), at(rScales, 2 * m + i / 2), at(acc, coord(i, m, n))));
+        for (int n = 0; n < k->cfg->columns / 8; n++)
+            set(acc, coord(i, m, n),
+                fma(sum_at(k, sums, i, m, n), at(rScales, 2 * m + i / 2), at(acc, coord(i, m, n))));
+}
+
+/* A block of scales, or a K tile without: sums of scaled blocks begin with those of the offset, and are added to acc. */
+static void multiply_block(const weights_kernel *k, val tile, val stage, val at, int block, tensor tB[STEPS],
+                           const weights_sums *sums, tensor acc)
+{
+    const int blocks = k->scaled ? gemm_weights_blocks(k->cfg) : 1, first = block * STEPS / blocks,
+              end = (block + 1) * STEPS / blocks;
+    tensor rScales = fragment(F32, compact(leaf(k->lines_B)));
+    if (k->scaled) {
+        read_scales(k, tile, stage, block, rScales);
+        clear(k, sums);
+    }
+    for (int step = first; k->subnormal && step < end; step++)
+        multiply_raised(k, tB[step], sums->raised);
+    for (int m = 0; m < k->cfg->rows / ATOM_ROWS && !ir_failed(); m++) {
+        for (int i = 0; k->scaled && k->subnormal && i < static_size(sums->raised.layout); i++)
+            set(sums->partial[0][m], i, at(sums->raised, i));
+        multiply_steps(k, at, m, first, end, tB, sums);
+        if (k->scaled)
+            add_scaled(k, sums, m, rScales, acc);
+    }
+}
+
+/* Waits for a stage's copies, and for all lanes to be done with the stage before. */
+static void wait_stage(const weights_kernel *k, val stage, val parity)
+{
+    if (k->cfg->box) {
+        gemm_weights_wait_boxes(k, stage, parity);
+        return;
+    }
+    cp_async_wait(k->cfg->stages - 2);
+    warp_sync();
 }
 
 /* The K tiles of this warp: scaled sums are added to acc; without scales all are summed in `sums`. */
 static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor acc)
 {
-    const int stages = k->cfg->stages, warps = k->cfg->warps, blocks = k->scaled ? blocks_of_tile(k->cfg) : 1;
+    const int stages = k->cfg->stages, warps = k->cfg->warps, blocks = k->scaled ? gemm_weights_blocks(k->cfg) : 1;
     tensor tB[STEPS];
-    tensor rScales = fragment(F32, compact(leaf(k->lines_B)));
     for (int s = 0; s < stages - 1; s++)
         load_tile(k, add(warp(), imm(s * warps)), imm(s));
-    val ready = variable(U32, imm(0)), free = variable(U32, imm(stages - 1));
+    val ready = variable(U32, imm(0)), free = variable(U32, imm(stages - 1)), parity = variable(U32, imm(0));
     LOOP_FROM(tile, warp(), k->tiles, imm(warps)) {
-        cp_async_wait(stages - 2);
-        warp_sync(); // other lanes' copies have arrived, and all are done with the stage before
+        wait_stage(k, ready, parity);
         load_tile(k, add(tile, imm((stages - 1) * warps)), free);
-        val at = stage_address(k, ready);
-        for (int block = 0; block < blocks; block++) {
-            if (k->scaled) {
-                read_scales(k, tile, block, at, unit_of(k), rScales);
-                clear(k, sums);
-            }
-            if (block == 0)
-                read_A(k, at, tB);
-            multiply_steps(k, at, block * STEPS / blocks, (block + 1) * STEPS / blocks, tB, sums);
-            if (k->scaled)
-                add_scaled(k, sums, rScales, acc);
-        }
+        val at = gemm_weights_stage(k, ready);
+        read_A(k, at, tB);
+        for (int block = 0; block < blocks; block++)
+            multiply_block(k, tile, ready, at, block, tB, sums, acc);
+        val last = eq(ready, imm(stages - 1));
         assign(free, ready);
-        assign(ready, select(eq(ready, imm(stages - 1)), imm(0), add(ready, imm(1))));
+        assign(parity, select(last, bit_xor(parity, imm(1)), parity));
+        assign(ready, select(last, imm(0), add(ready, imm(1))));
     }
-    cp_async_wait(0);
+    if (!k->cfg->box)
+        cp_async_wait(0);
 }
 
 /* The sums of this warp's K tiles. */
@@ -464,9 +393,13 @@ static tensor multiply(const weights_kernel *k)
     else
         clear(k, &sums);
     mainloop(k, &sums, acc);
-    for (int i = 0; !k->scaled && i < static_size(acc.layout); i++) {
-        const int atoms = k->cfg->rows / ATOM_ROWS;
-        val sum = sum_at(k, &sums, i % 4, i / 4 % atoms, i / 4 / atoms);
+    for (int i = 0; i < static_size(acc.layout); i++) {
+        const int atoms = k->cfg->rows / ATOM_ROWS, n = i / 4 / atoms;
+        val sum = at(acc, i);
+        if (!k->scaled)
+            sum = sum_at(k, &sums, i % 4, i / 4 % atoms, n);
+        if (!k->scaled && k->subnormal)
+            sum = add(sum, at(sums.raised, coord(i % 4, 0, n)));
         set(acc, i, unit_of(k) == 1 ? sum : mul(sum, immf(unit_of(k))));
     }
     return acc;
@@ -482,15 +415,13 @@ static void finish(const weights_kernel *k, tensor acc)
                    &(gemm_warp_sums){ cfg->rows, cfg->columns, cfg->warps, k->rings, apart, k->block_A, k->block_B });
 }
 
-/* The places that this lane copies and multiplies. */
+/* The places that this lane copies by cp.async and multiplies. */
 static void place_lane(weights_kernel *k)
 {
     const gemm_values *p = &k->p;
     val row_A = div(lane(), imm(ROW_A / SLOT));
     val vectors = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(p->k, imm(SLOT / 2))); // narrow: the row exists
-    k->lane_line = div(lane(), imm(4));
-    k->lane_quarter = rem(lane(), imm(4));
-    const int lanes_B = 4 * k->slots_B; // of a row of B
+    const int lanes_B = 4 * k->slots_B;                                                     // of a row of B
     val row_B = div(lane(), imm(lanes_B)), piece_B = rem(lane(), imm(lanes_B));
     val first = add(k->block_B, convert(I64, row_B));
     for (int i = 0; i < k->lines_B; i++)
@@ -511,7 +442,8 @@ static void place_lane(weights_kernel *k)
     for (int j = 0; j < k->cfg->columns / ROWS_OF_COPY; j++)
         k->limits_A[j] = select(lt(add(first, imm(ROWS_OF_COPY * j)), p->m), vectors, imm_as(U32, 0));
     for (int s = 0; s < SLOTS_A; s++) {
-        const int each = k->nibbles && !takes_halves(k) ? 4 : 2; // neighbouring vectors of A for a slot of B
+        const int each =
+            k->nibbles && !gemm_weights_takes_halves(k) ? 4 : 2; // neighbouring vectors of A for a slot of B
         k->lane_A[s] = place_in_A(k, k->lane_line, add(mul(k->lane_quarter, imm(each)), imm(s / each * 8 + s % each)));
     }
 }
@@ -532,11 +464,14 @@ static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, v
     k.blocks = k.tiles;
     if (cfg->epilogue.half_blocks)
         k.blocks = convert(U32, div(add(p->k, imm(GEMM_BLOCK_LEAST - 1)), imm(GEMM_BLOCK_LEAST)));
-    k.rings = smem_address(smem_alloc("rings", (int64_t)cfg->warps * warp_bytes, SLOT));
+    k.rings = smem_address(
+        smem_alloc("rings", (int64_t)cfg->warps * warp_bytes, cfg->box ? 1024 : SLOT)); // 1024: of swizzles
     k.ring = add(k.rings, mul(warp(), imm(warp_bytes)));
     k.mma = make_tiled_mma(cfg->epilogue.ab == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN",
                            1, 1);
-    place_lane(&k);
+    k.lane_line = div(lane(), imm(4));
+    k.lane_quarter = rem(lane(), imm(4));
+    (cfg->box ? gemm_weights_prepare_boxes : place_lane)(&k);
     finish(&k, multiply(&k));
 }
 

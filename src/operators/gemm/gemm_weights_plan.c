@@ -78,6 +78,20 @@ static ckl_status choose_weights(const void *desc, const ckl_device_info *device
     return CKL_OK;
 }
 
+/* Can TMA bring whole stages, and all rows of A there are? */
+static ckl_status admit_boxes(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_weights_config *c)
+{
+    if (!device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "gemm weights: box=%d wants TMA, which %s does not have", c->box, device->id);
+    if (c->narrow || d->groups || d->gather || d->pointers || (c->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK && d->n % 8))
+        FAIL(CKL_UNSUPPORTED, "gemm weights: box=%d is of one product, of whole rows, and n=%" PRId64 " scales a block",
+             c->box, d->n);
+    if (c->box > c->columns || c->box < min_i64(d->m, c->columns) || 256 % c->box)
+        FAIL(CKL_INVALID, "gemm weights: box=%d are not the rows of A in %d columns of a tile: 1, 2, 4, 8 or 16",
+             c->box, c->columns);
+    return CKL_OK;
+}
+
 static ckl_status admit_weights(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_gemm_desc *d = desc;
@@ -89,8 +103,10 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
     TRY(gemm_check_grouped("weights", d, c->grouped));
     if (!c->narrow && !is_wide(d))
         FAIL(CKL_UNSUPPORTED, "gemm weights: rows of A or B, or k=%" PRId64 ", are not whole 16 bytes: narrow=1", d->k);
-    if (c->rows % 16 || c->rows < 16 || c->rows > 64 || (c->columns != 8 && c->columns != 16))
+    if (c->rows % 16 || c->rows < 16 || c->rows > (c->box ? 128 : 64) || (c->columns != 8 && c->columns != 16))
         FAIL(CKL_INVALID, "gemm weights: %dx%d is not 16, 32, 48 or 64 rows of B by 8 or 16 of A", c->rows, c->columns);
+    if (c->box)
+        TRY(admit_boxes(d, device, c));
     if (c->warps < 1 || c->warps > 16 || c->stages < 2)
         FAIL(CKL_INVALID, "gemm weights: warps=%d is not in 1..16, or stages=%d less than 2", c->warps, c->stages);
     if (c->ctas < 1 || c->ctas * c->warps > WARPS_PER_SM)
@@ -113,7 +129,13 @@ static ckl_status launch_weights(const ckl_plan *plan, const void *args, ckl_str
         FAIL(CKL_INVALID,
              "gemm weights: a=%p or b=%p is not aligned to 16 bytes; config='narrow=1' takes any alignment", x->a,
              x->b);
-    const gemm_params params = gemm_params_of(plan->desc, x);
+    if (c->box && !PLAN_ALIGNED(TMA_ALIGNMENT, x->scale_b))
+        FAIL(CKL_INVALID, "gemm weights: scale_b=%p is not aligned to 16 bytes; config='box=0' takes any", x->scale_b);
+    gemm_params params = gemm_params_of(plan->desc, x);
+    if (c->box) {
+        params.A = gemm_tensor_of(plan->desc, 'a', x->a);
+        params.B = gemm_tensor_of(plan->desc, 'b', x->b);
+    }
     return plan_launch(plan, 0, (plan_grid){ .x = ctas_of(plan->desc, plan->config) }, &params, stream);
 }
 
