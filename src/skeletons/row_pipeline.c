@@ -247,8 +247,7 @@ static void load_tail(const row_pipeline *s, val from, val stage, val elements)
     LOOP(e, imm(s->split.chunk.vec)) {
         IF(lt(e, elements))
             set(sX, e, at(gX, e));
-        ELSE
-            set(sX, e, convert(s->dtype, immf(0)));
+        ELSE set(sX, e, convert(s->dtype, immf(0)));
     }
 }
 
@@ -270,7 +269,8 @@ static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, v
     pipeline_wait_empty(&s->ring, at);
     IF(is_tail)
         for (int i = 0; i < s->input_count; i++)
-            load_tail(s, add(from[i], convert(U64, whole)), add(stage, add(whole, imm(i * slot))), div(rest, imm(size)));
+            load_tail(s, add(from[i], convert(U64, whole)), add(stage, add(whole, imm(i * slot))),
+                      div(rest, imm(size)));
     pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
     IF(ne(bytes, imm(0)))
         for (int i = 0; i < s->input_count; i++)

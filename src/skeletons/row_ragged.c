@@ -233,27 +233,31 @@ void row_load_among(const row_split *s, const row_place *p, tensor from, tensor 
 
 /* Vectors that are cut out of shared memory */
 
+static void load_pair(const cut *c, val low, val high, int64_t offset, val *word)
+{
+    ir_load(IR_SHARED, IR_CACHE_DEFAULT, U32, c->count, low, offset, word);
+    ir_load(IR_SHARED, IR_CACHE_DEFAULT, U32, c->count, high, offset, word + c->count);
+}
+
 /* The words of both vectors that vector `step` is cut from; nothing behind it is read where it is one itself. */
 static void load_shared_words(const row_split *s, const row_place *p, const cut *c, val low, val high, int step,
-                              const val *word)
+                              val *word)
 {
     const int64_t offset = (int64_t)step * s->row_threads * BOUNDARY_BYTES;
     val inside = row_inside(s, p, step);
     if (is_imm(inside, 1)) {
-        ir_load(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, c->count, low, offset, (val *)word);
-        ir_load(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, c->count, high, offset, (val *)word + c->count);
+        load_pair(c, low, high, offset, word);
         return;
     }
     for (int i = 0; i < 2 * c->count; i++)
         assign(word[i], c->outside);
-    IF(inside) {
-        ir_load(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, c->count, low, offset, (val *)word);
-        ir_load(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, c->count, high, offset, (val *)word + c->count);
-    }
+    IF(inside)
+        load_pair(c, low, high, offset, word);
 }
 
 /* Vectors that begin in their word number `first`. */
-static void take_words(const cut *c, int vectors, int first, val (*const word)[2 * WORDS_MAX], val (*const out)[WORDS_MAX])
+static void take_words(const cut *c, int vectors, int first, val (*const word)[2 * WORDS_MAX],
+                       val (*const out)[WORDS_MAX])
 {
     for (int v = 0; v < vectors; v++)
         for (int i = 0; i < c->count; i++) {
@@ -286,15 +290,13 @@ void row_load_cut_shared(const row_split *s, const row_place *p, const val *from
     IF(c.moves[1]) {
         IF(c.moves[0])
             take_words(&c, vectors, 3, word, out);
-        ELSE
-            take_words(&c, vectors, 2, word, out);
+        ELSE take_words(&c, vectors, 2, word, out);
     }
     ELSE
     {
         IF(c.moves[0])
             take_words(&c, vectors, 1, word, out);
-        ELSE
-            take_words(&c, vectors, 0, word, out);
+        ELSE take_words(&c, vectors, 0, word, out);
     }
     for (int v = 0; v < vectors; v++) {
         val cut_words[WORDS_MAX], *elements = ir_alloc((size_t)s->vec, sizeof *elements);

@@ -170,7 +170,9 @@ static bool holds_many_elements(const ckl_norm_desc *d)
 static int forward_registers(const ckl_norm_desc *d)
 {
     if (d->dtype == CKL_F32)
-        return !prefers_elements(d) ? FORWARD_REGISTERS : holds_many_elements(d) ? MANY_ELEMENTS : FORWARD_REGISTERS / 2;
+        return !prefers_elements(d)     ? FORWARD_REGISTERS
+               : holds_many_elements(d) ? MANY_ELEMENTS
+                                        : FORWARD_REGISTERS / 2;
     if (d->residual && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) > forward_bytes_max(d))
         return FORWARD_REGISTERS * 3 / 4;
     return d->cols > (d->residual ? LONG_COLS_RESIDUAL : LONG_COLS) ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
@@ -274,8 +276,7 @@ static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, no
 static bool choose_shifted_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
     const bool cut = flows_cut(d, device);
-    if (!device->has_tma || in_phase(d) ||
-        (!cut && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) <= SHIFTED_BYTES_MIN))
+    if (!device->has_tma || in_phase(d) || (!cut && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) <= SHIFTED_BYTES_MIN))
         return false;
     row_pipeline_split s = row_pipeline_choose(d->cols, reads_ragged(d) && !cut, d->dtype, 1 + d->residual, device);
     s.cut = cut;
@@ -442,7 +443,8 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
     s.chunks = (int)row_pipeline_chunks(&s, d->cols);
     s.chunk.exact = !ragged && row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
     int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;
-    s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) / ((row_split_cols(&s.chunk) + (s.cut ? vec : 0)) * inputs * f->bytes));
+    s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) /
+                     ((row_split_cols(&s.chunk) + (s.cut ? vec : 0)) * inputs * f->bytes));
     s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
     return s;
 }
@@ -459,12 +461,9 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
         bool ragged, cut; // cut rows are ragged, too
         int threads, ctas_per_sm, cluster_max;
         bool lookahead;
-    } shapes[] = { { false, false, 64, 4, 1, false },
-                   { false, false, 128, 3, 1, false },
-                   { false, false, 256, 2, 16, true },
-                   { true, true, 64, 5, 1, false },
-                   { true, false, 128, 3, 4, true },
-                   { true, true, 128, 3, 4, true } };
+    } shapes[] = { { false, false, 64, 4, 1, false },  { false, false, 128, 3, 1, false },
+                   { false, false, 256, 2, 16, true }, { true, true, 64, 5, 1, false },
+                   { true, false, 128, 3, 4, true },   { true, true, 128, 3, 4, true } };
     if (f->dgamma_in_smem || 4 * d->cols > 3 * (int64_t)f->threads * f->elements * s->cluster ||
         (is_ragged(d) && f->bytes == 4))
         return;

@@ -102,7 +102,7 @@ static const char *const cases[] = {
     "rows=70 cols=2601 direction=backward dtype=bf16             # ragged rows of three chunks",
     "rows=9 cols=5001 direction=backward ldy=5002 dtype=f16 residual=1 fill=uniform",
     "rows=9 cols=2055 direction=backward ldx=2055 ldy=2056 dtype=bf16 stagger=1",
-    "rows=70 cols=1280 direction=backward ldx=1283 ldy=1288 dtype=f16 # x and dy are cut out of the ring, from any byte",
+    "rows=70 cols=1280 direction=backward ldx=1283 ldy=1288 dtype=f16 # x and dy are cut out of the ring",
     "rows=21 cols=1536 direction=backward ldx=1537 dtype=bf16 residual=1 fill=hard",
     "rows=19 cols=5000 direction=backward ldx=5001 ldy=5008 dtype=bf16 affine=0 # the last element is read alone",
     "rows=21 cols=1032 direction=backward ldx=1035 fill=uniform",
@@ -221,7 +221,7 @@ static const char *const population[] = {
               "lookahead=1 needs residence=ring" },                                                          \
             { "cols=8192 impl=forward config='steps=1 stages=3 residence=ring lookahead=1'", CKL_INVALID,    \
               "2 times 8 chunks do not fit 3 stages" },                                                      \
-            { "cols=20000 direction=backward impl=backward config='ragged=1 cut=1 exact=0'", CKL_INVALID,      \
+            { "cols=20000 direction=backward impl=backward config='ragged=1 cut=1 exact=0'", CKL_INVALID,    \
               "cut=1 ragged=1, but vectors are" },                                                           \
             { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" }, \
             { "cols=20000 direction=backward impl=backward config='chunks=0 residence=reload lookahead=0'",  \
