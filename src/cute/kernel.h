@@ -52,7 +52,6 @@
 #define cta_y()        (HERE, ir_sreg(IR_CTA_Y))
 #define cta_z()        (HERE, ir_sreg(IR_CTA_Z))
 #define grid_x()       (HERE, ir_sreg(IR_GRID_X))
-#define grid_y()       (HERE, ir_sreg(IR_GRID_Y))
 #define cluster_rank() (HERE, ir_sreg(IR_CLUSTER_RANK))
 
 /* Values */
@@ -150,10 +149,7 @@
 #define warp_sync()               (HERE, ir_plain(IR_WARP_SYNC, 0, 0))
 #define cluster_arrive()          (HERE, ir_plain(IR_CLUSTER_ARRIVE, 0, 0))
 #define cluster_wait()            (HERE, ir_plain(IR_CLUSTER_WAIT, 0, 0))
-#define fence_cta()               (HERE, ir_fence(IR_SCOPE_CTA))
-#define fence_cluster()           (HERE, ir_fence(IR_SCOPE_CLUSTER))
 #define fence_gpu()               (HERE, ir_fence(IR_SCOPE_GPU))               // CUDA's __threadfence()
-#define fence_system()            (HERE, ir_fence(IR_SCOPE_SYS))               // CUDA's __threadfence_system()
 #define fence_proxy_async_gmem()  (HERE, ir_plain(IR_FENCE_PROXY_ASYNC, 0, 1)) // for TMA of what ordinary stores wrote
 
 /* Shared memory by offset and address; copies, barriers and atomics by address */
