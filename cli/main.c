@@ -53,18 +53,23 @@ static const command *find_command(const char *name)
     return NULL;
 }
 
-/* Names the nearest command; where help was asked for, the nearest of the operators too. */
+/* Names the nearest command; where help was asked for, the nearest of the operators too. An operator is no command. */
 static int unknown(const char *name, bool help)
 {
     const char *names[COUNT_OF(commands) + 64];
     int count = 0;
+    for (const operator_info *const *op = operators; !help && *op; op++)
+        if (strcmp((*op)->name, name) == 0) {
+            fprintf(stderr, "ckl: '%s' is an operator; try 'ckl run %s' or 'ckl help %s'\n", name, name, name);
+            return EXIT_USAGE;
+        }
     for (; count < COUNT_OF(commands); count++)
         names[count] = commands[count].name;
     for (const operator_info *const *op = operators; help && *op && count < COUNT_OF(names); op++)
         names[count++] = (*op)->name;
     const char *near = nearest_word(name, names, count);
-    fprintf(stderr, "ckl: unknown command '%s'%s%s%s see 'ckl --help'\n", name, near ? ", did you mean '" : ";",
-            near ? near : "", near ? "'?" : "");
+    fprintf(stderr, "ckl: unknown command %s'%s'%s%s%s see 'ckl --help'\n", help ? "or operator " : "", name,
+            near ? ", did you mean '" : ";", near ? near : "", near ? "'?" : "");
     return EXIT_USAGE;
 }
 

@@ -102,6 +102,7 @@ help_texts() { # every command explains itself, and knows what it does not know
     [[ $("$build/ckl" help gemm) == *" layout="*"tile_m="* ]] || return 1
     [[ $("$build/ckl" help gmem 2>&1) == *"did you mean 'gemm'"* ]] || return 1
     [[ $("$build/ckl" verfiy 2>&1) == *"did you mean 'verify'"* ]] || return 1
+    [[ $("$build/ckl" gemm m=1 2>&1) == *"try 'ckl run gemm'"* ]] || return 1
     [[ $("$build/ckl" run gmem m=1 2>&1) == *"did you mean 'gemm'"* ]]
 }
 
