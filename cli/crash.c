@@ -1,6 +1,10 @@
 /* crash.c - handlers of fatal signals, which print by write() alone. */
 #include "cli/crash.h"
 
+#if __has_include(<execinfo.h>) // of glibc
+#include <execinfo.h>
+#define HAS_BACKTRACE
+#endif
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,6 +37,15 @@ static void say_number(int number)
     say(at);
 }
 
+/* Who called whom, as addresses for addr2line. */
+static void say_callers(void)
+{
+#ifdef HAS_BACKTRACE
+    void *callers[32];
+    backtrace_symbols_fd(callers, backtrace(callers, COUNT_OF(callers)), STDERR_FILENO);
+#endif
+}
+
 static void report(int signal)
 {
     const char *kernel, *file;
@@ -50,6 +63,7 @@ static void report(int signal)
         say_number(line);
     }
     say("\n");
+    say_callers();
     raise(signal); // its action is the default one again
 }
 
@@ -57,6 +71,9 @@ void crash_report(void)
 {
     static _Alignas(16) char stack[1 << 16]; // of its own: endless recursion overflows the thread's
     sigaltstack(&(stack_t){ .ss_sp = stack, .ss_size = sizeof stack }, NULL);
+#ifdef HAS_BACKTRACE
+    backtrace((void *[1]){ NULL }, 1); // loads what it needs now, not in a handler
+#endif
     struct sigaction action = { .sa_handler = report, .sa_flags = (int)(SA_ONSTACK | SA_RESETHAND | SA_NODEFER) };
     sigemptyset(&action.sa_mask);
     for (int i = 0; i < COUNT_OF(fatal); i++)

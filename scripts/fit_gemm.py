@@ -55,7 +55,7 @@ START = {
     "sum_us": (2.2, "a second kernel, which adds slices of K; not fitted: with less, few steps get slices"),
     "sum_bytes_per_us": (4.2e6, "of the sums of all slices, to L2 and back; not fitted"),
     "memory_bytes_per_us": (4.3e6, "of HBM, between copying and reading; not fitted"),
-    "turn_us": (0.1, "what a turn of tiles costs in batches, whose products have few K steps: 256 x 128^3; not fitted"),
+    "turn_us": (0.1, "what a turn of tiles costs where memory binds, in batches and products of few K steps: 256 x 128^3; not fitted"),
     "memory_bytes_of_sm": (38000.0, "of it, that one SM can ask for: 16x6144x8192 takes 31.4 us on 96 SMs, 27.6 on all"),
 }
 FITTED = [name for name in START if name not in ("cycles_per_us", "gelu", "epilogue", "boxes_of_32", "boxes_of_16",
@@ -154,7 +154,7 @@ def predicted(p, x):
     tiles_us = p["launch_us"] + (x["turns"] * turn + both - turn) / p["cycles_per_us"]
     power_us = p["launch_us"] + x["flops"] / (p["flops_per_us"] * SM_COUNT)
     memory = np.minimum(p["memory_bytes_per_us"], x["ctas"] * p["memory_bytes_of_sm"])
-    memory_us = p["launch_us"] + x["bytes"] / memory + epilogue / p["cycles_per_us"]
+    memory_us = p["launch_us"] + x["bytes"] / memory + epilogue / p["cycles_per_us"] + x["turns"] * p["turn_us"]
     sum_us = np.where(x["slices"] > 1, p["sum_us"] + x["sums"] / p["sum_bytes_per_us"], 0)
     return overlapped(tiles_us, power_us, memory_us) + sum_us
 

@@ -82,13 +82,13 @@ static int end_of(void (*crash)(void), char *words, size_t size)
 
 static void expect_report(void (*crash)(void), int signal, const char *what)
 {
-    char words[512], wanted[256];
+    char words[4096], wanted[256];
     assert_int_equal(end_of(crash, words, sizeof words), signal);
     begin_kernel(); // for its line
     assert_int_equal(ir_describe_end(NULL), CKL_OK);
     snprintf(wanted, sizeof wanted, "ckl: crashed, %s, while describing kernel doomed, after %s:%d\n", what, __FILE__,
              last_line);
-    assert_string_equal(words, wanted);
+    assert_memory_equal(words, wanted, strlen(wanted)); // then addresses, where there are any
 }
 
 static void test_kernel_is_named(void **state)
@@ -101,10 +101,11 @@ static void test_kernel_is_named(void **state)
 
 static void test_outside_of_kernels(void **state)
 {
-    char words[512];
+    char words[4096];
     (void)state;
     assert_int_equal(end_of(crash_elsewhere, words, sizeof words), SIGFPE);
-    assert_string_equal(words, "ckl: crashed, arithmetic fault\n");
+    static const char wanted[] = "ckl: crashed, arithmetic fault\n";
+    assert_memory_equal(words, wanted, sizeof wanted - 1);
 }
 
 int main(void)

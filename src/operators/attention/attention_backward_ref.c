@@ -190,7 +190,7 @@ static void of_sinks(const ckl_attention_desc *d, void *const *host, reference_s
 static void of_ragged(const ckl_attention_desc *d, void *const *host, place at, reference_slice *out)
 {
     ckl_attention_desc own = *d;
-    void *own_host[DOUT + 1];
+    void *own_host[ATTENTION_OPERANDS];
     if (out->output == DSINKS) {
         own.batch = 1;
         own.q = (int64_t)dtype_read(CKL_I32, host[STARTS_Q], d->batch);

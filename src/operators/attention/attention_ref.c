@@ -190,6 +190,8 @@ bool attention_sequence_at(const ckl_attention_desc *d, void *const *host, bool 
     const int64_t at_o = begin[0] * d->ldo * element;
     own_host[O] = (char *)host[O] + at_o;
     own_host[DOUT] = host[DOUT] ? (char *)host[DOUT] + at_o : NULL;
+    own_host[ATTENTION_SCORE_INPUTS] = // a number for each sequence
+        d->score ? (char *)host[ATTENTION_SCORE_INPUTS] + b * (int64_t)sizeof(int32_t) : NULL;
     own_host[LSE] = host[LSE] ? (char *)host[LSE] + begin[0] * (int64_t)sizeof(float) : NULL;
     *number = token - begin[of_keys];
     return true;
@@ -200,7 +202,7 @@ static void one_ragged_row(const ckl_attention_desc *d, ckl_dtype weights, void 
                            reference_slice out)
 {
     ckl_attention_desc own;
-    void *own_host[DOUT + 1];
+    void *own_host[ATTENTION_OPERANDS];
     int64_t query;
     if (attention_sequence_at(d, host, false, number % d->q_total, &own, own_host, &query))
         one_row(&own, weights, own_host, number / d->q_total * own.q + query, out);

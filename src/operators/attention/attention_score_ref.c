@@ -5,7 +5,7 @@
 #include "base/dtype.h"
 #include "operators/attention/attention_lab.h"
 
-enum { INPUTS = 14 }; // operands
+enum { INPUTS = ATTENTION_SCORE_INPUTS }; // operands
 
 static double alibi(const ckl_attention_desc *d, void *const *host, const attention_pair *at, double s, double *error)
 {

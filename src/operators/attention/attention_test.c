@@ -257,6 +257,8 @@ static const char *const cases[] = {
     "direction=backward q=260 kv=300 batch=2 heads=2 kv_heads=1 d=32 score=documents impl=sm90_backward "
     "config='consumers=2 block=32 keys=48 stages=2' # skipped and plain blocks",
     "direction=backward q=200 kv=200 batch=2 d=32 score=prefix",
+    "q=90 kv=100 batch=3 d=32 score=prefix ragged=1 lse=1",
+    "direction=backward q=90 kv=100 batch=3 d=32 score=prefix ragged=1",
     "direction=backward q=1200 kv=100 heads=2 kv_heads=1 d=32 score=documents impl=sm90_backward config='block=16 "
     "keys=32 "
     "stages=2' # several windows of blocks, twice",

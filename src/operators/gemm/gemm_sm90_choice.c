@@ -429,9 +429,8 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     double tiles_us = fit.launch_us + ((double)p.turns * turn + all - turn) / fit.cycles_per_us;
     double power_us = fit.launch_us + flops / (fit.flops_per_us * (double)device->sm_count);
     double memory = fmin(fit.memory_bytes_per_us, (double)p.ctas * fit.memory_bytes_of_sm);
-    double memory_us = fit.launch_us + (double)d->batch * bytes / memory + epilogue / fit.cycles_per_us;
-    if (d->batch > 1)
-        memory_us += (double)p.turns * fit.turn_us;
+    double memory_us = fit.launch_us + (double)d->batch * bytes / memory + epilogue / fit.cycles_per_us +
+                       (double)p.turns * fit.turn_us;
     const char *bound = s.tensor_cores > fmax(s.sm, s.latency) ? "tensor cores"
                         : s.sm > s.latency                     ? "loads"
                                                                : "latency";

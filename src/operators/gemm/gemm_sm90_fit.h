@@ -33,7 +33,7 @@ typedef struct gemm_fit {
     double sum_us;       // a second kernel, which adds slices of K; not fitted: with less, few steps get slices
     double sum_bytes_per_us;    // of the sums of all slices, to L2 and back; not fitted
     double memory_bytes_per_us; // of HBM, between copying and reading; not fitted
-    double turn_us; // what a turn of tiles costs in batches, whose products have few K steps: 256 x 128^3; not fitted
+    double turn_us; // what a turn of tiles costs where memory binds, in batches and products of few K steps: 256 x 128^3; not fitted
     double memory_bytes_of_sm; // of it, that one SM can ask for: 16x6144x8192 takes 31.4 us on 96 SMs, 27.6 on all
 } gemm_fit;
 
