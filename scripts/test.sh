@@ -183,7 +183,7 @@ crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks 
     read -rt 60 answer <&"${LABORATORY[0]}"
     kill -SEGV "$LABORATORY_PID"
     wait "$LABORATORY_PID"
-    [[ $? -eq 139 && $answer && $(<"$log.crash") == 'ckl: crashed, segmentation fault' ]]
+    [[ $? -eq 139 && $answer && $(head -n 1 "$log.crash") == 'ckl: crashed, segmentation fault' ]]
 } 2>/dev/null
 
 sampled() { # lines of a sample are a suite, on standard input too; each comes once
