@@ -59,15 +59,15 @@ int64_t tma_box_bytes(const tensor_map_desc *desc)
 /* Element 0 of the global row that row `row` of the box lies in, or NULL if that row is out of bounds. */
 static unsigned char *global_row(const tensor_map_desc *desc, const int32_t *coordinates, int64_t row)
 {
-    unsigned char *global = desc->address;
+    uintptr_t global = (uintptr_t)desc->address; // wraps at 2^64, as on the device
     for (int dim = 1; dim < desc->rank; dim++) {
         int64_t at = coordinates[dim] + row % desc->box[dim] * tensor_map_step(desc, dim);
         if (at < 0 || at >= desc->size[dim])
             return NULL;
-        global += at * desc->stride[dim];
+        global += (uint64_t)at * (uint64_t)desc->stride[dim];
         row /= desc->box[dim];
     }
-    return global;
+    return (unsigned char *)global;
 }
 
 /* im2col: the first and the last place along a mode. */

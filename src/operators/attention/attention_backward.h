@@ -83,12 +83,13 @@ typedef struct backward_stats {
 /* Sets the CTA's rows, head, batch and blocks; of a ragged problem also the sequence. The longest rows come first. */
 void attention_backward_find_place(backward_kernel *k);
 
-/* The batch of the tensors, for TMA. */
-val attention_backward_batch_of_maps(const backward_kernel *k);
-
 /* Head `i` among those of Y; the custom score in a step's head of Q. */
 val attention_backward_head_of(const backward_kernel *k, val i);
 custom_score attention_backward_custom_of(const backward_kernel *k, const backward_walk *w);
+
+/* Rows of X from `row` on; the block of Y of a step. */
+tile_box attention_backward_box_of_x(const backward_kernel *k, val row);
+tile_box attention_backward_box_of_y(const backward_kernel *k, const backward_walk *w);
 
 /* The first step, past blocks that a custom score skips. With `together` all lanes of a warp walk. */
 backward_walk attention_backward_begin(const backward_kernel *k, bool together);

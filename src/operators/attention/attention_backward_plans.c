@@ -164,6 +164,7 @@ static ckl_status admit(const char *who, const void *desc, const ckl_device_info
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "attention %s: %s has no wgmma", who, device->id);
     TRY(attention_check_heads(who, d));
+    TRY(attention_check_windows(who, d));
     if (d->dmask && d->softcap > 0)
         FAIL(CKL_UNSUPPORTED, "attention %s: dmask=1 is for scores without soft cap", who);
     if (d->q == 0 || (!c->apart && d->d + d->dv > HEADS_MAX))

@@ -59,12 +59,6 @@ void attention_backward_find_place(backward_kernel *k)
     find_blocks(k);
 }
 
-/* The batch of the tensors, for TMA. */
-val attention_backward_batch_of_maps(const backward_kernel *k)
-{
-    return k->form.ragged ? imm_as(U32, 0) : k->batch;
-}
-
 /* Head number `i` of those of Y. */
 val attention_backward_head_of(const backward_kernel *k, val i)
 {
@@ -72,6 +66,18 @@ val attention_backward_head_of(const backward_kernel *k, val i)
 }
 
 /* The custom score in the head of Q of a step. */
+tile_box attention_backward_box_of_x(const backward_kernel *k, val row)
+{
+    const tile_place at = { k->head, k->batch };
+    return attention_box_of(k->form.ragged, k->x_at, k->of_keys ? k->p.kv : k->p.q, row, &at);
+}
+
+tile_box attention_backward_box_of_y(const backward_kernel *k, const backward_walk *w)
+{
+    const tile_place at = { attention_backward_head_of(k, w->head), k->batch };
+    return attention_box_of(k->form.ragged, k->y_at, k->of_keys ? k->p.q : k->p.kv, mul(w->block, imm(k->block)), &at);
+}
+
 custom_score attention_backward_custom_of(const backward_kernel *k, const backward_walk *w)
 {
     val head = k->of_keys ? attention_backward_head_of(k, w->head) : k->head;

@@ -207,7 +207,10 @@ typedef struct attention_sm90_config {
     ATTENTION_SM90_CONFIG(FIELD_MEMBER, )
 } attention_sm90_config;
 
-enum { ATTENTION_ROWS = 64 }; // queries of a consumer
+enum {
+    ATTENTION_ROWS = 64,        // queries of a consumer
+    ATTENTION_WINDOW = 1 << 30, // rows, no fewer than tokens: attention_make_tma()
+};
 
 int64_t attention_sm90_smem(const attention_sm90_config *config);
 
@@ -254,6 +257,9 @@ attention_form attention_form_of(const ckl_attention_desc *desc);
 ckl_status attention_check_form(const char *who, ckl_direction direction, const ckl_attention_desc *desc,
                                 const attention_form *form);
 ckl_status attention_check_heads(const char *who, const ckl_attention_desc *desc);
+
+/* May tokens be so far apart, where addresses of a ragged problem wrap? */
+ckl_status attention_check_windows(const char *who, const ckl_attention_desc *desc);
 attention_params attention_params_of(const ckl_attention_desc *desc, const ckl_attention_args *args, int rows);
 
 #endif

@@ -17,6 +17,7 @@ typedef struct decode_row {
     val old;                         // keys before the new ones, perhaps less than 0
     val first, end;                  // keys that it sees
     val max, sum;                    // of the scores; of 2^(exponent * (score - max))
+    val lost;                        // what rounding added to the sum
 } decode_row;
 
 /* (BATCHES,TOKENS,D) of a head of one of the tensors. */
@@ -61,6 +62,7 @@ static decode_row row_at(const attention_decode_form *form, const attention_deco
     r.first = form->left ? max(sub(r.end, convert(I64, p->left)), imm64(0)) : imm64(0);
     r.max = variable(F32, immf(ATTENTION_FLOOR));
     r.sum = variable(F32, immf(0));
+    r.lost = variable(F32, immf(0));
     return r;
 }
 
@@ -127,10 +129,13 @@ static val power(const decode_row *r, val difference)
     return exp2(mul(difference, r->p->exponent));
 }
 
+/* The sum is a compensated one, after W. Kahan: cache lengths have no limit. */
 static void add_score(const decode_row *r, val s)
 {
-    val larger = max(r->max, s);
-    assign(r->sum, fma(r->sum, power(r, sub(r->max, larger)), power(r, sub(s, larger))));
+    val larger = max(r->max, s), factor = power(r, sub(r->max, larger)), before = mul(r->sum, factor);
+    val weight = sub(power(r, sub(s, larger)), mul(r->lost, factor));
+    assign(r->sum, add(before, weight));
+    assign(r->lost, sub(sub(r->sum, before), weight));
     assign(r->max, larger);
 }
 

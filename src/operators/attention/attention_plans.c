@@ -73,6 +73,20 @@ static int64_t box_stride(const attention_mode *m)
     return m->size > 1 ? m->stride : VECTOR;
 }
 
+/* WINDOW times so many bytes are the 2^64 at which addresses wrap: with a stride of as many less ld they go back by ld. */
+static const int64_t WRAP = (int64_t)1 << 34;
+
+/* (D,TOKENS,HEADS,1) -> (D,WINDOW,HEADS,TOKENS+1,WINDOW+1): attention_make_tma(). */
+static void to_windows(param_tensor *box)
+{
+    const int64_t ld = box->stride[1], tokens = box->size[1];
+    box->size[1] = ATTENTION_WINDOW;
+    box->size[3] = tokens + 1;
+    box->stride[3] = ld;
+    box->size[4] = ATTENTION_WINDOW + 1;
+    box->stride[4] = WRAP / 2 - ld;
+}
+
 static void set_tensor(const ckl_attention_desc *d, int which, const void *pointer, const void *gradient,
                        param_tensor *box, param_tensor *gradient_box, attention_params *p)
 {
@@ -87,6 +101,10 @@ static void set_tensor(const ckl_attention_desc *d, int which, const void *point
                            .stride = { 1, box_stride(&s.tokens), box_stride(&s.heads), box_stride(&s.batch) } };
     *gradient_box = *box;
     gradient_box->pointer = gradient;
+    if (d->ragged) {
+        to_windows(box);
+        to_windows(gradient_box);
+    }
 }
 
 /* Parameters of a launch with tiles of `rows` queries. */
@@ -192,6 +210,17 @@ static ckl_status check_pointer_alignment(const char *who, const ckl_attention_a
         FAIL(CKL_INVALID,
              "attention %s: q=%p, k=%p, v=%p or o=%p is not aligned to 16 bytes; impl=naive takes any alignment", who,
              x->q, x->k, x->v, x->o);
+    return CKL_OK;
+}
+
+ckl_status attention_check_windows(const char *who, const ckl_attention_desc *d)
+{
+    for (int i = 0; i < ATTENTION_TENSORS && d->ragged; i++) {
+        const attention_mode tokens = attention_strides_of(d, i).tokens;
+        if (box_stride(&tokens) >= WRAP / 2)
+            FAIL(CKL_UNSUPPORTED, "attention %s: %s=%" PRId64 " of a ragged problem is not less than 2^33", who,
+                 tokens.name, tokens.stride);
+    }
     return CKL_OK;
 }
 
@@ -383,6 +412,7 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_UNSUPPORTED, "attention sm90: %s has no wgmma", device->id);
     TRY(attention_check_form("sm90", CKL_DIRECTION_FORWARD, d, &c->form));
     TRY(attention_check_heads("sm90", d));
+    TRY(attention_check_windows("sm90", d));
     if (c->old && c->form.mask)
         FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask");
     if (c->consumers < 1 || c->consumers > 3 || c->turns < 0 || c->turns > 2 || (c->turns && c->consumers == 1))

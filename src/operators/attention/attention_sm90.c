@@ -26,11 +26,6 @@ enum {
     FETCHES = 4, // slots of the scheduler; the producer is at most two tiles ahead
 };
 
-static int span_of(columns c)
-{
-    return 2 * c.chunk; // bytes
-}
-
 /* Chunks of O that are being stored. */
 static int staging_buffers(columns c)
 {
@@ -91,13 +86,12 @@ static sm90_kernel describe_kernel(const attention_sm90_config *cfg)
     sm90_kernel k = {
         .cfg = cfg, .form = cfg->form, .d = attention_columns_of(cfg->form.d), .dv = attention_columns_of(cfg->form.dv)
     };
-    ckl_dtype dtype = k.form.dtype;
     k.slot_bytes = slot_bytes(cfg);
     k.p = params_of(attention);
-    k.tmaQ = make_tma(k.p.Q, dtype, 4, ROWS, k.d.chunk, span_of(k.d));
-    k.tmaK = make_tma(k.p.K, dtype, 4, cfg->tile_n, k.d.chunk, span_of(k.d));
-    k.tmaV = make_tma(k.p.V, dtype, 4, cfg->tile_n, k.dv.chunk, span_of(k.dv));
-    k.tmaO = make_tma(k.p.O, dtype, 4, ROWS, k.dv.chunk, span_of(k.dv));
+    k.tmaQ = attention_make_tma(k.p.Q, &k.form, k.d, ROWS);
+    k.tmaK = attention_make_tma(k.p.K, &k.form, k.d, cfg->tile_n);
+    k.tmaV = attention_make_tma(k.p.V, &k.form, k.dv, cfg->tile_n);
+    k.tmaO = attention_make_tma(k.p.O, &k.form, k.dv, ROWS);
     k.grid = (tile_grid){ .right = cfg->form.right,
                           .left = cfg->form.left,
                           .ragged = cfg->form.ragged,
@@ -154,28 +148,32 @@ static void next_tile(const sm90_kernel *k, walk *w, bool fetches)
 
 /* Producer */
 
-static void load_chunks(const tma_copy *tma, tensor sTile, val row, const tile_place *at, val barrier)
+static void load_chunks(const tma_copy *tma, tensor sTile, const tile_box *at, val barrier)
 {
     for (int c = 0; c < static_size(layout_mode(sTile.layout, 2)) && !ir_failed(); c++)
-        tma_load_of(tma, slice(sTile, _, _, c), row, imm(c * tma->cols), 2, (const val[]){ at->head, at->batch },
-                    barrier, imm(0));
+        tma_load_of(tma, slice(sTile, _, _, c), at->row, imm(c * tma->cols), at->count, at->outer, barrier, imm(0));
 }
 
-/* The row of the tensors at which token `row` of a sequence is. */
-static val row_at(const sm90_kernel *k, val begin, val row)
+static tile_box box_of_keys(const sm90_kernel *k, const tile *t, val row)
 {
-    return k->form.ragged ? add(begin, row) : row;
+    const tile_place at = attention_place_of(&k->grid, t, true);
+    return attention_box_of(k->form.ragged, t->s.kv_at, t->s.kv, row, &at);
+}
+
+static tile_box box_of_queries(const sm90_kernel *k, const tile *t, val row)
+{
+    const tile_place at = attention_place_of(&k->grid, t, false);
+    return attention_box_of(k->form.ragged, t->s.q_at, t->s.q, row, &at);
 }
 
 /* A block of K or V into the ring's next slot. */
 static void load_block(const sm90_kernel *k, const tma_copy *tma, tensor sRing, columns c, pipeline_state *ring,
                        val block, const tile *t)
 {
-    tile_place at = attention_place_of(&k->grid, t, true);
+    const tile_box at = box_of_keys(k, t, mul(block, imm(k->cfg->tile_n)));
     pipeline_wait_empty(&k->ring, ring);
     pipeline_expect(&k->ring, ring, imm((int)attention_columns_bytes(c, k->cfg->tile_n)));
-    load_chunks(tma, slice(sRing, _, _, _, ring->stage), row_at(k, t->s.kv_at, mul(block, imm(k->cfg->tile_n))), &at,
-                pipeline_full_barrier(&k->ring, ring));
+    load_chunks(tma, slice(sRing, _, _, _, ring->stage), &at, pipeline_full_barrier(&k->ring, ring));
     pipeline_advance(ring);
 }
 
@@ -191,13 +189,12 @@ static void load_values(const sm90_kernel *k, pipeline_state *ring, val block, c
 
 static void load_queries(const sm90_kernel *k, val parity, const tile *t)
 {
-    tile_place at = attention_place_of(&k->grid, t, false);
     for (int w = 0; w < k->cfg->consumers; w++) {
+        const tile_box at = box_of_queries(k, t, add(t->row, imm(w * ROWS)));
         pipeline_state stage = { imm_as(U32, w), parity, k->cfg->consumers };
         pipeline_wait_empty(&k->q, &stage);
         pipeline_expect(&k->q, &stage, imm((int)attention_columns_bytes(k->d, ROWS)));
-        load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), row_at(k, t->s.q_at, add(t->row, imm(w * ROWS))), &at,
-                    pipeline_full_barrier(&k->q, &stage));
+        load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), &at, pipeline_full_barrier(&k->q, &stage));
     }
 }
 
@@ -530,32 +527,6 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
 }
 
-/*
- * Stores O from registers, two elements at a time: a TMA box would reach into the next sequence. The warps meet, as
- * they do round staging buffers: all must have read the next tile's number before one thread's release lets the
- * producer overwrite it.
- */
-static void store_ragged(const sm90_kernel *k, const consumer_role *c, const tile *t)
-{
-    named_sync(add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP);
-    int subtile = k->dv.subtile;
-    tiled_mma mma = warpgroup_mma(k->form.dtype, subtile, "SS");
-    tile_place at = attention_place_of(&k->grid, t, false);
-    layout all =
-        make_layout(shape(t->s.q, k->form.dv, k->p.heads), stride(k->p.ld[ATTENTION_O], 1, k->p.ld_head[ATTENTION_O]));
-    tensor gAll = gmem_tensor(k->p.x[ATTENTION_O], k->form.dtype, all);
-    gAll.address = tensor_address(gAll, coord(t->s.q_at, 0, 0));
-    tensor gO = slice(gAll, _, _, at.head); // (Q,DV)
-    int_tuple limits = gO.layout.shape, tiler = shape(ROWS, subtile);
-    tiled_copy each = make_tiled_copy_C("UniversalCopy<32>", k->form.dtype, &mma, ROWS, subtile);
-    val m = add(div(t->row, imm(ROWS)), c->index);
-    for (int i = 0; i < k->dv.used / subtile; i++) {
-        tensor cO = partition_D(&each, local_tile(identity_tensor(limits), tiler, coord(m, i)), consumer_thread());
-        tensor tOgO = partition_D(&each, local_tile(gO, tiler, coord(m, i)), consumer_thread());
-        copy_if(&each, cO, limits, accumulator_columns(c->out, i * subtile, subtile), tOgO, 0);
-    }
-}
-
 /* Stores O through the staging buffers by TMA, a chunk at a time. */
 static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
@@ -570,9 +541,8 @@ static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
             stmatrix_C(&mma, acc, local_tile(sO, shape(ROWS, subtile), coord(0, at / subtile)), consumer_thread());
         }
         STAGED_STORE(&staged) {
-            tile_place at = attention_place_of(&k->grid, t, false);
-            tma_store_of(&k->tmaO, sO, add(t->row, mul(c->index, imm(ROWS))), imm(i * k->dv.chunk), 2,
-                         (const val[]){ at.head, at.batch });
+            const tile_box at = box_of_queries(k, t, add(t->row, mul(c->index, imm(ROWS))));
+            tma_store_of(&k->tmaO, sO, at.row, imm(i * k->dv.chunk), at.count, at.outer);
         }
     }
 }
@@ -588,10 +558,7 @@ static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
         tile_rows rows = rows_of(k, c, t);
         attention_store_logarithms(&rows, &c->rows, k->p.lse, t->head);
     }
-    if (k->form.ragged)
-        store_ragged(k, c, t);
-    else
-        store(k, c, t);
+    store(k, c, t);
 }
 
 /* A tile as consumers keep it: variables, where tiles differ. */

@@ -28,11 +28,6 @@ enum {
 /* The kernels. */
 enum { OF_STATS, OF_KEYS, OF_QUERIES, OF_SINKS, OF_VALUES };
 
-static int span_of(columns c)
-{
-    return 2 * c.chunk; // bytes
-}
-
 int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *c)
 {
     const columns d = attention_columns_of(c->form.d), dv = attention_columns_of(c->form.dv);
@@ -73,53 +68,48 @@ static void describe_memory(backward_kernel *k)
 static void describe_maps(backward_kernel *k)
 {
     const attention_values *p = &k->p;
-    ckl_dtype dtype = k->form.dtype;
-    const int block = k->block, d = k->d.chunk, dv = k->dv.chunk, d_span = span_of(k->d), dv_span = span_of(k->dv);
-    k->tmaX1 = make_tma(k->of_keys ? p->K : p->Q, dtype, 4, ROWS, d, d_span);
+    const attention_form *form = &k->form;
+    k->tmaX1 = attention_make_tma(k->of_keys ? p->K : p->Q, form, k->d, ROWS);
     if (k->with_d1)
-        k->tmaX2 = make_tma(k->of_keys ? p->V : p->DO, dtype, 4, ROWS, dv, dv_span);
-    k->tmaY1 = make_tma(k->of_keys ? p->Q : p->K, dtype, 4, block, d, d_span);
-    k->tmaY2 = make_tma(k->of_keys ? p->DO : p->V, dtype, 4, block, dv, dv_span);
+        k->tmaX2 = attention_make_tma(k->of_keys ? p->V : p->DO, form, k->dv, ROWS);
+    k->tmaY1 = attention_make_tma(k->of_keys ? p->Q : p->K, form, k->d, k->block);
+    k->tmaY2 = attention_make_tma(k->of_keys ? p->DO : p->V, form, k->dv, k->block);
     if (k->with_d1)
-        k->tmaD1 = make_tma(k->of_keys ? p->DK : p->DQ, dtype, 4, ROWS, d, d_span);
+        k->tmaD1 = attention_make_tma(k->of_keys ? p->DK : p->DQ, form, k->d, ROWS);
     if (k->with_d2)
-        k->tmaD2 = make_tma(p->DV, dtype, 4, ROWS, dv, dv_span);
+        k->tmaD2 = attention_make_tma(p->DV, form, k->dv, ROWS);
 }
 
 /* Producer */
 
-static void load_chunks(const tma_copy *tma, tensor sTile, val row, const val *outer, val barrier)
+static void load_chunks(const tma_copy *tma, tensor sTile, const tile_box *at, val barrier)
 {
     for (int c = 0; c < static_size(layout_mode(sTile.layout, 2)) && !ir_failed(); c++)
-        tma_load_of(tma, slice(sTile, _, _, c), row, imm(c * tma->cols), 2, outer, barrier, imm(0));
+        tma_load_of(tma, slice(sTile, _, _, c), at->row, imm(c * tma->cols), at->count, at->outer, barrier, imm(0));
 }
 
 static void load_x(const backward_kernel *k)
 {
     pipeline_state at = producer_state(&k->x);
-    const val outer[] = { k->head, attention_backward_batch_of_maps(k) };
     int64_t bytes = attention_columns_bytes(k->d, ROWS) + (k->with_d1 ? attention_columns_bytes(k->dv, ROWS) : 0);
     pipeline_expect(&k->x, &at, imm(k->cfg->consumers * (int)bytes));
     for (int w = 0; w < k->cfg->consumers; w++) {
-        val row = add(k->row, imm(w * ROWS)), barrier = pipeline_full_barrier(&k->x, &at);
-        row = k->form.ragged ? add(row, k->x_at) : row;
-        load_chunks(&k->tmaX1, slice(k->sX1, _, _, _, w), row, outer, barrier);
+        val barrier = pipeline_full_barrier(&k->x, &at);
+        const tile_box box = attention_backward_box_of_x(k, add(k->row, imm(w * ROWS)));
+        load_chunks(&k->tmaX1, slice(k->sX1, _, _, _, w), &box, barrier);
         if (k->with_d1)
-            load_chunks(&k->tmaX2, slice(k->sX2, _, _, _, w), row, outer, barrier);
+            load_chunks(&k->tmaX2, slice(k->sX2, _, _, _, w), &box, barrier);
     }
 }
 
 static void load_y(const backward_kernel *k, const backward_walk *w, pipeline_state *at)
 {
-    const int block = k->block;
-    val head = attention_backward_head_of(k, w->head), row = mul(w->block, imm(block));
-    const val outer[] = { head, attention_backward_batch_of_maps(k) };
-    row = k->form.ragged ? add(row, k->y_at) : row;
+    const tile_box box = attention_backward_box_of_y(k, w);
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)bytes_of_block(k)));
     val barrier = pipeline_full_barrier(&k->ring, at);
-    load_chunks(&k->tmaY1, slice(k->sY1, _, _, _, at->stage), row, outer, barrier);
-    load_chunks(&k->tmaY2, slice(k->sY2, _, _, _, at->stage), row, outer, barrier);
+    load_chunks(&k->tmaY1, slice(k->sY1, _, _, _, at->stage), &box, barrier);
+    load_chunks(&k->tmaY2, slice(k->sY2, _, _, _, at->stage), &box, barrier);
     pipeline_advance(at);
 }
 

@@ -78,6 +78,19 @@ tile_place attention_place_of(const tile_grid *g, const tile *t, bool of_keys)
     return (tile_place){ of_keys ? div(head, g->group) : head, batch };
 }
 
+tma_copy attention_make_tma(val map, const attention_form *form, columns c, int rows)
+{
+    return make_tma(map, form->dtype, form->ragged ? 5 : 4, rows, c.chunk, 2 * c.chunk);
+}
+
+tile_box attention_box_of(bool ragged, val begin, val tokens, val row, const tile_place *at)
+{
+    if (!ragged)
+        return (tile_box){ row, { at->head, at->batch }, 2 };
+    val window = imm_as(U32, ATTENTION_WINDOW);
+    return (tile_box){ add(sub(window, tokens), row), { at->head, add(begin, tokens), window }, 3 };
+}
+
 val attention_sink_of(const tile_grid *g, val sinks, const tile *t)
 {
     tensor gSinks = gmem_tensor(sinks, F32, make_layout(dynamic(g->heads), leaf(1))); // (HEADS)

@@ -6,6 +6,7 @@
 #define CKL_ATTENTION_TILE_H
 
 #include "cute/mma.h"
+#include "cute/tma.h"
 #include "operators/attention/attention_softmax.h"
 
 /* A head of Q and K, or of V and O, in shared memory: chunks of columns, each a span of the swizzle. */
@@ -71,6 +72,23 @@ typedef struct tile_place {
 } tile_place;
 
 tile_place attention_place_of(const tile_grid *g, const tile *t, bool of_keys);
+
+/*
+ * A TMA copy of boxes of `rows` tokens of one head. Of a ragged problem its map is (D,WINDOW,HEADS,TOKENS+1,WINDOW+1) in
+ * place of (D,TOKENS,HEADS,BATCH). With coordinates (d, i, h, end, WINDOW) it is at token end + i - WINDOW, so that a
+ * box ends where a sequence does: past it reads are zeros and nothing is stored. The last mode takes WINDOW rows off, by
+ * a stride that makes addresses wrap, as Triton's ragged descriptors do (triton/tools/ragged_tma.py).
+ */
+tma_copy attention_make_tma(val map, const attention_form *form, columns c, int rows);
+
+/* Where such a box begins: the coordinates after the column's, of which `count` come after the row's. */
+typedef struct tile_box {
+    val row, outer[3];
+    int count;
+} tile_box;
+
+/* The box from row `row` of a batch, or of a ragged problem's sequence of `tokens` from `begin` on. */
+tile_box attention_box_of(bool ragged, val begin, val tokens, val row, const tile_place *at);
 
 /* The sink of a tile's head, f32, among those of all heads. */
 val attention_sink_of(const tile_grid *g, val sinks, const tile *t);
