@@ -560,6 +560,8 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
         FAIL(CKL_UNSUPPORTED,
              "%s: ldx=%" PRId64 " ldy=%" PRId64 ", rows that flow lie differently to 16-byte boundaries", what, d->ldx,
              d->ldy);
+    if (c->tiled)
+        FAIL(CKL_INVALID, "%s: tiled=1, but with stages=%d rows flow", what, c->flow.stages);
     const bool backward = d->direction == CKL_DIRECTION_BACKWARD;
     if (!backward)
         TRY(row_pipeline_dynamic_admit(what, &s, d->cols));
