@@ -472,6 +472,24 @@ static void test_workspace_of_sequences(void **state)
     ckl_plan_free(plan);
 }
 
+/* Sequences whose tokens lie 2^33 elements apart are too far for maps of windows, and others take them. */
+static void test_tokens_of_sequences_apart(void **state)
+{
+    (void)state;
+    static const int64_t ld[] = { ((int64_t)1 << 33) - 8, (int64_t)1 << 33 };
+    for (int backward = 0; backward < 2; backward++)
+        for (int far = 0; far < COUNT_OF(ld); far++) {
+            ckl_attention_desc desc = { .dtype = CKL_F16, .batch = 2, .heads = 1, .q = 512, .kv = 512, .d = 64 };
+            desc.direction = backward ? CKL_DIRECTION_BACKWARD : CKL_DIRECTION_FORWARD;
+            desc.ragged = true;
+            desc.ldk = ld[far];
+            ckl_plan *plan;
+            assert_int_equal(ckl_attention_plan(device, &desc, &plan), CKL_OK);
+            assert_int_equal(strncmp(ckl_plan_text(plan), "attention sm90", 14) == 0, !far);
+            ckl_plan_free(plan);
+        }
+}
+
 /* What a causal problem of one sequence computes, pair by pair. */
 static double flops_of(int64_t q, int64_t kv, int64_t heads, int64_t d)
 {
@@ -516,6 +534,7 @@ int main(void)
                                         cmocka_unit_test(test_costs),
                                         cmocka_unit_test(test_keys_past_the_last_one),
                                         cmocka_unit_test(test_workspace_of_sequences),
+                                        cmocka_unit_test(test_tokens_of_sequences_apart),
                                         cmocka_unit_test(test_flops_of_sequences) };
     return cmocka_run_group_tests_name("attention", tests, open_device, close_device);
 }

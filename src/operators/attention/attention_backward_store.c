@@ -1,6 +1,4 @@
-/*
- * attention_backward_store.c - stores gradients from accumulators by TMA.
- */
+/* attention_backward_store.c - stores gradients from accumulators by TMA. */
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
 

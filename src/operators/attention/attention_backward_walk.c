@@ -65,7 +65,6 @@ val attention_backward_head_of(const backward_kernel *k, val i)
     return k->of_keys ? add(mul(k->head, k->p.group), i) : div(k->head, k->p.group);
 }
 
-/* The custom score in the head of Q of a step. */
 tile_box attention_backward_box_of_x(const backward_kernel *k, val row)
 {
     const tile_place at = { k->head, k->batch };
@@ -78,6 +77,7 @@ tile_box attention_backward_box_of_y(const backward_kernel *k, const backward_wa
     return attention_box_of(k->form.ragged, k->y_at, k->of_keys ? k->p.q : k->p.kv, mul(w->block, imm(k->block)), &at);
 }
 
+/* The custom score in the head of Q of a step. */
 custom_score attention_backward_custom_of(const backward_kernel *k, const backward_walk *w)
 {
     val head = k->of_keys ? attention_backward_head_of(k, w->head) : k->head;

@@ -258,8 +258,9 @@ ckl_status attention_check_form(const char *who, ckl_direction direction, const 
                                 const attention_form *form);
 ckl_status attention_check_heads(const char *who, const ckl_attention_desc *desc);
 
-/* May tokens be so far apart, where addresses of a ragged problem wrap? */
+/* Refuses a ragged problem whose tokens lie too far apart for maps of windows (attention_make_tma()). */
 ckl_status attention_check_windows(const char *who, const ckl_attention_desc *desc);
+
 attention_params attention_params_of(const ckl_attention_desc *desc, const ckl_attention_args *args, int rows);
 
 #endif

@@ -216,6 +216,7 @@ static const char *const cases[] = {
     "kv=1 d=32                                          # one key",
     "heads=8 kv_heads=2 kv=100 d=64 batch=3 shortest=0 lse=1 # lengths differ, tails",
     "heads=16 kv_heads=2 kv=700 d=128 dtype=bf16 batch=2 shortest=1 page=16 layout=bshd lse=1 # splits, pages",
+    "heads=8 kv_heads=2 kv=151165 d=1 lse=1 layout=bhsd cache=e4m3 shortest=1 impl=naive # a sum of many weights",
     "heads=4 kv_heads=1 q=5 kv=300 d=64 page=64 shortest=3 batch=3 # tokens that see no key, two tiles of rows",
     "heads=3 kv_heads=1 q=16 kv=150 d=40 dv=72 page=1 dtype=bf16 lse=1 # rows past the last tile, pages of a key",
     "heads=2 kv=300 d=80 page=7 left=100 batch=2 shortest=1 sinks=1 lse=1 # a window",

@@ -73,7 +73,7 @@ static int64_t box_stride(const attention_mode *m)
     return m->size > 1 ? m->stride : VECTOR;
 }
 
-/* WINDOW times so many bytes are the 2^64 at which addresses wrap: with a stride of as many less ld they go back by ld. */
+/* WINDOW times so many bytes are 2^64, where addresses wrap: a stride of one row less goes WINDOW rows back. */
 static const int64_t WRAP = (int64_t)1 << 34;
 
 /* (D,TOKENS,HEADS,1) -> (D,WINDOW,HEADS,TOKENS+1,WINDOW+1): attention_make_tma(). */

@@ -218,7 +218,6 @@ static const char *const cases[] = {
     "draw=1 "
     "tile_n=64'",
     "batch=4 q=114 kv=95 d=32 left=40 right=3 ragged=1 q_total=300 sinks=1 fill=hard seed=485946 # NaN in the next one",
-    "direction=backward batch=4 q=90 kv=95 d=32 ragged=1 q_total=230 kv_total=250 fill=hard seed=1 impl=sm90_backward",
     "ragged=1 q=70 kv=60                                                          # all of the largest length",
     "ragged=1 batch=3 q=100 q_total=2 kv_total=5 lse=1                            # hardly any tokens",
     "ragged=1 batch=2 q=130 kv=100 d=128 softcap=3 q_total=130 kv_total=199 causal=1",
