@@ -64,6 +64,9 @@ static void read_key(const ckl_attention_desc *d, void *const *host, place at, k
     read_row(d, ATTENTION_V, host[V], at, x->v);
 }
 
+/* Kernels flush what is below the smallest normal f32 to zero: weights, and their products with slopes. */
+static const double FLUSHED = 0x1p-126;
+
 /*
  * The weight of a key and its slope, with errors: a tensor core truncates sums at about 2^-24 of the largest term,
  * exponents are f32.
@@ -92,10 +95,10 @@ static pair pair_of(const ckl_attention_desc *d, void *const *host, const query 
     double error = 0, score = masked(d, host, q->at, k->at.token, cap > 0 ? cap * tanh_of : raw, &error);
     double slope = dot(q->dout, k->v, d->dv, &slope_size) - q->delta;
     pair x = { .weight = q->lse == -INFINITY ? 0 : exp(score - q->lse) };
-    x.weight_error = x.weight * (error + cut * (1 + fabs(raw) + fabs(q->lse) + raw_size * scale));
+    x.weight_error = FLUSHED + x.weight * (error + cut * (1 + fabs(raw) + fabs(q->lse) + raw_size * scale));
     x.of_mask = x.weight * slope;
     x.slope = x.of_mask * (cap > 0 ? 1 - tanh_of * tanh_of : 1);
-    x.slope_error = x.weight_error * fabs(slope) + x.weight * cut * slope_size;
+    x.slope_error = FLUSHED + x.weight_error * fabs(slope) + x.weight * cut * slope_size;
     return x;
 }
 

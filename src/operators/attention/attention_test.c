@@ -175,6 +175,9 @@ static const char *const cases[] = {
     "direction=backward heads=4 kv_heads=1 q=34 kv=945 d=64 causal=1 softcap=3 score=alibi sinks=1 dtype=bf16 "
     "fill=hard "
     "seed=435316 # weights beyond f32",
+    "direction=backward heads=8 kv_heads=2 q=200 kv=30 d=64 causal=1 softcap=3 score=alibi dtype=bf16 fill=uniform # "
+    "weights "
+    "that are flushed to zero",
     "direction=backward q=20 kv=30 d=20 mask=add ldmask=30 heads=2 ldmask_head=600",
     "direction=backward q=10 kv=20 d=8 mask=bool misalign=1 impl=naive_backward",
     "direction=backward q=150 kv=131 d=32 batch=2 heads=4 kv_heads=2 mask=add ldmask=131 causal=1 dmask=1 # shared by "

@@ -548,11 +548,12 @@ static void add_partial(void *user, val group)
     }
 }
 
-/* The products of all rows, by vectors where x and dy are aligned to them. */
+/* The products of all rows, by vectors where all rows of x and dy are aligned to them. */
 static void add_all_rows(columns *c)
 {
-    int bytes = c->vec * (int)ckl_dtype_bytes(c->cfg->dtype);
-    val odd = bit_and(bit_or(c->o.x, c->o.dy), imm_as(U64, bytes - 1));
+    const int element = (int)ckl_dtype_bytes(c->cfg->dtype);
+    val pitch = convert(U64, mul(c->o.ldx, imm64(element)));
+    val odd = bit_and(bit_or(bit_or(c->o.x, c->o.dy), pitch), imm_as(U64, c->vec * element - 1));
     IF(eq(odd, imm(0))) {
         c->aligned = true;
         column_sums_over(&c->sums, c->o.rows, add_row, c);

@@ -107,6 +107,7 @@ static const char *const cases[] = {
     "rows=19 cols=5000 direction=backward ldx=5001 ldy=5008 dtype=bf16 affine=0 # the last element is read alone",
     "rows=21 cols=1032 direction=backward ldx=1035 fill=uniform",
     "rows=9 cols=1032 direction=backward ldx=1033 dtype=f16 misalign=1",
+    "rows=9 cols=1032 direction=backward ldx=1033 dtype=f16 stagger=2 # no row but the first is aligned to a vector",
     "rows=11 cols=5000 ldx=5003 ldy=5000 dtype=f16 residual=1 offset=100 impl=forward config='threads=128 "
     "row_threads=128 cluster=2 vec=8 steps=2 exact=0 stages=4 residence=ring cut=1'",
     "rows=9 cols=2056 ldx=2058 ldy=2056 impl=forward config='threads=64 row_threads=64 vec=4 steps=1 exact=0 stages=2 "
