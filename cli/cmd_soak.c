@@ -52,6 +52,12 @@ static void print_failed(const char *line, int64_t number, const char *plan, con
     fflush(stdout);
 }
 
+static void print_beside(const char *line, int64_t number)
+{
+    printf("  or problem %" PRId64 ", which ran beside it: ckl run \"%s\" --device %s\n", number, line, device_name);
+    fflush(stdout);
+}
+
 static void print_progress(const soak_sums *s)
 {
     printf("%6.0f s: %" PRId64 " problems, %" PRId64 " rounds, %" PRId64 " runs (%" PRId64 " by graphs), %" PRId64
@@ -150,6 +156,7 @@ int cmd_soak(int argc, char **argv)
     soak_options o = { .progress_seconds = PROGRESS_SECONDS,
                        .stuck_seconds = STUCK_SECONDS,
                        .failed = print_failed,
+                       .beside = print_beside,
                        .progress = print_progress,
                        .phase = print_phase,
                        .waiting = print_waiting };

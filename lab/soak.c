@@ -63,6 +63,16 @@ static int64_t draw(soak *s)
     return number;
 }
 
+/* A lost device is reported by whoever calls it next: the kernel that broke it may be any that was under way. */
+static void report_beside(const soak *s, const soak_stream *reported)
+{
+    for (int i = 0; i < s->options->streams; i++) {
+        const soak_stream *stream = &s->streams[i];
+        if (stream != reported && soak_stream_stage(stream))
+            s->options->beside(stream->line, stream->number);
+    }
+}
+
 /* Takes over what a stream did; tells of what went wrong. */
 static void account(soak *s, soak_stream *stream)
 {
@@ -80,6 +90,8 @@ static void account(soak *s, soak_stream *stream)
         s->sums.wrong++;
         s->sums.lost = stream->lost;
         s->options->failed(stream->line, stream->number, stream->plan, stream->fault);
+        if (stream->lost)
+            report_beside(s, stream);
     }
     pthread_mutex_unlock(&s->lock);
     stream->done = (soak_done){ 0 };

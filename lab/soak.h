@@ -62,6 +62,7 @@ typedef struct soak_options {
 
     /* Called by one thread at a time. */
     void (*failed)(const char *line, int64_t number, const char *plan, const char *what);
+    void (*beside)(const char *line, int64_t number); // where the device is lost: each other problem under way
     void (*progress)(const soak_sums *sums);
     void (*phase)(const soak_sums *sums);   // after each, when its memory is given back
     void (*waiting)(const soak_wait *wait); // where stuck: for each stream with a problem, then once more with its work

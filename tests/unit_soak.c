@@ -39,7 +39,7 @@ static int close_device(void **state)
     return 0;
 }
 
-static int failures, progresses, phases, waits, answers;
+static int failures, others, progresses, phases, waits, answers;
 static char last_fault[256];
 
 static void note_failure(const char *line, int64_t number, const char *plan, const char *what)
@@ -47,6 +47,12 @@ static void note_failure(const char *line, int64_t number, const char *plan, con
     assert_true(*line && *plan && number >= 0);
     snprintf(last_fault, sizeof last_fault, "%s", what);
     failures++;
+}
+
+static void note_beside(const char *line, int64_t number)
+{
+    assert_true(*line && number >= 0);
+    others++;
 }
 
 static void note_progress(const soak_sums *sums)
@@ -86,11 +92,12 @@ static soak_sums soak_for(double seconds, int64_t problems, double stuck_seconds
                        .progress_seconds = 0.1,
                        .stuck_seconds = stuck_seconds,
                        .failed = note_failure,
+                       .beside = note_beside,
                        .progress = note_progress,
                        .phase = note_phase,
                        .waiting = note_wait };
     soak_sums sums;
-    failures = progresses = phases = waits = answers = 0;
+    failures = others = progresses = phases = waits = answers = 0;
     assert_int_equal(case_operator("add", &o.only), CKL_OK);
     assert_int_equal(soak_run(device, &o, &sums), CKL_OK);
     assert_int_equal(failures, sums.wrong);
@@ -173,12 +180,12 @@ static void test_growing_memory(void **state)
     assert_true(progresses > 0);
 }
 
+/* The third launch is some thread's second: its first stream has a problem by then. */
 static ckl_status lose(ckl_device *d, const device_kernel *kernel, const device_launch *launch, ckl_stream s)
 {
-    (void)d;
-    (void)kernel;
-    (void)launch;
-    (void)s;
+    static int launches;
+    if (__atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED) < 3)
+        return original.launch(d, kernel, launch, s);
     FAIL(CKL_DEVICE_FAULT, "the context is lost");
 }
 
@@ -193,6 +200,7 @@ static void test_lost_device(void **state)
     device->info.emulated = true;
     assert_true(sums.lost);
     assert_int_equal(sums.wrong, 1); // one report, not one of each stream
+    assert_in_range(others, 1, 3);
     assert_non_null(strstr(last_fault, "the context is lost"));
     assert_true(clock_seconds() - begin < 20);
 }
