@@ -98,4 +98,4 @@ docs: setup
 	@scripts/docs.sh $(BUILD)
 
 clean:
-	@cmake -E rm -rf $(BUILD) build-sanitize build-thread build-fuzz
+	@cmake -E rm -rf $(BUILD) build-clang build-sanitize build-thread build-fuzz

@@ -257,6 +257,11 @@ build_threads() {
         cmake --build build-thread -j"$(nproc)" --target ckl unit_threads unit_warm unit_cubin_cache
 }
 
+clang_build() { # its warnings are errors, too
+    command -v clang >/dev/null || { echo "skipped: the build by clang wants clang"; return; }
+    CC=clang cmake -S . -B build-clang -DCMAKE_BUILD_TYPE=Release && cmake --build build-clang -j"$(nproc)" --target ckl tests
+}
+
 build_units() {
     cmake --build "$build" -j"$(nproc)" --target "$@"
 }
@@ -311,6 +316,7 @@ run "ckl verify, emulated B200" "$build/ckl" verify --suite bench/suites/smoke-k
 run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4
 [[ $full ]] && threads
 [[ $full ]] && run "ckl verify, every case, one resident CTA" env CKL_EMULATOR="resident=1" "$build/ckl" verify --device emulator:h200
+[[ $full ]] && run "build by clang" clang_build
 [[ $full ]] && run "wheel, installed" wheel
 [[ $full ]] && run "Debian package" debian_package
 run "ckl fuzz, schedules of the emulator" "$build/ckl" fuzz --count $([[ $full ]] && echo 40000 || echo 2000) --seed 1

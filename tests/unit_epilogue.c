@@ -148,8 +148,8 @@ static void test_shared_memory(void **state)
         "gemm impl=sm90 a=e4m3 scale_a=row scale_b=row",
         "gemm impl=sm90 gated=1 activation=silu",
         "gemm m=20 n=264 k=392 impl=sm90 config='tile_m=64 tile_n=32 stages=4 consumers=1 swap=1 split=2'",
-        "gemm m=70 n=99 k=128 d=f32 ldd=107 impl=sm90 config='tile_m=64 tile_n=64 stages=3 ragged=2 split=2 "
-        "consumers=1'",
+        ("gemm m=70 n=99 k=128 d=f32 ldd=107 impl=sm90 config='tile_m=64 tile_n=64 stages=3 ragged=2 split=2 "
+         "consumers=1'"),
     };
     (void)state;
     for (int i = 0; i < COUNT_OF(lines); i++) {

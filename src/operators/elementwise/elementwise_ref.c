@@ -310,7 +310,7 @@ static double rounding_of(const expr *e, int node)
 static double error_of_half(const elementwise_problem *p)
 {
     const ckl_dtype out = p->desc.out.dtype;
-    const int last = p->expression.nodes[p->expression.count - 1].kind;
+    const expr_kind last = p->expression.nodes[p->expression.count - 1].kind;
     if (out != CKL_F16 && out != CKL_BF16)
         return 0;
     return last == EXPR_gelu_erf ? 0x1p-15 : last == EXPR_log ? 0x1p-16 : 0;

@@ -182,7 +182,7 @@ enum { LANES = 8 }; // partial sums side by side, which compilers vectorise
 /* NOTE: the tensor core aligns products by the exponents of their factors; a subnormal has the smallest one. */
 static double aligned(double x, double smallest)
 {
-    return (x > 0) & (x < smallest) ? smallest : x;
+    return ((x > 0) & (x < smallest)) ? smallest : x;
 }
 
 /*
