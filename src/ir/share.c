@@ -54,7 +54,7 @@ bool build_share_find(const ir_inst *inst, int in_count, const val *in, int **sl
     *slot = NULL;
     if (!build.share || ir_failed() || !is_pure(inst, in_count, in))
         return false;
-    const int64_t fields[] = { inst->op, inst->type, inst->from, inst->mode, inst->n };
+    const int fields[] = { (int)inst->op, (int)inst->type, (int)inst->from, inst->mode, inst->n };
     uint64_t hash = hash_bytes(HASH_START, fields, sizeof fields);
     for (int i = 0; i < in_count; i++) {
         const int64_t key[] = { in[i].reg, in[i].reg == IR_CONSTANT ? in[i].i : 0 };

@@ -1,4 +1,5 @@
 /* attention_backward_ref.c - the gradients by their definition in double, a row at a time, with error bounds. */
+#include <float.h>
 #include <math.h>
 
 #include "base/dtype.h"
@@ -74,6 +75,7 @@ static const double FLUSHED = 0x1p-126;
 typedef struct pair {
     double weight, weight_error, slope, slope_error;
     double of_mask; // the slope before the soft cap's derivative
+    bool overflows; // may a score in f32 be the difference of two infinities?
 } pair;
 
 static double masked(const ckl_attention_desc *d, void *const *host, place q, int64_t j, double score, double *error)
@@ -96,6 +98,7 @@ static pair pair_of(const ckl_attention_desc *d, void *const *host, const query 
     double slope = dot(q->dout, k->v, d->dv, &slope_size) - q->delta;
     pair x = { .weight = q->lse == -INFINITY ? 0 : exp(score - q->lse) };
     x.weight_error = FLUSHED + x.weight * (error + cut * (1 + fabs(raw) + fabs(q->lse) + raw_size * scale));
+    x.overflows = score > -INFINITY && isfinite(raw_size) && raw_size > FLT_MAX;
     x.of_mask = x.weight * slope;
     x.slope = x.of_mask * (cap > 0 ? 1 - tanh_of * tanh_of : 1);
     x.slope_error = FLUSHED + x.weight_error * fabs(slope) + x.weight * cut * slope_size;
@@ -113,7 +116,7 @@ static bool overflows(const ckl_attention_desc *d, const pair *x)
 {
     const double largest = d->dtype == CKL_F16 ? 0x1p15 : 0x1p126;
     const double factors = fmax(x->weight + x->weight_error, fabs(x->slope) + x->slope_error);
-    return isfinite(factors) && factors > largest;
+    return x->overflows || (isfinite(factors) && factors > largest);
 }
 
 /* Adds one pair to a row of a gradient. Factors below the type's smallest normal number are rounded more coarsely. */

@@ -190,6 +190,9 @@ typedef struct attention_sm80_config {
 
 int64_t attention_sm80_smem(const attention_sm80_config *config);
 
+/* Rows of K or V, whichever is more, that all threads load at once: `tile_n` is a multiple of it. */
+int attention_sm80_rows_loaded(const attention_sm80_config *config);
+
 void attention_sm80(const void *config, int kernel);
 
 /* sm90 */

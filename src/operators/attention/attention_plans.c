@@ -274,9 +274,9 @@ static ckl_status admit_portable(const char *who, const ckl_attention_desc *d, c
     if (c->warps < 1 || c->warps > 8 || (c->warp_rows != 16 && c->warp_rows != 32))
         FAIL(CKL_INVALID, "attention %s: warps=%d is not in 1..8, or warp_rows=%d is neither 16 nor 32", who, c->warps,
              c->warp_rows);
-    if (c->tile_n < 16 || c->tile_n > 128 || c->tile_n % 16 || c->warps * 32 / VECTOR > c->tile_n)
-        FAIL(CKL_INVALID, "attention %s: tile_n=%d is not a multiple of 16 up to 128 that %d warps can load", who,
-             c->tile_n, c->warps);
+    if (c->tile_n < 16 || c->tile_n > 128 || c->tile_n % 16 || c->tile_n % attention_sm80_rows_loaded(c))
+        FAIL(CKL_INVALID, "attention %s: tile_n=%d is not a multiple of 16 up to 128, and of the %d rows of %d warps",
+             who, c->tile_n, attention_sm80_rows_loaded(c), c->warps);
     if (c->stages < 1 || c->stages > 2)
         FAIL(CKL_INVALID, "attention %s: stages=%d is neither 1 nor 2", who, c->stages);
     TRY(check_smem(who, device, attention_sm80_smem(c)));
@@ -318,8 +318,8 @@ static ckl_status choose_short(const void *desc, const ckl_device_info *device, 
              SHORT_MAX);
     c->form = attention_form_of(d);
     c->stages = 1;
-    c->warps = (int)max_i64(1, ceil_div(d->q, 16));
-    c->tile_n = (int)max_i64(16, round_up(d->kv, 16));
+    c->warps = d->q <= 16 ? 1 : d->q <= 32 ? 2 : 4;
+    c->tile_n = (int)round_up(max_i64(d->kv, 1), max_i64(16, attention_sm80_rows_loaded(c)));
     return CKL_OK;
 }
 

@@ -1,4 +1,5 @@
 /* attention_ref.c - the definition of attention in double, a row at a time, with error bounds. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -27,6 +28,7 @@ typedef struct row {
     double *weight, *error;            // [kv]: exp(score - max), and the relative error of a kernel's
     double max, max_error;             // of the scores
     double sum, sum_error;             // of the weights, and of the errors of them
+    bool unknown; // may the row be anything? Scores are beyond f32, or the largest one is too inexact
 } row;
 
 static row row_of(const ckl_attention_desc *d, ckl_dtype weights, void *const *host, int64_t number)
@@ -55,28 +57,30 @@ static row row_of(const ckl_attention_desc *d, ckl_dtype weights, void *const *h
  * A score and the error of a kernel's: a tensor core truncates every 16 products at about 2^-24 of the largest, and
  * exponents are computed from the score and the maximum, each rounded to f32.
  */
-static double plain_score(const row *r, int64_t j, double *error)
+static double plain_score(row *r, int64_t j, double *error)
 {
     const ckl_attention_desc *d = r->d;
-    double sum = 0, magnitude = 0, scale = (double)d->scale;
+    double sum = 0, magnitude = 0, finite = 0, scale = (double)d->scale;
     for (int64_t i = 0; i < d->d; i++) {
         double product =
             dtype_read(d->dtype, r->q, r->q_first + i) * dtype_read(d->dtype, r->k, r->k_first + j * d->ldk + i);
         sum += product;
         magnitude += fabs(product);
+        finite += isfinite(product) ? fabs(product) : 0;
     }
     double capped = d->softcap > 0 ? (double)d->softcap * tanh(sum * scale / (double)d->softcap) : sum * scale;
     *error = 0x1p-22 * (1 + fabs(sum * scale) + sqrt((double)d->d / 16 + 1) * magnitude * scale);
-    if (d->mask == CKL_ATTENTION_MASK_BOOL)
-        return dtype_read(CKL_BOOL, r->mask, r->mask_first + j) == 0 ? -INFINITY : capped;
-    if (d->mask == CKL_ATTENTION_MASK_NONE)
+    if (d->mask == CKL_ATTENTION_MASK_BOOL && dtype_read(CKL_BOOL, r->mask, r->mask_first + j) == 0)
+        return -INFINITY;
+    r->unknown |= finite > FLT_MAX;
+    if (d->mask != CKL_ATTENTION_MASK_ADD)
         return capped;
     double bias = dtype_read(d->dtype, r->mask, r->mask_first + j);
     *error += 0x1p-22 * fabs(bias);
     return capped + bias;
 }
 
-static double score(const row *r, int64_t j, double *error)
+static double score(row *r, int64_t j, double *error)
 {
     const attention_pair at = { r->at.batch, r->at.head, r->at.i, j };
     double s = plain_score(r, j, error);
@@ -94,6 +98,7 @@ static void find_weights(row *r)
         if (r->weight[j] > r->max)
             r->max = r->weight[j], r->max_error = r->error[j];
     }
+    r->unknown |= r->max_error > ERROR_MAX; // kernels weigh by it before they meet the sink
     if (r->sink > r->max)
         r->max = r->sink, r->max_error = 0x1p-22 * (1 + fabs(r->sink));
     r->max = r->max > -INFINITY ? r->max : 0;
@@ -111,7 +116,7 @@ static void logarithm(const row *r, double *value, double *magnitude)
     const double added = 4 * sqrt((double)(r->end - r->first)) * 0x1p-24; // one after the other
     *value = r->sum == 0 ? -INFINITY : r->max + log(r->sum);
     *magnitude = (r->sum_error / r->sum + added + 0x1p-20 * (1 + fabs(*value))) / attention_rounding(r->d->dtype);
-    if (r->max_error > ERROR_MAX && !isnan(r->sum))
+    if (r->unknown && !isnan(r->sum))
         *value = NAN, *magnitude = REFERENCE_OPEN;
 }
 
@@ -146,7 +151,7 @@ static void column(const row *r, int64_t i, double *value, double *magnitude)
     }
     *value = r->sum == 0 ? 0 : sum / r->sum;
     *magnitude = r->sum == 0 ? 0 : (terms + (errors + r->sum_error * fabs(*value)) / rounding) / r->sum;
-    if ((open || r->max_error > ERROR_MAX) && !isnan(r->sum))
+    if ((open || r->unknown) && !isnan(r->sum))
         *value = NAN, *magnitude = REFERENCE_OPEN;
 }
 

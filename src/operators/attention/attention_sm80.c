@@ -38,6 +38,18 @@ int64_t attention_sm80_smem(const attention_sm80_config *c)
            c->stages * (attention_columns_bytes(d, c->tile_n) + attention_columns_bytes(dv, c->tile_n));
 }
 
+/* Threads beside each other in a row of a chunk. */
+static int threads_across(columns c)
+{
+    return c.chunk / VECTOR;
+}
+
+int attention_sm80_rows_loaded(const attention_sm80_config *c)
+{
+    columns d = attention_columns_of(c->form.d), dv = attention_columns_of(c->form.dv);
+    return c->warps * 32 / threads_across(d.chunk < dv.chunk ? d : dv);
+}
+
 static tensor ring(const sm80_kernel *k, const char *name, columns c)
 {
     int64_t stage = attention_columns_bytes(c, k->cfg->tile_n) / 2;
@@ -93,7 +105,7 @@ static tensor head_of(const sm80_kernel *k, int which, const tile *t)
 /* Starts the copies of rows of a head, from block * rows on, into chunks (ROWS,CHUNK,CHUNKS). What lies outside is 0. */
 static void load_rows(const sm80_kernel *k, tensor gX, tensor sX, columns c, val block)
 {
-    int rows = (int)static_size(layout_mode(sX.layout, 0)), across = c.chunk / VECTOR;
+    int rows = (int)static_size(layout_mode(sX.layout, 0)), across = threads_across(c);
     layout threads = compact_right(shape(k->threads / across, across));
     tiled_copy each =
         make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->form.dtype, threads, compact(shape(1, VECTOR)));

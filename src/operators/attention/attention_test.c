@@ -126,6 +126,9 @@ static const char *const cases[] = {
     "q=128 kv=256 d=128 batch=2 layout=bshd heads=2",
     "q=65 kv=63 d=80 heads=3 dtype=bf16 causal=1 lse=1",
     "q=33 kv=100 d=96 dv=40 heads=2",
+    "q=40 kv=64 d=64 heads=2                          # short: 48 queries",
+    "q=64 kv=10 d=32 heads=2 causal=1                 # more rows loaded at once than there are keys",
+    "q=50 kv=70 d=64 impl=sm80 config='warps=3 tile_n=48'",
     "q=40 kv=70 d=8 dv=136",
     "q=50 kv=50 d=17 dv=3 heads=2 layout=bshd      # odd rows",
     "q=100 kv=100 d=64 heads=2 q_factor=10         # scores far apart",
@@ -175,6 +178,7 @@ static const char *const cases[] = {
     "direction=backward heads=4 kv_heads=1 q=34 kv=945 d=64 causal=1 softcap=3 score=alibi sinks=1 dtype=bf16 "
     "fill=hard "
     "seed=435316 # weights beyond f32",
+    "q=10 kv=1 heads=15 sinks=1 dtype=bf16 lse=1 fill=hard seed=321085 # one score of -1e14, which its sink exceeds",
     "direction=backward heads=8 kv_heads=2 q=200 kv=30 d=64 causal=1 softcap=3 score=alibi dtype=bf16 fill=uniform # "
     "weights "
     "that are flushed to zero",
@@ -332,6 +336,9 @@ static const test_reject rejects[] = {
     { "d=60 impl=sm90", CKL_UNSUPPORTED, "attention sm90: d=60 and dv=60 are not multiples of 8 up to 256" },
     { "ldk=68 impl=sm90", CKL_UNSUPPORTED, "attention sm90: ldk=68 elements are not a multiple of 16 bytes" },
     { "kv=0 impl=sm80", CKL_UNSUPPORTED, "attention sm80: kv=0 leaves no keys" },
+    { "d=64 impl=sm80 config='warps=3 tile_n=32'", CKL_INVALID,
+      "attention sm80: tile_n=32 is not a multiple of 16 up to 128, and of the 12 rows of 3 warps" },
+    { "d=128 dv=32 impl=sm80 config='warps=8 tile_n=32'", CKL_INVALID, "and of the 64 rows of 8 warps" },
     { "kv=0 impl=sm90", CKL_UNSUPPORTED, "attention sm90: kv=0 leaves no keys" },
     { "score=alibii", CKL_INVALID, "attention: score=alibii is not known" },
     { "score=documents ragged=1", CKL_INVALID, "attention: score=documents has inputs of queries or keys" },

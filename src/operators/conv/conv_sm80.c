@@ -394,6 +394,9 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     vectors_of(d, &vec_a, &vec_b);
     const int64_t rows_a = c->tile_m * depth_of(d->dtype) / c->vec_a,
                   rows_b = c->tile_n * depth_of(d->dtype) / c->vec_b;
+    if ((c->vec_a == 1 && THREADS % c->tile_m) || (c->vec_b == 1 && THREADS % c->tile_n))
+        FAIL(CKL_INVALID, "conv sm80: %d threads cannot share out the single elements of a tile of %dx%d", THREADS,
+             c->tile_m, c->tile_n);
     if (c->vec_a > vec_a || c->vec_b > vec_b)
         FAIL(CKL_UNSUPPORTED, "conv sm80: channels come in vectors of %d and %d elements, vec_a=%d vec_b=%d wants more",
              vec_a, vec_b, c->vec_a, c->vec_b);
