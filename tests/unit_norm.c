@@ -268,6 +268,35 @@ static void test_statistics_of_specials(void **state)
     }
 }
 
+/* One element far from all others, among the first of its row: the mean stays exact to a few units of the mean distance from it. */
+static void test_outliers(void **state)
+{
+    enum { OUTLIERS = 8, COLS = 250000, PEAK = 1 << 30 };
+    static const int places[OUTLIERS] = { 0, 1, 10, 11, 21, 22, 31, 32 };
+    (void)state;
+    tensor_of_test x = make_random(CKL_F32, OUTLIERS * COLS, 3, 0, 1), y = make_tensor(CKL_F32, OUTLIERS * COLS);
+    tensor_of_test mean = make_tensor(CKL_F32, OUTLIERS), rstd = make_tensor(CKL_F32, OUTLIERS);
+    for (int row = 0; row < OUTLIERS; row++)
+        x.value[row * COLS + places[row]] = PEAK;
+    write_tensor(&x);
+    const ckl_norm_args args = { .x = x.memory, .y = y.memory, .mean = mean.memory, .rstd = rstd.memory };
+    assert_int_equal(run_layernorm(OUTLIERS, COLS, &args), CKL_OK);
+    read_tensor(&mean);
+    read_tensor(&rstd);
+    for (int row = 0; row < OUTLIERS; row++) {
+        double sum = 0, squares = 0;
+        for (int64_t i = 0; i < COLS; i++)
+            sum += x.value[row * COLS + i];
+        for (int64_t i = 0; i < COLS; i++)
+            squares += pow(x.value[row * COLS + i] - sum / COLS, 2);
+        assert_near("mean", CKL_F32, mean.value[row], sum / COLS, 0x1p-19 * 2 * PEAK / COLS);
+        assert_near("rstd", CKL_F32, rstd.value[row], sqrt(COLS / squares), 0x1p-19 * sqrt(COLS / squares));
+    }
+    tensor_of_test *const all[] = { &x, &y, &mean, &rstd };
+    for (int i = 0; i < COUNT_OF(all); i++)
+        free_tensor(all[i]);
+}
+
 /* A workspace of the caller's is looked at before anything else. */
 static void test_workspace_alignment(void **state)
 {
@@ -337,6 +366,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_statistics_of_specials),
+        cmocka_unit_test(test_outliers),
         cmocka_unit_test(test_layernorm),
         cmocka_unit_test(test_rmsnorm),
         cmocka_unit_test(test_large_mean),

@@ -207,6 +207,12 @@ static val gated(val x, val factor)
     return mul(ir_max_nan(x, constant(EXP_IS_ZERO)), factor);
 }
 
+val median_f32(val x, val y, val z)
+{
+    val low = ir_binary(IR_MIN, x, y), high = ir_binary(IR_MAX, x, y);
+    return ir_binary(IR_MAX, low, ir_binary(IR_MIN, high, z));
+}
+
 val silu_f32(val x)
 {
     return gated(x, sigmoid_f32(x));

@@ -17,6 +17,9 @@ val tanh_f32(val x);    // 2^-22
 val sigmoid_f32(val x); // 1 / (1 + exp(-x)), 2^-21
 val erf_f32(val x);     // 2^-22
 
+/* Of three numbers; of the others where one is NaN. No single number far from the others becomes it. */
+val median_f32(val x, val y, val z);
+
 /* The normal distribution function, (1 + erf(x / sqrt 2)) / 2, no cancellation for negative x: (1 + x^2) * 2^-21. */
 val normal_cdf_f32(val x);
 

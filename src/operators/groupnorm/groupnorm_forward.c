@@ -94,11 +94,6 @@ static void add_column(void *kernel, const groupnorm_column *c)
     groupnorm_over_vectors(&k->s, &k->same, c, load_same, add_values, k);
 }
 
-static val median(const val x[PIVOT_VALUES])
-{
-    return max(min(x[0], x[1]), min(max(x[0], x[1]), x[2]));
-}
-
 /* Of the thread's first values; where it has fewer, the last vector counts again. */
 static void find_pivot(forward *k)
 {
@@ -116,7 +111,7 @@ static void find_pivot(forward *k)
             for (int e = 0; e < g->vec && i + e < PIVOT_VALUES; e++)
                 x[i + e] = at(rX, e);
         }
-        assign(k->pivot, median(x));
+        assign(k->pivot, median_f32(x[0], x[1], x[2]));
     }
 }
 
@@ -162,7 +157,7 @@ static val common_pivot(const forward *k, const moments *m)
     val own = select(lt(immf(0), m->count), m->pivot, shuffle(m->pivot, first));
     for (int i = 0; i < PIVOT_VALUES; i++)
         x[i] = shuffle(own, add(first, imm(i)));
-    return median(x);
+    return median_f32(x[0], x[1], x[2]);
 }
 
 /* What the lanes of a group have, `n` of them each: every lane gets the result. */

@@ -119,9 +119,9 @@ static int64_t row_ctas(const ckl_plan *plan, int kernel)
     const ckl_norm_desc *d = plan->desc;
     const norm_config *c = plan->config;
     const row_split s = c->split;
-    const bool flows = c->flow.stages && kernel == NORM_VECTORS;
+    const bool flows = c->flow.stages && kernel == NORM_VECTORS, tiled = c->flow.stages && !flows;
     int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[NORM_VECTORS].clusters_resident;
-    if (d->direction == CKL_DIRECTION_FORWARD && !c->shared_weights)
+    if (d->direction == CKL_DIRECTION_FORWARD && (tiled || !c->shared_weights))
         return flows ? min_i64(ctas, clusters * s.cluster) : ctas;
     if (c->persistent_ctas > 0)
         clusters = (int64_t)plan->device->info.sm_count * c->persistent_ctas / s.cluster;

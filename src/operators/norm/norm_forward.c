@@ -341,9 +341,9 @@ static void make_variables(row *r)
 }
 
 /*
- * Rows that flow through shared memory. Deviations are from the mean p of a row's first 32 elements, so that mean and
- * variance take one pass and one reduction: (p - mean)^2 is at most variance * cols / 32, and in general far less, so
- * little cancels.
+ * Rows that flow through shared memory. Deviations are from a number p near a row's first 32 elements, so that mean and
+ * variance take one pass and one reduction. Each of the 32 is replaced by the median of itself and two others, and p is
+ * their mean: so a single element that is far from all others is not in it, whose share would cancel from every deviation.
  */
 typedef struct flow {
     row reduced;          // the row of the first pass: sums and p, in mean, are its own
@@ -386,7 +386,10 @@ static void first_pass(row_pipeline *s, val number, void *user)
     row *r = &f->reduced;
     const reduction sum = reduce_sums(1), sums = reduce_sums(2);
     if (r->centred) {
-        assign(r->mean, f->next);
+        val others[2]; // far apart, as elements that lie together may be large together
+        for (int i = 0; i < COUNT_OF(others); i++)
+            others[i] = shuffle(f->next, bit_and(add(lane(), imm(11 * (i + 1))), imm(31)));
+        assign(r->mean, median_f32(f->next, others[0], others[1]));
         assign(f->next, sample(r, s->next, lane()));
         warp_reduce(&sum, 32, &r->mean);
         assign(r->mean, mul(r->mean, f->samples));

@@ -145,6 +145,8 @@ static const char *const cases[] = {
     "shared_weights=1' "
     "# and of rows that flow",
     "rows=20 cols=17003 impl=forward config='cluster=4 steps=2 stages=6 chunks=3 shared_weights=1 lookahead=1'",
+    "rows=100 cols=17003 stagger=1 impl=forward config='cluster=4 steps=2 stages=6 chunks=3 shared_weights=1 "
+    "lookahead=1' # tiled where pointers want it, which nothing stays for",
     "rows=4 cols=64 eps=0.5 dtype=bf16",
     "rows=3 cols=1 direction=backward",
     "rows=300 cols=8 direction=backward                  # more rows than CTAs",
