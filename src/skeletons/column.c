@@ -226,14 +226,14 @@ static val slot_at(const slots *m, val partial, val column)
 static void write_slot(const slots *m, ir_space space, val address, const val *values)
 {
     for (int i = 0; i < m->count; i++)
-        ir_store(space, IR_CACHE_DEFAULT, F32, 1, address, (int64_t)i * WORD, &values[i]);
+        store_at(space, IR_CACHE_DEFAULT, F32, 1, address, (int64_t)i * WORD, &values[i]);
 }
 
 static void read_slot(const slots *m, val address, val *values)
 {
     for (int i = 0; i < m->count; i++) {
-        values[i] = ir_reg(F32);
-        ir_load(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, address, (int64_t)i * WORD, &values[i]);
+        values[i] = unwritten(F32);
+        load_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, address, (int64_t)i * WORD, &values[i]);
     }
 }
 
@@ -285,7 +285,7 @@ int64_t column_reduce_bytes(const column_split *s, int count)
 void column_reduce(const column_split *s, const reduction *r, val *values)
 {
     int warps = s->threads / 32;
-    if (ir_failed())
+    if (!describing())
         return;
     if (warps == 1) {
         for (int e = 0; e < s->vec; e++)
@@ -316,7 +316,7 @@ void column_reduce_each(const column_split *s, const reduction *r, val *values,
                         void (*store)(void *user, val column, const val *values), void *user)
 {
     const int warps = s->threads / 32;
-    if (ir_failed())
+    if (!describing())
         return;
     const slots by_warp = make_slots(s, r, "column_warps", warps);
     write_warps(s, r, &by_warp, values);

@@ -226,7 +226,7 @@ static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val s
     for (int i = 0; i < s->input_count; i++) {
         val element = add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, start));
         val from = add(s->inputs[i].pointer, mul(convert(U64, element), imm(size)));
-        ir_bulk_load(stage, i * full, from, bytes, barrier);
+        bulk_load_at(stage, i * full, from, bytes, barrier);
     }
     pipeline_advance(at);
 }
@@ -274,7 +274,7 @@ static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, v
     pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
     IF(ne(bytes, imm(0)))
         for (int i = 0; i < s->input_count; i++)
-            ir_bulk_load(stage, i * slot, from[i], bytes, barrier);
+            bulk_load_at(stage, i * slot, from[i], bytes, barrier);
     pipeline_advance(at);
 }
 
@@ -359,10 +359,10 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
         s.scheduler = make_dynamic_scheduler("scheduler", counter, convert(U32, rows), convert(U32, s.row_step),
                                              split->cluster, fetched_max(split));
     initialise(&s);
-    ir_if(eq(warp(), imm(threads / 32)));
+    begin_if(eq(warp(), imm(threads / 32)));
     IF(elect())
         produce(&s);
-    ir_else(); // what follows, up to row_pipeline_end(), is the consumers' part
+    begin_else(); // what follows, up to row_pipeline_end(), is the consumers' part
     s.first_state = consumer_state(&s.ring);
     s.second_state = consumer_state(&s.ring);
     s.fetched = variable(U32, imm(0));
@@ -373,7 +373,7 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
 
 void row_pipeline_end(row_pipeline *s)
 {
-    ir_end_if();
+    end_if();
     if (s->split.cluster > 1)
         cluster_sync(); // until then peers may still send to this CTA
 }

@@ -150,7 +150,7 @@ static void next_tile(const sm90_kernel *k, walk *w, bool fetches)
 
 static void load_chunks(const tma_copy *tma, tensor sTile, const tile_box *at, val barrier)
 {
-    for (int c = 0; c < static_size(layout_mode(sTile.layout, 2)) && !ir_failed(); c++)
+    UNROLL(c, static_size(layout_mode(sTile.layout, 2)))
         tma_load_of(tma, slice(sTile, _, _, c), at->row, imm(c * tma->cols), at->count, at->outer, barrier, imm(0));
 }
 
@@ -264,7 +264,7 @@ static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
 /* The thread's number in its consumer. Computed where it is needed: registers are scarce. */
 static val consumer_thread(void)
 {
-    return rem(thread(), imm(WARPGROUP));
+    return warpgroup_thread();
 }
 
 /* Its queries of a tile. */
@@ -279,7 +279,7 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     ckl_dtype dtype = k->form.dtype;
     int bn = cfg->tile_n;
     consumer_role c = { .qk = warpgroup_mma(dtype, bn, "SS"), .pv = warpgroup_mma(dtype, k->dv.used, "RS") };
-    c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
+    c.index = sub(warpgroup(), imm(1));
     c.first_thread = eq(consumer_thread(), imm(0));
     for (int i = 0; i < k->d.chunks; i++) {
         c.tCrQ[i] = descriptors_A(&c.qk, slice(k->sQ, _, _, i, c.index));
@@ -423,7 +423,7 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
             val q[ONLINE_ROWS_MAX];
             for (int r = 0; r < c->rows.count; r++)
                 q[r] = at_f32(sQ, coordinate(cS, 0, attention_online_row_value(cS, r)), l);
-            for (int64_t e = 0; e < static_size(c->scores.layout) && !ir_failed(); e++) {
+            UNROLL(e, static_size(c->scores.layout)) {
                 val x = at(c->scores, e), key = add(coordinate(cS, 1, 0), imm(index_at(distances, e)));
                 assign(x, fma(q[attention_online_row_of(c->scores, e)], at_f32(sK, key, l), x));
             }

@@ -167,7 +167,7 @@ void attention_mask_scores_by(const tile_rows *r, const score_mask *mask, val bl
         val query = add(r->row, coordinate(cS, 0, attention_online_row_value(scores, i)));
         gRows[i] = slice(mask->gM, min(query, sub(r->s->q, imm(1))), _);
     }
-    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(scores.layout)) {
         val x = at(scores, i), key = min(add(first, imm(index_at(distances, i))), last);
         val by = at(gRows[attention_online_row_of(scores, i)], key);
         assign(x, attention_masked_score(mask, x, by));

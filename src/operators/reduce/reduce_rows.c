@@ -174,7 +174,7 @@ static row_ends load_ends(const rows_kernel *k, const segment *s, val wanted)
 {
     const reduce_rows_config *cfg = k->cfg;
     int count = (int)ceil_div(2 * (cfg->vec - 1), lanes_of(cfg));
-    val *room = ir_alloc((size_t)(3 * count), sizeof *room);
+    val *room = describe_alloc((size_t)(3 * count), sizeof *room);
     row_ends p = { count, room, room + count, room + 2 * count };
     for (int i = 0; i < count; i++) {
         val number = convert(I64, add(k->here.along, imm(i * lanes_of(cfg)))), from_head = sub(number, s->head);

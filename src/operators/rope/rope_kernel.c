@@ -234,7 +234,7 @@ static void store_slot(const place *at, const side *s, const slot *k, const tens
 static void rotate(const place *at, const tensor rX[2])
 {
     const int vec = at->t.vec;
-    for (int i = 0; i < vec * at->cfg->heads && !ir_failed(); i++) {
+    UNROLL(i, vec * at->cfg->heads) {
         const int j = i % vec, start = i - j;
         const bool half = is_half(at->cfg);
         const tensor from = rX[half ? 0 : 2 * j / vec], to = rX[half ? 1 : (2 * j + 1) / vec];
