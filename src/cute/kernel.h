@@ -58,6 +58,12 @@
 #define warpgroup()        div(warp(), imm(4))
 #define warpgroup_thread() rem(thread(), imm(128))
 
+/*
+ * Where one of them is in an arrangement: thread_at(thread(), 1, lanes, rows) is the row of thread 0, lanes, 2 * lanes, ...
+ * The first size runs fastest.
+ */
+#define thread_at(i, mode, ...) AT_HERE(tensor_thread_at(i, shape(__VA_ARGS__), mode))
+
 /* Values */
 #define params_of(prefix)     (HERE, *(prefix##_values *)ir_declare_params(&prefix##_param_list)) // ir/params.h
 #define imm(i)                (HERE, cute_imm(i))

@@ -240,7 +240,7 @@ static void read_slot(const slots *m, val address, val *values)
 /* The column of this thread's value e, in its CTA. */
 static val own_column(const column_split *s, int e)
 {
-    val lane = rem(thread(), imm(s->lanes));
+    val lane = thread_at(thread(), 0, s->lanes, groups_of(s));
     return add(mul(lane, imm(s->vec)), imm(e));
 }
 
@@ -251,10 +251,10 @@ static val own_column(const column_split *s, int e)
 static void combine_partials(const column_split *s, const reduction *r, const slots *from, int partials,
                              const slots *to, val to_partial, int ctas)
 {
-    val tid = thread(), partial = rem(tid, imm(partials));
-    int64_t at_once = s->threads / partials;
+    const int at_once = s->threads / partials;
+    val tid = thread(), partial = thread_at(tid, 0, partials, at_once);
     for (int64_t first = 0; first < from->columns; first += at_once) {
-        val column = add(div(tid, imm(partials)), imm(first));
+        val column = add(thread_at(tid, 1, partials, at_once), imm(first));
         val inside = lt(column, imm(from->columns)), values[REDUCE_VALUES_MAX];
         read_slot(from, slot_at(from, partial, select(inside, column, imm(0))), values);
         warp_reduce(r, partials, values);

@@ -245,7 +245,7 @@ static void merge_layers(columns_kernel *k, const tensor *sS)
 {
     const reduce_columns_config *cfg = k->cfg;
     merge_in_warps(k);
-    val group = div(thread(), imm((int)max_i64(cfg->lanes, WARP)));
+    val group = thread_at(thread(), 1, (int)max_i64(cfg->lanes, WARP), reduce_columns_groups(cfg));
     val is_first = lt(lane(), imm(cfg->lanes)); // of the lanes with the same states
     for (int half = reduce_columns_groups(cfg) / 2, first = 0; half > 0; first += half, half /= 2) {
         val slot = add(mul(add(rem(group, imm(half)), imm(first)), imm(cfg->lanes)), k->lane);

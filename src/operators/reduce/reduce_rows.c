@@ -93,11 +93,11 @@ static place find_place(const reduce_rows_config *cfg, val rows, val first)
                         .lane = thread(),
                         .rank = convert(I64, rem(cta, ctas)),
                         .ctas = convert(I64, ctas) };
-    val row = add(first, convert(I64, div(thread(), imm(cfg->row_threads))));
+    val row = add(first, convert(I64, thread_at(thread(), 1, cfg->row_threads, cfg->threads / cfg->row_threads)));
     val last = sub(rows, imm(1));
     return (place){ .row = min(row, last),
                     .is_present = lt(row, rows),
-                    .lane = rem(thread(), imm(cfg->row_threads)),
+                    .lane = thread_at(thread(), 0, cfg->row_threads, cfg->threads / cfg->row_threads),
                     .rank = imm64(0),
                     .ctas = imm64(1) };
 }

@@ -280,8 +280,14 @@ static void copy_group(const place *at, const side *s)
 
 static void rope(const rope_config *cfg, rope_tile t, const rope_values *p)
 {
-    place at = { .cfg = cfg, .t = t, .p = p, .lane = rem(thread(), imm(t.lanes)), .rest = div(thread(), imm(t.lanes)) };
-    val row = div(at.rest, imm(t.abreast)), token = add(mul(convert(I64, cta_x()), imm(t.tokens)), convert(I64, row));
+    const int others = t.abreast * t.tokens;
+    place at = { .cfg = cfg,
+                 .t = t,
+                 .p = p,
+                 .lane = thread_at(thread(), 0, t.lanes, others),
+                 .rest = thread_at(thread(), 1, t.lanes, others) };
+    val row = thread_at(at.rest, 1, t.abreast, t.tokens),
+        token = add(mul(convert(I64, cta_x()), imm(t.tokens)), convert(I64, row));
     at.rotates = has_rest(cfg) ? lt(at.lane, imm(t.pair_slots)) : yes();
     for (int j = 0; j < t.vec; j++) {
         at.r.sine[j] = variable(F32, immf(0));
