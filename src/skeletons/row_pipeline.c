@@ -427,7 +427,10 @@ static void free_stage(const row_pipeline *s, const pipeline_state *at)
         pipeline_release(&s->ring, at->stage);
 }
 
-/* This thread's partitions of all inputs in the stage, each vector cut out of two. */
+/*
+ * This thread's partitions of all inputs in the stage, each vector cut out of two. The address is computed by hand: a vector
+ * begins anywhere, so no layout of elements has it, only one of the aligned 16 bytes that the two halves lie in.
+ */
 static void load_cut_inputs(const pass *v, const row_place *p, tensor *rX)
 {
     const row_pipeline *s = v->s;
