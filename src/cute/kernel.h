@@ -159,7 +159,7 @@
 #define LOOP_FROM(i, start, count, step)                                                                            \
     for (__attribute__((cleanup(cute_loop_left))) cute_loop i##_loop = (HERE, cute_loop_begin(start, count, step)); \
          i##_loop.open; cute_loop_left(&i##_loop))                                                                  \
-        for (val i = i##_loop.index; i##_loop.open; cute_loop_end(&i##_loop))
+        for (__attribute__((unused)) val i = i##_loop.index; i##_loop.open; cute_loop_end(&i##_loop))
 
 /* Barriers and fences */
 #define cta_sync()                (HERE, ir_bar_sync(imm(0), ir_current()->threads))
