@@ -141,7 +141,7 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
                                 int input_count, int values, val rows, val cols, val counter);
 void row_pipeline_end(row_pipeline *s);
 
-/* This thread's place at the start of a row. The thread whose `first` is 0 stores what a row has one of. */
+/* This thread's place at the start of a row. The thread whose `first` is 0 stores what a row has once. */
 row_place row_pipeline_place(const row_pipeline *s, val row);
 
 /*

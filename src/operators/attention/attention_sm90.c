@@ -235,8 +235,8 @@ static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, c
 }
 
 /*
- * Are products turned into scores only when weights are made by old maxima? With a cap or custom score alone, the same
- * for all blocks.
+ * Do products become scores only where weights are made by the old maxima? So they do where all blocks have a cap, or a custom
+ * score, and not both.
  */
 static bool scores_late(const sm90_kernel *k, const consumer_role *c)
 {
