@@ -10,7 +10,7 @@ typedef struct verify_request {
     const char *suite;            // file of lines instead of the operators' own cases, or NULL
     const char *impl;             // only this implementation, or NULL
     int seeds;                    // of random inputs; 0: one, and with `full` five of small problems
-    int shard, shards;            // the lines number shard, shard + shards, ... alone; shards 0: all
+    int shard, shards;            // only lines shard, shard + shards, ...; shards 0: all lines
     bool full;                    // every fill of large problems, too, and their second run; every kernel assembled
     int slowest;                  // so many runs that took longest are printed at the end
     const char *accepted;         // file of code that ptxas is not asked about again (lab/accepted.h), or NULL

@@ -37,7 +37,7 @@ static int64_t halved(int64_t size)
     return rest >= 2 * KEPT ? round_up(rest / 2, KEPT) + left : size / 2;
 }
 
-/* The fields with the numbers of this value halved, or of them number `only` alone. */
+/* The fields, with all numbers of this value halved, or number `only` alone. */
 static void print_halved(const char *fields, const number *numbers, int count, int64_t value, int only, text *out)
 {
     size_t at = 0;

@@ -54,6 +54,16 @@
 #define grid_x()       (HERE, ir_sreg(IR_GRID_X))
 #define cluster_rank() (HERE, ir_sreg(IR_CLUSTER_RANK))
 
+/* The same in warpgroups of 128 threads; the number is uniform in the warp, and known to be. */
+#define warpgroup()        div(warp(), imm(4))
+#define warpgroup_thread() rem(thread(), imm(128))
+
+/*
+ * Where one of them is in an arrangement: thread_at(thread(), 1, lanes, rows) is the row of thread 0, lanes, 2 * lanes, ...
+ * The first size runs fastest.
+ */
+#define thread_at(i, mode, ...) AT_HERE(tensor_thread_at(i, shape(__VA_ARGS__), mode))
+
 /* Values */
 #define params_of(prefix)     (HERE, *(prefix##_values *)ir_declare_params(&prefix##_param_list)) // ir/params.h
 #define imm(i)                (HERE, cute_imm(i))
@@ -64,6 +74,8 @@
 #define no()                  ir_int(IR_PRED, 0)
 #define coerce(type, x)       ir_coerce(type, AT_HERE(x)) // a constant becomes that type; others have it
 #define variable(type, start) cute_variable(type, AT_HERE(start))
+#define unwritten(type)       ir_reg(type) // a register without a value yet
+#define type_bytes(type)      ir_type_bytes(type)
 #define assign(reg, x)        ir_assign(reg, AT_HERE(x))
 #define binary(op, x, y)      ir_binary(op, AT_HERE(x), AT_HERE(y)) // where op is chosen while describing
 #define add(x, y)             ir_binary(IR_ADD, AT_HERE(x), AT_HERE(y))
@@ -101,6 +113,18 @@
 #define bitcast(type, x)      ir_bitcast(type, AT_HERE(x))
 #define elect()               (HERE, ir_elect())
 
+/*
+ * Describing: UNROLL is C's for until the first error, behind which registers and layouts need not be what they should;
+ * describing() says the same for other loops. Memory lives as long as the kernel.
+ */
+#define UNROLL(i, count)            for (int i = 0; i < (int)(count) && describing(); i++)
+#define describing()                (!ir_failed())
+#define describe_fail(...)          (HERE, ir_fail(__VA_ARGS__))
+#define describe_alloc(count, size) ir_alloc(count, size)
+#define scalar_param(type, name)    (HERE, ir_scalar_param(type, name)) // one that params_of() has declared, by its name
+#define share_begin()               ir_share_begin()                    // equal arithmetic is emitted once, until
+#define share_end()                 ir_share_end()                      // ... here: ir/build.h
+
 /* What is known of a value while describing */
 #define is_constant(x) ir_is_constant(x)
 #define is_imm(x, i)   ir_is_int(x, i)
@@ -126,13 +150,16 @@
     for (__attribute__((cleanup(cute_block_left))) bool block = (HERE, begin, true); block; block = (end, false))
 #define IF(p)          CUTE_ONCE(CUTE_PASTE(if_open_, __COUNTER__), ir_if(AT_HERE(p)), ir_end_if())
 #define ELSE           CUTE_ONCE(CUTE_PASTE(else_open_, __COUNTER__), ir_reopen_else(), ir_end_if())
+#define begin_if(p)    (HERE, ir_if(AT_HERE(p))) // an IF that ends in another function of C
+#define begin_else()   (HERE, ir_else())
+#define end_if()       (HERE, ir_end_if())
 #define FOREVER        CUTE_ONCE(CUTE_PASTE(loop_open_, __COUNTER__), ir_loop(), ir_end_loop())
 #define BREAK_IF(p)    ir_break(AT_HERE(p))
 #define LOOP(i, count) LOOP_FROM(i, imm(0), count, imm(1))
 #define LOOP_FROM(i, start, count, step)                                                                            \
     for (__attribute__((cleanup(cute_loop_left))) cute_loop i##_loop = (HERE, cute_loop_begin(start, count, step)); \
          i##_loop.open; cute_loop_left(&i##_loop))                                                                  \
-        for (val i = i##_loop.index; i##_loop.open; cute_loop_end(&i##_loop))
+        for (__attribute__((unused)) val i = i##_loop.index; i##_loop.open; cute_loop_end(&i##_loop))
 
 /* Barriers and fences */
 #define cta_sync()                (HERE, ir_bar_sync(imm(0), ir_current()->threads))
@@ -162,15 +189,17 @@
 #define ldmatrix(address, n, registers)        (HERE, ir_ldmatrix(n, false, address, 0, registers)) // n matrices of 8x8
 #define ldmatrix_T(address, n, registers)      (HERE, ir_ldmatrix(n, true, address, 0, registers)) // n transposed matrices
 #define stmatrix(address, n, registers)        (HERE, ir_stmatrix(n, false, address, 0, registers))
-#define bulk_prefetch(global, bytes)           (HERE, ir_bulk_prefetch(global, bytes))
-#define mbarrier_init(barrier, arrivals)       (HERE, ir_mbarrier_init(barrier, 0, arrivals))
-#define mbarrier_expect(barrier, bytes)        (HERE, ir_mbarrier_expect(barrier, 0, bytes))
-#define mbarrier_wait(barrier, parity)         (HERE, ir_mbarrier_wait(barrier, 0, parity))
-#define mbarrier_arrive_at(peer)               (HERE, ir_mbarrier_arrive(IR_SHARED_CLUSTER, peer, 0)) // of another CTA: mapa()
-#define store_async(peer, offset, barrier, x)  (HERE, ir_store_async(peer, offset, barrier, x))
-#define atomic_add(address, x)                 (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
-#define red_max(address, x)                    (HERE, ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MAX, address, 0, x))
-#define atomic_exchange(address, x)            (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, address, 0, x, (val){ 0 }))
+#define bulk_load_at(shared, offset, global, bytes, barrier) \
+    (HERE, ir_bulk_load(shared, offset, global, bytes, barrier))
+#define bulk_prefetch(global, bytes)          (HERE, ir_bulk_prefetch(global, bytes))
+#define mbarrier_init(barrier, arrivals)      (HERE, ir_mbarrier_init(barrier, 0, arrivals))
+#define mbarrier_expect(barrier, bytes)       (HERE, ir_mbarrier_expect(barrier, 0, bytes))
+#define mbarrier_wait(barrier, parity)        (HERE, ir_mbarrier_wait(barrier, 0, parity))
+#define mbarrier_arrive_at(peer)              (HERE, ir_mbarrier_arrive(IR_SHARED_CLUSTER, peer, 0)) // of another CTA: mapa()
+#define store_async(peer, offset, barrier, x) (HERE, ir_store_async(peer, offset, barrier, x))
+#define atomic_add(address, x)                (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
+#define red_max(address, x)                   (HERE, ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MAX, address, 0, x))
+#define atomic_exchange(address, x)           (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, address, 0, x, (val){ 0 }))
 
 /*
  * Accesses to global memory by which CTAs wait for each other, all at gpu scope: who acquires what another released
@@ -185,6 +214,11 @@
 #define store_relaxed(type, address, x) (HERE, ir_store_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, type, address, 0, x))
 #define store_release(type, address, x) (HERE, ir_store_strong(IR_ORDER_RELEASE, IR_SCOPE_GPU, type, address, 0, x))
 
+/* n elements from or to adjacent addresses, by one instruction; with a hint to the caches. */
+#define load_at(space, cache, type, n, address, offset, registers) \
+    (HERE, ir_load(space, cache, type, n, address, offset, registers))
+#define store_at(space, cache, type, n, address, offset, registers) \
+    (HERE, ir_store(space, cache, type, n, address, offset, registers))
 #define store_cluster(type, peer, offset, x) \
     (HERE,                                   \
      ir_store(IR_SHARED_CLUSTER, IR_CACHE_DEFAULT, type, 1, peer, offset, (val[]){ x })) // in a CTA's memory: mapa()
@@ -193,6 +227,7 @@
 
 /* Between all lanes of a warp */
 #define shuffle(x, from)         ir_shuffle(IR_SHFL_IDX, AT_HERE(x), AT_HERE(from), 32)
+#define shuffle_down(x, lanes)   ir_shuffle(IR_SHFL_DOWN, AT_HERE(x), AT_HERE(lanes), 32)
 #define shuffle_xor(x, distance) ir_shuffle(IR_SHFL_XOR, AT_HERE(x), AT_HERE(distance), 32)
 #define redux_max(x)             ir_redux(IR_RED_MAX, AT_HERE(x)) // of integers
 #define vote_any(p)              ir_vote(IR_VOTE_ANY, AT_HERE(p))

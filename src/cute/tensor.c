@@ -254,6 +254,16 @@ tensor tensor_local_tile(tensor t, int_tuple tiler, int_tuple coordinate)
     return tile;
 }
 
+val tensor_thread_at(val i, int_tuple shape, int mode)
+{
+    int64_t before = 1;
+    for (int m = 0; m < mode; m++)
+        before *= static_leaf(tuple_mode(shape, m));
+    if (mode > 0)
+        i = ir_binary(IR_DIV, i, cute_imm(before));
+    return mode == shape->rank - 1 ? i : ir_binary(IR_REM, i, cute_imm(static_leaf(tuple_mode(shape, mode))));
+}
+
 tensor tensor_local_partition(tensor t, layout threads, val tid)
 {
     layout tiler[LAYOUT_MODES_MAX], grouped[2];

@@ -71,6 +71,12 @@ tensor tensor_at_coordinates(tensor t, tensor cT);
 tensor tensor_local_partition(tensor t, layout threads, val tid);
 tensor tensor_with_layout(tensor t, layout a); // the same elements by another layout
 
+/*
+ * Where number i is in an arrangement of so many by so many (static): get<mode>(idx2crd(i, shape)) of CuTe. For threads, lanes
+ * and warps that stand in rows; the last mode has what is left.
+ */
+val tensor_thread_at(val i, int_tuple shape, int mode);
+
 /* Single elements; i is a coordinate. Reading memory emits a load. 16-bit floats are read as such: convert them. */
 val tensor_at(tensor t, int_tuple coordinate);
 void tensor_set(tensor t, int_tuple coordinate, val x);

@@ -226,21 +226,21 @@ static val slot_at(const slots *m, val partial, val column)
 static void write_slot(const slots *m, ir_space space, val address, const val *values)
 {
     for (int i = 0; i < m->count; i++)
-        ir_store(space, IR_CACHE_DEFAULT, F32, 1, address, (int64_t)i * WORD, &values[i]);
+        store_at(space, IR_CACHE_DEFAULT, F32, 1, address, (int64_t)i * WORD, &values[i]);
 }
 
 static void read_slot(const slots *m, val address, val *values)
 {
     for (int i = 0; i < m->count; i++) {
-        values[i] = ir_reg(F32);
-        ir_load(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, address, (int64_t)i * WORD, &values[i]);
+        values[i] = unwritten(F32);
+        load_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, address, (int64_t)i * WORD, &values[i]);
     }
 }
 
 /* The column of this thread's value e, in its CTA. */
 static val own_column(const column_split *s, int e)
 {
-    val lane = rem(thread(), imm(s->lanes));
+    val lane = thread_at(thread(), 0, s->lanes, groups_of(s));
     return add(mul(lane, imm(s->vec)), imm(e));
 }
 
@@ -251,10 +251,10 @@ static val own_column(const column_split *s, int e)
 static void combine_partials(const column_split *s, const reduction *r, const slots *from, int partials,
                              const slots *to, val to_partial, int ctas)
 {
-    val tid = thread(), partial = rem(tid, imm(partials));
-    int64_t at_once = s->threads / partials;
+    const int at_once = s->threads / partials;
+    val tid = thread(), partial = thread_at(tid, 0, partials, at_once);
     for (int64_t first = 0; first < from->columns; first += at_once) {
-        val column = add(div(tid, imm(partials)), imm(first));
+        val column = add(thread_at(tid, 1, partials, at_once), imm(first));
         val inside = lt(column, imm(from->columns)), values[REDUCE_VALUES_MAX];
         read_slot(from, slot_at(from, partial, select(inside, column, imm(0))), values);
         warp_reduce(r, partials, values);
@@ -285,7 +285,7 @@ int64_t column_reduce_bytes(const column_split *s, int count)
 void column_reduce(const column_split *s, const reduction *r, val *values)
 {
     int warps = s->threads / 32;
-    if (ir_failed())
+    if (!describing())
         return;
     if (warps == 1) {
         for (int e = 0; e < s->vec; e++)
@@ -316,7 +316,7 @@ void column_reduce_each(const column_split *s, const reduction *r, val *values,
                         void (*store)(void *user, val column, const val *values), void *user)
 {
     const int warps = s->threads / 32;
-    if (ir_failed())
+    if (!describing())
         return;
     const slots by_warp = make_slots(s, r, "column_warps", warps);
     write_warps(s, r, &by_warp, values);

@@ -11,7 +11,7 @@ column_sums column_sums_begin(int threads, int lanes, int count)
 {
     column_sums s = { .warps = threads / 32, .lanes = lanes, .per_warp = 32 / lanes, .count = count };
     launch_bounds(threads, 0);
-    s.number = add(mul(cta_x(), imm(lanes)), div(lane(), imm(s.per_warp)));
+    s.number = add(mul(cta_x(), imm(lanes)), thread_at(lane(), 1, s.per_warp, lanes));
     for (int i = 0; i < count; i++)
         s.sum[i] = variable(F32, immf(0));
     return s;
@@ -20,7 +20,7 @@ column_sums column_sums_begin(int threads, int lanes, int count)
 void column_sums_over(const column_sums *s, val lines, void (*add_line)(void *user, val line), void *user)
 {
     const int workers = s->warps * s->per_warp;
-    val worker = add(mul(warp(), imm(s->per_warp)), rem(lane(), imm(s->per_warp)));
+    val worker = add(mul(warp(), imm(s->per_warp)), thread_at(lane(), 0, s->per_warp, s->lanes));
     val next = variable(I64, convert(I64, worker));
     LOOP_FROM(i, next, sub(lines, imm((UNROLLED - 1) * workers)), imm(UNROLLED * workers)) {
         for (int u = 0; u < UNROLLED; u++)
@@ -35,12 +35,12 @@ void column_sums_finish(column_sums *s, val exists, void (*store)(void *user, in
 {
     const reduction all = reduce_sums(s->count);
     warp_reduce(&all, s->per_warp, s->sum);
-    val place = div(lane(), imm(s->per_warp));
+    val place = thread_at(lane(), 1, s->per_warp, s->lanes);
     tensor sSums = smem_tensor("sums", F32, compact(shape(s->lanes, s->warps, s->count)), 16); // (LANES,WARPS,SUMS)
     for (int i = 0; i < s->count; i++)
         set(sSums, coord(place, warp(), i), s->sum[i]);
     cta_sync();
-    val is_first = logical_and(eq(warp(), imm(0)), eq(rem(lane(), imm(s->per_warp)), imm(0)));
+    val is_first = logical_and(eq(warp(), imm(0)), eq(thread_at(lane(), 0, s->per_warp, s->lanes), imm(0)));
     IF(logical_and(is_first, exists))
         for (int i = 0; i < s->count; i++) {
             val total = at(sSums, place, 0, i);

@@ -282,8 +282,8 @@ static tensor thread_numbers(const map *m, val tile, int width)
 static void units(const map *m, tensor cX)
 {
     int width = (int)static_size(layout_mode(cX.layout, 0)), steps = (int)static_size(layout_mode(cX.layout, 1));
-    unit *all = ir_alloc((size_t)steps, sizeof *all);
-    val(*at)[MAP_RANK_MAX] = ir_alloc((size_t)steps, sizeof *at);
+    unit *all = describe_alloc((size_t)steps, sizeof *all);
+    val(*at)[MAP_RANK_MAX] = describe_alloc((size_t)steps, sizeof *at);
     for (int s = 0; s < steps; s++) {
         val number = coordinate(cX, 0, 0, s);
         if (s > 0 && m->k->config.long_rows)
@@ -388,9 +388,9 @@ static tile_place place_of(const map *m, const val *start, val row, val column, 
 static void load_crossed(const map *m, int i, const val *start)
 {
     const int apart = m->k->config.threads / MAP_CROSS_TILE, count = MAP_CROSS_TILE / apart;
-    val row = rem(thread(), imm(MAP_CROSS_TILE)), column = div(thread(), imm(MAP_CROSS_TILE));
-    tile_place *p = ir_alloc((size_t)count, sizeof *p);
-    packed *loaded = ir_alloc((size_t)count, sizeof *loaded);
+    val row = thread_at(thread(), 0, MAP_CROSS_TILE, apart), column = thread_at(thread(), 1, MAP_CROSS_TILE, apart);
+    tile_place *p = describe_alloc((size_t)count, sizeof *p);
+    packed *loaded = describe_alloc((size_t)count, sizeof *loaded);
     for (int n = 0; n < count; n++) {
         p[n] = place_of(m, start, row, add(column, imm(n * apart)), 1, 1);
         loaded[n] = load_packed(vector_of(m, i, p[n].at, 1), element_bytes(m, i));
@@ -404,9 +404,10 @@ static void load_crossed_pairs(const map *m, int i, const val *start)
 {
     enum { PAIRS = MAP_CROSS_TILE / 2, LOW_HALVES = 0x5410, HIGH_HALVES = 0x7632 };
     const int apart = m->k->config.threads / PAIRS, count = 2 * PAIRS / apart;
-    val row = mul(rem(thread(), imm(PAIRS)), imm(2)), column = mul(div(thread(), imm(PAIRS)), imm(2));
-    tile_place *p = ir_alloc((size_t)count, sizeof *p);
-    packed *loaded = ir_alloc((size_t)count, sizeof *loaded);
+    val row = mul(thread_at(thread(), 0, PAIRS, apart), imm(2)),
+        column = mul(thread_at(thread(), 1, PAIRS, apart), imm(2));
+    tile_place *p = describe_alloc((size_t)count, sizeof *p);
+    packed *loaded = describe_alloc((size_t)count, sizeof *loaded);
     for (int n = 0; n < count; n++) {
         p[n] = place_of(m, start, row, add(column, imm(n / 2 * 2 * apart + n % 2)), 2, 1);
         loaded[n] = load_packed(vector_of(m, i, p[n].at, 2), MAP_PAIR_BYTES);
@@ -424,11 +425,12 @@ static void load_crossed_pairs(const map *m, int i, const val *start)
 static void tile_vectors(const map *m, const val *start, val first, int count, int apart, int width)
 {
     const int row_threads = MAP_CROSS_TILE / width;
-    val row = add(div(thread(), imm(row_threads)), mul(convert(U32, first), imm(apart)));
-    tile_place *p = ir_alloc((size_t)count, sizeof *p);
-    unit *all = ir_alloc((size_t)count, sizeof *all);
+    val row = add(thread_at(thread(), 1, row_threads, apart), mul(convert(U32, first), imm(apart)));
+    tile_place *p = describe_alloc((size_t)count, sizeof *p);
+    unit *all = describe_alloc((size_t)count, sizeof *all);
     for (int n = 0; n < count; n++) {
-        p[n] = place_of(m, start, add(row, imm(n * apart)), mul(rem(thread(), imm(row_threads)), imm(width)), 1, width);
+        p[n] = place_of(m, start, add(row, imm(n * apart)), mul(thread_at(thread(), 0, row_threads, apart), imm(width)),
+                        1, width);
         all[n] = load_unit_at(m, imm(0), p[n].at, width);
         all[n].row = p[n].row;
         all[n].column = p[n].column;

@@ -207,7 +207,7 @@ row_place row_place_of(const row_split *s, val rows, val cols, val row, val tid)
 row_place row_place_at(const row_place *p, val row)
 {
     row_place other = *p;
-    val *first = ir_alloc(2, sizeof *first);
+    val *first = describe_alloc(2, sizeof *first);
     first[0] = other.row = row;
     first[1] = p->first;
     other.cX.first = first;

@@ -4,196 +4,21 @@
 #include <string.h>
 
 #include "cute/kernel.h"
-#include "skeletons/residency.h"
-
-enum { BULK_BYTES = 16, STAGE_ALIGNMENT = 128, BARRIERS_OF_STAGE_BYTES = 16 };
-
-/* On the host */
-
-row_pipeline_split row_pipeline_split_of(const row_split *split, const row_flow *flow)
-{
-    row_pipeline_split s = { .chunk = *split,
-                             .cluster = split->cluster,
-                             .stages = flow->stages,
-                             .residence = (row_residence)flow->residence,
-                             .lookahead = flow->lookahead,
-                             .chunks = flow->chunks,
-                             .cut = flow->cut };
-    s.chunk.cluster = 1;
-    return s;
-}
-
-void row_pipeline_config(const row_pipeline_split *s, row_split *split, row_flow *flow)
-{
-    *split = s->chunk;
-    split->cluster = s->cluster;
-    *flow = (row_flow){ s->stages, (choice)s->residence, s->lookahead, s->chunks, s->cut };
-}
-
-static int64_t chunk_cols(const row_pipeline_split *s)
-{
-    return row_split_cols(&s->chunk);
-}
-
-static int64_t chunk_bytes(const row_pipeline_split *s, ckl_dtype dtype)
-{
-    return chunk_cols(s) * (int64_t)ckl_dtype_bytes(dtype);
-}
-
-/* The room of a chunk in a stage: vectors that are cut begin and end inside of others. */
-static int64_t slot_bytes(const row_pipeline_split *s, ckl_dtype dtype)
-{
-    return chunk_bytes(s, dtype) + (s->cut ? BULK_BYTES : 0);
-}
-
-/*
- * Slots of the scheduler: rows that are fetched and not yet done. Each row in the ring has a stage at least; the
- * producer holds one more, waiting for room, and has fetched the next. While the oldest is at work, every CTA of the
- * cluster has sent the sums of the row before it, and so has read that row's slot.
- */
-static int fetched_max(const row_pipeline_split *s)
-{
-    return s->stages + 2;
-}
-
-int64_t row_pipeline_smem_bytes(const row_pipeline_split *s, ckl_dtype dtype, int inputs, int values)
-{
-    int64_t ring = s->stages * (slot_bytes(s, dtype) * inputs + BARRIERS_OF_STAGE_BYTES);
-    int64_t messages = cluster_allreduce_bytes(s->chunk.threads, s->cluster, values) + scheduler_bytes(fetched_max(s));
-    return ring + messages + STAGE_ALIGNMENT;
-}
-
-int row_pipeline_ctas_per_sm(const row_pipeline_split *s, ckl_dtype dtype, int inputs, int values,
-                             const ckl_device_info *device)
-{
-    return residency_ctas_per_sm(device, s->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS,
-                                 row_pipeline_smem_bytes(s, dtype, inputs, values));
-}
-
-int64_t row_pipeline_chunks(const row_pipeline_split *s, int64_t cols)
-{
-    return ceil_div(ceil_div(cols, chunk_cols(s)), s->cluster);
-}
-
-int row_pipeline_cluster_max(const ckl_device_info *device)
-{
-    enum { UNDIVIDED_SMS = 100, CLUSTER_LARGE = 16, CLUSTER_PORTABLE = 8 };
-    return device->sm_count >= UNDIVIDED_SMS ? CLUSTER_LARGE : CLUSTER_PORTABLE;
-}
-
-enum { CHOSEN_THREADS = 256, CHUNK_BYTES = 16 << 10, CHUNKS = 4, RING_BYTES = 6 * CHUNK_BYTES, CLUSTER_SLOW = 4 };
-
-/* The work of a row's slowest CTA times their number, in elements: chunks, each with its fixed cost. */
-static int64_t work_of(const row_pipeline_split *s, int64_t cols)
-{
-    enum { CHUNK_COST = 2 * CHOSEN_THREADS };
-    return row_pipeline_chunks(s, cols) * s->cluster * (chunk_cols(s) + CHUNK_COST);
-}
-
-/*
- * The size of chunks, and the number of CTAs (or half of it, where the ring holds two rows), that leave the slowest CTA
- * the least work.
- */
-static row_pipeline_split balanced(row_pipeline_split s, int64_t cols, ckl_dtype dtype, int inputs)
-{
-    row_pipeline_split best = s;
-    const int steps_max = s.chunk.steps;
-    for (int half = 0; half <= (s.lookahead && s.cluster > 2); half++, s.cluster /= 2)
-        for (s.chunk.steps = steps_max; s.chunk.steps > 0; s.chunk.steps--) {
-            const int64_t row = row_pipeline_chunks(&s, cols) * chunk_bytes(&s, dtype) * inputs;
-            if ((half ? 2 * row : row) <= RING_BYTES && work_of(&s, cols) < work_of(&best, cols))
-                best = s;
-        }
-    return best;
-}
-
-row_pipeline_split row_pipeline_choose(int64_t cols, bool ragged, ckl_dtype dtype, int inputs,
-                                       const ckl_device_info *device)
-{
-    enum { STAGES_MAX = 13 };
-    int vec = BULK_BYTES / (int)ckl_dtype_bytes(dtype),
-        steps = (int)max_i64(1, CHUNK_BYTES / (BULK_BYTES * CHOSEN_THREADS * inputs));
-    row_pipeline_split s = { .chunk = { CHOSEN_THREADS, CHOSEN_THREADS, 1, vec, steps, .ragged = ragged },
-                             .cluster = 1 };
-    while (s.cluster < row_pipeline_cluster_max(device) && row_pipeline_chunks(&s, cols) > CHUNKS)
-        s.cluster *= 2;
-    s.lookahead = s.cluster >= CLUSTER_SLOW && s.cluster < row_pipeline_cluster_max(device) &&
-                  row_pipeline_chunks(&s, cols) <= CHUNKS;
-    if (s.lookahead)
-        s.cluster *= 2;
-    if (s.cluster >= CLUSTER_SLOW && row_pipeline_chunks(&s, cols) <= CHUNKS)
-        s = balanced(s, cols, dtype, inputs);
-    const int64_t chunks = row_pipeline_chunks(&s, cols), ring = RING_BYTES / (chunk_bytes(&s, dtype) * inputs),
-                  wanted = max_i64(ring, chunks + (chunks + 1) / 2);
-    s.residence = wanted <= max_i64(ring, STAGES_MAX) ? ROW_IN_RING : ROW_RELOADED;
-    s.stages = (int)(s.residence == ROW_IN_RING ? wanted : ring);
-    s.chunk.exact = !ragged && cols > 0 && cols % chunk_cols(&s) == 0;
-    return s;
-}
-
-ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int64_t cols, ckl_dtype dtype, int inputs,
-                              int values, const ckl_device_info *device)
-{
-    int64_t bytes = row_pipeline_smem_bytes(s, dtype, inputs, values);
-    if (!device->has_tma)
-        FAIL(CKL_UNSUPPORTED, "%s: the device has no bulk copies", what);
-    TRY(row_split_admit(what, &s->chunk, min_i64(cols, chunk_cols(s)), dtype, device));
-    if (s->chunk.row_threads != s->chunk.threads ||
-        s->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "%s: threads=%d must share a row and leave room for a warp", what, s->chunk.threads);
-    if (s->chunk.vec * (int)ckl_dtype_bytes(dtype) != BULK_BYTES)
-        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is not %d bytes", what, s->chunk.vec, BULK_BYTES);
-    if (s->cluster < 1 || s->cluster > 16 || !is_power_of_two(s->cluster))
-        FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to 16", what, s->cluster);
-    if (s->stages < 2 || bytes > (int64_t)device->smem_per_cta_bytes)
-        FAIL(CKL_INVALID, "%s: stages=%d is less than 2 or takes %" PRId64 " bytes of shared memory", what, s->stages,
-             bytes);
-    if (s->chunks < 0 || s->chunks > ROW_PIPELINE_CHUNKS_MAX ||
-        (s->chunks && s->chunks != row_pipeline_chunks(s, cols)))
-        FAIL(CKL_INVALID, "%s: chunks=%d, but a row has %" PRId64 " for each CTA, and %d at most are unrolled", what,
-             s->chunks, row_pipeline_chunks(s, cols), ROW_PIPELINE_CHUNKS_MAX);
-    if (s->chunk.exact && cols % (s->chunks ? s->chunks * s->cluster * chunk_cols(s) : chunk_cols(s)))
-        FAIL(CKL_INVALID, "%s: exact=1, but rows of %" PRId64 " elements are no whole chunks", what, cols);
-    if (s->residence == ROW_IN_REGISTERS && s->chunks == 0)
-        FAIL(CKL_INVALID, "%s: residence=registers needs chunks=", what);
-    if (s->lookahead && s->residence != ROW_IN_RING)
-        FAIL(CKL_INVALID, "%s: lookahead=1 needs residence=ring", what);
-    if (s->residence == ROW_IN_RING && row_pipeline_chunks(s, cols) * (1 + s->lookahead) > s->stages)
-        FAIL(CKL_INVALID, "%s: residence=ring lookahead=%d, but %d times %" PRId64 " chunks do not fit %d stages", what,
-             s->lookahead, 1 + s->lookahead, row_pipeline_chunks(s, cols), s->stages);
-    if (s->cut && s->chunk.ragged)
-        FAIL(CKL_INVALID, "%s: cut=1 ragged=1, but vectors are those of columns or of memory", what);
-    if (!s->chunk.ragged && cols * (int64_t)ckl_dtype_bytes(dtype) % BULK_BYTES)
-        FAIL(CKL_UNSUPPORTED, "%s: rows of %" PRId64 " elements are no multiple of %d bytes", what, cols, BULK_BYTES);
-    return CKL_OK;
-}
-
-ckl_status row_pipeline_dynamic_admit(const char *what, const row_pipeline_split *s, int64_t cols)
-{
-    const int64_t ends = s->chunk.ragged ? 2 * (s->chunk.vec - 1) : 0; // elements outside the chunks, at most
-    const bool may_lack = s->cluster > 1 || s->chunk.ragged;
-    if (may_lack && cols - ends <= (s->cluster - 1) * chunk_cols(s))
-        FAIL(CKL_INVALID, "%s: cluster=%d, but rows have only %" PRId64 " chunks", what, s->cluster,
-             ceil_div(max_i64(0, cols - ends), chunk_cols(s)));
-    return CKL_OK;
-}
-
-/* In the kernel */
 
 static int stage_bytes(const row_pipeline *s)
 {
-    return (int)slot_bytes(&s->split, s->dtype) * s->input_count;
+    return (int)row_pipeline_slot_bytes(&s->split, s->dtype) * s->input_count;
 }
 
 /* The start of this CTA's first chunk in a row, and from one chunk to its next. */
 static val first_start(const row_pipeline *s)
 {
-    return s->split.cluster > 1 ? mul(cluster_rank(), imm(chunk_cols(&s->split))) : imm(0);
+    return s->split.cluster > 1 ? mul(cluster_rank(), imm(row_pipeline_chunk_cols(&s->split))) : imm(0);
 }
 
 static val start_step(const row_pipeline *s)
 {
-    return imm(chunk_cols(&s->split) * s->split.cluster);
+    return imm(row_pipeline_chunk_cols(&s->split) * s->split.cluster);
 }
 
 static val stage_address(const row_pipeline *s, const pipeline_state *at)
@@ -218,7 +43,7 @@ static val begin_of(const row_pipeline *s, const row_bounds *b)
 /* The chunk from column `start` on of a row whose chunks end at column `end`. */
 static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
 {
-    int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), full = chunk_bytes(&s->split, s->dtype);
+    int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), full = row_pipeline_chunk_bytes(&s->split, s->dtype);
     val bytes = s->split.chunk.exact ? imm(full) : min(mul(sub(end, start), imm(size)), imm(full));
     val barrier = pipeline_full_barrier(&s->ring, at), stage = stage_address(s, at);
     pipeline_wait_empty(&s->ring, at);
@@ -226,7 +51,7 @@ static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val s
     for (int i = 0; i < s->input_count; i++) {
         val element = add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, start));
         val from = add(s->inputs[i].pointer, mul(convert(U64, element), imm(size)));
-        ir_bulk_load(stage, i * full, from, bytes, barrier);
+        bulk_load_at(stage, i * full, from, bytes, barrier);
     }
     pipeline_advance(at);
 }
@@ -236,7 +61,7 @@ static val bytes_past(const row_pipeline *s, val row)
 {
     const row_pipeline_input *x = &s->inputs[0];
     val start = mul(mul(convert(U32, row), convert(U32, x->ld)), imm((int)ckl_dtype_bytes(s->dtype)));
-    return bit_and(add(convert(U32, x->pointer), start), imm(BULK_BYTES - 1));
+    return bit_and(add(convert(U32, x->pointer), start), imm(ROW_PIPELINE_BULK_BYTES - 1));
 }
 
 /* The last elements of a matrix, which fill no 16 bytes, one by one; behind them zeros. */
@@ -254,12 +79,12 @@ static void load_tail(const row_pipeline *s, val from, val stage, val elements)
 /* The same from the 16-byte boundary before the chunk to the one behind it, but never behind the matrix. */
 static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
 {
-    const int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), slot = slot_bytes(&s->split, s->dtype);
-    val cols = min(sub(end, start), imm(chunk_cols(&s->split))), past = bytes_past(s, row);
-    val needed = add(mul(cols, imm(size)), past), rest = bit_and(needed, imm(BULK_BYTES - 1));
+    const int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), slot = row_pipeline_slot_bytes(&s->split, s->dtype);
+    val cols = min(sub(end, start), imm(row_pipeline_chunk_cols(&s->split))), past = bytes_past(s, row);
+    val needed = add(mul(cols, imm(size)), past), rest = bit_and(needed, imm(ROW_PIPELINE_BULK_BYTES - 1));
     val whole = sub(needed, rest), is_last = eq(row, sub(s->rows, imm(1)));
     val is_tail = logical_and(ne(rest, imm(0)), logical_and(is_last, eq(add(start, cols), end)));
-    val bytes = select(logical_or(is_tail, eq(rest, imm(0))), whole, add(whole, imm(BULK_BYTES)));
+    val bytes = select(logical_or(is_tail, eq(rest, imm(0))), whole, add(whole, imm(ROW_PIPELINE_BULK_BYTES)));
     val barrier = pipeline_full_barrier(&s->ring, at), stage = stage_address(s, at);
     val from[ROW_PIPELINE_INPUTS_MAX];
     for (int i = 0; i < s->input_count; i++) {
@@ -274,7 +99,7 @@ static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, v
     pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
     IF(ne(bytes, imm(0)))
         for (int i = 0; i < s->input_count; i++)
-            ir_bulk_load(stage, i * slot, from[i], bytes, barrier);
+            bulk_load_at(stage, i * slot, from[i], bytes, barrier);
     pipeline_advance(at);
 }
 
@@ -351,18 +176,18 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
     s.cols = convert(U32, cols);
     s.first_row = convert(I64, div(cta_x(), imm(split->cluster)));
     s.row_step = convert(I64, div(grid_x(), imm(split->cluster)));
-    s.stage_offset = smem_alloc("stages", (int64_t)split->stages * stage_bytes(&s), STAGE_ALIGNMENT);
+    s.stage_offset = smem_alloc("stages", (int64_t)split->stages * stage_bytes(&s), ROW_PIPELINE_STAGE_ALIGNMENT);
     s.ring = make_pipeline("ring", split->stages, 1, threads / 32);
     s.allreduce = make_cluster_allreduce("allreduce", threads, split->cluster, values);
     s.dynamic = !is_imm(counter, 0);
     if (s.dynamic)
         s.scheduler = make_dynamic_scheduler("scheduler", counter, convert(U32, rows), convert(U32, s.row_step),
-                                             split->cluster, fetched_max(split));
+                                             split->cluster, row_pipeline_fetched_max(split));
     initialise(&s);
-    ir_if(eq(warp(), imm(threads / 32)));
+    begin_if(eq(warp(), imm(threads / 32)));
     IF(elect())
         produce(&s);
-    ir_else(); // what follows, up to row_pipeline_end(), is the consumers' part
+    begin_else(); // what follows, up to row_pipeline_end(), is the consumers' part
     s.first_state = consumer_state(&s.ring);
     s.second_state = consumer_state(&s.ring);
     s.fetched = variable(U32, imm(0));
@@ -373,7 +198,7 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
 
 void row_pipeline_end(row_pipeline *s)
 {
-    ir_end_if();
+    end_if();
     if (s->split.cluster > 1)
         cluster_sync(); // until then peers may still send to this CTA
 }
@@ -389,7 +214,7 @@ row_place row_pipeline_place(const row_pipeline *s, val row)
 /* Elements from the first chunk of a CTA to another one of its chunks. */
 static val chunk_start(const row_pipeline *s, int chunk)
 {
-    return imm(chunk_cols(&s->split) * s->split.cluster * chunk);
+    return imm(row_pipeline_chunk_cols(&s->split) * s->split.cluster * chunk);
 }
 
 static row_spans spans_of(const row_pipeline *s, val row)
@@ -427,13 +252,17 @@ static void free_stage(const row_pipeline *s, const pipeline_state *at)
         pipeline_release(&s->ring, at->stage);
 }
 
-/* This thread's partitions of all inputs in the stage, each vector cut out of two. */
+/*
+ * This thread's partitions of all inputs in the stage, each vector cut out of two. The address is computed by hand: a vector
+ * begins anywhere, so no layout of elements has it, only one of the aligned 16 bytes that the two halves lie in.
+ */
 static void load_cut_inputs(const pass *v, const row_place *p, tensor *rX)
 {
     const row_pipeline *s = v->s;
-    val stage = add(stage_address(s, v->at), mul(thread(), imm(BULK_BYTES))), from[ROW_PIPELINE_INPUTS_MAX];
+    val stage = add(stage_address(s, v->at), mul(thread(), imm(ROW_PIPELINE_BULK_BYTES))),
+        from[ROW_PIPELINE_INPUTS_MAX];
     for (int i = 0; i < s->input_count; i++) {
-        from[i] = add(stage, imm(i * slot_bytes(&s->split, s->dtype)));
+        from[i] = add(stage, imm(i * row_pipeline_slot_bytes(&s->split, s->dtype)));
         rX[i] = fragment(s->dtype, compact(shape(s->split.chunk.vec, s->split.chunk.steps))); // (VEC,STEPS)
     }
     row_load_cut_shared(&s->split.chunk, p, from, s->input_count, v->past, rX, s->fill);
@@ -443,10 +272,10 @@ static void load_cut_inputs(const pass *v, const row_place *p, tensor *rX)
 static tensor load_input(const row_pipeline *s, const pipeline_state *at, const row_place *p, int i)
 {
     const row_split *chunk = &s->split.chunk;
-    val first = add(stage_address(s, at), imm(i * chunk_bytes(&s->split, s->dtype)));
-    tensor sX = smem_view(first, s->dtype, compact(leaf(chunk_cols(&s->split)))); // (COLS)
-    tensor tXsX = row_partition(chunk, sX, thread());                             // (VEC,STEPS)
-    tensor rX = fragment_like(tXsX, s->dtype);                                    // (VEC,STEPS)
+    val first = add(stage_address(s, at), imm(i * row_pipeline_chunk_bytes(&s->split, s->dtype)));
+    tensor sX = smem_view(first, s->dtype, compact(leaf(row_pipeline_chunk_cols(&s->split)))); // (COLS)
+    tensor tXsX = row_partition(chunk, sX, thread());                                          // (VEC,STEPS)
+    tensor rX = fragment_like(tXsX, s->dtype);                                                 // (VEC,STEPS)
     row_load(chunk, p, tXsX, rX, s->fill);
     return rX;
 }

@@ -32,6 +32,9 @@
 
 enum { ROW_PIPELINE_INPUTS_MAX = 4, ROW_PIPELINE_CHUNKS_MAX = 8, ROW_PIPELINE_PRODUCER_THREADS = 32 };
 
+/* What bulk copies move and begin at multiples of; what stages begin at multiples of. */
+enum { ROW_PIPELINE_BULK_BYTES = 16, ROW_PIPELINE_STAGE_ALIGNMENT = 128 };
+
 /* Where a row stays between its passes. */
 typedef enum row_residence {
     ROW_RELOADED,     // nowhere: the producer loads it for each pass
@@ -70,6 +73,18 @@ typedef struct row_pipeline_split {
 /* From and to a config. */
 row_pipeline_split row_pipeline_split_of(const row_split *split, const row_flow *flow);
 void row_pipeline_config(const row_pipeline_split *s, row_split *split, row_flow *flow);
+
+/* A chunk of one input: its elements, its bytes, its room in a stage. Vectors that are cut begin and end inside of others. */
+int64_t row_pipeline_chunk_cols(const row_pipeline_split *s);
+int64_t row_pipeline_chunk_bytes(const row_pipeline_split *s, ckl_dtype dtype);
+int64_t row_pipeline_slot_bytes(const row_pipeline_split *s, ckl_dtype dtype);
+
+/*
+ * Slots of the scheduler: rows that are fetched and not yet done. Each row in the ring has a stage at least; the
+ * producer holds one more, waiting for room, and has fetched the next. While the oldest is at work, every CTA of the
+ * cluster has sent the sums of the row before it, and so has read that row's slot.
+ */
+int row_pipeline_fetched_max(const row_pipeline_split *s);
 
 /* Shared memory of a CTA in bytes; values: 32-bit values of the largest reduction. */
 int64_t row_pipeline_smem_bytes(const row_pipeline_split *s, ckl_dtype dtype, int inputs, int values);
@@ -141,7 +156,7 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
                                 int input_count, int values, val rows, val cols, val counter);
 void row_pipeline_end(row_pipeline *s);
 
-/* This thread's place at the start of a row. The thread whose `first` is 0 stores what a row has one of. */
+/* This thread's place at the start of a row. The thread whose `first` is 0 stores what a row has once. */
 row_place row_pipeline_place(const row_pipeline *s, val row);
 
 /*

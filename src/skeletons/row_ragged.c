@@ -109,7 +109,7 @@ static void load_words(const cut *c, tensor from, const row_split *s, int step, 
     int64_t offset;
     const int first = upper ? c->count : 0;
     (void)tensor_address_near(from, (int64_t)step * s->vec, &offset);
-    ir_load(IR_GLOBAL, c->cache, U32, c->count, c->low, offset + first * WORD_BYTES, word + first);
+    load_at(IR_GLOBAL, c->cache, U32, c->count, c->low, offset + first * WORD_BYTES, word + first);
 }
 
 /* Must a vector be loaded element by element, because one that it is cut from reaches out of the tensor? */
@@ -159,15 +159,15 @@ static void load_apart(const row_split *s, tensor from, tensor to, int step)
     const int64_t size = (int64_t)ckl_dtype_bytes(from.dtype), first = (int64_t)step * s->vec;
     val address = tensor_address_near(from, first, &offset);
     for (int e = 0; e < s->vec; e++) {
-        val x = ir_reg(element_register(from.dtype)), out = to.regs[index_at(to.layout, first + e)];
-        ir_load(IR_GLOBAL, from.cache, from.dtype, 1, address, offset + e * size, &x);
+        val x = unwritten(element_register(from.dtype)), out = to.regs[index_at(to.layout, first + e)];
+        load_at(IR_GLOBAL, from.cache, from.dtype, 1, address, offset + e * size, &x);
         assign(out, convert(out.type, x));
     }
 }
 
 static void unpack_cut(const cut *c, const row_split *s, const val *word, ckl_dtype dtype, tensor to, int step)
 {
-    val cut_words[WORDS_MAX], *out = ir_alloc((size_t)s->vec, sizeof *out);
+    val cut_words[WORDS_MAX], *out = describe_alloc((size_t)s->vec, sizeof *out);
     for (int e = 0; e < s->vec; e++)
         out[e] = to.regs[index_at(to.layout, (int64_t)step * s->vec + e)];
     cut_out(c, word, cut_words);
@@ -192,10 +192,10 @@ void row_load_cut(const row_split *s, const row_place *p, val is_outer, tensor f
     }
     cut c = make_cut(s, from, fill);
     c.is_outer = is_outer;
-    val(*word)[2 * WORDS_MAX] = ir_alloc((size_t)s->steps, sizeof *word);
+    val(*word)[2 * WORDS_MAX] = describe_alloc((size_t)s->steps, sizeof *word);
     for (int step = 0; step < s->steps; step++)
         for (int i = 0; i < 2 * c.count; i++)
-            word[step][i] = ir_reg(U32);
+            word[step][i] = unwritten(U32);
     const int last = s->steps - 1; // if it and what it is cut from are inside the row, all are
     val out = logical_or(lt(first_column(s, p, 0), c.elements), reaches_out(&c, s, p, last));
     val at_edge = logical_or(ge(first_column(s, p, last), p->limit), logical_and(is_outer, out));
@@ -235,8 +235,8 @@ void row_load_among(const row_split *s, const row_place *p, tensor from, tensor 
 
 static void load_pair(const cut *c, val low, val high, int64_t offset, val *word)
 {
-    ir_load(IR_SHARED, IR_CACHE_DEFAULT, U32, c->count, low, offset, word);
-    ir_load(IR_SHARED, IR_CACHE_DEFAULT, U32, c->count, high, offset, word + c->count);
+    load_at(IR_SHARED, IR_CACHE_DEFAULT, U32, c->count, low, offset, word);
+    load_at(IR_SHARED, IR_CACHE_DEFAULT, U32, c->count, high, offset, word + c->count);
 }
 
 /* The words of both vectors that vector `step` is cut from; nothing behind it is read where it is one itself. */
@@ -274,14 +274,14 @@ void row_load_cut_shared(const row_split *s, const row_place *p, const val *from
     cut c = { .w = words_of(dtype, s->vec), .count = WORDS_MAX };
     set_cut(&c, past);
     c.outside = bitcast(U32, words_filled(c.w, dtype, fill));
-    val(*word)[2 * WORDS_MAX] = ir_alloc((size_t)vectors, sizeof *word);
-    val(*out)[WORDS_MAX] = ir_alloc((size_t)vectors, sizeof *out);
+    val(*word)[2 * WORDS_MAX] = describe_alloc((size_t)vectors, sizeof *word);
+    val(*out)[WORDS_MAX] = describe_alloc((size_t)vectors, sizeof *out);
     for (int v = 0; v < vectors; v++)
         for (int i = 0; i < 2 * c.count; i++)
-            word[v][i] = ir_reg(U32);
+            word[v][i] = unwritten(U32);
     for (int v = 0; v < vectors; v++)
         for (int i = 0; i < c.count; i++)
-            out[v][i] = ir_reg(U32);
+            out[v][i] = unwritten(U32);
     val next = select(eq(past, imm(0)), imm_as(U32, 0), imm_as(U32, BOUNDARY_BYTES));
     for (int v = 0; v < vectors; v++) {
         val low = from[v / s->steps];
@@ -299,7 +299,7 @@ void row_load_cut_shared(const row_split *s, const row_place *p, const val *from
         ELSE take_words(&c, vectors, 0, word, out);
     }
     for (int v = 0; v < vectors; v++) {
-        val cut_words[WORDS_MAX], *elements = ir_alloc((size_t)s->vec, sizeof *elements);
+        val cut_words[WORDS_MAX], *elements = describe_alloc((size_t)s->vec, sizeof *elements);
         tensor t = to[v / s->steps];
         for (int i = 0; i < c.count; i++)
             cut_words[i] = bitcast(c.w.type, out[v][i]);
@@ -316,7 +316,7 @@ static void store_apart(const row_split *s, tensor from, tensor to, int step)
     val address = tensor_address_near(to, first, &offset);
     for (int e = 0; e < s->vec; e++) {
         val x = convert(to.dtype, from.regs[index_at(from.layout, first + e)]);
-        ir_store(IR_GLOBAL, to.cache, to.dtype, 1, address, offset + e * size, &x);
+        store_at(IR_GLOBAL, to.cache, to.dtype, 1, address, offset + e * size, &x);
     }
 }
 
@@ -347,7 +347,7 @@ static void pack_pair(const cut *c, tensor from, ckl_dtype dtype, int step, val 
     words_pack(c->w, dtype, elements, mine);
     for (int i = 0; i < c->count; i++) {
         word[i] = bitcast(U32, mine[i]);
-        word[c->count + i] = ir_shuffle(IR_SHFL_DOWN, word[i], imm(1), 32);
+        word[c->count + i] = shuffle_down(word[i], imm(1));
     }
 }
 
@@ -361,7 +361,7 @@ static void store_rest(const row_split *s, val past, val is_first, val is_last, 
         val before = lt(add(past, imm(e * size)), imm(BOUNDARY_BYTES));
         val x = convert(to.dtype, from.regs[index_at(from.layout, first + e)]);
         IF(select(before, is_first, is_last))
-            ir_store(IR_GLOBAL, to.cache, to.dtype, 1, address, offset + e * size, &x);
+            store_at(IR_GLOBAL, to.cache, to.dtype, 1, address, offset + e * size, &x);
     }
 }
 
@@ -375,7 +375,7 @@ static void store_shifted_step(const row_split *s, const row_place *p, const cut
     val has_next = logical_and(goes_on, lt(lane(), imm(31)));
     cut_out(c, word, out);
     IF(has_next)
-        ir_store(IR_GLOBAL, to.cache, U32, c->count, address, offset + BOUNDARY_BYTES, out);
+        store_at(IR_GLOBAL, to.cache, U32, c->count, address, offset + BOUNDARY_BYTES, out);
     val is_first = logical_and(inside, eq(lane(), imm(0))), is_last = logical_and(inside, logical_not(has_next));
     IF(logical_or(is_first, is_last))
         store_rest(s, past, is_first, is_last, from, to, step);
@@ -390,7 +390,7 @@ void row_store_shifted(const row_split *s, const row_place *p, tensor from, tens
     val past = bit_and(convert(U32, to.address), imm(BOUNDARY_BYTES - 1));
     cut c = { .w = words_of(to.dtype, s->vec), .count = WORDS_MAX };
     set_cut(&c, sub(imm(BOUNDARY_BYTES), past));
-    val(*word)[2 * WORDS_MAX] = ir_alloc((size_t)s->steps, sizeof *word);
+    val(*word)[2 * WORDS_MAX] = describe_alloc((size_t)s->steps, sizeof *word);
     for (int step = 0; step < s->steps; step++)
         pack_pair(&c, from, to.dtype, step, word[step]);
     IF(eq(past, imm(0)))

@@ -23,11 +23,11 @@ static void clear(val counter)
 /* Broadcasts a u32 of thread 0 to the CTA. */
 static val from_first_thread(const char *name, val known)
 {
-    const val slot = smem_address(smem_alloc(name, COUNTER_BYTES, COUNTER_BYTES)), all = ir_reg(U32);
+    const val slot = smem_address(smem_alloc(name, COUNTER_BYTES, COUNTER_BYTES)), all = unwritten(U32);
     IF(is_first_thread())
-        ir_store(IR_SHARED, IR_CACHE_DEFAULT, U32, 1, slot, 0, &known);
+        store_at(IR_SHARED, IR_CACHE_DEFAULT, U32, 1, slot, 0, &known);
     cta_sync();
-    ir_load(IR_SHARED, IR_CACHE_DEFAULT, U32, 1, slot, 0, (val[]){ all });
+    load_at(IR_SHARED, IR_CACHE_DEFAULT, U32, 1, slot, 0, (val[]){ all });
     return all;
 }
 

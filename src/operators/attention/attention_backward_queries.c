@@ -158,7 +158,7 @@ void attention_backward_issue_queries(const backward_kernel *k, backward_consume
 void attention_backward_share_queries(const backward_kernel *k, backward_consumer *c)
 {
     const layout by_threads = layout_of_sums(k->cfg);
-    val in_consumer = rem(warp(), imm(WARPGROUP / 32));
+    val in_consumer = thread_at(warp(), 0, WARPGROUP / 32, k->cfg->consumers);
     tensor sVectors = slice(tensor_with_layout(k->sSums, by_threads), _, lane(), _, in_consumer, c->index);
     pipeline_state sums = { imm_as(U32, 0), c->turn, 1 };
     pipeline_wait_empty(&k->sums, &sums);
@@ -290,15 +290,15 @@ static tensor take_sums(const attention_values *p, const attention_sm90_backward
 static void store_queries(const attention_values *p, const attention_sm90_backward_config *cfg, const dq_place *x,
                           tensor sDQ)
 {
-    const int lanes = ROWS / OUT_VECTOR, queries = attention_backward_dq_columns(cfg).used;
+    const int lanes = ROWS / OUT_VECTOR, at_once = WARPGROUP / lanes, queries = attention_backward_dq_columns(cfg).used;
     const attention_form *form = &cfg->form;
     val batch = form->ragged ? imm_as(U32, 0) : x->batch;
     layout all = make_layout(shape(p->q, form->d, p->heads, p->all_heads),
                              stride(p->ld[ATTENTION_Q], 1, p->ld_head[ATTENTION_Q], p->ld_batch[ATTENTION_Q]));
     tensor gDQ = slice(gmem_tensor(p->grad[ATTENTION_Q], form->dtype, all), _, _, x->head, batch);
-    val first = div(thread(), imm(lanes)), vector = rem(thread(), imm(lanes));
+    val first = thread_at(thread(), 1, lanes, at_once), vector = thread_at(thread(), 0, lanes, at_once);
     val column = add(x->column, mul(vector, imm(OUT_VECTOR)));
-    for (int i = 0; i < queries; i += WARPGROUP / lanes) {
+    for (int i = 0; i < queries; i += at_once) {
         val query = add(first, imm(i)), token = add(x->token, query);
         val is_there = logical_and(lt(query, imm(queries)), lt(token, x->s.q));
         IF(logical_and(is_there, lt(column, imm(form->d)))) {

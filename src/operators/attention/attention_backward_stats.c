@@ -4,8 +4,9 @@
 
 enum {
     STATS_THREADS = 128,
-    STATS_LANES = 16, // that share a query
-    VECTOR = 8,       // elements of 16 bytes
+    STATS_LANES = 16,                            // that share a query
+    STATS_QUERIES = STATS_THREADS / STATS_LANES, // of a CTA
+    VECTOR = 8,                                  // elements of 16 bytes
     SINK_THREADS = 512,
     SINK_FLIGHT = 4, // queries whose stats a thread loads at a time
 };
@@ -13,7 +14,7 @@ enum {
 /* The sum over the lanes of a query of dO * O. */
 static val delta_of(const attention_values *p, const attention_form *form, val exists, val batch, val head, val token)
 {
-    val column_lane = rem(thread(), imm(STATS_LANES)), sum = variable(F32, immf(0));
+    val column_lane = thread_at(thread(), 0, STATS_LANES, STATS_QUERIES), sum = variable(F32, immf(0));
     layout all = make_layout(shape(form->dv, p->q, p->heads, p->all_heads),
                              stride(1, p->ld[ATTENTION_O], p->ld_head[ATTENTION_O], p->ld_batch[ATTENTION_O]));
     for (int first = 0; first < form->dv; first += VECTOR * STATS_LANES) {
@@ -38,7 +39,7 @@ static val delta_of(const attention_values *p, const attention_form *form, val e
 static void clear_mask_gradient(const attention_values *p, const attention_form *form, val head, val token)
 {
     tensor gRow = slice(attention_mask_gradient_of(form, p, head), token, _); // (KV)
-    LOOP_FROM(key, rem(thread(), imm(STATS_LANES)), p->kv, imm(STATS_LANES))
+    LOOP_FROM(key, thread_at(thread(), 0, STATS_LANES, STATS_QUERIES), p->kv, imm(STATS_LANES))
         set(gRow, key, convert(form->dtype, immf(0)));
 }
 
@@ -60,8 +61,9 @@ void attention_backward_stats(const attention_sm90_backward_config *cfg)
     attention_values p = params_of(attention);
     grid_wait();
     launch_dependents();
-    val rows = convert(I64, p.stats_rows), of_cta = imm64(STATS_THREADS / STATS_LANES);
-    val number = add(mul(convert(I64, cta_x()), of_cta), convert(I64, div(thread(), imm(STATS_LANES))));
+    val rows = convert(I64, p.stats_rows), of_cta = imm64(STATS_QUERIES);
+    val number =
+        add(mul(convert(I64, cta_x()), of_cta), convert(I64, thread_at(thread(), 1, STATS_LANES, STATS_QUERIES)));
     val token = rem(number, rows), every = div(number, rows), heads = convert(I64, p.heads);
     val is_there = lt(every, convert(I64, p.all_heads)), queries = p.q, batch = div(every, heads), at = token,
         place = every;
@@ -81,7 +83,7 @@ void attention_backward_stats(const attention_sm90_backward_config *cfg)
         IF(exists)
             clear_mask_gradient(&p, form, every, token);
     val delta = delta_of(&p, form, exists, batch, rem(every, heads), at);
-    IF(logical_and(is_there, eq(rem(thread(), imm(STATS_LANES)), imm(0)))) {
+    IF(logical_and(is_there, eq(thread_at(thread(), 0, STATS_LANES, STATS_QUERIES), imm(0)))) {
         tensor gStats = slice(gmem_tensor(p.stats, F32,
                                           make_layout(shape(rows, ATTENTION_STATS, p.all_heads),
                                                       stride(1, rows, mul(rows, imm64(ATTENTION_STATS))))),

@@ -14,7 +14,7 @@ tensor attention_backward_stats_of(const backward_kernel *k, val head)
 /* The thread's number in its consumer. */
 val attention_backward_thread(void)
 {
-    return rem(thread(), imm(WARPGROUP));
+    return warpgroup_thread();
 }
 
 /* Is a score's derivative other than 1? */
@@ -86,7 +86,7 @@ backward_stats attention_backward_find_stats(const backward_kernel *k, const bac
     tensor sStats = slice(k->sStats, _, which, stage); // (BN)
     for (int i = 0; i < 2 && !k->of_keys; i++)
         s.of[i] = of_row[i];
-    for (int64_t i = 0; i < static_size(c->scores.layout) && k->of_keys && !ir_failed(); i++)
+    UNROLL(i, k->of_keys ? static_size(c->scores.layout) : 0)
         if (attention_online_row_of(c->scores, i) == 0)
             s.of[i / 4 * 2 + i % 2] =
                 at(sStats, add(coordinate(cS, 1, 0), imm(index_at(coordinate_distances(cS, 1), i))));
@@ -116,7 +116,7 @@ void attention_backward_load_row_stats(const backward_kernel *k, backward_consum
 static void cap(const backward_kernel *k, backward_consumer *c)
 {
     attention_cap_scores(c->scores, k->p.factor);
-    for (int64_t i = 0; i < static_size(c->scores.layout) && attention_backward_has_bends(k) && !ir_failed(); i++) {
+    UNROLL(i, attention_backward_has_bends(k) ? static_size(c->scores.layout) : 0) {
         val x = at(c->scores, i);
         set(c->bends, i, fma(neg(x), x, immf(1)));
     }
@@ -156,7 +156,7 @@ static void mask_pairs(const backward_kernel *k, backward_consumer *c, tensor cS
     tile_grid grid = { TILE_GRID_VALUES(*p) };
     tile t = { .head = add(mul(k->batch, p->heads), head) };
     const score_mask mask = attention_score_mask_of(&grid, &t, &k->form, p);
-    for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(c->scores.layout)) {
         pair_at(&all, i, &query, &key);
         val x = at(c->scores, i), by = at(mask.gM, min(query, sub(p->q, imm(1))), min(key, sub(p->kv, imm(1))));
         assign(x, attention_masked_score(&mask, x, by));
@@ -168,7 +168,7 @@ static void score_pairs(const backward_kernel *k, backward_consumer *c, tensor c
     const custom_score custom = attention_backward_custom_of(k, w);
     const pairs all = pairs_of(k, c, cS, w);
     attention_custom_share_begin();
-    for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(c->scores.layout)) {
         val x = at(c->scores, i), query, key;
         pair_at(&all, i, &query, &key);
         query = convert(I32, query);
@@ -211,7 +211,7 @@ void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, te
         hide_queries(k, c, w->block);
     else
         hide_keys(k, c, w->block);
-    for (int64_t i = 0; i < static_size(c->scores.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(c->scores.layout)) {
         val x = at(c->scores, i);
         assign(x, exp2_ftz(fma(x, k->p.exponent, stat_of(offset, c, i))));
         if (attention_backward_has_bends(k))
@@ -222,7 +222,7 @@ void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, te
 /* Slopes become gradients of the scores. */
 void attention_backward_differentiate(backward_consumer *c, const backward_stats *delta)
 {
-    for (int64_t i = 0; i < static_size(c->slopes.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(c->slopes.layout)) {
         val x = at(c->slopes, i);
         assign(x, mul(at(c->bends, i), sub(x, stat_of(delta, c, i))));
     }
@@ -233,7 +233,7 @@ void attention_backward_store_mask_gradient(const backward_kernel *k, const back
 {
     const pairs all = pairs_of(k, c, cS, w);
     tensor gDmask = attention_mask_gradient_of(&k->form, &k->p, add(mul(k->batch, k->p.heads), k->head)); // (Q,KV)
-    for (int64_t i = 0; i < static_size(c->slopes.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(c->slopes.layout)) {
         val query, key;
         pair_at(&all, i, &query, &key);
         IF(logical_and(lt(query, k->p.q), lt(key, k->p.kv)))

@@ -6,6 +6,26 @@
 #include "cutekernellib/operators/attention.h"
 #include "plan/plan.h"
 
+/* What decoding has, too. */
+#define ATTENTION_COMMON(X, owner)                                                      \
+    X(owner, bool, sinks, "0", "0 1", "a score more in every head, without a value")    \
+    X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")                \
+    X(owner, float, scale, "0", "0..2^20", "of the scores; 0: 1/sqrt(d)")               \
+    X(owner, bool, lse, "0", "0 1", "also gives the log-sum-exp of the scores")         \
+    X(owner, choice, layout, "bhsd", "bhsd bshd", "the order of dense tensors")         \
+    X(owner, int64_t, ldq, "0", "", "elements between tokens of q; 0: dense")           \
+    X(owner, int64_t, ldk, "0", "", "the same of k")                                    \
+    X(owner, int64_t, ldv, "0", "", "of v")                                             \
+    X(owner, int64_t, ldo, "0", "", "of o")                                             \
+    X(owner, int64_t, ldq_head, "0", "", "elements between heads of q; 0: dense")       \
+    X(owner, int64_t, ldk_head, "0", "", "the same of k")                               \
+    X(owner, int64_t, ldv_head, "0", "", "of v")                                        \
+    X(owner, int64_t, ldo_head, "0", "", "of o")                                        \
+    X(owner, int64_t, ldq_batch, "0", "", "elements between batches of q; 0: dense")    \
+    X(owner, int64_t, ldk_batch, "0", "", "the same of k, or between pages of a cache") \
+    X(owner, int64_t, ldv_batch, "0", "", "of v")                                       \
+    X(owner, int64_t, ldo_batch, "0", "", "of o")
+
 #define ATTENTION_DESC(X, owner)                                                                      \
     X(owner, choice, direction, "forward", "forward backward", "o, or the gradients of q, k and v")   \
     X(owner, int64_t, batch, "1", "", "batches")                                                      \
@@ -27,23 +47,7 @@
     X(owner, bool, ragged, "0", "0 1", "sequences of any lengths, one behind the other")              \
     X(owner, int64_t, q_total, "0", "0..2^30", "tokens of q of all of them; 0: batch * q")            \
     X(owner, int64_t, kv_total, "0", "0..2^30", "the same of k and v")                                \
-    X(owner, bool, sinks, "0", "0 1", "a score more in every head, without a value")                  \
-    X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")                              \
-    X(owner, float, scale, "0", "0..2^20", "of the scores; 0: 1/sqrt(d)")                             \
-    X(owner, bool, lse, "0", "0 1", "also gives the log-sum-exp of the scores")                       \
-    X(owner, choice, layout, "bhsd", "bhsd bshd", "the order of dense tensors")                       \
-    X(owner, int64_t, ldq, "0", "", "elements between tokens of q; 0: dense")                         \
-    X(owner, int64_t, ldk, "0", "", "the same of k")                                                  \
-    X(owner, int64_t, ldv, "0", "", "of v")                                                           \
-    X(owner, int64_t, ldo, "0", "", "of o")                                                           \
-    X(owner, int64_t, ldq_head, "0", "", "elements between heads of q; 0: dense")                     \
-    X(owner, int64_t, ldk_head, "0", "", "the same of k")                                             \
-    X(owner, int64_t, ldv_head, "0", "", "of v")                                                      \
-    X(owner, int64_t, ldo_head, "0", "", "of o")                                                      \
-    X(owner, int64_t, ldq_batch, "0", "", "elements between batches of q; 0: dense")                  \
-    X(owner, int64_t, ldk_batch, "0", "", "the same of k")                                            \
-    X(owner, int64_t, ldv_batch, "0", "", "of v")                                                     \
-    X(owner, int64_t, ldo_batch, "0", "", "of o")                                                     \
+    ATTENTION_COMMON(X, owner)                                                                        \
     X(owner, bool, dmask, "0", "0 1", "backward: also gives the gradient of an added mask")
 
 /* What every kernel computes. */

@@ -17,23 +17,7 @@
     X(owner, int64_t, pages, "0", "0..2^31-1", "of the cache; 0: as many as batch sequences need")       \
     X(owner, int64_t, left, "0", "0..2^30", "keys up to its own that a token sees; 0: all")              \
     X(owner, float, softcap, "0", "0..2^20", "scores become softcap*tanh(score/softcap); 0: no")         \
-    X(owner, bool, sinks, "0", "0 1", "a score more in every head, without a value")                     \
-    X(owner, ckl_dtype, dtype, "f16", "f16 bf16", "type of all tensors")                                 \
-    X(owner, float, scale, "0", "0..2^20", "of the scores; 0: 1/sqrt(d)")                                \
-    X(owner, bool, lse, "0", "0 1", "also gives the log-sum-exp of the scores")                          \
-    X(owner, choice, layout, "bhsd", "bhsd bshd", "the order of dense tensors")                          \
-    X(owner, int64_t, ldq, "0", "", "elements between tokens of q; 0: dense")                            \
-    X(owner, int64_t, ldk, "0", "", "the same of k")                                                     \
-    X(owner, int64_t, ldv, "0", "", "of v")                                                              \
-    X(owner, int64_t, ldo, "0", "", "of o")                                                              \
-    X(owner, int64_t, ldq_head, "0", "", "elements between heads of q; 0: dense")                        \
-    X(owner, int64_t, ldk_head, "0", "", "the same of k")                                                \
-    X(owner, int64_t, ldv_head, "0", "", "of v")                                                         \
-    X(owner, int64_t, ldo_head, "0", "", "of o")                                                         \
-    X(owner, int64_t, ldq_batch, "0", "", "elements between batches of q; 0: dense")                     \
-    X(owner, int64_t, ldk_batch, "0", "", "the same of k, or between its pages")                         \
-    X(owner, int64_t, ldv_batch, "0", "", "of v")                                                        \
-    X(owner, int64_t, ldo_batch, "0", "", "of o")                                                        \
+    ATTENTION_COMMON(X, owner)                                                                           \
     X(owner, ckl_dtype, cache, "", "f16 bf16 e4m3", "type of k and v, e4m3 with scales; default: dtype") \
     X(owner, bool, append, "0", "0 1", "new keys and values come apart, and are stored")                 \
     X(owner, int64_t, ldk_new, "0", "", "elements between tokens of k_new; 0: dense")                    \

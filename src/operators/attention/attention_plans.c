@@ -395,7 +395,7 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         c->consumers--;
     if (c->consumers == 1)
         c->turns = 0;
-    // what is rare with old maxima makes a kernel that costs 2 us more to begin: B1 H8 S512 d64 takes 5.8 us without
+    // with the code for lost maxima a kernel takes 2 us longer to begin: B1 H8 S512 d64 takes 5.8 us without it
     const bool is_brief = c->consumers == 1 && d->kv <= FEW_BLOCKS * c->tile_n && d->softcap == 0 && !d->score;
     c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !is_brief; // three would spill
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > device->sm_count;

@@ -90,14 +90,14 @@ static _Thread_local struct {
 
 void attention_custom_share_begin(void)
 {
-    ir_share_begin();
+    share_begin();
     reads.shares = true;
     reads.count = 0;
 }
 
 void attention_custom_share_end(void)
 {
-    ir_share_end();
+    share_end();
     values_forget();
     reads.shares = false;
 }
@@ -119,7 +119,7 @@ static val read_once(val address, ckl_dtype dtype)
 /* A parameter of the kernel: it has declared all of them before it calls a function. */
 static val parameter(ir_type type, const char *name)
 {
-    return ir_scalar_param(type, name);
+    return scalar_param(type, name);
 }
 
 ckl_val ckl_attention_heads(void)
@@ -139,7 +139,7 @@ ckl_val ckl_attention_read(int which, ckl_val batch, ckl_val column)
         sizes[] = { [CKL_ATTENTION_HEADS] = "heads", [CKL_ATTENTION_QUERIES] = "q", [CKL_ATTENTION_KEYS] = "kv" },
         *const pointers[CKL_ATTENTION_INPUTS] = { "inputs_0", "inputs_1" };
     if (!calling || which < 0 || which >= CKL_ATTENTION_INPUTS || !calling->inputs[which].dtype) {
-        ir_fail("attention_read: a score has no input %d", which);
+        describe_fail("attention_read: a score has no input %d", which);
         return imm_as(I32, 0);
     }
     const ckl_attention_input *input = &calling->inputs[which];
@@ -206,7 +206,7 @@ static void score_all(const custom_score *c, const tile_rows *r, val block, tens
 {
     const block_scores all = attention_block_scores_of(c, r, block, scores);
     attention_custom_share_begin();
-    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(scores.layout)) {
         val x = at(scores, i);
         assign(x, attention_block_score(&all, x, i));
     }
@@ -252,7 +252,7 @@ val attention_custom_block(const custom_score *c, const token_range *queries, co
 
 void attention_custom_leave(const custom_score *c, tensor scores)
 {
-    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(scores.layout)) {
         val x = at(scores, i);
         assign(x, mul(x, c->unit));
     }

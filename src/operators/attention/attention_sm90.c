@@ -12,14 +12,11 @@
  * Rows may keep the maxima of their first blocks (config.old); the sums tell whether those still serve. Then every warp
  * releases the slots of the ring, as each may need the keys again.
  */
+#include "operators/attention/attention_sm90.h"
+
 #include <stdio.h>
 
-#include "cute/kernel.h"
-#include "operators/attention/attention_score.h"
-
 enum {
-    WARPGROUP = 128,
-    ROWS = ATTENTION_ROWS,
     BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads round the staging buffers
     BARRIER_TURN = 4,     // + consumer: it may issue; it waits, the one before arrives
     CHUNKS_MAX = 4,
@@ -31,23 +28,6 @@ static int staging_buffers(columns c)
 {
     return c.chunks < 2 ? c.chunks : 2;
 }
-
-/* Everything the roles share. Letters: Q (BM,D), K (BN,D), V (BN,DV), O (BM,DV). */
-typedef struct sm90_kernel {
-    const attention_sm90_config *cfg;
-    attention_form form;
-    attention_values p;
-    columns d, dv;
-    int64_t slot_bytes; // of a block of K or V, whichever is larger
-    tma_copy tmaQ, tmaK, tmaV, tmaO;
-    tensor sQ;     // (ROWS,CHUNK,CHUNKS,CONSUMERS)
-    tensor sK, sV; // (BN,CHUNK,CHUNKS,SLOTS), in the same memory
-    tensor sO;     // (ROWS,CHUNK,BUFFERS,CONSUMERS)
-    pipeline q;    // a stage for each consumer
-    pipeline ring;
-    dynamic_scheduler scheduler;
-    tile_grid grid;
-} sm90_kernel;
 
 static int64_t slot_bytes(const attention_sm90_config *c)
 {
@@ -120,121 +100,6 @@ static void initialise(const sm90_kernel *k)
     launch_dependents();
 }
 
-/* Tiles */
-
-/* A CTA's way through the tiles: the numbers that it draws, or every grid_x-th. */
-typedef struct walk {
-    val turn, number;
-} walk;
-
-static walk begin_walk(void)
-{
-    val turn = variable(U32, imm(0));
-    return (walk){ turn, variable(U32, cta_x()) };
-}
-
-/* Sets the number of the first or next tile. NOTE: ptxas serialises wgmma in loops that it cannot prove uniform. */
-static void next_tile(const sm90_kernel *k, walk *w, bool fetches)
-{
-    if (k->cfg->draw) {
-        if (fetches)
-            scheduler_fetch(&k->scheduler, w->turn);
-        val number = scheduler_next(&k->scheduler, w->turn);
-        assign(w->number, fetches ? number : shuffle(number, imm(0)));
-    } else
-        assign(w->number, add(cta_x(), mul(w->turn, grid_x())));
-    assign(w->turn, add(w->turn, imm(1)));
-}
-
-/* Producer */
-
-static void load_chunks(const tma_copy *tma, tensor sTile, const tile_box *at, val barrier)
-{
-    for (int c = 0; c < static_size(layout_mode(sTile.layout, 2)) && !ir_failed(); c++)
-        tma_load_of(tma, slice(sTile, _, _, c), at->row, imm(c * tma->cols), at->count, at->outer, barrier, imm(0));
-}
-
-static tile_box box_of_keys(const sm90_kernel *k, const tile *t, val row)
-{
-    const tile_place at = attention_place_of(&k->grid, t, true);
-    return attention_box_of(k->form.ragged, t->s.kv_at, t->s.kv, row, &at);
-}
-
-static tile_box box_of_queries(const sm90_kernel *k, const tile *t, val row)
-{
-    const tile_place at = attention_place_of(&k->grid, t, false);
-    return attention_box_of(k->form.ragged, t->s.q_at, t->s.q, row, &at);
-}
-
-/* A block of K or V into the ring's next slot. */
-static void load_block(const sm90_kernel *k, const tma_copy *tma, tensor sRing, columns c, pipeline_state *ring,
-                       val block, const tile *t)
-{
-    const tile_box at = box_of_keys(k, t, mul(block, imm(k->cfg->tile_n)));
-    pipeline_wait_empty(&k->ring, ring);
-    pipeline_expect(&k->ring, ring, imm((int)attention_columns_bytes(c, k->cfg->tile_n)));
-    load_chunks(tma, slice(sRing, _, _, _, ring->stage), &at, pipeline_full_barrier(&k->ring, ring));
-    pipeline_advance(ring);
-}
-
-static void load_keys(const sm90_kernel *k, pipeline_state *ring, val block, const tile *t)
-{
-    load_block(k, &k->tmaK, k->sK, k->d, ring, block, t);
-}
-
-static void load_values(const sm90_kernel *k, pipeline_state *ring, val block, const tile *t)
-{
-    load_block(k, &k->tmaV, k->sV, k->dv, ring, block, t);
-}
-
-static void load_queries(const sm90_kernel *k, val parity, const tile *t)
-{
-    for (int w = 0; w < k->cfg->consumers; w++) {
-        const tile_box at = box_of_queries(k, t, add(t->row, imm(w * ROWS)));
-        pipeline_state stage = { imm_as(U32, w), parity, k->cfg->consumers };
-        pipeline_wait_empty(&k->q, &stage);
-        pipeline_expect(&k->q, &stage, imm((int)attention_columns_bytes(k->d, ROWS)));
-        load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), &at, pipeline_full_barrier(&k->q, &stage));
-    }
-}
-
-static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, const tile *t)
-{
-    custom_score custom = attention_custom_score_of(&k->form, &k->p, t->head);
-    key_walk w = attention_key_walk_begin(&custom, &k->grid, t, false);
-    load_keys(k, ring, w.block, t);
-    load_queries(k, q_parity, t);
-    FOREVER {
-        attention_key_walk_look(&w, false);
-        BREAK_IF(attention_key_walk_is_last(&w));
-        load_keys(k, ring, attention_key_walk_next(&w), t);
-        load_values(k, ring, w.block, t);
-        attention_key_walk_advance(&w);
-    }
-    load_values(k, ring, w.block, t);
-}
-
-/* One thread. */
-static void producer(const sm90_kernel *k)
-{
-    if (k->cfg->consumers > 1)
-        warpgroup_reg_dealloc(k->cfg->consumers == 2 ? 24 : 32);
-    IF(eq(warp(), imm(0))) {
-        IF(elect()) {
-            pipeline_state ring = producer_state(&k->ring);
-            val q_parity = variable(U32, imm(1));
-            walk w = begin_walk();
-            FOREVER {
-                next_tile(k, &w, true);
-                BREAK_IF(ge(w.number, k->p.tiles));
-                tile t = attention_tile_of(&k->grid, w.number);
-                load_tile(k, &ring, q_parity, &t);
-                assign(q_parity, bit_xor(q_parity, imm(1)));
-            }
-        }
-    }
-}
-
 /* Consumers */
 
 /* One consumer's view: its threads, its operands, the state of its rows. */
@@ -264,7 +129,7 @@ static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
 /* The thread's number in its consumer. Computed where it is needed: registers are scarce. */
 static val consumer_thread(void)
 {
-    return rem(thread(), imm(WARPGROUP));
+    return warpgroup_thread();
 }
 
 /* Its queries of a tile. */
@@ -279,7 +144,7 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     ckl_dtype dtype = k->form.dtype;
     int bn = cfg->tile_n;
     consumer_role c = { .qk = warpgroup_mma(dtype, bn, "SS"), .pv = warpgroup_mma(dtype, k->dv.used, "RS") };
-    c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
+    c.index = sub(warpgroup(), imm(1));
     c.first_thread = eq(consumer_thread(), imm(0));
     for (int i = 0; i < k->d.chunks; i++) {
         c.tCrQ[i] = descriptors_A(&c.qk, slice(k->sQ, _, _, i, c.index));
@@ -370,8 +235,8 @@ static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, c
 }
 
 /*
- * Are products turned into scores only when weights are made by old maxima? With a cap or custom score alone, the same
- * for all blocks.
+ * Do products become scores only where weights are made by the old maxima? So they do where all blocks have a cap, or a custom
+ * score, and not both.
  */
 static bool scores_late(const sm90_kernel *k, const consumer_role *c)
 {
@@ -423,7 +288,7 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
             val q[ONLINE_ROWS_MAX];
             for (int r = 0; r < c->rows.count; r++)
                 q[r] = at_f32(sQ, coordinate(cS, 0, attention_online_row_value(cS, r)), l);
-            for (int64_t e = 0; e < static_size(c->scores.layout) && !ir_failed(); e++) {
+            UNROLL(e, static_size(c->scores.layout)) {
                 val x = at(c->scores, e), key = add(coordinate(cS, 1, 0), imm(index_at(distances, e)));
                 assign(x, fma(q[attention_online_row_of(c->scores, e)], at_f32(sK, key, l), x));
             }
@@ -541,7 +406,7 @@ static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
             stmatrix_C(&mma, acc, local_tile(sO, shape(ROWS, subtile), coord(0, at / subtile)), consumer_thread());
         }
         STAGED_STORE(&staged) {
-            const tile_box at = box_of_queries(k, t, add(t->row, mul(c->index, imm(ROWS))));
+            const tile_box at = attention_sm90_box_of_queries(k, t, add(t->row, mul(c->index, imm(ROWS))));
             tma_store_of(&k->tmaO, sO, at.row, imm(i * k->dv.chunk), at.count, at.outer);
         }
     }
@@ -610,7 +475,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         val values = take_slot(c);
         mma_fence();
         issue_product(c, values);
-        next_tile(k, w, false);
+        attention_sm90_next_tile(k, w, false);
         val more = lt(w->number, k->p.tiles);
         IF(more) {
             pipeline_wait_full(&k->q, &c->q);
@@ -635,11 +500,11 @@ static void consumer(const sm90_kernel *k)
     if (k->cfg->consumers > 1)
         warpgroup_reg_alloc(k->cfg->consumers == 2 ? 240 : 160);
     consumer_role c = describe_consumer(k);
-    walk w = begin_walk();
+    walk w = attention_sm90_walk();
     if (k->cfg->turns)
         IF(eq(c.index, imm(k->cfg->consumers - 1)))
             end_turn(k, &c, k->cfg->turns); // consumer 0 begins
-    next_tile(k, &w, false);
+    attention_sm90_next_tile(k, &w, false);
     IF(lt(w.number, k->p.tiles))
         consume_tiles(k, &c, &w);
     IF(c.first_thread)
@@ -654,7 +519,7 @@ void attention_sm90(const void *config, int kernel)
     sm90_kernel k = describe_kernel(cfg);
     initialise(&k);
     IF(lt(warp(), imm(WARPGROUP / 32))) {
-        producer(&k);
+        attention_sm90_produce(&k);
     }
     ELSE
     {

@@ -84,7 +84,7 @@ static void describe_maps(backward_kernel *k)
 
 static void load_chunks(const tma_copy *tma, tensor sTile, const tile_box *at, val barrier)
 {
-    for (int c = 0; c < static_size(layout_mode(sTile.layout, 2)) && !ir_failed(); c++)
+    UNROLL(c, static_size(layout_mode(sTile.layout, 2)))
         tma_load_of(tma, slice(sTile, _, _, c), at->row, imm(c * tma->cols), at->count, at->outer, barrier, imm(0));
 }
 
@@ -188,7 +188,7 @@ static backward_consumer describe_consumer(const backward_kernel *k)
     backward_consumer c = { .scores_mma = attention_warpgroup_mma(dtype, block, "SS"),
                             .d1_mma = attention_warpgroup_mma(dtype, k->d.used, "RS"),
                             .d2_mma = attention_warpgroup_mma(dtype, k->dv.used, "RS") };
-    c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
+    c.index = sub(warpgroup(), imm(1));
     c.first_thread = eq(attention_backward_thread(), imm(0));
     for (int i = 0; i < k->d.chunks; i++) {
         c.tCrX1[i] = descriptors_A(&c.scores_mma, slice(k->sX1, _, _, i, c.index));
@@ -361,7 +361,7 @@ static void steps_with_queries(const backward_kernel *k, backward_consumer *c, t
 
 static void scale_all(tensor acc, val factor)
 {
-    for (int64_t i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(acc.layout)) {
         val x = at(acc, i);
         assign(x, mul(x, factor));
     }

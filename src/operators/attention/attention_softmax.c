@@ -178,13 +178,13 @@ static void weigh_rows(const online_rows *rows, tensor scores, raw_scores raw, v
     const exponents e = exponents_of(rows, raw.cap);
     for (int r = 0; r < rows->count; r++)
         offset[r] = variable(F32, neg(mul(rows->max[r], rows->exponent)));
-    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(scores.layout)) {
         int r = attention_online_row_of(scores, i), to = seen[r]++ % SUM_CHAINS;
         val weight = at(scores, i), x = raw.score ? raw.score(raw.of, weight, i) : weight;
         assign(weight, exp2_ftz(exponent_of(x, power_for(&e, x), offset[r], &lines[r])));
         chain[r][to] = seen[r] <= SUM_CHAINS ? weight : add(chain[r][to], weight);
     }
-    for (int r = 0; r < rows->count && !ir_failed(); r++)
+    UNROLL(r, rows->count)
         sum[r] = add(chain[r][0], chain[r][1]);
 }
 
@@ -197,7 +197,7 @@ void attention_online_softmax(online_rows *rows, tensor scores)
         assign(rows->max[r], larger[r]);
     }
     weigh_rows(rows, scores, (raw_scores){ NULL }, sum);
-    for (int r = 0; r < rows->count && !ir_failed(); r++)
+    UNROLL(r, rows->count)
         assign(rows->sum[r], fma(rows->sum[r], rows->factor[r], sum[r]));
 }
 
@@ -219,7 +219,7 @@ enum { EXPONENT_AT = 23, EXPONENT_OF_1 = 127, EXPONENT_MAX = 250 };
 static val lower_rows(online_rows *rows, tensor weights, val *sum)
 {
     val is_lost = no();
-    for (int r = 0; r < rows->count && !ir_failed(); r++) {
+    UNROLL(r, rows->count) {
         val e = max(shift_right(of_row(weights, r, IR_MAX), imm(EXPONENT_AT)), imm(EXPONENT_OF_1));
         is_lost = logical_or(is_lost, lt(imm(EXPONENT_MAX), e));
         val by = bitcast(F32, shift_left(sub(imm(2 * EXPONENT_OF_1), e), imm(EXPONENT_AT)));
@@ -241,7 +241,7 @@ static val largest_of(tensor scores)
     val chain[LARGEST_CHAINS];
     for (int c = 0; c < LARGEST_CHAINS; c++)
         chain[c] = immf(0);
-    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++)
+    UNROLL(i, static_size(scores.layout))
         chain[i % LARGEST_CHAINS] = max(chain[i % LARGEST_CHAINS], abs(at(scores, i)));
     return max(max(chain[0], chain[1]), max(chain[2], chain[3]));
 }
@@ -254,14 +254,14 @@ static void weigh_capped(const online_rows *rows, tensor scores, const val *cap,
         by_branch[r] = variable(F32, immf(0));
     IF(vote_all(lt(mul(largest_of(scores), *cap), immf(0.5)))) {
         weigh_rows(rows, scores, (raw_scores){ .cap = cap }, sum);
-        for (int r = 0; r < rows->count && !ir_failed(); r++)
+        UNROLL(r, rows->count)
             assign(by_branch[r], sum[r]);
     }
     ELSE
     {
         attention_cap_scores(scores, *cap);
         weigh_rows(rows, scores, (raw_scores){ NULL }, sum);
-        for (int r = 0; r < rows->count && !ir_failed(); r++)
+        UNROLL(r, rows->count)
             assign(by_branch[r], sum[r]);
     }
     for (int r = 0; r < rows->count; r++)
@@ -275,7 +275,7 @@ void attention_online_softmax_by_old(online_rows *rows, tensor scores, const raw
         weigh_capped(rows, scores, raw->cap, sum);
     else
         weigh_rows(rows, scores, *raw, sum);
-    for (int r = 0; r < rows->count && !ir_failed(); r++) {
+    UNROLL(r, rows->count) {
         sum[r] = variable(F32, sum[r]);
         is_small = logical_and(is_small, le(sum[r], immf(SUM_MAX)));
     }
@@ -294,7 +294,7 @@ void attention_online_softmax_by_old(online_rows *rows, tensor scores, const raw
             assign(sum[r], select(is_lost, immf(0), sum[r]));
         }
     }
-    for (int r = 0; r < rows->count && !ir_failed(); r++)
+    UNROLL(r, rows->count)
         assign(rows->sum[r], add(rows->sum[r], sum[r]));
 }
 
@@ -322,7 +322,7 @@ val attention_online_logarithm(const online_rows *rows, int r)
 
 static void tanh_by_powers(tensor x, const double *powers, int count)
 {
-    for (int64_t i = 0; i < static_size(x.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(x.layout)) {
         val one = at(x, i), square = mul(one, one), p = immf(powers[0]);
         for (int j = 1; j < count; j++)
             p = fma(p, square, immf(powers[j]));
@@ -333,7 +333,7 @@ static void tanh_by_powers(tensor x, const double *powers, int count)
 /* 1 - 2 / (exp(2x) + 1): an error of 2^-22 of 1, which is enough for scores this large. */
 static void tanh_by_exponentials(tensor x)
 {
-    for (int64_t i = 0; i < static_size(x.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(x.layout)) {
         val one = at(x, i);
         assign(one, fma(rcp_ftz(add(exp2_ftz(mul(one, immf(2 * M_LOG2E))), immf(1))), immf(-2), immf(1)));
     }
@@ -343,7 +343,7 @@ static void tanh_by_exponentials(tensor x)
 void attention_cap_scores(tensor scores, val factor)
 {
     val largest = immf(0);
-    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(scores.layout)) {
         val x = at(scores, i);
         assign(x, mul(x, factor));
         largest = max(largest, abs(x));
@@ -365,7 +365,7 @@ void attention_cap_scores(tensor scores, val factor)
 
 void attention_scale_rows(tensor acc, const val *factor)
 {
-    for (int64_t i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(acc.layout)) {
         val x = at(acc, i);
         assign(x, mul(x, factor[attention_online_row_of(acc, i)]));
     }
@@ -373,7 +373,7 @@ void attention_scale_rows(tensor acc, const val *factor)
 
 void attention_mask_scores(tensor scores, layout columns, const val *begins, const val *ends)
 {
-    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(scores.layout)) {
         val x = at(scores, i), column = imm(index_at(columns, i));
         int r = attention_online_row_of(scores, i);
         val hidden = lt(ends[r], column);

@@ -167,7 +167,7 @@ void attention_mask_scores_by(const tile_rows *r, const score_mask *mask, val bl
         val query = add(r->row, coordinate(cS, 0, attention_online_row_value(scores, i)));
         gRows[i] = slice(mask->gM, min(query, sub(r->s->q, imm(1))), _);
     }
-    for (int64_t i = 0; i < static_size(scores.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(scores.layout)) {
         val x = at(scores, i), key = min(add(first, imm(index_at(distances, i))), last);
         val by = at(gRows[attention_online_row_of(scores, i)], key);
         assign(x, attention_masked_score(mask, x, by));
@@ -185,7 +185,7 @@ void attention_store_logarithms(const tile_rows *r, const online_rows *rows, val
         head = rem(head, g->heads);
     for (int i = 0; i < rows->count; i++) {
         val row = add(r->row, coordinate(cS, 0, attention_online_row_value(cS, i)));
-        IF(logical_and(eq(rem(lane(), imm(4)), imm(0)), lt(row, r->s->q)))
+        IF(logical_and(eq(thread_at(lane(), 0, 4, 8), imm(0)), lt(row, r->s->q)))
             set(gLse, coord(g->ragged ? add(row, r->s->q_at) : row, head), attention_online_logarithm(rows, i));
     }
 }

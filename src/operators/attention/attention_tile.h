@@ -105,7 +105,7 @@ typedef struct tile_rows {
 /* Rows and columns of a thread's scores: (MMA,MMA_M,MMA_N). */
 tensor attention_tile_coordinates(const tile_rows *r);
 
-/* Has a block keys past the last one, or keys that some of the rows does not see? */
+/* Has a block keys past the last one, or keys that one of the rows does not see? */
 val attention_block_is_cut(const tile_rows *r, val block);
 
 /* Keys past the last one, and those that a query does not see, get scores of -inf. */

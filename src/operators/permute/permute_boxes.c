@@ -120,7 +120,7 @@ static void load_box(const boxes *k)
 static void find_places(boxes *k)
 {
     const int elements = k->word_elements, ring = k->cfg->lanes * elements;
-    val word = rem(thread(), imm(k->cfg->lanes));
+    val word = thread_at(thread(), 0, k->cfg->lanes, k->cfg->threads / k->cfg->lanes);
     for (int e = k->even || k->cfg->run == 1 ? elements - 1 : 0; e < 2 * elements - 1; e++) {
         val n = bit_and(add(mul(word, imm(elements)), imm(e - (elements - 1))), imm(ring - 1));
         k->number[e] = n;
@@ -192,7 +192,8 @@ static void store_box(const boxes *k)
     val runs = imm_as(U32, 1);
     for (int i = cfg->run; i < end; i++)
         runs = mul(runs, k->p.box[i]);
-    LOOP_FROM(n, div(thread(), imm(cfg->lanes)), runs, imm(cfg->threads / cfg->lanes)) {
+    const int at_once = cfg->threads / cfg->lanes;
+    LOOP_FROM(n, thread_at(thread(), 1, cfg->lanes, at_once), runs, imm(at_once)) {
         val run = n, to = k->y, shift = imm_as(U32, 0), exists = lt(n, runs);
         for (int i = cfg->run; i < end; i++) {
             val at = next_coordinate(k, i, i + 1 == end, &run);

@@ -112,8 +112,8 @@ static int block_of(const permutation *p, const permute_gather_config *chosen)
 }
 
 /*
- * May the next launch come early? Its CTAs gather where the first of these end. Those that read elements of less than a
- * word from a sector each are slow then, if SMs have several: 577x352 bf16 transposed 3.24 us, else 2.52.
+ * May the next launch begin early? Its CTAs come to the SMs whose own end first, and crowd there. Where SMs have several, that
+ * slows elements of less than a word, each read from a sector of its own: 577x352 bf16 transposed 3.24 us, else 2.52.
  */
 static bool overlaps_next(int64_t count, const permute_gather_config *c, const ckl_device_info *device)
 {

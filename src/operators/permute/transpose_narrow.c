@@ -147,6 +147,7 @@ static void store_even_words(const narrow *k, const run *y, val in_row)
     const transpose_narrow_config *cfg = k->cfg;
     const int elements = k->word_elements, along = cfg->tile_c / elements;
     val apart = mul(div(imm_as(U32, cfg->threads), in_row), imm(cfg->bytes)), moved = variable(U32, imm(0));
+    // by hand: which element a thread begins with depends on where this run of y begins
     val mine = add(y->head, mul(thread(), imm(elements))), from[4], x[4];
     for (int e = 0; e < elements; e++)
         from[e] = element_address(k, y, add(mine, imm(e)));

@@ -72,7 +72,8 @@ static val phase_of(val address, val ld, val row, int unit)
 static void load_rows(const sm80 *k)
 {
     int chunk = k->cfg->chunk, chunks = k->shape.chunks, at_once = k->cfg->threads / chunks;
-    val first = div(thread(), imm(chunks)), offset = mul(rem(thread(), imm(chunks)), imm(chunk));
+    val first = thread_at(thread(), 1, chunks, at_once),
+        offset = mul(thread_at(thread(), 0, chunks, at_once), imm(chunk));
     val from = variable(U64, transpose_address(k->x, first, k->tile.ldx, offset, imm(1)));
     val to = add(k->smem, offset), rest = convert(I32, sub(k->row_bytes, offset)); // of a row that begins with a chunk
     val step = convert(U64, mul(k->tile.ldx, imm(at_once)));
@@ -113,7 +114,8 @@ static row_class class_at(const sm80 *k, val row, int count, int stride)
 {
     row_class class = { .row = row, .head = head_of(k, row), .count = count, .stride = stride };
     int words = k->cfg->tile_r / k->word_elements;
-    val word = words < 32 ? rem(lane(), imm(words)) : lane(), r = add(class.head, mul(word, imm(k->word_elements)));
+    val word = words < 32 ? thread_at(lane(), 0, words, 32 / words) : lane(),
+        r = add(class.head, mul(word, imm(k->word_elements)));
     for (int e = 0; e < k->word_elements; e++)
         class.from[e] = add(element_address(k, add(r, imm(e))), mul(row, imm(k->cfg->bytes)));
     class.to = transpose_address(k->y, row, k->tile.ldy, r, imm(k->cfg->bytes));

@@ -93,7 +93,7 @@ static void load_pairs(const sm90 *k, block *p)
 
 static void store_pairs(const sm90 *k, const block *p)
 {
-    val column = add(p->c, rem(lane(), imm(8))), row = add(p->r, mul(div(lane(), imm(8)), imm(8)));
+    val column = add(p->c, thread_at(lane(), 0, 8, 4)), row = add(p->r, mul(thread_at(lane(), 1, 8, 4), imm(8)));
     stmatrix(element_address(k, k->sY, column, row), 4, p->rWords.regs);
 }
 
@@ -105,7 +105,7 @@ static void store_pairs(const sm90 *k, const block *p)
  */
 static void load_bytes(const sm90 *k, block *p)
 {
-    val matrix = div(lane(), imm(8)), j = rem(lane(), imm(8)); // this lane gives the address of row j
+    val matrix = thread_at(lane(), 1, 8, 4), j = thread_at(lane(), 0, 8, 4); // this lane gives the address of row j
     val group = mul(div(matrix, imm(2)), imm(16)), upper = bit_xor(rem(matrix, imm(2)), div(j, imm(4)));
     val in_group = add(mul(div(j, imm(2)), imm(4)), add(mul(upper, imm(2)), rem(j, imm(2))));
     ldmatrix_T(element_address(k, k->sX, add(p->r, add(group, in_group)), p->c), 4, p->rWords.regs);
@@ -113,7 +113,7 @@ static void load_bytes(const sm90 *k, block *p)
 
 static void store_bytes(const sm90 *k, const block *p)
 {
-    val upper_first = ge(rem(lane(), imm(4)), imm(2)), odd_first = ge(lane(), imm(16));
+    val upper_first = ge(thread_at(lane(), 0, 4, 8), imm(2)), odd_first = ge(lane(), imm(16));
     val even = select(upper_first, imm_as(U32, 0x2064), imm_as(U32, 0x6420)); // bytes of the two matrices: column 2p
     val odd = select(upper_first, imm_as(U32, 0x3175), imm_as(U32, 0x7531));  // column 2p+1
     val first = select(odd_first, odd, even), second = select(odd_first, even, odd), words[4];
@@ -121,7 +121,7 @@ static void store_bytes(const sm90 *k, const block *p)
         words[g] = permute_bytes(p->rWords.regs[g], p->rWords.regs[g + 1], first);
         words[g + 1] = permute_bytes(p->rWords.regs[g], p->rWords.regs[g + 1], second);
     }
-    val matrix = div(lane(), imm(8)), j = rem(lane(), imm(8)); // this lane gives the address of row j
+    val matrix = thread_at(lane(), 1, 8, 4), j = thread_at(lane(), 0, 8, 4); // this lane gives the address of row j
     val column = add(mul(j, imm(2)), bit_xor(rem(matrix, imm(2)), div(j, imm(4))));
     val row = mul(div(matrix, imm(2)), imm(16));
     stmatrix(element_address(k, k->sY, add(p->c, column), add(p->r, row)), 4, words);
@@ -134,7 +134,7 @@ static void store_bytes(const sm90 *k, const block *p)
  */
 static val first_column(const sm90 *k, const block *p)
 {
-    return add(p->c, rem(div(lane(), imm(8)), imm(CHUNK_BYTES / k->cfg->bytes)));
+    return add(p->c, rem(thread_at(lane(), 1, 8, 4), imm(CHUNK_BYTES / k->cfg->bytes)));
 }
 
 static void load_words(const sm90 *k, block *p)

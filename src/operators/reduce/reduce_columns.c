@@ -96,7 +96,7 @@ static void find_place(columns_kernel *k)
     k->stretch = div(cta, mul(tiles, imm(cfg->split)));
     k->tile = add(mul(k->stretch, tiles), tile);
     k->rank = rem(div(cta, tiles), imm(cfg->split));
-    k->lane = rem(thread(), imm(cfg->lanes));
+    k->lane = thread_at(thread(), 0, cfg->lanes, cfg->threads / cfg->lanes);
     tensor cX = coordinates_of_thread(k, first);
     k->owned = k->column = coordinate(cX, 0, 0);
     k->layer = coordinate(cX, 1, 0);

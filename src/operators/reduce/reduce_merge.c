@@ -16,7 +16,7 @@ enum { SLOT_BYTES = 8, WORDS_MAX = 2 * REDUCE_VALUES_MAX };
 
 static int words_of(ir_type type)
 {
-    return ir_type_bytes(type) / 4;
+    return type_bytes(type) / 4;
 }
 
 static int words_of_state(const reducer *r)
@@ -245,7 +245,7 @@ static void merge_layers(columns_kernel *k, const tensor *sS)
 {
     const reduce_columns_config *cfg = k->cfg;
     merge_in_warps(k);
-    val group = div(thread(), imm((int)max_i64(cfg->lanes, WARP)));
+    val group = thread_at(thread(), 1, (int)max_i64(cfg->lanes, WARP), reduce_columns_groups(cfg));
     val is_first = lt(lane(), imm(cfg->lanes)); // of the lanes with the same states
     for (int half = reduce_columns_groups(cfg) / 2, first = 0; half > 0; first += half, half /= 2) {
         val slot = add(mul(add(rem(group, imm(half)), imm(first)), imm(cfg->lanes)), k->lane);
@@ -273,11 +273,11 @@ static void find_states(const columns_kernel *k, val rank, tensor *gS)
     const reduce_columns_config *cfg = k->cfg;
     int64_t width = (int64_t)cfg->lanes * cfg->vec, bytes = 0;
     for (int i = 0; i < k->r->count; i++)
-        bytes += width * ir_type_bytes(k->r->types[i]);
+        bytes += width * type_bytes(k->r->types[i]);
     val number = add(mul(k->tile, imm(cfg->split)), rank);
     val address = add(k->p.states, convert(U64, mul(number, imm64(bytes))));
     for (int i = 0; i < k->r->count; i++) {
-        int64_t size = ir_type_bytes(k->r->types[i]);
+        int64_t size = type_bytes(k->r->types[i]);
         val mine = mul(k->lane, imm((int)(cfg->vec * size)));
         gS[i] = gmem_tensor(add(address, convert(U64, mine)), k->r->types[i], compact(leaf(cfg->vec))); // (VEC)
         address = add(address, imm_as(U64, width * size));
@@ -286,7 +286,7 @@ static void find_states(const columns_kernel *k, val rank, tensor *gS)
 
 static int states_alignment(const columns_kernel *k, int value)
 {
-    return (int)min_i64(16, (int64_t)k->cfg->vec * ir_type_bytes(k->r->types[value]));
+    return (int)min_i64(16, (int64_t)k->cfg->vec * type_bytes(k->r->types[value]));
 }
 
 static void store_states(const columns_kernel *k)

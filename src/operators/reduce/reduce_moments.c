@@ -45,6 +45,7 @@ static void sum_over_lanes(val *values, int count, int low, int high)
 static void variance_over_lanes(val *state, int low, int high, void *user)
 {
     (void)user;
+    // from the first of the lanes that differ in the bits low .. high / 2 alone
     val one = shuffle(state[1], bit_and(lane(), imm(~(high - low)))), count = state[0];
     val sums[2] = { variable(F32, count), variable(F32, mul(count, sub(state[1], one))) };
     sum_over_lanes(sums, 2, low, high);

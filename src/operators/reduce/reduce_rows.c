@@ -93,11 +93,11 @@ static place find_place(const reduce_rows_config *cfg, val rows, val first)
                         .lane = thread(),
                         .rank = convert(I64, rem(cta, ctas)),
                         .ctas = convert(I64, ctas) };
-    val row = add(first, convert(I64, div(thread(), imm(cfg->row_threads))));
+    val row = add(first, convert(I64, thread_at(thread(), 1, cfg->row_threads, cfg->threads / cfg->row_threads)));
     val last = sub(rows, imm(1));
     return (place){ .row = min(row, last),
                     .is_present = lt(row, rows),
-                    .lane = rem(thread(), imm(cfg->row_threads)),
+                    .lane = thread_at(thread(), 0, cfg->row_threads, cfg->threads / cfg->row_threads),
                     .rank = imm64(0),
                     .ctas = imm64(1) };
 }
@@ -174,7 +174,7 @@ static row_ends load_ends(const rows_kernel *k, const segment *s, val wanted)
 {
     const reduce_rows_config *cfg = k->cfg;
     int count = (int)ceil_div(2 * (cfg->vec - 1), lanes_of(cfg));
-    val *room = ir_alloc((size_t)(3 * count), sizeof *room);
+    val *room = describe_alloc((size_t)(3 * count), sizeof *room);
     row_ends p = { count, room, room + count, room + 2 * count };
     for (int i = 0; i < count; i++) {
         val number = convert(I64, add(k->here.along, imm(i * lanes_of(cfg)))), from_head = sub(number, s->head);

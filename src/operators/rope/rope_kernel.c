@@ -234,7 +234,7 @@ static void store_slot(const place *at, const side *s, const slot *k, const tens
 static void rotate(const place *at, const tensor rX[2])
 {
     const int vec = at->t.vec;
-    for (int i = 0; i < vec * at->cfg->heads && !ir_failed(); i++) {
+    UNROLL(i, vec * at->cfg->heads) {
         const int j = i % vec, start = i - j;
         const bool half = is_half(at->cfg);
         const tensor from = rX[half ? 0 : 2 * j / vec], to = rX[half ? 1 : (2 * j + 1) / vec];
@@ -280,8 +280,14 @@ static void copy_group(const place *at, const side *s)
 
 static void rope(const rope_config *cfg, rope_tile t, const rope_values *p)
 {
-    place at = { .cfg = cfg, .t = t, .p = p, .lane = rem(thread(), imm(t.lanes)), .rest = div(thread(), imm(t.lanes)) };
-    val row = div(at.rest, imm(t.abreast)), token = add(mul(convert(I64, cta_x()), imm(t.tokens)), convert(I64, row));
+    const int others = t.abreast * t.tokens;
+    place at = { .cfg = cfg,
+                 .t = t,
+                 .p = p,
+                 .lane = thread_at(thread(), 0, t.lanes, others),
+                 .rest = thread_at(thread(), 1, t.lanes, others) };
+    val row = thread_at(at.rest, 1, t.abreast, t.tokens),
+        token = add(mul(convert(I64, cta_x()), imm(t.tokens)), convert(I64, row));
     at.rotates = has_rest(cfg) ? lt(at.lane, imm(t.pair_slots)) : yes();
     for (int j = 0; j < t.vec; j++) {
         at.r.sine[j] = variable(F32, immf(0));

@@ -1,0 +1,45 @@
+/* attention_sm90.h - what the roles of the forward kernel for Hopper share. */
+#ifndef CKL_ATTENTION_SM90_H
+#define CKL_ATTENTION_SM90_H
+
+#include "cute/kernel.h"
+#include "operators/attention/attention_score.h"
+
+enum {
+    WARPGROUP = 128,
+    ROWS = ATTENTION_ROWS,
+};
+
+/* Everything the roles share. Letters: Q (BM,D), K (BN,D), V (BN,DV), O (BM,DV). */
+typedef struct sm90_kernel {
+    const attention_sm90_config *cfg;
+    attention_form form;
+    attention_values p;
+    columns d, dv;
+    int64_t slot_bytes; // of a block of K or V, whichever is larger
+    tma_copy tmaQ, tmaK, tmaV, tmaO;
+    tensor sQ;     // (ROWS,CHUNK,CHUNKS,CONSUMERS)
+    tensor sK, sV; // (BN,CHUNK,CHUNKS,SLOTS), in the same memory
+    tensor sO;     // (ROWS,CHUNK,BUFFERS,CONSUMERS)
+    pipeline q;    // a stage for each consumer
+    pipeline ring;
+    dynamic_scheduler scheduler;
+    tile_grid grid;
+} sm90_kernel;
+
+/* A CTA's way through the tiles: the numbers that it draws, or every grid_x-th. */
+typedef struct walk {
+    val turn, number;
+} walk;
+
+/* At its beginning; sets the number of the first or next tile. The producer fetches, the others follow. */
+walk attention_sm90_walk(void);
+void attention_sm90_next_tile(const sm90_kernel *k, walk *w, bool fetches);
+
+/* The box of Q, and of O, from that row of a tile's head on. */
+tile_box attention_sm90_box_of_queries(const sm90_kernel *k, const tile *t, val row);
+
+/* What warpgroup 0 does. */
+void attention_sm90_produce(const sm90_kernel *k);
+
+#endif

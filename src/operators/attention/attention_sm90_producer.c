@@ -1,0 +1,107 @@
+/* attention_sm90_producer.c - one thread brings Q, and blocks of K and V in the order of their use, by TMA. */
+#include "operators/attention/attention_sm90.h"
+
+walk attention_sm90_walk(void)
+{
+    val turn = variable(U32, imm(0));
+    return (walk){ turn, variable(U32, cta_x()) };
+}
+
+/* NOTE: ptxas serialises wgmma in loops that it cannot prove uniform. */
+void attention_sm90_next_tile(const sm90_kernel *k, walk *w, bool fetches)
+{
+    if (k->cfg->draw) {
+        if (fetches)
+            scheduler_fetch(&k->scheduler, w->turn);
+        val number = scheduler_next(&k->scheduler, w->turn);
+        assign(w->number, fetches ? number : shuffle(number, imm(0)));
+    } else
+        assign(w->number, add(cta_x(), mul(w->turn, grid_x())));
+    assign(w->turn, add(w->turn, imm(1)));
+}
+
+static void load_chunks(const tma_copy *tma, tensor sTile, const tile_box *at, val barrier)
+{
+    UNROLL(c, static_size(layout_mode(sTile.layout, 2)))
+        tma_load_of(tma, slice(sTile, _, _, c), at->row, imm(c * tma->cols), at->count, at->outer, barrier, imm(0));
+}
+
+static tile_box box_of_keys(const sm90_kernel *k, const tile *t, val row)
+{
+    const tile_place at = attention_place_of(&k->grid, t, true);
+    return attention_box_of(k->form.ragged, t->s.kv_at, t->s.kv, row, &at);
+}
+
+tile_box attention_sm90_box_of_queries(const sm90_kernel *k, const tile *t, val row)
+{
+    const tile_place at = attention_place_of(&k->grid, t, false);
+    return attention_box_of(k->form.ragged, t->s.q_at, t->s.q, row, &at);
+}
+
+/* A block of K or V into the ring's next slot. */
+static void load_block(const sm90_kernel *k, const tma_copy *tma, tensor sRing, columns c, pipeline_state *ring,
+                       val block, const tile *t)
+{
+    const tile_box at = box_of_keys(k, t, mul(block, imm(k->cfg->tile_n)));
+    pipeline_wait_empty(&k->ring, ring);
+    pipeline_expect(&k->ring, ring, imm((int)attention_columns_bytes(c, k->cfg->tile_n)));
+    load_chunks(tma, slice(sRing, _, _, _, ring->stage), &at, pipeline_full_barrier(&k->ring, ring));
+    pipeline_advance(ring);
+}
+
+static void load_keys(const sm90_kernel *k, pipeline_state *ring, val block, const tile *t)
+{
+    load_block(k, &k->tmaK, k->sK, k->d, ring, block, t);
+}
+
+static void load_values(const sm90_kernel *k, pipeline_state *ring, val block, const tile *t)
+{
+    load_block(k, &k->tmaV, k->sV, k->dv, ring, block, t);
+}
+
+static void load_queries(const sm90_kernel *k, val parity, const tile *t)
+{
+    for (int w = 0; w < k->cfg->consumers; w++) {
+        const tile_box at = attention_sm90_box_of_queries(k, t, add(t->row, imm(w * ROWS)));
+        pipeline_state stage = { imm_as(U32, w), parity, k->cfg->consumers };
+        pipeline_wait_empty(&k->q, &stage);
+        pipeline_expect(&k->q, &stage, imm((int)attention_columns_bytes(k->d, ROWS)));
+        load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), &at, pipeline_full_barrier(&k->q, &stage));
+    }
+}
+
+static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, const tile *t)
+{
+    custom_score custom = attention_custom_score_of(&k->form, &k->p, t->head);
+    key_walk w = attention_key_walk_begin(&custom, &k->grid, t, false);
+    load_keys(k, ring, w.block, t);
+    load_queries(k, q_parity, t);
+    FOREVER {
+        attention_key_walk_look(&w, false);
+        BREAK_IF(attention_key_walk_is_last(&w));
+        load_keys(k, ring, attention_key_walk_next(&w), t);
+        load_values(k, ring, w.block, t);
+        attention_key_walk_advance(&w);
+    }
+    load_values(k, ring, w.block, t);
+}
+
+void attention_sm90_produce(const sm90_kernel *k)
+{
+    if (k->cfg->consumers > 1)
+        warpgroup_reg_dealloc(k->cfg->consumers == 2 ? 24 : 32);
+    IF(eq(warp(), imm(0))) {
+        IF(elect()) {
+            pipeline_state ring = producer_state(&k->ring);
+            val q_parity = variable(U32, imm(1));
+            walk w = attention_sm90_walk();
+            FOREVER {
+                attention_sm90_next_tile(k, &w, true);
+                BREAK_IF(ge(w.number, k->p.tiles));
+                tile t = attention_tile_of(&k->grid, w.number);
+                load_tile(k, &ring, q_parity, &t);
+                assign(q_parity, bit_xor(q_parity, imm(1)));
+            }
+        }
+    }
+}

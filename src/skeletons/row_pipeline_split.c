@@ -1,0 +1,171 @@
+/* row_pipeline_split.c - how rows are cut into chunks for a ring: choice, limits, shared memory. */
+#include "skeletons/residency.h"
+#include "skeletons/row_pipeline.h"
+
+enum { BARRIERS_OF_STAGE_BYTES = 16 };
+
+row_pipeline_split row_pipeline_split_of(const row_split *split, const row_flow *flow)
+{
+    row_pipeline_split s = { .chunk = *split,
+                             .cluster = split->cluster,
+                             .stages = flow->stages,
+                             .residence = (row_residence)flow->residence,
+                             .lookahead = flow->lookahead,
+                             .chunks = flow->chunks,
+                             .cut = flow->cut };
+    s.chunk.cluster = 1;
+    return s;
+}
+
+void row_pipeline_config(const row_pipeline_split *s, row_split *split, row_flow *flow)
+{
+    *split = s->chunk;
+    split->cluster = s->cluster;
+    *flow = (row_flow){ s->stages, (choice)s->residence, s->lookahead, s->chunks, s->cut };
+}
+
+int64_t row_pipeline_chunk_cols(const row_pipeline_split *s)
+{
+    return row_split_cols(&s->chunk);
+}
+
+int64_t row_pipeline_chunk_bytes(const row_pipeline_split *s, ckl_dtype dtype)
+{
+    return row_pipeline_chunk_cols(s) * (int64_t)ckl_dtype_bytes(dtype);
+}
+
+int64_t row_pipeline_slot_bytes(const row_pipeline_split *s, ckl_dtype dtype)
+{
+    return row_pipeline_chunk_bytes(s, dtype) + (s->cut ? ROW_PIPELINE_BULK_BYTES : 0);
+}
+
+int row_pipeline_fetched_max(const row_pipeline_split *s)
+{
+    return s->stages + 2;
+}
+
+int64_t row_pipeline_smem_bytes(const row_pipeline_split *s, ckl_dtype dtype, int inputs, int values)
+{
+    int64_t ring = s->stages * (row_pipeline_slot_bytes(s, dtype) * inputs + BARRIERS_OF_STAGE_BYTES);
+    int64_t messages =
+        cluster_allreduce_bytes(s->chunk.threads, s->cluster, values) + scheduler_bytes(row_pipeline_fetched_max(s));
+    return ring + messages + ROW_PIPELINE_STAGE_ALIGNMENT;
+}
+
+int row_pipeline_ctas_per_sm(const row_pipeline_split *s, ckl_dtype dtype, int inputs, int values,
+                             const ckl_device_info *device)
+{
+    return residency_ctas_per_sm(device, s->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS,
+                                 row_pipeline_smem_bytes(s, dtype, inputs, values));
+}
+
+int64_t row_pipeline_chunks(const row_pipeline_split *s, int64_t cols)
+{
+    return ceil_div(ceil_div(cols, row_pipeline_chunk_cols(s)), s->cluster);
+}
+
+int row_pipeline_cluster_max(const ckl_device_info *device)
+{
+    enum { UNDIVIDED_SMS = 100, CLUSTER_LARGE = 16, CLUSTER_PORTABLE = 8 };
+    return device->sm_count >= UNDIVIDED_SMS ? CLUSTER_LARGE : CLUSTER_PORTABLE;
+}
+
+enum { CHOSEN_THREADS = 256, CHUNK_BYTES = 16 << 10, CHUNKS = 4, RING_BYTES = 6 * CHUNK_BYTES, CLUSTER_SLOW = 4 };
+
+/* The work of a row's slowest CTA times their number, in elements: chunks, each with its fixed cost. */
+static int64_t work_of(const row_pipeline_split *s, int64_t cols)
+{
+    enum { CHUNK_COST = 2 * CHOSEN_THREADS };
+    return row_pipeline_chunks(s, cols) * s->cluster * (row_pipeline_chunk_cols(s) + CHUNK_COST);
+}
+
+/*
+ * The size of chunks, and the number of CTAs (or half of it, where the ring holds two rows), that leave the slowest CTA
+ * the least work.
+ */
+static row_pipeline_split balanced(row_pipeline_split s, int64_t cols, ckl_dtype dtype, int inputs)
+{
+    row_pipeline_split best = s;
+    const int steps_max = s.chunk.steps;
+    for (int half = 0; half <= (s.lookahead && s.cluster > 2); half++, s.cluster /= 2)
+        for (s.chunk.steps = steps_max; s.chunk.steps > 0; s.chunk.steps--) {
+            const int64_t row = row_pipeline_chunks(&s, cols) * row_pipeline_chunk_bytes(&s, dtype) * inputs;
+            if ((half ? 2 * row : row) <= RING_BYTES && work_of(&s, cols) < work_of(&best, cols))
+                best = s;
+        }
+    return best;
+}
+
+row_pipeline_split row_pipeline_choose(int64_t cols, bool ragged, ckl_dtype dtype, int inputs,
+                                       const ckl_device_info *device)
+{
+    enum { STAGES_MAX = 13 };
+    int vec = ROW_PIPELINE_BULK_BYTES / (int)ckl_dtype_bytes(dtype),
+        steps = (int)max_i64(1, CHUNK_BYTES / (ROW_PIPELINE_BULK_BYTES * CHOSEN_THREADS * inputs));
+    row_pipeline_split s = { .chunk = { CHOSEN_THREADS, CHOSEN_THREADS, 1, vec, steps, .ragged = ragged },
+                             .cluster = 1 };
+    while (s.cluster < row_pipeline_cluster_max(device) && row_pipeline_chunks(&s, cols) > CHUNKS)
+        s.cluster *= 2;
+    s.lookahead = s.cluster >= CLUSTER_SLOW && s.cluster < row_pipeline_cluster_max(device) &&
+                  row_pipeline_chunks(&s, cols) <= CHUNKS;
+    if (s.lookahead)
+        s.cluster *= 2;
+    if (s.cluster >= CLUSTER_SLOW && row_pipeline_chunks(&s, cols) <= CHUNKS)
+        s = balanced(s, cols, dtype, inputs);
+    const int64_t chunks = row_pipeline_chunks(&s, cols),
+                  ring = RING_BYTES / (row_pipeline_chunk_bytes(&s, dtype) * inputs),
+                  wanted = max_i64(ring, chunks + (chunks + 1) / 2);
+    s.residence = wanted <= max_i64(ring, STAGES_MAX) ? ROW_IN_RING : ROW_RELOADED;
+    s.stages = (int)(s.residence == ROW_IN_RING ? wanted : ring);
+    s.chunk.exact = !ragged && cols > 0 && cols % row_pipeline_chunk_cols(&s) == 0;
+    return s;
+}
+
+ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int64_t cols, ckl_dtype dtype, int inputs,
+                              int values, const ckl_device_info *device)
+{
+    int64_t bytes = row_pipeline_smem_bytes(s, dtype, inputs, values);
+    if (!device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "%s: the device has no bulk copies", what);
+    TRY(row_split_admit(what, &s->chunk, min_i64(cols, row_pipeline_chunk_cols(s)), dtype, device));
+    if (s->chunk.row_threads != s->chunk.threads ||
+        s->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "%s: threads=%d must share a row and leave room for a warp", what, s->chunk.threads);
+    if (s->chunk.vec * (int)ckl_dtype_bytes(dtype) != ROW_PIPELINE_BULK_BYTES)
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is not %d bytes", what, s->chunk.vec, ROW_PIPELINE_BULK_BYTES);
+    if (s->cluster < 1 || s->cluster > 16 || !is_power_of_two(s->cluster))
+        FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to 16", what, s->cluster);
+    if (s->stages < 2 || bytes > (int64_t)device->smem_per_cta_bytes)
+        FAIL(CKL_INVALID, "%s: stages=%d is less than 2 or takes %" PRId64 " bytes of shared memory", what, s->stages,
+             bytes);
+    if (s->chunks < 0 || s->chunks > ROW_PIPELINE_CHUNKS_MAX ||
+        (s->chunks && s->chunks != row_pipeline_chunks(s, cols)))
+        FAIL(CKL_INVALID, "%s: chunks=%d, but a row has %" PRId64 " for each CTA, and %d at most are unrolled", what,
+             s->chunks, row_pipeline_chunks(s, cols), ROW_PIPELINE_CHUNKS_MAX);
+    if (s->chunk.exact &&
+        cols % (s->chunks ? s->chunks * s->cluster * row_pipeline_chunk_cols(s) : row_pipeline_chunk_cols(s)))
+        FAIL(CKL_INVALID, "%s: exact=1, but rows of %" PRId64 " elements are no whole chunks", what, cols);
+    if (s->residence == ROW_IN_REGISTERS && s->chunks == 0)
+        FAIL(CKL_INVALID, "%s: residence=registers needs chunks=", what);
+    if (s->lookahead && s->residence != ROW_IN_RING)
+        FAIL(CKL_INVALID, "%s: lookahead=1 needs residence=ring", what);
+    if (s->residence == ROW_IN_RING && row_pipeline_chunks(s, cols) * (1 + s->lookahead) > s->stages)
+        FAIL(CKL_INVALID, "%s: residence=ring lookahead=%d, but %d times %" PRId64 " chunks do not fit %d stages", what,
+             s->lookahead, 1 + s->lookahead, row_pipeline_chunks(s, cols), s->stages);
+    if (s->cut && s->chunk.ragged)
+        FAIL(CKL_INVALID, "%s: cut=1 ragged=1, but vectors are those of columns or of memory", what);
+    if (!s->chunk.ragged && cols * (int64_t)ckl_dtype_bytes(dtype) % ROW_PIPELINE_BULK_BYTES)
+        FAIL(CKL_UNSUPPORTED, "%s: rows of %" PRId64 " elements are no multiple of %d bytes", what, cols,
+             ROW_PIPELINE_BULK_BYTES);
+    return CKL_OK;
+}
+
+ckl_status row_pipeline_dynamic_admit(const char *what, const row_pipeline_split *s, int64_t cols)
+{
+    const int64_t ends = s->chunk.ragged ? 2 * (s->chunk.vec - 1) : 0; // elements outside the chunks, at most
+    const bool may_lack = s->cluster > 1 || s->chunk.ragged;
+    if (may_lack && cols - ends <= (s->cluster - 1) * row_pipeline_chunk_cols(s))
+        FAIL(CKL_INVALID, "%s: cluster=%d, but rows have only %" PRId64 " chunks", what, s->cluster,
+             ceil_div(max_i64(0, cols - ends), row_pipeline_chunk_cols(s)));
+    return CKL_OK;
+}
