@@ -560,6 +560,28 @@ static void test_one_resident(void **state)
     }
 }
 
+/* All but the first cluster wait for a flag that nobody raises. */
+static void wait_for_nobody(void)
+{
+    parameters p = declare();
+    ir_if(ir_compare(IR_GE, cta(), u32(2)));
+    wait_for(IR_ORDER_ACQUIRE, at_offset(p.memory, FLAG), u32(1));
+    ir_end_if();
+}
+
+/* Five clusters of two CTAs, two at a time. */
+static void test_residents_of_a_deadlock(void **state)
+{
+    (void)state;
+    static const global_case c = { { wait_for_nobody, 32, 2, { NULL }, 0 }, 10 };
+    bench b = bench_open("resident=2");
+    assert_int_equal(run(&b, &c, false, c.grid), CKL_DEVICE_FAULT);
+    if (!strstr(ckl_error(), "; 2 of 10 CTAs have ended, 2 more wait like this one, and 4 have not started: the device "
+                             "holds 4 at once"))
+        fail_msg("%s", ckl_error());
+    b.gpu->ops->close(b.gpu);
+}
+
 static void test_barriers_after_a_poll(void **state)
 {
     (void)state;
@@ -592,11 +614,12 @@ static void test_counter_not_reset(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[COUNT_OF(cases) + 4] = {
+    struct CMUnitTest tests[COUNT_OF(cases) + 5] = {
         [COUNT_OF(cases)] = cmocka_unit_test(test_turnstile),
         [COUNT_OF(cases) + 1] = cmocka_unit_test(test_counter_not_reset),
         [COUNT_OF(cases) + 2] = cmocka_unit_test(test_barriers_after_a_poll),
         [COUNT_OF(cases) + 3] = cmocka_unit_test(test_one_resident),
+        [COUNT_OF(cases) + 4] = cmocka_unit_test(test_residents_of_a_deadlock),
     };
     char names[COUNT_OF(cases)][32];
     for (int i = 0; i < COUNT_OF(cases); i++) {
