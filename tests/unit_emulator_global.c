@@ -238,6 +238,26 @@ static void polled_too_near(void)
     ir_end_if();
 }
 
+/* A release of cluster scope orders the other CTA of the cluster, one of CTA scope does not. */
+static void flag_of_a_cluster(void)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG);
+    ir_if(ir_elect());
+    ir_if(is_cta(0));
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+    ir_store_strong(IR_ORDER_RELEASE, planted ? IR_SCOPE_CTA : IR_SCOPE_CLUSTER, IR_U32, flag, 0, u32(1));
+    ir_else();
+    HERE;
+    ir_loop();
+    val seen = ir_load_strong(IR_ORDER_ACQUIRE, IR_SCOPE_CLUSTER, IR_U32, flag, 0);
+    ir_break(ir_compare(IR_EQ, seen, u32(1)));
+    ir_end_loop();
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    ir_end_if();
+    ir_end_if();
+}
+
 /* The flag goes through a third CTA, which takes what it knows along. */
 static void passed_on(void)
 {
@@ -483,6 +503,7 @@ static const global_case cases[] = {
     { { ordinary_flag, 32, 1, { "global-memory race", "memory+8192", "both must be strong" }, 0 }, 2 },
     { { polled_by_ordinary_loads, 32, 1, { "global-memory race", "memory+8192", "both must be strong" }, 0 }, 2 },
     { { polled_too_near, 32, 1, { "global-memory race", "memory+8192", "by warp 0 of CTA" }, 0 }, 2 },
+    { { flag_of_a_cluster, 32, 2, { "global-memory race", "by warp 0 of CTA" }, 0 }, 2 },
     { { passed_on, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" }, 0 }, 3 },
     { { store_not_complete, 32, 1, { "global-memory race", "the bulk store of warp 0 of CTA (1", "bulk_wait" }, 0 },
       2 },
