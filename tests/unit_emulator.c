@@ -180,6 +180,32 @@ static void test_exchange(void **state)
     }
 }
 
+/* The same where some lanes have left: they keep what they had, and are in no sum, vote or election. */
+static void describe_exchange_of_some(void)
+{
+    val out = out_param(), lane = ir_sreg(IR_LANE);
+    val late = ir_compare(IR_GE, lane, u32(20));
+    ir_if(ir_compare(IR_LT, lane, u32(12)));
+    ir_plain(IR_EXIT, 0, 0);
+    ir_end_if();
+    val x = ir_shuffle(IR_SHFL_IDX, lane, u32(30), 32);                                    // 30
+    x = ir_fma(ir_redux(IR_RED_ADD, lane), u32(100), x);                                   // 12 + ... + 31 = 430
+    x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ALL, late), u32(1000000), u32(0))); // no
+    x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ANY, late), u32(2000000), u32(0))); // yes
+    x = ir_binary(IR_ADD, x, ir_binary(IR_SHR, ir_vote(IR_VOTE_BALLOT, late), u32(20)));   // 0xfff
+    x = ir_binary(IR_ADD, x, ir_select(ir_elect(), u32(4000000), u32(0)));                 // lane 12
+    put(out, x);
+}
+
+static void test_exchange_of_some(void **state)
+{
+    (void)state;
+    uint32_t out[32];
+    run_into(describe_exchange_of_some, 32, 1, out, 32);
+    for (uint32_t i = 0; i < 32; i++)
+        assert_int_equal(out[i], i < 12 ? 0xeeeeeeee : 30 + 43000 + 2000000 + 0xfff + (i == 12 ? 4000000 : 0));
+}
+
 /* Memory */
 
 /* Vector loads, sign extension of bytes, a byte store, atomics with and without result. */
@@ -403,10 +429,11 @@ static void test_counters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_add),       cmocka_unit_test(test_collatz),     cmocka_unit_test(test_exit),
-        cmocka_unit_test(test_exchange),  cmocka_unit_test(test_memory),      cmocka_unit_test(test_atomics),
-        cmocka_unit_test(test_handover),  cmocka_unit_test(test_matrices),    cmocka_unit_test(test_models),
-        cmocka_unit_test(test_residency), cmocka_unit_test(test_host_memory), cmocka_unit_test(test_counters),
+        cmocka_unit_test(test_add),      cmocka_unit_test(test_collatz),          cmocka_unit_test(test_exit),
+        cmocka_unit_test(test_exchange), cmocka_unit_test(test_exchange_of_some), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_atomics),  cmocka_unit_test(test_handover),         cmocka_unit_test(test_matrices),
+        cmocka_unit_test(test_models),   cmocka_unit_test(test_residency),        cmocka_unit_test(test_host_memory),
+        cmocka_unit_test(test_counters),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);
 }

@@ -146,22 +146,74 @@ static void describe_arithmetic(void)
     test_store_value(IR_GLOBAL, result.type, out, 0, result);
 }
 
+static void check_arithmetic(void *out, int number, const arithmetic_case *c)
+{
+    uint64_t got = 0, x = c->x, y = c->y, z = c->z;
+    current = c;
+    assert_int_equal(gpu->ops->fill(gpu, out, 0, 8, NULL), CKL_OK);
+    if (test_run(gpu, (test_kernel){ describe_arithmetic, IR_SM90A, .threads = 32 }, (void *[]){ &out, &x, &y, &z }) !=
+        CKL_OK)
+        fail_msg("%s", ckl_error());
+    assert_int_equal(gpu->ops->copy_out(gpu, &got, out, 8, NULL), CKL_OK);
+    if (got != c->expected)
+        fail_msg("case %d, %s.%s.%s: 0x%" PRIx64 " instead of 0x%" PRIx64, number, ir_op_text(c->op),
+                 ir_type_text(c->type), ir_type_text(c->from), got, c->expected);
+}
+
 static void test_arithmetic(void **state)
 {
     (void)state;
     void *out = test_upload(gpu, NULL, 8);
-    for (int i = 0; i < COUNT_OF(arithmetic); i++) {
-        uint64_t got = 0, x = arithmetic[i].x, y = arithmetic[i].y, z = arithmetic[i].z;
-        current = &arithmetic[i];
-        assert_int_equal(gpu->ops->fill(gpu, out, 0, 8, NULL), CKL_OK);
-        if (test_run(gpu, (test_kernel){ describe_arithmetic, IR_SM90A, .threads = 32 },
-                     (void *[]){ &out, &x, &y, &z }) != CKL_OK)
-            fail_msg("%s", ckl_error());
-        assert_int_equal(gpu->ops->copy_out(gpu, &got, out, 8, NULL), CKL_OK);
-        if (got != current->expected)
-            fail_msg("case %d, %s.%s: 0x%" PRIx64 " instead of 0x%" PRIx64, i, ir_op_text(current->op),
-                     ir_type_text(current->type), got, current->expected);
-    }
+    for (int i = 0; i < COUNT_OF(arithmetic); i++)
+        check_arithmetic(out, i, &arithmetic[i]);
+    gpu->ops->release(gpu, out);
+}
+
+/* What no integer holds: infinities become its limits; NaN is 0, or the top bit where 64 bits are on either side. */
+
+typedef struct float_bits {
+    ir_type type;
+    uint64_t nan, infinity, minus_infinity;
+} float_bits;
+
+static const float_bits floats[] = {
+    { CKL_F64, 0x7ff8000000000000, 0x7ff0000000000000, 0xfff0000000000000 },
+    { CKL_F32, 0x7fc00000, 0x7f800000, 0xff800000 },
+    { CKL_F16, 0x7e00, 0x7c00, 0xfc00 },
+    { CKL_BF16, 0x7fc0, 0x7f80, 0xff80 },
+};
+
+typedef struct integer_limits {
+    ir_type type;
+    uint64_t least, most;
+} integer_limits;
+
+static const integer_limits integers[] = {
+    { CKL_I16, 0x8000, 0x7fff }, { IR_U16, 0, UINT16_MAX },          { CKL_I32, 0x80000000, 0x7fffffff },
+    { IR_U32, 0, UINT32_MAX },   { CKL_I64, 1ULL << 63, INT64_MAX }, { IR_U64, 0, UINT64_MAX },
+};
+
+static uint64_t of_nan(ir_type to, ir_type from)
+{
+    const int bytes = ir_type_bytes(to);
+    return bytes == 8 || (bytes == 4 && from == CKL_F64) ? 1ULL << (8 * bytes - 1) : 0;
+}
+
+static void test_conversions_of_no_number(void **state)
+{
+    (void)state;
+    void *out = test_upload(gpu, NULL, 8);
+    for (int f = 0; f < COUNT_OF(floats); f++)
+        for (int i = 0; i < COUNT_OF(integers); i++) {
+            const ir_type to = integers[i].type, from = floats[f].type;
+            const arithmetic_case cases[] = {
+                { IR_CONVERT, to, from, 0, floats[f].nan, 0, 0, of_nan(to, from) },
+                { IR_CONVERT, to, from, 0, floats[f].infinity, 0, 0, integers[i].most },
+                { IR_CONVERT, to, from, 0, floats[f].minus_infinity, 0, 0, integers[i].least },
+            };
+            for (int n = 0; n < COUNT_OF(cases); n++)
+                check_arithmetic(out, n, &cases[n]);
+        }
     gpu->ops->release(gpu, out);
 }
 
@@ -242,6 +294,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_arithmetic),
+        cmocka_unit_test(test_conversions_of_no_number),
         cmocka_unit_test(test_division),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);

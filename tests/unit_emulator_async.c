@@ -404,13 +404,94 @@ static void test_boxes_of_all_memory(void)
     gpu->ops->release(gpu, matrix);
 }
 
+/* What lanes that take no part hold is no address: 20 lanes copy 16 bytes each, every third of the others 4. */
+static void describe_some_lanes(void)
+{
+    HERE;
+    val from = ir_scalar_param(IR_U64, "from"), lane = ir_sreg(IR_LANE);
+    val x = add(ir_smem_address(ir_smem_alloc("x", 1024, 128)), mul(lane, 16));
+    ir_if(ir_compare(IR_GE, lane, u32(12)));
+    ir_cp_async(x, 0, test_element(from, lane, 16), 16, u32(16));
+    ir_else();
+    ir_if(equals(ir_binary(IR_REM, lane, u32(3)), 0));
+    ir_cp_async(x, 0, test_element(from, lane, 16), 4, u32(4));
+    ir_end_if();
+    ir_end_if();
+    ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
+    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+}
+
+static void test_counted_copies(void)
+{
+    static const unsigned char host[32 * 16];
+    void *from = test_upload(gpu, host, sizeof host);
+    gpu->ops->counters_reset(gpu);
+    run_or_fail((test_kernel){ describe_some_lanes, IR_SM80, .threads = 32 }, (void *[]){ &from });
+    assert_int_equal(test_counter(gpu, "global read requests", NULL), 2);
+    assert_int_equal(test_counter(gpu, "global bytes read", NULL), 20 * 16 + 4 * 4);
+    assert_int_equal(test_counter(gpu, "global read sectors", NULL), 20 * 16 / 32 + 4);
+    gpu->ops->release(gpu, from);
+}
+
+/* Two copies, one behind the other; whose number is lower has waited for the one that came first. */
+static void describe_two_copies(void)
+{
+    HERE;
+    val from = ir_scalar_param(IR_U64, "from"), drawn = ir_scalar_param(IR_U64, "drawn"),
+        out = ir_scalar_param(IR_U64, "out");
+    val x = ir_smem_address(ir_smem_alloc("x", 32, 16)), bars = ir_smem_address(ir_smem_alloc("bars", 16, 8));
+    val warp = ir_binary(IR_SHR, ir_sreg(IR_TID_X), u32(5));
+    ir_if(equals(ir_sreg(IR_TID_X), 0));
+    for (int i = 0; i < 2; i++)
+        ir_mbarrier_init(bars, 8 * i, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    for (int i = 0; i < 2; i++) {
+        val bar = add(bars, u32(8 * i));
+        ir_mbarrier_expect(bar, 0, u32(16));
+        ir_bulk_load(x, 16 * i, from, u32(16), bar);
+    }
+    ir_end_if();
+    ir_bar_sync(u32(0), 64);
+    ir_if(ir_elect());
+    ir_mbarrier_wait(add(bars, mul(warp, 8)), 0, u32(0));
+    val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, drawn, 0, u32(1), u32(0));
+    test_store_value(IR_GLOBAL, IR_U32, test_element(out, warp, 4), 0, number);
+    ir_end_if();
+}
+
+/* Lazy copies arrive in their order, random ones in any. */
+static void test_order_of_copies(void **state)
+{
+    static const char *const orders[] = { "lazy", "random" };
+    enum { SEEDS = 16 };
+    int swapped[COUNT_OF(orders)] = { 0 };
+    (void)state;
+    for (int o = 0; o < COUNT_OF(orders); o++)
+        for (int seed = 1; seed <= SEEDS; seed++) {
+            char settings[64];
+            snprintf(settings, sizeof settings, "completion=%s seed=%d", orders[o], seed);
+            gpu = test_open(settings);
+            uint32_t numbers[2], zeros[8] = { 0 };
+            void *from = test_upload(gpu, zeros, sizeof zeros), *drawn = test_upload(gpu, zeros, sizeof zeros),
+                 *out = test_upload(gpu, zeros, sizeof zeros);
+            run_or_fail((test_kernel){ describe_two_copies, IR_SM90A, .threads = 64 },
+                        (void *[]){ &from, &drawn, &out });
+            assert_int_equal(gpu->ops->copy_out(gpu, numbers, out, sizeof numbers, NULL), CKL_OK);
+            assert_int_equal(numbers[0] + numbers[1], 1);
+            swapped[o] += numbers[0] > numbers[1];
+            gpu->ops->close(gpu);
+        }
+    assert_int_equal(swapped[0], 0);
+    assert_in_range(swapped[1], 1, SEEDS - 1);
+}
+
 int main(void)
 {
-    static void (*tests[])(void) = { test_boxes, test_copies,       test_distributed,        test_allreduce,
-                                     test_mma,   test_tensor_cores, test_boxes_of_all_memory };
-    static const char *const names[] = { "boxes", "copies",       "distributed",        "cluster_allreduce",
-                                         "mma",   "tensor_cores", "boxes of all memory" };
-    struct CMUnitTest list[COUNT_OF(tests)];
+    static void (*tests[])(void) = { test_boxes, test_copies,       test_distributed,         test_allreduce,
+                                     test_mma,   test_tensor_cores, test_boxes_of_all_memory, test_counted_copies };
+    static const char *const names[] = { "boxes", "copies",       "distributed",         "cluster_allreduce",
+                                         "mma",   "tensor_cores", "boxes of all memory", "counted copies" };
+    struct CMUnitTest list[COUNT_OF(tests) + 1] = { [COUNT_OF(tests)] = cmocka_unit_test(test_order_of_copies) };
     for (int i = 0; i < COUNT_OF(tests); i++)
         list[i] = (struct CMUnitTest){ names[i], test_everywhere, NULL, NULL, &tests[i] };
     return cmocka_run_group_tests(list, NULL, NULL);

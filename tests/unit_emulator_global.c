@@ -238,6 +238,26 @@ static void polled_too_near(void)
     ir_end_if();
 }
 
+/* A release of cluster scope orders the other CTA of the cluster, one of CTA scope does not. */
+static void flag_of_a_cluster(void)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG);
+    ir_if(ir_elect());
+    ir_if(is_cta(0));
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+    ir_store_strong(IR_ORDER_RELEASE, planted ? IR_SCOPE_CTA : IR_SCOPE_CLUSTER, IR_U32, flag, 0, u32(1));
+    ir_else();
+    HERE;
+    ir_loop();
+    val seen = ir_load_strong(IR_ORDER_ACQUIRE, IR_SCOPE_CLUSTER, IR_U32, flag, 0);
+    ir_break(ir_compare(IR_EQ, seen, u32(1)));
+    ir_end_loop();
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    ir_end_if();
+    ir_end_if();
+}
+
 /* The flag goes through a third CTA, which takes what it knows along. */
 static void passed_on(void)
 {
@@ -483,6 +503,7 @@ static const global_case cases[] = {
     { { ordinary_flag, 32, 1, { "global-memory race", "memory+8192", "both must be strong" }, 0 }, 2 },
     { { polled_by_ordinary_loads, 32, 1, { "global-memory race", "memory+8192", "both must be strong" }, 0 }, 2 },
     { { polled_too_near, 32, 1, { "global-memory race", "memory+8192", "by warp 0 of CTA" }, 0 }, 2 },
+    { { flag_of_a_cluster, 32, 2, { "global-memory race", "by warp 0 of CTA" }, 0 }, 2 },
     { { passed_on, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" }, 0 }, 3 },
     { { store_not_complete, 32, 1, { "global-memory race", "the bulk store of warp 0 of CTA (1", "bulk_wait" }, 0 },
       2 },
@@ -560,6 +581,28 @@ static void test_one_resident(void **state)
     }
 }
 
+/* All but the first cluster wait for a flag that nobody raises. */
+static void wait_for_nobody(void)
+{
+    parameters p = declare();
+    ir_if(ir_compare(IR_GE, cta(), u32(2)));
+    wait_for(IR_ORDER_ACQUIRE, at_offset(p.memory, FLAG), u32(1));
+    ir_end_if();
+}
+
+/* Five clusters of two CTAs, two at a time. */
+static void test_residents_of_a_deadlock(void **state)
+{
+    (void)state;
+    static const global_case c = { { wait_for_nobody, 32, 2, { NULL }, 0 }, 10 };
+    bench b = bench_open("resident=2");
+    assert_int_equal(run(&b, &c, false, c.grid), CKL_DEVICE_FAULT);
+    if (!strstr(ckl_error(), "; 2 of 10 CTAs have ended, 2 more wait like this one, and 4 have not started: the device "
+                             "holds 4 at once"))
+        fail_msg("%s", ckl_error());
+    b.gpu->ops->close(b.gpu);
+}
+
 static void test_barriers_after_a_poll(void **state)
 {
     (void)state;
@@ -592,11 +635,12 @@ static void test_counter_not_reset(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[COUNT_OF(cases) + 4] = {
+    struct CMUnitTest tests[COUNT_OF(cases) + 5] = {
         [COUNT_OF(cases)] = cmocka_unit_test(test_turnstile),
         [COUNT_OF(cases) + 1] = cmocka_unit_test(test_counter_not_reset),
         [COUNT_OF(cases) + 2] = cmocka_unit_test(test_barriers_after_a_poll),
         [COUNT_OF(cases) + 3] = cmocka_unit_test(test_one_resident),
+        [COUNT_OF(cases) + 4] = cmocka_unit_test(test_residents_of_a_deadlock),
     };
     char names[COUNT_OF(cases)][32];
     for (int i = 0; i < COUNT_OF(cases); i++) {

@@ -418,7 +418,33 @@ static const fault_case cases[] = {
     { more_bytes_than_it_counts, 32, 1, { "wrong transaction count", "it can count 1048575" }, 0 },
 };
 
+enum { LISTED = 12, WAITING = 14 };
+
+/* Warps that wait for nobody, each at a barrier of its own. */
+static void each_waits_alone(void)
+{
+    declare();
+    ir_bar_sync(add(ir_binary(IR_SHR, tid(), u32(5)), u32(1)), 64);
+}
+
+/* A report of many warps ends somewhere. */
+static void test_warps_of_a_deadlock(void **state)
+{
+    (void)state;
+    static const fault_case c = { each_waits_alone, 32 * WAITING, 1, { NULL }, 0 };
+    bench b = bench_open("");
+    assert_int_equal(bench_run(&b, &c, false), CKL_DEVICE_FAULT);
+    int listed = 0;
+    for (const char *at = ckl_error(); (at = strstr(at, "; CTA (")); at++)
+        listed++;
+    assert_int_equal(listed, LISTED);
+    assert_non_null(strstr(ckl_error(), "0 of 14 warps have ended"));
+    assert_non_null(strstr(ckl_error(), "warp 11 waits at"));
+    b.gpu->ops->close(b.gpu);
+}
+
 int main(void)
 {
-    return run_cases(cases, COUNT_OF(cases), NULL, 0);
+    static const struct CMUnitTest more[] = { cmocka_unit_test(test_warps_of_a_deadlock) };
+    return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
 }

@@ -283,6 +283,10 @@ static void test_refusals(void **state)
     FAILS("ValueError", "add: n=-1 is negative", ADD("n=-1", &A));
     FAILS("ValueError", "unknown operator 'ad'", CALL(problem, TEXT("ad"), TEXT("n=6")));
     FAILS("ValueError", "takes 2 arguments, not 1", CALL(problem, TEXT("add")));
+    FAILS("ValueError", "add: impl= and config= are not taken here",
+          CALL(problem, TEXT("add"), TEXT("n=6 impl=vector")));
+    FAILS("ValueError", "add: impl= and config= are not taken here",
+          CALL(problem, TEXT("add"), TEXT("n=6 impl=vector config='vec=1'")));
     assert_int_equal(value_status(CKL_UNSUPPORTED), -1);
     assert_string_equal(kind, "NotImplementedError");
     assert_int_equal(value_status(CKL_NO_MEMORY), -1);

@@ -2,6 +2,8 @@
  * unit_softmax.c - softmax along rows, columns and batches of columns, forward and backward, against double precision:
  * values, sums of rows, invariance under a shift, sums of gradients, rows of nothing but -inf.
  */
+#include <float.h>
+
 #include "accuracy.h"
 #include "cutekernellib/operators/softmax.h"
 
@@ -252,6 +254,32 @@ static void test_huge(void **state)
             check_huge((ckl_softmax_desc){ .dtype = float_types[t], .outer = 6, .n = lengths[i], .inner = 1 });
 }
 
+/* The lowest number is a score like others: alone, beside -inf, in every element; sums begin with no term. */
+static void check_lowest(ckl_softmax_desc d)
+{
+    tensor_of_test x = make_tensor(d.dtype, count_of(&d));
+    for (int64_t row = 0; row < d.outer * d.inner; row++)
+        for (int64_t i = 0; i < d.n; i++)
+            x.value[row_start(&d, row) + i * d.inner] =
+                row % 3 == 0 || i == (row % 3 == 1 ? d.n / 2 : d.n - 1) ? -FLT_MAX : -INFINITY;
+    write_tensor(&x);
+    tensor_of_test y = forward(d, &x);
+    for (int64_t row = 0; row < d.outer * d.inner; row++)
+        check_row(&d, x.value + row_start(&d, row), y.value + row_start(&d, row));
+    free_tensor(&x);
+    free_tensor(&y);
+}
+
+static void test_lowest(void **state)
+{
+    (void)state;
+    for (int s = 0; s < COUNT_OF(shapes); s++)
+        for (int f = 0; f < FORM_COUNT; f++)
+            for (int log = 0; log < 2 && shapes[s][0] * shapes[s][1] <= SMALL; log++)
+                check_lowest(desc_of(s, (form)f, CKL_F32, log));
+    check_lowest((ckl_softmax_desc){ .dtype = CKL_F32, .outer = 3, .n = 20000, .inner = 1 });
+}
+
 /* The row pipeline's dynamic scheduler has its counter in the workspace, here the caller's. Each run leaves it ready. */
 static void test_workspace_of_the_caller(void **state)
 {
@@ -288,9 +316,13 @@ static void test_workspace_of_the_caller(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward), cmocka_unit_test(test_backward),
-        cmocka_unit_test(test_shift),   cmocka_unit_test(test_infinite),
-        cmocka_unit_test(test_huge),    cmocka_unit_test(test_workspace_of_the_caller),
+        cmocka_unit_test(test_forward),
+        cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_shift),
+        cmocka_unit_test(test_infinite),
+        cmocka_unit_test(test_huge),
+        cmocka_unit_test(test_lowest),
+        cmocka_unit_test(test_workspace_of_the_caller),
     };
     return cmocka_run_group_tests_name("softmax", tests, open_device, close_device);
 }

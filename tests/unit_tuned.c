@@ -394,6 +394,27 @@ static void test_distance(void **state)
     assert_true(plan_desc_distance(&permute_operator, &p, &q) == 3);
 }
 
+static void check_distance(const operator_info *op, const char *name, size_t offset)
+{
+    char *one = calloc(1, op->desc_bytes), *other = calloc(1, op->desc_bytes);
+    other[offset] = 1;
+    if (plan_desc_distance(op, one, other) == 0 || plan_desc_distance(op, other, one) == 0)
+        fail_msg("%s: problems of different %s are no distance apart", op->name, name);
+    free(one);
+    free(other);
+}
+
+static void test_distance_of_every_field(void **state)
+{
+    (void)state;
+    for (const operator_info *const *op = operators; *op; op++) {
+        for (const field *f = (*op)->desc.rows; f < (*op)->desc.rows + (*op)->desc.count; f++)
+            check_distance(*op, f->name, f->offset);
+        for (const desc_member *m = (*op)->members; m && m->bytes; m++)
+            check_distance(*op, m->name, m->offset);
+    }
+}
+
 /* Lines of shapes, axes and expressions, as `ckl bench --json` has them. */
 static void test_other_operators(void **state)
 {
@@ -488,6 +509,7 @@ int main(void)
         cmocka_unit_test(test_shipped),
         cmocka_unit_test(test_desc_text),
         cmocka_unit_test(test_distance),
+        cmocka_unit_test(test_distance_of_every_field),
         cmocka_unit_test(test_other_operators),
         cmocka_unit_test(test_members),
         cmocka_unit_test(test_keep),

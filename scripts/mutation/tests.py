@@ -235,18 +235,20 @@ class Coverage:
     def of_tests(self, reached):
         return {name for name in self.tests if reached(self.data[name]['lines'])}
 
-    def of_operators(self, file):
-        """The tests by lines of problems, of an operator's file: new lines reach what was not reached when they were measured."""
+    def of_problems(self, file):
+        """
+        The tests by lines of problems that reach an operator's folder, or another file: lines that are new, or lines of functions
+        that moved, reach what was not reached when they were measured.
+        """
         folder = os.path.dirname(file) + '/'
-        if not folder.startswith('src/operators/'):
-            return set()
-        return self.of_tests(lambda lines: any(f.startswith(folder) for f in lines)) & {
+        reached = folder if folder.startswith('src/operators/') else file
+        return self.of_tests(lambda lines: any(f.startswith(reached) for f in lines)) & {
             name for name in self.tests if name.startswith('verify ') or name in TABLES}
 
     def reaching(self, site):
         """Names of the tests that may notice a mutation of the line; None: any may."""
         measured = self.measured_as_reaching(site)
-        return None if measured is None else measured | self.of_operators(site.file)
+        return measured and (measured | self.of_problems(site.file)) or None  # what none reached any may reach now
 
     def measured_as_reaching(self, site):
         file, function = site.file, site.function

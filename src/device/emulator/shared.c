@@ -334,7 +334,7 @@ static void note_read(const access *a, cell *x, uint8_t lanes)
         set_add(c, x->read_clock, a->agent, a->clock, lanes);
         return;
     }
-    bool ordered = x->read_clock == 0 || x->read_agent == a->agent || x->read_clock <= a->knows->seen[x->read_agent];
+    bool ordered = x->read_agent == a->agent || x->read_clock <= a->knows->seen[x->read_agent];
     if (!ordered) {
         uint32_t index = set_new(c);
         set_add(c, index, x->read_agent, x->read_clock, x->read_lanes);
