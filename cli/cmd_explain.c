@@ -10,10 +10,12 @@
 
 enum { CANDIDATES_SHOWN = 5 };
 
-static const char *device_id, *suite, *want_ptx, *want_ir;
+static const char *device_id, *suite, *want_costs, *want_ptx, *want_ir;
 static const cli_option options[] = {
     { "--device", "D", &device_id, "the device to choose for; the best present if not given" },
     { "--suite", "FILE", &suite, "problem lines to explain, instead of LINE; - reads them from standard input" },
+    { "--costs", NULL, &want_costs,
+      "print the time that the config taken is predicted, or why there is none, and nothing else" },
     { "--ptx", NULL, &want_ptx, "print the PTX of each kernel and nothing else" },
     { "--ir", NULL, &want_ir, "print the kernel IR and nothing else" },
 };
@@ -187,16 +189,41 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
     return CKL_OK;
 }
 
+/* One line: microseconds, and what bounds them. */
+static ckl_status print_cost(const test_case *c, const ckl_device_info *info, arena *memory)
+{
+    const operator_info *op = c->test->op;
+    void *desc = arena_alloc(memory, 1, op->desc_bytes), *config;
+    const void *checked;
+    const implementation *impl;
+    adapter_desc(c->test, c->problem, desc);
+    TRY(plan_desc(op, desc, memory, &checked));
+    TRY(plan_choose(info, op, desc, case_force(c, memory), memory, &impl, &config, NULL));
+    if (!impl->cost)
+        FAIL(CKL_UNSUPPORTED, "%s %s says no costs", op->name, impl->name);
+    const plan_cost cost = impl->cost(checked, info, config);
+    printf("%.2f us, bound by %s\n", cost.us, cost.bound);
+    return CKL_OK;
+}
+
 static ckl_status explain_line(const char *line, const ckl_device_info *info)
 {
     test_case c;
     arena memory = { 0 };
     ckl_status status = case_parse(line, &c);
     if (status == CKL_OK)
-        status = explain(&c, info, &memory);
+        status = want_costs ? print_cost(&c, info, &memory) : explain(&c, info, &memory);
     arena_clear(&memory);
     case_clear(&c);
     return status;
+}
+
+/* Costs are asked of many configs, old ones among them: one that is refused does not end the list. */
+static ckl_status cost_or_reason(const char *line, void *info)
+{
+    if (explain_line(line, info) != CKL_OK)
+        printf("none: %.*s\n", (int)strcspn(ckl_error(), "\n"), ckl_error());
+    return CKL_OK;
 }
 
 static ckl_status explain_titled(const char *line, void *info)
@@ -212,7 +239,7 @@ static ckl_status explain_all(int argc, char **argv, ckl_device_info *info)
     if (suite ? argc > 1 : argc < 2)
         FAIL(CKL_INVALID, "explain: give either a problem LINE or --suite FILE");
     if (suite)
-        return suite_read(suite, explain_titled, info);
+        return suite_read(suite, want_costs ? cost_or_reason : explain_titled, info);
     text line = { 0 };
     cli_join(argc - 1, argv + 1, &line);
     ckl_status status = explain_line(text_data(&line), info);

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """fit_rows.py - fits the cost of kernels that stream rows to sweeps, and judges it.
 
-    scripts/fit_rows.py fit          coefficients by bench/sweeps/rows-*.txt, into src/skeletons/memory_fit.h: 20 s
+    scripts/fit_rows.py fit          coefficients of rows by MEASURED, into src/skeletons/memory_fit.h: 40 s
     scripts/fit_rows.py judge FILE   how good the model's first choice among the configs of sweeps is
     scripts/fit_rows.py check CKL    the library's predictions are those of this file
 
-A sweep is what `ckl bench LINE --configs FILE` prints, behind a line "== LINE". The model is that of memory_cost.c and row_cost.c.
+A sweep is what `ckl bench LINE --configs FILE` prints, behind a line "== LINE", or of `ckl bench --json`. The model is that of memory_cost.c
+and row_cost.c.
 """
-import glob
+import collections
 import math
 import os
 import random
@@ -16,14 +17,19 @@ import subprocess
 import sys
 import time
 
+from judge_costs import rows_of
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HEADER = os.path.join(ROOT, "src/skeletons/memory_fit.h")
-SM_COUNT, CLOCK, THREADS, REGISTERS, CTAS, FIT_SECONDS = 132, 1980, 2048, 65536, 32, 20
+SM_COUNT, CLOCK, THREADS, REGISTERS, CTAS, REGISTERS_MAX, FIT_SECONDS = 132, 1980, 2048, 65536, 32, 255, 40
+NORM_US = 0.2 # of norm_cost.c
+ROWS = (("softmax", "row"), ("layernorm", "forward"), ("rmsnorm", "forward"))
+MEASURED = ("sweeps/rows-first.txt", "results/softmax.json", "results/norm.json", "results/steps/costs-disagreements.json")
 BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 
 # Where fitting begins, and what each coefficient is.
 START = {
-    "launch_us": (0.6, "before the first byte and behind the last"),
+    "launch_us": (1.0, "before the first byte and behind the last"),
     "memory_bytes": (4.0e6, "a microsecond, of HBM"),
     "latency": (2500.0, "cycles from the first load of a CTA to its last store, without what follows"),
     "barrier": (200.0, "cycles of a reduction in a CTA"),
@@ -33,7 +39,13 @@ START = {
     "line": (2.0, "cycles of an SM for a line of 128 bytes that an access touches"),
     "element": (4.0, "instructions of a warp for an element of each thread"),
     "registers": (24.0, "of a thread beside its elements"),
+    "row_wait": (0.0, "cycles, more or less than that latency, of rows in registers"),
+    "row_barrier": (200.0, "cycles of a reduction of theirs in a CTA"),
+    "serial": (4.0, "cycles that a CTA takes for an element of each thread, whoever else is there"),
+    "spill": (8.0, "cycles of a CTA for each register of a thread that it has not"),
 }
+# Of rows alone: the others are of permute's kernels, too, whose choices were measured with them.
+FITTED = ("cluster", "row_wait", "row_barrier", "serial", "spill")
 
 
 def overlapped(*parts):
@@ -42,55 +54,65 @@ def overlapped(*parts):
 
 def predicted(p, x):
     """Microseconds: row_cost() of the library."""
-    registers = int(min(255, max(32, p["registers"] + x["registers"])))
+    most = REGISTERS // x["threads"] // x["ctas_per_sm"] if x["ctas_per_sm"] else REGISTERS_MAX
+    registers = min(most, max(32, int(p["registers"]) + x["registers"]))
     resident = max(1, min(CTAS, THREADS // x["threads"], REGISTERS // (x["threads"] * registers)))
     warps, of_sm = x["threads"] / 32, x["ctas"] / min(SM_COUNT, x["ctas"])
-    wait = p["latency"] + (p["barrier"] if x["row_threads"] > 32 else 0) + p["cluster"] * (x["cluster"] - 1) + p["warp"] * warps
+    wait = p["latency"] + p["row_wait"] + (p["row_barrier"] if x["row_threads"] > 32 else 0) + p["warp"] * warps
+    wait += p["cluster"] * (x["cluster"] - 1) + p["serial"] * x["elements"]
+    wait = max(0, wait + p["spill"] * max(0, p["registers"] + x["registers"] - REGISTERS_MAX))
     instructions = x["elements"] * p["element"]
     memory = x["bytes"] / p["memory_bytes"]
     issue = of_sm * warps * instructions / 4 / CLOCK
     lines = of_sm * warps * x["lines"] * p["line"] / CLOCK
     starts = of_sm * p["cta"] / CLOCK
     latency = (max(1, of_sm / resident) * wait + instructions) / CLOCK
-    return p["launch_us"] + overlapped(memory, latency, issue, lines, starts)
+    return p["launch_us"] + x["us"] + overlapped(memory, latency, issue, lines, starts)
 
 
 def fields(words):
     return dict(word.split("=", 1) for word in words if "=" in word)
 
 
+def size(text):
+    base, _, power = text.partition("^")
+    return int(base) ** int(power or 1)
+
+
 def features(line, config):
     op, *words = line.split()
-    d = {"dtype": "f32", "direction": "forward", **fields(words)}
+    d = {"shape": "256x1024", "rows": "64", "cols": "1024", "dtype": "f32", "direction": "forward", "residual": "0", "affine": "1", **fields(words)}
     c = fields(config.split())
     if op == "softmax":
-        rows, cols = map(int, d["shape"].split("x"))
+        *outer, cols = map(size, d["shape"].split("x"))
+        rows = math.prod(outer)
     else:
-        rows, cols = int(d["rows"]), int(d["cols"])
+        rows, cols = size(d["rows"]), size(d["cols"])
     s = {k: int(c[k]) for k in ("threads", "row_threads", "cluster", "vec", "steps", "ragged")}
-    tensors = 3 if d["direction"] == "backward" else 2
+    backward, more = d["direction"] == "backward", int(d["residual"]) # of softmax, of norms
+    inputs, outputs = 1 + backward + more, 1 + more
     ctas = -(-rows // (s["threads"] // s["row_threads"])) * s["cluster"]
-    element, inputs = BYTES[d["dtype"]], tensors - 1
+    element = BYTES[d["dtype"]]
     held = s["vec"] * s["steps"] + s["ragged"]
     packed = math.ceil(held * element / 4)
-    accesses = tensors * (s["steps"] + s["ragged"]) + (0 if op == "softmax" else s["steps"])
+    vectors = 0 if op == "softmax" else int(d["affine"])
+    accesses = (inputs + outputs) * (s["steps"] + s["ragged"]) + vectors * s["steps"]
     lines = 32 * s["vec"] * element / min(128, s["row_threads"] * s["vec"] * element)
-    return {**s, "ctas": ctas, "lines": lines * accesses, "bytes": rows * cols * element * tensors, "elements": held * inputs,
-            "registers": held + packed * (inputs - (element == 4))}
+    return {**s, "ctas_per_sm": int(c.get("ctas_per_sm", 0)), "ctas": ctas, "lines": lines * accesses, "bytes": rows * cols * element * (inputs + outputs), "elements": held * inputs,
+            "registers": held + packed * (inputs - (element == 4)), "us": 0 if op == "softmax" else NORM_US}
 
 
 def read_sweeps(paths):
-    """[(line, [(microseconds, config)])]"""
-    sweeps = []
+    """[(line, [(microseconds, config)])] of rows in registers alone"""
+    sweeps = collections.defaultdict(list)
     for path in paths:
-        for text in open(path):
-            if text.startswith("== "):
-                sweeps.append((text[3:].strip(), []))
-                continue
-            found = re.match(r"\s*([\d.]+)\s+[\d.]+\s+[\d.]+\s+\[.*?\]\s+(\w+ threads=.*)", text)
-            if found:
-                sweeps[-1][1].append((float(found[1]), found[2].strip()))
-    return [s for s in sweeps if s[1]]
+        for line, config, us in rows_of(path):
+            f = fields(config.split())
+            kind = line.split()[0], config.split()[0]
+            otherwise = any(f.get(name, "0") != "0" for name in ("stages", "tiled", "shared_weights", "shifted"))
+            if kind in ROWS and not otherwise and " axis=" not in line and " mask=" not in line:
+                sweeps[path, line].append((us, config))
+    return [(line, rows) for (_, line), rows in sorted(sweeps.items())]
 
 
 def prepare(sweeps):
@@ -114,12 +136,13 @@ def loss(p, data):
 
 
 def fit(data, seconds):
-    p = {name: value for name, (value, _) in START.items()}
+    p = {name: value for name, (value, _) in START.items()} | read_header()
     best, draw, end = loss(p, data), random.Random(1), time.time() + seconds
     while time.time() < end:
         q = dict(p)
-        for name in draw.sample(list(p), draw.choice((1, 1, 2, 3))):
+        for name in draw.sample(FITTED, draw.choice((1, 1, 2, 3))):
             q[name] *= math.exp(draw.gauss(0, draw.choice((0.02, 0.1, 0.4))))
+            q[name] += draw.gauss(0, 200) if name == "row_wait" else 0 # of either sign
         now = loss(q, data)
         if now < best:
             p, best = q, now
@@ -143,7 +166,7 @@ def write(p):
     body = "".join(f"    double {name}; // {meaning}\n" for name, (_, meaning) in START.items())
     values = "".join(f"    .{name} = {value:.6g},\n" for name, value in p.items())
     with open(HEADER, "w") as file:
-        file.write(f"""/* memory_fit.h - coefficients of memory_cost(), written by scripts/fit_rows.py from bench/sweeps; never by hand. */
+        file.write(f"""/* memory_fit.h - coefficients of memory_cost(), written by scripts/fit_rows.py from measurements; never by hand. */
 #ifndef CKL_SKELETONS_MEMORY_FIT_H
 #define CKL_SKELETONS_MEMORY_FIT_H
 
@@ -181,7 +204,7 @@ def main():
     given = [path for path in paths if path != "-v" and command == "judge"]
     if command not in ("fit", "judge", "check"):
         sys.exit(__doc__)
-    data = prepare(read_sweeps(given or sorted(glob.glob(os.path.join(ROOT, "bench/sweeps/rows-*.txt")))))
+    data = prepare(read_sweeps(given or [os.path.join(ROOT, "bench", name) for name in MEASURED]))
     if command == "check":
         return check(read_header(), paths[0], data)
     if command == "fit":

@@ -112,6 +112,7 @@ predictions() { # of the library, and of the script that fits and judges them
         return
     fi
     scripts/fit_rows.py check "$build/ckl" || return 1
+    scripts/judge_costs.py "$build/ckl" --most 1.7 || return 1
     if ! python3 -c 'import numpy' 2>/dev/null; then
         echo "skipped: predicted costs of gemm are compared with those of scripts/fit_gemm.py, which wants numpy"
         return
@@ -304,7 +305,7 @@ run "new operators" new_operators
 run "Python package" python_package
 run "examples, installed" tests/examples.sh "$build"
 run "a crash is said" crash_is_said
-run "predicted costs of gemm" predictions
+run "predicted costs" predictions
 run "a sample, verified" sampled
 run "a sample, in time" sampled_in_time
 run "cases, suites and samples, in time" measured_whole

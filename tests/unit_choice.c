@@ -103,6 +103,45 @@ static void test_time(void **state)
     }
 }
 
+/* What each implementation says of its choice for a case that it takes. */
+static void check_costs(const char *line)
+{
+    test_case c;
+    assert_int_equal(case_parse(line, &c), CKL_OK);
+    const operator_info *op = c.test->op;
+    const ckl_device_info *info = ckl_device_properties(device);
+    for (const implementation *const *each = op->implementations; *each; each++) {
+        arena memory = { 0 };
+        choice_made made;
+        const void *desc;
+        if (plan_choose(info, op, c.problem, (*each)->name, &memory, &made.impl, &made.config, NULL) == CKL_OK &&
+            made.impl == *each && plan_desc(op, c.problem, &memory, &desc) == CKL_OK) {
+            const plan_cost cost = made.impl->cost(desc, info, made.config);
+            if (!(cost.us > 0 && cost.bound)) // nor NaN
+                fail_msg("%s says %g us: %s", made.impl->name, cost.us, line);
+        }
+        arena_clear(&memory);
+    }
+    case_clear(&c);
+}
+
+/* Every implementation says what its configs cost; infinity is for what it must not choose, or for no rows. */
+static void test_costs(void **state)
+{
+    (void)state;
+    for (const operator_test *const *test = operator_tests; *test; test++) {
+        for (const implementation *const *each = (*test)->op->implementations; *each; each++)
+            if (!(*each)->cost)
+                fail_msg("%s %s says no costs", (*test)->op->name, (*each)->name);
+        for (const char *const *line = (*test)->cases; *line; line++) {
+            text whole = { 0 };
+            text_printf(&whole, "%s %s", (*test)->op->name, *line);
+            check_costs(text_data(&whole));
+            text_free(&whole);
+        }
+    }
+}
+
 /* Shapes that nobody listed */
 
 static uint64_t random_state;
@@ -145,7 +184,7 @@ static void add_line(kernel_list *list, const char *line)
     text kernel = { 0 };
     assert_int_equal(case_parse(line, &c), CKL_OK);
     assert_int_equal(choose(&c, &memory, &made), CKL_OK);
-    if (made.impl->cost) {
+    if (made.impl->candidate) {
         assert_int_equal(fields_set(made.impl->config, "gemm", "ragged", "0", made.config), CKL_OK);
         fields_print(made.impl->config, made.config, false, &kernel);
         add_kernel(list, text_data(&kernel));
@@ -219,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_candidates_of_rows),
         cmocka_unit_test(test_time),
+        cmocka_unit_test(test_costs),
         cmocka_unit_test(test_kernels_of_many_shapes),
         cmocka_unit_test(test_copied_products_have_the_same_kernel),
     };

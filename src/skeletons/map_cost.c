@@ -37,7 +37,13 @@ static double lines_of(int64_t stride, int elements, ckl_dtype dtype)
 plan_cost map_cost(map_kernel k, map_shape s, const ckl_device_info *device)
 {
     const int held = k.config.vec * k.config.steps;
-    memory_work work = { .ctas = ceil_div(s.count, map_tile(&k)),
+    static const memory_kernel by_vectors = { .us = -0.3, .wait_cycles = -700, .bytes = 0.96 },
+                               by_rows = { .us = 0.6, .wait_cycles = -1800, .bytes = 0.8, .lines = 5 },
+                               crossing = { .us = 0.4, .wait_cycles = 3500, .bytes = 0.9, .lines = 0.15 };
+    memory_work work = { .of = k.config.crossed       ? crossing
+                               : k.config.row_threads ? by_rows
+                                                      : by_vectors,
+                         .ctas = ceil_div(s.count, map_tile(&k)),
                          .threads = k.config.threads,
                          .registers = held * (k.inputs + 1),
                          .ctas_per_sm = k.config.ctas_per_sm,

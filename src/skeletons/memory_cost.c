@@ -28,18 +28,30 @@ static int64_t resident_ctas(const memory_work *w, const ckl_device_info *device
     return max_i64(resident, 1);
 }
 
+double memory_lines(double access_bytes, double run_bytes)
+{
+    enum { LINE = 128 };
+    return WARP * access_bytes / fmin(LINE, run_bytes);
+}
+
+static double times(double factor)
+{
+    return factor > 0 ? factor : 1;
+}
+
 plan_cost memory_cost(const memory_work *w, const ckl_device_info *device)
 {
     const double of_sm = (double)w->ctas / (double)max_i64(min_i64(device->sm_count, w->ctas), 1);
     const double turns = fmax(1, of_sm / (double)resident_ctas(w, device)), warps = (double)w->threads / WARP;
-    const double wait = fit.latency + (w->meets ? fit.barrier : 0) + w->wait_cycles + fit.warp * warps;
-    const double instructions = fit.element * w->elements, cycles_per_us = device->clock_mhz;
+    const double wait =
+        fmax(0, fit.latency + (w->meets ? fit.barrier : 0) + w->wait_cycles + w->of.wait_cycles + fit.warp * warps);
+    const double instructions = fit.element * w->elements * times(w->of.elements), cycles_per_us = device->clock_mhz;
     const struct {
         const char *bound;
         double us;
-    } terms[] = { { "memory", w->bytes / fit.memory_bytes },
+    } terms[] = { { "memory", w->bytes * times(w->of.bytes) / fit.memory_bytes },
                   { "latency", (turns * wait + instructions) / cycles_per_us },
-                  { "accesses", of_sm * warps * w->lines * fit.line / cycles_per_us },
+                  { "accesses", of_sm * warps * w->lines * times(w->of.lines) * fit.line / cycles_per_us },
                   { "instructions", of_sm * warps * instructions / SCHEDULERS / cycles_per_us },
                   { "starts of CTAs", of_sm * fit.cta / cycles_per_us } };
     int longest = 0;
@@ -48,5 +60,5 @@ plan_cost memory_cost(const memory_work *w, const ckl_device_info *device)
         longest = terms[i].us > terms[longest].us ? i : longest;
         sum += pow(terms[i].us, POWER);
     }
-    return (plan_cost){ fit.launch_us + pow(sum, 1.0 / POWER), terms[longest].bound };
+    return (plan_cost){ fit.launch_us + w->of.us + pow(sum, 1.0 / POWER), terms[longest].bound };
 }

@@ -7,8 +7,16 @@
 
 #include "plan/plan.h"
 
+/* What sets a kernel apart from those that the coefficients were fitted to; 0 in each member: nothing. */
+typedef struct memory_kernel {
+    double us;                     // beside a launch: further kernels, a first and a last turn that nothing overlaps
+    double wait_cycles;            // more of a turn
+    double bytes, elements, lines; // times those of the work
+} memory_kernel;
+
 /* A launch, as its memory, SMs and schedulers see it. */
 typedef struct memory_work {
+    memory_kernel of;
     double bytes; // of device memory, read and written by all CTAs
     int64_t ctas;
     int threads;        // of a CTA
@@ -20,6 +28,9 @@ typedef struct memory_work {
     double elements;    // of a thread that are computed with
     bool meets;         // the threads of a CTA wait for each other
 } memory_work;
+
+/* Lines of 128 bytes that a warp touches when each thread accesses so many bytes, in runs so long. */
+double memory_lines(double access_bytes, double run_bytes);
 
 /*
  * A launch and the longest of five times: bytes at the rate of HBM; waves of CTAs that wait for loads and for other

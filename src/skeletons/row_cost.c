@@ -1,6 +1,8 @@
 /* row_cost.c - rows in registers: what a split makes of them in bytes, CTAs, registers, accesses and reductions. */
 #include "skeletons/row_cost.h"
 
+#include <math.h>
+
 #include "skeletons/memory_fit.h"
 
 /* Threads of a CTA, threads of a row, CTAs of a row. */
@@ -31,28 +33,29 @@ bool row_split_candidate(int64_t cols, ckl_dtype dtype, int vec, int i, row_spli
     return true;
 }
 
-/* Lines of 128 bytes that a warp's access touches: those of each of its rows. */
-static double lines_of_access(const row_split *s, int64_t element)
-{
-    enum { LINE = 128, WARP = 32 };
-    return (double)(WARP * s->vec * element) / (double)min_i64(LINE, s->row_threads * s->vec * element);
-}
-
 plan_cost row_cost(const row_work *w, const row_split *s, const ckl_device_info *device)
 {
+    enum { REGISTERS_MAX = 255 };
     const int64_t element = (int64_t)ckl_dtype_bytes(w->dtype);
     const int held = s->vec * s->steps + s->ragged, packed = (int)ceil_div(held * element, 4);
     const int accesses = (w->inputs + w->outputs) * (s->steps + s->ragged) + w->vectors * s->steps;
+    const int registers = held + packed * (w->inputs - (element == 4));
+    const double tiles = (double)max_i64(1, ceil_div(w->cols - (s->ragged ? w->cols % s->vec : 0), row_split_cols(s)));
+    const double elements = tiles * held * w->inputs, spilled = fmax(0, fit.registers + registers - REGISTERS_MAX);
+    const double wait = fit.row_wait + (s->row_threads > 32 ? fit.row_barrier : 0) + fit.cluster * (s->cluster - 1) +
+                        fit.serial * elements + fit.spill * spilled + w->tile_cycles * (tiles - 1);
     const memory_work work = {
-        .bytes = (double)w->rows * (double)(w->cols * element) * (w->inputs + w->outputs),
+        .of = w->of,
+        .bytes = (double)w->rows * (double)(w->cols * element) * (w->inputs * (1 + w->again) + w->outputs),
         .ctas = row_split_ctas(s, w->rows),
         .threads = s->threads,
-        .registers = held + packed * (w->inputs - (element == 4)),
+        .registers = registers,
         .ctas_per_sm = w->ctas_per_sm,
-        .wait_cycles = fit.cluster * (s->cluster - 1),
-        .lines = accesses * lines_of_access(s, element),
-        .elements = (double)held * w->inputs,
-        .meets = s->row_threads > 32,
+        .smem_bytes = w->smem_bytes,
+        .wait_cycles = w->smem_bytes ? 0 : wait, // else a ring hides it
+        .lines =
+            tiles * accesses * memory_lines((double)(s->vec * element), (double)(s->row_threads * s->vec * element)),
+        .elements = elements,
     };
     return memory_cost(&work, device);
 }

@@ -224,6 +224,9 @@ int64_t attention_sm90_smem(const attention_sm90_config *config);
 void attention_sm90(const void *config, int kernel);
 
 /* implementation.cost of the Hopper kernels (attention_cost.c). */
+plan_cost attention_naive_cost(const void *desc, const ckl_device_info *device, const void *config);
+plan_cost attention_naive_backward_cost(const void *desc, const ckl_device_info *device, const void *config);
+plan_cost attention_sm80_cost(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost attention_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *device, const void *config);
 

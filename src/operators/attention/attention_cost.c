@@ -6,11 +6,23 @@
 #include <math.h>
 
 #include "operators/attention/attention_config.h"
+#include "skeletons/product_cost.h"
 
 static const double PRODUCTS = 1600, // of tensor cores of an SM in a cycle
     WEIGHTS = 8,                     // scores that become weights in a cycle
     TILE = 1000, START = 3000,       // cycles of a tile, and of a launch
     CYCLES = 1.7e3, BYTES = 4.2e6;   // in a us
+
+/* The problem with sequences of the mean length. */
+static ckl_attention_desc even(const ckl_attention_desc *d)
+{
+    ckl_attention_desc e = *d;
+    if (d->ragged && d->batch) {
+        e.q = ceil_div(d->q_total, d->batch);
+        e.kv = ceil_div(d->kv_total, d->batch);
+    }
+    return e;
+}
 
 /* The mean number of keys that a query sees, over a few queries at equal distances. */
 static double keys_seen(const ckl_attention_desc *d)
@@ -45,26 +57,80 @@ static plan_cost of_tiles(const ckl_attention_desc *d, const ckl_device_info *de
 
 plan_cost attention_sm90_cost(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_attention_desc *d = desc;
+    const ckl_attention_desc of = even(desc), *d = &of;
     const attention_sm90_config *c = config;
     const double rows = (double)c->consumers * ATTENTION_ROWS;
     const double tiles = ceil((double)d->q / rows) * (double)(d->batch * d->heads);
     return of_tiles(d, device, tiles, rows, c->tile_n, keys_seen(d), (double)(d->d + d->dv), c->draw);
 }
 
+static const double GRADIENTS =
+    1.45; // times the cycles of the forward's products: their operands pass through shared memory
+
 plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_attention_desc *d = desc;
+    const ckl_attention_desc of = even(desc), *d = &of;
     const attention_sm90_backward_config *c = config;
     const double rows = (double)c->consumers * ATTENTION_ROWS, seen = keys_seen(d);
     const double group = (double)d->heads / (double)d->kv_heads, of_keys = fmax(1, (double)d->kv);
     const bool sums = c->products == 5; // and dQ
-    const plan_cost keys =
+    plan_cost keys =
         of_tiles(d, device, ceil(of_keys / rows) * (double)(d->batch * d->kv_heads), rows, c->block,
                  seen * (double)d->q * group / of_keys, (double)(2 * (d->d + d->dv) + (sums ? d->d : 0)), true);
+    keys.us *= GRADIENTS;
     if (sums)
         return keys;
     const plan_cost queries = of_tiles(d, device, ceil((double)d->q / rows) * (double)(d->batch * d->heads), rows,
                                        c->keys, seen, (double)(2 * d->d + d->dv), true);
-    return (plan_cost){ keys.us + queries.us, keys.bound };
+    return (plan_cost){ keys.us + GRADIENTS * queries.us, keys.bound };
+}
+
+/* The portable kernels: tiles of queries, and a thread for each row. */
+
+static double bytes_of(const ckl_attention_desc *d)
+{
+    return 2 * (double)(d->d + d->dv) * (double)d->batch * ((double)(d->heads * d->q) + (double)(d->kv_heads * d->kv));
+}
+
+plan_cost attention_sm80_cost(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_desc of = even(desc), *d = &of;
+    const attention_sm80_config *c = config;
+    const int rows = c->warps * c->warp_rows;
+    return product_cost(&(product_work){ .tiles = ceil((double)d->q / rows) * (double)(d->batch * d->heads),
+                                         .ctas = 8 / c->warps > 1 ? 8 / c->warps : 1,
+                                         .steps = fmax(1, ceil(keys_seen(d) / c->tile_n)),
+                                         .multiply_adds = (double)(rows * c->tile_n) * (double)(d->d + d->dv),
+                                         .rate = 600,
+                                         .step_cycles = 900,
+                                         .tile_cycles = 1500,
+                                         .bytes = bytes_of(d) },
+                        device);
+}
+
+/* `products` of a key for each row, of which threads compute one each. No problem was measured. */
+static plan_cost of_rows(const ckl_attention_desc *d, const ckl_device_info *device, const attention_naive_config *c,
+                         double rows, double products)
+{
+    return product_cost(&(product_work){ .tiles = rows / c->threads,
+                                         .ctas = 2048 / c->threads,
+                                         .steps = fmax(1, keys_seen(d)),
+                                         .multiply_adds = c->threads * products,
+                                         .rate = 1,
+                                         .step_cycles = 30 * products,
+                                         .bytes = bytes_of(d) },
+                        device);
+}
+
+plan_cost attention_naive_cost(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_desc of = even(desc), *d = &of;
+    return of_rows(d, device, config, (double)(d->batch * d->heads * d->q), (double)(2 * d->d + d->dv));
+}
+
+/* Rows of dQ, and of dK and dV. */
+plan_cost attention_naive_backward_cost(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_desc of = even(desc), *d = &of;
+    return of_rows(d, device, config, 2 * (double)(d->batch * d->heads * d->q), (double)(3 * d->d + 2 * d->dv));
 }

@@ -1,5 +1,6 @@
 /* attention_decode_latent_plans.c - attention_decode's implementation for latent caches: choice, admission, launch. */
 #include "operators/attention/attention_decode_config.h"
+#include "skeletons/product_cost.h"
 
 enum {
     KEYS = ATTENTION_DECODE_LATENT_KEYS,
@@ -38,6 +39,23 @@ static ckl_status choose_latent(const void *desc, const ckl_device_info *device,
     c->form = attention_decode_form_of(desc);
     c->split = split_of(desc, device);
     return CKL_OK;
+}
+
+/* Blocks of keys by the tensor cores; memory brings those of few rows. */
+static plan_cost cost_latent(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_decode_desc *d = desc;
+    const attention_decode_latent_config *c = config;
+    const double loaded = tiles_of(d) > 1 ? 0 : 6700; // cycles of a block that no other tile shares
+    return product_cost(&(product_work){ .tiles = (double)attention_decode_ctas(d, ROWS, c->split),
+                                         .ctas = 1,
+                                         .steps = (double)ceil_div(min_i64(d->kv, c->split), KEYS),
+                                         .multiply_adds = (double)(ROWS * KEYS * (d->d + d->dv)),
+                                         .rate = 970,
+                                         .step_cycles = loaded,
+                                         .tile_cycles = 4000,
+                                         .us = 2 },
+                        device);
 }
 
 static ckl_status check_sizes(const ckl_attention_decode_desc *d)
@@ -94,6 +112,7 @@ static const field latent_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (atte
 
 const implementation attention_decode_latent_implementation = {
     IMPLEMENTATION_PARTS(attention_decode, latent),
+    .cost = cost_latent,
     .summary = "values are columns of the keys: TMA, two consumer warpgroups with half of the columns each; wgmma",
     .target = IR_SM90A,
     .params = &attention_decode_param_list,

@@ -1,5 +1,9 @@
 /* attention_decode_plans.c - attention_decode's implementations: choice of a config, what a config may be, launches. */
+#include <math.h>
+
 #include "operators/attention/attention_decode_config.h"
+#include "skeletons/memory_cost.h"
+#include "skeletons/product_cost.h"
 
 enum {
     VECTOR_BYTES = 16,
@@ -106,6 +110,21 @@ static ckl_status choose_naive(const void *desc, const ckl_device_info *device, 
     return CKL_OK;
 }
 
+/* A thread computes the scores of all its keys, twice. No problem was measured. */
+static plan_cost cost_naive(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_decode_desc *d = desc;
+    const int threads = ((const attention_decode_naive_config *)config)->threads;
+    const double products = (double)(2 * d->d + d->dv);
+    return product_cost(&(product_work){ .tiles = (double)(d->batch * d->heads * d->q) / threads,
+                                         .ctas = 2048 / threads,
+                                         .steps = (double)d->kv,
+                                         .multiply_adds = threads * products,
+                                         .rate = 1,
+                                         .step_cycles = 30 * products },
+                        device);
+}
+
 static int64_t ctas_naive(const ckl_attention_decode_desc *d, int threads)
 {
     return ceil_div(product_i64(product_i64(d->batch, d->heads), d->q), threads);
@@ -136,6 +155,7 @@ static const field naive_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (atten
 
 const implementation attention_decode_naive_implementation = {
     IMPLEMENTATION_PARTS(attention_decode, naive),
+    .cost = cost_naive,
     .summary = "one thread a row of O: the definition, for any sizes and strides",
     .params = &attention_decode_param_list,
 };
@@ -236,6 +256,38 @@ static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *d
     return (int)split;
 }
 
+/* Keys of one sequence that a token sees, and bytes of the cache with them. */
+static double keys_of(const ckl_attention_decode_desc *d)
+{
+    return (double)(d->left ? min_i64(d->kv, d->left) : d->kv);
+}
+
+static double cache_bytes(const ckl_attention_decode_desc *d)
+{
+    const double elements = (double)(d->latent ? d->d : d->d + d->dv);
+    return (double)(d->batch * d->kv_heads) * keys_of(d) * elements * (double)ckl_dtype_bytes(d->cache);
+}
+
+/* Blocks of a warp one after the other; then the partials of splits are added. 8 bits are widened by instructions. */
+static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, const void *config)
+{
+    enum { WARP = 32, BLOCK = 700 };
+    const ckl_attention_decode_desc *d = desc;
+    const attention_decode_sm80_config *c = config;
+    const double blocks = ceil(fmin(keys_of(d), c->split) / (c->keys * c->warps));
+    const double elements = c->keys * (double)(d->d + d->dv) / WARP * (d->cache == CKL_E4M3 ? 3 : 1) * c->rows / 16;
+    const memory_work work = { .of = { .us = (d->kv > c->split ? 3.5 : 1) + (d->append ? 3 : 0) },
+                               .bytes = cache_bytes(d),
+                               .ctas = attention_decode_ctas(d, c->rows, c->split),
+                               .threads = c->warps * WARP,
+                               .registers = 100,
+                               .ctas_per_sm = c->ctas,
+                               .smem_bytes = attention_decode_sm80_smem(c),
+                               .wait_cycles = BLOCK * blocks,
+                               .elements = blocks * elements };
+    return memory_cost(&work, device);
+}
+
 /* One more on an SM, with a stage less, where all run at once then, and the last would wait for the first else. */
 static void add_cta(const ckl_attention_decode_desc *d, const ckl_device_info *device, attention_decode_sm80_config *c)
 {
@@ -314,6 +366,7 @@ static const field sm80_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attent
 
 const implementation attention_decode_sm80_implementation = {
     IMPLEMENTATION_PARTS(attention_decode, sm80),
+    .cost = cost_sm80,
     .summary =
         "keys split over CTAs at fixed lengths, each warp with a ring of its own; mma.sync; every GPU from sm_80 on",
     .params = &attention_decode_param_list,

@@ -183,6 +183,7 @@ static const field naive_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_na
 
 const implementation attention_naive_implementation = {
     IMPLEMENTATION_PARTS(attention, naive),
+    .cost = attention_naive_cost,
     .summary = "one thread a row of O: the definition, for any sizes and strides",
     .params = &attention_param_list,
 };
@@ -302,6 +303,7 @@ static const field sm80_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_sm8
 
 const implementation attention_sm80_implementation = {
     IMPLEMENTATION_PARTS(attention, sm80),
+    .cost = attention_sm80_cost,
     .summary = "tiles by cp.async, mma.sync, the next block on its way; every GPU from sm_80 on",
     .params = &attention_param_list,
 };
@@ -334,6 +336,7 @@ const implementation attention_short_implementation = {
     .config_bytes = sizeof(attention_sm80_config),
     .config = FIELD_TABLE(sm80_fields),
     .choose = choose_short,
+    .cost = attention_sm80_cost,
     .admit = admit_short,
     .describe = attention_sm80,
     .params = &attention_param_list,
@@ -367,6 +370,7 @@ const implementation attention_tensor_implementation = {
     .config_bytes = sizeof(attention_sm80_config),
     .config = FIELD_TABLE(sm80_fields),
     .choose = choose_tensor,
+    .cost = attention_sm80_cost,
     .admit = admit_tensor,
     .describe = attention_sm80,
     .params = &attention_param_list,

@@ -118,6 +118,14 @@ static inline int conv_config_number(int64_t x)
 /* Of 16 bits, f16 or bf16? */
 ckl_status conv_check_half(const char *who, const ckl_conv_desc *desc);
 
+/* What kernels that address memory themselves cost (conv_cost.c): an implementation's `cost`, plan/plan.h. */
+plan_cost conv_cost_naive(const void *desc, const ckl_device_info *device, const void *config);
+plan_cost conv_cost_sm80(const void *desc, const ckl_device_info *device, const void *config);
+plan_cost conv_cost_depthwise(const void *desc, const ckl_device_info *device, const void *config);
+plan_cost conv_cost_depthwise_weight(const void *desc, const ckl_device_info *device, const void *config);
+plan_cost conv_cost_halo_weight(const void *desc, const ckl_device_info *device, const void *config);
+plan_cost conv_cost_slices(const ckl_conv_desc *desc, const ckl_device_info *device, int slices); // of sm80_weight
+
 conv_form conv_form_of(const ckl_conv_desc *desc);
 ckl_status conv_check_form(const char *who, const ckl_conv_desc *desc, const conv_form *have);
 

@@ -454,6 +454,7 @@ static const field depthwise_fields[] = { CONV_FORM(FIELD_NESTED, (conv_depthwis
 
 const implementation conv_depthwise_implementation = {
     IMPLEMENTATION_PARTS(conv, depthwise),
+    .cost = conv_cost_depthwise,
     .summary = "a filter a channel: vectors of channels or columns, a window that slides along a row",
     .kernels = 2,
     .params = &conv_param_list,

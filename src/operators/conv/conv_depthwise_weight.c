@@ -436,6 +436,7 @@ static const field depthwise_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_d
 
 const implementation conv_depthwise_weight_implementation = {
     IMPLEMENTATION_PARTS(conv, depthwise_weight),
+    .cost = conv_cost_depthwise_weight,
     .summary = "gradient of a filter a channel, NHWC: rows of dy in slices, added in order",
     .kernels = 2,
     .params = &conv_param_list,

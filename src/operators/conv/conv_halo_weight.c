@@ -387,6 +387,7 @@ static const field halo_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_halo_w
 
 const implementation conv_halo_weight_implementation = {
     IMPLEMENTATION_PARTS(conv, halo_weight),
+    .cost = conv_cost_halo_weight,
     .summary =
         "gradient of a filter a channel: tiles with their halo by TMA, diagonals of mma.sync; NHWC, from sm_90 on",
     .kernels = 2,

@@ -207,6 +207,7 @@ static const field naive_fields[] = { CONV_FORM(FIELD_NESTED, (conv_naive_config
 
 const implementation conv_naive_implementation = {
     IMPLEMENTATION_PARTS(conv, naive),
+    .cost = conv_cost_naive,
     .summary = "one thread an element, any layout and direction",
     .params = &conv_param_list,
 };

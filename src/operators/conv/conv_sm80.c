@@ -432,6 +432,7 @@ static const field sm80_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm80_config, 
 
 const implementation conv_sm80_implementation = {
     IMPLEMENTATION_PARTS(conv, sm80),
+    .cost = conv_cost_sm80,
     .summary = "implicit GEMM: operands gathered by cp.async, mma.sync; every GPU from sm_80 on",
     .kernels = 2,
     .params = &conv_param_list,

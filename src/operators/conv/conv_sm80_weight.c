@@ -287,6 +287,11 @@ static int64_t sums_of_slice(const ckl_conv_desc *d)
     return product_i64(d->k, columns_in_all(d));
 }
 
+static plan_cost cost_sm80_weight(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return conv_cost_slices(desc, device, ((const conv_sm80_weight_config *)config)->slices);
+}
+
 /* As many slices as give every SM some CTAs, each of a few tiles of K at least. */
 static ckl_status choose_sm80_weight(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -351,6 +356,7 @@ static const field sm80_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm80_w
 
 const implementation conv_sm80_weight_implementation = {
     IMPLEMENTATION_PARTS(conv, sm80_weight),
+    .cost = cost_sm80_weight,
     .summary =
         "gradient of weights: single elements gathered, mma.sync, slices added in order; every GPU from sm_80 on",
     .kernels = 2,

@@ -199,6 +199,36 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
     return CKL_OK;
 }
 
+/* Its choice with another split: rows in one tile. */
+static bool candidate(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const ckl_crossentropy_desc *d = desc;
+    crossentropy_config *c = config;
+    const bool listed =
+        choose(desc, device, config) == CKL_OK && row_split_candidate(d->cols, d->dtype, vec_of(d), i, &c->split);
+    c->split.exact = false;
+    return listed;
+}
+
+static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_crossentropy_desc *d = desc;
+    const crossentropy_config *c = config;
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    const int64_t tiles = is_forward ? 1 : ceil_div(d->cols, row_split_cols(&c->split)); // that are CTAs
+    const memory_kernel forward = { .us = 0.3, .wait_cycles = -700 - 1500 * (c->split.cluster - 1) },
+                        backward = { .us = 0.5, .wait_cycles = -2000, .lines = 1.5 };
+    const row_work work = { .of = is_forward ? forward : backward,
+                            .rows = d->rows * tiles,
+                            .cols = ceil_div(d->cols, tiles),
+                            .dtype = d->dtype,
+                            .inputs = 1,
+                            .outputs = !is_forward,
+                            .ctas_per_sm = c->ctas_per_sm,
+                            .tile_cycles = 600 };
+    return row_cost(&work, &c->split, device);
+}
+
 /* Launch */
 
 /* Are rows, or the vectors of ragged rows, where the kernel of vectors wants them? */
@@ -254,6 +284,8 @@ static const implementation row = {
     .config_bytes = sizeof(crossentropy_config),
     .config = FIELD_TABLE(config_fields),
     .choose = choose,
+    .candidate = candidate,
+    .cost = cost,
     .admit = admit,
     .describe = crossentropy_describe,
     .kernels = CROSSENTROPY_KERNELS,

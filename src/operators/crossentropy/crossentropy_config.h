@@ -4,7 +4,7 @@
 
 #include "cutekernellib/operators/crossentropy.h"
 #include "ir/params.h"
-#include "skeletons/row.h"
+#include "skeletons/row_cost.h"
 
 #define CROSSENTROPY_DESC(X, owner)                                                          \
     X(owner, int64_t, rows, "256", "", "rows of logits")                                     \

@@ -54,6 +54,21 @@ static ckl_status choose_fma(const void *desc, const ckl_device_info *device, vo
     return CKL_OK;
 }
 
+/* Operands that are turned on their way slow the loop. */
+static plan_cost cost_fma(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    const gemm_fma_config *c = config;
+    return gemm_product_cost(d, device,
+                             (product_work){ .tiles = (double)tiles_of(d, c),
+                                             .ctas = c->ctas,
+                                             .steps = (double)ceil_div(d->k, c->depth),
+                                             .multiply_adds = c->tile_m * c->tile_n * c->depth,
+                                             .rate = d->layout == CKL_GEMM_TN ? 118 : 101,
+                                             .step_cycles = 400,
+                                             .tile_cycles = 2500 });
+}
+
 /* Does each thread get whole copies of an operand's tile, and not too many? */
 static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 {
@@ -145,6 +160,7 @@ static const field fma_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_fma_config
 
 const implementation gemm_fma_implementation = {
     IMPLEMENTATION_PARTS(gemm, fma),
+    .cost = cost_fma,
     .summary = "f32 as it is: tiles by cp.async, blocks of D in registers; rows of any pitch; from sm_80 on",
     .params = &gemm_param_list,
 };
@@ -182,6 +198,16 @@ static int64_t copy_bytes(const ckl_gemm_desc *d, char name)
     const ckl_gemm_desc t = turned_desc(d);
     const gemm_matrix x = gemm_matrix_of(&t, name);
     return gemm_k_major((choice)d->layout, name) ? d->batch * x.rows * x.ld * (int64_t)sizeof(float) : 0;
+}
+
+static plan_cost cost_turned(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const double LAUNCH = 2, COPIED = 2e6; // us; bytes a us
+    const ckl_gemm_desc *d = desc, turned = turned_desc(d);
+    const gemm_fma_config products = products_of(config);
+    plan_cost cost = cost_fma(&turned, device, &products);
+    cost.us += LAUNCH + (double)(copy_bytes(d, 'a') + copy_bytes(d, 'b')) / COPIED;
+    return cost;
 }
 
 static ckl_status choose_turned(const void *desc, const ckl_device_info *device, void *config)
@@ -270,6 +296,7 @@ const implementation gemm_turned_implementation = {
     .config_bytes = sizeof(gemm_fma_config),
     .config = FIELD_TABLE(fma_fields),
     .choose = choose_turned,
+    .cost = cost_turned,
     .admit = admit_turned,
     .describe = describe_turned,
     .kernels = 2,

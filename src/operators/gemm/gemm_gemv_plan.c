@@ -22,6 +22,22 @@ static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, v
     return CKL_OK;
 }
 
+static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, const void *config)
+{
+    enum { LANES = 32, VECTOR_BYTES = 16 };
+    const ckl_gemm_desc *d = desc;
+    const gemm_gemv_config *c = config;
+    const int64_t depth = c->warps * LANES * VECTOR_BYTES / (int64_t)ckl_dtype_bytes(d->a);
+    return gemm_product_cost(d, device,
+                             (product_work){ .tiles = (double)(ceil_div(rows_of(d, c), c->rows) * d->batch),
+                                             .ctas = 2048 / (c->warps * LANES),
+                                             .steps = (double)ceil_div(d->k, depth),
+                                             .multiply_adds = (double)(c->rows * c->few * depth),
+                                             .rate = 100,
+                                             .step_cycles = 600,
+                                             .tile_cycles = 1000 });
+}
+
 static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, const void *config)
 {
     (void)device;
@@ -70,6 +86,7 @@ static const field gemv_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_gemv_conf
 
 const implementation gemm_gemv_implementation = {
     IMPLEMENTATION_PARTS(gemm, gemv),
+    .cost = cost_gemv,
     .summary = "few rows of A or of B in f32, by vectors without tensor cores; from sm_80 on",
     .params = &gemm_param_list,
 };

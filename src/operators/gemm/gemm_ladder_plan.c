@@ -8,6 +8,38 @@ static ckl_status choose_blocked(const void *desc, const ckl_device_info *device
     return CKL_OK;
 }
 
+/* Steps of 64 bytes of K by FMA, of 128 by wgmma. */
+static plan_cost cost_rung(const ckl_gemm_desc *d, const ckl_device_info *device, int tile, double rate)
+{
+    const int depth = tile == GEMM_BLOCKED_TILE ? 32 : 64;
+    return gemm_product_cost(d, device,
+                             (product_work){ .tiles = (double)(ceil_div(d->m, tile) * ceil_div(d->n, tile)),
+                                             .ctas = tile == GEMM_BLOCKED_TILE ? 4 : 1,
+                                             .steps = (double)ceil_div(d->k, depth),
+                                             .multiply_adds = tile * tile * depth,
+                                             .rate = rate,
+                                             .step_cycles = 600,
+                                             .tile_cycles = 3000 });
+}
+
+static plan_cost cost_blocked(const void *desc, const ckl_device_info *device, const void *config)
+{
+    (void)config;
+    return cost_rung(desc, device, GEMM_BLOCKED_TILE, 46);
+}
+
+static plan_cost cost_wgmma(const void *desc, const ckl_device_info *device, const void *config)
+{
+    (void)config;
+    return cost_rung(desc, device, GEMM_RUNG_TILE, 800);
+}
+
+static plan_cost cost_tma(const void *desc, const ckl_device_info *device, const void *config)
+{
+    (void)config;
+    return cost_rung(desc, device, GEMM_RUNG_TILE, 900);
+}
+
 /* What all of them take. */
 static ckl_status admit_rung(const char *who, const ckl_gemm_desc *d, const gemm_rung_config *c)
 {
@@ -87,6 +119,7 @@ static const field rung_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_rung_conf
                                                             .config_bytes = sizeof(gemm_rung_config), \
                                                             .config = FIELD_TABLE(rung_fields),       \
                                                             .choose = choose_blocked,                 \
+                                                            .cost = cost_##called,                    \
                                                             .admit = admitted,                        \
                                                             .describe = gemm_##called,                \
                                                             .params = &gemm_param_list,               \

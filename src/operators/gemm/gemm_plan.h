@@ -3,6 +3,7 @@
 #define CKL_GEMM_PLAN_H
 
 #include "operators/gemm/gemm_config.h"
+#include "skeletons/product_cost.h"
 
 extern const implementation gemm_weights_implementation, gemm_splitk_implementation, gemm_sm90_implementation,
     gemm_pitched_implementation, gemm_f32x3_implementation, gemm_gemv_implementation, gemm_turned_implementation,
@@ -49,5 +50,8 @@ bool gemm_rows_aligned(const ckl_gemm_desc *d, char matrix, int bytes);
 
 /* The longest vector, of 16 bytes at most, along K in which A and B can be read where they are K-major, in elements. */
 int gemm_vector_of(const ckl_gemm_desc *d);
+
+/* The cost of work of which all but the bytes is said: A, B, C and D, each once. */
+plan_cost gemm_product_cost(const ckl_gemm_desc *d, const ckl_device_info *device, product_work work);
 
 #endif

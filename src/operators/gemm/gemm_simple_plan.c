@@ -1,4 +1,6 @@
 /* gemm_simple_plan.c - the host side of the kernels that address memory themselves: tiled and naive. */
+#include <math.h>
+
 #include "operators/gemm/gemm_plan.h"
 
 int gemm_grouped_of(const ckl_gemm_desc *d)
@@ -13,7 +15,32 @@ ckl_status gemm_check_grouped(const char *who, const ckl_gemm_desc *d, int group
     return CKL_OK;
 }
 
+static double bytes_of(const ckl_gemm_desc *d, char name)
+{
+    const gemm_matrix x = gemm_matrix_of(d, name);
+    return (double)x.count * (double)x.rows * (double)x.cols * (double)ckl_dtype_bytes(x.type);
+}
+
+plan_cost gemm_product_cost(const ckl_gemm_desc *d, const ckl_device_info *device, product_work work)
+{
+    work.bytes = bytes_of(d, 'a') + bytes_of(d, 'b') + (d->c ? 2 : 1) * bytes_of(d, 'd');
+    return product_cost(&work, device);
+}
+
 /* naive */
+
+static plan_cost cost_naive(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    const int threads = ((const gemm_naive_config *)config)->threads;
+    return gemm_product_cost(d, device,
+                             (product_work){ .tiles = (double)gemm_products(d) * (double)d->m * (double)d->n / threads,
+                                             .ctas = 2048 / threads,
+                                             .steps = (double)d->k,
+                                             .multiply_adds = threads,
+                                             .rate = 1.05,
+                                             .step_cycles = 60 });
+}
 
 static ckl_status choose_naive(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -54,6 +81,7 @@ static const field naive_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_naive_co
 
 const implementation gemm_naive_implementation = {
     IMPLEMENTATION_PARTS(gemm, naive),
+    .cost = cost_naive,
     .summary = "one thread an element of D, any size and alignment",
     .params = &gemm_param_list,
 };
@@ -97,6 +125,22 @@ static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, 
     if (d->math == CKL_GEMM_F32X3)
         c->tile_n = 64; // numbers and rests of both operands beside 128 sums of a thread would spill
     return CKL_OK;
+}
+
+/* Copies of few elements delay a step; with one stage, its loads and products alternate. */
+static plan_cost cost_tiled(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    const gemm_tiled_config *c = config;
+    const double depth = GEMM_TILED_BYTES / (double)ckl_dtype_bytes(d->a), in_turn = c->stages == 1 ? 1.2 : 1;
+    return gemm_product_cost(d, device,
+                             (product_work){ .tiles = (double)tiles_of(d, c->tile_m, c->tile_n),
+                                             .ctas = c->tile_m * c->tile_n > 64 * 64 ? 2 : 4,
+                                             .steps = ceil((double)d->k / depth),
+                                             .multiply_adds = c->tile_m * c->tile_n * depth * in_turn,
+                                             .rate = d->a == CKL_F32 ? 320 : 640,
+                                             .step_cycles = 500 * (1 + 2.0 / c->vec),
+                                             .tile_cycles = 2500 });
 }
 
 static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, const void *config)
@@ -150,6 +194,7 @@ static const field tiled_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_tiled_co
 
 const implementation gemm_tiled_implementation = {
     IMPLEMENTATION_PARTS(gemm, tiled),
+    .cost = cost_tiled,
     .summary = "shared-memory tiles by cp.async and mma.sync; rows of any pitch; from sm_80 on",
     .params = &gemm_param_list,
 };
@@ -170,6 +215,7 @@ const implementation gemm_mma_implementation = {
     .config_bytes = sizeof(gemm_tiled_config),
     .config = FIELD_TABLE(tiled_fields),
     .choose = choose_mma,
+    .cost = cost_tiled,
     .admit = admit_tiled,
     .describe = gemm_tiled,
     .params = &gemm_param_list,

@@ -365,6 +365,7 @@ const implementation gemm_specialised_implementation = {
     .config_bytes = sizeof(gemm_sm90_config),
     .config = FIELD_TABLE(sm90_fields),
     .choose = choose_specialised,
+    .cost = gemm_sm90_cost,
     .admit = admit_specialised,
     .describe = gemm_sm90,
     .params = &gemm_pitched_param_list,

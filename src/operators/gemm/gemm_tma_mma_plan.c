@@ -31,6 +31,21 @@ static ckl_status choose_tma_mma(const void *desc, const ckl_device_info *device
     return CKL_OK;
 }
 
+static plan_cost cost_tma_mma(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    const gemm_tma_mma_config *c = config;
+    const int64_t depth = GEMM_TILE_BYTES / (int64_t)ckl_dtype_bytes(d->a);
+    return gemm_product_cost(d, device,
+                             (product_work){ .tiles = (double)tiles_of(d, c),
+                                             .ctas = c->ctas,
+                                             .steps = (double)ceil_div(d->k, depth),
+                                             .multiply_adds = (double)(c->tile_m * c->tile_n * depth),
+                                             .rate = 780 * 2 / (double)ckl_dtype_bytes(d->a),
+                                             .step_cycles = 700,
+                                             .tile_cycles = 3000 });
+}
+
 static ckl_status admit_problem(const ckl_gemm_desc *d)
 {
     TRY(gemm_check_same_types("tma_mma", d));
@@ -90,6 +105,7 @@ static const field tma_mma_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_tma_mm
 
 const implementation gemm_tma_mma_implementation = {
     IMPLEMENTATION_PARTS(gemm, tma_mma),
+    .cost = cost_tma_mma,
     .summary = "TMA and mma.sync, for GPUs without wgmma; from sm_90 on",
     .params = &gemm_param_list,
     .target = IR_SM90,

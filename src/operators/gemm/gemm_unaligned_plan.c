@@ -1,4 +1,6 @@
 /* gemm_unaligned_plan.c - the host side of products of rows that begin anywhere. */
+#include <string.h>
+
 #include "operators/gemm/gemm_plan.h"
 
 enum {
@@ -71,6 +73,23 @@ static ckl_status choose_unaligned(const void *desc, const ckl_device_info *devi
     return CKL_OK;
 }
 
+static plan_cost cost_unaligned(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const double REACHED = 0.7; // of the rate of memory, of rows that begin anywhere
+    const ckl_gemm_desc *d = desc;
+    const gemm_unaligned_config *c = config;
+    plan_cost cost = gemm_product_cost(d, device,
+                                       (product_work){ .tiles = (double)ctas_of(d, c),
+                                                       .ctas = 2,
+                                                       .steps = (double)ceil_div(d->k, SLICE * (int64_t)c->warps),
+                                                       .multiply_adds = c->rows * c->columns * SLICE * c->warps,
+                                                       .rate = 300,
+                                                       .step_cycles = 600,
+                                                       .tile_cycles = 1000 });
+    cost.us /= strcmp(cost.bound, "memory") ? 1 : REACHED;
+    return cost;
+}
+
 static ckl_status admit_unaligned(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_gemm_desc *d = desc;
@@ -108,6 +127,7 @@ static const field unaligned_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_unal
 
 const implementation gemm_unaligned_implementation = {
     IMPLEMENTATION_PARTS(gemm, unaligned),
+    .cost = cost_unaligned,
     .summary = "few or small matrices of 16 bits with rows that begin anywhere, by mma.sync; from sm_80 on",
     .params = &gemm_param_list,
 };

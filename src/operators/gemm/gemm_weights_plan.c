@@ -79,6 +79,21 @@ static ckl_status choose_weights(const void *desc, const ckl_device_info *device
 }
 
 /* Can TMA bring whole stages, and all rows of A there are? */
+static plan_cost cost_weights(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    const gemm_weights_config *c = config;
+    return gemm_product_cost(d, device,
+                             (product_work){ .tiles = (double)ctas_of(d, c),
+                                             .ctas = WARPS_PER_SM / c->warps,
+                                             .steps = (double)ceil_div(d->k, GEMM_BLOCK * (int64_t)c->warps),
+                                             .multiply_adds = c->rows * c->columns * GEMM_BLOCK * c->warps,
+                                             .rate = 500,
+                                             .step_cycles = 600,
+                                             .tile_cycles = 2000,
+                                             .us = 1.5 });
+}
+
 static ckl_status admit_boxes(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_weights_config *c)
 {
     if (!device->has_tma)
@@ -144,6 +159,7 @@ static const field weights_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_weight
 
 const implementation gemm_weights_implementation = {
     IMPLEMENTATION_PARTS(gemm, weights),
+    .cost = cost_weights,
     .summary = "few rows of 16 bits by weights of 8 or 4, by mma.sync; from sm_80 on",
     .params = &gemm_param_list,
 };

@@ -183,6 +183,10 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
         TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
         return groupnorm_admit("groupnorm " #called, desc, device, is_split, config);                     \
     }                                                                                                     \
+    static plan_cost cost_##called(const void *desc, const ckl_device_info *device, const void *config)   \
+    {                                                                                                     \
+        return groupnorm_cost(desc, device, is_split, config);                                            \
+    }                                                                                                     \
     static int64_t workspace_##called(const ckl_plan *plan)                                               \
     {                                                                                                     \
         return workspace_of(plan, is_split).bytes;                                                        \
@@ -193,6 +197,7 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
         .config_bytes = sizeof(groupnorm_config),                                                         \
         .config = FIELD_TABLE(config_fields),                                                             \
         .choose = choose_##called,                                                                        \
+        .cost = cost_##called,                                                                            \
         .admit = admit_##called,                                                                          \
         .describe = groupnorm_##called,                                                                   \
         .kernels = count,                                                                                 \

@@ -4,6 +4,7 @@
 #include "base/math.h"
 #include "base/status.h"
 #include "operators/groupnorm/groupnorm_config.h"
+#include "skeletons/memory_cost.h"
 #include "skeletons/residency.h"
 
 /* Slices */
@@ -378,6 +379,38 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
              split ? "slice of a bundle" : "bundle, shared by as many as there may be in a cluster");
     c->ctas_per_sm = ctas_per_sm(&s, c);
     return CKL_OK;
+}
+
+/* Cost */
+
+plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+                         const groupnorm_config *c)
+{
+    static const memory_kernel of[2][2][2] = {
+        // forward, nchw and nhwc; then split
+        { { { .us = 1.2, .wait_cycles = -2800, .bytes = 1.07, .lines = 2.5 },
+            { .us = 0.7, .bytes = 1.45, .lines = 2.7 } },
+          { { .us = 6, .lines = 1.5 }, { .us = 5, .bytes = 1.5, .lines = 1.4 } } },
+        // backward
+        { { { .us = 4.6, .wait_cycles = -3500, .bytes = 1.13, .lines = 3.3 }, { .us = 2.9, .bytes = 1.63 } },
+          { { .us = 0.8, .bytes = 1.08, .lines = 3.6 }, { .us = 0, .lines = 3.3 } } }
+    };
+    const bool forward = d->direction == CKL_DIRECTION_FORWARD, nchw = d->layout == CKL_IMAGE_NCHW;
+    const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    const int inputs = forward ? 1 : 2, passes = split ? 2 : 1; // items of a slice
+    const double loads = (double)g.slots * c->steps, bytes = (double)element_bytes(d);
+    const double run = (nchw ? g.column_threads * c->vec : c->channels * c->bundle * c->fold) * bytes;
+    const memory_work work = { .of = of[!forward][split][!nchw],
+                               .bytes = (double)(d->n * d->c * d->h * d->w) * bytes * (inputs * (split ? 1.5 : 1) + 1),
+                               .ctas = groupnorm_bundles(d, c) * groupnorm_slices(d, c, split) * passes,
+                               .threads = c->threads,
+                               .ctas_per_sm = c->ctas_per_sm,
+                               .smem_bytes = shared_bytes(d, split, c),
+                               .wait_cycles = 1000 * (c->cluster > 1),
+                               .lines = loads * (inputs + 1) * memory_lines(c->vec * bytes, run),
+                               .elements = loads * c->vec * inputs,
+                               .meets = true };
+    return memory_cost(&work, device);
 }
 
 /* Admission */

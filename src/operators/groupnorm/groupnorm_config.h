@@ -7,6 +7,7 @@
 #include "cute/copy.h"
 #include "cutekernellib/operators/groupnorm.h"
 #include "ir/params.h"
+#include "plan/plan.h"
 #include "skeletons/two_pass.h"
 
 #define GROUPNORM_DESC(X, owner)                                                                \
@@ -152,6 +153,8 @@ int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c,
 int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c);
 ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
                             groupnorm_config *c);
+plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+                         const groupnorm_config *c);
 ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
                            const groupnorm_config *c);
 

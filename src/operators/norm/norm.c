@@ -241,7 +241,8 @@ static const field config_fields[] = { NORM_CONFIG(FIELD_ROW, norm_config)      
                         "a row in the registers of some lanes, a CTA or a cluster; longer rows flow or are tiled", \
                         .candidate = norm_candidate_forward, .cost = norm_cost_forward)                            \
     NORM_IMPLEMENTATION(op, backward, 3,                                                                           \
-                        "persistent CTAs or clusters keep sums of columns; another kernel adds these up", )        \
+                        "persistent CTAs or clusters keep sums of columns; another kernel adds these up",          \
+                        .cost = norm_cost_backward)                                                                \
     static const implementation *const op##_implementations[] = { &op##_forward_kernels, &op##_backward_kernels,   \
                                                                   NULL };                                          \
     OPERATOR_WITH(op, norm, .summary = formula, .desc = FIELD_TABLE(desc_fields), .check = op##_check,             \

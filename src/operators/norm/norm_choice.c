@@ -338,20 +338,6 @@ bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int
            row_split_candidate(d->cols, d->dtype, widest_vector(d), i, &c->split);
 }
 
-plan_cost norm_cost_forward(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const ckl_norm_desc *d = desc;
-    const norm_config *c = config;
-    const row_work work = { .rows = d->rows,
-                            .cols = d->cols,
-                            .dtype = d->dtype,
-                            .inputs = 1 + d->residual,
-                            .outputs = 1 + d->residual,
-                            .vectors = d->affine,
-                            .ctas_per_sm = c->ctas_per_sm };
-    return row_cost(&work, &c->split, device);
-}
-
 /*
  * All threads of a CTA, even of one warp, share a row, so a thread's sums of columns are those of its CTA. False: too
  * long.

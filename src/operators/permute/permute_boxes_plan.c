@@ -262,6 +262,7 @@ static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, 
               each = OF_ELEMENT + (runs_are_even(&b, p->bytes) ? 0 : OF_ODD * elements);
     const int turns = elements * turns_of_warp(&b, c->lanes, p->bytes);
     const memory_work work = {
+        .of = PERMUTE_KERNEL,
         .bytes = rate * (x + y) * SECTOR_BYTES * (double)b.count * filled,
         .ctas = b.count,
         .threads = c->threads,

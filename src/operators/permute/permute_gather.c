@@ -149,6 +149,7 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
     const double run = (double)(inner.x == 1 ? inner.size * p->bytes : c->block * c->bytes);
     const double sectors = fmax(1, SECTOR_BYTES / run); // read for one that is used
     const memory_work work = {
+        .of = PERMUTE_KERNEL,
         .bytes = bytes * (1 + sectors),
         .ctas = ceil_div(permutation_elements(p) * p->bytes / c->bytes, (int64_t)c->threads * c->steps),
         .threads = c->threads,

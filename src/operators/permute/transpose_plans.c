@@ -60,6 +60,7 @@ static plan_cost tiles_cost(const permutation *p, const tiling *t, const ckl_dev
     const double x = sector_bytes(m->rows, m->cols * p->bytes, m->ldx * p->bytes, t->cut_x ? wide : 1, read);
     const double y = sector_bytes(m->cols, m->rows * p->bytes, m->ldy * p->bytes, t->cut_y ? down : 1, written);
     const memory_work work = {
+        .of = PERMUTE_KERNEL,
         .bytes = t->rate * matrices * (x + y),
         .ctas = (int64_t)(matrices * (double)(down * wide)),
         .threads = t->threads,
@@ -254,6 +255,19 @@ static ckl_status check_power(const permutation *p, const char *who, const char 
 
 /* naive: one thread an element */
 
+/* Each thread of a warp writes a sector of its own. */
+static plan_cost cost_naive(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const permutation *p = problem;
+    const transpose_naive_config *c = config;
+    const tiling t = { .rows = c->threads / TRANSPOSE_NAIVE_COLS,
+                       .cols = TRANSPOSE_NAIVE_COLS,
+                       .threads = c->threads,
+                       .rate = 3.5,
+                       .of_bytes = 100 };
+    return tiles_cost(p, &t, device);
+}
+
 static ckl_status choose_naive(const void *problem, const ckl_device_info *device, void *config)
 {
     const permutation *p = problem;
@@ -283,11 +297,22 @@ static const field naive_fields[] = { TRANSPOSE_NAIVE_CONFIG(FIELD_ROW, transpos
 
 const implementation transpose_naive_implementation = {
     IMPLEMENTATION_PARTS(transpose, naive),
+    .cost = cost_naive,
     .summary = "one thread an element: reads whole lines, writes single elements",
     .params = &transpose_param_list,
 };
 
 /* tiled: padded tiles, element by element */
+
+static plan_cost cost_tiled(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const permutation *p = problem;
+    const transpose_tiled_config *c = config;
+    const tiling t = {
+        .rows = c->tile, .cols = c->tile, .threads = c->tile * TRANSPOSE_TILED_ROWS, .rate = 1, .of_bytes = 70
+    };
+    return tiles_cost(p, &t, device);
+}
 
 static ckl_status choose_tiled(const void *problem, const ckl_device_info *device, void *config)
 {
@@ -321,6 +346,7 @@ static const field tiled_fields[] = { TRANSPOSE_TILED_CONFIG(FIELD_ROW, transpos
 
 const implementation transpose_tiled_implementation = {
     IMPLEMENTATION_PARTS(transpose, tiled),
+    .cost = cost_tiled,
     .summary = "padded tiles in shared memory, element by element; any strides",
     .params = &transpose_param_list,
 };

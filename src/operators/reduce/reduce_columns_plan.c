@@ -1,6 +1,8 @@
 /* reduce_columns_plan.c - choice, checks and launch for rows that lie across memory. */
 #include "operators/reduce/reduce_config.h"
 
+#include <math.h>
+
 #include "base/math.h"
 #include "plan/check.h"
 
@@ -128,6 +130,26 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     return CKL_OK;
 }
 
+static plan_cost cost_columns(const void *desc, const ckl_device_info *device, const void *config)
+{
+    enum { TURN = 600 };
+    const reduce_columns_config *c = config;
+    const reduce_view *v = desc;
+    const bool ragged = reduce_columns_ragged(c);
+    const double turns = ceil((double)v->count * c->lanes / ((double)c->threads * c->steps * c->split));
+    const int words = reduce_state_words(&c->kind, c->compensated);
+    const memory_work work = {
+        .of = { .us = c->split > 1 ? 3.2 : 0.7, .wait_cycles = -3000, .bytes = 0.94, .lines = 2.5 },
+        .ctas = column_tiles(v, c, ragged) * c->split,
+        .threads = c->threads,
+        .registers = c->vec * (c->steps * reduce_bytes_of(c->kind.dtype) / WORD_BYTES + words),
+        .ctas_per_sm = reduce_columns_ctas_per_sm(c, ragged),
+        .wait_cycles = (turns - 1) * TURN,
+        .meets = true
+    };
+    return reduce_cost(v, device, work, turns * c->steps, c->vec, c->lanes, c->compensated);
+}
+
 static ckl_status admit_columns(const void *desc, const ckl_device_info *device, const void *config)
 {
     const reduce_columns_config *c = config;
@@ -174,6 +196,7 @@ const implementation reduce_columns_plans = {
     .config_bytes = sizeof(reduce_columns_config),
     .config = FIELD_TABLE(columns_fields),
     .choose = choose_columns,
+    .cost = cost_columns,
     .admit = admit_columns,
     .describe = reduce_columns,
     .kernels = 2,

@@ -6,6 +6,7 @@
 #include "cutekernellib/operators/reduce.h"
 #include "ir/params.h"
 #include "plan/plan.h"
+#include "skeletons/memory_cost.h"
 
 /* The parameters of every kernel; modes as in reduce_view. */
 #define REDUCE_PARAMS(X, owner)                                                             \
@@ -183,6 +184,13 @@ bool reduce_compensates(const reduce_kind *k, int64_t blocks_in_turn);
 
 /* Workspace: a counter for each group of CTAs, then `bytes` for each CTA of a group. */
 int64_t reduce_workspace_for(int64_t groups, int64_t split, int64_t bytes);
+
+/*
+ * What a kernel costs, of which `work` says all but bytes, lines and elements: each thread loads so many vectors of `vec`
+ * elements, a warp those of `lanes` neighbours side by side.
+ */
+plan_cost reduce_cost(const reduce_view *v, const ckl_device_info *device, memory_work work, double loads, int vec,
+                      int lanes, bool compensated);
 
 reduce_params reduce_params_for(const ckl_plan *plan, const ckl_reduce_args *args, int64_t groups);
 

@@ -1,6 +1,8 @@
 /* reduce_plan.c - what the implementations of reduce share on the host, and the steps of the ladder. */
 #include "operators/reduce/reduce_config.h"
 
+#include <math.h>
+
 #include "base/math.h"
 #include "plan/check.h"
 
@@ -80,6 +82,18 @@ int64_t reduce_workspace_for(int64_t groups, int64_t split, int64_t bytes)
     return split > 1 ? round_up(4 * groups, PLAN_WORKSPACE_ALIGNMENT) + groups * split * bytes : 0;
 }
 
+plan_cost reduce_cost(const reduce_view *v, const ckl_device_info *device, memory_work work, double loads, int vec,
+                      int lanes, bool compensated)
+{
+    enum { SECTOR_BYTES = 32 };
+    const int bytes = reduce_bytes_of(v->kind.dtype), run = lanes * vec * bytes;
+    const double sectors = fmax(1, SECTOR_BYTES / (double)run); // read for one that is used
+    work.bytes = (double)v->rows * ((double)v->count * bytes * sectors + reduce_bytes_of(v->kind.output));
+    work.lines = loads * memory_lines(vec * bytes, run);
+    work.elements = loads * vec * reduce_state_words(&v->kind, compensated);
+    return memory_cost(&work, device);
+}
+
 reduce_params reduce_params_for(const ckl_plan *plan, const ckl_reduce_args *args, int64_t groups)
 {
     const reduce_view *v = plan->desc;
@@ -154,6 +168,40 @@ static ckl_status launch_ladder(const ckl_plan *plan, const void *args, ckl_stre
     return v->rows ? plan_launch(plan, 0, (plan_grid){ .x = v->rows }, &p, stream) : CKL_OK;
 }
 
+/* Elements one by one, by all threads of a CTA or, of naive, by one. */
+static plan_cost cost_rows_of(const void *desc, const ckl_device_info *device, const void *config, int row_threads,
+                              int vec)
+{
+    enum { IN_FLIGHT = 4, TURN = 800 };
+    const reduce_ladder_config *c = config;
+    const reduce_view *v = desc;
+    const double loads = ceil((double)v->count / row_threads / vec);
+    static const memory_kernel thread = { .bytes = 0.25, .lines = 0.6 }, // L1 keeps most of a line for the next loads
+        cta = { .wait_cycles = -1100 };
+    const memory_work work = { .of = row_threads == 1 ? thread : cta,
+                               .ctas = ceil_div(v->rows, c->threads / row_threads),
+                               .threads = c->threads,
+                               .wait_cycles = loads / IN_FLIGHT * TURN,
+                               .meets = row_threads > 1 };
+    return reduce_cost(v, device, work, loads, vec, row_threads, false);
+}
+
+static plan_cost cost_naive(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return cost_rows_of(desc, device, config, 1, 1);
+}
+
+static plan_cost cost_ladder(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return cost_rows_of(desc, device, config, ((const reduce_ladder_config *)config)->threads, 1);
+}
+
+static plan_cost cost_vectorized(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const reduce_ladder_config *c = config;
+    return cost_rows_of(desc, device, config, c->threads, REDUCE_ACCESS_BYTES / reduce_bytes_of(c->kind.dtype));
+}
+
 /* As many threads as a row has vectors, from two warps to the default: more would only delay the start of a CTA. */
 static ckl_status choose_vectorized(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -186,21 +234,23 @@ static ckl_status launch_vectorized(const ckl_plan *plan, const void *args, ckl_
 static const field ladder_fields[] = { REDUCE_KIND(FIELD_NESTED, (reduce_ladder_config, kind))
                                            REDUCE_LADDER_CONFIG(FIELD_ROW, reduce_ladder_config) };
 
-#define LADDER_STEP(step, about, chosen, admitted, launched, kernel_count)                       \
+#define LADDER_STEP(step, about, chosen, costs, admitted, launched, kernel_count)                \
     const implementation reduce_##step##_plans = { .name = #step,                                \
                                                    .summary = "a step of the ladder: " about,    \
                                                    .config_bytes = sizeof(reduce_ladder_config), \
                                                    .config = FIELD_TABLE(ladder_fields),         \
                                                    .choose = chosen,                             \
+                                                   .cost = costs,                                \
                                                    .admit = admitted,                            \
                                                    .describe = reduce_##step,                    \
                                                    .kernels = kernel_count,                      \
                                                    .params = &reduce_param_list,                 \
                                                    .launch = launched }
 
-LADDER_STEP(vectorized, "one CTA a row, 16 bytes a load, warp shuffles", choose_vectorized, admit_vectorized,
-            launch_vectorized, 2);
-LADDER_STEP(shuffle, "one CTA a row, merged by warp shuffles", choose_ladder, admit_ladder, launch_ladder, 1);
-LADDER_STEP(improved, "one CTA a row, merged by a tree in shared memory", choose_ladder, admit_ladder, launch_ladder,
+LADDER_STEP(vectorized, "one CTA a row, 16 bytes a load, warp shuffles", choose_vectorized, cost_vectorized,
+            admit_vectorized, launch_vectorized, 2);
+LADDER_STEP(shuffle, "one CTA a row, merged by warp shuffles", choose_ladder, cost_ladder, admit_ladder, launch_ladder,
             1);
-LADDER_STEP(naive, "one thread a row", choose_ladder, admit_naive, launch_naive, 1);
+LADDER_STEP(improved, "one CTA a row, merged by a tree in shared memory", choose_ladder, cost_ladder, admit_ladder,
+            launch_ladder, 1);
+LADDER_STEP(naive, "one thread a row", choose_ladder, cost_naive, admit_naive, launch_naive, 1);

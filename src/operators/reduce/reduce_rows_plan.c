@@ -265,6 +265,31 @@ static ckl_status choose_rows(const void *desc, const ckl_device_info *device, v
     return CKL_OK;
 }
 
+static plan_cost cost_rows(const void *desc, const ckl_device_info *device, const void *config)
+{
+    enum { TURN = 600 };
+    const reduce_rows_config *c = config;
+    const reduce_view *v = desc;
+    const int64_t ctas_per_row = (int64_t)c->split * c->cluster;
+    const double turns = fmax(1, ceil((double)row_tiles(v, c) / (double)ctas_per_row));
+    const memory_kernel lanes = { .us = 0.5, .wait_cycles = -900, .bytes = 0.88, .elements = 2.5, .lines = 2.7 },
+                        cta = { .us = 0.9, .wait_cycles = -1800, .bytes = 0.9, .elements = 2.9 },
+                        several = { .us = 0.1 + 0.8 * reduce_state_words(&c->kind, false),
+                                    .wait_cycles = -2700,
+                                    .bytes = 0.91 };
+    const memory_work work = { .of = ctas_per_row > 1        ? several
+                                     : c->row_threads > WARP ? cta
+                                                             : lanes,
+                               .ctas = ceil_div(v->rows, c->threads / c->row_threads) * ctas_per_row,
+                               .threads = c->threads,
+                               .registers = c->vec * c->steps * reduce_bytes_of(c->kind.dtype) / 4,
+                               .ctas_per_sm = c->ctas_per_sm,
+                               .wait_cycles = (turns - 1) * TURN,
+                               .meets = c->row_threads > WARP };
+    return reduce_cost(v, device, work, turns * c->steps, c->vec, c->strided ? 1 : c->row_threads / c->segments,
+                       c->compensated);
+}
+
 static ckl_status admit_rows(const void *desc, const ckl_device_info *device, const void *config)
 {
     const reduce_rows_config *c = config;
@@ -323,6 +348,7 @@ const implementation reduce_rows_plans = {
     .config_bytes = sizeof(reduce_rows_config),
     .config = FIELD_TABLE(rows_fields),
     .choose = choose_rows,
+    .cost = cost_rows,
     .admit = admit_rows,
     .describe = reduce_rows,
     .kernels = 2,

@@ -8,6 +8,7 @@
 #include "cute/kernel.h"
 #include "base/math.h"
 #include "operators/rope/rope_desc.h"
+#include "skeletons/memory_cost.h"
 
 #define ROPE_CONFIG(X, owner)                                                                                  \
     X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the elements")                                  \
@@ -384,6 +385,25 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     return CKL_OK;
 }
 
+/* Sine and cosine of a pair, and each element of the heads that share them. */
+static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)
+{
+    enum { ANGLE = 20 };
+    const ckl_rope_desc *d = desc;
+    const rope_config *c = config;
+    const rope_tile t = tile_of(c, 0);
+    const int64_t heads = d->heads + d->k_heads, bytes = (int64_t)ckl_dtype_bytes(d->dtype);
+    const double held = 2.0 * t.vec * c->heads, slots = ceil((double)t.slots / t.lanes);
+    const memory_work work = { .of = { .us = 0.8, .wait_cycles = -1700, .bytes = 1.2 },
+                               .bytes = 2.0 * (double)(d->tokens * heads) * (double)(d->head_dim * bytes),
+                               .ctas = ceil_div(d->tokens, t.tokens) * ceil_div(groups_of(d, c, 0), c->groups),
+                               .threads = t.lanes * t.abreast * t.tokens,
+                               .registers = (int)held,
+                               .lines = 2 * slots * c->groups * memory_lines(held * (double)bytes, 128),
+                               .elements = slots * (c->groups * held + ANGLE * t.vec) };
+    return memory_cost(&work, device);
+}
+
 static ckl_status admit(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_rope_desc *d = desc;
@@ -453,6 +473,7 @@ const implementation rope_vector = {
     .config_bytes = sizeof(rope_config),
     .config = FIELD_TABLE(config_fields),
     .choose = choose,
+    .cost = cost,
     .admit = admit,
     .describe = describe,
     .kernels = 2,

@@ -185,17 +185,40 @@ static bool candidate_row(const void *desc, const ckl_device_info *device, int i
     return row_split_candidate(d->n, d->dtype, softmax_vec_of(d), i, &c->split);
 }
 
+static row_work work_of(const ckl_softmax_desc *d, const softmax_row_config *c)
+{
+    return (row_work){ .rows = d->outer,
+                       .cols = d->n,
+                       .dtype = d->dtype,
+                       .inputs = softmax_pipeline_inputs(&c->form),
+                       .outputs = 1,
+                       .ctas_per_sm = c->form.ctas_per_sm };
+}
+
 static plan_cost cost_row(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_softmax_desc *d = desc;
     const softmax_row_config *c = config;
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const row_work work = { .rows = d->outer,
-                            .cols = d->n,
-                            .dtype = d->dtype,
-                            .inputs = is_forward ? 1 : 2,
-                            .outputs = 1,
-                            .ctas_per_sm = c->form.ctas_per_sm };
+    const row_work work = work_of(desc, c);
+    return row_cost(&work, &c->split, device);
+}
+
+/* Rows are read twice, the second time from L2. */
+static plan_cost cost_long(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const softmax_row_config *c = config;
+    row_work work = work_of(desc, c);
+    work.again = 0.6;
+    work.tile_cycles = 600;
+    return row_cost(&work, &c->split, device);
+}
+
+static plan_cost cost_pipeline(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const softmax_row_config *c = config;
+    row_work work = work_of(desc, c);
+    work.of = (memory_kernel){ .us = 3.7, .wait_cycles = -1900 };
+    work.smem_bytes = device->smem_per_sm_bytes / max_i64(1, c->form.ctas_per_sm);
+    work.again = c->flow.residence == (choice)ROW_RELOADED ? 0.6 : 0;
     return row_cost(&work, &c->split, device);
 }
 
@@ -440,24 +463,25 @@ IMPLEMENTATION(row, "a row in the registers of some lanes, a warp or a CTA; read
                .admit = admit_row, .launch = launch_rows, .config = FIELD_TABLE(row_fields), .candidate = candidate_row,
                .cost = cost_row);
 IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
-               row, .choose = choose_pipeline, .admit = admit_pipeline, .launch = launch_rows,
+               row, .choose = choose_pipeline, .cost = cost_pipeline, .admit = admit_pipeline, .launch = launch_rows,
                .config = FIELD_TABLE(pipeline_fields), .target = IR_SM90A, .workspace_bytes = pipeline_workspace);
 IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, .choose = choose_long,
-               .admit = admit_long, .launch = launch_rows, .config = FIELD_TABLE(row_fields));
+               .cost = cost_long, .admit = admit_long, .launch = launch_rows, .config = FIELD_TABLE(row_fields));
 IMPLEMENTATION(column_pipeline,
                "strips of columns in shared memory, one after the other; CTAs or clusters stay for them", column,
-               .choose = softmax_choose_column_pipeline, .admit = softmax_admit_column_pipeline,
-               .launch = launch_column_pipelines, .config = FIELD_TABLE(column_pipeline_fields), .target = IR_SM90A);
+               .choose = softmax_choose_column_pipeline, .cost = softmax_cost_column_pipeline,
+               .admit = softmax_admit_column_pipeline, .launch = launch_column_pipelines,
+               .config = FIELD_TABLE(column_pipeline_fields), .target = IR_SM90A);
 IMPLEMENTATION(column_chunks, "strips in chunks, a CTA for the sums of each and one for its outputs, while x is in L2",
-               column, .choose = softmax_choose_column_chunks, .admit = softmax_admit_column_chunks,
-               .launch = launch_chunks, .config = FIELD_TABLE(column_chunks_fields),
-               .workspace_bytes = chunks_workspace);
+               column, .choose = softmax_choose_column_chunks, .cost = softmax_cost_column_chunks,
+               .admit = softmax_admit_column_chunks, .launch = launch_chunks,
+               .config = FIELD_TABLE(column_chunks_fields), .workspace_bytes = chunks_workspace);
 IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column,
-               .choose = softmax_choose_column, .admit = softmax_admit_column, .launch = launch_columns,
-               .config = FIELD_TABLE(column_fields));
+               .choose = softmax_choose_column, .cost = softmax_cost_column, .admit = softmax_admit_column,
+               .launch = launch_columns, .config = FIELD_TABLE(column_fields));
 IMPLEMENTATION(column_long, "a strip of any length by a CTA or a cluster; read twice, tile by tile", column,
-               .choose = softmax_choose_column_long, .admit = softmax_admit_column_long, .launch = launch_columns,
-               .config = FIELD_TABLE(column_fields));
+               .choose = softmax_choose_column_long, .cost = softmax_cost_column_long,
+               .admit = softmax_admit_column_long, .launch = launch_columns, .config = FIELD_TABLE(column_fields));
 
 static const implementation *const implementations[] = { &row_implementation,
                                                          &pipeline_implementation,

@@ -2,11 +2,14 @@
  * softmax_column_choice.c - the configs that rows across memory get and may have; bench/notes/norm.md has the
  * measurements.
  */
+#include <math.h>
+
 #include "base/math.h"
 #include "base/status.h"
 #include "operators/softmax/softmax_config.h"
+#include "skeletons/memory_cost.h"
 
-enum { CLUSTER_PORTABLE = 8, CTAS_MAX = INT32_MAX };
+enum { CLUSTER_PORTABLE = 8, CTAS_MAX = INT32_MAX, CLUSTER = 1300 };
 
 enum {
     COLUMN_FORWARD = 32,  // elements of a thread: each takes an f32 register
@@ -206,6 +209,66 @@ ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_inf
     }
     FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " are faster in registers, or do not fit shared memory", what,
          d->n);
+}
+
+/* Of work of which CTAs and shared memory are said. again: what reading the inputs once more costs of reading them. */
+static plan_cost cost_of(const ckl_softmax_desc *d, const ckl_device_info *device, const softmax_column_config *c,
+                         memory_work work, double again)
+{
+    enum { TURN = 600 };
+    const column_split *s = &c->split;
+    const int inputs = softmax_pipeline_inputs(&c->form), held = s->vec * s->steps;
+    const int64_t bytes = (int64_t)ckl_dtype_bytes(d->dtype);
+    const double run = (double)(s->lanes * s->vec * bytes);
+    const double tiles = ceil((double)d->n * (again > 0 ? 1 + again : 1) / (double)column_split_lines(s));
+    work.bytes = (double)d->outer * (double)d->n * (double)(d->inner * bytes) * (inputs * (1 + again) + 1);
+    work.threads = s->threads;
+    work.registers += held * inputs;
+    work.ctas_per_sm = c->form.ctas_per_sm;
+    work.wait_cycles = TURN * (tiles - 1) + CLUSTER * (s->cluster - 1);
+    work.lines = tiles * s->steps * (inputs + 1) * memory_lines((double)(s->vec * bytes), run);
+    work.elements = tiles * held * inputs;
+    work.meets = true;
+    return memory_cost(&work, device);
+}
+
+static int64_t ctas_of(const ckl_softmax_desc *d, const softmax_column_config *c)
+{
+    return column_split_ctas(&c->split, d->outer, d->inner);
+}
+
+plan_cost softmax_cost_column(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const memory_work work = { .of = { .wait_cycles = -900, .bytes = 1.08, .lines = 2.5 },
+                               .ctas = ctas_of(desc, config) };
+    return cost_of(desc, device, config, work, 0);
+}
+
+plan_cost softmax_cost_column_pipeline(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const memory_work work = { .of = { .us = -1, .bytes = 1.4, .lines = 2.3 },
+                               .ctas = ctas_of(desc, config),
+                               .smem_bytes = column_flow_bytes(config) };
+    return cost_of(desc, device, config, work, 0);
+}
+
+plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const memory_work work = { .of = { .us = -0.8, .bytes = 1.65, .lines = 2.6 }, .ctas = ctas_of(desc, config) };
+    return cost_of(desc, device, config, work, 0.6);
+}
+
+/* A chunk is two CTAs, of which one waits for the other's strip. */
+plan_cost softmax_cost_column_chunks(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    const softmax_column_config *c = config;
+    const int64_t chunks = ceil_div(d->n, column_split_lines(&c->split));
+    ckl_softmax_desc chunk = *d;
+    chunk.outer *= 2 * chunks; // inputs twice
+    chunk.n = ceil_div(d->n, 2 * chunks);
+    const memory_work work = { .of = { .us = 1.2, .lines = 4.8 }, .ctas = 2 * chunks * ctas_of(desc, config) };
+    return cost_of(&chunk, device, config, work, 0.3);
 }
 
 /* held: tiles of a column that a kernel holds; 0: any number. */

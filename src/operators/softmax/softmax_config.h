@@ -5,6 +5,7 @@
 #include "cutekernellib/operators/softmax.h"
 #include "cute/kernel.h"
 #include "ir/params.h"
+#include "plan/plan.h"
 #include "skeletons/column.h"
 #include "skeletons/online.h"
 #include "skeletons/row_pipeline.h"
@@ -103,11 +104,15 @@ int softmax_vec_of(const ckl_softmax_desc *d);
 ckl_status softmax_check_length(const char *what, const ckl_softmax_desc *d);
 ckl_status softmax_admit_form(const char *what, const ckl_softmax_desc *d, const softmax_form *f, int vec, bool ragged);
 
-/* As an implementation's choose and admit, of columns: plan/plan.h. */
+/* As an implementation's choose, cost and admit, of columns: plan/plan.h. */
 ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device, void *config);
 ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_info *device, void *config);
 ckl_status softmax_choose_column_chunks(const void *desc, const ckl_device_info *device, void *config);
 ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config);
+plan_cost softmax_cost_column(const void *desc, const ckl_device_info *device, const void *config);
+plan_cost softmax_cost_column_pipeline(const void *desc, const ckl_device_info *device, const void *config);
+plan_cost softmax_cost_column_chunks(const void *desc, const ckl_device_info *device, const void *config);
+plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status softmax_admit_column_pipeline(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status softmax_admit_column_chunks(const void *desc, const ckl_device_info *device, const void *config);

@@ -1,0 +1,141 @@
+/*
+ * conv_cost.c - what convolutions cost whose kernels address memory themselves: gathers by cp.async, filters of a channel
+ * each. Rates are what few problems reached on an H200 (bench/notes/conv.md), so they are good for orders of magnitude
+ * where channels are odd.
+ */
+#include <math.h>
+
+#include "operators/conv/conv_config.h"
+#include "skeletons/product_cost.h"
+
+static double elements_of(const ckl_conv_desc *d, int which)
+{
+    const conv_tensor t = conv_tensor_of(d, which);
+    double elements = 1;
+    for (int i = 0; i < CONV_RANK; i++)
+        elements *= (double)t.shape[i];
+    return elements;
+}
+
+static double taps_of(const ckl_conv_desc *d)
+{
+    return (double)(d->t * d->r * d->s);
+}
+
+/* Channels that each output of a direction sums over, and what is written. */
+static double channels_of(const ckl_conv_desc *d)
+{
+    return (double)(d->direction == CKL_CONV_DATA ? d->k : d->c) / (double)d->groups;
+}
+
+static int written(const ckl_conv_desc *d)
+{
+    return d->direction == CKL_CONV_DATA ? CONV_X : d->direction == CKL_CONV_WEIGHT ? CONV_W : CONV_Y;
+}
+
+static double bytes_of(const ckl_conv_desc *d)
+{
+    return (elements_of(d, CONV_X) + elements_of(d, CONV_W) + elements_of(d, CONV_Y)) *
+           (double)ckl_dtype_bytes(d->dtype);
+}
+
+plan_cost conv_cost_naive(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    const conv_naive_config *c = config;
+    const bool weight = d->direction == CKL_CONV_WEIGHT;
+    const double pixels = elements_of(d, CONV_Y) / fmax(1, (double)d->k);
+    return product_cost(&(product_work){ .tiles = elements_of(d, written(d)) / c->threads,
+                                         .ctas = 2048 / c->threads,
+                                         .steps = weight ? pixels : taps_of(d) * channels_of(d),
+                                         .multiply_adds = c->threads,
+                                         .rate = 1.1,
+                                         .step_cycles = weight ? 650 : 130,
+                                         .tile_cycles = weight ? 0 : 15000,
+                                         .bytes = bytes_of(d) },
+                        device);
+}
+
+/* Cycles of a step that gathers single vectors: narrow ones are more of them. */
+static double gather_cycles(int64_t vector_bytes)
+{
+    return 1400 * (1 + 12 / (double)vector_bytes);
+}
+
+plan_cost conv_cost_sm80(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    const conv_sm80_config *c = config;
+    const int64_t bytes = (int64_t)ckl_dtype_bytes(d->dtype), depth = CONV_SM80_ROW / bytes;
+    const bool multiplies_f32 = d->dtype == CKL_F32 && d->math == CKL_GEMM_F32;
+    const double outputs = (double)(d->direction == CKL_CONV_DATA ? d->c : d->k) / (double)d->groups;
+    const double pixels = elements_of(d, written(d)) / fmax(1, outputs * (double)d->groups);
+    return product_cost(
+        &(product_work){ .tiles = ceil(pixels / c->tile_m) * ceil(outputs / c->tile_n) * (double)d->groups,
+                         .ctas = c->tile_m * c->tile_n > 64 * 64 ? 2 : 4,
+                         .steps = ceil(taps_of(d) * channels_of(d) / (double)depth),
+                         .multiply_adds = (double)(c->tile_m * c->tile_n * depth),
+                         .rate = multiplies_f32 ? 85 : 360,
+                         .step_cycles = gather_cycles(bytes * (c->vec_a < c->vec_b ? c->vec_a : c->vec_b)),
+                         .tile_cycles = 2500,
+                         .bytes = bytes_of(d) },
+        device);
+}
+
+/* Slices of the pixels, which another kernel adds up. */
+plan_cost conv_cost_slices(const ckl_conv_desc *d, const ckl_device_info *device, int slices)
+{
+    enum { TILE = 64, ROW = 64 };
+    const double depth = ROW / (double)ckl_dtype_bytes(d->dtype);
+    const double pixels = elements_of(d, CONV_Y) / fmax(1, (double)d->k);
+    const double columns = taps_of(d) * channels_of(d), filters = (double)d->k / (double)d->groups;
+    return product_cost(
+        &(product_work){ .tiles = ceil(filters / TILE) * ceil(columns / TILE) * (double)d->groups * slices,
+                         .ctas = 4,
+                         .steps = ceil(pixels / slices / depth),
+                         .multiply_adds = TILE * TILE * depth,
+                         .rate = 150,
+                         .step_cycles = 7500,
+                         .tile_cycles = 2500,
+                         .bytes = bytes_of(d),
+                         .us = 2 },
+        device);
+}
+
+/* Of a filter for each channel: cycles of an SM for an output, and for each of its taps. */
+static plan_cost of_outputs(const ckl_conv_desc *d, const ckl_device_info *device, double outputs, double cycles,
+                            double tap_cycles, double us)
+{
+    return product_cost(
+        &(product_work){ .tiles = device->sm_count,
+                         .ctas = 1,
+                         .steps = 1,
+                         .multiply_adds = outputs / device->sm_count * (cycles + tap_cycles * taps_of(d)),
+                         .rate = 1,
+                         .bytes = bytes_of(d),
+                         .us = us },
+        device);
+}
+
+plan_cost conv_cost_depthwise(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    const double singles = ((const conv_depthwise_config *)config)->vec < 8 ? 3 : 1;
+    return of_outputs(d, device, singles * elements_of(d, written(d)), 0.28, 0.0176, 1.8);
+}
+
+plan_cost conv_cost_depthwise_weight(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    const double read =
+        (elements_of(d, CONV_X) / fmax(1, elements_of(d, CONV_Y)) + 1) / 2; // of x and dy, for an element of dy
+    (void)config;
+    return of_outputs(d, device, elements_of(d, CONV_Y), 0.353 * read, 0.0296, 2.8);
+}
+
+plan_cost conv_cost_halo_weight(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    (void)config;
+    return of_outputs(d, device, elements_of(d, CONV_Y), 0.339, 0.00525, 2.8);
+}
