@@ -104,14 +104,12 @@ static tensor elements_from(val address, ckl_dtype dtype, val first)
  * A thread loads one element of K of its share of the filters, several in flight together; zeros where channel, tap or
  * filter do not exist.
  */
-static void load_filters(const stem_kernel *k)
+static void load_share(const stem_kernel *k, val of_k, val share, int each)
 {
     enum { AT_ONCE = 16 };
     const conv_stem_config *c = k->cfg;
     const ckl_dtype dtype = c->form.dtype;
-    const int padded = k->size.padded, depth = CONV_STEM_K * k->size.steps, along = 1 << log2_i64(2 * depth - 1);
-    const int each = c->tile_n / (THREADS / along); // filters of a thread
-    val of_k = rem(thread(), imm(along)), share = mul(div(thread(), imm(along)), imm(each));
+    const int padded = k->size.padded, depth = CONV_STEM_K * k->size.steps;
     val at = min(of_k, imm(depth - 1)), channel = rem(at, imm(padded)), tap = div(at, imm(padded));
     val there = logical_and(lt(channel, imm(c->channels)), lt(tap, imm(k->size.taps)));
     val row = min(div(tap, imm(c->columns)), imm(c->rows - 1)), column = rem(tap, imm(c->columns));
@@ -132,10 +130,23 @@ static void load_filters(const stem_kernel *k)
                     select(logical_and(there, is_one), w[i], convert(dtype, immf(0))));
             }
         }
+}
+
+static void load_filters(const stem_kernel *k)
+{
+    const int depth = CONV_STEM_K * k->size.steps, whole = 1 << log2_i64(2 * depth - 1);
+    const int along = whole < THREADS ? whole : THREADS,
+              each = k->cfg->tile_n / (THREADS / along); // filters of a thread
+    val of_k = rem(thread(), imm(along)), share = mul(div(thread(), imm(along)), imm(each));
+    if (whole == along)
+        load_share(k, of_k, share, each);
+    else
+        LOOP_FROM(later, of_k, imm(depth), imm(along))
+            load_share(k, later, share, each);
     fence_proxy_async();
 }
 
-/* Channels that x does not have are zeros for good. */
+/* Channels that x does not have, and what lies between pixels, are zeros for good. */
 static void clear_halos(const stem_kernel *k)
 {
     tensor sWords = smem_view(tensor_address(k->sHalo, coord(0, 0)), I32, compact(leaf(k->size.halo)));
@@ -169,11 +180,17 @@ static halo_line halo_line_at(const stem_kernel *k, const tile_place *place)
         val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), conv_number(k->p.pad[2])), column));
         val nearest = max(imm(0), min(w, sub(width, imm(1))));
         line.inside[i] = logical_and(ge(w, imm(0)), lt(w, width));
+        val element = mul(channel, imm(c->vec));
         line.offset[i] =
-            add(mul(nearest, convert(I32, k->p.x[3])), mul(convert(I32, channel), convert(I32, k->p.x[4])));
-        line.place[i] = add(mul(column, imm(k->size.padded)), channel);
+            add(mul(nearest, convert(I32, k->p.x[3])), mul(convert(I32, element), convert(I32, k->p.x[4])));
+        line.place[i] = add(mul(column, imm(k->size.pitch)), element);
     }
     return line;
+}
+
+static int lines_of(const stem_kernel *k)
+{
+    return k->size.halo_h * (k->cfg->nchw ? k->cfg->channels : 1);
 }
 
 /* Line `number`: is it inside x, and where does it begin there and in the buffer? */
@@ -191,7 +208,7 @@ static line_place line_place_of(const stem_kernel *k, const tile_place *place, v
     return (
         line_place){ logical_and(ge(h, imm(0)), lt(h, height)),
                      add(mul(nearest, convert(I32, k->p.x[2])), mul(convert(I32, channel), convert(I32, k->p.x[4]))),
-                     add(mul(row, imm(k->size.halo_w * k->size.padded)), channel) };
+                     add(mul(row, imm(k->size.halo_w * k->size.pitch)), channel) };
 }
 
 /* Elements of x from one on, as registers: one element, or the words of several. */
@@ -218,28 +235,67 @@ static void store_vector(const stem_kernel *k, tensor rX, val inside, val line, 
         set(k->sHalo, coord(add(line, place), buffer), rX.regs[0]);
 }
 
-/* All loads of a thread come before the first use. */
-static void load_halo(const stem_kernel *k, val tile, val buffer)
+/* `count` lines of a warp, from `first` on: all loads of a thread come before the first use. */
+static void load_lines(const stem_kernel *k, const tile_place *place, val first, int count, val buffer)
 {
     const conv_stem_config *c = k->cfg;
-    const int vectors = k->size.halo_w * vectors_of_pixel(k), lines = k->size.halo_h * (c->nchw ? c->channels : 1);
-    const tile_place place = place_of(k, tile);
-    const halo_line line = halo_line_at(k, &place);
-    tensor gX = elements_from(k->p.from[CONV_X], c->form.dtype, mul(convert(I64, place.n), k->p.x[0]));
+    const int vectors = k->size.halo_w * vectors_of_pixel(k), lines = lines_of(k);
+    const halo_line line = halo_line_at(k, place);
+    tensor gX = elements_from(k->p.from[CONV_X], c->form.dtype, mul(convert(I64, place->n), k->p.x[0]));
     line_place at[LINES_MAX];
     tensor x[LINES_MAX][ELEMENTS_MAX]; // (WORD)
-    for (int l = 0; l * WARPS < lines && !ir_failed(); l++) {
-        at[l] = line_place_of(k, &place, min(add(k->warp_row, imm(l * WARPS)), imm(lines - 1)));
+    for (int l = 0; l < count && !ir_failed(); l++) {
+        at[l] = line_place_of(k, place, min(add(first, imm(l * WARPS)), imm(lines - 1)));
         for (int i = 0; i * 32 < vectors && !ir_failed(); i++)
             x[l][i] = load_vector(k, gX, add(at[l].offset, line.offset[i]));
     }
-    for (int l = 0; l * WARPS < lines && !ir_failed(); l++)
+    for (int l = 0; l < count && !ir_failed(); l++)
         for (int i = 0; i * 32 < vectors && !ir_failed(); i++) {
-            val there = logical_and(lt(add(k->warp_row, imm(l * WARPS)), imm(lines)),
-                                    lt(add(k->lane, imm(i * 32)), imm(vectors)));
+            val there =
+                logical_and(lt(add(first, imm(l * WARPS)), imm(lines)), lt(add(k->lane, imm(i * 32)), imm(vectors)));
             IF(there)
                 store_vector(k, x[l][i], logical_and(at[l].inside, line.inside[i]), at[l].place, line.place[i], buffer);
         }
+}
+
+/* The same for vectors of 16 bytes, which need no registers: cp.async. */
+static void copy_lines(const stem_kernel *k, const tile_place *place, val buffer)
+{
+    const conv_stem_config *c = k->cfg;
+    const int vectors = k->size.halo_w * vectors_of_pixel(k), lines = lines_of(k);
+    const halo_line line = halo_line_at(k, place);
+    tensor gX = elements_from(k->p.from[CONV_X], c->form.dtype, mul(convert(I64, place->n), k->p.x[0]));
+    LOOP_FROM(number, k->warp_row, imm(lines), imm(WARPS)) {
+        const line_place at = line_place_of(k, place, number);
+        for (int i = 0; i * 32 < vectors && !ir_failed(); i++) {
+            val bytes = convert(U32, select(logical_and(at.inside, line.inside[i]), imm(16), imm(0)));
+            IF(lt(add(k->lane, imm(i * 32)), imm(vectors)))
+                cp_async(tensor_address(k->sHalo, coord(add(at.place, line.place[i]), buffer)),
+                         tensor_address(gX, dynamic(add(at.offset, line.offset[i]))), 16, bytes);
+        }
+    }
+}
+
+static void load_halo(const stem_kernel *k, val tile, val buffer)
+{
+    const tile_place place = place_of(k, tile);
+    const int lines = (lines_of(k) + WARPS - 1) / WARPS; // of a warp
+    if (k->size.async)
+        copy_lines(k, &place, buffer);
+    else if (lines <= k->size.lines_at_once)
+        load_lines(k, &place, k->warp_row, lines, buffer);
+    else
+        LOOP_FROM(first, k->warp_row, imm(lines_of(k)), imm(WARPS * k->size.lines_at_once))
+            load_lines(k, &place, first, k->size.lines_at_once, buffer);
+}
+
+/* If there is such a tile. */
+static void load_tile(const stem_kernel *k, val tile, val buffer)
+{
+    IF(lt(tile, k->count))
+        load_halo(k, tile, buffer);
+    if (k->size.async)
+        cp_async_commit();
 }
 
 /* Products */
@@ -248,7 +304,7 @@ static void load_halo(const stem_kernel *k, val tile, val buffer)
 static int tap_bytes(const stem_kernel *k, int tap)
 {
     const conv_stem_config *c = k->cfg;
-    return 2 * k->size.padded * (tap / c->columns * c->dilation_h * k->size.halo_w + tap % c->columns * c->dilation_w);
+    return 2 * k->size.pitch * (tap / c->columns * c->dilation_h * k->size.halo_w + tap % c->columns * c->dilation_w);
 }
 
 /* A word of shared memory at a constant distance. */
@@ -273,6 +329,26 @@ static void gather_half(const stem_kernel *k, val pixel, val second, int half, i
     }
 }
 
+/* Bytes from the pixel under a filter's first tap to 8 elements of K of more than 8 channels. */
+static int half_bytes(const stem_kernel *k, int half)
+{
+    const int of_tap = k->size.padded / 8;
+    return tap_bytes(k, half / of_tap) + half % of_tap * 16;
+}
+
+/* A step of more than 8 channels, of 16 pixels: lanes have one of these and one half. The last half may not exist. */
+static void gather_step(const stem_kernel *k, val pixel, val second, int step)
+{
+    const int first = half_bytes(k, 2 * step), halves = k->size.taps * k->size.padded / 8;
+    const bool whole = 2 * step + 1 < halves;
+    val words[WORDS], from = whole ? add(pixel, bit_and(second, imm(half_bytes(k, 2 * step + 1) - first))) : pixel;
+    for (int i = 0; i < WORDS; i++)
+        words[i] = at(k->rA, i, 0, step % STEPS_AT_ONCE);
+    ldmatrix(add(from, imm(first)), whole ? WORDS : 2, words);
+    for (int i = 2; !whole && i < WORDS; i++)
+        set(k->rA, coord(i, 0, step % STEPS_AT_ONCE), imm(0));
+}
+
 /*
  * Some steps, whose words are in registers together; more would leave an SM fewer CTAs. The last wgmmas are not waited
  * for.
@@ -282,13 +358,37 @@ static void multiply_steps(const stem_kernel *k, val pixel, val second, int firs
     const int last = first + STEPS_AT_ONCE < k->size.steps ? first + STEPS_AT_ONCE : k->size.steps;
     if (first > 0)
         mma_wait(0);
-    for (int half = 2 * first; half < 2 * last && !ir_failed(); half++)
+    for (int half = 2 * first; half < 2 * last && k->size.padded <= 8 && !ir_failed(); half++)
         gather_half(k, pixel, second, half, between);
+    for (int step = first; step < last && k->size.padded > 8 && !ir_failed(); step++)
+        gather_step(k, pixel, second, step);
     mma_fence();
     for (int step = first; step < last && !ir_failed(); step++)
         gemm(&k->mma, local_tile(k->rA, shape(WORDS, 1, 1), coord(0, 0, step % STEPS_AT_ONCE)),
              slice(k->tCrW, _, _, step), k->acc, step ? yes() : no());
     mma_commit();
+}
+
+/* A lane's pixel for ldmatrix: of columns c and c + 8 or, in NCHW, of neighbouring ones. */
+static val column_of_lane(const stem_kernel *k)
+{
+    val of_group = rem(k->lane, imm(8)), other = rem(div(k->lane, imm(8)), imm(2));
+    return k->cfg->nchw ? add(mul(of_group, imm(2)), other) : rem(k->lane, imm(16));
+}
+
+/* The address of the first of a warp's pixels in a buffer. */
+static val first_pixel(const stem_kernel *k, val buffer)
+{
+    val address = add(tensor_address(k->sHalo, coord(0, 0)), mul(buffer, imm(2 * k->size.halo)));
+    return add(address, mul(k->warp_row, imm(2 * k->size.pitch * k->cfg->step_h * k->size.halo_w)));
+}
+
+static void multiply_wide(const stem_kernel *k, val buffer)
+{
+    val column = mul(column_of_lane(k), imm(2 * k->size.pitch * k->cfg->step_w));
+    val pixel = add(first_pixel(k, buffer), column), second = sub(imm(0), div(k->lane, imm(16)));
+    for (int first = 0; first < k->size.steps && !ir_failed(); first += STEPS_AT_ONCE)
+        multiply_steps(k, pixel, second, first, 0);
 }
 
 static void multiply(const stem_kernel *k, val buffer)
@@ -442,16 +542,20 @@ static void store(const stem_kernel *k, const tile_place *place)
 
 static void loop_tiles(const stem_kernel *k)
 {
+    const bool async = k->size.async;
     val buffer = variable(U32, imm(0));
-    IF(lt(cta_x(), k->count))
-        load_halo(k, cta_x(), buffer);
+    load_tile(k, cta_x(), buffer);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
-        val next = add(tile, grid_x());
+        val next = add(tile, grid_x()), other = sub(imm(1), buffer);
+        if (async)
+            cp_async_wait(0);
         cta_sync(); // the tile's pixels have arrived, and those of the tile before have been gathered
-        multiply(k, buffer);
-        assign(buffer, sub(imm(1), buffer));
-        IF(lt(next, k->count))
-            load_halo(k, next, buffer);
+        if (async)
+            load_tile(k, next, other);
+        (k->size.padded > 8 ? multiply_wide : multiply)(k, buffer);
+        assign(buffer, other);
+        if (!async)
+            load_tile(k, next, buffer);
         mma_wait(0);
         const tile_place place = place_of(k, tile);
         finish(k, &place);
