@@ -26,10 +26,20 @@ typedef struct conv_packed_way {
     bool fold, padded;
 } conv_packed_way;
 
+static conv_packed_way way_of(const conv_packed_config *c)
+{
+    return (conv_packed_way){ c->fold, c->padded };
+}
+
+/* The tensor that is written. */
+static int written_of(const ckl_conv_desc *d)
+{
+    return d->direction == CKL_CONV_FORWARD ? CONV_Y : d->direction == CKL_CONV_DATA ? CONV_X : CONV_W;
+}
+
 static ckl_dtype type_of(const ckl_conv_desc *d, int which)
 {
-    const int written = d->direction == CKL_CONV_FORWARD ? CONV_Y : d->direction == CKL_CONV_DATA ? CONV_X : CONV_W;
-    return which == written ? d->out : d->dtype;
+    return which == written_of(d) ? d->out : d->dtype;
 }
 
 /* Channels of a column, such that the places of filters begin at whole 16 bytes. */
@@ -163,6 +173,20 @@ static packed_problem packed_of(const ckl_conv_desc *d, conv_packed_way way)
     return p;
 }
 
+/* The same with f32 sums, in slices, in the place of what is written: a kernel adds them and writes that as it lies. */
+static packed_problem packed_sums_of(const ckl_conv_desc *d, conv_packed_way way)
+{
+    const ckl_conv_desc sums = conv_sliced_desc(d);
+    packed_problem p = packed_of(&sums, way);
+    p.copied[written_of(d)] = false;
+    return p;
+}
+
+static packed_problem problem_of(const ckl_conv_desc *d, const conv_packed_config *c)
+{
+    return (c->conv.slices > 1 ? packed_sums_of : packed_of)(d, way_of(c));
+}
+
 static int64_t aligned(int64_t bytes)
 {
     return round_up(bytes, 256);
@@ -188,7 +212,7 @@ static double cost_of_copies(const ckl_conv_desc *d, const packed_problem *p, co
     const double LAUNCH = 1.5, BYTES = 1.25e6, ACROSS = 0.4e6, BACK = 1.5e6, WHOLE = 2e6; // us; bytes written in one
     const bool turned = turns_planes(d, way.fold);
     const double rate = way.padded || turned ? WHOLE : d->layout == CKL_IMAGE_NHWC ? BYTES : ACROSS;
-    const int written = d->direction == CKL_CONV_DATA ? CONV_X : CONV_Y;
+    const int written = written_of(d);
     const bool back = p->copied[written] && d->direction != CKL_CONV_WEIGHT;
     double launches = d->residual && p->copied[CONV_Y];
     for (int i = 0; i < CONV_TENSORS; i++)
@@ -282,17 +306,20 @@ static bool lies_plain(const ckl_conv_desc *d)
     return d->layout == CKL_IMAGE_NHWC && d->c % unit == 0 && d->k % unit == 0;
 }
 
-static conv_packed_way way_of(const conv_packed_config *c)
+/* Too little is written for tiles of all SMs, and one launch makes it: may slices of taps and channels help? */
+static bool can_slice(const ckl_conv_desc *d, const ckl_device_info *device)
 {
-    return (conv_packed_way){ c->fold, c->padded };
+    enum { TILE = 2 * 128 * 128 };
+    const conv_tensor t = conv_tensor_of(d, written_of(d));
+    const bool data = d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1);
+    return !data && d->groups == 1 && (double)t.shape[0] * (double)t.stride[0] < (double)TILE * device->sm_count;
 }
 
 /* For NCHW also some with pixels in the order of memory, shared by two CTAs: small planes have few tiles. */
-static bool candidate_packed(const void *desc, const ckl_device_info *device, int i, void *config)
+static bool candidate_whole(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_packed_config *c)
 {
     enum { FOLLOWING = 8 };
-    const ckl_conv_desc *d = desc;
-    conv_packed_config *c = config;
+    c->conv.slices = 1;
     c->nchw = d->layout == CKL_IMAGE_NCHW;
     c->fold = c->padded = false;
     if (c->nchw && i < FOLLOWING) {
@@ -312,23 +339,40 @@ static bool candidate_packed(const void *desc, const ckl_device_info *device, in
     return conv_sm90_candidate(&p.inner, device, i, &c->conv);
 }
 
+/* Each, where outputs are few, also in slices. */
+static bool candidate_packed(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const ckl_conv_desc *d = desc;
+    conv_packed_config *c = config;
+    const bool few = can_slice(d, device);
+    if (!candidate_whole(d, device, few ? i / 2 : i, c))
+        return false;
+    if (few && i % 2 && !c->conv.im2col) {
+        const packed_problem p = packed_sums_of(d, way_of(c));
+        conv_sliced_choose(&p.inner, device, &c->conv);
+    }
+    return true;
+}
+
 static plan_cost cost_packed(const void *desc, const ckl_device_info *device, const void *config)
 {
     const conv_packed_config *c = config;
-    packed_problem p = packed_of(desc, way_of(c));
+    packed_problem p = problem_of(desc, c);
+    const double sums = conv_sliced_sums(&p.inner, &c->conv);
     if (p.inner.direction == CKL_CONV_DATA)
         p.inner.c = p.at[CONV_W].shape[4]; // which no box reaches beyond
-    plan_cost cost = conv_sm90_cost(&p.inner, device, &c->conv);
+    const conv_sm90_work work = conv_sm90_work_of(&p.inner, &c->conv);
+    plan_cost cost = c->conv.slices > 1 ? conv_sliced_cost_of(&work, device, &c->conv, sums)
+                                        : conv_sm90_cost_of(&work, device, &c->conv);
     cost.us += cost_of_copies(desc, &p, way_of(c));
     return cost;
 }
 
-static ckl_status check_copies(const ckl_conv_desc *d, const packed_problem *p)
+static ckl_status check_copies(const ckl_conv_desc *d, const packed_problem *p, bool any)
 {
     TRY(conv_check_dense("packed", d));
     if (d->dtype == CKL_I8)
         FAIL(CKL_UNSUPPORTED, "conv packed: dtype=i8 is none of f32, f16, bf16");
-    bool any = p->inner.s != d->s;
     for (int i = 0; i < CONV_TENSORS; i++) {
         const conv_tensor t = conv_tensor_of(d, i);
         const double image = (double)t.shape[1] * (double)t.shape[2] * (double)t.shape[3] * (double)p->channels[i];
@@ -342,29 +386,44 @@ static ckl_status check_copies(const ckl_conv_desc *d, const packed_problem *p)
     return CKL_OK;
 }
 
+/* What kernel MAIN computes. */
+static conv_sm90_config products_of(const conv_packed_config *c)
+{
+    return c->conv.slices > 1 ? conv_sliced_products(&c->conv) : c->conv;
+}
+
 static ckl_status admit_packed(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_conv_desc *d = desc;
     const conv_packed_config *c = config;
     if (c->nchw != (d->layout == CKL_IMAGE_NCHW))
         FAIL(CKL_INVALID, "conv packed: nchw=%d is not the problem's layout", c->nchw);
-    if (c->conv.slices != 1)
-        FAIL(CKL_UNSUPPORTED, "conv packed: slices=%d are added by sliced", c->conv.slices);
+    TRY(conv_check_form("packed", d, &c->conv.form));
     if (c->fold && (d->direction != CKL_CONV_FORWARD || !can_fold(d)))
         FAIL(CKL_UNSUPPORTED, "conv packed: fold=1 takes up to %d channels and neighbouring columns, and no gradient",
              FOLDED_MAX);
     if (c->padded && (c->fold || !can_pad(d)))
         FAIL(CKL_UNSUPPORTED, "conv packed: padded=1 moves columns of whole 16 bytes apart, of NHWC without groups");
-    const packed_problem p = packed_of(d, way_of(c));
-    TRY(conv_sm90_admit(&p.inner, device, &c->conv));
-    return check_copies(d, &p);
+    const packed_problem p = problem_of(d, c);
+    const conv_sm90_config products = products_of(c);
+    TRY(conv_sm90_admit(&p.inner, device, &products));
+    if (c->conv.slices != 1)
+        TRY(conv_sliced_check(&p.inner, &c->conv));
+    return check_copies(d, &p, c->fold || (c->conv.slices > 1 && !lies_plain(d)));
+}
+
+/* Sums of all slices. */
+static int64_t bytes_of_sums(const packed_problem *p, const conv_packed_config *c)
+{
+    return c->conv.slices * (int64_t)sizeof(float) * conv_sm90_sum_images(&p->inner, &c->conv) *
+           p->at[written_of(&p->inner)].stride[0];
 }
 
 static int64_t workspace_packed(const ckl_plan *plan)
 {
     const conv_packed_config *c = plan->config;
-    const packed_problem p = packed_of(plan->desc, way_of(c));
-    return bytes_of_copies(plan->desc, &p);
+    const packed_problem p = problem_of(plan->desc, c);
+    return bytes_of_copies(plan->desc, &p) + (c->conv.slices > 1 ? bytes_of_sums(&p, c) : 0);
 }
 
 /* The copy of what is read of NCHW; see turns_planes(). */
@@ -380,8 +439,11 @@ void conv_packed(const void *config, int kernel)
 {
     const conv_packed_config *c = config;
     const conv_form *form = &c->conv.form;
+    const conv_sm90_config products = products_of(c);
     if (kernel == CONV_PACKED_MAIN)
-        conv_sm90(&c->conv, 0);
+        conv_sm90(&products, 0);
+    else if (kernel == CONV_PACKED_OUT && c->conv.slices > 1)
+        conv_add_packed(form, c->conv.slices, c->nchw);
     else if (kernel == CONV_PACKED_IN && c->padded)
         conv_pad(form->dtype);
     else if (kernel == CONV_PACKED_IN && c->nchw)
@@ -392,17 +454,40 @@ void conv_packed(const void *config, int kernel)
         conv_pack(form->out, c->nchw, false, kernel == CONV_PACKED_OUT);
 }
 
+/* The products of copies, and the kernel that adds them. */
+static ckl_status launch_slices(const ckl_plan *plan, packed_problem *p, ckl_conv_args *a, void *sums,
+                                ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const conv_packed_config *c = plan->config;
+    const int out = written_of(d);
+    conv_params add = conv_params_of(d, a);
+    add.sums = sums;
+    add.sum_images = (uint32_t)conv_sm90_sum_images(&p->inner, &c->conv);
+    add.packed_channels = (uint32_t)p->channels[out];
+    add.k = conv_tensor_of(d, out).shape[4];
+    if (!PLAN_ALIGNED(16, a->x, a->w, a->dy))
+        FAIL(CKL_INVALID, "conv packed: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
+    *(out == CONV_X ? &a->dx : &a->y) = sums;
+    p->at[out].shape[0] = c->conv.slices * conv_sm90_sum_images(&p->inner, &c->conv);
+    TRY(conv_sm90_launch(plan, &c->conv, &p->inner, a, p->at, stream));
+    const int64_t quads = d->n * p->at[out].stride[0] / CONV_PACK_QUAD;
+    return plan_launch(plan, CONV_PACKED_OUT, (plan_grid){ .x = ceil_div(quads, CONV_PACK_THREADS) }, &add, stream);
+}
+
 static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
     const conv_packed_config *c = plan->config;
-    const packed_problem p = packed_of(d, way_of(c));
+    packed_problem p = problem_of(d, c);
     const bool data = d->direction == CKL_CONV_DATA;
     const int in = data ? CONV_Y : CONV_X, out = data ? CONV_X : CONV_Y;
     ckl_conv_args a = *(const ckl_conv_args *)args;
     char *workspace = plan_workspace(plan, a.workspace);
     TRY(copy_both(plan, &p, (const int[]){ in, CONV_W }, (const void **const[]){ data ? &a.dy : &a.x, &a.w },
                   &workspace, stream));
+    if (c->conv.slices > 1)
+        return launch_slices(plan, &p, &a, workspace, stream);
     if (d->residual)
         TRY(copy_in(plan, &p, CONV_PACKED_RESIDUAL, CONV_Y, &a.residual, &workspace, stream));
     void **to = data ? &a.dx : &a.y, *result = *to;
@@ -481,7 +566,7 @@ static ckl_status admit_packed_weight(const void *desc, const ckl_device_info *d
         FAIL(CKL_INVALID, "conv packed_weight: slices=1 are not added");
     const packed_problem p = packed_weight_of(d, c->fold);
     TRY(conv_weight_admit(&p.inner, device, &c->conv));
-    return check_copies(d, &p);
+    return check_copies(d, &p, c->fold);
 }
 
 static int64_t workspace_packed_weight(const ckl_plan *plan)

@@ -19,7 +19,7 @@ typedef struct conv_packed_weight_config {
     CONV_PACKED_CONFIG(FIELD_MEMBER, )
 } conv_packed_weight_config;
 
-enum { CONV_PACK_THREADS = 256 }; // a vector each
+enum { CONV_PACK_THREADS = 256, CONV_PACK_QUAD = 4 }; // a vector each; f32 of a vector
 
 /* Kernels of a plan; of the gradient of weights the third adds slices, and is the last. */
 enum { CONV_PACKED_MAIN, CONV_PACKED_IN, CONV_PACKED_OUT, CONV_PACKED_RESIDUAL, CONV_PACKED_KERNELS };
@@ -33,6 +33,9 @@ void conv_pack(ckl_dtype dtype, bool across, bool fold, bool back);
 
 /* The same for NHWC whose channels are whole 16 bytes on both sides. */
 void conv_pad(ckl_dtype dtype);
+
+/* Describes the kernel that adds slices of f32 sums, places of channels in whole 16 bytes, and writes the output as it lies. */
+void conv_add_packed(const conv_form *form, int slices, bool nchw);
 
 void conv_packed(const void *config, int kernel);
 void conv_packed_weight(const void *config, int kernel);
