@@ -34,8 +34,11 @@ void conv_pack(ckl_dtype dtype, bool across, bool fold, bool back);
 /* The same for NHWC whose channels are whole 16 bytes on both sides. */
 void conv_pad(ckl_dtype dtype);
 
-/* Describes the kernel that adds slices of f32 sums, places of channels in whole 16 bytes, and writes the output as it lies. */
+/* Describes the kernel that adds slices of f32 sums, places with packed_channels each, and writes the output as it lies. */
 void conv_add_packed(const conv_form *form, int slices, bool nchw);
+
+/* The same with parameters of another kernel, whose CTAs have CONV_PACK_THREADS. */
+void conv_add_places(const conv_form *form, int slices, bool nchw, const conv_values *params);
 
 void conv_packed(const void *config, int kernel);
 void conv_packed_weight(const void *config, int kernel);
