@@ -312,7 +312,8 @@ static bool can_slice(const ckl_conv_desc *d, const ckl_device_info *device)
     enum { TILE = 2 * 128 * 128 };
     const conv_tensor t = conv_tensor_of(d, written_of(d));
     const bool data = d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1);
-    return !data && d->groups == 1 && (double)t.shape[0] * (double)t.stride[0] < (double)TILE * device->sm_count;
+    return !data && d->groups == 1 && d->dtype != CKL_I8 &&
+           (double)t.shape[0] * (double)t.stride[0] < (double)TILE * device->sm_count;
 }
 
 /* For NCHW also some with pixels in the order of memory, shared by two CTAs: small planes have few tiles. */

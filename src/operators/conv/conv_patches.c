@@ -15,6 +15,8 @@ enum { THREADS = 256, VECTOR = 8 }; // elements of a patch that a thread writes
 
 enum { PRODUCT, PATCHES, SUMS, KERNELS }; // of a plan
 
+#define CONV_PATCHES_CONFIG(X, owner) X(owner, int, slices, "2", "2 3 4 6 8 12 16", "of K")
+
 typedef struct conv_patches_config {
     conv_form form;
     gemm_splitk_config product; // its epilogue is left out
@@ -315,7 +317,7 @@ static ckl_status launch_patches(const ckl_plan *plan, const void *args, ckl_str
 
 static const field patches_fields[] = { CONV_FORM(FIELD_NESTED, (conv_patches_config, form))                    //
                                         GEMM_SM90_CONFIG(FIELD_NESTED, (conv_patches_config, product.products)) //
-                                        GEMM_SPLITK_CONFIG(FIELD_NESTED, (conv_patches_config, product)) };
+                                        CONV_PATCHES_CONFIG(FIELD_NESTED, (conv_patches_config, product)) };
 
 const implementation conv_patches_implementation = {
     .name = "patches",
