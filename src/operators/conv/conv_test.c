@@ -625,6 +625,7 @@ static const test_reject rejects[] = {
     { "impl=sliced config='slices=1'", CKL_UNSUPPORTED, "conv sliced: slices=1 are not 2..16" },
     { "direction=data stride=2 impl=sliced", CKL_UNSUPPORTED, "of strides above 1 is several launches" },
     { "c=12 impl=sliced", CKL_UNSUPPORTED, "conv sliced: it takes NHWC without groups, and channels" },
+    { "impl=sm90 config='slices=2'", CKL_UNSUPPORTED, "conv sm90: slices=2 are added by sliced" },
     { "c=7 k=8 n=9 direction=weight impl=packed_weight config='slices=1'", CKL_INVALID, "slices=1 are not added" },
     { "c=7 k=8 n=9 direction=weight impl=packed_weight config='nchw=1'", CKL_INVALID,
       "nchw=1 is not the problem's layout" },
