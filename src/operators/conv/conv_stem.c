@@ -73,7 +73,7 @@ static void describe_threads(stem_kernel *k)
     k->mma = make_tiled_mma(atom, 1, 1);
     k->tCrW = descriptors_B(&k->mma, k->sW);
     k->acc = fragment_C(&k->mma, ROWS, k->cfg->tile_n);
-    k->rA = fragment_A_words(&k->mma, ROWS, CONV_STEM_K * STEPS_AT_ONCE);
+    k->rA = fragment_A_words(&k->mma, ROWS, CONV_STEM_K * k->size.kept);
     k->group = div(warp(), imm(WARPGROUP / 32));
     k->tid = rem(thread(), imm(WARPGROUP));
     k->warp_row = warp();
@@ -130,6 +130,24 @@ static void load_share(const stem_kernel *k, val of_k, val share, int each)
                     select(logical_and(there, is_one), w[i], convert(dtype, immf(0))));
             }
         }
+}
+
+/* Filters that lie as K does, in whole 16 bytes, by cp.async. */
+static void copy_filters(const stem_kernel *k)
+{
+    const int halves = 2 * k->size.steps, whole = k->size.taps * k->size.padded / 8;
+    val last = sub(conv_number(k->p.k), imm(1));
+    LOOP_FROM(number, thread(), imm(k->cfg->tile_n * halves), imm(THREADS)) {
+        val n = div(number, imm(halves)), half = rem(number, imm(halves)), filter = add(k->first, n);
+        val first = mul(convert(I64, min(filter, last)), k->p.w[0]), at = min(half, imm(whole - 1));
+        val there = logical_and(le(filter, last), lt(half, imm(whole)));
+        tensor gW = elements_from(k->p.from[CONV_W], k->cfg->form.dtype, add(first, convert(I64, mul(at, imm(8)))));
+        cp_async(tensor_address(k->sW, coord(n, mul(rem(half, imm(2)), imm(8)), div(half, imm(2)))),
+                 tensor_address(gW, coord(0)), 16, convert(U32, select(there, imm(16), imm(0))));
+    }
+    cp_async_commit();
+    cp_async_wait(0);
+    fence_proxy_async();
 }
 
 static void load_filters(const stem_kernel *k)
@@ -339,32 +357,32 @@ static int half_bytes(const stem_kernel *k, int half)
 /* A step of more than 8 channels, of 16 pixels: lanes have one of these and one half. The last half may not exist. */
 static void gather_step(const stem_kernel *k, val pixel, val second, int step)
 {
-    const int first = half_bytes(k, 2 * step), halves = k->size.taps * k->size.padded / 8;
+    const int first = half_bytes(k, 2 * step), halves = k->size.taps * k->size.padded / 8, place = step % k->size.kept;
     const bool whole = 2 * step + 1 < halves;
     val words[WORDS], from = whole ? add(pixel, bit_and(second, imm(half_bytes(k, 2 * step + 1) - first))) : pixel;
     for (int i = 0; i < WORDS; i++)
-        words[i] = at(k->rA, i, 0, step % STEPS_AT_ONCE);
+        words[i] = at(k->rA, i, 0, place);
     ldmatrix(add(from, imm(first)), whole ? WORDS : 2, words);
     for (int i = 2; !whole && i < WORDS; i++)
-        set(k->rA, coord(i, 0, step % STEPS_AT_ONCE), imm(0));
+        set(k->rA, coord(i, 0, place), imm(0));
 }
 
 /*
- * Some steps, whose words are in registers together; more would leave an SM fewer CTAs. The last wgmmas are not waited
- * for.
+ * Some steps, whose words are in registers together; more would leave an SM fewer CTAs. Of more than 8 channels they are gathered while
+ * those before are multiplied. The last wgmmas are not waited for.
  */
 static void multiply_steps(const stem_kernel *k, val pixel, val second, int first, int between)
 {
     const int last = first + STEPS_AT_ONCE < k->size.steps ? first + STEPS_AT_ONCE : k->size.steps;
-    if (first > 0)
-        mma_wait(0);
+    if (first >= k->size.kept)
+        mma_wait(k->size.kept / STEPS_AT_ONCE - 1);
     for (int half = 2 * first; half < 2 * last && k->size.padded <= 8 && !ir_failed(); half++)
         gather_half(k, pixel, second, half, between);
     for (int step = first; step < last && k->size.padded > 8 && !ir_failed(); step++)
         gather_step(k, pixel, second, step);
     mma_fence();
     for (int step = first; step < last && !ir_failed(); step++)
-        gemm(&k->mma, local_tile(k->rA, shape(WORDS, 1, 1), coord(0, 0, step % STEPS_AT_ONCE)),
+        gemm(&k->mma, local_tile(k->rA, shape(WORDS, 1, 1), coord(0, 0, step % k->size.kept)),
              slice(k->tCrW, _, _, step), k->acc, step ? yes() : no());
     mma_commit();
 }
@@ -580,7 +598,7 @@ void conv_stem(const void *config, int kernel)
     cta_sync();
     grid_wait();
     launch_dependents();
-    load_filters(&k);
+    (k.size.async && cfg->form.direction == CKL_CONV_FORWARD ? copy_filters : load_filters)(&k);
     load_vectors(&k);
     loop_tiles(&k);
 }

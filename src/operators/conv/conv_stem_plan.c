@@ -30,6 +30,7 @@ conv_stem_shape conv_stem_shape_of(const conv_stem_config *c)
     s.halo_w = (CONV_STEM_W - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
     s.halo = (int)round_up((int64_t)s.halo_h * s.halo_w * s.pitch, 64); // whole 128 bytes
     s.y_cols = c->tile_n % 32 ? 16 : c->tile_n % 64 || out == 4 ? 32 : 64;
+    s.kept = (is_wide(c) ? 2 : 1) * CONV_STEM_STEPS_AT_ONCE;
     s.async = is_wide(c) && c->vec == UNIT;
     s.loads = (int)ceil_div(s.halo_w * (c->nchw ? 1 : c->channels / c->vec), 32);
     s.lines_at_once = (int)max_i64(1, (is_wide(c) ? WIDE_LOADS_MAX : LOADS_MAX) / max_i64(1, s.loads));
@@ -63,30 +64,6 @@ static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
     return ctas;
 }
 
-/*
- * The gradient of data at strides of 1 is the forward convolution of dy with filters turned round: those of the desc, from the last tap
- * to the first, in the order [C,R,S,K].
- */
-static ckl_conv_desc inner_of(const ckl_conv_desc *d)
-{
-    ckl_conv_desc inner = *d;
-    if (d->direction != CKL_CONV_DATA)
-        return inner;
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    const int64_t high = d->dilation_h * (d->r - 1), wide = d->dilation_w * (d->s - 1);
-    inner.direction = CKL_CONV_FORWARD;
-    inner.c = d->k;
-    inner.k = d->c;
-    inner.h = m[1].y;
-    inner.w = m[2].y;
-    inner.pad_top = high - d->pad_top;
-    inner.pad_bottom = high - d->pad_bottom;
-    inner.pad_left = wide - d->pad_left;
-    inner.pad_right = wide - d->pad_right;
-    return inner;
-}
-
 /* TMA takes whole 16 bytes of channels side by side. */
 static bool stores_directly(const ckl_conv_desc *d)
 {
@@ -111,7 +88,7 @@ static int64_t vector_of(const ckl_conv_desc *d)
  */
 static bool candidate_stem(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const ckl_conv_desc inner = inner_of(desc), *d = &inner;
+    const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     conv_stem_config *c = config;
     const int unit = d->c > UNIT ? 16 : 32;
     const int64_t most[] = { d->k > FILTERS_MAX ? 96 : FILTERS_MAX, 64, 32 };
@@ -160,24 +137,50 @@ static double bytes_of_y(const ckl_conv_desc *d)
            (double)ckl_dtype_bytes(d->out);
 }
 
+static double bytes_of_x(const ckl_conv_desc *d)
+{
+    return (double)d->n * (double)d->h * (double)d->w * (double)d->c * (double)ckl_dtype_bytes(d->dtype);
+}
+
 /*
- * Cycles of a tile: gathering and products, the pixels below it, its epilogue; or y to memory. More than 4 channels
- * cost more: 8 to 768 of 120x120 took 2200.
+ * Cycles of a tile: gathering and products, the pixels below it, its epilogue. More than 4 channels cost more: 8 to 768 of
+ * 120x120 took 2200.
  */
+static double cycles_of(const conv_stem_config *c, const conv_stem_shape *s)
+{
+    const double TILE = 400, WIDE = 1100, STEP = 64, COLUMN = 2, DIRECT = 12, LOAD = 40;
+    return TILE + (c->channels > 4 ? WIDE : 0) + STEP * s->steps +
+           (c->direct && !c->nchw ? DIRECT : COLUMN) * c->tile_n + LOAD * loads_of(c);
+}
+
+/* The same of more than 8 channels, fitted to ten runs (bench/notes/conv.md). */
+static double wide_cycles(const conv_stem_config *c, const conv_stem_shape *s)
+{
+    const double STEP = 73, COLUMN = 7, DIRECT = 40, LOAD = 140;
+    return (STEP + c->tile_n) * s->steps + (c->direct && !c->nchw ? DIRECT : COLUMN) * c->tile_n +
+           (s->async ? 0 : LOAD * loads_of(c));
+}
+
+/* Filters of more than 8 channels that come one element after the other. */
+static double filter_cycles(const conv_stem_config *c, const conv_stem_shape *s)
+{
+    const double ROUND = 700, AT_ONCE = 16;
+    return s->async && c->form.direction == CKL_CONV_FORWARD
+               ? ROUND
+               : ROUND * c->tile_n * CONV_STEM_K * s->steps / (THREADS * AT_ONCE);
+}
+
 static plan_cost cost_stem(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double TILE = 400, WIDE = 1100, STEP = 64, COLUMN = 2, DIRECT = 12, LOAD = 40, HERTZ = 1.7e9, START = 3,
-                 MEMORY = 4.6e6; // bytes a us
+    const double HERTZ = 1.7e9, START = 3, MEMORY = 4.6e6; // bytes a us
     const conv_stem_config *c = config;
-    const ckl_conv_desc inner = inner_of(desc), *d = &inner;
+    const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     const conv_stem_shape s = conv_stem_shape_of(c);
-    const double step = is_wide(c) ? 1.2 * fmax(c->tile_n, c->tile_n / 2.0 + 32) : STEP;
-    const double cycles = TILE + (c->channels > 4 && !is_wide(c) ? WIDE : 0) + step * s.steps +
-                          (c->direct && !c->nchw ? DIRECT : COLUMN) * c->tile_n +
-                          LOAD * (s.async ? 0.5 : 1) * loads_of(c);
+    const bool wide = is_wide(c);
+    const double cycles = wide ? wide_cycles(c, &s) : cycles_of(c, &s), once = wide ? filter_cycles(c, &s) : 0;
     const double turns = fmax(1, tiles_of(d) * (double)filter_tiles(d, c) / device->sm_count);
-    const double us = turns * cycles / HERTZ * 1e6, of_y = bytes_of_y(d) / MEMORY;
-    return (plan_cost){ START + fmax(us, of_y), us > of_y ? "gathering" : "memory" };
+    const double us = turns * cycles / HERTZ * 1e6, bytes = (bytes_of_y(d) + (wide ? bytes_of_x(d) : 0)) / MEMORY;
+    return (plan_cost){ START + once / HERTZ * 1e6 + fmax(us, bytes), us > bytes ? "gathering" : "memory" };
 }
 
 static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *device)
@@ -189,7 +192,7 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
     TRY(conv_check_half("stem", d));
     if (d->residual || d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
         FAIL(CKL_UNSUPPORTED, "conv stem: it takes images without groups and residual");
-    const ckl_conv_desc inner = inner_of(d);
+    const ckl_conv_desc inner = conv_turned(d);
     if (inner.c < 1 || inner.c > CONV_STEM_CHANNELS_MAX || inner.k < 1 || inner.k > UINT16_MAX)
         FAIL(CKL_UNSUPPORTED,
              "conv stem: %" PRId64 " channels to read are not in 1..%d, or %" PRId64 " to write not in 1..2^16-1",
@@ -206,7 +209,7 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
     TRY(check_problem(desc, device));
     TRY(conv_check_form("stem", desc, &c->form));
     TRY(conv_check_dense("stem", desc));
-    const ckl_conv_desc inner = inner_of(desc), *d = &inner;
+    const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     if (c->nchw != (d->layout == CKL_IMAGE_NCHW) || c->channels != d->c || c->rows != d->r || c->columns != d->s ||
         c->step_w != d->stride_w || c->step_h != d->stride_h || c->dilation_w != d->dilation_w ||
         c->dilation_h != d->dilation_h)
@@ -256,7 +259,7 @@ static conv_params params_of_inner(const ckl_conv_desc *d, const ckl_conv_desc *
 
 static ckl_status launch_stem(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_conv_desc inner = inner_of(plan->desc), *d = &inner;
+    const ckl_conv_desc inner = conv_turned(plan->desc), *d = &inner;
     const ckl_conv_args *a = args;
     const conv_stem_config *c = plan->config;
     const conv_tensor y = conv_tensor_of(d, CONV_Y);
