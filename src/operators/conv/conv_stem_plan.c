@@ -197,6 +197,8 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED,
              "conv stem: %" PRId64 " channels to read are not in 1..%d, or %" PRId64 " to write not in 1..2^16-1",
              inner.c, CONV_STEM_CHANNELS_MAX, inner.k);
+    if (inner.c > UNIT && inner.c % UNIT == 0 && d->r * d->s == 1 && d->layout == CKL_IMAGE_NHWC)
+        FAIL(CKL_UNSUPPORTED, "conv stem: filters of one pixel that are whole 16 bytes are a matrix product");
     if ((double)inner.c * (double)inner.h * (double)inner.w > INT32_MAX || tiles_of(&inner) > INT32_MAX / 2 ||
         d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv stem: an image of %" PRId64 "x%" PRId64 " is beyond 32-bit numbers", d->h, d->w);
