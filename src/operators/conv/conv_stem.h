@@ -29,6 +29,7 @@ enum {
     CONV_STEM_H = 4 * CONV_STEM_CONSUMERS,
     CONV_STEM_K = 16, // channels under taps of a step
     CONV_STEM_CHANNELS_MAX = 64,
+    CONV_STEM_FILTERS_MAX = 128, // of a CTA
     CONV_STEM_STEPS_MAX = 64,
     CONV_STEM_STEPS_AT_ONCE = 4, // 4 registers each
 };

@@ -7,7 +7,7 @@
 
 enum {
     THREADS = CONV_STEM_THREADS,
-    FILTERS_MAX = 128,
+    FILTERS_MAX = CONV_STEM_FILTERS_MAX,
     LOADS_MAX = 20,      // of a thread, in registers
     WIDE_LOADS_MAX = 32, // where more lines than that come one after the other
     UNIT = 8,            // channels of a row of ldmatrix
