@@ -314,13 +314,14 @@ static bool candidate_kn2row(const void *desc, const ckl_device_info *device, in
 
 static plan_cost cost_kn2row(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LAUNCH = 2, ADDED = 2e6, WRITTEN = 1e7, COPIED = 1e6; // us; bytes of products and filters a us
+    const double LAUNCH = 2, SUMS_LAUNCH = 1.2, ADDED = 2e6, WRITTEN = 1e7,
+                 COPIED = 1e6; // us; bytes of products and filters a us
     const ckl_conv_desc turned = conv_turned(desc), *d = &turned;
     const int64_t copied = copied_filters(d, is_data(desc));
     const ckl_gemm_desc product = product_of(d, is_data(desc));
     const gemm_sm90_config c = product_config(config);
     plan_cost cost = gemm_sm90_cost(&product, device, &c);
-    cost.us += LAUNCH + 4 * (double)outputs_of(d) * (double)(d->r * d->s) / ADDED +
+    cost.us += SUMS_LAUNCH + 4 * (double)outputs_of(d) * (double)(d->r * d->s) / ADDED +
                4 * (double)rows_of(d) * (double)row_of(d) / WRITTEN;
     cost.us += copied ? LAUNCH + 2 * (double)copied / COPIED : 0;
     return cost;

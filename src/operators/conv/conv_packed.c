@@ -75,6 +75,7 @@ static bool candidate_packed(const void *desc, const ckl_device_info *device, in
 
 static plan_cost cost_packed(const void *desc, const ckl_device_info *device, const void *config)
 {
+    const double UNSURE = 1.05; // slices are taken where they promise more than that
     const conv_packed_config *c = config;
     conv_packed_problem p = problem_of(desc, c);
     const double sums = conv_sliced_sums(&p.inner, &c->conv);
@@ -84,6 +85,7 @@ static plan_cost cost_packed(const void *desc, const ckl_device_info *device, co
     plan_cost cost = c->conv.slices > 1 ? conv_sliced_cost_of(&work, device, &c->conv, sums)
                                         : conv_sm90_cost_of(&work, device, &c->conv);
     cost.us += conv_packed_cost(desc, &p, way_of(c));
+    cost.us *= c->conv.slices > 1 ? UNSURE : 1;
     return cost;
 }
 

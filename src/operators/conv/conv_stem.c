@@ -46,7 +46,7 @@ static void describe_threads(stem_kernel *k)
     k->mma = make_tiled_mma(atom, 1, 1);
     k->tCrW = descriptors_B(&k->mma, k->sW);
     k->acc = fragment_C(&k->mma, ROWS, k->cfg->tile_n);
-    k->rA = fragment_A_words(&k->mma, ROWS, CONV_STEM_K * k->size.kept);
+    k->rA = fragment_A_words(&k->mma, ROWS, CONV_STEM_K * STEPS_AT_ONCE);
     k->group = div(warp(), imm(WARPGROUP / 32));
     k->tid = rem(thread(), imm(WARPGROUP));
     k->warp_row = warp();
@@ -98,7 +98,7 @@ static int half_bytes(const stem_kernel *k, int half)
 /* A step of more than 8 channels, of 16 pixels: lanes have one of these and one half. The last half may not exist. */
 static void gather_step(const stem_kernel *k, val pixel, val second, int step)
 {
-    const int first = half_bytes(k, 2 * step), halves = k->size.taps * k->size.padded / 8, place = step % k->size.kept;
+    const int first = half_bytes(k, 2 * step), halves = k->size.taps * k->size.padded / 8, place = step % STEPS_AT_ONCE;
     const bool whole = 2 * step + 1 < halves;
     val words[WORDS], from = whole ? add(pixel, bit_and(second, imm(half_bytes(k, 2 * step + 1) - first))) : pixel;
     for (int i = 0; i < WORDS; i++)
@@ -109,21 +109,21 @@ static void gather_step(const stem_kernel *k, val pixel, val second, int step)
 }
 
 /*
- * Some steps, whose words are in registers together; more would leave an SM fewer CTAs. Of more than 8 channels they are gathered while
- * those before are multiplied. The last wgmmas are not waited for.
+ * Some steps, whose words are in registers together; more would leave an SM fewer CTAs, and to gather the next ones while these are
+ * multiplied was slower (bench/notes/conv.md). The last wgmmas are not waited for.
  */
 static void multiply_steps(const stem_kernel *k, val pixel, val second, int first, int between)
 {
     const int last = first + STEPS_AT_ONCE < k->size.steps ? first + STEPS_AT_ONCE : k->size.steps;
-    if (first >= k->size.kept)
-        mma_wait(k->size.kept / STEPS_AT_ONCE - 1);
+    if (first > 0)
+        mma_wait(0);
     for (int half = 2 * first; half < 2 * last && k->size.padded <= 8 && !ir_failed(); half++)
         gather_half(k, pixel, second, half, between);
     for (int step = first; step < last && k->size.padded > 8 && !ir_failed(); step++)
         gather_step(k, pixel, second, step);
     mma_fence();
     for (int step = first; step < last && !ir_failed(); step++)
-        gemm(&k->mma, local_tile(k->rA, shape(WORDS, 1, 1), coord(0, 0, step % k->size.kept)),
+        gemm(&k->mma, local_tile(k->rA, shape(WORDS, 1, 1), coord(0, 0, step % STEPS_AT_ONCE)),
              slice(k->tCrW, _, _, step), k->acc, step ? yes() : no());
     mma_commit();
 }

@@ -39,7 +39,6 @@ typedef struct conv_stem_shape {
     int padded;               // channels in shared memory: 4 or whole 8
     int pitch;                // from pixel to pixel there: an odd number of 8, so that 8 pixels are in different banks
     int taps, steps;          // of a filter; steps of wgmma
-    int kept;                 // steps whose pixels are in registers
     bool async;               // x comes by cp.async, 16 bytes at a time
     int loads, lines_at_once; // of a lane: vectors of a line; lines that are under way together
     int halo_h, halo_w, halo; // rows and columns of x under a tile, and elements of both
