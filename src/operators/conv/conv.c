@@ -26,6 +26,36 @@ void conv_modes(const ckl_conv_desc *d, conv_mode modes[CONV_MODES])
     }
 }
 
+bool conv_turns(const ckl_conv_desc *d)
+{
+    return d->direction == CKL_CONV_DATA && d->stride_d == 1 && d->stride_h == 1 && d->stride_w == 1;
+}
+
+ckl_conv_desc conv_turned(const ckl_conv_desc *d)
+{
+    ckl_conv_desc turned = *d;
+    if (!conv_turns(d))
+        return turned;
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    int64_t reach[CONV_MODES];
+    for (int i = 0; i < CONV_MODES; i++)
+        reach[i] = m[i].dilation * (m[i].filter - 1);
+    turned.direction = CKL_CONV_FORWARD;
+    turned.c = d->k;
+    turned.k = d->c;
+    turned.d = m[0].y;
+    turned.h = m[1].y;
+    turned.w = m[2].y;
+    turned.pad_front = reach[0] - d->pad_front;
+    turned.pad_back = reach[0] - d->pad_back;
+    turned.pad_top = reach[1] - d->pad_top;
+    turned.pad_bottom = reach[1] - d->pad_bottom;
+    turned.pad_left = reach[2] - d->pad_left;
+    turned.pad_right = reach[2] - d->pad_right;
+    return turned;
+}
+
 int64_t conv_seen_taps(const conv_mode *m, int64_t *first)
 {
     const int64_t reach = (m->y - 1) * m->stride, last = min_i64(m->filter - 1, (m->x - 1 + m->pad) / m->dilation);
@@ -281,25 +311,16 @@ conv_params conv_params_of(const ckl_conv_desc *d, const ckl_conv_args *a)
 
 static const field desc_fields[] = { CONV_DESC(FIELD_ROW, ckl_conv_desc) };
 static const implementation *const implementations[] = {
-    &conv_halo_implementation,
-    &conv_depthwise_implementation,
-    &conv_halo_weight_implementation,
-    &conv_depthwise_weight_implementation,
-    &conv_kn2row_implementation,
-    &conv_narrow_implementation,
-    &conv_stem_implementation,
-    &conv_pointwise_implementation,
-    &conv_sliced_implementation,
-    &conv_sm90_implementation,
-    &conv_nchw_sm90_implementation,
-    &conv_packed_implementation,
-    &conv_sm90_weight_implementation,
-    &conv_packed_weight_implementation,
-    &conv_sm80_implementation,
-    &conv_sm80_weight_implementation,
-    &conv_im2col_implementation,
-    &conv_naive_implementation,
-    NULL,
+    &conv_halo_implementation,          &conv_depthwise_implementation,
+    &conv_halo_weight_implementation,   &conv_depthwise_weight_implementation,
+    &conv_kn2row_implementation,        &conv_narrow_implementation,
+    &conv_stem_implementation,          &conv_pointwise_implementation,
+    &conv_sliced_implementation,        &conv_sm90_implementation,
+    &conv_patches_implementation,       &conv_nchw_sm90_implementation,
+    &conv_packed_implementation,        &conv_sm90_weight_implementation,
+    &conv_packed_weight_implementation, &conv_sm80_implementation,
+    &conv_sm80_weight_implementation,   &conv_im2col_implementation,
+    &conv_naive_implementation,         NULL,
 };
 
 OPERATOR(conv, conv, "y = activation(x convolved with w + bias + residual), and gradients",

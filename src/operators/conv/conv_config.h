@@ -58,6 +58,13 @@ typedef struct conv_mode {
 
 void conv_modes(const ckl_conv_desc *desc, conv_mode modes[CONV_MODES]);
 
+/*
+ * The gradient of data at strides of 1 is the forward convolution of dy, by filters turned round: those of the desc from the last tap to
+ * the first, and with channels and filters exchanged. Other problems are returned as they are.
+ */
+bool conv_turns(const ckl_conv_desc *desc);
+ckl_conv_desc conv_turned(const ckl_conv_desc *desc);
+
 /* Taps of a mode without those at its ends that see padding alone; one at least. *first: the first of them. */
 int64_t conv_seen_taps(const conv_mode *mode, int64_t *first);
 
@@ -239,7 +246,7 @@ extern const implementation conv_depthwise_implementation, conv_depthwise_weight
 extern const implementation conv_sm90_implementation, conv_sm90_weight_implementation;
 extern const implementation conv_halo_implementation, conv_stem_implementation, conv_pointwise_implementation,
     conv_nchw_sm90_implementation, conv_narrow_implementation, conv_sliced_implementation, conv_packed_implementation,
-    conv_packed_weight_implementation, conv_kn2row_implementation;
+    conv_packed_weight_implementation, conv_kn2row_implementation, conv_patches_implementation;
 extern const implementation conv_sm80_implementation, conv_sm80_weight_implementation, conv_im2col_implementation,
     conv_naive_implementation;
 

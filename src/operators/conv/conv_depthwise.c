@@ -383,7 +383,7 @@ static ckl_status choose_depthwise(const void *desc, const ckl_device_info *devi
     const conv_tensor from = conv_tensor_of(d, data ? CONV_Y : CONV_X), to = conv_tensor_of(d, data ? CONV_X : CONV_Y);
     const int64_t bytes = (int64_t)ckl_dtype_bytes(d->dtype);
     c->form = conv_form_of(d);
-    c->nhwc = d->layout == CKL_IMAGE_NHWC;
+    c->nhwc = d->layout == CKL_IMAGE_NHWC && d->k > 1; // a single channel lies as a plane does
     c->filter = (int)d->s;
     c->taps = (int)(d->t * d->r * d->s);
     c->step = (int)d->stride_w;

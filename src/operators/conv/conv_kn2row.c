@@ -2,7 +2,7 @@
  * conv_kn2row.c - few filters of many channels as a filter of one pixel for each tap: every pixel of x times the filters of all taps, by
  * GEMM's Hopper kernel, then sums of what a filter's taps gave at the pixels under them. In NHWC the product is [pixels, K * taps], of
  * filters as they lie. In NCHW it is [K * taps, pixels] of each image, of planes as they lie and of a copy of the filters for each image:
- * [K * taps, C].
+ * [K * taps, C]. The gradient of data at strides of 1, of NHWC, is the same of dy with filters turned round, which lie as [K,taps * C].
  *
  * x is read once, where implicit products read it for each tap. The workspace has K * taps f32 for each pixel of x: little beside C
  * channels (Vasudevan, Anderson, Gregg: Parallel multi channel convolution using general matrix multiplication, 2017).
@@ -17,9 +17,10 @@ enum { THREADS = 256, FILTERS_MAX = 32, TAPS_MAX = 64, SUMS_MAX = 256, QUAD = 4,
 enum { PRODUCT, SUMS, FILTERS, KERNELS }; // of a plan; the last one runs in NCHW alone
 
 /* The product's config is of the whole problem's epilogue, which the sums have. */
-#define CONV_KN2ROW_CONFIG(X, owner)            \
-    X(owner, int, rows, "3", "", "of a filter") \
-    X(owner, int, columns, "3", "", "of a filter")
+#define CONV_KN2ROW_CONFIG(X, owner)               \
+    X(owner, int, rows, "3", "", "of a filter")    \
+    X(owner, int, columns, "3", "", "of a filter") \
+    X(owner, bool, data, "0", "0 1", "the gradient of data")
 
 typedef struct conv_kn2row_config {
     gemm_sm90_config product;
@@ -54,14 +55,16 @@ KERNEL_PARAMS(conv_kn2row, CONV_KN2ROW_PARAMS);
 /* Is the product of planes of channels? */
 static bool of_planes(const conv_kn2row_config *c)
 {
-    return c->product.epilogue.layout == CKL_GEMM_NN;
+    return c->product.epilogue.layout == CKL_GEMM_NN && !c->data;
 }
 
 /* The sums */
 
-static conv_form form_of(const gemm_epilogue *e)
+static conv_form form_of(const conv_kn2row_config *c)
 {
-    return (conv_form){ .dtype = e->ab,
+    const gemm_epilogue *e = &c->product.epilogue;
+    return (conv_form){ .direction = c->data ? CKL_CONV_DATA : CKL_CONV_FORWARD,
+                        .dtype = e->ab,
                         .out = e->d,
                         .bias = e->bias,
                         .scale = e->scale_b == CKL_GEMM_SCALE_ROW,
@@ -107,7 +110,7 @@ static val product_at(const conv_kn2row_values *p, bool planes, const y_place *y
 /* An element of y a thread: all loads are under way together, of the nearest pixel where there is none. */
 static void add_taps(const conv_kn2row_config *c)
 {
-    const conv_form form = form_of(&c->product.epilogue);
+    const conv_form form = form_of(c);
     const int taps = c->rows * c->columns;
     launch_bounds(THREADS, 0);
     conv_kn2row_values p = params_of(conv_kn2row);
@@ -121,7 +124,8 @@ static void add_taps(const conv_kn2row_config *c)
             val inside = yes(), x_h = under(&p, 1, y.h, i / c->columns, &inside),
                 x_w = under(&p, 2, y.w, i % c->columns, &inside);
             val pixel = add(mul(convert(U32, x_h), p.x_size[2]), convert(U32, x_w));
-            val tap = add(mul(y.filter, imm(taps)), imm(i));
+            val tap =
+                c->data ? add(mul(imm(taps - 1 - i), p.filters), y.filter) : add(mul(y.filter, imm(taps)), imm(i));
             product[i] = select(inside, product_at(&p, of_planes(c), &y, tap, pixel), immf(0));
         }
         for (int i = 0; i < taps; i++)
@@ -133,17 +137,17 @@ static void add_taps(const conv_kn2row_config *c)
 
 /* The filters' copies */
 
-/* [K,C,TAPS] as [IMAGE,K,TAPS,C], an element a thread. */
+/* [K,C,TAPS] as [IMAGE,K,TAPS,C], or rows [K,TAPS * C] at whole 16 bytes; an element a thread. */
 static void copy_filters(const conv_kn2row_config *c)
 {
     const ckl_dtype dtype = c->product.epilogue.ab;
-    const int taps = c->rows * c->columns;
+    const int taps = c->data ? 1 : c->rows * c->columns;
     layout line = make_layout(dynamic(imm64(1)), leaf(1));
     launch_bounds(THREADS, 0);
     conv_kn2row_values p = params_of(conv_kn2row);
     val e = add(mul(cta_x(), imm(THREADS)), thread()), rest = e;
     val channel = conv_next_digit(&rest, p.w_row), tap = conv_next_digit(&rest, imm_as(U32, taps)),
-        filter = conv_next_digit(&rest, p.filters);
+        filter = c->data ? rest : conv_next_digit(&rest, p.filters);
     val row = add(mul(filter, p.channels), min(channel, sub(p.channels, imm_as(U32, 1))));
     val from = add(mul(convert(I64, row), imm64(taps)), convert(I64, tap));
     grid_wait();
@@ -174,11 +178,16 @@ static void describe_kn2row(const void *config, int kernel)
         copy_filters(config);
 }
 
-/* The host side */
+/* The host side. Its functions get the forward problem: that of the plan, or of data turned round. */
 
 static bool has_planes(const ckl_conv_desc *d)
 {
     return d->layout == CKL_IMAGE_NCHW;
+}
+
+static bool is_data(const ckl_conv_desc *of_plan)
+{
+    return of_plan->direction == CKL_CONV_DATA;
 }
 
 static int64_t pixels_of(const ckl_conv_desc *d)
@@ -203,19 +212,22 @@ static int64_t row_of(const ckl_conv_desc *d)
     return round_up(has_planes(d) ? pixels_of(d) : columns_of(d), QUAD);
 }
 
-/* Channels of a row of the filters' copies. */
-static int64_t copied_channels(const ckl_conv_desc *d)
+/* Elements of a row of the filters' copies. */
+static int64_t copied_row(const ckl_conv_desc *d, bool data)
 {
-    return round_up(d->c, OCTET);
+    return round_up(data ? columns_of(d) : d->c, OCTET);
 }
 
-/* Elements of a copy for each image; NHWC has none. */
-static int64_t copied_filters(const ckl_conv_desc *d)
+/* Elements of a copy for each image; of data in NHWC of one where rows are no whole 16 bytes, forward of none. */
+static int64_t copied_filters(const ckl_conv_desc *d, bool data)
 {
-    return has_planes(d) ? product_i64(d->n, product_i64(columns_of(d), copied_channels(d))) : 0;
+    const int64_t row = copied_row(d, data);
+    if (data)
+        return row == columns_of(d) ? 0 : product_i64(d->c, row);
+    return has_planes(d) ? product_i64(d->n, product_i64(columns_of(d), row)) : 0;
 }
 
-static ckl_gemm_desc product_of(const ckl_conv_desc *d)
+static ckl_gemm_desc product_of(const ckl_conv_desc *d, bool data)
 {
     ckl_gemm_desc product = { .m = product_i64(d->n, pixels_of(d)),
                               .n = columns_of(d),
@@ -229,11 +241,15 @@ static ckl_gemm_desc product_of(const ckl_conv_desc *d)
                               .ldb = d->c,
                               .ldd = row_of(d),
                               .batch = 1 };
+    if (data) {
+        product.layout = CKL_GEMM_NN;
+        product.ldb = copied_row(d, true);
+    }
     if (has_planes(d)) {
         product.m = columns_of(d);
         product.n = pixels_of(d);
         product.layout = CKL_GEMM_NN;
-        product.lda = copied_channels(d);
+        product.lda = copied_row(d, false);
         product.ldb = pixels_of(d);
         product.batch = d->n;
         product.stride_a = product_i64(product.m, product.lda);
@@ -249,12 +265,16 @@ static int64_t outputs_of(const ckl_conv_desc *d)
     return product_i64(product_i64(y.shape[0], y.shape[2]), product_i64(y.shape[3], d->k));
 }
 
-static ckl_status check_problem(const ckl_conv_desc *d)
+static ckl_status check_problem(const ckl_conv_desc *of_plan)
 {
-    TRY(conv_check_dense("kn2row", d));
-    TRY(conv_check_half("kn2row", d));
-    if (d->direction != CKL_CONV_FORWARD || d->groups > 1)
-        FAIL(CKL_UNSUPPORTED, "conv kn2row: it computes no gradients and no groups");
+    TRY(conv_check_dense("kn2row", of_plan));
+    TRY(conv_check_half("kn2row", of_plan));
+    if (of_plan->direction != CKL_CONV_FORWARD && (!conv_turns(of_plan) || has_planes(of_plan)))
+        FAIL(CKL_UNSUPPORTED,
+             "conv kn2row: it computes no gradient of weights, nor of data at strides above 1 or of planes");
+    if (of_plan->groups > 1)
+        FAIL(CKL_UNSUPPORTED, "conv kn2row: it takes no groups");
+    const ckl_conv_desc turned = conv_turned(of_plan), *d = &turned;
     if (d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
         FAIL(CKL_UNSUPPORTED, "conv kn2row: volumes are convolved by other kernels");
     if (d->k < 1 || d->k > FILTERS_MAX || d->r > TAPS_MAX || d->s > TAPS_MAX || d->r * d->s < 2 ||
@@ -265,19 +285,20 @@ static ckl_status check_problem(const ckl_conv_desc *d)
              d->k, d->r, d->s, SUMS_MAX);
     if (has_planes(d) && pixels_of(d) % OCTET)
         FAIL(CKL_UNSUPPORTED, "conv kn2row: planes of %" PRId64 "x%" PRId64 " are not whole 16 bytes", d->h, d->w);
-    if (rows_of(d) == 0 || rows_of(d) > INT32_MAX || pixels_of(d) > INT32_MAX || copied_filters(d) > INT32_MAX ||
-        outputs_of(d) > INT32_MAX || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
+    if (rows_of(d) == 0 || rows_of(d) > INT32_MAX || pixels_of(d) > INT32_MAX ||
+        copied_filters(d, is_data(of_plan)) > INT32_MAX || outputs_of(d) > INT32_MAX || d->h > INT32_MAX / 4 ||
+        d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv kn2row: there are no pixels, or they are beyond 32-bit numbers");
     return CKL_OK;
 }
 
 static bool candidate_kn2row(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const ckl_conv_desc *d = desc;
+    const ckl_conv_desc turned = conv_turned(desc), *d = &turned;
     conv_kn2row_config *c = config;
-    if (check_problem(d) != CKL_OK && i > 0)
+    if (check_problem(desc) != CKL_OK && i > 0)
         return false; // the first one is there to be refused with a sentence
-    const ckl_gemm_desc product = product_of(d);
+    const ckl_gemm_desc product = product_of(d, is_data(desc));
     if (product.m == 0 || !gemm_sm90_candidate(&product, device, i, &c->product))
         return false;
     c->product.epilogue.d = d->out;
@@ -287,19 +308,22 @@ static bool candidate_kn2row(const void *desc, const ckl_device_info *device, in
     c->product.epilogue.activation = (choice)d->activation;
     c->rows = (int)min_i64(d->r, TAPS_MAX);
     c->columns = (int)min_i64(d->s, TAPS_MAX);
+    c->data = is_data(desc);
     return true;
 }
 
 static plan_cost cost_kn2row(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LAUNCH = 2, ADDED = 2e6, WRITTEN = 1e7, COPIED = 1e6; // us; bytes of products and filters a us
-    const ckl_conv_desc *d = desc;
-    const ckl_gemm_desc product = product_of(d);
+    const double LAUNCH = 2, SUMS_LAUNCH = 1.2, ADDED = 2e6, WRITTEN = 1e7,
+                 COPIED = 1e6; // us; bytes of products and filters a us
+    const ckl_conv_desc turned = conv_turned(desc), *d = &turned;
+    const int64_t copied = copied_filters(d, is_data(desc));
+    const ckl_gemm_desc product = product_of(d, is_data(desc));
     const gemm_sm90_config c = product_config(config);
     plan_cost cost = gemm_sm90_cost(&product, device, &c);
-    cost.us += LAUNCH + 4 * (double)outputs_of(d) * (double)(d->r * d->s) / ADDED +
+    cost.us += SUMS_LAUNCH + 4 * (double)outputs_of(d) * (double)(d->r * d->s) / ADDED +
                4 * (double)rows_of(d) * (double)row_of(d) / WRITTEN;
-    cost.us += has_planes(d) ? LAUNCH + 2 * (double)copied_filters(d) / COPIED : 0;
+    cost.us += copied ? LAUNCH + 2 * (double)copied / COPIED : 0;
     return cost;
 }
 
@@ -308,12 +332,13 @@ static ckl_status admit_kn2row(const void *desc, const ckl_device_info *device, 
     const ckl_conv_desc *d = desc;
     const conv_kn2row_config *c = config;
     TRY(check_problem(d));
-    conv_form of_config = form_of(&c->product.epilogue);
+    conv_form of_config = form_of(c);
     of_config.math = c->product.epilogue.math;
     TRY(conv_check_form("kn2row", d, &of_config));
     if (c->rows != d->r || c->columns != d->s)
         FAIL(CKL_INVALID, "conv kn2row: the config's filter is not the problem's");
-    const ckl_gemm_desc product = product_of(d);
+    const ckl_conv_desc turned = conv_turned(d);
+    const ckl_gemm_desc product = product_of(&turned, is_data(d));
     const gemm_sm90_config of_product = product_config(c);
     return gemm_sm90_admit(&product, device, &of_product);
 }
@@ -326,14 +351,14 @@ static int64_t products_bytes(const ckl_conv_desc *d)
 
 static int64_t workspace_kn2row(const ckl_plan *plan)
 {
-    const ckl_conv_desc *d = plan->desc;
-    return products_bytes(d) + 2 * copied_filters(d);
+    const ckl_conv_desc d = conv_turned(plan->desc);
+    return products_bytes(&d) + 2 * copied_filters(&d, is_data(plan->desc));
 }
 
-static conv_kn2row_params params_for(const ckl_conv_desc *d, const ckl_conv_args *a, const char *products)
+static conv_kn2row_params params_for(const ckl_conv_desc *d, bool data, const ckl_conv_args *a, const char *products)
 {
     conv_kn2row_params p = { .products = products,
-                             .y = a->y,
+                             .y = data ? a->dx : a->y,
                              .y_bias = a->bias,
                              .y_scale = a->scale,
                              .residual = a->residual,
@@ -343,9 +368,9 @@ static conv_kn2row_params params_for(const ckl_conv_desc *d, const ckl_conv_args
                              .products_of_image = (uint32_t)(rows_of(d) / d->n),
                              .w = a->w,
                              .w_copies = products + products_bytes(d),
-                             .channels = (uint32_t)d->c,
-                             .w_row = (uint32_t)copied_channels(d),
-                             .w_count = (uint32_t)copied_filters(d) };
+                             .channels = (uint32_t)(data ? columns_of(d) : d->c),
+                             .w_row = (uint32_t)copied_row(d, data),
+                             .w_count = (uint32_t)copied_filters(d, data) };
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
     for (int i = 0; i < CONV_MODES; i++) {
@@ -353,24 +378,29 @@ static conv_kn2row_params params_for(const ckl_conv_desc *d, const ckl_conv_args
         p.y_size[i] = (uint32_t)m[i].y;
         p.step[i] = (uint32_t)m[i].stride;
         p.dilation[i] = (uint32_t)m[i].dilation;
-        p.pad[i] = (uint32_t)m[i].pad;
+        p.pad[i] = (uint32_t)m[i].pad; // may be less than none
     }
     return p;
 }
 
 static ckl_status launch_kn2row(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_desc turned = conv_turned(plan->desc), *d = &turned;
     const ckl_conv_args *a = args;
-    const ckl_gemm_desc product = product_of(d);
+    const bool data = is_data(plan->desc);
+    const int64_t copied = copied_filters(d, data);
+    const ckl_gemm_desc product = product_of(d, data);
     const gemm_sm90_config c = product_config(plan->config);
     char *products = plan_workspace(plan, a->workspace);
-    const conv_kn2row_params p = params_for(d, a, products);
-    if (!PLAN_ALIGNED(16, a->x) || (!has_planes(d) && !PLAN_ALIGNED(16, a->w)))
+    const conv_kn2row_params p = params_for(d, data, a, products);
+    if (!PLAN_ALIGNED(16, a->x, a->dy) || (!copied && !PLAN_ALIGNED(16, a->w)))
         FAIL(CKL_INVALID, "conv kn2row: x or w is not aligned to 16 bytes; impl=sm80 takes any");
-    if (has_planes(d))
-        TRY(plan_launch(plan, FILTERS, (plan_grid){ .x = ceil_div(copied_filters(d), THREADS) }, &p, stream));
-    const ckl_gemm_args x = { .a = has_planes(d) ? p.w_copies : a->x, .b = has_planes(d) ? a->x : a->w, .d = products };
+    if (copied)
+        TRY(plan_launch(plan, FILTERS, (plan_grid){ .x = ceil_div(copied, THREADS) }, &p, stream));
+    const void *pixels = data ? a->dy : a->x, *filters = copied ? p.w_copies : a->w;
+    const ckl_gemm_args x = { .a = has_planes(d) ? filters : pixels,
+                              .b = has_planes(d) ? pixels : filters,
+                              .d = products };
     TRY(gemm_sm90_launch(plan, &c, &product, product.k, &x, stream));
     return plan_launch(plan, SUMS, (plan_grid){ .x = ceil_div(outputs_of(d), THREADS) }, &p, stream);
 }

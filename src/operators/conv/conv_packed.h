@@ -19,7 +19,7 @@ typedef struct conv_packed_weight_config {
     CONV_PACKED_CONFIG(FIELD_MEMBER, )
 } conv_packed_weight_config;
 
-enum { CONV_PACK_THREADS = 256 }; // a vector each
+enum { CONV_PACK_THREADS = 256, CONV_PACK_QUAD = 4 }; // a vector each; f32 of a vector
 
 /* Kernels of a plan; of the gradient of weights the third adds slices, and is the last. */
 enum { CONV_PACKED_MAIN, CONV_PACKED_IN, CONV_PACKED_OUT, CONV_PACKED_RESIDUAL, CONV_PACKED_KERNELS };
@@ -33,6 +33,58 @@ void conv_pack(ckl_dtype dtype, bool across, bool fold, bool back);
 
 /* The same for NHWC whose channels are whole 16 bytes on both sides. */
 void conv_pad(ckl_dtype dtype);
+
+/* Describes the kernel that adds slices of f32 sums, places with packed_channels each, and writes the output as it lies. */
+void conv_add_packed(const conv_form *form, int slices, bool nchw);
+
+/* The same with parameters of another kernel, whose CTAs have CONV_PACK_THREADS. */
+void conv_add_places(const conv_form *form, int slices, bool nchw, const conv_values *params);
+
+enum { CONV_FOLDED_MAX = 128 }; // channels whose filters' columns may be folded into them
+
+/* The problem as the Hopper kernel gets it, and where its tensors lie. */
+typedef struct conv_packed_problem {
+    ckl_conv_desc inner;
+    conv_tensor at[CONV_TENSORS];
+    bool copied[CONV_TENSORS];
+    int64_t row[CONV_TENSORS], channels[CONV_TENSORS]; // elements from row to row, from column to column
+    int64_t bytes[CONV_TENSORS];                       // of the copy
+} conv_packed_problem;
+
+/* How channels are taken: see the config. */
+typedef struct conv_packed_way {
+    bool fold, padded;
+} conv_packed_way;
+
+/* The tensor that is written. */
+int conv_written(const ckl_conv_desc *desc);
+
+/* May columns of a filter be folded into channels, or columns that lie at whole 16 bytes be moved to whole 128? */
+bool conv_can_fold(const ckl_conv_desc *desc);
+bool conv_can_pad(const ckl_conv_desc *desc);
+
+/* The problem on copies; and with f32 sums, in slices, in the place of what is written. */
+conv_packed_problem conv_packed_of(const ckl_conv_desc *desc, conv_packed_way way);
+conv_packed_problem conv_packed_sums_of(const ckl_conv_desc *desc, conv_packed_way way);
+
+/* Bytes and us of the copies; what one launch cannot copy is refused. any: there is more to do than copies. */
+int64_t conv_packed_bytes(const ckl_conv_desc *desc, const conv_packed_problem *problem);
+double conv_packed_cost(const ckl_conv_desc *desc, const conv_packed_problem *problem, conv_packed_way way);
+ckl_status conv_packed_check(const ckl_conv_desc *desc, const conv_packed_problem *problem, bool any);
+
+/*
+ * Launches: of kernel number `kernel`, which moves a tensor into its copy, or back; of one that is read, which *operand is then the copy
+ * of; of both that are read. *workspace moves on.
+ */
+ckl_status conv_packed_copy(const ckl_plan *plan, int kernel, const conv_packed_problem *problem, int which,
+                            const void *plain, const void *packed, ckl_stream stream);
+ckl_status conv_packed_copy_in(const ckl_plan *plan, const conv_packed_problem *problem, int kernel, int which,
+                               const void **operand, char **workspace, ckl_stream stream);
+ckl_status conv_packed_copy_both(const ckl_plan *plan, const conv_packed_problem *problem, const int which[2],
+                                 const void **const operands[2], char **workspace, ckl_stream stream);
+
+/* Describes the copy of what is read of NCHW. */
+void conv_packed_turning(ckl_dtype dtype, bool fold);
 
 void conv_packed(const void *config, int kernel);
 void conv_packed_weight(const void *config, int kernel);

@@ -33,8 +33,7 @@ tensor conv_add_slices(int slices, val address, val apart, int count)
     return rSum;
 }
 
-/* What kernel 0 computes: no epilogue. */
-static conv_sm90_config products_of(const conv_sm90_config *c)
+conv_sm90_config conv_sliced_products(const conv_sm90_config *c)
 {
     conv_sm90_config products = *c;
     products.form =
@@ -67,7 +66,7 @@ static void add_sums(const conv_sm90_config *c)
 
 void conv_sliced(const void *config, int kernel)
 {
-    const conv_sm90_config *c = config, products = products_of(c);
+    const conv_sm90_config *c = config, products = conv_sliced_products(c);
     if (kernel == 0)
         conv_sm90(&products, 0);
     else
@@ -81,14 +80,14 @@ static conv_tensor output_of(const ckl_conv_desc *d)
     return conv_tensor_of(d, d->direction == CKL_CONV_DATA ? CONV_X : CONV_Y);
 }
 
-static double sums_of_slice(const ckl_conv_desc *d, const conv_sm90_config *c)
+double conv_sliced_sums(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
     const conv_tensor t = output_of(d);
     return (double)conv_sm90_sum_images(d, c) * (double)t.stride[0];
 }
 
-/* The cost of the products, and of the sums' way to memory (mostly L2) and back. */
-static plan_cost cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c, double sums)
+plan_cost conv_sliced_cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c,
+                              double sums)
 {
     const double SUM_BYTES = 3e6, SUM_US = 2;
     plan_cost cost = conv_sm90_cost_of(w, device, c);
@@ -99,7 +98,7 @@ static plan_cost cost_of(const conv_sm90_work *w, const ckl_device_info *device,
 static plan_cost cost_sliced(const void *desc, const ckl_device_info *device, const void *config)
 {
     const conv_sm90_work work = conv_sm90_work_of(desc, config);
-    return cost_of(&work, device, config, sums_of_slice(desc, config));
+    return conv_sliced_cost_of(&work, device, config, conv_sliced_sums(desc, config));
 }
 
 /* Stages of a tile over all slices. */
@@ -114,54 +113,67 @@ static bool is_several_launches(const ckl_conv_desc *d)
     return d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1);
 }
 
-/* The slices of a candidate that cost least. */
-static bool candidate_sliced(const void *desc, const ckl_device_info *device, int i, void *config)
+void conv_sliced_choose(const ckl_conv_desc *d, const ckl_device_info *device, conv_sm90_config *c)
 {
-    const ckl_conv_desc *d = desc;
     static const int counts[] = { 2, 3, 4, 5, 6, 8, 12, SLICES_MAX };
-    conv_sm90_config *c = config, tried;
+    conv_sm90_config tried = *c;
     double least = INFINITY;
-    if (d->direction == CKL_CONV_WEIGHT || !conv_sm90_candidate(d, device, i, c))
-        return false;
-    if (is_several_launches(d)) // it will be refused
-        return true;
-    tried = *c;
     const conv_sm90_work work = conv_sm90_work_of(d, c);
-    const double sums = sums_of_slice(d, c), stages = k_tiles(d, c);
+    const double sums = conv_sliced_sums(d, c), stages = k_tiles(d, c);
     for (int slice = 0; slice < COUNT_OF(counts) && (slice == 0 || counts[slice] <= stages); slice++) {
         tried.slices = counts[slice];
-        const double us = cost_of(&work, device, &tried, sums).us;
+        const double us = conv_sliced_cost_of(&work, device, &tried, sums).us;
         c->slices = us < least ? tried.slices : c->slices;
         least = fmin(us, least);
     }
+}
+
+static bool candidate_sliced(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const ckl_conv_desc *d = desc;
+    if (d->direction == CKL_CONV_WEIGHT || !conv_sm90_candidate(d, device, i, config))
+        return false;
+    if (!is_several_launches(d)) // else it will be refused
+        conv_sliced_choose(d, device, config);
     return true;
+}
+
+ckl_conv_desc conv_sliced_desc(const ckl_conv_desc *d)
+{
+    ckl_conv_desc sums = *d;
+    sums.out = CKL_F32;
+    sums.bias = sums.scale = sums.residual = false;
+    sums.activation = CKL_ACTIVATION_IDENTITY;
+    return sums;
 }
 
 static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_conv_desc *d = desc;
-    const conv_sm90_config *c = config, products = products_of(c);
+    const conv_sm90_config *c = config, products = conv_sliced_products(c);
     TRY(conv_check_form("sliced", d, &c->form));
     TRY(conv_check_dense("sliced", d));
-    if (d->dtype == CKL_I8)
-        FAIL(CKL_UNSUPPORTED, "conv sliced: dtype=i8 has no sums in f32");
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sliced: it does not compute the gradient of weights");
-    if (is_several_launches(d))
-        FAIL(CKL_UNSUPPORTED, "conv sliced: the gradient of data of strides above 1 is several launches");
     if (d->layout != CKL_IMAGE_NHWC || d->groups > 1 || d->c % 8 || d->k % 8)
         FAIL(CKL_UNSUPPORTED, "conv sliced: it takes NHWC without groups, and channels that are whole 16 bytes");
-    ckl_conv_desc plain = *d;
-    plain.out = CKL_F32;
-    plain.bias = plain.scale = plain.residual = false;
-    plain.activation = CKL_ACTIVATION_IDENTITY;
-    TRY(conv_sm90_admit(&plain, device, &products));
+    const ckl_conv_desc sums = conv_sliced_desc(d);
+    TRY(conv_sm90_admit(&sums, device, &products));
+    return conv_sliced_check(d, c);
+}
+
+ckl_status conv_sliced_check(const ckl_conv_desc *d, const conv_sm90_config *c)
+{
     const double stages = k_tiles(d, c);
+    if (d->dtype == CKL_I8)
+        FAIL(CKL_UNSUPPORTED, "conv sliced: dtype=i8 has no sums in f32");
+    if (is_several_launches(d))
+        FAIL(CKL_UNSUPPORTED, "conv sliced: the gradient of data of strides above 1 is several launches");
     if (c->slices < 2 || c->slices > SLICES_MAX || c->slices > stages)
         FAIL(CKL_UNSUPPORTED, "conv sliced: slices=%d are not 2..%d, or more than %g stages", c->slices, SLICES_MAX,
              stages);
-    if (sums_of_slice(d, c) / (THREADS * VECTOR) > INT32_MAX || stages * c->slices > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "conv sliced: %g sums are more than one launch adds", sums_of_slice(d, c));
+    if (conv_sliced_sums(d, c) / (THREADS * VECTOR) > INT32_MAX || stages * c->slices > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv sliced: %g sums are more than one launch adds", conv_sliced_sums(d, c));
     return CKL_OK;
 }
 

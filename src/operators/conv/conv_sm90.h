@@ -87,6 +87,16 @@ typedef conv_sm90_config conv_sliced_config;
 
 void conv_sliced(const void *config, int kernel);
 
+/* The products alone, as config and as desc: f32 without epilogue. */
+conv_sm90_config conv_sliced_products(const conv_sliced_config *config);
+ckl_conv_desc conv_sliced_desc(const ckl_conv_desc *desc);
+
+/* Sums of a slice. */
+double conv_sliced_sums(const ckl_conv_desc *desc, const conv_sliced_config *config);
+
+/* Has this config slices, no more than it has stages or than one launch adds? */
+ckl_status conv_sliced_check(const ckl_conv_desc *desc, const conv_sliced_config *config);
+
 /* sm90_weight */
 
 #define CONV_WEIGHT_CONFIG(X, owner)                                                              \
@@ -167,6 +177,11 @@ typedef struct conv_sm90_work {
 
 conv_sm90_work conv_sm90_work_of(const ckl_conv_desc *desc, const conv_sm90_config *config);
 plan_cost conv_sm90_cost_of(const conv_sm90_work *work, const ckl_device_info *device, const conv_sm90_config *config);
+
+/* The same and the way of `sums` for each slice to memory (mostly L2) and back; and the slices that cost least. */
+plan_cost conv_sliced_cost_of(const conv_sm90_work *work, const ckl_device_info *device, const conv_sm90_config *config,
+                              double sums);
+void conv_sliced_choose(const ckl_conv_desc *desc, const ckl_device_info *device, conv_sm90_config *config);
 
 /* Taps of a filter but for those at its edges that see nothing but padding, which sm90 leaves out. */
 int64_t conv_useful_taps(const ckl_conv_desc *desc);

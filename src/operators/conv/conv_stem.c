@@ -1,10 +1,11 @@
 /*
- * conv_stem.c - first layers on Hopper: a few channels, up to 128 filters at once; K is all channels at all taps.
+ * conv_stem.c - up to 64 channels, as first layers have, on Hopper, and up to 128 filters at once; K is all channels at all taps.
  *
  * A CTA keeps the filters in shared memory. A tile is 16 columns by 8 rows of y. All threads load the pixels of x below
- * it into one of two buffers, 4 or 8 channels each (zeros for absent ones), while the tile before is multiplied. A warp
+ * it into one of two buffers, 4, 8, 16 ... channels each (zeros for absent ones), while the tile before is multiplied. A warp
  * has a row of y; it gathers what its pixels see into registers, wgmma's A, word by word: two channels of a pixel. The
- * offsets of a tap's words are constants, but where lanes have one of two taps.
+ * offsets of a tap's words are constants, but where lanes have one of two taps. More than 8 channels are gathered by
+ * ldmatrix, 8 of them at a time.
  *
  * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes; in NCHW a thread has neighbouring
  * columns and stores them directly.
@@ -13,43 +14,15 @@
 
 #include "base/math.h"
 #include "cute/kernel.h"
-#include "operators/conv/conv_epilogue.h"
-#include "operators/conv/conv_stem.h"
+#include "operators/conv/conv_stem_kernel.h"
 
 enum {
     WARPGROUP = 128,
-    THREADS = CONV_STEM_THREADS,
     BARRIER_CONSUMER = 1, // + warpgroup: its 128 threads round the staging buffers
     ROWS = CONV_SM90_ROWS,
     STEPS_AT_ONCE = CONV_STEM_STEPS_AT_ONCE,
     WORDS = 4, // of a thread's A in a step: pixels 0 and 1, then both 8 elements of K further on
-    WARPS = CONV_STEM_THREADS / 32,
-    LINES_MAX = 32,    // of a warp
-    ELEMENTS_MAX = 32, // of a lane and a line
-    TILE_N_MAX = 128,
 };
-
-/* A tile of y: its first pixel and its image. */
-typedef struct tile_place {
-    val w, h, n;
-} tile_place;
-
-typedef struct stem_kernel {
-    const conv_stem_config *cfg;
-    conv_stem_shape size;
-    conv_values p;
-    tma_copy tmaY;
-    tiled_mma mma;
-    tensor sW;    // (BN,16,STEPS)
-    tensor sHalo; // (HALO,BUFFERS)
-    tensor sY;    // (ROWS,COLS,BUFFERS,WARPGROUPS)
-    tensor tCrW;  // (MMA_N,MMA_K,STEPS)
-    tensor acc, rA;
-    val first;                      // of the CTA's filters
-    val group, tid, warp_row, lane; // warpgroup, thread of it, the warp's row of a tile
-    val tiles_w, tiles_h, count;
-    val bias[TILE_N_MAX], scale[TILE_N_MAX]; // of the thread's columns, each at its distance from the first
-} stem_kernel;
 
 static void describe_memory(stem_kernel *k)
 {
@@ -84,171 +57,13 @@ static void describe_threads(stem_kernel *k)
     k->first = k->cfg->several ? mul(cta_y(), imm(k->cfg->tile_n)) : imm(0);
 }
 
-static tile_place place_of(const stem_kernel *k, val tile)
-{
-    val rest = div(tile, k->tiles_w), n = div(rest, k->tiles_h);
-    return (tile_place){ .w = mul(sub(tile, mul(rest, k->tiles_w)), imm(CONV_STEM_W)),
-                         .h = mul(sub(rest, mul(n, k->tiles_h)), imm(CONV_STEM_H)),
-                         .n = n };
-}
-
-/* Filters and pixels to shared memory */
-
-static tensor elements_from(val address, ckl_dtype dtype, val first)
-{
-    val bytes = mul(first, imm64((int)ckl_dtype_bytes(dtype)));
-    return gmem_tensor(add(address, convert(U64, bytes)), dtype, make_layout(dynamic(imm64(1)), leaf(1)));
-}
-
-/*
- * A thread loads one element of K of its share of the filters, several in flight together; zeros where channel, tap or
- * filter do not exist.
- */
-static void load_filters(const stem_kernel *k)
-{
-    enum { AT_ONCE = 16 };
-    const conv_stem_config *c = k->cfg;
-    const ckl_dtype dtype = c->form.dtype;
-    const int padded = k->size.padded, depth = CONV_STEM_K * k->size.steps, along = 1 << log2_i64(2 * depth - 1);
-    const int each = c->tile_n / (THREADS / along); // filters of a thread
-    val of_k = rem(thread(), imm(along)), share = mul(div(thread(), imm(along)), imm(each));
-    val at = min(of_k, imm(depth - 1)), channel = rem(at, imm(padded)), tap = div(at, imm(padded));
-    val there = logical_and(lt(channel, imm(c->channels)), lt(tap, imm(k->size.taps)));
-    val row = min(div(tap, imm(c->columns)), imm(c->rows - 1)), column = rem(tap, imm(c->columns));
-    val first = mul(convert(I64, min(channel, imm(c->channels - 1))), k->p.w[4]);
-    first = add(first, add(mul(convert(I64, row), k->p.w[2]), mul(convert(I64, column), k->p.w[3])));
-    val last = sub(conv_number(k->p.k), imm(1));
-    IF(lt(of_k, imm(depth)))
-        for (int n = 0; n < each && !ir_failed(); n += AT_ONCE) {
-            const int count = each - n < AT_ONCE ? each - n : AT_ONCE;
-            val w[AT_ONCE];
-            for (int i = 0; i < count; i++) {
-                val filter = min(add(k->first, add(share, imm(n + i))), last);
-                w[i] = at(elements_from(k->p.from[CONV_W], dtype, add(first, mul(convert(I64, filter), k->p.w[0]))), 0);
-            }
-            for (int i = 0; i < count; i++) {
-                val filter = add(share, imm(n + i)), is_one = le(add(k->first, filter), last);
-                set(k->sW, coord(filter, rem(at, imm(CONV_STEM_K)), div(at, imm(CONV_STEM_K))),
-                    select(logical_and(there, is_one), w[i], convert(dtype, immf(0))));
-            }
-        }
-    fence_proxy_async();
-}
-
-/* Channels that x does not have are zeros for good. */
-static void clear_halos(const stem_kernel *k)
-{
-    tensor sWords = smem_view(tensor_address(k->sHalo, coord(0, 0)), I32, compact(leaf(k->size.halo)));
-    LOOP_FROM(i, thread(), imm(k->size.halo), imm(THREADS)) // two buffers of halves of words
-        set(sWords, i, imm(0));
-}
-
-/*
- * The pixels below a tile, in lines that are contiguous in x: rows of pixels or, in NCHW, of a channel. A warp takes
- * every 8th line, a lane every 32nd vector of it.
- */
-typedef struct halo_line {
-    val inside[ELEMENTS_MAX], offset[ELEMENTS_MAX],
-        place[ELEMENTS_MAX]; // along a line: predicate, elements of x and of the buffer
-} halo_line;
-
-static int vectors_of_pixel(const stem_kernel *k)
-{
-    return k->cfg->nchw ? 1 : k->cfg->channels / k->cfg->vec;
-}
-
-static halo_line halo_line_at(const stem_kernel *k, const tile_place *place)
-{
-    const conv_stem_config *c = k->cfg;
-    const int vectors = vectors_of_pixel(k), count = k->size.halo_w * vectors;
-    val width = convert(I32, k->p.x_size[2]);
-    halo_line line;
-    for (int i = 0; i * 32 < count && !ir_failed(); i++) {
-        val e = min(add(k->lane, imm(32 * i)), imm(count - 1)), column = div(e, imm(vectors)),
-            channel = rem(e, imm(vectors));
-        val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), conv_number(k->p.pad[2])), column));
-        val nearest = max(imm(0), min(w, sub(width, imm(1))));
-        line.inside[i] = logical_and(ge(w, imm(0)), lt(w, width));
-        line.offset[i] =
-            add(mul(nearest, convert(I32, k->p.x[3])), mul(convert(I32, channel), convert(I32, k->p.x[4])));
-        line.place[i] = add(mul(column, imm(k->size.padded)), channel);
-    }
-    return line;
-}
-
-/* Line `number`: is it inside x, and where does it begin there and in the buffer? */
-typedef struct line_place {
-    val inside, offset, place;
-} line_place;
-
-static line_place line_place_of(const stem_kernel *k, const tile_place *place, val number)
-{
-    const conv_stem_config *c = k->cfg;
-    val channel = c->nchw ? div(number, imm(k->size.halo_h)) : imm(0);
-    val row = c->nchw ? rem(number, imm(k->size.halo_h)) : number, height = convert(I32, k->p.x_size[1]);
-    val h = convert(I32, add(sub(mul(place->h, imm(c->step_h)), conv_number(k->p.pad[1])), row));
-    val nearest = max(imm(0), min(h, sub(height, imm(1))));
-    return (
-        line_place){ logical_and(ge(h, imm(0)), lt(h, height)),
-                     add(mul(nearest, convert(I32, k->p.x[2])), mul(convert(I32, channel), convert(I32, k->p.x[4]))),
-                     add(mul(row, imm(k->size.halo_w * k->size.padded)), channel) };
-}
-
-/* Elements of x from one on, as registers: one element, or the words of several. */
-static tensor load_vector(const stem_kernel *k, tensor gX, val index)
-{
-    const int vec = k->cfg->vec;
-    tensor rX = fragment(vec > 1 ? I32 : gX.dtype, compact(leaf(vec > 1 ? vec / 2 : 1)));
-    if (vec > 1)
-        copy(gmem_tensor(tensor_address(gX, dynamic(index)), I32, rX.layout), rX, 2 * vec);
-    else
-        rX.regs[0] = at(gX, index);
-    return rX;
-}
-
-/* To their place in a buffer: zeros where they are not inside. */
-static void store_vector(const stem_kernel *k, tensor rX, val inside, val line, val place, val buffer)
-{
-    const int vec = k->cfg->vec;
-    for (int i = 0; i < static_size(rX.layout); i++)
-        rX.regs[i] = select(inside, at(rX, i), vec > 1 ? imm(0) : convert(rX.dtype, immf(0)));
-    if (vec > 1)
-        copy(rX, smem_view(tensor_address(k->sHalo, coord(add(line, place), buffer)), I32, rX.layout), 2 * vec);
-    else
-        set(k->sHalo, coord(add(line, place), buffer), rX.regs[0]);
-}
-
-/* All loads of a thread come before the first use. */
-static void load_halo(const stem_kernel *k, val tile, val buffer)
-{
-    const conv_stem_config *c = k->cfg;
-    const int vectors = k->size.halo_w * vectors_of_pixel(k), lines = k->size.halo_h * (c->nchw ? c->channels : 1);
-    const tile_place place = place_of(k, tile);
-    const halo_line line = halo_line_at(k, &place);
-    tensor gX = elements_from(k->p.from[CONV_X], c->form.dtype, mul(convert(I64, place.n), k->p.x[0]));
-    line_place at[LINES_MAX];
-    tensor x[LINES_MAX][ELEMENTS_MAX]; // (WORD)
-    for (int l = 0; l * WARPS < lines && !ir_failed(); l++) {
-        at[l] = line_place_of(k, &place, min(add(k->warp_row, imm(l * WARPS)), imm(lines - 1)));
-        for (int i = 0; i * 32 < vectors && !ir_failed(); i++)
-            x[l][i] = load_vector(k, gX, add(at[l].offset, line.offset[i]));
-    }
-    for (int l = 0; l * WARPS < lines && !ir_failed(); l++)
-        for (int i = 0; i * 32 < vectors && !ir_failed(); i++) {
-            val there = logical_and(lt(add(k->warp_row, imm(l * WARPS)), imm(lines)),
-                                    lt(add(k->lane, imm(i * 32)), imm(vectors)));
-            IF(there)
-                store_vector(k, x[l][i], logical_and(at[l].inside, line.inside[i]), at[l].place, line.place[i], buffer);
-        }
-}
-
 /* Products */
 
 /* Bytes from the pixel under a filter's first tap to that under another one. */
 static int tap_bytes(const stem_kernel *k, int tap)
 {
     const conv_stem_config *c = k->cfg;
-    return 2 * k->size.padded * (tap / c->columns * c->dilation_h * k->size.halo_w + tap % c->columns * c->dilation_w);
+    return 2 * k->size.pitch * (tap / c->columns * c->dilation_h * k->size.halo_w + tap % c->columns * c->dilation_w);
 }
 
 /* A word of shared memory at a constant distance. */
@@ -273,22 +88,66 @@ static void gather_half(const stem_kernel *k, val pixel, val second, int half, i
     }
 }
 
+/* Bytes from the pixel under a filter's first tap to 8 elements of K of more than 8 channels. */
+static int half_bytes(const stem_kernel *k, int half)
+{
+    const int of_tap = k->size.padded / 8;
+    return tap_bytes(k, half / of_tap) + half % of_tap * 16;
+}
+
+/* A step of more than 8 channels, of 16 pixels: lanes have one of these and one half. The last half may not exist. */
+static void gather_step(const stem_kernel *k, val pixel, val second, int step)
+{
+    const int first = half_bytes(k, 2 * step), halves = k->size.taps * k->size.padded / 8, place = step % STEPS_AT_ONCE;
+    const bool whole = 2 * step + 1 < halves;
+    val words[WORDS], from = whole ? add(pixel, bit_and(second, imm(half_bytes(k, 2 * step + 1) - first))) : pixel;
+    for (int i = 0; i < WORDS; i++)
+        words[i] = at(k->rA, i, 0, place);
+    ldmatrix(add(from, imm(first)), whole ? WORDS : 2, words);
+    for (int i = 2; !whole && i < WORDS; i++)
+        set(k->rA, coord(i, 0, place), imm(0));
+}
+
 /*
- * Some steps, whose words are in registers together; more would leave an SM fewer CTAs. The last wgmmas are not waited
- * for.
+ * Some steps, whose words are in registers together; more would leave an SM fewer CTAs, and to gather the next ones while these are
+ * multiplied was slower (bench/notes/conv.md). The last wgmmas are not waited for.
  */
 static void multiply_steps(const stem_kernel *k, val pixel, val second, int first, int between)
 {
     const int last = first + STEPS_AT_ONCE < k->size.steps ? first + STEPS_AT_ONCE : k->size.steps;
     if (first > 0)
         mma_wait(0);
-    for (int half = 2 * first; half < 2 * last && !ir_failed(); half++)
+    for (int half = 2 * first; half < 2 * last && k->size.padded <= 8 && !ir_failed(); half++)
         gather_half(k, pixel, second, half, between);
+    for (int step = first; step < last && k->size.padded > 8 && !ir_failed(); step++)
+        gather_step(k, pixel, second, step);
     mma_fence();
     for (int step = first; step < last && !ir_failed(); step++)
         gemm(&k->mma, local_tile(k->rA, shape(WORDS, 1, 1), coord(0, 0, step % STEPS_AT_ONCE)),
              slice(k->tCrW, _, _, step), k->acc, step ? yes() : no());
     mma_commit();
+}
+
+/* A lane's pixel for ldmatrix: of columns c and c + 8 or, in NCHW, of neighbouring ones. */
+static val column_of_lane(const stem_kernel *k)
+{
+    val of_group = rem(k->lane, imm(8)), other = rem(div(k->lane, imm(8)), imm(2));
+    return k->cfg->nchw ? add(mul(of_group, imm(2)), other) : rem(k->lane, imm(16));
+}
+
+/* The address of the first of a warp's pixels in a buffer. */
+static val first_pixel(const stem_kernel *k, val buffer)
+{
+    val address = add(tensor_address(k->sHalo, coord(0, 0)), mul(buffer, imm(2 * k->size.halo)));
+    return add(address, mul(k->warp_row, imm(2 * k->size.pitch * k->cfg->step_h * k->size.halo_w)));
+}
+
+static void multiply_wide(const stem_kernel *k, val buffer)
+{
+    val column = mul(column_of_lane(k), imm(2 * k->size.pitch * k->cfg->step_w));
+    val pixel = add(first_pixel(k, buffer), column), second = sub(imm(0), div(k->lane, imm(16)));
+    for (int first = 0; first < k->size.steps && !ir_failed(); first += STEPS_AT_ONCE)
+        multiply_steps(k, pixel, second, first, 0);
 }
 
 static void multiply(const stem_kernel *k, val buffer)
@@ -320,7 +179,7 @@ static void load_vectors(stem_kernel *k)
     tensor gScale = gmem_tensor(k->p.scale, F32, make_layout(dynamic(k->p.k), leaf(1)));            // (K)
     tensor tCcY = coordinates_of(k);
     layout along = coordinate_distances(tCcY, 1);
-    bool loaded[TILE_N_MAX] = { false };
+    bool loaded[CONV_STEM_FILTERS_MAX] = { false };
     val last = sub(conv_number(k->p.k), imm(1));
     for (int i = 0; i < static_size(tCcY.layout) && !ir_failed(); i++) {
         const int64_t column = index_at(along, i);
@@ -334,7 +193,7 @@ static void load_vectors(stem_kernel *k)
 }
 
 /* Where element i of the accumulators lies in y: a warp has a row of a tile; in NCHW its two pixels are neighbours. */
-static conv_place place_of_sum(const stem_kernel *k, const tile_place *place, int i)
+static conv_place place_of_sum(const stem_kernel *k, const stem_place *place, int i)
 {
     tensor tCcY = coordinates_of(k);
     val row = rem(coordinate(tCcY, 0, i), imm(CONV_STEM_W)), first = rem(row, imm(8)), second = div(row, imm(8));
@@ -344,7 +203,7 @@ static conv_place place_of_sum(const stem_kernel *k, const tile_place *place, in
                          add(k->first, coordinate(tCcY, 1, i)) };
 }
 
-static void finish(const stem_kernel *k, const tile_place *place)
+static void finish(const stem_kernel *k, const stem_place *place)
 {
     const conv_form *form = &k->cfg->form;
     layout along = coordinate_distances(coordinates_of(k), 1);
@@ -356,7 +215,7 @@ static void finish(const stem_kernel *k, const tile_place *place)
     }
 }
 
-static void store_staged(const stem_kernel *k, const tile_place *place)
+static void store_staged(const stem_kernel *k, const stem_place *place)
 {
     const int width = k->size.y_cols, count = k->cfg->tile_n / width;
     const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
@@ -378,7 +237,7 @@ static void store_staged(const stem_kernel *k, const tile_place *place)
 }
 
 /* NCHW: accumulators i and i + 2 are neighbouring columns of one channel. */
-static void store_planes(const stem_kernel *k, const tile_place *place)
+static void store_planes(const stem_kernel *k, const stem_place *place)
 {
     const conv_stem_config *c = k->cfg;
     const ckl_dtype out = c->form.out;
@@ -392,7 +251,7 @@ static void store_planes(const stem_kernel *k, const tile_place *place)
             continue;
         val channel = add(k->first, coordinate(tCcY, 1, i)),
             inside = logical_and(row, lt(channel, conv_number(k->p.k)));
-        tensor gY = elements_from(k->p.from[CONV_Y], out, add(start, mul(convert(I64, channel), k->p.y[4])));
+        tensor gY = conv_stem_elements(k->p.from[CONV_Y], out, add(start, mul(convert(I64, channel), k->p.y[4])));
         tensor rY = fragment(out, compact(leaf(2)));
         for (int j = 0; j < 2; j++)
             set(rY, j, convert(out, at(k->acc, i + 2 * j)));
@@ -408,7 +267,7 @@ static void store_planes(const stem_kernel *k, const tile_place *place)
 }
 
 /* NHWC where filters are not whole 16 bytes: accumulators i and i + 2 are a channel of two pixels, 8 columns apart. */
-static void store_elements(const stem_kernel *k, const tile_place *place)
+static void store_elements(const stem_kernel *k, const stem_place *place)
 {
     const ckl_dtype out = k->cfg->form.out;
     tensor tCcY = coordinates_of(k);
@@ -418,7 +277,7 @@ static void store_elements(const stem_kernel *k, const tile_place *place)
         val w = add(place->w, add(div(k->lane, imm(4)), imm(8 * j)));
         val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
         start = add(start, add(mul(convert(I64, w), k->p.y[3]), convert(I64, channel)));
-        tensor gY = elements_from(k->p.from[CONV_Y], out, start);
+        tensor gY = conv_stem_elements(k->p.from[CONV_Y], out, start);
         val inside = logical_and(lt(h, conv_number(k->p.y_size[1])), lt(w, conv_number(k->p.y_size[2])));
         IF(inside)
             for (int i = 0; i < static_size(k->acc.layout) && !ir_failed(); i++) {
@@ -430,7 +289,7 @@ static void store_elements(const stem_kernel *k, const tile_place *place)
     }
 }
 
-static void store(const stem_kernel *k, const tile_place *place)
+static void store(const stem_kernel *k, const stem_place *place)
 {
     if (!k->cfg->direct)
         store_staged(k, place);
@@ -442,18 +301,22 @@ static void store(const stem_kernel *k, const tile_place *place)
 
 static void loop_tiles(const stem_kernel *k)
 {
+    const bool async = k->size.async;
     val buffer = variable(U32, imm(0));
-    IF(lt(cta_x(), k->count))
-        load_halo(k, cta_x(), buffer);
+    conv_stem_load_tile(k, cta_x(), buffer);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
-        val next = add(tile, grid_x());
+        val next = add(tile, grid_x()), other = sub(imm(1), buffer);
+        if (async)
+            cp_async_wait(0);
         cta_sync(); // the tile's pixels have arrived, and those of the tile before have been gathered
-        multiply(k, buffer);
-        assign(buffer, sub(imm(1), buffer));
-        IF(lt(next, k->count))
-            load_halo(k, next, buffer);
+        if (async)
+            conv_stem_load_tile(k, next, other);
+        (k->size.padded > 8 ? multiply_wide : multiply)(k, buffer);
+        assign(buffer, other);
+        if (!async)
+            conv_stem_load_tile(k, next, buffer);
         mma_wait(0);
-        const tile_place place = place_of(k, tile);
+        const stem_place place = conv_stem_place(k, tile);
         finish(k, &place);
         store(k, &place);
     }
@@ -467,16 +330,16 @@ void conv_stem(const void *config, int kernel)
     const conv_stem_config *cfg = config;
     (void)kernel;
     stem_kernel k = { .cfg = cfg, .size = conv_stem_shape_of(cfg) };
-    launch_bounds(THREADS, cfg->ctas);
+    launch_bounds(CONV_STEM_THREADS, cfg->ctas);
     k.p = params_of(conv);
     describe_memory(&k);
     describe_threads(&k);
     fill(k.acc, immf(0)); // once: the first wgmma of a tile ignores them
-    clear_halos(&k);
+    conv_stem_clear(&k);
     cta_sync();
     grid_wait();
     launch_dependents();
-    load_filters(&k);
+    conv_stem_load_filters(&k);
     load_vectors(&k);
     loop_tiles(&k);
 }

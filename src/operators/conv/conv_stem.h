@@ -8,7 +8,7 @@
     X(owner, bool, nchw, "0", "0 1", "channels lie apart")                             \
     X(owner, int, channels, "3", "", "of x")                                           \
     X(owner, int, vec, "1", "1 4 8", "channels of a load")                             \
-    X(owner, int, tile_n, "64", "32 64 96 128", "filters of a CTA")                    \
+    X(owner, int, tile_n, "64", "16 32 48 64 80 96 112 128", "filters of a CTA")       \
     X(owner, bool, several, "0", "0 1", "CTAs share the filters")                      \
     X(owner, int, ctas, "2", "1 2 3 4", "that must fit an SM, which limits registers") \
     X(owner, int, rows, "3", "", "of a filter")                                        \
@@ -28,14 +28,19 @@ enum {
     CONV_STEM_W = 16, // pixels of a tile: a warp has a row
     CONV_STEM_H = 4 * CONV_STEM_CONSUMERS,
     CONV_STEM_K = 16, // channels under taps of a step
-    CONV_STEM_STEPS_MAX = 16,
+    CONV_STEM_CHANNELS_MAX = 64,
+    CONV_STEM_FILTERS_MAX = 128, // of a CTA
+    CONV_STEM_STEPS_MAX = 64,
     CONV_STEM_STEPS_AT_ONCE = 4, // 4 registers each
 };
 
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_stem_shape {
-    int padded;               // channels in shared memory: 4 or 8
+    int padded;               // channels in shared memory: 4 or whole 8
+    int pitch;                // from pixel to pixel there: an odd number of 8, so that 8 pixels are in different banks
     int taps, steps;          // of a filter; steps of wgmma
+    bool async;               // x comes by cp.async, 16 bytes at a time
+    int loads, lines_at_once; // of a lane: vectors of a line; lines that are under way together
     int halo_h, halo_w, halo; // rows and columns of x under a tile, and elements of both
     int y_cols;               // of a staging buffer
     int64_t smem_bytes;

@@ -1,20 +1,38 @@
 /* conv_stem_plan.c - the host side of the Hopper kernel of first layers: which problems, what they cost, launches. */
 #include <math.h>
+#include <string.h>
 
 #include "base/math.h"
 #include "operators/conv/conv_stem.h"
 
-enum { THREADS = CONV_STEM_THREADS, FILTERS_MAX = 128, LOADS_MAX = 20 }; // loads of a thread, in registers
+enum {
+    THREADS = CONV_STEM_THREADS,
+    FILTERS_MAX = CONV_STEM_FILTERS_MAX,
+    LOADS_MAX = 20,      // of a thread, in registers
+    WIDE_LOADS_MAX = 32, // where more lines than that come one after the other
+    UNIT = 8,            // channels of a row of ldmatrix
+};
+
+/* More channels than are gathered word by word? */
+static bool is_wide(const conv_stem_config *c)
+{
+    return c->channels > UNIT;
+}
 
 conv_stem_shape conv_stem_shape_of(const conv_stem_config *c)
 {
     const int out = (int)ckl_dtype_bytes(c->form.out), rows = CONV_SM90_ROWS * CONV_STEM_CONSUMERS;
-    conv_stem_shape s = { .padded = c->channels > 4 ? 8 : 4, .taps = c->rows * c->columns };
+    conv_stem_shape s = { .padded = c->channels > 4 ? (int)round_up(c->channels, UNIT) : 4,
+                          .taps = c->rows * c->columns };
+    s.pitch = s.padded > UNIT && s.padded / UNIT % 2 == 0 ? s.padded + UNIT : s.padded;
     s.steps = (int)ceil_div((int64_t)s.taps * s.padded, CONV_STEM_K);
     s.halo_h = (CONV_STEM_H - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
     s.halo_w = (CONV_STEM_W - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
-    s.halo = (int)round_up((int64_t)s.halo_h * s.halo_w * s.padded, 64); // whole 128 bytes
-    s.y_cols = c->tile_n % 64 || out == 4 ? 32 : 64;
+    s.halo = (int)round_up((int64_t)s.halo_h * s.halo_w * s.pitch, 64); // whole 128 bytes
+    s.y_cols = c->tile_n % 32 ? 16 : c->tile_n % 64 || out == 4 ? 32 : 64;
+    s.async = is_wide(c) && c->vec == UNIT;
+    s.loads = (int)ceil_div(s.halo_w * (c->nchw ? 1 : c->channels / c->vec), 32);
+    s.lines_at_once = (int)max_i64(1, (is_wide(c) ? WIDE_LOADS_MAX : LOADS_MAX) / max_i64(1, s.loads));
     s.smem_bytes = (int64_t)c->tile_n * CONV_STEM_K * s.steps * 2 + 2 * (int64_t)s.halo * 2 +
                    (c->direct ? 0 : (int64_t)rows * c->tile_n * out) + 2048;
     return s;
@@ -34,7 +52,8 @@ static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
 {
     const conv_stem_shape s = conv_stem_shape_of(c);
     const int vectors = (c->form.bias + c->form.scale) * c->tile_n / 4, of_load = c->nchw ? 4 : (c->vec + 1) / 2;
-    const int registers = c->tile_n / 2 + vectors + of_load * loads_of(c) +
+    const int loads = s.async ? 0 : (int)min_i64(loads_of(c), is_wide(c) ? s.lines_at_once * s.loads : LOADS_MAX);
+    const int registers = c->tile_n / 2 + vectors + of_load * loads + (is_wide(c) ? 24 : 0) +
                           (c->direct && !c->nchw ? 112
                            : c->several          ? 56
                                                  : 24);
@@ -56,25 +75,32 @@ static bool whole_pixels(const ckl_conv_desc *d)
     return d->layout == CKL_IMAGE_NHWC && (d->c == 4 || d->c == 8);
 }
 
+/* The longest vectors that pixels of more than 8 channels are made of. */
+static int64_t vector_of(const ckl_conv_desc *d)
+{
+    return d->layout == CKL_IMAGE_NHWC ? min_i64(UNIT, power_of_two_in(d->c)) : 1;
+}
+
 /*
  * Filters of a CTA: all, up to 128, or as few CTAs as that takes; or more CTAs, which fill the SMs where pixels are
  * few.
  */
 static bool candidate_stem(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const ckl_conv_desc *d = desc;
+    const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     conv_stem_config *c = config;
+    const int unit = d->c > UNIT ? 16 : 32;
     const int64_t most[] = { d->k > FILTERS_MAX ? 96 : FILTERS_MAX, 64, 32 };
     if (i >= COUNT_OF(most) || (i > 0 && d->k <= most[i]))
         return false;
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
-    *c = (conv_stem_config){ .form = conv_form_of(d),
+    *c = (conv_stem_config){ .form = conv_form_of(desc),
                              .nchw = d->layout == CKL_IMAGE_NCHW,
                              .direct = stores_directly(d),
                              .channels = conv_config_number(d->c),
                              .vec = 1,
-                             .tile_n = (int)round_up(ceil_div(d->k, max_i64(1, ceil_div(d->k, most[i]))), 32),
+                             .tile_n = (int)round_up(ceil_div(d->k, max_i64(1, ceil_div(d->k, most[i]))), unit),
                              .rows = conv_config_number(d->r),
                              .columns = conv_config_number(d->s),
                              .step_w = conv_config_number(d->stride_w),
@@ -82,7 +108,9 @@ static bool candidate_stem(const void *desc, const ckl_device_info *device, int 
                              .dilation_w = conv_config_number(d->dilation_w),
                              .dilation_h = conv_config_number(d->dilation_h),
                              .pairs = d->layout == CKL_IMAGE_NCHW && m[2].y % 2 == 0 };
-    if (whole_pixels(d) && loads_of(c) > LOADS_MAX)
+    if (is_wide(c))
+        c->vec = (int)vector_of(d);
+    else if (whole_pixels(d) && loads_of(c) > LOADS_MAX)
         c->vec = (int)d->c;
     c->several = c->tile_n < d->k;
     c->ctas = ctas_of(c, device);
@@ -108,47 +136,83 @@ static double bytes_of_y(const ckl_conv_desc *d)
            (double)ckl_dtype_bytes(d->out);
 }
 
+static double bytes_of_x(const ckl_conv_desc *d)
+{
+    return (double)d->n * (double)d->h * (double)d->w * (double)d->c * (double)ckl_dtype_bytes(d->dtype);
+}
+
 /*
- * Cycles of a tile: gathering and products, the pixels below it, its epilogue; or y to memory. More than 4 channels
- * cost more: 8 to 768 of 120x120 took 2200.
+ * Cycles of a tile: gathering and products, the pixels below it, its epilogue. More than 4 channels cost more: 8 to 768 of
+ * 120x120 took 2200.
  */
+static double cycles_of(const conv_stem_config *c, const conv_stem_shape *s)
+{
+    const double TILE = 400, WIDE = 1100, STEP = 64, COLUMN = 2, DIRECT = 12, LOAD = 40;
+    return TILE + (c->channels > 4 ? WIDE : 0) + STEP * s->steps +
+           (c->direct && !c->nchw ? DIRECT : COLUMN) * c->tile_n + LOAD * loads_of(c);
+}
+
+/* The same of more than 8 channels, fitted to ten runs (bench/notes/conv.md). */
+static double wide_cycles(const conv_stem_config *c, const conv_stem_shape *s)
+{
+    const double STEP = 73, COLUMN = 7, DIRECT = 40, LOAD = 140;
+    return (STEP + c->tile_n) * s->steps + (c->direct && !c->nchw ? DIRECT : COLUMN) * c->tile_n +
+           (s->async ? 0 : LOAD * loads_of(c));
+}
+
+/* Filters of more than 8 channels that come one element after the other. */
+static double filter_cycles(const conv_stem_config *c, const conv_stem_shape *s)
+{
+    const double ROUND = 700, AT_ONCE = 16;
+    return s->async && c->form.direction == CKL_CONV_FORWARD
+               ? ROUND
+               : ROUND * c->tile_n * CONV_STEM_K * s->steps / (THREADS * AT_ONCE);
+}
+
 static plan_cost cost_stem(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double TILE = 400, WIDE = 1100, STEP = 64, COLUMN = 2, DIRECT = 12, LOAD = 40, HERTZ = 1.7e9, START = 3,
-                 MEMORY = 4.6e6; // bytes a us
+    // 8 channels of 8 images of 5x5, 256 filters: 3.0 us, 3.55 by sm90
+    const double HERTZ = 1.7e9, START = 3, EIGHT = 1.4, MEMORY = 4.6e6; // bytes a us
     const conv_stem_config *c = config;
-    const double cycles = TILE + (c->channels > 4 ? WIDE : 0) + STEP * conv_stem_shape_of(c).steps +
-                          (c->direct && !c->nchw ? DIRECT : COLUMN) * c->tile_n + LOAD * loads_of(c);
-    const ckl_conv_desc *d = desc;
+    const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
+    const conv_stem_shape s = conv_stem_shape_of(c);
+    const bool wide = is_wide(c);
+    const double cycles = wide ? wide_cycles(c, &s) : cycles_of(c, &s), once = wide ? filter_cycles(c, &s) : 0;
     const double turns = fmax(1, tiles_of(d) * (double)filter_tiles(d, c) / device->sm_count);
-    const double us = turns * cycles / HERTZ * 1e6, of_y = bytes_of_y(d) / MEMORY;
-    return (plan_cost){ START + fmax(us, of_y), us > of_y ? "gathering" : "memory" };
+    const double us = turns * cycles / HERTZ * 1e6, bytes = (bytes_of_y(d) + (wide ? bytes_of_x(d) : 0)) / MEMORY;
+    return (plan_cost){ START - (c->channels == UNIT ? EIGHT : 0) + once / HERTZ * 1e6 + fmax(us, bytes),
+                        us > bytes ? "gathering" : "memory" };
 }
 
 static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *device)
 {
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "conv stem: %s has no wgmma", device->id);
-    if (d->direction != CKL_CONV_FORWARD)
-        FAIL(CKL_UNSUPPORTED, "conv stem: it computes no gradients");
+    if (d->direction == CKL_CONV_WEIGHT || (d->direction == CKL_CONV_DATA && (d->stride_h > 1 || d->stride_w > 1)))
+        FAIL(CKL_UNSUPPORTED, "conv stem: it computes no gradient of weights, nor of data at strides above 1");
     TRY(conv_check_half("stem", d));
     if (d->residual || d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
         FAIL(CKL_UNSUPPORTED, "conv stem: it takes images without groups and residual");
-    if (d->c < 1 || d->c > 8 || d->k < 1 || d->k > UINT16_MAX)
-        FAIL(CKL_UNSUPPORTED, "conv stem: c=%" PRId64 " is not in 1..8, or k=%" PRId64 " not in 1..2^16-1", d->c, d->k);
-    if ((double)d->c * (double)d->h * (double)d->w > INT32_MAX || tiles_of(d) > INT32_MAX / 2 || d->h > INT32_MAX / 4 ||
-        d->w > INT32_MAX / 4)
+    const ckl_conv_desc inner = conv_turned(d);
+    if (inner.c < 1 || inner.c > CONV_STEM_CHANNELS_MAX || inner.k < 1 || inner.k > UINT16_MAX)
+        FAIL(CKL_UNSUPPORTED,
+             "conv stem: %" PRId64 " channels to read are not in 1..%d, or %" PRId64 " to write not in 1..2^16-1",
+             inner.c, CONV_STEM_CHANNELS_MAX, inner.k);
+    if (inner.c > UNIT && inner.c % UNIT == 0 && d->r * d->s == 1 && d->layout == CKL_IMAGE_NHWC)
+        FAIL(CKL_UNSUPPORTED, "conv stem: filters of one pixel that are whole 16 bytes are a matrix product");
+    if ((double)inner.c * (double)inner.h * (double)inner.w > INT32_MAX || tiles_of(&inner) > INT32_MAX / 2 ||
+        d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv stem: an image of %" PRId64 "x%" PRId64 " is beyond 32-bit numbers", d->h, d->w);
     return CKL_OK;
 }
 
 static ckl_status admit_stem(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_conv_desc *d = desc;
     const conv_stem_config *c = config;
-    TRY(check_problem(d, device));
-    TRY(conv_check_form("stem", d, &c->form));
-    TRY(conv_check_dense("stem", d));
+    TRY(check_problem(desc, device));
+    TRY(conv_check_form("stem", desc, &c->form));
+    TRY(conv_check_dense("stem", desc));
+    const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     if (c->nchw != (d->layout == CKL_IMAGE_NCHW) || c->channels != d->c || c->rows != d->r || c->columns != d->s ||
         c->step_w != d->stride_w || c->step_h != d->stride_h || c->dilation_w != d->dilation_w ||
         c->dilation_h != d->dilation_h)
@@ -156,39 +220,58 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
              "conv stem: the config's layout, channels, filter, strides or dilations are not the problem's");
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
-    if (c->vec != 1 && (c->vec != d->c || !whole_pixels(d)))
-        FAIL(CKL_INVALID, "conv stem: vec=%d is neither 1 nor the 4 or 8 channels of NHWC", c->vec);
+    if (c->vec != 1 && (is_wide(c) ? c->vec != vector_of(d) : c->vec != d->c || !whole_pixels(d)))
+        FAIL(CKL_INVALID, "conv stem: vec=%d is neither 1 nor the 4 or 8 channels of NHWC, or what divides more",
+             c->vec);
     if (c->direct != stores_directly(d))
         FAIL(CKL_INVALID,
              "conv stem: direct=%d, but y is NCHW or its k=%" PRId64 " filters are no whole 16 bytes, or both not",
              c->direct, d->k);
     if (c->pairs && (!c->nchw || m[2].y % 2))
         FAIL(CKL_INVALID, "conv stem: pairs=1, but y has %" PRId64 " columns", m[2].y);
-    if (c->tile_n < 32 || c->tile_n % 32 || c->tile_n > FILTERS_MAX || c->ctas < 1 || c->ctas > 4)
-        FAIL(CKL_INVALID, "conv stem: tile_n=%d is no multiple of 32 up to %d, or ctas=%d is not in 1..4", c->tile_n,
-             FILTERS_MAX, c->ctas);
+    const int unit = is_wide(c) ? 16 : 32;
+    if (c->tile_n < unit || c->tile_n % unit || c->tile_n > FILTERS_MAX || c->ctas < 1 || c->ctas > 4)
+        FAIL(CKL_INVALID, "conv stem: tile_n=%d is no multiple of %d up to %d, or ctas=%d is not in 1..4", c->tile_n,
+             unit, FILTERS_MAX, c->ctas);
     if (c->several != (c->tile_n < d->k))
         FAIL(CKL_INVALID, "conv stem: several=%d, but a CTA has %d of %" PRId64 " filters", c->several, c->tile_n,
              d->k);
     const conv_stem_shape s = conv_stem_shape_of(c);
-    if (s.steps > CONV_STEM_STEPS_MAX || loads_of(c) > LOADS_MAX || s.smem_bytes > device->smem_per_cta_bytes)
+    if (s.steps > (is_wide(c) ? CONV_STEM_STEPS_MAX : 16) ||
+        (is_wide(c) ? s.loads > WIDE_LOADS_MAX : loads_of(c) > LOADS_MAX) || s.smem_bytes > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "conv stem: a filter of %dx%d, or the pixels under a tile, %dx%d, are too many", c->rows,
              c->columns, s.halo_h, s.halo_w);
     return CKL_OK;
 }
 
+static conv_params params_of_inner(const ckl_conv_desc *d, const ckl_conv_desc *inner, const ckl_conv_args *a)
+{
+    if (d->direction == CKL_CONV_FORWARD)
+        return conv_params_of(d, a);
+    ckl_conv_args of_inner = *a;
+    of_inner.x = a->dy;
+    of_inner.dy = NULL;
+    of_inner.y = a->dx;
+    conv_params p = conv_params_of(inner, &of_inner);
+    const conv_tensor w = conv_tensor_of(d, CONV_W);
+    const int64_t stride[CONV_RANK] = { w.stride[4], w.stride[1], -w.stride[2], -w.stride[3], w.stride[0] };
+    memcpy(p.w, stride, sizeof stride);
+    p.from[CONV_W] = (const char *)a->w + 2 * ((d->r - 1) * w.stride[2] + (d->s - 1) * w.stride[3]);
+    return p;
+}
+
 static ckl_status launch_stem(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_desc inner = conv_turned(plan->desc), *d = &inner;
     const ckl_conv_args *a = args;
     const conv_stem_config *c = plan->config;
     const conv_tensor y = conv_tensor_of(d, CONV_Y);
-    conv_params p = conv_params_of(d, a);
-    if (!PLAN_ALIGNED(c->direct ? (c->pairs ? 2 : 1) * (int64_t)ckl_dtype_bytes(d->out) : 16, a->y))
+    conv_params p = params_of_inner(plan->desc, &inner, a);
+    if (!PLAN_ALIGNED(c->direct ? (c->pairs ? 2 : 1) * (int64_t)ckl_dtype_bytes(d->out) : 16, a->y, a->dx))
         FAIL(CKL_INVALID, "conv stem: y is not aligned to what is stored at once; impl=sm80 takes any");
-    if (!PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x))
+    if (!PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->dy))
         FAIL(CKL_INVALID, "conv stem: x is not aligned to a pixel; config='vec=1' takes any");
-    p.mY = conv_pixels(a->y, &y);
+    p.mY = conv_pixels(a->y ? a->y : a->dx, &y);
     const int64_t tiles = (int64_t)tiles_of(d);
     if (tiles == 0)
         return CKL_OK;
@@ -201,12 +284,14 @@ static const field stem_fields[] = { CONV_FORM(FIELD_NESTED, (conv_stem_config, 
 
 const implementation conv_stem_implementation = {
     .name = "stem",
-    .summary = "first layers of up to 8 channels: pixels gathered from shared memory, wgmma; both layouts, Hopper",
+    .summary =
+        "up to 64 channels, as first layers have: pixels gathered from shared memory, wgmma; both layouts, Hopper",
     .config_bytes = sizeof(conv_stem_config),
     .config = FIELD_TABLE(stem_fields),
     .candidate = candidate_stem,
     .cost = cost_stem,
-    .rivals = { &conv_packed_implementation },
+    .rivals = { &conv_pointwise_implementation, &conv_sliced_implementation, &conv_sm90_implementation,
+                &conv_nchw_sm90_implementation, &conv_packed_implementation },
     .admit = admit_stem,
     .describe = conv_stem,
     .params = &conv_param_list,

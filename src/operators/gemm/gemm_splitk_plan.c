@@ -20,8 +20,7 @@ static int64_t sums_pitch(const ckl_gemm_desc *d)
     return round_up(d->n, GEMM_SPLITK_COLUMNS);
 }
 
-/* The products: a batch of slices of K, f32. The last slice may be shorter; TMA fills it with zeros. */
-static ckl_gemm_desc products_of(const ckl_gemm_desc *d, int count)
+ckl_gemm_desc gemm_splitk_desc(const ckl_gemm_desc *d, int count)
 {
     ckl_gemm_desc p = *d;
     const int step = gemm_tile_k(d->a);
@@ -96,7 +95,7 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
 static plan_cost cost_of(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_splitk_config *c, int slices)
 {
     const gemm_sm90_config products = gemm_splitk_products(c);
-    const ckl_gemm_desc sliced = products_of(d, slices);
+    const ckl_gemm_desc sliced = gemm_splitk_desc(d, slices);
     plan_cost cost = gemm_sm90_cost(&sliced, device, &products);
     cost.us += gemm_sm90_sum_us((double)slices * (double)d->m * (double)sliced.ldd * sizeof(float));
     return cost;
@@ -155,7 +154,7 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_INVALID, "gemm splitk: vec=%d is not 1, or rows of C and D do not start at whole 16 bytes", c->vec);
     if (d->m * sums_pitch(d) / GEMM_SPLITK_COLUMNS > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: %" PRId64 "x%" PRId64 " sums are more than one launch adds", d->m, d->n);
-    const ckl_gemm_desc halves = products_of(d, 2);
+    const ckl_gemm_desc halves = gemm_splitk_desc(d, 2);
     const gemm_sm90_config products = gemm_splitk_products(c);
     TRY(gemm_sm90_admit(&halves, device, &products)); // before its cost is asked for
     const int slices = c->slices ? c->slices : 2;     // more of them are chosen where there are as many tiles
@@ -208,7 +207,7 @@ static ckl_status launch_splitk(const ckl_plan *plan, const void *args, ckl_stre
     const ckl_gemm_args *x = args;
     const gemm_splitk_config *c = plan->config;
     const gemm_sm90_config products = gemm_splitk_products(c);
-    const ckl_gemm_desc sliced = products_of(plan->desc, slices_of(plan));
+    const ckl_gemm_desc sliced = gemm_splitk_desc(plan->desc, slices_of(plan));
     ckl_gemm_args each = { .a = x->a, .b = x->b, .d = plan_workspace(plan, x->workspace) };
     if (c->vec > 1 && !PLAN_ALIGNED(TMA_ALIGNMENT, x->d, x->c))
         FAIL(CKL_INVALID, "gemm splitk: c=%p or d=%p is not aligned to 16 bytes; config='vec=1' takes any alignment",

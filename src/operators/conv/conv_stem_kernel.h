@@ -1,0 +1,42 @@
+/* conv_stem_kernel.h - what the files of the kernel of first layers share. */
+#ifndef CKL_CONV_STEM_KERNEL_H
+#define CKL_CONV_STEM_KERNEL_H
+
+#include "cute/mma.h"
+#include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_stem.h"
+
+/* A tile of y: its first pixel and its image. */
+typedef struct stem_place {
+    val w, h, n;
+} stem_place;
+
+typedef struct stem_kernel {
+    const conv_stem_config *cfg;
+    conv_stem_shape size;
+    conv_values p;
+    tma_copy tmaY;
+    tiled_mma mma;
+    tensor sW;    // (BN,16,STEPS)
+    tensor sHalo; // (HALO,BUFFERS)
+    tensor sY;    // (ROWS,COLS,BUFFERS,WARPGROUPS)
+    tensor tCrW;  // (MMA_N,MMA_K,STEPS)
+    tensor acc, rA;
+    val first;                      // of the CTA's filters
+    val group, tid, warp_row, lane; // warpgroup, thread of it, the warp's row of a tile
+    val tiles_w, tiles_h, count;
+    val bias[CONV_STEM_FILTERS_MAX],
+        scale[CONV_STEM_FILTERS_MAX]; // of the thread's columns, each at its distance from the first
+} stem_kernel;
+
+stem_place conv_stem_place(const stem_kernel *k, val tile);
+
+/* Elements of global memory from `first` on. */
+tensor conv_stem_elements(val address, ckl_dtype dtype, val first);
+
+/* For all threads: zeros where x has no channels; the CTA's filters; the pixels below a tile, if there is one, to a buffer. */
+void conv_stem_clear(const stem_kernel *k);
+void conv_stem_load_filters(const stem_kernel *k);
+void conv_stem_load_tile(const stem_kernel *k, val tile, val buffer);
+
+#endif

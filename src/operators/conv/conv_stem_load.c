@@ -1,0 +1,249 @@
+/* conv_stem_load.c - the kernel of first layers: loads of filters, and of the pixels below a tile, into shared memory. */
+#include "base/math.h"
+#include "cute/kernel.h"
+#include "operators/conv/conv_stem_kernel.h"
+
+enum {
+    THREADS = CONV_STEM_THREADS,
+    WARPS = CONV_STEM_THREADS / 32,
+    LINES_MAX = 32,    // of a warp
+    ELEMENTS_MAX = 32, // of a lane and a line
+};
+
+stem_place conv_stem_place(const stem_kernel *k, val tile)
+{
+    val rest = div(tile, k->tiles_w), n = div(rest, k->tiles_h);
+    return (stem_place){ .w = mul(sub(tile, mul(rest, k->tiles_w)), imm(CONV_STEM_W)),
+                         .h = mul(sub(rest, mul(n, k->tiles_h)), imm(CONV_STEM_H)),
+                         .n = n };
+}
+
+/* Filters and pixels to shared memory */
+
+tensor conv_stem_elements(val address, ckl_dtype dtype, val first)
+{
+    val bytes = mul(first, imm64((int)ckl_dtype_bytes(dtype)));
+    return gmem_tensor(add(address, convert(U64, bytes)), dtype, make_layout(dynamic(imm64(1)), leaf(1)));
+}
+
+/*
+ * A thread loads one element of K of its share of the filters, several in flight together; zeros where channel, tap or
+ * filter do not exist.
+ */
+static void load_share(const stem_kernel *k, val of_k, val share, int each)
+{
+    enum { AT_ONCE = 16 };
+    const conv_stem_config *c = k->cfg;
+    const ckl_dtype dtype = c->form.dtype;
+    const int padded = k->size.padded, depth = CONV_STEM_K * k->size.steps;
+    val at = min(of_k, imm(depth - 1)), channel = rem(at, imm(padded)), tap = div(at, imm(padded));
+    val there = logical_and(lt(channel, imm(c->channels)), lt(tap, imm(k->size.taps)));
+    val row = min(div(tap, imm(c->columns)), imm(c->rows - 1)), column = rem(tap, imm(c->columns));
+    val first = mul(convert(I64, min(channel, imm(c->channels - 1))), k->p.w[4]);
+    first = add(first, add(mul(convert(I64, row), k->p.w[2]), mul(convert(I64, column), k->p.w[3])));
+    val last = sub(conv_number(k->p.k), imm(1));
+    IF(lt(of_k, imm(depth)))
+        for (int n = 0; n < each && !ir_failed(); n += AT_ONCE) {
+            const int count = each - n < AT_ONCE ? each - n : AT_ONCE;
+            val w[AT_ONCE];
+            for (int i = 0; i < count; i++) {
+                val filter = min(add(k->first, add(share, imm(n + i))), last);
+                w[i] = at(
+                    conv_stem_elements(k->p.from[CONV_W], dtype, add(first, mul(convert(I64, filter), k->p.w[0]))), 0);
+            }
+            for (int i = 0; i < count; i++) {
+                val filter = add(share, imm(n + i)), is_one = le(add(k->first, filter), last);
+                set(k->sW, coord(filter, rem(at, imm(CONV_STEM_K)), div(at, imm(CONV_STEM_K))),
+                    select(logical_and(there, is_one), w[i], convert(dtype, immf(0))));
+            }
+        }
+}
+
+/* Filters that lie as K does, in whole 16 bytes, by cp.async. */
+static void copy_filters(const stem_kernel *k)
+{
+    const int halves = 2 * k->size.steps, whole = k->size.taps * k->size.padded / 8;
+    val last = sub(conv_number(k->p.k), imm(1));
+    LOOP_FROM(number, thread(), imm(k->cfg->tile_n * halves), imm(THREADS)) {
+        val n = div(number, imm(halves)), half = rem(number, imm(halves)), filter = add(k->first, n);
+        val first = mul(convert(I64, min(filter, last)), k->p.w[0]), at = min(half, imm(whole - 1));
+        val there = logical_and(le(filter, last), lt(half, imm(whole)));
+        tensor gW =
+            conv_stem_elements(k->p.from[CONV_W], k->cfg->form.dtype, add(first, convert(I64, mul(at, imm(8)))));
+        cp_async(tensor_address(k->sW, coord(n, mul(rem(half, imm(2)), imm(8)), div(half, imm(2)))),
+                 tensor_address(gW, coord(0)), 16, convert(U32, select(there, imm(16), imm(0))));
+    }
+    cp_async_commit();
+    cp_async_wait(0);
+    fence_proxy_async();
+}
+
+void conv_stem_load_filters(const stem_kernel *k)
+{
+    if (k->size.async && k->cfg->form.direction == CKL_CONV_FORWARD) {
+        copy_filters(k);
+        return;
+    }
+    const int depth = CONV_STEM_K * k->size.steps, whole = 1 << log2_i64(2 * depth - 1);
+    const int along = whole < THREADS ? whole : THREADS,
+              each = k->cfg->tile_n / (THREADS / along); // filters of a thread
+    val of_k = rem(thread(), imm(along)), share = mul(div(thread(), imm(along)), imm(each));
+    if (whole == along)
+        load_share(k, of_k, share, each);
+    else
+        LOOP_FROM(later, of_k, imm(depth), imm(along))
+            load_share(k, later, share, each);
+    fence_proxy_async();
+}
+
+/* Channels that x does not have, and what lies between pixels, are zeros for good. */
+void conv_stem_clear(const stem_kernel *k)
+{
+    tensor sWords = smem_view(tensor_address(k->sHalo, coord(0, 0)), I32, compact(leaf(k->size.halo)));
+    LOOP_FROM(i, thread(), imm(k->size.halo), imm(THREADS)) // two buffers of halves of words
+        set(sWords, i, imm(0));
+}
+
+/*
+ * The pixels below a tile, in lines that are contiguous in x: rows of pixels or, in NCHW, of a channel. A warp takes
+ * every 8th line, a lane every 32nd vector of it.
+ */
+typedef struct halo_line {
+    val inside[ELEMENTS_MAX], offset[ELEMENTS_MAX],
+        place[ELEMENTS_MAX]; // along a line: predicate, elements of x and of the buffer
+} halo_line;
+
+static int vectors_of_pixel(const stem_kernel *k)
+{
+    return k->cfg->nchw ? 1 : k->cfg->channels / k->cfg->vec;
+}
+
+static halo_line halo_line_at(const stem_kernel *k, const stem_place *place)
+{
+    const conv_stem_config *c = k->cfg;
+    const int vectors = vectors_of_pixel(k), count = k->size.halo_w * vectors;
+    val width = convert(I32, k->p.x_size[2]);
+    halo_line line;
+    for (int i = 0; i * 32 < count && !ir_failed(); i++) {
+        val e = min(add(k->lane, imm(32 * i)), imm(count - 1)), column = div(e, imm(vectors)),
+            channel = rem(e, imm(vectors));
+        val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), conv_number(k->p.pad[2])), column));
+        val nearest = max(imm(0), min(w, sub(width, imm(1))));
+        line.inside[i] = logical_and(ge(w, imm(0)), lt(w, width));
+        val element = mul(channel, imm(c->vec));
+        line.offset[i] =
+            add(mul(nearest, convert(I32, k->p.x[3])), mul(convert(I32, element), convert(I32, k->p.x[4])));
+        line.place[i] = add(mul(column, imm(k->size.pitch)), element);
+    }
+    return line;
+}
+
+static int lines_of(const stem_kernel *k)
+{
+    return k->size.halo_h * (k->cfg->nchw ? k->cfg->channels : 1);
+}
+
+/* Line `number`: is it inside x, and where does it begin there and in the buffer? */
+typedef struct line_place {
+    val inside, offset, place;
+} line_place;
+
+static line_place line_place_of(const stem_kernel *k, const stem_place *place, val number)
+{
+    const conv_stem_config *c = k->cfg;
+    val channel = c->nchw ? div(number, imm(k->size.halo_h)) : imm(0);
+    val row = c->nchw ? rem(number, imm(k->size.halo_h)) : number, height = convert(I32, k->p.x_size[1]);
+    val h = convert(I32, add(sub(mul(place->h, imm(c->step_h)), conv_number(k->p.pad[1])), row));
+    val nearest = max(imm(0), min(h, sub(height, imm(1))));
+    return (
+        line_place){ logical_and(ge(h, imm(0)), lt(h, height)),
+                     add(mul(nearest, convert(I32, k->p.x[2])), mul(convert(I32, channel), convert(I32, k->p.x[4]))),
+                     add(mul(row, imm(k->size.halo_w * k->size.pitch)), channel) };
+}
+
+/* Elements of x from one on, as registers: one element, or the words of several. */
+static tensor load_vector(const stem_kernel *k, tensor gX, val index)
+{
+    const int vec = k->cfg->vec;
+    tensor rX = fragment(vec > 1 ? I32 : gX.dtype, compact(leaf(vec > 1 ? vec / 2 : 1)));
+    if (vec > 1)
+        copy(gmem_tensor(tensor_address(gX, dynamic(index)), I32, rX.layout), rX, 2 * vec);
+    else
+        rX.regs[0] = at(gX, index);
+    return rX;
+}
+
+/* To their place in a buffer: zeros where they are not inside. */
+static void store_vector(const stem_kernel *k, tensor rX, val inside, val line, val place, val buffer)
+{
+    const int vec = k->cfg->vec;
+    for (int i = 0; i < static_size(rX.layout); i++)
+        rX.regs[i] = select(inside, at(rX, i), vec > 1 ? imm(0) : convert(rX.dtype, immf(0)));
+    if (vec > 1)
+        copy(rX, smem_view(tensor_address(k->sHalo, coord(add(line, place), buffer)), I32, rX.layout), 2 * vec);
+    else
+        set(k->sHalo, coord(add(line, place), buffer), rX.regs[0]);
+}
+
+/* `count` lines of a warp, from `first` on: all loads of a thread come before the first use. */
+static void load_lines(const stem_kernel *k, const stem_place *place, val first, int count, val buffer)
+{
+    const conv_stem_config *c = k->cfg;
+    const int vectors = k->size.halo_w * vectors_of_pixel(k), lines = lines_of(k);
+    const halo_line line = halo_line_at(k, place);
+    tensor gX = conv_stem_elements(k->p.from[CONV_X], c->form.dtype, mul(convert(I64, place->n), k->p.x[0]));
+    line_place at[LINES_MAX];
+    tensor x[LINES_MAX][ELEMENTS_MAX]; // (WORD)
+    for (int l = 0; l < count && !ir_failed(); l++) {
+        at[l] = line_place_of(k, place, min(add(first, imm(l * WARPS)), imm(lines - 1)));
+        for (int i = 0; i * 32 < vectors && !ir_failed(); i++)
+            x[l][i] = load_vector(k, gX, add(at[l].offset, line.offset[i]));
+    }
+    for (int l = 0; l < count && !ir_failed(); l++)
+        for (int i = 0; i * 32 < vectors && !ir_failed(); i++) {
+            val there =
+                logical_and(lt(add(first, imm(l * WARPS)), imm(lines)), lt(add(k->lane, imm(i * 32)), imm(vectors)));
+            IF(there)
+                store_vector(k, x[l][i], logical_and(at[l].inside, line.inside[i]), at[l].place, line.place[i], buffer);
+        }
+}
+
+/* The same for vectors of 16 bytes, which need no registers: cp.async. */
+static void copy_lines(const stem_kernel *k, const stem_place *place, val buffer)
+{
+    const conv_stem_config *c = k->cfg;
+    const int vectors = k->size.halo_w * vectors_of_pixel(k), lines = lines_of(k);
+    const halo_line line = halo_line_at(k, place);
+    tensor gX = conv_stem_elements(k->p.from[CONV_X], c->form.dtype, mul(convert(I64, place->n), k->p.x[0]));
+    LOOP_FROM(number, k->warp_row, imm(lines), imm(WARPS)) {
+        const line_place at = line_place_of(k, place, number);
+        for (int i = 0; i * 32 < vectors && !ir_failed(); i++) {
+            val bytes = convert(U32, select(logical_and(at.inside, line.inside[i]), imm(16), imm(0)));
+            IF(lt(add(k->lane, imm(i * 32)), imm(vectors)))
+                cp_async(tensor_address(k->sHalo, coord(add(at.place, line.place[i]), buffer)),
+                         tensor_address(gX, dynamic(add(at.offset, line.offset[i]))), 16, bytes);
+        }
+    }
+}
+
+static void load_halo(const stem_kernel *k, val tile, val buffer)
+{
+    const stem_place place = conv_stem_place(k, tile);
+    const int lines = (lines_of(k) + WARPS - 1) / WARPS; // of a warp
+    if (k->size.async)
+        copy_lines(k, &place, buffer);
+    else if (lines <= k->size.lines_at_once)
+        load_lines(k, &place, k->warp_row, lines, buffer);
+    else
+        LOOP_FROM(first, k->warp_row, imm(lines_of(k)), imm(WARPS * k->size.lines_at_once))
+            load_lines(k, &place, first, k->size.lines_at_once, buffer);
+}
+
+/* If there is such a tile. */
+void conv_stem_load_tile(const stem_kernel *k, val tile, val buffer)
+{
+    IF(lt(tile, k->count))
+        load_halo(k, tile, buffer);
+    if (k->size.async)
+        cp_async_commit();
+}
