@@ -1,4 +1,6 @@
 /* attention_decode_plans.c - attention_decode's implementations: choice of a config, what a config may be, launches. */
+#include <math.h>
+
 #include "operators/attention/attention_decode_config.h"
 
 enum {
@@ -11,6 +13,7 @@ enum {
     CTAS_MAX = 4,
     CTAS = 2, // of three stages of 128 columns in 16 bits, that an SM has room for
     E4M3_CTAS = 3,
+    SMEM_RESERVED = 1024, // of each CTA
 };
 
 attention_decode_form attention_decode_form_of(const ckl_attention_decode_desc *d)
@@ -248,6 +251,33 @@ static void add_cta(const ckl_attention_decode_desc *d, const ckl_device_info *d
         *c = more;
 }
 
+/* CTAs of an SM: as many as shared memory has room for, and registers, which hold E4M3_CTAS of them at most. */
+static int64_t ctas_of_sm(const attention_decode_sm80_config *c, const ckl_device_info *device)
+{
+    const int64_t by_memory = device->smem_per_sm_bytes / (attention_decode_sm80_smem(c) + SMEM_RESERVED);
+    return min_i64(by_memory, CTAS + 1);
+}
+
+/* As many splits a CTA as take the least time, in those of a split, if all CTAs of a turn end together. */
+static void choose_run(const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                       attention_decode_sm80_config *c)
+{
+    const double ends = 0.3; // what a CTA does before its first key and after its last one
+    const int64_t slots = ctas_of_sm(c, device) * device->sm_count;
+    double least = INFINITY;
+    attention_decode_sm80_config with = *c;
+    if (d->left || slots == 0 || (c->ctas == CTAS + 1 && c->stages == 2) || c->split % (c->keys * c->warps))
+        return;
+    for (; with.run <= ATTENTION_DECODE_GROUP && ctas_of_sm(&with, device) * device->sm_count == slots; with.run *= 2) {
+        const int64_t ctas = attention_decode_ctas(d, c->rows, c->split * with.run);
+        const double time = (double)ceil_div(ctas, slots) * (with.run + ends);
+        if (time < least) {
+            least = time;
+            c->run = with.run;
+        }
+    }
+}
+
 static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_attention_decode_desc *d = desc;
@@ -264,6 +294,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
         c->stages--;
     while (c->warps > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->warps /= 2;
+    choose_run(d, device, c);
     return CKL_OK;
 }
 
@@ -286,6 +317,12 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
              ATTENTION_DECODE_STAGES_MAX, c->ctas, CTAS_MAX);
     if (c->split < c->keys || c->split % c->keys)
         FAIL(CKL_INVALID, "attention_decode sm80: split=%d is not a multiple of keys=%d", c->split, c->keys);
+    if (c->run < 1 || ATTENTION_DECODE_GROUP % c->run || (c->run > 1 && (d->left || c->split % (c->keys * c->warps))))
+        FAIL(CKL_INVALID,
+             "attention_decode sm80: run=%d does not divide %d, or is more than 1 with left or with a split=%d that is "
+             "no "
+             "multiple of keys=%d times warps=%d",
+             c->run, ATTENTION_DECODE_GROUP, c->split, c->keys, c->warps);
     int64_t smem = attention_decode_sm80_smem(c);
     if (smem > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED,
@@ -306,7 +343,8 @@ static int64_t workspace_sm80(const ckl_plan *plan)
 static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_decode_sm80_config *c = plan->config;
-    return attention_decode_launch(plan, args, c->rows, c->split, INT32_MAX, stream);
+    const int64_t ctas = attention_decode_ctas(plan->desc, c->rows, c->split * c->run);
+    return attention_decode_launch(plan, args, c->rows, c->split, ctas, stream);
 }
 
 static const field sm80_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_sm80_config, form)) //
