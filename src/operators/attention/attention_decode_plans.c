@@ -1,6 +1,4 @@
 /* attention_decode_plans.c - attention_decode's implementations: choice of a config, what a config may be, launches. */
-#include <math.h>
-
 #include "operators/attention/attention_decode_config.h"
 
 enum {
@@ -13,6 +11,7 @@ enum {
     CTAS_MAX = 4,
     CTAS = 2, // of three stages of 128 columns in 16 bits, that an SM has room for
     E4M3_CTAS = 3,
+    SPLIT_UNIT = 64,      // keys that four warps take at a time
     SMEM_RESERVED = 1024, // of each CTA
 };
 
@@ -223,6 +222,13 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
 
 /* sm80 */
 
+/* Equal splits of one sequence, which are added up in one step and keep all SMs busy at once; 0: there are none. */
+static int64_t even_split(const ckl_attention_decode_desc *d, const ckl_device_info *device, int64_t tiles)
+{
+    const int64_t splits = min_i64(ATTENTION_DECODE_GROUP, CTAS * device->sm_count / max_i64(tiles, 1));
+    return splits * tiles * 10 < device->sm_count * 9 ? 0 : round_up(ceil_div(d->kv, splits), SPLIT_UNIT);
+}
+
 /*
  * Keys of a CTA: the CTAs of one long sequence fill the device. The batch does not count, so that results do not depend
  * on it.
@@ -234,6 +240,9 @@ static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *d
             tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
     while (split < SPLIT_MAX && product_i64(ceil_div(d->kv, split), tiles) > device->sm_count)
         split *= 2;
+    const int64_t ctas = product_i64(ceil_div(d->kv, split), tiles), even = even_split(d, device, tiles);
+    if (packed == 1 && even && ctas > device->sm_count && ctas <= CTAS * device->sm_count)
+        return (int)even;
     while (ceil_div(d->kv, split) > SPLITS_MAX)
         split *= 2;
     return (int)split;
@@ -251,31 +260,17 @@ static void add_cta(const ckl_attention_decode_desc *d, const ckl_device_info *d
         *c = more;
 }
 
-/* CTAs of an SM: as many as shared memory has room for, and registers, which hold E4M3_CTAS of them at most. */
-static int64_t ctas_of_sm(const attention_decode_sm80_config *c, const ckl_device_info *device)
+/* Two splits a CTA where all CTAs run at once by that; else a second turn would be nearly as long as the first. */
+static void pair_splits(const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                        attention_decode_sm80_config *c)
 {
-    const int64_t by_memory = device->smem_per_sm_bytes / (attention_decode_sm80_smem(c) + SMEM_RESERVED);
-    return min_i64(by_memory, CTAS + 1);
-}
-
-/* As many splits a CTA as take the least time, in those of a split, if all CTAs of a turn end together. */
-static void choose_run(const ckl_attention_decode_desc *d, const ckl_device_info *device,
-                       attention_decode_sm80_config *c)
-{
-    const double ends = 0.3; // what a CTA does before its first key and after its last one
-    const int64_t slots = ctas_of_sm(c, device) * device->sm_count;
-    double least = INFINITY;
-    attention_decode_sm80_config with = *c;
-    if (d->left || slots == 0 || (c->ctas == CTAS + 1 && c->stages == 2) || c->split % (c->keys * c->warps))
-        return;
-    for (; with.run <= ATTENTION_DECODE_GROUP && ctas_of_sm(&with, device) * device->sm_count == slots; with.run *= 2) {
-        const int64_t ctas = attention_decode_ctas(d, c->rows, c->split * with.run);
-        const double time = (double)ceil_div(ctas, slots) * (with.run + ends);
-        if (time < least) {
-            least = time;
-            c->run = with.run;
-        }
-    }
+    attention_decode_sm80_config pairs = *c;
+    pairs.run = 2;
+    const int64_t ctas = attention_decode_ctas(d, c->rows, c->split);
+    if (!d->left && ctas > (CTAS + 1) * device->sm_count &&
+        attention_decode_ctas(d, c->rows, c->split * pairs.run) <= CTAS * device->sm_count &&
+        CTAS * (attention_decode_sm80_smem(&pairs) + SMEM_RESERVED) <= device->smem_per_sm_bytes)
+        *c = pairs;
 }
 
 static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
@@ -288,13 +283,14 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     if (d->cache == CKL_E4M3 && d->d <= 128 && d->dv <= 128 &&
         c->rows == 16) // more warps, for each widens what it loads
         c->ctas = E4M3_CTAS;
-    else if (d->cache != CKL_E4M3 && c->rows == 16 && d->d == 128 && d->dv == 128)
+    else if (d->cache != CKL_E4M3 && c->rows == 16 && d->d == 128 && d->dv == 128) {
         add_cta(d, device, c);
+        pair_splits(d, device, c);
+    }
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->stages--;
     while (c->warps > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->warps /= 2;
-    choose_run(d, device, c);
     return CKL_OK;
 }
 
