@@ -71,6 +71,37 @@ static void test_batch_invariance(void **state)
     free_tensor(&alone);
 }
 
+static uint64_t digest_of(const char *line)
+{
+    test_case c;
+    check k = { 0 };
+    check_result result = { 0 };
+    assert_int_equal(case_parse(line, &c), CKL_OK);
+    assert_int_equal(check_open(&c, device, stream, &k), CKL_OK);
+    assert_int_equal(check_run(&k, &result), CKL_OK);
+    assert_true(result.passed);
+    uint64_t digest = operand_images_digest(&k.images);
+    check_close(&k);
+    return digest;
+}
+
+/* How many splits a CTA takes follows from the batch, so it has no part in the result. */
+static void test_runs_of_splits(void **state)
+{
+    static const char problem[] =
+        "attention_decode heads=6 kv_heads=2 kv=1500 d=64 batch=2 shortest=300 sinks=1 lse=1 impl=sm80";
+    uint64_t one = 0;
+    (void)state;
+    for (int run = 1; run <= 16; run *= 2) {
+        char line[256];
+        snprintf(line, sizeof line, "%s config='split=64 run=%d'", problem, run);
+        const uint64_t digest = digest_of(line);
+        if (run == 1)
+            one = digest;
+        assert_true(digest == one);
+    }
+}
+
 /* The last query of attention is what decoding gives. */
 static void test_decode_is_attention(void **state)
 {
@@ -524,6 +555,7 @@ static void test_flops_of_sequences(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_batch_invariance),
+                                        cmocka_unit_test(test_runs_of_splits),
                                         cmocka_unit_test(test_decode_is_attention),
                                         cmocka_unit_test(test_latent_keys_past_the_last_one),
                                         cmocka_unit_test(test_append_in_place),

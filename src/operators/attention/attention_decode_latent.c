@@ -86,7 +86,7 @@ static latent_kernel describe_kernel(const attention_decode_latent_config *cfg)
 {
     const attention_decode_form *form = &cfg->form;
     latent_kernel k = { .cfg = cfg,
-                        .place = { .form = *form, .rows = ROWS, .keys = KEYS },
+                        .place = { .form = *form, .rows = ROWS, .keys = KEYS, .run = 1 },
                         .d = attention_columns_of(form->d),
                         .half = attention_columns_of(form->dv / CONSUMERS) };
     k.place.p = params_of(attention_decode);

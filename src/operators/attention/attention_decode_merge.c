@@ -205,16 +205,16 @@ static void store(const decode_sums *m, const row_quads *x, state *s)
     }
 }
 
-/* Is this CTA the last of `count` that share counter `number` of its rows? It leaves the counter at 0. */
-static val is_last(const decode_sums *m, val number, val count)
+/* Are these `own` the last of `count` partials that counter `number` of these rows counts? It is left at 0. */
+static val is_last(const decode_sums *m, val number, val own, val count)
 {
     val index = add(mul(shared_rows(m), add(groups_of(m->place->p.splits), imm(1))), number);
     val counter = add(m->place->p.counters, mul(convert(U64, index), imm_as(U64, 4)));
     tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
     named_sync(imm(m->barrier), m->threads);                      // all partials are stored
     IF(eq(thread(), imm(0))) {
-        val before = atomic_add_acq_rel(counter, imm(1));
-        val last = eq(before, sub(convert(I32, count), imm(1)));
+        val before = atomic_add_acq_rel(counter, convert(I32, own));
+        val last = eq(before, convert(I32, sub(count, own)));
         IF(last)
             store_relaxed(I32, counter, imm(0));
         set(sLast, 0, select(last, imm(1), imm(0)));
@@ -253,14 +253,15 @@ static void finish_whole(const decode_sums *m, const row_quads *x)
 static void finish_split(const decode_sums *m, const row_quads *x)
 {
     state s = sum_of_warps(m, x);
-    store_partial(m, x, &s, m->place->split);
+    store_partial(m, x, &s, m->split);
 }
 
 /* What this CTA adds next: the splits of a group, or all groups. Variables, but for `group`. */
 typedef struct step_up {
     val group;           // this CTA's
     partial_range range; // what is added
-    val counter, is_all; // shared by those who add; nonzero: the sum is the result
+    val counter, own;    // shared by those who add; what this CTA has put there
+    val is_all;          // nonzero: the sum is the result
 } step_up;
 
 /* A thread takes several quads of a row at a time, where there are enough for all threads. */
@@ -290,27 +291,25 @@ void attention_decode_add_up(const decode_sums *m)
     const val splits = m->place->splits, groups = groups_of(splits), is_one = eq(groups, imm(1)), zero = imm_as(U32, 0);
     step_up up = { .group = div(m->place->split, imm(GROUP)) };
     const val first = mul(up.group, imm(GROUP));
+    up.own = variable(U32, m->place->run == 1 ? imm_as(U32, 1) : attention_decode_own_splits(m->place));
     up.counter = variable(U32, select(is_one, zero, add(up.group, imm(1))));
     up.is_all = variable(U32, select(is_one, imm_as(U32, 1), zero));
     up.range = (partial_range){ variable(U32, first), variable(U32, min(sub(splits, first), imm(GROUP))) };
     FOREVER {
-        BREAK_IF(logical_not(is_last(m, up.counter, up.range.count)));
+        BREAK_IF(logical_not(is_last(m, up.counter, up.own, up.range.count)));
         add_range(m, &up);
         BREAK_IF(ne(up.is_all, imm(0)));
         assign(up.counter, zero);
+        assign(up.own, imm(1));
         assign(up.is_all, imm(1));
         assign(up.range.first, m->place->p.splits);
         assign(up.range.count, groups);
     }
 }
 
-void attention_decode_finish(const decode_sums *m)
+void attention_decode_finish_split(const decode_sums *m)
 {
     IF(eq(m->place->splits, imm(1)))
         for_row_quads(m, finish_whole);
-    ELSE
-    {
-        for_row_quads(m, finish_split);
-        attention_decode_add_up(m);
-    }
+    ELSE for_row_quads(m, finish_split);
 }

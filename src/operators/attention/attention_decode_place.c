@@ -12,8 +12,9 @@ void attention_decode_find_place(decode_place *at, int split, val number)
     number = div(number, imm(at->tiles));
     at->kv_head = rem(number, at->p.kv_heads);
     number = div(number, at->p.kv_heads);
-    at->split = rem(number, at->p.splits);
-    at->batch = div(number, at->p.splits);
+    const val runs = at->run == 1 ? at->p.splits : div(add(at->p.splits, imm(at->run - 1)), imm(at->run));
+    at->split = mul(rem(number, runs), imm(at->run));
+    at->batch = div(number, runs);
     tensor gLengths = gmem_tensor(at->p.lengths, I32, make_layout(dynamic(at->p.batch), leaf(1))); // (BATCH)
     val length = max(at(gLengths, at->batch), imm_as(I32, 0));
     at->length = min(convert(U32, length), at->p.kv);
@@ -26,7 +27,7 @@ void attention_decode_find_place(decode_place *at, int split, val number)
     at->splits = max(sub(max(end, first), first), one);
     val start = mul(add(first, at->split), imm(split));
     at->from = max(start, mul(div(at->begin, imm(at->keys)), imm(at->keys)));
-    at->to = min(add(start, imm(split)), at->length);
+    at->to = min(add(start, imm(at->run * split)), at->length);
 }
 
 void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of)
@@ -36,6 +37,11 @@ void attention_decode_for_splits(decode_place *place, int split, void (*each)(vo
         IF(lt(place->split, place->splits))
             each(of);
     }
+}
+
+val attention_decode_own_splits(const decode_place *place)
+{
+    return min(sub(place->splits, place->split), imm(place->run));
 }
 
 tensor attention_decode_row_of(const decode_place *place, int which, val row)

@@ -9,9 +9,9 @@
 typedef struct decode_place {
     attention_decode_form form;
     attention_decode_values p;
-    int rows, keys;                  // of a CTA; of a block
+    int rows, keys, run;             // of a CTA; of a block; splits of a CTA
     int rows_all, tiles;             // of a group: heads first, then tokens; tiles of `rows` of them
-    val tile, kv_head, split, batch; // of this CTA
+    val tile, kv_head, split, batch; // of this CTA; its first split
     val length;                      // keys of the sequence
     val begin;                       // the first key that a row sees
     val splits;                      // CTAs that share the rows
@@ -19,7 +19,7 @@ typedef struct decode_place {
 } decode_place;
 
 /*
- * Sets what follows from form, p, rows and keys for CTA `number`; a launch of fewer CTAs takes several. CTAs that share
+ * Sets what follows from form, p, rows, keys and run for CTA `number`; a launch of fewer CTAs takes several. CTAs that share
  * a stretch of keys are neighbours.
  */
 void attention_decode_find_place(decode_place *place, int split, val number);
@@ -29,6 +29,9 @@ void attention_decode_find_place(decode_place *place, int split, val number);
  * ones.
  */
 void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of);
+
+/* How many splits this CTA has: `run`, or those that are left. */
+val attention_decode_own_splits(const decode_place *place);
 
 /* Row `row` of a head of Q or O: heads of the group first, then tokens. (D) */
 tensor attention_decode_row_of(const decode_place *place, int which, val row);
@@ -51,6 +54,7 @@ typedef struct decode_sums {
     tensor sO;             // (BM,DV,PARTIALS), f32
     tensor sTop, sSum;     // (BM,PARTIALS)
     val value_scale;       // factor for weighted values
+    val split;             // whose partials these are
 } decode_sums;
 
 /* What a split leaves in the workspace: maximum and sum of each row, and its columns. (2,BM), (DV,BM) */
@@ -60,10 +64,13 @@ typedef struct decode_partial {
 
 decode_partial attention_decode_partial_of(const decode_sums *sums, val split);
 
-/* Where this CTA's partial is the last to come: adds those of all splits, in the order of the keys, and stores the result. */
+/* Where this CTA's partials are the last to come: adds those of all splits, in the order of the keys, and stores the result. */
 void attention_decode_add_up(const decode_sums *sums);
 
-/* Adds the partials of warps, then of CTAs in the order of the keys, and stores the result. For all `threads`, once the partials are stored. */
-void attention_decode_finish(const decode_sums *sums);
+/*
+ * Adds the partials of warps, and stores their sum in the workspace; the result, where it is all. For all `threads`, once the
+ * partials are stored.
+ */
+void attention_decode_finish_split(const decode_sums *sums);
 
 #endif

@@ -15,6 +15,8 @@ enum {
     CTAS_MAX = 4,
     CTAS = 2, // of three stages of 128 columns in 16 bits, that an SM has room for
     E4M3_CTAS = 3,
+    SPLIT_UNIT = 64,      // keys that four warps take at a time
+    SMEM_RESERVED = 1024, // of each CTA
 };
 
 attention_decode_form attention_decode_form_of(const ckl_attention_decode_desc *d)
@@ -240,6 +242,13 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
 
 /* sm80 */
 
+/* Equal splits of one sequence, which are added up in one step and keep all SMs busy at once; 0: there are none. */
+static int64_t even_split(const ckl_attention_decode_desc *d, const ckl_device_info *device, int64_t tiles)
+{
+    const int64_t splits = min_i64(ATTENTION_DECODE_GROUP, CTAS * device->sm_count / max_i64(tiles, 1));
+    return splits * tiles * 10 < device->sm_count * 9 ? 0 : round_up(ceil_div(d->kv, splits), SPLIT_UNIT);
+}
+
 /*
  * Keys of a CTA: the CTAs of one long sequence fill the device. The batch does not count, so that results do not depend
  * on it.
@@ -251,6 +260,9 @@ static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *d
             tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
     while (split < SPLIT_MAX && product_i64(ceil_div(d->kv, split), tiles) > device->sm_count)
         split *= 2;
+    const int64_t ctas = product_i64(ceil_div(d->kv, split), tiles), even = even_split(d, device, tiles);
+    if (packed == 1 && even && ctas > device->sm_count && ctas <= CTAS * device->sm_count)
+        return (int)even;
     while (ceil_div(d->kv, split) > SPLITS_MAX)
         split *= 2;
     return (int)split;
@@ -300,6 +312,19 @@ static void add_cta(const ckl_attention_decode_desc *d, const ckl_device_info *d
         *c = more;
 }
 
+/* Two splits a CTA where all CTAs run at once by that; else a second turn would be nearly as long as the first. */
+static void pair_splits(const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                        attention_decode_sm80_config *c)
+{
+    attention_decode_sm80_config pairs = *c;
+    pairs.run = 2;
+    const int64_t ctas = attention_decode_ctas(d, c->rows, c->split);
+    if (!d->left && ctas > (CTAS + 1) * device->sm_count &&
+        attention_decode_ctas(d, c->rows, c->split * pairs.run) <= CTAS * device->sm_count &&
+        CTAS * (attention_decode_sm80_smem(&pairs) + SMEM_RESERVED) <= device->smem_per_sm_bytes)
+        *c = pairs;
+}
+
 static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_attention_decode_desc *d = desc;
@@ -310,8 +335,10 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     if (d->cache == CKL_E4M3 && d->d <= 128 && d->dv <= 128 &&
         c->rows == 16) // more warps, for each widens what it loads
         c->ctas = E4M3_CTAS;
-    else if (d->cache != CKL_E4M3 && c->rows == 16 && d->d == 128 && d->dv == 128)
+    else if (d->cache != CKL_E4M3 && c->rows == 16 && d->d == 128 && d->dv == 128) {
         add_cta(d, device, c);
+        pair_splits(d, device, c);
+    }
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->stages--;
     while (c->warps > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
@@ -338,6 +365,12 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
              ATTENTION_DECODE_STAGES_MAX, c->ctas, CTAS_MAX);
     if (c->split < c->keys || c->split % c->keys)
         FAIL(CKL_INVALID, "attention_decode sm80: split=%d is not a multiple of keys=%d", c->split, c->keys);
+    if (c->run < 1 || ATTENTION_DECODE_GROUP % c->run || (c->run > 1 && (d->left || c->split % (c->keys * c->warps))))
+        FAIL(CKL_INVALID,
+             "attention_decode sm80: run=%d does not divide %d, or is more than 1 with left or with a split=%d that is "
+             "no "
+             "multiple of keys=%d times warps=%d",
+             c->run, ATTENTION_DECODE_GROUP, c->split, c->keys, c->warps);
     int64_t smem = attention_decode_sm80_smem(c);
     if (smem > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED,
@@ -358,7 +391,8 @@ static int64_t workspace_sm80(const ckl_plan *plan)
 static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_decode_sm80_config *c = plan->config;
-    return attention_decode_launch(plan, args, c->rows, c->split, INT32_MAX, stream);
+    const int64_t ctas = attention_decode_ctas(plan->desc, c->rows, c->split * c->run);
+    return attention_decode_launch(plan, args, c->rows, c->split, ctas, stream);
 }
 
 static const field sm80_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_sm80_config, form)) //

@@ -27,9 +27,16 @@ static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
     return c->warps * c->stages * attention_columns_bytes(attention_columns_of(d / packed_in(&c->form)), c->keys);
 }
 
+/* Rows of partials: those of an MMA come in eights. */
+static int merged_rows(const attention_decode_sm80_config *c)
+{
+    const int rows = (int)round_up(c->form.tokens * c->form.group, 8);
+    return rows < c->rows ? rows : c->rows;
+}
+
 static int64_t merge_bytes(const attention_decode_sm80_config *c)
 {
-    return (int64_t)c->warps * c->rows *
+    return (int64_t)c->warps * merged_rows(c) *
            (packed_in(&c->form) * attention_columns_of(c->form.dv / packed_in(&c->form)).used + DECODE_PAD) * 4;
 }
 
@@ -38,10 +45,17 @@ static int64_t larger_of(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* Where a CTA has one split, the partials lie where the rings were; else beside these, which go on. */
+static int64_t rings_and_partials_bytes(const attention_decode_sm80_config *c)
+{
+    const int64_t rings = ring_bytes(c, c->form.d) + ring_bytes(c, c->form.dv);
+    return c->run == 1 ? larger_of(rings, merge_bytes(c)) : rings + merge_bytes(c);
+}
+
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *c)
 {
-    int64_t states = 2 * c->warps * c->rows * 4, flag = 4;
-    return larger_of(ring_bytes(c, c->form.d) + ring_bytes(c, c->form.dv), merge_bytes(c)) + states + flag;
+    int64_t states = 2 * c->warps * merged_rows(c) * 4, flag = 4;
+    return rings_and_partials_bytes(c) + states + flag;
 }
 
 /* Construction */
@@ -63,16 +77,16 @@ static void describe_memory(decode_kernel *k)
 {
     const attention_decode_sm80_config *c = k->cfg;
     int64_t k_bytes = ring_bytes(c, c->form.d), both = k_bytes + ring_bytes(c, c->form.dv);
-    int64_t rings = smem_alloc("rings", larger_of(both, merge_bytes(c)), 1024);
+    int64_t rings = smem_alloc("rings", rings_and_partials_bytes(c), 1024);
     k->sK = ring_at(k, rings, k->d);
     k->sV = ring_at(k, rings + k_bytes, k->dv);
     k->sVt =
         attention_transposed_chunks(k->sV, k->dv, c->warps * c->stages, attention_columns_bytes(k->dv, c->keys) / 2);
-    const int width = attention_decode_width(k), pitch = width + DECODE_PAD;
-    k->sO = smem_view(smem_address(rings), F32,
-                      make_layout(shape(c->rows, width, c->warps), stride(pitch, 1, c->rows * pitch)));
-    k->sTop = smem_tensor("maxima", F32, compact(shape(c->rows, c->warps)), 4);
-    k->sSum = smem_tensor("sums", F32, compact(shape(c->rows, c->warps)), 4);
+    const int width = attention_decode_width(k), pitch = width + DECODE_PAD, rows = merged_rows(c);
+    k->sO = smem_view(smem_address(rings + (c->run == 1 ? 0 : both)), F32,
+                      make_layout(shape(rows, width, c->warps), stride(pitch, 1, rows * pitch)));
+    k->sTop = smem_tensor("maxima", F32, compact(shape(rows, c->warps)), 4);
+    k->sSum = smem_tensor("sums", F32, compact(shape(rows, c->warps)), 4);
 }
 
 /* e4m3 widened to f16 is too small by 2^8 (attention_decode_narrow.c). */
@@ -190,42 +204,55 @@ static void use_block(decode_kernel *k, val number, val slot)
     (k->packed == 1 ? multiply_values : attention_decode_multiply_narrow_values)(k, slot);
 }
 
-/*
- * Goes through the blocks of this warp. stages - 1 are in flight while one is used; the address of the one after those
- * is loaded earlier still. After each warp_sync all lanes' copies of this block have arrived, and all lanes are done
- * with the one before.
- */
-static void attend(decode_kernel *k)
+/* A warp's way through its ring: blocks in all, the slots to use and to fill next, and where the block for the latter is. */
+typedef struct ring_place {
+    val first, count, use, fill;
+    block_rows next;
+} ring_place;
+
+/* Starts the copies of the first blocks; all are found before the first one is waited for. */
+static ring_place begin_ring(decode_kernel *k)
 {
     const int stages = k->cfg->stages, bn = k->cfg->keys;
     val blocks = div(add(sub(max(k->place.to, k->place.from), k->place.from), imm(bn - 1)), imm(bn));
-    val count = div(sub(add(blocks, imm(k->cfg->warps - 1)), warp()), imm(k->cfg->warps));
+    ring_place r = { .first = mul(warp(), imm(stages)) };
+    r.count = div(sub(add(blocks, imm(k->cfg->warps - 1)), warp()), imm(k->cfg->warps));
     block_rows rows[STAGES_MAX];
-    val first = mul(warp(), imm(stages));
-    for (int s = 0; s < stages; s++) { // all are issued before the first wait
+    for (int s = 0; s < stages; s++) {
         rows[s] = attention_decode_no_rows(k);
         attention_decode_find_rows(k, imm_as(U32, s), &rows[s]);
     }
     for (int s = 0; s < stages - 1; s++)
-        attention_decode_load_block(k, &rows[s], add(first, imm(s)));
+        attention_decode_load_block(k, &rows[s], add(r.first, imm(s)));
     load_queries(k); // overlaps the first copies
     if (k->factors != k->place.form.dtype)
         attention_decode_queries_to_f16(k);
-    block_rows *next = &rows[stages - 1];
-    val use = variable(U32, imm(0)), fill = variable(U32, imm(stages - 1));
-    LOOP(i, count) {
-        cp_async_wait(stages - 2);
-        warp_sync();
-        attention_decode_load_block(k, next, add(first, fill));
-        attention_decode_find_rows(k, add(i, imm(stages)), next);
-        use_block(k, i, add(first, use));
-        assign(use, select(eq(use, imm(stages - 1)), imm(0), add(use, imm(1))));
-        assign(fill, select(eq(fill, imm(stages - 1)), imm(0), add(fill, imm(1))));
-    }
-    cp_async_wait(0);
+    r.next = rows[stages - 1];
+    r.use = variable(U32, imm(0));
+    r.fill = variable(U32, imm(stages - 1));
+    return r;
 }
 
-/* The end */
+/*
+ * Goes through blocks of this warp. stages - 1 are in flight while one is used; the address of the one after those
+ * is loaded earlier still. After each warp_sync all lanes' copies of this block have arrived, and all lanes are done
+ * with the one before.
+ */
+static void attend(decode_kernel *k, ring_place *r, val from, val to)
+{
+    const int stages = k->cfg->stages;
+    LOOP_FROM(i, from, to, imm(1)) {
+        cp_async_wait(stages - 2);
+        warp_sync();
+        attention_decode_load_block(k, &r->next, add(r->first, r->fill));
+        attention_decode_find_rows(k, add(i, imm(stages)), &r->next);
+        use_block(k, i, add(r->first, r->use));
+        assign(r->use, select(eq(r->use, imm(stages - 1)), imm(0), add(r->use, imm(1))));
+        assign(r->fill, select(eq(r->fill, imm(stages - 1)), imm(0), add(r->fill, imm(1))));
+    }
+}
+
+/* The end of a split */
 
 /*
  * (BM,DV,WARPS) with the columns in the order of `out`: of 8-bit values the even ones of 16 come before the odd ones.
@@ -234,21 +261,37 @@ static tensor in_order_of_atoms(const decode_kernel *k)
 {
     if (k->packed == 1)
         return k->sO;
-    const int width = attention_decode_width(k), pitch = width + DECODE_PAD;
-    int_tuple sizes = shape(k->cfg->rows, shape(8, 2, width / 16), k->cfg->warps);
-    return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), k->cfg->rows * pitch)));
+    const int width = attention_decode_width(k), pitch = width + DECODE_PAD, rows = merged_rows(k->cfg);
+    int_tuple sizes = shape(rows, shape(8, 2, width / 16), k->cfg->warps);
+    return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), rows * pitch)));
 }
 
-/* Stores the warps' partials in shared memory, after all are done with their rings. */
+/* Stores this warp's columns of O, pair by pair, but for rows that no tile has. */
+static void share_columns(decode_kernel *k)
+{
+    const int width = attention_decode_width(k), rows = merged_rows(k->cfg), pair = k->packed == 1 ? 2 : 1;
+    tensor cO = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, width)), lane());
+    tensor sO = in_order_of_atoms(k);
+    for (int m = 0; m < rows / 8; m++) // rows of a thread
+        for (int n = 0; n < width / 8; n++)
+            for (int i = 0; i < 2; i += pair) {
+                int_tuple from = coord(m % 2 * 2 + i, m / 2, n);
+                tensor rO = fragment(F32, compact(leaf(pair)));
+                for (int j = 0; j < pair; j++)
+                    set(rO, j, at(k->out, coord(m % 2 * 2 + i + j, m / 2, n)));
+                val to = tensor_address(sO, coord(coordinate(cO, 0, from), coordinate(cO, 1, from), warp()));
+                copy(rO, smem_view(to, F32, compact(leaf(pair))), 4 * pair);
+            }
+}
+
+/* Stores the warps' partials in shared memory, after all are done with what was there. */
 static void share_states(decode_kernel *k)
 {
     tensor cS = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, k->cfg->keys)), lane());
-    tiled_copy each = make_tiled_copy_C(k->packed == 1 ? "UniversalCopy<64>" : "UniversalCopy<32>", F32, &k->mma,
-                                        k->cfg->rows, attention_decode_width(k));
     attention_online_rows_finish(&k->online, NULL);
     cta_sync();
-    copy_tiled(&each, k->out, partition_D(&each, slice(in_order_of_atoms(k), _, _, warp()), lane()));
-    for (int i = 0; i < k->online.count; i++) {
+    share_columns(k);
+    for (int i = 0; i < merged_rows(k->cfg) / 8; i++) {
         val row = coordinate(cS, 0, attention_online_row_value(k->scores, i));
         IF(eq(rem(lane(), imm(4)), imm(0))) {
             set(k->sTop, coord(row, warp()), k->online.max[i]);
@@ -258,25 +301,54 @@ static void share_states(decode_kernel *k)
     cta_sync();
 }
 
-static void finish(decode_kernel *k)
+static void finish_split(decode_kernel *k, decode_sums *sums, val split)
 {
-    const decode_sums sums = { .place = &k->place,
-                               .partials = k->cfg->warps,
-                               .flight = 16,
-                               .threads = LANES * k->cfg->warps,
-                               .sO = k->sO,
-                               .sTop = k->sTop,
-                               .sSum = k->sSum,
-                               .value_scale = k->value_scale };
     share_states(k);
-    attention_decode_finish(&sums);
+    sums->split = split;
+    attention_decode_finish_split(sums);
+}
+
+/* All splits of the CTA in turn; the ring goes on from one to the next. */
+static void attend_splits(decode_kernel *k, decode_sums *sums)
+{
+    const attention_decode_sm80_config *c = k->cfg;
+    ring_place r = begin_ring(k);
+    if (c->run == 1) {
+        attend(k, &r, imm_as(U32, 0), r.count);
+        cp_async_wait(0);
+        launch_dependents();
+        finish_split(k, sums, k->place.split);
+        return;
+    }
+    const val each = imm_as(U32, c->split / c->keys / c->warps); // blocks of a warp
+    LOOP(s, attention_decode_own_splits(&k->place)) {
+        val from = mul(s, each);
+        fill(k->out, immf(0));
+        attention_online_rows_reset(&k->online);
+        attend(k, &r, min(from, r.count), min(add(from, each), r.count));
+        finish_split(k, sums, add(k->place.split, s));
+    }
+    cp_async_wait(0);
+    launch_dependents();
+}
+
+static decode_sums sums_of(const decode_kernel *k)
+{
+    return (decode_sums){ .place = &k->place,
+                          .partials = k->cfg->warps,
+                          .flight = 16,
+                          .threads = LANES * k->cfg->warps,
+                          .sO = k->sO,
+                          .sTop = k->sTop,
+                          .sSum = k->sSum,
+                          .value_scale = k->value_scale };
 }
 
 void attention_decode_sm80(const void *config, int kernel)
 {
     const attention_decode_sm80_config *cfg = config;
     decode_kernel k = { .cfg = cfg, .packed = packed_in(&cfg->form) };
-    k.place = (decode_place){ .form = cfg->form, .rows = cfg->rows, .keys = cfg->keys };
+    k.place = (decode_place){ .form = cfg->form, .rows = cfg->rows, .keys = cfg->keys, .run = cfg->run };
     k.d = attention_columns_of(cfg->form.d / k.packed);
     k.dv = attention_columns_of(cfg->form.dv / k.packed);
     (void)kernel;
@@ -287,8 +359,9 @@ void attention_decode_sm80(const void *config, int kernel)
     IF(lt(k.place.split, k.place.splits)) {
         describe_memory(&k);
         describe_registers(&k);
-        attend(&k);
-        launch_dependents();
-        finish(&k);
+        decode_sums sums = sums_of(&k);
+        attend_splits(&k, &sums);
+        IF(ne(k.place.splits, imm(1)))
+            attention_decode_add_up(&sums);
     }
 }

@@ -4,7 +4,7 @@
 
 #include "operators/attention/attention_decode_place.h"
 
-enum { DECODE_PAD = 8 }; // columns between rows of O in shared memory, against bank conflicts
+enum { DECODE_PAD = 4 }; // columns between rows of O in shared memory, against bank conflicts
 
 /* Everything that the steps share. Letters: rows (BM), keys of a block (BN). */
 typedef struct decode_kernel {

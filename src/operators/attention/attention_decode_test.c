@@ -236,6 +236,12 @@ static const char *const cases[] = {
     "splits",
     "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=2 shortest=200 left=700 impl=sm80 config='rows=16 split=16' # the "
     "same, two tiles and a window",
+    "heads=4 kv_heads=1 kv=1200 d=128 batch=3 shortest=1 page=16 lse=1 sinks=1 impl=sm80 config='split=64 run=4' # "
+    "several splits a CTA",
+    "heads=24 kv_heads=2 q=2 kv=1500 d=80 dv=40 batch=2 shortest=300 dtype=bf16 impl=sm80 config='rows=16 warps=2 "
+    "stages=4 split=96 run=16' # all of a group; two tiles",
+    "heads=6 kv_heads=2 q=3 kv=700 d=64 batch=2 shortest=100 cache=e4m3 append=1 impl=sm80 config='warps=2 split=64 "
+    "run=2' # the same, new keys in any of them",
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 lse=1 cache=e4m3",
     "heads=8 kv_heads=2 kv=8398 d=8 lse=1 cache=e4m3 shortest=0 fill=integers seed=702297 # a long sum in f32",
     "heads=8 kv_heads=1 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 softcap=4",
@@ -318,10 +324,13 @@ static const test_reject rejects[] = {
     { "d=60 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: d=60 and dv=60 are not multiples of 8 up to 256" },
     { "ldk=68 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: ldk=68 elements are not a multiple of 16 bytes" },
     { "impl=sm80 config='split=100'", CKL_INVALID, "attention_decode sm80: split=100 is not a multiple of keys=16" },
+    { "impl=sm80 config='run=3'", CKL_INVALID, "attention_decode sm80: run=3 does not divide 16" },
+    { "left=9 impl=sm80 config='run=2'", CKL_INVALID, "or is more than 1 with left" },
+    { "impl=sm80 config='split=96 run=2'", CKL_INVALID, "split=96 that is no multiple of keys=16 times warps=4" },
     { "impl=sm80 config='stages=1'", CKL_INVALID, "attention_decode sm80: stages=1 is not in 2..8, or ctas=0" },
     { "impl=sm80 config='rows=8'", CKL_INVALID, "attention_decode sm80: rows=8 or keys=16 is neither 16 nor 32" },
     { "d=256 impl=sm80 config='warps=4 stages=8'", CKL_UNSUPPORTED,
-      "attention_decode sm80: the config needs 524804 bytes" },
+      "attention_decode sm80: the config needs 524548 bytes" },
     { "impl=naive config='threads=33'", CKL_INVALID, "attention_decode naive: threads=33 must be a multiple of 32" },
     { "impl=naive config='d=32'", CKL_INVALID, "of the config are not the problem's" },
     { NULL, CKL_OK, NULL },
