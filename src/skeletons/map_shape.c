@@ -214,9 +214,18 @@ enum { PREFETCHED_BYTES = 24 << 20 };
 
 /*
  * NOTE: of a few tiles of crossed operands. x+y of 197x69 f32 takes 5.8, 4.0 and 3.2 us by 128, 256 and 512 threads on
- * an H200, 49x155 f16 5.3, 3.8 and 3.1; 1024 are as fast as 512.
+ * an H200, 49x155 f16 5.3, 3.8 and 3.1; 1024 are as fast as 512. Of tiles that are mostly empty more are few: 24x16384
+ * f32 takes 5.3 us by 256 threads and 4.3 by 512.
  */
-enum { CROSSED_FEW_THREADS = 512 };
+enum { CROSSED_FEW_THREADS = 512, CROSSED_FEW_EMPTY = 3 };
+
+/* Does each CTA have a tile of crossed operands at once, so that its threads share it out? */
+static bool has_few_tiles(const map_kernel *k, const map_shape *s, const ckl_device_info *device)
+{
+    const int64_t tiles = map_ctas(k, s);
+    const bool empty = 2 * s->count < tiles * MAP_CROSS_TILE * MAP_CROSS_TILE;
+    return k->config.crossed && tiles <= (int64_t)device->sm_count * (empty ? CROSSED_FEW_EMPTY : 1);
+}
 
 /*
  * Vectors of a thread. One is fastest for one input, while CTAs need not start faster than about one a nanosecond: relu
@@ -261,7 +270,7 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
         c->steps /= 2;
     while (c->threads > THREADS_MIN && s.count < device->sm_count * map_tile(&k))
         c->threads /= 2;
-    if (c->crossed && map_ctas(&k, &s) <= device->sm_count) { // a tile is shared out among the threads of its CTA
+    if (has_few_tiles(&k, &s, device)) {
         c->threads = (int)min_i64(CROSSED_FEW_THREADS, MAP_CROSS_TILE * MAP_CROSS_TILE / c->vec);
         c->steps = 1;
     }

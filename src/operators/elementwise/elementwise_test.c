@@ -116,6 +116,7 @@ static const char *const cases[] = {
     "expr=x*2 shape=1001 in=u8 out=f16",
     "expr=x-y shape=3x1001 dtype=f16 strides=1008x1,1008x1,1008x1 # vectors in the pitch, none in the length",
     "expr=x+y shape=300x517 strides=1x300                         # crossed: odd, tiles that are cut short",
+    "expr=x+y shape=24x9001 strides=1x24                          # tiles that are mostly empty",
     "expr=x+y shape=70x136 strides=1x70 dtype=bf16                # and vectors of the others, by pairs",
     "expr=x*y shape=3x66x48 strides=3168x1x66 dtype=f16           # pairs that end with the tile",
     "expr=x-y shape=3x70x130 strides=9100x1x70 dtype=f16 misalign=1",

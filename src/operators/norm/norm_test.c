@@ -132,6 +132,7 @@ static const char *const cases[] = {
     "rows=320 cols=131 fill=hard",
     "rows=3 cols=1001 dtype=f16 ldx=1008 ldy=1008        # vectors in the pitch, none in the length",
     "rows=3 cols=1001 dtype=f16 ldx=1008 ldy=1008 direction=backward",
+    "rows=33 cols=1333 dtype=f16 direction=backward # in phase with dx, four CTAs an SM",
     "rows=500 cols=1001 dtype=bf16 offset=100 impl=forward config='shared_weights=1 persistent_ctas=1' # gamma and "
     "beta shared",
     "rows=500 cols=1003 dtype=f16 residual=1 stagger=1 impl=forward config='shared_weights=1 persistent_ctas=1'",

@@ -139,6 +139,7 @@ static const char *const cases[] = {
     "shape=6x77 mask=bool misalign=1               # odd masks",
     "shape=8x32 axis=0                             # columns: several warps of one CTA",
     "shape=37x15 axis=0 dtype=bf16                 # odd lines: single elements",
+    "shape=577x37 axis=0 dtype=bf16 fill=hard      # the same, two CTAs an SM",
     "shape=37x15 axis=0 direction=backward",
     "shape=5x33x64 axis=1 dtype=f16 log=1          # batched columns",
     "shape=5x33x64 axis=-2 dtype=bf16 direction=backward log=1",
