@@ -13,10 +13,12 @@
 enum {
     LANES = 32,
     THREADS = GEMM_SHALLOW_WARPS * LANES,
-    CHUNK = 16,     // bytes of a copy
-    LINE = 8,       // rows of an 8x8 matrix: each four lanes have one
-    ATOM_M = 16,    // rows of D of mma.sync
-    STEP_BYTES = 32 // of K
+    CHUNK = 16,      // bytes of a copy
+    LINE = 8,        // rows of an 8x8 matrix: each four lanes have one
+    ATOM_M = 16,     // rows of D of mma.sync
+    STEP_BYTES = 32, // of K
+    LANE_ROWS_MAX = 2 * GEMM_SHALLOW_ATOMS_MAX,
+    VECTORS_MAX = 2 * LANE_ROWS_MAX,
 };
 
 /* The rows of A or B of a CTA. */
@@ -28,14 +30,23 @@ typedef struct shallow_rows {
     val at;    // where they are in shared memory
 } shallow_rows;
 
+/* What a lane has of D: some columns of each of its rows, which are 8 apart. */
+typedef struct shallow_place {
+    int rows;
+    val there[LANE_ROWS_MAX];               // is the row in D?
+    val row[LANE_ROWS_MAX], col;            // i64: the row, or the last one; the lane's first column
+    val left;                               // i32: columns from there on
+    val c[LANE_ROWS_MAX], d[LANE_ROWS_MAX]; // addresses of the first column
+} shallow_place;
+
 typedef struct shallow_kernel {
     const gemm_shallow_config *cfg;
     gemm_values p;
     gemm_scalars scalars;
     tiled_mma mma;
     shallow_rows A, B;
-    val row, col;     // i64: where this warp's part of the tile begins in D
-    val row_A, row_B; // u32: and among the rows of the CTA
+    val row_A, row_B; // u32: this warp's first among the rows of the CTA
+    shallow_place place;
 } shallow_kernel;
 
 /* Chunks of a row: one more than K has, as it may begin inside one. */
@@ -75,15 +86,11 @@ static shallow_rows rows_of(const gemm_values *p, char matrix, val first, int co
     return x;
 }
 
-/* The address of a row, and the bytes before it in its first chunk. */
-static val start_of(const shallow_rows *x, val row)
+/* Bytes before a row in its first chunk. */
+static val phase_of(const shallow_rows *x, val row)
 {
-    return add(x->start, convert(U64, mul(convert(I64, row), x->pitch)));
-}
-
-static val phase_of(val start)
-{
-    return bit_and(convert(U32, start), imm_as(U32, CHUNK - 1));
+    val start = add(convert(U32, x->start), mul(row, convert(U32, x->pitch)));
+    return bit_and(start, imm_as(U32, CHUNK - 1));
 }
 
 /* Copies all rows; those beyond the matrix are zeros. Neighbouring threads copy neighbouring chunks. */
@@ -92,7 +99,8 @@ static void load_rows(const gemm_shallow_config *c, const shallow_rows *x, val k
     const int chunks = chunks_of_row(c);
     LOOP_FROM(number, thread(), imm(x->count * chunks), imm(THREADS)) {
         val row = div(number, imm(chunks)), offset = mul(rem(number, imm(chunks)), imm(CHUNK));
-        val start = start_of(x, row), end = add(mul(convert(U32, k), imm(2)), phase_of(start));
+        val start = add(x->start, convert(U64, mul(convert(I64, row), x->pitch)));
+        val end = add(mul(convert(U32, k), imm(2)), phase_of(x, row));
         val left = sub(min(max(end, offset), add(offset, imm(CHUNK))), offset);
         val from = add(bit_and(start, imm_as(U64, -CHUNK)), convert(U64, offset));
         cp_async(add(x->at, mul(number, imm(CHUNK))), from, CHUNK, select(lt(row, x->there), left, imm_as(U32, 0)));
@@ -102,7 +110,7 @@ static void load_rows(const gemm_shallow_config *c, const shallow_rows *x, val k
 /* This lane's words of a row, two of each step. */
 static void read_row(const gemm_shallow_config *c, const shallow_rows *x, val row, val pairs[])
 {
-    val phase = phase_of(start_of(x, row));
+    val phase = phase_of(x, row);
     val even = eq(bit_and(phase, imm(2)), imm(0));
     val selector = select(even, imm_as(U32, 0x3210), imm_as(U32, 0x5432));
     val first = add(mul(row, imm(chunks_of_row(c) * CHUNK)), bit_and(phase, imm_as(U32, CHUNK - 4)));
@@ -142,75 +150,75 @@ static void read_B(const shallow_kernel *k, int first, tensor tB[])
     }
 }
 
-/* The vectors of C or D that this lane has of some columns: those of each row, rows of 8 in turn. */
-typedef struct shallow_vectors {
-    int rows, count;                     // of the lane; vectors of a row
-    val row[2 * GEMM_SHALLOW_ATOMS_MAX]; // i64
-    val col;                             // i64, of the first
-} shallow_vectors;
-
-static shallow_vectors vectors_of(const shallow_kernel *k, int first)
+/* Where this lane's first columns of C and D are, in the rows that it has. */
+static shallow_place place_of(const shallow_kernel *k, val row, val col)
 {
-    const int run = run_of_lane(k->cfg);
-    shallow_vectors v = { .rows = rows_of_warp(k->cfg) / LINE, .count = run / k->cfg->vec };
-    v.col = add(k->col, convert(I64, add(mul(rem(lane(), imm(4)), imm(run)), imm(first))));
-    for (int i = 0; i < v.rows; i++)
-        v.row[i] = add(k->row, convert(I64, add(div(lane(), imm(4)), imm(i * LINE))));
-    return v;
+    const gemm_shallow_config *c = k->cfg;
+    const int bytes = (int)ckl_dtype_bytes(c->epilogue.d);
+    shallow_place x = { .rows = rows_of_warp(c) / LINE };
+    x.col = add(col, convert(I64, mul(rem(lane(), imm(4)), imm(run_of_lane(c)))));
+    x.left = convert(I32, max(min(sub(k->p.n, x.col), imm64(c->tile_n)), imm64(0)));
+    for (int r = 0; r < x.rows; r++) {
+        val at = add(row, convert(I64, add(div(lane(), imm(4)), imm(r * LINE))));
+        x.there[r] = lt(at, k->p.m);
+        x.row[r] = min(at, sub(k->p.m, imm64(1)));
+        x.c[r] = add(k->p.c, convert(U64, mul(add(mul(at, k->p.ldc), x.col), imm(bytes))));
+        x.d[r] = add(k->p.d, convert(U64, mul(add(mul(at, k->p.ldd), x.col), imm(bytes))));
+    }
+    return x;
 }
 
-/* Vector i of row r of a matrix of D's type. */
-static vector_at vector_of(const shallow_kernel *k, const shallow_vectors *v, tensor gX, int r, int i)
+/* The vector of row r that begins so many columns from the lane's first. */
+static vector_at vector_of(const shallow_kernel *k, const val address[], int r, int columns)
 {
-    val col = add(v->col, imm(i * k->cfg->vec));
-    return (vector_at){ .address = tensor_address(gX, coord(v->row[r], col)),
-                        .guard = logical_and(lt(v->row[r], k->p.m), lt(col, k->p.n)) };
+    return (vector_at){ .address = address[r],
+                        .offset = columns * (int)ckl_dtype_bytes(k->cfg->epilogue.d),
+                        .guard = logical_and(k->place.there[r], gt(k->place.left, imm(columns))) };
 }
 
-static tensor matrix_of(const shallow_kernel *k, val address, val ld)
+/* The memory of C and D, of which only the type matters here. */
+static tensor memory_of(const shallow_kernel *k, val address)
 {
-    return gmem_tensor(address, k->cfg->epilogue.d, make_layout(shape(k->p.m, k->p.n), stride(ld, 1))); // (M,N)
+    return gmem_tensor(address, k->cfg->epilogue.d, compact(leaf(1)));
 }
 
 /* C of some columns, (RUN,ROWS); zeros where beta is 0. */
 static tensor load_C(const shallow_kernel *k, int first)
 {
-    const shallow_vectors v = vectors_of(k, first);
-    const int vec = k->cfg->vec;
-    tensor gC = matrix_of(k, k->p.c, k->p.ldc), rC = fragment(F32, compact(shape(run_of_lane(k->cfg), v.rows)));
+    const int vec = k->cfg->vec, run = run_of_lane(k->cfg), count = k->place.rows * run / vec;
+    tensor rC = fragment(F32, compact(shape(run, k->place.rows)));
+    vector_at vectors[VECTORS_MAX];
     fill(rC, immf(0));
-    vector_at vectors[2 * GEMM_SHALLOW_ATOMS_MAX * 2];
-    for (int i = 0; i < v.rows * v.count; i++) {
-        vectors[i] = vector_of(k, &v, gC, i / v.count, i % v.count);
+    for (int i = 0; i < count; i++) {
+        vectors[i] = vector_of(k, k->place.c, i * vec / run, first + i * vec % run);
         vectors[i].guard = logical_and(vectors[i].guard, ne(k->scalars.beta, immf(0)));
     }
-    vectors_load(vectors, v.rows * v.count, vec, gC, rC.regs, 0);
+    vectors_load(vectors, count, vec, memory_of(k, k->p.c), rC.regs, 0);
     return rC;
 }
 
-/* Finishes the sums of some columns and stores them. */
+/* Element (r,c) of what the lane has of some columns, with the epilogue applied. */
+static val finish(const shallow_kernel *k, int first, int r, int c, tensor acc, tensor rC)
+{
+    const int atom = r / 2 + k->place.rows / 2 * (c / 2); // of (MMA_M,MMA_N)
+    gemm_element in = { .product = at(acc, 4 * atom + 2 * (r % 2) + c % 2), .inside = yes() };
+    if (k->cfg->epilogue.c)
+        in.c = at(rC, c, r);
+    val col = min(add(k->place.col, imm(first + c)), sub(k->p.n, imm64(1)));
+    return gemm_finish_at(k->cfg->epilogue, k->scalars, &k->p, k->place.row[r], col, in).d;
+}
+
 static void store(const shallow_kernel *k, int first, tensor acc, tensor rC)
 {
-    const gemm_epilogue e = k->cfg->epilogue;
-    const shallow_vectors v = vectors_of(k, first);
-    const int vec = k->cfg->vec;
-    tensor gD = matrix_of(k, k->p.d, k->p.ldd);
-    for (int i = 0; i < v.rows * v.count && !ir_failed(); i++) {
-        const int r = i / v.count, from = i % v.count * vec;
-        vector_at to = vector_of(k, &v, gD, r, i % v.count);
-        IF(to.guard) {
-            val out[8];
-            for (int x = 0; x < vec; x++) {
-                const int c = from + x, atom = r / 2 + v.rows / 2 * (c / 2); // of (MMA_M,MMA_N)
-                gemm_element in = { .product = at(acc, 4 * atom + 2 * (r % 2) + c % 2), .inside = yes() };
-                if (e.c)
-                    in.c = at(rC, c, r);
-                out[x] = gemm_finish_at(e, k->scalars, &k->p, v.row[r], add(v.col, imm(c)), in).d;
-            }
-            to.guard = yes();
-            vector_store(&to, vec, out, gD);
+    const int vec = k->cfg->vec, run = run_of_lane(k->cfg);
+    for (int r = 0; r < k->place.rows; r++)
+        for (int from = 0; from < run && !ir_failed(); from += vec) {
+            val out[CHUNK / 2];
+            for (int e = 0; e < vec; e++)
+                out[e] = finish(k, first, r, from + e, acc, rC);
+            const vector_at to = vector_of(k, k->place.d, r, first + from);
+            vector_store(&to, vec, out, memory_of(k, k->p.d));
         }
-    }
 }
 
 /* This warp's part of the tile, some columns at a time. */
@@ -250,8 +258,7 @@ void gemm_shallow(const void *config, int kernel)
     k.B = rows_of(&k.p, 'b', col, c->tile_n, add(smem, imm(c->tile_m * chunks_of_row(c) * CHUNK)));
     k.row_A = mul(div(warp(), imm(c->warps_n)), imm(rows_of_warp(c)));
     k.row_B = mul(rem(warp(), imm(c->warps_n)), imm(c->tile_n / c->warps_n));
-    k.row = add(row, convert(I64, k.row_A));
-    k.col = add(col, convert(I64, k.row_B));
+    k.place = place_of(&k, add(row, convert(I64, k.row_A)), add(col, convert(I64, k.row_B)));
     k.mma =
         make_tiled_mma(c->epilogue.ab == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 1, 1);
     load_rows(c, &k.A, k.p.k);
