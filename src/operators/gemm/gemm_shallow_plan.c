@@ -55,11 +55,16 @@ static ckl_status admit_shallow(const void *desc, const ckl_device_info *device,
     if (d->layout != CKL_GEMM_NT || d->gated || d->groups || d->preactivation ||
         gemm_is_backward((choice)d->activation))
         FAIL(CKL_UNSUPPORTED, "gemm shallow: A and B are K-major, without gated, groups and X");
-    if (c->steps < 1 || c->steps > GEMM_SHALLOW_STEPS_MAX || d->k > c->steps * STEP)
-        FAIL(CKL_UNSUPPORTED, "gemm shallow: k=%" PRId64 " is more than steps=%d of 16, of which there are up to %d",
-             d->k, c->steps, GEMM_SHALLOW_STEPS_MAX);
-    if (c->vec < 1 || c->vec > vector_of(d) || c->vec & (c->vec - 1))
-        FAIL(CKL_UNSUPPORTED, "gemm shallow: rows of C and D are whole vectors of %d elements, not of vec=%d",
+    if (d->batch_invariant)
+        FAIL(CKL_UNSUPPORTED, "gemm shallow: sums of few K are not those of batch_invariant=1");
+    if (c->steps < 1 || c->steps > GEMM_SHALLOW_STEPS_MAX)
+        FAIL(CKL_INVALID, "gemm shallow: steps=%d is not in 1..%d", c->steps, GEMM_SHALLOW_STEPS_MAX);
+    if (d->k > c->steps * STEP)
+        FAIL(CKL_UNSUPPORTED, "gemm shallow: k=%" PRId64 " is more than steps=%d of %d", d->k, c->steps, STEP);
+    if (c->vec < 1 || c->vec > 8 || c->vec & (c->vec - 1))
+        FAIL(CKL_INVALID, "gemm shallow: vec=%d is not 1, 2, 4 or 8", c->vec);
+    if (c->vec > vector_of(d))
+        FAIL(CKL_UNSUPPORTED, "gemm shallow: rows of C and D are whole vectors of %d elements, vec=%d wants more",
              vector_of(d), c->vec);
     if (c->warps_n != 1 && c->warps_n != 2 && c->warps_n != GEMM_SHALLOW_WARPS)
         FAIL(CKL_INVALID, "gemm shallow: warps_n=%d is not 1, 2 or 4", c->warps_n);
