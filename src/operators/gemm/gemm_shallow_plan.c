@@ -1,7 +1,18 @@
 /* gemm_shallow_plan.c - the host side of products of few K. */
+#include <math.h>
+
 #include "operators/gemm/gemm_plan.h"
 
-enum { STEP = 16 };
+enum { STEP = 16, LANES = 32, CTAS_OF_SM = 4 };
+
+static const struct {
+    double launch_us, turn_us;  // before the first CTA and behind the last; of each turn of CTAs
+    double cycles_per_us;       // not fitted
+    double memory_bytes_per_us; // of HBM
+    double sm_bytes;            // a cycle into and out of an SM
+    double chunk, line, step;   // instructions of a warp for 32 chunks; for 8 rows; for 16 of K of them
+    double element, vector;     // and for 32 elements of D; for 32 vectors
+} fit = { 1.5, 0.6, 1755, 4.3e6, 64, 25, 14, 12, 3, 6 };
 
 /* Elements of the widest access to C and D. */
 static int vector_of(const ckl_gemm_desc *d)
@@ -30,16 +41,52 @@ static int steps_of(const ckl_gemm_desc *d)
     return GEMM_SHALLOW_STEPS_MAX;
 }
 
-static ckl_status choose_shallow(const void *desc, const ckl_device_info *device, void *config)
+/* Tiles, and the warps that share out their columns. */
+static const struct {
+    int tile_m, tile_n, warps_n;
+} tiles[] = { { 64, 64, 1 }, { 128, 64, 1 }, { 64, 128, 1 }, { 128, 128, 1 }, { 32, 128, 2 },
+              { 32, 64, 2 }, { 64, 32, 1 },  { 16, 256, 4 }, { 16, 128, 4 },  { 16, 64, 4 },
+              { 64, 8, 1 },  { 128, 8, 1 },  { 256, 8, 1 } };
+
+static bool candidate_shallow(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     (void)device;
     const ckl_gemm_desc *d = desc;
     gemm_shallow_config *c = config;
+    if (i >= COUNT_OF(tiles))
+        return false;
     c->epilogue = gemm_epilogue_of(d);
     c->vec = vector_of(d);
     c->steps = steps_of(d);
-    c->tile_m = c->tile_n = 64;
-    return CKL_OK;
+    c->tile_m = tiles[i].tile_m;
+    c->tile_n = tiles[i].tile_n;
+    c->warps_n = tiles[i].warps_n;
+    return true;
+}
+
+/*
+ * A launch, the turns of CTAs, and the longest of three: bytes of memory, bytes through the SMs, and instructions. The
+ * coefficients are fitted to the sweep of bench/notes/gemm.md.
+ */
+static plan_cost cost_shallow(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    const gemm_shallow_config *c = config;
+    const double size = (double)ckl_dtype_bytes(d->d) * (d->c ? 2 : 1), cycles = fit.cycles_per_us * device->sm_count;
+    const double ctas = (double)ctas_of(d, c), elements = (double)c->tile_m * c->tile_n;
+    const double compulsory =
+        (double)d->batch * ((double)(d->m + d->n) * (double)d->k * 2 + (double)d->m * (double)d->n * size);
+    const double lines = c->tile_m * c->warps_n / 8.0 + c->tile_n * (GEMM_SHALLOW_WARPS / c->warps_n) / 8.0;
+    const double instructions = (double)gemm_shallow_smem(c) / 16 / LANES * fit.chunk +
+                                lines * (fit.line + c->steps * fit.step) +
+                                elements / LANES * (fit.element + fit.vector / c->vec);
+    const double memory_us = compulsory / fit.memory_bytes_per_us;
+    const double sm_us = ctas * ((double)gemm_shallow_smem(c) + elements * size) / (fit.sm_bytes * cycles);
+    const double issue_us = ctas * instructions / (4 * cycles);
+    const double turns = ctas / (device->sm_count * CTAS_OF_SM), longest = fmax(memory_us, fmax(sm_us, issue_us));
+    return (plan_cost){ fit.launch_us + fit.turn_us * fmax(turns, 1) + longest, longest == memory_us ? "memory"
+                                                                                : longest == sm_us   ? "loads"
+                                                                                                     : "instructions" };
 }
 
 static ckl_status admit_shallow(const void *desc, const ckl_device_info *device, const void *config)
@@ -97,7 +144,15 @@ static const field shallow_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_shallo
                                         GEMM_SHALLOW_CONFIG(FIELD_ROW, gemm_shallow_config) };
 
 const implementation gemm_shallow_implementation = {
-    IMPLEMENTATION_PARTS(gemm, shallow),
+    .name = "shallow",
     .summary = "few K of 16 bits in rows that begin anywhere, by mma.sync; from sm_80 on",
+    .config_bytes = sizeof(gemm_shallow_config),
+    .config = FIELD_TABLE(shallow_fields),
+    .candidate = candidate_shallow,
+    .cost = cost_shallow,
+    .rivals = { &gemm_sm90_implementation },
+    .admit = admit_shallow,
+    .describe = gemm_shallow,
     .params = &gemm_param_list,
+    .launch = launch_shallow,
 };
