@@ -116,6 +116,8 @@ static ckl_status admit_shallow(const void *desc, const ckl_device_info *device,
     if ((d->a != CKL_F16 && d->a != CKL_BF16) || (d->d != CKL_F32 && ckl_dtype_bytes(d->d) != 2))
         FAIL(CKL_UNSUPPORTED, "gemm shallow: a=%s is not f16 or bf16, or d=%s none of these and f32",
              ckl_dtype_name(d->a), ckl_dtype_name(d->d));
+    if (d->k == 0)
+        FAIL(CKL_UNSUPPORTED, "gemm shallow: k=0 leaves nothing to multiply");
     if (d->layout != CKL_GEMM_NT || d->gated || d->groups || d->preactivation ||
         gemm_is_backward((choice)d->activation))
         FAIL(CKL_UNSUPPORTED, "gemm shallow: A and B are K-major, without gated, groups and X");
