@@ -230,14 +230,28 @@ val gemm_row_of_D(gemm_epilogue e, const gemm_values *p, val i)
     return e.scatter ? row_of_list(p->rows_d, p, i) : i;
 }
 
+gemm_finished gemm_finish_at(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, gemm_element in)
+{
+    in.row = i;
+    in.col = j;
+    if (e.bias)
+        in.bias = e.bias_along == CKL_GEMM_ALONG_M ? load_of_row(p->bias, gemm_bias_type(e.d), p->m, i)
+                                                   : load_of_row(p->bias, gemm_bias_type(e.d), p->n, j);
+    if (e.scale_a == CKL_GEMM_SCALE_ROW)
+        in.scale_a = load_of_row(p->scale_a, F32, p->m, i);
+    if (e.scale_b == CKL_GEMM_SCALE_ROW)
+        in.scale_b = load_of_row(p->scale_b, F32, p->n, j);
+    if (e.weighted)
+        in.weight = load_of_row(p->row_weights, F32, p->m, i);
+    return gemm_finish(e, s, in);
+}
+
 void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product, val up)
 {
     tensor gC = gmem_tensor(p->c, e.d, make_layout(shape(p->m, p->n), stride(p->ldc, 1))); // (M,N)
     tensor gD = gmem_tensor(p->d, e.d, make_layout(shape(p->m, p->n), stride(p->ldd, 1))); // (M,N)
     tensor gX = gmem_tensor(p->x, e.d, make_layout(shape(p->m, p->n), stride(p->ldx, 1))); // (M,N)
-    gemm_element in = {
-        .product = convert(F32, product), .c = variable(F32, immf(0)), .row = i, .col = j, .inside = yes()
-    };
+    gemm_element in = { .product = convert(F32, product), .c = variable(F32, immf(0)), .inside = yes() };
     const val row = gemm_row_of_D(e, p, i);
     if (e.d == CKL_I32) {
         set(gD, coord(row, j), product);
@@ -248,18 +262,9 @@ void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, va
     if (e.c)
         IF(ne(s.beta, immf(0)))
             assign(in.c, at_f32(gC, row, j));
-    if (e.bias)
-        in.bias = e.bias_along == CKL_GEMM_ALONG_M ? load_of_row(p->bias, gemm_bias_type(e.d), p->m, i)
-                                                   : load_of_row(p->bias, gemm_bias_type(e.d), p->n, j);
-    if (e.scale_a == CKL_GEMM_SCALE_ROW)
-        in.scale_a = load_of_row(p->scale_a, F32, p->m, i);
-    if (e.scale_b == CKL_GEMM_SCALE_ROW)
-        in.scale_b = load_of_row(p->scale_b, F32, p->n, j);
-    if (e.weighted)
-        in.weight = load_of_row(p->row_weights, F32, p->m, i);
     if (gemm_is_backward(e.activation))
         in.x = at_f32(gX, row, j);
-    gemm_finished out = gemm_finish(e, s, in);
+    gemm_finished out = gemm_finish_at(e, s, p, i, j, in);
     if (e.preactivation)
         set(gX, coord(row, j), out.x);
     set(gD, coord(row, j), out.d);

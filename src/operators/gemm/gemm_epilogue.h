@@ -81,6 +81,9 @@ val gemm_find_group(const gemm_values *all, int threads, int rows_of_tile, val *
 val gemm_row_of_A(gemm_epilogue e, const gemm_values *p, val i);
 val gemm_row_of_D(gemm_epilogue e, const gemm_values *p, val i);
 
+/* gemm_finish() of element (i,j) of the product, with what bias, scales and weights have for it. */
+gemm_finished gemm_finish_at(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, gemm_element in);
+
 /*
  * Finishes element (i,j) and stores it, for kernels that address memory themselves. C is read where beta is not 0;
  * `up`: of gated products.
