@@ -222,7 +222,7 @@ static consumer_role describe_consumers(const latent_kernel *k)
 {
     const ckl_dtype dtype = k->place.form.dtype;
     const int width = k->half.used;
-    consumer_role c = { .tid = rem(thread(), imm(WARPGROUP)),
+    consumer_role c = { .tid = warpgroup_thread(),
                         .qk = warpgroup_mma(dtype, KEYS, "SS"),
                         .own = warpgroup_mma(dtype, width, "RS"),
                         .told = warpgroup_mma(dtype, width, "SS") };
@@ -419,7 +419,7 @@ static void tell(const latent_kernel *k, consumer_role *c, val start)
     stmatrix_C(&c->qk, slice(c->scores, _, 0, _), slice(k->sP, _, _, c->index), c->tid);
     for (int r = 0; r < c->rows.count; r++) {
         val row = row_number(c, r);
-        IF(eq(rem(lane(), imm(4)), imm(0))) {
+        IF(eq(thread_at(lane(), 0, 4, 8), imm(0))) {
             set(k->sMax, coord(row, c->index), c->rows.max[r]);
             set(k->sFactor, coord(row, c->index), c->rows.factor[r]);
         }
@@ -512,7 +512,7 @@ static void store_partial(const latent_kernel *k, const consumer_role *c, val in
 /* NOTE: bar_sync is aligned: all who wait at a barrier do so by one instruction, so what both wait for is outside of their roles. */
 static void attend(const latent_kernel *k, const decode_sums *sums)
 {
-    const val index = div(warp(), imm(WARPGROUP / LANES));
+    const val index = warpgroup();
     consumer_role both = describe_consumers(k);
     load_queries(k);
     IF(lt(imm_as(U32, 0), k->pairs)) {

@@ -40,7 +40,7 @@ void attention_decode_find_rows(const decode_kernel *k, val number, block_rows *
 {
     const int bn = k->cfg->keys, page = k->place.form.page;
     val start = add(k->place.from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
-    val key = min(add(start, rem(lane(), imm(bn))), sub(k->place.p.kv, imm(1))), place;
+    val key = min(add(start, thread_at(lane(), 0, bn, LANES / bn)), sub(k->place.p.kv, imm(1))), place;
     if (page) {
         tensor gTable = gmem_tensor(k->place.p.table, I32,
                                     make_layout(shape(k->place.p.table_pages, k->place.p.batch),
@@ -63,7 +63,7 @@ static void load_rows(const decode_kernel *k, int which, const block_rows *rows,
     const int across = c.chunk / VECTOR, down = LANES / across;
     tiled_copy each = make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->place.form.dtype,
                                       compact_right(shape(down, across)), compact(shape(1, VECTOR)));
-    val row = div(lane(), imm(across)), column = mul(rem(lane(), imm(across)), imm(VECTOR));
+    val row = thread_at(lane(), 1, across, down), column = mul(thread_at(lane(), 0, across, down), imm(VECTOR));
     val head = head_of(k, which, k->place.p.x[which]);
     for (int i = 0; i < k->cfg->keys / down; i++) {
         val this = add(row, imm(i * down)), first = mul(convert(U64, shuffle(rows->at[which], this)), imm_as(U64, 16));

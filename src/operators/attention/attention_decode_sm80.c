@@ -142,10 +142,10 @@ static void load_queries(const decode_kernel *k)
     int atoms = (int)static_size(layout_mode(k->rQ.layout, 1)), steps = (int)static_size(layout_mode(k->rQ.layout, 2));
     fill(k->rQ, imm_as(U32, 0));
     for (int m = 0; m < 2 * atoms; m++) { // rows of a thread
-        val row = add(mul(k->place.tile, imm(k->cfg->rows)), add(div(lane(), imm(4)), imm(8 * m)));
+        val row = add(mul(k->place.tile, imm(k->cfg->rows)), add(thread_at(lane(), 1, 4, 8), imm(8 * m)));
         IF(lt(row, imm(k->place.rows_all))) {
             tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, row);
-            val first = tensor_address(gRow, coord(mul(rem(lane(), imm(4)), imm(2 * k->packed))));
+            val first = tensor_address(gRow, coord(mul(thread_at(lane(), 0, 4, 8), imm(2 * k->packed))));
             tensor gPairs = gmem_tensor(first, I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
             for (int half = 0; half < 2 * steps && 8 * half < k->place.form.d; half++) {
                 const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // in the order of the keys' words
@@ -293,7 +293,7 @@ static void share_states(decode_kernel *k)
     share_columns(k);
     for (int i = 0; i < merged_rows(k->cfg) / 8; i++) {
         val row = coordinate(cS, 0, attention_online_row_value(k->scores, i));
-        IF(eq(rem(lane(), imm(4)), imm(0))) {
+        IF(eq(thread_at(lane(), 0, 4, 8), imm(0))) {
             set(k->sTop, coord(row, warp()), k->online.max[i]);
             set(k->sSum, coord(row, warp()), k->online.sum[i]);
         }

@@ -128,7 +128,7 @@ static tensor load_taps(const depthwise *k, val row)
     tensor gW = gmem_tensor(address_at(k->p.from[CONV_W], cfg->form.dtype,
                                        add(mul(convert(I64, k->channel), imm64(cfg->taps)), convert(I64, row))),
                             cfg->form.dtype, compact(leaf(cfg->filter)));
-    for (int s = 0; s < cfg->filter && !ir_failed(); s++)
+    UNROLL(s, cfg->filter)
         if (cfg->nhwc)
             copy(local_tile(k->sW, shape(cfg->vec, 1), coord(k->lane, add(row, imm(s)))), slice(rW, _, s),
                  4 * cfg->vec);
@@ -157,7 +157,7 @@ static row_window find_window(const depthwise *k)
     val first = sub(convert(I32, mul(k->at[2], imm(cfg->step))), imm(before));
     val last = sub(convert(I32, k->from_size[2]), imm(cfg->nhwc ? 1 : cfg->vec));
     val pitch = mul(number(k->from[3]), imm((int)ckl_dtype_bytes(cfg->form.dtype)));
-    for (int j = 0; j < w.skipped + span_of(cfg) && !ir_failed(); j += unit, w.count++) {
+    for (int j = 0; j < w.skipped + span_of(cfg) && describing(); j += unit, w.count++) {
         const bool sure = cfg->even && j >= before && j + unit - 1 <= before + (cfg->cols - 1) * cfg->step;
         val column = add(first, imm(j)), nearest = sure ? column : max(imm(0), min(column, last));
         w.offset[w.count] = mul(convert(U32, nearest), pitch);
@@ -199,7 +199,7 @@ static void add_column(depthwise *k, tensor rW, int j, tensor rX, int first)
 /* The products of a row of the filter with the row of x that starts at an address. */
 static void add_row(depthwise *k, const row_window *w, val row, tensor rW)
 {
-    for (int v = 0; v < w->count && !ir_failed(); v++) {
+    UNROLL(v, w->count) {
         tensor rX = load_vector(k, w, v, row);
         for (int i = 0; i < w->unit; i++)
             add_column(k, rW, v * w->unit + i - w->skipped, rX, i);
@@ -262,7 +262,7 @@ static void store_columns(const depthwise *k)
     for (int m = 0; m < CONV_MODES; m++)
         start = add(start, mul(convert(I64, k->at[m]), k->to[1 + m]));
     const int step = cfg->nhwc ? 1 : cfg->run, run = cfg->nhwc ? cfg->vec : cfg->run;
-    for (int q = 0; q < cfg->cols && !ir_failed(); q += step) {
+    for (int q = 0; q < cfg->cols && describing(); q += step) {
         val to = add(start, mul(imm64(q), k->to[3]));
         if (cfg->even)
             store_run(k, rScale, rBias, to, q, run);
@@ -291,7 +291,7 @@ void conv_depthwise(const void *config, int kernel)
     val thread_number = add(mul(cta_x(), imm(THREADS)), thread());
     if (cfg->nhwc) {
         load_filters(&k);
-        k.lane = rem(thread(), imm(cfg->lanes));
+        k.lane = thread_at(thread(), 0, cfg->lanes, THREADS / cfg->lanes);
         k.channel = mul(add(mul(cta_y(), imm(cfg->lanes)), k.lane), imm(cfg->vec));
         thread_number = div(thread_number, imm(cfg->lanes));
     }

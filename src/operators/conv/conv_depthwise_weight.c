@@ -143,10 +143,10 @@ static void add_taps(weight_role *k, const packed *dy, const vector_row *x, val 
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
     packed at_x[SPAN_MAX];
-    for (int j = 0; j < span_of(cfg) && !ir_failed(); j++)
+    UNROLL(j, span_of(cfg))
         if (is_under_tap(cfg, j))
             at_x[j] = load_vector(k, x, add(first, imm(j)));
-    for (int j = 0; j < span_of(cfg) && !ir_failed(); j++)
+    UNROLL(j, span_of(cfg))
         if (is_under_tap(cfg, j))
             add_column(k, dy, unpacked(at_x[j], F32), j, r * cfg->filter);
 }
@@ -226,7 +226,8 @@ static void store_sums(const weight_role *k)
     const conv_depthwise_weight_config *cfg = k->cfg;
     const int channels = cfg->lanes * cfg->vec, taps = taps_of(cfg), workers = THREADS / cfg->lanes;
     tensor sSum = smem_tensor("sums", F32, compact(shape(channels, taps, workers)), 16); // (CHANNEL,TAP,WORKER)
-    val first = mul(rem(thread(), imm(cfg->lanes)), imm(cfg->vec)), worker = div(thread(), imm(cfg->lanes));
+    val first = mul(thread_at(thread(), 0, cfg->lanes, THREADS / cfg->lanes), imm(cfg->vec)),
+        worker = thread_at(thread(), 1, cfg->lanes, THREADS / cfg->lanes);
     for (int s = 0; s < taps; s++)
         for (int c = 0; c < cfg->vec; c++)
             set(sSum, coord(add(first, imm(c)), imm(s), worker), at(k->rSum, c, s));
@@ -251,7 +252,8 @@ static void multiply(const conv_depthwise_weight_config *cfg)
 {
     launch_bounds(THREADS, cfg->ctas);
     weight_role k = { .cfg = cfg, .p = params_of(conv) };
-    val lane = rem(thread(), imm(cfg->lanes)), worker = div(thread(), imm(cfg->lanes));
+    val lane = thread_at(thread(), 0, cfg->lanes, THREADS / cfg->lanes),
+        worker = thread_at(thread(), 1, cfg->lanes, THREADS / cfg->lanes);
     val rows = mul(mul(k.p.n, k.p.y_size[0]), k.p.y_size[1]), z = convert(I64, cta_z()),
         row_blocks = row_blocks_of(cfg, &k.p);
     k.channel = convert(I64, mul(add(mul(cta_y(), imm(cfg->lanes)), lane), imm(cfg->vec)));

@@ -85,7 +85,7 @@ static void load_filters(const halo_kernel *k)
     const conv_halo_config *c = k->cfg;
     const int taps = c->rows * c->columns, count = k->size.channels * taps;
     val last = sub(conv_number(k->p.groups), imm(1));
-    for (int first = 0; first < count && !ir_failed(); first += AT_ONCE * k->size.threads) {
+    for (int first = 0; first < count && describing(); first += AT_ONCE * k->size.threads) {
         val w[AT_ONCE];
         for (int i = 0; i < AT_ONCE && first + i * k->size.threads < count; i++) {
             val e = min(add(thread(), imm(first + i * k->size.threads)), imm(count - 1));
@@ -131,8 +131,8 @@ static worker_role describe_worker(const halo_kernel *k)
 {
     const conv_halo_config *c = k->cfg;
     const ckl_dtype out = c->form.out;
-    val rest = div(thread(), imm(c->lanes)), row = div(rest, imm(c->wide));
-    worker_role w = { .lane = rem(thread(), imm(c->lanes)),
+    val rest = thread_at(thread(), 1, c->lanes, k->size.threads / c->lanes), row = div(rest, imm(c->wide));
+    worker_role w = { .lane = thread_at(thread(), 0, c->lanes, k->size.threads / c->lanes),
                       .w = mul(rem(rest, imm(c->wide)), imm(c->cols)),
                       .h = rem(row, imm(c->high)),
                       .image = div(row, imm(c->high)),
@@ -170,10 +170,10 @@ static void add_row(const halo_kernel *k, const worker_role *w, val stage, val r
     val address = tensor_address(k->sX, coord(first, mul(w->w, imm(c->step_w)), h, w->image, stage));
     tensor sX = smem_view(address, c->form.dtype, make_layout(shape(VECTOR, span), stride(1, k->size.channels)));
     tensor rW = fragment(F32, compact(shape(VECTOR, c->columns)));
-    for (int s = 0; s < c->columns && !ir_failed(); s++)
+    UNROLL(s, c->columns)
         copy(local_tile(k->sW, shape(VECTOR, 1), coord(w->lane, add(mul(row, imm(c->columns)), imm(s)))),
              slice(rW, _, s), 16);
-    for (int j = 0; j < span && !ir_failed(); j++)
+    UNROLL(j, span)
         add_column(k, w, unpacked(load_packed(slice(sX, _, j), 16), F32), rW, j);
 }
 
@@ -208,7 +208,7 @@ static void store_columns(const halo_kernel *k, const worker_role *w, const tile
     start = add(start, add(mul(convert(I64, first), k->p.y[3]), convert(I64, w->channel)));
     val inside = logical_and(lt(h, conv_number(k->p.y_size[1])), lt(w->channel, conv_number(k->p.groups)));
     inside = logical_and(inside, lt(n, conv_number(k->p.n)));
-    for (int q = 0; q < k->cfg->cols && !ir_failed(); q++)
+    UNROLL(q, k->cfg->cols)
         IF(logical_and(inside, lt(add(first, imm(q)), columns)))
             store_pixel(k, w, add(start, mul(imm64(q), k->p.y[3])), q);
 }
@@ -221,7 +221,7 @@ static void work(const halo_kernel *k)
         fill(w.rSum, immf(0));
         pipeline_wait_full(&k->ring, &stage);
         if (k->cfg->rows <= UNROLLED_MAX)
-            for (int r = 0; r < k->cfg->rows && !ir_failed(); r++)
+            UNROLL(r, k->cfg->rows)
                 add_row(k, &w, stage.stage, imm(r));
         else
             LOOP(r, imm(k->cfg->rows))

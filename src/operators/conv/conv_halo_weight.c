@@ -126,9 +126,10 @@ typedef struct worker_role {
 static worker_role describe_worker(const halo_kernel *k)
 {
     const conv_halo_weight_config *c = k->cfg;
-    worker_role w = { .group = rem(warp(), imm(GROUPS)), .part = div(warp(), imm(GROUPS)) };
-    val row = rem(lane(), imm(8)), odd = rem(div(lane(), imm(8)), imm(2)), channel = mul(w.group, imm(GROUP));
-    val column = mul(add(row, mul(div(lane(), imm(16)), imm(8))), imm(c->step_w));
+    worker_role w = { .group = thread_at(warp(), 0, GROUPS, PARTS), .part = thread_at(warp(), 1, GROUPS, PARTS) };
+    val row = thread_at(lane(), 0, 8, 4), odd = rem(thread_at(lane(), 1, 8, 4), imm(2)),
+        channel = mul(w.group, imm(GROUP));
+    val column = mul(add(row, mul(thread_at(lane(), 1, 16, 2), imm(8))), imm(c->step_w));
     for (int i = 0; i < k->size.pairs; i++) {
         val tap = mul(add(odd, imm(2 * i)), imm(c->dilation_w));
         w.at_x[i] = tensor_address(k->sX, coord(add(column, tap), channel, 0, 0));
@@ -160,7 +161,7 @@ static void multiply_chunk(const halo_kernel *k, const worker_role *w, val stage
     val in_x = add(mul(chunk, imm(CHUNK * ROW * c->step_w)), mul(stage, imm(row_x * s->box_h))),
         in_y = add(mul(chunk, imm(CHUNK * ROW)), mul(stage, imm(row_y * c->high)));
     int loaded = 0; // rows of dy
-    for (int h = 0; h < s->box_h && !ir_failed(); h++) {
+    UNROLL(h, s->box_h) {
         bool needed = false;
         for (int r = 0; r < c->rows; r++) {
             const int reach = h - r * c->dilation_h, y = reach / c->step_h;
@@ -182,9 +183,9 @@ static void multiply_chunk(const halo_kernel *k, const worker_role *w, val stage
 static void store_diagonals(const halo_kernel *k, const worker_role *w)
 {
     const conv_halo_weight_config *c = k->cfg;
-    val i = div(lane(), imm(4)), odd = ne(rem(i, imm(2)), imm(0));
+    val i = thread_at(lane(), 1, 4, 8), odd = ne(rem(i, imm(2)), imm(0));
     val channel = add(mul(w->group, imm(GROUP)), i);
-    IF(eq(rem(lane(), imm(4)), div(i, imm(2))))
+    IF(eq(thread_at(lane(), 0, 4, 8), div(i, imm(2))))
         for (int r = 0; r < c->rows; r++)
             for (int s = 0; s < c->columns; s++) {
                 const int first = s % 2 * 2;
@@ -198,7 +199,6 @@ static void work(const halo_kernel *k)
     const worker_role w = describe_worker(k);
     pipeline_state stage = consumer_state(&k->ring);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
-        (void)tile;
         pipeline_wait_full(&k->ring, &stage);
         LOOP_FROM(chunk, w.part, imm(k->cfg->wide), imm(k->size.parts))
             multiply_chunk(k, &w, stage.stage, chunk);

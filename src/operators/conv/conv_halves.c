@@ -64,12 +64,12 @@ void conv_halves_sum(const conv_halves *h, const conv_halves_role *c, tensor acc
     IF(leader)
         mbarrier_expect(arrived, imm((int)bytes_of(h->columns)));
     mbarrier_wait(taken, bit_xor(c->parity, imm(1)));
-    for (int i = 0; i < static_size(low.layout) && !ir_failed(); i += 2) {
+    for (int i = 0; i < static_size(low.layout) && describing(); i += 2) {
         const val x = select(is_first, at(high, i), at(low, i)), y = select(is_first, at(high, i + 1), at(low, i + 1));
         store_async(to, index_at(sSums.layout, i) * 4, signal, pack(U64, bitcast(U32, x), bitcast(U32, y)));
     }
     mbarrier_wait(arrived, c->parity);
-    for (int i = 0; i < static_size(low.layout) && !ir_failed(); i += 2) {
+    for (int i = 0; i < static_size(low.layout) && describing(); i += 2) {
         tensor rPair = fragment(F32, compact(leaf(2)));
         copy(slice(sSums, _, imm(i / 2)), rPair, 8);
         for (int e = 0; e < 2; e++)

@@ -147,14 +147,9 @@ static conv_im2col_params patches_of(const ckl_conv_desc *d, const void *from, c
     conv_modes(d, m);
     for (int i = 0; i < CONV_RANK; i++)
         p.x_step[i] = t.stride[i];
-    for (int i = 0; i < CONV_MODES; i++) {
-        p.x_size[i] = (uint32_t)m[i].x;
-        p.y_size[i] = (uint32_t)m[i].y;
+    CONV_SET_PLACES(&p, m);
+    for (int i = 0; i < CONV_MODES; i++)
         p.filter[i] = (uint32_t)m[i].filter;
-        p.step[i] = (uint32_t)m[i].stride;
-        p.dilation[i] = (uint32_t)m[i].dilation;
-        p.pad[i] = (uint32_t)m[i].pad;
-    }
     return p;
 }
 

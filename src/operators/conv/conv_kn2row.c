@@ -120,7 +120,7 @@ static void add_taps(const conv_kn2row_config *c)
     launch_dependents();
     IF(lt(e, p.count)) {
         val product[TAPS_MAX], sum = immf(0);
-        for (int i = 0; i < taps && !ir_failed(); i++) {
+        UNROLL(i, taps) {
             val inside = yes(), x_h = under(&p, 1, y.h, i / c->columns, &inside),
                 x_w = under(&p, 2, y.w, i % c->columns, &inside);
             val pixel = add(mul(convert(U32, x_h), p.x_size[2]), convert(U32, x_w));
@@ -373,13 +373,7 @@ static conv_kn2row_params params_for(const ckl_conv_desc *d, bool data, const ck
                              .w_count = (uint32_t)copied_filters(d, data) };
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
-    for (int i = 0; i < CONV_MODES; i++) {
-        p.x_size[i] = (uint32_t)m[i].x;
-        p.y_size[i] = (uint32_t)m[i].y;
-        p.step[i] = (uint32_t)m[i].stride;
-        p.dilation[i] = (uint32_t)m[i].dilation;
-        p.pad[i] = (uint32_t)m[i].pad; // may be less than none
-    }
+    CONV_SET_PLACES(&p, m);
     return p;
 }
 

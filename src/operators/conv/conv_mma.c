@@ -36,7 +36,7 @@ tiled_mma conv_mma(const conv_form *form)
 static void multiply_alone(const tiled_mma *mma, tensor sA, tensor sB, tensor acc)
 {
     const int m = extent(sA, 0), n = extent(sB, 0);
-    for (int k = 0; k < extent(sA, 1) / QUAD && !ir_failed(); k++) {
+    UNROLL(k, extent(sA, 1) / QUAD) {
         tensor tCsA = partition_A(mma, local_tile(sA, shape(m, QUAD), coord(0, k)), thread()); // (MMA,MMA_M,QUAD)
         tensor tCsB = partition_B(mma, local_tile(sB, shape(n, QUAD), coord(0, k)), thread()); // (MMA,MMA_N,QUAD)
         tensor rA = fragment_like(tCsA, F32), rB = fragment_like(tCsB, F32);

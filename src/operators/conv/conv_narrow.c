@@ -60,10 +60,11 @@ static void describe_threads(narrow_kernel *k)
     k->rA = fragment(U32, compact(shape(WORDS_A, 1, 1)));
     k->rB = fragment(U32, compact(shape(WORDS_B, 1, 1, c->tile_n / 8, ROWS_AT_ONCE)));
     k->acc = fragment_C(&k->mma, 16 * M, c->tile_n);
-    val column = mul(rem(lane(), imm(16)), imm(c->step_w)), row = mul(warp(), imm(M * c->step_h));
+    val column = mul(thread_at(lane(), 0, 16, 2), imm(c->step_w)), row = mul(warp(), imm(M * c->step_h));
     k->pixel = tensor_address(k->sHalo, coord(0, column, row, 0));
-    k->upper = sub(imm(0), div(lane(), imm(16)));
-    k->filter = tensor_address(k->sW, coord(0, rem(lane(), imm(8)), rem(div(lane(), imm(8)), imm(2)), 0, 0, 0));
+    k->upper = sub(imm(0), thread_at(lane(), 1, 16, 2));
+    k->filter =
+        tensor_address(k->sW, coord(0, thread_at(lane(), 0, 8, 4), rem(thread_at(lane(), 1, 8, 4), imm(2)), 0, 0, 0));
 }
 
 /* Products */
@@ -95,7 +96,7 @@ static void load_A(const narrow_kernel *k, val buffer, int step, int row)
 static void load_B(const narrow_kernel *k, val filters, int step, int row, int place)
 {
     const int of_step = 4 * UNIT * k->cfg->tile_n, of_row = k->size.steps * of_step; // bytes
-    for (int n = 0; n < k->cfg->tile_n / 8 && !ir_failed(); n++) {
+    UNROLL(n, k->cfg->tile_n / 8) {
         val words[] = { at(k->rB, 0, 0, 0, n, place), at(k->rB, 1, 0, 0, n, place) };
         ldmatrix(add(filters, imm(row * of_row + step * of_step + 16 * 8 * n)), 2, words);
     }
@@ -107,7 +108,7 @@ static void multiply_rows(const narrow_kernel *k, val buffer, val filters, int s
     const conv_narrow_config *c = k->cfg;
     for (int r = 0; r < count; r++)
         load_B(k, filters, step, first + r, r);
-    for (int h = 0; h <= (M - 1) * c->step_h + (count - 1) * c->dilation_h && !ir_failed(); h++) {
+    for (int h = 0; h <= (M - 1) * c->step_h + (count - 1) * c->dilation_h && describing(); h++) {
         bool loaded = false;
         for (int r = 0; r < count; r++) {
             const int m = (h - r * c->dilation_h) / c->step_h;
@@ -127,7 +128,7 @@ static void multiply(const narrow_kernel *k, val buffer, val chunk)
 {
     val pixels = add(k->pixel, mul(buffer, imm(2 * k->size.halo)));
     val filters = add(k->filter, mul(chunk, imm((int)(2 * k->size.filter))));
-    for (int step = 0; step < k->size.steps && !ir_failed(); step++)
+    UNROLL(step, k->size.steps)
         for (int first = 0; first < k->cfg->rows; first += ROWS_AT_ONCE)
             multiply_rows(k, pixels, filters, step, first,
                           k->cfg->rows - first < ROWS_AT_ONCE ? k->cfg->rows - first : ROWS_AT_ONCE);
@@ -138,13 +139,13 @@ static void multiply(const narrow_kernel *k, val buffer, val chunk)
 /* The first of a thread's two neighbouring channels of an atom. */
 static val channel_at(int n)
 {
-    return convert(I32, add(mul(rem(lane(), imm(4)), imm(2)), imm(8 * n)));
+    return convert(I32, add(mul(thread_at(lane(), 0, 4, 8), imm(2)), imm(8 * n)));
 }
 
 static void load_vectors(narrow_kernel *k)
 {
     const conv_form *form = &k->cfg->form;
-    for (int i = 0; i < k->cfg->tile_n / 4 && !ir_failed(); i++) {
+    UNROLL(i, k->cfg->tile_n / 4) {
         val channel = convert(I64, min(add(channel_at(i / 2), imm(i % 2)), sub(k->outputs, imm(1))));
         if (form->bias)
             k->bias[i] = at_f32(conv_narrow_elements(k->p.bias, form->out, channel, 1), 0);
@@ -204,7 +205,7 @@ static pixel_places moved(const pixel_places *at, val bytes)
 static void store_pixel(const narrow_kernel *k, const narrow_place *place, val start, int m, int below)
 {
     val h = add(place->h, convert(I32, add(mul(warp(), imm(M)), imm(m))));
-    val w = add(place->w, convert(I32, add(div(lane(), imm(4)), imm(8 * below))));
+    val w = add(place->w, convert(I32, add(thread_at(lane(), 1, 4, 8), imm(8 * below))));
     val inside = logical_and(lt(h, convert(I32, k->to_size[1])), lt(w, convert(I32, k->to_size[2])));
     val index = add(start, add(mul(convert(I64, h), k->to[2]), mul(convert(I64, w), k->to[3])));
     const int64_t bytes = (int64_t)ckl_dtype_bytes(k->cfg->form.out);
@@ -215,7 +216,7 @@ static void store_pixel(const narrow_kernel *k, const narrow_place *place, val s
     pixel_places at = { { y, add(y, step) },
                         { residual, add(residual, step) },
                         { place->n, { imm(0), h, w }, imm(0) } };
-    for (int n = 0; n < k->cfg->tile_n / 8 && !ir_failed(); n++) {
+    UNROLL(n, k->cfg->tile_n / 8) {
         store_channels(k, &at, inside, m, n, below);
         at = moved(&at, mul(step, imm_as(U64, 8)));
     }

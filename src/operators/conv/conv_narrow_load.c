@@ -201,7 +201,7 @@ static void load_lines(const narrow_kernel *k, const halo_lines *l, const narrow
                        const line_vectors *x)
 {
     const int apart = THREADS / l->width;
-    LOOP_FROM(first, div(thread(), imm(l->width)), imm(l->lines), imm(apart * l->lines_at_once)) {
+    LOOP_FROM(first, thread_at(thread(), 1, l->width, apart), imm(l->lines), imm(apart * l->lines_at_once)) {
         line_start lines[ELEMENTS];
         val there[ELEMENTS];
         for (int n = 0; n < l->lines_at_once; n++) {
@@ -220,7 +220,7 @@ void conv_narrow_load(const narrow_kernel *k, val tile, val chunk, val buffer)
 {
     const halo_lines l = halo_lines_of(k);
     const narrow_place place = conv_narrow_place(k, tile);
-    LOOP_FROM(first, rem(thread(), imm(l.width)), imm(l.vectors), imm(l.width * l.at_once)) {
+    LOOP_FROM(first, thread_at(thread(), 0, l.width, THREADS / l.width), imm(l.vectors), imm(l.width * l.at_once)) {
         const line_vectors x = vectors_from(k, &l, &place, chunk, first);
         load_lines(k, &l, &place, chunk, buffer, &x);
     }

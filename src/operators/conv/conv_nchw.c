@@ -173,7 +173,7 @@ static void load_stage(const nchw_kernel *k, const pipeline_state *at, const til
     val full = pipeline_full_barrier(&k->ring, at);
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
-    for (int i = 0; i < k->size.spans && !ir_failed(); i++) {
+    UNROLL(i, k->size.spans) {
         val pixel = add(place->pixel[i], tap->pixels);
         tensor sX = slice(k->sSpansX, _, _, i, at->stage);
         if (k->cfg->im2col)
@@ -186,7 +186,7 @@ static void load_stage(const nchw_kernel *k, const pipeline_state *at, const til
         tma_load_of(&k->tmaW, slice(k->sW, _, _, at->stage), place->filter, channel, 1, &tap->number, full, imm(0));
         return;
     }
-    for (int i = 0; i < k->size.tile_m / SPAN && !ir_failed(); i++)
+    UNROLL(i, k->size.tile_m / SPAN)
         tma_load_of(&k->tmaW, slice(k->sSpansW, _, _, i, at->stage), channel, add(place->filter, imm(i * SPAN)), 1,
                     &tap->number, full, imm(0));
 }
@@ -227,7 +227,7 @@ static void mend_stage(const nchw_kernel *k, const pipeline_state *at, const val
     val channel = sub(thread(), imm(WARPGROUP - MENDERS));
     pipeline_wait_full(&k->ring, at);
     IF(lt(channel, imm(k->cfg->tile_k)))
-        for (int i = 0; i < k->size.spans && !ir_failed(); i++)
+        UNROLL(i, k->size.spans)
             mend_span(k, slice(k->sSpansX, _, _, i, at->stage), channel, column[i], columns);
     fence_proxy_async();
     pipeline_arrive(&k->mended, at);
@@ -259,8 +259,8 @@ static consumer_role describe_consumer(const nchw_kernel *k)
 {
     const conv_nchw_config *cfg = k->cfg;
     consumer_role c = { .mma = conv_mma_of(cfg->form.dtype, cfg->tile_n) };
-    c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
-    c.tid = rem(thread(), imm(WARPGROUP));
+    c.index = sub(warpgroup(), imm(1));
+    c.tid = warpgroup_thread();
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
     c.first_thread = eq(c.tid, imm(0));
     val row = cfg->side ? imm(0) : c.index, column = cfg->side ? c.index : imm(0);
@@ -332,7 +332,7 @@ static tensor finish(const nchw_kernel *k, const subtile *t)
     val last = sub(conv_number(k->p.k), imm(1)), bias[CONV_SM90_ROWS] = { 0 }, scale[CONV_SM90_ROWS] = { 0 };
     bool loaded[CONV_SM90_ROWS] = { false };
     layout along = coordinate_distances(t->coordinates, 0);
-    for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(rY.layout)) {
         const int64_t row = index_at(along, i);
         val x = at_f32(t->acc, i);
         if (!loaded[row]) {
@@ -358,7 +358,7 @@ static void store_directly(const nchw_kernel *k, const subtile *t, tensor rY)
 {
     const ckl_dtype out = k->cfg->form.out;
     tensor gY = gmem_tensor(k->p.from[m_major(k) ? CONV_X : CONV_Y], out, make_layout(dynamic(imm64(1)), leaf(1)));
-    for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(rY.layout)) {
         const sum_place own = place_of_element(k, t, i);
         IF(own.inside)
             set(gY, element_of(k, &own), convert(out, at(rY, i)));
@@ -387,7 +387,7 @@ static void epilogue(const nchw_kernel *k, const consumer_role *c, val tile)
     const tile_place own = place_of(k, tile, cfg->side ? mul(c->index, imm(spans)) : imm(0), spans);
     subtile t = { .coordinates = partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, width)), c->tid) };
     t.filter = cfg->side ? own.filter : add(own.filter, mul(c->index, imm(CONV_SM90_ROWS)));
-    for (int i = 0; i < count && !ir_failed(); i++) {
+    UNROLL(i, count) {
         const int span = i * width / SPAN;
         t.acc = slice(accumulator_columns(c->acc, i * width, width), _, 0, _);
         t.pixel = add(own.pixel[span], imm(i * width % SPAN));

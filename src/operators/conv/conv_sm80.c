@@ -75,8 +75,10 @@ static gather gather_of(const conv_sm80_config *cfg, const char *name, int rows,
     g.columns = vec == 1 ? depth * rows / THREADS : 1;
     g.step = vec == 1 ? rows : THREADS / vectors;
     g.mine = rows / g.step;
-    g.first_row = vec == 1 ? rem(thread(), imm(rows)) : div(thread(), imm(vectors));
-    g.column = vec == 1 ? mul(div(thread(), imm(rows)), imm(g.columns)) : mul(rem(thread(), imm(vectors)), imm(vec));
+    g.first_row =
+        vec == 1 ? thread_at(thread(), 0, rows, THREADS / rows) : thread_at(thread(), 1, vectors, THREADS / vectors);
+    g.column = vec == 1 ? mul(thread_at(thread(), 1, rows, THREADS / rows), imm(g.columns))
+                        : mul(thread_at(thread(), 0, vectors, THREADS / vectors), imm(vec));
     for (int j = 0; vec == 1 && j < g.columns; j++)
         g.elements[j] = variable(conv_zero(cfg->form.dtype).type, conv_zero(cfg->form.dtype));
     return g;
@@ -275,7 +277,7 @@ static void store_tile(const conv_sm80_config *cfg, const conv_values *p, const 
     layout down = coordinate_distances(tCcD, 0);
     val image = mul(mul(s->to_size[0], s->to_size[1]), s->to_size[2]), pixels = mul(p->n, image), starts[ROWS_MAX];
     bool found[ROWS_MAX] = { false };
-    for (int i = 0; i < static_size(acc.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(acc.layout)) {
         const int64_t below = index_at(down, i);
         val pixel = convert(I64, add(row, coordinate(tCcD, 0, i))),
             channel = convert(I64, add(col, coordinate(tCcD, 1, i)));

@@ -205,7 +205,7 @@ static void store_tile(const weight_kernel *k)
     tensor tCcD = partition_C(&k->mma, identity_tensor(shape(TILE, TILE)), thread()); // (MMA,MMA_M,MMA_N)
     tensor gSums = gmem_tensor(p->sums, F32, make_layout(dynamic(imm64(1)), leaf(1)));
     val columns = columns_of(p, form->bias), all = mul(mul(p->groups, p->k), columns);
-    for (int i = 0; i < static_size(k->acc.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(k->acc.layout)) {
         val filter = convert(I64, add(mul(cta_x(), imm(TILE)), coordinate(tCcD, 0, i)));
         val column = convert(I64, add(k->column, coordinate(tCcD, 1, i)));
         val of_all = add(mul(convert(I64, cta_z()), p->k), filter);
@@ -246,8 +246,8 @@ static void sum_products(const conv_sm80_weight_config *cfg)
     k.pixels = convert(I32, pixels);
     val column_tile = div(cta_y(), imm(cfg->slices)), slice = rem(cta_y(), imm(cfg->slices));
     val tiles = div(add(convert(U32, k.pixels), imm(depth - 1)), imm(depth));
-    k.row = rem(thread(), imm(TILE));
-    k.half = mul(div(thread(), imm(TILE)), imm(depth / 2));
+    k.row = thread_at(thread(), 0, TILE, 2);
+    k.half = mul(thread_at(thread(), 1, TILE, 2), imm(depth / 2));
     k.column = mul(column_tile, imm(TILE));
     k.first_tile = div(mul(tiles, slice), imm(cfg->slices));
     find_rows(&k);

@@ -236,7 +236,7 @@ static void load_filters(const conv_kernel *k, const pipeline_state *at, const t
         tma_load_of(&k->tmaW, slice(k->sSpans, _, _, at->stage), place->filter, channel, count, outer, full, imm(0));
         return;
     }
-    for (int i = 0; i < k->cfg->tile_n / CONV_SM90_SPAN && !ir_failed(); i++)
+    UNROLL(i, k->cfg->tile_n / CONV_SM90_SPAN)
         tma_load_of(&k->tmaW, slice(k->sSpans, _, _, i, at->stage), channel,
                     add(place->filter, imm(i * CONV_SM90_SPAN)), count, outer, full, imm(0));
 }
@@ -333,8 +333,8 @@ static consumer_role describe_consumer(const conv_kernel *k)
     const conv_sm90_config *cfg = k->cfg;
     const int filters = cfg->tile_n / cfg->together; // of a group
     consumer_role c = { .mma = conv_mma_of(cfg->form.dtype, filters) };
-    c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
-    c.tid = rem(thread(), imm(WARPGROUP));
+    c.index = sub(warpgroup(), imm(1));
+    c.tid = warpgroup_thread();
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
     c.first_thread = eq(c.tid, imm(0));
     const int depth = k->size.w_depth, steps = depth / c.mma.atom.k;                           // of a group
@@ -396,7 +396,7 @@ static void load_residual(const conv_kernel *k, const consumer_role *c, val tile
         const val barrier = residual_barrier(k, c, half), outer[] = { own.at[1], own.at[0], own.image };
         tma_store_wait_read(0);
         mbarrier_expect(barrier, imm(count * (int)tma_bytes(&k->tmaResidual)));
-        for (int i = 0; i < count && !ir_failed(); i++)
+        UNROLL(i, count)
             tma_load_of(&k->tmaResidual, slice(c->sY, _, _, add(mul(half, imm(count)), imm(i))), own.at[2],
                         add(own.filter, imm(i * k->size.y_cols)), 3, outer, barrier, imm(0));
     }
@@ -436,7 +436,7 @@ static void load_vectors(const conv_kernel *k, const consumer_role *c, val chann
     tensor tCcY = coordinates_of(k, c);
     layout along = coordinate_distances(tCcY, 1);
     bool loaded[Y_COLS_MAX] = { false };
-    for (int i = 0; i < static_size(tCcY.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(tCcY.layout)) {
         const int64_t column = index_at(along, i);
         if (loaded[column])
             continue;
@@ -500,7 +500,7 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
     const conv_form *form = &k->cfg->form;
     tensor rY = fragment_like(acc, form->out == I32 ? I32 : F32);
     layout along = coordinate_distances(coordinates_of(k, c), 1);
-    for (int i = 0; i < static_size(rY.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(rY.layout)) {
         const int64_t column = first + index_at(along, i);
         conv_element in = { .sum = at(acc, i), .scale = v->scale[column], .bias = v->bias[column] };
         if (form->residual)
@@ -525,7 +525,7 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
         conv_halves_sum(&k->halves, &c->shared, c->acc);
     if (residual)
         wait_residual(k, c);
-    for (int i = 0; i < count && !ir_failed(); i++) {
+    UNROLL(i, count) {
         val buffer = residual ? add(mul(c->half, imm(count)), imm(i)) : imm(i % CONV_SM90_BUFFERS);
         tensor sY = slice(c->sY, _, _, buffer), rR = { 0 };
         tensor acc = slice(accumulator_columns(c->acc, i * width, width), _, 0, _);

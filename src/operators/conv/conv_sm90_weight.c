@@ -149,12 +149,12 @@ static void load_stage(const weight_kernel *k, const pipeline_state *at, const t
     val image = mul(box, imm(k->cfg->box_n));
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
-    for (int i = 0; i < k->size.tile_m / SPAN && !ir_failed(); i++) {
+    UNROLL(i, k->size.tile_m / SPAN) {
         const val outer[] = { y[1], y[0], image };
         tma_load_of(&k->tmaY, slice(k->sSpansY, _, _, i, at->stage), y[2], add(place->filter, imm(i * SPAN)), 3, outer,
                     full, imm(0));
     }
-    for (int i = 0; i < k->cfg->tile_n / SPAN && !ir_failed(); i++) {
+    UNROLL(i, k->cfg->tile_n / SPAN) {
         const span_place *span = &place->spans[i];
         val x[CONV_MODES];
         for (int m = 0; m < CONV_MODES; m++)
@@ -184,8 +184,8 @@ static consumer_role describe_consumer(const weight_kernel *k)
     const conv_sm90_weight_config *cfg = k->cfg;
     consumer_role c = { .mma = conv_mma_of(cfg->form.dtype, cfg->tile_n),
                         .mma_bias = conv_mma_of(cfg->form.dtype, BIAS_COLUMNS) };
-    c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
-    c.tid = rem(thread(), imm(WARPGROUP));
+    c.index = sub(warpgroup(), imm(1));
+    c.tid = warpgroup_thread();
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
     c.first_thread = eq(c.tid, imm(0));
     tensor sY = local_tile(k->sY, shape(CONV_SM90_ROWS, PIXELS), coord(c.index, 0, _)); // (ROWS,PIXELS,STAGES)
@@ -221,7 +221,7 @@ static void store_bias(const weight_kernel *k, const consumer_role *c, const til
     tensor gBias = gmem_tensor(k->cfg->slices > 1 ? k->p.bias_sums : k->p.bias, k->size.sum_dtype,
                                make_layout(dynamic(k->p.k), leaf(1)));
     val first = logical_and(eq(tile->spans[0].tap, imm(0)), eq(tile->spans[0].channel, imm(0)));
-    for (int i = 0; i < static_size(c->acc_bias.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(c->acc_bias.layout)) {
         val row = add(filter, coordinate(tCcB, 0, i)), is_column = eq(coordinate(tCcB, 1, i), imm(0));
         IF(logical_and(logical_and(first, is_column), lt(row, conv_number(k->p.k))))
             set(gBias, add(slice_first, convert(I64, row)), at(c->acc_bias, i));
@@ -234,7 +234,7 @@ static void epilogue(const weight_kernel *k, const consumer_role *c, const tile_
     const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     val filter = add(tile->filter, mul(c->index, imm(CONV_SM90_ROWS)));
-    for (int i = 0; i < count && !ir_failed(); i++) {
+    UNROLL(i, count) {
         const span_place *span = &tile->spans[i * width / SPAN];
         tensor sSums = slice(c->sSums, _, _, i % CONV_SM90_BUFFERS);
         tensor acc = slice(accumulator_columns(c->acc, i * width, width), _, 0, _);

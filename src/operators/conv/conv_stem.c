@@ -47,10 +47,10 @@ static void describe_threads(stem_kernel *k)
     k->tCrW = descriptors_B(&k->mma, k->sW);
     k->acc = fragment_C(&k->mma, ROWS, k->cfg->tile_n);
     k->rA = fragment_A_words(&k->mma, ROWS, CONV_STEM_K * STEPS_AT_ONCE);
-    k->group = div(warp(), imm(WARPGROUP / 32));
-    k->tid = rem(thread(), imm(WARPGROUP));
+    k->group = warpgroup();
+    k->tid = warpgroup_thread();
     k->warp_row = warp();
-    k->lane = rem(thread(), imm(32));
+    k->lane = thread_at(thread(), 0, 32, CONV_STEM_THREADS / 32);
     k->tiles_w = conv_tiles_along(k->p.y_size[2], CONV_STEM_W);
     k->tiles_h = conv_tiles_along(k->p.y_size[1], CONV_STEM_H);
     k->count = mul(mul(k->tiles_w, k->tiles_h), conv_number(k->p.n));
@@ -117,12 +117,12 @@ static void multiply_steps(const stem_kernel *k, val pixel, val second, int firs
     const int last = first + STEPS_AT_ONCE < k->size.steps ? first + STEPS_AT_ONCE : k->size.steps;
     if (first > 0)
         mma_wait(0);
-    for (int half = 2 * first; half < 2 * last && k->size.padded <= 8 && !ir_failed(); half++)
+    for (int half = 2 * first; half < 2 * last && k->size.padded <= 8 && describing(); half++)
         gather_half(k, pixel, second, half, between);
-    for (int step = first; step < last && k->size.padded > 8 && !ir_failed(); step++)
+    for (int step = first; step < last && k->size.padded > 8 && describing(); step++)
         gather_step(k, pixel, second, step);
     mma_fence();
-    for (int step = first; step < last && !ir_failed(); step++)
+    for (int step = first; step < last && describing(); step++)
         gemm(&k->mma, local_tile(k->rA, shape(WORDS, 1, 1), coord(0, 0, step % STEPS_AT_ONCE)),
              slice(k->tCrW, _, _, step), k->acc, step ? yes() : no());
     mma_commit();
@@ -146,7 +146,7 @@ static void multiply_wide(const stem_kernel *k, val buffer)
 {
     val column = mul(column_of_lane(k), imm(2 * k->size.pitch * k->cfg->step_w));
     val pixel = add(first_pixel(k, buffer), column), second = sub(imm(0), div(k->lane, imm(16)));
-    for (int first = 0; first < k->size.steps && !ir_failed(); first += STEPS_AT_ONCE)
+    for (int first = 0; first < k->size.steps && describing(); first += STEPS_AT_ONCE)
         multiply_steps(k, pixel, second, first, 0);
 }
 
@@ -162,7 +162,7 @@ static void multiply(const stem_kernel *k, val buffer)
     address = add(address, mul(pixel, imm(pixel_bytes)));
     val of_tap = k->size.padded == 8 ? word : rem(word, imm(2)), second = sub(imm(0), div(word, imm(2)));
     address = add(address, mul(of_tap, imm(4)));
-    for (int first = 0; first < k->size.steps && !ir_failed(); first += STEPS_AT_ONCE)
+    for (int first = 0; first < k->size.steps && describing(); first += STEPS_AT_ONCE)
         multiply_steps(k, address, second, first, apart * c->step_w * pixel_bytes);
 }
 
@@ -181,7 +181,7 @@ static void load_vectors(stem_kernel *k)
     layout along = coordinate_distances(tCcY, 1);
     bool loaded[CONV_STEM_FILTERS_MAX] = { false };
     val last = sub(conv_number(k->p.k), imm(1));
-    for (int i = 0; i < static_size(tCcY.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(tCcY.layout)) {
         const int64_t column = index_at(along, i);
         val filter = min(add(k->first, coordinate(tCcY, 1, i)), last);
         if (!loaded[column] && k->cfg->form.bias)
@@ -207,7 +207,7 @@ static void finish(const stem_kernel *k, const stem_place *place)
 {
     const conv_form *form = &k->cfg->form;
     layout along = coordinate_distances(coordinates_of(k), 1);
-    for (int i = 0; i < static_size(k->acc.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(k->acc.layout)) {
         const int64_t column = index_at(along, i);
         const conv_element in = { .sum = at_f32(k->acc, i), .scale = k->scale[column], .bias = k->bias[column] };
         const conv_place of = form->custom ? place_of_sum(k, place, i) : (conv_place){ 0 };
@@ -221,7 +221,7 @@ static void store_staged(const stem_kernel *k, const stem_place *place)
     const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
     staged_store staged = { add(k->group, imm(BARRIER_CONSUMER)), WARPGROUP, eq(k->tid, imm(0)) };
     val h = add(place->h, mul(k->group, imm(ROWS / CONV_STEM_W)));
-    for (int i = 0; i < count && !ir_failed(); i++) {
+    UNROLL(i, count) {
         tensor acc = slice(accumulator_columns(k->acc, i * width, width), _, 0, _),
                sY = slice(k->sY, _, _, i, k->group);
         const val outer[] = { h, imm(0), place->n };
@@ -246,7 +246,7 @@ static void store_planes(const stem_kernel *k, const stem_place *place)
     val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
     start = add(start, mul(convert(I64, w), k->p.y[3]));
     val row = lt(h, conv_number(k->p.y_size[1])), width = conv_number(k->p.y_size[2]);
-    for (int i = 0; i < static_size(k->acc.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(k->acc.layout)) {
         if (i % 4 > 1)
             continue;
         val channel = add(k->first, coordinate(tCcY, 1, i)),
@@ -280,7 +280,7 @@ static void store_elements(const stem_kernel *k, const stem_place *place)
         tensor gY = conv_stem_elements(k->p.from[CONV_Y], out, start);
         val inside = logical_and(lt(h, conv_number(k->p.y_size[1])), lt(w, conv_number(k->p.y_size[2])));
         IF(inside)
-            for (int i = 0; i < static_size(k->acc.layout) && !ir_failed(); i++) {
+            UNROLL(i, static_size(k->acc.layout)) {
                 const int64_t distance = index_at(along, i);
                 if (i % 4 / 2 == j)
                     IF(lt(add(channel, imm((int)distance)), conv_number(k->p.k)))

@@ -43,7 +43,7 @@ static void load_share(const stem_kernel *k, val of_k, val share, int each)
     first = add(first, add(mul(convert(I64, row), k->p.w[2]), mul(convert(I64, column), k->p.w[3])));
     val last = sub(conv_number(k->p.k), imm(1));
     IF(lt(of_k, imm(depth)))
-        for (int n = 0; n < each && !ir_failed(); n += AT_ONCE) {
+        for (int n = 0; n < each && describing(); n += AT_ONCE) {
             const int count = each - n < AT_ONCE ? each - n : AT_ONCE;
             val w[AT_ONCE];
             for (int i = 0; i < count; i++) {
@@ -124,7 +124,7 @@ static halo_line halo_line_at(const stem_kernel *k, const stem_place *place)
     const int vectors = vectors_of_pixel(k), count = k->size.halo_w * vectors;
     val width = convert(I32, k->p.x_size[2]);
     halo_line line;
-    for (int i = 0; i * 32 < count && !ir_failed(); i++) {
+    for (int i = 0; i * 32 < count && describing(); i++) {
         val e = min(add(k->lane, imm(32 * i)), imm(count - 1)), column = div(e, imm(vectors)),
             channel = rem(e, imm(vectors));
         val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), conv_number(k->p.pad[2])), column));
@@ -194,13 +194,13 @@ static void load_lines(const stem_kernel *k, const stem_place *place, val first,
     tensor gX = conv_stem_elements(k->p.from[CONV_X], c->form.dtype, mul(convert(I64, place->n), k->p.x[0]));
     line_place at[LINES_MAX];
     tensor x[LINES_MAX][ELEMENTS_MAX]; // (WORD)
-    for (int l = 0; l < count && !ir_failed(); l++) {
+    UNROLL(l, count) {
         at[l] = line_place_of(k, place, min(add(first, imm(l * WARPS)), imm(lines - 1)));
-        for (int i = 0; i * 32 < vectors && !ir_failed(); i++)
+        for (int i = 0; i * 32 < vectors && describing(); i++)
             x[l][i] = load_vector(k, gX, add(at[l].offset, line.offset[i]));
     }
-    for (int l = 0; l < count && !ir_failed(); l++)
-        for (int i = 0; i * 32 < vectors && !ir_failed(); i++) {
+    UNROLL(l, count)
+        for (int i = 0; i * 32 < vectors && describing(); i++) {
             val there =
                 logical_and(lt(add(first, imm(l * WARPS)), imm(lines)), lt(add(k->lane, imm(i * 32)), imm(vectors)));
             IF(there)
@@ -217,7 +217,7 @@ static void copy_lines(const stem_kernel *k, const stem_place *place, val buffer
     tensor gX = conv_stem_elements(k->p.from[CONV_X], c->form.dtype, mul(convert(I64, place->n), k->p.x[0]));
     LOOP_FROM(number, k->warp_row, imm(lines), imm(WARPS)) {
         const line_place at = line_place_of(k, place, number);
-        for (int i = 0; i * 32 < vectors && !ir_failed(); i++) {
+        for (int i = 0; i * 32 < vectors && describing(); i++) {
             val bytes = convert(U32, select(logical_and(at.inside, line.inside[i]), imm(16), imm(0)));
             IF(lt(add(k->lane, imm(i * 32)), imm(vectors)))
                 cp_async(tensor_address(k->sHalo, coord(add(at.place, line.place[i]), buffer)),

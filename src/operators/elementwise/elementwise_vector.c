@@ -180,7 +180,7 @@ void elementwise_vector(const void *config, int kernel)
     const elementwise_config *cfg = config;
     chain c = { .type = cfg->compute, .out = cfg->out };
     if (expr_parse(cfg->expr, &c.expression) != CKL_OK)
-        ir_fail("%s", ckl_error());
+        describe_fail("%s", ckl_error());
     else
         map_describe(elementwise_kernel(cfg), kernel, value_of, &c);
 }

@@ -90,8 +90,8 @@ static void store_both(const source *s, val row, val k, tensor rX)
 /* A tile of a K-major matrix: all loads come before the first store. */
 static void split_straight(const source *s)
 {
-    val k = add(s->depth, convert(I64, mul(rem(thread(), imm(ACROSS)), imm(VECTOR))));
-    val row = add(s->row, convert(I64, div(thread(), imm(ACROSS))));
+    val k = add(s->depth, convert(I64, mul(thread_at(thread(), 0, ACROSS, THREADS / ACROSS), imm(VECTOR))));
+    val row = add(s->row, convert(I64, thread_at(thread(), 1, ACROSS, THREADS / ACROSS)));
     tensor rX[PASSES];
     for (int i = 0; i < PASSES; i++)
         rX[i] = load_vector(s, add(row, imm64(i * AT_ONCE)), k);
@@ -102,7 +102,8 @@ static void split_straight(const source *s)
 /* A tile of another matrix: neighbours load neighbouring rows. */
 static void split_turned(const source *s, tensor sX)
 {
-    val along = rem(thread(), imm(ROWS)), first = div(thread(), imm(ROWS)), row = add(s->row, convert(I64, along));
+    val along = thread_at(thread(), 0, ROWS, THREADS / ROWS), first = thread_at(thread(), 1, ROWS, THREADS / ROWS),
+        row = add(s->row, convert(I64, along));
     val x[TURNED];
     for (int i = 0; i < TURNED; i++) {
         val k = add(s->depth, convert(I64, add(first, imm(i * WARPS))));
@@ -114,7 +115,8 @@ static void split_turned(const source *s, tensor sX)
     for (int i = 0; i < TURNED; i++)
         set(sX, coord(along, add(first, imm(i * WARPS))), x[i]);
     cta_sync();
-    val k = mul(rem(thread(), imm(ACROSS)), imm(VECTOR)), start = div(thread(), imm(ACROSS));
+    val k = mul(thread_at(thread(), 0, ACROSS, THREADS / ACROSS), imm(VECTOR)),
+        start = thread_at(thread(), 1, ACROSS, THREADS / ACROSS);
     for (int i = 0; i < PASSES; i++) {
         val local = add(start, imm(i * AT_ONCE));
         tensor rX = fragment(F32, compact(leaf(VECTOR)));

@@ -49,12 +49,12 @@ int gemm_fma_threads(const gemm_fma_config *cfg)
 /* This thread's place among those of the tile. A warp is 4 x 8 threads. */
 static val place_m(const gemm_fma_config *cfg)
 {
-    return add(mul(rem(warp(), imm(threads_m(cfg) / LANES_M)), imm(LANES_M)), div(lane(), imm(LANES_N)));
+    return add(mul(rem(warp(), imm(threads_m(cfg) / LANES_M)), imm(LANES_M)), thread_at(lane(), 1, LANES_N, LANES_M));
 }
 
 static val place_n(const gemm_fma_config *cfg)
 {
-    return add(mul(div(warp(), imm(threads_m(cfg) / LANES_M)), imm(LANES_N)), rem(lane(), imm(LANES_N)));
+    return add(mul(div(warp(), imm(threads_m(cfg) / LANES_M)), imm(LANES_N)), thread_at(lane(), 0, LANES_N, LANES_M));
 }
 
 /* Row r of a tile among those of its half, if gated; then among the matrix's, whose last one stands for those beyond. */
@@ -81,7 +81,7 @@ static val bytes_of(val elements)
 static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
     const int at_once = gemm_fma_threads(cfg) / cfg->depth;
-    val k = rem(thread(), imm(cfg->depth)), row = div(thread(), imm(cfg->depth));
+    val k = thread_at(thread(), 0, cfg->depth, at_once), row = thread_at(thread(), 1, cfg->depth, at_once);
     x->vec = 1;
     x->copies = rows / at_once;
     x->k = convert(I32, k);
@@ -99,7 +99,8 @@ static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_ro
 static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
     const int across = rows / x->vec;
-    val k = div(thread(), imm(across)), row = mul(rem(thread(), imm(across)), imm(x->vec));
+    val k = thread_at(thread(), 1, across, gemm_fma_threads(cfg) / across),
+        row = mul(thread_at(thread(), 0, across, gemm_fma_threads(cfg) / across), imm(x->vec));
     val left = min(sub(t->count, row_of_half(t, row)), imm64(x->vec)); // of the vector, in the matrix
     val start = select(gt(left, imm64(0)), matrix_row(t, row), imm64(0));
     x->k_step = gemm_fma_threads(cfg) / across;
@@ -136,7 +137,7 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
 static void load_tile(operand *x, val left, val stage)
 {
     val to = add(x->to, mul(stage, x->stage_bytes)), valid = imm_as(U32, 0);
-    for (int i = 0; i < x->copies && !ir_failed(); i++) {
+    UNROLL(i, x->copies) {
         if (i == 0 || x->k_step)
             valid = select(lt(add(x->k, imm_as(I32, i * x->k_step)), left), x->valid, imm_as(U32, 0));
         cp_async(add(to, imm(i * x->to_step)), add(x->at, x->from[i]), BYTES * x->vec, valid);
@@ -201,7 +202,6 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
     cta_sync(); // tile 0 has arrived
     load_fragments(&f[0], A, B, 0, ready);
     LOOP(kt, k_tiles) {
-        (void)kt;
         for (int e = 0; e < cfg->depth; e++) {
             if (e == cfg->depth - 1) {
                 cp_async_wait(cfg->stages - 2);
@@ -280,7 +280,7 @@ static void store_block(const gemm_fma_config *cfg, const gemm_values *p, val ro
     row = add(row, convert(I64, mul(place_m(cfg), imm(QUAD))));
     col = add(col, convert(I64, mul(place_n(cfg), imm(QUAD))));
     for (int i = 0; i < cfg->block_m; i++)
-        for (int j = 0; j < columns && !ir_failed(); j += QUAD) {
+        for (int j = 0; j < columns && describing(); j += QUAD) {
             val at_row = add(row, imm64(i / QUAD * span_m + i % QUAD)), at_col = add(col, imm64(j / QUAD * span_n));
             val products[QUAD], ups[QUAD] = { 0 };
             for (int q = 0; q < QUAD; q++) {

@@ -91,8 +91,8 @@ static void finish(const gemv_kernel *k, tensor sSums)
         val sum = at(sSums, thread(), 0);
         for (int w = 1; w < k->cfg->warps; w++)
             sum = add(sum, at(sSums, thread(), w));
-        val many = add(k->first, convert(I64, rem(thread(), imm(k->many.count))));
-        val few = convert(I64, div(thread(), imm(k->many.count)));
+        val many = add(k->first, convert(I64, thread_at(thread(), 0, k->many.count, k->few.count)));
+        val few = convert(I64, thread_at(thread(), 1, k->many.count, k->few.count));
         val i = k->cfg->many_a ? many : few, j = k->cfg->many_a ? few : many;
         IF(logical_and(lt(i, k->p.m), lt(j, k->p.n)))
             gemm_store(e, scalars, &k->p, i, j, sum, (val){ 0 });

@@ -42,7 +42,8 @@ static void load_block(const gemm_values *p, ckl_dtype type, val matrix, val row
 {
     tensor gX = gmem_tensor(matrix, type, make_layout(shape(rows, p->k), stride(ld, 1)));
     for (int i = 0; i < TILE * DEPTH / THREADS; i++) {
-        val r = add(div(thread(), imm(DEPTH)), imm(i * (THREADS / DEPTH))), l = rem(thread(), imm(DEPTH));
+        val r = add(thread_at(thread(), 1, DEPTH, THREADS / DEPTH), imm(i * (THREADS / DEPTH))),
+            l = thread_at(thread(), 0, DEPTH, THREADS / DEPTH);
         val at_row = convert(I64, add(row, r)), at_l = convert(I64, add(first, l)), x = variable(F32, immf(0));
         IF(logical_and(lt(at_row, rows), lt(at_l, p->k)))
             assign(x, at_f32(gX, at_row, at_l));
@@ -73,7 +74,8 @@ void gemm_blocked(const void *config, int kernel)
     const layout padded = make_layout(shape(TILE, DEPTH), stride(DEPTH + 1, 1)); // neighbouring rows in other banks
     tensor sA = smem_tensor("A", F32, padded, 16), sB = smem_tensor("B", F32, padded, 16); // (TILE,DEPTH)
     tensor acc = fragment(F32, compact(shape(EACH, EACH)));
-    val row, col, first_row = div(thread(), imm(SIDE)), first_col = rem(thread(), imm(SIDE));
+    val row, col, first_row = thread_at(thread(), 1, SIDE, THREADS / SIDE),
+                  first_col = thread_at(thread(), 0, SIDE, THREADS / SIDE);
     find_tile(&p, TILE, &row, &col);
     fill(acc, immf(0));
     LOOP_FROM(first, imm(0), convert(U32, p.k), imm(DEPTH)) {
@@ -208,9 +210,9 @@ static void mainloop(const rung_kernel *k, const tiled_mma *mma, val group, tens
 static void store_tile(const rung_kernel *k, const tiled_mma *mma, val group, tensor acc)
 {
     tensor cD = coordinates_from(identity_tensor(shape(ROWS, SIDES)), 0, add(k->A.first, mul(group, imm(ROWS))));
-    tensor tCcD = partition_C(mma, coordinates_from(cD, 1, k->B.first), rem(thread(), imm(128))); // (MMA,MMA_M,MMA_N)
+    tensor tCcD = partition_C(mma, coordinates_from(cD, 1, k->B.first), warpgroup_thread()); // (MMA,MMA_M,MMA_N)
     const gemm_scalars scalars = gemm_load_scalars(k->e, GEMM_SCALAR_SOURCES(&k->p));
-    for (int i = 0; i < static_size(acc.layout) && !ir_failed(); i++)
+    UNROLL(i, static_size(acc.layout))
         store(k->e, scalars, &k->p, coordinate(tCcD, 0, i), coordinate(tCcD, 1, i), at(acc, i));
 }
 
@@ -219,7 +221,7 @@ static void describe_rung(const gemm_rung_config *cfg, bool tma)
     launch_bounds(RUNG_THREADS, 1);
     rung_kernel k = { .e = cfg->epilogue, .p = params_of(gemm), .tma = tma, .stages = cfg->stages };
     const gemm_values *p = &k.p;
-    val row, col, group = div(warp(), imm(4));
+    val row, col, group = warpgroup();
     k.depth = gemm_tile_k(k.e.ab);
     k.k_tiles = tiles_along(p->k, k.depth);
     k.ring = make_pipeline("ring", k.stages, 1, 1);

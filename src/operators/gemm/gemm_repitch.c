@@ -159,7 +159,7 @@ static void load_tile(const repitch *k, val row, val col, tensor sX)
 {
     enum { AT_ONCE = GEMM_REPITCH_THREADS / TILE };
     tensor gX = gmem_tensor(k->from, k->type, make_layout(shape(k->rows, k->length), stride(k->from_ld, 1)));
-    val along = rem(thread(), imm(TILE)), start = div(thread(), imm(TILE));
+    val along = thread_at(thread(), 0, TILE, AT_ONCE), start = thread_at(thread(), 1, TILE, AT_ONCE);
     val x[TILE / AT_ONCE], column = add(col, convert(I64, along));
     for (int i = 0; i < TILE / AT_ONCE; i++) {
         val r = add(row, convert(I64, add(start, imm(i * AT_ONCE))));
@@ -175,7 +175,8 @@ static void load_tile(const repitch *k, val row, val col, tensor sX)
 static void store_tile(const repitch *k, val row, val col, tensor sX)
 {
     const int across = TILE / k->vector, at_once = GEMM_REPITCH_THREADS / across;
-    val element = mul(rem(thread(), imm(across)), imm(k->vector)), start = div(thread(), imm(across));
+    val element = mul(thread_at(thread(), 0, across, at_once), imm(k->vector)),
+        start = thread_at(thread(), 1, across, at_once);
     val r = add(row, convert(I64, element));
     for (int i = 0; i < TILE / at_once; i++) {
         val local = add(start, imm(i * at_once)), column = add(col, convert(I64, local));

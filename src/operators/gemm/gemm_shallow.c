@@ -127,7 +127,7 @@ static void read_A(const shallow_kernel *k, tensor tA[])
     val pairs[2 * GEMM_SHALLOW_STEPS_MAX];
     for (int s = 0; s < c->steps; s++)
         tA[s] = fragment_A_words(&k->mma, rows_of_warp(c), ATOM_M);
-    for (int line = 0; line < rows_of_warp(c) / LINE && !ir_failed(); line++) {
+    UNROLL(line, rows_of_warp(c) / LINE) {
         read_row(c, &k->A, add(k->row_A, add(div(lane(), imm(4)), imm(line * LINE))), pairs);
         for (int w = 0; w < 2 * c->steps; w++)
             set(tA[w / 2], coord(line % 2 + 2 * (w % 2), line / 2, 0), pairs[w]);
@@ -143,7 +143,7 @@ static void read_B(const shallow_kernel *k, int first, tensor tB[])
     val row = add(k->row_B, add(mul(div(line, imm(2)), imm(run)), add(rem(line, imm(2)), imm(first))));
     for (int s = 0; s < c->steps; s++)
         tB[s] = fragment_B_words(&k->mma, LINE * run / 2, ATOM_M);
-    for (int j = 0; j < run / 2 && !ir_failed(); j++) {
+    UNROLL(j, run / 2) {
         read_row(c, &k->B, add(row, imm(2 * j)), pairs);
         for (int w = 0; w < 2 * c->steps; w++)
             set(tB[w / 2], coord(w % 2, j, 0), pairs[w]);
@@ -212,7 +212,7 @@ static void store(const shallow_kernel *k, int first, tensor acc, tensor rC)
 {
     const int vec = k->cfg->vec, run = run_of_lane(k->cfg);
     for (int r = 0; r < k->place.rows; r++)
-        for (int from = 0; from < run && !ir_failed(); from += vec) {
+        for (int from = 0; from < run && describing(); from += vec) {
             val out[CHUNK / 2];
             for (int e = 0; e < vec; e++)
                 out[e] = finish(k, first, r, from + e, acc, rC);
@@ -228,7 +228,7 @@ static void multiply(const shallow_kernel *k, const tensor rC[])
     const int columns = gemm_shallow_columns(c), parts = c->tile_n / c->warps_n / columns;
     tensor tA[GEMM_SHALLOW_STEPS_MAX], tB[GEMM_SHALLOW_STEPS_MAX];
     read_A(k, tA);
-    for (int i = 0; i < parts && !ir_failed(); i++) {
+    UNROLL(i, parts) {
         tensor acc = fragment_C(&k->mma, rows_of_warp(c), columns); // (MMA,MMA_M,MMA_N)
         fill(acc, immf(0));
         read_B(k, i * columns, tB);
@@ -266,7 +266,7 @@ void gemm_shallow(const void *config, int kernel)
     cp_async_commit();
     k.scalars = gemm_load_scalars(c->epilogue, GEMM_SCALAR_SOURCES(&k.p));
     tensor rC[GEMM_SHALLOW_PARTS_MAX] = { 0 };
-    for (int i = 0; i < parts && c->epilogue.c && !ir_failed(); i++)
+    for (int i = 0; i < parts && c->epilogue.c && describing(); i++)
         rC[i] = load_C(&k, i * columns);
     cp_async_wait(0);
     cta_sync();

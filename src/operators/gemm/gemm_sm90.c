@@ -69,8 +69,8 @@ static consumer_role describe_consumer(const sm90_kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
     consumer_role c = { .mma = gemm_sm90_mma(cfg, cfg->tile_n) };
-    c.index = sub(div(warp(), imm(WARPGROUP / 32)), imm(1));
-    c.tid = rem(thread(), imm(WARPGROUP));
+    c.index = sub(warpgroup(), imm(1));
+    c.tid = warpgroup_thread();
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
     c.first_thread = eq(c.tid, imm(0));
     describe_release(k, &c);

@@ -289,7 +289,7 @@ static subtile_results finish_subtile(const sm90_kernel *k, const consumer_role 
     subtile_results out = { .rD = fragment_like(h->acc, F32) };
     if (k->epilogue.preactivation)
         out.rX = fragment_like(h->acc, F32);
-    for (int i = 0; i < static_size(out.rD.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(out.rD.layout)) {
         gemm_element in = { .product = at_f32(h->acc, i),
                             .row = placed ? add(h->at.row, coordinate(cD, swap ? 1 : 0, i)) : imm(0),
                             .col = placed ? add(h->at.col, coordinate(cD, swap ? 0 : 1, i)) : imm(0),
@@ -384,7 +384,7 @@ void gemm_sm90_epilogue(const sm90_kernel *k, consumer_role *c, const tile_place
     const int width = cfg->swap ? s->d_rows : s->d_cols, count = gemm_sm90_boxes(k);
     subtile h = { .mma = gemm_sm90_mma(cfg, width) };
     share_vectors(k, c, vectors);
-    for (int i = 0; i < count && !ir_failed(); i++) {
+    UNROLL(i, count) {
         gemm_sm90_place_box(k, tile, i, &h);
         h.acc = slice(accumulator_columns(c->acc, h.cols, width), _, h.rows / 64, _);
         if (k->epilogue.gated)

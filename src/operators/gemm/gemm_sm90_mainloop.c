@@ -141,7 +141,6 @@ static void mainloop_one_by_one(const promotion *p, pipeline_state *stage)
 {
     const int blocks = p->k->size.consumer_rows / gemm_sm90_partial_rows(p->k->cfg);
     LOOP(kt, p->k->k_tiles) {
-        (void)kt;
         begin_stage(p, stage, 0);
         assign(p->stage, stage->stage);
         for (int block = 0; block < blocks; block++) {

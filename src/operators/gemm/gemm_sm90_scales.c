@@ -171,7 +171,7 @@ void gemm_sm90_add_scaled(const sm90_kernel *k, const consumer_role *c, tensor p
     for (int i = register_of(&rows, block, 0); few && i <= register_of(&rows, block, 8); i++)
         for (int j = 0; j < count_n; j++)
             set(rBoth, coord(i, j), mul(at(rRows, i), at(rCols, j)));
-    for (int i = 0; i < static_size(partial.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(partial.layout)) {
         const int row = register_of(&rows, block, index_at(along_m, i)),
                   col = register_of(&cols, block, index_at(along_n, i));
         val sum = at(partial, i);

@@ -43,7 +43,7 @@ static void send_slice(const sm90_kernel *k, const consumer_role *c, int s)
     tensor sPartial = slice(c->sPartials, _, c->tid, _, k->rank_k);                  // (2,PAIRS)
     val cta = cta_of(k, imm_as(U32, s)), to = mapa(tensor_address(sPartial, coord(0, 0)), cta);
     val arrived = mapa(barrier_of(c, k->partials_arrived), cta);
-    for (int i = 0; i < static_size(sums.layout) && !ir_failed(); i += 2) {
+    for (int i = 0; i < static_size(sums.layout) && describing(); i += 2) {
         val pair = pack(U64, bitcast(U32, at(sums, i)), bitcast(U32, at(sums, i + 1)));
         store_async(to, index_at(sPartial.layout, i) * 4, arrived, pair);
     }
@@ -53,7 +53,7 @@ static void send_slice(const sm90_kernel *k, const consumer_role *c, int s)
 static void add_partials(const sm90_kernel *k, const consumer_role *c)
 {
     tensor sums = accumulator_columns(c->acc, 0, k->size.columns); // (MMA,MMA_M,1)
-    for (int partial = 0; partial < k->cfg->split && !ir_failed(); partial++) {
+    UNROLL(partial, k->cfg->split) {
         tensor sPartial = slice(c->sPartials, _, c->tid, _, partial); // (2,PAIRS)
         tensor rPartial = fragment_like(sPartial, F32);               // (2,PAIRS)
         copy(sPartial, rPartial, 8);

@@ -153,7 +153,7 @@ static operand_tiles tiles_of(const gemm_tiled_config *cfg, char name, const gem
 static void load_listed_rows(const operand_copy *c, val k_tile, val stage)
 {
     const bool async = c->copy.atom.op == IR_CP_ASYNC;
-    for (int r = 0; r < static_size(c->rRows.layout) && !ir_failed(); r++) {
+    UNROLL(r, static_size(c->rRows.layout)) {
         tensor from = slice(c->tXgX, _, r, _, k_tile);
         from.address = add(from.address, convert(U64, at(c->rRows, r)));
         copy_if(&c->copy, slice(c->tXcX, _, r, _, k_tile), c->limits, from,
@@ -181,7 +181,7 @@ static tensor converted(const operand_copy *c)
     if (!c->f8)
         return c->rX;
     tensor rFactors = fragment_like(c->rX, CKL_F16);
-    for (int i = 0; i < static_size(c->rX.layout) && !ir_failed(); i++)
+    UNROLL(i, static_size(c->rX.layout))
         set(rFactors, i, convert(CKL_F16, gemm_f32_of_f8(c->f8, at(c->rX, i))));
     return rFactors;
 }
@@ -261,7 +261,7 @@ static void add_block(const product *x)
     const gemm_epilogue e = x->cfg->epilogue;
     const block_sums *b = x->blocks;
     val block = div(sub(b->tiles, imm(1)), imm(gemm_block_k(&e) / x->A->depth));
-    for (int i = 0; i < static_size(x->acc.layout) && !ir_failed(); i++) {
+    UNROLL(i, static_size(x->acc.layout)) {
         val row = min(convert(I64, coordinate(b->cD, 0, i)), sub(b->p->m, imm64(1)));
         val col = min(convert(I64, coordinate(b->cD, 1, i)), sub(b->p->n, imm64(1)));
         val scale = mul(gemm_block_scale(e, 'a', b->p, row, b->rows, block),
@@ -331,7 +331,7 @@ static void store_tile(const gemm_tiled_config *cfg, const gemm_values *p, const
     tensor tCcD = coordinates_of(cfg, p, mma, row, col); // (MMA,MMA_M,MMA_N)
     gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(p));
     int count = (int)static_size(tCcD.layout); // gated: as many accumulators of the last columns follow
-    for (int i = 0; i < count && !ir_failed(); i++) {
+    UNROLL(i, count) {
         val up = cfg->epilogue.gated ? at(acc, i + count) : (val){ 0 };
         val at_row = convert(I64, coordinate(tCcD, 0, i)), at_col = convert(I64, coordinate(tCcD, 1, i));
         IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))

@@ -76,9 +76,9 @@ static void place_words(const gemm_unaligned_config *c, unaligned_rows *x)
 {
     val slice = mul(warp(), imm(SLICE_BYTES));
     for (int i = 0; i < x->count / LINE; i++) {
-        val row = add(div(lane(), imm(4)), imm(i * LINE));
+        val row = add(thread_at(lane(), 1, 4, 8), imm(i * LINE));
         val phase = phase_of(add(x->start, convert(U64, mul(convert(I64, row), x->pitch))));
-        val words = add(mul(row, imm(bytes_of_row(c))), mul(rem(lane(), imm(4)), imm(4 * WORDS)));
+        val words = add(mul(row, imm(bytes_of_row(c))), mul(thread_at(lane(), 0, 4, 8), imm(4 * WORDS)));
         x->words[i] = add(add(add(words, slice), imm(x->place)), bit_and(convert(U32, phase), imm_as(U32, CHUNK - 4)));
         x->selectors[i] = select(eq(bit_and(phase, imm(2)), imm(0)), imm_as(U32, 0x3210), imm_as(U32, 0x5432));
     }
@@ -185,7 +185,7 @@ static void multiply_slice(const void *of, val stage)
         read_line(&k->A, at, i, words_A[i]);
     for (int i = 0; i < k->B.count / LINE; i++)
         read_line(&k->B, at, i, words_B[i]);
-    for (int step = 0; step < STEPS && !ir_failed(); step++) {
+    UNROLL(step, STEPS) {
         tensor tB = fragment_A_words(&k->mma, k->B.count, STEP); // (WORDS,MMA_M,1): rows of B are those of D^T
         tensor tA = fragment_B_words(&k->mma, k->A.count, STEP); // (WORDS,MMA_N,1)
         for (int i = 0; i < k->B.count / LINE; i++)

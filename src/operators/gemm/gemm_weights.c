@@ -100,7 +100,7 @@ static val bytes_left(val length, val start)
 static void load_B(const weights_kernel *k, val tile, val at)
 {
     val length = k->nibbles ? div(k->p.k, imm(2)) : k->p.k, to = add(at, k->to_B);
-    val vector = mul(rem(lane(), imm(4 * k->slots_B)), imm(SLOT));
+    val vector = mul(thread_at(lane(), 0, 4 * k->slots_B, 8 / k->slots_B), imm(SLOT));
     val start = add(mul(convert(I64, tile), imm(COPY * k->slots_B)), convert(I64, vector));
     val offset = convert(U64, k->cfg->narrow ? start : min(start, sub(length, imm(SLOT))));
     for (int i = 0; i < k->lines_B; i++)
@@ -117,7 +117,7 @@ static void load_B(const weights_kernel *k, val tile, val at)
 /* Copies rows of A, by all lanes of the warp; zeros beyond the ends. */
 static void load_A(const weights_kernel *k, val tile, val at)
 {
-    val vector = add(mul(tile, imm(ROW_A / SLOT)), rem(lane(), imm(ROW_A / SLOT)));
+    val vector = add(mul(tile, imm(ROW_A / SLOT)), thread_at(lane(), 0, ROW_A / SLOT, ROWS_OF_COPY));
     val from = add(k->from_A, convert(U64, mul(convert(I64, tile), imm(ROW_A)))), to = add(at, k->to_A);
     for (int j = 0; j < k->cfg->columns / ROWS_OF_COPY; j++) {
         val source = k->cfg->epilogue.gather ? add(from, k->listed_A[j]) : from;
@@ -263,7 +263,7 @@ static void read_A(const weights_kernel *k, val at, tensor tB[STEPS])
     tensor rA[2];
     for (int i = 0; i < k->lines_A; i++)
         rA[i] = words_of_A(k, at, i);
-    for (int step = 0; step < STEPS && !ir_failed(); step++) {
+    UNROLL(step, STEPS) {
         tB[step] = fragment_B_words(&k->mma, k->cfg->columns, ATOM_ROWS); // (WORDS,MMA_N,1)
         for (int i = 0; i < 2 * k->lines_A; i++)
             set(tB[step], coord(i % 2, i / 2, 0), values_at(k, rA[i / 2], step, i % 2));
@@ -275,7 +275,7 @@ static void multiply_steps(const weights_kernel *k, val at, int m, int first, in
                            const weights_sums *sums)
 {
     tensor rB[] = { words_of_B(k, at, 2 * m), words_of_B(k, at, 2 * m + 1) };
-    for (int step = first; step < end && !ir_failed(); step++) {
+    for (int step = first; step < end && describing(); step++) {
         tensor tA = fragment_A_words(&k->mma, ATOM_ROWS, ATOM_ROWS); // (WORDS,1,1)
         for (int i = 0; i < 4; i++)
             set(tA, coord(i, 0, 0), gemm_weights_pair(k, rB[i % 2], step, i / 2));
@@ -339,7 +339,7 @@ static void multiply_block(const weights_kernel *k, val tile, val stage, val at,
     }
     for (int step = first; k->subnormal && step < end; step++)
         multiply_raised(k, tB[step], sums->raised);
-    for (int m = 0; m < k->cfg->rows / ATOM_ROWS && !ir_failed(); m++) {
+    UNROLL(m, k->cfg->rows / ATOM_ROWS) {
         for (int i = 0; k->scaled && k->subnormal && i < static_size(sums->raised.layout); i++)
             set(sums->partial[0][m], i, at(sums->raised, i));
         multiply_steps(k, at, m, first, end, tB, sums);
@@ -419,10 +419,11 @@ static void finish(const weights_kernel *k, tensor acc)
 static void place_lane(weights_kernel *k)
 {
     const gemm_values *p = &k->p;
-    val row_A = div(lane(), imm(ROW_A / SLOT));
+    val row_A = thread_at(lane(), 1, ROW_A / SLOT, ROWS_OF_COPY);
     val vectors = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(p->k, imm(SLOT / 2))); // narrow: the row exists
     const int lanes_B = 4 * k->slots_B;                                                     // of a row of B
-    val row_B = div(lane(), imm(lanes_B)), piece_B = rem(lane(), imm(lanes_B));
+    val row_B = thread_at(lane(), 1, lanes_B, LANES / lanes_B),
+        piece_B = thread_at(lane(), 0, lanes_B, LANES / lanes_B);
     val first = add(k->block_B, convert(I64, row_B));
     for (int i = 0; i < k->lines_B; i++)
         for (int s = 0; s < k->slots_B; s++)
@@ -431,14 +432,14 @@ static void place_lane(weights_kernel *k)
     k->to_B = add(add(mul(div(piece_B, imm(4)), imm(LANES * SLOT)), mul(row_B, imm(4 * SLOT))),
                   mul(rem(piece_B, imm(4)), imm(SLOT)));
     first = add(k->block_A, convert(I64, row_A));
-    val vector = mul(rem(lane(), imm(ROW_A / SLOT)), imm(SLOT));
+    val vector = mul(thread_at(lane(), 0, ROW_A / SLOT, ROWS_OF_COPY), imm(SLOT));
     val rows_before = k->cfg->epilogue.gather ? imm64(0) : first;
     k->from_A = add(p->a, convert(U64, add(mul(mul(rows_before, p->lda), imm(2)), convert(I64, vector))));
     for (int j = 0; k->cfg->epilogue.gather && j < k->cfg->columns / ROWS_OF_COPY; j++) {
         val row = min(add(first, imm(ROWS_OF_COPY * j)), sub(p->m, imm64(1)));
         k->listed_A[j] = convert(U64, mul(mul(gemm_row_of_A(k->cfg->epilogue, p, row), p->lda), imm(2)));
     }
-    k->to_A = place_in_A(k, row_A, rem(lane(), imm(ROW_A / SLOT)));
+    k->to_A = place_in_A(k, row_A, thread_at(lane(), 0, ROW_A / SLOT, ROWS_OF_COPY));
     for (int j = 0; j < k->cfg->columns / ROWS_OF_COPY; j++)
         k->limits_A[j] = select(lt(add(first, imm(ROWS_OF_COPY * j)), p->m), vectors, imm_as(U32, 0));
     for (int s = 0; s < SLOTS_A; s++) {
@@ -469,8 +470,8 @@ static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, v
     k.ring = add(k.rings, mul(warp(), imm(warp_bytes)));
     k.mma = make_tiled_mma(cfg->epilogue.ab == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN",
                            1, 1);
-    k.lane_line = div(lane(), imm(4));
-    k.lane_quarter = rem(lane(), imm(4));
+    k.lane_line = thread_at(lane(), 1, 4, 8);
+    k.lane_quarter = thread_at(lane(), 0, 4, 8);
     (cfg->box ? gemm_weights_prepare_boxes : place_lane)(&k);
     finish(&k, multiply(&k));
 }

@@ -243,13 +243,13 @@ void groupnorm_write(val pointer, val index, val x)
 val groupnorm_group_of_lane(const groupnorm_slice *s)
 {
     const int lanes = groupnorm_lanes_of_group(s->cfg);
-    return convert(I32, lanes == 32 ? warp() : div(thread(), imm_as(U32, lanes)));
+    return convert(I32, lanes == 32 ? warp() : thread_at(thread(), 1, lanes, s->cfg->threads / lanes));
 }
 
 val groupnorm_lane_of_group(const groupnorm_slice *s)
 {
     const int lanes = groupnorm_lanes_of_group(s->cfg);
-    return convert(I32, lanes == 32 ? lane() : rem(lane(), imm_as(U32, lanes)));
+    return convert(I32, lanes == 32 ? lane() : thread_at(lane(), 0, lanes, 32 / lanes));
 }
 
 val groupnorm_speaks(const groupnorm_slice *s)

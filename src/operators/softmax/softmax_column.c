@@ -499,7 +499,8 @@ static const reduction *state_reduction(const columns *c)
 static tensor own_states(const columns *c, val strip, val chunk)
 {
     const int count = softmax_state_values(c->form);
-    const val lane_column = mul(rem(convert(U32, thread()), imm_as(U32, c->split.lanes)), imm_as(U32, c->split.vec));
+    const val lane_column = mul(thread_at(convert(U32, thread()), 0, c->split.lanes, c->split.threads / c->split.lanes),
+                                imm_as(U32, c->split.vec));
     return gmem_tensor(states_at(c, strip, chunk, lane_column), F32,
                        compact(leaf(count * c->split.vec))); // (COUNT*VEC)
 }
@@ -554,8 +555,8 @@ static void merge_chunks(column_chunks *k)
     val states[VEC_MAX * ONLINE_VALUES], none[VEC_MAX * ONLINE_VALUES];
     begin_states(c, states);
     begin_states(c, none);
-    LOOP_FROM(first, div(convert(U32, thread()), imm_as(U32, c->split.lanes)), c->p.chunks,
-              imm_as(U32, groups * at_once)) {
+    LOOP_FROM(first, thread_at(convert(U32, thread()), 1, c->split.lanes, c->split.threads / c->split.lanes),
+              c->p.chunks, imm_as(U32, groups * at_once)) {
         tensor rS[AT_ONCE_MAX]; // (COUNT*VEC) each
         for (int i = 0; i < at_once; i++) {
             const val chunk = add(first, imm_as(U32, i * groups));
