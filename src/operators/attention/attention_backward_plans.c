@@ -60,7 +60,6 @@ const implementation attention_naive_backward_implementation = {
 /* sm90 */
 
 enum {
-    HEAD_MAX = 256,
     HEADS_MAX = 320, // d + dv of a kernel with dK and dV, which stay in registers
     SM90_KERNELS = 5,
     BLOCK_MAX = 128,

@@ -57,7 +57,7 @@ static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
                           (c->direct && !c->nchw ? 112
                            : c->several          ? 56
                                                  : 24);
-    int ctas = 4;
+    int ctas = c->tile_n < 64 ? 4 : 3; // 64 filters in 64 registers serialise wgmma
     while (ctas > 1 && (registers * THREADS * ctas > 65536 || s.smem_bytes * ctas > device->smem_per_sm_bytes))
         ctas--;
     return ctas;

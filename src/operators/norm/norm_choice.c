@@ -29,7 +29,6 @@ enum {
     CTA_ELEMENTS_RESIDUAL_MAX = 24 << 10
 };
 enum {
-    VECTOR_BYTES = 16,
     CTAS_MAX = INT32_MAX,
     COLS_MAX = INT32_MAX,
     CLUSTER_MAX = 8,
