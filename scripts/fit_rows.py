@@ -188,9 +188,9 @@ def check(p, ckl, data):
     """`ckl explain` predicts this file's cost of two configs of every sweep."""
     asked = [(line, row) for line, rows in data for row in (rows[0], rows[-1])]
     lines = "".join(f"{line} config='{config}'\n" for line, (_, _, config) in asked)
-    answer = subprocess.run([ckl, "explain", "--suite", "-", "--device", "emulator:h200"], input=lines, capture_output=True,
-                            text=True, check=True).stdout
-    found = re.findall(r"^predicted: ([\d.]+) us", answer, re.M)
+    answer = subprocess.run([ckl, "explain", "--costs", "--suite", "-", "--device", "emulator:h200"], input=lines,
+                            capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^([\d.]+) us", answer, re.M)
     if len(found) != len(asked):
         sys.exit(f"ckl explain shows {len(found)} predictions for {len(asked)} configs")
     for us, (line, (_, x, config)) in zip(found, asked):
