@@ -53,16 +53,12 @@ static bool is_name(const char *name, const char *wanted)
     return !*wanted || strcmp(name, wanted) == 0;
 }
 
-/*
- * One fill of a line by every implementation that is asked for, which share inputs and reference. Naive kernels, an
- * element per thread, show nothing on large problems that they do not on small ones.
- */
+/* One fill of a line by every implementation that is asked for, which share inputs and reference. */
 static void add_fill(verify_list *list, const test_case *c, const verify_job *fill)
 {
     for (const implementation *const *impl = c->test->op->implementations; *impl; impl++) {
         verify_job job = *fill;
         job.impl = *impl;
-        job.spare &= strncmp((*impl)->name, "naive", 5) == 0;
         if (is_name((*impl)->name, c->keys.impl) && verify_wants_impl(list->request, (*impl)->name))
             add_job(list, job);
     }
