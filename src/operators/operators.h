@@ -258,7 +258,7 @@ typedef struct operator_test {
 #define OPERATOR_TEST(name, ...) \
     OPERATOR_TEST_WITH(name, .cases = cases, .rejects = rejects, .population = population, __VA_ARGS__)
 
-/* The same where a file has two. */
+/* The same where a file has two, or lists lie apart. */
 #define OPERATOR_TEST_WITH(name, ...) \
     const operator_test name##_test = { .op = &name##_operator, .line = &name##_problem_line, __VA_ARGS__ }
 

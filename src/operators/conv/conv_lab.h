@@ -9,4 +9,6 @@ enum { X, W, DY, BIAS, RESIDUAL, SCALE, Y, DX, DW, DBIAS }; // operands
 
 void conv_reference(const void *problem, void *const *host, reference_slice out);
 
+extern const test_reject conv_rejects[];
+
 #endif

@@ -24,4 +24,6 @@ double gemm_approximation(const void *problem);
 double gemm_flops(const void *problem);
 double gemm_matrix_rate(const void *problem);
 
+extern const test_reject gemm_rejects[];
+
 #endif
