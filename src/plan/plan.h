@@ -38,6 +38,12 @@ typedef struct implementation {
     bool (*candidate)(const void *desc, const ckl_device_info *device, int i, void *config);
     plan_cost (*cost)(const void *desc, const ckl_device_info *device, const void *config);
 
+    /*
+     * Beside choose and candidate: is this config among those that the cost was measured with? The cheapest such candidate is
+     * taken instead of what choose() found, if it promises clearly less time. Pure; NULL: never.
+     */
+    bool (*is_trusted)(const void *config);
+
     /* Implementations further down the list, with a cost too: where the cheapest of one costs no more, this one declines unless forced. */
     const struct implementation *rivals[8]; // up to NULL
 

@@ -210,6 +210,11 @@ static bool candidate(const void *desc, const ckl_device_info *device, int i, vo
     return listed;
 }
 
+static bool is_trusted(const void *config)
+{
+    return row_split_is_trusted(&((const crossentropy_config *)config)->split);
+}
+
 static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_crossentropy_desc *d = desc;
@@ -285,6 +290,7 @@ static const implementation row = {
     .config = FIELD_TABLE(config_fields),
     .choose = choose,
     .candidate = candidate,
+    .is_trusted = is_trusted,
     .cost = cost,
     .admit = admit,
     .describe = crossentropy_describe,

@@ -237,9 +237,9 @@ static const field config_fields[] = { NORM_CONFIG(FIELD_ROW, norm_config)      
     {                                                                                                              \
         return tensors(desc, is_centred, t);                                                                       \
     }                                                                                                              \
-    NORM_IMPLEMENTATION(op, forward, 2,                                                                            \
-                        "a row in the registers of some lanes, a CTA or a cluster; longer rows flow or are tiled", \
-                        .candidate = norm_candidate_forward, .cost = norm_cost_forward)                            \
+    NORM_IMPLEMENTATION(                                                                                           \
+        op, forward, 2, "a row in the registers of some lanes, a CTA or a cluster; longer rows flow or are tiled", \
+        .candidate = norm_candidate_forward, .cost = norm_cost_forward, .is_trusted = norm_is_trusted_forward)     \
     NORM_IMPLEMENTATION(op, backward, 3,                                                                           \
                         "persistent CTAs or clusters keep sums of columns; another kernel adds these up",          \
                         .cost = norm_cost_backward)                                                                \

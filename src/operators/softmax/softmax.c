@@ -185,6 +185,11 @@ static bool candidate_row(const void *desc, const ckl_device_info *device, int i
     return row_split_candidate(d->n, d->dtype, softmax_vec_of(d), i, &c->split);
 }
 
+static bool is_trusted_row(const void *config)
+{
+    return row_split_is_trusted(&((const softmax_row_config *)config)->split);
+}
+
 static row_work work_of(const ckl_softmax_desc *d, const softmax_row_config *c)
 {
     return (row_work){ .rows = d->outer,
@@ -461,7 +466,7 @@ static const field column_chunks_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softma
 
 IMPLEMENTATION(row, "a row in the registers of some lanes, a warp or a CTA; read once", row, .choose = choose_row,
                .admit = admit_row, .launch = launch_rows, .config = FIELD_TABLE(row_fields), .candidate = candidate_row,
-               .cost = cost_row);
+               .cost = cost_row, .is_trusted = is_trusted_row);
 IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
                row, .choose = choose_pipeline, .cost = cost_pipeline, .admit = admit_pipeline, .launch = launch_rows,
                .config = FIELD_TABLE(pipeline_fields), .target = IR_SM90A, .workspace_bytes = pipeline_workspace);
