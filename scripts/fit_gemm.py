@@ -102,7 +102,7 @@ def finished_columns(c, tile_n):
 
 # What the model looks at, of a problem and a config: numbers, or columns of them.
 FEATURES = ("tile_m tile_n pingpong consumers sharers split turns ctas steps stages slow_rows absent columns narrow "
-            "flops bytes slices sums swap").split()
+            "flops bytes slices sums swap wideness").split()
 
 
 def features(shape, c):
@@ -124,7 +124,8 @@ def features(shape, c):
             columns, 0 if swap or columns % 64 == 0 else 1 if columns % 32 == 0 else 2,
             2.0 * tiles * tile_m * tile_n * steps * TILE_K,
             2.0 * (m + n) * depth + (2 if slices == 1 else 4 * slices) * m * n,
-            slices, 4.0 * slices * m * ceil_div(n, 8) * 8, swap)
+            slices, 4.0 * slices * m * ceil_div(n, 8) * 8, swap,
+            ceil_div(cols, tile_n * cluster_n) * tile_n * cluster_n / cols)
 
 
 def overlapped(*parts):
@@ -154,7 +155,7 @@ def predicted(p, x):
     tiles_us = p["launch_us"] + (x["turns"] * turn + both - turn) / p["cycles_per_us"]
     power_us = p["launch_us"] + x["flops"] / (p["flops_per_us"] * SM_COUNT)
     memory = np.minimum(p["memory_bytes_per_us"], x["ctas"] * p["memory_bytes_of_sm"])
-    memory_us = p["launch_us"] + x["bytes"] / memory + epilogue / p["cycles_per_us"] + x["turns"] * p["turn_us"]
+    memory_us = p["launch_us"] + x["bytes"] / memory + epilogue / p["cycles_per_us"] + x["turns"] * x["wideness"] * p["turn_us"]
     sum_us = np.where(x["slices"] > 1, p["sum_us"] + x["sums"] / p["sum_bytes_per_us"], 0)
     return overlapped(tiles_us, power_us, memory_us) + sum_us
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from mutation import sites
 from mutation.tree import TREE, WORK, build
 
-SLOW_UNITS = {'unit_answers', 'unit_choices', 'unit_configs', 'unit_in_place', 'unit_norm', 'unit_plans', 'unit_softmax'}  # scripts/test.sh leaves them out under the sanitizers
+SLOW_UNITS = {'unit_answers', 'unit_choices', 'unit_configs', 'unit_in_place', 'unit_misaligned', 'unit_norm', 'unit_plans', 'unit_softmax'}  # scripts/test.sh leaves them out under the sanitizers
 MEMORY_MAX = 6 << 30  # bytes of a test that are really there
 TABLES = {'unit_answers', 'unit_choices', 'unit_configs', 'unit_plans', 'unit_population', 'unit_refusals', 'unit_rejects', 'unit_sizes'}  # go through lines of problems
 EVERYWHERE = 'src/device/emulator/'  # counting lines makes it slow: all tests may reach it

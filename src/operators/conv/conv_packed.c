@@ -178,6 +178,8 @@ static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stre
     const int in = data ? CONV_Y : CONV_X, out = data ? CONV_X : CONV_Y;
     ckl_conv_args a = *(const ckl_conv_args *)args;
     char *workspace = plan_workspace(plan, a.workspace);
+    if (c->padded && !PLAN_ALIGNED(16, a.x, a.w, a.dy)) // columns are copied by 16 bytes
+        FAIL(CKL_INVALID, "conv packed: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
     TRY(conv_packed_copy_both(plan, &p, (const int[]){ in, CONV_W },
                               (const void **const[]){ data ? &a.dy : &a.x, &a.w }, &workspace, stream));
     if (c->conv.slices > 1)

@@ -337,11 +337,6 @@ bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int
            row_split_candidate(d->cols, d->dtype, widest_vector(d), i, &c->split);
 }
 
-bool norm_is_trusted_forward(const void *config)
-{
-    return row_split_is_trusted(&((const norm_config *)config)->split);
-}
-
 /*
  * All threads of a CTA, even of one warp, share a row, so a thread's sums of columns are those of its CTA. False: too
  * long.

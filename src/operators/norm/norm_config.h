@@ -140,7 +140,6 @@ static inline int norm_column_vec(const norm_config *c)
 /* As an implementation's choose and admit: plan/plan.h. */
 ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config);
 bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int i, void *config);
-bool norm_is_trusted_forward(const void *config);
 plan_cost norm_cost_forward(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost norm_cost_backward(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config);

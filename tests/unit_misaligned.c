@@ -1,0 +1,71 @@
+/*
+ * unit_misaligned.c - operands that begin at any element. Every case of every operator is run displaced: it is right, or it is
+ * refused before anything reads; no kernel meets an address that it does not take.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "lab/adapter.h"
+#include "lab/check.h"
+#include "emulated_device.h"
+
+static const double FLOPS_MOST = 1e6; // of a case in a quick run
+
+typedef struct outcomes {
+    int right, refused;
+} outcomes;
+
+static void run_displaced(test_case *c, const char *line, outcomes *found)
+{
+    check k;
+    check_result result = { 0 };
+    ckl_status status = check_open(c, device, NULL, &k);
+    if (status == CKL_OK)
+        status = check_run(&k, &result);
+    const bool refused = status == CKL_INVALID && strstr(ckl_error(), "is not aligned to");
+    if (!refused && (status != CKL_OK || !result.passed))
+        fail_msg("%s misalign=%d stagger=%d: %s", line, (int)c->keys.misalign, (int)c->keys.stagger,
+                 *result.fault ? result.fault : ckl_error());
+    found->refused += refused;
+    found->right += !refused;
+    check_close(&k);
+}
+
+static void test_displaced(void **state)
+{
+    const operator_test *test = *state;
+    outcomes found = { 0 };
+    int number = 0;
+    for (const char *const *line = test->cases; *line; line++, number++) {
+        test_case c;
+        text whole = { 0 };
+        text_printf(&whole, "%s %s", test->op->name, *line);
+        assert_int_equal(case_parse(text_data(&whole), &c), CKL_OK);
+        const bool displaced = c.keys.misalign || c.keys.stagger;
+        if (!displaced && (getenv("CKL_TEST_FULL") || adapter_flops(c.test, c.problem) <= FLOPS_MOST)) {
+            c.keys.misalign = number % 2 ? 3 : 0;
+            c.keys.stagger = number % 2 ? 0 : 1;
+            run_displaced(&c, text_data(&whole), &found);
+        }
+        case_clear(&c);
+        text_free(&whole);
+    }
+    print_message("%-16s %d right, %d refused\n", test->op->name, found.right, found.refused);
+    assert_true(found.right > 0);
+}
+
+int main(void)
+{
+    enum { TESTS_MAX = 64 };
+    struct CMUnitTest tests[TESTS_MAX];
+    int count = 0;
+    for (const operator_test *const *test = operator_tests; *test && count < TESTS_MAX; test++)
+        tests[count++] = (struct CMUnitTest){ (*test)->op->name, test_displaced, NULL, NULL, (void *)(uintptr_t)*test };
+    return _cmocka_run_group_tests("misaligned", tests, (size_t)count, open_device, close_device);
+}
