@@ -53,12 +53,56 @@ static const operator_info ranked_op = {
     .name = "op", .desc_bytes = sizeof(op_desc), .members = members, .check = check, .implementations = ranked_alone
 };
 
-static void expect_vector(int64_t n, const char *force, const char *wanted)
+/* By rules vector=1; of its candidates those up to 2 are trusted. */
+static ckl_status choose_one(const void *desc, const ckl_device_info *info, void *config)
+{
+    (void)desc, (void)info;
+    ((op_config *)config)->vector = 1;
+    return CKL_OK;
+}
+
+static bool is_short(const void *config)
+{
+    return ((const op_config *)config)->vector <= 2;
+}
+
+static const implementation trusting = { .name = "trusting",
+                                         .config_bytes = sizeof(op_config),
+                                         .config = FIELD_TABLE(op_fields),
+                                         .choose = choose_one,
+                                         .candidate = candidate,
+                                         .cost = cost,
+                                         .is_trusted = is_short,
+                                         .admit = admit_small,
+                                         .describe = describe,
+                                         .launch = launch };
+static const implementation *const trusting_alone[] = { &trusting, NULL };
+static const operator_info trusting_op = {
+    .name = "op", .desc_bytes = sizeof(op_desc), .members = members, .check = check, .implementations = trusting_alone
+};
+
+static void expect_vector_of(const operator_info *info, int64_t n, const char *force, const char *wanted)
 {
     ckl_plan *plan = NULL;
-    assert_int_equal(plan_build(&device, &ranked_op, &(op_desc){ .n = n }, force, &plan), CKL_OK);
+    assert_int_equal(plan_build(&device, info, &(op_desc){ .n = n }, force, &plan), CKL_OK);
     assert_string_equal(ckl_plan_text(plan), wanted);
     ckl_plan_free(plan);
+}
+
+static void expect_vector(int64_t n, const char *force, const char *wanted)
+{
+    expect_vector_of(&ranked_op, n, force, wanted);
+}
+
+static void test_trusted_candidates(void **state)
+{
+    (void)state;
+    expect_vector_of(&trusting_op, 1, NULL, "op trusting threads=128 vector=1");
+    expect_vector_of(&trusting_op, 3, NULL, "op trusting threads=128 vector=2");  // 3 would cost nothing
+    expect_vector_of(&trusting_op, 11, NULL, "op trusting threads=128 vector=1"); // 9 is no less than 0.9 of 10
+    expect_vector_of(&trusting_op, 10, NULL, "op trusting threads=128 vector=2"); // 8 is less than 0.9 of 9
+    expect_vector_of(&trusting_op, 3, "trusting threads=64",
+                     "op trusting threads=64 vector=1"); // over the rules' choice
 }
 
 static void test_candidates(void **state)
@@ -328,6 +372,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_choice),
         cmocka_unit_test(test_candidates),
+        cmocka_unit_test(test_trusted_candidates),
         cmocka_unit_test(test_params),
         cmocka_unit_test(test_tensor_maps),
         cmocka_unit_test(test_failures),
