@@ -41,7 +41,7 @@ bool row_split_candidate(int64_t cols, ckl_dtype dtype, int vec, int i, row_spli
 bool row_split_is_trusted(const row_split *s)
 {
     enum { ELEMENTS_MIN = 2, ELEMENTS_MAX = 80, STEPS_MAX = 48, CTA_ELEMENTS_MAX = 32 << 10 };
-    const int elements = s->vec * s->steps;
+    const int64_t elements = (int64_t)s->vec * s->steps; // of any length, as candidates are
     return elements >= ELEMENTS_MIN && elements <= ELEMENTS_MAX && s->steps <= STEPS_MAX &&
            elements * s->threads <= CTA_ELEMENTS_MAX;
 }
