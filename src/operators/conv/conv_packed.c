@@ -148,6 +148,14 @@ void conv_packed(const void *config, int kernel)
         conv_pack(form->out, c->nchw, false, kernel == CONV_PACKED_OUT);
 }
 
+/* What kernels move by 16 bytes, operands or copies of them. */
+static ckl_status check_aligned(const ckl_conv_args *a)
+{
+    if (!PLAN_ALIGNED(16, a->x, a->w, a->y, a->residual, a->dx, a->dy))
+        FAIL(CKL_INVALID, "conv packed: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
+    return CKL_OK;
+}
+
 /* The products of copies, and the kernel that adds them. */
 static ckl_status launch_slices(const ckl_plan *plan, conv_packed_problem *p, ckl_conv_args *a, void *sums,
                                 ckl_stream stream)
@@ -160,8 +168,7 @@ static ckl_status launch_slices(const ckl_plan *plan, conv_packed_problem *p, ck
     add.sum_images = (uint32_t)conv_sm90_sum_images(&p->inner, &c->conv);
     add.packed_channels = (uint32_t)p->channels[out];
     add.k = conv_tensor_of(d, out).shape[4];
-    if (!PLAN_ALIGNED(16, a->x, a->w, a->dy))
-        FAIL(CKL_INVALID, "conv packed: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
+    TRY(check_aligned(&(ckl_conv_args){ .x = a->x, .w = a->w, .dy = a->dy })); // sums are written by any alignment
     *(out == CONV_X ? &a->dx : &a->y) = sums;
     p->at[out].shape[0] = c->conv.slices * conv_sm90_sum_images(&p->inner, &c->conv);
     TRY(conv_sm90_launch(plan, &c->conv, &p->inner, a, p->at, stream));
@@ -178,8 +185,8 @@ static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stre
     const int in = data ? CONV_Y : CONV_X, out = data ? CONV_X : CONV_Y;
     ckl_conv_args a = *(const ckl_conv_args *)args;
     char *workspace = plan_workspace(plan, a.workspace);
-    if (c->padded && !PLAN_ALIGNED(16, a.x, a.w, a.dy)) // columns are copied by 16 bytes
-        FAIL(CKL_INVALID, "conv packed: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
+    if (c->padded) // columns are copied by 16 bytes, too
+        TRY(check_aligned(&(ckl_conv_args){ .x = a.x, .w = a.w, .dy = a.dy }));
     TRY(conv_packed_copy_both(plan, &p, (const int[]){ in, CONV_W },
                               (const void **const[]){ data ? &a.dy : &a.x, &a.w }, &workspace, stream));
     if (c->conv.slices > 1)
@@ -189,8 +196,7 @@ static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stre
     void **to = data ? &a.dx : &a.y, *result = *to;
     if (p.copied[out])
         *to = workspace;
-    if (!PLAN_ALIGNED(16, a.x, a.w, a.y, a.residual, a.dx, a.dy))
-        FAIL(CKL_INVALID, "conv packed: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
+    TRY(check_aligned(&a));
     TRY(conv_sm90_launch(plan, &c->conv, &p.inner, &a, p.at, stream));
     return p.copied[out] ? conv_packed_copy(plan, CONV_PACKED_OUT, &p, out, result, *to, stream) : CKL_OK;
 }
