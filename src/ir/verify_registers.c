@@ -94,6 +94,8 @@ static bool merge_state(walk *w, state *into, const state *other)
     }
     bool changed = false;
     for (int i = 0; i < w->kernel->reg_count; i++) {
+        if (memcmp(&into->regs[i], &other->regs[i], sizeof(reg_state)) == 0)
+            continue; // most are
         reg_state merged = merge_reg(into->regs[i], other->regs[i]);
         changed |= !same_reg(&merged, &into->regs[i]);
         into->regs[i] = merged;
