@@ -7,7 +7,7 @@
 #include "operators/permute/transpose_tile.h"
 #include "skeletons/memory_cost.h"
 
-enum { STEPS_MAX = 16 };
+enum { STEPS_MAX = 16, SECTOR_BYTES = 32, LINE_BYTES = 128 };
 
 /* The kernel */
 
@@ -138,23 +138,58 @@ static bool candidate_gather(const void *problem, const ckl_device_info *device,
     return i == 0;
 }
 
-/* y is written in runs; of x a run is a mode, a block, or one access, and at least a sector. */
+/* What the first warp touches of x in one access of each thread. */
+typedef struct touched {
+    int sectors, lines;
+} touched;
+
+/* Blocks of memory so long that the lanes' places, ascending or not, are in. */
+static int distinct_blocks(const int64_t places[PERMUTE_WARP], int bytes)
+{
+    int count = 0;
+    for (int lane = 0; lane < PERMUTE_WARP; lane++) {
+        bool known = false;
+        for (int other = 0; other < lane; other++)
+            known |= places[other] / bytes == places[lane] / bytes;
+        count += !known;
+    }
+    return count;
+}
+
+static touched touched_by_warp(const permutation *accesses, int access_bytes)
+{
+    int64_t places[PERMUTE_WARP];
+    for (int lane = 0; lane < PERMUTE_WARP; lane++) {
+        int64_t left = lane;
+        places[lane] = 0;
+        for (int i = accesses->rank - 1; i >= 0; i--) {
+            places[lane] += left % accesses->modes[i].size * accesses->modes[i].x * access_bytes;
+            left /= accesses->modes[i].size;
+        }
+    }
+    return (touched){ distinct_blocks(places, SECTOR_BYTES), distinct_blocks(places, LINE_BYTES) };
+}
+
+/* y is written in runs. Of x a warp reads sectors that another one will find in L2, and a CTA its block in L1. */
 static plan_cost cost_gather(const void *problem, const ckl_device_info *device, const void *config)
 {
-    enum { SECTOR_BYTES = 32, OF_ACCESS = 16, OF_MODE = 9, WARP = 32, LINE_BYTES = 128, REGISTERS = 20 };
+    enum { OF_ACCESS = 16, OF_MODE = 9, REGISTERS = 20 };
+    const double ALONE_US = 0.3; // of a launch that does not overlap the next one
+    const double AGAIN = 0.1;    // of a byte from device memory, one from L2
     const permutation *p = problem;
     const permute_gather_config *c = config;
     const double bytes = (double)permutation_elements(p) * p->bytes;
-    const permute_mode inner = p->rank ? p->modes[p->rank - 1] : (permute_mode){ 1, 1, 1 };
-    const double run = (double)(inner.x == 1 ? inner.size * p->bytes : c->block * c->bytes);
-    const double sectors = fmax(1, SECTOR_BYTES / run); // read for one that is used
+    const permutation accesses = accesses_of(p, c);
+    const touched x = touched_by_warp(&accesses, c->bytes);
+    const double warp_bytes = (double)PERMUTE_WARP * c->bytes;
+    const double again = c->block > 1 ? 0 : fmax(0, x.sectors * SECTOR_BYTES / warp_bytes - 1);
     const memory_work work = {
-        .of = PERMUTE_KERNEL,
-        .bytes = bytes * (1 + sectors),
+        .of = { .us = PERMUTE_KERNEL.us + (c->overlap ? 0 : ALONE_US), .bytes = c->block > 1 ? 1.2 : 1, .lines = 1.5 },
+        .bytes = bytes * (2 + AGAIN * again),
         .ctas = ceil_div(permutation_elements(p) * p->bytes / c->bytes, (int64_t)c->threads * c->steps),
         .threads = c->threads,
         .registers = REGISTERS,
-        .lines = c->steps * (1 + fmin(sectors, LINE_BYTES / (double)c->bytes)) * WARP * c->bytes / LINE_BYTES,
+        .lines = c->steps * (x.lines + warp_bytes / LINE_BYTES),
         .elements = c->steps * (OF_ACCESS + OF_MODE * c->rank),
     };
     return memory_cost(&work, device);

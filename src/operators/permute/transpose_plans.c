@@ -10,6 +10,13 @@
 
 enum { SECTOR_BYTES = 32, LINE_BYTES = 128, BANKS = 32, REGISTERS = 20 };
 
+/* Cycles that a CTA of sm80 or narrow waits for its tile, beside those of a kernel that streams and reduces. */
+static double tile_wait(double tile_bytes)
+{
+    const double CYCLES_A_BYTE = 0.3, NO_REDUCTION = 1500;
+    return CYCLES_A_BYTE * tile_bytes - NO_REDUCTION;
+}
+
 /* Tiles as CTAs take them. */
 typedef struct tiling {
     int rows, cols, threads;
@@ -76,7 +83,7 @@ static plan_cost tiles_cost(const permutation *p, const tiling *t, const ckl_dev
 
 plan_cost transpose_sm90_cost(const void *problem, const ckl_device_info *device, const void *config)
 {
-    enum { BYTES_A_CYCLE = 5, NO_REDUCTION = 1900 }; // of a tile: TMA moves all of it, inside the matrix or not
+    enum { BYTES_A_CYCLE = 5, NO_REDUCTION = 2100 }; // of a tile: TMA moves all of it, inside the matrix or not
     static const double of_bytes[] = { [1] = 24, [2] = 16, [4] = 16, [8] = 16 };
     const transpose_sm90_config *c = config;
     const tiling t = { .rows = c->tile_r,
@@ -94,14 +101,15 @@ plan_cost transpose_sm90_cost(const void *problem, const ckl_device_info *device
 plan_cost transpose_sm80_cost(const void *problem, const ckl_device_info *device, const void *config)
 {
     static const double of_bytes[] = { [1] = 110, [2] = 60, [4] = 40, [8] = 20 };
+    const double SHORT_CHUNKS = 1.6; // times the instructions of chunks of 16 bytes
     const transpose_sm80_config *c = config;
     const tiling t = { .rows = c->tile_r,
                        .cols = c->tile_c,
                        .threads = c->threads,
                        .smem_bytes = transpose_sm80_smem_bytes(c),
                        .rate = 1,
-                       .wait = 1000,
-                       .of_bytes = of_bytes[c->bytes],
+                       .wait = tile_wait((double)c->tile_r * c->tile_c * c->bytes),
+                       .of_bytes = of_bytes[c->bytes] * (c->chunk < 16 ? SHORT_CHUNKS : 1),
                        .cut_x = true,
                        .cut_y = c->align < SECTOR_BYTES };
     return tiles_cost(problem, &t, device);
@@ -130,6 +138,7 @@ plan_cost transpose_narrow_cost(const void *problem, const ckl_device_info *devi
                        .threads = c->threads,
                        .smem_bytes = transpose_narrow_smem_bytes(c),
                        .rate = 1,
+                       .wait = tile_wait((double)c->tile_r * c->tile_c * c->bytes),
                        .of_bytes = of_bytes[c->bytes],
                        .cut_x = !c->short_x,
                        .turns = narrow_turns(problem, c) };
@@ -392,6 +401,23 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     return CKL_OK;
 }
 
+/* That tile, and those of fewer columns. */
+static bool candidate_sm80(const void *problem, const ckl_device_info *device, int i, void *config)
+{
+    transpose_sm80_config *c = config;
+    if (choose_sm80(problem, device, config) != CKL_OK)
+        return false;
+    c->tile_c >>= i;
+    c->across = goes_across(problem, c->tile_c);
+    return c->tile_c >= 32;
+}
+
+static bool is_trusted_sm80(const void *config)
+{
+    (void)config;
+    return true;
+}
+
 static ckl_status admit_sm80(const void *problem, const ckl_device_info *device, const void *config)
 {
     const permutation *p = problem;
@@ -423,8 +449,10 @@ static const field sm80_fields[] = { TRANSPOSE_SM80_CONFIG(FIELD_ROW, transpose_
 const implementation transpose_sm80_implementation = {
     IMPLEMENTATION_PARTS(transpose, sm80),
     .summary = "tiles in shared memory by cp.async, whole words on both sides at any alignment",
+    .candidate = candidate_sm80,
+    .is_trusted = is_trusted_sm80,
     .cost = transpose_sm80_cost,
-    .rivals = { &permute_boxes_implementation },
+    .rivals = { &permute_boxes_implementation, &permute_gather_implementation },
     .params = &transpose_param_list,
 };
 
@@ -596,9 +624,15 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     return CKL_OK;
 }
 
+/* That tile, and shorter ones. */
 static bool candidate_narrow(const void *problem, const ckl_device_info *device, int i, void *config)
 {
-    return i == 0 && choose_narrow(problem, device, config) == CKL_OK;
+    transpose_narrow_config *c = config;
+    if (choose_narrow(problem, device, config) != CKL_OK)
+        return false;
+    int *along = c->short_x ? &c->tile_r : &c->tile_c;
+    *along >>= i;
+    return *along >= ALONG_MIN;
 }
 
 static ckl_status admit_narrow(const void *problem, const ckl_device_info *device, const void *config)
@@ -633,5 +667,6 @@ const implementation transpose_narrow_implementation = {
     .summary = "matrices with a short side without gaps: whole runs of memory on both sides",
     .candidate = candidate_narrow,
     .cost = transpose_narrow_cost,
+    .rivals = { &permute_gather_implementation },
     .params = &transpose_param_list,
 };

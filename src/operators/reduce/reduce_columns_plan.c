@@ -13,9 +13,10 @@ enum {
     STATE_MAX = 16,       // registers of all columns of a thread: more do not fit
     BYTES_IN_FLIGHT = 64, // of a thread
     STEPS_MAX = 8,
-    NARROW_TILES = 16,  // of a warp's width; with fewer, each is shared by many CTAs, whose states must be merged
-    NARROW_LANES = 8,   // one line of memory
-    NARROW_LINES = 256, // of a strip that has a CTA to itself
+    CROWDED_BYTES = 8 << 20, // of an x that is read for longer than early CTAs of the next kernel save
+    NARROW_TILES = 16,       // of a warp's width; with fewer, each is shared by many CTAs, whose states must be merged
+    NARROW_LANES = 8,        // one line of memory
+    NARROW_LINES = 256,      // of a strip that has a CTA to itself
 };
 
 /* Results side by side; the others are stretches of them. */
@@ -27,6 +28,11 @@ static int64_t columns_of(const reduce_view *v)
 static int64_t stretches_of(const reduce_view *v)
 {
     return v->rows / max_i64(columns_of(v), 1);
+}
+
+static int64_t bytes_of(const reduce_view *v)
+{
+    return v->rows * v->count * reduce_bytes_of(v->kind.dtype);
 }
 
 static bool columns_divide(const reduce_view *v, int vec)
@@ -45,6 +51,36 @@ static int64_t column_tiles(const reduce_view *v, const reduce_columns_config *c
 static bool columns_may_be_ragged(const reduce_view *v, int vec)
 {
     return v->kind.reduced == 1 && columns_of(v) >= 2 * vec;
+}
+
+/* Many short columns that start anywhere: shifting and merging them would cost more than loads of single elements. */
+static bool suits_a_thread_each(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
+{
+    enum { LINES_MAX = 256, TILES_MIN = 4 }; // TILES_MIN: of a stretch, so that most threads of the last one have work
+    return v->count <= LINES_MAX && reduce_state_words(&c->kind, false) == 1 &&
+           v->rows >= (int64_t)device->sm_count * REDUCE_THREADS_WANTED &&
+           columns_of(v) >= (int64_t)TILES_MIN * c->threads;
+}
+
+/* A column for each thread: nothing to merge. Steps that leave the fewest elements over, which are loaded one by one. */
+static void give_each_a_column(const reduce_view *v, reduce_columns_config *c)
+{
+    enum { MOST = 16 };
+    const int most = (int)min_i64(MOST, max_i64(v->count, 1));
+    c->vec = 1;
+    c->lanes = c->threads;
+    c->steps = most;
+    for (int steps = most - 1; steps > most / 2; steps--)
+        if (v->count % steps < v->count % c->steps)
+            c->steps = steps;
+}
+
+/* Do SMs have room for more than all these CTAs? Those of the next kernel, if they come early, gather on some SMs. */
+static bool leaves_room(const reduce_view *v, const ckl_device_info *device, bool ragged,
+                        const reduce_columns_config *c)
+{
+    const int64_t fit = (int64_t)device->sm_count * reduce_columns_ctas_per_sm(c, ragged);
+    return c->split == 1 && column_tiles(v, c, ragged) < fit;
 }
 
 /* As many lanes as leave the fewest without columns; the more, the fewer lines of memory are shared with a neighbour. */
@@ -110,7 +146,7 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     c->vec = REDUCE_ACCESS_BYTES / bytes;
     while (c->vec * words > STATE_MAX || !(columns_divide(v, c->vec) || columns_may_be_ragged(v, c->vec)))
         c->vec /= 2;
-    const bool ragged = !columns_divide(v, c->vec);
+    bool ragged = !columns_divide(v, c->vec);
     int64_t wanted = (int64_t)device->sm_count * REDUCE_THREADS_WANTED, across = v->rows / c->vec;
     c->lanes =
         (int)min_i64(across >= wanted ? c->threads : WARP, reduce_power_of_two_from(ceil_div(columns_of(v), c->vec)));
@@ -119,34 +155,40 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     c->ctas_per_sm = REDUCE_THREADS_WANTED / c->threads;
     const int64_t strips = ceil_div(columns_of(v), NARROW_LANES * (int64_t)c->vec) * stretches_of(v);
     const bool alone = strips >= (int64_t)device->sm_count * c->ctas_per_sm && v->count >= NARROW_LINES;
-    if (ragged)
+    const bool each = ragged && suits_a_thread_each(v, device, c);
+    if (each)
+        give_each_a_column(v, c);
+    else if (ragged)
         c->lanes = ragged_lanes(v, c);
     else if (c->lanes > NARROW_LANES && c->lanes <= WARP && (alone || column_tiles(v, c, false) < NARROW_TILES))
         c->lanes = alone ? strip_lanes(v, device, c) : NARROW_LANES;
+    ragged = ragged && !each;
     share_columns(v, device, ragged, c);
     if (reduce_columns_ctas_per_sm(c, ragged) < c->ctas_per_sm) // depends on whether sums are compensated
         share_columns(v, device, ragged, c);
-    c->overlap = v->rows * v->count * bytes <= REDUCE_OVERLAP_BYTES;
+    c->overlap = bytes_of(v) <= (leaves_room(v, device, ragged, c) ? CROWDED_BYTES : REDUCE_OVERLAP_BYTES);
     return CKL_OK;
 }
 
 static plan_cost cost_columns(const void *desc, const ckl_device_info *device, const void *config)
 {
-    enum { TURN = 600 };
+    enum { TURN = 600, NO_SHIFTS = 3000 };
     const reduce_columns_config *c = config;
     const reduce_view *v = desc;
-    const bool ragged = reduce_columns_ragged(c);
+    const bool ragged = reduce_columns_ragged(c) && !columns_divide(v, c->vec);
+    const bool crowded = c->overlap && leaves_room(v, device, ragged, c) && bytes_of(v) > CROWDED_BYTES;
     const double turns = ceil((double)v->count * c->lanes / ((double)c->threads * c->steps * c->split));
     const int words = reduce_state_words(&c->kind, c->compensated);
-    const memory_work work = {
-        .of = { .us = c->split > 1 ? 3.2 : 0.7, .wait_cycles = -3000, .bytes = 0.94, .lines = 2.5 },
-        .ctas = column_tiles(v, c, ragged) * c->split,
-        .threads = c->threads,
-        .registers = c->vec * (c->steps * reduce_bytes_of(c->kind.dtype) / WORD_BYTES + words),
-        .ctas_per_sm = reduce_columns_ctas_per_sm(c, ragged),
-        .wait_cycles = (turns - 1) * TURN,
-        .meets = true
-    };
+    const memory_work work = { .of = { .us = c->split > 1 ? 3.2 : 0.7,
+                                       .wait_cycles = ragged ? 0 : -NO_SHIFTS,
+                                       .bytes = crowded ? 1.3 : 0.94,
+                                       .lines = 2.5 },
+                               .ctas = column_tiles(v, c, ragged) * c->split,
+                               .threads = c->threads,
+                               .registers = c->vec * (c->steps * reduce_bytes_of(c->kind.dtype) / WORD_BYTES + words),
+                               .ctas_per_sm = reduce_columns_ctas_per_sm(c, ragged),
+                               .wait_cycles = (turns - 1) * TURN,
+                               .meets = true };
     return reduce_cost(v, device, work, turns * c->steps, c->vec, c->lanes, c->compensated);
 }
 
