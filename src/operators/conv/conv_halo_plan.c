@@ -78,8 +78,7 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
     i %= count;
     const int few = d->k <= VECTOR ? 1 : d->k <= 2 * VECTOR ? 2 : 0; // lanes that all channels fill
     *c = (conv_halo_config){ .form = conv_form_of(d),
-                             .lanes = few     ? few
-                                      : (i % 2 ? 4 : 8) / (finer ? 4 : 1),
+                             .lanes = few ? few : (i % 2 ? 4 : 8) / (finer ? 4 : 1),
                              .cols = columns_of(h.m[2].y),
                              .wide = (i / 2 % 2 + 1) << (few && i % 2),
                              .high = (int)min_i64(heights[i / 4], h.m[1].y),
@@ -123,8 +122,7 @@ static int64_t channel_tiles(const ckl_conv_desc *d, const conv_halo_config *c)
  */
 static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double ROW = 2.7, BYTES = 42, WARP = 0.3, ISSUED = 3, TILE = 300, START = 3, FILTER = 0.087,
-                 HERTZ = 1.7e9,
+    const double ROW = 2.7, BYTES = 42, WARP = 0.3, ISSUED = 3, TILE = 300, START = 3, FILTER = 0.087, HERTZ = 1.7e9,
                  MEMORY = 4e6; // bytes a us
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;

@@ -173,7 +173,6 @@ static void share_B(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_devic
         c->cluster_m = SHARERS;
 }
 
-
 /* One product of 16 bits, K-major, that TMA takes as it lies, D too: problems like these were timed with tiles of their own. */
 static bool is_plain(const ckl_gemm_desc *d)
 {
