@@ -105,22 +105,45 @@ static void load_filters(const halo_kernel *k)
 
 /* The producer */
 
-static void load_tiles(const halo_kernel *k)
+static void load_tile(const halo_kernel *k, const pipeline_state *stage, val tile)
 {
     const conv_halo_config *c = k->cfg;
     const conv_halo_shape *s = &k->size;
-    pipeline_state stage = producer_state(&k->ring);
     tensor sBoxes =
         tensor_with_layout(k->sX, make_layout(shape(s->box_w * s->box_h * c->images, s->channels, c->stages),
                                               stride(s->channels, 1, s->stage_bytes / 2)));
-    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
-        const tile_place place = place_of(k, tile);
-        val w = sub(mul(place.w, imm(c->step_w)), conv_number(k->p.pad[2]));
-        const val outer[] = { sub(mul(place.h, imm(c->step_h)), conv_number(k->p.pad[1])), imm(0), place.n };
+    const tile_place place = place_of(k, tile);
+    val w = sub(mul(place.w, imm(c->step_w)), conv_number(k->p.pad[2]));
+    const val outer[] = { sub(mul(place.h, imm(c->step_h)), conv_number(k->p.pad[1])), imm(0), place.n };
+    pipeline_expect(&k->ring, stage, imm((int)tma_bytes(&k->tmaX)));
+    tma_load_of(&k->tmaX, slice(sBoxes, _, _, stage->stage), w, k->channel, 3, outer,
+                pipeline_full_barrier(&k->ring, stage), imm(0));
+}
+
+/* The thread that loads boxes: the first of the last warp. */
+static val is_producer(const halo_kernel *k)
+{
+    return eq(thread(), imm(k->size.threads - 32));
+}
+
+/* Before any thread waits: the first tile is under way while all load filters. */
+static void load_first_tile(const halo_kernel *k)
+{
+    tma_prefetch(&k->tmaX);
+    pipeline_init(&k->ring);
+    fence_mbarrier_init();
+    grid_wait();
+    const pipeline_state stage = producer_state(&k->ring);
+    load_tile(k, &stage, cta_x());
+}
+
+static void load_next_tiles(const halo_kernel *k)
+{
+    pipeline_state stage = producer_state(&k->ring);
+    pipeline_advance(&stage);
+    LOOP_FROM(tile, add(cta_x(), grid_x()), k->count, grid_x()) {
         pipeline_wait_empty(&k->ring, &stage);
-        pipeline_expect(&k->ring, &stage, imm((int)tma_bytes(&k->tmaX)));
-        tma_load_of(&k->tmaX, slice(sBoxes, _, _, stage.stage), w, k->channel, 3, outer,
-                    pipeline_full_barrier(&k->ring, &stage), imm(0));
+        load_tile(k, &stage, tile);
         pipeline_advance(&stage);
     }
 }
@@ -241,18 +264,15 @@ void conv_halo(const void *config, int kernel)
     launch_bounds(k.size.threads, cfg->ctas);
     k.p = params_of(conv);
     describe(&k);
-    IF(eq(thread(), imm(0))) {
-        tma_prefetch(&k.tmaX);
-        pipeline_init(&k.ring);
-        fence_mbarrier_init();
-    }
+    IF(is_producer(&k))
+        load_first_tile(&k);
     grid_wait();
     launch_dependents();
     load_filters(&k);
     cta_sync();
     IF(eq(warp(), imm(k.size.threads / 32 - 1))) {
-        IF(elect())
-            load_tiles(&k);
+        IF(is_producer(&k))
+            load_next_tiles(&k);
     }
     ELSE
     {

@@ -54,20 +54,31 @@ static int columns_of(int64_t width)
     return (int)ceil_div(width, ceil_div(width, COLUMNS_MAX));
 }
 
+/* Would tiles of 32 channels leave SMs without one? */
+static bool is_small(const ckl_conv_desc *d, const halo_problem *h, int sm_count)
+{
+    enum { CHANNELS = 4 * VECTOR, HIGH = 16 };
+    return (double)d->n * (double)ceil_div(d->k, CHANNELS) * (double)ceil_div(h->m[1].y, HIGH) *
+               (double)ceil_div(h->m[2].y, COLUMNS_MAX) <
+           sm_count;
+}
+
+/* Small problems have the same once more with a quarter of the lanes, and threads along a row share the columns of one. */
 static bool candidate_halo(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     enum { WORKERS = 128 };
     static const int heights[] = { 16, 14, 8, 7, 4 };
+    const int count = 4 * COUNT_OF(heights);
     const ckl_conv_desc *d = desc;
     conv_halo_config *c = config;
-    if (i >= 4 * COUNT_OF(heights))
-        return false;
     const halo_problem h = problem_of(d);
+    const bool finer = i >= count;
+    if (i >= (is_small(d, &h, device->sm_count) ? 2 * count : count))
+        return false;
+    i %= count;
     const int few = d->k <= VECTOR ? 1 : d->k <= 2 * VECTOR ? 2 : 0; // lanes that all channels fill
     *c = (conv_halo_config){ .form = conv_form_of(d),
-                             .lanes = few     ? few
-                                      : i % 2 ? 4
-                                              : 8,
+                             .lanes = few ? few : (i % 2 ? 4 : 8) / (finer ? 4 : 1),
                              .cols = columns_of(h.m[2].y),
                              .wide = (i / 2 % 2 + 1) << (few && i % 2),
                              .high = (int)min_i64(heights[i / 4], h.m[1].y),
@@ -79,7 +90,9 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
                              .dilation_w = conv_config_number(d->dilation_w),
                              .dilation_h = conv_config_number(d->dilation_h),
                              .stages = 1 };
-    if (c->high == h.m[1].y && c->cols * c->wide >= h.m[2].y)
+    if (finer && c->wide > 1)
+        c->cols = (int)ceil_div(c->cols, c->wide);
+    if (!finer && c->high == h.m[1].y && c->cols * c->wide >= h.m[2].y)
         c->images = (int)max_i64(1, min_i64(min_i64(d->n, IMAGES_MAX), WORKERS / conv_halo_shape_of(c).workers));
     const int64_t one = conv_halo_shape_of(c).smem_bytes, more = conv_halo_shape_of(c).stage_bytes + 16;
     const int registers = c->cols * VECTOR + VECTOR * c->columns + 56; // sums, taps of a row, the rest
@@ -109,7 +122,7 @@ static int64_t channel_tiles(const ckl_conv_desc *d, const conv_halo_config *c)
  */
 static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double ROW = 2.7, BYTES = 42, WARP = 0.3, ISSUED = 3, TILE = 300, START = 3, HERTZ = 1.7e9,
+    const double ROW = 2.7, BYTES = 42, WARP = 0.3, ISSUED = 3, TILE = 300, START = 3, FILTER = 0.087, HERTZ = 1.7e9,
                  MEMORY = 4e6; // bytes a us
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;
@@ -123,9 +136,13 @@ static plan_cost cost_halo(const void *desc, const ckl_device_info *device, cons
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
     const double bytes = 2.0 * (double)d->n * (double)d->k * ((double)(d->h * d->w) + (double)(m[1].y * m[2].y));
+    const halo_problem h = problem_of(d);
+    const double filters =
+        is_small(d, &h, device->sm_count) ? FILTER * s.channels * c->rows * c->columns / s.threads : 0;
     const double us = fmax(1, turns) * (fmax(issue, load) + TILE / c->ctas) / HERTZ * 1e6;
     const double memory = bytes / MEMORY;
-    return (plan_cost){ START + fmax(us, memory) + fmin(us, memory) / 4, issue > load ? "multiply-adds" : "loads" };
+    return (plan_cost){ START + filters + fmax(us, memory) + fmin(us, memory) / 4,
+                        issue > load ? "multiply-adds" : "loads" };
 }
 
 static ckl_status check_problem(const ckl_conv_desc *d)

@@ -349,6 +349,23 @@ int gemm_shallow_columns(const gemm_shallow_config *config);
 
 void gemm_shallow(const void *config, int kernel);
 
+/* outer */
+
+#define GEMM_OUTER_CONFIG(X, owner)                                                              \
+    X(owner, int, rows, "8", "1 2 4 8", "rows of D of a warp")                                   \
+    X(owner, int, vec, "4", "1 2 4 8", "elements of an access to D: its rows are whole vectors") \
+    X(owner, int, runs, "1", "1 2 4 8", "vectors of a thread in a row")                          \
+    X(owner, int, depth, "1", "", "K")
+
+typedef struct gemm_outer_config {
+    gemm_epilogue epilogue;
+    GEMM_OUTER_CONFIG(FIELD_MEMBER, )
+} gemm_outer_config;
+
+enum { GEMM_OUTER_WARPS = 4, GEMM_OUTER_ROWS_MAX = 8, GEMM_OUTER_RUNS_MAX = 8, GEMM_OUTER_DEPTH_MAX = 8 };
+
+void gemm_outer(const void *config, int kernel);
+
 /* weights */
 
 #define GEMM_WEIGHTS_CONFIG(X, owner)                                                            \

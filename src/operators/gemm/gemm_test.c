@@ -185,6 +185,12 @@ static const char *const cases[] = {
     "m=1 n=64 k=3 misalign=3 impl=unaligned                    # several rows in the first 16 bytes, before which "
     "there is nothing",
     "m=9 n=64 k=1 misalign=1 d=f32 impl=unaligned fill=hard",
+    "m=70 n=384 k=1 d=f32 beta=1 impl=outer fill=hard          # whole vectors",
+    "m=66 n=259 k=4 lda=13 ldb=7 ldd=261 ldc=265 beta=-1 impl=outer misalign=1 fill=hard # accesses to D of an element",
+    "m=30 n=52 k=3 a=bf16 d=f32 beta=0.5 bias=1 activation=gelu impl=outer",
+    "m=37 n=272 k=3 a=bf16 bias=1 bias_along=m scale_a=row scale_b=row impl=outer",
+    "m=37 n=272 k=7 impl=outer config='rows=8 vec=8 depth=7'",
+    "m=9 n=264 k=2 batch=3 device_scalars=1 beta=1 impl=outer config='rows=1 vec=2 runs=4' fill=hard",
     "m=70 n=104 k=21 impl=shallow fill=hard                     # every phase of a row",
     "m=70 n=52 k=21 a=bf16 d=f32 beta=0.5 bias=1 activation=gelu impl=shallow fill=hard",
     "m=66 n=35 k=113 lda=131 ldb=118 ldd=37 ldc=41 beta=-1 impl=shallow misalign=1 fill=hard # accesses to D of an "

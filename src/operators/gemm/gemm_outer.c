@@ -1,0 +1,125 @@
+/*
+ * gemm_outer.c - outer products, and sums of up to eight of them, of 16-bit floats: writing D is all of the work. For every
+ * GPU from sm_80 on.
+ *
+ * A warp has some rows of D, each lane some vectors of their columns, so that its accesses to C and D are contiguous. All
+ * loads are under way together; the products need no tensor cores.
+ */
+#include "cute/kernel.h"
+#include "cute/vectors.h"
+#include "operators/gemm/gemm_epilogue.h"
+
+enum { LANES = 32, VECTOR_MAX = 8, VECTORS_MAX = GEMM_OUTER_ROWS_MAX * GEMM_OUTER_RUNS_MAX };
+
+typedef struct outer_kernel {
+    const gemm_outer_config *cfg;
+    gemm_values p;
+    gemm_scalars scalars;
+    val row, col; // i64: the warp's first row, the lane's first column
+} outer_kernel;
+
+/* Element l of a row of A or B; of those beyond the matrix the last one. */
+static val factor_of(const outer_kernel *k, char matrix, val row, int l)
+{
+    const bool is_a = matrix == 'a';
+    val nearest = min(row, sub(is_a ? k->p.m : k->p.n, imm64(1)));
+    val element = add(mul(nearest, is_a ? k->p.lda : k->p.ldb), imm64(l));
+    val address = add(is_a ? k->p.a : k->p.b, convert(U64, mul(element, imm(2))));
+    return at_f32(gmem_tensor(address, k->cfg->epilogue.ab, compact(leaf(1))), 0);
+}
+
+/* A lane's column e of a run of vectors. */
+static val column_of(const outer_kernel *k, int run, int e)
+{
+    return add(k->col, imm64(run * LANES * k->cfg->vec + e));
+}
+
+/* The lane's vector of row r of C or D. */
+static vector_at vector_of(const outer_kernel *k, val start, val ld, int r, int run)
+{
+    val row = add(k->row, imm64(r)), col = column_of(k, run, 0);
+    val bytes = mul(add(mul(row, ld), col), imm((int)ckl_dtype_bytes(k->cfg->epilogue.d)));
+    return (vector_at){ .address = add(start, convert(U64, bytes)),
+                        .guard = logical_and(lt(row, k->p.m), lt(col, k->p.n)) };
+}
+
+/* The memory of C and D, of which only the type matters here. */
+static tensor memory_of(const outer_kernel *k, val address)
+{
+    return gmem_tensor(address, k->cfg->epilogue.d, compact(leaf(1)));
+}
+
+/* (VEC,RUNS,ROWS); zeros where beta is 0. */
+static tensor load_C(const outer_kernel *k)
+{
+    const gemm_outer_config *c = k->cfg;
+    tensor rC = fragment(F32, compact(shape(c->vec, c->runs, c->rows)));
+    vector_at vectors[VECTORS_MAX];
+    fill(rC, immf(0));
+    for (int i = 0; i < c->runs * c->rows; i++) {
+        vectors[i] = vector_of(k, k->p.c, k->p.ldc, i / c->runs, i % c->runs);
+        vectors[i].guard = logical_and(vectors[i].guard, ne(k->scalars.beta, immf(0)));
+    }
+    vectors_load(vectors, c->runs * c->rows, c->vec, memory_of(k, k->p.c), rC.regs, 0);
+    return rC;
+}
+
+/* (DEPTH,ROWS) */
+static tensor load_A(const outer_kernel *k)
+{
+    tensor rA = fragment(F32, compact(shape(k->cfg->depth, k->cfg->rows)));
+    for (int r = 0; r < k->cfg->rows; r++)
+        for (int l = 0; l < k->cfg->depth; l++)
+            set(rA, coord(l, r), factor_of(k, 'a', add(k->row, imm64(r)), l));
+    return rA;
+}
+
+/* (DEPTH,VEC,RUNS) */
+static tensor load_B(const outer_kernel *k)
+{
+    const gemm_outer_config *c = k->cfg;
+    tensor rB = fragment(F32, compact(shape(c->depth, c->vec, c->runs)));
+    for (int i = 0; i < c->vec * c->runs; i++)
+        for (int l = 0; l < c->depth; l++)
+            set(rB, coord(l, i % c->vec, i / c->vec), factor_of(k, 'b', column_of(k, i / c->vec, i % c->vec), l));
+    return rB;
+}
+
+static void store_vector(const outer_kernel *k, int r, int run, tensor rA, tensor rB, tensor rC)
+{
+    const gemm_outer_config *c = k->cfg;
+    val out[VECTOR_MAX], row = min(add(k->row, imm64(r)), sub(k->p.m, imm64(1)));
+    for (int e = 0; e < c->vec; e++) {
+        gemm_element in = { .product = mul(at(rA, 0, r), at(rB, 0, e, run)), .inside = yes() };
+        for (int l = 1; l < c->depth; l++)
+            in.product = fma(at(rA, l, r), at(rB, l, e, run), in.product);
+        if (c->epilogue.c)
+            in.c = at(rC, e, run, r);
+        val col = min(column_of(k, run, e), sub(k->p.n, imm64(1)));
+        out[e] = gemm_finish_at(c->epilogue, k->scalars, &k->p, row, col, in).d;
+    }
+    const vector_at to = vector_of(k, k->p.d, k->p.ldd, r, run);
+    vector_store(&to, c->vec, out, memory_of(k, k->p.d));
+}
+
+void gemm_outer(const void *config, int kernel)
+{
+    const gemm_outer_config *c = config;
+    (void)kernel;
+    launch_bounds(GEMM_OUTER_WARPS * LANES, 0);
+    const gemm_values all = params_of(gemm);
+    const int rows = GEMM_OUTER_WARPS * c->rows, columns = LANES * c->vec * c->runs;
+    val along_n = convert(U32, div(add(all.n, imm(columns - 1)), imm(columns)));
+    val along_m = convert(U32, div(add(all.m, imm(rows - 1)), imm(rows)));
+    val rest = div(cta_x(), along_n);
+    grid_wait();
+    launch_dependents();
+    outer_kernel k = { .cfg = c, .p = gemm_product_of(c->epilogue, 0, &all, div(rest, along_m)) };
+    k.row = add(mul(convert(I64, rem(rest, along_m)), imm(rows)), convert(I64, mul(warp(), imm(c->rows))));
+    k.col = add(mul(convert(I64, rem(cta_x(), along_n)), imm(columns)), convert(I64, mul(lane(), imm(c->vec))));
+    k.scalars = gemm_load_scalars(c->epilogue, GEMM_SCALAR_SOURCES(&k.p));
+    tensor rC = c->epilogue.c ? load_C(&k) : (tensor){ 0 };
+    tensor rA = load_A(&k), rB = load_B(&k);
+    for (int i = 0; i < c->runs * c->rows && describing(); i++)
+        store_vector(&k, i / c->runs, i % c->runs, rA, rB, rC);
+}
