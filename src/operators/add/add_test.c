@@ -35,7 +35,7 @@ static const char *const cases[] = {
     "n=4097 dtype=f32                             # a tail of one",
     "n=4097 dtype=f16",
     "n=4097 dtype=bf16",
-    "n=2^20+3 dtype=f32                           # many CTAs",
+    "n=2^18+3 dtype=f32 # many CTAs",
     "n=2^17+3 dtype=bf16 misalign=1               # and all of them by single elements",
     "n=4099 dtype=f16 misalign=1                  # pointers aligned to the element only",
     "n=1024 dtype=f32 misalign=3",

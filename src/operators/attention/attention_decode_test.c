@@ -216,12 +216,12 @@ static const char *const cases[] = {
     "kv=1 d=32                                          # one key",
     "heads=8 kv_heads=2 kv=100 d=64 batch=3 shortest=0 lse=1 # lengths differ, tails",
     "heads=16 kv_heads=2 kv=700 d=128 dtype=bf16 batch=2 shortest=1 page=16 layout=bshd lse=1 # splits, pages",
-    "heads=8 kv_heads=2 kv=151165 d=1 lse=1 layout=bhsd cache=e4m3 shortest=1 impl=naive # a sum of many weights",
-    "heads=4 kv_heads=1 q=5 kv=300 d=64 page=64 shortest=3 batch=3 # tokens that see no key, two tiles of rows",
+    "heads=2 kv_heads=1 kv=151165 d=1 lse=1 layout=bhsd cache=e4m3 shortest=1 impl=naive # a sum of many weights",
+    "heads=4 kv_heads=1 q=5 kv=100 d=64 page=64 shortest=3 batch=3 # tokens that see no key, two tiles of rows",
     "heads=3 kv_heads=1 q=16 kv=150 d=40 dv=72 page=1 dtype=bf16 lse=1 # rows past the last tile, pages of a key",
-    "heads=2 kv=300 d=80 page=7 left=100 batch=2 shortest=1 sinks=1 lse=1 # a window",
+    "heads=2 kv=120 d=80 page=7 left=40 batch=2 shortest=1 sinks=1 lse=1 # a window",
     "heads=4 kv_heads=2 q=3 kv=200 d=96 left=1 softcap=3 dtype=bf16 batch=2 shortest=0",
-    "heads=2 kv_heads=1 kv=140 d=256 page=32 pages=40",
+    "heads=2 kv_heads=1 kv=140 d=256 page=32 pages=40 impl=sm80",
     "kv=90 heads=5 kv_heads=1 d=17 dv=3 page=5 batch=2 shortest=0 sinks=1 lse=1 # odd rows",
     "kv=50 heads=2 misalign=1 impl=naive",
     "heads=4 kv_heads=2 kv=60 d=32 batch=2 layout=bshd ldk=192 ldv=192 ldk_head=40 # keys with gaps",
@@ -244,8 +244,8 @@ static const char *const cases[] = {
     "run=2' # the same, new keys in any of them",
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 lse=1 cache=e4m3",
     "heads=8 kv_heads=2 kv=8398 d=8 lse=1 cache=e4m3 shortest=0 fill=integers seed=702297 # a long sum in f32",
-    "heads=8 kv_heads=1 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 softcap=4",
-    "heads=6 kv_heads=2 q=3 kv=150 d=80 dv=112 page=7 left=40 sinks=1 cache=e4m3 lse=1 # words past the last ones",
+    "heads=8 kv_heads=1 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 softcap=4 impl=sm80",
+    "heads=2 kv_heads=1 q=3 kv=80 d=80 dv=112 page=7 left=40 sinks=1 cache=e4m3 lse=1 # words past the last ones",
     "heads=2 kv_heads=1 q=2 kv=40 d=8 dv=901 cache=e4m3 append=1 fill=integers # more columns than a kernel has room "
     "for",
     "heads=3 kv_heads=1 kv=90 d=256 cache=e4m3 impl=sm80 config='warps=2 keys=32 stages=2 split=64'",
@@ -253,28 +253,29 @@ static const char *const cases[] = {
     "heads=4 kv_heads=2 q=5 kv=260 d=128 batch=3 shortest=2 page=16 layout=bshd append=1 dtype=bf16 impl=sm80 "
     "config='split=128' # over blocks, pages and splits",
     "heads=40 kv_heads=2 q=2 kv=90 d=96 dv=64 batch=2 shortest=1 append=1 cache=e4m3 lse=1 # several tiles of rows",
-    "heads=4 kv_heads=1 q=16 kv=70 d=32 batch=4 shortest=0 page=1 append=1 cache=e4m3 dtype=bf16 left=9",
+    "heads=4 kv_heads=1 q=16 kv=40 d=32 batch=3 shortest=0 page=1 append=1 cache=e4m3 dtype=bf16 left=9",
     "heads=8 kv_heads=1 q=16 kv=66 d=32 batch=9 page=3 left=9 dtype=bf16 lse=1 cache=e4m3 append=1 shortest=0 "
     "fill=hard "
     "seed=1",
     "heads=2 kv_heads=1 q=2 kv=40 d=17 append=1 ldk_new=20 ldv_new_head=60",
     "latent=1 heads=16 kv_heads=1 kv=300 d=576 dv=512 batch=3 shortest=0 lse=1 # no keys, tails",
-    "latent=1 heads=16 kv_heads=1 kv=700 d=576 dv=512 batch=2 shortest=520 page=64 dtype=bf16 layout=bshd lse=1 "
+    "latent=1 heads=16 kv_heads=1 kv=400 d=576 dv=512 batch=2 shortest=220 page=64 dtype=bf16 layout=bshd lse=1 "
     "sinks=1",
     "latent=1 heads=70 kv_heads=1 kv=200 d=288 dv=256 batch=2 shortest=1 page=16 # two tiles of rows, part of a chunk",
     "latent=1 heads=20 kv_heads=2 q=3 kv=450 d=192 dv=128 batch=2 shortest=2 page=16 left=150 lse=1 # windows of three "
     "tokens",
-    "latent=1 heads=4 kv_heads=2 q=2 kv=520 d=136 dv=128 page=256 softcap=2 ldk=200 ldk_head=160000 dtype=bf16",
+    "latent=1 heads=4 kv_heads=2 q=2 kv=520 d=136 dv=128 page=256 softcap=2 ldk=200 ldk_head=160000 dtype=bf16 "
+    "impl=sm80",
     "latent=1 heads=2 kv_heads=1 kv=900 d=576 dv=512 impl=latent config='split=128' # more splits than are added at a "
     "time",
-    "latent=1 heads=128 kv_heads=1 kv=400 d=576 dv=512 batch=2 shortest=1 page=64 dtype=bf16 lse=1",
-    "latent=1 heads=16 kv_heads=1 q=5 kv=260 d=576 dv=512 batch=3 shortest=2 page=16 append=1 dtype=bf16 lse=1 # over "
+    "latent=1 heads=128 kv_heads=1 kv=130 d=576 dv=512 batch=2 shortest=1 page=64 dtype=bf16 lse=1",
+    "latent=1 heads=16 kv_heads=1 q=5 kv=150 d=576 dv=512 batch=2 shortest=2 page=16 append=1 dtype=bf16 lse=1 # over "
     "blocks",
     "latent=1 heads=70 kv_heads=2 kv=200 d=192 dv=128 batch=3 shortest=0 append=1 layout=bshd impl=latent "
     "config='split=64' # two tiles of rows",
     "latent=1 heads=8 kv_heads=2 q=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 append=1 # small heads",
     "latent=1 heads=4 kv_heads=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 # small heads, by sm80",
-    "latent=1 heads=2 kv_heads=1 kv=50 d=576 dv=512 cache=e4m3 # by naive",
+    "latent=1 heads=2 kv_heads=1 kv=50 d=72 dv=64 cache=e4m3 # by naive",
     "batch=0",
     "q=0 lse=1",
     "q=0 append=1 kv=5",

@@ -123,8 +123,8 @@ static const char *const cases[] = {
     "q=64 kv=64 causal=1",
     "q=129 kv=7 heads=2 kv_heads=1 causal=1 lse=1   # rows that see no key",
     "q=130 kv=200 d=128 heads=4 kv_heads=2 causal=1 dtype=bf16",
-    "q=128 kv=256 d=128 batch=2 layout=bshd heads=2",
-    "q=65 kv=63 d=80 heads=3 dtype=bf16 causal=1 lse=1",
+    "q=128 kv=128 d=128 batch=2 layout=bshd heads=2",
+    "q=65 kv=63 d=80 heads=2 dtype=bf16 causal=1 lse=1",
     "q=33 kv=100 d=96 dv=40 heads=2",
     "q=40 kv=64 d=64 heads=2                          # short: 48 queries",
     "q=64 kv=10 d=32 heads=2 causal=1                 # more rows loaded at once than there are keys",
@@ -137,44 +137,42 @@ static const char *const cases[] = {
     "q=20 kv=30 batch=2 heads=3 d=40 ldq=48 ldk=41 ldv=56 ldo=50 ldo_head=1000 ldo_batch=4000 # gaps",
     "q=3 kv=5 batch=2 heads=2 d=8 ldo=32 ldo_head=16 ldo_batch=8 # neighbours are of one token",
     "q=20 kv=0 heads=2 lse=1                       # no keys: zeros",
-    "q=130 kv=300 d=128 heads=2 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 slots=5' "
-    "# the "
-    "ring "
-    "goes round",
-    "q=200 kv=520 heads=2 impl=sm90 config='consumers=3 turns=1'",
-    "q=66 kv=68 heads=70 causal=1 dtype=bf16 impl=sm90 config='consumers=1 turns=0 draw=1 tile_n=64' # tiles in turn",
-    "q=70 kv=40 heads=70 d=80 causal=1 lse=1 impl=sm90 config='consumers=1 turns=0 draw=0 tile_n=16'",
+    "q=130 kv=300 d=128 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 slots=5' # the "
+    "ring goes round",
+    "q=200 kv=264 impl=sm90 config='consumers=3 turns=1'",
+    "q=66 kv=68 heads=70 d=32 causal=1 dtype=bf16 impl=sm90 config='consumers=1 turns=0 draw=1 tile_n=64' # tiles in "
+    "turn",
+    "q=70 kv=40 heads=70 d=40 causal=1 lse=1 impl=sm90 config='consumers=1 turns=0 draw=0 tile_n=16'",
     "q=130 kv=150 d=192 dv=128 impl=sm90 config='consumers=2 turns=1 tile_n=112 slots=3'",
     "q=130 kv=150 d=256 dtype=bf16 impl=sm90 config='consumers=2 turns=1 tile_n=80 slots=3'",
-    "q=70 kv=150 d=40 dv=256",
+    "q=70 kv=70 d=40 dv=256",
     "q=300 kv=300 d=32 left=64 causal=1 lse=1            # a window",
     "q=200 kv=520 heads=2 left=100 right=30 dtype=bf16 lse=1",
-    "q=150 kv=90 heads=2 right=20 lse=1                   # rows before the first key",
+    "q=100 kv=50 heads=2 right=20 lse=1 # rows before the first key",
     "q=70 kv=300 d=80 left=1 causal=1                     # the own key alone",
-    "q=90 kv=200 d=128 softcap=5 q_factor=8 causal=1 dtype=bf16 lse=1",
-    "q=90 kv=100 heads=4 kv_heads=2 sinks=1 causal=1 lse=1",
+    "q=70 kv=80 d=128 softcap=5 q_factor=8 causal=1 dtype=bf16 lse=1",
+    "q=70 kv=80 heads=2 kv_heads=1 sinks=1 causal=1 lse=1",
     "q=100 kv=40 heads=2 sinks=1 causal=1 lse=1 softcap=2 left=7 dtype=bf16 # rows that have a sink alone",
     "q=10 kv=0 heads=2 sinks=1 lse=1",
-    "q=300 kv=700 d=128 left=130 right=64 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 slots=5'",
-    "q=70 kv=150 heads=2 mask=add ldmask=150 lse=1          # a bias that heads share",
+    "q=140 kv=400 d=128 left=130 right=64 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 slots=5'",
+    "q=70 kv=100 heads=2 mask=add ldmask=100 lse=1 # a bias that heads share",
     "q=90 kv=100 batch=2 heads=2 d=128 mask=bool ldmask=101 ldmask_batch=9090 causal=1 dtype=bf16 lse=1",
     "q=40 kv=200 heads=4 kv_heads=2 d=80 mask=add ldmask_head=200 softcap=3 dtype=bf16 # a row for each head",
     "q=50 kv=60 heads=2 mask=bool sinks=1 left=20           # a row for all",
     "q=20 kv=127 d=32                                       # one key less than whole blocks",
     "q=70 kv=54 d=26 causal=1 left=2 mask=bool fill=hard    # rows whose keys the mask hides",
-    "q=64 kv=16 heads=134 d=32 dv=160 impl=sm90 config='consumers=1 turns=0 tile_n=16 slots=32 draw=0' # an odd number "
+    "q=20 kv=16 heads=134 d=32 dv=160 impl=sm90 config='consumers=1 turns=0 tile_n=16 slots=32 draw=0' # an odd number "
     "of chunks of O, and CTAs of two tiles",
     "q=130 kv=100 heads=2 causal=1 lse=1 impl=sm80 config='warps=4 warp_rows=32 tile_n=32 stages=2' # four rows a "
     "thread",
     "direction=backward q=7 kv=9 d=32",
     "direction=backward q=70 kv=130 heads=2 causal=1 dtype=bf16 # tails",
-    "direction=backward q=130 kv=40 heads=4 kv_heads=2 d=40 dv=72 causal=1 # queries that see no key, heads of a group",
+    "direction=backward q=140 kv=45 heads=2 kv_heads=1 d=40 dv=72 causal=1 # queries that see no key, heads of a group",
     "direction=backward q=100 kv=150 batch=2 d=128 layout=bshd left=30 right=20 heads=2 dtype=bf16 # keys that few see",
     "direction=backward q=60 kv=70 d=64 softcap=2 sinks=1 left=64 causal=1",
-    "direction=backward q=40 kv=90 d=192 dv=128",
-    "direction=backward q=70 kv=140 d=256 dv=200 causal=1 softcap=4 heads=2 kv_heads=1 dtype=bf16 # dV apart",
-    "direction=backward batch=2 heads=3 q=560 kv=20 d=32 sinks=1 layout=bshd # sums of more queries than a CTA has "
-    "threads",
+    "direction=backward q=30 kv=40 d=192 dv=128",
+    "direction=backward q=70 kv=80 d=256 dv=200 causal=1 softcap=4 heads=2 kv_heads=1 dtype=bf16 # dV apart",
+    "direction=backward heads=2 q=560 kv=24 d=32 sinks=1 layout=bshd # sums of more queries than a CTA has threads",
     "direction=backward heads=4 kv_heads=1 q=34 kv=945 d=64 causal=1 softcap=3 score=alibi sinks=1 dtype=bf16 "
     "fill=hard "
     "seed=435316 # weights beyond f32",
@@ -184,7 +182,7 @@ static const char *const cases[] = {
     "that are flushed to zero",
     "direction=backward q=20 kv=30 d=20 mask=add ldmask=30 heads=2 ldmask_head=600",
     "direction=backward q=10 kv=20 d=8 mask=bool misalign=1 impl=naive_backward",
-    "direction=backward q=150 kv=131 d=32 batch=2 heads=4 kv_heads=2 mask=add ldmask=131 causal=1 dmask=1 # shared by "
+    "direction=backward q=150 kv=131 d=32 batch=2 heads=2 kv_heads=1 mask=add ldmask=131 causal=1 dmask=1 # shared by "
     "heads and batches",
     "direction=backward q=70 kv=300 d=128 heads=2 mask=add ldmask_head=300 left=90 right=20 dmask=1 dtype=bf16 sinks=1",
     "direction=backward q=30 kv=50 d=72 heads=2 mask=add ldmask=50 softcap=2 dmask=1 causal=1",
@@ -198,20 +196,18 @@ static const char *const cases[] = {
     "keys=32 "
     "stages=2' "
     "# the ring goes round",
-    "direction=backward q=200 kv=300 heads=2 d=128 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
-    "stages=2 "
-    "overlap=0' # five products",
-    "direction=backward batch=2 heads=4 kv_heads=2 q=300 kv=400 d=64 left=70 right=20 dtype=bf16 impl=sm90_backward "
+    "direction=backward q=100 kv=200 heads=2 d=128 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
+    "stages=2 overlap=0' # five products",
+    "direction=backward heads=2 kv_heads=1 q=300 kv=400 d=64 left=70 right=20 dtype=bf16 impl=sm90_backward "
     "config='consumers=2 products=5 block=96 stages=2 overlap=1' # the first CTA that adds is not that of the first "
     "keys",
-    "direction=backward heads=3 q=150 kv=200 d=128 dv=72 softcap=3 score=alibi right=10 sinks=1 impl=sm90_backward "
+    "direction=backward heads=2 q=100 kv=150 d=128 dv=72 softcap=3 score=alibi right=10 sinks=1 impl=sm90_backward "
     "config='consumers=2 products=5 block=48 stages=2 overlap=0'",
-    "direction=backward q=200 kv=300 heads=2 d=64 causal=1 impl=sm90_backward_unordered",
-    "direction=backward q=150 kv=200 heads=2 d=96 dtype=bf16 impl=sm90_backward_unordered # a warp in two has no rows "
-    "of dQ",
+    "direction=backward q=100 kv=200 heads=2 d=64 causal=1 impl=sm90_backward_unordered",
+    "direction=backward q=150 kv=200 d=96 dtype=bf16 impl=sm90_backward_unordered # a warp in two has no rows of dQ",
     "direction=backward q=150 kv=300 d=40 dv=72 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
     "stages=2'",
-    "direction=backward ragged=1 batch=4 q=200 q_total=400 kv=250 kv_total=700 heads=2 d=80 causal=1 layout=bshd "
+    "direction=backward ragged=1 batch=3 q=140 q_total=200 kv=150 kv_total=300 heads=2 d=80 causal=1 layout=bshd "
     "impl=sm90_backward config='consumers=2 products=5 block=64 stages=2 overlap=0'",
     "direction=backward q=300 kv=140 d=128 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
     "stages=2 "
@@ -219,7 +215,7 @@ static const char *const cases[] = {
     "direction=backward q=0 kv=10 # zeros",
     "direction=backward q=3 kv=0",
     "ragged=1 batch=5 q=70 q_total=175 kv=90 heads=2 d=40 lse=1                   # lengths differ",
-    "ragged=1 batch=3 q=200 q_total=300 kv=150 heads=4 kv_heads=2 causal=1 layout=bshd dtype=bf16 lse=1",
+    "ragged=1 batch=3 q=200 q_total=300 kv=150 heads=2 kv_heads=1 causal=1 layout=bshd dtype=bf16 lse=1",
     "ragged=1 batch=4 q=150 q_total=300 kv=170 d=32 left=40 right=10 sinks=1 impl=sm90 config='consumers=2 turns=1 "
     "old=1 "
     "draw=1 "
@@ -227,43 +223,41 @@ static const char *const cases[] = {
     "batch=4 q=114 kv=95 d=32 left=40 right=3 ragged=1 q_total=300 sinks=1 fill=hard seed=485946 # NaN in the next one",
     "ragged=1 q=70 kv=60                                                          # all of the largest length",
     "ragged=1 batch=3 q=100 q_total=2 kv_total=5 lse=1                            # hardly any tokens",
-    "ragged=1 batch=2 q=130 kv=100 d=128 softcap=3 q_total=130 kv_total=199 causal=1",
+    "ragged=1 batch=2 q=70 kv=60 d=128 softcap=3 q_total=70 kv_total=119 causal=1",
     "q=70 kv=900 d=64 q_factor=10 lse=1 impl=sm90 config='old=1 tile_n=64' # weights that are lowered",
-    "q=200 kv=900 d=72 q_factor=100 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=1 old=1 tile_n=64 slots=3' # "
-    "and "
-    "scores that are made again",
+    "q=100 kv=900 d=72 q_factor=100 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=1 old=1 tile_n=64 slots=3' # "
+    "and scores that are made again",
     "q=70 kv=900 d=64 heads=2 q_factor=200 score=alibi lse=1 impl=sm90 config='old=1 tile_n=64' # scores that are made "
     "again",
     "q=130 kv=900 d=64 q_factor=300 softcap=150 dtype=bf16 lse=1 impl=sm90 config='old=1 tile_n=64'",
-    "q=130 kv=900 d=128 softcap=50 dtype=bf16 lse=1 impl=sm90 config='old=1 tile_n=64' # scores less than half of the "
+    "q=70 kv=500 d=128 softcap=50 dtype=bf16 lse=1 impl=sm90 config='old=1 tile_n=64' # scores less than half of the "
     "cap",
-    "q=200 kv=900 d=64 softcap=6 causal=1 lse=1 impl=sm90 config='old=1 tile_n=64' # some blocks of scores are, some "
+    "q=100 kv=900 d=64 softcap=6 causal=1 lse=1 impl=sm90 config='old=1 tile_n=64' # some blocks of scores are, some "
     "are not",
-    "q=200 kv=900 d=32 batch=2 score=documents q_factor=100 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks of all "
+    "q=100 kv=900 d=32 batch=2 score=documents q_factor=100 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks of all "
     "kinds",
     "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 "
     "slots=5'",
     "q=70 kv=150 heads=3 d=32 score=alibi causal=1 lse=1",
-    "q=200 kv=300 heads=4 kv_heads=2 d=128 score=alibi softcap=3 left=90 dtype=bf16 lse=1 impl=sm90 "
-    "config='consumers=2 "
-    "turns=2 draw=1 slots=5'",
-    "q=130 kv=900 d=128 heads=2 score=alibi causal=1 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks that no mask "
+    "q=200 kv=300 heads=2 kv_heads=1 d=128 score=alibi softcap=3 left=90 dtype=bf16 lse=1 impl=sm90 "
+    "config='consumers=2 turns=2 draw=1 slots=5'",
+    "q=130 kv=400 d=64 heads=2 score=alibi causal=1 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks that no mask "
     "cuts",
     "q=130 kv=140 heads=3 d=64 score=alibi impl=sm80 config='stages=1' lse=1",
-    "q=300 kv=300 batch=2 d=32 heads=2 score=documents lse=1 impl=sm90 config='tile_n=64' # skipped and plain blocks",
+    "q=300 kv=300 batch=2 d=32 score=documents lse=1 impl=sm90 config='tile_n=64' # skipped and plain blocks",
     "q=260 kv=900 batch=2 d=32 score=documents causal=1 left=20 lse=1 dtype=bf16 impl=sm90 config='consumers=2 turns=1 "
     "tile_n=64 "
     "slots=3 draw=1' # tiles of skipped blocks alone",
     "q=260 kv=400 d=40 score=documents mask=add ldmask=400 lse=1 impl=sm80 config='tile_n=32'",
-    "q=300 kv=300 batch=3 d=32 score=prefix lse=1 impl=sm90 config='tile_n=64 draw=0'",
+    "q=300 kv=300 batch=2 d=32 score=prefix lse=1 impl=sm90 config='tile_n=64 draw=0'",
     "q=100 kv=300 batch=2 heads=2 d=32 score=prefix impl=sm80 config='stages=1 tile_n=32'",
     "q=30 kv=40 batch=2 heads=2 d=20 score=documents lse=1 sinks=1",
-    "ragged=1 batch=3 q=100 q_total=190 kv=90 heads=2 d=32 score=alibi lse=1",
-    "direction=backward q=70 kv=90 heads=4 kv_heads=2 d=32 score=alibi causal=1 impl=naive_backward",
-    "direction=backward q=70 kv=90 batch=2 d=32 score=documents impl=naive_backward",
-    "direction=backward q=130 kv=140 heads=4 kv_heads=2 d=64 score=alibi softcap=3 causal=1 dtype=bf16",
-    "direction=backward q=260 kv=300 batch=2 heads=2 kv_heads=1 d=32 score=documents impl=sm90_backward "
-    "config='consumers=2 block=32 keys=48 stages=2' # skipped and plain blocks",
+    "ragged=1 batch=2 q=70 q_total=120 kv=70 heads=2 d=32 score=alibi lse=1",
+    "direction=backward q=40 kv=50 heads=4 kv_heads=2 d=32 score=alibi causal=1 impl=naive_backward",
+    "direction=backward q=50 kv=60 batch=2 d=32 score=documents impl=naive_backward",
+    "direction=backward q=130 kv=140 heads=2 kv_heads=1 d=64 score=alibi softcap=3 causal=1 dtype=bf16",
+    "direction=backward q=260 kv=300 batch=2 d=32 score=documents impl=sm90_backward config='consumers=2 block=32 "
+    "keys=48 stages=2' # skipped and plain blocks",
     "direction=backward q=200 kv=200 batch=2 d=32 score=prefix",
     "q=90 kv=100 batch=3 d=32 score=prefix ragged=1 lse=1",
     "direction=backward q=90 kv=100 batch=3 d=32 score=prefix ragged=1",
@@ -272,7 +266,7 @@ static const char *const cases[] = {
     "stages=2' # several windows of blocks, twice",
     "direction=backward q=4 kv=0 sinks=1                                          # sinks alone",
     "direction=backward ragged=1 batch=5 q=70 q_total=175 kv=90 kv_total=200 heads=4 kv_heads=2 d=32 causal=1 sinks=1",
-    "direction=backward ragged=1 batch=3 q=200 q_total=300 kv=150 heads=2 d=128 layout=bshd left=60 dtype=bf16",
+    "direction=backward ragged=1 batch=3 q=130 q_total=200 kv=100 heads=2 d=128 layout=bshd left=60 dtype=bf16",
     "direction=backward ragged=1 batch=3 q=60 q_total=2 kv=40 kv_total=5 d=24 score=alibi # hardly any tokens",
     "direction=backward ragged=1 batch=3 q=40 q_total=70 kv=50 heads=2 d=16 softcap=3 sinks=1 impl=naive_backward",
     "q=0",

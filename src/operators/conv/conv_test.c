@@ -89,8 +89,8 @@ static const char *const cases[] = {
     "n=1 c=8 h=12 w=10 k=16 r=5 s=3 pad=2 stride=2 residual=1 bias=1 activation=gelu",
     "n=1 c=8 h=6 w=7 k=16 pad=1 bias=1 activation=silu out=f32",
     "n=1 c=8 h=6 w=7 k=16 pad=1 bias=1 activation=gelu_erf dtype=bf16",
-    "n=3 c=3 h=19 w=17 k=8 r=7 s=7 pad=3 stride=2 dtype=f32        # a first layer",
-    "n=2 c=12 h=8 w=8 k=12 groups=12 pad=1                 # depthwise",
+    "n=1 c=3 h=19 w=17 k=8 r=7 s=7 pad=3 stride=2 dtype=f32 # a first layer",
+    "n=1 c=12 h=5 w=8 k=12 groups=12 pad=1 # depthwise",
     "n=2 c=12 h=8 w=8 k=24 groups=3 pad=1 dilation=2 layout=nchw dtype=f32",
     "n=2 c=24 h=7 w=9 k=40 r=1 s=1 dtype=bf16 out=f32       # a pixel alone",
     "n=1 c=4 d=5 h=6 w=7 k=8 t=3 pad=1 dtype=f32            # a volume",
@@ -101,7 +101,7 @@ static const char *const cases[] = {
     "n=1 c=8 h=4 w=4 k=0 bias=1",
     "n=1 c=8 h=4 w=4 k=0 direction=data                       # no products: zeros",
     "n=2 c=16 h=9 w=11 k=24 pad=1 direction=data",
-    "n=2 c=12 h=10 w=9 k=8 r=4 s=3 pad=1 stride=2 dilation=2 layout=nchw dtype=bf16 direction=data groups=2",
+    "n=1 c=12 h=10 w=9 k=8 r=4 s=3 pad=1 stride=2 dilation=2 layout=nchw dtype=bf16 direction=data groups=2",
     "n=1 c=4 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dtype=f32 direction=data out=f32",
     "n=1 c=8 h=9 w=9 k=8 r=2 s=2 stride=3 direction=data dtype=bf16   # pixels that no filter sees",
     "n=2 c=16 h=9 w=11 k=24 pad=1 direction=weight bias=1 out=f32",
@@ -119,9 +119,9 @@ static const char *const cases[] = {
     "config='im2col=0 split=1 consumers=2 tile_n=64 box_w=16 box_h=8 box_n=1' # consumers by rows",
     "n=1 c=8 h=2 w=130 k=64 r=1 impl=sm90 "
     "config='im2col=0 split=1 consumers=2 tile_n=64 box_w=128 box_h=1 box_n=1' # consumers by columns",
-    "n=1 c=8 h=152 w=15 k=448 r=1 s=8 residual=1 out=f32 impl=sm90 "
-    "config='im2col=0 split=1 consumers=1 tile_n=64 box_w=8 box_h=8 box_n=1 stages=8' # more tiles than CTAs",
-    "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 dtype=bf16            # a volume of whole vectors",
+    "n=1 c=8 h=152 w=10 k=448 r=1 s=3 residual=1 out=f32 impl=sm90 config='im2col=0 split=1 consumers=1 tile_n=64 "
+    "box_w=8 box_h=8 box_n=1 stages=8' # more tiles than CTAs",
+    "n=1 c=8 d=3 h=4 w=5 k=8 t=3 pad=1 dtype=bf16 # a volume of whole vectors",
     "n=2 c=16 h=9 w=11 k=72 pad=1 direction=data impl=sm90",
     "n=2 c=136 h=10 w=9 k=24 r=3 s=4 pad=1 stride=2 direction=data dtype=bf16 impl=sm90 config='im2col=0 split=1 "
     "tile_n=128' # two "
@@ -131,15 +131,15 @@ static const char *const cases[] = {
     "apart",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 direction=data dtype=bf16 impl=sm90",
     "n=2 c=16 h=9 w=11 k=24 pad=1 direction=weight bias=1 out=f32 impl=sm90_weight config='consumers=1 slices=1'",
-    "n=5 c=72 h=14 w=7 k=136 pad=1 direction=weight bias=1 impl=sm90_weight "
-    "config='consumers=2 tile_n=192 slices=3 stages=4'   # two chunks of channels, two tiles of filters",
+    "n=3 c=72 h=7 w=7 k=136 pad=1 direction=weight bias=1 impl=sm90_weight config='consumers=2 tile_n=192 slices=3 "
+    "stages=4' # two chunks of channels, two tiles of filters",
     "n=3 c=8 h=13 w=12 k=200 r=3 s=5 stride_h=2 stride_w=3 pad=2 dilation=2 direction=weight dtype=bf16 "
     "impl=sm90_weight "
     "config='consumers=2 tile_n=256 slices=2 stages=3'",
-    "n=40 c=136 h=9 w=9 k=72 r=1 s=1 direction=weight dtype=bf16 impl=sm90_weight config='tile_n=64 slices=1'",
+    "n=12 c=136 h=9 w=9 k=72 r=1 s=1 direction=weight dtype=bf16 impl=sm90_weight config='tile_n=64 slices=1'",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 direction=weight dtype=bf16 impl=sm90_weight config='slices=2'",
-    "n=2 c=16 h=20 w=20 k=64 r=7 s=7 pad=3 direction=weight impl=sm90_weight "
-    "config='consumers=1 tile_n=64 slices=4'    # more tiles than CTAs",
+    "n=2 c=16 h=12 w=12 k=64 r=7 s=7 pad=3 direction=weight impl=sm90_weight config='consumers=1 tile_n=64 slices=4' # "
+    "more tiles than CTAs",
     "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 split=1 tile_k=16'",
     "n=2 c=56 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 split=1 tile_k=56' # no zeros in place of "
     "channels",
@@ -170,13 +170,13 @@ static const char *const cases[] = {
     "n=4 c=11 h=9 w=7 k=21 pad=1 direction=weight bias=1 impl=packed_weight",
     "n=4 c=19 h=9 w=7 k=24 pad=1 stride=2 direction=weight layout=nchw dtype=bf16 out=f32 impl=packed_weight",
     "n=8 c=3 h=19 w=17 k=16 r=7 s=7 pad=3 stride=2 direction=weight bias=1 impl=packed_weight config='fold=1'",
-    "n=40 c=3 h=32 w=32 k=16 r=16 s=16 stride=16 dtype=bf16 direction=weight impl=packed_weight config='fold=1'",
+    "n=44 c=3 h=16 w=16 k=16 r=8 s=8 stride=8 dtype=bf16 direction=weight impl=packed_weight config='fold=1'",
     "n=8 c=3 h=9 w=9 k=8 s=7 pad_left=3 stride=1 layout=nchw direction=weight impl=packed_weight config='fold=1'",
     "n=2 c=48 h=9 w=7 k=72 groups=3 pad=1 stride=2 bias=1 residual=1 activation=relu impl=sm90",
     "n=2 c=144 h=9 w=7 k=32 groups=2 pad=1 direction=data stride=2 dtype=bf16 impl=sm90",
     "n=2 c=48 h=9 w=7 k=32 groups=2 pad=1 layout=nchw bias=1 impl=packed",
     "n=3 c=72 h=9 w=11 k=72 groups=72 pad=1 direction=weight bias=1 impl=depthwise_weight",
-    "n=5 c=100 h=14 w=13 k=100 groups=100 r=7 s=7 pad=3 direction=weight dtype=bf16 impl=depthwise_weight "
+    "n=3 c=100 h=9 w=13 k=100 groups=100 r=7 s=7 pad=3 direction=weight dtype=bf16 impl=depthwise_weight "
     "config='slices=3'",
     "n=2 c=10 d=3 h=9 w=12 k=10 groups=10 t=3 s=5 pad=1 stride=2 dilation=2 direction=weight out=f32 "
     "impl=depthwise_weight",
@@ -189,7 +189,6 @@ static const char *const cases[] = {
     "n=2 c=24 h=16 w=24 k=24 groups=24 r=2 pad=4 direction=weight dtype=bf16 impl=halo_weight config='wide=1 high=4'",
     "n=2 c=32 h=17 w=38 k=32 groups=32 r=5 pad=2 stride_w=2 stride_h=3 dilation=2 direction=weight impl=halo_weight",
     "n=3 c=40 h=29 w=30 k=40 groups=40 pad=1 stride=2 direction=weight dtype=bf16 impl=halo_weight config='slices=2'",
-    "n=2 c=12 h=8 w=8 k=12 groups=12 pad=1 impl=sm80",
     "n=1 c=72 h=6 w=11 k=72 groups=72 r=7 s=7 pad=3 dtype=bf16 bias=1 residual=1 activation=gelu impl=depthwise",
     "n=2 c=72 h=7 w=21 k=72 groups=72 r=3 s=5 pad=2 stride=2 out=f32 impl=depthwise # columns past the end",
     "n=1 c=100 h=3 w=5 k=100 groups=100 pad=1 impl=depthwise config='lanes=4'      # channels past the end",
@@ -199,16 +198,16 @@ static const char *const cases[] = {
     "n=1 c=7 h=9 w=13 k=7 groups=7 pad=2 dilation=2 layout=nchw dtype=f32 impl=depthwise",
     "n=2 c=40 h=9 w=10 k=40 groups=40 r=4 s=3 pad=1 direction=data dtype=bf16 impl=depthwise # turned round",
     "n=2 c=3 h=9 w=16 k=3 groups=3 r=4 s=5 pad=1 dilation=2 direction=data layout=nchw out=f32 impl=depthwise",
-    "n=1 c=16 h=8 w=8 k=16 groups=16 pad=1 stride=2 direction=data           # by another kernel",
-    "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 groups=8",
+    "n=1 c=16 h=5 w=6 k=16 groups=16 pad=1 stride=2 direction=data # by another kernel",
+    "n=1 c=8 d=3 h=4 w=5 k=8 t=3 pad=1 groups=8",
     "n=2 c=64 h=8 w=8 k=64 r=1 s=1 layout=nchw impl=nchw_sm90",
     "n=2 c=16 h=8 w=12 k=24 pad=1 layout=nchw impl=nchw_sm90",
-    "n=2 c=72 h=8 w=8 k=136 pad=1 layout=nchw dtype=bf16 bias=1 activation=relu impl=nchw_sm90 config='consumers=2 "
-    "side=0 tile_n=128 stages=4'",
-    "n=3 c=72 h=8 w=17 k=40 pad=1 layout=nchw bias=1 residual=1 activation=relu impl=nchw_sm90 config='consumers=2 "
+    "n=2 c=72 h=8 w=8 k=136 pad=1 r=3 s=1 layout=nchw dtype=bf16 bias=1 activation=relu impl=nchw_sm90 "
+    "config='consumers=2 side=0 tile_n=128 stages=4'",
+    "n=2 c=72 h=8 w=17 k=40 pad=1 r=2 layout=nchw bias=1 residual=1 activation=relu impl=nchw_sm90 config='consumers=2 "
     "side=1 tile_n=128 stages=4'",
     "n=3 c=19 h=7 w=7 k=21 pad=1 layout=nchw residual=1 impl=nchw_sm90",
-    "n=3 c=24 h=14 w=14 k=40 r=5 s=5 pad=2 layout=nchw out=f32 bias=1 impl=nchw_sm90 config='consumers=2 side=0 "
+    "n=3 c=24 h=14 w=14 k=40 r=3 s=3 pad=1 layout=nchw out=f32 bias=1 impl=nchw_sm90 config='consumers=2 side=0 "
     "tile_n=192 stages=4'",
     "n=3 c=24 h=8 w=14 k=40 r=3 s=5 dilation=2 pad=4 pad_top=1 layout=nchw out=f32 impl=nchw_sm90 config='consumers=1 "
     "side=0 tile_n=256 tile_k=32'",
@@ -239,14 +238,14 @@ static const char *const cases[] = {
     "n=2 c=1 h=9 w=20 k=24 r=1 s=9 pad_left=4 pad_right=4 impl=stem",
     "n=2 c=3 h=19 w=37 k=61 r=7 s=7 pad=3 stride=2 layout=nchw bias=1 impl=stem",
     "n=2 c=4 h=16 w=36 k=96 r=4 s=4 stride=2 layout=nchw dtype=bf16 out=f32 impl=stem",
-    "n=60 c=3 h=33 w=34 k=32 pad=1 stride=2 layout=nchw activation=relu impl=stem",
-    "n=60 c=3 h=33 w=34 k=32 pad=1 stride=2 impl=stem",
+    "n=134 c=3 h=18 w=4 k=32 pad=1 stride=2 layout=nchw activation=relu impl=stem # several tiles a CTA",
+    "n=134 c=3 h=18 w=2 k=32 pad=1 stride=2 impl=stem",
     "n=2 c=5 h=9 w=20 k=264 pad=1 bias=1 scale=1 impl=stem       # three CTAs of filters",
     "n=2 c=3 h=7 w=7 k=141 pad=1 bias=1 layout=nchw dtype=bf16 impl=stem",
     "n=2 c=5 h=19 w=37 k=61 pad=1 stride=2 bias=1 impl=stem      # stored element by element",
     "n=2 c=8 h=9 w=20 k=205 pad=1 dtype=bf16 impl=stem",
     "n=2 c=24 h=9 w=20 k=80 pad=1 bias=1 activation=relu impl=stem config='tile_n=80 several=0' # by ldmatrix",
-    "n=60 c=32 h=33 w=34 k=24 r=1 s=3 pad=1 stride=2 scale=1 dtype=bf16 impl=stem # several tiles a CTA",
+    "n=300 c=32 h=3 w=4 k=24 r=1 s=3 pad=1 stride=2 scale=1 dtype=bf16 impl=stem # several tiles a CTA",
     "n=2 c=64 h=9 w=20 k=48 pad=1 out=f32 impl=stem             # 1152 bytes of K",
     "n=2 c=20 h=19 w=17 k=136 r=3 s=5 pad=2 stride_w=3 dilation_h=2 bias=1 impl=stem # vectors of 4",
     "n=2 c=14 h=9 w=20 k=21 pad=1 misalign=1 impl=stem config='vec=1'",
@@ -298,13 +297,13 @@ static const char *const cases[] = {
     "n=2 c=24 h=9 w=11 k=40 r=1 s=1 scale=1 bias=1 dtype=bf16 impl=pointwise",
     "n=3 c=128 h=7 w=7 k=136 r=1 s=1 direction=weight impl=pointwise",
     "n=2 c=40 h=9 w=7 k=72 x_w=48 y_w=80 r=1 s=1 direction=weight dtype=bf16 out=f32 impl=pointwise",
-    "n=3 c=128 h=7 w=7 k=192 layout=nchw pad=1 bias=1 residual=1 activation=relu impl=packed # two CTAs a tile",
-    "n=3 c=128 h=7 w=7 k=192 layout=nchw pad=1 direction=data impl=packed",
+    "n=1 c=128 h=7 w=7 k=72 layout=nchw pad=1 bias=1 residual=1 activation=relu impl=packed # slices",
+    "n=1 c=128 h=7 w=7 k=72 layout=nchw pad=1 direction=data impl=packed",
     "n=2 c=24 h=9 w=12 k=40 layout=nchw pad=1 scale=1 bias=1 dtype=bf16 impl=nchw_sm90",
     "n=3 c=40 h=7 w=7 k=72 layout=nchw pad=1 bias=1 residual=1 activation=relu impl=nchw_sm90 # spans over images",
     "n=3 c=40 h=7 w=7 k=72 layout=nchw r=5 pad=1 direction=data dtype=bf16 impl=nchw_sm90",
-    "n=2 c=96 h=16 w=16 k=70 layout=nchw pad=1 impl=nchw_sm90 # 128 channels, zeros among them",
-    "n=2 c=96 h=16 w=16 k=70 layout=nchw pad=2 dilation=2 impl=nchw_sm90 config='im2col=0 edges=1'",
+    "n=1 c=96 h=10 w=16 k=70 layout=nchw pad=1 impl=nchw_sm90 # 128 channels, zeros among them",
+    "n=1 c=96 h=10 w=16 k=70 layout=nchw pad=2 dilation=2 impl=nchw_sm90 config='im2col=0 edges=1'",
     "n=2 c=17 h=14 w=14 k=65 layout=nchw r=5 s=3 dilation=2 direction=data impl=nchw_sm90 # y less wide",
     "n=2 c=16 h=9 w=11 k=24 pad=1 dtype=f32 math=tf32 scale=1 bias=1 residual=1 activation=relu impl=sm90",
     "n=2 c=36 h=9 w=11 k=72 pad=1 stride=2 dtype=f32 math=tf32 impl=sm90 config='im2col=0 split=1 tile_k=8'",
@@ -314,15 +313,15 @@ static const char *const cases[] = {
     "n=3 c=72 h=6 w=7 k=72 pad=1 dtype=f32 math=tf32 impl=sliced",
     "n=2 c=36 h=9 w=11 k=72 pad=1 stride=2 bias=1 residual=1 dtype=f32 math=tf32 impl=sm80",
     "n=2 c=11 h=9 w=7 k=21 pad=1 dtype=f32 math=tf32 layout=nchw impl=sm80",
-    "n=2 c=20 h=9 w=11 k=36 r=4 pad=1 stride=2 dilation=2 direction=data dtype=f32 math=tf32 impl=sm80",
+    "n=1 c=20 h=9 w=11 k=36 r=4 pad=1 stride=2 dilation=2 direction=data dtype=f32 math=tf32 impl=sm80",
     "n=2 c=24 h=9 w=11 k=12 groups=3 pad=1 direction=data dtype=f32 math=tf32 layout=nchw impl=sm80",
     "n=2 c=36 h=9 w=11 k=72 pad=1 stride=2 bias=1 residual=1 activation=relu dtype=f32 impl=sm80 # without tensor "
     "cores",
     "n=3 c=20 h=9 w=11 k=136 pad=1 dtype=f32 x_w=24 y_w=140 impl=sm80 config='tile_m=128 tile_n=128 stages=2'",
     "n=2 c=11 h=9 w=7 k=21 pad=1 dtype=f32 layout=nchw impl=sm80",
-    "n=2 c=20 h=9 w=11 k=36 r=4 pad=1 stride=2 dilation=2 direction=data dtype=f32 impl=sm80 config='tile_m=96'",
-    "n=2 c=24 h=9 w=11 k=12 groups=3 pad=1 direction=weight bias=1 dtype=f32 impl=sm80_weight config='slices=3'",
-    "n=2 c=70 h=9 w=11 k=66 pad=1 stride=2 direction=weight dtype=f32 layout=nchw impl=sm80_weight",
+    "n=1 c=20 h=9 w=11 k=36 r=4 pad=1 stride=2 dilation=2 direction=data dtype=f32 impl=sm80 config='tile_m=96'",
+    "n=1 c=24 h=9 w=11 k=12 groups=3 pad=1 direction=weight bias=1 dtype=f32 impl=sm80_weight config='slices=3'",
+    "n=2 c=38 h=9 w=11 k=66 pad=1 stride=2 direction=weight dtype=f32 layout=nchw impl=sm80_weight",
     "n=2 c=72 h=9 w=11 k=72 groups=72 pad=1 impl=halo",
     "n=1 c=72 h=6 w=11 k=72 groups=72 r=7 s=7 pad=3 dtype=bf16 bias=1 residual=1 activation=gelu impl=halo",
     "n=2 c=24 h=37 w=21 k=24 groups=24 r=3 s=5 pad=2 stride=2 out=f32 scale=1 impl=halo",
@@ -332,7 +331,7 @@ static const char *const cases[] = {
     "n=2 c=24 h=12 w=17 k=24 groups=24 r=3 s=5 pad_top=2 pad_left=1 dilation=2 direction=data out=f32 impl=halo",
     "n=2 c=8 h=9 w=11 k=8 groups=8 r=2 pad=3 direction=data x_w=16 x_h=184 y_w=24 y_h=400 y_n=9000 impl=halo # more "
     "padding than filter",
-    "n=40 c=40 h=16 w=24 k=40 groups=40 pad=1 impl=halo config='lanes=4 wide=1 high=7 stages=2'",
+    "n=70 c=40 h=8 w=9 k=40 groups=40 pad=1 impl=halo config='lanes=4 wide=1 high=7 stages=2'",
     "n=37 c=72 h=1 w=1 k=72 groups=72 r=5 s=5 pad=2 impl=halo # of 25 taps one sees more than padding",
     "n=13 c=40 h=3 w=3 k=40 groups=40 r=7 s=7 pad=3 dtype=bf16 direction=data impl=halo # 25 of 49, turned round",
     "n=9 c=32 h=7 w=5 k=32 groups=32 r=5 s=3 pad=2 residual=1 bias=1 impl=halo # several images a tile",
@@ -355,16 +354,16 @@ static const char *const cases[] = {
     "n=1 c=7 h=20 w=18 k=70 pad_top=2 pad_left=1 r=3 s=4 dilation_h=2 direction=data impl=narrow out=f32 # turned "
     "round",
     "n=1 c=16 h=20 w=18 k=8 r=4 dilation_h=2 impl=narrow        # rows of a filter in two steps, apart",
-    "n=2 c=136 h=20 w=33 k=16 pad=2 r=5 s=3 residual=1 bias=1 impl=narrow # rows of a filter in two steps, three "
+    "n=1 c=136 h=18 w=18 k=16 pad=2 r=5 s=3 residual=1 bias=1 impl=narrow # rows of a filter in two steps, three "
     "chunks",
     "n=2 c=6 h=20 w=33 k=19 pad_left=5 r=2 s=9 dilation_w=2 stride_w=3 stride_h=2 impl=narrow out=f32",
-    "n=60 c=12 h=40 w=40 k=8 pad=1 impl=narrow config='ctas=1' # more tiles than CTAs",
+    "n=135 c=12 h=17 w=17 k=8 pad=1 r=1 s=3 impl=narrow config='ctas=1' # more tiles than CTAs",
     "n=2 c=69 h=16 w=19 k=32 pad=1 bias=1 scale=1 impl=narrow # two chunks of single elements",
     "n=2 c=13 h=29 w=29 k=32 pad=1 dtype=bf16 impl=narrow config='copied=1 vec=8 channels=16'",
     "n=2 c=69 h=16 w=19 k=32 pad=1 bias=1 scale=1 impl=narrow config='copied=1 vec=8 channels=72 chunk=40'",
     "n=2 c=3 h=19 w=17 k=41 r=1 s=1 direction=data impl=narrow config='copied=1 vec=8 channels=48 chunk=48'",
     "n=2 c=5 h=18 w=19 k=27 pad=1 bias=1 residual=1 layout=nchw impl=narrow",
-    "n=2 c=69 h=18 w=9 k=27 pad=1 layout=nchw impl=narrow # chunks of planes",
+    "n=1 c=69 h=18 w=9 k=27 pad=1 layout=nchw impl=narrow # chunks of planes",
     "n=2 c=30 h=9 w=7 k=13 pad=1 direction=data layout=nchw dtype=bf16 impl=narrow",
     "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=24 y_w=40 y_h=480 bias=1 residual=1 # channels of wider tensors",
     "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=24 y_w=40 y_h=480 bias=1 residual=1 impl=sm90",
@@ -380,18 +379,16 @@ static const char *const cases[] = {
     "n=2 c=72 h=9 w=7 k=40 pad=1 x_w=80 x_h=640 y_w=48 direction=data stride=2 impl=sm90",
     "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=24 y_w=40 y_h=480 direction=weight bias=1 impl=sm90_weight",
     "n=1 c=4 d=5 h=6 w=7 k=8 t=3 pad=1 x_d=300 x_w=5 y_d=500 dtype=f32 # slices apart",
-    "n=1 c=8 d=1 h=6 w=7 k=8 t=2 pad=1 # a filter of two slices pads along them, too",
+    "n=1 c=8 d=1 h=4 w=5 k=8 t=2 pad=1 # a filter of two slices pads along them, too",
     "n=3 c=4 d=1 h=6 w=7 k=26 t=3 pad=1 y_d=500 dtype=f32 # the stride of a single slice is no image's",
     "n=2 c=6 h=6 w=7 k=8 pad=1 x_c=50 y_h=9 layout=nchw direction=weight dtype=f32 bias=1",
-    "n=2 c=72 h=9 w=7 k=136 pad=1 bias=1 scale=1 activation=relu impl=sm90 config='im2col=0 tile_n=128 split=2' # two "
-    "CTAs a "
-    "tile",
+    "n=2 c=72 h=9 w=7 k=136 pad=1 r=3 s=1 bias=1 scale=1 activation=relu impl=sm90 config='im2col=0 tile_n=128 "
+    "split=2' # two CTAs a tile",
     "n=2 c=72 h=9 w=7 k=252 pad=1 out=f32 bias=1 stride=2 impl=sm90 config='im2col=0 tile_n=192 split=2 consumers=1 "
     "stages=3'",
-    "n=5 c=40 h=19 w=17 k=264 r=5 s=1 dtype=bf16 impl=sm90 config='im2col=0 consumers=2 box_w=128 box_h=1 box_n=1 "
-    "tile_n=256 "
-    "split=2 stages=2' # several tiles of a cluster",
-    "n=2 c=264 h=9 w=7 k=40 pad=1 direction=data impl=sm90 config='im2col=0 tile_n=256 split=2 stages=2'",
+    "n=4 c=40 h=21 w=7 k=72 r=5 s=1 dtype=bf16 impl=sm90 config='im2col=0 consumers=2 box_w=128 box_h=1 box_n=1 "
+    "tile_n=128 split=2 stages=2' # several tiles of a cluster",
+    "n=2 c=264 h=9 w=7 k=40 pad=1 r=3 s=1 direction=data impl=sm90 config='im2col=0 tile_n=256 split=2 stages=2'",
     "n=2 c=64 h=9 w=7 k=128 groups=2 pad=1 impl=sm90 config='im2col=0 tile_n=128 split=2'",
     "n=3 c=40 h=9 w=7 k=72 pad=1 bias=1 residual=1 impl=sm90 config='split=1 im2col=1 consumers=2 box_w=128 box_h=1 "
     "box_n=1'",
@@ -401,8 +398,8 @@ static const char *const cases[] = {
     "consumers=2 "
     "box_w=128 "
     "box_h=1 box_n=1'",
-    "n=9 c=72 h=7 w=7 k=136 pad=1 bias=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 tile_n=128 "
-    "split=2 stages=4'",
+    "n=4 c=72 h=7 w=7 k=136 pad=1 r=3 s=1 bias=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 "
+    "tile_n=128 split=2 stages=4'",
     "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90 config='split=1 im2col=1 consumers=2 box_w=128 box_h=1 box_n=1'",
     "n=3 c=36 h=9 w=7 k=72 pad=1 dtype=f32 math=tf32 stride=2 impl=sm90 config='split=1 stages=3 im2col=1 tile_k=20 "
     "consumers=2 box_w=128 box_h=1 box_n=1'",
@@ -411,8 +408,8 @@ static const char *const cases[] = {
     "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=4 s=3 dilation=2 impl=sm90 config='split=1 stages=3 im2col=1 "
     "consumers=2 "
     "box_w=128 box_h=1 box_n=1'",
-    "n=40 c=40 h=9 w=19 k=72 pad=3 r=5 impl=sm90 config='split=1 im2col=1 tile_n=64 consumers=2 box_w=128 box_h=1 "
-    "box_n=1'",
+    "n=30 c=24 h=9 w=19 k=136 pad=1 r=2 s=2 impl=sm90 config='split=1 im2col=1 tile_n=64 consumers=2 box_w=128 box_h=1 "
+    "box_n=1' # more tiles than CTAs",
     "n=2 c=128 h=9 w=11 k=128 groups=4 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 split=1 together=2 tile_k=64 "
     "tile_n=64 "
     "stages=3'",
@@ -425,13 +422,13 @@ static const char *const cases[] = {
     "n=2 c=136 h=1 w=2 k=72 r=7 s=3 pad=3 impl=sliced         # slices of the taps that see pixels",
     "n=5 c=40 h=1 w=1 k=48 pad=1 layout=nchw bias=1 residual=1 impl=packed # planes of one pixel are not copied",
     "n=3 c=72 h=1 w=1 k=7 r=1 s=1 layout=nchw impl=packed",
-    "n=3 c=20 h=9 w=11 k=70 pad=1 direction=weight dtype=f32 math=tf32 bias=1",
+    "n=2 c=20 h=6 w=7 k=38 pad=1 direction=weight dtype=f32 math=tf32 bias=1",
     "n=3 c=24 h=9 w=11 k=36 pad=1 groups=4 direction=weight bias=1 impl=sm80_weight config='slices=4'",
     "n=2 c=7 h=9 w=11 k=5 pad_left=2 stride_h=2 stride_w=3 dilation_h=2 direction=weight dtype=bf16 out=f32 "
     "layout=nchw impl=sm80_weight config='slices=1 stages=2'",
     "n=2 c=6 d=5 h=6 w=7 k=66 t=3 pad=1 direction=weight dtype=f32 math=tf32 groups=2 impl=sm80_weight",
     "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=25 y_w=41 y_h=480 direction=weight bias=1 impl=sm80_weight",
-    "n=5 c=20 h=11 w=11 k=70 pad=1 direction=weight impl=sm80_weight config='slices=8' # the ring goes round in each",
+    "n=5 c=12 h=11 w=11 k=38 pad=1 direction=weight impl=sm80_weight config='slices=8' # the ring goes round in each",
     "n=2 c=32 h=9 w=11 k=48 pad=1 dtype=i8 stride=2 # sums as they are",
     "n=2 c=48 h=9 w=11 k=40 pad=1 dtype=i8 out=f16 scale=1 bias=1 residual=1 activation=relu impl=sm90 "
     "config='im2col=0 split=1 tile_k=48 stages=3'",
@@ -440,7 +437,7 @@ static const char *const cases[] = {
     "box_h=1 "
     "box_n=1 stages=3 tile_k=80'",
     "n=2 c=20 h=9 w=11 k=36 pad=1 groups=2 dtype=i8 out=bf16 scale=1 bias=1 activation=silu impl=sm80 # single bytes",
-    "n=2 c=24 h=9 w=11 k=32 pad=1 dtype=i8 out=f32 layout=nchw impl=sm80",
+    "n=1 c=24 h=5 w=11 k=32 pad=1 dtype=i8 out=f32 layout=nchw impl=sm80",
     "n=1 c=40 h=9 w=11 k=32 pad=1 dtype=i8 impl=sm80 # vectors of 8",
     "n=2 c=6 d=5 h=6 w=7 k=8 t=3 pad=1 dtype=i8 impl=naive",
     "n=2 c=16 h=9 w=11 k=24 pad=1 dtype=i8 out=f16 scale=1 impl=im2col",
@@ -450,7 +447,7 @@ static const char *const cases[] = {
     "n=2 c=36 h=9 w=11 k=72 pad=1 dtype=f32 math=tf32 impl=packed config='padded=1 fold=0'",
     "n=2 c=112 h=9 w=11 k=48 groups=2 pad=1 layout=nchw impl=packed # groups lie beside each other, nothing is filled "
     "up",
-    "n=2 c=123 h=9 w=11 k=125 pad=1 layout=nchw impl=packed     # 128 channels, zeros among them",
+    "n=1 c=123 h=5 w=6 k=29 pad=1 layout=nchw impl=packed # 128 channels, zeros among them",
     "n=2 c=16 h=9 w=11 k=24 pad=1 bias=1 residual=1 scale=1 activation=relu impl=im2col",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dilation=2 dtype=bf16 impl=im2col",
     "n=2 c=12 h=9 w=40 k=20 pad_left=3 stride_w=9 dtype=f32 math=tf32 impl=im2col",

@@ -7,7 +7,7 @@ static const char *const cases[] = {
     "m=1 n=8 k=8                                               # smaller than any tile",
     "m=256 n=256 k=256 a=bf16 d=f32",
     "m=139 n=200 k=520 a=bf16 d=f32 activation=relu bias=1 alpha=0.5 beta=1",
-    "m=257 n=136 k=72 d=f16 bias=1 activation=gelu             # one row and eight columns past the tile",
+    "m=129 n=136 k=72 d=f16 bias=1 activation=gelu # one row and eight columns past the tile",
     "m=130 n=264 k=200 a=bf16 beta=0.5 lda=208 ldb=256 ldc=272 ldd=280   # padded rows",
     "m=192 n=320 k=128 d=f32 beta=-1                           # f32 C",
     "m=100 n=104 k=96 c=1 beta=0 fill=hard                     # C holds NaN and must not be read",
@@ -24,22 +24,21 @@ static const char *const cases[] = {
     "ctas=1'",
     "m=384 n=320 k=448 impl=sm90 config='tile_m=64 tile_n=160 consumers=1 cluster_m=1 stages=5 pingpong=0 cluster_n=1 "
     "ctas=1'",
-    "m=300 n=600 k=320 impl=sm90 config='tile_m=128 tile_n=128 cluster_m=2 cluster_n=2 stages=3 group=4 consumers=2 "
+    "m=300 n=600 k=200 impl=sm90 config='tile_m=128 tile_n=128 cluster_m=2 cluster_n=2 stages=3 group=4 consumers=2 "
     "pingpong=0 ctas=1' bias=1",
-    "m=448 n=224 k=640 impl=sm90 config='tile_m=192 tile_n=160 consumers=3 cluster_m=1 stages=3 pingpong=0 cluster_n=1 "
+    "m=200 n=168 k=264 impl=sm90 config='tile_m=192 tile_n=160 consumers=3 cluster_m=1 stages=3 pingpong=0 cluster_n=1 "
     "ctas=1'",
-    "m=1088 n=1024 k=320 impl=sm90 config='tile_m=64 tile_n=64 pingpong=1 stages=4 cluster_m=1 consumers=2 cluster_n=1 "
-    "ctas=1' bias=1 # two tiles a "
-    "consumer",
-    "m=2112 n=1024 k=72 impl=sm90 config='tile_m=64 tile_n=64 pingpong=1 stages=3 cluster_m=2 consumers=2 cluster_n=1 "
-    "ctas=1'         # short K",
-    "m=384 n=6144 k=8 d=f32 beta=1                             # D is most of what moves",
+    "m=1088 n=512 k=72 impl=sm90 config='tile_m=64 tile_n=32 pingpong=1 stages=4 cluster_m=1 consumers=2 cluster_n=1 "
+    "ctas=1' bias=1 # two tiles a consumer",
+    "m=1216 n=512 k=72 impl=sm90 config='tile_m=64 tile_n=32 pingpong=1 stages=3 cluster_m=2 consumers=2 cluster_n=1 "
+    "ctas=1' # short K",
+    "m=192 n=3072 k=8 d=f32 beta=1 # D is most of what moves",
     "m=300 n=1032 k=24 bias=1 impl=sm90 config='tile_m=128 tile_n=128 pingpong=1 stages=4 buffers=4 cluster_m=1 "
     "consumers=2 cluster_n=2 ctas=1'                           # pairs that share A, in turn",
     "m=64 n=33 k=64 ldd=40                                     # odd rows in 16-byte pitches",
     "m=64 n=35 k=70 lda=72 ldb=72 ldd=44 d=f32 bias=1",
-    "m=64 n=40 k=1001 lda=1008 ldb=1008                        # vectors in the pitch, none in the length",
-    "m=5 n=1001 k=64 c=1 beta=1 ldc=1008 ldd=1008",
+    "m=64 n=40 k=401 lda=408 ldb=408 # vectors in the pitch, none in the length",
+    "m=5 n=201 k=64 c=1 beta=1 ldc=208 ldd=208",
     "m=2 n=2 k=40 lda=72 ldb=56                                # two rows of padded pitch through TMA",
     "m=2 n=2 k=40 lda=72 ldb=56 ldd=8 impl=sm90",
     "m=128 n=256 k=64 a=f32 math=tf32                          # one tile",
@@ -51,7 +50,7 @@ static const char *const cases[] = {
     "m=70 n=131 k=132 a=f32 c=1 beta=1 ldc=133 alpha=-1 fill=hard",
     "m=1 n=72 k=256 a=f32                                      # vectors of few rows",
     "m=72 n=1 k=100 a=f32 beta=1                               # and of few columns",
-    "m=3 n=70 k=1028 a=f32 bias=1 activation=gelu lda=1032",
+    "m=3 n=70 k=516 a=f32 bias=1 activation=gelu lda=520",
     "m=71 n=2 k=516 a=f32 ldd=5 alpha=0.5 impl=gemv config='rows=4 few=3 warps=4 many_a=1'",
     "batch=3 m=20 n=33 k=21 a=f32 impl=fma",
     "m=140 n=150 k=41 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 ctas=2' # tiles of four",
@@ -77,9 +76,9 @@ static const char *const cases[] = {
     "m=70 n=36 k=22 activation=dgelu_erf a=f32 beta=1 bias=1 scale_a=row scale_b=row impl=fma",
     "m=70 n=36 k=22 preactivation=1 activation=gelu bias=1 bias_along=m a=f32 beta=1 impl=fma",
     "m=220 n=210 k=260 a=f32 math=f32x3 impl=f32x3             # three products of tf32, by wgmma",
-    "m=130 n=200 k=420 layout=tn a=f32 math=f32x3 impl=f32x3 config='tile_m=128 tile_n=128 consumers=2 cluster_m=1 "
+    "m=130 n=200 k=260 layout=tn a=f32 math=f32x3 impl=f32x3 config='tile_m=128 tile_n=128 consumers=2 cluster_m=1 "
     "cluster_n=1 swap=0 stages=5'",
-    "batch=2 m=130 n=201 k=211 layout=nn a=f32 math=f32x3 impl=f32x3",
+    "batch=2 m=70 n=201 k=211 layout=nn a=f32 math=f32x3 impl=f32x3",
     "m=300 n=200 k=180 layout=tt a=f32 math=f32x3 beta=0.5 alpha=-2 fill=hard impl=f32x3",
     "m=65 n=40 k=50 a=f32 math=tf32 impl=tiled                 # tensor cores of sm_80",
     "m=65 n=40 k=50 a=f32 math=f32x3                           # three of them",
@@ -108,17 +107,15 @@ static const char *const cases[] = {
     "cluster_m=1 cluster_n=1 ctas=1' # a slice of 32 columns each",
     "m=192 n=200 k=136 d=f32 c=1 beta=1 bias=1 activation=relu impl=sm90 config='tile_m=64 tile_n=96 stages=4 split=2 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # slices of 48; two tiles a cluster",
-    "m=320 n=384 k=200 ldd=392 impl=sm90 config='tile_m=64 tile_n=64 stages=3 split=3 consumers=2 pingpong=1 "
+    "m=192 n=136 k=200 ldd=144 impl=sm90 config='tile_m=64 tile_n=64 stages=3 split=3 consumers=2 pingpong=1 "
     "cluster_m=1 cluster_n=1 ctas=1' # ping-pong and a split; one finisher",
-    "m=520 n=576 k=136 bias=1 impl=sm90 config='tile_m=64 tile_n=32 stages=12 split=2 consumers=1 pingpong=0 "
-    "cluster_m=1 "
-    "cluster_n=1 ctas=1' # several tiles a cluster: parts are sent when those before have been read",
+    "m=520 n=288 k=136 bias=1 impl=sm90 config='tile_m=64 tile_n=32 stages=12 split=2 consumers=1 pingpong=0 "
+    "cluster_m=1 cluster_n=1 ctas=1' # several tiles a cluster: parts are sent when those before have been read",
     "m=130 n=67 k=192 ldd=72 impl=sm90 config='tile_m=64 tile_n=32 stages=3 split=2 ragged=1 consumers=1 pingpong=0 "
     "cluster_m=1 cluster_n=1 ctas=1' # a split tile with a ragged end",
-    "m=300 n=200 k=520 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=4 split=2 cluster_m=2 cluster_n=1 "
-    "consumers=1 "
-    "pingpong=0 ctas=1' # parts of pairs that share B",
-    "m=270 n=260 k=400 impl=sm90 config='tile_m=128 tile_n=64 stages=3 split=2 cluster_m=2 cluster_n=2 consumers=2 "
+    "m=140 n=136 k=520 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=4 split=2 cluster_m=2 cluster_n=1 "
+    "consumers=1 pingpong=0 ctas=1' # parts of pairs that share B",
+    "m=140 n=136 k=400 impl=sm90 config='tile_m=128 tile_n=64 stages=3 split=2 cluster_m=2 cluster_n=2 consumers=2 "
     "pingpong=0 ctas=1'",
     "m=16 n=200 k=520 impl=sm90 config='tile_m=64 tile_n=16 stages=4 swap=1 consumers=1 pingpong=0 cluster_m=1 "
     "cluster_n=1 ctas=1' # few rows: tiles of D^T",
@@ -132,11 +129,11 @@ static const char *const cases[] = {
     "split=1 consumers=2 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # boxes of 16 rows",
     "m=2112 n=160 k=16 a=bf16 d=f32 beta=1 impl=sm90 config='tile_m=64 tile_n=32 stages=4 consumers=1 pingpong=0 "
     "cluster_m=1 cluster_n=1 buffers=4' # boxes of C come while those of the tile before are finished",
-    "m=4220 n=312 k=16 a=bf16 beta=-1 impl=sm90 config='tile_m=64 tile_n=64 stages=4 consumers=2 pingpong=1 "
+    "m=3420 n=312 k=16 a=bf16 beta=-1 impl=sm90 config='tile_m=64 tile_n=64 stages=4 consumers=2 pingpong=1 "
     "cluster_m=1 cluster_n=1 buffers=3'",
     "m=260 n=500 k=40 a=bf16 beta=0.5 ldc=504 ldd=504 bias=1 impl=sm90 config='tile_m=128 tile_n=96 stages=3 "
     "consumers=2 pingpong=0 buffers=2 cluster_m=1 cluster_n=1 ragged=1'",
-    "m=260 n=512 k=400 a=bf16 beta=0.5 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 buffers=8 "
+    "m=140 n=136 k=400 a=bf16 beta=0.5 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 buffers=8 "
     "pingpong=0 cluster_m=1 cluster_n=1 split=3'",
     "m=260 n=504 k=72 a=bf16 activation=dgelu impl=sm90 config='tile_m=128 tile_n=128 stages=3 consumers=2 pingpong=1 "
     "buffers=4 cluster_m=1 cluster_n=1' # X the same way",
@@ -257,7 +254,7 @@ static const char *const cases[] = {
     "m=220 n=230 k=231 a=i8 d=i32 impl=pitched                 # single bytes",
     "m=221 n=223 k=225 layout=tn impl=pitched                  # odd rows along M and N",
     "batch=3 m=70 n=72 k=136",
-    "batch=2 m=150 n=140 k=80 stride_a=12808 stride_b=12000 c=1 beta=1 bias=1 activation=relu # gaps between matrices",
+    "batch=2 m=70 n=76 k=80 stride_a=5608 stride_b=6200 c=1 beta=1 bias=1 activation=relu # gaps between matrices",
     "batch=4 m=64 n=32 k=64 lda=256 stride_a=64 ldb=256 stride_b=64 ldd=128 stride_d=32 # side by side, as heads are",
     "batch=5 m=33 n=35 k=37 c=1 beta=0.5",
     "batch=3 m=20 n=99 k=64 bias=1 c=1 beta=2 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 ragged=2 "
@@ -279,29 +276,28 @@ static const char *const cases[] = {
     "config='tile_m=128 tile_n=128 stages=3 buffers=2 consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
     "m=460 n=136 k=200 sizes=70,0,127,1,129,133 preactivation=1 bias=1 bias_along=m activation=gelu d=f32 impl=sm90 "
     "config='tile_m=128 tile_n=64 stages=3 consumers=2 pingpong=0 cluster_m=2 cluster_n=1'",
-    "m=464 n=264 k=200 sizes=70,0,127,1,129,137 activation=dgelu layout=nn impl=sm90 config='tile_m=64 tile_n=128 "
-    "stages=4 consumers=1 pingpong=0 cluster_m=1 cluster_n=1' # N-major B",
-    "m=460 n=264 k=200 sizes=70,0,127,1,129,133 layout=nn impl=sm90 config='tile_m=256 tile_n=128 stages=3 consumers=2 "
+    "m=200 n=264 k=136 sizes=70,0,1,129 activation=dgelu layout=nn impl=sm90 config='tile_m=64 tile_n=128 stages=4 "
+    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1' # N-major B",
+    "m=200 n=264 k=136 sizes=70,0,1,129 layout=nn impl=sm90 config='tile_m=256 tile_n=128 stages=3 consumers=2 "
     "pingpong=0 cluster_m=1 cluster_n=2'",
     "m=100 n=200 k=200 sizes=1,0,17,40,3,0,39 beta=1 bias=1 scale_a=row scale_b=row impl=sm90 config='tile_m=64 "
     "tile_n=32 stages=3 consumers=1 swap=1 pingpong=0 cluster_m=1 cluster_n=1'",
     "m=300 n=300 k=136 sizes=1,0,170,40,50,0,39 bias=1 preactivation=1 activation=relu impl=sm90 config='tile_m=256 "
     "tile_n=96 stages=3 consumers=2 swap=1 pingpong=0 cluster_m=1 cluster_n=1 buffers=2' # rows of the last boxes in "
     "none",
-    "m=1100 n=1024 k=72 sizes=70,300,0,1,129,600 impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=2 pingpong=1 "
+    "m=1100 n=512 k=72 sizes=70,300,0,1,129,600 impl=sm90 config='tile_m=64 tile_n=32 stages=3 consumers=2 pingpong=1 "
     "cluster_m=1 cluster_n=1' # several tiles a consumer",
-    "m=1100 n=768 k=72 sizes=70,300,0,1,129,600 beta=1 bias=1 impl=sm90 config='tile_m=128 tile_n=96 stages=3 "
-    "consumers=2 "
-    "pingpong=0 cluster_m=1 cluster_n=1 buffers=2' # and a CTA, some with an odd number of boxes",
-    "m=1500 n=1100 k=16 d=f32 impl=sm90 config='tile_m=128 tile_n=96 stages=3 consumers=2 pingpong=0 cluster_m=1 "
+    "m=600 n=960 k=40 sizes=70,129,0,1,129,271 beta=1 bias=1 impl=sm90 config='tile_m=64 tile_n=96 stages=3 "
+    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 buffers=2' # and a CTA, some with an odd number of boxes",
+    "m=740 n=1060 k=16 d=f32 impl=sm90 config='tile_m=64 tile_n=96 stages=3 consumers=1 pingpong=0 cluster_m=1 "
     "cluster_n=1 buffers=2' # an odd number of boxes in each of several tiles",
     "m=70 n=104 k=520 sizes=33,0,1,36 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 split=2 "
     "pingpong=0 cluster_m=1 cluster_n=1'",
     "m=140 n=133 k=72 sizes=33,0,1,106 gated=1 activation=gelu_erf impl=sm90 # ends of rows by elements",
     "m=140 n=133 k=72 sizes=33,0,1,106 ldd=135 beta=1 c=1 impl=sm90 # all by elements",
-    "m=160 n=133 k=131 sizes=33,0,1,106,20 a=e4m3 d=f32 fill=hard # copies of A and of all B",
+    "m=100 n=69 k=131 sizes=33,0,1,46,20 a=e4m3 d=f32 fill=hard # copies of A and of all B",
     "m=300 n=136 k=144 a=i8 d=f16 groups=3 scale_a=row scale_b=row",
-    "m=40 n=72 k=1024 batch_invariant=1",
+    "m=40 n=24 k=1024 batch_invariant=1",
     "m=1 n=72 k=256 b=u8 scale_b=block                         # weights of 4 bits",
     "m=5 n=136 k=1056 a=bf16 b=u8 scale_b=block bias=1 activation=silu # the last block of K is a quarter",
     "m=16 n=80 k=1056 a=bf16 b=i8 scale_b=row beta=1 d=f32",
@@ -342,31 +338,31 @@ static const char *const cases[] = {
     "m=100 n=136 k=64 scatter=100 weighted=1                   # a permutation of the rows",
     "m=300 n=136 k=192 groups=4 scatter=300 weighted=1 bias=1 d=f32",
     "m=140 n=133 k=72 sizes=33,0,1,106 scatter=140 ldd=135 beta=1 c=1 ldc=139",
-    "m=12 n=136 k=192 sizes=3,0,1,8 scatter=40 weighted=1 activation=dgelu beta=1 a=bf16 # as D^T",
+    "m=12 n=72 k=72 sizes=3,0,1,8 scatter=40 weighted=1 activation=dgelu beta=1 a=bf16 # as D^T",
     "m=70 n=72 k=136 gather=50 scatter=70 groups=3 weighted=1 gated=1 activation=silu",
     "m=40 n=72 k=64 scatter=60 weighted=1 preactivation=1 impl=tiled groups=2",
     "m=40 n=72 k=64 a=f32 scatter=40 weighted=1 beta=1",
     "m=9 n=72 k=288 a=bf16 b=u8 scale_b=block groups=3 scatter=9 weighted=1",
     "m=9 n=72 k=288 a=bf16 b=u8 scale_b=block groups=3 gather=20",
     "m=0 n=72 k=64 scatter=7                                   # no row",
-    "m=96 n=136 k=300 layout=tn groups=3 groups_of=k           # gradients of weights",
-    "m=136 n=72 k=520 a=bf16 d=f32 layout=tn groups_of=k sizes=0,70,1,129,0,320 beta=1 alpha=0.5",
-    "m=72 n=64 k=333 layout=tn groups_of=k sizes=70,63,200 fill=hard # NaN of other groups",
-    "m=256 n=136 k=700 layout=tn groups_of=k groups=5 impl=sm90 config='tile_m=128 tile_n=128 consumers=2 pingpong=0 "
+    "m=72 n=72 k=120 layout=tn groups=3 groups_of=k # gradients of weights",
+    "m=136 n=72 k=420 a=bf16 d=f32 layout=tn groups_of=k sizes=0,70,1,129,0,220 beta=1 alpha=0.5",
+    "m=72 n=64 k=203 layout=tn groups_of=k sizes=70,63,70 fill=hard # NaN of other groups",
+    "m=256 n=72 k=420 layout=tn groups_of=k groups=3 impl=sm90 config='tile_m=128 tile_n=128 consumers=2 pingpong=0 "
     "cluster_m=2 cluster_n=1 stages=4 split=1 swap=0'",
     "m=33 n=31 k=200 groups=3 groups_of=k                      # K-major, rows that start anywhere",
     "m=33 n=31 k=100 groups=3 groups_of=k a=f32 layout=tn",
     "m=33 n=31 k=100 groups=3 groups_of=k a=e4m3 d=f32 impl=naive",
     "m=64 n=64 k=0 groups=3 groups_of=k layout=tn beta=1",
     "m=130 n=144 k=272 a=e4m3 d=e4m3 scale_d=1 amax=1 bias=1 activation=gelu # 8 bits out",
-    "m=20 n=272 k=272 a=e4m3 b=e5m2 d=e5m2 amax=1 scale_a=tensor scale_b=tensor alpha=64 # D^T, and beyond the largest",
+    "m=20 n=144 k=272 a=e4m3 b=e5m2 d=e5m2 amax=1 scale_a=tensor scale_b=tensor alpha=64 # D^T, and beyond the largest",
     "m=130 n=131 k=272 a=e5m2 d=e4m3 amax=1 ldd=133 batch=2     # by elements",
     "m=130 n=144 k=400 a=e4m3 d=e4m3 amax=1 scale_a=block scale_b=square sizes=3,0,1,126 scatter=150 weighted=1",
-    "m=8 n=144 k=256 a=e4m3 d=e4m3 amax=1 sizes=1,1,1,1,1,1,1,1 # rows of other groups do not count",
+    "m=4 n=80 k=64 a=e4m3 d=e4m3 amax=1 sizes=1,1,1,1 # rows of other groups do not count",
     "m=9 n=11 k=37 a=e4m3 d=e5m2 amax=1 bias=1 impl=naive fill=hard",
     "m=256 n=192 k=256 a=e4m3 d=e4m3 bias=1 gated=0",
-    "m=70 n=72 k=136 batch=5 pointers=1                        # arrays of pointers",
-    "m=130 n=133 k=70 batch=3 pointers=1 lda=72 ldb=136 beta=1 bias=1 activation=gelu a=bf16 layout=nn",
+    "m=70 n=72 k=136 batch=3 pointers=1 # arrays of pointers",
+    "m=70 n=133 k=70 batch=2 pointers=1 lda=72 ldb=136 beta=1 bias=1 activation=gelu a=bf16 layout=nn",
     "m=40 n=72 k=64 batch=4 pointers=1 preactivation=1 activation=silu fill=hard",
     "m=40 n=72 k=65 a=f32 batch=3 pointers=1 beta=0.5",
     "m=40 n=72 k=64 batch=3 pointers=1 activation=dsilu gated=0 d=f32",
@@ -374,7 +370,7 @@ static const char *const cases[] = {
     "m=9 n=11 k=12 a=i8 batch=3 pointers=1 misalign=6 # of the arrays alone: addresses in them are multiples of 16",
     "m=70 n=136 k=72 activation=drelu bias_gradient=columns     # of a layer before",
     "m=700 n=137 k=72 activation=dgelu bias_gradient=columns a=bf16 # rows of D anywhere, slices of them",
-    "m=70 n=264 k=72 activation=dgelu_erf bias_gradient=rows d=f32 bias=1 c=1 beta=1",
+    "m=70 n=136 k=72 activation=dgelu_erf bias_gradient=rows d=f32 bias=1 c=1 beta=1",
     "m=71 n=133 k=40 activation=dsilu bias_gradient=rows ldd=135 impl=tiled",
     "m=300 n=40 k=40 a=f32 batch=3 activation=drelu bias_gradient=columns fill=hard",
     "m=30 n=40 k=40 batch=3 bias_gradient=rows stride_d=1300",
@@ -386,7 +382,7 @@ static const char *const cases[] = {
     "m=40 n=48 k=0 bias_gradient=a c=1 beta=1",
     "m=64 n=0 k=64 bias_gradient=rows",
     "m=300 n=136 k=72 sizes=0,120,1,179 host_offsets=1          # sizes that the host has",
-    "m=300 n=136 k=72 groups=100 host_offsets=1 a=bf16 bias=1 activation=drelu bias_gradient=columns",
+    "m=300 n=72 k=40 groups=60 host_offsets=1 a=bf16 bias=1 activation=drelu bias_gradient=columns",
     "m=64 n=72 k=200 sizes=0,120,1,79 groups_of=k layout=tn host_offsets=1",
     "m=72 n=33 k=41 a=f32 gather=20 bias=1                      # rows of true f32 by a list",
     "m=140 n=36 k=44 a=f32 gather=90 groups=3 gated=1 activation=silu fill=hard",
@@ -408,7 +404,7 @@ static const char *const cases[] = {
     "consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
     "m=128 n=256 k=128 batch=2 pointers=1 layout=tn preactivation=1 activation=gelu a=bf16 impl=sm90 "
     "config='tile_m=64 tile_n=128 stages=3 consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
-    "m=200 n=136 k=200 batch=3 pointers=1 bias=1 c=1 beta=1 fill=hard impl=pitched # copies of A and B",
+    "m=72 n=136 k=136 batch=3 pointers=1 bias=1 c=1 beta=1 fill=hard impl=pitched # copies of A and B",
     "m=140 n=136 k=201 batch=3 pointers=1 c=1 beta=1 impl=pitched",
     "m=70 n=80 k=144 pointers=1 a=e4m3 layout=nn batch=2 impl=pitched # turned",
     "m=9 n=11 k=21 a=e4m3 d=e5m2 amax=1 batch=3 pointers=1",
@@ -417,11 +413,11 @@ static const char *const cases[] = {
     "m=210 n=36 k=22 a=f32 activation=dgelu_erf bias=1 bias_along=m scale_a=row scale_b=row pointers=1 c=1 beta=1 "
     "fill=hard seed=480427 # a scale that is infinite, of a sum that is 0 in f32",
     "m=300 n=200 k=328 a=bf16 bias=1 activation=gelu impl=tma_mma # stages are filled again",
-    "m=130 n=133 k=264 beta=1 c=1 batch=3 impl=tma_mma config='stages=2 ctas=1'",
+    "m=130 n=133 k=136 beta=1 c=1 batch=2 impl=tma_mma config='stages=2 ctas=1'",
     "m=40 n=200 k=272 a=i8 scale_b=row impl=tma_mma",
     "m=40 n=200 k=272 a=f32 math=tf32 impl=tma_mma scatter=50 weighted=1",
-    "m=130 n=133 k=328 beta=1 c=1 d=f32 impl=blocked           # the ladder",
-    "m=130 n=133 k=328 a=bf16 bias=1 activation=gelu impl=mma",
+    "m=130 n=133 k=136 beta=1 c=1 d=f32 impl=blocked # the ladder",
+    "m=130 n=133 k=136 a=bf16 bias=1 activation=gelu impl=mma",
     "m=130 n=133 k=328 beta=1 c=1 d=f32 impl=wgmma",
     "m=130 n=133 k=328 a=bf16 bias=1 impl=tma",
     "m=260 n=264 k=328 bias=1 impl=specialised",
@@ -430,12 +426,11 @@ static const char *const cases[] = {
     "m=130 n=144 k=400 a=e4m3 scale_a=block scale_b=square bias=1",
     "m=130 n=144 k=400 a=e4m3 b=e5m2 scale_a=block scale_b=block activation=gelu",
     "m=9 n=11 k=300 a=e5m2 b=e4m3 scale_a=block scale_b=square fill=hard # rows of odd bytes are copied",
-    "m=300 n=400 k=400 a=e4m3 scale_a=block scale_b=square sizes=33,0,1,266",
+    "m=170 n=272 k=400 a=e4m3 scale_a=block scale_b=square sizes=33,0,1,136",
     "m=36 n=400 k=400 a=e4m3 b=e5m2 scale_a=block scale_b=square sizes=33,0,1,2",
     "m=36 n=400 k=400 a=e4m3 scale_a=block scale_b=block groups=3",
-    "m=256 n=384 k=640 a=e4m3 scale_a=block scale_b=square c=1 beta=1 impl=sm90 config='tile_m=128 tile_n=128 "
-    "consumers=2 "
-    "pingpong=0 cluster_m=2 cluster_n=1 stages=3'",
+    "m=256 n=256 k=512 a=e4m3 scale_a=block scale_b=square c=1 beta=1 impl=sm90 config='tile_m=128 tile_n=128 "
+    "consumers=2 pingpong=0 cluster_m=2 cluster_n=1 stages=3'",
     "m=300 n=256 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=64 consumers=1 "
     "pingpong=0 "
     "cluster_m=1 cluster_n=1 stages=3 swap=0' # two blocks of rows a consumer",
@@ -447,8 +442,8 @@ static const char *const cases[] = {
     "m=260 n=256 k=384 a=e4m3 scale_a=block scale_b=block impl=sm90 config='tile_m=256 tile_n=64 consumers=2 "
     "pingpong=0 cluster_m=1 cluster_n=2 stages=3' # a box of scales for each consumer's rows",
     "m=70 n=200 k=100 a=e4m3 scale_a=block scale_b=square lda=112 ldb=112 # a single K tile",
-    "m=256 n=384 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=64 stages=3 "
-    "consumers=2 pingpong=0 cluster_m=2 cluster_n=2' # every warp frees stages in four CTAs",
+    "m=256 n=256 k=512 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=64 stages=3 consumers=2 "
+    "pingpong=0 cluster_m=2 cluster_n=2' # every warp frees stages in four CTAs",
     "m=100 n=384 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=112 consumers=2 swap=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 stages=3'",
     NULL,

@@ -171,8 +171,8 @@ static const char *const cases[] = {
     "column_threads=8 steps=2 vec=4'",
     "n=2 c=58 h=9 w=4 groups=29 direction=backward dtype=f16 impl=backward config='bundle=8 cut_short=1 cluster=2 "
     "threads=64 column_threads=4 steps=2 vec=4'",
-    "n=300 c=48 h=7 w=8 groups=48 dtype=bf16 fill=hard # planes together",
-    "n=300 c=48 h=7 w=8 groups=48 dtype=bf16 direction=backward fill=uniform",
+    "n=130 c=48 h=7 w=8 groups=48 dtype=bf16 fill=hard impl=forward # planes together",
+    "n=130 c=48 h=7 w=8 groups=48 dtype=bf16 direction=backward fill=uniform impl=backward",
     "n=3 c=104 h=9 w=5 groups=104 layout=nhwc dtype=f16 direction=backward # a warp has several groups",
     NULL,
 };
