@@ -190,8 +190,9 @@ class Coverage:
     """Which tests reach which lines."""
 
     def __init__(self, tests, jobs, again):
-        self.cache = WORK / 'coverage.json'
-        self.data = json.loads(self.cache.read_text()) if self.cache.exists() and not again else {}
+        cache = WORK / 'coverage'  # a file for each test: together they are large
+        cache.mkdir(exist_ok=True)
+        self.data = {} if again else {p.stem: json.loads(p.read_text()) for p in cache.glob('*.json')}
         plain = [t for t in tests if t.build == 'plain' and not t.full]
         wanted = [t for t in plain if self.data.get(t.name, {}).get('key') != key_of(t)]
         if wanted:
@@ -201,7 +202,7 @@ class Coverage:
                 for done in concurrent.futures.as_completed([pool.submit(self.measure, t) for t in wanted]):
                     name, found = done.result()
                     self.data[name] = found
-                    self.cache.write_text(json.dumps(self.data))
+                    (cache / f'{name}.json').write_text(json.dumps(found))
         self.tests = {t.name for t in plain} | set(self.data)
         self.known = {}
         for each in self.data.values():
