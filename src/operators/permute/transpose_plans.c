@@ -401,7 +401,7 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     return CKL_OK;
 }
 
-/* That tile, and those of fewer columns. */
+/* That tile, and those of fewer columns on Hopper, where their cost was measured. */
 static bool candidate_sm80(const void *problem, const ckl_device_info *device, int i, void *config)
 {
     transpose_sm80_config *c = config;
@@ -409,7 +409,7 @@ static bool candidate_sm80(const void *problem, const ckl_device_info *device, i
         return false;
     c->tile_c >>= i;
     c->across = goes_across(problem, c->tile_c);
-    return c->tile_c >= 32;
+    return c->tile_c >= 32 && (i == 0 || device->has_tma);
 }
 
 static bool is_trusted_sm80(const void *config)
