@@ -124,15 +124,17 @@ static void add_pair(const ckl_attention_desc *d, void *const *host, const query
 {
     const pair x = pair_of(d, host, q, k);
     const bool of_values = out->output == DV;
-    const double factor = of_values ? x.weight : x.slope * (double)d->scale;
-    const double error = of_values ? x.weight_error : x.slope_error * (double)d->scale;
+    const double scale = of_values ? 1 : (double)d->scale; // of whole sums: before it they may be infinite in f32
+    const double factor = (of_values ? x.weight : x.slope) * scale, largest = 0x1p127 * scale;
+    const double error = (of_values ? x.weight_error : x.slope_error) * scale;
     const double rounding = attention_rounding(d->dtype), smallest = d->dtype == CKL_F16 ? 0x1p-14 : 0x1p-126;
     const double *other = out->output == DQ ? k->k : out->output == DK ? q->q : q->dout;
     for (int64_t i = 0; i < out->count; i++) {
-        const bool open = overflows(d, &x) || out->magnitude[i] == REFERENCE_OPEN;
-        const double magnitude = fabs(other[i]) * (fabs(factor) + error / rounding + smallest);
+        const double magnitude = out->magnitude[i] + fabs(other[i]) * (fabs(factor) + error / rounding + smallest);
+        const bool open = overflows(d, &x) || out->magnitude[i] == REFERENCE_OPEN ||
+                          (isfinite(magnitude) && magnitude > largest);
         out->value[i] = open ? NAN : out->value[i] + factor * other[i];
-        out->magnitude[i] = open ? REFERENCE_OPEN : out->magnitude[i] + magnitude;
+        out->magnitude[i] = open ? REFERENCE_OPEN : magnitude;
     }
 }
 

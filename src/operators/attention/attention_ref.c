@@ -60,16 +60,21 @@ static row row_of(const ckl_attention_desc *d, ckl_dtype weights, void *const *h
 static double plain_score(row *r, int64_t j, double *error)
 {
     const ckl_attention_desc *d = r->d;
-    double sum = 0, magnitude = 0, finite = 0, scale = (double)d->scale;
+    const bool cut = r->weights == CKL_F16 && d->dtype == CKL_BF16; // rows of Q come in f16, by powers of 2
+    double sum = 0, magnitude = 0, finite = 0, largest = 0, keys = 0, scale = (double)d->scale;
     for (int64_t i = 0; i < d->d; i++) {
-        double product =
-            dtype_read(d->dtype, r->q, r->q_first + i) * dtype_read(d->dtype, r->k, r->k_first + j * d->ldk + i);
+        const double q = dtype_read(d->dtype, r->q, r->q_first + i),
+                     k = dtype_read(d->dtype, r->k, r->k_first + j * d->ldk + i), product = q * k;
         sum += product;
+        largest = fmax(largest, fabs(q));
+        keys += fabs(k);
         magnitude += fabs(product);
         finite += isfinite(product) ? fabs(product) : 0;
     }
     double capped = d->softcap > 0 ? (double)d->softcap * tanh(sum * scale / (double)d->softcap) : sum * scale;
     *error = 0x1p-22 * (1 + fabs(sum * scale) + sqrt((double)d->d / 16 + 1) * magnitude * scale);
+    if (cut && isfinite(largest))
+        *error += 0x1p-38 * largest * keys * scale; // attention_decode_narrow.c
     if (d->mask == CKL_ATTENTION_MASK_BOOL && dtype_read(CKL_BOOL, r->mask, r->mask_first + j) == 0)
         return -INFINITY;
     r->unknown |= finite > FLT_MAX;
