@@ -276,6 +276,9 @@ static const char *const cases[] = {
     "latent=1 heads=8 kv_heads=2 q=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 append=1 # small heads",
     "latent=1 heads=4 kv_heads=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 # small heads, by sm80",
     "latent=1 heads=2 kv_heads=1 kv=50 d=72 dv=64 cache=e4m3 # by naive",
+    "batch=2 heads=16 kv_heads=1 q=16 kv=18 d=16 left=3 dtype=bf16 lse=1 cache=e4m3 shortest=0 fill=hard seed=4 # what "
+    "f16 "
+    "loses of rows with a large number",
     "batch=0",
     "q=0 lse=1",
     "q=0 append=1 kv=5",

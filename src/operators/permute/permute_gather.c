@@ -174,7 +174,7 @@ static touched touched_by_warp(const permutation *accesses, int access_bytes)
 static plan_cost cost_gather(const void *problem, const ckl_device_info *device, const void *config)
 {
     enum { OF_ACCESS = 16, OF_MODE = 9, REGISTERS = 20 };
-    const double ALONE_US = 0.3; // of a launch that does not overlap the next one
+    const double ALONE_US = 0.65; // of a launch that does not overlap the next one
     const double AGAIN = 0.1;    // of a byte from device memory, one from L2
     const permutation *p = problem;
     const permute_gather_config *c = config;

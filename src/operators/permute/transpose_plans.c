@@ -11,10 +11,10 @@
 enum { SECTOR_BYTES = 32, LINE_BYTES = 128, BANKS = 32, REGISTERS = 20 };
 
 /* Cycles that a CTA of sm80 or narrow waits for its tile, beside those of a kernel that streams and reduces. */
-static double tile_wait(double tile_bytes)
+static double tile_wait(double tile_bytes, double no_reduction)
 {
-    const double CYCLES_A_BYTE = 0.3, NO_REDUCTION = 1500;
-    return CYCLES_A_BYTE * tile_bytes - NO_REDUCTION;
+    const double CYCLES_A_BYTE = 0.3;
+    return CYCLES_A_BYTE * tile_bytes - no_reduction;
 }
 
 /* Tiles as CTAs take them. */
@@ -83,7 +83,7 @@ static plan_cost tiles_cost(const permutation *p, const tiling *t, const ckl_dev
 
 plan_cost transpose_sm90_cost(const void *problem, const ckl_device_info *device, const void *config)
 {
-    enum { BYTES_A_CYCLE = 5, NO_REDUCTION = 2100 }; // of a tile: TMA moves all of it, inside the matrix or not
+    enum { BYTES_A_CYCLE = 5, NO_REDUCTION = 1900 }; // of a tile: TMA moves all of it, inside the matrix or not
     static const double of_bytes[] = { [1] = 24, [2] = 16, [4] = 16, [8] = 16 };
     const transpose_sm90_config *c = config;
     const tiling t = { .rows = c->tile_r,
@@ -101,14 +101,14 @@ plan_cost transpose_sm90_cost(const void *problem, const ckl_device_info *device
 plan_cost transpose_sm80_cost(const void *problem, const ckl_device_info *device, const void *config)
 {
     static const double of_bytes[] = { [1] = 110, [2] = 60, [4] = 40, [8] = 20 };
-    const double SHORT_CHUNKS = 1.6; // times the instructions of chunks of 16 bytes
+    const double NO_REDUCTION = 1500, SHORT_CHUNKS = 1.6; // times the instructions of chunks of 16 bytes
     const transpose_sm80_config *c = config;
     const tiling t = { .rows = c->tile_r,
                        .cols = c->tile_c,
                        .threads = c->threads,
                        .smem_bytes = transpose_sm80_smem_bytes(c),
                        .rate = 1,
-                       .wait = tile_wait((double)c->tile_r * c->tile_c * c->bytes),
+                       .wait = tile_wait((double)c->tile_r * c->tile_c * c->bytes, NO_REDUCTION),
                        .of_bytes = of_bytes[c->bytes] * (c->chunk < 16 ? SHORT_CHUNKS : 1),
                        .cut_x = true,
                        .cut_y = c->align < SECTOR_BYTES };
@@ -131,6 +131,7 @@ static int narrow_turns(const permutation *p, const transpose_narrow_config *c)
 
 plan_cost transpose_narrow_cost(const void *problem, const ckl_device_info *device, const void *config)
 {
+    const double NO_REDUCTION = 1250;
     static const double of_bytes[] = { [1] = 90, [2] = 70, [4] = 60, [8] = 30 };
     const transpose_narrow_config *c = config;
     const tiling t = { .rows = c->tile_r,
@@ -138,7 +139,7 @@ plan_cost transpose_narrow_cost(const void *problem, const ckl_device_info *devi
                        .threads = c->threads,
                        .smem_bytes = transpose_narrow_smem_bytes(c),
                        .rate = 1,
-                       .wait = tile_wait((double)c->tile_r * c->tile_c * c->bytes),
+                       .wait = tile_wait((double)c->tile_r * c->tile_c * c->bytes, NO_REDUCTION),
                        .of_bytes = of_bytes[c->bytes],
                        .cut_x = !c->short_x,
                        .turns = narrow_turns(problem, c) };
