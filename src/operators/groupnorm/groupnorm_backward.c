@@ -41,8 +41,8 @@ static int channels_of(const groupnorm_config *cfg)
 static void stage_vector(void *kernel, groupnorm_vector *v)
 {
     backward *k = kernel;
-    groupnorm_stage(&k->s, add(k->staged_x, v->shared), k->s.a.x, v->global);
-    groupnorm_stage(&k->s, add(k->staged_dy, v->shared), k->s.a.dy, v->global);
+    groupnorm_stage(&k->s, k->staged_x, k->s.a.x, v);
+    groupnorm_stage(&k->s, k->staged_dy, k->s.a.dy, v);
 }
 
 static void stage_column(void *kernel, const groupnorm_column *c)
@@ -82,9 +82,9 @@ static void load_vector(void *kernel, groupnorm_vector *v)
 {
     backward *k = kernel;
     const groupnorm_slice *s = &k->s;
-    v->x = k->in_smem ? groupnorm_load_shared(s, add(k->staged_x, v->shared), k->w.grid.vec)
+    v->x = k->in_smem ? groupnorm_load_shared(s, add(k->staged_x, v->shared), v->vec)
                       : groupnorm_load(s, s->a.x, v->global);
-    v->dy = k->in_smem ? groupnorm_load_shared(s, add(k->staged_dy, v->shared), k->w.grid.vec)
+    v->dy = k->in_smem ? groupnorm_load_shared(s, add(k->staged_dy, v->shared), v->vec)
                        : groupnorm_load(s, s->a.dy, v->global);
 }
 
@@ -94,7 +94,7 @@ static void add_vector(void *kernel, groupnorm_vector *v)
 {
     backward *k = kernel;
     tensor rX = unpacked(v->x, F32), rDy = unpacked(v->dy, F32); // (VEC)
-    for (int i = 0; i < k->w.grid.vec; i++) {
+    for (int i = 0; i < v->vec; i++) {
         val d = sub(at(rX, i), at(k->rMean, groups_of_vector(k) == 1 ? 0 : i));
         set(k->rA, i, fma(at(rDy, i), d, at(k->rA, i)));
         set(k->rB, i, add(at(k->rB, i), at(rDy, i)));
@@ -253,13 +253,13 @@ static void write_vector(void *kernel, groupnorm_vector *v)
 {
     backward *k = kernel;
     tensor rX = unpacked(v->x, F32), rDy = unpacked(v->dy, F32), rDx = fragment_like(rX, F32); // (VEC)
-    for (int i = 0; i < k->w.grid.vec; i++) {
+    for (int i = 0; i < v->vec; i++) {
         int group = groups_of_vector(k) == 1 ? 0 : i, weight = is_nchw(k) ? 0 : i;
         val d = sub(at(rX, i), at(k->rMean, group));
         val rest = fma(d, at(k->rLinear, group), at(k->rConstant, group));
         set(rDx, i, fma(at(rDy, i), at(k->rScale, k->s.cfg->affine ? weight : group), rest));
     }
-    copy(rDx, groupnorm_global(&k->s, k->s.a.y, v->global, k->w.grid.vec), k->s.align);
+    groupnorm_store(&k->s, v, rDx);
 }
 
 static void begin_column(backward *k, const groupnorm_column *c)
