@@ -328,6 +328,7 @@ static void begin(backward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
     k->w = groupnorm_view_of(&k->s, cfg->vec);
+    k->w.streams = !k->in_smem;
     k->sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
     k->sSums =
         smem_tensor("sums", F32, compact(shape(channels_of(cfg), k->w.grid.column_threads * cfg->fold, KINDS)), 16);
@@ -421,6 +422,13 @@ static void store_merged(const backward *k)
             groupnorm_write(k->s.a.merged, add(first, imm(kind)), mul(total.of[kind], k->s.a.reciprocal));
 }
 
+/* Vectors whose loads begin before the CTA waits: as many as there are registers for. */
+static int vectors_ahead(const backward *k)
+{
+    const bool whole = k->s.align == k->s.cfg->vec * (int)ckl_dtype_bytes(k->s.cfg->dtype);
+    return !whole ? 0 : groups_of_vector(k) == 1 ? GROUPNORM_UNROLLED : GROUPNORM_UNROLLED / 2;
+}
+
 void groupnorm_backward_split(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
@@ -436,10 +444,12 @@ void groupnorm_backward_split(const void *config, int kernel)
     begin(&k);
     IF(item.writes) {
         load_column(&k);
+        groupnorm_load_ahead(&k.s, &k.w, vectors_ahead(&k), load_vector, &k);
         two_pass_wait(&order, &item);
         groupnorm_load_merged(&k.s, KINDS, k.sGroups);
         cta_sync();
         groupnorm_over_columns(&k.s, &k.w, write_column, &k);
+        k.w.ahead_count = 0;
         two_pass_end(&order, &item);
     }
     ELSE

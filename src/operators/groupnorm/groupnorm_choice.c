@@ -29,9 +29,11 @@ enum {
     VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
     VECTORS_OF_FEW = 4,     // where CTAs leave SMs idle, a thread is what takes long
     VECTORS_STREAMED = 6,
-    RAGGED_BYTES = 4,   // wider vectors are taken whole
-    RAGGED_VECTORS = 8, // of a channel that are worth its ends
-    COLUMN_BYTES = 64,  // of nchw that neighbouring threads read side by side
+    STREAMED_BYTES = 20 << 10,     // of a slice that is read again from L2, small ones soon
+    STREAMED_BYTES_MAX = 40 << 10, // from memory: fewer CTAs, each of which begins, is counted and waits
+    RAGGED_BYTES = 4,              // wider vectors are taken whole
+    RAGGED_VECTORS = 8,            // of a channel that are worth its ends
+    COLUMN_BYTES = 64,             // of nchw that neighbouring threads read side by side
     SLICES_MAX = 1 << 20
 };
 
@@ -229,15 +231,29 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
 }
 
 /*
+ * Of a slice of gradients. Between sums and outputs of nhwc comes the whole image. Where L2 does not hold that, slices are larger,
+ * but enough for a turn of CTAs.
+ */
+static int64_t streamed_bytes(const search *s)
+{
+    enum { TENSORS = 2, CTAS_OF_SM = 4 };
+    const ckl_groupnorm_desc *d = s->d;
+    const int64_t image = d->c * d->h * d->w * element_bytes(d);
+    if (d->layout == CKL_IMAGE_NCHW || TENSORS * image < s->device->l2_bytes / 2)
+        return STREAMED_BYTES;
+    return max_i64(STREAMED_BYTES, min_i64(STREAMED_BYTES_MAX, d->n * image / (CTAS_OF_SM * s->device->sm_count)));
+}
+
+/*
  * The largest slices, by halves, of so many bytes and threads. Forward they are in shared memory, three CTAs an SM. Backward they stream: small
  * ones, but larger ones of more threads where a thread would have several columns (bench/notes/groupnorm.md).
  */
 static bool choose_slice(search *s, groupnorm_config *c)
 {
-    static const struct {
+    const struct {
         int64_t bytes;
         int threads;
-    } sizes[] = { { 75 << 10, 256 }, { 20 << 10, 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
+    } sizes[] = { { 75 << 10, 256 }, { streamed_bytes(s), 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t units = max_i64(1, groupnorm_units(s->d, c)), most = s->device->smem_per_cta_bytes;
     bool found = false;

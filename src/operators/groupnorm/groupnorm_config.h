@@ -198,9 +198,22 @@ typedef struct groupnorm_slice {
     val base;           // i64, element of the tensor where the first unit of the first channel is
 } groupnorm_slice;
 
+/* One vector on its way through a pass. */
+typedef struct groupnorm_vector {
+    int vec;    // elements: 1 at the ends of a ragged column
+    val shared; // u32, bytes as those of a column, below
+    val global; // i64, elements as well
+    packed x, dy;
+} groupnorm_vector;
+
+enum { GROUPNORM_UNROLLED = 4 }; // vectors of a thread whose loads are in flight together
+
 /* The thread's place in a grid over the slice. */
 typedef struct groupnorm_view {
     groupnorm_grid grid;
+    bool streams;    // vectors are loaded from memory when they are used
+    int ahead_count; // but for the first ones, which are here
+    groupnorm_vector ahead[GROUPNORM_UNROLLED];
     val column, column_thread; // i32: the first of the thread; its number among those of the column
     val count;                 // i32, units of a column, or elements
     val vectors;               // i32, of the thread in each of its columns, but for ragged ones
@@ -216,14 +229,6 @@ typedef struct groupnorm_column {
     val shared;           // u32, bytes from the start of a slice in shared memory to its first vector
     val global;           // i64, elements from the start of the tensor
 } groupnorm_column;
-
-/* One vector on its way through a pass. */
-typedef struct groupnorm_vector {
-    int vec;    // elements: 1 at the ends of a ragged column
-    val shared; // u32, bytes as above
-    val global; // i64, elements as above
-    packed x, dy;
-} groupnorm_vector;
 
 /* Declares the parameters, sets threads and cluster; then what is in slice `rank` of a bundle. */
 groupnorm_slice groupnorm_slice_begin(const groupnorm_config *cfg, bool vectors);
@@ -261,10 +266,17 @@ groupnorm_column groupnorm_column_at(const groupnorm_slice *s, const groupnorm_v
 groupnorm_vector groupnorm_end(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c, int number,
                                val *exists);
 
-/* One pass over the vectors of a column, then its ends, a few at once: `load` of all of them, unless NULL, goes before `use` of one. */
+/*
+ * One pass over the vectors of a column, a few at once, then over its ends: `load` of all of them, unless NULL, goes before
+ * `use` of one.
+ */
 typedef void groupnorm_vector_pass(void *kernel, groupnorm_vector *v);
 void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c,
                             groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel);
+
+/* Of a thread that has one column: loads its first n vectors now, for the next pass over it. */
+void groupnorm_load_ahead(const groupnorm_slice *s, groupnorm_view *w, int n, groupnorm_vector_pass *load,
+                          void *kernel);
 
 /* Of a column that may not exist: the last one that does. */
 val groupnorm_existing(const groupnorm_slice *s, const groupnorm_view *w, val column);
@@ -277,7 +289,7 @@ tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int 
 packed groupnorm_load(const groupnorm_slice *s, val pointer, val element);
 packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec);
 
-/* Starts the copy of a vector into shared memory, where the thread that asked for it finds it after groupnorm_staged(). */
+/* Starts the copy of a vector into the slice that is staged at an address, where the thread that asked for it finds it after groupnorm_staged(). */
 void groupnorm_stage(const groupnorm_slice *s, val staged, val pointer, const groupnorm_vector *v);
 void groupnorm_staged(void);
 

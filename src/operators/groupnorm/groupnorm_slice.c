@@ -7,7 +7,7 @@
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
 
-enum { UNROLLED = 4 }; // vectors of a thread whose loads are in flight together
+enum { UNROLLED = GROUPNORM_UNROLLED };
 
 bool groupnorm_is_nchw(const groupnorm_slice *s)
 {
@@ -65,9 +65,7 @@ void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank)
         s->group = div(add(mul(s->image, s->a.channels), s->channel), imm64(cfg->channels));
     }
     val begin = mul(s->rank, s->a.range), left = sub(s->a.units, begin);
-    s->count = max(min(s->a.range, left), imm_as(I32, 0));
-    if (cfg->ragged)
-        s->count = groupnorm_elements_from(s, begin);
+    s->count = cfg->ragged ? groupnorm_elements_from(s, begin) : max(min(s->a.range, left), imm_as(I32, 0));
     val image_start = mul(mul(s->image, s->a.channels), s->a.pixels), start = convert(I64, begin);
     s->base = groupnorm_is_nchw(s) ? add(add(image_start, mul(s->channel, s->a.pixels)), mul(start, imm64(cfg->vec)))
                                    : add(add(image_start, s->channel), mul(start, unit_stride(s)));
@@ -218,15 +216,69 @@ static void over_ends(const groupnorm_slice *s, const groupnorm_view *w, const g
     }
 }
 
+/* Elements from one vector of a thread to its next. */
+static val vector_stride(const groupnorm_slice *s, const groupnorm_grid *g)
+{
+    return groupnorm_is_nchw(s) ? imm64((int64_t)g->column_threads * g->vec)
+                                : mul(unit_stride(s), imm64(g->column_threads));
+}
+
+/* Loads the first n of `count` vectors, all at once, from `global` on. In place of one that does not exist comes the last. */
+static void load_at_once(const groupnorm_grid *g, val count, val global, val stride, int n, groupnorm_vector *v,
+                         groupnorm_vector_pass *load, void *kernel)
+{
+    for (int u = 0; u < n; u++) {
+        v[u] = (groupnorm_vector){ .vec = g->vec, .global = global };
+        if (u > 0)
+            v[u].global = select(lt(imm(u), count), add(v[u - 1].global, stride), v[u - 1].global);
+        load(kernel, &v[u]);
+    }
+}
+
+static void use_some(val count, int n, const groupnorm_vector *v, groupnorm_vector_pass *use, void *kernel)
+{
+    for (int u = 0; u < n; u++) {
+        groupnorm_vector one = v[u];
+        IF(lt(imm(u), count))
+            use(kernel, &one);
+    }
+}
+
+void groupnorm_load_ahead(const groupnorm_slice *s, groupnorm_view *w, int n, groupnorm_vector_pass *load, void *kernel)
+{
+    if (!groupnorm_has_one_column(w))
+        return;
+    groupnorm_column c = groupnorm_column_at(s, w, imm_as(I32, 0));
+    val global = select(lt(imm(0), c.vectors), c.global, s->base); // of a thread without vectors: one that exists
+    w->ahead_count = n;
+    load_at_once(&w->grid, c.vectors, global, vector_stride(s, &w->grid), n, w->ahead, load, kernel);
+}
+
+/* The last vectors of a column, `count` of them, fewer than UNROLLED: all are loaded at once. */
+static void over_rest(const groupnorm_grid *g, val count, val global, val stride, groupnorm_vector_pass *load,
+                      groupnorm_vector_pass *use, void *kernel)
+{
+    groupnorm_vector v[UNROLLED - 1];
+    IF(lt(imm(0), count)) {
+        load_at_once(g, count, global, stride, UNROLLED - 1, v, load, kernel);
+        use_some(count, UNROLLED - 1, v, use, kernel);
+    }
+}
+
 void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c,
                             groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
 {
     const groupnorm_grid *g = &w->grid;
+    const int least = w->streams ? UNROLLED : 1;
     const int64_t shared_stride = (int64_t)g->abreast * g->column_threads * g->vec * element_bytes(s);
-    val stride = groupnorm_is_nchw(s) ? imm64((int64_t)g->column_threads * g->vec)
-                                      : mul(unit_stride(s), imm64(g->column_threads));
+    val stride = vector_stride(s, g);
     val done = variable(I32, imm(0)), shared = variable(U32, c->shared), global = variable(I64, c->global);
-    for (int at_once = UNROLLED; at_once >= 1; at_once /= UNROLLED)
+    if (w->ahead_count > 0) {
+        use_some(c->vectors, w->ahead_count, w->ahead, use, kernel);
+        assign(done, imm(w->ahead_count));
+        assign(global, add(global, mul(stride, imm64(w->ahead_count))));
+    }
+    for (int at_once = UNROLLED; at_once >= least; at_once /= UNROLLED)
         LOOP_FROM(i, done, sub(c->vectors, imm(at_once - 1)), imm(at_once)) {
             groupnorm_vector v[UNROLLED];
             for (int u = 0; u < at_once; u++) {
@@ -242,6 +294,8 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
             assign(shared, add(shared, imm_as(U32, at_once * shared_stride)));
             assign(global, add(global, mul(stride, imm64(at_once))));
         }
+    if (w->streams)
+        over_rest(g, sub(c->vectors, done), global, stride, load, use, kernel);
     over_ends(s, w, c, load, use, kernel);
 }
 
