@@ -41,8 +41,8 @@ static int channels_of(const groupnorm_config *cfg)
 static void stage_vector(void *kernel, groupnorm_vector *v)
 {
     backward *k = kernel;
-    groupnorm_stage(&k->s, add(k->staged_x, v->shared), k->s.a.x, v->global);
-    groupnorm_stage(&k->s, add(k->staged_dy, v->shared), k->s.a.dy, v->global);
+    groupnorm_stage(&k->s, k->staged_x, k->s.a.x, v);
+    groupnorm_stage(&k->s, k->staged_dy, k->s.a.dy, v);
 }
 
 static void stage_column(void *kernel, const groupnorm_column *c)
@@ -82,9 +82,9 @@ static void load_vector(void *kernel, groupnorm_vector *v)
 {
     backward *k = kernel;
     const groupnorm_slice *s = &k->s;
-    v->x = k->in_smem ? groupnorm_load_shared(s, add(k->staged_x, v->shared), k->w.grid.vec)
+    v->x = k->in_smem ? groupnorm_load_shared(s, add(k->staged_x, v->shared), v->vec)
                       : groupnorm_load(s, s->a.x, v->global);
-    v->dy = k->in_smem ? groupnorm_load_shared(s, add(k->staged_dy, v->shared), k->w.grid.vec)
+    v->dy = k->in_smem ? groupnorm_load_shared(s, add(k->staged_dy, v->shared), v->vec)
                        : groupnorm_load(s, s->a.dy, v->global);
 }
 
@@ -94,7 +94,7 @@ static void add_vector(void *kernel, groupnorm_vector *v)
 {
     backward *k = kernel;
     tensor rX = unpacked(v->x, F32), rDy = unpacked(v->dy, F32); // (VEC)
-    for (int i = 0; i < k->w.grid.vec; i++) {
+    for (int i = 0; i < v->vec; i++) {
         val d = sub(at(rX, i), at(k->rMean, groups_of_vector(k) == 1 ? 0 : i));
         set(k->rA, i, fma(at(rDy, i), d, at(k->rA, i)));
         set(k->rB, i, add(at(k->rB, i), at(rDy, i)));
@@ -253,13 +253,13 @@ static void write_vector(void *kernel, groupnorm_vector *v)
 {
     backward *k = kernel;
     tensor rX = unpacked(v->x, F32), rDy = unpacked(v->dy, F32), rDx = fragment_like(rX, F32); // (VEC)
-    for (int i = 0; i < k->w.grid.vec; i++) {
+    for (int i = 0; i < v->vec; i++) {
         int group = groups_of_vector(k) == 1 ? 0 : i, weight = is_nchw(k) ? 0 : i;
         val d = sub(at(rX, i), at(k->rMean, group));
         val rest = fma(d, at(k->rLinear, group), at(k->rConstant, group));
         set(rDx, i, fma(at(rDy, i), at(k->rScale, k->s.cfg->affine ? weight : group), rest));
     }
-    copy(rDx, groupnorm_global(&k->s, k->s.a.y, v->global, k->w.grid.vec), k->s.align);
+    groupnorm_store(&k->s, v, rDx);
 }
 
 static void begin_column(backward *k, const groupnorm_column *c)
@@ -328,6 +328,7 @@ static void begin(backward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
     k->w = groupnorm_view_of(&k->s, cfg->vec);
+    k->w.streams = !k->in_smem;
     k->sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
     k->sSums =
         smem_tensor("sums", F32, compact(shape(channels_of(cfg), k->w.grid.column_threads * cfg->fold, KINDS)), 16);
@@ -421,6 +422,13 @@ static void store_merged(const backward *k)
             groupnorm_write(k->s.a.merged, add(first, imm(kind)), mul(total.of[kind], k->s.a.reciprocal));
 }
 
+/* Vectors whose loads begin before the CTA waits: as many as there are registers for. */
+static int vectors_ahead(const backward *k)
+{
+    const bool whole = k->s.align == k->s.cfg->vec * (int)ckl_dtype_bytes(k->s.cfg->dtype);
+    return !whole ? 0 : groups_of_vector(k) == 1 ? GROUPNORM_UNROLLED : GROUPNORM_UNROLLED / 2;
+}
+
 void groupnorm_backward_split(const void *config, int kernel)
 {
     const groupnorm_config *cfg = config;
@@ -436,10 +444,12 @@ void groupnorm_backward_split(const void *config, int kernel)
     begin(&k);
     IF(item.writes) {
         load_column(&k);
+        groupnorm_load_ahead(&k.s, &k.w, vectors_ahead(&k), load_vector, &k);
         two_pass_wait(&order, &item);
         groupnorm_load_merged(&k.s, KINDS, k.sGroups);
         cta_sync();
         groupnorm_over_columns(&k.s, &k.w, write_column, &k);
+        k.w.ahead_count = 0;
         two_pass_end(&order, &item);
     }
     ELSE

@@ -29,7 +29,11 @@ enum {
     VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
     VECTORS_OF_FEW = 4,     // where CTAs leave SMs idle, a thread is what takes long
     VECTORS_STREAMED = 6,
-    COLUMN_BYTES = 64, // of nchw that neighbouring threads read side by side
+    STREAMED_BYTES = 20 << 10,     // of a slice that is read again from L2, small ones soon
+    STREAMED_BYTES_MAX = 40 << 10, // from memory: fewer CTAs, each of which begins, is counted and waits
+    RAGGED_BYTES = 4,              // wider vectors are taken whole
+    RAGGED_VECTORS = 8,            // of a channel that are worth its ends
+    COLUMN_BYTES = 64,             // of nchw that neighbouring threads read side by side
     SLICES_MAX = 1 << 20
 };
 
@@ -40,7 +44,7 @@ static int64_t element_bytes(const ckl_groupnorm_desc *d)
 
 int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
-    return d->layout == CKL_IMAGE_NCHW ? d->h * d->w * c->fold / c->vec : d->h * d->w / c->fold;
+    return d->layout == CKL_IMAGE_NCHW ? ceil_div(d->h * d->w * c->fold, c->vec) : d->h * d->w / c->fold;
 }
 
 int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, bool split)
@@ -106,6 +110,13 @@ static bool channels_fold(const ckl_groupnorm_desc *d, const groupnorm_config *c
     const int64_t pixels = d->h * d->w;
     return d->direction == CKL_DIRECTION_FORWARD && fold >= 1 && c->channels % fold == 0 && pixels >= c->vec &&
            pixels <= INT32_MAX / fold;
+}
+
+/* Gradients that are split read their slices again, by whole vectors. */
+static bool may_be_ragged(const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
+{
+    return d->layout == CKL_IMAGE_NCHW && !(split && d->direction == CKL_DIRECTION_BACKWARD) && c->fold == 1 &&
+           c->vec * element_bytes(d) == VECTOR_BYTES && d->h * d->w <= INT32_MAX / 4;
 }
 
 /* Does a vector stay in a column (nchw), or in a bundle; and in its group, where a thread has several columns? */
@@ -220,15 +231,29 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
 }
 
 /*
+ * Of a slice of gradients. Between sums and outputs of nhwc comes the whole image. Where L2 does not hold that, slices are larger,
+ * but enough for a turn of CTAs.
+ */
+static int64_t streamed_bytes(const search *s)
+{
+    enum { TENSORS = 2, CTAS_OF_SM = 4 };
+    const ckl_groupnorm_desc *d = s->d;
+    const int64_t image = d->c * d->h * d->w * element_bytes(d);
+    if (d->layout == CKL_IMAGE_NCHW || TENSORS * image < s->device->l2_bytes / 2)
+        return STREAMED_BYTES;
+    return max_i64(STREAMED_BYTES, min_i64(STREAMED_BYTES_MAX, d->n * image / (CTAS_OF_SM * s->device->sm_count)));
+}
+
+/*
  * The largest slices, by halves, of so many bytes and threads. Forward they are in shared memory, three CTAs an SM. Backward they stream: small
  * ones, but larger ones of more threads where a thread would have several columns (bench/notes/groupnorm.md).
  */
 static bool choose_slice(search *s, groupnorm_config *c)
 {
-    static const struct {
+    const struct {
         int64_t bytes;
         int threads;
-    } sizes[] = { { 75 << 10, 256 }, { 20 << 10, 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
+    } sizes[] = { { 75 << 10, 256 }, { streamed_bytes(s), 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t units = max_i64(1, groupnorm_units(s->d, c)), most = s->device->smem_per_cta_bytes;
     bool found = false;
@@ -267,7 +292,9 @@ static void fit_vector(const search *s, groupnorm_config *c)
         const int64_t fold = c->vec / min_i64(c->vec, whole);
         const bool folds = d->layout == CKL_IMAGE_NCHW && c->vec == widest && channels_fold(d, c, fold);
         c->fold = folds ? (int)fold : 1;
-        if (vector_fits(d, c))
+        c->ragged = !folds && whole * element_bytes(d) <= RAGGED_BYTES && d->h * d->w >= RAGGED_VECTORS * c->vec &&
+                    may_be_ragged(d, s->split, c);
+        if (c->ragged || vector_fits(d, c))
             return;
     }
 }
@@ -445,7 +472,10 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, bo
         FAIL(CKL_INVALID, "%s: fold=%d is for whole pixels of nhwc, and divides their number", what, c->fold);
     if (c->fold != 1 && nchw && !channels_fold(d, c, c->fold))
         FAIL(CKL_INVALID, "%s: fold=%d is for channels of nchw forward, and divides those of a group", what, c->fold);
-    if (nchw ? d->h * d->w * c->fold % c->vec : d->c * c->fold % c->vec || c->channels * c->bundle * c->fold % c->vec)
+    if (c->ragged && !may_be_ragged(d, split, c))
+        FAIL(CKL_INVALID, "%s: ragged=1 is for vectors of 16 bytes of nchw, of slices that are kept", what);
+    if (nchw ? !c->ragged && d->h * d->w * c->fold % c->vec
+             : d->c * c->fold % c->vec || c->channels * c->bundle * c->fold % c->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide %s", what, c->vec,
              nchw ? "h*w" : "the channels of an image and a bundle");
     if (nchw && (c->column_threads < 1 || c->threads % c->column_threads))

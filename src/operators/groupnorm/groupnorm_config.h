@@ -22,19 +22,20 @@
     X(owner, bool, affine, "1", "0 1", "with gamma and beta")                                   \
     X(owner, float, eps, "0", "0..", "forward: added to the variance; 0: 1e-5")
 
-#define GROUPNORM_CONFIG(X, owner)                                                                    \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")       \
-    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                \
-    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                              \
-    X(owner, int, channels, "1", "", "of a group")                                                    \
-    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")   \
-    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")             \
-    X(owner, int, fold, "1", "1 2 4 8", "pixels (nhwc), channels (nchw) taken as one: whole vectors") \
-    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                          \
-    X(owner, int, column_threads, "1", "", "threads that share a column")                             \
-    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                             \
-    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")             \
-    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")       \
+#define GROUPNORM_CONFIG(X, owner)                                                                             \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")                \
+    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                         \
+    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                                       \
+    X(owner, int, channels, "1", "", "of a group")                                                             \
+    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")            \
+    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")                      \
+    X(owner, int, fold, "1", "1 2 4 8", "pixels (nhwc), channels (nchw) taken as one: whole vectors")          \
+    X(owner, bool, ragged, "0", "0 1", "nchw: channels begin and end anywhere in their first and last vector") \
+    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                                   \
+    X(owner, int, column_threads, "1", "", "threads that share a column")                                      \
+    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                      \
+    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                      \
+    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")
 
 #define GROUPNORM_PARAMS(X, owner) \
@@ -91,6 +92,9 @@ typedef struct groupnorm_config {
  * Pixels of nhwc whose channels are no whole vectors are folded: `fold` of them are one with `fold` times the channels, where a
  * bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of the image. Forward,
  * channels of nchw whose pixels are no whole vectors are folded, too: a column is `fold` of them.
+ *
+ * A ragged column is aligned vectors and the elements before and behind them, its ends. Thread n of the column takes the ends n,
+ * n + column_threads, ...
  */
 typedef struct groupnorm_grid {
     int vec, columns, abreast, column_threads, slots;
@@ -128,11 +132,22 @@ static inline int groupnorm_lanes_of_group(const groupnorm_config *c)
     return lanes;
 }
 
-/* Bytes of a slice of one tensor in shared memory. */
-static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
+/* Elements of a slice of one tensor in shared memory: vectors, then the ends of each column. */
+static inline int64_t groupnorm_vector_elements(const groupnorm_config *c)
 {
     groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    return (int64_t)g.slots * c->steps * g.abreast * g.column_threads * c->vec * (int64_t)ckl_dtype_bytes(c->dtype);
+    return (int64_t)g.slots * c->steps * g.abreast * g.column_threads * c->vec;
+}
+
+static inline int groupnorm_ends_max(const groupnorm_config *c)
+{
+    return c->ragged ? 2 * c->vec : 0;
+}
+
+static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
+{
+    const int64_t ends = (int64_t)groupnorm_grid_of(c, c->vec).columns * groupnorm_ends_max(c);
+    return (groupnorm_vector_elements(c) + ends) * (int64_t)ckl_dtype_bytes(c->dtype);
 }
 
 /* Units of a slice. */
@@ -179,32 +194,41 @@ typedef struct groupnorm_slice {
     val group;          // i64, of all images: the first of the bundle
     val channels;       // i32, of the bundle
     val rank;           // i32, which slice of the bundle
-    val count;          // i32, units of it
+    val count;          // i32, units of it; of a ragged one elements of a channel in it
     val base;           // i64, element of the tensor where the first unit of the first channel is
 } groupnorm_slice;
+
+/* One vector on its way through a pass. */
+typedef struct groupnorm_vector {
+    int vec;    // elements: 1 at the ends of a ragged column
+    val shared; // u32, bytes as those of a column, below
+    val global; // i64, elements as well
+    packed x, dy;
+} groupnorm_vector;
+
+enum { GROUPNORM_UNROLLED = 4 }; // vectors of a thread whose loads are in flight together
 
 /* The thread's place in a grid over the slice. */
 typedef struct groupnorm_view {
     groupnorm_grid grid;
+    bool streams;    // vectors are loaded from memory when they are used
+    int ahead_count; // but for the first ones, which are here
+    groupnorm_vector ahead[GROUPNORM_UNROLLED];
     val column, column_thread; // i32: the first of the thread; its number among those of the column
-    val vectors;               // i32, of the thread in each of its columns
+    val count;                 // i32, units of a column, or elements
+    val vectors;               // i32, of the thread in each of its columns, but for ragged ones
 } groupnorm_view;
 
 /* One column of a thread. */
 typedef struct groupnorm_column {
-    val number;  // i32, in the bundle
-    val exists;  // predicate
-    val vectors; // i32, of the thread in it
-    val shared;  // u32, bytes from the start of a slice in shared memory to its first vector
-    val global;  // i64, elements from the start of the tensor
+    val number;           // i32, in the bundle
+    val exists;           // predicate
+    val vectors;          // i32, of the thread in it
+    val start;            // i64, of a ragged one: its first element
+    val head, body, ends; // i32: elements before its vectors, in them, and not in them
+    val shared;           // u32, bytes from the start of a slice in shared memory to its first vector
+    val global;           // i64, elements from the start of the tensor
 } groupnorm_column;
-
-/* One vector on its way through a pass. */
-typedef struct groupnorm_vector {
-    val shared; // u32, bytes as above
-    val global; // i64, elements as above
-    packed x, dy;
-} groupnorm_vector;
 
 /* Declares the parameters, sets threads and cluster; then what is in slice `rank` of a bundle. */
 groupnorm_slice groupnorm_slice_begin(const groupnorm_config *cfg, bool vectors);
@@ -232,10 +256,27 @@ typedef void groupnorm_column_pass(void *kernel, const groupnorm_column *c);
 void groupnorm_over_columns(const groupnorm_slice *s, const groupnorm_view *w, groupnorm_column_pass *pass,
                             void *kernel);
 
-/* One pass over the vectors of a column, a few at once: `load` of all of them, unless NULL, goes before `use` of one. */
+/* Elements of a ragged channel in the slice that begins at a unit. */
+val groupnorm_elements_from(const groupnorm_slice *s, val unit);
+
+/* Column number `slot` of a thread. */
+groupnorm_column groupnorm_column_at(const groupnorm_slice *s, const groupnorm_view *w, val slot);
+
+/* One of the ends of a ragged column that a thread takes, and whether it is there. */
+groupnorm_vector groupnorm_end(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c, int number,
+                               val *exists);
+
+/*
+ * One pass over the vectors of a column, a few at once, then over its ends: `load` of all of them, unless NULL, goes before
+ * `use` of one.
+ */
 typedef void groupnorm_vector_pass(void *kernel, groupnorm_vector *v);
 void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c,
                             groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel);
+
+/* Of a thread that has one column: loads its first n vectors now, for the next pass over it. */
+void groupnorm_load_ahead(const groupnorm_slice *s, groupnorm_view *w, int n, groupnorm_vector_pass *load,
+                          void *kernel);
 
 /* Of a column that may not exist: the last one that does. */
 val groupnorm_existing(const groupnorm_slice *s, const groupnorm_view *w, val column);
@@ -248,9 +289,12 @@ tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int 
 packed groupnorm_load(const groupnorm_slice *s, val pointer, val element);
 packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec);
 
-/* Starts the copy of a vector into shared memory, where the thread that asked for it finds it after groupnorm_staged(). */
-void groupnorm_stage(const groupnorm_slice *s, val address, val pointer, val element);
+/* Starts the copy of a vector into the slice that is staged at an address, where the thread that asked for it finds it after groupnorm_staged(). */
+void groupnorm_stage(const groupnorm_slice *s, val staged, val pointer, const groupnorm_vector *v);
 void groupnorm_staged(void);
+
+/* Stores a vector of outputs. */
+void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY);
 
 /* Of f32: element `index` of an array in global memory. */
 val groupnorm_read(val pointer, val index);

@@ -23,6 +23,7 @@ typedef struct forward {
     val staged;          // u32, the slice in shared memory
     val pivot;           // of this thread
     val sums[SUMS], squares[SUMS];
+    val count;                    // i32, of ragged columns: elements of this thread
     tensor sMoments, sCounts;     // (GROUPNORM_ENTRY,THREADS), (THREADS)
     tensor sPeers;                // (GROUPNORM_ENTRY,CLUSTER,BUNDLE)
     tensor sGroups;               // (GROUP_WORDS,BUNDLE)
@@ -36,7 +37,7 @@ typedef struct forward {
 static void stage_vector(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
-    groupnorm_stage(&k->s, add(k->staged, v->shared), k->s.a.x, v->global);
+    groupnorm_stage(&k->s, k->staged, k->s.a.x, v);
 }
 
 static void stage_column(void *kernel, const groupnorm_column *c)
@@ -74,18 +75,20 @@ typedef struct moments {
 static void load_same(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
-    v->x = groupnorm_load_shared(&k->s, add(k->staged, v->shared), k->same.grid.vec);
+    v->x = groupnorm_load_shared(&k->s, add(k->staged, v->shared), v->vec);
 }
 
 static void add_values(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
     tensor rX = unpacked(v->x, F32); // (VEC)
-    for (int i = 0; i < k->same.grid.vec; i++) {
+    for (int i = 0; i < v->vec; i++) {
         val x = sub(at(rX, i), k->pivot);
         assign(k->sums[i % SUMS], add(k->sums[i % SUMS], x));
         assign(k->squares[i % SUMS], fma(x, x, k->squares[i % SUMS]));
     }
+    if (k->s.cfg->ragged)
+        assign(k->count, add(k->count, imm(v->vec)));
 }
 
 static void add_column(void *kernel, const groupnorm_column *c)
@@ -94,14 +97,25 @@ static void add_column(void *kernel, const groupnorm_column *c)
     groupnorm_over_vectors(&k->s, &k->same, c, load_same, add_values, k);
 }
 
-/* Of the thread's first values; where it has fewer, the last vector counts again. */
+/* Of the thread's first values; where it has fewer, the last vector counts again. A thread of ends alone takes its first. */
 static void find_pivot(forward *k)
 {
     const groupnorm_grid *g = &k->same.grid;
     const int bytes = g->vec * (int)ckl_dtype_bytes(k->s.cfg->dtype);
+    val vectors = k->same.vectors;
     k->pivot = variable(F32, immf(0));
-    IF(logical_and(lt(k->same.column, imm(g->columns)), lt(imm(0), k->same.vectors))) {
-        val first = add(k->staged, mul(thread(), imm(bytes))), last = sub(k->same.vectors, imm(1)), x[PIVOT_VALUES];
+    if (k->s.cfg->ragged) {
+        val exists;
+        groupnorm_column column = groupnorm_column_at(&k->s, &k->same, imm_as(I32, 0));
+        groupnorm_vector end = groupnorm_end(&k->s, &k->same, &column, 0, &exists);
+        vectors = column.vectors;
+        IF(exists) {
+            load_same(k, &end);
+            assign(k->pivot, at(unpacked(end.x, F32), 0));
+        }
+    }
+    IF(logical_and(lt(k->same.column, imm(g->columns)), lt(imm(0), vectors))) {
+        val first = add(k->staged, mul(thread(), imm(bytes))), last = sub(vectors, imm(1)), x[PIVOT_VALUES];
         for (int i = 0; i < PIVOT_VALUES; i += g->vec) {
             val address = first;
             if (i > 0)
@@ -124,6 +138,8 @@ static val total_of(const val sums[SUMS])
 static val count_of_thread(const forward *k)
 {
     const groupnorm_grid *g = &k->same.grid;
+    if (k->s.cfg->ragged)
+        return convert(F32, k->count);
     val columns = div(add(sub(imm(g->columns - 1), k->same.column), imm(g->abreast)), imm(g->abreast));
     return mul(convert(F32, mul(columns, k->same.vectors)), immf(g->vec));
 }
@@ -134,6 +150,8 @@ static moments moments_of_thread(forward *k)
         k->sums[i] = variable(F32, immf(0));
         k->squares[i] = variable(F32, immf(0));
     }
+    if (k->s.cfg->ragged)
+        k->count = variable(I32, imm(0));
     find_pivot(k);
     groupnorm_over_columns(&k->s, &k->same, add_column, k);
     val count = count_of_thread(k), sum = total_of(k->sums), mean = div(sum, max(count, immf(1)));
@@ -238,6 +256,8 @@ static val elements_of_slice(const groupnorm_slice *s, val rank)
 {
     const groupnorm_config *cfg = s->cfg;
     const int per_unit = groupnorm_is_nchw(s) ? cfg->channels / cfg->fold * cfg->vec : cfg->channels * cfg->fold;
+    if (cfg->ragged)
+        return mul(convert(F32, groupnorm_elements_from(s, mul(rank, s->a.range))), immf(cfg->channels));
     val range = s->a.range, units = max(min(range, sub(s->a.units, mul(rank, range))), imm_as(I32, 0));
     return mul(convert(F32, units), immf(per_unit));
 }
@@ -324,7 +344,7 @@ static void publish(const forward *k, moments m)
 static void load_again(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
-    v->x = groupnorm_load_shared(&k->s, add(k->staged, v->shared), k->all.grid.vec);
+    v->x = groupnorm_load_shared(&k->s, add(k->staged, v->shared), v->vec);
 }
 
 /* y = (x - mean) * scale + shift; shift makes up for the rest of the mean, but not where gamma is infinite. */
@@ -371,12 +391,12 @@ static void write_vector(void *kernel, groupnorm_vector *v)
     const bool one_group = groupnorm_one_group(&k->s, k->all.grid.vec), folded = has_folded_channels(k);
     tensor rX = unpacked(v->x, F32), rY = fragment_like(rX, F32); // (VEC)
     val first = folded ? set_scales_of_channels(k, v->global) : imm_as(U32, 0);
-    for (int i = 0; i < k->all.grid.vec; i++) {
+    for (int i = 0; i < v->vec; i++) {
         val in_first = folded ? lt(imm_as(U32, i), first) : yes(), *which = folded ? &in_first : NULL;
         val d = sub(at(rX, i), at(k->rMean, one_group ? 0 : i));
         set(rY, i, fma(d, scale_of(k->rScale, which, i), scale_of(k->rShift, which, i)));
     }
-    copy(rY, groupnorm_global(&k->s, k->s.a.y, v->global, k->all.grid.vec), k->s.align);
+    groupnorm_store(&k->s, v, rY);
 }
 
 /* The statistics of a column's groups, and its weights. */

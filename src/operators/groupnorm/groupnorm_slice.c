@@ -7,7 +7,7 @@
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
 
-enum { UNROLLED = 4 }; // vectors of a thread whose loads are in flight together
+enum { UNROLLED = GROUPNORM_UNROLLED };
 
 bool groupnorm_is_nchw(const groupnorm_slice *s)
 {
@@ -45,6 +45,12 @@ groupnorm_slice groupnorm_slice_begin(const groupnorm_config *cfg, bool vectors)
     return s;
 }
 
+val groupnorm_elements_from(const groupnorm_slice *s, val unit)
+{
+    const val vec = imm(s->cfg->vec), left = sub(convert(I32, s->a.pixels), mul(unit, vec));
+    return max(min(mul(s->a.range, vec), left), imm_as(I32, 0));
+}
+
 void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank)
 {
     const groupnorm_config *cfg = s->cfg;
@@ -59,7 +65,7 @@ void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank)
         s->group = div(add(mul(s->image, s->a.channels), s->channel), imm64(cfg->channels));
     }
     val begin = mul(s->rank, s->a.range), left = sub(s->a.units, begin);
-    s->count = max(min(s->a.range, left), imm_as(I32, 0));
+    s->count = cfg->ragged ? groupnorm_elements_from(s, begin) : max(min(s->a.range, left), imm_as(I32, 0));
     val image_start = mul(mul(s->image, s->a.channels), s->a.pixels), start = convert(I64, begin);
     s->base = groupnorm_is_nchw(s) ? add(add(image_start, mul(s->channel, s->a.pixels)), mul(start, imm64(cfg->vec)))
                                    : add(add(image_start, s->channel), mul(start, unit_stride(s)));
@@ -93,6 +99,13 @@ static int channels_of_column(const groupnorm_slice *s, const groupnorm_view *w)
     return groupnorm_is_nchw(s) ? s->cfg->fold : w->grid.vec;
 }
 
+/* Of `count` vectors of a column. */
+static val vectors_of_thread(const groupnorm_view *w, val count)
+{
+    const int threads = w->grid.column_threads;
+    return max(div(add(sub(count, w->column_thread), imm(threads - 1)), imm(threads)), imm_as(I32, 0));
+}
+
 groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
 {
     groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg, vec) };
@@ -105,8 +118,8 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
     val count = nchw ? s->count : select(lt(w.column_thread, imm(w.grid.column_threads)), s->count, imm(0));
     if (s->cfg->cut_short)
         count = select(lt(mul(w.column, imm(channels_of_column(s, &w))), s->channels), count, imm(0));
-    w.vectors = max(div(add(sub(count, w.column_thread), imm(w.grid.column_threads - 1)), imm(w.grid.column_threads)),
-                    imm_as(I32, 0));
+    w.count = count;
+    w.vectors = vectors_of_thread(&w, count);
     return w;
 }
 
@@ -127,7 +140,19 @@ val groupnorm_groups(const groupnorm_slice *s)
  * additions. A partition would be as long as the longest column, with a predicate for each of its vectors.
  */
 
-static groupnorm_column column_at(const groupnorm_slice *s, const groupnorm_view *w, val slot)
+/* Aligned vectors of a column that begins anywhere, and its ends. */
+static void set_ragged(const groupnorm_view *w, val start, groupnorm_column *c)
+{
+    const int vec = w->grid.vec;
+    c->start = start;
+    c->head = min(bit_and(sub(imm(0), convert(I32, start)), imm(vec - 1)), w->count);
+    c->body = bit_and(sub(w->count, c->head), imm(-vec));
+    c->ends = select(c->exists, sub(w->count, c->body), imm(0));
+    c->vectors = select(c->exists, vectors_of_thread(w, div(c->body, imm(vec))), imm(0));
+    c->global = add(start, convert(I64, add(c->head, mul(w->column_thread, imm(vec)))));
+}
+
+groupnorm_column groupnorm_column_at(const groupnorm_slice *s, const groupnorm_view *w, val slot)
 {
     const groupnorm_grid *g = &w->grid;
     const int64_t vector_bytes = g->vec * element_bytes(s);
@@ -138,6 +163,10 @@ static groupnorm_column column_at(const groupnorm_slice *s, const groupnorm_view
         mul(convert(IR_U32, slot), imm_as(U32, (int64_t)s->cfg->steps * g->abreast * g->column_threads * vector_bytes));
     c.shared = add(mul(thread(), imm_as(U32, vector_bytes)), before);
     val number = convert(I64, c.number), along = convert(I64, w->column_thread);
+    if (s->cfg->ragged) {
+        set_ragged(w, add(s->base, mul(number, s->a.pixels)), &c);
+        return c;
+    }
     c.global = add(s->base, groupnorm_is_nchw(s)
                                 ? add(mul(mul(number, s->a.pixels), imm64(s->cfg->fold)), mul(along, imm64(g->vec)))
                                 : add(mul(number, imm64(g->vec)), mul(along, unit_stride(s))));
@@ -148,13 +177,91 @@ void groupnorm_over_columns(const groupnorm_slice *s, const groupnorm_view *w, g
                             void *kernel)
 {
     if (w->grid.slots == 1) {
-        groupnorm_column c = column_at(s, w, imm_as(I32, 0));
+        groupnorm_column c = groupnorm_column_at(s, w, imm_as(I32, 0));
         pass(kernel, &c);
         return;
     }
     LOOP(slot, imm(w->grid.slots)) {
-        groupnorm_column c = column_at(s, w, convert(I32, slot));
+        groupnorm_column c = groupnorm_column_at(s, w, convert(I32, slot));
         pass(kernel, &c);
+    }
+}
+
+groupnorm_vector groupnorm_end(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c, int number,
+                               val *exists)
+{
+    const int64_t before = groupnorm_vector_elements(s->cfg), bytes = element_bytes(s);
+    val n = add(w->column_thread, imm(number * w->grid.column_threads));
+    val along = add(n, select(lt(n, c->head), imm(0), c->body));
+    val place = add(n, mul(c->number, imm(groupnorm_ends_max(s->cfg))));
+    *exists = lt(n, c->ends);
+    return (groupnorm_vector){ .vec = 1,
+                               .shared = add(mul(convert(U32, place), imm_as(U32, bytes)), imm_as(U32, before * bytes)),
+                               .global = add(c->start, convert(I64, along)) };
+}
+
+/* Ends, of which a thread has a few at most. */
+static void over_ends(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c,
+                      groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
+{
+    const int most = s->cfg->ragged ? (int)ceil_div(2 * (w->grid.vec - 1), w->grid.column_threads) : 0;
+    for (int i = 0; i < most; i++) {
+        val exists;
+        groupnorm_vector v = groupnorm_end(s, w, c, i, &exists);
+        IF(exists) {
+            if (load)
+                load(kernel, &v);
+            use(kernel, &v);
+        }
+    }
+}
+
+/* Elements from one vector of a thread to its next. */
+static val vector_stride(const groupnorm_slice *s, const groupnorm_grid *g)
+{
+    return groupnorm_is_nchw(s) ? imm64((int64_t)g->column_threads * g->vec)
+                                : mul(unit_stride(s), imm64(g->column_threads));
+}
+
+/* Loads the first n of `count` vectors, all at once, from `global` on. In place of one that does not exist comes the last. */
+static void load_at_once(const groupnorm_grid *g, val count, val global, val stride, int n, groupnorm_vector *v,
+                         groupnorm_vector_pass *load, void *kernel)
+{
+    for (int u = 0; u < n; u++) {
+        v[u] = (groupnorm_vector){ .vec = g->vec, .global = global };
+        if (u > 0)
+            v[u].global = select(lt(imm(u), count), add(v[u - 1].global, stride), v[u - 1].global);
+        load(kernel, &v[u]);
+    }
+}
+
+static void use_some(val count, int n, const groupnorm_vector *v, groupnorm_vector_pass *use, void *kernel)
+{
+    for (int u = 0; u < n; u++) {
+        groupnorm_vector one = v[u];
+        IF(lt(imm(u), count))
+            use(kernel, &one);
+    }
+}
+
+void groupnorm_load_ahead(const groupnorm_slice *s, groupnorm_view *w, int n, groupnorm_vector_pass *load, void *kernel)
+{
+    if (!groupnorm_has_one_column(w))
+        return;
+    groupnorm_column c = groupnorm_column_at(s, w, imm_as(I32, 0));
+    val global = select(lt(imm(0), c.vectors), c.global, s->base); // of a thread without vectors: one that exists
+    w->ahead_count = n;
+    load_at_once(&w->grid, c.vectors, global, vector_stride(s, &w->grid), n, w->ahead, load, kernel);
+}
+
+/* The last vectors of a column, `count` of them, fewer than UNROLLED: all are loaded at once. */
+static void over_rest(const groupnorm_grid *g, val count, val global, val stride, groupnorm_vector_pass *load,
+                      groupnorm_vector_pass *use, void *kernel)
+{
+    groupnorm_vector v[UNROLLED - 1];
+    IF(lt(imm(0), count)) {
+        load_at_once(g, count, global, stride, UNROLLED - 1, v, load, kernel);
+        use_some(count, UNROLLED - 1, v, use, kernel);
     }
 }
 
@@ -162,14 +269,20 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
                             groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
 {
     const groupnorm_grid *g = &w->grid;
+    const int least = w->streams ? UNROLLED : 1;
     const int64_t shared_stride = (int64_t)g->abreast * g->column_threads * g->vec * element_bytes(s);
-    val stride = groupnorm_is_nchw(s) ? imm64((int64_t)g->column_threads * g->vec)
-                                      : mul(unit_stride(s), imm64(g->column_threads));
+    val stride = vector_stride(s, g);
     val done = variable(I32, imm(0)), shared = variable(U32, c->shared), global = variable(I64, c->global);
-    for (int at_once = UNROLLED; at_once >= 1; at_once /= UNROLLED)
+    if (w->ahead_count > 0) {
+        use_some(c->vectors, w->ahead_count, w->ahead, use, kernel);
+        assign(done, imm(w->ahead_count));
+        assign(global, add(global, mul(stride, imm64(w->ahead_count))));
+    }
+    for (int at_once = UNROLLED; at_once >= least; at_once /= UNROLLED)
         LOOP_FROM(i, done, sub(c->vectors, imm(at_once - 1)), imm(at_once)) {
             groupnorm_vector v[UNROLLED];
             for (int u = 0; u < at_once; u++) {
+                v[u].vec = g->vec;
                 v[u].shared = add(shared, imm_as(U32, u * shared_stride));
                 v[u].global = u == 0 ? add(global, imm64(0)) : add(v[u - 1].global, stride);
                 if (load)
@@ -181,6 +294,9 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
             assign(shared, add(shared, imm_as(U32, at_once * shared_stride)));
             assign(global, add(global, mul(stride, imm64(at_once))));
         }
+    if (w->streams)
+        over_rest(g, sub(c->vectors, done), global, stride, load, use, kernel);
+    over_ends(s, w, c, load, use, kernel);
 }
 
 /* Memory */
@@ -206,17 +322,29 @@ packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec)
     return load_packed(smem_view(address, s->cfg->dtype, compact(leaf(vec))), vec * (int)element_bytes(s));
 }
 
-void groupnorm_stage(const groupnorm_slice *s, val address, val pointer, val element)
+/* What is promised for the address of a vector in memory, bytes. */
+static int align_of(const groupnorm_slice *s, const groupnorm_vector *v)
 {
-    const int bytes = s->cfg->vec * (int)element_bytes(s);
-    tensor gX = groupnorm_global(s, pointer, element, s->cfg->vec); // (VEC)
-    if (s->align == bytes && bytes >= 4) {
+    return (int)min_i64(s->align, v->vec * element_bytes(s));
+}
+
+void groupnorm_stage(const groupnorm_slice *s, val staged, val pointer, const groupnorm_vector *v)
+{
+    const int bytes = v->vec * (int)element_bytes(s), align = align_of(s, v);
+    val address = add(staged, v->shared);
+    tensor gX = groupnorm_global(s, pointer, v->global, v->vec); // (VEC)
+    if (align == bytes && bytes >= 4) {
         cp_async(address, gX.address, bytes, imm_as(U32, bytes));
         return;
     }
     tensor rX = fragment_like(gX, s->cfg->dtype); // (VEC)
-    copy(gX, rX, s->align);
-    copy(rX, smem_view(address, s->cfg->dtype, compact(leaf(s->cfg->vec))), bytes);
+    copy(gX, rX, align);
+    copy(rX, smem_view(address, s->cfg->dtype, compact(leaf(v->vec))), bytes);
+}
+
+void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY)
+{
+    copy(rY, groupnorm_global(s, s->a.y, v->global, v->vec), align_of(s, v));
 }
 
 void groupnorm_staged(void)

@@ -174,6 +174,29 @@ static const char *const cases[] = {
     "n=130 c=48 h=7 w=8 groups=48 dtype=bf16 fill=hard impl=forward # planes together",
     "n=130 c=48 h=7 w=8 groups=48 dtype=bf16 direction=backward fill=uniform impl=backward",
     "n=3 c=104 h=9 w=5 groups=104 layout=nhwc dtype=f16 direction=backward # a warp has several groups",
+    "n=3 c=7 h=9 w=11 groups=7 dtype=f16 fill=hard # ragged planes: all phases, ends of several for a thread",
+    "n=3 c=7 h=9 w=11 groups=7 fill=uniform misalign=1",
+    "n=300 c=49 h=7 w=13 groups=49 dtype=bf16 # ragged planes together, the last ones fewer",
+    "n=2 c=9 h=9 w=9 groups=3 dtype=f16 fill=hard impl=forward config='ragged=1 vec=8 channels=3 threads=64 "
+    "column_threads=64 steps=1' # threads of ends alone, of several columns",
+    "n=3 c=8 h=3 w=3 groups=8 offset=1000 impl=forward config='ragged=1 vec=4 channels=1 threads=64 column_threads=64 "
+    "steps=1' # a thread of one value, an end",
+    "n=2 c=9 h=37 w=29 groups=3 offset=1000 impl=forward config='ragged=1 vec=4 channels=3 cluster=4 threads=96 "
+    "column_threads=32 steps=3' # each CTA of a cluster has ends",
+    "n=2 c=6 h=37 w=29 groups=6 fill=hard impl=forward_split config='ragged=1 vec=4 threads=64 column_threads=64 "
+    "steps=1'",
+    "n=3 c=7 h=9 w=11 groups=7 dtype=f16 direction=backward",
+    "n=3 c=14 h=9 w=11 groups=7 direction=backward fill=hard misalign=1",
+    "n=2 c=32 h=19 w=16 groups=8 direction=backward layout=nhwc impl=backward_split config='bundle=4 vec=4 threads=128 "
+    "column_threads=32 channels=4 steps=10' # vectors loaded ahead, four at once, the last ones",
+    "n=2 c=32 h=19 w=16 groups=8 direction=backward impl=backward_split fill=hard config='threads=64 column_threads=16 "
+    "channels=4 vec=4 steps=3'",
+    "n=1 c=32 h=17 w=16 groups=8 direction=backward layout=nhwc impl=backward_split config='bundle=4 vec=4 threads=128 "
+    "column_threads=32 channels=4 steps=1' # the last threads have no vector, and none lies ahead",
+    "n=1 c=12 h=30 w=64 groups=6 dtype=f16 direction=backward layout=nhwc impl=backward_split config='bundle=2 fold=1 "
+    "threads=96 column_threads=96 channels=2 vec=4 steps=9' # vectors of two groups",
+    "n=2 c=9 h=37 w=29 groups=3 dtype=bf16 direction=backward fill=uniform impl=backward config='ragged=1 vec=8 "
+    "channels=3 cluster=4 threads=64 column_threads=64 steps=1'",
     NULL,
 };
 
@@ -203,6 +226,11 @@ static const test_reject rejects[] = {
     { "layout=nhwc impl=forward config='column_threads=3'", CKL_INVALID, "the threads of a vector of channels" },
     { "c=8 h=5 w=5 impl=forward config='vec=4'", CKL_UNSUPPORTED, "groupnorm forward: vec=4 does not divide h*w" },
     { "h=5 w=5 impl=forward config='fold=3'", CKL_INVALID, "fold=3 is for channels of nchw forward" },
+    { "h=9 w=9 impl=forward config='ragged=1 vec=2'", CKL_INVALID, "ragged=1 is for vectors of 16 bytes of nchw" },
+    { "layout=nhwc impl=forward config='ragged=1 vec=4'", CKL_INVALID, "ragged=1 is for vectors of 16 bytes of nchw" },
+    { "h=9 w=9 direction=backward impl=backward_split config='ragged=1 vec=4'", CKL_INVALID,
+      "of slices that are kept" },
+    { "h=9 w=9 impl=forward config='ragged=1 vec=4 fold=4 channels=4'", CKL_INVALID, "ragged=1 is for vectors" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
     { "h=64 impl=backward direction=backward config='steps=1'", CKL_INVALID, "units of a channel" },
     { "impl=forward_split config='threads=100'", CKL_INVALID, "threads=100 is no multiple of 32" },
