@@ -328,7 +328,7 @@ static void begin(backward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
     k->w = groupnorm_view_of(&k->s, cfg->vec);
-    k->w.streams = !k->in_smem;
+    k->w.streams = !k->in_smem && !is_nchw(k);
     k->sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
     k->sSums =
         smem_tensor("sums", F32, compact(shape(channels_of(cfg), k->w.grid.column_threads * cfg->fold, KINDS)), 16);
@@ -426,7 +426,7 @@ static void store_merged(const backward *k)
 static int vectors_ahead(const backward *k)
 {
     const bool whole = k->s.align == k->s.cfg->vec * (int)ckl_dtype_bytes(k->s.cfg->dtype);
-    return !whole ? 0 : groups_of_vector(k) == 1 ? GROUPNORM_UNROLLED : GROUPNORM_UNROLLED / 2;
+    return is_nchw(k) || !whole ? 0 : groups_of_vector(k) == 1 ? GROUPNORM_UNROLLED : GROUPNORM_UNROLLED / 2;
 }
 
 void groupnorm_backward_split(const void *config, int kernel)

@@ -211,7 +211,7 @@ enum { GROUPNORM_UNROLLED = 4 }; // vectors of a thread whose loads are in fligh
 /* The thread's place in a grid over the slice. */
 typedef struct groupnorm_view {
     groupnorm_grid grid;
-    bool streams;    // vectors are loaded from memory when they are used
+    bool streams;    // vectors come from memory when they are used: the last ones of a thread together
     int ahead_count; // but for the first ones, which are here
     groupnorm_vector ahead[GROUPNORM_UNROLLED];
     val column, column_thread; // i32: the first of the thread; its number among those of the column
