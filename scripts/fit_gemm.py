@@ -101,6 +101,7 @@ def finished_columns(c, tile_n):
 
 
 # What the model looks at, of a problem and a config: numbers, or columns of them.
+STEPS_MANY = 32  # of K: turns of tiles cost nothing then
 FEATURES = ("tile_m tile_n pingpong consumers sharers split turns ctas steps stages slow_rows absent columns narrow "
             "flops bytes slices sums swap wideness").split()
 
@@ -125,7 +126,7 @@ def features(shape, c):
             2.0 * tiles * tile_m * tile_n * steps * TILE_K,
             2.0 * (m + n) * depth + (2 if slices == 1 else 4 * slices) * m * n,
             slices, 4.0 * slices * m * ceil_div(n, 8) * 8, swap,
-            ceil_div(cols, tile_n * cluster_n) * tile_n * cluster_n / cols)
+            min(2, ceil_div(cols, tile_n * cluster_n) * tile_n * cluster_n / cols) if ceil_div(k, TILE_K) < STEPS_MANY else 0)
 
 
 def overlapped(*parts):

@@ -427,13 +427,17 @@ static ckl_gemm_desc as_batch(const ckl_gemm_desc *d)
 }
 
 /*
- * Columns of tiles for each of D. On an H200 100352x64x64 takes 10.1 us in 128x96 with 6 turns, 8.35 in 64x64 with 12;
- * groups, whose products have many turns, are not counted: 128 experts of few rows take 131 us by 128x128, 115 by 64x16.
+ * How often a turn of tiles counts: as wide as its tiles are beside D. On an H200 100352x64x64 takes 10.1 us in 128x96 with 6
+ * turns, 8.35 in 64x64 with 12. Groups, whose products have many turns, are not counted (128 experts of few rows take 131 us by
+ * 128x128, 115 by 64x16), nor is a long K, during which memory is busy (1x8192x8192 takes 33.4 us in D^T of 64x16, 47.2 in 64x64).
  */
-static double wideness_of(const tiled_problem *p, const gemm_sm90_config *c)
+static double turns_that_count(const ckl_gemm_desc *d, const tiled_problem *p, const gemm_sm90_config *c)
 {
+    const double WIDEST = 2;
     const int64_t columns = (int64_t)c->tile_n * c->cluster_n;
-    return (double)round_up(p->cols, columns) / (double)p->cols;
+    if (gemm_groups_of_m(d) || (d->batch == 1 && steps_of(d) >= STEPS_MANY))
+        return 0;
+    return (double)p->turns * fmin(WIDEST, (double)round_up(p->cols, columns) / (double)p->cols);
 }
 
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config)
@@ -456,8 +460,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     double power_us = fit.launch_us + flops / (fit.flops_per_us * (double)device->sm_count);
     double memory = fmin(fit.memory_bytes_per_us, (double)p.ctas * fit.memory_bytes_of_sm);
     double memory_us = fit.launch_us + (double)d->batch * bytes / memory + epilogue / fit.cycles_per_us;
-    if (!gemm_groups_of_m(d))
-        memory_us += (double)p.turns * wideness_of(&p, c) * fit.turn_us;
+    memory_us += turns_that_count(d, &p, c) * fit.turn_us;
     const char *bound = s.tensor_cores > fmax(s.sm, s.latency) ? "tensor cores"
                         : s.sm > s.latency                     ? "loads"
                                                                : "latency";
