@@ -274,8 +274,8 @@ build_sanitized() {
 
 mapfile -t unit_names < <(basename -s .c tests/unit_*.c)
 grep -q '^CMOCKA_FOUND:INTERNAL=1$' "$build/CMakeCache.txt" || unit_names=()
-long='answers|attention|choices|configs|conv_epilogue|emulator_gemm|fuzz|in_place|invariant|layout|layout_laws|misaligned|naive|norm|plans|population|ptx|rules|softmax'
-plain='bench|choice|plan_cache' # leave something out under the sanitizers: times, a Python in the process
+long='answers|attention|choice|choices|configs|conv_epilogue|emulator_gemm|fuzz|in_place|invariant|layout|layout_laws|misaligned|naive|norm|plans|population|ptx|rules|softmax'
+plain='bench|plan_cache' # leave something out under the sanitizers: times, a Python in the process
 mapfile -t short_names < <(printf '%s\n' "${unit_names[@]}" | grep -vE "^unit_($long)$")
 mapfile -t plain_names < <(printf '%s\n' "${unit_names[@]}" | grep -E "^unit_($long|$plain)$")
 [[ $full ]] && plain_names=("${unit_names[@]}")
@@ -313,7 +313,7 @@ run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
 run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes 0.1
 run "ckl verify, emulated H200" verify "$build/ckl" "${extent[@]}" --device emulator:h200 --assemble
 run "ckl verify, one resident CTA" env CKL_EMULATOR="resident=1" "$build/ckl" verify --suite tests/data/waiting.txt --device emulator:h200
-run "ckl verify, emulated B200" "$build/ckl" verify --suite bench/suites/smoke-kinds.txt --device emulator:b200
+run "ckl verify, emulated B200" "$build/ckl" verify --suite bench/suites/smoke-kinds.txt --shard "$([[ $full ]] && echo 1/1 || echo 1/3)" --device emulator:b200
 run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4
 [[ $full ]] && threads
 [[ $full ]] && run "ckl verify, every case, one resident CTA" env CKL_EMULATOR="resident=1" "$build/ckl" verify --device emulator:h200
