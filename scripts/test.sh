@@ -19,6 +19,7 @@ log=$(mktemp)
 trap 'rm -f "$log" "$log".*' EXIT
 export CKL_TUNED=off           # what this user has tuned is not what is tested
 export OMP_WAIT_POLICY=passive # spinning threads starve each other where cores are few or busy
+export MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=4294967296 # glibc keeps what the next problem will ask for again
 TIMEFORMAT='%U + %S'           # the cost of each group, however busy the machine is
 passed=0
 failed=0

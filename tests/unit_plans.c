@@ -96,11 +96,11 @@ static void digest_case(const char *line, text *out)
     case_clear(&c);
 }
 
-/* Whether a quick run lets the line stand: every other one that is a case still. */
+/* Whether a quick run lets the line stand, if it is a case still. */
 static bool digest_stands(const char *line, int number, const char *was)
 {
     const size_t length = strlen(line);
-    return !golden_asks_all && number % 2 && strncmp(was, line, length) == 0 && was[length] == ':';
+    return !golden_asks_all && number % GOLDEN_ONE_IN && strncmp(was, line, length) == 0 && was[length] == ':';
 }
 
 static void digest_cases(text *now)
