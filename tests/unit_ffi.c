@@ -335,6 +335,9 @@ static void test_questions(void **state)
     assert_non_null(strstr(given, "naive "));
     assert_int_equal(CALL(prepare, INTEGER(kDLCPU), INTEGER(0), TEXT("add n=5\n\nadd n=6")), 0);
     assert_int_equal(CALL(synchronize, INTEGER(kDLCPU), INTEGER(0)), 0);
+    FAILS("ValueError", "the name of an operator is missing", CALL(tensors, INTEGER(1), DESC));
+    FAILS("ValueError", "the name of an operator is missing",
+          CALL(tensors, TEXT("a_name_of_more_letters_than_any_operator_has_and_than_there_is_room_for"), DESC));
     FAILS("ValueError", "a device is two numbers", CALL(synchronize, TEXT("cpu"), INTEGER(0)));
     FAILS("ValueError", "n=-1", CALL(prepare, INTEGER(kDLCPU), INTEGER(0), TEXT("add n=5\nadd n=-1")));
 }
