@@ -1,4 +1,5 @@
 /* unit_base.c - status sentences, texts, arenas, dtypes, fields and problem lines. */
+#define _GNU_SOURCE // nftw, for temporary_folder.h
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,10 +13,12 @@
 #include "base/arena.h"
 #include "base/dtype.h"
 #include "base/fields.h"
+#include "base/folder.h"
 #include "base/heap.h"
 #include "base/math.h"
 #include "base/problem.h"
 #include "base/random.h"
+#include "temporary_folder.h"
 
 #define SAMPLE(X)                                                  \
     X(sample, int64_t, m, "1", "", "rows")                         \
@@ -309,6 +312,31 @@ static void test_heap(void **state)
     heap_free(kept[0]);
 }
 
+/* Where standard input is closed a folder may have its number: on a path of one depth, or of the next. */
+static void test_folder_of_any_number(void **state)
+{
+    temporary_folder folder;
+    char paths[2][PATH_MAX + 8];
+    (void)state;
+    assert_int_equal(temporary_folder_make(&folder), 0);
+    snprintf(paths[0], sizeof paths[0], "%s/a", folder.path);
+    snprintf(paths[1], sizeof paths[1], "%s/a/b", folder.path);
+    const int kept = dup(STDIN_FILENO);
+    int numbers[2] = { -1, -1 };
+    ckl_status status[2];
+    for (int i = 0; i < 2; i++) {
+        close(STDIN_FILENO);
+        status[i] = folder_open(paths[i], &numbers[i]);
+        close(numbers[i]);
+    }
+    dup2(kept, STDIN_FILENO);
+    close(kept);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(status[i], CKL_OK);
+    assert_int_equal(min_i64(numbers[0], numbers[1]), STDIN_FILENO);
+    assert_int_equal(temporary_folder_remove(&folder), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +354,7 @@ int main(void)
         cmocka_unit_test(test_problem_refuses),
         cmocka_unit_test(test_nearest_word),
         cmocka_unit_test(test_random),
+        cmocka_unit_test(test_folder_of_any_number),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* unit_tuned.c - the tuned store: which lines are believed, which entry a plan takes, and what is said of the others. */
 #include <math.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -306,6 +307,24 @@ static void test_bad_files(void **state)
     assert_non_null(strstr(said_of("gemm m=512 n=512 k=512"), "/nowhere/tuned.txt is empty, or there is no such file"));
 }
 
+/* Where standard input is closed the file has its number. */
+static void test_closes_its_file(void **state)
+{
+    text content = { 0 };
+    const int kept = dup(STDIN_FILENO);
+    (void)state;
+    close(STDIN_FILENO);
+    ckl_status status = tuned_read_file(TESTDATA "/waiting.txt", false, &content);
+    const int flags = fcntl(STDIN_FILENO, F_GETFD);
+    if (kept >= 0)
+        dup2(kept, STDIN_FILENO);
+    close(kept);
+    assert_int_equal(status, CKL_OK);
+    assert_true(content.length > 0);
+    assert_int_equal(flags, -1);
+    text_free(&content);
+}
+
 /* Every line that is built in is one, and its device takes it. */
 static void test_shipped(void **state)
 {
@@ -506,6 +525,7 @@ int main(void)
         cmocka_unit_test(test_log),
         cmocka_unit_test(test_user_file),
         cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_closes_its_file),
         cmocka_unit_test(test_shipped),
         cmocka_unit_test(test_desc_text),
         cmocka_unit_test(test_distance),
