@@ -6,8 +6,8 @@
 #include "cli/verify.h"
 
 enum { SEEDS = 5 };
-static const double SMALL_FLOPS = 2e5; // so small a problem takes milliseconds on the emulator
-static const double SPARE_FLOPS = 2e6; // takes a second where each thread computes an element
+static const double SMALL_FLOPS = 1e5; // so small a problem takes milliseconds on the emulator
+static const double SPARE_FLOPS = 1e6; // takes a second where each thread computes an element
 
 static void *grow(void *array, int count, int *capacity, size_t size)
 {

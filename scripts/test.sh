@@ -311,7 +311,7 @@ run "a sample, verified" sampled
 run "a sample, in time" sampled_in_time
 run "cases, suites and samples, in time" measured_whole
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
-run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes 0.1
+run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes 0.06
 run "ckl verify, emulated H200" verify "$build/ckl" "${extent[@]}" --device emulator:h200 --assemble
 run "ckl verify, one resident CTA" env CKL_EMULATOR="resident=1" "$build/ckl" verify --suite tests/data/waiting.txt --device emulator:h200
 run "ckl verify, emulated B200" "$build/ckl" verify --suite bench/suites/smoke-kinds.txt --shard "$([[ $full ]] && echo 1/1 || echo 1/3)" --device emulator:b200
@@ -321,7 +321,7 @@ run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt
 [[ $full ]] && run "build by clang" clang_build
 [[ $full ]] && run "wheel, installed" wheel
 [[ $full ]] && run "Debian package" debian_package
-run "ckl fuzz, schedules of the emulator" "$build/ckl" fuzz --count $([[ $full ]] && echo 40000 || echo 2000) --seed 1
+run "ckl fuzz, schedules of the emulator" "$build/ckl" fuzz --count $([[ $full ]] && echo 40000 || echo 1000) --seed 1
 wait $sanitizers
 cat "$log.report"
 read -r p f <"$log.sanitized" || p=0 f=1

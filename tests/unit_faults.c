@@ -171,10 +171,10 @@ static void assert_clean_failure(ckl_status status, int number, int blocks)
                  fake ? fake->live() : 0, ckl_error());
 }
 
-/* Each allocation in turn, or one in three of them, until so many succeed that none fails. */
+/* Each allocation in turn, or one in five of them, until so many succeed that none fails. */
 static void check_allocations(void)
 {
-    const int step = getenv("CKL_TEST_FULL") ? 1 : 3;
+    const int step = getenv("CKL_TEST_FULL") ? 1 : 5;
     assert_works();
     int blocks = live_blocks, failures = 0;
     for (int number = 1;; number += step) {

@@ -38,8 +38,8 @@ def all_tests(full):
               Test('predicted gemm', 'plain', 'ckl', ['check'], str(TREE / 'scripts/fit_gemm.py'), False)]
     tests += [Test(f'sanitized {u}', 'sanitized', u, [], '', False) for u in units if full or u.removeprefix('unit_') not in SLOW_UNITS]
     tests += [Test('sanitized smoke', 'sanitized', 'ckl', [*smoke, 'emulator:h200'], '', False)]
-    tests += [Test('soak', 'plain', 'ckl', ['soak', '--device', 'emulator:h200', '--minutes', '0.1'], '', False),
-              Test('fuzz', 'plain', 'ckl', ['fuzz', '--count', '2000', '--seed', '1'], '', False)]
+    tests += [Test('soak', 'plain', 'ckl', ['soak', '--device', 'emulator:h200', '--minutes', '0.06'], '', False),
+              Test('fuzz', 'plain', 'ckl', ['fuzz', '--count', '1000', '--seed', '1'], '', False)]
     if full:
         tests += [Test(f'full {u}', 'plain', u, [], '', True) for u in units]
         tests += [Test(f'full verify {o}', 'plain', 'ckl', ['verify', '--full', o, '--device', 'emulator:h200'], '', True)
