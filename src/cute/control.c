@@ -29,7 +29,9 @@ val cute_imm(int64_t i)
 
 cute_loop cute_loop_begin(val start, val count, val step)
 {
-    ir_type type = ir_is_constant(count) ? (ir_is_constant(start) ? IR_U32 : start.type) : count.type;
+    bool is_wide = start.type == CKL_I64 || count.type == CKL_I64; // of constants, which have no other type to go by
+    ir_type of_constants = is_wide ? CKL_I64 : IR_U32;
+    ir_type type = !ir_is_constant(count) ? count.type : !ir_is_constant(start) ? start.type : of_constants;
     val i = cute_variable(type, start);
     ir_loop();
     ir_break(ir_compare(IR_GE, i, count));

@@ -310,6 +310,8 @@ static const char *const cases[] = {
     "op=min shape=20000 dtype=i32 impl=rows fill=integers",
     "op=argmin shape=3x5000 axes=1 dtype=i64 impl=rows config='split=4'           # states of two numbers of 64 bits",
     "op=argmax shape=2x5001 axes=1 dtype=i64 impl=rows config='split=1 cluster=4'",
+    "op=mean shape=3x16x1027 axes=1 impl=columns config='lanes=256 vec=1 steps=16' # a thread for each of odd columns",
+    "op=sum shape=2x37x515 axes=1 dtype=f16 impl=columns config='lanes=256 vec=1 steps=13 split=3'",
     "op=argmax shape=3000x8 axes=0 dtype=i64 impl=columns config='split=4'",
     "op=var shape=3x5000 axes=1 dtype=f16 impl=rows config='split=4'              # and of three",
     "op=mean shape=3x5000 axes=1 dtype=i32 impl=rows config='split=1 cluster=2'   # and of one",
