@@ -127,6 +127,7 @@ SPOILED(red_exchange, ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, unknown(IR_
         i->mode = IR_RED_EXCH)
 SPOILED(store_async, ir_store_async(u32(0), 8, u32(64), unknown(IR_U64)), i->offset = 4)
 SPOILED(cp_async_bytes, ir_cp_async(u32(0), 0, unknown(IR_U64), 8, u32(8)), i->n = 2)
+SPOILED(cp_async_mode, ir_cp_async(u32(0), 0, unknown(IR_U64), 8, u32(8)), i->mode = 1)
 SPOILED(cp_async_address, ir_cp_async(u32(0), 16, unknown(IR_U64), 16, u32(16)), i->offset = 8)
 SPOILED(bulk_bytes, ir_bulk_load(u32(0), 0, unknown(IR_U64), u32(32), u32(64)), i->in[2].i = 40)
 SPOILED(bulk_nothing, ir_bulk_load(u32(0), 0, unknown(IR_U64), u32(32), u32(64)), i->in[2].i = 0)

@@ -184,6 +184,7 @@
 #define smem_address(offset)                   (HERE, ir_smem_address(offset))
 #define mapa(address, rank)                    (HERE, ir_mapa(address, rank)) // in CTA `rank` of the cluster
 #define cp_async(shared, global, bytes, valid) (HERE, ir_cp_async(shared, 0, global, bytes, valid))
+#define cp_async_alone(shared, global, bytes, valid) (HERE, ir_cp_async_alone(shared, 0, global, bytes, valid)) // L2 as well
 #define cp_async_commit()                      (HERE, ir_plain(IR_CP_ASYNC_COMMIT, 0, 0))
 #define cp_async_wait(pending)                 (HERE, ir_plain(IR_CP_ASYNC_WAIT, pending, 0))
 #define ldmatrix(address, n, registers)        (HERE, ir_ldmatrix(n, false, address, 0, registers)) // n matrices of 8x8

@@ -157,8 +157,12 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
         ROWS({ 0, 0, PTX_CAS, "atom$l.$k.$g.$r $d, [$a], $Y, $Z" }, { 0, 0, 0, "atom$l.$k.$g.$r $d, [$a], $Y" }),
     [IR_RED] = PLAIN("red$l.$k.$g.$r [$a], $Y"),
     [IR_ST_ASYNC] = PLAIN("st.async.shared::cluster.mbarrier::complete_tx::bytes.$B [$a], $Z, [$Y]"),
-    /* NOTE: filling L2 by 256 bytes makes transposes of odd rows 1 to 3 % faster (H200; bench/notes/permute.md). */
-    [IR_CP_ASYNC] = ROWS({ 0, 0, PTX_WIDE, "cp.async.cg.shared::cta.global.L2::256B [$a], [$Y], 16, $z" },
+    /*
+     * NOTE: filling L2 by 256 bytes makes transposes of odd rows 1 to 3 % faster, and decode 2 to 10 % slower (H200;
+     * bench/notes/permute.md, attention.md).
+     */
+    [IR_CP_ASYNC] = ROWS({ 0, 0, PTX_WIDE | PTX_MODE, "cp.async.cg.shared::cta.global [$a], [$Y], 16, $z" },
+                         { 0, 0, PTX_WIDE, "cp.async.cg.shared::cta.global.L2::256B [$a], [$Y], 16, $z" },
                          { 0, 0, 0, "cp.async.ca.shared::cta.global [$a], [$Y], $n, $z" }),
     [IR_CP_ASYNC_COMMIT] = PLAIN("cp.async.commit_group"),
     [IR_CP_ASYNC_WAIT] = PLAIN("cp.async.wait_group $n"),

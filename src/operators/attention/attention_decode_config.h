@@ -136,6 +136,9 @@ typedef struct attention_decode_sm80_config {
 
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *config);
 
+/* Quads of columns of O, of one row, that a thread adds if the threads take all of them at once; 0: there are too many. */
+int attention_decode_quads(const attention_decode_form *form, int rows, int threads);
+
 void attention_decode_sm80(const void *config, int kernel);
 
 /* latent */

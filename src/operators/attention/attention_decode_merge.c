@@ -1,17 +1,20 @@
 /*
  * attention_decode_merge.c - the end of attention_decode's kernels: adds the partials of a CTA's warps, then of the
- * CTAs that share a sequence and head, in the order of the keys: first groups of splits, then the groups' sums, so that
- * no CTA adds many.
+ * CTAs that share a sequence and head. Splits are added as the leaves of a binary tree, which a CTA of several begins with;
+ * first groups of splits, then the groups' sums, so that no CTA adds many.
  */
+#include <float.h>
+
+#include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_place.h"
 
 enum {
     QUAD = 4,  // columns of O that a thread takes at a time
     QUADS = 4, // of these that it adds at a time
-    FLIGHT_MAX = 32,
     GROUP = ATTENTION_DECODE_GROUP,
     PARTIALS_MAX = 16,
+    LEVELS = 5, // of sums of 1, 2, 4 ... splits
 };
 
 /* A maximum and a sum of a row, with columns of O that count 2^maximum: `count` quads of them. */
@@ -20,6 +23,7 @@ typedef struct state {
     val top, sum, o[QUADS][QUAD];
 } state;
 
+/* Of no keys. Variables. */
 static state no_state(int count)
 {
     state s = { .count = count, .top = variable(F32, immf(-INFINITY)), .sum = variable(F32, immf(0)) };
@@ -29,33 +33,33 @@ static state no_state(int count)
     return s;
 }
 
-/* The partial of some keys, in registers. */
-typedef struct loaded_partial {
-    val top, sum;
-    tensor rO[QUADS]; // (QUAD)
-    val exists;       // a predicate
-} loaded_partial;
-
-/* Adds `count` partials in their order, relative to their common maximum, so that no exponential waits for another. */
-static void add_states(state *s, int count, const loaded_partial *all)
+static void assign_state(state *to, const state *from)
 {
-    const val none = immf(0); // an infinity times 0 would be NaN
-    val larger = s->top, factor[FLIGHT_MAX];
-    for (int j = 0; j < count; j++)
-        larger = max(larger, all[j].top);
-    const val mine = exp2_ftz(sub(s->top, larger));
-    assign(s->sum, mul(s->sum, mine));
-    for (int j = 0; j < count; j++) {
-        factor[j] = exp2_ftz(sub(all[j].top, larger));
-        assign(s->sum, fma(select(all[j].exists, all[j].sum, none), factor[j], s->sum));
-    }
-    for (int q = 0; q < s->count; q++)
-        for (int i = 0; i < QUAD; i++) {
-            assign(s->o[q][i], mul(s->o[q][i], mine));
-            for (int j = 0; j < count; j++)
-                assign(s->o[q][i], fma(select(all[j].exists, at(all[j].rO[q], i), none), factor[j], s->o[q][i]));
-        }
-    assign(s->top, larger);
+    assign(to->top, from->top);
+    assign(to->sum, from->sum);
+    for (int q = 0; q < to->count; q++)
+        for (int i = 0; i < QUAD; i++)
+            assign(to->o[q][i], from->o[q][i]);
+}
+
+static state merged(const state *a, const state *b)
+{
+    state s = { .count = a->count, .top = max(a->top, b->top) };
+    const val of_a = exp2_ftz(sub(a->top, s.top)), of_b = exp2_ftz(sub(b->top, s.top));
+    s.sum = fma(b->sum, of_b, mul(a->sum, of_a));
+    for (int q = 0; q < s.count; q++)
+        for (int i = 0; i < QUAD; i++)
+            s.o[q][i] = fma(b->o[q][i], of_b, mul(a->o[q][i], of_a));
+    return s;
+}
+
+/* The sum of neighbours, then of neighbouring sums, and so on. */
+static state sum_of(state *all, int count)
+{
+    for (int apart = 1; apart < count; apart *= 2)
+        for (int i = 0; i + apart < count; i += 2 * apart)
+            all[i] = merged(&all[i], &all[i + apart]);
+    return all[0];
 }
 
 /* Quads of a row of this CTA's tile: every `apart`-th from the first one on. */
@@ -81,18 +85,19 @@ static tensor quad_of(const row_quads *x, tensor row, int q)
     return local_tile(row, leaf(QUAD), coord(add(x->first, imm(q * x->apart))));
 }
 
-static state sum_of_warps(const decode_sums *m, const row_quads *x)
+static state sum_of_warps(const decode_sums *m, const row_quads *x, int count)
 {
-    state s = no_state(1);
-    loaded_partial all[PARTIALS_MAX];
+    state all[PARTIALS_MAX];
     for (int i = 0; i < m->partials; i++) {
-        all[i] = (loaded_partial){
-            at(m->sTop, x->row, i), at(m->sSum, x->row, i), { fragment(F32, compact(leaf(QUAD))) }, yes()
-        };
-        copy(quad_of(x, slice(m->sO, x->row, _, i), 0), all[i].rO[0], 16);
+        all[i] = (state){ .count = count, .top = at(m->sTop, x->row, i), .sum = at(m->sSum, x->row, i) };
+        for (int q = 0; q < count; q++) {
+            tensor rO = fragment(F32, compact(leaf(QUAD)));
+            copy(quad_of(x, slice(m->sO, x->row, _, i), q), rO, 16);
+            for (int j = 0; j < QUAD; j++)
+                all[i].o[q][j] = at(rO, j);
+        }
     }
-    add_states(&s, m->partials, all);
-    return s;
+    return sum_of(all, m->partials);
 }
 
 /* The number of this sequence, head and tile, whose rows the CTAs of all splits share. */
@@ -123,35 +128,58 @@ decode_partial attention_decode_partial_of(const decode_sums *m, val split)
                              partials_at(m, m->place->p.parts, m->place->form.dv, split) };
 }
 
-/* The partials of consecutive splits or groups. */
+/* The partials of runs of splits, or of groups: the numbers of the first and from one to the next. */
 typedef struct partial_range {
-    val first, count;
+    val first, count, apart;
 } partial_range;
 
-/* Loads partial i of a range, or the last one where there are fewer. */
-static loaded_partial load_partial(const decode_sums *m, const row_quads *x, int count, const partial_range *range,
-                                   val i)
+/* Loads partial i of a range; of no keys where there are fewer, of which an infinity times 0 would be NaN. */
+static state load_partial(const decode_sums *m, const row_quads *x, int count, const partial_range *range, val i)
 {
-    const decode_partial partial = attention_decode_partial_of(m, add(range->first, min(i, sub(range->count, imm(1)))));
-    loaded_partial l = { .top = at(partial.states, 0, x->row),
-                         .sum = at(partial.states, 1, x->row),
-                         .exists = lt(i, range->count) };
+    const val exists = lt(i, range->count), last = sub(range->count, imm(1)), none = immf(0);
+    const decode_partial partial =
+        attention_decode_partial_of(m, add(range->first, mul(min(i, last), range->apart)));
+    state s = { .count = count,
+                .top = select(exists, at(partial.states, 0, x->row), immf(-FLT_MAX)),
+                .sum = select(exists, at(partial.states, 1, x->row), none) };
     for (int q = 0; q < count; q++) {
-        l.rO[q] = fragment(F32, compact(leaf(QUAD)));
-        copy(quad_of(x, slice(partial.values, _, x->row), q), l.rO[q], 16);
+        tensor rO = fragment(F32, compact(leaf(QUAD)));
+        copy(quad_of(x, slice(partial.values, _, x->row), q), rO, 16);
+        for (int j = 0; j < QUAD; j++)
+            s.o[q][j] = select(exists, at(rO, j), none);
     }
-    return l;
+    return s;
 }
 
-/* Adds the partials of a range in order; m->flight loads are in flight at a time. */
+/* The sum of `leaves` partials from number `first` on, of which m->flight loads are in flight at a time. Variables. */
+static state sum_of_leaves(const decode_sums *m, const row_quads *x, int count, const partial_range *range, val first,
+                           int leaves)
+{
+    state sums = no_state(count), all[GROUP];
+    if (leaves * count > m->flight) {
+        const val half = add(first, imm(leaves / 2));
+        sums = sum_of_leaves(m, x, count, range, first, leaves / 2);
+        IF(lt(half, range->count)) {
+            all[0] = sum_of_leaves(m, x, count, range, half, leaves / 2);
+            all[0] = merged(&sums, &all[0]);
+            assign_state(&sums, &all[0]);
+        }
+        return sums;
+    }
+    for (int j = 0; j < leaves; j++)
+        all[j] = load_partial(m, x, count, range, add(first, imm(j)));
+    const state whole = sum_of(all, leaves);
+    assign_state(&sums, &whole);
+    return sums;
+}
+
+/* Adds the partials of a range. */
 static void add_partials(const decode_sums *m, const partial_range *range, const row_quads *x, state *sums)
 {
-    const int together = m->flight / sums->count;
-    LOOP_FROM(i, imm_as(U32, 0), range->count, imm(together)) {
-        loaded_partial all[FLIGHT_MAX];
-        for (int j = 0; j < together; j++)
-            all[j] = load_partial(m, x, sums->count, range, add(i, imm(j)));
-        add_states(sums, together, all);
+    LOOP_FROM(i, imm_as(U32, 0), range->count, imm(GROUP)) {
+        state group = sum_of_leaves(m, x, sums->count, range, i, GROUP);
+        group = merged(sums, &group);
+        assign_state(sums, &group);
     }
 }
 
@@ -170,27 +198,29 @@ static void store_partial(const decode_sums *m, const row_quads *x, const state 
     }
 }
 
-/* Stores the result, with the head's sink, which is one more weight. */
-static void store(const decode_sums *m, const row_quads *x, state *s)
+/*
+ * Stores the result, with the head's sink, which is one more weight. Zeros are positive: which sign a sum of zeros has
+ * depends on how many of no keys are among them.
+ */
+static void store(const decode_sums *m, const row_quads *x, const state *sum)
 {
     val head = add(mul(m->place->kv_head, imm(m->place->form.group)), rem(x->in_group, imm(m->place->form.group)));
     val heads = mul(m->place->p.kv_heads, imm(m->place->form.group));
+    state s = *sum;
     if (m->place->form.sinks) {
         tensor gSinks = gmem_tensor(m->place->p.sinks, F32, make_layout(dynamic(heads), leaf(1))); // (HEADS)
-        loaded_partial sink = { .top = mul(at(gSinks, head), immf(M_LOG2E)), .sum = immf(1), .exists = yes() };
-        for (int q = 0; q < s->count; q++) {
-            sink.rO[q] = fragment(F32, compact(leaf(QUAD)));
-            fill(sink.rO[q], immf(0));
-        }
-        add_states(s, 1, &sink);
+        state sink = no_state(s.count);
+        sink.top = mul(at(gSinks, head), immf(M_LOG2E));
+        sink.sum = immf(1);
+        s = merged(sum, &sink);
     }
-    val inverse = select(eq(s->sum, immf(0)), immf(0), rcp(s->sum));
+    val inverse = select(eq(s.sum, immf(0)), immf(0), rcp(s.sum));
     if (m->place->form.cache == CKL_E4M3)
         inverse = mul(inverse, m->value_scale);
-    for (int q = 0; q < s->count; q++) {
+    for (int q = 0; q < s.count; q++) {
         tensor rO = fragment(m->place->form.dtype, compact(leaf(QUAD)));
         for (int i = 0; i < QUAD; i++)
-            set(rO, i, convert(m->place->form.dtype, mul(s->o[q][i], inverse)));
+            set(rO, i, convert(m->place->form.dtype, fma(s.o[q][i], inverse, immf(0))));
         copy(rO, quad_of(x, attention_decode_row_of(m->place, ATTENTION_O, x->in_group), q), 8);
     }
     if (m->place->form.lse) {
@@ -198,23 +228,23 @@ static void store(const decode_sums *m, const row_quads *x, state *s)
             m->place->p.lse, F32,
             make_layout(shape(m->place->form.tokens, heads, m->place->p.batch),
                         stride(1, m->place->form.tokens, mul(convert(I64, heads), imm64(m->place->form.tokens)))));
-        val logarithm = fma(s->top, immf(M_LN2), log_f32(s->sum));
+        val logarithm = fma(s.top, immf(M_LN2), log_f32(s.sum));
         IF(eq(x->first, imm(0)))
             set(gLse, coord(div(x->in_group, imm(m->place->form.group)), head, m->place->batch),
-                select(eq(s->sum, immf(0)), immf(-INFINITY), logarithm));
+                select(eq(s.sum, immf(0)), immf(-INFINITY), logarithm));
     }
 }
 
-/* Are these `own` the last of `count` partials that counter `number` of these rows counts? It is left at 0. */
-static val is_last(const decode_sums *m, val number, val own, val count)
+/* Is this the last of `count` partials that counter `number` of these rows counts? It is left at 0. */
+static val is_last(const decode_sums *m, val number, val count)
 {
     val index = add(mul(shared_rows(m), add(groups_of(m->place->p.splits), imm(1))), number);
     val counter = add(m->place->p.counters, mul(convert(U64, index), imm_as(U64, 4)));
     tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
     named_sync(imm(m->barrier), m->threads);                      // all partials are stored
     IF(eq(thread(), imm(0))) {
-        val before = atomic_add_acq_rel(counter, convert(I32, own));
-        val last = eq(before, convert(I32, sub(count, own)));
+        val before = atomic_add_acq_rel(counter, imm_as(I32, 1));
+        val last = eq(before, convert(I32, sub(count, imm(1))));
         IF(last)
             store_relaxed(I32, counter, imm(0));
         set(sLast, 0, select(last, imm(1), imm(0)));
@@ -234,33 +264,23 @@ static int across(const decode_sums *m)
     return m->place->form.dv / QUAD;
 }
 
-/* Calls finish() for the quads of rows that are this thread's, one by one. */
-static void for_row_quads(const decode_sums *m, void (*finish)(const decode_sums *m, const row_quads *x))
+/* Stores what this CTA knows of a row: the result, where it has all splits. */
+static void leave(const decode_sums *m, const row_quads *x, const state *s)
 {
-    LOOP_FROM(item, thread(), imm(rows_of(m) * across(m)), imm(m->threads)) {
-        row_quads x = row_quads_of(m, item, across(m));
-        IF(x.exists)
-            finish(m, &x);
+    IF(le(m->place->splits, imm(m->place->run))) {
+        store(m, x, s);
     }
-}
-
-static void finish_whole(const decode_sums *m, const row_quads *x)
-{
-    state s = sum_of_warps(m, x);
-    store(m, x, &s);
-}
-
-static void finish_split(const decode_sums *m, const row_quads *x)
-{
-    state s = sum_of_warps(m, x);
-    store_partial(m, x, &s, m->split);
+    ELSE
+    {
+        store_partial(m, x, s, m->place->split);
+    }
 }
 
 /* What this CTA adds next: the splits of a group, or all groups. Variables, but for `group`. */
 typedef struct step_up {
     val group;           // this CTA's
     partial_range range; // what is added
-    val counter, own;    // shared by those who add; what this CTA has put there
+    val counter;         // shared by those who add
     val is_all;          // nonzero: the sum is the result
 } step_up;
 
@@ -289,27 +309,83 @@ static void add_range(const decode_sums *m, const step_up *up)
 void attention_decode_add_up(const decode_sums *m)
 {
     const val splits = m->place->splits, groups = groups_of(splits), is_one = eq(groups, imm(1)), zero = imm_as(U32, 0);
+    const val run = imm_as(U32, (uint32_t)m->place->run);
     step_up up = { .group = div(m->place->split, imm(GROUP)) };
-    const val first = mul(up.group, imm(GROUP));
-    up.own = variable(U32, m->place->run == 1 ? imm_as(U32, 1) : attention_decode_own_splits(m->place));
+    const val first = mul(up.group, imm(GROUP)), here = min(sub(splits, first), imm(GROUP));
     up.counter = variable(U32, select(is_one, zero, add(up.group, imm(1))));
     up.is_all = variable(U32, select(is_one, imm_as(U32, 1), zero));
-    up.range = (partial_range){ variable(U32, first), variable(U32, min(sub(splits, first), imm(GROUP))) };
+    up.range = (partial_range){ variable(U32, first), variable(U32, div(add(here, imm(m->place->run - 1)), run)),
+                                variable(U32, run) };
     FOREVER {
-        BREAK_IF(logical_not(is_last(m, up.counter, up.own, up.range.count)));
+        BREAK_IF(logical_not(is_last(m, up.counter, up.range.count)));
         add_range(m, &up);
         BREAK_IF(ne(up.is_all, imm(0)));
         assign(up.counter, zero);
-        assign(up.own, imm(1));
         assign(up.is_all, imm(1));
         assign(up.range.first, m->place->p.splits);
         assign(up.range.count, groups);
+        assign(up.range.apart, imm_as(U32, 1));
     }
 }
 
 void attention_decode_finish_split(const decode_sums *m)
 {
-    IF(eq(m->place->splits, imm(1)))
-        for_row_quads(m, finish_whole);
-    ELSE for_row_quads(m, finish_split);
+    LOOP_FROM(item, thread(), imm(rows_of(m) * across(m)), imm(m->threads)) {
+        row_quads x = row_quads_of(m, item, across(m));
+        IF(x.exists) {
+            state s = sum_of_warps(m, &x, 1);
+            leave(m, &x, &s);
+        }
+    }
+}
+
+/*
+ * Adds the sum of split `number` of a run: held[i] has the sum of 2^i splits that are neighbours, until the next 2^i have
+ * been added, too. So it is part of the sum of all splits, whose bits do not depend on how many of them a CTA adds.
+ */
+static void hold(state *held, int level, int levels, const state *sum, val number)
+{
+    if (level == levels) {
+        assign_state(&held[level], sum);
+        return;
+    }
+    IF(eq(bit_and(number, imm(1 << level)), imm(0))) {
+        assign_state(&held[level], sum);
+    }
+    ELSE
+    {
+        const state both = merged(&held[level], sum);
+        hold(held, level + 1, levels, &both, number);
+    }
+}
+
+/* The sum of `number` splits. */
+static state sum_of_held(state *held, int levels, val number)
+{
+    state all = no_state(held[0].count);
+    for (int level = 0; level <= levels; level++)
+        IF(ne(bit_and(number, imm(1 << level)), imm(0))) {
+            const state both = merged(&held[level], &all);
+            assign_state(&all, &both);
+        }
+    return all;
+}
+
+void attention_decode_sum_run(const decode_sums *m, void (*attend)(void *of, val number), void *of)
+{
+    const int count = attention_decode_quads(&m->place->form, m->place->rows, m->threads);
+    const int levels = log2_i64(m->place->run), items = rows_of(m) * across(m) / count;
+    const val own = attention_decode_own_splits(m->place);
+    row_quads x = row_quads_of(m, min(thread(), imm(items - 1)), across(m) / count);
+    state held[LEVELS];
+    for (int i = 0; i <= levels; i++)
+        held[i] = no_state(count);
+    LOOP(number, own) {
+        attend(of, number);
+        const state sum = sum_of_warps(m, &x, count);
+        hold(held, 0, levels, &sum, number);
+    }
+    state all = sum_of_held(held, levels, own);
+    IF(logical_and(x.exists, lt(thread(), imm(items))))
+        leave(m, &x, &all);
 }

@@ -39,6 +39,16 @@ void attention_decode_for_splits(decode_place *place, int split, void (*each)(vo
     }
 }
 
+int attention_decode_quads(const attention_decode_form *form, int rows, int threads)
+{
+    enum { COLUMNS = 4, QUADS_MAX = 4 };
+    const int all = form->tokens * form->group, across = form->dv / COLUMNS;
+    for (int quads = 1; quads <= QUADS_MAX; quads *= 2)
+        if (across % quads == 0 && (all < rows ? all : rows) * across <= threads * quads)
+            return quads;
+    return 0;
+}
+
 val attention_decode_own_splits(const decode_place *place)
 {
     return min(sub(place->splits, place->split), imm(place->run));

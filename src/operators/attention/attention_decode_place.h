@@ -54,7 +54,6 @@ typedef struct decode_sums {
     tensor sO;             // (BM,DV,PARTIALS), f32
     tensor sTop, sSum;     // (BM,PARTIALS)
     val value_scale;       // factor for weighted values
-    val split;             // whose partials these are
 } decode_sums;
 
 /* What a split leaves in the workspace: maximum and sum of each row, and its columns. (2,BM), (DV,BM) */
@@ -67,10 +66,10 @@ decode_partial attention_decode_partial_of(const decode_sums *sums, val split);
 /* Where this CTA's partials are the last to come: adds those of all splits, in the order of the keys, and stores the result. */
 void attention_decode_add_up(const decode_sums *sums);
 
-/*
- * Adds the partials of warps, and stores their sum in the workspace; the result, where it is all. For all `threads`, once the
- * partials are stored.
- */
+/* Adds the partials of warps, and stores their sum in the workspace; the result, where it is all. For all `threads`. */
 void attention_decode_finish_split(const decode_sums *sums);
+
+/* The same of all splits of a CTA: attend() leaves the partials of split `number` of them, and waits before it does. */
+void attention_decode_sum_run(const decode_sums *sums, void (*attend)(void *of, val number), void *of);
 
 #endif

@@ -286,11 +286,12 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
     enum { WARP = 32, BLOCK = 700 };
     const ckl_attention_decode_desc *d = desc;
     const attention_decode_sm80_config *c = config;
-    const double blocks = ceil(fmin(keys_of(d), c->split) / (c->keys * c->warps));
+    const int own = c->split * c->run;
+    const double blocks = ceil(fmin(keys_of(d), own) / (c->keys * c->warps));
     const double elements = c->keys * (double)(d->d + d->dv) / WARP * (d->cache == CKL_E4M3 ? 3 : 1) * c->rows / 16;
-    const memory_work work = { .of = { .us = (d->kv > c->split ? 3.5 : 1) + (d->append ? 3 : 0) },
+    const memory_work work = { .of = { .us = (d->kv > own ? 3.5 : 1) + (d->append ? 3 : 0) },
                                .bytes = cache_bytes(d),
-                               .ctas = attention_decode_ctas(d, c->rows, c->split),
+                               .ctas = attention_decode_ctas(d, c->rows, own),
                                .threads = c->warps * WARP,
                                .registers = 100,
                                .ctas_per_sm = c->ctas,
@@ -312,17 +313,32 @@ static void add_cta(const ckl_attention_decode_desc *d, const ckl_device_info *d
         *c = more;
 }
 
-/* Two splits a CTA where all CTAs run at once by that; else a second turn would be nearly as long as the first. */
-static void pair_splits(const ckl_attention_decode_desc *d, const ckl_device_info *device,
-                        attention_decode_sm80_config *c)
+/* CTAs that an SM has room for: in shared memory, and in registers, of which a sum of splits takes some. */
+static int64_t resident(const ckl_device_info *device, const attention_decode_sm80_config *c)
 {
-    attention_decode_sm80_config pairs = *c;
-    pairs.run = 2;
-    const int64_t ctas = attention_decode_ctas(d, c->rows, c->split);
-    if (!d->left && ctas > (CTAS + 1) * device->sm_count &&
-        attention_decode_ctas(d, c->rows, c->split * pairs.run) <= CTAS * device->sm_count &&
-        CTAS * (attention_decode_sm80_smem(&pairs) + SMEM_RESERVED) <= device->smem_per_sm_bytes)
-        *c = pairs;
+    const int64_t in_registers = c->ctas ? c->ctas : c->form.d > 64 || c->form.dv > 64 ? CTAS : CTAS + 1;
+    return min_i64(in_registers, device->smem_per_sm_bytes / (attention_decode_sm80_smem(c) + SMEM_RESERVED));
+}
+
+/* Splits a CTA: its first and its last copy cost as much as END splits, and all CTAs come in turns. */
+static void run_splits(const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                       attention_decode_sm80_config *c)
+{
+    const double END = 0.25;
+    const int64_t at_once = resident(device, c) * device->sm_count;
+    double least = INFINITY;
+    attention_decode_sm80_config tried = *c;
+    for (tried.run = 1; tried.run <= ATTENTION_DECODE_GROUP; tried.run *= 2) {
+        if (tried.run > 1 && (d->left || !attention_decode_quads(&c->form, c->rows, 32 * c->warps) ||
+                              c->split % (c->keys * c->warps) || resident(device, &tried) < resident(device, c)))
+            return;
+        const int64_t ctas = attention_decode_ctas(d, c->rows, c->split * tried.run);
+        const double turns = (double)ceil_div(ctas, at_once) * (tried.run + END);
+        if (turns < least) {
+            least = turns;
+            c->run = tried.run;
+        }
+    }
 }
 
 static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
@@ -335,10 +351,10 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     if (d->cache == CKL_E4M3 && d->d <= 128 && d->dv <= 128 &&
         c->rows == 16) // more warps, for each widens what it loads
         c->ctas = E4M3_CTAS;
-    else if (d->cache != CKL_E4M3 && c->rows == 16 && d->d == 128 && d->dv == 128) {
+    else if (d->cache != CKL_E4M3 && c->rows == 16 && d->d == 128 && d->dv == 128)
         add_cta(d, device, c);
-        pair_splits(d, device, c);
-    }
+    if (c->rows == 16)
+        run_splits(d, device, c);
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->stages--;
     while (c->warps > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
@@ -371,6 +387,9 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
              "no "
              "multiple of keys=%d times warps=%d",
              c->run, ATTENTION_DECODE_GROUP, c->split, c->keys, c->warps);
+    if (c->run > 1 && !attention_decode_quads(&c->form, c->rows, 32 * c->warps))
+        FAIL(CKL_UNSUPPORTED, "attention_decode sm80: run=%d: %d warps do not hold the sum of %d rows of dv=%d", c->run,
+             c->warps, c->rows, c->form.dv);
     int64_t smem = attention_decode_sm80_smem(c);
     if (smem > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED,

@@ -301,33 +301,37 @@ static void share_states(decode_kernel *k)
     cta_sync();
 }
 
-static void finish_split(decode_kernel *k, decode_sums *sums, val split)
+/* A CTA of several splits: the ring goes on from one to the next. */
+typedef struct split_run {
+    decode_kernel *k;
+    ring_place *ring;
+} split_run;
+
+static void attend_split(void *of, val number)
 {
+    const split_run *run = of;
+    decode_kernel *k = run->k;
+    const attention_decode_sm80_config *c = k->cfg;
+    const val blocks = imm_as(U32, c->split / c->keys / c->warps), from = mul(number, blocks), count = run->ring->count;
+    fill(k->out, immf(0));
+    attention_online_rows_reset(&k->online);
+    attend(k, run->ring, min(from, count), min(add(from, blocks), count));
     share_states(k);
-    sums->split = split;
-    attention_decode_finish_split(sums);
 }
 
-/* All splits of the CTA in turn; the ring goes on from one to the next. */
-static void attend_splits(decode_kernel *k, decode_sums *sums)
+static void attend_splits(decode_kernel *k, const decode_sums *sums)
 {
-    const attention_decode_sm80_config *c = k->cfg;
     ring_place r = begin_ring(k);
-    if (c->run == 1) {
+    split_run run = { k, &r };
+    if (k->cfg->run == 1) {
         attend(k, &r, imm_as(U32, 0), r.count);
         cp_async_wait(0);
         launch_dependents();
-        finish_split(k, sums, k->place.split);
+        share_states(k);
+        attention_decode_finish_split(sums);
         return;
     }
-    const val each = imm_as(U32, c->split / c->keys / c->warps); // blocks of a warp
-    LOOP(s, attention_decode_own_splits(&k->place)) {
-        val from = mul(s, each);
-        fill(k->out, immf(0));
-        attention_online_rows_reset(&k->online);
-        attend(k, &r, min(from, r.count), min(add(from, each), r.count));
-        finish_split(k, sums, add(k->place.split, s));
-    }
+    attention_decode_sum_run(sums, attend_split, &run);
     cp_async_wait(0);
     launch_dependents();
 }
@@ -361,7 +365,7 @@ void attention_decode_sm80(const void *config, int kernel)
         describe_registers(&k);
         decode_sums sums = sums_of(&k);
         attend_splits(&k, &sums);
-        IF(ne(k.place.splits, imm(1)))
+        IF(gt(k.place.splits, imm(cfg->run)))
             attention_decode_add_up(&sums);
     }
 }
