@@ -353,7 +353,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
         c->ctas = E4M3_CTAS;
     else if (d->cache != CKL_E4M3 && c->rows == 16 && d->d == 128 && d->dv == 128)
         add_cta(d, device, c);
-    if (c->rows == 16)
+    if (c->rows == 16 && d->d <= 128 && d->dv <= 128) // else sums do not fit registers
         run_splits(d, device, c);
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->stages--;
