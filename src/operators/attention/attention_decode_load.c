@@ -78,32 +78,37 @@ static void load_rows(const decode_kernel *k, int which, const block_rows *rows,
 }
 
 /* Four numbers as e4m3, in a word. */
-static val narrow_word(tensor rX, int first, val scale)
+static val narrow_word(tensor rX, val scale)
 {
     val word = imm_as(U32, 0);
     for (int i = 0; i < 4; i++)
-        word = bit_or(word, shift_left(attention_e4m3_of_f32(div(at_f32(rX, first + i), scale)), imm(8 * i)));
+        word = bit_or(word, shift_left(attention_e4m3_of_f32(div(at_f32(rX, i), scale)), imm(8 * i)));
     return word;
 }
 
-/* Vector `vector` of the new row of K or V of token `token`, as the cache stores it. (4), words */
-static tensor new_words(const decode_kernel *k, int which, val token, val vector)
+/* 32-bit words of the cache that a lane makes of a new row at a time: few where it rounds their elements. */
+static int words_at_once(const decode_kernel *k)
 {
-    const int from = which == ATTENTION_K ? DECODE_K_NEW : DECODE_V_NEW, count = VECTOR * k->packed;
-    const int width = which == ATTENTION_K ? k->place.form.d : k->place.form.dv;
+    return k->packed == 1 ? 4 : 1;
+}
+
+/* Words of the new row of K or V of token `token`, as the cache stores it, from group `at` of them on. (WORDS) */
+static tensor new_words(const decode_kernel *k, int which, val token, val at)
+{
+    const int from = which == ATTENTION_K ? DECODE_K_NEW : DECODE_V_NEW, words = words_at_once(k);
+    const int width = which == ATTENTION_K ? k->place.form.d : k->place.form.dv, count = 2 * words * k->packed;
     layout all = make_layout(shape(k->place.p.batch, k->place.p.kv_heads, k->place.form.tokens, width),
                              stride(k->place.p.ld_batch[from], k->place.p.ld_head[from], k->place.p.ld[from], 1));
     tensor gRow = slice(gmem_tensor(k->place.p.x[from], k->place.form.dtype, all), k->place.batch, k->place.kv_head,
                         token, _); // (D)
-    tensor gVector = local_tile(gRow, leaf(count), coord(vector)), rW = fragment(I32, compact(leaf(4)));
+    tensor gX = local_tile(gRow, leaf(count), coord(at)), rW = fragment(I32, compact(leaf(words)));
     if (k->packed == 1) {
-        copy(gmem_tensor(gVector.address, I32, compact(leaf(4))), rW, 16);
+        copy(gmem_tensor(gX.address, I32, compact(leaf(words))), rW, 4 * words);
         return rW;
     }
     tensor rX = fragment(k->place.form.dtype, compact(leaf(count)));
-    copy(gVector, rX, 16);
-    for (int i = 0; i < 4; i++)
-        set(rW, i, bitcast(I32, narrow_word(rX, 4 * i, k->scale[which])));
+    copy(gX, rX, 2 * count);
+    set(rW, 0, bitcast(I32, narrow_word(rX, k->scale[which])));
     return rW;
 }
 
@@ -113,21 +118,24 @@ static tensor new_words(const decode_kernel *k, int which, val token, val vector
  */
 static void append_rows(const decode_kernel *k, int which, const block_rows *rows, tensor sX, columns c, int d)
 {
-    const int vectors = d / VECTOR;
-    val into = head_of(k, which, k->place.p.into[which]), old = first_new(k);
-    LOOP_FROM(item, lane(), imm(round_up(k->cfg->keys * vectors, LANES)), imm(LANES)) {
-        val row = min(div(item, imm(vectors)), imm(k->cfg->keys - 1)), vector = rem(item, imm(vectors));
-        val key = add(rows->start, row), within = mul(convert(U64, shuffle(rows->at[which], row)), imm_as(U64, 16));
-        val is_new = logical_and(ge(key, old), lt(key, k->place.to));
-        IF(logical_and(is_new, lt(item, imm(k->cfg->keys * vectors)))) {
-            tensor rW = new_words(k, which, sub(key, sub(k->place.length, imm(k->place.form.tokens))), vector);
-            val at = mul(vector, imm(VECTOR)), chunk = div(at, imm(c.chunk)), column = rem(at, imm(c.chunk));
+    const int words = words_at_once(k), across = d / (2 * words), tokens = k->place.form.tokens;
+    val into = head_of(k, which, k->place.p.into[which]), end = min(add(rows->start, imm(k->cfg->keys)), k->place.to);
+    LOOP_FROM(item, lane(), imm(round_up(tokens * across, LANES)), imm(LANES)) {
+        val token = min(div(item, imm(across)), imm(tokens - 1)), group = rem(item, imm(across));
+        val key = convert(U32, add(sub(convert(I32, k->place.length), imm(tokens)), convert(I32, token)));
+        val row = min(sub(key, rows->start), imm(k->cfg->keys - 1));
+        val within = mul(convert(U64, shuffle(rows->at[which], row)), imm_as(U64, 16));
+        // a key before the first one is a large number
+        val is_here = logical_and(ge(key, rows->start), lt(key, end));
+        IF(logical_and(is_here, lt(item, imm(tokens * across)))) {
+            tensor rW = new_words(k, which, token, group);
+            val at = mul(group, imm(2 * words)), chunk = div(at, imm(c.chunk)), column = rem(at, imm(c.chunk));
             val address = tensor_address(sX, coord(row, column, chunk));
-            copy(rW, smem_view(address, I32, compact(leaf(4))), 16);
+            copy(rW, smem_view(address, I32, compact(leaf(words))), 4 * words);
             if (which == ATTENTION_K || !k->place.form.latent)
                 IF(eq(k->place.tile, imm(0))) {
-                    val to = add(add(into, within), convert(U64, mul(vector, imm(16))));
-                    copy(rW, gmem_tensor(to, I32, compact(leaf(4))), 16);
+                    val to = add(add(into, within), convert(U64, mul(group, imm(4 * words))));
+                    copy(rW, gmem_tensor(to, I32, compact(leaf(words))), 4 * words);
                 }
         }
     }

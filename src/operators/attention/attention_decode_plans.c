@@ -8,9 +8,9 @@
 enum {
     VECTOR_BYTES = 16,
     HEAD_MAX = 256,    // elements of a head on tensor cores
-    SPLIT_MIN = 512,   // keys: a CTA of 128 takes 7 us, of which 4 are the copies (bench/notes/attention.md)
-    SPLIT_MAX = 2048,  // keys: the overhead no longer matters
-    SPLITS_MAX = 1024, // of a sequence, which one CTA combines
+    SPLIT_MIN = 512,  // keys: a CTA of 128 takes 7 us, of which 4 are the copies (bench/notes/attention.md)
+    SPLIT_MAX = 4096, // keys, of which nobody has fewer CTAs than SMs
+    SPLITS_MAX = 1024, // of a sequence
     ROWS_MAX = 32,
     CTAS_MAX = 4,
     CTAS = 2, // of three stages of 128 columns in 16 bits, that an SM has room for
@@ -242,27 +242,19 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
 
 /* sm80 */
 
-/* Equal splits of one sequence, which are added up in one step and keep all SMs busy at once; 0: there are none. */
-static int64_t even_split(const ckl_attention_decode_desc *d, const ckl_device_info *device, int64_t tiles)
-{
-    const int64_t splits = min_i64(ATTENTION_DECODE_GROUP, CTAS * device->sm_count / max_i64(tiles, 1));
-    return splits * tiles * 10 < device->sm_count * 9 ? 0 : round_up(ceil_div(d->kv, splits), SPLIT_UNIT);
-}
-
 /*
- * Keys of a CTA: the CTAs of one long sequence fill the device. The batch does not count, so that results do not depend
- * on it.
+ * Keys that are summed apart: equal parts of a sequence, 16 of them or one for each SM, for few keys halves and quarters. The batch does
+ * not count, so that results do not depend on it.
  */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
-    const int64_t packed = 2 / (int64_t)ckl_dtype_bytes(d->cache); // the same bytes for any type of the cache
-    int64_t split = SPLIT_MIN * packed,
-            tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
-    while (split < SPLIT_MAX && product_i64(ceil_div(d->kv, split), tiles) > device->sm_count)
-        split *= 2;
-    const int64_t ctas = product_i64(ceil_div(d->kv, split), tiles), even = even_split(d, device, tiles);
-    if (packed == 1 && even && ctas > device->sm_count && ctas <= CTAS * device->sm_count)
-        return (int)even;
+    const int64_t least = SPLIT_MIN * 2 / (int64_t)ckl_dtype_bytes(d->cache); // the same bytes for any type of the cache
+    const int64_t tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
+    const int64_t splits = max_i64(ATTENTION_DECODE_GROUP, device->sm_count / max_i64(tiles, 1));
+    if (d->kv > least && d->kv <= 2 * least)
+        return (int)(least / 2);
+    const int64_t even = min_i64(round_up(ceil_div(d->kv, splits), SPLIT_UNIT), SPLIT_MAX);
+    int64_t split = max_i64(even, least);
     while (ceil_div(d->kv, split) > SPLITS_MAX)
         split *= 2;
     return (int)split;
@@ -301,18 +293,6 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
     return memory_cost(&work, device);
 }
 
-/* One more on an SM, with a stage less, where all run at once then, and the last would wait for the first else. */
-static void add_cta(const ckl_attention_decode_desc *d, const ckl_device_info *device, attention_decode_sm80_config *c)
-{
-    attention_decode_sm80_config more = *c;
-    more.stages = 2;
-    more.ctas = CTAS + 1;
-    const int64_t ctas = attention_decode_ctas(d, c->rows, c->split);
-    if (d->kv >= c->split && ctas > CTAS * device->sm_count && ctas <= more.ctas * device->sm_count &&
-        more.ctas * attention_decode_sm80_smem(&more) < device->smem_per_sm_bytes)
-        *c = more;
-}
-
 /* CTAs that an SM has room for: in shared memory, and in registers, of which a sum of splits takes some. */
 static int64_t resident(const ckl_device_info *device, const attention_decode_sm80_config *c)
 {
@@ -320,25 +300,60 @@ static int64_t resident(const ckl_device_info *device, const attention_decode_sm
     return min_i64(in_registers, device->smem_per_sm_bytes / (attention_decode_sm80_smem(c) + SMEM_RESERVED));
 }
 
-/* Splits a CTA: its first and its last copy cost as much as END splits, and all CTAs come in turns. */
-static void run_splits(const ckl_attention_decode_desc *d, const ckl_device_info *device,
-                       attention_decode_sm80_config *c)
+/* Bytes for which `ctas` CTAs of an SM, that read `each`, take as long as it takes for them to come. */
+static double waited_for(double ctas, double each, double in_flight)
 {
-    const double END = 0.25;
-    const int64_t at_once = resident(device, c) * device->sm_count;
+    const double NEEDED = 66 << 10; // in flight, for all that an SM gets
+    return ctas * each / fmin(1, ctas * in_flight / NEEDED);
+}
+
+/*
+ * What an SM reads, turn by turn of CTAs, and what it could have read meanwhile at a CTA's start, at the end of a split,
+ * when a sum is stored and when the sums of CTAs are added (bench/notes/attention.md).
+ */
+static double bytes_of_sm(const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                          const attention_decode_sm80_config *c)
+{
+    const double START = 64 << 10, SPLIT = 4 << 10, STORE = 16 << 10, SUM = 128 << 10;
+    const int64_t own = min_i64(ceil_div(d->kv, c->split), c->run), rooms = resident(device, c);
+    const int64_t ctas = attention_decode_ctas(d, c->rows, c->split * c->run), at_once = rooms * device->sm_count;
+    const int64_t last = ceil_div(ctas % at_once, device->sm_count);
+    const double key = (double)(d->d + d->dv) * (double)ckl_dtype_bytes(d->cache);
+    const double in_flight = c->warps * (c->stages - 1) * c->keys * key;
+    const double each = fmin((double)d->kv, (double)c->split * c->run) * key + SPLIT * (double)own + STORE;
+    const double turns = (double)(ctas / at_once);
+    return turns * (waited_for((double)rooms, each, in_flight) + START) +
+           (last ? waited_for((double)last, each, in_flight) + START : 0) + (own < ceil_div(d->kv, c->split) ? SUM : 0);
+}
+
+static bool takes_run(const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                      const attention_decode_sm80_config *c)
+{
+    return !d->left && attention_decode_quads(&c->form, c->rows, 32 * c->warps) && c->split % (c->keys * c->warps) == 0 &&
+           resident(device, c);
+}
+
+/* Splits of a CTA, and with a stage less one more CTA on an SM, whichever reads all soonest. */
+static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                      attention_decode_sm80_config *c)
+{
+    const attention_decode_sm80_config first = *c;
     double least = INFINITY;
-    attention_decode_sm80_config tried = *c;
-    for (tried.run = 1; tried.run <= ATTENTION_DECODE_GROUP; tried.run *= 2) {
-        if (tried.run > 1 && (d->left || !attention_decode_quads(&c->form, c->rows, 32 * c->warps) ||
-                              c->split % (c->keys * c->warps) || resident(device, &tried) < resident(device, c)))
-            return;
-        const int64_t ctas = attention_decode_ctas(d, c->rows, c->split * tried.run);
-        const double turns = (double)ceil_div(ctas, at_once) * (tried.run + END);
-        if (turns < least) {
-            least = turns;
-            c->run = tried.run;
+    for (int more = 0; more <= (d->d == 128 && d->dv == 128); more++)
+        for (int run = 1; run <= ATTENTION_DECODE_GROUP; run *= 2) {
+            attention_decode_sm80_config tried = first;
+            tried.run = run;
+            if (more) {
+                tried.stages = 2;
+                tried.ctas = CTAS + 1;
+            }
+            const bool taken = run == 1 || takes_run(d, device, &tried);
+            const double bytes = taken && resident(device, &tried) ? bytes_of_sm(d, device, &tried) : INFINITY;
+            if (bytes < least) {
+                least = bytes;
+                *c = tried;
+            }
         }
-    }
 }
 
 static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
@@ -351,10 +366,8 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     if (d->cache == CKL_E4M3 && d->d <= 128 && d->dv <= 128 &&
         c->rows == 16) // more warps, for each widens what it loads
         c->ctas = E4M3_CTAS;
-    else if (d->cache != CKL_E4M3 && c->rows == 16 && d->d == 128 && d->dv == 128)
-        add_cta(d, device, c);
-    if (c->rows == 16 && d->d <= 128 && d->dv <= 128) // else sums do not fit registers
-        run_splits(d, device, c);
+    else if (d->cache != CKL_E4M3 && c->rows == 16 && d->d <= 128 && d->dv <= 128) // else sums do not fit registers
+        share_sms(d, device, c);
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->stages--;
     while (c->warps > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)

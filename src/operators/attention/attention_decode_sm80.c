@@ -204,9 +204,12 @@ static void use_block(decode_kernel *k, val number, val slot)
     (k->packed == 1 ? multiply_values : attention_decode_multiply_narrow_values)(k, slot);
 }
 
-/* A warp's way through its ring: blocks in all, the slots to use and to fill next, and where the block for the latter is. */
+/*
+ * A warp's way through its ring: its blocks, the most that a warp has, the slots to use and to fill next, and where the
+ * block for the latter is.
+ */
 typedef struct ring_place {
-    val first, count, use, fill;
+    val first, count, rounds, use, fill;
     block_rows next;
 } ring_place;
 
@@ -217,6 +220,7 @@ static ring_place begin_ring(decode_kernel *k)
     val blocks = div(add(sub(max(k->place.to, k->place.from), k->place.from), imm(bn - 1)), imm(bn));
     ring_place r = { .first = mul(warp(), imm(stages)) };
     r.count = div(sub(add(blocks, imm(k->cfg->warps - 1)), warp()), imm(k->cfg->warps));
+    r.rounds = div(add(blocks, imm(k->cfg->warps - 1)), imm(k->cfg->warps));
     block_rows rows[STAGES_MAX];
     for (int s = 0; s < stages; s++) {
         rows[s] = attention_decode_no_rows(k);
@@ -249,6 +253,25 @@ static void attend(decode_kernel *k, ring_place *r, val from, val to)
         use_block(k, i, add(r->first, r->use));
         assign(r->use, select(eq(r->use, imm(stages - 1)), imm(0), add(r->use, imm(1))));
         assign(r->fill, select(eq(r->fill, imm(stages - 1)), imm(0), add(r->fill, imm(1))));
+    }
+}
+
+/*
+ * Warps that go on alone drift apart, and what they read with them: rows of the cache that lie side by side are read at
+ * different times then. So they meet (bench/notes/attention.md).
+ */
+static void attend_together(decode_kernel *k, ring_place *r, val from, val to)
+{
+    enum { KEYS = 512 };
+    const attention_decode_sm80_config *c = k->cfg;
+    if (c->split <= KEYS) {
+        attend(k, r, min(from, r->count), min(to, r->count));
+        return;
+    }
+    LOOP_FROM(at, from, to, imm(KEYS / c->keys / c->warps)) {
+        val end = min(add(at, imm(KEYS / c->keys / c->warps)), to);
+        attend(k, r, min(at, r->count), min(end, r->count));
+        cta_sync();
     }
 }
 
@@ -312,10 +335,10 @@ static void attend_split(void *of, val number)
     const split_run *run = of;
     decode_kernel *k = run->k;
     const attention_decode_sm80_config *c = k->cfg;
-    const val blocks = imm_as(U32, c->split / c->keys / c->warps), from = mul(number, blocks), count = run->ring->count;
+    const val blocks = imm_as(U32, c->split / c->keys / c->warps), from = mul(number, blocks);
     fill(k->out, immf(0));
     attention_online_rows_reset(&k->online);
-    attend(k, run->ring, min(from, count), min(add(from, blocks), count));
+    attend_together(k, run->ring, from, min(add(from, blocks), run->ring->rounds));
     share_states(k);
 }
 
@@ -324,7 +347,7 @@ static void attend_splits(decode_kernel *k, const decode_sums *sums)
     ring_place r = begin_ring(k);
     split_run run = { k, &r };
     if (k->cfg->run == 1) {
-        attend(k, &r, imm_as(U32, 0), r.count);
+        attend_together(k, &r, imm_as(U32, 0), r.rounds);
         cp_async_wait(0);
         launch_dependents();
         share_states(k);
