@@ -205,6 +205,7 @@ static const verify_case cases[] = {
     { WANTED(red_exchange), "red: mode=5 does not exist for u32" },
     { WANTED(store_async), "address 4 is not a multiple of the 8 bytes accessed" },
     { WANTED(cp_async_bytes), "cp_async: n=2 bytes is none of 4, 8, 16" },
+    { WANTED(cp_async_mode), "cp_async: mode=1 is for 16 bytes alone" },
     { WANTED(cp_async_address), "cp_async: address 8 is not a multiple of the 16 bytes accessed" },
     { WANTED(bulk_bytes), "bulk_load: 40 bytes is not a multiple of 16 above 0" },
     { WANTED(bulk_nothing), "bulk_load: 0 bytes is not a multiple of 16 above 0" },
