@@ -184,12 +184,13 @@
 #define smem_address(offset)                   (HERE, ir_smem_address(offset))
 #define mapa(address, rank)                    (HERE, ir_mapa(address, rank)) // in CTA `rank` of the cluster
 #define cp_async(shared, global, bytes, valid) (HERE, ir_cp_async(shared, 0, global, bytes, valid))
-#define cp_async_alone(shared, global, bytes, valid) (HERE, ir_cp_async_alone(shared, 0, global, bytes, valid)) // L2 as well
-#define cp_async_commit()                      (HERE, ir_plain(IR_CP_ASYNC_COMMIT, 0, 0))
-#define cp_async_wait(pending)                 (HERE, ir_plain(IR_CP_ASYNC_WAIT, pending, 0))
-#define ldmatrix(address, n, registers)        (HERE, ir_ldmatrix(n, false, address, 0, registers)) // n matrices of 8x8
-#define ldmatrix_T(address, n, registers)      (HERE, ir_ldmatrix(n, true, address, 0, registers)) // n transposed matrices
-#define stmatrix(address, n, registers)        (HERE, ir_stmatrix(n, false, address, 0, registers))
+#define cp_async_alone(shared, global, bytes, valid) \
+    (HERE, ir_cp_async_alone(shared, 0, global, bytes, valid)) // fills L2 with no more
+#define cp_async_commit()                 (HERE, ir_plain(IR_CP_ASYNC_COMMIT, 0, 0))
+#define cp_async_wait(pending)            (HERE, ir_plain(IR_CP_ASYNC_WAIT, pending, 0))
+#define ldmatrix(address, n, registers)   (HERE, ir_ldmatrix(n, false, address, 0, registers)) // n matrices of 8x8
+#define ldmatrix_T(address, n, registers) (HERE, ir_ldmatrix(n, true, address, 0, registers))  // n transposed matrices
+#define stmatrix(address, n, registers)   (HERE, ir_stmatrix(n, false, address, 0, registers))
 #define bulk_load_at(shared, offset, global, bytes, barrier) \
     (HERE, ir_bulk_load(shared, offset, global, bytes, barrier))
 #define bulk_prefetch(global, bytes)          (HERE, ir_bulk_prefetch(global, bytes))

@@ -72,7 +72,8 @@ static void load_rows(const decode_kernel *k, int which, const block_rows *rows,
             tensor tXsX = partition_D(&each, slice(sX, _, _, j), lane()); // (VECTOR,BN/DOWN,1)
             val inside = (j + 1) * c.chunk <= d ? exists : logical_and(exists, lt(column, imm(d - j * c.chunk)));
             val from = add(add(head, first), convert(U64, mul(add(column, imm(j * c.chunk)), imm(2))));
-            cp_async_alone(tensor_address(tXsX, coord(0, i, 0)), from, 16, select(inside, imm_as(U32, 16), imm_as(U32, 0)));
+            cp_async_alone(tensor_address(tXsX, coord(0, i, 0)), from, 16,
+                           select(inside, imm_as(U32, 16), imm_as(U32, 0)));
         }
     }
 }

@@ -137,8 +137,7 @@ typedef struct partial_range {
 static state load_partial(const decode_sums *m, const row_quads *x, int count, const partial_range *range, val i)
 {
     const val exists = lt(i, range->count), last = sub(range->count, imm(1)), none = immf(0);
-    const decode_partial partial =
-        attention_decode_partial_of(m, add(range->first, mul(min(i, last), range->apart)));
+    const decode_partial partial = attention_decode_partial_of(m, add(range->first, mul(min(i, last), range->apart)));
     state s = { .count = count,
                 .top = select(exists, at(partial.states, 0, x->row), immf(-FLT_MAX)),
                 .sum = select(exists, at(partial.states, 1, x->row), none) };

@@ -8,8 +8,8 @@
 enum {
     VECTOR_BYTES = 16,
     HEAD_MAX = 256,    // elements of a head on tensor cores
-    SPLIT_MIN = 512,  // keys: a CTA of 128 takes 7 us, of which 4 are the copies (bench/notes/attention.md)
-    SPLIT_MAX = 4096, // keys, of which nobody has fewer CTAs than SMs
+    SPLIT_MIN = 512,   // keys: a CTA of 128 takes 7 us, of which 4 are the copies (bench/notes/attention.md)
+    SPLIT_MAX = 4096,  // keys: longer ones gain nothing
     SPLITS_MAX = 1024, // of a sequence
     ROWS_MAX = 32,
     CTAS_MAX = 4,
@@ -243,12 +243,13 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
 /* sm80 */
 
 /*
- * Keys that are summed apart: equal parts of a sequence, 16 of them or one for each SM, for few keys halves and quarters. The batch does
- * not count, so that results do not depend on it.
+ * Keys that are summed apart: equal parts of a sequence, at most 16, or as many as SMs for each head. The batch does not
+ * count, so that results do not depend on it.
  */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
-    const int64_t least = SPLIT_MIN * 2 / (int64_t)ckl_dtype_bytes(d->cache); // the same bytes for any type of the cache
+    const int64_t least =
+        SPLIT_MIN * 2 / (int64_t)ckl_dtype_bytes(d->cache); // the same bytes for any type of the cache
     const int64_t tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
     const int64_t splits = max_i64(ATTENTION_DECODE_GROUP, device->sm_count / max_i64(tiles, 1));
     if (d->kv > least && d->kv <= 2 * least)
@@ -329,8 +330,8 @@ static double bytes_of_sm(const ckl_attention_decode_desc *d, const ckl_device_i
 static bool takes_run(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                       const attention_decode_sm80_config *c)
 {
-    return !d->left && attention_decode_quads(&c->form, c->rows, 32 * c->warps) && c->split % (c->keys * c->warps) == 0 &&
-           resident(device, c);
+    return !d->left && attention_decode_quads(&c->form, c->rows, 32 * c->warps) &&
+           c->split % (c->keys * c->warps) == 0 && resident(device, c);
 }
 
 /* Splits of a CTA, and with a stage less one more CTA on an SM, whichever reads all soonest. */
