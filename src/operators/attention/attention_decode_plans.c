@@ -327,11 +327,11 @@ static double bytes_of_sm(const ckl_attention_decode_desc *d, const ckl_device_i
            (last ? waited_for((double)last, each, in_flight) + START : 0) + (own < ceil_div(d->kv, c->split) ? SUM : 0);
 }
 
-static bool takes_run(const ckl_attention_decode_desc *d, const ckl_device_info *device,
-                      const attention_decode_sm80_config *c)
+static bool is_possible(const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                        const attention_decode_sm80_config *c)
 {
-    return !d->left && attention_decode_quads(&c->form, c->rows, 32 * c->warps) &&
-           c->split % (c->keys * c->warps) == 0 && resident(device, c);
+    const bool sums = attention_decode_quads(&c->form, c->rows, 32 * c->warps) && c->split % (c->keys * c->warps) == 0;
+    return (c->run == 1 || (sums && !d->left)) && resident(device, c);
 }
 
 /* Splits of a CTA, and with a stage less one more CTA on an SM, whichever reads all soonest. */
@@ -348,8 +348,7 @@ static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info 
                 tried.stages = 2;
                 tried.ctas = CTAS + 1;
             }
-            const bool taken = run == 1 || takes_run(d, device, &tried);
-            const double bytes = taken && resident(device, &tried) ? bytes_of_sm(d, device, &tried) : INFINITY;
+            const double bytes = is_possible(d, device, &tried) ? bytes_of_sm(d, device, &tried) : INFINITY;
             if (bytes < least) {
                 least = bytes;
                 *c = tried;
