@@ -242,6 +242,8 @@ static const char *const cases[] = {
     "stages=4 split=96 run=16' # all of a group; two tiles",
     "heads=6 kv_heads=2 q=3 kv=700 d=64 batch=2 shortest=100 cache=e4m3 append=1 impl=sm80 config='warps=2 split=64 "
     "run=2' # the same, new keys in any of them",
+    "heads=2 kv_heads=1 kv=1301 d=16 batch=2 shortest=1 impl=sm80 config='split=640' # warps meet within a split",
+    "heads=2 kv_heads=1 kv=1301 d=16 batch=2 shortest=1100 page=16 impl=sm80 config='split=576 run=2'",
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 lse=1 cache=e4m3",
     "heads=8 kv_heads=2 kv=8398 d=8 lse=1 cache=e4m3 shortest=0 fill=integers seed=702297 # a long sum in f32",
     "heads=8 kv_heads=1 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 softcap=4 impl=sm80",
