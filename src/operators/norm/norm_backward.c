@@ -170,7 +170,6 @@ static void clear_sums(const row *r)
 static void backward_of_row(spans *s)
 {
     row *r = &s->of[0];
-    load_statistics(r, r->place.row, r->mean, r->rstd);
     clear_sums(r);
     for (int i = 0; i < s->count; i++)
         add_products(&s->of[i]);
@@ -194,7 +193,6 @@ static void load_tile(row *r, const row_place *p)
 static void backward_of_tiles(row *r)
 {
     int tile_cols = (int)row_split_cols(&r->split);
-    load_statistics(r, r->place.row, r->mean, r->rstd);
     clear_sums(r);
     LOOP_FROM(begin, imm(0), r->o.cols, imm(tile_cols)) {
         row_place p = row_from(&r->place, begin);
@@ -212,12 +210,51 @@ static void backward_of_tiles(row *r)
 
 /* All rows of this CTA or cluster */
 
-static void load_each_row(spans *s, val stride)
+/* A CTA takes several rows at once where each has some lanes of a warp: those from `first` on, then those `stride` further. */
+typedef struct turns {
+    val first, stride, offset; // i64; offset: of this thread's row
+} turns;
+
+static bool takes_several(const row_split *s)
+{
+    return row_split_rows(s) > 1;
+}
+
+static turns turns_of(const row *r)
+{
+    const int rows = (int)row_split_rows(&r->split);
+    val stride = mul(convert(I64, div(grid_x(), imm(r->split.cluster))), imm(rows));
+    if (!takes_several(&r->split))
+        return (turns){ r->place.row, stride, imm(0) };
+    val first = mul(convert(I64, cta_x()), imm(rows));
+    return (turns){ first, stride, sub(r->place.row, first) };
+}
+
+/* The place of this thread's row of the turn from row `begin` on, which may not exist. */
+static row_place place_in_turn(const row *r, const turns *t, val begin)
+{
+    row_place p = row_place_at(&r->place, takes_several(&r->split) ? add(begin, t->offset) : begin);
+    if (r->split.ragged)
+        p.limit = select(p.exists, r->place.limit, imm(0));
+    return p;
+}
+
+/* Goes to the row of a turn whose first row exists. */
+static void take_row(row *r, const turns *t, val begin)
+{
+    if (takes_several(&r->split))
+        r->place = place_in_turn(r, t, begin);
+    else
+        r->place.row = begin;
+}
+
+static void load_each_row(spans *s, const turns *t)
 {
     row *r = &s->of[0];
-    LOOP_FROM(number, r->place.row, r->o.rows, stride) {
+    LOOP_FROM(begin, t->first, r->o.rows, t->stride) {
         for (int i = 0; i < s->count; i++)
-            s->of[i].place.row = number;
+            take_row(&s->of[i], t, begin);
+        load_statistics(r, r->place.row, r->mean, r->rstd);
         if (r->cfg->tiled) {
             backward_of_tiles(r);
         } else {
@@ -228,39 +265,81 @@ static void load_each_row(spans *s, val stride)
     }
 }
 
-/* Loads row `number`, if it exists. */
-static void load_if_exists(row *r, val number)
+/* A row that is loaded, of all spans. */
+typedef struct loaded {
+    tensor rX[ROW_SPANS_MAX], rDy[ROW_SPANS_MAX]; // (VEC,STEPS)
+    val mean, rstd;
+} loaded;
+
+static loaded load_turn(spans *s, const turns *t, val begin)
 {
-    row_place p = row_place_at(&r->place, number);
-    if (r->cfg->split.ragged)
-        p.limit = select(p.exists, r->place.limit, imm(0));
-    load_row(r, &p);
+    loaded l = { .mean = variable(F32, immf(0)), .rstd = variable(F32, immf(0)) };
+    for (int i = 0; i < s->count; i++) {
+        row *r = &s->of[i];
+        const row_place p = place_in_turn(r, t, begin);
+        load_row(r, &p);
+        l.rX[i] = r->rX;
+        l.rDy[i] = r->rDy;
+        if (i == 0)
+            load_statistics(r, p.row, l.mean, l.rstd);
+    }
+    return l;
 }
 
 /* The next row is loaded while a row is reduced and written. */
-static void prefetch_each_row(spans *s, val stride)
+static void prefetch_each_row(spans *s, const turns *t)
 {
-    tensor rX[ROW_SPANS_MAX], rDy[ROW_SPANS_MAX], rNextX[ROW_SPANS_MAX], rNextDy[ROW_SPANS_MAX]; // (VEC,STEPS)
-    for (int i = 0; i < s->count; i++) {
-        load_if_exists(&s->of[i], s->of[i].place.row);
-        rX[i] = s->of[i].rX;
-        rDy[i] = s->of[i].rDy;
-    }
-    LOOP_FROM(number, s->of[0].place.row, s->of[0].o.rows, stride) {
+    const loaded now = load_turn(s, t, t->first);
+    LOOP_FROM(begin, t->first, s->of[0].o.rows, t->stride) {
+        const loaded next = load_turn(s, t, add(begin, t->stride));
         for (int i = 0; i < s->count; i++) {
             row *r = &s->of[i];
-            load_if_exists(r, add(number, stride));
-            rNextX[i] = r->rX;
-            rNextDy[i] = r->rDy;
-            r->place.row = number;
-            r->rX = rX[i];
-            r->rDy = rDy[i];
+            take_row(r, t, begin);
+            r->rX = now.rX[i];
+            r->rDy = now.rDy[i];
+            r->mean = now.mean;
+            r->rstd = now.rstd;
         }
         backward_of_row(s);
         for (int i = 0; i < s->count; i++) {
-            copy(rNextX[i], rX[i], 0);
-            copy(rNextDy[i], rDy[i], 0);
+            copy(next.rX[i], now.rX[i], 0);
+            copy(next.rDy[i], now.rDy[i], 0);
         }
+        assign(now.mean, next.mean);
+        assign(now.rstd, next.rstd);
+    }
+}
+
+/* Some columns of a CTA that takes several rows at once: their sums over these rows become its partial sums. */
+typedef struct strip {
+    const row *r;
+    int first, kinds; // column
+} strip;
+
+static void store_strip(void *user, val column, const val *values)
+{
+    const strip *s = user;
+    const norm_backward_values *o = &s->r->o;
+    val here = add(column, imm(s->first)), line = mul(convert(I64, cta_x()), imm(s->kinds));
+    layout by_lines = make_layout(shape(o->cols, mul(o->groups, imm(s->kinds))), coord(1, convert(I64, o->cols)));
+    tensor gPartial = gmem_tensor(o->partial, F32, by_lines); // (COLS,LINES)
+    IF(lt(here, o->cols))
+        for (int kind = 0; kind < s->kinds; kind++)
+            set(gPartial, coord(here, add(line, imm(kind))), values[kind]);
+}
+
+static void combine_sums(const row *r)
+{
+    const row_split *s = &r->split;
+    const column_split columns = { .threads = s->threads, .lanes = s->row_threads, .cluster = 1, .vec = s->vec };
+    const reduction sums = sums_of(r);
+    for (int step = 0; step < s->steps; step++) {
+        val values[2 * s->vec];
+        for (int i = 0; i < s->vec; i++)
+            for (int kind = 0; kind < sums.count; kind++)
+                values[i * sums.count + kind] = at(kind ? r->rDbeta : r->rDgamma, step * s->vec + i);
+        strip at = { r, step * s->row_threads * s->vec, sums.count };
+        column_reduce_each(&columns, &sums, values, store_strip, &at);
     }
 }
 
@@ -312,14 +391,16 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
     }
     if (cfg->split.cluster > 1)
         cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
-    val group = r.place.row, stride = convert(I64, div(grid_x(), imm(cfg->split.cluster)));
+    const turns t = turns_of(&r);
     if (cfg->prefetch && !cfg->tiled)
-        prefetch_each_row(&s, stride);
+        prefetch_each_row(&s, &t);
     else
-        load_each_row(&s, stride);
+        load_each_row(&s, &t);
     launch_dependents(); // the kernel of the columns
-    for (int i = 0; i < s.count && sums; i++)
-        store_sums(&s.of[i], &s.of[i].place, group);
+    if (sums && takes_several(&r.split))
+        combine_sums(&s.of[0]);
+    for (int i = 0; i < s.count && sums && !takes_several(&r.split); i++)
+        store_sums(&s.of[i], &s.of[i].place, t.first);
 }
 
 enum { CHUNKS_AND_ENDS = ROW_PIPELINE_CHUNKS_MAX + 1 };

@@ -629,7 +629,8 @@ ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
     if (c->shared_weights)
         FAIL(CKL_INVALID, "norm backward: shared_weights=1 is for forward");
-    if (c->split.row_threads != c->split.threads)
-        FAIL(CKL_INVALID, "norm backward: row_threads=%d is not threads=%d", c->split.row_threads, c->split.threads);
+    if (c->split.row_threads != c->split.threads && (c->split.ragged || c->flow.stages || c->tiled))
+        FAIL(CKL_INVALID, "norm backward: row_threads=%d is not threads=%d, but rows are not whole in registers",
+             c->split.row_threads, c->split.threads);
     return admit_split("norm backward", d, device, c);
 }
