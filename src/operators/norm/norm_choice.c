@@ -506,6 +506,28 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
         c->column_threads = 256;
 }
 
+/*
+ * Short rows have some lanes of a warp each, and CTAs several warps: 112 columns of 16 bits would leave 18 of 32 lanes
+ * idle, and each CTA leaves partial sums of all columns.
+ */
+static void pack_rows(const ckl_norm_desc *d, const ckl_device_info *device, row_split *s, int *ctas_per_sm)
+{
+    enum { THREADS = 128, CTAS = 6, CTAS_LONG = 5, ELEMENTS = 8, SECTOR_BYTES = 32 };
+    if (s->threads > 32 || s->ragged || s->cluster > 1)
+        return;
+    row_split packed = *s;
+    const int64_t vectors = max_i64(1, ceil_div(d->cols, s->vec)), steps = max_i64(s->steps, ELEMENTS / s->vec);
+    const int64_t sector = SECTOR_BYTES / (s->vec * (int64_t)ckl_dtype_bytes(d->dtype));
+    while (packed.row_threads / 2 >= min_i64(vectors, max_i64(sector, ceil_div(vectors, steps))))
+        packed.row_threads /= 2;
+    packed.steps = (int)ceil_div(vectors, packed.row_threads);
+    packed.exact = row_split_cols(&packed) == d->cols;
+    while (packed.threads < THREADS && row_split_ctas(&packed, d->rows) >= 2 * (int64_t)device->sm_count)
+        packed.threads *= 2;
+    *ctas_per_sm = (packed.vec * packed.steps > ELEMENTS ? CTAS_LONG : CTAS) * (THREADS / packed.threads);
+    *s = packed;
+}
+
 ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_norm_desc *d = desc;
@@ -526,10 +548,12 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
                !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, &s);
     if (c->tiled)
         s = tiled_split(d, device, false);
-    c->split = s;
     c->prefetch = !c->tiled && s.vec * s.steps <= BACKWARD_PREFETCH_MAX;
     if (s.threads == 32 && !c->prefetch && !c->tiled)
         c->ctas_per_sm = BACKWARD_WARPS;
+    if (!c->tiled)
+        pack_rows(d, device, &s, &c->ctas_per_sm);
+    c->split = s;
     choose_column_lanes(d, device, c);
     return CKL_OK;
 }
