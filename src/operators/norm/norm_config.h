@@ -137,6 +137,15 @@ static inline int norm_column_vec(const norm_config *c)
     return c->flow.stages && !c->split.ragged ? 4 : 1;
 }
 
+/* What both directions ask when they choose (norm_choice.c): the elements of a vector that divides all rows; ... */
+int norm_widest_vector(const ckl_norm_desc *d);
+bool norm_in_phase(const ckl_norm_desc *d);
+bool norm_is_cut(const ckl_norm_desc *d);
+bool norm_is_ragged(const ckl_norm_desc *d);
+bool norm_may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min);
+row_split norm_tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, bool ragged);
+void norm_take_problem(const ckl_norm_desc *d, norm_config *c);
+
 /* As an implementation's choose and admit: plan/plan.h. */
 ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config);
 bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int i, void *config);
