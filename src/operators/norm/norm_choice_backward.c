@@ -53,11 +53,13 @@ static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *d
             best = steps;
     }
     const int lanes = lanes_for(vectors, best);
+    if (lanes > LANES)
+        return false;
     *s = (row_split){ .threads = LANES, .row_threads = lanes, .cluster = 1, .vec = vec, .steps = best };
     while (s->threads < THREADS && row_split_ctas(s, d->rows) >= CTAS_AN_SM * (int64_t)device->sm_count)
         s->threads *= 2;
     s->exact = row_split_cols(s) == d->cols;
-    return lanes <= LANES;
+    return true;
 }
 
 /* CTAs of an SM for the registers of its threads' elements: two rows of inputs, two sums each. */
