@@ -379,7 +379,8 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
               .centred = centred,
               .o = params_of(norm_backward) };
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
-    min_ctas_per_sm(cfg->ctas_per_sm);
+    if (vectors || cfg->tiled) // single elements take more registers
+        min_ctas_per_sm(cfg->ctas_per_sm);
     make_variables(&r);
     const bool sums = cfg->affine && !cfg->tiled;
     spans s = spans_of(&r);

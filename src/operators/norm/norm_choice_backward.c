@@ -62,13 +62,17 @@ static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *d
     return true;
 }
 
-/* CTAs of an SM for the registers of its threads' elements: two rows of inputs, two sums each. */
+/* CTAs that an SM has registers for, by those of a thread: two sums of each element, x, dy, gamma and the residual. */
 static int packed_ctas(const ckl_norm_desc *d, const row_split *s)
 {
-    enum { THREADS = 768 }; // with 80 registers
-    const int registers = s->vec * s->steps * (2 + (int)ckl_dtype_bytes(d->dtype));
-    const int threads = registers <= 32 ? 768 : registers <= 64 ? 640 : 512;
-    return threads / s->threads;
+    static const struct {
+        int registers_max, threads; // of an SM
+    } shares[] = { { 32, 768 }, { 64, 640 }, { 90, 512 }, { INT32_MAX, 384 } };
+    const int64_t registers = 2 * (int64_t)s->vec * s->steps + (3 + d->residual) * row_split_registers(s, d->dtype);
+    int i = 0;
+    while (registers > shares[i].registers_max)
+        i++;
+    return shares[i].threads / s->threads;
 }
 
 /*
