@@ -581,103 +581,11 @@ static void backward_flow(const norm_config *cfg, bool centred)
     row_pipeline_end(&s);
 }
 
-/* Sums of columns: of the partial sums that rows left or, where there are none, of the products of all rows */
-
-typedef struct columns {
-    const norm_config *cfg;
-    norm_backward_values o;
-    int kinds, vec;   // 2: of dgamma and dbeta; columns of a lane
-    bool aligned;     // rows of x and dy to `vec` elements
-    val first;        // column
-    column_sums sums; // [kind][column]
-} columns;
-
-/* This thread's vector in line `line` of a matrix. */
-static tensor load_vector(const columns *c, val pointer, ckl_dtype dtype, val lines, val ld, val line, bool aligned)
-{
-    tensor gX = gmem_tensor(pointer, dtype, make_layout(shape(c->o.cols, lines), coord(1, ld))); // (COLS,LINES)
-    tensor gVector = slice(local_tile(gX, shape(c->vec, 1), coord(c->sums.number, line)), _, 0); // (VEC)
-    tensor rVector = fragment_like(gVector, dtype);                                              // (VEC)
-    copy(gVector, rVector, (int)ckl_dtype_bytes(dtype) * (aligned ? c->vec : 1));
-    return rVector;
-}
-
-static void add_row(void *user, val number)
-{
-    columns *c = user;
-    row r = { .cfg = c->cfg, .split = { .vec = c->vec, .steps = 1 }, .centred = c->kinds == 2, .o = c->o };
-    r.rX = load_vector(c, c->o.x, c->cfg->dtype, c->o.rows, c->o.ldx, number, c->aligned);   // (VEC)
-    r.rDy = load_vector(c, c->o.dy, c->cfg->dtype, c->o.rows, c->o.ldx, number, c->aligned); // (VEC)
-    r.rstd = statistic(&r, c->o.rstd, number);
-    r.mean = r.centred ? statistic(&r, c->o.mean, number) : immf(0);
-    for (int v = 0; v < c->vec; v++) {
-        val dy = at_f32(r.rDy, v);
-        assign(c->sums.sum[v], fma(dy, normalised(&r, v), c->sums.sum[v]));
-        if (r.centred)
-            assign(c->sums.sum[c->vec + v], add(c->sums.sum[c->vec + v], dy));
-    }
-}
-
-static void add_partial(void *user, val group)
-{
-    columns *c = user;
-    val lines = mul(c->o.groups, imm(c->kinds));
-    for (int kind = 0; kind < c->kinds; kind++) {
-        val line = add(mul(group, imm(c->kinds)), imm(kind));
-        tensor rPartial = load_vector(c, c->o.partial, F32, lines, convert(I64, c->o.cols), line, true); // (VEC)
-        for (int v = 0; v < c->vec; v++)
-            assign(c->sums.sum[kind * c->vec + v], add(c->sums.sum[kind * c->vec + v], at(rPartial, v)));
-    }
-}
-
-/* The products of all rows, by vectors where all rows of x and dy are aligned to them. */
-static void add_all_rows(columns *c)
-{
-    const int element = (int)ckl_dtype_bytes(c->cfg->dtype);
-    val pitch = convert(U64, mul(c->o.ldx, imm64(element)));
-    val odd = bit_and(bit_or(bit_or(c->o.x, c->o.dy), pitch), imm_as(U64, c->vec * element - 1));
-    IF(eq(odd, imm(0))) {
-        c->aligned = true;
-        column_sums_over(&c->sums, c->o.rows, add_row, c);
-    }
-    ELSE
-    {
-        c->aligned = false;
-        column_sums_over(&c->sums, c->o.rows, add_row, c);
-    }
-}
-
-static void store_column(void *user, int i, val total)
-{
-    const columns *c = user;
-    const ckl_dtype dtype = c->cfg->dtype;
-    tensor gSum = gmem_tensor(i < c->vec ? c->o.dgamma : c->o.dbeta, dtype, compact(dynamic(c->o.cols))); // (COLS)
-    set(gSum, add(c->first, imm(i % c->vec)), convert(dtype, total));
-}
-
-static void backward_columns(const norm_config *cfg, bool centred)
-{
-    columns c = { .cfg = cfg, .o = params_of(norm_backward), .kinds = centred ? 2 : 1, .vec = norm_column_vec(cfg) };
-    c.sums = column_sums_begin(cfg->column_threads, cfg->column_lanes, c.kinds * c.vec);
-    c.first = mul(c.sums.number, imm(c.vec));
-    grid_wait(); // for the partial sums; the start of this kernel overlaps the end of the one that stores them
-    IF(lt(c.first, c.o.cols)) {
-        IF(eq(c.o.partial, imm(0))) {
-            add_all_rows(&c);
-        }
-        ELSE
-        {
-            column_sums_over(&c.sums, c.o.groups, add_partial, &c);
-        }
-    }
-    column_sums_finish(&c.sums, lt(c.first, c.o.cols), store_column, &c);
-}
-
 static void backward(const norm_config *cfg, int kernel, bool centred)
 {
     const norm_config tiled = norm_tiled(cfg);
     if (kernel == NORM_COLUMNS)
-        backward_columns(cfg, centred);
+        norm_backward_columns(cfg, centred);
     else if (kernel == NORM_VECTORS && cfg->flow.stages)
         backward_flow(cfg, centred);
     else

@@ -137,9 +137,9 @@ static inline int norm_column_vec(const norm_config *c)
     return c->flow.stages && !c->split.ragged ? 4 : 1;
 }
 
-/* What both directions ask when they choose (norm_choice.c): the elements of a vector that divides all rows; ... */
-int norm_widest_vector(const ckl_norm_desc *d);
-bool norm_in_phase(const ckl_norm_desc *d);
+/* What both directions ask when they choose, and begin with: norm_choice.c. */
+int norm_widest_vector(const ckl_norm_desc *d); // elements, that divides all rows
+bool norm_in_phase(const ckl_norm_desc *d);     // do rows of ldx and ldy lie alike?
 bool norm_is_cut(const ckl_norm_desc *d);
 bool norm_is_ragged(const ckl_norm_desc *d);
 bool norm_may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min);
@@ -161,6 +161,7 @@ void layernorm_forward(const void *config, int kernel);
 void rmsnorm_forward(const void *config, int kernel);
 void layernorm_backward(const void *config, int kernel);
 void rmsnorm_backward(const void *config, int kernel);
+void norm_backward_columns(const norm_config *cfg, bool centred); // kernel 2
 
 /*
  * Gamma and beta of all columns in shared memory, a slot a column (norm_weights.c). Rows that start anywhere read
