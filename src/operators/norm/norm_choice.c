@@ -161,24 +161,24 @@ static bool keeps_residual(const ckl_norm_desc *d)
 }
 
 /*
- * CTAs that an SM has registers for, where ptxas would take so many for the loads of a row that too few CTAs fit: 16 bits by 80
- * registers instead of 120, layer norm 12288x7424 111.9 and 96.4 us, 4096x14336 64.4 and 60.1; with a residual 80 are too few. 0: any.
+ * Threads for which an SM shall have registers; 0: no matter. Layer norm of 16 bits gets 80 registers, where ptxas would take 120 for the
+ * loads of a row: 12288x7424 111.9 and 96.4 us, 4096x14336 64.4 and 60.1. Rows that fill 128 threads do not gain, and RMS norm
+ * needs fewer and loses 2 %.
  */
-static int forward_ctas(const ckl_norm_desc *d, const row_split *s)
+static int forward_threads(const ckl_norm_desc *d, const row_split *s, bool centred)
 {
-    enum { THREADS_16_BITS = 768, THREADS_RESIDUAL = 512 };
+    enum { THREADS_CENTRED = 768, THREADS_RESIDUAL = 512, THREADS_FILLED = 128, WARP = 32 };
     if (row_split_registers(s, d->dtype) > FORWARD_REGISTERS)
         return 0;
-    if (d->dtype != CKL_F32 && s->row_threads > 32)
-        return keeps_residual(d)          ? THREADS_RESIDUAL / s->threads
-               : d->residual || s->ragged ? 0
-                                          : THREADS_16_BITS / s->threads;
-    if (d->dtype != CKL_F32 || d->residual)
-        return 0;
-    return (s->ragged                ? FORWARD_THREADS_RAGGED
-            : holds_many_elements(d) ? FORWARD_THREADS * 3 / 4
-                                     : FORWARD_THREADS) /
-           s->threads;
+    if (d->dtype == CKL_F32)
+        return d->residual              ? 0
+               : s->ragged              ? FORWARD_THREADS_RAGGED
+               : holds_many_elements(d) ? FORWARD_THREADS * 3 / 4
+                                        : FORWARD_THREADS;
+    if (keeps_residual(d))
+        return THREADS_RESIDUAL;
+    const bool gains = s->row_threads > WARP && (!s->exact || s->threads > THREADS_FILLED);
+    return centred && gains && !d->residual && !s->ragged ? THREADS_CENTRED : 0;
 }
 
 /*
@@ -293,7 +293,7 @@ static bool choose_shifted_flow(const ckl_norm_desc *d, const ckl_device_info *d
     return true;
 }
 
-ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config)
+ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, bool centred, void *config)
 {
     const ckl_norm_desc *d = desc;
     if (d->direction != CKL_DIRECTION_FORWARD)
@@ -325,7 +325,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
         row_split_widen(&s, d->rows, d->cols, d->dtype, device);
     c->split = s;
     if (!c->tiled)
-        c->ctas_per_sm = forward_ctas(d, &s);
+        c->ctas_per_sm = forward_threads(d, &s, centred) / s.threads;
     choose_shared_weights(d, device, c);
     return CKL_OK;
 }

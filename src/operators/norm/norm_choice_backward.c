@@ -42,21 +42,26 @@ static int lanes_for(int64_t vectors, int steps)
  */
 static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *device, row_split *s)
 {
-    enum { LANES = 32, BYTES = 32, ELEMENTS_MAX = 16, ELEMENTS_MAX_VECTORS = 24, THREADS = 128, CTAS_AN_SM = 2 };
+    enum { BYTES = 32, ELEMENTS_MAX = 16, ELEMENTS_MAX_VECTORS = 24, THREADS = 128, CTAS_AN_SM = 2 };
     const int vec = norm_widest_vector(d), bytes = vec * (int)ckl_dtype_bytes(d->dtype);
-    const int most = (d->dtype != CKL_F32 && vec == row_vec_full(d->dtype) ? ELEMENTS_MAX_VECTORS : ELEMENTS_MAX) / vec;
+    const bool full = vec == row_vec_full(d->dtype);
+    const int most = (full && d->dtype != CKL_F32 ? ELEMENTS_MAX_VECTORS : ELEMENTS_MAX) / vec;
+    const int lanes_max = full ? 2 * WARP : WARP;
     const int64_t vectors = max_i64(1, ceil_div(d->cols, vec));
     int best = (int)min_i64(most, BYTES / bytes);
     for (int steps = 1; steps <= most; steps++) {
         const int lanes = lanes_for(vectors, steps), room = lanes_for(vectors, best) * best;
-        if (lanes <= LANES && (lanes * steps < room || room > LANES * best))
+        if (lanes <= lanes_max && (lanes * steps < room || room > lanes_max * best))
             best = steps;
     }
     const int lanes = lanes_for(vectors, best);
-    if (lanes > LANES)
+    if (lanes > lanes_max)
         return false;
-    *s = (row_split){ .threads = LANES, .row_threads = lanes, .cluster = 1, .vec = vec, .steps = best };
-    while (s->threads < THREADS && row_split_ctas(s, d->rows) >= CTAS_AN_SM * (int64_t)device->sm_count)
+    *s = (row_split){
+        .threads = lanes > WARP ? lanes : WARP, .row_threads = lanes, .cluster = 1, .vec = vec, .steps = best
+    };
+    while (lanes <= WARP && s->threads < THREADS &&
+           row_split_ctas(s, d->rows) >= CTAS_AN_SM * (int64_t)device->sm_count)
         s->threads *= 2;
     s->exact = row_split_cols(s) == d->cols;
     return true;
@@ -220,6 +225,38 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
     }
 }
 
+/*
+ * As many warps as a row has work for, where a tenth of them or more would be idle: gradients of 16 bits with whole vectors, and those of
+ * f32 that are cut. 1024x17792 f16 46.7 us by 256 threads with 24 elements in clusters of 4, 42.2 by 288 with 16; 768x20480 f32, cut, 80.5 and
+ * 63.5. Wider CTAs and larger clusters were slower.
+ */
+static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f, row_pipeline_split *s)
+{
+    static const struct {
+        bool cut;
+        int chunks, threads_max, warps; // of an SM, by their registers
+    } shapes[] = { { false, 2, 288, 24 }, { false, 3, 256, 20 }, { true, 4, 256, 20 } };
+    enum { THREADS_MIN = 96 };
+    const int vec = row_vec_full(d->dtype);
+    const bool cut = norm_is_cut(d), known = norm_is_ragged(d) ? cut && f->bytes == 4 : f->bytes == 2;
+    if (!known || f->dgamma_in_smem || 10 * d->cols >= 9 * (int64_t)f->threads * f->elements * s->cluster)
+        return;
+    for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
+        for (int i = 0; i < COUNT_OF(shapes); i++) {
+            const int elements = shapes[i].chunks * vec;
+            const int64_t threads = round_up(ceil_div(d->cols, (int64_t)elements * cluster), WARP);
+            if (shapes[i].cut != cut || threads < THREADS_MIN || threads > shapes[i].threads_max ||
+                10 * d->cols < 9 * threads * elements * cluster)
+                continue;
+            *f = (backward_flow){ f->bytes,    0,    (int)threads,
+                                  elements,    1,    shapes[i].warps / ((int)threads / WARP + 1),
+                                  ROW_IN_RING, true, true,
+                                  false };
+            *s = split_of_flow(f, d);
+            return;
+        }
+}
+
 /* False: no room for sums of columns, or for the row itself. */
 static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f, row_pipeline_split *s)
 {
@@ -227,6 +264,7 @@ static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, b
         return false;
     *s = split_of_flow(f, d);
     fit_backward_flow(d, device, f, s);
+    fit_warps(d, device, f, s);
     bool guards = f->dgamma_in_smem && f->bytes == 4 && !s->chunk.exact; // no registers are left for guards
     return s->stages >= s->chunks && !guards;
 }
@@ -273,8 +311,9 @@ static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *
 /* Are rows shorter than those that flow? */
 static bool is_short(const ckl_norm_desc *d)
 {
-    enum { COLS_MAX_PACKED = 768 }; // of 16 bits in whole vectors: 47.7 and 36.1 us (25600x768 bf16)
-    return d->cols <= (d->dtype != CKL_F32 && !norm_is_ragged(d) ? COLS_MAX_PACKED : BACKWARD_ROW_COLS_MAX);
+    enum { BYTES_MAX = 3072 }; // of whole vectors: 47.7 and 36.1 us (25600x768 bf16), 42.8 and 39.9 (15488x1280)
+    return d->cols <= BACKWARD_ROW_COLS_MAX ||
+           (!norm_is_ragged(d) && norm_in_phase(d) && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) <= BYTES_MAX);
 }
 
 ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config)

@@ -147,7 +147,7 @@ row_split norm_tiled_split(const ckl_norm_desc *d, const ckl_device_info *device
 void norm_take_problem(const ckl_norm_desc *d, norm_config *c);
 
 /* As an implementation's choose and admit: plan/plan.h. */
-ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config);
+ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, bool centred, void *config);
 bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int i, void *config);
 plan_cost norm_cost_forward(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost norm_cost_backward(const void *desc, const ckl_device_info *device, const void *config);
