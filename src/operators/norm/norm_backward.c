@@ -12,7 +12,8 @@
 #include "cute/kernel.h"
 #include "cute/vectors.h"
 #include "operators/norm/norm_config.h"
-#include "skeletons/column.h"
+
+enum { WARP = 32 };
 
 /* A span of a row of x and dy: n = (x - mean) * rstd, g = dy * gamma. The variables are the same for all spans of a row. */
 typedef struct row {
@@ -310,36 +311,57 @@ static void prefetch_each_row(spans *s, const turns *t)
     }
 }
 
-/* Some columns of a CTA that takes several rows at once: their sums over these rows become its partial sums. */
-typedef struct strip {
-    const row *r;
-    int first, kinds; // column
-} strip;
-
-static void store_strip(void *user, val column, const val *values)
+/*
+ * The sums of a CTA that takes several rows at once, over these rows, become its partial sums. Lanes store neighbouring words; PAD
+ * keeps the banks of neighbouring columns apart.
+ */
+static void write_warp_sums(const row *r, int step, tensor sSums)
 {
-    const strip *s = user;
-    const norm_backward_values *o = &s->r->o;
-    val here = add(column, imm(s->first)), line = mul(convert(I64, cta_x()), imm(s->kinds));
-    layout by_lines = make_layout(shape(o->cols, mul(o->groups, imm(s->kinds))), coord(1, convert(I64, o->cols)));
-    tensor gPartial = gmem_tensor(o->partial, F32, by_lines); // (COLS,LINES)
-    IF(lt(here, o->cols))
-        for (int kind = 0; kind < s->kinds; kind++)
-            set(gPartial, coord(here, add(line, imm(kind))), values[kind]);
+    const row_split *s = &r->split;
+    const reduction sums = sums_of(r);
+    val place = thread_at(lane(), 0, s->row_threads, WARP / s->row_threads);
+    for (int v = 0; v < s->vec; v++) {
+        val both[] = { at(r->rDgamma, step * s->vec + v), at(r->rDbeta, step * s->vec + v) };
+        warp_reduce_across(&sums, s->row_threads, both);
+        IF(lt(lane(), imm(s->row_threads)))
+            for (int kind = 0; kind < sums.count; kind++)
+                set(sSums, coord(place, v, kind, warp()), both[kind]);
+    }
+}
+
+static void store_cta_sums(const row *r, int step, tensor sSums)
+{
+    const row_split *s = &r->split;
+    const int columns = s->row_threads * s->vec, kinds = sums_of(r).count;
+    layout lines = make_layout(shape(r->o.cols, mul(r->o.groups, imm(kinds))), coord(1, convert(I64, r->o.cols)));
+    tensor gPartial = gmem_tensor(r->o.partial, F32, lines); // (COLS,LINES)
+    for (int first = 0; first < columns; first += s->threads) {
+        val here = add(thread(), imm(first)), column = add(here, imm(step * columns));
+        val v = rem(here, imm(s->vec)), place = div(here, imm(s->vec));
+        IF(logical_and(lt(here, imm(columns)), lt(column, r->o.cols)))
+            for (int kind = 0; kind < kinds; kind++) {
+                val total = at(sSums, place, v, kind, 0);
+                for (int w = 1; w < s->threads / WARP; w++)
+                    total = add(total, at(sSums, place, v, kind, w));
+                set(gPartial, coord(column, add(mul(convert(I64, cta_x()), imm(kinds)), imm(kind))), total);
+            }
+    }
 }
 
 static void combine_sums(const row *r)
 {
+    enum { PAD = 4 };
     const row_split *s = &r->split;
-    const column_split columns = { .threads = s->threads, .lanes = s->row_threads, .cluster = 1, .vec = s->vec };
-    const reduction sums = sums_of(r);
+    const int kinds = sums_of(r).count, pitch = s->row_threads + PAD;
+    layout by_warps = make_layout(shape(s->row_threads, s->vec, kinds, s->threads / WARP),
+                                  stride(1, pitch, s->vec * pitch, kinds * s->vec * pitch));
+    tensor sSums = smem_tensor("sums", F32, by_warps, 16); // (LANES,VEC,KINDS,WARPS)
     for (int step = 0; step < s->steps; step++) {
-        val values[2 * s->vec];
-        for (int i = 0; i < s->vec; i++)
-            for (int kind = 0; kind < sums.count; kind++)
-                values[i * sums.count + kind] = at(kind ? r->rDbeta : r->rDgamma, step * s->vec + i);
-        strip at = { r, step * s->row_threads * s->vec, sums.count };
-        column_reduce_each(&columns, &sums, values, store_strip, &at);
+        if (step > 0)
+            cta_sync(); // the sums of the step before have been read
+        write_warp_sums(r, step, sSums);
+        cta_sync();
+        store_cta_sums(r, step, sSums);
     }
 }
 
