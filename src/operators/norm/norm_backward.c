@@ -13,8 +13,6 @@
 #include "cute/vectors.h"
 #include "operators/norm/norm_config.h"
 
-enum { WARP = 32 };
-
 /* A span of a row of x and dy: n = (x - mean) * rstd, g = dy * gamma. The variables are the same for all spans of a row. */
 typedef struct row {
     const norm_config *cfg;
@@ -311,60 +309,6 @@ static void prefetch_each_row(spans *s, const turns *t)
     }
 }
 
-/*
- * The sums of a CTA that takes several rows at once, over these rows, become its partial sums. Lanes store neighbouring words; PAD
- * keeps the banks of neighbouring columns apart.
- */
-static void write_warp_sums(const row *r, int step, tensor sSums)
-{
-    const row_split *s = &r->split;
-    const reduction sums = sums_of(r);
-    val place = thread_at(lane(), 0, s->row_threads, WARP / s->row_threads);
-    for (int v = 0; v < s->vec; v++) {
-        val both[] = { at(r->rDgamma, step * s->vec + v), at(r->rDbeta, step * s->vec + v) };
-        warp_reduce_across(&sums, s->row_threads, both);
-        IF(lt(lane(), imm(s->row_threads)))
-            for (int kind = 0; kind < sums.count; kind++)
-                set(sSums, coord(place, v, kind, warp()), both[kind]);
-    }
-}
-
-static void store_cta_sums(const row *r, int step, tensor sSums)
-{
-    const row_split *s = &r->split;
-    const int columns = s->row_threads * s->vec, kinds = sums_of(r).count;
-    layout lines = make_layout(shape(r->o.cols, mul(r->o.groups, imm(kinds))), coord(1, convert(I64, r->o.cols)));
-    tensor gPartial = gmem_tensor(r->o.partial, F32, lines); // (COLS,LINES)
-    for (int first = 0; first < columns; first += s->threads) {
-        val here = add(thread(), imm(first)), column = add(here, imm(step * columns));
-        val v = rem(here, imm(s->vec)), place = div(here, imm(s->vec));
-        IF(logical_and(lt(here, imm(columns)), lt(column, r->o.cols)))
-            for (int kind = 0; kind < kinds; kind++) {
-                val total = at(sSums, place, v, kind, 0);
-                for (int w = 1; w < s->threads / WARP; w++)
-                    total = add(total, at(sSums, place, v, kind, w));
-                set(gPartial, coord(column, add(mul(convert(I64, cta_x()), imm(kinds)), imm(kind))), total);
-            }
-    }
-}
-
-static void combine_sums(const row *r)
-{
-    enum { PAD = 4 };
-    const row_split *s = &r->split;
-    const int kinds = sums_of(r).count, pitch = s->row_threads + PAD;
-    layout by_warps = make_layout(shape(s->row_threads, s->vec, kinds, s->threads / WARP),
-                                  stride(1, pitch, s->vec * pitch, kinds * s->vec * pitch));
-    tensor sSums = smem_tensor("sums", F32, by_warps, 16); // (LANES,VEC,KINDS,WARPS)
-    for (int step = 0; step < s->steps; step++) {
-        if (step > 0)
-            cta_sync(); // the sums of the step before have been read
-        write_warp_sums(r, step, sSums);
-        cta_sync();
-        store_cta_sums(r, step, sSums);
-    }
-}
-
 /* Stores this thread's sums of columns as those of `group`, 16 bytes at a time; of ragged rows one by one. */
 static void store_sums(const row *r, const row_place *p, val group)
 {
@@ -421,7 +365,7 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
         load_each_row(&s, &t);
     launch_dependents(); // the kernel of the columns
     if (sums && takes_several(&r.split))
-        combine_sums(&s.of[0]);
+        norm_store_cta_sums(&r.split, &r.o, (tensor[]){ s.of[0].rDgamma, s.of[0].rDbeta }, sums_of(&r).count);
     for (int i = 0; i < s.count && sums && !takes_several(&r.split); i++)
         store_sums(&s.of[i], &s.of[i].place, t.first);
 }

@@ -1,10 +1,74 @@
 /*
- * norm_columns.c - gradients of gamma and beta: the kernel that adds up the partial sums which rows left or, where there are none, the
- * products of all rows.
+ * norm_columns.c - gradients of gamma and beta: what a CTA of several rows leaves, and the kernel that adds up what all CTAs left or, where
+ * they left nothing, the products of all rows.
  */
 #include "cute/kernel.h"
 #include "operators/norm/norm_config.h"
 #include "skeletons/column.h"
+
+/* The sums of a CTA's threads: lanes store neighbouring words, and PAD keeps the banks of neighbouring columns apart. */
+typedef struct cta_sums {
+    const row_split *split;
+    const norm_backward_values *o;
+    int kinds;
+    tensor sSums; // (LANES,VEC,KINDS,WARPS)
+} cta_sums;
+
+enum { WARP = 32, PAD = 4 };
+
+/* The lanes of a warp that have the same columns, of several rows, agree. */
+static void write_warp_sums(const cta_sums *c, const tensor *rSums, int step)
+{
+    const row_split *s = c->split;
+    const reduction sums = reduce_sums(c->kinds);
+    val place = thread_at(lane(), 0, s->row_threads, WARP / s->row_threads);
+    for (int v = 0; v < s->vec; v++) {
+        val both[2];
+        for (int kind = 0; kind < c->kinds; kind++)
+            both[kind] = at(rSums[kind], step * s->vec + v);
+        warp_reduce_across(&sums, s->row_threads, both);
+        IF(lt(lane(), imm(s->row_threads)))
+            for (int kind = 0; kind < c->kinds; kind++)
+                set(c->sSums, coord(place, v, kind, warp()), both[kind]);
+    }
+}
+
+static void store_columns(const cta_sums *c, int step)
+{
+    const row_split *s = c->split;
+    const int columns = s->row_threads * s->vec;
+    val cols = c->o->cols, line = mul(convert(I64, cta_x()), imm(c->kinds));
+    layout lines = make_layout(shape(cols, mul(c->o->groups, imm(c->kinds))), coord(1, convert(I64, cols)));
+    tensor gPartial = gmem_tensor(c->o->partial, F32, lines); // (COLS,LINES)
+    for (int first = 0; first < columns; first += s->threads) {
+        val here = add(thread(), imm(first)), column = add(here, imm(step * columns));
+        val v = rem(here, imm(s->vec)), place = div(here, imm(s->vec));
+        IF(logical_and(lt(here, imm(columns)), lt(column, cols)))
+            for (int kind = 0; kind < c->kinds; kind++) {
+                val total = at(c->sSums, place, v, kind, 0);
+                for (int w = 1; w < s->threads / WARP; w++)
+                    total = add(total, at(c->sSums, place, v, kind, w));
+                set(gPartial, coord(column, add(line, imm(kind))), total);
+            }
+    }
+}
+
+void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const tensor *rSums, int kinds)
+{
+    const int pitch = s->row_threads + PAD;
+    layout by_warps = make_layout(shape(s->row_threads, s->vec, kinds, s->threads / WARP),
+                                  stride(1, pitch, s->vec * pitch, kinds * s->vec * pitch));
+    const cta_sums c = { s, o, kinds, smem_tensor("sums", F32, by_warps, 16) };
+    for (int step = 0; step < s->steps; step++) {
+        if (step > 0)
+            cta_sync(); // the sums of the step before have been read
+        write_warp_sums(&c, rSums, step);
+        cta_sync();
+        store_columns(&c, step);
+    }
+}
+
+/* Kernel 2 */
 
 typedef struct columns {
     const norm_config *cfg;

@@ -163,6 +163,9 @@ void layernorm_backward(const void *config, int kernel);
 void rmsnorm_backward(const void *config, int kernel);
 void norm_backward_columns(const norm_config *cfg, bool centred); // kernel 2
 
+/* Stores the sums of a CTA with several rows at once as its partial sums; rSums: (VEC,STEPS) of dgamma and, of 2 kinds, dbeta. */
+void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const tensor *rSums, int kinds);
+
 /*
  * Gamma and beta of all columns in shared memory, a slot a column (norm_weights.c). Rows that start anywhere read
  * theirs from any column on without cutting vectors and without bank conflicts: one slot is left out after each vector
