@@ -122,12 +122,15 @@ void cluster_allreduce_end(const cluster_allreduce *m, const reduction *r, val *
     ir_mbarrier_wait(from.barrier, 0, from.parity);
     read(m, r, slot, 0, values);
     for (int first = width; first < senders(m); first += width) {
+        const bool some = senders(m) - first < width; // lanes have another one
         for (int i = 0; i < r->count; i++)
             other[i] = ir_reg(values[i].type);
-        ir_if(ir_compare(IR_LT, lane, u32(senders(m) - first)));
+        if (some)
+            ir_if(ir_compare(IR_LT, lane, u32(senders(m) - first)));
         read(m, r, slot, first, other);
         r->combine(values, other, r->user);
-        ir_end_if();
+        if (some)
+            ir_end_if();
     }
     warp_reduce(r, width, values);
     ir_assign(m->ended, ir_binary(IR_ADD, m->ended, u32(1)));
