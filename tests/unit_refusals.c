@@ -455,8 +455,8 @@ static const refusal refusals[] = {
     { box_coordinates, 2, 1, "TMA box: 3 coordinates in a tensor of rank 4" },
     { box_coordinates, 2, 3, "TMA box: 5 coordinates in a tensor of rank 4" },
 
-    { reduce_threads, 32, 16, "cta_reduce: 16 threads are not a power of two of warps" },
-    { reduce_threads, 1024, 96, "cta_reduce: 96 threads are not a power of two of warps" },
+    { reduce_threads, 32, 16, "cta_reduce: 16 threads are not whole warps" },
+    { reduce_threads, 96, 80, "cta_reduce: 80 threads are not whole warps" },
     { reduce_values, 8, 9, "or 9 values are too many" },
     { allreduce_values, 2, 3, "cluster_allreduce_begin: 3 values are more than 2, or not of 32 bits" },
     { allreduce_bits, 32, 64, "cluster_allreduce_begin: 1 values are more than 2, or not of 32 bits" },

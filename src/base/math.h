@@ -58,6 +58,12 @@ static inline int64_t power_of_two_in(int64_t x)
     return x & -x;
 }
 
+/* The largest power of two up to x; x > 0. */
+static inline int64_t power_of_two_floor(int64_t x)
+{
+    return (int64_t)1 << (63 - __builtin_clzll((unsigned long long)x));
+}
+
 /* The exponent of a power of two. */
 static inline int log2_i64(int64_t x)
 {

@@ -116,16 +116,21 @@ void cluster_allreduce_end(const cluster_allreduce *m, const reduction *r, val *
     if (ir_failed())
         return;
     const buffer from = buffer_of(m, m->ended);
-    int width = (int)min_i64(senders(m), 32);
+    const int width = (int)power_of_two_floor(min_i64(senders(m), 32));
     val lane = ir_binary(IR_REM, ir_sreg(IR_LANE), u32(width)), other[REDUCE_VALUES_MAX];
     val slot = ir_fma(lane, u32(VALUE_BYTES), from.address);
     ir_mbarrier_wait(from.barrier, 0, from.parity);
     read(m, r, slot, 0, values);
     for (int first = width; first < senders(m); first += width) {
+        const bool some = senders(m) - first < width; // lanes have another one
         for (int i = 0; i < r->count; i++)
             other[i] = ir_reg(values[i].type);
+        if (some)
+            ir_if(ir_compare(IR_LT, lane, u32(senders(m) - first)));
         read(m, r, slot, first, other);
         r->combine(values, other, r->user);
+        if (some)
+            ir_end_if();
     }
     warp_reduce(r, width, values);
     ir_assign(m->ended, ir_binary(IR_ADD, m->ended, u32(1)));

@@ -14,7 +14,7 @@
 #include "cute/reduce.h"
 
 typedef struct cluster_allreduce {
-    int threads;               // of each CTA that take part, from thread 0 on: a power of two, 32 or more
+    int threads;               // of each CTA that take part, from thread 0 on: a multiple of 32
     int cluster;               // CTAs, a power of two
     int count;                 // values of the largest reduction, 32 bits each
     int64_t buffers, barriers; // offsets in shared memory

@@ -118,8 +118,8 @@ int64_t cta_reduce_bytes(int threads)
 static bool share_warps(const reduction *r, int threads, int64_t scratch, val *values)
 {
     int warps = threads / 32;
-    if (threads % 32 || !is_power_of_two(warps) || r->count > REDUCE_VALUES_MAX)
-        ir_fail("cta_reduce: %d threads are not a power of two of warps, or %d values are too many", threads, r->count);
+    if (threads % 32 || r->count > REDUCE_VALUES_MAX)
+        ir_fail("cta_reduce: %d threads are not whole warps, or %d values are too many", threads, r->count);
     if (ir_failed())
         return false;
     warp_reduce(r, 32, values);
@@ -132,10 +132,21 @@ static bool share_warps(const reduction *r, int threads, int64_t scratch, val *v
     return true;
 }
 
+/* As many lanes as the largest power of two read a warp's values each; some combine them with those of one of the others. */
 static void reduce_warps(const reduction *r, int warps, int64_t scratch, val *values)
 {
-    read_slot(r, slot_address(scratch, ir_binary(IR_REM, ir_sreg(IR_LANE), ir_int(IR_U32, warps))), values);
-    warp_reduce(r, warps, values);
+    const int width = (int)power_of_two_floor(warps);
+    val reader = ir_binary(IR_REM, ir_sreg(IR_LANE), ir_int(IR_U32, width)), other[REDUCE_VALUES_MAX];
+    read_slot(r, slot_address(scratch, reader), values);
+    if (width < warps) {
+        ir_if(ir_compare(IR_LT, reader, ir_int(IR_U32, warps - width)));
+        for (int i = 0; i < r->count; i++)
+            other[i] = ir_reg(values[i].type);
+        read_slot(r, slot_address(scratch, ir_binary(IR_ADD, reader, ir_int(IR_U32, width))), other);
+        r->combine(values, other, r->user);
+        ir_end_if();
+    }
+    warp_reduce(r, width, values);
 }
 
 void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values)

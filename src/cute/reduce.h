@@ -45,7 +45,7 @@ void warp_reduce_across(const reduction *r, int inner, val *values);
 /* The sum of an integer over this lane and those before it in the warp. */
 val warp_scan(val x);
 
-/* Over the CTA: `threads` is a power of two of 32 or more. scratch: shared memory of cta_reduce_bytes(), by ir_smem_alloc(). */
+/* Over the CTA: `threads` is a multiple of 32. scratch: shared memory of cta_reduce_bytes(), by ir_smem_alloc(). */
 int64_t cta_reduce_bytes(int threads);
 void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values);
 

@@ -17,6 +17,17 @@ column_sums column_sums_begin(int threads, int lanes, int count)
     return s;
 }
 
+/* Adds a line if it exists; its loads do not wait for the answer. */
+static void add_if_exists(const column_sums *s, val line, val lines, void (*add_line)(void *user, val line), void *user)
+{
+    val exists = lt(line, lines), before[COLUMN_SUMS_MAX];
+    for (int i = 0; i < s->count; i++)
+        before[i] = variable(F32, s->sum[i]);
+    add_line(user, select(exists, line, imm(0)));
+    for (int i = 0; i < s->count; i++)
+        assign(s->sum[i], select(exists, s->sum[i], before[i]));
+}
+
 void column_sums_over(const column_sums *s, val lines, void (*add_line)(void *user, val line), void *user)
 {
     const int workers = s->warps * s->per_warp;
@@ -27,8 +38,9 @@ void column_sums_over(const column_sums *s, val lines, void (*add_line)(void *us
             add_line(user, add(i, imm(u * workers)));
         assign(next, add(i, imm(UNROLLED * workers)));
     }
-    LOOP_FROM(left, next, lines, imm(workers))
-        add_line(user, left);
+    IF(lt(next, lines))
+        for (int u = 0; u < UNROLLED - 1; u++)
+            add_if_exists(s, add(next, imm(u * workers)), lines, add_line, user);
 }
 
 void column_sums_finish(column_sums *s, val exists, void (*store)(void *user, int i, val total), void *user)

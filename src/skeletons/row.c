@@ -109,10 +109,10 @@ ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, c
                            const ckl_device_info *device)
 {
     int64_t bytes = s->vec * (int64_t)ckl_dtype_bytes(dtype);
-    if (!is_power_of_two(s->threads) || s->threads < 32 || s->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "%s: threads=%d is no power of two from 32 to %d", what, s->threads,
+    if (s->threads % 32 || s->threads < 32 || s->threads > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 up to %d", what, s->threads,
              device->threads_per_cta_max);
-    if (!is_power_of_two(s->row_threads) || (s->row_threads > 32 && s->row_threads != s->threads))
+    if (s->row_threads != s->threads && (!is_power_of_two(s->row_threads) || s->row_threads > 32))
         FAIL(CKL_INVALID, "%s: row_threads=%d is neither a power of two up to 32 nor threads=%d", what, s->row_threads,
              s->threads);
     if (s->cluster < 1 || s->cluster > 16 || (s->cluster > 1 && s->row_threads != s->threads))

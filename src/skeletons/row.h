@@ -22,7 +22,7 @@
 
 /*
  * How a row is split over threads. A kernel's config has row_split split, and ROW_SPLIT(FIELD_NESTED, (config, split))
- * among its fields. threads: a power of two, 32 or more. row_threads: a power of two up to 32, or all threads; only
+ * among its fields. threads: a multiple of 32. row_threads: a power of two up to 32, or all threads; only
  * then may a cluster share a row. exact: no access of an existing row needs a predicate. ragged: see row_spans.
  */
 #define ROW_SPLIT(X, owner)                                                                                      \

@@ -218,7 +218,6 @@ static const field config_fields[] = { NORM_CONFIG(FIELD_ROW, norm_config)      
                                                          .summary = says,                      \
                                                          .config_bytes = sizeof(norm_config),  \
                                                          .config = FIELD_TABLE(config_fields), \
-                                                         .choose = norm_choose_##way,          \
                                                          .admit = norm_admit_##way,            \
                                                          .describe = op##_##way,               \
                                                          .kernels = kernel_count,              \
@@ -253,12 +252,17 @@ static bool layernorm_is_trusted(const void *config)
     {                                                                                                                  \
         return tensors(desc, is_centred, t);                                                                           \
     }                                                                                                                  \
+    static ckl_status op##_choose_forward(const void *desc, const ckl_device_info *device, void *config)               \
+    {                                                                                                                  \
+        return norm_choose_forward(desc, device, is_centred, config);                                                  \
+    }                                                                                                                  \
     NORM_IMPLEMENTATION(op, forward, 2,                                                                                \
                         "a row in the registers of some lanes, a CTA or a cluster; longer rows flow or are tiled",     \
-                        .candidate = norm_candidate_forward, .cost = norm_cost_forward, .is_trusted = op##_is_trusted) \
+                        .choose = op##_choose_forward, .candidate = norm_candidate_forward, .cost = norm_cost_forward, \
+                        .is_trusted = op##_is_trusted)                                                                 \
     NORM_IMPLEMENTATION(op, backward, 3,                                                                               \
                         "persistent CTAs or clusters keep sums of columns; another kernel adds these up",              \
-                        .cost = norm_cost_backward)                                                                    \
+                        .choose = norm_choose_backward, .cost = norm_cost_backward)                                    \
     static const implementation *const op##_implementations[] = { &op##_forward_kernels, &op##_backward_kernels,       \
                                                                   NULL };                                              \
     OPERATOR_WITH(op, norm, .summary = formula, .desc = FIELD_TABLE(desc_fields), .check = op##_check,                 \

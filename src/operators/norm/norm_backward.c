@@ -2,8 +2,8 @@
  * norm_backward.c - gradients of the norms.
  *
  * Kernels 0 and 1 are persistent: each CTA (or cluster) takes rows at equal distances, writes their dx, keeps the sums
- * of their columns, and stores those in the workspace. Kernel 2 adds them in order. A row is in registers or flows
- * through shared memory. One that registers do not hold and bulk copies cannot read is read tile by tile in each pass.
+ * of their columns, and stores those in the workspace. Kernel 2 adds them in order. A row is in registers, a short one in
+ * those of some lanes of a warp, or flows through shared memory. One that registers do not hold and bulk copies cannot read is read tile by tile in each pass.
  * Where registers do not hold sums of columns, kernel 2 reads x and dy once more.
  *
  * Vectors of ragged rows (row.h) are those of x. The rows of a CTA are so far apart that all lie alike to 16-byte
@@ -12,7 +12,6 @@
 #include "cute/kernel.h"
 #include "cute/vectors.h"
 #include "operators/norm/norm_config.h"
-#include "skeletons/column.h"
 
 /* A span of a row of x and dy: n = (x - mean) * rstd, g = dy * gamma. The variables are the same for all spans of a row. */
 typedef struct row {
@@ -170,7 +169,6 @@ static void clear_sums(const row *r)
 static void backward_of_row(spans *s)
 {
     row *r = &s->of[0];
-    load_statistics(r, r->place.row, r->mean, r->rstd);
     clear_sums(r);
     for (int i = 0; i < s->count; i++)
         add_products(&s->of[i]);
@@ -194,7 +192,6 @@ static void load_tile(row *r, const row_place *p)
 static void backward_of_tiles(row *r)
 {
     int tile_cols = (int)row_split_cols(&r->split);
-    load_statistics(r, r->place.row, r->mean, r->rstd);
     clear_sums(r);
     LOOP_FROM(begin, imm(0), r->o.cols, imm(tile_cols)) {
         row_place p = row_from(&r->place, begin);
@@ -212,12 +209,51 @@ static void backward_of_tiles(row *r)
 
 /* All rows of this CTA or cluster */
 
-static void load_each_row(spans *s, val stride)
+/* A CTA takes several rows at once where each has some lanes of a warp: those from `first` on, then those `stride` further. */
+typedef struct turns {
+    val first, stride, offset; // i64; offset: of this thread's row
+} turns;
+
+static bool takes_several(const row_split *s)
+{
+    return row_split_rows(s) > 1;
+}
+
+static turns turns_of(const row *r)
+{
+    const int rows = (int)row_split_rows(&r->split);
+    val stride = mul(convert(I64, div(grid_x(), imm(r->split.cluster))), imm(rows));
+    if (!takes_several(&r->split))
+        return (turns){ r->place.row, stride, imm(0) };
+    val first = mul(convert(I64, cta_x()), imm(rows));
+    return (turns){ first, stride, sub(r->place.row, first) };
+}
+
+/* The place of this thread's row of the turn from row `begin` on, which may not exist. */
+static row_place place_in_turn(const row *r, const turns *t, val begin)
+{
+    row_place p = row_place_at(&r->place, takes_several(&r->split) ? add(begin, t->offset) : begin);
+    if (r->split.ragged)
+        p.limit = select(p.exists, r->place.limit, imm(0));
+    return p;
+}
+
+/* Goes to the row of a turn whose first row exists. */
+static void take_row(row *r, const turns *t, val begin)
+{
+    if (takes_several(&r->split))
+        r->place = place_in_turn(r, t, begin);
+    else
+        r->place.row = begin;
+}
+
+static void load_each_row(spans *s, const turns *t)
 {
     row *r = &s->of[0];
-    LOOP_FROM(number, r->place.row, r->o.rows, stride) {
+    LOOP_FROM(begin, t->first, r->o.rows, t->stride) {
         for (int i = 0; i < s->count; i++)
-            s->of[i].place.row = number;
+            take_row(&s->of[i], t, begin);
+        load_statistics(r, r->place.row, r->mean, r->rstd);
         if (r->cfg->tiled) {
             backward_of_tiles(r);
         } else {
@@ -228,39 +264,48 @@ static void load_each_row(spans *s, val stride)
     }
 }
 
-/* Loads row `number`, if it exists. */
-static void load_if_exists(row *r, val number)
+/* A row that is loaded, of all spans. */
+typedef struct loaded {
+    tensor rX[ROW_SPANS_MAX], rDy[ROW_SPANS_MAX]; // (VEC,STEPS)
+    val mean, rstd;
+} loaded;
+
+static loaded load_turn(spans *s, const turns *t, val begin)
 {
-    row_place p = row_place_at(&r->place, number);
-    if (r->cfg->split.ragged)
-        p.limit = select(p.exists, r->place.limit, imm(0));
-    load_row(r, &p);
+    loaded l = { .mean = variable(F32, immf(0)), .rstd = variable(F32, immf(0)) };
+    for (int i = 0; i < s->count; i++) {
+        row *r = &s->of[i];
+        const row_place p = place_in_turn(r, t, begin);
+        load_row(r, &p);
+        l.rX[i] = r->rX;
+        l.rDy[i] = r->rDy;
+        if (i == 0)
+            load_statistics(r, p.row, l.mean, l.rstd);
+    }
+    return l;
 }
 
 /* The next row is loaded while a row is reduced and written. */
-static void prefetch_each_row(spans *s, val stride)
+static void prefetch_each_row(spans *s, const turns *t)
 {
-    tensor rX[ROW_SPANS_MAX], rDy[ROW_SPANS_MAX], rNextX[ROW_SPANS_MAX], rNextDy[ROW_SPANS_MAX]; // (VEC,STEPS)
-    for (int i = 0; i < s->count; i++) {
-        load_if_exists(&s->of[i], s->of[i].place.row);
-        rX[i] = s->of[i].rX;
-        rDy[i] = s->of[i].rDy;
-    }
-    LOOP_FROM(number, s->of[0].place.row, s->of[0].o.rows, stride) {
+    const loaded now = load_turn(s, t, t->first);
+    LOOP_FROM(begin, t->first, s->of[0].o.rows, t->stride) {
+        const loaded next = load_turn(s, t, add(begin, t->stride));
         for (int i = 0; i < s->count; i++) {
             row *r = &s->of[i];
-            load_if_exists(r, add(number, stride));
-            rNextX[i] = r->rX;
-            rNextDy[i] = r->rDy;
-            r->place.row = number;
-            r->rX = rX[i];
-            r->rDy = rDy[i];
+            take_row(r, t, begin);
+            r->rX = now.rX[i];
+            r->rDy = now.rDy[i];
+            r->mean = now.mean;
+            r->rstd = now.rstd;
         }
         backward_of_row(s);
         for (int i = 0; i < s->count; i++) {
-            copy(rNextX[i], rX[i], 0);
-            copy(rNextDy[i], rDy[i], 0);
+            copy(next.rX[i], now.rX[i], 0);
+            copy(next.rDy[i], now.rDy[i], 0);
         }
+        assign(now.mean, next.mean);
+        assign(now.rstd, next.rstd);
     }
 }
 
@@ -300,7 +345,8 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
               .centred = centred,
               .o = params_of(norm_backward) };
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
-    min_ctas_per_sm(cfg->ctas_per_sm);
+    if (vectors || cfg->tiled) // single elements take more registers
+        min_ctas_per_sm(cfg->ctas_per_sm);
     make_variables(&r);
     const bool sums = cfg->affine && !cfg->tiled;
     spans s = spans_of(&r);
@@ -312,14 +358,16 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
     }
     if (cfg->split.cluster > 1)
         cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
-    val group = r.place.row, stride = convert(I64, div(grid_x(), imm(cfg->split.cluster)));
+    const turns t = turns_of(&r);
     if (cfg->prefetch && !cfg->tiled)
-        prefetch_each_row(&s, stride);
+        prefetch_each_row(&s, &t);
     else
-        load_each_row(&s, stride);
+        load_each_row(&s, &t);
     launch_dependents(); // the kernel of the columns
-    for (int i = 0; i < s.count && sums; i++)
-        store_sums(&s.of[i], &s.of[i].place, group);
+    if (sums && takes_several(&r.split))
+        norm_store_cta_sums(&r.split, &r.o, (tensor[]){ s.of[0].rDgamma, s.of[0].rDbeta }, sums_of(&r).count);
+    for (int i = 0; i < s.count && sums && !takes_several(&r.split); i++)
+        store_sums(&s.of[i], &s.of[i].place, t.first);
 }
 
 enum { CHUNKS_AND_ENDS = ROW_PIPELINE_CHUNKS_MAX + 1 };
@@ -499,103 +547,11 @@ static void backward_flow(const norm_config *cfg, bool centred)
     row_pipeline_end(&s);
 }
 
-/* Sums of columns: of the partial sums that rows left or, where there are none, of the products of all rows */
-
-typedef struct columns {
-    const norm_config *cfg;
-    norm_backward_values o;
-    int kinds, vec;   // 2: of dgamma and dbeta; columns of a lane
-    bool aligned;     // rows of x and dy to `vec` elements
-    val first;        // column
-    column_sums sums; // [kind][column]
-} columns;
-
-/* This thread's vector in line `line` of a matrix. */
-static tensor load_vector(const columns *c, val pointer, ckl_dtype dtype, val lines, val ld, val line, bool aligned)
-{
-    tensor gX = gmem_tensor(pointer, dtype, make_layout(shape(c->o.cols, lines), coord(1, ld))); // (COLS,LINES)
-    tensor gVector = slice(local_tile(gX, shape(c->vec, 1), coord(c->sums.number, line)), _, 0); // (VEC)
-    tensor rVector = fragment_like(gVector, dtype);                                              // (VEC)
-    copy(gVector, rVector, (int)ckl_dtype_bytes(dtype) * (aligned ? c->vec : 1));
-    return rVector;
-}
-
-static void add_row(void *user, val number)
-{
-    columns *c = user;
-    row r = { .cfg = c->cfg, .split = { .vec = c->vec, .steps = 1 }, .centred = c->kinds == 2, .o = c->o };
-    r.rX = load_vector(c, c->o.x, c->cfg->dtype, c->o.rows, c->o.ldx, number, c->aligned);   // (VEC)
-    r.rDy = load_vector(c, c->o.dy, c->cfg->dtype, c->o.rows, c->o.ldx, number, c->aligned); // (VEC)
-    r.rstd = statistic(&r, c->o.rstd, number);
-    r.mean = r.centred ? statistic(&r, c->o.mean, number) : immf(0);
-    for (int v = 0; v < c->vec; v++) {
-        val dy = at_f32(r.rDy, v);
-        assign(c->sums.sum[v], fma(dy, normalised(&r, v), c->sums.sum[v]));
-        if (r.centred)
-            assign(c->sums.sum[c->vec + v], add(c->sums.sum[c->vec + v], dy));
-    }
-}
-
-static void add_partial(void *user, val group)
-{
-    columns *c = user;
-    val lines = mul(c->o.groups, imm(c->kinds));
-    for (int kind = 0; kind < c->kinds; kind++) {
-        val line = add(mul(group, imm(c->kinds)), imm(kind));
-        tensor rPartial = load_vector(c, c->o.partial, F32, lines, convert(I64, c->o.cols), line, true); // (VEC)
-        for (int v = 0; v < c->vec; v++)
-            assign(c->sums.sum[kind * c->vec + v], add(c->sums.sum[kind * c->vec + v], at(rPartial, v)));
-    }
-}
-
-/* The products of all rows, by vectors where all rows of x and dy are aligned to them. */
-static void add_all_rows(columns *c)
-{
-    const int element = (int)ckl_dtype_bytes(c->cfg->dtype);
-    val pitch = convert(U64, mul(c->o.ldx, imm64(element)));
-    val odd = bit_and(bit_or(bit_or(c->o.x, c->o.dy), pitch), imm_as(U64, c->vec * element - 1));
-    IF(eq(odd, imm(0))) {
-        c->aligned = true;
-        column_sums_over(&c->sums, c->o.rows, add_row, c);
-    }
-    ELSE
-    {
-        c->aligned = false;
-        column_sums_over(&c->sums, c->o.rows, add_row, c);
-    }
-}
-
-static void store_column(void *user, int i, val total)
-{
-    const columns *c = user;
-    const ckl_dtype dtype = c->cfg->dtype;
-    tensor gSum = gmem_tensor(i < c->vec ? c->o.dgamma : c->o.dbeta, dtype, compact(dynamic(c->o.cols))); // (COLS)
-    set(gSum, add(c->first, imm(i % c->vec)), convert(dtype, total));
-}
-
-static void backward_columns(const norm_config *cfg, bool centred)
-{
-    columns c = { .cfg = cfg, .o = params_of(norm_backward), .kinds = centred ? 2 : 1, .vec = norm_column_vec(cfg) };
-    c.sums = column_sums_begin(cfg->column_threads, cfg->column_lanes, c.kinds * c.vec);
-    c.first = mul(c.sums.number, imm(c.vec));
-    grid_wait(); // for the partial sums; the start of this kernel overlaps the end of the one that stores them
-    IF(lt(c.first, c.o.cols)) {
-        IF(eq(c.o.partial, imm(0))) {
-            add_all_rows(&c);
-        }
-        ELSE
-        {
-            column_sums_over(&c.sums, c.o.groups, add_partial, &c);
-        }
-    }
-    column_sums_finish(&c.sums, lt(c.first, c.o.cols), store_column, &c);
-}
-
 static void backward(const norm_config *cfg, int kernel, bool centred)
 {
     const norm_config tiled = norm_tiled(cfg);
     if (kernel == NORM_COLUMNS)
-        backward_columns(cfg, centred);
+        norm_backward_columns(cfg, centred);
     else if (kernel == NORM_VECTORS && cfg->flow.stages)
         backward_flow(cfg, centred);
     else

@@ -137,8 +137,17 @@ static inline int norm_column_vec(const norm_config *c)
     return c->flow.stages && !c->split.ragged ? 4 : 1;
 }
 
+/* What both directions ask when they choose, and begin with: norm_choice.c. */
+int norm_widest_vector(const ckl_norm_desc *d); // elements, that divides all rows
+bool norm_in_phase(const ckl_norm_desc *d);     // do rows of ldx and ldy lie alike?
+bool norm_is_cut(const ckl_norm_desc *d);
+bool norm_is_ragged(const ckl_norm_desc *d);
+bool norm_may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min);
+row_split norm_tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, bool ragged);
+void norm_take_problem(const ckl_norm_desc *d, norm_config *c);
+
 /* As an implementation's choose and admit: plan/plan.h. */
-ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config);
+ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, bool centred, void *config);
 bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int i, void *config);
 plan_cost norm_cost_forward(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost norm_cost_backward(const void *desc, const ckl_device_info *device, const void *config);
@@ -152,6 +161,10 @@ void layernorm_forward(const void *config, int kernel);
 void rmsnorm_forward(const void *config, int kernel);
 void layernorm_backward(const void *config, int kernel);
 void rmsnorm_backward(const void *config, int kernel);
+void norm_backward_columns(const norm_config *cfg, bool centred); // kernel 2
+
+/* Stores the sums of a CTA with several rows at once as its partial sums; rSums: (VEC,STEPS) of dgamma and, of 2 kinds, dbeta. */
+void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const tensor *rSums, int kinds);
 
 /*
  * Gamma and beta of all columns in shared memory, a slot a column (norm_weights.c). Rows that start anywhere read

@@ -162,10 +162,18 @@ static const char *const cases[] = {
     "rows=3 cols=40000 direction=backward dtype=bf16     # a cluster",
     "rows=1 cols=265000 direction=backward fill=uniform # longer than the registers of a cluster",
     "rows=5 cols=300 direction=backward residual=1 impl=backward config='threads=128 row_threads=128 steps=1 tiled=1'",
-    "rows=700 cols=64 direction=backward impl=backward config='threads=32 row_threads=32 persistent_ctas=2 "
+    "rows=700 cols=64 direction=backward impl=backward config='threads=32 row_threads=32 steps=1 exact=0 "
+    "persistent_ctas=2 "
     "prefetch=1' # persistent CTAs",
-    "rows=600 cols=512 direction=backward dtype=bf16 impl=backward config='persistent_ctas=1 prefetch=1 "
-    "ctas_per_sm=12'",
+    "rows=600 cols=512 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 "
+    "persistent_ctas=1 prefetch=1 ctas_per_sm=12'",
+    "rows=2501 cols=112 direction=backward dtype=bf16 impl=backward config='threads=128 row_threads=16 steps=1 "
+    "persistent_ctas=1' # several rows a CTA, of which the last one has few",
+    "rows=2510 cols=120 direction=backward dtype=f16 residual=1 impl=backward config='threads=64 row_threads=8 "
+    "steps=2 prefetch=0 persistent_ctas=1'",
+    "rows=1203 cols=64 direction=backward misalign=1 impl=backward config='threads=96 row_threads=16 steps=1 "
+    "persistent_ctas=1' # by single elements",
+    "rows=1500 cols=100 direction=backward affine=0 impl=backward config='threads=64 row_threads=16 steps=2'",
     "rows=4 cols=4096 direction=backward impl=backward config='threads=256 row_threads=256 cluster=4 steps=1 "
     "prefetch=1 exact=1 stages=0 residence=reload chunks=0 ctas_per_sm=0'",
     "rows=60 cols=1272 direction=backward dtype=bf16  # three chunks of few threads; some have none of the last",
@@ -189,6 +197,14 @@ static const char *const cases[] = {
     "rows=1 cols=262144 direction=backward fill=uniform # the same, a row fills the ring",
     "rows=1 cols=140000 direction=backward residual=1 fill=uniform # no room for them: x and dy are read again",
     "rows=70 cols=1500 direction=backward              # CTAs of half the threads",
+    "rows=300 cols=768 direction=backward dtype=bf16 impl=backward config='threads=96 row_threads=96 steps=1 stages=4 "
+    "residence=registers chunks=1 exact=0 hold_gamma=1 persistent_ctas=1' # three warps",
+    "rows=70 cols=8960 direction=backward dtype=bf16 impl=backward config='threads=96 row_threads=96 cluster=4 "
+    "steps=1 stages=7 residence=ring lookahead=1 chunks=3 exact=0 hold_gamma=1 ctas_per_sm=4' # twelve in a cluster",
+    "rows=20 cols=17000 direction=backward dtype=f16 impl=backward config='threads=96 row_threads=96 cluster=16 "
+    "steps=1 stages=5 residence=ring lookahead=1 chunks=2 exact=0 hold_gamma=1 ctas_per_sm=4' # 48 in a cluster",
+    "rows=9 cols=1240 dtype=bf16 residual=1 impl=forward config='threads=160 row_threads=160 steps=1 exact=0'",
+    "rows=9 cols=3000 impl=forward config='threads=224 row_threads=224 cluster=2 steps=2 exact=0 ctas_per_sm=0'",
     "rows=0 cols=64 direction=backward                   # gradients of no rows are zero",
     "rows=0 cols=64                                      # nothing to do",
     "rows=3 cols=0                                       # no elements: statistics of nothing are NaN",
@@ -220,7 +236,7 @@ static const char *const population[] = {
             { "cols=8 ldy=7", CKL_INVALID, op ": ldy=7 is smaller than cols=8" },                            \
             { "cols=8 impl=forward config='affine=0'", CKL_INVALID,                                          \
               "affine and residual must be those of the problem" },                                          \
-            { "cols=8 impl=forward config='threads=96'", CKL_INVALID, "norm forward: threads=96" },          \
+            { "cols=8 impl=forward config='threads=100'", CKL_INVALID, "norm forward: threads=100" },        \
             { "cols=4096 impl=forward config='stages=4 residence=reload lookahead=1'", CKL_INVALID,          \
               "lookahead=1 needs residence=ring" },                                                          \
             { "cols=8192 impl=forward config='steps=1 stages=3 residence=ring lookahead=1'", CKL_INVALID,    \

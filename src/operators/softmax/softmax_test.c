@@ -246,7 +246,7 @@ static const test_reject rejects[] = {
     { "shape=4x8 mask_rows=2", CKL_INVALID,
       "softmax: mask_rows=2 mask_repeat=0 are not part of a problem without mask" },
     { "shape=4x8 mask_repeat=2", CKL_INVALID, "mask_rows=0 mask_repeat=2 are not part of a problem without mask" },
-    { "shape=4x8 impl=row config='threads=48'", CKL_INVALID, "softmax row: threads=48 is no power of two from 32" },
+    { "shape=4x8 impl=row config='threads=48'", CKL_INVALID, "softmax row: threads=48 is no multiple of 32 up to" },
     { "shape=4x8 impl=row config='vec=8'", CKL_INVALID, "softmax row: vec=8 is no power of two of at most 16 bytes" },
     { "shape=8x8 axis=0 mask=bool", CKL_UNSUPPORTED, "softmax column: masks are for the last axis" },
     { "shape=8x8 axis=0 impl=column config='lanes=3'", CKL_INVALID, "softmax column: lanes=3 is no power of two" },

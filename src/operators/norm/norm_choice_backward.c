@@ -1,0 +1,332 @@
+/* norm_choice_backward.c - the configs that gradients get; bench/notes/norm.md has the measurements. */
+#include "base/math.h"
+#include "base/status.h"
+#include "operators/norm/norm_config.h"
+
+enum {
+    BACKWARD_BYTES = 32, // of a thread and tensor of rows: each element needs two sums in f32 beside
+    BACKWARD_ELEMENTS_MAX = 16,
+    BACKWARD_THREADS_MAX = 512,
+    BACKWARD_THREADS_MIN = 128,    // where rows flow
+    BACKWARD_THREADS_RAGGED = 512, // of an SM, where rows flow: their ends take registers
+    BACKWARD_PREFETCH_MAX = 8,     // elements for which there are registers to load the next row
+    BACKWARD_WARPS = 20,           // of an SM that has a row for each: 96 registers a thread
+    BACKWARD_ROW_COLS_MAX = 512,
+    BACKWARD_RING_BYTES = 216 << 10, // of an SM
+    WARP = 32,
+    CLUSTER_MAX = 8,
+    COLUMN_LANES_MIN = 8,
+    VECTORS_MIN = 4 // of a ragged row
+};
+
+/* The lanes of the kernel that sums columns: enough CTAs for all SMs. */
+static void choose_column_lanes(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
+{
+    while (c->column_lanes > COLUMN_LANES_MIN && d->cols < device->sm_count * c->column_lanes * norm_column_vec(c))
+        c->column_lanes /= 2;
+}
+
+/* Lanes of a row of so many vectors with `steps` for each: a power of two. */
+static int lanes_for(int64_t vectors, int steps)
+{
+    int lanes = 1;
+    while ((int64_t)lanes * steps < vectors)
+        lanes *= 2;
+    return lanes;
+}
+
+/*
+ * Short rows: some lanes of a warp for each, several warps a CTA. A warp for each row of 112 columns of 16 bits left 18 lanes idle, and
+ * each CTA leaves partial sums of all columns: 35.7 and 23.0 us (99205 rows on an H200). Elements are 32 bytes of a thread, if no
+ * other number leaves fewer lanes idle. False: too long, or ragged.
+ */
+static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *device, row_split *s)
+{
+    enum { BYTES = 32, ELEMENTS_MAX = 16, ELEMENTS_MAX_VECTORS = 24, THREADS = 128, CTAS_AN_SM = 2 };
+    const int vec = norm_widest_vector(d), bytes = vec * (int)ckl_dtype_bytes(d->dtype);
+    const bool full = vec == row_vec_full(d->dtype);
+    const int most = (full && d->dtype != CKL_F32 ? ELEMENTS_MAX_VECTORS : ELEMENTS_MAX) / vec;
+    const int lanes_max = full ? 2 * WARP : WARP;
+    const int64_t vectors = max_i64(1, ceil_div(d->cols, vec));
+    int best = (int)min_i64(most, BYTES / bytes);
+    for (int steps = 1; steps <= most; steps++) {
+        const int lanes = lanes_for(vectors, steps), room = lanes_for(vectors, best) * best;
+        if (lanes <= lanes_max && (lanes * steps < room || room > lanes_max * best))
+            best = steps;
+    }
+    const int lanes = lanes_for(vectors, best);
+    if (lanes > lanes_max)
+        return false;
+    *s = (row_split){
+        .threads = lanes > WARP ? lanes : WARP, .row_threads = lanes, .cluster = 1, .vec = vec, .steps = best
+    };
+    while (lanes <= WARP && s->threads < THREADS &&
+           row_split_ctas(s, d->rows) >= CTAS_AN_SM * (int64_t)device->sm_count)
+        s->threads *= 2;
+    s->exact = row_split_cols(s) == d->cols;
+    return true;
+}
+
+/* CTAs that an SM has registers for, by those of a thread: two sums of each element, x, dy, gamma and the residual. */
+static int packed_ctas(const ckl_norm_desc *d, const row_split *s)
+{
+    static const struct {
+        int registers_max, threads; // of an SM
+    } shares[] = { { 32, 768 }, { 64, 640 }, { 90, 512 }, { INT32_MAX, 384 } };
+    const int64_t registers = 2 * (int64_t)s->vec * s->steps + (3 + d->residual) * row_split_registers(s, d->dtype);
+    int i = 0;
+    while (registers > shares[i].registers_max)
+        i++;
+    return shares[i].threads / s->threads;
+}
+
+/*
+ * All threads of a CTA, even of one warp, share a row, so a thread's sums of columns are those of its CTA. False: too
+ * long.
+ */
+static bool choose_backward_split(int64_t cols, int vec, int elements, int cluster_max, row_split *s)
+{
+    const int64_t vectors = max_i64(1, ceil_div(cols, vec)), steps = max_i64(1, elements / vec);
+    *s = (row_split){ .threads = 32, .cluster = 1, .vec = vec };
+    while (s->threads < BACKWARD_THREADS_MAX && s->threads * steps < vectors)
+        s->threads *= 2;
+    while (s->cluster < cluster_max && s->threads * s->cluster * steps < vectors)
+        s->cluster *= 2;
+    s->row_threads = s->threads;
+    s->steps = (int)ceil_div(vectors, (int64_t)s->threads * s->cluster);
+    s->exact = row_split_cols(s) == cols;
+    return s->steps <= steps;
+}
+
+/* The same for the vectors of a ragged row, unless it is hardly longer than its ends. */
+static bool choose_ragged_backward_split(const ckl_norm_desc *d, int elements, row_split *s)
+{
+    const int vec = row_vec_full(d->dtype);
+    if (!norm_is_ragged(d) || !norm_in_phase(d) || d->cols < VECTORS_MIN * vec ||
+        !choose_backward_split(d->cols - d->cols % vec, vec, elements, 1, s))
+        return false;
+    s->exact = false;
+    s->ragged = true;
+    return true;
+}
+
+/*
+ * Rows of gradients that flow in CTAs that keep sums of columns, as measured (bench/notes/norm.md). Each of an SM's
+ * four partitions has 512 registers a lane: 3 CTAs of 4 warps and a producer get 128 registers a thread, 2 CTAs of 8
+ * and a producer only 96.
+ */
+typedef struct backward_flow {
+    int bytes; // of an element
+    int64_t cols_max;
+    int threads, elements, steps, ctas_per_sm; // elements of a thread and row
+    row_residence residence;
+    bool lookahead; // if the ring has room
+    bool hold_gamma, dgamma_in_smem;
+} backward_flow;
+
+static const backward_flow backward_flows[] = {
+    { 2, 1024, 64, 16, 2, 4, ROW_IN_REGISTERS, false, true, false },
+    { 2, 2048, 128, 16, 1, 3, ROW_IN_RING, false, true, false },
+    { 2, 4096, 256, 16, 1, 3, ROW_IN_RING, true, true, false },
+    { 2, 8192, 256, 16, 1, 3, ROW_IN_RING, true, true, false },
+    { 2, 131072, 256, 32, 2, 1, ROW_IN_RING, true, true, false },
+    { 2, 262144, 512, 32, 1, 1, ROW_IN_RING, true, false, true },
+    { 4, 1024, 128, 8, 2, 4, ROW_IN_RING, false, true, false },
+    { 4, 4096, 512, 8, 2, 1, ROW_IN_RING, false, true, false },
+    { 4, 16384, 256, 8, 2, 2, ROW_IN_RING, true, true, false },
+    { 4, 65536, 256, 16, 1, 1, ROW_IN_RING, true, true, false },
+    { 4, 131072, 256, 32, 4, 1, ROW_IN_RING, false, true, false },
+    { 4, 262144, 512, 32, 2, 1, ROW_IN_RING, false, false, true },
+};
+
+/* The first that is long enough; short rows take twice as many CTAs of half the threads. False: none is. */
+static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f)
+{
+    for (int i = 0; i < COUNT_OF(backward_flows); i++) {
+        *f = backward_flows[i];
+        if (f->bytes != (int)ckl_dtype_bytes(d->dtype) || d->cols > f->cols_max ||
+            d->cols > (int64_t)f->threads * f->elements * row_pipeline_cluster_max(device))
+            continue;
+        for (; f->threads > BACKWARD_THREADS_MIN && f->threads / 2 * f->elements >= d->cols; f->ctas_per_sm *= 2)
+            f->threads /= 2;
+        if (!norm_is_ragged(d))
+            return true;
+        const int most = BACKWARD_THREADS_RAGGED / f->threads;
+        const bool four = f->bytes == 2 && f->threads == 128 && !norm_is_cut(d); // 208.7 -> 171.0 us (52736x1333 f16)
+        f->ctas_per_sm = four ? most : (int)min_i64(f->ctas_per_sm, most);
+        f->lookahead |= f->bytes == 2 && f->residence == ROW_IN_RING; // hides the loads of the ends
+        return true;
+    }
+    return false;
+}
+
+static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
+{
+    enum {
+        STAGES_MIN = 4,
+        ROWS_IN_RING = 3
+    }; // deeper rings are slower: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8
+    const int vec = row_vec_full(d->dtype), inputs = 2 + d->residual;
+    const bool ragged = norm_is_ragged(d) && !norm_is_cut(d);
+    row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = ragged },
+                             .cluster = 1,
+                             .residence = f->residence,
+                             .cut = norm_is_cut(d) };
+    while ((int64_t)f->threads * f->elements * s.cluster < d->cols)
+        s.cluster *= 2;
+    s.chunks = (int)row_pipeline_chunks(&s, d->cols);
+    s.chunk.exact = !ragged && row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
+    int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;
+    s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) /
+                     ((row_split_cols(&s.chunk) + (s.cut ? vec : 0)) * inputs * f->bytes));
+    if (f->bytes == 2 && !norm_is_ragged(d))
+        s.stages = (int)min_i64(s.stages, max_i64(STAGES_MIN, ROWS_IN_RING * (int64_t)s.chunks));
+    s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
+    return s;
+}
+
+/*
+ * Three chunks a row, where a quarter of the elements that threads have room for would be idle. Ragged rows of f32, and
+ * rows of more than four CTAs, were not measured.
+ */
+static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f,
+                              row_pipeline_split *s)
+{
+    enum { CHUNKS = 3 };
+    static const struct {
+        bool ragged, cut; // cut rows are ragged, too
+        int threads, ctas_per_sm, cluster_max;
+        bool lookahead;
+    } shapes[] = { { false, false, 64, 4, 1, false },  { false, false, 128, 3, 1, false },
+                   { false, false, 256, 2, 16, true }, { true, true, 64, 5, 1, false },
+                   { true, false, 128, 3, 4, true },   { true, true, 128, 3, 4, true } };
+    if (f->dgamma_in_smem || 4 * d->cols > 3 * (int64_t)f->threads * f->elements * s->cluster ||
+        (norm_is_ragged(d) && f->bytes == 4))
+        return;
+    for (int i = 0; i < COUNT_OF(shapes); i++) {
+        backward_flow fit = { f->bytes,
+                              0,
+                              shapes[i].threads,
+                              CHUNKS * row_vec_full(d->dtype),
+                              1,
+                              shapes[i].ctas_per_sm,
+                              ROW_IN_RING,
+                              shapes[i].lookahead,
+                              true,
+                              false };
+        const row_pipeline_split split = split_of_flow(&fit, d);
+        const bool spills = shapes[i].cut && shapes[i].ctas_per_sm > 3 && d->residual;
+        if (shapes[i].ragged != norm_is_ragged(d) || shapes[i].cut != norm_is_cut(d) || spills ||
+            split.chunks != CHUNKS || split.cluster > min_i64(shapes[i].cluster_max, row_pipeline_cluster_max(device)))
+            continue;
+        *f = fit;
+        *s = split;
+        return;
+    }
+}
+
+/*
+ * As many warps as a row has work for, where a tenth of them or more would be idle: gradients of 16 bits with whole vectors, and those of
+ * f32 that are cut. 1024x17792 f16 46.7 us by 256 threads with 24 elements in clusters of 4, 42.2 by 288 with 16; 768x20480 f32, cut, 80.5 and
+ * 63.5. Wider CTAs and larger clusters were slower.
+ */
+static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f, row_pipeline_split *s)
+{
+    static const struct {
+        bool cut;
+        int chunks, threads_max, warps; // of an SM, by their registers
+    } shapes[] = { { false, 2, 288, 24 }, { false, 3, 256, 20 }, { true, 4, 256, 20 } };
+    enum { THREADS_MIN = 96 };
+    const int vec = row_vec_full(d->dtype);
+    const bool cut = norm_is_cut(d), known = norm_is_ragged(d) ? cut && f->bytes == 4 : f->bytes == 2;
+    if (!known || f->dgamma_in_smem || 10 * d->cols >= 9 * (int64_t)f->threads * f->elements * s->cluster)
+        return;
+    for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
+        for (int i = 0; i < COUNT_OF(shapes); i++) {
+            const int elements = shapes[i].chunks * vec;
+            const int64_t threads = round_up(ceil_div(d->cols, (int64_t)elements * cluster), WARP);
+            if (shapes[i].cut != cut || threads < THREADS_MIN || threads > shapes[i].threads_max ||
+                10 * d->cols < 9 * threads * elements * cluster)
+                continue;
+            *f = (backward_flow){ f->bytes,    0,    (int)threads,
+                                  elements,    1,    shapes[i].warps / ((int)threads / WARP + 1),
+                                  ROW_IN_RING, true, true,
+                                  false };
+            *s = split_of_flow(f, d);
+            return;
+        }
+}
+
+/* False: no room for sums of columns, or for the row itself. */
+static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f, row_pipeline_split *s)
+{
+    if (!find_backward_flow(d, device, f))
+        return false;
+    *s = split_of_flow(f, d);
+    fit_backward_flow(d, device, f, s);
+    fit_warps(d, device, f, s);
+    bool guards = f->dgamma_in_smem && f->bytes == 4 && !s->chunk.exact; // no registers are left for guards
+    return s->stages >= s->chunks && !guards;
+}
+
+/* Without sums of columns rows still flow; kernel 2 then reads x and dy again. */
+static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
+{
+    backward_flow f;
+    row_pipeline_split s;
+    const bool sums = choose_sums(d, device, &f, &s);
+    if (!sums) {
+        s = row_pipeline_choose(d->cols, norm_is_ragged(d) && !norm_is_cut(d), d->dtype, 2 + d->residual, device);
+        s.cut = norm_is_cut(d);
+    }
+    row_pipeline_config(&s, &c->split, &c->flow);
+    c->hold_gamma = sums && f.hold_gamma;
+    c->dgamma_in_smem = sums && f.dgamma_in_smem;
+    c->shifted = !norm_in_phase(d);
+    c->ctas_per_sm = sums ? f.ctas_per_sm : 0;
+    if (!sums || s.cluster > 1) // few partial sums
+        c->column_threads = 256;
+}
+
+/* Rows in registers, or tile by tile. */
+static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
+{
+    row_split s;
+    const int vec = norm_widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
+    const int elements = BACKWARD_BYTES / (int)ckl_dtype_bytes(d->dtype);
+    const bool ragged = choose_ragged_backward_split(d, elements, &s),
+               packed = !ragged && choose_packed_split(d, device, &s);
+    c->tiled = !ragged && !packed && !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
+               !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, &s);
+    if (c->tiled)
+        s = norm_tiled_split(d, device, false);
+    c->prefetch = !c->tiled && s.vec * s.steps <= BACKWARD_PREFETCH_MAX;
+    if (packed)
+        c->ctas_per_sm = packed_ctas(d, &s);
+    else if (ragged && s.threads == WARP && !c->prefetch)
+        c->ctas_per_sm = BACKWARD_WARPS;
+    c->split = s;
+}
+
+/* Are rows shorter than those that flow? */
+static bool is_short(const ckl_norm_desc *d)
+{
+    enum { BYTES_MAX = 3072 }; // of whole vectors: 47.7 and 36.1 us (25600x768 bf16), 42.8 and 39.9 (15488x1280)
+    return d->cols <= BACKWARD_ROW_COLS_MAX ||
+           (!norm_is_ragged(d) && norm_in_phase(d) && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) <= BYTES_MAX);
+}
+
+ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_norm_desc *d = desc;
+    norm_config *c = config;
+    if (d->direction != CKL_DIRECTION_BACKWARD)
+        FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
+    norm_take_problem(d, c);
+    if (!is_short(d) && norm_may_flow(d, device, 0))
+        choose_backward_flow(d, device, c);
+    else
+        choose_backward_rows(d, device, c);
+    choose_column_lanes(d, device, c);
+    return CKL_OK;
+}

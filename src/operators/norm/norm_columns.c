@@ -1,0 +1,165 @@
+/*
+ * norm_columns.c - gradients of gamma and beta: what a CTA of several rows leaves, and the kernel that adds up what all CTAs left or, where
+ * they left nothing, the products of all rows.
+ */
+#include "cute/kernel.h"
+#include "operators/norm/norm_config.h"
+#include "skeletons/column.h"
+
+/* The sums of a CTA's threads: lanes store neighbouring words, and PAD keeps the banks of neighbouring columns apart. */
+typedef struct cta_sums {
+    const row_split *split;
+    const norm_backward_values *o;
+    int kinds;
+    tensor sSums; // (LANES,VEC,KINDS,WARPS)
+} cta_sums;
+
+enum { WARP = 32, PAD = 4 };
+
+/* The lanes of a warp that have the same columns, of several rows, agree. */
+static void write_warp_sums(const cta_sums *c, const tensor *rSums, int step)
+{
+    const row_split *s = c->split;
+    const reduction sums = reduce_sums(c->kinds);
+    val place = thread_at(lane(), 0, s->row_threads, WARP / s->row_threads);
+    for (int v = 0; v < s->vec; v++) {
+        val both[2];
+        for (int kind = 0; kind < c->kinds; kind++)
+            both[kind] = at(rSums[kind], step * s->vec + v);
+        warp_reduce_across(&sums, s->row_threads, both);
+        IF(lt(lane(), imm(s->row_threads)))
+            for (int kind = 0; kind < c->kinds; kind++)
+                set(c->sSums, coord(place, v, kind, warp()), both[kind]);
+    }
+}
+
+static void store_columns(const cta_sums *c, int step)
+{
+    const row_split *s = c->split;
+    const int columns = s->row_threads * s->vec;
+    val cols = c->o->cols, line = mul(convert(I64, cta_x()), imm(c->kinds));
+    layout lines = make_layout(shape(cols, mul(c->o->groups, imm(c->kinds))), coord(1, convert(I64, cols)));
+    tensor gPartial = gmem_tensor(c->o->partial, F32, lines); // (COLS,LINES)
+    for (int first = 0; first < columns; first += s->threads) {
+        val here = add(thread(), imm(first)), column = add(here, imm(step * columns));
+        val v = rem(here, imm(s->vec)), place = div(here, imm(s->vec));
+        IF(logical_and(lt(here, imm(columns)), lt(column, cols)))
+            for (int kind = 0; kind < c->kinds; kind++) {
+                val total = at(c->sSums, place, v, kind, 0);
+                for (int w = 1; w < s->threads / WARP; w++)
+                    total = add(total, at(c->sSums, place, v, kind, w));
+                set(gPartial, coord(column, add(line, imm(kind))), total);
+            }
+    }
+}
+
+void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const tensor *rSums, int kinds)
+{
+    const int pitch = s->row_threads + PAD;
+    layout by_warps = make_layout(shape(s->row_threads, s->vec, kinds, s->threads / WARP),
+                                  stride(1, pitch, s->vec * pitch, kinds * s->vec * pitch));
+    const cta_sums c = { s, o, kinds, smem_tensor("sums", F32, by_warps, 16) };
+    for (int step = 0; step < s->steps; step++) {
+        if (step > 0)
+            cta_sync(); // the sums of the step before have been read
+        write_warp_sums(&c, rSums, step);
+        cta_sync();
+        store_columns(&c, step);
+    }
+}
+
+/* Kernel 2 */
+
+typedef struct columns {
+    const norm_config *cfg;
+    norm_backward_values o;
+    int kinds, vec;   // 2: of dgamma and dbeta; columns of a lane
+    bool aligned;     // rows of x and dy to `vec` elements
+    val first;        // column
+    column_sums sums; // [kind][column]
+} columns;
+
+/* This thread's vector in line `line` of a matrix. */
+static tensor load_vector(const columns *c, val pointer, ckl_dtype dtype, val lines, val ld, val line, bool aligned)
+{
+    tensor gX = gmem_tensor(pointer, dtype, make_layout(shape(c->o.cols, lines), coord(1, ld))); // (COLS,LINES)
+    tensor gVector = slice(local_tile(gX, shape(c->vec, 1), coord(c->sums.number, line)), _, 0); // (VEC)
+    tensor rVector = fragment_like(gVector, dtype);                                              // (VEC)
+    copy(gVector, rVector, (int)ckl_dtype_bytes(dtype) * (aligned ? c->vec : 1));
+    return rVector;
+}
+
+static val statistic(const columns *c, val pointer, val number)
+{
+    return at(gmem_tensor(pointer, F32, compact(dynamic(c->o.rows))), number);
+}
+
+static void add_row(void *user, val number)
+{
+    columns *c = user;
+    const bool centred = c->kinds == 2;
+    tensor rX = load_vector(c, c->o.x, c->cfg->dtype, c->o.rows, c->o.ldx, number, c->aligned);   // (VEC)
+    tensor rDy = load_vector(c, c->o.dy, c->cfg->dtype, c->o.rows, c->o.ldx, number, c->aligned); // (VEC)
+    val rstd = statistic(c, c->o.rstd, number), mean = centred ? statistic(c, c->o.mean, number) : immf(0);
+    for (int v = 0; v < c->vec; v++) {
+        val x = at_f32(rX, v), dy = at_f32(rDy, v);
+        assign(c->sums.sum[v], fma(dy, mul(centred ? sub(x, mean) : x, rstd), c->sums.sum[v]));
+        if (centred)
+            assign(c->sums.sum[c->vec + v], add(c->sums.sum[c->vec + v], dy));
+    }
+}
+
+static void add_partial(void *user, val group)
+{
+    columns *c = user;
+    val lines = mul(c->o.groups, imm(c->kinds));
+    for (int kind = 0; kind < c->kinds; kind++) {
+        val line = add(mul(group, imm(c->kinds)), imm(kind));
+        tensor rPartial = load_vector(c, c->o.partial, F32, lines, convert(I64, c->o.cols), line, true); // (VEC)
+        for (int v = 0; v < c->vec; v++)
+            assign(c->sums.sum[kind * c->vec + v], add(c->sums.sum[kind * c->vec + v], at(rPartial, v)));
+    }
+}
+
+/* The products of all rows, by vectors where all rows of x and dy are aligned to them. */
+static void add_all_rows(columns *c)
+{
+    const int element = (int)ckl_dtype_bytes(c->cfg->dtype);
+    val pitch = convert(U64, mul(c->o.ldx, imm64(element)));
+    val odd = bit_and(bit_or(bit_or(c->o.x, c->o.dy), pitch), imm_as(U64, c->vec * element - 1));
+    IF(eq(odd, imm(0))) {
+        c->aligned = true;
+        column_sums_over(&c->sums, c->o.rows, add_row, c);
+    }
+    ELSE
+    {
+        c->aligned = false;
+        column_sums_over(&c->sums, c->o.rows, add_row, c);
+    }
+}
+
+static void store_column(void *user, int i, val total)
+{
+    const columns *c = user;
+    const ckl_dtype dtype = c->cfg->dtype;
+    tensor gSum = gmem_tensor(i < c->vec ? c->o.dgamma : c->o.dbeta, dtype, compact(dynamic(c->o.cols))); // (COLS)
+    set(gSum, add(c->first, imm(i % c->vec)), convert(dtype, total));
+}
+
+void norm_backward_columns(const norm_config *cfg, bool centred)
+{
+    columns c = { .cfg = cfg, .o = params_of(norm_backward), .kinds = centred ? 2 : 1, .vec = norm_column_vec(cfg) };
+    c.sums = column_sums_begin(cfg->column_threads, cfg->column_lanes, c.kinds * c.vec);
+    c.first = mul(c.sums.number, imm(c.vec));
+    grid_wait(); // for the partial sums; the start of this kernel overlaps the end of the one that stores them
+    IF(lt(c.first, c.o.cols)) {
+        IF(eq(c.o.partial, imm(0))) {
+            add_all_rows(&c);
+        }
+        ELSE
+        {
+            column_sums_over(&c.sums, c.o.groups, add_partial, &c);
+        }
+    }
+    column_sums_finish(&c.sums, lt(c.first, c.o.cols), store_column, &c);
+}
