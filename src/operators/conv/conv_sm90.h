@@ -9,8 +9,8 @@
 /* sm90: y, and the gradient of data */
 
 #define CONV_SM90_CONFIG(X, owner)                                                                   \
-    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 pixels each")                             \
-    X(owner, int, tile_n, "256", "64 128 192 256", "filters of a CTA")                               \
+    X(owner, int, consumers, "2", "1 2 3", "warpgroups of 64 pixels each")                           \
+    X(owner, int, tile_n, "256", "16 32 48 64 80 96 112 128 160 192 224 256", "filters of a CTA")    \
     X(owner, int, tile_k, "64", "16 24 32 40 48 56 64", "channels of a stage")                       \
     X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")                      \
     X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")                          \
@@ -23,6 +23,7 @@
     X(owner, int, together, "1", "1 2 4", "groups whose channels and filters share a tile")          \
     X(owner, bool, im2col, "0", "0 1", "pixels follow each other over the ends of rows and images")  \
     X(owner, int, split, "1", "1 2", "CTAs of a cluster that share the taps and channels of a tile") \
+    X(owner, int, share, "1", "1 2 4", "CTAs of a cluster whose tiles have the same filters")        \
     X(owner, bool, zeros, "0", "0 1", "the gradient has pixels that no tap sees, and idle warps write them")
 
 typedef struct conv_sm90_config {
@@ -33,10 +34,17 @@ typedef struct conv_sm90_config {
 enum {
     CONV_SM90_K = 64,    // channels of a stage at most: rows of 128 bytes
     CONV_SM90_ROWS = 64, // pixels of a consumer
+    CONV_SM90_N = 16,    // filters of a CTA are a multiple of these, or of spans
     CONV_SM90_SPAN = 64, // columns of a box that is N-major
     CONV_SM90_CANDIDATES = 32,
     CONV_SM90_BUFFERS = 2, // staging buffers of a consumer
 };
+
+/* CTAs of a cluster. */
+static inline int conv_sm90_cluster(const conv_sm90_config *c)
+{
+    return c->split * c->share;
+}
 
 /* Is W's tile N-major, in spans of channels for each filter? Else K-major. */
 static inline bool conv_sm90_n_major(const conv_sm90_config *c)
@@ -51,7 +59,7 @@ typedef struct conv_sm90_shape {
     int w_k, w_span, w_depth;               // the same of filters, which have the channels of their group alone
     int consumer_w, consumer_h, consumer_n; // the box of a consumer's pixels
     int next_w, next_h, next_n;             // from one consumer's to the next one's
-    int y_cols;                             // of a staging buffer
+    int y_cols;                             // of a staging buffer: rows of at most 128 bytes
     int buffers;                            // of a consumer: two, or with a residual all of two tiles
     int64_t stage_bytes;                    // that are loaded
     int64_t stage_room, smem_bytes;

@@ -11,10 +11,20 @@ enum {
         64, // stages of a tile that two CTAs share: at 45 (320 channels, stride 2) sharing took 13.95 us instead of 10.47
 };
 
+/* Columns of a staging buffer: the widest rows of 128, 64 or 32 bytes that divide the filters which a CTA finishes. */
+static int y_cols_of(const conv_sm90_config *c)
+{
+    const int out = (int)ckl_dtype_bytes(c->form.out), filters = c->tile_n / (c->split > 1 ? 2 : 1);
+    int bytes = 128;
+    while (bytes > 32 && filters % (bytes / out))
+        bytes /= 2;
+    return bytes / out;
+}
+
 conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
 {
     const int rows = CONV_SM90_ROWS, plane = c->box_w * c->box_h, out = (int)ckl_dtype_bytes(c->form.out);
-    conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = 128 / out };
+    conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = y_cols_of(c) };
     s.buffers = CONV_SM90_BUFFERS * (c->form.residual ? c->tile_n / s.y_cols : 1);
     s.consumer_w = c->box_w < rows ? c->box_w : rows;
     s.consumer_h = c->box_h < rows / s.consumer_w ? c->box_h : rows / s.consumer_w;
@@ -31,7 +41,7 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
     s.stage_bytes = ((int64_t)s.tile_m * c->tile_k + (int64_t)c->tile_n * s.w_k) * bytes;
     s.stage_room =
         (int64_t)s.tile_m * s.span + (int64_t)c->tile_n * (conv_sm90_n_major(c) ? s.depth * bytes : s.w_span);
-    s.smem_bytes = c->stages * (s.stage_room + 16) + (int64_t)c->consumers * (s.buffers * rows * 128 + 16);
+    s.smem_bytes = c->stages * (s.stage_room + 16) + (int64_t)c->consumers * (s.buffers * rows * s.y_cols * out + 16);
     s.smem_bytes += c->split > 1 ? conv_halves_bytes(c->consumers, c->tile_n / c->split) : 0;
     return s;
 }
@@ -202,7 +212,7 @@ bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, 
     c->step_h = data ? 1 : (int)d->stride_h;
     c->grouped = d->groups > 1;
     c->zeros = has_unseen(d);
-    c->split = 1;
+    c->split = c->share = 1;
     c->im2col = false;
     c->together = 1;
     fit_box(d, c);
@@ -373,6 +383,19 @@ static ckl_status check_split(const ckl_conv_desc *d, const conv_sm90_config *c)
     return CKL_OK;
 }
 
+/* Filters of a CTA are loaded in equal parts, each of whole boxes. */
+static ckl_status check_share(const conv_sm90_config *c)
+{
+    const int part = conv_sm90_n_major(c) ? CONV_SM90_SPAN : 8; // rows of a swizzle
+    if (c->share != 1 && c->share != 2 && c->share != 4)
+        FAIL(CKL_INVALID, "conv sm90: share=%d is none of 1, 2, 4", c->share);
+    if (c->share > 1 && (c->grouped || c->slices > 1 || c->split > 1))
+        FAIL(CKL_UNSUPPORTED, "conv sm90: share=%d takes no groups, slices or split", c->share);
+    if (c->tile_n % (part * c->share))
+        FAIL(CKL_UNSUPPORTED, "conv sm90: tile_n=%d filters are not %d parts of whole %d", c->tile_n, c->share, part);
+    return CKL_OK;
+}
+
 /*
  * The corners of im2col mode: the first pixel that a tap sees from place 0, and from the last pixel to where the last
  * place sees it.
@@ -397,7 +420,7 @@ static ckl_status check_im2col(const ckl_conv_desc *d, const conv_sm90_config *c
         c->slices > 1)
         FAIL(CKL_UNSUPPORTED,
              "conv sm90: im2col=1 takes dense images, without groups or slices, and of data strides of 1");
-    if (c->box_w != CONV_SM90_ROWS * c->consumers)
+    if (c->box_w != CONV_SM90_ROWS * c->consumers || c->box_h != 1 || c->box_n != 1)
         FAIL(CKL_INVALID, "conv sm90: im2col=1, but box_w=%d are not all pixels of a CTA", c->box_w);
     for (int i = 1; i < CONV_MODES; i++) {
         const int64_t reach = (m[i].filter - 1) * m[i].dilation, lower = data ? m[i].pad - reach : -m[i].pad;
@@ -445,20 +468,21 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *dev
         TRY(conv_check_dense("sm90, by zeros=1,", d));
     if (c->zeros && !has_unseen(d))
         FAIL(CKL_INVALID, "conv sm90: zeros=1, but taps see all pixels or none, or rows are beyond 32-bit numbers");
-    if (c->consumers < 1 || c->consumers > 2)
-        FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2", c->consumers);
+    if (c->consumers < 1 || c->consumers > (c->im2col ? 3 : 2)) // boxes are powers of two
+        FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2, or 3 with im2col=1", c->consumers);
     if (c->tile_k < unit || c->tile_k % unit || c->tile_k > deepest)
         FAIL(CKL_INVALID, "conv sm90: tile_k=%d is no multiple of %d up to %d", c->tile_k, unit, deepest);
-    const int step_w = c->im2col ? 1 : c->step_w, step_h = c->im2col ? 1 : c->step_h; // its pixels are no box
-    TRY(conv_check_box("sm90", box_of(c), CONV_SM90_ROWS * c->consumers, step_w, step_h));
+    if (!c->im2col) // else its pixels are no box
+        TRY(conv_check_box("sm90", box_of(c), CONV_SM90_ROWS * c->consumers, c->step_w, c->step_h));
     const conv_sm90_shape s = conv_sm90_shape_of(c);
-    if (c->tile_n < s.y_cols || c->tile_n % 64 || c->tile_n > 256 || (c->tile_n > 192 && c->form.residual))
-        FAIL(CKL_INVALID, "conv sm90: tile_n=%d is not a multiple of 64 up to %d", c->tile_n,
-             c->form.residual ? 192 : 256);
+    const int unit_n = conv_sm90_n_major(c) ? CONV_SM90_SPAN : CONV_SM90_N, most_n = c->form.residual ? 192 : 256;
+    if (c->tile_n < unit_n || c->tile_n % unit_n || c->tile_n > most_n)
+        FAIL(CKL_INVALID, "conv sm90: tile_n=%d is not a multiple of %d up to %d", c->tile_n, unit_n, most_n);
     if (c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes - 1024)
         FAIL(CKL_UNSUPPORTED, "conv sm90: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has",
              c->stages, s.smem_bytes, device->id);
     TRY(check_split(d, c));
+    TRY(check_share(c));
     TRY(check_im2col(d, c));
     if ((double)d->t * (double)d->r * (double)d->s > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sm90: the taps of a filter are beyond 32-bit numbers");
@@ -537,12 +561,12 @@ static void follow_pixels(conv_params *p, const int64_t size[CONV_MODES], const 
 static ckl_status launch_tiles(const ckl_plan *plan, const conv_sm90_config *c, const conv_params *p, ckl_stream stream)
 {
     const int64_t rows = ceil_div(p->y_size[1], c->box_h), columns = ceil_div(p->y_size[2], c->box_w);
-    const int64_t tiles =
-        p->y_size[0] * rows * columns * ceil_div(p->n, c->box_n) * ceil_div(p->k, c->tile_n) * c->slices;
+    const int64_t boxes = p->y_size[0] * rows * columns * ceil_div(p->n, c->box_n) * c->slices;
+    const int64_t tiles = ceil_div(boxes, c->share) * ceil_div(p->k, c->tile_n);
     if (tiles == 0)
         return CKL_OK;
     const int64_t clusters = min_i64(tiles, plan->kernels[0].clusters_resident);
-    return plan_launch(plan, 0, (plan_grid){ .x = clusters * c->split }, p, stream);
+    return plan_launch(plan, 0, (plan_grid){ .x = clusters * conv_sm90_cluster(c) }, p, stream);
 }
 
 /*
