@@ -36,7 +36,8 @@ enum {
     CONV_SM90_ROWS = 64, // pixels of a consumer
     CONV_SM90_N = 16,    // filters of a CTA are a multiple of these, or of spans
     CONV_SM90_SPAN = 64, // columns of a box that is N-major
-    CONV_SM90_CANDIDATES = 32,
+    CONV_SM90_WIDTHS = 6, // of tiles to consider
+    CONV_SM90_CANDIDATES = 4 * 2 * CONV_SM90_WIDTHS,
     CONV_SM90_BUFFERS = 2, // staging buffers of a consumer
 };
 

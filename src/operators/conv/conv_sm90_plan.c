@@ -193,21 +193,33 @@ static int depth_of(const ckl_conv_desc *d, int i)
     return i < LAST ? whole >> i : own ? exact : 0;
 }
 
+/* Filters of a CTA: wide tiles, or equal shares of all filters. */
+static int width_of(const ckl_conv_desc *d, int i)
+{
+    enum { WIDEST = 256 };
+    static const int widths[] = { 64, 128, 192, WIDEST };
+    const int unit = d->direction == CKL_CONV_DATA ? CONV_SM90_SPAN : CONV_SM90_N;
+    const int64_t filters = max_i64(1, channels_out(d));
+    return i < COUNT_OF(widths)
+               ? widths[i]
+               : (int)round_up(ceil_div(filters, ceil_div(filters, WIDEST) + i - COUNT_OF(widths)), unit);
+}
+
 /* Channels of a stage, consumers and filters. */
 bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_sm90_config *c)
 {
-    static const int widths[] = { 64, 128, 192, 256 };
+    enum { WIDTHS = CONV_SM90_WIDTHS };
     const bool data = d->direction == CKL_CONV_DATA;
     const bool taken = d->dtype != CKL_F32 || (d->math != CKL_GEMM_F32 && !data); // else one candidate, to say why not
     if (i >= (taken ? CONV_SM90_CANDIDATES : 1))
         return false;
-    c->tile_k = depth_of(d, i / (2 * COUNT_OF(widths)));
+    c->tile_k = depth_of(d, i / (2 * WIDTHS));
     if (c->tile_k == 0)
         return false;
-    i %= 2 * COUNT_OF(widths);
+    i %= 2 * WIDTHS;
     c->form = conv_form_of(d);
-    c->tile_n = widths[i % COUNT_OF(widths)];
-    c->consumers = 2 - i / COUNT_OF(widths);
+    c->tile_n = width_of(d, i % WIDTHS);
+    c->consumers = 2 - i / WIDTHS;
     c->step_w = data ? 1 : (int)d->stride_w;
     c->step_h = data ? 1 : (int)d->stride_h;
     c->grouped = d->groups > 1;
@@ -262,14 +274,16 @@ void conv_sm90_follow(const ckl_conv_desc *d, const ckl_device_info *device, con
     c->stages = stages_of(c, device);
 }
 
-/* One for groups that share tiles; then each for one CTA and, if any has the stages, for two of a cluster, both for boxes and for
- * pixels that follow each other. */
+/*
+ * One for groups that share tiles; then each for CTAs alone, for two of a cluster that share filters and, if any has the
+ * stages, for two that share a tile, all for boxes and for pixels that follow each other.
+ */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_conv_desc *d = desc;
     conv_sm90_config *c = config;
-    const int together = groups_together(d), orders = d->groups > 1 ? 1 : 2;
-    const int splits = has_stages_for_two(d, depth_of(d, 2)) ? 2 : 1, kinds = orders * splits;
+    const int together = groups_together(d), orders = d->groups > 1 ? 1 : 2, shares = orders;
+    const int ways = shares + (has_stages_for_two(d, depth_of(d, 2)) ? 1 : 0), kinds = orders * ways;
     if (together > 1 && i-- == 0) {
         conv_sm90_candidate(d, device, 0, c);
         c->together = together;
@@ -280,8 +294,9 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
     }
     if (!conv_sm90_candidate(d, device, i / kinds, c))
         return false;
-    c->split = splits > 1 && i % 2 && has_stages_for_two(d, c->tile_k) ? 2 : 1;
-    if (i % kinds >= splits)
+    c->share = shares > 1 && i % ways == 1 ? 2 : 1;
+    c->split = i % ways == shares && has_stages_for_two(d, c->tile_k) ? 2 : 1;
+    if (i % kinds >= ways)
         follow_rows(c);
     if (c->im2col || c->split > 1)
         c->stages = stages_of(c, device);
@@ -319,8 +334,10 @@ plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *devi
     const int64_t last = (w->in - (chunks - 1) * c->tile_k) * (int64_t)bytes; // of a row of the last chunk
     const double full = row_cost(c->tile_k * (int64_t)bytes),
                  a_row = full + (fmax(full, row_cost(last)) - full) / (double)chunks;
-    const double rows = a_row * (PIXEL * s.tile_m + FILTER * c->tile_n);
-    const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), rows);
+    const double rows = a_row * (PIXEL * s.tile_m + FILTER * c->tile_n / c->share);
+    const double shared = (double)c->tile_n * s.w_k * bytes * (1 - 1.0 / c->share); // that others load
+    const double from_l2 = ((double)s.stage_bytes - shared) / (ALL_BYTES / active);
+    const double load = fmax(fmax((double)s.stage_bytes / BYTES, from_l2), rows);
     const double absent = (double)(chunks * c->tile_k - w->in) / (double)chunks * bytes * (s.tile_m + c->tile_n);
     const int64_t columns =
         ceil_div(w->out, c->tile_n) * c->tile_n; // of filters that are N-major: along the rows of a box
