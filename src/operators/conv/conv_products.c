@@ -83,9 +83,10 @@ static const field shallow_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_shallo
 static const field pitched_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_config, epilogue)) //
                                         GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
 
-#define RIVALS                                                                              \
-    {                                                                                       \
-        &conv_narrow_implementation, &conv_stem_implementation, &conv_packed_implementation \
+#define RIVALS                                                                               \
+    {                                                                                        \
+        &conv_narrow_implementation, &conv_stem_implementation, &conv_packed_implementation, \
+            &conv_packed_weight_implementation                                               \
     }
 
 #define PARTS(called)                                                                                           \
