@@ -10,8 +10,6 @@
  *                     filters' strides, and with zeros for what is outside; and the filters' elements of that tap
  *   warpgroups 1..    consumers: 64 pixels each, wgmma into registers; y goes through staging buffers, a box of TMA at a time
  */
-#include <stdio.h>
-
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_halves.h"
@@ -65,27 +63,6 @@ typedef struct consumer_role {
 
 /* Tiles, boxes and memory */
 
-tiled_mma conv_mma_of(ckl_dtype dtype, int n)
-{
-    static const char *const atoms[CKL_DTYPE_COUNT] = { [CKL_F32] = "x8_F32TF32TF32_SS_TN",
-                                                        [CKL_F16] = "x16_F32F16F16_SS",
-                                                        [CKL_BF16] = "x16_F32BF16BF16_SS",
-                                                        [CKL_I8] = "x32_S32S8S8_SS_TN" };
-    char atom[ATOM_NAME_MAX];
-    snprintf(atom, sizeof atom, "SM90_64x%d%s", n, atoms[dtype]);
-    return make_tiled_mma(atom, 1, 1);
-}
-
-val conv_number(val x)
-{
-    return convert(U32, x);
-}
-
-val conv_tiles_along(val size, int box)
-{
-    return div(add(conv_number(size), imm(box - 1)), imm(box));
-}
-
 /* A ring of tiles whose rows are `span` bytes apart: (ROWS,COLS,STAGES). *boxes: the same with `width` columns. */
 static tensor narrow_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int stages, int span, int width,
                            tensor *boxes)
@@ -97,26 +74,6 @@ static tensor narrow_tiles(const char *name, ckl_dtype dtype, int rows, int cols
     layout narrower = make_layout(shape(rows, width, stages), stride(pitch, 1, rows * pitch));
     *boxes = tensor_with_layout(tiles, with_swizzle(sw, narrower));
     return tensor_with_layout(tiles, with_swizzle(sw, strides));
-}
-
-tensor conv_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int count, int count_outer)
-{
-    const int64_t elements = (int64_t)rows * cols;
-    layout all = make_layout(shape(rows, cols, count, count_outer), stride(cols, 1, elements, elements * count));
-    return smem_tensor(name, dtype,
-                       with_swizzle(tma_tile_layout(dtype, rows, cols, cols * (int)ckl_dtype_bytes(dtype)).sw, all),
-                       1024);
-}
-
-tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans)
-{
-    enum { SPAN = CONV_SM90_SPAN };
-    const int box = rows * SPAN;
-    const swizzle sw = tma_tile_layout(dtype, rows, SPAN, 2 * SPAN).sw;
-    layout boxes = make_layout(shape(rows, SPAN, spans, stages), stride(SPAN, 1, box, box * spans));
-    layout read = make_layout(shape(shape(SPAN, spans), rows, stages), stride(stride(1, box), SPAN, box * spans));
-    *sSpans = smem_tensor(name, dtype, with_swizzle(sw, boxes), 1024);
-    return tensor_with_layout(*sSpans, with_swizzle(sw, read));
 }
 
 static void describe_boxes(conv_kernel *k)

@@ -36,6 +36,7 @@ enum {
     CONV_SM90_ROWS = 64, // pixels of a consumer
     CONV_SM90_N = 16,    // filters of a CTA are a multiple of these, or of spans
     CONV_SM90_SPAN = 64, // columns of a box that is N-major
+    CONV_SM90_LAUNCHES = 64,
     CONV_SM90_WIDTHS = 6, // of tiles to consider
     CONV_SM90_CANDIDATES = 4 * 2 * CONV_SM90_WIDTHS,
     CONV_SM90_BUFFERS = 2, // staging buffers of a consumer
@@ -51,6 +52,17 @@ static inline int conv_sm90_cluster(const conv_sm90_config *c)
 static inline bool conv_sm90_n_major(const conv_sm90_config *c)
 {
     return c->form.direction == CKL_CONV_DATA;
+}
+
+/* Channels of a group: those that are stored, and those that are added up. */
+static inline int64_t conv_sm90_out(const ckl_conv_desc *d)
+{
+    return (d->direction == CKL_CONV_DATA ? d->c : d->k) / d->groups;
+}
+
+static inline int64_t conv_sm90_in(const ckl_conv_desc *d)
+{
+    return (d->direction == CKL_CONV_DATA ? d->k : d->c) / d->groups;
 }
 
 /* What the kernel and its host side derive alike from a config. */
@@ -168,6 +180,17 @@ param_tensor conv_pixels(const void *pointer, const conv_tensor *at);
 
 /* May this config compute a problem in NHWC whose rows of channels begin at whole 16 bytes? Pure. */
 ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
+
+/*
+ * Of the gradient of data: its launches, which are at most CONV_SM90_LAUNCHES; those with pixels that some tap sees; has dx
+ * pixels that no tap sees, beside some that one does, in rows that 32 bits can number?
+ */
+int64_t conv_sm90_launches(const ckl_conv_desc *desc);
+int64_t conv_sm90_seen_launches(const ckl_conv_desc *desc);
+bool conv_sm90_has_unseen(const ckl_conv_desc *desc);
+
+/* The problem as if groups that share a tile were one. */
+ckl_conv_desc conv_sm90_joined(const ckl_conv_desc *desc, const conv_sm90_config *config);
 
 /* Configs to consider, and what they cost, but for the form. Pure. */
 bool conv_sm90_candidate(const ckl_conv_desc *desc, const ckl_device_info *device, int i, conv_sm90_config *config);

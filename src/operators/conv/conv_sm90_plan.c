@@ -1,15 +1,12 @@
-/* conv_sm90_plan.c - the host side of the Hopper kernel: boxes of pixels, what they cost, tensor maps. */
+/* conv_sm90_plan.c - the host side of the Hopper kernel: configs to consider, what they cost, what it takes. */
 #include <math.h>
 
 #include "base/math.h"
 #include "operators/conv/conv_halves.h"
 #include "operators/conv/conv_sm90.h"
 
-enum {
-    LAUNCHES_MAX = 64, // of the gradient of data
-    SPLIT_LEAST =
-        64, // stages of a tile that two CTAs share: at 45 (320 channels, stride 2) sharing took 13.95 us instead of 10.47
-};
+/* Stages of a tile that two CTAs share: at 45 (320 channels, stride 2) sharing took 13.95 us instead of 10.47. */
+enum { SPLIT_LEAST = 64 };
 
 /* Columns of a staging buffer: the widest rows of 128, 64 or 32 bytes that divide the filters which a CTA finishes. */
 static int y_cols_of(const conv_sm90_config *c)
@@ -58,72 +55,6 @@ static void places_of(const ckl_conv_desc *d, int64_t places[CONV_MODES])
     places[0] = max_i64(places[0], d->groups);
 }
 
-static int64_t launches_of(const ckl_conv_desc *d)
-{
-    return d->direction == CKL_CONV_DATA ? product_i64(d->stride_d, product_i64(d->stride_h, d->stride_w)) : 1;
-}
-
-/*
- * The first tap that pixels of dx see which lie r after a multiple of the stride: taps t with r + pad - t * dilation a
- * multiple of it. The others follow `apart` from each other. Beyond the filter: they see none.
- */
-static int64_t first_tap(const conv_mode *m, int64_t r, int64_t apart)
-{
-    int64_t first = 0;
-    while (first < apart && (r + m->pad - first * m->dilation) % m->stride)
-        first++;
-    return first == apart ? m->filter : first;
-}
-
-/* The stride over its greatest common divisor with the dilation. */
-static int64_t apart_of(const conv_mode *m)
-{
-    int64_t common = m->stride;
-    while (m->stride % common || m->dilation % common)
-        common--;
-    return m->stride / common;
-}
-
-/* A bit for each remainder of the stride that some tap sees. */
-static int64_t seen_along(const conv_mode *m)
-{
-    if (m->stride == 1)
-        return m->filter > 0;
-    const int64_t apart = apart_of(m);
-    int64_t seen = 0;
-    for (int64_t r = 0; r < m->stride; r++)
-        seen |= (int64_t)((uint64_t)(first_tap(m, r, apart) < m->filter) << r);
-    return seen;
-}
-
-/* Are there pixels of dx that no tap sees, beside some that one does, in rows that 32 bits can number? */
-static bool has_unseen(const ckl_conv_desc *d)
-{
-    conv_mode m[CONV_MODES];
-    bool unseen = false, some = true;
-    if (d->direction != CKL_CONV_DATA || launches_of(d) == 1 || launches_of(d) > LAUNCHES_MAX ||
-        (double)d->n * (double)d->d * (double)d->h > INT32_MAX)
-        return false;
-    conv_modes(d, m);
-    for (int i = 0; i < CONV_MODES; i++) {
-        const int64_t seen = seen_along(&m[i]), all = (int64_t)(UINT64_MAX >> (64 - min_i64(m[i].stride, m[i].x)));
-        unseen |= (all & ~seen) != 0;
-        some &= (all & seen) != 0;
-    }
-    return unseen && some;
-}
-
-/* Launches with pixels that some tap sees. */
-static int64_t seen_launches(const ckl_conv_desc *d)
-{
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    int64_t count = 1;
-    for (int i = 0; i < CONV_MODES; i++)
-        count *= __builtin_popcountll((uint64_t)seen_along(&m[i]));
-    return count;
-}
-
 int64_t conv_useful_taps(const ckl_conv_desc *d)
 {
     conv_mode m[CONV_MODES];
@@ -132,17 +63,6 @@ int64_t conv_useful_taps(const ckl_conv_desc *d)
     for (int i = 0; i < CONV_MODES; i++)
         count *= conv_seen_taps(&m[i], &first);
     return count;
-}
-
-/* Channels of a group. */
-static int64_t channels_out(const ckl_conv_desc *d)
-{
-    return (d->direction == CKL_CONV_DATA ? d->c : d->k) / d->groups;
-}
-
-static int64_t channels_in(const ckl_conv_desc *d)
-{
-    return (d->direction == CKL_CONV_DATA ? d->k : d->c) / d->groups;
 }
 
 static conv_box box_of(const conv_sm90_config *c)
@@ -157,8 +77,8 @@ static double tiles_of(const ckl_conv_desc *d, const conv_sm90_config *c)
     places_of(d, at);
     if (c->im2col)
         return ceil((double)d->n * (double)at[1] * (double)at[2] / (CONV_SM90_ROWS * c->consumers)) *
-               (double)ceil_div(channels_out(d), c->tile_n);
-    return conv_boxes(at, d->n, box_of(c)) * (double)ceil_div(channels_out(d), c->tile_n);
+               (double)ceil_div(conv_sm90_out(d), c->tile_n);
+    return conv_boxes(at, d->n, box_of(c)) * (double)ceil_div(conv_sm90_out(d), c->tile_n);
 }
 
 static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
@@ -187,7 +107,7 @@ static int depth_of(const ckl_conv_desc *d, int i)
 {
     enum { LAST = 3, UNIT = 16 };
     const int bytes = (int)ckl_dtype_bytes(d->dtype), whole = 128 / bytes;
-    const int64_t channels = max_i64(1, channels_in(d));
+    const int64_t channels = max_i64(1, conv_sm90_in(d));
     const int exact = (int)round_up(ceil_div(channels, ceil_div(channels, whole)), UNIT / bytes);
     const bool own = exact != whole && exact != whole / 2 && exact != whole / 4;
     return i < LAST ? whole >> i : own ? exact : 0;
@@ -199,7 +119,7 @@ static int width_of(const ckl_conv_desc *d, int i)
     enum { WIDEST = 256 };
     static const int widths[] = { 64, 128, 192, WIDEST };
     const int unit = d->direction == CKL_CONV_DATA ? CONV_SM90_SPAN : CONV_SM90_N;
-    const int64_t filters = max_i64(1, channels_out(d));
+    const int64_t filters = max_i64(1, conv_sm90_out(d));
     return i < COUNT_OF(widths)
                ? widths[i]
                : (int)round_up(ceil_div(filters, ceil_div(filters, WIDEST) + i - COUNT_OF(widths)), unit);
@@ -223,7 +143,7 @@ bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, 
     c->step_w = data ? 1 : (int)d->stride_w;
     c->step_h = data ? 1 : (int)d->stride_h;
     c->grouped = d->groups > 1;
-    c->zeros = has_unseen(d);
+    c->zeros = conv_sm90_has_unseen(d);
     c->split = c->share = 1;
     c->im2col = false;
     c->together = 1;
@@ -253,8 +173,7 @@ static int groups_together(const ckl_conv_desc *d)
     return d->groups % together ? 1 : together;
 }
 
-/* The problem as if groups that share a tile were one. */
-static ckl_conv_desc joined(const ckl_conv_desc *d, const conv_sm90_config *c)
+ckl_conv_desc conv_sm90_joined(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
     ckl_conv_desc all = *d;
     all.groups /= c->together;
@@ -264,7 +183,7 @@ static ckl_conv_desc joined(const ckl_conv_desc *d, const conv_sm90_config *c)
 /* Has a tile of this depth enough stages for two CTAs? */
 static bool has_stages_for_two(const ckl_conv_desc *d, int tile_k)
 {
-    return conv_useful_taps(d) * ceil_div(channels_in(d), tile_k) >= SPLIT_LEAST;
+    return conv_useful_taps(d) * ceil_div(conv_sm90_in(d), tile_k) >= SPLIT_LEAST;
 }
 
 void conv_sm90_follow(const ckl_conv_desc *d, const ckl_device_info *device, conv_sm90_config *c)
@@ -287,7 +206,7 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
     if (together > 1 && i-- == 0) {
         conv_sm90_candidate(d, device, 0, c);
         c->together = together;
-        const ckl_conv_desc all = joined(d, c);
+        const ckl_conv_desc all = conv_sm90_joined(d, c);
         fit_box(&all, c);
         c->stages = stages_of(c, device);
         return true;
@@ -354,11 +273,11 @@ plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *devi
 
 conv_sm90_work conv_sm90_work_of(const ckl_conv_desc *desc, const conv_sm90_config *c)
 {
-    const ckl_conv_desc all = joined(desc, c), *d = &all;
-    const double launches = (double)(c->zeros ? seen_launches(d) : launches_of(d));
+    const ckl_conv_desc all = conv_sm90_joined(desc, c), *d = &all;
+    const double launches = (double)(c->zeros ? conv_sm90_seen_launches(d) : conv_sm90_launches(d));
     return (conv_sm90_work){ .shape = conv_sm90_shape_of(c),
-                             .in = channels_in(d),
-                             .out = channels_out(d),
+                             .in = conv_sm90_in(d),
+                             .out = conv_sm90_out(d),
                              .launches = launches,
                              .taps = (double)conv_useful_taps(d) / launches,
                              .tiles = tiles_of(d, c) };
@@ -387,12 +306,12 @@ static ckl_status check_together(const ckl_conv_desc *d, const conv_sm90_config 
 
 static ckl_status check_split(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
-    const double k_tiles = (double)conv_useful_taps(d) * (double)ceil_div(channels_in(d), c->tile_k);
+    const double k_tiles = (double)conv_useful_taps(d) * (double)ceil_div(conv_sm90_in(d), c->tile_k);
     if (c->split < 1 || c->split > 2)
         FAIL(CKL_INVALID, "conv sm90: split=%d is not in 1..2", c->split);
     if (c->split == 1)
         return CKL_OK;
-    if (c->form.residual || c->slices > 1 || launches_of(d) > 1 || d->dtype == CKL_I8)
+    if (c->form.residual || c->slices > 1 || conv_sm90_launches(d) > 1 || d->dtype == CKL_I8)
         FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 takes no residual, no slices, no i8, and of data strides of 1");
     if (k_tiles < 2 || c->tile_n / 2 % conv_sm90_shape_of(c).y_cols)
         FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 halves %g stages and %d columns, which are to be whole and boxes",
@@ -413,17 +332,6 @@ static ckl_status check_share(const conv_sm90_config *c)
     return CKL_OK;
 }
 
-/*
- * The corners of im2col mode: the first pixel that a tap sees from place 0, and from the last pixel to where the last
- * place sees it.
- */
-static void corners_of(const conv_params *p, int mode, int64_t size, int64_t step, int64_t *lower, int64_t *upper)
-{
-    const int64_t last_tap = (p->filter[mode] - 1) * p->dilation[mode];
-    *lower = min_i64(0, last_tap) - p->pad[mode];
-    *upper = *lower + (p->y_size[mode] - 1) * step - (size - 1);
-}
-
 /* Do corners and taps fit the numbers of the im2col mode? */
 static ckl_status check_im2col(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
@@ -433,8 +341,8 @@ static ckl_status check_im2col(const ckl_conv_desc *d, const conv_sm90_config *c
     const bool data = d->direction == CKL_CONV_DATA;
     if (!c->im2col)
         return CKL_OK;
-    if (d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || conv_is_view(d) || launches_of(d) > 1 ||
-        c->slices > 1)
+    if (d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || conv_is_view(d) ||
+        conv_sm90_launches(d) > 1 || c->slices > 1)
         FAIL(CKL_UNSUPPORTED,
              "conv sm90: im2col=1 takes dense images, without groups or slices, and of data strides of 1");
     if (c->box_w != CONV_SM90_ROWS * c->consumers || c->box_h != 1 || c->box_n != 1)
@@ -455,7 +363,7 @@ static ckl_status check_im2col(const ckl_conv_desc *d, const conv_sm90_config *c
 ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *c)
 {
     TRY(check_together(desc, c));
-    const ckl_conv_desc all = joined(desc, c), *d = &all;
+    const ckl_conv_desc all = conv_sm90_joined(desc, c), *d = &all;
     const bool data = d->direction == CKL_CONV_DATA;
     const int unit = 16 / (int)ckl_dtype_bytes(d->dtype), deepest = 8 * unit; // a row of 128 bytes
     if (!device->has_wgmma)
@@ -476,14 +384,14 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *dev
         FAIL(CKL_UNSUPPORTED, "conv sm90: c=%" PRId64 " and k=%" PRId64 " leave no products", d->c, d->k);
     if (!data && (d->stride_d > 1 || d->stride_h > 8 || d->stride_w > 8))
         FAIL(CKL_UNSUPPORTED, "conv sm90: TMA takes strides of up to 8, and of slices 1");
-    if (data && launches_of(d) > LAUNCHES_MAX)
+    if (data && conv_sm90_launches(d) > CONV_SM90_LAUNCHES)
         FAIL(CKL_UNSUPPORTED, "conv sm90: strides of %" PRId64 "x%" PRId64 "x%" PRId64 " are more than %d launches",
-             d->stride_d, d->stride_h, d->stride_w, LAUNCHES_MAX);
+             d->stride_d, d->stride_h, d->stride_w, CONV_SM90_LAUNCHES);
     if (c->step_w != (data ? 1 : d->stride_w) || c->step_h != (data ? 1 : d->stride_h))
         FAIL(CKL_INVALID, "conv sm90: step_w=%d step_h=%d are not the problem's strides", c->step_w, c->step_h);
     if (c->zeros)
         TRY(conv_check_dense("sm90, by zeros=1,", d));
-    if (c->zeros && !has_unseen(d))
+    if (c->zeros && !conv_sm90_has_unseen(d))
         FAIL(CKL_INVALID, "conv sm90: zeros=1, but taps see all pixels or none, or rows are beyond 32-bit numbers");
     if (c->consumers < 1 || c->consumers > (c->im2col ? 3 : 2)) // boxes are powers of two
         FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2, or 3 with im2col=1", c->consumers);
@@ -513,7 +421,7 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     const ckl_conv_desc *d = desc;
     const conv_sm90_config *c = config;
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype), out_unit = 16 / (int64_t)ckl_dtype_bytes(d->out),
-                  in = channels_in(d), out = channels_out(d);
+                  in = conv_sm90_in(d), out = conv_sm90_out(d);
     if (d->layout != CKL_IMAGE_NHWC)
         FAIL(CKL_UNSUPPORTED, "conv sm90: layout=nchw has its channels apart");
     if (in % unit || out % out_unit || (conv_sm90_n_major(config) && out % unit))
@@ -521,190 +429,6 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (c->slices != 1)
         FAIL(CKL_UNSUPPORTED, "conv sm90: slices=%d are added by sliced", c->slices);
     return conv_sm90_admit(d, device, config);
-}
-
-/* The filters: channels, filters of a group, taps, groups. */
-static param_tensor filters(const void *pointer, const conv_tensor *t, int64_t groups)
-{
-    const int64_t of_group = t->shape[0] / groups;
-    return (param_tensor){ .pointer = pointer,
-                           .size = { t->shape[4], of_group, t->shape[1] * t->shape[2] * t->shape[3], groups },
-                           .stride = { 1, t->stride[0], t->stride[3], of_group * t->stride[0] } };
-}
-
-/* The same pixels, with groups of channels in place of slices. */
-static conv_tensor in_groups(const conv_tensor *t, int64_t groups)
-{
-    conv_tensor g = *t;
-    if (groups == 1)
-        return g;
-    g.shape[4] = t->shape[4] / groups;
-    g.shape[1] = groups;
-    g.stride[1] = g.shape[4];
-    return g;
-}
-
-int64_t conv_sm90_sum_images(const ckl_conv_desc *d, const conv_sm90_config *c)
-{
-    return round_up(d->n, c->box_n);
-}
-
-/*
- * All pixels as one row of places; x has no slices, and the corners of these places. step: from one place to the next.
- */
-static void follow_pixels(conv_params *p, const int64_t size[CONV_MODES], const int64_t step[CONV_MODES])
-{
-    int64_t pixels = p->n;
-    for (int i = 1; i < CONV_MODES; i++) {
-        int64_t lower, upper;
-        corners_of(p, i, size[i], step[i], &lower, &upper);
-        p->mX.lower[CONV_MODES - 1 - i] = (int16_t)lower;
-        p->mX.upper[CONV_MODES - 1 - i] = (int16_t)upper;
-        p->corner[i] = (uint32_t)lower;
-        p->places[i] = (uint32_t)p->y_size[i];
-        pixels *= p->y_size[i];
-        p->y_size[i] = 1;
-    }
-    p->mX.size[3] = p->mX.size[4];
-    p->mX.stride[3] = p->mX.stride[4];
-    p->y_size[2] = pixels;
-    p->n = 1;
-    for (param_tensor *t = &p->mY; t; t = t == &p->mY ? &p->mR : NULL) {
-        t->size[1] = pixels;
-        t->size[2] = t->size[3] = t->size[4] = 1;
-    }
-}
-
-static ckl_status launch_tiles(const ckl_plan *plan, const conv_sm90_config *c, const conv_params *p, ckl_stream stream)
-{
-    const int64_t rows = ceil_div(p->y_size[1], c->box_h), columns = ceil_div(p->y_size[2], c->box_w);
-    const int64_t boxes = p->y_size[0] * rows * columns * ceil_div(p->n, c->box_n) * c->slices;
-    const int64_t tiles = ceil_div(boxes, c->share) * ceil_div(p->k, c->tile_n);
-    if (tiles == 0)
-        return CKL_OK;
-    const int64_t clusters = min_i64(tiles, plan->kernels[0].clusters_resident);
-    return plan_launch(plan, 0, (plan_grid){ .x = clusters * conv_sm90_cluster(c) }, p, stream);
-}
-
-/*
- * Along one mode, the pixels r, r + stride, ... of x: pixel j of them sees tap u of theirs at place j + start - u *
- * step of dy.
- */
-static void see_taps(conv_params *p, const conv_mode *m, int mode, int64_t r)
-{
-    const int64_t NOWHERE = 1 << 30; // before all places: TMA reads zeros
-    const int64_t apart = apart_of(m), first = first_tap(m, r, apart);
-    const bool none = first >= m->filter;
-    p->filter[mode] = none ? 1 : ceil_div(m->filter - first, apart);
-    p->dilation[mode] = none ? 0 : -(m->dilation * apart / m->stride);
-    p->pad[mode] = none ? NOWHERE : -((r + m->pad - first * m->dilation) / m->stride);
-    p->tap += none ? 0 : (uint32_t)first * p->tap_step[mode];
-    p->tap_step[mode] *= (uint32_t)apart;
-    p->c = none ? 1 : p->c; // one stage of zeros
-}
-
-/* Does the tap see one of `size` pixels from any of y_size places, `step` apart? */
-static bool sees(const conv_params *p, int mode, int64_t tap, int64_t size, int64_t step)
-{
-    const int64_t first = tap * p->dilation[mode] - p->pad[mode];
-    return first < size && first + (p->y_size[mode] - 1) * step >= 0;
-}
-
-/* Leaves out taps at the edges of a filter that see padding alone; at least one stays. */
-static void drop_unseen(conv_params *p, int mode, int64_t size, int64_t step)
-{
-    while (p->filter[mode] > 1 && !sees(p, mode, p->filter[mode] - 1, size, step))
-        p->filter[mode]--;
-    while (p->filter[mode] > 1 && !sees(p, mode, 0, size, step)) {
-        p->filter[mode]--;
-        p->pad[mode] -= p->dilation[mode];
-        p->tap += p->tap_step[mode];
-    }
-}
-
-/* Has launch number i pixels that a tap sees? */
-static bool sees_launch(const conv_mode m[CONV_MODES], int64_t i)
-{
-    bool seen = true;
-    for (int mode = CONV_MODES - 1; mode >= 0; mode--) {
-        const int64_t r = i % m[mode].stride;
-        i /= m[mode].stride;
-        seen &= r < m[mode].x && ((uint64_t)seen_along(&m[mode]) >> r & 1);
-    }
-    return seen;
-}
-
-/* Launch number i of the gradient of data: pixels that are a stride apart. */
-static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d, int64_t i,
-                              const conv_tensor *dx, conv_params p, ckl_stream stream)
-{
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    conv_tensor own = *dx;
-    int64_t offset = 0;
-    for (int mode = CONV_MODES - 1; mode >= 0; mode--) {
-        const int64_t r = i % m[mode].stride;
-        i /= m[mode].stride;
-        see_taps(&p, &m[mode], mode, r);
-        offset += r * dx->stride[1 + mode];
-        own.stride[1 + mode] *= m[mode].stride;
-        own.shape[1 + mode] = p.y_size[mode] = r < m[mode].x ? ceil_div(m[mode].x - r, m[mode].stride) : 0;
-        drop_unseen(&p, mode, m[mode].y, 1);
-    }
-    if (d->groups > 1)
-        own.shape[1] = p.y_size[0] = d->groups;
-    p.mY = conv_pixels((const char *)p.from[CONV_X] + offset * (int64_t)ckl_dtype_bytes(d->out), &own);
-    if (c->im2col)
-        follow_pixels(&p, (const int64_t[]){ m[0].y, m[1].y, m[2].y }, (const int64_t[]){ 1, 1, 1 });
-    return launch_tiles(plan, c, &p, stream);
-}
-
-/* All launches. With zeros=1 the first also writes the pixels that no tap sees, whose launches are left out. */
-static ckl_status launch_all_data(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d,
-                                  const conv_tensor *dx, conv_params p, ckl_stream stream)
-{
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    for (int i = 0; i < CONV_MODES; i++)
-        p.seen[i] = seen_along(&m[i]);
-    p.zero_rows = c->zeros ? (uint32_t)(d->n * d->d * d->h) : 0;
-    for (int64_t i = 0; i < launches_of(d); i++) {
-        if (c->zeros && !sees_launch(m, i))
-            continue;
-        TRY(launch_data(plan, c, d, i, dx, p, stream));
-        p.zero_rows = 0;
-    }
-    return CKL_OK;
-}
-
-ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *desc,
-                            const ckl_conv_args *a, const conv_tensor at[CONV_TENSORS], ckl_stream stream)
-{
-    const ckl_conv_desc all = joined(desc, c), *d = &all;
-    conv_params p = conv_params_of(d, a);
-    const conv_tensor x = in_groups(&at[CONV_X], d->groups), y = in_groups(&at[CONV_Y], d->groups);
-    p.mW = filters(a->w, &at[CONV_W], d->groups);
-    p.tap_step[2] = 1;
-    p.tap_step[1] = (uint32_t)d->s;
-    p.tap_step[0] = (uint32_t)(d->s * d->r);
-    p.c = channels_in(d);
-    p.k = channels_out(d);
-    p.sum_images = (uint32_t)conv_sm90_sum_images(d, c);
-    for (int i = 0; i < CONV_RANK; i++)
-        p.x[i] = at[CONV_X].stride[i];
-    if (d->direction == CKL_CONV_DATA) {
-        p.mX = conv_pixels(a->dy, &y);
-        return launch_all_data(plan, c, d, &x, p, stream);
-    }
-    for (int i = 0; i < CONV_MODES; i++)
-        drop_unseen(&p, i, p.x_size[i], p.step[i]);
-    p.y_size[0] = y.shape[1];
-    p.mX = conv_pixels(a->x, &x);
-    p.mY = conv_pixels(a->y, &y);
-    p.mR = conv_pixels(a->residual, &y);
-    if (c->im2col)
-        follow_pixels(&p, p.x_size, p.step);
-    return launch_tiles(plan, c, &p, stream);
 }
 
 static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
