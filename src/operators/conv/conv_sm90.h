@@ -34,6 +34,7 @@ typedef struct conv_sm90_config {
 enum {
     CONV_SM90_K = 64,    // channels of a stage at most: rows of 128 bytes
     CONV_SM90_ROWS = 64, // pixels of a consumer
+    CONV_SM90_CONSUMERS = 3,
     CONV_SM90_N = 16,    // filters of a CTA are a multiple of these, or of spans
     CONV_SM90_SPAN = 64, // columns of a box that is N-major
     CONV_SM90_LAUNCHES = 64,

@@ -152,10 +152,11 @@ bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, 
     return true;
 }
 
-/* Pixels in the order of memory, by TMA's im2col mode. */
-static void follow_rows(conv_sm90_config *c)
+/* Pixels in the order of memory, by TMA's im2col mode, whose tiles are no powers of two. */
+static void follow_rows(conv_sm90_config *c, int consumers)
 {
     c->im2col = true;
+    c->consumers = consumers;
     c->box_w = CONV_SM90_ROWS * c->consumers;
     c->box_h = c->box_n = 1;
 }
@@ -188,20 +189,20 @@ static bool has_stages_for_two(const ckl_conv_desc *d, int tile_k)
 
 void conv_sm90_follow(const ckl_conv_desc *d, const ckl_device_info *device, conv_sm90_config *c)
 {
-    follow_rows(c);
+    follow_rows(c, c->consumers);
     c->split = has_stages_for_two(d, c->tile_k) ? 2 : 1;
     c->stages = stages_of(c, device);
 }
 
 /*
  * One for groups that share tiles; then each for CTAs alone, for two of a cluster that share filters and, if any has the
- * stages, for two that share a tile, all for boxes and for pixels that follow each other.
+ * stages, for two that share a tile, all for boxes and for pixels that follow each other, there also with three consumers.
  */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_conv_desc *d = desc;
     conv_sm90_config *c = config;
-    const int together = groups_together(d), orders = d->groups > 1 ? 1 : 2, shares = orders;
+    const int together = groups_together(d), orders = d->groups > 1 ? 1 : 3, shares = d->groups > 1 ? 1 : 2;
     const int ways = shares + (has_stages_for_two(d, depth_of(d, 2)) ? 1 : 0), kinds = orders * ways;
     if (together > 1 && i-- == 0) {
         conv_sm90_candidate(d, device, 0, c);
@@ -215,8 +216,9 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
         return false;
     c->share = shares > 1 && i % ways == 1 ? 2 : 1;
     c->split = i % ways == shares && has_stages_for_two(d, c->tile_k) ? 2 : 1;
-    if (i % kinds >= ways)
-        follow_rows(c);
+    const int order = i % kinds / ways;
+    if (order > 0)
+        follow_rows(c, order > 1 ? CONV_SM90_CONSUMERS : c->consumers);
     if (c->im2col || c->split > 1)
         c->stages = stages_of(c, device);
     return true;
