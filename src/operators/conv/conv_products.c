@@ -2,6 +2,7 @@
  * conv_products.c - filters of one pixel whose channels are no whole 16 bytes: the matrix product by those of gemm's
  * kernels that take rows which begin anywhere.
  */
+#include "base/math.h"
 #include "operators/conv/conv_pointwise.h"
 
 /* A plan of the product, with the kernels of this one. */
@@ -22,11 +23,6 @@ static ckl_status launch(const ckl_plan *plan, const implementation *gemm, const
 
 /* The host side of a convolution by implementation `called` of gemm. */
 #define BY_GEMM(called)                                                                                   \
-    static plan_cost cost_##called(const void *desc, const ckl_device_info *device, const void *config)   \
-    {                                                                                                     \
-        const ckl_gemm_desc product = conv_pointwise_product(desc);                                       \
-        return gemm_##called##_implementation.cost(&product, device, config);                             \
-    }                                                                                                     \
     static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config) \
     {                                                                                                     \
         TRY(conv_pointwise_check(desc));                                                                  \
@@ -38,22 +34,88 @@ static ckl_status launch(const ckl_plan *plan, const implementation *gemm, const
         return launch(plan, &gemm_##called##_implementation, args, stream);                               \
     }
 
-/* Of those that choose a config by rules. */
-#define CHOSEN_BY_GEMM(called)                                                                       \
-    static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config) \
-    {                                                                                                \
-        TRY(conv_pointwise_check(desc));                                                             \
-        const ckl_gemm_desc product = conv_pointwise_product(desc);                                  \
-        return gemm_##called##_implementation.choose(&product, device, config);                      \
-    }
-
 BY_GEMM(outer)
-CHOSEN_BY_GEMM(outer)
-BY_GEMM(unaligned)
-CHOSEN_BY_GEMM(unaligned)
 BY_GEMM(shallow)
-CHOSEN_BY_GEMM(shallow)
+BY_GEMM(unaligned)
 BY_GEMM(pitched)
+
+/* 4 to 1280 channels of 64 images of 25x25: 66 us, by stem 38. 3 to 151 of 64 images of 32x32: 22.9, 59.6. */
+static ckl_status choose_outer(const void *desc, const ckl_device_info *device, void *config)
+{
+    TRY(conv_pointwise_check(desc));
+    const ckl_gemm_desc product = conv_pointwise_product(desc);
+    TRY(gemm_outer_implementation.choose(&product, device, config));
+    if (((gemm_outer_config *)config)->vec > 1)
+        FAIL(CKL_UNSUPPORTED, "conv pointwise_outer: other kernels store vectors as fast");
+    return CKL_OK;
+}
+
+static plan_cost cost_outer(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc product = conv_pointwise_product(desc);
+    return gemm_outer_implementation.cost(&product, device, config);
+}
+
+/* Few filters of many channels: CTAs of 16 filters and 32 pixels. 151 to 3 channels of 128 images of 8x8: 4.7 us, packed 8.7. */
+static bool has_few_filters(const ckl_gemm_desc *product, const ckl_device_info *device)
+{
+    enum { FILTERS = 16, PIXELS = 32, DEEP = 32, TURNS = 2, WHOLE = 8 };
+    return product->n <= FILTERS && product->k >= DEEP && product->k % WHOLE != 0 &&
+           ceil_div(product->m, PIXELS) <= (int64_t)TURNS * device->sm_count;
+}
+
+static ckl_status choose_unaligned(const void *desc, const ckl_device_info *device, void *config)
+{
+    enum { ROWS = 16, COLUMNS = 32, WARPS = 4, SLICE = 64, STAGES = 2 };
+    gemm_unaligned_config *c = config;
+    TRY(conv_pointwise_check(desc));
+    const ckl_gemm_desc product = conv_pointwise_product(desc);
+    const ckl_status status = gemm_unaligned_implementation.choose(&product, device, config);
+    if (status != CKL_UNSUPPORTED || !has_few_filters(&product, device))
+        return status;
+    *c = (gemm_unaligned_config){
+        .epilogue = gemm_epilogue_of(&product), .rows = ROWS, .columns = COLUMNS, .warps = 1, .stages = STAGES
+    };
+    while (c->warps < WARPS && c->warps * SLICE < product.k)
+        c->warps *= 2;
+    return CKL_OK;
+}
+
+static plan_cost cost_unaligned(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const double FEW = 2; // gemm's model was fitted to fewer CTAs
+    const gemm_unaligned_config *c = config;
+    const ckl_gemm_desc product = conv_pointwise_product(desc);
+    plan_cost cost = gemm_unaligned_implementation.cost(&product, device, config);
+    cost.us *= ceil_div(product.n, c->rows) * ceil_div(product.m, c->columns) > device->sm_count ? FEW : 1;
+    return cost;
+}
+
+/* 45 channels of 3x3 to 640: 2.8 us, by unaligned 2.1; 39 of 14x14 to 256 3.8, by stem 3.6; 9 of 8x8 to 1024 2.0, 3.1 and 2.5. */
+static ckl_status choose_shallow(const void *desc, const ckl_device_info *device, void *config)
+{
+    enum { STEP = 16 };
+    TRY(conv_pointwise_check(desc));
+    const ckl_gemm_desc product = conv_pointwise_product(desc);
+    if (product.k > STEP)
+        FAIL(CKL_UNSUPPORTED, "conv pointwise_shallow: other kernels read more than %d channels faster", STEP);
+    return gemm_shallow_implementation.choose(&product, device, config);
+}
+
+static plan_cost cost_shallow(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const double UNSURE = 1.15; // of problems larger than those that gemm's model was fitted to
+    const ckl_gemm_desc product = conv_pointwise_product(desc);
+    plan_cost cost = gemm_shallow_implementation.cost(&product, device, config);
+    cost.us *= UNSURE;
+    return cost;
+}
+
+static plan_cost cost_pitched(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc product = conv_pointwise_product(desc);
+    return gemm_pitched_implementation.cost(&product, device, config);
+}
 
 static bool candidate_pitched(const void *desc, const ckl_device_info *device, int i, void *config)
 {

@@ -244,30 +244,32 @@ static double row_cost(int64_t bytes)
  */
 plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c)
 {
-    const double PRODUCTS = 2048, BYTES = 72, ALL_BYTES = 7200, PIXEL = 3.2, FILTER = 1.4, ZEROS = 11, STAGE = 40,
-                 EPILOGUE = 10, START = 2000, SINGLE = 900, EXCHANGE = 5000, RING = 600, HERTZ = 1.7e9;
+    const double PRODUCTS = 2048, PORT = 137, PIXEL = 3.2, FILTER = 1.4, ZEROS = 11, ZERO_ROWS = 18, STAGE = 40,
+                 EPILOGUE = 10, BOX = 230, START = 2000, SINGLE = 900, EXCHANGE = 5000, RING = 600, THREE = 1.35,
+                 SHARE = 25, HERTZ = 1.7e9;
     const conv_sm90_shape s = w->shape;
     const int64_t chunks = ceil_div(w->in, c->tile_k);
-    const double tiles = w->tiles * c->slices, ctas = c->split, at_once = floor(device->sm_count / ctas),
-                 active = ctas * fmin(tiles, at_once);
+    const double tiles = w->tiles * c->slices, ctas = c->split, at_once = floor(device->sm_count / ctas);
     const double bytes = (double)ckl_dtype_bytes(c->form.dtype);
     const double multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS;
     const int64_t last = (w->in - (chunks - 1) * c->tile_k) * (int64_t)bytes; // of a row of the last chunk
     const double full = row_cost(c->tile_k * (int64_t)bytes),
                  a_row = full + (fmax(full, row_cost(last)) - full) / (double)chunks;
     const double rows = a_row * (PIXEL * s.tile_m + FILTER * c->tile_n / c->share);
-    const double shared = (double)c->tile_n * s.w_k * bytes * (1 - 1.0 / c->share); // that others load
-    const double from_l2 = ((double)s.stage_bytes - shared) / (ALL_BYTES / active);
-    const double load = fmax(fmax((double)s.stage_bytes / BYTES, from_l2), rows);
+    const double read = bytes * (s.tile_m * c->tile_k + (double)c->consumers * c->tile_n * s.w_k); // by wgmma
+    const double load = fmax(((double)s.stage_bytes + read) / PORT, rows);
     const double absent = (double)(chunks * c->tile_k - w->in) / (double)chunks * bytes * (s.tile_m + c->tile_n);
     const int64_t columns =
         ceil_div(w->out, c->tile_n) * c->tile_n; // of filters that are N-major: along the rows of a box
-    const double beside =
-        conv_sm90_n_major(c) ? (double)(columns - w->out) * c->tile_n / (double)columns * bytes * c->tile_k : 0;
-    const double stage = fmax(multiply, load) + (absent + beside) / ZEROS + STAGE + (c->stages < 3 ? RING : 0);
+    const double beside = (double)(columns - w->out) * c->tile_n / (double)columns * bytes * c->tile_k;
+    const double zeros = absent / ZEROS + beside / (conv_sm90_n_major(c) ? ZEROS : ZERO_ROWS);
+    const double stage = fmax(multiply, load) * (c->consumers > 2 ? THREE : 1) + zeros + STAGE +
+                         (c->stages < 3 ? RING : 0) + (c->share > 1 ? SHARE : 0);
+    const double boxes = (double)c->tile_n / s.y_cols - (double)c->tile_n * (double)ckl_dtype_bytes(c->form.out) / 128;
     const bool shallow = w->taps * (double)w->in * bytes <= 2 * CONV_SM90_K; // could be one stage
-    const double tile = ceil(w->taps * (double)chunks / c->slices / ctas) * stage + EPILOGUE * c->tile_n / 2 / ctas +
-                        (shallow ? SINGLE : 0) + (ctas > 1 ? EXCHANGE : 0);
+    const double tile = ceil(w->taps * (double)chunks / c->slices / ctas) * stage +
+                        (EPILOGUE * c->tile_n / 2 + BOX * boxes) / ctas + (shallow ? SINGLE : 0) +
+                        (ctas > 1 ? EXCHANGE : 0);
     const double waves = ceil(tiles / at_once), traffic = tiles / at_once / 64;
     return (plan_cost){ w->launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
                         multiply > load ? "tensor cores" : "loads" };
