@@ -5,8 +5,11 @@
 #include "operators/conv/conv_halves.h"
 #include "operators/conv/conv_sm90.h"
 
-/* Stages of a tile that two CTAs share: at 45 (320 channels, stride 2) sharing took 13.95 us instead of 10.47. */
-enum { SPLIT_LEAST = 64 };
+/*
+ * Stages of a tile that two CTAs share: at 45 (320 channels, stride 2) sharing took 13.95 us instead of 10.47. And of one of three
+ * consumers, which were measured at 18.
+ */
+enum { SPLIT_LEAST = 64, THREE_LEAST = 16 };
 
 /* Columns of a staging buffer: the widest rows of 128, 64 or 32 bytes that divide the filters which a CTA finishes. */
 static int y_cols_of(const conv_sm90_config *c)
@@ -181,29 +184,29 @@ ckl_conv_desc conv_sm90_joined(const ckl_conv_desc *d, const conv_sm90_config *c
     return all;
 }
 
-/* Has a tile of this depth enough stages for two CTAs? */
-static bool has_stages_for_two(const ckl_conv_desc *d, int tile_k)
+/* Has a tile of this depth so many stages? */
+static bool has_stages(const ckl_conv_desc *d, int tile_k, int least)
 {
-    return conv_useful_taps(d) * ceil_div(conv_sm90_in(d), tile_k) >= SPLIT_LEAST;
+    return conv_useful_taps(d) * ceil_div(conv_sm90_in(d), tile_k) >= least;
 }
 
 void conv_sm90_follow(const ckl_conv_desc *d, const ckl_device_info *device, conv_sm90_config *c)
 {
     follow_rows(c, c->consumers);
-    c->split = has_stages_for_two(d, c->tile_k) ? 2 : 1;
+    c->split = has_stages(d, c->tile_k, SPLIT_LEAST) ? 2 : 1;
     c->stages = stages_of(c, device);
 }
 
 /*
- * One for groups that share tiles; then each for CTAs alone, for two of a cluster that share filters and, if any has the
- * stages, for two that share a tile, all for boxes and for pixels that follow each other, there also with three consumers.
+ * One for groups that share tiles; then each for one CTA and, if any has the stages, for two of a cluster, both for boxes and for
+ * pixels that follow each other, there also with three consumers.
  */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_conv_desc *d = desc;
     conv_sm90_config *c = config;
-    const int together = groups_together(d), orders = d->groups > 1 ? 1 : 3, shares = d->groups > 1 ? 1 : 2;
-    const int ways = shares + (has_stages_for_two(d, depth_of(d, 2)) ? 1 : 0), kinds = orders * ways;
+    const int together = groups_together(d), orders = d->groups > 1 ? 1 : 3;
+    const int splits = has_stages(d, depth_of(d, 2), SPLIT_LEAST) ? 2 : 1, kinds = orders * splits;
     if (together > 1 && i-- == 0) {
         conv_sm90_candidate(d, device, 0, c);
         c->together = together;
@@ -214,11 +217,10 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
     }
     if (!conv_sm90_candidate(d, device, i / kinds, c))
         return false;
-    c->share = shares > 1 && i % ways == 1 ? 2 : 1;
-    c->split = i % ways == shares && has_stages_for_two(d, c->tile_k) ? 2 : 1;
-    const int order = i % kinds / ways;
+    c->split = splits > 1 && i % 2 && has_stages(d, c->tile_k, SPLIT_LEAST) ? 2 : 1;
+    const int order = i % kinds / splits;
     if (order > 0)
-        follow_rows(c, order > 1 ? CONV_SM90_CONSUMERS : c->consumers);
+        follow_rows(c, order > 1 && has_stages(d, c->tile_k, THREE_LEAST) ? CONV_SM90_CONSUMERS : c->consumers);
     if (c->im2col || c->split > 1)
         c->stages = stages_of(c, device);
     return true;
@@ -235,6 +237,24 @@ static double row_cost(int64_t bytes)
     return cost[__builtin_popcountll((uint64_t)bytes / 16)];
 }
 
+/* Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'. */
+static double three_cost(const conv_sm90_config *c)
+{
+    const double THREE = 1.4;
+    return c->consumers > 2 ? THREE : 1;
+}
+
+/*
+ * Boxes of y beyond those of 128 bytes a row: 16 channels under nine taps to 1920 filters took 144 us by 240 filters in
+ * boxes of 16, 112 by 256.
+ */
+static double box_cost(const conv_sm90_config *c, const conv_sm90_shape *s)
+{
+    const double BOX = 230;
+    const double wide = (double)c->tile_n * (double)ckl_dtype_bytes(c->form.out) / 128;
+    return BOX * ((double)c->tile_n / s->y_cols - wide);
+}
+
 /*
  * Cycles of a tile. A stage takes the longest of its products on the tensor cores, of its bytes (72 a cycle from L2 to
  * an SM, 7200 to all SMs), and of its rows: each row of a box takes some cycles however short it is, and zeros for
@@ -244,31 +264,29 @@ static double row_cost(int64_t bytes)
  */
 plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c)
 {
-    const double PRODUCTS = 2048, PORT = 137, PIXEL = 3.2, FILTER = 1.4, ZEROS = 11, ZERO_ROWS = 18, STAGE = 40,
-                 EPILOGUE = 10, BOX = 230, START = 2000, SINGLE = 900, EXCHANGE = 5000, RING = 600, THREE = 1.35,
-                 SHARE = 25, HERTZ = 1.7e9;
+    const double PRODUCTS = 2048, BYTES = 72, ALL_BYTES = 7200, PIXEL = 3.2, FILTER = 1.4, ZEROS = 11, STAGE = 40,
+                 EPILOGUE = 10, START = 2000, SINGLE = 900, EXCHANGE = 5000, RING = 600, HERTZ = 1.7e9;
     const conv_sm90_shape s = w->shape;
     const int64_t chunks = ceil_div(w->in, c->tile_k);
-    const double tiles = w->tiles * c->slices, ctas = c->split, at_once = floor(device->sm_count / ctas);
+    const double tiles = w->tiles * c->slices, ctas = c->split, at_once = floor(device->sm_count / ctas),
+                 active = ctas * fmin(tiles, at_once);
     const double bytes = (double)ckl_dtype_bytes(c->form.dtype);
     const double multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS;
     const int64_t last = (w->in - (chunks - 1) * c->tile_k) * (int64_t)bytes; // of a row of the last chunk
     const double full = row_cost(c->tile_k * (int64_t)bytes),
                  a_row = full + (fmax(full, row_cost(last)) - full) / (double)chunks;
     const double rows = a_row * (PIXEL * s.tile_m + FILTER * c->tile_n / c->share);
-    const double read = bytes * (s.tile_m * c->tile_k + (double)c->consumers * c->tile_n * s.w_k); // by wgmma
-    const double load = fmax(((double)s.stage_bytes + read) / PORT, rows);
+    const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), rows);
     const double absent = (double)(chunks * c->tile_k - w->in) / (double)chunks * bytes * (s.tile_m + c->tile_n);
     const int64_t columns =
         ceil_div(w->out, c->tile_n) * c->tile_n; // of filters that are N-major: along the rows of a box
-    const double beside = (double)(columns - w->out) * c->tile_n / (double)columns * bytes * c->tile_k;
-    const double zeros = absent / ZEROS + beside / (conv_sm90_n_major(c) ? ZEROS : ZERO_ROWS);
-    const double stage = fmax(multiply, load) * (c->consumers > 2 ? THREE : 1) + zeros + STAGE +
-                         (c->stages < 3 ? RING : 0) + (c->share > 1 ? SHARE : 0);
-    const double boxes = (double)c->tile_n / s.y_cols - (double)c->tile_n * (double)ckl_dtype_bytes(c->form.out) / 128;
+    const double beside =
+        conv_sm90_n_major(c) ? (double)(columns - w->out) * c->tile_n / (double)columns * bytes * c->tile_k : 0;
+    const double stage =
+        fmax(multiply, load) * three_cost(c) + (absent + beside) / ZEROS + STAGE + (c->stages < 3 ? RING : 0);
     const bool shallow = w->taps * (double)w->in * bytes <= 2 * CONV_SM90_K; // could be one stage
     const double tile = ceil(w->taps * (double)chunks / c->slices / ctas) * stage +
-                        (EPILOGUE * c->tile_n / 2 + BOX * boxes) / ctas + (shallow ? SINGLE : 0) +
+                        (EPILOGUE * c->tile_n / 2 + box_cost(c, &s)) / ctas + (shallow ? SINGLE : 0) +
                         (ctas > 1 ? EXCHANGE : 0);
     const double waves = ceil(tiles / at_once), traffic = tiles / at_once / 64;
     return (plan_cost){ w->launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
