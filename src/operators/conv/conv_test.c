@@ -408,6 +408,7 @@ static const char *const cases[] = {
     "than their swizzle",
     "n=3 c=72 h=9 w=7 k=40 pad=1 bias=1 impl=sliced config='im2col=0 split=1 share=1 tile_n=48 slices=3'",
     "n=4 c=53 h=8 w=9 k=16 r=1 s=1 bias=1 activation=relu impl=pointwise_unaligned",
+    "n=40 c=43 h=12 w=12 k=3 r=1 s=1 scale=1 impl=pointwise_unaligned # more CTAs than gemm gives it",
     "n=4 c=15 h=8 w=9 k=41 r=1 s=1 scale=1 dtype=bf16 impl=pointwise_shallow",
     "n=4 c=3 h=9 w=9 k=75 r=1 s=1 bias=1 out=f32 impl=pointwise_outer",
     "n=8 c=75 h=24 w=24 k=71 r=1 s=1 bias=1 scale=1 activation=relu impl=pointwise_pitched",
