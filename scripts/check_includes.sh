@@ -36,7 +36,7 @@ done
 for folder in "${!allowed[@]}"; do
     while IFS=: read -r file include; do
         path=${include#*[\"<]}
-        if [[ $file =~ ^src/operators/conv/conv_(pointwise|im2col|kn2row|patches).c && $path =~ ^operators/gemm/gemm_(plan|splitk).h$ ]]; then
+        if [[ $file =~ ^src/operators/conv/conv_(pointwise|products|im2col|kn2row|patches).[ch] && $path =~ ^operators/gemm/gemm_(plan|splitk).h$ ]]; then
             passed=$((passed + 1)) # filters of one pixel, and patches, are gemm's product, by its kernel
         elif [[ $folder == src/operators && $path =~ ^operators/([a-z0-9_]+)/ && $file != src/operators/${BASH_REMATCH[1]}/* ]]; then
             fault "$file includes \"$path\": operators never include operators"

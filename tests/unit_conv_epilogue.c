@@ -107,7 +107,7 @@ static void test_kernels(void **state)
         { &conv_sm90_implementation, describe_sm90, "sm90 im2col=1 split=1 box_w=128 box_h=1 box_n=1 consumers=2", 8,
           72, 1, CKL_IMAGE_NHWC },
         { &conv_sm90_implementation, describe_sm90,
-          "sm90 im2col=1 split=2 box_w=64 box_h=1 box_n=1 consumers=1 tile_n=128 stages=4", 8, 72, 1, CKL_IMAGE_NHWC },
+          "sm90 im2col=1 split=2 share=1 box_w=64 box_h=1 box_n=1 consumers=1 tile_n=128 stages=4", 8, 72, 1, CKL_IMAGE_NHWC },
         { &conv_sm90_implementation, describe_sm90, "sm90 im2col=0 split=1 box_w=4 box_h=16 box_n=2 consumers=2", 8, 72,
           1, CKL_IMAGE_NHWC },
         { &conv_sm90_implementation, describe_sm90, "sm90 im2col=0 split=1 box_w=2 box_h=8 box_n=4 consumers=1", 16, 48,

@@ -221,6 +221,7 @@ void conv_sm80(const void *config, int kernel);
     X(owner, int, ctas, "0", "0 2 3 4 5", "that must fit an SM, which limits registers; 0: any")          \
     X(owner, bool, even, "0", "0 1", "threads have whole columns of y, and x under them but for padding") \
     X(owner, int, run, "8", "1 2 4 8", "NCHW: columns of a store")                                        \
+    X(owner, int, ahead, "0", "", "rows of a filter, of whose x all loads are under way at once; 0: one") \
     X(owner, int, filter, "3", "", "columns of a filter")                                                 \
     X(owner, int, taps, "9", "", "of a filter in all")                                                    \
     X(owner, int, step, "1", "", "columns from one to the next place of a filter")                        \
@@ -247,6 +248,8 @@ extern const implementation conv_sm90_implementation, conv_sm90_weight_implement
 extern const implementation conv_halo_implementation, conv_stem_implementation, conv_pointwise_implementation,
     conv_nchw_sm90_implementation, conv_narrow_implementation, conv_sliced_implementation, conv_packed_implementation,
     conv_packed_weight_implementation, conv_kn2row_implementation, conv_patches_implementation;
+extern const implementation conv_pointwise_outer_implementation, conv_pointwise_unaligned_implementation,
+    conv_pointwise_shallow_implementation, conv_pointwise_pitched_implementation;
 extern const implementation conv_sm80_implementation, conv_sm80_weight_implementation, conv_im2col_implementation,
     conv_naive_implementation;
 

@@ -7,7 +7,8 @@
  *   NCHW    a thread has some columns of one channel; the x below them is loaded in aligned vectors of a row
  *
  * Along a row of the filter every column of x is read once and added to all columns of y that see it; what rows share
- * comes from the caches.
+ * comes from the caches. Small problems wait for memory alone: there x under all rows of the filter is under way at
+ * once, and the filters with it.
  */
 #include "base/math.h"
 #include "cute/kernel.h"
@@ -22,6 +23,7 @@ enum {
     PAD_MAX = 4096,
     PADDING = 4,
     WINDOW_MAX = 128, // vectors
+    AHEAD_MAX = 64,   // registers of those that are under way at once
     FILTERS_BYTES_MAX = 40 << 10
 };
 
@@ -72,19 +74,35 @@ static void describe_sides(depthwise *k)
     k->to = data ? k->p.x : k->p.y;
 }
 
-/* NHWC: the filters of the CTA's channels, one behind the other in memory, to shared memory. */
-static void load_filters(depthwise *k)
+/* NHWC: the filters of the CTA's channels in shared memory, where channels that lie apart meet few of the same banks. */
+static void describe_filters(depthwise *k)
+{
+    const int channels = k->cfg->lanes * k->cfg->vec, row = channels + PADDING;
+    k->sW = smem_tensor("filters", F32, make_layout(shape(channels, k->cfg->taps), stride(1, row)), 16);
+}
+
+/* As they lie, one behind the other: (CHANNEL*TAP). */
+static tensor filters_of(const depthwise *k, val *count)
 {
     const conv_depthwise_config *cfg = k->cfg;
-    const int channels = cfg->lanes * cfg->vec,
-              row = channels + PADDING; // channels that lie apart meet few of the same banks
-    k->sW = smem_tensor("filters", F32, make_layout(shape(channels, cfg->taps), stride(1, row)), 16);
+    const int channels = cfg->lanes * cfg->vec;
     val first = mul(cta_y(), imm(channels));
-    val count = mul(min(sub(number(k->p.groups), first), imm(channels)), imm(cfg->taps));
-    tensor gW = gmem_tensor(address_at(k->p.from[CONV_W], cfg->form.dtype, mul(convert(I64, first), imm64(cfg->taps))),
-                            cfg->form.dtype, make_layout(dynamic(convert(I64, count)), leaf(1))); // (CHANNEL*TAP)
+    *count = mul(min(sub(number(k->p.groups), first), imm(channels)), imm(cfg->taps));
+    return gmem_tensor(address_at(k->p.from[CONV_W], cfg->form.dtype, mul(convert(I64, first), imm64(cfg->taps))),
+                       cfg->form.dtype, make_layout(dynamic(convert(I64, *count)), leaf(1)));
+}
+
+static void share_filter(const depthwise *k, val e, val x)
+{
+    set(k->sW, coord(div(e, imm(k->cfg->taps)), rem(e, imm(k->cfg->taps))), x);
+}
+
+static void load_filters(depthwise *k)
+{
+    val count;
+    tensor gW = filters_of(k, &count); // (CHANNEL*TAP)
     LOOP_FROM(e, thread(), count, imm(THREADS))
-        set(k->sW, coord(div(e, imm(cfg->taps)), rem(e, imm(cfg->taps))), at_f32(gW, e));
+        share_filter(k, e, at_f32(gW, e));
     cta_sync();
 }
 
@@ -168,16 +186,23 @@ static row_window find_window(const depthwise *k)
 }
 
 /* Vector number i of a window, in the row that begins at an address. */
-static tensor load_vector(const depthwise *k, const row_window *w, int i, val row)
+static packed load_vector(const depthwise *k, const row_window *w, int i, val row)
 {
-    const conv_depthwise_config *cfg = k->cfg;
-    const ckl_dtype dtype = cfg->form.dtype;
+    const ckl_dtype dtype = k->cfg->form.dtype;
     val address = add(row, convert(U64, w->offset[i]));
-    packed x =
-        load_packed(gmem_tensor(address, dtype, compact(leaf(cfg->vec))), cfg->vec * (int)ckl_dtype_bytes(dtype));
+    return load_packed(gmem_tensor(address, dtype, compact(leaf(k->cfg->vec))),
+                       k->cfg->vec * (int)ckl_dtype_bytes(dtype));
+}
+
+/* What was loaded, or zeros where the vector is outside. there: NULL, or whether its row is inside. */
+static tensor vector_or_zeros(const depthwise *k, const row_window *w, int i, packed x, const val *there)
+{
+    const ckl_dtype dtype = k->cfg->form.dtype;
     val zero = x.rWords.dtype == dtype ? convert(dtype, immf(0)) : imm(0);
-    for (int e = 0; !w->sure[i] && e < static_size(x.rWords.layout); e++)
-        set(x.rWords, e, select(w->inside[i], at(x.rWords, e), zero));
+    val inside = w->sure[i] ? yes() : w->inside[i];
+    inside = there ? logical_and(*there, inside) : inside;
+    for (int e = 0; (there || !w->sure[i]) && e < static_size(x.rWords.layout); e++)
+        set(x.rWords, e, select(inside, at(x.rWords, e), zero));
     return unpacked(x, F32);
 }
 
@@ -200,7 +225,7 @@ static void add_column(depthwise *k, tensor rW, int j, tensor rX, int first)
 static void add_row(depthwise *k, const row_window *w, val row, tensor rW)
 {
     UNROLL(v, w->count) {
-        tensor rX = load_vector(k, w, v, row);
+        tensor rX = vector_or_zeros(k, w, v, load_vector(k, w, v, row), NULL);
         for (int i = 0; i < w->unit; i++)
             add_column(k, rW, v * w->unit + i - w->skipped, rX, i);
     }
@@ -220,6 +245,74 @@ static void add_rows(depthwise *k)
                 add_row(k, &w, address_at(k->x, k->cfg->form.dtype, row), rW);
             }
         }
+}
+
+/* x under all rows of a filter, of a thread's columns. */
+typedef struct rows_ahead {
+    row_window window;
+    packed x[AHEAD_MAX];   // of a row after those of the one before
+    val inside[AHEAD_MAX]; // is the row?
+} rows_ahead;
+
+/* Begins to load it, of the nearest rows where there are none. */
+static void load_ahead(const depthwise *k, rows_ahead *ahead)
+{
+    ahead->window = find_window(k);
+    const int count = ahead->window.count;
+    val start = add(mul(convert(I64, k->n), k->from[0]), mul(convert(I64, k->channel), k->from[4]));
+    val last = sub(convert(I32, k->from_size[1]), imm(1));
+    UNROLL(r, k->cfg->ahead) {
+        ahead->inside[r] = yes();
+        val h = max(imm(0), min(under(k, 1, imm(r), &ahead->inside[r]), last));
+        val row = address_at(k->x, k->cfg->form.dtype, add(start, mul(convert(I64, h), k->from[2])));
+        for (int v = 0; v < count; v++)
+            ahead->x[r * count + v] = load_vector(k, &ahead->window, v, row);
+    }
+}
+
+static void add_ahead(depthwise *k, const rows_ahead *ahead)
+{
+    const row_window *w = &ahead->window;
+    UNROLL(r, k->cfg->ahead) {
+        tensor rW = load_taps(k, imm_as(U32, r * k->cfg->filter));
+        for (int v = 0; v < w->count; v++) {
+            tensor rX = vector_or_zeros(k, w, v, ahead->x[r * w->count + v], &ahead->inside[r]);
+            for (int i = 0; i < w->unit; i++)
+                add_column(k, rW, v * w->unit + i - w->skipped, rX, i);
+        }
+    }
+}
+
+/* Threads without a place take the nearest there is, and those without a channel the first of the CTA. */
+static void stay_inside(depthwise *k)
+{
+    if (k->cfg->nhwc)
+        k->lane = select(lt(k->channel, number(k->p.groups)), k->lane, imm(0));
+    k->channel = min(k->channel, number(sub(k->p.groups, imm64(k->lanes))));
+    k->n = min(k->n, number(sub(k->p.n, imm64(1))));
+}
+
+/* The filters and x are under way together. */
+static void add_at_once(depthwise *k)
+{
+    const conv_depthwise_config *cfg = k->cfg;
+    const int loads = cfg->nhwc ? (int)ceil_div(cfg->lanes * cfg->vec * cfg->taps, THREADS) : 0;
+    val count, taps[AHEAD_MAX];
+    tensor gW = { 0 };
+    rows_ahead ahead;
+    if (cfg->nhwc)
+        gW = filters_of(k, &count);
+    for (int i = 0; i < loads; i++)
+        taps[i] = at_f32(gW, min(add(thread(), imm(i * THREADS)), sub(count, imm(1))));
+    load_ahead(k, &ahead);
+    UNROLL(i, loads) {
+        val e = add(thread(), imm(i * THREADS));
+        IF(lt(e, count))
+            share_filter(k, e, taps[i]);
+    }
+    if (cfg->nhwc)
+        cta_sync();
+    add_ahead(k, &ahead);
 }
 
 /* Stores elements that are contiguous in y, from a channel and a column of the thread on. */
@@ -271,12 +364,22 @@ static void store_columns(const depthwise *k)
     }
 }
 
+/* Registers of x under all rows of a filter, and of the filters that a thread loads. */
+static int64_t registers_ahead(const conv_depthwise_config *c)
+{
+    const int64_t unit = c->nhwc ? 1 : c->vec, vectors = ceil_div(span_of(c) + unit - 1, unit);
+    const int64_t filters = c->nhwc ? ceil_div((int64_t)c->lanes * c->vec * c->taps, THREADS) : 0;
+    return c->ahead * vectors * ceil_div(c->vec * (int64_t)ckl_dtype_bytes(c->form.dtype), 4) + filters;
+}
+
 /* Kernel 1 takes single elements, for pointers that are aligned to no more. */
 static conv_depthwise_config config_of(const void *config, int kernel)
 {
     conv_depthwise_config c = *(const conv_depthwise_config *)config;
     if (kernel == 1)
         c.vec = c.run = 1;
+    if (registers_ahead(&c) > AHEAD_MAX)
+        c.ahead = 0;
     return c;
 }
 
@@ -290,15 +393,23 @@ void conv_depthwise(const void *config, int kernel)
     launch_dependents();
     val thread_number = add(mul(cta_x(), imm(THREADS)), thread());
     if (cfg->nhwc) {
-        load_filters(&k);
+        describe_filters(&k);
+        if (!cfg->ahead)
+            load_filters(&k);
         k.lane = thread_at(thread(), 0, cfg->lanes, THREADS / cfg->lanes);
         k.channel = mul(add(mul(cta_y(), imm(cfg->lanes)), k.lane), imm(cfg->vec));
         thread_number = div(thread_number, imm(cfg->lanes));
     }
     k.rSum = fragment(F32, compact(shape(k.lanes, cfg->cols)));
     fill(k.rSum, immf(0));
-    IF(find_place(&k, thread_number)) {
-        add_rows(&k);
+    const val there = find_place(&k, thread_number);
+    if (cfg->ahead) {
+        stay_inside(&k);
+        add_at_once(&k);
+    }
+    IF(there) {
+        if (!cfg->ahead)
+            add_rows(&k);
         store_columns(&k);
     }
 }
@@ -373,9 +484,30 @@ static bool is_even(const ckl_conv_desc *d, const conv_depthwise_config *c)
     return to.shape[3] % c->cols == 0 && (to.shape[3] - 1) * d->stride_w < from.shape[3];
 }
 
+static ckl_status check_ahead(const ckl_conv_desc *d, const conv_depthwise_config *c)
+{
+    if (c->ahead && (c->ahead != d->r || d->t > 1 || registers_ahead(c) > AHEAD_MAX))
+        FAIL(CKL_UNSUPPORTED, "conv depthwise: ahead=%d rows are not the filter's, or more than %d registers", c->ahead,
+             AHEAD_MAX);
+    return CKL_OK;
+}
+
+/* Where a wave of CTAs has all work, x under all rows of a filter is loaded at once, by half the columns a thread. */
+static void choose_ahead(const ckl_conv_desc *d, const ckl_device_info *device, conv_depthwise_config *c)
+{
+    conv_depthwise_config ahead = *c;
+    ahead.cols = COLS / 2;
+    ahead.even = is_even(d, &ahead);
+    ahead.run = (int)min_i64(ahead.cols, c->run);
+    while (!c->nhwc && ahead.cols * c->step % ahead.vec)
+        ahead.vec /= 2;
+    ahead.ahead = (int)min_i64(d->r, AHEAD_MAX);
+    if (check_ahead(d, &ahead) == CKL_OK && threads_of(d, &ahead) <= (int64_t)THREADS * 2 * device->sm_count)
+        *c = ahead;
+}
+
 static ckl_status choose_depthwise(const void *desc, const ckl_device_info *device, void *config)
 {
-    (void)device;
     const ckl_conv_desc *d = desc;
     conv_depthwise_config *c = config;
     TRY(takes(d));
@@ -400,6 +532,7 @@ static ckl_status choose_depthwise(const void *desc, const ckl_device_info *devi
     c->ctas = c->nhwc && c->step == 1 ? 3 : 0; // 168 registers: 52 -> 47 us for 7x7 filters (bench/notes/conv.md)
     while (!c->nhwc && c->cols * c->step % c->vec)
         c->vec /= 2;
+    choose_ahead(d, device, c);
     return CKL_OK;
 }
 
@@ -425,6 +558,7 @@ static ckl_status admit_depthwise(const void *desc, const ckl_device_info *devic
         c->cols % c->run || (!c->nhwc && c->cols * c->step % c->vec))
         FAIL(CKL_INVALID, "conv depthwise: vec=%d run=%d do not divide vec=%d run=%d, or cols=%d is not %d or %d",
              c->vec, c->run, own.vec, own.run, c->cols, COLS / 2, COLS);
+    TRY(check_ahead(d, c));
     if (c->even && !is_even(d, c))
         FAIL(CKL_INVALID, "conv depthwise: even=1, but cols=%d do not divide the columns", c->cols);
     if (threads_of(d, c) > INT32_MAX)

@@ -2,7 +2,7 @@
  * conv_kn2row.c - few filters of many channels as a filter of one pixel for each tap: every pixel of x times the filters of all taps, by
  * GEMM's Hopper kernel, then sums of what a filter's taps gave at the pixels under them. In NHWC the product is [pixels, K * taps], of
  * filters as they lie. In NCHW it is [K * taps, pixels] of each image, of planes as they lie and of a copy of the filters for each image:
- * [K * taps, C]. The gradient of data at strides of 1, of NHWC, is the same of dy with filters turned round, which lie as [K,taps * C].
+ * [K * taps, C]. Pixels or planes that begin anywhere are copied first, as gemm does. The gradient of data at strides of 1, of NHWC, is the same of dy with filters turned round, which lie as [K,taps * C].
  *
  * x is read once, where implicit products read it for each tap. The workspace has K * taps f32 for each pixel of x: little beside C
  * channels (Vasudevan, Anderson, Gregg: Parallel multi channel convolution using general matrix multiplication, 2017).
@@ -14,7 +14,11 @@
 
 enum { THREADS = 256, FILTERS_MAX = 32, TAPS_MAX = 64, SUMS_MAX = 256, QUAD = 4, OCTET = 8 };
 
-enum { PRODUCT, SUMS, FILTERS, KERNELS }; // of a plan; the last one runs in NCHW alone
+/*
+ * Of a plan, the first two as in gemm's `pitched`: COPIES runs where pixels do not begin at whole 16 bytes, FILTERS in
+ * NCHW and for such rows of data.
+ */
+enum { PRODUCT, COPIES, SUMS, FILTERS, KERNELS };
 
 /* The product's config is of the whole problem's epilogue, which the sums have. */
 #define CONV_KN2ROW_CONFIG(X, owner)               \
@@ -172,6 +176,8 @@ static void describe_kn2row(const void *config, int kernel)
     const gemm_sm90_config product = product_config(config);
     if (kernel == PRODUCT)
         gemm_sm90(&product, 0);
+    else if (kernel == COPIES)
+        gemm_repitch(&product);
     else if (kernel == SUMS)
         add_taps(config);
     else
@@ -259,6 +265,12 @@ static ckl_gemm_desc product_of(const ckl_conv_desc *d, bool data)
     return product;
 }
 
+/* Has the product rows that begin anywhere? */
+static bool is_copied(const ckl_gemm_desc *product)
+{
+    return product->lda % OCTET || product->ldb % OCTET;
+}
+
 static int64_t outputs_of(const ckl_conv_desc *d)
 {
     const conv_tensor y = conv_tensor_of(d, CONV_Y);
@@ -283,8 +295,6 @@ static ckl_status check_problem(const ckl_conv_desc *of_plan)
              "conv kn2row: k=%" PRId64 " filters of %" PRId64 "x%" PRId64
              " are none, of one pixel or more than %d sums",
              d->k, d->r, d->s, SUMS_MAX);
-    if (has_planes(d) && pixels_of(d) % OCTET)
-        FAIL(CKL_UNSUPPORTED, "conv kn2row: planes of %" PRId64 "x%" PRId64 " are not whole 16 bytes", d->h, d->w);
     if (rows_of(d) == 0 || rows_of(d) > INT32_MAX || pixels_of(d) > INT32_MAX ||
         copied_filters(d, is_data(of_plan)) > INT32_MAX || outputs_of(d) > INT32_MAX || d->h > INT32_MAX / 4 ||
         d->w > INT32_MAX / 4)
@@ -299,7 +309,9 @@ static bool candidate_kn2row(const void *desc, const ckl_device_info *device, in
     if (check_problem(desc) != CKL_OK && i > 0)
         return false; // the first one is there to be refused with a sentence
     const ckl_gemm_desc product = product_of(d, is_data(desc));
-    if (product.m == 0 || !gemm_sm90_candidate(&product, device, i, &c->product))
+    const bool copied = is_copied(&product);
+    if (product.m == 0 || !(copied ? gemm_pitched_implementation.candidate(&product, device, i, &c->product)
+                                   : gemm_sm90_candidate(&product, device, i, &c->product)))
         return false;
     c->product.epilogue.d = d->out;
     c->product.epilogue.c = d->residual;
@@ -314,15 +326,17 @@ static bool candidate_kn2row(const void *desc, const ckl_device_info *device, in
 
 static plan_cost cost_kn2row(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LAUNCH = 2, SUMS_LAUNCH = 1.2, ADDED = 2e6, WRITTEN = 1e7,
-                 COPIED = 1e6; // us; bytes of products and filters a us
+    const double LAUNCH = 2, SUMS_LAUNCH = 1.2, ADDED = 2e6, WRITTEN = 1e7, COPIED = 1e6,
+                 PIXELS_COPIED = 3e6; // us; bytes of products, filters and pixels a us
     const ckl_conv_desc turned = conv_turned(desc), *d = &turned;
     const int64_t copied = copied_filters(d, is_data(desc));
     const ckl_gemm_desc product = product_of(d, is_data(desc));
     const gemm_sm90_config c = product_config(config);
-    plan_cost cost = gemm_sm90_cost(&product, device, &c);
+    plan_cost cost = is_copied(&product) ? gemm_pitched_implementation.cost(&product, device, &c)
+                                         : gemm_sm90_cost(&product, device, &c);
     cost.us += SUMS_LAUNCH + 4 * (double)outputs_of(d) * (double)(d->r * d->s) / ADDED +
                4 * (double)rows_of(d) * (double)row_of(d) / WRITTEN;
+    cost.us += is_copied(&product) ? 4 * (double)d->n * (double)pixels_of(d) * (double)d->c / PIXELS_COPIED : 0;
     cost.us += copied ? LAUNCH + 2 * (double)copied / COPIED : 0;
     return cost;
 }
@@ -340,7 +354,7 @@ static ckl_status admit_kn2row(const void *desc, const ckl_device_info *device, 
     const ckl_conv_desc turned = conv_turned(d);
     const ckl_gemm_desc product = product_of(&turned, is_data(d));
     const gemm_sm90_config of_product = product_config(c);
-    return gemm_sm90_admit(&product, device, &of_product);
+    return (is_copied(&product) ? gemm_pitched_implementation.admit : gemm_sm90_admit)(&product, device, &of_product);
 }
 
 /* Of products, before the filters' copies. */
@@ -349,10 +363,28 @@ static int64_t products_bytes(const ckl_conv_desc *d)
     return round_up(product_i64(rows_of(d), row_of(d)) * (int64_t)sizeof(float), 128);
 }
 
+/* Before the copies that gemm makes. */
+static int64_t own_bytes(const ckl_conv_desc *d, bool data)
+{
+    return round_up(products_bytes(d) + 2 * copied_filters(d, data), PLAN_WORKSPACE_ALIGNMENT);
+}
+
+/* A plan of the product by gemm's `pitched`, with the kernels of this one. */
+static ckl_plan plan_of(const ckl_plan *plan, const ckl_gemm_desc *product, const gemm_sm90_config *config)
+{
+    ckl_plan of = *plan;
+    of.desc = product;
+    of.config = config;
+    return of;
+}
+
 static int64_t workspace_kn2row(const ckl_plan *plan)
 {
     const ckl_conv_desc d = conv_turned(plan->desc);
-    return products_bytes(&d) + 2 * copied_filters(&d, is_data(plan->desc));
+    const bool data = is_data(plan->desc);
+    const ckl_gemm_desc product = product_of(&d, data);
+    const ckl_plan of = plan_of(plan, &product, NULL);
+    return own_bytes(&d, data) + (is_copied(&product) ? gemm_pitched_implementation.workspace_bytes(&of) : 0);
 }
 
 static conv_kn2row_params params_for(const ckl_conv_desc *d, bool data, const ckl_conv_args *a, const char *products)
@@ -387,15 +419,20 @@ static ckl_status launch_kn2row(const ckl_plan *plan, const void *args, ckl_stre
     const gemm_sm90_config c = product_config(plan->config);
     char *products = plan_workspace(plan, a->workspace);
     const conv_kn2row_params p = params_for(d, data, a, products);
-    if (!PLAN_ALIGNED(16, a->x, a->dy) || (!copied && !PLAN_ALIGNED(16, a->w)))
+    if ((!is_copied(&product) && !PLAN_ALIGNED(16, a->x, a->dy)) || (!copied && !PLAN_ALIGNED(16, a->w)))
         FAIL(CKL_INVALID, "conv kn2row: x or w is not aligned to 16 bytes; impl=sm80 takes any");
     if (copied)
         TRY(plan_launch(plan, FILTERS, (plan_grid){ .x = ceil_div(copied, THREADS) }, &p, stream));
     const void *pixels = data ? a->dy : a->x, *filters = copied ? p.w_copies : a->w;
     const ckl_gemm_args x = { .a = has_planes(d) ? filters : pixels,
                               .b = has_planes(d) ? pixels : filters,
-                              .d = products };
-    TRY(gemm_sm90_launch(plan, &c, &product, product.k, &x, stream));
+                              .d = products,
+                              .workspace = products + own_bytes(d, data) };
+    const ckl_plan of = plan_of(plan, &product, &c);
+    if (is_copied(&product))
+        TRY(gemm_pitched_implementation.launch(&of, &x, stream));
+    else
+        TRY(gemm_sm90_launch(plan, &c, &product, product.k, &x, stream));
     return plan_launch(plan, SUMS, (plan_grid){ .x = ceil_div(outputs_of(d), THREADS) }, &p, stream);
 }
 

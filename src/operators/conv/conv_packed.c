@@ -37,7 +37,7 @@ static bool can_slice(const ckl_conv_desc *d, const ckl_device_info *device)
 /* For NCHW also some with pixels in the order of memory, shared by two CTAs: small planes have few tiles. */
 static bool candidate_whole(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_packed_config *c)
 {
-    enum { FOLLOWING = 8 };
+    enum { FOLLOWING = 2 * CONV_SM90_WIDTHS };
     c->conv.slices = 1;
     c->nchw = d->layout == CKL_IMAGE_NCHW;
     c->fold = c->padded = false;

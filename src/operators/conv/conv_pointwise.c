@@ -8,11 +8,9 @@
 #include <limits.h>
 
 #include "base/math.h"
-#include "operators/conv/conv_config.h"
-#include "operators/gemm/gemm_plan.h"
+#include "operators/conv/conv_pointwise.h"
 
-/* The product; desc is one that takes_pixels(). */
-static ckl_gemm_desc product_of(const ckl_conv_desc *d)
+ckl_gemm_desc conv_pointwise_product(const ckl_conv_desc *d)
 {
     const bool data = d->direction == CKL_CONV_DATA, weight = d->direction == CKL_CONV_WEIGHT;
     const int64_t pixels = product_i64(product_i64(d->n, d->d), product_i64(d->h, d->w));
@@ -60,7 +58,7 @@ static bool in_one_run(const ckl_conv_desc *d, int which)
     return true;
 }
 
-static ckl_status takes_pixels(const ckl_conv_desc *d)
+ckl_status conv_pointwise_check(const ckl_conv_desc *d)
 {
     if (d->direction == CKL_CONV_WEIGHT && d->bias)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: it does not compute the gradient of the bias");
@@ -110,8 +108,8 @@ static void few_filters(const ckl_gemm_desc *product, const ckl_device_info *dev
 /* One for few channels or filters, then gemm's. */
 static bool candidate_pointwise(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const ckl_gemm_desc product = product_of(desc);
-    const int count = takes_pixels(desc) == CKL_OK ? INT_MAX : 1; // which says why not
+    const ckl_gemm_desc product = conv_pointwise_product(desc);
+    const int count = conv_pointwise_check(desc) == CKL_OK ? INT_MAX : 1; // which says why not
     if (product.m == 0 || i >= count || !gemm_sm90_candidate(&product, device, i ? i - 1 : 0, config))
         return false;
     if (i == 0 && product.k < gemm_tile_k(product.a) && ((const ckl_conv_desc *)desc)->direction != CKL_CONV_WEIGHT)
@@ -139,7 +137,7 @@ static double absent_us(const ckl_gemm_desc *d, const ckl_device_info *device, c
 static plan_cost cost_pointwise(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double FEW = 1.1;
-    const ckl_gemm_desc product = product_of(desc);
+    const ckl_gemm_desc product = conv_pointwise_product(desc);
     plan_cost cost = gemm_sm90_cost(&product, device, config);
     cost.us += product.layout == CKL_GEMM_TN ? 0 : absent_us(&product, device, config); // K runs down the boxes there
     if (product.n <= 32 && ((const gemm_sm90_config *)config)->tile_m < 128)
@@ -149,24 +147,29 @@ static plan_cost cost_pointwise(const void *desc, const ckl_device_info *device,
 
 static ckl_status admit_pointwise(const void *desc, const ckl_device_info *device, const void *config)
 {
-    TRY(takes_pixels(desc));
-    const ckl_gemm_desc product = product_of(desc);
+    TRY(conv_pointwise_check(desc));
+    const ckl_gemm_desc product = conv_pointwise_product(desc);
     return gemm_sm90_admit(&product, device, config);
+}
+
+ckl_gemm_args conv_pointwise_matrices(const ckl_conv_desc *d, const ckl_conv_args *a)
+{
+    const bool data = d->direction == CKL_CONV_DATA, weight = d->direction == CKL_CONV_WEIGHT;
+    return (ckl_gemm_args){ .a = data || weight ? a->dy : a->x,
+                            .b = weight ? a->x : a->w,
+                            .bias = a->bias,
+                            .scale_b = a->scale,
+                            .d = data     ? a->dx
+                                 : weight ? a->dw
+                                          : a->y,
+                            .workspace = a->workspace };
 }
 
 static ckl_status launch_pointwise(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
-    const ckl_conv_args *a = args;
-    const bool data = d->direction == CKL_CONV_DATA, weight = d->direction == CKL_CONV_WEIGHT;
-    const ckl_gemm_desc product = product_of(d);
-    const ckl_gemm_args x = { .a = data || weight ? a->dy : a->x,
-                              .b = weight ? a->x : a->w,
-                              .bias = a->bias,
-                              .scale_b = a->scale,
-                              .d = data     ? a->dx
-                                   : weight ? a->dw
-                                            : a->y };
+    const ckl_gemm_desc product = conv_pointwise_product(d);
+    const ckl_gemm_args x = conv_pointwise_matrices(d, args);
     if (!PLAN_ALIGNED(16, x.a, x.b, x.d))
         FAIL(CKL_INVALID, "conv pointwise: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
     return gemm_sm90_launch(plan, plan->config, &product, product.k, &x, stream);

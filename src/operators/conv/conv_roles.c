@@ -29,7 +29,7 @@ void conv_run_roles(const conv_roles *r)
     initialise(r);
     IF(lt(warp(), imm(WARPGROUP / 32))) {
         if (r->consumers > 1)
-            warpgroup_reg_dealloc(40);
+            warpgroup_reg_dealloc(r->consumers > 2 ? 32 : 40);
         IF(eq(warp(), imm(0)))
             IF(elect())
                 r->load(r->of);
@@ -39,9 +39,17 @@ void conv_run_roles(const conv_roles *r)
     ELSE
     {
         if (r->consumers > 1)
-            warpgroup_reg_alloc(232);
+            warpgroup_reg_alloc(r->consumers > 2 ? 160 : 232);
         r->consume(r->of);
     }
+}
+
+static void release(const conv_products *p, val stage)
+{
+    if (p->peer)
+        pipeline_release_at(p->ring, stage, *p->peer);
+    else
+        pipeline_release(p->ring, stage);
 }
 
 void conv_mainloop(const conv_products *p, val k_tiles, pipeline_state *stage)
@@ -56,12 +64,12 @@ void conv_mainloop(const conv_products *p, val k_tiles, pipeline_state *stage)
         p->multiply(p->kernel, p->role, stage->stage, not_first);
         mma_commit();
         mma_wait(1);
-        IF(logical_and(p->first_thread, not_first))
-            pipeline_release(p->ring, before);
+        IF(logical_and(p->releases, not_first))
+            release(p, before);
         assign(before, stage->stage);
         pipeline_advance(stage);
     }
     mma_wait(0);
-    IF(p->first_thread)
-        pipeline_release(p->ring, before);
+    IF(p->releases)
+        release(p, before);
 }

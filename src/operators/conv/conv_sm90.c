@@ -10,8 +10,6 @@
  *                     filters' strides, and with zeros for what is outside; and the filters' elements of that tap
  *   warpgroups 1..    consumers: 64 pixels each, wgmma into registers; y goes through staging buffers, a box of TMA at a time
  */
-#include <stdio.h>
-
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_halves.h"
@@ -53,7 +51,8 @@ typedef struct conv_kernel {
 /* One consumer's view. */
 typedef struct consumer_role {
     val index, tid, barrier;
-    val first_thread; // predicate: the thread that issues its TMA
+    val first_thread;   // predicate: the thread that issues its TMA
+    val releases, peer; // predicate: this thread releases stages; the CTA whose empty barriers it signals
     tiled_mma mma;
     tensor acc;                                // (MMA,MMA_M,MMA_N)
     tensor tCrX[GROUPS_MAX], tCrW[GROUPS_MAX]; // of each group of a tile: (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
@@ -63,27 +62,6 @@ typedef struct consumer_role {
 } consumer_role;
 
 /* Tiles, boxes and memory */
-
-tiled_mma conv_mma_of(ckl_dtype dtype, int n)
-{
-    static const char *const atoms[CKL_DTYPE_COUNT] = { [CKL_F32] = "x8_F32TF32TF32_SS_TN",
-                                                        [CKL_F16] = "x16_F32F16F16_SS",
-                                                        [CKL_BF16] = "x16_F32BF16BF16_SS",
-                                                        [CKL_I8] = "x32_S32S8S8_SS_TN" };
-    char atom[ATOM_NAME_MAX];
-    snprintf(atom, sizeof atom, "SM90_64x%d%s", n, atoms[dtype]);
-    return make_tiled_mma(atom, 1, 1);
-}
-
-val conv_number(val x)
-{
-    return convert(U32, x);
-}
-
-val conv_tiles_along(val size, int box)
-{
-    return div(add(conv_number(size), imm(box - 1)), imm(box));
-}
 
 /* A ring of tiles whose rows are `span` bytes apart: (ROWS,COLS,STAGES). *boxes: the same with `width` columns. */
 static tensor narrow_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int stages, int span, int width,
@@ -98,26 +76,6 @@ static tensor narrow_tiles(const char *name, ckl_dtype dtype, int rows, int cols
     return tensor_with_layout(tiles, with_swizzle(sw, strides));
 }
 
-tensor conv_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int count, int count_outer)
-{
-    const int64_t elements = (int64_t)rows * cols;
-    layout all = make_layout(shape(rows, cols, count, count_outer), stride(cols, 1, elements, elements * count));
-    return smem_tensor(name, dtype,
-                       with_swizzle(tma_tile_layout(dtype, rows, cols, cols * (int)ckl_dtype_bytes(dtype)).sw, all),
-                       1024);
-}
-
-tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans)
-{
-    enum { SPAN = CONV_SM90_SPAN };
-    const int box = rows * SPAN;
-    const swizzle sw = tma_tile_layout(dtype, rows, SPAN, 2 * SPAN).sw;
-    layout boxes = make_layout(shape(rows, SPAN, spans, stages), stride(SPAN, 1, box, box * spans));
-    layout read = make_layout(shape(shape(SPAN, spans), rows, stages), stride(stride(1, box), SPAN, box * spans));
-    *sSpans = smem_tensor(name, dtype, with_swizzle(sw, boxes), 1024);
-    return tensor_with_layout(*sSpans, with_swizzle(sw, read));
-}
-
 static void describe_boxes(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
@@ -129,10 +87,11 @@ static void describe_boxes(conv_kernel *k)
                         : make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, s->span);
     const int rank = c->grouped ? 4 : 3;
     k->tmaW = conv_sm90_n_major(c) ? make_tma(k->p.mW, c->form.dtype, rank, c->tile_k, CONV_SM90_SPAN, 128)
-                                   : make_tma(k->p.mW, c->form.dtype, rank, c->tile_n, s->w_k, s->w_span);
-    k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, 128);
+                                   : make_tma(k->p.mW, c->form.dtype, rank, c->tile_n / c->share, s->w_k, s->w_span);
+    const int y_row = s->y_cols * (int)ckl_dtype_bytes(c->form.out);
+    k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, y_row);
     if (c->form.residual)
-        k->tmaResidual = make_tma_box(k->p.mR, c->form.out, 5, y_box, NULL, 128);
+        k->tmaResidual = make_tma_box(k->p.mR, c->form.out, 5, y_box, NULL, y_row);
 }
 
 static void describe_memory(conv_kernel *k)
@@ -148,7 +107,7 @@ static void describe_memory(conv_kernel *k)
     if (conv_sm90_n_major(c))
         k->sSpans = local_tile(k->sSpans, shape(c->tile_k, CONV_SM90_SPAN), coord(0, 0, _, _)); // of DEPTH rows
     k->sY = conv_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
-    k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
+    k->ring = make_pipeline("ring", c->stages, 1, c->consumers * c->share);
     if (c->split > 1)
         k->halves = conv_halves_memory(c->consumers, c->tile_n / c->split);
     if (c->form.residual)
@@ -161,7 +120,7 @@ static void describe_schedule(conv_kernel *k)
     const int box[CONV_MODES] = { 1, c->box_h, c->box_w };
     k->images = conv_tiles_along(k->p.n, c->box_n);
     k->filters = conv_tiles_along(k->p.k, c->tile_n);
-    k->count = mul(mul(k->images, k->filters), imm(c->slices));
+    k->count = mul(k->images, imm(c->slices));
     k->chunks = conv_tiles_along(k->p.c, c->tile_k);
     k->k_tiles = k->chunks;
     for (int m = 0; m < CONV_MODES; m++) {
@@ -169,6 +128,7 @@ static void describe_schedule(conv_kernel *k)
         k->count = mul(k->count, k->tiles[m]);
         k->k_tiles = mul(k->k_tiles, conv_number(k->p.filter[m]));
     }
+    k->count = mul(conv_tiles_along(k->count, c->share), k->filters);
 }
 
 /* The K tiles of share `number` of `shares` about equal ones. */
@@ -192,6 +152,8 @@ static tile_place place_of(const conv_kernel *k, val tile)
     const int box[CONV_MODES] = { 1, k->cfg->box_h, k->cfg->box_w };
     tile_place place = { .filter = mul(rem(tile, k->filters), imm(k->cfg->tile_n)) };
     val rest = div(tile, k->filters);
+    if (k->cfg->share > 1) // the last one may have no pixels: its image is beyond
+        rest = add(mul(rest, imm(k->cfg->share)), cluster_rank());
     for (int m = CONV_MODES - 1; m >= 0; m--) {
         place.at[m] = mul(rem(rest, k->tiles[m]), imm(box[m]));
         rest = div(rest, k->tiles[m]);
@@ -208,12 +170,12 @@ static tile_place place_of(const conv_kernel *k, val tile)
 /* The tiles of this cluster. */
 static val first_tile(const conv_kernel *k)
 {
-    return div(cta_x(), imm(k->cfg->split));
+    return div(cta_x(), imm(conv_sm90_cluster(k->cfg)));
 }
 
 static val clusters(const conv_kernel *k)
 {
-    return div(grid_x(), imm(k->cfg->split));
+    return div(grid_x(), imm(conv_sm90_cluster(k->cfg)));
 }
 
 /* The producer */
@@ -226,19 +188,23 @@ static val under(const conv_kernel *k, const tile_place *place, val tap, int m)
     return sub(add(first, mul(tap, conv_number(k->p.dilation[m]))), conv_number(k->p.pad[m]));
 }
 
-/* The filters of a stage: those of tap `tap`. */
+/* The filters of a stage: those of tap `tap`. Each CTA that shares them loads some, for all. */
 static void load_filters(const conv_kernel *k, const pipeline_state *at, const tile_place *place, val tap, val channel,
                          val full)
 {
     const val outer[] = { tap, place->at[0] };
-    const int count = k->tmaW.rank - 2;
+    const int count = k->tmaW.rank - 2, share = k->cfg->share, rows = k->cfg->tile_n / share;
+    const val rank = share > 1 ? cluster_rank() : imm(0), mask = imm(share > 1 ? (1 << share) - 1 : 0);
+    const val first = add(place->filter, mul(rank, imm(rows)));
     if (!conv_sm90_n_major(k->cfg)) {
-        tma_load_of(&k->tmaW, slice(k->sSpans, _, _, at->stage), place->filter, channel, count, outer, full, imm(0));
+        tensor sW = local_tile(slice(k->sSpans, _, _, at->stage), shape(rows, k->size.w_k), coord(rank, 0));
+        tma_load_of(&k->tmaW, sW, first, channel, count, outer, full, mask);
         return;
     }
-    UNROLL(i, k->cfg->tile_n / CONV_SM90_SPAN)
-        tma_load_of(&k->tmaW, slice(k->sSpans, _, _, i, at->stage), channel,
-                    add(place->filter, imm(i * CONV_SM90_SPAN)), count, outer, full, imm(0));
+    const int spans = rows / CONV_SM90_SPAN;
+    UNROLL(i, spans)
+        tma_load_of(&k->tmaW, slice(k->sSpans, _, _, add(mul(rank, imm(spans)), imm(i)), at->stage), channel,
+                    add(first, imm(i * CONV_SM90_SPAN)), count, outer, full, mask);
 }
 
 /* Pixel `number` of y in all: its row, column and image. */
@@ -324,6 +290,10 @@ static void load_tiles(const void *of)
         tile_place place = place_of(k, tile);
         (sliced ? load_slice : load_all)(k, &stage, &place);
     }
+    for (int s = 0; k->cfg->share > 1 && s < k->ring.stages; s++) { // the other CTAs signal this one until then
+        pipeline_wait_empty(&k->ring, &stage);
+        pipeline_advance(&stage);
+    }
 }
 
 /* The consumers */
@@ -337,6 +307,9 @@ static consumer_role describe_consumer(const conv_kernel *k)
     c.tid = warpgroup_thread();
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
     c.first_thread = eq(c.tid, imm(0));
+    c.releases = lt(c.tid, imm(cfg->share)); // thread t to CTA t
+    if (cfg->share > 1)
+        c.peer = pipeline_peer(&k->ring, select(c.releases, c.tid, imm(0)));
     const int depth = k->size.w_depth, steps = depth / c.mma.atom.k;                           // of a group
     tensor sX = local_tile(k->sX, shape(CONV_SM90_ROWS, k->size.depth), coord(c.index, 0, _)); // (ROWS,DEPTH,STAGES)
     tensor tCrX = descriptors_A(&c.mma, sX);                                                   // (MMA_M,MMA_K,STAGES)
@@ -546,18 +519,18 @@ static void consume(const void *of)
 {
     const conv_kernel *k = of;
     consumer_role c = describe_consumer(k);
-    const conv_products products = { &k->ring, NULL, c.first_thread, multiply, k, &c };
+    const conv_products products = { &k->ring, NULL, c.releases, k->cfg->share > 1 ? &c.peer : NULL, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     const bool residual = k->cfg->form.residual;
     if (residual)
-        load_residual(k, &c, cta_x(), c.half);
+        load_residual(k, &c, first_tile(k), c.half);
     LOOP_FROM(tile, first_tile(k), k->count, clusters(k)) {
         tile_place place = place_of(k, tile);
         tile_vectors v = { 0 };
         load_vectors_early(k, &c, &place, &v);
         conv_mainloop(&products, place.k_tiles, &stage);
         if (residual)
-            load_residual(k, &c, add(tile, grid_x()), sub(imm(1), c.half));
+            load_residual(k, &c, add(tile, clusters(k)), sub(imm(1), c.half));
         epilogue(k, &c, &place, &v);
         if (residual) {
             assign(c.parity, bit_xor(c.parity, c.half));
@@ -608,7 +581,7 @@ void conv_sm90(const void *config, int kernel)
     (void)kernel;
     conv_kernel k = { .cfg = cfg, .size = conv_sm90_shape_of(cfg) };
     launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
-    cluster_size(cfg->split);
+    cluster_size(conv_sm90_cluster(cfg));
     k.p = params_of(conv);
     describe_boxes(&k);
     describe_memory(&k);

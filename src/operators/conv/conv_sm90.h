@@ -9,8 +9,8 @@
 /* sm90: y, and the gradient of data */
 
 #define CONV_SM90_CONFIG(X, owner)                                                                   \
-    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 pixels each")                             \
-    X(owner, int, tile_n, "256", "64 128 192 256", "filters of a CTA")                               \
+    X(owner, int, consumers, "2", "1 2 3", "warpgroups of 64 pixels each")                           \
+    X(owner, int, tile_n, "256", "16 32 48 64 80 96 112 128 160 192 224 256", "filters of a CTA")    \
     X(owner, int, tile_k, "64", "16 24 32 40 48 56 64", "channels of a stage")                       \
     X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")                      \
     X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")                          \
@@ -23,6 +23,7 @@
     X(owner, int, together, "1", "1 2 4", "groups whose channels and filters share a tile")          \
     X(owner, bool, im2col, "0", "0 1", "pixels follow each other over the ends of rows and images")  \
     X(owner, int, split, "1", "1 2", "CTAs of a cluster that share the taps and channels of a tile") \
+    X(owner, int, share, "1", "1 2 4", "CTAs of a cluster whose tiles have the same filters")        \
     X(owner, bool, zeros, "0", "0 1", "the gradient has pixels that no tap sees, and idle warps write them")
 
 typedef struct conv_sm90_config {
@@ -33,15 +34,36 @@ typedef struct conv_sm90_config {
 enum {
     CONV_SM90_K = 64,    // channels of a stage at most: rows of 128 bytes
     CONV_SM90_ROWS = 64, // pixels of a consumer
+    CONV_SM90_CONSUMERS = 3,
+    CONV_SM90_N = 16,    // filters of a CTA are a multiple of these, or of spans
     CONV_SM90_SPAN = 64, // columns of a box that is N-major
-    CONV_SM90_CANDIDATES = 32,
+    CONV_SM90_LAUNCHES = 64,
+    CONV_SM90_WIDTHS = 6, // of tiles to consider
+    CONV_SM90_CANDIDATES = 4 * 2 * CONV_SM90_WIDTHS,
     CONV_SM90_BUFFERS = 2, // staging buffers of a consumer
 };
+
+/* CTAs of a cluster. */
+static inline int conv_sm90_cluster(const conv_sm90_config *c)
+{
+    return c->split * c->share;
+}
 
 /* Is W's tile N-major, in spans of channels for each filter? Else K-major. */
 static inline bool conv_sm90_n_major(const conv_sm90_config *c)
 {
     return c->form.direction == CKL_CONV_DATA;
+}
+
+/* Channels of a group: those that are stored, and those that are added up. */
+static inline int64_t conv_sm90_out(const ckl_conv_desc *d)
+{
+    return (d->direction == CKL_CONV_DATA ? d->c : d->k) / d->groups;
+}
+
+static inline int64_t conv_sm90_in(const ckl_conv_desc *d)
+{
+    return (d->direction == CKL_CONV_DATA ? d->k : d->c) / d->groups;
 }
 
 /* What the kernel and its host side derive alike from a config. */
@@ -51,7 +73,7 @@ typedef struct conv_sm90_shape {
     int w_k, w_span, w_depth;               // the same of filters, which have the channels of their group alone
     int consumer_w, consumer_h, consumer_n; // the box of a consumer's pixels
     int next_w, next_h, next_n;             // from one consumer's to the next one's
-    int y_cols;                             // of a staging buffer
+    int y_cols;                             // of a staging buffer: rows of at most 128 bytes
     int buffers;                            // of a consumer: two, or with a residual all of two tiles
     int64_t stage_bytes;                    // that are loaded
     int64_t stage_room, smem_bytes;
@@ -159,6 +181,17 @@ param_tensor conv_pixels(const void *pointer, const conv_tensor *at);
 
 /* May this config compute a problem in NHWC whose rows of channels begin at whole 16 bytes? Pure. */
 ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
+
+/*
+ * Of the gradient of data: its launches, which are at most CONV_SM90_LAUNCHES; those with pixels that some tap sees; has dx
+ * pixels that no tap sees, beside some that one does, in rows that 32 bits can number?
+ */
+int64_t conv_sm90_launches(const ckl_conv_desc *desc);
+int64_t conv_sm90_seen_launches(const ckl_conv_desc *desc);
+bool conv_sm90_has_unseen(const ckl_conv_desc *desc);
+
+/* The problem as if groups that share a tile were one. */
+ckl_conv_desc conv_sm90_joined(const ckl_conv_desc *desc, const conv_sm90_config *config);
 
 /* Configs to consider, and what they cost, but for the form. Pure. */
 bool conv_sm90_candidate(const ckl_conv_desc *desc, const ckl_device_info *device, int i, conv_sm90_config *config);

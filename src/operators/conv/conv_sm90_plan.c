@@ -1,20 +1,30 @@
-/* conv_sm90_plan.c - the host side of the Hopper kernel: boxes of pixels, what they cost, tensor maps. */
+/* conv_sm90_plan.c - the host side of the Hopper kernel: configs to consider, what they cost, what it takes. */
 #include <math.h>
 
 #include "base/math.h"
 #include "operators/conv/conv_halves.h"
 #include "operators/conv/conv_sm90.h"
 
-enum {
-    LAUNCHES_MAX = 64, // of the gradient of data
-    SPLIT_LEAST =
-        64, // stages of a tile that two CTAs share: at 45 (320 channels, stride 2) sharing took 13.95 us instead of 10.47
-};
+/*
+ * Stages of a tile that two CTAs share: at 45 (320 channels, stride 2) sharing took 13.95 us instead of 10.47. And of one of three
+ * consumers, which were measured at 18.
+ */
+enum { SPLIT_LEAST = 64, THREE_LEAST = 16 };
+
+/* Columns of a staging buffer: the widest rows of 128, 64 or 32 bytes that divide the filters which a CTA finishes. */
+static int y_cols_of(const conv_sm90_config *c)
+{
+    const int out = (int)ckl_dtype_bytes(c->form.out), filters = c->tile_n / (c->split > 1 ? 2 : 1);
+    int bytes = 128;
+    while (bytes > 32 && filters % (bytes / out))
+        bytes /= 2;
+    return bytes / out;
+}
 
 conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
 {
     const int rows = CONV_SM90_ROWS, plane = c->box_w * c->box_h, out = (int)ckl_dtype_bytes(c->form.out);
-    conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = 128 / out };
+    conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = y_cols_of(c) };
     s.buffers = CONV_SM90_BUFFERS * (c->form.residual ? c->tile_n / s.y_cols : 1);
     s.consumer_w = c->box_w < rows ? c->box_w : rows;
     s.consumer_h = c->box_h < rows / s.consumer_w ? c->box_h : rows / s.consumer_w;
@@ -31,7 +41,7 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
     s.stage_bytes = ((int64_t)s.tile_m * c->tile_k + (int64_t)c->tile_n * s.w_k) * bytes;
     s.stage_room =
         (int64_t)s.tile_m * s.span + (int64_t)c->tile_n * (conv_sm90_n_major(c) ? s.depth * bytes : s.w_span);
-    s.smem_bytes = c->stages * (s.stage_room + 16) + (int64_t)c->consumers * (s.buffers * rows * 128 + 16);
+    s.smem_bytes = c->stages * (s.stage_room + 16) + (int64_t)c->consumers * (s.buffers * rows * s.y_cols * out + 16);
     s.smem_bytes += c->split > 1 ? conv_halves_bytes(c->consumers, c->tile_n / c->split) : 0;
     return s;
 }
@@ -48,72 +58,6 @@ static void places_of(const ckl_conv_desc *d, int64_t places[CONV_MODES])
     places[0] = max_i64(places[0], d->groups);
 }
 
-static int64_t launches_of(const ckl_conv_desc *d)
-{
-    return d->direction == CKL_CONV_DATA ? product_i64(d->stride_d, product_i64(d->stride_h, d->stride_w)) : 1;
-}
-
-/*
- * The first tap that pixels of dx see which lie r after a multiple of the stride: taps t with r + pad - t * dilation a
- * multiple of it. The others follow `apart` from each other. Beyond the filter: they see none.
- */
-static int64_t first_tap(const conv_mode *m, int64_t r, int64_t apart)
-{
-    int64_t first = 0;
-    while (first < apart && (r + m->pad - first * m->dilation) % m->stride)
-        first++;
-    return first == apart ? m->filter : first;
-}
-
-/* The stride over its greatest common divisor with the dilation. */
-static int64_t apart_of(const conv_mode *m)
-{
-    int64_t common = m->stride;
-    while (m->stride % common || m->dilation % common)
-        common--;
-    return m->stride / common;
-}
-
-/* A bit for each remainder of the stride that some tap sees. */
-static int64_t seen_along(const conv_mode *m)
-{
-    if (m->stride == 1)
-        return m->filter > 0;
-    const int64_t apart = apart_of(m);
-    int64_t seen = 0;
-    for (int64_t r = 0; r < m->stride; r++)
-        seen |= (int64_t)((uint64_t)(first_tap(m, r, apart) < m->filter) << r);
-    return seen;
-}
-
-/* Are there pixels of dx that no tap sees, beside some that one does, in rows that 32 bits can number? */
-static bool has_unseen(const ckl_conv_desc *d)
-{
-    conv_mode m[CONV_MODES];
-    bool unseen = false, some = true;
-    if (d->direction != CKL_CONV_DATA || launches_of(d) == 1 || launches_of(d) > LAUNCHES_MAX ||
-        (double)d->n * (double)d->d * (double)d->h > INT32_MAX)
-        return false;
-    conv_modes(d, m);
-    for (int i = 0; i < CONV_MODES; i++) {
-        const int64_t seen = seen_along(&m[i]), all = (int64_t)(UINT64_MAX >> (64 - min_i64(m[i].stride, m[i].x)));
-        unseen |= (all & ~seen) != 0;
-        some &= (all & seen) != 0;
-    }
-    return unseen && some;
-}
-
-/* Launches with pixels that some tap sees. */
-static int64_t seen_launches(const ckl_conv_desc *d)
-{
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    int64_t count = 1;
-    for (int i = 0; i < CONV_MODES; i++)
-        count *= __builtin_popcountll((uint64_t)seen_along(&m[i]));
-    return count;
-}
-
 int64_t conv_useful_taps(const ckl_conv_desc *d)
 {
     conv_mode m[CONV_MODES];
@@ -122,17 +66,6 @@ int64_t conv_useful_taps(const ckl_conv_desc *d)
     for (int i = 0; i < CONV_MODES; i++)
         count *= conv_seen_taps(&m[i], &first);
     return count;
-}
-
-/* Channels of a group. */
-static int64_t channels_out(const ckl_conv_desc *d)
-{
-    return (d->direction == CKL_CONV_DATA ? d->c : d->k) / d->groups;
-}
-
-static int64_t channels_in(const ckl_conv_desc *d)
-{
-    return (d->direction == CKL_CONV_DATA ? d->k : d->c) / d->groups;
 }
 
 static conv_box box_of(const conv_sm90_config *c)
@@ -147,8 +80,8 @@ static double tiles_of(const ckl_conv_desc *d, const conv_sm90_config *c)
     places_of(d, at);
     if (c->im2col)
         return ceil((double)d->n * (double)at[1] * (double)at[2] / (CONV_SM90_ROWS * c->consumers)) *
-               (double)ceil_div(channels_out(d), c->tile_n);
-    return conv_boxes(at, d->n, box_of(c)) * (double)ceil_div(channels_out(d), c->tile_n);
+               (double)ceil_div(conv_sm90_out(d), c->tile_n);
+    return conv_boxes(at, d->n, box_of(c)) * (double)ceil_div(conv_sm90_out(d), c->tile_n);
 }
 
 static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
@@ -177,32 +110,44 @@ static int depth_of(const ckl_conv_desc *d, int i)
 {
     enum { LAST = 3, UNIT = 16 };
     const int bytes = (int)ckl_dtype_bytes(d->dtype), whole = 128 / bytes;
-    const int64_t channels = max_i64(1, channels_in(d));
+    const int64_t channels = max_i64(1, conv_sm90_in(d));
     const int exact = (int)round_up(ceil_div(channels, ceil_div(channels, whole)), UNIT / bytes);
     const bool own = exact != whole && exact != whole / 2 && exact != whole / 4;
     return i < LAST ? whole >> i : own ? exact : 0;
 }
 
+/* Filters of a CTA: wide tiles, or equal shares of all filters. */
+static int width_of(const ckl_conv_desc *d, int i)
+{
+    enum { WIDEST = 256 };
+    static const int widths[] = { 64, 128, 192, WIDEST };
+    const int unit = d->direction == CKL_CONV_DATA ? CONV_SM90_SPAN : CONV_SM90_N;
+    const int64_t filters = max_i64(1, conv_sm90_out(d));
+    return i < COUNT_OF(widths)
+               ? widths[i]
+               : (int)round_up(ceil_div(filters, ceil_div(filters, WIDEST) + i - COUNT_OF(widths)), unit);
+}
+
 /* Channels of a stage, consumers and filters. */
 bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_sm90_config *c)
 {
-    static const int widths[] = { 64, 128, 192, 256 };
+    enum { WIDTHS = CONV_SM90_WIDTHS };
     const bool data = d->direction == CKL_CONV_DATA;
     const bool taken = d->dtype != CKL_F32 || (d->math != CKL_GEMM_F32 && !data); // else one candidate, to say why not
     if (i >= (taken ? CONV_SM90_CANDIDATES : 1))
         return false;
-    c->tile_k = depth_of(d, i / (2 * COUNT_OF(widths)));
+    c->tile_k = depth_of(d, i / (2 * WIDTHS));
     if (c->tile_k == 0)
         return false;
-    i %= 2 * COUNT_OF(widths);
+    i %= 2 * WIDTHS;
     c->form = conv_form_of(d);
-    c->tile_n = widths[i % COUNT_OF(widths)];
-    c->consumers = 2 - i / COUNT_OF(widths);
+    c->tile_n = width_of(d, i % WIDTHS);
+    c->consumers = 2 - i / WIDTHS;
     c->step_w = data ? 1 : (int)d->stride_w;
     c->step_h = data ? 1 : (int)d->stride_h;
     c->grouped = d->groups > 1;
-    c->zeros = has_unseen(d);
-    c->split = 1;
+    c->zeros = conv_sm90_has_unseen(d);
+    c->split = c->share = 1;
     c->im2col = false;
     c->together = 1;
     fit_box(d, c);
@@ -210,10 +155,11 @@ bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, 
     return true;
 }
 
-/* Pixels in the order of memory, by TMA's im2col mode. */
-static void follow_rows(conv_sm90_config *c)
+/* Pixels in the order of memory, by TMA's im2col mode, whose tiles are no powers of two. */
+static void follow_rows(conv_sm90_config *c, int consumers)
 {
     c->im2col = true;
+    c->consumers = consumers;
     c->box_w = CONV_SM90_ROWS * c->consumers;
     c->box_h = c->box_n = 1;
 }
@@ -231,48 +177,50 @@ static int groups_together(const ckl_conv_desc *d)
     return d->groups % together ? 1 : together;
 }
 
-/* The problem as if groups that share a tile were one. */
-static ckl_conv_desc joined(const ckl_conv_desc *d, const conv_sm90_config *c)
+ckl_conv_desc conv_sm90_joined(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
     ckl_conv_desc all = *d;
     all.groups /= c->together;
     return all;
 }
 
-/* Has a tile of this depth enough stages for two CTAs? */
-static bool has_stages_for_two(const ckl_conv_desc *d, int tile_k)
+/* Has a tile of this depth so many stages? */
+static bool has_stages(const ckl_conv_desc *d, int tile_k, int least)
 {
-    return conv_useful_taps(d) * ceil_div(channels_in(d), tile_k) >= SPLIT_LEAST;
+    return conv_useful_taps(d) * ceil_div(conv_sm90_in(d), tile_k) >= least;
 }
 
 void conv_sm90_follow(const ckl_conv_desc *d, const ckl_device_info *device, conv_sm90_config *c)
 {
-    follow_rows(c);
-    c->split = has_stages_for_two(d, c->tile_k) ? 2 : 1;
+    follow_rows(c, c->consumers);
+    c->split = has_stages(d, c->tile_k, SPLIT_LEAST) ? 2 : 1;
     c->stages = stages_of(c, device);
 }
 
-/* One for groups that share tiles; then each for one CTA and, if any has the stages, for two of a cluster, both for boxes and for
- * pixels that follow each other. */
+/*
+ * One for groups that share tiles; then each for one CTA and, if any has the stages, for two of a cluster, both for boxes and for
+ * pixels that follow each other, there also with three consumers.
+ */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_conv_desc *d = desc;
     conv_sm90_config *c = config;
-    const int together = groups_together(d), orders = d->groups > 1 ? 1 : 2;
-    const int splits = has_stages_for_two(d, depth_of(d, 2)) ? 2 : 1, kinds = orders * splits;
+    const int together = groups_together(d), orders = d->groups > 1 ? 1 : 3;
+    const int splits = has_stages(d, depth_of(d, 2), SPLIT_LEAST) ? 2 : 1, kinds = orders * splits;
     if (together > 1 && i-- == 0) {
         conv_sm90_candidate(d, device, 0, c);
         c->together = together;
-        const ckl_conv_desc all = joined(d, c);
+        const ckl_conv_desc all = conv_sm90_joined(d, c);
         fit_box(&all, c);
         c->stages = stages_of(c, device);
         return true;
     }
     if (!conv_sm90_candidate(d, device, i / kinds, c))
         return false;
-    c->split = splits > 1 && i % 2 && has_stages_for_two(d, c->tile_k) ? 2 : 1;
-    if (i % kinds >= splits)
-        follow_rows(c);
+    c->split = splits > 1 && i % 2 && has_stages(d, c->tile_k, SPLIT_LEAST) ? 2 : 1;
+    const int order = i % kinds / splits;
+    if (order > 0)
+        follow_rows(c, order > 1 && has_stages(d, c->tile_k, THREE_LEAST) ? CONV_SM90_CONSUMERS : c->consumers);
     if (c->im2col || c->split > 1)
         c->stages = stages_of(c, device);
     return true;
@@ -287,6 +235,24 @@ static double row_cost(int64_t bytes)
 {
     static const double cost[] = { 1, 1, 1.9, 2.5, 3.5 };
     return cost[__builtin_popcountll((uint64_t)bytes / 16)];
+}
+
+/* Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'. */
+static double three_cost(const conv_sm90_config *c)
+{
+    const double THREE = 1.4;
+    return c->consumers > 2 ? THREE : 1;
+}
+
+/*
+ * Boxes of y beyond those of 128 bytes a row: 16 channels under nine taps to 1920 filters took 144 us by 240 filters in
+ * boxes of 16, 112 by 256.
+ */
+static double box_cost(const conv_sm90_config *c, const conv_sm90_shape *s)
+{
+    const double BOX = 230;
+    const double wide = (double)c->tile_n * (double)ckl_dtype_bytes(c->form.out) / 128;
+    return BOX * ((double)c->tile_n / s->y_cols - wide);
 }
 
 /*
@@ -309,17 +275,19 @@ plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *devi
     const int64_t last = (w->in - (chunks - 1) * c->tile_k) * (int64_t)bytes; // of a row of the last chunk
     const double full = row_cost(c->tile_k * (int64_t)bytes),
                  a_row = full + (fmax(full, row_cost(last)) - full) / (double)chunks;
-    const double rows = a_row * (PIXEL * s.tile_m + FILTER * c->tile_n);
+    const double rows = a_row * (PIXEL * s.tile_m + FILTER * c->tile_n / c->share);
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), rows);
     const double absent = (double)(chunks * c->tile_k - w->in) / (double)chunks * bytes * (s.tile_m + c->tile_n);
     const int64_t columns =
         ceil_div(w->out, c->tile_n) * c->tile_n; // of filters that are N-major: along the rows of a box
     const double beside =
         conv_sm90_n_major(c) ? (double)(columns - w->out) * c->tile_n / (double)columns * bytes * c->tile_k : 0;
-    const double stage = fmax(multiply, load) + (absent + beside) / ZEROS + STAGE + (c->stages < 3 ? RING : 0);
+    const double stage =
+        fmax(multiply, load) * three_cost(c) + (absent + beside) / ZEROS + STAGE + (c->stages < 3 ? RING : 0);
     const bool shallow = w->taps * (double)w->in * bytes <= 2 * CONV_SM90_K; // could be one stage
-    const double tile = ceil(w->taps * (double)chunks / c->slices / ctas) * stage + EPILOGUE * c->tile_n / 2 / ctas +
-                        (shallow ? SINGLE : 0) + (ctas > 1 ? EXCHANGE : 0);
+    const double tile = ceil(w->taps * (double)chunks / c->slices / ctas) * stage +
+                        (EPILOGUE * c->tile_n / 2 + box_cost(c, &s)) / ctas + (shallow ? SINGLE : 0) +
+                        (ctas > 1 ? EXCHANGE : 0);
     const double waves = ceil(tiles / at_once), traffic = tiles / at_once / 64;
     return (plan_cost){ w->launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
                         multiply > load ? "tensor cores" : "loads" };
@@ -327,11 +295,11 @@ plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *devi
 
 conv_sm90_work conv_sm90_work_of(const ckl_conv_desc *desc, const conv_sm90_config *c)
 {
-    const ckl_conv_desc all = joined(desc, c), *d = &all;
-    const double launches = (double)(c->zeros ? seen_launches(d) : launches_of(d));
+    const ckl_conv_desc all = conv_sm90_joined(desc, c), *d = &all;
+    const double launches = (double)(c->zeros ? conv_sm90_seen_launches(d) : conv_sm90_launches(d));
     return (conv_sm90_work){ .shape = conv_sm90_shape_of(c),
-                             .in = channels_in(d),
-                             .out = channels_out(d),
+                             .in = conv_sm90_in(d),
+                             .out = conv_sm90_out(d),
                              .launches = launches,
                              .taps = (double)conv_useful_taps(d) / launches,
                              .tiles = tiles_of(d, c) };
@@ -360,12 +328,12 @@ static ckl_status check_together(const ckl_conv_desc *d, const conv_sm90_config 
 
 static ckl_status check_split(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
-    const double k_tiles = (double)conv_useful_taps(d) * (double)ceil_div(channels_in(d), c->tile_k);
+    const double k_tiles = (double)conv_useful_taps(d) * (double)ceil_div(conv_sm90_in(d), c->tile_k);
     if (c->split < 1 || c->split > 2)
         FAIL(CKL_INVALID, "conv sm90: split=%d is not in 1..2", c->split);
     if (c->split == 1)
         return CKL_OK;
-    if (c->form.residual || c->slices > 1 || launches_of(d) > 1 || d->dtype == CKL_I8)
+    if (c->form.residual || c->slices > 1 || conv_sm90_launches(d) > 1 || d->dtype == CKL_I8)
         FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 takes no residual, no slices, no i8, and of data strides of 1");
     if (k_tiles < 2 || c->tile_n / 2 % conv_sm90_shape_of(c).y_cols)
         FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 halves %g stages and %d columns, which are to be whole and boxes",
@@ -373,15 +341,17 @@ static ckl_status check_split(const ckl_conv_desc *d, const conv_sm90_config *c)
     return CKL_OK;
 }
 
-/*
- * The corners of im2col mode: the first pixel that a tap sees from place 0, and from the last pixel to where the last
- * place sees it.
- */
-static void corners_of(const conv_params *p, int mode, int64_t size, int64_t step, int64_t *lower, int64_t *upper)
+/* Filters of a CTA are loaded in equal parts, each of whole boxes. */
+static ckl_status check_share(const conv_sm90_config *c)
 {
-    const int64_t last_tap = (p->filter[mode] - 1) * p->dilation[mode];
-    *lower = min_i64(0, last_tap) - p->pad[mode];
-    *upper = *lower + (p->y_size[mode] - 1) * step - (size - 1);
+    const int part = conv_sm90_n_major(c) ? CONV_SM90_SPAN : 8; // rows of a swizzle
+    if (c->share != 1 && c->share != 2 && c->share != 4)
+        FAIL(CKL_INVALID, "conv sm90: share=%d is none of 1, 2, 4", c->share);
+    if (c->share > 1 && (c->grouped || c->slices > 1 || c->split > 1))
+        FAIL(CKL_UNSUPPORTED, "conv sm90: share=%d takes no groups, slices or split", c->share);
+    if (c->tile_n % (part * c->share))
+        FAIL(CKL_UNSUPPORTED, "conv sm90: tile_n=%d filters are not %d parts of whole %d", c->tile_n, c->share, part);
+    return CKL_OK;
 }
 
 /* Do corners and taps fit the numbers of the im2col mode? */
@@ -393,12 +363,10 @@ static ckl_status check_im2col(const ckl_conv_desc *d, const conv_sm90_config *c
     const bool data = d->direction == CKL_CONV_DATA;
     if (!c->im2col)
         return CKL_OK;
-    if (d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || conv_is_view(d) || launches_of(d) > 1 ||
-        c->slices > 1)
+    if (d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || conv_is_view(d) ||
+        conv_sm90_launches(d) > 1 || c->slices > 1)
         FAIL(CKL_UNSUPPORTED,
              "conv sm90: im2col=1 takes dense images, without groups or slices, and of data strides of 1");
-    if (c->box_w != CONV_SM90_ROWS * c->consumers)
-        FAIL(CKL_INVALID, "conv sm90: im2col=1, but box_w=%d are not all pixels of a CTA", c->box_w);
     for (int i = 1; i < CONV_MODES; i++) {
         const int64_t reach = (m[i].filter - 1) * m[i].dilation, lower = data ? m[i].pad - reach : -m[i].pad;
         const int64_t upper = data ? lower + m[i].x - m[i].y : lower + (m[i].y - 1) * m[i].stride - (m[i].x - 1);
@@ -415,7 +383,7 @@ static ckl_status check_im2col(const ckl_conv_desc *d, const conv_sm90_config *c
 ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *c)
 {
     TRY(check_together(desc, c));
-    const ckl_conv_desc all = joined(desc, c), *d = &all;
+    const ckl_conv_desc all = conv_sm90_joined(desc, c), *d = &all;
     const bool data = d->direction == CKL_CONV_DATA;
     const int unit = 16 / (int)ckl_dtype_bytes(d->dtype), deepest = 8 * unit; // a row of 128 bytes
     if (!device->has_wgmma)
@@ -436,29 +404,32 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *dev
         FAIL(CKL_UNSUPPORTED, "conv sm90: c=%" PRId64 " and k=%" PRId64 " leave no products", d->c, d->k);
     if (!data && (d->stride_d > 1 || d->stride_h > 8 || d->stride_w > 8))
         FAIL(CKL_UNSUPPORTED, "conv sm90: TMA takes strides of up to 8, and of slices 1");
-    if (data && launches_of(d) > LAUNCHES_MAX)
+    if (data && conv_sm90_launches(d) > CONV_SM90_LAUNCHES)
         FAIL(CKL_UNSUPPORTED, "conv sm90: strides of %" PRId64 "x%" PRId64 "x%" PRId64 " are more than %d launches",
-             d->stride_d, d->stride_h, d->stride_w, LAUNCHES_MAX);
+             d->stride_d, d->stride_h, d->stride_w, CONV_SM90_LAUNCHES);
     if (c->step_w != (data ? 1 : d->stride_w) || c->step_h != (data ? 1 : d->stride_h))
         FAIL(CKL_INVALID, "conv sm90: step_w=%d step_h=%d are not the problem's strides", c->step_w, c->step_h);
     if (c->zeros)
         TRY(conv_check_dense("sm90, by zeros=1,", d));
-    if (c->zeros && !has_unseen(d))
+    if (c->zeros && !conv_sm90_has_unseen(d))
         FAIL(CKL_INVALID, "conv sm90: zeros=1, but taps see all pixels or none, or rows are beyond 32-bit numbers");
-    if (c->consumers < 1 || c->consumers > 2)
-        FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2", c->consumers);
+    if (c->consumers < 1 || c->consumers > (c->im2col ? 3 : 2)) // boxes are powers of two
+        FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2, or 3 with im2col=1", c->consumers);
     if (c->tile_k < unit || c->tile_k % unit || c->tile_k > deepest)
         FAIL(CKL_INVALID, "conv sm90: tile_k=%d is no multiple of %d up to %d", c->tile_k, unit, deepest);
-    const int step_w = c->im2col ? 1 : c->step_w, step_h = c->im2col ? 1 : c->step_h; // its pixels are no box
-    TRY(conv_check_box("sm90", box_of(c), CONV_SM90_ROWS * c->consumers, step_w, step_h));
+    if (!c->im2col)
+        TRY(conv_check_box("sm90", box_of(c), CONV_SM90_ROWS * c->consumers, c->step_w, c->step_h));
+    else if (c->box_w != CONV_SM90_ROWS * c->consumers || c->box_h != 1 || c->box_n != 1)
+        FAIL(CKL_INVALID, "conv sm90: im2col=1, but box_w=%d are not all pixels of a CTA", c->box_w);
     const conv_sm90_shape s = conv_sm90_shape_of(c);
-    if (c->tile_n < s.y_cols || c->tile_n % 64 || c->tile_n > 256 || (c->tile_n > 192 && c->form.residual))
-        FAIL(CKL_INVALID, "conv sm90: tile_n=%d is not a multiple of 64 up to %d", c->tile_n,
-             c->form.residual ? 192 : 256);
+    const int unit_n = conv_sm90_n_major(c) ? CONV_SM90_SPAN : CONV_SM90_N, most_n = c->form.residual ? 192 : 256;
+    if (c->tile_n < unit_n || c->tile_n % unit_n || c->tile_n > most_n)
+        FAIL(CKL_INVALID, "conv sm90: tile_n=%d is not a multiple of %d up to %d", c->tile_n, unit_n, most_n);
     if (c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes - 1024)
         FAIL(CKL_UNSUPPORTED, "conv sm90: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has",
              c->stages, s.smem_bytes, device->id);
     TRY(check_split(d, c));
+    TRY(check_share(c));
     TRY(check_im2col(d, c));
     if ((double)d->t * (double)d->r * (double)d->s > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sm90: the taps of a filter are beyond 32-bit numbers");
@@ -472,7 +443,7 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     const ckl_conv_desc *d = desc;
     const conv_sm90_config *c = config;
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype), out_unit = 16 / (int64_t)ckl_dtype_bytes(d->out),
-                  in = channels_in(d), out = channels_out(d);
+                  in = conv_sm90_in(d), out = conv_sm90_out(d);
     if (d->layout != CKL_IMAGE_NHWC)
         FAIL(CKL_UNSUPPORTED, "conv sm90: layout=nchw has its channels apart");
     if (in % unit || out % out_unit || (conv_sm90_n_major(config) && out % unit))
@@ -480,190 +451,6 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (c->slices != 1)
         FAIL(CKL_UNSUPPORTED, "conv sm90: slices=%d are added by sliced", c->slices);
     return conv_sm90_admit(d, device, config);
-}
-
-/* The filters: channels, filters of a group, taps, groups. */
-static param_tensor filters(const void *pointer, const conv_tensor *t, int64_t groups)
-{
-    const int64_t of_group = t->shape[0] / groups;
-    return (param_tensor){ .pointer = pointer,
-                           .size = { t->shape[4], of_group, t->shape[1] * t->shape[2] * t->shape[3], groups },
-                           .stride = { 1, t->stride[0], t->stride[3], of_group * t->stride[0] } };
-}
-
-/* The same pixels, with groups of channels in place of slices. */
-static conv_tensor in_groups(const conv_tensor *t, int64_t groups)
-{
-    conv_tensor g = *t;
-    if (groups == 1)
-        return g;
-    g.shape[4] = t->shape[4] / groups;
-    g.shape[1] = groups;
-    g.stride[1] = g.shape[4];
-    return g;
-}
-
-int64_t conv_sm90_sum_images(const ckl_conv_desc *d, const conv_sm90_config *c)
-{
-    return round_up(d->n, c->box_n);
-}
-
-/*
- * All pixels as one row of places; x has no slices, and the corners of these places. step: from one place to the next.
- */
-static void follow_pixels(conv_params *p, const int64_t size[CONV_MODES], const int64_t step[CONV_MODES])
-{
-    int64_t pixels = p->n;
-    for (int i = 1; i < CONV_MODES; i++) {
-        int64_t lower, upper;
-        corners_of(p, i, size[i], step[i], &lower, &upper);
-        p->mX.lower[CONV_MODES - 1 - i] = (int16_t)lower;
-        p->mX.upper[CONV_MODES - 1 - i] = (int16_t)upper;
-        p->corner[i] = (uint32_t)lower;
-        p->places[i] = (uint32_t)p->y_size[i];
-        pixels *= p->y_size[i];
-        p->y_size[i] = 1;
-    }
-    p->mX.size[3] = p->mX.size[4];
-    p->mX.stride[3] = p->mX.stride[4];
-    p->y_size[2] = pixels;
-    p->n = 1;
-    for (param_tensor *t = &p->mY; t; t = t == &p->mY ? &p->mR : NULL) {
-        t->size[1] = pixels;
-        t->size[2] = t->size[3] = t->size[4] = 1;
-    }
-}
-
-static ckl_status launch_tiles(const ckl_plan *plan, const conv_sm90_config *c, const conv_params *p, ckl_stream stream)
-{
-    const int64_t rows = ceil_div(p->y_size[1], c->box_h), columns = ceil_div(p->y_size[2], c->box_w);
-    const int64_t tiles =
-        p->y_size[0] * rows * columns * ceil_div(p->n, c->box_n) * ceil_div(p->k, c->tile_n) * c->slices;
-    if (tiles == 0)
-        return CKL_OK;
-    const int64_t clusters = min_i64(tiles, plan->kernels[0].clusters_resident);
-    return plan_launch(plan, 0, (plan_grid){ .x = clusters * c->split }, p, stream);
-}
-
-/*
- * Along one mode, the pixels r, r + stride, ... of x: pixel j of them sees tap u of theirs at place j + start - u *
- * step of dy.
- */
-static void see_taps(conv_params *p, const conv_mode *m, int mode, int64_t r)
-{
-    const int64_t NOWHERE = 1 << 30; // before all places: TMA reads zeros
-    const int64_t apart = apart_of(m), first = first_tap(m, r, apart);
-    const bool none = first >= m->filter;
-    p->filter[mode] = none ? 1 : ceil_div(m->filter - first, apart);
-    p->dilation[mode] = none ? 0 : -(m->dilation * apart / m->stride);
-    p->pad[mode] = none ? NOWHERE : -((r + m->pad - first * m->dilation) / m->stride);
-    p->tap += none ? 0 : (uint32_t)first * p->tap_step[mode];
-    p->tap_step[mode] *= (uint32_t)apart;
-    p->c = none ? 1 : p->c; // one stage of zeros
-}
-
-/* Does the tap see one of `size` pixels from any of y_size places, `step` apart? */
-static bool sees(const conv_params *p, int mode, int64_t tap, int64_t size, int64_t step)
-{
-    const int64_t first = tap * p->dilation[mode] - p->pad[mode];
-    return first < size && first + (p->y_size[mode] - 1) * step >= 0;
-}
-
-/* Leaves out taps at the edges of a filter that see padding alone; at least one stays. */
-static void drop_unseen(conv_params *p, int mode, int64_t size, int64_t step)
-{
-    while (p->filter[mode] > 1 && !sees(p, mode, p->filter[mode] - 1, size, step))
-        p->filter[mode]--;
-    while (p->filter[mode] > 1 && !sees(p, mode, 0, size, step)) {
-        p->filter[mode]--;
-        p->pad[mode] -= p->dilation[mode];
-        p->tap += p->tap_step[mode];
-    }
-}
-
-/* Has launch number i pixels that a tap sees? */
-static bool sees_launch(const conv_mode m[CONV_MODES], int64_t i)
-{
-    bool seen = true;
-    for (int mode = CONV_MODES - 1; mode >= 0; mode--) {
-        const int64_t r = i % m[mode].stride;
-        i /= m[mode].stride;
-        seen &= r < m[mode].x && ((uint64_t)seen_along(&m[mode]) >> r & 1);
-    }
-    return seen;
-}
-
-/* Launch number i of the gradient of data: pixels that are a stride apart. */
-static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d, int64_t i,
-                              const conv_tensor *dx, conv_params p, ckl_stream stream)
-{
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    conv_tensor own = *dx;
-    int64_t offset = 0;
-    for (int mode = CONV_MODES - 1; mode >= 0; mode--) {
-        const int64_t r = i % m[mode].stride;
-        i /= m[mode].stride;
-        see_taps(&p, &m[mode], mode, r);
-        offset += r * dx->stride[1 + mode];
-        own.stride[1 + mode] *= m[mode].stride;
-        own.shape[1 + mode] = p.y_size[mode] = r < m[mode].x ? ceil_div(m[mode].x - r, m[mode].stride) : 0;
-        drop_unseen(&p, mode, m[mode].y, 1);
-    }
-    if (d->groups > 1)
-        own.shape[1] = p.y_size[0] = d->groups;
-    p.mY = conv_pixels((const char *)p.from[CONV_X] + offset * (int64_t)ckl_dtype_bytes(d->out), &own);
-    if (c->im2col)
-        follow_pixels(&p, (const int64_t[]){ m[0].y, m[1].y, m[2].y }, (const int64_t[]){ 1, 1, 1 });
-    return launch_tiles(plan, c, &p, stream);
-}
-
-/* All launches. With zeros=1 the first also writes the pixels that no tap sees, whose launches are left out. */
-static ckl_status launch_all_data(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d,
-                                  const conv_tensor *dx, conv_params p, ckl_stream stream)
-{
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    for (int i = 0; i < CONV_MODES; i++)
-        p.seen[i] = seen_along(&m[i]);
-    p.zero_rows = c->zeros ? (uint32_t)(d->n * d->d * d->h) : 0;
-    for (int64_t i = 0; i < launches_of(d); i++) {
-        if (c->zeros && !sees_launch(m, i))
-            continue;
-        TRY(launch_data(plan, c, d, i, dx, p, stream));
-        p.zero_rows = 0;
-    }
-    return CKL_OK;
-}
-
-ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *desc,
-                            const ckl_conv_args *a, const conv_tensor at[CONV_TENSORS], ckl_stream stream)
-{
-    const ckl_conv_desc all = joined(desc, c), *d = &all;
-    conv_params p = conv_params_of(d, a);
-    const conv_tensor x = in_groups(&at[CONV_X], d->groups), y = in_groups(&at[CONV_Y], d->groups);
-    p.mW = filters(a->w, &at[CONV_W], d->groups);
-    p.tap_step[2] = 1;
-    p.tap_step[1] = (uint32_t)d->s;
-    p.tap_step[0] = (uint32_t)(d->s * d->r);
-    p.c = channels_in(d);
-    p.k = channels_out(d);
-    p.sum_images = (uint32_t)conv_sm90_sum_images(d, c);
-    for (int i = 0; i < CONV_RANK; i++)
-        p.x[i] = at[CONV_X].stride[i];
-    if (d->direction == CKL_CONV_DATA) {
-        p.mX = conv_pixels(a->dy, &y);
-        return launch_all_data(plan, c, d, &x, p, stream);
-    }
-    for (int i = 0; i < CONV_MODES; i++)
-        drop_unseen(&p, i, p.x_size[i], p.step[i]);
-    p.y_size[0] = y.shape[1];
-    p.mX = conv_pixels(a->x, &x);
-    p.mY = conv_pixels(a->y, &y);
-    p.mR = conv_pixels(a->residual, &y);
-    if (c->im2col)
-        follow_pixels(&p, p.x_size, p.step);
-    return launch_tiles(plan, c, &p, stream);
 }
 
 static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)

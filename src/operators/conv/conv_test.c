@@ -383,13 +383,47 @@ static const char *const cases[] = {
     "n=3 c=4 d=1 h=6 w=7 k=26 t=3 pad=1 y_d=500 dtype=f32 # the stride of a single slice is no image's",
     "n=2 c=6 h=6 w=7 k=8 pad=1 x_c=50 y_h=9 layout=nchw direction=weight dtype=f32 bias=1",
     "n=2 c=72 h=9 w=7 k=136 pad=1 r=3 s=1 bias=1 scale=1 activation=relu impl=sm90 config='im2col=0 tile_n=128 "
-    "split=2' # two CTAs a tile",
-    "n=2 c=72 h=9 w=7 k=252 pad=1 out=f32 bias=1 stride=2 impl=sm90 config='im2col=0 tile_n=192 split=2 consumers=1 "
+    "split=2 share=1' # two CTAs a tile",
+    "n=2 c=72 h=9 w=7 k=252 pad=1 out=f32 bias=1 stride=2 impl=sm90 config='im2col=0 tile_n=192 split=2 share=1 "
+    "consumers=1 "
     "stages=3'",
     "n=4 c=40 h=21 w=7 k=72 r=5 s=1 dtype=bf16 impl=sm90 config='im2col=0 consumers=2 box_w=128 box_h=1 box_n=1 "
-    "tile_n=128 split=2 stages=2' # several tiles of a cluster",
-    "n=2 c=264 h=9 w=7 k=40 pad=1 r=3 s=1 direction=data impl=sm90 config='im2col=0 tile_n=256 split=2 stages=2'",
-    "n=2 c=64 h=9 w=7 k=128 groups=2 pad=1 impl=sm90 config='im2col=0 tile_n=128 split=2'",
+    "tile_n=128 split=2 share=1 stages=2' # several tiles of a cluster",
+    "n=2 c=264 h=9 w=7 k=40 pad=1 r=3 s=1 direction=data impl=sm90 config='im2col=0 tile_n=256 split=2 share=1 "
+    "stages=2'",
+    "n=2 c=64 h=9 w=7 k=128 groups=2 pad=1 impl=sm90 config='im2col=0 tile_n=128 split=2 share=1'",
+    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 activation=relu impl=sm90 config='im2col=0 split=1 share=1 tile_n=112' # four "
+    "boxes of y of 16 filters and more",
+    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 split=1 share=2 tile_n=112 stages=3' # "
+    "two CTAs load filters for both",
+    "n=2 c=72 h=9 w=7 k=200 pad=1 out=f32 impl=sm90 config='im2col=0 split=2 share=1 tile_n=96'",
+    "n=1 c=8 h=152 w=10 k=440 r=1 s=3 residual=1 out=f32 impl=sm90 config='im2col=0 split=1 share=2 consumers=1 "
+    "tile_n=32 box_w=8 box_h=8 box_n=1 stages=8' # more tiles than CTAs, an odd number of boxes",
+    "n=3 c=520 h=9 w=7 k=40 pad=1 stride=2 direction=data impl=sm90 config='im2col=0 split=1 share=4 tile_n=256 "
+    "stages=3'",
+    "n=3 c=40 h=9 w=11 k=72 pad=1 bias=1 dtype=bf16 impl=sm90 config='im2col=1 split=1 share=2 consumers=3 box_w=192 "
+    "box_h=1 box_n=1 tile_n=80 stages=3'",
+    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 split=1 share=4 tile_k=24 tile_n=32' # rows "
+    "narrower "
+    "than their swizzle",
+    "n=3 c=72 h=9 w=7 k=40 pad=1 bias=1 impl=sliced config='im2col=0 split=1 share=1 tile_n=48 slices=3'",
+    "n=4 c=53 h=8 w=9 k=16 r=1 s=1 bias=1 activation=relu impl=pointwise_unaligned",
+    "n=40 c=43 h=12 w=12 k=3 r=1 s=1 scale=1 impl=pointwise_unaligned # more CTAs than gemm gives it",
+    "n=4 c=15 h=8 w=9 k=41 r=1 s=1 scale=1 dtype=bf16 impl=pointwise_shallow",
+    "n=4 c=3 h=9 w=9 k=75 r=1 s=1 bias=1 out=f32 impl=pointwise_outer",
+    "n=8 c=75 h=24 w=24 k=71 r=1 s=1 bias=1 scale=1 activation=relu impl=pointwise_pitched",
+    "n=8 c=75 h=24 w=24 k=37 r=1 s=1 direction=data dtype=bf16 impl=pointwise_pitched",
+    "n=8 c=75 h=24 w=24 k=37 r=1 s=1 direction=weight impl=pointwise_pitched",
+    "n=8 c=205 h=19 w=19 k=3 pad=1 bias=1 activation=relu impl=kn2row                # pixels that begin anywhere",
+    "n=8 c=51 h=19 w=19 k=3 pad=1 stride=2 residual=1 layout=nchw impl=kn2row        # planes that do",
+    "n=8 c=5 h=19 w=19 k=151 pad=1 direction=data impl=kn2row",
+    "n=5 c=9 h=7 w=7 k=9 r=5 s=5 groups=9 pad=2 bias=1 impl=depthwise config='cols=4 ahead=5 even=0 run=1'",
+    "n=2 c=24 h=7 w=9 k=24 groups=24 pad=1 stride=2 direction=forward impl=depthwise config='vec=2 cols=4 ahead=3 "
+    "even=0 "
+    "run=1'",
+    "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw dtype=bf16 residual=1 impl=depthwise config='cols=4 vec=4 "
+    "ahead=5'",
+    "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw misalign=1 impl=depthwise config='cols=4 vec=4 ahead=5'",
     "n=3 c=40 h=9 w=7 k=72 pad=1 bias=1 residual=1 impl=sm90 config='split=1 im2col=1 consumers=2 box_w=128 box_h=1 "
     "box_n=1'",
     "n=3 c=40 h=9 w=11 k=72 pad_left=2 pad_top=1 pad_bottom=3 r=3 s=5 stride_h=2 stride_w=3 dilation_w=2 impl=sm90 "
@@ -399,7 +433,7 @@ static const char *const cases[] = {
     "box_w=128 "
     "box_h=1 box_n=1'",
     "n=4 c=72 h=7 w=7 k=136 pad=1 r=3 s=1 bias=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 "
-    "tile_n=128 split=2 stages=4'",
+    "tile_n=128 split=2 share=1 stages=4'",
     "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90 config='split=1 im2col=1 consumers=2 box_w=128 box_h=1 box_n=1'",
     "n=3 c=36 h=9 w=7 k=72 pad=1 dtype=f32 math=tf32 stride=2 impl=sm90 config='split=1 stages=3 im2col=1 tile_k=20 "
     "consumers=2 box_w=128 box_h=1 box_n=1'",

@@ -1,0 +1,264 @@
+/* conv_sm90_launch.c - launches of the Hopper kernel: tensor maps, and which pixels and taps each has of the gradient of data. */
+#include "base/math.h"
+#include "operators/conv/conv_sm90.h"
+
+int64_t conv_sm90_launches(const ckl_conv_desc *d)
+{
+    return d->direction == CKL_CONV_DATA ? product_i64(d->stride_d, product_i64(d->stride_h, d->stride_w)) : 1;
+}
+
+/*
+ * The first tap that pixels of dx see which lie r after a multiple of the stride: taps t with r + pad - t * dilation a
+ * multiple of it. The others follow `apart` from each other. Beyond the filter: they see none.
+ */
+static int64_t first_tap(const conv_mode *m, int64_t r, int64_t apart)
+{
+    int64_t first = 0;
+    while (first < apart && (r + m->pad - first * m->dilation) % m->stride)
+        first++;
+    return first == apart ? m->filter : first;
+}
+
+/* The stride over its greatest common divisor with the dilation. */
+static int64_t apart_of(const conv_mode *m)
+{
+    int64_t common = m->stride;
+    while (m->stride % common || m->dilation % common)
+        common--;
+    return m->stride / common;
+}
+
+/* A bit for each remainder of the stride that some tap sees. */
+static int64_t seen_along(const conv_mode *m)
+{
+    if (m->stride == 1)
+        return m->filter > 0;
+    const int64_t apart = apart_of(m);
+    int64_t seen = 0;
+    for (int64_t r = 0; r < m->stride; r++)
+        seen |= (int64_t)((uint64_t)(first_tap(m, r, apart) < m->filter) << r);
+    return seen;
+}
+
+/* Are there pixels of dx that no tap sees, beside some that one does, in rows that 32 bits can number? */
+bool conv_sm90_has_unseen(const ckl_conv_desc *d)
+{
+    conv_mode m[CONV_MODES];
+    bool unseen = false, some = true;
+    if (d->direction != CKL_CONV_DATA || conv_sm90_launches(d) == 1 || conv_sm90_launches(d) > CONV_SM90_LAUNCHES ||
+        (double)d->n * (double)d->d * (double)d->h > INT32_MAX)
+        return false;
+    conv_modes(d, m);
+    for (int i = 0; i < CONV_MODES; i++) {
+        const int64_t seen = seen_along(&m[i]), all = (int64_t)(UINT64_MAX >> (64 - min_i64(m[i].stride, m[i].x)));
+        unseen |= (all & ~seen) != 0;
+        some &= (all & seen) != 0;
+    }
+    return unseen && some;
+}
+
+/* Launches with pixels that some tap sees. */
+int64_t conv_sm90_seen_launches(const ckl_conv_desc *d)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    int64_t count = 1;
+    for (int i = 0; i < CONV_MODES; i++)
+        count *= __builtin_popcountll((uint64_t)seen_along(&m[i]));
+    return count;
+}
+
+/*
+ * The corners of im2col mode: the first pixel that a tap sees from place 0, and from the last pixel to where the last
+ * place sees it.
+ */
+static void corners_of(const conv_params *p, int mode, int64_t size, int64_t step, int64_t *lower, int64_t *upper)
+{
+    const int64_t last_tap = (p->filter[mode] - 1) * p->dilation[mode];
+    *lower = min_i64(0, last_tap) - p->pad[mode];
+    *upper = *lower + (p->y_size[mode] - 1) * step - (size - 1);
+}
+
+/* The filters: channels, filters of a group, taps, groups. */
+static param_tensor filters(const void *pointer, const conv_tensor *t, int64_t groups)
+{
+    const int64_t of_group = t->shape[0] / groups;
+    return (param_tensor){ .pointer = pointer,
+                           .size = { t->shape[4], of_group, t->shape[1] * t->shape[2] * t->shape[3], groups },
+                           .stride = { 1, t->stride[0], t->stride[3], of_group * t->stride[0] } };
+}
+
+/* The same pixels, with groups of channels in place of slices. */
+static conv_tensor in_groups(const conv_tensor *t, int64_t groups)
+{
+    conv_tensor g = *t;
+    if (groups == 1)
+        return g;
+    g.shape[4] = t->shape[4] / groups;
+    g.shape[1] = groups;
+    g.stride[1] = g.shape[4];
+    return g;
+}
+
+int64_t conv_sm90_sum_images(const ckl_conv_desc *d, const conv_sm90_config *c)
+{
+    return round_up(d->n, c->box_n);
+}
+
+/*
+ * All pixels as one row of places; x has no slices, and the corners of these places. step: from one place to the next.
+ */
+static void follow_pixels(conv_params *p, const int64_t size[CONV_MODES], const int64_t step[CONV_MODES])
+{
+    int64_t pixels = p->n;
+    for (int i = 1; i < CONV_MODES; i++) {
+        int64_t lower, upper;
+        corners_of(p, i, size[i], step[i], &lower, &upper);
+        p->mX.lower[CONV_MODES - 1 - i] = (int16_t)lower;
+        p->mX.upper[CONV_MODES - 1 - i] = (int16_t)upper;
+        p->corner[i] = (uint32_t)lower;
+        p->places[i] = (uint32_t)p->y_size[i];
+        pixels *= p->y_size[i];
+        p->y_size[i] = 1;
+    }
+    p->mX.size[3] = p->mX.size[4];
+    p->mX.stride[3] = p->mX.stride[4];
+    p->y_size[2] = pixels;
+    p->n = 1;
+    for (param_tensor *t = &p->mY; t; t = t == &p->mY ? &p->mR : NULL) {
+        t->size[1] = pixels;
+        t->size[2] = t->size[3] = t->size[4] = 1;
+    }
+}
+
+static ckl_status launch_tiles(const ckl_plan *plan, const conv_sm90_config *c, const conv_params *p, ckl_stream stream)
+{
+    const int64_t rows = ceil_div(p->y_size[1], c->box_h), columns = ceil_div(p->y_size[2], c->box_w);
+    const int64_t boxes = p->y_size[0] * rows * columns * ceil_div(p->n, c->box_n) * c->slices;
+    const int64_t tiles = ceil_div(boxes, c->share) * ceil_div(p->k, c->tile_n);
+    if (tiles == 0)
+        return CKL_OK;
+    const int64_t clusters = min_i64(tiles, plan->kernels[0].clusters_resident);
+    return plan_launch(plan, 0, (plan_grid){ .x = clusters * conv_sm90_cluster(c) }, p, stream);
+}
+
+/*
+ * Along one mode, the pixels r, r + stride, ... of x: pixel j of them sees tap u of theirs at place j + start - u *
+ * step of dy.
+ */
+static void see_taps(conv_params *p, const conv_mode *m, int mode, int64_t r)
+{
+    const int64_t NOWHERE = 1 << 30; // before all places: TMA reads zeros
+    const int64_t apart = apart_of(m), first = first_tap(m, r, apart);
+    const bool none = first >= m->filter;
+    p->filter[mode] = none ? 1 : ceil_div(m->filter - first, apart);
+    p->dilation[mode] = none ? 0 : -(m->dilation * apart / m->stride);
+    p->pad[mode] = none ? NOWHERE : -((r + m->pad - first * m->dilation) / m->stride);
+    p->tap += none ? 0 : (uint32_t)first * p->tap_step[mode];
+    p->tap_step[mode] *= (uint32_t)apart;
+    p->c = none ? 1 : p->c; // one stage of zeros
+}
+
+/* Does the tap see one of `size` pixels from any of y_size places, `step` apart? */
+static bool sees(const conv_params *p, int mode, int64_t tap, int64_t size, int64_t step)
+{
+    const int64_t first = tap * p->dilation[mode] - p->pad[mode];
+    return first < size && first + (p->y_size[mode] - 1) * step >= 0;
+}
+
+/* Leaves out taps at the edges of a filter that see padding alone; at least one stays. */
+static void drop_unseen(conv_params *p, int mode, int64_t size, int64_t step)
+{
+    while (p->filter[mode] > 1 && !sees(p, mode, p->filter[mode] - 1, size, step))
+        p->filter[mode]--;
+    while (p->filter[mode] > 1 && !sees(p, mode, 0, size, step)) {
+        p->filter[mode]--;
+        p->pad[mode] -= p->dilation[mode];
+        p->tap += p->tap_step[mode];
+    }
+}
+
+/* Has launch number i pixels that a tap sees? */
+static bool sees_launch(const conv_mode m[CONV_MODES], int64_t i)
+{
+    bool seen = true;
+    for (int mode = CONV_MODES - 1; mode >= 0; mode--) {
+        const int64_t r = i % m[mode].stride;
+        i /= m[mode].stride;
+        seen &= r < m[mode].x && ((uint64_t)seen_along(&m[mode]) >> r & 1);
+    }
+    return seen;
+}
+
+/* Launch number i of the gradient of data: pixels that are a stride apart. */
+static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d, int64_t i,
+                              const conv_tensor *dx, conv_params p, ckl_stream stream)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    conv_tensor own = *dx;
+    int64_t offset = 0;
+    for (int mode = CONV_MODES - 1; mode >= 0; mode--) {
+        const int64_t r = i % m[mode].stride;
+        i /= m[mode].stride;
+        see_taps(&p, &m[mode], mode, r);
+        offset += r * dx->stride[1 + mode];
+        own.stride[1 + mode] *= m[mode].stride;
+        own.shape[1 + mode] = p.y_size[mode] = r < m[mode].x ? ceil_div(m[mode].x - r, m[mode].stride) : 0;
+        drop_unseen(&p, mode, m[mode].y, 1);
+    }
+    if (d->groups > 1)
+        own.shape[1] = p.y_size[0] = d->groups;
+    p.mY = conv_pixels((const char *)p.from[CONV_X] + offset * (int64_t)ckl_dtype_bytes(d->out), &own);
+    if (c->im2col)
+        follow_pixels(&p, (const int64_t[]){ m[0].y, m[1].y, m[2].y }, (const int64_t[]){ 1, 1, 1 });
+    return launch_tiles(plan, c, &p, stream);
+}
+
+/* All launches. With zeros=1 the first also writes the pixels that no tap sees, whose launches are left out. */
+static ckl_status launch_all_data(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d,
+                                  const conv_tensor *dx, conv_params p, ckl_stream stream)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    for (int i = 0; i < CONV_MODES; i++)
+        p.seen[i] = seen_along(&m[i]);
+    p.zero_rows = c->zeros ? (uint32_t)(d->n * d->d * d->h) : 0;
+    for (int64_t i = 0; i < conv_sm90_launches(d); i++) {
+        if (c->zeros && !sees_launch(m, i))
+            continue;
+        TRY(launch_data(plan, c, d, i, dx, p, stream));
+        p.zero_rows = 0;
+    }
+    return CKL_OK;
+}
+
+ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *desc,
+                            const ckl_conv_args *a, const conv_tensor at[CONV_TENSORS], ckl_stream stream)
+{
+    const ckl_conv_desc all = conv_sm90_joined(desc, c), *d = &all;
+    conv_params p = conv_params_of(d, a);
+    const conv_tensor x = in_groups(&at[CONV_X], d->groups), y = in_groups(&at[CONV_Y], d->groups);
+    p.mW = filters(a->w, &at[CONV_W], d->groups);
+    p.tap_step[2] = 1;
+    p.tap_step[1] = (uint32_t)d->s;
+    p.tap_step[0] = (uint32_t)(d->s * d->r);
+    p.c = conv_sm90_in(d);
+    p.k = conv_sm90_out(d);
+    p.sum_images = (uint32_t)conv_sm90_sum_images(d, c);
+    for (int i = 0; i < CONV_RANK; i++)
+        p.x[i] = at[CONV_X].stride[i];
+    if (d->direction == CKL_CONV_DATA) {
+        p.mX = conv_pixels(a->dy, &y);
+        return launch_all_data(plan, c, d, &x, p, stream);
+    }
+    for (int i = 0; i < CONV_MODES; i++)
+        drop_unseen(&p, i, p.x_size[i], p.step[i]);
+    p.y_size[0] = y.shape[1];
+    p.mX = conv_pixels(a->x, &x);
+    p.mY = conv_pixels(a->y, &y);
+    p.mR = conv_pixels(a->residual, &y);
+    if (c->im2col)
+        follow_pixels(&p, p.x_size, p.step);
+    return launch_tiles(plan, c, &p, stream);
+}
