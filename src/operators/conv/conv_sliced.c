@@ -118,6 +118,8 @@ void conv_sliced_choose(const ckl_conv_desc *d, const ckl_device_info *device, c
     static const int counts[] = { 2, 3, 4, 5, 6, 8, 12, SLICES_MAX };
     conv_sm90_config tried = *c;
     double least = INFINITY;
+    if (c->tile_n == 0) // no config
+        return;
     const conv_sm90_work work = conv_sm90_work_of(d, c);
     const double sums = conv_sliced_sums(d, c), stages = k_tiles(d, c);
     for (int slice = 0; slice < COUNT_OF(counts) && (slice == 0 || counts[slice] <= stages); slice++) {

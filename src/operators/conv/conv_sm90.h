@@ -193,7 +193,7 @@ bool conv_sm90_has_unseen(const ckl_conv_desc *desc);
 /* The problem as if groups that share a tile were one. */
 ckl_conv_desc conv_sm90_joined(const ckl_conv_desc *desc, const conv_sm90_config *config);
 
-/* Configs to consider, and what they cost, but for the form. Pure. */
+/* Configs to consider, some with tile_n=0, which are none; and what they cost, but for the form. Pure. */
 bool conv_sm90_candidate(const ckl_conv_desc *desc, const ckl_device_info *device, int i, conv_sm90_config *config);
 
 /* The same config with pixels in the order of memory and, where a tile has the stages, two CTAs for each. */

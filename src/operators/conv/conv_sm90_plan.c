@@ -116,16 +116,17 @@ static int depth_of(const ckl_conv_desc *d, int i)
     return i < LAST ? whole >> i : own ? exact : 0;
 }
 
-/* Filters of a CTA: wide tiles, or equal shares of all filters. */
+/* Filters of a CTA: wide tiles, or equal shares of all filters. 0: those are one of the others. */
 static int width_of(const ckl_conv_desc *d, int i)
 {
-    enum { WIDEST = 256 };
-    static const int widths[] = { 64, 128, 192, WIDEST };
-    const int unit = d->direction == CKL_CONV_DATA ? CONV_SM90_SPAN : CONV_SM90_N;
-    const int64_t filters = max_i64(1, conv_sm90_out(d));
-    return i < COUNT_OF(widths)
-               ? widths[i]
-               : (int)round_up(ceil_div(filters, ceil_div(filters, WIDEST) + i - COUNT_OF(widths)), unit);
+    enum { WIDE = 4 };
+    const int unit = d->direction == CKL_CONV_DATA ? CONV_SM90_SPAN : CONV_SM90_N, widest = WIDE * CONV_SM90_SPAN;
+    if (i < WIDE)
+        return (i + 1) * CONV_SM90_SPAN;
+    const int64_t filters = max_i64(1, conv_sm90_out(d)), shares = ceil_div(filters, widest) + i - WIDE;
+    const int64_t own = round_up(ceil_div(filters, shares), unit),
+                  wider = round_up(ceil_div(filters, max_i64(1, shares - 1)), unit);
+    return own % CONV_SM90_SPAN == 0 || (i > WIDE && own == wider) ? 0 : (int)own;
 }
 
 /* Channels of a stage, consumers and filters. */
@@ -219,8 +220,10 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
         return false;
     c->split = splits > 1 && i % 2 && has_stages(d, c->tile_k, SPLIT_LEAST) ? 2 : 1;
     const int order = i % kinds / splits;
+    if (order > 1 && (c->consumers == 1 || !has_stages(d, c->tile_k, THREE_LEAST)))
+        c->tile_n = 0;
     if (order > 0)
-        follow_rows(c, order > 1 && has_stages(d, c->tile_k, THREE_LEAST) ? CONV_SM90_CONSUMERS : c->consumers);
+        follow_rows(c, order > 1 ? CONV_SM90_CONSUMERS : c->consumers);
     if (c->im2col || c->split > 1)
         c->stages = stages_of(c, device);
     return true;
