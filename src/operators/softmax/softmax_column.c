@@ -5,6 +5,7 @@
  * time from L2. `column_long`: strips of any length are read twice by one CTA or cluster.
  */
 #include "operators/softmax/softmax_config.h"
+#include "skeletons/one_pass.h"
 #include "skeletons/two_pass.h"
 
 enum { VEC_MAX = 8 };
@@ -647,4 +648,89 @@ void softmax_column_chunks(const void *config, int kernel)
     IF(k.item.writes)
         write_chunk(&k, rX);
     ELSE sum_chunk(&k, rX);
+}
+
+/* Columns in chunks that stay in shared memory */
+
+static column_chunks *held_chunk(column_flow *f, column_chunks *k, val chunk)
+{
+    const column_place strip = place_in(&f->c, k->item.strip);
+    const val lines = imm_as(U32, f->tiles * (int)column_split_lines(&f->c.split));
+    f->place = column_from(&strip, mul(chunk, lines));
+    LOOP(tile, imm(f->tiles))
+        stage_tile(f, &f->place, f->slots, tile);
+    cp_async_commit();
+    cp_async_wait(0);
+    return k;
+}
+
+static void sum_held(const column_flow *f, val *values)
+{
+    const columns *c = &f->c;
+    const bool is_forward = c->form->direction == CKL_DIRECTION_FORWARD;
+    begin_states(c, values);
+    LOOP(tile, imm(f->tiles))
+        visit_staged(f, tile, is_forward ? add_scores : add_tile_dots, values);
+}
+
+static void write_held(const column_flow *f, const column_chunks *k)
+{
+    const columns *c = &f->c;
+    column_scores found;
+    const int count = softmax_state_values(c->form) * c->split.vec;
+    tensor rS = fragment(F32, compact(leaf(count))); // (COUNT*VEC)
+    copy(own_states(c, k->item.strip, c->p.chunks), rS, states_alignment(c));
+    for (int i = 0; i < count; i++)
+        found.pairs[i] = at(rS, i);
+    if (c->form->direction == CKL_DIRECTION_FORWARD)
+        find_factors(c, &found);
+    LOOP(tile, imm(f->tiles))
+        visit_staged(f, tile, c->form->direction == CKL_DIRECTION_FORWARD ? write_outputs : write_gradients, &found);
+}
+
+static void hold_columns(const softmax_column_config *cfg)
+{
+    column_flow f = { .c = { .form = &cfg->form, .split = cfg->split, .p = params_of(softmax) },
+                      .tiles = cfg->tiles,
+                      .depth = 1 };
+    column_chunks k = { .c = f.c };
+    val states[VEC_MAX * ONLINE_VALUES];
+    launch_bounds(cfg->split.threads, cfg->form.ctas_per_sm);
+    launch_dependents();
+    grid_wait();
+    const one_pass held = { .counters = f.c.p.counter,
+                            .strips = mul(convert(U32, f.c.p.outer), f.c.p.strips),
+                            .chunks = f.c.p.chunks,
+                            .strip = div(cta_x(), f.c.p.chunks),
+                            .chunk = rem(cta_x(), f.c.p.chunks),
+                            .sLeft = one_pass_smem(cfg->split.threads) };
+    k.item = (two_pass_item){ .strip = held.strip, .chunk = held.chunk };
+    f.slots = smem_address(smem_alloc("chunk", strip_bytes(&f), 16));
+    held_chunk(&f, &k, held.chunk);
+    sum_held(&f, states);
+    column_reduce_each(&f.c.split, state_reduction(&f.c), states, store_chunk, &k);
+    const val writes = variable(U32, imm(1)), last = one_pass_arrive(&held);
+    IF(last) {
+        merge_chunks(&k);
+        one_pass_publish(&held);
+    }
+    ELSE assign(writes, one_pass_wait(&held));
+    IF(ne(writes, imm_as(U32, 0)))
+        write_held(&f, &k);
+    IF(last)
+        LOOP(chunk, f.c.p.chunks)
+            IF(one_pass_was_left(&held, chunk)) {
+                held_chunk(&f, &k, chunk);
+                write_held(&f, &k);
+            }
+}
+
+void softmax_column_held(const void *config, int kernel)
+{
+    if (kernel == 0) {
+        hold_columns(config);
+        return;
+    }
+    columns c = begin(config, kernel);
+    read_twice(&c);
 }
