@@ -461,3 +461,48 @@ void groupnorm_backward_split(const void *config, int kernel)
         }
     }
 }
+
+static void write_held(backward *k)
+{
+    groupnorm_load_merged(&k->s, KINDS, k->sGroups);
+    cta_sync();
+    groupnorm_over_columns(&k->s, &k->w, write_column, k);
+}
+
+/* Another slice of the same bundle. */
+static void write_left(const backward *k, val slice)
+{
+    backward again = *k;
+    groupnorm_slice_at(&again.s, convert(I32, again.s.bundle), convert(I32, slice));
+    again.w = groupnorm_view_of(&again.s, again.s.cfg->vec);
+    groupnorm_over_columns(&again.s, &again.w, stage_column, &again);
+    groupnorm_staged();
+    groupnorm_over_columns(&again.s, &again.w, write_column, &again);
+}
+
+void groupnorm_backward_held(const void *config, int kernel)
+{
+    const groupnorm_config *cfg = config;
+    if (kernel == GROUPNORM_GRADIENTS) {
+        add_gradients(cfg);
+        return;
+    }
+    backward k = { .s = groupnorm_slice_begin(cfg, kernel == 0), .in_smem = true };
+    const one_pass meeting = groupnorm_meeting(&k.s);
+    groupnorm_wait();
+    begin(&k);
+    stage_slices(&k);
+    store_entries(&k);
+    const val writes = variable(U32, imm(1)), last = one_pass_arrive(&meeting);
+    IF(last) {
+        store_merged(&k);
+        one_pass_publish(&meeting);
+    }
+    ELSE assign(writes, one_pass_wait(&meeting));
+    IF(ne(writes, imm_as(U32, 0)))
+        write_held(&k);
+    IF(last)
+        LOOP(slice, meeting.chunks)
+            IF(one_pass_was_left(&meeting, slice))
+                write_left(&k, slice);
+}

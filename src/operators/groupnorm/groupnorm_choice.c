@@ -47,7 +47,7 @@ int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c)
     return d->layout == CKL_IMAGE_NCHW ? ceil_div(d->h * d->w * c->fold, c->vec) : d->h * d->w / c->fold;
 }
 
-int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, bool split)
+int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing split)
 {
     return split ? max_i64(1, ceil_div(groupnorm_units(d, c), groupnorm_slice_units(c))) : c->cluster;
 }
@@ -61,17 +61,18 @@ int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c
  * Shared memory of a CTA: slices of x and, backward, dy, if they are kept there; what threads tell of their sums; what groups and CTAs
  * tell.
  */
-static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
+static int64_t shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing split, const groupnorm_config *c)
 {
     const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = !split || forward;
+    const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = split != GROUPNORM_SPLIT || forward;
     const int64_t slice = kept ? groupnorm_slice_bytes(c) : 0, groups = 16 * ceil_div(12 * c->bundle, 16);
     const int words = forward ? GROUPNORM_ENTRY : GROUPNORM_KINDS;
     const int64_t peers = c->cluster > 1 ? 4 * words * (int64_t)c->bundle * c->cluster + 16 : 16;
+    const int64_t left = split == GROUPNORM_HELD ? 4 * c->threads + 16 : 0;
     if (forward)
-        return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers;
+        return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers + left;
     int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * c->channels * c->bundle * c->fold;
-    return 2 * slice + sums + groups + peers + 16;
+    return 2 * slice + sums + groups + peers + 16 + left;
 }
 
 /* Choice */
@@ -113,7 +114,7 @@ static bool channels_fold(const ckl_groupnorm_desc *d, const groupnorm_config *c
 }
 
 /* Gradients that are split read their slices again, by whole vectors. */
-static bool may_be_ragged(const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
+static bool may_be_ragged(const ckl_groupnorm_desc *d, groupnorm_slicing split, const groupnorm_config *c)
 {
     return d->layout == CKL_IMAGE_NCHW && !(split && d->direction == CKL_DIRECTION_BACKWARD) && c->fold == 1 &&
            c->vec * element_bytes(d) == VECTOR_BYTES && d->h * d->w <= INT32_MAX / 4;
@@ -147,7 +148,7 @@ static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted, 
 typedef struct search {
     const ckl_groupnorm_desc *d;
     const ckl_device_info *device;
-    bool split;
+    groupnorm_slicing split;
     int threads_max; // of a CTA
 } search;
 
@@ -390,10 +391,12 @@ static bool choose_bundles(const search *s, groupnorm_config *c)
     return false;
 }
 
-ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing split,
                             groupnorm_config *c)
 {
     const int64_t most = device->smem_per_cta_bytes;
+    if (split == GROUPNORM_HELD)
+        FAIL(CKL_UNSUPPORTED, "%s: not chosen", what);
     if (d->c / d->groups > INT32_MAX / BUNDLE_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: more than %d channels of a group", what, INT32_MAX / BUNDLE_MAX);
     c->dtype = d->dtype;
@@ -410,7 +413,7 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
 
 /* Cost */
 
-plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing split,
                          const groupnorm_config *c)
 {
     static const memory_kernel of[2][2][2] = {
@@ -424,11 +427,11 @@ plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *dev
     };
     const bool forward = d->direction == CKL_DIRECTION_FORWARD, nchw = d->layout == CKL_IMAGE_NCHW;
     const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    const int inputs = forward ? 1 : 2, passes = split ? 2 : 1; // items of a slice
+    const int inputs = forward ? 1 : 2, passes = split == GROUPNORM_SPLIT ? 2 : 1; // items of a slice
     const double loads = (double)g.slots * c->steps, bytes = (double)element_bytes(d);
     const double run = (nchw ? g.column_threads * c->vec : c->channels * c->bundle * c->fold) * bytes;
-    const memory_work work = { .of = of[!forward][split][!nchw],
-                               .bytes = (double)(d->n * d->c * d->h * d->w) * bytes * (inputs * (split ? 1.5 : 1) + 1),
+    const memory_work work = { .of = of[!forward][split != GROUPNORM_CLUSTER][!nchw],
+                               .bytes = (double)(d->n * d->c * d->h * d->w) * bytes * (inputs * (split == GROUPNORM_SPLIT ? 1.5 : 1) + 1),
                                .ctas = groupnorm_bundles(d, c) * groupnorm_slices(d, c, split) * passes,
                                .threads = c->threads,
                                .ctas_per_sm = c->ctas_per_sm,
@@ -442,7 +445,7 @@ plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *dev
 
 /* Admission */
 
-static ckl_status admit_threads(const char *what, const ckl_device_info *device, bool split, const groupnorm_config *c)
+static ckl_status admit_threads(const char *what, const ckl_device_info *device, groupnorm_slicing split, const groupnorm_config *c)
 {
     if (c->threads % 32 || c->threads < 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 from 32 to %d", what, c->threads,
@@ -456,7 +459,7 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
     return CKL_OK;
 }
 
-static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
+static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, groupnorm_slicing split, const groupnorm_config *c)
 {
     const bool nchw = d->layout == CKL_IMAGE_NCHW;
     const int bundle_max = c->threads / 32 * GROUPNORM_GROUPS_OF_WARP_MAX;
@@ -493,7 +496,7 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, bo
     return CKL_OK;
 }
 
-ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing split,
                            const groupnorm_config *c)
 {
     if (c->cluster > 1 && !device->has_tma)
@@ -507,6 +510,8 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
     if (slices * groupnorm_slice_units(c) < units)
         FAIL(CKL_INVALID, "%s: steps=%d of cluster=%d hold %" PRId64 " of %" PRId64 " units of a channel", what,
              c->steps, c->cluster, slices * groupnorm_slice_units(c), units);
+    if (split == GROUPNORM_HELD && slices > c->threads)
+        FAIL(CKL_INVALID, "%s: %" PRId64 " slices of a bundle for threads=%d", what, slices, c->threads);
     if (shared_bytes(d, split, c) > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "%s: steps=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->steps,
              shared_bytes(d, split, c), device->smem_per_cta_bytes);
