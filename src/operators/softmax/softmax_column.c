@@ -479,6 +479,7 @@ typedef struct column_chunks {
     columns c;
     two_pass order;
     two_pass_item item;
+    int64_t scratch; // shared memory of reductions
 } column_chunks;
 
 /* The address of states of a strip: those of its chunks, then their sum; (COUNT,COLUMNS) each. */
@@ -494,6 +495,11 @@ static val states_at(const columns *c, val strip, val chunk, val column)
 static const reduction *state_reduction(const columns *c)
 {
     return c->form->direction == CKL_DIRECTION_FORWARD ? &online_reduction : &softmax_sum;
+}
+
+static int64_t reduction_scratch(const columns *c)
+{
+    return smem_alloc("column_warps", column_reduce_each_bytes(&c->split, softmax_state_values(c->form)), 16);
 }
 
 /* The states of this thread's columns. */
@@ -573,13 +579,13 @@ static void merge_chunks(column_chunks *k)
                 r->combine(states + e * count, other, r->user);
             }
     }
-    column_reduce_each(&c->split, r, states, store_strip, k);
+    column_reduce_each(&c->split, r, k->scratch, states, store_strip, k);
 }
 
 /* The last chunk of a strip merges the states of all. */
 static void leave_states(column_chunks *k, val *values)
 {
-    column_reduce_each(&k->c.split, state_reduction(&k->c), values, store_chunk, k);
+    column_reduce_each(&k->c.split, state_reduction(&k->c), k->scratch, values, store_chunk, k);
     IF(two_pass_leave(&k->order, &k->item)) {
         merge_chunks(k);
         two_pass_merged(&k->order, &k->item);
@@ -638,6 +644,7 @@ void softmax_column_chunks(const void *config, int kernel)
                           .abreast = imm_as(U32, 1),
                           .chunks = c->p.chunks,
                           .lag = c->p.lag };
+    k.scratch = reduction_scratch(c);
     launch_dependents();
     grid_wait();
     k.item = two_pass_draw(&k.order);
@@ -706,9 +713,10 @@ static void hold_columns(const softmax_column_config *cfg)
                             .sLeft = one_pass_smem(cfg->split.threads) };
     k.item = (two_pass_item){ .strip = held.strip, .chunk = held.chunk };
     f.slots = smem_address(smem_alloc("chunk", strip_bytes(&f), 16));
+    k.scratch = reduction_scratch(&f.c);
     held_chunk(&f, &k, held.chunk);
     sum_held(&f, states);
-    column_reduce_each(&f.c.split, state_reduction(&f.c), states, store_chunk, &k);
+    column_reduce_each(&f.c.split, state_reduction(&f.c), k.scratch, states, store_chunk, &k);
     const val writes = variable(U32, imm(1)), last = one_pass_arrive(&held);
     IF(last) {
         merge_chunks(&k);
