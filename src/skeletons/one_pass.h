@@ -1,24 +1,14 @@
 /*
- * one_pass.h - tensors that one kernel reads once: their chunks stay where they are until the sums of all are known.
+ * one_pass.h - tensors that one kernel reads once: a chunk stays where it is until the sums of its strip are known.
  *
- * A tensor is strips of chunks, and each chunk is a CTA, which keeps it in shared memory or registers. The CTAs of a strip meet in
- * global memory: each stores the sums of its chunk, the last one merges them and tells the others, who wait for it. That is
- * fast where all CTAs of a strip run at once, as the GPU starts them in order. But nothing depends on it: a CTA that has waited for long
- * leaves its chunk to the one that merges, which loads it again. A kernel reads like this:
+ * A tensor is strips of chunks. Each chunk is a CTA, which keeps it in shared memory or registers. The CTAs of a strip meet in
+ * global memory: each stores the sums of its chunk, the last one merges those of all and tells the others, who wait for it. That is
+ * fast where all CTAs of a strip run at once, which they do if they are few enough: the GPU starts CTAs in order. But nothing depends
+ * on it. A CTA that has waited for long gives up, and the one that merges takes its chunk. A kernel reads like this:
  *
+ *     const one_pass t = { ... };
  *     ... load the chunk, store its sums ...
- *     const val writes = variable(U32, imm(1)), last = one_pass_arrive(&t);
- *     IF(last) {
- *         ... merge the sums of the strip ...
- *         one_pass_publish(&t);
- *     }
- *     ELSE assign(writes, one_pass_wait(&t));
- *     IF(ne(writes, imm_as(U32, 0)))
- *         ... outputs from the sums of the strip ...
- *     IF(last)
- *         LOOP(chunk, t.chunks)
- *             IF(one_pass_was_left(&t, chunk))
- *                 ... load that chunk; outputs ...
+ *     one_pass_meet(&t, &(one_pass_kernel){ merge, write, write_other }, &kernel);
  */
 #ifndef CKL_SKELETONS_ONE_PASS_H
 #define CKL_SKELETONS_ONE_PASS_H
@@ -26,30 +16,34 @@
 #include "cute/tensor.h"
 
 typedef struct one_pass {
-    val counters;       // address of a u32 for each strip, then of one for each chunk: 0 before the kernel, and after it
-    val strips, chunks; // u32; chunks: of a strip, at most as many as threads
+    val counters; // address of a u32 for each strip, then of one for each chunk: 0 before the kernel, and after it
+    val strips, chunks; // u32; chunks: of a strip, at most as many as a CTA has threads
     val strip, chunk;   // u32, of this CTA
-    tensor sLeft;       // (THREADS), u32 in shared memory: chunks that others leave to this CTA
+    tensor sLeft;       // (THREADS), u32 in shared memory: 1 for each chunk whose CTA has given up
 } one_pass;
 
-tensor one_pass_smem(int threads);
+/* What a kernel does. All threads of a CTA call each; the shared memory that others may have read is free. */
+typedef struct one_pass_kernel {
+    void (*merge)(void *user);                  // the sums of all chunks; threads store the strip's
+    void (*write)(void *user);                  // outputs of this CTA's chunk, from the strip's sums
+    void (*write_other)(void *user, val chunk); // loads another chunk of the strip, after write(); its outputs
+} one_pass_kernel;
 
-/* After all threads have stored their sums of the chunk: is it the last of its strip? Then all others can be read. */
-val one_pass_arrive(const one_pass *t);
+/* Of the CTA whose number in the grid is that of its chunk, strip by strip. Takes shared memory. */
+one_pass one_pass_of_cta(val counters, val strips, val chunks, int threads);
 
-/* After all threads have stored the merged sums. */
-void one_pass_publish(const one_pass *t);
+/* After all threads have stored their sums of the chunk. */
+void one_pass_meet(const one_pass *t, const one_pass_kernel *kernel, void *user);
 
-/* u32, 1: the merged sums can be read. 0: this CTA has waited for long, and its chunk is the other one's now. */
-val one_pass_wait(const one_pass *t);
-
-/* In the CTA that published: does it have to take a chunk of another one? */
-val one_pass_was_left(const one_pass *t, val chunk);
-
-/* On the host: bytes of the counters. */
+/* On the host: bytes of the counters, and of shared memory. */
 static inline int64_t one_pass_counter_bytes(int64_t strips, int64_t chunks)
 {
     return strips * (1 + chunks) * (int64_t)sizeof(uint32_t);
+}
+
+static inline int64_t one_pass_smem_bytes(int threads)
+{
+    return (threads + 2) * (int64_t)sizeof(uint32_t);
 }
 
 #endif

@@ -183,24 +183,24 @@ static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream
 static const field desc_fields[] = { GROUPNORM_DESC(FIELD_ROW, ckl_groupnorm_desc) };
 static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_config) };
 
-#define IMPLEMENTATION(called, wanted, slicing, says, count, launches)                                   \
+#define IMPLEMENTATION(called, wanted, slicing, says, count, launches)                                    \
     static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config)      \
     {                                                                                                     \
         TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
-        return groupnorm_choose("groupnorm " #called, desc, device, slicing, config);                    \
+        return groupnorm_choose("groupnorm " #called, desc, device, slicing, config);                     \
     }                                                                                                     \
     static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config) \
     {                                                                                                     \
         TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
-        return groupnorm_admit("groupnorm " #called, desc, device, slicing, config);                     \
+        return groupnorm_admit("groupnorm " #called, desc, device, slicing, config);                      \
     }                                                                                                     \
     static plan_cost cost_##called(const void *desc, const ckl_device_info *device, const void *config)   \
     {                                                                                                     \
-        return groupnorm_cost(desc, device, slicing, config);                                            \
+        return groupnorm_cost(desc, device, slicing, config);                                             \
     }                                                                                                     \
     static int64_t workspace_##called(const ckl_plan *plan)                                               \
     {                                                                                                     \
-        return workspace_of(plan, slicing).bytes;                                                        \
+        return workspace_of(plan, slicing).bytes;                                                         \
     }                                                                                                     \
     static const implementation called = {                                                                \
         .name = #called,                                                                                  \
@@ -242,8 +242,9 @@ IMPLEMENTATION(backward_held, CKL_DIRECTION_BACKWARD, GROUPNORM_HELD,
                "slices of x and dy in shared memory until the sums of their groups are known", GROUPNORM_GRADIENTS + 1,
                launch_held)
 
-static const implementation *const implementations[] = { &forward_held,  &forward,        &forward_split, &backward_held,
-                                                         &backward,      &backward_split, NULL };
+static const implementation *const implementations[] = {
+    &forward_held, &forward, &forward_split, &backward_held, &backward, &backward_split, NULL
+};
 
 OPERATOR(groupnorm, groupnorm,
          "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels, and its gradients",

@@ -462,22 +462,27 @@ void groupnorm_backward_split(const void *config, int kernel)
     }
 }
 
-static void write_held(backward *k)
+static void merge_held(void *kernel)
 {
+    store_merged(kernel);
+}
+
+static void write_held(void *kernel)
+{
+    backward *k = kernel;
     groupnorm_load_merged(&k->s, KINDS, k->sGroups);
     cta_sync();
     groupnorm_over_columns(&k->s, &k->w, write_column, k);
 }
 
-/* Another slice of the same bundle. */
-static void write_left(const backward *k, val slice)
+static void write_other(void *kernel, val slice)
 {
-    backward again = *k;
-    groupnorm_slice_at(&again.s, convert(I32, again.s.bundle), convert(I32, slice));
-    again.w = groupnorm_view_of(&again.s, again.s.cfg->vec);
-    groupnorm_over_columns(&again.s, &again.w, stage_column, &again);
+    backward other = *(const backward *)kernel;
+    groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), convert(I32, slice));
+    other.w = groupnorm_view_of(&other.s, other.s.cfg->vec);
+    groupnorm_over_columns(&other.s, &other.w, stage_column, &other);
     groupnorm_staged();
-    groupnorm_over_columns(&again.s, &again.w, write_column, &again);
+    groupnorm_over_columns(&other.s, &other.w, write_column, &other);
 }
 
 void groupnorm_backward_held(const void *config, int kernel)
@@ -493,16 +498,5 @@ void groupnorm_backward_held(const void *config, int kernel)
     begin(&k);
     stage_slices(&k);
     store_entries(&k);
-    const val writes = variable(U32, imm(1)), last = one_pass_arrive(&meeting);
-    IF(last) {
-        store_merged(&k);
-        one_pass_publish(&meeting);
-    }
-    ELSE assign(writes, one_pass_wait(&meeting));
-    IF(ne(writes, imm_as(U32, 0)))
-        write_held(&k);
-    IF(last)
-        LOOP(slice, meeting.chunks)
-            IF(one_pass_was_left(&meeting, slice))
-                write_left(&k, slice);
+    one_pass_meet(&meeting, &(one_pass_kernel){ merge_held, write_held, write_other }, &k);
 }

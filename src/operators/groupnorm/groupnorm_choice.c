@@ -68,7 +68,7 @@ static int64_t shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing split
     const int64_t slice = kept ? groupnorm_slice_bytes(c) : 0, groups = 16 * ceil_div(12 * c->bundle, 16);
     const int words = forward ? GROUPNORM_ENTRY : GROUPNORM_KINDS;
     const int64_t peers = c->cluster > 1 ? 4 * words * (int64_t)c->bundle * c->cluster + 16 : 16;
-    const int64_t left = split == GROUPNORM_HELD ? 4 * c->threads + 16 : 0;
+    const int64_t left = split == GROUPNORM_HELD ? one_pass_smem_bytes(c->threads) + 8 : 0;
     if (forward)
         return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers + left;
     int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * c->channels * c->bundle * c->fold;
@@ -116,8 +116,8 @@ static bool channels_fold(const ckl_groupnorm_desc *d, const groupnorm_config *c
 /* Gradients that are split read their slices again, by whole vectors. */
 static bool may_be_ragged(const ckl_groupnorm_desc *d, groupnorm_slicing split, const groupnorm_config *c)
 {
-    return d->layout == CKL_IMAGE_NCHW && !(split && d->direction == CKL_DIRECTION_BACKWARD) && c->fold == 1 &&
-           c->vec * element_bytes(d) == VECTOR_BYTES && d->h * d->w <= INT32_MAX / 4;
+    return d->layout == CKL_IMAGE_NCHW && !(split == GROUPNORM_SPLIT && d->direction == CKL_DIRECTION_BACKWARD) &&
+           c->fold == 1 && c->vec * element_bytes(d) == VECTOR_BYTES && d->h * d->w <= INT32_MAX / 4;
 }
 
 /* Does a vector stay in a column (nchw), or in a bundle; and in its group, where a thread has several columns? */
@@ -391,8 +391,8 @@ static bool choose_bundles(const search *s, groupnorm_config *c)
     return false;
 }
 
-ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing split,
-                            groupnorm_config *c)
+ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
+                            groupnorm_slicing split, groupnorm_config *c)
 {
     const int64_t most = device->smem_per_cta_bytes;
     if (split == GROUPNORM_HELD)
@@ -431,7 +431,8 @@ plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *dev
     const double loads = (double)g.slots * c->steps, bytes = (double)element_bytes(d);
     const double run = (nchw ? g.column_threads * c->vec : c->channels * c->bundle * c->fold) * bytes;
     const memory_work work = { .of = of[!forward][split != GROUPNORM_CLUSTER][!nchw],
-                               .bytes = (double)(d->n * d->c * d->h * d->w) * bytes * (inputs * (split == GROUPNORM_SPLIT ? 1.5 : 1) + 1),
+                               .bytes = (double)(d->n * d->c * d->h * d->w) * bytes *
+                                        (inputs * (split == GROUPNORM_SPLIT ? 1.5 : 1) + 1),
                                .ctas = groupnorm_bundles(d, c) * groupnorm_slices(d, c, split) * passes,
                                .threads = c->threads,
                                .ctas_per_sm = c->ctas_per_sm,
@@ -445,7 +446,8 @@ plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *dev
 
 /* Admission */
 
-static ckl_status admit_threads(const char *what, const ckl_device_info *device, groupnorm_slicing split, const groupnorm_config *c)
+static ckl_status admit_threads(const char *what, const ckl_device_info *device, groupnorm_slicing split,
+                                const groupnorm_config *c)
 {
     if (c->threads % 32 || c->threads < 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 from 32 to %d", what, c->threads,
@@ -459,7 +461,8 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
     return CKL_OK;
 }
 
-static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, groupnorm_slicing split, const groupnorm_config *c)
+static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, groupnorm_slicing split,
+                               const groupnorm_config *c)
 {
     const bool nchw = d->layout == CKL_IMAGE_NCHW;
     const int bundle_max = c->threads / 32 * GROUPNORM_GROUPS_OF_WARP_MAX;
@@ -496,8 +499,8 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     return CKL_OK;
 }
 
-ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing split,
-                           const groupnorm_config *c)
+ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
+                           groupnorm_slicing split, const groupnorm_config *c)
 {
     if (c->cluster > 1 && !device->has_tma)
         FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, c->cluster);

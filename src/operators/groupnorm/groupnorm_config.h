@@ -170,12 +170,12 @@ typedef enum groupnorm_slicing { GROUPNORM_CLUSTER, GROUPNORM_SPLIT, GROUPNORM_H
 int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c);
 int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing split);
 int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c);
-ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing split,
-                            groupnorm_config *c);
+ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
+                            groupnorm_slicing split, groupnorm_config *c);
 plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing split,
                          const groupnorm_config *c);
-ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing split,
-                           const groupnorm_config *c);
+ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
+                           groupnorm_slicing split, const groupnorm_config *c);
 
 /* Kernels. Even ones: pointers are aligned to whole vectors; odd ones: to the element only. */
 enum { GROUPNORM_GRADIENTS = 2 };                              // the one that adds up dgamma and dbeta

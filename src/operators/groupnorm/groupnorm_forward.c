@@ -568,44 +568,38 @@ void groupnorm_forward_split(const void *config, int kernel)
     }
 }
 
-static void write_held(forward *k)
+static void merge_held(void *kernel)
 {
+    const forward *k = kernel;
+    IF(merges(k))
+        store_merged(k);
+}
+
+static void write_held(void *kernel)
+{
+    forward *k = kernel;
     groupnorm_load_merged(&k->s, GROUP_WORDS, k->sGroups);
     cta_sync();
     groupnorm_over_columns(&k->s, &k->all, write_column, k);
 }
 
-/* Another slice of the same bundle. */
-static void write_left(const forward *k, val slice)
+static void write_other(void *kernel, val slice)
 {
-    forward again = *k;
-    groupnorm_slice_at(&again.s, convert(I32, again.s.bundle), convert(I32, slice));
-    again.all = groupnorm_view_of(&again.s, again.s.cfg->vec);
-    groupnorm_over_columns(&again.s, &again.all, stage_column, &again);
+    forward other = *(const forward *)kernel;
+    groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), convert(I32, slice));
+    other.all = groupnorm_view_of(&other.s, other.s.cfg->vec);
+    groupnorm_over_columns(&other.s, &other.all, stage_column, &other);
     groupnorm_staged();
-    groupnorm_over_columns(&again.s, &again.all, write_column, &again);
+    groupnorm_over_columns(&other.s, &other.all, write_column, &other);
 }
 
 void groupnorm_forward_held(const void *config, int kernel)
 {
-    const groupnorm_config *cfg = config;
-    forward k = { .s = groupnorm_slice_begin(cfg, kernel == 0) };
+    forward k = { .s = groupnorm_slice_begin(config, kernel == 0) };
     const one_pass meeting = groupnorm_meeting(&k.s);
     groupnorm_wait();
     begin(&k);
     stage_slice(&k);
     store_entries(&k);
-    const val writes = variable(U32, imm(1)), last = one_pass_arrive(&meeting);
-    IF(last) {
-        IF(merges(&k))
-            store_merged(&k);
-        one_pass_publish(&meeting);
-    }
-    ELSE assign(writes, one_pass_wait(&meeting));
-    IF(ne(writes, imm_as(U32, 0)))
-        write_held(&k);
-    IF(last)
-        LOOP(slice, meeting.chunks)
-            IF(one_pass_was_left(&meeting, slice))
-                write_left(&k, slice);
+    one_pass_meet(&meeting, &(one_pass_kernel){ merge_held, write_held, write_other }, &k);
 }

@@ -87,13 +87,7 @@ void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
 
 one_pass groupnorm_meeting(groupnorm_slice *s)
 {
-    const val slices = convert(U32, s->a.slices);
-    const one_pass meeting = { .counters = s->a.counters,
-                               .strips = s->a.strips,
-                               .chunks = slices,
-                               .strip = div(cta_x(), slices),
-                               .chunk = rem(cta_x(), slices),
-                               .sLeft = one_pass_smem(s->cfg->threads) };
+    const one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices), s->cfg->threads);
     groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     return meeting;
 }

@@ -486,7 +486,7 @@ static const field column_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_colum
 static const field column_pipeline_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
                                                 COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
                                                 SOFTMAX_COLUMN_TILES(FIELD_ROW, softmax_column_config)     //
-                                                 SOFTMAX_COLUMN_DEPTH(FIELD_ROW, softmax_column_config) };
+                                                SOFTMAX_COLUMN_DEPTH(FIELD_ROW, softmax_column_config) };
 
 static const field column_chunks_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
                                               COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
@@ -522,8 +522,8 @@ IMPLEMENTATION(column_chunks, "strips in chunks, a CTA for the sums of each and 
                column, .choose = softmax_choose_column_chunks, .cost = softmax_cost_column_chunks,
                .admit = softmax_admit_column_chunks, .launch = launch_chunks,
                .config = FIELD_TABLE(column_chunks_fields), .workspace_bytes = chunks_workspace);
-IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known", column,
-               .choose = softmax_choose_column_held, .cost = softmax_cost_column_held,
+IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",
+               column, .choose = softmax_choose_column_held, .cost = softmax_cost_column_held,
                .admit = softmax_admit_column_held, .launch = launch_held, .config = FIELD_TABLE(column_held_fields),
                .workspace_bytes = held_workspace);
 IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column,
@@ -533,15 +533,11 @@ IMPLEMENTATION(column_long, "a strip of any length by a CTA or a cluster; read t
                .choose = softmax_choose_column_long, .cost = softmax_cost_column_long,
                .admit = softmax_admit_column_long, .launch = launch_columns, .config = FIELD_TABLE(column_fields));
 
-static const implementation *const implementations[] = { &row_implementation,
-                                                         &pipeline_implementation,
-                                                         &long_implementation,
-                                                         &column_held_implementation,
-                                                         &column_chunks_implementation,
-                                                         &column_pipeline_implementation,
-                                                         &column_implementation,
-                                                         &column_long_implementation,
-                                                         NULL };
+static const implementation *const implementations[] = {
+    &row_implementation,         &pipeline_implementation,      &long_implementation,
+    &column_held_implementation, &column_chunks_implementation, &column_pipeline_implementation,
+    &column_implementation,      &column_long_implementation,   NULL
+};
 
 OPERATOR(softmax, softmax, "y = exp(x) / sum exp(x) along an axis, its logarithm, and their gradients",
          .workspace = offsetof(ckl_softmax_args, workspace));

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "operators/softmax/softmax_config.h"
 #include "skeletons/memory_cost.h"
+#include "skeletons/one_pass.h"
 
 enum { CLUSTER_PORTABLE = 8, CTAS_MAX = INT32_MAX, CLUSTER = 1300 };
 
@@ -128,10 +129,9 @@ static int64_t column_flow_bytes(const softmax_column_config *c)
     return column_kept_bytes(c, c->depth);
 }
 
-/* And what its threads know of other chunks. */
 static int64_t column_held_bytes(const softmax_column_config *c)
 {
-    return column_kept_bytes(c, 1) + 4 * c->split.threads;
+    return column_kept_bytes(c, 1) + one_pass_smem_bytes(c->split.threads);
 }
 
 /*
