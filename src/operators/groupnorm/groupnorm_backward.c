@@ -462,16 +462,11 @@ void groupnorm_backward_split(const void *config, int kernel)
     }
 }
 
-static void merge_held(void *kernel)
-{
-    store_merged(kernel);
-}
-
 static void write_held(void *kernel)
 {
     backward *k = kernel;
-    groupnorm_load_merged(&k->s, KINDS, k->sGroups);
-    cta_sync();
+    const group_sums total = add_entries(k);
+    publish(k, &total);
     groupnorm_over_columns(&k->s, &k->w, write_column, k);
 }
 
@@ -498,5 +493,5 @@ void groupnorm_backward_held(const void *config, int kernel)
     begin(&k);
     stage_slices(&k);
     store_entries(&k);
-    one_pass_meet(&meeting, &(one_pass_kernel){ merge_held, write_held, write_other }, &k);
+    one_pass_meet(&meeting, write_held, write_other, &k);
 }

@@ -68,7 +68,7 @@ static int64_t shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing split
     const int64_t slice = kept ? groupnorm_slice_bytes(c) : 0, groups = 16 * ceil_div(12 * c->bundle, 16);
     const int words = forward ? GROUPNORM_ENTRY : GROUPNORM_KINDS;
     const int64_t peers = c->cluster > 1 ? 4 * words * (int64_t)c->bundle * c->cluster + 16 : 16;
-    const int64_t left = split == GROUPNORM_HELD ? one_pass_smem_bytes(c->threads) + 8 : 0;
+    const int64_t left = split == GROUPNORM_HELD ? 16 : 0;
     if (forward)
         return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers + left;
     int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * c->channels * c->bundle * c->fold;
@@ -513,8 +513,8 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
     if (slices * groupnorm_slice_units(c) < units)
         FAIL(CKL_INVALID, "%s: steps=%d of cluster=%d hold %" PRId64 " of %" PRId64 " units of a channel", what,
              c->steps, c->cluster, slices * groupnorm_slice_units(c), units);
-    if (split == GROUPNORM_HELD && slices > c->threads)
-        FAIL(CKL_INVALID, "%s: %" PRId64 " slices of a bundle for threads=%d", what, slices, c->threads);
+    if (split == GROUPNORM_HELD && slices > ONE_PASS_CHUNKS_MAX)
+        FAIL(CKL_INVALID, "%s: %" PRId64 " slices of a bundle are more than %d", what, slices, ONE_PASS_CHUNKS_MAX);
     if (shared_bytes(d, split, c) > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "%s: steps=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->steps,
              shared_bytes(d, split, c), device->smem_per_cta_bytes);

@@ -87,7 +87,7 @@ void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
 
 one_pass groupnorm_meeting(groupnorm_slice *s)
 {
-    const one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices), s->cfg->threads);
+    const one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices));
     groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     return meeting;
 }

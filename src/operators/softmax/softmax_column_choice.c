@@ -131,7 +131,7 @@ static int64_t column_flow_bytes(const softmax_column_config *c)
 
 static int64_t column_held_bytes(const softmax_column_config *c)
 {
-    return column_kept_bytes(c, 1) + one_pass_smem_bytes(c->split.threads);
+    return column_kept_bytes(c, 1);
 }
 
 /*
@@ -415,9 +415,9 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     if (c->split.vec * (int)ckl_dtype_bytes(d->dtype) < COPY_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, COPY_BYTES_MIN);
     const int64_t chunks = ceil_div(d->n, c->tiles * column_split_lines(&c->split));
-    if (chunks > c->split.threads || d->outer > CTAS_MAX / chunks / column_split_strips(&c->split, d->inner))
-        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip for %d threads, or more than %d CTAs", what, chunks,
-             c->split.threads, CTAS_MAX);
+    if (chunks > ONE_PASS_CHUNKS_MAX || d->outer > CTAS_MAX / chunks / column_split_strips(&c->split, d->inner))
+        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip are more than %d, or more than %d CTAs", what, chunks,
+             ONE_PASS_CHUNKS_MAX, CTAS_MAX);
     if (column_held_bytes(c) > (int64_t)device->smem_per_cta_bytes)
         FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, column_held_bytes(c));
     return CKL_OK;

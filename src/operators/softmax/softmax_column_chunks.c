@@ -87,7 +87,7 @@ static void begin_states(const columns *c, val *values)
  * Every group of lanes merges the states of some chunks, several loaded before the first is used; then the groups are
  * merged.
  */
-static void merge_chunks(strip_states *s)
+static void merge_own(const strip_states *s, val *states)
 {
     enum { AT_ONCE_MAX = 8, FLOATS_AT_ONCE = 32 };
     const columns *c = s->c;
@@ -95,8 +95,7 @@ static void merge_chunks(strip_states *s)
     const int at_once = (int)max_i64(1, min_i64(AT_ONCE_MAX, FLOATS_AT_ONCE / floats));
     const int groups = c->split.threads / c->split.lanes;
     const reduction *r = state_reduction(c);
-    val states[VEC_MAX * ONLINE_VALUES], none[VEC_MAX * ONLINE_VALUES];
-    begin_states(c, states);
+    val none[VEC_MAX * ONLINE_VALUES];
     begin_states(c, none);
     LOOP_FROM(first, thread_at(convert(U32, thread()), 1, c->split.lanes, c->split.threads / c->split.lanes),
               c->p.chunks, imm_as(U32, groups * at_once)) {
@@ -115,7 +114,14 @@ static void merge_chunks(strip_states *s)
                 r->combine(states + e * count, other, r->user);
             }
     }
-    column_reduce_each(&c->split, r, s->scratch, states, store_strip, s);
+}
+
+static void merge_chunks(strip_states *s)
+{
+    val states[VEC_MAX * ONLINE_VALUES];
+    begin_states(s->c, states);
+    merge_own(s, states);
+    column_reduce_each(&s->c->split, state_reduction(s->c), s->scratch, states, store_strip, s);
 }
 
 /* Stores what the threads have found in the chunk. */
@@ -211,6 +217,7 @@ void softmax_column_chunks(const void *config, int kernel)
 typedef struct column_held {
     column_flow f;
     strip_states states;
+    tensor sStrip; // (COUNT,COLUMNS): states of the strip
 } column_held;
 
 static void load_held(column_held *k, val chunk)
@@ -238,25 +245,43 @@ static void sum_held(column_held *k)
     leave_states(&k->states, values);
 }
 
-static void merge_held(void *user)
+static void tell_strip(void *user, val column, const val *values)
 {
-    column_held *k = user;
-    merge_chunks(&k->states);
+    const column_held *k = user;
+    for (int v = 0; v < softmax_state_values(k->f.c.form); v++)
+        set(k->sStrip, coord(v, column), values[v]);
+}
+
+static void write_tiles(const column_held *k)
+{
+    const columns *c = &k->f.c;
+    const int count = softmax_state_values(c->form);
+    const val first = mul(thread_at(convert(U32, thread()), 0, c->split.lanes, c->split.threads / c->split.lanes),
+                          imm_as(U32, c->split.vec));
+    column_scores found;
+    for (int i = 0; i < count * c->split.vec; i++)
+        found.pairs[i] = at(k->sStrip, imm(i % count), add(first, imm(i / count)));
+    if (c->form->direction == CKL_DIRECTION_FORWARD)
+        find_factors(c, &found);
+    visit_held(&k->f, write_visit(c), &found);
 }
 
 static void write_held(void *user)
 {
-    const column_held *k = user;
-    column_scores found;
-    find_strip(&k->states, &found);
-    visit_held(&k->f, write_visit(&k->f.c), &found);
+    column_held *k = user;
+    val states[VEC_MAX * ONLINE_VALUES];
+    begin_states(&k->f.c, states);
+    merge_own(&k->states, states);
+    column_reduce_each(&k->f.c.split, state_reduction(&k->f.c), k->states.scratch, states, tell_strip, k);
+    cta_sync();
+    write_tiles(k);
 }
 
 static void write_other(void *user, val chunk)
 {
     column_held other = *(const column_held *)user;
     load_held(&other, chunk);
-    write_held(&other);
+    write_tiles(&other);
 }
 
 void softmax_column_held(const void *config, int kernel)
@@ -273,13 +298,15 @@ void softmax_column_held(const void *config, int kernel)
     launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
     k.states = states_begin(c);
     k.f.slots = smem_address(smem_alloc("chunk", strip_bytes(&k.f), 16));
+    k.sStrip =
+        smem_tensor("strip", F32, compact(shape(softmax_state_values(c->form), column_split_columns(&c->split))), 16);
     launch_dependents();
     grid_wait();
     const val strips = mul(convert(U32, c->p.outer), c->p.strips);
-    const one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks, c->split.threads);
+    const one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks);
     k.states.strip = t.strip;
     k.states.chunk = t.chunk;
     load_held(&k, t.chunk);
     sum_held(&k);
-    one_pass_meet(&t, &(one_pass_kernel){ merge_held, write_held, write_other }, &k);
+    one_pass_meet(&t, write_held, write_other, &k);
 }
