@@ -37,14 +37,19 @@ static const reduction *state_reduction(const columns *c)
     return c->form->direction == CKL_DIRECTION_FORWARD ? &online_reduction : &softmax_sum;
 }
 
+/* The first column of this thread in its strip. */
+static val first_column(const columns *c)
+{
+    const val lane = thread_at(convert(U32, thread()), 0, c->split.lanes, c->split.threads / c->split.lanes);
+    return mul(lane, imm_as(U32, c->split.vec));
+}
+
 /* Those of this thread's columns. */
 static tensor own_states(const strip_states *s, val chunk)
 {
     const columns *c = s->c;
-    const int count = softmax_state_values(c->form);
-    const val lane_column = mul(thread_at(convert(U32, thread()), 0, c->split.lanes, c->split.threads / c->split.lanes),
-                                imm_as(U32, c->split.vec));
-    return gmem_tensor(states_at(s, chunk, lane_column), F32, compact(leaf(count * c->split.vec))); // (COUNT*VEC)
+    const int values = softmax_state_values(c->form) * c->split.vec;
+    return gmem_tensor(states_at(s, chunk, first_column(c)), F32, compact(leaf(values))); // (COUNT*VEC)
 }
 
 static void load_states(const strip_states *s, val chunk, tensor rS)
@@ -87,7 +92,7 @@ static void begin_states(const columns *c, val *values)
  * Every group of lanes merges the states of some chunks, several loaded before the first is used; then the groups are
  * merged.
  */
-static void merge_own(const strip_states *s, val *states)
+static void merge_states(const strip_states *s, val *states)
 {
     enum { AT_ONCE_MAX = 8, FLOATS_AT_ONCE = 32 };
     const columns *c = s->c;
@@ -120,7 +125,7 @@ static void merge_chunks(strip_states *s)
 {
     val states[VEC_MAX * ONLINE_VALUES];
     begin_states(s->c, states);
-    merge_own(s, states);
+    merge_states(s, states);
     column_reduce_each(&s->c->split, state_reduction(s->c), s->scratch, states, store_strip, s);
 }
 
@@ -165,10 +170,11 @@ typedef struct column_chunks {
 /* The last chunk of a strip merges the states of all. */
 static void sum_chunk(column_chunks *k, const tensor *rX)
 {
-    val values[VEC_MAX * ONLINE_VALUES];
-    begin_states(&k->c, values);
-    sum_visit (&k->c)(&k->c, &k->c.place, rX, values);
-    leave_states(&k->states, values);
+    column_scores found;
+    tile_visit *const visit = sum_visit(&k->c);
+    begin_states(&k->c, found.pairs);
+    visit(&k->c, &k->c.place, rX, &found);
+    leave_states(&k->states, found.pairs);
     IF(two_pass_leave(&k->order, &k->item)) {
         merge_chunks(&k->states);
         two_pass_merged(&k->order, &k->item);
@@ -178,9 +184,10 @@ static void sum_chunk(column_chunks *k, const tensor *rX)
 static void write_chunk(column_chunks *k, const tensor *rX)
 {
     column_scores found;
+    tile_visit *const visit = write_visit(&k->c);
     two_pass_wait(&k->order, &k->item);
     find_strip(&k->states, &found);
-    write_visit (&k->c)(&k->c, &k->c.place, rX, &found);
+    visit(&k->c, &k->c.place, rX, &found);
     two_pass_end(&k->order, &k->item);
 }
 
@@ -239,10 +246,10 @@ static void visit_held(const column_flow *f, tile_visit *visit, void *user)
 
 static void sum_held(column_held *k)
 {
-    val values[VEC_MAX * ONLINE_VALUES];
-    begin_states(&k->f.c, values);
-    visit_held(&k->f, sum_visit(&k->f.c), values);
-    leave_states(&k->states, values);
+    column_scores found;
+    begin_states(&k->f.c, found.pairs);
+    visit_held(&k->f, sum_visit(&k->f.c), &found);
+    leave_states(&k->states, found.pairs);
 }
 
 static void tell_strip(void *user, val column, const val *values)
@@ -256,8 +263,7 @@ static void write_tiles(const column_held *k)
 {
     const columns *c = &k->f.c;
     const int count = softmax_state_values(c->form);
-    const val first = mul(thread_at(convert(U32, thread()), 0, c->split.lanes, c->split.threads / c->split.lanes),
-                          imm_as(U32, c->split.vec));
+    const val first = first_column(c);
     column_scores found;
     for (int i = 0; i < count * c->split.vec; i++)
         found.pairs[i] = at(k->sStrip, imm(i % count), add(first, imm(i / count)));
@@ -271,7 +277,7 @@ static void write_held(void *user)
     column_held *k = user;
     val states[VEC_MAX * ONLINE_VALUES];
     begin_states(&k->f.c, states);
-    merge_own(&k->states, states);
+    merge_states(&k->states, states);
     column_reduce_each(&k->f.c.split, state_reduction(&k->f.c), k->states.scratch, states, tell_strip, k);
     cta_sync();
     write_tiles(k);
