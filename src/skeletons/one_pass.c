@@ -123,3 +123,43 @@ void one_pass_meet(const one_pass *t, void (*write)(void *user), void (*write_ot
     IF(last)
         take_others(t, shift_right(before, imm_as(U32, 16)), write_other, user);
 }
+
+static val drawn(const one_pass *t)
+{
+    const val ticket = variable(U32, imm_as(U32, 0)), all = mul(t->strips, t->chunks);
+    IF(is_first_thread()) {
+        assign(ticket, atomic_add(sub(t->counters, imm_as(U64, COUNTER_BYTES)), imm_as(U32, 1)));
+        IF(eq(ticket, sub(add(all, grid_x()), imm_as(U32, 1))))
+            clear_counter(sub(t->counters, imm_as(U64, COUNTER_BYTES)));
+    }
+    return ticket;
+}
+
+val one_pass_draw(const one_pass *t)
+{
+    return from_first_thread("first", drawn(t));
+}
+
+one_pass_meeting one_pass_join(const one_pass *t)
+{
+    const val ticket = drawn(t);
+    const val before = arrive(t), last = eq(came_and_went(before), sub(t->chunks, imm_as(U32, 1)));
+    one_pass_meeting m = { .writes = variable(IR_PRED, yes()),
+                           .last = last,
+                           .left = shift_right(before, imm_as(U32, 16)),
+                           .departed = variable(U32, imm_as(U32, 0)) };
+    m.next = from_first_thread("next", ticket);
+    IF(logical_not(last))
+        assign(m.writes, wait(t));
+    IF(m.writes)
+        assign(m.departed, leave(t));
+    return m;
+}
+
+void one_pass_part(const one_pass *t, const one_pass_meeting *m, void (*write_other)(void *user, val chunk), void *user)
+{
+    IF(m->writes)
+        clear_after(t, m->departed);
+    IF(m->last)
+        take_others(t, m->left, write_other, user);
+}
