@@ -123,7 +123,7 @@ static inline int groupnorm_vec_of_group(const groupnorm_config *c)
 }
 
 /* The warps of a CTA share out the groups of a bundle: so many neighbouring lanes of a warp have one. */
-enum { GROUPNORM_GROUPS_OF_WARP_MAX = 8 };
+enum { GROUPNORM_GROUPS_OF_WARP_MAX = 32 };
 
 static inline int groupnorm_lanes_of_group(const groupnorm_config *c)
 {
