@@ -149,7 +149,7 @@ typedef struct search {
     const ckl_groupnorm_desc *d;
     const ckl_device_info *device;
     groupnorm_slicing split;
-    int threads_max; // of a CTA
+    int threads_max, threads_min; // of a CTA
 } search;
 
 /* Every warp has some groups, and the columns of several groups lie side by side. */
@@ -188,13 +188,14 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
     const int threads_max = s->threads_max;
     const int64_t vectors = units * groupnorm_grid_of(c, c->vec).columns;
-    const bool streams = s->split && s->d->direction == CKL_DIRECTION_BACKWARD;
+    const bool streams = s->split == GROUPNORM_SPLIT && s->d->direction == CKL_DIRECTION_BACKWARD;
     const bool few = !s->split && groupnorm_bundles(s->d, c) * c->cluster < s->device->sm_count;
     const int64_t each = streams ? VECTORS_STREAMED : few ? VECTORS_OF_FEW : VECTORS_OF_THREAD;
     const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / each));
     groupnorm_config best = *c;
     double least = INFINITY;
-    for (c->threads = threads_min_for(s, c); c->threads <= threads_max; c->threads += 32)
+    const int threads_min = (int)max_i64(s->threads_min, threads_min_for(s, c));
+    for (c->threads = threads_min; c->threads <= threads_max; c->threads += 32)
         for (int column_threads = 1; column_threads <= (nchw ? c->threads : 1);
              column_threads = next_divisor(c->threads, column_threads)) {
             if (nchw && column_threads < side_by_side(s, c) && column_threads < units)
@@ -277,7 +278,7 @@ static bool choose_slice(search *s, groupnorm_config *c)
 static int ctas_per_sm(const search *s, const groupnorm_config *c)
 {
     int64_t room = residency_ctas_per_sm(s->device, c->threads, shared_bytes(s->d, s->split, c));
-    if (s->split && s->d->direction == CKL_DIRECTION_BACKWARD)
+    if (s->split == GROUPNORM_SPLIT && s->d->direction == CKL_DIRECTION_BACKWARD)
         room = min_i64(room, (s->d->dtype == CKL_F32 ? SPLIT_THREADS : SPLIT_THREADS_HALF) / c->threads);
     int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, s->split);
     return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
@@ -367,6 +368,24 @@ static bool choose_slices(search *s, groupnorm_config *c)
     return choose_slice(s, c);
 }
 
+/* Slices that are held, HELD_CTAS an SM: as few of a bundle as there may be. */
+static bool choose_held(search *s, groupnorm_config *c)
+{
+    enum { HELD_CTAS = 3, RESERVED_BYTES = 1 << 10, TRIES = 16, THREADS = 256, THREADS_LEAST = 192 };
+    const ckl_groupnorm_desc *d = s->d;
+    const int inputs = d->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
+    const int64_t budget = s->device->smem_per_sm_bytes / HELD_CTAS - RESERVED_BYTES;
+    set_bundle(s, BUNDLE_MAX_SPLIT, PIXEL_BYTES, c);
+    const int64_t units = groupnorm_units(d, c), bytes = inputs * c->bundle * pixel_bytes(d) * d->h * d->w;
+    int64_t slices = ceil_div(bytes, budget);
+    s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
+    s->threads_min = THREADS_LEAST;
+    for (int i = 0; i < TRIES; i++, slices += max_i64(1, slices / 16))
+        if (share_out(s, ceil_div(units, slices), budget, c))
+            return true;
+    return false;
+}
+
 /*
  * Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do. Folded pixels
  * are all of an image: where that leaves SMs idle they are rather split.
@@ -395,16 +414,17 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
                             groupnorm_slicing split, groupnorm_config *c)
 {
     const int64_t most = device->smem_per_cta_bytes;
-    if (split == GROUPNORM_HELD)
-        FAIL(CKL_UNSUPPORTED, "%s: not chosen", what);
     if (d->c / d->groups > INT32_MAX / BUNDLE_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: more than %d channels of a group", what, INT32_MAX / BUNDLE_MAX);
     c->dtype = d->dtype;
     c->layout = (choice)d->layout;
     c->affine = d->affine;
     c->channels = (int)max_i64(1, d->c / d->groups);
-    search s = { d, device, split, THREADS_MAX };
-    if (!(split ? choose_slices(&s, c) : choose_bundles(&s, c)))
+    search s = { d, device, split, THREADS_MAX, 0 };
+    const bool chosen = split == GROUPNORM_CLUSTER ? choose_bundles(&s, c)
+                        : split == GROUPNORM_SPLIT ? choose_slices(&s, c)
+                                                   : choose_held(&s, c);
+    if (!chosen)
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " bytes of shared memory of a CTA do not hold a %s", what, most,
              split ? "slice of a bundle" : "bundle, shared by as many as there may be in a cluster");
     c->ctas_per_sm = ctas_per_sm(&s, c);
