@@ -33,24 +33,6 @@ one_pass one_pass_of_cta(val counters, val strips, val chunks);
 void one_pass_meet(const one_pass *t, void (*write)(void *user), void (*write_other)(void *user, val chunk),
                    void *user);
 
-/* Persistent CTAs draw chunks: counters begin with one of those drawn. */
-typedef struct one_pass_item {
-    val number, exists; // u32, of all; predicate
-    val strip, chunk;
-} one_pass_item;
-
-typedef struct one_pass_meeting {
-    val writes, last; // predicates
-    val left;         // u32, chunks whose CTAs gave up
-    val next;         // u32
-    val departed;     // u32
-} one_pass_meeting;
-
-val one_pass_draw(const one_pass *t);
-one_pass_meeting one_pass_join(const one_pass *t);
-void one_pass_part(const one_pass *t, const one_pass_meeting *m, void (*write_other)(void *user, val chunk),
-                   void *user);
-
 /* On the host: bytes of the counters. */
 static inline int64_t one_pass_counter_bytes(int64_t strips, int64_t chunks)
 {

@@ -441,7 +441,7 @@ static chunks_view held_of(const ckl_softmax_desc *d, const softmax_column_confi
     chunks_view v = { .split = c->split };
     v.strips = column_split_strips(&v.split, d->inner);
     v.chunks = ceil_div(d->n, c->tiles * column_split_lines(&v.split));
-    v.counters_bytes = round_up(4 + one_pass_counter_bytes(d->outer * v.strips, v.chunks), PLAN_WORKSPACE_ALIGNMENT);
+    v.counters_bytes = round_up(one_pass_counter_bytes(d->outer * v.strips, v.chunks), PLAN_WORKSPACE_ALIGNMENT);
     const int64_t values = column_split_columns(&v.split) * softmax_state_values(&c->form);
     v.states_bytes = d->outer * v.strips * (v.chunks + 1) * values * (int64_t)sizeof(float);
     return v;
@@ -467,9 +467,7 @@ static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream
     params.chunks = (uint32_t)v.chunks;
     params.counter = workspace;
     params.states = workspace + v.counters_bytes;
-    return plan_launch(plan, 0,
-                       (plan_grid){ .x = min_i64(d->outer * v.strips * v.chunks, plan->kernels[0].clusters_resident) },
-                       &params, stream);
+    return plan_launch(plan, 0, (plan_grid){ .x = d->outer * v.strips * v.chunks }, &params, stream);
 }
 
 static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) //

@@ -227,11 +227,15 @@ typedef struct column_held {
     tensor sStrip; // (COUNT,COLUMNS): states of the strip
 } column_held;
 
-static column_place held_place(const column_held *k, val strip, val chunk)
+static void load_held(column_held *k, val chunk)
 {
-    const column_flow *f = &k->f;
-    const column_place first = place_in(&f->c, strip);
-    return column_from(&first, mul(chunk, imm_as(U32, f->tiles * (int)column_split_lines(&f->c.split))));
+    column_flow *f = &k->f;
+    const column_place strip = place_in(&f->c, k->states.strip);
+    f->place = column_from(&strip, mul(chunk, imm_as(U32, f->tiles * (int)column_split_lines(&f->c.split))));
+    LOOP(tile, imm(f->tiles))
+        stage_tile(f, &f->place, f->slots, tile);
+    cp_async_commit();
+    cp_async_wait(0);
 }
 
 static void visit_held(const column_flow *f, tile_visit *visit, void *user)
@@ -255,7 +259,7 @@ static void tell_strip(void *user, val column, const val *values)
         set(k->sStrip, coord(v, column), values[v]);
 }
 
-static column_scores found_scores(const column_held *k)
+static void write_tiles(const column_held *k)
 {
     const columns *c = &k->f.c;
     const int count = softmax_state_values(c->form);
@@ -265,44 +269,25 @@ static column_scores found_scores(const column_held *k)
         found.pairs[i] = at(k->sStrip, imm(i % count), add(first, imm(i / count)));
     if (c->form->direction == CKL_DIRECTION_FORWARD)
         find_factors(c, &found);
-    return found;
+    visit_held(&k->f, write_visit(c), &found);
 }
 
-static void stage_next(const column_held *k, val tile)
+static void write_held(void *user)
 {
-    IF(k->f.has_later)
-        stage_tile(&k->f, &k->f.later, k->f.slots, tile);
-}
-
-static void write_held(column_held *k)
-{
+    column_held *k = user;
     val states[VEC_MAX * ONLINE_VALUES];
     begin_states(&k->f.c, states);
     merge_states(&k->states, states);
     column_reduce_each(&k->f.c.split, state_reduction(&k->f.c), k->states.scratch, states, tell_strip, k);
     cta_sync();
-    column_scores found = found_scores(k);
-    LOOP(tile, imm(k->f.tiles)) {
-        visit_staged(&k->f, tile, write_visit(&k->f.c), &found);
-        stage_next(k, tile);
-    }
+    write_tiles(k);
 }
 
-/* The slots are no longer free. */
 static void write_other(void *user, val chunk)
 {
-    const column_held *k = user;
-    const columns *c = &k->f.c;
-    column_flow f = k->f;
-    column_scores found = found_scores(k);
-    f.place = held_place(k, k->states.strip, chunk);
-    tile_visit *const visit = write_visit(c);
-    LOOP(tile, imm(f.tiles)) {
-        column_place at = tile_at_line(&f, &f.place, tile);
-        tensor rX[INPUTS_MAX]; // (VEC,STEPS)
-        load_inputs(c, &at, rX);
-        visit(c, &at, rX, &found);
-    }
+    column_held other = *(const column_held *)user;
+    load_held(&other, chunk);
+    write_tiles(&other);
 }
 
 void softmax_column_held(const void *config, int kernel)
@@ -321,30 +306,13 @@ void softmax_column_held(const void *config, int kernel)
     k.f.slots = smem_address(smem_alloc("chunk", strip_bytes(&k.f), 16));
     k.sStrip =
         smem_tensor("strip", F32, compact(shape(softmax_state_values(c->form), column_split_columns(&c->split))), 16);
+    launch_dependents();
     grid_wait();
-    const val strips = mul(convert(U32, c->p.outer), c->p.strips), all = mul(strips, c->p.chunks);
-    one_pass t = { .counters = add(c->p.counter, imm_as(U64, 4)), .strips = strips, .chunks = c->p.chunks };
-    const val number = variable(U32, one_pass_draw(&t));
-    k.f.later = held_place(&k, div(number, t.chunks), rem(number, t.chunks));
-    k.f.has_later = lt(number, all);
-    LOOP(tile, imm(k.f.tiles))
-        stage_next(&k, tile);
-    cp_async_commit();
-    FOREVER {
-        BREAK_IF(ge(number, all));
-        t.strip = k.states.strip = div(number, t.chunks);
-        t.chunk = k.states.chunk = rem(number, t.chunks);
-        k.f.place = held_place(&k, t.strip, t.chunk);
-        cp_async_wait(0);
-        sum_held(&k);
-        const one_pass_meeting m = one_pass_join(&t);
-        k.f.later = held_place(&k, div(m.next, t.chunks), rem(m.next, t.chunks));
-        k.f.has_later = lt(m.next, all);
-        IF(m.writes)
-            write_held(&k);
-        ELSE LOOP(tile, imm(k.f.tiles)) stage_next(&k, tile);
-        cp_async_commit();
-        one_pass_part(&t, &m, write_other, &k);
-        assign(number, m.next);
-    }
+    const val strips = mul(convert(U32, c->p.outer), c->p.strips);
+    const one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks);
+    k.states.strip = t.strip;
+    k.states.chunk = t.chunk;
+    load_held(&k, t.chunk);
+    sum_held(&k);
+    one_pass_meet(&t, write_held, write_other, &k);
 }
