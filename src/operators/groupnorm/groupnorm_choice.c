@@ -19,6 +19,7 @@ enum {
     BUNDLE_MAX_FOLDED = 64,    // and be it split: the other way is to read whole sectors for each group
     PLANES_BYTES = 12 << 10,   // of nchw that are worth a CTA
     CLUSTER_MAX = 8,
+    HELD_CTAS = 3,           // of an SM
     SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
     SPREAD_BYTES = 32 << 10, // smaller slices are not shared out further, even if SMs are idle
     THREADS_MIN = 64,
@@ -80,6 +81,12 @@ static int64_t shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing split
 static int64_t pixel_bytes(const ckl_groupnorm_desc *d)
 {
     return max_i64(1, d->c / d->groups) * element_bytes(d);
+}
+
+/* Of all inputs. */
+static int64_t bundle_bytes(const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    return (1 + (d->direction == CKL_DIRECTION_BACKWARD)) * c->bundle * pixel_bytes(d) * d->h * d->w;
 }
 
 /* Of nhwc, the fewest neighbouring groups whose pixels fill so many bytes; the most there may be, where that is too few. */
@@ -368,24 +375,6 @@ static bool choose_slices(search *s, groupnorm_config *c)
     return choose_slice(s, c);
 }
 
-/* Slices that are held, HELD_CTAS an SM: as few of a bundle as there may be. */
-static bool choose_held(search *s, groupnorm_config *c)
-{
-    enum { HELD_CTAS = 3, RESERVED_BYTES = 1 << 10, TRIES = 16, THREADS = 256, THREADS_LEAST = 192 };
-    const ckl_groupnorm_desc *d = s->d;
-    const int inputs = d->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
-    const int64_t budget = s->device->smem_per_sm_bytes / HELD_CTAS - RESERVED_BYTES;
-    set_bundle(s, BUNDLE_MAX_SPLIT, PIXEL_BYTES, c);
-    const int64_t units = groupnorm_units(d, c), bytes = inputs * c->bundle * pixel_bytes(d) * d->h * d->w;
-    int64_t slices = ceil_div(bytes, budget);
-    s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
-    s->threads_min = THREADS_LEAST;
-    for (int i = 0; i < TRIES; i++, slices += max_i64(1, slices / 16))
-        if (share_out(s, ceil_div(units, slices), budget, c))
-            return true;
-    return false;
-}
-
 /*
  * Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do. Folded pixels
  * are all of an image: where that leaves SMs idle they are rather split.
@@ -410,6 +399,43 @@ static bool choose_bundles(const search *s, groupnorm_config *c)
     return false;
 }
 
+/* Slices that are held: as few of a bundle as there may be, HELD_CTAS an SM. */
+static bool fit_held(search *s, groupnorm_config *c)
+{
+    enum { RESERVED_BYTES = 1 << 10, TRIES = 16, THREADS = 256, THREADS_LEAST = 192 };
+    const int64_t budget = s->device->smem_per_sm_bytes / HELD_CTAS - RESERVED_BYTES;
+    const int64_t units = groupnorm_units(s->d, c);
+    int64_t slices = ceil_div(bundle_bytes(s->d, c), budget);
+    s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
+    s->threads_min = THREADS_LEAST;
+    for (int i = 0; i < TRIES; i++, slices += max_i64(1, slices / 16))
+        if (share_out(s, ceil_div(units, slices), budget, c))
+            return true;
+    return false;
+}
+
+/*
+ * Large tensors, of which two bundles or more are in shared memory at once, that would be split otherwise, or take the largest clusters.
+ * A thread has one column: what belongs to the next one would be loaded while all wait. bench/notes/groupnorm.md has the measurements.
+ */
+static bool choose_held(search *s, groupnorm_config *c)
+{
+    enum { BYTES_MIN = 32 << 20, SECTOR = 32 };
+    const ckl_groupnorm_desc *d = s->d;
+    const bool nhwc = d->layout == CKL_IMAGE_NHWC;
+    search whole = { d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0 };
+    groupnorm_config other = *c;
+    if (!s->device->has_tma || (choose_bundles(&whole, &other) && other.cluster < CLUSTER_MAX))
+        return false;
+    set_bundle(s, BUNDLE_MAX_SPLIT, PIXEL_BYTES, c);
+    const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
+    if (c->vec * element_bytes(d) < VECTOR_BYTES || (nhwc && (pixel < PIXEL_BYTES || pixel % SECTOR)) ||
+        groupnorm_bundles(d, c) * bundle < BYTES_MIN || !fit_held(s, c))
+        return false;
+    return groupnorm_grid_of(c, c->vec).slots == 1 &&
+           2 * groupnorm_slices(d, c, GROUPNORM_HELD) <= HELD_CTAS * s->device->sm_count;
+}
+
 ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
                             groupnorm_slicing split, groupnorm_config *c)
 {
@@ -424,6 +450,11 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
     const bool chosen = split == GROUPNORM_CLUSTER ? choose_bundles(&s, c)
                         : split == GROUPNORM_SPLIT ? choose_slices(&s, c)
                                                    : choose_held(&s, c);
+    if (!chosen && split == GROUPNORM_HELD)
+        FAIL(CKL_UNSUPPORTED,
+             "%s: chosen for large tensors whose bundles take clusters of %d or more, but not half of all "
+             "shared memory",
+             what, CLUSTER_MAX);
     if (!chosen)
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " bytes of shared memory of a CTA do not hold a %s", what, most,
              split ? "slice of a bundle" : "bundle, shared by as many as there may be in a cluster");
