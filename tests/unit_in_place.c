@@ -66,8 +66,8 @@ static const in_place problems[] = {
     { "groupnorm n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_split config='threads=64 "
       "column_threads=16 steps=1'",
       { { "dx", "x" } } },
-    { "groupnorm n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_held config='threads=64 column_threads=16 "
-      "steps=1'",
+    { "groupnorm n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_held config='channels=4 threads=64 "
+      "column_threads=16 steps=1'",
       { { "dx", "dy" } } },
     { "conv n=3 c=32 h=9 w=7 k=136 pad=1 residual=1 bias=1 activation=relu", { { "y", "residual" } } },
     { "conv n=3 c=16 h=9 w=7 k=24 pad=1 residual=1 layout=nchw", { { "y", "residual" } } },

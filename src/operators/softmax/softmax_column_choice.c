@@ -392,7 +392,7 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
 {
     static const char what[] = "softmax column_held";
     enum { CTAS = 3, CHUNK_BYTES = 64 << 10, THREADS = 256, LANES = 8, STEPS = 2, STRIPS_AT_ONCE = 3 };
-    enum { TENSOR_BYTES_MIN = 48 << 20, LINES_MIN = 2048, INNER_MIN = 256 };
+    enum { TENSOR_BYTES_MIN = 45 << 20, LINES_MIN = 2048, INNER_MIN = 256 };
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
     const int bytes = (int)ckl_dtype_bytes(d->dtype);
