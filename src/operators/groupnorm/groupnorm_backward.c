@@ -462,6 +462,7 @@ void groupnorm_backward_split(const void *config, int kernel)
     }
 }
 
+/* Every CTA merges the entries of its bundle for itself. */
 static void write_held(void *kernel)
 {
     backward *k = kernel;
@@ -477,7 +478,7 @@ static void write_other(void *kernel, val slice)
     other.w = groupnorm_view_of(&other.s, other.s.cfg->vec);
     groupnorm_over_columns(&other.s, &other.w, stage_column, &other);
     groupnorm_staged();
-    groupnorm_over_columns(&other.s, &other.w, write_column, &other);
+    write_held(&other);
 }
 
 void groupnorm_backward_held(const void *config, int kernel)

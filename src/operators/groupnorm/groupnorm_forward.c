@@ -568,6 +568,7 @@ void groupnorm_forward_split(const void *config, int kernel)
     }
 }
 
+/* Every CTA merges the entries of its bundle for itself. */
 static void write_held(void *kernel)
 {
     forward *k = kernel;
@@ -577,22 +578,14 @@ static void write_held(void *kernel)
     groupnorm_over_columns(&k->s, &k->all, write_column, k);
 }
 
-/* Another slice of the same bundle, whose statistics are known. */
 static void write_other(void *kernel, val slice)
 {
     forward other = *(const forward *)kernel;
     groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), convert(I32, slice));
     other.all = groupnorm_view_of(&other.s, other.s.cfg->vec);
     groupnorm_over_columns(&other.s, &other.all, stage_column, &other);
-    const val group = groupnorm_group_of_lane(&other.s);
-    IF(groupnorm_speaks(&other.s)) {
-        group_statistics g;
-        for (int word = 0; word < GROUP_WORDS; word++)
-            g.of[word] = at(other.sGroups, coord(word, group));
-        save_statistics(&other, group, &g, eq(other.s.rank, imm(0)));
-    }
     groupnorm_staged();
-    groupnorm_over_columns(&other.s, &other.all, write_column, &other);
+    write_held(&other);
 }
 
 void groupnorm_forward_held(const void *config, int kernel)

@@ -259,35 +259,35 @@ static void tell_strip(void *user, val column, const val *values)
         set(k->sStrip, coord(v, column), values[v]);
 }
 
-static void write_tiles(const column_held *k)
+/* The states of the strip: every CTA merges those of its chunks for itself. */
+static column_scores merge_held(column_held *k)
 {
     const columns *c = &k->f.c;
     const int count = softmax_state_values(c->form);
-    const val first = first_column(c);
     column_scores found;
+    begin_states(c, found.pairs);
+    merge_states(&k->states, found.pairs);
+    column_reduce_each(&c->split, state_reduction(c), k->states.scratch, found.pairs, tell_strip, k);
+    cta_sync();
     for (int i = 0; i < count * c->split.vec; i++)
-        found.pairs[i] = at(k->sStrip, imm(i % count), add(first, imm(i / count)));
+        found.pairs[i] = at(k->sStrip, imm(i % count), add(first_column(c), imm(i / count)));
     if (c->form->direction == CKL_DIRECTION_FORWARD)
         find_factors(c, &found);
-    visit_held(&k->f, write_visit(c), &found);
+    return found;
 }
 
 static void write_held(void *user)
 {
     column_held *k = user;
-    val states[VEC_MAX * ONLINE_VALUES];
-    begin_states(&k->f.c, states);
-    merge_states(&k->states, states);
-    column_reduce_each(&k->f.c.split, state_reduction(&k->f.c), k->states.scratch, states, tell_strip, k);
-    cta_sync();
-    write_tiles(k);
+    column_scores found = merge_held(k);
+    visit_held(&k->f, write_visit(&k->f.c), &found);
 }
 
 static void write_other(void *user, val chunk)
 {
     column_held other = *(const column_held *)user;
     load_held(&other, chunk);
-    write_tiles(&other);
+    write_held(&other);
 }
 
 void softmax_column_held(const void *config, int kernel)
