@@ -452,9 +452,8 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
                                                    : choose_held(&s, c);
     if (!chosen && split == GROUPNORM_HELD)
         FAIL(CKL_UNSUPPORTED,
-             "%s: chosen for large tensors whose bundles take clusters of %d or more, but not half of all "
-             "shared memory",
-             what, CLUSTER_MAX);
+             "%s: chosen for large tensors whose bundles want clusters of %d and more, up to half of an H200", what,
+             CLUSTER_MAX);
     if (!chosen)
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " bytes of shared memory of a CTA do not hold a %s", what, most,
              split ? "slice of a bundle" : "bundle, shared by as many as there may be in a cluster");
