@@ -12,14 +12,26 @@
  */
 typedef struct strip_states {
     const columns *c;
-    val strip, chunk; // u32, of this CTA
-    int64_t scratch;  // shared memory of reductions
+    val strip, chunk;     // u32, of this CTA
+    int64_t scratch;      // shared memory of reductions
+    column_split merging; // of the same columns over threads that merge
 } strip_states;
+
+/* Neighbouring lanes load neighbouring 16 bytes of states, so that each access fills its sectors. */
+static column_split split_for_merging(const columns *c)
+{
+    enum { LANES_MAX = 32, FLOATS = 4 };
+    const int count = (int)column_split_columns(&c->split);
+    const int vec = (int)max_i64(FLOATS / softmax_state_values(c->form), count / LANES_MAX);
+    column_split s = { .threads = c->split.threads, .cluster = 1, .vec = (int)min_i64(count, vec), .steps = 1 };
+    s.lanes = count / s.vec;
+    return s;
+}
 
 static strip_states states_begin(const columns *c)
 {
     const int64_t bytes = column_reduce_each_bytes(&c->split, softmax_state_values(c->form));
-    return (strip_states){ .c = c, .scratch = smem_alloc("column_warps", bytes, 16) };
+    return (strip_states){ .c = c, .scratch = smem_alloc("column_warps", bytes, 16), .merging = split_for_merging(c) };
 }
 
 static val states_at(const strip_states *s, val chunk, val column)
@@ -38,24 +50,18 @@ static const reduction *state_reduction(const columns *c)
 }
 
 /* The first column of this thread in its strip. */
-static val first_column(const columns *c)
+static val first_column(const column_split *split)
 {
-    const val lane = thread_at(convert(U32, thread()), 0, c->split.lanes, c->split.threads / c->split.lanes);
-    return mul(lane, imm_as(U32, c->split.vec));
+    const val lane = thread_at(convert(U32, thread()), 0, split->lanes, split->threads / split->lanes);
+    return mul(lane, imm_as(U32, split->vec));
 }
 
-/* Those of this thread's columns. */
-static tensor own_states(const strip_states *s, val chunk)
+/* Those of the columns that a split gives this thread: (COUNT*VEC). */
+static void load_states(const strip_states *s, const column_split *split, val chunk, tensor rS)
 {
-    const columns *c = s->c;
-    const int values = softmax_state_values(c->form) * c->split.vec;
-    return gmem_tensor(states_at(s, chunk, first_column(c)), F32, compact(leaf(values))); // (COUNT*VEC)
-}
-
-static void load_states(const strip_states *s, val chunk, tensor rS)
-{
-    const int bytes = softmax_state_values(s->c->form) * s->c->split.vec * 4;
-    copy(own_states(s, chunk), rS, (int)min_i64(16, bytes));
+    const int values = softmax_state_values(s->c->form) * split->vec;
+    copy(gmem_tensor(states_at(s, chunk, first_column(split)), F32, compact(leaf(values))), rS,
+         (int)min_i64(16, values * 4));
 }
 
 static void store_states(const strip_states *s, val chunk, val column, const val *values)
@@ -79,9 +85,9 @@ static void store_strip(void *user, val column, const val *values)
 }
 
 /* The states of no elements. */
-static void begin_states(const columns *c, val *values)
+static void begin_states(const columns *c, const column_split *split, val *values)
 {
-    for (int e = 0; e < c->split.vec; e++)
+    for (int e = 0; e < split->vec; e++)
         if (c->form->direction == CKL_DIRECTION_FORWARD)
             online_begin(values + e * ONLINE_VALUES);
         else
@@ -90,43 +96,37 @@ static void begin_states(const columns *c, val *values)
 
 /*
  * Every group of lanes merges the states of some chunks, several loaded before the first is used; then the groups are
- * merged.
+ * merged: store() of each column.
  */
-static void merge_states(const strip_states *s, val *states)
+static void merge_states(const strip_states *s, void (*store)(void *user, val column, const val *values), void *user)
 {
     enum { AT_ONCE_MAX = 8, FLOATS_AT_ONCE = 32 };
-    const columns *c = s->c;
-    const int count = softmax_state_values(c->form), floats = count * c->split.vec;
+    const column_split *split = &s->merging;
+    const int count = softmax_state_values(s->c->form), floats = count * split->vec;
     const int at_once = (int)max_i64(1, min_i64(AT_ONCE_MAX, FLOATS_AT_ONCE / floats));
-    const int groups = c->split.threads / c->split.lanes;
-    const reduction *r = state_reduction(c);
-    val none[VEC_MAX * ONLINE_VALUES];
-    begin_states(c, none);
-    LOOP_FROM(first, thread_at(convert(U32, thread()), 1, c->split.lanes, c->split.threads / c->split.lanes),
-              c->p.chunks, imm_as(U32, groups * at_once)) {
+    const int groups = split->threads / split->lanes;
+    const reduction *r = state_reduction(s->c);
+    val states[VEC_MAX * ONLINE_VALUES], none[VEC_MAX * ONLINE_VALUES];
+    begin_states(s->c, split, states);
+    begin_states(s->c, split, none);
+    LOOP_FROM(first, thread_at(convert(U32, thread()), 1, split->lanes, groups), s->c->p.chunks,
+              imm_as(U32, groups * at_once)) {
         tensor rS[AT_ONCE_MAX]; // (COUNT*VEC) each
         for (int i = 0; i < at_once; i++) {
             const val chunk = add(first, imm_as(U32, i * groups));
             rS[i] = fragment(F32, compact(leaf(floats)));
             for (int v = 0; v < floats; v++)
                 set(rS[i], v, none[v]);
-            IF(lt(chunk, c->p.chunks))
-                load_states(s, chunk, rS[i]);
+            IF(lt(chunk, s->c->p.chunks))
+                load_states(s, split, chunk, rS[i]);
         }
         for (int i = 0; i < at_once; i++)
-            for (int e = 0; e < c->split.vec; e++) {
+            for (int e = 0; e < split->vec; e++) {
                 const val other[] = { at(rS[i], e * count), at(rS[i], e * count + count - 1) };
                 r->combine(states + e * count, other, r->user);
             }
     }
-}
-
-static void merge_chunks(strip_states *s)
-{
-    val states[VEC_MAX * ONLINE_VALUES];
-    begin_states(s->c, states);
-    merge_states(s, states);
-    column_reduce_each(&s->c->split, state_reduction(s->c), s->scratch, states, store_strip, s);
+    column_reduce_each(split, r, s->scratch, states, store, user);
 }
 
 /* Stores what the threads have found in the chunk. */
@@ -141,7 +141,7 @@ static void find_strip(const strip_states *s, column_scores *found)
     const columns *c = s->c;
     const int count = softmax_state_values(c->form) * c->split.vec;
     tensor rS = fragment(F32, compact(leaf(count))); // (COUNT*VEC)
-    load_states(s, c->p.chunks, rS);
+    load_states(s, &c->split, c->p.chunks, rS);
     for (int i = 0; i < count; i++)
         found->pairs[i] = at(rS, i);
     if (c->form->direction == CKL_DIRECTION_FORWARD)
@@ -172,11 +172,11 @@ static void sum_chunk(column_chunks *k, const tensor *rX)
 {
     column_scores found;
     tile_visit *const visit = sum_visit(&k->c);
-    begin_states(&k->c, found.pairs);
+    begin_states(&k->c, &k->c.split, found.pairs);
     visit(&k->c, &k->c.place, rX, &found);
     leave_states(&k->states, found.pairs);
     IF(two_pass_leave(&k->order, &k->item)) {
-        merge_chunks(&k->states);
+        merge_states(&k->states, store_strip, &k->states);
         two_pass_merged(&k->order, &k->item);
     }
 }
@@ -247,7 +247,7 @@ static void visit_held(const column_flow *f, tile_visit *visit, void *user)
 static void sum_held(column_held *k)
 {
     column_scores found;
-    begin_states(&k->f.c, found.pairs);
+    begin_states(&k->f.c, &k->f.c.split, found.pairs);
     visit_held(&k->f, sum_visit(&k->f.c), &found);
     leave_states(&k->states, found.pairs);
 }
@@ -265,12 +265,10 @@ static column_scores merge_held(column_held *k)
     const columns *c = &k->f.c;
     const int count = softmax_state_values(c->form);
     column_scores found;
-    begin_states(c, found.pairs);
-    merge_states(&k->states, found.pairs);
-    column_reduce_each(&c->split, state_reduction(c), k->states.scratch, found.pairs, tell_strip, k);
+    merge_states(&k->states, tell_strip, k);
     cta_sync();
     for (int i = 0; i < count * c->split.vec; i++)
-        found.pairs[i] = at(k->sStrip, imm(i % count), add(first_column(c), imm(i / count)));
+        found.pairs[i] = at(k->sStrip, imm(i % count), add(first_column(&c->split), imm(i / count)));
     if (c->form->direction == CKL_DIRECTION_FORWARD)
         find_factors(c, &found);
     return found;
