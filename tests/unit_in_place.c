@@ -35,6 +35,9 @@ static const in_place problems[] = {
     { "softmax shape=16x32x64 axis=1 dtype=bf16 impl=column_chunks config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 "
       "lag=1'",
       { { "y", "x" } } },
+    { "softmax shape=16x64x64 axis=1 dtype=bf16 impl=column_held config='dtype=bf16 threads=64 lanes=8 vec=8 steps=1 "
+      "tiles=2'",
+      { { "y", "x" } } },
     { "softmax shape=9x1000 direction=backward", { { "dx", "dy" } } },
     { "softmax shape=5x20000 direction=backward", { { "dx", "y" } } },
     { "softmax shape=9x1000 direction=backward impl=pipeline " RELOADED "'", { { "dx", "dy" } } },
@@ -63,6 +66,9 @@ static const in_place problems[] = {
     { "groupnorm n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_split config='threads=64 "
       "column_threads=16 steps=1'",
       { { "dx", "x" } } },
+    { "groupnorm n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_held config='channels=4 threads=64 "
+      "column_threads=16 steps=1'",
+      { { "dx", "dy" } } },
     { "conv n=3 c=32 h=9 w=7 k=136 pad=1 residual=1 bias=1 activation=relu", { { "y", "residual" } } },
     { "conv n=3 c=16 h=9 w=7 k=24 pad=1 residual=1 layout=nchw", { { "y", "residual" } } },
     { "conv n=2 c=3 h=5 w=5 k=5 residual=1 dtype=f32", { { "y", "residual" } } },

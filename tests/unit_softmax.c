@@ -6,6 +6,8 @@
 
 #include "accuracy.h"
 #include "cutekernellib/operators/softmax.h"
+#include "operators/operators.h"
+#include "skeletons/one_pass.h"
 
 /* Rows x columns; the axis is the columns (ROWS), the rows (COLUMNS), or the rows of each of two matrices (BATCHED). */
 typedef enum form { ROWS, COLUMNS, BATCHED, FORM_COUNT } form;
@@ -313,6 +315,54 @@ static void test_workspace_of_the_caller(void **state)
     ckl_plan_free(plan);
 }
 
+static void check_words(const char *setting)
+{
+    enum { STRIPS = 4, CHUNKS = 13, WORDS = STRIPS * (1 + CHUNKS) };
+    const ckl_softmax_desc d = { .dtype = CKL_F32, .outer = 2, .n = 100, .inner = 40 };
+    uint32_t words[WORDS];
+    void *workspace;
+    ckl_plan *plan;
+    assert_int_equal(plan_build(device, &softmax_operator, &d, "column_held threads=64 lanes=8 vec=4", &plan), CKL_OK);
+    const size_t bytes = (size_t)ckl_plan_workspace_bytes(plan);
+    void *zeros = calloc(1, bytes);
+    assert_int_equal(one_pass_counter_bytes(STRIPS, CHUNKS), sizeof words);
+    assert_int_equal(ckl_malloc(device, bytes, &workspace), CKL_OK);
+    assert_int_equal(ckl_copy_in(device, workspace, zeros, bytes, stream), CKL_OK);
+    tensor_of_test x = make_random(d.dtype, count_of(&d), 17, 0, 2), wanted = forward(d, &x);
+    for (int run = 0; run < 3; run++) {
+        tensor_of_test y = make_tensor(d.dtype, x.count);
+        const ckl_softmax_args args = { .x = x.memory, .y = y.memory, .workspace = workspace };
+        assert_int_equal(ckl_softmax_run(plan, &args, stream), CKL_OK);
+        read_tensor(&y);
+        for (int64_t i = 0; i < y.count; i++)
+            assert_true(fabs(y.value[i] - wanted.value[i]) <= tolerance_of(&d));
+        free_tensor(&y);
+        assert_int_equal(ckl_copy_out(device, words, workspace, sizeof words, stream), CKL_OK);
+        assert_int_equal(ckl_stream_synchronize(device, stream), CKL_OK);
+        for (int i = 0; i < WORDS; i++)
+            if (words[i])
+                fail_msg("[%s] run %d leaves %u in word %d", setting, run, words[i], i);
+    }
+    free_tensor(&x);
+    free_tensor(&wanted);
+    free(zeros);
+    ckl_free(device, workspace);
+    ckl_plan_free(plan);
+}
+
+/* The words by which CTAs meet are 0 after each run: where all run at once, and where most give up. */
+static void test_words_of_held_chunks(void **state)
+{
+    static const char *const settings[] = { "resident=0", "resident=1", "resident=2", "resident=5 schedule=random" };
+    for (int i = 0; i <= COUNT_OF(settings); i++) {
+        close_device(state);
+        assert_int_equal(i < COUNT_OF(settings) ? setenv("CKL_EMULATOR", settings[i], 1) : unsetenv("CKL_EMULATOR"), 0);
+        assert_int_equal(open_device(state), 0);
+        if (i < COUNT_OF(settings))
+            check_words(settings[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_huge),
         cmocka_unit_test(test_lowest),
         cmocka_unit_test(test_workspace_of_the_caller),
+        cmocka_unit_test(test_words_of_held_chunks),
     };
     return cmocka_run_group_tests_name("softmax", tests, open_device, close_device);
 }

@@ -312,13 +312,18 @@ void column_reduce(const column_split *s, const reduction *r, val *values)
     }
 }
 
-void column_reduce_each(const column_split *s, const reduction *r, val *values,
+int64_t column_reduce_each_bytes(const column_split *s, int count)
+{
+    return s->threads / 32 * column_split_columns(s) * count * WORD;
+}
+
+void column_reduce_each(const column_split *s, const reduction *r, int64_t scratch, val *values,
                         void (*store)(void *user, val column, const val *values), void *user)
 {
     const int warps = s->threads / 32;
     if (!describing())
         return;
-    const slots by_warp = make_slots(s, r, "column_warps", warps);
+    const slots by_warp = { .offset = scratch, .columns = column_split_columns(s), .count = r->count };
     write_warps(s, r, &by_warp, values);
     cta_sync();
     for (int64_t first = 0; first < by_warp.columns; first += s->threads) {

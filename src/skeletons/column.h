@@ -93,8 +93,12 @@ void column_load_staged(const column_split *s, const column_place *p, ckl_dtype 
 int64_t column_reduce_bytes(const column_split *s, int count); // of shared memory
 void column_reduce(const column_split *s, const reduction *r, val *values);
 
-/* The same over a CTA, each result in one thread: store() of the column, u32 in the strip, and its values. */
-void column_reduce_each(const column_split *s, const reduction *r, val *values,
+/*
+ * The same over a CTA, each result in one thread: store() of the column, u32 in the strip, and its values. scratch: shared memory of
+ * column_reduce_each_bytes(), aligned to 16; a barrier must come before it is used again.
+ */
+int64_t column_reduce_each_bytes(const column_split *s, int count);
+void column_reduce_each(const column_split *s, const reduction *r, int64_t scratch, val *values,
                         void (*store)(void *user, val column, const val *values), void *user);
 
 /*

@@ -1,34 +1,11 @@
 /* two_pass.c - the order of sums and outputs, and the counters by which CTAs wait for each other. */
 #include "skeletons/two_pass.h"
 
-#include "cute/kernel.h"
-
-enum { COUNTER_BYTES = 4 };
-
-static val is_first_thread(void)
-{
-    return eq(thread(), imm(0));
-}
+#include "skeletons/first_thread.h"
 
 static val counter_of(const two_pass *t, val strip)
 {
     return add(t->counters, convert(U64, mul(add(strip, imm(1)), imm(COUNTER_BYTES))));
-}
-
-static void clear(val counter)
-{
-    store_global(U32, counter, 0, imm_as(U32, 0));
-}
-
-/* Broadcasts a u32 of thread 0 to the CTA. */
-static val from_first_thread(const char *name, val known)
-{
-    const val slot = smem_address(smem_alloc(name, COUNTER_BYTES, COUNTER_BYTES)), all = unwritten(U32);
-    IF(is_first_thread())
-        store_at(IR_SHARED, IR_CACHE_DEFAULT, U32, 1, slot, 0, &known);
-    cta_sync();
-    load_at(IR_SHARED, IR_CACHE_DEFAULT, U32, 1, slot, 0, (val[]){ all });
-    return all;
 }
 
 /* Numbers up to lag are sums, then sums and outputs take turns, the last ones are outputs. */
@@ -39,7 +16,7 @@ two_pass_item two_pass_draw(const two_pass *t)
     IF(is_first_thread()) {
         assign(ticket, atomic_add(t->counters, imm_as(U32, 1)));
         IF(eq(ticket, sub(all, imm(1))))
-            clear(t->counters);
+            clear_counter(t->counters);
     }
     const val drawn = from_first_thread("ticket", ticket), turn = sub(drawn, t->lag);
     const val half = shift_right(turn, imm(1)), rest = bit_and(turn, imm(1));
@@ -86,5 +63,5 @@ void two_pass_end(const two_pass *t, const two_pass_item *item)
 {
     const val twice = add(t->chunks, t->chunks);
     IF(logical_and(is_first_thread(), eq(item->left, twice)))
-        clear(counter_of(t, item->strip));
+        clear_counter(counter_of(t, item->strip));
 }

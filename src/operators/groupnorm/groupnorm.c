@@ -84,20 +84,23 @@ typedef struct workspace_parts {
     int64_t merged, counters, partial, bytes; // offsets; entries come first
 } workspace_parts;
 
-static workspace_parts workspace_of(const ckl_plan *plan, bool split)
+static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing split)
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const int64_t slices = groupnorm_slices(d, plan->config, split), groups = split ? d->n * d->groups : 0;
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
     workspace_parts w = { .merged = 4 * GROUPNORM_ENTRY * groups * slices };
     w.counters = w.merged + 4 * GROUPNORM_ENTRY * groups;
-    const int64_t counters = split ? two_pass_counter_bytes(groupnorm_bundles(d, plan->config)) : 0;
+    const int64_t strips = groupnorm_bundles(d, plan->config);
+    const int64_t counters = split == GROUPNORM_SPLIT  ? two_pass_counter_bytes(strips)
+                             : split == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices)
+                                                       : 0;
     w.partial = round_up(w.counters + counters, PLAN_WORKSPACE_ALIGNMENT);
     w.bytes = w.partial + (sums ? 4 * GROUPNORM_KINDS * d->n * d->c * slices : 0);
     return w;
 }
 
-static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_args *a, bool split)
+static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_args *a, groupnorm_slicing split)
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const groupnorm_config *c = plan->config;
@@ -150,7 +153,7 @@ static ckl_status launch_slices(const ckl_plan *plan, int kernel, int64_t ctas, 
 
 static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const groupnorm_params p = params_for(plan, args, false);
+    const groupnorm_params p = params_for(plan, args, GROUPNORM_CLUSTER);
     return launch_slices(plan, unaligned(plan, args), groupnorm_bundles(plan->desc, plan->config) * p.slices, &p,
                          stream);
 }
@@ -160,11 +163,19 @@ static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_strea
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const int kernel = unaligned(plan, args);
-    groupnorm_params p = params_for(plan, args, true);
+    groupnorm_params p = params_for(plan, args, GROUPNORM_SPLIT);
     const int64_t strips = groupnorm_bundles(d, plan->config), abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles;
     p.strips = (uint32_t)strips;
     p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
     return launch_slices(plan, kernel, two_pass_ctas(strips, p.slices), &p, stream);
+}
+
+static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    groupnorm_params p = params_for(plan, args, GROUPNORM_HELD);
+    const int64_t strips = groupnorm_bundles(plan->desc, plan->config);
+    p.strips = (uint32_t)strips;
+    return launch_slices(plan, unaligned(plan, args), strips * p.slices, &p, stream);
 }
 
 /* Implementations */
@@ -172,24 +183,24 @@ static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_strea
 static const field desc_fields[] = { GROUPNORM_DESC(FIELD_ROW, ckl_groupnorm_desc) };
 static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_config) };
 
-#define IMPLEMENTATION(called, wanted, is_split, says, count, launches)                                   \
+#define IMPLEMENTATION(called, wanted, slicing, says, count, launches)                                    \
     static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config)      \
     {                                                                                                     \
         TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
-        return groupnorm_choose("groupnorm " #called, desc, device, is_split, config);                    \
+        return groupnorm_choose("groupnorm " #called, desc, device, slicing, config);                     \
     }                                                                                                     \
     static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config) \
     {                                                                                                     \
         TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
-        return groupnorm_admit("groupnorm " #called, desc, device, is_split, config);                     \
+        return groupnorm_admit("groupnorm " #called, desc, device, slicing, config);                      \
     }                                                                                                     \
     static plan_cost cost_##called(const void *desc, const ckl_device_info *device, const void *config)   \
     {                                                                                                     \
-        return groupnorm_cost(desc, device, is_split, config);                                            \
+        return groupnorm_cost(desc, device, slicing, config);                                             \
     }                                                                                                     \
     static int64_t workspace_##called(const ckl_plan *plan)                                               \
     {                                                                                                     \
-        return workspace_of(plan, is_split).bytes;                                                        \
+        return workspace_of(plan, slicing).bytes;                                                         \
     }                                                                                                     \
     static const implementation called = {                                                                \
         .name = #called,                                                                                  \
@@ -213,19 +224,27 @@ static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d,
     return CKL_OK;
 }
 
-IMPLEMENTATION(forward, CKL_DIRECTION_FORWARD, false,
+IMPLEMENTATION(forward, CKL_DIRECTION_FORWARD, GROUPNORM_CLUSTER,
                "a group, or of nhwc neighbouring ones, in the shared memory of a CTA or cluster", 2, launch_bundles)
-IMPLEMENTATION(forward_split, CKL_DIRECTION_FORWARD, true,
+IMPLEMENTATION(forward_split, CKL_DIRECTION_FORWARD, GROUPNORM_SPLIT,
                "slices of groups store their moments; other CTAs read them again, while they are in L2", 2,
                launch_split)
-IMPLEMENTATION(backward, CKL_DIRECTION_BACKWARD, false,
+IMPLEMENTATION(forward_held, CKL_DIRECTION_FORWARD, GROUPNORM_HELD,
+               "slices of groups in shared memory until their statistics are known", 2, launch_held)
+IMPLEMENTATION(backward, CKL_DIRECTION_BACKWARD, GROUPNORM_CLUSTER,
                "x and dy of a group in shared memory; a second kernel adds up dgamma and dbeta",
                GROUPNORM_GRADIENTS + 1, launch_bundles)
-IMPLEMENTATION(backward_split, CKL_DIRECTION_BACKWARD, true,
+IMPLEMENTATION(backward_split, CKL_DIRECTION_BACKWARD, GROUPNORM_SPLIT,
                "slices of groups store their sums; other CTAs read them again, while they are in L2",
                GROUPNORM_GRADIENTS + 1, launch_split)
 
-static const implementation *const implementations[] = { &forward, &forward_split, &backward, &backward_split, NULL };
+IMPLEMENTATION(backward_held, CKL_DIRECTION_BACKWARD, GROUPNORM_HELD,
+               "slices of x and dy in shared memory until the sums of their groups are known", GROUPNORM_GRADIENTS + 1,
+               launch_held)
+
+static const implementation *const implementations[] = {
+    &forward_held, &forward, &forward_split, &backward_held, &backward, &backward_split, NULL
+};
 
 OPERATOR(groupnorm, groupnorm,
          "y = (x - mean) / sqrt(variance + eps) * gamma + beta of groups of channels, and its gradients",

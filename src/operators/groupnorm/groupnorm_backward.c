@@ -461,3 +461,38 @@ void groupnorm_backward_split(const void *config, int kernel)
         }
     }
 }
+
+/* Every CTA merges the entries of its bundle for itself. */
+static void write_held(void *kernel)
+{
+    backward *k = kernel;
+    const group_sums total = add_entries(k);
+    publish(k, &total);
+    groupnorm_over_columns(&k->s, &k->w, write_column, k);
+}
+
+static void write_other(void *kernel, val slice)
+{
+    backward other = *(const backward *)kernel;
+    groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), convert(I32, slice));
+    other.w = groupnorm_view_of(&other.s, other.s.cfg->vec);
+    groupnorm_over_columns(&other.s, &other.w, stage_column, &other);
+    groupnorm_staged();
+    write_held(&other);
+}
+
+void groupnorm_backward_held(const void *config, int kernel)
+{
+    const groupnorm_config *cfg = config;
+    if (kernel == GROUPNORM_GRADIENTS) {
+        add_gradients(cfg);
+        return;
+    }
+    backward k = { .s = groupnorm_slice_begin(cfg, kernel == 0), .in_smem = true };
+    const one_pass meeting = groupnorm_meeting(&k.s);
+    groupnorm_wait();
+    begin(&k);
+    stage_slices(&k);
+    store_entries(&k);
+    one_pass_meet(&meeting, write_held, write_other, &k);
+}

@@ -19,6 +19,7 @@ enum {
     BUNDLE_MAX_FOLDED = 64,    // and be it split: the other way is to read whole sectors for each group
     PLANES_BYTES = 12 << 10,   // of nchw that are worth a CTA
     CLUSTER_MAX = 8,
+    HELD_CTAS = 3,           // of an SM
     SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
     SPREAD_BYTES = 32 << 10, // smaller slices are not shared out further, even if SMs are idle
     THREADS_MIN = 64,
@@ -47,7 +48,7 @@ int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c)
     return d->layout == CKL_IMAGE_NCHW ? ceil_div(d->h * d->w * c->fold, c->vec) : d->h * d->w / c->fold;
 }
 
-int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, bool split)
+int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing split)
 {
     return split ? max_i64(1, ceil_div(groupnorm_units(d, c), groupnorm_slice_units(c))) : c->cluster;
 }
@@ -61,17 +62,18 @@ int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c
  * Shared memory of a CTA: slices of x and, backward, dy, if they are kept there; what threads tell of their sums; what groups and CTAs
  * tell.
  */
-static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
+static int64_t shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing split, const groupnorm_config *c)
 {
     const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = !split || forward;
+    const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = split != GROUPNORM_SPLIT || forward;
     const int64_t slice = kept ? groupnorm_slice_bytes(c) : 0, groups = 16 * ceil_div(12 * c->bundle, 16);
     const int words = forward ? GROUPNORM_ENTRY : GROUPNORM_KINDS;
     const int64_t peers = c->cluster > 1 ? 4 * words * (int64_t)c->bundle * c->cluster + 16 : 16;
+    const int64_t left = split == GROUPNORM_HELD ? 16 : 0;
     if (forward)
-        return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers;
+        return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers + left;
     int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * c->channels * c->bundle * c->fold;
-    return 2 * slice + sums + groups + peers + 16;
+    return 2 * slice + sums + groups + peers + 16 + left;
 }
 
 /* Choice */
@@ -79,6 +81,12 @@ static int64_t shared_bytes(const ckl_groupnorm_desc *d, bool split, const group
 static int64_t pixel_bytes(const ckl_groupnorm_desc *d)
 {
     return max_i64(1, d->c / d->groups) * element_bytes(d);
+}
+
+/* Of all inputs. */
+static int64_t bundle_bytes(const ckl_groupnorm_desc *d, const groupnorm_config *c)
+{
+    return (1 + (d->direction == CKL_DIRECTION_BACKWARD)) * c->bundle * pixel_bytes(d) * d->h * d->w;
 }
 
 /* Of nhwc, the fewest neighbouring groups whose pixels fill so many bytes; the most there may be, where that is too few. */
@@ -113,10 +121,10 @@ static bool channels_fold(const ckl_groupnorm_desc *d, const groupnorm_config *c
 }
 
 /* Gradients that are split read their slices again, by whole vectors. */
-static bool may_be_ragged(const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
+static bool may_be_ragged(const ckl_groupnorm_desc *d, groupnorm_slicing split, const groupnorm_config *c)
 {
-    return d->layout == CKL_IMAGE_NCHW && !(split && d->direction == CKL_DIRECTION_BACKWARD) && c->fold == 1 &&
-           c->vec * element_bytes(d) == VECTOR_BYTES && d->h * d->w <= INT32_MAX / 4;
+    return d->layout == CKL_IMAGE_NCHW && !(split == GROUPNORM_SPLIT && d->direction == CKL_DIRECTION_BACKWARD) &&
+           c->fold == 1 && c->vec * element_bytes(d) == VECTOR_BYTES && d->h * d->w <= INT32_MAX / 4;
 }
 
 /* Does a vector stay in a column (nchw), or in a bundle; and in its group, where a thread has several columns? */
@@ -147,8 +155,8 @@ static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted, 
 typedef struct search {
     const ckl_groupnorm_desc *d;
     const ckl_device_info *device;
-    bool split;
-    int threads_max; // of a CTA
+    groupnorm_slicing split;
+    int threads_max, threads_min; // of a CTA
 } search;
 
 /* Every warp has some groups, and the columns of several groups lie side by side. */
@@ -187,13 +195,14 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
     const int threads_max = s->threads_max;
     const int64_t vectors = units * groupnorm_grid_of(c, c->vec).columns;
-    const bool streams = s->split && s->d->direction == CKL_DIRECTION_BACKWARD;
+    const bool streams = s->split == GROUPNORM_SPLIT && s->d->direction == CKL_DIRECTION_BACKWARD;
     const bool few = !s->split && groupnorm_bundles(s->d, c) * c->cluster < s->device->sm_count;
     const int64_t each = streams ? VECTORS_STREAMED : few ? VECTORS_OF_FEW : VECTORS_OF_THREAD;
     const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / each));
     groupnorm_config best = *c;
     double least = INFINITY;
-    for (c->threads = threads_min_for(s, c); c->threads <= threads_max; c->threads += 32)
+    const int threads_min = (int)max_i64(s->threads_min, threads_min_for(s, c));
+    for (c->threads = threads_min; c->threads <= threads_max; c->threads += 32)
         for (int column_threads = 1; column_threads <= (nchw ? c->threads : 1);
              column_threads = next_divisor(c->threads, column_threads)) {
             if (nchw && column_threads < side_by_side(s, c) && column_threads < units)
@@ -276,7 +285,7 @@ static bool choose_slice(search *s, groupnorm_config *c)
 static int ctas_per_sm(const search *s, const groupnorm_config *c)
 {
     int64_t room = residency_ctas_per_sm(s->device, c->threads, shared_bytes(s->d, s->split, c));
-    if (s->split && s->d->direction == CKL_DIRECTION_BACKWARD)
+    if (s->split == GROUPNORM_SPLIT && s->d->direction == CKL_DIRECTION_BACKWARD)
         room = min_i64(room, (s->d->dtype == CKL_F32 ? SPLIT_THREADS : SPLIT_THREADS_HALF) / c->threads);
     int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, s->split);
     return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
@@ -390,8 +399,45 @@ static bool choose_bundles(const search *s, groupnorm_config *c)
     return false;
 }
 
-ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
-                            groupnorm_config *c)
+/* Slices that are held: as few of a bundle as there may be, HELD_CTAS an SM. */
+static bool fit_held(search *s, groupnorm_config *c)
+{
+    enum { RESERVED_BYTES = 1 << 10, TRIES = 16, THREADS = 256, THREADS_LEAST = 192 };
+    const int64_t budget = s->device->smem_per_sm_bytes / HELD_CTAS - RESERVED_BYTES;
+    const int64_t units = groupnorm_units(s->d, c);
+    int64_t slices = ceil_div(bundle_bytes(s->d, c), budget);
+    s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
+    s->threads_min = THREADS_LEAST;
+    for (int i = 0; i < TRIES; i++, slices += max_i64(1, slices / 16))
+        if (share_out(s, ceil_div(units, slices), budget, c))
+            return true;
+    return false;
+}
+
+/*
+ * Large tensors, of which two bundles or more are in shared memory at once, that would be split otherwise, or take the largest clusters.
+ * A thread has one column: what belongs to the next one would be loaded while all wait. bench/notes/groupnorm.md has the measurements.
+ */
+static bool choose_held(search *s, groupnorm_config *c)
+{
+    enum { BYTES_MIN = 32 << 20, SECTOR = 32 };
+    const ckl_groupnorm_desc *d = s->d;
+    const bool nhwc = d->layout == CKL_IMAGE_NHWC;
+    search whole = { d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0 };
+    groupnorm_config other = *c;
+    if (!s->device->has_tma || (choose_bundles(&whole, &other) && other.cluster < CLUSTER_MAX))
+        return false;
+    set_bundle(s, BUNDLE_MAX_SPLIT, PIXEL_BYTES, c);
+    const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
+    if (c->vec * element_bytes(d) < VECTOR_BYTES || (nhwc && (pixel < PIXEL_BYTES || pixel % SECTOR)) ||
+        groupnorm_bundles(d, c) * bundle < BYTES_MIN || !fit_held(s, c))
+        return false;
+    return groupnorm_grid_of(c, c->vec).slots == 1 &&
+           2 * groupnorm_slices(d, c, GROUPNORM_HELD) <= HELD_CTAS * s->device->sm_count;
+}
+
+ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
+                            groupnorm_slicing split, groupnorm_config *c)
 {
     const int64_t most = device->smem_per_cta_bytes;
     if (d->c / d->groups > INT32_MAX / BUNDLE_MAX)
@@ -400,8 +446,15 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
     c->layout = (choice)d->layout;
     c->affine = d->affine;
     c->channels = (int)max_i64(1, d->c / d->groups);
-    search s = { d, device, split, THREADS_MAX };
-    if (!(split ? choose_slices(&s, c) : choose_bundles(&s, c)))
+    search s = { d, device, split, THREADS_MAX, 0 };
+    const bool chosen = split == GROUPNORM_CLUSTER ? choose_bundles(&s, c)
+                        : split == GROUPNORM_SPLIT ? choose_slices(&s, c)
+                                                   : choose_held(&s, c);
+    if (!chosen && split == GROUPNORM_HELD)
+        FAIL(CKL_UNSUPPORTED,
+             "%s: chosen for large tensors whose bundles want clusters of %d and more, up to half of an H200", what,
+             CLUSTER_MAX);
+    if (!chosen)
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " bytes of shared memory of a CTA do not hold a %s", what, most,
              split ? "slice of a bundle" : "bundle, shared by as many as there may be in a cluster");
     c->ctas_per_sm = ctas_per_sm(&s, c);
@@ -410,7 +463,7 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
 
 /* Cost */
 
-plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing split,
                          const groupnorm_config *c)
 {
     static const memory_kernel of[2][2][2] = {
@@ -424,11 +477,12 @@ plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *dev
     };
     const bool forward = d->direction == CKL_DIRECTION_FORWARD, nchw = d->layout == CKL_IMAGE_NCHW;
     const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    const int inputs = forward ? 1 : 2, passes = split ? 2 : 1; // items of a slice
+    const int inputs = forward ? 1 : 2, passes = split == GROUPNORM_SPLIT ? 2 : 1; // items of a slice
     const double loads = (double)g.slots * c->steps, bytes = (double)element_bytes(d);
     const double run = (nchw ? g.column_threads * c->vec : c->channels * c->bundle * c->fold) * bytes;
-    const memory_work work = { .of = of[!forward][split][!nchw],
-                               .bytes = (double)(d->n * d->c * d->h * d->w) * bytes * (inputs * (split ? 1.5 : 1) + 1),
+    const memory_work work = { .of = of[!forward][split != GROUPNORM_CLUSTER][!nchw],
+                               .bytes = (double)(d->n * d->c * d->h * d->w) * bytes *
+                                        (inputs * (split == GROUPNORM_SPLIT ? 1.5 : 1) + 1),
                                .ctas = groupnorm_bundles(d, c) * groupnorm_slices(d, c, split) * passes,
                                .threads = c->threads,
                                .ctas_per_sm = c->ctas_per_sm,
@@ -442,7 +496,8 @@ plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *dev
 
 /* Admission */
 
-static ckl_status admit_threads(const char *what, const ckl_device_info *device, bool split, const groupnorm_config *c)
+static ckl_status admit_threads(const char *what, const ckl_device_info *device, groupnorm_slicing split,
+                                const groupnorm_config *c)
 {
     if (c->threads % 32 || c->threads < 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 from 32 to %d", what, c->threads,
@@ -456,7 +511,8 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
     return CKL_OK;
 }
 
-static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, bool split, const groupnorm_config *c)
+static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, groupnorm_slicing split,
+                               const groupnorm_config *c)
 {
     const bool nchw = d->layout == CKL_IMAGE_NCHW;
     const int bundle_max = c->threads / 32 * GROUPNORM_GROUPS_OF_WARP_MAX;
@@ -493,8 +549,8 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, bo
     return CKL_OK;
 }
 
-ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
-                           const groupnorm_config *c)
+ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
+                           groupnorm_slicing split, const groupnorm_config *c)
 {
     if (c->cluster > 1 && !device->has_tma)
         FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, c->cluster);
@@ -507,6 +563,8 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
     if (slices * groupnorm_slice_units(c) < units)
         FAIL(CKL_INVALID, "%s: steps=%d of cluster=%d hold %" PRId64 " of %" PRId64 " units of a channel", what,
              c->steps, c->cluster, slices * groupnorm_slice_units(c), units);
+    if (split == GROUPNORM_HELD && slices > ONE_PASS_CHUNKS_MAX)
+        FAIL(CKL_INVALID, "%s: %" PRId64 " slices of a bundle are more than %d", what, slices, ONE_PASS_CHUNKS_MAX);
     if (shared_bytes(d, split, c) > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "%s: steps=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->steps,
              shared_bytes(d, split, c), device->smem_per_cta_bytes);

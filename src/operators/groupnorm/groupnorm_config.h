@@ -8,6 +8,7 @@
 #include "cutekernellib/operators/groupnorm.h"
 #include "ir/params.h"
 #include "plan/plan.h"
+#include "skeletons/one_pass.h"
 #include "skeletons/two_pass.h"
 
 #define GROUPNORM_DESC(X, owner)                                                                \
@@ -122,7 +123,7 @@ static inline int groupnorm_vec_of_group(const groupnorm_config *c)
 }
 
 /* The warps of a CTA share out the groups of a bundle: so many neighbouring lanes of a warp have one. */
-enum { GROUPNORM_GROUPS_OF_WARP_MAX = 8 };
+enum { GROUPNORM_GROUPS_OF_WARP_MAX = 32 };
 
 static inline int groupnorm_lanes_of_group(const groupnorm_config *c)
 {
@@ -162,23 +163,28 @@ static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
  */
 enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
 
+/* Where the slices of a bundle meet: in a cluster; or in memory, where those that are not held are read again. */
+typedef enum groupnorm_slicing { GROUPNORM_CLUSTER, GROUPNORM_SPLIT, GROUPNORM_HELD } groupnorm_slicing;
+
 /* The choice (groupnorm_choice.c), split or not: units of a column, slices of a bundle, bundles of all images. */
 int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c);
-int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, bool split);
+int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing split);
 int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c);
-ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
-                            groupnorm_config *c);
-plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
+ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
+                            groupnorm_slicing split, groupnorm_config *c);
+plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing split,
                          const groupnorm_config *c);
-ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device, bool split,
-                           const groupnorm_config *c);
+ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
+                           groupnorm_slicing split, const groupnorm_config *c);
 
 /* Kernels. Even ones: pointers are aligned to whole vectors; odd ones: to the element only. */
 enum { GROUPNORM_GRADIENTS = 2 };                              // the one that adds up dgamma and dbeta
 void groupnorm_forward(const void *config, int kernel);        // 0, 1
 void groupnorm_forward_split(const void *config, int kernel);  // 0, 1
+void groupnorm_forward_held(const void *config, int kernel);   // 0, 1
 void groupnorm_backward(const void *config, int kernel);       // 0, 1
 void groupnorm_backward_split(const void *config, int kernel); // 0, 1
+void groupnorm_backward_held(const void *config, int kernel);  // 0, 1
 
 enum { GROUPNORM_GRADIENT_COLUMNS = 32 }; // of a CTA of the kernel that adds up
 
@@ -240,6 +246,9 @@ groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors);
 /* The order of split slices, which are taken twice (two_pass.h), and the slice of an item of it. */
 two_pass groupnorm_order(const groupnorm_slice *s);
 void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item);
+
+/* Of slices that are held, and meet (one_pass.h): that of this CTA. */
+one_pass groupnorm_meeting(groupnorm_slice *s);
 
 /* What is above it overlaps the end of the kernel before, and may not touch global memory. */
 void groupnorm_wait(void);

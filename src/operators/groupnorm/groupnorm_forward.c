@@ -492,23 +492,24 @@ static moments read_entry(const groupnorm_slice *s, val number)
     return m;
 }
 
+enum { ENTRIES_AT_ONCE = 8, ENTRIES_AT_ONCE_HELD = 4 }; // loaded by a lane; all that are held want registers meanwhile
+
 /* Merges the entries of a group: some for each lane, and its first one also has what is merged already. */
-static moments merge_entries(const forward *k)
+static moments merge_entries(const forward *k, int at_once)
 {
-    enum { AT_ONCE = 8 };
     const groupnorm_slice *s = &k->s;
     moments all = no_values();
     const int lanes = groupnorm_lanes_of_group(s->cfg);
-    LOOP_FROM(begin, imm_as(I32, 0), s->a.slices, imm(lanes * AT_ONCE)) {
+    LOOP_FROM(begin, imm_as(I32, 0), s->a.slices, imm(lanes * at_once)) {
         val is_first = eq(groupnorm_lane_of_group(s), imm(0));
-        moments m[AT_ONCE + 1];
-        for (int i = 0; i < AT_ONCE; i++) {
+        moments m[ENTRIES_AT_ONCE + 1];
+        for (int i = 0; i < at_once; i++) {
             val number = add(add(begin, groupnorm_lane_of_group(s)), imm(lanes * i));
             m[i] = read_entry(s, number);
         }
-        m[AT_ONCE] = (moments){ select(is_first, all.count, immf(0)), all.pivot, all.mean,
+        m[at_once] = (moments){ select(is_first, all.count, immf(0)), all.pivot, all.mean,
                                 select(is_first, all.squares, immf(0)) };
-        moments merged = merge(k, m, AT_ONCE + 1);
+        moments merged = merge(k, m, at_once + 1);
         assign(all.count, merged.count);
         assign(all.pivot, merged.pivot);
         assign(all.mean, merged.mean);
@@ -530,7 +531,7 @@ static void store_entries(forward *k)
 static void store_merged(const forward *k)
 {
     const val group = groupnorm_group_of_lane(&k->s), first = groupnorm_merged(&k->s, group);
-    const group_statistics g = statistics_of(k, merge_entries(k));
+    const group_statistics g = statistics_of(k, merge_entries(k, ENTRIES_AT_ONCE));
     IF(groupnorm_speaks(&k->s)) {
         for (int word = 0; word < GROUP_WORDS; word++)
             groupnorm_write(k->s.a.merged, add(first, imm(word)), g.of[word]);
@@ -540,8 +541,7 @@ static void store_merged(const forward *k)
 
 void groupnorm_forward_split(const void *config, int kernel)
 {
-    const groupnorm_config *cfg = config;
-    forward k = { .s = groupnorm_slice_begin(cfg, kernel == 0) };
+    forward k = { .s = groupnorm_slice_begin(config, kernel == 0) };
     const two_pass order = groupnorm_order(&k.s);
     groupnorm_wait();
     two_pass_item item = two_pass_draw(&order);
@@ -566,4 +566,35 @@ void groupnorm_forward_split(const void *config, int kernel)
             two_pass_merged(&order, &item);
         }
     }
+}
+
+/* Every CTA merges the entries of its bundle for itself. */
+static void write_held(void *kernel)
+{
+    forward *k = kernel;
+    IF(merges(k))
+        publish(k, merge_entries(k, ENTRIES_AT_ONCE_HELD));
+    cta_sync();
+    groupnorm_over_columns(&k->s, &k->all, write_column, k);
+}
+
+static void write_other(void *kernel, val slice)
+{
+    forward other = *(const forward *)kernel;
+    groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), convert(I32, slice));
+    other.all = groupnorm_view_of(&other.s, other.s.cfg->vec);
+    groupnorm_over_columns(&other.s, &other.all, stage_column, &other);
+    groupnorm_staged();
+    write_held(&other);
+}
+
+void groupnorm_forward_held(const void *config, int kernel)
+{
+    forward k = { .s = groupnorm_slice_begin(config, kernel == 0) };
+    const one_pass meeting = groupnorm_meeting(&k.s);
+    groupnorm_wait();
+    begin(&k);
+    stage_slice(&k);
+    store_entries(&k);
+    one_pass_meet(&meeting, write_held, write_other, &k);
 }

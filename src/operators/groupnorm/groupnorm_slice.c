@@ -85,6 +85,13 @@ void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
     groupnorm_slice_at(s, convert(I32, item->strip), convert(I32, item->chunk));
 }
 
+one_pass groupnorm_meeting(groupnorm_slice *s)
+{
+    const one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices));
+    groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
+    return meeting;
+}
+
 groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors)
 {
     groupnorm_slice s = groupnorm_slice_begin(cfg, vectors);

@@ -193,6 +193,31 @@ static const char *const cases[] = {
     "channels=4 vec=4 steps=3'",
     "n=1 c=32 h=17 w=16 groups=8 direction=backward layout=nhwc impl=backward_split config='bundle=4 vec=4 threads=128 "
     "column_threads=32 channels=4 steps=1' # the last threads have no vector, and none lies ahead",
+    "n=2 c=32 h=16 w=16 groups=8 impl=forward_held config='channels=4 threads=64 column_threads=16 steps=1' # slices "
+    "that are held",
+    "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 impl=forward_held config='dtype=bf16 layout=nhwc channels=8 "
+    "bundle=8 "
+    "threads=64 column_threads=8 vec=8 steps=8'    # the last slice is cut short",
+    "n=1 c=2 h=37 w=29 groups=2 fill=hard impl=forward_held config='ragged=1 vec=4 threads=64 column_threads=64 "
+    "steps=2'",
+    "n=3 c=5 h=16 w=16 groups=1 layout=nhwc misalign=1 impl=forward_held config='channels=5 layout=nhwc fold=4 vec=4 "
+    "threads=64 column_threads=12 steps=3'",
+    "n=2 c=96 h=16 w=16 groups=48 layout=nhwc affine=0 impl=forward_held config='layout=nhwc affine=0 channels=2 "
+    "bundle=24 "
+    "threads=128 column_threads=10 vec=4 steps=8'  # vectors of two groups",
+    "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_held config='channels=4 threads=64 column_threads=16 "
+    "steps=1'",
+    "n=3 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 direction=backward impl=backward_held config='dtype=bf16 "
+    "layout=nhwc channels=8 bundle=8 threads=64 column_threads=8 vec=8 steps=8'",
+    "n=1 c=96 h=32 w=32 groups=32 layout=nhwc direction=backward fill=hard impl=backward_held config='layout=nhwc "
+    "channels=3 bundle=8 threads=64 column_threads=10 vec=4 steps=8' # vectors of two groups",
+    "n=2 c=4 h=37 w=29 groups=2 direction=backward misalign=1 impl=backward_held config='channels=2 ragged=0 vec=1 "
+    "threads=64 column_threads=32 steps=4'",
+    "n=2 c=4 h=37 w=29 groups=2 direction=backward fill=hard impl=backward_held config='channels=2 ragged=1 vec=4 "
+    "threads=64 column_threads=32 steps=3'",
+    "n=3 c=128 h=8 w=8 groups=128 layout=nhwc dtype=f16 # a lane a group",
+    "n=3 c=128 h=8 w=12 groups=128 layout=nhwc fill=hard",
+    "n=2 c=100 h=6 w=7 groups=100 layout=nhwc direction=backward fill=hard",
     "n=1 c=12 h=30 w=64 groups=6 dtype=f16 direction=backward layout=nhwc impl=backward_split config='bundle=2 fold=1 "
     "threads=96 column_threads=96 channels=2 vec=4 steps=9' # vectors of two groups",
     "n=2 c=9 h=37 w=29 groups=3 dtype=bf16 direction=backward fill=uniform impl=backward config='ragged=1 vec=8 "

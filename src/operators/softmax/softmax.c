@@ -5,6 +5,7 @@
 #include "operators/operators.h"
 #include "operators/softmax/softmax_config.h"
 #include "skeletons/row_cost.h"
+#include "skeletons/one_pass.h"
 #include "skeletons/two_pass.h"
 
 /* Validation */
@@ -434,6 +435,41 @@ static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stre
     return plan_launch(plan, kernel, (plan_grid){ .x = two_pass_ctas(d->outer * v.strips, v.chunks) }, &params, stream);
 }
 
+/* The workspace of column_held: counters of strips and chunks, then the states of all. */
+static chunks_view held_of(const ckl_softmax_desc *d, const softmax_column_config *c)
+{
+    chunks_view v = { .split = c->split };
+    v.strips = column_split_strips(&v.split, d->inner);
+    v.chunks = ceil_div(d->n, c->tiles * column_split_lines(&v.split));
+    v.counters_bytes = round_up(one_pass_counter_bytes(d->outer * v.strips, v.chunks), PLAN_WORKSPACE_ALIGNMENT);
+    const int64_t values = column_split_columns(&v.split) * softmax_state_values(&c->form);
+    v.states_bytes = d->outer * v.strips * (v.chunks + 1) * values * (int64_t)sizeof(float);
+    return v;
+}
+
+static int64_t held_workspace(const ckl_plan *plan)
+{
+    const chunks_view v = held_of(plan->desc, plan->config);
+    return v.counters_bytes + v.states_bytes;
+}
+
+static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const softmax_column_config *c = plan->config;
+    const ckl_softmax_desc *d = plan->desc;
+    const ckl_softmax_args *a = args;
+    if (kernel_for(d, a, c->split.vec) != 0)
+        return launch_columns(plan, args, stream);
+    const chunks_view v = held_of(d, c);
+    char *workspace = plan_workspace(plan, a->workspace);
+    softmax_params params = params_for(d, a);
+    params.strips = (uint32_t)v.strips;
+    params.chunks = (uint32_t)v.chunks;
+    params.counter = workspace;
+    params.states = workspace + v.counters_bytes;
+    return plan_launch(plan, 0, (plan_grid){ .x = d->outer * v.strips * v.chunks }, &params, stream);
+}
+
 static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) //
                                      SOFTMAX_DESC(FIELD_ROW, ckl_softmax_desc) };
 
@@ -449,11 +485,16 @@ static const field column_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_colum
 
 static const field column_pipeline_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
                                                 COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
-                                                SOFTMAX_COLUMN_FLOW(FIELD_ROW, softmax_column_config) };
+                                                SOFTMAX_COLUMN_TILES(FIELD_ROW, softmax_column_config)     //
+                                                SOFTMAX_COLUMN_DEPTH(FIELD_ROW, softmax_column_config) };
 
 static const field column_chunks_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
                                               COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
                                               SOFTMAX_COLUMN_LAG(FIELD_ROW, softmax_column_config) };
+
+static const field column_held_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
+                                            COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
+                                            SOFTMAX_COLUMN_TILES(FIELD_ROW, softmax_column_config) };
 
 #define IMPLEMENTATION(symbol, about, family, ...)                                                             \
     static const implementation symbol##_implementation = { .name = #symbol,                                   \
@@ -481,6 +522,10 @@ IMPLEMENTATION(column_chunks, "strips in chunks, a CTA for the sums of each and 
                column, .choose = softmax_choose_column_chunks, .cost = softmax_cost_column_chunks,
                .admit = softmax_admit_column_chunks, .launch = launch_chunks,
                .config = FIELD_TABLE(column_chunks_fields), .workspace_bytes = chunks_workspace);
+IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",
+               column, .choose = softmax_choose_column_held, .cost = softmax_cost_column_held,
+               .admit = softmax_admit_column_held, .launch = launch_held, .config = FIELD_TABLE(column_held_fields),
+               .workspace_bytes = held_workspace);
 IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column,
                .choose = softmax_choose_column, .cost = softmax_cost_column, .admit = softmax_admit_column,
                .launch = launch_columns, .config = FIELD_TABLE(column_fields));
@@ -488,14 +533,11 @@ IMPLEMENTATION(column_long, "a strip of any length by a CTA or a cluster; read t
                .choose = softmax_choose_column_long, .cost = softmax_cost_column_long,
                .admit = softmax_admit_column_long, .launch = launch_columns, .config = FIELD_TABLE(column_fields));
 
-static const implementation *const implementations[] = { &row_implementation,
-                                                         &pipeline_implementation,
-                                                         &long_implementation,
-                                                         &column_chunks_implementation,
-                                                         &column_pipeline_implementation,
-                                                         &column_implementation,
-                                                         &column_long_implementation,
-                                                         NULL };
+static const implementation *const implementations[] = {
+    &row_implementation,         &pipeline_implementation,      &long_implementation,
+    &column_held_implementation, &column_chunks_implementation, &column_pipeline_implementation,
+    &column_implementation,      &column_long_implementation,   NULL
+};
 
 OPERATOR(softmax, softmax, "y = exp(x) / sum exp(x) along an axis, its logarithm, and their gradients",
          .workspace = offsetof(ckl_softmax_args, workspace));

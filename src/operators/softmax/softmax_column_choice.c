@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "operators/softmax/softmax_config.h"
 #include "skeletons/memory_cost.h"
+#include "skeletons/one_pass.h"
 
 enum { CLUSTER_PORTABLE = 8, CTAS_MAX = INT32_MAX, CLUSTER = 1300 };
 
@@ -116,11 +117,21 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     return CKL_OK;
 }
 
-/* Shared memory of a CTA that keeps its share of a strip there. */
-static int64_t column_flow_bytes(const softmax_column_config *c)
+/* Shared memory of a CTA that keeps its share of `depth` strips there. */
+static int64_t column_kept_bytes(const softmax_column_config *c, int depth)
 {
     const int64_t slots = column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form);
-    return c->depth * c->tiles * slots + column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
+    return depth * c->tiles * slots + column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
+}
+
+static int64_t column_flow_bytes(const softmax_column_config *c)
+{
+    return column_kept_bytes(c, c->depth);
+}
+
+static int64_t column_held_bytes(const softmax_column_config *c)
+{
+    return column_kept_bytes(c, 1);
 }
 
 /*
@@ -365,6 +376,76 @@ ckl_status softmax_admit_column_chunks(const void *desc, const ckl_device_info *
     const int64_t chunks = ceil_div(d->n, column_split_lines(&scalar));
     if (c->lag < 0 || d->outer > CTAS_MAX / 2 / chunks / column_split_strips(&scalar, d->inner))
         FAIL(CKL_UNSUPPORTED, "%s: lag=%d is negative, or the problem takes more than %d CTAs", what, c->lag, CTAS_MAX);
+    return CKL_OK;
+}
+
+static int64_t held_chunks(const ckl_softmax_desc *d, const softmax_column_config *c)
+{
+    return ceil_div(d->n, c->tiles * column_split_lines(&c->split));
+}
+
+/*
+ * Lines of 128 bytes, and the largest chunks of which three fit an SM; a third of all CTAs that run have a strip. Where it is chosen it
+ * was measured (bench/notes/memory-bound.md).
+ */
+ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
+{
+    static const char what[] = "softmax column_held";
+    enum { CTAS = 3, CHUNK_BYTES = 64 << 10, THREADS = 256, LANES = 8, STEPS = 2, STRIPS_AT_ONCE = 3 };
+    enum { TENSOR_BYTES_MIN = 45 << 20, LINES_MIN = 2048, INNER_MIN = 256 };
+    const ckl_softmax_desc *d = desc;
+    softmax_column_config *c = config;
+    const int bytes = (int)ckl_dtype_bytes(d->dtype);
+    TRY(check_other_axis(what, d));
+    if (!device->has_tma || softmax_vec_of(d) < row_vec_full(d->dtype) || d->n < LINES_MIN || d->inner < INNER_MIN ||
+        product_i64(product_i64(d->outer, d->n), d->inner * (int64_t)bytes) < TENSOR_BYTES_MIN)
+        FAIL(CKL_UNSUPPORTED,
+             "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
+    c->form = softmax_form_of(d);
+    c->form.ctas_per_sm = CTAS;
+    c->split =
+        (column_split){ .threads = THREADS, .lanes = LANES, .cluster = 1, .vec = softmax_vec_of(d), .steps = STEPS };
+    c->tiles = (int)(CHUNK_BYTES / (column_slots_bytes(&c->split, d->dtype) * softmax_pipeline_inputs(&c->form)));
+    const int64_t chunks = held_chunks(d, c);
+    c->tiles = (int)ceil_div(d->n, chunks * column_split_lines(&c->split));
+    if (chunks * STRIPS_AT_ONCE > CTAS * device->sm_count)
+        FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " are more than the CTAs that run hold", what, d->n);
+    return CKL_OK;
+}
+
+plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    const softmax_column_config *c = config;
+    const int64_t chunks = held_chunks(d, c);
+    ckl_softmax_desc chunk = *d;
+    chunk.outer *= chunks;
+    chunk.n = ceil_div(d->n, chunks);
+    const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 },
+                               .ctas = chunks * ctas_of(desc, config),
+                               .smem_bytes = column_held_bytes(config) };
+    return cost_of(&chunk, device, config, work, 0);
+}
+
+ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *device, const void *config)
+{
+    static const char what[] = "softmax column_held";
+    enum { TILES_MAX = 64 };
+    const ckl_softmax_desc *d = desc;
+    const softmax_column_config *c = config;
+    if (c->tiles < 1 || c->tiles > TILES_MAX)
+        FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, TILES_MAX);
+    TRY(admit_columns(what, 0, d, device, c));
+    if (c->split.cluster != 1)
+        FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of a strip meet in memory", what, c->split.cluster);
+    if (c->split.vec * (int)ckl_dtype_bytes(d->dtype) < COPY_BYTES_MIN)
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, COPY_BYTES_MIN);
+    const int64_t chunks = held_chunks(d, c);
+    if (chunks > ONE_PASS_CHUNKS_MAX || d->outer > CTAS_MAX / chunks / column_split_strips(&c->split, d->inner))
+        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip are more than %d, or more than %d CTAs", what, chunks,
+             ONE_PASS_CHUNKS_MAX, CTAS_MAX);
+    if (column_held_bytes(c) > (int64_t)device->smem_per_cta_bytes)
+        FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, column_held_bytes(c));
     return CKL_OK;
 }
 

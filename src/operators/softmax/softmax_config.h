@@ -47,10 +47,10 @@ typedef struct softmax_row_config {
     row_flow flow;
 } softmax_row_config;
 
-/* Fields of column_pipeline alone. */
-#define SOFTMAX_COLUMN_FLOW(X, owner)                                                                   \
-    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a strip, which a CTA takes one after the other") \
-    X(owner, int, depth, "1", "1 2 3", "strips that shared memory holds")
+/* Fields of columns in shared memory, and of column_pipeline alone. */
+#define SOFTMAX_COLUMN_TILES(X, owner) \
+    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a strip or chunk, which a CTA takes one after the other")
+#define SOFTMAX_COLUMN_DEPTH(X, owner) X(owner, int, depth, "1", "1 2 3", "strips that shared memory holds")
 
 /* Fields of column_chunks alone. */
 #define SOFTMAX_COLUMN_LAG(X, owner) \
@@ -60,7 +60,8 @@ typedef struct softmax_row_config {
 typedef struct softmax_column_config {
     softmax_form form;
     column_split split;
-    SOFTMAX_COLUMN_FLOW(FIELD_MEMBER, )
+    SOFTMAX_COLUMN_TILES(FIELD_MEMBER, )
+    SOFTMAX_COLUMN_DEPTH(FIELD_MEMBER, )
     SOFTMAX_COLUMN_LAG(FIELD_MEMBER, )
 } softmax_column_config;
 
@@ -93,6 +94,7 @@ void softmax_pipeline(const void *config, int kernel);
 void softmax_column(const void *config, int kernel);
 void softmax_column_pipeline(const void *config, int kernel);
 void softmax_column_chunks(const void *config, int kernel);
+void softmax_column_held(const void *config, int kernel);
 void softmax_column_long(const void *config, int kernel);
 
 /*
@@ -108,14 +110,17 @@ ckl_status softmax_admit_form(const char *what, const ckl_softmax_desc *d, const
 ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device, void *config);
 ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_info *device, void *config);
 ckl_status softmax_choose_column_chunks(const void *desc, const ckl_device_info *device, void *config);
+ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config);
 ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config);
 plan_cost softmax_cost_column(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost softmax_cost_column_pipeline(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost softmax_cost_column_chunks(const void *desc, const ckl_device_info *device, const void *config);
+plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status softmax_admit_column_pipeline(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status softmax_admit_column_chunks(const void *desc, const ckl_device_info *device, const void *config);
+ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config);
 
 /* Tensors that flow through shared memory, and 32-bit values of the largest reduction. */

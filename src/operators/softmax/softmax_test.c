@@ -179,6 +179,19 @@ static const char *const cases[] = {
     "shape=130x320 axis=0 fill=hard impl=column_chunks config='threads=128 lanes=16 vec=4 steps=3'",
     "shape=70x40x64 axis=1 dtype=f16 direction=backward log=1 impl=column_chunks config='dtype=f16 direction=backward "
     "log=1 threads=32 lanes=8 vec=8 steps=1'       # a warp",
+    "shape=100x128 axis=0 dtype=bf16 impl=column_held config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 tiles=1' # "
+    "in "
+    "chunks, which stay in shared memory",
+    "shape=3x300x136 axis=1 dtype=f16 direction=backward impl=column_held config='dtype=f16 direction=backward "
+    "threads=64 lanes=8 vec=8 steps=2 tiles=3'     # the last strip and chunk are cut short",
+    "shape=2x1000x40 axis=1 log=1 scale=0.5 impl=column_held config='log=1 scaled=1 threads=128 lanes=4 vec=4 steps=1 "
+    "tiles=2'                                      # more chunks than are merged at once",
+    "shape=5x40x64 axis=1 impl=column_held config='threads=64 lanes=8 vec=4 steps=2 tiles=3' # one chunk a strip",
+    "shape=130x320 axis=0 fill=hard impl=column_held config='threads=128 lanes=16 vec=4 steps=3 tiles=1'",
+    "shape=130x320 axis=0 ldx=328 ldy=336 direction=backward log=1 impl=column_held config='direction=backward log=1 "
+    "threads=32 lanes=8 vec=4 steps=2 tiles=2'     # strided lines, a warp",
+    "shape=300x136 axis=0 dtype=bf16 misalign=1 impl=column_held config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 "
+    "tiles=2'                                      # not for copies of 16 bytes",
     "shape=300x24 axis=0 dtype=f16 misalign=1      # pointers aligned to the element only",
     "shape=300x24 axis=0 misalign=1 direction=backward",
     "shape=64x40 axis=0 dtype=f16 ldx=48 ldy=56 scale=2 # strided lines",

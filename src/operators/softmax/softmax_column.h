@@ -1,0 +1,217 @@
+/* softmax_column.h - what the kernels of columns do with a tile of them, in registers or in slots of shared memory. */
+#ifndef CKL_SOFTMAX_COLUMN_H
+#define CKL_SOFTMAX_COLUMN_H
+
+#include "operators/softmax/softmax_config.h"
+
+enum { VEC_MAX = 8, INPUTS_MAX = 2 };
+
+typedef struct columns {
+    const softmax_form *form;
+    column_split split;
+    softmax_values p;
+    column_place place; // of this thread in its strip
+} columns;
+
+static inline tensor registers(const columns *c, ckl_dtype dtype)
+{
+    return fragment(dtype, compact(shape(c->split.vec, c->split.steps)));
+}
+
+/* The elements of this thread in one of its columns: (STEPS). */
+static inline tensor column_of(tensor rX, int e)
+{
+    return slice(rX, e, _);
+}
+
+/* t = scale * x; x itself in its own type where there is no scale. */
+static inline tensor scores_of(const columns *c, tensor rX)
+{
+    if (!c->form->scaled)
+        return rX;
+    tensor rT = registers(c, F32); // (VEC,STEPS)
+    for (int i = 0; i < static_size(rT.layout); i++)
+        set(rT, i, mul(at_f32(rX, i), c->p.scale));
+    return rT;
+}
+
+/* y of scores by log-softmax, of their exponentials by softmax; pairs and factors are those of the columns. */
+static inline void store_outputs(const columns *c, const column_place *place, tensor rT, const val *pairs,
+                                 const val *factors)
+{
+    tensor rY = registers(c, F32); // (VEC,STEPS)
+    for (int i = 0; i < static_size(rY.layout); i++) {
+        const int e = i % c->split.vec;
+        set(rY, i, softmax_output(c->form, at(rT, i), pairs + e * ONLINE_VALUES, factors[e]));
+    }
+    column_store(&c->split, place, rY, c->p.y, c->form->dtype, c->p.ldy, c->p.n);
+}
+
+/* y and dy; zeros outside. */
+static inline void load_gradients(const columns *c, const column_place *place, tensor *rY, tensor *rDy)
+{
+    *rY = registers(c, c->form->dtype);  // (VEC,STEPS)
+    *rDy = registers(c, c->form->dtype); // (VEC,STEPS)
+    column_load(&c->split, place, c->p.y, c->form->dtype, c->p.ldy, c->p.n, *rY, 0);
+    column_load(&c->split, place, c->p.dy, c->form->dtype, c->p.ldy, c->p.n, *rDy, 0);
+}
+
+static inline void add_dots(const columns *c, tensor rY, tensor rDy, const val *sums)
+{
+    for (int e = 0; e < c->split.vec; e++)
+        assign(sums[e], add(sums[e], softmax_dot(c->form, column_of(rY, e), column_of(rDy, e))));
+}
+
+static inline void store_gradients(const columns *c, const column_place *place, tensor rY, tensor rDy, const val *sums)
+{
+    tensor rDx = registers(c, F32); // (VEC,STEPS)
+    for (int i = 0; i < static_size(rDx.layout); i++)
+        set(rDx, i, softmax_gradient(c->form, at(rY, i), at(rDy, i), sums[i % c->split.vec], c->p.scale));
+    column_store(&c->split, place, rDx, c->p.dx, c->form->dtype, c->p.ldx, c->p.n);
+}
+
+static inline void zero_sums(const columns *c, val *sums)
+{
+    for (int e = 0; e < c->split.vec; e++)
+        sums[e] = variable(F32, immf(0));
+}
+
+/* exp(t - max) of a tile. */
+static inline tensor exponentials(const columns *c, tensor rT, const val *pairs)
+{
+    tensor rE = registers(c, F32); // (VEC,STEPS)
+    for (int i = 0; i < static_size(rE.layout); i++) {
+        const val *pair = pairs + i % c->split.vec * ONLINE_VALUES;
+        set(rE, i, online_exp(at_f32(rT, i), pair[ONLINE_MAX]));
+    }
+    return rE;
+}
+
+/* Visits of tiles */
+
+/* What a pass does with a tile: rX are its elements of x, or of y and dy, (VEC,STEPS) each. */
+typedef void tile_visit(const columns *c, const column_place *at, const tensor *rX, void *user);
+
+typedef struct column_scores {
+    val pairs[VEC_MAX * ONLINE_VALUES], factors[VEC_MAX];
+} column_scores;
+
+static inline void begin_scores(const columns *c, column_scores *found)
+{
+    for (int e = 0; e < c->split.vec; e++)
+        online_begin(found->pairs + e * ONLINE_VALUES);
+}
+
+static inline void add_scores(const columns *c, const column_place *at, const tensor *rX, void *user)
+{
+    column_scores *found = user;
+    tensor rT = scores_of(c, rX[0]); // (VEC,STEPS)
+    (void)at;
+    for (int e = 0; e < c->split.vec; e++)
+        online_add(found->pairs + e * ONLINE_VALUES, column_of(rT, e));
+}
+
+static inline void find_factors(const columns *c, column_scores *found)
+{
+    for (int e = 0; e < c->split.vec; e++)
+        found->factors[e] = softmax_factor(c->form, found->pairs + e * ONLINE_VALUES);
+}
+
+static inline void write_outputs(const columns *c, const column_place *at, const tensor *rX, void *user)
+{
+    const column_scores *found = user;
+    tensor rT = scores_of(c, rX[0]); // (VEC,STEPS)
+    store_outputs(c, at, c->form->log ? rT : exponentials(c, rT, found->pairs), found->pairs, found->factors);
+}
+
+static inline void add_tile_dots(const columns *c, const column_place *at, const tensor *rX, void *user)
+{
+    (void)at;
+    add_dots(c, rX[0], rX[1], user);
+}
+
+static inline void write_gradients(const columns *c, const column_place *at, const tensor *rX, void *user)
+{
+    store_gradients(c, at, rX[0], rX[1], user);
+}
+
+static inline void load_inputs(const columns *c, const column_place *tile, tensor *rX)
+{
+    if (c->form->direction == CKL_DIRECTION_BACKWARD) {
+        load_gradients(c, tile, &rX[0], &rX[1]);
+        return;
+    }
+    rX[0] = registers(c, c->form->dtype); // (VEC,STEPS)
+    column_load(&c->split, tile, c->p.x, c->form->dtype, c->p.ldx, c->p.n, rX[0], -INFINITY);
+}
+
+static inline column_place place_in(const columns *c, val strip)
+{
+    return column_in_strip(&c->split, c->p.n, c->p.inner, c->p.strips, strip);
+}
+
+/* Slots */
+
+/*
+ * A thread copies its elements of a strip to slots of its own and reads them from there twice, so threads wait for each
+ * other only to reduce. Shared memory holds `depth` strips: while one is at work, the next ones arrive. The second pass
+ * gives each slot to a later strip once it has read it. All copies of a strip are one group.
+ */
+typedef struct column_flow {
+    columns c;
+    int tiles, depth;
+    val slots;                 // u32: the address of those of the strip at work
+    column_place place, later; // in the strip at work, and in the one that gets its slots
+    val has_later;
+} column_flow;
+
+static inline int64_t tile_bytes(const column_flow *f)
+{
+    return column_slots_bytes(&f->c.split, f->c.form->dtype) * softmax_pipeline_inputs(f->c.form);
+}
+
+static inline int64_t strip_bytes(const column_flow *f)
+{
+    return f->tiles * tile_bytes(f);
+}
+
+/* Where the slots of a tile and an input are. */
+static inline val slots_at(const column_flow *f, val strip, val tile, int input)
+{
+    val first = add(strip, imm_as(U32, input * column_slots_bytes(&f->c.split, f->c.form->dtype)));
+    return add(first, mul(tile, imm_as(U32, tile_bytes(f))));
+}
+
+static inline column_place tile_at_line(const column_flow *f, const column_place *strip, val tile)
+{
+    return column_from(strip, mul(tile, imm((int)column_split_lines(&f->c.split))));
+}
+
+/* Starts the copies of a tile of a strip. */
+static inline void stage_tile(const column_flow *f, const column_place *strip, val slots, val tile)
+{
+    const columns *c = &f->c;
+    const bool is_forward = c->form->direction == CKL_DIRECTION_FORWARD;
+    column_place at = tile_at_line(f, strip, tile);
+    column_stage(&c->split, &at, is_forward ? c->p.x : c->p.y, c->form->dtype, is_forward ? c->p.ldx : c->p.ldy, c->p.n,
+                 slots_at(f, slots, tile, 0));
+    if (!is_forward)
+        column_stage(&c->split, &at, c->p.dy, c->form->dtype, c->p.ldy, c->p.n, slots_at(f, slots, tile, 1));
+}
+
+/* Visits a tile of the strip at work. */
+static inline void visit_staged(const column_flow *f, val tile, tile_visit *visit, void *user)
+{
+    const columns *c = &f->c;
+    const bool is_forward = c->form->direction == CKL_DIRECTION_FORWARD;
+    column_place at = tile_at_line(f, &f->place, tile);
+    tensor rX[INPUTS_MAX]; // (VEC,STEPS)
+    for (int i = 0; i < softmax_pipeline_inputs(c->form); i++) {
+        rX[i] = registers(c, c->form->dtype);
+        column_load_staged(&c->split, &at, c->form->dtype, slots_at(f, f->slots, tile, i), rX[i],
+                           is_forward ? -INFINITY : 0);
+    }
+    visit(c, &at, rX, user);
+}
+
+#endif

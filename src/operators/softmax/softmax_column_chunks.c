@@ -1,0 +1,316 @@
+/*
+ * softmax_column_chunks.c - strips of columns in chunks, of which each has a CTA. `column_held`: it keeps its chunk in shared memory until
+ * the sums of the strip are known. `column_chunks`: another CTA reads the chunk again, from L2.
+ */
+#include "operators/softmax/softmax_column.h"
+#include "skeletons/one_pass.h"
+#include "skeletons/two_pass.h"
+
+/*
+ * The states of a strip in global memory: those of its chunks, then of all together; (COUNT,COLUMNS) each. A state is what
+ * softmax_state_values() says.
+ */
+typedef struct strip_states {
+    const columns *c;
+    val strip, chunk;     // u32, of this CTA
+    int64_t scratch;      // shared memory of reductions
+    column_split merging; // of the same columns over threads that merge
+} strip_states;
+
+/* Neighbouring lanes load neighbouring 16 bytes of states, so that each access fills its sectors. */
+static column_split split_for_merging(const columns *c)
+{
+    enum { LANES_MAX = 32, FLOATS = 4 };
+    const int count = (int)column_split_columns(&c->split);
+    const int vec = (int)max_i64(FLOATS / softmax_state_values(c->form), count / LANES_MAX);
+    column_split s = { .threads = c->split.threads, .cluster = 1, .vec = (int)min_i64(count, vec), .steps = 1 };
+    s.lanes = count / s.vec;
+    return s;
+}
+
+static strip_states states_begin(const columns *c)
+{
+    const int64_t bytes = column_reduce_each_bytes(&c->split, softmax_state_values(c->form));
+    return (strip_states){ .c = c, .scratch = smem_alloc("column_warps", bytes, 16), .merging = split_for_merging(c) };
+}
+
+static val states_at(const strip_states *s, val chunk, val column)
+{
+    const columns *c = s->c;
+    const int count = softmax_state_values(c->form);
+    const val number = add(mul(s->strip, add(c->p.chunks, imm_as(U32, 1))), chunk);
+    const val index =
+        add(mul(convert(U64, number), imm_as(U64, column_split_columns(&c->split))), convert(U64, column));
+    return add(c->p.states, mul(index, imm_as(U64, count * 4)));
+}
+
+static const reduction *state_reduction(const columns *c)
+{
+    return c->form->direction == CKL_DIRECTION_FORWARD ? &online_reduction : &softmax_sum;
+}
+
+/* The first column of this thread in its strip. */
+static val first_column(const column_split *split)
+{
+    const val lane = thread_at(convert(U32, thread()), 0, split->lanes, split->threads / split->lanes);
+    return mul(lane, imm_as(U32, split->vec));
+}
+
+/* Those of the columns that a split gives this thread: (COUNT*VEC). */
+static void load_states(const strip_states *s, const column_split *split, val chunk, tensor rS)
+{
+    const int values = softmax_state_values(s->c->form) * split->vec;
+    copy(gmem_tensor(states_at(s, chunk, first_column(split)), F32, compact(leaf(values))), rS,
+         (int)min_i64(16, values * 4));
+}
+
+static void store_states(const strip_states *s, val chunk, val column, const val *values)
+{
+    const int count = softmax_state_values(s->c->form);
+    tensor gS = gmem_tensor(states_at(s, chunk, column), F32, compact(leaf(count))); // (COUNT)
+    for (int v = 0; v < count; v++)
+        set(gS, v, values[v]);
+}
+
+static void store_chunk(void *user, val column, const val *values)
+{
+    const strip_states *s = user;
+    store_states(s, s->chunk, column, values);
+}
+
+static void store_strip(void *user, val column, const val *values)
+{
+    const strip_states *s = user;
+    store_states(s, s->c->p.chunks, column, values);
+}
+
+/* The states of no elements. */
+static void begin_states(const columns *c, const column_split *split, val *values)
+{
+    for (int e = 0; e < split->vec; e++)
+        if (c->form->direction == CKL_DIRECTION_FORWARD)
+            online_begin(values + e * ONLINE_VALUES);
+        else
+            values[e] = variable(F32, immf(0));
+}
+
+/*
+ * Every group of lanes merges the states of some chunks, several loaded before the first is used; then the groups are
+ * merged: store() of each column.
+ */
+static void merge_states(const strip_states *s, void (*store)(void *user, val column, const val *values), void *user)
+{
+    enum { AT_ONCE_MAX = 8, FLOATS_AT_ONCE = 32 };
+    const column_split *split = &s->merging;
+    const int count = softmax_state_values(s->c->form), floats = count * split->vec;
+    const int at_once = (int)max_i64(1, min_i64(AT_ONCE_MAX, FLOATS_AT_ONCE / floats));
+    const int groups = split->threads / split->lanes;
+    const reduction *r = state_reduction(s->c);
+    val states[VEC_MAX * ONLINE_VALUES], none[VEC_MAX * ONLINE_VALUES];
+    begin_states(s->c, split, states);
+    begin_states(s->c, split, none);
+    LOOP_FROM(first, thread_at(convert(U32, thread()), 1, split->lanes, groups), s->c->p.chunks,
+              imm_as(U32, groups * at_once)) {
+        tensor rS[AT_ONCE_MAX]; // (COUNT*VEC) each
+        for (int i = 0; i < at_once; i++) {
+            const val chunk = add(first, imm_as(U32, i * groups));
+            rS[i] = fragment(F32, compact(leaf(floats)));
+            for (int v = 0; v < floats; v++)
+                set(rS[i], v, none[v]);
+            IF(lt(chunk, s->c->p.chunks))
+                load_states(s, split, chunk, rS[i]);
+        }
+        for (int i = 0; i < at_once; i++)
+            for (int e = 0; e < split->vec; e++) {
+                const val other[] = { at(rS[i], e * count), at(rS[i], e * count + count - 1) };
+                r->combine(states + e * count, other, r->user);
+            }
+    }
+    column_reduce_each(split, r, s->scratch, states, store, user);
+}
+
+/* Stores what the threads have found in the chunk. */
+static void leave_states(strip_states *s, val *values)
+{
+    column_reduce_each(&s->c->split, state_reduction(s->c), s->scratch, values, store_chunk, s);
+}
+
+/* What outputs need of the strip. */
+static void find_strip(const strip_states *s, column_scores *found)
+{
+    const columns *c = s->c;
+    const int count = softmax_state_values(c->form) * c->split.vec;
+    tensor rS = fragment(F32, compact(leaf(count))); // (COUNT*VEC)
+    load_states(s, &c->split, c->p.chunks, rS);
+    for (int i = 0; i < count; i++)
+        found->pairs[i] = at(rS, i);
+    if (c->form->direction == CKL_DIRECTION_FORWARD)
+        find_factors(c, found);
+}
+
+static tile_visit *sum_visit(const columns *c)
+{
+    return c->form->direction == CKL_DIRECTION_FORWARD ? add_scores : add_tile_dots;
+}
+
+static tile_visit *write_visit(const columns *c)
+{
+    return c->form->direction == CKL_DIRECTION_FORWARD ? write_outputs : write_gradients;
+}
+
+/* Chunks that are read twice: a chunk is a tile of a strip. */
+
+typedef struct column_chunks {
+    columns c;
+    strip_states states;
+    two_pass order;
+    two_pass_item item;
+} column_chunks;
+
+/* The last chunk of a strip merges the states of all. */
+static void sum_chunk(column_chunks *k, const tensor *rX)
+{
+    column_scores found;
+    tile_visit *const visit = sum_visit(&k->c);
+    begin_states(&k->c, &k->c.split, found.pairs);
+    visit(&k->c, &k->c.place, rX, &found);
+    leave_states(&k->states, found.pairs);
+    IF(two_pass_leave(&k->order, &k->item)) {
+        merge_states(&k->states, store_strip, &k->states);
+        two_pass_merged(&k->order, &k->item);
+    }
+}
+
+static void write_chunk(column_chunks *k, const tensor *rX)
+{
+    column_scores found;
+    tile_visit *const visit = write_visit(&k->c);
+    two_pass_wait(&k->order, &k->item);
+    find_strip(&k->states, &found);
+    visit(&k->c, &k->c.place, rX, &found);
+    two_pass_end(&k->order, &k->item);
+}
+
+void softmax_column_chunks(const void *config, int kernel)
+{
+    const softmax_column_config *cfg = config;
+    column_chunks k = { .c = { .form = &cfg->form,
+                               .split = kernel ? column_split_scalar(&cfg->split) : cfg->split,
+                               .p = params_of(softmax) } };
+    columns *c = &k.c;
+    launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
+    k.states = states_begin(c);
+    k.order = (two_pass){ .counters = c->p.counter,
+                          .strips = mul(convert(U32, c->p.outer), c->p.strips),
+                          .abreast = imm_as(U32, 1),
+                          .chunks = c->p.chunks,
+                          .lag = c->p.lag };
+    launch_dependents();
+    grid_wait();
+    k.item = two_pass_draw(&k.order);
+    k.states.strip = k.item.strip;
+    k.states.chunk = k.item.chunk;
+    const column_place strip = place_in(c, k.item.strip);
+    c->place = column_from(&strip, mul(k.item.chunk, imm_as(U32, (int)column_split_lines(&c->split))));
+    tensor rX[INPUTS_MAX]; // (VEC,STEPS)
+    load_inputs(c, &c->place, rX);
+    IF(k.item.writes)
+        write_chunk(&k, rX);
+    ELSE sum_chunk(&k, rX);
+}
+
+/* Chunks that stay in shared memory: some tiles */
+
+typedef struct column_held {
+    column_flow f;
+    strip_states states;
+    tensor sStrip; // (COUNT,COLUMNS): states of the strip
+} column_held;
+
+static void load_held(column_held *k, val chunk)
+{
+    column_flow *f = &k->f;
+    const column_place strip = place_in(&f->c, k->states.strip);
+    f->place = column_from(&strip, mul(chunk, imm_as(U32, f->tiles * (int)column_split_lines(&f->c.split))));
+    LOOP(tile, imm(f->tiles))
+        stage_tile(f, &f->place, f->slots, tile);
+    cp_async_commit();
+    cp_async_wait(0);
+}
+
+static void visit_held(const column_flow *f, tile_visit *visit, void *user)
+{
+    LOOP(tile, imm(f->tiles))
+        visit_staged(f, tile, visit, user);
+}
+
+static void sum_held(column_held *k)
+{
+    column_scores found;
+    begin_states(&k->f.c, &k->f.c.split, found.pairs);
+    visit_held(&k->f, sum_visit(&k->f.c), &found);
+    leave_states(&k->states, found.pairs);
+}
+
+static void tell_strip(void *user, val column, const val *values)
+{
+    const column_held *k = user;
+    for (int v = 0; v < softmax_state_values(k->f.c.form); v++)
+        set(k->sStrip, coord(v, column), values[v]);
+}
+
+/* The states of the strip: every CTA merges those of its chunks for itself. */
+static column_scores merge_held(column_held *k)
+{
+    const columns *c = &k->f.c;
+    const int count = softmax_state_values(c->form);
+    column_scores found;
+    merge_states(&k->states, tell_strip, k);
+    cta_sync();
+    for (int i = 0; i < count * c->split.vec; i++)
+        found.pairs[i] = at(k->sStrip, imm(i % count), add(first_column(&c->split), imm(i / count)));
+    if (c->form->direction == CKL_DIRECTION_FORWARD)
+        find_factors(c, &found);
+    return found;
+}
+
+static void write_held(void *user)
+{
+    column_held *k = user;
+    column_scores found = merge_held(k);
+    visit_held(&k->f, write_visit(&k->f.c), &found);
+}
+
+static void write_other(void *user, val chunk)
+{
+    column_held other = *(const column_held *)user;
+    load_held(&other, chunk);
+    write_held(&other);
+}
+
+void softmax_column_held(const void *config, int kernel)
+{
+    const softmax_column_config *cfg = config;
+    if (kernel > 0) { // not for copies of whole vectors
+        softmax_column_long(config, kernel);
+        return;
+    }
+    column_held k = { .f = { .c = { .form = &cfg->form, .split = cfg->split, .p = params_of(softmax) },
+                             .tiles = cfg->tiles,
+                             .depth = 1 } };
+    const columns *c = &k.f.c;
+    launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
+    k.states = states_begin(c);
+    k.f.slots = smem_address(smem_alloc("chunk", strip_bytes(&k.f), 16));
+    k.sStrip =
+        smem_tensor("strip", F32, compact(shape(softmax_state_values(c->form), column_split_columns(&c->split))), 16);
+    launch_dependents();
+    grid_wait();
+    const val strips = mul(convert(U32, c->p.outer), c->p.strips);
+    const one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks);
+    k.states.strip = t.strip;
+    k.states.chunk = t.chunk;
+    load_held(&k, t.chunk);
+    sum_held(&k);
+    one_pass_meet(&t, write_held, write_other, &k);
+}
