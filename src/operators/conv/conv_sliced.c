@@ -149,6 +149,13 @@ ckl_conv_desc conv_sliced_desc(const ckl_conv_desc *d)
     return sums;
 }
 
+static ckl_status check_launches(const ckl_conv_desc *d)
+{
+    if (is_several_launches(d))
+        FAIL(CKL_UNSUPPORTED, "conv sliced: the gradient of data of strides above 1 is several launches");
+    return CKL_OK;
+}
+
 static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_conv_desc *d = desc;
@@ -159,6 +166,7 @@ static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "conv sliced: it does not compute the gradient of weights");
     if (d->layout != CKL_IMAGE_NHWC || d->groups > 1 || d->c % 8 || d->k % 8)
         FAIL(CKL_UNSUPPORTED, "conv sliced: it takes NHWC without groups, and channels that are whole 16 bytes");
+    TRY(check_launches(d));
     const ckl_conv_desc sums = conv_sliced_desc(d);
     TRY(conv_sm90_admit(&sums, device, &products));
     return conv_sliced_check(d, c);
@@ -169,8 +177,7 @@ ckl_status conv_sliced_check(const ckl_conv_desc *d, const conv_sm90_config *c)
     const double stages = k_tiles(d, c);
     if (d->dtype == CKL_I8)
         FAIL(CKL_UNSUPPORTED, "conv sliced: dtype=i8 has no sums in f32");
-    if (is_several_launches(d))
-        FAIL(CKL_UNSUPPORTED, "conv sliced: the gradient of data of strides above 1 is several launches");
+    TRY(check_launches(d));
     if (c->slices < 2 || c->slices > SLICES_MAX || c->slices > stages)
         FAIL(CKL_UNSUPPORTED, "conv sliced: slices=%d are not 2..%d, or more than %g stages", c->slices, SLICES_MAX,
              stages);
