@@ -238,8 +238,8 @@ static const char *const cases[] = {
     "same, two tiles and a window",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=3 shortest=1 page=16 lse=1 sinks=1 impl=sm80 config='split=64 run=4' # "
     "several splits a CTA",
-    "heads=24 kv_heads=2 q=2 kv=1500 d=80 dv=40 batch=2 shortest=300 dtype=bf16 impl=sm80 config='rows=16 warps=2 "
-    "stages=4 split=96 run=16' # all of a group; two tiles",
+    "heads=24 kv_heads=2 q=2 kv=1500 d=80 dv=40 batch=2 shortest=300 dtype=bf16 impl=sm80 config='rows=16 stages=4 "
+    "split=64 run=16' # all of a group; two tiles",
     "heads=6 kv_heads=2 q=3 kv=700 d=64 batch=2 shortest=100 cache=e4m3 append=1 impl=sm80 config='warps=2 split=64 "
     "run=2' # the same, new keys in any of them",
     "heads=2 kv_heads=1 kv=1301 d=16 batch=2 shortest=1 impl=sm80 config='split=640' # warps meet within a split",
