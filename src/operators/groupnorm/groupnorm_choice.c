@@ -18,6 +18,7 @@ enum {
     BUNDLE_MAX_SPLIT = 8,      // each CTA reads the entries of all groups
     BUNDLE_MAX_FOLDED = 64,    // and be it split: the other way is to read whole sectors for each group
     PLANES_BYTES = 12 << 10,   // of nchw that are worth a CTA
+    PLANES_OF_WARP = 8,
     CLUSTER_MAX = 8,
     HELD_CTAS = 3,           // of an SM
     SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
@@ -164,8 +165,8 @@ static int threads_min_for(const search *s, const groupnorm_config *c)
 {
     const int vec = s->d->layout == CKL_IMAGE_NCHW ? 1 : groupnorm_vec_of_group(c);
     const int64_t columns = c->bundle > 1 ? groupnorm_grid_of(c, vec).columns : 1;
-    return (int)max_i64(THREADS_MIN,
-                        32 * max_i64(ceil_div(c->bundle, GROUPNORM_GROUPS_OF_WARP_MAX), ceil_div(columns, 32)));
+    const int groups = s->d->layout == CKL_IMAGE_NCHW ? PLANES_OF_WARP : GROUPNORM_GROUPS_OF_WARP_MAX;
+    return (int)max_i64(THREADS_MIN, 32 * max_i64(ceil_div(c->bundle, groups), ceil_div(columns, 32)));
 }
 
 /* Threads of a column of nchw, if it has vectors for them. */
