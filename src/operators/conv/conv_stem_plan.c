@@ -191,7 +191,8 @@ static plan_cost cost_stem(const void *desc, const ckl_device_info *device, cons
                  once = wide ? filter_cycles(c, &s) : 0;
     const double turns = fmax(1, tiles_of(d) * (double)filter_tiles(d, c) / device->sm_count);
     const double us = turns * cycles / HERTZ * 1e6, bytes = (bytes_of_y(d) + (wide ? bytes_of_x(d) : 0)) / MEMORY;
-    return (plan_cost){ START + (wide ? WIDE : 0) - (c->channels == UNIT ? EIGHT : 0) + once / HERTZ * 1e6 + fmax(us, bytes),
+    return (plan_cost){ START + (wide ? WIDE : 0) - (c->channels == UNIT ? EIGHT : 0) + once / HERTZ * 1e6 +
+                            fmax(us, bytes),
                         us > bytes ? "gathering" : "memory" };
 }
 

@@ -129,7 +129,8 @@ static const char *const cases[] = {
     "rows=33 cols=1000 dtype=bf16 target=i32        # a warp a row",
     "rows=33 cols=1000 dtype=f16 direction=backward target=i32",
     "rows=5 cols=4096 dtype=f16                     # a CTA a row",
-    "rows=33 cols=1408 dtype=bf16 impl=row config='threads=64 row_threads=32 vec=8 steps=6' # few threads, many elements",
+    "rows=33 cols=1408 dtype=bf16 impl=row config='threads=64 row_threads=32 vec=8 steps=6' # few threads, many "
+    "elements",
     "rows=9 cols=2835 dtype=f16 impl=row config='threads=64 row_threads=64 vec=8 steps=6 ragged=1'",
     "rows=8500 cols=70 dtype=f16 fill=uniform        # so many rows that a thread may have more",
     "rows=3 cols=30001                              # odd rows, by tiles",
