@@ -197,7 +197,9 @@ int64_t transpose_narrow_smem_bytes(const transpose_narrow_config *config);
 enum { PERMUTE_WARP = 32 };
 int permute_bank_turns(const int64_t places[PERMUTE_WARP]);
 
-/* implementation.cost of the kernels that transpose matrices (transpose_plans.c). */
+/* transpose_cost.c: implementation.cost of the kernels that transpose matrices. */
+plan_cost transpose_naive_cost(const void *problem, const ckl_device_info *device, const void *config);
+plan_cost transpose_tiled_cost(const void *problem, const ckl_device_info *device, const void *config);
 plan_cost transpose_sm90_cost(const void *problem, const ckl_device_info *device, const void *config);
 plan_cost transpose_sm80_cost(const void *problem, const ckl_device_info *device, const void *config);
 plan_cost transpose_narrow_cost(const void *problem, const ckl_device_info *device, const void *config);
