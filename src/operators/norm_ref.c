@@ -124,8 +124,8 @@ static void forward(const norm_view *v, const ckl_norm_args *a, int output, int6
 
 /* One element of the backward pass. */
 typedef struct element {
-    double dy, g;
-    double n, n_magnitude; // the normalised x, and the sum of its terms
+    double dy, g, g_magnitude; // g = dy * gamma, which may be subnormal
+    double n, n_magnitude;     // the normalised x, and the sum of its terms
 } element;
 
 static element element_at(const norm_view *v, const ckl_norm_args *a, int64_t group, int64_t j)
@@ -134,7 +134,8 @@ static element element_at(const norm_view *v, const ckl_norm_args *a, int64_t gr
     double mean = read(CKL_F32, a->mean, group, 0), rstd = dtype_read(CKL_F32, a->rstd, group);
     double x = dtype_read(v->dtype, a->x, i), dy = dtype_read(v->dtype, a->dy, i);
     double gamma = read(v->dtype, a->gamma, channel_of(v, group, j), 1);
-    return (element){ dy, dy * gamma, (x - mean) * rstd, (fabs(x) + fabs(mean)) * fabs(rstd) };
+    double g = dy * gamma, rounded = a->gamma ? FLT_MIN : 0;
+    return (element){ dy, g, fabs(g) + rounded, (x - mean) * rstd, (fabs(x) + fabs(mean)) * fabs(rstd) };
 }
 
 static void backward_group(const norm_view *v, const ckl_norm_args *a, int64_t group, reference_slice out)
@@ -145,15 +146,15 @@ static void backward_group(const norm_view *v, const ckl_norm_args *a, int64_t g
     for (int64_t j = 0; j < count; j++) {
         element e = element_at(v, a, group, j);
         gn += e.g * e.n / n;
-        gn_magnitude += fabs(e.g) * e.n_magnitude / n;
+        gn_magnitude += e.g_magnitude * e.n_magnitude / n;
         g += v->centred ? e.g / n : 0;
-        g_magnitude += v->centred ? fabs(e.g) / n : 0;
+        g_magnitude += v->centred ? e.g_magnitude / n : 0;
     }
     for (int64_t j = 0; j < count; j++) {
         element e = element_at(v, a, group, j);
         double dsum = read(v->dtype, a->dsum, norm_index(v, group, j), 0);
         out.value[j] = (e.g - e.n * gn - g) * rstd + dsum;
-        out.magnitude[j] = (fabs(e.g) + e.n_magnitude * gn_magnitude + g_magnitude) * fabs(rstd) + fabs(dsum);
+        out.magnitude[j] = (e.g_magnitude + e.n_magnitude * gn_magnitude + g_magnitude) * fabs(rstd) + fabs(dsum);
     }
 }
 

@@ -104,6 +104,7 @@ static const char *const cases[] = {
     "rows=9 cols=2055 direction=backward ldx=2055 ldy=2056 dtype=bf16 stagger=1",
     "rows=70 cols=1280 direction=backward ldx=1283 ldy=1288 dtype=f16 # x and dy are cut out of the ring",
     "rows=21 cols=1536 direction=backward ldx=1537 dtype=bf16 residual=1 fill=hard",
+    "rows=41 cols=1 direction=backward fill=hard seed=176028 # products with gamma are subnormal",
     "rows=19 cols=5000 direction=backward ldx=5001 ldy=5008 dtype=bf16 affine=0 # the last element is read alone",
     "rows=21 cols=1032 direction=backward ldx=1035 fill=uniform",
     "rows=9 cols=1032 direction=backward ldx=1033 dtype=f16 misalign=1",
