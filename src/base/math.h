@@ -42,14 +42,15 @@ static inline int64_t even_workers(int64_t items, int64_t most)
     return items ? ceil_div(items, ceil_div(items, most)) : 0;
 }
 
-static inline int64_t round_up(int64_t x, int64_t y)
-{
-    return ceil_div(x, y) * y;
-}
-
 static inline bool is_power_of_two(int64_t x)
 {
     return x > 0 && (x & (x - 1)) == 0;
+}
+
+/* x >= 0. Most y are powers of two, and a division takes longer: choosing rounds thousands of times. */
+static inline int64_t round_up(int64_t x, int64_t y)
+{
+    return is_power_of_two(y) ? (x + y - 1) & -y : ceil_div(x, y) * y;
 }
 
 /* The largest power of two that divides x; x != 0. */

@@ -82,10 +82,8 @@ static int mode_in_memory(const ckl_conv_desc *d, int i)
     return (d->layout == CKL_IMAGE_NHWC ? nhwc : nchw)[i];
 }
 
-conv_tensor conv_tensor_of(const ckl_conv_desc *d, int which)
+static conv_tensor tensor_with(const ckl_conv_desc *d, const conv_mode m[CONV_MODES], int which)
 {
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
     conv_tensor t = { .shape = { which == CONV_W ? d->k : d->n, 0, 0, 0,
                                  which == CONV_X   ? d->c
                                  : which == CONV_W ? d->c / d->groups
@@ -101,6 +99,21 @@ conv_tensor conv_tensor_of(const ckl_conv_desc *d, int which)
         step = span ? max_i64(step, span) : 0; // of one element any stride will do
     }
     return t;
+}
+
+conv_tensor conv_tensor_of(const ckl_conv_desc *d, int which)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    return tensor_with(d, m, which);
+}
+
+void conv_tensors_of(const ckl_conv_desc *d, conv_tensor tensors[CONV_TENSORS])
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    for (int i = 0; i < CONV_TENSORS; i++)
+        tensors[i] = tensor_with(d, m, i);
 }
 
 bool conv_is_view(const ckl_conv_desc *d)
@@ -290,11 +303,12 @@ conv_params conv_params_of(const ckl_conv_desc *d, const ckl_conv_args *a)
                       .groups = d->groups };
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
-    const conv_tensor x = conv_tensor_of(d, CONV_X), w = conv_tensor_of(d, CONV_W), y = conv_tensor_of(d, CONV_Y);
+    conv_tensor at[CONV_TENSORS];
+    conv_tensors_of(d, at);
     for (int i = 0; i < CONV_RANK; i++) {
-        p.x[i] = x.stride[i];
-        p.w[i] = w.stride[i];
-        p.y[i] = y.stride[i];
+        p.x[i] = at[CONV_X].stride[i];
+        p.w[i] = at[CONV_W].stride[i];
+        p.y[i] = at[CONV_Y].stride[i];
     }
     for (int i = 0; i < CONV_MODES; i++) {
         p.x_size[i] = m[i].x;

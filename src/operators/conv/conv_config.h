@@ -77,6 +77,7 @@ typedef struct conv_tensor {
 } conv_tensor;
 
 conv_tensor conv_tensor_of(const ckl_conv_desc *desc, int which);
+void conv_tensors_of(const ckl_conv_desc *desc, conv_tensor tensors[CONV_TENSORS]);
 
 /*
  * Has a view's strides? Kernels for dense tensors refuse these, and so do kernels whose 16 bytes or vectors the strides

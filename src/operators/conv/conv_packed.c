@@ -66,7 +66,11 @@ static bool candidate_packed(const void *desc, const ckl_device_info *device, in
     const bool few = can_slice(d, device);
     if (!candidate_whole(d, device, few ? i / 2 : i, c))
         return false;
-    if (few && i % 2 && !c->conv.im2col) {
+    if (!few || i % 2 == 0)
+        return true;
+    if (c->conv.im2col)
+        c->conv.tile_n = 0; // it has no slices
+    if (c->conv.tile_n > 0) {
         const conv_packed_problem p = conv_packed_sums_of(d, way_of(c));
         conv_sliced_choose(&p.inner, device, &c->conv);
     }
@@ -102,6 +106,8 @@ static ckl_status admit_packed(const void *desc, const ckl_device_info *device, 
     if (c->nchw != (d->layout == CKL_IMAGE_NCHW))
         FAIL(CKL_INVALID, "conv packed: nchw=%d is not the problem's layout", c->nchw);
     TRY(conv_check_form("packed", d, &c->conv.form));
+    if (c->conv.tile_n == 0)
+        FAIL(CKL_INVALID, "conv packed: tile_n=0 filters are no tile");
     if (c->fold && (d->direction != CKL_CONV_FORWARD || !conv_can_fold(d)))
         FAIL(CKL_UNSUPPORTED, "conv packed: fold=1 takes up to %d channels and neighbouring columns, and no gradient",
              CONV_FOLDED_MAX);

@@ -81,15 +81,14 @@ static int64_t pitch_of(const ckl_conv_desc *d, const conv_packed_way *way, int 
     return is_filled(d, which) && (way->padded || fill) ? lines : round_up(channels, unit);
 }
 
-/* Rows of NHWC that begin at whole 16 bytes, for tensor number `which`. */
+/* Rows of NHWC that begin at whole 16 bytes, for tensor number `which`, which lies as p has it so far. */
 static void place_tensor(const ckl_conv_desc *d, const conv_packed_way *way, int which, conv_packed_problem *p)
 {
     const bool fold = way->fold;
-    const conv_tensor plain = conv_tensor_of(d, which);
+    const conv_tensor plain = p->at[which];
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(type_of(d, which)), columns_of_x = p->inner.w - 1;
     const bool folded = fold && which != CONV_Y;
     conv_tensor *t = &p->at[which];
-    *t = plain;
     p->channels[which] = folded ? folded_channels(d) : pitch_of(d, way, which, plain.shape[4]);
     p->copied[which] = folded && !lies_folded(d, which, p);
     const int64_t columns =
@@ -145,6 +144,7 @@ conv_packed_problem conv_packed_of(const ckl_conv_desc *d, conv_packed_way way)
         p.inner.h = modes[1].y;
         p.inner.r = p.inner.stride_h = 1;
     }
+    conv_tensors_of(d, p.at);
     for (int i = 0; i < CONV_TENSORS; i++)
         place_tensor(d, &way, i, &p);
     if (!fold && is_filled(d, CONV_X))
@@ -276,9 +276,11 @@ ckl_status conv_packed_check(const ckl_conv_desc *d, const conv_packed_problem *
     TRY(conv_check_dense("packed", d));
     if (d->dtype == CKL_I8)
         FAIL(CKL_UNSUPPORTED, "conv packed: dtype=i8 is none of f32, f16, bf16");
+    conv_tensor at[CONV_TENSORS];
+    conv_tensors_of(d, at);
     for (int i = 0; i < CONV_TENSORS; i++) {
-        const conv_tensor t = conv_tensor_of(d, i);
-        const double image = (double)t.shape[1] * (double)t.shape[2] * (double)t.shape[3] * (double)p->channels[i];
+        const int64_t *shape = at[i].shape;
+        const double image = (double)shape[1] * (double)shape[2] * (double)shape[3] * (double)p->channels[i];
         any |= p->copied[i];
         if (p->bytes[i] / 16 > INT32_MAX || p->row[i] > INT32_MAX || image > INT32_MAX)
             FAIL(CKL_UNSUPPORTED,

@@ -130,13 +130,30 @@ void conv_sliced_choose(const ckl_conv_desc *d, const ckl_device_info *device, c
     }
 }
 
+static ckl_status check_launches(const ckl_conv_desc *d)
+{
+    if (is_several_launches(d))
+        FAIL(CKL_UNSUPPORTED, "conv sliced: the gradient of data of strides above 1 is several launches");
+    return CKL_OK;
+}
+
+static ckl_status check_problem(const ckl_conv_desc *d)
+{
+    if (d->direction == CKL_CONV_WEIGHT)
+        FAIL(CKL_UNSUPPORTED, "conv sliced: it does not compute the gradient of weights");
+    if (d->layout != CKL_IMAGE_NHWC || d->groups > 1 || d->c % 8 || d->k % 8)
+        FAIL(CKL_UNSUPPORTED, "conv sliced: it takes NHWC without groups, and channels that are whole 16 bytes");
+    return check_launches(d);
+}
+
 static bool candidate_sliced(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_conv_desc *d = desc;
-    if (d->direction == CKL_CONV_WEIGHT || !conv_sm90_candidate(d, device, i, config))
+    if (check_problem(d) != CKL_OK)
+        return i == 0; // to say why not
+    if (!conv_sm90_candidate(d, device, i, config))
         return false;
-    if (!is_several_launches(d)) // else it will be refused
-        conv_sliced_choose(d, device, config);
+    conv_sliced_choose(d, device, config);
     return true;
 }
 
@@ -149,24 +166,13 @@ ckl_conv_desc conv_sliced_desc(const ckl_conv_desc *d)
     return sums;
 }
 
-static ckl_status check_launches(const ckl_conv_desc *d)
-{
-    if (is_several_launches(d))
-        FAIL(CKL_UNSUPPORTED, "conv sliced: the gradient of data of strides above 1 is several launches");
-    return CKL_OK;
-}
-
 static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_conv_desc *d = desc;
     const conv_sm90_config *c = config, products = conv_sliced_products(c);
+    TRY(check_problem(d));
     TRY(conv_check_form("sliced", d, &c->form));
     TRY(conv_check_dense("sliced", d));
-    if (d->direction == CKL_CONV_WEIGHT)
-        FAIL(CKL_UNSUPPORTED, "conv sliced: it does not compute the gradient of weights");
-    if (d->layout != CKL_IMAGE_NHWC || d->groups > 1 || d->c % 8 || d->k % 8)
-        FAIL(CKL_UNSUPPORTED, "conv sliced: it takes NHWC without groups, and channels that are whole 16 bytes");
-    TRY(check_launches(d));
     const ckl_conv_desc sums = conv_sliced_desc(d);
     TRY(conv_sm90_admit(&sums, device, &products));
     return conv_sliced_check(d, c);
@@ -202,8 +208,7 @@ static ckl_status launch_sliced(const ckl_plan *plan, const void *args, ckl_stre
     conv_tensor at[CONV_TENSORS];
     if (!PLAN_ALIGNED(16, a.x, a.w, a.dy))
         FAIL(CKL_INVALID, "conv sliced: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
-    for (int i = 0; i < CONV_TENSORS; i++)
-        at[i] = conv_tensor_of(d, i);
+    conv_tensors_of(d, at);
     conv_params p = conv_params_of(d, &a);
     p.sums = plan_workspace(plan, a.workspace);
     p.sum_images = (uint32_t)conv_sm90_sum_images(d, c);

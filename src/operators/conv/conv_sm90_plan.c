@@ -129,6 +129,17 @@ static int width_of(const ckl_conv_desc *d, int i)
     return own % CONV_SM90_SPAN == 0 || (i > WIDE && own == wider) ? 0 : (int)own;
 }
 
+static ckl_status check_rows(const ckl_conv_desc *d)
+{
+    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype), out_unit = 16 / (int64_t)ckl_dtype_bytes(d->out),
+                  in = conv_sm90_in(d), out = conv_sm90_out(d);
+    if (d->layout != CKL_IMAGE_NHWC)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: layout=nchw has its channels apart");
+    if (in % unit || out % out_unit || (d->direction == CKL_CONV_DATA && out % unit))
+        FAIL(CKL_UNSUPPORTED, "conv sm90: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", d->c, d->k);
+    return CKL_OK;
+}
+
 /* Channels of a stage, consumers and filters. */
 bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_sm90_config *c)
 {
@@ -206,6 +217,8 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
 {
     const ckl_conv_desc *d = desc;
     conv_sm90_config *c = config;
+    if (check_rows(d) != CKL_OK)
+        return i == 0; // to say why not
     const int together = groups_together(d), orders = d->groups > 1 ? 1 : 3;
     const int splits = has_stages(d, depth_of(d, 2), SPLIT_LEAST) ? 2 : 1, kinds = orders * splits;
     if (together > 1 && i-- == 0) {
@@ -445,12 +458,7 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
 {
     const ckl_conv_desc *d = desc;
     const conv_sm90_config *c = config;
-    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype), out_unit = 16 / (int64_t)ckl_dtype_bytes(d->out),
-                  in = conv_sm90_in(d), out = conv_sm90_out(d);
-    if (d->layout != CKL_IMAGE_NHWC)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: layout=nchw has its channels apart");
-    if (in % unit || out % out_unit || (conv_sm90_n_major(config) && out % unit))
-        FAIL(CKL_UNSUPPORTED, "conv sm90: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", d->c, d->k);
+    TRY(check_rows(d));
     if (c->slices != 1)
         FAIL(CKL_UNSUPPORTED, "conv sm90: slices=%d are added by sliced", c->slices);
     return conv_sm90_admit(d, device, config);
@@ -463,8 +471,7 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
     conv_tensor at[CONV_TENSORS];
     if (!PLAN_ALIGNED(16, a->x, a->w, a->y, a->residual, a->dx, a->dy))
         FAIL(CKL_INVALID, "conv sm90: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
-    for (int i = 0; i < CONV_TENSORS; i++)
-        at[i] = conv_tensor_of(d, i);
+    conv_tensors_of(d, at);
     return conv_sm90_launch(plan, plan->config, d, a, at, stream);
 }
 

@@ -292,8 +292,7 @@ static ckl_status launch_sm90_weight(const ckl_plan *plan, const void *args, ckl
     const ckl_conv_desc row = in_one_row(plan->desc), *d = &row;
     ckl_conv_args a = *(const ckl_conv_args *)args;
     conv_tensor at[CONV_TENSORS];
-    for (int i = 0; i < CONV_TENSORS; i++)
-        at[i] = conv_tensor_of(d, i);
+    conv_tensors_of(d, at);
     a.workspace = plan_workspace(plan, a.workspace);
     return conv_weight_launch(plan, plan->config, d, &a, at, 1, d->c, stream);
 }
