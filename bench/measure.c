@@ -426,14 +426,6 @@ static void close_race(race *r)
     free(r->samples);
 }
 
-/* Seconds since *since, which moves to now. */
-static double lap(double *since)
-{
-    double now = clock_seconds(), seconds = now - *since;
-    *since = now;
-    return seconds;
-}
-
 ckl_status measure(const rotation *memory, ckl_stream stream, const measure_limits *limits, contestant *contestants,
                    int count, conditions *out)
 {
@@ -450,19 +442,19 @@ ckl_status measure(const rotation *memory, ckl_stream stream, const measure_limi
     ckl_status status = open_events(&r);
     if (status == CKL_OK)
         status = prepare(&r, limits->twice);
-    seen.prepare_s = lap(&clock);
+    seen.prepare_s = clock_lap(&clock);
     if (status == CKL_OK)
         status = warm_up(&r, limits->warm_seconds_max);
-    seen.warm_s = lap(&clock);
+    seen.warm_s = clock_lap(&clock);
     if (status == CKL_OK)
         status = sample(&r, limits);
-    seen.sample_s = lap(&clock);
+    seen.sample_s = clock_lap(&clock);
     seen.launches = r.samples[0].launches;
     seen.graphs = r.graphs;
     seen.gpu = r.gpu;
     if (status == CKL_OK && limits->twice && r.graphs)
         status = look_again(&r);
-    seen.again_s = lap(&clock);
+    seen.again_s = clock_lap(&clock);
     *out = seen;
     ckl_status idle = ckl_stream_synchronize(r.device, stream); // nothing may still run on memory that the caller frees
     close_race(&r);

@@ -46,14 +46,6 @@ void race_describe(const test_case *c, const race_options *options, result_row *
     row->bytes_written = adapter_bytes_written(c->test, c->problem);
 }
 
-/* Seconds since *since, which moves to now. */
-static double lap(double *since)
-{
-    double now = clock_seconds(), seconds = now - *since;
-    *since = now;
-    return seconds;
-}
-
 /* Our own result comes first: without it nothing is timed. */
 static ckl_status check_own(field_of_race *f, result_row *row)
 {
@@ -116,7 +108,7 @@ static ckl_status enter_peer(field_of_race *f, const peer *p, double seconds, re
     f->problems[f->problem_count++] = problem;
     double clock = clock_seconds();
     TRY(peer_choose_finalists(p, problem, &f->memory, f->k.stream, seconds, &chosen));
-    row->choosing_s += lap(&clock);
+    row->choosing_s += clock_lap(&clock);
     note_variants(p, &chosen, p->variants(problem), row);
     for (int i = 0; i < chosen.count; i++) {
         int variant = chosen.variants[i];
@@ -294,19 +286,19 @@ static ckl_status run(field_of_race *f, const race_options *options, result_row 
     double clock = clock_seconds();
     row->flops = check_flops(&f->k);
     TRY(check_own(f, row));
-    row->check_s = lap(&clock);
+    row->check_s = clock_lap(&clock);
     if (*row->fault)
         return CKL_OK;
     f->own = (own_entrant){ f->k.c, f->k.plan };
     TRY(rotation_create(&f->k, options->hot, &f->memory));
-    row->data_s += lap(&clock);
+    row->data_s += clock_lap(&clock);
     TRY(enter_peers(f, options, row));
-    row->peers_s = lap(&clock);
+    row->peers_s = clock_lap(&clock);
     TRY(measure_row(f, options, row));
     TRY(plan_time_again(&f->k, row->median_us, &row->second_plan_us, &row->run_host_us));
-    row->timing_s = lap(&clock);
+    row->timing_s = clock_lap(&clock);
     TRY(check_inputs(f, row));
-    row->check_s += lap(&clock);
+    row->check_s += clock_lap(&clock);
     return CKL_OK;
 }
 
@@ -336,7 +328,7 @@ ckl_status race_run(const test_case *c, ckl_device *device, const race_options *
     double clock = clock_seconds();
     ckl_status status = open_check(c, device, options, images, &f.k);
     row->plan_s = f.k.plan_seconds;
-    row->data_s = lap(&clock) - row->plan_s;
+    row->data_s = clock_lap(&clock) - row->plan_s;
     if (status == CKL_OK)
         status = run(&f, options, row);
     clock = clock_seconds();
@@ -344,7 +336,7 @@ ckl_status race_run(const test_case *c, ckl_device *device, const race_options *
         f.owners[i]->release(f.problems[i]);
     rotation_free(&f.memory);
     check_close(&f.k);
-    row->data_s += lap(&clock);
+    row->data_s += clock_lap(&clock);
     return status;
 }
 

@@ -15,6 +15,13 @@ double clock_seconds(void)
     return seconds_of(CLOCK_MONOTONIC);
 }
 
+double clock_lap(double *since)
+{
+    const double now = clock_seconds(), seconds = now - *since;
+    *since = now;
+    return seconds;
+}
+
 double clock_cpu_seconds(void)
 {
     return seconds_of(CLOCK_PROCESS_CPUTIME_ID);

@@ -5,6 +5,9 @@
 /* Seconds of a monotonic clock. */
 double clock_seconds(void);
 
+/* Seconds since *since, which moves to now. */
+double clock_lap(double *since);
+
 /* Seconds of a core that this process has had, in all its threads. */
 double clock_cpu_seconds(void);
 
