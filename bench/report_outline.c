@@ -26,30 +26,30 @@ static const report_column run_columns[] = {
 };
 static const report_column suite_columns[] = {
     COLUMN(report_suite, name, WORDS, "", "suite"),
-    COLUMN(report_suite, count, COUNT, "problems", "all"),
-    COLUMN(report_suite, failed, COUNT, "problems", "failed"),
-    COLUMN(report_suite, peerless, COUNT, "problems", "no peer"),
-    COLUMN(report_suite, doubtful, COUNT, "problems", "doubtful"),
+    COLUMN(report_suite, count, COUNT, "", "problems"),
     SPREAD(best, RATIO, "ratio to the best peer"),
     SPREAD(first, RATIO, "to its first choice"),
     SPREAD(of_limit, SHARE, "of the limit"),
+    COLUMN(report_suite, failed, COUNT, "problems", "failed"),
+    COLUMN(report_suite, peerless, COUNT, "problems", "no peer"),
+    COLUMN(report_suite, doubtful, COUNT, "problems", "doubtful"),
 };
 static const report_column problem_columns[] = {
     COLUMN(report_problem, line, CODE, "", "problem"),
-    COLUMN(report_problem, median_us, TIME, "", "median us"),
-    COLUMN(report_problem, half_width, SHARE, "", "±"),
     COLUMN(report_problem, best, RATIO, "", "best"),
     COLUMN(report_problem, first, RATIO, "", "first"),
     COLUMN(report_problem, of_limit, SHARE, "", "of limit"),
     COLUMN(report_problem, limit, WORDS, "", "bound by"),
+    COLUMN(report_problem, median_us, TIME, "", "median us"),
+    COLUMN(report_problem, half_width, SHARE, "", "±"),
     COLUMN(report_problem, peers.data, WORDS, "", "ratio to each peer"),
     COLUMN(report_problem, config, CONFIG, "", "config"),
     COLUMN(report_problem, remarks.data, WORDS, "", "remarks"),
 };
 static const report_column worst_columns[] = {
-    COLUMN(report_problem, line, CODE, "", "problem"),        COLUMN(report_problem, suite, WORDS, "", "suite"),
-    COLUMN(report_problem, median_us, TIME, "", "median us"), COLUMN(report_problem, best, RATIO, "", "best"),
+    COLUMN(report_problem, line, CODE, "", "problem"),        COLUMN(report_problem, best, RATIO, "", "best"),
     COLUMN(report_problem, of_limit, SHARE, "", "of limit"),  COLUMN(report_problem, limit, WORDS, "", "bound by"),
+    COLUMN(report_problem, median_us, TIME, "", "median us"), COLUMN(report_problem, suite, WORDS, "", "suite"),
 };
 
 #define TABLE(title, list, first, number)                                                               \

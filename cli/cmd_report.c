@@ -15,10 +15,9 @@ static const cli_option options[] = {
 };
 static const cli_usage usage = {
     "report", "FILE.json|FOLDER ... [options]",
-    "Makes one page of HTML of what `ckl bench --json` wrote: summary, charts of ratios and of the roofline, the "
-    "worst\n"
-    "problems, all rows. It needs no other file and no network. Results of different GPUs, drivers or methods stand\n"
-    "apart, and every mean is of one file.\n"
+    "Makes one page of HTML of what `ckl bench --json` wrote: summary, charts of ratios and of the roofline, the\n"
+    "worst problems, all rows. It needs no other file and no network. Results of different GPUs, drivers or\n"
+    "methods stand apart, and every mean is of one file.\n"
     "Example: ckl report bench/results bench/results/sample --out report.html",
     options, COUNT_OF(options)
 };

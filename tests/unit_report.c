@@ -425,10 +425,11 @@ static void test_markdown(void **state)
     write_suite("gemm.json");
     read_report(&r, "gemm.json", NULL);
     report_print_markdown(&r, &out);
-    assert_has(&out, "\n| gemm | 5 | 1 | 2 | 1 | 1.000 | 0.575 | 0.500 | 1.225 |");
-    assert_has(&out, "\n| `gemm m=1` | 10.00 | 1.0 % | 0.500 | 0.750 | 50.0 % | memory | torch 4.000, cublaslt 0.500, "
+    assert_has(&out, "\n| gemm | 5 | 1.000 | 0.575 | 0.500 | 1.225 |");
+    assert_has(&out, " | 1 | 2 | 1 |\n"); // failed, without a peer, doubtful
+    assert_has(&out, "\n| `gemm m=1` | 0.500 | 0.750 | 50.0 % | memory | 10.00 | 1.0 % | torch 4.000, cublaslt 0.500, "
                      "cublaslt first 0.750 | `gemm sm90 tile_m=128 stages=4` |  |\n");
-    assert_has(&out, "\n| `gemm m=5` | - | - |");
+    assert_has(&out, "\n| `gemm m=5` | - | - | - | memory | - | - |");
     text_free(&out);
     report_free(&r);
 }
