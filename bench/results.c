@@ -16,6 +16,9 @@ const result_table result_peer_table = FIELD_TABLE(peer_members);
 void result_set(char *to, const char *from)
 {
     size_t length = strnlen(from, sizeof(result_text) - 1);
+    if (from[length]) // not within a character of UTF-8, which JSON would refuse
+        while (length && (from[length] & 0xC0) == 0x80)
+            length--;
     memcpy(to, from, length);
     to[length] = '\0';
 }

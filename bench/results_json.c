@@ -137,6 +137,8 @@ ckl_status results_read_json(const char *path, results *out)
     *out = (results){ 0 };
     json_error_t error;
     json_t *document = json_load_file(path, 0, &error);
+    if (!document && error.line < 0)
+        FAIL(CKL_INVALID, "results: %s", error.text); // which names the file that it cannot open
     if (!document)
         FAIL(CKL_INVALID, "results: %s:%d: %s", path, error.line, error.text);
     ckl_status status = check_schema(document, path);

@@ -53,3 +53,11 @@ double geometric_mean(const double *values, int n)
         sum += log(values[i]);
     return n ? exp(sum / n) : 0;
 }
+
+spread spread_of(double *values, int n)
+{
+    if (n == 0)
+        return (spread){ 0 };
+    qsort(values, (size_t)n, sizeof *values, ascending);
+    return (spread){ .mean = geometric_mean(values, n), .low = quantile(values, n, 0.05), .least = values[0], .n = n };
+}

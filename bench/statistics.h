@@ -14,4 +14,15 @@ summary summarize(double *samples, int n);
 /* Of positive values; 0 if there are none. */
 double geometric_mean(const double *values, int n);
 
+/* What positive values come to; 0 if there are none. */
+typedef struct spread {
+    double mean; // geometric
+    double low;  // 5th percentile
+    double least;
+    int n;
+} spread;
+
+/* Sorts the values in place. */
+spread spread_of(double *values, int n);
+
 #endif

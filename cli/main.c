@@ -28,6 +28,7 @@ static const command commands[] = {
     { "tune", cmd_tune, "searches a problem's fastest config, checked and timed, and keeps it for later plans" },
     { "soak", cmd_soak, "random problems on several streams and threads for minutes; results and memory watched" },
     { "compare", cmd_compare, "two files of bench: what became faster, what slower; a gate for regressions" },
+    { "report", cmd_report, "files of bench as a page with summary, charts and all rows, or as Markdown" },
     { "layout", cmd_layout, "calculates with CuTe layouts and draws them" },
     { "warm", cmd_warm, "compiles the kernels of problems ahead, for every process that will need them" },
     { "explain", cmd_explain, "which kernel a problem gets and why; its shared memory, instructions, PTX" },

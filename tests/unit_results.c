@@ -43,6 +43,16 @@ static void test_geometric_mean(void **state)
     assert_true(geometric_mean(values, 0) == 0);
 }
 
+static void test_spread(void **state)
+{
+    (void)state;
+    double values[] = { 9, 4, 2, 0.5, 9 }; // of the three in the middle
+    spread s = spread_of(values + 1, 3);
+    assert_true(fabs(s.mean - cbrt(4)) < 1e-12 && fabs(s.low - 0.65) < 1e-12 && s.least == 0.5 && s.n == 3);
+    s = spread_of(values + 1, 0);
+    assert_true(s.mean == 0 && s.low == 0 && s.least == 0 && s.n == 0);
+}
+
 /* Results on disk */
 
 static void fabricate(results *r)
@@ -290,13 +300,21 @@ static void test_limit_kernels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_summary),        cmocka_unit_test(test_clock_reasons),
-        cmocka_unit_test(test_geometric_mean), cmocka_unit_test(test_json),
-        cmocka_unit_test(test_shared_gpu),     cmocka_unit_test(test_matrix_limit),
-        cmocka_unit_test(test_memory_limit),   cmocka_unit_test(test_matrix_rate),
-        cmocka_unit_test(test_beyond_limit),   cmocka_unit_test(test_launch_limit),
-        cmocka_unit_test(test_idle_peer),      cmocka_unit_test(test_limit_kernels),
-        cmocka_unit_test(test_arguments),      cmocka_unit_test(test_matrix_limit_of_8_bits),
+        cmocka_unit_test(test_summary),
+        cmocka_unit_test(test_clock_reasons),
+        cmocka_unit_test(test_geometric_mean),
+        cmocka_unit_test(test_spread),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_shared_gpu),
+        cmocka_unit_test(test_matrix_limit),
+        cmocka_unit_test(test_memory_limit),
+        cmocka_unit_test(test_matrix_rate),
+        cmocka_unit_test(test_beyond_limit),
+        cmocka_unit_test(test_launch_limit),
+        cmocka_unit_test(test_idle_peer),
+        cmocka_unit_test(test_limit_kernels),
+        cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_matrix_limit_of_8_bits),
     };
     return cmocka_run_group_tests_name("results", tests, NULL, NULL);
 }
