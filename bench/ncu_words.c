@@ -5,8 +5,8 @@
 #include "base/math.h"
 #include "bench/ncu.h"
 
-static const double BUSY =
-    75; // percent of its peak from which a unit is what bounds a kernel: little more is ever reached
+/* Percent of its peak from which a unit is what bounds a kernel: of some, little more can be had. */
+static const double BUSY = 75;
 
 static void print_finding(const char *name, const ncu_finding *f, text *out)
 {

@@ -42,18 +42,37 @@ static void expect_no_words(const text *said, const char *words)
 
 /* The emulator */
 
-static profile counted(const char *line)
+static const implementation *launched;
+
+static ckl_status launch_twice(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    TRY(launched->launch(plan, args, stream));
+    return launched->launch(plan, args, stream);
+}
+
+static profile counted_of(const char *line, bool twice)
 {
     test_case c;
     check k;
     profile p;
     const device_ops *before = device->ops;
-    if (case_parse(line, &c) != CKL_OK || check_open(&c, device, NULL, &k) != CKL_OK || profile_run(&k, &p) != CKL_OK)
+    if (case_parse(line, &c) != CKL_OK || check_open(&c, device, NULL, &k) != CKL_OK)
+        fail_msg("%s: %s", line, ckl_error());
+    launched = k.plan->impl;
+    implementation changed = *launched;
+    changed.launch = launch_twice;
+    k.plan->impl = twice ? &changed : launched;
+    if (profile_run(&k, &p) != CKL_OK)
         fail_msg("%s: %s", line, ckl_error());
     assert_ptr_equal(device->ops, before);
     check_close(&k);
     case_clear(&c);
     return p;
+}
+
+static profile counted(const char *line)
+{
+    return counted_of(line, false);
 }
 
 /* 100 x 100 by four tiles of 64 x 64: each loads 64 rows of A and of B once, and multiplies all of its columns. */
@@ -129,23 +148,42 @@ static void test_conflicts(void **state)
     assert_int_equal(p.kernels[0].count[COUNT_SHARED_WAVEFRONTS], 64 * 64 / 32);
 }
 
-/* Sums of slices are a kernel of their own; a problem without elements has none. */
+/* Two kernels on equal grids: one splits A and B, the other one multiplies three times. Without elements there is none. */
 static void test_kernels(void **state)
 {
     (void)state;
-    profile p = counted("gemm m=64 n=64 k=512 a=f16 impl=splitk");
+    profile p = counted("gemm m=100 n=100 k=128 a=f32 math=f32x3");
     text said = { 0 };
     assert_int_equal(p.kernel_count, 2);
-    assert_string_equal(p.kernels[1].name, "gemm_splitk_1");
-    assert_int_equal(p.kernels[1].count[COUNT_TENSOR_FLOPS], 0);
-    assert_int_equal(profile_written_bytes(&p.kernels[1]), 64 * 64 * 2);
+    assert_int_equal(p.kernels[0].grid[0], p.kernels[1].grid[0]);
+    assert_string_equal(p.kernels[0].name, "gemm_f32x3_1");
+    assert_string_equal(p.kernels[1].name, "gemm_f32x3_0");
+    assert_int_equal(p.kernels[0].count[COUNT_TENSOR_FLOPS], 0);
+    assert_int_equal(p.kernels[1].count[COUNT_TENSOR_FLOPS], 3 * 2 * 128 * 128 * 128);
+    assert_int_equal(profile_written_bytes(&p.kernels[1]), 128 * 128 * 4); // whole boxes
     profile_say(&p, &said);
-    expect_words(&said, "; gemm_splitk_0 moves ");
+    expect_words(&said, "; gemm_f32x3_0 moves ");
     text_clear(&said);
     p = counted("transpose rows=0 cols=5");
     assert_int_equal(p.kernel_count, 0);
     profile_say(&p, &said);
     assert_string_equal(text_data(&said), "Launches no kernel.");
+    text_free(&said);
+}
+
+/* Launches of one kernel are one entry. */
+static void test_launches(void **state)
+{
+    (void)state;
+    profile p = counted_of("transpose rows=64 cols=64 dtype=f32 impl=sm80", true);
+    text said = { 0 };
+    assert_int_equal(p.kernel_count, 1);
+    assert_int_equal(p.kernels[0].count[COUNT_LAUNCHES], 2);
+    assert_int_equal(p.kernels[0].count[COUNT_SHARED_WAVEFRONTS], 2 * 512);
+    assert_int_equal(p.kernels[0].line_count, 1);
+    assert_int_equal(p.kernels[0].lines[0].value, 2 * 384);
+    profile_print(&p, &said);
+    expect_words(&said, "kernel transpose_sm80, 2 launches\n");
     text_free(&said);
 }
 
@@ -413,7 +451,9 @@ static void test_refusals(void **state)
     setenv("CKL_NCU", TESTDATA "/../fake_ncu.sh", 1);
     setenv("FAKE_NCU_PRINTS", TESTDATA "/ncu.csv", 1);
     assert_int_equal(run_command("add n=ten", "cuda", ""), EXIT_USAGE);
-    assert_int_equal(run_command("add n=0", "cuda", ""), EXIT_PASSED); // no kernel: no ncu
+    unlink(said_path);
+    assert_int_equal(run_command("add n=0", "cuda", ""), EXIT_PASSED);
+    assert_int_equal(access(said_path, F_OK), -1); // no kernel: ncu was not asked
 }
 
 static void test_counted(void **state)
@@ -460,9 +500,10 @@ static void test_child_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_child_ends), cmocka_unit_test(test_gemm),      cmocka_unit_test(test_softmax),
-        cmocka_unit_test(test_conflicts),  cmocka_unit_test(test_kernels),   cmocka_unit_test(test_words),
-        cmocka_unit_test(test_ncu_read),   cmocka_unit_test(test_ncu_words), cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_child_ends), cmocka_unit_test(test_gemm),     cmocka_unit_test(test_softmax),
+        cmocka_unit_test(test_conflicts),  cmocka_unit_test(test_kernels),  cmocka_unit_test(test_launches),
+        cmocka_unit_test(test_words),      cmocka_unit_test(test_ncu_read), cmocka_unit_test(test_ncu_words),
+        cmocka_unit_test(test_csv),
     };
     const struct CMUnitTest commands[] = { cmocka_unit_test(test_measured), cmocka_unit_test(test_refusals),
                                            cmocka_unit_test(test_counted) };
