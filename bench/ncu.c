@@ -8,6 +8,7 @@
 
 #include "lab/planned.h"
 #include "lab/tool.h"
+#include "lab/worker.h"
 
 enum { RUNS_SKIPPED = 2 }; // ckl run's two for the result: the third, and first timed one, is warm
 
@@ -48,13 +49,33 @@ static ckl_status explain(const char *output, int exit_status)
              "or load its module with NVreg_RestrictProfilingToAdminUsers=0");
     if (said)
         FAIL(CKL_DEVICE_FAULT, "profile: ncu measured no kernel: %.*s", (int)strcspn(said + 1, "\n"), said + 1);
-    FAIL(CKL_DEVICE_FAULT, "profile: ncu measured no kernel and ended with status %d", exit_status);
+    text how = { 0 };
+    worker_print_end(exit_status, &how);
+    ckl_status status = status_fail(CKL_DEVICE_FAULT, "profile: ncu measured no kernel: %s", text_data(&how));
+    text_free(&how);
+    return status;
+}
+
+/* `ckl run` of the line on that device, from its third run on; what is printed is appended to output. */
+static ckl_status run_under(const char *tool, const char *line, const char *device_id, int launches, text *output,
+                            int *exit_status)
+{
+    char self[TOOL_PATH_BYTES] = "", skip[16], count[16];
+    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
+        FAIL(CKL_INTERNAL, "profile: the path of this program is not known");
+    snprintf(skip, sizeof skip, "%d", RUNS_SKIPPED * launches);
+    snprintf(count, sizeof count, "%d", launches);
+    const char *const argv[] = {
+        tool,  "--clock-control", "none",          "--set", "full",   "--launch-skip", skip, "--launch-count",
+        count, "--csv",           "--print-units", "base",  "--page", "details",       self, "run",
+        line,  "--device",        device_id,       NULL
+    };
+    return tool_run((char *const *)argv, output, exit_status);
 }
 
 ckl_status ncu_profile(const test_case *c, const ckl_device_info *info, ncu_report *out)
 {
     const char *tool = ncu_tool();
-    char self[TOOL_PATH_BYTES] = "", skipped[16], count[16];
     int launches, exit_status = 0;
     *out = (ncu_report){ 0 };
     if (!tool)
@@ -66,33 +87,9 @@ ckl_status ncu_profile(const test_case *c, const ckl_device_info *info, ncu_repo
     TRY(count_launches(c, info, &launches));
     if (!launches)
         return CKL_OK;
-    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
-        FAIL(CKL_INTERNAL, "profile: the path of this program is not known");
-    snprintf(skipped, sizeof skipped, "%d", RUNS_SKIPPED * launches);
-    snprintf(count, sizeof count, "%d", launches);
     text line = { 0 }, output = { 0 };
     case_print(c, &line);
-    char *argv[] = { (char *)tool,
-                     "--clock-control",
-                     "none",
-                     "--set",
-                     "full",
-                     "--launch-skip",
-                     skipped,
-                     "--launch-count",
-                     count,
-                     "--print-units",
-                     "base",
-                     "--csv",
-                     "--page",
-                     "details",
-                     self,
-                     "run",
-                     line.data,
-                     "--device",
-                     (char *)info->id,
-                     NULL };
-    ckl_status status = tool_run(argv, &output, &exit_status);
+    ckl_status status = run_under(tool, text_data(&line), info->id, launches, &output, &exit_status);
     if (status == CKL_OK)
         status = ncu_read(text_data(&output), out);
     if (status == CKL_OK && !out->count)

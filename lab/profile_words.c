@@ -191,7 +191,7 @@ static void say_conflicts(const profile *p, text *out)
 {
     const device_counter *worst = worst_line(p);
     double conflicts = total(p, COUNT_BANK_CONFLICTS), wavefronts = total(p, COUNT_SHARED_WAVEFRONTS);
-    if (!wavefronts)
+    if (wavefronts == 0)
         return;
     if (!worst) {
         text_printf(out, " No bank conflicts.");
@@ -212,7 +212,7 @@ static void say_conflicts(const profile *p, text *out)
 static void say_tensor(const profile *p, text *out)
 {
     double times = ratio(total(p, COUNT_TENSOR_FLOPS), p->flops);
-    if (!times)
+    if (times == 0)
         return;
     text_printf(out, " Tensor cores multiply %.2f times what is asked", times);
     if (times > PADDED && *p->tiles)

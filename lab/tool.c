@@ -48,7 +48,7 @@ bool tool_find(const char *name, const char *const *patterns, char found[TOOL_PA
 }
 
 /* In the new process. */
-static void become(char **argv, int output, pid_t parent)
+static void become(char *const *argv, int output, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() == parent && dup2(output, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0)
@@ -63,7 +63,7 @@ static void read_all(int file, text *out)
         text_append(out, buffer, bytes > 0 ? (size_t)bytes : 0);
 }
 
-ckl_status tool_run(char **argv, text *output, int *exit_status)
+ckl_status tool_run(char *const *argv, text *output, int *exit_status)
 {
     int channel[2];
     if (pipe2(channel, O_CLOEXEC)) // or another child would keep the writing end open

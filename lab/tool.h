@@ -18,6 +18,6 @@ bool tool_find(const char *name, const char *const *patterns, char found[TOOL_PA
  * Runs argv[0] and waits for its end; what it says, to stdout or stderr, is appended to output. It is told to end (SIGTERM) when
  * the thread that runs it does.
  */
-ckl_status tool_run(char **argv, text *output, int *exit_status);
+ckl_status tool_run(char *const *argv, text *output, int *exit_status);
 
 #endif

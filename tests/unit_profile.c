@@ -403,7 +403,7 @@ static void test_measured(void **state)
     text said = contents_of(said_path), shown = contents_of(shown_path);
     expect_words(
         &said,
-        "--clock-control none --set full --launch-skip 4 --launch-count 2 --print-units base --csv --page details ");
+        "--clock-control none --set full --launch-skip 4 --launch-count 2 --csv --print-units base --page details ");
     expect_words(&said,
                  "unit_profile run layernorm rows=48 cols=64 dtype=bf16 direction=backward seed=7 --device cuda:0\n");
     expect_words(&shown, "kernel layernorm_backward_0\n  Duration                             32.896 us\n");
@@ -485,7 +485,7 @@ static void test_child_ends(void **state)
         int status;
         close(ends[0]);
         snprintf(script, sizeof script, "echo >&%d; exec sleep 100", ends[1]);
-        _exit(tool_run(argv, &output, &status));
+        _exit(tool_run(argv, &output, &status) != CKL_OK);
     }
     close(ends[1]);
     assert_int_equal(read(ends[0], &byte, 1), 1); // it has begun
