@@ -39,6 +39,18 @@ static json_t *write_row(const result_row *row)
     return out;
 }
 
+ckl_status json_write(const json_t *document, const char *path)
+{
+    text beside = { 0 };
+    text_printf(&beside, "%s.new", path);
+    bool written = json_dump_file(document, text_data(&beside), JSON_INDENT(1) | JSON_REAL_PRECISION(6)) == 0 &&
+                   rename(text_data(&beside), path) == 0;
+    text_free(&beside);
+    if (!written)
+        FAIL(CKL_INVALID, "results: %s cannot be written", path);
+    return CKL_OK;
+}
+
 ckl_status results_write_json(const results *r, const char *path)
 {
     json_t *rows = json_array();
@@ -46,15 +58,9 @@ ckl_status results_write_json(const results *r, const char *path)
         json_array_append_new(rows, write_row(&r->rows[i]));
     json_t *document = json_pack("{s:s, s:i, s:o, s:o}", "schema", RESULTS_SCHEMA, "version", RESULTS_VERSION, "header",
                                  result_to_json(&result_header_table, &r->header), "rows", rows);
-    text beside = { 0 };
-    text_printf(&beside, "%s.new", path);
-    bool written = json_dump_file(document, text_data(&beside), JSON_INDENT(1) | JSON_REAL_PRECISION(6)) == 0 &&
-                   rename(text_data(&beside), path) == 0;
+    ckl_status status = json_write(document, path);
     json_decref(document);
-    text_free(&beside);
-    if (!written)
-        FAIL(CKL_INVALID, "results: %s cannot be written", path);
-    return CKL_OK;
+    return status;
 }
 
 static void read_member(const result_member *m, const json_t *value, void *object)

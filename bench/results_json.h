@@ -15,4 +15,7 @@ void result_from_json(const result_table *table, const json_t *from, void *objec
 /* The same where every member must be there and of its kind: else CKL_INVALID, "WHAT: median_us is not a number". */
 ckl_status result_demand_json(const result_table *table, const json_t *from, const char *what, void *object);
 
+/* Writes a document, whole or not at all. */
+ckl_status json_write(const json_t *document, const char *path);
+
 #endif

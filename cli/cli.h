@@ -56,6 +56,7 @@ int cmd_sample(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
 int cmd_report(int argc, char **argv);
+int cmd_profile(int argc, char **argv);
 int cmd_tune(int argc, char **argv);
 int cmd_layout(int argc, char **argv);
 int cmd_soak(int argc, char **argv);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/math.h"
+#include "bench/ncu.h"
 #include "lab/assemble.h"
 #include "cli/cli.h"
 #include "device/cubin_cache.h"
@@ -112,8 +113,9 @@ int cmd_info(int argc, char **argv)
     show_devices();
     show_libraries();
     show_cache();
-    const char *ptxas = assemble_tool();
+    const char *ptxas = assemble_tool(), *ncu = ncu_tool();
     printf("tools\n  %-14s %s\n", "ptxas",
            ptxas ? ptxas : "missing (checks registers and spills): install the CUDA toolkit");
+    printf("  %-14s %s\n", "ncu", ncu ? ncu : "missing (ckl profile on a GPU): install NVIDIA Nsight Compute");
     return EXIT_PASSED;
 }

@@ -24,6 +24,7 @@ static const command commands[] = {
     { "verify", cmd_verify, "every case of every operator through every implementation" },
     { "fuzz", cmd_fuzz, "random kernels on several devices, compared bit for bit" },
     { "bench", cmd_bench, "measured time against peers and against what the hardware allows" },
+    { "profile", cmd_profile, "what a problem's kernels do: counted by the emulator, or measured by Nsight Compute" },
     { "sample", cmd_sample, "random problems of what users have, one line each; bench --suite - takes them" },
     { "tune", cmd_tune, "searches a problem's fastest config, checked and timed, and keeps it for later plans" },
     { "soak", cmd_soak, "random problems on several streams and threads for minutes; results and memory watched" },

@@ -1,52 +1,30 @@
 /* assemble.c - running ptxas on one kernel and reading what it says. */
-#define _GNU_SOURCE // pipe2
+#define _GNU_SOURCE // mkstemps
 
 #include "lab/assemble.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-enum {
-    PATH_BYTES = 4096,
-    SPILL_BYTES_MAX = 64 // stored and loaded: a few values that ptxas spills outside of loops are accepted
-};
+#include "lab/tool.h"
 
-static bool find_on_path(const char *name, char found[PATH_BYTES])
-{
-    const char *path = getenv("PATH");
-    for (const char *at = path; at && *at; at += *at == ':') {
-        int length = (int)strcspn(at, ":");
-        snprintf(found, PATH_BYTES, "%.*s/%s", length, at, name);
-        if (access(found, X_OK) == 0)
-            return true;
-        at += length;
-    }
-    return false;
-}
+enum { SPILL_BYTES_MAX = 64 }; // stored and loaded: a few values that ptxas spills outside of loops are accepted
 
 const char *assemble_tool(void)
 {
-    static char found[PATH_BYTES];
-    if (*found || find_on_path("ptxas", found))
-        return found;
-    snprintf(found, sizeof found, "/usr/local/cuda/bin/ptxas");
-    if (access(found, X_OK) == 0)
-        return found;
-    *found = '\0';
-    return NULL;
+    static char found[TOOL_PATH_BYTES];
+    static const char *const usual[] = { "/usr/local/cuda/bin/ptxas", NULL };
+    return *found || tool_find("ptxas", usual, found) ? found : NULL;
 }
 
 /* A temporary file with the PTX; its path replaces the template. */
-static ckl_status write_file(const text *ptx, char path[PATH_BYTES])
+static ckl_status write_file(const text *ptx, char path[TOOL_PATH_BYTES])
 {
     const char *directory = getenv("TMPDIR");
-    snprintf(path, PATH_BYTES, "%s/ckl-XXXXXX.ptx", directory && *directory ? directory : "/tmp");
+    snprintf(path, TOOL_PATH_BYTES, "%s/ckl-XXXXXX.ptx", directory && *directory ? directory : "/tmp");
     int file = mkstemps(path, 4);
     if (file < 0)
         FAIL(CKL_INTERNAL, "ptxas: cannot make %s: %s", path, strerror(errno));
@@ -62,37 +40,6 @@ static ckl_status write_file(const text *ptx, char path[PATH_BYTES])
         return CKL_OK;
     unlink(path);
     FAIL(CKL_INTERNAL, "ptxas: cannot write %s: %s", path, strerror(errno));
-}
-
-static void read_all(int file, text *out)
-{
-    char buffer[4096];
-    for (ssize_t bytes; (bytes = read(file, buffer, sizeof buffer)) > 0;)
-        text_append(out, buffer, (size_t)bytes);
-}
-
-/* Runs ptxas; what it says is appended to output. */
-static ckl_status run_tool(const char *tool, char **argv, text *output, int *exit_status)
-{
-    int channel[2];
-    if (pipe2(channel, O_CLOEXEC)) // or another child would keep the writing end open
-        FAIL(CKL_INTERNAL, "ptxas: no pipe: %s", strerror(errno));
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, channel[1], STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, channel[1], STDERR_FILENO);
-    posix_spawn_file_actions_addclose(&actions, channel[0]);
-    pid_t child;
-    int error = posix_spawn(&child, tool, &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(channel[1]);
-    if (!error)
-        read_all(channel[0], output);
-    close(channel[0]);
-    if (error)
-        FAIL(CKL_INTERNAL, "ptxas: cannot run %s: %s", tool, strerror(error));
-    waitpid(child, exit_status, 0);
-    return CKL_OK;
 }
 
 /* The number before a phrase, e.g. 16 of "16 bytes stack frame"; 0 if the phrase is not there. */
@@ -137,7 +84,7 @@ void assemble_release(char release[ASSEMBLE_RELEASE_BYTES])
     text output = { 0 };
     int exit_status;
     *release = '\0';
-    if (tool && run_tool(tool, (char *[]){ (char *)tool, "--version", NULL }, &output, &exit_status) == CKL_OK &&
+    if (tool && tool_run((char *[]){ (char *)tool, "--version", NULL }, &output, &exit_status) == CKL_OK &&
         strstr(text_data(&output), "Build "))
         copy_line(text_data(&output), "Build ", release, ASSEMBLE_RELEASE_BYTES);
     text_free(&output);
@@ -154,12 +101,12 @@ ckl_status assemble_ptx_for(const text *ptx, const char *arch, assembled *result
     if (!tool)
         FAIL(CKL_UNSUPPORTED, "ptxas is not on PATH and not in /usr/local/cuda/bin");
     text output = { 0 };
-    char path[PATH_BYTES] = "";
+    char path[TOOL_PATH_BYTES] = "";
     char *argv[] = { (char *)tool, "-v", "-arch", (char *)arch, path, "-o", "/dev/null", NULL };
     int exit_status = 0;
     ckl_status status = write_file(ptx, path);
     if (status == CKL_OK) {
-        status = run_tool(tool, argv, &output, &exit_status);
+        status = tool_run(argv, &output, &exit_status);
         unlink(path);
     }
     if (status == CKL_OK)

@@ -58,10 +58,12 @@ typedef struct device_launch {
 } device_launch;
 
 /* What the emulator counted since the last reset; a table of names keeps it open (counters.c). */
+enum { WHERE_BYTES = 96 };
+
 typedef struct device_counter {
     const char *name; // "wgmma", "bank conflicts", "global bytes read" ...
     int64_t value;
-    char where[96]; // C source line of the worst place, or ""
+    char where[WHERE_BYTES]; // C source line of the worst place, or ""
 } device_counter;
 
 typedef struct device_ops {
@@ -102,6 +104,7 @@ typedef struct device_ops {
     /* The emulator's: names for its reports, of an address and what follows it; and its counters. NULL elsewhere. */
     void (*name_memory)(ckl_device *d, const void *at, const char *name);
     int (*counters)(ckl_device *d, device_counter *out, int max);
+    int (*conflicts)(ckl_device *d, device_counter *out, int max); // the source lines that have bank conflicts
     void (*counters_reset)(ckl_device *d);
 } device_ops;
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/math.h"
 #include "device/emulator/machine.h"
 
 enum { BANKS = 32, BANK_BYTES = 4, SECTOR_BYTES = 32 };
@@ -109,14 +110,30 @@ static void count_classes(const cluster *c, int64_t *value)
     }
 }
 
-static void note_worst_conflict(counter_totals *totals, const cluster *c)
+/* The line's place among those with conflicts; NULL: there is no room for another one. */
+static device_counter *line_of(counter_totals *totals, const ir_inst *inst)
 {
-    for (int i = 0; i < c->kernel->ir.inst_count; i++)
-        if (c->conflicts[i] > totals->worst_conflicts) {
-            const ir_inst *inst = &c->kernel->ir.insts[i];
-            totals->worst_conflicts = c->conflicts[i];
-            snprintf(totals->worst_conflict_at, WHERE_BYTES, "%s:%d", inst->file, inst->line);
-        }
+    char where[WHERE_BYTES];
+    snprintf(where, sizeof where, "%s:%d", inst->file, inst->line);
+    int i = 0;
+    while (i < totals->line_count && strcmp(totals->lines[i].where, where) != 0)
+        i++;
+    if (i == COUNT_OF(totals->lines))
+        return NULL;
+    if (i == totals->line_count) {
+        totals->lines[totals->line_count++] = (device_counter){ .name = "bank conflicts" };
+        memcpy(totals->lines[i].where, where, sizeof where);
+    }
+    return &totals->lines[i];
+}
+
+static void note_conflicts(counter_totals *totals, const cluster *c)
+{
+    for (int i = 0; i < c->kernel->ir.inst_count; i++) {
+        device_counter *line = c->conflicts[i] ? line_of(totals, &c->kernel->ir.insts[i]) : NULL;
+        if (line)
+            line->value += c->conflicts[i];
+    }
 }
 
 void counters_add(emulator *e, const cluster *c)
@@ -125,8 +142,28 @@ void counters_add(emulator *e, const cluster *c)
     for (int i = 0; i < COUNTER_COUNT; i++)
         e->totals.value[i] += c->count[i];
     count_classes(c, e->totals.value);
-    note_worst_conflict(&e->totals, c);
+    note_conflicts(&e->totals, c);
     pthread_mutex_unlock(&e->counting);
+}
+
+int counters_conflicts(ckl_device *d, device_counter *out, int max)
+{
+    emulator *e = (emulator *)d;
+    pthread_mutex_lock(&e->counting);
+    int count = max < e->totals.line_count ? max : e->totals.line_count;
+    memcpy(out, e->totals.lines, (size_t)count * sizeof *out);
+    pthread_mutex_unlock(&e->counting);
+    return count;
+}
+
+static const char *worst_line(const counter_totals *totals)
+{
+    static const device_counter none;
+    const device_counter *worst = &none;
+    for (int i = 0; i < totals->line_count; i++)
+        if (totals->lines[i].value > worst->value)
+            worst = &totals->lines[i];
+    return worst->where;
 }
 
 int counters_read(ckl_device *d, device_counter *out, int max)
@@ -142,7 +179,7 @@ int counters_read(ckl_device *d, device_counter *out, int max)
     for (int i = 0; i < count; i++) {
         out[i] = (device_counter){ .name = names[i], .value = e->totals.value[i] };
         if (i == COUNT_BANK_CONFLICTS)
-            memcpy(out[i].where, e->totals.worst_conflict_at, WHERE_BYTES);
+            memcpy(out[i].where, worst_line(&e->totals), WHERE_BYTES);
     }
     pthread_mutex_unlock(&e->counting);
     return count;

@@ -276,6 +276,7 @@ static const device_ops ops = {
     .launch = kernel_launch,
     .name_memory = device_name_memory,
     .counters = counters_read,
+    .conflicts = counters_conflicts,
     .counters_reset = counters_clear,
 };
 

@@ -141,12 +141,12 @@ typedef enum counter {
         COUNTER_COUNT
 } counter;
 
-enum { WHERE_BYTES = 96 };
+enum { CONFLICT_LINES_MAX = 64 }; // conflicts of further lines are in the sum alone
 
 typedef struct counter_totals {
     int64_t value[COUNTER_COUNT];
-    int64_t worst_conflicts;             // of one instruction in one launch
-    char worst_conflict_at[WHERE_BYTES]; // its source line
+    device_counter lines[CONFLICT_LINES_MAX]; // with bank conflicts
+    int line_count;
 } counter_totals;
 
 /* A lock on part of the shadow of global memory, on a cache line of its own. */
@@ -170,6 +170,7 @@ typedef struct emulator {
 } emulator;
 
 int counters_read(ckl_device *d, device_counter *out, int max);
+int counters_conflicts(ckl_device *d, device_counter *out, int max);
 void counters_clear(ckl_device *d);
 
 /* Decoded kernels (decode.c) and their execution (launch.c). */

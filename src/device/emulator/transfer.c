@@ -14,6 +14,7 @@ typedef struct walk {
     cta *c;
     int span; // of the swizzle
     bool ok;
+    int64_t moved;       // bytes in global memory: of a box those that its tensor has
     const access *touch; // a store's: note what is read; NULL: move the data
     access *global;      // of global memory
 } walk;
@@ -28,6 +29,7 @@ static void load_run(void *user, uint32_t offset, unsigned char *global, uint32_
     walk *x = user;
     if (!x->ok)
         return;
+    x->moved += global ? bytes : 0;
     if (global && !global_check(x->t->w, x->t->s, x->t->lane, (uintptr_t)global, bytes, 1, false)) {
         x->ok = false;
         return;
@@ -75,6 +77,7 @@ static bool store_chunk(const walk *x, unsigned char *global, uint32_t place, ui
 static void store_run(void *user, uint32_t offset, unsigned char *global, uint32_t bytes)
 {
     walk *x = user;
+    x->moved += global ? bytes : 0;
     for (uint32_t at = 0, length; global && x->ok && at < bytes; at += length) {
         length = CHUNK - (offset + at) % CHUNK;
         length = length < bytes - at ? length : bytes - at;
@@ -138,17 +141,22 @@ bool transfer_touch_global(const transfer *t, access *a)
     return walk_transfer(&(walk){ .t = t, .global = a }, touch_run);
 }
 
-/* What a load brings into one CTA. */
-static bool move_load_into(cta *to, const transfer *t)
+/* What a load brings into one CTA, and how much of it comes from global memory. */
+static bool move_load_into(cta *to, const transfer *t, int64_t *moved)
 {
+    walk x = { .t = t, .c = to };
+    bool ok = true;
     if (t->kind != TRANSFER_VALUE)
-        return walk_transfer(&(walk){ .t = t, .c = to }, load_run);
-    memcpy(to->shared + t->offset, &t->global, t->bytes);
-    return true;
+        ok = walk_transfer(&x, load_run);
+    else
+        memcpy(to->shared + t->offset, &t->global, t->bytes);
+    *moved = x.moved;
+    return ok;
 }
 
 static bool complete_load(cluster *c, const transfer *t)
 {
+    int64_t moved = 0; // once, into however many CTAs
     for (int r = 0; r < c->cta_count; r++) {
         if (!(t->to_ctas >> r & 1))
             continue;
@@ -158,18 +166,20 @@ static bool complete_load(cluster *c, const transfer *t)
             return false;
         }
         mbarrier *b = &to->barriers[to->barrier_of[t->barrier / MBARRIER_BYTES] - 1];
-        if (!move_load_into(to, t) || !mbarrier_transferred(t->w, t->s, t->lane, b, t->bytes, t->phase[r]))
+        if (!move_load_into(to, t, &moved) || !mbarrier_transferred(t->w, t->s, t->lane, b, t->bytes, t->phase[r]))
             return false;
     }
-    c->count[COUNT_TMA_LOAD_BYTES] += t->kind == TRANSFER_LOAD ? t->bytes : 0;
+    c->count[COUNT_TMA_LOAD_BYTES] += moved;
     return true;
 }
 
 static bool complete_store(cluster *c, const transfer *t)
 {
-    c->count[COUNT_TMA_STORE_BYTES] += t->bytes;
+    walk x = { .t = t, .c = t->w->cta };
+    bool ok = walk_transfer(&x, store_run);
+    c->count[COUNT_TMA_STORE_BYTES] += x.moved;
     c->stores++;
-    return walk_transfer(&(walk){ .t = t, .c = t->w->cta }, store_run);
+    return ok;
 }
 
 static bool complete_cp_async(const transfer *t)
