@@ -87,15 +87,28 @@ typedef struct softmax_column_config {
 
 KERNEL_PARAMS(softmax, SOFTMAX_PARAMS);
 
-/* Describe kernel 0, for lines aligned to whole vectors, or 1, for lines aligned to the element only. */
-void softmax_row(const void *config, int kernel);
-void softmax_long(const void *config, int kernel);
-void softmax_pipeline(const void *config, int kernel);
-void softmax_column(const void *config, int kernel);
-void softmax_column_pipeline(const void *config, int kernel);
-void softmax_column_chunks(const void *config, int kernel);
-void softmax_column_held(const void *config, int kernel);
-void softmax_column_long(const void *config, int kernel);
+/*
+ * Of every implementation the kernels, 0 for lines aligned to whole vectors and 1 for lines aligned to the element only, and
+ * its choose, cost and admit: plan/plan.h.
+ */
+#define SOFTMAX_IMPLEMENTATION(name)                                                                    \
+    void softmax_##name(const void *config, int kernel);                                                \
+    ckl_status softmax_choose_##name(const void *desc, const ckl_device_info *device, void *config);    \
+    plan_cost softmax_cost_##name(const void *desc, const ckl_device_info *device, const void *config); \
+    ckl_status softmax_admit_##name(const void *desc, const ckl_device_info *device, const void *config)
+
+SOFTMAX_IMPLEMENTATION(row);
+SOFTMAX_IMPLEMENTATION(pipeline);
+SOFTMAX_IMPLEMENTATION(long);
+SOFTMAX_IMPLEMENTATION(column);
+SOFTMAX_IMPLEMENTATION(column_pipeline);
+SOFTMAX_IMPLEMENTATION(column_chunks);
+SOFTMAX_IMPLEMENTATION(column_held);
+SOFTMAX_IMPLEMENTATION(column_long);
+
+/* Other splits of rows: as its candidate and is_trusted. */
+bool softmax_candidate_row(const void *desc, const ckl_device_info *device, int i, void *config);
+bool softmax_is_trusted_row(const void *config);
 
 /*
  * What choices of rows and columns share: the form of a problem, its widest vector, and the check of a config against
@@ -106,22 +119,8 @@ int softmax_vec_of(const ckl_softmax_desc *d);
 ckl_status softmax_check_length(const char *what, const ckl_softmax_desc *d);
 ckl_status softmax_admit_form(const char *what, const ckl_softmax_desc *d, const softmax_form *f, int vec, bool ragged);
 
-/* As an implementation's choose, cost and admit, of columns: plan/plan.h. */
-ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device, void *config);
-ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_info *device, void *config);
-ckl_status softmax_choose_column_chunks(const void *desc, const ckl_device_info *device, void *config);
-ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config);
-ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config);
-plan_cost softmax_cost_column(const void *desc, const ckl_device_info *device, const void *config);
-plan_cost softmax_cost_column_pipeline(const void *desc, const ckl_device_info *device, const void *config);
-plan_cost softmax_cost_column_chunks(const void *desc, const ckl_device_info *device, const void *config);
-plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config);
-plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config);
-ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device, const void *config);
-ckl_status softmax_admit_column_pipeline(const void *desc, const ckl_device_info *device, const void *config);
-ckl_status softmax_admit_column_chunks(const void *desc, const ckl_device_info *device, const void *config);
-ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *device, const void *config);
-ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config);
+/* Do ragged rows of all tensors lie in phase? */
+bool softmax_in_phase(const ckl_softmax_desc *d);
 
 /* Tensors that flow through shared memory, and 32-bit values of the largest reduction. */
 int softmax_pipeline_inputs(const softmax_form *form);
