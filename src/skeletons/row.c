@@ -290,10 +290,10 @@ void row_load(const row_split *s, const row_place *p, tensor from, tensor to, do
     copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, fill);
 }
 
-tensor row_fetch(const row_split *s, const row_place *p, tensor from)
+tensor row_fetch(const row_split *s, const row_place *p, tensor from, double fill)
 {
     tensor rX = fragment_like(from, from.dtype); // (VEC,STEPS)
-    row_load(s, p, from, rX, 0);
+    row_load(s, p, from, rX, fill);
     return rX;
 }
 

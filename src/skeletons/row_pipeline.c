@@ -274,10 +274,7 @@ static tensor load_input(const row_pipeline *s, const pipeline_state *at, const 
     const row_split *chunk = &s->split.chunk;
     val first = add(stage_address(s, at), imm(i * row_pipeline_chunk_bytes(&s->split, s->dtype)));
     tensor sX = smem_view(first, s->dtype, compact(leaf(row_pipeline_chunk_cols(&s->split)))); // (COLS)
-    tensor tXsX = row_partition(chunk, sX, thread());                                          // (VEC,STEPS)
-    tensor rX = fragment_like(tXsX, s->dtype);                                                 // (VEC,STEPS)
-    row_load(chunk, p, tXsX, rX, s->fill);
-    return rX;
+    return row_fetch(chunk, p, row_partition(chunk, sX, thread()), s->fill);
 }
 
 static void leave_stage(const pass *v)
@@ -347,8 +344,7 @@ static void load_ends(row_pipeline *s, const row_span *ends)
 {
     for (int i = 0; i < s->input_count; i++) {
         tensor gX = row_of_matrix(&ends->split, &ends->place, s->inputs[i].pointer, s->dtype, s->inputs[i].ld); // (1,1)
-        s->rEnds[i] = fragment_like(gX, s->dtype);                                                              // (1,1)
-        row_load(&ends->split, &ends->place, gX, s->rEnds[i], s->fill);
+        s->rEnds[i] = row_fetch(&ends->split, &ends->place, gX, s->fill);                                       // (1,1)
     }
 }
 

@@ -226,6 +226,14 @@ void row_load_anywhere(const row_split *s, const row_place *p, tensor from, tens
     row_load_cut(s, p, yes(), from, to, fill);
 }
 
+tensor row_fetch_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype)
+{
+    tensor gX = row_vector(s, p, pointer, dtype); // (VEC,STEPS)
+    tensor rX = fragment_like(gX, dtype);         // (VEC,STEPS)
+    row_load_anywhere(s, p, gX, rX, 0);
+    return rX;
+}
+
 void row_load_among(const row_split *s, const row_place *p, tensor from, tensor to, double fill)
 {
     row_load_cut(s, p, row_is_outer(p->row, p->rows), from, to, fill);

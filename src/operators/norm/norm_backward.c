@@ -35,15 +35,12 @@ static int elements(const row *r)
 
 static tensor load_input(const row *r, const row_place *p, val pointer)
 {
-    return row_fetch(&r->split, p, row_of_matrix(&r->split, p, pointer, r->cfg->dtype, r->o.ldx));
+    return row_fetch(&r->split, p, row_of_matrix(&r->split, p, pointer, r->cfg->dtype, r->o.ldx), 0);
 }
 
 static tensor load_gamma(const row *r, const row_place *p)
 {
-    tensor tXgGamma = row_vector(&r->split, p, r->o.gamma, r->cfg->dtype); // (VEC,STEPS)
-    tensor rGamma = fragment_like(tXgGamma, r->cfg->dtype);                // (VEC,STEPS)
-    row_load_anywhere(&r->split, p, tXgGamma, rGamma, 0);
-    return rGamma;
+    return row_fetch_vector(&r->split, p, r->o.gamma, r->cfg->dtype);
 }
 
 static val deviation(const row *r, int i)
@@ -356,8 +353,7 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
         s.of[i].rDgamma = zeros(&s.of[i]);
         s.of[i].rDbeta = zeros(&s.of[i]);
     }
-    if (cfg->split.cluster > 1)
-        cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
+    cluster_meet(cfg->split.cluster);
     const turns t = turns_of(&r);
     if (cfg->prefetch && !cfg->tiled)
         prefetch_each_row(&s, &t);

@@ -46,15 +46,6 @@ static tensor load_input(const row *r, const row_span *at, val pointer, val ld, 
     return load_by(row_load_among, r, at, pointer, ld, cache);
 }
 
-/* Loads weights, with which ragged rows are out of phase. */
-static tensor load_weights(const row *r, const row_span *at, val pointer)
-{
-    tensor tXgW = row_vector(&at->split, &at->place, pointer, r->cfg->dtype); // (VEC,STEPS)
-    tensor rW = fragment_like(tXgW, r->cfg->dtype);                           // (VEC,STEPS)
-    row_load_anywhere(&at->split, &at->place, tXgW, rW, 0);
-    return rW;
-}
-
 /* h from x and residual, in place of x. */
 static void add_residual(const row *r, tensor rX, tensor rResidual)
 {
@@ -159,9 +150,9 @@ static weights weights_of(const row *r, const row_span *at, int begin, const row
         return w;
     }
     if (r->cfg->affine)
-        w.rGamma = load_weights(r, some, r->o.gamma);
+        w.rGamma = row_fetch_vector(&some->split, &some->place, r->o.gamma, r->cfg->dtype);
     if (has_beta(r))
-        w.rBeta = load_weights(r, some, r->o.beta);
+        w.rBeta = row_fetch_vector(&some->split, &some->place, r->o.beta, r->cfg->dtype);
     return w;
 }
 
@@ -497,8 +488,7 @@ static void forward(const norm_config *cfg, int kernel, bool centred)
     }
     if (!cfg->tiled)
         load_row(&r);
-    if (cfg->split.cluster > 1)
-        cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
+    cluster_meet(cfg->split.cluster);
     normalise(&r);
 }
 

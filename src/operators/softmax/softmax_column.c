@@ -44,7 +44,7 @@ static void forward(const columns *c)
     tensor rT = load_scores(c, &c->place), rE = { 0 }; // (VEC,STEPS)
     if (keeps)
         rE = registers(c, F32);
-    softmax_meet_peers(c->split.cluster);
+    cluster_meet(c->split.cluster);
     for (int e = 0; e < c->split.vec; e++)
         own[e] = add_column(rT, rE, e, pairs + e * ONLINE_VALUES);
     column_reduce(&c->split, &online_reduction, pairs);
@@ -62,7 +62,7 @@ static void backward(const columns *c)
     val sums[VEC_MAX];
     tensor rY, rDy; // (VEC,STEPS)
     load_gradients(c, &c->place, &rY, &rDy);
-    softmax_meet_peers(c->split.cluster);
+    cluster_meet(c->split.cluster);
     zero_sums(c, sums);
     add_dots(c, rY, rDy, sums);
     column_reduce(&c->split, &softmax_sum, sums);
@@ -216,7 +216,7 @@ static void over_tiles(const columns *c, bool backwards, tile_visit *visit, void
 static void forward_long(const columns *c)
 {
     column_scores found;
-    softmax_meet_peers(c->split.cluster);
+    cluster_meet(c->split.cluster);
     begin_scores(c, &found);
     over_tiles(c, false, add_scores, &found);
     column_reduce(&c->split, &online_reduction, found.pairs);
@@ -227,7 +227,7 @@ static void forward_long(const columns *c)
 static void backward_long(const columns *c)
 {
     val sums[VEC_MAX];
-    softmax_meet_peers(c->split.cluster);
+    cluster_meet(c->split.cluster);
     zero_sums(c, sums);
     over_tiles(c, false, add_tile_dots, sums);
     column_reduce(&c->split, &softmax_sum, sums);

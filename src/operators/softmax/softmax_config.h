@@ -161,11 +161,4 @@ static inline val softmax_gradient(const softmax_form *f, val y, val dy, val sum
     return f->scaled ? mul(d, scale) : d;
 }
 
-/* A CTA may write to the shared memory of its peers once all of them have started. */
-static inline void softmax_meet_peers(int cluster)
-{
-    if (cluster > 1)
-        cluster_sync();
-}
-
 #endif

@@ -134,7 +134,7 @@ static void forward(const rows *r)
         rT[i] = load_scores(r, &spans->of[i]);
         rE[i] = fragment_like(rT[i], F32);
     }
-    softmax_meet_peers(r->split.cluster);
+    cluster_meet(r->split.cluster);
     online_begin(pair);
     for (int i = 0; i < spans->count; i++)
         if (r->form->log)
@@ -156,7 +156,7 @@ static void backward(const rows *r)
     tensor rY[ROW_SPANS_MAX], rDy[ROW_SPANS_MAX]; // (VEC,STEPS)
     for (int i = 0; i < spans->count; i++)
         load_gradients(r, &spans->of[i], &rY[i], &rDy[i]);
-    softmax_meet_peers(r->split.cluster);
+    cluster_meet(r->split.cluster);
     val sum = variable(F32, softmax_dot(r->form, rY[0], rDy[0]));
     for (int i = 1; i < spans->count; i++)
         assign(sum, add(sum, softmax_dot(r->form, rY[i], rDy[i])));
@@ -220,7 +220,7 @@ static void write_tile(found *f, const row_span *tile)
 static void forward_long(const rows *r)
 {
     found f = { .r = r };
-    softmax_meet_peers(r->split.cluster);
+    cluster_meet(r->split.cluster);
     online_begin(f.pair);
     over_tiles(&f, add_tile);
     row_reduce(&r->split, &online_reduction, f.pair);
@@ -245,7 +245,7 @@ static void write_tile_gradients(found *f, const row_span *tile)
 static void backward_long(const rows *r)
 {
     found f = { .r = r };
-    softmax_meet_peers(r->split.cluster);
+    cluster_meet(r->split.cluster);
     f.sum = variable(F32, immf(0));
     over_tiles(&f, add_tile_products);
     row_reduce(&r->split, &softmax_sum, &f.sum);
