@@ -268,8 +268,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     };
     const plan_grid grid = { .x = row_split_ctas(&c->split, d->rows),
                              .y = is_forward ? 1 : ceil_div(d->cols, row_split_cols(&c->split)) };
-    if (d->rows > 0)
-        TRY(plan_launch(plan, aligned ? CROSSENTROPY_VECTORS : CROSSENTROPY_ELEMENTS, grid, &params, stream));
+    TRY(plan_launch(plan, aligned ? CROSSENTROPY_VECTORS : CROSSENTROPY_ELEMENTS, grid, &params, stream));
     if (!is_forward || d->reduction == CKL_LOSS_NONE)
         return CKL_OK;
     return plan_launch(plan, CROSSENTROPY_MEAN, (plan_grid){ .x = c->mean_ctas }, &params, stream);

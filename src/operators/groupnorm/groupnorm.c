@@ -12,11 +12,7 @@ static ckl_status check(void *desc)
     ckl_groupnorm_desc *d = desc;
     if (d->c % d->groups)
         FAIL(CKL_INVALID, "groupnorm: groups=%" PRId64 " does not divide c=%" PRId64, d->groups, d->c);
-    if (d->direction == CKL_DIRECTION_BACKWARD && d->eps > 0)
-        FAIL(CKL_INVALID, "groupnorm: eps=%g is not part of a backward problem", (double)d->eps);
-    if (d->direction == CKL_DIRECTION_FORWARD && d->eps == 0)
-        d->eps = 1e-5f;
-    return CKL_OK;
+    return norm_check_eps("groupnorm", d->direction, &d->eps);
 }
 
 static int64_t elements_of(const ckl_groupnorm_desc *d)

@@ -543,7 +543,7 @@ static void backward_flow(const norm_config *cfg, bool centred)
     row_pipeline_end(&s);
 }
 
-static void backward(const norm_config *cfg, int kernel, bool centred)
+void norm_backward(const norm_config *cfg, int kernel, bool centred)
 {
     const norm_config tiled = norm_tiled(cfg);
     if (kernel == NORM_COLUMNS)
@@ -552,14 +552,4 @@ static void backward(const norm_config *cfg, int kernel, bool centred)
         backward_flow(cfg, centred);
     else
         backward_rows(cfg->flow.stages ? &tiled : cfg, kernel == NORM_VECTORS, centred);
-}
-
-void layernorm_backward(const void *config, int kernel)
-{
-    backward(config, kernel, true);
-}
-
-void rmsnorm_backward(const void *config, int kernel)
-{
-    backward(config, kernel, false);
 }

@@ -26,13 +26,10 @@ static void choose_column_lanes(const ckl_norm_desc *d, const ckl_device_info *d
         c->column_lanes /= 2;
 }
 
-/* Lanes of a row of so many vectors with `steps` for each: a power of two. */
+/* Lanes of a row of so many vectors with `steps` for each. */
 static int lanes_for(int64_t vectors, int steps)
 {
-    int lanes = 1;
-    while ((int64_t)lanes * steps < vectors)
-        lanes *= 2;
-    return lanes;
+    return (int)power_of_two_ceil(ceil_div(vectors, steps));
 }
 
 /*
@@ -169,11 +166,9 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
     const int vec = row_vec_full(d->dtype), inputs = 2 + d->residual;
     const bool ragged = norm_is_ragged(d) && !norm_is_cut(d);
     row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = ragged },
-                             .cluster = 1,
+                             .cluster = (int)power_of_two_ceil(ceil_div(d->cols, (int64_t)f->threads * f->elements)),
                              .residence = f->residence,
                              .cut = norm_is_cut(d) };
-    while ((int64_t)f->threads * f->elements * s.cluster < d->cols)
-        s.cluster *= 2;
     s.chunks = (int)row_pipeline_chunks(&s, d->cols);
     s.chunk.exact = !ragged && row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
     int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;

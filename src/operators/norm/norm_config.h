@@ -157,10 +157,8 @@ ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, 
 
 /* Kernel 0: pointers are aligned to whole vectors; 1: to the element only; 2, backward: sums of columns. */
 enum { NORM_VECTORS, NORM_ELEMENTS, NORM_COLUMNS };
-void layernorm_forward(const void *config, int kernel);
-void rmsnorm_forward(const void *config, int kernel);
-void layernorm_backward(const void *config, int kernel);
-void rmsnorm_backward(const void *config, int kernel);
+void norm_forward(const norm_config *cfg, int kernel, bool centred);
+void norm_backward(const norm_config *cfg, int kernel, bool centred);
 void norm_backward_columns(const norm_config *cfg, bool centred); // kernel 2
 
 /* Stores the sums of a CTA with several rows at once as its partial sums; rSums: (VEC,STEPS) of dgamma and, of 2 kinds, dbeta. */

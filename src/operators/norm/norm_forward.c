@@ -462,7 +462,7 @@ static void forward_persistent(row *r)
     }
 }
 
-static void forward(const norm_config *cfg, int kernel, bool centred)
+void norm_forward(const norm_config *cfg, int kernel, bool centred)
 {
     const norm_config tiled = norm_tiled(cfg);
     if (cfg->flow.stages && kernel == NORM_VECTORS) {
@@ -490,14 +490,4 @@ static void forward(const norm_config *cfg, int kernel, bool centred)
         load_row(&r);
     cluster_meet(cfg->split.cluster);
     normalise(&r);
-}
-
-void layernorm_forward(const void *config, int kernel)
-{
-    forward(config, kernel, true);
-}
-
-void rmsnorm_forward(const void *config, int kernel)
-{
-    forward(config, kernel, false);
 }

@@ -151,8 +151,7 @@ static void describe(const permutation *p, const box *b, permute_boxes_config *c
     c->more = b->more;
     c->shared = b->shared;
     c->smem_kb = (int)ceil_div(b->smem_bytes, KB);
-    for (c->lanes = 1; (int64_t)c->lanes * word_elements(p->bytes) < b->run_y;)
-        c->lanes *= 2;
+    c->lanes = (int)power_of_two_ceil(ceil_div(b->run_y, word_elements(p->bytes)));
 }
 
 static bool candidate_boxes(const void *problem, const ckl_device_info *device, int i, void *config)
@@ -342,7 +341,7 @@ static ckl_status launch_boxes(const ckl_plan *plan, const void *args, ckl_strea
         params.stride_x[i] = b.modes[i].x * p->bytes;
         params.stride_y[i] = b.modes[i].y * p->bytes;
     }
-    const bool even = runs_are_even(&b, p->bytes) && (uintptr_t)a->y % (uintptr_t)transpose_word_bytes(p->bytes) == 0;
+    const bool even = runs_are_even(&b, p->bytes) && PLAN_ALIGNED(transpose_word_bytes(p->bytes), a->y);
     return plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = b.count }, &params, stream);
 }
 

@@ -166,11 +166,6 @@ int reduce_bytes_of(ckl_dtype dtype);
 /* The reduced mode whose elements lie nearest to each other. */
 reduce_mode reduce_inner_of(const reduce_view *v);
 
-/* The smallest power of two that is not below x. */
-int64_t reduce_power_of_two_from(int64_t x);
-
-bool reduce_is_aligned(const void *pointer, int64_t bytes);
-
 /* Do all modes step by multiples of vec? */
 bool reduce_strides_divide(const reduce_mode *modes, int count, int vec);
 

@@ -22,19 +22,6 @@ reduce_mode reduce_inner_of(const reduce_view *v)
     return v->reduced[v->kind.reduced - 1];
 }
 
-int64_t reduce_power_of_two_from(int64_t x)
-{
-    int64_t power = 1;
-    while (power < x)
-        power *= 2;
-    return power;
-}
-
-bool reduce_is_aligned(const void *pointer, int64_t bytes)
-{
-    return (uintptr_t)pointer % (uintptr_t)bytes == 0;
-}
-
 bool reduce_strides_divide(const reduce_mode *modes, int count, int vec)
 {
     for (int i = 0; i < count; i++)
@@ -146,7 +133,7 @@ static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_strea
     const reduce_ladder_config *c = plan->config;
     const reduce_view *v = plan->desc;
     reduce_params p = reduce_params_for(plan, args, 0);
-    return v->rows ? plan_launch(plan, 0, (plan_grid){ .x = ceil_div(v->rows, c->threads) }, &p, stream) : CKL_OK;
+    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(v->rows, c->threads) }, &p, stream);
 }
 
 /* Of the steps that give a row a CTA. */
@@ -165,7 +152,7 @@ static ckl_status launch_ladder(const ckl_plan *plan, const void *args, ckl_stre
 {
     const reduce_view *v = plan->desc;
     reduce_params p = reduce_params_for(plan, args, 0);
-    return v->rows ? plan_launch(plan, 0, (plan_grid){ .x = v->rows }, &p, stream) : CKL_OK;
+    return plan_launch(plan, 0, (plan_grid){ .x = v->rows }, &p, stream);
 }
 
 /* Elements one by one, by all threads of a CTA or, of naive, by one. */
@@ -226,9 +213,9 @@ static ckl_status launch_vectorized(const ckl_plan *plan, const void *args, ckl_
     const reduce_ladder_config *c = plan->config;
     const reduce_view *v = plan->desc;
     reduce_params p = reduce_params_for(plan, args, 0);
-    bool even = reduce_is_aligned(p.x, REDUCE_ACCESS_BYTES) &&
+    bool even = PLAN_ALIGNED(REDUCE_ACCESS_BYTES, p.x) &&
                 reduce_strides_divide(v->kept, v->kind.kept, REDUCE_ACCESS_BYTES / reduce_bytes_of(c->kind.dtype));
-    return v->rows ? plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = v->rows }, &p, stream) : CKL_OK;
+    return plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = v->rows }, &p, stream);
 }
 
 static const field ladder_fields[] = { REDUCE_KIND(FIELD_NESTED, (reduce_ladder_config, kind))

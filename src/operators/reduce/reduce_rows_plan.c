@@ -82,9 +82,9 @@ static void choose_short(const reduce_view *v, reduce_rows_config *c)
 {
     enum { THREADS = 128, STEPS = 4, STEPS_LONG = 8 };
     const int64_t vectors = max_i64(vectors_of(v, c), 1), segment = whole_vectors(v, c);
-    int64_t lanes = reduce_power_of_two_from(ceil_div(vectors, STEPS));
+    int64_t lanes = power_of_two_ceil(ceil_div(vectors, STEPS));
     if (lanes > WARP / 2)
-        lanes = max_i64(WARP / 2, reduce_power_of_two_from(ceil_div(vectors, STEPS_LONG)));
+        lanes = max_i64(WARP / 2, power_of_two_ceil(ceil_div(vectors, STEPS_LONG)));
     c->threads = THREADS;
     c->row_threads = (int)min_i64(WARP, lanes);
     c->steps = (int)min_i64(STEPS_LONG, ceil_div(segment, c->row_threads));
@@ -97,8 +97,7 @@ static void choose_segments(const reduce_view *v, reduce_rows_config *c)
 {
     enum { STEPS = 4, STEPS_RAGGED = 9, LANES_MIN = 4 };
     const int most = vectors_divide_rows(v, c->vec) ? STEPS : STEPS_RAGGED;
-    const int64_t segment = whole_vectors(v, c),
-                  lanes = max_i64(LANES_MIN, reduce_power_of_two_from(ceil_div(segment, most)));
+    const int64_t segment = whole_vectors(v, c), lanes = max_i64(LANES_MIN, power_of_two_ceil(ceil_div(segment, most)));
     if (v->kind.reduced == 1 || c->strided || 2 * lanes > c->row_threads)
         return;
     c->segments = (int)(c->row_threads / lanes);
@@ -331,28 +330,22 @@ static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream
     const reduce_rows_config *c = plan->config;
     const reduce_view *v = plan->desc;
     reduce_params p = reduce_params_for(plan, args, v->rows);
-    bool even = vectors_divide_rows(v, c->vec) && reduce_is_aligned(p.x, c->vec * reduce_bytes_of(c->kind.dtype));
+    bool even = vectors_divide_rows(v, c->vec) && PLAN_ALIGNED(c->vec * reduce_bytes_of(c->kind.dtype), p.x);
     int64_t ctas = ceil_div(v->rows, c->threads / c->row_threads);
     if (c->resident && c->row_threads < c->threads)
         ctas = min_i64(ctas, (int64_t)c->resident * plan->device->info.sm_count);
     ctas *= (int64_t)c->split * c->cluster;
-    return ctas ? plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = ctas }, &p, stream) : CKL_OK;
+    return plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = ctas }, &p, stream);
 }
 
 static const field rows_fields[] = { REDUCE_KIND(FIELD_NESTED, (reduce_rows_config, kind))
                                          REDUCE_ROWS_CONFIG(FIELD_ROW, reduce_rows_config) };
 
 const implementation reduce_rows_plans = {
-    .name = "rows",
+    IMPLEMENTATION_PARTS(reduce, rows),
     .summary = "a few threads a row, a CTA, several CTAs of which the last finishes the row, or a cluster",
-    .config_bytes = sizeof(reduce_rows_config),
-    .config = FIELD_TABLE(rows_fields),
-    .choose = choose_rows,
     .cost = cost_rows,
-    .admit = admit_rows,
-    .describe = reduce_rows,
     .kernels = 2,
     .params = &reduce_param_list,
     .workspace_bytes = rows_workspace,
-    .launch = launch_rows,
 };
