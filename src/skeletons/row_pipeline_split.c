@@ -6,13 +6,8 @@ enum { BARRIERS_OF_STAGE_BYTES = 16 };
 
 row_pipeline_split row_pipeline_split_of(const row_split *split, const row_flow *flow)
 {
-    row_pipeline_split s = { .chunk = *split,
-                             .cluster = split->cluster,
-                             .stages = flow->stages,
-                             .residence = (row_residence)flow->residence,
-                             .lookahead = flow->lookahead,
-                             .chunks = flow->chunks,
-                             .cut = flow->cut };
+    row_pipeline_split s = { *split,          split->cluster, flow->stages, flow->residence,
+                             flow->lookahead, flow->chunks,   flow->cut };
     s.chunk.cluster = 1;
     return s;
 }
@@ -21,7 +16,7 @@ void row_pipeline_config(const row_pipeline_split *s, row_split *split, row_flow
 {
     *split = s->chunk;
     split->cluster = s->cluster;
-    *flow = (row_flow){ s->stages, (choice)s->residence, s->lookahead, s->chunks, s->cut };
+    *flow = (row_flow){ s->stages, s->residence, s->lookahead, s->chunks, s->cut };
 }
 
 int64_t row_pipeline_chunk_cols(const row_pipeline_split *s)

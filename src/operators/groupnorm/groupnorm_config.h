@@ -103,7 +103,7 @@ typedef struct groupnorm_grid {
 
 static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int vec)
 {
-    const bool nhwc = c->layout == (choice)CKL_IMAGE_NHWC;
+    const bool nhwc = c->layout == CKL_IMAGE_NHWC;
     groupnorm_grid g = { .vec = vec,
                          .columns =
                              nhwc ? c->channels * c->bundle * c->fold / vec : c->channels * c->bundle / c->fold };
@@ -117,7 +117,7 @@ static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int ve
 static inline int groupnorm_vec_of_group(const groupnorm_config *c)
 {
     int vec = c->vec;
-    while (c->layout == (choice)CKL_IMAGE_NHWC && c->bundle > 1 && c->channels % vec)
+    while (c->layout == CKL_IMAGE_NHWC && c->bundle > 1 && c->channels % vec)
         vec /= 2;
     return vec;
 }

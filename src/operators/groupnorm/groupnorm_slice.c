@@ -11,7 +11,7 @@ enum { UNROLLED = GROUPNORM_UNROLLED };
 
 bool groupnorm_is_nchw(const groupnorm_slice *s)
 {
-    return s->cfg->layout == (choice)CKL_IMAGE_NCHW;
+    return s->cfg->layout == CKL_IMAGE_NCHW;
 }
 
 bool groupnorm_has_one_column(const groupnorm_view *w)

@@ -117,7 +117,7 @@ plan_cost softmax_cost_pipeline(const void *desc, const ckl_device_info *device,
     row_work work = work_of(desc, c);
     work.of = (memory_kernel){ .us = 3.7, .wait_cycles = -1900 };
     work.smem_bytes = device->smem_per_sm_bytes / max_i64(1, c->form.ctas_per_sm);
-    work.again = c->flow.residence == (choice)ROW_RELOADED ? 0.6 : 0;
+    work.again = c->flow.residence == ROW_RELOADED ? 0.6 : 0;
     return row_cost(&work, &c->split, device);
 }
 
