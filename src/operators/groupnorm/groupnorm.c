@@ -127,11 +127,11 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
                                .dbeta = a->dbeta };
 }
 
-/* 0 if vectors can be read and written, else 1. */
-static int unaligned(const ckl_plan *plan, const ckl_groupnorm_args *a)
+static int kernel_for(const ckl_plan *plan, const ckl_groupnorm_args *a)
 {
     const groupnorm_config *c = plan->config;
-    return !PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(c->dtype), a->x, a->dy, a->gamma, a->beta, a->y, a->dx);
+    const int64_t bytes = c->vec * (int64_t)ckl_dtype_bytes(c->dtype);
+    return PLAN_ALIGNED(bytes, a->x, a->dy, a->gamma, a->beta, a->y, a->dx) ? GROUPNORM_VECTORS : GROUPNORM_ELEMENTS;
 }
 
 /* Of the CTAs of all slices; then dgamma and dbeta, of no lines where there are no elements: zero. */
@@ -150,7 +150,7 @@ static ckl_status launch_slices(const ckl_plan *plan, int kernel, int64_t ctas, 
 static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const groupnorm_params p = params_for(plan, args, GROUPNORM_CLUSTER);
-    return launch_slices(plan, unaligned(plan, args), groupnorm_bundles(plan->desc, plan->config) * p.slices, &p,
+    return launch_slices(plan, kernel_for(plan, args), groupnorm_bundles(plan->desc, plan->config) * p.slices, &p,
                          stream);
 }
 
@@ -158,7 +158,7 @@ static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_str
 static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    const int kernel = unaligned(plan, args);
+    const int kernel = kernel_for(plan, args);
     groupnorm_params p = params_for(plan, args, GROUPNORM_SPLIT);
     const int64_t strips = groupnorm_bundles(d, plan->config), abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles;
     p.strips = (uint32_t)strips;
@@ -171,7 +171,7 @@ static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream
     groupnorm_params p = params_for(plan, args, GROUPNORM_HELD);
     const int64_t strips = groupnorm_bundles(plan->desc, plan->config);
     p.strips = (uint32_t)strips;
-    return launch_slices(plan, unaligned(plan, args), strips * p.slices, &p, stream);
+    return launch_slices(plan, kernel_for(plan, args), strips * p.slices, &p, stream);
 }
 
 /* Implementations */
@@ -194,6 +194,13 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
     {                                                                                                     \
         return groupnorm_cost(desc, device, slicing, config);                                             \
     }                                                                                                     \
+    static void describe_##called(const void *config, int kernel)                                         \
+    {                                                                                                     \
+        if (kernel == GROUPNORM_GRADIENTS)                                                                \
+            groupnorm_gradients(config);                                                                  \
+        else                                                                                              \
+            groupnorm_##called(config, kernel == GROUPNORM_VECTORS);                                      \
+    }                                                                                                     \
     static int64_t workspace_##called(const ckl_plan *plan)                                               \
     {                                                                                                     \
         return workspace_of(plan, slicing).bytes;                                                         \
@@ -206,7 +213,7 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
         .choose = choose_##called,                                                                        \
         .cost = cost_##called,                                                                            \
         .admit = admit_##called,                                                                          \
-        .describe = groupnorm_##called,                                                                   \
+        .describe = describe_##called,                                                                    \
         .kernels = count,                                                                                 \
         .params = &groupnorm_param_list,                                                                  \
         .workspace_bytes = workspace_##called,                                                            \

@@ -294,7 +294,7 @@ static void write_column(void *kernel, const groupnorm_column *c)
 /* dgamma and dbeta */
 
 /* Adds up the lines of sums of the slices. */
-static void add_gradients(const groupnorm_config *cfg)
+void groupnorm_gradients(const groupnorm_config *cfg)
 {
     const column_split split = {
         .threads = 1024, .lanes = GROUPNORM_GRADIENT_COLUMNS, .cluster = 1, .vec = 1, .steps = 8
@@ -363,14 +363,9 @@ static group_sums sums_of_slice(backward *k)
     return add_group(k);
 }
 
-void groupnorm_backward(const void *config, int kernel)
+void groupnorm_backward(const groupnorm_config *cfg, bool vectors)
 {
-    const groupnorm_config *cfg = config;
-    if (kernel == GROUPNORM_GRADIENTS) {
-        add_gradients(cfg);
-        return;
-    }
-    backward k = { .s = groupnorm_slice_here(cfg, kernel == 0), .in_smem = true };
+    backward k = { .s = groupnorm_slice_here(cfg, vectors), .in_smem = true };
     begin(&k);
     stage_slices(&k);
     group_sums total = sums_of_slice(&k);
@@ -429,14 +424,9 @@ static int vectors_ahead(const backward *k)
     return is_nchw(k) || !whole ? 0 : groups_of_vector(k) == 1 ? GROUPNORM_UNROLLED : GROUPNORM_UNROLLED / 2;
 }
 
-void groupnorm_backward_split(const void *config, int kernel)
+void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors)
 {
-    const groupnorm_config *cfg = config;
-    if (kernel == GROUPNORM_GRADIENTS) {
-        add_gradients(cfg);
-        return;
-    }
-    backward k = { .s = groupnorm_slice_begin(cfg, kernel == 0), .in_smem = false };
+    backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = false };
     const two_pass order = groupnorm_order(&k.s);
     groupnorm_wait();
     two_pass_item item = two_pass_draw(&order);
@@ -481,14 +471,9 @@ static void write_other(void *kernel, val slice)
     write_held(&other);
 }
 
-void groupnorm_backward_held(const void *config, int kernel)
+void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors)
 {
-    const groupnorm_config *cfg = config;
-    if (kernel == GROUPNORM_GRADIENTS) {
-        add_gradients(cfg);
-        return;
-    }
-    backward k = { .s = groupnorm_slice_begin(cfg, kernel == 0), .in_smem = true };
+    backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = true };
     const one_pass meeting = groupnorm_meeting(&k.s);
     groupnorm_wait();
     begin(&k);

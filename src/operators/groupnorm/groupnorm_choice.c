@@ -225,7 +225,7 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
 /* The fewest CTAs whose slices fit the budget; more where SMs would be idle. */
 static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
 {
-    const int cluster_max = s->device->has_tma ? CLUSTER_MAX : 1;
+    const int cluster_max = residency_cluster_max(s->device);
     bool found = false;
     groupnorm_config best = *c;
     for (c->cluster = 1; c->cluster <= cluster_max; c->cluster *= 2) {

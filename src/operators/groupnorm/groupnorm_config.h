@@ -177,14 +177,15 @@ plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *dev
 ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
                            groupnorm_slicing split, const groupnorm_config *c);
 
-/* Kernels. Even ones: pointers are aligned to whole vectors; odd ones: to the element only. */
-enum { GROUPNORM_GRADIENTS = 2 };                              // the one that adds up dgamma and dbeta
-void groupnorm_forward(const void *config, int kernel);        // 0, 1
-void groupnorm_forward_split(const void *config, int kernel);  // 0, 1
-void groupnorm_forward_held(const void *config, int kernel);   // 0, 1
-void groupnorm_backward(const void *config, int kernel);       // 0, 1
-void groupnorm_backward_split(const void *config, int kernel); // 0, 1
-void groupnorm_backward_held(const void *config, int kernel);  // 0, 1
+/* Kernel 0: pointers are aligned to whole vectors; 1: to the element only; 2, backward: adds up dgamma and dbeta. */
+enum { GROUPNORM_VECTORS, GROUPNORM_ELEMENTS, GROUPNORM_GRADIENTS };
+void groupnorm_forward(const groupnorm_config *cfg, bool vectors);
+void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors);
+void groupnorm_forward_held(const groupnorm_config *cfg, bool vectors);
+void groupnorm_backward(const groupnorm_config *cfg, bool vectors);
+void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors);
+void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors);
+void groupnorm_gradients(const groupnorm_config *cfg);
 
 enum { GROUPNORM_GRADIENT_COLUMNS = 32 }; // of a CTA of the kernel that adds up
 

@@ -2,6 +2,7 @@
 #include "base/math.h"
 #include "base/status.h"
 #include "operators/norm/norm_config.h"
+#include "skeletons/residency.h"
 
 enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
@@ -19,7 +20,7 @@ enum {
     CTA_ELEMENTS_MAX = 32 << 10,
     CTA_ELEMENTS_RESIDUAL_MAX = 24 << 10
 };
-enum { CTAS_MAX = INT32_MAX, COLS_MAX = INT32_MAX, CLUSTER_MAX = 8, TILED_THREADS = 512, TILED_ELEMENTS = 16 };
+enum { CTAS_MAX = INT32_MAX, COLS_MAX = INT32_MAX, TILED_THREADS = 512, TILED_ELEMENTS = 16 };
 
 /* Choice */
 
@@ -81,7 +82,7 @@ row_split norm_tiled_split(const ckl_norm_desc *d, const ckl_device_info *device
                     .vec = vec,
                     .steps = TILED_ELEMENTS / vec,
                     .ragged = ragged };
-    while (device->has_tma && s.cluster < CLUSTER_MAX && d->rows * s.cluster < device->sm_count)
+    while (s.cluster < residency_cluster_max(device) && d->rows * s.cluster < device->sm_count)
         s.cluster *= 2;
     return s;
 }
@@ -262,7 +263,6 @@ static bool flows_cut(const ckl_norm_desc *d, const ckl_device_info *device)
 static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
     const int vec = row_vec_full(d->dtype);
-    norm_take_problem(d, c);
     if (d->dtype == CKL_F32 || norm_in_phase(d) || row_vec(d->dtype, d->rows, d->cols, d->ldy, d->ldy) != vec ||
         d->cols < RAGGED_VECTORS_MIN * vec ||
         !row_split_choose(d->cols, vec, d->dtype, FORWARD_REGISTERS / 2, 1, &c->split))
@@ -272,6 +272,14 @@ static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, no
         return false;
     c->shifted = true;
     return true;
+}
+
+/* Rows flow by this split, as many CTAs an SM as have room. */
+static void take_flow(const ckl_norm_desc *d, const ckl_device_info *device, const row_pipeline_split *s,
+                      norm_config *c)
+{
+    row_pipeline_config(s, &c->split, &c->flow);
+    c->ctas_per_sm = row_pipeline_ctas_per_sm(s, d->dtype, 1 + d->residual, NORM_FLOW_VALUES, device);
 }
 
 /*
@@ -286,47 +294,47 @@ static bool choose_shifted_flow(const ckl_norm_desc *d, const ckl_device_info *d
         return false;
     row_pipeline_split s = row_pipeline_choose(d->cols, reads_ragged(d) && !cut, d->dtype, 1 + d->residual, device);
     s.cut = cut;
-    norm_take_problem(d, c);
-    row_pipeline_config(&s, &c->split, &c->flow);
-    c->ctas_per_sm = row_pipeline_ctas_per_sm(&s, d->dtype, 1 + d->residual, NORM_FLOW_VALUES, device);
+    take_flow(d, device, &s, c);
     c->shifted = true;
     return true;
+}
+
+/* Rows in registers or, too long for those, tile by tile. */
+static void choose_forward_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, bool ragged,
+                                norm_config *c)
+{
+    const int most = d->residual ? CTA_ELEMENTS_RESIDUAL_MAX : CTA_ELEMENTS_MAX;
+    const int registers = forward_registers(d), cluster_max = residency_cluster_max(device);
+    row_split *s = &c->split;
+    const bool held =
+        (ragged && pays_ragged(d) && row_split_choose_ragged(d->cols, d->dtype, registers, cluster_max, s)) ||
+        row_split_choose(d->cols, norm_widest_vector(d), d->dtype, registers, cluster_max, s);
+    c->tiled = !held || row_split_cols(s) > most * (int64_t)s->cluster;
+    if (c->tiled) {
+        *s = norm_tiled_split(d, device, ragged);
+    } else {
+        row_split_widen(s, d->rows, d->cols, d->dtype, device);
+        c->ctas_per_sm = forward_threads(d, s, centred) / s->threads;
+    }
+    choose_shared_weights(d, device, c);
 }
 
 ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, bool centred, void *config)
 {
     const ckl_norm_desc *d = desc;
+    norm_config *c = config;
     if (d->direction != CKL_DIRECTION_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
-    norm_config *c = config;
-    row_split s;
+    norm_take_problem(d, c);
     if (choose_cut(d, device, c) || choose_shifted_flow(d, device, c))
         return CKL_OK;
     const bool ragged = norm_is_ragged(d) && !prefers_elements(d);
-    int cluster_max = device->has_tma ? CLUSTER_MAX : 1;
-    norm_take_problem(d, c);
-    row_pipeline_split flowing = row_pipeline_choose(d->cols, ragged, d->dtype, 1 + d->residual, device);
-    const bool flows = norm_may_flow(d, device, forward_bytes_max(d));
-    if (flows && choose_shared_flow(d, device, c))
-        return CKL_OK;
-    if (flows) {
-        row_pipeline_config(&flowing, &c->split, &c->flow);
-        c->ctas_per_sm = row_pipeline_ctas_per_sm(&flowing, d->dtype, 1 + d->residual, NORM_FLOW_VALUES, device);
-        return CKL_OK;
+    if (!norm_may_flow(d, device, forward_bytes_max(d))) {
+        choose_forward_rows(d, device, centred, ragged, c);
+    } else if (!choose_shared_flow(d, device, c)) {
+        const row_pipeline_split s = row_pipeline_choose(d->cols, ragged, d->dtype, 1 + d->residual, device);
+        take_flow(d, device, &s, c);
     }
-    int most = d->residual ? CTA_ELEMENTS_RESIDUAL_MAX : CTA_ELEMENTS_MAX;
-    bool held = (ragged && pays_ragged(d) &&
-                 row_split_choose_ragged(d->cols, d->dtype, forward_registers(d), cluster_max, &s)) ||
-                row_split_choose(d->cols, norm_widest_vector(d), d->dtype, forward_registers(d), cluster_max, &s);
-    c->tiled = !held || row_split_cols(&s) > most * (int64_t)s.cluster;
-    if (c->tiled)
-        s = norm_tiled_split(d, device, ragged);
-    if (!c->tiled)
-        row_split_widen(&s, d->rows, d->cols, d->dtype, device);
-    c->split = s;
-    if (!c->tiled)
-        c->ctas_per_sm = forward_threads(d, &s, centred) / s.threads;
-    choose_shared_weights(d, device, c);
     return CKL_OK;
 }
 

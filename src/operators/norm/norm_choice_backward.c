@@ -2,6 +2,7 @@
 #include "base/math.h"
 #include "base/status.h"
 #include "operators/norm/norm_config.h"
+#include "skeletons/residency.h"
 
 enum {
     BACKWARD_BYTES = 32, // of a thread and tensor of rows: each element needs two sums in f32 beside
@@ -14,7 +15,6 @@ enum {
     BACKWARD_ROW_COLS_MAX = 512,
     BACKWARD_RING_BYTES = 216 << 10, // of an SM
     WARP = 32,
-    CLUSTER_MAX = 8,
     COLUMN_LANES_MIN = 8,
     VECTORS_MIN = 4 // of a ragged row
 };
@@ -287,7 +287,7 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
 static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
     row_split s;
-    const int vec = norm_widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
+    const int vec = norm_widest_vector(d), cluster_max = residency_cluster_max(device);
     const int elements = BACKWARD_BYTES / (int)ckl_dtype_bytes(d->dtype);
     const bool ragged = choose_ragged_backward_split(d, elements, &s),
                packed = !ragged && choose_packed_split(d, device, &s);
