@@ -15,6 +15,7 @@
 #ifndef CKL_SKELETONS_ROW_H
 #define CKL_SKELETONS_ROW_H
 
+#include "base/dtype.h"
 #include "base/fields.h"
 #include "cute/reduce.h"
 #include "cute/tensor.h"

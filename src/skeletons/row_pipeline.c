@@ -43,7 +43,7 @@ static val begin_of(const row_pipeline *s, const row_bounds *b)
 /* The chunk from column `start` on of a row whose chunks end at column `end`. */
 static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
 {
-    int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), full = row_pipeline_chunk_bytes(&s->split, s->dtype);
+    int64_t size = dtype_bytes(s->dtype), full = row_pipeline_chunk_bytes(&s->split, s->dtype);
     val bytes = s->split.chunk.exact ? imm(full) : min(mul(sub(end, start), imm(size)), imm(full));
     val barrier = pipeline_full_barrier(&s->ring, at), stage = stage_address(s, at);
     pipeline_wait_empty(&s->ring, at);
@@ -60,7 +60,7 @@ static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val s
 static val bytes_past(const row_pipeline *s, val row)
 {
     const row_pipeline_input *x = &s->inputs[0];
-    val start = mul(mul(convert(U32, row), convert(U32, x->ld)), imm((int)ckl_dtype_bytes(s->dtype)));
+    val start = mul(mul(convert(U32, row), convert(U32, x->ld)), imm(dtype_bytes(s->dtype)));
     return bit_and(add(convert(U32, x->pointer), start), imm(ROW_PIPELINE_BULK_BYTES - 1));
 }
 
@@ -79,7 +79,7 @@ static void load_tail(const row_pipeline *s, val from, val stage, val elements)
 /* The same from the 16-byte boundary before the chunk to the one behind it, but never behind the matrix. */
 static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
 {
-    const int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), slot = row_pipeline_slot_bytes(&s->split, s->dtype);
+    const int64_t size = dtype_bytes(s->dtype), slot = row_pipeline_slot_bytes(&s->split, s->dtype);
     val cols = min(sub(end, start), imm(row_pipeline_chunk_cols(&s->split))), past = bytes_past(s, row);
     val needed = add(mul(cols, imm(size)), past), rest = bit_and(needed, imm(ROW_PIPELINE_BULK_BYTES - 1));
     val whole = sub(needed, rest), is_last = eq(row, sub(s->rows, imm(1)));

@@ -14,7 +14,7 @@ row_bounds row_bounds_of(const row_split *s, val row, val cols, val pointer, ckl
 {
     if (!s->ragged)
         return (row_bounds){ imm(0), cols };
-    const int bytes = (int)ckl_dtype_bytes(dtype);
+    const int bytes = dtype_bytes(dtype);
     val start = add(convert(U32, pointer), mul(mul(convert(U32, row), convert(U32, ld)), imm(bytes)));
     val head = div(bit_and(sub(imm(0), start), imm(BOUNDARY_BYTES - 1)), imm(bytes)), begin = min(head, cols);
     return (row_bounds){ begin, add(begin, bit_and(sub(cols, begin), imm(-s->vec))) };
@@ -83,7 +83,7 @@ static void set_cut(cut *c, val bytes)
 
 static cut make_cut(const row_split *s, tensor from, double fill)
 {
-    const int size = (int)ckl_dtype_bytes(from.dtype), bytes = s->vec * size;
+    const int size = dtype_bytes(from.dtype), bytes = s->vec * size;
     cut c = { .w = words_of(from.dtype, s->vec), .count = bytes / WORD_BYTES, .cache = from.cache };
     val past = bit_and(from.address, imm(bytes - 1));
     c.low = sub(from.address, past);
@@ -156,7 +156,7 @@ static void cut_out(const cut *c, const val *from, val *out)
 static void load_apart(const row_split *s, tensor from, tensor to, int step)
 {
     int64_t offset;
-    const int64_t size = (int64_t)ckl_dtype_bytes(from.dtype), first = (int64_t)step * s->vec;
+    const int64_t size = dtype_bytes(from.dtype), first = (int64_t)step * s->vec;
     val address = tensor_address_near(from, first, &offset);
     for (int e = 0; e < s->vec; e++) {
         val x = unwritten(element_register(from.dtype)), out = to.regs[index_at(to.layout, first + e)];
@@ -320,7 +320,7 @@ void row_load_cut_shared(const row_split *s, const row_place *p, const val *from
 static void store_apart(const row_split *s, tensor from, tensor to, int step)
 {
     int64_t offset;
-    const int64_t size = (int64_t)ckl_dtype_bytes(to.dtype), first = (int64_t)step * s->vec;
+    const int64_t size = dtype_bytes(to.dtype), first = (int64_t)step * s->vec;
     val address = tensor_address_near(to, first, &offset);
     for (int e = 0; e < s->vec; e++) {
         val x = convert(to.dtype, from.regs[index_at(from.layout, first + e)]);
@@ -363,7 +363,7 @@ static void pack_pair(const cut *c, tensor from, ckl_dtype dtype, int step, val 
 static void store_rest(const row_split *s, val past, val is_first, val is_last, tensor from, tensor to, int step)
 {
     int64_t offset;
-    const int64_t size = (int64_t)ckl_dtype_bytes(to.dtype), first = (int64_t)step * s->vec;
+    const int64_t size = dtype_bytes(to.dtype), first = (int64_t)step * s->vec;
     val address = tensor_address_near(to, first, &offset);
     for (int e = 0; e < s->vec; e++) {
         val before = lt(add(past, imm(e * size)), imm(BOUNDARY_BYTES));
@@ -391,7 +391,7 @@ static void store_shifted_step(const row_split *s, const row_place *p, const cut
 
 void row_store_shifted(const row_split *s, const row_place *p, tensor from, tensor to)
 {
-    if (s->vec * (int)ckl_dtype_bytes(to.dtype) < BOUNDARY_BYTES) {
+    if (s->vec * dtype_bytes(to.dtype) < BOUNDARY_BYTES) {
         row_store(s, p, from, to);
         return;
     }

@@ -135,7 +135,7 @@ static bool choose_few_threads(const ckl_crossentropy_desc *d, const ckl_device_
 /* Other rows: short ones in registers of some threads, long ones by tiles of a CTA. */
 static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
-    const int vec = row_vec_full(d->dtype), registers = ELEMENTS * (int)ckl_dtype_bytes(d->dtype) / 4;
+    const int vec = row_vec_full(d->dtype), registers = ELEMENTS * dtype_bytes(d->dtype) / 4;
     const bool ragged = is_ragged(d);
     if (!(ragged && row_split_choose_ragged(d->cols, d->dtype, registers, 1, s)) &&
         !row_split_choose(d->cols, vec_of(d), d->dtype, registers, 1, s))
@@ -240,7 +240,7 @@ static plan_cost cost(const void *desc, const ckl_device_info *device, const voi
 static bool is_aligned(const ckl_crossentropy_desc *d, const row_split *split, const ckl_crossentropy_args *a)
 {
     if (!split->ragged)
-        return PLAN_ALIGNED(split->vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->dx);
+        return PLAN_ALIGNED(split->vec * dtype_bytes(d->dtype), a->x, a->dx);
     return d->direction == CKL_DIRECTION_FORWARD ||
            (row_starts_in_phase(a->x, a->dx) && row_in_phase(d->dtype, d->rows, d->ldx, d->lddx));
 }

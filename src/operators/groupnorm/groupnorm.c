@@ -130,7 +130,7 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
 static int kernel_for(const ckl_plan *plan, const ckl_groupnorm_args *a)
 {
     const groupnorm_config *c = plan->config;
-    const int64_t bytes = c->vec * (int64_t)ckl_dtype_bytes(c->dtype);
+    const int64_t bytes = c->vec * dtype_bytes(c->dtype);
     return PLAN_ALIGNED(bytes, a->x, a->dy, a->gamma, a->beta, a->y, a->dx) ? GROUPNORM_VECTORS : GROUPNORM_ELEMENTS;
 }
 

@@ -315,7 +315,7 @@ void groupnorm_gradients(const groupnorm_config *cfg)
     column_reduce(&split, &sum, &total);
     IF(logical_and(eq(p.line, imm(0)), lt(p.column, columns))) {
         val is_beta = ge(p.column, a.channels), channel = select(is_beta, sub(p.column, a.channels), p.column);
-        val bytes = mul(convert(U64, channel), imm((int)ckl_dtype_bytes(cfg->dtype)));
+        val bytes = mul(convert(U64, channel), imm(dtype_bytes(cfg->dtype)));
         tensor gSum = gmem_tensor(add(select(is_beta, a.dbeta, a.dgamma), bytes), cfg->dtype, compact(leaf(1))); // (1)
         set(gSum, 0, convert(cfg->dtype, total));
     }
@@ -420,7 +420,7 @@ static void store_merged(const backward *k)
 /* Vectors whose loads begin before the CTA waits: as many as there are registers for. */
 static int vectors_ahead(const backward *k)
 {
-    const bool whole = k->s.align == k->s.cfg->vec * (int)ckl_dtype_bytes(k->s.cfg->dtype);
+    const bool whole = k->s.align == k->s.cfg->vec * dtype_bytes(k->s.cfg->dtype);
     return is_nchw(k) || !whole ? 0 : groups_of_vector(k) == 1 ? GROUPNORM_UNROLLED : GROUPNORM_UNROLLED / 2;
 }
 

@@ -41,7 +41,7 @@ enum {
 
 static int64_t element_bytes(const ckl_groupnorm_desc *d)
 {
-    return (int64_t)ckl_dtype_bytes(d->dtype);
+    return dtype_bytes(d->dtype);
 }
 
 int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c)
@@ -503,7 +503,7 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
     if (c->threads % 32 || c->threads < 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 from 32 to %d", what, c->threads,
              device->threads_per_cta_max);
-    if (!is_power_of_two(c->vec) || c->vec * (int)ckl_dtype_bytes(c->dtype) > VECTOR_BYTES)
+    if (!is_power_of_two(c->vec) || c->vec * dtype_bytes(c->dtype) > VECTOR_BYTES)
         FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, c->vec, VECTOR_BYTES);
     if (!is_power_of_two(c->cluster) || c->cluster > 16 || (split && c->cluster > 1))
         FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to %d", what, c->cluster, split ? 1 : 16);

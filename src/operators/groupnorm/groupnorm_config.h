@@ -2,6 +2,7 @@
 #ifndef CKL_GROUPNORM_CONFIG_H
 #define CKL_GROUPNORM_CONFIG_H
 
+#include "base/dtype.h"
 #include "base/fields.h"
 #include "base/math.h"
 #include "cute/copy.h"
@@ -148,7 +149,7 @@ static inline int groupnorm_ends_max(const groupnorm_config *c)
 static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
 {
     const int64_t ends = (int64_t)groupnorm_grid_of(c, c->vec).columns * groupnorm_ends_max(c);
-    return (groupnorm_vector_elements(c) + ends) * (int64_t)ckl_dtype_bytes(c->dtype);
+    return (groupnorm_vector_elements(c) + ends) * dtype_bytes(c->dtype);
 }
 
 /* Units of a slice. */

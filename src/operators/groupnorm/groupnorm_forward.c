@@ -101,7 +101,7 @@ static void add_column(void *kernel, const groupnorm_column *c)
 static void find_pivot(forward *k)
 {
     const groupnorm_grid *g = &k->same.grid;
-    const int bytes = g->vec * (int)ckl_dtype_bytes(k->s.cfg->dtype);
+    const int bytes = g->vec * dtype_bytes(k->s.cfg->dtype);
     val vectors = k->same.vectors;
     k->pivot = variable(F32, immf(0));
     if (k->s.cfg->ragged) {

@@ -21,7 +21,7 @@ bool groupnorm_has_one_column(const groupnorm_view *w)
 
 static int64_t element_bytes(const groupnorm_slice *s)
 {
-    return (int64_t)ckl_dtype_bytes(s->cfg->dtype);
+    return dtype_bytes(s->cfg->dtype);
 }
 
 /* Elements from one unit of nhwc to the next. */

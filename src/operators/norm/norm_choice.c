@@ -105,7 +105,7 @@ bool norm_may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_
     const bool shifts = d->direction == CKL_DIRECTION_BACKWARD && d->dtype != CKL_F32 && d->cols >= SHIFTED_COLS_MIN &&
                         d->cols <= SHIFTED_COLS_MAX;
     const bool fits = norm_in_phase(d) || shifts || (d->direction == CKL_DIRECTION_BACKWARD && norm_is_cut(d));
-    return device->has_tma && fits && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) > bytes_min;
+    return device->has_tma && fits && d->cols * dtype_bytes(d->dtype) > bytes_min;
 }
 
 /* Do ragged rows pay? Short ones have few vectors beside their ends: single elements cost less. */
@@ -117,7 +117,7 @@ static bool pays_ragged(const ckl_norm_desc *d)
 /* Bytes of a row in registers; longer ones flow if they can. */
 static int64_t forward_bytes_max(const ckl_norm_desc *d)
 {
-    return d->residual ? FORWARD_RESIDUAL_BYTES_MAX : FORWARD_ROW_COLS_MAX * (int64_t)ckl_dtype_bytes(d->dtype);
+    return d->residual ? FORWARD_RESIDUAL_BYTES_MAX : FORWARD_ROW_COLS_MAX * dtype_bytes(d->dtype);
 }
 
 /*
@@ -149,7 +149,7 @@ static int forward_registers(const ckl_norm_desc *d)
         return !prefers_elements(d)     ? FORWARD_REGISTERS
                : holds_many_elements(d) ? MANY_ELEMENTS
                                         : FORWARD_REGISTERS / 2;
-    if (d->residual && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) > forward_bytes_max(d))
+    if (d->residual && d->cols * dtype_bytes(d->dtype) > forward_bytes_max(d))
         return FORWARD_REGISTERS * 3 / 4;
     const bool many = d->cols > (d->residual && !norm_is_ragged(d) ? LONG_COLS_RESIDUAL : LONG_COLS);
     return many ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
@@ -251,7 +251,7 @@ static void halve_idle_threads(int64_t cols, row_split *s)
 static bool flows_cut(const ckl_norm_desc *d, const ckl_device_info *device)
 {
     enum { COLS_MAX_HELD = 12288 };
-    const int64_t bytes = d->cols * (int64_t)ckl_dtype_bytes(d->dtype);
+    const int64_t bytes = d->cols * dtype_bytes(d->dtype);
     return device->has_tma && norm_is_cut(d) &&
            (d->dtype == CKL_F32 ? bytes > SHIFTED_BYTES_MIN : d->cols > COLS_MAX_HELD);
 }
@@ -289,8 +289,7 @@ static void take_flow(const ckl_norm_desc *d, const ckl_device_info *device, con
 static bool choose_shifted_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
     const bool cut = flows_cut(d, device);
-    if (!device->has_tma || norm_in_phase(d) ||
-        (!cut && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) <= SHIFTED_BYTES_MIN))
+    if (!device->has_tma || norm_in_phase(d) || (!cut && d->cols * dtype_bytes(d->dtype) <= SHIFTED_BYTES_MIN))
         return false;
     row_pipeline_split s = row_pipeline_choose(d->cols, reads_ragged(d) && !cut, d->dtype, 1 + d->residual, device);
     s.cut = cut;

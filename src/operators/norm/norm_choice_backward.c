@@ -40,7 +40,7 @@ static int lanes_for(int64_t vectors, int steps)
 static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *device, row_split *s)
 {
     enum { BYTES = 32, ELEMENTS_MAX = 16, ELEMENTS_MAX_VECTORS = 24, THREADS = 128, CTAS_AN_SM = 2 };
-    const int vec = norm_widest_vector(d), bytes = vec * (int)ckl_dtype_bytes(d->dtype);
+    const int vec = norm_widest_vector(d), bytes = vec * dtype_bytes(d->dtype);
     const bool full = vec == row_vec_full(d->dtype);
     const int most = (full && d->dtype != CKL_F32 ? ELEMENTS_MAX_VECTORS : ELEMENTS_MAX) / vec;
     const int lanes_max = full ? 2 * WARP : WARP;
@@ -141,7 +141,7 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
 {
     for (int i = 0; i < COUNT_OF(backward_flows); i++) {
         *f = backward_flows[i];
-        if (f->bytes != (int)ckl_dtype_bytes(d->dtype) || d->cols > f->cols_max ||
+        if (f->bytes != dtype_bytes(d->dtype) || d->cols > f->cols_max ||
             d->cols > (int64_t)f->threads * f->elements * row_pipeline_cluster_max(device))
             continue;
         for (; f->threads > BACKWARD_THREADS_MIN && f->threads / 2 * f->elements >= d->cols; f->ctas_per_sm *= 2)
@@ -288,7 +288,7 @@ static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *
 {
     row_split s;
     const int vec = norm_widest_vector(d), cluster_max = residency_cluster_max(device);
-    const int elements = BACKWARD_BYTES / (int)ckl_dtype_bytes(d->dtype);
+    const int elements = BACKWARD_BYTES / dtype_bytes(d->dtype);
     const bool ragged = choose_ragged_backward_split(d, elements, &s),
                packed = !ragged && choose_packed_split(d, device, &s);
     c->tiled = !ragged && !packed && !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
@@ -308,7 +308,7 @@ static bool is_short(const ckl_norm_desc *d)
 {
     enum { BYTES_MAX = 3072 }; // of whole vectors: 47.7 and 36.1 us (25600x768 bf16), 42.8 and 39.9 (15488x1280)
     return d->cols <= BACKWARD_ROW_COLS_MAX ||
-           (!norm_is_ragged(d) && norm_in_phase(d) && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) <= BYTES_MAX);
+           (!norm_is_ragged(d) && norm_in_phase(d) && d->cols * dtype_bytes(d->dtype) <= BYTES_MAX);
 }
 
 ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config)

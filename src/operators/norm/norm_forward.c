@@ -278,7 +278,7 @@ static void find_deviation(row *r)
 static val sample(const row *r, val number, val col)
 {
     val h = variable(F32, immf(0)), index = add(mul(number, convert(I64, r->o.ldx)), convert(I64, col));
-    val offset = mul(convert(U64, index), imm((int)ckl_dtype_bytes(r->cfg->dtype))); // shared by both tensors
+    val offset = mul(convert(U64, index), imm(dtype_bytes(r->cfg->dtype))); // shared by both tensors
     IF(logical_and(lt(col, r->o.cols), lt(number, r->o.rows))) {
         assign(h, at_f32(gmem_tensor(add(r->o.x, offset), r->cfg->dtype, compact(leaf(1))), 0));
         if (r->cfg->residual) {

@@ -11,7 +11,7 @@ enum {
 
 static int slot_bytes(const norm_weights *w)
 {
-    return w->count * (int)ckl_dtype_bytes(w->dtype);
+    return w->count * dtype_bytes(w->dtype);
 }
 
 /* Gamma and beta of 16 bits share a word; all else is f32, which needs no conversion. */

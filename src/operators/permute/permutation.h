@@ -2,6 +2,7 @@
 #ifndef CKL_PERMUTE_PERMUTATION_H
 #define CKL_PERMUTE_PERMUTATION_H
 
+#include "base/dtype.h"
 #include "base/status.h"
 #include "cutekernellib/device.h"
 #include "cutekernellib/operators/permute.h"

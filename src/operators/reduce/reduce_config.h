@@ -2,6 +2,7 @@
 #ifndef CKL_REDUCE_CONFIG_H
 #define CKL_REDUCE_CONFIG_H
 
+#include "base/dtype.h"
 #include "base/fields.h"
 #include "cutekernellib/operators/reduce.h"
 #include "ir/params.h"
@@ -160,8 +161,6 @@ enum {
     REDUCE_THREADS_WANTED = 1024,    // of an SM: with 4 vectors each in flight, 64 KB
     REDUCE_OVERLAP_BYTES = 32 << 20, // of an x: reading less takes less time than early CTAs cost, which crowd some SMs
 };
-
-int reduce_bytes_of(ckl_dtype dtype);
 
 /* The reduced mode whose elements lie nearest to each other. */
 reduce_mode reduce_inner_of(const reduce_view *v);

@@ -342,6 +342,6 @@ reducer reducer_of(const reduce_kind *kind, bool compensated)
     case CKL_REDUCE_ARGMIN:
         return position_of(input, op == CKL_REDUCE_ARGMAX);
     default:
-        return reduce_variance_of(input, ckl_dtype_bytes(kind->dtype) == 2, op == CKL_REDUCE_STD);
+        return reduce_variance_of(input, dtype_bytes(kind->dtype) == 2, op == CKL_REDUCE_STD);
     }
 }

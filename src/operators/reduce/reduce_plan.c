@@ -12,11 +12,6 @@ enum {
     STEPS_LIMIT = 16,        // of a config
 };
 
-int reduce_bytes_of(ckl_dtype dtype)
-{
-    return (int)ckl_dtype_bytes(dtype);
-}
-
 reduce_mode reduce_inner_of(const reduce_view *v)
 {
     return v->reduced[v->kind.reduced - 1];
@@ -49,7 +44,7 @@ ckl_status reduce_check_threads(const char *who, int threads, const ckl_device_i
 
 ckl_status reduce_check_vectors(const char *who, int vec, int steps, ckl_dtype dtype)
 {
-    if (!is_power_of_two(vec) || vec * reduce_bytes_of(dtype) > REDUCE_ACCESS_BYTES)
+    if (!is_power_of_two(vec) || vec * dtype_bytes(dtype) > REDUCE_ACCESS_BYTES)
         FAIL(CKL_INVALID, "reduce %s: vec=%d must be a power of two of at most %d bytes", who, vec,
              REDUCE_ACCESS_BYTES);
     if (steps < 1 || steps > STEPS_LIMIT)
@@ -73,9 +68,9 @@ plan_cost reduce_cost(const reduce_view *v, const ckl_device_info *device, memor
                       int lanes, bool compensated)
 {
     enum { SECTOR_BYTES = 32 };
-    const int bytes = reduce_bytes_of(v->kind.dtype), run = lanes * vec * bytes;
+    const int bytes = dtype_bytes(v->kind.dtype), run = lanes * vec * bytes;
     const double sectors = fmax(1, SECTOR_BYTES / (double)run); // read for one that is used
-    work.bytes = (double)v->rows * ((double)v->count * bytes * sectors + reduce_bytes_of(v->kind.output));
+    work.bytes = (double)v->rows * ((double)v->count * bytes * sectors + dtype_bytes(v->kind.output));
     work.lines = loads * memory_lines(vec * bytes, run);
     work.elements = loads * vec * reduce_state_words(&v->kind, compensated);
     return memory_cost(&work, device);
@@ -186,7 +181,7 @@ static plan_cost cost_ladder(const void *desc, const ckl_device_info *device, co
 static plan_cost cost_vectorized(const void *desc, const ckl_device_info *device, const void *config)
 {
     const reduce_ladder_config *c = config;
-    return cost_rows_of(desc, device, config, c->threads, REDUCE_ACCESS_BYTES / reduce_bytes_of(c->kind.dtype));
+    return cost_rows_of(desc, device, config, c->threads, REDUCE_ACCESS_BYTES / dtype_bytes(c->kind.dtype));
 }
 
 /* As many threads as a row has vectors, from two warps to the default: more would only delay the start of a CTA. */
@@ -194,7 +189,7 @@ static ckl_status choose_vectorized(const void *desc, const ckl_device_info *dev
 {
     reduce_ladder_config *c = config;
     TRY(choose_ladder(desc, device, config));
-    int64_t vectors = ((const reduce_view *)desc)->count * reduce_bytes_of(c->kind.dtype) / REDUCE_ACCESS_BYTES;
+    int64_t vectors = ((const reduce_view *)desc)->count * dtype_bytes(c->kind.dtype) / REDUCE_ACCESS_BYTES;
     while (c->threads > LADDER_THREADS_MIN && vectors <= c->threads / 2)
         c->threads /= 2;
     return CKL_OK;
@@ -214,7 +209,7 @@ static ckl_status launch_vectorized(const ckl_plan *plan, const void *args, ckl_
     const reduce_view *v = plan->desc;
     reduce_params p = reduce_params_for(plan, args, 0);
     bool even = PLAN_ALIGNED(REDUCE_ACCESS_BYTES, p.x) &&
-                reduce_strides_divide(v->kept, v->kind.kept, REDUCE_ACCESS_BYTES / reduce_bytes_of(c->kind.dtype));
+                reduce_strides_divide(v->kept, v->kind.kept, REDUCE_ACCESS_BYTES / dtype_bytes(c->kind.dtype));
     return plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = v->rows }, &p, stream);
 }
 

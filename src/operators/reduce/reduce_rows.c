@@ -105,7 +105,7 @@ static place find_place(const reduce_rows_config *cfg, val rows, val first)
 /* Segment number index of the row: one for each coordinate of the outer reduced modes. */
 static segment find_segment(const rows_kernel *k, val index)
 {
-    int64_t bytes = (int64_t)ckl_dtype_bytes(k->cfg->kind.dtype), inner = k->cfg->kind.reduced - 1;
+    int64_t bytes = dtype_bytes(k->cfg->kind.dtype), inner = k->cfg->kind.reduced - 1;
     val extent = k->p.reduced_extent[inner];
     segment s = { .address = k->gRow.address, .end = extent, .first = mul(index, extent) };
     if (inner > 0) {
@@ -143,7 +143,7 @@ static void load_step(const rows_kernel *k, const segment *s, val mine, int step
         val distance = mul(index, k->p.reduced_stride[cfg->kind.reduced - 1]);
         gX = elements_at(k, s, distance, compact(leaf(1))); // (1)
     }
-    packed_load(gX, cfg->vec * (int)ckl_dtype_bytes(cfg->kind.dtype), to);
+    packed_load(gX, cfg->vec * dtype_bytes(cfg->kind.dtype), to);
 }
 
 /* Accumulates `count` vectors in registers, of which the first is number `step` of the tile. */
@@ -398,7 +398,7 @@ static val merge_row(const rows_kernel *k)
 static void prefetch(const rows_kernel *k)
 {
     const reduce_rows_config *cfg = k->cfg;
-    int64_t bytes = (int64_t)ckl_dtype_bytes(cfg->kind.dtype), tile = tile_elements(cfg);
+    int64_t bytes = dtype_bytes(cfg->kind.dtype), tile = tile_elements(cfg);
     if (!cfg->prefetch || !by_cta(cfg) || cfg->strided || k->kernel == 1 || k->cfg->kind.reduced > 1 ||
         cfg->vec * bytes < BULK_ALIGNMENT)
         return;

@@ -27,7 +27,7 @@ static bool vectors_divide_rows(const reduce_view *v, int vec)
 /* Vectors need not divide rows, but rows of few vectors that start anywhere would be all edges. */
 static int choose_row_vec(const reduce_view *v, ckl_dtype dtype)
 {
-    int vec = REDUCE_ACCESS_BYTES / reduce_bytes_of(dtype);
+    int vec = REDUCE_ACCESS_BYTES / dtype_bytes(dtype);
     reduce_mode inner = reduce_inner_of(v);
     if (inner.stride != 1 || (!vectors_divide_rows(v, vec) && inner.extent < 16 * vec))
         return 1;
@@ -109,8 +109,7 @@ static bool crowds(const reduce_view *v, const ckl_device_info *device, const re
 {
     enum { WAVES = 4, THREADS_OF_SM = 2048 }; // later waves are balanced by the hardware
     const int64_t fit = (int64_t)device->sm_count * (THREADS_OF_SM / c->threads);
-    return v->rows * c->split < WAVES * fit &&
-           v->rows * v->count * reduce_bytes_of(c->kind.dtype) > REDUCE_OVERLAP_BYTES;
+    return v->rows * c->split < WAVES * fit && v->rows * v->count * dtype_bytes(c->kind.dtype) > REDUCE_OVERLAP_BYTES;
 }
 
 /*
@@ -146,7 +145,7 @@ static void choose_cta(const reduce_view *v, const ckl_device_info *device, redu
             c->steps = steps;
         }
     if (v->rows < FEW_OF_SM * (int64_t)device->sm_count && segment >= LONG_TILES * THREADS_FEW * STEPS &&
-        reduce_state_words(&c->kind, false) > 1 && reduce_bytes_of(c->kind.dtype) == 2) {
+        reduce_state_words(&c->kind, false) > 1 && dtype_bytes(c->kind.dtype) == 2) {
         c->threads = c->row_threads = THREADS_FEW;
         c->steps = STEPS;
     }
@@ -195,7 +194,7 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
             continue;
         t.ctas_per_sm = bounded && !several ? REDUCE_THREADS_WANTED / threads : 0;
         const int64_t tiles = max_i64(row_tiles(v, &t), 1), fit = REDUCE_THREADS_WANTED / threads * device->sm_count;
-        const int64_t bytes = (int64_t)threads * t.steps * t.vec * reduce_bytes_of(t.kind.dtype);
+        const int64_t bytes = (int64_t)threads * t.steps * t.vec * dtype_bytes(t.kind.dtype);
         const int64_t first =
             min_i64(max_i64(1, fit / rows), 2 * threads); // a thread of the last CTA receives two states
         for (int64_t split = most_ctas(tiles, first); split > 0; split--) {
@@ -221,10 +220,10 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
 static void choose_shared(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
     const int64_t vectors = vectors_of(v, c) * max_i64(v->rows, 1), ctas = 2 * (int64_t)device->sm_count;
-    const bool light = reduce_state_words(&c->kind, false) == 1 && reduce_bytes_of(c->kind.dtype) <= 4;
+    const bool light = reduce_state_words(&c->kind, false) == 1 && dtype_bytes(c->kind.dtype) <= 4;
     const bool small = vectors <= ctas * SMALL_TILE, many = vectors > 128 * SMALL_TILE;
-    const bool deep = !small && reduce_bytes_of(c->kind.dtype) == 4; // eight vectors and a state fit 64 registers
-    c->prefetch = vectors * c->vec * reduce_bytes_of(c->kind.dtype) <= PREFETCHED_BYTES;
+    const bool deep = !small && dtype_bytes(c->kind.dtype) == 4; // eight vectors and a state fit 64 registers
+    c->prefetch = vectors * c->vec * dtype_bytes(c->kind.dtype) <= PREFETCHED_BYTES;
     c->threads = c->row_threads = small ? (many ? 256 : 128) : 512;
     c->steps = deep ? 8 : !light ? 4 : small ? SMALL_TILE / c->threads : 8;
     if (!small) {
@@ -281,7 +280,7 @@ static plan_cost cost_rows(const void *desc, const ckl_device_info *device, cons
                                                              : lanes,
                                .ctas = ceil_div(v->rows, c->threads / c->row_threads) * ctas_per_row,
                                .threads = c->threads,
-                               .registers = c->vec * c->steps * reduce_bytes_of(c->kind.dtype) / 4,
+                               .registers = c->vec * c->steps * dtype_bytes(c->kind.dtype) / 4,
                                .ctas_per_sm = c->ctas_per_sm,
                                .wait_cycles = (turns - 1) * TURN,
                                .meets = c->row_threads > WARP };
@@ -330,7 +329,7 @@ static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream
     const reduce_rows_config *c = plan->config;
     const reduce_view *v = plan->desc;
     reduce_params p = reduce_params_for(plan, args, v->rows);
-    bool even = vectors_divide_rows(v, c->vec) && PLAN_ALIGNED(c->vec * reduce_bytes_of(c->kind.dtype), p.x);
+    bool even = vectors_divide_rows(v, c->vec) && PLAN_ALIGNED(c->vec * dtype_bytes(c->kind.dtype), p.x);
     int64_t ctas = ceil_div(v->rows, c->threads / c->row_threads);
     if (c->resident && c->row_threads < c->threads)
         ctas = min_i64(ctas, (int64_t)c->resident * plan->device->info.sm_count);

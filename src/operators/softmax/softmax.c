@@ -136,8 +136,7 @@ static softmax_params params_for(const ckl_softmax_desc *d, const ckl_softmax_ar
 /* 0 if all tensors are aligned to whole vectors, else 1. */
 static int kernel_for(const ckl_softmax_desc *d, const ckl_softmax_args *a, int vec)
 {
-    const int64_t bytes = vec * (int64_t)ckl_dtype_bytes(d->dtype),
-                  mask_bytes = d->mask == CKL_SOFTMAX_MASK_BOOL ? vec : bytes;
+    const int64_t bytes = vec * dtype_bytes(d->dtype), mask_bytes = d->mask == CKL_SOFTMAX_MASK_BOOL ? vec : bytes;
     return PLAN_ALIGNED(bytes, a->x, a->y, a->dy, a->dx) && PLAN_ALIGNED(mask_bytes, a->mask) ? 0 : 1;
 }
 

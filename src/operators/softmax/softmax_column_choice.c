@@ -36,14 +36,14 @@ static ckl_status check_other_axis(const char *what, const ckl_softmax_desc *d)
 
 static int64_t tensor_bytes(const ckl_softmax_desc *d)
 {
-    return product_i64(product_i64(d->outer, d->n), d->inner * (int64_t)ckl_dtype_bytes(d->dtype));
+    return product_i64(product_i64(d->outer, d->n), d->inner * dtype_bytes(d->dtype));
 }
 
 /* Do strips have whole lines of memory, so that half of the columns are half a line? */
 static bool has_lines(const column_split *s, ckl_dtype dtype)
 {
     enum { LINE_BYTES = 128 };
-    return column_split_columns(s) * (int64_t)ckl_dtype_bytes(dtype) >= LINE_BYTES;
+    return column_split_columns(s) * dtype_bytes(dtype) >= LINE_BYTES;
 }
 
 /*
@@ -89,7 +89,7 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
         !column_split_choose(d->n, d->inner, vec, d->dtype, elements, cluster, &c->split))
         FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,
              cluster, cluster > 1 ? "s" : "");
-    if (is_forward && vec == 1 && c->split.cluster > 1 && c->split.cluster == cluster && ckl_dtype_bytes(d->dtype) == 2)
+    if (is_forward && vec == 1 && c->split.cluster > 1 && c->split.cluster == cluster && dtype_bytes(d->dtype) == 2)
         FAIL(CKL_UNSUPPORTED, "softmax column: single elements of n=%" PRId64 " are faster read twice", d->n);
     c->form = softmax_form_of(d);
     if (wants_halves(d, &c->split))
@@ -99,7 +99,7 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     if (!is_forward && vec == 1 && c->split.threads == COLUMN_THREADS_FULL && c->split.steps <= COLUMN_SINGLES_OF_TWO)
         c->form.ctas_per_sm = 2; // the same: 341.9 -> 217.3 us (768 lines of 30199 bf16)
     if (is_forward && vec == 1 && c->split.cluster == 1 && c->split.threads == COLUMN_THREADS_FULL &&
-        ckl_dtype_bytes(d->dtype) == 2 && c->split.steps <= COLUMN_SCORES_OF_TWO)
+        dtype_bytes(d->dtype) == 2 && c->split.steps <= COLUMN_SCORES_OF_TWO)
         c->form.ctas_per_sm = 2; // the same: 135.5 -> 92.7 us (32x512x3549 f16)
     return CKL_OK;
 }
@@ -197,7 +197,7 @@ ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_inf
     static const char what[] = "softmax column_pipeline";
     enum { TENSOR_BYTES_MIN = 16 << 20 };
     const ckl_softmax_desc *d = desc;
-    const int bytes = (int)ckl_dtype_bytes(d->dtype), inputs = d->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
+    const int bytes = dtype_bytes(d->dtype), inputs = d->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
     column_split held;
     TRY(check_other_axis(what, d));
     const int ctas = ctas_that_hold(d, device, &held);
@@ -229,7 +229,7 @@ static plan_cost cost_of(const ckl_softmax_desc *d, const ckl_device_info *devic
     enum { TURN = 600, CLUSTER = 1300 };
     const column_split *s = &c->split;
     const int inputs = softmax_pipeline_inputs(&c->form), held = s->vec * s->steps;
-    const int64_t bytes = (int64_t)ckl_dtype_bytes(d->dtype);
+    const int64_t bytes = dtype_bytes(d->dtype);
     const double run = (double)(s->lanes * s->vec * bytes);
     const double tiles = ceil((double)d->n * (again > 0 ? 1 + again : 1) / (double)column_split_lines(s));
     work.bytes = (double)d->outer * (double)d->n * (double)(d->inner * bytes) * (inputs * (1 + again) + 1);
@@ -336,7 +336,7 @@ ckl_status softmax_admit_column_pipeline(const void *desc, const ckl_device_info
     if (c->depth < 1 || c->depth > DEPTH_MAX)
         FAIL(CKL_INVALID, "%s: depth=%d is not in 1..%d", what, c->depth, DEPTH_MAX);
     TRY(admit_columns(what, c->tiles, d, device, c));
-    if (c->split.vec * (int)ckl_dtype_bytes(d->dtype) < COPY_BYTES_MIN)
+    if (c->split.vec * dtype_bytes(d->dtype) < COPY_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, COPY_BYTES_MIN);
     const int64_t smem_bytes = kept_bytes(c, c->depth);
     if (smem_bytes > device->smem_per_cta_bytes)
@@ -363,7 +363,7 @@ ckl_status softmax_choose_column_chunks(const void *desc, const ckl_device_info 
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const int bytes = (int)ckl_dtype_bytes(d->dtype);
+    const int bytes = dtype_bytes(d->dtype);
     TRY(check_other_axis(what, d));
     if (!device->has_tma || bytes != 2 || softmax_vec_of(d) < row_vec_full(d->dtype) || d->inner < INNER_MIN ||
         d->n < (is_forward ? LINES_MIN : LINES_MIN_BACKWARD) || tensor_bytes(d) < TENSOR_BYTES_MIN)
@@ -432,7 +432,7 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     TRY(admit_columns(what, 0, d, device, c));
     if (c->split.cluster != 1)
         FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of a strip meet in memory", what, c->split.cluster);
-    if (c->split.vec * (int)ckl_dtype_bytes(d->dtype) < COPY_BYTES_MIN)
+    if (c->split.vec * dtype_bytes(d->dtype) < COPY_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, COPY_BYTES_MIN);
     const int64_t chunks = held_chunks(d, c);
     if (chunks > ONE_PASS_CHUNKS_MAX || d->outer > CTAS_MAX / chunks / column_split_strips(&c->split, d->inner))

@@ -30,7 +30,7 @@ static bool is_ragged(const ckl_softmax_desc *d)
  */
 static int row_registers(const ckl_softmax_desc *d)
 {
-    const int forward = ROW_FORWARD * (int)ckl_dtype_bytes(d->dtype) / (int)sizeof(float);
+    const int forward = ROW_FORWARD * dtype_bytes(d->dtype) / (int)sizeof(float);
     if (d->mask != CKL_SOFTMAX_MASK_NONE && is_ragged(d) && d->n > ROW_LONG_MASKED && d->n <= ROW_ELEMENTS)
         return forward / 2;
     return d->direction == CKL_DIRECTION_FORWARD ? forward : ROW_BACKWARD;
@@ -53,7 +53,7 @@ ckl_status softmax_choose_row(const void *desc, const ckl_device_info *device, v
     const ckl_softmax_desc *d = desc;
     softmax_row_config *c = config;
     TRY(check_last_axis("softmax row", d));
-    const bool half_gradients = d->direction == CKL_DIRECTION_BACKWARD && ckl_dtype_bytes(d->dtype) == 2;
+    const bool half_gradients = d->direction == CKL_DIRECTION_BACKWARD && dtype_bytes(d->dtype) == 2;
     if (d->n > (half_gradients ? ROW_ELEMENTS_HALF : ROW_ELEMENTS) && device->has_tma &&
         d->mask == CKL_SOFTMAX_MASK_NONE && (!is_ragged(d) || softmax_in_phase(d)))
         FAIL(CKL_UNSUPPORTED, "softmax row: rows of n=%" PRId64 " are faster if they flow", d->n);
