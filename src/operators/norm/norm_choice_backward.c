@@ -159,10 +159,8 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
 
 static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
 {
-    enum {
-        STAGES_MIN = 4,
-        ROWS_IN_RING = 3
-    }; // deeper rings are slower: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8
+    // deeper rings are slower: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8
+    enum { STAGES_MIN = 4, ROWS_IN_RING = 3 };
     const int vec = row_vec_full(d->dtype), inputs = 2 + d->residual;
     const bool ragged = norm_is_ragged(d) && !norm_is_cut(d);
     row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = ragged },
@@ -178,6 +176,19 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
         s.stages = (int)min_i64(s.stages, max_i64(STAGES_MIN, ROWS_IN_RING * (int64_t)s.chunks));
     s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
     return s;
+}
+
+/* So many chunks of a row and CTA, of one vector a thread each, in the ring; gamma is in registers. */
+static backward_flow chunks_in_ring(const ckl_norm_desc *d, int threads, int chunks, int ctas_per_sm, bool lookahead)
+{
+    return (backward_flow){ .bytes = dtype_bytes(d->dtype),
+                            .threads = threads,
+                            .elements = chunks * row_vec_full(d->dtype),
+                            .steps = 1,
+                            .ctas_per_sm = ctas_per_sm,
+                            .residence = ROW_IN_RING,
+                            .lookahead = lookahead,
+                            .hold_gamma = true };
 }
 
 /*
@@ -199,16 +210,8 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
         (norm_is_ragged(d) && f->bytes == 4))
         return;
     for (int i = 0; i < COUNT_OF(shapes); i++) {
-        backward_flow fit = { f->bytes,
-                              0,
-                              shapes[i].threads,
-                              CHUNKS * row_vec_full(d->dtype),
-                              1,
-                              shapes[i].ctas_per_sm,
-                              ROW_IN_RING,
-                              shapes[i].lookahead,
-                              true,
-                              false };
+        const backward_flow fit =
+            chunks_in_ring(d, shapes[i].threads, CHUNKS, shapes[i].ctas_per_sm, shapes[i].lookahead);
         const row_pipeline_split split = split_of_flow(&fit, d);
         const bool spills = shapes[i].cut && shapes[i].ctas_per_sm > 3 && d->residual;
         if (shapes[i].ragged != norm_is_ragged(d) || shapes[i].cut != norm_is_cut(d) || spills ||
@@ -243,10 +246,8 @@ static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bac
             if (shapes[i].cut != cut || threads < THREADS_MIN || threads > shapes[i].threads_max ||
                 10 * d->cols < 9 * threads * elements * cluster)
                 continue;
-            *f = (backward_flow){ f->bytes,    0,    (int)threads,
-                                  elements,    1,    shapes[i].warps / ((int)threads / WARP + 1),
-                                  ROW_IN_RING, true, true,
-                                  false };
+            const int ctas_per_sm = shapes[i].warps / ((int)threads / WARP + 1);
+            *f = chunks_in_ring(d, (int)threads, shapes[i].chunks, ctas_per_sm, true);
             *s = split_of_flow(f, d);
             return;
         }
