@@ -126,15 +126,33 @@ bool softmax_in_phase(const ckl_softmax_desc *d);
 int softmax_pipeline_inputs(const softmax_form *form);
 enum { SOFTMAX_PIPELINE_VALUES = 2 };
 
-/* f32 values of a column's state: a maximum and a sum, or a sum alone. */
-static inline int softmax_state_values(const softmax_form *f)
+/* What the kernels compute is the same along memory and across it. */
+
+static inline bool softmax_is_forward(const softmax_form *f)
 {
-    return f->direction == CKL_DIRECTION_FORWARD ? ONLINE_VALUES : 1;
+    return f->direction == CKL_DIRECTION_FORWARD;
 }
 
-/* What the kernels compute of an element is the same along memory and across it. */
+/* The f32 values of a row's or column's state: a maximum and a sum (online.h); of the gradient a sum alone. */
+static inline int softmax_state_values(const softmax_form *f)
+{
+    return softmax_is_forward(f) ? ONLINE_VALUES : 1;
+}
 
-static const reduction softmax_sum = { .count = 1, .combine = combine_sum };
+/* The reduction that combines states, and the state of no elements in fresh variables. */
+static inline const reduction *softmax_reduction(const softmax_form *f)
+{
+    static const reduction sum = { .count = 1, .combine = combine_sum };
+    return softmax_is_forward(f) ? &online_reduction : &sum;
+}
+
+static inline void softmax_begin(const softmax_form *f, val *state)
+{
+    if (softmax_is_forward(f))
+        online_begin(state);
+    else
+        state[0] = variable(F32, immf(0));
+}
 
 /* y is t - max - factor for log-softmax, and factor times the exponential e of t - max for softmax. */
 static inline val softmax_factor(const softmax_form *f, const val pair[ONLINE_VALUES])
