@@ -139,11 +139,6 @@ static int tile_pitch_bytes(const map *m, int i)
     return MAP_CROSS_TILE * element_bytes(m, i) + WORD_BYTES;
 }
 
-static int tile_align(const map *m, int i, int width)
-{
-    return (int)min_i64(WORD_BYTES, (int64_t)width * element_bytes(m, i));
-}
-
 static val tile_address(const map *m, int i, val row, val column)
 {
     val offset = add(mul(row, imm(tile_pitch_bytes(m, i))), mul(column, imm(element_bytes(m, i))));
@@ -251,8 +246,9 @@ static void finish_unit(const map *m, const unit *u, int width)
     tensor rX[MAP_INPUTS_MAX]; // (VEC) each, (1) of constants
     for (int i = 0; i < k->inputs; i++)
         if (access_of(k, i) == CROSSED)
-            rX[i] =
-                unpacked(load_packed(tile_vector(m, i, u->row, u->column, width), tile_align(m, i, width)), k->compute);
+            rX[i] = unpacked(load_packed(tile_vector(m, i, u->row, u->column, width),
+                                         (int)min_i64(WORD_BYTES, width * element_bytes(m, i))),
+                             k->compute);
         else if (u->rRows[i].regs)
             rX[i] = converted(u->rRows[i], k->compute);
         else if (access_of(k, i) != SCALAR)

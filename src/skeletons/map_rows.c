@@ -31,9 +31,8 @@ static int64_t element_bytes(const map_kernel *k, const map_shape *s)
     bool alike = s->rank > 1 && k->compute == CKL_F32 && !c->strided && !c->crossed && !(c->constant >> k->inputs & 1);
     for (int i = 0; i <= k->inputs; i++) {
         const ckl_dtype t = k->dtype[i];
-        const bool is_float = t == CKL_F32 || t == CKL_F16 || t == CKL_BF16;
         if (i == k->inputs || !k->scalar[i])
-            alike = alike && is_float && dtype_bytes(t) == bytes;
+            alike = alike && dtype_is_float(t) && dtype_bytes(t) == bytes;
     }
     return alike ? bytes : 0;
 }

@@ -28,12 +28,6 @@ static val stage_address(const row_pipeline *s, const pipeline_state *at)
 
 /* The producer */
 
-/* The columns of a row that its chunks have: all but the ends of a ragged one. */
-static row_bounds bounds_of(const row_pipeline *s, val row)
-{
-    return row_bounds_of(&s->split.chunk, row, s->cols, s->inputs[0].pointer, s->dtype, s->inputs[0].ld);
-}
-
 /* The first column of this CTA's first chunk. */
 static val begin_of(const row_pipeline *s, const row_bounds *b)
 {
@@ -106,7 +100,8 @@ static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, v
 static void load_row(const row_pipeline *s, pipeline_state *at, val row)
 {
     const int loads = s->split.residence == ROW_RELOADED ? 2 : 1;
-    const row_bounds b = bounds_of(s, row);
+    const row_pipeline_input *x = &s->inputs[0];
+    const row_bounds b = row_bounds_of(&s->split.chunk, row, s->cols, x->pointer, s->dtype, x->ld);
     for (int load = 0; load < loads; load++) {
         LOOP_FROM(start, begin_of(s, &b), b.end, start_step(s))
             (s->split.cut ? load_cut_chunk : load_chunk)(s, at, row, start, b.end);
@@ -159,19 +154,14 @@ static void initialise(const row_pipeline *s)
     grid_wait(); // the set-up above overlaps the end of the kernel before this one
 }
 
-static void set_launch(const row_pipeline_split *split)
-{
-    launch_bounds(split->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS, 0);
-    cluster_size(split->cluster);
-}
-
 row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype, const row_pipeline_input *inputs,
                                 int input_count, int values, val rows, val cols, val counter)
 {
     int threads = split->chunk.threads;
     row_pipeline s = { .split = *split, .dtype = dtype, .input_count = input_count };
     memcpy(s.inputs, inputs, (size_t)input_count * sizeof *inputs);
-    set_launch(split);
+    launch_bounds(threads + ROW_PIPELINE_PRODUCER_THREADS, 0);
+    cluster_size(split->cluster);
     s.rows = convert(I64, rows);
     s.cols = convert(U32, cols);
     s.first_row = convert(I64, div(cta_x(), imm(split->cluster)));

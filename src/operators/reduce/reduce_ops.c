@@ -308,18 +308,13 @@ static bool fold_of(int op, ir_type input, reduce_fold *fold)
     return true;
 }
 
-static bool is_float(ckl_dtype dtype)
-{
-    return dtype == F32 || dtype == F16 || dtype == BF16;
-}
-
 /* What elements are converted to: floats to f32; summed integers to 64 bits, others to the output's type. */
 static ir_type input_of(const reduce_kind *k)
 {
     int op = k->op;
     bool adds = op == CKL_REDUCE_SUM || op == CKL_REDUCE_PROD || op == CKL_REDUCE_MEAN || op == CKL_REDUCE_NORM1 ||
                 op == CKL_REDUCE_VAR || op == CKL_REDUCE_STD;
-    if (is_float(k->dtype))
+    if (dtype_is_float(k->dtype))
         return F32;
     return adds ? (k->output == I32 ? I32 : I64) : k->dtype;
 }

@@ -55,8 +55,7 @@ ckl_status reduce_check_vectors(const char *who, int vec, int steps, ckl_dtype d
 bool reduce_compensates(const reduce_kind *k, int64_t blocks_in_turn)
 {
     bool sums = k->op == CKL_REDUCE_SUM || k->op == CKL_REDUCE_MEAN || k->op == CKL_REDUCE_NORM1;
-    bool floats = k->dtype == CKL_F32 || k->dtype == CKL_F16 || k->dtype == CKL_BF16;
-    return sums && floats && blocks_in_turn > BLOCKS_IN_TURN_MAX;
+    return sums && dtype_is_float(k->dtype) && blocks_in_turn > BLOCKS_IN_TURN_MAX;
 }
 
 int64_t reduce_workspace_for(int64_t groups, int64_t split, int64_t bytes)

@@ -267,12 +267,6 @@ static void full_tile(const rows_kernel *k, const segment *s, val mine)
     accumulate_steps(k, add(s->first, mine), 0, cfg->steps, rX);
 }
 
-/* Tiles of a row whose segments have one each. */
-static val rounds_of(const reduce_rows_config *cfg, val segments)
-{
-    return div(add(segments, imm64(cfg->segments - 1)), imm64(cfg->segments));
-}
-
 /* Tile number t of a segment, of which this thread has the element at place `mine` first. */
 static void accumulate_tile(const rows_kernel *k, const segment *s, val t, val mine)
 {
@@ -302,10 +296,12 @@ static row_tiles count_tiles(const rows_kernel *k)
     if (cfg->segments > 1)
         n.segments = variable(I64, imm(0));
     IF(lt(imm(0), k->p.count)) {
-        val segments = div(k->p.count, inner);
-        if (cfg->segments > 1)
+        val segments = div(k->p.count, inner), in_turn = segments;
+        if (cfg->segments > 1) {
             assign(n.segments, segments);
-        assign(n.all, mul(n.of_segment, cfg->segments > 1 ? rounds_of(cfg, segments) : segments));
+            in_turn = div(add(segments, imm64(cfg->segments - 1)), imm64(cfg->segments));
+        }
+        assign(n.all, mul(n.of_segment, in_turn));
     }
     return n;
 }
