@@ -80,29 +80,30 @@ typedef struct workspace_parts {
     int64_t merged, counters, partial, bytes; // offsets; entries come first
 } workspace_parts;
 
-static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing split)
+static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slicing)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    const int64_t slices = groupnorm_slices(d, plan->config, split), groups = split ? d->n * d->groups : 0;
+    const int64_t slices = groupnorm_slices(d, plan->config, slicing),
+                  groups = slicing != GROUPNORM_CLUSTER ? d->n * d->groups : 0;
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
     workspace_parts w = { .merged = 4 * GROUPNORM_ENTRY * groups * slices };
     w.counters = w.merged + 4 * GROUPNORM_ENTRY * groups;
     const int64_t strips = groupnorm_bundles(d, plan->config);
-    const int64_t counters = split == GROUPNORM_SPLIT  ? two_pass_counter_bytes(strips)
-                             : split == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices)
-                                                       : 0;
+    const int64_t counters = slicing == GROUPNORM_SPLIT  ? two_pass_counter_bytes(strips)
+                             : slicing == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices)
+                                                         : 0;
     w.partial = round_up(w.counters + counters, PLAN_WORKSPACE_ALIGNMENT);
     w.bytes = w.partial + (sums ? 4 * GROUPNORM_KINDS * d->n * d->c * slices : 0);
     return w;
 }
 
-static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_args *a, groupnorm_slicing split)
+static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_args *a, groupnorm_slicing slicing)
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const groupnorm_config *c = plan->config;
-    const int64_t units = groupnorm_units(d, c), slices = groupnorm_slices(d, c, split);
+    const int64_t units = groupnorm_units(d, c), slices = groupnorm_slices(d, c, slicing);
     const char *workspace = plan_workspace(plan, a->workspace);
-    const workspace_parts w = workspace_of(plan, split);
+    const workspace_parts w = workspace_of(plan, slicing);
     return (groupnorm_params){ .channels = d->c,
                                .pixels = d->h * d->w,
                                .bundles = ceil_div(d->groups, c->bundle),

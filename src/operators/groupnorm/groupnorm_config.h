@@ -167,16 +167,16 @@ enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
 /* Where the slices of a bundle meet: in a cluster; or in memory, where those that are not held are read again. */
 typedef enum groupnorm_slicing { GROUPNORM_CLUSTER, GROUPNORM_SPLIT, GROUPNORM_HELD } groupnorm_slicing;
 
-/* The choice (groupnorm_choice.c), split or not: units of a column, slices of a bundle, bundles of all images. */
+/* The choice (groupnorm_choice.c), by where slices meet: units of a column, slices of a bundle, bundles of all images. */
 int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c);
-int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing split);
+int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing);
 int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c);
 ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
-                            groupnorm_slicing split, groupnorm_config *c);
-plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing split,
+                            groupnorm_slicing slicing, groupnorm_config *c);
+plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing slicing,
                          const groupnorm_config *c);
 ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
-                           groupnorm_slicing split, const groupnorm_config *c);
+                           groupnorm_slicing slicing, const groupnorm_config *c);
 
 /* Kernel 0: pointers are aligned to whole vectors; 1: to the element only; 2, backward: adds up dgamma and dbeta. */
 enum { GROUPNORM_VECTORS, GROUPNORM_ELEMENTS, GROUPNORM_GRADIENTS };
@@ -300,7 +300,7 @@ tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int 
 packed groupnorm_load(const groupnorm_slice *s, val pointer, val element);
 packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec);
 
-/* Starts the copy of a vector into the slice that is staged at an address, where the thread that asked for it finds it after groupnorm_staged(). */
+/* Starts the copy of a vector into the slice staged at an address, where its thread finds it after groupnorm_staged(). */
 void groupnorm_stage(const groupnorm_slice *s, val staged, val pointer, const groupnorm_vector *v);
 void groupnorm_staged(void);
 

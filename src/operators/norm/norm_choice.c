@@ -49,10 +49,10 @@ bool norm_in_phase(const ckl_norm_desc *d)
     return row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
 }
 
-/* Do rows start or end off 16-byte boundaries? For gradients, rows that are read. */
-static bool reads_ragged(const ckl_norm_desc *d)
+/* Are rows, ld apart, whole vectors of 16 bytes? */
+static bool are_whole(const ckl_norm_desc *d, int64_t ld)
 {
-    return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldx) != row_vec_full(d->dtype);
+    return row_vec(d->dtype, d->rows, d->cols, ld, ld) == row_vec_full(d->dtype);
 }
 
 /*
@@ -63,13 +63,12 @@ static bool reads_ragged(const ckl_norm_desc *d)
 bool norm_is_cut(const ckl_norm_desc *d)
 {
     enum { COLS_MIN = 1025, COLS_MIN_F32 = 4096 };
-    return reads_ragged(d) && row_vec(d->dtype, d->rows, d->cols, d->ldy, d->ldy) == row_vec_full(d->dtype) &&
-           d->cols >= (d->dtype == CKL_F32 ? COLS_MIN_F32 : COLS_MIN);
+    return !are_whole(d, d->ldx) && are_whole(d, d->ldy) && d->cols >= (d->dtype == CKL_F32 ? COLS_MIN_F32 : COLS_MIN);
 }
 
 bool norm_is_ragged(const ckl_norm_desc *d)
 {
-    return d->direction == CKL_DIRECTION_FORWARD ? norm_widest_vector(d) != row_vec_full(d->dtype) : reads_ragged(d);
+    return !are_whole(d, d->ldx) || (d->direction == CKL_DIRECTION_FORWARD && !are_whole(d, d->ldy));
 }
 
 /* Rows too long for registers: all threads of a CTA, and as many CTAs a row as keep the device busy. */
@@ -263,8 +262,7 @@ static bool flows_cut(const ckl_norm_desc *d, const ckl_device_info *device)
 static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
     const int vec = row_vec_full(d->dtype);
-    if (d->dtype == CKL_F32 || norm_in_phase(d) || row_vec(d->dtype, d->rows, d->cols, d->ldy, d->ldy) != vec ||
-        d->cols < RAGGED_VECTORS_MIN * vec ||
+    if (d->dtype == CKL_F32 || norm_in_phase(d) || !are_whole(d, d->ldy) || d->cols < RAGGED_VECTORS_MIN * vec ||
         !row_split_choose(d->cols, vec, d->dtype, FORWARD_REGISTERS / 2, 1, &c->split))
         return false;
     halve_idle_threads(d->cols, &c->split);
@@ -291,7 +289,8 @@ static bool choose_shifted_flow(const ckl_norm_desc *d, const ckl_device_info *d
     const bool cut = flows_cut(d, device);
     if (!device->has_tma || norm_in_phase(d) || (!cut && d->cols * dtype_bytes(d->dtype) <= SHIFTED_BYTES_MIN))
         return false;
-    row_pipeline_split s = row_pipeline_choose(d->cols, reads_ragged(d) && !cut, d->dtype, 1 + d->residual, device);
+    row_pipeline_split s =
+        row_pipeline_choose(d->cols, !are_whole(d, d->ldx) && !cut, d->dtype, 1 + d->residual, device);
     s.cut = cut;
     take_flow(d, device, &s, c);
     c->shifted = true;

@@ -224,9 +224,9 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
 }
 
 /*
- * As many warps as a row has work for, where a tenth of them or more would be idle: gradients of 16 bits with whole vectors, and those of
- * f32 that are cut. 1024x17792 f16 46.7 us by 256 threads with 24 elements in clusters of 4, 42.2 by 288 with 16; 768x20480 f32, cut, 80.5 and
- * 63.5. Wider CTAs and larger clusters were slower.
+ * As many warps as a row has work for, where a tenth of them or more would be idle: gradients of 16 bits with whole
+ * vectors, and those of f32 that are cut. 1024x17792 f16 46.7 us by 256 threads with 24 elements in clusters of 4, 42.2
+ * by 288 with 16; 768x20480 f32, cut, 80.5 and 63.5. Wider CTAs and larger clusters were slower.
  */
 static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f, row_pipeline_split *s)
 {
