@@ -69,13 +69,12 @@ static int tensors(const ckl_norm_desc *d, bool centred, plan_tensor *t)
 
 /* Launch */
 
-/* Do rows lie in phase? Where stores are shifted, only rows that are read count. */
+/* Do rows lie in phase? Where stores are shifted, only rows that are read count. What a direction does not have is NULL. */
 static bool in_phase(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *a)
 {
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const void *written = norm_shifts_stores(c) ? NULL : is_forward ? a->sum : NULL;
-    const void *of_rows[] = { a->x, is_forward ? a->residual : a->dy, is_forward ? written : a->dsum };
-    const void *with = norm_shifts_stores(c) ? a->x : is_forward ? a->y : a->dx;
+    const bool moved = norm_shifts_stores(c);
+    const void *of_rows[] = { a->x, a->residual, a->dy, a->dsum, moved ? NULL : a->sum };
+    const void *with = moved ? a->x : a->y ? a->y : a->dx;
     for (int i = 0; i < COUNT_OF(of_rows); i++)
         if (of_rows[i] && !row_starts_in_phase(of_rows[i], with))
             return false;

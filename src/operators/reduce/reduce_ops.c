@@ -49,17 +49,18 @@ static val fold_finish(const reducer *r, const val *state, const reduce_values *
     return r->fold.finish ? r->fold.finish(state[0], p->count, r->fold.user) : state[0];
 }
 
-static val plus(val a, val b, void *user)
-{
-    (void)user;
-    return add(a, b);
-}
+/* Combinations that are one instruction. */
+#define COMBINATION(name, instruction)        \
+    static val name(val a, val b, void *user) \
+    {                                         \
+        (void)user;                           \
+        return instruction(a, b);             \
+    }
 
-static val times(val a, val b, void *user)
-{
-    (void)user;
-    return mul(a, b);
-}
+COMBINATION(plus, add)
+COMBINATION(times, mul)
+COMBINATION(or, bit_or)
+COMBINATION(and, bit_and)
 
 static val larger(val a, val b, void *user)
 {
@@ -77,18 +78,6 @@ static val is_true(val x, void *user)
 {
     (void)user;
     return select(ne(x, imm(0)), imm(1), imm(0));
-}
-
-static val or (val a, val b, void *user)
-{
-    (void)user;
-    return bit_or(a, b);
-}
-
-static val and (val a, val b, void *user)
-{
-    (void)user;
-    return bit_and(a, b);
 }
 
 static val absolute(val x, void *user)
