@@ -163,30 +163,19 @@ static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream
     return plan_launch(plan, kernel, grid, &params, stream);
 }
 
+/* Where strips flow, which have a depth, clusters stay for them: as many as fit, but no more than needed to end at the same time. */
 static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const softmax_column_config *c = plan->config;
     const ckl_softmax_desc *d = plan->desc;
     const int kernel = kernel_for(d, args, c->split.vec);
     const column_split split = kernel ? column_split_scalar(&c->split) : c->split;
-    softmax_params params = params_for(d, args);
-    params.strips = (uint32_t)column_split_strips(&split, d->inner);
-    const plan_grid grid = { .x = column_split_ctas(&split, d->outer, d->inner) };
-    return plan_launch(plan, kernel, grid, &params, stream);
-}
-
-/* Clusters that take the strips: as many as fit, but no more than needed to end at the same time. */
-static ckl_status launch_column_pipelines(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    const softmax_column_config *c = plan->config;
-    const ckl_softmax_desc *d = plan->desc;
-    const int64_t strips = column_split_strips(&c->split, d->inner), all = d->outer * strips;
-    if (kernel_for(d, args, c->split.vec) != 0)
-        return launch_columns(plan, args, stream);
+    const int64_t strips = column_split_strips(&split, d->inner), all = d->outer * strips;
+    const bool flows = c->depth && kernel == 0;
     softmax_params params = params_for(d, args);
     params.strips = (uint32_t)strips;
-    const plan_grid grid = { .x = even_workers(all, plan->kernels[0].clusters_resident) * c->split.cluster };
-    return plan_launch(plan, 0, grid, &params, stream);
+    const int64_t clusters = flows ? even_workers(all, plan->kernels[0].clusters_resident) : all;
+    return plan_launch(plan, kernel, (plan_grid){ .x = clusters * split.cluster }, &params, stream);
 }
 
 /* Strips and chunks of columns whose CTAs meet in memory. The workspace: counters, then the states of all chunks and strips. */
@@ -310,7 +299,7 @@ IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, til
                launch_rows);
 IMPLEMENTATION(column_pipeline,
                "strips of columns in shared memory, one after the other; CTAs or clusters stay for them", column,
-               column_pipeline_fields, launch_column_pipelines, .target = IR_SM90A);
+               column_pipeline_fields, launch_columns, .target = IR_SM90A);
 IMPLEMENTATION(column_chunks, "strips in chunks, a CTA for the sums of each and one for its outputs, while x is in L2",
                column, column_chunks_fields, launch_chunks, .workspace_bytes = chunks_workspace);
 IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",

@@ -47,7 +47,7 @@ typedef struct softmax_row_config {
     row_flow flow;
 } softmax_row_config;
 
-/* Fields of columns in shared memory, and of column_pipeline alone. */
+/* Fields of columns in shared memory, and of column_pipeline alone: 0 in the configs of others. */
 #define SOFTMAX_COLUMN_TILES(X, owner) \
     X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a strip or chunk, which a CTA takes one after the other")
 #define SOFTMAX_COLUMN_DEPTH(X, owner) X(owner, int, depth, "1", "1 2 3", "strips that shared memory holds")
