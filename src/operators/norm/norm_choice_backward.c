@@ -116,8 +116,8 @@ typedef struct backward_flow {
     int bytes; // of an element
     int64_t cols_max;
     int threads, elements, steps, ctas_per_sm; // elements of a thread and row
-    row_residence residence;
-    bool lookahead; // if the ring has room
+    choice residence;                          // of row_residence
+    bool lookahead;                            // if the ring has room
     bool hold_gamma, dgamma_in_smem;
 } backward_flow;
 
