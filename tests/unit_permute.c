@@ -225,7 +225,7 @@ static void test_alignment(void **state)
     } rows[] = { { 32, 16, true }, { 24, 16, false }, { 16, 8, false }, { 8, 24, false } };
     for (int i = 0; i < COUNT_OF(rows); i++) {
         const permute_pointers args = { .x = (const void *)rows[i].x, .y = (void *)rows[i].y };
-        assert_int_equal(permute_aligned(&args, 16), rows[i].aligned);
+        assert_int_equal(PLAN_ALIGNED(16, args.x, args.y), rows[i].aligned);
     }
 }
 

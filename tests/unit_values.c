@@ -36,9 +36,11 @@ static void test_integers(void **state)
         int64_t power = (int64_t)1 << bit;
         assert_true(is_power_of_two(power) && log2_i64(power) == bit);
         assert_int_equal(power_of_two_in(power), power);
+        assert_int_equal(power_of_two_ceil(power), power);
         if (bit > 1) {
             assert_false(is_power_of_two(power - 1) || is_power_of_two(power + 1));
             assert_int_equal(power_of_two_in(power + power / 2), power / 2);
+            assert_int_equal(power_of_two_ceil(power / 2 + 1), power);
         }
     }
     assert_false(is_power_of_two(0) || is_power_of_two(-4));

@@ -14,6 +14,12 @@ bool dtype_is_float(ckl_dtype dtype);
 /* The dtype of that name; false if there is none. */
 bool dtype_find(const char *name, ckl_dtype *dtype);
 
+/* Bytes of an element, for sizes that have a sign. */
+static inline int dtype_bytes(ckl_dtype dtype)
+{
+    return (int)ckl_dtype_bytes(dtype);
+}
+
 /* Round to nearest even; overflow gives infinity, and a NaN stays one. */
 uint16_t f16_from_f32(float x);
 uint16_t bf16_from_f32(float x);

@@ -65,6 +65,12 @@ static inline int64_t power_of_two_floor(int64_t x)
     return (int64_t)1 << (63 - __builtin_clzll((unsigned long long)x));
 }
 
+/* The smallest power of two that is not below x. */
+static inline int64_t power_of_two_ceil(int64_t x)
+{
+    return x > 1 ? 2 * power_of_two_floor(x - 1) : 1;
+}
+
 /* The exponent of a power of two. */
 static inline int log2_i64(int64_t x)
 {

@@ -166,6 +166,12 @@ void cta_reduce_to_warp(const reduction *r, int threads, int64_t scratch, val *v
     ir_end_if();
 }
 
+void cluster_meet(int cluster)
+{
+    if (cluster > 1)
+        cute_cluster_sync();
+}
+
 void cluster_reduce(const reduction *r, int cluster, int64_t scratch, val *values)
 {
     if (cluster == 1 || ir_failed())

@@ -52,6 +52,9 @@ void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values);
 /* The same, where only the first warp needs the result. It may be called once with a scratch. */
 void cta_reduce_to_warp(const reduction *r, int threads, int64_t scratch, val *values);
 
+/* Call before a reduction over the CTAs of a cluster: all have started, so that their shared memory may be written. */
+void cluster_meet(int cluster);
+
 /* Over a cluster of `cluster` CTAs whose threads already agree (after cta_reduce()); same scratch size, other memory. */
 void cluster_reduce(const reduction *r, int cluster, int64_t scratch, val *values);
 

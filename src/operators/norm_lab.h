@@ -1,5 +1,5 @@
 /*
- * norm_lab.h - problems, operands and the definition in double of layer norm, RMS norm and group norm.
+ * norm_lab.h - problems, their check, operands and the definition in double of layer norm, RMS norm and group norm.
  *
  * Group norm is the general case: a row of layer norm is an image of one pixel and one group.
  */
@@ -9,6 +9,16 @@
 #include "cutekernellib/operators/groupnorm.h"
 #include "cutekernellib/operators/norm.h"
 #include "operators/operators.h"
+
+/* The eps of a forward problem, 1e-5 if it is 0; gradients have none. */
+static inline ckl_status norm_check_eps(const char *op, ckl_direction direction, float *eps)
+{
+    if (direction == CKL_DIRECTION_BACKWARD && *eps > 0)
+        FAIL(CKL_INVALID, "%s: eps=%g is not part of a backward problem", op, (double)*eps);
+    if (direction == CKL_DIRECTION_FORWARD && *eps == 0)
+        *eps = 1e-5f;
+    return CKL_OK;
+}
 
 /* A problem as the reference sees it. */
 typedef struct norm_view {

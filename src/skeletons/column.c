@@ -36,7 +36,7 @@ int64_t column_split_ctas(const column_split *s, int64_t outer, int64_t inner)
 static bool choose_for_lines(int64_t n, int64_t inner, int64_t line_bytes, int steps, int cluster_max, ckl_dtype dtype,
                              column_split *s)
 {
-    int64_t bytes = s->vec * (int64_t)ckl_dtype_bytes(dtype);
+    int64_t bytes = s->vec * dtype_bytes(dtype);
     s->lanes = s->cluster = 1;
     s->threads = 32;
     while (s->lanes < 32 && s->lanes * bytes < line_bytes && column_split_columns(s) < inner)
@@ -64,7 +64,7 @@ bool column_split_choose(int64_t n, int64_t inner, int vec, ckl_dtype dtype, int
 
 ckl_status column_split_admit(const char *what, const column_split *s, ckl_dtype dtype, const ckl_device_info *device)
 {
-    int64_t bytes = s->vec * (int64_t)ckl_dtype_bytes(dtype);
+    int64_t bytes = s->vec * dtype_bytes(dtype);
     if (!is_power_of_two(s->threads) || s->threads < 32 || s->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d is no power of two from 32 to %d", what, s->threads,
              device->threads_per_cta_max);
@@ -168,7 +168,7 @@ void column_store(const column_split *s, const column_place *p, tensor from, val
 
 static int access_bytes(const column_split *s, ckl_dtype dtype)
 {
-    return s->vec * (int)ckl_dtype_bytes(dtype);
+    return s->vec * dtype_bytes(dtype);
 }
 
 int64_t column_slots_bytes(const column_split *s, ckl_dtype dtype)

@@ -8,6 +8,7 @@
 #ifndef CKL_SKELETONS_COLUMN_H
 #define CKL_SKELETONS_COLUMN_H
 
+#include "base/dtype.h"
 #include "base/fields.h"
 #include "cute/reduce.h"
 #include "cute/tensor.h"

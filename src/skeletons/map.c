@@ -71,7 +71,7 @@ static map declare(const map_kernel *k, map_function *f, void *user)
 
 static int element_bytes(const map *m, int i)
 {
-    return (int)ckl_dtype_bytes(m->k->dtype[i]);
+    return dtype_bytes(m->k->dtype[i]);
 }
 
 /* The coordinates of an element by its number, the innermost fastest. */
@@ -128,7 +128,7 @@ static tensor vector_of(const map *m, int i, const val *at, int width)
 
 static int align_of(const map *m, int i, int width)
 {
-    return (int)min_i64(16, width * (int64_t)ckl_dtype_bytes(m->k->dtype[i]));
+    return (int)min_i64(16, width * dtype_bytes(m->k->dtype[i]));
 }
 
 /* Crossed operands */
@@ -137,11 +137,6 @@ static int align_of(const map *m, int i, int width)
 static int tile_pitch_bytes(const map *m, int i)
 {
     return MAP_CROSS_TILE * element_bytes(m, i) + WORD_BYTES;
-}
-
-static int tile_align(const map *m, int i, int width)
-{
-    return (int)min_i64(WORD_BYTES, (int64_t)width * element_bytes(m, i));
 }
 
 static val tile_address(const map *m, int i, val row, val column)
@@ -178,7 +173,7 @@ static tensor load_element(const map *m, int i, val address, val exists)
 /* The loads of a vector whose first `left` elements are in this row and the others in the next. */
 static tensor load_across(const map *m, int i, val number, const val *at, int width)
 {
-    const int size = (int)ckl_dtype_bytes(m->k->dtype[i]), inner = m->k->config.rank - 1;
+    const int size = dtype_bytes(m->k->dtype[i]), inner = m->k->config.rank - 1;
     val left = sub(m->size[inner], convert(m->index, at[inner])), next[MAP_RANK_MAX];
     val step = access_of(m->k, i) == CONSTANT     ? imm64(0)
                : access_of(m->k, i) == CONTIGUOUS ? imm64(size)
@@ -251,14 +246,15 @@ static void finish_unit(const map *m, const unit *u, int width)
     tensor rX[MAP_INPUTS_MAX]; // (VEC) each, (1) of constants
     for (int i = 0; i < k->inputs; i++)
         if (access_of(k, i) == CROSSED)
-            rX[i] =
-                unpacked(load_packed(tile_vector(m, i, u->row, u->column, width), tile_align(m, i, width)), k->compute);
+            rX[i] = unpacked(load_packed(tile_vector(m, i, u->row, u->column, width),
+                                         (int)min_i64(WORD_BYTES, width * element_bytes(m, i))),
+                             k->compute);
         else if (u->rRows[i].regs)
             rX[i] = converted(u->rRows[i], k->compute);
         else if (access_of(k, i) != SCALAR)
             rX[i] = unpacked(u->loaded[i], k->compute);
     ckl_dtype out = k->dtype[k->inputs];
-    tensor rY = fragment(ckl_dtype_bytes(out) == 1 ? out : k->compute, compact(leaf(width))); // (VEC)
+    tensor rY = fragment(dtype_bytes(out) == 1 ? out : k->compute, compact(leaf(width))); // (VEC)
     for (int e = 0; e < width; e++) {
         val x[MAP_INPUTS_MAX];
         for (int i = 0; i < k->inputs; i++)
@@ -472,7 +468,7 @@ static void prefetch_tile(const map *m, int kernel, val tile, val is_full)
     IF(logical_and(is_full, eq(thread(), imm(0))))
         for (int i = 0; i < k->inputs; i++)
             if (access_of(k, i) == CONTIGUOUS && align_of(m, i, k->config.vec) == 16)
-                bulk_prefetch(address_of(m, i, &tile), imm(map_tile(k) * (int64_t)ckl_dtype_bytes(k->dtype[i])));
+                bulk_prefetch(address_of(m, i, &tile), imm(map_tile(k) * dtype_bytes(k->dtype[i])));
 }
 
 /* Elements before the first vector of y, and whether all operands have a vector there. */
@@ -483,7 +479,7 @@ typedef struct phase {
 static phase find_phase(const map *m)
 {
     const map_kernel *k = m->k;
-    const int vec = k->config.vec, out = (int)ckl_dtype_bytes(k->dtype[k->inputs]);
+    const int vec = k->config.vec, out = dtype_bytes(k->dtype[k->inputs]);
     val before = bit_and(sub(imm(0), m->operands[k->inputs].address), imm(vec * out - 1));
     phase p = { .head = min(convert(m->index, div(before, imm(out))), m->count), .is_common = yes() };
     for (int i = 0; i <= k->inputs; i++)

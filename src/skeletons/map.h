@@ -13,6 +13,7 @@
 #ifndef CKL_SKELETONS_MAP_H
 #define CKL_SKELETONS_MAP_H
 
+#include "base/dtype.h"
 #include "base/fields.h"
 #include "base/math.h"
 #include "cutekernellib/device.h"

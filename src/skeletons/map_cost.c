@@ -1,7 +1,6 @@
 /* map_cost.c - configs of element-wise kernels to consider, and what one costs. */
 #include "skeletons/memory_cost.h"
 
-#include "base/dtype.h"
 #include "skeletons/map_launch.h"
 
 bool map_candidate(map_kernel k, map_shape s, const ckl_device_info *device, int i, map_config *c)
@@ -20,7 +19,7 @@ bool map_candidate(map_kernel k, map_shape s, const ckl_device_info *device, int
 /* Bytes of one operand: what is repeated comes from the caches. */
 static double bytes_of(const map_shape *s, int operand, ckl_dtype dtype)
 {
-    double bytes = (double)ckl_dtype_bytes(dtype);
+    double bytes = dtype_bytes(dtype);
     for (int d = 0; d < s->rank; d++)
         bytes *= s->stride[operand][d] ? (double)s->size[d] : 1;
     return bytes;
@@ -30,7 +29,7 @@ static double bytes_of(const map_shape *s, int operand, ckl_dtype dtype)
 static double lines_of(int64_t stride, int elements, ckl_dtype dtype)
 {
     enum { WARP = 32, LINE = 128 };
-    double between = (double)(stride < 0 ? -stride : stride) * (double)ckl_dtype_bytes(dtype);
+    double between = (double)(stride < 0 ? -stride : stride) * dtype_bytes(dtype);
     return stride == 0 ? 1 : WARP * elements * (between < LINE ? between / LINE : 1);
 }
 

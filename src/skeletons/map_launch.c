@@ -5,8 +5,6 @@
 
 ckl_status map_launch(const ckl_plan *plan, map_kernel k, map_shape s, const void *const *pointers, ckl_stream stream)
 {
-    if (s.count == 0)
-        return CKL_OK;
     const map_params params = map_params_of(&k, &s, pointers);
     const int kernel = map_aligned(&k, pointers) ? 0 : 1;
     plan_grid grid = { .x = map_ctas(&k, &s) };

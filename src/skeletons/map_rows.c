@@ -27,13 +27,12 @@ static bool is_read(const map_kernel *k, int input)
 static int64_t element_bytes(const map_kernel *k, const map_shape *s)
 {
     const map_config *c = &k->config;
-    const int64_t bytes = (int64_t)ckl_dtype_bytes(k->dtype[k->inputs]);
+    const int64_t bytes = dtype_bytes(k->dtype[k->inputs]);
     bool alike = s->rank > 1 && k->compute == CKL_F32 && !c->strided && !c->crossed && !(c->constant >> k->inputs & 1);
     for (int i = 0; i <= k->inputs; i++) {
         const ckl_dtype t = k->dtype[i];
-        const bool is_float = t == CKL_F32 || t == CKL_F16 || t == CKL_BF16;
         if (i == k->inputs || !k->scalar[i])
-            alike = alike && is_float && (int64_t)ckl_dtype_bytes(t) == bytes;
+            alike = alike && dtype_is_float(t) && dtype_bytes(t) == bytes;
     }
     return alike ? bytes : 0;
 }
@@ -155,7 +154,7 @@ static void coordinates_of(const map_rows *m, const map_values *p, val row, val 
 /* Where an operand's row begins, and whether fewer than 16 bytes of the tensor may be before it, or behind it. */
 static void find_row(map_rows *m, const map_values *p, const val *at, int i)
 {
-    const val *stride = &p->stride[i * MAP_RANK_MAX], size = imm((int)ckl_dtype_bytes(m->k->dtype[i]));
+    const val *stride = &p->stride[i * MAP_RANK_MAX], size = imm(dtype_bytes(m->k->dtype[i]));
     val index = imm64(0), low = imm64(0), high = imm64(0), apart = imm64(m->k->config.vec);
     for (int d = 0; d < m->k->config.rank - 1; d++) {
         val span = mul(sub(p->size[d], imm64(1)), stride[d]);

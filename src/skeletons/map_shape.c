@@ -1,7 +1,6 @@
 /* map_shape.c - the host's side of element-wise kernels: fewer dimensions, vectors, parameters. */
 #include <string.h>
 
-#include "base/dtype.h"
 #include "skeletons/map_rows.h"
 
 enum { VECTOR_BYTES = 16, THREADS_MIN = 128, STEPS_MAX = 16, STEPS_CHOSEN_MAX = 8, THREADS_RESIDENT_MAX = 1536 };
@@ -146,7 +145,7 @@ static bool has_pairs(const map_kernel *k, const map_shape *s)
     const map_config *c = &k->config;
     bool even = c->crossed && s->size[c->cross] % 2 == 0, any = false;
     for (int i = 0; i < k->inputs; i++) {
-        if (!(c->crossed >> i & 1) || ckl_dtype_bytes(k->dtype[i]) != 2)
+        if (!(c->crossed >> i & 1) || dtype_bytes(k->dtype[i]) != 2)
             continue;
         any = true;
         for (int d = 0; d < s->rank; d++)
@@ -199,7 +198,7 @@ static int64_t widest_bytes(const map_kernel *k)
     int64_t bytes = 1;
     for (int i = 0; i <= k->inputs; i++)
         if (i == k->inputs || !k->scalar[i])
-            bytes = max_i64(bytes, (int64_t)ckl_dtype_bytes(k->dtype[i]));
+            bytes = max_i64(bytes, dtype_bytes(k->dtype[i]));
     return bytes;
 }
 
@@ -244,7 +243,7 @@ static int64_t input_bytes(const map_kernel *k)
 {
     int64_t bytes = 0;
     for (int i = 0; i < k->inputs; i++)
-        bytes += k->scalar[i] ? 0 : (int64_t)ckl_dtype_bytes(k->dtype[i]);
+        bytes += k->scalar[i] ? 0 : dtype_bytes(k->dtype[i]);
     return bytes;
 }
 
@@ -346,7 +345,7 @@ int64_t map_ctas(const map_kernel *k, const map_shape *s)
 
 bool map_has_pairs(const map_kernel *k, int input)
 {
-    return k->config.pairs && k->config.crossed >> input & 1 && 2 * ckl_dtype_bytes(k->dtype[input]) == MAP_PAIR_BYTES;
+    return k->config.pairs && k->config.crossed >> input & 1 && 2 * dtype_bytes(k->dtype[input]) == MAP_PAIR_BYTES;
 }
 
 bool map_aligned(const map_kernel *k, const void *const *pointers)
@@ -356,7 +355,7 @@ bool map_aligned(const map_kernel *k, const void *const *pointers)
     if (c->row_threads)
         return map_rows_in_phase(k, pointers);
     for (int i = 0; i <= k->inputs; i++) {
-        uintptr_t bytes = (uintptr_t)min_i64(VECTOR_BYTES, k->config.vec * (int64_t)ckl_dtype_bytes(k->dtype[i]));
+        uintptr_t bytes = (uintptr_t)min_i64(VECTOR_BYTES, k->config.vec * dtype_bytes(k->dtype[i]));
         if (!(others >> i & 1) && (uintptr_t)pointers[i] % bytes)
             return false;
         if (map_has_pairs(k, i) && (uintptr_t)pointers[i] % MAP_PAIR_BYTES)

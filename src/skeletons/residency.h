@@ -1,4 +1,4 @@
-/* residency.h - how many CTAs an SM is to hold; the compiler bounds the registers of a thread accordingly. */
+/* residency.h - how many CTAs an SM is to hold, and a cluster may have; the compiler bounds the registers of a thread accordingly. */
 #ifndef CKL_SKELETONS_RESIDENCY_H
 #define CKL_SKELETONS_RESIDENCY_H
 
@@ -12,6 +12,13 @@ static inline int residency_ctas_per_sm(const ckl_device_info *device, int threa
     int64_t by_memory = device->smem_per_sm_bytes / (smem_bytes + RESERVED_BYTES);
     int64_t by_registers = device->registers_per_sm / (REGISTERS_MIN * (int64_t)threads);
     return (int)max_i64(1, min_i64(by_memory, by_registers));
+}
+
+/* CTAs of the largest cluster that every device with clusters runs; 1 on others. */
+static inline int residency_cluster_max(const ckl_device_info *device)
+{
+    enum { CLUSTER_PORTABLE = 8 };
+    return device->has_tma ? CLUSTER_PORTABLE : 1;
 }
 
 #endif

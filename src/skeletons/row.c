@@ -31,7 +31,7 @@ int64_t row_split_ctas(const row_split *s, int64_t rows)
 /* Registers of one vector. */
 static int vector_registers(int vec, ckl_dtype dtype)
 {
-    return (int)ceil_div(vec * (int64_t)ckl_dtype_bytes(dtype), 4);
+    return (int)ceil_div(vec * dtype_bytes(dtype), 4);
 }
 
 int64_t row_split_registers(const row_split *s, ckl_dtype dtype)
@@ -41,7 +41,7 @@ int64_t row_split_registers(const row_split *s, ckl_dtype dtype)
 
 int row_vec_full(ckl_dtype dtype)
 {
-    return ACCESS_BYTES / (int)ckl_dtype_bytes(dtype);
+    return ACCESS_BYTES / dtype_bytes(dtype);
 }
 
 int row_vec(ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ldx, int64_t ldy)
@@ -78,7 +78,7 @@ void row_split_widen(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, 
     row_split wide = *s;
     wide.threads = WIDE_THREADS;
     if (s->row_threads <= 32 && s->threads == CTA_THREADS &&
-        row_split_rows(s) * cols * (int64_t)ckl_dtype_bytes(dtype) < BYTES_MIN &&
+        row_split_rows(s) * cols * dtype_bytes(dtype) < BYTES_MIN &&
         row_split_ctas(&wide, rows) >= CTAS_AN_SM * (int64_t)device->sm_count)
         *s = wide;
 }
@@ -108,7 +108,7 @@ bool row_split_choose_ragged(int64_t cols, ckl_dtype dtype, int registers, int c
 ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, ckl_dtype dtype,
                            const ckl_device_info *device)
 {
-    int64_t bytes = s->vec * (int64_t)ckl_dtype_bytes(dtype);
+    int64_t bytes = s->vec * dtype_bytes(dtype);
     if (s->threads % 32 || s->threads < 32 || s->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 up to %d", what, s->threads,
              device->threads_per_cta_max);
@@ -290,10 +290,10 @@ void row_load(const row_split *s, const row_place *p, tensor from, tensor to, do
     copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, fill);
 }
 
-tensor row_fetch(const row_split *s, const row_place *p, tensor from)
+tensor row_fetch(const row_split *s, const row_place *p, tensor from, double fill)
 {
     tensor rX = fragment_like(from, from.dtype); // (VEC,STEPS)
-    row_load(s, p, from, rX, 0);
+    row_load(s, p, from, rX, fill);
     return rX;
 }
 

@@ -15,6 +15,7 @@
 #ifndef CKL_SKELETONS_ROW_H
 #define CKL_SKELETONS_ROW_H
 
+#include "base/dtype.h"
 #include "base/fields.h"
 #include "cute/reduce.h"
 #include "cute/tensor.h"
@@ -151,8 +152,11 @@ tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype
 
 /* Between memory and registers (of the memory's type or f32); past the end of the row: `fill`, and nothing is stored. */
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
-tensor row_fetch(const row_split *s, const row_place *p, tensor from); // into registers of the same type, filled with 0
+tensor row_fetch(const row_split *s, const row_place *p, tensor from, double fill); // into registers of the same type
 void row_load_anywhere(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
+
+/* The thread's part of a vector that all rows use, in registers of its type, filled with 0: ragged rows lie out of phase with it. */
+tensor row_fetch_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype); // (VEC,STEPS)
 
 /*
  * The same for row p->row of a matrix, where a vector may be cut out of memory before or after the row. Only the first

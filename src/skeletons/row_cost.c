@@ -49,7 +49,7 @@ bool row_split_is_trusted(const row_split *s)
 plan_cost row_cost(const row_work *w, const row_split *s, const ckl_device_info *device)
 {
     enum { REGISTERS_MAX = 255 };
-    const int64_t element = (int64_t)ckl_dtype_bytes(w->dtype);
+    const int64_t element = dtype_bytes(w->dtype);
     const int held = s->vec * s->steps + s->ragged, packed = (int)ceil_div(held * element, 4);
     const int accesses = (w->inputs + w->outputs) * (s->steps + s->ragged) + w->vectors * s->steps;
     const int registers = held + packed * (w->inputs - (element == 4));

@@ -28,12 +28,6 @@ static val stage_address(const row_pipeline *s, const pipeline_state *at)
 
 /* The producer */
 
-/* The columns of a row that its chunks have: all but the ends of a ragged one. */
-static row_bounds bounds_of(const row_pipeline *s, val row)
-{
-    return row_bounds_of(&s->split.chunk, row, s->cols, s->inputs[0].pointer, s->dtype, s->inputs[0].ld);
-}
-
 /* The first column of this CTA's first chunk. */
 static val begin_of(const row_pipeline *s, const row_bounds *b)
 {
@@ -43,7 +37,7 @@ static val begin_of(const row_pipeline *s, const row_bounds *b)
 /* The chunk from column `start` on of a row whose chunks end at column `end`. */
 static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
 {
-    int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), full = row_pipeline_chunk_bytes(&s->split, s->dtype);
+    int64_t size = dtype_bytes(s->dtype), full = row_pipeline_chunk_bytes(&s->split, s->dtype);
     val bytes = s->split.chunk.exact ? imm(full) : min(mul(sub(end, start), imm(size)), imm(full));
     val barrier = pipeline_full_barrier(&s->ring, at), stage = stage_address(s, at);
     pipeline_wait_empty(&s->ring, at);
@@ -60,7 +54,7 @@ static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val s
 static val bytes_past(const row_pipeline *s, val row)
 {
     const row_pipeline_input *x = &s->inputs[0];
-    val start = mul(mul(convert(U32, row), convert(U32, x->ld)), imm((int)ckl_dtype_bytes(s->dtype)));
+    val start = mul(mul(convert(U32, row), convert(U32, x->ld)), imm(dtype_bytes(s->dtype)));
     return bit_and(add(convert(U32, x->pointer), start), imm(ROW_PIPELINE_BULK_BYTES - 1));
 }
 
@@ -79,7 +73,7 @@ static void load_tail(const row_pipeline *s, val from, val stage, val elements)
 /* The same from the 16-byte boundary before the chunk to the one behind it, but never behind the matrix. */
 static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
 {
-    const int64_t size = (int64_t)ckl_dtype_bytes(s->dtype), slot = row_pipeline_slot_bytes(&s->split, s->dtype);
+    const int64_t size = dtype_bytes(s->dtype), slot = row_pipeline_slot_bytes(&s->split, s->dtype);
     val cols = min(sub(end, start), imm(row_pipeline_chunk_cols(&s->split))), past = bytes_past(s, row);
     val needed = add(mul(cols, imm(size)), past), rest = bit_and(needed, imm(ROW_PIPELINE_BULK_BYTES - 1));
     val whole = sub(needed, rest), is_last = eq(row, sub(s->rows, imm(1)));
@@ -106,7 +100,8 @@ static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, v
 static void load_row(const row_pipeline *s, pipeline_state *at, val row)
 {
     const int loads = s->split.residence == ROW_RELOADED ? 2 : 1;
-    const row_bounds b = bounds_of(s, row);
+    const row_pipeline_input *x = &s->inputs[0];
+    const row_bounds b = row_bounds_of(&s->split.chunk, row, s->cols, x->pointer, s->dtype, x->ld);
     for (int load = 0; load < loads; load++) {
         LOOP_FROM(start, begin_of(s, &b), b.end, start_step(s))
             (s->split.cut ? load_cut_chunk : load_chunk)(s, at, row, start, b.end);
@@ -159,19 +154,14 @@ static void initialise(const row_pipeline *s)
     grid_wait(); // the set-up above overlaps the end of the kernel before this one
 }
 
-static void set_launch(const row_pipeline_split *split)
-{
-    launch_bounds(split->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS, 0);
-    cluster_size(split->cluster);
-}
-
 row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype, const row_pipeline_input *inputs,
                                 int input_count, int values, val rows, val cols, val counter)
 {
     int threads = split->chunk.threads;
     row_pipeline s = { .split = *split, .dtype = dtype, .input_count = input_count };
     memcpy(s.inputs, inputs, (size_t)input_count * sizeof *inputs);
-    set_launch(split);
+    launch_bounds(threads + ROW_PIPELINE_PRODUCER_THREADS, 0);
+    cluster_size(split->cluster);
     s.rows = convert(I64, rows);
     s.cols = convert(U32, cols);
     s.first_row = convert(I64, div(cta_x(), imm(split->cluster)));
@@ -274,10 +264,7 @@ static tensor load_input(const row_pipeline *s, const pipeline_state *at, const 
     const row_split *chunk = &s->split.chunk;
     val first = add(stage_address(s, at), imm(i * row_pipeline_chunk_bytes(&s->split, s->dtype)));
     tensor sX = smem_view(first, s->dtype, compact(leaf(row_pipeline_chunk_cols(&s->split)))); // (COLS)
-    tensor tXsX = row_partition(chunk, sX, thread());                                          // (VEC,STEPS)
-    tensor rX = fragment_like(tXsX, s->dtype);                                                 // (VEC,STEPS)
-    row_load(chunk, p, tXsX, rX, s->fill);
-    return rX;
+    return row_fetch(chunk, p, row_partition(chunk, sX, thread()), s->fill);
 }
 
 static void leave_stage(const pass *v)
@@ -347,8 +334,7 @@ static void load_ends(row_pipeline *s, const row_span *ends)
 {
     for (int i = 0; i < s->input_count; i++) {
         tensor gX = row_of_matrix(&ends->split, &ends->place, s->inputs[i].pointer, s->dtype, s->inputs[i].ld); // (1,1)
-        s->rEnds[i] = fragment_like(gX, s->dtype);                                                              // (1,1)
-        row_load(&ends->split, &ends->place, gX, s->rEnds[i], s->fill);
+        s->rEnds[i] = row_fetch(&ends->split, &ends->place, gX, s->fill);                                       // (1,1)
     }
 }
 

@@ -59,15 +59,14 @@ typedef struct row_flow {
     ROW_FLOW(FIELD_MEMBER, )
 } row_flow;
 
-/* How a row is split over CTAs, stages and threads. */
+/*
+ * How a row is split over CTAs, stages and threads. residence: of row_residence. lookahead needs ROW_IN_RING and room for two rows.
+ * chunks: a kernel may keep registers for each. cut: a chunk comes from the 16-byte boundary before its first column.
+ */
 typedef struct row_pipeline_split {
     row_split chunk; // over the consumers of one CTA: row_threads is threads, cluster is 1
     int cluster;     // CTAs of a row; CTA k % cluster takes chunk k
-    int stages;      // of the ring, each of one chunk of every input
-    row_residence residence;
-    bool lookahead; // needs ROW_IN_RING and room for two rows
-    int chunks;     // of a row and CTA: passes are unrolled, so that a kernel may keep registers for each; 0: a loop
-    bool cut;       // a chunk comes from the 16-byte boundary before its first column: its vectors are cut out of two
+    ROW_FLOW(FIELD_MEMBER, )
 } row_pipeline_split;
 
 /* From and to a config. */

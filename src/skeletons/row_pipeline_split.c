@@ -6,13 +6,8 @@ enum { BARRIERS_OF_STAGE_BYTES = 16 };
 
 row_pipeline_split row_pipeline_split_of(const row_split *split, const row_flow *flow)
 {
-    row_pipeline_split s = { .chunk = *split,
-                             .cluster = split->cluster,
-                             .stages = flow->stages,
-                             .residence = (row_residence)flow->residence,
-                             .lookahead = flow->lookahead,
-                             .chunks = flow->chunks,
-                             .cut = flow->cut };
+    row_pipeline_split s = { *split,          split->cluster, flow->stages, flow->residence,
+                             flow->lookahead, flow->chunks,   flow->cut };
     s.chunk.cluster = 1;
     return s;
 }
@@ -21,7 +16,7 @@ void row_pipeline_config(const row_pipeline_split *s, row_split *split, row_flow
 {
     *split = s->chunk;
     split->cluster = s->cluster;
-    *flow = (row_flow){ s->stages, (choice)s->residence, s->lookahead, s->chunks, s->cut };
+    *flow = (row_flow){ s->stages, s->residence, s->lookahead, s->chunks, s->cut };
 }
 
 int64_t row_pipeline_chunk_cols(const row_pipeline_split *s)
@@ -31,7 +26,7 @@ int64_t row_pipeline_chunk_cols(const row_pipeline_split *s)
 
 int64_t row_pipeline_chunk_bytes(const row_pipeline_split *s, ckl_dtype dtype)
 {
-    return row_pipeline_chunk_cols(s) * (int64_t)ckl_dtype_bytes(dtype);
+    return row_pipeline_chunk_cols(s) * dtype_bytes(dtype);
 }
 
 int64_t row_pipeline_slot_bytes(const row_pipeline_split *s, ckl_dtype dtype)
@@ -100,7 +95,7 @@ row_pipeline_split row_pipeline_choose(int64_t cols, bool ragged, ckl_dtype dtyp
                                        const ckl_device_info *device)
 {
     enum { STAGES_MAX = 13 };
-    int vec = ROW_PIPELINE_BULK_BYTES / (int)ckl_dtype_bytes(dtype),
+    int vec = ROW_PIPELINE_BULK_BYTES / dtype_bytes(dtype),
         steps = (int)max_i64(1, CHUNK_BYTES / (ROW_PIPELINE_BULK_BYTES * CHOSEN_THREADS * inputs));
     row_pipeline_split s = { .chunk = { CHOSEN_THREADS, CHOSEN_THREADS, 1, vec, steps, .ragged = ragged },
                              .cluster = 1 };
@@ -131,7 +126,7 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
     if (s->chunk.row_threads != s->chunk.threads ||
         s->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d must share a row and leave room for a warp", what, s->chunk.threads);
-    if (s->chunk.vec * (int)ckl_dtype_bytes(dtype) != ROW_PIPELINE_BULK_BYTES)
+    if (s->chunk.vec * dtype_bytes(dtype) != ROW_PIPELINE_BULK_BYTES)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is not %d bytes", what, s->chunk.vec, ROW_PIPELINE_BULK_BYTES);
     if (s->cluster < 1 || s->cluster > 16 || !is_power_of_two(s->cluster))
         FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to 16", what, s->cluster);
@@ -154,7 +149,7 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
              s->lookahead, 1 + s->lookahead, row_pipeline_chunks(s, cols), s->stages);
     if (s->cut && s->chunk.ragged)
         FAIL(CKL_INVALID, "%s: cut=1 ragged=1, but vectors are those of columns or of memory", what);
-    if (!s->chunk.ragged && cols * (int64_t)ckl_dtype_bytes(dtype) % ROW_PIPELINE_BULK_BYTES)
+    if (!s->chunk.ragged && cols * dtype_bytes(dtype) % ROW_PIPELINE_BULK_BYTES)
         FAIL(CKL_UNSUPPORTED, "%s: rows of %" PRId64 " elements are no multiple of %d bytes", what, cols,
              ROW_PIPELINE_BULK_BYTES);
     return CKL_OK;

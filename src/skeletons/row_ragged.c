@@ -8,13 +8,16 @@
 
 enum { BOUNDARY_BYTES = 16, WORD_BYTES = 4, WORDS_MAX = BOUNDARY_BYTES / WORD_BYTES };
 
+/* The words of two neighbouring vectors. */
+typedef val vector_pair[2 * WORDS_MAX];
+
 /* Spans */
 
 row_bounds row_bounds_of(const row_split *s, val row, val cols, val pointer, ckl_dtype dtype, val ld)
 {
     if (!s->ragged)
         return (row_bounds){ imm(0), cols };
-    const int bytes = (int)ckl_dtype_bytes(dtype);
+    const int bytes = dtype_bytes(dtype);
     val start = add(convert(U32, pointer), mul(mul(convert(U32, row), convert(U32, ld)), imm(bytes)));
     val head = div(bit_and(sub(imm(0), start), imm(BOUNDARY_BYTES - 1)), imm(bytes)), begin = min(head, cols);
     return (row_bounds){ begin, add(begin, bit_and(sub(cols, begin), imm(-s->vec))) };
@@ -83,7 +86,7 @@ static void set_cut(cut *c, val bytes)
 
 static cut make_cut(const row_split *s, tensor from, double fill)
 {
-    const int size = (int)ckl_dtype_bytes(from.dtype), bytes = s->vec * size;
+    const int size = dtype_bytes(from.dtype), bytes = s->vec * size;
     cut c = { .w = words_of(from.dtype, s->vec), .count = bytes / WORD_BYTES, .cache = from.cache };
     val past = bit_and(from.address, imm(bytes - 1));
     c.low = sub(from.address, past);
@@ -156,7 +159,7 @@ static void cut_out(const cut *c, const val *from, val *out)
 static void load_apart(const row_split *s, tensor from, tensor to, int step)
 {
     int64_t offset;
-    const int64_t size = (int64_t)ckl_dtype_bytes(from.dtype), first = (int64_t)step * s->vec;
+    const int64_t size = dtype_bytes(from.dtype), first = (int64_t)step * s->vec;
     val address = tensor_address_near(from, first, &offset);
     for (int e = 0; e < s->vec; e++) {
         val x = unwritten(element_register(from.dtype)), out = to.regs[index_at(to.layout, first + e)];
@@ -165,15 +168,24 @@ static void load_apart(const row_split *s, tensor from, tensor to, int step)
     }
 }
 
-static void unpack_cut(const cut *c, const row_split *s, const val *word, ckl_dtype dtype, tensor to, int step)
+/* The words of vector `step` as its elements. */
+static void unpack_words(const cut *c, const row_split *s, const val *from, ckl_dtype dtype, tensor to, int step)
 {
-    val cut_words[WORDS_MAX], *out = describe_alloc((size_t)s->vec, sizeof *out);
+    val typed[WORDS_MAX], *out = describe_alloc((size_t)s->vec, sizeof *out);
     for (int e = 0; e < s->vec; e++)
         out[e] = to.regs[index_at(to.layout, (int64_t)step * s->vec + e)];
-    cut_out(c, word, cut_words);
     for (int i = 0; i < c->count; i++)
-        cut_words[i] = bitcast(c->w.type, cut_words[i]);
-    words_unpack(c->w, cut_words, dtype, out);
+        typed[i] = bitcast(c->w.type, from[i]);
+    words_unpack(c->w, typed, dtype, out);
+}
+
+static vector_pair *unwritten_pairs(const cut *c, int vectors)
+{
+    vector_pair *word = describe_alloc((size_t)vectors, sizeof *word);
+    for (int v = 0; v < vectors; v++)
+        for (int i = 0; i < 2 * c->count; i++)
+            word[v][i] = unwritten(U32);
+    return word;
 }
 
 val row_is_outer(val row, val rows)
@@ -192,10 +204,7 @@ void row_load_cut(const row_split *s, const row_place *p, val is_outer, tensor f
     }
     cut c = make_cut(s, from, fill);
     c.is_outer = is_outer;
-    val(*word)[2 * WORDS_MAX] = describe_alloc((size_t)s->steps, sizeof *word);
-    for (int step = 0; step < s->steps; step++)
-        for (int i = 0; i < 2 * c.count; i++)
-            word[step][i] = unwritten(U32);
+    vector_pair *word = unwritten_pairs(&c, s->steps);
     const int last = s->steps - 1; // if it and what it is cut from are inside the row, all are
     val out = logical_or(lt(first_column(s, p, 0), c.elements), reaches_out(&c, s, p, last));
     val at_edge = logical_or(ge(first_column(s, p, last), p->limit), logical_and(is_outer, out));
@@ -213,8 +222,11 @@ void row_load_cut(const row_split *s, const row_place *p, val is_outer, tensor f
             for (int step = 0; step < s->steps; step++)
                 load_words(&c, from, s, step, true, word[step]);
     }
-    for (int step = 0; step < s->steps; step++)
-        unpack_cut(&c, s, word[step], from.dtype, to, step);
+    for (int step = 0; step < s->steps; step++) {
+        val own[WORDS_MAX];
+        cut_out(&c, word[step], own);
+        unpack_words(&c, s, own, from.dtype, to, step);
+    }
     IF(logical_and(at_edge, is_outer))
         for (int step = 0; step < s->steps; step++)
             IF(is_apart(&c, s, p, step))
@@ -224,6 +236,14 @@ void row_load_cut(const row_split *s, const row_place *p, val is_outer, tensor f
 void row_load_anywhere(const row_split *s, const row_place *p, tensor from, tensor to, double fill)
 {
     row_load_cut(s, p, yes(), from, to, fill);
+}
+
+tensor row_fetch_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype)
+{
+    tensor gX = row_vector(s, p, pointer, dtype); // (VEC,STEPS)
+    tensor rX = fragment_like(gX, dtype);         // (VEC,STEPS)
+    row_load_anywhere(s, p, gX, rX, 0);
+    return rX;
 }
 
 void row_load_among(const row_split *s, const row_place *p, tensor from, tensor to, double fill)
@@ -256,14 +276,29 @@ static void load_shared_words(const row_split *s, const row_place *p, const cut 
 }
 
 /* Vectors that begin in their word number `first`. */
-static void take_words(const cut *c, int vectors, int first, val (*const word)[2 * WORDS_MAX],
-                       val (*const out)[WORDS_MAX])
+static void take_words(const cut *c, int vectors, int first, vector_pair *word, val (*const out)[WORDS_MAX])
 {
     for (int v = 0; v < vectors; v++)
         for (int i = 0; i < c->count; i++) {
             const val *from = word[v] + first + i;
             assign(out[v][i], c->w.per == 1 ? from[0] : permute_bytes(from[0], from[1], c->selector));
         }
+}
+
+/* Where all vectors begin in the same word: by branches. */
+static void cut_out_all(const cut *c, int vectors, vector_pair *word, val (*const out)[WORDS_MAX])
+{
+    IF(c->moves[1]) {
+        IF(c->moves[0])
+            take_words(c, vectors, 3, word, out);
+        ELSE take_words(c, vectors, 2, word, out);
+    }
+    ELSE
+    {
+        IF(c->moves[0])
+            take_words(c, vectors, 1, word, out);
+        ELSE take_words(c, vectors, 0, word, out);
+    }
 }
 
 void row_load_cut_shared(const row_split *s, const row_place *p, const val *from, int count, val past, tensor *to,
@@ -274,11 +309,8 @@ void row_load_cut_shared(const row_split *s, const row_place *p, const val *from
     cut c = { .w = words_of(dtype, s->vec), .count = WORDS_MAX };
     set_cut(&c, past);
     c.outside = bitcast(U32, words_filled(c.w, dtype, fill));
-    val(*word)[2 * WORDS_MAX] = describe_alloc((size_t)vectors, sizeof *word);
+    vector_pair *word = unwritten_pairs(&c, vectors);
     val(*out)[WORDS_MAX] = describe_alloc((size_t)vectors, sizeof *out);
-    for (int v = 0; v < vectors; v++)
-        for (int i = 0; i < 2 * c.count; i++)
-            word[v][i] = unwritten(U32);
     for (int v = 0; v < vectors; v++)
         for (int i = 0; i < c.count; i++)
             out[v][i] = unwritten(U32);
@@ -287,32 +319,15 @@ void row_load_cut_shared(const row_split *s, const row_place *p, const val *from
         val low = from[v / s->steps];
         load_shared_words(s, p, &c, low, add(low, next), v % s->steps, word[v]);
     }
-    IF(c.moves[1]) {
-        IF(c.moves[0])
-            take_words(&c, vectors, 3, word, out);
-        ELSE take_words(&c, vectors, 2, word, out);
-    }
-    ELSE
-    {
-        IF(c.moves[0])
-            take_words(&c, vectors, 1, word, out);
-        ELSE take_words(&c, vectors, 0, word, out);
-    }
-    for (int v = 0; v < vectors; v++) {
-        val cut_words[WORDS_MAX], *elements = describe_alloc((size_t)s->vec, sizeof *elements);
-        tensor t = to[v / s->steps];
-        for (int i = 0; i < c.count; i++)
-            cut_words[i] = bitcast(c.w.type, out[v][i]);
-        for (int e = 0; e < s->vec; e++)
-            elements[e] = t.regs[index_at(t.layout, (int64_t)(v % s->steps) * s->vec + e)];
-        words_unpack(c.w, cut_words, dtype, elements);
-    }
+    cut_out_all(&c, vectors, word, out);
+    for (int v = 0; v < vectors; v++)
+        unpack_words(&c, s, out[v], dtype, to[v / s->steps], v % s->steps);
 }
 
 static void store_apart(const row_split *s, tensor from, tensor to, int step)
 {
     int64_t offset;
-    const int64_t size = (int64_t)ckl_dtype_bytes(to.dtype), first = (int64_t)step * s->vec;
+    const int64_t size = dtype_bytes(to.dtype), first = (int64_t)step * s->vec;
     val address = tensor_address_near(to, first, &offset);
     for (int e = 0; e < s->vec; e++) {
         val x = convert(to.dtype, from.regs[index_at(from.layout, first + e)]);
@@ -355,7 +370,7 @@ static void pack_pair(const cut *c, tensor from, ckl_dtype dtype, int step, val 
 static void store_rest(const row_split *s, val past, val is_first, val is_last, tensor from, tensor to, int step)
 {
     int64_t offset;
-    const int64_t size = (int64_t)ckl_dtype_bytes(to.dtype), first = (int64_t)step * s->vec;
+    const int64_t size = dtype_bytes(to.dtype), first = (int64_t)step * s->vec;
     val address = tensor_address_near(to, first, &offset);
     for (int e = 0; e < s->vec; e++) {
         val before = lt(add(past, imm(e * size)), imm(BOUNDARY_BYTES));
@@ -383,14 +398,14 @@ static void store_shifted_step(const row_split *s, const row_place *p, const cut
 
 void row_store_shifted(const row_split *s, const row_place *p, tensor from, tensor to)
 {
-    if (s->vec * (int)ckl_dtype_bytes(to.dtype) < BOUNDARY_BYTES) {
+    if (s->vec * dtype_bytes(to.dtype) < BOUNDARY_BYTES) {
         row_store(s, p, from, to);
         return;
     }
     val past = bit_and(convert(U32, to.address), imm(BOUNDARY_BYTES - 1));
     cut c = { .w = words_of(to.dtype, s->vec), .count = WORDS_MAX };
     set_cut(&c, sub(imm(BOUNDARY_BYTES), past));
-    val(*word)[2 * WORDS_MAX] = describe_alloc((size_t)s->steps, sizeof *word);
+    vector_pair *word = describe_alloc((size_t)s->steps, sizeof *word);
     for (int step = 0; step < s->steps; step++)
         pack_pair(&c, from, to.dtype, step, word[step]);
     IF(eq(past, imm(0)))

@@ -3,6 +3,7 @@
 
 #include "operators/crossentropy/crossentropy_config.h"
 #include "operators/operators.h"
+#include "skeletons/residency.h"
 
 /* Validation */
 
@@ -57,7 +58,6 @@ enum {
     ELEMENTS_HALF = 64, // forward, of rows of 16 bits that few threads share
     FEW_THREADS = 128,
     TILE_THREADS = 512,
-    CLUSTER_PORTABLE = 8,
 };
 
 static int vec_of(const ckl_crossentropy_desc *d)
@@ -78,9 +78,9 @@ static bool is_ragged(const ckl_crossentropy_desc *d)
 static int cluster_for(const ckl_crossentropy_desc *d, const row_split *s, const ckl_device_info *device)
 {
     int cluster = 1;
-    if (d->direction == CKL_DIRECTION_BACKWARD || s->row_threads < TILE_THREADS || !device->has_tma)
+    if (d->direction == CKL_DIRECTION_BACKWARD || s->row_threads < TILE_THREADS)
         return cluster;
-    while (cluster < CLUSTER_PORTABLE && d->rows * cluster < 2 * device->sm_count)
+    while (cluster < residency_cluster_max(device) && d->rows * cluster < 2 * device->sm_count)
         cluster *= 2;
     return cluster;
 }
@@ -135,7 +135,7 @@ static bool choose_few_threads(const ckl_crossentropy_desc *d, const ckl_device_
 /* Other rows: short ones in registers of some threads, long ones by tiles of a CTA. */
 static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
-    const int vec = row_vec_full(d->dtype), registers = ELEMENTS * (int)ckl_dtype_bytes(d->dtype) / 4;
+    const int vec = row_vec_full(d->dtype), registers = ELEMENTS * dtype_bytes(d->dtype) / 4;
     const bool ragged = is_ragged(d);
     if (!(ragged && row_split_choose_ragged(d->cols, d->dtype, registers, 1, s)) &&
         !row_split_choose(d->cols, vec_of(d), d->dtype, registers, 1, s))
@@ -152,7 +152,7 @@ static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *
 static void choose_mean(const ckl_crossentropy_desc *d, const ckl_device_info *device, crossentropy_config *c)
 {
     const int64_t rows = CROSSENTROPY_MEAN_THREADS * CROSSENTROPY_ROWS_AT_ONCE;
-    while (device->has_tma && d->reduction == CKL_LOSS_MEAN && c->mean_ctas < CLUSTER_PORTABLE &&
+    while (d->reduction == CKL_LOSS_MEAN && c->mean_ctas < residency_cluster_max(device) &&
            d->rows > rows * c->mean_ctas)
         c->mean_ctas *= 2;
 }
@@ -184,9 +184,9 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
     if (c->dtype != d->dtype || c->target != d->target || c->direction != (choice)d->direction ||
         c->reduction != (choice)d->reduction)
         FAIL(CKL_INVALID, "%s: dtype, target, direction and reduction are those of the problem", what);
-    if (!is_power_of_two(c->mean_ctas) || c->mean_ctas > (device->has_tma ? CLUSTER_PORTABLE : 1))
+    if (!is_power_of_two(c->mean_ctas) || c->mean_ctas > residency_cluster_max(device))
         FAIL(CKL_INVALID, "%s: mean_ctas=%d is no power of two up to %d", what, c->mean_ctas,
-             device->has_tma ? CLUSTER_PORTABLE : 1);
+             residency_cluster_max(device));
     if (!split->ragged && vec_of(d) % split->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows or the distances between them", what, split->vec);
     if (split->exact)
@@ -240,7 +240,7 @@ static plan_cost cost(const void *desc, const ckl_device_info *device, const voi
 static bool is_aligned(const ckl_crossentropy_desc *d, const row_split *split, const ckl_crossentropy_args *a)
 {
     if (!split->ragged)
-        return PLAN_ALIGNED(split->vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->dx);
+        return PLAN_ALIGNED(split->vec * dtype_bytes(d->dtype), a->x, a->dx);
     return d->direction == CKL_DIRECTION_FORWARD ||
            (row_starts_in_phase(a->x, a->dx) && row_in_phase(d->dtype, d->rows, d->ldx, d->lddx));
 }
@@ -268,8 +268,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     };
     const plan_grid grid = { .x = row_split_ctas(&c->split, d->rows),
                              .y = is_forward ? 1 : ceil_div(d->cols, row_split_cols(&c->split)) };
-    if (d->rows > 0)
-        TRY(plan_launch(plan, aligned ? CROSSENTROPY_VECTORS : CROSSENTROPY_ELEMENTS, grid, &params, stream));
+    TRY(plan_launch(plan, aligned ? CROSSENTROPY_VECTORS : CROSSENTROPY_ELEMENTS, grid, &params, stream));
     if (!is_forward || d->reduction == CKL_LOSS_NONE)
         return CKL_OK;
     return plan_launch(plan, CROSSENTROPY_MEAN, (plan_grid){ .x = c->mean_ctas }, &params, stream);

@@ -74,10 +74,7 @@ static val loss_of(val lse, val logit, label t)
 /* Loads a tile. */
 static tensor load_logits(const problem *k, const row_split *split, const row_place *tile)
 {
-    tensor tXgX = row_of_matrix(split, tile, k->p.x, k->cfg->dtype, k->p.ldx); // (VEC,STEPS)
-    tensor rX = fragment_like(tXgX, k->cfg->dtype);                            // (VEC,STEPS)
-    row_load(split, tile, tXgX, rX, -INFINITY);
-    return rX;
+    return row_fetch(split, tile, row_of_matrix(split, tile, k->p.x, k->cfg->dtype, k->p.ldx), -INFINITY);
 }
 
 /* Adds a thread's elements of its row to its pair: a maximum and a sum of exponentials. */
@@ -99,8 +96,7 @@ static void add_row(const problem *k, const row_place *place, val *pair)
 /* The logarithm of the sum of a row's exponentials. */
 static val log_sum_exp(const problem *k, val *pair)
 {
-    if (k->split.cluster > 1)
-        cluster_sync(); // all CTAs have started: their shared memory may be written
+    cluster_meet(k->split.cluster);
     row_reduce(&k->split, &online_reduction, pair);
     return add(pair[ONLINE_MAX], log_f32(pair[ONLINE_SUM]));
 }
@@ -169,7 +165,7 @@ static void mean(const problem *k)
     }
     cta_reduce(&total, MEAN_THREADS, smem_alloc("total", bytes, 16), sums);
     if (ctas > 1) {
-        cluster_sync(); // all CTAs have started: their shared memory may be written
+        cluster_meet(ctas);
         cluster_reduce(&total, ctas, smem_alloc("totals", bytes, 16), sums);
     }
     IF(eq(first, imm(0))) {

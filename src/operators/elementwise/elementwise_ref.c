@@ -20,50 +20,21 @@ static const double SQRT_2 = 1.4142135623730951, SQRT_2_PI = 2.5066282746310002;
 
 /* Functions of one operand */
 
-static double identity(double x)
-{
-    return x;
-}
+#define FORMULA(name, of_x)      \
+    static double name(double x) \
+    {                            \
+        return of_x;             \
+    }
 
-static double negative(double x)
-{
-    return -x;
-}
-
-static double relu(double x)
-{
-    return isnan(x) ? x : fmax(x, 0);
-}
-
-static double sigmoid(double x)
-{
-    return 1 / (1 + exp(-x));
-}
-
-static double silu(double x)
-{
-    return x == -INFINITY ? -0.0 : x * sigmoid(x);
-}
-
-static double tanh_argument(double x)
-{
-    return 2 / SQRT_2_PI * (x + 0.044715 * x * x * x);
-}
-
-static double gelu_tanh(double x)
-{
-    return x == -INFINITY ? -0.0 : x * sigmoid(2 * tanh_argument(x));
-}
-
-static double gelu_erf(double x)
-{
-    return x == -INFINITY ? -0.0 : x * erfc(-x / SQRT_2) / 2;
-}
-
-static double rsqrt(double x)
-{
-    return 1 / sqrt(x);
-}
+FORMULA(identity, x)
+FORMULA(negative, -x)
+FORMULA(relu, isnan(x) ? x : fmax(x, 0))
+FORMULA(sigmoid, 1 / (1 + exp(-x)))
+FORMULA(silu, x == -INFINITY ? -0.0 : x * sigmoid(x))
+FORMULA(tanh_argument, 2 / SQRT_2_PI * (x + 0.044715 * x * x * x))
+FORMULA(gelu_tanh, x == -INFINITY ? -0.0 : x * sigmoid(2 * tanh_argument(x)))
+FORMULA(gelu_erf, x == -INFINITY ? -0.0 : x * erfc(-x / SQRT_2) / 2)
+FORMULA(rsqrt, 1 / sqrt(x))
 
 /* Their slopes, or a bound */
 
@@ -73,47 +44,17 @@ static double one(double x)
     return 1;
 }
 
-static double sigmoid_slope(double x)
-{
-    return sigmoid(x) * sigmoid(-x);
-}
-
-static double tanh_slope(double x)
-{
-    return 1 - tanh(x) * tanh(x);
-}
-
-static double erf_slope(double x)
-{
-    return 2 / SQRT_2_PI * SQRT_2 * exp(-x * x);
-}
-
-static double activation_slope(double x) // of silu and gelu: at most 1.13
-{
-    return x < -40 ? 0 : 1.13;
-}
-
-static double inverse(double x)
-{
-    return 1 / fabs(x);
-}
-
-static double sqrt_slope(double x)
-{
-    return 0.5 / sqrt(x);
-}
-
-static double rsqrt_slope(double x)
-{
-    return 0.5 / (x * sqrt(x));
-}
+FORMULA(sigmoid_slope, sigmoid(x) * sigmoid(-x))
+FORMULA(tanh_slope, 1 - tanh(x) * tanh(x))
+FORMULA(erf_slope, 2 / SQRT_2_PI * SQRT_2 * exp(-x * x))
+FORMULA(activation_slope, x < -40 ? 0 : 1.13) // of silu and gelu: at most 1.13
+FORMULA(inverse, 1 / fabs(x))
+FORMULA(sqrt_slope, 0.5 / sqrt(x))
+FORMULA(rsqrt_slope, 0.5 / (x * sqrt(x)))
 
 /* How the function's own error grows beside a constant relative one */
 
-static double with_square(double x)
-{
-    return 1 + x * x;
-}
+FORMULA(with_square, 1 + x * x)
 
 typedef struct unary_definition {
     double (*value)(double x);

@@ -35,26 +35,6 @@ static val smaller(val x, val y)
     return is_f32(x) || is_f32(y) ? min_nan(x, y) : min(x, y);
 }
 
-static val sum(val x, val y)
-{
-    return add(x, y);
-}
-
-static val difference(val x, val y)
-{
-    return sub(x, y);
-}
-
-static val product(val x, val y)
-{
-    return mul(x, y);
-}
-
-static val quotient(val x, val y)
-{
-    return div(x, y);
-}
-
 /* Exponents that are small integers need no logarithm. */
 static val power(val x, val y)
 {
@@ -64,16 +44,6 @@ static val power(val x, val y)
     for (int i = 1; i < (int)y.f; i++)
         result = mul(result, x);
     return result;
-}
-
-static val negative(val x)
-{
-    return neg(x);
-}
-
-static val magnitude(val x)
-{
-    return abs(x);
 }
 
 static val relu(val x)
@@ -86,19 +56,15 @@ static val same(val x)
     return x;
 }
 
-static val root(val x)
-{
-    return sqrt(x);
-}
-
-static val inverse_root(val x)
-{
-    return rsqrt(x);
-}
+/* What is one instruction; 0: it is not. */
+static const ir_op unary_op[EXPR_FUNCTION_COUNT] = {
+    [EXPR_neg] = IR_NEG, [EXPR_abs] = IR_ABS, [EXPR_sqrt] = IR_SQRT, [EXPR_rsqrt] = IR_RSQRT
+};
+static const ir_op binary_op[EXPR_FUNCTION_COUNT] = {
+    [EXPR_add] = IR_ADD, [EXPR_sub] = IR_SUB, [EXPR_mul] = IR_MUL, [EXPR_div] = IR_DIV
+};
 
 static val (*const unary[EXPR_FUNCTION_COUNT])(val x) = {
-    [EXPR_neg] = negative,
-    [EXPR_abs] = magnitude,
     [EXPR_relu] = relu,
     [EXPR_cast] = same,
     [EXPR_sigmoid] = sigmoid_f32,
@@ -110,13 +76,12 @@ static val (*const unary[EXPR_FUNCTION_COUNT])(val x) = {
     [EXPR_erf] = erf_f32,
     [EXPR_exp] = exp_f32,
     [EXPR_log] = log_f32,
-    [EXPR_sqrt] = root,
-    [EXPR_rsqrt] = inverse_root,
 };
 
 static val (*const binary[EXPR_FUNCTION_COUNT])(val x, val y) = {
-    [EXPR_add] = sum,    [EXPR_sub] = difference, [EXPR_mul] = product, [EXPR_div] = quotient,
-    [EXPR_max] = larger, [EXPR_min] = smaller,    [EXPR_pow] = power,
+    [EXPR_max] = larger,
+    [EXPR_min] = smaller,
+    [EXPR_pow] = power,
 };
 
 /* Where the result is rounded to 16 bits and its own function comes last. */
@@ -155,7 +120,10 @@ static val evaluate(const expr *e, int node, ckl_dtype type, const val *inputs)
     if (fused(e, n, type, inputs, &result))
         return result;
     val x = evaluate(e, n->argument[0], type, inputs);
-    return unary[n->kind] ? unary[n->kind](x) : binary[n->kind](x, evaluate(e, n->argument[1], type, inputs));
+    if (unary_op[n->kind] || unary[n->kind])
+        return unary_op[n->kind] ? ir_unary(unary_op[n->kind], x) : unary[n->kind](x);
+    val y = evaluate(e, n->argument[1], type, inputs);
+    return binary_op[n->kind] ? ir_binary(binary_op[n->kind], x, y) : binary[n->kind](x, y);
 }
 
 /* What map_describe() calls per element. */

@@ -12,11 +12,7 @@ static ckl_status check(void *desc)
     ckl_groupnorm_desc *d = desc;
     if (d->c % d->groups)
         FAIL(CKL_INVALID, "groupnorm: groups=%" PRId64 " does not divide c=%" PRId64, d->groups, d->c);
-    if (d->direction == CKL_DIRECTION_BACKWARD && d->eps > 0)
-        FAIL(CKL_INVALID, "groupnorm: eps=%g is not part of a backward problem", (double)d->eps);
-    if (d->direction == CKL_DIRECTION_FORWARD && d->eps == 0)
-        d->eps = 1e-5f;
-    return CKL_OK;
+    return norm_check_eps("groupnorm", d->direction, &d->eps);
 }
 
 static int64_t elements_of(const ckl_groupnorm_desc *d)
@@ -84,29 +80,30 @@ typedef struct workspace_parts {
     int64_t merged, counters, partial, bytes; // offsets; entries come first
 } workspace_parts;
 
-static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing split)
+static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slicing)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    const int64_t slices = groupnorm_slices(d, plan->config, split), groups = split ? d->n * d->groups : 0;
+    const int64_t slices = groupnorm_slices(d, plan->config, slicing),
+                  groups = slicing != GROUPNORM_CLUSTER ? d->n * d->groups : 0;
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
     workspace_parts w = { .merged = 4 * GROUPNORM_ENTRY * groups * slices };
     w.counters = w.merged + 4 * GROUPNORM_ENTRY * groups;
     const int64_t strips = groupnorm_bundles(d, plan->config);
-    const int64_t counters = split == GROUPNORM_SPLIT  ? two_pass_counter_bytes(strips)
-                             : split == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices)
-                                                       : 0;
+    const int64_t counters = slicing == GROUPNORM_SPLIT  ? two_pass_counter_bytes(strips)
+                             : slicing == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices)
+                                                         : 0;
     w.partial = round_up(w.counters + counters, PLAN_WORKSPACE_ALIGNMENT);
     w.bytes = w.partial + (sums ? 4 * GROUPNORM_KINDS * d->n * d->c * slices : 0);
     return w;
 }
 
-static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_args *a, groupnorm_slicing split)
+static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_args *a, groupnorm_slicing slicing)
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const groupnorm_config *c = plan->config;
-    const int64_t units = groupnorm_units(d, c), slices = groupnorm_slices(d, c, split);
+    const int64_t units = groupnorm_units(d, c), slices = groupnorm_slices(d, c, slicing);
     const char *workspace = plan_workspace(plan, a->workspace);
-    const workspace_parts w = workspace_of(plan, split);
+    const workspace_parts w = workspace_of(plan, slicing);
     return (groupnorm_params){ .channels = d->c,
                                .pixels = d->h * d->w,
                                .bundles = ceil_div(d->groups, c->bundle),
@@ -131,11 +128,11 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
                                .dbeta = a->dbeta };
 }
 
-/* 0 if vectors can be read and written, else 1. */
-static int unaligned(const ckl_plan *plan, const ckl_groupnorm_args *a)
+static int kernel_for(const ckl_plan *plan, const ckl_groupnorm_args *a)
 {
     const groupnorm_config *c = plan->config;
-    return !PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(c->dtype), a->x, a->dy, a->gamma, a->beta, a->y, a->dx);
+    const int64_t bytes = c->vec * dtype_bytes(c->dtype);
+    return PLAN_ALIGNED(bytes, a->x, a->dy, a->gamma, a->beta, a->y, a->dx) ? GROUPNORM_VECTORS : GROUPNORM_ELEMENTS;
 }
 
 /* Of the CTAs of all slices; then dgamma and dbeta, of no lines where there are no elements: zero. */
@@ -154,7 +151,7 @@ static ckl_status launch_slices(const ckl_plan *plan, int kernel, int64_t ctas, 
 static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const groupnorm_params p = params_for(plan, args, GROUPNORM_CLUSTER);
-    return launch_slices(plan, unaligned(plan, args), groupnorm_bundles(plan->desc, plan->config) * p.slices, &p,
+    return launch_slices(plan, kernel_for(plan, args), groupnorm_bundles(plan->desc, plan->config) * p.slices, &p,
                          stream);
 }
 
@@ -162,7 +159,7 @@ static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_str
 static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    const int kernel = unaligned(plan, args);
+    const int kernel = kernel_for(plan, args);
     groupnorm_params p = params_for(plan, args, GROUPNORM_SPLIT);
     const int64_t strips = groupnorm_bundles(d, plan->config), abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles;
     p.strips = (uint32_t)strips;
@@ -175,7 +172,7 @@ static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream
     groupnorm_params p = params_for(plan, args, GROUPNORM_HELD);
     const int64_t strips = groupnorm_bundles(plan->desc, plan->config);
     p.strips = (uint32_t)strips;
-    return launch_slices(plan, unaligned(plan, args), strips * p.slices, &p, stream);
+    return launch_slices(plan, kernel_for(plan, args), strips * p.slices, &p, stream);
 }
 
 /* Implementations */
@@ -198,6 +195,13 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
     {                                                                                                     \
         return groupnorm_cost(desc, device, slicing, config);                                             \
     }                                                                                                     \
+    static void describe_##called(const void *config, int kernel)                                         \
+    {                                                                                                     \
+        if (kernel == GROUPNORM_GRADIENTS)                                                                \
+            groupnorm_gradients(config);                                                                  \
+        else                                                                                              \
+            groupnorm_##called(config, kernel == GROUPNORM_VECTORS);                                      \
+    }                                                                                                     \
     static int64_t workspace_##called(const ckl_plan *plan)                                               \
     {                                                                                                     \
         return workspace_of(plan, slicing).bytes;                                                         \
@@ -210,7 +214,7 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
         .choose = choose_##called,                                                                        \
         .cost = cost_##called,                                                                            \
         .admit = admit_##called,                                                                          \
-        .describe = groupnorm_##called,                                                                   \
+        .describe = describe_##called,                                                                    \
         .kernels = count,                                                                                 \
         .params = &groupnorm_param_list,                                                                  \
         .workspace_bytes = workspace_##called,                                                            \

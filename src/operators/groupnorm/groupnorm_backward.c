@@ -294,7 +294,7 @@ static void write_column(void *kernel, const groupnorm_column *c)
 /* dgamma and dbeta */
 
 /* Adds up the lines of sums of the slices. */
-static void add_gradients(const groupnorm_config *cfg)
+void groupnorm_gradients(const groupnorm_config *cfg)
 {
     const column_split split = {
         .threads = 1024, .lanes = GROUPNORM_GRADIENT_COLUMNS, .cluster = 1, .vec = 1, .steps = 8
@@ -315,7 +315,7 @@ static void add_gradients(const groupnorm_config *cfg)
     column_reduce(&split, &sum, &total);
     IF(logical_and(eq(p.line, imm(0)), lt(p.column, columns))) {
         val is_beta = ge(p.column, a.channels), channel = select(is_beta, sub(p.column, a.channels), p.column);
-        val bytes = mul(convert(U64, channel), imm((int)ckl_dtype_bytes(cfg->dtype)));
+        val bytes = mul(convert(U64, channel), imm(dtype_bytes(cfg->dtype)));
         tensor gSum = gmem_tensor(add(select(is_beta, a.dbeta, a.dgamma), bytes), cfg->dtype, compact(leaf(1))); // (1)
         set(gSum, 0, convert(cfg->dtype, total));
     }
@@ -363,14 +363,9 @@ static group_sums sums_of_slice(backward *k)
     return add_group(k);
 }
 
-void groupnorm_backward(const void *config, int kernel)
+void groupnorm_backward(const groupnorm_config *cfg, bool vectors)
 {
-    const groupnorm_config *cfg = config;
-    if (kernel == GROUPNORM_GRADIENTS) {
-        add_gradients(cfg);
-        return;
-    }
-    backward k = { .s = groupnorm_slice_here(cfg, kernel == 0), .in_smem = true };
+    backward k = { .s = groupnorm_slice_here(cfg, vectors), .in_smem = true };
     begin(&k);
     stage_slices(&k);
     group_sums total = sums_of_slice(&k);
@@ -425,18 +420,13 @@ static void store_merged(const backward *k)
 /* Vectors whose loads begin before the CTA waits: as many as there are registers for. */
 static int vectors_ahead(const backward *k)
 {
-    const bool whole = k->s.align == k->s.cfg->vec * (int)ckl_dtype_bytes(k->s.cfg->dtype);
+    const bool whole = k->s.align == k->s.cfg->vec * dtype_bytes(k->s.cfg->dtype);
     return is_nchw(k) || !whole ? 0 : groups_of_vector(k) == 1 ? GROUPNORM_UNROLLED : GROUPNORM_UNROLLED / 2;
 }
 
-void groupnorm_backward_split(const void *config, int kernel)
+void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors)
 {
-    const groupnorm_config *cfg = config;
-    if (kernel == GROUPNORM_GRADIENTS) {
-        add_gradients(cfg);
-        return;
-    }
-    backward k = { .s = groupnorm_slice_begin(cfg, kernel == 0), .in_smem = false };
+    backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = false };
     const two_pass order = groupnorm_order(&k.s);
     groupnorm_wait();
     two_pass_item item = two_pass_draw(&order);
@@ -481,14 +471,9 @@ static void write_other(void *kernel, val slice)
     write_held(&other);
 }
 
-void groupnorm_backward_held(const void *config, int kernel)
+void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors)
 {
-    const groupnorm_config *cfg = config;
-    if (kernel == GROUPNORM_GRADIENTS) {
-        add_gradients(cfg);
-        return;
-    }
-    backward k = { .s = groupnorm_slice_begin(cfg, kernel == 0), .in_smem = true };
+    backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = true };
     const one_pass meeting = groupnorm_meeting(&k.s);
     groupnorm_wait();
     begin(&k);

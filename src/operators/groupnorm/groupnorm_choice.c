@@ -41,7 +41,7 @@ enum {
 
 static int64_t element_bytes(const ckl_groupnorm_desc *d)
 {
-    return (int64_t)ckl_dtype_bytes(d->dtype);
+    return dtype_bytes(d->dtype);
 }
 
 int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c)
@@ -49,9 +49,10 @@ int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c)
     return d->layout == CKL_IMAGE_NCHW ? ceil_div(d->h * d->w * c->fold, c->vec) : d->h * d->w / c->fold;
 }
 
-int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing split)
+int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing)
 {
-    return split ? max_i64(1, ceil_div(groupnorm_units(d, c), groupnorm_slice_units(c))) : c->cluster;
+    return slicing != GROUPNORM_CLUSTER ? max_i64(1, ceil_div(groupnorm_units(d, c), groupnorm_slice_units(c)))
+                                        : c->cluster;
 }
 
 int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c)
@@ -63,14 +64,14 @@ int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c
  * Shared memory of a CTA: slices of x and, backward, dy, if they are kept there; what threads tell of their sums; what groups and CTAs
  * tell.
  */
-static int64_t shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing split, const groupnorm_config *c)
+static int64_t shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing slicing, const groupnorm_config *c)
 {
     const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = split != GROUPNORM_SPLIT || forward;
+    const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = slicing != GROUPNORM_SPLIT || forward;
     const int64_t slice = kept ? groupnorm_slice_bytes(c) : 0, groups = 16 * ceil_div(12 * c->bundle, 16);
     const int words = forward ? GROUPNORM_ENTRY : GROUPNORM_KINDS;
     const int64_t peers = c->cluster > 1 ? 4 * words * (int64_t)c->bundle * c->cluster + 16 : 16;
-    const int64_t left = split == GROUPNORM_HELD ? 16 : 0;
+    const int64_t left = slicing == GROUPNORM_HELD ? 16 : 0;
     if (forward)
         return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers + left;
     int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * c->channels * c->bundle * c->fold;
@@ -122,9 +123,9 @@ static bool channels_fold(const ckl_groupnorm_desc *d, const groupnorm_config *c
 }
 
 /* Gradients that are split read their slices again, by whole vectors. */
-static bool may_be_ragged(const ckl_groupnorm_desc *d, groupnorm_slicing split, const groupnorm_config *c)
+static bool may_be_ragged(const ckl_groupnorm_desc *d, groupnorm_slicing slicing, const groupnorm_config *c)
 {
-    return d->layout == CKL_IMAGE_NCHW && !(split == GROUPNORM_SPLIT && d->direction == CKL_DIRECTION_BACKWARD) &&
+    return d->layout == CKL_IMAGE_NCHW && !(slicing == GROUPNORM_SPLIT && d->direction == CKL_DIRECTION_BACKWARD) &&
            c->fold == 1 && c->vec * element_bytes(d) == VECTOR_BYTES && d->h * d->w <= INT32_MAX / 4;
 }
 
@@ -156,7 +157,7 @@ static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted, 
 typedef struct search {
     const ckl_groupnorm_desc *d;
     const ckl_device_info *device;
-    groupnorm_slicing split;
+    groupnorm_slicing slicing;
     int threads_max, threads_min; // of a CTA
 } search;
 
@@ -196,8 +197,8 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
     const int threads_max = s->threads_max;
     const int64_t vectors = units * groupnorm_grid_of(c, c->vec).columns;
-    const bool streams = s->split == GROUPNORM_SPLIT && s->d->direction == CKL_DIRECTION_BACKWARD;
-    const bool few = !s->split && groupnorm_bundles(s->d, c) * c->cluster < s->device->sm_count;
+    const bool streams = s->slicing == GROUPNORM_SPLIT && s->d->direction == CKL_DIRECTION_BACKWARD;
+    const bool few = s->slicing == GROUPNORM_CLUSTER && groupnorm_bundles(s->d, c) * c->cluster < s->device->sm_count;
     const int64_t each = streams ? VECTORS_STREAMED : few ? VECTORS_OF_FEW : VECTORS_OF_THREAD;
     const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / each));
     groupnorm_config best = *c;
@@ -212,7 +213,7 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
                 continue;
             c->column_threads = nchw ? column_threads : groupnorm_grid_of(c, c->vec).column_threads;
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
-            double cost = shared_bytes(s->d, s->split, c) <= budget ? cost_of(c, units, wanted, streams) : INFINITY;
+            double cost = shared_bytes(s->d, s->slicing, c) <= budget ? cost_of(c, units, wanted, streams) : INFINITY;
             if (cost < least) {
                 least = cost;
                 best = *c;
@@ -225,7 +226,7 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
 /* The fewest CTAs whose slices fit the budget; more where SMs would be idle. */
 static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
 {
-    const int cluster_max = s->device->has_tma ? CLUSTER_MAX : 1;
+    const int cluster_max = residency_cluster_max(s->device);
     bool found = false;
     groupnorm_config best = *c;
     for (c->cluster = 1; c->cluster <= cluster_max; c->cluster *= 2) {
@@ -255,8 +256,8 @@ static int64_t streamed_bytes(const search *s)
 }
 
 /*
- * The largest slices, by halves, of so many bytes and threads. Forward they are in shared memory, three CTAs an SM. Backward they stream: small
- * ones, but larger ones of more threads where a thread would have several columns (bench/notes/groupnorm.md).
+ * The largest slices, by halves, of so many bytes and threads. Forward they are in shared memory, three CTAs an SM. Backward they
+ * stream: small ones, but larger ones of more threads where a thread would have several columns (bench/notes/groupnorm.md).
  */
 static bool choose_slice(search *s, groupnorm_config *c)
 {
@@ -285,10 +286,10 @@ static bool choose_slice(search *s, groupnorm_config *c)
 /* As many CTAs an SM as have room, or as there are. */
 static int ctas_per_sm(const search *s, const groupnorm_config *c)
 {
-    int64_t room = residency_ctas_per_sm(s->device, c->threads, shared_bytes(s->d, s->split, c));
-    if (s->split == GROUPNORM_SPLIT && s->d->direction == CKL_DIRECTION_BACKWARD)
+    int64_t room = residency_ctas_per_sm(s->device, c->threads, shared_bytes(s->d, s->slicing, c));
+    if (s->slicing == GROUPNORM_SPLIT && s->d->direction == CKL_DIRECTION_BACKWARD)
         room = min_i64(room, (s->d->dtype == CKL_F32 ? SPLIT_THREADS : SPLIT_THREADS_HALF) / c->threads);
-    int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, s->split);
+    int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, s->slicing);
     return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
 }
 
@@ -303,7 +304,7 @@ static void fit_vector(const search *s, groupnorm_config *c)
         const bool folds = d->layout == CKL_IMAGE_NCHW && c->vec == widest && channels_fold(d, c, fold);
         c->fold = folds ? (int)fold : 1;
         c->ragged = !folds && whole * element_bytes(d) <= RAGGED_BYTES && d->h * d->w >= RAGGED_VECTORS * c->vec &&
-                    may_be_ragged(d, s->split, c);
+                    may_be_ragged(d, s->slicing, c);
         if (c->ragged || vector_fits(d, c))
             return;
     }
@@ -351,7 +352,7 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
     const int whole = (int)min_i64(power_of_two_in(d->c), VECTOR_BYTES);
-    const int threads_max = s->split ? SPLIT_THREADS_MAX : THREADS_MAX;
+    const int threads_max = s->slicing != GROUPNORM_CLUSTER ? SPLIT_THREADS_MAX : THREADS_MAX;
     if (d->layout == CKL_IMAGE_NCHW || d->groups > BUNDLE_MAX_FOLDED)
         return false;
     groupnorm_config folded = *c;
@@ -438,7 +439,7 @@ static bool choose_held(search *s, groupnorm_config *c)
 }
 
 ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
-                            groupnorm_slicing split, groupnorm_config *c)
+                            groupnorm_slicing slicing, groupnorm_config *c)
 {
     const int64_t most = device->smem_per_cta_bytes;
     if (d->c / d->groups > INT32_MAX / BUNDLE_MAX)
@@ -447,24 +448,25 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
     c->layout = (choice)d->layout;
     c->affine = d->affine;
     c->channels = (int)max_i64(1, d->c / d->groups);
-    search s = { d, device, split, THREADS_MAX, 0 };
-    const bool chosen = split == GROUPNORM_CLUSTER ? choose_bundles(&s, c)
-                        : split == GROUPNORM_SPLIT ? choose_slices(&s, c)
-                                                   : choose_held(&s, c);
-    if (!chosen && split == GROUPNORM_HELD)
+    search s = { d, device, slicing, THREADS_MAX, 0 };
+    const bool chosen = slicing == GROUPNORM_CLUSTER ? choose_bundles(&s, c)
+                        : slicing == GROUPNORM_SPLIT ? choose_slices(&s, c)
+                                                     : choose_held(&s, c);
+    if (!chosen && slicing == GROUPNORM_HELD)
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen for large tensors whose bundles want clusters of %d and more, up to half of an H200", what,
              CLUSTER_MAX);
     if (!chosen)
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " bytes of shared memory of a CTA do not hold a %s", what, most,
-             split ? "slice of a bundle" : "bundle, shared by as many as there may be in a cluster");
+             slicing != GROUPNORM_CLUSTER ? "slice of a bundle"
+                                          : "bundle, shared by as many as there may be in a cluster");
     c->ctas_per_sm = ctas_per_sm(&s, c);
     return CKL_OK;
 }
 
 /* Cost */
 
-plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing split,
+plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing slicing,
                          const groupnorm_config *c)
 {
     static const memory_kernel of[2][2][2] = {
@@ -478,16 +480,16 @@ plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *dev
     };
     const bool forward = d->direction == CKL_DIRECTION_FORWARD, nchw = d->layout == CKL_IMAGE_NCHW;
     const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    const int inputs = forward ? 1 : 2, passes = split == GROUPNORM_SPLIT ? 2 : 1; // items of a slice
+    const int inputs = forward ? 1 : 2, passes = slicing == GROUPNORM_SPLIT ? 2 : 1; // items of a slice
     const double loads = (double)g.slots * c->steps, bytes = (double)element_bytes(d);
     const double run = (nchw ? g.column_threads * c->vec : c->channels * c->bundle * c->fold) * bytes;
-    const memory_work work = { .of = of[!forward][split != GROUPNORM_CLUSTER][!nchw],
+    const memory_work work = { .of = of[!forward][slicing != GROUPNORM_CLUSTER][!nchw],
                                .bytes = (double)(d->n * d->c * d->h * d->w) * bytes *
-                                        (inputs * (split == GROUPNORM_SPLIT ? 1.5 : 1) + 1),
-                               .ctas = groupnorm_bundles(d, c) * groupnorm_slices(d, c, split) * passes,
+                                        (inputs * (slicing == GROUPNORM_SPLIT ? 1.5 : 1) + 1),
+                               .ctas = groupnorm_bundles(d, c) * groupnorm_slices(d, c, slicing) * passes,
                                .threads = c->threads,
                                .ctas_per_sm = c->ctas_per_sm,
-                               .smem_bytes = shared_bytes(d, split, c),
+                               .smem_bytes = shared_bytes(d, slicing, c),
                                .wait_cycles = 1000 * (c->cluster > 1),
                                .lines = loads * (inputs + 1) * memory_lines(c->vec * bytes, run),
                                .elements = loads * c->vec * inputs,
@@ -497,29 +499,30 @@ plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *dev
 
 /* Admission */
 
-static ckl_status admit_threads(const char *what, const ckl_device_info *device, groupnorm_slicing split,
+static ckl_status admit_threads(const char *what, const ckl_device_info *device, groupnorm_slicing slicing,
                                 const groupnorm_config *c)
 {
     if (c->threads % 32 || c->threads < 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 from 32 to %d", what, c->threads,
              device->threads_per_cta_max);
-    if (!is_power_of_two(c->vec) || c->vec * (int)ckl_dtype_bytes(c->dtype) > VECTOR_BYTES)
+    if (!is_power_of_two(c->vec) || c->vec * dtype_bytes(c->dtype) > VECTOR_BYTES)
         FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, c->vec, VECTOR_BYTES);
-    if (!is_power_of_two(c->cluster) || c->cluster > 16 || (split && c->cluster > 1))
-        FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to %d", what, c->cluster, split ? 1 : 16);
+    if (!is_power_of_two(c->cluster) || c->cluster > 16 || (slicing != GROUPNORM_CLUSTER && c->cluster > 1))
+        FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to %d", what, c->cluster,
+             slicing != GROUPNORM_CLUSTER ? 1 : 16);
     if (c->steps < 1)
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1", what, c->steps);
     return CKL_OK;
 }
 
-static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, groupnorm_slicing split,
+static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, groupnorm_slicing slicing,
                                const groupnorm_config *c)
 {
     const bool nchw = d->layout == CKL_IMAGE_NCHW;
     const int bundle_max = c->threads / 32 * GROUPNORM_GROUPS_OF_WARP_MAX;
     if (c->bundle < 1 || c->bundle > bundle_max)
         FAIL(CKL_INVALID, "%s: bundle=%d is not in 1..%d, the groups of its warps", what, c->bundle, bundle_max);
-    if (c->cut_short && split)
+    if (c->cut_short && slicing != GROUPNORM_CLUSTER)
         FAIL(CKL_INVALID, "%s: cut_short=1 is for groups that stay in shared memory", what);
     if ((d->groups % c->bundle > 0) != c->cut_short || c->bundle > d->groups)
         FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64 ", or does with cut_short=1", what, c->bundle,
@@ -529,7 +532,7 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
         FAIL(CKL_INVALID, "%s: fold=%d is for whole pixels of nhwc, and divides their number", what, c->fold);
     if (c->fold != 1 && nchw && !channels_fold(d, c, c->fold))
         FAIL(CKL_INVALID, "%s: fold=%d is for channels of nchw forward, and divides those of a group", what, c->fold);
-    if (c->ragged && !may_be_ragged(d, split, c))
+    if (c->ragged && !may_be_ragged(d, slicing, c))
         FAIL(CKL_INVALID, "%s: ragged=1 is for vectors of 16 bytes of nchw, of slices that are kept", what);
     if (nchw ? !c->ragged && d->h * d->w * c->fold % c->vec
              : d->c * c->fold % c->vec || c->channels * c->bundle * c->fold % c->vec)
@@ -551,24 +554,24 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
 }
 
 ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
-                           groupnorm_slicing split, const groupnorm_config *c)
+                           groupnorm_slicing slicing, const groupnorm_config *c)
 {
     if (c->cluster > 1 && !device->has_tma)
         FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, c->cluster);
     if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
         c->channels != max_i64(1, d->c / d->groups))
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
-    TRY(admit_threads(what, device, split, c));
-    TRY(admit_layout(what, d, split, c));
-    const int64_t slices = groupnorm_slices(d, c, split), units = groupnorm_units(d, c);
+    TRY(admit_threads(what, device, slicing, c));
+    TRY(admit_layout(what, d, slicing, c));
+    const int64_t slices = groupnorm_slices(d, c, slicing), units = groupnorm_units(d, c);
     if (slices * groupnorm_slice_units(c) < units)
         FAIL(CKL_INVALID, "%s: steps=%d of cluster=%d hold %" PRId64 " of %" PRId64 " units of a channel", what,
              c->steps, c->cluster, slices * groupnorm_slice_units(c), units);
-    if (split == GROUPNORM_HELD && slices > ONE_PASS_CHUNKS_MAX)
+    if (slicing == GROUPNORM_HELD && slices > ONE_PASS_CHUNKS_MAX)
         FAIL(CKL_INVALID, "%s: %" PRId64 " slices of a bundle are more than %d", what, slices, ONE_PASS_CHUNKS_MAX);
-    if (shared_bytes(d, split, c) > device->smem_per_cta_bytes)
+    if (shared_bytes(d, slicing, c) > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "%s: steps=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->steps,
-             shared_bytes(d, split, c), device->smem_per_cta_bytes);
+             shared_bytes(d, slicing, c), device->smem_per_cta_bytes);
     if (units > INT32_MAX / 2 || slices > SLICES_MAX || groupnorm_bundles(d, c) * slices > INT32_MAX / 2)
         FAIL(CKL_UNSUPPORTED, "%s: more than %d pixels of an image, or CTAs", what, INT32_MAX / 2);
     return CKL_OK;

@@ -2,6 +2,7 @@
 #ifndef CKL_GROUPNORM_CONFIG_H
 #define CKL_GROUPNORM_CONFIG_H
 
+#include "base/dtype.h"
 #include "base/fields.h"
 #include "base/math.h"
 #include "cute/copy.h"
@@ -103,7 +104,7 @@ typedef struct groupnorm_grid {
 
 static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int vec)
 {
-    const bool nhwc = c->layout == (choice)CKL_IMAGE_NHWC;
+    const bool nhwc = c->layout == CKL_IMAGE_NHWC;
     groupnorm_grid g = { .vec = vec,
                          .columns =
                              nhwc ? c->channels * c->bundle * c->fold / vec : c->channels * c->bundle / c->fold };
@@ -117,7 +118,7 @@ static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int ve
 static inline int groupnorm_vec_of_group(const groupnorm_config *c)
 {
     int vec = c->vec;
-    while (c->layout == (choice)CKL_IMAGE_NHWC && c->bundle > 1 && c->channels % vec)
+    while (c->layout == CKL_IMAGE_NHWC && c->bundle > 1 && c->channels % vec)
         vec /= 2;
     return vec;
 }
@@ -148,7 +149,7 @@ static inline int groupnorm_ends_max(const groupnorm_config *c)
 static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
 {
     const int64_t ends = (int64_t)groupnorm_grid_of(c, c->vec).columns * groupnorm_ends_max(c);
-    return (groupnorm_vector_elements(c) + ends) * (int64_t)ckl_dtype_bytes(c->dtype);
+    return (groupnorm_vector_elements(c) + ends) * dtype_bytes(c->dtype);
 }
 
 /* Units of a slice. */
@@ -166,25 +167,26 @@ enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
 /* Where the slices of a bundle meet: in a cluster; or in memory, where those that are not held are read again. */
 typedef enum groupnorm_slicing { GROUPNORM_CLUSTER, GROUPNORM_SPLIT, GROUPNORM_HELD } groupnorm_slicing;
 
-/* The choice (groupnorm_choice.c), split or not: units of a column, slices of a bundle, bundles of all images. */
+/* The choice (groupnorm_choice.c), by where slices meet: units of a column, slices of a bundle, bundles of all images. */
 int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c);
-int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing split);
+int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing);
 int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c);
 ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
-                            groupnorm_slicing split, groupnorm_config *c);
-plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing split,
+                            groupnorm_slicing slicing, groupnorm_config *c);
+plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing slicing,
                          const groupnorm_config *c);
 ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
-                           groupnorm_slicing split, const groupnorm_config *c);
+                           groupnorm_slicing slicing, const groupnorm_config *c);
 
-/* Kernels. Even ones: pointers are aligned to whole vectors; odd ones: to the element only. */
-enum { GROUPNORM_GRADIENTS = 2 };                              // the one that adds up dgamma and dbeta
-void groupnorm_forward(const void *config, int kernel);        // 0, 1
-void groupnorm_forward_split(const void *config, int kernel);  // 0, 1
-void groupnorm_forward_held(const void *config, int kernel);   // 0, 1
-void groupnorm_backward(const void *config, int kernel);       // 0, 1
-void groupnorm_backward_split(const void *config, int kernel); // 0, 1
-void groupnorm_backward_held(const void *config, int kernel);  // 0, 1
+/* Kernel 0: pointers are aligned to whole vectors; 1: to the element only; 2, backward: adds up dgamma and dbeta. */
+enum { GROUPNORM_VECTORS, GROUPNORM_ELEMENTS, GROUPNORM_GRADIENTS };
+void groupnorm_forward(const groupnorm_config *cfg, bool vectors);
+void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors);
+void groupnorm_forward_held(const groupnorm_config *cfg, bool vectors);
+void groupnorm_backward(const groupnorm_config *cfg, bool vectors);
+void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors);
+void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors);
+void groupnorm_gradients(const groupnorm_config *cfg);
 
 enum { GROUPNORM_GRADIENT_COLUMNS = 32 }; // of a CTA of the kernel that adds up
 
@@ -298,7 +300,7 @@ tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int 
 packed groupnorm_load(const groupnorm_slice *s, val pointer, val element);
 packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec);
 
-/* Starts the copy of a vector into the slice that is staged at an address, where the thread that asked for it finds it after groupnorm_staged(). */
+/* Starts the copy of a vector into the slice staged at an address, where its thread finds it after groupnorm_staged(). */
 void groupnorm_stage(const groupnorm_slice *s, val staged, val pointer, const groupnorm_vector *v);
 void groupnorm_staged(void);
 

@@ -72,7 +72,7 @@ typedef struct moments {
     val count, pivot, mean, squares;
 } moments;
 
-static void load_same(void *kernel, groupnorm_vector *v)
+static void load_vector(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
     v->x = groupnorm_load_shared(&k->s, add(k->staged, v->shared), v->vec);
@@ -94,14 +94,14 @@ static void add_values(void *kernel, groupnorm_vector *v)
 static void add_column(void *kernel, const groupnorm_column *c)
 {
     forward *k = kernel;
-    groupnorm_over_vectors(&k->s, &k->same, c, load_same, add_values, k);
+    groupnorm_over_vectors(&k->s, &k->same, c, load_vector, add_values, k);
 }
 
 /* Of the thread's first values; where it has fewer, the last vector counts again. A thread of ends alone takes its first. */
 static void find_pivot(forward *k)
 {
     const groupnorm_grid *g = &k->same.grid;
-    const int bytes = g->vec * (int)ckl_dtype_bytes(k->s.cfg->dtype);
+    const int bytes = g->vec * dtype_bytes(k->s.cfg->dtype);
     val vectors = k->same.vectors;
     k->pivot = variable(F32, immf(0));
     if (k->s.cfg->ragged) {
@@ -110,7 +110,7 @@ static void find_pivot(forward *k)
         groupnorm_vector end = groupnorm_end(&k->s, &k->same, &column, 0, &exists);
         vectors = column.vectors;
         IF(exists) {
-            load_same(k, &end);
+            load_vector(k, &end);
             assign(k->pivot, at(unpacked(end.x, F32), 0));
         }
     }
@@ -341,12 +341,6 @@ static void publish(const forward *k, moments m)
 
 /* Writing */
 
-static void load_again(void *kernel, groupnorm_vector *v)
-{
-    forward *k = kernel;
-    v->x = groupnorm_load_shared(&k->s, add(k->staged, v->shared), v->vec);
-}
-
 /* y = (x - mean) * scale + shift; shift makes up for the rest of the mean, but not where gamma is infinite. */
 static void set_scale(forward *k, int i, val rest, val rstd)
 {
@@ -429,7 +423,7 @@ static void write_column(void *kernel, const groupnorm_column *c)
 {
     forward *k = kernel;
     begin_column(k, c);
-    groupnorm_over_vectors(&k->s, &k->all, c, load_again, write_vector, k);
+    groupnorm_over_vectors(&k->s, &k->all, c, load_vector, write_vector, k);
 }
 
 /* Kernels */
@@ -463,10 +457,9 @@ static void moments_of_slice(forward *k)
     tell_moments(k);
 }
 
-void groupnorm_forward(const void *config, int kernel)
+void groupnorm_forward(const groupnorm_config *cfg, bool vectors)
 {
-    const groupnorm_config *cfg = config;
-    forward k = { .s = groupnorm_slice_here(cfg, kernel == 0) };
+    forward k = { .s = groupnorm_slice_here(cfg, vectors) };
     begin(&k);
     stage_slice(&k);
     moments_of_slice(&k);
@@ -539,9 +532,9 @@ static void store_merged(const forward *k)
     }
 }
 
-void groupnorm_forward_split(const void *config, int kernel)
+void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors)
 {
-    forward k = { .s = groupnorm_slice_begin(config, kernel == 0) };
+    forward k = { .s = groupnorm_slice_begin(cfg, vectors) };
     const two_pass order = groupnorm_order(&k.s);
     groupnorm_wait();
     two_pass_item item = two_pass_draw(&order);
@@ -588,9 +581,9 @@ static void write_other(void *kernel, val slice)
     write_held(&other);
 }
 
-void groupnorm_forward_held(const void *config, int kernel)
+void groupnorm_forward_held(const groupnorm_config *cfg, bool vectors)
 {
-    forward k = { .s = groupnorm_slice_begin(config, kernel == 0) };
+    forward k = { .s = groupnorm_slice_begin(cfg, vectors) };
     const one_pass meeting = groupnorm_meeting(&k.s);
     groupnorm_wait();
     begin(&k);

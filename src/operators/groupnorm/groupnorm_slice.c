@@ -11,7 +11,7 @@ enum { UNROLLED = GROUPNORM_UNROLLED };
 
 bool groupnorm_is_nchw(const groupnorm_slice *s)
 {
-    return s->cfg->layout == (choice)CKL_IMAGE_NCHW;
+    return s->cfg->layout == CKL_IMAGE_NCHW;
 }
 
 bool groupnorm_has_one_column(const groupnorm_view *w)
@@ -21,7 +21,7 @@ bool groupnorm_has_one_column(const groupnorm_view *w)
 
 static int64_t element_bytes(const groupnorm_slice *s)
 {
-    return (int64_t)ckl_dtype_bytes(s->cfg->dtype);
+    return dtype_bytes(s->cfg->dtype);
 }
 
 /* Elements from one unit of nhwc to the next. */

@@ -10,11 +10,7 @@ static ckl_status check(const char *op, ckl_norm_desc *d)
 {
     TRY(plan_check_pitch(op, "ldx", &d->ldx, "cols", d->cols));
     TRY(plan_check_pitch(op, "ldy", &d->ldy, "cols", d->cols));
-    if (d->direction == CKL_DIRECTION_BACKWARD && d->eps > 0)
-        FAIL(CKL_INVALID, "%s: eps=%g is not part of a backward problem", op, (double)d->eps);
-    if (d->direction == CKL_DIRECTION_FORWARD && d->eps == 0)
-        d->eps = 1e-5f;
-    return CKL_OK;
+    return norm_check_eps(op, d->direction, &d->eps);
 }
 
 /* A row input or output. */
@@ -73,13 +69,12 @@ static int tensors(const ckl_norm_desc *d, bool centred, plan_tensor *t)
 
 /* Launch */
 
-/* Do rows lie in phase? Where stores are shifted, only rows that are read count. */
+/* Do rows lie in phase? Where stores are shifted, only rows that are read count. What a direction does not have is NULL. */
 static bool in_phase(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *a)
 {
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const void *written = norm_shifts_stores(c) ? NULL : is_forward ? a->sum : NULL;
-    const void *of_rows[] = { a->x, is_forward ? a->residual : a->dy, is_forward ? written : a->dsum };
-    const void *with = norm_shifts_stores(c) ? a->x : is_forward ? a->y : a->dx;
+    const bool moved = norm_shifts_stores(c);
+    const void *of_rows[] = { a->x, a->residual, a->dy, a->dsum, moved ? NULL : a->sum };
+    const void *with = moved ? a->x : a->y ? a->y : a->dx;
     for (int i = 0; i < COUNT_OF(of_rows); i++)
         if (of_rows[i] && !row_starts_in_phase(of_rows[i], with))
             return false;
@@ -91,10 +86,9 @@ static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_no
     if (c->split.ragged)
         return in_phase(d, c, a) ? NORM_VECTORS : NORM_ELEMENTS;
     const bool moved = norm_shifts_stores(c), cut = c->shifted && !moved;
-    const bool aligned =
-        PLAN_ALIGNED(c->split.vec * (int64_t)ckl_dtype_bytes(d->dtype), cut && !c->flow.cut ? NULL : a->x,
-                     cut ? NULL : a->residual, a->gamma, a->beta, a->dy, a->dsum, moved ? NULL : a->y,
-                     moved ? NULL : a->sum, moved ? NULL : a->dx, a->dgamma, a->dbeta);
+    const bool aligned = PLAN_ALIGNED(c->split.vec * dtype_bytes(d->dtype), cut && !c->flow.cut ? NULL : a->x,
+                                      cut ? NULL : a->residual, a->gamma, a->beta, a->dy, a->dsum, moved ? NULL : a->y,
+                                      moved ? NULL : a->sum, moved ? NULL : a->dx, a->dgamma, a->dbeta);
     return aligned ? NORM_VECTORS : NORM_ELEMENTS;
 }
 
@@ -178,7 +172,6 @@ static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_st
     const ckl_norm_args *a = args;
     const int kernel = kernel_for(d, c, a);
     const bool direct = !norm_keeps_sums(c) || (c->flow.stages && kernel == NORM_ELEMENTS); // from x and dy themselves
-    const bool sums = d->affine && d->cols > 0, work = d->rows > 0 && d->cols > 0;
     const norm_backward_params params = { .rows = d->rows,
                                           .cols = (uint32_t)d->cols,
                                           .ldx = d->ldx,
@@ -197,13 +190,10 @@ static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_st
                                           .dbeta = a->dbeta };
     const plan_grid rows = { .x = row_ctas(plan, NORM_VECTORS) };
     const plan_grid columns = { .x = ceil_div(d->cols, c->column_lanes * norm_column_vec(c)) };
-    if (sums && direct)
+    if (d->affine && direct)
         TRY(plan_launch(plan, NORM_COLUMNS, columns, &params, stream));
-    if (work)
-        TRY(plan_launch(plan, kernel, rows, &params, stream));
-    if (sums && !direct)
-        TRY(plan_launch(plan, NORM_COLUMNS, columns, &params, stream));
-    return CKL_OK;
+    TRY(plan_launch(plan, kernel, rows, &params, stream));
+    return d->affine && !direct ? plan_launch(plan, NORM_COLUMNS, columns, &params, stream) : CKL_OK;
 }
 
 /* The operators */
@@ -255,6 +245,14 @@ static bool layernorm_is_trusted(const void *config)
     static ckl_status op##_choose_forward(const void *desc, const ckl_device_info *device, void *config)               \
     {                                                                                                                  \
         return norm_choose_forward(desc, device, is_centred, config);                                                  \
+    }                                                                                                                  \
+    static void op##_forward(const void *config, int kernel)                                                           \
+    {                                                                                                                  \
+        norm_forward(config, kernel, is_centred);                                                                      \
+    }                                                                                                                  \
+    static void op##_backward(const void *config, int kernel)                                                          \
+    {                                                                                                                  \
+        norm_backward(config, kernel, is_centred);                                                                     \
     }                                                                                                                  \
     NORM_IMPLEMENTATION(op, forward, 2,                                                                                \
                         "a row in the registers of some lanes, a CTA or a cluster; longer rows flow or are tiled",     \

@@ -3,8 +3,8 @@
  *
  * Kernels 0 and 1 are persistent: each CTA (or cluster) takes rows at equal distances, writes their dx, keeps the sums
  * of their columns, and stores those in the workspace. Kernel 2 adds them in order. A row is in registers, a short one in
- * those of some lanes of a warp, or flows through shared memory. One that registers do not hold and bulk copies cannot read is read tile by tile in each pass.
- * Where registers do not hold sums of columns, kernel 2 reads x and dy once more.
+ * those of some lanes of a warp, or flows through shared memory. One that registers do not hold and bulk copies cannot
+ * read is read tile by tile in each pass. Where registers do not hold sums of columns, kernel 2 reads x and dy once more.
  *
  * Vectors of ragged rows (row.h) are those of x. The rows of a CTA are so far apart that all lie alike to 16-byte
  * boundaries: a thread has the same columns in each, so it can keep their sums.
@@ -35,15 +35,12 @@ static int elements(const row *r)
 
 static tensor load_input(const row *r, const row_place *p, val pointer)
 {
-    return row_fetch(&r->split, p, row_of_matrix(&r->split, p, pointer, r->cfg->dtype, r->o.ldx));
+    return row_fetch(&r->split, p, row_of_matrix(&r->split, p, pointer, r->cfg->dtype, r->o.ldx), 0);
 }
 
 static tensor load_gamma(const row *r, const row_place *p)
 {
-    tensor tXgGamma = row_vector(&r->split, p, r->o.gamma, r->cfg->dtype); // (VEC,STEPS)
-    tensor rGamma = fragment_like(tXgGamma, r->cfg->dtype);                // (VEC,STEPS)
-    row_load_anywhere(&r->split, p, tXgGamma, rGamma, 0);
-    return rGamma;
+    return row_fetch_vector(&r->split, p, r->o.gamma, r->cfg->dtype);
 }
 
 static val deviation(const row *r, int i)
@@ -356,8 +353,7 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
         s.of[i].rDgamma = zeros(&s.of[i]);
         s.of[i].rDbeta = zeros(&s.of[i]);
     }
-    if (cfg->split.cluster > 1)
-        cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
+    cluster_meet(cfg->split.cluster);
     const turns t = turns_of(&r);
     if (cfg->prefetch && !cfg->tiled)
         prefetch_each_row(&s, &t);
@@ -547,7 +543,7 @@ static void backward_flow(const norm_config *cfg, bool centred)
     row_pipeline_end(&s);
 }
 
-static void backward(const norm_config *cfg, int kernel, bool centred)
+void norm_backward(const norm_config *cfg, int kernel, bool centred)
 {
     const norm_config tiled = norm_tiled(cfg);
     if (kernel == NORM_COLUMNS)
@@ -556,14 +552,4 @@ static void backward(const norm_config *cfg, int kernel, bool centred)
         backward_flow(cfg, centred);
     else
         backward_rows(cfg->flow.stages ? &tiled : cfg, kernel == NORM_VECTORS, centred);
-}
-
-void layernorm_backward(const void *config, int kernel)
-{
-    backward(config, kernel, true);
-}
-
-void rmsnorm_backward(const void *config, int kernel)
-{
-    backward(config, kernel, false);
 }

@@ -2,6 +2,7 @@
 #include "base/math.h"
 #include "base/status.h"
 #include "operators/norm/norm_config.h"
+#include "skeletons/residency.h"
 
 enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
@@ -19,7 +20,7 @@ enum {
     CTA_ELEMENTS_MAX = 32 << 10,
     CTA_ELEMENTS_RESIDUAL_MAX = 24 << 10
 };
-enum { CTAS_MAX = INT32_MAX, COLS_MAX = INT32_MAX, CLUSTER_MAX = 8, TILED_THREADS = 512, TILED_ELEMENTS = 16 };
+enum { CTAS_MAX = INT32_MAX, COLS_MAX = INT32_MAX, TILED_THREADS = 512, TILED_ELEMENTS = 16 };
 
 /* Choice */
 
@@ -48,10 +49,10 @@ bool norm_in_phase(const ckl_norm_desc *d)
     return row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
 }
 
-/* Do rows start or end off 16-byte boundaries? For gradients, rows that are read. */
-static bool reads_ragged(const ckl_norm_desc *d)
+/* Are rows, ld apart, whole vectors of 16 bytes? */
+static bool are_whole(const ckl_norm_desc *d, int64_t ld)
 {
-    return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldx) != row_vec_full(d->dtype);
+    return row_vec(d->dtype, d->rows, d->cols, ld, ld) == row_vec_full(d->dtype);
 }
 
 /*
@@ -62,13 +63,12 @@ static bool reads_ragged(const ckl_norm_desc *d)
 bool norm_is_cut(const ckl_norm_desc *d)
 {
     enum { COLS_MIN = 1025, COLS_MIN_F32 = 4096 };
-    return reads_ragged(d) && row_vec(d->dtype, d->rows, d->cols, d->ldy, d->ldy) == row_vec_full(d->dtype) &&
-           d->cols >= (d->dtype == CKL_F32 ? COLS_MIN_F32 : COLS_MIN);
+    return !are_whole(d, d->ldx) && are_whole(d, d->ldy) && d->cols >= (d->dtype == CKL_F32 ? COLS_MIN_F32 : COLS_MIN);
 }
 
 bool norm_is_ragged(const ckl_norm_desc *d)
 {
-    return d->direction == CKL_DIRECTION_FORWARD ? norm_widest_vector(d) != row_vec_full(d->dtype) : reads_ragged(d);
+    return !are_whole(d, d->ldx) || (d->direction == CKL_DIRECTION_FORWARD && !are_whole(d, d->ldy));
 }
 
 /* Rows too long for registers: all threads of a CTA, and as many CTAs a row as keep the device busy. */
@@ -81,7 +81,7 @@ row_split norm_tiled_split(const ckl_norm_desc *d, const ckl_device_info *device
                     .vec = vec,
                     .steps = TILED_ELEMENTS / vec,
                     .ragged = ragged };
-    while (device->has_tma && s.cluster < CLUSTER_MAX && d->rows * s.cluster < device->sm_count)
+    while (s.cluster < residency_cluster_max(device) && d->rows * s.cluster < device->sm_count)
         s.cluster *= 2;
     return s;
 }
@@ -104,7 +104,7 @@ bool norm_may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_
     const bool shifts = d->direction == CKL_DIRECTION_BACKWARD && d->dtype != CKL_F32 && d->cols >= SHIFTED_COLS_MIN &&
                         d->cols <= SHIFTED_COLS_MAX;
     const bool fits = norm_in_phase(d) || shifts || (d->direction == CKL_DIRECTION_BACKWARD && norm_is_cut(d));
-    return device->has_tma && fits && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) > bytes_min;
+    return device->has_tma && fits && d->cols * dtype_bytes(d->dtype) > bytes_min;
 }
 
 /* Do ragged rows pay? Short ones have few vectors beside their ends: single elements cost less. */
@@ -116,7 +116,7 @@ static bool pays_ragged(const ckl_norm_desc *d)
 /* Bytes of a row in registers; longer ones flow if they can. */
 static int64_t forward_bytes_max(const ckl_norm_desc *d)
 {
-    return d->residual ? FORWARD_RESIDUAL_BYTES_MAX : FORWARD_ROW_COLS_MAX * (int64_t)ckl_dtype_bytes(d->dtype);
+    return d->residual ? FORWARD_RESIDUAL_BYTES_MAX : FORWARD_ROW_COLS_MAX * dtype_bytes(d->dtype);
 }
 
 /*
@@ -148,7 +148,7 @@ static int forward_registers(const ckl_norm_desc *d)
         return !prefers_elements(d)     ? FORWARD_REGISTERS
                : holds_many_elements(d) ? MANY_ELEMENTS
                                         : FORWARD_REGISTERS / 2;
-    if (d->residual && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) > forward_bytes_max(d))
+    if (d->residual && d->cols * dtype_bytes(d->dtype) > forward_bytes_max(d))
         return FORWARD_REGISTERS * 3 / 4;
     const bool many = d->cols > (d->residual && !norm_is_ragged(d) ? LONG_COLS_RESIDUAL : LONG_COLS);
     return many ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
@@ -250,7 +250,7 @@ static void halve_idle_threads(int64_t cols, row_split *s)
 static bool flows_cut(const ckl_norm_desc *d, const ckl_device_info *device)
 {
     enum { COLS_MAX_HELD = 12288 };
-    const int64_t bytes = d->cols * (int64_t)ckl_dtype_bytes(d->dtype);
+    const int64_t bytes = d->cols * dtype_bytes(d->dtype);
     return device->has_tma && norm_is_cut(d) &&
            (d->dtype == CKL_F32 ? bytes > SHIFTED_BYTES_MIN : d->cols > COLS_MAX_HELD);
 }
@@ -262,9 +262,7 @@ static bool flows_cut(const ckl_norm_desc *d, const ckl_device_info *device)
 static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
     const int vec = row_vec_full(d->dtype);
-    norm_take_problem(d, c);
-    if (d->dtype == CKL_F32 || norm_in_phase(d) || row_vec(d->dtype, d->rows, d->cols, d->ldy, d->ldy) != vec ||
-        d->cols < RAGGED_VECTORS_MIN * vec ||
+    if (d->dtype == CKL_F32 || norm_in_phase(d) || !are_whole(d, d->ldy) || d->cols < RAGGED_VECTORS_MIN * vec ||
         !row_split_choose(d->cols, vec, d->dtype, FORWARD_REGISTERS / 2, 1, &c->split))
         return false;
     halve_idle_threads(d->cols, &c->split);
@@ -274,6 +272,14 @@ static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, no
     return true;
 }
 
+/* Rows flow by this split, as many CTAs an SM as have room. */
+static void take_flow(const ckl_norm_desc *d, const ckl_device_info *device, const row_pipeline_split *s,
+                      norm_config *c)
+{
+    row_pipeline_config(s, &c->split, &c->flow);
+    c->ctas_per_sm = row_pipeline_ctas_per_sm(s, d->dtype, 1 + d->residual, NORM_FLOW_VALUES, device);
+}
+
 /*
  * Rows out of phase with y that flow, cut out of the ring where y is aligned, else with shifted stores. In registers, by
  * clusters of two, they reached 28 to 70 % of the limit.
@@ -281,52 +287,52 @@ static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, no
 static bool choose_shifted_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
     const bool cut = flows_cut(d, device);
-    if (!device->has_tma || norm_in_phase(d) ||
-        (!cut && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) <= SHIFTED_BYTES_MIN))
+    if (!device->has_tma || norm_in_phase(d) || (!cut && d->cols * dtype_bytes(d->dtype) <= SHIFTED_BYTES_MIN))
         return false;
-    row_pipeline_split s = row_pipeline_choose(d->cols, reads_ragged(d) && !cut, d->dtype, 1 + d->residual, device);
+    row_pipeline_split s =
+        row_pipeline_choose(d->cols, !are_whole(d, d->ldx) && !cut, d->dtype, 1 + d->residual, device);
     s.cut = cut;
-    norm_take_problem(d, c);
-    row_pipeline_config(&s, &c->split, &c->flow);
-    c->ctas_per_sm = row_pipeline_ctas_per_sm(&s, d->dtype, 1 + d->residual, NORM_FLOW_VALUES, device);
+    take_flow(d, device, &s, c);
     c->shifted = true;
     return true;
+}
+
+/* Rows in registers or, too long for those, tile by tile. */
+static void choose_forward_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, bool ragged,
+                                norm_config *c)
+{
+    const int most = d->residual ? CTA_ELEMENTS_RESIDUAL_MAX : CTA_ELEMENTS_MAX;
+    const int registers = forward_registers(d), cluster_max = residency_cluster_max(device);
+    row_split *s = &c->split;
+    const bool held =
+        (ragged && pays_ragged(d) && row_split_choose_ragged(d->cols, d->dtype, registers, cluster_max, s)) ||
+        row_split_choose(d->cols, norm_widest_vector(d), d->dtype, registers, cluster_max, s);
+    c->tiled = !held || row_split_cols(s) > most * (int64_t)s->cluster;
+    if (c->tiled) {
+        *s = norm_tiled_split(d, device, ragged);
+    } else {
+        row_split_widen(s, d->rows, d->cols, d->dtype, device);
+        c->ctas_per_sm = forward_threads(d, s, centred) / s->threads;
+    }
+    choose_shared_weights(d, device, c);
 }
 
 ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, bool centred, void *config)
 {
     const ckl_norm_desc *d = desc;
+    norm_config *c = config;
     if (d->direction != CKL_DIRECTION_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
-    norm_config *c = config;
-    row_split s;
+    norm_take_problem(d, c);
     if (choose_cut(d, device, c) || choose_shifted_flow(d, device, c))
         return CKL_OK;
     const bool ragged = norm_is_ragged(d) && !prefers_elements(d);
-    int cluster_max = device->has_tma ? CLUSTER_MAX : 1;
-    norm_take_problem(d, c);
-    row_pipeline_split flowing = row_pipeline_choose(d->cols, ragged, d->dtype, 1 + d->residual, device);
-    const bool flows = norm_may_flow(d, device, forward_bytes_max(d));
-    if (flows && choose_shared_flow(d, device, c))
-        return CKL_OK;
-    if (flows) {
-        row_pipeline_config(&flowing, &c->split, &c->flow);
-        c->ctas_per_sm = row_pipeline_ctas_per_sm(&flowing, d->dtype, 1 + d->residual, NORM_FLOW_VALUES, device);
-        return CKL_OK;
+    if (!norm_may_flow(d, device, forward_bytes_max(d))) {
+        choose_forward_rows(d, device, centred, ragged, c);
+    } else if (!choose_shared_flow(d, device, c)) {
+        const row_pipeline_split s = row_pipeline_choose(d->cols, ragged, d->dtype, 1 + d->residual, device);
+        take_flow(d, device, &s, c);
     }
-    int most = d->residual ? CTA_ELEMENTS_RESIDUAL_MAX : CTA_ELEMENTS_MAX;
-    bool held = (ragged && pays_ragged(d) &&
-                 row_split_choose_ragged(d->cols, d->dtype, forward_registers(d), cluster_max, &s)) ||
-                row_split_choose(d->cols, norm_widest_vector(d), d->dtype, forward_registers(d), cluster_max, &s);
-    c->tiled = !held || row_split_cols(&s) > most * (int64_t)s.cluster;
-    if (c->tiled)
-        s = norm_tiled_split(d, device, ragged);
-    if (!c->tiled)
-        row_split_widen(&s, d->rows, d->cols, d->dtype, device);
-    c->split = s;
-    if (!c->tiled)
-        c->ctas_per_sm = forward_threads(d, &s, centred) / s.threads;
-    choose_shared_weights(d, device, c);
     return CKL_OK;
 }
 

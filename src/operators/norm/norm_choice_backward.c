@@ -2,6 +2,7 @@
 #include "base/math.h"
 #include "base/status.h"
 #include "operators/norm/norm_config.h"
+#include "skeletons/residency.h"
 
 enum {
     BACKWARD_BYTES = 32, // of a thread and tensor of rows: each element needs two sums in f32 beside
@@ -14,7 +15,6 @@ enum {
     BACKWARD_ROW_COLS_MAX = 512,
     BACKWARD_RING_BYTES = 216 << 10, // of an SM
     WARP = 32,
-    CLUSTER_MAX = 8,
     COLUMN_LANES_MIN = 8,
     VECTORS_MIN = 4 // of a ragged row
 };
@@ -26,13 +26,10 @@ static void choose_column_lanes(const ckl_norm_desc *d, const ckl_device_info *d
         c->column_lanes /= 2;
 }
 
-/* Lanes of a row of so many vectors with `steps` for each: a power of two. */
+/* Lanes of a row of so many vectors with `steps` for each. */
 static int lanes_for(int64_t vectors, int steps)
 {
-    int lanes = 1;
-    while ((int64_t)lanes * steps < vectors)
-        lanes *= 2;
-    return lanes;
+    return (int)power_of_two_ceil(ceil_div(vectors, steps));
 }
 
 /*
@@ -43,7 +40,7 @@ static int lanes_for(int64_t vectors, int steps)
 static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *device, row_split *s)
 {
     enum { BYTES = 32, ELEMENTS_MAX = 16, ELEMENTS_MAX_VECTORS = 24, THREADS = 128, CTAS_AN_SM = 2 };
-    const int vec = norm_widest_vector(d), bytes = vec * (int)ckl_dtype_bytes(d->dtype);
+    const int vec = norm_widest_vector(d), bytes = vec * dtype_bytes(d->dtype);
     const bool full = vec == row_vec_full(d->dtype);
     const int most = (full && d->dtype != CKL_F32 ? ELEMENTS_MAX_VECTORS : ELEMENTS_MAX) / vec;
     const int lanes_max = full ? 2 * WARP : WARP;
@@ -119,8 +116,8 @@ typedef struct backward_flow {
     int bytes; // of an element
     int64_t cols_max;
     int threads, elements, steps, ctas_per_sm; // elements of a thread and row
-    row_residence residence;
-    bool lookahead; // if the ring has room
+    choice residence;                          // of row_residence
+    bool lookahead;                            // if the ring has room
     bool hold_gamma, dgamma_in_smem;
 } backward_flow;
 
@@ -144,7 +141,7 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
 {
     for (int i = 0; i < COUNT_OF(backward_flows); i++) {
         *f = backward_flows[i];
-        if (f->bytes != (int)ckl_dtype_bytes(d->dtype) || d->cols > f->cols_max ||
+        if (f->bytes != dtype_bytes(d->dtype) || d->cols > f->cols_max ||
             d->cols > (int64_t)f->threads * f->elements * row_pipeline_cluster_max(device))
             continue;
         for (; f->threads > BACKWARD_THREADS_MIN && f->threads / 2 * f->elements >= d->cols; f->ctas_per_sm *= 2)
@@ -162,18 +159,14 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
 
 static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
 {
-    enum {
-        STAGES_MIN = 4,
-        ROWS_IN_RING = 3
-    }; // deeper rings are slower: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8
+    // deeper rings are slower: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8
+    enum { STAGES_MIN = 4, ROWS_IN_RING = 3 };
     const int vec = row_vec_full(d->dtype), inputs = 2 + d->residual;
     const bool ragged = norm_is_ragged(d) && !norm_is_cut(d);
     row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = ragged },
-                             .cluster = 1,
+                             .cluster = (int)power_of_two_ceil(ceil_div(d->cols, (int64_t)f->threads * f->elements)),
                              .residence = f->residence,
                              .cut = norm_is_cut(d) };
-    while ((int64_t)f->threads * f->elements * s.cluster < d->cols)
-        s.cluster *= 2;
     s.chunks = (int)row_pipeline_chunks(&s, d->cols);
     s.chunk.exact = !ragged && row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
     int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;
@@ -183,6 +176,19 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
         s.stages = (int)min_i64(s.stages, max_i64(STAGES_MIN, ROWS_IN_RING * (int64_t)s.chunks));
     s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
     return s;
+}
+
+/* So many chunks of a row and CTA, of one vector a thread each, in the ring; gamma is in registers. */
+static backward_flow chunks_in_ring(const ckl_norm_desc *d, int threads, int chunks, int ctas_per_sm, bool lookahead)
+{
+    return (backward_flow){ .bytes = dtype_bytes(d->dtype),
+                            .threads = threads,
+                            .elements = chunks * row_vec_full(d->dtype),
+                            .steps = 1,
+                            .ctas_per_sm = ctas_per_sm,
+                            .residence = ROW_IN_RING,
+                            .lookahead = lookahead,
+                            .hold_gamma = true };
 }
 
 /*
@@ -204,16 +210,8 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
         (norm_is_ragged(d) && f->bytes == 4))
         return;
     for (int i = 0; i < COUNT_OF(shapes); i++) {
-        backward_flow fit = { f->bytes,
-                              0,
-                              shapes[i].threads,
-                              CHUNKS * row_vec_full(d->dtype),
-                              1,
-                              shapes[i].ctas_per_sm,
-                              ROW_IN_RING,
-                              shapes[i].lookahead,
-                              true,
-                              false };
+        const backward_flow fit =
+            chunks_in_ring(d, shapes[i].threads, CHUNKS, shapes[i].ctas_per_sm, shapes[i].lookahead);
         const row_pipeline_split split = split_of_flow(&fit, d);
         const bool spills = shapes[i].cut && shapes[i].ctas_per_sm > 3 && d->residual;
         if (shapes[i].ragged != norm_is_ragged(d) || shapes[i].cut != norm_is_cut(d) || spills ||
@@ -226,9 +224,9 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
 }
 
 /*
- * As many warps as a row has work for, where a tenth of them or more would be idle: gradients of 16 bits with whole vectors, and those of
- * f32 that are cut. 1024x17792 f16 46.7 us by 256 threads with 24 elements in clusters of 4, 42.2 by 288 with 16; 768x20480 f32, cut, 80.5 and
- * 63.5. Wider CTAs and larger clusters were slower.
+ * As many warps as a row has work for, where a tenth of them or more would be idle: gradients of 16 bits with whole
+ * vectors, and those of f32 that are cut. 1024x17792 f16 46.7 us by 256 threads with 24 elements in clusters of 4, 42.2
+ * by 288 with 16; 768x20480 f32, cut, 80.5 and 63.5. Wider CTAs and larger clusters were slower.
  */
 static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f, row_pipeline_split *s)
 {
@@ -248,10 +246,8 @@ static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bac
             if (shapes[i].cut != cut || threads < THREADS_MIN || threads > shapes[i].threads_max ||
                 10 * d->cols < 9 * threads * elements * cluster)
                 continue;
-            *f = (backward_flow){ f->bytes,    0,    (int)threads,
-                                  elements,    1,    shapes[i].warps / ((int)threads / WARP + 1),
-                                  ROW_IN_RING, true, true,
-                                  false };
+            const int ctas_per_sm = shapes[i].warps / ((int)threads / WARP + 1);
+            *f = chunks_in_ring(d, (int)threads, shapes[i].chunks, ctas_per_sm, true);
             *s = split_of_flow(f, d);
             return;
         }
@@ -292,8 +288,8 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
 static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
     row_split s;
-    const int vec = norm_widest_vector(d), cluster_max = device->has_tma ? CLUSTER_MAX : 1;
-    const int elements = BACKWARD_BYTES / (int)ckl_dtype_bytes(d->dtype);
+    const int vec = norm_widest_vector(d), cluster_max = residency_cluster_max(device);
+    const int elements = BACKWARD_BYTES / dtype_bytes(d->dtype);
     const bool ragged = choose_ragged_backward_split(d, elements, &s),
                packed = !ragged && choose_packed_split(d, device, &s);
     c->tiled = !ragged && !packed && !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
@@ -313,7 +309,7 @@ static bool is_short(const ckl_norm_desc *d)
 {
     enum { BYTES_MAX = 3072 }; // of whole vectors: 47.7 and 36.1 us (25600x768 bf16), 42.8 and 39.9 (15488x1280)
     return d->cols <= BACKWARD_ROW_COLS_MAX ||
-           (!norm_is_ragged(d) && norm_in_phase(d) && d->cols * (int64_t)ckl_dtype_bytes(d->dtype) <= BYTES_MAX);
+           (!norm_is_ragged(d) && norm_in_phase(d) && d->cols * dtype_bytes(d->dtype) <= BYTES_MAX);
 }
 
 ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config)

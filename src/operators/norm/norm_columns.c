@@ -85,7 +85,7 @@ static tensor load_vector(const columns *c, val pointer, ckl_dtype dtype, val li
     tensor gX = gmem_tensor(pointer, dtype, make_layout(shape(c->o.cols, lines), coord(1, ld))); // (COLS,LINES)
     tensor gVector = slice(local_tile(gX, shape(c->vec, 1), coord(c->sums.number, line)), _, 0); // (VEC)
     tensor rVector = fragment_like(gVector, dtype);                                              // (VEC)
-    copy(gVector, rVector, (int)ckl_dtype_bytes(dtype) * (aligned ? c->vec : 1));
+    copy(gVector, rVector, dtype_bytes(dtype) * (aligned ? c->vec : 1));
     return rVector;
 }
 
@@ -124,7 +124,7 @@ static void add_partial(void *user, val group)
 /* The products of all rows, by vectors where all rows of x and dy are aligned to them. */
 static void add_all_rows(columns *c)
 {
-    const int element = (int)ckl_dtype_bytes(c->cfg->dtype);
+    const int element = dtype_bytes(c->cfg->dtype);
     val pitch = convert(U64, mul(c->o.ldx, imm64(element)));
     val odd = bit_and(bit_or(bit_or(c->o.x, c->o.dy), pitch), imm_as(U64, c->vec * element - 1));
     IF(eq(odd, imm(0))) {

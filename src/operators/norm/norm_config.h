@@ -21,24 +21,23 @@
     X(owner, int64_t, ldx, "0", "", "elements between rows of x, residual, dy and dsum; 0: cols")     \
     X(owner, int64_t, ldy, "0", "", "elements between rows of y, sum and dx; 0: cols")
 
-#define NORM_CONFIG(X, owner)                                                                                         \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")                       \
-    X(owner, bool, affine, "1", "0 1", "gamma, and beta where there is one")                                          \
-    X(owner, bool, residual, "0", "0 1", "a residual is added; backward: its gradient")                               \
-    X(owner, bool, tiled, "0", "0 1", "rows are read tile by tile in every pass, not kept in registers")              \
-    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")              \
-    X(owner, bool, prefetch, "0", "0 1", "backward, of rows in registers: the next row is loaded during a row")       \
-    X(owner, bool, shared_weights, "0", "0 1",                                                                        \
-      "forward, of rows in registers: persistent CTAs have gamma and beta in shared memory")                          \
-    X(owner, bool, hold_gamma, "0", "0 1", "backward, of rows that flow: gamma stays in registers")                   \
-    X(owner, bool, dgamma_in_smem, "0", "0 1",                                                                        \
-      "backward, of rows that flow: sums of dgamma are in shared memory, else in registers")                          \
-    X(owner, bool, shifted, "0", "0 1",                                                                               \
-      "rows of x lie otherwise to 16-byte boundaries than those that are written: forward, in registers, vectors of " \
-      "x "                                                                                                            \
-      "are cut; where rows flow, those of y or dx are shifted")                                                       \
-    X(owner, int, persistent_ctas, "0", "0 1 2 3 4 6 8", "persistent CTAs of an SM; 0: as many as fit")               \
-    X(owner, int, column_threads, "512", "128 256 512", "of a CTA that adds up columns of gradients")                 \
+#define NORM_CONFIG(X, owner)                                                                                   \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")                 \
+    X(owner, bool, affine, "1", "0 1", "gamma, and beta where there is one")                                    \
+    X(owner, bool, residual, "0", "0 1", "a residual is added; backward: its gradient")                         \
+    X(owner, bool, tiled, "0", "0 1", "rows are read tile by tile in every pass, not kept in registers")        \
+    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")        \
+    X(owner, bool, prefetch, "0", "0 1", "backward, of rows in registers: the next row is loaded during a row") \
+    X(owner, bool, shared_weights, "0", "0 1",                                                                  \
+      "forward, of rows in registers: persistent CTAs have gamma and beta in shared memory")                    \
+    X(owner, bool, hold_gamma, "0", "0 1", "backward, of rows that flow: gamma stays in registers")             \
+    X(owner, bool, dgamma_in_smem, "0", "0 1",                                                                  \
+      "backward, of rows that flow: sums of dgamma are in shared memory, else in registers")                    \
+    X(owner, bool, shifted, "0", "0 1",                                                                         \
+      "rows of x lie otherwise to 16-byte boundaries than those that are written: forward, in registers, "      \
+      "vectors of x are cut; where rows flow, those of y or dx are shifted")                                    \
+    X(owner, int, persistent_ctas, "0", "0 1 2 3 4 6 8", "persistent CTAs of an SM; 0: as many as fit")         \
+    X(owner, int, column_threads, "512", "128 256 512", "of a CTA that adds up columns of gradients")           \
     X(owner, int, column_lanes, "32", "8 16 32", "of a warp along a row, when columns are added up")
 
 /* split: of a row over the threads that hold it or, where rows flow, of a chunk. */
@@ -107,7 +106,7 @@ static inline int64_t norm_weights_cols(const row_split *s, ckl_dtype dtype)
 static inline int64_t norm_weights_bytes(const row_split *s, ckl_dtype dtype, int chunks)
 {
     const int64_t vec = row_vec_full(dtype), cols = norm_weights_cols(s, dtype);
-    return chunks * (cols + cols / vec) * max_i64(4, 2 * (int64_t)ckl_dtype_bytes(dtype));
+    return chunks * (cols + cols / vec) * max_i64(4, 2 * dtype_bytes(dtype));
 }
 
 /* Are vectors of rows that flow those of the inputs, shifted to those of y, sum or dx by stores? */
@@ -157,10 +156,8 @@ ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, 
 
 /* Kernel 0: pointers are aligned to whole vectors; 1: to the element only; 2, backward: sums of columns. */
 enum { NORM_VECTORS, NORM_ELEMENTS, NORM_COLUMNS };
-void layernorm_forward(const void *config, int kernel);
-void rmsnorm_forward(const void *config, int kernel);
-void layernorm_backward(const void *config, int kernel);
-void rmsnorm_backward(const void *config, int kernel);
+void norm_forward(const norm_config *cfg, int kernel, bool centred);
+void norm_backward(const norm_config *cfg, int kernel, bool centred);
 void norm_backward_columns(const norm_config *cfg, bool centred); // kernel 2
 
 /* Stores the sums of a CTA with several rows at once as its partial sums; rSums: (VEC,STEPS) of dgamma and, of 2 kinds, dbeta. */

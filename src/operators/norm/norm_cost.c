@@ -8,7 +8,7 @@ static const double NORM_US = 0.2, // of rows in registers, beside a launch: gam
 /* Rows that flow, or are taken tile by tile: those in registers have one tile. */
 static row_work work_of(const ckl_norm_desc *d, const ckl_device_info *device, const norm_config *c)
 {
-    const bool read_again = c->tiled || (c->flow.stages && c->flow.residence == (choice)ROW_RELOADED);
+    const bool read_again = c->tiled || (c->flow.stages && c->flow.residence == ROW_RELOADED);
     const int resident = c->ctas_per_sm ? c->ctas_per_sm : 1;
     return (row_work){ .rows = d->rows,
                        .cols = d->cols,

@@ -46,15 +46,6 @@ static tensor load_input(const row *r, const row_span *at, val pointer, val ld, 
     return load_by(row_load_among, r, at, pointer, ld, cache);
 }
 
-/* Loads weights, with which ragged rows are out of phase. */
-static tensor load_weights(const row *r, const row_span *at, val pointer)
-{
-    tensor tXgW = row_vector(&at->split, &at->place, pointer, r->cfg->dtype); // (VEC,STEPS)
-    tensor rW = fragment_like(tXgW, r->cfg->dtype);                           // (VEC,STEPS)
-    row_load_anywhere(&at->split, &at->place, tXgW, rW, 0);
-    return rW;
-}
-
 /* h from x and residual, in place of x. */
 static void add_residual(const row *r, tensor rX, tensor rResidual)
 {
@@ -159,9 +150,9 @@ static weights weights_of(const row *r, const row_span *at, int begin, const row
         return w;
     }
     if (r->cfg->affine)
-        w.rGamma = load_weights(r, some, r->o.gamma);
+        w.rGamma = row_fetch_vector(&some->split, &some->place, r->o.gamma, r->cfg->dtype);
     if (has_beta(r))
-        w.rBeta = load_weights(r, some, r->o.beta);
+        w.rBeta = row_fetch_vector(&some->split, &some->place, r->o.beta, r->cfg->dtype);
     return w;
 }
 
@@ -287,7 +278,7 @@ static void find_deviation(row *r)
 static val sample(const row *r, val number, val col)
 {
     val h = variable(F32, immf(0)), index = add(mul(number, convert(I64, r->o.ldx)), convert(I64, col));
-    val offset = mul(convert(U64, index), imm((int)ckl_dtype_bytes(r->cfg->dtype))); // shared by both tensors
+    val offset = mul(convert(U64, index), imm(dtype_bytes(r->cfg->dtype))); // shared by both tensors
     IF(logical_and(lt(col, r->o.cols), lt(number, r->o.rows))) {
         assign(h, at_f32(gmem_tensor(add(r->o.x, offset), r->cfg->dtype, compact(leaf(1))), 0));
         if (r->cfg->residual) {
@@ -471,7 +462,7 @@ static void forward_persistent(row *r)
     }
 }
 
-static void forward(const norm_config *cfg, int kernel, bool centred)
+void norm_forward(const norm_config *cfg, int kernel, bool centred)
 {
     const norm_config tiled = norm_tiled(cfg);
     if (cfg->flow.stages && kernel == NORM_VECTORS) {
@@ -497,17 +488,6 @@ static void forward(const norm_config *cfg, int kernel, bool centred)
     }
     if (!cfg->tiled)
         load_row(&r);
-    if (cfg->split.cluster > 1)
-        cluster_sync(); // all CTAs of the cluster have started: their shared memory may be written
+    cluster_meet(cfg->split.cluster);
     normalise(&r);
-}
-
-void layernorm_forward(const void *config, int kernel)
-{
-    forward(config, kernel, true);
-}
-
-void rmsnorm_forward(const void *config, int kernel)
-{
-    forward(config, kernel, false);
 }

@@ -11,7 +11,7 @@ enum {
 
 static int slot_bytes(const norm_weights *w)
 {
-    return w->count * (int)ckl_dtype_bytes(w->dtype);
+    return w->count * dtype_bytes(w->dtype);
 }
 
 /* Gamma and beta of 16 bits share a word; all else is f32, which needs no conversion. */
@@ -37,14 +37,6 @@ static val slot_address(const norm_weights *w, val column)
 static tensor slots(const norm_weights *w)
 {
     return smem_view(imm(0), w->dtype, compact(leaf(w->count)));
-}
-
-static tensor load_vectors(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype)
-{
-    tensor gW = row_vector(s, p, pointer, dtype); // (VEC,STEPS)
-    tensor rW = fragment_like(gW, dtype);         // (VEC,STEPS)
-    row_load_anywhere(s, p, gW, rW, 0);
-    return rW;
 }
 
 static void store_slots(const norm_weights *w, val column, const val *gamma, const val *beta)
@@ -73,9 +65,9 @@ static void fill_vectors(const norm_weights *w, const row_split *all, const norm
     val end = add(w->column, imm((int)w->cols));
     LOOP_FROM(begin, w->column, end, imm((int)row_split_cols(all))) {
         row_place p = row_from(&start, begin);
-        tensor rGamma = load_vectors(all, &p, from->gamma, from->dtype), rBeta = { 0 }; // (VEC,STEPS)
+        tensor rGamma = row_fetch_vector(all, &p, from->gamma, from->dtype), rBeta = { 0 }; // (VEC,STEPS)
         if (w->count > 1)
-            rBeta = load_vectors(all, &p, from->beta, from->dtype);
+            rBeta = row_fetch_vector(all, &p, from->beta, from->dtype);
         for (int step = 0; step < all->steps; step++) {
             const int first = step * w->vec;
             val column = coordinate(p.cX, 1, first);

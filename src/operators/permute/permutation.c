@@ -150,11 +150,6 @@ permute_divisor permute_divisor_of(int64_t size)
     return (permute_divisor){ (uint32_t)(((INT64_C(1) << shift) - size) * (INT64_C(1) << 32) / size + 1), shift };
 }
 
-bool permute_aligned(const permute_pointers *args, int bytes)
-{
-    return (uintptr_t)args->x % (uintptr_t)bytes == 0 && (uintptr_t)args->y % (uintptr_t)bytes == 0;
-}
-
 ckl_status permutation_check_threads(const permutation *p, const char *who, int threads, int multiple,
                                      const ckl_device_info *device)
 {

@@ -2,6 +2,7 @@
 #ifndef CKL_PERMUTE_PERMUTATION_H
 #define CKL_PERMUTE_PERMUTATION_H
 
+#include "base/dtype.h"
 #include "base/status.h"
 #include "cutekernellib/device.h"
 #include "cutekernellib/operators/permute.h"
@@ -67,9 +68,6 @@ permute_divisor permute_divisor_of(int64_t size);
 
 /* The pointers of a call of either operator: the structs have the same members. */
 typedef ckl_permute_args permute_pointers;
-
-/* Are both aligned to so many bytes? */
-bool permute_aligned(const permute_pointers *args, int bytes);
 
 /* Are the threads of a CTA a multiple, and no more than the device allows? `who` is the implementation. */
 ckl_status permutation_check_threads(const permutation *p, const char *who, int threads, int multiple,

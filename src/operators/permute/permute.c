@@ -62,7 +62,7 @@ static ckl_status view(const void *desc, void *out)
     permute_mode modes[CKL_PERMUTE_RANK_MAX];
     for (int i = 0; i < d->rank; i++)
         modes[i] = (permute_mode){ d->shape[d->order[i]], d->stride_x[d->order[i]], d->stride_y[i] };
-    *p = (permutation){ .op = "permute", .bytes = (int)ckl_dtype_bytes(d->dtype) };
+    *p = (permutation){ .op = "permute", .bytes = dtype_bytes(d->dtype) };
     TRY(permutation_simplify(p, d->rank, modes));
     permutation_find_matrix(p);
     return CKL_OK;

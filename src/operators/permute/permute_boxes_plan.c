@@ -151,8 +151,7 @@ static void describe(const permutation *p, const box *b, permute_boxes_config *c
     c->more = b->more;
     c->shared = b->shared;
     c->smem_kb = (int)ceil_div(b->smem_bytes, KB);
-    for (c->lanes = 1; (int64_t)c->lanes * word_elements(p->bytes) < b->run_y;)
-        c->lanes *= 2;
+    c->lanes = (int)power_of_two_ceil(ceil_div(b->run_y, word_elements(p->bytes)));
 }
 
 static bool candidate_boxes(const void *problem, const ckl_device_info *device, int i, void *config)
@@ -232,25 +231,15 @@ static int turns_of_warp(const box *b, int lanes, int bytes)
 /* Sectors of runs on both sides, and a thread's work, as elements of a kernel that streams. */
 static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, const void *config)
 {
-    enum {
-        OF_BOX = 400,
-        OF_CHUNK = 16,
-        OF_WORD = 10,
-        OF_ELEMENT = 6,
-        OF_ODD = 7,
-        SMEM_MAX = 48 << 10,
-        READ = 2,
-        WRITTEN = 3,
-        LINE_BYTES = 128,
-        REGISTERS = 20
-    };
-    static const double of_turn = 0.85,
-                        rate = 1.05; // a turn's share of the price of a line; bytes as dear as of kernels that stream
+    enum { OF_BOX = 400, OF_CHUNK = 16, OF_WORD = 10, OF_ELEMENT = 6, OF_ODD = 7 };
+    enum { SMEM_MAX = 48 << 10, READ = 2, WRITTEN = 3, LINE_BYTES = 128, REGISTERS = 20 };
+    // a turn's share of the price of a line; bytes as dear as of kernels that stream
+    static const double of_turn = 0.85, rate = 1.05;
     const permutation *p = problem;
     const permute_boxes_config *c = config;
     box b;
-    if (!find_box(p, c, &b) ||
-        b.smem_bytes > SMEM_MAX) // with fewer than four CTAs an SM, all may store while none loads
+    // with fewer than four CTAs an SM, all may store while none loads
+    if (!find_box(p, c, &b) || b.smem_bytes > SMEM_MAX)
         return (plan_cost){ INFINITY, "shared memory" };
     const double x = sectors_of(b.run_x * p->bytes, starts_anywhere(p, &b, true), READ) * (double)b.runs_x;
     const double price = goes_on(&b) ? 1 : WRITTEN;
@@ -274,6 +263,23 @@ static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, 
         .meets = true,
     };
     return memory_cost(&work, device);
+}
+
+/* The kernel counts elements, bytes of a box, and boxes in 32 bits. */
+static ckl_status check_numbers(const permutation *p, const box *b)
+{
+    int64_t span_x = 0, span_y = 0;
+    for (int i = 0; i < b->rank; i++) {
+        span_x += b->size[i] * b->modes[i].x * p->bytes;
+        span_y += b->size[i] * b->modes[i].y * p->bytes;
+        if (b->modes[i].size > INT32_MAX)
+            FAIL(CKL_UNSUPPORTED, "%s boxes: a mode of %" PRId64 " is beyond 32-bit numbers", p->op, b->modes[i].size);
+    }
+    if (max_i64(span_x, span_y) > UINT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s boxes: a box reaches over 4 GB", p->op);
+    if (b->count > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s boxes: %" PRId64 " boxes are more than one launch has CTAs", p->op, b->count);
+    return CKL_OK;
 }
 
 static ckl_status admit_boxes(const void *problem, const ckl_device_info *device, const void *config)
@@ -302,18 +308,7 @@ static ckl_status admit_boxes(const void *problem, const ckl_device_info *device
     if ((int64_t)c->smem_kb * KB > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "%s boxes: the box needs %d KB of shared memory, %s has %" PRId64, p->op, c->smem_kb,
              device->id, device->smem_per_cta_bytes / KB);
-    int64_t span_x = 0, span_y = 0;
-    for (int i = 0; i < b.rank; i++) {
-        span_x += b.size[i] * b.modes[i].x * p->bytes;
-        span_y += b.size[i] * b.modes[i].y * p->bytes;
-        if (b.modes[i].size > INT32_MAX)
-            FAIL(CKL_UNSUPPORTED, "%s boxes: a mode of %" PRId64 " is beyond 32-bit numbers", p->op, b.modes[i].size);
-    }
-    if (max_i64(span_x, span_y) > UINT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "%s boxes: a box reaches over 4 GB", p->op);
-    if (b.count > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "%s boxes: %" PRId64 " boxes are more than one launch has CTAs", p->op, b.count);
-    return CKL_OK;
+    return check_numbers(p, &b);
 }
 
 static ckl_status launch_boxes(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -342,7 +337,7 @@ static ckl_status launch_boxes(const ckl_plan *plan, const void *args, ckl_strea
         params.stride_x[i] = b.modes[i].x * p->bytes;
         params.stride_y[i] = b.modes[i].y * p->bytes;
     }
-    const bool even = runs_are_even(&b, p->bytes) && (uintptr_t)a->y % (uintptr_t)transpose_word_bytes(p->bytes) == 0;
+    const bool even = runs_are_even(&b, p->bytes) && PLAN_ALIGNED(transpose_word_bytes(p->bytes), a->y);
     return plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = b.count }, &params, stream);
 }
 

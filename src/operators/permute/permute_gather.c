@@ -175,7 +175,7 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
 {
     enum { OF_ACCESS = 16, OF_MODE = 9, REGISTERS = 20 };
     const double ALONE_US = 0.65; // of a launch that does not overlap the next one
-    const double AGAIN = 0.1;    // of a byte from device memory, one from L2
+    const double AGAIN = 0.1;     // of a byte from device memory, one from L2
     const permutation *p = problem;
     const permute_gather_config *c = config;
     const double bytes = (double)permutation_elements(p) * p->bytes;
@@ -256,9 +256,7 @@ static ckl_status launch_gather(const ckl_plan *plan, const void *args, ckl_stre
     const permutation *p = plan->desc;
     const permute_gather_config *c = plan->config;
     const permute_pointers *a = args;
-    if (p->empty)
-        return CKL_OK;
-    if (!permute_aligned(a, c->bytes))
+    if (!PLAN_ALIGNED(c->bytes, a->x, a->y))
         return launch_halves(plan, 1, p, a->x, a->y, stream);
     permutation accesses = accesses_of(p, c);
     return launch_halves(plan, 0, &accesses, a->x, a->y, stream);

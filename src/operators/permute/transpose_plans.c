@@ -52,7 +52,7 @@ static ckl_status launch_tiles(const ckl_plan *plan, int kernel, const transpose
                                ckl_stream stream)
 {
     int64_t tiles = tiles_of(&((const permutation *)plan->desc)->matrix, tile_r, tile_c);
-    return tiles ? plan_launch(plan, kernel, (plan_grid){ .x = tiles }, params, stream) : CKL_OK;
+    return plan_launch(plan, kernel, (plan_grid){ .x = tiles }, params, stream);
 }
 
 /* Checks; `who` is the implementation */
@@ -372,7 +372,8 @@ static ckl_status admit_sm90(const void *problem, const ckl_device_info *device,
 static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const transpose_sm90_config *c = plan->config;
-    const int kernel = permute_aligned(args, TMA_ALIGNMENT) ? 0 : 1; // of the same tiles
+    const permute_pointers *a = args;
+    const int kernel = PLAN_ALIGNED(TMA_ALIGNMENT, a->x, a->y) ? 0 : 1; // of the same tiles
     const transpose_params params = params_for(plan->desc, args, c->bytes);
     return launch_tiles(plan, kernel, &params, c->tile_r, c->tile_c, stream);
 }

@@ -35,7 +35,7 @@ int reduce_columns_ctas_per_sm(const reduce_columns_config *cfg, bool ragged)
 {
     enum { THREADS_WITH_GUARDS = 768 };
     const bool dear =
-        ragged && ckl_dtype_bytes(cfg->kind.dtype) == 2 && reduce_state_words(&cfg->kind, cfg->compensated) > 1;
+        ragged && dtype_bytes(cfg->kind.dtype) == 2 && reduce_state_words(&cfg->kind, cfg->compensated) > 1;
     return dear ? (int)min_i64(cfg->ctas_per_sm, THREADS_WITH_GUARDS / cfg->threads) : cfg->ctas_per_sm;
 }
 
@@ -103,7 +103,7 @@ static void find_place(columns_kernel *k)
     k->limit = k->columns;
     if (k->ragged) {
         val address = element_address(k, first);
-        k->begin = convert(I64, div(address, imm((int)ckl_dtype_bytes(cfg->kind.dtype))));
+        k->begin = convert(I64, div(address, imm(dtype_bytes(cfg->kind.dtype))));
         k->column = sub(k->owned, reduce_columns_shift(k, warp()));
         k->limit = min(k->columns, add(first, imm(width)));
     }
@@ -138,7 +138,7 @@ static tensor vector_at_address(const columns_kernel *k, val address)
 
 static packed load_whole(const columns_kernel *k, val address)
 {
-    return load_packed(vector_at_address(k, address), k->cfg->vec * (int)ckl_dtype_bytes(k->cfg->kind.dtype));
+    return load_packed(vector_at_address(k, address), k->cfg->vec * dtype_bytes(k->cfg->kind.dtype));
 }
 
 /* Loads the elements of this thread's columns that exist, one by one. */
@@ -281,7 +281,7 @@ static void accumulate_columns(columns_kernel *k)
     const reduce_columns_config *cfg = k->cfg;
     int tile = tile_elements(cfg);
     val count = k->p.count, address[cfg->steps], begin = mul(k->rank, imm(tile));
-    val mine = convert(I64, k->layer), bytes = imm64((int64_t)ckl_dtype_bytes(cfg->kind.dtype));
+    val mine = convert(I64, k->layer), bytes = imm64(dtype_bytes(cfg->kind.dtype));
     val stride = mul(k->p.reduced_stride[0], bytes), guarded = guarded_lines(k);
     k->next = variable(U64, address_of_line(k, add(begin, mine)));
     k->step_bytes = convert(U64, mul(stride, imm(reduce_columns_layers(cfg))));
@@ -312,7 +312,7 @@ static void store_columns(const columns_kernel *k)
     tensor gY = gmem_tensor(reduce_address(k->p.y, row, cfg->kind.output), cfg->kind.output, rY.layout); // (VEC)
     for (int c = 0; c < cfg->vec; c++)
         set(rY, c, c == 0 ? first : k->r->finish(k->r, k->state[c], &k->p));
-    int bytes = (int)ckl_dtype_bytes(cfg->kind.output);
+    int bytes = dtype_bytes(cfg->kind.output);
     if (k->kernel == 0) {
         IF(all_exist(k))
             copy(rY, gY, (int)min_i64(16, cfg->vec * bytes));

@@ -32,7 +32,7 @@ static int64_t stretches_of(const reduce_view *v)
 
 static int64_t bytes_of(const reduce_view *v)
 {
-    return v->rows * v->count * reduce_bytes_of(v->kind.dtype);
+    return v->rows * v->count * dtype_bytes(v->kind.dtype);
 }
 
 static bool columns_divide(const reduce_view *v, int vec)
@@ -142,14 +142,13 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     const reduce_view *v = desc;
     TRY(check_columns(v));
     c->kind = v->kind;
-    int words = reduce_state_words(&c->kind, false), bytes = reduce_bytes_of(c->kind.dtype);
+    int words = reduce_state_words(&c->kind, false), bytes = dtype_bytes(c->kind.dtype);
     c->vec = REDUCE_ACCESS_BYTES / bytes;
     while (c->vec * words > STATE_MAX || !(columns_divide(v, c->vec) || columns_may_be_ragged(v, c->vec)))
         c->vec /= 2;
     bool ragged = !columns_divide(v, c->vec);
     int64_t wanted = (int64_t)device->sm_count * REDUCE_THREADS_WANTED, across = v->rows / c->vec;
-    c->lanes =
-        (int)min_i64(across >= wanted ? c->threads : WARP, reduce_power_of_two_from(ceil_div(columns_of(v), c->vec)));
+    c->lanes = (int)min_i64(across >= wanted ? c->threads : WARP, power_of_two_ceil(ceil_div(columns_of(v), c->vec)));
     c->steps = (int)(BYTES_IN_FLIGHT / ((int64_t)c->vec * bytes));
     c->steps = (int)min_i64(c->steps, STEPS_MAX);
     c->ctas_per_sm = REDUCE_THREADS_WANTED / c->threads;
@@ -185,7 +184,7 @@ static plan_cost cost_columns(const void *desc, const ckl_device_info *device, c
                                        .lines = 2.5 },
                                .ctas = column_tiles(v, c, ragged) * c->split,
                                .threads = c->threads,
-                               .registers = c->vec * (c->steps * reduce_bytes_of(c->kind.dtype) / WORD_BYTES + words),
+                               .registers = c->vec * (c->steps * dtype_bytes(c->kind.dtype) / WORD_BYTES + words),
                                .ctas_per_sm = reduce_columns_ctas_per_sm(c, ragged),
                                .wait_cycles = (turns - 1) * TURN,
                                .meets = true };
@@ -223,26 +222,20 @@ static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_str
     const reduce_view *v = plan->desc;
     const bool may_be_ragged = reduce_columns_ragged(c);
     reduce_params p = reduce_params_for(plan, args, column_tiles(v, c, may_be_ragged));
-    bool even = columns_divide(v, c->vec) && reduce_is_aligned(p.x, c->vec * reduce_bytes_of(c->kind.dtype)) &&
-                reduce_is_aligned(p.y, min_i64(REDUCE_ACCESS_BYTES, c->vec * reduce_bytes_of(c->kind.output)));
+    bool even = columns_divide(v, c->vec) && PLAN_ALIGNED(c->vec * dtype_bytes(c->kind.dtype), p.x) &&
+                PLAN_ALIGNED(min_i64(REDUCE_ACCESS_BYTES, c->vec * dtype_bytes(c->kind.output)), p.y);
     int64_t ctas = column_tiles(v, c, !even && may_be_ragged) * c->split;
-    return v->rows ? plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = ctas }, &p, stream) : CKL_OK;
+    return plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = ctas }, &p, stream);
 }
 
 static const field columns_fields[] = { REDUCE_KIND(FIELD_NESTED, (reduce_columns_config, kind))
                                             REDUCE_COLUMNS_CONFIG(FIELD_ROW, reduce_columns_config) };
 
 const implementation reduce_columns_plans = {
-    .name = "columns",
+    IMPLEMENTATION_PARTS(reduce, columns),
     .summary = "neighbouring threads take neighbouring results; layers of threads and CTAs share long columns",
-    .config_bytes = sizeof(reduce_columns_config),
-    .config = FIELD_TABLE(columns_fields),
-    .choose = choose_columns,
     .cost = cost_columns,
-    .admit = admit_columns,
-    .describe = reduce_columns,
     .kernels = 2,
     .params = &reduce_param_list,
     .workspace_bytes = columns_workspace,
-    .launch = launch_columns,
 };

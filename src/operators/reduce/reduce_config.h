@@ -2,6 +2,7 @@
 #ifndef CKL_REDUCE_CONFIG_H
 #define CKL_REDUCE_CONFIG_H
 
+#include "base/dtype.h"
 #include "base/fields.h"
 #include "cutekernellib/operators/reduce.h"
 #include "ir/params.h"
@@ -161,15 +162,8 @@ enum {
     REDUCE_OVERLAP_BYTES = 32 << 20, // of an x: reading less takes less time than early CTAs cost, which crowd some SMs
 };
 
-int reduce_bytes_of(ckl_dtype dtype);
-
 /* The reduced mode whose elements lie nearest to each other. */
 reduce_mode reduce_inner_of(const reduce_view *v);
-
-/* The smallest power of two that is not below x. */
-int64_t reduce_power_of_two_from(int64_t x);
-
-bool reduce_is_aligned(const void *pointer, int64_t bytes);
 
 /* Do all modes step by multiples of vec? */
 bool reduce_strides_divide(const reduce_mode *modes, int count, int vec);

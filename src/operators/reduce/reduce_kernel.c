@@ -16,7 +16,7 @@ layout reduce_modes(int count, const val *extent, const val *stride)
 
 val reduce_address(val a, val elements, ckl_dtype dtype)
 {
-    return add(a, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(dtype)))));
+    return add(a, convert(U64, mul(elements, imm(dtype_bytes(dtype)))));
 }
 
 /* NOTE: by reduce_address(), whose product is signed. With the unsigned one of a slice ptxas takes 2 to 4 registers more. */
@@ -173,7 +173,7 @@ static void store_by_first(const ladder_kernel *k)
 static val accumulate_vectors(ladder_kernel *k)
 {
     ckl_dtype dtype = k->cfg->kind.dtype;
-    int vec = 16 / (int)ckl_dtype_bytes(dtype);
+    int vec = 16 / dtype_bytes(dtype);
     val vectors = div(k->p.count, imm(vec));
     int64_t distance[vec];
     for (int e = 0; e < vec; e++)

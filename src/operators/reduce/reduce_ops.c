@@ -49,17 +49,18 @@ static val fold_finish(const reducer *r, const val *state, const reduce_values *
     return r->fold.finish ? r->fold.finish(state[0], p->count, r->fold.user) : state[0];
 }
 
-static val plus(val a, val b, void *user)
-{
-    (void)user;
-    return add(a, b);
-}
+/* Combinations that are one instruction. */
+#define COMBINATION(name, instruction)        \
+    static val name(val a, val b, void *user) \
+    {                                         \
+        (void)user;                           \
+        return instruction(a, b);             \
+    }
 
-static val times(val a, val b, void *user)
-{
-    (void)user;
-    return mul(a, b);
-}
+COMBINATION(plus, add)
+COMBINATION(times, mul)
+COMBINATION(or, bit_or)
+COMBINATION(and, bit_and)
 
 static val larger(val a, val b, void *user)
 {
@@ -77,18 +78,6 @@ static val is_true(val x, void *user)
 {
     (void)user;
     return select(ne(x, imm(0)), imm(1), imm(0));
-}
-
-static val or (val a, val b, void *user)
-{
-    (void)user;
-    return bit_or(a, b);
-}
-
-static val and (val a, val b, void *user)
-{
-    (void)user;
-    return bit_and(a, b);
 }
 
 static val absolute(val x, void *user)
@@ -308,18 +297,13 @@ static bool fold_of(int op, ir_type input, reduce_fold *fold)
     return true;
 }
 
-static bool is_float(ckl_dtype dtype)
-{
-    return dtype == F32 || dtype == F16 || dtype == BF16;
-}
-
 /* What elements are converted to: floats to f32; summed integers to 64 bits, others to the output's type. */
 static ir_type input_of(const reduce_kind *k)
 {
     int op = k->op;
     bool adds = op == CKL_REDUCE_SUM || op == CKL_REDUCE_PROD || op == CKL_REDUCE_MEAN || op == CKL_REDUCE_NORM1 ||
                 op == CKL_REDUCE_VAR || op == CKL_REDUCE_STD;
-    if (is_float(k->dtype))
+    if (dtype_is_float(k->dtype))
         return F32;
     return adds ? (k->output == I32 ? I32 : I64) : k->dtype;
 }
@@ -342,6 +326,6 @@ reducer reducer_of(const reduce_kind *kind, bool compensated)
     case CKL_REDUCE_ARGMIN:
         return position_of(input, op == CKL_REDUCE_ARGMAX);
     default:
-        return reduce_variance_of(input, ckl_dtype_bytes(kind->dtype) == 2, op == CKL_REDUCE_STD);
+        return reduce_variance_of(input, dtype_bytes(kind->dtype) == 2, op == CKL_REDUCE_STD);
     }
 }

@@ -12,27 +12,9 @@ enum {
     STEPS_LIMIT = 16,        // of a config
 };
 
-int reduce_bytes_of(ckl_dtype dtype)
-{
-    return (int)ckl_dtype_bytes(dtype);
-}
-
 reduce_mode reduce_inner_of(const reduce_view *v)
 {
     return v->reduced[v->kind.reduced - 1];
-}
-
-int64_t reduce_power_of_two_from(int64_t x)
-{
-    int64_t power = 1;
-    while (power < x)
-        power *= 2;
-    return power;
-}
-
-bool reduce_is_aligned(const void *pointer, int64_t bytes)
-{
-    return (uintptr_t)pointer % (uintptr_t)bytes == 0;
 }
 
 bool reduce_strides_divide(const reduce_mode *modes, int count, int vec)
@@ -62,7 +44,7 @@ ckl_status reduce_check_threads(const char *who, int threads, const ckl_device_i
 
 ckl_status reduce_check_vectors(const char *who, int vec, int steps, ckl_dtype dtype)
 {
-    if (!is_power_of_two(vec) || vec * reduce_bytes_of(dtype) > REDUCE_ACCESS_BYTES)
+    if (!is_power_of_two(vec) || vec * dtype_bytes(dtype) > REDUCE_ACCESS_BYTES)
         FAIL(CKL_INVALID, "reduce %s: vec=%d must be a power of two of at most %d bytes", who, vec,
              REDUCE_ACCESS_BYTES);
     if (steps < 1 || steps > STEPS_LIMIT)
@@ -73,8 +55,7 @@ ckl_status reduce_check_vectors(const char *who, int vec, int steps, ckl_dtype d
 bool reduce_compensates(const reduce_kind *k, int64_t blocks_in_turn)
 {
     bool sums = k->op == CKL_REDUCE_SUM || k->op == CKL_REDUCE_MEAN || k->op == CKL_REDUCE_NORM1;
-    bool floats = k->dtype == CKL_F32 || k->dtype == CKL_F16 || k->dtype == CKL_BF16;
-    return sums && floats && blocks_in_turn > BLOCKS_IN_TURN_MAX;
+    return sums && dtype_is_float(k->dtype) && blocks_in_turn > BLOCKS_IN_TURN_MAX;
 }
 
 int64_t reduce_workspace_for(int64_t groups, int64_t split, int64_t bytes)
@@ -86,9 +67,9 @@ plan_cost reduce_cost(const reduce_view *v, const ckl_device_info *device, memor
                       int lanes, bool compensated)
 {
     enum { SECTOR_BYTES = 32 };
-    const int bytes = reduce_bytes_of(v->kind.dtype), run = lanes * vec * bytes;
+    const int bytes = dtype_bytes(v->kind.dtype), run = lanes * vec * bytes;
     const double sectors = fmax(1, SECTOR_BYTES / (double)run); // read for one that is used
-    work.bytes = (double)v->rows * ((double)v->count * bytes * sectors + reduce_bytes_of(v->kind.output));
+    work.bytes = (double)v->rows * ((double)v->count * bytes * sectors + dtype_bytes(v->kind.output));
     work.lines = loads * memory_lines(vec * bytes, run);
     work.elements = loads * vec * reduce_state_words(&v->kind, compensated);
     return memory_cost(&work, device);
@@ -146,7 +127,7 @@ static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_strea
     const reduce_ladder_config *c = plan->config;
     const reduce_view *v = plan->desc;
     reduce_params p = reduce_params_for(plan, args, 0);
-    return v->rows ? plan_launch(plan, 0, (plan_grid){ .x = ceil_div(v->rows, c->threads) }, &p, stream) : CKL_OK;
+    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(v->rows, c->threads) }, &p, stream);
 }
 
 /* Of the steps that give a row a CTA. */
@@ -165,7 +146,7 @@ static ckl_status launch_ladder(const ckl_plan *plan, const void *args, ckl_stre
 {
     const reduce_view *v = plan->desc;
     reduce_params p = reduce_params_for(plan, args, 0);
-    return v->rows ? plan_launch(plan, 0, (plan_grid){ .x = v->rows }, &p, stream) : CKL_OK;
+    return plan_launch(plan, 0, (plan_grid){ .x = v->rows }, &p, stream);
 }
 
 /* Elements one by one, by all threads of a CTA or, of naive, by one. */
@@ -199,7 +180,7 @@ static plan_cost cost_ladder(const void *desc, const ckl_device_info *device, co
 static plan_cost cost_vectorized(const void *desc, const ckl_device_info *device, const void *config)
 {
     const reduce_ladder_config *c = config;
-    return cost_rows_of(desc, device, config, c->threads, REDUCE_ACCESS_BYTES / reduce_bytes_of(c->kind.dtype));
+    return cost_rows_of(desc, device, config, c->threads, REDUCE_ACCESS_BYTES / dtype_bytes(c->kind.dtype));
 }
 
 /* As many threads as a row has vectors, from two warps to the default: more would only delay the start of a CTA. */
@@ -207,7 +188,7 @@ static ckl_status choose_vectorized(const void *desc, const ckl_device_info *dev
 {
     reduce_ladder_config *c = config;
     TRY(choose_ladder(desc, device, config));
-    int64_t vectors = ((const reduce_view *)desc)->count * reduce_bytes_of(c->kind.dtype) / REDUCE_ACCESS_BYTES;
+    int64_t vectors = ((const reduce_view *)desc)->count * dtype_bytes(c->kind.dtype) / REDUCE_ACCESS_BYTES;
     while (c->threads > LADDER_THREADS_MIN && vectors <= c->threads / 2)
         c->threads /= 2;
     return CKL_OK;
@@ -226,9 +207,9 @@ static ckl_status launch_vectorized(const ckl_plan *plan, const void *args, ckl_
     const reduce_ladder_config *c = plan->config;
     const reduce_view *v = plan->desc;
     reduce_params p = reduce_params_for(plan, args, 0);
-    bool even = reduce_is_aligned(p.x, REDUCE_ACCESS_BYTES) &&
-                reduce_strides_divide(v->kept, v->kind.kept, REDUCE_ACCESS_BYTES / reduce_bytes_of(c->kind.dtype));
-    return v->rows ? plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = v->rows }, &p, stream) : CKL_OK;
+    bool even = PLAN_ALIGNED(REDUCE_ACCESS_BYTES, p.x) &&
+                reduce_strides_divide(v->kept, v->kind.kept, REDUCE_ACCESS_BYTES / dtype_bytes(c->kind.dtype));
+    return plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = v->rows }, &p, stream);
 }
 
 static const field ladder_fields[] = { REDUCE_KIND(FIELD_NESTED, (reduce_ladder_config, kind))

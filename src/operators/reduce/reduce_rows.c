@@ -105,7 +105,7 @@ static place find_place(const reduce_rows_config *cfg, val rows, val first)
 /* Segment number index of the row: one for each coordinate of the outer reduced modes. */
 static segment find_segment(const rows_kernel *k, val index)
 {
-    int64_t bytes = (int64_t)ckl_dtype_bytes(k->cfg->kind.dtype), inner = k->cfg->kind.reduced - 1;
+    int64_t bytes = dtype_bytes(k->cfg->kind.dtype), inner = k->cfg->kind.reduced - 1;
     val extent = k->p.reduced_extent[inner];
     segment s = { .address = k->gRow.address, .end = extent, .first = mul(index, extent) };
     if (inner > 0) {
@@ -143,7 +143,7 @@ static void load_step(const rows_kernel *k, const segment *s, val mine, int step
         val distance = mul(index, k->p.reduced_stride[cfg->kind.reduced - 1]);
         gX = elements_at(k, s, distance, compact(leaf(1))); // (1)
     }
-    packed_load(gX, cfg->vec * (int)ckl_dtype_bytes(cfg->kind.dtype), to);
+    packed_load(gX, cfg->vec * dtype_bytes(cfg->kind.dtype), to);
 }
 
 /* Accumulates `count` vectors in registers, of which the first is number `step` of the tile. */
@@ -267,59 +267,79 @@ static void full_tile(const rows_kernel *k, const segment *s, val mine)
     accumulate_steps(k, add(s->first, mine), 0, cfg->steps, rX);
 }
 
-/* Tiles of a row whose segments have one each. */
-static val rounds_of(const reduce_rows_config *cfg, val segments)
+/* Tile number t of a segment, of which this thread has the element at place `mine` first. */
+static void accumulate_tile(const rows_kernel *k, const segment *s, val t, val mine)
 {
-    return div(add(segments, imm64(cfg->segments - 1)), imm64(cfg->segments));
+    const int64_t tile = tile_elements(k->cfg);
+    val first = mul(t, imm64(tile));
+    mine = add(first, mine);
+    IF(is_inside(s, first, tile))
+        full_tile(k, s, mine);
+    ELSE partial_tile(k, s, first, mine);
+}
+
+/* i64: tiles of a row, and of one of its segments or of those side by side; segments, where some are. */
+typedef struct row_tiles {
+    val all, of_segment, segments;
+} row_tiles;
+
+static row_tiles count_tiles(const rows_kernel *k)
+{
+    const reduce_rows_config *cfg = k->cfg;
+    const int64_t tile = tile_elements(cfg);
+    val inner = k->p.reduced_extent[cfg->kind.reduced - 1];
+    row_tiles n = { .of_segment = div(add(inner, imm64(tile - 1)), imm64(tile)) };
+    n.all = n.of_segment;
+    if (cfg->kind.reduced == 1)
+        return n;
+    n.all = variable(I64, imm(0));
+    if (cfg->segments > 1)
+        n.segments = variable(I64, imm(0));
+    IF(lt(imm(0), k->p.count)) {
+        val segments = div(k->p.count, inner), in_turn = segments;
+        if (cfg->segments > 1) {
+            assign(n.segments, segments);
+            in_turn = div(add(segments, imm64(cfg->segments - 1)), imm64(cfg->segments));
+        }
+        assign(n.all, mul(n.of_segment, in_turn));
+    }
+    return n;
+}
+
+/* Goes to the segment of tile number t of a row of several, whose ends come with its first tile: the tile's number in it. */
+static val go_to_segment(const rows_kernel *k, const row_tiles *n, val t, segment *s, row_ends *ends)
+{
+    const reduce_rows_config *cfg = k->cfg;
+    val index = div(t, n->of_segment), own = index, exists = yes();
+    if (cfg->segments > 1) {
+        own = add(mul(index, imm64(cfg->segments)), k->here.beside);
+        exists = lt(own, n->segments);
+    }
+    *s = find_segment(k, own);
+    s->end = cfg->segments > 1 ? select(exists, s->end, imm64(0)) : s->end;
+    val tile = sub(t, mul(index, n->of_segment));
+    if (is_ragged(k))
+        *ends = load_ends(k, s, logical_and(exists, eq(tile, imm64(0))));
+    return tile;
 }
 
 /* The CTAs of a row take its tiles in turn; the first one also the ends of its segments. */
 static void accumulate_row(const rows_kernel *k)
 {
-    const reduce_rows_config *cfg = k->cfg;
-    const bool several = cfg->kind.reduced > 1, ragged = is_ragged(k);
-    int64_t tile = tile_elements(cfg);
-    val inner = k->p.reduced_extent[cfg->kind.reduced - 1], segments = imm64(1), tiles_inner, tiles;
-    tiles_inner = div(add(inner, imm64(tile - 1)), imm64(tile));
-    tiles = several ? variable(I64, imm(0)) : tiles_inner;
-    if (cfg->segments > 1)
-        segments = variable(I64, imm(0));
-    if (several)
-        IF(lt(imm(0), k->p.count)) {
-            val all = div(k->p.count, inner);
-            if (cfg->segments > 1)
-                assign(segments, all);
-            assign(tiles, mul(tiles_inner, cfg->segments > 1 ? rounds_of(cfg, all) : all));
-        }
-    val mine_in_tile = convert(I64, crd2idx(coord(0, k->here.along, 0), tile_layout(cfg)));
-    segment only = find_segment(k, imm64(0));
+    const bool several = k->cfg->kind.reduced > 1;
+    const row_tiles n = count_tiles(k);
+    val mine = convert(I64, crd2idx(coord(0, k->here.along, 0), tile_layout(k->cfg)));
+    segment s = find_segment(k, imm64(0));
     row_ends ends = { 0 };
-    if (ragged && !several)
-        ends = load_ends(k, &only, eq(k->here.rank, imm64(0)));
-    LOOP_FROM(t, k->here.rank, tiles, k->here.ctas) {
-        segment s = only;
-        val tile_of_segment = t;
-        if (several) {
-            val index = div(t, tiles_inner), own = index, exists = yes();
-            if (cfg->segments > 1) {
-                own = add(mul(index, imm64(cfg->segments)), k->here.beside);
-                exists = lt(own, segments);
-            }
-            s = find_segment(k, own);
-            s.end = cfg->segments > 1 ? select(exists, s.end, imm64(0)) : s.end;
-            tile_of_segment = sub(t, mul(index, tiles_inner));
-            if (ragged)
-                ends = load_ends(k, &s, logical_and(exists, eq(tile_of_segment, imm64(0))));
-        }
-        val first = mul(tile_of_segment, imm64(tile)), mine = add(first, mine_in_tile);
-        IF(is_inside(&s, first, tile))
-            full_tile(k, &s, mine);
-        ELSE partial_tile(k, &s, first, mine);
+    if (is_ragged(k) && !several)
+        ends = load_ends(k, &s, eq(k->here.rank, imm64(0)));
+    LOOP_FROM(t, k->here.rank, n.all, k->here.ctas) {
+        accumulate_tile(k, &s, several ? go_to_segment(k, &n, t, &s, &ends) : t, mine);
         if (several)
             accumulate_ends(k, &s, &ends);
     }
     if (!several)
-        accumulate_ends(k, &only, &ends);
+        accumulate_ends(k, &s, &ends);
 }
 
 /* Every thread of the last CTA receives the states of some CTAs and merges them in their order. */
@@ -398,7 +418,7 @@ static val merge_row(const rows_kernel *k)
 static void prefetch(const rows_kernel *k)
 {
     const reduce_rows_config *cfg = k->cfg;
-    int64_t bytes = (int64_t)ckl_dtype_bytes(cfg->kind.dtype), tile = tile_elements(cfg);
+    int64_t bytes = dtype_bytes(cfg->kind.dtype), tile = tile_elements(cfg);
     if (!cfg->prefetch || !by_cta(cfg) || cfg->strided || k->kernel == 1 || k->cfg->kind.reduced > 1 ||
         cfg->vec * bytes < BULK_ALIGNMENT)
         return;

@@ -27,7 +27,7 @@ static bool vectors_divide_rows(const reduce_view *v, int vec)
 /* Vectors need not divide rows, but rows of few vectors that start anywhere would be all edges. */
 static int choose_row_vec(const reduce_view *v, ckl_dtype dtype)
 {
-    int vec = REDUCE_ACCESS_BYTES / reduce_bytes_of(dtype);
+    int vec = REDUCE_ACCESS_BYTES / dtype_bytes(dtype);
     reduce_mode inner = reduce_inner_of(v);
     if (inner.stride != 1 || (!vectors_divide_rows(v, vec) && inner.extent < 16 * vec))
         return 1;
@@ -82,9 +82,9 @@ static void choose_short(const reduce_view *v, reduce_rows_config *c)
 {
     enum { THREADS = 128, STEPS = 4, STEPS_LONG = 8 };
     const int64_t vectors = max_i64(vectors_of(v, c), 1), segment = whole_vectors(v, c);
-    int64_t lanes = reduce_power_of_two_from(ceil_div(vectors, STEPS));
+    int64_t lanes = power_of_two_ceil(ceil_div(vectors, STEPS));
     if (lanes > WARP / 2)
-        lanes = max_i64(WARP / 2, reduce_power_of_two_from(ceil_div(vectors, STEPS_LONG)));
+        lanes = max_i64(WARP / 2, power_of_two_ceil(ceil_div(vectors, STEPS_LONG)));
     c->threads = THREADS;
     c->row_threads = (int)min_i64(WARP, lanes);
     c->steps = (int)min_i64(STEPS_LONG, ceil_div(segment, c->row_threads));
@@ -97,8 +97,7 @@ static void choose_segments(const reduce_view *v, reduce_rows_config *c)
 {
     enum { STEPS = 4, STEPS_RAGGED = 9, LANES_MIN = 4 };
     const int most = vectors_divide_rows(v, c->vec) ? STEPS : STEPS_RAGGED;
-    const int64_t segment = whole_vectors(v, c),
-                  lanes = max_i64(LANES_MIN, reduce_power_of_two_from(ceil_div(segment, most)));
+    const int64_t segment = whole_vectors(v, c), lanes = max_i64(LANES_MIN, power_of_two_ceil(ceil_div(segment, most)));
     if (v->kind.reduced == 1 || c->strided || 2 * lanes > c->row_threads)
         return;
     c->segments = (int)(c->row_threads / lanes);
@@ -110,8 +109,7 @@ static bool crowds(const reduce_view *v, const ckl_device_info *device, const re
 {
     enum { WAVES = 4, THREADS_OF_SM = 2048 }; // later waves are balanced by the hardware
     const int64_t fit = (int64_t)device->sm_count * (THREADS_OF_SM / c->threads);
-    return v->rows * c->split < WAVES * fit &&
-           v->rows * v->count * reduce_bytes_of(c->kind.dtype) > REDUCE_OVERLAP_BYTES;
+    return v->rows * c->split < WAVES * fit && v->rows * v->count * dtype_bytes(c->kind.dtype) > REDUCE_OVERLAP_BYTES;
 }
 
 /*
@@ -147,7 +145,7 @@ static void choose_cta(const reduce_view *v, const ckl_device_info *device, redu
             c->steps = steps;
         }
     if (v->rows < FEW_OF_SM * (int64_t)device->sm_count && segment >= LONG_TILES * THREADS_FEW * STEPS &&
-        reduce_state_words(&c->kind, false) > 1 && reduce_bytes_of(c->kind.dtype) == 2) {
+        reduce_state_words(&c->kind, false) > 1 && dtype_bytes(c->kind.dtype) == 2) {
         c->threads = c->row_threads = THREADS_FEW;
         c->steps = STEPS;
     }
@@ -196,7 +194,7 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
             continue;
         t.ctas_per_sm = bounded && !several ? REDUCE_THREADS_WANTED / threads : 0;
         const int64_t tiles = max_i64(row_tiles(v, &t), 1), fit = REDUCE_THREADS_WANTED / threads * device->sm_count;
-        const int64_t bytes = (int64_t)threads * t.steps * t.vec * reduce_bytes_of(t.kind.dtype);
+        const int64_t bytes = (int64_t)threads * t.steps * t.vec * dtype_bytes(t.kind.dtype);
         const int64_t first =
             min_i64(max_i64(1, fit / rows), 2 * threads); // a thread of the last CTA receives two states
         for (int64_t split = most_ctas(tiles, first); split > 0; split--) {
@@ -222,10 +220,10 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
 static void choose_shared(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
     const int64_t vectors = vectors_of(v, c) * max_i64(v->rows, 1), ctas = 2 * (int64_t)device->sm_count;
-    const bool light = reduce_state_words(&c->kind, false) == 1 && reduce_bytes_of(c->kind.dtype) <= 4;
+    const bool light = reduce_state_words(&c->kind, false) == 1 && dtype_bytes(c->kind.dtype) <= 4;
     const bool small = vectors <= ctas * SMALL_TILE, many = vectors > 128 * SMALL_TILE;
-    const bool deep = !small && reduce_bytes_of(c->kind.dtype) == 4; // eight vectors and a state fit 64 registers
-    c->prefetch = vectors * c->vec * reduce_bytes_of(c->kind.dtype) <= PREFETCHED_BYTES;
+    const bool deep = !small && dtype_bytes(c->kind.dtype) == 4; // eight vectors and a state fit 64 registers
+    c->prefetch = vectors * c->vec * dtype_bytes(c->kind.dtype) <= PREFETCHED_BYTES;
     c->threads = c->row_threads = small ? (many ? 256 : 128) : 512;
     c->steps = deep ? 8 : !light ? 4 : small ? SMALL_TILE / c->threads : 8;
     if (!small) {
@@ -282,7 +280,7 @@ static plan_cost cost_rows(const void *desc, const ckl_device_info *device, cons
                                                              : lanes,
                                .ctas = ceil_div(v->rows, c->threads / c->row_threads) * ctas_per_row,
                                .threads = c->threads,
-                               .registers = c->vec * c->steps * reduce_bytes_of(c->kind.dtype) / 4,
+                               .registers = c->vec * c->steps * dtype_bytes(c->kind.dtype) / 4,
                                .ctas_per_sm = c->ctas_per_sm,
                                .wait_cycles = (turns - 1) * TURN,
                                .meets = c->row_threads > WARP };
@@ -331,28 +329,22 @@ static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream
     const reduce_rows_config *c = plan->config;
     const reduce_view *v = plan->desc;
     reduce_params p = reduce_params_for(plan, args, v->rows);
-    bool even = vectors_divide_rows(v, c->vec) && reduce_is_aligned(p.x, c->vec * reduce_bytes_of(c->kind.dtype));
+    bool even = vectors_divide_rows(v, c->vec) && PLAN_ALIGNED(c->vec * dtype_bytes(c->kind.dtype), p.x);
     int64_t ctas = ceil_div(v->rows, c->threads / c->row_threads);
     if (c->resident && c->row_threads < c->threads)
         ctas = min_i64(ctas, (int64_t)c->resident * plan->device->info.sm_count);
     ctas *= (int64_t)c->split * c->cluster;
-    return ctas ? plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = ctas }, &p, stream) : CKL_OK;
+    return plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = ctas }, &p, stream);
 }
 
 static const field rows_fields[] = { REDUCE_KIND(FIELD_NESTED, (reduce_rows_config, kind))
                                          REDUCE_ROWS_CONFIG(FIELD_ROW, reduce_rows_config) };
 
 const implementation reduce_rows_plans = {
-    .name = "rows",
+    IMPLEMENTATION_PARTS(reduce, rows),
     .summary = "a few threads a row, a CTA, several CTAs of which the last finishes the row, or a cluster",
-    .config_bytes = sizeof(reduce_rows_config),
-    .config = FIELD_TABLE(rows_fields),
-    .choose = choose_rows,
     .cost = cost_rows,
-    .admit = admit_rows,
-    .describe = reduce_rows,
     .kernels = 2,
     .params = &reduce_param_list,
     .workspace_bytes = rows_workspace,
-    .launch = launch_rows,
 };

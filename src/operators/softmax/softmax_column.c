@@ -44,7 +44,7 @@ static void forward(const columns *c)
     tensor rT = load_scores(c, &c->place), rE = { 0 }; // (VEC,STEPS)
     if (keeps)
         rE = registers(c, F32);
-    softmax_meet_peers(c->split.cluster);
+    cluster_meet(c->split.cluster);
     for (int e = 0; e < c->split.vec; e++)
         own[e] = add_column(rT, rE, e, pairs + e * ONLINE_VALUES);
     column_reduce(&c->split, &online_reduction, pairs);
@@ -62,10 +62,10 @@ static void backward(const columns *c)
     val sums[VEC_MAX];
     tensor rY, rDy; // (VEC,STEPS)
     load_gradients(c, &c->place, &rY, &rDy);
-    softmax_meet_peers(c->split.cluster);
-    zero_sums(c, sums);
+    cluster_meet(c->split.cluster);
+    begin_states(c, c->split.vec, sums);
     add_dots(c, rY, rDy, sums);
-    column_reduce(&c->split, &softmax_sum, sums);
+    column_reduce(&c->split, softmax_reduction(c->form), sums);
     store_gradients(c, &c->place, rY, rDy, sums);
 }
 
@@ -74,7 +74,7 @@ void softmax_column(const void *config, int kernel)
     columns c = begin(config, kernel);
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
-    if (c.form->direction == CKL_DIRECTION_FORWARD)
+    if (softmax_is_forward(c.form))
         forward(&c);
     else
         backward(&c);
@@ -102,32 +102,24 @@ static void second_pass(const column_flow *f, tile_visit *visit, void *user)
 }
 
 /* Reduces over the cluster. No CTA is written to before it has read the results of the strip before. */
-static void reduce_strip(const columns *c, const reduction *r, val *values)
+static void reduce_strip(const columns *c, val *states)
 {
     if (c->split.cluster > 1)
         cluster_wait();
-    column_reduce(&c->split, r, values);
+    column_reduce(&c->split, softmax_reduction(c->form), states);
     if (c->split.cluster > 1)
         cluster_arrive();
 }
 
-static void forward_strip(const column_flow *f)
+static void take_strip(const column_flow *f)
 {
-    column_scores found;
-    begin_scores(&f->c, &found);
-    first_pass(f, add_scores, &found);
-    reduce_strip(&f->c, &online_reduction, found.pairs);
-    find_factors(&f->c, &found);
-    second_pass(f, write_outputs, &found);
-}
-
-static void backward_strip(const column_flow *f)
-{
-    val sums[VEC_MAX];
-    zero_sums(&f->c, sums);
-    first_pass(f, add_tile_dots, sums);
-    reduce_strip(&f->c, &softmax_sum, sums);
-    second_pass(f, write_gradients, sums);
+    const columns *c = &f->c;
+    column_states found;
+    begin_states(c, c->split.vec, found.of);
+    first_pass(f, sum_visit(c), &found);
+    reduce_strip(c, found.of);
+    find_factors(c, &found);
+    second_pass(f, write_visit(c), &found);
 }
 
 static void flow_begin(column_flow *f, const softmax_column_config *cfg)
@@ -168,10 +160,7 @@ static void flow_columns(const softmax_column_config *cfg)
         f.place = place_in(&f.c, strip);
         f.later = place_in(&f.c, later);
         f.has_later = lt(later, all);
-        if (cfg->form.direction == CKL_DIRECTION_FORWARD)
-            forward_strip(&f);
-        else
-            backward_strip(&f);
+        take_strip(&f);
         if (f.depth > 1)
             assign(f.slots, select(eq(after, add(begin, imm_as(U32, f.depth * strip_bytes(&f)))), begin, after));
     }
@@ -213,34 +202,16 @@ static void over_tiles(const columns *c, bool backwards, tile_visit *visit, void
     }
 }
 
-static void forward_long(const columns *c)
-{
-    column_scores found;
-    softmax_meet_peers(c->split.cluster);
-    begin_scores(c, &found);
-    over_tiles(c, false, add_scores, &found);
-    column_reduce(&c->split, &online_reduction, found.pairs);
-    find_factors(c, &found);
-    over_tiles(c, true, write_outputs, &found);
-}
-
-static void backward_long(const columns *c)
-{
-    val sums[VEC_MAX];
-    softmax_meet_peers(c->split.cluster);
-    zero_sums(c, sums);
-    over_tiles(c, false, add_tile_dots, sums);
-    column_reduce(&c->split, &softmax_sum, sums);
-    over_tiles(c, true, write_gradients, sums);
-}
-
 static void read_twice(const columns *c)
 {
+    column_states found;
     grid_wait(); // no launch_dependents(): early CTAs of the next kernel would crowd some SMs
-    if (c->form->direction == CKL_DIRECTION_FORWARD)
-        forward_long(c);
-    else
-        backward_long(c);
+    cluster_meet(c->split.cluster);
+    begin_states(c, c->split.vec, found.of);
+    over_tiles(c, false, sum_visit(c), &found);
+    column_reduce(&c->split, softmax_reduction(c->form), found.of);
+    find_factors(c, &found);
+    over_tiles(c, true, write_visit(c), &found);
 }
 
 void softmax_column_long(const void *config, int kernel)

@@ -70,12 +70,6 @@ static inline void store_gradients(const columns *c, const column_place *place, 
     column_store(&c->split, place, rDx, c->p.dx, c->form->dtype, c->p.ldx, c->p.n);
 }
 
-static inline void zero_sums(const columns *c, val *sums)
-{
-    for (int e = 0; e < c->split.vec; e++)
-        sums[e] = variable(F32, immf(0));
-}
-
 /* exp(t - max) of a tile. */
 static inline tensor exponentials(const columns *c, tensor rT, const val *pairs)
 {
@@ -92,52 +86,68 @@ static inline tensor exponentials(const columns *c, tensor rT, const val *pairs)
 /* What a pass does with a tile: rX are its elements of x, or of y and dy, (VEC,STEPS) each. */
 typedef void tile_visit(const columns *c, const column_place *at, const tensor *rX, void *user);
 
-typedef struct column_scores {
-    val pairs[VEC_MAX * ONLINE_VALUES], factors[VEC_MAX];
-} column_scores;
+/* The states of a thread's columns; forward also what outputs need of them. */
+typedef struct column_states {
+    val of[VEC_MAX * ONLINE_VALUES], factors[VEC_MAX];
+} column_states;
 
-static inline void begin_scores(const columns *c, column_scores *found)
+/* States of no elements for so many columns. */
+static inline void begin_states(const columns *c, int count, val *states)
 {
-    for (int e = 0; e < c->split.vec; e++)
-        online_begin(found->pairs + e * ONLINE_VALUES);
+    for (int e = 0; e < count; e++)
+        softmax_begin(c->form, states + e * softmax_state_values(c->form));
 }
 
 static inline void add_scores(const columns *c, const column_place *at, const tensor *rX, void *user)
 {
-    column_scores *found = user;
+    column_states *found = user;
     tensor rT = scores_of(c, rX[0]); // (VEC,STEPS)
     (void)at;
     for (int e = 0; e < c->split.vec; e++)
-        online_add(found->pairs + e * ONLINE_VALUES, column_of(rT, e));
+        online_add(found->of + e * ONLINE_VALUES, column_of(rT, e));
 }
 
-static inline void find_factors(const columns *c, column_scores *found)
+/* Of states that are those of whole columns. */
+static inline void find_factors(const columns *c, column_states *found)
 {
-    for (int e = 0; e < c->split.vec; e++)
-        found->factors[e] = softmax_factor(c->form, found->pairs + e * ONLINE_VALUES);
+    for (int e = 0; e < c->split.vec && softmax_is_forward(c->form); e++)
+        found->factors[e] = softmax_factor(c->form, found->of + e * ONLINE_VALUES);
 }
 
 static inline void write_outputs(const columns *c, const column_place *at, const tensor *rX, void *user)
 {
-    const column_scores *found = user;
+    const column_states *found = user;
     tensor rT = scores_of(c, rX[0]); // (VEC,STEPS)
-    store_outputs(c, at, c->form->log ? rT : exponentials(c, rT, found->pairs), found->pairs, found->factors);
+    store_outputs(c, at, c->form->log ? rT : exponentials(c, rT, found->of), found->of, found->factors);
 }
 
 static inline void add_tile_dots(const columns *c, const column_place *at, const tensor *rX, void *user)
 {
+    const column_states *found = user;
     (void)at;
-    add_dots(c, rX[0], rX[1], user);
+    add_dots(c, rX[0], rX[1], found->of);
 }
 
 static inline void write_gradients(const columns *c, const column_place *at, const tensor *rX, void *user)
 {
-    store_gradients(c, at, rX[0], rX[1], user);
+    const column_states *found = user;
+    store_gradients(c, at, rX[0], rX[1], found->of);
+}
+
+/* Both passes: user is the column_states. */
+static inline tile_visit *sum_visit(const columns *c)
+{
+    return softmax_is_forward(c->form) ? add_scores : add_tile_dots;
+}
+
+static inline tile_visit *write_visit(const columns *c)
+{
+    return softmax_is_forward(c->form) ? write_outputs : write_gradients;
 }
 
 static inline void load_inputs(const columns *c, const column_place *tile, tensor *rX)
 {
-    if (c->form->direction == CKL_DIRECTION_BACKWARD) {
+    if (!softmax_is_forward(c->form)) {
         load_gradients(c, tile, &rX[0], &rX[1]);
         return;
     }
@@ -191,7 +201,7 @@ static inline column_place tile_at_line(const column_flow *f, const column_place
 static inline void stage_tile(const column_flow *f, const column_place *strip, val slots, val tile)
 {
     const columns *c = &f->c;
-    const bool is_forward = c->form->direction == CKL_DIRECTION_FORWARD;
+    const bool is_forward = softmax_is_forward(c->form);
     column_place at = tile_at_line(f, strip, tile);
     column_stage(&c->split, &at, is_forward ? c->p.x : c->p.y, c->form->dtype, is_forward ? c->p.ldx : c->p.ldy, c->p.n,
                  slots_at(f, slots, tile, 0));
@@ -203,7 +213,7 @@ static inline void stage_tile(const column_flow *f, const column_place *strip, v
 static inline void visit_staged(const column_flow *f, val tile, tile_visit *visit, void *user)
 {
     const columns *c = &f->c;
-    const bool is_forward = c->form->direction == CKL_DIRECTION_FORWARD;
+    const bool is_forward = softmax_is_forward(c->form);
     column_place at = tile_at_line(f, &f->place, tile);
     tensor rX[INPUTS_MAX]; // (VEC,STEPS)
     for (int i = 0; i < softmax_pipeline_inputs(c->form); i++) {

@@ -9,10 +9,10 @@
 #include "operators/softmax/softmax_config.h"
 #include "skeletons/memory_cost.h"
 #include "skeletons/one_pass.h"
-
-enum { CLUSTER_PORTABLE = 8, CTAS_MAX = INT32_MAX, CLUSTER = 1300 };
+#include "skeletons/residency.h"
 
 enum {
+    CTAS_MAX = INT32_MAX,
     COLUMN_FORWARD = 32,  // elements of a thread: each takes an f32 register
     COLUMN_BACKWARD = 16, // of y and as many of dy
     TILE_FORWARD = 8,     // of a tile, where addresses take registers too; up to twice as many
@@ -20,8 +20,9 @@ enum {
     COLUMN_SINGLES_OF_TWO = 12, // single elements of y and dy, with 64 registers
     COLUMN_SCORES_OF_TWO = 40,  // the same of x, of 16 bits
     COLUMN_THREADS_FULL = 512,
-    LONG_LINES = 2048, // that are work enough for a CTA of column_long
-    COPY_BYTES_MIN = 4 // of cp.async
+    LONG_LINES = 2048,  // that are work enough for a CTA of column_long
+    COPY_BYTES_MIN = 4, // of cp.async
+    TILES_MAX = 64      // of a config
 };
 
 static ckl_status check_other_axis(const char *what, const ckl_softmax_desc *d)
@@ -33,11 +34,16 @@ static ckl_status check_other_axis(const char *what, const ckl_softmax_desc *d)
     return softmax_check_length(what, d);
 }
 
+static int64_t tensor_bytes(const ckl_softmax_desc *d)
+{
+    return product_i64(product_i64(d->outer, d->n), d->inner * dtype_bytes(d->dtype));
+}
+
 /* Do strips have whole lines of memory, so that half of the columns are half a line? */
 static bool has_lines(const column_split *s, ckl_dtype dtype)
 {
     enum { LINE_BYTES = 128 };
-    return column_split_columns(s) * (int64_t)ckl_dtype_bytes(dtype) >= LINE_BYTES;
+    return column_split_columns(s) * dtype_bytes(dtype) >= LINE_BYTES;
 }
 
 /*
@@ -77,13 +83,13 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     softmax_column_config *c = config;
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
     const int elements = is_forward ? COLUMN_FORWARD : COLUMN_BACKWARD, vec = softmax_vec_of(d);
-    const int cluster = device->has_tma ? CLUSTER_PORTABLE : 1;
+    const int cluster = residency_cluster_max(device);
     TRY(check_other_axis("softmax column", d));
     if (!column_split_choose(d->n, d->inner, vec, d->dtype, elements, 1, &c->split) &&
         !column_split_choose(d->n, d->inner, vec, d->dtype, elements, cluster, &c->split))
         FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,
              cluster, cluster > 1 ? "s" : "");
-    if (is_forward && vec == 1 && c->split.cluster == CLUSTER_PORTABLE && ckl_dtype_bytes(d->dtype) == 2)
+    if (is_forward && vec == 1 && c->split.cluster > 1 && c->split.cluster == cluster && dtype_bytes(d->dtype) == 2)
         FAIL(CKL_UNSUPPORTED, "softmax column: single elements of n=%" PRId64 " are faster read twice", d->n);
     c->form = softmax_form_of(d);
     if (wants_halves(d, &c->split))
@@ -93,7 +99,7 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     if (!is_forward && vec == 1 && c->split.threads == COLUMN_THREADS_FULL && c->split.steps <= COLUMN_SINGLES_OF_TWO)
         c->form.ctas_per_sm = 2; // the same: 341.9 -> 217.3 us (768 lines of 30199 bf16)
     if (is_forward && vec == 1 && c->split.cluster == 1 && c->split.threads == COLUMN_THREADS_FULL &&
-        ckl_dtype_bytes(d->dtype) == 2 && c->split.steps <= COLUMN_SCORES_OF_TWO)
+        dtype_bytes(d->dtype) == 2 && c->split.steps <= COLUMN_SCORES_OF_TWO)
         c->form.ctas_per_sm = 2; // the same: 135.5 -> 92.7 us (32x512x3549 f16)
     return CKL_OK;
 }
@@ -109,7 +115,7 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     TRY(check_other_axis("softmax column_long", d));
     while (!column_split_choose(lines, d->inner, softmax_vec_of(d), d->dtype, elements, 1, split))
         lines /= 2;
-    const int64_t cluster_max = device->has_tma ? min_i64(CLUSTER_PORTABLE, split->threads / 32) : 1;
+    const int64_t cluster_max = min_i64(residency_cluster_max(device), split->threads / 32);
     while (2 * split->cluster <= cluster_max && d->n > (int64_t)LONG_LINES * split->cluster)
         split->cluster *= 2;
     split->exact = false;
@@ -117,21 +123,11 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     return CKL_OK;
 }
 
-/* Shared memory of a CTA that keeps its share of `depth` strips there. */
-static int64_t column_kept_bytes(const softmax_column_config *c, int depth)
+/* Shared memory of a CTA that keeps its share of `depth` strips, or a chunk, there. */
+static int64_t kept_bytes(const softmax_column_config *c, int depth)
 {
     const int64_t slots = column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form);
     return depth * c->tiles * slots + column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
-}
-
-static int64_t column_flow_bytes(const softmax_column_config *c)
-{
-    return column_kept_bytes(c, c->depth);
-}
-
-static int64_t column_held_bytes(const softmax_column_config *c)
-{
-    return column_kept_bytes(c, 1);
 }
 
 /*
@@ -161,7 +157,7 @@ static const column_room column_rooms[] = {
 static bool fit_column_flow(const ckl_softmax_desc *d, const ckl_device_info *device, const column_room *room,
                             softmax_column_config *c)
 {
-    enum { THREADS_OF_SM = 512, ELEMENTS = 32, TILES_MAX = 16, RESERVED_BYTES = 1 << 10 };
+    enum { THREADS_OF_SM = 512, ELEMENTS = 32, TILES_CHOSEN_MAX = 16, RESERVED_BYTES = 1 << 10 };
     const int64_t most = device->smem_per_sm_bytes / room->ctas_per_sm - RESERVED_BYTES;
     const int elements = room->threads * room->ctas_per_sm > THREADS_OF_SM ? ELEMENTS / 2 : ELEMENTS; // by registers
     const int steps_min = room->inputs == 1 ? 2 : 1; // of one line each, sums would be rescaled for every element
@@ -173,9 +169,9 @@ static bool fit_column_flow(const ckl_softmax_desc *d, const ckl_device_info *de
     for (; least == INT64_MAX && tried.split.cluster <= room->cluster_max; tried.split.cluster *= 2)
         for (tried.split.steps = elements / room->inputs / tried.split.vec; tried.split.steps >= steps_min;
              tried.split.steps--) {
-            tried.tiles = (int)min_i64(ceil_div(d->n, column_split_lines(&tried.split)), TILES_MAX + 1);
-            const int64_t bytes = column_flow_bytes(&tried);
-            if (tried.tiles > TILES_MAX || bytes > most || bytes > least - least / 8)
+            tried.tiles = (int)min_i64(ceil_div(d->n, column_split_lines(&tried.split)), TILES_CHOSEN_MAX + 1);
+            const int64_t bytes = kept_bytes(&tried, tried.depth);
+            if (tried.tiles > TILES_CHOSEN_MAX || bytes > most || bytes > least - least / 8)
                 continue;
             least = bytes;
             *c = tried;
@@ -191,7 +187,7 @@ static int ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *devi
     const int elements = d->direction == CKL_DIRECTION_FORWARD ? COLUMN_FORWARD : COLUMN_BACKWARD;
     if (column_split_choose(d->n, d->inner, softmax_vec_of(d), d->dtype, elements, 1, held))
         return 1;
-    const int cluster = device->has_tma ? CLUSTER_PORTABLE : 1;
+    const int cluster = residency_cluster_max(device);
     return column_split_choose(d->n, d->inner, softmax_vec_of(d), d->dtype, elements, cluster, held) ? held->cluster
                                                                                                      : 0;
 }
@@ -201,7 +197,7 @@ ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_inf
     static const char what[] = "softmax column_pipeline";
     enum { TENSOR_BYTES_MIN = 16 << 20 };
     const ckl_softmax_desc *d = desc;
-    const int bytes = (int)ckl_dtype_bytes(d->dtype), inputs = d->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
+    const int bytes = dtype_bytes(d->dtype), inputs = d->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
     column_split held;
     TRY(check_other_axis(what, d));
     const int ctas = ctas_that_hold(d, device, &held);
@@ -214,7 +210,7 @@ ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_inf
         FAIL(CKL_UNSUPPORTED, "%s: lines of vectors of less than 16 bytes are as fast in registers, or read twice",
              what);
     if ((ctas == 1 && !full) || // a full one has an SM's registers to itself
-        product_i64(product_i64(d->outer, d->n), d->inner * (int64_t)bytes) < TENSOR_BYTES_MIN)
+        tensor_bytes(d) < TENSOR_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " fit the registers of a CTA, or are few", what, d->n);
     for (int i = 0; i < COUNT_OF(column_rooms); i++) {
         const column_room *room = &column_rooms[i];
@@ -230,10 +226,10 @@ ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_inf
 static plan_cost cost_of(const ckl_softmax_desc *d, const ckl_device_info *device, const softmax_column_config *c,
                          memory_work work, double again)
 {
-    enum { TURN = 600 };
+    enum { TURN = 600, CLUSTER = 1300 };
     const column_split *s = &c->split;
     const int inputs = softmax_pipeline_inputs(&c->form), held = s->vec * s->steps;
-    const int64_t bytes = (int64_t)ckl_dtype_bytes(d->dtype);
+    const int64_t bytes = dtype_bytes(d->dtype);
     const double run = (double)(s->lanes * s->vec * bytes);
     const double tiles = ceil((double)d->n * (again > 0 ? 1 + again : 1) / (double)column_split_lines(s));
     work.bytes = (double)d->outer * (double)d->n * (double)(d->inner * bytes) * (inputs * (1 + again) + 1);
@@ -261,9 +257,10 @@ plan_cost softmax_cost_column(const void *desc, const ckl_device_info *device, c
 
 plan_cost softmax_cost_column_pipeline(const void *desc, const ckl_device_info *device, const void *config)
 {
+    const softmax_column_config *c = config;
     const memory_work work = { .of = { .us = -1, .bytes = 1.4, .lines = 2.3 },
                                .ctas = ctas_of(desc, config),
-                               .smem_bytes = column_flow_bytes(config) };
+                               .smem_bytes = kept_bytes(c, c->depth) };
     return cost_of(desc, device, config, work, 0);
 }
 
@@ -273,17 +270,35 @@ plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *devi
     return cost_of(desc, device, config, work, 0.6);
 }
 
-/* A chunk is two CTAs, of which one waits for the other's strip. */
+/* The same of columns in `parts`, with CTAs of their own. */
+static plan_cost cost_of_parts(const ckl_softmax_desc *d, const ckl_device_info *device, const softmax_column_config *c,
+                               int64_t parts, memory_work work, double again)
+{
+    ckl_softmax_desc part = *d;
+    part.outer *= parts;
+    part.n = ceil_div(d->n, parts);
+    work.ctas = parts * ctas_of(d, c);
+    return cost_of(&part, device, c, work, again);
+}
+
+/* A chunk is two CTAs, of which one waits for the other's strip: inputs are read twice. */
 plan_cost softmax_cost_column_chunks(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
-    const int64_t chunks = ceil_div(d->n, column_split_lines(&c->split));
-    ckl_softmax_desc chunk = *d;
-    chunk.outer *= 2 * chunks; // inputs twice
-    chunk.n = ceil_div(d->n, 2 * chunks);
-    const memory_work work = { .of = { .us = 1.2, .lines = 4.8 }, .ctas = 2 * chunks * ctas_of(desc, config) };
-    return cost_of(&chunk, device, config, work, 0.3);
+    const int64_t chunks = ceil_div(((const ckl_softmax_desc *)desc)->n, column_split_lines(&c->split));
+    const memory_work work = { .of = { .us = 1.2, .lines = 4.8 } };
+    return cost_of_parts(desc, device, c, 2 * chunks, work, 0.3);
+}
+
+static int64_t held_chunks(const ckl_softmax_desc *d, const softmax_column_config *c)
+{
+    return ceil_div(d->n, c->tiles * column_split_lines(&c->split));
+}
+
+plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = kept_bytes(config, 1) };
+    return cost_of_parts(desc, device, config, held_chunks(desc, config), work, 0);
 }
 
 /* held: tiles of a column that a kernel holds; 0: any number. */
@@ -313,7 +328,7 @@ ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device,
 ckl_status softmax_admit_column_pipeline(const void *desc, const ckl_device_info *device, const void *config)
 {
     static const char what[] = "softmax column_pipeline";
-    enum { TILES_MAX = 64, DEPTH_MAX = 8 }; // groups of copies that may be waited for
+    enum { DEPTH_MAX = 8 }; // groups of copies that may be waited for
     const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
     if (c->tiles < 1 || c->tiles > TILES_MAX)
@@ -321,11 +336,12 @@ ckl_status softmax_admit_column_pipeline(const void *desc, const ckl_device_info
     if (c->depth < 1 || c->depth > DEPTH_MAX)
         FAIL(CKL_INVALID, "%s: depth=%d is not in 1..%d", what, c->depth, DEPTH_MAX);
     TRY(admit_columns(what, c->tiles, d, device, c));
-    if (c->split.vec * (int)ckl_dtype_bytes(d->dtype) < COPY_BYTES_MIN)
+    if (c->split.vec * dtype_bytes(d->dtype) < COPY_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, COPY_BYTES_MIN);
-    if (column_flow_bytes(c) > (int64_t)device->smem_per_cta_bytes)
+    const int64_t smem_bytes = kept_bytes(c, c->depth);
+    if (smem_bytes > device->smem_per_cta_bytes)
         FAIL(CKL_INVALID, "%s: tiles=%d depth=%d take %" PRId64 " bytes of shared memory", what, c->tiles, c->depth,
-             column_flow_bytes(c));
+             smem_bytes);
     return CKL_OK;
 }
 
@@ -347,11 +363,10 @@ ckl_status softmax_choose_column_chunks(const void *desc, const ckl_device_info 
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const int bytes = (int)ckl_dtype_bytes(d->dtype);
+    const int bytes = dtype_bytes(d->dtype);
     TRY(check_other_axis(what, d));
     if (!device->has_tma || bytes != 2 || softmax_vec_of(d) < row_vec_full(d->dtype) || d->inner < INNER_MIN ||
-        d->n < (is_forward ? LINES_MIN : LINES_MIN_BACKWARD) ||
-        product_i64(product_i64(d->outer, d->n), d->inner * (int64_t)bytes) < TENSOR_BYTES_MIN)
+        d->n < (is_forward ? LINES_MIN : LINES_MIN_BACKWARD) || tensor_bytes(d) < TENSOR_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen on Hopper, where it was measured: large tensors of 16 bits, long columns, lines of whole "
              "vectors",
@@ -379,11 +394,6 @@ ckl_status softmax_admit_column_chunks(const void *desc, const ckl_device_info *
     return CKL_OK;
 }
 
-static int64_t held_chunks(const ckl_softmax_desc *d, const softmax_column_config *c)
-{
-    return ceil_div(d->n, c->tiles * column_split_lines(&c->split));
-}
-
 /*
  * Lines of 128 bytes, and the largest chunks of which three fit an SM; a third of all CTAs that run have a strip. Where it is chosen it
  * was measured (bench/notes/memory-bound.md).
@@ -395,10 +405,9 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     enum { TENSOR_BYTES_MIN = 45 << 20, LINES_MIN = 2048, INNER_MIN = 256 };
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
-    const int bytes = (int)ckl_dtype_bytes(d->dtype);
     TRY(check_other_axis(what, d));
     if (!device->has_tma || softmax_vec_of(d) < row_vec_full(d->dtype) || d->n < LINES_MIN || d->inner < INNER_MIN ||
-        product_i64(product_i64(d->outer, d->n), d->inner * (int64_t)bytes) < TENSOR_BYTES_MIN)
+        tensor_bytes(d) < TENSOR_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
@@ -413,24 +422,9 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     return CKL_OK;
 }
 
-plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const ckl_softmax_desc *d = desc;
-    const softmax_column_config *c = config;
-    const int64_t chunks = held_chunks(d, c);
-    ckl_softmax_desc chunk = *d;
-    chunk.outer *= chunks;
-    chunk.n = ceil_div(d->n, chunks);
-    const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 },
-                               .ctas = chunks * ctas_of(desc, config),
-                               .smem_bytes = column_held_bytes(config) };
-    return cost_of(&chunk, device, config, work, 0);
-}
-
 ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *device, const void *config)
 {
     static const char what[] = "softmax column_held";
-    enum { TILES_MAX = 64 };
     const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
     if (c->tiles < 1 || c->tiles > TILES_MAX)
@@ -438,14 +432,14 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     TRY(admit_columns(what, 0, d, device, c));
     if (c->split.cluster != 1)
         FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of a strip meet in memory", what, c->split.cluster);
-    if (c->split.vec * (int)ckl_dtype_bytes(d->dtype) < COPY_BYTES_MIN)
+    if (c->split.vec * dtype_bytes(d->dtype) < COPY_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, COPY_BYTES_MIN);
     const int64_t chunks = held_chunks(d, c);
     if (chunks > ONE_PASS_CHUNKS_MAX || d->outer > CTAS_MAX / chunks / column_split_strips(&c->split, d->inner))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip are more than %d, or more than %d CTAs", what, chunks,
              ONE_PASS_CHUNKS_MAX, CTAS_MAX);
-    if (column_held_bytes(c) > (int64_t)device->smem_per_cta_bytes)
-        FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, column_held_bytes(c));
+    if (kept_bytes(c, 1) > device->smem_per_cta_bytes)
+        FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, kept_bytes(c, 1));
     return CKL_OK;
 }
 

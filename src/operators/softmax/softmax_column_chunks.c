@@ -44,11 +44,6 @@ static val states_at(const strip_states *s, val chunk, val column)
     return add(c->p.states, mul(index, imm_as(U64, count * 4)));
 }
 
-static const reduction *state_reduction(const columns *c)
-{
-    return c->form->direction == CKL_DIRECTION_FORWARD ? &online_reduction : &softmax_sum;
-}
-
 /* The first column of this thread in its strip. */
 static val first_column(const column_split *split)
 {
@@ -84,16 +79,6 @@ static void store_strip(void *user, val column, const val *values)
     store_states(s, s->c->p.chunks, column, values);
 }
 
-/* The states of no elements. */
-static void begin_states(const columns *c, const column_split *split, val *values)
-{
-    for (int e = 0; e < split->vec; e++)
-        if (c->form->direction == CKL_DIRECTION_FORWARD)
-            online_begin(values + e * ONLINE_VALUES);
-        else
-            values[e] = variable(F32, immf(0));
-}
-
 /*
  * Every group of lanes merges the states of some chunks, several loaded before the first is used; then the groups are
  * merged: store() of each column.
@@ -105,10 +90,10 @@ static void merge_states(const strip_states *s, void (*store)(void *user, val co
     const int count = softmax_state_values(s->c->form), floats = count * split->vec;
     const int at_once = (int)max_i64(1, min_i64(AT_ONCE_MAX, FLOATS_AT_ONCE / floats));
     const int groups = split->threads / split->lanes;
-    const reduction *r = state_reduction(s->c);
+    const reduction *r = softmax_reduction(s->c->form);
     val states[VEC_MAX * ONLINE_VALUES], none[VEC_MAX * ONLINE_VALUES];
-    begin_states(s->c, split, states);
-    begin_states(s->c, split, none);
+    begin_states(s->c, split->vec, states);
+    begin_states(s->c, split->vec, none);
     LOOP_FROM(first, thread_at(convert(U32, thread()), 1, split->lanes, groups), s->c->p.chunks,
               imm_as(U32, groups * at_once)) {
         tensor rS[AT_ONCE_MAX]; // (COUNT*VEC) each
@@ -132,30 +117,19 @@ static void merge_states(const strip_states *s, void (*store)(void *user, val co
 /* Stores what the threads have found in the chunk. */
 static void leave_states(strip_states *s, val *values)
 {
-    column_reduce_each(&s->c->split, state_reduction(s->c), s->scratch, values, store_chunk, s);
+    column_reduce_each(&s->c->split, softmax_reduction(s->c->form), s->scratch, values, store_chunk, s);
 }
 
 /* What outputs need of the strip. */
-static void find_strip(const strip_states *s, column_scores *found)
+static void find_strip(const strip_states *s, column_states *found)
 {
     const columns *c = s->c;
     const int count = softmax_state_values(c->form) * c->split.vec;
     tensor rS = fragment(F32, compact(leaf(count))); // (COUNT*VEC)
     load_states(s, &c->split, c->p.chunks, rS);
     for (int i = 0; i < count; i++)
-        found->pairs[i] = at(rS, i);
-    if (c->form->direction == CKL_DIRECTION_FORWARD)
-        find_factors(c, found);
-}
-
-static tile_visit *sum_visit(const columns *c)
-{
-    return c->form->direction == CKL_DIRECTION_FORWARD ? add_scores : add_tile_dots;
-}
-
-static tile_visit *write_visit(const columns *c)
-{
-    return c->form->direction == CKL_DIRECTION_FORWARD ? write_outputs : write_gradients;
+        found->of[i] = at(rS, i);
+    find_factors(c, found);
 }
 
 /* Chunks that are read twice: a chunk is a tile of a strip. */
@@ -170,11 +144,10 @@ typedef struct column_chunks {
 /* The last chunk of a strip merges the states of all. */
 static void sum_chunk(column_chunks *k, const tensor *rX)
 {
-    column_scores found;
-    tile_visit *const visit = sum_visit(&k->c);
-    begin_states(&k->c, &k->c.split, found.pairs);
-    visit(&k->c, &k->c.place, rX, &found);
-    leave_states(&k->states, found.pairs);
+    column_states found;
+    begin_states(&k->c, k->c.split.vec, found.of);
+    sum_visit (&k->c)(&k->c, &k->c.place, rX, &found);
+    leave_states(&k->states, found.of);
     IF(two_pass_leave(&k->order, &k->item)) {
         merge_states(&k->states, store_strip, &k->states);
         two_pass_merged(&k->order, &k->item);
@@ -183,11 +156,10 @@ static void sum_chunk(column_chunks *k, const tensor *rX)
 
 static void write_chunk(column_chunks *k, const tensor *rX)
 {
-    column_scores found;
-    tile_visit *const visit = write_visit(&k->c);
+    column_states found;
     two_pass_wait(&k->order, &k->item);
     find_strip(&k->states, &found);
-    visit(&k->c, &k->c.place, rX, &found);
+    write_visit (&k->c)(&k->c, &k->c.place, rX, &found);
     two_pass_end(&k->order, &k->item);
 }
 
@@ -246,10 +218,10 @@ static void visit_held(const column_flow *f, tile_visit *visit, void *user)
 
 static void sum_held(column_held *k)
 {
-    column_scores found;
-    begin_states(&k->f.c, &k->f.c.split, found.pairs);
+    column_states found;
+    begin_states(&k->f.c, k->f.c.split.vec, found.of);
     visit_held(&k->f, sum_visit(&k->f.c), &found);
-    leave_states(&k->states, found.pairs);
+    leave_states(&k->states, found.of);
 }
 
 static void tell_strip(void *user, val column, const val *values)
@@ -260,24 +232,23 @@ static void tell_strip(void *user, val column, const val *values)
 }
 
 /* The states of the strip: every CTA merges those of its chunks for itself. */
-static column_scores merge_held(column_held *k)
+static column_states merge_held(column_held *k)
 {
     const columns *c = &k->f.c;
     const int count = softmax_state_values(c->form);
-    column_scores found;
+    column_states found;
     merge_states(&k->states, tell_strip, k);
     cta_sync();
     for (int i = 0; i < count * c->split.vec; i++)
-        found.pairs[i] = at(k->sStrip, imm(i % count), add(first_column(&c->split), imm(i / count)));
-    if (c->form->direction == CKL_DIRECTION_FORWARD)
-        find_factors(c, &found);
+        found.of[i] = at(k->sStrip, imm(i % count), add(first_column(&c->split), imm(i / count)));
+    find_factors(c, &found);
     return found;
 }
 
 static void write_held(void *user)
 {
     column_held *k = user;
-    column_scores found = merge_held(k);
+    column_states found = merge_held(k);
     visit_held(&k->f, write_visit(&k->f.c), &found);
 }
 

@@ -47,7 +47,7 @@ typedef struct softmax_row_config {
     row_flow flow;
 } softmax_row_config;
 
-/* Fields of columns in shared memory, and of column_pipeline alone. */
+/* Fields of columns in shared memory, and of column_pipeline alone: 0 in the configs of others. */
 #define SOFTMAX_COLUMN_TILES(X, owner) \
     X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a strip or chunk, which a CTA takes one after the other")
 #define SOFTMAX_COLUMN_DEPTH(X, owner) X(owner, int, depth, "1", "1 2 3", "strips that shared memory holds")
@@ -87,15 +87,28 @@ typedef struct softmax_column_config {
 
 KERNEL_PARAMS(softmax, SOFTMAX_PARAMS);
 
-/* Describe kernel 0, for lines aligned to whole vectors, or 1, for lines aligned to the element only. */
-void softmax_row(const void *config, int kernel);
-void softmax_long(const void *config, int kernel);
-void softmax_pipeline(const void *config, int kernel);
-void softmax_column(const void *config, int kernel);
-void softmax_column_pipeline(const void *config, int kernel);
-void softmax_column_chunks(const void *config, int kernel);
-void softmax_column_held(const void *config, int kernel);
-void softmax_column_long(const void *config, int kernel);
+/*
+ * Of every implementation the kernels, 0 for lines aligned to whole vectors and 1 for lines aligned to the element only, and
+ * its choose, cost and admit: plan/plan.h.
+ */
+#define SOFTMAX_IMPLEMENTATION(name)                                                                    \
+    void softmax_##name(const void *config, int kernel);                                                \
+    ckl_status softmax_choose_##name(const void *desc, const ckl_device_info *device, void *config);    \
+    plan_cost softmax_cost_##name(const void *desc, const ckl_device_info *device, const void *config); \
+    ckl_status softmax_admit_##name(const void *desc, const ckl_device_info *device, const void *config)
+
+SOFTMAX_IMPLEMENTATION(row);
+SOFTMAX_IMPLEMENTATION(pipeline);
+SOFTMAX_IMPLEMENTATION(long);
+SOFTMAX_IMPLEMENTATION(column);
+SOFTMAX_IMPLEMENTATION(column_pipeline);
+SOFTMAX_IMPLEMENTATION(column_chunks);
+SOFTMAX_IMPLEMENTATION(column_held);
+SOFTMAX_IMPLEMENTATION(column_long);
+
+/* Other splits of rows: as its candidate and is_trusted. */
+bool softmax_candidate_row(const void *desc, const ckl_device_info *device, int i, void *config);
+bool softmax_is_trusted_row(const void *config);
 
 /*
  * What choices of rows and columns share: the form of a problem, its widest vector, and the check of a config against
@@ -106,36 +119,40 @@ int softmax_vec_of(const ckl_softmax_desc *d);
 ckl_status softmax_check_length(const char *what, const ckl_softmax_desc *d);
 ckl_status softmax_admit_form(const char *what, const ckl_softmax_desc *d, const softmax_form *f, int vec, bool ragged);
 
-/* As an implementation's choose, cost and admit, of columns: plan/plan.h. */
-ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device, void *config);
-ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_info *device, void *config);
-ckl_status softmax_choose_column_chunks(const void *desc, const ckl_device_info *device, void *config);
-ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config);
-ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config);
-plan_cost softmax_cost_column(const void *desc, const ckl_device_info *device, const void *config);
-plan_cost softmax_cost_column_pipeline(const void *desc, const ckl_device_info *device, const void *config);
-plan_cost softmax_cost_column_chunks(const void *desc, const ckl_device_info *device, const void *config);
-plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config);
-plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config);
-ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device, const void *config);
-ckl_status softmax_admit_column_pipeline(const void *desc, const ckl_device_info *device, const void *config);
-ckl_status softmax_admit_column_chunks(const void *desc, const ckl_device_info *device, const void *config);
-ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *device, const void *config);
-ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config);
+/* Do ragged rows of all tensors lie in phase? */
+bool softmax_in_phase(const ckl_softmax_desc *d);
 
 /* Tensors that flow through shared memory, and 32-bit values of the largest reduction. */
 int softmax_pipeline_inputs(const softmax_form *form);
 enum { SOFTMAX_PIPELINE_VALUES = 2 };
 
-/* f32 values of a column's state: a maximum and a sum, or a sum alone. */
-static inline int softmax_state_values(const softmax_form *f)
+/* What the kernels compute is the same along memory and across it. */
+
+static inline bool softmax_is_forward(const softmax_form *f)
 {
-    return f->direction == CKL_DIRECTION_FORWARD ? ONLINE_VALUES : 1;
+    return f->direction == CKL_DIRECTION_FORWARD;
 }
 
-/* What the kernels compute of an element is the same along memory and across it. */
+/* The f32 values of a row's or column's state: a maximum and a sum (online.h); of the gradient a sum alone. */
+static inline int softmax_state_values(const softmax_form *f)
+{
+    return softmax_is_forward(f) ? ONLINE_VALUES : 1;
+}
 
-static const reduction softmax_sum = { .count = 1, .combine = combine_sum };
+/* The reduction that combines states, and the state of no elements in fresh variables. */
+static inline const reduction *softmax_reduction(const softmax_form *f)
+{
+    static const reduction sum = { .count = 1, .combine = combine_sum };
+    return softmax_is_forward(f) ? &online_reduction : &sum;
+}
+
+static inline void softmax_begin(const softmax_form *f, val *state)
+{
+    if (softmax_is_forward(f))
+        online_begin(state);
+    else
+        state[0] = variable(F32, immf(0));
+}
 
 /* y is t - max - factor for log-softmax, and factor times the exponential e of t - max for softmax. */
 static inline val softmax_factor(const softmax_form *f, const val pair[ONLINE_VALUES])
@@ -160,13 +177,6 @@ static inline val softmax_gradient(const softmax_form *f, val y, val dy, val sum
     val y32 = convert(F32, y), dy32 = convert(F32, dy);
     val d = f->log ? fma(online_exp(y32, immf(0)), mul(sum, immf(-1)), dy32) : mul(y32, sub(dy32, sum));
     return f->scaled ? mul(d, scale) : d;
-}
-
-/* A CTA may write to the shared memory of its peers once all of them have started. */
-static inline void softmax_meet_peers(int cluster)
-{
-    if (cluster > 1)
-        cluster_sync();
 }
 
 #endif

@@ -27,7 +27,7 @@ static rows declare(const softmax_row_config *cfg, row_split split)
 static rows begin(const softmax_row_config *cfg, int kernel)
 {
     rows r = declare(cfg, kernel ? row_split_anywhere(&cfg->split, cfg->form.dtype) : cfg->split);
-    const bool is_forward = cfg->form.direction == CKL_DIRECTION_FORWARD;
+    const bool is_forward = softmax_is_forward(&cfg->form);
     r.in_phase = kernel == 0;
     r.place = row_here(&r.split, r.p.outer, r.cols);
     r.spans =
@@ -134,7 +134,7 @@ static void forward(const rows *r)
         rT[i] = load_scores(r, &spans->of[i]);
         rE[i] = fragment_like(rT[i], F32);
     }
-    softmax_meet_peers(r->split.cluster);
+    cluster_meet(r->split.cluster);
     online_begin(pair);
     for (int i = 0; i < spans->count; i++)
         if (r->form->log)
@@ -156,11 +156,11 @@ static void backward(const rows *r)
     tensor rY[ROW_SPANS_MAX], rDy[ROW_SPANS_MAX]; // (VEC,STEPS)
     for (int i = 0; i < spans->count; i++)
         load_gradients(r, &spans->of[i], &rY[i], &rDy[i]);
-    softmax_meet_peers(r->split.cluster);
+    cluster_meet(r->split.cluster);
     val sum = variable(F32, softmax_dot(r->form, rY[0], rDy[0]));
     for (int i = 1; i < spans->count; i++)
         assign(sum, add(sum, softmax_dot(r->form, rY[i], rDy[i])));
-    row_reduce(&r->split, &softmax_sum, &sum);
+    row_reduce(&r->split, softmax_reduction(r->form), &sum);
     for (int i = 0; i < spans->count; i++)
         store_gradients(r, &spans->of[i], rY[i], rDy[i], sum);
 }
@@ -170,13 +170,13 @@ void softmax_row(const void *config, int kernel)
     rows r = begin(config, kernel);
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
-    if (r.form->direction == CKL_DIRECTION_FORWARD)
+    if (softmax_is_forward(r.form))
         forward(&r);
     else
         backward(&r);
 }
 
-/* Rows that are read twice */
+/* Rows in two passes, tile by tile */
 
 /* exp(t - max) of a tile. */
 static tensor exponentials(tensor rT, const val *pair)
@@ -194,75 +194,10 @@ typedef struct found {
     val sum;                         // backward
 } found;
 
-/* Calls `visit` for the tiles of the row's first span, then for the ends of a ragged row. */
-static void over_tiles(found *f, void (*visit)(found *f, const row_span *tile))
+static val *state_of(found *f)
 {
-    const rows *r = f->r;
-    LOOP_FROM(start, imm(0), r->cols, imm((int)row_split_cols(&r->split))) {
-        row_span tile = { r->split, row_from(&r->spans.of[0].place, start) };
-        visit(f, &tile);
-    }
-    if (r->spans.count > 1)
-        visit(f, &r->spans.of[1]);
+    return softmax_is_forward(f->r->form) ? f->pair : &f->sum;
 }
-
-static void add_tile(found *f, const row_span *tile)
-{
-    online_add(f->pair, load_scores(f->r, tile));
-}
-
-static void write_tile(found *f, const row_span *tile)
-{
-    tensor rT = load_scores(f->r, tile); // (VEC,STEPS)
-    store_outputs(f->r, tile, f->r->form->log ? rT : exponentials(rT, f->pair), f->pair, f->factor);
-}
-
-static void forward_long(const rows *r)
-{
-    found f = { .r = r };
-    softmax_meet_peers(r->split.cluster);
-    online_begin(f.pair);
-    over_tiles(&f, add_tile);
-    row_reduce(&r->split, &online_reduction, f.pair);
-    f.factor = softmax_factor(r->form, f.pair);
-    over_tiles(&f, write_tile);
-}
-
-static void add_tile_products(found *f, const row_span *tile)
-{
-    tensor rY, rDy; // (VEC,STEPS)
-    load_gradients(f->r, tile, &rY, &rDy);
-    assign(f->sum, add(f->sum, softmax_dot(f->r->form, rY, rDy)));
-}
-
-static void write_tile_gradients(found *f, const row_span *tile)
-{
-    tensor rY, rDy; // (VEC,STEPS)
-    load_gradients(f->r, tile, &rY, &rDy);
-    store_gradients(f->r, tile, rY, rDy, f->sum);
-}
-
-static void backward_long(const rows *r)
-{
-    found f = { .r = r };
-    softmax_meet_peers(r->split.cluster);
-    f.sum = variable(F32, immf(0));
-    over_tiles(&f, add_tile_products);
-    row_reduce(&r->split, &softmax_sum, &f.sum);
-    over_tiles(&f, write_tile_gradients);
-}
-
-void softmax_long(const void *config, int kernel)
-{
-    rows r = begin(config, kernel);
-    grid_wait(); // no launch_dependents(): early CTAs of the next kernel would crowd some SMs
-    if (r.form->direction == CKL_DIRECTION_FORWARD)
-        forward_long(&r);
-    else
-        backward_long(&r);
-}
-
-/* Rows that flow through shared memory */
 
 static void add_scores(const row_span *span, int chunk, const tensor *rX, void *user)
 {
@@ -279,22 +214,6 @@ static void write_outputs(const row_span *span, int chunk, const tensor *rX, voi
     store_outputs(f->r, span, f->r->form->log ? rT : exponentials(rT, f->pair), f->pair, f->factor);
 }
 
-static void forward_first(row_pipeline *s, val row, void *user)
-{
-    found *f = user;
-    online_clear(f->pair);
-    row_pipeline_first_pass(s, row, add_scores, f);
-    row_pipeline_reduce_begin(s, &online_reduction, f->pair);
-}
-
-static void forward_second(row_pipeline *s, val row, void *user)
-{
-    found *f = user;
-    row_pipeline_reduce_end(s, &online_reduction, f->pair);
-    f->factor = softmax_factor(f->r->form, f->pair);
-    row_pipeline_second_pass(s, row, write_outputs, f);
-}
-
 static void add_products(const row_span *span, int chunk, const tensor *rX, void *user)
 {
     found *f = user;
@@ -309,29 +228,84 @@ static void write_gradients(const row_span *span, int chunk, const tensor *rX, v
     store_gradients(f->r, span, rX[0], rX[1], f->sum);
 }
 
-static void backward_first(row_pipeline *s, val row, void *user)
+static row_visit *sum_visit(const found *f)
 {
-    found *f = user;
-    assign(f->sum, immf(0));
-    row_pipeline_first_pass(s, row, add_products, f);
-    row_pipeline_reduce_begin(s, &softmax_sum, &f->sum);
+    return softmax_is_forward(f->r->form) ? add_scores : add_products;
 }
 
-static void backward_second(row_pipeline *s, val row, void *user)
+static row_visit *write_visit(const found *f)
 {
-    found *f = user;
-    row_pipeline_reduce_end(s, &softmax_sum, &f->sum);
-    row_pipeline_second_pass(s, row, write_gradients, f);
+    return softmax_is_forward(f->r->form) ? write_outputs : write_gradients;
 }
 
-static const row_passes passes[] = {
-    [CKL_DIRECTION_FORWARD] = { forward_first, NULL, forward_second },
-    [CKL_DIRECTION_BACKWARD] = { backward_first, NULL, backward_second },
-};
+/* Of a state that is the row's. */
+static void find_factor(found *f)
+{
+    if (softmax_is_forward(f->r->form))
+        f->factor = softmax_factor(f->r->form, f->pair);
+}
+
+/* Rows that are read twice */
+
+static void visit_tile(found *f, const row_span *tile, row_visit *visit)
+{
+    tensor rX[2]; // (VEC,STEPS)
+    if (softmax_is_forward(f->r->form))
+        rX[0] = load_x(f->r, tile);
+    else
+        load_gradients(f->r, tile, &rX[0], &rX[1]);
+    visit(tile, 0, rX, f);
+}
+
+/* The tiles of the row's first span, then the ends of a ragged row. */
+static void over_tiles(found *f, row_visit *visit)
+{
+    const rows *r = f->r;
+    LOOP_FROM(start, imm(0), r->cols, imm((int)row_split_cols(&r->split))) {
+        row_span tile = { r->split, row_from(&r->spans.of[0].place, start) };
+        visit_tile(f, &tile, visit);
+    }
+    if (r->spans.count > 1)
+        visit_tile(f, &r->spans.of[1], visit);
+}
+
+void softmax_long(const void *config, int kernel)
+{
+    rows r = begin(config, kernel);
+    found f = { .r = &r };
+    grid_wait(); // no launch_dependents(): early CTAs of the next kernel would crowd some SMs
+    cluster_meet(r.split.cluster);
+    softmax_begin(r.form, state_of(&f));
+    over_tiles(&f, sum_visit(&f));
+    row_reduce(&r.split, softmax_reduction(r.form), state_of(&f));
+    find_factor(&f);
+    over_tiles(&f, write_visit(&f));
+}
+
+/* Rows that flow through shared memory */
+
+static void first_pass(row_pipeline *s, val row, void *user)
+{
+    found *f = user;
+    if (softmax_is_forward(f->r->form))
+        online_clear(f->pair);
+    else
+        assign(f->sum, immf(0));
+    row_pipeline_first_pass(s, row, sum_visit(f), f);
+    row_pipeline_reduce_begin(s, softmax_reduction(f->r->form), state_of(f));
+}
+
+static void second_pass(row_pipeline *s, val row, void *user)
+{
+    found *f = user;
+    row_pipeline_reduce_end(s, softmax_reduction(f->r->form), state_of(f));
+    find_factor(f);
+    row_pipeline_second_pass(s, row, write_visit(f), f);
+}
 
 int softmax_pipeline_inputs(const softmax_form *form)
 {
-    return form->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
+    return softmax_is_forward(form) ? 1 : 2;
 }
 
 void softmax_pipeline(const void *config, int kernel)
@@ -343,7 +317,7 @@ void softmax_pipeline(const void *config, int kernel)
     }
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
     rows r = declare(cfg, split.chunk);
-    const bool is_forward = cfg->form.direction == CKL_DIRECTION_FORWARD;
+    const bool is_forward = softmax_is_forward(&cfg->form);
     const row_pipeline_input x = { r.p.x, r.p.ldx }, y = { r.p.y, r.p.ldy }, dy = { r.p.dy, r.p.ldy };
     const row_pipeline_input inputs[] = { is_forward ? x : y, dy };
     row_pipeline s = row_pipeline_begin(&split, cfg->form.dtype, inputs, softmax_pipeline_inputs(&cfg->form),
@@ -351,6 +325,6 @@ void softmax_pipeline(const void *config, int kernel)
     s.fill = is_forward ? -INFINITY : 0;
     found f = { .r = &r, .sum = variable(F32, immf(0)) };
     online_begin(f.pair);
-    row_pipeline_run(&s, &passes[cfg->form.direction], &f);
+    row_pipeline_run(&s, &(row_passes){ first_pass, NULL, second_pass }, &f);
     row_pipeline_end(&s);
 }
