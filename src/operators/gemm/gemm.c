@@ -1,7 +1,5 @@
-/* gemm.c - GEMM problems: their checks, their tensors, and what their implementations share. */
+/* gemm.c - GEMM problems: their matrices, their checks, their tensors, and the list of implementations. */
 #include "cutekernellib/operators/gemm.h"
-
-#include <string.h>
 
 #include "base/math.h"
 #include "operators/gemm/gemm_plan.h"
@@ -21,7 +19,7 @@ static int64_t rows_of(int64_t listed, int64_t m)
 
 gemm_matrix gemm_matrix_of(const ckl_gemm_desc *d, char name)
 {
-    const bool k_major = gemm_k_major((choice)d->layout, name);
+    const bool k_major = gemm_is_k_major(d, name);
     switch (name) {
     case 'a':
         return (gemm_matrix){
@@ -89,12 +87,6 @@ static ckl_status check_stride(const ckl_gemm_desc *d, const char *name, int64_t
     return CKL_OK;
 }
 
-/* Is there an X, written or read? */
-static bool has_x(const ckl_gemm_desc *d)
-{
-    return d->preactivation || gemm_is_backward((choice)d->activation);
-}
-
 /* Matrices of D, and of X, lie one after the other, or side by side within rows. */
 static ckl_status check_outputs_apart(const ckl_gemm_desc *d, char name)
 {
@@ -134,7 +126,7 @@ static ckl_status check_lists(const ckl_gemm_desc *d)
     const bool listed = d->gather || d->scatter;
     if (listed && (d->batch > 1 || gemm_groups_of_k(d)))
         FAIL(CKL_INVALID, "gemm: gather and scatter go without batch=%" PRId64 " and groups_of=k", d->batch);
-    if (d->gather && !gemm_k_major((choice)d->layout, 'a'))
+    if (d->gather && !gemm_is_k_major(d, 'a'))
         FAIL(CKL_INVALID, "gemm: gather=%" PRId64 " takes rows of a K-major A", d->gather);
     if (d->gather > INT32_MAX || d->scatter > INT32_MAX || (listed && d->m > INT32_MAX))
         FAIL(CKL_INVALID, "gemm: gather=%" PRId64 " or scatter=%" PRId64 " is beyond the 32 bits of lists", d->gather,
@@ -185,7 +177,7 @@ static ckl_status check_batch(ckl_gemm_desc *d)
         TRY(check_stride(d, "stride_c", &d->stride_c, d->m, d->ldc, gemm_products(d)));
     else
         TRY(plan_check_unused("gemm", "stride_c", d->stride_c, "a problem without C"));
-    if (has_x(d))
+    if (gemm_has_x(d))
         TRY(check_stride(d, "stride_x", &d->stride_x, d->m, d->ldx, gemm_products(d)));
     else
         TRY(plan_check_unused("gemm", "stride_x", d->stride_x, "a problem without X"));
@@ -241,9 +233,9 @@ static ckl_status check(void *desc)
              ckl_dtype_name(d->a));
     if (d->accumulation && !gemm_is_f8(d->a))
         FAIL(CKL_INVALID, "gemm: accumulation=accurate is of 8-bit floats, not of %s", ckl_dtype_name(d->a));
-    TRY(plan_check_pitch("gemm", "lda", &d->lda, gemm_k_major((choice)d->layout, 'a') ? "k" : "m",
+    TRY(plan_check_pitch("gemm", "lda", &d->lda, gemm_is_k_major(d, 'a') ? "k" : "m",
                          gemm_matrix_of(d, 'a').cols));
-    TRY(plan_check_pitch("gemm", "ldb", &d->ldb, gemm_k_major((choice)d->layout, 'b') ? "k" : "n",
+    TRY(plan_check_pitch("gemm", "ldb", &d->ldb, gemm_is_k_major(d, 'b') ? "k" : "n",
                          gemm_matrix_of(d, 'b').cols));
     TRY(plan_check_pitch("gemm", "ldd", &d->ldd, "n", d->n));
     if (d->c) {
@@ -251,13 +243,13 @@ static ckl_status check(void *desc)
         TRY(plan_check_pitch("gemm", "ldc", &d->ldc, "n", d->n));
     } else
         TRY(plan_check_unused("gemm", "ldc", d->ldc, "a problem without C"));
-    if (has_x(d))
+    if (gemm_has_x(d))
         TRY(plan_check_pitch("gemm", "ldx", &d->ldx, "n", d->n));
     else
         TRY(plan_check_unused("gemm", "ldx", d->ldx, "a problem without X"));
     if (d->preactivation && gemm_is_backward((choice)d->activation))
         FAIL(CKL_INVALID, "gemm: preactivation=1 writes X, which a backward activation reads");
-    if (d->gated && (d->c || d->bias || d->scale_b == CKL_GEMM_SCALE_ROW || has_x(d)))
+    if (d->gated && (d->c || d->bias || d->scale_b == CKL_GEMM_SCALE_ROW || gemm_has_x(d)))
         FAIL(CKL_INVALID, "gemm: gated=1 goes without C, bias, a scale for each column and X");
     if (d->gated && d->n > INT64_MAX / 2)
         FAIL(CKL_INVALID, "gemm: n=%" PRId64 " is too large for gated=1", d->n);
@@ -330,7 +322,7 @@ static plan_tensor bias_gradient(const ckl_gemm_desc *d)
 static int tensors(const void *desc, plan_tensor *t)
 {
     const ckl_gemm_desc *d = desc;
-    const char *no_x = has_x(d) ? NULL : "a problem without X";
+    const char *no_x = gemm_has_x(d) ? NULL : "a problem without X";
     const char *no_device = d->device_scalars ? NULL : "a problem without device scalars";
     const char *no_c = d->c ? NULL : "a problem without C", *no_bias = d->bias ? NULL : "a problem without bias";
     t[0] = plan_apart(matrices(d, "a"));
@@ -386,131 +378,6 @@ static ckl_status check_args(const void *desc, const void *args)
     if (((const ckl_gemm_desc *)desc)->host_offsets && x->offsets)
         TRY(check_offsets(desc, x->offsets));
     return CKL_OK;
-}
-
-/* What implementations share */
-
-float gemm_alpha_of(const ckl_gemm_args *x)
-{
-    return x->alpha ? *x->alpha : 1;
-}
-
-float gemm_beta_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
-{
-    return !d->c ? 0 : x->beta ? *x->beta : 1;
-}
-
-gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
-{
-    const bool unread = d->pointers && d->k == 0; // A and B have no elements: kernels read some addresses, and use none
-    return (gemm_params){ .m = d->m,
-                          .n = d->n,
-                          .k = d->k,
-                          .a = unread ? x->d : x->a,
-                          .lda = d->lda,
-                          .a_batch = d->stride_a,
-                          .b = unread ? x->d : x->b,
-                          .ldb = d->ldb,
-                          .b_batch = d->stride_b,
-                          .c = x->c,
-                          .ldc = d->ldc,
-                          .c_batch = d->stride_c,
-                          .d = x->d,
-                          .ldd = d->ldd,
-                          .d_batch = d->stride_d,
-                          .batch = gemm_products(d),
-                          .offsets = x->offsets,
-                          .groups = (uint32_t)d->groups,
-                          .bias = x->bias,
-                          .device_alpha = x->device_alpha,
-                          .device_beta = x->device_beta,
-                          .scale_a = x->scale_a,
-                          .scale_b = x->scale_b,
-                          .scale_d = x->scale_d,
-                          .x = x->x,
-                          .ldx = d->ldx,
-                          .x_batch = d->stride_x,
-                          .rows_a = x->rows_a,
-                          .rows_d = x->rows_d,
-                          .row_weights = x->row_weights,
-                          .amax = x->amax,
-                          .alpha = gemm_alpha_of(x),
-                          .beta = gemm_beta_of(d, x) };
-}
-
-gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
-{
-    return (gemm_epilogue){ .ab = d->a,
-                            .b = d->b,
-                            .math = (choice)d->math,
-                            .accumulation = (choice)d->accumulation,
-                            .layout = (choice)d->layout,
-                            .d = d->d,
-                            .c = d->c != CKL_DTYPE_DEFAULT,
-                            .bias = d->bias,
-                            .bias_along = (choice)d->bias_along,
-                            .scale_a = (choice)d->scale_a,
-                            .scale_b = (choice)d->scale_b,
-                            .scale_d = d->scale_d,
-                            .device_scalars = d->device_scalars,
-                            .preactivation = d->preactivation,
-                            .activation = (choice)d->activation,
-                            .gated = d->gated,
-                            .gather = d->gather > 0,
-                            .scatter = d->scatter > 0,
-                            .weighted = d->weighted,
-                            .pointers = d->pointers,
-                            .host_offsets = d->host_offsets,
-                            .bias_gradient = (choice)d->bias_gradient,
-                            .half_blocks = d->block_k == GEMM_BLOCK_LEAST,
-                            .amax = d->amax };
-}
-
-ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have)
-{
-    static const field fields[] = { GEMM_EPILOGUE(FIELD_ROW, gemm_epilogue) };
-    gemm_epilogue want = gemm_epilogue_of(d);
-    for (int i = 0; i < COUNT_OF(fields); i++)
-        if (memcmp((const char *)have + fields[i].offset, (const char *)&want + fields[i].offset,
-                   field_bytes(&fields[i])) != 0)
-            FAIL(CKL_INVALID, "gemm %s: the config's %s is not the problem's", who, fields[i].name);
-    return CKL_OK;
-}
-
-ckl_status gemm_check_same_types(const char *who, const ckl_gemm_desc *d)
-{
-    if (gemm_has_weights(d))
-        FAIL(CKL_UNSUPPORTED, "gemm %s: b=%s is not multiplied by a=%s", who, ckl_dtype_name(d->b),
-             ckl_dtype_name(d->a));
-    return CKL_OK;
-}
-
-ckl_status gemm_check_in_order(const char *who, const ckl_gemm_desc *d)
-{
-    if (d->gather || d->scatter)
-        FAIL(CKL_UNSUPPORTED, "gemm %s: rows of A and D lie in order, gather=%" PRId64 " and scatter=%" PRId64, who,
-             d->gather, d->scatter);
-    if (d->pointers)
-        FAIL(CKL_UNSUPPORTED, "gemm %s: matrices of a batch lie a stride apart, not where pointers say", who);
-    return CKL_OK;
-}
-
-bool gemm_rows_aligned(const ckl_gemm_desc *d, char matrix, int bytes)
-{
-    const gemm_matrix x = gemm_matrix_of(d, matrix);
-    int64_t size = (int64_t)ckl_dtype_bytes(x.type);
-    return (x.rows <= 1 || x.ld * size % bytes == 0) && (x.count == 1 || x.stride * size % bytes == 0);
-}
-
-int gemm_vector_of(const ckl_gemm_desc *d)
-{
-    int bytes = TMA_ALIGNMENT;
-    for (const char *x = "ab"; *x; x++)
-        while (gemm_k_major((choice)d->layout, *x) && !gemm_rows_aligned(d, *x, bytes))
-            bytes /= 2;
-    if (gemm_groups_of_k(d) && d->layout != CKL_GEMM_TN) // groups begin anywhere in rows
-        return 1;
-    return bytes / (int)ckl_dtype_bytes(d->a);
 }
 
 /* The operator */

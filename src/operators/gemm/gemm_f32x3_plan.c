@@ -1,5 +1,4 @@
 /* gemm_f32x3_plan.c - the host side of three products of tf32: operands are split into a workspace, then the Hopper kernel runs. */
-#include "base/math.h"
 #include "operators/gemm/gemm_f32x3.h"
 #include "operators/gemm/gemm_plan.h"
 
@@ -31,7 +30,7 @@ static int64_t split_bytes(const ckl_gemm_desc *d, char name)
 static int vector_of(const ckl_gemm_desc *d)
 {
     for (const char *x = "ab"; *x; x++)
-        if (gemm_k_major((choice)d->layout, *x) && !gemm_rows_aligned(d, *x, TMA_ALIGNMENT))
+        if (gemm_is_k_major(d, *x) && !gemm_rows_aligned(d, *x, TMA_ALIGNMENT))
             return 1;
     return 4;
 }
@@ -76,9 +75,9 @@ static ckl_status admit_f32x3(const void *desc, const ckl_device_info *device, c
     TRY(gemm_check_in_order("f32x3", d));
     if (d->groups)
         FAIL(CKL_UNSUPPORTED, "gemm f32x3: groups=%" PRId64 " are multiplied by tiled", d->groups);
-    if (!d->batch_invariant && 2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)
+    if (!d->batch_invariant && 2 * gemm_multiply_adds(d) < GEMM_PITCHED_FLOPS)
         FAIL(CKL_UNSUPPORTED, "gemm f32x3: splitting operands costs more than it saves in a problem of %g products",
-             (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
+             gemm_multiply_adds(d));
     if (c->products.pingpong || c->products.split > 1)
         FAIL(CKL_INVALID, "gemm f32x3: numbers and rests come in pairs of stages, without pingpong and split");
     if (c->vec != 1 && (c->vec != 4 || vector_of(d) == 1))
@@ -96,7 +95,7 @@ static int64_t workspace_f32x3(const ckl_plan *plan)
 static ckl_status launch_splitting(const ckl_plan *plan, const ckl_gemm_args *x, void *const to[2], ckl_stream stream)
 {
     const ckl_gemm_desc *d = plan->desc, split = split_desc(d);
-    gemm_pitched_params p = { .second = (uint32_t)ctas_of(d, 'a') };
+    gemm_repitch_params p = { .second = (uint32_t)ctas_of(d, 'a') };
     for (int i = 0; i < 2; i++) {
         const char name = "ab"[i];
         const gemm_matrix from = gemm_matrix_of(d, name);
@@ -116,13 +115,10 @@ static ckl_status launch_f32x3(const ckl_plan *plan, const void *args, ckl_strea
     const ckl_gemm_desc *d = plan->desc, split = split_desc(d);
     const gemm_f32x3_config *c = plan->config;
     const gemm_sm90_config products = products_of(c);
-    const choice layout = (choice)d->layout;
     ckl_gemm_args x = *(const ckl_gemm_args *)args;
     char *space = plan_workspace(plan, x.workspace);
     void *const to[2] = { space, space + round_up(split_bytes(d, 'a'), PLAN_WORKSPACE_ALIGNMENT) };
-    if (!PLAN_ALIGNED(4 * c->vec, gemm_k_major(layout, 'a') ? x.a : NULL, gemm_k_major(layout, 'b') ? x.b : NULL))
-        FAIL(CKL_INVALID, "gemm f32x3: a=%p or b=%p is not aligned to %d bytes; config='vec=1' takes any alignment",
-             x.a, x.b, 4 * c->vec);
+    TRY(gemm_check_operand_vectors("f32x3", d, &x, true, 4 * c->vec));
     TRY(launch_splitting(plan, &x, to, stream));
     x.a = to[0];
     x.b = to[1];

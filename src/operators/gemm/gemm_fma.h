@@ -2,7 +2,7 @@
 #ifndef CKL_GEMM_FMA_H
 #define CKL_GEMM_FMA_H
 
-#include "operators/gemm/gemm_config.h"
+#include "operators/gemm/gemm_repitch.h"
 
 #define GEMM_FMA_CONFIG(X, owner)                                                              \
     X(owner, int, tile_m, "128", "32 64 128 256", "rows of D of a CTA")                        \
@@ -35,7 +35,7 @@ void gemm_fma(const void *config, int kernel);
 
 /* turned: fma after a kernel that transposes K-major operands, of a whole batch, into the workspace */
 
-#define GEMM_TURNED_PARAMS(X, owner) GEMM_PARAMS(X, owner) GEMM_REPITCH_PARAMS(X, owner)
+#define GEMM_TURNED_PARAMS(X, owner) GEMM_REPITCH_PARAMS(X, owner) GEMM_PARAMS(X, owner)
 
 KERNEL_PARAMS(gemm_turned, GEMM_TURNED_PARAMS);
 

@@ -61,13 +61,11 @@ static ckl_status admit_blocked(const void *desc, const ckl_device_info *device,
 }
 
 /* Rows that start at multiples of 16 bytes, and a ring that fits. */
-static ckl_status admit_ring(const char *who, const ckl_gemm_desc *d, const ckl_device_info *device,
-                             const gemm_rung_config *c)
+static ckl_status admit_ring(const char *who, const ckl_gemm_desc *d, const gemm_rung_config *c)
 {
     enum { MOST = 4 }; // 128 KB
-    (void)device;
     TRY(admit_rung(who, d, c));
-    if (!gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) || !gemm_rows_aligned(d, 'b', TMA_ALIGNMENT))
+    if (!gemm_operands_aligned(d))
         FAIL(CKL_UNSUPPORTED, "gemm %s: rows of A or B are not multiples of 16 bytes apart", who);
     if (c->stages < 2 || c->stages > MOST)
         FAIL(CKL_INVALID, "gemm %s: stages=%d is not in 2..%d", who, c->stages, MOST);
@@ -76,12 +74,14 @@ static ckl_status admit_ring(const char *who, const ckl_gemm_desc *d, const ckl_
 
 static ckl_status admit_wgmma(const void *desc, const ckl_device_info *device, const void *config)
 {
-    return admit_ring("wgmma", desc, device, config);
+    (void)device;
+    return admit_ring("wgmma", desc, config);
 }
 
 static ckl_status admit_tma(const void *desc, const ckl_device_info *device, const void *config)
 {
-    TRY(admit_ring("tma", desc, device, config));
+    (void)device;
+    TRY(admit_ring("tma", desc, config));
     if (((const ckl_gemm_desc *)desc)->k == 0)
         FAIL(CKL_UNSUPPORTED, "gemm tma: k=0 leaves no products");
     return CKL_OK;
@@ -109,8 +109,7 @@ static ckl_status launch_wgmma(const ckl_plan *plan, const void *args, ckl_strea
     return launch_tiles(plan, args, GEMM_RUNG_TILE, stream);
 }
 
-static const field rung_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_rung_config, epilogue)) //
-                                     GEMM_RUNG_CONFIG(FIELD_ROW, gemm_rung_config) };
+static const field rung_fields[] = GEMM_FIELDS(gemm_rung_config, GEMM_RUNG_CONFIG);
 
 #define RUNG(called, admitted, launched, lowest, what)                                                \
     const implementation gemm_##called##_implementation = { .name = #called,                          \

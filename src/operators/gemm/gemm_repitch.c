@@ -7,8 +7,9 @@
  * matrix, at its first and last vector, elements are copied one by one. Transposing goes through a square tile in
  * shared memory.
  */
+#include "operators/gemm/gemm_repitch.h"
+
 #include "cute/kernel.h"
-#include "operators/gemm/gemm_config.h"
 
 enum { BYTES = GEMM_REPITCH_BYTES, WORDS = BYTES / 4, ROWS = GEMM_REPITCH_ROWS, TILE = GEMM_TURN_TILE };
 
@@ -216,17 +217,17 @@ static repitch describe_copy(ckl_dtype type, const gemm_repitch_values *p, val o
                       .cta = sub(cta_x(), select(other, p->second, imm(0))) };
 }
 
-void gemm_repitch(const gemm_sm90_config *cfg)
+void gemm_repitch(const gemm_epilogue *e)
 {
     launch_bounds(GEMM_REPITCH_THREADS, 0);
     gemm_repitch_values p = params_of(gemm_repitch);
     grid_wait();
     launch_dependents();
     val other = ge(cta_x(), p.second);
-    ckl_dtype type = cfg->epilogue.ab;
+    ckl_dtype type = e->ab;
     repitch k = describe_copy(type, &p, other);
-    k.gather = cfg->epilogue.gather;
-    k.pointers = cfg->epilogue.pointers;
+    k.gather = e->gather;
+    k.pointers = e->pointers;
     if (k.gather) {
         k.list = p.row_list;
         k.list_rows = p.list_rows;

@@ -9,6 +9,7 @@
 
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
+#include "operators/gemm/gemm_sm90_config.h"
 
 enum { WARPGROUP = 128 };
 

@@ -49,8 +49,7 @@ gemm_sm90_config gemm_splitk_products(const gemm_splitk_config *c)
 /* Elements of D that a thread stores at once. */
 static int vector_of(const ckl_gemm_desc *d)
 {
-    bool whole = gemm_rows_aligned(d, 'd', TMA_ALIGNMENT) && (!d->c || gemm_rows_aligned(d, 'c', TMA_ALIGNMENT));
-    return whole ? GEMM_SPLITK_COLUMNS : 1;
+    return gemm_results_aligned(d, TMA_ALIGNMENT) ? GEMM_SPLITK_COLUMNS : 1;
 }
 
 /*
@@ -86,7 +85,7 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
     p->batched = GEMM_SLICES_OF_K;
     p->ragged = d->n * (int64_t)sizeof(float) % TMA_ALIGNMENT != 0;
     p->epilogue = (gemm_epilogue){ .ab = d->a, .b = d->b, .accumulation = (choice)d->accumulation, .d = CKL_F32 };
-    gemm_sm90_fit_memory(p, ceil_div(d->k, gemm_tile_k(d->a)), device);
+    gemm_sm90_fit_memory(p, gemm_k_tiles(d), device);
     p->epilogue = gemm_epilogue_of(d);
     return true;
 }
@@ -106,7 +105,7 @@ int gemm_splitk_slices(const ckl_gemm_desc *d, const ckl_device_info *device, co
     if (c->slices)
         return c->slices;
     enum { TURNS = 3 }; // more than these are even enough
-    const int64_t steps = ceil_div(d->k, gemm_tile_k(d->a));
+    const int64_t steps = gemm_k_tiles(d);
     const int64_t rows = c->products.swap ? d->n : d->m, cols = c->products.swap ? d->m : d->n;
     const int64_t count = ceil_div(rows, c->products.tile_m) * ceil_div(cols, max_i64(c->products.tile_n, 1));
     const int64_t most = min_i64(min_i64(GEMM_SPLITK_SLICES_MAX, steps), TURNS * device->sm_count / count);
@@ -131,8 +130,7 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
     const gemm_splitk_config *c = config;
     TRY(gemm_check_epilogue("splitk", d, &c->products.epilogue));
     if (d->layout != CKL_GEMM_NT || d->gated || d->bias_along || d->scale_a || d->scale_b || d->scale_d ||
-        d->weighted || gemm_is_f8(d->d) || d->device_scalars || d->preactivation ||
-        gemm_is_backward((choice)d->activation))
+        d->weighted || gemm_is_f8(d->d) || d->device_scalars || gemm_has_x(d))
         FAIL(CKL_UNSUPPORTED,
              "gemm splitk: slices are of K-major A and B, with alpha, C, a bias of columns and an activation");
     if (d->math == CKL_GEMM_F32X3)
@@ -158,7 +156,7 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
     const gemm_sm90_config products = gemm_splitk_products(c);
     TRY(gemm_sm90_admit(&halves, device, &products)); // before its cost is asked for
     const int slices = c->slices ? c->slices : 2;     // more of them are chosen where there are as many tiles
-    if (ceil_div(d->k, gemm_tile_k(d->a)) < slices)
+    if (gemm_k_tiles(d) < slices)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: k=%" PRId64 " has fewer tiles of %d than slices=%d", d->k,
              gemm_tile_k(d->a), slices);
     return CKL_OK;
@@ -186,11 +184,9 @@ static int slices_of(const ckl_plan *plan)
 static ckl_status launch_sum(const ckl_plan *plan, const ckl_gemm_args *x, const void *sums, ckl_stream stream)
 {
     const ckl_gemm_desc *d = plan->desc;
-    const gemm_pitched_params params = { .m = (uint32_t)d->m,
+    const gemm_pitched_params params = { GEMM_EPILOGUE_OF_CALL(d, x),
+                                         .m = (uint32_t)d->m,
                                          .n = (uint32_t)d->n,
-                                         .alpha = gemm_alpha_of(x),
-                                         .beta = gemm_beta_of(d, x),
-                                         .bias = x->bias,
                                          .a = sums,
                                          .lda = sums_pitch(d),
                                          .c = x->c,
@@ -209,10 +205,9 @@ static ckl_status launch_splitk(const ckl_plan *plan, const void *args, ckl_stre
     const gemm_sm90_config products = gemm_splitk_products(c);
     const ckl_gemm_desc sliced = gemm_splitk_desc(plan->desc, slices_of(plan));
     ckl_gemm_args each = { .a = x->a, .b = x->b, .d = plan_workspace(plan, x->workspace) };
-    if (c->vec > 1 && !PLAN_ALIGNED(TMA_ALIGNMENT, x->d, x->c))
-        FAIL(CKL_INVALID, "gemm splitk: c=%p or d=%p is not aligned to 16 bytes; config='vec=1' takes any alignment",
-             x->c, x->d);
     const ckl_gemm_desc *d = plan->desc;
+    if (c->vec > 1)
+        TRY(gemm_check_result_vectors("splitk", x, TMA_ALIGNMENT));
     TRY(gemm_sm90_launch(plan, &products, &sliced, d->k, &each, stream));
     return launch_sum(plan, x, each.d, stream);
 }
