@@ -83,6 +83,7 @@
 #define mul(x, y)             ir_binary(IR_MUL, AT_HERE(x), AT_HERE(y))
 #define div(x, y)             ir_binary(IR_DIV, AT_HERE(x), AT_HERE(y))
 #define rem(x, y)             ir_binary(IR_REM, AT_HERE(x), AT_HERE(y))
+#define div_up(x, n)          div(add(x, imm((n)-1)), imm(n)) // by a number of C: how many n hold x
 #define min(x, y)             ir_binary(IR_MIN, AT_HERE(x), AT_HERE(y))
 #define max(x, y)             ir_binary(IR_MAX, AT_HERE(x), AT_HERE(y))
 #define neg(x)                ir_unary(IR_NEG, AT_HERE(x))
@@ -327,6 +328,7 @@
 #define tma_prefetch(...)        CUTE_CALL(tma_prefetch(__VA_ARGS__))
 
 /* tensor.h and copy.h */
+#define gmem_vector(...)    CUTE_CALL(gmem_vector(__VA_ARGS__))
 #define smem_tensor(...)    CUTE_CALL(smem_tensor(__VA_ARGS__))
 #define fragment(...)       CUTE_CALL(fragment(__VA_ARGS__))
 #define fragment_like(...)  CUTE_CALL(fragment_like(__VA_ARGS__))

@@ -117,7 +117,7 @@ val gemm_block_scale(gemm_epilogue e, char matrix, const gemm_values *p, val i, 
     const choice how = is_a ? e.scale_a : e.scale_b;
     if (!gemm_has_block_scales(how))
         return immf(1);
-    val blocks = div(add(p->k, imm(gemm_block_k(&e) - 1)), imm(gemm_block_k(&e)));
+    val blocks = div_up(p->k, gemm_block_k(&e));
     val index = how == CKL_GEMM_SCALE_BLOCK ? add(mul(convert(I64, block), extent), i)
                                             : add(mul(div(i, imm(GEMM_BLOCK)), blocks), convert(I64, block));
     tensor gScales = gmem_tensor(is_a ? p->scale_a : p->scale_b, is_a ? F32 : gemm_scale_type(e.ab),
@@ -153,7 +153,7 @@ gemm_values gemm_product_of(gemm_epilogue e, int grouped, const gemm_values *all
                      { &p.d, p.d_batch, e.d, true } };
     for (int i = 0; i < COUNT_OF(matrices); i++)
         if (matrices[i].used && e.pointers) {
-            tensor gAddresses = gmem_tensor(*matrices[i].address, I64, make_layout(dynamic(all->batch), leaf(1)));
+            tensor gAddresses = gmem_vector(*matrices[i].address, I64, all->batch);
             *matrices[i].address = convert(U64, at(gAddresses, product));
         } else if (matrices[i].used) {
             val elements = mul(convert(I64, product), matrices[i].stride);
@@ -165,15 +165,15 @@ gemm_values gemm_product_of(gemm_epilogue e, int grouped, const gemm_values *all
 
 val gemm_first_row(const gemm_values *all, val group)
 {
-    tensor gOffsets = gmem_tensor(all->offsets, I32, make_layout(dynamic(add(all->groups, imm(1))), leaf(1)));
+    tensor gOffsets = gmem_vector(all->offsets, I32, add(all->groups, imm(1)));
     return convert(I64, at(gOffsets, group));
 }
 
 /* Scales of B that a group has. */
 static val scales_of_B(gemm_epilogue e, const gemm_values *all)
 {
-    val blocks = div(add(all->k, imm(gemm_block_k(&e) - 1)), imm(gemm_block_k(&e)));
-    val squares = div(add(all->n, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
+    val blocks = div_up(all->k, gemm_block_k(&e));
+    val squares = div_up(all->n, GEMM_BLOCK);
     return e.scale_b == CKL_GEMM_SCALE_ROW     ? all->n
            : e.scale_b == CKL_GEMM_SCALE_BLOCK ? mul(all->n, blocks)
                                                : mul(squares, blocks);
@@ -212,12 +212,12 @@ gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group)
 
 static val load_of_row(val address, ckl_dtype type, val count, val i)
 {
-    return at_f32(gmem_tensor(address, type, make_layout(dynamic(count), leaf(1))), i);
+    return at_f32(gmem_vector(address, type, count), i);
 }
 
 static val row_of_list(val list, const gemm_values *p, val i)
 {
-    return convert(I64, at(gmem_tensor(list, I32, make_layout(dynamic(p->m), leaf(1))), i));
+    return convert(I64, at(gmem_vector(list, I32, p->m), i));
 }
 
 val gemm_row_of_A(gemm_epilogue e, const gemm_values *p, val i)

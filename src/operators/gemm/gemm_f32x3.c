@@ -135,8 +135,8 @@ static void split_matrix(const gemm_f32x3_config *cfg, const gemm_repitch_values
                  .length = p->copy_length[i],
                  .to = p->to[i],
                  .to_ld = p->to_ld[i] };
-    val k_tiles = convert(U32, div(add(s.length, imm64(DEPTH - 1)), imm64(DEPTH)));
-    val of_matrix = mul(k_tiles, convert(U32, div(add(s.rows, imm64(ROWS - 1)), imm64(ROWS))));
+    val k_tiles = convert(U32, div_up(s.length, DEPTH));
+    val of_matrix = mul(k_tiles, convert(U32, div_up(s.rows, ROWS)));
     val matrix = convert(I64, div(cta, of_matrix)), tile = rem(cta, of_matrix);
     s.from = address_of(p->from[i], mul(matrix, p->from_stride[i]));
     s.to = address_of(s.to, mul(mul(matrix, s.rows), s.to_ld));

@@ -11,15 +11,10 @@
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-static val tiles_along(val extent, int tile)
-{
-    return convert(U32, div(add(extent, imm(tile - 1)), imm(tile)));
-}
-
 /* This CTA's tile: first row and column of D. */
 static void find_tile(const gemm_values *p, int tile, val *row, val *col)
 {
-    val columns = tiles_along(p->n, tile);
+    val columns = convert(U32, div_up(p->n, tile));
     *row = mul(div(cta_x(), columns), imm(tile));
     *col = mul(rem(cta_x(), columns), imm(tile));
 }
@@ -223,7 +218,7 @@ static void describe_rung(const gemm_rung_config *cfg, bool tma)
     const gemm_values *p = &k.p;
     val row, col, group = warpgroup();
     k.depth = gemm_tile_k(k.e.ab);
-    k.k_tiles = tiles_along(p->k, k.depth);
+    k.k_tiles = convert(U32, div_up(p->k, k.depth));
     k.ring = make_pipeline("ring", k.stages, 1, 1);
     find_tile(p, SIDES, &row, &col);
     k.A = describe_operand(&k, "A", gmem_tensor(p->a, k.e.ab, make_layout(shape(p->m, p->k), stride(p->lda, 1))), p->A,

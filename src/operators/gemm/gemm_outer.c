@@ -109,8 +109,8 @@ void gemm_outer(const void *config, int kernel)
     launch_bounds(GEMM_OUTER_WARPS * LANES, 0);
     const gemm_values all = params_of(gemm);
     const int rows = GEMM_OUTER_WARPS * c->rows, columns = LANES * c->vec * c->runs;
-    val along_n = convert(U32, div(add(all.n, imm(columns - 1)), imm(columns)));
-    val along_m = convert(U32, div(add(all.m, imm(rows - 1)), imm(rows)));
+    val along_n = convert(U32, div_up(all.n, columns));
+    val along_m = convert(U32, div_up(all.m, rows));
     val rest = div(cta_x(), along_n);
     grid_wait();
     launch_dependents();

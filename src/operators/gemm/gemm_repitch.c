@@ -45,7 +45,7 @@ static val bytes_of(const repitch *k, val elements)
 static val source_row(const repitch *k, val row)
 {
     val source = variable(I64, row);
-    tensor gList = gmem_tensor(k->list, I32, make_layout(dynamic(k->rows), leaf(1)));
+    tensor gList = gmem_vector(k->list, I32, k->rows);
     IF(logical_and(k->listed, lt(row, k->rows)))
         assign(source, convert(I64, at(gList, row)));
     return source;
@@ -133,17 +133,16 @@ static void copy_rows(const repitch *k, val row)
 static val matrix_address(const repitch *k)
 {
     if (k->pointers)
-        return convert(U64,
-                       at(gmem_tensor(k->from, I64, make_layout(dynamic(add(k->matrix, imm(1))), leaf(1))), k->matrix));
+        return convert(U64, at(gmem_vector(k->from, I64, add(k->matrix, imm(1))), k->matrix));
     return add(k->from, bytes_of(k, mul(k->matrix, k->from_stride)));
 }
 
 /* Copies this thread's vector of a few rows. */
 static void copy_straight(repitch k)
 {
-    val vectors = convert(U32, div(add(k.length, imm(k.vector - 1)), imm(k.vector)));
-    val ctas = div(add(vectors, imm(GEMM_REPITCH_THREADS - 1)), imm(GEMM_REPITCH_THREADS)); // of some rows
-    val of_matrix = mul(ctas, convert(U32, div(add(k.rows, imm(ROWS - 1)), imm(ROWS))));
+    val vectors = convert(U32, div_up(k.length, k.vector));
+    val ctas = div_up(vectors, GEMM_REPITCH_THREADS); // of some rows
+    val of_matrix = mul(ctas, convert(U32, div_up(k.rows, ROWS)));
     val cta = rem(k.cta, of_matrix), first_row = convert(I64, mul(div(cta, ctas), imm(ROWS)));
     val vector = add(mul(rem(cta, ctas), imm(GEMM_REPITCH_THREADS)), thread());
     k.matrix = convert(I64, div(k.cta, of_matrix));
@@ -193,8 +192,8 @@ static void store_tile(const repitch *k, val row, val col, tensor sX)
 /* Transposes a tile of a matrix. */
 static void copy_turned(repitch k, tensor sX)
 {
-    val across = convert(U32, div(add(k.length, imm(TILE - 1)), imm(TILE)));
-    val of_matrix = mul(across, convert(U32, div(add(k.rows, imm(TILE - 1)), imm(TILE)))), tile = rem(k.cta, of_matrix);
+    val across = convert(U32, div_up(k.length, TILE));
+    val of_matrix = mul(across, convert(U32, div_up(k.rows, TILE))), tile = rem(k.cta, of_matrix);
     val row = convert(I64, mul(div(tile, across), imm(TILE))), col = convert(I64, mul(rem(tile, across), imm(TILE)));
     k.matrix = convert(I64, div(k.cta, of_matrix));
     k.from = matrix_address(&k);

@@ -245,8 +245,8 @@ void gemm_shallow(const void *config, int kernel)
     (void)kernel;
     launch_bounds(THREADS, 0);
     const gemm_values all = params_of(gemm);
-    val along_n = convert(U32, div(add(all.n, imm(c->tile_n - 1)), imm(c->tile_n)));
-    val along_m = convert(U32, div(add(all.m, imm(c->tile_m - 1)), imm(c->tile_m)));
+    val along_n = convert(U32, div_up(all.n, c->tile_n));
+    val along_m = convert(U32, div_up(all.m, c->tile_m));
     val rest = div(cta_x(), along_n);
     val row = mul(convert(I64, rem(rest, along_m)), imm(c->tile_m));
     val col = mul(convert(I64, rem(cta_x(), along_n)), imm(c->tile_n));
@@ -259,8 +259,7 @@ void gemm_shallow(const void *config, int kernel)
     k.row_A = mul(div(warp(), imm(c->warps_n)), imm(rows_of_warp(c)));
     k.row_B = mul(rem(warp(), imm(c->warps_n)), imm(c->tile_n / c->warps_n));
     k.place = place_of(&k, add(row, convert(I64, k.row_A)), add(col, convert(I64, k.row_B)));
-    k.mma =
-        make_tiled_mma(c->epilogue.ab == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 1, 1);
+    k.mma = make_tiled_mma(mma_sync_atom(c->epilogue.ab), 1, 1);
     load_rows(c, &k.A, k.p.k);
     load_rows(c, &k.B, k.p.k);
     cp_async_commit();

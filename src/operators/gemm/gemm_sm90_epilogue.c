@@ -53,7 +53,7 @@ epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_rol
         val address = addresses[v];
         if (k->size.vectors[v] && k->cfg->groups && along_rows == k->cfg->swap) // a vector of each group
             address = add(address, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(type)))));
-        tensor gV = gmem_tensor(address, type, make_layout(dynamic(count), leaf(1))); // (M) or (N)
+        tensor gV = gmem_vector(address, type, count); // (M) or (N)
         for (int i = 0; i * WARPGROUP < k->size.vectors[v]; i++) {
             val j = add(start, add(c->tid, imm(i * WARPGROUP))); // beyond the end the last one, which nothing uses
             all.loaded[v][i] = at(gV, min(j, sub(count, imm(1))));
@@ -134,7 +134,7 @@ static tensor elements_of(const sm90_kernel *k, const subtile *h, const output_m
 static tensor elements_at(const sm90_kernel *k, const subtile *h, const output_matrix *x, tensor gX, tensor cStep)
 {
     if (k->epilogue.scatter) {
-        tensor gList = gmem_tensor(k->p.rows_d, I32, make_layout(dynamic(rows_of_D(k)), leaf(1)));
+        tensor gList = gmem_vector(k->p.rows_d, I32, rows_of_D(k));
         val row = coordinate(cStep, 0, 0), listed = at(gList, min(row, sub(last_row(k, h), imm(1))));
         val moved = mul(sub(convert(I64, listed), convert(I64, row)), x->ld);
         gX.address = add(gX.address, convert(U64, mul(moved, imm((int)ckl_dtype_bytes(k->epilogue.d)))));

@@ -164,7 +164,7 @@ tensor gemm_sm90_transposed(tensor t)
 /* The K tiles of this CTA. The slices of a split differ by one tile at most. */
 static void divide_k(sm90_kernel *k)
 {
-    val all = div(add(k->p.k, imm(k->size.tile_k - 1)), imm(k->size.tile_k)), slices = imm(k->cfg->split);
+    val all = div_up(k->p.k, k->size.tile_k), slices = imm(k->cfg->split);
     k->k_first = imm(0);
     k->k_tiles = all;
     if (k->cfg->split == 1)
@@ -192,7 +192,7 @@ int gemm_sm90_modes(const gemm_sm90_config *c, char operand)
 
 val gemm_sm90_pointer(const sm90_kernel *k, val array, val number)
 {
-    return convert(U64, at(gmem_tensor(array, I64, make_layout(dynamic(k->p.batch), leaf(1))), number));
+    return convert(U64, at(gmem_vector(array, I64, k->p.batch), number));
 }
 
 outer_coordinates gemm_sm90_outer(const sm90_kernel *k, int modes, val array, val number)
@@ -326,7 +326,7 @@ val gemm_sm90_k_tiles(const sm90_kernel *k, const tile_place *at)
 {
     if (k->cfg->batched != GEMM_GROUPS_OF_K)
         return k->k_tiles;
-    return div(add(at->k_count, imm(k->size.tile_k - 1)), imm(k->size.tile_k));
+    return div_up(at->k_count, k->size.tile_k);
 }
 
 tile_place gemm_sm90_tile(const sm90_kernel *k, val tile)

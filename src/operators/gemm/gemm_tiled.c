@@ -45,13 +45,7 @@ static int depth_of(const gemm_tiled_config *cfg)
 
 static tiled_mma mma_of(const gemm_tiled_config *cfg)
 {
-    static const char *const atoms[] = {
-        [CKL_F16] = "SM80_16x8x16_F32F16F16F32_TN",
-        [CKL_BF16] = "SM80_16x8x16_F32BF16BF16F32_TN",
-        [CKL_F32] = "SM80_16x8x8_F32TF32TF32F32_TN",
-        [CKL_I8] = "SM80_16x8x32_S32S8S8S32_TN",
-    };
-    return make_tiled_mma(atoms[factor_type(cfg)], 2, 2);
+    return make_tiled_mma(mma_sync_atom(factor_type(cfg)), 2, 2);
 }
 
 /* No bank conflicts: rows of 64 bytes are swizzled for ldmatrix. */
@@ -340,11 +334,6 @@ static void store_tile(const gemm_tiled_config *cfg, const gemm_values *p, const
     gemm_leave_amax(cfg->epilogue, scalars, p->amax, true);
 }
 
-static val tiles_along(val extent, int tile)
-{
-    return convert(U32, div(add(extent, imm(tile - 1)), imm(tile)));
-}
-
 /* One tile of D; A has so many rows, p's may be fewer. */
 static void compute_tile(const gemm_tiled_config *cfg, const gemm_values *p, val row, val col, val rows)
 {
@@ -362,7 +351,7 @@ static void compute_tile(const gemm_tiled_config *cfg, const gemm_values *p, val
         blocks.tiles = variable(U32, imm(0));
         work.blocks = &blocks;
     }
-    val k_tiles = tiles_along(p->k, A.depth);
+    val k_tiles = convert(U32, div_up(p->k, A.depth));
     if (cfg->stages == 1)
         multiply_in_turn(&work, k_tiles);
     else
@@ -389,12 +378,12 @@ void gemm_tiled(const void *config, int kernel)
     (void)kernel;
     launch_bounds(GEMM_TILED_THREADS, 0);
     gemm_values all = params_of(gemm);
-    val columns = tiles_along(all.n, columns_of(cfg));
+    val columns = convert(U32, div_up(all.n, columns_of(cfg)));
     if (cfg->grouped == GEMM_GROUPED_M) {
         compute_tile_of_group(cfg, &all, div(cta_x(), columns), rem(cta_x(), columns));
         return;
     }
-    val tiles = mul(columns, tiles_along(all.m, cfg->tile_m));
+    val tiles = mul(columns, convert(U32, div_up(all.m, cfg->tile_m)));
     gemm_values p = gemm_product_of(cfg->epilogue, cfg->grouped, &all, div(cta_x(), tiles));
     val row = div(rem(cta_x(), tiles), columns), col = rem(cta_x(), columns);
     compute_tile(cfg, &p, row, col, all.m);

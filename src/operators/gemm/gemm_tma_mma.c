@@ -19,17 +19,6 @@ typedef struct tma_mma_kernel {
     val row, col, product; // of the tile
 } tma_mma_kernel;
 
-static const char *atom_of(ckl_dtype ab)
-{
-    static const char *const atoms[] = {
-        [CKL_F16] = "SM80_16x8x16_F32F16F16F32_TN",
-        [CKL_BF16] = "SM80_16x8x16_F32BF16BF16F32_TN",
-        [CKL_F32] = "SM80_16x8x8_F32TF32TF32F32_TN",
-        [CKL_I8] = "SM80_16x8x32_S32S8S8S32_TN",
-    };
-    return atoms[ab];
-}
-
 /* (ROWS,BK,STAGES), as TMA writes and ldmatrix reads it without conflicts. */
 static tensor smem_ring(const tma_mma_kernel *k, const char *name, int rows)
 {
@@ -49,7 +38,7 @@ static void describe_ring(tma_mma_kernel *k)
     k->sA = smem_ring(k, "A", c->tile_m);
     k->sB = smem_ring(k, "B", c->tile_n);
     k->ring = make_pipeline("ring", c->stages, 1, WARPS);
-    k->k_tiles = convert(U32, div(add(k->p.k, imm(k->depth - 1)), imm(k->depth)));
+    k->k_tiles = convert(U32, div_up(k->p.k, k->depth));
 }
 
 /* One thread: a K tile on its way to the next stage, if there is one. What lies past the ends of A and B arrives as zeros. */
@@ -168,7 +157,7 @@ void gemm_tma_mma(const void *config, int kernel)
     cta_sync();
     grid_wait();
     launch_dependents();
-    const tiled_mma mma = make_tiled_mma(atom_of(cfg->epilogue.ab), WARPS_M, WARPS_N);
+    const tiled_mma mma = make_tiled_mma(mma_sync_atom(cfg->epilogue.ab), WARPS_M, WARPS_N);
     tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
     fill(acc, convert(acc.dtype, imm(0)));
     multiply(&k, &mma, acc);

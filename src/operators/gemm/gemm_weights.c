@@ -461,15 +461,14 @@ static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, v
     k.slots_B = slots_of_B(cfg);
     k.block_B = mul(convert(I64, block), imm(cfg->rows));
     k.block_A = mul(convert(I64, tile), imm(cfg->columns));
-    k.tiles = convert(U32, div(add(p->k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK)));
+    k.tiles = convert(U32, div_up(p->k, GEMM_BLOCK));
     k.blocks = k.tiles;
     if (cfg->epilogue.half_blocks)
-        k.blocks = convert(U32, div(add(p->k, imm(GEMM_BLOCK_LEAST - 1)), imm(GEMM_BLOCK_LEAST)));
+        k.blocks = convert(U32, div_up(p->k, GEMM_BLOCK_LEAST));
     k.rings = smem_address(
         smem_alloc("rings", (int64_t)cfg->warps * warp_bytes, cfg->box ? 1024 : SLOT)); // 1024: of swizzles
     k.ring = add(k.rings, mul(warp(), imm(warp_bytes)));
-    k.mma = make_tiled_mma(cfg->epilogue.ab == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN",
-                           1, 1);
+    k.mma = make_tiled_mma(mma_sync_atom(cfg->epilogue.ab), 1, 1);
     k.lane_line = thread_at(lane(), 1, 4, 8);
     k.lane_quarter = thread_at(lane(), 0, 4, 8);
     (cfg->box ? gemm_weights_prepare_boxes : place_lane)(&k);
@@ -485,7 +484,7 @@ void gemm_weights(const void *config, int kernel)
     const gemm_values all = params_of(gemm);
     grid_wait();
     launch_dependents();
-    val blocks = convert(U32, div(add(all.n, imm(cfg->rows - 1)), imm(cfg->rows))); // of rows of B
+    val blocks = convert(U32, div_up(all.n, cfg->rows)); // of rows of B
     val block = rem(cta_x(), blocks), tile = div(cta_x(), blocks);
     if (!cfg->grouped) {
         const gemm_values p = cfg->epilogue.pointers ? gemm_product_of(cfg->epilogue, 0, &all, imm(0)) : all;
