@@ -328,6 +328,7 @@
 #define tma_prefetch(...)        CUTE_CALL(tma_prefetch(__VA_ARGS__))
 
 /* tensor.h and copy.h */
+#define gmem_address(...)   CUTE_CALL(gmem_address(__VA_ARGS__))
 #define gmem_vector(...)    CUTE_CALL(gmem_vector(__VA_ARGS__))
 #define smem_tensor(...)    CUTE_CALL(smem_tensor(__VA_ARGS__))
 #define fragment(...)       CUTE_CALL(fragment(__VA_ARGS__))

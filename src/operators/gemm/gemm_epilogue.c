@@ -131,8 +131,8 @@ static void take_group_of_k(gemm_epilogue e, gemm_values *p, const gemm_values *
     const val first = gemm_first_row(all, group);
     const val skipped_A = gemm_k_major(e.layout, 'a') ? first : mul(first, all->lda);
     const val skipped_B = gemm_k_major(e.layout, 'b') ? first : mul(first, all->ldb);
-    p->a = add(p->a, convert(U64, mul(skipped_A, imm((int)ckl_dtype_bytes(e.ab)))));
-    p->b = add(p->b, convert(U64, mul(skipped_B, imm((int)ckl_dtype_bytes(e.b)))));
+    p->a = gmem_address(p->a, e.ab, skipped_A);
+    p->b = gmem_address(p->b, e.b, skipped_B);
     p->k = sub(gemm_first_row(all, add(convert(U32, group), imm(1))), first);
 }
 
@@ -149,7 +149,7 @@ gemm_values gemm_product_of(gemm_epilogue e, int grouped, const gemm_values *all
     } matrices[] = { { &p.a, p.a_batch, e.ab, !of_k },
                      { &p.b, p.b_batch, e.b, !of_k },
                      { &p.c, p.c_batch, e.d, e.c },
-                     { &p.x, p.x_batch, e.d, e.preactivation || gemm_is_backward(e.activation) },
+                     { &p.x, p.x_batch, e.d, gemm_uses_x(&e) },
                      { &p.d, p.d_batch, e.d, true } };
     for (int i = 0; i < COUNT_OF(matrices); i++)
         if (matrices[i].used && e.pointers) {
@@ -157,8 +157,7 @@ gemm_values gemm_product_of(gemm_epilogue e, int grouped, const gemm_values *all
             *matrices[i].address = convert(U64, at(gAddresses, product));
         } else if (matrices[i].used) {
             val elements = mul(convert(I64, product), matrices[i].stride);
-            val bytes = mul(elements, imm((int)ckl_dtype_bytes(matrices[i].type)));
-            *matrices[i].address = add(*matrices[i].address, convert(U64, bytes));
+            *matrices[i].address = gmem_address(*matrices[i].address, matrices[i].type, elements);
         }
     return p;
 }
@@ -182,7 +181,7 @@ static val scales_of_B(gemm_epilogue e, const gemm_values *all)
 gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group)
 {
     gemm_values p = *all;
-    const bool x = e.preactivation || gemm_is_backward(e.activation);
+    const bool x = gemm_uses_x(&e);
     const val first = gemm_first_row(all, group), of_group = convert(I64, group), columns = mul(of_group, all->n);
     const val row_of_A = gemm_k_major(e.layout, 'a') ? all->lda : imm64(1);
     const struct {
@@ -202,10 +201,8 @@ gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group)
                   { &p.scale_b, mul(of_group, scales_of_B(e, all)),
                     gemm_has_block_scales(e.scale_b) ? gemm_scale_type(e.ab) : F32, e.scale_b >= CKL_GEMM_SCALE_ROW } };
     for (int i = 0; i < COUNT_OF(parts); i++)
-        if (parts[i].used) {
-            val bytes = mul(parts[i].elements, imm((int)ckl_dtype_bytes(parts[i].type)));
-            *parts[i].address = add(*parts[i].address, convert(U64, bytes));
-        }
+        if (parts[i].used)
+            *parts[i].address = gmem_address(*parts[i].address, parts[i].type, parts[i].elements);
     p.m = sub(gemm_first_row(all, add(group, imm(1))), first);
     return p;
 }

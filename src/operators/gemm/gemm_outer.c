@@ -24,7 +24,7 @@ static val factor_of(const outer_kernel *k, char matrix, val row, int l)
     const bool is_a = matrix == 'a';
     val nearest = min(row, sub(is_a ? k->p.m : k->p.n, imm64(1)));
     val element = add(mul(nearest, is_a ? k->p.lda : k->p.ldb), imm64(l));
-    val address = add(is_a ? k->p.a : k->p.b, convert(U64, mul(element, imm(2))));
+    val address = gmem_address(is_a ? k->p.a : k->p.b, k->cfg->epilogue.ab, element);
     return at_f32(gmem_tensor(address, k->cfg->epilogue.ab, compact(leaf(1))), 0);
 }
 
@@ -38,8 +38,7 @@ static val column_of(const outer_kernel *k, int run, int e)
 static vector_at vector_of(const outer_kernel *k, val start, val ld, int r, int run)
 {
     val row = add(k->row, imm64(r)), col = column_of(k, run, 0);
-    val bytes = mul(add(mul(row, ld), col), imm((int)ckl_dtype_bytes(k->cfg->epilogue.d)));
-    return (vector_at){ .address = add(start, convert(U64, bytes)),
+    return (vector_at){ .address = gmem_address(start, k->cfg->epilogue.d, add(mul(row, ld), col)),
                         .guard = logical_and(lt(row, k->p.m), lt(col, k->p.n)) };
 }
 

@@ -154,7 +154,6 @@ static void read_B(const shallow_kernel *k, int first, tensor tB[])
 static shallow_place place_of(const shallow_kernel *k, val row, val col)
 {
     const gemm_shallow_config *c = k->cfg;
-    const int bytes = (int)ckl_dtype_bytes(c->epilogue.d);
     shallow_place x = { .rows = rows_of_warp(c) / LINE };
     x.col = add(col, convert(I64, mul(rem(lane(), imm(4)), imm(run_of_lane(c)))));
     x.left = convert(I32, max(min(sub(k->p.n, x.col), imm64(c->tile_n)), imm64(0)));
@@ -162,8 +161,8 @@ static shallow_place place_of(const shallow_kernel *k, val row, val col)
         val at = add(row, convert(I64, add(div(lane(), imm(4)), imm(r * LINE))));
         x.there[r] = lt(at, k->p.m);
         x.row[r] = min(at, sub(k->p.m, imm64(1)));
-        x.c[r] = add(k->p.c, convert(U64, mul(add(mul(at, k->p.ldc), x.col), imm(bytes))));
-        x.d[r] = add(k->p.d, convert(U64, mul(add(mul(at, k->p.ldd), x.col), imm(bytes))));
+        x.c[r] = gmem_address(k->p.c, c->epilogue.d, add(mul(at, k->p.ldc), x.col));
+        x.d[r] = gmem_address(k->p.d, c->epilogue.d, add(mul(at, k->p.ldd), x.col));
     }
     return x;
 }

@@ -89,7 +89,7 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     for (int v = 0; v < GEMM_VECTORS; v++)
         if (k->size.vectors[v])
             c.sVectors[v] = slice(k->sVectors[v], _, c.index);
-    if (k->epilogue.c || gemm_is_backward(k->epilogue.activation))
+    if (gemm_reads_matrix(&k->epilogue))
         c.c_parity = variable(U32, imm(0));
     if (gemm_sm90_loads_ahead(cfg))
         c.buffer = (pipeline_state){ variable(U32, imm(0)), variable(U32, imm(0)), cfg->buffers };

@@ -52,7 +52,7 @@ epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_rol
         val start = along_rows ? at->row : at->col, count = along_rows ? k->p.m : k->p.n;
         val address = addresses[v];
         if (k->size.vectors[v] && k->cfg->groups && along_rows == k->cfg->swap) // a vector of each group
-            address = add(address, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(type)))));
+            address = gmem_address(address, type, elements);
         tensor gV = gmem_vector(address, type, count); // (M) or (N)
         for (int i = 0; i * WARPGROUP < k->size.vectors[v]; i++) {
             val j = add(start, add(c->tid, imm(i * WARPGROUP))); // beyond the end the last one, which nothing uses
@@ -123,10 +123,8 @@ static tensor elements_of(const sm90_kernel *k, const subtile *h, const output_m
     val start = x->address;
     if (k->epilogue.pointers)
         start = gemm_sm90_pointer(k, start, h->at.batch);
-    else if (k->cfg->batched) {
-        val elements = mul(convert(I64, h->at.batch), x->batch_stride);
-        start = add(start, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(k->epilogue.d)))));
-    }
+    else if (k->cfg->batched)
+        start = gmem_address(start, k->epilogue.d, mul(convert(I64, h->at.batch), x->batch_stride));
     return gmem_tensor(start, k->epilogue.d, make_layout(shape(rows_of_D(k), cols_of_D(k)), stride(x->ld, 1))); // (M,N)
 }
 
@@ -137,7 +135,7 @@ static tensor elements_at(const sm90_kernel *k, const subtile *h, const output_m
         tensor gList = gmem_vector(k->p.rows_d, I32, rows_of_D(k));
         val row = coordinate(cStep, 0, 0), listed = at(gList, min(row, sub(last_row(k, h), imm(1))));
         val moved = mul(sub(convert(I64, listed), convert(I64, row)), x->ld);
-        gX.address = add(gX.address, convert(U64, mul(moved, imm((int)ckl_dtype_bytes(k->epilogue.d)))));
+        gX.address = gmem_address(gX.address, k->epilogue.d, moved);
     }
     return tensor_at_coordinates(gX, cStep);
 }
@@ -396,7 +394,7 @@ void gemm_sm90_epilogue(const sm90_kernel *k, consumer_role *c, const tile_place
             store_subtile(k, c, &h, i, count);
         if (gemm_sm90_loads_ahead(cfg))
             gemm_sm90_next_ahead(k, c, tile, i);
-        if (k->epilogue.c || gemm_is_backward(k->epilogue.activation))
+        if (gemm_reads_matrix(&k->epilogue))
             assign(c->c_parity, bit_xor(c->c_parity, imm(1)));
     }
 }

@@ -28,8 +28,7 @@ bool gemm_sm90_is_plain(const gemm_sm90_config *c)
     const gemm_epilogue *e = &c->epilogue;
     const bool bias_fits = !e->bias || (e->activation != CKL_ACTIVATION_GELU_ERF && c->tile_n % 64 == 0);
     return !c->ragged && !e->c && bias_fits && !e->weighted && !e->scatter && !gemm_is_f8(e->d) &&
-           e->scale_a != CKL_GEMM_SCALE_ROW && e->scale_b != CKL_GEMM_SCALE_ROW && !e->preactivation &&
-           !gemm_is_backward(e->activation);
+           e->scale_a != CKL_GEMM_SCALE_ROW && e->scale_b != CKL_GEMM_SCALE_ROW && !gemm_uses_x(e);
 }
 
 /* Every row or column has its own scale, or every square, which a tile may cover in part. */
@@ -95,8 +94,8 @@ static bool has_vector(const gemm_epilogue *e, int vector)
 bool gemm_sm90_loads_ahead(const gemm_sm90_config *c)
 {
     const gemm_epilogue *e = &c->epilogue;
-    return (e->c || gemm_is_backward(e->activation)) && !e->preactivation && !e->scatter && !c->groups &&
-           c->ragged != GEMM_ALL_RAGGED && c->buffers > 1;
+    return gemm_reads_matrix(e) && !e->preactivation && !e->scatter && !c->groups && c->ragged != GEMM_ALL_RAGGED &&
+           c->buffers > 1;
 }
 
 /* The largest box along a side of a tile that divides it. */
@@ -230,9 +229,8 @@ void gemm_sm90_parameters(sm90_kernel *k)
         k->tmaD = make_tma(k->p.D, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
     if (k->epilogue.c && k->cfg->ragged != GEMM_ALL_RAGGED)
         k->tmaC = make_tma(k->p.C, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
-    if (k->epilogue.preactivation || gemm_is_backward(k->epilogue.activation))
-        if (k->cfg->ragged != GEMM_ALL_RAGGED)
-            k->tmaX = make_tma(k->p.PRE, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
+    if (gemm_uses_x(&k->epilogue) && k->cfg->ragged != GEMM_ALL_RAGGED)
+        k->tmaX = make_tma(k->p.PRE, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
     if (s->scales[0].boxes)
         gemm_sm90_scale_parameters(k);
     divide_k(k);

@@ -20,8 +20,7 @@ typedef struct sum_place {
 static tensor columns_at(val address, ckl_dtype dtype, val ld, const sum_place *at)
 {
     val elements = add(mul(at->row, ld), at->first);
-    val start = add(address, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(dtype)))));
-    return gmem_tensor(start, dtype, compact(leaf(COLUMNS)));
+    return gmem_tensor(gmem_address(address, dtype, elements), dtype, compact(leaf(COLUMNS)));
 }
 
 /* Adds some slices from `first` on: all loads come before the first addition. */

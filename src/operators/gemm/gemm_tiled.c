@@ -120,8 +120,7 @@ static tensor factor_tensor(const gemm_tiled_config *cfg, char name, const gemm_
     int_tuple sizes = is_a ? shape(p->m, p->k) : shape(p->n, p->k);
     val ld = is_a ? p->lda : p->ldb, skipped = k_major ? mul(first, ld) : first;
     const bool listed = is_a && cfg->epilogue.gather;
-    val bytes = mul(skipped, imm((int)ckl_dtype_bytes(cfg->epilogue.ab)));
-    return gmem_tensor(add(is_a ? p->a : p->b, convert(U64, bytes)),
+    return gmem_tensor(gmem_address(is_a ? p->a : p->b, cfg->epilogue.ab, skipped),
                        gemm_is_f8(cfg->epilogue.ab) ? CKL_U8 : cfg->epilogue.ab,
                        make_layout(sizes, listed    ? stride(0, 1)
                                           : k_major ? stride(ld, 1)
