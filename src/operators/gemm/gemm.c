@@ -75,15 +75,28 @@ static ckl_status check_result(ckl_gemm_desc *d)
     return CKL_OK;
 }
 
-/* Matrices of a batch are `stride` elements apart, by default one after the other. */
-static ckl_status check_stride(const ckl_gemm_desc *d, const char *name, int64_t *stride, int64_t rows, int64_t ld,
-                               int64_t count)
+/* Why there is no C, or no X, written or read; NULL: there is one. */
+static const char *no_c(const ckl_gemm_desc *d)
 {
-    if (d->pointers)
-        return plan_check_unused("gemm", name, *stride, "a problem of arrays of pointers");
-    if (count == 1)
-        return plan_check_unused("gemm", name, *stride, "a problem of one product");
-    *stride = *stride ? *stride : product_i64(rows, ld);
+    return d->c ? NULL : "a problem without C";
+}
+
+static const char *no_x(const ckl_gemm_desc *d)
+{
+    return gemm_has_x(d) ? NULL : "a problem without X";
+}
+
+/* Matrices of a batch are `stride` elements apart, by default one after the other. */
+static ckl_status check_stride(const ckl_gemm_desc *d, char matrix, int64_t *stride, const char *absent)
+{
+    const gemm_matrix x = gemm_matrix_of(d, matrix);
+    const char name[] = { 's', 't', 'r', 'i', 'd', 'e', '_', matrix, '\0' };
+    const char *alone = d->pointers    ? "a problem of arrays of pointers"
+                        : x.count == 1 ? "a problem of one product"
+                                       : NULL;
+    if (absent || alone)
+        return plan_check_unused("gemm", name, *stride, plan_first(absent, alone));
+    *stride = *stride ? *stride : product_i64(x.rows, x.ld);
     return CKL_OK;
 }
 
@@ -170,17 +183,11 @@ static ckl_status check_batch(ckl_gemm_desc *d)
     TRY(check_groups(d));
     TRY(check_lists(d));
     TRY(check_bias_gradient(d));
-    TRY(check_stride(d, "stride_a", &d->stride_a, gemm_matrix_of(d, 'a').rows, d->lda, d->batch));
-    TRY(check_stride(d, "stride_b", &d->stride_b, gemm_matrix_of(d, 'b').rows, d->ldb, gemm_matrix_of(d, 'b').count));
-    TRY(check_stride(d, "stride_d", &d->stride_d, d->m, d->ldd, gemm_products(d)));
-    if (d->c)
-        TRY(check_stride(d, "stride_c", &d->stride_c, d->m, d->ldc, gemm_products(d)));
-    else
-        TRY(plan_check_unused("gemm", "stride_c", d->stride_c, "a problem without C"));
-    if (gemm_has_x(d))
-        TRY(check_stride(d, "stride_x", &d->stride_x, d->m, d->ldx, gemm_products(d)));
-    else
-        TRY(plan_check_unused("gemm", "stride_x", d->stride_x, "a problem without X"));
+    TRY(check_stride(d, 'a', &d->stride_a, NULL));
+    TRY(check_stride(d, 'b', &d->stride_b, NULL));
+    TRY(check_stride(d, 'd', &d->stride_d, NULL));
+    TRY(check_stride(d, 'c', &d->stride_c, no_c(d)));
+    TRY(check_stride(d, 'x', &d->stride_x, no_x(d)));
     TRY(check_outputs_apart(d, 'x'));
     return check_outputs_apart(d, 'd');
 }
@@ -211,17 +218,17 @@ static ckl_status check_block_scales(ckl_gemm_desc *d)
         return CKL_OK;
     if (d->scale_a != CKL_GEMM_SCALE_BLOCK || !b)
         FAIL(CKL_INVALID, "gemm: scale_a=block goes with scale_b=block or square");
-    if (!gemm_is_f8(d->a) && !gemm_has_weights(d))
+    if (!gemm_is_f8(d->a))
         FAIL(CKL_INVALID, "gemm: scales of blocks are of 8-bit floats, not of %s", ckl_dtype_name(d->a));
     if (d->gated || d->batch > 1)
         FAIL(CKL_INVALID, "gemm: scales of blocks go without gated=1 and batch=%" PRId64, d->batch);
-    d->accumulation = gemm_is_f8(d->a) ? CKL_GEMM_ACCURATE : d->accumulation;
+    d->accumulation = CKL_GEMM_ACCURATE;
     return CKL_OK;
 }
 
-static ckl_status check(void *desc)
+/* Types, and what is multiplied how. */
+static ckl_status check_types(ckl_gemm_desc *d)
 {
-    ckl_gemm_desc *d = desc;
     d->b = d->b ? d->b : d->a;
     if ((!gemm_is_f8(d->a) || !gemm_is_f8(d->b)) && !gemm_has_weights(d))
         TRY(check_same("b", d->b, d->a));
@@ -233,28 +240,43 @@ static ckl_status check(void *desc)
              ckl_dtype_name(d->a));
     if (d->accumulation && !gemm_is_f8(d->a))
         FAIL(CKL_INVALID, "gemm: accumulation=accurate is of 8-bit floats, not of %s", ckl_dtype_name(d->a));
+    return CKL_OK;
+}
+
+/* Of rows of D, or of C or X where these are not absent. */
+static ckl_status check_pitch(const ckl_gemm_desc *d, const char *name, int64_t *ld, const char *absent)
+{
+    return absent ? plan_check_unused("gemm", name, *ld, absent) : plan_check_pitch("gemm", name, ld, "n", d->n);
+}
+
+static ckl_status check_pitches(ckl_gemm_desc *d)
+{
+    if (d->gated && d->n > INT64_MAX / 2) // B has twice as many columns
+        FAIL(CKL_INVALID, "gemm: n=%" PRId64 " is too large for gated=1", d->n);
     TRY(plan_check_pitch("gemm", "lda", &d->lda, gemm_is_k_major(d, 'a') ? "k" : "m", gemm_matrix_of(d, 'a').cols));
     TRY(plan_check_pitch("gemm", "ldb", &d->ldb, gemm_is_k_major(d, 'b') ? "k" : "n", gemm_matrix_of(d, 'b').cols));
-    TRY(plan_check_pitch("gemm", "ldd", &d->ldd, "n", d->n));
-    if (d->c) {
+    TRY(check_pitch(d, "ldd", &d->ldd, NULL));
+    if (d->c)
         TRY(check_same("c", d->c, d->d));
-        TRY(plan_check_pitch("gemm", "ldc", &d->ldc, "n", d->n));
-    } else
-        TRY(plan_check_unused("gemm", "ldc", d->ldc, "a problem without C"));
-    if (gemm_has_x(d))
-        TRY(plan_check_pitch("gemm", "ldx", &d->ldx, "n", d->n));
-    else
-        TRY(plan_check_unused("gemm", "ldx", d->ldx, "a problem without X"));
+    TRY(check_pitch(d, "ldc", &d->ldc, no_c(d)));
+    return check_pitch(d, "ldx", &d->ldx, no_x(d));
+}
+
+static ckl_status check(void *desc)
+{
+    ckl_gemm_desc *d = desc;
+    TRY(check_types(d));
+    TRY(check_pitches(d));
     if (d->preactivation && gemm_is_backward((choice)d->activation))
         FAIL(CKL_INVALID, "gemm: preactivation=1 writes X, which a backward activation reads");
     if (d->gated && (d->c || d->bias || d->scale_b == CKL_GEMM_SCALE_ROW || gemm_has_x(d)))
         FAIL(CKL_INVALID, "gemm: gated=1 goes without C, bias, a scale for each column and X");
-    if (d->gated && d->n > INT64_MAX / 2)
-        FAIL(CKL_INVALID, "gemm: n=%" PRId64 " is too large for gated=1", d->n);
     if (!d->bias && d->bias_along)
         FAIL(CKL_INVALID, "gemm: bias_along=m is not part of a problem without bias");
     return check_batch(d);
 }
+
+/* Tensors */
 
 /* A matrix, or one for each product of the batch, or an array of their addresses. */
 static plan_tensor matrices(const ckl_gemm_desc *d, const char *name)
@@ -320,12 +342,11 @@ static plan_tensor bias_gradient(const ckl_gemm_desc *d)
 static int tensors(const void *desc, plan_tensor *t)
 {
     const ckl_gemm_desc *d = desc;
-    const char *no_x = gemm_has_x(d) ? NULL : "a problem without X";
     const char *no_device = d->device_scalars ? NULL : "a problem without device scalars";
-    const char *no_c = d->c ? NULL : "a problem without C", *no_bias = d->bias ? NULL : "a problem without bias";
+    const char *no_bias = d->bias ? NULL : "a problem without bias";
     t[0] = plan_apart(matrices(d, "a"));
     t[1] = plan_apart(matrices(d, "b"));
-    t[2] = plan_absent(matrices(d, "c"), no_c);
+    t[2] = plan_absent(matrices(d, "c"), no_c(d));
     t[3] =
         plan_absent(d->bias_along == CKL_GEMM_ALONG_M ? plan_vector("bias", gemm_bias_type(d->d), d->m)
                                                       : of_groups(d, plan_vector("bias", gemm_bias_type(d->d), d->n)),
@@ -336,8 +357,8 @@ static int tensors(const void *desc, plan_tensor *t)
     t[6] = plan_absent(d->scale_b == CKL_GEMM_SCALE_TENSOR ? t[6] : of_groups(d, t[6]), unless(d->scale_b));
     t[7] = plan_absent(plan_vector("scale_d", CKL_F32, 1), unless(d->scale_d));
     t[8] = plan_absent(plan_vector("device_alpha", CKL_F32, 1), no_device);
-    t[9] = plan_absent(plan_vector("device_beta", CKL_F32, 1), plan_first(no_device, no_c));
-    t[10] = plan_absent(d->preactivation ? written(d, matrices(d, "x")) : plan_apart(matrices(d, "x")), no_x);
+    t[9] = plan_absent(plan_vector("device_beta", CKL_F32, 1), plan_first(no_device, no_c(d)));
+    t[10] = plan_absent(d->preactivation ? written(d, matrices(d, "x")) : plan_apart(matrices(d, "x")), no_x(d));
     t[11] = plan_absent(plan_vector("offsets", CKL_I32, d->groups + 1), d->groups ? NULL : "a problem without groups");
     t[11].host = d->host_offsets;
     t[12] = plan_absent(plan_vector("rows_a", CKL_I32, d->m), d->gather ? NULL : "a problem without gather");
@@ -366,15 +387,16 @@ static ckl_status check_offsets(const ckl_gemm_desc *d, const int32_t *offsets)
 
 static ckl_status check_args(const void *desc, const void *args)
 {
+    const ckl_gemm_desc *d = desc;
     const ckl_gemm_args *x = args;
-    if (!((const ckl_gemm_desc *)desc)->c && x->beta && *x->beta != 0)
+    if (!d->c && x->beta && *x->beta != 0)
         FAIL(CKL_INVALID, "gemm: beta=%g is not part of a problem without C", (double)*x->beta);
-    if (((const ckl_gemm_desc *)desc)->device_scalars && (x->alpha || x->beta))
+    if (d->device_scalars && (x->alpha || x->beta))
         FAIL(CKL_INVALID, "gemm: alpha and beta of the host are not part of a problem with device scalars");
-    if (((const ckl_gemm_desc *)desc)->d == CKL_I32 && x->alpha && *x->alpha != 1)
+    if (d->d == CKL_I32 && x->alpha && *x->alpha != 1)
         FAIL(CKL_INVALID, "gemm: alpha=%g is not part of a problem with d=i32", (double)*x->alpha);
-    if (((const ckl_gemm_desc *)desc)->host_offsets && x->offsets)
-        TRY(check_offsets(desc, x->offsets));
+    if (d->host_offsets && x->offsets)
+        TRY(check_offsets(d, x->offsets));
     return CKL_OK;
 }
 

@@ -144,10 +144,8 @@ static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_sm90_config *c)
     return gemm_tiles(d, c->swap ? side_n : side_m, c->swap ? side_m : side_n);
 }
 
-ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, const void *config)
+static ckl_status admit_sm90_types(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_sm90_config *c)
 {
-    const ckl_gemm_desc *d = desc;
-    const gemm_sm90_config *c = config;
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %s has no wgmma", device->id);
     TRY(gemm_check_epilogue("sm90", d, &c->epilogue));
@@ -158,10 +156,11 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_UNSUPPORTED, "gemm sm90: split=%d exchanges f32, sums of i8 are i32", c->split);
     if (d->batch_invariant && c->split > 1)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: sums of split=%d are not those of batch_invariant=1", c->split);
-    TRY(admit_sm90_tile(c));
-    TRY(admit_sm90_cluster(c));
-    TRY(admit_sm90_layout(c));
-    TRY(admit_sm90_scales(c));
+    return CKL_OK;
+}
+
+static ckl_status admit_sm90_memory(const gemm_sm90_config *c, const ckl_device_info *device)
+{
     if (c->stages < 2 || c->buffers < 1)
         FAIL(CKL_INVALID, "gemm sm90: stages=%d must be at least 2 and buffers=%d at least 1", c->stages, c->buffers);
     int64_t need = gemm_sm90_shape_of(c).smem_bytes;
@@ -169,6 +168,11 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
     if (need > have)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %d stages of %dx%d need %" PRId64 " bytes of shared memory, %s has %" PRId64,
              c->stages, c->tile_m, c->tile_n, need, device->id, have);
+    return CKL_OK;
+}
+
+static ckl_status admit_sm90_sizes(const ckl_gemm_desc *d, const gemm_sm90_config *c)
+{
     if (c->ragged == 0 && d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT)
         FAIL(CKL_UNSUPPORTED,
              "gemm sm90: n=%" PRId64 " elements of %s are not whole 16-byte chunks: ragged=1 stores them", d->n,
@@ -179,7 +183,12 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_UNSUPPORTED, "gemm sm90: a size is beyond the 32-bit coordinates of TMA");
     if (tiles_of(d, c) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %" PRId64 " tiles are more than 32-bit numbers", tiles_of(d, c));
-    TRY(admit_sm90_pointers(d, c));
+    return CKL_OK;
+}
+
+/* One product, several, slices or groups: as the problem has them. */
+static ckl_status admit_sm90_batch(const ckl_gemm_desc *d, const gemm_sm90_config *c)
+{
     const int batched = c->batched == GEMM_SLICES_OF_K ? 1 : c->batched;
     if (batched != gemm_sm90_batched_of(d))
         FAIL(CKL_INVALID, "gemm sm90: batched=%d with batch=%" PRId64 "%s", c->batched, d->batch,
@@ -190,6 +199,22 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is negative, or of a batch", c->prefetch);
     if ((c->groups != 0) != gemm_groups_of_m(d) || (gemm_groups_of_m(d) && c->groups < d->groups))
         FAIL(CKL_INVALID, "gemm sm90: room for %d groups, not for groups=%" PRId64, c->groups, d->groups);
+    return CKL_OK;
+}
+
+ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    const gemm_sm90_config *c = config;
+    TRY(admit_sm90_types(d, device, c));
+    TRY(admit_sm90_tile(c));
+    TRY(admit_sm90_cluster(c));
+    TRY(admit_sm90_layout(c));
+    TRY(admit_sm90_scales(c));
+    TRY(admit_sm90_memory(c, device));
+    TRY(admit_sm90_sizes(d, c));
+    TRY(admit_sm90_pointers(d, c));
+    TRY(admit_sm90_batch(d, c));
     TRY(check_row_alignment(d, c->ragged != GEMM_ALL_RAGGED));
     if (gemm_k_tiles(d) < c->split)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: k=%" PRId64 " has fewer tiles of %d than split=%d", d->k, gemm_tile_k(d->a),
