@@ -1,7 +1,7 @@
 /* gemm_ladder_plan.c - the host side of the steps of the ladder that have kernels of their own. */
 #include "operators/gemm/gemm_plan.h"
 
-static ckl_status choose_blocked(const void *desc, const ckl_device_info *device, void *config)
+static ckl_status choose_rung(const void *desc, const ckl_device_info *device, void *config)
 {
     (void)device;
     ((gemm_rung_config *)config)->epilogue = gemm_epilogue_of(desc);
@@ -101,7 +101,7 @@ static ckl_status launch_blocked(const ckl_plan *plan, const void *args, ckl_str
     return launch_tiles(plan, args, GEMM_BLOCKED_TILE, stream);
 }
 
-static ckl_status launch_wgmma(const ckl_plan *plan, const void *args, ckl_stream stream)
+static ckl_status launch_ring(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_gemm_args *x = args;
     if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
@@ -117,7 +117,7 @@ static const field rung_fields[] = GEMM_FIELDS(gemm_rung_config, GEMM_RUNG_CONFI
                                                             .by_name = true,                          \
                                                             .config_bytes = sizeof(gemm_rung_config), \
                                                             .config = FIELD_TABLE(rung_fields),       \
-                                                            .choose = choose_blocked,                 \
+                                                            .choose = choose_rung,                    \
                                                             .cost = cost_##called,                    \
                                                             .admit = admitted,                        \
                                                             .describe = gemm_##called,                \
@@ -126,5 +126,5 @@ static const field rung_fields[] = GEMM_FIELDS(gemm_rung_config, GEMM_RUNG_CONFI
                                                             .launch = launched }
 
 RUNG(blocked, admit_blocked, launch_blocked, IR_SM80, "tiles in shared memory, multiply-adds");
-RUNG(wgmma, admit_wgmma, launch_wgmma, IR_SM90A, "wgmma behind cp.async");
-RUNG(tma, admit_tma, launch_wgmma, IR_SM90A, "wgmma behind TMA");
+RUNG(wgmma, admit_wgmma, launch_ring, IR_SM90A, "wgmma behind cp.async");
+RUNG(tma, admit_tma, launch_ring, IR_SM90A, "wgmma behind TMA");

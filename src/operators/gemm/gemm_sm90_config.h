@@ -81,11 +81,11 @@ typedef struct gemm_sm90_shape {
     int cluster, sharers;   // CTAs; those that share operands
     int threads;
     int d_rows, d_cols, d_swizzle; // of one staging buffer of D
+    int subtile;                   // columns of a tile in it
     int vectors[GEMM_VECTORS];     // elements that a consumer needs of each; 0: the epilogue has none
     gemm_scale_boxes scales[2];    // of blocks, for a tile's rows and its columns
-    int c_arrivals,
-        x_arrivals; // barriers of a consumer for C and for X: one for each staging buffer where boxes are loaded ahead
-    int64_t partial_bytes; // of the partials that a CTA sends to one that finishes, per consumer
+    int c_arrivals, x_arrivals; // barriers of a consumer for C and for X: one a staging buffer, of boxes loaded ahead
+    int64_t partial_bytes;      // of the partials that a CTA sends to one that finishes, per consumer
     int64_t stage_bytes, smem_bytes;
 } gemm_sm90_shape;
 

@@ -99,13 +99,12 @@ typedef struct element_steps {
 
 static element_steps steps_of(const sm90_kernel *k, const subtile *h)
 {
-    enum { VECTOR = 8 }; // a buffer of 16 rows has too few longer ones
-    const int widest = 16 / (int)ckl_dtype_bytes(k->epilogue.d), vec = k->cfg->ragged    ? 1
-                                                                       : widest < VECTOR ? widest
-                                                                                         : VECTOR;
+    enum { LONGEST = 8 }; // a buffer of 16 rows has too few longer vectors
+    const int widest = 16 / (int)ckl_dtype_bytes(k->epilogue.d);
+    const int vec = k->cfg->ragged ? 1 : widest < LONGEST ? widest : LONGEST;
     const int across = k->size.d_cols / vec, down = WARPGROUP / across;
-    const int at_once =
-        vec == 1 && !k->epilogue.scatter ? ELEMENTS_AT_ONCE : 1; // rows of a list have addresses of their own
+    const bool listed = k->epilogue.scatter; // such rows have addresses of their own
+    const int at_once = vec == 1 && !listed ? ELEMENTS_AT_ONCE : 1;
     layout threads = compact_right(shape(down, across));
     tensor cD = coordinates_from(identity_tensor(shape(k->size.d_rows, k->size.d_cols)), 0, h->at.row); // (ROWS,COLS)
     return (element_steps){
@@ -221,8 +220,7 @@ static tensor load_X(const sm90_kernel *k, const consumer_role *c, const subtile
 /* The coordinates of this thread's accumulators in a subtile. */
 static tensor coordinates_of_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h)
 {
-    int columns = k->cfg->swap ? k->size.d_rows : k->size.d_cols;
-    return partition_C(&h->mma, identity_tensor(shape(64, columns)), c->tid); // (MMA,1,1)
+    return partition_C(&h->mma, identity_tensor(shape(64, k->size.subtile)), c->tid); // (MMA,1,1)
 }
 
 /*
@@ -233,7 +231,7 @@ static tensor read_vector(const sm90_kernel *k, const consumer_role *c, const su
 {
     const bool along_rows = gemm_sm90_along_rows(k->cfg, v);
     tensor cD = coordinates_of_subtile(k, c, h);
-    int count = along_rows ? 1 : (k->cfg->swap ? k->size.d_rows : k->size.d_cols) / 8;
+    int count = along_rows ? 1 : k->size.subtile / 8;
     val first = add(coordinate(cD, along_rows ? 0 : 1, 0), imm(along_rows ? h->rows : h->cols));
     tensor mine = slice(c->sVectors[v], first);
     mine.layout = make_layout(shape(2, count), along_rows ? stride(8, 1) : stride(1, 8));
@@ -378,16 +376,15 @@ static void store_subtile(const sm90_kernel *k, const consumer_role *c, subtile 
 void gemm_sm90_epilogue(const sm90_kernel *k, consumer_role *c, const tile_place *tile, const epilogue_vectors *vectors)
 {
     const gemm_sm90_config *cfg = k->cfg;
-    const gemm_sm90_shape *s = &k->size;
-    const int width = cfg->swap ? s->d_rows : s->d_cols, count = gemm_sm90_boxes(k);
+    const int width = k->size.subtile, count = gemm_sm90_boxes(k);
     subtile h = { .mma = gemm_sm90_mma(cfg, width) };
     share_vectors(k, c, vectors);
     UNROLL(i, count) {
         gemm_sm90_place_box(k, tile, i, &h);
         h.acc = slice(accumulator_columns(c->acc, h.cols, width), _, h.rows / 64, _);
         if (k->epilogue.gated)
-            h.up = slice(accumulator_columns(c->acc, s->columns + h.cols, width), _, h.rows / 64, _);
-        if (k->cfg->groups && !k->cfg->swap) {
+            h.up = slice(accumulator_columns(c->acc, k->size.columns + h.cols, width), _, h.rows / 64, _);
+        if (cfg->groups && !cfg->swap) {
             IF(lt(h.at.row, h.at.end)) // else all that follow are empty, too
                 store_subtile(k, c, &h, i, count);
         } else

@@ -127,6 +127,7 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
         .d_cols = c->swap ? 64 : box_of(columns, 128 / d_bytes, 0),
         .stage_bytes = (int64_t)(c->tile_m + c->tile_n) * GEMM_TILE_BYTES,
     };
+    s.subtile = c->swap ? s.d_rows : s.d_cols;
     int d_span = s.d_cols * d_bytes;
     s.d_swizzle = d_span > 128 ? 0 : d_span;
     int64_t vectors = 0;

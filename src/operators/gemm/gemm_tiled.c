@@ -142,7 +142,7 @@ static operand_tiles tiles_of(const gemm_tiled_config *cfg, char name, const gem
     return x;
 }
 
-/* The same a row at a time. */
+/* Starts the copies of one K tile, a row at a time. */
 static void load_listed_rows(const operand_copy *c, val k_tile, val stage)
 {
     const bool async = c->copy.atom.op == IR_CP_ASYNC;

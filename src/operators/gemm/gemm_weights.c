@@ -52,9 +52,8 @@ static int bytes_of_scales(const gemm_weights_config *c)
 
 static int bytes_of_stage(const gemm_weights_config *c)
 {
-    if (c->box) // scales lie behind all stages
-        return gemm_weights_bytes_B(c) + c->columns * ROW_A;
-    return gemm_weights_bytes_B(c) + c->columns * ROW_A + gemm_weights_blocks(c) * bytes_of_scales(c);
+    const int scales = c->box ? 0 : gemm_weights_blocks(c) * bytes_of_scales(c); // of boxes they lie behind all stages
+    return gemm_weights_bytes_B(c) + c->columns * ROW_A + scales;
 }
 
 int64_t gemm_weights_smem(const gemm_weights_config *c)
@@ -76,7 +75,7 @@ static val place_in_A(const weights_kernel *k, val row, val vector)
     return add(add(mul(row, imm(ROW_A)), mul(turned, imm(SLOT))), imm(gemm_weights_bytes_B(k->cfg)));
 }
 
-/* The same by elements of a type, `valid` bytes of them; other lanes wait for all of a stage's copies. */
+/* What cp_async() copies of a slot, by elements of a type, `valid` bytes of them; other lanes wait for a stage's copies. */
 static void copy_narrow(val to, val from, ckl_dtype type, val valid)
 {
     const int bytes = (int)ckl_dtype_bytes(type), count = SLOT / bytes;
@@ -204,10 +203,6 @@ static void read_slot(val address, tensor rWords, int slot)
     copy(smem_view(address, I32, compact(leaf(SLOT / 4))), slice(rWords, _, slot), SLOT);
 }
 
-/*
- * Does each half of a K tile have its own scale, with 4-bit integers of both in one slot? Lanes then take half a slot
- * of each.
- */
 bool gemm_weights_takes_halves(const weights_kernel *k)
 {
     return k->nibbles && gemm_weights_blocks(k->cfg) > 1;
@@ -239,7 +234,7 @@ static tensor words_of_A(const weights_kernel *k, val at, int line)
     return rWords;
 }
 
-/* The same of a row of A, in the order of B's pairs, which 4-bit integers permute. */
+/* Pair i of two of a lane in a step, of a row of A: in the order of B's pairs, which 4-bit integers permute. */
 static val values_at(const weights_kernel *k, tensor rWords, int step, int i)
 {
     if (!k->nibbles)
@@ -415,38 +410,56 @@ static void finish(const weights_kernel *k, tensor acc)
                    &(gemm_warp_sums){ cfg->rows, cfg->columns, cfg->warps, k->rings, apart, k->block_A, k->block_B });
 }
 
+val gemm_weights_vector_of_A(const weights_kernel *k, int slot)
+{
+    const int each = k->nibbles && !gemm_weights_takes_halves(k) ? 4 : 2; // neighbours for a slot of B
+    return add(mul(k->lane_quarter, imm(each)), imm(slot / each * 8 + slot % each));
+}
+
+/* The vectors of B that this lane copies by cp.async. */
+static void place_copies_of_B(weights_kernel *k)
+{
+    const gemm_values *p = &k->p;
+    const int lanes = 4 * k->slots_B; // of a row
+    val row = thread_at(lane(), 1, lanes, LANES / lanes), piece = thread_at(lane(), 0, lanes, LANES / lanes);
+    val first = add(k->block_B, convert(I64, row));
+    for (int i = 0; i < k->lines_B; i++)
+        for (int s = 0; s < k->slots_B; s++) {
+            val nearest = min(add(first, imm(8 * i + 4 * s)), sub(p->n, imm64(1))); // beyond B the last row again
+            k->from_B[i][s] = add(p->b, convert(U64, mul(nearest, p->ldb)));
+        }
+    k->to_B = add(add(mul(div(piece, imm(4)), imm(LANES * SLOT)), mul(row, imm(4 * SLOT))),
+                  mul(rem(piece, imm(4)), imm(SLOT)));
+}
+
+/* Those of A. */
+static void place_copies_of_A(weights_kernel *k, val row, val vectors)
+{
+    const gemm_values *p = &k->p;
+    const bool gather = k->cfg->epilogue.gather;
+    const int copies = k->cfg->columns / ROWS_OF_COPY;
+    val first = add(k->block_A, convert(I64, row));
+    val start = mul(thread_at(lane(), 0, ROW_A / SLOT, ROWS_OF_COPY), imm(SLOT));
+    val rows_before = gather ? imm64(0) : first;
+    k->from_A = add(p->a, convert(U64, add(mul(mul(rows_before, p->lda), imm(2)), convert(I64, start))));
+    for (int j = 0; gather && j < copies; j++) {
+        val listed = min(add(first, imm(ROWS_OF_COPY * j)), sub(p->m, imm64(1)));
+        k->listed_A[j] = convert(U64, mul(mul(gemm_row_of_A(k->cfg->epilogue, p, listed), p->lda), imm(2)));
+    }
+    k->to_A = place_in_A(k, row, thread_at(lane(), 0, ROW_A / SLOT, ROWS_OF_COPY));
+    for (int j = 0; j < copies; j++)
+        k->limits_A[j] = select(lt(add(first, imm(ROWS_OF_COPY * j)), p->m), vectors, imm_as(U32, 0));
+}
+
 /* The places that this lane copies by cp.async and multiplies. */
 static void place_lane(weights_kernel *k)
 {
-    const gemm_values *p = &k->p;
     val row_A = thread_at(lane(), 1, ROW_A / SLOT, ROWS_OF_COPY);
-    val vectors = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(p->k, imm(SLOT / 2))); // narrow: the row exists
-    const int lanes_B = 4 * k->slots_B;                                                     // of a row of B
-    val row_B = thread_at(lane(), 1, lanes_B, LANES / lanes_B),
-        piece_B = thread_at(lane(), 0, lanes_B, LANES / lanes_B);
-    val first = add(k->block_B, convert(I64, row_B));
-    for (int i = 0; i < k->lines_B; i++)
-        for (int s = 0; s < k->slots_B; s++)
-            k->from_B[i][s] = add(p->b, convert(U64, mul(min(add(first, imm(8 * i + 4 * s)), sub(p->n, imm64(1))),
-                                                         p->ldb))); // the last row again
-    k->to_B = add(add(mul(div(piece_B, imm(4)), imm(LANES * SLOT)), mul(row_B, imm(4 * SLOT))),
-                  mul(rem(piece_B, imm(4)), imm(SLOT)));
-    first = add(k->block_A, convert(I64, row_A));
-    val vector = mul(thread_at(lane(), 0, ROW_A / SLOT, ROWS_OF_COPY), imm(SLOT));
-    val rows_before = k->cfg->epilogue.gather ? imm64(0) : first;
-    k->from_A = add(p->a, convert(U64, add(mul(mul(rows_before, p->lda), imm(2)), convert(I64, vector))));
-    for (int j = 0; k->cfg->epilogue.gather && j < k->cfg->columns / ROWS_OF_COPY; j++) {
-        val row = min(add(first, imm(ROWS_OF_COPY * j)), sub(p->m, imm64(1)));
-        k->listed_A[j] = convert(U64, mul(mul(gemm_row_of_A(k->cfg->epilogue, p, row), p->lda), imm(2)));
-    }
-    k->to_A = place_in_A(k, row_A, thread_at(lane(), 0, ROW_A / SLOT, ROWS_OF_COPY));
-    for (int j = 0; j < k->cfg->columns / ROWS_OF_COPY; j++)
-        k->limits_A[j] = select(lt(add(first, imm(ROWS_OF_COPY * j)), p->m), vectors, imm_as(U32, 0));
-    for (int s = 0; s < SLOTS_A; s++) {
-        const int each =
-            k->nibbles && !gemm_weights_takes_halves(k) ? 4 : 2; // neighbouring vectors of A for a slot of B
-        k->lane_A[s] = place_in_A(k, k->lane_line, add(mul(k->lane_quarter, imm(each)), imm(s / each * 8 + s % each)));
-    }
+    val vectors = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(k->p.k, imm(SLOT / 2))); // narrow: the row exists
+    place_copies_of_B(k);
+    place_copies_of_A(k, row_A, vectors);
+    for (int s = 0; s < SLOTS_A; s++)
+        k->lane_A[s] = place_in_A(k, k->lane_line, gemm_weights_vector_of_A(k, s));
 }
 
 /* Block `block` of rows of B by tile `tile` of rows of A. */
