@@ -88,6 +88,17 @@ typedef struct gemm_epilogue {
     const struct gemm_custom *custom; // NULL, or the user's own epilogue (gemm_epilogue.h): not in a config's text
 } gemm_epilogue;
 
+/* A config: what is computed, and a kernel's own choices. And the table of its fields. */
+#define GEMM_CONFIG(type, FIELDS) \
+    typedef struct type {         \
+        gemm_epilogue epilogue;   \
+        FIELDS(FIELD_MEMBER, )    \
+    } type
+#define GEMM_FIELDS(type, FIELDS)                                             \
+    {                                                                         \
+        GEMM_EPILOGUE(FIELD_NESTED, (type, epilogue)) FIELDS(FIELD_ROW, type) \
+    }
+
 gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *desc);
 
 /* The type of D, or its default. */
@@ -264,10 +275,7 @@ static inline int gemm_tile_k(ckl_dtype ab)
     X(owner, int, threads, "256", "128 256", "threads of a CTA, one element of D each") \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
-typedef struct gemm_naive_config {
-    gemm_epilogue epilogue;
-    GEMM_NAIVE_CONFIG(FIELD_MEMBER, )
-} gemm_naive_config;
+GEMM_CONFIG(gemm_naive_config, GEMM_NAIVE_CONFIG);
 
 void gemm_naive(const void *config, int kernel);
 
@@ -280,10 +288,7 @@ void gemm_naive(const void *config, int kernel);
     X(owner, int, vec, "8", "1 2 4 8 16", "elements of a copy: rows of A and B start at multiples of it") \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
-typedef struct gemm_tiled_config {
-    gemm_epilogue epilogue;
-    GEMM_TILED_CONFIG(FIELD_MEMBER, )
-} gemm_tiled_config;
+GEMM_CONFIG(gemm_tiled_config, GEMM_TILED_CONFIG);
 
 enum {
     GEMM_TILED_BYTES = 64,   // of a row of A or B in one stage
@@ -301,10 +306,7 @@ void gemm_tiled(const void *config, int kernel);
     X(owner, int, ctas, "2", "1 2", "CTAs that an SM holds at once")                 \
     X(owner, bool, batched, "0", "0 1", "several products in one launch")
 
-typedef struct gemm_tma_mma_config {
-    gemm_epilogue epilogue;
-    GEMM_TMA_MMA_CONFIG(FIELD_MEMBER, )
-} gemm_tma_mma_config;
+GEMM_CONFIG(gemm_tma_mma_config, GEMM_TMA_MMA_CONFIG);
 
 void gemm_tma_mma(const void *config, int kernel);
 
@@ -312,10 +314,7 @@ void gemm_tma_mma(const void *config, int kernel);
 
 #define GEMM_RUNG_CONFIG(X, owner) X(owner, int, stages, "4", "2 3 4", "K tiles in shared memory, of wgmma and tma")
 
-typedef struct gemm_rung_config {
-    gemm_epilogue epilogue;
-    GEMM_RUNG_CONFIG(FIELD_MEMBER, )
-} gemm_rung_config;
+GEMM_CONFIG(gemm_rung_config, GEMM_RUNG_CONFIG);
 
 enum { GEMM_BLOCKED_TILE = 64, GEMM_RUNG_TILE = 128 };
 
@@ -331,10 +330,7 @@ void gemm_tma(const void *config, int kernel);
     X(owner, int, warps, "8", "4 8", "that share out K")                     \
     X(owner, bool, many_a, "0", "0 1", "the long operand is A: D has few columns")
 
-typedef struct gemm_gemv_config {
-    gemm_epilogue epilogue;
-    GEMM_GEMV_CONFIG(FIELD_MEMBER, )
-} gemm_gemv_config;
+GEMM_CONFIG(gemm_gemv_config, GEMM_GEMV_CONFIG);
 
 void gemm_gemv(const void *config, int kernel);
 
@@ -346,10 +342,7 @@ void gemm_gemv(const void *config, int kernel);
     X(owner, int, warps, "8", "2 4 8", "that share out K")                    \
     X(owner, int, stages, "2", "2 3 4", "K tiles of 64 elements for each warp in shared memory")
 
-typedef struct gemm_unaligned_config {
-    gemm_epilogue epilogue;
-    GEMM_UNALIGNED_CONFIG(FIELD_MEMBER, )
-} gemm_unaligned_config;
+GEMM_CONFIG(gemm_unaligned_config, GEMM_UNALIGNED_CONFIG);
 
 /* Bytes of shared memory that a CTA needs. */
 int64_t gemm_unaligned_smem(const gemm_unaligned_config *config);
@@ -365,10 +358,7 @@ void gemm_unaligned(const void *config, int kernel);
     X(owner, int, steps, "1", "1 2 3 4 6 8", "products of 16 along K, which hold all of it")             \
     X(owner, int, vec, "8", "1 2 4 8", "elements of an access to D: its rows are whole vectors")
 
-typedef struct gemm_shallow_config {
-    gemm_epilogue epilogue;
-    GEMM_SHALLOW_CONFIG(FIELD_MEMBER, )
-} gemm_shallow_config;
+GEMM_CONFIG(gemm_shallow_config, GEMM_SHALLOW_CONFIG);
 
 enum {
     GEMM_SHALLOW_WARPS = 4,
@@ -393,10 +383,7 @@ void gemm_shallow(const void *config, int kernel);
     X(owner, int, runs, "1", "1 2 4 8", "vectors of a thread in a row")                          \
     X(owner, int, depth, "1", "", "K")
 
-typedef struct gemm_outer_config {
-    gemm_epilogue epilogue;
-    GEMM_OUTER_CONFIG(FIELD_MEMBER, )
-} gemm_outer_config;
+GEMM_CONFIG(gemm_outer_config, GEMM_OUTER_CONFIG);
 
 enum { GEMM_OUTER_WARPS = 4, GEMM_OUTER_ROWS_MAX = 8, GEMM_OUTER_RUNS_MAX = 8, GEMM_OUTER_DEPTH_MAX = 8 };
 
@@ -414,10 +401,7 @@ void gemm_outer(const void *config, int kernel);
     X(owner, int, box, "0", "0 1 2 4 8 16", "rows of A in a box of TMA; 0: A and B by cp.async") \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
-typedef struct gemm_weights_config {
-    gemm_epilogue epilogue;
-    GEMM_WEIGHTS_CONFIG(FIELD_MEMBER, )
-} gemm_weights_config;
+GEMM_CONFIG(gemm_weights_config, GEMM_WEIGHTS_CONFIG);
 
 /* Bytes of shared memory. */
 int64_t gemm_weights_smem(const gemm_weights_config *config);

@@ -267,6 +267,19 @@ void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, va
     set(gD, coord(row, j), out.d);
 }
 
+void gemm_store_accumulators(gemm_epilogue e, const gemm_values *p, tensor acc, tensor tCcD)
+{
+    const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(p));
+    const int count = (int)static_size(tCcD.layout);
+    UNROLL(i, count) {
+        val up = e.gated ? at(acc, i + count) : (val){ 0 };
+        val row = convert(I64, coordinate(tCcD, 0, i)), col = convert(I64, coordinate(tCcD, 1, i));
+        IF(logical_and(lt(row, p->m), lt(col, p->n)))
+            gemm_store(e, scalars, p, row, col, at(acc, i), up);
+    }
+    gemm_leave_amax(e, scalars, p->amax, true);
+}
+
 void gemm_add_warps(gemm_epilogue e, const gemm_values *p, const tiled_mma *mma, tensor acc, const gemm_warp_sums *x)
 {
     enum { LANES = 32 };

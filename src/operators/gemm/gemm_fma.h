@@ -16,10 +16,7 @@
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)                                    \
     X(owner, int, ctas, "2", "1 2 3 4 6 8", "CTAs that an SM holds at once, which limits registers")
 
-typedef struct gemm_fma_config {
-    gemm_epilogue epilogue;
-    GEMM_FMA_CONFIG(FIELD_MEMBER, )
-} gemm_fma_config;
+GEMM_CONFIG(gemm_fma_config, GEMM_FMA_CONFIG);
 
 /* Threads of a CTA, a block of D each. */
 int gemm_fma_threads(const gemm_fma_config *config);

@@ -22,24 +22,6 @@ static plan_cost cost_rung(const ckl_gemm_desc *d, const ckl_device_info *device
                                              .tile_cycles = 3000 });
 }
 
-static plan_cost cost_blocked(const void *desc, const ckl_device_info *device, const void *config)
-{
-    (void)config;
-    return cost_rung(desc, device, GEMM_BLOCKED_TILE, 46);
-}
-
-static plan_cost cost_wgmma(const void *desc, const ckl_device_info *device, const void *config)
-{
-    (void)config;
-    return cost_rung(desc, device, GEMM_RUNG_TILE, 800);
-}
-
-static plan_cost cost_tma(const void *desc, const ckl_device_info *device, const void *config)
-{
-    (void)config;
-    return cost_rung(desc, device, GEMM_RUNG_TILE, 900);
-}
-
 /* What all of them take. */
 static ckl_status admit_rung(const char *who, const ckl_gemm_desc *d, const gemm_rung_config *c)
 {
@@ -111,20 +93,25 @@ static ckl_status launch_ring(const ckl_plan *plan, const void *args, ckl_stream
 
 static const field rung_fields[] = GEMM_FIELDS(gemm_rung_config, GEMM_RUNG_CONFIG);
 
-#define RUNG(called, admitted, launched, lowest, what)                                                \
-    const implementation gemm_##called##_implementation = { .name = #called,                          \
-                                                            .summary = "a step of the ladder: " what, \
-                                                            .by_name = true,                          \
-                                                            .config_bytes = sizeof(gemm_rung_config), \
-                                                            .config = FIELD_TABLE(rung_fields),       \
-                                                            .choose = choose_rung,                    \
-                                                            .cost = cost_##called,                    \
-                                                            .admit = admitted,                        \
-                                                            .describe = gemm_##called,                \
-                                                            .params = &gemm_param_list,               \
-                                                            .target = lowest,                         \
+#define RUNG(called, tile, rate, admitted, launched, lowest, what)                                      \
+    static plan_cost cost_##called(const void *desc, const ckl_device_info *device, const void *config) \
+    {                                                                                                   \
+        (void)config;                                                                                   \
+        return cost_rung(desc, device, tile, rate);                                                     \
+    }                                                                                                   \
+    const implementation gemm_##called##_implementation = { .name = #called,                            \
+                                                            .summary = "a step of the ladder: " what,   \
+                                                            .by_name = true,                            \
+                                                            .config_bytes = sizeof(gemm_rung_config),   \
+                                                            .config = FIELD_TABLE(rung_fields),         \
+                                                            .choose = choose_rung,                      \
+                                                            .cost = cost_##called,                      \
+                                                            .admit = admitted,                          \
+                                                            .describe = gemm_##called,                  \
+                                                            .params = &gemm_param_list,                 \
+                                                            .target = lowest,                           \
                                                             .launch = launched }
 
-RUNG(blocked, admit_blocked, launch_blocked, IR_SM80, "tiles in shared memory, multiply-adds");
-RUNG(wgmma, admit_wgmma, launch_ring, IR_SM90A, "wgmma behind cp.async");
-RUNG(tma, admit_tma, launch_ring, IR_SM90A, "wgmma behind TMA");
+RUNG(blocked, GEMM_BLOCKED_TILE, 46, admit_blocked, launch_blocked, IR_SM80, "tiles in shared memory, multiply-adds");
+RUNG(wgmma, GEMM_RUNG_TILE, 800, admit_wgmma, launch_ring, IR_SM90A, "wgmma behind cp.async");
+RUNG(tma, GEMM_RUNG_TILE, 900, admit_tma, launch_ring, IR_SM90A, "wgmma behind TMA");

@@ -17,12 +17,6 @@ extern const implementation gemm_blocked_implementation, gemm_mma_implementation
 
 /* Configs (gemm_plan.c) */
 
-/* The fields of a config: GEMM_FIELDS(gemm_naive_config, GEMM_NAIVE_CONFIG). */
-#define GEMM_FIELDS(config, CONFIG)                                               \
-    {                                                                             \
-        GEMM_EPILOGUE(FIELD_NESTED, (config, epilogue)) CONFIG(FIELD_ROW, config) \
-    }
-
 /* config.grouped of kernels that address memory themselves. */
 int gemm_grouped_of(const ckl_gemm_desc *d);
 
@@ -92,8 +86,10 @@ typedef struct gemm_copies {
     bool copied[2], turned[2]; // A and B: there is a copy, which is transposed
 } gemm_copies;
 
-/* Sets how the copies lie in `to`, of which all else is known. */
+/* Sets how the copies lie in `to`, of which all else is known; and copy i of a launch's parameters. */
 void gemm_place_copies(gemm_copies *copies);
+void gemm_describe_copy(const gemm_copies *copies, char matrix, const void *from, const void *to,
+                        gemm_repitch_params *p, int i);
 
 int64_t gemm_copy_bytes(const gemm_copies *copies, char matrix); // 0: there is none
 int64_t gemm_copies_bytes(const gemm_copies *copies);            // of the workspace

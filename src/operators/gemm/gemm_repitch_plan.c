@@ -40,12 +40,10 @@ ckl_gemm_args gemm_copied_args(const ckl_plan *plan, const gemm_copies *copies, 
     return x;
 }
 
-/* Adds copy i, of the matrices of a batch, to a launch; returns its CTAs. */
-static int64_t add_copy(gemm_repitch_params *p, int i, const gemm_copies *copies, char matrix, const void *from,
-                        const void *to)
+void gemm_describe_copy(const gemm_copies *copies, char matrix, const void *from, const void *to,
+                        gemm_repitch_params *p, int i)
 {
     const gemm_matrix x = gemm_matrix_of(&copies->from, matrix);
-    const int64_t vector = GEMM_REPITCH_BYTES / (int64_t)ckl_dtype_bytes(x.type);
     p->from[i] = from;
     p->from_ld[i] = x.ld;
     p->from_stride[i] = x.stride;
@@ -54,6 +52,12 @@ static int64_t add_copy(gemm_repitch_params *p, int i, const gemm_copies *copies
     p->copy_rows[i] = matrix == 'a' && copies->from.gather ? copies->from.m : x.rows;
     p->copy_length[i] = x.cols;
     p->turned[i] = copies->turned[matrix == 'b'];
+}
+
+static int64_t ctas_of_copy(const gemm_copies *copies, char matrix, const gemm_repitch_params *p, int i)
+{
+    const gemm_matrix x = gemm_matrix_of(&copies->from, matrix);
+    const int64_t vector = GEMM_REPITCH_BYTES / (int64_t)ckl_dtype_bytes(x.type);
     if (p->turned[i])
         return x.count * ceil_div(x.rows, GEMM_TURN_TILE) * ceil_div(x.cols, GEMM_TURN_TILE);
     return x.count * ceil_div(p->copy_rows[i], GEMM_REPITCH_ROWS) *
@@ -64,14 +68,16 @@ ckl_status gemm_launch_copies(const ckl_plan *plan, const gemm_copies *copies, c
                               const ckl_gemm_args *to, ckl_stream stream)
 {
     gemm_repitch_params p = { .row_list = from->rows_a, .list_rows = copies->from.gather };
+    const void *const sources[] = { from->a, from->b }, *const copied[] = { to->a, to->b };
     int64_t ctas = 0;
-    int count = 0;
-    if (gemm_copy_bytes(copies, 'a'))
-        ctas += add_copy(&p, count++, copies, 'a', from->a, to->a);
-    p.second = (uint32_t)ctas;
-    if (gemm_copy_bytes(copies, 'b'))
-        ctas += add_copy(&p, count++, copies, 'b', from->b, to->b);
-    if (count == 1)
+    for (int i = 0, count = 0; i < 2; i++) {
+        const char matrix = "ab"[i];
+        if (gemm_copy_bytes(copies, matrix) == 0)
+            continue;
+        gemm_describe_copy(copies, matrix, sources[i], copied[i], &p, count);
         p.second = (uint32_t)ctas;
+        ctas += ctas_of_copy(copies, matrix, &p, count++);
+        p.second = count == 1 ? (uint32_t)ctas : p.second;
+    }
     return plan_launch(plan, 1, (plan_grid){ .x = ctas }, &p, stream);
 }

@@ -24,10 +24,7 @@
     X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs")      \
     X(owner, int, groups, "0", "0 32 128 512 2048", "groups of rows that shared memory has room for; 0: there are none")
 
-typedef struct gemm_sm90_config {
-    gemm_epilogue epilogue;
-    GEMM_SM90_CONFIG(FIELD_MEMBER, )
-} gemm_sm90_config;
+GEMM_CONFIG(gemm_sm90_config, GEMM_SM90_CONFIG);
 
 enum {
     GEMM_EASY_ACCUMULATORS = 128, // of a thread; with more, the epilogue has few registers left

@@ -317,22 +317,6 @@ static tensor coordinates_of(const gemm_tiled_config *cfg, const gemm_values *p,
     return partition_C(mma, cD, thread());
 }
 
-/* Stores the D tile from registers, element by element. */
-static void store_tile(const gemm_tiled_config *cfg, const gemm_values *p, const tiled_mma *mma, val row, val col,
-                       tensor acc)
-{
-    tensor tCcD = coordinates_of(cfg, p, mma, row, col); // (MMA,MMA_M,MMA_N)
-    gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(p));
-    int count = (int)static_size(tCcD.layout); // gated: as many accumulators of the last columns follow
-    UNROLL(i, count) {
-        val up = cfg->epilogue.gated ? at(acc, i + count) : (val){ 0 };
-        val at_row = convert(I64, coordinate(tCcD, 0, i)), at_col = convert(I64, coordinate(tCcD, 1, i));
-        IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))
-            gemm_store(cfg->epilogue, scalars, p, at_row, at_col, at(acc, i), up);
-    }
-    gemm_leave_amax(cfg->epilogue, scalars, p->amax, true);
-}
-
 /* One tile of D; A has so many rows, p's may be fewer. */
 static void compute_tile(const gemm_tiled_config *cfg, const gemm_values *p, val row, val col, val rows)
 {
@@ -358,7 +342,7 @@ static void compute_tile(const gemm_tiled_config *cfg, const gemm_values *p, val
     if (work.blocks)
         IF(ne(rem(blocks.tiles, imm(gemm_block_k(&cfg->epilogue) / A.depth)), imm(0)))
             add_block(&work); // the last block may be shorter
-    store_tile(cfg, p, &mma, row, col, acc);
+    gemm_store_accumulators(cfg->epilogue, p, acc, coordinates_of(cfg, p, &mma, row, col));
 }
 
 /* The same where rows are in groups; there may be fewer tiles than CTAs. */

@@ -90,12 +90,7 @@ static void store_tile(const tma_mma_kernel *k, const tiled_mma *mma, tensor acc
     tensor tCcD =
         partition_C(mma, coordinates_from(coordinates_from(cD, 0, k->row), 1, k->col), thread()); // (MMA,MMA_M,MMA_N)
     const gemm_values p = gemm_product_of(e, 0, &k->p, k->product);
-    const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(&p));
-    UNROLL(i, static_size(acc.layout)) {
-        val row = convert(I64, coordinate(tCcD, 0, i)), col = convert(I64, coordinate(tCcD, 1, i));
-        IF(logical_and(lt(row, p.m), lt(col, p.n)))
-            gemm_store(e, scalars, &p, row, col, at(acc, i), (val){ 0 });
-    }
+    gemm_store_accumulators(e, &p, acc, tCcD);
 }
 
 /*
