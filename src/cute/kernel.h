@@ -314,6 +314,8 @@
 #define pipeline_peer(...)         CUTE_CALL(pipeline_peer(__VA_ARGS__))
 
 /* tma.h */
+#define tma_ring(...)            CUTE_CALL(tma_ring(__VA_ARGS__))
+#define tma_tiles(...)           CUTE_CALL(tma_tiles(__VA_ARGS__))
 #define make_tma(...)            CUTE_CALL(make_tma(__VA_ARGS__))
 #define tma_load(...)            CUTE_CALL(tma_load(__VA_ARGS__))
 #define tma_load_of(...)         CUTE_CALL(tma_load_of(__VA_ARGS__))

@@ -128,9 +128,7 @@ static void describe_copies(const rung_kernel *k, rung_operand *x, tensor gX)
 static rung_operand describe_operand(const rung_kernel *k, const char *name, tensor gX, val map, val first)
 {
     const ckl_dtype ab = k->e.ab;
-    const layout tile = tma_tile_layout(ab, SIDES, k->depth, GEMM_TILE_BYTES);
-    const layout ring = make_layout(shape(SIDES, k->depth, k->stages), stride(k->depth, 1, SIDES * k->depth));
-    rung_operand x = { .sX = smem_tensor(name, ab, with_swizzle(tile.sw, ring), 1024), .first = first };
+    rung_operand x = { .sX = tma_ring(name, ab, SIDES, k->depth, k->stages), .first = first };
     if (k->tma)
         x.tma = make_tma(map, ab, 2, SIDES, k->depth, GEMM_TILE_BYTES);
     else

@@ -13,8 +13,9 @@ enum {
 };
 
 /*
- * Parameters of up to two copies, at the beginning of those of every implementation that makes some; CTAs from `second` on make the second. Rows and their length are the source's, or
- * those that a list takes of the first matrix, which then has list_rows.
+ * Parameters of up to two copies; those of every implementation that makes some begin with them. CTAs from `second` on
+ * make the second copy. Rows and their length are the source's, or those that a list takes of the first matrix, which
+ * then has list_rows.
  */
 #define GEMM_REPITCH_PARAMS(X, owner) \
     X(owner, pointer, from, [2])      \

@@ -140,6 +140,12 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
     c->persistent = !turns;
 }
 
+/* One product in tiles of 64 rows by so many steps along K that loads are most of the time. */
+static bool is_deep(const ckl_gemm_desc *d, const gemm_sm90_config *c)
+{
+    return c->tile_m == 64 && c->split == 1 && !d->groups && d->batch == 1 && gemm_k_tiles(d) >= 2 * STEPS_MANY;
+}
+
 /*
  * Tiles of D^T of many columns, in one wave: all CTAs read the same A at the same time, faster than L2 serves it.
  * Clusters of four share it: 128x7168x16384 takes 64.1 us instead of 71.9.
@@ -148,9 +154,9 @@ static void share_A(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_devic
 {
     enum { SHARERS = 4, COLUMNS_FEWEST = 65 };
     const int64_t tiles = ceil_div(d->n, 64), room = clusters_of(device->sm_count, SHARERS) * SHARERS;
-    if (c->swap && c->tile_m == 64 && c->split == 1 && !d->groups && d->batch == 1 && c->tile_n >= COLUMNS_FEWEST &&
-        d->m <= c->tile_n && c->tile_n % (8 * SHARERS) == 0 && tiles % SHARERS == 0 && tiles <= room &&
-        2 * tiles > device->sm_count && gemm_k_tiles(d) >= 2 * STEPS_MANY)
+    const bool divides = tiles % SHARERS == 0 && c->tile_n % (8 * SHARERS) == 0;
+    const bool one_wave = tiles <= room && 2 * tiles > device->sm_count;
+    if (c->swap && is_deep(d, c) && c->tile_n >= COLUMNS_FEWEST && d->m <= c->tile_n && divides && one_wave)
         c->cluster_m = SHARERS;
 }
 
@@ -162,9 +168,9 @@ static void share_B(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_devic
 {
     enum { SHARERS = 2, COLUMNS_FEWEST = 65, LINE_BYTES = 128 };
     const int64_t tiles = ceil_div(d->m, 64);
-    if (!c->swap && c->tile_m == 64 && c->split == 1 && !d->groups && d->batch == 1 &&
-        c->cluster_m * c->cluster_n == 1 && d->n >= COLUMNS_FEWEST && d->n <= c->tile_n && tiles % SHARERS == 0 &&
-        tiles <= device->sm_count && 2 * tiles > device->sm_count && gemm_k_tiles(d) >= 2 * STEPS_MANY &&
+    const bool one_wave = tiles <= device->sm_count && 2 * tiles > device->sm_count;
+    const bool alone = c->cluster_m * c->cluster_n == 1 && tiles % SHARERS == 0;
+    if (!c->swap && is_deep(d, c) && d->n >= COLUMNS_FEWEST && d->n <= c->tile_n && one_wave && alone &&
         !gemm_rows_aligned(d, 'b', LINE_BYTES))
         c->cluster_m = SHARERS;
 }
@@ -178,8 +184,8 @@ static bool is_plain(const ckl_gemm_desc *d)
 }
 
 /*
- * Few rows: columns of tiles of 64 rows that go in one turn, or 0. 64x28672x8192 takes 113.9 us in 64x224, 124.8 in 64x128; 48x20480x8192 82.6 in
- * 64x160, 87.6 as D^T. To the model all of them are bound by memory.
+ * Few rows: columns of tiles of 64 rows that go in one turn, or 0. 64x28672x8192 takes 113.9 us in 64x224, 124.8 in
+ * 64x128; 48x20480x8192 82.6 in 64x160, 87.6 as D^T. To the model all of them are bound by memory.
  */
 static int columns_of_one_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
@@ -192,8 +198,8 @@ static int columns_of_one_turn(const ckl_gemm_desc *d, const ckl_device_info *de
 }
 
 /*
- * Is D most of what moves, with few steps along K? Then the rows that TMA loads for each byte of D decide, at 4 to 8 cycles each where K ends inside
- * a box; the model does not see them.
+ * Is D most of what moves, with few steps along K? Then the rows that TMA loads for each byte of D decide, at 4 to 8
+ * cycles each where K ends inside a box; the model does not see them.
  */
 static bool is_mostly_D(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
@@ -205,8 +211,8 @@ static bool is_mostly_D(const ckl_gemm_desc *d, const ckl_device_info *device)
 }
 
 /*
- * Its tiles. In 32 bits: 872x30392x24 with C takes 73.4 us in 64x128, 87.1 in 64x64; 4096x5504x128 26.3, 31.0. In 16: 1024x58808x48 takes 59.7 us
- * in pairs of 128x128 that share A, 68.2 in 64x128.
+ * Its tiles. In 32 bits: 872x30392x24 with C takes 73.4 us in 64x128, 87.1 in 64x64; 4096x5504x128 26.3, 31.0. In 16:
+ * 1024x58808x48 takes 59.7 us in pairs of 128x128 that share A, 68.2 in 64x128.
  */
 static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 {
@@ -237,7 +243,10 @@ static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_de
     return one_turn ? one_turn : t->swap ? gemm_sm90_swapped_columns(rows_of_group(d), t->tile_m > 64) : t->tile_n;
 }
 
-/* Rows of tiles in a band of the raster: of a large D in 32 bits all of them, if they are few. 872x30392x24 takes 70.0 us, 73.4 in bands of 8. */
+/*
+ * Rows of tiles in a band of the raster: of a large D in 32 bits all of them, if they are few. 872x30392x24 takes 70.0
+ * us, 73.4 in bands of 8.
+ */
 static int band_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
 {
     enum { BAND = 8, TALL = 16 };

@@ -237,15 +237,6 @@ void gemm_sm90_parameters(sm90_kernel *k)
     divide_k(k);
 }
 
-/* (ROWS,COLS,COUNT...) tiles, each as TMA writes and wgmma reads it. */
-static layout tiles_layout(ckl_dtype dtype, int rows, int cols, int span, int count, int count_outer)
-{
-    layout tile = tma_tile_layout(dtype, rows, cols, span);
-    int64_t elements = (int64_t)rows * cols;
-    layout plain = make_layout(shape(rows, cols, count, count_outer), stride(cols, 1, elements, elements * count));
-    return with_swizzle(tile.sw, plain);
-}
-
 /*
  * (ROWS,BK,STAGES), for wgmma: rows of a K tile, or spans of MN_SPAN rows for each element of K, one after the other.
  */
@@ -255,8 +246,7 @@ static tensor operand_ring(const sm90_kernel *k, char operand, int rows, bool k_
     ckl_dtype ab = gemm_sm90_type(k->cfg, operand);
     int depth = k->size.tile_k, stages = k->cfg->stages;
     if (k_major)
-        return slice(smem_tensor(name, ab, tiles_layout(ab, rows, depth, GEMM_TILE_BYTES, stages, 1), 1024), _, _, _,
-                     0);
+        return tma_ring(name, ab, rows, depth, stages);
     layout plain = make_layout(shape(shape(MN_SPAN, rows / MN_SPAN), depth, stages),
                                stride(stride(1, MN_SPAN * depth), MN_SPAN, (int64_t)rows * depth));
     return smem_tensor(name, ab, with_swizzle(tma_tile_layout(ab, depth, MN_SPAN, GEMM_TILE_BYTES).sw, plain), 1024);
@@ -292,9 +282,7 @@ void gemm_sm90_memory(sm90_kernel *k)
     const gemm_sm90_shape *s = &k->size;
     k->sA = operand_ring(k, 'a', cfg->tile_m, k->a_k_major); // (BM,BK,STAGES)
     k->sB = operand_ring(k, 'b', cfg->tile_n, k->b_k_major); // (BN,BK,STAGES)
-    k->sD = smem_tensor("D", k->epilogue.d,
-                        tiles_layout(k->epilogue.d, s->d_rows, s->d_cols, s->d_swizzle, cfg->buffers, cfg->consumers),
-                        1024);
+    k->sD = tma_tiles("D", k->epilogue.d, s->d_rows, s->d_cols, cfg->buffers, cfg->consumers);
     static const char *const names[] = { [GEMM_BIAS] = "bias",
                                          [GEMM_SCALE_OF_A] = "scale_a",
                                          [GEMM_SCALE_OF_B] = "scale_b",

@@ -48,16 +48,6 @@ static tiled_mma mma_of(const gemm_tiled_config *cfg)
     return make_tiled_mma(mma_sync_atom(factor_type(cfg)), 2, 2);
 }
 
-/* No bank conflicts: rows of 64 bytes are swizzled for ldmatrix. */
-static tensor smem_ring(const gemm_tiled_config *cfg, const char *name, int rows)
-{
-    ckl_dtype dtype = factor_type(cfg);
-    int depth = depth_of(cfg);
-    layout tile = tma_tile_layout(dtype, rows, depth, GEMM_TILED_BYTES);
-    layout ring = make_layout(shape(rows, depth, cfg->stages), stride(depth, 1, (int64_t)rows * depth));
-    return smem_tensor(name, dtype, with_swizzle(tile.sw, ring), 1024);
-}
-
 /* The atom that copies `vec` elements from global memory. */
 static const char *atom_of(ckl_dtype dtype, int vec)
 {
@@ -130,7 +120,7 @@ static tensor factor_tensor(const gemm_tiled_config *cfg, char name, const gemm_
 static operand_tiles tiles_of(const gemm_tiled_config *cfg, char name, const gemm_values *p, int rows, val tile)
 {
     operand_tiles x = { .rows = rows, .depth = depth_of(cfg), .count = name == 'b' && cfg->epilogue.gated ? 2 : 1 };
-    x.sX = smem_ring(cfg, name == 'a' ? "A" : "B", rows);
+    x.sX = tma_ring(name == 'a' ? "A" : "B", factor_type(cfg), rows, x.depth, cfg->stages); // swizzled for ldmatrix
     for (int i = 0; i < x.count; i++) {
         tensor sPart =
             x.count == 1 ? x.sX : local_tile(x.sX, shape(rows / 2, x.depth), coord(i, 0, _)); // (PART,BK,STAGES)

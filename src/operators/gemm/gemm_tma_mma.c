@@ -1,7 +1,8 @@
 /*
- * gemm_tma_mma.c - for GPUs that have TMA and no wgmma: four warps multiply a ring of (A,B) tiles by mma.sync, and one of their threads keeps
- * it full. A CTA has one tile; while it stores that, another one of the SM multiplies. NOTE: with a fifth warp that loads, a scheduler has
- * three of two CTAs, each with 168 registers, too few for ptxas to load the operands of a product ahead.
+ * gemm_tma_mma.c - for GPUs that have TMA and no wgmma: four warps multiply a ring of (A,B) tiles by mma.sync, and one
+ * of their threads keeps it full. A CTA has one tile; while it stores that, another one of the SM multiplies. NOTE:
+ * with a fifth warp that loads, a scheduler has three of two CTAs, each with 168 registers, too few for ptxas to load
+ * the operands of a product ahead.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
@@ -19,24 +20,14 @@ typedef struct tma_mma_kernel {
     val row, col, product; // of the tile
 } tma_mma_kernel;
 
-/* (ROWS,BK,STAGES), as TMA writes and ldmatrix reads it without conflicts. */
-static tensor smem_ring(const tma_mma_kernel *k, const char *name, int rows)
-{
-    const ckl_dtype ab = k->cfg->epilogue.ab;
-    const layout tile = tma_tile_layout(ab, rows, k->depth, GEMM_TILE_BYTES);
-    const layout ring =
-        make_layout(shape(rows, k->depth, k->cfg->stages), stride(k->depth, 1, (int64_t)rows * k->depth));
-    return smem_tensor(name, ab, with_swizzle(tile.sw, ring), 1024);
-}
-
 static void describe_ring(tma_mma_kernel *k)
 {
     const gemm_tma_mma_config *c = k->cfg;
     const int rank = c->batched ? 3 : 2;
     k->tmaA = make_tma(k->p.A, c->epilogue.ab, rank, c->tile_m, k->depth, GEMM_TILE_BYTES);
     k->tmaB = make_tma(k->p.B, c->epilogue.ab, rank, c->tile_n, k->depth, GEMM_TILE_BYTES);
-    k->sA = smem_ring(k, "A", c->tile_m);
-    k->sB = smem_ring(k, "B", c->tile_n);
+    k->sA = tma_ring("A", c->epilogue.ab, c->tile_m, k->depth, c->stages); // which ldmatrix reads without conflicts
+    k->sB = tma_ring("B", c->epilogue.ab, c->tile_n, k->depth, c->stages);
     k->ring = make_pipeline("ring", c->stages, 1, WARPS);
     k->k_tiles = convert(U32, div_up(k->p.k, k->depth));
 }
