@@ -78,8 +78,7 @@ typedef struct consumer_role {
 enum { MN_SPAN = GEMM_TILE_BYTES / 2 }; // elements of 16 bits of M or N in one box of an operand that is not K-major
 
 /* gemm_sm90_tiles.c: parameters, shared memory, and where a tile lies. */
-bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand); // 'a' or 'b' of the tile
-ckl_dtype gemm_sm90_type(const gemm_sm90_config *c, char operand);
+ckl_dtype gemm_sm90_type(const gemm_sm90_config *c, char operand); // 'a' or 'b' of the tile
 int gemm_sm90_modes(const gemm_sm90_config *c, char operand); // of its map beyond rows and columns: of several matrices
 void gemm_sm90_parameters(sm90_kernel *k);
 void gemm_sm90_memory(sm90_kernel *k);

@@ -86,7 +86,8 @@ int gemm_sm90_swapped_columns(int64_t rows, bool wide)
     return tiles > SWAP_TILES || (wide && columns <= SWAP_NARROW) ? 0 : (int)round_up(columns, step);
 }
 
-int gemm_sm90_groups_of(int64_t groups)
+/* Groups that a config has room for, in few sizes so that kernels are few. */
+static int room_for(int64_t groups)
 {
     enum { FEWEST = 32, STEP = 4 };
     int64_t room = FEWEST;
@@ -272,7 +273,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->split = t->split;
     c->swap = t->swap;
     c->batched = gemm_sm90_batched_of(d);
-    c->groups = gemm_groups_of_m(d) ? gemm_sm90_groups_of(d->groups) : 0;
+    c->groups = gemm_groups_of_m(d) ? room_for(d->groups) : 0;
     c->group = band_of(d, t, device);
     c->ctas = 1;
     c->persistent = true;

@@ -91,9 +91,6 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
 /* Are boxes of C, or of X where there is no C, loaded into the staging buffers ahead? */
 bool gemm_sm90_loads_ahead(const gemm_sm90_config *config);
 
-/* Groups that a config has room for, in few sizes so that kernels are few. */
-int gemm_sm90_groups_of(int64_t groups);
-
 /* Bytes of shared memory that a CTA may have where an SM holds config->ctas of them. */
 int64_t gemm_sm90_shared_memory(const gemm_sm90_config *config, const ckl_device_info *device);
 
@@ -118,12 +115,6 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
 
 /* Microseconds that a second kernel takes to add sums of `bytes` bytes. */
 double gemm_sm90_sum_us(double bytes);
-
-/* Are the products of one or two stages summed apart and then added in f32? */
-static inline bool gemm_sm90_sums_twice(const gemm_epilogue *e)
-{
-    return e->accumulation == CKL_GEMM_ACCURATE || e->math == CKL_GEMM_F32X3;
-}
 
 /* Rows of a tile that a consumer sums apart where it sums twice. */
 int gemm_sm90_partial_rows(const gemm_sm90_config *config);

@@ -12,6 +12,12 @@ static int sums_of_consumer(const gemm_sm90_config *c)
     return rows_of_consumer(c) * c->tile_n / WARPGROUP;
 }
 
+/* Are the products of one or two stages summed apart and then added in f32? */
+static bool sums_twice(const gemm_epilogue *e)
+{
+    return e->accumulation == CKL_GEMM_ACCURATE || e->math == CKL_GEMM_F32X3;
+}
+
 int gemm_sm90_partial_rows(const gemm_sm90_config *c)
 {
     return c->epilogue.math == CKL_GEMM_F32X3 ? rows_of_consumer(c) : 64; // of one wgmma
@@ -19,7 +25,7 @@ int gemm_sm90_partial_rows(const gemm_sm90_config *c)
 
 int gemm_sm90_accumulators(const gemm_sm90_config *c)
 {
-    const int partial = gemm_sm90_sums_twice(&c->epilogue) ? gemm_sm90_partial_rows(c) * c->tile_n / WARPGROUP : 0;
+    const int partial = sums_twice(&c->epilogue) ? gemm_sm90_partial_rows(c) * c->tile_n / WARPGROUP : 0;
     return sums_of_consumer(c) + partial;
 }
 
@@ -57,7 +63,7 @@ int gemm_sm90_parts(const gemm_sm90_config *c)
         MOST = 192
     }; // registers for three sums, 3 x 64x128 of a warpgroup; with scales of 96 columns they would spill
     const gemm_epilogue *e = &c->epilogue;
-    if (!gemm_sm90_sums_twice(e))
+    if (!sums_twice(e))
         return 0;
     const bool room = c->consumers < 3 && rows_of_consumer(c) == gemm_sm90_partial_rows(c) &&
                       3 * sums_of_consumer(c) + scale_boxes_of(c, 1).length <= MOST + GEMM_SCALE_UNIT;
@@ -173,7 +179,7 @@ static void divide_k(sm90_kernel *k)
     k->k_tiles = sub(div(mul(all, add(k->rank_k, imm(1))), slices), k->k_first);
 }
 
-bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand)
+static bool is_k_major(const gemm_sm90_config *c, char operand)
 {
     return gemm_k_major(c->epilogue.layout, c->swap ? (operand == 'a' ? 'b' : 'a') : operand);
 }
@@ -222,8 +228,8 @@ void gemm_sm90_parameters(sm90_kernel *k)
     k->p = params_of(gemm_sm90);
     if (k->cfg->batched == GEMM_BY_POINTERS)
         k->array_of_B = params_of(gemm_pointers).b;
-    k->a_k_major = gemm_sm90_k_major(k->cfg, 'a');
-    k->b_k_major = gemm_sm90_k_major(k->cfg, 'b');
+    k->a_k_major = is_k_major(k->cfg, 'a');
+    k->b_k_major = is_k_major(k->cfg, 'b');
     k->tmaA = operand_tma(k, k->p.A, 'a', k->a_k_major, s->box_a);
     k->tmaB = operand_tma(k, k->p.B, 'b', k->b_k_major, s->box_b);
     if (k->cfg->ragged != GEMM_ALL_RAGGED)

@@ -203,7 +203,11 @@ static void read_slot(val address, tensor rWords, int slot)
     copy(smem_view(address, I32, compact(leaf(SLOT / 4))), slice(rWords, _, slot), SLOT);
 }
 
-bool gemm_weights_takes_halves(const weights_kernel *k)
+/*
+ * Does each half of a K tile have its own scale, with 4-bit integers of both in one slot? Lanes then take half a slot
+ * of each.
+ */
+static bool takes_halves(const weights_kernel *k)
 {
     return k->nibbles && gemm_weights_blocks(k->cfg) > 1;
 }
@@ -211,7 +215,7 @@ bool gemm_weights_takes_halves(const weights_kernel *k)
 static tensor words_of_B(const weights_kernel *k, val at, int line)
 {
     tensor rWords = fragment(I32, compact(shape(SLOT / 4, k->slots_B)));
-    if (gemm_weights_takes_halves(k)) {
+    if (takes_halves(k)) {
         val first = add(add(at, imm(line * LANES * SLOT)),
                         add(mul(k->lane_line, imm(COPY)), mul(k->lane_quarter, imm(SLOT / 2))));
         tensor sHalves = smem_view(first, I32, make_layout(shape(SLOT / 8, 2), stride(1, COPY / 8))); // (WORDS,HALVES)
@@ -412,7 +416,7 @@ static void finish(const weights_kernel *k, tensor acc)
 
 val gemm_weights_vector_of_A(const weights_kernel *k, int slot)
 {
-    const int each = k->nibbles && !gemm_weights_takes_halves(k) ? 4 : 2; // neighbours for a slot of B
+    const int each = k->nibbles && !takes_halves(k) ? 4 : 2; // neighbours for a slot of B
     return add(mul(k->lane_quarter, imm(each)), imm(slot / each * 8 + slot % each));
 }
 
