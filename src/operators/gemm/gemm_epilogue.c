@@ -282,7 +282,6 @@ void gemm_store_accumulators(gemm_epilogue e, const gemm_values *p, tensor acc, 
 
 void gemm_add_warps(gemm_epilogue e, const gemm_values *p, const tiled_mma *mma, tensor acc, const gemm_warp_sums *x)
 {
-    enum { LANES = 32 };
     tensor sSums =
         smem_view(x->partials, F32,
                   make_layout(shape(x->rows, x->columns, x->warps), stride(1, x->rows, x->apart))); // (ROWS,COLS,WARPS)

@@ -6,6 +6,8 @@
 #include "ir/build.h"
 #include "operators/gemm/gemm_config.h"
 
+enum { LANES = 32 }; // of a warp
+
 /* The scalars of a call. */
 typedef struct gemm_scalars {
     val alpha, beta; // alpha is also that of operands that have one scale each

@@ -116,17 +116,14 @@ static const field f32x3_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_f32x3_co
                                       GEMM_F32X3_CONFIG(FIELD_ROW, gemm_f32x3_config) };
 
 const implementation gemm_f32x3_implementation = {
-    .name = "f32x3",
+    GEMM_SM90_PARTS(f32x3, gemm_f32x3_config),
     .summary = "f32 as three products of tf32: a kernel that splits A and B, then sm90; Hopper",
-    .config_bytes = sizeof(gemm_f32x3_config),
     .config = FIELD_TABLE(f32x3_fields),
     .candidate = candidate_f32x3,
     .cost = cost_f32x3,
     .admit = admit_f32x3,
     .describe = gemm_f32x3,
     .kernels = 2,
-    .params = &gemm_pitched_param_list,
-    .target = IR_SM90A,
     .workspace_bytes = workspace_f32x3,
     .launch = launch_f32x3,
 };

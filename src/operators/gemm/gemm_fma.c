@@ -7,7 +7,6 @@
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
-#include "operators/gemm/gemm_fma.h"
 
 enum { QUAD = GEMM_FMA_QUAD, LANES_M = GEMM_FMA_LANES_M, LANES_N = GEMM_FMA_LANES_N, BYTES = 4 };
 

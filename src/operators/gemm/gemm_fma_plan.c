@@ -1,6 +1,4 @@
 /* gemm_fma_plan.c - the host side of the kernel that multiplies f32 without tensor cores. */
-#include "operators/gemm/gemm_fma.h"
-
 #include <string.h>
 
 #include "operators/gemm/gemm_plan.h"
@@ -151,7 +149,13 @@ const implementation gemm_fma_implementation = {
     .params = &gemm_param_list,
 };
 
-/* turned: the same on M- and N-major operands, with four rows a copy; K-major ones are transposed first */
+/* turned: the same on M- and N-major operands, with four rows a copy; K-major ones are transposed first, of a whole batch */
+
+#define GEMM_TURNED_PARAMS(X, owner) GEMM_REPITCH_PARAMS(X, owner) GEMM_PARAMS(X, owner)
+
+KERNEL_PARAMS(gemm_turned, GEMM_TURNED_PARAMS);
+
+static const double FLOPS_LEAST = 8e9; // smaller problems lose more by copies than they gain
 
 static gemm_copies copies_of(const ckl_gemm_desc *d)
 {
@@ -183,7 +187,7 @@ static plan_cost cost_turned(const void *desc, const ckl_device_info *device, co
 static ckl_status choose_turned(const void *desc, const ckl_device_info *device, void *config)
 {
     const gemm_copies x = copies_of(desc);
-    if (2 * gemm_multiply_adds(desc) < GEMM_TURNED_FLOPS)
+    if (2 * gemm_multiply_adds(desc) < FLOPS_LEAST)
         FAIL(CKL_UNSUPPORTED, "gemm turned: copies cost more than they save in a problem of %g products",
              gemm_multiply_adds(desc));
     TRY(choose_fma(&x.to, device, config));

@@ -6,7 +6,7 @@
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { LANES = 32, VECTOR_BYTES = 16, ROWS_MAX = 8 };
+enum { VECTOR_BYTES = 16, ROWS_MAX = 8 };
 
 /* Rows of an operand from `first` on; past the end the last one is read again. */
 typedef struct gemv_rows {

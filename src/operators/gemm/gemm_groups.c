@@ -5,8 +5,6 @@
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { LANES = 32 };
-
 /* Tiles of group g; 0 beyond the last group. */
 static val tiles_of(const gemm_values *all, val g, int rows_of_tile)
 {

@@ -8,12 +8,17 @@ static ckl_status choose_rung(const void *desc, const ckl_device_info *device, v
     return CKL_OK;
 }
 
+static int64_t tiles_of(const ckl_gemm_desc *d, int tile)
+{
+    return ceil_div(d->m, tile) * ceil_div(d->n, tile);
+}
+
 /* Steps of 64 bytes of K by FMA, of 128 by wgmma. */
 static plan_cost cost_rung(const ckl_gemm_desc *d, const ckl_device_info *device, int tile, double rate)
 {
     const int depth = tile == GEMM_BLOCKED_TILE ? 32 : 64;
     return gemm_product_cost(d, device,
-                             (product_work){ .tiles = (double)(ceil_div(d->m, tile) * ceil_div(d->n, tile)),
+                             (product_work){ .tiles = (double)tiles_of(d, tile),
                                              .ctas = tile == GEMM_BLOCKED_TILE ? 4 : 1,
                                              .steps = (double)ceil_div(d->k, depth),
                                              .multiply_adds = tile * tile * depth,
@@ -69,18 +74,9 @@ static ckl_status admit_tma(const void *desc, const ckl_device_info *device, con
     return CKL_OK;
 }
 
-static ckl_status launch_tiles(const ckl_plan *plan, const ckl_gemm_args *x, int tile, ckl_stream stream)
-{
-    const ckl_gemm_desc *d = plan->desc;
-    gemm_params params = gemm_params_of(d, x);
-    params.A = gemm_tensor_of(d, 'a', x->a);
-    params.B = gemm_tensor_of(d, 'b', x->b);
-    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(d->m, tile) * ceil_div(d->n, tile) }, &params, stream);
-}
-
 static ckl_status launch_blocked(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    return launch_tiles(plan, args, GEMM_BLOCKED_TILE, stream);
+    return gemm_launch(plan, tiles_of(plan->desc, GEMM_BLOCKED_TILE), args, stream);
 }
 
 static ckl_status launch_ring(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -88,7 +84,7 @@ static ckl_status launch_ring(const ckl_plan *plan, const void *args, ckl_stream
     const ckl_gemm_args *x = args;
     if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
         FAIL(CKL_INVALID, "gemm %s: a=%p or b=%p is not aligned to 16 bytes", plan->impl->name, x->a, x->b);
-    return launch_tiles(plan, args, GEMM_RUNG_TILE, stream);
+    return gemm_launch_tma(plan, tiles_of(plan->desc, GEMM_RUNG_TILE), x, stream);
 }
 
 static const field rung_fields[] = GEMM_FIELDS(gemm_rung_config, GEMM_RUNG_CONFIG);

@@ -9,7 +9,7 @@
 #include "cute/vectors.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { LANES = 32, VECTOR_MAX = 8, VECTORS_MAX = GEMM_OUTER_ROWS_MAX * GEMM_OUTER_RUNS_MAX };
+enum { VECTOR_MAX = 8, VECTORS_MAX = GEMM_OUTER_ROWS_MAX * GEMM_OUTER_RUNS_MAX };
 
 typedef struct outer_kernel {
     const gemm_outer_config *cfg;

@@ -98,9 +98,8 @@ static void describe_pitched(const void *config, int kernel)
 static const field pitched_fields[] = GEMM_FIELDS(gemm_sm90_config, GEMM_SM90_CONFIG);
 
 const implementation gemm_pitched_implementation = {
-    .name = "pitched",
+    GEMM_SM90_PARTS(pitched, gemm_sm90_config),
     .summary = "A and B that sm90 does not take as they lie are copied or transposed first; Hopper",
-    .config_bytes = sizeof(gemm_sm90_config),
     .config = FIELD_TABLE(pitched_fields),
     .candidate = candidate_pitched,
     .cost = cost_pitched,
@@ -108,8 +107,6 @@ const implementation gemm_pitched_implementation = {
     .describe = describe_pitched,
     .kernels = 2,
     .first = "sm90",
-    .params = &gemm_pitched_param_list,
-    .target = IR_SM90A,
     .workspace_bytes = workspace_pitched,
     .launch = launch_pitched,
 };

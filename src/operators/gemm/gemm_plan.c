@@ -197,3 +197,12 @@ ckl_status gemm_launch(const ckl_plan *plan, int64_t ctas, const void *args, ckl
     const gemm_params params = gemm_params_of(plan->desc, args);
     return plan_launch(plan, 0, (plan_grid){ .x = ctas }, &params, stream);
 }
+
+ckl_status gemm_launch_tma(const ckl_plan *plan, int64_t ctas, const void *args, ckl_stream stream)
+{
+    const ckl_gemm_args *x = args;
+    gemm_params params = gemm_params_of(plan->desc, x);
+    params.A = gemm_tensor_of(plan->desc, 'a', x->a);
+    params.B = gemm_tensor_of(plan->desc, 'b', x->b);
+    return plan_launch(plan, 0, (plan_grid){ .x = ctas }, &params, stream);
+}

@@ -75,9 +75,10 @@ ckl_status gemm_check_result_vectors(const char *who, const ckl_gemm_args *x, in
     .scale_b = (x)->scale_b, .scale_d = (x)->scale_d, .x = (x)->x, .ldx = (desc)->ldx, .x_batch = (desc)->stride_x, \
     .rows_a = (x)->rows_a, .rows_d = (x)->rows_d, .row_weights = (x)->row_weights, .amax = (x)->amax
 
-/* Parameters of the kernels that address memory themselves, and the launch of one that has no others. */
+/* Parameters of the kernels that address memory themselves; the launch of one, and of one that loads A and B by TMA. */
 gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x);
 ckl_status gemm_launch(const ckl_plan *plan, int64_t ctas, const void *args, ckl_stream stream);
+ckl_status gemm_launch_tma(const ckl_plan *plan, int64_t ctas, const void *args, ckl_stream stream);
 
 /* Copies of A and B, or of one of them, in the workspace (gemm_repitch_plan.c) */
 
@@ -100,6 +101,10 @@ ckl_status gemm_launch_copies(const ckl_plan *plan, const gemm_copies *copies, c
                               const ckl_gemm_args *to, ckl_stream stream);
 
 /* The Hopper kernel (gemm_sm90_plan.c) */
+
+/* Members of an implementation that runs it, by itself or among others. */
+#define GEMM_SM90_PARTS(called, config_type) \
+    .name = #called, .config_bytes = sizeof(config_type), .params = &gemm_pitched_param_list, .target = IR_SM90A
 
 /*
  * May a config of the Hopper kernel compute a problem here? And its launch, as kernel 0 of a plan, where TMA can load A

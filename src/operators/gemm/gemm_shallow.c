@@ -11,7 +11,6 @@
 #include "operators/gemm/gemm_epilogue.h"
 
 enum {
-    LANES = 32,
     THREADS = GEMM_SHALLOW_WARPS * LANES,
     CHUNK = 16,      // bytes of a copy
     LINE = 8,        // rows of an 8x8 matrix: each four lanes have one

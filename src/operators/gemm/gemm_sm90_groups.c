@@ -5,8 +5,6 @@
  */
 #include "operators/gemm/gemm_sm90.h"
 
-enum { LANES = 32 };
-
 /* Rows of D of a cluster's tile. */
 static int rows_of_tile(const sm90_kernel *k)
 {

@@ -331,16 +331,13 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
 static const field sm90_fields[] = GEMM_FIELDS(gemm_sm90_config, GEMM_SM90_CONFIG);
 
 const implementation gemm_sm90_implementation = {
-    .name = "sm90",
+    GEMM_SM90_PARTS(sm90, gemm_sm90_config),
     .summary = "persistent and warp-specialised: TMA, wgmma, clusters with multicast; Hopper",
-    .config_bytes = sizeof(gemm_sm90_config),
     .config = FIELD_TABLE(sm90_fields),
     .candidate = gemm_sm90_candidate,
     .cost = gemm_sm90_cost,
     .admit = admit_sm90,
     .describe = gemm_sm90,
-    .params = &gemm_pitched_param_list,
-    .target = IR_SM90A,
     .launch = launch_sm90,
 };
 
@@ -367,16 +364,13 @@ static ckl_status admit_specialised(const void *desc, const ckl_device_info *dev
 }
 
 const implementation gemm_specialised_implementation = {
-    .name = "specialised",
+    GEMM_SM90_PARTS(specialised, gemm_sm90_config),
     .summary = "a step of the ladder: sm90 with a CTA for every tile",
     .by_name = true,
-    .config_bytes = sizeof(gemm_sm90_config),
     .config = FIELD_TABLE(sm90_fields),
     .choose = choose_specialised,
     .cost = gemm_sm90_cost,
     .admit = admit_specialised,
     .describe = gemm_sm90,
-    .params = &gemm_pitched_param_list,
-    .target = IR_SM90A,
     .launch = launch_sm90,
 };

@@ -217,9 +217,8 @@ static const field splitk_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_splitk_
                                        GEMM_SPLITK_CONFIG(FIELD_ROW, gemm_splitk_config) };
 
 const implementation gemm_splitk_implementation = {
-    .name = "splitk",
+    GEMM_SM90_PARTS(splitk, gemm_splitk_config),
     .summary = "K in slices, each a product of sm90, and a kernel that adds them; Hopper",
-    .config_bytes = sizeof(gemm_splitk_config),
     .config = FIELD_TABLE(splitk_fields),
     .candidate = candidate_splitk,
     .cost = cost_splitk,
@@ -227,8 +226,6 @@ const implementation gemm_splitk_implementation = {
     .admit = admit_splitk,
     .describe = gemm_splitk,
     .kernels = 2,
-    .params = &gemm_pitched_param_list,
-    .target = IR_SM90A,
     .workspace_bytes = workspace_splitk,
     .launch = launch_splitk,
 };

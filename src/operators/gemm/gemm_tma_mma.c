@@ -7,7 +7,7 @@
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { LANES = 32, WARPS_M = 2, WARPS_N = 2, WARPS = WARPS_M * WARPS_N };
+enum { WARPS_M = 2, WARPS_N = 2, WARPS = WARPS_M * WARPS_N };
 
 typedef struct tma_mma_kernel {
     const gemm_tma_mma_config *cfg;

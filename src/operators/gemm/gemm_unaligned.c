@@ -13,7 +13,6 @@
 #include "skeletons/stage_loop.h"
 
 enum {
-    LANES = 32,
     CHUNK = 16, // bytes of a copy
     LINE = 8,   // rows of which each lane of a warp has a quarter of one
     LINES_MAX = 8,

@@ -6,7 +6,6 @@
 #include "operators/gemm/gemm_epilogue.h"
 
 enum {
-    LANES = 32,
     SLOT = 16,      // bytes of a copy
     ATOM_ROWS = 16, // of mma.sync
     STEPS = 8,      // of 16 elements in a K tile

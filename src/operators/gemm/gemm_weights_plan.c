@@ -139,12 +139,7 @@ static ckl_status launch_weights(const ckl_plan *plan, const void *args, ckl_str
              x->b);
     if (c->box && !PLAN_ALIGNED(TMA_ALIGNMENT, x->scale_b))
         FAIL(CKL_INVALID, "gemm weights: scale_b=%p is not aligned to 16 bytes; config='box=0' takes any", x->scale_b);
-    gemm_params params = gemm_params_of(plan->desc, x);
-    if (c->box) {
-        params.A = gemm_tensor_of(plan->desc, 'a', x->a);
-        params.B = gemm_tensor_of(plan->desc, 'b', x->b);
-    }
-    return plan_launch(plan, 0, (plan_grid){ .x = ctas_of(plan->desc, plan->config) }, &params, stream);
+    return (c->box ? gemm_launch_tma : gemm_launch)(plan, ctas_of(plan->desc, c), args, stream);
 }
 
 static const field weights_fields[] = GEMM_FIELDS(gemm_weights_config, GEMM_WEIGHTS_CONFIG);
