@@ -57,18 +57,23 @@ ckl_dtype gemm_result_type(const ckl_gemm_desc *d)
     return d->d ? d->d : ckl_dtype_bytes(d->a) == 1 ? CKL_BF16 : d->a;
 }
 
+/* Is there more to do than to add products? */
+static bool has_epilogue(const ckl_gemm_desc *d)
+{
+    return d->c || d->bias || d->scale_a || d->scale_b || d->scale_d || d->device_scalars || d->preactivation ||
+           d->gated || d->activation != CKL_ACTIVATION_IDENTITY;
+}
+
 /* D has the type of A or f32. For 8-bit types it is any float; for i8 also i32, the plain sums. */
 static ckl_status check_result(ckl_gemm_desc *d)
 {
     bool narrow = ckl_dtype_bytes(d->a) == 1;
     d->d = gemm_result_type(d);
-    if (d->d == CKL_I32 &&
-        (d->a != CKL_I8 || d->c || d->bias || d->scale_a || d->scale_b || d->scale_d || d->device_scalars ||
-         d->preactivation || d->gated || d->activation != CKL_ACTIVATION_IDENTITY))
+    if (d->d == CKL_I32 && (d->a != CKL_I8 || has_epilogue(d)))
         FAIL(CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue");
     if (!narrow && d->d != d->a && d->d != CKL_F32)
         FAIL(CKL_INVALID, "gemm: d=%s is none of %s, f32", ckl_dtype_name(d->d), ckl_dtype_name(d->a));
-    if (gemm_is_f8(d->d) && (!gemm_is_f8(d->a) || d->c || d->preactivation || gemm_is_backward((choice)d->activation)))
+    if (gemm_is_f8(d->d) && (!gemm_is_f8(d->a) || d->c || gemm_has_x(d)))
         FAIL(CKL_INVALID, "gemm: d=%s is of A and B of 8-bit floats, without C and X", ckl_dtype_name(d->d));
     if (d->amax && !gemm_is_f8(d->d))
         FAIL(CKL_INVALID, "gemm: amax=1 is of d=e4m3 and e5m2, not of %s", ckl_dtype_name(d->d));
@@ -330,6 +335,13 @@ static plan_tensor written(const ckl_gemm_desc *d, plan_tensor t)
     return d->pointers && d->m && d->n ? t : plan_output(t);
 }
 
+static plan_tensor bias(const ckl_gemm_desc *d)
+{
+    const ckl_dtype type = gemm_bias_type(d->d);
+    return d->bias_along == CKL_GEMM_ALONG_M ? plan_vector("bias", type, d->m)
+                                             : of_groups(d, plan_vector("bias", type, d->n));
+}
+
 static plan_tensor bias_gradient(const ckl_gemm_desc *d)
 {
     const bool along_n = d->bias_gradient == CKL_GEMM_SUMS_OF_COLUMNS || d->bias_gradient == CKL_GEMM_SUMS_OF_B;
@@ -343,14 +355,10 @@ static int tensors(const void *desc, plan_tensor *t)
 {
     const ckl_gemm_desc *d = desc;
     const char *no_device = d->device_scalars ? NULL : "a problem without device scalars";
-    const char *no_bias = d->bias ? NULL : "a problem without bias";
     t[0] = plan_apart(matrices(d, "a"));
     t[1] = plan_apart(matrices(d, "b"));
     t[2] = plan_absent(matrices(d, "c"), no_c(d));
-    t[3] =
-        plan_absent(d->bias_along == CKL_GEMM_ALONG_M ? plan_vector("bias", gemm_bias_type(d->d), d->m)
-                                                      : of_groups(d, plan_vector("bias", gemm_bias_type(d->d), d->n)),
-                    no_bias);
+    t[3] = plan_absent(bias(d), d->bias ? NULL : "a problem without bias");
     t[4] = written(d, matrices(d, "d"));
     t[5] = plan_absent(plan_apart(scale(d, "scale_a", d->scale_a, d->m)), unless(d->scale_a));
     t[6] = plan_apart(scale(d, "scale_b", d->scale_b, d->n));

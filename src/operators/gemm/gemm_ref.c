@@ -149,7 +149,7 @@ static int64_t first_scale_of_B(const ckl_gemm_desc *d, int64_t group)
     return group * lines * blocks;
 }
 
-/* The same with each block of K scaled. */
+/* Products of which each block of K is scaled. */
 static bounded scaled_products(const ckl_gemm_desc *d, void *const *host, const double *a, const double *b,
                                alignment smallest, const element *at)
 {

@@ -112,6 +112,29 @@ static int box_of(int side, int most, int step)
     return most;
 }
 
+/* The vectors of an epilogue; their bytes, of all consumers. */
+static int64_t add_vectors(gemm_sm90_shape *s, const gemm_sm90_config *c)
+{
+    int64_t bytes = 0;
+    for (int v = 0; v < GEMM_VECTORS; v++) {
+        if (has_vector(&c->epilogue, v))
+            s->vectors[v] = gemm_sm90_along_rows(c, v) ? s->consumer_rows : s->columns;
+        bytes += (int64_t)c->consumers * s->vectors[v] * 4;
+    }
+    return bytes;
+}
+
+/* The scales of blocks; their bytes, of a stage. */
+static int64_t add_scales(gemm_sm90_shape *s, const gemm_sm90_config *c)
+{
+    int64_t bytes = 0;
+    for (int mode = 0; mode < 2; mode++) {
+        s->scales[mode] = scale_boxes_of(c, mode);
+        bytes += 4 * (int64_t)s->scales[mode].boxes * s->scales[mode].slot;
+    }
+    return bytes;
+}
+
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
 {
     enum { SWAP_ROWS = 64, SWAP_STEP = 16 };                  // stmatrix writes 16 rows at once
@@ -136,17 +159,7 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
     s.subtile = c->swap ? s.d_rows : s.d_cols;
     int d_span = s.d_cols * d_bytes;
     s.d_swizzle = d_span > 128 ? 0 : d_span;
-    int64_t vectors = 0;
-    for (int v = 0; v < GEMM_VECTORS; v++) {
-        if (has_vector(&c->epilogue, v))
-            s.vectors[v] = gemm_sm90_along_rows(c, v) ? s.consumer_rows : columns;
-        vectors += (int64_t)c->consumers * s.vectors[v] * 4;
-    }
-    int64_t scales = 0; // of a stage
-    for (int mode = 0; mode < 2; mode++) {
-        s.scales[mode] = scale_boxes_of(c, mode);
-        scales += 4 * (int64_t)s.scales[mode].boxes * s.scales[mode].slot;
-    }
+    const int64_t vectors = add_vectors(&s, c), scales = add_scales(&s, c);
     s.partial_bytes = c->split > 1 ? (int64_t)s.consumer_rows * columns * 4 : 0;
     int64_t staging = (int64_t)c->consumers * c->buffers * s.d_rows * s.d_cols * d_bytes;
     int64_t partials = c->consumers * c->split * s.partial_bytes;
