@@ -171,7 +171,7 @@ ckl_status gemm_check_result_vectors(const char *who, const ckl_gemm_args *x, in
 gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
 {
     const bool unread = d->pointers && d->k == 0; // A and B have no elements: kernels read some addresses, and use none
-    return (gemm_params){ GEMM_EPILOGUE_OF_CALL(d, x),
+    return (gemm_params){ GEMM_PARAMS_OF_CALL(d, x),
                           .m = d->m,
                           .n = d->n,
                           .k = d->k,
@@ -181,15 +181,7 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
                           .b = unread ? x->d : x->b,
                           .ldb = d->ldb,
                           .b_batch = d->stride_b,
-                          .c = x->c,
-                          .ldc = d->ldc,
-                          .c_batch = d->stride_c,
-                          .d = x->d,
-                          .ldd = d->ldd,
-                          .d_batch = d->stride_d,
-                          .batch = gemm_products(d),
-                          .offsets = x->offsets,
-                          .groups = (uint32_t)d->groups };
+                          .batch = gemm_products(d) };
 }
 
 ckl_status gemm_launch(const ckl_plan *plan, int64_t ctas, const void *args, ckl_stream stream)

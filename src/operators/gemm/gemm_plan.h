@@ -65,12 +65,17 @@ ckl_status gemm_check_operand_vectors(const char *who, const ckl_gemm_desc *d, c
                                       int bytes);
 ckl_status gemm_check_result_vectors(const char *who, const ckl_gemm_args *x, int bytes);
 
-/* The parameters of an epilogue, as initialisers of a struct. */
-#define GEMM_EPILOGUE_OF_CALL(desc, x)                                                                              \
-    .bias = (x)->bias, .alpha = (x)->alpha ? *(x)->alpha : 1,                                                       \
-    .beta = !(desc)->c  ? 0                                                                                         \
-            : (x)->beta ? *(x)->beta                                                                                \
-                        : 1,                                                                                        \
+/* alpha or beta of a call. */
+static inline float gemm_factor(const float *given)
+{
+    return given ? *given : 1;
+}
+
+/* What all lists of parameters have but sizes, A and B, as initialisers of a struct. */
+#define GEMM_PARAMS_OF_CALL(desc, x)                                                                                \
+    .c = (x)->c, .ldc = (desc)->ldc, .c_batch = (desc)->stride_c, .d = (x)->d, .ldd = (desc)->ldd,                  \
+    .d_batch = (desc)->stride_d, .offsets = (x)->offsets, .groups = (uint32_t)(desc)->groups, .bias = (x)->bias,    \
+    .alpha = gemm_factor((x)->alpha), .beta = (desc)->c ? gemm_factor((x)->beta) : 0,                               \
     .device_alpha = (x)->device_alpha, .device_beta = (x)->device_beta, .scale_a = (x)->scale_a,                    \
     .scale_b = (x)->scale_b, .scale_d = (x)->scale_d, .x = (x)->x, .ldx = (desc)->ldx, .x_batch = (desc)->stride_x, \
     .rows_a = (x)->rows_a, .rows_d = (x)->rows_d, .row_weights = (x)->row_weights, .amax = (x)->amax

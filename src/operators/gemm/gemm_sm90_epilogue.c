@@ -139,36 +139,25 @@ static tensor elements_at(const sm90_kernel *k, const subtile *h, const output_m
     return tensor_at_coordinates(gX, cStep);
 }
 
-/*
- * Stores a staging buffer to D element by element, where it reaches past a ragged end of rows: a TMA store would write
- * whole 16 bytes there.
- */
-static void store_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *to)
+/* Copies a staging buffer element by element: to D, or C or X into it. */
+static void copy_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *x,
+                          bool stores)
 {
     const element_steps s = steps_of(k, h);
-    tensor gD = elements_of(k, h, to); // (M,N)
+    tensor gX = elements_of(k, h, x); // (M,N)
     LOOP(e, imm(s.count)) {
-        tensor cStep = partition_S(&s.each, local_tile(s.cD, s.step, coord(e, 0)), c->tid);  // (1,STEPS,1)
-        tensor sStep = partition_S(&s.each, local_tile(h->sD, s.step, coord(e, 0)), c->tid); // (1,STEPS,1)
-        tensor rStep = fragment_like(cStep, k->epilogue.d);                                  // (1,STEPS,1)
-        copy_tiled(&s.each, sStep, rStep);
-        copy_if(&s.each, cStep, s.all, rStep, elements_at(k, h, to, gD, cStep), 0);
+        tensor cStep = partition_S(&s.each, local_tile(s.cD, s.step, coord(e, 0)), c->tid); // (1,STEPS,1)
+        tensor sTile = local_tile(h->sD, s.step, coord(e, 0));
+        tensor sStep = stores ? partition_S(&s.each, sTile, c->tid) : partition_D(&s.each, sTile, c->tid);
+        tensor rStep = fragment_like(cStep, k->epilogue.d); // (1,STEPS,1)
+        if (stores) {
+            copy_tiled(&s.each, sStep, rStep);
+            copy_if(&s.each, cStep, s.all, rStep, elements_at(k, h, x, gX, cStep), 0);
+        } else {
+            copy_if(&s.each, cStep, s.all, elements_at(k, h, x, gX, cStep), rStep, 0);
+            copy_tiled(&s.each, rStep, sStep);
+        }
     }
-}
-
-/* Loads C or X into a staging buffer, likewise. */
-static void load_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *from)
-{
-    const element_steps s = steps_of(k, h);
-    tensor gC = elements_of(k, h, from); // (M,N)
-    LOOP(e, imm(s.count)) {
-        tensor cStep = partition_S(&s.each, local_tile(s.cD, s.step, coord(e, 0)), c->tid);  // (1,STEPS,1)
-        tensor sStep = partition_D(&s.each, local_tile(h->sD, s.step, coord(e, 0)), c->tid); // (1,STEPS,1)
-        tensor rStep = fragment_like(cStep, k->epilogue.d);                                  // (1,STEPS,1)
-        copy_if(&s.each, cStep, s.all, elements_at(k, h, from, gC, cStep), rStep, 0);
-        copy_tiled(&s.each, rStep, sStep);
-    }
-    named_sync(c->barrier, WARPGROUP);
 }
 
 static void load_box(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *from)
@@ -188,9 +177,10 @@ static void load_matrix(const sm90_kernel *k, const consumer_role *c, const subt
     int bytes = (int)ckl_dtype_bytes(k->epilogue.d);
     const output_matrix from = gemm_sm90_matrix(k, name);
     tensor tCsX = partition_C(&h->mma, h->sAcc, c->tid); // (MMA,1,1)
-    if (loads_elements(k))
-        load_elements(k, c, h, &from);
-    else if (!gemm_sm90_loads_ahead(k->cfg) || (name == 'x' && k->epilogue.c))
+    if (loads_elements(k)) {
+        copy_elements(k, c, h, &from, false);
+        named_sync(c->barrier, WARPGROUP);
+    } else if (!gemm_sm90_loads_ahead(k->cfg) || (name == 'x' && k->epilogue.c))
         load_box(k, c, h, &from);
     copy(tCsX, rX, k->cfg->swap ? bytes : 2 * bytes);
 }
@@ -323,7 +313,7 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
     stage_subtile(k, c, h, rD);
     if (ragged == GEMM_ALL_RAGGED || k->epilogue.scatter) {
         named_sync(c->barrier, WARPGROUP);
-        store_elements(k, c, h, to);
+        copy_elements(k, c, h, to, true);
         return;
     }
     val inside = ragged ? ge(cols_of_D(k), add(h->at.col, imm(k->size.d_cols))) : yes();
@@ -335,8 +325,8 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
             tma_store_of(to->tma, h->sD, h->at.row, h->at.col, outer.count, outer.at);
         }
     if (ragged || k->cfg->groups)
-        IF(logical_not(inside))
-            store_elements(k, c, h, to);
+        IF(logical_not(inside)) // a TMA store would write whole 16 bytes at the end of a row
+            copy_elements(k, c, h, to, true);
 }
 
 /* Takes the staging buffer of store `store` of `count` in a tile, once so few stores are in flight that it is free. */

@@ -273,7 +273,7 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
     const param_tensor a = gemm_tensor_of(&whole, 'a', x->a), b = gemm_tensor_of(&whole, 'b', x->b);
     const param_tensor scales_a = scales_of(d, 'a', x->scale_a), scales_b = scales_of(d, 'b', x->scale_b);
     const gemm_pitched_params params = {
-        GEMM_EPILOGUE_OF_CALL(d, x),
+        GEMM_PARAMS_OF_CALL(d, x),
         .A = swap ? b : a,
         .B = swap ? a : b,
         .C = gemm_tensor_of(d, 'c', x->c),
@@ -287,15 +287,7 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .a = swap ? x->b : x->a,
         .lda = swap ? d->ldb : d->lda,
         .b = swap ? x->a : x->b,
-        .c = x->c,
-        .ldc = d->ldc,
-        .c_batch = d->stride_c,
-        .d = x->d,
-        .ldd = d->ldd,
-        .d_batch = d->stride_d,
         .batch = (uint32_t)gemm_products(d),
-        .offsets = x->offsets,
-        .groups = (uint32_t)d->groups,
     };
     const int64_t tiles = tiles_of(d, c);
     const int64_t clusters = c->persistent ? min_i64(tiles, plan->kernels[0].clusters_resident) : tiles;

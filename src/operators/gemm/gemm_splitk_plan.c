@@ -184,16 +184,9 @@ static int slices_of(const ckl_plan *plan)
 static ckl_status launch_sum(const ckl_plan *plan, const ckl_gemm_args *x, const void *sums, ckl_stream stream)
 {
     const ckl_gemm_desc *d = plan->desc;
-    const gemm_pitched_params params = { GEMM_EPILOGUE_OF_CALL(d, x),
-                                         .m = (uint32_t)d->m,
-                                         .n = (uint32_t)d->n,
-                                         .a = sums,
-                                         .lda = sums_pitch(d),
-                                         .c = x->c,
-                                         .ldc = d->ldc,
-                                         .d = x->d,
-                                         .ldd = d->ldd,
-                                         .batch = (uint32_t)slices_of(plan) };
+    const gemm_pitched_params params = { GEMM_PARAMS_OF_CALL(d, x), .m = (uint32_t)d->m,
+                                         .n = (uint32_t)d->n,       .a = sums,
+                                         .lda = sums_pitch(d),      .batch = (uint32_t)slices_of(plan) };
     int64_t threads = d->m * sums_pitch(d) / GEMM_SPLITK_COLUMNS;
     return plan_launch(plan, 1, (plan_grid){ .x = ceil_div(threads, GEMM_SPLITK_THREADS) }, &params, stream);
 }

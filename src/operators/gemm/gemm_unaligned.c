@@ -157,12 +157,6 @@ static void load_tile(const void *of, val tile, val stage)
     }
 }
 
-/* Nothing comes through registers. */
-static void leave(const void *of, val stage)
-{
-    (void)of, (void)stage;
-}
-
 /* Products */
 
 /* This thread's words of a line: two of each step. */
@@ -217,7 +211,7 @@ void gemm_unaligned(const void *config, int kernel)
     fill(k.acc, immf(0));
     grid_wait();
     launch_dependents();
-    stage_loop(&(stage_work){ cfg->stages, load_tile, leave, multiply_slice, &k }, k.tiles);
+    stage_loop(&(stage_work){ cfg->stages, load_tile, NULL, multiply_slice, &k }, k.tiles);
     cta_sync(); // all are done with the ring, where the sums go
     gemm_add_warps(cfg->epilogue, &k.p, &k.mma, k.acc,
                    &(gemm_warp_sums){ cfg->rows, cfg->columns, cfg->warps, k.ring, cfg->rows * cfg->columns, k.A.first,
