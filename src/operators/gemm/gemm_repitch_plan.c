@@ -20,7 +20,7 @@ int64_t gemm_copy_bytes(const gemm_copies *copies, char matrix)
     return copies->copied[matrix == 'b'] ? x.count * x.rows * x.ld * (int64_t)ckl_dtype_bytes(x.type) : 0;
 }
 
-/* Of that of A, before that of B. */
+/* Where the copy of B begins: behind that of A. */
 static int64_t bytes_before_B(const gemm_copies *copies)
 {
     return round_up(gemm_copy_bytes(copies, 'a'), PLAN_WORKSPACE_ALIGNMENT);

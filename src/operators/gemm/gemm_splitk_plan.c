@@ -6,13 +6,13 @@
 
 /* A candidate tile; tile_n=0: all columns of D^T. */
 typedef struct sliced_tile {
-    int tile_m, tile_n, consumers, pingpong, cluster_m, cluster_n;
+    int tile_m, tile_n, consumers, cluster_m, cluster_n;
 } sliced_tile;
 
-static const sliced_tile tiles[] = { { 64, 128, 1, 0, 1, 1 },  { 64, 192, 1, 0, 1, 1 },  { 64, 96, 1, 0, 1, 1 },
-                                     { 64, 0, 1, 0, 1, 1 },    { 128, 192, 2, 0, 2, 1 }, { 128, 256, 2, 0, 2, 1 },
-                                     { 192, 192, 3, 0, 1, 1 }, { 128, 128, 2, 0, 2, 1 }, { 128, 128, 2, 0, 1, 2 },
-                                     { 128, 128, 2, 0, 1, 1 }, { 192, 128, 3, 0, 1, 2 }, { 128, 0, 2, 0, 1, 1 } };
+static const sliced_tile tiles[] = { { 64, 128, 1, 1, 1 },  { 64, 192, 1, 1, 1 },  { 64, 96, 1, 1, 1 },
+                                     { 64, 0, 1, 1, 1 },    { 128, 192, 2, 2, 1 }, { 128, 256, 2, 2, 1 },
+                                     { 192, 192, 3, 1, 1 }, { 128, 128, 2, 2, 1 }, { 128, 128, 2, 1, 2 },
+                                     { 128, 128, 2, 1, 1 }, { 192, 128, 3, 1, 2 }, { 128, 0, 2, 1, 1 } };
 
 /* Elements between rows of the sums of a slice. */
 static int64_t sums_pitch(const ckl_gemm_desc *d)
@@ -79,7 +79,6 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
     p->swap = t->tile_n == 0;
     p->tile_n = !is_worth(t, d) ? 0 : p->swap ? gemm_sm90_swapped_columns(d->m, true) : t->tile_n; // 0 is refused
     p->consumers = t->consumers;
-    p->pingpong = t->pingpong;
     p->cluster_m = t->cluster_m;
     p->cluster_n = t->cluster_n;
     p->batched = GEMM_SLICES_OF_K;
