@@ -100,16 +100,6 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     return c;
 }
 
-/* Of a split tile this is the CTA's slice of the columns, if it finishes one. */
-tile_place gemm_sm90_own_tile(const sm90_kernel *k, const consumer_role *c, val tile)
-{
-    tile_place at = gemm_sm90_tile(k, tile);
-    if (!k->cfg->pingpong)
-        at.row = add(at.row, mul(c->index, imm(k->size.consumer_rows)));
-    at.col = add(at.col, mul(k->rank_k, imm(k->size.columns)));
-    return at;
-}
-
 static void consume_tile(const sm90_kernel *k, consumer_role *c, val tile, pipeline_state *stage)
 {
     const tile_place at = gemm_sm90_own_tile(k, c, tile);

@@ -59,16 +59,15 @@ static gemm_scale_boxes scale_boxes_of(const gemm_sm90_config *c, int mode)
 
 int gemm_sm90_parts(const gemm_sm90_config *c)
 {
-    enum {
-        MOST = 192
-    }; // registers for three sums, 3 x 64x128 of a warpgroup; with scales of 96 columns they would spill
+    // Registers for three sums, 3 x 64x128 of a warpgroup; with scales of 96 columns they would spill.
+    enum { MOST = 192 };
     const gemm_epilogue *e = &c->epilogue;
     if (!sums_twice(e))
         return 0;
     const bool room = c->consumers < 3 && rows_of_consumer(c) == gemm_sm90_partial_rows(c) &&
                       3 * sums_of_consumer(c) + scale_boxes_of(c, 1).length <= MOST + GEMM_SCALE_UNIT;
-    const bool few =
-        !gemm_has_block_scales(e->scale_a) || (gemm_sm90_is_plain(c) && !c->groups); // others are near spilling
+    const bool plain = gemm_sm90_is_plain(c) && !c->groups; // others are near spilling
+    const bool few = plain || !gemm_has_block_scales(e->scale_a);
     return e->math == CKL_GEMM_F32X3 || !room || !few ? 1 : 2;
 }
 
@@ -355,5 +354,15 @@ tile_place gemm_sm90_tile(const sm90_kernel *k, val tile)
         *along = add(*along, convert(U32, at(k->sFirst, at.batch)));
         at.end = convert(U32, at(k->sFirst, add(at.batch, imm(1))));
     }
+    return at;
+}
+
+/* Of a split tile this is the CTA's slice of the columns, if it finishes one. */
+tile_place gemm_sm90_own_tile(const sm90_kernel *k, const consumer_role *c, val tile)
+{
+    tile_place at = gemm_sm90_tile(k, tile);
+    if (!k->cfg->pingpong)
+        at.row = add(at.row, mul(c->index, imm(k->size.consumer_rows)));
+    at.col = add(at.col, mul(k->rank_k, imm(k->size.columns)));
     return at;
 }

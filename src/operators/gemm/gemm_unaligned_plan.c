@@ -61,8 +61,8 @@ static ckl_status choose_unaligned(const void *desc, const ckl_device_info *devi
         c->warps /= 2;
     if (gemm_operands_aligned(d))
         FAIL(CKL_UNSUPPORTED, "gemm unaligned: rows of A and B start at multiples of 16 bytes");
-    if (c->warps == 1 &&
-        c->rows == ROWS_MAX) // 1309x165x1 in f32 with C takes 31.9 us so, 4.4 by `shallow`; 1x11271x17 2.97 and 2.31
+    // 1309x165x1 in f32 with C takes 31.9 us so, 4.4 by `shallow`; 1x11271x17 2.97 and 2.31
+    if (c->warps == 1 && c->rows == ROWS_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm unaligned: k=%" PRId64 " leaves the epilogue of %d columns to one warp", d->k,
              c->rows);
     if (d->m > FEW && (ctas > device->sm_count || 2 * gemm_multiply_adds(d) > FLOPS_MOST))

@@ -14,12 +14,13 @@ enum {
     PAIR = 4,                            // bytes of a copy of scales
 };
 
-/* The sums of a K tile, or of all. */
+/*
+ * The sums of a K tile, or of all: of subnormal weights in units of 2^-24 and of 2^-20; and that of the offset by which
+ * such weights are raised, in units of 2^-24.
+ */
 typedef struct weights_sums {
-    tensor
-        partial[2]
-               [ATOMS_MAX]; // (MMA,1,MMA_N) of each atom of rows; of subnormal weights: in units of 2^-24 and of 2^-20
-    tensor raised;          // (MMA,1,MMA_N) of the offset by which weights are raised, in units of 2^-24
+    tensor partial[2][ATOMS_MAX]; // (MMA,1,MMA_N) of each atom of rows
+    tensor raised;                // (MMA,1,MMA_N)
 } weights_sums;
 
 static int slots_of_B(const gemm_weights_config *c)
