@@ -6,7 +6,7 @@
 #include "cutekernellib/operators/gemm.h"
 #include "plan/plan.h"
 
-/* What a problem and an epilogue both say. */
+/* What a problem and an epilogue both say, in the runs that both have. */
 #define GEMM_MATH(X, owner)                                                                 \
     X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of") \
     X(owner, choice, accumulation, "fast", "fast accurate",                                 \

@@ -20,7 +20,10 @@ extern const implementation gemm_blocked_implementation, gemm_mma_implementation
 /* config.grouped of kernels that address memory themselves. */
 int gemm_grouped_of(const ckl_gemm_desc *d);
 
-/* Do all rows, and matrices of a batch, start at multiples of `bytes` if the first does? Those of A and B at 16; of D, C and X. */
+/*
+ * Do all rows, and matrices of a batch, start at multiples of `bytes` if the first does? operands: those of A and B, of
+ * 16 bytes. results: those of D, and of C and X where there are any.
+ */
 bool gemm_rows_aligned(const ckl_gemm_desc *d, char matrix, int bytes);
 bool gemm_operands_aligned(const ckl_gemm_desc *d);
 bool gemm_results_aligned(const ckl_gemm_desc *d, int bytes);
@@ -85,11 +88,11 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x);
 ckl_status gemm_launch(const ckl_plan *plan, int64_t ctas, const void *args, ckl_stream stream);
 ckl_status gemm_launch_tma(const ckl_plan *plan, int64_t ctas, const void *args, ckl_stream stream);
 
-/* Copies of A and B, or of one of them, in the workspace (gemm_repitch_plan.c) */
+/* Copies of A and B in the workspace (gemm_repitch_plan.c) */
 
 typedef struct gemm_copies {
     ckl_gemm_desc from, to;    // the problem, and what is multiplied
-    bool copied[2], turned[2]; // A and B: there is a copy, which is transposed
+    bool copied[2], turned[2]; // of A and of B: is there a copy, and is it transposed?
 } gemm_copies;
 
 /* Sets how the copies lie in `to`, of which all else is known; and copy i of a launch's parameters. */
