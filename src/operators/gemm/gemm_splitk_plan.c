@@ -123,11 +123,9 @@ static plan_cost cost_splitk(const void *desc, const ckl_device_info *device, co
     return cost_of(desc, device, config, gemm_splitk_slices(desc, device, config));
 }
 
-static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, const void *config)
+/* Is it one product, of which f32 sums may be added, with an epilogue that the second kernel has? */
+static ckl_status admit_problem(const ckl_gemm_desc *d)
 {
-    const ckl_gemm_desc *d = desc;
-    const gemm_splitk_config *c = config;
-    TRY(gemm_check_epilogue("splitk", d, &c->products.epilogue));
     if (d->layout != CKL_GEMM_NT || d->gated || d->bias_along || d->scale_a || d->scale_b || d->scale_d ||
         d->weighted || gemm_is_f8(d->d) || d->device_scalars || gemm_has_x(d))
         FAIL(CKL_UNSUPPORTED,
@@ -143,6 +141,15 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "gemm splitk: slices are of one product, not of groups=%" PRId64, d->groups);
     if (d->batch > 1)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: batch=%" PRId64 " products have tiles enough", d->batch);
+    return CKL_OK;
+}
+
+static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    const gemm_splitk_config *c = config;
+    TRY(gemm_check_epilogue("splitk", d, &c->products.epilogue));
+    TRY(admit_problem(d));
     if (c->slices == 1 || c->slices < 0 || c->slices > GEMM_SPLITK_SLICES_MAX)
         FAIL(CKL_INVALID, "gemm splitk: slices=%d is not 0 or in 2..%d", c->slices, GEMM_SPLITK_SLICES_MAX);
     if (c->products.batched != GEMM_SLICES_OF_K)
