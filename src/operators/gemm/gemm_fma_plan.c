@@ -154,6 +154,7 @@ const implementation gemm_fma_implementation = {
 #define GEMM_TURNED_PARAMS(X, owner) GEMM_REPITCH_PARAMS(X, owner) GEMM_PARAMS(X, owner)
 
 KERNEL_PARAMS(gemm_turned, GEMM_TURNED_PARAMS);
+_Static_assert(sizeof(gemm_turned_params) - offsetof(gemm_turned_params, A) == sizeof(gemm_params), "ends with them");
 
 static const double FLOPS_LEAST = 8e9; // smaller problems lose more by copies than they gain
 

@@ -181,5 +181,7 @@ KERNEL_PARAMS(gemm_scales, GEMM_SCALES_PARAMS);
     GEMM_SCALES_PARAMS(X, owner)
 
 KERNEL_PARAMS(gemm_pitched, GEMM_PITCHED_PARAMS);
+_Static_assert(offsetof(gemm_pitched_params, from) == offsetof(gemm_repitch_params, from),
+               "begins with those of copies");
 
 #endif
