@@ -83,6 +83,7 @@
 #define mul(x, y)             ir_binary(IR_MUL, AT_HERE(x), AT_HERE(y))
 #define div(x, y)             ir_binary(IR_DIV, AT_HERE(x), AT_HERE(y))
 #define rem(x, y)             ir_binary(IR_REM, AT_HERE(x), AT_HERE(y))
+#define div_up(x, n)          div(add(x, imm((n)-1)), imm(n)) // by a number of C: how many n hold x
 #define min(x, y)             ir_binary(IR_MIN, AT_HERE(x), AT_HERE(y))
 #define max(x, y)             ir_binary(IR_MAX, AT_HERE(x), AT_HERE(y))
 #define neg(x)                ir_unary(IR_NEG, AT_HERE(x))
@@ -313,6 +314,8 @@
 #define pipeline_peer(...)         CUTE_CALL(pipeline_peer(__VA_ARGS__))
 
 /* tma.h */
+#define tma_ring(...)            CUTE_CALL(tma_ring(__VA_ARGS__))
+#define tma_tiles(...)           CUTE_CALL(tma_tiles(__VA_ARGS__))
 #define make_tma(...)            CUTE_CALL(make_tma(__VA_ARGS__))
 #define tma_load(...)            CUTE_CALL(tma_load(__VA_ARGS__))
 #define tma_load_of(...)         CUTE_CALL(tma_load_of(__VA_ARGS__))
@@ -327,6 +330,8 @@
 #define tma_prefetch(...)        CUTE_CALL(tma_prefetch(__VA_ARGS__))
 
 /* tensor.h and copy.h */
+#define gmem_address(...)   CUTE_CALL(gmem_address(__VA_ARGS__))
+#define gmem_vector(...)    CUTE_CALL(gmem_vector(__VA_ARGS__))
 #define smem_tensor(...)    CUTE_CALL(smem_tensor(__VA_ARGS__))
 #define fragment(...)       CUTE_CALL(fragment(__VA_ARGS__))
 #define fragment_like(...)  CUTE_CALL(fragment_like(__VA_ARGS__))

@@ -13,6 +13,15 @@ tiled_mma make_tiled_mma(const char *atom, int atoms_m, int atoms_n)
     return mma;
 }
 
+const char *mma_sync_atom(ckl_dtype factors)
+{
+    static const char *const atoms[CKL_DTYPE_COUNT] = { [CKL_F16] = "SM80_16x8x16_F32F16F16F32_TN",
+                                                        [CKL_BF16] = "SM80_16x8x16_F32BF16BF16F32_TN",
+                                                        [CKL_F32] = "SM80_16x8x8_F32TF32TF32F32_TN",
+                                                        [CKL_I8] = "SM80_16x8x32_S32S8S8S32_TN" };
+    return atoms[factors];
+}
+
 /* Partitions */
 
 /* An operand of the atom: the sizes of its tile, its thread-value layout, and how the atom's copies share it. */

@@ -18,6 +18,9 @@ typedef struct tiled_mma {
 
 tiled_mma make_tiled_mma(const char *atom, int atoms_m, int atoms_n); // an unknown name: ir_fail()
 
+/* The atom of mma.sync for K-major f16, bf16, i8 or f32 as tf32, 32 bytes of K at a time; sums of 32 bits. */
+const char *mma_sync_atom(ckl_dtype factors);
+
 /* This thread's elements of a tile in memory, or of its coordinates. */
 tensor partition_A(const tiled_mma *mma, tensor t, val tid); // (MMA,MMA_M,MMA_K)
 tensor partition_B(const tiled_mma *mma, tensor t, val tid); // (MMA,MMA_N,MMA_K)

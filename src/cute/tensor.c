@@ -15,6 +15,17 @@ tensor gmem_tensor(val address, ckl_dtype dtype, layout a)
     return (tensor){ .memory = GMEM, .dtype = dtype, .address = address, .layout = a };
 }
 
+tensor gmem_vector(val address, ckl_dtype dtype, val count)
+{
+    return gmem_tensor(address, dtype, make_layout(dynamic(count), leaf(1)));
+}
+
+val gmem_address(val address, ckl_dtype dtype, val elements)
+{
+    val bytes = ir_binary(IR_MUL, elements, cute_imm((int64_t)ckl_dtype_bytes(dtype)));
+    return ir_binary(IR_ADD, address, ir_convert(IR_U64, bytes));
+}
+
 tensor smem_view(val address, ckl_dtype dtype, layout a)
 {
     return (tensor){ .memory = SMEM, .dtype = dtype, .address = address, .layout = a };

@@ -1,6 +1,8 @@
 /* tma.c - boxes by the tensor memory accelerator. */
 #include "cute/tma.h"
 
+enum { SPAN_MAX = 128, TILES_ALIGN = 1024 }; // bytes of the widest swizzle; eight rows of it
+
 /* Sw<b,4,3> in bytes, as TMA and wgmma swizzle: 16-byte chunks within a span are xored by the row in a group of 8. */
 static swizzle swizzle_of(ckl_dtype dtype, int span)
 {
@@ -15,6 +17,19 @@ layout tma_tile_layout(ckl_dtype dtype, int rows, int cols, int swizzle_bytes)
     const int pitch = swizzle_bytes ? swizzle_bytes / (int)ckl_dtype_bytes(dtype) : cols;
     layout plain = make_layout(shape(rows, cols), stride(pitch, 1));
     return swizzle_bytes ? with_swizzle(swizzle_of(dtype, swizzle_bytes), plain) : plain;
+}
+
+tensor tma_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int count, int count_outer)
+{
+    const int span = cols * (int)ckl_dtype_bytes(dtype);
+    const int64_t elements = (int64_t)rows * cols;
+    layout plain = make_layout(shape(rows, cols, count, count_outer), stride(cols, 1, elements, elements * count));
+    return smem_tensor(name, dtype, with_swizzle(swizzle_of(dtype, span > SPAN_MAX ? 0 : span), plain), TILES_ALIGN);
+}
+
+tensor tma_ring(const char *name, ckl_dtype dtype, int rows, int cols, int stages)
+{
+    return tensor_slice(tma_tiles(name, dtype, rows, cols, stages, 1), coord(WILDCARD, WILDCARD, WILDCARD, 0));
 }
 
 tma_copy make_tma(val map, ckl_dtype dtype, int rank, int rows, int cols, int swizzle_bytes)

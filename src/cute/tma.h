@@ -17,6 +17,13 @@ typedef struct tma_copy {
 /* The swizzled layout of a (ROWS,COLS) tile whose rows are a swizzle span apart, as TMA writes and wgmma reads it. */
 layout tma_tile_layout(ckl_dtype dtype, int rows, int cols, int swizzle_bytes);
 
+/*
+ * Such tiles in shared memory, one after the other; rows of up to 128 bytes are a swizzle span, longer ones are not
+ * swizzled. ring: (ROWS,COLS,STAGES). tiles: (ROWS,COLS,COUNT,COUNT_OUTER).
+ */
+tensor tma_ring(const char *name, ckl_dtype dtype, int rows, int cols, int stages);
+tensor tma_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int count, int count_outer);
+
 /* map: of the kernel's list of parameters (ir/params.h), kind `tensor`. The launch gets box and swizzle from here. */
 tma_copy make_tma(val map, ckl_dtype dtype, int rank, int rows, int cols, int swizzle_bytes);
 

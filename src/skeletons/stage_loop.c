@@ -8,7 +8,8 @@ void stage_loop(const stage_work *work, val tiles)
     const int ahead = work->stages - 1; // tiles whose copies are in flight
     for (int i = 0; i < ahead; i++) {
         work->load(work->of, imm(i), imm(i));
-        work->store(work->of, imm(i));
+        if (work->store)
+            work->store(work->of, imm(i));
         cp_async_commit();
     }
     val ready = variable(U32, imm(0)), free = variable(U32, imm(ahead)); // stages
@@ -18,7 +19,8 @@ void stage_loop(const stage_work *work, val tiles)
         work->load(work->of, add(tile, imm(ahead)), free);
         cp_async_commit();
         work->multiply(work->of, ready);
-        work->store(work->of, free);
+        if (work->store)
+            work->store(work->of, free);
         assign(free, ready);
         assign(ready, select(eq(ready, imm(ahead)), imm(0), add(ready, imm(1))));
     }

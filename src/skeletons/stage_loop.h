@@ -6,7 +6,8 @@
 
 /*
  * What a kernel does with a stage; `of` is the kernel's. For all threads of the CTA. `load` starts this thread's copies
- * of a tile, which may lie past the last one; `store` moves what came through registers to shared memory.
+ * of a tile, which may lie past the last one; `store` moves what came through registers to shared memory, NULL if
+ * nothing does.
  */
 typedef struct stage_work {
     int stages; // at least 2

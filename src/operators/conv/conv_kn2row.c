@@ -177,7 +177,7 @@ static void describe_kn2row(const void *config, int kernel)
     if (kernel == PRODUCT)
         gemm_sm90(&product, 0);
     else if (kernel == COPIES)
-        gemm_repitch(&product);
+        gemm_repitch(&product.epilogue);
     else if (kernel == SUMS)
         add_taps(config);
     else

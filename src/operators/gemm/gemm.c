@@ -1,7 +1,5 @@
-/* gemm.c - GEMM problems: their checks, their tensors, and what their implementations share. */
+/* gemm.c - GEMM problems: their matrices, their checks, their tensors, and the list of implementations. */
 #include "cutekernellib/operators/gemm.h"
-
-#include <string.h>
 
 #include "base/math.h"
 #include "operators/gemm/gemm_plan.h"
@@ -21,7 +19,7 @@ static int64_t rows_of(int64_t listed, int64_t m)
 
 gemm_matrix gemm_matrix_of(const ckl_gemm_desc *d, char name)
 {
-    const bool k_major = gemm_k_major((choice)d->layout, name);
+    const bool k_major = gemm_is_k_major(d, name);
     switch (name) {
     case 'a':
         return (gemm_matrix){
@@ -59,40 +57,52 @@ ckl_dtype gemm_result_type(const ckl_gemm_desc *d)
     return d->d ? d->d : ckl_dtype_bytes(d->a) == 1 ? CKL_BF16 : d->a;
 }
 
+/* Is there more to do than to add products? */
+static bool has_epilogue(const ckl_gemm_desc *d)
+{
+    return d->c || d->bias || d->scale_a || d->scale_b || d->scale_d || d->device_scalars || d->preactivation ||
+           d->gated || d->activation != CKL_ACTIVATION_IDENTITY;
+}
+
 /* D has the type of A or f32. For 8-bit types it is any float; for i8 also i32, the plain sums. */
 static ckl_status check_result(ckl_gemm_desc *d)
 {
     bool narrow = ckl_dtype_bytes(d->a) == 1;
     d->d = gemm_result_type(d);
-    if (d->d == CKL_I32 &&
-        (d->a != CKL_I8 || d->c || d->bias || d->scale_a || d->scale_b || d->scale_d || d->device_scalars ||
-         d->preactivation || d->gated || d->activation != CKL_ACTIVATION_IDENTITY))
+    if (d->d == CKL_I32 && (d->a != CKL_I8 || has_epilogue(d)))
         FAIL(CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue");
     if (!narrow && d->d != d->a && d->d != CKL_F32)
         FAIL(CKL_INVALID, "gemm: d=%s is none of %s, f32", ckl_dtype_name(d->d), ckl_dtype_name(d->a));
-    if (gemm_is_f8(d->d) && (!gemm_is_f8(d->a) || d->c || d->preactivation || gemm_is_backward((choice)d->activation)))
+    if (gemm_is_f8(d->d) && (!gemm_is_f8(d->a) || d->c || gemm_has_x(d)))
         FAIL(CKL_INVALID, "gemm: d=%s is of A and B of 8-bit floats, without C and X", ckl_dtype_name(d->d));
     if (d->amax && !gemm_is_f8(d->d))
         FAIL(CKL_INVALID, "gemm: amax=1 is of d=e4m3 and e5m2, not of %s", ckl_dtype_name(d->d));
     return CKL_OK;
 }
 
-/* Matrices of a batch are `stride` elements apart, by default one after the other. */
-static ckl_status check_stride(const ckl_gemm_desc *d, const char *name, int64_t *stride, int64_t rows, int64_t ld,
-                               int64_t count)
+/* Why there is no C, or no X, written or read; NULL: there is one. */
+static const char *no_c(const ckl_gemm_desc *d)
 {
-    if (d->pointers)
-        return plan_check_unused("gemm", name, *stride, "a problem of arrays of pointers");
-    if (count == 1)
-        return plan_check_unused("gemm", name, *stride, "a problem of one product");
-    *stride = *stride ? *stride : product_i64(rows, ld);
-    return CKL_OK;
+    return d->c ? NULL : "a problem without C";
 }
 
-/* Is there an X, written or read? */
-static bool has_x(const ckl_gemm_desc *d)
+static const char *no_x(const ckl_gemm_desc *d)
 {
-    return d->preactivation || gemm_is_backward((choice)d->activation);
+    return gemm_has_x(d) ? NULL : "a problem without X";
+}
+
+/* Matrices of a batch are `stride` elements apart, by default one after the other. */
+static ckl_status check_stride(const ckl_gemm_desc *d, char matrix, int64_t *stride, const char *absent)
+{
+    const gemm_matrix x = gemm_matrix_of(d, matrix);
+    const char name[] = { 's', 't', 'r', 'i', 'd', 'e', '_', matrix, '\0' };
+    const char *alone = d->pointers    ? "a problem of arrays of pointers"
+                        : x.count == 1 ? "a problem of one product"
+                                       : NULL;
+    if (absent || alone)
+        return plan_check_unused("gemm", name, *stride, plan_first(absent, alone));
+    *stride = *stride ? *stride : product_i64(x.rows, x.ld);
+    return CKL_OK;
 }
 
 /* Matrices of D, and of X, lie one after the other, or side by side within rows. */
@@ -134,7 +144,7 @@ static ckl_status check_lists(const ckl_gemm_desc *d)
     const bool listed = d->gather || d->scatter;
     if (listed && (d->batch > 1 || gemm_groups_of_k(d)))
         FAIL(CKL_INVALID, "gemm: gather and scatter go without batch=%" PRId64 " and groups_of=k", d->batch);
-    if (d->gather && !gemm_k_major((choice)d->layout, 'a'))
+    if (d->gather && !gemm_is_k_major(d, 'a'))
         FAIL(CKL_INVALID, "gemm: gather=%" PRId64 " takes rows of a K-major A", d->gather);
     if (d->gather > INT32_MAX || d->scatter > INT32_MAX || (listed && d->m > INT32_MAX))
         FAIL(CKL_INVALID, "gemm: gather=%" PRId64 " or scatter=%" PRId64 " is beyond the 32 bits of lists", d->gather,
@@ -178,17 +188,11 @@ static ckl_status check_batch(ckl_gemm_desc *d)
     TRY(check_groups(d));
     TRY(check_lists(d));
     TRY(check_bias_gradient(d));
-    TRY(check_stride(d, "stride_a", &d->stride_a, gemm_matrix_of(d, 'a').rows, d->lda, d->batch));
-    TRY(check_stride(d, "stride_b", &d->stride_b, gemm_matrix_of(d, 'b').rows, d->ldb, gemm_matrix_of(d, 'b').count));
-    TRY(check_stride(d, "stride_d", &d->stride_d, d->m, d->ldd, gemm_products(d)));
-    if (d->c)
-        TRY(check_stride(d, "stride_c", &d->stride_c, d->m, d->ldc, gemm_products(d)));
-    else
-        TRY(plan_check_unused("gemm", "stride_c", d->stride_c, "a problem without C"));
-    if (has_x(d))
-        TRY(check_stride(d, "stride_x", &d->stride_x, d->m, d->ldx, gemm_products(d)));
-    else
-        TRY(plan_check_unused("gemm", "stride_x", d->stride_x, "a problem without X"));
+    TRY(check_stride(d, 'a', &d->stride_a, NULL));
+    TRY(check_stride(d, 'b', &d->stride_b, NULL));
+    TRY(check_stride(d, 'd', &d->stride_d, NULL));
+    TRY(check_stride(d, 'c', &d->stride_c, no_c(d)));
+    TRY(check_stride(d, 'x', &d->stride_x, no_x(d)));
     TRY(check_outputs_apart(d, 'x'));
     return check_outputs_apart(d, 'd');
 }
@@ -219,17 +223,17 @@ static ckl_status check_block_scales(ckl_gemm_desc *d)
         return CKL_OK;
     if (d->scale_a != CKL_GEMM_SCALE_BLOCK || !b)
         FAIL(CKL_INVALID, "gemm: scale_a=block goes with scale_b=block or square");
-    if (!gemm_is_f8(d->a) && !gemm_has_weights(d))
+    if (!gemm_is_f8(d->a))
         FAIL(CKL_INVALID, "gemm: scales of blocks are of 8-bit floats, not of %s", ckl_dtype_name(d->a));
     if (d->gated || d->batch > 1)
         FAIL(CKL_INVALID, "gemm: scales of blocks go without gated=1 and batch=%" PRId64, d->batch);
-    d->accumulation = gemm_is_f8(d->a) ? CKL_GEMM_ACCURATE : d->accumulation;
+    d->accumulation = CKL_GEMM_ACCURATE;
     return CKL_OK;
 }
 
-static ckl_status check(void *desc)
+/* Types, and what is multiplied how. */
+static ckl_status check_types(ckl_gemm_desc *d)
 {
-    ckl_gemm_desc *d = desc;
     d->b = d->b ? d->b : d->a;
     if ((!gemm_is_f8(d->a) || !gemm_is_f8(d->b)) && !gemm_has_weights(d))
         TRY(check_same("b", d->b, d->a));
@@ -241,30 +245,43 @@ static ckl_status check(void *desc)
              ckl_dtype_name(d->a));
     if (d->accumulation && !gemm_is_f8(d->a))
         FAIL(CKL_INVALID, "gemm: accumulation=accurate is of 8-bit floats, not of %s", ckl_dtype_name(d->a));
-    TRY(plan_check_pitch("gemm", "lda", &d->lda, gemm_k_major((choice)d->layout, 'a') ? "k" : "m",
-                         gemm_matrix_of(d, 'a').cols));
-    TRY(plan_check_pitch("gemm", "ldb", &d->ldb, gemm_k_major((choice)d->layout, 'b') ? "k" : "n",
-                         gemm_matrix_of(d, 'b').cols));
-    TRY(plan_check_pitch("gemm", "ldd", &d->ldd, "n", d->n));
-    if (d->c) {
+    return CKL_OK;
+}
+
+/* Of rows of D, or of C or X where these are not absent. */
+static ckl_status check_pitch(const ckl_gemm_desc *d, const char *name, int64_t *ld, const char *absent)
+{
+    return absent ? plan_check_unused("gemm", name, *ld, absent) : plan_check_pitch("gemm", name, ld, "n", d->n);
+}
+
+static ckl_status check_pitches(ckl_gemm_desc *d)
+{
+    if (d->gated && d->n > INT64_MAX / 2) // B has twice as many columns
+        FAIL(CKL_INVALID, "gemm: n=%" PRId64 " is too large for gated=1", d->n);
+    TRY(plan_check_pitch("gemm", "lda", &d->lda, gemm_is_k_major(d, 'a') ? "k" : "m", gemm_matrix_of(d, 'a').cols));
+    TRY(plan_check_pitch("gemm", "ldb", &d->ldb, gemm_is_k_major(d, 'b') ? "k" : "n", gemm_matrix_of(d, 'b').cols));
+    TRY(check_pitch(d, "ldd", &d->ldd, NULL));
+    if (d->c)
         TRY(check_same("c", d->c, d->d));
-        TRY(plan_check_pitch("gemm", "ldc", &d->ldc, "n", d->n));
-    } else
-        TRY(plan_check_unused("gemm", "ldc", d->ldc, "a problem without C"));
-    if (has_x(d))
-        TRY(plan_check_pitch("gemm", "ldx", &d->ldx, "n", d->n));
-    else
-        TRY(plan_check_unused("gemm", "ldx", d->ldx, "a problem without X"));
+    TRY(check_pitch(d, "ldc", &d->ldc, no_c(d)));
+    return check_pitch(d, "ldx", &d->ldx, no_x(d));
+}
+
+static ckl_status check(void *desc)
+{
+    ckl_gemm_desc *d = desc;
+    TRY(check_types(d));
+    TRY(check_pitches(d));
     if (d->preactivation && gemm_is_backward((choice)d->activation))
         FAIL(CKL_INVALID, "gemm: preactivation=1 writes X, which a backward activation reads");
-    if (d->gated && (d->c || d->bias || d->scale_b == CKL_GEMM_SCALE_ROW || has_x(d)))
+    if (d->gated && (d->c || d->bias || d->scale_b == CKL_GEMM_SCALE_ROW || gemm_has_x(d)))
         FAIL(CKL_INVALID, "gemm: gated=1 goes without C, bias, a scale for each column and X");
-    if (d->gated && d->n > INT64_MAX / 2)
-        FAIL(CKL_INVALID, "gemm: n=%" PRId64 " is too large for gated=1", d->n);
     if (!d->bias && d->bias_along)
         FAIL(CKL_INVALID, "gemm: bias_along=m is not part of a problem without bias");
     return check_batch(d);
 }
+
+/* Tensors */
 
 /* A matrix, or one for each product of the batch, or an array of their addresses. */
 static plan_tensor matrices(const ckl_gemm_desc *d, const char *name)
@@ -318,6 +335,13 @@ static plan_tensor written(const ckl_gemm_desc *d, plan_tensor t)
     return d->pointers && d->m && d->n ? t : plan_output(t);
 }
 
+static plan_tensor bias(const ckl_gemm_desc *d)
+{
+    const ckl_dtype type = gemm_bias_type(d->d);
+    return d->bias_along == CKL_GEMM_ALONG_M ? plan_vector("bias", type, d->m)
+                                             : of_groups(d, plan_vector("bias", type, d->n));
+}
+
 static plan_tensor bias_gradient(const ckl_gemm_desc *d)
 {
     const bool along_n = d->bias_gradient == CKL_GEMM_SUMS_OF_COLUMNS || d->bias_gradient == CKL_GEMM_SUMS_OF_B;
@@ -330,24 +354,19 @@ static plan_tensor bias_gradient(const ckl_gemm_desc *d)
 static int tensors(const void *desc, plan_tensor *t)
 {
     const ckl_gemm_desc *d = desc;
-    const char *no_x = has_x(d) ? NULL : "a problem without X";
     const char *no_device = d->device_scalars ? NULL : "a problem without device scalars";
-    const char *no_c = d->c ? NULL : "a problem without C", *no_bias = d->bias ? NULL : "a problem without bias";
     t[0] = plan_apart(matrices(d, "a"));
     t[1] = plan_apart(matrices(d, "b"));
-    t[2] = plan_absent(matrices(d, "c"), no_c);
-    t[3] =
-        plan_absent(d->bias_along == CKL_GEMM_ALONG_M ? plan_vector("bias", gemm_bias_type(d->d), d->m)
-                                                      : of_groups(d, plan_vector("bias", gemm_bias_type(d->d), d->n)),
-                    no_bias);
+    t[2] = plan_absent(matrices(d, "c"), no_c(d));
+    t[3] = plan_absent(bias(d), d->bias ? NULL : "a problem without bias");
     t[4] = written(d, matrices(d, "d"));
     t[5] = plan_absent(plan_apart(scale(d, "scale_a", d->scale_a, d->m)), unless(d->scale_a));
     t[6] = plan_apart(scale(d, "scale_b", d->scale_b, d->n));
     t[6] = plan_absent(d->scale_b == CKL_GEMM_SCALE_TENSOR ? t[6] : of_groups(d, t[6]), unless(d->scale_b));
     t[7] = plan_absent(plan_vector("scale_d", CKL_F32, 1), unless(d->scale_d));
     t[8] = plan_absent(plan_vector("device_alpha", CKL_F32, 1), no_device);
-    t[9] = plan_absent(plan_vector("device_beta", CKL_F32, 1), plan_first(no_device, no_c));
-    t[10] = plan_absent(d->preactivation ? written(d, matrices(d, "x")) : plan_apart(matrices(d, "x")), no_x);
+    t[9] = plan_absent(plan_vector("device_beta", CKL_F32, 1), plan_first(no_device, no_c(d)));
+    t[10] = plan_absent(d->preactivation ? written(d, matrices(d, "x")) : plan_apart(matrices(d, "x")), no_x(d));
     t[11] = plan_absent(plan_vector("offsets", CKL_I32, d->groups + 1), d->groups ? NULL : "a problem without groups");
     t[11].host = d->host_offsets;
     t[12] = plan_absent(plan_vector("rows_a", CKL_I32, d->m), d->gather ? NULL : "a problem without gather");
@@ -376,167 +395,33 @@ static ckl_status check_offsets(const ckl_gemm_desc *d, const int32_t *offsets)
 
 static ckl_status check_args(const void *desc, const void *args)
 {
+    const ckl_gemm_desc *d = desc;
     const ckl_gemm_args *x = args;
-    if (!((const ckl_gemm_desc *)desc)->c && x->beta && *x->beta != 0)
+    if (!d->c && x->beta && *x->beta != 0)
         FAIL(CKL_INVALID, "gemm: beta=%g is not part of a problem without C", (double)*x->beta);
-    if (((const ckl_gemm_desc *)desc)->device_scalars && (x->alpha || x->beta))
+    if (d->device_scalars && (x->alpha || x->beta))
         FAIL(CKL_INVALID, "gemm: alpha and beta of the host are not part of a problem with device scalars");
-    if (((const ckl_gemm_desc *)desc)->d == CKL_I32 && x->alpha && *x->alpha != 1)
+    if (d->d == CKL_I32 && x->alpha && *x->alpha != 1)
         FAIL(CKL_INVALID, "gemm: alpha=%g is not part of a problem with d=i32", (double)*x->alpha);
-    if (((const ckl_gemm_desc *)desc)->host_offsets && x->offsets)
-        TRY(check_offsets(desc, x->offsets));
+    if (d->host_offsets && x->offsets)
+        TRY(check_offsets(d, x->offsets));
     return CKL_OK;
-}
-
-/* What implementations share */
-
-float gemm_alpha_of(const ckl_gemm_args *x)
-{
-    return x->alpha ? *x->alpha : 1;
-}
-
-float gemm_beta_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
-{
-    return !d->c ? 0 : x->beta ? *x->beta : 1;
-}
-
-gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
-{
-    const bool unread = d->pointers && d->k == 0; // A and B have no elements: kernels read some addresses, and use none
-    return (gemm_params){ .m = d->m,
-                          .n = d->n,
-                          .k = d->k,
-                          .a = unread ? x->d : x->a,
-                          .lda = d->lda,
-                          .a_batch = d->stride_a,
-                          .b = unread ? x->d : x->b,
-                          .ldb = d->ldb,
-                          .b_batch = d->stride_b,
-                          .c = x->c,
-                          .ldc = d->ldc,
-                          .c_batch = d->stride_c,
-                          .d = x->d,
-                          .ldd = d->ldd,
-                          .d_batch = d->stride_d,
-                          .batch = gemm_products(d),
-                          .offsets = x->offsets,
-                          .groups = (uint32_t)d->groups,
-                          .bias = x->bias,
-                          .device_alpha = x->device_alpha,
-                          .device_beta = x->device_beta,
-                          .scale_a = x->scale_a,
-                          .scale_b = x->scale_b,
-                          .scale_d = x->scale_d,
-                          .x = x->x,
-                          .ldx = d->ldx,
-                          .x_batch = d->stride_x,
-                          .rows_a = x->rows_a,
-                          .rows_d = x->rows_d,
-                          .row_weights = x->row_weights,
-                          .amax = x->amax,
-                          .alpha = gemm_alpha_of(x),
-                          .beta = gemm_beta_of(d, x) };
-}
-
-gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
-{
-    return (gemm_epilogue){ .ab = d->a,
-                            .b = d->b,
-                            .math = (choice)d->math,
-                            .accumulation = (choice)d->accumulation,
-                            .layout = (choice)d->layout,
-                            .d = d->d,
-                            .c = d->c != CKL_DTYPE_DEFAULT,
-                            .bias = d->bias,
-                            .bias_along = (choice)d->bias_along,
-                            .scale_a = (choice)d->scale_a,
-                            .scale_b = (choice)d->scale_b,
-                            .scale_d = d->scale_d,
-                            .device_scalars = d->device_scalars,
-                            .preactivation = d->preactivation,
-                            .activation = (choice)d->activation,
-                            .gated = d->gated,
-                            .gather = d->gather > 0,
-                            .scatter = d->scatter > 0,
-                            .weighted = d->weighted,
-                            .pointers = d->pointers,
-                            .host_offsets = d->host_offsets,
-                            .bias_gradient = (choice)d->bias_gradient,
-                            .half_blocks = d->block_k == GEMM_BLOCK_LEAST,
-                            .amax = d->amax };
-}
-
-ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have)
-{
-    static const field fields[] = { GEMM_EPILOGUE(FIELD_ROW, gemm_epilogue) };
-    gemm_epilogue want = gemm_epilogue_of(d);
-    for (int i = 0; i < COUNT_OF(fields); i++)
-        if (memcmp((const char *)have + fields[i].offset, (const char *)&want + fields[i].offset,
-                   field_bytes(&fields[i])) != 0)
-            FAIL(CKL_INVALID, "gemm %s: the config's %s is not the problem's", who, fields[i].name);
-    return CKL_OK;
-}
-
-ckl_status gemm_check_same_types(const char *who, const ckl_gemm_desc *d)
-{
-    if (gemm_has_weights(d))
-        FAIL(CKL_UNSUPPORTED, "gemm %s: b=%s is not multiplied by a=%s", who, ckl_dtype_name(d->b),
-             ckl_dtype_name(d->a));
-    return CKL_OK;
-}
-
-ckl_status gemm_check_in_order(const char *who, const ckl_gemm_desc *d)
-{
-    if (d->gather || d->scatter)
-        FAIL(CKL_UNSUPPORTED, "gemm %s: rows of A and D lie in order, gather=%" PRId64 " and scatter=%" PRId64, who,
-             d->gather, d->scatter);
-    if (d->pointers)
-        FAIL(CKL_UNSUPPORTED, "gemm %s: matrices of a batch lie a stride apart, not where pointers say", who);
-    return CKL_OK;
-}
-
-bool gemm_rows_aligned(const ckl_gemm_desc *d, char matrix, int bytes)
-{
-    const gemm_matrix x = gemm_matrix_of(d, matrix);
-    int64_t size = (int64_t)ckl_dtype_bytes(x.type);
-    return (x.rows <= 1 || x.ld * size % bytes == 0) && (x.count == 1 || x.stride * size % bytes == 0);
-}
-
-int gemm_vector_of(const ckl_gemm_desc *d)
-{
-    int bytes = TMA_ALIGNMENT;
-    for (const char *x = "ab"; *x; x++)
-        while (gemm_k_major((choice)d->layout, *x) && !gemm_rows_aligned(d, *x, bytes))
-            bytes /= 2;
-    if (gemm_groups_of_k(d) && d->layout != CKL_GEMM_TN) // groups begin anywhere in rows
-        return 1;
-    return bytes / (int)ckl_dtype_bytes(d->a);
 }
 
 /* The operator */
 
 static const field desc_fields[] = { GEMM_DESC(FIELD_ROW, ckl_gemm_desc) };
 static const desc_member members[] = { DESC_MEMBER(ckl_gemm_desc, ckl_dtype, c), { 0 } };
-static const implementation *const implementations[] = { &gemm_weights_implementation,
-                                                         &gemm_splitk_implementation,
-                                                         &gemm_sm90_implementation,
-                                                         &gemm_outer_implementation,
-                                                         &gemm_unaligned_implementation,
-                                                         &gemm_shallow_implementation,
-                                                         &gemm_pitched_implementation,
-                                                         &gemm_f32x3_implementation,
-                                                         &gemm_gemv_implementation,
-                                                         &gemm_turned_implementation,
-                                                         &gemm_specialised_implementation,
-                                                         &gemm_tma_implementation,
-                                                         &gemm_wgmma_implementation,
-                                                         &gemm_fma_implementation,
-                                                         &gemm_tma_mma_implementation,
-                                                         &gemm_tiled_implementation,
-                                                         &gemm_mma_implementation,
-                                                         &gemm_blocked_implementation,
-                                                         &gemm_naive_implementation,
-                                                         NULL };
+static const implementation *const implementations[] = { &gemm_weights_implementation,     &gemm_splitk_implementation,
+                                                         &gemm_sm90_implementation,        &gemm_outer_implementation,
+                                                         &gemm_unaligned_implementation,   &gemm_shallow_implementation,
+                                                         &gemm_pitched_implementation,     &gemm_f32x3_implementation,
+                                                         &gemm_gemv_implementation,        &gemm_turned_implementation,
+                                                         &gemm_specialised_implementation, &gemm_tma_implementation,
+                                                         &gemm_wgmma_implementation,       &gemm_fma_implementation,
+                                                         &gemm_tma_mma_implementation,     &gemm_tiled_implementation,
+                                                         &gemm_mma_implementation,         &gemm_blocked_implementation,
+                                                         &gemm_naive_implementation,       NULL };
 
 OPERATOR(gemm, gemm, "D = activation(alpha*A*B + beta*C + bias)", .check_args = check_args, .members = members,
          .numbers = "alpha beta", .before = &gemm_offsets_step, .after = &gemm_bias_gradient_step,

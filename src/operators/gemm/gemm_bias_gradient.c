@@ -132,7 +132,7 @@ static void store_columns(const sums_kernel *k, tensor sSums)
     val group = convert(I64, cta_z()), column = add(k->column, convert(I64, thread()));
     val mine = logical_and(lt(thread(), imm(columns)), lt(column, k->p.length));
     val all = mul(convert(I64, k->p.groups), k->p.length), out = add(mul(group, k->p.length), column);
-    tensor gTo = gmem_tensor(k->p.to, k->to, make_layout(dynamic(all), leaf(1)));
+    tensor gTo = gmem_vector(k->p.to, k->to, all);
     tensor gParts = gmem_tensor(k->p.parts, F32, make_layout(shape(all, k->p.slices), stride(1, all))); // (SUMS,SLICES)
     IF(eq(k->p.slices, imm(1))) {
         IF(mine)
@@ -175,7 +175,7 @@ static void sum_columns(sums_kernel *k)
 static void sum_line(const sums_kernel *k, int vec)
 {
     const layout vector = compact(leaf(vec));
-    val vectors = div(add(k->p.length, imm(vec - 1)), imm(vec));
+    val vectors = div_up(k->p.length, vec);
     LOOP(product, k->p.batch) {
         val line = add(mul(product, k->p.lines), cta_x());
         LOOP_FROM(v, convert(I64, thread()), vectors, imm(GEMM_SUMS_THREADS)) {
@@ -205,8 +205,7 @@ static void sum_rows(sums_kernel *k)
         assign(k->sums[0], add(k->sums[0], k->sums[i]));
     cta_reduce(&all, GEMM_SUMS_THREADS, smem_alloc("sums", cta_reduce_bytes(GEMM_SUMS_THREADS), 16), k->sums);
     IF(eq(thread(), imm(0)))
-        set(gmem_tensor(k->p.to, k->to, make_layout(dynamic(k->p.lines), leaf(1))), cta_x(),
-            convert(k->to, k->sums[0]));
+        set(gmem_vector(k->p.to, k->to, k->p.lines), cta_x(), convert(k->to, k->sums[0]));
 }
 
 void gemm_bias_gradient(const void *config)
@@ -224,7 +223,7 @@ void gemm_bias_gradient(const void *config)
     }
     k.first = variable(I64, imm64(0));
     k.end = variable(I64, convert(I64, mul(k.p.lines, k.p.batch)));
-    tensor gOffsets = gmem_tensor(k.p.offsets, I32, make_layout(dynamic(add(k.p.groups, imm(1))), leaf(1)));
+    tensor gOffsets = gmem_vector(k.p.offsets, I32, add(k.p.groups, imm(1)));
     IF(ne(k.p.offsets, imm_as(U64, 0))) {
         assign(k.first, convert(I64, at(gOffsets, cta_z())));
         assign(k.end, convert(I64, at(gOffsets, add(cta_z(), imm(1)))));

@@ -6,85 +6,98 @@
 #include "cutekernellib/operators/gemm.h"
 #include "plan/plan.h"
 
-#define GEMM_DESC(X, owner)                                                                                         \
-    X(owner, int64_t, m, "256", "", "rows of A and D")                                                              \
-    X(owner, int64_t, n, "256", "", "columns of D")                                                                 \
-    X(owner, int64_t, k, "256", "", "length of the sums")                                                           \
-    X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                         \
-    X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8 u8",                                                      \
-      "type of B; default: that of A; u8: pairs of 4-bit integers")                                                 \
-    X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32 e4m3 e5m2",                                                        \
-      "type of C, D and bias; default: that of A, bf16 of 8 bits")                                                  \
-    X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                         \
-    X(owner, choice, accumulation, "fast", "fast accurate",                                                         \
-      "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                 \
-    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]")     \
-    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                                              \
-    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                              \
-    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                                              \
-    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                                              \
-    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",        \
-      "applied last")                                                                                               \
-    X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others")  \
+/* What a problem and an epilogue both say, in the runs that both have. */
+#define GEMM_MATH(X, owner)                                                                 \
+    X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of") \
+    X(owner, choice, accumulation, "fast", "fast accurate",                                 \
+      "of 8-bit floats: by tensor cores, or every 128 of K in f32")                         \
+    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]")
+
+#define GEMM_ACTIVATION(X, owner)                                                                            \
+    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu", \
+      "applied last")                                                                                        \
+    X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others")
+
+#define GEMM_BIAS_AND_SCALES(X, owner)                                                                              \
     X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                         \
     X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")                \
     X(owner, choice, scale_a, "none", "none tensor row block", "numbers in device memory that scale A")             \
     X(owner, choice, scale_b, "none", "none tensor row block square", "the same of B, whose rows are columns of D") \
     X(owner, bool, scale_d, "0", "0 1", "a number in device memory scales D")                                       \
     X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                               \
-    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                           \
-    X(owner, int64_t, ldx, "0", "", "elements between rows; 0: dense")                                              \
-    X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")                                    \
-    X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other")                       \
-    X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other")                       \
-    X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")                       \
-    X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")                       \
-    X(owner, int64_t, stride_x, "0", "", "elements between matrices; 0: one after the other")                       \
-    X(owner, int64_t, groups, "0", "", "matrices B, to which offsets in device memory deal out the rows; 0: one")   \
-    X(owner, bool, batch_invariant, "0", "0 1", "rows of D have the same bits whatever m is")                       \
-    X(owner, choice, groups_of, "m", "m k", "what is dealt out: rows, to several B, or the sums, to several D")     \
-    X(owner, int64_t, gather, "0", "", "rows of A, of which a list in device memory takes m; 0: all in turn")       \
-    X(owner, int64_t, scatter, "0", "", "rows of D, to m of which a list brings the results; 0: all in turn")       \
-    X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")                   \
-    X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say")             \
-    X(owner, bool, host_offsets, "0", "0 1", "offsets of groups lie on the host")                                   \
-    X(owner, choice, bias_gradient, "none", "none columns rows a b", "sums beside D: along D, or of A or B over K") \
-    X(owner, int64_t, block_k, "128", "", "numbers of K that share a scale of a block: 128, or 64 of weights")      \
+    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")
+
+#define GEMM_BESIDE(X, owner)                                                                           \
+    X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")       \
+    X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say") \
+    X(owner, bool, host_offsets, "0", "0 1", "offsets of groups lie on the host")                       \
+    X(owner, choice, bias_gradient, "none", "none columns rows a b", "sums beside D: along D, or of A or B over K")
+
+#define GEMM_AMAX(X, owner) \
     X(owner, bool, amax, "0", "0 1", "the largest |D| before its scale goes to device memory: of d=e4m3 and e5m2")
 
+#define GEMM_DESC(X, owner)                                                                                       \
+    X(owner, int64_t, m, "256", "", "rows of A and D")                                                            \
+    X(owner, int64_t, n, "256", "", "columns of D")                                                               \
+    X(owner, int64_t, k, "256", "", "length of the sums")                                                         \
+    X(owner, ckl_dtype, a, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                       \
+    X(owner, ckl_dtype, b, "", "f16 bf16 f32 e4m3 e5m2 i8 u8",                                                    \
+      "type of B; default: that of A; u8: pairs of 4-bit integers")                                               \
+    X(owner, ckl_dtype, d, "", "f16 bf16 f32 i32 e4m3 e5m2",                                                      \
+      "type of C, D and bias; default: that of A, bf16 of 8 bits")                                                \
+    GEMM_MATH(X, owner)                                                                                           \
+    X(owner, int64_t, lda, "0", "", "elements between rows; 0: dense")                                            \
+    X(owner, int64_t, ldb, "0", "", "elements between rows; 0: dense")                                            \
+    X(owner, int64_t, ldc, "0", "", "elements between rows; 0: dense")                                            \
+    X(owner, int64_t, ldd, "0", "", "elements between rows; 0: dense")                                            \
+    GEMM_ACTIVATION(X, owner)                                                                                     \
+    GEMM_BIAS_AND_SCALES(X, owner)                                                                                \
+    X(owner, int64_t, ldx, "0", "", "elements between rows; 0: dense")                                            \
+    X(owner, int64_t, batch, "1", "", "products, each of its own A, B, C and D")                                  \
+    X(owner, int64_t, stride_a, "0", "", "elements between matrices; 0: one after the other")                     \
+    X(owner, int64_t, stride_b, "0", "", "elements between matrices; 0: one after the other")                     \
+    X(owner, int64_t, stride_c, "0", "", "elements between matrices; 0: one after the other")                     \
+    X(owner, int64_t, stride_d, "0", "", "elements between matrices; 0: one after the other")                     \
+    X(owner, int64_t, stride_x, "0", "", "elements between matrices; 0: one after the other")                     \
+    X(owner, int64_t, groups, "0", "", "matrices B, to which offsets in device memory deal out the rows; 0: one") \
+    X(owner, bool, batch_invariant, "0", "0 1", "rows of D have the same bits whatever m is")                     \
+    X(owner, choice, groups_of, "m", "m k", "what is dealt out: rows, to several B, or the sums, to several D")   \
+    X(owner, int64_t, gather, "0", "", "rows of A, of which a list in device memory takes m; 0: all in turn")     \
+    X(owner, int64_t, scatter, "0", "", "rows of D, to m of which a list brings the results; 0: all in turn")     \
+    GEMM_BESIDE(X, owner)                                                                                         \
+    X(owner, int64_t, block_k, "128", "", "numbers of K that share a scale of a block: 128, or 64 of weights")    \
+    GEMM_AMAX(X, owner)
+
 /* What every kernel computes: types, and what follows the products. */
-#define GEMM_EPILOGUE(X, owner)                                                                                     \
-    X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                                        \
-    X(owner, ckl_dtype, b, "f16", "f16 bf16 f32 e4m3 e5m2 i8 u8", "type of B")                                      \
-    X(owner, choice, math, "f32", "f32 tf32 f32x3", "what the products of f32 are made of")                         \
-    X(owner, choice, accumulation, "fast", "fast accurate",                                                         \
-      "of 8-bit floats: by tensor cores, or every 128 of K in f32")                                                 \
-    X(owner, choice, layout, "nt", "nt nn tn tt", "A is [M,K] or, with t, [K,M]; B is [K,N] or, with t, [N,K]")     \
-    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32 e4m3 e5m2", "type of D, C and the bias")                        \
-    X(owner, bool, c, "0", "0 1", "adds beta * C")                                                                  \
-    X(owner, bool, bias, "0", "0 1", "adds a bias to every column, or row")                                         \
-    X(owner, choice, bias_along, "n", "n m", "what the bias has a number for: columns or rows of D")                \
-    X(owner, choice, scale_a, "none", "none tensor row block", "numbers in device memory that scale A")             \
-    X(owner, choice, scale_b, "none", "none tensor row block square", "the same of B, whose rows are columns of D") \
-    X(owner, bool, scale_d, "0", "0 1", "a number in device memory scales D")                                       \
-    X(owner, bool, device_scalars, "0", "0 1", "alpha and beta lie in device memory")                               \
-    X(owner, bool, preactivation, "0", "0 1", "also writes X, what the activation takes")                           \
-    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu drelu dgelu dgelu_erf dsilu",        \
-      "applied last")                                                                                               \
-    X(owner, bool, gated, "0", "0 1", "B has 2n columns: the last n of A*B multiply the activation of the others")  \
-    X(owner, bool, gather, "0", "0 1", "rows of A are those of a list")                                             \
-    X(owner, bool, scatter, "0", "0 1", "rows of D are those of a list")                                            \
-    X(owner, bool, weighted, "0", "0 1", "numbers in device memory multiply the rows of D, last")                   \
-    X(owner, bool, pointers, "0", "0 1", "matrices of the batch lie where arrays in device memory say")             \
-    X(owner, bool, host_offsets, "0", "0 1", "offsets of groups lie on the host")                                   \
-    X(owner, choice, bias_gradient, "none", "none columns rows a b", "sums beside D: along D, or of A or B over K") \
-    X(owner, bool, half_blocks, "0", "0 1", "scales of blocks are of 64 of K, not of 128")                          \
-    X(owner, bool, amax, "0", "0 1", "the largest |D| before its scale goes to device memory: of d=e4m3 and e5m2")
+#define GEMM_EPILOGUE(X, owner)                                                              \
+    X(owner, ckl_dtype, ab, "f16", "f16 bf16 f32 e4m3 e5m2 i8", "type of A")                 \
+    X(owner, ckl_dtype, b, "f16", "f16 bf16 f32 e4m3 e5m2 i8 u8", "type of B")               \
+    GEMM_MATH(X, owner)                                                                      \
+    X(owner, ckl_dtype, d, "f16", "f16 bf16 f32 i32 e4m3 e5m2", "type of D, C and the bias") \
+    X(owner, bool, c, "0", "0 1", "adds beta * C")                                           \
+    GEMM_BIAS_AND_SCALES(X, owner)                                                           \
+    GEMM_ACTIVATION(X, owner)                                                                \
+    X(owner, bool, gather, "0", "0 1", "rows of A are those of a list")                      \
+    X(owner, bool, scatter, "0", "0 1", "rows of D are those of a list")                     \
+    GEMM_BESIDE(X, owner)                                                                    \
+    X(owner, bool, half_blocks, "0", "0 1", "scales of blocks are of 64 of K, not of 128")   \
+    GEMM_AMAX(X, owner)
 
 typedef struct gemm_epilogue {
     GEMM_EPILOGUE(FIELD_MEMBER, )
     const struct gemm_custom *custom; // NULL, or the user's own epilogue (gemm_epilogue.h): not in a config's text
 } gemm_epilogue;
+
+/* A config: what is computed, and a kernel's own choices. And the table of its fields. */
+#define GEMM_CONFIG(type, FIELDS) \
+    typedef struct type {         \
+        gemm_epilogue epilogue;   \
+        FIELDS(FIELD_MEMBER, )    \
+    } type
+#define GEMM_FIELDS(type, FIELDS)                                             \
+    {                                                                         \
+        GEMM_EPILOGUE(FIELD_NESTED, (type, epilogue)) FIELDS(FIELD_ROW, type) \
+    }
 
 gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *desc);
 
@@ -97,10 +110,33 @@ static inline bool gemm_is_backward(choice activation)
     return activation >= CKL_ACTIVATION_DRELU;
 }
 
+/* Is there an X, written or read? */
+static inline bool gemm_has_x(const ckl_gemm_desc *d)
+{
+    return d->preactivation || gemm_is_backward((choice)d->activation);
+}
+
+/* The same of what a kernel computes. */
+static inline bool gemm_uses_x(const gemm_epilogue *e)
+{
+    return e->preactivation || gemm_is_backward(e->activation);
+}
+
+/* Does an epilogue read a matrix: C, or X? */
+static inline bool gemm_reads_matrix(const gemm_epilogue *e)
+{
+    return e->c || gemm_is_backward(e->activation);
+}
+
 /* Is K contiguous in matrix 'a' or 'b'? */
 static inline bool gemm_k_major(choice lie, char matrix)
 {
     return lie == CKL_GEMM_NT || lie == (matrix == 'a' ? CKL_GEMM_NN : CKL_GEMM_TT);
+}
+
+static inline bool gemm_is_k_major(const ckl_gemm_desc *d, char matrix)
+{
+    return gemm_k_major((choice)d->layout, matrix);
 }
 
 static inline bool gemm_is_f8(ckl_dtype dtype)
@@ -222,16 +258,24 @@ enum { GEMM_GROUPED_M = 1, GEMM_GROUPED_K = 2 };
 
 KERNEL_PARAMS(gemm, GEMM_PARAMS);
 
+enum {
+    TMA_ALIGNMENT = 16,
+    GEMM_TILE_BYTES = 128, // of a row of A or B in one stage of TMA: the widest swizzle
+};
+
+/* Elements of K of one such stage. */
+static inline int gemm_tile_k(ckl_dtype ab)
+{
+    return GEMM_TILE_BYTES / (int)ckl_dtype_bytes(ab);
+}
+
 /* naive */
 
 #define GEMM_NAIVE_CONFIG(X, owner)                                                     \
     X(owner, int, threads, "256", "128 256", "threads of a CTA, one element of D each") \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
-typedef struct gemm_naive_config {
-    gemm_epilogue epilogue;
-    GEMM_NAIVE_CONFIG(FIELD_MEMBER, )
-} gemm_naive_config;
+GEMM_CONFIG(gemm_naive_config, GEMM_NAIVE_CONFIG);
 
 void gemm_naive(const void *config, int kernel);
 
@@ -244,10 +288,7 @@ void gemm_naive(const void *config, int kernel);
     X(owner, int, vec, "8", "1 2 4 8 16", "elements of a copy: rows of A and B start at multiples of it") \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
-typedef struct gemm_tiled_config {
-    gemm_epilogue epilogue;
-    GEMM_TILED_CONFIG(FIELD_MEMBER, )
-} gemm_tiled_config;
+GEMM_CONFIG(gemm_tiled_config, GEMM_TILED_CONFIG);
 
 enum {
     GEMM_TILED_BYTES = 64,   // of a row of A or B in one stage
@@ -255,6 +296,34 @@ enum {
 };
 
 void gemm_tiled(const void *config, int kernel);
+
+/* fma */
+
+#define GEMM_FMA_CONFIG(X, owner)                                                              \
+    X(owner, int, tile_m, "128", "32 64 128 256", "rows of D of a CTA")                        \
+    X(owner, int, tile_n, "128", "32 64 128 256", "columns of D of a CTA")                     \
+    X(owner, int, block_m, "16", "4 8 16", "rows of D of a thread")                            \
+    X(owner, int, block_n, "8", "4 8 16", "columns of D of a thread")                          \
+    X(owner, int, depth, "8", "4 8 16", "elements of K in a stage")                            \
+    X(owner, int, stages, "4", "3 4 5 6", "K tiles in shared memory")                          \
+    X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")   \
+    X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart") \
+    X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)                                    \
+    X(owner, int, ctas, "2", "1 2 3 4 6 8", "CTAs that an SM holds at once, which limits registers")
+
+GEMM_CONFIG(gemm_fma_config, GEMM_FMA_CONFIG);
+
+/* Threads of a CTA, a block of D each. */
+int gemm_fma_threads(const gemm_fma_config *config);
+
+enum {
+    GEMM_FMA_QUAD = 4,    // elements of a load from shared memory, and the padding of rows there
+    GEMM_FMA_LANES_M = 4, // threads of a warp along M
+    GEMM_FMA_LANES_N = 8,
+    GEMM_FMA_COPIES = 32, // of an operand, by a thread, a stage: their addresses stay in registers
+};
+
+void gemm_fma(const void *config, int kernel);
 
 /* tma_mma */
 
@@ -265,10 +334,7 @@ void gemm_tiled(const void *config, int kernel);
     X(owner, int, ctas, "2", "1 2", "CTAs that an SM holds at once")                 \
     X(owner, bool, batched, "0", "0 1", "several products in one launch")
 
-typedef struct gemm_tma_mma_config {
-    gemm_epilogue epilogue;
-    GEMM_TMA_MMA_CONFIG(FIELD_MEMBER, )
-} gemm_tma_mma_config;
+GEMM_CONFIG(gemm_tma_mma_config, GEMM_TMA_MMA_CONFIG);
 
 void gemm_tma_mma(const void *config, int kernel);
 
@@ -276,10 +342,7 @@ void gemm_tma_mma(const void *config, int kernel);
 
 #define GEMM_RUNG_CONFIG(X, owner) X(owner, int, stages, "4", "2 3 4", "K tiles in shared memory, of wgmma and tma")
 
-typedef struct gemm_rung_config {
-    gemm_epilogue epilogue;
-    GEMM_RUNG_CONFIG(FIELD_MEMBER, )
-} gemm_rung_config;
+GEMM_CONFIG(gemm_rung_config, GEMM_RUNG_CONFIG);
 
 enum { GEMM_BLOCKED_TILE = 64, GEMM_RUNG_TILE = 128 };
 
@@ -295,10 +358,7 @@ void gemm_tma(const void *config, int kernel);
     X(owner, int, warps, "8", "4 8", "that share out K")                     \
     X(owner, bool, many_a, "0", "0 1", "the long operand is A: D has few columns")
 
-typedef struct gemm_gemv_config {
-    gemm_epilogue epilogue;
-    GEMM_GEMV_CONFIG(FIELD_MEMBER, )
-} gemm_gemv_config;
+GEMM_CONFIG(gemm_gemv_config, GEMM_GEMV_CONFIG);
 
 void gemm_gemv(const void *config, int kernel);
 
@@ -310,10 +370,7 @@ void gemm_gemv(const void *config, int kernel);
     X(owner, int, warps, "8", "2 4 8", "that share out K")                    \
     X(owner, int, stages, "2", "2 3 4", "K tiles of 64 elements for each warp in shared memory")
 
-typedef struct gemm_unaligned_config {
-    gemm_epilogue epilogue;
-    GEMM_UNALIGNED_CONFIG(FIELD_MEMBER, )
-} gemm_unaligned_config;
+GEMM_CONFIG(gemm_unaligned_config, GEMM_UNALIGNED_CONFIG);
 
 /* Bytes of shared memory that a CTA needs. */
 int64_t gemm_unaligned_smem(const gemm_unaligned_config *config);
@@ -329,10 +386,7 @@ void gemm_unaligned(const void *config, int kernel);
     X(owner, int, steps, "1", "1 2 3 4 6 8", "products of 16 along K, which hold all of it")             \
     X(owner, int, vec, "8", "1 2 4 8", "elements of an access to D: its rows are whole vectors")
 
-typedef struct gemm_shallow_config {
-    gemm_epilogue epilogue;
-    GEMM_SHALLOW_CONFIG(FIELD_MEMBER, )
-} gemm_shallow_config;
+GEMM_CONFIG(gemm_shallow_config, GEMM_SHALLOW_CONFIG);
 
 enum {
     GEMM_SHALLOW_WARPS = 4,
@@ -357,10 +411,7 @@ void gemm_shallow(const void *config, int kernel);
     X(owner, int, runs, "1", "1 2 4 8", "vectors of a thread in a row")                          \
     X(owner, int, depth, "1", "", "K")
 
-typedef struct gemm_outer_config {
-    gemm_epilogue epilogue;
-    GEMM_OUTER_CONFIG(FIELD_MEMBER, )
-} gemm_outer_config;
+GEMM_CONFIG(gemm_outer_config, GEMM_OUTER_CONFIG);
 
 enum { GEMM_OUTER_WARPS = 4, GEMM_OUTER_ROWS_MAX = 8, GEMM_OUTER_RUNS_MAX = 8, GEMM_OUTER_DEPTH_MAX = 8 };
 
@@ -378,244 +429,11 @@ void gemm_outer(const void *config, int kernel);
     X(owner, int, box, "0", "0 1 2 4 8 16", "rows of A in a box of TMA; 0: A and B by cp.async") \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
-typedef struct gemm_weights_config {
-    gemm_epilogue epilogue;
-    GEMM_WEIGHTS_CONFIG(FIELD_MEMBER, )
-} gemm_weights_config;
+GEMM_CONFIG(gemm_weights_config, GEMM_WEIGHTS_CONFIG);
 
 /* Bytes of shared memory. */
 int64_t gemm_weights_smem(const gemm_weights_config *config);
 
 void gemm_weights(const void *config, int kernel);
-
-/* sm90 */
-
-#define GEMM_SM90_CONFIG(X, owner)                                                                                  \
-    X(owner, int, tile_m, "128", "64 128 192 256", "rows of D of a CTA")                                            \
-    X(owner, int, tile_n, "256", "16 32 48 64 96 128 160 192 224 256", "columns of D of a CTA")                     \
-    X(owner, int, stages, "4", "3 4 5 6 7 8 10 12", "K tiles of 64 in shared memory")                               \
-    X(owner, int, consumers, "2", "1 2 3", "warpgroups that multiply")                                              \
-    X(owner, bool, pingpong, "0", "0 1", "consumers take tiles in turn instead of sharing one")                     \
-    X(owner, int, cluster_m, "2", "1 2", "CTAs of a cluster along M; they share B by multicast")                    \
-    X(owner, int, cluster_n, "1", "1 2", "CTAs of a cluster along N; they share A by multicast")                    \
-    X(owner, int, group, "8", "4 8 16", "rows of cluster tiles in a band of the raster")                            \
-    X(owner, int, buffers, "2", "2 4", "staging buffers of D of each consumer")                                     \
-    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once")                                                \
-    X(owner, int, ragged, "0", "0 1 2",                                                                             \
-      "1: rows of D end inside 16 bytes, which TMA would overwrite; 2: they start there")                           \
-    X(owner, int, split, "1", "1 2 3 4 6 8", "CTAs of a cluster that share out K, and add in a fixed order")        \
-    X(owner, bool, persistent, "1", "0 1", "a CTA takes tiles until there are none; 0: one alone")                  \
-    X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                       \
-    X(owner, int, batched, "0", "0 1 2 3 4", "1: several products; 2: slices of K; 3: groups of K; 4: by pointers") \
-    X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs")      \
-    X(owner, int, groups, "0", "0 32 128 512 2048", "groups of rows that shared memory has room for; 0: there are none")
-
-typedef struct gemm_sm90_config {
-    gemm_epilogue epilogue;
-    GEMM_SM90_CONFIG(FIELD_MEMBER, )
-} gemm_sm90_config;
-
-enum {
-    TMA_ALIGNMENT = 16,
-    GEMM_TILE_BYTES = 128,        // of a row of A or B in one stage: the widest swizzle
-    GEMM_EASY_ACCUMULATORS = 128, // of a thread; with more, the epilogue has few registers left
-    GEMM_ALL_RAGGED = 2,          // config.ragged: rows of C and D start anywhere
-    GEMM_SLICES_OF_K = 2,         // config.batched: slices of p.k elements of one A and one B
-    GEMM_GROUPS_OF_K = 3,         // the same by offsets
-    GEMM_BY_POINTERS = 4          // A and B, like C, D and X, are named by arrays of pointers
-};
-
-/*
- * A tensor map of all memory, for matrices named by arrays of pointers: beyond rows and columns it has a mode of
- * 16-byte steps and one of 4-GiB steps. It begins at 16, as no map can begin at 0. NOTE: an H200 takes such maps,
- * although their modes overlap (gemm_sm90_plan.c).
- */
-enum { GEMM_MAP_BASE = 16, GEMM_MAP_UNIT = 16, GEMM_MAP_NEAR_BITS = 28, GEMM_MAP_FAR_BITS = 17, GEMM_MAP_RANK = 4 };
-
-/* config.batched of a problem. */
-int gemm_sm90_batched_of(const ckl_gemm_desc *desc);
-
-/* Is matrix 'a' ... 'x' named by an array of pointers? Not copies of A and B, which lie a stride apart. */
-static inline bool gemm_by_pointers(const ckl_gemm_desc *d, char matrix)
-{
-    return d->pointers && (matrix > 'b' || !d->stride_a);
-}
-
-/* Vectors of an epilogue: numbers for the rows or for the columns of D. */
-enum { GEMM_BIAS, GEMM_SCALE_OF_A, GEMM_SCALE_OF_B, GEMM_WEIGHT_OF_ROW, GEMM_VECTORS };
-
-/* Does a vector run along the rows of a tile, of D^T with swap=1? */
-bool gemm_sm90_along_rows(const gemm_sm90_config *config, int vector);
-
-/* Elements of K of one stage. */
-static inline int gemm_tile_k(ckl_dtype ab)
-{
-    return GEMM_TILE_BYTES / (int)ckl_dtype_bytes(ab);
-}
-
-/*
- * Scales of blocks in a stage: a box for `lines` rows or columns that have a scale each, or for one square. In global
- * memory a box begins at a multiple of 16 bytes, so the scales may begin inside it; in shared memory at a multiple of
- * 128.
- */
-typedef struct gemm_scale_boxes {
-    int boxes, lines; // 0 boxes: there are no scales of blocks
-    int length, slot; // elements of a box, and from one to the next
-} gemm_scale_boxes;
-
-enum { GEMM_SCALE_UNIT = 4 }; // elements of 16 bytes
-
-/* What the kernel and its host side derive alike from a config. */
-typedef struct gemm_sm90_shape {
-    int tile_k;             // elements of K of one stage
-    int consumer_rows;      // of a tile of one consumer
-    int tile_n;             // columns of D that a tile has: half of B's if they are gated
-    int columns, finishers; // of a tile that a CTA finishes; CTAs of a split that finish any
-    int box_a, box_b;       // rows of A and B that one CTA loads of a tile
-    int cluster, sharers;   // CTAs; those that share operands
-    int threads;
-    int d_rows, d_cols, d_swizzle; // of one staging buffer of D
-    int vectors[GEMM_VECTORS];     // elements that a consumer needs of each; 0: the epilogue has none
-    gemm_scale_boxes scales[2];    // of blocks, for a tile's rows and its columns
-    int c_arrivals,
-        x_arrivals; // barriers of a consumer for C and for X: one for each staging buffer where boxes are loaded ahead
-    int64_t partial_bytes; // of the partials that a CTA sends to one that finishes, per consumer
-    int64_t stage_bytes, smem_bytes;
-} gemm_sm90_shape;
-
-gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
-
-/* Are boxes of C, or of X where there is no C, loaded into the staging buffers ahead? */
-bool gemm_sm90_loads_ahead(const gemm_sm90_config *config);
-
-/* Groups that a config has room for, in few sizes so that kernels are few. */
-int gemm_sm90_groups_of(int64_t groups);
-
-/* Bytes of shared memory that a CTA may have where an SM holds config->ctas of them. */
-int64_t gemm_sm90_shared_memory(const gemm_sm90_config *config, const ckl_device_info *device);
-
-/*
- * As many stages as fit beside two staging buffers of D; four in batches of few steps along K, unless that leaves few
- * stages.
- */
-void gemm_sm90_fit_memory(gemm_sm90_config *config, int64_t k_steps, const ckl_device_info *device);
-
-/*
- * Columns of a tile of D^T: all rows of D, or half of them. 0, which is refused, where they are too many, or too few
- * for a wide tile.
- */
-int gemm_sm90_swapped_columns(int64_t rows, bool wide);
-
-/* Smaller problems with odd rows are faster by `tiled`, without copies: bench/notes/gemm.md. */
-#define GEMM_PITCHED_FLOPS 1e6
-
-/* The configs that are considered, and what one costs (plan.h). */
-bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);
-plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
-
-/* Microseconds that a second kernel takes to add sums of `bytes` bytes. */
-double gemm_sm90_sum_us(double bytes);
-
-/* Are the products of one or two stages summed apart and then added in f32? */
-static inline bool gemm_sm90_sums_twice(const gemm_epilogue *e)
-{
-    return e->accumulation == CKL_GEMM_ACCURATE || e->math == CKL_GEMM_F32X3;
-}
-
-/* Rows of a tile that a consumer sums apart where it sums twice. */
-int gemm_sm90_partial_rows(const gemm_sm90_config *config);
-
-/* Accumulators of a consumer thread; and of one of those sums. */
-int gemm_sm90_accumulators(const gemm_sm90_config *config);
-
-/* Does the epilogue need few registers? */
-bool gemm_sm90_is_plain(const gemm_sm90_config *config);
-
-/*
- * Partials of K tiles that a consumer holds: 2 where registers allow, so that one is added while the next is computed;
- * 0: none.
- */
-int gemm_sm90_parts(const gemm_sm90_config *config);
-
-/*
- * Parameters; a, c, d and their pitches are for what TMA cannot do. A, B, m and n are the tile's: with swap=1 the
- * problem's B, A, n and m.
- */
-#define GEMM_SM90_PARAMS(X, owner) \
-    X(owner, tensor, A)            \
-    X(owner, tensor, B)            \
-    X(owner, tensor, D)            \
-    X(owner, tensor, C)            \
-    X(owner, u32, m)               \
-    X(owner, u32, n)               \
-    X(owner, u32, k)               \
-    X(owner, tensor, PRE)          \
-    GEMM_EPILOGUE_PARAMS(X, owner) \
-    X(owner, pointer, a)           \
-    X(owner, i64, lda)             \
-    X(owner, pointer, c)           \
-    X(owner, i64, ldc)             \
-    X(owner, i64, c_batch)         \
-    X(owner, pointer, d)           \
-    X(owner, i64, ldd)             \
-    X(owner, i64, d_batch)         \
-    X(owner, u32, batch)           \
-    X(owner, pointer, offsets)     \
-    X(owner, u32, groups)
-
-KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
-
-/* With GEMM_BY_POINTERS: B's array; A's is `a`. */
-#define GEMM_POINTERS_PARAMS(X, owner) X(owner, pointer, b)
-
-KERNEL_PARAMS(gemm_pointers, GEMM_POINTERS_PARAMS);
-
-void gemm_sm90(const void *config, int kernel);
-
-/* With scales of blocks: those of the tile's rows and columns, each list as one row. */
-#define GEMM_SCALES_PARAMS(X, owner) \
-    X(owner, tensor, SCALES_M)       \
-    X(owner, tensor, SCALES_N)
-
-KERNEL_PARAMS(gemm_scales, GEMM_SCALES_PARAMS);
-
-/* pitched: sm90 after a kernel that copies or transposes A, B or both, of a whole batch */
-
-enum {
-    GEMM_REPITCH_THREADS = 256,
-    GEMM_REPITCH_BYTES = 16, // that a thread makes of a row
-    GEMM_REPITCH_ROWS = 4,   // rows of a thread, whose loads are in flight together
-    GEMM_TURN_TILE = 64,     // rows and columns that a CTA transposes
-    GEMM_PITCH_BYTES = 128,  // rows of a copy start at multiples of it
-};
-
-/*
- * Parameters of up to two copies; CTAs from `second` on make the second. Rows and their length are the source's, or
- * those that a list takes of the first matrix, which then has list_rows.
- */
-#define GEMM_REPITCH_PARAMS(X, owner) \
-    X(owner, pointer, from, [2])      \
-    X(owner, i64, from_ld, [2])       \
-    X(owner, i64, from_stride, [2])   \
-    X(owner, pointer, to, [2])        \
-    X(owner, i64, to_ld, [2])         \
-    X(owner, i64, copy_rows, [2])     \
-    X(owner, i64, copy_length, [2])   \
-    X(owner, u32, turned, [2])        \
-    X(owner, u32, second)             \
-    X(owner, pointer, row_list)       \
-    X(owner, i64, list_rows)
-
-KERNEL_PARAMS(gemm_repitch, GEMM_REPITCH_PARAMS);
-
-void gemm_repitch(const gemm_sm90_config *config);
-
-#define GEMM_PITCHED_PARAMS(X, owner) \
-    GEMM_SM90_PARAMS(X, owner)        \
-    GEMM_POINTERS_PARAMS(X, owner)    \
-    GEMM_REPITCH_PARAMS(X, owner)     \
-    GEMM_SCALES_PARAMS(X, owner)
-
-KERNEL_PARAMS(gemm_pitched, GEMM_PITCHED_PARAMS);
 
 #endif

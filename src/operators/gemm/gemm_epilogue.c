@@ -117,7 +117,7 @@ val gemm_block_scale(gemm_epilogue e, char matrix, const gemm_values *p, val i, 
     const choice how = is_a ? e.scale_a : e.scale_b;
     if (!gemm_has_block_scales(how))
         return immf(1);
-    val blocks = div(add(p->k, imm(gemm_block_k(&e) - 1)), imm(gemm_block_k(&e)));
+    val blocks = div_up(p->k, gemm_block_k(&e));
     val index = how == CKL_GEMM_SCALE_BLOCK ? add(mul(convert(I64, block), extent), i)
                                             : add(mul(div(i, imm(GEMM_BLOCK)), blocks), convert(I64, block));
     tensor gScales = gmem_tensor(is_a ? p->scale_a : p->scale_b, is_a ? F32 : gemm_scale_type(e.ab),
@@ -131,8 +131,8 @@ static void take_group_of_k(gemm_epilogue e, gemm_values *p, const gemm_values *
     const val first = gemm_first_row(all, group);
     const val skipped_A = gemm_k_major(e.layout, 'a') ? first : mul(first, all->lda);
     const val skipped_B = gemm_k_major(e.layout, 'b') ? first : mul(first, all->ldb);
-    p->a = add(p->a, convert(U64, mul(skipped_A, imm((int)ckl_dtype_bytes(e.ab)))));
-    p->b = add(p->b, convert(U64, mul(skipped_B, imm((int)ckl_dtype_bytes(e.b)))));
+    p->a = gmem_address(p->a, e.ab, skipped_A);
+    p->b = gmem_address(p->b, e.b, skipped_B);
     p->k = sub(gemm_first_row(all, add(convert(U32, group), imm(1))), first);
 }
 
@@ -149,31 +149,30 @@ gemm_values gemm_product_of(gemm_epilogue e, int grouped, const gemm_values *all
     } matrices[] = { { &p.a, p.a_batch, e.ab, !of_k },
                      { &p.b, p.b_batch, e.b, !of_k },
                      { &p.c, p.c_batch, e.d, e.c },
-                     { &p.x, p.x_batch, e.d, e.preactivation || gemm_is_backward(e.activation) },
+                     { &p.x, p.x_batch, e.d, gemm_uses_x(&e) },
                      { &p.d, p.d_batch, e.d, true } };
     for (int i = 0; i < COUNT_OF(matrices); i++)
         if (matrices[i].used && e.pointers) {
-            tensor gAddresses = gmem_tensor(*matrices[i].address, I64, make_layout(dynamic(all->batch), leaf(1)));
+            tensor gAddresses = gmem_vector(*matrices[i].address, I64, all->batch);
             *matrices[i].address = convert(U64, at(gAddresses, product));
         } else if (matrices[i].used) {
             val elements = mul(convert(I64, product), matrices[i].stride);
-            val bytes = mul(elements, imm((int)ckl_dtype_bytes(matrices[i].type)));
-            *matrices[i].address = add(*matrices[i].address, convert(U64, bytes));
+            *matrices[i].address = gmem_address(*matrices[i].address, matrices[i].type, elements);
         }
     return p;
 }
 
 val gemm_first_row(const gemm_values *all, val group)
 {
-    tensor gOffsets = gmem_tensor(all->offsets, I32, make_layout(dynamic(add(all->groups, imm(1))), leaf(1)));
+    tensor gOffsets = gmem_vector(all->offsets, I32, add(all->groups, imm(1)));
     return convert(I64, at(gOffsets, group));
 }
 
 /* Scales of B that a group has. */
 static val scales_of_B(gemm_epilogue e, const gemm_values *all)
 {
-    val blocks = div(add(all->k, imm(gemm_block_k(&e) - 1)), imm(gemm_block_k(&e)));
-    val squares = div(add(all->n, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
+    val blocks = div_up(all->k, gemm_block_k(&e));
+    val squares = div_up(all->n, GEMM_BLOCK);
     return e.scale_b == CKL_GEMM_SCALE_ROW     ? all->n
            : e.scale_b == CKL_GEMM_SCALE_BLOCK ? mul(all->n, blocks)
                                                : mul(squares, blocks);
@@ -182,7 +181,7 @@ static val scales_of_B(gemm_epilogue e, const gemm_values *all)
 gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group)
 {
     gemm_values p = *all;
-    const bool x = e.preactivation || gemm_is_backward(e.activation);
+    const bool x = gemm_uses_x(&e);
     const val first = gemm_first_row(all, group), of_group = convert(I64, group), columns = mul(of_group, all->n);
     const val row_of_A = gemm_k_major(e.layout, 'a') ? all->lda : imm64(1);
     const struct {
@@ -202,22 +201,20 @@ gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group)
                   { &p.scale_b, mul(of_group, scales_of_B(e, all)),
                     gemm_has_block_scales(e.scale_b) ? gemm_scale_type(e.ab) : F32, e.scale_b >= CKL_GEMM_SCALE_ROW } };
     for (int i = 0; i < COUNT_OF(parts); i++)
-        if (parts[i].used) {
-            val bytes = mul(parts[i].elements, imm((int)ckl_dtype_bytes(parts[i].type)));
-            *parts[i].address = add(*parts[i].address, convert(U64, bytes));
-        }
+        if (parts[i].used)
+            *parts[i].address = gmem_address(*parts[i].address, parts[i].type, parts[i].elements);
     p.m = sub(gemm_first_row(all, add(group, imm(1))), first);
     return p;
 }
 
 static val load_of_row(val address, ckl_dtype type, val count, val i)
 {
-    return at_f32(gmem_tensor(address, type, make_layout(dynamic(count), leaf(1))), i);
+    return at_f32(gmem_vector(address, type, count), i);
 }
 
 static val row_of_list(val list, const gemm_values *p, val i)
 {
-    return convert(I64, at(gmem_tensor(list, I32, make_layout(dynamic(p->m), leaf(1))), i));
+    return convert(I64, at(gmem_vector(list, I32, p->m), i));
 }
 
 val gemm_row_of_A(gemm_epilogue e, const gemm_values *p, val i)
@@ -270,9 +267,21 @@ void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, va
     set(gD, coord(row, j), out.d);
 }
 
+void gemm_store_accumulators(gemm_epilogue e, const gemm_values *p, tensor acc, tensor tCcD)
+{
+    const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(p));
+    const int count = (int)static_size(tCcD.layout);
+    UNROLL(i, count) {
+        val up = e.gated ? at(acc, i + count) : (val){ 0 };
+        val row = convert(I64, coordinate(tCcD, 0, i)), col = convert(I64, coordinate(tCcD, 1, i));
+        IF(logical_and(lt(row, p->m), lt(col, p->n)))
+            gemm_store(e, scalars, p, row, col, at(acc, i), up);
+    }
+    gemm_leave_amax(e, scalars, p->amax, true);
+}
+
 void gemm_add_warps(gemm_epilogue e, const gemm_values *p, const tiled_mma *mma, tensor acc, const gemm_warp_sums *x)
 {
-    enum { LANES = 32 };
     tensor sSums =
         smem_view(x->partials, F32,
                   make_layout(shape(x->rows, x->columns, x->warps), stride(1, x->rows, x->apart))); // (ROWS,COLS,WARPS)

@@ -6,6 +6,8 @@
 #include "ir/build.h"
 #include "operators/gemm/gemm_config.h"
 
+enum { LANES = 32 }; // of a warp
+
 /* The scalars of a call. */
 typedef struct gemm_scalars {
     val alpha, beta; // alpha is also that of operands that have one scale each
@@ -89,6 +91,9 @@ gemm_finished gemm_finish_at(gemm_epilogue e, gemm_scalars s, const gemm_values 
  * `up`: of gated products.
  */
 void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product, val up);
+
+/* The same of a thread's accumulators, with their places in D; of gated products as many of the last columns follow. */
+void gemm_store_accumulators(gemm_epilogue e, const gemm_values *p, tensor acc, tensor tCcD);
 
 /*
  * A block of D^T of which each warp of a CTA has sums over a slice of K: they are added in shared memory in the order

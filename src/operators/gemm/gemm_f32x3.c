@@ -30,11 +30,6 @@ typedef struct source {
     val row, depth; // i64
 } source;
 
-static val address_of(val base, val elements)
-{
-    return add(base, convert(U64, mul(elements, imm64(4))));
-}
-
 static val load_one(val address)
 {
     return at(gmem_tensor(address, F32, compact(leaf(1))), 0);
@@ -44,7 +39,7 @@ static val load_one(val address)
 static tensor load_vector(const source *s, val row, val k)
 {
     tensor rX = fragment(F32, compact(leaf(VECTOR)));
-    val start = address_of(s->from, add(mul(row, s->ld), k)), inside = lt(row, s->rows);
+    val start = gmem_address(s->from, F32, add(mul(row, s->ld), k)), inside = lt(row, s->rows);
     fill(rX, immf(0));
     val whole = logical_and(inside, le(add(k, imm64(VECTOR)), s->length));
     IF(whole)
@@ -80,7 +75,7 @@ static void store_both(const source *s, val row, val k, tensor rX)
         set(rRest, i, rest_of(at(rX, i), at(rNear, i)));
     }
     val place = add(mul(div(k, imm64(RUN)), imm64(2 * RUN)), rem(k, imm64(RUN)));
-    val to = address_of(s->to, add(mul(row, s->to_ld), place));
+    val to = gmem_address(s->to, F32, add(mul(row, s->to_ld), place));
     IF(logical_and(lt(row, s->rows), lt(place, s->to_ld))) {
         copy(rNear, gmem_tensor(to, F32, compact(leaf(VECTOR))), 16);
         copy(rRest, gmem_tensor(add(to, imm_as(U64, 4 * RUN)), F32, compact(leaf(VECTOR))), 16);
@@ -109,7 +104,7 @@ static void split_turned(const source *s, tensor sX)
         val k = add(s->depth, convert(I64, add(first, imm(i * WARPS))));
         val inside = logical_and(lt(row, s->rows), lt(k, s->length)), loaded = variable(F32, immf(0));
         IF(inside)
-            assign(loaded, load_one(address_of(s->from, add(mul(k, s->ld), row))));
+            assign(loaded, load_one(gmem_address(s->from, F32, add(mul(k, s->ld), row))));
         x[i] = loaded;
     }
     for (int i = 0; i < TURNED; i++)
@@ -135,11 +130,11 @@ static void split_matrix(const gemm_f32x3_config *cfg, const gemm_repitch_values
                  .length = p->copy_length[i],
                  .to = p->to[i],
                  .to_ld = p->to_ld[i] };
-    val k_tiles = convert(U32, div(add(s.length, imm64(DEPTH - 1)), imm64(DEPTH)));
-    val of_matrix = mul(k_tiles, convert(U32, div(add(s.rows, imm64(ROWS - 1)), imm64(ROWS))));
+    val k_tiles = convert(U32, div_up(s.length, DEPTH));
+    val of_matrix = mul(k_tiles, convert(U32, div_up(s.rows, ROWS)));
     val matrix = convert(I64, div(cta, of_matrix)), tile = rem(cta, of_matrix);
-    s.from = address_of(p->from[i], mul(matrix, p->from_stride[i]));
-    s.to = address_of(s.to, mul(mul(matrix, s.rows), s.to_ld));
+    s.from = gmem_address(p->from[i], F32, mul(matrix, p->from_stride[i]));
+    s.to = gmem_address(s.to, F32, mul(mul(matrix, s.rows), s.to_ld));
     s.row = convert(I64, mul(div(tile, k_tiles), imm(ROWS)));
     s.depth = convert(I64, mul(rem(tile, k_tiles), imm(DEPTH)));
     if (s.k_major)

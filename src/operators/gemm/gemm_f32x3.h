@@ -2,7 +2,7 @@
 #ifndef CKL_GEMM_F32X3_H
 #define CKL_GEMM_F32X3_H
 
-#include "operators/gemm/gemm_config.h"
+#include "operators/gemm/gemm_sm90_config.h"
 
 #define GEMM_F32X3_CONFIG(X, owner) \
     X(owner, int, vec, "4", "1 4", "elements of a load from A and B, where they are K-major")

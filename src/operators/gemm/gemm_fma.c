@@ -7,7 +7,6 @@
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
-#include "operators/gemm/gemm_fma.h"
 
 enum { QUAD = GEMM_FMA_QUAD, LANES_M = GEMM_FMA_LANES_M, LANES_N = GEMM_FMA_LANES_N, BYTES = 4 };
 
@@ -189,7 +188,7 @@ static val stage_after(const gemm_fma_config *cfg, val stage)
 static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, tensor acc)
 {
     val left = variable(I32, convert(I32, k)); // elements of K whose copies are not started
-    val depth = imm_as(I32, cfg->depth), k_tiles = convert(U32, div(add(k, imm64(cfg->depth - 1)), imm64(cfg->depth)));
+    val depth = imm_as(I32, cfg->depth), k_tiles = convert(U32, div_up(k, cfg->depth));
     val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 1)); // stages
     const fragments f[2] = { describe_fragments(cfg), describe_fragments(cfg) };
     for (int s = 0; s < cfg->stages - 1; s++) {

@@ -6,7 +6,7 @@
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { LANES = 32, VECTOR_BYTES = 16, ROWS_MAX = 8 };
+enum { VECTOR_BYTES = 16, ROWS_MAX = 8 };
 
 /* Rows of an operand from `first` on; past the end the last one is read again. */
 typedef struct gemv_rows {
@@ -24,12 +24,11 @@ typedef struct gemv_kernel {
 static gemv_rows rows_of(const gemv_kernel *k, char matrix, int count, val first)
 {
     const bool is_a = matrix == 'a';
-    const int bytes = (int)ckl_dtype_bytes(k->cfg->epilogue.ab);
     gemv_rows r = { .count = count };
     for (int i = 0; i < count; i++) {
         val row = min(add(first, imm(i)), sub(is_a ? k->p.m : k->p.n, imm64(1)));
         val element = mul(row, is_a ? k->p.lda : k->p.ldb);
-        r.address[i] = add(is_a ? k->p.a : k->p.b, convert(U64, mul(element, imm(bytes))));
+        r.address[i] = gmem_address(is_a ? k->p.a : k->p.b, k->cfg->epilogue.ab, element);
     }
     return r;
 }

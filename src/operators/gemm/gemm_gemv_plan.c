@@ -44,9 +44,7 @@ static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, co
     const ckl_gemm_desc *d = desc;
     const gemm_gemv_config *c = config;
     const int64_t few = c->many_a ? d->n : d->m;
-    TRY(gemm_check_epilogue("gemv", d, &c->epilogue));
-    TRY(gemm_check_same_types("gemv", d));
-    TRY(gemm_check_in_order("gemv", d));
+    TRY(gemm_check_plain("gemv", d, &c->epilogue));
     if (few > FEW_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than the %d that are multiplied at once", few,
              FEW_MAX);
@@ -56,8 +54,7 @@ static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_UNSUPPORTED, "gemm gemv: sums of few rows are not those of batch_invariant=1");
     if (d->batch > 1 || d->groups || d->gated)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: it is one product, without batch, groups and gated");
-    if (!gemm_k_major((choice)d->layout, 'a') || !gemm_k_major((choice)d->layout, 'b') ||
-        !gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) || !gemm_rows_aligned(d, 'b', TMA_ALIGNMENT) ||
+    if (!gemm_is_k_major(d, 'a') || !gemm_is_k_major(d, 'b') || !gemm_operands_aligned(d) ||
         d->k * (int64_t)ckl_dtype_bytes(d->a) % TMA_ALIGNMENT)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: rows of A and B along k=%" PRId64 " are not whole vectors of 16 bytes", d->k);
     if (c->few < few || c->few > FEW_MAX || c->rows < 1 || c->rows > ROWS_MAX)
@@ -77,12 +74,10 @@ static ckl_status launch_gemv(const ckl_plan *plan, const void *args, ckl_stream
     if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
         FAIL(CKL_INVALID, "gemm gemv: a=%p or b=%p is not aligned to 16 bytes; impl=fma takes any alignment", x->a,
              x->b);
-    const gemm_params params = gemm_params_of(plan->desc, x);
-    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(rows_of(plan->desc, c), c->rows) }, &params, stream);
+    return gemm_launch(plan, ceil_div(rows_of(plan->desc, c), c->rows), args, stream);
 }
 
-static const field gemv_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_gemv_config, epilogue)) //
-                                     GEMM_GEMV_CONFIG(FIELD_ROW, gemm_gemv_config) };
+static const field gemv_fields[] = GEMM_FIELDS(gemm_gemv_config, GEMM_GEMV_CONFIG);
 
 const implementation gemm_gemv_implementation = {
     IMPLEMENTATION_PARTS(gemm, gemv),

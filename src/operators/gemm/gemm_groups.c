@@ -5,14 +5,12 @@
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { LANES = 32 };
-
 /* Tiles of group g; 0 beyond the last group. */
 static val tiles_of(const gemm_values *all, val g, int rows_of_tile)
 {
     val there = min(g, sub(all->groups, imm(1)));
     val rows = convert(I32, sub(gemm_first_row(all, add(there, imm(1))), gemm_first_row(all, there)));
-    val tiles = div(add(rows, imm(rows_of_tile - 1)), imm(rows_of_tile));
+    val tiles = div_up(rows, rows_of_tile);
     return select(lt(g, all->groups), tiles, imm_as(I32, 0));
 }
 

@@ -11,15 +11,10 @@
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-static val tiles_along(val extent, int tile)
-{
-    return convert(U32, div(add(extent, imm(tile - 1)), imm(tile)));
-}
-
 /* This CTA's tile: first row and column of D. */
 static void find_tile(const gemm_values *p, int tile, val *row, val *col)
 {
-    val columns = tiles_along(p->n, tile);
+    val columns = convert(U32, div_up(p->n, tile));
     *row = mul(div(cta_x(), columns), imm(tile));
     *col = mul(rem(cta_x(), columns), imm(tile));
 }
@@ -133,9 +128,7 @@ static void describe_copies(const rung_kernel *k, rung_operand *x, tensor gX)
 static rung_operand describe_operand(const rung_kernel *k, const char *name, tensor gX, val map, val first)
 {
     const ckl_dtype ab = k->e.ab;
-    const layout tile = tma_tile_layout(ab, SIDES, k->depth, GEMM_TILE_BYTES);
-    const layout ring = make_layout(shape(SIDES, k->depth, k->stages), stride(k->depth, 1, SIDES * k->depth));
-    rung_operand x = { .sX = smem_tensor(name, ab, with_swizzle(tile.sw, ring), 1024), .first = first };
+    rung_operand x = { .sX = tma_ring(name, ab, SIDES, k->depth, k->stages), .first = first };
     if (k->tma)
         x.tma = make_tma(map, ab, 2, SIDES, k->depth, GEMM_TILE_BYTES);
     else
@@ -223,7 +216,7 @@ static void describe_rung(const gemm_rung_config *cfg, bool tma)
     const gemm_values *p = &k.p;
     val row, col, group = warpgroup();
     k.depth = gemm_tile_k(k.e.ab);
-    k.k_tiles = tiles_along(p->k, k.depth);
+    k.k_tiles = convert(U32, div_up(p->k, k.depth));
     k.ring = make_pipeline("ring", k.stages, 1, 1);
     find_tile(p, SIDES, &row, &col);
     k.A = describe_operand(&k, "A", gmem_tensor(p->a, k.e.ab, make_layout(shape(p->m, p->k), stride(p->lda, 1))), p->A,

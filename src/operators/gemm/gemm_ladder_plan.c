@@ -1,11 +1,16 @@
 /* gemm_ladder_plan.c - the host side of the steps of the ladder that have kernels of their own. */
 #include "operators/gemm/gemm_plan.h"
 
-static ckl_status choose_blocked(const void *desc, const ckl_device_info *device, void *config)
+static ckl_status choose_rung(const void *desc, const ckl_device_info *device, void *config)
 {
     (void)device;
     ((gemm_rung_config *)config)->epilogue = gemm_epilogue_of(desc);
     return CKL_OK;
+}
+
+static int64_t tiles_of(const ckl_gemm_desc *d, int tile)
+{
+    return ceil_div(d->m, tile) * ceil_div(d->n, tile);
 }
 
 /* Steps of 64 bytes of K by FMA, of 128 by wgmma. */
@@ -13,31 +18,13 @@ static plan_cost cost_rung(const ckl_gemm_desc *d, const ckl_device_info *device
 {
     const int depth = tile == GEMM_BLOCKED_TILE ? 32 : 64;
     return gemm_product_cost(d, device,
-                             (product_work){ .tiles = (double)(ceil_div(d->m, tile) * ceil_div(d->n, tile)),
+                             (product_work){ .tiles = (double)tiles_of(d, tile),
                                              .ctas = tile == GEMM_BLOCKED_TILE ? 4 : 1,
                                              .steps = (double)ceil_div(d->k, depth),
                                              .multiply_adds = tile * tile * depth,
                                              .rate = rate,
                                              .step_cycles = 600,
                                              .tile_cycles = 3000 });
-}
-
-static plan_cost cost_blocked(const void *desc, const ckl_device_info *device, const void *config)
-{
-    (void)config;
-    return cost_rung(desc, device, GEMM_BLOCKED_TILE, 46);
-}
-
-static plan_cost cost_wgmma(const void *desc, const ckl_device_info *device, const void *config)
-{
-    (void)config;
-    return cost_rung(desc, device, GEMM_RUNG_TILE, 800);
-}
-
-static plan_cost cost_tma(const void *desc, const ckl_device_info *device, const void *config)
-{
-    (void)config;
-    return cost_rung(desc, device, GEMM_RUNG_TILE, 900);
 }
 
 /* What all of them take. */
@@ -61,13 +48,11 @@ static ckl_status admit_blocked(const void *desc, const ckl_device_info *device,
 }
 
 /* Rows that start at multiples of 16 bytes, and a ring that fits. */
-static ckl_status admit_ring(const char *who, const ckl_gemm_desc *d, const ckl_device_info *device,
-                             const gemm_rung_config *c)
+static ckl_status admit_ring(const char *who, const ckl_gemm_desc *d, const gemm_rung_config *c)
 {
     enum { MOST = 4 }; // 128 KB
-    (void)device;
     TRY(admit_rung(who, d, c));
-    if (!gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) || !gemm_rows_aligned(d, 'b', TMA_ALIGNMENT))
+    if (!gemm_operands_aligned(d))
         FAIL(CKL_UNSUPPORTED, "gemm %s: rows of A or B are not multiples of 16 bytes apart", who);
     if (c->stages < 2 || c->stages > MOST)
         FAIL(CKL_INVALID, "gemm %s: stages=%d is not in 2..%d", who, c->stages, MOST);
@@ -76,56 +61,53 @@ static ckl_status admit_ring(const char *who, const ckl_gemm_desc *d, const ckl_
 
 static ckl_status admit_wgmma(const void *desc, const ckl_device_info *device, const void *config)
 {
-    return admit_ring("wgmma", desc, device, config);
+    (void)device;
+    return admit_ring("wgmma", desc, config);
 }
 
 static ckl_status admit_tma(const void *desc, const ckl_device_info *device, const void *config)
 {
-    TRY(admit_ring("tma", desc, device, config));
+    (void)device;
+    TRY(admit_ring("tma", desc, config));
     if (((const ckl_gemm_desc *)desc)->k == 0)
         FAIL(CKL_UNSUPPORTED, "gemm tma: k=0 leaves no products");
     return CKL_OK;
 }
 
-static ckl_status launch_tiles(const ckl_plan *plan, const ckl_gemm_args *x, int tile, ckl_stream stream)
-{
-    const ckl_gemm_desc *d = plan->desc;
-    gemm_params params = gemm_params_of(d, x);
-    params.A = gemm_tensor_of(d, 'a', x->a);
-    params.B = gemm_tensor_of(d, 'b', x->b);
-    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(d->m, tile) * ceil_div(d->n, tile) }, &params, stream);
-}
-
 static ckl_status launch_blocked(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    return launch_tiles(plan, args, GEMM_BLOCKED_TILE, stream);
+    return gemm_launch(plan, tiles_of(plan->desc, GEMM_BLOCKED_TILE), args, stream);
 }
 
-static ckl_status launch_wgmma(const ckl_plan *plan, const void *args, ckl_stream stream)
+static ckl_status launch_ring(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_gemm_args *x = args;
     if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
         FAIL(CKL_INVALID, "gemm %s: a=%p or b=%p is not aligned to 16 bytes", plan->impl->name, x->a, x->b);
-    return launch_tiles(plan, args, GEMM_RUNG_TILE, stream);
+    return gemm_launch_tma(plan, tiles_of(plan->desc, GEMM_RUNG_TILE), x, stream);
 }
 
-static const field rung_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_rung_config, epilogue)) //
-                                     GEMM_RUNG_CONFIG(FIELD_ROW, gemm_rung_config) };
+static const field rung_fields[] = GEMM_FIELDS(gemm_rung_config, GEMM_RUNG_CONFIG);
 
-#define RUNG(called, admitted, launched, lowest, what)                                                \
-    const implementation gemm_##called##_implementation = { .name = #called,                          \
-                                                            .summary = "a step of the ladder: " what, \
-                                                            .by_name = true,                          \
-                                                            .config_bytes = sizeof(gemm_rung_config), \
-                                                            .config = FIELD_TABLE(rung_fields),       \
-                                                            .choose = choose_blocked,                 \
-                                                            .cost = cost_##called,                    \
-                                                            .admit = admitted,                        \
-                                                            .describe = gemm_##called,                \
-                                                            .params = &gemm_param_list,               \
-                                                            .target = lowest,                         \
+#define RUNG(called, tile, rate, admitted, launched, lowest, what)                                      \
+    static plan_cost cost_##called(const void *desc, const ckl_device_info *device, const void *config) \
+    {                                                                                                   \
+        (void)config;                                                                                   \
+        return cost_rung(desc, device, tile, rate);                                                     \
+    }                                                                                                   \
+    const implementation gemm_##called##_implementation = { .name = #called,                            \
+                                                            .summary = "a step of the ladder: " what,   \
+                                                            .by_name = true,                            \
+                                                            .config_bytes = sizeof(gemm_rung_config),   \
+                                                            .config = FIELD_TABLE(rung_fields),         \
+                                                            .choose = choose_rung,                      \
+                                                            .cost = cost_##called,                      \
+                                                            .admit = admitted,                          \
+                                                            .describe = gemm_##called,                  \
+                                                            .params = &gemm_param_list,                 \
+                                                            .target = lowest,                           \
                                                             .launch = launched }
 
-RUNG(blocked, admit_blocked, launch_blocked, IR_SM80, "tiles in shared memory, multiply-adds");
-RUNG(wgmma, admit_wgmma, launch_wgmma, IR_SM90A, "wgmma behind cp.async");
-RUNG(tma, admit_tma, launch_wgmma, IR_SM90A, "wgmma behind TMA");
+RUNG(blocked, GEMM_BLOCKED_TILE, 46, admit_blocked, launch_blocked, IR_SM80, "tiles in shared memory, multiply-adds");
+RUNG(wgmma, GEMM_RUNG_TILE, 800, admit_wgmma, launch_ring, IR_SM90A, "wgmma behind cp.async");
+RUNG(tma, GEMM_RUNG_TILE, 900, admit_tma, launch_ring, IR_SM90A, "wgmma behind TMA");

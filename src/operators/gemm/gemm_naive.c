@@ -12,7 +12,7 @@ static val address_of(gemm_epilogue e, char matrix, const gemm_values *p, val i,
     if (matrix == 'b' && e.b == CKL_U8)
         col = div(col, imm(2));
     val element = add(mul(row, is_a ? p->lda : p->ldb), col);
-    return add(is_a ? p->a : p->b, convert(U64, mul(element, imm((int)ckl_dtype_bytes(gemm_type_of(&e, matrix))))));
+    return gmem_address(is_a ? p->a : p->b, gemm_type_of(&e, matrix), element);
 }
 
 /* 4-bit integer l of the two in a byte, low bits first. */

@@ -9,7 +9,7 @@ void gemm_offsets(const void *config)
     (void)config;
     launch_bounds(LANES, 0);
     const gemm_offsets_values p = params_of(gemm_offsets);
-    tensor gTo = gmem_tensor(p.to, I32, make_layout(dynamic(add(p.first, p.count)), leaf(1)));
+    tensor gTo = gmem_vector(p.to, I32, add(p.first, p.count));
     grid_wait();
     IF(eq(thread(), imm(0)))
         for (int i = 0; i < GEMM_OFFSETS_AT_ONCE; i++)

@@ -9,7 +9,7 @@
 #include "cute/vectors.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { LANES = 32, VECTOR_MAX = 8, VECTORS_MAX = GEMM_OUTER_ROWS_MAX * GEMM_OUTER_RUNS_MAX };
+enum { VECTOR_MAX = 8, VECTORS_MAX = GEMM_OUTER_ROWS_MAX * GEMM_OUTER_RUNS_MAX };
 
 typedef struct outer_kernel {
     const gemm_outer_config *cfg;
@@ -24,7 +24,7 @@ static val factor_of(const outer_kernel *k, char matrix, val row, int l)
     const bool is_a = matrix == 'a';
     val nearest = min(row, sub(is_a ? k->p.m : k->p.n, imm64(1)));
     val element = add(mul(nearest, is_a ? k->p.lda : k->p.ldb), imm64(l));
-    val address = add(is_a ? k->p.a : k->p.b, convert(U64, mul(element, imm(2))));
+    val address = gmem_address(is_a ? k->p.a : k->p.b, k->cfg->epilogue.ab, element);
     return at_f32(gmem_tensor(address, k->cfg->epilogue.ab, compact(leaf(1))), 0);
 }
 
@@ -38,8 +38,7 @@ static val column_of(const outer_kernel *k, int run, int e)
 static vector_at vector_of(const outer_kernel *k, val start, val ld, int r, int run)
 {
     val row = add(k->row, imm64(r)), col = column_of(k, run, 0);
-    val bytes = mul(add(mul(row, ld), col), imm((int)ckl_dtype_bytes(k->cfg->epilogue.d)));
-    return (vector_at){ .address = add(start, convert(U64, bytes)),
+    return (vector_at){ .address = gmem_address(start, k->cfg->epilogue.d, add(mul(row, ld), col)),
                         .guard = logical_and(lt(row, k->p.m), lt(col, k->p.n)) };
 }
 
@@ -109,8 +108,8 @@ void gemm_outer(const void *config, int kernel)
     launch_bounds(GEMM_OUTER_WARPS * LANES, 0);
     const gemm_values all = params_of(gemm);
     const int rows = GEMM_OUTER_WARPS * c->rows, columns = LANES * c->vec * c->runs;
-    val along_n = convert(U32, div(add(all.n, imm(columns - 1)), imm(columns)));
-    val along_m = convert(U32, div(add(all.m, imm(rows - 1)), imm(rows)));
+    val along_n = convert(U32, div_up(all.n, columns));
+    val along_m = convert(U32, div_up(all.m, rows));
     val rest = div(cta_x(), along_n);
     grid_wait();
     launch_dependents();

@@ -1,5 +1,5 @@
-/* gemm_ref.c - the definition of gemm in double: its operands, D, error bounds, and its work. */
-#include "operators/gemm/gemm_lab.h"
+/* gemm_ref.c - the definition of gemm in double: D, X, and what is summed beside them. */
+#include "operators/gemm/gemm_ref.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,118 +10,7 @@
 #include "base/wide.h"
 #include "operators/gemm/gemm_config.h"
 
-enum {
-    A,
-    B,
-    C,
-    BIAS,
-    D,
-    SCALE_A,
-    SCALE_B,
-    SCALE_D,
-    DEVICE_ALPHA,
-    DEVICE_BETA,
-    X,
-    OFFSETS,
-    ROWS_A,
-    ROWS_D,
-    ROW_WEIGHTS,
-    AMAX,
-    BIAS_GRADIENT,
-    ALPHA,
-    BETA,
-    WORKSPACE,
-    MATRIX_A,
-    MATRIX_B,
-    MATRIX_C,
-    MATRIX_D,
-    MATRIX_X,
-    OPERANDS
-};
-
-/* What arrays of pointers point to: operands after those of the call. */
-static const struct {
-    int array, matrix;
-    const char *name;
-} pointed[] = {
-    { A, MATRIX_A, "a" }, { B, MATRIX_B, "b" }, { C, MATRIX_C, "c" }, { D, MATRIX_D, "d" }, { X, MATRIX_X, "x" }
-};
-
-static gemm_matrix pointed_matrix(const ckl_gemm_desc *d, int i)
-{
-    gemm_matrix x = gemm_matrix_of(d, *pointed[i].name);
-    x.stride = x.rows * x.ld;
-    return x;
-}
-
-static void add_pointed(const ckl_gemm_desc *d, operand *all)
-{
-    for (int i = 0; i < COUNT_OF(pointed); i++) {
-        operand *array = &all[pointed[i].array];
-        const gemm_matrix x = pointed_matrix(d, i);
-        const bool written = pointed[i].array == D || (pointed[i].array == X && d->preactivation);
-        all[pointed[i].matrix] = operand_tensor(
-            pointed[i].name, written ? OPERAND_OUT : OPERAND_IN, array->dtype ? x.type : CKL_DTYPE_DEFAULT, 3,
-            (int64_t[]){ x.count, x.rows, x.cols }, (int64_t[]){ x.stride, x.ld, 1 });
-        all[pointed[i].matrix].hard_max = array->hard_max;
-        all[pointed[i].matrix].align = 16;
-        array->table_of = pointed[i].matrix + 1;
-        array->table_step = x.stride * (int64_t)ckl_dtype_bytes(x.type);
-    }
-}
-
-enum {
-    OUTPUT_X = 1,
-    OUTPUT_AMAX = 1,
-    OUTPUT_BIAS_GRADIENT = 1,
-    UNSCALED_D
-}; // after D, one of them; what amax is taken of
-
-/* Where the host has the offsets the call gets the numbers themselves. */
-static void give_host_offsets(const gemm_problem *p, operand *offsets)
-{
-    if (p->desc.host_offsets)
-        *offsets = (operand){ .name = offsets->name, .value = p->host_offsets };
-}
-
-/* Sums of products stay within f32, before alpha and beta, and so do products of two of them. */
-int gemm_operands(const void *problem, operand *all)
-{
-    const gemm_problem *p = problem;
-    all[A].hard_max = all[B].hard_max = p->desc.gated ? 0x1p25 : 0x1p50; // G * U as well
-    all[C].hard_max = all[BIAS].hard_max = 0x1p120;
-    for (int i = SCALE_A; i <= DEVICE_BETA; i++)
-        all[i].hard_max = 4;
-    const int64_t dealt = gemm_groups_of_k(&p->desc) ? p->desc.k : p->desc.m;
-    all[OFFSETS] = operand_range(all[OFFSETS], 0, (double)dealt);
-    all[OFFSETS].rising = dealt;
-    all[OFFSETS].given = *p->sizes ? p->offsets : NULL;
-    give_host_offsets(p, &all[OFFSETS]);
-    if (p->desc.bias_gradient) { // an element is a slice: it needs all of a column of D
-        const operand *sums = &all[BIAS_GRADIENT];
-        const int64_t count = sums->rank > 1 ? sums->shape[0] * sums->shape[1] : sums->shape[0];
-        all[BIAS_GRADIENT] =
-            operand_tensor(sums->name, OPERAND_OUT, sums->dtype, 2, (int64_t[]){ count, 1 }, (int64_t[]){ 1, 1 });
-    }
-    all[ROW_WEIGHTS].hard_max = 4;
-    all[AMAX] = operand_range(all[AMAX], 0, 4);
-    all[AMAX].role = p->desc.amax ? OPERAND_IN_OUT : OPERAND_IN;
-    all[ROWS_A] = operand_range(all[ROWS_A], 0, (double)p->desc.gather - 1);
-    all[ROWS_D] = operand_range(all[ROWS_D], 0, (double)p->desc.scatter - 1);
-    all[ROWS_D].distinct = true;
-    if (p->desc.scatter > p->desc.m) { // some rows stay as they are
-        all[D].role = OPERAND_IN_OUT;
-        all[X].role = p->desc.preactivation ? OPERAND_IN_OUT : OPERAND_IN;
-    }
-    if (!p->desc.device_scalars) {
-        all[ALPHA] = operand_number("alpha", &p->alpha);
-        all[BETA] = operand_number("beta", &p->beta);
-    }
-    if (!p->desc.pointers)
-        return WORKSPACE;
-    add_pointed(&p->desc, all);
-    return OPERANDS;
-}
+enum { UNSCALED_D = OUTPUT_X + 1 }; // what amax is taken of
 
 static double sigmoid(double x)
 {
@@ -208,9 +97,27 @@ static alignment alignment_of(const ckl_gemm_desc *d)
     return (alignment){ smallest, smallest, 0 };
 }
 
+/* A sum, and the sum of its terms' magnitudes, by which its error is bounded. */
+typedef struct bounded {
+    double value, magnitude;
+} bounded;
+
+static const bounded OPEN = { NAN, REFERENCE_OPEN };
+
+static bool is_open(bounded x)
+{
+    return isnan(x.value) && x.magnitude == REFERENCE_OPEN;
+}
+
+/* An element of D. */
+typedef struct element {
+    int64_t product, row, col; // of the batch; in it
+    int64_t group;             // of the row
+    int64_t row_D;             // row, unless a list names another one
+} element;
+
 /* Both arrays are padded with zeros to a multiple of LANES. */
-WIDE static void products(const double *a, const double *b, int64_t k, alignment smallest, double *sum,
-                          double *magnitude)
+WIDE static bounded products(const double *a, const double *b, int64_t k, alignment smallest)
 {
     double s[LANES] = { 0 }, t[LANES] = { 0 };
     for (int64_t l = 0; l < k; l += LANES) {
@@ -219,8 +126,8 @@ WIDE static void products(const double *a, const double *b, int64_t k, alignment
             t[i] += aligned(fabs(a[l + i]), smallest.a) * aligned(fabs(b[l + i]) + smallest.raised, smallest.b);
         }
     }
-    *sum = ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
-    *magnitude = ((t[0] + t[4]) + (t[2] + t[6])) + ((t[1] + t[5]) + (t[3] + t[7]));
+    return (bounded){ ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7])),
+                      ((t[0] + t[4]) + (t[2] + t[6])) + ((t[1] + t[5]) + (t[3] + t[7])) };
 }
 
 /* The scale of row i of A or of column i of B for a block of K. */
@@ -242,21 +149,21 @@ static int64_t first_scale_of_B(const ckl_gemm_desc *d, int64_t group)
     return group * lines * blocks;
 }
 
-/* The sum of products of row at[1] and column at[2], each block of K scaled. */
-static void scaled_products(const ckl_gemm_desc *d, void *const *host, const double *a, const double *b,
-                            alignment smallest, const int64_t at[4], double *sum, double *magnitude)
+/* Products of which each block of K is scaled. */
+static bounded scaled_products(const ckl_gemm_desc *d, void *const *host, const double *a, const double *b,
+                               alignment smallest, const element *at)
 {
-    *sum = *magnitude = 0;
+    bounded all = { 0, 0 };
     for (int64_t block = 0; block * d->block_k < d->k; block++) {
         const int64_t first = block * d->block_k;
-        double s, t;
-        products(a + first, b + first, min_i64(d->block_k, d->k - first), smallest, &s, &t);
-        double both = block_scale(d, d->scale_a, host[SCALE_A], 0, at[1], d->m, block) *
-                      block_scale(d, d->scale_b, host[SCALE_B], first_scale_of_B(d, at[3]), at[2], d->n, block);
+        const bounded x = products(a + first, b + first, min_i64(d->block_k, d->k - first), smallest);
+        double both = block_scale(d, d->scale_a, host[SCALE_A], 0, at->row, d->m, block) *
+                      block_scale(d, d->scale_b, host[SCALE_B], first_scale_of_B(d, at->group), at->col, d->n, block);
         double scale = (double)(float)both; // which may be 0 in f32 where the sum is infinite
-        *sum += s * scale;
-        *magnitude += t * fabs(scale);
+        all.value += x.value * scale;
+        all.magnitude += x.magnitude * fabs(scale);
     }
+    return all;
 }
 
 /* The group of row i. */
@@ -331,14 +238,16 @@ static double relative_of(const gemm_problem *p)
     return fmax(0x1p-20, 4 * sqrt(gemm_terms(p)) * 0x1p-24 + gemm_approximation(p));
 }
 
-/* Is y infinite where x, a sum of that magnitude, may be 0 or of another sign in f32? */
-static bool is_lost(const gemm_problem *p, double x, double magnitude, double y)
+/* Is y infinite where x may be 0 or of another sign in f32? */
+static bool is_lost(const gemm_problem *p, bounded x, double y)
 {
-    return (fabs(x) < TINY || (isfinite(x) && fabs(x) <= relative_of(p) * magnitude)) && fabs(y) > 0x1p126;
+    if (!(fabs(y) > 0x1p126))
+        return false;
+    return fabs(x.value) < TINY || (isfinite(x.value) && fabs(x.value) <= relative_of(p) * x.magnitude);
 }
 
 /* May an infinite factor meet a 0 in f32: the sum, or the sum times the finite factors? */
-static bool meets_zero(const gemm_problem *p, const double factors[3], double sum, double magnitude)
+static bool meets_zero(const gemm_problem *p, const double factors[3], bounded sum)
 {
     double finite = 1;
     bool infinite = false;
@@ -346,31 +255,27 @@ static bool meets_zero(const gemm_problem *p, const double factors[3], double su
         finite *= isinf(factors[i]) ? 1 : factors[i];
         infinite |= isinf(factors[i]);
     }
-    return infinite && is_lost(p, sum * finite, magnitude * fabs(finite), INFINITY);
+    return infinite && is_lost(p, (bounded){ sum.value * finite, sum.magnitude * fabs(finite) }, INFINITY);
 }
 
-/*
- * G and its magnitude, from the sum of products, of element (row,j) of a product of the batch; at[3] is the group,
- * at[4] the row of D.
- */
-static void finish(const gemm_problem *p, void *const *host, const int64_t at[5], double *sum, double *magnitude)
+/* G, from the sum of products. */
+static bounded finish(const gemm_problem *p, void *const *host, const element *at, bounded sum)
 {
     const ckl_gemm_desc *d = &p->desc;
     const bool device = d->device_scalars;
-    const int64_t in_group = at[3] * d->n + at[2];
+    const int64_t in_group = at->group * d->n + at->col;
     double alpha = device ? dtype_read(CKL_F32, host[DEVICE_ALPHA], 0) : p->alpha;
     double beta = !p->c ? 0 : device ? dtype_read(CKL_F32, host[DEVICE_BETA], 0) : p->beta;
-    const double factors[] = { alpha, scalar(d->scale_a, host[SCALE_A], at[1]),
+    const double factors[] = { alpha, scalar(d->scale_a, host[SCALE_A], at->row),
                                scalar(d->scale_b, host[SCALE_B], in_group) };
     double scale = factors[0] * factors[1] * factors[2];
-    int64_t in_c = at[0] * d->stride_c + at[4] * d->ldc + at[2];
+    int64_t in_c = at->product * d->stride_c + at->row_D * d->ldc + at->col;
     double added = beta != 0 ? beta * dtype_read(d->d, host[C], in_c) : 0;
-    double bias =
-        d->bias ? dtype_read(gemm_bias_type(d->d), host[BIAS], d->bias_along == CKL_GEMM_ALONG_M ? at[1] : in_group)
-                : 0;
-    const bool lost = meets_zero(p, factors, *sum, *magnitude);
-    *sum = lost ? NAN : *sum * scale + added + bias;
-    *magnitude = lost ? REFERENCE_OPEN : *magnitude * fabs(scale) + fabs(added) + fabs(bias);
+    const int64_t in_bias = d->bias_along == CKL_GEMM_ALONG_M ? at->row : in_group;
+    double bias = d->bias ? dtype_read(gemm_bias_type(d->d), host[BIAS], in_bias) : 0;
+    if (meets_zero(p, factors, sum))
+        return OPEN;
+    return (bounded){ sum.value * scale + added + bias, sum.magnitude * fabs(scale) + fabs(added) + fabs(bias) };
 }
 
 /* Conversions to 8 bits saturate, infinities too. */
@@ -380,77 +285,92 @@ static double within_type(ckl_dtype d, double x)
     return !gemm_is_f8(d) || isnan(x) ? x : fmin(fmax(x, -most), most);
 }
 
-static bool is_open(double sum, double magnitude)
-{
-    return isnan(sum) && magnitude == REFERENCE_OPEN;
-}
-
-/* D of an element whose G, and U, are known. */
-static void activate_element(const gemm_problem *p, void *const *host, const int64_t at[5], const double *sum,
-                             const double *magnitude, reference_slice *out)
+/* G times the derivative of the activation at X. */
+static bounded backward(const gemm_problem *p, void *const *host, const element *at, bounded g)
 {
     const ckl_gemm_desc *d = &p->desc;
-    const choice activation = (choice)d->activation;
-    double scale_d = (d->scale_d ? dtype_read(CKL_F32, host[SCALE_D], 0) : 1) *
-                     (d->weighted ? dtype_read(CKL_F32, host[ROW_WEIGHTS], at[1]) : 1);
-    double value = activate(d->activation, sum[0]), error = magnitude[0] * slope(activation);
-    if (gemm_is_backward(activation)) {
-        double factor =
-            derivative(d->activation, dtype_read(d->d, host[X], at[0] * d->stride_x + at[4] * d->ldx + at[2]));
-        bool lost = isinf(sum[0]) && is_lost(p, factor, 1, sum[0]);
-        value = lost ? NAN : sum[0] * factor;
-        error = lost ? REFERENCE_OPEN : error;
-    }
-    if (d->gated) {
-        bool lost = is_open(sum[0], magnitude[0]) || is_open(sum[1], magnitude[1]) ||
-                    is_lost(p, value, fabs(sum[0]) + magnitude[0], sum[1]) || is_lost(p, sum[1], magnitude[1], value);
-        error += error > 0 ? TINY : 0;
-        error = lost ? REFERENCE_OPEN : error * fabs(sum[1]) + fabs(value) * magnitude[1] + error * magnitude[1];
-        value = lost ? NAN : value * sum[1];
-    }
-    bool open = is_open(value, error) || is_lost(p, value, error, scale_d);
-    out->value[at[2]] = open ? NAN : out->output == UNSCALED_D ? value : within_type(d->d, value * scale_d);
-    out->magnitude[at[2]] = open ? REFERENCE_OPEN : error * fabs(scale_d);
+    const int64_t in_x = at->product * d->stride_x + at->row_D * d->ldx + at->col;
+    const double factor = derivative(d->activation, dtype_read(d->d, host[X], in_x));
+    const bool lost = isinf(g.value) && is_lost(p, (bounded){ factor, 1 }, g.value);
+    return lost ? OPEN : (bounded){ g.value * factor, g.magnitude * slope((choice)d->activation) };
 }
 
+/* The activation of G, y, times U. */
+static bounded gated(const gemm_problem *p, bounded y, bounded g, bounded u)
+{
+    const bool lost = is_open(g) || is_open(u) ||
+                      is_lost(p, (bounded){ y.value, fabs(g.value) + g.magnitude }, u.value) || is_lost(p, u, y.value);
+    const double error = y.magnitude + (y.magnitude > 0 ? TINY : 0);
+    return lost ? OPEN
+                : (bounded){ y.value * u.value,
+                             error * fabs(u.value) + fabs(y.value) * u.magnitude + error * u.magnitude };
+}
+
+/* D of an element whose G, and U, are known; without its scales for amax. */
+static bounded activated(const gemm_problem *p, void *const *host, const element *at, const bounded sums[2],
+                         bool unscaled)
+{
+    const ckl_gemm_desc *d = &p->desc;
+    double scale_d = (d->scale_d ? dtype_read(CKL_F32, host[SCALE_D], 0) : 1) *
+                     (d->weighted ? dtype_read(CKL_F32, host[ROW_WEIGHTS], at->row) : 1);
+    bounded y = { activate(d->activation, sums[0].value), sums[0].magnitude * slope((choice)d->activation) };
+    if (gemm_is_backward((choice)d->activation))
+        y = backward(p, host, at, sums[0]);
+    if (d->gated)
+        y = gated(p, y, sums[0], sums[1]);
+    if (is_open(y) || is_lost(p, y, scale_d))
+        return OPEN;
+    return (bounded){ unscaled ? y.value : within_type(d->d, y.value * scale_d), y.magnitude * fabs(scale_d) };
+}
+
+/* Where an operand is summed in parts: may an infinity meet a rest that is 0, or one of the other sign? */
+static bool may_meet_rest(const ckl_gemm_desc *d, const bounded sums[2])
+{
+    const bool in_parts = d->math == CKL_GEMM_F32X3 || has_subnormal_weights(d);
+    return in_parts && (isinf(sums[0].value) || (d->gated && isinf(sums[1].value)));
+}
+
+static double *zeros(int64_t count)
+{
+    double *x = calloc((size_t)count, sizeof *x);
+    if (!x)
+        abort();
+    return x;
+}
+
+/* Some elements of a row of D, or of X. */
 static void reference_of(const gemm_problem *p, void *const *host, reference_slice out)
 {
     const ckl_gemm_desc *d = &p->desc;
-    const bool rests = d->math == CKL_GEMM_F32X3;
-    const bool meets = rests || has_subnormal_weights(d); // an infinity a rest that is 0, or one of the other sign
-    const alignment smallest = alignment_of(d);
-    const int64_t rows = gemm_matrix_of(d, 'd').rows, product = out.row / rows, row_D = out.row % rows;
-    const int64_t row = row_of_product(d, host[ROWS_D], row_D);
-    if (row < 0) {
-        keep_row(d, host, row_D, &out);
+    const double rests = d->math == CKL_GEMM_F32X3 ? (double)d->k * 0x1p-104 : 0;
+    const int64_t rows = gemm_matrix_of(d, 'd').rows;
+    element at = { .product = out.row / rows, .row_D = out.row % rows };
+    at.row = row_of_product(d, host[ROWS_D], at.row_D);
+    if (at.row < 0) {
+        keep_row(d, host, at.row_D, &out);
         return;
     }
-    const int64_t group = gemm_groups_of_m(d) ? group_of(d, host[OFFSETS], row) : 0;
-    const int64_t row_A = d->gather ? ((const int32_t *)host[ROWS_A])[row] : row;
-    double *a = calloc((size_t)(2 * (d->k + LANES)), sizeof *a), *b = a + d->k + LANES;
-    if (!a)
-        abort();
-    read_factors(d, 'a', host[A], product, row_A, a);
-    keep_group(d, host[OFFSETS], product, a);
-    for (int64_t j = out.first; j < out.first + out.count; j++) {
-        double sum[2], magnitude[2]; // gated: those of column j + n as well
+    at.group = gemm_groups_of_m(d) ? group_of(d, host[OFFSETS], at.row) : 0;
+    double *a = zeros(2 * (d->k + LANES)), *b = a + d->k + LANES;
+    read_factors(d, 'a', host[A], at.product, d->gather ? ((const int32_t *)host[ROWS_A])[at.row] : at.row, a);
+    keep_group(d, host[OFFSETS], at.product, a);
+    for (at.col = out.first; at.col < out.first + out.count; at.col++) {
+        bounded sums[2] = { 0 }; // gated: that of column j + n as well
         for (int half = 0; half < (d->gated ? 2 : 1); half++) {
-            read_factors(d, 'b', host[B], gemm_groups_of_m(d) ? group : product, j + half * d->n, b);
-            keep_group(d, host[OFFSETS], product, b);
-            if (gemm_has_block_scales((choice)d->scale_b))
-                scaled_products(d, host, a, b, smallest, (int64_t[]){ product, row, j, group }, sum, magnitude);
-            else
-                products(a, b, d->k, smallest, &sum[half], &magnitude[half]);
-            finish(p, host, (int64_t[]){ product, row, j, group, row_D }, &sum[half], &magnitude[half]);
+            read_factors(d, 'b', host[B], gemm_groups_of_m(d) ? at.group : at.product, at.col + half * d->n, b);
+            keep_group(d, host[OFFSETS], at.product, b);
+            const bounded sum = gemm_has_block_scales((choice)d->scale_b)
+                                    ? scaled_products(d, host, a, b, alignment_of(d), &at)
+                                    : products(a, b, d->k, alignment_of(d));
+            sums[half] = finish(p, host, &at, sum);
         }
-        out.value[j] = sum[0];
-        out.magnitude[j] = magnitude[0] + (rests ? (double)d->k * 0x1p-104 : 0);
+        bounded result = { sums[0].value, sums[0].magnitude + rests };
         if (out.output != OUTPUT_X)
-            activate_element(p, host, (int64_t[]){ product, row, j, group, row_D }, sum, magnitude, &out);
-        if (meets && (isinf(sum[0]) || (d->gated && isinf(sum[1])))) {
-            out.value[j] = NAN;
-            out.magnitude[j] = REFERENCE_OPEN;
-        }
+            result = activated(p, host, &at, sums, out.output == UNSCALED_D);
+        if (may_meet_rest(d, sums))
+            result = OPEN;
+        out.value[at.col] = result.value;
+        out.magnitude[at.col] = result.magnitude;
     }
     free(a);
 }
@@ -460,9 +380,7 @@ static void reference_amax(const gemm_problem *p, void *const *host, reference_s
 {
     gemm_problem plain = *p;
     ckl_gemm_desc *d = &plain.desc;
-    double *values = calloc((size_t)(2 * d->n), sizeof *values);
-    if (!values)
-        abort();
+    double *values = zeros(2 * d->n);
     d->scale_d = d->weighted = d->amax = false;
     out.value[0] = dtype_read(CKL_F32, host[AMAX], 0);
     out.magnitude[0] = 0;
@@ -483,26 +401,24 @@ static void reference_amax(const gemm_problem *p, void *const *host, reference_s
 }
 
 /* Adds a stored number, rounded to the type of D, A or B, with the error of its rounding beside its own magnitude. */
-static void add_stored(const gemm_problem *p, double value, double magnitude, reference_slice *out)
+static bounded plus_stored(const gemm_problem *p, bounded sum, bounded x)
 {
     const ckl_dtype type = p->desc.d;
     const double relative = 4 * sqrt(gemm_terms(p)) * 0x1p-24 + gemm_approximation(p);
-    const bool open = is_open(value, magnitude) || is_open(out->value[0], out->magnitude[0]);
     double storage = 0;
-    dtype_write(type, &storage, 0, value);
-    out->value[0] = open ? NAN : out->value[0] + dtype_read(type, &storage, 0);
-    out->magnitude[0] =
-        open ? REFERENCE_OPEN : out->magnitude[0] + magnitude + fabs(value) * (1 + dtype_epsilon(type) / relative);
+    if (is_open(x) || is_open(sum))
+        return OPEN;
+    dtype_write(type, &storage, 0, x.value);
+    return (bounded){ sum.value + dtype_read(type, &storage, 0),
+                      sum.magnitude + x.magnitude + fabs(x.value) * (1 + dtype_epsilon(type) / relative) };
 }
 
-/* Sums of D over a range of rows and of columns. */
-static void reference_sums_of_D(const gemm_problem *p, void *const *host, const int64_t rows[2], const int64_t cols[2],
-                                reference_slice *out)
+/* sum plus D over a range of rows and of columns. */
+static bounded plus_D(const gemm_problem *p, void *const *host, const int64_t rows[2], const int64_t cols[2],
+                      bounded sum)
 {
     gemm_problem plain = *p;
-    double *values = calloc((size_t)(2 * p->desc.n), sizeof *values);
-    if (!values)
-        abort();
+    double *values = zeros(2 * p->desc.n);
     plain.desc.bias_gradient = CKL_GEMM_SUMS_NONE;
     for (int64_t row = rows[0]; row < rows[1]; row++) {
         const reference_slice line = {
@@ -510,38 +426,50 @@ static void reference_sums_of_D(const gemm_problem *p, void *const *host, const 
         };
         reference_of(&plain, host, line);
         for (int64_t j = cols[0]; j < cols[1]; j++)
-            add_stored(p, values[j], line.magnitude[j], out);
+            sum = plus_stored(p, sum, (bounded){ values[j], line.magnitude[j] });
     }
     free(values);
+    return sum;
 }
 
-/* Element out.row of the gradient of a bias. */
-static void reference_bias_gradient(const gemm_problem *p, void *const *host, reference_slice out)
+/* The sum of row i of A, or of column i of B. */
+static bounded sum_of_factors(const ckl_gemm_desc *d, char matrix, const void *array, int64_t i)
+{
+    bounded sum = { 0, 0 };
+    double *factors = zeros(d->k + 1);
+    read_factors(d, matrix, array, 0, i, factors);
+    for (int64_t l = 0; l < d->k; l++) {
+        sum.value += factors[l];
+        sum.magnitude += fabs(factors[l]);
+    }
+    free(factors);
+    return sum;
+}
+
+/* Element i of the gradient of a bias. */
+static bounded bias_gradient_at(const gemm_problem *p, void *const *host, int64_t i)
 {
     const ckl_gemm_desc *d = &p->desc;
-    const ckl_gemm_sums sums = d->bias_gradient;
-    const int64_t i = out.row, group = i / d->n, j = i % d->n;
+    const ckl_gemm_sums along = d->bias_gradient;
+    const int64_t group = i / d->n, j = i % d->n;
     const int32_t *offsets = host[OFFSETS];
-    out.value[0] = out.magnitude[0] = 0;
-    if (sums == CKL_GEMM_SUMS_OF_COLUMNS) {
+    bounded sum = { 0, 0 };
+    if (along == CKL_GEMM_SUMS_OF_A || along == CKL_GEMM_SUMS_OF_B)
+        return along == CKL_GEMM_SUMS_OF_A ? sum_of_factors(d, 'a', host[A], i) : sum_of_factors(d, 'b', host[B], i);
+    if (along == CKL_GEMM_SUMS_OF_COLUMNS) {
         const int64_t first = d->groups ? offsets[group] : 0, end = d->groups ? offsets[group + 1] : d->m * d->batch;
-        reference_sums_of_D(p, host, (int64_t[]){ first, end }, (int64_t[]){ j, j + 1 }, &out);
-    } else if (sums == CKL_GEMM_SUMS_OF_ROWS) {
-        for (int64_t product = 0; product < d->batch; product++)
-            reference_sums_of_D(p, host, (int64_t[]){ product * d->m + i, product * d->m + i + 1 },
-                                (int64_t[]){ 0, d->n }, &out);
-    } else {
-        const char matrix = sums == CKL_GEMM_SUMS_OF_A ? 'a' : 'b';
-        double *factors = calloc((size_t)d->k + 1, sizeof *factors);
-        if (!factors)
-            abort();
-        read_factors(d, matrix, host[matrix == 'a' ? A : B], 0, i, factors);
-        for (int64_t l = 0; l < d->k; l++) {
-            out.value[0] += factors[l];
-            out.magnitude[0] += fabs(factors[l]);
-        }
-        free(factors);
+        return plus_D(p, host, (int64_t[]){ first, end }, (int64_t[]){ j, j + 1 }, sum);
     }
+    for (int64_t row = i; row < d->m * d->batch; row += d->m)
+        sum = plus_D(p, host, (int64_t[]){ row, row + 1 }, (int64_t[]){ 0, d->n }, sum);
+    return sum;
+}
+
+static void reference_bias_gradient(const gemm_problem *p, void *const *host, reference_slice out)
+{
+    const bounded sum = bias_gradient_at(p, host, out.row);
+    out.value[0] = sum.value;
+    out.magnitude[0] = sum.magnitude;
 }
 
 static void reference_any(const gemm_problem *p, void *const *host, reference_slice out)
@@ -559,13 +487,8 @@ static void reference_pointed(const gemm_problem *p, void *const *host, referenc
 {
     gemm_problem batch = *p;
     void *matrices[OPERANDS];
-    int64_t *const strides[] = { &batch.desc.stride_a, &batch.desc.stride_b, &batch.desc.stride_c, &batch.desc.stride_d,
-                                 &batch.desc.stride_x };
     memcpy(matrices, host, sizeof matrices);
-    for (int i = 0; i < COUNT_OF(pointed); i++) {
-        matrices[pointed[i].array] = host[pointed[i].matrix];
-        *strides[i] = pointed_matrix(&batch.desc, i).stride;
-    }
+    gemm_follow_pointers(&batch.desc, matrices);
     if (p->desc.amax)
         out.output = !out.output; // D comes after it
     reference_any(&batch, matrices, out);
@@ -579,57 +502,4 @@ void gemm_reference(const void *problem, void *const *host, reference_slice out)
     if (p->desc.host_offsets)
         memcpy(&known[OFFSETS], &(const int32_t *){ p->host_offsets }, sizeof known[OFFSETS]);
     (p->desc.pointers ? reference_pointed : reference_any)(p, known, out);
-}
-
-/* The terms of an element of D, and of sums beside it. */
-double gemm_terms(const void *problem)
-{
-    const ckl_gemm_desc *d = problem;
-    const double lines = d->bias_gradient == CKL_GEMM_SUMS_OF_COLUMNS ? (double)d->m * (double)d->batch
-                         : d->bias_gradient == CKL_GEMM_SUMS_OF_ROWS  ? (double)d->n * (double)d->batch
-                                                                      : 0;
-    return (double)d->k + 6 + lines;
-}
-
-static bool tensor_cores_cut(const ckl_gemm_desc *d)
-{
-    return d->a == CKL_F16 || d->a == CKL_BF16 || d->math == CKL_GEMM_TF32 || d->math == CKL_GEMM_F32X3;
-}
-
-/*
- * ex2.approx and rcp.approx of activations: 2^-22 each, and the rounding of an exponent of up to 2^7. Tensor cores
- * truncate: on average each product loses 2^-25 of the largest, and each sum of 16 bytes of them 2^-24, which add up
- * where all have one sign. For 8-bit floats 32 products, the sum so far and the new sum are each truncated to 13 bits
- * below the largest, in every step of 32; accurate sums do so within 128 of K alone. Factors of tf32 lose up to 2^-10
- * each: our kernels truncate them, others round. Three products leave out 2^-22 and lose 2^-22 of each rest.
- */
-double gemm_approximation(const void *problem)
-{
-    const ckl_gemm_desc *d = problem;
-    bool exact = d->activation == CKL_ACTIVATION_IDENTITY || d->activation == CKL_ACTIVATION_RELU ||
-                 d->activation == CKL_ACTIVATION_DRELU;
-    double gelu = exact ? 0 : 0x1p-16;
-    double bytes = (double)ckl_dtype_bytes(d->a);
-    double steps = ceil((double)(d->accumulation ? min_i64(d->k, 128) : d->k) / 32);
-    double cuts = gemm_is_f8(d->a)      ? 34 * steps * 0x1p-13
-                  : tensor_cores_cut(d) ? (double)d->k * 0x1p-25 + ceil((double)d->k * bytes / 16) * 0x1p-24
-                                        : 0;
-    double rests = d->math == CKL_GEMM_TF32 ? 0x1p-9 : d->math == CKL_GEMM_F32X3 ? 0x1p-20 : 0;
-    return gelu + cuts + rests;
-}
-
-double gemm_flops(const void *problem)
-{
-    const ckl_gemm_desc *d = problem;
-    return (d->gated ? 4 : 2) * (double)d->batch * (double)d->m * (double)d->n * (double)d->k;
-}
-
-/*
- * tf32 has half the products a cycle of 16 bits, a little more within the same power. FMAs outside the tensor cores
- * have 1/15, and no power limit slows them (bench/notes/gemm.md).
- */
-double gemm_matrix_rate(const void *problem)
-{
-    const ckl_gemm_desc *d = problem;
-    return d->a != CKL_F32 ? 1 : d->math == CKL_GEMM_TF32 ? 0.65 : d->math == CKL_GEMM_F32X3 ? 0.22 : 0.1;
 }

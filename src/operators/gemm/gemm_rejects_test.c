@@ -11,6 +11,7 @@ const test_reject gemm_rejects[] = {
     { "n=100 ldd=99", CKL_INVALID, "gemm: ldd=99 is smaller than n=100" },
     { "n=100 ldc=100", CKL_INVALID, "gemm: ldc=100 is not part of a problem without C" },
     { "m=2^40 n=2^40 k=1", CKL_INVALID, "gemm: d of 1099511627776x1099511627776 elements" },
+    { "gated=1 n=2^62 layout=nn", CKL_INVALID, "gemm: n=4611686018427387904 is too large for gated=1" },
     { "b=u8 k=255", CKL_INVALID, "gemm: k=255 is odd, b=u8 has two numbers a byte" },
     { "b=e4m3 layout=nn", CKL_INVALID, "gemm: b=e4m3 of a=f16 is K-major, without gated, scale_a, squares and batch" },
     { "b=e5m2", CKL_INVALID, "gemm: b=e5m2 is none of f16" },

@@ -7,8 +7,9 @@
  * matrix, at its first and last vector, elements are copied one by one. Transposing goes through a square tile in
  * shared memory.
  */
+#include "operators/gemm/gemm_repitch.h"
+
 #include "cute/kernel.h"
-#include "operators/gemm/gemm_config.h"
 
 enum { BYTES = GEMM_REPITCH_BYTES, WORDS = BYTES / 4, ROWS = GEMM_REPITCH_ROWS, TILE = GEMM_TURN_TILE };
 
@@ -44,7 +45,7 @@ static val bytes_of(const repitch *k, val elements)
 static val source_row(const repitch *k, val row)
 {
     val source = variable(I64, row);
-    tensor gList = gmem_tensor(k->list, I32, make_layout(dynamic(k->rows), leaf(1)));
+    tensor gList = gmem_vector(k->list, I32, k->rows);
     IF(logical_and(k->listed, lt(row, k->rows)))
         assign(source, convert(I64, at(gList, row)));
     return source;
@@ -132,17 +133,16 @@ static void copy_rows(const repitch *k, val row)
 static val matrix_address(const repitch *k)
 {
     if (k->pointers)
-        return convert(U64,
-                       at(gmem_tensor(k->from, I64, make_layout(dynamic(add(k->matrix, imm(1))), leaf(1))), k->matrix));
+        return convert(U64, at(gmem_vector(k->from, I64, add(k->matrix, imm(1))), k->matrix));
     return add(k->from, bytes_of(k, mul(k->matrix, k->from_stride)));
 }
 
 /* Copies this thread's vector of a few rows. */
 static void copy_straight(repitch k)
 {
-    val vectors = convert(U32, div(add(k.length, imm(k.vector - 1)), imm(k.vector)));
-    val ctas = div(add(vectors, imm(GEMM_REPITCH_THREADS - 1)), imm(GEMM_REPITCH_THREADS)); // of some rows
-    val of_matrix = mul(ctas, convert(U32, div(add(k.rows, imm(ROWS - 1)), imm(ROWS))));
+    val vectors = convert(U32, div_up(k.length, k.vector));
+    val ctas = div_up(vectors, GEMM_REPITCH_THREADS); // of some rows
+    val of_matrix = mul(ctas, convert(U32, div_up(k.rows, ROWS)));
     val cta = rem(k.cta, of_matrix), first_row = convert(I64, mul(div(cta, ctas), imm(ROWS)));
     val vector = add(mul(rem(cta, ctas), imm(GEMM_REPITCH_THREADS)), thread());
     k.matrix = convert(I64, div(k.cta, of_matrix));
@@ -192,8 +192,8 @@ static void store_tile(const repitch *k, val row, val col, tensor sX)
 /* Transposes a tile of a matrix. */
 static void copy_turned(repitch k, tensor sX)
 {
-    val across = convert(U32, div(add(k.length, imm(TILE - 1)), imm(TILE)));
-    val of_matrix = mul(across, convert(U32, div(add(k.rows, imm(TILE - 1)), imm(TILE)))), tile = rem(k.cta, of_matrix);
+    val across = convert(U32, div_up(k.length, TILE));
+    val of_matrix = mul(across, convert(U32, div_up(k.rows, TILE))), tile = rem(k.cta, of_matrix);
     val row = convert(I64, mul(div(tile, across), imm(TILE))), col = convert(I64, mul(rem(tile, across), imm(TILE)));
     k.matrix = convert(I64, div(k.cta, of_matrix));
     k.from = matrix_address(&k);
@@ -216,17 +216,17 @@ static repitch describe_copy(ckl_dtype type, const gemm_repitch_values *p, val o
                       .cta = sub(cta_x(), select(other, p->second, imm(0))) };
 }
 
-void gemm_repitch(const gemm_sm90_config *cfg)
+void gemm_repitch(const gemm_epilogue *e)
 {
     launch_bounds(GEMM_REPITCH_THREADS, 0);
     gemm_repitch_values p = params_of(gemm_repitch);
     grid_wait();
     launch_dependents();
     val other = ge(cta_x(), p.second);
-    ckl_dtype type = cfg->epilogue.ab;
+    ckl_dtype type = e->ab;
     repitch k = describe_copy(type, &p, other);
-    k.gather = cfg->epilogue.gather;
-    k.pointers = cfg->epilogue.pointers;
+    k.gather = e->gather;
+    k.pointers = e->pointers;
     if (k.gather) {
         k.list = p.row_list;
         k.list_rows = p.list_rows;

@@ -11,7 +11,6 @@
 #include "operators/gemm/gemm_epilogue.h"
 
 enum {
-    LANES = 32,
     THREADS = GEMM_SHALLOW_WARPS * LANES,
     CHUNK = 16,      // bytes of a copy
     LINE = 8,        // rows of an 8x8 matrix: each four lanes have one
@@ -154,7 +153,6 @@ static void read_B(const shallow_kernel *k, int first, tensor tB[])
 static shallow_place place_of(const shallow_kernel *k, val row, val col)
 {
     const gemm_shallow_config *c = k->cfg;
-    const int bytes = (int)ckl_dtype_bytes(c->epilogue.d);
     shallow_place x = { .rows = rows_of_warp(c) / LINE };
     x.col = add(col, convert(I64, mul(rem(lane(), imm(4)), imm(run_of_lane(c)))));
     x.left = convert(I32, max(min(sub(k->p.n, x.col), imm64(c->tile_n)), imm64(0)));
@@ -162,8 +160,8 @@ static shallow_place place_of(const shallow_kernel *k, val row, val col)
         val at = add(row, convert(I64, add(div(lane(), imm(4)), imm(r * LINE))));
         x.there[r] = lt(at, k->p.m);
         x.row[r] = min(at, sub(k->p.m, imm64(1)));
-        x.c[r] = add(k->p.c, convert(U64, mul(add(mul(at, k->p.ldc), x.col), imm(bytes))));
-        x.d[r] = add(k->p.d, convert(U64, mul(add(mul(at, k->p.ldd), x.col), imm(bytes))));
+        x.c[r] = gmem_address(k->p.c, c->epilogue.d, add(mul(at, k->p.ldc), x.col));
+        x.d[r] = gmem_address(k->p.d, c->epilogue.d, add(mul(at, k->p.ldd), x.col));
     }
     return x;
 }
@@ -245,8 +243,8 @@ void gemm_shallow(const void *config, int kernel)
     (void)kernel;
     launch_bounds(THREADS, 0);
     const gemm_values all = params_of(gemm);
-    val along_n = convert(U32, div(add(all.n, imm(c->tile_n - 1)), imm(c->tile_n)));
-    val along_m = convert(U32, div(add(all.m, imm(c->tile_m - 1)), imm(c->tile_m)));
+    val along_n = convert(U32, div_up(all.n, c->tile_n));
+    val along_m = convert(U32, div_up(all.m, c->tile_m));
     val rest = div(cta_x(), along_n);
     val row = mul(convert(I64, rem(rest, along_m)), imm(c->tile_m));
     val col = mul(convert(I64, rem(cta_x(), along_n)), imm(c->tile_n));
@@ -259,8 +257,7 @@ void gemm_shallow(const void *config, int kernel)
     k.row_A = mul(div(warp(), imm(c->warps_n)), imm(rows_of_warp(c)));
     k.row_B = mul(rem(warp(), imm(c->warps_n)), imm(c->tile_n / c->warps_n));
     k.place = place_of(&k, add(row, convert(I64, k.row_A)), add(col, convert(I64, k.row_B)));
-    k.mma =
-        make_tiled_mma(c->epilogue.ab == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 1, 1);
+    k.mma = make_tiled_mma(mma_sync_atom(c->epilogue.ab), 1, 1);
     load_rows(c, &k.A, k.p.k);
     load_rows(c, &k.B, k.p.k);
     cp_async_commit();

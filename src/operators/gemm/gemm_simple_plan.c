@@ -3,30 +3,6 @@
 
 #include "operators/gemm/gemm_plan.h"
 
-int gemm_grouped_of(const ckl_gemm_desc *d)
-{
-    return gemm_groups_of_k(d) ? GEMM_GROUPED_K : gemm_groups_of_m(d) ? GEMM_GROUPED_M : 0;
-}
-
-ckl_status gemm_check_grouped(const char *who, const ckl_gemm_desc *d, int grouped)
-{
-    if (grouped != gemm_grouped_of(d))
-        FAIL(CKL_INVALID, "gemm %s: grouped=%d with groups=%" PRId64, who, grouped, d->groups);
-    return CKL_OK;
-}
-
-static double bytes_of(const ckl_gemm_desc *d, char name)
-{
-    const gemm_matrix x = gemm_matrix_of(d, name);
-    return (double)x.count * (double)x.rows * (double)x.cols * (double)ckl_dtype_bytes(x.type);
-}
-
-plan_cost gemm_product_cost(const ckl_gemm_desc *d, const ckl_device_info *device, product_work work)
-{
-    work.bytes = bytes_of(d, 'a') + bytes_of(d, 'b') + (d->c ? 2 : 1) * bytes_of(d, 'd');
-    return product_cost(&work, device);
-}
-
 /* naive */
 
 static plan_cost cost_naive(const void *desc, const ckl_device_info *device, const void *config)
@@ -71,13 +47,10 @@ static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_strea
 {
     const ckl_gemm_desc *d = plan->desc;
     const gemm_naive_config *c = plan->config;
-    const gemm_params params = gemm_params_of(d, args);
-    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(gemm_products(d) * d->m * d->n, c->threads) }, &params,
-                       stream);
+    return gemm_launch(plan, ceil_div(gemm_products(d) * d->m * d->n, c->threads), args, stream);
 }
 
-static const field naive_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_naive_config, epilogue)) //
-                                      GEMM_NAIVE_CONFIG(FIELD_ROW, gemm_naive_config) };
+static const field naive_fields[] = GEMM_FIELDS(gemm_naive_config, GEMM_NAIVE_CONFIG);
 
 const implementation gemm_naive_implementation = {
     IMPLEMENTATION_PARTS(gemm, naive),
@@ -93,14 +66,6 @@ enum {
     SCALED_TILE = 64 // rows and columns whose sums of blocks fit the registers beside those of all of K
 };
 
-/* Tiles of D of all products; of groups the most possible, as each may end inside a tile. */
-static int64_t tiles_of(const ckl_gemm_desc *d, int tile_m, int tile_n)
-{
-    const int64_t along_m =
-        gemm_groups_of_m(d) ? d->m / tile_m + min_i64(d->m, d->groups) : gemm_products(d) * ceil_div(d->m, tile_m);
-    return along_m * ceil_div(d->gated ? 2 * d->n : d->n, tile_n);
-}
-
 /* Elements of a copy. Copies through registers must be whole: rows of 8-bit floats end with a copy. */
 static int vector_of(const ckl_gemm_desc *d)
 {
@@ -115,7 +80,7 @@ static ckl_status choose_tiled(const void *desc, const ckl_device_info *device, 
     const ckl_gemm_desc *d = desc;
     gemm_tiled_config *c = config;
     c->epilogue = gemm_epilogue_of(d);
-    c->tile_m = c->tile_n = tiles_of(d, 128, 128) < device->sm_count ? 64 : 128;
+    c->tile_m = c->tile_n = gemm_tiles(d, 128, 128) < device->sm_count ? 64 : 128;
     if (gemm_has_block_scales((choice)d->scale_b))
         c->tile_m = c->tile_n = SCALED_TILE;
     c->vec = vector_of(d);
@@ -134,7 +99,7 @@ static plan_cost cost_tiled(const void *desc, const ckl_device_info *device, con
     const gemm_tiled_config *c = config;
     const double depth = GEMM_TILED_BYTES / (double)ckl_dtype_bytes(d->a), in_turn = c->stages == 1 ? 1.2 : 1;
     return gemm_product_cost(d, device,
-                             (product_work){ .tiles = (double)tiles_of(d, c->tile_m, c->tile_n),
+                             (product_work){ .tiles = (double)gemm_tiles(d, c->tile_m, c->tile_n),
                                              .ctas = c->tile_m * c->tile_n > 64 * 64 ? 2 : 4,
                                              .steps = ceil((double)d->k / depth),
                                              .multiply_adds = c->tile_m * c->tile_n * depth * in_turn,
@@ -155,9 +120,7 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
              c->tile_m, c->tile_n, SCALED_TILE, SCALED_TILE);
     if (gemm_is_f8(d->d) && !device->has_tma)
         FAIL(CKL_UNSUPPORTED, "gemm tiled: kernels for %s do not round to d=%s", device->id, ckl_dtype_name(d->d));
-    if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 ||
-        (int64_t)c->tile_m * c->tile_n > 128 * 128)
-        FAIL(CKL_INVALID, "gemm tiled: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
+    TRY(gemm_check_mma_tile("tiled", c->tile_m, c->tile_n));
     if (d->a == CKL_F32 && d->math == CKL_GEMM_F32)
         FAIL(CKL_UNSUPPORTED, "gemm tiled: tensor cores round f32; impl=fma multiplies it as it is");
     if (c->stages < 1 || c->stages > 8)
@@ -168,29 +131,18 @@ static ckl_status admit_tiled(const void *desc, const ckl_device_info *device, c
     if (c->vec > vector_of(d))
         FAIL(CKL_UNSUPPORTED, "gemm tiled: rows of A and B start at multiples of %d elements, vec=%d wants more",
              vector_of(d), c->vec);
-    if (tiles_of(d, c->tile_m, c->tile_n) > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "gemm tiled: %" PRId64 " tiles are more than a launch has",
-             tiles_of(d, c->tile_m, c->tile_n));
-    return CKL_OK;
+    return gemm_check_tiles("tiled", gemm_tiles(d, c->tile_m, c->tile_n));
 }
 
 static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_gemm_desc *d = plan->desc;
-    const ckl_gemm_args *x = args;
     const gemm_tiled_config *c = plan->config;
-    int bytes = c->vec * (int)ckl_dtype_bytes(d->a);
-    const choice layout = (choice)d->layout;
-    if (!d->pointers && // those of pointers are aligned by contract
-        !PLAN_ALIGNED(bytes, gemm_k_major(layout, 'a') ? x->a : NULL, gemm_k_major(layout, 'b') ? x->b : NULL))
-        FAIL(CKL_INVALID, "gemm tiled: a=%p or b=%p is not aligned to %d bytes; config='vec=1' takes any alignment",
-             x->a, x->b, bytes);
-    const gemm_params params = gemm_params_of(d, args);
-    return plan_launch(plan, 0, (plan_grid){ .x = tiles_of(d, c->tile_m, c->tile_n) }, &params, stream);
+    TRY(gemm_check_operand_vectors("tiled", d, args, true, c->vec * (int)ckl_dtype_bytes(d->a)));
+    return gemm_launch(plan, gemm_tiles(d, c->tile_m, c->tile_n), args, stream);
 }
 
-static const field tiled_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_tiled_config, epilogue)) //
-                                      GEMM_TILED_CONFIG(FIELD_ROW, gemm_tiled_config) };
+static const field tiled_fields[] = GEMM_FIELDS(gemm_tiled_config, GEMM_TILED_CONFIG);
 
 const implementation gemm_tiled_implementation = {
     IMPLEMENTATION_PARTS(gemm, tiled),

@@ -89,7 +89,7 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     for (int v = 0; v < GEMM_VECTORS; v++)
         if (k->size.vectors[v])
             c.sVectors[v] = slice(k->sVectors[v], _, c.index);
-    if (k->epilogue.c || gemm_is_backward(k->epilogue.activation))
+    if (gemm_reads_matrix(&k->epilogue))
         c.c_parity = variable(U32, imm(0));
     if (gemm_sm90_loads_ahead(cfg))
         c.buffer = (pipeline_state){ variable(U32, imm(0)), variable(U32, imm(0)), cfg->buffers };
@@ -98,16 +98,6 @@ static consumer_role describe_consumer(const sm90_kernel *k)
         c.partials_parity = variable(U32, imm(0));
     }
     return c;
-}
-
-/* Of a split tile this is the CTA's slice of the columns, if it finishes one. */
-tile_place gemm_sm90_own_tile(const sm90_kernel *k, const consumer_role *c, val tile)
-{
-    tile_place at = gemm_sm90_tile(k, tile);
-    if (!k->cfg->pingpong)
-        at.row = add(at.row, mul(c->index, imm(k->size.consumer_rows)));
-    at.col = add(at.col, mul(k->rank_k, imm(k->size.columns)));
-    return at;
 }
 
 static void consume_tile(const sm90_kernel *k, consumer_role *c, val tile, pipeline_state *stage)

@@ -9,6 +9,7 @@
 
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
+#include "operators/gemm/gemm_sm90_config.h"
 
 enum { WARPGROUP = 128 };
 
@@ -43,12 +44,12 @@ typedef struct sm90_kernel {
     tensor sPartials;              // (2,THREADS,PAIRS,SPLIT,CONSUMERS) f32
     pipeline ring;
     int64_t c_barriers, x_barriers; // of each consumer: a box of C has arrived; one of X has
-    int64_t partials_arrived,
-        partials_free;     // one per consumer: the partials of all CTAs have arrived; the next may be sent
-    val k_first, k_tiles;  // K tiles of this CTA
-    tensor sFirst, sTiles; // (GROUPS+1) i32 of groups: their first rows; the tiles along D's rows before them
-    tile_schedule tiles;   // of one product
-    val count;             // of all tiles
+    int64_t partials_arrived;       // of each consumer: the partials of all CTAs have arrived,
+    int64_t partials_free;          // and the next may be sent
+    val k_first, k_tiles;           // K tiles of this CTA
+    tensor sFirst, sTiles;          // (GROUPS+1) i32 of groups: their first rows; the tiles along D's rows before them
+    tile_schedule tiles;            // of one product
+    val count;                      // of all tiles
     val first_tile, clusters;
     val rank_m, rank_n, rank_k; // of this CTA in its cluster
 } sm90_kernel;
@@ -77,16 +78,15 @@ typedef struct consumer_role {
 enum { MN_SPAN = GEMM_TILE_BYTES / 2 }; // elements of 16 bits of M or N in one box of an operand that is not K-major
 
 /* gemm_sm90_tiles.c: parameters, shared memory, and where a tile lies. */
-bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand); // 'a' or 'b' of the tile
-ckl_dtype gemm_sm90_type(const gemm_sm90_config *c, char operand);
+ckl_dtype gemm_sm90_type(const gemm_sm90_config *c, char operand); // 'a' or 'b' of the tile
 int gemm_sm90_modes(const gemm_sm90_config *c, char operand); // of its map beyond rows and columns: of several matrices
 void gemm_sm90_parameters(sm90_kernel *k);
 void gemm_sm90_memory(sm90_kernel *k);
 
-tensor gemm_sm90_transposed(tensor t);                     // a tile with rows and columns exchanged
-tile_place gemm_sm90_tile(const sm90_kernel *k, val tile); // this CTA's, of a cluster's tile
-tile_place gemm_sm90_own_tile(const sm90_kernel *k, const consumer_role *c,
-                              val tile);                           // the share that a consumer finishes
+/* A tile with rows and columns exchanged. This CTA's of a cluster's tile; the share of it that a consumer finishes. */
+tensor gemm_sm90_transposed(tensor t);
+tile_place gemm_sm90_tile(const sm90_kernel *k, val tile);
+tile_place gemm_sm90_own_tile(const sm90_kernel *k, const consumer_role *c, val tile);
 val gemm_sm90_k_tiles(const sm90_kernel *k, const tile_place *at); // that this CTA loads of a tile
 
 /* A matrix of the batch: its coordinates in the further modes of a map and, where an array names it, its address. */
@@ -97,14 +97,16 @@ typedef struct outer_coordinates {
 outer_coordinates gemm_sm90_outer(const sm90_kernel *k, int modes, val array, val number);
 val gemm_sm90_pointer(const sm90_kernel *k, val array, val number);
 
-/* gemm_sm90_groups.c: rows of D in groups. scan: for all threads, once the kernel before has ended. */
+/*
+ * gemm_sm90_groups.c: rows of D in groups. scan: for all threads, once the kernel before has ended. find_part_of_k: of
+ * groups of K, that of number at->batch. clear_others: clears what a stage has of the next group, for all consumers.
+ * group_rows: tiles along the rows of D, of all groups. find_group: that of a tile, whose number becomes that in it.
+ */
 void gemm_sm90_scan_groups(sm90_kernel *k);
-void gemm_sm90_find_part_of_k(const sm90_kernel *k, tile_place *at); // of groups of K: that of number at->batch
-void gemm_sm90_clear_others(const sm90_kernel *k, const tile_place *at, val k_tile,
-                            val stage);         // clears what a stage has of the next group, for all consumers
-val gemm_sm90_group_rows(const sm90_kernel *k); // tiles along the rows of D, of all groups
-val gemm_sm90_find_group(const sm90_kernel *k,
-                         val *tile); // the group of a tile, whose number becomes that in the group
+void gemm_sm90_find_part_of_k(const sm90_kernel *k, tile_place *at);
+void gemm_sm90_clear_others(const sm90_kernel *k, const tile_place *at, val k_tile, val stage);
+val gemm_sm90_group_rows(const sm90_kernel *k);
+val gemm_sm90_find_group(const sm90_kernel *k, val *tile);
 
 /*
  * gemm_sm90_producer.c: the warpgroup that loads; and prefetches, for all threads, before the kernel before has ended.

@@ -13,14 +13,14 @@
 int gemm_sm90_boxes(const sm90_kernel *k)
 {
     const gemm_sm90_shape *s = &k->size;
-    return s->consumer_rows / 64 * (s->columns / (k->cfg->swap ? s->d_rows : s->d_cols));
+    return s->consumer_rows / 64 * (s->columns / s->subtile);
 }
 
 void gemm_sm90_place_box(const sm90_kernel *k, const tile_place *tile, int i, subtile *box)
 {
-    const int width = k->cfg->swap ? k->size.d_rows : k->size.d_cols, columns = k->size.columns / width;
-    box->rows = i / columns * 64;
-    box->cols = i % columns * width;
+    const int across = k->size.columns / k->size.subtile;
+    box->rows = i / across * 64;
+    box->cols = i % across * k->size.subtile;
     val row = add(tile->row, imm(box->rows)), col = add(tile->col, imm(box->cols));
     box->at = *tile;
     box->at.row = k->cfg->swap ? col : row;

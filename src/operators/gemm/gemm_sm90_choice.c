@@ -7,7 +7,6 @@
  */
 #include <math.h>
 
-#include "base/math.h"
 #include "operators/gemm/gemm_plan.h"
 #include "operators/gemm/gemm_sm90_fit.h"
 
@@ -45,7 +44,7 @@ typedef struct ring_limits {
  */
 static ring_limits limits_of(const gemm_sm90_config *c, int64_t k_steps)
 {
-    const bool few = k_steps <= STEPS_FEW, reads = c->epilogue.c || gemm_is_backward(c->epilogue.activation);
+    const bool few = k_steps <= STEPS_FEW, reads = gemm_reads_matrix(&c->epilogue);
     if (few && reads)
         return (ring_limits){ 8, (int)max_i64(k_steps, STAGES_ENOUGH) };
     if (reads && c->epilogue.d == CKL_F32) // 6144x6080x640: 119.8 us, with 2 buffers 152.3
@@ -75,9 +74,7 @@ void gemm_sm90_fit_memory(gemm_sm90_config *c, int64_t k_steps, const ckl_device
 /* What of D TMA cannot store: nothing, the ends of rows, or all, because rows of D or C start anywhere. */
 static int ragged_of(const ckl_gemm_desc *d)
 {
-    bool x = d->preactivation || gemm_is_backward((choice)d->activation);
-    if (!gemm_rows_aligned(d, 'd', TMA_ALIGNMENT) || (d->c && !gemm_rows_aligned(d, 'c', TMA_ALIGNMENT)) ||
-        (x && !gemm_rows_aligned(d, 'x', TMA_ALIGNMENT)))
+    if (!gemm_results_aligned(d, TMA_ALIGNMENT))
         return GEMM_ALL_RAGGED;
     return d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
 }
@@ -89,7 +86,8 @@ int gemm_sm90_swapped_columns(int64_t rows, bool wide)
     return tiles > SWAP_TILES || (wide && columns <= SWAP_NARROW) ? 0 : (int)round_up(columns, step);
 }
 
-int gemm_sm90_groups_of(int64_t groups)
+/* Groups that a config has room for, in few sizes so that kernels are few. */
+static int room_for(int64_t groups)
 {
     enum { FEWEST = 32, STEP = 4 };
     int64_t room = FEWEST;
@@ -128,7 +126,7 @@ static int64_t narrow_tiles(const ckl_gemm_desc *d, const gemm_sm90_config *c)
  */
 static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
-    const int64_t tiles = narrow_tiles(d, c), steps = ceil_div(d->k, gemm_tile_k(d->a));
+    const int64_t tiles = narrow_tiles(d, c), steps = gemm_k_tiles(d);
     const bool turns = tiles > device->sm_count;
     if (tiles >= TILES_MANY * device->sm_count && steps <= STEPS_FEWEST && c->tile_n == ATOM_COLUMNS && c->swap) {
         c->tile_m = 192; // 8x192000x88 in f32 takes 18.2 us, 29.9 in persistent tiles of 64 rows
@@ -143,9 +141,10 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
     c->persistent = !turns;
 }
 
-static int64_t steps_of(const ckl_gemm_desc *d)
+/* One product in tiles of 64 rows by so many steps along K that loads are most of the time. */
+static bool is_deep(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
-    return ceil_div(d->k, gemm_tile_k(d->a));
+    return c->tile_m == 64 && c->split == 1 && !d->groups && d->batch == 1 && gemm_k_tiles(d) >= 2 * STEPS_MANY;
 }
 
 /*
@@ -156,9 +155,9 @@ static void share_A(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_devic
 {
     enum { SHARERS = 4, COLUMNS_FEWEST = 65 };
     const int64_t tiles = ceil_div(d->n, 64), room = clusters_of(device->sm_count, SHARERS) * SHARERS;
-    if (c->swap && c->tile_m == 64 && c->split == 1 && !d->groups && d->batch == 1 && c->tile_n >= COLUMNS_FEWEST &&
-        d->m <= c->tile_n && c->tile_n % (8 * SHARERS) == 0 && tiles % SHARERS == 0 && tiles <= room &&
-        2 * tiles > device->sm_count && steps_of(d) >= 2 * STEPS_MANY)
+    const bool divides = tiles % SHARERS == 0 && c->tile_n % (8 * SHARERS) == 0;
+    const bool one_wave = tiles <= room && 2 * tiles > device->sm_count;
+    if (c->swap && is_deep(d, c) && c->tile_n >= COLUMNS_FEWEST && d->m <= c->tile_n && divides && one_wave)
         c->cluster_m = SHARERS;
 }
 
@@ -170,9 +169,9 @@ static void share_B(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_devic
 {
     enum { SHARERS = 2, COLUMNS_FEWEST = 65, LINE_BYTES = 128 };
     const int64_t tiles = ceil_div(d->m, 64);
-    if (!c->swap && c->tile_m == 64 && c->split == 1 && !d->groups && d->batch == 1 &&
-        c->cluster_m * c->cluster_n == 1 && d->n >= COLUMNS_FEWEST && d->n <= c->tile_n && tiles % SHARERS == 0 &&
-        tiles <= device->sm_count && 2 * tiles > device->sm_count && steps_of(d) >= 2 * STEPS_MANY &&
+    const bool one_wave = tiles <= device->sm_count && 2 * tiles > device->sm_count;
+    const bool alone = c->cluster_m * c->cluster_n == 1 && tiles % SHARERS == 0;
+    if (!c->swap && is_deep(d, c) && d->n >= COLUMNS_FEWEST && d->n <= c->tile_n && one_wave && alone &&
         !gemm_rows_aligned(d, 'b', LINE_BYTES))
         c->cluster_m = SHARERS;
 }
@@ -181,47 +180,46 @@ static void share_B(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_devic
 static bool is_plain(const ckl_gemm_desc *d)
 {
     return ckl_dtype_bytes(d->a) == 2 && d->b == d->a && d->layout == CKL_GEMM_NT && d->k > 0 && d->batch == 1 &&
-           !d->groups && !d->gated && !d->preactivation && !gemm_is_backward((choice)d->activation) && !d->pointers &&
-           !d->gather && !d->scatter && gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) &&
-           gemm_rows_aligned(d, 'b', TMA_ALIGNMENT) && ragged_of(d) == 0;
+           !d->groups && !d->gated && !gemm_has_x(d) && !d->pointers && !d->gather && !d->scatter &&
+           gemm_operands_aligned(d) && ragged_of(d) == 0;
 }
 
 /*
- * Few rows: columns of tiles of 64 rows that go in one turn, or 0. 64x28672x8192 takes 113.9 us in 64x224, 124.8 in 64x128; 48x20480x8192 82.6 in
- * 64x160, 87.6 as D^T. To the model all of them are bound by memory.
+ * Few rows: columns of tiles of 64 rows that go in one turn, or 0. 64x28672x8192 takes 113.9 us in 64x224, 124.8 in
+ * 64x128; 48x20480x8192 82.6 in 64x160, 87.6 as D^T. To the model all of them are bound by memory.
  */
 static int columns_of_one_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
     enum { ROWS = 64, STEP = 32, LEAST = 160, MOST = 256 };
     const int64_t columns = round_up(ceil_div(max_i64(d->n, 1), device->sm_count), STEP);
     const bool few = d->m > ROWS / 2 && d->m <= ROWS && !d->c && ckl_dtype_bytes(d->d) == 2;
-    const bool deep = steps_of(d) >= 2 * STEPS_MANY;
+    const bool deep = gemm_k_tiles(d) >= 2 * STEPS_MANY;
     const bool busy = 10 * ceil_div(d->n, columns) >= 9 * device->sm_count;
     return is_plain(d) && few && deep && busy && columns >= LEAST && columns <= MOST ? (int)columns : 0;
 }
 
 /*
- * Is D most of what moves, with few steps along K? Then the rows that TMA loads for each byte of D decide, at 4 to 8 cycles each where K ends inside
- * a box; the model does not see them.
+ * Is D most of what moves, with few steps along K? Then the rows that TMA loads for each byte of D decide, at 4 to 8
+ * cycles each where K ends inside a box; the model does not see them.
  */
 static bool is_mostly_D(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
     enum { LEAST = 256, TURNS = 2 };
     const bool wide = d->d == CKL_F32, half = ckl_dtype_bytes(d->d) == 2 && !d->c && d->k % gemm_tile_k(d->a);
     const int64_t tiles = ceil_div(d->m, wide ? 64 : 128) * ceil_div(d->n, wide ? 128 : 256); // or pairs
-    return is_plain(d) && (wide || half) && d->m >= LEAST && d->n >= LEAST && steps_of(d) <= STEPS_FEWEST &&
+    return is_plain(d) && (wide || half) && d->m >= LEAST && d->n >= LEAST && gemm_k_tiles(d) <= STEPS_FEWEST &&
            tiles >= TURNS * device->sm_count;
 }
 
 /*
- * Its tiles. In 32 bits: 872x30392x24 with C takes 73.4 us in 64x128, 87.1 in 64x64; 4096x5504x128 26.3, 31.0. In 16: 1024x58808x48 takes 59.7 us
- * in pairs of 128x128 that share A, 68.2 in 64x128.
+ * Its tiles. In 32 bits: 872x30392x24 with C takes 73.4 us in 64x128, 87.1 in 64x64; 4096x5504x128 26.3, 31.0. In 16:
+ * 1024x58808x48 takes 59.7 us in pairs of 128x128 that share A, 68.2 in 64x128.
  */
 static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 {
     if (d->d == CKL_F32)
         return t->pingpong && t->tile_m == 64 && t->tile_n == 128;
-    const bool shares_B = t->tile_n == 192 && t->cluster_m == 2 && steps_of(d) > 1;
+    const bool shares_B = t->tile_n == 192 && t->cluster_m == 2 && gemm_k_tiles(d) > 1;
     return t->pingpong && t->tile_m == 128 && (shares_B || t->cluster_n == 2);
 }
 
@@ -246,7 +244,10 @@ static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_de
     return one_turn ? one_turn : t->swap ? gemm_sm90_swapped_columns(rows_of_group(d), t->tile_m > 64) : t->tile_n;
 }
 
-/* Rows of tiles in a band of the raster: of a large D in 32 bits all of them, if they are few. 872x30392x24 takes 70.0 us, 73.4 in bands of 8. */
+/*
+ * Rows of tiles in a band of the raster: of a large D in 32 bits all of them, if they are few. 872x30392x24 takes 70.0
+ * us, 73.4 in bands of 8.
+ */
 static int band_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
 {
     enum { BAND = 8, TALL = 16 };
@@ -272,14 +273,14 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->split = t->split;
     c->swap = t->swap;
     c->batched = gemm_sm90_batched_of(d);
-    c->groups = gemm_groups_of_m(d) ? gemm_sm90_groups_of(d->groups) : 0;
+    c->groups = gemm_groups_of_m(d) ? room_for(d->groups) : 0;
     c->group = band_of(d, t, device);
     c->ctas = 1;
     c->persistent = true;
     share_SMs(d, c, device);
     share_A(d, c, device);
     share_B(d, c, device);
-    gemm_sm90_fit_memory(c, ceil_div(d->k, gemm_tile_k(d->a)), device);
+    gemm_sm90_fit_memory(c, gemm_k_tiles(d), device);
     return true;
 }
 
@@ -318,7 +319,7 @@ static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *
                         .cols = c->swap    ? d->m
                                 : d->gated ? 2 * d->n
                                            : d->n,
-                        .steps = ceil_div(ceil_div(d->k, gemm_tile_k(d->a)), c->split),
+                        .steps = ceil_div(gemm_k_tiles(d), c->split),
                         .slow_a = c->swap ? slow_b : slow_a,
                         .slow_b = c->swap ? slow_a : slow_b };
     int cluster = c->cluster_m * c->cluster_n * c->split;
@@ -435,7 +436,7 @@ static double turns_that_count(const ckl_gemm_desc *d, const tiled_problem *p, c
 {
     const double WIDEST = 2;
     const int64_t columns = (int64_t)c->tile_n * c->cluster_n;
-    if (gemm_groups_of_m(d) || (d->batch == 1 && steps_of(d) >= STEPS_MANY))
+    if (gemm_groups_of_m(d) || (d->batch == 1 && gemm_k_tiles(d) >= STEPS_MANY))
         return 0;
     return (double)p->turns * fmin(WIDEST, (double)round_up(p->cols, columns) / (double)p->cols);
 }

@@ -52,8 +52,8 @@ epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_rol
         val start = along_rows ? at->row : at->col, count = along_rows ? k->p.m : k->p.n;
         val address = addresses[v];
         if (k->size.vectors[v] && k->cfg->groups && along_rows == k->cfg->swap) // a vector of each group
-            address = add(address, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(type)))));
-        tensor gV = gmem_tensor(address, type, make_layout(dynamic(count), leaf(1))); // (M) or (N)
+            address = gmem_address(address, type, elements);
+        tensor gV = gmem_vector(address, type, count); // (M) or (N)
         for (int i = 0; i * WARPGROUP < k->size.vectors[v]; i++) {
             val j = add(start, add(c->tid, imm(i * WARPGROUP))); // beyond the end the last one, which nothing uses
             all.loaded[v][i] = at(gV, min(j, sub(count, imm(1))));
@@ -99,13 +99,12 @@ typedef struct element_steps {
 
 static element_steps steps_of(const sm90_kernel *k, const subtile *h)
 {
-    enum { VECTOR = 8 }; // a buffer of 16 rows has too few longer ones
-    const int widest = 16 / (int)ckl_dtype_bytes(k->epilogue.d), vec = k->cfg->ragged    ? 1
-                                                                       : widest < VECTOR ? widest
-                                                                                         : VECTOR;
+    enum { LONGEST = 8 }; // a buffer of 16 rows has too few longer vectors
+    const int widest = 16 / (int)ckl_dtype_bytes(k->epilogue.d);
+    const int vec = k->cfg->ragged ? 1 : widest < LONGEST ? widest : LONGEST;
     const int across = k->size.d_cols / vec, down = WARPGROUP / across;
-    const int at_once =
-        vec == 1 && !k->epilogue.scatter ? ELEMENTS_AT_ONCE : 1; // rows of a list have addresses of their own
+    const bool listed = k->epilogue.scatter; // such rows have addresses of their own
+    const int at_once = vec == 1 && !listed ? ELEMENTS_AT_ONCE : 1;
     layout threads = compact_right(shape(down, across));
     tensor cD = coordinates_from(identity_tensor(shape(k->size.d_rows, k->size.d_cols)), 0, h->at.row); // (ROWS,COLS)
     return (element_steps){
@@ -123,10 +122,8 @@ static tensor elements_of(const sm90_kernel *k, const subtile *h, const output_m
     val start = x->address;
     if (k->epilogue.pointers)
         start = gemm_sm90_pointer(k, start, h->at.batch);
-    else if (k->cfg->batched) {
-        val elements = mul(convert(I64, h->at.batch), x->batch_stride);
-        start = add(start, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(k->epilogue.d)))));
-    }
+    else if (k->cfg->batched)
+        start = gmem_address(start, k->epilogue.d, mul(convert(I64, h->at.batch), x->batch_stride));
     return gmem_tensor(start, k->epilogue.d, make_layout(shape(rows_of_D(k), cols_of_D(k)), stride(x->ld, 1))); // (M,N)
 }
 
@@ -134,44 +131,33 @@ static tensor elements_of(const sm90_kernel *k, const subtile *h, const output_m
 static tensor elements_at(const sm90_kernel *k, const subtile *h, const output_matrix *x, tensor gX, tensor cStep)
 {
     if (k->epilogue.scatter) {
-        tensor gList = gmem_tensor(k->p.rows_d, I32, make_layout(dynamic(rows_of_D(k)), leaf(1)));
+        tensor gList = gmem_vector(k->p.rows_d, I32, rows_of_D(k));
         val row = coordinate(cStep, 0, 0), listed = at(gList, min(row, sub(last_row(k, h), imm(1))));
         val moved = mul(sub(convert(I64, listed), convert(I64, row)), x->ld);
-        gX.address = add(gX.address, convert(U64, mul(moved, imm((int)ckl_dtype_bytes(k->epilogue.d)))));
+        gX.address = gmem_address(gX.address, k->epilogue.d, moved);
     }
     return tensor_at_coordinates(gX, cStep);
 }
 
-/*
- * Stores a staging buffer to D element by element, where it reaches past a ragged end of rows: a TMA store would write
- * whole 16 bytes there.
- */
-static void store_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *to)
+/* Copies a staging buffer element by element: to D, or C or X into it. */
+static void copy_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *x,
+                          bool stores)
 {
     const element_steps s = steps_of(k, h);
-    tensor gD = elements_of(k, h, to); // (M,N)
+    tensor gX = elements_of(k, h, x); // (M,N)
     LOOP(e, imm(s.count)) {
-        tensor cStep = partition_S(&s.each, local_tile(s.cD, s.step, coord(e, 0)), c->tid);  // (1,STEPS,1)
-        tensor sStep = partition_S(&s.each, local_tile(h->sD, s.step, coord(e, 0)), c->tid); // (1,STEPS,1)
-        tensor rStep = fragment_like(cStep, k->epilogue.d);                                  // (1,STEPS,1)
-        copy_tiled(&s.each, sStep, rStep);
-        copy_if(&s.each, cStep, s.all, rStep, elements_at(k, h, to, gD, cStep), 0);
+        tensor cStep = partition_S(&s.each, local_tile(s.cD, s.step, coord(e, 0)), c->tid); // (1,STEPS,1)
+        tensor sTile = local_tile(h->sD, s.step, coord(e, 0));
+        tensor sStep = stores ? partition_S(&s.each, sTile, c->tid) : partition_D(&s.each, sTile, c->tid);
+        tensor rStep = fragment_like(cStep, k->epilogue.d); // (1,STEPS,1)
+        if (stores) {
+            copy_tiled(&s.each, sStep, rStep);
+            copy_if(&s.each, cStep, s.all, rStep, elements_at(k, h, x, gX, cStep), 0);
+        } else {
+            copy_if(&s.each, cStep, s.all, elements_at(k, h, x, gX, cStep), rStep, 0);
+            copy_tiled(&s.each, rStep, sStep);
+        }
     }
-}
-
-/* Loads C or X into a staging buffer, likewise. */
-static void load_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *from)
-{
-    const element_steps s = steps_of(k, h);
-    tensor gC = elements_of(k, h, from); // (M,N)
-    LOOP(e, imm(s.count)) {
-        tensor cStep = partition_S(&s.each, local_tile(s.cD, s.step, coord(e, 0)), c->tid);  // (1,STEPS,1)
-        tensor sStep = partition_D(&s.each, local_tile(h->sD, s.step, coord(e, 0)), c->tid); // (1,STEPS,1)
-        tensor rStep = fragment_like(cStep, k->epilogue.d);                                  // (1,STEPS,1)
-        copy_if(&s.each, cStep, s.all, elements_at(k, h, from, gC, cStep), rStep, 0);
-        copy_tiled(&s.each, rStep, sStep);
-    }
-    named_sync(c->barrier, WARPGROUP);
 }
 
 static void load_box(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *from)
@@ -191,9 +177,10 @@ static void load_matrix(const sm90_kernel *k, const consumer_role *c, const subt
     int bytes = (int)ckl_dtype_bytes(k->epilogue.d);
     const output_matrix from = gemm_sm90_matrix(k, name);
     tensor tCsX = partition_C(&h->mma, h->sAcc, c->tid); // (MMA,1,1)
-    if (loads_elements(k))
-        load_elements(k, c, h, &from);
-    else if (!gemm_sm90_loads_ahead(k->cfg) || (name == 'x' && k->epilogue.c))
+    if (loads_elements(k)) {
+        copy_elements(k, c, h, &from, false);
+        named_sync(c->barrier, WARPGROUP);
+    } else if (!gemm_sm90_loads_ahead(k->cfg) || (name == 'x' && k->epilogue.c))
         load_box(k, c, h, &from);
     copy(tCsX, rX, k->cfg->swap ? bytes : 2 * bytes);
 }
@@ -223,8 +210,7 @@ static tensor load_X(const sm90_kernel *k, const consumer_role *c, const subtile
 /* The coordinates of this thread's accumulators in a subtile. */
 static tensor coordinates_of_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h)
 {
-    int columns = k->cfg->swap ? k->size.d_rows : k->size.d_cols;
-    return partition_C(&h->mma, identity_tensor(shape(64, columns)), c->tid); // (MMA,1,1)
+    return partition_C(&h->mma, identity_tensor(shape(64, k->size.subtile)), c->tid); // (MMA,1,1)
 }
 
 /*
@@ -235,7 +221,7 @@ static tensor read_vector(const sm90_kernel *k, const consumer_role *c, const su
 {
     const bool along_rows = gemm_sm90_along_rows(k->cfg, v);
     tensor cD = coordinates_of_subtile(k, c, h);
-    int count = along_rows ? 1 : (k->cfg->swap ? k->size.d_rows : k->size.d_cols) / 8;
+    int count = along_rows ? 1 : k->size.subtile / 8;
     val first = add(coordinate(cD, along_rows ? 0 : 1, 0), imm(along_rows ? h->rows : h->cols));
     tensor mine = slice(c->sVectors[v], first);
     mine.layout = make_layout(shape(2, count), along_rows ? stride(8, 1) : stride(1, 8));
@@ -327,7 +313,7 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
     stage_subtile(k, c, h, rD);
     if (ragged == GEMM_ALL_RAGGED || k->epilogue.scatter) {
         named_sync(c->barrier, WARPGROUP);
-        store_elements(k, c, h, to);
+        copy_elements(k, c, h, to, true);
         return;
     }
     val inside = ragged ? ge(cols_of_D(k), add(h->at.col, imm(k->size.d_cols))) : yes();
@@ -339,8 +325,8 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
             tma_store_of(to->tma, h->sD, h->at.row, h->at.col, outer.count, outer.at);
         }
     if (ragged || k->cfg->groups)
-        IF(logical_not(inside))
-            store_elements(k, c, h, to);
+        IF(logical_not(inside)) // a TMA store would write whole 16 bytes at the end of a row
+            copy_elements(k, c, h, to, true);
 }
 
 /* Takes the staging buffer of store `store` of `count` in a tile, once so few stores are in flight that it is free. */
@@ -380,23 +366,22 @@ static void store_subtile(const sm90_kernel *k, const consumer_role *c, subtile 
 void gemm_sm90_epilogue(const sm90_kernel *k, consumer_role *c, const tile_place *tile, const epilogue_vectors *vectors)
 {
     const gemm_sm90_config *cfg = k->cfg;
-    const gemm_sm90_shape *s = &k->size;
-    const int width = cfg->swap ? s->d_rows : s->d_cols, count = gemm_sm90_boxes(k);
+    const int width = k->size.subtile, count = gemm_sm90_boxes(k);
     subtile h = { .mma = gemm_sm90_mma(cfg, width) };
     share_vectors(k, c, vectors);
     UNROLL(i, count) {
         gemm_sm90_place_box(k, tile, i, &h);
         h.acc = slice(accumulator_columns(c->acc, h.cols, width), _, h.rows / 64, _);
         if (k->epilogue.gated)
-            h.up = slice(accumulator_columns(c->acc, s->columns + h.cols, width), _, h.rows / 64, _);
-        if (k->cfg->groups && !k->cfg->swap) {
+            h.up = slice(accumulator_columns(c->acc, k->size.columns + h.cols, width), _, h.rows / 64, _);
+        if (cfg->groups && !cfg->swap) {
             IF(lt(h.at.row, h.at.end)) // else all that follow are empty, too
                 store_subtile(k, c, &h, i, count);
         } else
             store_subtile(k, c, &h, i, count);
         if (gemm_sm90_loads_ahead(cfg))
             gemm_sm90_next_ahead(k, c, tile, i);
-        if (k->epilogue.c || gemm_is_backward(k->epilogue.activation))
+        if (gemm_reads_matrix(&k->epilogue))
             assign(c->c_parity, bit_xor(c->c_parity, imm(1)));
     }
 }

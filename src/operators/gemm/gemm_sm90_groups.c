@@ -5,8 +5,6 @@
  */
 #include "operators/gemm/gemm_sm90.h"
 
-enum { LANES = 32 };
-
 /* Rows of D of a cluster's tile. */
 static int rows_of_tile(const sm90_kernel *k)
 {
@@ -20,7 +18,7 @@ static void count_tiles(const sm90_kernel *k)
     LOOP_FROM(chunk, imm(0), k->p.groups, imm(LANES)) {
         val g = min(add(chunk, lane()), sub(k->p.groups, imm(1))); // the count of lanes past the end is not used
         val rows = sub(at(k->sFirst, add(g, imm(1))), at(k->sFirst, g));
-        val tiles = div(add(rows, imm(rows_of_tile(k) - 1)), imm(rows_of_tile(k)));
+        val tiles = div_up(rows, rows_of_tile(k));
         val sum = add(before, warp_scan(tiles));
         IF(lt(add(chunk, lane()), k->p.groups))
             set(k->sTiles, add(g, imm(1)), sum);
@@ -33,7 +31,7 @@ static void count_tiles(const sm90_kernel *k)
 void gemm_sm90_scan_groups(sm90_kernel *k)
 {
     val count = add(k->p.groups, imm(1));
-    tensor gFirst = gmem_tensor(k->p.offsets, I32, make_layout(dynamic(count), leaf(1))); // (GROUPS+1)
+    tensor gFirst = gmem_vector(k->p.offsets, I32, count); // (GROUPS+1)
     LOOP_FROM(g, thread(), count, imm(k->size.threads))
         set(k->sFirst, g, at(gFirst, g));
     cta_sync();
@@ -63,8 +61,7 @@ val gemm_sm90_find_group(const sm90_kernel *k, val *tile)
 
 void gemm_sm90_find_part_of_k(const sm90_kernel *k, tile_place *at)
 {
-    tensor gFirst =
-        gmem_tensor(k->p.offsets, I32, make_layout(dynamic(add(k->p.groups, imm(1))), leaf(1))); // (GROUPS+1)
+    tensor gFirst = gmem_vector(k->p.offsets, I32, add(k->p.groups, imm(1))); // (GROUPS+1)
     at->k_first = convert(U32, at(gFirst, at->batch));
     at->k_count = sub(convert(U32, at(gFirst, add(at->batch, imm(1)))), at->k_first);
 }

@@ -125,7 +125,6 @@ static void mainloop_in_turn(const promotion *p, pipeline_state *stage)
     begin_stage(p, stage, 0);
     pipeline_advance(stage);
     LOOP(pair, div(others, imm(2))) {
-        (void)pair;
         turn_partials(p, stage, 1);
         turn_partials(p, stage, 0);
     }
@@ -173,7 +172,6 @@ static void mainloop_in_three(const sm90_kernel *k, const consumer_role *c, pipe
     val first = variable(U32, stage->stage);
     fill(c->acc, immf(0));
     LOOP(pair, div(k->k_tiles, imm(2))) {
-        (void)pair;
         assign(first, stage->stage);
         pipeline_wait_full(&k->ring, stage);
         pipeline_advance(stage);

@@ -1,13 +1,12 @@
-/* gemm_sm90_plan.c - the host side of the Hopper kernel, and of copies where rows are odd. */
+/* gemm_sm90_plan.c - the host side of the Hopper kernel: which configs may compute a problem, and the launch. */
 #include "operators/gemm/gemm_plan.h"
 
 /* Copies of 16 bytes, as TMA makes them */
 
 static ckl_status check_row_alignment(const ckl_gemm_desc *d, bool outputs)
 {
-    bool has_x = d->preactivation || gemm_is_backward((choice)d->activation);
     for (const char *x = outputs ? "abcdx" : "ab"; *x; x++)
-        if ((*x != 'c' || d->c) && (*x != 'x' || has_x) && !gemm_rows_aligned(d, *x, TMA_ALIGNMENT))
+        if ((*x != 'c' || d->c) && (*x != 'x' || gemm_has_x(d)) && !gemm_rows_aligned(d, *x, TMA_ALIGNMENT))
             FAIL(CKL_UNSUPPORTED, "gemm sm90: ld%c=%" PRId64 " elements of %s are not a multiple of 16 bytes%s", *x,
                  gemm_matrix_of(d, *x).ld, ckl_dtype_name(gemm_matrix_of(d, *x).type),
                  gemm_matrix_of(d, *x).count > 1 ? ", or the stride is not" : "");
@@ -138,19 +137,15 @@ static ckl_status admit_sm90_pointers(const ckl_gemm_desc *d, const gemm_sm90_co
     return CKL_OK;
 }
 
-/* Tiles of clusters of all products; of groups the most possible, as each may end inside a tile. */
+/* Tiles of clusters. */
 static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
-    const int64_t columns = d->gated ? 2 * d->n : d->n, side_m = c->tile_m * c->cluster_m,
-                  side_n = c->tile_n * c->cluster_n, side = c->swap ? side_n : side_m;
-    const int64_t along_m = gemm_groups_of_m(d) ? d->m / side + min_i64(d->m, d->groups) : ceil_div(d->m, side);
-    return gemm_products(d) * along_m * ceil_div(columns, c->swap ? side_m : side_n);
+    const int64_t side_m = c->tile_m * c->cluster_m, side_n = c->tile_n * c->cluster_n;
+    return gemm_tiles(d, c->swap ? side_n : side_m, c->swap ? side_m : side_n);
 }
 
-ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, const void *config)
+static ckl_status admit_sm90_types(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_sm90_config *c)
 {
-    const ckl_gemm_desc *d = desc;
-    const gemm_sm90_config *c = config;
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %s has no wgmma", device->id);
     TRY(gemm_check_epilogue("sm90", d, &c->epilogue));
@@ -161,10 +156,11 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_UNSUPPORTED, "gemm sm90: split=%d exchanges f32, sums of i8 are i32", c->split);
     if (d->batch_invariant && c->split > 1)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: sums of split=%d are not those of batch_invariant=1", c->split);
-    TRY(admit_sm90_tile(c));
-    TRY(admit_sm90_cluster(c));
-    TRY(admit_sm90_layout(c));
-    TRY(admit_sm90_scales(c));
+    return CKL_OK;
+}
+
+static ckl_status admit_sm90_memory(const gemm_sm90_config *c, const ckl_device_info *device)
+{
     if (c->stages < 2 || c->buffers < 1)
         FAIL(CKL_INVALID, "gemm sm90: stages=%d must be at least 2 and buffers=%d at least 1", c->stages, c->buffers);
     int64_t need = gemm_sm90_shape_of(c).smem_bytes;
@@ -172,6 +168,11 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
     if (need > have)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %d stages of %dx%d need %" PRId64 " bytes of shared memory, %s has %" PRId64,
              c->stages, c->tile_m, c->tile_n, need, device->id, have);
+    return CKL_OK;
+}
+
+static ckl_status admit_sm90_sizes(const ckl_gemm_desc *d, const gemm_sm90_config *c)
+{
     if (c->ragged == 0 && d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT)
         FAIL(CKL_UNSUPPORTED,
              "gemm sm90: n=%" PRId64 " elements of %s are not whole 16-byte chunks: ragged=1 stores them", d->n,
@@ -182,7 +183,12 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_UNSUPPORTED, "gemm sm90: a size is beyond the 32-bit coordinates of TMA");
     if (tiles_of(d, c) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: %" PRId64 " tiles are more than 32-bit numbers", tiles_of(d, c));
-    TRY(admit_sm90_pointers(d, c));
+    return CKL_OK;
+}
+
+/* One product, several, slices or groups: as the problem has them. */
+static ckl_status admit_sm90_batch(const ckl_gemm_desc *d, const gemm_sm90_config *c)
+{
     const int batched = c->batched == GEMM_SLICES_OF_K ? 1 : c->batched;
     if (batched != gemm_sm90_batched_of(d))
         FAIL(CKL_INVALID, "gemm sm90: batched=%d with batch=%" PRId64 "%s", c->batched, d->batch,
@@ -193,8 +199,24 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
         FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is negative, or of a batch", c->prefetch);
     if ((c->groups != 0) != gemm_groups_of_m(d) || (gemm_groups_of_m(d) && c->groups < d->groups))
         FAIL(CKL_INVALID, "gemm sm90: room for %d groups, not for groups=%" PRId64, c->groups, d->groups);
+    return CKL_OK;
+}
+
+ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    const gemm_sm90_config *c = config;
+    TRY(admit_sm90_types(d, device, c));
+    TRY(admit_sm90_tile(c));
+    TRY(admit_sm90_cluster(c));
+    TRY(admit_sm90_layout(c));
+    TRY(admit_sm90_scales(c));
+    TRY(admit_sm90_memory(c, device));
+    TRY(admit_sm90_sizes(d, c));
+    TRY(admit_sm90_pointers(d, c));
+    TRY(admit_sm90_batch(d, c));
     TRY(check_row_alignment(d, c->ragged != GEMM_ALL_RAGGED));
-    if (ceil_div(d->k, gemm_tile_k(d->a)) < c->split)
+    if (gemm_k_tiles(d) < c->split)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: k=%" PRId64 " has fewer tiles of %d than split=%d", d->k, gemm_tile_k(d->a),
              c->split);
     return CKL_OK;
@@ -251,6 +273,7 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
     const param_tensor a = gemm_tensor_of(&whole, 'a', x->a), b = gemm_tensor_of(&whole, 'b', x->b);
     const param_tensor scales_a = scales_of(d, 'a', x->scale_a), scales_b = scales_of(d, 'b', x->scale_b);
     const gemm_pitched_params params = {
+        GEMM_PARAMS_OF_CALL(d, x),
         .A = swap ? b : a,
         .B = swap ? a : b,
         .C = gemm_tensor_of(d, 'c', x->c),
@@ -258,35 +281,13 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .PRE = gemm_tensor_of(d, 'x', x->x),
         .SCALES_M = swap ? scales_b : scales_a,
         .SCALES_N = swap ? scales_a : scales_b,
-        .device_alpha = x->device_alpha,
-        .device_beta = x->device_beta,
-        .scale_a = x->scale_a,
-        .scale_b = x->scale_b,
-        .scale_d = x->scale_d,
-        .x = x->x,
-        .ldx = d->ldx,
-        .x_batch = d->stride_x,
-        .rows_d = x->rows_d,
-        .row_weights = x->row_weights,
-        .amax = x->amax,
         .m = (uint32_t)(swap ? d->n : d->m),
         .n = (uint32_t)(swap ? d->m : d->n),
         .k = (uint32_t)d->k,
-        .alpha = gemm_alpha_of(x),
-        .beta = gemm_beta_of(d, x),
-        .bias = x->bias,
         .a = swap ? x->b : x->a,
         .lda = swap ? d->ldb : d->lda,
         .b = swap ? x->a : x->b,
-        .c = x->c,
-        .ldc = d->ldc,
-        .c_batch = d->stride_c,
-        .d = x->d,
-        .ldd = d->ldd,
-        .d_batch = d->stride_d,
         .batch = (uint32_t)gemm_products(d),
-        .offsets = x->offsets,
-        .groups = (uint32_t)d->groups,
     };
     const int64_t tiles = tiles_of(d, c);
     const int64_t clusters = c->persistent ? min_i64(tiles, plan->kernels[0].clusters_resident) : tiles;
@@ -299,8 +300,7 @@ int gemm_sm90_batched_of(const ckl_gemm_desc *d)
     return gemm_groups_of_k(d) ? GEMM_GROUPS_OF_K : gemm_by_pointers(d, 'a') ? GEMM_BY_POINTERS : gemm_products(d) > 1;
 }
 
-/* What sm90 multiplies, by itself or after copies. */
-static ckl_status admit_products(const void *desc, const ckl_device_info *device, const void *config)
+ckl_status gemm_sm90_admit_unsplit(const void *desc, const ckl_device_info *device, const void *config)
 {
     if (((const ckl_gemm_desc *)desc)->math == CKL_GEMM_F32X3)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: operands of math=f32x3 are split first, by impl=f32x3");
@@ -311,7 +311,7 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
 {
     if (((const ckl_gemm_desc *)desc)->gather)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: rows of A that a list takes are copied first, by impl=pitched");
-    return admit_products(desc, device, config);
+    return gemm_sm90_admit_unsplit(desc, device, config);
 }
 
 static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -320,20 +320,16 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
     return gemm_sm90_launch(plan, plan->config, d, d->k, args, stream);
 }
 
-static const field sm90_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_config, epilogue)) //
-                                     GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
+static const field sm90_fields[] = GEMM_FIELDS(gemm_sm90_config, GEMM_SM90_CONFIG);
 
 const implementation gemm_sm90_implementation = {
-    .name = "sm90",
+    GEMM_SM90_PARTS(sm90, gemm_sm90_config),
     .summary = "persistent and warp-specialised: TMA, wgmma, clusters with multicast; Hopper",
-    .config_bytes = sizeof(gemm_sm90_config),
     .config = FIELD_TABLE(sm90_fields),
     .candidate = gemm_sm90_candidate,
     .cost = gemm_sm90_cost,
     .admit = admit_sm90,
     .describe = gemm_sm90,
-    .params = &gemm_pitched_param_list,
-    .target = IR_SM90A,
     .launch = launch_sm90,
 };
 
@@ -360,184 +356,13 @@ static ckl_status admit_specialised(const void *desc, const ckl_device_info *dev
 }
 
 const implementation gemm_specialised_implementation = {
-    .name = "specialised",
+    GEMM_SM90_PARTS(specialised, gemm_sm90_config),
     .summary = "a step of the ladder: sm90 with a CTA for every tile",
     .by_name = true,
-    .config_bytes = sizeof(gemm_sm90_config),
     .config = FIELD_TABLE(sm90_fields),
     .choose = choose_specialised,
     .cost = gemm_sm90_cost,
     .admit = admit_specialised,
     .describe = gemm_sm90,
-    .params = &gemm_pitched_param_list,
-    .target = IR_SM90A,
     .launch = launch_sm90,
-};
-
-/* pitched: A and B that TMA or tensor cores cannot take are copied to the workspace, in rows that they take */
-
-/* Tensor cores read 16-bit types in either order, others K-major alone: those are transposed. */
-static bool is_turned(const ckl_gemm_desc *d, char matrix)
-{
-    return ckl_dtype_bytes(d->a) != 2 && !gemm_k_major((choice)d->layout, matrix);
-}
-
-static bool is_unfit(const ckl_gemm_desc *d, char matrix)
-{
-    return is_turned(d, matrix) || (matrix == 'a' && d->gather) || !gemm_rows_aligned(d, matrix, TMA_ALIGNMENT);
-}
-
-/* Where arrays of pointers name the matrices both are copied: the copies lie a stride apart. */
-static bool is_copied(const ckl_gemm_desc *d, char matrix)
-{
-    return d->pointers || is_unfit(d, matrix);
-}
-
-/* The problem after copying. */
-static ckl_gemm_desc pitched_desc(const ckl_gemm_desc *d)
-{
-    ckl_gemm_desc even = *d;
-    even.gather = d->gather ? max_i64(d->m, 1) : 0; // the copy is in order
-    if (is_turned(d, 'a') || is_turned(d, 'b'))
-        even.layout = CKL_GEMM_NT;
-    struct {
-        char name;
-        int64_t *ld, *stride;
-    } const matrices[] = { { 'a', &even.lda, &even.stride_a }, { 'b', &even.ldb, &even.stride_b } };
-    for (int i = 0; i < COUNT_OF(matrices); i++) {
-        const gemm_matrix x = gemm_matrix_of(&even, matrices[i].name);
-        if (!is_copied(d, matrices[i].name))
-            continue;
-        *matrices[i].ld = round_up(x.cols, GEMM_PITCH_BYTES / (int64_t)ckl_dtype_bytes(x.type));
-        *matrices[i].stride = x.count > 1 || d->pointers ? x.rows * *matrices[i].ld : 0;
-    }
-    return even;
-}
-
-/* Bytes of the copies: 0 where there is none. */
-static int64_t copy_bytes(const ckl_gemm_desc *d, char matrix)
-{
-    const ckl_gemm_desc even = pitched_desc(d);
-    const gemm_matrix x = gemm_matrix_of(&even, matrix);
-    return is_copied(d, matrix) ? x.count * x.rows * x.ld * (int64_t)ckl_dtype_bytes(x.type) : 0;
-}
-
-static int64_t copied_rows(const ckl_gemm_desc *d, char matrix)
-{
-    const gemm_matrix x = gemm_matrix_of(d, matrix);
-    return is_copied(d, matrix) ? x.count * x.rows : 0;
-}
-
-/*
- * A launch more, and the rows that it copies, however short: 128x19800x21 takes 21.1 us, 7.1 of them for the product;
- * 32768x3x81 21.9 and 3.5, 112x45056x5 38.3 and 12 (H200).
- */
-static const double COPY_US = 2, COPY_ROW_US = 0.00055;
-
-static bool candidate_pitched(const void *desc, const ckl_device_info *device, int i, void *config)
-{
-    const ckl_gemm_desc even = pitched_desc(desc);
-    return gemm_sm90_candidate(&even, device, i, config);
-}
-
-static plan_cost cost_pitched(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const ckl_gemm_desc *d = desc, even = pitched_desc(d);
-    plan_cost cost = gemm_sm90_cost(&even, device, config);
-    cost.us += COPY_US + COPY_ROW_US * (double)(copied_rows(d, 'a') + copied_rows(d, 'b'));
-    return cost;
-}
-
-static ckl_status admit_pitched(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const ckl_gemm_desc *d = desc, even = pitched_desc(d);
-    if (copy_bytes(d, 'a') + copy_bytes(d, 'b') == 0)
-        FAIL(CKL_UNSUPPORTED, "gemm pitched: A and B lie as sm90 takes them already");
-    if (!gemm_is_f8(d->a) && !d->batch_invariant && // `tiled` does not take those
-        2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k < GEMM_PITCHED_FLOPS)
-        FAIL(CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save in a problem of %g products",
-             (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
-    return admit_products(&even, device, config);
-}
-
-static int64_t workspace_pitched(const ckl_plan *plan)
-{
-    return round_up(copy_bytes(plan->desc, 'a'), PLAN_WORKSPACE_ALIGNMENT) + copy_bytes(plan->desc, 'b');
-}
-
-/* Adds copy i, of the matrices of a batch, to a launch; returns its CTAs. */
-static int64_t add_copy(gemm_pitched_params *p, int i, const ckl_gemm_desc *d, char matrix, const void *from, void *to)
-{
-    const ckl_gemm_desc even = pitched_desc(d);
-    const gemm_matrix x = gemm_matrix_of(d, matrix);
-    const int64_t vector = GEMM_REPITCH_BYTES / (int64_t)ckl_dtype_bytes(x.type);
-    p->from[i] = from;
-    p->from_ld[i] = x.ld;
-    p->from_stride[i] = x.stride;
-    p->to[i] = to;
-    p->to_ld[i] = gemm_matrix_of(&even, matrix).ld;
-    p->copy_rows[i] = matrix == 'a' && d->gather ? d->m : x.rows;
-    p->copy_length[i] = x.cols;
-    p->turned[i] = is_turned(d, matrix);
-    if (p->turned[i])
-        return x.count * ceil_div(x.rows, GEMM_TURN_TILE) * ceil_div(x.cols, GEMM_TURN_TILE);
-    return x.count * ceil_div(p->copy_rows[i], GEMM_REPITCH_ROWS) *
-           ceil_div(ceil_div(x.cols, vector), GEMM_REPITCH_THREADS);
-}
-
-/* Copies what must be copied, and points the args there. */
-static ckl_status launch_copies(const ckl_plan *plan, ckl_gemm_args *x, ckl_stream stream)
-{
-    const ckl_gemm_desc *d = plan->desc;
-    char *to = plan_workspace(plan, x->workspace);
-    gemm_pitched_params p = { 0 };
-    int64_t ctas = 0, copies = 0;
-    if (copy_bytes(d, 'a')) {
-        ctas = add_copy(&p, (int)copies++, d, 'a', x->a, to);
-        x->a = to;
-        to += round_up(copy_bytes(d, 'a'), PLAN_WORKSPACE_ALIGNMENT);
-    }
-    p.row_list = x->rows_a;
-    p.list_rows = d->gather;
-    p.second = (uint32_t)ctas;
-    if (copy_bytes(d, 'b')) {
-        ctas += add_copy(&p, (int)copies++, d, 'b', x->b, to);
-        x->b = to;
-    }
-    if (copies == 1)
-        p.second = (uint32_t)ctas;
-    return plan_launch(plan, 1, (plan_grid){ .x = ctas }, &p, stream);
-}
-
-static ckl_status launch_pitched(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    const ckl_gemm_desc even = pitched_desc(plan->desc);
-    ckl_gemm_args x = *(const ckl_gemm_args *)args;
-    TRY(launch_copies(plan, &x, stream));
-    return gemm_sm90_launch(plan, plan->config, &even, even.k, &x, stream);
-}
-
-static void describe_pitched(const void *config, int kernel)
-{
-    if (kernel == 0)
-        gemm_sm90(config, 0);
-    else
-        gemm_repitch(config);
-}
-
-const implementation gemm_pitched_implementation = {
-    .name = "pitched",
-    .summary = "A and B that sm90 does not take as they lie are copied or transposed first; Hopper",
-    .config_bytes = sizeof(gemm_sm90_config),
-    .config = FIELD_TABLE(sm90_fields),
-    .candidate = candidate_pitched,
-    .cost = cost_pitched,
-    .admit = admit_pitched,
-    .describe = describe_pitched,
-    .kernels = 2,
-    .first = "sm90",
-    .params = &gemm_pitched_param_list,
-    .target = IR_SM90A,
-    .workspace_bytes = workspace_pitched,
-    .launch = launch_pitched,
 };

@@ -24,7 +24,7 @@ static scaled_side side_of(const sm90_kernel *k, int mode)
 
 static val blocks_of(val extent)
 {
-    return div(add(extent, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK));
+    return div_up(extent, GEMM_BLOCK);
 }
 
 void gemm_sm90_scale_parameters(sm90_kernel *k)

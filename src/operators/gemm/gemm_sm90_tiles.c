@@ -12,6 +12,12 @@ static int sums_of_consumer(const gemm_sm90_config *c)
     return rows_of_consumer(c) * c->tile_n / WARPGROUP;
 }
 
+/* Are the products of one or two stages summed apart and then added in f32? */
+static bool sums_twice(const gemm_epilogue *e)
+{
+    return e->accumulation == CKL_GEMM_ACCURATE || e->math == CKL_GEMM_F32X3;
+}
+
 int gemm_sm90_partial_rows(const gemm_sm90_config *c)
 {
     return c->epilogue.math == CKL_GEMM_F32X3 ? rows_of_consumer(c) : 64; // of one wgmma
@@ -19,7 +25,7 @@ int gemm_sm90_partial_rows(const gemm_sm90_config *c)
 
 int gemm_sm90_accumulators(const gemm_sm90_config *c)
 {
-    const int partial = gemm_sm90_sums_twice(&c->epilogue) ? gemm_sm90_partial_rows(c) * c->tile_n / WARPGROUP : 0;
+    const int partial = sums_twice(&c->epilogue) ? gemm_sm90_partial_rows(c) * c->tile_n / WARPGROUP : 0;
     return sums_of_consumer(c) + partial;
 }
 
@@ -28,8 +34,7 @@ bool gemm_sm90_is_plain(const gemm_sm90_config *c)
     const gemm_epilogue *e = &c->epilogue;
     const bool bias_fits = !e->bias || (e->activation != CKL_ACTIVATION_GELU_ERF && c->tile_n % 64 == 0);
     return !c->ragged && !e->c && bias_fits && !e->weighted && !e->scatter && !gemm_is_f8(e->d) &&
-           e->scale_a != CKL_GEMM_SCALE_ROW && e->scale_b != CKL_GEMM_SCALE_ROW && !e->preactivation &&
-           !gemm_is_backward(e->activation);
+           e->scale_a != CKL_GEMM_SCALE_ROW && e->scale_b != CKL_GEMM_SCALE_ROW && !gemm_uses_x(e);
 }
 
 /* Every row or column has its own scale, or every square, which a tile may cover in part. */
@@ -54,16 +59,15 @@ static gemm_scale_boxes scale_boxes_of(const gemm_sm90_config *c, int mode)
 
 int gemm_sm90_parts(const gemm_sm90_config *c)
 {
-    enum {
-        MOST = 192
-    }; // registers for three sums, 3 x 64x128 of a warpgroup; with scales of 96 columns they would spill
+    // Registers for three sums, 3 x 64x128 of a warpgroup; with scales of 96 columns they would spill.
+    enum { MOST = 192 };
     const gemm_epilogue *e = &c->epilogue;
-    if (!gemm_sm90_sums_twice(e))
+    if (!sums_twice(e))
         return 0;
     const bool room = c->consumers < 3 && rows_of_consumer(c) == gemm_sm90_partial_rows(c) &&
                       3 * sums_of_consumer(c) + scale_boxes_of(c, 1).length <= MOST + GEMM_SCALE_UNIT;
-    const bool few =
-        !gemm_has_block_scales(e->scale_a) || (gemm_sm90_is_plain(c) && !c->groups); // others are near spilling
+    const bool plain = gemm_sm90_is_plain(c) && !c->groups; // others are near spilling
+    const bool few = plain || !gemm_has_block_scales(e->scale_a);
     return e->math == CKL_GEMM_F32X3 || !room || !few ? 1 : 2;
 }
 
@@ -95,8 +99,8 @@ static bool has_vector(const gemm_epilogue *e, int vector)
 bool gemm_sm90_loads_ahead(const gemm_sm90_config *c)
 {
     const gemm_epilogue *e = &c->epilogue;
-    return (e->c || gemm_is_backward(e->activation)) && !e->preactivation && !e->scatter && !c->groups &&
-           c->ragged != GEMM_ALL_RAGGED && c->buffers > 1;
+    return gemm_reads_matrix(e) && !e->preactivation && !e->scatter && !c->groups && c->ragged != GEMM_ALL_RAGGED &&
+           c->buffers > 1;
 }
 
 /* The largest box along a side of a tile that divides it. */
@@ -105,6 +109,29 @@ static int box_of(int side, int most, int step)
     while (side % most)
         most = step ? most - step : most / 2;
     return most;
+}
+
+/* The vectors of an epilogue; their bytes, of all consumers. */
+static int64_t add_vectors(gemm_sm90_shape *s, const gemm_sm90_config *c)
+{
+    int64_t bytes = 0;
+    for (int v = 0; v < GEMM_VECTORS; v++) {
+        if (has_vector(&c->epilogue, v))
+            s->vectors[v] = gemm_sm90_along_rows(c, v) ? s->consumer_rows : s->columns;
+        bytes += (int64_t)c->consumers * s->vectors[v] * 4;
+    }
+    return bytes;
+}
+
+/* The scales of blocks; their bytes, of a stage. */
+static int64_t add_scales(gemm_sm90_shape *s, const gemm_sm90_config *c)
+{
+    int64_t bytes = 0;
+    for (int mode = 0; mode < 2; mode++) {
+        s->scales[mode] = scale_boxes_of(c, mode);
+        bytes += 4 * (int64_t)s->scales[mode].boxes * s->scales[mode].slot;
+    }
+    return bytes;
 }
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
@@ -128,19 +155,10 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
         .d_cols = c->swap ? 64 : box_of(columns, 128 / d_bytes, 0),
         .stage_bytes = (int64_t)(c->tile_m + c->tile_n) * GEMM_TILE_BYTES,
     };
+    s.subtile = c->swap ? s.d_rows : s.d_cols;
     int d_span = s.d_cols * d_bytes;
     s.d_swizzle = d_span > 128 ? 0 : d_span;
-    int64_t vectors = 0;
-    for (int v = 0; v < GEMM_VECTORS; v++) {
-        if (has_vector(&c->epilogue, v))
-            s.vectors[v] = gemm_sm90_along_rows(c, v) ? s.consumer_rows : columns;
-        vectors += (int64_t)c->consumers * s.vectors[v] * 4;
-    }
-    int64_t scales = 0; // of a stage
-    for (int mode = 0; mode < 2; mode++) {
-        s.scales[mode] = scale_boxes_of(c, mode);
-        scales += 4 * (int64_t)s.scales[mode].boxes * s.scales[mode].slot;
-    }
+    const int64_t vectors = add_vectors(&s, c), scales = add_scales(&s, c);
     s.partial_bytes = c->split > 1 ? (int64_t)s.consumer_rows * columns * 4 : 0;
     int64_t staging = (int64_t)c->consumers * c->buffers * s.d_rows * s.d_cols * d_bytes;
     int64_t partials = c->consumers * c->split * s.partial_bytes;
@@ -164,7 +182,7 @@ tensor gemm_sm90_transposed(tensor t)
 /* The K tiles of this CTA. The slices of a split differ by one tile at most. */
 static void divide_k(sm90_kernel *k)
 {
-    val all = div(add(k->p.k, imm(k->size.tile_k - 1)), imm(k->size.tile_k)), slices = imm(k->cfg->split);
+    val all = div_up(k->p.k, k->size.tile_k), slices = imm(k->cfg->split);
     k->k_first = imm(0);
     k->k_tiles = all;
     if (k->cfg->split == 1)
@@ -173,7 +191,7 @@ static void divide_k(sm90_kernel *k)
     k->k_tiles = sub(div(mul(all, add(k->rank_k, imm(1))), slices), k->k_first);
 }
 
-bool gemm_sm90_k_major(const gemm_sm90_config *c, char operand)
+static bool is_k_major(const gemm_sm90_config *c, char operand)
 {
     return gemm_k_major(c->epilogue.layout, c->swap ? (operand == 'a' ? 'b' : 'a') : operand);
 }
@@ -192,7 +210,7 @@ int gemm_sm90_modes(const gemm_sm90_config *c, char operand)
 
 val gemm_sm90_pointer(const sm90_kernel *k, val array, val number)
 {
-    return convert(U64, at(gmem_tensor(array, I64, make_layout(dynamic(k->p.batch), leaf(1))), number));
+    return convert(U64, at(gmem_vector(array, I64, k->p.batch), number));
 }
 
 outer_coordinates gemm_sm90_outer(const sm90_kernel *k, int modes, val array, val number)
@@ -222,29 +240,19 @@ void gemm_sm90_parameters(sm90_kernel *k)
     k->p = params_of(gemm_sm90);
     if (k->cfg->batched == GEMM_BY_POINTERS)
         k->array_of_B = params_of(gemm_pointers).b;
-    k->a_k_major = gemm_sm90_k_major(k->cfg, 'a');
-    k->b_k_major = gemm_sm90_k_major(k->cfg, 'b');
+    k->a_k_major = is_k_major(k->cfg, 'a');
+    k->b_k_major = is_k_major(k->cfg, 'b');
     k->tmaA = operand_tma(k, k->p.A, 'a', k->a_k_major, s->box_a);
     k->tmaB = operand_tma(k, k->p.B, 'b', k->b_k_major, s->box_b);
     if (k->cfg->ragged != GEMM_ALL_RAGGED)
         k->tmaD = make_tma(k->p.D, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
     if (k->epilogue.c && k->cfg->ragged != GEMM_ALL_RAGGED)
         k->tmaC = make_tma(k->p.C, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
-    if (k->epilogue.preactivation || gemm_is_backward(k->epilogue.activation))
-        if (k->cfg->ragged != GEMM_ALL_RAGGED)
-            k->tmaX = make_tma(k->p.PRE, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
+    if (gemm_uses_x(&k->epilogue) && k->cfg->ragged != GEMM_ALL_RAGGED)
+        k->tmaX = make_tma(k->p.PRE, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
     if (s->scales[0].boxes)
         gemm_sm90_scale_parameters(k);
     divide_k(k);
-}
-
-/* (ROWS,COLS,COUNT...) tiles, each as TMA writes and wgmma reads it. */
-static layout tiles_layout(ckl_dtype dtype, int rows, int cols, int span, int count, int count_outer)
-{
-    layout tile = tma_tile_layout(dtype, rows, cols, span);
-    int64_t elements = (int64_t)rows * cols;
-    layout plain = make_layout(shape(rows, cols, count, count_outer), stride(cols, 1, elements, elements * count));
-    return with_swizzle(tile.sw, plain);
 }
 
 /*
@@ -256,8 +264,7 @@ static tensor operand_ring(const sm90_kernel *k, char operand, int rows, bool k_
     ckl_dtype ab = gemm_sm90_type(k->cfg, operand);
     int depth = k->size.tile_k, stages = k->cfg->stages;
     if (k_major)
-        return slice(smem_tensor(name, ab, tiles_layout(ab, rows, depth, GEMM_TILE_BYTES, stages, 1), 1024), _, _, _,
-                     0);
+        return tma_ring(name, ab, rows, depth, stages);
     layout plain = make_layout(shape(shape(MN_SPAN, rows / MN_SPAN), depth, stages),
                                stride(stride(1, MN_SPAN * depth), MN_SPAN, (int64_t)rows * depth));
     return smem_tensor(name, ab, with_swizzle(tma_tile_layout(ab, depth, MN_SPAN, GEMM_TILE_BYTES).sw, plain), 1024);
@@ -293,9 +300,7 @@ void gemm_sm90_memory(sm90_kernel *k)
     const gemm_sm90_shape *s = &k->size;
     k->sA = operand_ring(k, 'a', cfg->tile_m, k->a_k_major); // (BM,BK,STAGES)
     k->sB = operand_ring(k, 'b', cfg->tile_n, k->b_k_major); // (BN,BK,STAGES)
-    k->sD = smem_tensor("D", k->epilogue.d,
-                        tiles_layout(k->epilogue.d, s->d_rows, s->d_cols, s->d_swizzle, cfg->buffers, cfg->consumers),
-                        1024);
+    k->sD = tma_tiles("D", k->epilogue.d, s->d_rows, s->d_cols, cfg->buffers, cfg->consumers);
     static const char *const names[] = { [GEMM_BIAS] = "bias",
                                          [GEMM_SCALE_OF_A] = "scale_a",
                                          [GEMM_SCALE_OF_B] = "scale_b",
@@ -326,7 +331,7 @@ val gemm_sm90_k_tiles(const sm90_kernel *k, const tile_place *at)
 {
     if (k->cfg->batched != GEMM_GROUPS_OF_K)
         return k->k_tiles;
-    return div(add(at->k_count, imm(k->size.tile_k - 1)), imm(k->size.tile_k));
+    return div_up(at->k_count, k->size.tile_k);
 }
 
 tile_place gemm_sm90_tile(const sm90_kernel *k, val tile)
@@ -349,5 +354,15 @@ tile_place gemm_sm90_tile(const sm90_kernel *k, val tile)
         *along = add(*along, convert(U32, at(k->sFirst, at.batch)));
         at.end = convert(U32, at(k->sFirst, add(at.batch, imm(1))));
     }
+    return at;
+}
+
+/* Of a split tile this is the CTA's slice of the columns, if it finishes one. */
+tile_place gemm_sm90_own_tile(const sm90_kernel *k, const consumer_role *c, val tile)
+{
+    tile_place at = gemm_sm90_tile(k, tile);
+    if (!k->cfg->pingpong)
+        at.row = add(at.row, mul(c->index, imm(k->size.consumer_rows)));
+    at.col = add(at.col, mul(k->rank_k, imm(k->size.columns)));
     return at;
 }

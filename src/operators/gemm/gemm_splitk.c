@@ -20,8 +20,7 @@ typedef struct sum_place {
 static tensor columns_at(val address, ckl_dtype dtype, val ld, const sum_place *at)
 {
     val elements = add(mul(at->row, ld), at->first);
-    val start = add(address, convert(U64, mul(elements, imm((int)ckl_dtype_bytes(dtype)))));
-    return gmem_tensor(start, dtype, compact(leaf(COLUMNS)));
+    return gmem_tensor(gmem_address(address, dtype, elements), dtype, compact(leaf(COLUMNS)));
 }
 
 /* Adds some slices from `first` on: all loads come before the first addition. */
@@ -69,7 +68,7 @@ static void load_C(const gemm_splitk_config *cfg, const gemm_sm90_values *p, sum
 static void store_vector(gemm_epilogue e, const gemm_sm90_values *p, const sum_place *at)
 {
     tensor rC = at->rC, rD = fragment(e.d, compact(leaf(COLUMNS)));
-    tensor gBias = gmem_tensor(p->bias, e.d, make_layout(dynamic(p->n), leaf(1))); // (N)
+    tensor gBias = gmem_vector(p->bias, e.d, p->n); // (N)
     for (int i = 0; i < COLUMNS; i++) {
         val bias = e.bias ? at_f32(gBias, add(at->first, imm(i))) : immf(0);
         const gemm_element in = { .product = at(at->rSum, i), .c = at_f32(rC, i), .bias = bias };
@@ -117,7 +116,7 @@ static void add_products(const gemm_splitk_config *cfg)
 {
     launch_bounds(GEMM_SPLITK_THREADS, 0);
     gemm_sm90_values p = params_of(gemm_sm90);
-    val vectors = div(add(p.n, imm(COLUMNS - 1)), imm(COLUMNS)); // of a row
+    val vectors = div_up(p.n, COLUMNS); // of a row
     val vector = add(mul(cta_x(), imm(GEMM_SPLITK_THREADS)), thread());
     val row = div(vector, vectors);
     sum_place at = { .row = convert(I64, row),

@@ -2,7 +2,7 @@
 #ifndef CKL_GEMM_SPLITK_H
 #define CKL_GEMM_SPLITK_H
 
-#include "operators/gemm/gemm_config.h"
+#include "operators/gemm/gemm_sm90_config.h"
 
 enum {
     GEMM_SPLITK_THREADS = 128, // of a CTA that adds

@@ -6,13 +6,13 @@
 
 /* A candidate tile; tile_n=0: all columns of D^T. */
 typedef struct sliced_tile {
-    int tile_m, tile_n, consumers, pingpong, cluster_m, cluster_n;
+    int tile_m, tile_n, consumers, cluster_m, cluster_n;
 } sliced_tile;
 
-static const sliced_tile tiles[] = { { 64, 128, 1, 0, 1, 1 },  { 64, 192, 1, 0, 1, 1 },  { 64, 96, 1, 0, 1, 1 },
-                                     { 64, 0, 1, 0, 1, 1 },    { 128, 192, 2, 0, 2, 1 }, { 128, 256, 2, 0, 2, 1 },
-                                     { 192, 192, 3, 0, 1, 1 }, { 128, 128, 2, 0, 2, 1 }, { 128, 128, 2, 0, 1, 2 },
-                                     { 128, 128, 2, 0, 1, 1 }, { 192, 128, 3, 0, 1, 2 }, { 128, 0, 2, 0, 1, 1 } };
+static const sliced_tile tiles[] = { { 64, 128, 1, 1, 1 },  { 64, 192, 1, 1, 1 },  { 64, 96, 1, 1, 1 },
+                                     { 64, 0, 1, 1, 1 },    { 128, 192, 2, 2, 1 }, { 128, 256, 2, 2, 1 },
+                                     { 192, 192, 3, 1, 1 }, { 128, 128, 2, 2, 1 }, { 128, 128, 2, 1, 2 },
+                                     { 128, 128, 2, 1, 1 }, { 192, 128, 3, 1, 2 }, { 128, 0, 2, 1, 1 } };
 
 /* Elements between rows of the sums of a slice. */
 static int64_t sums_pitch(const ckl_gemm_desc *d)
@@ -49,8 +49,7 @@ gemm_sm90_config gemm_splitk_products(const gemm_splitk_config *c)
 /* Elements of D that a thread stores at once. */
 static int vector_of(const ckl_gemm_desc *d)
 {
-    bool whole = gemm_rows_aligned(d, 'd', TMA_ALIGNMENT) && (!d->c || gemm_rows_aligned(d, 'c', TMA_ALIGNMENT));
-    return whole ? GEMM_SPLITK_COLUMNS : 1;
+    return gemm_results_aligned(d, TMA_ALIGNMENT) ? GEMM_SPLITK_COLUMNS : 1;
 }
 
 /*
@@ -80,13 +79,12 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
     p->swap = t->tile_n == 0;
     p->tile_n = !is_worth(t, d) ? 0 : p->swap ? gemm_sm90_swapped_columns(d->m, true) : t->tile_n; // 0 is refused
     p->consumers = t->consumers;
-    p->pingpong = t->pingpong;
     p->cluster_m = t->cluster_m;
     p->cluster_n = t->cluster_n;
     p->batched = GEMM_SLICES_OF_K;
     p->ragged = d->n * (int64_t)sizeof(float) % TMA_ALIGNMENT != 0;
     p->epilogue = (gemm_epilogue){ .ab = d->a, .b = d->b, .accumulation = (choice)d->accumulation, .d = CKL_F32 };
-    gemm_sm90_fit_memory(p, ceil_div(d->k, gemm_tile_k(d->a)), device);
+    gemm_sm90_fit_memory(p, gemm_k_tiles(d), device);
     p->epilogue = gemm_epilogue_of(d);
     return true;
 }
@@ -106,7 +104,7 @@ int gemm_splitk_slices(const ckl_gemm_desc *d, const ckl_device_info *device, co
     if (c->slices)
         return c->slices;
     enum { TURNS = 3 }; // more than these are even enough
-    const int64_t steps = ceil_div(d->k, gemm_tile_k(d->a));
+    const int64_t steps = gemm_k_tiles(d);
     const int64_t rows = c->products.swap ? d->n : d->m, cols = c->products.swap ? d->m : d->n;
     const int64_t count = ceil_div(rows, c->products.tile_m) * ceil_div(cols, max_i64(c->products.tile_n, 1));
     const int64_t most = min_i64(min_i64(GEMM_SPLITK_SLICES_MAX, steps), TURNS * device->sm_count / count);
@@ -125,14 +123,11 @@ static plan_cost cost_splitk(const void *desc, const ckl_device_info *device, co
     return cost_of(desc, device, config, gemm_splitk_slices(desc, device, config));
 }
 
-static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, const void *config)
+/* Is it one product, of which f32 sums may be added, with an epilogue that the second kernel has? */
+static ckl_status admit_problem(const ckl_gemm_desc *d)
 {
-    const ckl_gemm_desc *d = desc;
-    const gemm_splitk_config *c = config;
-    TRY(gemm_check_epilogue("splitk", d, &c->products.epilogue));
     if (d->layout != CKL_GEMM_NT || d->gated || d->bias_along || d->scale_a || d->scale_b || d->scale_d ||
-        d->weighted || gemm_is_f8(d->d) || d->device_scalars || d->preactivation ||
-        gemm_is_backward((choice)d->activation))
+        d->weighted || gemm_is_f8(d->d) || d->device_scalars || gemm_has_x(d))
         FAIL(CKL_UNSUPPORTED,
              "gemm splitk: slices are of K-major A and B, with alpha, C, a bias of columns and an activation");
     if (d->math == CKL_GEMM_F32X3)
@@ -146,6 +141,15 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "gemm splitk: slices are of one product, not of groups=%" PRId64, d->groups);
     if (d->batch > 1)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: batch=%" PRId64 " products have tiles enough", d->batch);
+    return CKL_OK;
+}
+
+static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    const gemm_splitk_config *c = config;
+    TRY(gemm_check_epilogue("splitk", d, &c->products.epilogue));
+    TRY(admit_problem(d));
     if (c->slices == 1 || c->slices < 0 || c->slices > GEMM_SPLITK_SLICES_MAX)
         FAIL(CKL_INVALID, "gemm splitk: slices=%d is not 0 or in 2..%d", c->slices, GEMM_SPLITK_SLICES_MAX);
     if (c->products.batched != GEMM_SLICES_OF_K)
@@ -158,7 +162,7 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
     const gemm_sm90_config products = gemm_splitk_products(c);
     TRY(gemm_sm90_admit(&halves, device, &products)); // before its cost is asked for
     const int slices = c->slices ? c->slices : 2;     // more of them are chosen where there are as many tiles
-    if (ceil_div(d->k, gemm_tile_k(d->a)) < slices)
+    if (gemm_k_tiles(d) < slices)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: k=%" PRId64 " has fewer tiles of %d than slices=%d", d->k,
              gemm_tile_k(d->a), slices);
     return CKL_OK;
@@ -186,18 +190,9 @@ static int slices_of(const ckl_plan *plan)
 static ckl_status launch_sum(const ckl_plan *plan, const ckl_gemm_args *x, const void *sums, ckl_stream stream)
 {
     const ckl_gemm_desc *d = plan->desc;
-    const gemm_pitched_params params = { .m = (uint32_t)d->m,
-                                         .n = (uint32_t)d->n,
-                                         .alpha = gemm_alpha_of(x),
-                                         .beta = gemm_beta_of(d, x),
-                                         .bias = x->bias,
-                                         .a = sums,
-                                         .lda = sums_pitch(d),
-                                         .c = x->c,
-                                         .ldc = d->ldc,
-                                         .d = x->d,
-                                         .ldd = d->ldd,
-                                         .batch = (uint32_t)slices_of(plan) };
+    const gemm_pitched_params params = { GEMM_PARAMS_OF_CALL(d, x), .m = (uint32_t)d->m,
+                                         .n = (uint32_t)d->n,       .a = sums,
+                                         .lda = sums_pitch(d),      .batch = (uint32_t)slices_of(plan) };
     int64_t threads = d->m * sums_pitch(d) / GEMM_SPLITK_COLUMNS;
     return plan_launch(plan, 1, (plan_grid){ .x = ceil_div(threads, GEMM_SPLITK_THREADS) }, &params, stream);
 }
@@ -209,10 +204,9 @@ static ckl_status launch_splitk(const ckl_plan *plan, const void *args, ckl_stre
     const gemm_sm90_config products = gemm_splitk_products(c);
     const ckl_gemm_desc sliced = gemm_splitk_desc(plan->desc, slices_of(plan));
     ckl_gemm_args each = { .a = x->a, .b = x->b, .d = plan_workspace(plan, x->workspace) };
-    if (c->vec > 1 && !PLAN_ALIGNED(TMA_ALIGNMENT, x->d, x->c))
-        FAIL(CKL_INVALID, "gemm splitk: c=%p or d=%p is not aligned to 16 bytes; config='vec=1' takes any alignment",
-             x->c, x->d);
     const ckl_gemm_desc *d = plan->desc;
+    if (c->vec > 1)
+        TRY(gemm_check_result_vectors("splitk", x, TMA_ALIGNMENT));
     TRY(gemm_sm90_launch(plan, &products, &sliced, d->k, &each, stream));
     return launch_sum(plan, x, each.d, stream);
 }
@@ -222,9 +216,8 @@ static const field splitk_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_splitk_
                                        GEMM_SPLITK_CONFIG(FIELD_ROW, gemm_splitk_config) };
 
 const implementation gemm_splitk_implementation = {
-    .name = "splitk",
+    GEMM_SM90_PARTS(splitk, gemm_splitk_config),
     .summary = "K in slices, each a product of sm90, and a kernel that adds them; Hopper",
-    .config_bytes = sizeof(gemm_splitk_config),
     .config = FIELD_TABLE(splitk_fields),
     .candidate = candidate_splitk,
     .cost = cost_splitk,
@@ -232,8 +225,6 @@ const implementation gemm_splitk_implementation = {
     .admit = admit_splitk,
     .describe = gemm_splitk,
     .kernels = 2,
-    .params = &gemm_pitched_param_list,
-    .target = IR_SM90A,
     .workspace_bytes = workspace_splitk,
     .launch = launch_splitk,
 };

@@ -45,23 +45,7 @@ static int depth_of(const gemm_tiled_config *cfg)
 
 static tiled_mma mma_of(const gemm_tiled_config *cfg)
 {
-    static const char *const atoms[] = {
-        [CKL_F16] = "SM80_16x8x16_F32F16F16F32_TN",
-        [CKL_BF16] = "SM80_16x8x16_F32BF16BF16F32_TN",
-        [CKL_F32] = "SM80_16x8x8_F32TF32TF32F32_TN",
-        [CKL_I8] = "SM80_16x8x32_S32S8S8S32_TN",
-    };
-    return make_tiled_mma(atoms[factor_type(cfg)], 2, 2);
-}
-
-/* No bank conflicts: rows of 64 bytes are swizzled for ldmatrix. */
-static tensor smem_ring(const gemm_tiled_config *cfg, const char *name, int rows)
-{
-    ckl_dtype dtype = factor_type(cfg);
-    int depth = depth_of(cfg);
-    layout tile = tma_tile_layout(dtype, rows, depth, GEMM_TILED_BYTES);
-    layout ring = make_layout(shape(rows, depth, cfg->stages), stride(depth, 1, (int64_t)rows * depth));
-    return smem_tensor(name, dtype, with_swizzle(tile.sw, ring), 1024);
+    return make_tiled_mma(mma_sync_atom(factor_type(cfg)), 2, 2);
 }
 
 /* The atom that copies `vec` elements from global memory. */
@@ -126,8 +110,7 @@ static tensor factor_tensor(const gemm_tiled_config *cfg, char name, const gemm_
     int_tuple sizes = is_a ? shape(p->m, p->k) : shape(p->n, p->k);
     val ld = is_a ? p->lda : p->ldb, skipped = k_major ? mul(first, ld) : first;
     const bool listed = is_a && cfg->epilogue.gather;
-    val bytes = mul(skipped, imm((int)ckl_dtype_bytes(cfg->epilogue.ab)));
-    return gmem_tensor(add(is_a ? p->a : p->b, convert(U64, bytes)),
+    return gmem_tensor(gmem_address(is_a ? p->a : p->b, cfg->epilogue.ab, skipped),
                        gemm_is_f8(cfg->epilogue.ab) ? CKL_U8 : cfg->epilogue.ab,
                        make_layout(sizes, listed    ? stride(0, 1)
                                           : k_major ? stride(ld, 1)
@@ -137,7 +120,7 @@ static tensor factor_tensor(const gemm_tiled_config *cfg, char name, const gemm_
 static operand_tiles tiles_of(const gemm_tiled_config *cfg, char name, const gemm_values *p, int rows, val tile)
 {
     operand_tiles x = { .rows = rows, .depth = depth_of(cfg), .count = name == 'b' && cfg->epilogue.gated ? 2 : 1 };
-    x.sX = smem_ring(cfg, name == 'a' ? "A" : "B", rows);
+    x.sX = tma_ring(name == 'a' ? "A" : "B", factor_type(cfg), rows, x.depth, cfg->stages); // swizzled for ldmatrix
     for (int i = 0; i < x.count; i++) {
         tensor sPart =
             x.count == 1 ? x.sX : local_tile(x.sX, shape(rows / 2, x.depth), coord(i, 0, _)); // (PART,BK,STAGES)
@@ -149,7 +132,7 @@ static operand_tiles tiles_of(const gemm_tiled_config *cfg, char name, const gem
     return x;
 }
 
-/* The same a row at a time. */
+/* Starts the copies of one K tile, a row at a time. */
 static void load_listed_rows(const operand_copy *c, val k_tile, val stage)
 {
     const bool async = c->copy.atom.op == IR_CP_ASYNC;
@@ -324,27 +307,6 @@ static tensor coordinates_of(const gemm_tiled_config *cfg, const gemm_values *p,
     return partition_C(mma, cD, thread());
 }
 
-/* Stores the D tile from registers, element by element. */
-static void store_tile(const gemm_tiled_config *cfg, const gemm_values *p, const tiled_mma *mma, val row, val col,
-                       tensor acc)
-{
-    tensor tCcD = coordinates_of(cfg, p, mma, row, col); // (MMA,MMA_M,MMA_N)
-    gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(p));
-    int count = (int)static_size(tCcD.layout); // gated: as many accumulators of the last columns follow
-    UNROLL(i, count) {
-        val up = cfg->epilogue.gated ? at(acc, i + count) : (val){ 0 };
-        val at_row = convert(I64, coordinate(tCcD, 0, i)), at_col = convert(I64, coordinate(tCcD, 1, i));
-        IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))
-            gemm_store(cfg->epilogue, scalars, p, at_row, at_col, at(acc, i), up);
-    }
-    gemm_leave_amax(cfg->epilogue, scalars, p->amax, true);
-}
-
-static val tiles_along(val extent, int tile)
-{
-    return convert(U32, div(add(extent, imm(tile - 1)), imm(tile)));
-}
-
 /* One tile of D; A has so many rows, p's may be fewer. */
 static void compute_tile(const gemm_tiled_config *cfg, const gemm_values *p, val row, val col, val rows)
 {
@@ -362,7 +324,7 @@ static void compute_tile(const gemm_tiled_config *cfg, const gemm_values *p, val
         blocks.tiles = variable(U32, imm(0));
         work.blocks = &blocks;
     }
-    val k_tiles = tiles_along(p->k, A.depth);
+    val k_tiles = convert(U32, div_up(p->k, A.depth));
     if (cfg->stages == 1)
         multiply_in_turn(&work, k_tiles);
     else
@@ -370,7 +332,7 @@ static void compute_tile(const gemm_tiled_config *cfg, const gemm_values *p, val
     if (work.blocks)
         IF(ne(rem(blocks.tiles, imm(gemm_block_k(&cfg->epilogue) / A.depth)), imm(0)))
             add_block(&work); // the last block may be shorter
-    store_tile(cfg, p, &mma, row, col, acc);
+    gemm_store_accumulators(cfg->epilogue, p, acc, coordinates_of(cfg, p, &mma, row, col));
 }
 
 /* The same where rows are in groups; there may be fewer tiles than CTAs. */
@@ -389,12 +351,12 @@ void gemm_tiled(const void *config, int kernel)
     (void)kernel;
     launch_bounds(GEMM_TILED_THREADS, 0);
     gemm_values all = params_of(gemm);
-    val columns = tiles_along(all.n, columns_of(cfg));
+    val columns = convert(U32, div_up(all.n, columns_of(cfg)));
     if (cfg->grouped == GEMM_GROUPED_M) {
         compute_tile_of_group(cfg, &all, div(cta_x(), columns), rem(cta_x(), columns));
         return;
     }
-    val tiles = mul(columns, tiles_along(all.m, cfg->tile_m));
+    val tiles = mul(columns, convert(U32, div_up(all.m, cfg->tile_m)));
     gemm_values p = gemm_product_of(cfg->epilogue, cfg->grouped, &all, div(cta_x(), tiles));
     val row = div(rem(cta_x(), tiles), columns), col = rem(cta_x(), columns);
     compute_tile(cfg, &p, row, col, all.m);

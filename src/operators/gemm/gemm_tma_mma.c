@@ -1,12 +1,13 @@
 /*
- * gemm_tma_mma.c - for GPUs that have TMA and no wgmma: four warps multiply a ring of (A,B) tiles by mma.sync, and one of their threads keeps
- * it full. A CTA has one tile; while it stores that, another one of the SM multiplies. NOTE: with a fifth warp that loads, a scheduler has
- * three of two CTAs, each with 168 registers, too few for ptxas to load the operands of a product ahead.
+ * gemm_tma_mma.c - for GPUs that have TMA and no wgmma: four warps multiply a ring of (A,B) tiles by mma.sync, and one
+ * of their threads keeps it full. A CTA has one tile; while it stores that, another one of the SM multiplies. NOTE:
+ * with a fifth warp that loads, a scheduler has three of two CTAs, each with 168 registers, too few for ptxas to load
+ * the operands of a product ahead.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { LANES = 32, WARPS_M = 2, WARPS_N = 2, WARPS = WARPS_M * WARPS_N };
+enum { WARPS_M = 2, WARPS_N = 2, WARPS = WARPS_M * WARPS_N };
 
 typedef struct tma_mma_kernel {
     const gemm_tma_mma_config *cfg;
@@ -19,37 +20,16 @@ typedef struct tma_mma_kernel {
     val row, col, product; // of the tile
 } tma_mma_kernel;
 
-static const char *atom_of(ckl_dtype ab)
-{
-    static const char *const atoms[] = {
-        [CKL_F16] = "SM80_16x8x16_F32F16F16F32_TN",
-        [CKL_BF16] = "SM80_16x8x16_F32BF16BF16F32_TN",
-        [CKL_F32] = "SM80_16x8x8_F32TF32TF32F32_TN",
-        [CKL_I8] = "SM80_16x8x32_S32S8S8S32_TN",
-    };
-    return atoms[ab];
-}
-
-/* (ROWS,BK,STAGES), as TMA writes and ldmatrix reads it without conflicts. */
-static tensor smem_ring(const tma_mma_kernel *k, const char *name, int rows)
-{
-    const ckl_dtype ab = k->cfg->epilogue.ab;
-    const layout tile = tma_tile_layout(ab, rows, k->depth, GEMM_TILE_BYTES);
-    const layout ring =
-        make_layout(shape(rows, k->depth, k->cfg->stages), stride(k->depth, 1, (int64_t)rows * k->depth));
-    return smem_tensor(name, ab, with_swizzle(tile.sw, ring), 1024);
-}
-
 static void describe_ring(tma_mma_kernel *k)
 {
     const gemm_tma_mma_config *c = k->cfg;
     const int rank = c->batched ? 3 : 2;
     k->tmaA = make_tma(k->p.A, c->epilogue.ab, rank, c->tile_m, k->depth, GEMM_TILE_BYTES);
     k->tmaB = make_tma(k->p.B, c->epilogue.ab, rank, c->tile_n, k->depth, GEMM_TILE_BYTES);
-    k->sA = smem_ring(k, "A", c->tile_m);
-    k->sB = smem_ring(k, "B", c->tile_n);
+    k->sA = tma_ring("A", c->epilogue.ab, c->tile_m, k->depth, c->stages); // which ldmatrix reads without conflicts
+    k->sB = tma_ring("B", c->epilogue.ab, c->tile_n, k->depth, c->stages);
     k->ring = make_pipeline("ring", c->stages, 1, WARPS);
-    k->k_tiles = convert(U32, div(add(k->p.k, imm(k->depth - 1)), imm(k->depth)));
+    k->k_tiles = convert(U32, div_up(k->p.k, k->depth));
 }
 
 /* One thread: a K tile on its way to the next stage, if there is one. What lies past the ends of A and B arrives as zeros. */
@@ -101,12 +81,7 @@ static void store_tile(const tma_mma_kernel *k, const tiled_mma *mma, tensor acc
     tensor tCcD =
         partition_C(mma, coordinates_from(coordinates_from(cD, 0, k->row), 1, k->col), thread()); // (MMA,MMA_M,MMA_N)
     const gemm_values p = gemm_product_of(e, 0, &k->p, k->product);
-    const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(&p));
-    UNROLL(i, static_size(acc.layout)) {
-        val row = convert(I64, coordinate(tCcD, 0, i)), col = convert(I64, coordinate(tCcD, 1, i));
-        IF(logical_and(lt(row, p.m), lt(col, p.n)))
-            gemm_store(e, scalars, &p, row, col, at(acc, i), (val){ 0 });
-    }
+    gemm_store_accumulators(e, &p, acc, tCcD);
 }
 
 /*
@@ -168,7 +143,7 @@ void gemm_tma_mma(const void *config, int kernel)
     cta_sync();
     grid_wait();
     launch_dependents();
-    const tiled_mma mma = make_tiled_mma(atom_of(cfg->epilogue.ab), WARPS_M, WARPS_N);
+    const tiled_mma mma = make_tiled_mma(mma_sync_atom(cfg->epilogue.ab), WARPS_M, WARPS_N);
     tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
     fill(acc, convert(acc.dtype, imm(0)));
     multiply(&k, &mma, acc);

@@ -3,7 +3,7 @@
 
 static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_tma_mma_config *c)
 {
-    return d->batch * ceil_div(d->m, c->tile_m) * ceil_div(d->n, c->tile_n);
+    return gemm_tiles(d, c->tile_m, c->tile_n);
 }
 
 /* The ring, and a little for its barriers. */
@@ -72,36 +72,25 @@ static ckl_status admit_tma_mma(const void *desc, const ckl_device_info *device,
     const gemm_tma_mma_config *c = config;
     TRY(gemm_check_epilogue("tma_mma", d, &c->epilogue));
     TRY(admit_problem(d));
-    if (c->tile_m % 32 || c->tile_n % 32 || c->tile_m < 32 || c->tile_n < 32 ||
-        (int64_t)c->tile_m * c->tile_n > 128 * 128)
-        FAIL(CKL_INVALID, "gemm tma_mma: tile %dx%d must be multiples of 32, at most 128x128", c->tile_m, c->tile_n);
+    TRY(gemm_check_mma_tile("tma_mma", c->tile_m, c->tile_n));
     if (c->stages < 2 || c->ctas < 1 || c->ctas > 4)
         FAIL(CKL_INVALID, "gemm tma_mma: stages=%d is less than 2, or ctas=%d not in 1..4", c->stages, c->ctas);
     if (c->batched != (d->batch > 1))
         FAIL(CKL_INVALID, "gemm tma_mma: batched=%d with batch=%" PRId64, c->batched, d->batch);
-    if (smem_of(c) > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED, "gemm tma_mma: %d stages need %" PRId64 " bytes of shared memory, %s has %" PRId64,
-             c->stages, smem_of(c), device->id, (int64_t)device->smem_per_cta_bytes);
-    if (tiles_of(d, c) > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "gemm tma_mma: %" PRId64 " tiles are more than a launch has", tiles_of(d, c));
-    return CKL_OK;
+    TRY(gemm_check_smem("tma_mma", device, c->stages, smem_of(c)));
+    return gemm_check_tiles("tma_mma", tiles_of(d, c));
 }
 
 static ckl_status launch_tma_mma(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_gemm_desc *d = plan->desc;
     const ckl_gemm_args *x = args;
     if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
         FAIL(CKL_INVALID, "gemm tma_mma: a=%p or b=%p is not aligned to 16 bytes; impl=tiled config='vec=1' takes any",
              x->a, x->b);
-    gemm_params params = gemm_params_of(d, x);
-    params.A = gemm_tensor_of(d, 'a', x->a);
-    params.B = gemm_tensor_of(d, 'b', x->b);
-    return plan_launch(plan, 0, (plan_grid){ .x = tiles_of(d, plan->config) }, &params, stream);
+    return gemm_launch_tma(plan, tiles_of(plan->desc, plan->config), x, stream);
 }
 
-static const field tma_mma_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_tma_mma_config, epilogue)) //
-                                        GEMM_TMA_MMA_CONFIG(FIELD_ROW, gemm_tma_mma_config) };
+static const field tma_mma_fields[] = GEMM_FIELDS(gemm_tma_mma_config, GEMM_TMA_MMA_CONFIG);
 
 const implementation gemm_tma_mma_implementation = {
     IMPLEMENTATION_PARTS(gemm, tma_mma),

@@ -13,7 +13,6 @@
 #include "skeletons/stage_loop.h"
 
 enum {
-    LANES = 32,
     CHUNK = 16, // bytes of a copy
     LINE = 8,   // rows of which each lane of a warp has a quarter of one
     LINES_MAX = 8,
@@ -158,12 +157,6 @@ static void load_tile(const void *of, val tile, val stage)
     }
 }
 
-/* Nothing comes through registers. */
-static void leave(const void *of, val stage)
-{
-    (void)of, (void)stage;
-}
-
 /* Products */
 
 /* This thread's words of a line: two of each step. */
@@ -205,21 +198,20 @@ void gemm_unaligned(const void *config, int kernel)
     (void)kernel;
     launch_bounds(cfg->warps * LANES, 0);
     const gemm_values all = params_of(gemm);
-    val blocks_B = convert(U32, div(add(all.n, imm(cfg->rows - 1)), imm(cfg->rows)));
-    val blocks_A = convert(U32, div(add(all.m, imm(cfg->columns - 1)), imm(cfg->columns)));
+    val blocks_B = convert(U32, div_up(all.n, cfg->rows));
+    val blocks_A = convert(U32, div_up(all.m, cfg->columns));
     val block_B = rem(cta_x(), blocks_B), rest = div(cta_x(), blocks_B);
     unaligned_kernel k = { .cfg = cfg, .p = gemm_product_of(cfg->epilogue, 0, &all, div(rest, blocks_A)) };
-    k.tiles = convert(U32, div(add(all.k, imm(depth - 1)), imm(depth)));
+    k.tiles = convert(U32, div_up(all.k, depth));
     k.ring = smem_address(smem_alloc("ring", gemm_unaligned_smem(cfg), CHUNK));
     k.B = rows_of(cfg, 'b', &k.p, block_B, 0);
     k.A = rows_of(cfg, 'a', &k.p, rem(rest, blocks_A), cfg->rows * bytes_of_row(cfg));
-    k.mma = make_tiled_mma(cfg->epilogue.ab == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN",
-                           1, 1);
+    k.mma = make_tiled_mma(mma_sync_atom(cfg->epilogue.ab), 1, 1);
     k.acc = fragment_C(&k.mma, cfg->rows, cfg->columns);
     fill(k.acc, immf(0));
     grid_wait();
     launch_dependents();
-    stage_loop(&(stage_work){ cfg->stages, load_tile, leave, multiply_slice, &k }, k.tiles);
+    stage_loop(&(stage_work){ cfg->stages, load_tile, NULL, multiply_slice, &k }, k.tiles);
     cta_sync(); // all are done with the ring, where the sums go
     gemm_add_warps(cfg->epilogue, &k.p, &k.mma, k.acc,
                    &(gemm_warp_sums){ cfg->rows, cfg->columns, cfg->warps, k.ring, cfg->rows * cfg->columns, k.A.first,

@@ -30,11 +30,6 @@ static bool fits(const gemm_unaligned_config *c, const ckl_device_info *device, 
            min_i64(device->smem_per_cta_bytes, device->smem_per_sm_bytes / ctas - SYSTEM_BYTES);
 }
 
-static bool is_aligned(const ckl_gemm_desc *d)
-{
-    return gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) && gemm_rows_aligned(d, 'b', TMA_ALIGNMENT);
-}
-
 /* The smallest blocks that make one wave, or nearly so where a CTA has few rows of A; else the largest. */
 static void choose_block(const ckl_gemm_desc *d, int64_t sm_count, gemm_unaligned_config *c)
 {
@@ -64,16 +59,14 @@ static ckl_status choose_unaligned(const void *desc, const ckl_device_info *devi
         c->stages--;
     while (c->warps > 2 && !fits(c, device, share))
         c->warps /= 2;
-    if (is_aligned(d))
+    if (gemm_operands_aligned(d))
         FAIL(CKL_UNSUPPORTED, "gemm unaligned: rows of A and B start at multiples of 16 bytes");
-    if (c->warps == 1 &&
-        c->rows == ROWS_MAX) // 1309x165x1 in f32 with C takes 31.9 us so, 4.4 by `shallow`; 1x11271x17 2.97 and 2.31
+    // 1309x165x1 in f32 with C takes 31.9 us so, 4.4 by `shallow`; 1x11271x17 2.97 and 2.31
+    if (c->warps == 1 && c->rows == ROWS_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm unaligned: k=%" PRId64 " leaves the epilogue of %d columns to one warp", d->k,
              c->rows);
-    if (d->m > FEW &&
-        (ctas > device->sm_count || 2.0 * (double)d->batch * (double)d->m * (double)d->n * (double)d->k > FLOPS_MOST))
-        FAIL(CKL_UNSUPPORTED, "gemm unaligned: many rows, and %g products, are worth copies",
-             (double)d->batch * (double)d->m * (double)d->n * (double)d->k);
+    if (d->m > FEW && (ctas > device->sm_count || 2 * gemm_multiply_adds(d) > FLOPS_MOST))
+        FAIL(CKL_UNSUPPORTED, "gemm unaligned: many rows, and %g products, are worth copies", gemm_multiply_adds(d));
     return CKL_OK;
 }
 
@@ -98,9 +91,7 @@ static ckl_status admit_unaligned(const void *desc, const ckl_device_info *devic
 {
     const ckl_gemm_desc *d = desc;
     const gemm_unaligned_config *c = config;
-    TRY(gemm_check_epilogue("unaligned", d, &c->epilogue));
-    TRY(gemm_check_same_types("unaligned", d));
-    TRY(gemm_check_in_order("unaligned", d));
+    TRY(gemm_check_plain("unaligned", d, &c->epilogue));
     if (d->a != CKL_F16 && d->a != CKL_BF16)
         FAIL(CKL_UNSUPPORTED, "gemm unaligned: a=%s is not f16 or bf16", ckl_dtype_name(d->a));
     if (d->layout != CKL_GEMM_NT || d->gated || d->groups || d->batch_invariant)
@@ -112,9 +103,7 @@ static ckl_status admit_unaligned(const void *desc, const ckl_device_info *devic
     if (c->warps < 1 || c->warps > WARPS_MAX || c->stages < 2 || c->stages > STAGES_MAX)
         FAIL(CKL_INVALID, "gemm unaligned: warps=%d is not in 1..%d, or stages=%d not in 2..%d", c->warps, WARPS_MAX,
              c->stages, STAGES_MAX);
-    if (gemm_unaligned_smem(c) > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED, "gemm unaligned: %d stages need %" PRId64 " bytes of shared memory, %s has %" PRId64,
-             c->stages, gemm_unaligned_smem(c), device->id, (int64_t)device->smem_per_cta_bytes);
+    TRY(gemm_check_smem("unaligned", device, c->stages, gemm_unaligned_smem(c)));
     if (ctas_of(d, c) > INT32_MAX || d->k > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "gemm unaligned: a size is beyond 32 bits");
     return CKL_OK;
@@ -122,12 +111,10 @@ static ckl_status admit_unaligned(const void *desc, const ckl_device_info *devic
 
 static ckl_status launch_unaligned(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const gemm_params params = gemm_params_of(plan->desc, args);
-    return plan_launch(plan, 0, (plan_grid){ .x = ctas_of(plan->desc, plan->config) }, &params, stream);
+    return gemm_launch(plan, ctas_of(plan->desc, plan->config), args, stream);
 }
 
-static const field unaligned_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_unaligned_config, epilogue)) //
-                                          GEMM_UNALIGNED_CONFIG(FIELD_ROW, gemm_unaligned_config) };
+static const field unaligned_fields[] = GEMM_FIELDS(gemm_unaligned_config, GEMM_UNALIGNED_CONFIG);
 
 const implementation gemm_unaligned_implementation = {
     IMPLEMENTATION_PARTS(gemm, unaligned),

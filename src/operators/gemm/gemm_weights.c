@@ -14,12 +14,13 @@ enum {
     PAIR = 4,                            // bytes of a copy of scales
 };
 
-/* The sums of a K tile, or of all. */
+/*
+ * The sums of a K tile, or of all: of subnormal weights in units of 2^-24 and of 2^-20; and that of the offset by which
+ * such weights are raised, in units of 2^-24.
+ */
 typedef struct weights_sums {
-    tensor
-        partial[2]
-               [ATOMS_MAX]; // (MMA,1,MMA_N) of each atom of rows; of subnormal weights: in units of 2^-24 and of 2^-20
-    tensor raised;          // (MMA,1,MMA_N) of the offset by which weights are raised, in units of 2^-24
+    tensor partial[2][ATOMS_MAX]; // (MMA,1,MMA_N) of each atom of rows
+    tensor raised;                // (MMA,1,MMA_N)
 } weights_sums;
 
 static int slots_of_B(const gemm_weights_config *c)
@@ -52,9 +53,8 @@ static int bytes_of_scales(const gemm_weights_config *c)
 
 static int bytes_of_stage(const gemm_weights_config *c)
 {
-    if (c->box) // scales lie behind all stages
-        return gemm_weights_bytes_B(c) + c->columns * ROW_A;
-    return gemm_weights_bytes_B(c) + c->columns * ROW_A + gemm_weights_blocks(c) * bytes_of_scales(c);
+    const int scales = c->box ? 0 : gemm_weights_blocks(c) * bytes_of_scales(c); // of boxes they lie behind all stages
+    return gemm_weights_bytes_B(c) + c->columns * ROW_A + scales;
 }
 
 int64_t gemm_weights_smem(const gemm_weights_config *c)
@@ -76,7 +76,7 @@ static val place_in_A(const weights_kernel *k, val row, val vector)
     return add(add(mul(row, imm(ROW_A)), mul(turned, imm(SLOT))), imm(gemm_weights_bytes_B(k->cfg)));
 }
 
-/* The same by elements of a type, `valid` bytes of them; other lanes wait for all of a stage's copies. */
+/* What cp_async() copies of a slot, by elements of a type, `valid` bytes of them; other lanes wait for a stage's copies. */
 static void copy_narrow(val to, val from, ckl_dtype type, val valid)
 {
     const int bytes = (int)ckl_dtype_bytes(type), count = SLOT / bytes;
@@ -208,7 +208,7 @@ static void read_slot(val address, tensor rWords, int slot)
  * Does each half of a K tile have its own scale, with 4-bit integers of both in one slot? Lanes then take half a slot
  * of each.
  */
-bool gemm_weights_takes_halves(const weights_kernel *k)
+static bool takes_halves(const weights_kernel *k)
 {
     return k->nibbles && gemm_weights_blocks(k->cfg) > 1;
 }
@@ -216,7 +216,7 @@ bool gemm_weights_takes_halves(const weights_kernel *k)
 static tensor words_of_B(const weights_kernel *k, val at, int line)
 {
     tensor rWords = fragment(I32, compact(shape(SLOT / 4, k->slots_B)));
-    if (gemm_weights_takes_halves(k)) {
+    if (takes_halves(k)) {
         val first = add(add(at, imm(line * LANES * SLOT)),
                         add(mul(k->lane_line, imm(COPY)), mul(k->lane_quarter, imm(SLOT / 2))));
         tensor sHalves = smem_view(first, I32, make_layout(shape(SLOT / 8, 2), stride(1, COPY / 8))); // (WORDS,HALVES)
@@ -239,7 +239,7 @@ static tensor words_of_A(const weights_kernel *k, val at, int line)
     return rWords;
 }
 
-/* The same of a row of A, in the order of B's pairs, which 4-bit integers permute. */
+/* Pair i of two of a lane in a step, of a row of A: in the order of B's pairs, which 4-bit integers permute. */
 static val values_at(const weights_kernel *k, tensor rWords, int step, int i)
 {
     if (!k->nibbles)
@@ -415,38 +415,56 @@ static void finish(const weights_kernel *k, tensor acc)
                    &(gemm_warp_sums){ cfg->rows, cfg->columns, cfg->warps, k->rings, apart, k->block_A, k->block_B });
 }
 
+val gemm_weights_vector_of_A(const weights_kernel *k, int slot)
+{
+    const int each = k->nibbles && !takes_halves(k) ? 4 : 2; // neighbours for a slot of B
+    return add(mul(k->lane_quarter, imm(each)), imm(slot / each * 8 + slot % each));
+}
+
+/* The vectors of B that this lane copies by cp.async. */
+static void place_copies_of_B(weights_kernel *k)
+{
+    const gemm_values *p = &k->p;
+    const int lanes = 4 * k->slots_B; // of a row
+    val row = thread_at(lane(), 1, lanes, LANES / lanes), piece = thread_at(lane(), 0, lanes, LANES / lanes);
+    val first = add(k->block_B, convert(I64, row));
+    for (int i = 0; i < k->lines_B; i++)
+        for (int s = 0; s < k->slots_B; s++) {
+            val nearest = min(add(first, imm(8 * i + 4 * s)), sub(p->n, imm64(1))); // beyond B the last row again
+            k->from_B[i][s] = add(p->b, convert(U64, mul(nearest, p->ldb)));
+        }
+    k->to_B = add(add(mul(div(piece, imm(4)), imm(LANES * SLOT)), mul(row, imm(4 * SLOT))),
+                  mul(rem(piece, imm(4)), imm(SLOT)));
+}
+
+/* Those of A. */
+static void place_copies_of_A(weights_kernel *k, val row, val vectors)
+{
+    const gemm_values *p = &k->p;
+    const bool gather = k->cfg->epilogue.gather;
+    const int copies = k->cfg->columns / ROWS_OF_COPY;
+    val first = add(k->block_A, convert(I64, row));
+    val start = mul(thread_at(lane(), 0, ROW_A / SLOT, ROWS_OF_COPY), imm(SLOT));
+    val rows_before = gather ? imm64(0) : first;
+    k->from_A = add(p->a, convert(U64, add(mul(mul(rows_before, p->lda), imm(2)), convert(I64, start))));
+    for (int j = 0; gather && j < copies; j++) {
+        val listed = min(add(first, imm(ROWS_OF_COPY * j)), sub(p->m, imm64(1)));
+        k->listed_A[j] = convert(U64, mul(mul(gemm_row_of_A(k->cfg->epilogue, p, listed), p->lda), imm(2)));
+    }
+    k->to_A = place_in_A(k, row, thread_at(lane(), 0, ROW_A / SLOT, ROWS_OF_COPY));
+    for (int j = 0; j < copies; j++)
+        k->limits_A[j] = select(lt(add(first, imm(ROWS_OF_COPY * j)), p->m), vectors, imm_as(U32, 0));
+}
+
 /* The places that this lane copies by cp.async and multiplies. */
 static void place_lane(weights_kernel *k)
 {
-    const gemm_values *p = &k->p;
     val row_A = thread_at(lane(), 1, ROW_A / SLOT, ROWS_OF_COPY);
-    val vectors = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(p->k, imm(SLOT / 2))); // narrow: the row exists
-    const int lanes_B = 4 * k->slots_B;                                                     // of a row of B
-    val row_B = thread_at(lane(), 1, lanes_B, LANES / lanes_B),
-        piece_B = thread_at(lane(), 0, lanes_B, LANES / lanes_B);
-    val first = add(k->block_B, convert(I64, row_B));
-    for (int i = 0; i < k->lines_B; i++)
-        for (int s = 0; s < k->slots_B; s++)
-            k->from_B[i][s] = add(p->b, convert(U64, mul(min(add(first, imm(8 * i + 4 * s)), sub(p->n, imm64(1))),
-                                                         p->ldb))); // the last row again
-    k->to_B = add(add(mul(div(piece_B, imm(4)), imm(LANES * SLOT)), mul(row_B, imm(4 * SLOT))),
-                  mul(rem(piece_B, imm(4)), imm(SLOT)));
-    first = add(k->block_A, convert(I64, row_A));
-    val vector = mul(thread_at(lane(), 0, ROW_A / SLOT, ROWS_OF_COPY), imm(SLOT));
-    val rows_before = k->cfg->epilogue.gather ? imm64(0) : first;
-    k->from_A = add(p->a, convert(U64, add(mul(mul(rows_before, p->lda), imm(2)), convert(I64, vector))));
-    for (int j = 0; k->cfg->epilogue.gather && j < k->cfg->columns / ROWS_OF_COPY; j++) {
-        val row = min(add(first, imm(ROWS_OF_COPY * j)), sub(p->m, imm64(1)));
-        k->listed_A[j] = convert(U64, mul(mul(gemm_row_of_A(k->cfg->epilogue, p, row), p->lda), imm(2)));
-    }
-    k->to_A = place_in_A(k, row_A, thread_at(lane(), 0, ROW_A / SLOT, ROWS_OF_COPY));
-    for (int j = 0; j < k->cfg->columns / ROWS_OF_COPY; j++)
-        k->limits_A[j] = select(lt(add(first, imm(ROWS_OF_COPY * j)), p->m), vectors, imm_as(U32, 0));
-    for (int s = 0; s < SLOTS_A; s++) {
-        const int each =
-            k->nibbles && !gemm_weights_takes_halves(k) ? 4 : 2; // neighbouring vectors of A for a slot of B
-        k->lane_A[s] = place_in_A(k, k->lane_line, add(mul(k->lane_quarter, imm(each)), imm(s / each * 8 + s % each)));
-    }
+    val vectors = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(k->p.k, imm(SLOT / 2))); // narrow: the row exists
+    place_copies_of_B(k);
+    place_copies_of_A(k, row_A, vectors);
+    for (int s = 0; s < SLOTS_A; s++)
+        k->lane_A[s] = place_in_A(k, k->lane_line, gemm_weights_vector_of_A(k, s));
 }
 
 /* Block `block` of rows of B by tile `tile` of rows of A. */
@@ -461,15 +479,14 @@ static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, v
     k.slots_B = slots_of_B(cfg);
     k.block_B = mul(convert(I64, block), imm(cfg->rows));
     k.block_A = mul(convert(I64, tile), imm(cfg->columns));
-    k.tiles = convert(U32, div(add(p->k, imm(GEMM_BLOCK - 1)), imm(GEMM_BLOCK)));
+    k.tiles = convert(U32, div_up(p->k, GEMM_BLOCK));
     k.blocks = k.tiles;
     if (cfg->epilogue.half_blocks)
-        k.blocks = convert(U32, div(add(p->k, imm(GEMM_BLOCK_LEAST - 1)), imm(GEMM_BLOCK_LEAST)));
+        k.blocks = convert(U32, div_up(p->k, GEMM_BLOCK_LEAST));
     k.rings = smem_address(
         smem_alloc("rings", (int64_t)cfg->warps * warp_bytes, cfg->box ? 1024 : SLOT)); // 1024: of swizzles
     k.ring = add(k.rings, mul(warp(), imm(warp_bytes)));
-    k.mma = make_tiled_mma(cfg->epilogue.ab == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN",
-                           1, 1);
+    k.mma = make_tiled_mma(mma_sync_atom(cfg->epilogue.ab), 1, 1);
     k.lane_line = thread_at(lane(), 1, 4, 8);
     k.lane_quarter = thread_at(lane(), 0, 4, 8);
     (cfg->box ? gemm_weights_prepare_boxes : place_lane)(&k);
@@ -485,7 +502,7 @@ void gemm_weights(const void *config, int kernel)
     const gemm_values all = params_of(gemm);
     grid_wait();
     launch_dependents();
-    val blocks = convert(U32, div(add(all.n, imm(cfg->rows - 1)), imm(cfg->rows))); // of rows of B
+    val blocks = convert(U32, div_up(all.n, cfg->rows)); // of rows of B
     val block = rem(cta_x(), blocks), tile = div(cta_x(), blocks);
     if (!cfg->grouped) {
         const gemm_values p = cfg->epilogue.pointers ? gemm_product_of(cfg->epilogue, 0, &all, imm(0)) : all;

@@ -6,7 +6,6 @@
 #include "operators/gemm/gemm_epilogue.h"
 
 enum {
-    LANES = 32,
     SLOT = 16,      // bytes of a copy
     ATOM_ROWS = 16, // of mma.sync
     STEPS = 8,      // of 16 elements in a K tile
@@ -50,8 +49,8 @@ int gemm_weights_blocks(const gemm_weights_config *config);
 /* Where a stage of this warp begins. */
 val gemm_weights_stage(const weights_kernel *k, val stage);
 
-/* Does each half of a K tile have its own scale, with 4-bit integers of both in one slot? Lanes then take half a slot of each. */
-bool gemm_weights_takes_halves(const weights_kernel *k);
+/* The vector of a row of A that a lane has in a slot. */
+val gemm_weights_vector_of_A(const weights_kernel *k, int slot);
 
 /* Where the scales of this CTA's rows for block `block` of a K tile begin in memory. */
 val gemm_weights_scales(const weights_kernel *k, val tile, int block);

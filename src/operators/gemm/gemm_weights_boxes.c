@@ -91,9 +91,7 @@ void gemm_weights_wait_boxes(const weights_kernel *k, val stage, val parity)
 static void place_lane(weights_kernel *k)
 {
     for (int s = 0; s < SLOTS_A; s++) {
-        const int each =
-            k->nibbles && !gemm_weights_takes_halves(k) ? 4 : 2; // neighbouring vectors of A for a slot of B
-        val vector = add(mul(k->lane_quarter, imm(each)), imm(s / each * 8 + s % each)), box = div(vector, imm(8));
+        val vector = gemm_weights_vector_of_A(k, s), box = div(vector, imm(8));
         val place = add(mul(k->lane_line, imm(SPAN)), mul(bit_xor(bit_and(vector, imm(7)), k->lane_line), imm(SLOT)));
         k->lane_A[s] = add(place, add(mul(box, imm(k->cfg->columns * SPAN)), imm(gemm_weights_bytes_B(k->cfg))));
     }

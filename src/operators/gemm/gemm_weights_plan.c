@@ -13,11 +13,9 @@ enum {
     BYTES_ENOUGH = 96 << 10 // in flight to an SM: with more in one wave, 8192x8192 takes 12.6 us instead of 11.5
 };
 
-/* Of groups the most possible, as each may end inside a tile. */
 static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_weights_config *c)
 {
-    const int64_t tiles = d->groups ? d->m / c->columns + min_i64(d->m, d->groups) : ceil_div(d->m, c->columns);
-    return ceil_div(d->n, c->rows) * tiles;
+    return gemm_tiles(d, c->columns, c->rows);
 }
 
 static int64_t bytes_of_stage(gemm_weights_config c)
@@ -51,8 +49,7 @@ static int64_t bytes_of_step(const ckl_gemm_desc *d, const gemm_weights_config *
 /* Do all rows have whole copies of 16 bytes? */
 static bool is_wide(const ckl_gemm_desc *d)
 {
-    return gemm_rows_aligned(d, 'a', TMA_ALIGNMENT) && gemm_rows_aligned(d, 'b', TMA_ALIGNMENT) &&
-           gemm_matrix_of(d, 'b').cols % TMA_ALIGNMENT == 0;
+    return gemm_operands_aligned(d) && gemm_matrix_of(d, 'b').cols % TMA_ALIGNMENT == 0;
 }
 
 /* As many rows of B for each CTA as leave all SMs some work. */
@@ -78,7 +75,6 @@ static ckl_status choose_weights(const void *desc, const ckl_device_info *device
     return CKL_OK;
 }
 
-/* Can TMA bring whole stages, and all rows of A there are? */
 static plan_cost cost_weights(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_gemm_desc *d = desc;
@@ -94,6 +90,7 @@ static plan_cost cost_weights(const void *desc, const ckl_device_info *device, c
                                              .us = 1.5 });
 }
 
+/* Can TMA bring whole stages, and all rows of A there are? */
 static ckl_status admit_boxes(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_weights_config *c)
 {
     if (!device->has_tma)
@@ -127,12 +124,8 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
     if (c->ctas < 1 || c->ctas * c->warps > WARPS_PER_SM)
         FAIL(CKL_INVALID, "gemm weights: ctas=%d of %d warps are not in 1..%d warps of an SM", c->ctas, c->warps,
              WARPS_PER_SM);
-    if (gemm_weights_smem(c) > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED, "gemm weights: %d stages need %" PRId64 " bytes of shared memory, %s has %" PRId64,
-             c->stages, gemm_weights_smem(c), device->id, (int64_t)device->smem_per_cta_bytes);
-    if (ctas_of(d, c) > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "gemm weights: %" PRId64 " tiles are more than a launch has", ctas_of(d, c));
-    return CKL_OK;
+    TRY(gemm_check_smem("weights", device, c->stages, gemm_weights_smem(c)));
+    return gemm_check_tiles("weights", ctas_of(d, c));
 }
 
 static ckl_status launch_weights(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -146,16 +139,10 @@ static ckl_status launch_weights(const ckl_plan *plan, const void *args, ckl_str
              x->b);
     if (c->box && !PLAN_ALIGNED(TMA_ALIGNMENT, x->scale_b))
         FAIL(CKL_INVALID, "gemm weights: scale_b=%p is not aligned to 16 bytes; config='box=0' takes any", x->scale_b);
-    gemm_params params = gemm_params_of(plan->desc, x);
-    if (c->box) {
-        params.A = gemm_tensor_of(plan->desc, 'a', x->a);
-        params.B = gemm_tensor_of(plan->desc, 'b', x->b);
-    }
-    return plan_launch(plan, 0, (plan_grid){ .x = ctas_of(plan->desc, plan->config) }, &params, stream);
+    return (c->box ? gemm_launch_tma : gemm_launch)(plan, ctas_of(plan->desc, c), args, stream);
 }
 
-static const field weights_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_weights_config, epilogue)) //
-                                        GEMM_WEIGHTS_CONFIG(FIELD_ROW, gemm_weights_config) };
+static const field weights_fields[] = GEMM_FIELDS(gemm_weights_config, GEMM_WEIGHTS_CONFIG);
 
 const implementation gemm_weights_implementation = {
     IMPLEMENTATION_PARTS(gemm, weights),

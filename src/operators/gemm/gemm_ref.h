@@ -1,0 +1,43 @@
+/* gemm_ref.h - the operands of gemm, as its definition (gemm_ref.c) and what makes them (gemm_operands_ref.c) know them. */
+#ifndef CKL_GEMM_REF_H
+#define CKL_GEMM_REF_H
+
+#include "operators/gemm/gemm_config.h"
+#include "operators/gemm/gemm_lab.h"
+
+enum {
+    A,
+    B,
+    C,
+    BIAS,
+    D,
+    SCALE_A,
+    SCALE_B,
+    SCALE_D,
+    DEVICE_ALPHA,
+    DEVICE_BETA,
+    X,
+    OFFSETS,
+    ROWS_A,
+    ROWS_D,
+    ROW_WEIGHTS,
+    AMAX,
+    BIAS_GRADIENT,
+    ALPHA,
+    BETA,
+    WORKSPACE,
+    MATRIX_A,
+    MATRIX_B,
+    MATRIX_C,
+    MATRIX_D,
+    MATRIX_X,
+    OPERANDS
+};
+
+/* Outputs after D, one of them. */
+enum { OUTPUT_X = 1, OUTPUT_AMAX = 1, OUTPUT_BIAS_GRADIENT = 1 };
+
+/* Makes of a problem of arrays of pointers, and its operands, those of a batch. */
+void gemm_follow_pointers(ckl_gemm_desc *desc, void **host);
+
+#endif
