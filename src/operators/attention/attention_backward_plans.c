@@ -24,9 +24,7 @@ static ckl_status admit_naive_backward(const void *desc, const ckl_device_info *
 {
     const attention_naive_config *c = config;
     TRY(attention_check_form("naive_backward", CKL_DIRECTION_BACKWARD, desc, &c->form));
-    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "attention naive_backward: threads=%d must be a multiple of 32 up to %d", c->threads,
-             device->threads_per_cta_max);
+    TRY(attention_check_threads("attention", "naive_backward", device, c->threads));
     if (max_i64(naive_rows(desc, 0), naive_rows(desc, 1)) > (int64_t)INT32_MAX * c->threads)
         FAIL(CKL_UNSUPPORTED, "attention naive_backward: more rows than one launch has threads");
     return CKL_OK;
@@ -182,10 +180,7 @@ static ckl_status admit(const char *who, const void *desc, const ckl_device_info
              "d + dv up "
              "to %d, and neither dmask nor a score that skips blocks",
              who, c->products, c->block, queries_step(d), SUMS_HEADS_MAX);
-    int64_t smem = attention_sm90_backward_smem(c);
-    if (smem > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED, "attention %s: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, who,
-             smem, device->id, device->smem_per_cta_bytes);
+    TRY(attention_check_smem("attention", who, device, attention_sm90_backward_smem(c)));
     for (int i = 0; i < SM90_KERNELS; i++)
         if (sm90_backward_ctas(d, c, i) > INT32_MAX)
             FAIL(CKL_UNSUPPORTED, "attention %s: more than 2^31-1 CTAs", who);
@@ -255,15 +250,18 @@ static ckl_status launch_sm90_backward(const ckl_plan *plan, const void *args, c
 static const field sm90_backward_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_sm90_backward_config, form)) //
                                               ATTENTION_BACKWARD_CONFIG(FIELD_ROW, attention_sm90_backward_config) };
 
+/* An implementation by these kernels, with its own choose and admit. */
+#define SM90_BACKWARD_PARTS(called)                                                                               \
+    .name = #called, .config_bytes = sizeof(attention_sm90_backward_config),                                      \
+    .config = FIELD_TABLE(sm90_backward_fields), .choose = choose_##called, .cost = attention_sm90_backward_cost, \
+    .admit = admit_##called, .describe = attention_sm90_backward, .kernels = SM90_KERNELS,                        \
+    .params = &attention_param_list, .target = IR_SM90A, .workspace_bytes = workspace_sm90_backward,              \
+    .launch = launch_sm90_backward
+
 const implementation attention_sm90_backward_implementation = {
-    IMPLEMENTATION_PARTS(attention, sm90_backward),
-    .cost = attention_sm90_backward_cost,
+    SM90_BACKWARD_PARTS(sm90_backward),
     .summary = "gradients of keys over blocks of queries by TMA and wgmma, those of queries as sums in memory or the "
                "other way round",
-    .kernels = SM90_KERNELS,
-    .params = &attention_param_list,
-    .target = IR_SM90A,
-    .workspace_bytes = workspace_sm90_backward,
 };
 
 /* sm90_backward_unordered: by force alone, as results depend on the order in which CTAs come */
@@ -286,19 +284,8 @@ static ckl_status admit_sm90_backward_unordered(const void *desc, const ckl_devi
 }
 
 const implementation attention_sm90_backward_unordered_implementation = {
-    .name = "sm90_backward_unordered",
+    SM90_BACKWARD_PARTS(sm90_backward_unordered),
     .summary = "sm90_backward whose CTAs add to dQ as they come: not the same bits in every run",
     .by_name = true,
     .order_dependent = true,
-    .config_bytes = sizeof(attention_sm90_backward_config),
-    .config = FIELD_TABLE(sm90_backward_fields),
-    .choose = choose_sm90_backward_unordered,
-    .admit = admit_sm90_backward_unordered,
-    .cost = attention_sm90_backward_cost,
-    .describe = attention_sm90_backward,
-    .kernels = SM90_KERNELS,
-    .params = &attention_param_list,
-    .target = IR_SM90A,
-    .workspace_bytes = workspace_sm90_backward,
-    .launch = launch_sm90_backward,
 };

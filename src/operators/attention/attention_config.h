@@ -107,6 +107,12 @@ ckl_status attention_check_strides(const char *op, ckl_attention_layout layout, 
 /* No two elements of an output share memory. */
 ckl_status attention_check_apart(const char *op, const char *tensor, const attention_strides *s);
 
+/* Rows start at 16-byte boundaries, of `vector` elements, as cp.async and TMA want them. */
+ckl_status attention_check_vectors(const char *op, const char *who, const attention_strides *s, int64_t vector);
+
+/* What a tensor map is made of: (D,TOKENS,HEADS,BATCH) of 16-bit elements. */
+param_tensor attention_map_of(const void *pointer, const attention_strides *s);
+
 /* Less than any score, yet finite times any scale, so rows without keys need no special care. */
 #define ATTENTION_FLOOR (-0x1p100)
 
@@ -223,7 +229,7 @@ int64_t attention_sm90_smem(const attention_sm90_config *config);
 
 void attention_sm90(const void *config, int kernel);
 
-/* implementation.cost of the Hopper kernels (attention_cost.c). */
+/* implementation.cost (attention_cost.c). */
 plan_cost attention_naive_cost(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost attention_naive_backward_cost(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost attention_sm80_cost(const void *desc, const ckl_device_info *device, const void *config);
@@ -267,6 +273,8 @@ attention_form attention_form_of(const ckl_attention_desc *desc);
 ckl_status attention_check_form(const char *who, ckl_direction direction, const ckl_attention_desc *desc,
                                 const attention_form *form);
 ckl_status attention_check_heads(const char *who, const ckl_attention_desc *desc);
+ckl_status attention_check_threads(const char *op, const char *who, const ckl_device_info *device, int threads);
+ckl_status attention_check_smem(const char *op, const char *who, const ckl_device_info *device, int64_t bytes);
 
 /* Refuses a ragged problem whose tokens lie too far apart for maps of windows (attention_make_tma()). */
 ckl_status attention_check_windows(const char *who, const ckl_attention_desc *desc);
