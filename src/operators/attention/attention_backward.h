@@ -10,7 +10,6 @@
 enum {
     WARPGROUP = 128,
     ROWS = ATTENTION_ROWS,
-    CHUNKS_MAX = 4,
     STATS = ATTENTION_STATS,
     COLUMNS_MAX = 64, // of a block, whose values a thread has in a row
     SLOPE_BUFFERS = 2,
@@ -59,14 +58,14 @@ typedef struct backward_walk {
 typedef struct backward_consumer {
     val index, first_thread;
     tiled_mma scores_mma, d1_mma, d2_mma;
-    tensor tCrX1[CHUNKS_MAX], tCrX2[CHUNKS_MAX]; // (1,MMA_K)
-    tensor tCrY1[CHUNKS_MAX], tCrY2[CHUNKS_MAX]; // (1,MMA_K,STAGES)
-    tensor tCrY1t, tCrY2t;                       // (1,MMA_K,STAGES)
-    tensor scores, slopes;                       // (MMA,1,1): weights later; their gradients
-    tensor bends;                                // derivatives of the soft cap or custom score, times the weight
-    tensor weights, gradients;                   // (PAIRS,1,MMA_K)
-    tensor d1, d2;                               // (MMA,1,1)
-    val offset[2], delta[2];                     // of the rows of a thread, if they are queries
+    score_operands of_scores, of_slopes; // X1 and Y1, X2 and Y2
+    tensor tCrY1t, tCrY2t;               // (1,MMA_K,STAGES)
+    tensor cS;                           // coordinates of its scores
+    tensor scores, slopes;               // (MMA,1,1): weights later; their gradients
+    tensor bends;                        // derivatives of the soft cap or custom score, times the weight
+    tensor weights, gradients;           // (PAIRS,1,MMA_K)
+    tensor d1, d2;                       // (MMA,1,1)
+    val offset[2], delta[2];             // of the rows of a thread, if they are queries
     pipeline_state at;
     tiled_mma dq_mma;
     tensor tCrKt, tCrSlopes; // (D/64,MMA_K,CONSUMERS), (1,MMA_K,TILES)
@@ -99,33 +98,24 @@ void attention_backward_advance(const backward_kernel *k, backward_walk *w, bool
 /* (ROWS_OF_STATS,STATS) of a head of Q, in global memory. */
 tensor attention_backward_stats_of(const backward_kernel *k, val head);
 
-/* The thread's number in its consumer. */
-val attention_backward_thread(void);
-
 /* Is a score's derivative other than 1? */
 bool attention_backward_has_bends(const backward_kernel *k);
 
 /* Reads the stats of the thread's rows, where these are queries. */
 void attention_backward_load_row_stats(const backward_kernel *k, backward_consumer *c);
 
-/* The stats that a step needs; cS: coordinates of the thread's scores. */
-backward_stats attention_backward_find_stats(const backward_kernel *k, const backward_consumer *c, tensor cS, val stage,
+/* The stats that a step needs. */
+backward_stats attention_backward_find_stats(const backward_kernel *k, const backward_consumer *c, val stage,
                                              int which);
 
 /* Products become weights, and bends are found on the way; slopes become gradients of the scores. */
-void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_stats *offset,
+void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, const backward_stats *offset,
                               const backward_walk *w);
 void attention_backward_differentiate(backward_consumer *c, const backward_stats *delta);
 
 /* The gradients of scores are those of an additive mask. */
-void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c, tensor cS,
+void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c,
                                             const backward_walk *w);
-
-/* A consumer's sums, scaled, into the gradients. */
-void attention_backward_store_gradients(const backward_kernel *k, const backward_consumer *c);
-
-/* One warpgroup's wgmma over 64 x n; sources: SS, or RS for A in registers. */
-tiled_mma attention_warpgroup_mma(ckl_dtype dtype, int n, const char *sources);
 
 /* A block of queries of a head. */
 typedef struct backward_block {

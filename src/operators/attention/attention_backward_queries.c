@@ -83,15 +83,11 @@ val attention_backward_block_number(const attention_values *p, const attention_s
 void attention_backward_describe_sums(backward_kernel *k)
 {
     const attention_sm90_backward_config *c = k->cfg;
-    const ckl_dtype dtype = k->form.dtype;
     k->dq_columns = attention_backward_dq_columns(c);
     k->halves = k->block / k->dq_columns.used;
     const int tiles = SLOPE_BUFFERS * c->consumers * k->halves, rows = rows_of_sums(c);
     k->tmaSums = make_tma(k->p.SUMS, F32, 2, rows, SUMS_COLUMNS, 0);
-    k->sSlopes = smem_tensor("dS", dtype,
-                             attention_chunks_layout(dtype, k->dq_columns, ROWS, k->dq_columns.chunks, tiles,
-                                                     attention_columns_bytes(k->dq_columns, ROWS) / 2),
-                             1024);
+    k->sSlopes = attention_chunks("dS", k->form.dtype, k->dq_columns, ROWS, tiles);
     k->sSums = smem_tensor("dQ", F32, make_layout(shape(rows, SUMS_COLUMNS), stride(SUMS_COLUMNS, 1)), 128);
     k->sums = make_pipeline("dQ barriers", 1, c->consumers * WARPGROUP / 32, 1);
 }
@@ -104,13 +100,9 @@ static val tile_of_slopes(const backward_kernel *k, val buffer, val consumer, in
 
 void attention_backward_describe_queries(const backward_kernel *k, backward_consumer *c)
 {
-    const int consumers = k->cfg->consumers, tiles = SLOPE_BUFFERS * consumers * k->halves;
     c->dq_mma = attention_warpgroup_mma(k->form.dtype, k->dq_columns.used, "SS");
-    tensor sKt = attention_transposed_chunks(k->sX1, k->d, consumers, attention_columns_bytes(k->d, ROWS) / 2);
-    tensor sSlopest =
-        attention_transposed_chunks(k->sSlopes, k->dq_columns, tiles, attention_columns_bytes(k->dq_columns, ROWS) / 2);
-    c->tCrKt = descriptors_A(&c->dq_mma, sKt);          // (D/64,MMA_K,CONSUMERS)
-    c->tCrSlopes = descriptors_B(&c->dq_mma, sSlopest); // (1,MMA_K,TILES)
+    c->tCrKt = descriptors_A(&c->dq_mma, attention_transposed_chunks(k->sX1, k->d));
+    c->tCrSlopes = descriptors_B(&c->dq_mma, attention_transposed_chunks(k->sSlopes, k->dq_columns));
     c->dq = k->halves == 1 ? c->slopes : fragment_C(&c->dq_mma, ROWS, k->dq_columns.used);
     c->turn = variable(U32, imm(SLOPE_BUFFERS - 1));
 }
@@ -118,16 +110,9 @@ void attention_backward_describe_queries(const backward_kernel *k, backward_cons
 /* Stores dS^T, keys by queries, to this consumer's tiles. */
 static void store_slopes(const backward_kernel *k, const backward_consumer *c)
 {
-    const columns n = k->dq_columns;
-    tiled_mma mma = attention_warpgroup_mma(k->form.dtype, n.subtile, "SS");
     for (int half = 0; half < k->halves; half++) {
         tensor sTile = slice(k->sSlopes, _, _, _, tile_of_slopes(k, c->turn, c->index, half)); // (ROWS,CHUNK,CHUNKS)
-        for (int at = 0; at < n.used; at += n.subtile) {
-            tensor some = slice(accumulator_columns(c->slopes, half * n.used + at, n.subtile), _, 0, _);
-            tensor sChunk = slice(sTile, _, _, at / n.chunk);
-            stmatrix_C(&mma, some, local_tile(sChunk, shape(ROWS, n.subtile), coord(0, at % n.chunk / n.subtile)),
-                       attention_backward_thread());
-        }
+        attention_store_chunks(c->slopes, half * k->dq_columns.used, sTile, k->dq_columns);
     }
 }
 
@@ -241,7 +226,7 @@ static dq_place place_of_dq(const attention_values *p, const attention_sm90_back
     val number = div(cta_x(), imm(cfg->consumers)), blocks = blocks_of(p, cfg->block), block = rem(number, blocks);
     val heads = div(number, blocks), zero = imm_as(U32, 0);
     const int queries = attention_backward_dq_columns(cfg).used;
-    tile_grid grid = { .ragged = cfg->form.ragged, TILE_GRID_VALUES(*p) };
+    tile_grid grid = attention_tile_grid_of(&cfg->form, p, 0, 0);
     dq_place x = { .index = rem(cta_x(), imm(cfg->consumers)), .head = rem(heads, p->heads), .column = zero };
     x.batch = div(heads, p->heads);
     x.s = attention_sequence_of(&grid, x.batch);

@@ -69,7 +69,7 @@ void attention_backward_stats(const attention_sm90_backward_config *cfg)
         place = every;
     backward_block of = { .batch = convert(U32, batch), .head = convert(U32, rem(every, heads)) };
     if (form->ragged) {
-        tile_grid grid = { .ragged = true, TILE_GRID_VALUES(p) };
+        tile_grid grid = attention_tile_grid_of(form, &p, 0, 0);
         const sequence s =
             attention_sequence_of(&grid, min(batch, convert(I64, sub(div(p.all_heads, p.heads), imm(1)))));
         queries = s.q;

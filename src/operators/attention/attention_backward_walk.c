@@ -28,7 +28,7 @@ static void find_blocks(backward_kernel *k)
 static void enter_sequence(backward_kernel *k)
 {
     attention_values *p = &k->p;
-    tile_grid grid = { .ragged = true, TILE_GRID_VALUES(*p) };
+    tile_grid grid = attention_tile_grid_of(&k->form, p, 0, 0);
     const sequence s = attention_sequence_of(&grid, k->batch);
     p->q = s.q;
     p->kv = s.kv;

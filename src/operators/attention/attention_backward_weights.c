@@ -11,12 +11,6 @@ tensor attention_backward_stats_of(const backward_kernel *k, val head)
                  _, _, all);
 }
 
-/* The thread's number in its consumer. */
-val attention_backward_thread(void)
-{
-    return warpgroup_thread();
-}
-
 /* Is a score's derivative other than 1? */
 bool attention_backward_has_bends(const backward_kernel *k)
 {
@@ -27,17 +21,14 @@ bool attention_backward_has_bends(const backward_kernel *k)
 
 static tile_rows rows_of(const backward_kernel *k, const backward_consumer *c, const tile_grid *grid)
 {
-    return (tile_rows){
-        grid, &grid->longest, &c->scores_mma, add(k->row, mul(c->index, imm(ROWS))), attention_backward_thread(), ROWS
-    };
+    return (tile_rows){ grid, &grid->longest, &c->scores_mma, add(k->row, mul(c->index, imm(ROWS))), warpgroup_thread(),
+                        ROWS };
 }
 
 /* Hides keys past the last one, and keys that a row does not see. */
 static void hide_keys(const backward_kernel *k, backward_consumer *c, val block)
 {
-    tile_grid grid = {
-        .right = k->form.right, .left = k->form.left, .rows = ROWS, .keys = k->block, TILE_GRID_VALUES(k->p)
-    };
+    tile_grid grid = attention_tile_grid_of(&k->form, &k->p, ROWS, k->block);
     tile_rows rows = rows_of(k, c, &grid);
     IF(attention_block_is_cut(&rows, block))
         attention_mask_block(&rows, block, c->scores);
@@ -63,7 +54,7 @@ static void hide_queries(const backward_kernel *k, backward_consumer *c, val blo
     if (k->with_queries)
         cut = logical_or(cut, ge(end, convert(I32, p->kv)));
     IF(cut) {
-        tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), attention_backward_thread());
+        tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), warpgroup_thread());
         val begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX], from = add(first, convert(I32, coordinate(cS, 1, 0)));
         for (int i = 0; i < attention_online_row_count(c->scores); i++) {
             val key = add(row, convert(I32, coordinate(cS, 0, attention_online_row_value(c->scores, i))));
@@ -78,8 +69,7 @@ static void hide_queries(const backward_kernel *k, backward_consumer *c, val blo
 
 /* Weights */
 
-backward_stats attention_backward_find_stats(const backward_kernel *k, const backward_consumer *c, tensor cS, val stage,
-                                             int which)
+backward_stats attention_backward_find_stats(const backward_kernel *k, const backward_consumer *c, val stage, int which)
 {
     backward_stats s = { .of_columns = k->of_keys };
     const val *of_row = which ? c->delta : c->offset;
@@ -89,7 +79,7 @@ backward_stats attention_backward_find_stats(const backward_kernel *k, const bac
     UNROLL(i, k->of_keys ? static_size(c->scores.layout) : 0)
         if (attention_online_row_of(c->scores, i) == 0)
             s.of[i / 4 * 2 + i % 2] =
-                at(sStats, add(coordinate(cS, 1, 0), imm(index_at(coordinate_distances(cS, 1), i))));
+                at(sStats, add(coordinate(c->cS, 1, 0), imm(index_at(coordinate_distances(c->cS, 1), i))));
     return s;
 }
 
@@ -101,7 +91,7 @@ static val stat_of(const backward_stats *s, const backward_consumer *c, int64_t 
 
 void attention_backward_load_row_stats(const backward_kernel *k, backward_consumer *c)
 {
-    tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), attention_backward_thread());
+    tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), warpgroup_thread());
     tensor gStats = attention_backward_stats_of(k, k->head); // (ROWS_OF_STATS,STATS)
     for (int i = 0; i < 2; i++) {
         val row =
@@ -130,13 +120,13 @@ typedef struct pairs {
     val column, rows[2]; // u32
 } pairs;
 
-static pairs pairs_of(const backward_kernel *k, const backward_consumer *c, tensor cS, const backward_walk *w)
+static pairs pairs_of(const backward_kernel *k, const backward_consumer *c, const backward_walk *w)
 {
-    pairs p = { .of_keys = k->of_keys, .scores = c->scores, .distances = coordinate_distances(cS, 1) };
-    p.column = add(mul(w->block, imm(k->block)), coordinate(cS, 1, 0));
+    pairs p = { .of_keys = k->of_keys, .scores = c->scores, .distances = coordinate_distances(c->cS, 1) };
+    p.column = add(mul(w->block, imm(k->block)), coordinate(c->cS, 1, 0));
     for (int i = 0; i < 2; i++)
         p.rows[i] =
-            add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, attention_online_row_value(c->scores, i)));
+            add(add(k->row, mul(c->index, imm(ROWS))), coordinate(c->cS, 0, attention_online_row_value(c->scores, i)));
     return p;
 }
 
@@ -148,12 +138,12 @@ static void pair_at(const pairs *p, int64_t i, val *query, val *key)
 }
 
 /* Applies the mask: a bias, or hidden keys. Tokens past the last one read the last one's, which does not matter. */
-static void mask_pairs(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_walk *w)
+static void mask_pairs(const backward_kernel *k, backward_consumer *c, const backward_walk *w)
 {
     const attention_values *p = &k->p;
-    const pairs all = pairs_of(k, c, cS, w);
+    const pairs all = pairs_of(k, c, w);
     val head = k->of_keys ? attention_backward_head_of(k, w->head) : k->head, query, key;
-    tile_grid grid = { TILE_GRID_VALUES(*p) };
+    tile_grid grid = attention_tile_grid_of(&k->form, p, 0, 0);
     tile t = { .head = add(mul(k->batch, p->heads), head) };
     const score_mask mask = attention_score_mask_of(&grid, &t, &k->form, p);
     UNROLL(i, static_size(c->scores.layout)) {
@@ -163,10 +153,10 @@ static void mask_pairs(const backward_kernel *k, backward_consumer *c, tensor cS
     }
 }
 
-static void score_pairs(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_walk *w)
+static void score_pairs(const backward_kernel *k, backward_consumer *c, const backward_walk *w)
 {
     const custom_score custom = attention_backward_custom_of(k, w);
-    const pairs all = pairs_of(k, c, cS, w);
+    const pairs all = pairs_of(k, c, w);
     attention_custom_share_begin();
     UNROLL(i, static_size(c->scores.layout)) {
         val x = at(c->scores, i), query, key;
@@ -183,30 +173,30 @@ static void score_pairs(const backward_kernel *k, backward_consumer *c, tensor c
 }
 
 /* Applies the custom score. Where it leaves a block as it is, the derivative is 1. */
-static void score_block(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_walk *w)
+static void score_block(const backward_kernel *k, backward_consumer *c, const backward_walk *w)
 {
     if (k->form.softcap)
         cap(k, c);
     else if (attention_backward_has_bends(k))
         fill(c->bends, immf(1));
     if (k->form.mask)
-        mask_pairs(k, c, cS, w);
+        mask_pairs(k, c, w);
     if (attention_custom_has_blocks(&k->form)) {
         const custom_score custom = attention_backward_custom_of(k, w);
         IF(eq(w->kind, imm(CKL_ATTENTION_PLAIN)))
             attention_custom_leave(&custom, c->scores);
         IF(eq(w->kind, imm(CKL_ATTENTION_SCORE)))
-            score_pairs(k, c, cS, w);
+            score_pairs(k, c, w);
     }
     if (attention_backward_custom_of(k, w).how && !attention_custom_has_blocks(&k->form))
-        score_pairs(k, c, cS, w);
+        score_pairs(k, c, w);
 }
 
 /* Scores become weights; bends are found on the way. */
-void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_stats *offset,
+void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, const backward_stats *offset,
                               const backward_walk *w)
 {
-    score_block(k, c, cS, w);
+    score_block(k, c, w);
     if (k->of_keys)
         hide_queries(k, c, w->block);
     else
@@ -228,10 +218,10 @@ void attention_backward_differentiate(backward_consumer *c, const backward_stats
     }
 }
 
-void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c, tensor cS,
+void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c,
                                             const backward_walk *w)
 {
-    const pairs all = pairs_of(k, c, cS, w);
+    const pairs all = pairs_of(k, c, w);
     tensor gDmask = attention_mask_gradient_of(&k->form, &k->p, add(mul(k->batch, k->p.heads), k->head)); // (Q,KV)
     UNROLL(i, static_size(c->slopes.layout)) {
         val query, key;

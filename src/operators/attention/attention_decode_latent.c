@@ -10,8 +10,6 @@
  * Shared memory holds two blocks, one of each consumer. The last reader of a section releases it. Persistent: a CTA
  * takes one split after the other, and stores the partial of one from registers while the blocks of the next arrive.
  */
-#include <stdio.h>
-
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_place.h"
 
@@ -21,7 +19,7 @@ enum {
     ROWS = ATTENTION_ROWS,
     KEYS = ATTENTION_DECODE_LATENT_KEYS,
     CHUNK = ATTENTION_DECODE_LATENT_CHUNK,
-    CHUNKS_MAX = ATTENTION_DECODE_LATENT_MAX / CHUNK,
+    KEY_CHUNKS_MAX = ATTENTION_DECODE_LATENT_MAX / CHUNK,
     VECTOR = 8, // elements of 16 bytes
     LANES = 32,
     REST = 2,         // the section after those of the halves
@@ -64,15 +62,13 @@ static void describe_shared_memory(latent_kernel *k)
 {
     const attention_decode_form *form = &k->place.form;
     const ckl_dtype dtype = form->dtype;
-    const int64_t block = block_bytes(k->cfg) / 2, chunk = KEYS * CHUNK;
-    k->sQ = smem_tensor("Q", dtype, attention_chunks_layout(dtype, k->d, ROWS, k->d.chunks, 1, 0), 1024);
-    k->sQ = slice(k->sQ, _, _, _, 0);
+    const int64_t chunk = KEYS * CHUNK;
+    k->sQ = slice(attention_chunks("Q", dtype, k->d, ROWS, 1), _, _, _, 0);
     const int64_t blocks = smem_alloc("blocks", CONSUMERS * block_bytes(k->cfg), 1024);
-    k->sK = smem_view(smem_address(blocks), dtype,
-                      attention_chunks_layout(dtype, k->d, KEYS, k->d.chunks, CONSUMERS, block));
+    k->sK = smem_view(smem_address(blocks), dtype, attention_chunks_layout(dtype, k->d, KEYS, CONSUMERS));
     for (int w = 0; w < CONSUMERS; w++) {
         tensor sHalf = smem_view(smem_address(blocks + 2 * chunk * w * k->half.chunks), dtype, k->sK.layout);
-        k->sV[w] = attention_transposed_chunks(sHalf, k->half, CONSUMERS, block);
+        k->sV[w] = attention_transposed_chunks(sHalf, k->half);
     }
     tensor sRest = smem_view(smem_address(blocks + 2 * chunk * CONSUMERS * k->half.chunks), dtype, k->sK.layout);
     k->sP = slice(sRest, _, _, 0, _);
@@ -201,8 +197,8 @@ typedef struct consumer_role {
     int index;
     val tid;
     tiled_mma qk, own, told;          // Q*K^T; weights from registers, or from shared memory, times its columns of V
-    tensor tCrQ[CHUNKS_MAX];          // (1,MMA_K)
-    tensor tCrK[CHUNKS_MAX];          // (1,MMA_K)
+    tensor tCrQ[KEY_CHUNKS_MAX];      // (1,MMA_K)
+    tensor tCrK[KEY_CHUNKS_MAX];      // (1,MMA_K)
     tensor tCrV, tCrP;                // (1,MMA_K,CONSUMERS)
     tensor scores, out;               // (MMA,1,1)
     tensor weights;                   // (PAIRS,1,MMA_K)
@@ -210,22 +206,15 @@ typedef struct consumer_role {
     val told_factor[ONLINE_ROWS_MAX]; // of the other's
 } consumer_role;
 
-static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
-{
-    char atom[ATOM_NAME_MAX];
-    snprintf(atom, sizeof atom, "SM90_64x%dx16_F32%s_%s", n, dtype == F16 ? "F16F16" : "BF16BF16", sources);
-    return make_tiled_mma(atom, 1, 1);
-}
-
 /* What both have: the same registers, which are theirs after their roles, too. */
 static consumer_role describe_consumers(const latent_kernel *k)
 {
     const ckl_dtype dtype = k->place.form.dtype;
     const int width = k->half.used;
     consumer_role c = { .tid = warpgroup_thread(),
-                        .qk = warpgroup_mma(dtype, KEYS, "SS"),
-                        .own = warpgroup_mma(dtype, width, "RS"),
-                        .told = warpgroup_mma(dtype, width, "SS") };
+                        .qk = attention_warpgroup_mma(dtype, KEYS, "SS"),
+                        .own = attention_warpgroup_mma(dtype, width, "RS"),
+                        .told = attention_warpgroup_mma(dtype, width, "SS") };
     c.scores = fragment_C(&c.qk, ROWS, KEYS);
     c.out = fragment_C(&c.own, ROWS, width);
     c.weights = fragment_A_words(&c.own, ROWS, KEYS);

@@ -40,16 +40,11 @@ static int64_t merge_bytes(const attention_decode_sm80_config *c)
            (packed_in(&c->form) * attention_columns_of(c->form.dv / packed_in(&c->form)).used + DECODE_PAD) * 4;
 }
 
-static int64_t larger_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Where a CTA has one split, the partials lie where the rings were; else beside these, which go on. */
 static int64_t rings_and_partials_bytes(const attention_decode_sm80_config *c)
 {
     const int64_t rings = ring_bytes(c, c->form.d) + ring_bytes(c, c->form.dv);
-    return c->run == 1 ? larger_of(rings, merge_bytes(c)) : rings + merge_bytes(c);
+    return c->run == 1 ? max_i64(rings, merge_bytes(c)) : rings + merge_bytes(c);
 }
 
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *c)
@@ -62,10 +57,9 @@ int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *c)
 
 static tensor ring_at(const decode_kernel *k, int64_t offset, columns c)
 {
-    int64_t stage = attention_columns_bytes(c, k->cfg->keys) / 2;
     int slots = k->cfg->warps * k->cfg->stages;
     return smem_view(smem_address(offset), k->place.form.dtype,
-                     attention_chunks_layout(k->place.form.dtype, c, k->cfg->keys, c.chunks, slots, stage));
+                     attention_chunks_layout(k->place.form.dtype, c, k->cfg->keys, slots));
 }
 
 int attention_decode_width(const decode_kernel *k)
@@ -80,8 +74,7 @@ static void describe_memory(decode_kernel *k)
     int64_t rings = smem_alloc("rings", rings_and_partials_bytes(c), 1024);
     k->sK = ring_at(k, rings, k->d);
     k->sV = ring_at(k, rings + k_bytes, k->dv);
-    k->sVt =
-        attention_transposed_chunks(k->sV, k->dv, c->warps * c->stages, attention_columns_bytes(k->dv, c->keys) / 2);
+    k->sVt = attention_transposed_chunks(k->sV, k->dv);
     const int width = attention_decode_width(k), pitch = width + DECODE_PAD, rows = merged_rows(c);
     k->sO = smem_view(smem_address(rings + (c->run == 1 ? 0 : both)), F32,
                       make_layout(shape(rows, width, c->warps), stride(pitch, 1, rows * pitch)));
@@ -110,8 +103,7 @@ static void describe_registers(decode_kernel *k)
 {
     const attention_decode_sm80_config *c = k->cfg;
     k->factors = k->packed == 1 ? k->place.form.dtype : CKL_F16;
-    k->mma =
-        make_tiled_mma(k->factors == CKL_F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 1, 1);
+    k->mma = attention_warps_mma(k->factors, 1);
     k->rQ = fragment_A_words(&k->mma, c->rows, k->d.used * k->packed);
     k->scores = fragment_C(&k->mma, c->rows, c->keys);
     k->out = fragment_C(&k->mma, c->rows, attention_decode_width(k));
@@ -171,20 +163,10 @@ static void multiply_keys(const decode_kernel *k, val slot)
     }
 }
 
-/* out += weights * V of a slot, 16 keys and a subtile of the columns at a time. */
+/* out += weights * V of a slot. */
 static void multiply_values(const decode_kernel *k, val slot)
 {
-    const int subtile = k->dv.subtile, atoms = (int)static_size(layout_mode(k->out.layout, 1));
-    tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->place.form.dtype, &k->mma, subtile, STEP);
-    tensor sVt = slice(k->sVt, _, _, slot); // (DV,BN)
-    for (int j = 0; j < k->cfg->keys / STEP; j++)
-        for (int i = 0; i < k->dv.used / subtile; i++) {
-            tensor sSubtile = local_tile(sVt, shape(subtile, STEP), coord(i, j)),
-                   rV = fragment_B(&k->mma, subtile, STEP);
-            copy_tiled(&transposed, partition_S(&transposed, sSubtile, lane()), rV);
-            gemm(&k->mma, local_tile(k->weights, shape(4, atoms, 1), coord(0, 0, j)), rV,
-                 local_tile(k->out, shape(4, atoms, subtile / 8), coord(0, 0, i)), yes());
-        }
+    attention_multiply_values(&k->mma, k->weights, slice(k->sVt, _, _, slot), k->dv, true, k->out);
 }
 
 static void use_block(decode_kernel *k, val number, val slot)

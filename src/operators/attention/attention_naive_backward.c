@@ -63,7 +63,7 @@ static tensor from_token(tensor g, val token, bool has_columns)
 static gradients of_sequence(const gradients *all, val number)
 {
     gradients g = *all;
-    tile_grid grid = { .ragged = true, TILE_GRID_VALUES(g.p) };
+    tile_grid grid = attention_tile_grid_of(g.form, &g.p, 0, 0);
     const struct sequence s = attention_sequence_of(&grid, number);
     tensor *const of_queries[] = { &g.gQ, &g.gO, &g.gDout, &g.gDq }, *const of_keys[] = { &g.gK, &g.gV, &g.gDk,
                                                                                           &g.gDv };

@@ -14,13 +14,12 @@
  * registers do not hold dK and dV together, a kernel of values computes dV alone. A first kernel computes lse and delta
  * = dO * O of every query; a last one sums the gradients of sinks.
  */
-#include <stdio.h>
-
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
 
 enum {
-    STATS_EACH = 4, // of a lane, for blocks of up to 128
+    BARRIER_CONSUMER = 1, // named, + consumer: its 128 threads before they store
+    STATS_EACH = 4,       // of a lane, for blocks of up to 128
     PRODUCER_REGISTERS = 24,
     CONSUMER_REGISTERS = 240, // and 24 for the producer: the 504 = 3 * 168 of 384 threads
 };
@@ -42,21 +41,14 @@ static int64_t bytes_of_block(const backward_kernel *k)
     return attention_columns_bytes(k->d, k->block) + attention_columns_bytes(k->dv, k->block);
 }
 
-static tensor tiles(const char *name, ckl_dtype dtype, columns c, int rows, int count)
-{
-    return smem_tensor(name, dtype,
-                       attention_chunks_layout(dtype, c, rows, c.chunks, count, attention_columns_bytes(c, rows) / 2),
-                       1024);
-}
-
 static void describe_memory(backward_kernel *k)
 {
     const attention_sm90_backward_config *c = k->cfg;
     ckl_dtype dtype = k->form.dtype;
-    k->sX1 = tiles("X1", dtype, k->d, ROWS, c->consumers);
-    k->sX2 = tiles("X2", dtype, k->dv, ROWS, c->consumers);
-    k->sY1 = tiles("Y1", dtype, k->d, k->block, c->stages);
-    k->sY2 = tiles("Y2", dtype, k->dv, k->block, c->stages);
+    k->sX1 = attention_chunks("X1", dtype, k->d, ROWS, c->consumers);
+    k->sX2 = attention_chunks("X2", dtype, k->dv, ROWS, c->consumers);
+    k->sY1 = attention_chunks("Y1", dtype, k->d, k->block, c->stages);
+    k->sY2 = attention_chunks("Y2", dtype, k->dv, k->block, c->stages);
     k->sStats = smem_tensor("stats", F32, compact(shape(k->block, STATS, c->stages)), 16);
     k->x = make_pipeline("X barriers", 1, 1, 1);
     k->ring = make_pipeline("ring", c->stages, k->of_keys ? 2 : 1,
@@ -82,12 +74,6 @@ static void describe_maps(backward_kernel *k)
 
 /* Producer */
 
-static void load_chunks(const tma_copy *tma, tensor sTile, const tile_box *at, val barrier)
-{
-    UNROLL(c, static_size(layout_mode(sTile.layout, 2)))
-        tma_load_of(tma, slice(sTile, _, _, c), at->row, imm(c * tma->cols), at->count, at->outer, barrier, imm(0));
-}
-
 static void load_x(const backward_kernel *k)
 {
     pipeline_state at = producer_state(&k->x);
@@ -96,9 +82,9 @@ static void load_x(const backward_kernel *k)
     for (int w = 0; w < k->cfg->consumers; w++) {
         val barrier = pipeline_full_barrier(&k->x, &at);
         const tile_box box = attention_backward_box_of_x(k, add(k->row, imm(w * ROWS)));
-        load_chunks(&k->tmaX1, slice(k->sX1, _, _, _, w), &box, barrier);
+        attention_load_chunks(&k->tmaX1, slice(k->sX1, _, _, _, w), &box, barrier);
         if (k->with_d1)
-            load_chunks(&k->tmaX2, slice(k->sX2, _, _, _, w), &box, barrier);
+            attention_load_chunks(&k->tmaX2, slice(k->sX2, _, _, _, w), &box, barrier);
     }
 }
 
@@ -108,8 +94,8 @@ static void load_y(const backward_kernel *k, const backward_walk *w, pipeline_st
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)bytes_of_block(k)));
     val barrier = pipeline_full_barrier(&k->ring, at);
-    load_chunks(&k->tmaY1, slice(k->sY1, _, _, _, at->stage), &box, barrier);
-    load_chunks(&k->tmaY2, slice(k->sY2, _, _, _, at->stage), &box, barrier);
+    attention_load_chunks(&k->tmaY1, slice(k->sY1, _, _, _, at->stage), &box, barrier);
+    attention_load_chunks(&k->tmaY2, slice(k->sY2, _, _, _, at->stage), &box, barrier);
     pipeline_advance(at);
 }
 
@@ -174,13 +160,6 @@ static void producer(const backward_kernel *k)
 
 /* Consumers */
 
-tiled_mma attention_warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
-{
-    char atom[ATOM_NAME_MAX];
-    snprintf(atom, sizeof atom, "SM90_64x%dx16_F32%s_%s", n, dtype == F16 ? "F16F16" : "BF16BF16", sources);
-    return make_tiled_mma(atom, 1, 1);
-}
-
 static backward_consumer describe_consumer(const backward_kernel *k)
 {
     const int block = k->block;
@@ -189,20 +168,13 @@ static backward_consumer describe_consumer(const backward_kernel *k)
                             .d1_mma = attention_warpgroup_mma(dtype, k->d.used, "RS"),
                             .d2_mma = attention_warpgroup_mma(dtype, k->dv.used, "RS") };
     c.index = sub(warpgroup(), imm(1));
-    c.first_thread = eq(attention_backward_thread(), imm(0));
-    for (int i = 0; i < k->d.chunks; i++) {
-        c.tCrX1[i] = descriptors_A(&c.scores_mma, slice(k->sX1, _, _, i, c.index));
-        c.tCrY1[i] = descriptors_B(&c.scores_mma, slice(k->sY1, _, _, i, _));
-    }
-    for (int i = 0; i < k->dv.chunks && k->with_d1; i++) {
-        c.tCrX2[i] = descriptors_A(&c.scores_mma, slice(k->sX2, _, _, i, c.index));
-        c.tCrY2[i] = descriptors_B(&c.scores_mma, slice(k->sY2, _, _, i, _));
-    }
-    int stages = k->cfg->stages;
+    c.first_thread = eq(warpgroup_thread(), imm(0));
+    c.of_scores = attention_score_operands_of(&c.scores_mma, k->d, k->sX1, c.index, k->sY1);
+    if (k->with_d1)
+        c.of_slopes = attention_score_operands_of(&c.scores_mma, k->dv, k->sX2, c.index, k->sY2);
     c.scores = fragment_C(&c.scores_mma, ROWS, block);
     if (k->with_d1) {
-        c.tCrY1t = descriptors_B(
-            &c.d1_mma, attention_transposed_chunks(k->sY1, k->d, stages, attention_columns_bytes(k->d, block) / 2));
+        c.tCrY1t = descriptors_B(&c.d1_mma, attention_transposed_chunks(k->sY1, k->d));
         c.slopes = fragment_C(&c.scores_mma, ROWS, block);
         c.bends = attention_backward_has_bends(k) ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
         c.gradients = fragment_A_words(&c.d1_mma, ROWS, block);
@@ -210,8 +182,7 @@ static backward_consumer describe_consumer(const backward_kernel *k)
         fill(c.d1, immf(0));
     }
     if (k->with_d2) {
-        c.tCrY2t = descriptors_B(
-            &c.d2_mma, attention_transposed_chunks(k->sY2, k->dv, stages, attention_columns_bytes(k->dv, block) / 2));
+        c.tCrY2t = descriptors_B(&c.d2_mma, attention_transposed_chunks(k->sY2, k->dv));
         c.weights = fragment_A_words(&c.d2_mma, ROWS, block);
         c.d2 = fragment_C(&c.d2_mma, ROWS, k->dv.used);
         fill(c.d2, immf(0));
@@ -219,24 +190,19 @@ static backward_consumer describe_consumer(const backward_kernel *k)
     if (k->with_queries)
         attention_backward_describe_queries(k, &c);
     c.at = consumer_state(&k->ring);
+    c.cS = partition_C(&c.scores_mma, identity_tensor(shape(ROWS, block)), warpgroup_thread()); // (MMA,1,1)
     return c;
 }
 
-/* acc = X * Y^T of a stage; asynchronous. Columns past the last used one are zeros and left out. */
-static void issue_scores(const backward_consumer *c, const tensor *tCrX, const tensor *tCrY, columns n, tensor acc,
-                         val stage)
+/* Asynchronous, both. */
+static void issue_scores(const backward_consumer *c, val stage)
 {
-    for (int i = 0; i < n.chunks; i++) {
-        tensor tCrS = slice(tCrY[i], _, _, stage); // (1,MMA_K)
-        int steps = (n.used - i * n.chunk) / 16;
-        if (steps * 16 >= n.chunk)
-            gemm(&c->scores_mma, tCrX[i], tCrS, acc, imm_as(IR_PRED, i > 0));
-        else
-            for (int s = 0; s < steps; s++)
-                gemm(&c->scores_mma, local_tile(tCrX[i], shape(1, 1), coord(0, s)),
-                     local_tile(tCrS, shape(1, 1), coord(0, s)), acc, imm_as(IR_PRED, i > 0 || s > 0));
-    }
-    mma_commit();
+    attention_issue_scores(&c->scores_mma, &c->of_scores, stage, c->scores);
+}
+
+static void issue_slopes(const backward_consumer *c, val stage)
+{
+    attention_issue_scores(&c->scores_mma, &c->of_slopes, stage, c->slopes);
 }
 
 /* dV += P * dO, asynchronous. */
@@ -268,30 +234,30 @@ static void release(const backward_kernel *k, val stage)
  * One block. mma_wait(n) leaves n groups in flight: with overlap those are the sums of the block before, these scores
  * and slopes, the sum of weighted values.
  */
-static void step(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_walk *w, val before)
+static void step(const backward_kernel *k, backward_consumer *c, const backward_walk *w, val before)
 {
     pipeline_wait_full(&k->ring, &c->at);
     val stage = shuffle(c->at.stage, imm(0));
     mma_fence();
-    issue_scores(c, c->tCrX1, c->tCrY1, k->d, c->scores, stage);
+    issue_scores(c, stage);
     if (k->with_d1)
-        issue_scores(c, c->tCrX2, c->tCrY2, k->dv, c->slopes, stage);
-    const backward_stats offset = attention_backward_find_stats(k, c, cS, stage, 0);
+        issue_slopes(c, stage);
+    const backward_stats offset = attention_backward_find_stats(k, c, stage, 0);
     if (k->overlap) {
         mma_wait(k->with_d1 ? 2 : 1);
         IF(ne(before, imm(k->cfg->stages)))
             release(k, before);
     }
     mma_wait(k->with_d1 ? 1 : 0);
-    attention_backward_weigh(k, c, cS, &offset, w);
+    attention_backward_weigh(k, c, &offset, w);
     if (k->with_d2)
         add_values(k, c, stage);
     if (k->with_d1) {
-        const backward_stats delta = attention_backward_find_stats(k, c, cS, stage, 1);
+        const backward_stats delta = attention_backward_find_stats(k, c, stage, 1);
         mma_wait(k->with_d2 ? 1 : 0);
         attention_backward_differentiate(c, &delta);
         if (k->form.dmask && !k->of_keys)
-            attention_backward_store_mask_gradient(k, c, cS, w);
+            attention_backward_store_mask_gradient(k, c, w);
         add_gradients(k, c, stage);
     }
     if (k->overlap)
@@ -314,7 +280,7 @@ static val begin_scores(const backward_kernel *k, backward_consumer *c, const ba
         pipeline_wait_full(&k->ring, &c->at);
     val stage = shuffle(select(over, same, c->at.stage), imm(0));
     mma_fence();
-    issue_scores(c, c->tCrX1, c->tCrY1, k->d, c->scores, stage);
+    issue_scores(c, stage);
     return stage;
 }
 
@@ -324,14 +290,14 @@ static val begin_scores(const backward_kernel *k, backward_consumer *c, const ba
  * are read in the next iteration of a loop. dV and dK are done before the scores begin, as registers do not hold the
  * operands of both.
  */
-static void step_with_queries(const backward_kernel *k, backward_consumer *c, tensor cS, backward_walk *w, val stage)
+static void step_with_queries(const backward_kernel *k, backward_consumer *c, backward_walk *w, val stage)
 {
     mma_fence();
-    issue_scores(c, c->tCrX2, c->tCrY2, k->dv, c->slopes, stage);
-    const backward_stats offset = attention_backward_find_stats(k, c, cS, stage, 0);
-    attention_backward_weigh(k, c, cS, &offset, w);
+    issue_slopes(c, stage);
+    const backward_stats offset = attention_backward_find_stats(k, c, stage, 0);
+    attention_backward_weigh(k, c, &offset, w);
     add_values(k, c, stage);
-    const backward_stats delta = attention_backward_find_stats(k, c, cS, stage, 1);
+    const backward_stats delta = attention_backward_find_stats(k, c, stage, 1);
     mma_wait(1);
     attention_backward_differentiate(c, &delta);
     add_gradients(k, c, stage);
@@ -347,16 +313,43 @@ static void step_with_queries(const backward_kernel *k, backward_consumer *c, te
     assign(stage, next);
 }
 
-static void steps_with_queries(const backward_kernel *k, backward_consumer *c, tensor cS, backward_walk *w)
+static void steps_with_queries(const backward_kernel *k, backward_consumer *c, backward_walk *w)
 {
     IF(logical_not(attention_backward_is_over(k, w))) {
         val stage = variable(U32, begin_scores(k, c, w, imm_as(U32, 0)));
         mma_wait(0);
         FOREVER {
-            step_with_queries(k, c, cS, w, stage);
+            step_with_queries(k, c, w, stage);
             BREAK_IF(attention_backward_is_over(k, w));
         }
     }
+}
+
+/* Stores a gradient through the shared memory of its rows, all chunks by one group of TMA stores. */
+static void store(const backward_kernel *k, const backward_consumer *c, const tma_copy *tma, tensor acc, tensor sX,
+                  columns n)
+{
+    staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
+    attention_store_chunks(acc, 0, sX, n);
+    STAGED_STORE(&staged) {
+        const tile_box box = attention_backward_box_of_x(k, add(k->row, mul(c->index, imm(ROWS))));
+        for (int i = 0; i < n.chunks; i++)
+            tma_store_of(tma, slice(sX, _, _, i), box.row, imm(i * n.chunk), box.count, box.outer);
+    }
+}
+
+static void store_gradients(const backward_kernel *k, const backward_consumer *c)
+{
+    if (k->with_queries) // all are done with the rows' memory: each consumer reads every row
+        named_sync(imm(BARRIER_CONSUMER), k->cfg->consumers * WARPGROUP);
+    else
+        named_sync(add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP);
+    if (k->with_d1)
+        store(k, c, &k->tmaD1, c->d1, slice(k->sX1, _, _, _, c->index), k->d);
+    if (k->with_d2)
+        store(k, c, &k->tmaD2, c->d2, slice(k->sX2, _, _, _, c->index), k->dv);
+    IF(c->first_thread)
+        tma_store_wait(0);
 }
 
 static void scale_all(tensor acc, val factor)
@@ -372,8 +365,6 @@ static void consumer(const backward_kernel *k)
     if (k->cfg->consumers > 1)
         warpgroup_reg_alloc(CONSUMER_REGISTERS);
     backward_consumer c = describe_consumer(k);
-    tensor cS =
-        partition_C(&c.scores_mma, identity_tensor(shape(ROWS, k->block)), attention_backward_thread()); // (MMA,1,1)
     backward_walk w = attention_backward_begin(k, true);
     val before = variable(U32, imm(k->cfg->stages)); // none
     pipeline_state x = consumer_state(&k->x);
@@ -381,17 +372,17 @@ static void consumer(const backward_kernel *k)
         attention_backward_load_row_stats(k, &c);
     pipeline_wait_full(&k->x, &x);
     if (k->with_queries)
-        steps_with_queries(k, &c, cS, &w);
+        steps_with_queries(k, &c, &w);
     else
         FOREVER {
             BREAK_IF(attention_backward_is_over(k, &w));
-            step(k, &c, cS, &w, before);
+            step(k, &c, &w, before);
             attention_backward_advance(k, &w, true);
         }
     mma_wait(0);
     if (k->with_d1)
         scale_all(c.d1, k->p.scale);
-    attention_backward_store_gradients(k, &c);
+    store_gradients(k, &c);
 }
 
 static void describe_gradients(const attention_sm90_backward_config *cfg, int kernel)

@@ -20,12 +20,6 @@ void attention_sm90_next_tile(const sm90_kernel *k, walk *w, bool fetches)
     assign(w->turn, add(w->turn, imm(1)));
 }
 
-static void load_chunks(const tma_copy *tma, tensor sTile, const tile_box *at, val barrier)
-{
-    UNROLL(c, static_size(layout_mode(sTile.layout, 2)))
-        tma_load_of(tma, slice(sTile, _, _, c), at->row, imm(c * tma->cols), at->count, at->outer, barrier, imm(0));
-}
-
 static tile_box box_of_keys(const sm90_kernel *k, const tile *t, val row)
 {
     const tile_place at = attention_place_of(&k->grid, t, true);
@@ -45,7 +39,7 @@ static void load_block(const sm90_kernel *k, const tma_copy *tma, tensor sRing, 
     const tile_box at = box_of_keys(k, t, mul(block, imm(k->cfg->tile_n)));
     pipeline_wait_empty(&k->ring, ring);
     pipeline_expect(&k->ring, ring, imm((int)attention_columns_bytes(c, k->cfg->tile_n)));
-    load_chunks(tma, slice(sRing, _, _, _, ring->stage), &at, pipeline_full_barrier(&k->ring, ring));
+    attention_load_chunks(tma, slice(sRing, _, _, _, ring->stage), &at, pipeline_full_barrier(&k->ring, ring));
     pipeline_advance(ring);
 }
 
@@ -66,7 +60,7 @@ static void load_queries(const sm90_kernel *k, val parity, const tile *t)
         pipeline_state stage = { imm_as(U32, w), parity, k->cfg->consumers };
         pipeline_wait_empty(&k->q, &stage);
         pipeline_expect(&k->q, &stage, imm((int)attention_columns_bytes(k->d, ROWS)));
-        load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), &at, pipeline_full_barrier(&k->q, &stage));
+        attention_load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), &at, pipeline_full_barrier(&k->q, &stage));
     }
 }
 

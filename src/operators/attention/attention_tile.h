@@ -19,11 +19,13 @@ typedef struct columns {
 columns attention_columns_of(int d);
 int64_t attention_columns_bytes(columns c, int rows);
 
-/* (ROWS,CHUNK,CHUNKS,COUNT), each chunk as TMA writes and wgmma reads it; `next` elements from one to the next of COUNT. */
-layout attention_chunks_layout(ckl_dtype dtype, columns c, int rows, int chunks, int count, int64_t next);
+/* COUNT tiles, one behind the other or `next` elements apart, each chunk as TMA writes and wgmma reads it: (ROWS,CHUNK,CHUNKS,COUNT) */
+layout attention_chunks_layout(ckl_dtype dtype, columns c, int rows, int count);
+layout attention_chunks_apart(ckl_dtype dtype, columns c, int rows, int count, int64_t next);
+tensor attention_chunks(const char *name, ckl_dtype dtype, columns c, int rows, int count); // in memory of their own
 
-/* V as operand B: (DV,BN,COUNT) of the same memory. */
-tensor attention_transposed_chunks(tensor sV, columns c, int count, int64_t next);
+/* Such tiles as an operand that is summed over their rows, as V is: (DV,BN,COUNT) of the same memory. */
+tensor attention_transposed_chunks(tensor sV, columns c);
 
 /* The tokens of a batch, or of a sequence of a ragged problem. u32, but for first and last. */
 typedef struct sequence {
@@ -46,12 +48,6 @@ typedef struct tile_grid {
     val section;      // heads whose tiles run together
 } tile_grid;
 
-/* What the host gives of it; p: the kernel's values. */
-#define TILE_GRID_VALUES(p)                                                                                  \
-    .longest = { .q = (p).q, .kv = (p).kv, .first = (p).first, .last = (p).last }, .starts_q = (p).starts_q, \
-    .starts_kv = (p).starts_kv, .q_total = (p).q_total, .heads = (p).heads, .group = (p).group,              \
-    .all_heads = (p).all_heads, .tiles_m = (p).tiles_m, .section = (p).section
-
 /* The queries of a CTA, and the blocks of keys that they see. */
 typedef struct tile {
     val row;        // the first query
@@ -59,6 +55,9 @@ typedef struct tile {
     val first, end; // blocks: at least one; a tile without keys has a block without weights
     sequence s;
 } tile;
+
+/* p: the kernel's values; rows and keys are 0 where nobody asks for tiles and blocks. */
+tile_grid attention_tile_grid_of(const attention_form *form, const attention_values *p, int rows, int keys);
 
 /* The tokens of a batch. */
 sequence attention_sequence_of(const tile_grid *g, val batch);
@@ -89,6 +88,33 @@ typedef struct tile_box {
 
 /* The box from row `row` of a batch, or of a ragged problem's sequence of `tokens` from `begin` on. */
 tile_box attention_box_of(bool ragged, val begin, val tokens, val row, const tile_place *at);
+
+/* For one thread: loads a tile (ROWS,CHUNK,CHUNKS) from there, chunk by chunk. */
+void attention_load_chunks(const tma_copy *tma, tensor sTile, const tile_box *at, val barrier);
+
+/* One warpgroup's wgmma over 64 x n; sources: SS, or RS for A in registers. And mma.sync of warps that share the rows. */
+tiled_mma attention_warpgroup_mma(ckl_dtype dtype, int n, const char *sources);
+tiled_mma attention_warps_mma(ckl_dtype dtype, int warps);
+
+/* Operands of scores = X * Y^T by wgmma, by chunks of columns. */
+enum { CHUNKS_MAX = 4 };
+typedef struct score_operands {
+    columns n;
+    tensor tCrX[CHUNKS_MAX]; // (1,MMA_K)
+    tensor tCrY[CHUNKS_MAX]; // (1,MMA_K,STAGES)
+} score_operands;
+
+/* Of tile `index` of X, and all stages of Y: (ROWS,CHUNK,CHUNKS,COUNT), (BN,CHUNK,CHUNKS,STAGES). */
+score_operands attention_score_operands_of(const tiled_mma *mma, columns n, tensor sX, val index, tensor sY);
+
+/* scores = X * Y^T of a stage; asynchronous. Columns past the last used one are zeros and left out. */
+void attention_issue_scores(const tiled_mma *mma, const score_operands *of, val stage, tensor scores);
+
+/* For a warpgroup: rounds accumulators, from column `first` on, into a tile (ROWS,CHUNK,CHUNKS). */
+void attention_store_chunks(tensor acc, int first, tensor sTile, columns n);
+
+/* out += weights * V by mma.sync of a CTA or of each warp, 16 keys and a subtile of the columns at a time. sVt: (DV,BN) */
+void attention_multiply_values(const tiled_mma *mma, tensor weights, tensor sVt, columns dv, bool by_warp, tensor out);
 
 /* The sink of a tile's head, f32, among those of all heads. */
 val attention_sink_of(const tile_grid *g, val sinks, const tile *t);
