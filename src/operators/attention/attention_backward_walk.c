@@ -144,7 +144,7 @@ backward_walk attention_backward_begin(const backward_kernel *k, bool together)
     val none = eq(k->first, k->end), head = select(none, k->heads, imm_as(U32, 0));
     backward_walk w = { .block = variable(U32, k->with_queries ? sub(k->end, imm(1)) : k->first),
                         .head = variable(U32, head) };
-    if (attention_custom_has_blocks(&k->form)) {
+    if (attention_score_has_blocks(k->form.score)) {
         w.kind = variable(I32, imm(CKL_ATTENTION_SKIP));
         w.base = variable(U32, sub(k->first, imm(BLOCK_WINDOW)));
         w.window = attention_block_window_begin();
@@ -155,7 +155,7 @@ backward_walk attention_backward_begin(const backward_kernel *k, bool together)
 
 void attention_backward_advance(const backward_kernel *k, backward_walk *w, bool together)
 {
-    if (attention_custom_has_blocks(&k->form))
+    if (attention_score_has_blocks(k->form.score))
         skip_blocks(k, w, together);
     else
         turn_over(k, w);

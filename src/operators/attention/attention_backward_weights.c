@@ -181,14 +181,14 @@ static void score_block(const backward_kernel *k, backward_consumer *c, const ba
         fill(c->bends, immf(1));
     if (k->form.mask)
         mask_pairs(k, c, w);
-    if (attention_custom_has_blocks(&k->form)) {
+    if (attention_score_has_blocks(k->form.score)) {
         const custom_score custom = attention_backward_custom_of(k, w);
         IF(eq(w->kind, imm(CKL_ATTENTION_PLAIN)))
             attention_custom_leave(&custom, c->scores);
         IF(eq(w->kind, imm(CKL_ATTENTION_SCORE)))
             score_pairs(k, c, w);
     }
-    if (attention_backward_custom_of(k, w).how && !attention_custom_has_blocks(&k->form))
+    if (attention_backward_custom_of(k, w).how && !attention_score_has_blocks(k->form.score))
         score_pairs(k, c, w);
 }
 

@@ -470,7 +470,7 @@ static void attend_second(const latent_kernel *k, consumer_role *c)
 /* Adds the sums of both, in the order of the consumers; their maxima are equal. */
 static void share_sums(const latent_kernel *k, consumer_role *c, val index)
 {
-    attention_online_rows_finish(&c->rows, NULL);
+    attention_online_rows_finish(&c->rows, NO_SINK);
     for (int r = 0; r < c->rows.count; r++)
         set(k->sSum, coord(row_number(c, r), index), c->rows.sum[r]); // all four lanes of a row have it
     named_sync(imm(BARRIER_BOTH), CONSUMERS * WARPGROUP);

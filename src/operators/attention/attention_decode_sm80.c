@@ -293,7 +293,7 @@ static void share_columns(decode_kernel *k)
 static void share_states(decode_kernel *k)
 {
     tensor cS = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, k->cfg->keys)), lane());
-    attention_online_rows_finish(&k->online, NULL);
+    attention_online_rows_finish(&k->online, NO_SINK);
     cta_sync();
     share_columns(k);
     for (int i = 0; i < merged_rows(k->cfg) / 8; i++) {

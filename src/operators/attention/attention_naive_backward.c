@@ -13,20 +13,10 @@ typedef struct gradients {
     attention_values p;
     val q, kv, heads; // i64
     tensor gQ, gK, gV, gO, gDout, gDq, gDk, gDv;
-    tensor gMask; // (BATCH,HEADS,Q,KV)
-    tensor gLse;  // (BATCH,HEADS,Q)
-    val sequence; // its number, if ragged: the tensors are those of it, of one batch
+    score_mask mask; // (BATCH,HEADS,Q,KV)
+    tensor gLse;     // (BATCH,HEADS,Q)
+    val sequence;    // its number, if ragged: the tensors are those of it, of one batch
 } gradients;
-
-static tensor tensor_of(const gradients *g, int which, const val *pointers)
-{
-    bool of_kv = which == ATTENTION_K || which == ATTENTION_V;
-    int d = which == ATTENTION_Q || which == ATTENTION_K ? g->form->d : g->form->dv;
-    const attention_values *p = &g->p;
-    int_tuple sizes = shape(p->all_heads, of_kv ? div(p->heads, p->group) : p->heads, of_kv ? p->kv : p->q, d);
-    return gmem_tensor(pointers[which], g->form->dtype,
-                       make_layout(sizes, stride(p->ld_batch[which], p->ld_head[which], p->ld[which], 1)));
-}
 
 static gradients describe(const attention_form *form)
 {
@@ -35,17 +25,15 @@ static gradients describe(const attention_form *form)
     g.q = convert(I64, p->q);
     g.kv = convert(I64, p->kv);
     g.heads = convert(I64, p->heads);
-    g.gQ = tensor_of(&g, ATTENTION_Q, p->x);
-    g.gK = tensor_of(&g, ATTENTION_K, p->x);
-    g.gV = tensor_of(&g, ATTENTION_V, p->x);
-    g.gO = tensor_of(&g, ATTENTION_O, p->x);
-    g.gDq = tensor_of(&g, ATTENTION_Q, p->grad);
-    g.gDk = tensor_of(&g, ATTENTION_K, p->grad);
-    g.gDv = tensor_of(&g, ATTENTION_V, p->grad);
-    g.gDout = tensor_of(&g, ATTENTION_O, p->grad);
-    g.gMask = gmem_tensor(
-        p->mask, form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype,
-        make_layout(shape(p->all_heads, p->heads, p->q, p->kv), stride(p->ldmask_batch, p->ldmask_head, p->ldmask, 1)));
+    g.gQ = attention_tensor_of(form, p, ATTENTION_Q, p->x);
+    g.gK = attention_tensor_of(form, p, ATTENTION_K, p->x);
+    g.gV = attention_tensor_of(form, p, ATTENTION_V, p->x);
+    g.gO = attention_tensor_of(form, p, ATTENTION_O, p->x);
+    g.gDq = attention_tensor_of(form, p, ATTENTION_Q, p->grad);
+    g.gDk = attention_tensor_of(form, p, ATTENTION_K, p->grad);
+    g.gDv = attention_tensor_of(form, p, ATTENTION_V, p->grad);
+    g.gDout = attention_tensor_of(form, p, ATTENTION_O, p->grad);
+    g.mask = (score_mask){ attention_mask_of(form, p), p->unit };
     val rows = form->ragged ? convert(I64, p->q_total) : g.q;
     g.gLse =
         gmem_tensor(p->lse, F32, make_layout(shape(p->all_heads, p->heads, rows), stride(mul(g.heads, rows), rows, 1)));
@@ -100,10 +88,8 @@ static pair pair_of(const gradients *g, val batch, val head, val i, val j)
     val kv_head = div(head, convert(I64, g->p.group));
     val raw = dot(slice(g->gQ, batch, head, i, _), slice(g->gK, batch, kv_head, j, _), form->d);
     val capped = form->softcap ? tanh_f32(mul(raw, g->p.factor)) : raw, score = capped;
-    if (form->mask == CKL_ATTENTION_MASK_BOOL)
-        score = select(eq(convert(U32, at(g->gMask, batch, head, i, j)), imm(0)), immf(-INFINITY), capped);
-    else if (form->mask)
-        score = fma(at_f32(g->gMask, batch, head, i, j), g->p.unit, capped);
+    if (form->mask)
+        score = attention_masked_score(&g->mask, capped, at(g->mask.gM, batch, head, i, j));
     custom_score custom = attention_custom_score_of(
         form, &g->p, convert(U32, add(mul(form->ragged ? g->sequence : batch, g->heads), head)));
     val query = convert(I32, i), key = convert(I32, j), bend = immf(1);

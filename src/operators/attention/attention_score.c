@@ -225,11 +225,6 @@ bool attention_score_has_blocks(const char *name)
     return score && score->block;
 }
 
-bool attention_custom_has_blocks(const attention_form *form)
-{
-    return attention_score_has_blocks(form->score);
-}
-
 /* The last one of a range, i32. */
 static val last_of(const token_range *range)
 {
@@ -256,22 +251,6 @@ void attention_custom_leave(const custom_score *c, tensor scores)
         val x = at(scores, i);
         assign(x, mul(x, c->unit));
     }
-}
-
-void attention_custom_apply(const custom_score *c, const tile_rows *r, val block, val kind, tensor scores)
-{
-    if (!c->how)
-        return;
-    if (!c->how->block) {
-        score_all(c, r, block, scores);
-        return;
-    }
-    IF(eq(kind, imm(CKL_ATTENTION_SCORE)))
-        score_all(c, r, block, scores);
-    IF(eq(kind, imm(CKL_ATTENTION_SKIP)))
-        fill(scores, immf(-INFINITY));
-    IF(eq(kind, imm(CKL_ATTENTION_PLAIN)))
-        attention_custom_leave(c, scores);
 }
 
 /* Blocks */
@@ -331,17 +310,17 @@ static val kind_in_tile(const void *of, val number)
 }
 
 /* The next block that is not skipped, i32; less than the first where there is none. */
-static void seek(key_walk *w, bool together)
+static void seek(key_walk *w)
 {
     val first = convert(I32, w->t->first), kind;
     FOREVER {
         BREAK_IF(logical_or(ne(w->window.seen, imm(0)), lt(sub(w->base, imm(BLOCK_WINDOW)), first)));
         assign(w->base, sub(w->base, imm(BLOCK_WINDOW)));
-        attention_block_window_look(&w->window, together, kind_in_tile, w);
+        attention_block_window_look(&w->window, w->together, kind_in_tile, w);
     }
     val some = ne(w->window.seen, imm(0)), number = attention_block_window_take(&w->window, &kind);
     w->next = select(some, sub(w->base, number), sub(first, imm(1)));
-    if (together) {
+    if (w->together) {
         w->next = shuffle(w->next, imm(0));
         w->next_kind = shuffle(kind, imm(0));
     }
@@ -349,11 +328,11 @@ static void seek(key_walk *w, bool together)
 
 key_walk attention_key_walk_begin(const custom_score *c, const tile_grid *grid, const tile *t, bool together)
 {
-    key_walk w = { .custom = c, .grid = grid, .t = t };
+    key_walk w = { .custom = c, .grid = grid, .t = t, .together = together };
     if (has_kinds(&w)) {
         w.base = variable(I32, convert(I32, add(t->end, imm(BLOCK_WINDOW - 1))));
         w.window = attention_block_window_begin();
-        seek(&w, together);
+        seek(&w);
         w.block = variable(U32, convert(U32, max(w.next, convert(I32, t->first))));
         if (together)
             w.kind = variable(I32, w.next_kind);
@@ -362,10 +341,10 @@ key_walk attention_key_walk_begin(const custom_score *c, const tile_grid *grid, 
     return w;
 }
 
-void attention_key_walk_look(key_walk *w, bool together)
+void attention_key_walk_look(key_walk *w)
 {
     if (has_kinds(w))
-        seek(w, together);
+        seek(w);
 }
 
 val attention_key_walk_is_last(const key_walk *w)
@@ -383,4 +362,32 @@ void attention_key_walk_advance(const key_walk *w)
     assign(w->block, attention_key_walk_next(w));
     if (w->kind.type)
         assign(w->kind, w->next_kind);
+}
+
+/* The custom score of the walk's block, by its kind. */
+static void score_block(const key_walk *w, const tile_rows *r, tensor scores)
+{
+    if (!has_kinds(w)) {
+        score_all(w->custom, r, w->block, scores);
+        return;
+    }
+    IF(eq(w->kind, imm(CKL_ATTENTION_SCORE)))
+        score_all(w->custom, r, w->block, scores);
+    IF(eq(w->kind, imm(CKL_ATTENTION_SKIP)))
+        fill(scores, immf(-INFINITY));
+    IF(eq(w->kind, imm(CKL_ATTENTION_PLAIN)))
+        attention_custom_leave(w->custom, scores);
+}
+
+void attention_make_scores(const key_walk *w, const tile_rows *r, const attention_form *form, const attention_values *p,
+                           tensor scores)
+{
+    if (form->softcap)
+        attention_cap_scores(scores, p->factor);
+    if (form->mask) {
+        const score_mask mask = attention_score_mask_of(w->grid, w->t, form, p);
+        attention_mask_scores_by(r, &mask, w->block, scores);
+    }
+    if (w->custom->how)
+        score_block(w, r, scores);
 }

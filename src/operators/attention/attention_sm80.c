@@ -139,13 +139,7 @@ static void use_block(sm80_kernel *k, const tile *t, const key_walk *w, val stag
     val block = w->block;
     tile_rows rows = rows_of(k, t);
     multiply_keys(k, stage);
-    if (k->form.softcap)
-        attention_cap_scores(k->scores, k->p.factor);
-    if (k->form.mask) {
-        score_mask mask = attention_score_mask_of(&k->grid, t, &k->form, &k->p);
-        attention_mask_scores_by(&rows, &mask, block, k->scores);
-    }
-    attention_custom_apply(&k->custom, &rows, block, w->kind, k->scores);
+    attention_make_scores(w, &rows, &k->form, &k->p, k->scores);
     IF(attention_block_is_cut(&rows, block))
         attention_mask_block(&rows, block, k->scores);
     attention_online_softmax(&k->online, k->scores);
@@ -169,7 +163,7 @@ static void attend(sm80_kernel *k, const tile *t)
     FOREVER {
         cp_async_wait(0);
         cta_sync();
-        attention_key_walk_look(&w, true);
+        attention_key_walk_look(&w);
         if (k->cfg->stages == 2) {
             IF(logical_not(attention_key_walk_is_last(&w)))
                 load_block(k, t, attention_key_walk_next(&w), sub(imm(1), stage));
@@ -216,10 +210,7 @@ void attention_sm80(const void *config, int kernel)
     attention_online_rows_reset(&k.online);
     fill(k.out, immf(0));
     attend(&k, &t);
-    val sink;
-    if (k.form.sinks)
-        sink = attention_sink_of(&k.grid, k.p.sinks, &t);
-    attention_online_rows_finish(&k.online, k.form.sinks ? &sink : NULL);
+    attention_online_rows_finish(&k.online, attention_sink_of(&k.grid, &t, &k.form, &k.p));
     attention_scale_rows(k.out, k.online.factor);
     if (k.form.lse)
         attention_store_logarithms(&rows, &k.online, k.p.lse, t.head);

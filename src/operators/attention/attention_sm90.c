@@ -185,17 +185,10 @@ static void issue_product(consumer_role *c, val slot)
     mma_commit();
 }
 
-/* Turns products into scores: soft cap, mask, custom score. */
 static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
     tile_rows rows = rows_of(k, c, t);
-    if (k->form.softcap)
-        attention_cap_scores(c->scores, k->p.factor);
-    if (k->form.mask) {
-        score_mask mask = attention_score_mask_of(&k->grid, t, &k->form, &k->p);
-        attention_mask_scores_by(&rows, &mask, w->block, c->scores);
-    }
-    attention_custom_apply(&c->custom, &rows, w->block, w->kind, c->scores);
+    attention_make_scores(w, &rows, &k->form, &k->p, c->scores);
 }
 
 /*
@@ -346,7 +339,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     accumulators_to_A(c->scores, k->form.dtype, c->weights);
     pipeline_wait_full(&k->ring, &c->at);
     FOREVER {
-        attention_key_walk_look(&w, true);
+        attention_key_walk_look(&w);
         BREAK_IF(attention_key_walk_is_last(&w));
         attention_key_walk_advance(&w);
         step(k, c, t, &w);
@@ -378,10 +371,7 @@ static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
 
 static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
-    val sink;
-    if (k->form.sinks)
-        sink = attention_sink_of(&k->grid, k->p.sinks, t);
-    attention_online_rows_finish(&c->rows, k->form.sinks ? &sink : NULL);
+    attention_online_rows_finish(&c->rows, attention_sink_of(&k->grid, t, &k->form, &k->p));
     attention_scale_rows(c->out, c->rows.factor);
     if (k->form.lse) {
         tile_rows rows = rows_of(k, c, t);

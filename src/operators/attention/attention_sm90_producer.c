@@ -71,7 +71,7 @@ static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, 
     load_keys(k, ring, w.block, t);
     load_queries(k, q_parity, t);
     FOREVER {
-        attention_key_walk_look(&w, false);
+        attention_key_walk_look(&w);
         BREAK_IF(attention_key_walk_is_last(&w));
         load_keys(k, ring, attention_key_walk_next(&w), t);
         load_values(k, ring, w.block, t);

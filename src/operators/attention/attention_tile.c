@@ -1,4 +1,4 @@
-/* attention_tile.c - the order of tiles, the keys they see, chunks of columns in shared memory. */
+/* attention_tile.c - the order of tiles, chunks of columns in shared memory and their products, the keys that rows see. */
 #include "operators/attention/attention_tile.h"
 
 #include <stdio.h>
@@ -194,9 +194,11 @@ void attention_multiply_values(const tiled_mma *mma, tensor weights, tensor sVt,
         }
 }
 
-val attention_sink_of(const tile_grid *g, val sinks, const tile *t)
+val attention_sink_of(const tile_grid *g, const tile *t, const attention_form *form, const attention_values *p)
 {
-    tensor gSinks = gmem_tensor(sinks, F32, make_layout(dynamic(g->heads), leaf(1))); // (HEADS)
+    if (!form->sinks)
+        return NO_SINK;
+    tensor gSinks = gmem_tensor(p->sinks, F32, make_layout(dynamic(g->heads), leaf(1))); // (HEADS)
     return at(gSinks, attention_place_of(g, t, false).head);
 }
 
@@ -237,14 +239,34 @@ void attention_mask_block(const tile_rows *r, val block, tensor scores)
     attention_mask_scores(scores, coordinate_distances(cS, 1), g->left ? begins : NULL, ends);
 }
 
+tensor attention_tensor_of(const attention_form *form, const attention_values *p, int which, const val *pointers)
+{
+    bool of_kv = which == ATTENTION_K || which == ATTENTION_V;
+    int d = which == ATTENTION_Q || which == ATTENTION_K ? form->d : form->dv;
+    int_tuple sizes = shape(p->all_heads, of_kv ? div(p->heads, p->group) : p->heads, of_kv ? p->kv : p->q, d);
+    return gmem_tensor(pointers[which], form->dtype,
+                       make_layout(sizes, stride(p->ld_batch[which], p->ld_head[which], p->ld[which], 1)));
+}
+
+static ckl_dtype mask_type(const attention_form *form)
+{
+    return form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype;
+}
+
+tensor attention_mask_of(const attention_form *form, const attention_values *p)
+{
+    return gmem_tensor(
+        p->mask, mask_type(form),
+        make_layout(shape(p->all_heads, p->heads, p->q, p->kv), stride(p->ldmask_batch, p->ldmask_head, p->ldmask, 1)));
+}
+
 score_mask attention_score_mask_of(const tile_grid *g, const tile *t, const attention_form *form,
                                    const attention_values *p)
 {
-    ckl_dtype dtype = form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype;
     tile_place at = attention_place_of(g, t, false);
     layout all = make_layout(shape(p->q, p->kv, p->heads, p->all_heads),
                              stride(p->ldmask, 1, p->ldmask_head, p->ldmask_batch)); // (Q,KV,HEADS,BATCH)
-    return (score_mask){ slice(gmem_tensor(p->mask, dtype, all), _, _, at.head, at.batch), p->unit };
+    return (score_mask){ slice(gmem_tensor(p->mask, mask_type(form), all), _, _, at.head, at.batch), p->unit };
 }
 
 tensor attention_mask_gradient_of(const attention_form *form, const attention_values *p, val head)

@@ -1,6 +1,6 @@
 /*
- * attention_tile.h - what attention's tensor-core kernels share: which queries a CTA takes and which keys they see, heads as
- * chunks of columns, and the row-wise ends of a tile.
+ * attention_tile.h - what attention's kernels share: which queries a CTA takes and which keys they see, heads as chunks of
+ * columns, the products of those on tensor cores, and the row-wise ends of a tile.
  */
 #ifndef CKL_ATTENTION_TILE_H
 #define CKL_ATTENTION_TILE_H
@@ -116,8 +116,8 @@ void attention_store_chunks(tensor acc, int first, tensor sTile, columns n);
 /* out += weights * V by mma.sync of a CTA or of each warp, 16 keys and a subtile of the columns at a time. sVt: (DV,BN) */
 void attention_multiply_values(const tiled_mma *mma, tensor weights, tensor sVt, columns dv, bool by_warp, tensor out);
 
-/* The sink of a tile's head, f32, among those of all heads. */
-val attention_sink_of(const tile_grid *g, val sinks, const tile *t);
+/* The sink of a tile's head, f32; NO_SINK where the problem has none. */
+val attention_sink_of(const tile_grid *g, const tile *t, const attention_form *form, const attention_values *p);
 
 /* Some rows of a tile, from `row` on, whose scores with a block of keys an MMA tiles; tid is this thread's in it. */
 typedef struct tile_rows {
@@ -136,6 +136,10 @@ val attention_block_is_cut(const tile_rows *r, val block);
 
 /* Keys past the last one, and those that a query does not see, get scores of -inf. */
 void attention_mask_block(const tile_rows *r, val block, tensor scores);
+
+/* One of the tensors, and the mask, in global memory: (BATCH,HEADS,TOKENS,D), (BATCH,HEADS,Q,KV). */
+tensor attention_tensor_of(const attention_form *form, const attention_values *p, int which, const val *pointers);
+tensor attention_mask_of(const attention_form *form, const attention_values *p);
 
 /* A mask of single scores: (Q,KV) of a head, of dtype CKL_BOOL or to be added in units of the scores. */
 typedef struct score_mask {
