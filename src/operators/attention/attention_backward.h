@@ -10,7 +10,7 @@
 enum {
     WARPGROUP = 128,
     ROWS = ATTENTION_ROWS,
-    STATS = ATTENTION_STATS,
+    STATS = 2,
     COLUMNS_MAX = 64, // of a block, whose values a thread has in a row
     SLOPE_BUFFERS = 2,
 };
@@ -49,8 +49,9 @@ typedef struct backward_kernel {
 /* The steps of a CTA: blocks, once for every head of Y. */
 typedef struct backward_walk {
     val block, head;
-    val kind; // of the block, i32, where a custom score has kinds
-    val base; // of the window, u32
+    bool together; // all lanes of a warp walk, and ptxas sees that their numbers are equal
+    val kind;      // of the block, i32, where a custom score has kinds
+    val base;      // of the window, u32
     block_window window;
 } backward_walk;
 
@@ -90,13 +91,21 @@ custom_score attention_backward_custom_of(const backward_kernel *k, const backwa
 tile_box attention_backward_box_of_x(const backward_kernel *k, val row);
 tile_box attention_backward_box_of_y(const backward_kernel *k, const backward_walk *w);
 
-/* The first step, past blocks that a custom score skips. With `together` all lanes of a warp walk. */
+/* The first step, past blocks that a custom score skips. */
 backward_walk attention_backward_begin(const backward_kernel *k, bool together);
 val attention_backward_is_over(const backward_kernel *k, const backward_walk *w);
-void attention_backward_advance(const backward_kernel *k, backward_walk *w, bool together);
+void attention_backward_advance(const backward_kernel *k, backward_walk *w);
 
-/* (ROWS_OF_STATS,STATS) of a head of Q, in global memory. */
+/*
+ * The stats of a query: -lse in units of log2, -inf where it has no weights, and delta = dout * o. Of the stats_rows rows,
+ * i64, those past the last query have no weights. Of all heads, (ROWS,STATS,HEADS), or of a head of Q, (ROWS,STATS).
+ */
+tensor attention_backward_all_stats(const attention_values *p, val stats_rows);
 tensor attention_backward_stats_of(const backward_kernel *k, val head);
+
+/* The kernels that make them, and sum them for sinks. */
+void attention_backward_stats(const attention_sm90_backward_config *config);
+void attention_backward_sinks(void);
 
 /* Is a score's derivative other than 1? */
 bool attention_backward_has_bends(const backward_kernel *k);
@@ -126,6 +135,9 @@ typedef struct backward_block {
 /* A block's number among the sums: a sequence takes room for its own tokens, not for the longest one's. */
 val attention_backward_block_number(const attention_values *p, const attention_sm90_backward_config *config,
                                     const backward_block *block);
+
+/* The address of its counter: how many CTAs have added to it. */
+val attention_backward_turn_of(const attention_values *p, val block_number);
 
 /* dQ in the kernel of keys: its shared memory, a consumer's operands. */
 columns attention_backward_dq_columns(const attention_sm90_backward_config *config);

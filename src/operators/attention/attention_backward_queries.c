@@ -80,6 +80,11 @@ val attention_backward_block_number(const attention_values *p, const attention_s
     return add(mul(x->head, add(div(p->q_total, block), batches)), add(before, x->block));
 }
 
+val attention_backward_turn_of(const attention_values *p, val block_number)
+{
+    return add(p->turns, convert(U64, mul(block_number, imm(4))));
+}
+
 void attention_backward_describe_sums(backward_kernel *k)
 {
     const attention_sm90_backward_config *c = k->cfg;
@@ -172,33 +177,38 @@ static val turn_of(const backward_kernel *k, val block)
     return sub(own, div(convert(U32, max(key, imm_as(I32, 0))), imm(rows)));
 }
 
+/* Adds to the sums of a block; where they are ordered, who comes first stores. */
+static void add_block(const backward_kernel *k, val row, val own)
+{
+    if (!k->cfg->ordered) {
+        tma_add(&k->tmaSums, k->sSums, row, imm(0));
+        return;
+    }
+    IF(eq(own, imm(0)))
+        tma_store(&k->tmaSums, k->sSums, row, imm(0));
+    ELSE
+    {
+        tma_add(&k->tmaSums, k->sSums, row, imm(0));
+    }
+}
+
 /* For one thread: adds the consumers' results in shared memory to the sums. */
 void attention_backward_add_queries(const backward_kernel *k)
 {
     pipeline_state at = consumer_state(&k->sums);
     backward_walk w = attention_backward_begin(k, false);
-    const int rows = rows_of_sums(k->cfg);
     FOREVER {
         BREAK_IF(attention_backward_is_over(k, &w));
         const backward_block block = { k->batch, attention_backward_head_of(k, w.head), k->y_at, w.block };
         val number = attention_backward_block_number(&k->p, k->cfg, &block), own = turn_of(k, w.block);
-        val turn = add(k->p.turns, convert(U64, mul(number, imm(4))));
+        val turn = attention_backward_turn_of(&k->p, number);
         pipeline_wait_full(&k->sums, &at);
         if (k->cfg->ordered)
             FOREVER {
                 BREAK_IF(eq(load_acquire(U32, turn), own));
             }
         fence_proxy_async_gmem();
-        val row = mul(number, imm(rows));
-        if (k->cfg->ordered) {
-            IF(eq(own, imm(0)))
-                tma_store(&k->tmaSums, k->sSums, row, imm(0));
-            ELSE
-            {
-                tma_add(&k->tmaSums, k->sSums, row, imm(0));
-            }
-        } else
-            tma_add(&k->tmaSums, k->sSums, row, imm(0));
+        add_block(k, mul(number, imm(rows_of_sums(k->cfg))), own);
         tma_store_commit();
         tma_store_wait_read(0);
         pipeline_release(&k->sums, at.stage);
@@ -207,7 +217,7 @@ void attention_backward_add_queries(const backward_kernel *k)
             tma_store_wait(0);
             store_release(U32, turn, add(own, imm(1)));
         }
-        attention_backward_advance(k, &w, false);
+        attention_backward_advance(k, &w);
     }
     tma_store_wait(0);
 }
@@ -254,7 +264,7 @@ static tensor take_sums(const attention_values *p, const attention_sm90_backward
     tensor gBlock = gmem_tensor(p->sums, F32, layout_of_sums(cfg));
     gBlock.address = add(gBlock.address, mul(convert(U64, number), imm_as(U64, attention_backward_sums_bytes(cfg))));
     tensor gVectors = slice(gBlock, _, lane(), _, warp(), index); // (VECTOR,VECTORS)
-    val turn = add(p->turns, convert(U64, mul(number, imm(4))));
+    val turn = attention_backward_turn_of(p, number);
     val is_there = logical_and(has_rows(cfg, index, warp()), x->exists);
     fill(acc, immf(0));
     fill(zeros, immf(0));

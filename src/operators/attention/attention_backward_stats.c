@@ -50,7 +50,7 @@ static void clear_turn(const attention_values *p, const attention_sm90_backward_
     IF(eq(rem(token, imm(cfg->block)), imm(0))) {
         block.block = div(token, imm(cfg->block));
         val number = attention_backward_block_number(p, cfg, &block);
-        store_global(U32, add(p->turns, convert(U64, mul(number, imm(4)))), 0, imm_as(U32, 0));
+        store_global(U32, attention_backward_turn_of(p, number), 0, imm_as(U32, 0));
     }
 }
 
@@ -84,10 +84,7 @@ void attention_backward_stats(const attention_sm90_backward_config *cfg)
             clear_mask_gradient(&p, form, every, token);
     val delta = delta_of(&p, form, exists, batch, rem(every, heads), at);
     IF(logical_and(is_there, eq(thread_at(thread(), 0, STATS_LANES, STATS_QUERIES), imm(0)))) {
-        tensor gStats = slice(gmem_tensor(p.stats, F32,
-                                          make_layout(shape(rows, ATTENTION_STATS, p.all_heads),
-                                                      stride(1, rows, mul(rows, imm64(ATTENTION_STATS))))),
-                              token, _, every); // (STATS)
+        tensor gStats = slice(attention_backward_all_stats(&p, rows), token, _, every); // (STATS)
         val offset = variable(F32, immf(-INFINITY));
         IF(exists) {
             val rows_of_lse = form->ragged ? p.q_total : p.q;
@@ -113,10 +110,10 @@ void attention_backward_sinks(void)
     grid_wait();
     launch_dependents();
     val rows = convert(I64, p.stats_rows), head = cta_x(), sum = variable(F32, immf(0));
-    layout all = make_layout(shape(rows, ATTENTION_STATS, p.heads, p.all_heads),
-                             stride(1, rows, mul(rows, imm64(ATTENTION_STATS)),
-                                    mul(mul(rows, imm64(ATTENTION_STATS)), convert(I64, p.heads))));
-    tensor gStats = slice(gmem_tensor(p.stats, F32, all), _, _, head, _); // (ROWS,ATTENTION_STATS,BATCH)
+    layout all =
+        make_layout(shape(rows, STATS, p.heads, p.all_heads),
+                    stride(1, rows, mul(rows, imm64(STATS)), mul(mul(rows, imm64(STATS)), convert(I64, p.heads))));
+    tensor gStats = slice(gmem_tensor(p.stats, F32, all), _, _, head, _); // (ROWS,STATS,BATCH)
     tensor gSinks = gmem_tensor(p.sinks, F32, make_layout(dynamic(p.heads), leaf(1)));
     val sink = mul(at(gSinks, head), immf(M_LOG2E)), batches = div(p.all_heads, p.heads);
     LOOP_FROM(batch, imm_as(U32, 0), batches, imm_as(U32, 1)) {

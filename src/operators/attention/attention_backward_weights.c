@@ -2,13 +2,16 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
 
-/* (ROWS_OF_STATS,STATS) of a head of Q. */
+tensor attention_backward_all_stats(const attention_values *p, val rows)
+{
+    layout all = make_layout(shape(rows, STATS, p->all_heads), stride(1, rows, mul(rows, imm64(STATS))));
+    return gmem_tensor(p->stats, F32, all);
+}
+
 tensor attention_backward_stats_of(const backward_kernel *k, val head)
 {
-    val all = add(mul(k->batch, k->p.heads), head), rows = convert(I64, k->p.stats_rows);
-    return slice(gmem_tensor(k->p.stats, F32,
-                             make_layout(shape(rows, STATS, k->p.all_heads), stride(1, rows, mul(rows, imm64(STATS))))),
-                 _, _, all);
+    val all = add(mul(k->batch, k->p.heads), head);
+    return slice(attention_backward_all_stats(&k->p, convert(I64, k->p.stats_rows)), _, _, all);
 }
 
 /* Is a score's derivative other than 1? */
@@ -69,6 +72,12 @@ static void hide_queries(const backward_kernel *k, backward_consumer *c, val blo
 
 /* Weights */
 
+/* Value i of a thread's scores is in this one of its columns: pairs of them come row by row. */
+static int64_t column_of(int64_t i)
+{
+    return i / 4 * 2 + i % 2;
+}
+
 backward_stats attention_backward_find_stats(const backward_kernel *k, const backward_consumer *c, val stage, int which)
 {
     backward_stats s = { .of_columns = k->of_keys };
@@ -78,7 +87,7 @@ backward_stats attention_backward_find_stats(const backward_kernel *k, const bac
         s.of[i] = of_row[i];
     UNROLL(i, k->of_keys ? static_size(c->scores.layout) : 0)
         if (attention_online_row_of(c->scores, i) == 0)
-            s.of[i / 4 * 2 + i % 2] =
+            s.of[column_of(i)] =
                 at(sStats, add(coordinate(c->cS, 1, 0), imm(index_at(coordinate_distances(c->cS, 1), i))));
     return s;
 }
@@ -86,7 +95,7 @@ backward_stats attention_backward_find_stats(const backward_kernel *k, const bac
 /* The stat for value i. */
 static val stat_of(const backward_stats *s, const backward_consumer *c, int64_t i)
 {
-    return s->of[s->of_columns ? i / 4 * 2 + i % 2 : attention_online_row_of(c->scores, i)];
+    return s->of[s->of_columns ? column_of(i) : attention_online_row_of(c->scores, i)];
 }
 
 void attention_backward_load_row_stats(const backward_kernel *k, backward_consumer *c)

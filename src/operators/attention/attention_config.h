@@ -259,15 +259,6 @@ int64_t attention_backward_sums_bytes(const attention_sm90_backward_config *conf
 
 void attention_sm90_backward(const void *config, int kernel);
 
-/*
- * The stats of a query: -lse in units of log2, -inf where it has no weights, and delta = dout * o. (ROWS,STATS,HEADS);
- * of the stats_rows rows those past the last query have no weights. One kernel makes them, another sums them for sinks.
- */
-enum { ATTENTION_STATS = 2 };
-
-void attention_backward_stats(const attention_sm90_backward_config *config);
-void attention_backward_sinks(void);
-
 /* attention_plans.c, for all implementations. */
 attention_form attention_form_of(const ckl_attention_desc *desc);
 ckl_status attention_check_form(const char *who, ckl_direction direction, const ckl_attention_desc *desc,

@@ -127,7 +127,7 @@ static void stats_producer(const backward_kernel *k)
     FOREVER {
         BREAK_IF(attention_backward_is_over(k, &w));
         load_stats(k, &w, &at);
-        attention_backward_advance(k, &w, true);
+        attention_backward_advance(k, &w);
     }
 }
 
@@ -144,7 +144,7 @@ static void producer(const backward_kernel *k)
             FOREVER {
                 BREAK_IF(attention_backward_is_over(k, &w));
                 load_y(k, &w, &at);
-                attention_backward_advance(k, &w, false);
+                attention_backward_advance(k, &w);
             }
         }
     }
@@ -305,7 +305,7 @@ static void step_with_queries(const backward_kernel *k, backward_consumer *c, ba
     mma_wait(1); // dQ is in flight
     release(k, stage);
     pipeline_advance(&c->at);
-    attention_backward_advance(k, w, true);
+    attention_backward_advance(k, w);
     val next = begin_scores(k, c, w, stage);
     mma_wait(1);
     attention_backward_share_queries(k, c);
@@ -377,7 +377,7 @@ static void consumer(const backward_kernel *k)
         FOREVER {
             BREAK_IF(attention_backward_is_over(k, &w));
             step(k, &c, &w, before);
-            attention_backward_advance(k, &w, true);
+            attention_backward_advance(k, &w);
         }
     mma_wait(0);
     if (k->with_d1)
