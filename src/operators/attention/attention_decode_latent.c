@@ -142,9 +142,7 @@ static box_place box_at(const latent_kernel *k, val key)
     const int page = at->form.page;
     if (!page)
         return (box_place){ key, at->batch };
-    tensor gTable =
-        gmem_tensor(at->p.table, I32,
-                    make_layout(shape(at->p.table_pages, at->p.batch), stride(1, convert(I64, at->p.table_pages))));
+    tensor gTable = attention_decode_table_of(&at->p); // (PAGES,BATCH)
     val last = div(sub(at->length, imm(1)), imm(page));
     return (box_place){ rem(key, imm(page)), at(gTable, min(div(key, imm(page)), last), at->batch) };
 }

@@ -42,9 +42,7 @@ void attention_decode_find_rows(const decode_kernel *k, val number, block_rows *
     val start = add(k->place.from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
     val key = min(add(start, thread_at(lane(), 0, bn, LANES / bn)), sub(k->place.p.kv, imm(1))), place;
     if (page) {
-        tensor gTable = gmem_tensor(k->place.p.table, I32,
-                                    make_layout(shape(k->place.p.table_pages, k->place.p.batch),
-                                                stride(1, convert(I64, k->place.p.table_pages)))); // (PAGES,BATCH)
+        tensor gTable = attention_decode_table_of(&k->place.p); // (PAGES,BATCH)
         place = convert(U32, at(gTable, div(key, imm(page)), k->place.batch));
     }
     for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {

@@ -370,11 +370,20 @@ static state sum_of_held(state *held, int levels, val number)
     return all;
 }
 
+int attention_decode_quads(const attention_decode_form *form, int rows, int threads)
+{
+    const int all = form->tokens * form->group, across = form->dv / QUAD;
+    for (int quads = 1; quads <= QUADS; quads *= 2)
+        if (across % quads == 0 && (all < rows ? all : rows) * across <= threads * quads)
+            return quads;
+    return 0;
+}
+
 void attention_decode_sum_run(const decode_sums *m, void (*attend)(void *of, val number), void *of)
 {
     const int count = attention_decode_quads(&m->place->form, m->place->rows, m->threads);
     const int levels = log2_i64(m->place->run), items = rows_of(m) * across(m) / count;
-    const val own = attention_decode_own_splits(m->place);
+    const val own = min(sub(m->place->splits, m->place->split), imm(m->place->run)); // `run`, or those that are left
     row_quads x = row_quads_of(m, min(thread(), imm(items - 1)), across(m) / count);
     state held[LEVELS];
     for (int i = 0; i <= levels; i++)

@@ -39,19 +39,10 @@ void attention_decode_for_splits(decode_place *place, int split, void (*each)(vo
     }
 }
 
-int attention_decode_quads(const attention_decode_form *form, int rows, int threads)
+tensor attention_decode_table_of(const attention_decode_values *p)
 {
-    enum { COLUMNS = 4, QUADS_MAX = 4 };
-    const int all = form->tokens * form->group, across = form->dv / COLUMNS;
-    for (int quads = 1; quads <= QUADS_MAX; quads *= 2)
-        if (across % quads == 0 && (all < rows ? all : rows) * across <= threads * quads)
-            return quads;
-    return 0;
-}
-
-val attention_decode_own_splits(const decode_place *place)
-{
-    return min(sub(place->splits, place->split), imm(place->run));
+    layout all = make_layout(shape(p->table_pages, p->batch), stride(1, convert(I64, p->table_pages)));
+    return gmem_tensor(p->table, I32, all);
 }
 
 tensor attention_decode_row_of(const decode_place *place, int which, val row)

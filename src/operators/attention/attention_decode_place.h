@@ -30,8 +30,8 @@ void attention_decode_find_place(decode_place *place, int split, val number);
  */
 void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of);
 
-/* How many splits this CTA has: `run`, or those that are left. */
-val attention_decode_own_splits(const decode_place *place);
+/* The numbers of the pages of all sequences. (PAGES,BATCH) */
+tensor attention_decode_table_of(const attention_decode_values *p);
 
 /* Row `row` of a head of Q or O: heads of the group first, then tokens. (D) */
 tensor attention_decode_row_of(const decode_place *place, int which, val row);
