@@ -283,6 +283,13 @@ static tensor key_at(const latent_kernel *k, val pointer, int strides, val of, v
     return slice(gmem_tensor(pointer, k->place.form.dtype, all), of, k->place.kv_head, row, _);
 }
 
+/* 16 bytes of a row of its own block in shared memory. */
+static tensor own_vector(const latent_kernel *k, const consumer_role *c, val row, val column)
+{
+    val at = tensor_address(k->sK, coord(row, rem(column, imm(CHUNK)), div(column, imm(CHUNK)), c->index));
+    return smem_view(at, I32, compact(leaf(4)));
+}
+
 /*
  * Puts new keys of its own block into shared memory, once the other rows have arrived; the CTA of the first tile also
  * writes them to the cache.
@@ -298,8 +305,7 @@ static void append_keys(const latent_kernel *k, const consumer_role *c, val star
             tensor rKey = fragment(I32, compact(leaf(4))),
                    gNew = key_at(k, k->place.p.x[DECODE_K_NEW], DECODE_K_NEW, k->place.batch, token);
             copy(gmem_tensor(tensor_address(gNew, coord(column)), I32, compact(leaf(4))), rKey, 16);
-            val to = tensor_address(k->sK, coord(row, rem(column, imm(CHUNK)), div(column, imm(CHUNK)), c->index));
-            copy(rKey, smem_view(to, I32, compact(leaf(4))), 16);
+            copy(rKey, own_vector(k, c, row, column), 16);
             IF(eq(k->place.tile, imm(0))) {
                 const box_place at = box_at(k, convert(U32, key));
                 tensor gInto = key_at(k, k->place.p.into[ATTENTION_K], ATTENTION_K, at.of, at.row);
@@ -384,9 +390,7 @@ static void clear_values(const latent_kernel *k, const consumer_role *c, val sta
     fill(rZero, imm(0));
     LOOP_FROM(row, first, imm(KEYS), imm(1))
         LOOP_FROM(vector, c->tid, imm(vectors), imm(WARPGROUP)) {
-            val column = mul(vector, imm(VECTOR));
-            val to = tensor_address(k->sK, coord(row, rem(column, imm(CHUNK)), div(column, imm(CHUNK)), c->index));
-            copy(rZero, smem_view(to, I32, compact(leaf(4))), 16);
+            copy(rZero, own_vector(k, c, row, mul(vector, imm(VECTOR))), 16);
         }
     fence_proxy_async();
     named_sync(imm(BARRIER_OWN + c->index), WARPGROUP);

@@ -126,7 +126,7 @@ static void store_of_mask(const gradients *g, val batch, val head, val i, val j,
 }
 
 /* A row of dQ. */
-static void of_query_of(const gradients *g, val batch, val head, val i)
+static void of_query(const gradients *g, val batch, val head, val i)
 {
     val kv_head = div(head, convert(I64, g->p.group)), zero = imm64(0);
     val first = g->form->left ? max(add(i, convert(I64, g->p.first)), zero) : zero;
@@ -146,19 +146,6 @@ static void of_query_of(const gradients *g, val batch, val head, val i)
         }
         store(slice(g->gDq, batch, head, i, _), g->form->dtype, c0, rX, &g->p.scale);
     }
-}
-
-/* Row `row` of dQ in all heads. */
-static void of_query(const gradients *all, val row)
-{
-    val i = rem(row, all->q), every = div(row, all->q), head = rem(every, all->heads), batch = div(every, all->heads);
-    if (!all->form->ragged) {
-        of_query_of(all, batch, head, i);
-        return;
-    }
-    const gradients g = of_sequence(all, batch);
-    IF(lt(i, g.q))
-        of_query_of(&g, imm64(0), head, i);
 }
 
 /* Columns of dK or dV: sums over the queries that see a key, for each head of its group. */
@@ -181,7 +168,7 @@ static void sum_over_queries(const gradients *g, val batch, val kv_head, val j, 
 }
 
 /* A row of dK and dV. */
-static void of_key_of(const gradients *g, val batch, val kv_head, val j)
+static void of_key(const gradients *g, val batch, val kv_head, val j)
 {
     for (int of_keys = 0; of_keys < 2; of_keys++) {
         int d = of_keys ? g->form->d : g->form->dv;
@@ -194,18 +181,20 @@ static void of_key_of(const gradients *g, val batch, val kv_head, val j)
     }
 }
 
-/* Row `row` of dK and dV in all heads. */
-static void of_key(const gradients *all, val row)
+/* Row `row` of dQ, or of dK and dV, in all heads. */
+static void of_token(const gradients *all, val row, bool is_key)
 {
-    val j = rem(row, all->kv), every = div(row, all->kv), heads = div(all->heads, convert(I64, all->p.group));
-    val kv_head = rem(every, heads), batch = div(every, heads);
+    void (*const gradients_of)(const gradients *g, val batch, val head, val token) = is_key ? of_key : of_query;
+    val tokens = is_key ? all->kv : all->q, token = rem(row, tokens), every = div(row, tokens);
+    val heads = is_key ? div(all->heads, convert(I64, all->p.group)) : all->heads;
+    val head = rem(every, heads), batch = div(every, heads);
     if (!all->form->ragged) {
-        of_key_of(all, batch, kv_head, j);
+        gradients_of(all, batch, head, token);
         return;
     }
     const gradients g = of_sequence(all, batch);
-    IF(lt(j, g.kv))
-        of_key_of(&g, imm64(0), kv_head, j);
+    IF(lt(token, is_key ? g.kv : g.q))
+        gradients_of(&g, imm64(0), head, token);
 }
 
 /* The gradient of the sink of a head. */
@@ -232,7 +221,7 @@ static void of_sink(const gradients *g, val head)
 
 void attention_naive_backward(const void *config, int kernel)
 {
-    static void (*const of_row[])(const gradients *g, val row) = { of_query, of_key, of_sink };
+    enum { OF_QUERIES, OF_KEYS, OF_SINKS };
     const attention_naive_config *cfg = config;
     launch_bounds(cfg->threads, 0);
     gradients g = describe(&cfg->form);
@@ -242,5 +231,8 @@ void attention_naive_backward(const void *config, int kernel)
     val heads = convert(I64, g.p.all_heads);
     const val rows[] = { mul(heads, g.q), mul(div(heads, convert(I64, g.p.group)), g.kv), g.heads };
     IF(lt(row, rows[kernel]))
-        of_row[kernel](&g, row);
+        if (kernel == OF_SINKS)
+            of_sink(&g, row);
+        else
+            of_token(&g, row, kernel == OF_KEYS);
 }

@@ -95,20 +95,24 @@ static void to_windows(param_tensor *box)
     box->stride[4] = WRAP / 2 - ld;
 }
 
-static void set_tensor(const ckl_attention_desc *d, int which, const void *pointer, const void *gradient,
-                       param_tensor *box, param_tensor *gradient_box, attention_params *p)
+/* Pointers and strides, for kernels without and with TMA. Gradients lie as what they are of. */
+static void set_tensors(const ckl_attention_desc *d, const ckl_attention_args *x, attention_params *p)
 {
-    const attention_strides s = attention_strides_of(d, which);
-    p->x[which] = pointer;
-    p->grad[which] = gradient;
-    p->ld[which] = s.tokens.stride;
-    p->ld_head[which] = s.heads.stride;
-    p->ld_batch[which] = s.batch.stride;
-    *box = attention_map_of(pointer, &s);
-    *gradient_box = attention_map_of(gradient, &s);
-    if (d->ragged) {
-        to_windows(box);
-        to_windows(gradient_box);
+    const void *const pointers[] = { x->q, x->k, x->v, x->o }, *const gradients[] = { x->dq, x->dk, x->dv, x->dout };
+    param_tensor *const maps[] = { &p->Q, &p->K, &p->V, &p->O }, *const gradient_maps[] = { &p->DQ, &p->DK, &p->DV,
+                                                                                            &p->DO };
+    for (int i = 0; i < ATTENTION_TENSORS; i++) {
+        const attention_strides s = attention_strides_of(d, i);
+        p->x[i] = pointers[i];
+        p->grad[i] = gradients[i];
+        p->ld[i] = s.tokens.stride;
+        p->ld_head[i] = s.heads.stride;
+        p->ld_batch[i] = s.batch.stride;
+        *maps[i] = attention_map_of(pointers[i], &s);
+        if (d->ragged)
+            to_windows(maps[i]);
+        *gradient_maps[i] = *maps[i];
+        gradient_maps[i]->pointer = gradients[i];
     }
 }
 
@@ -145,10 +149,7 @@ attention_params attention_params_of(const ckl_attention_desc *d, const ckl_atte
                            .tiles_m = (uint32_t)ceil_div(d->q, rows),
                            .tiles = (uint32_t)tiles_of(d, rows),
                            .section = (uint32_t)section_of(d) };
-    set_tensor(d, ATTENTION_Q, x->q, x->dq, &p.Q, &p.DQ, &p);
-    set_tensor(d, ATTENTION_K, x->k, x->dk, &p.K, &p.DK, &p);
-    set_tensor(d, ATTENTION_V, x->v, x->dv, &p.V, &p.DV, &p);
-    set_tensor(d, ATTENTION_O, x->o, x->dout, &p.O, &p.DO, &p);
+    set_tensors(d, x, &p);
     return p;
 }
 

@@ -172,12 +172,6 @@ static val take_slot(consumer_role *c)
     return slot;
 }
 
-/* scores = Q * K^T of a block; asynchronous. */
-static void issue_scores(const consumer_role *c, val slot)
-{
-    attention_issue_scores(&c->qk, &c->keys, slot, c->scores);
-}
-
 /* out += weights * V; asynchronous. */
 static void issue_product(consumer_role *c, val slot)
 {
@@ -300,7 +294,7 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     val keys = take_slot(c);
     begin_turn(k, c);
     mma_fence();
-    issue_scores(c, keys);
+    attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
     pipeline_wait_full(&k->ring, &c->at);
     val values = take_slot(c);
     mma_fence();
@@ -423,7 +417,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
     pipeline_wait_full(&k->ring, &c->at);
     val keys = variable(U32, take_slot(c));
     mma_fence();
-    issue_scores(c, keys);
+    attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
     FOREVER {
         attend(k, c, &t, keys);
         val values = take_slot(c);
@@ -438,7 +432,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         assign(keys, shuffle(select(more, c->at.stage, keys), imm(0)));
         pipeline_advance(&c->at);
         mma_fence();
-        issue_scores(c, keys);
+        attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
         mma_wait(1);
         release(k, c, values);
         finish(k, c, &t);

@@ -194,17 +194,6 @@ static backward_consumer describe_consumer(const backward_kernel *k)
     return c;
 }
 
-/* Asynchronous, both. */
-static void issue_scores(const backward_consumer *c, val stage)
-{
-    attention_issue_scores(&c->scores_mma, &c->of_scores, stage, c->scores);
-}
-
-static void issue_slopes(const backward_consumer *c, val stage)
-{
-    attention_issue_scores(&c->scores_mma, &c->of_slopes, stage, c->slopes);
-}
-
 /* dV += P * dO, asynchronous. */
 static void add_values(const backward_kernel *k, const backward_consumer *c, val stage)
 {
@@ -239,9 +228,9 @@ static void step(const backward_kernel *k, backward_consumer *c, const backward_
     pipeline_wait_full(&k->ring, &c->at);
     val stage = shuffle(c->at.stage, imm(0));
     mma_fence();
-    issue_scores(c, stage);
+    attention_issue_scores(&c->scores_mma, &c->of_scores, stage, c->scores);
     if (k->with_d1)
-        issue_slopes(c, stage);
+        attention_issue_scores(&c->scores_mma, &c->of_slopes, stage, c->slopes);
     const backward_stats offset = attention_backward_find_stats(k, c, stage, 0);
     if (k->overlap) {
         mma_wait(k->with_d1 ? 2 : 1);
@@ -280,7 +269,7 @@ static val begin_scores(const backward_kernel *k, backward_consumer *c, const ba
         pipeline_wait_full(&k->ring, &c->at);
     val stage = shuffle(select(over, same, c->at.stage), imm(0));
     mma_fence();
-    issue_scores(c, stage);
+    attention_issue_scores(&c->scores_mma, &c->of_scores, stage, c->scores);
     return stage;
 }
 
@@ -293,7 +282,7 @@ static val begin_scores(const backward_kernel *k, backward_consumer *c, const ba
 static void step_with_queries(const backward_kernel *k, backward_consumer *c, backward_walk *w, val stage)
 {
     mma_fence();
-    issue_slopes(c, stage);
+    attention_issue_scores(&c->scores_mma, &c->of_slopes, stage, c->slopes);
     const backward_stats offset = attention_backward_find_stats(k, c, stage, 0);
     attention_backward_weigh(k, c, &offset, w);
     add_values(k, c, stage);
