@@ -83,6 +83,9 @@ typedef struct backward_stats {
 /* Sets the CTA's rows, head, batch and blocks; of a ragged problem also the sequence. The longest rows come first. */
 void attention_backward_find_place(backward_kernel *k);
 
+/* A consumer's first row. */
+val attention_backward_row_of(const backward_kernel *k, const backward_consumer *c);
+
 /* Head `i` among those of Y; the custom score in a step's head of Q. */
 val attention_backward_head_of(const backward_kernel *k, val i);
 custom_score attention_backward_custom_of(const backward_kernel *k, const backward_walk *w);
@@ -140,7 +143,6 @@ val attention_backward_block_number(const attention_values *p, const attention_s
 val attention_backward_turn_of(const attention_values *p, val block_number);
 
 /* dQ in the kernel of keys: its shared memory, a consumer's operands. */
-columns attention_backward_dq_columns(const attention_sm90_backward_config *config);
 void attention_backward_describe_sums(backward_kernel *k);
 void attention_backward_describe_queries(const backward_kernel *k, backward_consumer *c);
 
@@ -150,7 +152,7 @@ void attention_backward_describe_queries(const backward_kernel *k, backward_cons
  */
 void attention_backward_issue_queries(const backward_kernel *k, backward_consumer *c);
 void attention_backward_share_queries(const backward_kernel *k, backward_consumer *c);
-void attention_backward_add_queries(const backward_kernel *k);
+void attention_backward_add_queries(const backward_kernel *k); // for one thread
 
 /* The kernel that rounds the sums to dQ. */
 void attention_backward_round_queries(const attention_sm90_backward_config *config);

@@ -19,7 +19,8 @@ enum {
     OUT_VECTOR = 8,     // elements of 16 bytes
 };
 
-columns attention_backward_dq_columns(const attention_sm90_backward_config *c)
+/* Queries of a consumer's tile. */
+static columns dq_columns_of(const attention_sm90_backward_config *c)
 {
     return attention_columns_of(c->form.d > ROWS ? c->block : c->block / c->consumers);
 }
@@ -39,7 +40,7 @@ int64_t attention_backward_sums_smem(const attention_sm90_backward_config *c)
 {
     if (c->products != 5)
         return 0;
-    const columns dq = attention_backward_dq_columns(c);
+    const columns dq = dq_columns_of(c);
     const int halves = c->block / dq.used;
     return SLOPE_BUFFERS * c->consumers * halves * attention_columns_bytes(dq, ROWS) +
            attention_backward_sums_bytes(c) + 16;
@@ -48,7 +49,7 @@ int64_t attention_backward_sums_smem(const attention_sm90_backward_config *c)
 /* Where the threads of the consumers have their vectors: (VECTOR,LANES,VECTORS,WARPS,CONSUMERS). */
 static layout layout_of_sums(const attention_sm90_backward_config *c)
 {
-    const int vectors = attention_backward_dq_columns(c).used / 8, of_warp = VECTOR * 32 * vectors;
+    const int vectors = dq_columns_of(c).used / 8, of_warp = VECTOR * 32 * vectors;
     const int rows = attention_columns_of(c->form.d).used, warps = rows < ROWS ? rows / 16 : ROWS / 16;
     return make_layout(shape(VECTOR, 32, vectors, warps, c->consumers),
                        stride(1, VECTOR, VECTOR * 32, of_warp, warps * of_warp));
@@ -88,7 +89,7 @@ val attention_backward_turn_of(const attention_values *p, val block_number)
 void attention_backward_describe_sums(backward_kernel *k)
 {
     const attention_sm90_backward_config *c = k->cfg;
-    k->dq_columns = attention_backward_dq_columns(c);
+    k->dq_columns = dq_columns_of(c);
     k->halves = k->block / k->dq_columns.used;
     const int tiles = SLOPE_BUFFERS * c->consumers * k->halves, rows = rows_of_sums(c);
     k->tmaSums = make_tma(k->p.SUMS, F32, 2, rows, SUMS_COLUMNS, 0);
@@ -192,7 +193,6 @@ static void add_block(const backward_kernel *k, val row, val own)
     }
 }
 
-/* For one thread: adds the consumers' results in shared memory to the sums. */
 void attention_backward_add_queries(const backward_kernel *k)
 {
     pipeline_state at = consumer_state(&k->sums);
@@ -235,7 +235,7 @@ static dq_place place_of_dq(const attention_values *p, const attention_sm90_back
 {
     val number = div(cta_x(), imm(cfg->consumers)), blocks = blocks_of(p, cfg->block), block = rem(number, blocks);
     val heads = div(number, blocks), zero = imm_as(U32, 0);
-    const int queries = attention_backward_dq_columns(cfg).used;
+    const int queries = dq_columns_of(cfg).used;
     tile_grid grid = attention_tile_grid_of(&cfg->form, p, 0, 0);
     dq_place x = { .index = rem(cta_x(), imm(cfg->consumers)), .head = rem(heads, p->heads), .column = zero };
     x.batch = div(heads, p->heads);
@@ -259,7 +259,7 @@ static tensor take_sums(const attention_values *p, const attention_sm90_backward
                         const dq_place *x)
 {
     val number = x->number, index = x->index;
-    const int queries = attention_backward_dq_columns(cfg).used;
+    const int queries = dq_columns_of(cfg).used;
     tensor acc = fragment_C(mma, ROWS, queries), zeros = fragment(F32, compact(leaf(VECTOR)));
     tensor gBlock = gmem_tensor(p->sums, F32, layout_of_sums(cfg));
     gBlock.address = add(gBlock.address, mul(convert(U64, number), imm_as(U64, attention_backward_sums_bytes(cfg))));
@@ -285,7 +285,7 @@ static tensor take_sums(const attention_values *p, const attention_sm90_backward
 static void store_queries(const attention_values *p, const attention_sm90_backward_config *cfg, const dq_place *x,
                           tensor sDQ)
 {
-    const int lanes = ROWS / OUT_VECTOR, at_once = WARPGROUP / lanes, queries = attention_backward_dq_columns(cfg).used;
+    const int lanes = ROWS / OUT_VECTOR, at_once = WARPGROUP / lanes, queries = dq_columns_of(cfg).used;
     const attention_form *form = &cfg->form;
     val batch = form->ragged ? imm_as(U32, 0) : x->batch;
     layout all = make_layout(shape(p->q, form->d, p->heads, p->all_heads),
@@ -310,7 +310,7 @@ void attention_backward_round_queries(const attention_sm90_backward_config *cfg)
 {
     launch_bounds(WARPGROUP, 0);
     attention_values p = params_of(attention);
-    const columns dq = attention_backward_dq_columns(cfg);
+    const columns dq = dq_columns_of(cfg);
     tiled_mma mma = attention_warpgroup_mma(cfg->form.dtype, dq.used, "SS");
     tensor sDQ =
         smem_tensor("dQ", cfg->form.dtype, make_layout(shape(ROWS, dq.used), stride(1, ROWS + PAD)), 16); // (D,Q)

@@ -69,6 +69,11 @@ void attention_backward_find_place(backward_kernel *k)
     find_blocks(k);
 }
 
+val attention_backward_row_of(const backward_kernel *k, const backward_consumer *c)
+{
+    return add(k->row, mul(c->index, imm(ROWS)));
+}
+
 val attention_backward_head_of(const backward_kernel *k, val i)
 {
     return k->of_keys ? add(mul(k->head, k->p.group), i) : div(k->head, k->p.group);

@@ -14,7 +14,6 @@ tensor attention_backward_stats_of(const backward_kernel *k, val head)
     return slice(attention_backward_all_stats(&k->p, convert(I64, k->p.stats_rows)), _, _, all);
 }
 
-/* Is a score's derivative other than 1? */
 bool attention_backward_has_bends(const backward_kernel *k)
 {
     return k->with_d1 && (k->form.softcap || attention_score_bends(k->form.score));
@@ -24,8 +23,8 @@ bool attention_backward_has_bends(const backward_kernel *k)
 
 static tile_rows rows_of(const backward_kernel *k, const backward_consumer *c, const tile_grid *grid)
 {
-    return (tile_rows){ grid, &grid->longest, &c->scores_mma, add(k->row, mul(c->index, imm(ROWS))), warpgroup_thread(),
-                        ROWS };
+    return (
+        tile_rows){ grid, &grid->longest, &c->scores_mma, attention_backward_row_of(k, c), warpgroup_thread(), ROWS };
 }
 
 /* Hides keys past the last one, and keys that a row does not see. */
@@ -44,7 +43,7 @@ static void hide_keys(const backward_kernel *k, backward_consumer *c, val block)
 static void hide_queries(const backward_kernel *k, backward_consumer *c, val block)
 {
     const attention_values *p = &k->p;
-    val row = convert(I32, add(k->row, mul(c->index, imm(ROWS)))), end = add(row, imm(ROWS - 1));
+    val row = convert(I32, attention_backward_row_of(k, c)), end = add(row, imm(ROWS - 1));
     val first = convert(I32, mul(block, imm(k->block))), cut = no();
     if (!k->form.right && !k->form.left && !k->with_queries)
         return;
@@ -103,8 +102,7 @@ void attention_backward_load_row_stats(const backward_kernel *k, backward_consum
     tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), warpgroup_thread());
     tensor gStats = attention_backward_stats_of(k, k->head); // (ROWS_OF_STATS,STATS)
     for (int i = 0; i < 2; i++) {
-        val row =
-            add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, attention_online_row_value(c->scores, i)));
+        val row = add(attention_backward_row_of(k, c), coordinate(cS, 0, attention_online_row_value(c->scores, i)));
         row = min(row, sub(k->p.stats_rows, imm(1)));
         c->offset[i] = at(gStats, row, 0);
         c->delta[i] = at(gStats, row, 1);
@@ -135,7 +133,7 @@ static pairs pairs_of(const backward_kernel *k, const backward_consumer *c, cons
     p.column = add(mul(w->block, imm(k->block)), coordinate(c->cS, 1, 0));
     for (int i = 0; i < 2; i++)
         p.rows[i] =
-            add(add(k->row, mul(c->index, imm(ROWS))), coordinate(c->cS, 0, attention_online_row_value(c->scores, i)));
+            add(attention_backward_row_of(k, c), coordinate(c->cS, 0, attention_online_row_value(c->scores, i)));
     return p;
 }
 
@@ -201,7 +199,6 @@ static void score_block(const backward_kernel *k, backward_consumer *c, const ba
         score_pairs(k, c, w);
 }
 
-/* Scores become weights; bends are found on the way. */
 void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, const backward_stats *offset,
                               const backward_walk *w)
 {
@@ -218,7 +215,6 @@ void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, co
     }
 }
 
-/* Slopes become gradients of the scores. */
 void attention_backward_differentiate(backward_consumer *c, const backward_stats *delta)
 {
     UNROLL(i, static_size(c->slopes.layout)) {

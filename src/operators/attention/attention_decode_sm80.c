@@ -62,7 +62,8 @@ static tensor ring_at(const decode_kernel *k, int64_t offset, columns c)
                      attention_chunks_layout(k->place.form.dtype, c, k->cfg->keys, slots));
 }
 
-int attention_decode_width(const decode_kernel *k)
+/* Columns of O, up to a multiple of what atoms take. */
+static int width_of(const decode_kernel *k)
 {
     return k->dv.used * k->packed;
 }
@@ -75,7 +76,7 @@ static void describe_memory(decode_kernel *k)
     k->sK = ring_at(k, rings, k->d);
     k->sV = ring_at(k, rings + k_bytes, k->dv);
     k->sVt = attention_transposed_chunks(k->sV, k->dv);
-    const int width = attention_decode_width(k), pitch = width + DECODE_PAD, rows = merged_rows(c);
+    const int width = width_of(k), pitch = width + DECODE_PAD, rows = merged_rows(c);
     k->sO = smem_view(smem_address(rings + (c->run == 1 ? 0 : both)), F32,
                       make_layout(shape(rows, width, c->warps), stride(pitch, 1, rows * pitch)));
     k->sTop = smem_tensor("maxima", F32, compact(shape(rows, c->warps)), 4);
@@ -106,7 +107,7 @@ static void describe_registers(decode_kernel *k)
     k->mma = attention_warps_mma(k->factors, 1);
     k->rQ = fragment_A_words(&k->mma, c->rows, k->d.used * k->packed);
     k->scores = fragment_C(&k->mma, c->rows, c->keys);
-    k->out = fragment_C(&k->mma, c->rows, attention_decode_width(k));
+    k->out = fragment_C(&k->mma, c->rows, width_of(k));
     k->weights = fragment_A_words(&k->mma, c->rows, c->keys);
     describe_scales(k);
     k->online = attention_online_rows_begin(attention_online_row_count(k->scores), k->exponent);
@@ -266,7 +267,7 @@ static tensor in_order_of_atoms(const decode_kernel *k)
 {
     if (k->packed == 1)
         return k->sO;
-    const int width = attention_decode_width(k), pitch = width + DECODE_PAD, rows = merged_rows(k->cfg);
+    const int width = width_of(k), pitch = width + DECODE_PAD, rows = merged_rows(k->cfg);
     int_tuple sizes = shape(rows, shape(8, 2, width / 16), k->cfg->warps);
     return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), rows * pitch)));
 }
@@ -274,7 +275,7 @@ static tensor in_order_of_atoms(const decode_kernel *k)
 /* Stores this warp's columns of O, pair by pair, but for rows that no tile has. */
 static void share_columns(decode_kernel *k)
 {
-    const int width = attention_decode_width(k), rows = merged_rows(k->cfg), pair = k->packed == 1 ? 2 : 1;
+    const int width = width_of(k), rows = merged_rows(k->cfg), pair = k->packed == 1 ? 2 : 1;
     tensor cO = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, width)), lane());
     tensor sO = in_order_of_atoms(k);
     for (int m = 0; m < rows / 8; m++) // rows of a thread

@@ -321,7 +321,7 @@ static void store(const backward_kernel *k, const backward_consumer *c, const tm
     staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
     attention_store_chunks(acc, 0, sX, n);
     STAGED_STORE(&staged) {
-        const tile_box box = attention_backward_box_of_x(k, add(k->row, mul(c->index, imm(ROWS))));
+        const tile_box box = attention_backward_box_of_x(k, attention_backward_row_of(k, c));
         for (int i = 0; i < n.chunks; i++)
             tma_store_of(tma, slice(sX, _, _, i), box.row, imm(i * n.chunk), box.count, box.outer);
     }
