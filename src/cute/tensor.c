@@ -15,6 +15,11 @@ tensor gmem_tensor(val address, ckl_dtype dtype, layout a)
     return (tensor){ .memory = GMEM, .dtype = dtype, .address = address, .layout = a };
 }
 
+tensor gmem_vector(val address, ckl_dtype dtype, val count)
+{
+    return gmem_tensor(address, dtype, make_layout(dynamic(count), leaf(1)));
+}
+
 tensor smem_view(val address, ckl_dtype dtype, layout a)
 {
     return (tensor){ .memory = SMEM, .dtype = dtype, .address = address, .layout = a };

@@ -138,7 +138,7 @@ void attention_backward_sinks(void)
         make_layout(shape(rows, STATS, p.heads, p.all_heads),
                     stride(1, rows, mul(rows, imm64(STATS)), mul(mul(rows, imm64(STATS)), convert(I64, p.heads))));
     tensor gStats = slice(gmem_tensor(p.stats, F32, all), _, _, head, _); // (ROWS,STATS,BATCH)
-    tensor gSinks = gmem_tensor(p.sinks, F32, make_layout(dynamic(p.heads), leaf(1)));
+    tensor gSinks = gmem_vector(p.sinks, F32, p.heads);
     val sink = mul(at(gSinks, head), immf(M_LOG2E)), batches = div(p.all_heads, p.heads);
     LOOP_FROM(batch, imm_as(U32, 0), batches, imm_as(U32, 1)) {
         LOOP_FROM(first, thread(), p.stats_rows, imm(SINK_THREADS * SINK_FLIGHT)) {
@@ -154,7 +154,7 @@ void attention_backward_sinks(void)
     }
     const reduction r = reduce_sums(1);
     cta_reduce(&r, SINK_THREADS, smem_alloc("sums", cta_reduce_bytes(SINK_THREADS), 16), &sum);
-    tensor gDsinks = gmem_tensor(p.dsinks, F32, make_layout(dynamic(p.heads), leaf(1)));
+    tensor gDsinks = gmem_vector(p.dsinks, F32, p.heads);
     IF(eq(thread(), imm(0)))
         set(gDsinks, head, sum);
 }

@@ -207,7 +207,7 @@ static void store(const decode_sums *m, const row_quads *x, const state *sum)
     val heads = mul(m->place->p.kv_heads, imm(m->place->form.group));
     state s = *sum;
     if (m->place->form.sinks) {
-        tensor gSinks = gmem_tensor(m->place->p.sinks, F32, make_layout(dynamic(heads), leaf(1))); // (HEADS)
+        tensor gSinks = gmem_vector(m->place->p.sinks, F32, heads); // (HEADS)
         state sink = no_state(s.count);
         sink.top = mul(at(gSinks, head), immf(M_LOG2E));
         sink.sum = immf(1);

@@ -15,7 +15,7 @@ void attention_decode_find_place(decode_place *at, int split, val number)
     const val runs = at->run == 1 ? at->p.splits : div(add(at->p.splits, imm(at->run - 1)), imm(at->run));
     at->split = mul(rem(number, runs), imm(at->run));
     at->batch = div(number, runs);
-    tensor gLengths = gmem_tensor(at->p.lengths, I32, make_layout(dynamic(at->p.batch), leaf(1))); // (BATCH)
+    tensor gLengths = gmem_vector(at->p.lengths, I32, at->p.batch); // (BATCH)
     val length = max(at(gLengths, at->batch), imm_as(I32, 0));
     at->length = min(convert(U32, length), at->p.kv);
     at->begin = imm_as(U32, 0);

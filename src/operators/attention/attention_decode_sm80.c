@@ -92,9 +92,7 @@ static void describe_scales(decode_kernel *k)
     if (k->packed == 1)
         return;
     for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
-        k->scale[which] =
-            at(gmem_tensor(k->place.p.scales[which], F32, make_layout(dynamic(k->place.p.kv_heads), leaf(1))),
-               k->place.kv_head);
+        k->scale[which] = at(gmem_vector(k->place.p.scales[which], F32, k->place.p.kv_heads), k->place.kv_head);
     val *const of_products = k->place.form.softcap ? &k->factor : &k->exponent;
     *of_products = mul(*of_products, mul(k->scale[ATTENTION_K], immf(raised)));
     k->value_scale = mul(k->scale[ATTENTION_V], immf(raised));

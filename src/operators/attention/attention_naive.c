@@ -93,7 +93,7 @@ static void find_sum(const attention_form *form, const attention_values *p, cons
 /* Adds the head's sink, as the score of one more key, to max and sum. */
 static void add_sink(const attention_values *p, const row_of_o *r, val head)
 {
-    tensor gSinks = gmem_tensor(p->sinks, F32, make_layout(dynamic(p->heads), leaf(1))); // (HEADS)
+    tensor gSinks = gmem_vector(p->sinks, F32, p->heads); // (HEADS)
     val sink = div(mul(at(gSinks, head), immf(M_LOG2E)), p->exponent), larger = max(r->max, sink);
     assign(r->sum, fma(r->sum, power(p, sub(r->max, larger)), power(p, sub(sink, larger))));
     assign(r->max, larger);

@@ -200,12 +200,12 @@ static void of_token(const gradients *all, val row, bool is_key)
 /* The gradient of the sink of a head. */
 static void of_sink(const gradients *g, val head)
 {
-    layout all = make_layout(dynamic(g->heads), leaf(1));
-    tensor gSinks = gmem_tensor(g->p.sinks, F32, all), gDsinks = gmem_tensor(g->p.dsinks, F32, all); // (HEADS)
+    tensor gSinks = gmem_vector(g->p.sinks, F32, g->heads),
+           gDsinks = gmem_vector(g->p.dsinks, F32, g->heads); // (HEADS)
     val sum = variable(F32, immf(0)), sink = at(gSinks, head);
     val batches = div(convert(I64, g->p.all_heads), g->heads), queries = g->q;
     if (g->form->ragged) { // all sequences as one
-        tensor gStarts = gmem_tensor(g->p.starts_q, I32, make_layout(dynamic(add(batches, imm64(1))), leaf(1)));
+        tensor gStarts = gmem_vector(g->p.starts_q, I32, add(batches, imm64(1)));
         queries = convert(I64, at(gStarts, batches));
         batches = imm64(1);
     }

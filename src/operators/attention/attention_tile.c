@@ -25,8 +25,8 @@ sequence attention_sequence_of(const tile_grid *g, val batch)
 {
     if (!g->ragged)
         return g->longest;
-    layout all = make_layout(dynamic(g->all_heads), leaf(1));
-    tensor gStarts[] = { gmem_tensor(g->starts_q, I32, all), gmem_tensor(g->starts_kv, I32, all) }; // (BATCH+1)
+    const tensor gStarts[] = { gmem_vector(g->starts_q, I32, g->all_heads),
+                               gmem_vector(g->starts_kv, I32, g->all_heads) }; // (BATCH+1)
     val next = add(batch, imm(1)), begin[2], count[2];
     for (int i = 0; i < 2; i++) {
         begin[i] = at(gStarts[i], batch);
@@ -75,7 +75,7 @@ val attention_sink_of(const tile_grid *g, const tile *t, const attention_form *f
 {
     if (!form->sinks)
         return NO_SINK;
-    tensor gSinks = gmem_tensor(p->sinks, F32, make_layout(dynamic(g->heads), leaf(1))); // (HEADS)
+    tensor gSinks = gmem_vector(p->sinks, F32, g->heads); // (HEADS)
     return at(gSinks, attention_place_of(g, t, false).head);
 }
 

@@ -157,8 +157,7 @@ static void find_rotation(const place *at, val token)
 {
     const rope_values *p = at->p;
     double_f32 factor = lane_factor(p, at->lane, at->t.pair_slots);
-    tensor gPositions =
-        gmem_tensor(p->positions, at->cfg->positions, make_layout(dynamic(p->tokens), leaf(1))); // (TOKENS)
+    tensor gPositions = gmem_vector(p->positions, at->cfg->positions, p->tokens); // (TOKENS)
     val position = variable(F32, immf(0));
     IF(lt(token, p->tokens))
         assign(position, convert(F32, at(gPositions, token)));
