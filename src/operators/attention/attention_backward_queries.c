@@ -33,12 +33,12 @@ static int rows_of_sums(const attention_sm90_backward_config *c)
 
 int64_t attention_backward_sums_bytes(const attention_sm90_backward_config *c)
 {
-    return c->products == 5 ? (int64_t)rows_of_sums(c) * SUMS_COLUMNS * 4 : 0;
+    return attention_backward_sums_queries(c) ? (int64_t)rows_of_sums(c) * SUMS_COLUMNS * 4 : 0;
 }
 
 int64_t attention_backward_sums_smem(const attention_sm90_backward_config *c)
 {
-    if (c->products != 5)
+    if (!attention_backward_sums_queries(c))
         return 0;
     const columns dq = dq_columns_of(c);
     const int halves = c->block / dq.used;

@@ -253,6 +253,15 @@ typedef struct attention_sm90_backward_config {
     ATTENTION_BACKWARD_CONFIG(FIELD_MEMBER, )
 } attention_sm90_backward_config;
 
+/* The kernels, in the order of their launches: stats of queries, tiles of keys, of queries, sinks, tiles of keys for dV alone. */
+enum { BACKWARD_STATS, BACKWARD_KEYS, BACKWARD_QUERIES, BACKWARD_SINKS, BACKWARD_VALUES, BACKWARD_KERNELS };
+
+/* Does the keys' kernel compute dQ, too? Then the queries' kernel rounds the sums. */
+static inline bool attention_backward_sums_queries(const attention_sm90_backward_config *config)
+{
+    return config->products == 5;
+}
+
 int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *config);
 int64_t attention_backward_sums_smem(const attention_sm90_backward_config *config);  // of it, for dQ by sums
 int64_t attention_backward_sums_bytes(const attention_sm90_backward_config *config); // of a block in the workspace

@@ -204,11 +204,10 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
 {
     const ckl_attention_decode_desc *d = plan->desc;
     if (!PLAN_ALIGNED(16, x->q, x->k, x->v, x->o, x->k_new, x->v_new, x->k_into, x->v_into))
-        FAIL(
-            CKL_INVALID,
-            "attention_decode %s: q=%p, k=%p, v=%p, o=%p, or what is new, is not aligned to 16 bytes; impl=naive takes "
-            "any alignment",
-            plan->impl->name, x->q, x->k, x->v, x->o);
+        FAIL(CKL_INVALID,
+             "attention_decode %s: q=%p, k=%p, v=%p, o=%p, or what is new, is not aligned to 16 bytes; impl=naive "
+             "takes any alignment",
+             plan->impl->name, x->q, x->k, x->v, x->o);
     attention_decode_params params = params_of(d, x);
     const workspace_layout w = workspace_of(d, rows, split);
     const char *workspace = plan_workspace(plan, x->workspace);
@@ -381,8 +380,7 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     if (c->run < 1 || ATTENTION_DECODE_GROUP % c->run || (c->run > 1 && (d->left || c->split % (c->keys * c->warps))))
         FAIL(CKL_INVALID,
              "attention_decode sm80: run=%d does not divide %d, or is more than 1 with left or with a split=%d that is "
-             "no "
-             "multiple of keys=%d times warps=%d",
+             "no multiple of keys=%d times warps=%d",
              c->run, ATTENTION_DECODE_GROUP, c->split, c->keys, c->warps);
     if (c->run > 1 && !attention_decode_quads(&c->form, c->rows, 32 * c->warps))
         FAIL(CKL_UNSUPPORTED, "attention_decode sm80: run=%d: %d warps do not hold the sum of %d rows of dv=%d", c->run,

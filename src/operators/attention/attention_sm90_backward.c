@@ -24,13 +24,11 @@ enum {
     CONSUMER_REGISTERS = 240, // and 24 for the producer: the 504 = 3 * 168 of 384 threads
 };
 
-/* The kernels. */
-enum { OF_STATS, OF_KEYS, OF_QUERIES, OF_SINKS, OF_VALUES };
-
 int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *c)
 {
     const columns d = attention_columns_of(c->form.d), dv = attention_columns_of(c->form.dv);
-    const int block = c->products == 5 || c->block > c->keys ? c->block : c->keys; // of the largest kernel
+    const bool keys_alone = attention_backward_sums_queries(c);
+    const int block = keys_alone || c->block > c->keys ? c->block : c->keys; // of the largest kernel
     int64_t x = attention_columns_bytes(d, ROWS) + attention_columns_bytes(dv, ROWS);
     int64_t y = attention_columns_bytes(d, block) + attention_columns_bytes(dv, block) + 4 * STATS * block;
     return c->consumers * x + c->stages * y + 16 * (1 + c->stages) + attention_backward_sums_smem(c);
@@ -376,11 +374,11 @@ static void consumer(const backward_kernel *k)
 
 static void describe_gradients(const attention_sm90_backward_config *cfg, int kernel)
 {
-    const bool of_keys = kernel != OF_QUERIES;
-    backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys, .with_d1 = kernel != OF_VALUES };
-    k.with_d2 = kernel == (cfg->apart ? OF_VALUES : OF_KEYS);
-    k.with_queries = cfg->products == 5;
-    k.overlap = (cfg->overlap && cfg->products == 7) || !of_keys;
+    const bool of_keys = kernel != BACKWARD_QUERIES;
+    backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys, .with_d1 = kernel != BACKWARD_VALUES };
+    k.with_d2 = kernel == (cfg->apart ? BACKWARD_VALUES : BACKWARD_KEYS);
+    k.with_queries = attention_backward_sums_queries(cfg);
+    k.overlap = (cfg->overlap && !k.with_queries) || !of_keys;
     k.d = attention_columns_of(cfg->form.d);
     k.dv = attention_columns_of(cfg->form.dv);
     k.block = of_keys ? cfg->block : cfg->keys;
@@ -411,13 +409,13 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, int ke
 void attention_sm90_backward(const void *config, int kernel)
 {
     const attention_sm90_backward_config *cfg = config;
-    if (kernel == OF_STATS)
+    if (kernel == BACKWARD_STATS)
         attention_backward_stats(cfg);
-    else if (kernel == OF_SINKS)
+    else if (kernel == BACKWARD_SINKS)
         attention_backward_sinks();
-    else if (kernel == OF_VALUES && !cfg->apart)
+    else if (kernel == BACKWARD_VALUES && !cfg->apart)
         launch_bounds(32, 0); // every plan has this many kernels; this one never runs
-    else if (kernel == OF_QUERIES && cfg->products == 5)
+    else if (kernel == BACKWARD_QUERIES && attention_backward_sums_queries(cfg))
         attention_backward_round_queries(cfg);
     else
         describe_gradients(cfg, kernel);
