@@ -1,4 +1,7 @@
-/* attention_decode_place.h - the rows and keys of a CTA of attention_decode's kernels on tensor cores, and what the rows see. */
+/*
+ * attention_decode_place.h - what attention_decode's kernels on tensor cores share: the rows and keys of a CTA, what the
+ * rows see, and the sums of what warps and CTAs have of them (attention_decode_merge.c).
+ */
 #ifndef CKL_ATTENTION_DECODE_PLACE_H
 #define CKL_ATTENTION_DECODE_PLACE_H
 

@@ -6,7 +6,7 @@
 #include "operators/attention/attention_config.h"
 #include "operators/attention/attention_lab.h"
 
-enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT, INPUT_0 = 14, INPUT_1 }; // operands
+enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT, INPUT_0 = ATTENTION_SCORE_INPUTS, INPUT_1 }; // operands
 enum { DOCUMENTS = 5 };
 
 /* Weights stay near 1 whatever lse is: gradients of values that are not finite are left open. */
