@@ -277,10 +277,11 @@ static void release_section(const latent_kernel *k, const consumer_role *c, int 
 /* A key of a cache, or of what is new: of sequence or page `of`. (D) */
 static tensor key_at(const latent_kernel *k, val pointer, int strides, val of, val row)
 {
+    const attention_decode_form *form = &k->place.form;
     const attention_decode_values *p = &k->place.p;
-    layout all = make_layout(shape(p->batch, p->kv_heads, k->place.form.tokens, k->place.form.d),
+    layout all = make_layout(shape(p->batch, p->kv_heads, form->tokens, form->d),
                              stride(p->ld_batch[strides], p->ld_head[strides], p->ld[strides], 1));
-    return slice(gmem_tensor(pointer, k->place.form.dtype, all), of, k->place.kv_head, row, _);
+    return slice(gmem_tensor(pointer, form->dtype, all), of, k->place.kv_head, row, _);
 }
 
 /* 16 bytes of a row of its own block in shared memory. */
@@ -296,9 +297,10 @@ static tensor own_vector(const latent_kernel *k, const consumer_role *c, val row
  */
 static void append_keys(const latent_kernel *k, const consumer_role *c, val start)
 {
-    const int vectors = k->place.form.d / VECTOR;
-    const val old = sub(convert(I32, k->place.length), imm(k->place.form.tokens)), first = convert(I32, start);
-    LOOP_FROM(item, c->tid, imm(k->place.form.tokens * vectors), imm(WARPGROUP)) {
+    const attention_decode_form *form = &k->place.form;
+    const int vectors = form->d / VECTOR;
+    const val old = sub(convert(I32, k->place.length), imm(form->tokens)), first = convert(I32, start);
+    LOOP_FROM(item, c->tid, imm(form->tokens * vectors), imm(WARPGROUP)) {
         const val token = div(item, imm(vectors)), vector = rem(item, imm(vectors)), column = mul(vector, imm(VECTOR));
         const val key = add(old, convert(I32, token)), row = convert(U32, sub(key, first));
         IF(logical_and(ge(key, first), logical_and(lt(row, imm(KEYS)), lt(key, convert(I32, k->place.to))))) {

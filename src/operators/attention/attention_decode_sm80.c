@@ -86,13 +86,14 @@ static void describe_memory(decode_kernel *k)
 /* e4m3 widened to f16 is too small by 2^8 (attention_decode_narrow.c). */
 static void describe_scales(decode_kernel *k)
 {
+    const attention_decode_values *p = &k->place.p;
     const double raised = 0x1p8;
-    k->exponent = k->place.p.exponent;
-    k->factor = k->place.p.factor;
+    k->exponent = p->exponent;
+    k->factor = p->factor;
     if (k->packed == 1)
         return;
     for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
-        k->scale[which] = at(gmem_vector(k->place.p.scales[which], F32, k->place.p.kv_heads), k->place.kv_head);
+        k->scale[which] = at(gmem_vector(p->scales[which], F32, p->kv_heads), k->place.kv_head);
     val *const of_products = k->place.form.softcap ? &k->factor : &k->exponent;
     *of_products = mul(*of_products, mul(k->scale[ATTENTION_K], immf(raised)));
     k->value_scale = mul(k->scale[ATTENTION_V], immf(raised));
