@@ -277,11 +277,7 @@ static void release_section(const latent_kernel *k, const consumer_role *c, int 
 /* A key of a cache, or of what is new: of sequence or page `of`. (D) */
 static tensor key_at(const latent_kernel *k, val pointer, int strides, val of, val row)
 {
-    const attention_decode_form *form = &k->place.form;
-    const attention_decode_values *p = &k->place.p;
-    layout all = make_layout(shape(p->batch, p->kv_heads, form->tokens, form->d),
-                             stride(p->ld_batch[strides], p->ld_head[strides], p->ld[strides], 1));
-    return slice(gmem_tensor(pointer, form->dtype, all), of, k->place.kv_head, row, _);
+    return slice(attention_decode_tensor_of(&k->place, strides, pointer), of, k->place.kv_head, row, _);
 }
 
 /* 16 bytes of a row of its own block in shared memory. */

@@ -96,19 +96,17 @@ static int words_at_once(const decode_kernel *k)
 /* Words of the new row of K or V of token `token`, as the cache stores it, from group `at` of them on. (WORDS) */
 static tensor new_words(const decode_kernel *k, int which, val token, val at)
 {
-    const attention_decode_form *form = &k->place.form;
-    const attention_decode_values *p = &k->place.p;
+    const decode_place *place = &k->place;
     const int from = which == ATTENTION_K ? DECODE_K_NEW : DECODE_V_NEW, words = words_at_once(k);
-    const int width = which == ATTENTION_K ? form->d : form->dv, count = 2 * words * k->packed;
-    layout all = make_layout(shape(p->batch, p->kv_heads, form->tokens, width),
-                             stride(p->ld_batch[from], p->ld_head[from], p->ld[from], 1));
-    tensor gRow = slice(gmem_tensor(p->x[from], form->dtype, all), k->place.batch, k->place.kv_head, token, _); // (D)
+    const int count = 2 * words * k->packed;
+    tensor gAll = attention_decode_tensor_of(place, from, place->p.x[from]);
+    tensor gRow = slice(gAll, place->batch, place->kv_head, token, _); // (D)
     tensor gX = local_tile(gRow, leaf(count), coord(at)), rW = fragment(I32, compact(leaf(words)));
     if (k->packed == 1) {
         copy(gmem_tensor(gX.address, I32, compact(leaf(words))), rW, 4 * words);
         return rW;
     }
-    tensor rX = fragment(form->dtype, compact(leaf(count)));
+    tensor rX = fragment(place->form.dtype, compact(leaf(count)));
     copy(gX, rX, 2 * count);
     set(rW, 0, bitcast(I32, narrow_word(rX, k->scale[which])));
     return rW;

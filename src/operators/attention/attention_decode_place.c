@@ -45,16 +45,21 @@ tensor attention_decode_table_of(const attention_decode_values *p)
     return gmem_tensor(p->table, I32, all);
 }
 
-tensor attention_decode_row_of(const decode_place *place, int which, val row)
+tensor attention_decode_tensor_of(const decode_place *place, int which, val pointer)
 {
     const attention_decode_form *form = &place->form;
     const attention_decode_values *p = &place->p;
-    val head = add(mul(place->kv_head, imm(form->group)), rem(row, imm(form->group)));
-    val token = div(row, imm(form->group));
-    int d = which == ATTENTION_Q ? form->d : form->dv;
-    layout all = make_layout(shape(p->batch, p->kv_heads, form->tokens, d),
+    const bool of_values = which == ATTENTION_V || which == ATTENTION_O || which == DECODE_V_NEW;
+    layout all = make_layout(shape(p->batch, p->kv_heads, form->tokens, of_values ? form->dv : form->d),
                              stride(p->ld_batch[which], p->ld_head[which], p->ld[which], 1));
-    return slice(gmem_tensor(p->x[which], form->dtype, all), place->batch, head, token, _);
+    return gmem_tensor(pointer, form->dtype, all);
+}
+
+tensor attention_decode_row_of(const decode_place *place, int which, val row)
+{
+    const int group = place->form.group;
+    val head = add(mul(place->kv_head, imm(group)), rem(row, imm(group))), token = div(row, imm(group));
+    return slice(attention_decode_tensor_of(place, which, place->p.x[which]), place->batch, head, token, _);
 }
 
 val attention_decode_is_cut(const decode_place *place, val start)

@@ -36,6 +36,9 @@ void attention_decode_for_splits(decode_place *place, int split, void (*each)(vo
 /* The numbers of the pages of all sequences. (PAGES,BATCH) */
 tensor attention_decode_table_of(const attention_decode_values *p);
 
+/* One of the tensors of dtype at a pointer, with its own strides: (BATCH,HEADS,TOKENS,D). */
+tensor attention_decode_tensor_of(const decode_place *place, int which, val pointer);
+
 /* Row `row` of a head of Q or O: heads of the group first, then tokens. (D) */
 tensor attention_decode_row_of(const decode_place *place, int which, val row);
 
