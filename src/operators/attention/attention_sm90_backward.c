@@ -129,12 +129,14 @@ static void stats_producer(const backward_kernel *k)
     }
 }
 
-/* One thread. */
+/* A thread brings blocks, a warp the stats of queries, another thread adds to the sums of dQ. */
+enum { WARP_OF_BLOCKS, WARP_OF_STATS, WARP_OF_SUMS };
+
 static void producer(const backward_kernel *k)
 {
     if (k->cfg->consumers > 1)
         warpgroup_reg_dealloc(PRODUCER_REGISTERS);
-    IF(eq(warp(), imm(0))) {
+    IF(eq(warp(), imm(WARP_OF_BLOCKS))) {
         IF(elect()) {
             pipeline_state at = producer_state(&k->ring);
             backward_walk w = attention_backward_begin(k, false);
@@ -147,10 +149,10 @@ static void producer(const backward_kernel *k)
         }
     }
     if (k->of_keys)
-        IF(eq(warp(), imm(1)))
+        IF(eq(warp(), imm(WARP_OF_STATS)))
             stats_producer(k);
     if (k->with_queries)
-        IF(eq(warp(), imm(2))) {
+        IF(eq(warp(), imm(WARP_OF_SUMS))) {
             IF(elect())
                 attention_backward_add_queries(k);
         }
