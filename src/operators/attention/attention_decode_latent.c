@@ -26,7 +26,9 @@ enum {
     SECTIONS = 3,     // of a block
     BARRIER_OWN = 1,  // + consumer: its 128 threads
     BARRIER_TOLD = 3, // + consumer: it has told the other about its block: it arrives, the other waits
-    BARRIER_BOTH = 5  // all consumers
+    BARRIER_BOTH = 5, // all consumers
+    PRODUCER_REGISTERS = 40,
+    CONSUMER_REGISTERS = 232 // and 40 for the producer: the 504 = 3 * 168 of 384 threads
 };
 
 /* Everything the roles share. Letters: Q (BM,D), K (BN,D), P (BM,BN), O (BM,DV). */
@@ -182,7 +184,7 @@ static void load_split(void *of)
 /* One thread of a warp that stays together. */
 static void producer(latent_kernel *k)
 {
-    warpgroup_reg_dealloc(40);
+    warpgroup_reg_dealloc(PRODUCER_REGISTERS);
     k->done = variable(U32, imm(0));
     IF(eq(warp(), imm(CONSUMERS * WARPGROUP / LANES)))
         attention_decode_for_splits(&k->place, k->cfg->split, load_split, k);
@@ -533,7 +535,7 @@ static void use_split(void *of)
 
 static void consumers(latent_kernel *k)
 {
-    warpgroup_reg_alloc(232);
+    warpgroup_reg_alloc(CONSUMER_REGISTERS);
     k->done = variable(U32, imm(0));
     attention_decode_for_splits(&k->place, k->cfg->split, use_split, k);
 }

@@ -20,6 +20,9 @@ enum {
     FETCHES = 4,          // slots of the scheduler; the producer is at most two tiles ahead
 };
 
+/* Of a thread, by the number of consumers; the producer keeps 24 and 32. */
+static const int CONSUMER_REGISTERS[] = { [2] = 240, [3] = 160 };
+
 /* O as it is stored: two chunks at a time. */
 static columns staged_columns(columns dv)
 {
@@ -446,7 +449,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
 static void consumer(const sm90_kernel *k)
 {
     if (k->cfg->consumers > 1)
-        warpgroup_reg_alloc(k->cfg->consumers == 2 ? 240 : 160);
+        warpgroup_reg_alloc(CONSUMER_REGISTERS[k->cfg->consumers]);
     consumer_role c = describe_consumer(k);
     walk w = attention_sm90_walk();
     if (k->cfg->turns)

@@ -1,6 +1,9 @@
 /* attention_sm90_producer.c - one thread brings Q, and blocks of K and V in the order of their use, by TMA. */
 #include "operators/attention/attention_sm90.h"
 
+/* Of a thread, by the number of consumers. */
+static const int PRODUCER_REGISTERS[] = { [2] = 24, [3] = 32 };
+
 walk attention_sm90_walk(void)
 {
     val turn = variable(U32, imm(0));
@@ -83,7 +86,7 @@ static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, 
 void attention_sm90_produce(const sm90_kernel *k)
 {
     if (k->cfg->consumers > 1)
-        warpgroup_reg_dealloc(k->cfg->consumers == 2 ? 24 : 32);
+        warpgroup_reg_dealloc(PRODUCER_REGISTERS[k->cfg->consumers]);
     IF(eq(warp(), imm(0))) {
         IF(elect()) {
             pipeline_state ring = producer_state(&k->ring);
