@@ -175,6 +175,29 @@ static void test_text_left_out(void **state)
     text_free(&changed);
 }
 
+/* Every field counts, what lies between them does not, nor where a text is. */
+static void test_fields_difference(void **state)
+{
+    static const char *const changes[][2] = { { "m", "7" },    { "stages", "3" }, { "alpha", "2" },
+                                              { "bias", "1" }, { "a", "f16" },    { "layout", "nn" } };
+    static const field text_field[] = { { .name = "score", .kind = FIELD_quoted, .value = "none", .range = "" } };
+    const char given[] = "none", *const texts[] = { NULL, given, "alibi" };
+    sample a, b;
+    (void)state;
+    memset(&a, 0, sizeof a);
+    memset(&b, 1, sizeof b);
+    fields_default(table, &a);
+    fields_default(table, &b);
+    assert_null(fields_difference(table, &a, &b));
+    for (int i = 0; i < (int)(sizeof changes / sizeof changes[0]); i++) {
+        fields_default(table, &b);
+        assert_int_equal(fields_set(table, "gemm", changes[i][0], changes[i][1], &b), CKL_OK);
+        assert_string_equal(fields_difference(table, &a, &b)->name, changes[i][0]);
+    }
+    assert_null(fields_difference((field_table){ text_field, 1 }, &texts[0], &texts[1]));
+    assert_non_null(fields_difference((field_table){ text_field, 1 }, &texts[1], &texts[2]));
+}
+
 static void expect_refused(const char *name, const char *value, const char *sentence)
 {
     sample s;
@@ -349,6 +372,7 @@ int main(void)
         cmocka_unit_test(test_dtype_limits),
         cmocka_unit_test(test_fields),
         cmocka_unit_test(test_text_left_out),
+        cmocka_unit_test(test_fields_difference),
         cmocka_unit_test(test_fields_refuse),
         cmocka_unit_test(test_problem),
         cmocka_unit_test(test_problem_refuses),

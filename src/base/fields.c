@@ -233,6 +233,18 @@ bool field_is_zero(const field *f, const void *member)
     return memcmp(member, zero, kinds[f->kind].bytes) == 0;
 }
 
+const field *fields_difference(field_table table, const void *a, const void *b)
+{
+    for (int i = 0; i < table.count; i++) {
+        const field *f = &table.rows[i];
+        const void *of_a = (const char *)a + f->offset, *of_b = (const char *)b + f->offset;
+        if (f->kind == FIELD_quoted ? strcmp(quoted_of(f, of_a), quoted_of(f, of_b))
+                                    : memcmp(of_a, of_b, field_bytes(f)))
+            return f;
+    }
+    return NULL;
+}
+
 void field_choices(const field *f, text *out)
 {
     text_printf(out, "%s", f->kind == FIELD_bool ? "0 1" : field_range(f));

@@ -90,6 +90,9 @@ void field_print(const field *f, const void *member, text *out);
 
 bool field_is_zero(const field *f, const void *member);
 
+/* The first field in which two objects differ; NULL: there is none. */
+const field *fields_difference(field_table table, const void *a, const void *b);
+
 /* The row of that name, or NULL. */
 const field *fields_find(field_table table, const char *name);
 

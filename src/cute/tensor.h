@@ -38,7 +38,7 @@ typedef struct tensor {
 
 /* Construction */
 tensor gmem_tensor(val address, ckl_dtype dtype, layout a);
-tensor gmem_vector(val address, ckl_dtype dtype, val count);                    // contiguous
+tensor gmem_vector(val address, ckl_dtype dtype, val count);                    // (COUNT), one element behind the other
 val gmem_address(val address, ckl_dtype dtype, val elements);                   // so many elements further
 tensor smem_tensor(const char *name, ckl_dtype dtype, layout a, int64_t align); // allocates cosize elements
 tensor smem_view(val address, ckl_dtype dtype, layout a);

@@ -131,6 +131,8 @@ enum {
     OPERANDS
 };
 
+_Static_assert((int)OPERAND_INPUTS == (int)ATTENTION_SCORE_INPUTS, "the laboratory counts the operands, too");
+
 /* A tensor by another name, absent in forward problems. */
 static plan_tensor gradient(plan_tensor t, const char *name, bool is_forward)
 {

@@ -10,8 +10,7 @@
 enum {
     WARPGROUP = 128,
     ROWS = ATTENTION_ROWS,
-    CHUNKS_MAX = 4,
-    STATS = ATTENTION_STATS,
+    STATS = 2,
     COLUMNS_MAX = 64, // of a block, whose values a thread has in a row
     SLOPE_BUFFERS = 2,
 };
@@ -50,8 +49,9 @@ typedef struct backward_kernel {
 /* The steps of a CTA: blocks, once for every head of Y. */
 typedef struct backward_walk {
     val block, head;
-    val kind; // of the block, i32, where a custom score has kinds
-    val base; // of the window, u32
+    bool together; // all lanes of a warp walk, and ptxas sees that their numbers are equal
+    val kind;      // of the block, i32, where a custom score has kinds
+    val base;      // of the window, u32
     block_window window;
 } backward_walk;
 
@@ -59,14 +59,14 @@ typedef struct backward_walk {
 typedef struct backward_consumer {
     val index, first_thread;
     tiled_mma scores_mma, d1_mma, d2_mma;
-    tensor tCrX1[CHUNKS_MAX], tCrX2[CHUNKS_MAX]; // (1,MMA_K)
-    tensor tCrY1[CHUNKS_MAX], tCrY2[CHUNKS_MAX]; // (1,MMA_K,STAGES)
-    tensor tCrY1t, tCrY2t;                       // (1,MMA_K,STAGES)
-    tensor scores, slopes;                       // (MMA,1,1): weights later; their gradients
-    tensor bends;                                // derivatives of the soft cap or custom score, times the weight
-    tensor weights, gradients;                   // (PAIRS,1,MMA_K)
-    tensor d1, d2;                               // (MMA,1,1)
-    val offset[2], delta[2];                     // of the rows of a thread, if they are queries
+    score_operands of_scores, of_slopes; // X1 and Y1, X2 and Y2
+    tensor tCrY1t, tCrY2t;               // (1,MMA_K,STAGES)
+    tensor cS;                           // coordinates of its scores
+    tensor scores, slopes;               // (MMA,1,1): weights later; their gradients
+    tensor bends;                        // derivatives of the soft cap or custom score, times the weight
+    tensor weights, gradients;           // (PAIRS,1,MMA_K)
+    tensor d1, d2;                       // (MMA,1,1)
+    val offset[2], delta[2];             // of the rows of a thread, if they are queries
     pipeline_state at;
     tiled_mma dq_mma;
     tensor tCrKt, tCrSlopes; // (D/64,MMA_K,CONSUMERS), (1,MMA_K,TILES)
@@ -83,6 +83,9 @@ typedef struct backward_stats {
 /* Sets the CTA's rows, head, batch and blocks; of a ragged problem also the sequence. The longest rows come first. */
 void attention_backward_find_place(backward_kernel *k);
 
+/* A consumer's first row. */
+val attention_backward_row_of(const backward_kernel *k, const backward_consumer *c);
+
 /* Head `i` among those of Y; the custom score in a step's head of Q. */
 val attention_backward_head_of(const backward_kernel *k, val i);
 custom_score attention_backward_custom_of(const backward_kernel *k, const backward_walk *w);
@@ -91,16 +94,21 @@ custom_score attention_backward_custom_of(const backward_kernel *k, const backwa
 tile_box attention_backward_box_of_x(const backward_kernel *k, val row);
 tile_box attention_backward_box_of_y(const backward_kernel *k, const backward_walk *w);
 
-/* The first step, past blocks that a custom score skips. With `together` all lanes of a warp walk. */
+/* The first step, past blocks that a custom score skips. */
 backward_walk attention_backward_begin(const backward_kernel *k, bool together);
 val attention_backward_is_over(const backward_kernel *k, const backward_walk *w);
-void attention_backward_advance(const backward_kernel *k, backward_walk *w, bool together);
+void attention_backward_advance(const backward_kernel *k, backward_walk *w);
 
-/* (ROWS_OF_STATS,STATS) of a head of Q, in global memory. */
+/*
+ * The stats of a query: -lse in units of log2, -inf where it has no weights, and delta = dout * o. Of the stats_rows rows,
+ * i64, those past the last query have no weights. Of all heads, (ROWS,STATS,HEADS), or of a head of Q, (ROWS,STATS).
+ */
+tensor attention_backward_all_stats(const attention_values *p, val stats_rows);
 tensor attention_backward_stats_of(const backward_kernel *k, val head);
 
-/* The thread's number in its consumer. */
-val attention_backward_thread(void);
+/* The kernels that make them, and sum them for sinks. */
+void attention_backward_stats(const attention_sm90_backward_config *config);
+void attention_backward_sinks(void);
 
 /* Is a score's derivative other than 1? */
 bool attention_backward_has_bends(const backward_kernel *k);
@@ -108,24 +116,18 @@ bool attention_backward_has_bends(const backward_kernel *k);
 /* Reads the stats of the thread's rows, where these are queries. */
 void attention_backward_load_row_stats(const backward_kernel *k, backward_consumer *c);
 
-/* The stats that a step needs; cS: coordinates of the thread's scores. */
-backward_stats attention_backward_find_stats(const backward_kernel *k, const backward_consumer *c, tensor cS, val stage,
+/* The stats that a step needs. */
+backward_stats attention_backward_find_stats(const backward_kernel *k, const backward_consumer *c, val stage,
                                              int which);
 
 /* Products become weights, and bends are found on the way; slopes become gradients of the scores. */
-void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_stats *offset,
+void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, const backward_stats *offset,
                               const backward_walk *w);
 void attention_backward_differentiate(backward_consumer *c, const backward_stats *delta);
 
 /* The gradients of scores are those of an additive mask. */
-void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c, tensor cS,
+void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c,
                                             const backward_walk *w);
-
-/* A consumer's sums, scaled, into the gradients. */
-void attention_backward_store_gradients(const backward_kernel *k, const backward_consumer *c);
-
-/* One warpgroup's wgmma over 64 x n; sources: SS, or RS for A in registers. */
-tiled_mma attention_warpgroup_mma(ckl_dtype dtype, int n, const char *sources);
 
 /* A block of queries of a head. */
 typedef struct backward_block {
@@ -137,8 +139,10 @@ typedef struct backward_block {
 val attention_backward_block_number(const attention_values *p, const attention_sm90_backward_config *config,
                                     const backward_block *block);
 
+/* The address of its counter: how many CTAs have added to it. */
+val attention_backward_turn_of(const attention_values *p, val block_number);
+
 /* dQ in the kernel of keys: its shared memory, a consumer's operands. */
-columns attention_backward_dq_columns(const attention_sm90_backward_config *config);
 void attention_backward_describe_sums(backward_kernel *k);
 void attention_backward_describe_queries(const backward_kernel *k, backward_consumer *c);
 
@@ -148,7 +152,7 @@ void attention_backward_describe_queries(const backward_kernel *k, backward_cons
  */
 void attention_backward_issue_queries(const backward_kernel *k, backward_consumer *c);
 void attention_backward_share_queries(const backward_kernel *k, backward_consumer *c);
-void attention_backward_add_queries(const backward_kernel *k);
+void attention_backward_add_queries(const backward_kernel *k); // for one thread
 
 /* The kernel that rounds the sums to dQ. */
 void attention_backward_round_queries(const attention_sm90_backward_config *config);

@@ -24,9 +24,7 @@ static ckl_status admit_naive_backward(const void *desc, const ckl_device_info *
 {
     const attention_naive_config *c = config;
     TRY(attention_check_form("naive_backward", CKL_DIRECTION_BACKWARD, desc, &c->form));
-    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "attention naive_backward: threads=%d must be a multiple of 32 up to %d", c->threads,
-             device->threads_per_cta_max);
+    TRY(attention_check_threads("attention", "naive_backward", device, c->threads));
     if (max_i64(naive_rows(desc, 0), naive_rows(desc, 1)) > (int64_t)INT32_MAX * c->threads)
         FAIL(CKL_UNSUPPORTED, "attention naive_backward: more rows than one launch has threads");
     return CKL_OK;
@@ -61,7 +59,6 @@ const implementation attention_naive_backward_implementation = {
 
 enum {
     HEADS_MAX = 320, // d + dv of a kernel with dK and dV, which stay in registers
-    SM90_KERNELS = 5,
     BLOCK_MAX = 128,
     BLOCK_EASY = 96, // without overlap; some kernels of 112 spill
     REGISTERS = 208, // of 240: for accumulators and their rounded copies
@@ -125,9 +122,9 @@ static void choose(const ckl_attention_desc *d, const ckl_device_info *device, a
     c->block = block_for(d, c->apart ? max_i64(d->d, d->dv) : d->d + d->dv, c->overlap);
     c->block = (int)max_i64(16, c->block - (d->mask == CKL_ATTENTION_MASK_NONE ? 0 : 16)); // a mask takes registers
     c->keys = block_for(d, d->d, true);
-    if (c->products == 5)
+    if (attention_backward_sums_queries(c))
         c->block = (int)min_i64(c->block / queries_step(d) * queries_step(d), d->d > ATTENTION_ROWS ? 64 : 96);
-    for (c->stages = c->products == 5 ? 2 : STAGES_MAX;
+    for (c->stages = attention_backward_sums_queries(c) ? 2 : STAGES_MAX;
          c->stages > 2 && attention_sm90_backward_smem(c) > device->smem_per_cta_bytes;)
         c->stages--;
     while (c->block > 16 && attention_sm90_backward_smem(c) > device->smem_per_cta_bytes)
@@ -140,20 +137,20 @@ static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *
     return CKL_OK;
 }
 
-/* CTAs of kernel 0: stats of queries; 1: tiles of keys; 2: tiles of queries; 3: sinks; 4: tiles of keys for dV alone. */
 static int64_t sm90_backward_ctas(const ckl_attention_desc *d, const attention_sm90_backward_config *c, int kernel)
 {
-    const int64_t rows = c->consumers * ATTENTION_ROWS, heads = product_i64(d->batch, d->heads);
-    if (kernel == 0)
-        return ceil_div(product_i64(heads, round_up(d->q, c->block)), STATS_QUERIES);
-    if (kernel == 3)
-        return d->sinks ? d->heads : 0;
-    if (kernel == 4 && !c->apart)
-        return 0;
-    if (kernel == 2 && c->products == 5)
-        return product_i64(product_i64(heads, ceil_div(d->q, c->block)), c->consumers);
-    return kernel != 2 ? product_i64(product_i64(d->batch, d->kv_heads), ceil_div(d->kv, rows))
-                       : product_i64(heads, ceil_div(d->q, rows));
+    const int64_t rows = c->consumers * ATTENTION_ROWS, heads = product_i64(d->batch, d->heads),
+                  blocks = product_i64(heads, ceil_div(d->q, c->block)),
+                  of_keys = product_i64(product_i64(d->batch, d->kv_heads), ceil_div(d->kv, rows)),
+                  of_queries = product_i64(heads, ceil_div(d->q, rows));
+    const int64_t ctas[BACKWARD_KERNELS] = {
+        [BACKWARD_STATS] = ceil_div(product_i64(heads, round_up(d->q, c->block)), STATS_QUERIES),
+        [BACKWARD_KEYS] = of_keys,
+        [BACKWARD_QUERIES] = attention_backward_sums_queries(c) ? product_i64(blocks, c->consumers) : of_queries,
+        [BACKWARD_SINKS] = d->sinks ? d->heads : 0,
+        [BACKWARD_VALUES] = c->apart ? of_keys : 0
+    };
+    return ctas[kernel];
 }
 
 static ckl_status admit(const char *who, const void *desc, const ckl_device_info *device, const void *config)
@@ -179,14 +176,10 @@ static ckl_status admit(const char *who, const void *desc, const ckl_device_info
     if (c->products != 7 && (c->products != 5 || c->consumers != 2 || c->block % queries_step(d) || !has_sums(d)))
         FAIL(CKL_UNSUPPORTED,
              "attention %s: products=%d is not 7, or 5 with consumers=2, block=%d a multiple of %d, d from 40 to 128, "
-             "d + dv up "
-             "to %d, and neither dmask nor a score that skips blocks",
+             "d + dv up to %d, and neither dmask nor a score that skips blocks",
              who, c->products, c->block, queries_step(d), SUMS_HEADS_MAX);
-    int64_t smem = attention_sm90_backward_smem(c);
-    if (smem > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED, "attention %s: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, who,
-             smem, device->id, device->smem_per_cta_bytes);
-    for (int i = 0; i < SM90_KERNELS; i++)
+    TRY(attention_check_smem("attention", who, device, attention_sm90_backward_smem(c)));
+    for (int i = 0; i < BACKWARD_KERNELS; i++)
         if (sm90_backward_ctas(d, c, i) > INT32_MAX)
             FAIL(CKL_UNSUPPORTED, "attention %s: more than 2^31-1 CTAs", who);
     return CKL_OK;
@@ -204,7 +197,7 @@ static workspace_layout workspace_of(const ckl_attention_desc *d, const attentio
     const int64_t blocks =
         d->ragged ? product_i64(d->heads, sum_i64(d->q_total / c->block, d->batch)) : product_i64(heads, of_batch);
     workspace_layout w = { .bytes = product_i64(product_i64(heads, of_batch * c->block), STATS_BYTES) };
-    if (c->products == 7)
+    if (!attention_backward_sums_queries(c))
         return w;
     w.sums = round_up(w.bytes, PLAN_WORKSPACE_ALIGNMENT);
     w.turns = sum_i64(w.sums, product_i64(blocks, attention_backward_sums_bytes(c)));
@@ -238,7 +231,7 @@ static ckl_status launch_sm90_backward(const ckl_plan *plan, const void *args, c
     const char *workspace = plan_workspace(plan, x->workspace);
     params.stats = workspace;
     params.stats_rows = (uint32_t)round_up(d->q, c->block);
-    if (c->products == 5) {
+    if (attention_backward_sums_queries(c)) {
         params.section = (uint32_t)section_of(d, ckl_device_properties(plan->device));
         params.sums = workspace + w.sums;
         params.turns = workspace + w.turns;
@@ -246,7 +239,7 @@ static ckl_status launch_sm90_backward(const ckl_plan *plan, const void *args, c
                                       .size = { SUMS_ROW, (w.turns - w.sums) / (4 * SUMS_ROW) },
                                       .stride = { 1, SUMS_ROW } };
     }
-    for (int i = 0; i < SM90_KERNELS; i++)
+    for (int i = 0; i < BACKWARD_KERNELS; i++)
         if (sm90_backward_ctas(d, c, i) > 0)
             TRY(plan_launch(plan, i, (plan_grid){ .x = sm90_backward_ctas(d, c, i) }, &params, stream));
     return CKL_OK;
@@ -255,15 +248,18 @@ static ckl_status launch_sm90_backward(const ckl_plan *plan, const void *args, c
 static const field sm90_backward_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_sm90_backward_config, form)) //
                                               ATTENTION_BACKWARD_CONFIG(FIELD_ROW, attention_sm90_backward_config) };
 
+/* An implementation by these kernels, with its own choose and admit. */
+#define SM90_BACKWARD_PARTS(called)                                                                               \
+    .name = #called, .config_bytes = sizeof(attention_sm90_backward_config),                                      \
+    .config = FIELD_TABLE(sm90_backward_fields), .choose = choose_##called, .cost = attention_sm90_backward_cost, \
+    .admit = admit_##called, .describe = attention_sm90_backward, .kernels = BACKWARD_KERNELS,                    \
+    .params = &attention_param_list, .target = IR_SM90A, .workspace_bytes = workspace_sm90_backward,              \
+    .launch = launch_sm90_backward
+
 const implementation attention_sm90_backward_implementation = {
-    IMPLEMENTATION_PARTS(attention, sm90_backward),
-    .cost = attention_sm90_backward_cost,
+    SM90_BACKWARD_PARTS(sm90_backward),
     .summary = "gradients of keys over blocks of queries by TMA and wgmma, those of queries as sums in memory or the "
                "other way round",
-    .kernels = SM90_KERNELS,
-    .params = &attention_param_list,
-    .target = IR_SM90A,
-    .workspace_bytes = workspace_sm90_backward,
 };
 
 /* sm90_backward_unordered: by force alone, as results depend on the order in which CTAs come */
@@ -280,25 +276,14 @@ static ckl_status admit_sm90_backward_unordered(const void *desc, const ckl_devi
     const char *const who = "sm90_backward_unordered";
     const attention_sm90_backward_config *c = config;
     TRY(admit(who, desc, device, config));
-    if (c->ordered || c->products != 5)
+    if (c->ordered || !attention_backward_sums_queries(c))
         FAIL(CKL_UNSUPPORTED, "attention %s: ordered=%d is not 0, or products=%d not 5", who, c->ordered, c->products);
     return CKL_OK;
 }
 
 const implementation attention_sm90_backward_unordered_implementation = {
-    .name = "sm90_backward_unordered",
+    SM90_BACKWARD_PARTS(sm90_backward_unordered),
     .summary = "sm90_backward whose CTAs add to dQ as they come: not the same bits in every run",
     .by_name = true,
     .order_dependent = true,
-    .config_bytes = sizeof(attention_sm90_backward_config),
-    .config = FIELD_TABLE(sm90_backward_fields),
-    .choose = choose_sm90_backward_unordered,
-    .admit = admit_sm90_backward_unordered,
-    .cost = attention_sm90_backward_cost,
-    .describe = attention_sm90_backward,
-    .kernels = SM90_KERNELS,
-    .params = &attention_param_list,
-    .target = IR_SM90A,
-    .workspace_bytes = workspace_sm90_backward,
-    .launch = launch_sm90_backward,
 };

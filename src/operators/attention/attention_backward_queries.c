@@ -19,7 +19,8 @@ enum {
     OUT_VECTOR = 8,     // elements of 16 bytes
 };
 
-columns attention_backward_dq_columns(const attention_sm90_backward_config *c)
+/* Queries of a consumer's tile. */
+static columns dq_columns_of(const attention_sm90_backward_config *c)
 {
     return attention_columns_of(c->form.d > ROWS ? c->block : c->block / c->consumers);
 }
@@ -32,14 +33,14 @@ static int rows_of_sums(const attention_sm90_backward_config *c)
 
 int64_t attention_backward_sums_bytes(const attention_sm90_backward_config *c)
 {
-    return c->products == 5 ? (int64_t)rows_of_sums(c) * SUMS_COLUMNS * 4 : 0;
+    return attention_backward_sums_queries(c) ? (int64_t)rows_of_sums(c) * SUMS_COLUMNS * 4 : 0;
 }
 
 int64_t attention_backward_sums_smem(const attention_sm90_backward_config *c)
 {
-    if (c->products != 5)
+    if (!attention_backward_sums_queries(c))
         return 0;
-    const columns dq = attention_backward_dq_columns(c);
+    const columns dq = dq_columns_of(c);
     const int halves = c->block / dq.used;
     return SLOPE_BUFFERS * c->consumers * halves * attention_columns_bytes(dq, ROWS) +
            attention_backward_sums_bytes(c) + 16;
@@ -48,7 +49,7 @@ int64_t attention_backward_sums_smem(const attention_sm90_backward_config *c)
 /* Where the threads of the consumers have their vectors: (VECTOR,LANES,VECTORS,WARPS,CONSUMERS). */
 static layout layout_of_sums(const attention_sm90_backward_config *c)
 {
-    const int vectors = attention_backward_dq_columns(c).used / 8, of_warp = VECTOR * 32 * vectors;
+    const int vectors = dq_columns_of(c).used / 8, of_warp = VECTOR * 32 * vectors;
     const int rows = attention_columns_of(c->form.d).used, warps = rows < ROWS ? rows / 16 : ROWS / 16;
     return make_layout(shape(VECTOR, 32, vectors, warps, c->consumers),
                        stride(1, VECTOR, VECTOR * 32, of_warp, warps * of_warp));
@@ -80,18 +81,19 @@ val attention_backward_block_number(const attention_values *p, const attention_s
     return add(mul(x->head, add(div(p->q_total, block), batches)), add(before, x->block));
 }
 
+val attention_backward_turn_of(const attention_values *p, val block_number)
+{
+    return add(p->turns, convert(U64, mul(block_number, imm(4))));
+}
+
 void attention_backward_describe_sums(backward_kernel *k)
 {
     const attention_sm90_backward_config *c = k->cfg;
-    const ckl_dtype dtype = k->form.dtype;
-    k->dq_columns = attention_backward_dq_columns(c);
+    k->dq_columns = dq_columns_of(c);
     k->halves = k->block / k->dq_columns.used;
     const int tiles = SLOPE_BUFFERS * c->consumers * k->halves, rows = rows_of_sums(c);
     k->tmaSums = make_tma(k->p.SUMS, F32, 2, rows, SUMS_COLUMNS, 0);
-    k->sSlopes = smem_tensor("dS", dtype,
-                             attention_chunks_layout(dtype, k->dq_columns, ROWS, k->dq_columns.chunks, tiles,
-                                                     attention_columns_bytes(k->dq_columns, ROWS) / 2),
-                             1024);
+    k->sSlopes = attention_chunks("dS", k->form.dtype, k->dq_columns, ROWS, tiles);
     k->sSums = smem_tensor("dQ", F32, make_layout(shape(rows, SUMS_COLUMNS), stride(SUMS_COLUMNS, 1)), 128);
     k->sums = make_pipeline("dQ barriers", 1, c->consumers * WARPGROUP / 32, 1);
 }
@@ -104,13 +106,9 @@ static val tile_of_slopes(const backward_kernel *k, val buffer, val consumer, in
 
 void attention_backward_describe_queries(const backward_kernel *k, backward_consumer *c)
 {
-    const int consumers = k->cfg->consumers, tiles = SLOPE_BUFFERS * consumers * k->halves;
     c->dq_mma = attention_warpgroup_mma(k->form.dtype, k->dq_columns.used, "SS");
-    tensor sKt = attention_transposed_chunks(k->sX1, k->d, consumers, attention_columns_bytes(k->d, ROWS) / 2);
-    tensor sSlopest =
-        attention_transposed_chunks(k->sSlopes, k->dq_columns, tiles, attention_columns_bytes(k->dq_columns, ROWS) / 2);
-    c->tCrKt = descriptors_A(&c->dq_mma, sKt);          // (D/64,MMA_K,CONSUMERS)
-    c->tCrSlopes = descriptors_B(&c->dq_mma, sSlopest); // (1,MMA_K,TILES)
+    c->tCrKt = descriptors_A(&c->dq_mma, attention_transposed_chunks(k->sX1, k->d));
+    c->tCrSlopes = descriptors_B(&c->dq_mma, attention_transposed_chunks(k->sSlopes, k->dq_columns));
     c->dq = k->halves == 1 ? c->slopes : fragment_C(&c->dq_mma, ROWS, k->dq_columns.used);
     c->turn = variable(U32, imm(SLOPE_BUFFERS - 1));
 }
@@ -118,16 +116,9 @@ void attention_backward_describe_queries(const backward_kernel *k, backward_cons
 /* Stores dS^T, keys by queries, to this consumer's tiles. */
 static void store_slopes(const backward_kernel *k, const backward_consumer *c)
 {
-    const columns n = k->dq_columns;
-    tiled_mma mma = attention_warpgroup_mma(k->form.dtype, n.subtile, "SS");
     for (int half = 0; half < k->halves; half++) {
         tensor sTile = slice(k->sSlopes, _, _, _, tile_of_slopes(k, c->turn, c->index, half)); // (ROWS,CHUNK,CHUNKS)
-        for (int at = 0; at < n.used; at += n.subtile) {
-            tensor some = slice(accumulator_columns(c->slopes, half * n.used + at, n.subtile), _, 0, _);
-            tensor sChunk = slice(sTile, _, _, at / n.chunk);
-            stmatrix_C(&mma, some, local_tile(sChunk, shape(ROWS, n.subtile), coord(0, at % n.chunk / n.subtile)),
-                       attention_backward_thread());
-        }
+        attention_store_chunks(c->slopes, half * k->dq_columns.used, sTile, k->dq_columns);
     }
 }
 
@@ -187,33 +178,37 @@ static val turn_of(const backward_kernel *k, val block)
     return sub(own, div(convert(U32, max(key, imm_as(I32, 0))), imm(rows)));
 }
 
-/* For one thread: adds the consumers' results in shared memory to the sums. */
+/* Adds to the sums of a block; where they are ordered, who comes first stores. */
+static void add_block(const backward_kernel *k, val row, val own)
+{
+    if (!k->cfg->ordered) {
+        tma_add(&k->tmaSums, k->sSums, row, imm(0));
+        return;
+    }
+    IF(eq(own, imm(0)))
+        tma_store(&k->tmaSums, k->sSums, row, imm(0));
+    ELSE
+    {
+        tma_add(&k->tmaSums, k->sSums, row, imm(0));
+    }
+}
+
 void attention_backward_add_queries(const backward_kernel *k)
 {
     pipeline_state at = consumer_state(&k->sums);
     backward_walk w = attention_backward_begin(k, false);
-    const int rows = rows_of_sums(k->cfg);
     FOREVER {
         BREAK_IF(attention_backward_is_over(k, &w));
         const backward_block block = { k->batch, attention_backward_head_of(k, w.head), k->y_at, w.block };
         val number = attention_backward_block_number(&k->p, k->cfg, &block), own = turn_of(k, w.block);
-        val turn = add(k->p.turns, convert(U64, mul(number, imm(4))));
+        val turn = attention_backward_turn_of(&k->p, number);
         pipeline_wait_full(&k->sums, &at);
         if (k->cfg->ordered)
             FOREVER {
                 BREAK_IF(eq(load_acquire(U32, turn), own));
             }
         fence_proxy_async_gmem();
-        val row = mul(number, imm(rows));
-        if (k->cfg->ordered) {
-            IF(eq(own, imm(0)))
-                tma_store(&k->tmaSums, k->sSums, row, imm(0));
-            ELSE
-            {
-                tma_add(&k->tmaSums, k->sSums, row, imm(0));
-            }
-        } else
-            tma_add(&k->tmaSums, k->sSums, row, imm(0));
+        add_block(k, mul(number, imm(rows_of_sums(k->cfg))), own);
         tma_store_commit();
         tma_store_wait_read(0);
         pipeline_release(&k->sums, at.stage);
@@ -222,7 +217,7 @@ void attention_backward_add_queries(const backward_kernel *k)
             tma_store_wait(0);
             store_release(U32, turn, add(own, imm(1)));
         }
-        attention_backward_advance(k, &w, false);
+        attention_backward_advance(k, &w);
     }
     tma_store_wait(0);
 }
@@ -240,8 +235,8 @@ static dq_place place_of_dq(const attention_values *p, const attention_sm90_back
 {
     val number = div(cta_x(), imm(cfg->consumers)), blocks = blocks_of(p, cfg->block), block = rem(number, blocks);
     val heads = div(number, blocks), zero = imm_as(U32, 0);
-    const int queries = attention_backward_dq_columns(cfg).used;
-    tile_grid grid = { .ragged = cfg->form.ragged, TILE_GRID_VALUES(*p) };
+    const int queries = dq_columns_of(cfg).used;
+    tile_grid grid = attention_tile_grid_of(&cfg->form, p, 0, 0);
     dq_place x = { .index = rem(cta_x(), imm(cfg->consumers)), .head = rem(heads, p->heads), .column = zero };
     x.batch = div(heads, p->heads);
     x.s = attention_sequence_of(&grid, x.batch);
@@ -264,12 +259,12 @@ static tensor take_sums(const attention_values *p, const attention_sm90_backward
                         const dq_place *x)
 {
     val number = x->number, index = x->index;
-    const int queries = attention_backward_dq_columns(cfg).used;
+    const int queries = dq_columns_of(cfg).used;
     tensor acc = fragment_C(mma, ROWS, queries), zeros = fragment(F32, compact(leaf(VECTOR)));
     tensor gBlock = gmem_tensor(p->sums, F32, layout_of_sums(cfg));
     gBlock.address = add(gBlock.address, mul(convert(U64, number), imm_as(U64, attention_backward_sums_bytes(cfg))));
     tensor gVectors = slice(gBlock, _, lane(), _, warp(), index); // (VECTOR,VECTORS)
-    val turn = add(p->turns, convert(U64, mul(number, imm(4))));
+    val turn = attention_backward_turn_of(p, number);
     val is_there = logical_and(has_rows(cfg, index, warp()), x->exists);
     fill(acc, immf(0));
     fill(zeros, immf(0));
@@ -290,7 +285,7 @@ static tensor take_sums(const attention_values *p, const attention_sm90_backward
 static void store_queries(const attention_values *p, const attention_sm90_backward_config *cfg, const dq_place *x,
                           tensor sDQ)
 {
-    const int lanes = ROWS / OUT_VECTOR, at_once = WARPGROUP / lanes, queries = attention_backward_dq_columns(cfg).used;
+    const int lanes = ROWS / OUT_VECTOR, at_once = WARPGROUP / lanes, queries = dq_columns_of(cfg).used;
     const attention_form *form = &cfg->form;
     val batch = form->ragged ? imm_as(U32, 0) : x->batch;
     layout all = make_layout(shape(p->q, form->d, p->heads, p->all_heads),
@@ -315,7 +310,7 @@ void attention_backward_round_queries(const attention_sm90_backward_config *cfg)
 {
     launch_bounds(WARPGROUP, 0);
     attention_values p = params_of(attention);
-    const columns dq = attention_backward_dq_columns(cfg);
+    const columns dq = dq_columns_of(cfg);
     tiled_mma mma = attention_warpgroup_mma(cfg->form.dtype, dq.used, "SS");
     tensor sDQ =
         smem_tensor("dQ", cfg->form.dtype, make_layout(shape(ROWS, dq.used), stride(1, ROWS + PAD)), 16); // (D,Q)

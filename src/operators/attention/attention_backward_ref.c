@@ -138,7 +138,15 @@ static void add_pair(const ckl_attention_desc *d, void *const *host, const query
     }
 }
 
-/* Row `at` of dQ. */
+/* A key's element of dMask. */
+static void set_mask(const ckl_attention_desc *d, void *const *host, const query *q, const key *k, reference_slice *out)
+{
+    const pair x = pair_of(d, host, q, k);
+    out->value[k->at.token] = x.of_mask;
+    out->magnitude[k->at.token] = fabs(x.of_mask) + x.slope_error / attention_rounding(d->dtype);
+}
+
+/* Row `at` of dQ, or of dMask. */
 static void of_query(const ckl_attention_desc *d, void *const *host, place at, reference_slice *out)
 {
     query q;
@@ -147,7 +155,7 @@ static void of_query(const ckl_attention_desc *d, void *const *host, place at, r
     for (int64_t j = 0; j < d->kv; j++)
         if (sees(d, at.token, j)) {
             read_key(d, host, (place){ at.batch, at.head / (d->heads / d->kv_heads), j }, &k);
-            add_pair(d, host, &q, &k, out);
+            (out->output == DMASK ? set_mask : add_pair)(d, host, &q, &k, out);
         }
 }
 
@@ -164,21 +172,6 @@ static void of_key(const ckl_attention_desc *d, void *const *host, place at, ref
                 read_query(d, host, (place){ at.batch, head, i }, &q);
                 add_pair(d, host, &q, &k, out);
             }
-}
-
-/* Row `at` of dMask: one query. Its keys are written one by one. */
-static void of_mask(const ckl_attention_desc *d, void *const *host, place at, reference_slice *out)
-{
-    query q;
-    key k;
-    read_query(d, host, at, &q);
-    for (int64_t j = 0; j < d->kv; j++)
-        if (sees(d, at.token, j)) {
-            read_key(d, host, (place){ at.batch, at.head / (d->heads / d->kv_heads), j }, &k);
-            const pair x = pair_of(d, host, &q, &k);
-            out->value[j] = x.of_mask;
-            out->magnitude[j] = fabs(x.of_mask) + x.slope_error / attention_rounding(d->dtype);
-        }
 }
 
 /* All of dSinks. */
@@ -224,8 +217,6 @@ void attention_backward_reference(const void *problem, void *const *host, refere
         of_ragged(d, host, at, &out);
     else if (out.output == DSINKS)
         of_sinks(d, host, &out);
-    else if (out.output == DMASK)
-        of_mask(d, host, at, &out);
     else
-        (out.output == DQ ? of_query : of_key)(d, host, at, &out);
+        (of_queries ? of_query : of_key)(d, host, at, &out);
 }

@@ -11,19 +11,53 @@ enum {
     SINK_FLIGHT = 4, // queries whose stats a thread loads at a time
 };
 
+/* A query, or a row past a head's last one, whose stats some lanes make. i64, but for the block. */
+typedef struct stats_query {
+    val head, token;            // the head among those of all batches, the row in it
+    val heads;                  // of a batch
+    val batch, at, head_of_lse; // where the tensors have it: a ragged problem is one batch
+    val is_row, exists;         // has a head such a row; such a query?
+    backward_block block;       // of queries that it is in, but for its number
+} stats_query;
+
+static stats_query query_of(const attention_form *form, const attention_values *p, val rows, val number)
+{
+    stats_query x = { .token = rem(number, rows) };
+    x.head = div(number, rows);
+    x.heads = convert(I64, p->heads);
+    x.is_row = lt(x.head, convert(I64, p->all_heads));
+    x.batch = div(x.head, x.heads);
+    x.at = x.token;
+    x.head_of_lse = x.head;
+    x.block = (backward_block){ .batch = convert(U32, x.batch), .head = convert(U32, rem(x.head, x.heads)) };
+    val queries = p->q;
+    if (form->ragged) {
+        tile_grid grid = attention_tile_grid_of(form, p, 0, 0);
+        const val last = convert(I64, sub(div(p->all_heads, p->heads), imm(1)));
+        const sequence s = attention_sequence_of(&grid, min(x.batch, last));
+        queries = s.q;
+        x.block.q_at = s.q_at;
+        x.at = add(x.token, convert(I64, s.q_at));
+        x.batch = imm64(0);
+        x.head_of_lse = rem(x.head, x.heads);
+    }
+    x.exists = logical_and(x.is_row, lt(x.token, convert(I64, queries)));
+    return x;
+}
+
 /* The sum over the lanes of a query of dO * O. */
-static val delta_of(const attention_values *p, const attention_form *form, val exists, val batch, val head, val token)
+static val delta_of(const attention_values *p, const attention_form *form, const stats_query *x, val head)
 {
     val column_lane = thread_at(thread(), 0, STATS_LANES, STATS_QUERIES), sum = variable(F32, immf(0));
     layout all = make_layout(shape(form->dv, p->q, p->heads, p->all_heads),
                              stride(1, p->ld[ATTENTION_O], p->ld_head[ATTENTION_O], p->ld_batch[ATTENTION_O]));
     for (int first = 0; first < form->dv; first += VECTOR * STATS_LANES) {
         val vector = add(column_lane, imm(first / VECTOR));
-        IF(logical_and(exists, lt(vector, imm(form->dv / VECTOR)))) {
+        IF(logical_and(x->exists, lt(vector, imm(form->dv / VECTOR)))) {
             tensor rO = fragment(form->dtype, compact(leaf(VECTOR))),
                    rDout = fragment(form->dtype, compact(leaf(VECTOR)));
-            tensor gO = slice(gmem_tensor(p->x[ATTENTION_O], form->dtype, all), _, token, head, batch);
-            tensor gDout = slice(gmem_tensor(p->grad[ATTENTION_O], form->dtype, all), _, token, head, batch);
+            tensor gO = slice(gmem_tensor(p->x[ATTENTION_O], form->dtype, all), _, x->at, head, x->batch);
+            tensor gDout = slice(gmem_tensor(p->grad[ATTENTION_O], form->dtype, all), _, x->at, head, x->batch);
             copy(local_tile(gO, leaf(VECTOR), coord(vector)), rO, 16);
             copy(local_tile(gDout, leaf(VECTOR), coord(vector)), rDout, 16);
             for (int i = 0; i < VECTOR; i++)
@@ -50,8 +84,21 @@ static void clear_turn(const attention_values *p, const attention_sm90_backward_
     IF(eq(rem(token, imm(cfg->block)), imm(0))) {
         block.block = div(token, imm(cfg->block));
         val number = attention_backward_block_number(p, cfg, &block);
-        store_global(U32, add(p->turns, convert(U64, mul(number, imm(4)))), 0, imm_as(U32, 0));
+        store_global(U32, attention_backward_turn_of(p, number), 0, imm_as(U32, 0));
     }
+}
+
+/* -lse in units of log2; -inf of a query that does not exist. */
+static val offset_of(const attention_values *p, const attention_form *form, const stats_query *x)
+{
+    val offset = variable(F32, immf(-INFINITY));
+    IF(x->exists) {
+        val rows = form->ragged ? p->q_total : p->q;
+        layout all = make_layout(shape(rows, p->all_heads), stride(1, convert(I64, rows)));
+        val lse = at(gmem_tensor(p->lse, F32, all), x->at, x->head_of_lse); // (Q,HEADS)
+        assign(offset, select(eq(lse, immf(-INFINITY)), lse, mul(lse, immf(-M_LOG2E))));
+    }
+    return offset;
 }
 
 void attention_backward_stats(const attention_sm90_backward_config *cfg)
@@ -64,44 +111,18 @@ void attention_backward_stats(const attention_sm90_backward_config *cfg)
     val rows = convert(I64, p.stats_rows), of_cta = imm64(STATS_QUERIES);
     val number =
         add(mul(convert(I64, cta_x()), of_cta), convert(I64, thread_at(thread(), 1, STATS_LANES, STATS_QUERIES)));
-    val token = rem(number, rows), every = div(number, rows), heads = convert(I64, p.heads);
-    val is_there = lt(every, convert(I64, p.all_heads)), queries = p.q, batch = div(every, heads), at = token,
-        place = every;
-    backward_block of = { .batch = convert(U32, batch), .head = convert(U32, rem(every, heads)) };
-    if (form->ragged) {
-        tile_grid grid = { .ragged = true, TILE_GRID_VALUES(p) };
-        const sequence s =
-            attention_sequence_of(&grid, min(batch, convert(I64, sub(div(p.all_heads, p.heads), imm(1)))));
-        queries = s.q;
-        of.q_at = s.q_at;
-        at = add(token, convert(I64, s.q_at));
-        batch = imm64(0);
-        place = rem(every, heads);
-    }
-    val exists = logical_and(is_there, lt(token, convert(I64, queries)));
+    const stats_query x = query_of(form, &p, rows, number);
     if (form->dmask)
-        IF(exists)
-            clear_mask_gradient(&p, form, every, token);
-    val delta = delta_of(&p, form, exists, batch, rem(every, heads), at);
-    IF(logical_and(is_there, eq(thread_at(thread(), 0, STATS_LANES, STATS_QUERIES), imm(0)))) {
-        tensor gStats = slice(gmem_tensor(p.stats, F32,
-                                          make_layout(shape(rows, ATTENTION_STATS, p.all_heads),
-                                                      stride(1, rows, mul(rows, imm64(ATTENTION_STATS))))),
-                              token, _, every); // (STATS)
-        val offset = variable(F32, immf(-INFINITY));
-        IF(exists) {
-            val rows_of_lse = form->ragged ? p.q_total : p.q;
-            tensor gLse = gmem_tensor(
-                p.lse, F32,
-                make_layout(shape(rows_of_lse, p.all_heads), stride(1, convert(I64, rows_of_lse)))); // (Q,HEADS)
-            val lse = at(gLse, at, place);
-            assign(offset, select(eq(lse, immf(-INFINITY)), lse, mul(lse, immf(-M_LOG2E))));
-        }
-        set(gStats, 0, offset);
+        IF(x.exists)
+            clear_mask_gradient(&p, form, x.head, x.token);
+    val delta = delta_of(&p, form, &x, rem(x.head, x.heads));
+    IF(logical_and(x.is_row, eq(thread_at(thread(), 0, STATS_LANES, STATS_QUERIES), imm(0)))) {
+        tensor gStats = slice(attention_backward_all_stats(&p, rows), x.token, _, x.head); // (STATS)
+        set(gStats, 0, offset_of(&p, form, &x));
         set(gStats, 1, delta);
-        if (cfg->products == 5 && cfg->ordered)
-            IF(exists)
-                clear_turn(&p, cfg, convert(U32, token), of);
+        if (attention_backward_sums_queries(cfg) && cfg->ordered)
+            IF(x.exists)
+                clear_turn(&p, cfg, convert(U32, x.token), x.block);
     }
 }
 
@@ -113,11 +134,11 @@ void attention_backward_sinks(void)
     grid_wait();
     launch_dependents();
     val rows = convert(I64, p.stats_rows), head = cta_x(), sum = variable(F32, immf(0));
-    layout all = make_layout(shape(rows, ATTENTION_STATS, p.heads, p.all_heads),
-                             stride(1, rows, mul(rows, imm64(ATTENTION_STATS)),
-                                    mul(mul(rows, imm64(ATTENTION_STATS)), convert(I64, p.heads))));
-    tensor gStats = slice(gmem_tensor(p.stats, F32, all), _, _, head, _); // (ROWS,ATTENTION_STATS,BATCH)
-    tensor gSinks = gmem_tensor(p.sinks, F32, make_layout(dynamic(p.heads), leaf(1)));
+    layout all =
+        make_layout(shape(rows, STATS, p.heads, p.all_heads),
+                    stride(1, rows, mul(rows, imm64(STATS)), mul(mul(rows, imm64(STATS)), convert(I64, p.heads))));
+    tensor gStats = slice(gmem_tensor(p.stats, F32, all), _, _, head, _); // (ROWS,STATS,BATCH)
+    tensor gSinks = gmem_vector(p.sinks, F32, p.heads);
     val sink = mul(at(gSinks, head), immf(M_LOG2E)), batches = div(p.all_heads, p.heads);
     LOOP_FROM(batch, imm_as(U32, 0), batches, imm_as(U32, 1)) {
         LOOP_FROM(first, thread(), p.stats_rows, imm(SINK_THREADS * SINK_FLIGHT)) {
@@ -133,7 +154,7 @@ void attention_backward_sinks(void)
     }
     const reduction r = reduce_sums(1);
     cta_reduce(&r, SINK_THREADS, smem_alloc("sums", cta_reduce_bytes(SINK_THREADS), 16), &sum);
-    tensor gDsinks = gmem_tensor(p.dsinks, F32, make_layout(dynamic(p.heads), leaf(1)));
+    tensor gDsinks = gmem_vector(p.dsinks, F32, p.heads);
     IF(eq(thread(), imm(0)))
         set(gDsinks, head, sum);
 }

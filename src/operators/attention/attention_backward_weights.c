@@ -2,22 +2,18 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
 
-/* (ROWS_OF_STATS,STATS) of a head of Q. */
+tensor attention_backward_all_stats(const attention_values *p, val rows)
+{
+    layout all = make_layout(shape(rows, STATS, p->all_heads), stride(1, rows, mul(rows, imm64(STATS))));
+    return gmem_tensor(p->stats, F32, all);
+}
+
 tensor attention_backward_stats_of(const backward_kernel *k, val head)
 {
-    val all = add(mul(k->batch, k->p.heads), head), rows = convert(I64, k->p.stats_rows);
-    return slice(gmem_tensor(k->p.stats, F32,
-                             make_layout(shape(rows, STATS, k->p.all_heads), stride(1, rows, mul(rows, imm64(STATS))))),
-                 _, _, all);
+    val all = add(mul(k->batch, k->p.heads), head);
+    return slice(attention_backward_all_stats(&k->p, convert(I64, k->p.stats_rows)), _, _, all);
 }
 
-/* The thread's number in its consumer. */
-val attention_backward_thread(void)
-{
-    return warpgroup_thread();
-}
-
-/* Is a score's derivative other than 1? */
 bool attention_backward_has_bends(const backward_kernel *k)
 {
     return k->with_d1 && (k->form.softcap || attention_score_bends(k->form.score));
@@ -27,17 +23,14 @@ bool attention_backward_has_bends(const backward_kernel *k)
 
 static tile_rows rows_of(const backward_kernel *k, const backward_consumer *c, const tile_grid *grid)
 {
-    return (tile_rows){
-        grid, &grid->longest, &c->scores_mma, add(k->row, mul(c->index, imm(ROWS))), attention_backward_thread(), ROWS
-    };
+    return (
+        tile_rows){ grid, &grid->longest, &c->scores_mma, attention_backward_row_of(k, c), warpgroup_thread(), ROWS };
 }
 
 /* Hides keys past the last one, and keys that a row does not see. */
 static void hide_keys(const backward_kernel *k, backward_consumer *c, val block)
 {
-    tile_grid grid = {
-        .right = k->form.right, .left = k->form.left, .rows = ROWS, .keys = k->block, TILE_GRID_VALUES(k->p)
-    };
+    tile_grid grid = attention_tile_grid_of(&k->form, &k->p, ROWS, k->block);
     tile_rows rows = rows_of(k, c, &grid);
     IF(attention_block_is_cut(&rows, block))
         attention_mask_block(&rows, block, c->scores);
@@ -50,7 +43,7 @@ static void hide_keys(const backward_kernel *k, backward_consumer *c, val block)
 static void hide_queries(const backward_kernel *k, backward_consumer *c, val block)
 {
     const attention_values *p = &k->p;
-    val row = convert(I32, add(k->row, mul(c->index, imm(ROWS)))), end = add(row, imm(ROWS - 1));
+    val row = convert(I32, attention_backward_row_of(k, c)), end = add(row, imm(ROWS - 1));
     val first = convert(I32, mul(block, imm(k->block))), cut = no();
     if (!k->form.right && !k->form.left && !k->with_queries)
         return;
@@ -63,7 +56,7 @@ static void hide_queries(const backward_kernel *k, backward_consumer *c, val blo
     if (k->with_queries)
         cut = logical_or(cut, ge(end, convert(I32, p->kv)));
     IF(cut) {
-        tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), attention_backward_thread());
+        tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), warpgroup_thread());
         val begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX], from = add(first, convert(I32, coordinate(cS, 1, 0)));
         for (int i = 0; i < attention_online_row_count(c->scores); i++) {
             val key = add(row, convert(I32, coordinate(cS, 0, attention_online_row_value(c->scores, i))));
@@ -78,8 +71,13 @@ static void hide_queries(const backward_kernel *k, backward_consumer *c, val blo
 
 /* Weights */
 
-backward_stats attention_backward_find_stats(const backward_kernel *k, const backward_consumer *c, tensor cS, val stage,
-                                             int which)
+/* Value i of a thread's scores is in this one of its columns: pairs of them come row by row. */
+static int64_t column_of(int64_t i)
+{
+    return i / 4 * 2 + i % 2;
+}
+
+backward_stats attention_backward_find_stats(const backward_kernel *k, const backward_consumer *c, val stage, int which)
 {
     backward_stats s = { .of_columns = k->of_keys };
     const val *of_row = which ? c->delta : c->offset;
@@ -88,24 +86,23 @@ backward_stats attention_backward_find_stats(const backward_kernel *k, const bac
         s.of[i] = of_row[i];
     UNROLL(i, k->of_keys ? static_size(c->scores.layout) : 0)
         if (attention_online_row_of(c->scores, i) == 0)
-            s.of[i / 4 * 2 + i % 2] =
-                at(sStats, add(coordinate(cS, 1, 0), imm(index_at(coordinate_distances(cS, 1), i))));
+            s.of[column_of(i)] =
+                at(sStats, add(coordinate(c->cS, 1, 0), imm(index_at(coordinate_distances(c->cS, 1), i))));
     return s;
 }
 
 /* The stat for value i. */
 static val stat_of(const backward_stats *s, const backward_consumer *c, int64_t i)
 {
-    return s->of[s->of_columns ? i / 4 * 2 + i % 2 : attention_online_row_of(c->scores, i)];
+    return s->of[s->of_columns ? column_of(i) : attention_online_row_of(c->scores, i)];
 }
 
 void attention_backward_load_row_stats(const backward_kernel *k, backward_consumer *c)
 {
-    tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), attention_backward_thread());
+    tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), warpgroup_thread());
     tensor gStats = attention_backward_stats_of(k, k->head); // (ROWS_OF_STATS,STATS)
     for (int i = 0; i < 2; i++) {
-        val row =
-            add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, attention_online_row_value(c->scores, i)));
+        val row = add(attention_backward_row_of(k, c), coordinate(cS, 0, attention_online_row_value(c->scores, i)));
         row = min(row, sub(k->p.stats_rows, imm(1)));
         c->offset[i] = at(gStats, row, 0);
         c->delta[i] = at(gStats, row, 1);
@@ -130,13 +127,13 @@ typedef struct pairs {
     val column, rows[2]; // u32
 } pairs;
 
-static pairs pairs_of(const backward_kernel *k, const backward_consumer *c, tensor cS, const backward_walk *w)
+static pairs pairs_of(const backward_kernel *k, const backward_consumer *c, const backward_walk *w)
 {
-    pairs p = { .of_keys = k->of_keys, .scores = c->scores, .distances = coordinate_distances(cS, 1) };
-    p.column = add(mul(w->block, imm(k->block)), coordinate(cS, 1, 0));
+    pairs p = { .of_keys = k->of_keys, .scores = c->scores, .distances = coordinate_distances(c->cS, 1) };
+    p.column = add(mul(w->block, imm(k->block)), coordinate(c->cS, 1, 0));
     for (int i = 0; i < 2; i++)
         p.rows[i] =
-            add(add(k->row, mul(c->index, imm(ROWS))), coordinate(cS, 0, attention_online_row_value(c->scores, i)));
+            add(attention_backward_row_of(k, c), coordinate(c->cS, 0, attention_online_row_value(c->scores, i)));
     return p;
 }
 
@@ -148,12 +145,12 @@ static void pair_at(const pairs *p, int64_t i, val *query, val *key)
 }
 
 /* Applies the mask: a bias, or hidden keys. Tokens past the last one read the last one's, which does not matter. */
-static void mask_pairs(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_walk *w)
+static void mask_pairs(const backward_kernel *k, backward_consumer *c, const backward_walk *w)
 {
     const attention_values *p = &k->p;
-    const pairs all = pairs_of(k, c, cS, w);
+    const pairs all = pairs_of(k, c, w);
     val head = k->of_keys ? attention_backward_head_of(k, w->head) : k->head, query, key;
-    tile_grid grid = { TILE_GRID_VALUES(*p) };
+    tile_grid grid = attention_tile_grid_of(&k->form, p, 0, 0);
     tile t = { .head = add(mul(k->batch, p->heads), head) };
     const score_mask mask = attention_score_mask_of(&grid, &t, &k->form, p);
     UNROLL(i, static_size(c->scores.layout)) {
@@ -163,10 +160,10 @@ static void mask_pairs(const backward_kernel *k, backward_consumer *c, tensor cS
     }
 }
 
-static void score_pairs(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_walk *w)
+static void score_pairs(const backward_kernel *k, backward_consumer *c, const backward_walk *w)
 {
     const custom_score custom = attention_backward_custom_of(k, w);
-    const pairs all = pairs_of(k, c, cS, w);
+    const pairs all = pairs_of(k, c, w);
     attention_custom_share_begin();
     UNROLL(i, static_size(c->scores.layout)) {
         val x = at(c->scores, i), query, key;
@@ -183,30 +180,29 @@ static void score_pairs(const backward_kernel *k, backward_consumer *c, tensor c
 }
 
 /* Applies the custom score. Where it leaves a block as it is, the derivative is 1. */
-static void score_block(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_walk *w)
+static void score_block(const backward_kernel *k, backward_consumer *c, const backward_walk *w)
 {
     if (k->form.softcap)
         cap(k, c);
     else if (attention_backward_has_bends(k))
         fill(c->bends, immf(1));
     if (k->form.mask)
-        mask_pairs(k, c, cS, w);
-    if (attention_custom_has_blocks(&k->form)) {
+        mask_pairs(k, c, w);
+    if (attention_score_has_blocks(k->form.score)) {
         const custom_score custom = attention_backward_custom_of(k, w);
         IF(eq(w->kind, imm(CKL_ATTENTION_PLAIN)))
             attention_custom_leave(&custom, c->scores);
         IF(eq(w->kind, imm(CKL_ATTENTION_SCORE)))
-            score_pairs(k, c, cS, w);
+            score_pairs(k, c, w);
     }
-    if (attention_backward_custom_of(k, w).how && !attention_custom_has_blocks(&k->form))
-        score_pairs(k, c, cS, w);
+    if (attention_backward_custom_of(k, w).how && !attention_score_has_blocks(k->form.score))
+        score_pairs(k, c, w);
 }
 
-/* Scores become weights; bends are found on the way. */
-void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_stats *offset,
+void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, const backward_stats *offset,
                               const backward_walk *w)
 {
-    score_block(k, c, cS, w);
+    score_block(k, c, w);
     if (k->of_keys)
         hide_queries(k, c, w->block);
     else
@@ -219,7 +215,6 @@ void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, te
     }
 }
 
-/* Slopes become gradients of the scores. */
 void attention_backward_differentiate(backward_consumer *c, const backward_stats *delta)
 {
     UNROLL(i, static_size(c->slopes.layout)) {
@@ -228,10 +223,10 @@ void attention_backward_differentiate(backward_consumer *c, const backward_stats
     }
 }
 
-void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c, tensor cS,
+void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c,
                                             const backward_walk *w)
 {
-    const pairs all = pairs_of(k, c, cS, w);
+    const pairs all = pairs_of(k, c, w);
     tensor gDmask = attention_mask_gradient_of(&k->form, &k->p, add(mul(k->batch, k->p.heads), k->head)); // (Q,KV)
     UNROLL(i, static_size(c->slopes.layout)) {
         val query, key;

@@ -107,6 +107,12 @@ ckl_status attention_check_strides(const char *op, ckl_attention_layout layout, 
 /* No two elements of an output share memory. */
 ckl_status attention_check_apart(const char *op, const char *tensor, const attention_strides *s);
 
+/* Rows start at 16-byte boundaries, of `vector` elements, as cp.async and TMA want them. */
+ckl_status attention_check_vectors(const char *op, const char *who, const attention_strides *s, int64_t vector);
+
+/* What a tensor map is made of: (D,TOKENS,HEADS,BATCH) of 16-bit elements. */
+param_tensor attention_map_of(const void *pointer, const attention_strides *s);
+
 /* Less than any score, yet finite times any scale, so rows without keys need no special care. */
 #define ATTENTION_FLOOR (-0x1p100)
 
@@ -223,7 +229,7 @@ int64_t attention_sm90_smem(const attention_sm90_config *config);
 
 void attention_sm90(const void *config, int kernel);
 
-/* implementation.cost of the Hopper kernels (attention_cost.c). */
+/* implementation.cost (attention_cost.c). */
 plan_cost attention_naive_cost(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost attention_naive_backward_cost(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost attention_sm80_cost(const void *desc, const ckl_device_info *device, const void *config);
@@ -247,26 +253,28 @@ typedef struct attention_sm90_backward_config {
     ATTENTION_BACKWARD_CONFIG(FIELD_MEMBER, )
 } attention_sm90_backward_config;
 
+/* The kernels, in the order of their launches: stats of queries, tiles of keys, of queries, sinks, tiles of keys for dV alone. */
+enum { BACKWARD_STATS, BACKWARD_KEYS, BACKWARD_QUERIES, BACKWARD_SINKS, BACKWARD_VALUES, BACKWARD_KERNELS };
+
+/* Does the keys' kernel compute dQ, too? Then the queries' kernel rounds the sums. */
+static inline bool attention_backward_sums_queries(const attention_sm90_backward_config *config)
+{
+    return config->products == 5;
+}
+
 int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *config);
 int64_t attention_backward_sums_smem(const attention_sm90_backward_config *config);  // of it, for dQ by sums
 int64_t attention_backward_sums_bytes(const attention_sm90_backward_config *config); // of a block in the workspace
 
 void attention_sm90_backward(const void *config, int kernel);
 
-/*
- * The stats of a query: -lse in units of log2, -inf where it has no weights, and delta = dout * o. (ROWS,STATS,HEADS);
- * of the stats_rows rows those past the last query have no weights. One kernel makes them, another sums them for sinks.
- */
-enum { ATTENTION_STATS = 2 };
-
-void attention_backward_stats(const attention_sm90_backward_config *config);
-void attention_backward_sinks(void);
-
 /* attention_plans.c, for all implementations. */
 attention_form attention_form_of(const ckl_attention_desc *desc);
 ckl_status attention_check_form(const char *who, ckl_direction direction, const ckl_attention_desc *desc,
                                 const attention_form *form);
 ckl_status attention_check_heads(const char *who, const ckl_attention_desc *desc);
+ckl_status attention_check_threads(const char *op, const char *who, const ckl_device_info *device, int threads);
+ckl_status attention_check_smem(const char *op, const char *who, const ckl_device_info *device, int64_t bytes);
 
 /* Refuses a ragged problem whose tokens lie too far apart for maps of windows (attention_make_tma()). */
 ckl_status attention_check_windows(const char *who, const ckl_attention_desc *desc);

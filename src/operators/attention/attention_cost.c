@@ -1,7 +1,7 @@
 /*
- * attention_cost.c - predicted times of the Hopper kernels: products and exponentials of the blocks that their tiles
- * see. Rates are those that long problems reached on an H200 (bench/notes/attention.md), so the waits within a block
- * are in them.
+ * attention_cost.c - predicted times. Of the Hopper kernels: products and exponentials of the blocks that their tiles see.
+ * Rates are those that long problems reached on an H200 (bench/notes/attention.md), so the waits within a block are in
+ * them.
  */
 #include <math.h>
 
@@ -73,7 +73,7 @@ plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *
     const attention_sm90_backward_config *c = config;
     const double rows = (double)c->consumers * ATTENTION_ROWS, seen = keys_seen(d);
     const double group = (double)d->heads / (double)d->kv_heads, of_keys = fmax(1, (double)d->kv);
-    const bool sums = c->products == 5; // and dQ
+    const bool sums = attention_backward_sums_queries(c); // and dQ
     plan_cost keys =
         of_tiles(d, device, ceil(of_keys / rows) * (double)(d->batch * d->kv_heads), rows, c->block,
                  seen * (double)d->q * group / of_keys, (double)(2 * (d->d + d->dv) + (sums ? d->d : 0)), true);

@@ -7,7 +7,8 @@
 
 /* Validation */
 
-static attention_fields fields_of(ckl_attention_decode_desc *x, int tensor)
+/* Of a tensor that is apart: of a latent cache the values have no strides of their own. */
+static attention_fields own_fields_of(ckl_attention_decode_desc *x, int tensor)
 {
     const int64_t places = x->page ? x->pages : x->batch, keys = x->page ? x->page : x->kv;
     const attention_fields all[] = {
@@ -18,9 +19,14 @@ static attention_fields fields_of(ckl_attention_decode_desc *x, int tensor)
         [DECODE_K_NEW] = ATTENTION_FIELDS(x, k_new, x->batch, x->kv_heads, x->q, x->d),
         [DECODE_V_NEW] = ATTENTION_FIELDS(x, v_new, x->batch, x->kv_heads, x->q, x->dv),
     };
-    const bool of_key = x->latent && (tensor == ATTENTION_V || tensor == DECODE_V_NEW); // values are in the keys
-    attention_fields f = all[of_key ? tensor - 1 : tensor];
-    f.d = all[tensor].d;
+    return all[tensor];
+}
+
+static attention_fields fields_of(ckl_attention_decode_desc *x, int tensor)
+{
+    const bool is_values = tensor == ATTENTION_V || tensor == DECODE_V_NEW;
+    attention_fields f = own_fields_of(x, x->latent && is_values ? tensor - 1 : tensor); // values are in the keys
+    f.d = is_values || tensor == ATTENTION_O ? x->dv : x->d;
     return f;
 }
 
@@ -42,17 +48,19 @@ static ckl_status check_pages(ckl_attention_decode_desc *d)
     return CKL_OK;
 }
 
-static ckl_status check_append(const ckl_attention_decode_desc *d)
+/* The strides of a tensor that a problem of this kind does not have. */
+static ckl_status check_no_strides(ckl_attention_decode_desc *d, int tensor, const char *of)
 {
-    const struct {
-        const char *name;
-        int64_t ld;
-    } strides[] = {
-        { "ldk_new", d->ldk_new }, { "ldk_new_head", d->ldk_new_head }, { "ldk_new_batch", d->ldk_new_batch },
-        { "ldv_new", d->ldv_new }, { "ldv_new_head", d->ldv_new_head }, { "ldv_new_batch", d->ldv_new_batch }
-    };
-    for (int i = 0; i < COUNT_OF(strides) && !d->append; i++)
-        TRY(plan_check_unused("attention_decode", strides[i].name, strides[i].ld, "a problem without append"));
+    const attention_fields f = own_fields_of(d, tensor);
+    TRY(plan_check_unused("attention_decode", f.ld_name, *f.ld, of));
+    TRY(plan_check_unused("attention_decode", f.ld_head_name, *f.ld_head, of));
+    return plan_check_unused("attention_decode", f.ld_batch_name, *f.ld_batch, of);
+}
+
+static ckl_status check_append(ckl_attention_decode_desc *d)
+{
+    for (int i = DECODE_K_NEW; i <= DECODE_V_NEW && !d->append; i++)
+        TRY(check_no_strides(d, i, "a problem without append"));
     for (int i = ATTENTION_K; i <= ATTENTION_V && d->append; i++) {
         const attention_strides s = attention_decode_strides_of(d, i);
         TRY(attention_check_apart("attention_decode", i == ATTENTION_K ? "k_into" : "v_into", &s));
@@ -60,21 +68,14 @@ static ckl_status check_append(const ckl_attention_decode_desc *d)
     return CKL_OK;
 }
 
-static ckl_status check_latent(const ckl_attention_decode_desc *d)
+static ckl_status check_latent(ckl_attention_decode_desc *d)
 {
     if (!d->latent)
         return CKL_OK;
     if (d->dv > d->d)
         FAIL(CKL_INVALID, "attention_decode: dv=%" PRId64 " of a latent cache is more than d=%" PRId64, d->dv, d->d);
-    const struct {
-        const char *name;
-        int64_t value;
-    } unused[] = {
-        { "ldv", d->ldv },         { "ldv_head", d->ldv_head },         { "ldv_batch", d->ldv_batch },
-        { "ldv_new", d->ldv_new }, { "ldv_new_head", d->ldv_new_head }, { "ldv_new_batch", d->ldv_new_batch }
-    };
-    for (int i = 0; i < COUNT_OF(unused); i++)
-        TRY(plan_check_unused("attention_decode", unused[i].name, unused[i].value, "a latent cache"));
+    TRY(check_no_strides(d, ATTENTION_V, "a latent cache"));
+    TRY(check_no_strides(d, DECODE_V_NEW, "a latent cache"));
     if (d->cache == CKL_E4M3)
         return plan_check_unused("attention_decode", "append", d->append, "a latent cache of e4m3");
     return CKL_OK;

@@ -10,8 +10,6 @@
  * Shared memory holds two blocks, one of each consumer. The last reader of a section releases it. Persistent: a CTA
  * takes one split after the other, and stores the partial of one from registers while the blocks of the next arrive.
  */
-#include <stdio.h>
-
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_place.h"
 
@@ -21,14 +19,16 @@ enum {
     ROWS = ATTENTION_ROWS,
     KEYS = ATTENTION_DECODE_LATENT_KEYS,
     CHUNK = ATTENTION_DECODE_LATENT_CHUNK,
-    CHUNKS_MAX = ATTENTION_DECODE_LATENT_MAX / CHUNK,
+    KEY_CHUNKS_MAX = ATTENTION_DECODE_LATENT_MAX / CHUNK,
     VECTOR = 8, // elements of 16 bytes
     LANES = 32,
     REST = 2,         // the section after those of the halves
     SECTIONS = 3,     // of a block
     BARRIER_OWN = 1,  // + consumer: its 128 threads
     BARRIER_TOLD = 3, // + consumer: it has told the other about its block: it arrives, the other waits
-    BARRIER_BOTH = 5  // all consumers
+    BARRIER_BOTH = 5, // all consumers
+    PRODUCER_REGISTERS = 40,
+    CONSUMER_REGISTERS = 232 // and 40 for the producer: the 504 = 3 * 168 of 384 threads
 };
 
 /* Everything the roles share. Letters: Q (BM,D), K (BN,D), P (BM,BN), O (BM,DV). */
@@ -64,15 +64,13 @@ static void describe_shared_memory(latent_kernel *k)
 {
     const attention_decode_form *form = &k->place.form;
     const ckl_dtype dtype = form->dtype;
-    const int64_t block = block_bytes(k->cfg) / 2, chunk = KEYS * CHUNK;
-    k->sQ = smem_tensor("Q", dtype, attention_chunks_layout(dtype, k->d, ROWS, k->d.chunks, 1, 0), 1024);
-    k->sQ = slice(k->sQ, _, _, _, 0);
+    const int64_t chunk = KEYS * CHUNK;
+    k->sQ = slice(attention_chunks("Q", dtype, k->d, ROWS, 1), _, _, _, 0);
     const int64_t blocks = smem_alloc("blocks", CONSUMERS * block_bytes(k->cfg), 1024);
-    k->sK = smem_view(smem_address(blocks), dtype,
-                      attention_chunks_layout(dtype, k->d, KEYS, k->d.chunks, CONSUMERS, block));
+    k->sK = smem_view(smem_address(blocks), dtype, attention_chunks_layout(dtype, k->d, KEYS, CONSUMERS));
     for (int w = 0; w < CONSUMERS; w++) {
         tensor sHalf = smem_view(smem_address(blocks + 2 * chunk * w * k->half.chunks), dtype, k->sK.layout);
-        k->sV[w] = attention_transposed_chunks(sHalf, k->half, CONSUMERS, block);
+        k->sV[w] = attention_transposed_chunks(sHalf, k->half);
     }
     tensor sRest = smem_view(smem_address(blocks + 2 * chunk * CONSUMERS * k->half.chunks), dtype, k->sK.layout);
     k->sP = slice(sRest, _, _, 0, _);
@@ -146,9 +144,7 @@ static box_place box_at(const latent_kernel *k, val key)
     const int page = at->form.page;
     if (!page)
         return (box_place){ key, at->batch };
-    tensor gTable =
-        gmem_tensor(at->p.table, I32,
-                    make_layout(shape(at->p.table_pages, at->p.batch), stride(1, convert(I64, at->p.table_pages))));
+    tensor gTable = attention_decode_table_of(&at->p); // (PAGES,BATCH)
     val last = div(sub(at->length, imm(1)), imm(page));
     return (box_place){ rem(key, imm(page)), at(gTable, min(div(key, imm(page)), last), at->batch) };
 }
@@ -188,7 +184,7 @@ static void load_split(void *of)
 /* One thread of a warp that stays together. */
 static void producer(latent_kernel *k)
 {
-    warpgroup_reg_dealloc(40);
+    warpgroup_reg_dealloc(PRODUCER_REGISTERS);
     k->done = variable(U32, imm(0));
     IF(eq(warp(), imm(CONSUMERS * WARPGROUP / LANES)))
         attention_decode_for_splits(&k->place, k->cfg->split, load_split, k);
@@ -201,8 +197,8 @@ typedef struct consumer_role {
     int index;
     val tid;
     tiled_mma qk, own, told;          // Q*K^T; weights from registers, or from shared memory, times its columns of V
-    tensor tCrQ[CHUNKS_MAX];          // (1,MMA_K)
-    tensor tCrK[CHUNKS_MAX];          // (1,MMA_K)
+    tensor tCrQ[KEY_CHUNKS_MAX];      // (1,MMA_K)
+    tensor tCrK[KEY_CHUNKS_MAX];      // (1,MMA_K)
     tensor tCrV, tCrP;                // (1,MMA_K,CONSUMERS)
     tensor scores, out;               // (MMA,1,1)
     tensor weights;                   // (PAIRS,1,MMA_K)
@@ -210,22 +206,15 @@ typedef struct consumer_role {
     val told_factor[ONLINE_ROWS_MAX]; // of the other's
 } consumer_role;
 
-static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
-{
-    char atom[ATOM_NAME_MAX];
-    snprintf(atom, sizeof atom, "SM90_64x%dx16_F32%s_%s", n, dtype == F16 ? "F16F16" : "BF16BF16", sources);
-    return make_tiled_mma(atom, 1, 1);
-}
-
 /* What both have: the same registers, which are theirs after their roles, too. */
 static consumer_role describe_consumers(const latent_kernel *k)
 {
     const ckl_dtype dtype = k->place.form.dtype;
     const int width = k->half.used;
     consumer_role c = { .tid = warpgroup_thread(),
-                        .qk = warpgroup_mma(dtype, KEYS, "SS"),
-                        .own = warpgroup_mma(dtype, width, "RS"),
-                        .told = warpgroup_mma(dtype, width, "SS") };
+                        .qk = attention_warpgroup_mma(dtype, KEYS, "SS"),
+                        .own = attention_warpgroup_mma(dtype, width, "RS"),
+                        .told = attention_warpgroup_mma(dtype, width, "SS") };
     c.scores = fragment_C(&c.qk, ROWS, KEYS);
     c.out = fragment_C(&c.own, ROWS, width);
     c.weights = fragment_A_words(&c.own, ROWS, KEYS);
@@ -290,10 +279,14 @@ static void release_section(const latent_kernel *k, const consumer_role *c, int 
 /* A key of a cache, or of what is new: of sequence or page `of`. (D) */
 static tensor key_at(const latent_kernel *k, val pointer, int strides, val of, val row)
 {
-    const attention_decode_values *p = &k->place.p;
-    layout all = make_layout(shape(p->batch, p->kv_heads, k->place.form.tokens, k->place.form.d),
-                             stride(p->ld_batch[strides], p->ld_head[strides], p->ld[strides], 1));
-    return slice(gmem_tensor(pointer, k->place.form.dtype, all), of, k->place.kv_head, row, _);
+    return slice(attention_decode_tensor_of(&k->place, strides, pointer), of, k->place.kv_head, row, _);
+}
+
+/* 16 bytes of a row of its own block in shared memory. */
+static tensor own_vector(const latent_kernel *k, const consumer_role *c, val row, val column)
+{
+    val at = tensor_address(k->sK, coord(row, rem(column, imm(CHUNK)), div(column, imm(CHUNK)), c->index));
+    return smem_view(at, I32, compact(leaf(4)));
 }
 
 /*
@@ -302,17 +295,17 @@ static tensor key_at(const latent_kernel *k, val pointer, int strides, val of, v
  */
 static void append_keys(const latent_kernel *k, const consumer_role *c, val start)
 {
-    const int vectors = k->place.form.d / VECTOR;
-    const val old = sub(convert(I32, k->place.length), imm(k->place.form.tokens)), first = convert(I32, start);
-    LOOP_FROM(item, c->tid, imm(k->place.form.tokens * vectors), imm(WARPGROUP)) {
+    const attention_decode_form *form = &k->place.form;
+    const int vectors = form->d / VECTOR;
+    const val old = sub(convert(I32, k->place.length), imm(form->tokens)), first = convert(I32, start);
+    LOOP_FROM(item, c->tid, imm(form->tokens * vectors), imm(WARPGROUP)) {
         const val token = div(item, imm(vectors)), vector = rem(item, imm(vectors)), column = mul(vector, imm(VECTOR));
         const val key = add(old, convert(I32, token)), row = convert(U32, sub(key, first));
         IF(logical_and(ge(key, first), logical_and(lt(row, imm(KEYS)), lt(key, convert(I32, k->place.to))))) {
             tensor rKey = fragment(I32, compact(leaf(4))),
                    gNew = key_at(k, k->place.p.x[DECODE_K_NEW], DECODE_K_NEW, k->place.batch, token);
             copy(gmem_tensor(tensor_address(gNew, coord(column)), I32, compact(leaf(4))), rKey, 16);
-            val to = tensor_address(k->sK, coord(row, rem(column, imm(CHUNK)), div(column, imm(CHUNK)), c->index));
-            copy(rKey, smem_view(to, I32, compact(leaf(4))), 16);
+            copy(rKey, own_vector(k, c, row, column), 16);
             IF(eq(k->place.tile, imm(0))) {
                 const box_place at = box_at(k, convert(U32, key));
                 tensor gInto = key_at(k, k->place.p.into[ATTENTION_K], ATTENTION_K, at.of, at.row);
@@ -397,9 +390,7 @@ static void clear_values(const latent_kernel *k, const consumer_role *c, val sta
     fill(rZero, imm(0));
     LOOP_FROM(row, first, imm(KEYS), imm(1))
         LOOP_FROM(vector, c->tid, imm(vectors), imm(WARPGROUP)) {
-            val column = mul(vector, imm(VECTOR));
-            val to = tensor_address(k->sK, coord(row, rem(column, imm(CHUNK)), div(column, imm(CHUNK)), c->index));
-            copy(rZero, smem_view(to, I32, compact(leaf(4))), 16);
+            copy(rZero, own_vector(k, c, row, mul(vector, imm(VECTOR))), 16);
         }
     fence_proxy_async();
     named_sync(imm(BARRIER_OWN + c->index), WARPGROUP);
@@ -481,7 +472,7 @@ static void attend_second(const latent_kernel *k, consumer_role *c)
 /* Adds the sums of both, in the order of the consumers; their maxima are equal. */
 static void share_sums(const latent_kernel *k, consumer_role *c, val index)
 {
-    attention_online_rows_finish(&c->rows, NULL);
+    attention_online_rows_finish(&c->rows, NO_SINK);
     for (int r = 0; r < c->rows.count; r++)
         set(k->sSum, coord(row_number(c, r), index), c->rows.sum[r]); // all four lanes of a row have it
     named_sync(imm(BARRIER_BOTH), CONSUMERS * WARPGROUP);
@@ -544,7 +535,7 @@ static void use_split(void *of)
 
 static void consumers(latent_kernel *k)
 {
-    warpgroup_reg_alloc(232);
+    warpgroup_reg_alloc(CONSUMER_REGISTERS);
     k->done = variable(U32, imm(0));
     attention_decode_for_splits(&k->place, k->cfg->split, use_split, k);
 }

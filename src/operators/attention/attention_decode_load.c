@@ -19,8 +19,8 @@ static val first_new(const decode_kernel *k)
 /* The address of this CTA's head in a cache of K or V; with pages, in the first page. */
 static val head_of(const decode_kernel *k, int which, val pointer)
 {
-    layout heads = make_layout(shape(k->place.p.kv_heads, k->place.p.batch),
-                               stride(k->place.p.ld_head[which], k->place.p.ld_batch[which]));
+    const attention_decode_values *p = &k->place.p;
+    layout heads = make_layout(shape(p->kv_heads, p->batch), stride(p->ld_head[which], p->ld_batch[which]));
     return tensor_address(gmem_tensor(pointer, k->place.form.cache, heads),
                           coord(k->place.kv_head, k->place.form.page ? imm_as(U32, 0) : k->place.batch));
 }
@@ -38,23 +38,23 @@ block_rows attention_decode_no_rows(const decode_kernel *k)
 /* The table is read up to kv, so it need not wait for the length. */
 void attention_decode_find_rows(const decode_kernel *k, val number, block_rows *rows)
 {
-    const int bn = k->cfg->keys, page = k->place.form.page;
+    const attention_decode_form *form = &k->place.form;
+    const attention_decode_values *p = &k->place.p;
+    const int bn = k->cfg->keys, page = form->page;
     val start = add(k->place.from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
-    val key = min(add(start, thread_at(lane(), 0, bn, LANES / bn)), sub(k->place.p.kv, imm(1))), place;
+    val key = min(add(start, thread_at(lane(), 0, bn, LANES / bn)), sub(p->kv, imm(1))), place;
     if (page) {
-        tensor gTable = gmem_tensor(k->place.p.table, I32,
-                                    make_layout(shape(k->place.p.table_pages, k->place.p.batch),
-                                                stride(1, convert(I64, k->place.p.table_pages)))); // (PAGES,BATCH)
+        tensor gTable = attention_decode_table_of(&k->place.p); // (PAGES,BATCH)
         place = convert(U32, at(gTable, div(key, imm(page)), k->place.batch));
     }
     for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
-        val within = mul(page ? rem(key, imm(page)) : key, k->place.p.key_vectors[which]);
-        assign(rows->at[which], page ? add(within, mul(place, k->place.p.page_vectors[which])) : within);
+        val within = mul(page ? rem(key, imm(page)) : key, p->key_vectors[which]);
+        assign(rows->at[which], page ? add(within, mul(place, p->page_vectors[which])) : within);
     }
-    if (k->place.form.append)
+    if (form->append)
         assign(rows->start, start);
     assign(rows->count,
-           sub(convert(I32, k->place.form.append ? min(k->place.to, first_new(k)) : k->place.to), convert(I32, start)));
+           sub(convert(I32, form->append ? min(k->place.to, first_new(k)) : k->place.to), convert(I32, start)));
 }
 
 /* Starts the copies of a block of K or V, rows of d words, into chunks (BN,CHUNK,CHUNKS). What does not exist is 0. */
@@ -96,18 +96,17 @@ static int words_at_once(const decode_kernel *k)
 /* Words of the new row of K or V of token `token`, as the cache stores it, from group `at` of them on. (WORDS) */
 static tensor new_words(const decode_kernel *k, int which, val token, val at)
 {
+    const decode_place *place = &k->place;
     const int from = which == ATTENTION_K ? DECODE_K_NEW : DECODE_V_NEW, words = words_at_once(k);
-    const int width = which == ATTENTION_K ? k->place.form.d : k->place.form.dv, count = 2 * words * k->packed;
-    layout all = make_layout(shape(k->place.p.batch, k->place.p.kv_heads, k->place.form.tokens, width),
-                             stride(k->place.p.ld_batch[from], k->place.p.ld_head[from], k->place.p.ld[from], 1));
-    tensor gRow = slice(gmem_tensor(k->place.p.x[from], k->place.form.dtype, all), k->place.batch, k->place.kv_head,
-                        token, _); // (D)
+    const int count = 2 * words * k->packed;
+    tensor gAll = attention_decode_tensor_of(place, from, place->p.x[from]);
+    tensor gRow = slice(gAll, place->batch, place->kv_head, token, _); // (D)
     tensor gX = local_tile(gRow, leaf(count), coord(at)), rW = fragment(I32, compact(leaf(words)));
     if (k->packed == 1) {
         copy(gmem_tensor(gX.address, I32, compact(leaf(words))), rW, 4 * words);
         return rW;
     }
-    tensor rX = fragment(k->place.form.dtype, compact(leaf(count)));
+    tensor rX = fragment(place->form.dtype, compact(leaf(count)));
     copy(gX, rX, 2 * count);
     set(rW, 0, bitcast(I32, narrow_word(rX, k->scale[which])));
     return rW;

@@ -203,33 +203,34 @@ static void store_partial(const decode_sums *m, const row_quads *x, const state 
  */
 static void store(const decode_sums *m, const row_quads *x, const state *sum)
 {
-    val head = add(mul(m->place->kv_head, imm(m->place->form.group)), rem(x->in_group, imm(m->place->form.group)));
-    val heads = mul(m->place->p.kv_heads, imm(m->place->form.group));
+    const attention_decode_form *form = &m->place->form;
+    const attention_decode_values *p = &m->place->p;
+    val head = add(mul(m->place->kv_head, imm(form->group)), rem(x->in_group, imm(form->group)));
+    val heads = mul(p->kv_heads, imm(form->group));
     state s = *sum;
-    if (m->place->form.sinks) {
-        tensor gSinks = gmem_tensor(m->place->p.sinks, F32, make_layout(dynamic(heads), leaf(1))); // (HEADS)
+    if (form->sinks) {
+        tensor gSinks = gmem_vector(p->sinks, F32, heads); // (HEADS)
         state sink = no_state(s.count);
         sink.top = mul(at(gSinks, head), immf(M_LOG2E));
         sink.sum = immf(1);
         s = merged(sum, &sink);
     }
     val inverse = select(eq(s.sum, immf(0)), immf(0), rcp(s.sum));
-    if (m->place->form.cache == CKL_E4M3)
+    if (form->cache == CKL_E4M3)
         inverse = mul(inverse, m->value_scale);
     for (int q = 0; q < s.count; q++) {
-        tensor rO = fragment(m->place->form.dtype, compact(leaf(QUAD)));
+        tensor rO = fragment(form->dtype, compact(leaf(QUAD)));
         for (int i = 0; i < QUAD; i++)
-            set(rO, i, convert(m->place->form.dtype, fma(s.o[q][i], inverse, immf(0))));
+            set(rO, i, convert(form->dtype, fma(s.o[q][i], inverse, immf(0))));
         copy(rO, quad_of(x, attention_decode_row_of(m->place, ATTENTION_O, x->in_group), q), 8);
     }
-    if (m->place->form.lse) {
-        tensor gLse = gmem_tensor(
-            m->place->p.lse, F32,
-            make_layout(shape(m->place->form.tokens, heads, m->place->p.batch),
-                        stride(1, m->place->form.tokens, mul(convert(I64, heads), imm64(m->place->form.tokens)))));
+    if (form->lse) {
+        layout all = make_layout(shape(form->tokens, heads, p->batch),
+                                 stride(1, form->tokens, mul(convert(I64, heads), imm64(form->tokens))));
+        tensor gLse = gmem_tensor(p->lse, F32, all); // (TOKENS,HEADS,BATCH)
         val logarithm = fma(s.top, immf(M_LN2), log_f32(s.sum));
         IF(eq(x->first, imm(0)))
-            set(gLse, coord(div(x->in_group, imm(m->place->form.group)), head, m->place->batch),
+            set(gLse, coord(div(x->in_group, imm(form->group)), head, m->place->batch),
                 select(eq(s.sum, immf(0)), immf(-INFINITY), logarithm));
     }
 }
@@ -370,11 +371,20 @@ static state sum_of_held(state *held, int levels, val number)
     return all;
 }
 
+int attention_decode_quads(const attention_decode_form *form, int rows, int threads)
+{
+    const int all = form->tokens * form->group, across = form->dv / QUAD;
+    for (int quads = 1; quads <= QUADS; quads *= 2)
+        if (across % quads == 0 && (all < rows ? all : rows) * across <= threads * quads)
+            return quads;
+    return 0;
+}
+
 void attention_decode_sum_run(const decode_sums *m, void (*attend)(void *of, val number), void *of)
 {
     const int count = attention_decode_quads(&m->place->form, m->place->rows, m->threads);
     const int levels = log2_i64(m->place->run), items = rows_of(m) * across(m) / count;
-    const val own = attention_decode_own_splits(m->place);
+    const val own = min(sub(m->place->splits, m->place->split), imm(m->place->run)); // `run`, or those that are left
     row_quads x = row_quads_of(m, min(thread(), imm(items - 1)), across(m) / count);
     state held[LEVELS];
     for (int i = 0; i <= levels; i++)

@@ -33,7 +33,7 @@ static tensor of_head(const attention_decode_values *p, const attention_decode_f
 
 static val scale_of(const attention_decode_values *p, int which, val kv_head)
 {
-    return at(gmem_tensor(p->scales[which], F32, make_layout(dynamic(p->kv_heads), leaf(1))), kv_head); // (HEADS)
+    return at(gmem_vector(p->scales[which], F32, p->kv_heads), kv_head); // (HEADS)
 }
 
 static decode_row row_at(const attention_decode_form *form, const attention_decode_values *p, val row)
@@ -47,7 +47,7 @@ static decode_row row_at(const attention_decode_form *form, const attention_deco
     r.gO = slice(of_head(p, form, ATTENTION_O, r.head), r.batch, r.token, _);
     r.gK = of_head(p, form, ATTENTION_K, r.kv_head);
     r.gV = of_head(p, form, ATTENTION_V, r.kv_head);
-    tensor gLengths = gmem_tensor(p->lengths, I32, make_layout(dynamic(p->batch), leaf(1))); // (BATCH)
+    tensor gLengths = gmem_vector(p->lengths, I32, p->batch); // (BATCH)
     val length = max(min(convert(I64, at(gLengths, r.batch)), convert(I64, p->kv)), imm64(0));
     r.old = sub(length, imm64(form->tokens));
     if (form->append) {
@@ -142,8 +142,7 @@ static void add_score(const decode_row *r, val s)
 /* Adds the head's sink, as the score of one more key, to max and sum. */
 static void add_sink(const decode_row *r)
 {
-    layout heads = make_layout(dynamic(mul(r->p->kv_heads, imm(r->form->group))), leaf(1));
-    tensor gSinks = gmem_tensor(r->p->sinks, F32, heads); // (HEADS)
+    tensor gSinks = gmem_vector(r->p->sinks, F32, mul(r->p->kv_heads, imm(r->form->group))); // (HEADS)
     add_score(r, div(mul(at(gSinks, r->head), immf(M_LOG2E)), r->p->exponent));
 }
 
@@ -208,7 +207,7 @@ void attention_decode_naive(const void *config, int kernel)
         if (whole < form->dv)
             weigh_values(&r, imm64(whole), form->dv - whole);
         if (form->lse) {
-            tensor gLse = gmem_tensor(p.lse, F32, make_layout(dynamic(rows), leaf(1))); // (ROWS)
+            tensor gLse = gmem_vector(p.lse, F32, rows); // (ROWS)
             val logarithm = fma(r.max, mul(p.exponent, immf(M_LN2)), log_f32(r.sum));
             set(gLse, row, select(eq(r.sum, immf(0)), immf(-INFINITY), logarithm));
         }

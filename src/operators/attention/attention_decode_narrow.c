@@ -59,9 +59,22 @@ void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot)
     }
 }
 
+/* Subtile i of the columns by 16 keys, the j-th: of each word the even columns, then the odd ones. */
+static void multiply_subtile(const decode_kernel *k, tensor rV, int i, int j)
+{
+    const int words = k->dv.subtile / 8, atoms = (int)static_size(layout_mode(k->out.layout, 1));
+    for (int n = 0; n < words; n++)
+        for (int odd = 0; odd < 2; odd++) {
+            const int bytes = odd ? BYTES_1_3 : BYTES_0_2;
+            tensor rB = widen_atom(k, at(rV, 0, n, 0), bytes, at(rV, 1, n, 0), bytes);
+            gemm(&k->mma, local_tile(k->weights, shape(4, atoms, 1), coord(0, 0, j)), rB,
+                 local_tile(k->out, shape(4, atoms, 1), coord(0, 0, (i * words + n) * 2 + odd)), yes());
+        }
+}
+
 void attention_decode_multiply_narrow_values(const decode_kernel *k, val slot)
 {
-    const int subtile = k->dv.subtile, atoms = (int)static_size(layout_mode(k->out.layout, 1));
+    const int subtile = k->dv.subtile;
     tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->place.form.dtype, &k->mma, subtile, STEP);
     tensor sVt = slice(k->sVt, _, _, slot); // (WORDS,BN)
     for (int j = 0; j < k->cfg->keys / STEP; j++)
@@ -69,13 +82,7 @@ void attention_decode_multiply_narrow_values(const decode_kernel *k, val slot)
             tensor sSubtile = local_tile(sVt, shape(subtile, STEP), coord(i, j)),
                    rV = fragment_B_words(&k->mma, subtile, STEP);
             copy_tiled(&transposed, partition_S(&transposed, sSubtile, lane()), rV);
-            for (int n = 0; n < subtile / 8; n++)
-                for (int odd = 0; odd < 2; odd++) {
-                    const int bytes = odd ? BYTES_1_3 : BYTES_0_2;
-                    tensor rB = widen_atom(k, at(rV, 0, n, 0), bytes, at(rV, 1, n, 0), bytes);
-                    gemm(&k->mma, local_tile(k->weights, shape(4, atoms, 1), coord(0, 0, j)), rB,
-                         local_tile(k->out, shape(4, atoms, 1), coord(0, 0, (i * subtile / 8 + n) * 2 + odd)), yes());
-                }
+            multiply_subtile(k, rV, i, j);
         }
 }
 

@@ -15,7 +15,7 @@ void attention_decode_find_place(decode_place *at, int split, val number)
     const val runs = at->run == 1 ? at->p.splits : div(add(at->p.splits, imm(at->run - 1)), imm(at->run));
     at->split = mul(rem(number, runs), imm(at->run));
     at->batch = div(number, runs);
-    tensor gLengths = gmem_tensor(at->p.lengths, I32, make_layout(dynamic(at->p.batch), leaf(1))); // (BATCH)
+    tensor gLengths = gmem_vector(at->p.lengths, I32, at->p.batch); // (BATCH)
     val length = max(at(gLengths, at->batch), imm_as(I32, 0));
     at->length = min(convert(U32, length), at->p.kv);
     at->begin = imm_as(U32, 0);
@@ -39,31 +39,27 @@ void attention_decode_for_splits(decode_place *place, int split, void (*each)(vo
     }
 }
 
-int attention_decode_quads(const attention_decode_form *form, int rows, int threads)
+tensor attention_decode_table_of(const attention_decode_values *p)
 {
-    enum { COLUMNS = 4, QUADS_MAX = 4 };
-    const int all = form->tokens * form->group, across = form->dv / COLUMNS;
-    for (int quads = 1; quads <= QUADS_MAX; quads *= 2)
-        if (across % quads == 0 && (all < rows ? all : rows) * across <= threads * quads)
-            return quads;
-    return 0;
+    layout all = make_layout(shape(p->table_pages, p->batch), stride(1, convert(I64, p->table_pages)));
+    return gmem_tensor(p->table, I32, all);
 }
 
-val attention_decode_own_splits(const decode_place *place)
+tensor attention_decode_tensor_of(const decode_place *place, int which, val pointer)
 {
-    return min(sub(place->splits, place->split), imm(place->run));
+    const attention_decode_form *form = &place->form;
+    const attention_decode_values *p = &place->p;
+    const bool of_values = which == ATTENTION_V || which == ATTENTION_O || which == DECODE_V_NEW;
+    layout all = make_layout(shape(p->batch, p->kv_heads, form->tokens, of_values ? form->dv : form->d),
+                             stride(p->ld_batch[which], p->ld_head[which], p->ld[which], 1));
+    return gmem_tensor(pointer, form->dtype, all);
 }
 
 tensor attention_decode_row_of(const decode_place *place, int which, val row)
 {
-    const attention_decode_form *form = &place->form;
-    const attention_decode_values *p = &place->p;
-    val head = add(mul(place->kv_head, imm(form->group)), rem(row, imm(form->group)));
-    val token = div(row, imm(form->group));
-    int d = which == ATTENTION_Q ? form->d : form->dv;
-    layout all = make_layout(shape(p->batch, p->kv_heads, form->tokens, d),
-                             stride(p->ld_batch[which], p->ld_head[which], p->ld[which], 1));
-    return slice(gmem_tensor(p->x[which], form->dtype, all), place->batch, head, token, _);
+    const int group = place->form.group;
+    val head = add(mul(place->kv_head, imm(group)), rem(row, imm(group))), token = div(row, imm(group));
+    return slice(attention_decode_tensor_of(place, which, place->p.x[which]), place->batch, head, token, _);
 }
 
 val attention_decode_is_cut(const decode_place *place, val start)

@@ -1,4 +1,7 @@
-/* attention_decode_place.h - the rows and keys of a CTA of attention_decode's kernels on tensor cores, and what the rows see. */
+/*
+ * attention_decode_place.h - what attention_decode's kernels on tensor cores share: the rows and keys of a CTA, what the
+ * rows see, and the sums of what warps and CTAs have of them (attention_decode_merge.c).
+ */
 #ifndef CKL_ATTENTION_DECODE_PLACE_H
 #define CKL_ATTENTION_DECODE_PLACE_H
 
@@ -30,8 +33,11 @@ void attention_decode_find_place(decode_place *place, int split, val number);
  */
 void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of);
 
-/* How many splits this CTA has: `run`, or those that are left. */
-val attention_decode_own_splits(const decode_place *place);
+/* The numbers of the pages of all sequences. (PAGES,BATCH) */
+tensor attention_decode_table_of(const attention_decode_values *p);
+
+/* One of the tensors of dtype at a pointer, with its own strides: (BATCH,HEADS,TOKENS,D). */
+tensor attention_decode_tensor_of(const decode_place *place, int which, val pointer);
 
 /* Row `row` of a head of Q or O: heads of the group first, then tokens. (D) */
 tensor attention_decode_row_of(const decode_place *place, int which, val row);

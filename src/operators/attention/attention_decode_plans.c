@@ -39,11 +39,9 @@ attention_decode_form attention_decode_form_of(const ckl_attention_decode_desc *
 ckl_status attention_decode_check_form(const char *who, const ckl_attention_decode_desc *d,
                                        const attention_decode_form *have)
 {
+    static const field form_fields[] = { ATTENTION_DECODE_FORM(FIELD_ROW, attention_decode_form) };
     const attention_decode_form want = attention_decode_form_of(d);
-    if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->tokens != want.tokens ||
-        have->group != want.group || have->page != want.page || have->left != want.left ||
-        have->softcap != want.softcap || have->sinks != want.sinks || have->lse != want.lse ||
-        have->cache != want.cache || have->append != want.append || have->latent != want.latent)
+    if (fields_difference((field_table)FIELD_TABLE(form_fields), have, &want))
         FAIL(CKL_INVALID, "attention_decode %s: type, sizes or options of the config are not the problem's", who);
     return CKL_OK;
 }
@@ -54,15 +52,9 @@ static int64_t vector_of(ckl_dtype dtype)
     return VECTOR_BYTES / (int64_t)ckl_dtype_bytes(dtype);
 }
 
-/* The stride of a mode for TMA; a mode of size 1 may have any. */
-static int64_t box_stride(const attention_mode *m)
-{
-    return m->size > 1 ? m->stride : vector_of(CKL_F16);
-}
-
 static attention_decode_params params_of(const ckl_attention_decode_desc *d, const ckl_attention_decode_args *x)
 {
-    const double log2e = 1.4426950408889634, scale = (double)d->scale, softcap = (double)d->softcap;
+    const double scale = (double)d->scale, softcap = (double)d->softcap;
     const double unit = softcap > 0 ? softcap : scale; // of exponents
     const void *const pointers[] = { x->q, x->k,     d->latent ? x->k : x->v,
                                      x->o, x->k_new, d->latent ? x->k_new : x->v_new };
@@ -77,7 +69,7 @@ static attention_decode_params params_of(const ckl_attention_decode_desc *d, con
                                   .table_pages = d->page ? (uint32_t)ceil_div(d->kv, d->page) : 0,
                                   .left = (int32_t)d->left,
                                   .factor = (float)(scale / unit),
-                                  .exponent = (float)(log2e * unit) };
+                                  .exponent = (float)(M_LOG2E * unit) };
     for (int i = 0; i < DECODE_TENSORS; i++) {
         const attention_strides s = attention_decode_strides_of(d, i);
         p.x[i] = pointers[i];
@@ -86,9 +78,7 @@ static attention_decode_params params_of(const ckl_attention_decode_desc *d, con
         p.ld_batch[i] = s.batch.stride;
     }
     const attention_strides k = attention_decode_strides_of(d, ATTENTION_K);
-    p.K = (param_tensor){ .pointer = x->k,
-                          .size = { k.d, k.tokens.size, k.heads.size, k.batch.size },
-                          .stride = { 1, box_stride(&k.tokens), box_stride(&k.heads), box_stride(&k.batch) } };
+    p.K = attention_map_of(x->k, &k);
     for (int i = ATTENTION_K; i <= ATTENTION_V; i++) {
         p.key_vectors[i] = (uint32_t)(p.ld[i] / vector);
         p.page_vectors[i] = (uint32_t)(p.ld_batch[i] / vector);
@@ -136,9 +126,7 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
 {
     const attention_decode_naive_config *c = config;
     TRY(attention_decode_check_form("naive", desc, &c->form));
-    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "attention_decode naive: threads=%d must be a multiple of 32 up to %d", c->threads,
-             device->threads_per_cta_max);
+    TRY(attention_check_threads("attention_decode", "naive", device, c->threads));
     if (ctas_naive(desc, c->threads) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "attention_decode naive: more than 2^31-1 CTAs");
     return CKL_OK;
@@ -170,11 +158,7 @@ ckl_status attention_decode_check_strides(const char *who, const ckl_attention_d
         const bool of_cache = i == ATTENTION_K || i == ATTENTION_V;
         const int64_t vector = vector_of(of_cache ? d->cache : d->dtype);
         const attention_strides s = attention_decode_strides_of(d, i);
-        const attention_mode *const modes[] = { &s.tokens, &s.heads, &s.batch };
-        for (int m = 0; m < COUNT_OF(modes); m++)
-            if (modes[m]->size > 1 && modes[m]->stride % vector)
-                FAIL(CKL_UNSUPPORTED, "attention_decode %s: %s=%" PRId64 " elements are not a multiple of 16 bytes",
-                     who, modes[m]->name, modes[m]->stride);
+        TRY(attention_check_vectors("attention_decode", who, &s, vector));
         int64_t span = product_i64(s.tokens.size, s.tokens.stride);
         span = d->page ? sum_i64(span, product_i64(s.batch.size, s.batch.stride)) : span;
         if (of_cache && span / vector > UINT32_MAX)
@@ -220,11 +204,10 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
 {
     const ckl_attention_decode_desc *d = plan->desc;
     if (!PLAN_ALIGNED(16, x->q, x->k, x->v, x->o, x->k_new, x->v_new, x->k_into, x->v_into))
-        FAIL(
-            CKL_INVALID,
-            "attention_decode %s: q=%p, k=%p, v=%p, o=%p, or what is new, is not aligned to 16 bytes; impl=naive takes "
-            "any alignment",
-            plan->impl->name, x->q, x->k, x->v, x->o);
+        FAIL(CKL_INVALID,
+             "attention_decode %s: q=%p, k=%p, v=%p, o=%p, or what is new, is not aligned to 16 bytes; impl=naive "
+             "takes any alignment",
+             plan->impl->name, x->q, x->k, x->v, x->o);
     attention_decode_params params = params_of(d, x);
     const workspace_layout w = workspace_of(d, rows, split);
     const char *workspace = plan_workspace(plan, x->workspace);
@@ -397,17 +380,12 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     if (c->run < 1 || ATTENTION_DECODE_GROUP % c->run || (c->run > 1 && (d->left || c->split % (c->keys * c->warps))))
         FAIL(CKL_INVALID,
              "attention_decode sm80: run=%d does not divide %d, or is more than 1 with left or with a split=%d that is "
-             "no "
-             "multiple of keys=%d times warps=%d",
+             "no multiple of keys=%d times warps=%d",
              c->run, ATTENTION_DECODE_GROUP, c->split, c->keys, c->warps);
     if (c->run > 1 && !attention_decode_quads(&c->form, c->rows, 32 * c->warps))
         FAIL(CKL_UNSUPPORTED, "attention_decode sm80: run=%d: %d warps do not hold the sum of %d rows of dv=%d", c->run,
              c->warps, c->rows, c->form.dv);
-    int64_t smem = attention_decode_sm80_smem(c);
-    if (smem > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED,
-             "attention_decode sm80: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, smem,
-             device->id, device->smem_per_cta_bytes);
+    TRY(attention_check_smem("attention_decode", "sm80", device, attention_decode_sm80_smem(c)));
     if (attention_decode_ctas(d, c->rows, c->split) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "attention_decode sm80: %" PRId64 " CTAs are more than 2^31-1",
              attention_decode_ctas(d, c->rows, c->split));

@@ -40,16 +40,11 @@ static int64_t merge_bytes(const attention_decode_sm80_config *c)
            (packed_in(&c->form) * attention_columns_of(c->form.dv / packed_in(&c->form)).used + DECODE_PAD) * 4;
 }
 
-static int64_t larger_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Where a CTA has one split, the partials lie where the rings were; else beside these, which go on. */
 static int64_t rings_and_partials_bytes(const attention_decode_sm80_config *c)
 {
     const int64_t rings = ring_bytes(c, c->form.d) + ring_bytes(c, c->form.dv);
-    return c->run == 1 ? larger_of(rings, merge_bytes(c)) : rings + merge_bytes(c);
+    return c->run == 1 ? max_i64(rings, merge_bytes(c)) : rings + merge_bytes(c);
 }
 
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *c)
@@ -62,13 +57,13 @@ int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *c)
 
 static tensor ring_at(const decode_kernel *k, int64_t offset, columns c)
 {
-    int64_t stage = attention_columns_bytes(c, k->cfg->keys) / 2;
     int slots = k->cfg->warps * k->cfg->stages;
     return smem_view(smem_address(offset), k->place.form.dtype,
-                     attention_chunks_layout(k->place.form.dtype, c, k->cfg->keys, c.chunks, slots, stage));
+                     attention_chunks_layout(k->place.form.dtype, c, k->cfg->keys, slots));
 }
 
-int attention_decode_width(const decode_kernel *k)
+/* Columns of O, up to a multiple of what atoms take. */
+static int width_of(const decode_kernel *k)
 {
     return k->dv.used * k->packed;
 }
@@ -80,9 +75,8 @@ static void describe_memory(decode_kernel *k)
     int64_t rings = smem_alloc("rings", rings_and_partials_bytes(c), 1024);
     k->sK = ring_at(k, rings, k->d);
     k->sV = ring_at(k, rings + k_bytes, k->dv);
-    k->sVt =
-        attention_transposed_chunks(k->sV, k->dv, c->warps * c->stages, attention_columns_bytes(k->dv, c->keys) / 2);
-    const int width = attention_decode_width(k), pitch = width + DECODE_PAD, rows = merged_rows(c);
+    k->sVt = attention_transposed_chunks(k->sV, k->dv);
+    const int width = width_of(k), pitch = width + DECODE_PAD, rows = merged_rows(c);
     k->sO = smem_view(smem_address(rings + (c->run == 1 ? 0 : both)), F32,
                       make_layout(shape(rows, width, c->warps), stride(pitch, 1, rows * pitch)));
     k->sTop = smem_tensor("maxima", F32, compact(shape(rows, c->warps)), 4);
@@ -92,15 +86,14 @@ static void describe_memory(decode_kernel *k)
 /* e4m3 widened to f16 is too small by 2^8 (attention_decode_narrow.c). */
 static void describe_scales(decode_kernel *k)
 {
+    const attention_decode_values *p = &k->place.p;
     const double raised = 0x1p8;
-    k->exponent = k->place.p.exponent;
-    k->factor = k->place.p.factor;
+    k->exponent = p->exponent;
+    k->factor = p->factor;
     if (k->packed == 1)
         return;
     for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
-        k->scale[which] =
-            at(gmem_tensor(k->place.p.scales[which], F32, make_layout(dynamic(k->place.p.kv_heads), leaf(1))),
-               k->place.kv_head);
+        k->scale[which] = at(gmem_vector(p->scales[which], F32, p->kv_heads), k->place.kv_head);
     val *const of_products = k->place.form.softcap ? &k->factor : &k->exponent;
     *of_products = mul(*of_products, mul(k->scale[ATTENTION_K], immf(raised)));
     k->value_scale = mul(k->scale[ATTENTION_V], immf(raised));
@@ -110,11 +103,10 @@ static void describe_registers(decode_kernel *k)
 {
     const attention_decode_sm80_config *c = k->cfg;
     k->factors = k->packed == 1 ? k->place.form.dtype : CKL_F16;
-    k->mma =
-        make_tiled_mma(k->factors == CKL_F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 1, 1);
+    k->mma = attention_warps_mma(k->factors, 1);
     k->rQ = fragment_A_words(&k->mma, c->rows, k->d.used * k->packed);
     k->scores = fragment_C(&k->mma, c->rows, c->keys);
-    k->out = fragment_C(&k->mma, c->rows, attention_decode_width(k));
+    k->out = fragment_C(&k->mma, c->rows, width_of(k));
     k->weights = fragment_A_words(&k->mma, c->rows, c->keys);
     describe_scales(k);
     k->online = attention_online_rows_begin(attention_online_row_count(k->scores), k->exponent);
@@ -171,20 +163,10 @@ static void multiply_keys(const decode_kernel *k, val slot)
     }
 }
 
-/* out += weights * V of a slot, 16 keys and a subtile of the columns at a time. */
+/* out += weights * V of a slot. */
 static void multiply_values(const decode_kernel *k, val slot)
 {
-    const int subtile = k->dv.subtile, atoms = (int)static_size(layout_mode(k->out.layout, 1));
-    tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->place.form.dtype, &k->mma, subtile, STEP);
-    tensor sVt = slice(k->sVt, _, _, slot); // (DV,BN)
-    for (int j = 0; j < k->cfg->keys / STEP; j++)
-        for (int i = 0; i < k->dv.used / subtile; i++) {
-            tensor sSubtile = local_tile(sVt, shape(subtile, STEP), coord(i, j)),
-                   rV = fragment_B(&k->mma, subtile, STEP);
-            copy_tiled(&transposed, partition_S(&transposed, sSubtile, lane()), rV);
-            gemm(&k->mma, local_tile(k->weights, shape(4, atoms, 1), coord(0, 0, j)), rV,
-                 local_tile(k->out, shape(4, atoms, subtile / 8), coord(0, 0, i)), yes());
-        }
+    attention_multiply_values(&k->mma, k->weights, slice(k->sVt, _, _, slot), k->dv, true, k->out);
 }
 
 static void use_block(decode_kernel *k, val number, val slot)
@@ -284,7 +266,7 @@ static tensor in_order_of_atoms(const decode_kernel *k)
 {
     if (k->packed == 1)
         return k->sO;
-    const int width = attention_decode_width(k), pitch = width + DECODE_PAD, rows = merged_rows(k->cfg);
+    const int width = width_of(k), pitch = width + DECODE_PAD, rows = merged_rows(k->cfg);
     int_tuple sizes = shape(rows, shape(8, 2, width / 16), k->cfg->warps);
     return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), rows * pitch)));
 }
@@ -292,7 +274,7 @@ static tensor in_order_of_atoms(const decode_kernel *k)
 /* Stores this warp's columns of O, pair by pair, but for rows that no tile has. */
 static void share_columns(decode_kernel *k)
 {
-    const int width = attention_decode_width(k), rows = merged_rows(k->cfg), pair = k->packed == 1 ? 2 : 1;
+    const int width = width_of(k), rows = merged_rows(k->cfg), pair = k->packed == 1 ? 2 : 1;
     tensor cO = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, width)), lane());
     tensor sO = in_order_of_atoms(k);
     for (int m = 0; m < rows / 8; m++) // rows of a thread
@@ -311,7 +293,7 @@ static void share_columns(decode_kernel *k)
 static void share_states(decode_kernel *k)
 {
     tensor cS = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, k->cfg->keys)), lane());
-    attention_online_rows_finish(&k->online, NULL);
+    attention_online_rows_finish(&k->online, NO_SINK);
     cta_sync();
     share_columns(k);
     for (int i = 0; i < merged_rows(k->cfg) / 8; i++) {

@@ -52,7 +52,4 @@ void attention_decode_multiply_narrow_values(const decode_kernel *k, val slot);
 /* Queries of bf16 become f16; row_unit becomes the factor for their scores. */
 void attention_decode_queries_to_f16(decode_kernel *k);
 
-/* Columns of O, up to a multiple of what atoms take. */
-int attention_decode_width(const decode_kernel *k);
-
 #endif

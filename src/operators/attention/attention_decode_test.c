@@ -232,8 +232,7 @@ static const char *const cases[] = {
     "threads' columns",
     "kv=500 d=64 page=16 impl=sm80 config='warps=8 keys=16 stages=4 split=256' # warps without keys",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=2 shortest=400 page=16 lse=1 sinks=1 impl=sm80 config='split=32' # groups "
-    "of "
-    "splits",
+    "of splits",
     "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=2 shortest=200 left=700 impl=sm80 config='rows=16 split=16' # the "
     "same, two tiles and a window",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=3 shortest=1 page=16 lse=1 sinks=1 impl=sm80 config='split=64 run=4' # "
@@ -257,8 +256,7 @@ static const char *const cases[] = {
     "heads=40 kv_heads=2 q=2 kv=90 d=96 dv=64 batch=2 shortest=1 append=1 cache=e4m3 lse=1 # several tiles of rows",
     "heads=4 kv_heads=1 q=16 kv=40 d=32 batch=3 shortest=0 page=1 append=1 cache=e4m3 dtype=bf16 left=9",
     "heads=8 kv_heads=1 q=16 kv=66 d=32 batch=9 page=3 left=9 dtype=bf16 lse=1 cache=e4m3 append=1 shortest=0 "
-    "fill=hard "
-    "seed=1",
+    "fill=hard seed=1",
     "heads=2 kv_heads=1 q=2 kv=40 d=17 append=1 ldk_new=20 ldv_new_head=60",
     "latent=1 heads=16 kv_heads=1 kv=300 d=576 dv=512 batch=3 shortest=0 lse=1 # no keys, tails",
     "latent=1 heads=16 kv_heads=1 kv=400 d=576 dv=512 batch=2 shortest=220 page=64 dtype=bf16 layout=bshd lse=1 "
@@ -279,8 +277,7 @@ static const char *const cases[] = {
     "latent=1 heads=4 kv_heads=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 # small heads, by sm80",
     "latent=1 heads=2 kv_heads=1 kv=50 d=72 dv=64 cache=e4m3 # by naive",
     "batch=2 heads=16 kv_heads=1 q=16 kv=18 d=16 left=3 dtype=bf16 lse=1 cache=e4m3 shortest=0 fill=hard seed=4 # what "
-    "f16 "
-    "loses of rows with a large number",
+    "f16 loses of rows with a large number",
     "batch=0",
     "q=0 lse=1",
     "q=0 append=1 kv=5",

@@ -7,24 +7,20 @@ enum { COLUMNS = 32 }; // of O that a thread holds at once
 
 /* A thread's row. */
 typedef struct row_of_o {
-    tensor gQ, gO;  // (D), (DV)
-    tensor gK, gV;  // (KV,D), (KV,DV) of its head
-    tensor gM;      // (KV)
-    tensor gLse;    // (1)
-    val first, end; // keys that it sees
+    tensor gQ, gO;   // (D), (DV)
+    tensor gK, gV;   // (KV,D), (KV,DV) of its head
+    score_mask mask; // (KV)
+    tensor gLse;     // (1)
+    val first, end;  // keys that it sees
     custom_score custom;
     val query;    // i32
     val max, sum; // of the scores; of 2^(exponent * (score - max))
 } row_of_o;
 
-/* One of the tensors: (BATCH,HEADS,TOKENS,D). */
+/* (BATCH,HEADS,TOKENS,D) */
 static tensor whole_tensor(const attention_form *form, const attention_values *p, int which)
 {
-    bool of_kv = which == ATTENTION_K || which == ATTENTION_V;
-    int d = which == ATTENTION_Q || which == ATTENTION_K ? form->d : form->dv;
-    int_tuple sizes = shape(p->all_heads, of_kv ? div(p->heads, p->group) : p->heads, of_kv ? p->kv : p->q, d);
-    return gmem_tensor(p->x[which], form->dtype,
-                       make_layout(sizes, stride(p->ld_batch[which], p->ld_head[which], p->ld[which], 1)));
+    return attention_tensor_of(form, p, which, p->x);
 }
 
 static row_of_o row_at(const attention_form *form, const attention_values *p, val row)
@@ -32,7 +28,7 @@ static row_of_o row_at(const attention_form *form, const attention_values *p, va
     val q = convert(I64, p->q), i = rem(row, q), every = div(row, q);
     val head = rem(every, convert(I64, p->heads)), batch = div(every, convert(I64, p->heads)), kv = convert(I64, p->kv);
     val kv_head = div(head, convert(I64, p->group)), from = imm64(0);
-    tile_grid grid = { .ragged = form->ragged, TILE_GRID_VALUES(*p) };
+    tile_grid grid = attention_tile_grid_of(form, p, 0, 0);
     sequence s = attention_sequence_of(&grid, batch);
     val first = add(i, convert(I64, s.first)), last = add(i, convert(I64, s.last)), queries = q;
     tensor gK = slice(whole_tensor(form, p, ATTENTION_K), batch, kv_head, _, _);
@@ -51,9 +47,6 @@ static row_of_o row_at(const attention_form *form, const attention_values *p, va
     }
     layout logarithms = make_layout(shape(p->all_heads, p->heads, queries),
                                     stride(mul(convert(I64, p->heads), queries), queries, 1)); // (BATCH,HEADS,Q)
-    tensor gM = gmem_tensor(
-        p->mask, form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype,
-        make_layout(shape(p->all_heads, p->heads, p->q, p->kv), stride(p->ldmask_batch, p->ldmask_head, p->ldmask, 1)));
     return (row_of_o){
         .gQ = slice(whole_tensor(form, p, ATTENTION_Q), batch, head, i, _),
         .gO = slice(whole_tensor(form, p, ATTENTION_O), batch, head, i, _),
@@ -61,7 +54,7 @@ static row_of_o row_at(const attention_form *form, const attention_values *p, va
         .gV = gV,
         .gLse = gmem_tensor(tensor_address(gmem_tensor(p->lse, F32, logarithms), coord(batch, head, i)), F32,
                             compact(leaf(1))),
-        .gM = slice(gM, batch, head, i, _),
+        .mask = { slice(attention_mask_of(form, p), batch, head, i, _), p->unit },
         .custom = attention_custom_score_of(form, p, convert(U32, every)),
         .query = convert(I32, rem(row, q)),
         .first = form->left ? max(first, imm64(0)) : imm64(0),
@@ -76,12 +69,10 @@ static val score(const attention_form *form, const attention_values *p, const ro
     val sum = variable(F32, immf(0));
     LOOP(l, imm(form->d))
         assign(sum, fma(at_f32(r->gQ, l), at_f32(r->gK, j, l), sum));
-    val capped = form->softcap ? tanh_f32(mul(sum, p->factor)) : sum;
-    if (form->mask == CKL_ATTENTION_MASK_BOOL)
-        capped = select(eq(convert(U32, at(r->gM, j)), imm(0)), immf(-INFINITY), capped);
-    else if (form->mask)
-        capped = fma(at_f32(r->gM, j), p->unit, capped);
-    return r->custom.how ? attention_custom_value(&r->custom, capped, r->query, convert(I32, j)) : capped;
+    val x = form->softcap ? tanh_f32(mul(sum, p->factor)) : sum;
+    if (form->mask)
+        x = attention_masked_score(&r->mask, x, at(r->mask.gM, j));
+    return r->custom.how ? attention_custom_value(&r->custom, x, r->query, convert(I32, j)) : x;
 }
 
 static val power(const attention_values *p, val difference)
@@ -102,7 +93,7 @@ static void find_sum(const attention_form *form, const attention_values *p, cons
 /* Adds the head's sink, as the score of one more key, to max and sum. */
 static void add_sink(const attention_values *p, const row_of_o *r, val head)
 {
-    tensor gSinks = gmem_tensor(p->sinks, F32, make_layout(dynamic(p->heads), leaf(1))); // (HEADS)
+    tensor gSinks = gmem_vector(p->sinks, F32, p->heads); // (HEADS)
     val sink = div(mul(at(gSinks, head), immf(M_LOG2E)), p->exponent), larger = max(r->max, sink);
     assign(r->sum, fma(r->sum, power(p, sub(r->max, larger)), power(p, sub(sink, larger))));
     assign(r->max, larger);

@@ -13,20 +13,10 @@ typedef struct gradients {
     attention_values p;
     val q, kv, heads; // i64
     tensor gQ, gK, gV, gO, gDout, gDq, gDk, gDv;
-    tensor gMask; // (BATCH,HEADS,Q,KV)
-    tensor gLse;  // (BATCH,HEADS,Q)
-    val sequence; // its number, if ragged: the tensors are those of it, of one batch
+    score_mask mask; // (BATCH,HEADS,Q,KV)
+    tensor gLse;     // (BATCH,HEADS,Q)
+    val sequence;    // its number, if ragged: the tensors are those of it, of one batch
 } gradients;
-
-static tensor tensor_of(const gradients *g, int which, const val *pointers)
-{
-    bool of_kv = which == ATTENTION_K || which == ATTENTION_V;
-    int d = which == ATTENTION_Q || which == ATTENTION_K ? g->form->d : g->form->dv;
-    const attention_values *p = &g->p;
-    int_tuple sizes = shape(p->all_heads, of_kv ? div(p->heads, p->group) : p->heads, of_kv ? p->kv : p->q, d);
-    return gmem_tensor(pointers[which], g->form->dtype,
-                       make_layout(sizes, stride(p->ld_batch[which], p->ld_head[which], p->ld[which], 1)));
-}
 
 static gradients describe(const attention_form *form)
 {
@@ -35,17 +25,15 @@ static gradients describe(const attention_form *form)
     g.q = convert(I64, p->q);
     g.kv = convert(I64, p->kv);
     g.heads = convert(I64, p->heads);
-    g.gQ = tensor_of(&g, ATTENTION_Q, p->x);
-    g.gK = tensor_of(&g, ATTENTION_K, p->x);
-    g.gV = tensor_of(&g, ATTENTION_V, p->x);
-    g.gO = tensor_of(&g, ATTENTION_O, p->x);
-    g.gDq = tensor_of(&g, ATTENTION_Q, p->grad);
-    g.gDk = tensor_of(&g, ATTENTION_K, p->grad);
-    g.gDv = tensor_of(&g, ATTENTION_V, p->grad);
-    g.gDout = tensor_of(&g, ATTENTION_O, p->grad);
-    g.gMask = gmem_tensor(
-        p->mask, form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype,
-        make_layout(shape(p->all_heads, p->heads, p->q, p->kv), stride(p->ldmask_batch, p->ldmask_head, p->ldmask, 1)));
+    g.gQ = attention_tensor_of(form, p, ATTENTION_Q, p->x);
+    g.gK = attention_tensor_of(form, p, ATTENTION_K, p->x);
+    g.gV = attention_tensor_of(form, p, ATTENTION_V, p->x);
+    g.gO = attention_tensor_of(form, p, ATTENTION_O, p->x);
+    g.gDq = attention_tensor_of(form, p, ATTENTION_Q, p->grad);
+    g.gDk = attention_tensor_of(form, p, ATTENTION_K, p->grad);
+    g.gDv = attention_tensor_of(form, p, ATTENTION_V, p->grad);
+    g.gDout = attention_tensor_of(form, p, ATTENTION_O, p->grad);
+    g.mask = (score_mask){ attention_mask_of(form, p), p->unit };
     val rows = form->ragged ? convert(I64, p->q_total) : g.q;
     g.gLse =
         gmem_tensor(p->lse, F32, make_layout(shape(p->all_heads, p->heads, rows), stride(mul(g.heads, rows), rows, 1)));
@@ -63,7 +51,7 @@ static tensor from_token(tensor g, val token, bool has_columns)
 static gradients of_sequence(const gradients *all, val number)
 {
     gradients g = *all;
-    tile_grid grid = { .ragged = true, TILE_GRID_VALUES(g.p) };
+    tile_grid grid = attention_tile_grid_of(g.form, &g.p, 0, 0);
     const struct sequence s = attention_sequence_of(&grid, number);
     tensor *const of_queries[] = { &g.gQ, &g.gO, &g.gDout, &g.gDq }, *const of_keys[] = { &g.gK, &g.gV, &g.gDk,
                                                                                           &g.gDv };
@@ -100,10 +88,8 @@ static pair pair_of(const gradients *g, val batch, val head, val i, val j)
     val kv_head = div(head, convert(I64, g->p.group));
     val raw = dot(slice(g->gQ, batch, head, i, _), slice(g->gK, batch, kv_head, j, _), form->d);
     val capped = form->softcap ? tanh_f32(mul(raw, g->p.factor)) : raw, score = capped;
-    if (form->mask == CKL_ATTENTION_MASK_BOOL)
-        score = select(eq(convert(U32, at(g->gMask, batch, head, i, j)), imm(0)), immf(-INFINITY), capped);
-    else if (form->mask)
-        score = fma(at_f32(g->gMask, batch, head, i, j), g->p.unit, capped);
+    if (form->mask)
+        score = attention_masked_score(&g->mask, capped, at(g->mask.gM, batch, head, i, j));
     custom_score custom = attention_custom_score_of(
         form, &g->p, convert(U32, add(mul(form->ragged ? g->sequence : batch, g->heads), head)));
     val query = convert(I32, i), key = convert(I32, j), bend = immf(1);
@@ -140,7 +126,7 @@ static void store_of_mask(const gradients *g, val batch, val head, val i, val j,
 }
 
 /* A row of dQ. */
-static void of_query_of(const gradients *g, val batch, val head, val i)
+static void of_query(const gradients *g, val batch, val head, val i)
 {
     val kv_head = div(head, convert(I64, g->p.group)), zero = imm64(0);
     val first = g->form->left ? max(add(i, convert(I64, g->p.first)), zero) : zero;
@@ -160,19 +146,6 @@ static void of_query_of(const gradients *g, val batch, val head, val i)
         }
         store(slice(g->gDq, batch, head, i, _), g->form->dtype, c0, rX, &g->p.scale);
     }
-}
-
-/* Row `row` of dQ in all heads. */
-static void of_query(const gradients *all, val row)
-{
-    val i = rem(row, all->q), every = div(row, all->q), head = rem(every, all->heads), batch = div(every, all->heads);
-    if (!all->form->ragged) {
-        of_query_of(all, batch, head, i);
-        return;
-    }
-    const gradients g = of_sequence(all, batch);
-    IF(lt(i, g.q))
-        of_query_of(&g, imm64(0), head, i);
 }
 
 /* Columns of dK or dV: sums over the queries that see a key, for each head of its group. */
@@ -195,7 +168,7 @@ static void sum_over_queries(const gradients *g, val batch, val kv_head, val j, 
 }
 
 /* A row of dK and dV. */
-static void of_key_of(const gradients *g, val batch, val kv_head, val j)
+static void of_key(const gradients *g, val batch, val kv_head, val j)
 {
     for (int of_keys = 0; of_keys < 2; of_keys++) {
         int d = of_keys ? g->form->d : g->form->dv;
@@ -208,29 +181,31 @@ static void of_key_of(const gradients *g, val batch, val kv_head, val j)
     }
 }
 
-/* Row `row` of dK and dV in all heads. */
-static void of_key(const gradients *all, val row)
+/* Row `row` of dQ, or of dK and dV, in all heads. */
+static void of_token(const gradients *all, val row, bool is_key)
 {
-    val j = rem(row, all->kv), every = div(row, all->kv), heads = div(all->heads, convert(I64, all->p.group));
-    val kv_head = rem(every, heads), batch = div(every, heads);
+    void (*const gradients_of)(const gradients *g, val batch, val head, val token) = is_key ? of_key : of_query;
+    val tokens = is_key ? all->kv : all->q, token = rem(row, tokens), every = div(row, tokens);
+    val heads = is_key ? div(all->heads, convert(I64, all->p.group)) : all->heads;
+    val head = rem(every, heads), batch = div(every, heads);
     if (!all->form->ragged) {
-        of_key_of(all, batch, kv_head, j);
+        gradients_of(all, batch, head, token);
         return;
     }
     const gradients g = of_sequence(all, batch);
-    IF(lt(j, g.kv))
-        of_key_of(&g, imm64(0), kv_head, j);
+    IF(lt(token, is_key ? g.kv : g.q))
+        gradients_of(&g, imm64(0), head, token);
 }
 
 /* The gradient of the sink of a head. */
 static void of_sink(const gradients *g, val head)
 {
-    layout all = make_layout(dynamic(g->heads), leaf(1));
-    tensor gSinks = gmem_tensor(g->p.sinks, F32, all), gDsinks = gmem_tensor(g->p.dsinks, F32, all); // (HEADS)
+    tensor gSinks = gmem_vector(g->p.sinks, F32, g->heads),
+           gDsinks = gmem_vector(g->p.dsinks, F32, g->heads); // (HEADS)
     val sum = variable(F32, immf(0)), sink = at(gSinks, head);
     val batches = div(convert(I64, g->p.all_heads), g->heads), queries = g->q;
     if (g->form->ragged) { // all sequences as one
-        tensor gStarts = gmem_tensor(g->p.starts_q, I32, make_layout(dynamic(add(batches, imm64(1))), leaf(1)));
+        tensor gStarts = gmem_vector(g->p.starts_q, I32, add(batches, imm64(1)));
         queries = convert(I64, at(gStarts, batches));
         batches = imm64(1);
     }
@@ -246,7 +221,7 @@ static void of_sink(const gradients *g, val head)
 
 void attention_naive_backward(const void *config, int kernel)
 {
-    static void (*const of_row[])(const gradients *g, val row) = { of_query, of_key, of_sink };
+    enum { OF_QUERIES, OF_KEYS, OF_SINKS };
     const attention_naive_config *cfg = config;
     launch_bounds(cfg->threads, 0);
     gradients g = describe(&cfg->form);
@@ -256,5 +231,8 @@ void attention_naive_backward(const void *config, int kernel)
     val heads = convert(I64, g.p.all_heads);
     const val rows[] = { mul(heads, g.q), mul(div(heads, convert(I64, g.p.group)), g.kv), g.heads };
     IF(lt(row, rows[kernel]))
-        of_row[kernel](&g, row);
+        if (kernel == OF_SINKS)
+            of_sink(&g, row);
+        else
+            of_token(&g, row, kernel == OF_KEYS);
 }

@@ -1,5 +1,5 @@
 /* attention_plans.c - attention's implementations: choice of a config, what a config may be, launches. */
-#include <string.h>
+#include <math.h>
 
 #include "operators/attention/attention_config.h"
 
@@ -44,12 +44,26 @@ ckl_status attention_check_form(const char *who, ckl_direction direction, const 
     if (d->direction != direction)
         FAIL(CKL_UNSUPPORTED, "attention %s: the problem is one of %s", who,
              d->direction == CKL_DIRECTION_FORWARD ? "forward" : "backward");
+    static const field form_fields[] = { ATTENTION_FORM(FIELD_ROW, attention_form) };
     const attention_form want = attention_form_of(d);
-    if (have->dtype != want.dtype || have->d != want.d || have->dv != want.dv || have->right != want.right ||
-        have->left != want.left || have->softcap != want.softcap || have->mask != want.mask ||
-        strcmp(have->score, want.score) != 0 || have->sinks != want.sinks || have->lse != want.lse ||
-        have->ragged != want.ragged || have->dmask != want.dmask)
+    if (fields_difference((field_table)FIELD_TABLE(form_fields), have, &want))
         FAIL(CKL_INVALID, "attention %s: type, head sizes or options of the config are not the problem's", who);
+    return CKL_OK;
+}
+
+ckl_status attention_check_threads(const char *op, const char *who, const ckl_device_info *device, int threads)
+{
+    if (threads < 32 || threads % 32 || threads > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "%s %s: threads=%d must be a multiple of 32 up to %d", op, who, threads,
+             device->threads_per_cta_max);
+    return CKL_OK;
+}
+
+ckl_status attention_check_smem(const char *op, const char *who, const ckl_device_info *device, int64_t bytes)
+{
+    if (bytes > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "%s %s: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, op, who,
+             bytes, device->id, device->smem_per_cta_bytes);
     return CKL_OK;
 }
 
@@ -67,12 +81,6 @@ static int64_t section_of(const ckl_attention_desc *d)
     return d->causal || d->right ? min_i64(heads, max_i64(1, SECTION_BYTES / bytes) * group) : group;
 }
 
-/* The stride of a mode for TMA; a mode of size 1 may have any. */
-static int64_t box_stride(const attention_mode *m)
-{
-    return m->size > 1 ? m->stride : VECTOR;
-}
-
 /* WINDOW times so many bytes are 2^64, where addresses wrap: a stride of one row less goes WINDOW rows back. */
 static const int64_t WRAP = (int64_t)1 << 34;
 
@@ -87,30 +95,31 @@ static void to_windows(param_tensor *box)
     box->stride[4] = WRAP / 2 - ld;
 }
 
-static void set_tensor(const ckl_attention_desc *d, int which, const void *pointer, const void *gradient,
-                       param_tensor *box, param_tensor *gradient_box, attention_params *p)
+/* Pointers and strides, for kernels without and with TMA. Gradients lie as what they are of. */
+static void set_tensors(const ckl_attention_desc *d, const ckl_attention_args *x, attention_params *p)
 {
-    const attention_strides s = attention_strides_of(d, which);
-    p->x[which] = pointer;
-    p->grad[which] = gradient;
-    p->ld[which] = s.tokens.stride;
-    p->ld_head[which] = s.heads.stride;
-    p->ld_batch[which] = s.batch.stride;
-    *box = (param_tensor){ .pointer = pointer,
-                           .size = { s.d, s.tokens.size, s.heads.size, s.batch.size },
-                           .stride = { 1, box_stride(&s.tokens), box_stride(&s.heads), box_stride(&s.batch) } };
-    *gradient_box = *box;
-    gradient_box->pointer = gradient;
-    if (d->ragged) {
-        to_windows(box);
-        to_windows(gradient_box);
+    const void *const pointers[] = { x->q, x->k, x->v, x->o }, *const gradients[] = { x->dq, x->dk, x->dv, x->dout };
+    param_tensor *const maps[] = { &p->Q, &p->K, &p->V, &p->O }, *const gradient_maps[] = { &p->DQ, &p->DK, &p->DV,
+                                                                                            &p->DO };
+    for (int i = 0; i < ATTENTION_TENSORS; i++) {
+        const attention_strides s = attention_strides_of(d, i);
+        p->x[i] = pointers[i];
+        p->grad[i] = gradients[i];
+        p->ld[i] = s.tokens.stride;
+        p->ld_head[i] = s.heads.stride;
+        p->ld_batch[i] = s.batch.stride;
+        *maps[i] = attention_map_of(pointers[i], &s);
+        if (d->ragged)
+            to_windows(maps[i]);
+        *gradient_maps[i] = *maps[i];
+        gradient_maps[i]->pointer = gradients[i];
     }
 }
 
 /* Parameters of a launch with tiles of `rows` queries. */
 attention_params attention_params_of(const ckl_attention_desc *d, const ckl_attention_args *x, int rows)
 {
-    const double log2e = 1.4426950408889634, scale = (double)d->scale, softcap = (double)d->softcap;
+    const double scale = (double)d->scale, softcap = (double)d->softcap;
     const double unit = softcap > 0 ? softcap : scale; // of exponents
     const int64_t own = d->kv - d->q;                  // the key of query 0
     attention_params p = { .mask = x->mask,
@@ -136,14 +145,11 @@ attention_params attention_params_of(const ckl_attention_desc *d, const ckl_atte
                            .starts_q = x->starts_q,
                            .starts_kv = x->starts_kv,
                            .q_total = (uint32_t)d->q_total,
-                           .exponent = (float)(d->score ? log2e : log2e * unit),
+                           .exponent = (float)(d->score ? M_LOG2E : M_LOG2E * unit),
                            .tiles_m = (uint32_t)ceil_div(d->q, rows),
                            .tiles = (uint32_t)tiles_of(d, rows),
                            .section = (uint32_t)section_of(d) };
-    set_tensor(d, ATTENTION_Q, x->q, x->dq, &p.Q, &p.DQ, &p);
-    set_tensor(d, ATTENTION_K, x->k, x->dk, &p.K, &p.DK, &p);
-    set_tensor(d, ATTENTION_V, x->v, x->dv, &p.V, &p.DV, &p);
-    set_tensor(d, ATTENTION_O, x->o, x->dout, &p.O, &p.DO, &p);
+    set_tensors(d, x, &p);
     return p;
 }
 
@@ -161,9 +167,7 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
     const ckl_attention_desc *d = desc;
     const attention_naive_config *c = config;
     TRY(attention_check_form("naive", CKL_DIRECTION_FORWARD, d, &c->form));
-    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "attention naive: threads=%d must be a multiple of 32 up to %d", c->threads,
-             device->threads_per_cta_max);
+    TRY(attention_check_threads("attention", "naive", device, c->threads));
     int64_t rows = tiles_of(d, 1);
     if (rows > (int64_t)INT32_MAX * c->threads)
         FAIL(CKL_UNSUPPORTED, "attention naive: %" PRId64 " rows are more than one launch has threads", rows);
@@ -190,21 +194,7 @@ const implementation attention_naive_implementation = {
 
 /* What the kernels on tensor cores share */
 
-/* Rows that start at 16-byte boundaries, as cp.async and TMA want them. */
-static ckl_status check_row_alignment(const char *who, const ckl_attention_desc *d)
-{
-    for (int i = 0; i < ATTENTION_TENSORS; i++) {
-        const attention_strides s = attention_strides_of(d, i);
-        const attention_mode *const modes[] = { &s.tokens, &s.heads, &s.batch };
-        for (int m = 0; m < COUNT_OF(modes); m++)
-            if (modes[m]->size > 1 && modes[m]->stride % VECTOR)
-                FAIL(CKL_UNSUPPORTED, "attention %s: %s=%" PRId64 " elements are not a multiple of 16 bytes", who,
-                     modes[m]->name, modes[m]->stride);
-    }
-    return CKL_OK;
-}
-
-/* The same of pointers. */
+/* Pointers to 16-byte boundaries, as cp.async and TMA want them. */
 static ckl_status check_pointer_alignment(const char *who, const ckl_attention_args *x)
 {
     if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->q, x->k, x->v, x->o))
@@ -218,7 +208,7 @@ ckl_status attention_check_windows(const char *who, const ckl_attention_desc *d)
 {
     for (int i = 0; i < ATTENTION_TENSORS && d->ragged; i++) {
         const attention_mode tokens = attention_strides_of(d, i).tokens;
-        if (box_stride(&tokens) >= WRAP / 2)
+        if (tokens.size > 1 && tokens.stride >= WRAP / 2)
             FAIL(CKL_UNSUPPORTED, "attention %s: %s=%" PRId64 " of a ragged problem is not less than 2^33", who,
                  tokens.name, tokens.stride);
     }
@@ -232,14 +222,10 @@ ckl_status attention_check_heads(const char *who, const ckl_attention_desc *d)
              d->d, d->dv, HEAD_MAX);
     if (d->kv == 0)
         FAIL(CKL_UNSUPPORTED, "attention %s: kv=0 leaves no keys", who);
-    return check_row_alignment(who, d);
-}
-
-static ckl_status check_smem(const char *who, const ckl_device_info *device, int64_t need)
-{
-    if (need > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED, "attention %s: the config needs %" PRId64 " bytes of shared memory, %s has %" PRId64, who,
-             need, device->id, device->smem_per_cta_bytes);
+    for (int i = 0; i < ATTENTION_TENSORS; i++) {
+        const attention_strides s = attention_strides_of(d, i);
+        TRY(attention_check_vectors("attention", who, &s, VECTOR));
+    }
     return CKL_OK;
 }
 
@@ -280,7 +266,7 @@ static ckl_status admit_portable(const char *who, const ckl_attention_desc *d, c
              who, c->tile_n, attention_sm80_rows_loaded(c), c->warps);
     if (c->stages < 1 || c->stages > 2)
         FAIL(CKL_INVALID, "attention %s: stages=%d is neither 1 nor 2", who, c->stages);
-    TRY(check_smem(who, device, attention_sm80_smem(c)));
+    TRY(attention_check_smem("attention", who, device, attention_sm80_smem(c)));
     return check_tiles(who, tiles_of(d, c->warps * c->warp_rows));
 }
 
@@ -301,11 +287,15 @@ static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream
 static const field sm80_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_sm80_config, form)) //
                                      ATTENTION_SM80_CONFIG(FIELD_ROW, attention_sm80_config) };
 
+/* An implementation by this kernel, with its own choose and admit. */
+#define SM80_PARTS(called)                                                                                       \
+    .name = #called, .config_bytes = sizeof(attention_sm80_config), .config = FIELD_TABLE(sm80_fields),          \
+    .choose = choose_##called, .cost = attention_sm80_cost, .admit = admit_##called, .describe = attention_sm80, \
+    .params = &attention_param_list, .launch = launch_sm80
+
 const implementation attention_sm80_implementation = {
-    IMPLEMENTATION_PARTS(attention, sm80),
-    .cost = attention_sm80_cost,
+    SM80_PARTS(sm80),
     .summary = "tiles by cp.async, mma.sync, the next block on its way; every GPU from sm_80 on",
-    .params = &attention_param_list,
 };
 
 /* short: the same kernel where all keys are one block, with as few warps as the queries need */
@@ -331,16 +321,8 @@ static ckl_status admit_short(const void *desc, const ckl_device_info *device, c
 }
 
 const implementation attention_short_implementation = {
-    .name = "short",
+    SM80_PARTS(short),
     .summary = "mma.sync, all keys at once, as few warps as there are queries for",
-    .config_bytes = sizeof(attention_sm80_config),
-    .config = FIELD_TABLE(sm80_fields),
-    .choose = choose_short,
-    .cost = attention_sm80_cost,
-    .admit = admit_short,
-    .describe = attention_sm80,
-    .params = &attention_param_list,
-    .launch = launch_sm80,
 };
 
 /* tensor: the same kernel in its simplest form */
@@ -365,16 +347,8 @@ static ckl_status admit_tensor(const void *desc, const ckl_device_info *device, 
 }
 
 const implementation attention_tensor_implementation = {
-    .name = "tensor",
+    SM80_PARTS(tensor),
     .summary = "mma.sync, one block at a time: the simplest kernel on tensor cores",
-    .config_bytes = sizeof(attention_sm80_config),
-    .config = FIELD_TABLE(sm80_fields),
-    .choose = choose_tensor,
-    .cost = attention_sm80_cost,
-    .admit = admit_tensor,
-    .describe = attention_sm80,
-    .params = &attention_param_list,
-    .launch = launch_sm80,
 };
 
 /* sm90 */
@@ -426,7 +400,7 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_INVALID, "attention sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
     if (c->slots < SLOTS_MIN)
         FAIL(CKL_INVALID, "attention sm90: slots=%d is less than %d", c->slots, SLOTS_MIN);
-    TRY(check_smem("sm90", device, attention_sm90_smem(c)));
+    TRY(attention_check_smem("attention", "sm90", device, attention_sm90_smem(c)));
     return check_tiles("sm90", tiles_of(d, c->consumers * ATTENTION_ROWS));
 }
 

@@ -1,80 +1,9 @@
-/* attention_score.c - custom scores: those known by name, and calls of their functions in kernels. */
+/* attention_score.c - custom scores in kernels: calls of their functions, and ways past the blocks that they skip. */
 #include "operators/attention/attention_score.h"
-
-#include <ctype.h>
-#include <pthread.h>
-#include <string.h>
 
 #include "cute/kernel.h"
 #include "cute/values.h"
 #include "operators/attention/attention_scores.h"
-
-enum { SCORES_MAX = 256 };
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static ckl_attention_score known[SCORES_MAX];
-static int count;
-
-/* The library's own, or one that was added. Holds the lock. */
-static const ckl_attention_score *find(const char *name)
-{
-    static const ckl_attention_score *const own[] = { &attention_alibi, &attention_documents, &attention_prefix };
-    for (int i = 0; i < COUNT_OF(own); i++)
-        if (strcmp(own[i]->name, name) == 0)
-            return own[i];
-    for (int i = 0; i < count; i++)
-        if (strcmp(known[i].name, name) == 0)
-            return &known[i];
-    return NULL;
-}
-
-const ckl_attention_score *attention_score_find(const char *name)
-{
-    pthread_mutex_lock(&lock);
-    const ckl_attention_score *score = find(name);
-    pthread_mutex_unlock(&lock);
-    return score;
-}
-
-static bool is_same(const ckl_attention_score *a, const ckl_attention_score *b)
-{
-    bool same = a->score == b->score && a->slope == b->slope && a->block == b->block && a->user == b->user;
-    for (int i = 0; i < CKL_ATTENTION_INPUTS; i++)
-        same = same && a->inputs[i].dtype == b->inputs[i].dtype && a->inputs[i].columns == b->inputs[i].columns;
-    return same;
-}
-
-static ckl_status check(const ckl_attention_score *score)
-{
-    if (!score || !score->name || !score->score)
-        FAIL(CKL_INVALID, "attention_score_add: a score wants a name and a function");
-    bool is_word = *score->name && strcmp(score->name, "none") != 0;
-    for (const char *c = score->name; *c; c++)
-        is_word = is_word && (isalnum((unsigned char)*c) || *c == '_');
-    if (!is_word)
-        FAIL(CKL_INVALID, "attention_score_add: the name '%s' is none, or not of letters, digits and _", score->name);
-    for (int i = 0; i < CKL_ATTENTION_INPUTS; i++)
-        if (score->inputs[i].dtype && score->inputs[i].dtype != CKL_I32 && score->inputs[i].dtype != CKL_F32)
-            FAIL(CKL_INVALID, "attention_score_add: inputs[%d] of '%s' are %s, not i32 or f32", i, score->name,
-                 ckl_dtype_name(score->inputs[i].dtype));
-    return CKL_OK;
-}
-
-ckl_status ckl_attention_score_add(const ckl_attention_score *score)
-{
-    TRY(check(score));
-    pthread_mutex_lock(&lock);
-    const ckl_attention_score *there = find(score->name);
-    const bool is_full = !there && count == SCORES_MAX;
-    if (!there && !is_full)
-        known[count++] = *score;
-    pthread_mutex_unlock(&lock);
-    if (is_full)
-        FAIL(CKL_UNSUPPORTED, "attention_score_add: there are %d scores already", SCORES_MAX);
-    if (there && !is_same(there, score))
-        FAIL(CKL_INVALID, "attention_score_add: there is another score '%s'", score->name);
-    return CKL_OK;
-}
 
 /* What functions may call */
 
@@ -213,23 +142,6 @@ static void score_all(const custom_score *c, const tile_rows *r, val block, tens
     attention_custom_share_end();
 }
 
-bool attention_score_bends(const char *name)
-{
-    const ckl_attention_score *score = name ? attention_score_find(name) : NULL;
-    return score && score->slope != ckl_attention_slope_one;
-}
-
-bool attention_score_has_blocks(const char *name)
-{
-    const ckl_attention_score *score = name ? attention_score_find(name) : NULL;
-    return score && score->block;
-}
-
-bool attention_custom_has_blocks(const attention_form *form)
-{
-    return attention_score_has_blocks(form->score);
-}
-
 /* The last one of a range, i32. */
 static val last_of(const token_range *range)
 {
@@ -256,22 +168,6 @@ void attention_custom_leave(const custom_score *c, tensor scores)
         val x = at(scores, i);
         assign(x, mul(x, c->unit));
     }
-}
-
-void attention_custom_apply(const custom_score *c, const tile_rows *r, val block, val kind, tensor scores)
-{
-    if (!c->how)
-        return;
-    if (!c->how->block) {
-        score_all(c, r, block, scores);
-        return;
-    }
-    IF(eq(kind, imm(CKL_ATTENTION_SCORE)))
-        score_all(c, r, block, scores);
-    IF(eq(kind, imm(CKL_ATTENTION_SKIP)))
-        fill(scores, immf(-INFINITY));
-    IF(eq(kind, imm(CKL_ATTENTION_PLAIN)))
-        attention_custom_leave(c, scores);
 }
 
 /* Blocks */
@@ -331,17 +227,17 @@ static val kind_in_tile(const void *of, val number)
 }
 
 /* The next block that is not skipped, i32; less than the first where there is none. */
-static void seek(key_walk *w, bool together)
+static void seek(key_walk *w)
 {
     val first = convert(I32, w->t->first), kind;
     FOREVER {
         BREAK_IF(logical_or(ne(w->window.seen, imm(0)), lt(sub(w->base, imm(BLOCK_WINDOW)), first)));
         assign(w->base, sub(w->base, imm(BLOCK_WINDOW)));
-        attention_block_window_look(&w->window, together, kind_in_tile, w);
+        attention_block_window_look(&w->window, w->together, kind_in_tile, w);
     }
     val some = ne(w->window.seen, imm(0)), number = attention_block_window_take(&w->window, &kind);
     w->next = select(some, sub(w->base, number), sub(first, imm(1)));
-    if (together) {
+    if (w->together) {
         w->next = shuffle(w->next, imm(0));
         w->next_kind = shuffle(kind, imm(0));
     }
@@ -349,11 +245,11 @@ static void seek(key_walk *w, bool together)
 
 key_walk attention_key_walk_begin(const custom_score *c, const tile_grid *grid, const tile *t, bool together)
 {
-    key_walk w = { .custom = c, .grid = grid, .t = t };
+    key_walk w = { .custom = c, .grid = grid, .t = t, .together = together };
     if (has_kinds(&w)) {
         w.base = variable(I32, convert(I32, add(t->end, imm(BLOCK_WINDOW - 1))));
         w.window = attention_block_window_begin();
-        seek(&w, together);
+        seek(&w);
         w.block = variable(U32, convert(U32, max(w.next, convert(I32, t->first))));
         if (together)
             w.kind = variable(I32, w.next_kind);
@@ -362,10 +258,10 @@ key_walk attention_key_walk_begin(const custom_score *c, const tile_grid *grid, 
     return w;
 }
 
-void attention_key_walk_look(key_walk *w, bool together)
+void attention_key_walk_look(key_walk *w)
 {
     if (has_kinds(w))
-        seek(w, together);
+        seek(w);
 }
 
 val attention_key_walk_is_last(const key_walk *w)
@@ -383,4 +279,32 @@ void attention_key_walk_advance(const key_walk *w)
     assign(w->block, attention_key_walk_next(w));
     if (w->kind.type)
         assign(w->kind, w->next_kind);
+}
+
+/* The custom score of the walk's block, by its kind. */
+static void score_block(const key_walk *w, const tile_rows *r, tensor scores)
+{
+    if (!has_kinds(w)) {
+        score_all(w->custom, r, w->block, scores);
+        return;
+    }
+    IF(eq(w->kind, imm(CKL_ATTENTION_SCORE)))
+        score_all(w->custom, r, w->block, scores);
+    IF(eq(w->kind, imm(CKL_ATTENTION_SKIP)))
+        fill(scores, immf(-INFINITY));
+    IF(eq(w->kind, imm(CKL_ATTENTION_PLAIN)))
+        attention_custom_leave(w->custom, scores);
+}
+
+void attention_make_scores(const key_walk *w, const tile_rows *r, const attention_form *form, const attention_values *p,
+                           tensor scores)
+{
+    if (form->softcap)
+        attention_cap_scores(scores, p->factor);
+    if (form->mask) {
+        const score_mask mask = attention_score_mask_of(w->grid, w->t, form, p);
+        attention_mask_scores_by(r, &mask, w->block, scores);
+    }
+    if (w->custom->how)
+        score_block(w, r, scores);
 }

@@ -23,9 +23,6 @@ val attention_custom_slope(const custom_score *c, val x, val i, val j);
 void attention_custom_share_begin(void);
 void attention_custom_share_end(void);
 
-/* Has a form's score a block function? */
-bool attention_custom_has_blocks(const attention_form *form);
-
 /* Some tokens of a sequence, u32; the last ones may lie past its end. */
 typedef struct token_range {
     val first, tokens; // tokens: of the sequence
@@ -37,9 +34,6 @@ val attention_custom_block(const custom_score *c, const token_range *queries, co
 
 /* The scores of a block that is left as it is. */
 void attention_custom_leave(const custom_score *c, tensor scores);
-
-/* Scores a block by its kind. Does nothing without a custom score. */
-void attention_custom_apply(const custom_score *c, const tile_rows *r, val block, val kind, tensor scores);
 
 /* A custom score applied to a block, element by element; between attention_custom_share_begin() and _end(). */
 typedef struct block_scores {
@@ -81,19 +75,23 @@ typedef struct key_walk {
     const custom_score *custom;
     const tile_grid *grid;
     const tile *t;
+    bool together;       // all lanes of the warp walk, and ptxas sees that their numbers are equal
     val block, kind;     // variables: u32; i32, where blocks have kinds and lanes walk together
     val next, next_kind; // where they do: i32
     val base;            // variable, i32: block number n of the window is base - n
     block_window window;
 } key_walk;
 
-/* With `together` all lanes of the warp walk, and ptxas sees that their numbers are equal. */
 key_walk attention_key_walk_begin(const custom_score *c, const tile_grid *grid, const tile *t, bool together);
 
 /* Finds the next block; is there none; its number; stepping on to it. */
-void attention_key_walk_look(key_walk *w, bool together);
+void attention_key_walk_look(key_walk *w);
 val attention_key_walk_is_last(const key_walk *w);
 val attention_key_walk_next(const key_walk *w);
 void attention_key_walk_advance(const key_walk *w);
+
+/* Products of a tile's rows and the walk's block become scores: soft cap, mask, custom score. */
+void attention_make_scores(const key_walk *w, const tile_rows *r, const attention_form *form, const attention_values *p,
+                           tensor scores);
 
 #endif

@@ -50,13 +50,6 @@ int attention_sm80_rows_loaded(const attention_sm80_config *c)
     return c->warps * 32 / threads_across(d.chunk < dv.chunk ? d : dv);
 }
 
-static tensor ring(const sm80_kernel *k, const char *name, columns c)
-{
-    int64_t stage = attention_columns_bytes(c, k->cfg->tile_n) / 2;
-    layout all = attention_chunks_layout(k->form.dtype, c, k->cfg->tile_n, c.chunks, k->cfg->stages, stage);
-    return smem_tensor(name, k->form.dtype, all, 1024);
-}
-
 static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
 {
     sm80_kernel k = {
@@ -66,19 +59,12 @@ static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
     k.rows = cfg->warps * cfg->warp_rows;
     k.threads = 32 * cfg->warps;
     k.p = params_of(attention);
-    k.grid = (tile_grid){ .right = k.form.right,
-                          .left = k.form.left,
-                          .ragged = k.form.ragged,
-                          .rows = k.rows,
-                          .keys = cfg->tile_n,
-                          TILE_GRID_VALUES(k.p) };
-    layout tile_of_q = attention_chunks_layout(dtype, k.d, k.rows, k.d.chunks, 1, 0);
-    k.sQ = slice(smem_tensor("Q", dtype, tile_of_q, 1024), _, _, _, 0);
-    k.sK = ring(&k, "K", k.d);
-    k.sV = ring(&k, "V", k.dv);
-    k.sVt = attention_transposed_chunks(k.sV, k.dv, cfg->stages, attention_columns_bytes(k.dv, cfg->tile_n) / 2);
-    k.mma =
-        make_tiled_mma(dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", cfg->warps, 1);
+    k.grid = attention_tile_grid_of(&k.form, &k.p, k.rows, cfg->tile_n);
+    k.sQ = slice(attention_chunks("Q", dtype, k.d, k.rows, 1), _, _, _, 0);
+    k.sK = attention_chunks("K", dtype, k.d, cfg->tile_n, cfg->stages);
+    k.sV = attention_chunks("V", dtype, k.dv, cfg->tile_n, cfg->stages);
+    k.sVt = attention_transposed_chunks(k.sV, k.dv);
+    k.mma = attention_warps_mma(dtype, cfg->warps);
     k.scores = fragment_C(&k.mma, k.rows, cfg->tile_n);
     k.out = fragment_C(&k.mma, k.rows, k.dv.used);
     k.weights = fragment_A_words(&k.mma, k.rows, cfg->tile_n);
@@ -141,22 +127,6 @@ static void multiply_keys(const sm80_kernel *k, val stage)
     }
 }
 
-/* out += weights * V of a stage, 16 keys and a subtile of the columns at a time. */
-static void multiply_values(const sm80_kernel *k, val stage)
-{
-    int subtile = k->dv.subtile, atoms_m = (int)static_size(layout_mode(k->out.layout, 1));
-    tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->form.dtype, &k->mma, subtile, STEP);
-    tensor sVt = slice(k->sVt, _, _, stage); // (DV,BN)
-    for (int j = 0; j < k->cfg->tile_n / STEP; j++)
-        for (int i = 0; i < k->dv.used / subtile; i++) {
-            tensor sSubtile = local_tile(sVt, shape(subtile, STEP), coord(i, j)),
-                   rV = fragment_B(&k->mma, subtile, STEP);
-            copy_tiled(&transposed, partition_S(&transposed, sSubtile, thread()), rV);
-            gemm(&k->mma, local_tile(k->weights, shape(4, atoms_m, 1), coord(0, 0, j)), rV,
-                 local_tile(k->out, shape(4, atoms_m, subtile / 8), coord(0, 0, i)), yes());
-        }
-}
-
 /* Steps */
 
 static tile_rows rows_of(const sm80_kernel *k, const tile *t)
@@ -169,19 +139,13 @@ static void use_block(sm80_kernel *k, const tile *t, const key_walk *w, val stag
     val block = w->block;
     tile_rows rows = rows_of(k, t);
     multiply_keys(k, stage);
-    if (k->form.softcap)
-        attention_cap_scores(k->scores, k->p.factor);
-    if (k->form.mask) {
-        score_mask mask = attention_score_mask_of(&k->grid, t, &k->form, &k->p);
-        attention_mask_scores_by(&rows, &mask, block, k->scores);
-    }
-    attention_custom_apply(&k->custom, &rows, block, w->kind, k->scores);
+    attention_make_scores(w, &rows, &k->form, &k->p, k->scores);
     IF(attention_block_is_cut(&rows, block))
         attention_mask_block(&rows, block, k->scores);
     attention_online_softmax(&k->online, k->scores);
     accumulators_to_A(k->scores, k->form.dtype, k->weights);
     attention_scale_rows(k->out, k->online.factor);
-    multiply_values(k, stage);
+    attention_multiply_values(&k->mma, k->weights, slice(k->sVt, _, _, stage), k->dv, false, k->out);
 }
 
 /*
@@ -199,7 +163,7 @@ static void attend(sm80_kernel *k, const tile *t)
     FOREVER {
         cp_async_wait(0);
         cta_sync();
-        attention_key_walk_look(&w, true);
+        attention_key_walk_look(&w);
         if (k->cfg->stages == 2) {
             IF(logical_not(attention_key_walk_is_last(&w)))
                 load_block(k, t, attention_key_walk_next(&w), sub(imm(1), stage));
@@ -246,10 +210,7 @@ void attention_sm80(const void *config, int kernel)
     attention_online_rows_reset(&k.online);
     fill(k.out, immf(0));
     attend(&k, &t);
-    val sink;
-    if (k.form.sinks)
-        sink = attention_sink_of(&k.grid, k.p.sinks, &t);
-    attention_online_rows_finish(&k.online, k.form.sinks ? &sink : NULL);
+    attention_online_rows_finish(&k.online, attention_sink_of(&k.grid, &t, &k.form, &k.p));
     attention_scale_rows(k.out, k.online.factor);
     if (k.form.lse)
         attention_store_logarithms(&rows, &k.online, k.p.lse, t.head);

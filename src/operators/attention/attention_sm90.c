@@ -14,21 +14,23 @@
  */
 #include "operators/attention/attention_sm90.h"
 
-#include <stdio.h>
-
 enum {
     BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads round the staging buffers
     BARRIER_TURN = 4,     // + consumer: it may issue; it waits, the one before arrives
-    CHUNKS_MAX = 4,
-    FETCHES = 4, // slots of the scheduler; the producer is at most two tiles ahead
+    FETCHES = 4,          // slots of the scheduler; the producer is at most two tiles ahead
 };
 
-/* Chunks of O that are being stored. */
-static int staging_buffers(columns c)
+/* Of a thread, by the number of consumers; the producer keeps 24 and 32. */
+static const int CONSUMER_REGISTERS[] = { [2] = 240, [3] = 160 };
+
+/* O as it is stored: two chunks at a time. */
+static columns staged_columns(columns dv)
 {
-    return c.chunks < 2 ? c.chunks : 2;
+    dv.chunks = dv.chunks < 2 ? dv.chunks : 2;
+    return dv;
 }
 
+/* Of a block of K or V, whichever is larger. */
 static int64_t slot_bytes(const attention_sm90_config *c)
 {
     return max_i64(attention_columns_bytes(attention_columns_of(c->form.d), c->tile_n),
@@ -38,7 +40,7 @@ static int64_t slot_bytes(const attention_sm90_config *c)
 int64_t attention_sm90_smem(const attention_sm90_config *c)
 {
     columns d = attention_columns_of(c->form.d), dv = attention_columns_of(c->form.dv);
-    int64_t q = attention_columns_bytes(d, ROWS), o = (int64_t)ROWS * dv.chunk * 2 * staging_buffers(dv);
+    int64_t q = attention_columns_bytes(d, ROWS), o = attention_columns_bytes(staged_columns(dv), ROWS);
     return c->consumers * (q + o) + c->slots * slot_bytes(c) + 16 * (int64_t)(c->slots + c->consumers) +
            (c->draw ? scheduler_bytes(FETCHES) : 0);
 }
@@ -47,14 +49,12 @@ static void describe_shared_memory(sm90_kernel *k)
 {
     const attention_sm90_config *cfg = k->cfg;
     ckl_dtype dtype = k->form.dtype;
-    int bn = cfg->tile_n, buffers = staging_buffers(k->dv);
-    int64_t slot = k->slot_bytes / 2, q = attention_columns_bytes(k->d, ROWS) / 2,
-            o = (int64_t)buffers * ROWS * k->dv.chunk;
-    k->sQ = smem_tensor("Q", dtype, attention_chunks_layout(dtype, k->d, ROWS, k->d.chunks, cfg->consumers, q), 1024);
+    int64_t slot = slot_bytes(cfg) / 2;
+    k->sQ = attention_chunks("Q", dtype, k->d, ROWS, cfg->consumers);
     tensor sRing = smem_tensor("K and V", dtype, make_layout(shape(slot, cfg->slots), stride(1, slot)), 1024);
-    k->sK = tensor_with_layout(sRing, attention_chunks_layout(dtype, k->d, bn, k->d.chunks, cfg->slots, slot));
-    k->sV = tensor_with_layout(sRing, attention_chunks_layout(dtype, k->dv, bn, k->dv.chunks, cfg->slots, slot));
-    k->sO = smem_tensor("O", dtype, attention_chunks_layout(dtype, k->dv, ROWS, buffers, cfg->consumers, o), 1024);
+    k->sK = tensor_with_layout(sRing, attention_chunks_apart(dtype, k->d, cfg->tile_n, cfg->slots, slot));
+    k->sV = tensor_with_layout(sRing, attention_chunks_apart(dtype, k->dv, cfg->tile_n, cfg->slots, slot));
+    k->sO = attention_chunks("O", dtype, staged_columns(k->dv), ROWS, cfg->consumers);
     k->q = make_pipeline("Q barriers", cfg->consumers, 1, 1);
     k->ring = make_pipeline("ring", cfg->slots, 1, cfg->consumers * (cfg->old ? WARPGROUP / 32 : 1));
     if (cfg->draw)
@@ -66,18 +66,12 @@ static sm90_kernel describe_kernel(const attention_sm90_config *cfg)
     sm90_kernel k = {
         .cfg = cfg, .form = cfg->form, .d = attention_columns_of(cfg->form.d), .dv = attention_columns_of(cfg->form.dv)
     };
-    k.slot_bytes = slot_bytes(cfg);
     k.p = params_of(attention);
     k.tmaQ = attention_make_tma(k.p.Q, &k.form, k.d, ROWS);
     k.tmaK = attention_make_tma(k.p.K, &k.form, k.d, cfg->tile_n);
     k.tmaV = attention_make_tma(k.p.V, &k.form, k.dv, cfg->tile_n);
     k.tmaO = attention_make_tma(k.p.O, &k.form, k.dv, ROWS);
-    k.grid = (tile_grid){ .right = cfg->form.right,
-                          .left = cfg->form.left,
-                          .ragged = cfg->form.ragged,
-                          .rows = cfg->consumers * ROWS,
-                          .keys = cfg->tile_n,
-                          TILE_GRID_VALUES(k.p) };
+    k.grid = attention_tile_grid_of(&k.form, &k.p, cfg->consumers * ROWS, cfg->tile_n);
     describe_shared_memory(&k);
     return k;
 }
@@ -106,36 +100,21 @@ static void initialise(const sm90_kernel *k)
 typedef struct consumer_role {
     val index, first_thread;
     tiled_mma qk, pv;
-    tensor tCrQ[CHUNKS_MAX]; // (1,MMA_K)
-    tensor tCrK[CHUNKS_MAX]; // (1,MMA_K,SLOTS)
-    tensor tCrV;             // (1,MMA_K,SLOTS)
-    tensor scores, out;      // (MMA,1,1)
-    tensor weights;          // (PAIRS,1,MMA_K)
-    tensor sO;               // (ROWS,CHUNK,BUFFERS)
+    score_operands keys;
+    tensor tCrV;        // (1,MMA_K,SLOTS)
+    tensor scores, out; // (MMA,1,1)
+    tensor weights;     // (PAIRS,1,MMA_K)
+    tensor sO;          // (ROWS,CHUNK,BUFFERS)
     online_rows rows;
     val lost, lowered;   // with old maxima: attention_online_softmax_by_old()
     custom_score custom; // in the tile's head
     pipeline_state at, q;
 } consumer_role;
 
-/* One warpgroup's wgmma over 64 x n. */
-static tiled_mma warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
-{
-    char atom[ATOM_NAME_MAX];
-    snprintf(atom, sizeof atom, "SM90_64x%dx16_F32%s_%s", n, dtype == F16 ? "F16F16" : "BF16BF16", sources);
-    return make_tiled_mma(atom, 1, 1);
-}
-
-/* The thread's number in its consumer. Computed where it is needed: registers are scarce. */
-static val consumer_thread(void)
-{
-    return warpgroup_thread();
-}
-
 /* Its queries of a tile. */
 static tile_rows rows_of(const sm90_kernel *k, const consumer_role *c, const tile *t)
 {
-    return (tile_rows){ &k->grid, &t->s, &c->qk, add(t->row, mul(c->index, imm(ROWS))), consumer_thread(), ROWS };
+    return (tile_rows){ &k->grid, &t->s, &c->qk, add(t->row, mul(c->index, imm(ROWS))), warpgroup_thread(), ROWS };
 }
 
 static consumer_role describe_consumer(const sm90_kernel *k)
@@ -143,14 +122,12 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     const attention_sm90_config *cfg = k->cfg;
     ckl_dtype dtype = k->form.dtype;
     int bn = cfg->tile_n;
-    consumer_role c = { .qk = warpgroup_mma(dtype, bn, "SS"), .pv = warpgroup_mma(dtype, k->dv.used, "RS") };
+    consumer_role c = { .qk = attention_warpgroup_mma(dtype, bn, "SS"),
+                        .pv = attention_warpgroup_mma(dtype, k->dv.used, "RS") };
     c.index = sub(warpgroup(), imm(1));
-    c.first_thread = eq(consumer_thread(), imm(0));
-    for (int i = 0; i < k->d.chunks; i++) {
-        c.tCrQ[i] = descriptors_A(&c.qk, slice(k->sQ, _, _, i, c.index));
-        c.tCrK[i] = descriptors_B(&c.qk, slice(k->sK, _, _, i, _));
-    }
-    c.tCrV = descriptors_B(&c.pv, attention_transposed_chunks(k->sV, k->dv, cfg->slots, k->slot_bytes / 2));
+    c.first_thread = eq(warpgroup_thread(), imm(0));
+    c.keys = attention_score_operands_of(&c.qk, k->d, k->sQ, c.index, k->sK);
+    c.tCrV = descriptors_B(&c.pv, attention_transposed_chunks(k->sV, k->dv));
     c.scores = fragment_C(&c.qk, ROWS, bn);
     c.out = fragment_C(&c.pv, ROWS, k->dv.used);
     c.weights = fragment_A_words(&c.pv, ROWS, bn);
@@ -198,22 +175,6 @@ static val take_slot(consumer_role *c)
     return slot;
 }
 
-/* scores = Q * K^T of a block; asynchronous. Columns from d on are zeros and left out. */
-static void issue_scores(const sm90_kernel *k, consumer_role *c, val slot)
-{
-    for (int i = 0; i < k->d.chunks; i++) {
-        tensor tCrQ = c->tCrQ[i], tCrK = slice(c->tCrK[i], _, _, slot); // (1,MMA_K)
-        int steps = (k->d.used - i * k->d.chunk) / 16;
-        if (steps * 16 >= k->d.chunk)
-            gemm(&c->qk, tCrQ, tCrK, c->scores, imm_as(IR_PRED, i > 0));
-        else
-            for (int s = 0; s < steps; s++)
-                gemm(&c->qk, local_tile(tCrQ, shape(1, 1), coord(0, s)), local_tile(tCrK, shape(1, 1), coord(0, s)),
-                     c->scores, imm_as(IR_PRED, i > 0 || s > 0));
-    }
-    mma_commit();
-}
-
 /* out += weights * V; asynchronous. */
 static void issue_product(consumer_role *c, val slot)
 {
@@ -221,17 +182,10 @@ static void issue_product(consumer_role *c, val slot)
     mma_commit();
 }
 
-/* Turns products into scores: soft cap, mask, custom score. */
 static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
     tile_rows rows = rows_of(k, c, t);
-    if (k->form.softcap)
-        attention_cap_scores(c->scores, k->p.factor);
-    if (k->form.mask) {
-        score_mask mask = attention_score_mask_of(&k->grid, t, &k->form, &k->p);
-        attention_mask_scores_by(&rows, &mask, w->block, c->scores);
-    }
-    attention_custom_apply(&c->custom, &rows, w->block, w->kind, c->scores);
+    attention_make_scores(w, &rows, &k->form, &k->p, c->scores);
 }
 
 /*
@@ -278,7 +232,7 @@ static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, 
  */
 static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
 {
-    tensor cS = partition_C(&c->qk, identity_tensor(shape(ROWS, k->cfg->tile_n)), consumer_thread()); // (MMA,1,1)
+    tensor cS = partition_C(&c->qk, identity_tensor(shape(ROWS, k->cfg->tile_n)), warpgroup_thread()); // (MMA,1,1)
     layout distances = coordinate_distances(cS, 1);
     fill(c->scores, immf(0));
     for (int i = 0; i < k->d.chunks; i++) {
@@ -343,7 +297,7 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     val keys = take_slot(c);
     begin_turn(k, c);
     mma_fence();
-    issue_scores(k, c, keys);
+    attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
     pipeline_wait_full(&k->ring, &c->at);
     val values = take_slot(c);
     mma_fence();
@@ -382,7 +336,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     accumulators_to_A(c->scores, k->form.dtype, c->weights);
     pipeline_wait_full(&k->ring, &c->at);
     FOREVER {
-        attention_key_walk_look(&w, true);
+        attention_key_walk_look(&w);
         BREAK_IF(attention_key_walk_is_last(&w));
         attention_key_walk_advance(&w);
         step(k, c, t, &w);
@@ -395,15 +349,15 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
 /* Stores O through the staging buffers by TMA, a chunk at a time. */
 static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
-    int subtile = k->dv.subtile, buffers = staging_buffers(k->dv);
-    tiled_mma mma = warpgroup_mma(k->form.dtype, subtile, "SS");
+    int subtile = k->dv.subtile, buffers = staged_columns(k->dv).chunks;
+    tiled_mma mma = attention_warpgroup_mma(k->form.dtype, subtile, "SS");
     staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
     for (int i = 0; i < k->dv.chunks; i++) {
         tensor sO = slice(c->sO, _, _, i % buffers); // (ROWS,CHUNK)
         staging_wait(&staged, i == 0 && k->dv.chunks % buffers ? 0 : buffers - 1);
         for (int at = 0; at < k->dv.chunk && i * k->dv.chunk + at < k->dv.used; at += subtile) {
             tensor acc = slice(accumulator_columns(c->out, i * k->dv.chunk + at, subtile), _, 0, _);
-            stmatrix_C(&mma, acc, local_tile(sO, shape(ROWS, subtile), coord(0, at / subtile)), consumer_thread());
+            stmatrix_C(&mma, acc, local_tile(sO, shape(ROWS, subtile), coord(0, at / subtile)), warpgroup_thread());
         }
         STAGED_STORE(&staged) {
             const tile_box at = attention_sm90_box_of_queries(k, t, add(t->row, mul(c->index, imm(ROWS))));
@@ -414,10 +368,7 @@ static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
 
 static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
-    val sink;
-    if (k->form.sinks)
-        sink = attention_sink_of(&k->grid, k->p.sinks, t);
-    attention_online_rows_finish(&c->rows, k->form.sinks ? &sink : NULL);
+    attention_online_rows_finish(&c->rows, attention_sink_of(&k->grid, t, &k->form, &k->p));
     attention_scale_rows(c->out, c->rows.factor);
     if (k->form.lse) {
         tile_rows rows = rows_of(k, c, t);
@@ -469,7 +420,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
     pipeline_wait_full(&k->ring, &c->at);
     val keys = variable(U32, take_slot(c));
     mma_fence();
-    issue_scores(k, c, keys);
+    attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
     FOREVER {
         attend(k, c, &t, keys);
         val values = take_slot(c);
@@ -484,7 +435,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         assign(keys, shuffle(select(more, c->at.stage, keys), imm(0)));
         pipeline_advance(&c->at);
         mma_fence();
-        issue_scores(k, c, keys);
+        attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
         mma_wait(1);
         release(k, c, values);
         finish(k, c, &t);
@@ -498,7 +449,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
 static void consumer(const sm90_kernel *k)
 {
     if (k->cfg->consumers > 1)
-        warpgroup_reg_alloc(k->cfg->consumers == 2 ? 240 : 160);
+        warpgroup_reg_alloc(CONSUMER_REGISTERS[k->cfg->consumers]);
     consumer_role c = describe_consumer(k);
     walk w = attention_sm90_walk();
     if (k->cfg->turns)

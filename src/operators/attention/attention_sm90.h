@@ -16,7 +16,6 @@ typedef struct sm90_kernel {
     attention_form form;
     attention_values p;
     columns d, dv;
-    int64_t slot_bytes; // of a block of K or V, whichever is larger
     tma_copy tmaQ, tmaK, tmaV, tmaO;
     tensor sQ;     // (ROWS,CHUNK,CHUNKS,CONSUMERS)
     tensor sK, sV; // (BN,CHUNK,CHUNKS,SLOTS), in the same memory

@@ -14,24 +14,21 @@
  * registers do not hold dK and dV together, a kernel of values computes dV alone. A first kernel computes lse and delta
  * = dO * O of every query; a last one sums the gradients of sinks.
  */
-#include <stdio.h>
-
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
 
 enum {
-    STATS_EACH = 4, // of a lane, for blocks of up to 128
+    BARRIER_CONSUMER = 1, // named, + consumer: its 128 threads before they store
+    STATS_EACH = 4,       // of a lane, for blocks of up to 128
     PRODUCER_REGISTERS = 24,
     CONSUMER_REGISTERS = 240, // and 24 for the producer: the 504 = 3 * 168 of 384 threads
 };
 
-/* The kernels. */
-enum { OF_STATS, OF_KEYS, OF_QUERIES, OF_SINKS, OF_VALUES };
-
 int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *c)
 {
     const columns d = attention_columns_of(c->form.d), dv = attention_columns_of(c->form.dv);
-    const int block = c->products == 5 || c->block > c->keys ? c->block : c->keys; // of the largest kernel
+    const bool keys_alone = attention_backward_sums_queries(c);
+    const int block = keys_alone || c->block > c->keys ? c->block : c->keys; // of the largest kernel
     int64_t x = attention_columns_bytes(d, ROWS) + attention_columns_bytes(dv, ROWS);
     int64_t y = attention_columns_bytes(d, block) + attention_columns_bytes(dv, block) + 4 * STATS * block;
     return c->consumers * x + c->stages * y + 16 * (1 + c->stages) + attention_backward_sums_smem(c);
@@ -42,21 +39,14 @@ static int64_t bytes_of_block(const backward_kernel *k)
     return attention_columns_bytes(k->d, k->block) + attention_columns_bytes(k->dv, k->block);
 }
 
-static tensor tiles(const char *name, ckl_dtype dtype, columns c, int rows, int count)
-{
-    return smem_tensor(name, dtype,
-                       attention_chunks_layout(dtype, c, rows, c.chunks, count, attention_columns_bytes(c, rows) / 2),
-                       1024);
-}
-
 static void describe_memory(backward_kernel *k)
 {
     const attention_sm90_backward_config *c = k->cfg;
     ckl_dtype dtype = k->form.dtype;
-    k->sX1 = tiles("X1", dtype, k->d, ROWS, c->consumers);
-    k->sX2 = tiles("X2", dtype, k->dv, ROWS, c->consumers);
-    k->sY1 = tiles("Y1", dtype, k->d, k->block, c->stages);
-    k->sY2 = tiles("Y2", dtype, k->dv, k->block, c->stages);
+    k->sX1 = attention_chunks("X1", dtype, k->d, ROWS, c->consumers);
+    k->sX2 = attention_chunks("X2", dtype, k->dv, ROWS, c->consumers);
+    k->sY1 = attention_chunks("Y1", dtype, k->d, k->block, c->stages);
+    k->sY2 = attention_chunks("Y2", dtype, k->dv, k->block, c->stages);
     k->sStats = smem_tensor("stats", F32, compact(shape(k->block, STATS, c->stages)), 16);
     k->x = make_pipeline("X barriers", 1, 1, 1);
     k->ring = make_pipeline("ring", c->stages, k->of_keys ? 2 : 1,
@@ -82,12 +72,6 @@ static void describe_maps(backward_kernel *k)
 
 /* Producer */
 
-static void load_chunks(const tma_copy *tma, tensor sTile, const tile_box *at, val barrier)
-{
-    UNROLL(c, static_size(layout_mode(sTile.layout, 2)))
-        tma_load_of(tma, slice(sTile, _, _, c), at->row, imm(c * tma->cols), at->count, at->outer, barrier, imm(0));
-}
-
 static void load_x(const backward_kernel *k)
 {
     pipeline_state at = producer_state(&k->x);
@@ -96,9 +80,9 @@ static void load_x(const backward_kernel *k)
     for (int w = 0; w < k->cfg->consumers; w++) {
         val barrier = pipeline_full_barrier(&k->x, &at);
         const tile_box box = attention_backward_box_of_x(k, add(k->row, imm(w * ROWS)));
-        load_chunks(&k->tmaX1, slice(k->sX1, _, _, _, w), &box, barrier);
+        attention_load_chunks(&k->tmaX1, slice(k->sX1, _, _, _, w), &box, barrier);
         if (k->with_d1)
-            load_chunks(&k->tmaX2, slice(k->sX2, _, _, _, w), &box, barrier);
+            attention_load_chunks(&k->tmaX2, slice(k->sX2, _, _, _, w), &box, barrier);
     }
 }
 
@@ -108,8 +92,8 @@ static void load_y(const backward_kernel *k, const backward_walk *w, pipeline_st
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)bytes_of_block(k)));
     val barrier = pipeline_full_barrier(&k->ring, at);
-    load_chunks(&k->tmaY1, slice(k->sY1, _, _, _, at->stage), &box, barrier);
-    load_chunks(&k->tmaY2, slice(k->sY2, _, _, _, at->stage), &box, barrier);
+    attention_load_chunks(&k->tmaY1, slice(k->sY1, _, _, _, at->stage), &box, barrier);
+    attention_load_chunks(&k->tmaY2, slice(k->sY2, _, _, _, at->stage), &box, barrier);
     pipeline_advance(at);
 }
 
@@ -141,16 +125,18 @@ static void stats_producer(const backward_kernel *k)
     FOREVER {
         BREAK_IF(attention_backward_is_over(k, &w));
         load_stats(k, &w, &at);
-        attention_backward_advance(k, &w, true);
+        attention_backward_advance(k, &w);
     }
 }
 
-/* One thread. */
+/* A thread brings blocks, a warp the stats of queries, another thread adds to the sums of dQ. */
+enum { WARP_OF_BLOCKS, WARP_OF_STATS, WARP_OF_SUMS };
+
 static void producer(const backward_kernel *k)
 {
     if (k->cfg->consumers > 1)
         warpgroup_reg_dealloc(PRODUCER_REGISTERS);
-    IF(eq(warp(), imm(0))) {
+    IF(eq(warp(), imm(WARP_OF_BLOCKS))) {
         IF(elect()) {
             pipeline_state at = producer_state(&k->ring);
             backward_walk w = attention_backward_begin(k, false);
@@ -158,28 +144,21 @@ static void producer(const backward_kernel *k)
             FOREVER {
                 BREAK_IF(attention_backward_is_over(k, &w));
                 load_y(k, &w, &at);
-                attention_backward_advance(k, &w, false);
+                attention_backward_advance(k, &w);
             }
         }
     }
     if (k->of_keys)
-        IF(eq(warp(), imm(1)))
+        IF(eq(warp(), imm(WARP_OF_STATS)))
             stats_producer(k);
     if (k->with_queries)
-        IF(eq(warp(), imm(2))) {
+        IF(eq(warp(), imm(WARP_OF_SUMS))) {
             IF(elect())
                 attention_backward_add_queries(k);
         }
 }
 
 /* Consumers */
-
-tiled_mma attention_warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
-{
-    char atom[ATOM_NAME_MAX];
-    snprintf(atom, sizeof atom, "SM90_64x%dx16_F32%s_%s", n, dtype == F16 ? "F16F16" : "BF16BF16", sources);
-    return make_tiled_mma(atom, 1, 1);
-}
 
 static backward_consumer describe_consumer(const backward_kernel *k)
 {
@@ -189,20 +168,13 @@ static backward_consumer describe_consumer(const backward_kernel *k)
                             .d1_mma = attention_warpgroup_mma(dtype, k->d.used, "RS"),
                             .d2_mma = attention_warpgroup_mma(dtype, k->dv.used, "RS") };
     c.index = sub(warpgroup(), imm(1));
-    c.first_thread = eq(attention_backward_thread(), imm(0));
-    for (int i = 0; i < k->d.chunks; i++) {
-        c.tCrX1[i] = descriptors_A(&c.scores_mma, slice(k->sX1, _, _, i, c.index));
-        c.tCrY1[i] = descriptors_B(&c.scores_mma, slice(k->sY1, _, _, i, _));
-    }
-    for (int i = 0; i < k->dv.chunks && k->with_d1; i++) {
-        c.tCrX2[i] = descriptors_A(&c.scores_mma, slice(k->sX2, _, _, i, c.index));
-        c.tCrY2[i] = descriptors_B(&c.scores_mma, slice(k->sY2, _, _, i, _));
-    }
-    int stages = k->cfg->stages;
+    c.first_thread = eq(warpgroup_thread(), imm(0));
+    c.of_scores = attention_score_operands_of(&c.scores_mma, k->d, k->sX1, c.index, k->sY1);
+    if (k->with_d1)
+        c.of_slopes = attention_score_operands_of(&c.scores_mma, k->dv, k->sX2, c.index, k->sY2);
     c.scores = fragment_C(&c.scores_mma, ROWS, block);
     if (k->with_d1) {
-        c.tCrY1t = descriptors_B(
-            &c.d1_mma, attention_transposed_chunks(k->sY1, k->d, stages, attention_columns_bytes(k->d, block) / 2));
+        c.tCrY1t = descriptors_B(&c.d1_mma, attention_transposed_chunks(k->sY1, k->d));
         c.slopes = fragment_C(&c.scores_mma, ROWS, block);
         c.bends = attention_backward_has_bends(k) ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
         c.gradients = fragment_A_words(&c.d1_mma, ROWS, block);
@@ -210,8 +182,7 @@ static backward_consumer describe_consumer(const backward_kernel *k)
         fill(c.d1, immf(0));
     }
     if (k->with_d2) {
-        c.tCrY2t = descriptors_B(
-            &c.d2_mma, attention_transposed_chunks(k->sY2, k->dv, stages, attention_columns_bytes(k->dv, block) / 2));
+        c.tCrY2t = descriptors_B(&c.d2_mma, attention_transposed_chunks(k->sY2, k->dv));
         c.weights = fragment_A_words(&c.d2_mma, ROWS, block);
         c.d2 = fragment_C(&c.d2_mma, ROWS, k->dv.used);
         fill(c.d2, immf(0));
@@ -219,24 +190,8 @@ static backward_consumer describe_consumer(const backward_kernel *k)
     if (k->with_queries)
         attention_backward_describe_queries(k, &c);
     c.at = consumer_state(&k->ring);
+    c.cS = partition_C(&c.scores_mma, identity_tensor(shape(ROWS, block)), warpgroup_thread()); // (MMA,1,1)
     return c;
-}
-
-/* acc = X * Y^T of a stage; asynchronous. Columns past the last used one are zeros and left out. */
-static void issue_scores(const backward_consumer *c, const tensor *tCrX, const tensor *tCrY, columns n, tensor acc,
-                         val stage)
-{
-    for (int i = 0; i < n.chunks; i++) {
-        tensor tCrS = slice(tCrY[i], _, _, stage); // (1,MMA_K)
-        int steps = (n.used - i * n.chunk) / 16;
-        if (steps * 16 >= n.chunk)
-            gemm(&c->scores_mma, tCrX[i], tCrS, acc, imm_as(IR_PRED, i > 0));
-        else
-            for (int s = 0; s < steps; s++)
-                gemm(&c->scores_mma, local_tile(tCrX[i], shape(1, 1), coord(0, s)),
-                     local_tile(tCrS, shape(1, 1), coord(0, s)), acc, imm_as(IR_PRED, i > 0 || s > 0));
-    }
-    mma_commit();
 }
 
 /* dV += P * dO, asynchronous. */
@@ -268,30 +223,30 @@ static void release(const backward_kernel *k, val stage)
  * One block. mma_wait(n) leaves n groups in flight: with overlap those are the sums of the block before, these scores
  * and slopes, the sum of weighted values.
  */
-static void step(const backward_kernel *k, backward_consumer *c, tensor cS, const backward_walk *w, val before)
+static void step(const backward_kernel *k, backward_consumer *c, const backward_walk *w, val before)
 {
     pipeline_wait_full(&k->ring, &c->at);
     val stage = shuffle(c->at.stage, imm(0));
     mma_fence();
-    issue_scores(c, c->tCrX1, c->tCrY1, k->d, c->scores, stage);
+    attention_issue_scores(&c->scores_mma, &c->of_scores, stage, c->scores);
     if (k->with_d1)
-        issue_scores(c, c->tCrX2, c->tCrY2, k->dv, c->slopes, stage);
-    const backward_stats offset = attention_backward_find_stats(k, c, cS, stage, 0);
+        attention_issue_scores(&c->scores_mma, &c->of_slopes, stage, c->slopes);
+    const backward_stats offset = attention_backward_find_stats(k, c, stage, 0);
     if (k->overlap) {
         mma_wait(k->with_d1 ? 2 : 1);
         IF(ne(before, imm(k->cfg->stages)))
             release(k, before);
     }
     mma_wait(k->with_d1 ? 1 : 0);
-    attention_backward_weigh(k, c, cS, &offset, w);
+    attention_backward_weigh(k, c, &offset, w);
     if (k->with_d2)
         add_values(k, c, stage);
     if (k->with_d1) {
-        const backward_stats delta = attention_backward_find_stats(k, c, cS, stage, 1);
+        const backward_stats delta = attention_backward_find_stats(k, c, stage, 1);
         mma_wait(k->with_d2 ? 1 : 0);
         attention_backward_differentiate(c, &delta);
         if (k->form.dmask && !k->of_keys)
-            attention_backward_store_mask_gradient(k, c, cS, w);
+            attention_backward_store_mask_gradient(k, c, w);
         add_gradients(k, c, stage);
     }
     if (k->overlap)
@@ -314,7 +269,7 @@ static val begin_scores(const backward_kernel *k, backward_consumer *c, const ba
         pipeline_wait_full(&k->ring, &c->at);
     val stage = shuffle(select(over, same, c->at.stage), imm(0));
     mma_fence();
-    issue_scores(c, c->tCrX1, c->tCrY1, k->d, c->scores, stage);
+    attention_issue_scores(&c->scores_mma, &c->of_scores, stage, c->scores);
     return stage;
 }
 
@@ -324,14 +279,14 @@ static val begin_scores(const backward_kernel *k, backward_consumer *c, const ba
  * are read in the next iteration of a loop. dV and dK are done before the scores begin, as registers do not hold the
  * operands of both.
  */
-static void step_with_queries(const backward_kernel *k, backward_consumer *c, tensor cS, backward_walk *w, val stage)
+static void step_with_queries(const backward_kernel *k, backward_consumer *c, backward_walk *w, val stage)
 {
     mma_fence();
-    issue_scores(c, c->tCrX2, c->tCrY2, k->dv, c->slopes, stage);
-    const backward_stats offset = attention_backward_find_stats(k, c, cS, stage, 0);
-    attention_backward_weigh(k, c, cS, &offset, w);
+    attention_issue_scores(&c->scores_mma, &c->of_slopes, stage, c->slopes);
+    const backward_stats offset = attention_backward_find_stats(k, c, stage, 0);
+    attention_backward_weigh(k, c, &offset, w);
     add_values(k, c, stage);
-    const backward_stats delta = attention_backward_find_stats(k, c, cS, stage, 1);
+    const backward_stats delta = attention_backward_find_stats(k, c, stage, 1);
     mma_wait(1);
     attention_backward_differentiate(c, &delta);
     add_gradients(k, c, stage);
@@ -339,7 +294,7 @@ static void step_with_queries(const backward_kernel *k, backward_consumer *c, te
     mma_wait(1); // dQ is in flight
     release(k, stage);
     pipeline_advance(&c->at);
-    attention_backward_advance(k, w, true);
+    attention_backward_advance(k, w);
     val next = begin_scores(k, c, w, stage);
     mma_wait(1);
     attention_backward_share_queries(k, c);
@@ -347,16 +302,43 @@ static void step_with_queries(const backward_kernel *k, backward_consumer *c, te
     assign(stage, next);
 }
 
-static void steps_with_queries(const backward_kernel *k, backward_consumer *c, tensor cS, backward_walk *w)
+static void steps_with_queries(const backward_kernel *k, backward_consumer *c, backward_walk *w)
 {
     IF(logical_not(attention_backward_is_over(k, w))) {
         val stage = variable(U32, begin_scores(k, c, w, imm_as(U32, 0)));
         mma_wait(0);
         FOREVER {
-            step_with_queries(k, c, cS, w, stage);
+            step_with_queries(k, c, w, stage);
             BREAK_IF(attention_backward_is_over(k, w));
         }
     }
+}
+
+/* Stores a gradient through the shared memory of its rows, all chunks by one group of TMA stores. */
+static void store(const backward_kernel *k, const backward_consumer *c, const tma_copy *tma, tensor acc, tensor sX,
+                  columns n)
+{
+    staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
+    attention_store_chunks(acc, 0, sX, n);
+    STAGED_STORE(&staged) {
+        const tile_box box = attention_backward_box_of_x(k, attention_backward_row_of(k, c));
+        for (int i = 0; i < n.chunks; i++)
+            tma_store_of(tma, slice(sX, _, _, i), box.row, imm(i * n.chunk), box.count, box.outer);
+    }
+}
+
+static void store_gradients(const backward_kernel *k, const backward_consumer *c)
+{
+    if (k->with_queries) // all are done with the rows' memory: each consumer reads every row
+        named_sync(imm(BARRIER_CONSUMER), k->cfg->consumers * WARPGROUP);
+    else
+        named_sync(add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP);
+    if (k->with_d1)
+        store(k, c, &k->tmaD1, c->d1, slice(k->sX1, _, _, _, c->index), k->d);
+    if (k->with_d2)
+        store(k, c, &k->tmaD2, c->d2, slice(k->sX2, _, _, _, c->index), k->dv);
+    IF(c->first_thread)
+        tma_store_wait(0);
 }
 
 static void scale_all(tensor acc, val factor)
@@ -372,8 +354,6 @@ static void consumer(const backward_kernel *k)
     if (k->cfg->consumers > 1)
         warpgroup_reg_alloc(CONSUMER_REGISTERS);
     backward_consumer c = describe_consumer(k);
-    tensor cS =
-        partition_C(&c.scores_mma, identity_tensor(shape(ROWS, k->block)), attention_backward_thread()); // (MMA,1,1)
     backward_walk w = attention_backward_begin(k, true);
     val before = variable(U32, imm(k->cfg->stages)); // none
     pipeline_state x = consumer_state(&k->x);
@@ -381,26 +361,26 @@ static void consumer(const backward_kernel *k)
         attention_backward_load_row_stats(k, &c);
     pipeline_wait_full(&k->x, &x);
     if (k->with_queries)
-        steps_with_queries(k, &c, cS, &w);
+        steps_with_queries(k, &c, &w);
     else
         FOREVER {
             BREAK_IF(attention_backward_is_over(k, &w));
-            step(k, &c, cS, &w, before);
-            attention_backward_advance(k, &w, true);
+            step(k, &c, &w, before);
+            attention_backward_advance(k, &w);
         }
     mma_wait(0);
     if (k->with_d1)
         scale_all(c.d1, k->p.scale);
-    attention_backward_store_gradients(k, &c);
+    store_gradients(k, &c);
 }
 
 static void describe_gradients(const attention_sm90_backward_config *cfg, int kernel)
 {
-    const bool of_keys = kernel != OF_QUERIES;
-    backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys, .with_d1 = kernel != OF_VALUES };
-    k.with_d2 = kernel == (cfg->apart ? OF_VALUES : OF_KEYS);
-    k.with_queries = cfg->products == 5;
-    k.overlap = (cfg->overlap && cfg->products == 7) || !of_keys;
+    const bool of_keys = kernel != BACKWARD_QUERIES;
+    backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys, .with_d1 = kernel != BACKWARD_VALUES };
+    k.with_d2 = kernel == (cfg->apart ? BACKWARD_VALUES : BACKWARD_KEYS);
+    k.with_queries = attention_backward_sums_queries(cfg);
+    k.overlap = (cfg->overlap && !k.with_queries) || !of_keys;
     k.d = attention_columns_of(cfg->form.d);
     k.dv = attention_columns_of(cfg->form.dv);
     k.block = of_keys ? cfg->block : cfg->keys;
@@ -431,13 +411,13 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, int ke
 void attention_sm90_backward(const void *config, int kernel)
 {
     const attention_sm90_backward_config *cfg = config;
-    if (kernel == OF_STATS)
+    if (kernel == BACKWARD_STATS)
         attention_backward_stats(cfg);
-    else if (kernel == OF_SINKS)
+    else if (kernel == BACKWARD_SINKS)
         attention_backward_sinks();
-    else if (kernel == OF_VALUES && !cfg->apart)
+    else if (kernel == BACKWARD_VALUES && !cfg->apart)
         launch_bounds(32, 0); // every plan has this many kernels; this one never runs
-    else if (kernel == OF_QUERIES && cfg->products == 5)
+    else if (kernel == BACKWARD_QUERIES && attention_backward_sums_queries(cfg))
         attention_backward_round_queries(cfg);
     else
         describe_gradients(cfg, kernel);

@@ -1,6 +1,9 @@
 /* attention_sm90_producer.c - one thread brings Q, and blocks of K and V in the order of their use, by TMA. */
 #include "operators/attention/attention_sm90.h"
 
+/* Of a thread, by the number of consumers. */
+static const int PRODUCER_REGISTERS[] = { [2] = 24, [3] = 32 };
+
 walk attention_sm90_walk(void)
 {
     val turn = variable(U32, imm(0));
@@ -18,12 +21,6 @@ void attention_sm90_next_tile(const sm90_kernel *k, walk *w, bool fetches)
     } else
         assign(w->number, add(cta_x(), mul(w->turn, grid_x())));
     assign(w->turn, add(w->turn, imm(1)));
-}
-
-static void load_chunks(const tma_copy *tma, tensor sTile, const tile_box *at, val barrier)
-{
-    UNROLL(c, static_size(layout_mode(sTile.layout, 2)))
-        tma_load_of(tma, slice(sTile, _, _, c), at->row, imm(c * tma->cols), at->count, at->outer, barrier, imm(0));
 }
 
 static tile_box box_of_keys(const sm90_kernel *k, const tile *t, val row)
@@ -45,7 +42,7 @@ static void load_block(const sm90_kernel *k, const tma_copy *tma, tensor sRing, 
     const tile_box at = box_of_keys(k, t, mul(block, imm(k->cfg->tile_n)));
     pipeline_wait_empty(&k->ring, ring);
     pipeline_expect(&k->ring, ring, imm((int)attention_columns_bytes(c, k->cfg->tile_n)));
-    load_chunks(tma, slice(sRing, _, _, _, ring->stage), &at, pipeline_full_barrier(&k->ring, ring));
+    attention_load_chunks(tma, slice(sRing, _, _, _, ring->stage), &at, pipeline_full_barrier(&k->ring, ring));
     pipeline_advance(ring);
 }
 
@@ -66,7 +63,7 @@ static void load_queries(const sm90_kernel *k, val parity, const tile *t)
         pipeline_state stage = { imm_as(U32, w), parity, k->cfg->consumers };
         pipeline_wait_empty(&k->q, &stage);
         pipeline_expect(&k->q, &stage, imm((int)attention_columns_bytes(k->d, ROWS)));
-        load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), &at, pipeline_full_barrier(&k->q, &stage));
+        attention_load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), &at, pipeline_full_barrier(&k->q, &stage));
     }
 }
 
@@ -77,7 +74,7 @@ static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, 
     load_keys(k, ring, w.block, t);
     load_queries(k, q_parity, t);
     FOREVER {
-        attention_key_walk_look(&w, false);
+        attention_key_walk_look(&w);
         BREAK_IF(attention_key_walk_is_last(&w));
         load_keys(k, ring, attention_key_walk_next(&w), t);
         load_values(k, ring, w.block, t);
@@ -89,7 +86,7 @@ static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, 
 void attention_sm90_produce(const sm90_kernel *k)
 {
     if (k->cfg->consumers > 1)
-        warpgroup_reg_dealloc(k->cfg->consumers == 2 ? 24 : 32);
+        warpgroup_reg_dealloc(PRODUCER_REGISTERS[k->cfg->consumers]);
     IF(eq(warp(), imm(0))) {
         IF(elect()) {
             pipeline_state ring = producer_state(&k->ring);

@@ -298,12 +298,12 @@ void attention_online_softmax_by_old(online_rows *rows, tensor scores, const raw
         assign(rows->sum[r], add(rows->sum[r], sum[r]));
 }
 
-void attention_online_rows_finish(online_rows *rows, const val *sink)
+void attention_online_rows_finish(online_rows *rows, val sink)
 {
     for (int r = 0; r < rows->count; r++) {
         val sum = quad(IR_ADD, rows->sum[r]), top = mul(rows->max[r], rows->exponent), share = immf(1);
-        if (sink) {
-            val at = mul(*sink, immf(M_LOG2E)), larger = max(top, at);
+        if (sink.type) {
+            val at = mul(sink, immf(M_LOG2E)), larger = max(top, at);
             share = exp2_ftz(sub(top, larger));
             sum = fma(sum, share, exp2_ftz(sub(at, larger)));
             top = larger;

@@ -53,10 +53,11 @@ typedef struct raw_scores {
 void attention_online_softmax_by_old(online_rows *rows, tensor scores, const raw_scores *raw, val lost, val lowered);
 
 /*
- * Sums of whole rows; factor becomes their inverse, 0 where there are no weights. A sink (NULL: none) is the natural
- * logarithm of one more weight; max and sum then include it. max is multiplied by the exponent.
+ * Sums of whole rows; factor becomes their inverse, 0 where there are no weights. A sink, unless it is NO_SINK, is the
+ * natural logarithm of one more weight; max and sum then include it. max is multiplied by the exponent.
  */
-void attention_online_rows_finish(online_rows *rows, const val *sink);
+#define NO_SINK ((val){ 0 })
+void attention_online_rows_finish(online_rows *rows, val sink);
 
 /* ln(sum of exp(score)) of a row, after attention_online_rows_finish(). */
 val attention_online_logarithm(const online_rows *rows, int row);

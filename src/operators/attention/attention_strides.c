@@ -1,4 +1,4 @@
-/* attention_strides.c - strides of tensors with heads and tokens: defaults by layout, and the check against overlap. */
+/* attention_strides.c - strides of tensors with heads and tokens: defaults by layout, overlap, alignment, maps for TMA. */
 #include "operators/attention/attention_config.h"
 
 attention_strides attention_strides_from(const attention_fields *f)
@@ -44,4 +44,28 @@ ckl_status attention_check_apart(const char *op, const char *tensor, const atten
         span = sum_i64(product_i64(modes[i].size - 1, modes[i].stride), span);
     }
     return CKL_OK;
+}
+
+ckl_status attention_check_vectors(const char *op, const char *who, const attention_strides *s, int64_t vector)
+{
+    const attention_mode *const modes[] = { &s->tokens, &s->heads, &s->batch };
+    for (int i = 0; i < COUNT_OF(modes); i++)
+        if (modes[i]->size > 1 && modes[i]->stride % vector)
+            FAIL(CKL_UNSUPPORTED, "%s %s: %s=%" PRId64 " elements are not a multiple of 16 bytes", op, who,
+                 modes[i]->name, modes[i]->stride);
+    return CKL_OK;
+}
+
+/* The stride of a mode for TMA, of 16-bit elements; a mode of size 1 may have any. */
+static int64_t map_stride(const attention_mode *m)
+{
+    enum { VECTOR = 8 };
+    return m->size > 1 ? m->stride : VECTOR;
+}
+
+param_tensor attention_map_of(const void *pointer, const attention_strides *s)
+{
+    return (param_tensor){ .pointer = pointer,
+                           .size = { s->d, s->tokens.size, s->heads.size, s->batch.size },
+                           .stride = { 1, map_stride(&s->tokens), map_stride(&s->heads), map_stride(&s->batch) } };
 }

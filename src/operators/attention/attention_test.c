@@ -6,7 +6,7 @@
 #include "operators/attention/attention_config.h"
 #include "operators/attention/attention_lab.h"
 
-enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT, INPUT_0 = 14, INPUT_1 }; // operands
+enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT, INPUT_0 = ATTENTION_SCORE_INPUTS, INPUT_1 }; // operands
 enum { DOCUMENTS = 5 };
 
 /* Weights stay near 1 whatever lse is: gradients of values that are not finite are left open. */
@@ -174,12 +174,10 @@ static const char *const cases[] = {
     "direction=backward q=70 kv=80 d=256 dv=200 causal=1 softcap=4 heads=2 kv_heads=1 dtype=bf16 # dV apart",
     "direction=backward heads=2 q=560 kv=24 d=32 sinks=1 layout=bshd # sums of more queries than a CTA has threads",
     "direction=backward heads=4 kv_heads=1 q=34 kv=945 d=64 causal=1 softcap=3 score=alibi sinks=1 dtype=bf16 "
-    "fill=hard "
-    "seed=435316 # weights beyond f32",
+    "fill=hard seed=435316 # weights beyond f32",
     "q=10 kv=1 heads=15 sinks=1 dtype=bf16 lse=1 fill=hard seed=321085 # one score of -1e14, which its sink exceeds",
     "direction=backward heads=8 kv_heads=2 q=200 kv=30 d=64 causal=1 softcap=3 score=alibi dtype=bf16 fill=uniform # "
-    "weights "
-    "that are flushed to zero",
+    "weights that are flushed to zero",
     "direction=backward q=20 kv=30 d=20 mask=add ldmask=30 heads=2 ldmask_head=600",
     "direction=backward q=10 kv=20 d=8 mask=bool misalign=1 impl=naive_backward",
     "direction=backward q=150 kv=131 d=32 batch=2 heads=2 kv_heads=1 mask=add ldmask=131 causal=1 dmask=1 # shared by "
@@ -193,9 +191,7 @@ static const char *const cases[] = {
     "direction=backward q=300 kv=200 heads=2 kv_heads=1 d=64 right=40 left=50 dtype=bf16 impl=sm90_backward "
     "config='consumers=1 block=112 stages=3 overlap=0'",
     "direction=backward q=150 kv=200 heads=2 kv_heads=1 d=32 left=70 impl=sm90_backward config='consumers=2 block=16 "
-    "keys=32 "
-    "stages=2' "
-    "# the ring goes round",
+    "keys=32 stages=2' # the ring goes round",
     "direction=backward q=100 kv=200 heads=2 d=128 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
     "stages=2 overlap=0' # five products",
     "direction=backward heads=2 kv_heads=1 q=300 kv=400 d=64 left=70 right=20 dtype=bf16 impl=sm90_backward "
@@ -210,16 +206,13 @@ static const char *const cases[] = {
     "direction=backward ragged=1 batch=3 q=140 q_total=200 kv=150 kv_total=300 heads=2 d=80 causal=1 layout=bshd "
     "impl=sm90_backward config='consumers=2 products=5 block=64 stages=2 overlap=0'",
     "direction=backward q=300 kv=140 d=128 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
-    "stages=2 "
-    "overlap=0' # the first blocks see no key: nobody adds to them",
+    "stages=2 overlap=0' # the first blocks see no key: nobody adds to them",
     "direction=backward q=0 kv=10 # zeros",
     "direction=backward q=3 kv=0",
     "ragged=1 batch=5 q=70 q_total=175 kv=90 heads=2 d=40 lse=1                   # lengths differ",
     "ragged=1 batch=3 q=200 q_total=300 kv=150 heads=2 kv_heads=1 causal=1 layout=bshd dtype=bf16 lse=1",
     "ragged=1 batch=4 q=150 q_total=300 kv=170 d=32 left=40 right=10 sinks=1 impl=sm90 config='consumers=2 turns=1 "
-    "old=1 "
-    "draw=1 "
-    "tile_n=64'",
+    "old=1 draw=1 tile_n=64'",
     "batch=4 q=114 kv=95 d=32 left=40 right=3 ragged=1 q_total=300 sinks=1 fill=hard seed=485946 # NaN in the next one",
     "ragged=1 q=70 kv=60                                                          # all of the largest length",
     "ragged=1 batch=3 q=100 q_total=2 kv_total=5 lse=1                            # hardly any tokens",
@@ -246,8 +239,7 @@ static const char *const cases[] = {
     "q=130 kv=140 heads=3 d=64 score=alibi impl=sm80 config='stages=1' lse=1",
     "q=300 kv=300 batch=2 d=32 score=documents lse=1 impl=sm90 config='tile_n=64' # skipped and plain blocks",
     "q=260 kv=900 batch=2 d=32 score=documents causal=1 left=20 lse=1 dtype=bf16 impl=sm90 config='consumers=2 turns=1 "
-    "tile_n=64 "
-    "slots=3 draw=1' # tiles of skipped blocks alone",
+    "tile_n=64 slots=3 draw=1' # tiles of skipped blocks alone",
     "q=260 kv=400 d=40 score=documents mask=add ldmask=400 lse=1 impl=sm80 config='tile_n=32'",
     "q=300 kv=300 batch=2 d=32 score=prefix lse=1 impl=sm90 config='tile_n=64 draw=0'",
     "q=100 kv=300 batch=2 heads=2 d=32 score=prefix impl=sm80 config='stages=1 tile_n=32'",
@@ -262,8 +254,7 @@ static const char *const cases[] = {
     "q=90 kv=100 batch=3 d=32 score=prefix ragged=1 lse=1",
     "direction=backward q=90 kv=100 batch=3 d=32 score=prefix ragged=1",
     "direction=backward q=1200 kv=100 heads=2 kv_heads=1 d=32 score=documents impl=sm90_backward config='block=16 "
-    "keys=32 "
-    "stages=2' # several windows of blocks, twice",
+    "keys=32 stages=2' # several windows of blocks, twice",
     "direction=backward q=4 kv=0 sinks=1                                          # sinks alone",
     "direction=backward ragged=1 batch=5 q=70 q_total=175 kv=90 kv_total=200 heads=4 kv_heads=2 d=32 causal=1 sinks=1",
     "direction=backward ragged=1 batch=3 q=130 q_total=200 kv=100 heads=2 d=128 layout=bshd left=60 dtype=bf16",

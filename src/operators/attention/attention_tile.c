@@ -1,39 +1,32 @@
-/* attention_tile.c - the order of tiles, the keys they see, chunks of columns in shared memory. */
+/* attention_tile.c - the order of tiles, the keys that rows see, tensors and masks in global memory. */
 #include "operators/attention/attention_tile.h"
 
 #include "cute/kernel.h"
 
-columns attention_columns_of(int d)
+tile_grid attention_tile_grid_of(const attention_form *form, const attention_values *p, int rows, int keys)
 {
-    int chunk = d <= 32 ? 32 : 64, used = (d + 15) / 16 * 16;
-    return (columns){ chunk, (d + chunk - 1) / chunk, used, used % 64 == 0 ? 64 : used % 32 == 0 ? 32 : 16 };
-}
-
-int64_t attention_columns_bytes(columns c, int rows)
-{
-    return (int64_t)rows * c.chunk * c.chunks * 2;
-}
-
-layout attention_chunks_layout(ckl_dtype dtype, columns c, int rows, int chunks, int count, int64_t next)
-{
-    swizzle sw = tma_tile_layout(dtype, rows, c.chunk, 2 * c.chunk).sw;
-    return with_swizzle(sw, make_layout(shape(rows, c.chunk, chunks, count), stride(c.chunk, 1, rows * c.chunk, next)));
-}
-
-tensor attention_transposed_chunks(tensor sV, columns c, int count, int64_t next)
-{
-    int rows = (int)static_size(layout_mode(sV.layout, 0));
-    layout turned =
-        make_layout(shape(shape(c.chunk, c.chunks), rows, count), stride(stride(1, rows * c.chunk), c.chunk, next));
-    return tensor_with_layout(sV, with_swizzle(sV.layout.sw, turned));
+    return (tile_grid){ .right = form->right,
+                        .left = form->left,
+                        .ragged = form->ragged,
+                        .rows = rows,
+                        .keys = keys,
+                        .longest = { .q = p->q, .kv = p->kv, .first = p->first, .last = p->last },
+                        .starts_q = p->starts_q,
+                        .starts_kv = p->starts_kv,
+                        .q_total = p->q_total,
+                        .heads = p->heads,
+                        .group = p->group,
+                        .all_heads = p->all_heads,
+                        .tiles_m = p->tiles_m,
+                        .section = p->section };
 }
 
 sequence attention_sequence_of(const tile_grid *g, val batch)
 {
     if (!g->ragged)
         return g->longest;
-    layout all = make_layout(dynamic(g->all_heads), leaf(1));
-    tensor gStarts[] = { gmem_tensor(g->starts_q, I32, all), gmem_tensor(g->starts_kv, I32, all) }; // (BATCH+1)
+    const tensor gStarts[] = { gmem_vector(g->starts_q, I32, g->all_heads),
+                               gmem_vector(g->starts_kv, I32, g->all_heads) }; // (BATCH+1)
     val next = add(batch, imm(1)), begin[2], count[2];
     for (int i = 0; i < 2; i++) {
         begin[i] = at(gStarts[i], batch);
@@ -78,22 +71,11 @@ tile_place attention_place_of(const tile_grid *g, const tile *t, bool of_keys)
     return (tile_place){ of_keys ? div(head, g->group) : head, batch };
 }
 
-tma_copy attention_make_tma(val map, const attention_form *form, columns c, int rows)
+val attention_sink_of(const tile_grid *g, const tile *t, const attention_form *form, const attention_values *p)
 {
-    return make_tma(map, form->dtype, form->ragged ? 5 : 4, rows, c.chunk, 2 * c.chunk);
-}
-
-tile_box attention_box_of(bool ragged, val begin, val tokens, val row, const tile_place *at)
-{
-    if (!ragged)
-        return (tile_box){ row, { at->head, at->batch }, 2 };
-    val window = imm_as(U32, ATTENTION_WINDOW);
-    return (tile_box){ add(sub(window, tokens), row), { at->head, add(begin, tokens), window }, 3 };
-}
-
-val attention_sink_of(const tile_grid *g, val sinks, const tile *t)
-{
-    tensor gSinks = gmem_tensor(sinks, F32, make_layout(dynamic(g->heads), leaf(1))); // (HEADS)
+    if (!form->sinks)
+        return NO_SINK;
+    tensor gSinks = gmem_vector(p->sinks, F32, g->heads); // (HEADS)
     return at(gSinks, attention_place_of(g, t, false).head);
 }
 
@@ -134,14 +116,34 @@ void attention_mask_block(const tile_rows *r, val block, tensor scores)
     attention_mask_scores(scores, coordinate_distances(cS, 1), g->left ? begins : NULL, ends);
 }
 
+tensor attention_tensor_of(const attention_form *form, const attention_values *p, int which, const val *pointers)
+{
+    bool of_kv = which == ATTENTION_K || which == ATTENTION_V;
+    int d = which == ATTENTION_Q || which == ATTENTION_K ? form->d : form->dv;
+    int_tuple sizes = shape(p->all_heads, of_kv ? div(p->heads, p->group) : p->heads, of_kv ? p->kv : p->q, d);
+    return gmem_tensor(pointers[which], form->dtype,
+                       make_layout(sizes, stride(p->ld_batch[which], p->ld_head[which], p->ld[which], 1)));
+}
+
+static ckl_dtype mask_type(const attention_form *form)
+{
+    return form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype;
+}
+
+tensor attention_mask_of(const attention_form *form, const attention_values *p)
+{
+    return gmem_tensor(
+        p->mask, mask_type(form),
+        make_layout(shape(p->all_heads, p->heads, p->q, p->kv), stride(p->ldmask_batch, p->ldmask_head, p->ldmask, 1)));
+}
+
 score_mask attention_score_mask_of(const tile_grid *g, const tile *t, const attention_form *form,
                                    const attention_values *p)
 {
-    ckl_dtype dtype = form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype;
     tile_place at = attention_place_of(g, t, false);
     layout all = make_layout(shape(p->q, p->kv, p->heads, p->all_heads),
                              stride(p->ldmask, 1, p->ldmask_head, p->ldmask_batch)); // (Q,KV,HEADS,BATCH)
-    return (score_mask){ slice(gmem_tensor(p->mask, dtype, all), _, _, at.head, at.batch), p->unit };
+    return (score_mask){ slice(gmem_tensor(p->mask, mask_type(form), all), _, _, at.head, at.batch), p->unit };
 }
 
 tensor attention_mask_gradient_of(const attention_form *form, const attention_values *p, val head)

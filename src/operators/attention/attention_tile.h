@@ -1,29 +1,9 @@
-/*
- * attention_tile.h - what attention's tensor-core kernels share: which queries a CTA takes and which keys they see, heads as
- * chunks of columns, and the row-wise ends of a tile.
- */
+/* attention_tile.h - which queries a CTA of attention takes, which keys they see, masks, and the row-wise ends of a tile. */
 #ifndef CKL_ATTENTION_TILE_H
 #define CKL_ATTENTION_TILE_H
 
-#include "cute/mma.h"
-#include "cute/tma.h"
+#include "operators/attention/attention_chunks.h"
 #include "operators/attention/attention_softmax.h"
-
-/* A head of Q and K, or of V and O, in shared memory: chunks of columns, each a span of the swizzle. */
-typedef struct columns {
-    int chunk, chunks;
-    int used;    // columns that are multiplied: a multiple of 16
-    int subtile; // columns: divides `used` and a chunk
-} columns;
-
-columns attention_columns_of(int d);
-int64_t attention_columns_bytes(columns c, int rows);
-
-/* (ROWS,CHUNK,CHUNKS,COUNT), each chunk as TMA writes and wgmma reads it; `next` elements from one to the next of COUNT. */
-layout attention_chunks_layout(ckl_dtype dtype, columns c, int rows, int chunks, int count, int64_t next);
-
-/* V as operand B: (DV,BN,COUNT) of the same memory. */
-tensor attention_transposed_chunks(tensor sV, columns c, int count, int64_t next);
 
 /* The tokens of a batch, or of a sequence of a ragged problem. u32, but for first and last. */
 typedef struct sequence {
@@ -46,12 +26,6 @@ typedef struct tile_grid {
     val section;      // heads whose tiles run together
 } tile_grid;
 
-/* What the host gives of it; p: the kernel's values. */
-#define TILE_GRID_VALUES(p)                                                                                  \
-    .longest = { .q = (p).q, .kv = (p).kv, .first = (p).first, .last = (p).last }, .starts_q = (p).starts_q, \
-    .starts_kv = (p).starts_kv, .q_total = (p).q_total, .heads = (p).heads, .group = (p).group,              \
-    .all_heads = (p).all_heads, .tiles_m = (p).tiles_m, .section = (p).section
-
 /* The queries of a CTA, and the blocks of keys that they see. */
 typedef struct tile {
     val row;        // the first query
@@ -60,38 +34,20 @@ typedef struct tile {
     sequence s;
 } tile;
 
+/* p: the kernel's values; rows and keys are 0 where nobody asks for tiles and blocks. */
+tile_grid attention_tile_grid_of(const attention_form *form, const attention_values *p, int rows, int keys);
+
 /* The tokens of a batch. */
 sequence attention_sequence_of(const tile_grid *g, val batch);
 
 /* Heads in sections whose K and V fit L2; within one the longest tiles of all heads come first. */
 tile attention_tile_of(const tile_grid *g, val number);
 
-/* Head and batch of a tile's Q and O, or of its K and V. A ragged problem is one batch for TMA and strides. */
-typedef struct tile_place {
-    val head, batch;
-} tile_place;
-
+/* Of a tile's Q and O, or of its K and V. */
 tile_place attention_place_of(const tile_grid *g, const tile *t, bool of_keys);
 
-/*
- * A TMA copy of boxes of `rows` tokens of one head. Of a ragged problem its map is (D,WINDOW,HEADS,TOKENS+1,WINDOW+1) in
- * place of (D,TOKENS,HEADS,BATCH). With coordinates (d, i, h, end, WINDOW) it is at token end + i - WINDOW, so that a
- * box ends where a sequence does: past it reads are zeros and nothing is stored. The last mode takes WINDOW rows off, by
- * a stride that makes addresses wrap, as Triton's ragged descriptors do (triton/tools/ragged_tma.py).
- */
-tma_copy attention_make_tma(val map, const attention_form *form, columns c, int rows);
-
-/* Where such a box begins: the coordinates after the column's, of which `count` come after the row's. */
-typedef struct tile_box {
-    val row, outer[3];
-    int count;
-} tile_box;
-
-/* The box from row `row` of a batch, or of a ragged problem's sequence of `tokens` from `begin` on. */
-tile_box attention_box_of(bool ragged, val begin, val tokens, val row, const tile_place *at);
-
-/* The sink of a tile's head, f32, among those of all heads. */
-val attention_sink_of(const tile_grid *g, val sinks, const tile *t);
+/* The sink of a tile's head, f32; NO_SINK where the problem has none. */
+val attention_sink_of(const tile_grid *g, const tile *t, const attention_form *form, const attention_values *p);
 
 /* Some rows of a tile, from `row` on, whose scores with a block of keys an MMA tiles; tid is this thread's in it. */
 typedef struct tile_rows {
@@ -110,6 +66,10 @@ val attention_block_is_cut(const tile_rows *r, val block);
 
 /* Keys past the last one, and those that a query does not see, get scores of -inf. */
 void attention_mask_block(const tile_rows *r, val block, tensor scores);
+
+/* One of the tensors, and the mask, in global memory: (BATCH,HEADS,TOKENS,D), (BATCH,HEADS,Q,KV). */
+tensor attention_tensor_of(const attention_form *form, const attention_values *p, int which, const val *pointers);
+tensor attention_mask_of(const attention_form *form, const attention_values *p);
 
 /* A mask of single scores: (Q,KV) of a head, of dtype CKL_BOOL or to be added in units of the scores. */
 typedef struct score_mask {

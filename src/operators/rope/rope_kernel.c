@@ -28,6 +28,8 @@ typedef struct rope_config {
 
 enum { ROPE_VEC_MAX = 8, ROPE_LANE_BITS = 10 }; // of 1024 lanes
 
+static const double TURN = 6.283185307179586; // 2 pi
+
 /* Arrays of two: q, then k. Frequencies are in turns per position, each as the sum of two f32. */
 #define ROPE_PARAMS(X, owner)                                                    \
     X(owner, pointer, x, [2])                                                    \
@@ -98,32 +100,11 @@ static double_f32 lane_factor(const rope_values *p, val lane, int lanes)
  */
 static void angle(val position, double_f32 frequency, val *sine, val *cosine)
 {
-    static const double ROUNDING = 0x1.8p23, TURN = 6.283185307179586;
+    static const double ROUNDING = 0x1.8p23;
     val turns = mul(position, frequency.hi);
     val rest = fma(position, frequency.lo, fma(position, frequency.hi, neg(turns)));
     val whole = sub(add(turns, immf(ROUNDING)), immf(ROUNDING));
     sincos_f32(mul(add(sub(turns, whole), rest), immf(TURN)), sine, cosine);
-}
-
-/* The sines and cosines of a thread's token and pairs. */
-typedef struct rotation {
-    val sine[ROPE_VEC_MAX], cosine[ROPE_VEC_MAX];
-} rotation;
-
-static void find_rotation(const rope_config *cfg, rope_tile t, const rope_values *p, val token, val lane, rotation *r)
-{
-    double_f32 factor = lane_factor(p, lane, t.pair_slots);
-    tensor gPositions = gmem_tensor(p->positions, cfg->positions, make_layout(dynamic(p->tokens), leaf(1))); // (TOKENS)
-    val position = variable(F32, immf(0));
-    IF(lt(token, p->tokens))
-        assign(position, convert(F32, at(gPositions, token)));
-    position = select(lt(abs(position), immf(0x1p24)), position, immf(NAN));
-    for (int j = 0; j < t.vec; j++) {
-        val sine, cosine;
-        angle(position, product(factor, (double_f32){ p->pair_hi[j], p->pair_lo[j] }), &sine, &cosine);
-        assign(r->sine[j], sine);
-        assign(r->cosine[j], cosine);
-    }
 }
 
 /* q or k: input and output. */
@@ -132,16 +113,22 @@ typedef struct side {
     val heads, group; // u32; this CTA's group of them
 } side;
 
+/* Of q and k. */
+static val either(val is_k, const val of[2])
+{
+    return select(is_k, of[1], of[0]);
+}
+
 static side side_of(const rope_values *p, int of_group, val group)
 {
     val q_groups = div(add(p->heads[0], imm(of_group - 1)), imm(of_group)), is_k = ge(group, q_groups);
-    return (side){ .x = select(is_k, p->x[1], p->x[0]),
-                   .y = select(is_k, p->y[1], p->y[0]),
-                   .ldx = select(is_k, p->ldx[1], p->ldx[0]),
-                   .ldy = select(is_k, p->ldy[1], p->ldy[0]),
-                   .ldx_head = select(is_k, p->ldx_head[1], p->ldx_head[0]),
-                   .ldy_head = select(is_k, p->ldy_head[1], p->ldy_head[0]),
-                   .heads = select(is_k, p->heads[1], p->heads[0]),
+    return (side){ .x = either(is_k, p->x),
+                   .y = either(is_k, p->y),
+                   .ldx = either(is_k, p->ldx),
+                   .ldy = either(is_k, p->ldy),
+                   .ldx_head = either(is_k, p->ldx_head),
+                   .ldy_head = either(is_k, p->ldy_head),
+                   .heads = either(is_k, p->heads),
                    .group = convert(I64, select(is_k, sub(group, q_groups), group)) };
 }
 
@@ -150,9 +137,9 @@ typedef struct place {
     const rope_config *cfg;
     rope_tile t;
     const rope_values *p;
-    val lane, rest; // u32; rest: number of its head and token in the CTA
-    val rotates;    // does its first slot have pairs? Always, where all elements do
-    rotation r;     // of these pairs
+    val lane, rest;                               // u32; rest: number of its head and token in the CTA
+    val rotates;                                  // does its first slot have pairs? Always, where all elements do
+    val sine[ROPE_VEC_MAX], cosine[ROPE_VEC_MAX]; // of its token and these pairs
 } place;
 
 static bool has_rest(const rope_config *cfg)
@@ -163,6 +150,24 @@ static bool has_rest(const rope_config *cfg)
 static bool is_half(const rope_config *cfg)
 {
     return cfg->style == CKL_ROPE_HALF;
+}
+
+/* The sines and cosines of a thread's token and pairs. */
+static void find_rotation(const place *at, val token)
+{
+    const rope_values *p = at->p;
+    double_f32 factor = lane_factor(p, at->lane, at->t.pair_slots);
+    tensor gPositions = gmem_vector(p->positions, at->cfg->positions, p->tokens); // (TOKENS)
+    val position = variable(F32, immf(0));
+    IF(lt(token, p->tokens))
+        assign(position, convert(F32, at(gPositions, token)));
+    position = select(lt(abs(position), immf(0x1p24)), position, immf(NAN));
+    for (int j = 0; j < at->t.vec; j++) {
+        val sine, cosine;
+        angle(position, product(factor, (double_f32){ p->pair_hi[j], p->pair_lo[j] }), &sine, &cosine);
+        assign(at->sine[j], sine);
+        assign(at->cosine[j], cosine);
+    }
 }
 
 /* The slot of this thread in each of its heads. */
@@ -196,39 +201,24 @@ static slot slot_of(const place *at, const side *s, val number, val rotates)
     return k;
 }
 
-/* The elements of all heads and tokens at the coordinates of a vector. */
-static tensor elements_at(const place *at, const side *s, val address, val ld_head, val ld, tensor cX)
-{
-    layout all = make_layout(shape(at->cfg->head_dim, s->heads, at->p->tokens), stride(1, ld_head, ld));
-    return tensor_at_coordinates(gmem_tensor(address, at->cfg->dtype, all), cX);
-}
+enum { LOAD, STORE };
 
-/* Head by head, so that both vectors of one are loaded together. */
-static void copy_slot(const place *at, const slot *k, const tensor from[2], const tensor to[2], bool loads)
+/* A slot's elements of all heads, from memory or to it; head by head, so that both vectors of one move together. */
+static void move_slot(const place *at, const side *s, const slot *k, int how, const tensor rX[2])
 {
+    const bool loads = how == LOAD;
+    layout all = make_layout(shape(at->cfg->head_dim, s->heads, at->p->tokens),
+                             loads ? stride(1, s->ldx_head, s->ldx) : stride(1, s->ldy_head, s->ldy));
+    tensor gAll = gmem_tensor(loads ? s->x : s->y, at->cfg->dtype, all), gX[2]; // ((VEC,1),1,HEADS,1)
+    for (int i = 0; i < 2; i++)
+        gX[i] = tensor_at_coordinates(gAll, k->cX[i]);
     for (int i = 0; i < 2 * at->cfg->heads; i++) {
         const int which = i % 2, head = i / 2;
-        const tensor vector = slice(loads ? to[which] : from[which], _, head);       // (VEC)
-        const tensor memory = slice(loads ? from[which] : to[which], _, _, head, _); // ((VEC,1),1,1)
-        const tensor cX = slice(k->cX[which], _, _, head, _);                        // ((VEC,1),1,1)
+        const tensor vector = slice(rX[which], _, head);       // (VEC)
+        const tensor memory = slice(gX[which], _, _, head, _); // ((VEC,1),1,1)
+        const tensor cX = slice(k->cX[which], _, _, head, _);  // ((VEC,1),1,1)
         copy_if(&k->each, cX, k->limits, loads ? memory : vector, loads ? vector : memory, 0);
     }
-}
-
-static void load_slot(const place *at, const side *s, const slot *k, const tensor rX[2])
-{
-    tensor gX[2]; // ((VEC,1),1,HEADS,1)
-    for (int i = 0; i < 2; i++)
-        gX[i] = elements_at(at, s, s->x, s->ldx_head, s->ldx, k->cX[i]);
-    copy_slot(at, k, gX, rX, true);
-}
-
-static void store_slot(const place *at, const side *s, const slot *k, const tensor rX[2])
-{
-    tensor gY[2]; // ((VEC,1),1,HEADS,1)
-    for (int i = 0; i < 2; i++)
-        gY[i] = elements_at(at, s, s->y, s->ldy_head, s->ldy, k->cX[i]);
-    copy_slot(at, k, rX, gY, false);
 }
 
 /* Pairs of a head lie across its two vectors, or are neighbours in them. */
@@ -240,7 +230,7 @@ static void rotate(const place *at, const tensor rX[2])
         const bool half = is_half(at->cfg);
         const tensor from = rX[half ? 0 : 2 * j / vec], to = rX[half ? 1 : (2 * j + 1) / vec];
         const int first = start + (half ? j : 2 * j % vec), second = start + (half ? j : (2 * j + 1) % vec);
-        val a = at(from, first), b = at(to, second), sine = at->r.sine[j], cosine = at->r.cosine[j];
+        val a = at(from, first), b = at(to, second), sine = at->sine[j], cosine = at->cosine[j];
         val rotated = fma(a, cosine, neg(mul(b, sine))); // before `first` changes, which is the register a
         set(to, second, fma(b, cosine, mul(a, sine)));
         set(from, first, rotated);
@@ -258,13 +248,13 @@ static void rotate_group(const place *at, const side *s)
     tensor rX[2]; // (VEC,HEADS)
     make_registers(at, F32, rX);
     slot k = slot_of(at, s, at->lane, at->rotates);
-    load_slot(at, s, &k, rX);
+    move_slot(at, s, &k, LOAD, rX);
     if (has_rest(at->cfg))
         IF(at->rotates)
             rotate(at, rX);
         else
             rotate(at, rX);
-    store_slot(at, s, &k, rX);
+    move_slot(at, s, &k, STORE, rX);
 }
 
 /* Slots beyond those of the first pass over lanes. */
@@ -274,8 +264,8 @@ static void copy_group(const place *at, const side *s)
     make_registers(at, at->cfg->dtype, rX);
     LOOP_FROM(number, add(at->lane, imm(at->t.lanes)), imm_as(U32, at->t.slots), imm(at->t.lanes)) {
         slot k = slot_of(at, s, number, no());
-        load_slot(at, s, &k, rX);
-        store_slot(at, s, &k, rX);
+        move_slot(at, s, &k, LOAD, rX);
+        move_slot(at, s, &k, STORE, rX);
     }
 }
 
@@ -291,16 +281,16 @@ static void rope(const rope_config *cfg, rope_tile t, const rope_values *p)
         token = add(mul(convert(I64, cta_x()), imm(t.tokens)), convert(I64, row));
     at.rotates = has_rest(cfg) ? lt(at.lane, imm(t.pair_slots)) : yes();
     for (int j = 0; j < t.vec; j++) {
-        at.r.sine[j] = variable(F32, immf(0));
-        at.r.cosine[j] = variable(F32, immf(1));
+        at.sine[j] = variable(F32, immf(0));
+        at.cosine[j] = variable(F32, immf(1));
     }
     grid_wait();
     launch_dependents();
     if (has_rest(cfg))
         IF(at.rotates)
-            find_rotation(cfg, t, p, token, at.lane, &at.r);
+            find_rotation(&at, token);
         else
-            find_rotation(cfg, t, p, token, at.lane, &at.r);
+            find_rotation(&at, token);
     LOOP(i, imm(cfg->groups)) {
         side s = side_of(p, cfg->heads * t.abreast, add(mul(cta_y(), imm(cfg->groups)), i));
         rotate_group(&at, &s);
@@ -431,7 +421,7 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
 /* Frequencies in turns per position, each in two f32; the inverse turns the other way. */
 static void set_frequencies(const ckl_rope_desc *d, int vec, rope_params *p)
 {
-    const double turn = 6.283185307179586, base = (d->inverse ? -1 : 1) * (double)d->scale / turn;
+    const double base = (d->inverse ? -1 : 1) * (double)d->scale / TURN;
     for (int j = 0; j < vec; j++) {
         double x = base * pow((double)d->theta, -2.0 * j / (double)d->rotary_dim);
         p->pair_hi[j] = (float)x;
