@@ -197,7 +197,8 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
     const int threads_max = s->threads_max;
     const int64_t vectors = units * groupnorm_grid_of(c, c->vec).columns;
-    const bool streams = s->slicing == GROUPNORM_SPLIT && s->d->direction == CKL_DIRECTION_BACKWARD;
+    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD, streams = s->slicing == GROUPNORM_SPLIT && !forward;
+    const int64_t slices = ceil_div(groupnorm_units(s->d, c), max_i64(units, 1));
     const bool few = s->slicing == GROUPNORM_CLUSTER && groupnorm_bundles(s->d, c) * c->cluster < s->device->sm_count;
     const int64_t each = streams ? VECTORS_STREAMED : few ? VECTORS_OF_FEW : VECTORS_OF_THREAD;
     const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / each));
@@ -213,7 +214,9 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
                 continue;
             c->column_threads = nchw ? column_threads : groupnorm_grid_of(c, c->vec).column_threads;
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
-            double cost = shared_bytes(s->d, s->slicing, c) <= budget ? cost_of(c, units, wanted, streams) : INFINITY;
+            const bool fits = shared_bytes(s->d, s->slicing, c) <= budget,
+                       exact = !forward || !groupnorm_adds_too_many(c, slices);
+            double cost = fits && exact ? cost_of(c, units, wanted, streams) : INFINITY;
             if (cost < least) {
                 least = cost;
                 best = *c;
@@ -574,5 +577,8 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
              shared_bytes(d, slicing, c), device->smem_per_cta_bytes);
     if (units > INT32_MAX / 2 || slices > SLICES_MAX || groupnorm_bundles(d, c) * slices > INT32_MAX / 2)
         FAIL(CKL_UNSUPPORTED, "%s: more than %d pixels of an image, or CTAs", what, INT32_MAX / 2);
+    if (d->direction == CKL_DIRECTION_FORWARD && groupnorm_adds_too_many(c, slices))
+        FAIL(CKL_UNSUPPORTED, "%s: each of threads=%d adds up more values of a group than leave its statistics exact",
+             what, c->threads);
     return CKL_OK;
 }

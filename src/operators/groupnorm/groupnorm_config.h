@@ -123,6 +123,24 @@ static inline int groupnorm_vec_of_group(const groupnorm_config *c)
     return vec;
 }
 
+/* Units of a slice. */
+static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
+{
+    return (int64_t)c->steps * groupnorm_grid_of(c, c->vec).column_threads;
+}
+
+/*
+ * Has a thread more values of a group to add up, forward, than the bound of the reference allows: four sums of 64, or of what
+ * 1024 threads leave each? Of a bundle in so many slices.
+ */
+static inline bool groupnorm_adds_too_many(const groupnorm_config *c, int64_t slices)
+{
+    enum { VALUES_MAX = 256, THREADS_ENOUGH = 1024 };
+    const groupnorm_grid g = groupnorm_grid_of(c, groupnorm_vec_of_group(c));
+    return g.slots * ceil_div(groupnorm_slice_units(c), g.column_threads) * g.vec > VALUES_MAX &&
+           slices * c->threads / c->bundle < THREADS_ENOUGH;
+}
+
 /* The warps of a CTA share out the groups of a bundle: so many neighbouring lanes of a warp have one. */
 enum { GROUPNORM_GROUPS_OF_WARP_MAX = 32 };
 
@@ -150,12 +168,6 @@ static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
 {
     const int64_t ends = (int64_t)groupnorm_grid_of(c, c->vec).columns * groupnorm_ends_max(c);
     return (groupnorm_vector_elements(c) + ends) * dtype_bytes(c->dtype);
-}
-
-/* Units of a slice. */
-static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
-{
-    return (int64_t)c->steps * groupnorm_grid_of(c, c->vec).column_threads;
 }
 
 /*

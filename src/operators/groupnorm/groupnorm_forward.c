@@ -23,6 +23,7 @@ typedef struct forward {
     val staged;          // u32, the slice in shared memory
     val pivot;           // of this thread
     val sums[SUMS], squares[SUMS];
+    int turn;                     // of the sums; vectors of one value use them all, too
     val count;                    // i32, of ragged columns: elements of this thread
     tensor sMoments, sCounts;     // (GROUPNORM_ENTRY,THREADS), (THREADS)
     tensor sPeers;                // (GROUPNORM_ENTRY,CLUSTER,BUNDLE)
@@ -84,8 +85,9 @@ static void add_values(void *kernel, groupnorm_vector *v)
     tensor rX = unpacked(v->x, F32); // (VEC)
     for (int i = 0; i < v->vec; i++) {
         val x = sub(at(rX, i), k->pivot);
-        assign(k->sums[i % SUMS], add(k->sums[i % SUMS], x));
-        assign(k->squares[i % SUMS], fma(x, x, k->squares[i % SUMS]));
+        const int sum = k->turn++ % SUMS;
+        assign(k->sums[sum], add(k->sums[sum], x));
+        assign(k->squares[sum], fma(x, x, k->squares[sum]));
     }
     if (k->s.cfg->ragged)
         assign(k->count, add(k->count, imm(v->vec)));

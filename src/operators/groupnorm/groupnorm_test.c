@@ -257,6 +257,9 @@ static const test_reject rejects[] = {
       "of slices that are kept" },
     { "h=9 w=9 impl=forward config='ragged=1 vec=4 fold=4 channels=4'", CKL_INVALID, "ragged=1 is for vectors" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
+    { "c=16 h=64 w=112 groups=16 layout=nhwc dtype=f16 impl=forward config='dtype=f16 layout=nhwc channels=1 bundle=16 vec=8 "
+      "threads=64 column_threads=32 steps=224'",
+      CKL_UNSUPPORTED, "adds up more values of a group than leave its statistics exact" },
     { "h=64 impl=backward direction=backward config='steps=1'", CKL_INVALID, "units of a channel" },
     { "impl=forward_split config='threads=100'", CKL_INVALID, "threads=100 is no multiple of 32" },
     { "direction=backward eps=0.5", CKL_INVALID, "groupnorm: eps=0.5 is not part of a backward problem" },
