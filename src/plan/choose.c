@@ -52,21 +52,25 @@ bool plan_candidate_config(const ckl_device_info *device, const implementation *
     return impl->candidate(desc, device, i, config);
 }
 
+/*
+ * The cheapest candidates. *asked: how many there are; what they are refused for is not written, as a hundred may be.
+ */
 static int rank(const ckl_device_info *device, const implementation *impl, const void *desc, void *config,
-                bool trusted_alone, int most, plan_candidate *out)
+                bool trusted_alone, int most, plan_candidate *out, int *asked)
 {
     int count = 0;
     void *defaults = heap_alloc(1, impl->config_bytes); // once: they are read from text
     fields_default(impl->config, defaults);
-    for (int i = 0;; i++) {
+    status_mute(true);
+    for (*asked = 0;; ++*asked) {
         memcpy(config, defaults, impl->config_bytes);
-        if (!impl->candidate(desc, device, i, config))
+        if (!impl->candidate(desc, device, *asked, config))
             break;
         if (trusted_alone && !impl->is_trusted(config))
             continue;
         if (impl->admit && impl->admit(desc, device, config) != CKL_OK)
             continue;
-        plan_candidate added = { i, impl->cost(desc, device, config) };
+        plan_candidate added = { *asked, impl->cost(desc, device, config) };
         int at = count < most ? count++ : most;
         for (; at > 0 && added.cost.us < out[at - 1].cost.us; at--)
             if (at < most)
@@ -74,6 +78,7 @@ static int rank(const ckl_device_info *device, const implementation *impl, const
         if (at < most)
             out[at] = added;
     }
+    status_mute(false);
     heap_free(defaults);
     return count;
 }
@@ -81,49 +86,54 @@ static int rank(const ckl_device_info *device, const implementation *impl, const
 int plan_rank(const ckl_device_info *device, const implementation *impl, const void *desc, void *config, int most,
               plan_candidate *out)
 {
-    return rank(device, impl, desc, config, false, most, out);
+    int asked;
+    return rank(device, impl, desc, config, false, most, out, &asked);
 }
 
-/* The cheapest candidates of implementations ranked for a desc; rivals look at each other's. */
+/* An implementation's cheapest candidate for a desc, if it has one that is admitted. */
+typedef struct ranked {
+    const implementation *impl;
+    plan_candidate best;
+    bool found;
+    int asked; // candidates
+} ranked;
+
+/* Those that were asked; rivals look at each other's. */
 enum { RANKED_MAX = 32 };
 
 typedef struct ranking {
-    const implementation *impl[RANKED_MAX];
-    plan_candidate best[RANKED_MAX];
-    bool found[RANKED_MAX];
+    ranked of[RANKED_MAX];
     int count;
 } ranking;
 
-/* Has it a candidate? Finds the cheapest. */
-static bool find_cheapest(const ckl_device_info *device, const implementation *impl, const void *desc, arena *memory,
-                          ranking *known, plan_candidate *best)
+/* Ranks an implementation, once. */
+static const ranked *find_cheapest(const ckl_device_info *device, const implementation *impl, const void *desc,
+                                   arena *memory, ranking *known)
 {
-    int i = 0;
-    while (i < known->count && known->impl[i] != impl)
-        i++;
-    if (i == known->count) {
-        assert(i < RANKED_MAX);
-        known->impl[known->count++] = impl;
-        void *config = arena_alloc(memory, 1, impl->config_bytes);
-        known->found[i] = plan_rank(device, impl, desc, config, 1, &known->best[i]) > 0;
-    }
-    *best = known->best[i];
-    return known->found[i];
+    for (const ranked *r = known->of; r < known->of + known->count; r++)
+        if (r->impl == impl)
+            return r;
+    assert(known->count < RANKED_MAX);
+    ranked *r = &known->of[known->count++];
+    void *config = arena_alloc(memory, 1, impl->config_bytes);
+    r->impl = impl;
+    r->found = rank(device, impl, desc, config, false, 1, &r->best, &r->asked) > 0;
+    return r;
 }
 
-/* The cheapest candidate, or why the last one was not admitted. */
+/* The cheapest candidate, or why the last one was not admitted, or that there is none. */
 static ckl_status choose_cheapest(const ckl_device_info *device, const implementation *impl, const void *desc,
                                   void *config, arena *memory, ranking *known)
 {
-    const int ranked = known->count;
-    plan_candidate best;
-    if (!find_cheapest(device, impl, desc, memory, known, &best)) {
-        if (known->count == ranked) // a rival asked before: the reason is another's by now
-            (void)plan_rank(device, impl, desc, config, 1, &best);
-        return CKL_UNSUPPORTED;
+    const ranked *r = find_cheapest(device, impl, desc, memory, known);
+    if (r->found) {
+        plan_candidate_config(device, impl, desc, r->best.number, config);
+        return CKL_OK;
     }
-    plan_candidate_config(device, impl, desc, best.number, config);
-    return CKL_OK;
+    const int last = r->asked > 0 ? r->asked - 1 : 0;
+    if (plan_candidate_config(device, impl, desc, last, config)) // else its sentence is there
+        (void)impl->admit(desc, device, config);
+    return CKL_UNSUPPORTED;
 }
 
 enum { FORCED_MAX = 1 << 20 }; // times the threads of a CTA, or the bytes of an element, it stays within 32 bits
@@ -144,7 +154,8 @@ static void take_cheaper(const ckl_device_info *device, const implementation *im
     const double SURE = 0.9;
     plan_candidate best;
     void *candidate = arena_alloc(memory, 1, impl->config_bytes);
-    if (rank(device, impl, desc, candidate, true, 1, &best) &&
+    int asked;
+    if (rank(device, impl, desc, candidate, true, 1, &best, &asked) &&
         best.cost.us < SURE * impl->cost(desc, device, config).us)
         plan_candidate_config(device, impl, desc, best.number, config);
 }
@@ -252,10 +263,10 @@ static ckl_status check_rivals(const ckl_device_info *device, const operator_inf
         if ((*each)->target > plan_target(device))
             continue;
         const double us = impl->cost(desc, device, config).us;
-        plan_candidate other;
-        if (find_cheapest(device, *each, desc, memory, known, &other) && other.cost.us <= us)
+        const ranked *rival = find_cheapest(device, *each, desc, memory, known);
+        if (rival->found && rival->best.cost.us <= us)
             FAIL(CKL_UNSUPPORTED, "%s %s: it would take %.2f us, %s %.2f", op->name, impl->name, us, (*each)->name,
-                 other.cost.us);
+                 rival->best.cost.us);
     }
     return CKL_OK;
 }
