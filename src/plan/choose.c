@@ -52,25 +52,40 @@ bool plan_candidate_config(const ckl_device_info *device, const implementation *
     return impl->candidate(desc, device, i, config);
 }
 
-/*
- * The cheapest candidates. *asked: how many there are; what they are refused for is not written, as a hundred may be.
- */
-static int rank(const ckl_device_info *device, const implementation *impl, const void *desc, void *config,
-                bool trusted_alone, int most, plan_candidate *out, int *asked)
+/* An implementation whose candidates are asked. */
+typedef struct ranked {
+    const implementation *impl;
+    const void *defaults; // of its config: they are read from text, once
+    int asked;            // candidates
+    plan_candidate best;
+    bool found; // was one admitted?
+} ranked;
+
+static ranked ranked_of(const implementation *impl, arena *memory)
 {
-    int count = 0;
-    void *defaults = heap_alloc(1, impl->config_bytes); // once: they are read from text
+    void *defaults = arena_alloc(memory, 1, impl->config_bytes);
     fields_default(impl->config, defaults);
+    return (ranked){ .impl = impl, .defaults = defaults };
+}
+
+static bool candidate_of(const ckl_device_info *device, const ranked *r, const void *desc, int i, void *config)
+{
+    memcpy(config, r->defaults, r->impl->config_bytes);
+    return r->impl->candidate(desc, device, i, config);
+}
+
+/* The cheapest candidates; what others are refused for is not written, as a hundred may be. */
+static int rank(const ckl_device_info *device, ranked *r, const void *desc, void *config, bool trusted_alone, int most,
+                plan_candidate *out)
+{
+    const implementation *impl = r->impl;
+    int count = 0;
     status_mute(true);
-    for (*asked = 0;; ++*asked) {
-        memcpy(config, defaults, impl->config_bytes);
-        if (!impl->candidate(desc, device, *asked, config))
-            break;
-        if (trusted_alone && !impl->is_trusted(config))
+    for (r->asked = 0; candidate_of(device, r, desc, r->asked, config); r->asked++) {
+        if ((trusted_alone && !impl->is_trusted(config)) ||
+            (impl->admit && impl->admit(desc, device, config) != CKL_OK))
             continue;
-        if (impl->admit && impl->admit(desc, device, config) != CKL_OK)
-            continue;
-        plan_candidate added = { *asked, impl->cost(desc, device, config) };
+        plan_candidate added = { r->asked, impl->cost(desc, device, config) };
         int at = count < most ? count++ : most;
         for (; at > 0 && added.cost.us < out[at - 1].cost.us; at--)
             if (at < most)
@@ -79,26 +94,20 @@ static int rank(const ckl_device_info *device, const implementation *impl, const
             out[at] = added;
     }
     status_mute(false);
-    heap_free(defaults);
     return count;
 }
 
 int plan_rank(const ckl_device_info *device, const implementation *impl, const void *desc, void *config, int most,
               plan_candidate *out)
 {
-    int asked;
-    return rank(device, impl, desc, config, false, most, out, &asked);
+    arena memory = { 0 };
+    ranked r = ranked_of(impl, &memory);
+    int count = rank(device, &r, desc, config, false, most, out);
+    arena_clear(&memory);
+    return count;
 }
 
-/* An implementation's cheapest candidate for a desc, if it has one that is admitted. */
-typedef struct ranked {
-    const implementation *impl;
-    plan_candidate best;
-    bool found;
-    int asked; // candidates
-} ranked;
-
-/* Those that were asked; rivals look at each other's. */
+/* Those that were asked for a desc; rivals look at each other's. */
 enum { RANKED_MAX = 32 };
 
 typedef struct ranking {
@@ -115,9 +124,9 @@ static const ranked *find_cheapest(const ckl_device_info *device, const implemen
             return r;
     assert(known->count < RANKED_MAX);
     ranked *r = &known->of[known->count++];
+    *r = ranked_of(impl, memory);
     void *config = arena_alloc(memory, 1, impl->config_bytes);
-    r->impl = impl;
-    r->found = rank(device, impl, desc, config, false, 1, &r->best, &r->asked) > 0;
+    r->found = rank(device, r, desc, config, false, 1, &r->best) > 0;
     return r;
 }
 
@@ -126,14 +135,11 @@ static ckl_status choose_cheapest(const ckl_device_info *device, const implement
                                   void *config, arena *memory, ranking *known)
 {
     const ranked *r = find_cheapest(device, impl, desc, memory, known);
-    if (r->found) {
-        plan_candidate_config(device, impl, desc, r->best.number, config);
-        return CKL_OK;
-    }
     const int last = r->asked > 0 ? r->asked - 1 : 0;
-    if (plan_candidate_config(device, impl, desc, last, config)) // else its sentence is there
-        (void)impl->admit(desc, device, config);
-    return CKL_UNSUPPORTED;
+    const bool any = candidate_of(device, r, desc, r->found ? r->best.number : last, config);
+    if (any && !r->found)
+        (void)impl->admit(desc, device, config); // once more, for its sentence
+    return r->found ? CKL_OK : CKL_UNSUPPORTED;
 }
 
 enum { FORCED_MAX = 1 << 20 }; // times the threads of a CTA, or the bytes of an element, it stays within 32 bits
@@ -152,12 +158,11 @@ static void take_cheaper(const ckl_device_info *device, const implementation *im
                          arena *memory)
 {
     const double SURE = 0.9;
-    plan_candidate best;
+    ranked r = ranked_of(impl, memory);
     void *candidate = arena_alloc(memory, 1, impl->config_bytes);
-    int asked;
-    if (rank(device, impl, desc, candidate, true, 1, &best, &asked) &&
-        best.cost.us < SURE * impl->cost(desc, device, config).us)
-        plan_candidate_config(device, impl, desc, best.number, config);
+    if (rank(device, &r, desc, candidate, true, 1, &r.best) &&
+        r.best.cost.us < SURE * impl->cost(desc, device, config).us)
+        candidate_of(device, &r, desc, r.best.number, config);
 }
 
 /* A config for the desc: the implementation's own choice, with the forced fields over it. */

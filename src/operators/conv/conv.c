@@ -1,6 +1,6 @@
 /* conv.c - convolution problems: their checks, their tensors, and what their implementations share. */
 #include "base/math.h"
-#include "operators/conv/conv_config.h"
+#include "operators/conv/conv_packed.h"
 #include "operators/operators.h"
 
 /* Modes and tensors */
@@ -351,5 +351,11 @@ static const implementation *const implementations[] = {
     NULL,
 };
 
-OPERATOR(conv, conv, "y = activation(x convolved with w + bias + residual), and gradients",
-         .workspace = offsetof(ckl_conv_args, workspace));
+static ckl_status view(const void *desc, void *prepared)
+{
+    conv_prepare(desc, prepared);
+    return CKL_OK;
+}
+
+OPERATOR_OF_VIEW(conv, conv, conv_prepared, "y = activation(x convolved with w + bias + residual), and gradients",
+                 .workspace = offsetof(ckl_conv_args, workspace));

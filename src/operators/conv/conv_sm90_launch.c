@@ -236,7 +236,8 @@ static ckl_status launch_all_data(const ckl_plan *plan, const conv_sm90_config *
 ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *desc,
                             const ckl_conv_args *a, const conv_tensor at[CONV_TENSORS], ckl_stream stream)
 {
-    const ckl_conv_desc all = conv_sm90_joined(desc, c), *d = &all;
+    ckl_conv_desc all = *desc, *d = &all;
+    all.groups /= c->together;
     conv_params p = conv_params_of(d, a);
     const conv_tensor x = in_groups(&at[CONV_X], d->groups), y = in_groups(&at[CONV_Y], d->groups);
     p.mW = filters(a->w, &at[CONV_W], d->groups);
