@@ -144,8 +144,11 @@ static ckl_status choose_cheapest(const ckl_device_info *device, const implement
 
 enum { FORCED_MAX = 1 << 20 }; // times the threads of a CTA, or the bytes of an element, it stays within 32 bits
 
-static ckl_status set_forced(const implementation *impl, const char *what, const problem_pair *pair, void *config)
+static ckl_status set_forced(const operator_info *op, const implementation *impl, const problem_pair *pair,
+                             void *config)
 {
+    char what[64];
+    snprintf(what, sizeof what, "%s %s", op->name, impl->name);
     TRY(fields_set(impl->config, what, pair->key, pair->value, config));
     const field *f = fields_find(impl->config, pair->key);
     if (f->kind == FIELD_int && *(const int *)((const char *)config + f->offset) > FORCED_MAX)
@@ -184,10 +187,8 @@ static ckl_status configure(const ckl_device_info *device, const operator_info *
     }
     if (chosen == CKL_OK && impl->is_trusted && forced->count == 0)
         take_cheaper(device, impl, desc, config, memory);
-    char what[64];
-    snprintf(what, sizeof what, "%s %s", op->name, impl->name);
     for (int i = 0; i < forced->count; i++)
-        TRY(set_forced(impl, what, &forced->pairs[i], config));
+        TRY(set_forced(op, impl, &forced->pairs[i], config));
     return impl->admit ? impl->admit(desc, device, config) : CKL_OK;
 }
 
@@ -276,6 +277,12 @@ static ckl_status check_rivals(const ckl_device_info *device, const operator_inf
     return CKL_OK;
 }
 
+static void add_line(text *out, const char *line)
+{
+    text_append(out, "\n", 1);
+    text_append(out, line, strlen(line));
+}
+
 /* The first implementation that takes the problem, or the one that is forced. */
 static ckl_status choose_implementation(const ckl_device_info *device, const operator_info *op, const void *desc,
                                         const choice_line *forced, arena *memory, choice_made *made, text *declines)
@@ -292,7 +299,7 @@ static ckl_status choose_implementation(const ckl_device_info *device, const ope
         if (status == CKL_OK)
             *made = (choice_made){ .impl = *each, .config = candidate };
         else if (status == CKL_UNSUPPORTED)
-            text_printf(declines, "\n%s", ckl_error());
+            add_line(declines, ckl_error());
     }
     return status;
 }

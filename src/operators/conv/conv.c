@@ -1,6 +1,6 @@
 /* conv.c - convolution problems: their checks, their tensors, and what their implementations share. */
 #include "base/math.h"
-#include "operators/conv/conv_packed.h"
+#include "operators/conv/conv_prepared.h"
 #include "operators/operators.h"
 
 /* Modes and tensors */
@@ -351,9 +351,27 @@ static const implementation *const implementations[] = {
     NULL,
 };
 
-static ckl_status view(const void *desc, void *prepared)
+static ckl_status view(const void *desc, void *view)
 {
-    conv_prepare(desc, prepared);
+    const ckl_conv_desc *d = desc, sums = conv_sliced_desc(d), row = conv_in_one_row(d);
+    const conv_tensor written = conv_tensor_of(d, conv_written(d));
+    conv_prepared *p = view;
+    p->desc = *d;
+    p->written = (double)written.shape[0] * (double)written.stride[0];
+    p->plain = conv_sm90_problem_of(d);
+    p->sliced = p->plain;
+    p->sliced.desc = sums;
+    p->row = conv_sm90_problem_of(&row);
+    p->halo = conv_halo_of(d);
+    p->kn2row = conv_kn2row_of(d);
+    p->nchw = conv_nchw_of(d);
+    for (int way = 0; way < CONV_WAYS; way++) {
+        p->can[way] = conv_can_pack(d, way);
+        if (!p->can[way])
+            continue;
+        p->packed[way] = conv_packed_of(d, way, d->direction != CKL_CONV_WEIGHT);
+        p->sums[way] = conv_packed_of(&sums, way, false);
+    }
     return CKL_OK;
 }
 

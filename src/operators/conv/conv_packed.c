@@ -3,7 +3,7 @@
  * workspace. Where little is written, taps and channels are in slices, whose sums another kernel adds and writes as y lies.
  */
 #include "base/math.h"
-#include "operators/conv/conv_packed.h"
+#include "operators/conv/conv_prepared.h"
 
 static conv_packed_way way_of(const conv_packed_config *c)
 {

@@ -56,17 +56,9 @@ typedef struct conv_packed_problem {
     double copies_us;                                  // predicted
 } conv_packed_problem;
 
-/* A checked desc as implementations get it, with what a choice asks again and again. */
-typedef struct conv_prepared {
-    ckl_conv_desc desc;
-    double written;               // elements
-    conv_sm90_problem plain, row; // as it lies; of weights, where filters of one pixel see one row
-    bool can[CONV_WAYS];          // may channels be taken so?
-    conv_packed_problem packed[CONV_WAYS],
-        sums[CONV_WAYS]; // on copies; with f32 sums, in slices, in the place of what is written
-} conv_prepared;
-
-void conv_prepare(const ckl_conv_desc *desc, conv_prepared *prepared);
+/* The problem taken so, if it may be. back: a copy of what is written is copied back, else a kernel that adds slices writes it. */
+bool conv_can_pack(const ckl_conv_desc *desc, conv_packed_way way);
+conv_packed_problem conv_packed_of(const ckl_conv_desc *desc, conv_packed_way way, bool back);
 
 /* The tensor that is written. */
 int conv_written(const ckl_conv_desc *desc);

@@ -185,8 +185,12 @@ static double copies_us(const ckl_conv_desc *d, const conv_packed_problem *p, co
     return launches * LAUNCH + in / rate + of_back / (turned ? BACK : rate);
 }
 
-/* back: a copy of what is written is copied back, else a kernel that adds slices writes it as it lies. */
-static conv_packed_problem packed_of(const ckl_conv_desc *d, conv_packed_way way, bool back)
+bool conv_can_pack(const ckl_conv_desc *d, conv_packed_way way)
+{
+    return way == CONV_PLAIN || (way == CONV_FOLDED ? can_fold(d) : can_pad(d));
+}
+
+conv_packed_problem conv_packed_of(const ckl_conv_desc *d, conv_packed_way way, bool back)
 {
     ckl_conv_desc inner = inner_of(d, way);
     conv_packed_problem p = { .copies_us = 0 };
@@ -199,21 +203,6 @@ static conv_packed_problem packed_of(const ckl_conv_desc *d, conv_packed_way way
     p.inner = conv_sm90_problem_of(&inner);
     p.copies_us = copies_us(d, &p, way);
     return p;
-}
-
-void conv_prepare(const ckl_conv_desc *d, conv_prepared *p)
-{
-    const ckl_conv_desc sums = conv_sliced_desc(d), row = conv_in_one_row(d);
-    *p = (conv_prepared){ .desc = *d, .can = { true, can_fold(d), can_pad(d) } };
-    const conv_tensor written = conv_tensor_of(d, conv_written(d));
-    p->written = (double)written.shape[0] * (double)written.stride[0];
-    p->plain = conv_sm90_problem_of(d);
-    p->row = conv_sm90_problem_of(&row);
-    for (int way = 0; way < CONV_WAYS; way++)
-        if (p->can[way]) {
-            p->packed[way] = packed_of(d, way, d->direction != CKL_CONV_WEIGHT);
-            p->sums[way] = packed_of(&sums, way, false);
-        }
 }
 
 /* Does a kernel copy whole planes, pixel by pixel? */

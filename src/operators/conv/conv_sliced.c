@@ -7,7 +7,7 @@
 #include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
-#include "operators/conv/conv_packed.h"
+#include "operators/conv/conv_prepared.h"
 
 enum { THREADS = 128, VECTOR = 4, SLICES_MAX = 16 };
 
@@ -168,9 +168,7 @@ static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, 
     TRY(check_problem(p));
     TRY(conv_check_form("sliced", desc, &c->form));
     TRY(conv_check_dense("sliced", desc));
-    conv_sm90_problem sums = *p;
-    sums.desc = conv_sliced_desc(desc);
-    TRY(conv_sm90_admit(&sums, device, &products));
+    TRY(conv_sm90_admit(&((const conv_prepared *)desc)->sliced, device, &products));
     return conv_sliced_check(p, c);
 }
 

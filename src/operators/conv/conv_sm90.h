@@ -187,6 +187,7 @@ typedef struct conv_sm90_problem {
     int64_t launches,
         seen_launches;             // of dx, one for each remainder of the strides; those with pixels that some tap sees
     bool has_unseen;               // has dx pixels that no tap sees?
+    bool whole;                    // begin the channels of all pixels at whole 16 bytes, as TMA wants?
     conv_box box[CONV_SM90_BOXES]; // that fits, of the pixels of one consumer, of two
     int64_t image;                 // elements from image to image of y or dx
 } conv_sm90_problem;

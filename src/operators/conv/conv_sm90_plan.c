@@ -3,7 +3,7 @@
 
 #include "base/math.h"
 #include "operators/conv/conv_halves.h"
-#include "operators/conv/conv_packed.h"
+#include "operators/conv/conv_prepared.h"
 
 /*
  * Stages of a tile that two CTAs share: at 45 (320 channels, stride 2) sharing took 13.95 us instead of 10.47. And of one of three
@@ -12,27 +12,22 @@
 enum { SPLIT_LEAST = 64, THREE_LEAST = 16 };
 
 /* Columns of a staging buffer: the widest rows of 128, 64 or 32 bytes that divide the filters which a CTA finishes. */
-static int y_cols_of(const conv_sm90_config *c)
+static int y_cols_of(const conv_sm90_config *c, int out)
 {
-    const int out = (int)ckl_dtype_bytes(c->form.out), filters = c->tile_n / (c->split > 1 ? 2 : 1);
+    const int filters = c->tile_n / (c->split > 1 ? 2 : 1);
     int bytes = 128;
     while (bytes > 32 && filters % (bytes / out))
         bytes /= 2;
     return bytes / out;
 }
 
-conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
+/* All but the boxes of consumers: what a choice asks. */
+static conv_sm90_shape memory_of(const conv_sm90_config *c)
 {
-    const int rows = CONV_SM90_ROWS, plane = c->box_w * c->box_h, out = (int)ckl_dtype_bytes(c->form.out);
-    conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = y_cols_of(c) };
-    s.buffers = CONV_SM90_BUFFERS * (c->form.residual ? c->tile_n / s.y_cols : 1);
-    s.consumer_w = c->box_w < rows ? c->box_w : rows;
-    s.consumer_h = c->box_h < rows / s.consumer_w ? c->box_h : rows / s.consumer_w;
-    s.consumer_n = rows / (s.consumer_w * s.consumer_h);
-    s.next_w = c->box_w > rows ? rows : 0;
-    s.next_h = c->box_w <= rows && plane > rows ? rows / c->box_w : 0;
-    s.next_n = plane <= rows ? rows / plane : 0;
+    const int rows = CONV_SM90_ROWS, out = (int)ckl_dtype_bytes(c->form.out);
     const int bytes = (int)ckl_dtype_bytes(c->form.dtype), step = 32 / bytes; // of wgmma
+    conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = y_cols_of(c, out) };
+    s.buffers = CONV_SM90_BUFFERS * (c->form.residual ? c->tile_n / s.y_cols : 1);
     s.span = c->tile_k * bytes <= 32 ? 32 : c->tile_k * bytes <= 64 ? 64 : 128;
     s.depth = (c->tile_k + step - 1) / step * step;
     s.w_k = c->tile_k / c->together;
@@ -46,6 +41,19 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
     return s;
 }
 
+conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
+{
+    const int rows = CONV_SM90_ROWS, plane = c->box_w * c->box_h;
+    conv_sm90_shape s = memory_of(c);
+    s.consumer_w = c->box_w < rows ? c->box_w : rows;
+    s.consumer_h = c->box_h < rows / s.consumer_w ? c->box_h : rows / s.consumer_w;
+    s.consumer_n = rows / (s.consumer_w * s.consumer_h);
+    s.next_w = c->box_w > rows ? rows : 0;
+    s.next_h = c->box_w <= rows && plane > rows ? rows / c->box_w : 0;
+    s.next_n = plane <= rows ? rows / plane : 0;
+    return s;
+}
+
 conv_sm90_problem conv_sm90_problem_of(const ckl_conv_desc *d)
 {
     const bool data = d->direction == CKL_CONV_DATA;
@@ -56,6 +64,8 @@ conv_sm90_problem conv_sm90_problem_of(const ckl_conv_desc *d)
                             .launches = conv_sm90_launches(d),
                             .has_unseen = conv_sm90_has_unseen(d),
                             .image = conv_tensor_of(d, data ? CONV_X : CONV_Y).stride[0] };
+    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype), out_unit = 16 / (int64_t)ckl_dtype_bytes(d->out);
+    p.whole = p.in % unit == 0 && p.out % out_unit == 0 && (!data || p.out % unit == 0);
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
     for (int i = 0; i < CONV_MODES; i++) {
@@ -90,7 +100,7 @@ static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
 {
     conv_sm90_config one = *c;
     one.stages = 1;
-    const conv_sm90_shape shape = conv_sm90_shape_of(&one);
+    const conv_sm90_shape shape = memory_of(&one);
     return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - shape.smem_bytes) / (shape.stage_room + 16));
 }
 
@@ -109,10 +119,12 @@ static int depth_of(const conv_sm90_problem *p, int i)
 {
     enum { LAST = 3, UNIT = 16 };
     const int bytes = (int)ckl_dtype_bytes(p->desc.dtype), whole = 128 / bytes;
+    if (i < LAST)
+        return whole >> i;
     const int64_t channels = max_i64(1, p->in);
     const int exact = (int)round_up(ceil_div(channels, ceil_div(channels, whole)), UNIT / bytes);
     const bool own = exact != whole && exact != whole / 2 && exact != whole / 4;
-    return i < LAST ? whole >> i : own ? exact : 0;
+    return own ? exact : 0;
 }
 
 /* Filters of a CTA: wide tiles, or equal shares of all filters. 0: those are one of the others. */
@@ -128,14 +140,18 @@ static int width_of(const conv_sm90_problem *p, int i)
     return own % CONV_SM90_SPAN == 0 || (i > WIDE && own == wider) ? 0 : (int)own;
 }
 
-static ckl_status check_rows(const ckl_conv_desc *d)
+static const conv_sm90_problem *problem_of(const void *desc)
 {
-    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype), out_unit = 16 / (int64_t)ckl_dtype_bytes(d->out),
-                  in = conv_sm90_in(d), out = conv_sm90_out(d);
-    if (d->layout != CKL_IMAGE_NHWC)
+    return &((const conv_prepared *)desc)->plain;
+}
+
+static ckl_status check_rows(const conv_sm90_problem *p)
+{
+    if (p->desc.layout != CKL_IMAGE_NHWC)
         FAIL(CKL_UNSUPPORTED, "conv sm90: layout=nchw has its channels apart");
-    if (in % unit || out % out_unit || (d->direction == CKL_CONV_DATA && out % unit))
-        FAIL(CKL_UNSUPPORTED, "conv sm90: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", d->c, d->k);
+    if (!p->whole)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", p->desc.c,
+             p->desc.k);
     return CKL_OK;
 }
 
@@ -215,10 +231,10 @@ void conv_sm90_follow(const conv_sm90_problem *p, const ckl_device_info *device,
  */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const conv_sm90_problem *p = &((const conv_prepared *)desc)->plain;
+    const conv_sm90_problem *p = problem_of(desc);
     const ckl_conv_desc *d = &p->desc;
     conv_sm90_config *c = config;
-    if (check_rows(d) != CKL_OK)
+    if (check_rows(p) != CKL_OK)
         return i == 0; // to say why not
     const int together = groups_together(d), orders = d->groups > 1 ? 1 : 3;
     const int splits = has_stages(p, depth_of(p, 2), SPLIT_LEAST) ? 2 : 1, kinds = orders * splits;
@@ -247,8 +263,8 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
  */
 static double row_cost(int64_t bytes)
 {
-    static const double cost[] = { 1, 1, 1.9, 2.5, 3.5 };
-    return cost[__builtin_popcountll((uint64_t)bytes / 16)];
+    static const double cost[] = { 1, 1, 1, 1.9, 1, 1.9, 1.9, 2.5, 1 }; // by 16 bytes
+    return cost[bytes / 16];
 }
 
 /* Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'. */
@@ -276,7 +292,7 @@ static double box_cost(const conv_sm90_config *c, const conv_sm90_shape *s)
 conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
     const double PRODUCTS = 2048, PIXEL = 3.2, FILTER = 1.4, ZEROS = 11, EPILOGUE = 10;
-    const conv_sm90_shape s = conv_sm90_shape_of(c);
+    const conv_sm90_shape s = memory_of(c);
     const int64_t in = p->in * c->together,
                   out = p->out * c->together; // of groups that share a tile, as if they were one
     const int64_t chunks = ceil_div(in, c->tile_k), element = (int64_t)ckl_dtype_bytes(c->form.dtype);
@@ -309,7 +325,7 @@ plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *devi
 {
     const double BYTES = 72, ALL_BYTES = 7200, STAGE = 40, START = 2000, SINGLE = 900, EXCHANGE = 5000, RING = 600,
                  HERTZ = 1.7e9;
-    const double tiles = w->tiles * c->slices, ctas = c->split, at_once = floor(device->sm_count / ctas),
+    const double tiles = w->tiles * c->slices, ctas = c->split, at_once = device->sm_count / c->split,
                  active = ctas * fmin(tiles, at_once);
     const double load = fmax(w->bytes / fmin(BYTES, ALL_BYTES / active), w->rows);
     const double stage = fmax(w->multiply, load) * three_cost(c) + w->absent + STAGE + (c->stages < 3 ? RING : 0);
@@ -322,7 +338,7 @@ plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *devi
 
 static plan_cost cost_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const conv_sm90_work work = conv_sm90_work_of(&((const conv_prepared *)desc)->plain, config);
+    const conv_sm90_work work = conv_sm90_work_of(problem_of(desc), config);
     return conv_sm90_cost_of(&work, device, config);
 }
 
@@ -345,7 +361,7 @@ static ckl_status check_split(const conv_sm90_problem *p, const conv_sm90_config
         return CKL_OK;
     if (c->form.residual || c->slices > 1 || p->launches > 1 || p->desc.dtype == CKL_I8)
         FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 takes no residual, no slices, no i8, and of data strides of 1");
-    if (k_tiles < 2 || c->tile_n / 2 % conv_sm90_shape_of(c).y_cols)
+    if (k_tiles < 2 || c->tile_n / 2 % memory_of(c).y_cols)
         FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 halves %g stages and %d columns, which are to be whole and boxes",
              k_tiles, c->tile_n);
     return CKL_OK;
@@ -433,10 +449,10 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *de
         TRY(conv_check_box("sm90", box_of(c), CONV_SM90_ROWS * c->consumers, c->step_w, c->step_h));
     else if (c->box_w != CONV_SM90_ROWS * c->consumers || c->box_h != 1 || c->box_n != 1)
         FAIL(CKL_INVALID, "conv sm90: im2col=1, but box_w=%d are not all pixels of a CTA", c->box_w);
-    const conv_sm90_shape s = conv_sm90_shape_of(c);
     const int unit_n = conv_sm90_n_major(c) ? CONV_SM90_SPAN : CONV_SM90_N, most_n = c->form.residual ? 192 : 256;
     if (c->tile_n < unit_n || c->tile_n % unit_n || c->tile_n > most_n)
         FAIL(CKL_INVALID, "conv sm90: tile_n=%d is not a multiple of %d up to %d", c->tile_n, unit_n, most_n);
+    const conv_sm90_shape s = memory_of(c);
     if (c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes - 1024)
         FAIL(CKL_UNSUPPORTED, "conv sm90: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has",
              c->stages, s.smem_bytes, device->id);
@@ -452,11 +468,12 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *de
 
 static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
+    const conv_sm90_problem *p = problem_of(desc);
     const conv_sm90_config *c = config;
-    TRY(check_rows(desc));
+    TRY(check_rows(p));
     if (c->slices != 1)
         FAIL(CKL_UNSUPPORTED, "conv sm90: slices=%d are added by sliced", c->slices);
-    return conv_sm90_admit(&((const conv_prepared *)desc)->plain, device, config);
+    return conv_sm90_admit(p, device, config);
 }
 
 static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)

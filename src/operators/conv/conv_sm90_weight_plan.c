@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "base/math.h"
-#include "operators/conv/conv_packed.h"
+#include "operators/conv/conv_prepared.h"
 
 enum { SLICES_MAX = 128 };
 
