@@ -363,6 +363,7 @@ static ckl_status view(const void *desc, void *view)
     p->sliced.desc = sums;
     p->row = conv_sm90_problem_of(&row);
     p->halo = conv_halo_of(d);
+    p->pointwise = conv_pointwise_of(d);
     p->kn2row = conv_kn2row_of(d);
     p->nchw = conv_nchw_of(d);
     for (int way = 0; way < CONV_WAYS; way++) {

@@ -2,10 +2,10 @@
 #ifndef CKL_CONV_PREPARED_H
 #define CKL_CONV_PREPARED_H
 
-#include "cutekernellib/operators/gemm.h"
 #include "operators/conv/conv_halo.h"
 #include "operators/conv/conv_nchw.h"
 #include "operators/conv/conv_packed.h"
+#include "operators/conv/conv_pointwise.h"
 
 /* The product that kn2row makes of a forward problem: that of the desc, or of the gradient of data turned round. */
 typedef struct conv_kn2row_problem {
@@ -25,6 +25,7 @@ typedef struct conv_prepared {
     conv_sm90_problem plain, sliced; // as it lies; with f32 sums in the place of what is written
     conv_sm90_problem row;           // of weights, where filters of one pixel see one row
     conv_halo_problem halo;
+    conv_pointwise_problem pointwise;
     conv_kn2row_problem kn2row;
     conv_nchw_problem nchw;
     bool can[CONV_WAYS];                   // may channels be taken so?
