@@ -96,7 +96,7 @@ static ckl_gemm_desc product_of(const ckl_conv_desc *d)
 static int64_t vectors_of(const ckl_conv_desc *d)
 {
     const ckl_gemm_desc product = product_of(d);
-    return product_i64(product.m, product.k) * (int64_t)ckl_dtype_bytes(d->dtype) / BYTES;
+    return product_i64(product_i64(product.m, product.k), (int64_t)ckl_dtype_bytes(d->dtype)) / BYTES;
 }
 
 static bool candidate_im2col(const void *desc, const ckl_device_info *device, int i, void *config)

@@ -14,7 +14,7 @@ conv_narrow_shape conv_narrow_shape_of(const conv_narrow_config *c)
     s.halo_h = (CONV_NARROW_H - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
     s.halo_w = (CONV_NARROW_W - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
     s.pitch = c->chunk / UNIT % 2 ? c->chunk : c->chunk + UNIT; // odd in units: 8 pixels are in different banks
-    s.halo = s.pitch * s.halo_w * s.halo_h;
+    s.halo = (int)min_i64((int64_t)s.pitch * s.halo_w * s.halo_h, INT32_MAX); // which no CTA has room for
     s.filter = (int64_t)c->rows * s.steps * 2 * UNIT * c->tile_n;
     s.chunks = (int)ceil_div(c->channels, c->chunk);
     s.real = c->channels < c->chunk ? c->channels : c->chunk;

@@ -82,6 +82,12 @@ static int64_t pitch_of(const ckl_conv_desc *d, conv_packed_way way, int which, 
     return is_filled(d, which) && (way == CONV_PADDED || fill) ? lines : round_up(channels, unit);
 }
 
+/* A product that may be rounded up and counted in bytes: what is copied is refused long before. */
+static int64_t product(int64_t x, int64_t y)
+{
+    return min_i64(product_i64(x, y), INT64_MAX / 64);
+}
+
 /* Rows of NHWC that begin at whole 16 bytes, for tensor number `which`, which lies as p has it so far. */
 static void place_tensor(const ckl_conv_desc *d, conv_packed_way way, const ckl_conv_desc *inner, int which,
                          conv_packed_problem *p)
@@ -94,13 +100,13 @@ static void place_tensor(const ckl_conv_desc *d, conv_packed_way way, const ckl_
     p->copied[which] = folded && !lies_folded(d, which, p);
     const int64_t columns =
         folded && which == CONV_X && p->copied[which] ? columns_of_x * d->stride_w + d->s : plain.shape[3];
-    p->row[which] = round_up(columns * p->channels[which], unit);
-    p->bytes[which] =
-        plain.shape[0] * plain.shape[1] * plain.shape[2] * p->row[which] * (int64_t)ckl_dtype_bytes(type_of(d, which));
+    p->row[which] = round_up(product(columns, p->channels[which]), unit);
+    const int64_t plane = product(plain.shape[2], p->row[which]), image = product(plain.shape[1], plane);
+    p->bytes[which] = product(plain.shape[0], image) * (int64_t)ckl_dtype_bytes(type_of(d, which));
     p->image[which] =
         (double)plain.shape[1] * (double)plain.shape[2] * (double)plain.shape[3] * (double)p->channels[which];
-    const int64_t plane = plain.shape[2] * p->row[which], step = folded && which == CONV_X ? d->stride_w : 1;
-    const int64_t stride[CONV_RANK] = { plain.shape[1] * plane, plane, p->row[which], step * p->channels[which], 1 };
+    const int64_t step = folded && which == CONV_X ? d->stride_w : 1;
+    const int64_t stride[CONV_RANK] = { image, plane, p->row[which], step * p->channels[which], 1 };
     if (!folded)
         p->copied[which] = plain.shape[4] % unit != 0 || !lies_alike(&plain, stride);
     if (p->copied[which] && is_filled(d, which))
@@ -117,7 +123,7 @@ static void place_tensor(const ckl_conv_desc *d, conv_packed_way way, const ckl_
         t->shape[1] = d->r;
         t->stride[1] = p->row[which];
         t->shape[2] = inner->h;
-        t->stride[2] = d->stride_h * p->row[which];
+        t->stride[2] = product(d->stride_h, p->row[which]);
     }
 }
 

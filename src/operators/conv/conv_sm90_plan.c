@@ -256,6 +256,17 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
     return true;
 }
 
+/* fmin() and fmax() but for NaN: they are calls, and a choice makes thousands. */
+static double smaller(double x, double y)
+{
+    return x < y ? x : y;
+}
+
+static double larger(double x, double y)
+{
+    return x > y ? x : y;
+}
+
 /*
  * What a row of a box costs beside one of 128 bytes: TMA takes it by powers of two. 3x3 filters on 56x56: 48 channels
  * in boxes of 96 bytes take 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie. 248
@@ -300,7 +311,7 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
                  taps = (double)p->taps / launches;
     const int64_t last = (in - (chunks - 1) * c->tile_k) * element; // of a row of the last chunk
     const double full = row_cost(c->tile_k * element),
-                 a_row = full + (fmax(full, row_cost(last)) - full) / (double)chunks;
+                 a_row = full + (larger(full, row_cost(last)) - full) / (double)chunks;
     const double absent = (double)(chunks * c->tile_k - in) / (double)chunks * bytes * (s.tile_m + c->tile_n);
     const int64_t columns = ceil_div(out, c->tile_n) * c->tile_n;
     const double beside =
@@ -326,9 +337,9 @@ plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *devi
     const double BYTES = 72, ALL_BYTES = 7200, STAGE = 40, START = 2000, SINGLE = 900, EXCHANGE = 5000, RING = 600,
                  HERTZ = 1.7e9;
     const double tiles = w->tiles * c->slices, ctas = c->split, at_once = device->sm_count / c->split,
-                 active = ctas * fmin(tiles, at_once);
-    const double load = fmax(w->bytes / fmin(BYTES, ALL_BYTES / active), w->rows);
-    const double stage = fmax(w->multiply, load) * three_cost(c) + w->absent + STAGE + (c->stages < 3 ? RING : 0);
+                 active = ctas * smaller(tiles, at_once);
+    const double load = larger(w->bytes / smaller(BYTES, ALL_BYTES / active), w->rows);
+    const double stage = larger(w->multiply, load) * three_cost(c) + w->absent + STAGE + (c->stages < 3 ? RING : 0);
     const double tile = ceil(w->stages / c->slices / ctas) * stage + w->epilogue / ctas + (w->shallow ? SINGLE : 0) +
                         (ctas > 1 ? EXCHANGE : 0);
     const double waves = ceil(tiles / at_once), traffic = tiles / at_once / 64;
