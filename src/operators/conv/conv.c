@@ -116,6 +116,27 @@ void conv_tensors_of(const ckl_conv_desc *d, conv_tensor tensors[CONV_TENSORS])
         tensors[i] = tensor_with(d, m, i);
 }
 
+int conv_read(const ckl_conv_desc *d)
+{
+    return d->direction == CKL_CONV_DATA ? CONV_Y : CONV_X;
+}
+
+int conv_written(const ckl_conv_desc *d)
+{
+    return d->direction == CKL_CONV_FORWARD ? CONV_Y : d->direction == CKL_CONV_DATA ? CONV_X : CONV_W;
+}
+
+int64_t conv_pixel_count(const ckl_conv_desc *d, int which)
+{
+    const conv_tensor t = conv_tensor_of(d, which);
+    return product_i64(product_i64(t.shape[0], t.shape[1]), product_i64(t.shape[2], t.shape[3]));
+}
+
+bool conv_is_volume(const ckl_conv_desc *d)
+{
+    return d->d > 1 || d->t > 1 || d->stride_d > 1 || d->pad_front || d->pad_back;
+}
+
 bool conv_is_view(const ckl_conv_desc *d)
 {
     return d->x_n || d->x_d || d->x_h || d->x_w || d->x_c || d->y_n || d->y_d || d->y_h || d->y_w || d->y_c;

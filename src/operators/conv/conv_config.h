@@ -76,8 +76,16 @@ typedef struct conv_tensor {
     int64_t shape[CONV_RANK], stride[CONV_RANK];
 } conv_tensor;
 
+/* The tensor with pixels that is read, and the one that is written; of weights dy is read, too. */
+int conv_read(const ckl_conv_desc *desc);
+int conv_written(const ckl_conv_desc *desc);
+
 conv_tensor conv_tensor_of(const ckl_conv_desc *desc, int which);
 void conv_tensors_of(const ckl_conv_desc *desc, conv_tensor tensors[CONV_TENSORS]);
+int64_t conv_pixel_count(const ckl_conv_desc *desc, int which); // of all images
+
+/* Has it slices, or filters that reach over them? Many kernels are for images alone. */
+bool conv_is_volume(const ckl_conv_desc *desc);
 
 /*
  * Has a view's strides? Kernels for dense tensors refuse these, and so do kernels whose 16 bytes or vectors the strides

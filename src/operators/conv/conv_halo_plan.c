@@ -149,7 +149,7 @@ static ckl_status check_problem(const ckl_conv_desc *d)
         FAIL(CKL_UNSUPPORTED, "conv halo: of gradients it computes that of data of stride 1");
     if (d->layout != CKL_IMAGE_NHWC || ckl_dtype_bytes(d->dtype) != 2 || d->k % VECTOR)
         FAIL(CKL_UNSUPPORTED, "conv halo: it takes f16 and bf16 in NHWC, and channels that are whole 16 bytes");
-    if (d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
+    if (conv_is_volume(d))
         FAIL(CKL_UNSUPPORTED, "conv halo: volumes are convolved by other kernels");
     if (d->n > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4 || d->k > INT32_MAX / 128)
         FAIL(CKL_UNSUPPORTED, "conv halo: a size is beyond 32-bit numbers");
@@ -194,7 +194,7 @@ static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream
     const conv_halo_problem *h = problem_of(d);
     const bool data = d->direction == CKL_CONV_DATA;
     ckl_conv_args a = *(const ckl_conv_args *)args;
-    const conv_tensor x = conv_tensor_of(d, data ? CONV_Y : CONV_X), y = conv_tensor_of(d, data ? CONV_X : CONV_Y);
+    const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
     if (data) {
         a.x = a.dy;
         a.y = a.dx;

@@ -72,9 +72,8 @@ static void describe_im2col(const void *config, int kernel)
 
 static ckl_gemm_desc product_of(const ckl_conv_desc *d)
 {
-    const conv_tensor y = conv_tensor_of(d, CONV_Y), w = conv_tensor_of(d, CONV_W);
-    const int64_t pixels = product_i64(product_i64(y.shape[0], y.shape[1]), product_i64(y.shape[2], y.shape[3]));
-    return (ckl_gemm_desc){ .m = pixels,
+    const conv_tensor w = conv_tensor_of(d, CONV_W);
+    return (ckl_gemm_desc){ .m = conv_pixel_count(d, CONV_Y),
                             .n = d->k,
                             .k = w.stride[0],
                             .a = d->dtype,

@@ -301,7 +301,7 @@ static ckl_status check_problem(const void *desc)
              "conv kn2row: it computes no gradient of weights, nor of data at strides above 1 or of planes");
     if (of_plan->groups > 1)
         FAIL(CKL_UNSUPPORTED, "conv kn2row: it takes no groups");
-    if (d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
+    if (conv_is_volume(d))
         FAIL(CKL_UNSUPPORTED, "conv kn2row: volumes are convolved by other kernels");
     if (d->k < 1 || d->k > FILTERS_MAX || d->r > TAPS_MAX || d->s > TAPS_MAX || d->r * d->s < 2 ||
         d->r * d->s > TAPS_MAX || d->k * d->r * d->s > SUMS_MAX)

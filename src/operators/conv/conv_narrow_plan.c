@@ -38,12 +38,6 @@ static int64_t outputs_of(const ckl_conv_desc *d)
     return is_data(d) ? d->c : d->k;
 }
 
-/* The tensor that is read. */
-static int from_of(const ckl_conv_desc *d)
-{
-    return is_data(d) ? CONV_Y : CONV_X;
-}
-
 /* Channels of a pixel's copy, zeros among them. */
 static int64_t copied_channels(const ckl_conv_desc *d)
 {
@@ -58,19 +52,19 @@ static bool can_copy(const ckl_conv_desc *d)
 
 static int64_t rows_of_copy(const ckl_conv_desc *d)
 {
-    const conv_tensor t = conv_tensor_of(d, from_of(d));
+    const conv_tensor t = conv_tensor_of(d, conv_read(d));
     return product_i64(t.shape[0], t.shape[2]);
 }
 
 static int64_t row_of_copy(const ckl_conv_desc *d)
 {
-    return product_i64(conv_tensor_of(d, from_of(d)).shape[3], copied_channels(d));
+    return product_i64(conv_tensor_of(d, conv_read(d)).shape[3], copied_channels(d));
 }
 
 /* The longest vector at whose multiples all pixels begin; may two channels of every pixel be written together? */
 static int64_t vector_of(const ckl_conv_desc *d)
 {
-    return min_i64(UNIT, conv_stride_divisor(d, from_of(d)));
+    return min_i64(UNIT, conv_stride_divisor(d, conv_read(d)));
 }
 
 static bool can_pair(const ckl_conv_desc *d)
@@ -152,7 +146,7 @@ static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, co
     const double turns = fmax(1.0 / c->ctas, tiles_of(d) / device->sm_count);
     const double tile = s.chunks * fmax(copies * (c->vec == 1 ? SINGLE : COPY) + fmax(reads, products), WAIT / c->ctas);
     const double once = WAIT * (s.chunks + 1) + FILTERS * (double)s.filters;
-    const conv_tensor from = conv_tensor_of(d, from_of(d)), to = conv_tensor_of(d, is_data(d) ? CONV_X : CONV_Y);
+    const conv_tensor from = conv_tensor_of(d, conv_read(d)), to = conv_tensor_of(d, conv_written(d));
     const double bytes =
         2 * (double)from.shape[0] * (double)from.stride[0] + 2 * (double)to.shape[0] * (double)to.stride[0];
     const double us = fmax(turns * tile / HERTZ * 1e6, bytes / BYTES);
@@ -167,7 +161,7 @@ static ckl_status check_problem(const ckl_conv_desc *d)
     if (is_data(d) && (d->stride_h > 1 || d->stride_w > 1))
         FAIL(CKL_UNSUPPORTED, "conv narrow: the gradient of data of strides above 1 is left to others");
     TRY(conv_check_half("narrow", d));
-    if (d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
+    if (d->groups > 1 || conv_is_volume(d))
         FAIL(CKL_UNSUPPORTED, "conv narrow: it takes images without groups");
     if (channels_of(d) < 1 || outputs_of(d) < 1 || outputs_of(d) > TILE_N_MAX)
         FAIL(CKL_UNSUPPORTED, "conv narrow: %" PRId64 " channels to write are not in 1..%d, or there are none to read",
@@ -220,7 +214,7 @@ static int64_t workspace_narrow(const ckl_plan *plan)
 static ckl_status launch_copy(const ckl_plan *plan, void *to, conv_params *main, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
-    const int which = from_of(d);
+    const int which = conv_read(d);
     const conv_tensor t = conv_tensor_of(d, which);
     const int64_t row = row_of_copy(d), pixel = copied_channels(d), stride[] = { t.shape[2] * row, 0, row, pixel, 1 };
     conv_params copy = { .from = { [CONV_X] = main->from[which], [CONV_Y] = to },

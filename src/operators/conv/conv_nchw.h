@@ -40,7 +40,7 @@ conv_nchw_shape conv_nchw_shape_of(const conv_nchw_config *config);
 
 /* A problem as the kernel sees it: planes that are read and written, and what is copied first. */
 typedef struct conv_nchw_problem {
-    int from, to; // tensors
+    int from; // the tensor that is read
     int64_t images;
     int64_t from_pixels, to_pixels, from_channels, to_channels; // of a plane
     int64_t width_of_y, taps;

@@ -62,8 +62,7 @@ conv_nchw_problem conv_nchw_of(const ckl_conv_desc *d)
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
     const int64_t x = pixels_of(m[0].x, m[1].x, m[2].x), y = pixels_of(m[0].y, m[1].y, m[2].y);
-    conv_nchw_problem p = { .from = data ? CONV_Y : CONV_X,
-                            .to = data ? CONV_X : CONV_Y,
+    conv_nchw_problem p = { .from = conv_read(d),
                             .images = d->n,
                             .from_pixels = data ? y : x,
                             .to_pixels = data ? x : y,

@@ -189,7 +189,7 @@ static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stre
     const conv_packed_config *c = plan->config;
     const conv_packed_problem *p = problem_of(d, c);
     const bool data = d->direction == CKL_CONV_DATA;
-    const int in = data ? CONV_Y : CONV_X, out = data ? CONV_X : CONV_Y;
+    const int in = conv_read(d), out = conv_written(d);
     ckl_conv_args a = *(const ckl_conv_args *)args;
     char *workspace = plan_workspace(plan, a.workspace);
     if (c->padded) // columns are copied by 16 bytes, too

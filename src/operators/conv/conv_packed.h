@@ -60,9 +60,6 @@ typedef struct conv_packed_problem {
 bool conv_can_pack(const ckl_conv_desc *desc, conv_packed_way way);
 conv_packed_problem conv_packed_of(const ckl_conv_desc *desc, conv_packed_way way, bool back);
 
-/* The tensor that is written. */
-int conv_written(const ckl_conv_desc *desc);
-
 /* Bytes of the copies; what one launch cannot copy is refused. any: there is more to do than copies. */
 int64_t conv_packed_bytes(const ckl_conv_desc *desc, const conv_packed_problem *problem);
 ckl_status conv_packed_check(const ckl_conv_desc *desc, const conv_packed_problem *problem, bool any);

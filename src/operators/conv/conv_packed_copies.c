@@ -10,12 +10,6 @@
 #include "operators/conv/conv_nchw.h"
 #include "operators/conv/conv_packed.h"
 
-/* The tensor that is written. */
-int conv_written(const ckl_conv_desc *d)
-{
-    return d->direction == CKL_CONV_FORWARD ? CONV_Y : d->direction == CKL_CONV_DATA ? CONV_X : CONV_W;
-}
-
 static ckl_dtype type_of(const ckl_conv_desc *d, int which)
 {
     return which == conv_written(d) ? d->out : d->dtype;

@@ -157,9 +157,7 @@ static int64_t depth_of(const ckl_conv_desc *d)
 
 static ckl_gemm_desc product_of(const ckl_conv_desc *d)
 {
-    const conv_tensor y = conv_tensor_of(d, CONV_Y);
-    const int64_t pixels = product_i64(product_i64(y.shape[0], y.shape[1]), product_i64(y.shape[2], y.shape[3]));
-    return (ckl_gemm_desc){ .m = pixels,
+    return (ckl_gemm_desc){ .m = conv_pixel_count(d, CONV_Y),
                             .n = d->k,
                             .k = depth_of(d),
                             .a = d->dtype,
@@ -286,14 +284,10 @@ static conv_patches_params params_for(const ckl_conv_desc *d, const ckl_conv_arg
     conv_modes(d, m);
     for (int i = 0; i < CONV_RANK; i++)
         p.y_stride[i] = y.stride[i];
+    CONV_SET_PLACES(&p, m);
     for (int i = 0; i < CONV_MODES; i++) {
         p.x_step[i] = (uint32_t)x.stride[1 + i];
-        p.x_size[i] = (uint32_t)m[i].x;
-        p.y_size[i] = (uint32_t)m[i].y;
         p.filter[i] = (uint32_t)m[i].filter;
-        p.step[i] = (uint32_t)m[i].stride;
-        p.dilation[i] = (uint32_t)m[i].dilation;
-        p.pad[i] = (uint32_t)m[i].pad;
     }
     return p;
 }

@@ -13,7 +13,7 @@
 static ckl_gemm_desc product_of(const ckl_conv_desc *d)
 {
     const bool data = d->direction == CKL_CONV_DATA, weight = d->direction == CKL_CONV_WEIGHT;
-    const int64_t pixels = product_i64(product_i64(d->n, d->d), product_i64(d->h, d->w));
+    const int64_t pixels = conv_pixel_count(d, CONV_X);
     const int64_t of_x = conv_tensor_of(d, CONV_X).stride[CONV_MODES],
                   of_y = conv_tensor_of(d, CONV_Y).stride[CONV_MODES];
     return (ckl_gemm_desc){ .m = weight ? d->k : pixels,

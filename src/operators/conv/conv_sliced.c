@@ -207,9 +207,9 @@ static ckl_status launch_sliced(const ckl_plan *plan, const void *args, ckl_stre
     p.sum_images = (uint32_t)conv_sm90_sum_images(d, c);
     p.k = data ? d->c : d->k;
     *(data ? &a.dx : &a.y) = plan_workspace(plan, a.workspace);
-    at[data ? CONV_X : CONV_Y].shape[0] = c->slices * conv_sm90_sum_images(d, c);
+    at[conv_written(d)].shape[0] = c->slices * conv_sm90_sum_images(d, c);
     TRY(conv_sm90_launch(plan, c, d, &a, at, stream));
-    const int64_t elements = d->n * at[data ? CONV_X : CONV_Y].stride[0];
+    const int64_t elements = d->n * at[conv_written(d)].stride[0];
     return plan_launch(plan, 1, (plan_grid){ .x = ceil_div(elements, THREADS * VECTOR) }, &p, stream);
 }
 

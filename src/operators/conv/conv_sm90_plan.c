@@ -401,8 +401,7 @@ static ckl_status check_im2col(const conv_sm90_problem *p, const conv_sm90_confi
         return CKL_OK;
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
-    if (d->groups / c->together > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || conv_is_view(d) ||
-        p->launches > 1 || c->slices > 1)
+    if (d->groups / c->together > 1 || conv_is_volume(d) || conv_is_view(d) || p->launches > 1 || c->slices > 1)
         FAIL(CKL_UNSUPPORTED,
              "conv sm90: im2col=1 takes dense images, without groups or slices, and of data strides of 1");
     for (int i = 1; i < CONV_MODES; i++) {
@@ -418,13 +417,12 @@ static ckl_status check_im2col(const conv_sm90_problem *p, const conv_sm90_confi
     return CKL_OK;
 }
 
-ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *device, const conv_sm90_config *c)
+static ckl_status check_problem(const conv_sm90_problem *p, const ckl_device_info *device, const conv_sm90_config *c)
 {
     const ckl_conv_desc *d = &p->desc;
-    TRY(check_together(d, c));
     const int64_t groups = d->groups / c->together; // of tiles
+    const int unit = 16 / (int)ckl_dtype_bytes(d->dtype);
     const bool data = d->direction == CKL_CONV_DATA;
-    const int unit = 16 / (int)ckl_dtype_bytes(d->dtype), deepest = 8 * unit; // a row of 128 bytes
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "conv sm90: %s has no wgmma", device->id);
     TRY(conv_check_form("sm90", d, &c->form));
@@ -435,7 +433,7 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *de
         FAIL(CKL_UNSUPPORTED, "conv sm90: tensor cores multiply f32 with math=tf32 alone, and no gradient");
     if (c->grouped != (d->groups > 1))
         FAIL(CKL_INVALID, "conv sm90: grouped=%d, but the problem has %" PRId64 " groups", c->grouped, d->groups);
-    if (d->groups > 1 && (d->d > 1 || d->t > 1 || d->stride_d > 1 || d->pad_front || d->pad_back))
+    if (d->groups > 1 && conv_is_volume(d))
         FAIL(CKL_UNSUPPORTED, "conv sm90: groups=%" PRId64 " of volumes are convolved by other kernels", groups);
     if (groups > 1 && (d->c / groups % unit || d->k / groups % 8))
         FAIL(CKL_UNSUPPORTED, "conv sm90: the channels of groups=%" PRId64 " are not whole 16 bytes", groups);
@@ -446,6 +444,14 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *de
     if (data && p->launches > CONV_SM90_LAUNCHES)
         FAIL(CKL_UNSUPPORTED, "conv sm90: strides of %" PRId64 "x%" PRId64 "x%" PRId64 " are more than %d launches",
              d->stride_d, d->stride_h, d->stride_w, CONV_SM90_LAUNCHES);
+    return CKL_OK;
+}
+
+static ckl_status check_tile(const conv_sm90_problem *p, const ckl_device_info *device, const conv_sm90_config *c)
+{
+    const ckl_conv_desc *d = &p->desc;
+    const int unit = 16 / (int)ckl_dtype_bytes(d->dtype), deepest = 8 * unit; // a row of 128 bytes
+    const bool data = d->direction == CKL_CONV_DATA;
     if (c->step_w != (data ? 1 : d->stride_w) || c->step_h != (data ? 1 : d->stride_h))
         FAIL(CKL_INVALID, "conv sm90: step_w=%d step_h=%d are not the problem's strides", c->step_w, c->step_h);
     if (c->zeros)
@@ -467,6 +473,15 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *de
     if (c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes - 1024)
         FAIL(CKL_UNSUPPORTED, "conv sm90: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has",
              c->stages, s.smem_bytes, device->id);
+    return CKL_OK;
+}
+
+ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *device, const conv_sm90_config *c)
+{
+    const ckl_conv_desc *d = &p->desc;
+    TRY(check_together(d, c));
+    TRY(check_problem(p, device, c));
+    TRY(check_tile(p, device, c));
     TRY(check_split(p, c));
     TRY(check_share(c));
     TRY(check_im2col(p, c));

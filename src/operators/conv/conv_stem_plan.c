@@ -203,7 +203,7 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
     if (d->direction == CKL_CONV_WEIGHT || (d->direction == CKL_CONV_DATA && (d->stride_h > 1 || d->stride_w > 1)))
         FAIL(CKL_UNSUPPORTED, "conv stem: it computes no gradient of weights, nor of data at strides above 1");
     TRY(conv_check_half("stem", d));
-    if (d->residual || d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
+    if (d->residual || d->groups > 1 || conv_is_volume(d))
         FAIL(CKL_UNSUPPORTED, "conv stem: it takes images without groups and residual");
     const ckl_conv_desc inner = conv_turned(d);
     if (inner.c < 1 || inner.c > CONV_STEM_CHANNELS_MAX || inner.k < 1 || inner.k > UINT16_MAX)
