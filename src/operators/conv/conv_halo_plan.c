@@ -221,15 +221,9 @@ static const field halo_fields[] = { CONV_FORM(FIELD_NESTED, (conv_halo_config, 
                                      CONV_HALO_CONFIG(FIELD_ROW, conv_halo_config) };
 
 const implementation conv_halo_implementation = {
-    .name = "halo",
+    CONV_RANKED(halo, conv_halo_config),
     .summary = "a filter a channel: tiles of x with their halo in shared memory, by TMA; NHWC, from sm_90 on",
-    .config_bytes = sizeof(conv_halo_config),
-    .config = FIELD_TABLE(halo_fields),
-    .candidate = candidate_halo,
-    .cost = cost_halo,
-    .admit = admit_halo,
     .describe = conv_halo,
     .params = &conv_param_list,
     .target = IR_SM90,
-    .launch = launch_halo,
 };

@@ -172,18 +172,12 @@ static const field im2col_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_co
                                        GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
 
 const implementation conv_im2col_implementation = {
-    .name = "im2col",
+    CONV_RANKED(im2col, gemm_sm90_config),
     .summary = "patches in a workspace, then a matrix product by the kernel of gemm sm90; NHWC, Hopper",
-    .config_bytes = sizeof(gemm_sm90_config),
-    .config = FIELD_TABLE(im2col_fields),
     .by_name = true,
-    .candidate = candidate_im2col,
-    .cost = cost_im2col,
-    .admit = admit_im2col,
     .describe = describe_im2col,
     .kernels = 2,
     .params = &conv_im2col_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_im2col,
-    .launch = launch_im2col,
 };

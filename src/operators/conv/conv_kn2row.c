@@ -2,7 +2,8 @@
  * conv_kn2row.c - few filters of many channels as a filter of one pixel for each tap: every pixel of x times the filters of all taps, by
  * GEMM's Hopper kernel, then sums of what a filter's taps gave at the pixels under them. In NHWC the product is [pixels, K * taps], of
  * filters as they lie. In NCHW it is [K * taps, pixels] of each image, of planes as they lie and of a copy of the filters for each image:
- * [K * taps, C]. Pixels or planes that begin anywhere are copied first, as gemm does. The gradient of data at strides of 1, of NHWC, is the same of dy with filters turned round, which lie as [K,taps * C].
+ * [K * taps, C]. Pixels or planes that begin anywhere are copied first, as gemm does. The gradient of data at strides of 1, of NHWC, is
+ * the same of dy with filters turned round, which lie as [K,taps * C].
  *
  * x is read once, where implicit products read it for each tap. The workspace has K * taps f32 for each pixel of x: little beside C
  * channels (Vasudevan, Anderson, Gregg: Parallel multi channel convolution using general matrix multiplication, 2017).
@@ -452,19 +453,13 @@ static const field kn2row_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (conv_kn2row_
                                        CONV_KN2ROW_CONFIG(FIELD_ROW, conv_kn2row_config) };
 
 const implementation conv_kn2row_implementation = {
-    .name = "kn2row",
+    CONV_RANKED(kn2row, conv_kn2row_config),
     .summary = "few filters of many channels: a product of all pixels and taps by gemm sm90, then sums; Hopper",
-    .config_bytes = sizeof(conv_kn2row_config),
-    .config = FIELD_TABLE(kn2row_fields),
-    .candidate = candidate_kn2row,
-    .cost = cost_kn2row,
     .rivals = { &conv_narrow_implementation, &conv_sliced_implementation, &conv_sm90_implementation,
                 &conv_packed_implementation, &conv_nchw_sm90_implementation },
-    .admit = admit_kn2row,
     .describe = describe_kn2row,
     .kernels = KERNELS,
     .params = &conv_kn2row_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_kn2row,
-    .launch = launch_kn2row,
 };

@@ -105,10 +105,7 @@ static bool candidate_narrow(const void *desc, const ckl_device_info *device, in
                                .channels = (int)(copied ? round_up(channels, UNIT) : channels),
                                .rows = conv_config_number(d->r),
                                .columns = conv_config_number(d->s),
-                               .step_w = conv_config_number(d->stride_w),
-                               .step_h = conv_config_number(d->stride_h),
-                               .dilation_w = conv_config_number(d->dilation_w),
-                               .dilation_h = conv_config_number(d->dilation_h),
+                               CONV_STEPS_OF(d),
                                .pairs = !nchw && can_pair(d),
                                .copied = copied };
     c->ctas = ctas_of(c, device);
@@ -178,8 +175,7 @@ static ckl_status admit_narrow(const void *desc, const ckl_device_info *device, 
     const conv_narrow_config *c = config;
     TRY(check_problem(d));
     TRY(conv_check_form("narrow", d, &c->form));
-    if (c->nchw != (d->layout == CKL_IMAGE_NCHW) || c->rows != d->r || c->columns != d->s || c->step_w != d->stride_w ||
-        c->step_h != d->stride_h || c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
+    if (c->nchw != (d->layout == CKL_IMAGE_NCHW) || c->rows != d->r || c->columns != d->s || !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv narrow: the config's layout, filter, strides or dilations are not the problem's");
     if (c->tile_n < outputs_of(d) || c->tile_n % 8 || c->tile_n > TILE_N_MAX || c->ctas < 1 || c->ctas > 6)
         FAIL(CKL_INVALID, "conv narrow: tile_n=%d is no multiple of 8 from %" PRId64 " to %d, or ctas=%d not in 1..6",
@@ -256,20 +252,14 @@ static const field narrow_fields[] = { CONV_FORM(FIELD_NESTED, (conv_narrow_conf
                                        CONV_NARROW_CONFIG(FIELD_ROW, conv_narrow_config) };
 
 const implementation conv_narrow_implementation = {
-    .name = "narrow",
+    CONV_RANKED(narrow, conv_narrow_config),
     .summary =
         "up to 32 filters, of any number of channels: pixels in shared memory for all taps, mma.sync; both layouts",
-    .config_bytes = sizeof(conv_narrow_config),
-    .config = FIELD_TABLE(narrow_fields),
-    .candidate = candidate_narrow,
-    .cost = cost_narrow,
     .rivals = { &conv_stem_implementation, &conv_pointwise_implementation, &conv_sm90_implementation,
                 &conv_packed_implementation },
-    .admit = admit_narrow,
     .describe = conv_narrow,
     .kernels = CONV_NARROW_KERNELS,
     .params = &conv_param_list,
     .target = IR_SM80,
     .workspace_bytes = workspace_narrow,
-    .launch = launch_narrow,
 };

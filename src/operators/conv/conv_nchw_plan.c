@@ -96,8 +96,8 @@ static int stages_of(const conv_nchw_config *c, const ckl_device_info *device)
 {
     conv_nchw_config one = *c;
     one.stages = 1;
-    const int64_t first = conv_nchw_shape_of(&one).smem_bytes, each = conv_nchw_shape_of(&one).stage_bytes + 32;
-    return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - first) / each);
+    const conv_nchw_shape shape = conv_nchw_shape_of(&one);
+    return conv_stages_of(device, shape.smem_bytes, shape.stage_bytes + 32);
 }
 
 /* Channels of a stage, consumers and their arrangement, pixels. */
@@ -200,9 +200,7 @@ static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *devic
     if (c->tile_n < SPAN || c->tile_n % SPAN || s.spans > CONV_NCHW_SPANS_MAX)
         FAIL(CKL_INVALID, "conv nchw_sm90: tile_n=%d is no multiple of %d, or more than %d runs of the CTA", c->tile_n,
              SPAN, CONV_NCHW_SPANS_MAX);
-    if (c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes - 1024)
-        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has",
-             c->stages, s.smem_bytes, device->id);
+    TRY(conv_check_stages("nchw_sm90", device, c->stages, s.smem_bytes));
     if (tiles_of(p, c) > INT32_MAX / 8 || d->n > INT32_MAX / 2)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: %g tiles are beyond 32-bit numbers", tiles_of(p, c));
     return CKL_OK;
@@ -330,18 +328,12 @@ static const field nchw_sm90_fields[] = { CONV_FORM(FIELD_NESTED, (conv_nchw_con
                                           CONV_NCHW_CONFIG(FIELD_ROW, conv_nchw_config) };
 
 const implementation conv_nchw_sm90_implementation = {
-    .name = "nchw_sm90",
+    CONV_RANKED(nchw_sm90, conv_nchw_config),
     .summary = "persistent implicit GEMM that writes planes; with one tap it reads them, too; NCHW, strides 1, Hopper",
-    .config_bytes = sizeof(conv_nchw_config),
-    .config = FIELD_TABLE(nchw_sm90_fields),
-    .candidate = candidate_nchw_sm90,
-    .cost = cost_nchw_sm90,
     .rivals = { &conv_packed_implementation },
-    .admit = admit_nchw_sm90,
     .describe = conv_nchw_sm90,
     .kernels = CONV_NCHW_KERNELS,
     .params = &conv_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_nchw_sm90,
-    .launch = launch_nchw_sm90,
 };

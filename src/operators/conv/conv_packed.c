@@ -213,20 +213,14 @@ static const field packed_fields[] = { CONV_FORM(FIELD_NESTED, (conv_packed_conf
                                        CONV_PACKED_CONFIG(FIELD_ROW, conv_packed_config) };
 
 const implementation conv_packed_implementation = {
-    .name = "packed",
+    CONV_RANKED(packed, conv_packed_config),
     .summary =
         "sm90 on copies: NCHW, channels that do not fill 16 bytes, few of them with the columns of a filter; Hopper",
-    .config_bytes = sizeof(conv_packed_config),
-    .config = FIELD_TABLE(packed_fields),
-    .candidate = candidate_packed,
-    .cost = cost_packed,
-    .admit = admit_packed,
     .describe = conv_packed,
     .kernels = CONV_PACKED_KERNELS,
     .params = &conv_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_packed,
-    .launch = launch_packed,
 };
 
 /* The gradient of weights. The kernel that adds slices, of which there are two or more, writes it as it lies. */
@@ -312,17 +306,11 @@ static const field packed_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_pack
                                               CONV_PACKED_CONFIG(FIELD_ROW, conv_packed_weight_config) };
 
 const implementation conv_packed_weight_implementation = {
-    .name = "packed_weight",
+    CONV_RANKED(packed_weight, conv_packed_weight_config),
     .summary = "sm90_weight on copies, as packed is sm90; Hopper",
-    .config_bytes = sizeof(conv_packed_weight_config),
-    .config = FIELD_TABLE(packed_weight_fields),
-    .candidate = candidate_packed_weight,
-    .cost = cost_packed_weight,
-    .admit = admit_packed_weight,
     .describe = conv_packed_weight,
     .kernels = CONV_PACKED_WEIGHT_KERNELS,
     .params = &conv_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_packed_weight,
-    .launch = launch_packed_weight,
 };

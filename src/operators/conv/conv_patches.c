@@ -314,19 +314,13 @@ static const field patches_fields[] = { CONV_FORM(FIELD_NESTED, (conv_patches_co
                                         CONV_PATCHES_CONFIG(FIELD_NESTED, (conv_patches_config, product)) };
 
 const implementation conv_patches_implementation = {
-    .name = "patches",
+    CONV_RANKED(patches, conv_patches_config),
     .summary =
         "deep filters of planes at few pixels: patches in a workspace, gemm's slices of K, and sums; NCHW, Hopper",
-    .config_bytes = sizeof(conv_patches_config),
-    .config = FIELD_TABLE(patches_fields),
-    .candidate = candidate_patches,
-    .cost = cost_patches,
     .rivals = { &conv_nchw_sm90_implementation, &conv_packed_implementation },
-    .admit = admit_patches,
     .describe = describe_patches,
     .kernels = KERNELS,
     .params = &conv_patches_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_patches,
-    .launch = launch_patches,
 };

@@ -196,16 +196,10 @@ static const field pointwise_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90
                                           GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
 
 const implementation conv_pointwise_implementation = {
-    .name = "pointwise",
+    CONV_RANKED(pointwise, gemm_sm90_config),
     .summary = "a filter of one pixel as a matrix product, by the kernel of gemm sm90; NHWC, Hopper",
-    .config_bytes = sizeof(gemm_sm90_config),
-    .config = FIELD_TABLE(pointwise_fields),
-    .candidate = candidate_pointwise,
-    .cost = cost_pointwise,
     .rivals = { &conv_sm90_weight_implementation },
-    .admit = admit_pointwise,
     .describe = gemm_sm90,
     .params = &gemm_pitched_param_list,
     .target = IR_SM90A,
-    .launch = launch_pointwise,
 };

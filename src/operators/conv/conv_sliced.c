@@ -217,18 +217,12 @@ static const field sliced_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm90_config
                                        CONV_SM90_CONFIG(FIELD_ROW, conv_sm90_config) };
 
 const implementation conv_sliced_implementation = {
-    .name = "sliced",
+    CONV_RANKED(sliced, conv_sm90_config),
     .summary = "sm90 in slices of taps and channels, and a kernel that adds them; NHWC, Hopper",
-    .config_bytes = sizeof(conv_sm90_config),
-    .config = FIELD_TABLE(sliced_fields),
-    .candidate = candidate_sliced,
-    .cost = cost_sliced,
     .rivals = { &conv_sm90_implementation },
-    .admit = admit_sliced,
     .describe = conv_sliced,
     .kernels = 2,
     .params = &conv_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_sliced,
-    .launch = launch_sliced,
 };

@@ -170,6 +170,10 @@ double conv_boxes(const int64_t places[CONV_MODES], int64_t images, conv_box box
 /* May TMA load this box with these strides, and has it `pixels` pixels? */
 ckl_status conv_check_box(const char *who, conv_box box, int pixels, int step_w, int step_h);
 
+/* Stages that shared memory has room for, as many as help, where one and all else take `first` bytes; are they two or more that fit? */
+int conv_stages_of(const ckl_device_info *device, int64_t first, int64_t each);
+ckl_status conv_check_stages(const char *who, const ckl_device_info *device, int stages, int64_t smem_bytes);
+
 /* For TMA: channels, columns, rows, slices, images. */
 param_tensor conv_pixels(const void *pointer, const conv_tensor *at);
 

@@ -101,7 +101,7 @@ static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
     conv_sm90_config one = *c;
     one.stages = 1;
     const conv_sm90_shape shape = memory_of(&one);
-    return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - shape.smem_bytes) / (shape.stage_room + 16));
+    return conv_stages_of(device, shape.smem_bytes, shape.stage_room + 16);
 }
 
 static void set_box(conv_sm90_config *c, conv_box box)
@@ -469,10 +469,7 @@ static ckl_status check_tile(const conv_sm90_problem *p, const ckl_device_info *
     const int unit_n = conv_sm90_n_major(c) ? CONV_SM90_SPAN : CONV_SM90_N, most_n = c->form.residual ? 192 : 256;
     if (c->tile_n < unit_n || c->tile_n % unit_n || c->tile_n > most_n)
         FAIL(CKL_INVALID, "conv sm90: tile_n=%d is not a multiple of %d up to %d", c->tile_n, unit_n, most_n);
-    const conv_sm90_shape s = memory_of(c);
-    if (c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes - 1024)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has",
-             c->stages, s.smem_bytes, device->id);
+    TRY(conv_check_stages("sm90", device, c->stages, memory_of(c).smem_bytes));
     return CKL_OK;
 }
 
@@ -517,16 +514,10 @@ static const field sm90_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm90_config, 
                                      CONV_SM90_CONFIG(FIELD_ROW, conv_sm90_config) };
 
 const implementation conv_sm90_implementation = {
-    .name = "sm90",
+    CONV_RANKED(sm90, conv_sm90_config),
     .summary = "persistent implicit GEMM: TMA boxes of pixels, wgmma; NHWC, Hopper",
-    .config_bytes = sizeof(conv_sm90_config),
-    .config = FIELD_TABLE(sm90_fields),
-    .candidate = candidate_sm90,
-    .cost = cost_sm90,
     .rivals = { &conv_packed_implementation },
-    .admit = admit_sm90,
     .describe = conv_sm90,
     .params = &conv_param_list,
     .target = IR_SM90A,
-    .launch = launch_sm90,
 };

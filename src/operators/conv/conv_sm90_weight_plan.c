@@ -54,8 +54,8 @@ static int stages_of(const conv_sm90_weight_config *c, const ckl_device_info *de
 {
     conv_sm90_weight_config one = *c;
     one.stages = 1;
-    const int64_t first = conv_weight_shape_of(&one).smem_bytes, each = conv_weight_shape_of(&one).stage_bytes + 16;
-    return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - first) / each);
+    const conv_weight_shape shape = conv_weight_shape_of(&one);
+    return conv_stages_of(device, shape.smem_bytes, shape.stage_bytes + 16);
 }
 
 /*
@@ -170,11 +170,7 @@ static ckl_status check_config(const conv_sm90_problem *p, const ckl_device_info
     if (c->tile_n < 64 || c->tile_n % 64 || c->tile_n > 256)
         FAIL(CKL_INVALID, "conv sm90_weight: tile_n=%d is not a multiple of 64 up to 256", c->tile_n);
     TRY(conv_check_box("sm90_weight", box_of(c), CONV_WEIGHT_PIXELS, c->step_w, c->step_h));
-    const conv_weight_shape s = conv_weight_shape_of(c);
-    if (c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes - 1024)
-        FAIL(CKL_UNSUPPORTED,
-             "conv sm90_weight: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has", c->stages,
-             s.smem_bytes, device->id);
+    TRY(conv_check_stages("sm90_weight", device, c->stages, conv_weight_shape_of(c).smem_bytes));
     if (c->slices < 1 || c->slices > SLICES_MAX || c->slices > fmax(2, boxes_of(p, c)))
         FAIL(CKL_INVALID, "conv sm90_weight: slices=%d is not in 1..%d, or more than boxes of pixels", c->slices,
              SLICES_MAX);
@@ -296,19 +292,13 @@ static const field sm90_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm90_w
                                             CONV_WEIGHT_CONFIG(FIELD_ROW, conv_sm90_weight_config) };
 
 const implementation conv_sm90_weight_implementation = {
-    .name = "sm90_weight",
+    CONV_RANKED(sm90_weight, conv_sm90_weight_config),
     .summary =
         "gradient of weights: TMA boxes of pixels as K, wgmma of M- and N-major tiles, slices added in order; Hopper",
-    .config_bytes = sizeof(conv_sm90_weight_config),
-    .config = FIELD_TABLE(sm90_weight_fields),
-    .candidate = candidate_sm90_weight,
-    .cost = cost_sm90_weight,
     .rivals = { &conv_packed_weight_implementation },
-    .admit = admit_sm90_weight,
     .describe = conv_sm90_weight,
     .kernels = 2,
     .params = &conv_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_sm90_weight,
-    .launch = launch_sm90_weight,
 };
