@@ -198,14 +198,6 @@ typedef struct conv_sm90_problem {
 
 conv_sm90_problem conv_sm90_problem_of(const ckl_conv_desc *desc);
 
-/*
- * Of the gradient of data: its launches, which are at most CONV_SM90_LAUNCHES; those with pixels that some tap sees; has dx
- * pixels that no tap sees, beside some that one does, in rows that 32 bits can number?
- */
-int64_t conv_sm90_launches(const ckl_conv_desc *desc);
-int64_t conv_sm90_seen_launches(const ckl_conv_desc *desc);
-bool conv_sm90_has_unseen(const ckl_conv_desc *desc);
-
 /* May this config compute it? Pure. */
 ckl_status conv_sm90_admit(const conv_sm90_problem *problem, const ckl_device_info *device,
                            const conv_sm90_config *config);

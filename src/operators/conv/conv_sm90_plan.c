@@ -54,32 +54,6 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
     return s;
 }
 
-conv_sm90_problem conv_sm90_problem_of(const ckl_conv_desc *d)
-{
-    const bool data = d->direction == CKL_CONV_DATA;
-    conv_sm90_problem p = { .desc = *d,
-                            .in = conv_sm90_in(d),
-                            .out = conv_sm90_out(d),
-                            .taps = 1,
-                            .launches = conv_sm90_launches(d),
-                            .has_unseen = conv_sm90_has_unseen(d),
-                            .image = conv_tensor_of(d, data ? CONV_X : CONV_Y).stride[0] };
-    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype), out_unit = 16 / (int64_t)ckl_dtype_bytes(d->out);
-    p.whole = p.in % unit == 0 && p.out % out_unit == 0 && (!data || p.out % unit == 0);
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    for (int i = 0; i < CONV_MODES; i++) {
-        int64_t first;
-        p.taps *= conv_seen_taps(&m[i], &first);
-        p.y[i] = m[i].y;
-        p.places[i] = data ? ceil_div(m[i].x, m[i].stride) : m[i].y;
-    }
-    p.seen_launches = p.has_unseen ? conv_sm90_seen_launches(d) : p.launches;
-    for (int i = 0; i < CONV_SM90_BOXES; i++)
-        p.box[i] = conv_fit_box(p.places, d->n, (i + 1) * CONV_SM90_ROWS);
-    return p;
-}
-
 static conv_box box_of(const conv_sm90_config *c)
 {
     return (conv_box){ c->box_w, c->box_h, c->box_n };
