@@ -104,7 +104,7 @@ static plan_cost cost_sliced(const void *desc, const ckl_device_info *device, co
 /* Stages of a tile over all slices. */
 static double k_tiles(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
-    return (double)p->taps * (double)ceil_div(p->in * p->desc.groups, c->tile_k);
+    return (double)p->taps * (double)ceil_div(p->in, c->tile_k);
 }
 
 void conv_sliced_choose(const conv_sm90_problem *p, const ckl_device_info *device, conv_sm90_config *c)
