@@ -152,6 +152,7 @@ ckl_status heap_guard(const char *what, ckl_status (*work)(void *user), void *us
     innermost = g.outer;
     if (g.ran_out) {
         free_all(&pool);
+        status_mute(false); // it may have been a ranking
         FAIL(CKL_NO_MEMORY, "%s: no host memory for %zu bytes", what, g.wanted);
     }
     hand_over(&pool);

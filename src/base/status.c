@@ -7,6 +7,7 @@
 enum { SENTENCE_BYTES = 8192 }; // an emulator report of several warps is the longest
 
 static _Thread_local char sentence[SENTENCE_BYTES];
+static _Thread_local bool muted;
 
 const char *ckl_status_name(ckl_status status)
 {
@@ -35,6 +36,8 @@ const char *ckl_version(void)
 
 ckl_status status_fail(ckl_status status, const char *format, ...)
 {
+    if (muted)
+        return status;
     char written[SENTENCE_BYTES]; // apart: the arguments may point into the old sentence
     va_list arguments;
     va_start(arguments, format);
@@ -42,6 +45,11 @@ ckl_status status_fail(ckl_status status, const char *format, ...)
     va_end(arguments);
     memcpy(sentence, written, strlen(written) + 1);
     return status;
+}
+
+void status_mute(bool mute)
+{
+    muted = mute;
 }
 
 void status_clear(void)

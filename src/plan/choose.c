@@ -52,21 +52,40 @@ bool plan_candidate_config(const ckl_device_info *device, const implementation *
     return impl->candidate(desc, device, i, config);
 }
 
-static int rank(const ckl_device_info *device, const implementation *impl, const void *desc, void *config,
-                bool trusted_alone, int most, plan_candidate *out)
+/* An implementation whose candidates are asked. */
+typedef struct ranked {
+    const implementation *impl;
+    const void *defaults; // of its config: they are read from text, once
+    int asked;            // candidates
+    plan_candidate best;
+    bool found; // was one admitted?
+} ranked;
+
+static ranked ranked_of(const implementation *impl, arena *memory)
 {
-    int count = 0;
-    void *defaults = heap_alloc(1, impl->config_bytes); // once: they are read from text
+    void *defaults = arena_alloc(memory, 1, impl->config_bytes);
     fields_default(impl->config, defaults);
-    for (int i = 0;; i++) {
-        memcpy(config, defaults, impl->config_bytes);
-        if (!impl->candidate(desc, device, i, config))
-            break;
-        if (trusted_alone && !impl->is_trusted(config))
+    return (ranked){ .impl = impl, .defaults = defaults };
+}
+
+static bool candidate_of(const ckl_device_info *device, const ranked *r, const void *desc, int i, void *config)
+{
+    memcpy(config, r->defaults, r->impl->config_bytes);
+    return r->impl->candidate(desc, device, i, config);
+}
+
+/* The cheapest candidates; what others are refused for is not written, as a hundred may be. */
+static int rank(const ckl_device_info *device, ranked *r, const void *desc, void *config, bool trusted_alone, int most,
+                plan_candidate *out)
+{
+    const implementation *impl = r->impl;
+    int count = 0;
+    status_mute(true);
+    for (r->asked = 0; candidate_of(device, r, desc, r->asked, config); r->asked++) {
+        if ((trusted_alone && !impl->is_trusted(config)) ||
+            (impl->admit && impl->admit(desc, device, config) != CKL_OK))
             continue;
-        if (impl->admit && impl->admit(desc, device, config) != CKL_OK)
-            continue;
-        plan_candidate added = { i, impl->cost(desc, device, config) };
+        plan_candidate added = { r->asked, impl->cost(desc, device, config) };
         int at = count < most ? count++ : most;
         for (; at > 0 && added.cost.us < out[at - 1].cost.us; at--)
             if (at < most)
@@ -74,62 +93,62 @@ static int rank(const ckl_device_info *device, const implementation *impl, const
         if (at < most)
             out[at] = added;
     }
-    heap_free(defaults);
+    status_mute(false);
     return count;
 }
 
 int plan_rank(const ckl_device_info *device, const implementation *impl, const void *desc, void *config, int most,
               plan_candidate *out)
 {
-    return rank(device, impl, desc, config, false, most, out);
+    arena memory = { 0 };
+    ranked r = ranked_of(impl, &memory);
+    int count = rank(device, &r, desc, config, false, most, out);
+    arena_clear(&memory);
+    return count;
 }
 
-/* The cheapest candidates of implementations ranked for a desc; rivals look at each other's. */
+/* Those that were asked for a desc; rivals look at each other's. */
 enum { RANKED_MAX = 32 };
 
 typedef struct ranking {
-    const implementation *impl[RANKED_MAX];
-    plan_candidate best[RANKED_MAX];
-    bool found[RANKED_MAX];
+    ranked of[RANKED_MAX];
     int count;
 } ranking;
 
-/* Has it a candidate? Finds the cheapest. */
-static bool find_cheapest(const ckl_device_info *device, const implementation *impl, const void *desc, arena *memory,
-                          ranking *known, plan_candidate *best)
+/* Ranks an implementation, once. */
+static const ranked *find_cheapest(const ckl_device_info *device, const implementation *impl, const void *desc,
+                                   arena *memory, ranking *known)
 {
-    int i = 0;
-    while (i < known->count && known->impl[i] != impl)
-        i++;
-    if (i == known->count) {
-        assert(i < RANKED_MAX);
-        known->impl[known->count++] = impl;
-        void *config = arena_alloc(memory, 1, impl->config_bytes);
-        known->found[i] = plan_rank(device, impl, desc, config, 1, &known->best[i]) > 0;
-    }
-    *best = known->best[i];
-    return known->found[i];
+    for (const ranked *r = known->of; r < known->of + known->count; r++)
+        if (r->impl == impl)
+            return r;
+    assert(known->count < RANKED_MAX);
+    ranked *r = &known->of[known->count++];
+    *r = ranked_of(impl, memory);
+    void *config = arena_alloc(memory, 1, impl->config_bytes);
+    r->found = rank(device, r, desc, config, false, 1, &r->best) > 0;
+    return r;
 }
 
-/* The cheapest candidate, or why the last one was not admitted. */
+/* The cheapest candidate, or why the last one was not admitted, or that there is none. */
 static ckl_status choose_cheapest(const ckl_device_info *device, const implementation *impl, const void *desc,
                                   void *config, arena *memory, ranking *known)
 {
-    const int ranked = known->count;
-    plan_candidate best;
-    if (!find_cheapest(device, impl, desc, memory, known, &best)) {
-        if (known->count == ranked) // a rival asked before: the reason is another's by now
-            (void)plan_rank(device, impl, desc, config, 1, &best);
-        return CKL_UNSUPPORTED;
-    }
-    plan_candidate_config(device, impl, desc, best.number, config);
-    return CKL_OK;
+    const ranked *r = find_cheapest(device, impl, desc, memory, known);
+    const int last = r->asked > 0 ? r->asked - 1 : 0;
+    const bool any = candidate_of(device, r, desc, r->found ? r->best.number : last, config);
+    if (any && !r->found)
+        (void)impl->admit(desc, device, config); // once more, for its sentence
+    return r->found ? CKL_OK : CKL_UNSUPPORTED;
 }
 
 enum { FORCED_MAX = 1 << 20 }; // times the threads of a CTA, or the bytes of an element, it stays within 32 bits
 
-static ckl_status set_forced(const implementation *impl, const char *what, const problem_pair *pair, void *config)
+static ckl_status set_forced(const operator_info *op, const implementation *impl, const problem_pair *pair,
+                             void *config)
 {
+    char what[64];
+    snprintf(what, sizeof what, "%s %s", op->name, impl->name);
     TRY(fields_set(impl->config, what, pair->key, pair->value, config));
     const field *f = fields_find(impl->config, pair->key);
     if (f->kind == FIELD_int && *(const int *)((const char *)config + f->offset) > FORCED_MAX)
@@ -142,11 +161,11 @@ static void take_cheaper(const ckl_device_info *device, const implementation *im
                          arena *memory)
 {
     const double SURE = 0.9;
-    plan_candidate best;
+    ranked r = ranked_of(impl, memory);
     void *candidate = arena_alloc(memory, 1, impl->config_bytes);
-    if (rank(device, impl, desc, candidate, true, 1, &best) &&
-        best.cost.us < SURE * impl->cost(desc, device, config).us)
-        plan_candidate_config(device, impl, desc, best.number, config);
+    if (rank(device, &r, desc, candidate, true, 1, &r.best) &&
+        r.best.cost.us < SURE * impl->cost(desc, device, config).us)
+        candidate_of(device, &r, desc, r.best.number, config);
 }
 
 /* A config for the desc: the implementation's own choice, with the forced fields over it. */
@@ -168,10 +187,8 @@ static ckl_status configure(const ckl_device_info *device, const operator_info *
     }
     if (chosen == CKL_OK && impl->is_trusted && forced->count == 0)
         take_cheaper(device, impl, desc, config, memory);
-    char what[64];
-    snprintf(what, sizeof what, "%s %s", op->name, impl->name);
     for (int i = 0; i < forced->count; i++)
-        TRY(set_forced(impl, what, &forced->pairs[i], config));
+        TRY(set_forced(op, impl, &forced->pairs[i], config));
     return impl->admit ? impl->admit(desc, device, config) : CKL_OK;
 }
 
@@ -252,12 +269,18 @@ static ckl_status check_rivals(const ckl_device_info *device, const operator_inf
         if ((*each)->target > plan_target(device))
             continue;
         const double us = impl->cost(desc, device, config).us;
-        plan_candidate other;
-        if (find_cheapest(device, *each, desc, memory, known, &other) && other.cost.us <= us)
+        const ranked *rival = find_cheapest(device, *each, desc, memory, known);
+        if (rival->found && rival->best.cost.us <= us)
             FAIL(CKL_UNSUPPORTED, "%s %s: it would take %.2f us, %s %.2f", op->name, impl->name, us, (*each)->name,
-                 other.cost.us);
+                 rival->best.cost.us);
     }
     return CKL_OK;
+}
+
+static void add_line(text *out, const char *line)
+{
+    text_append(out, "\n", 1);
+    text_append(out, line, strlen(line));
 }
 
 /* The first implementation that takes the problem, or the one that is forced. */
@@ -276,7 +299,7 @@ static ckl_status choose_implementation(const ckl_device_info *device, const ope
         if (status == CKL_OK)
             *made = (choice_made){ .impl = *each, .config = candidate };
         else if (status == CKL_UNSUPPORTED)
-            text_printf(declines, "\n%s", ckl_error());
+            add_line(declines, ckl_error());
     }
     return status;
 }

@@ -1,6 +1,6 @@
 /* conv.c - convolution problems: their checks, their tensors, and what their implementations share. */
 #include "base/math.h"
-#include "operators/conv/conv_config.h"
+#include "operators/conv/conv_prepared.h"
 #include "operators/operators.h"
 
 /* Modes and tensors */
@@ -114,6 +114,27 @@ void conv_tensors_of(const ckl_conv_desc *d, conv_tensor tensors[CONV_TENSORS])
     conv_modes(d, m);
     for (int i = 0; i < CONV_TENSORS; i++)
         tensors[i] = tensor_with(d, m, i);
+}
+
+int conv_read(const ckl_conv_desc *d)
+{
+    return d->direction == CKL_CONV_DATA ? CONV_Y : CONV_X;
+}
+
+int conv_written(const ckl_conv_desc *d)
+{
+    return d->direction == CKL_CONV_FORWARD ? CONV_Y : d->direction == CKL_CONV_DATA ? CONV_X : CONV_W;
+}
+
+int64_t conv_pixel_count(const ckl_conv_desc *d, int which)
+{
+    const conv_tensor t = conv_tensor_of(d, which);
+    return product_i64(product_i64(t.shape[0], t.shape[1]), product_i64(t.shape[2], t.shape[3]));
+}
+
+bool conv_is_volume(const ckl_conv_desc *d)
+{
+    return d->d > 1 || d->t > 1 || d->stride_d > 1 || d->pad_front || d->pad_back;
 }
 
 bool conv_is_view(const ckl_conv_desc *d)
@@ -351,5 +372,30 @@ static const implementation *const implementations[] = {
     NULL,
 };
 
-OPERATOR(conv, conv, "y = activation(x convolved with w + bias + residual), and gradients",
-         .workspace = offsetof(ckl_conv_args, workspace));
+static ckl_status view(const void *desc, void *view)
+{
+    const ckl_conv_desc *d = desc, sums = conv_sliced_desc(d), row = conv_in_one_row(d);
+    const conv_tensor written = conv_tensor_of(d, conv_written(d));
+    conv_prepared *p = view;
+    p->desc = *d;
+    p->written = (double)written.shape[0] * (double)written.stride[0];
+    p->plain = conv_sm90_problem_of(d);
+    p->sliced = p->plain;
+    p->sliced.desc = sums;
+    p->row = conv_sm90_problem_of(&row);
+    p->halo = conv_halo_of(d);
+    p->pointwise = conv_pointwise_of(d);
+    p->kn2row = conv_kn2row_of(d);
+    p->nchw = conv_nchw_of(d);
+    for (int way = 0; way < CONV_WAYS; way++) {
+        p->can[way] = conv_can_pack(d, way);
+        if (!p->can[way])
+            continue;
+        p->packed[way] = conv_packed_of(d, way, d->direction != CKL_CONV_WEIGHT);
+        p->sums[way] = conv_packed_of(&sums, way, false);
+    }
+    return CKL_OK;
+}
+
+OPERATOR_OF_VIEW(conv, conv, conv_prepared, "y = activation(x convolved with w + bias + residual), and gradients",
+                 .workspace = offsetof(ckl_conv_args, workspace));

@@ -1,4 +1,4 @@
-/* conv_boxes.c - boxes of pixels that the Hopper kernels load by TMA: which box fits a problem, and the tensor maps. */
+/* conv_boxes.c - boxes of pixels that the Hopper kernels load by TMA: which box fits a problem, their stages, and the tensor maps. */
 #include <math.h>
 
 #include "base/math.h"
@@ -52,6 +52,21 @@ ckl_status conv_check_box(const char *who, conv_box box, int pixels, int step_w,
              pixels);
     if ((box.w - 1) * step_w >= 256 || (box.h - 1) * step_h >= 256)
         FAIL(CKL_UNSUPPORTED, "conv %s: a box of %dx%d with its strides is more than TMA takes", who, box.h, box.w);
+    return CKL_OK;
+}
+
+int conv_stages_of(const ckl_device_info *device, int64_t first, int64_t each)
+{
+    enum { MOST = 8, SPARE = 2048 };
+    return (int)min_i64(MOST, 1 + (device->smem_per_cta_bytes - SPARE - first) / each);
+}
+
+ckl_status conv_check_stages(const char *who, const ckl_device_info *device, int stages, int64_t smem_bytes)
+{
+    enum { SPARE = 1024 };
+    if (stages < 2 || smem_bytes > device->smem_per_cta_bytes - SPARE)
+        FAIL(CKL_UNSUPPORTED, "conv %s: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has", who,
+             stages, smem_bytes, device->id);
     return CKL_OK;
 }
 

@@ -76,8 +76,16 @@ typedef struct conv_tensor {
     int64_t shape[CONV_RANK], stride[CONV_RANK];
 } conv_tensor;
 
+/* The tensor with pixels that is read, and the one that is written; of weights dy is read, too. */
+int conv_read(const ckl_conv_desc *desc);
+int conv_written(const ckl_conv_desc *desc);
+
 conv_tensor conv_tensor_of(const ckl_conv_desc *desc, int which);
 void conv_tensors_of(const ckl_conv_desc *desc, conv_tensor tensors[CONV_TENSORS]);
+int64_t conv_pixel_count(const ckl_conv_desc *desc, int which); // of all images
+
+/* Has it slices, or filters that reach over them? Many kernels are for images alone. */
+bool conv_is_volume(const ckl_conv_desc *desc);
 
 /*
  * Has a view's strides? Kernels for dense tensors refuse these, and so do kernels whose 16 bytes or vectors the strides
@@ -123,8 +131,24 @@ static inline int conv_config_number(int64_t x)
     return x < 1024 ? (int)x : 1024;
 }
 
+/* Those of a problem as members of a config; are a config's those of the problem? */
+#define CONV_STEPS_OF(d)                                                                      \
+    .step_w = conv_config_number((d)->stride_w), .step_h = conv_config_number((d)->stride_h), \
+    .dilation_w = conv_config_number((d)->dilation_w), .dilation_h = conv_config_number((d)->dilation_h)
+#define CONV_STEPS_FIT(c, d)                                                                               \
+    ((c)->step_w == (d)->stride_w && (c)->step_h == (d)->stride_h && (c)->dilation_w == (d)->dilation_w && \
+     (c)->dilation_h == (d)->dilation_h)
+
 /* Of 16 bits, f16 or bf16? */
 ckl_status conv_check_half(const char *who, const ckl_conv_desc *desc);
+
+/*
+ * Members of an implementation that go by its name, as IMPLEMENTATION_PARTS() has them, where configs are ranked: for `halo`
+ * halo_fields, candidate_halo() and so on.
+ */
+#define CONV_RANKED(called, config_type)                                                          \
+    .name = #called, .config_bytes = sizeof(config_type), .config = FIELD_TABLE(called##_fields), \
+    .candidate = candidate_##called, .cost = cost_##called, .admit = admit_##called, .launch = launch_##called
 
 /* What kernels that address memory themselves cost (conv_cost.c): an implementation's `cost`, plan/plan.h. */
 plan_cost conv_cost_naive(const void *desc, const ckl_device_info *device, const void *config);

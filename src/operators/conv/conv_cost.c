@@ -22,15 +22,10 @@ static double taps_of(const ckl_conv_desc *d)
     return (double)(d->t * d->r * d->s);
 }
 
-/* Channels that each output of a direction sums over, and what is written. */
+/* Channels that each output of a direction sums over. */
 static double channels_of(const ckl_conv_desc *d)
 {
     return (double)(d->direction == CKL_CONV_DATA ? d->k : d->c) / (double)d->groups;
-}
-
-static int written(const ckl_conv_desc *d)
-{
-    return d->direction == CKL_CONV_DATA ? CONV_X : d->direction == CKL_CONV_WEIGHT ? CONV_W : CONV_Y;
 }
 
 static double bytes_of(const ckl_conv_desc *d)
@@ -45,7 +40,7 @@ plan_cost conv_cost_naive(const void *desc, const ckl_device_info *device, const
     const conv_naive_config *c = config;
     const bool weight = d->direction == CKL_CONV_WEIGHT;
     const double pixels = elements_of(d, CONV_Y) / fmax(1, (double)d->k);
-    return product_cost(&(product_work){ .tiles = elements_of(d, written(d)) / c->threads,
+    return product_cost(&(product_work){ .tiles = elements_of(d, conv_written(d)) / c->threads,
                                          .ctas = 2048 / c->threads,
                                          .steps = weight ? pixels : taps_of(d) * channels_of(d),
                                          .multiply_adds = c->threads,
@@ -69,7 +64,7 @@ plan_cost conv_cost_sm80(const void *desc, const ckl_device_info *device, const 
     const int64_t bytes = (int64_t)ckl_dtype_bytes(d->dtype), depth = CONV_SM80_ROW / bytes;
     const bool multiplies_f32 = d->dtype == CKL_F32 && d->math == CKL_GEMM_F32;
     const double outputs = (double)(d->direction == CKL_CONV_DATA ? d->c : d->k) / (double)d->groups;
-    const double pixels = elements_of(d, written(d)) / fmax(1, outputs * (double)d->groups);
+    const double pixels = elements_of(d, conv_written(d)) / fmax(1, outputs * (double)d->groups);
     return product_cost(
         &(product_work){ .tiles = ceil(pixels / c->tile_m) * ceil(outputs / c->tile_n) * (double)d->groups,
                          .ctas = c->tile_m * c->tile_n > 64 * 64 ? 2 : 4,
@@ -121,7 +116,7 @@ plan_cost conv_cost_depthwise(const void *desc, const ckl_device_info *device, c
 {
     const ckl_conv_desc *d = desc;
     const double singles = ((const conv_depthwise_config *)config)->vec < 8 ? 3 : 1;
-    return of_outputs(d, device, singles * elements_of(d, written(d)), 0.28, 0.0176, 1.8);
+    return of_outputs(d, device, singles * elements_of(d, conv_written(d)), 0.28, 0.0176, 1.8);
 }
 
 plan_cost conv_cost_depthwise_weight(const void *desc, const ckl_device_info *device, const void *config)

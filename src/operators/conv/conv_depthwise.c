@@ -418,7 +418,7 @@ void conv_depthwise(const void *config, int kernel)
 
 static int64_t threads_of(const ckl_conv_desc *d, const conv_depthwise_config *c)
 {
-    const conv_tensor to = conv_tensor_of(d, d->direction == CKL_CONV_DATA ? CONV_X : CONV_Y);
+    const conv_tensor to = conv_tensor_of(d, conv_written(d));
     int64_t count = product_i64(to.shape[0], ceil_div(to.shape[3], c->cols));
     count = product_i64(count, product_i64(to.shape[1], to.shape[2]));
     return product_i64(count, c->nhwc ? c->lanes : d->k);
@@ -441,7 +441,7 @@ static ckl_status takes(const ckl_conv_desc *d)
         FAIL(CKL_UNSUPPORTED, "conv depthwise: dtype=i8 is none of f32, f16, bf16");
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv depthwise: it does not compute the gradient of weights");
-    if (d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1))
+    if (d->direction == CKL_CONV_DATA && !conv_turns(d))
         FAIL(CKL_UNSUPPORTED, "conv depthwise: the gradient of data of strides above 1 goes through other kernels");
     if (d->s > TAPS_MAX || d->stride_w > TAPS_MAX || d->dilation_w > TAPS_MAX || pad_of(d) < 0 || pad_of(d) > PAD_MAX ||
         4 * (LANES_MAX + PADDING) * d->t * d->r * d->s > FILTERS_BYTES_MAX)
@@ -479,8 +479,7 @@ static int lanes_of(int64_t channels, int vec, int taps)
 /* Have all threads all their columns of y, with x below them but for padding? */
 static bool is_even(const ckl_conv_desc *d, const conv_depthwise_config *c)
 {
-    const bool data = d->direction == CKL_CONV_DATA;
-    const conv_tensor from = conv_tensor_of(d, data ? CONV_Y : CONV_X), to = conv_tensor_of(d, data ? CONV_X : CONV_Y);
+    const conv_tensor from = conv_tensor_of(d, conv_read(d)), to = conv_tensor_of(d, conv_written(d));
     return to.shape[3] % c->cols == 0 && (to.shape[3] - 1) * d->stride_w < from.shape[3];
 }
 
@@ -511,8 +510,7 @@ static ckl_status choose_depthwise(const void *desc, const ckl_device_info *devi
     const ckl_conv_desc *d = desc;
     conv_depthwise_config *c = config;
     TRY(takes(d));
-    const bool data = d->direction == CKL_CONV_DATA;
-    const conv_tensor from = conv_tensor_of(d, data ? CONV_Y : CONV_X), to = conv_tensor_of(d, data ? CONV_X : CONV_Y);
+    const conv_tensor from = conv_tensor_of(d, conv_read(d)), to = conv_tensor_of(d, conv_written(d));
     const int64_t bytes = (int64_t)ckl_dtype_bytes(d->dtype);
     c->form = conv_form_of(d);
     c->nhwc = d->layout == CKL_IMAGE_NHWC && d->k > 1; // a single channel lies as a plane does

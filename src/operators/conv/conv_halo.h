@@ -32,6 +32,17 @@ typedef struct conv_halo_shape {
 
 conv_halo_shape conv_halo_shape_of(const conv_halo_config *config);
 
+/*
+ * The problem as the kernel computes it. The gradient of data by stride 1 is a forward problem: dy with the filters
+ * turned round. A pad may be negative.
+ */
+typedef struct conv_halo_problem {
+    conv_mode m[CONV_MODES];           // of the taps that are seen
+    int64_t tap, tap_step[CONV_MODES]; // in w: the first of these, and from one to the next
+} conv_halo_problem;
+
+conv_halo_problem conv_halo_of(const ckl_conv_desc *desc);
+
 void conv_halo(const void *config, int kernel);
 
 #endif

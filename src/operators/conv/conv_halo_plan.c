@@ -2,8 +2,7 @@
 #include <math.h>
 
 #include "base/math.h"
-#include "operators/conv/conv_halo.h"
-#include "operators/conv/conv_sm90.h"
+#include "operators/conv/conv_prepared.h"
 
 enum { COLUMNS_MAX = CONV_HALO_COLUMNS, VECTOR = CONV_HALO_VECTOR, TAPS_MAX = 64, IMAGES_MAX = 32 };
 
@@ -20,19 +19,15 @@ conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
     return s;
 }
 
-/*
- * The problem as the kernel computes it. The gradient of data by stride 1 is a forward problem: dy with the filters
- * turned round. A pad may be negative.
- */
-typedef struct halo_problem {
-    conv_mode m[CONV_MODES];           // of the taps that are seen
-    int64_t tap, tap_step[CONV_MODES]; // in w: the first of these, and from one to the next
-} halo_problem;
+static const conv_halo_problem *problem_of(const void *desc)
+{
+    return &((const conv_prepared *)desc)->halo;
+}
 
-static halo_problem problem_of(const ckl_conv_desc *d)
+conv_halo_problem conv_halo_of(const ckl_conv_desc *d)
 {
     const bool data = d->direction == CKL_CONV_DATA;
-    halo_problem h = { .tap_step = { 0, d->s, 1 } };
+    conv_halo_problem h = { .tap_step = { 0, d->s, 1 } };
     conv_modes(d, h.m);
     for (int i = 1; i < CONV_MODES; i++) {
         conv_mode *m = &h.m[i];
@@ -55,7 +50,7 @@ static int columns_of(int64_t width)
 }
 
 /* Would tiles of 32 channels leave SMs without one? */
-static bool is_small(const ckl_conv_desc *d, const halo_problem *h, int sm_count)
+static bool is_small(const ckl_conv_desc *d, const conv_halo_problem *h, int sm_count)
 {
     enum { CHANNELS = 4 * VECTOR, HIGH = 16 };
     return (double)d->n * (double)ceil_div(d->k, CHANNELS) * (double)ceil_div(h->m[1].y, HIGH) *
@@ -71,28 +66,28 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
     const int count = 4 * COUNT_OF(heights);
     const ckl_conv_desc *d = desc;
     conv_halo_config *c = config;
-    const halo_problem h = problem_of(d);
+    const conv_halo_problem *h = problem_of(d);
     const bool finer = i >= count;
-    if (i >= (is_small(d, &h, device->sm_count) ? 2 * count : count))
+    if (i >= (is_small(d, h, device->sm_count) ? 2 * count : count))
         return false;
     i %= count;
     const int few = d->k <= VECTOR ? 1 : d->k <= 2 * VECTOR ? 2 : 0; // lanes that all channels fill
     *c = (conv_halo_config){ .form = conv_form_of(d),
                              .lanes = few ? few : (i % 2 ? 4 : 8) / (finer ? 4 : 1),
-                             .cols = columns_of(h.m[2].y),
+                             .cols = columns_of(h->m[2].y),
                              .wide = (i / 2 % 2 + 1) << (few && i % 2),
-                             .high = (int)min_i64(heights[i / 4], h.m[1].y),
+                             .high = (int)min_i64(heights[i / 4], h->m[1].y),
                              .images = 1,
-                             .rows = conv_config_number(h.m[1].filter),
-                             .columns = conv_config_number(h.m[2].filter),
-                             .step_w = conv_config_number(h.m[2].stride),
-                             .step_h = conv_config_number(h.m[1].stride),
+                             .rows = conv_config_number(h->m[1].filter),
+                             .columns = conv_config_number(h->m[2].filter),
+                             .step_w = conv_config_number(h->m[2].stride),
+                             .step_h = conv_config_number(h->m[1].stride),
                              .dilation_w = conv_config_number(d->dilation_w),
                              .dilation_h = conv_config_number(d->dilation_h),
                              .stages = 1 };
     if (finer && c->wide > 1)
         c->cols = (int)ceil_div(c->cols, c->wide);
-    if (!finer && c->high == h.m[1].y && c->cols * c->wide >= h.m[2].y)
+    if (!finer && c->high == h->m[1].y && c->cols * c->wide >= h->m[2].y)
         c->images = (int)max_i64(1, min_i64(min_i64(d->n, IMAGES_MAX), WORKERS / conv_halo_shape_of(c).workers));
     const int64_t one = conv_halo_shape_of(c).smem_bytes, more = conv_halo_shape_of(c).stage_bytes + 16;
     const int registers = c->cols * VECTOR + VECTOR * c->columns + 56; // sums, taps of a row, the rest
@@ -106,9 +101,9 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
 
 static double tiles_of(const ckl_conv_desc *d, const conv_halo_config *c)
 {
-    const halo_problem h = problem_of(d);
-    return (double)ceil_div(d->n, c->images) * (double)ceil_div(h.m[1].y, c->high) *
-           (double)ceil_div(h.m[2].y, (int64_t)c->cols * c->wide);
+    const conv_halo_problem *h = problem_of(d);
+    return (double)ceil_div(d->n, c->images) * (double)ceil_div(h->m[1].y, c->high) *
+           (double)ceil_div(h->m[2].y, (int64_t)c->cols * c->wide);
 }
 
 static int64_t channel_tiles(const ckl_conv_desc *d, const conv_halo_config *c)
@@ -136,9 +131,9 @@ static plan_cost cost_halo(const void *desc, const ckl_device_info *device, cons
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
     const double bytes = 2.0 * (double)d->n * (double)d->k * ((double)(d->h * d->w) + (double)(m[1].y * m[2].y));
-    const halo_problem h = problem_of(d);
+    const conv_halo_problem *h = problem_of(d);
     const double filters =
-        is_small(d, &h, device->sm_count) ? FILTER * s.channels * c->rows * c->columns / s.threads : 0;
+        is_small(d, h, device->sm_count) ? FILTER * s.channels * c->rows * c->columns / s.threads : 0;
     const double us = fmax(1, turns) * (fmax(issue, load) + TILE / c->ctas) / HERTZ * 1e6;
     const double memory = bytes / MEMORY;
     return (plan_cost){ START + filters + fmax(us, memory) + fmin(us, memory) / 4,
@@ -154,7 +149,7 @@ static ckl_status check_problem(const ckl_conv_desc *d)
         FAIL(CKL_UNSUPPORTED, "conv halo: of gradients it computes that of data of stride 1");
     if (d->layout != CKL_IMAGE_NHWC || ckl_dtype_bytes(d->dtype) != 2 || d->k % VECTOR)
         FAIL(CKL_UNSUPPORTED, "conv halo: it takes f16 and bf16 in NHWC, and channels that are whole 16 bytes");
-    if (d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
+    if (conv_is_volume(d))
         FAIL(CKL_UNSUPPORTED, "conv halo: volumes are convolved by other kernels");
     if (d->n > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4 || d->k > INT32_MAX / 128)
         FAIL(CKL_UNSUPPORTED, "conv halo: a size is beyond 32-bit numbers");
@@ -168,9 +163,9 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
     TRY(check_problem(d));
     TRY(conv_check_form("halo", d, &c->form));
     TRY(conv_check_vectors("halo", d));
-    const halo_problem h = problem_of(d);
-    if (c->rows != h.m[1].filter || c->columns != h.m[2].filter || c->step_w != h.m[2].stride ||
-        c->step_h != h.m[1].stride || c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
+    const conv_halo_problem *h = problem_of(d);
+    if (c->rows != h->m[1].filter || c->columns != h->m[2].filter || c->step_w != h->m[2].stride ||
+        c->step_h != h->m[1].stride || c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
         FAIL(CKL_INVALID, "conv halo: the config's filter, strides or dilations are not the problem's");
     if (!is_power_of_two(c->lanes) || c->lanes > 8 || c->cols < 1 || c->cols > COLUMNS_MAX || c->wide < 1 ||
         c->wide > 4 || c->high < 1 || c->high > 16 || c->images < 1 || c->images > IMAGES_MAX || c->ctas < 1 ||
@@ -180,7 +175,7 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
              "1..16, "
              "1..32, 1..4",
              c->lanes, c->cols, c->wide, c->high, c->images, c->ctas);
-    if (c->images > 1 && (c->high < h.m[1].y || c->cols * c->wide < h.m[2].y))
+    if (c->images > 1 && (c->high < h->m[1].y || c->cols * c->wide < h->m[2].y))
         FAIL(CKL_INVALID, "conv halo: images=%d, but a tile of %dx%d pixels has not all of theirs", c->images, c->high,
              c->cols * c->wide);
     const conv_halo_shape s = conv_halo_shape_of(c);
@@ -196,10 +191,10 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
 static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
-    const halo_problem h = problem_of(d);
+    const conv_halo_problem *h = problem_of(d);
     const bool data = d->direction == CKL_CONV_DATA;
     ckl_conv_args a = *(const ckl_conv_args *)args;
-    const conv_tensor x = conv_tensor_of(d, data ? CONV_Y : CONV_X), y = conv_tensor_of(d, data ? CONV_X : CONV_Y);
+    const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
     if (data) {
         a.x = a.dy;
         a.y = a.dx;
@@ -209,11 +204,11 @@ static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream
         FAIL(CKL_INVALID, "conv halo: a pointer is not aligned to 16 bytes; impl=depthwise takes any");
     conv_params p = conv_params_of(d, &a);
     p.mX = conv_pixels(a.x, &x);
-    p.tap = (uint32_t)h.tap; // modulo 2^32, as are its steps
+    p.tap = (uint32_t)h->tap; // modulo 2^32, as are its steps
     for (int i = 0; i < CONV_MODES; i++) {
-        p.tap_step[i] = (uint32_t)h.tap_step[i];
-        p.y_size[i] = h.m[i].y;
-        p.pad[i] = h.m[i].pad;
+        p.tap_step[i] = (uint32_t)h->tap_step[i];
+        p.y_size[i] = h->m[i].y;
+        p.pad[i] = h->m[i].pad;
     }
     for (int i = 0; i < CONV_RANK; i++)
         p.y[i] = y.stride[i];
@@ -226,15 +221,9 @@ static const field halo_fields[] = { CONV_FORM(FIELD_NESTED, (conv_halo_config, 
                                      CONV_HALO_CONFIG(FIELD_ROW, conv_halo_config) };
 
 const implementation conv_halo_implementation = {
-    .name = "halo",
+    CONV_RANKED(halo, conv_halo_config),
     .summary = "a filter a channel: tiles of x with their halo in shared memory, by TMA; NHWC, from sm_90 on",
-    .config_bytes = sizeof(conv_halo_config),
-    .config = FIELD_TABLE(halo_fields),
-    .candidate = candidate_halo,
-    .cost = cost_halo,
-    .admit = admit_halo,
     .describe = conv_halo,
     .params = &conv_param_list,
     .target = IR_SM90,
-    .launch = launch_halo,
 };

@@ -283,7 +283,7 @@ static ckl_status check_problem(const ckl_conv_desc *d)
         FAIL(CKL_UNSUPPORTED, "conv halo_weight: it computes the gradient of filters of a channel each, without bias");
     if (d->layout != CKL_IMAGE_NHWC || ckl_dtype_bytes(d->dtype) != 2 || d->k % GROUP)
         FAIL(CKL_UNSUPPORTED, "conv halo_weight: it takes f16 and bf16 in NHWC, and channels that are whole 16 bytes");
-    if (d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
+    if (conv_is_volume(d))
         FAIL(CKL_UNSUPPORTED, "conv halo_weight: volumes are convolved by other kernels");
     if (d->stride_h > STEP_MAX || d->stride_w > STEP_MAX || d->dilation_h > STEP_MAX || d->dilation_w > STEP_MAX)
         FAIL(CKL_UNSUPPORTED, "conv halo_weight: strides and dilations are up to %d", STEP_MAX);

@@ -72,9 +72,8 @@ static void describe_im2col(const void *config, int kernel)
 
 static ckl_gemm_desc product_of(const ckl_conv_desc *d)
 {
-    const conv_tensor y = conv_tensor_of(d, CONV_Y), w = conv_tensor_of(d, CONV_W);
-    const int64_t pixels = product_i64(product_i64(y.shape[0], y.shape[1]), product_i64(y.shape[2], y.shape[3]));
-    return (ckl_gemm_desc){ .m = pixels,
+    const conv_tensor w = conv_tensor_of(d, CONV_W);
+    return (ckl_gemm_desc){ .m = conv_pixel_count(d, CONV_Y),
                             .n = d->k,
                             .k = w.stride[0],
                             .a = d->dtype,
@@ -96,7 +95,7 @@ static ckl_gemm_desc product_of(const ckl_conv_desc *d)
 static int64_t vectors_of(const ckl_conv_desc *d)
 {
     const ckl_gemm_desc product = product_of(d);
-    return product_i64(product.m, product.k) * (int64_t)ckl_dtype_bytes(d->dtype) / BYTES;
+    return product_i64(product_i64(product.m, product.k), (int64_t)ckl_dtype_bytes(d->dtype)) / BYTES;
 }
 
 static bool candidate_im2col(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -173,18 +172,12 @@ static const field im2col_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_co
                                        GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
 
 const implementation conv_im2col_implementation = {
-    .name = "im2col",
+    CONV_RANKED(im2col, gemm_sm90_config),
     .summary = "patches in a workspace, then a matrix product by the kernel of gemm sm90; NHWC, Hopper",
-    .config_bytes = sizeof(gemm_sm90_config),
-    .config = FIELD_TABLE(im2col_fields),
     .by_name = true,
-    .candidate = candidate_im2col,
-    .cost = cost_im2col,
-    .admit = admit_im2col,
     .describe = describe_im2col,
     .kernels = 2,
     .params = &conv_im2col_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_im2col,
-    .launch = launch_im2col,
 };

@@ -2,7 +2,8 @@
  * conv_kn2row.c - few filters of many channels as a filter of one pixel for each tap: every pixel of x times the filters of all taps, by
  * GEMM's Hopper kernel, then sums of what a filter's taps gave at the pixels under them. In NHWC the product is [pixels, K * taps], of
  * filters as they lie. In NCHW it is [K * taps, pixels] of each image, of planes as they lie and of a copy of the filters for each image:
- * [K * taps, C]. Pixels or planes that begin anywhere are copied first, as gemm does. The gradient of data at strides of 1, of NHWC, is the same of dy with filters turned round, which lie as [K,taps * C].
+ * [K * taps, C]. Pixels or planes that begin anywhere are copied first, as gemm does. The gradient of data at strides of 1, of NHWC, is
+ * the same of dy with filters turned round, which lie as [K,taps * C].
  *
  * x is read once, where implicit products read it for each tap. The workspace has K * taps f32 for each pixel of x: little beside C
  * channels (Vasudevan, Anderson, Gregg: Parallel multi channel convolution using general matrix multiplication, 2017).
@@ -10,6 +11,7 @@
 #include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_prepared.h"
 #include "operators/gemm/gemm_plan.h"
 
 enum { THREADS = 256, FILTERS_MAX = 32, TAPS_MAX = 64, SUMS_MAX = 256, QUAD = 4, OCTET = 8 };
@@ -184,16 +186,16 @@ static void describe_kn2row(const void *config, int kernel)
         copy_filters(config);
 }
 
-/* The host side. Its functions get the forward problem: that of the plan, or of data turned round. */
+/* The host side */
+
+static const conv_kn2row_problem *problem_of(const void *desc)
+{
+    return &((const conv_prepared *)desc)->kn2row;
+}
 
 static bool has_planes(const ckl_conv_desc *d)
 {
     return d->layout == CKL_IMAGE_NCHW;
-}
-
-static bool is_data(const ckl_conv_desc *of_plan)
-{
-    return of_plan->direction == CKL_CONV_DATA;
 }
 
 static int64_t pixels_of(const ckl_conv_desc *d)
@@ -201,10 +203,10 @@ static int64_t pixels_of(const ckl_conv_desc *d)
     return product_i64(d->h, d->w);
 }
 
-/* Products by each pixel. */
+/* Products by each pixel; half of all numbers at most, so that they may be rounded up. */
 static int64_t columns_of(const ckl_conv_desc *d)
 {
-    return d->k * d->r * d->s;
+    return min_i64(product_i64(d->k, product_i64(d->r, d->s)), INT64_MAX / 2);
 }
 
 /* Rows of products, and their elements. */
@@ -265,20 +267,34 @@ static ckl_gemm_desc product_of(const ckl_conv_desc *d, bool data)
     return product;
 }
 
-/* Has the product rows that begin anywhere? */
-static bool is_copied(const ckl_gemm_desc *product)
-{
-    return product->lda % OCTET || product->ldb % OCTET;
-}
-
 static int64_t outputs_of(const ckl_conv_desc *d)
 {
     const conv_tensor y = conv_tensor_of(d, CONV_Y);
     return product_i64(product_i64(y.shape[0], y.shape[2]), product_i64(y.shape[3], d->k));
 }
 
-static ckl_status check_problem(const ckl_conv_desc *of_plan)
+conv_kn2row_problem conv_kn2row_of(const ckl_conv_desc *desc)
 {
+    const ckl_conv_desc d = conv_turned(desc);
+    const bool data = desc->direction == CKL_CONV_DATA;
+    return (conv_kn2row_problem){ .forward = d,
+                                  .data = data,
+                                  .product = product_of(&d, data),
+                                  .outputs = outputs_of(&d),
+                                  .filters = copied_filters(&d, data) };
+}
+
+/* Has the product rows that begin anywhere? */
+static bool is_copied(const ckl_gemm_desc *product)
+{
+    return product->lda % OCTET || product->ldb % OCTET;
+}
+
+static ckl_status check_problem(const void *desc)
+{
+    const ckl_conv_desc *of_plan = desc;
+    const conv_kn2row_problem *p = problem_of(desc);
+    const ckl_conv_desc *d = &p->forward;
     TRY(conv_check_dense("kn2row", of_plan));
     TRY(conv_check_half("kn2row", of_plan));
     if (of_plan->direction != CKL_CONV_FORWARD && (!conv_turns(of_plan) || has_planes(of_plan)))
@@ -286,8 +302,7 @@ static ckl_status check_problem(const ckl_conv_desc *of_plan)
              "conv kn2row: it computes no gradient of weights, nor of data at strides above 1 or of planes");
     if (of_plan->groups > 1)
         FAIL(CKL_UNSUPPORTED, "conv kn2row: it takes no groups");
-    const ckl_conv_desc turned = conv_turned(of_plan), *d = &turned;
-    if (d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
+    if (conv_is_volume(d))
         FAIL(CKL_UNSUPPORTED, "conv kn2row: volumes are convolved by other kernels");
     if (d->k < 1 || d->k > FILTERS_MAX || d->r > TAPS_MAX || d->s > TAPS_MAX || d->r * d->s < 2 ||
         d->r * d->s > TAPS_MAX || d->k * d->r * d->s > SUMS_MAX)
@@ -295,23 +310,22 @@ static ckl_status check_problem(const ckl_conv_desc *of_plan)
              "conv kn2row: k=%" PRId64 " filters of %" PRId64 "x%" PRId64
              " are none, of one pixel or more than %d sums",
              d->k, d->r, d->s, SUMS_MAX);
-    if (rows_of(d) == 0 || rows_of(d) > INT32_MAX || pixels_of(d) > INT32_MAX ||
-        copied_filters(d, is_data(of_plan)) > INT32_MAX || outputs_of(d) > INT32_MAX || d->h > INT32_MAX / 4 ||
-        d->w > INT32_MAX / 4)
+    if (rows_of(d) == 0 || rows_of(d) > INT32_MAX || pixels_of(d) > INT32_MAX || p->filters > INT32_MAX ||
+        p->outputs > INT32_MAX || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv kn2row: there are no pixels, or they are beyond 32-bit numbers");
     return CKL_OK;
 }
 
 static bool candidate_kn2row(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const ckl_conv_desc turned = conv_turned(desc), *d = &turned;
+    const conv_kn2row_problem *p = problem_of(desc);
+    const ckl_conv_desc *d = &p->forward;
     conv_kn2row_config *c = config;
-    if (check_problem(desc) != CKL_OK && i > 0)
+    if (i > 0 && check_problem(desc) != CKL_OK)
         return false; // the first one is there to be refused with a sentence
-    const ckl_gemm_desc product = product_of(d, is_data(desc));
-    const bool copied = is_copied(&product);
-    if (product.m == 0 || !(copied ? gemm_pitched_implementation.candidate(&product, device, i, &c->product)
-                                   : gemm_sm90_candidate(&product, device, i, &c->product)))
+    if (p->product.m == 0 ||
+        !(is_copied(&p->product) ? gemm_pitched_implementation.candidate(&p->product, device, i, &c->product)
+                                 : gemm_sm90_candidate(&p->product, device, i, &c->product)))
         return false;
     c->product.epilogue.d = d->out;
     c->product.epilogue.c = d->residual;
@@ -320,7 +334,7 @@ static bool candidate_kn2row(const void *desc, const ckl_device_info *device, in
     c->product.epilogue.activation = (choice)d->activation;
     c->rows = (int)min_i64(d->r, TAPS_MAX);
     c->columns = (int)min_i64(d->s, TAPS_MAX);
-    c->data = is_data(desc);
+    c->data = p->data;
     return true;
 }
 
@@ -328,16 +342,15 @@ static plan_cost cost_kn2row(const void *desc, const ckl_device_info *device, co
 {
     const double LAUNCH = 2, SUMS_LAUNCH = 1.2, ADDED = 2e6, WRITTEN = 1e7, COPIED = 1e6,
                  PIXELS_COPIED = 3e6; // us; bytes of products, filters and pixels a us
-    const ckl_conv_desc turned = conv_turned(desc), *d = &turned;
-    const int64_t copied = copied_filters(d, is_data(desc));
-    const ckl_gemm_desc product = product_of(d, is_data(desc));
+    const conv_kn2row_problem *p = problem_of(desc);
+    const ckl_conv_desc *d = &p->forward;
     const gemm_sm90_config c = product_config(config);
-    plan_cost cost = is_copied(&product) ? gemm_pitched_implementation.cost(&product, device, &c)
-                                         : gemm_sm90_cost(&product, device, &c);
-    cost.us += SUMS_LAUNCH + 4 * (double)outputs_of(d) * (double)(d->r * d->s) / ADDED +
+    plan_cost cost = is_copied(&p->product) ? gemm_pitched_implementation.cost(&p->product, device, &c)
+                                            : gemm_sm90_cost(&p->product, device, &c);
+    cost.us += SUMS_LAUNCH + 4 * (double)p->outputs * (double)(d->r * d->s) / ADDED +
                4 * (double)rows_of(d) * (double)row_of(d) / WRITTEN;
-    cost.us += is_copied(&product) ? 4 * (double)d->n * (double)pixels_of(d) * (double)d->c / PIXELS_COPIED : 0;
-    cost.us += copied ? LAUNCH + 2 * (double)copied / COPIED : 0;
+    cost.us += is_copied(&p->product) ? 4 * (double)d->n * (double)pixels_of(d) * (double)d->c / PIXELS_COPIED : 0;
+    cost.us += p->filters ? LAUNCH + 2 * (double)p->filters / COPIED : 0;
     return cost;
 }
 
@@ -345,16 +358,15 @@ static ckl_status admit_kn2row(const void *desc, const ckl_device_info *device, 
 {
     const ckl_conv_desc *d = desc;
     const conv_kn2row_config *c = config;
-    TRY(check_problem(d));
+    TRY(check_problem(desc));
     conv_form of_config = form_of(c);
     of_config.math = c->product.epilogue.math;
     TRY(conv_check_form("kn2row", d, &of_config));
     if (c->rows != d->r || c->columns != d->s)
         FAIL(CKL_INVALID, "conv kn2row: the config's filter is not the problem's");
-    const ckl_conv_desc turned = conv_turned(d);
-    const ckl_gemm_desc product = product_of(&turned, is_data(d));
+    const ckl_gemm_desc *product = &problem_of(desc)->product;
     const gemm_sm90_config of_product = product_config(c);
-    return (is_copied(&product) ? gemm_pitched_implementation.admit : gemm_sm90_admit)(&product, device, &of_product);
+    return (is_copied(product) ? gemm_pitched_implementation.admit : gemm_sm90_admit)(product, device, &of_product);
 }
 
 /* Of products, before the filters' copies. */
@@ -364,9 +376,9 @@ static int64_t products_bytes(const ckl_conv_desc *d)
 }
 
 /* Before the copies that gemm makes. */
-static int64_t own_bytes(const ckl_conv_desc *d, bool data)
+static int64_t own_bytes(const conv_kn2row_problem *p)
 {
-    return round_up(products_bytes(d) + 2 * copied_filters(d, data), PLAN_WORKSPACE_ALIGNMENT);
+    return round_up(products_bytes(&p->forward) + 2 * p->filters, PLAN_WORKSPACE_ALIGNMENT);
 }
 
 /* A plan of the product by gemm's `pitched`, with the kernels of this one. */
@@ -380,21 +392,21 @@ static ckl_plan plan_of(const ckl_plan *plan, const ckl_gemm_desc *product, cons
 
 static int64_t workspace_kn2row(const ckl_plan *plan)
 {
-    const ckl_conv_desc d = conv_turned(plan->desc);
-    const bool data = is_data(plan->desc);
-    const ckl_gemm_desc product = product_of(&d, data);
-    const ckl_plan of = plan_of(plan, &product, NULL);
-    return own_bytes(&d, data) + (is_copied(&product) ? gemm_pitched_implementation.workspace_bytes(&of) : 0);
+    const conv_kn2row_problem *p = problem_of(plan->desc);
+    const ckl_plan of = plan_of(plan, &p->product, NULL);
+    return own_bytes(p) + (is_copied(&p->product) ? gemm_pitched_implementation.workspace_bytes(&of) : 0);
 }
 
-static conv_kn2row_params params_for(const ckl_conv_desc *d, bool data, const ckl_conv_args *a, const char *products)
+static conv_kn2row_params params_for(const conv_kn2row_problem *problem, const ckl_conv_args *a, const char *products)
 {
+    const ckl_conv_desc *d = &problem->forward;
+    const bool data = problem->data;
     conv_kn2row_params p = { .products = products,
                              .y = data ? a->dx : a->y,
                              .y_bias = a->bias,
                              .y_scale = a->scale,
                              .residual = a->residual,
-                             .count = (uint32_t)outputs_of(d),
+                             .count = (uint32_t)problem->outputs,
                              .filters = (uint32_t)d->k,
                              .row = (uint32_t)row_of(d),
                              .products_of_image = (uint32_t)(rows_of(d) / d->n),
@@ -402,7 +414,7 @@ static conv_kn2row_params params_for(const ckl_conv_desc *d, bool data, const ck
                              .w_copies = products + products_bytes(d),
                              .channels = (uint32_t)(data ? columns_of(d) : d->c),
                              .w_row = (uint32_t)copied_row(d, data),
-                             .w_count = (uint32_t)copied_filters(d, data) };
+                             .w_count = (uint32_t)problem->filters };
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
     CONV_SET_PLACES(&p, m);
@@ -411,29 +423,29 @@ static conv_kn2row_params params_for(const ckl_conv_desc *d, bool data, const ck
 
 static ckl_status launch_kn2row(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_conv_desc turned = conv_turned(plan->desc), *d = &turned;
+    const conv_kn2row_problem *problem = problem_of(plan->desc);
     const ckl_conv_args *a = args;
-    const bool data = is_data(plan->desc);
-    const int64_t copied = copied_filters(d, data);
-    const ckl_gemm_desc product = product_of(d, data);
+    const ckl_gemm_desc *product = &problem->product;
+    const int64_t copied = problem->filters;
     const gemm_sm90_config c = product_config(plan->config);
     char *products = plan_workspace(plan, a->workspace);
-    const conv_kn2row_params p = params_for(d, data, a, products);
-    if ((!is_copied(&product) && !PLAN_ALIGNED(16, a->x, a->dy)) || (!copied && !PLAN_ALIGNED(16, a->w)))
+    const conv_kn2row_params p = params_for(problem, a, products);
+    if ((!is_copied(product) && !PLAN_ALIGNED(16, a->x, a->dy)) || (!copied && !PLAN_ALIGNED(16, a->w)))
         FAIL(CKL_INVALID, "conv kn2row: x or w is not aligned to 16 bytes; impl=sm80 takes any");
     if (copied)
         TRY(plan_launch(plan, FILTERS, (plan_grid){ .x = ceil_div(copied, THREADS) }, &p, stream));
-    const void *pixels = data ? a->dy : a->x, *filters = copied ? p.w_copies : a->w;
-    const ckl_gemm_args x = { .a = has_planes(d) ? filters : pixels,
-                              .b = has_planes(d) ? pixels : filters,
+    const bool planes = has_planes(&problem->forward);
+    const void *pixels = problem->data ? a->dy : a->x, *filters = copied ? p.w_copies : a->w;
+    const ckl_gemm_args x = { .a = planes ? filters : pixels,
+                              .b = planes ? pixels : filters,
                               .d = products,
-                              .workspace = products + own_bytes(d, data) };
-    const ckl_plan of = plan_of(plan, &product, &c);
-    if (is_copied(&product))
+                              .workspace = products + own_bytes(problem) };
+    const ckl_plan of = plan_of(plan, product, &c);
+    if (is_copied(product))
         TRY(gemm_pitched_implementation.launch(&of, &x, stream));
     else
-        TRY(gemm_sm90_launch(plan, &c, &product, product.k, &x, stream));
-    return plan_launch(plan, SUMS, (plan_grid){ .x = ceil_div(outputs_of(d), THREADS) }, &p, stream);
+        TRY(gemm_sm90_launch(plan, &c, product, product->k, &x, stream));
+    return plan_launch(plan, SUMS, (plan_grid){ .x = ceil_div(problem->outputs, THREADS) }, &p, stream);
 }
 
 static const field kn2row_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (conv_kn2row_config, product.epilogue)) //
@@ -441,19 +453,13 @@ static const field kn2row_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (conv_kn2row_
                                        CONV_KN2ROW_CONFIG(FIELD_ROW, conv_kn2row_config) };
 
 const implementation conv_kn2row_implementation = {
-    .name = "kn2row",
+    CONV_RANKED(kn2row, conv_kn2row_config),
     .summary = "few filters of many channels: a product of all pixels and taps by gemm sm90, then sums; Hopper",
-    .config_bytes = sizeof(conv_kn2row_config),
-    .config = FIELD_TABLE(kn2row_fields),
-    .candidate = candidate_kn2row,
-    .cost = cost_kn2row,
     .rivals = { &conv_narrow_implementation, &conv_sliced_implementation, &conv_sm90_implementation,
                 &conv_packed_implementation, &conv_nchw_sm90_implementation },
-    .admit = admit_kn2row,
     .describe = describe_kn2row,
     .kernels = KERNELS,
     .params = &conv_kn2row_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_kn2row,
-    .launch = launch_kn2row,
 };

@@ -14,7 +14,7 @@ conv_narrow_shape conv_narrow_shape_of(const conv_narrow_config *c)
     s.halo_h = (CONV_NARROW_H - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
     s.halo_w = (CONV_NARROW_W - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
     s.pitch = c->chunk / UNIT % 2 ? c->chunk : c->chunk + UNIT; // odd in units: 8 pixels are in different banks
-    s.halo = s.pitch * s.halo_w * s.halo_h;
+    s.halo = (int)min_i64((int64_t)s.pitch * s.halo_w * s.halo_h, INT32_MAX); // which no CTA has room for
     s.filter = (int64_t)c->rows * s.steps * 2 * UNIT * c->tile_n;
     s.chunks = (int)ceil_div(c->channels, c->chunk);
     s.real = c->channels < c->chunk ? c->channels : c->chunk;
@@ -38,12 +38,6 @@ static int64_t outputs_of(const ckl_conv_desc *d)
     return is_data(d) ? d->c : d->k;
 }
 
-/* The tensor that is read. */
-static int from_of(const ckl_conv_desc *d)
-{
-    return is_data(d) ? CONV_Y : CONV_X;
-}
-
 /* Channels of a pixel's copy, zeros among them. */
 static int64_t copied_channels(const ckl_conv_desc *d)
 {
@@ -58,19 +52,19 @@ static bool can_copy(const ckl_conv_desc *d)
 
 static int64_t rows_of_copy(const ckl_conv_desc *d)
 {
-    const conv_tensor t = conv_tensor_of(d, from_of(d));
+    const conv_tensor t = conv_tensor_of(d, conv_read(d));
     return product_i64(t.shape[0], t.shape[2]);
 }
 
 static int64_t row_of_copy(const ckl_conv_desc *d)
 {
-    return product_i64(conv_tensor_of(d, from_of(d)).shape[3], copied_channels(d));
+    return product_i64(conv_tensor_of(d, conv_read(d)).shape[3], copied_channels(d));
 }
 
 /* The longest vector at whose multiples all pixels begin; may two channels of every pixel be written together? */
 static int64_t vector_of(const ckl_conv_desc *d)
 {
-    return min_i64(UNIT, conv_stride_divisor(d, from_of(d)));
+    return min_i64(UNIT, conv_stride_divisor(d, conv_read(d)));
 }
 
 static bool can_pair(const ckl_conv_desc *d)
@@ -111,10 +105,7 @@ static bool candidate_narrow(const void *desc, const ckl_device_info *device, in
                                .channels = (int)(copied ? round_up(channels, UNIT) : channels),
                                .rows = conv_config_number(d->r),
                                .columns = conv_config_number(d->s),
-                               .step_w = conv_config_number(d->stride_w),
-                               .step_h = conv_config_number(d->stride_h),
-                               .dilation_w = conv_config_number(d->dilation_w),
-                               .dilation_h = conv_config_number(d->dilation_h),
+                               CONV_STEPS_OF(d),
                                .pairs = !nchw && can_pair(d),
                                .copied = copied };
     c->ctas = ctas_of(c, device);
@@ -152,7 +143,7 @@ static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, co
     const double turns = fmax(1.0 / c->ctas, tiles_of(d) / device->sm_count);
     const double tile = s.chunks * fmax(copies * (c->vec == 1 ? SINGLE : COPY) + fmax(reads, products), WAIT / c->ctas);
     const double once = WAIT * (s.chunks + 1) + FILTERS * (double)s.filters;
-    const conv_tensor from = conv_tensor_of(d, from_of(d)), to = conv_tensor_of(d, is_data(d) ? CONV_X : CONV_Y);
+    const conv_tensor from = conv_tensor_of(d, conv_read(d)), to = conv_tensor_of(d, conv_written(d));
     const double bytes =
         2 * (double)from.shape[0] * (double)from.stride[0] + 2 * (double)to.shape[0] * (double)to.stride[0];
     const double us = fmax(turns * tile / HERTZ * 1e6, bytes / BYTES);
@@ -167,7 +158,7 @@ static ckl_status check_problem(const ckl_conv_desc *d)
     if (is_data(d) && (d->stride_h > 1 || d->stride_w > 1))
         FAIL(CKL_UNSUPPORTED, "conv narrow: the gradient of data of strides above 1 is left to others");
     TRY(conv_check_half("narrow", d));
-    if (d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
+    if (d->groups > 1 || conv_is_volume(d))
         FAIL(CKL_UNSUPPORTED, "conv narrow: it takes images without groups");
     if (channels_of(d) < 1 || outputs_of(d) < 1 || outputs_of(d) > TILE_N_MAX)
         FAIL(CKL_UNSUPPORTED, "conv narrow: %" PRId64 " channels to write are not in 1..%d, or there are none to read",
@@ -184,8 +175,7 @@ static ckl_status admit_narrow(const void *desc, const ckl_device_info *device, 
     const conv_narrow_config *c = config;
     TRY(check_problem(d));
     TRY(conv_check_form("narrow", d, &c->form));
-    if (c->nchw != (d->layout == CKL_IMAGE_NCHW) || c->rows != d->r || c->columns != d->s || c->step_w != d->stride_w ||
-        c->step_h != d->stride_h || c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
+    if (c->nchw != (d->layout == CKL_IMAGE_NCHW) || c->rows != d->r || c->columns != d->s || !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv narrow: the config's layout, filter, strides or dilations are not the problem's");
     if (c->tile_n < outputs_of(d) || c->tile_n % 8 || c->tile_n > TILE_N_MAX || c->ctas < 1 || c->ctas > 6)
         FAIL(CKL_INVALID, "conv narrow: tile_n=%d is no multiple of 8 from %" PRId64 " to %d, or ctas=%d not in 1..6",
@@ -220,7 +210,7 @@ static int64_t workspace_narrow(const ckl_plan *plan)
 static ckl_status launch_copy(const ckl_plan *plan, void *to, conv_params *main, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
-    const int which = from_of(d);
+    const int which = conv_read(d);
     const conv_tensor t = conv_tensor_of(d, which);
     const int64_t row = row_of_copy(d), pixel = copied_channels(d), stride[] = { t.shape[2] * row, 0, row, pixel, 1 };
     conv_params copy = { .from = { [CONV_X] = main->from[which], [CONV_Y] = to },
@@ -262,20 +252,14 @@ static const field narrow_fields[] = { CONV_FORM(FIELD_NESTED, (conv_narrow_conf
                                        CONV_NARROW_CONFIG(FIELD_ROW, conv_narrow_config) };
 
 const implementation conv_narrow_implementation = {
-    .name = "narrow",
+    CONV_RANKED(narrow, conv_narrow_config),
     .summary =
         "up to 32 filters, of any number of channels: pixels in shared memory for all taps, mma.sync; both layouts",
-    .config_bytes = sizeof(conv_narrow_config),
-    .config = FIELD_TABLE(narrow_fields),
-    .candidate = candidate_narrow,
-    .cost = cost_narrow,
     .rivals = { &conv_stem_implementation, &conv_pointwise_implementation, &conv_sm90_implementation,
                 &conv_packed_implementation },
-    .admit = admit_narrow,
     .describe = conv_narrow,
     .kernels = CONV_NARROW_KERNELS,
     .params = &conv_param_list,
     .target = IR_SM80,
     .workspace_bytes = workspace_narrow,
-    .launch = launch_narrow,
 };

@@ -38,6 +38,19 @@ typedef struct conv_nchw_shape {
 
 conv_nchw_shape conv_nchw_shape_of(const conv_nchw_config *config);
 
+/* A problem as the kernel sees it: planes that are read and written, and what is copied first. */
+typedef struct conv_nchw_problem {
+    int from; // the tensor that is read
+    int64_t images;
+    int64_t from_pixels, to_pixels, from_channels, to_channels; // of a plane
+    int64_t width_of_y, taps;
+    int64_t filter_copy, x_copy;                  // bytes, 0 where TMA takes them as they lie
+    bool copies_x, follows, edges, runs, direct;  // by im2col=1; are pixels under a tap a run of x?
+    int64_t lower[CONV_MODES], upper[CONV_MODES]; // corners of im2col mode
+} conv_nchw_problem;
+
+conv_nchw_problem conv_nchw_of(const ckl_conv_desc *desc);
+
 /* Kernels of a plan: the product, and copies of the filters and of x. */
 enum { CONV_NCHW_MAIN, CONV_NCHW_COPY, CONV_NCHW_KERNELS };
 

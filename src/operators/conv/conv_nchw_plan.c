@@ -2,8 +2,7 @@
 #include <math.h>
 
 #include "base/math.h"
-#include "operators/conv/conv_nchw.h"
-#include "operators/conv/conv_packed.h"
+#include "operators/conv/conv_prepared.h"
 
 enum { UNIT = 8, SPAN = CONV_SM90_SPAN }; // elements of 16 bytes; pixels of a run
 
@@ -20,35 +19,9 @@ conv_nchw_shape conv_nchw_shape_of(const conv_nchw_config *c)
     return s;
 }
 
-/* The tensors read and written, as the kernel sees them: pixels of a plane, and channels. */
-typedef struct nchw_sides {
-    int from, to; // tensors
-    int64_t from_pixels, to_pixels, from_channels, to_channels;
-} nchw_sides;
-
-static nchw_sides sides_of(const ckl_conv_desc *d)
+static const conv_nchw_problem *problem_of(const void *desc)
 {
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    const int64_t x = m[0].x * m[1].x * m[2].x, y = m[0].y * m[1].y * m[2].y;
-    return d->direction == CKL_CONV_DATA ? (nchw_sides){ CONV_Y, CONV_X, y, x, d->k, d->c }
-                                         : (nchw_sides){ CONV_X, CONV_Y, x, y, d->c, d->k };
-}
-
-static int64_t taps_of(const ckl_conv_desc *d)
-{
-    return d->r * d->s;
-}
-
-static bool has_edges(const ckl_conv_desc *d)
-{
-    return d->s > 1 || d->pad_left || d->pad_right;
-}
-
-/* Must the planes of y be stored element by element? */
-static bool stores_directly(const ckl_conv_desc *d)
-{
-    return sides_of(d).to_pixels * (int64_t)ckl_dtype_bytes(d->out) % 16 != 0;
+    return &((const conv_prepared *)desc)->nchw;
 }
 
 /*
@@ -60,68 +33,71 @@ static int64_t padded(int64_t channels)
     return round_up(channels, channels > CONV_SM90_K / 2 ? CONV_SM90_K : UNIT);
 }
 
-/* Bytes of the copies of filters and x, 0 where TMA takes them as they lie. */
-static int64_t filter_copy(const ckl_conv_desc *d)
-{
-    return taps_of(d) == 1 && d->c % UNIT == 0 ? 0 : round_up(d->k * taps_of(d) * padded(d->c) * 2, 256);
-}
-
-static bool copies_x(const ckl_conv_desc *d)
-{
-    return taps_of(d) > 1 || has_edges(d) || sides_of(d).from_pixels % UNIT;
-}
-
-static int64_t x_copy(const ckl_conv_desc *d)
-{
-    const nchw_sides s = sides_of(d);
-    return copies_x(d) ? d->n * s.from_pixels * padded(s.from_channels) * 2 : 0;
-}
-
-/* Tiles of runs of pixels and filters. */
-static double tiles_of(const ckl_conv_desc *d, const conv_nchw_config *c)
-{
-    const nchw_sides s = sides_of(d);
-    const conv_nchw_shape shape = conv_nchw_shape_of(c);
-    const double images = shape.joined ? 1 : (double)d->n;
-    const int64_t run = shape.joined ? d->n * s.to_pixels : s.to_pixels;
-    return ceil(images * (double)ceil_div(run, SPAN) / shape.spans) * (double)ceil_div(s.to_channels, shape.tile_m);
-}
-
 /*
  * The corners of im2col mode: the first pixel that a tap sees from place 0, and from the last pixel to where the last
- * place sees it.
+ * place sees it. Do corners and taps fit its numbers?
  */
-static void corners_of(const ckl_conv_desc *d, int mode, int64_t *lower, int64_t *upper)
+static bool find_corners(conv_nchw_problem *p, const conv_mode m[CONV_MODES], bool data)
+{
+    enum { REACH = 128, OFFSETS = 256 };
+    bool fit = true;
+    for (int i = 1; i < CONV_MODES; i++) {
+        const int64_t reach = (m[i].filter - 1) * m[i].dilation, lower = data ? m[i].pad - reach : -m[i].pad,
+                      upper = lower + (data ? m[i].x - m[i].y : m[i].y - m[i].x);
+        p->lower[i] = lower;
+        p->upper[i] = upper;
+        fit &= reach < OFFSETS && lower >= -REACH && lower < REACH && upper >= -REACH && upper < REACH;
+    }
+    return fit;
+}
+
+static int64_t pixels_of(int64_t slices, int64_t rows, int64_t columns)
+{
+    return product_i64(slices, product_i64(rows, columns));
+}
+
+conv_nchw_problem conv_nchw_of(const ckl_conv_desc *d)
 {
     const bool data = d->direction == CKL_CONV_DATA;
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
-    const conv_mode *own = &m[mode];
-    *lower = data ? own->pad - (own->filter - 1) * own->dilation : -own->pad;
-    *upper = *lower + (data ? own->x - own->y : own->y - own->x);
+    const int64_t x = pixels_of(m[0].x, m[1].x, m[2].x), y = pixels_of(m[0].y, m[1].y, m[2].y);
+    conv_nchw_problem p = { .from = conv_read(d),
+                            .images = d->n,
+                            .from_pixels = data ? y : x,
+                            .to_pixels = data ? x : y,
+                            .from_channels = data ? d->k : d->c,
+                            .to_channels = data ? d->c : d->k,
+                            .width_of_y = m[2].y,
+                            .taps = d->r * d->s,
+                            .runs = m[2].x == m[2].y,
+                            .edges = d->s > 1 || d->pad_left || d->pad_right };
+    p.direct = p.to_pixels % (16 / (int64_t)ckl_dtype_bytes(d->out)) != 0;
+    p.copies_x = p.taps > 1 || p.edges || p.from_pixels % UNIT;
+    if (p.copies_x)
+        p.x_copy = product_i64(d->n, product_i64(p.from_pixels, 2 * padded(p.from_channels)));
+    if (p.taps > 1 || d->c % UNIT)
+        p.filter_copy = round_up(min_i64(product_i64(d->k, product_i64(p.taps, 2 * padded(d->c))), INT64_MAX / 2), 256);
+    const bool fit = find_corners(&p, m, data);
+    p.follows = fit && p.copies_x && d->d == 1 && (double)d->n * (double)p.to_pixels < INT32_MAX / 4;
+    return p;
 }
 
-/* Do corners and taps fit the numbers of the im2col mode? */
-static bool can_follow(const ckl_conv_desc *d)
+/* Tiles of runs of pixels and filters. */
+static double tiles_of(const conv_nchw_problem *p, const conv_nchw_config *c)
 {
-    enum { REACH = 128, OFFSETS = 256 };
-    const int64_t filter[CONV_MODES] = { d->t, d->r, d->s }, dilation[CONV_MODES] = { 1, d->dilation_h, d->dilation_w };
-    bool can = copies_x(d) && d->d == 1 && (double)d->n * (double)sides_of(d).to_pixels < INT32_MAX / 4;
-    for (int i = 1; i < CONV_MODES; i++) {
-        int64_t lower, upper;
-        corners_of(d, i, &lower, &upper);
-        can &= (filter[i] - 1) * dilation[i] < OFFSETS && lower >= -REACH && lower < REACH && upper >= -REACH &&
-               upper < REACH;
-    }
-    return can;
+    const conv_nchw_shape shape = conv_nchw_shape_of(c);
+    const double images = shape.joined ? 1 : (double)p->images;
+    const int64_t run = shape.joined ? p->images * p->to_pixels : p->to_pixels;
+    return ceil(images * (double)ceil_div(run, SPAN) / shape.spans) * (double)ceil_div(p->to_channels, shape.tile_m);
 }
 
 static int stages_of(const conv_nchw_config *c, const ckl_device_info *device)
 {
     conv_nchw_config one = *c;
     one.stages = 1;
-    const int64_t first = conv_nchw_shape_of(&one).smem_bytes, each = conv_nchw_shape_of(&one).stage_bytes + 32;
-    return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - first) / each);
+    const conv_nchw_shape shape = conv_nchw_shape_of(&one);
+    return conv_stages_of(device, shape.smem_bytes, shape.stage_bytes + 32);
 }
 
 /* Channels of a stage, consumers and their arrangement, pixels. */
@@ -131,21 +107,21 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
     static const struct {
         int consumers, side;
     } groups[] = { { 2, 0 }, { 2, 1 }, { 1, 0 } };
-    const ckl_conv_desc *d = desc;
+    const conv_nchw_problem *p = problem_of(desc);
     conv_nchw_config *c = config;
     if (i >= CONV_NCHW_CANDIDATES)
         return false;
-    c->form = conv_form_of(d);
+    c->form = conv_form_of(desc);
     c->tile_n = widths[i % COUNT_OF(widths)];
     i /= COUNT_OF(widths);
     c->consumers = groups[i % COUNT_OF(groups)].consumers;
     c->side = groups[i % COUNT_OF(groups)].side;
     c->tile_k = depths[i / COUNT_OF(groups)];
-    c->copied = copies_x(d);
-    c->im2col = can_follow(d);
-    c->edges = has_edges(d) && !c->im2col;
-    c->direct = stores_directly(d);
-    c->pairs = c->copied && sides_of(d).from_pixels % 2 == 0;
+    c->copied = p->copies_x;
+    c->im2col = p->follows;
+    c->edges = p->edges && !c->im2col;
+    c->direct = p->direct;
+    c->pairs = c->copied && p->from_pixels % 2 == 0;
     c->stages = stages_of(c, device);
     return true;
 }
@@ -155,37 +131,26 @@ static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device,
 {
     const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, STAGE = 40, EPILOGUE = 10, DIRECT = 130,
                  START = 2000, MEND = 150, HERTZ = 1.7e9, LAUNCH = 1.5, COPIED = 1.25e6;
-    const ckl_conv_desc *d = desc;
+    const conv_nchw_problem *p = problem_of(desc);
     const conv_nchw_config *c = config;
     const conv_nchw_shape s = conv_nchw_shape_of(c);
-    const double tiles = tiles_of(d, c), active = fmin(tiles, device->sm_count), pixels = s.spans * SPAN;
+    const double tiles = tiles_of(p, c), active = fmin(tiles, device->sm_count), pixels = s.spans * SPAN;
     const double multiply = s.tile_m * pixels * c->tile_k / PRODUCTS;
     const double rows = s.tile_m + s.spans * (c->copied ? SPAN : c->tile_k);
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), ROW * rows);
-    const double stages = (double)taps_of(d) * (double)ceil_div(sides_of(d).from_channels, c->tile_k);
+    const double stages = (double)p->taps * (double)ceil_div(p->from_channels, c->tile_k);
     const double mend = c->edges ? MEND * s.spans : 0;
     const double tile =
         stages * (fmax(multiply, load) + mend + STAGE) + (c->direct ? DIRECT : EPILOGUE) * c->tile_n / 2;
     const double waves = ceil(tiles / device->sm_count), traffic = tiles / device->sm_count / 64;
-    const double filters = (double)filter_copy(d), x = (double)x_copy(d);
+    const double filters = (double)p->filter_copy, x = (double)p->x_copy;
     const double copies = (filters + x > 0 ? LAUNCH : 0) + (filters + x) / COPIED;
     return (plan_cost){ ((waves + traffic) * tile + START) / HERTZ * 1e6 + copies,
                         multiply > load ? "tensor cores" : "loads" };
 }
 
-/* Are pixels under a tap a run of x? */
-static bool has_runs(const ckl_conv_desc *d)
+static ckl_status check_problem(const ckl_conv_desc *d, const conv_nchw_problem *p, const ckl_device_info *device)
 {
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    return m[2].x == m[2].y;
-}
-
-static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *device)
-{
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    const nchw_sides s = sides_of(d);
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: %s has no wgmma", device->id);
     if (d->direction == CKL_CONV_WEIGHT)
@@ -199,14 +164,14 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: c=%" PRId64 " and k=%" PRId64 " leave no products", d->c, d->k);
     if (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: with strides above 1 pixels under a tap are no run");
-    if (m[2].x != m[2].y && !can_follow(d))
-        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: y is %" PRId64 " wide, x %" PRId64, m[2].y, m[2].x);
+    if (!p->runs && !p->follows)
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: y is %" PRId64 " wide, x %" PRId64, p->width_of_y, d->w);
     if (d->t > 1 || d->pad_front || d->pad_back || (d->d > 1 && (d->r > 1 || d->pad_top || d->pad_bottom)))
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: filters that reach over slices are for other kernels");
     const double most =
-        fmax((double)s.from_channels, (double)s.to_channels) * fmax((double)s.from_pixels, (double)s.to_pixels);
-    if (most > INT32_MAX / 4 || (double)d->n * (double)s.from_channels > INT32_MAX / 4 || taps_of(d) > INT32_MAX / 4 ||
-        (double)x_copy(d) / 16 > INT32_MAX || (double)filter_copy(d) / 16 > INT32_MAX)
+        fmax((double)p->from_channels, (double)p->to_channels) * fmax((double)p->from_pixels, (double)p->to_pixels);
+    if (most > INT32_MAX / 4 || (double)d->n * (double)p->from_channels > INT32_MAX / 4 || p->taps > INT32_MAX / 4 ||
+        (double)p->x_copy / 16 > INT32_MAX || (double)p->filter_copy / 16 > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: an image of %g elements, or a size, is beyond 32-bit numbers", most);
     return CKL_OK;
 }
@@ -214,17 +179,18 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
 static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_conv_desc *d = desc;
+    const conv_nchw_problem *p = problem_of(desc);
     const conv_nchw_config *c = config;
-    TRY(check_problem(d, device));
+    TRY(check_problem(d, p, device));
     TRY(conv_check_form("nchw_sm90", d, &c->form));
     TRY(conv_check_dense("nchw_sm90", d));
-    if (c->edges != (has_edges(d) && !c->im2col) || c->copied != copies_x(d) || (stores_directly(d) && !c->direct) ||
-        (c->pairs && (!c->copied || sides_of(d).from_pixels % 2)))
+    if (c->edges != (p->edges && !c->im2col) || c->copied != p->copies_x || (p->direct && !c->direct) ||
+        (c->pairs && (!c->copied || p->from_pixels % 2)))
         FAIL(CKL_INVALID, "conv nchw_sm90: edges=%d, copied=%d, direct=%d or pairs=%d does not fit the problem",
              c->edges, c->copied, c->direct, c->pairs);
-    if (c->im2col && !can_follow(d))
+    if (c->im2col && !p->follows)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: im2col=1 takes images of several taps that reach less than 128 pixels");
-    if (!c->im2col && !has_runs(d))
+    if (!c->im2col && !p->runs)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: y is not as wide as x, so im2col=0 finds no run of pixels under a tap");
     if (c->consumers < 1 || c->consumers > 2 || (c->side && c->consumers == 1))
         FAIL(CKL_INVALID, "conv nchw_sm90: consumers=%d is not in 1..2, or one stands side by side", c->consumers);
@@ -234,17 +200,16 @@ static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *devic
     if (c->tile_n < SPAN || c->tile_n % SPAN || s.spans > CONV_NCHW_SPANS_MAX)
         FAIL(CKL_INVALID, "conv nchw_sm90: tile_n=%d is no multiple of %d, or more than %d runs of the CTA", c->tile_n,
              SPAN, CONV_NCHW_SPANS_MAX);
-    if (c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes - 1024)
-        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has",
-             c->stages, s.smem_bytes, device->id);
-    if (tiles_of(d, c) > INT32_MAX / 8 || d->n > INT32_MAX / 2)
-        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: %g tiles are beyond 32-bit numbers", tiles_of(d, c));
+    TRY(conv_check_stages("nchw_sm90", device, c->stages, s.smem_bytes));
+    if (tiles_of(p, c) > INT32_MAX / 8 || d->n > INT32_MAX / 2)
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: %g tiles are beyond 32-bit numbers", tiles_of(p, c));
     return CKL_OK;
 }
 
 static int64_t workspace_nchw_sm90(const ckl_plan *plan)
 {
-    return filter_copy(plan->desc) + x_copy(plan->desc);
+    const conv_nchw_problem *p = problem_of(plan->desc);
+    return p->filter_copy + p->x_copy;
 }
 
 static int64_t copy_ctas(const conv_planes *c, int each)
@@ -274,10 +239,10 @@ static ckl_status copy_channels(const ckl_plan *plan, const void *x, const void 
 {
     const ckl_conv_desc *d = plan->desc;
     const conv_nchw_config *c = plan->config;
-    const nchw_sides s = sides_of(d);
-    const conv_planes copies[] = { { x, workspace + filter_copy(d), x_copy(d) ? d->n : 0, s.from_channels,
-                                     s.from_pixels, padded(s.from_channels) },
-                                   { w, workspace, filter_copy(d) ? d->k : 0, d->c, taps_of(d), padded(d->c) } };
+    const conv_nchw_problem *p = problem_of(d);
+    const conv_planes copies[] = { { x, workspace + p->filter_copy, p->x_copy ? d->n : 0, p->from_channels,
+                                     p->from_pixels, padded(p->from_channels) },
+                                   { w, workspace, p->filter_copy ? d->k : 0, d->c, p->taps, padded(d->c) } };
     return conv_nchw_copy_launch(plan, CONV_NCHW_COPY, copies, c->pairs, stream);
 }
 
@@ -296,20 +261,18 @@ static param_tensor rows(const void *pointer, int64_t pixels, int64_t channels, 
 }
 
 /* A copy of x in NHWC, with the corners of its places. */
-static param_tensor images(const void *pointer, const ckl_conv_desc *d, conv_params *p)
+static param_tensor images(const void *pointer, const ckl_conv_desc *d, const conv_nchw_problem *problem,
+                           conv_params *p)
 {
-    const nchw_sides s = sides_of(d);
-    const conv_tensor from = conv_tensor_of(d, s.from);
-    const int64_t pitch = padded(s.from_channels), width = from.shape[3], height = from.shape[2];
+    const conv_tensor from = conv_tensor_of(d, problem->from);
+    const int64_t pitch = padded(problem->from_channels), width = from.shape[3], height = from.shape[2];
     param_tensor t = { .pointer = pointer,
                        .size = { pitch, width, height, d->n },
                        .stride = { 1, pitch, width * pitch, height * width * pitch } };
     for (int i = 1; i < CONV_MODES; i++) {
-        int64_t lower, upper;
-        corners_of(d, i, &lower, &upper);
-        t.lower[CONV_MODES - 1 - i] = (int16_t)lower;
-        t.upper[CONV_MODES - 1 - i] = (int16_t)upper;
-        p->corner[i] = (uint32_t)lower;
+        t.lower[CONV_MODES - 1 - i] = (int16_t)problem->lower[i];
+        t.upper[CONV_MODES - 1 - i] = (int16_t)problem->upper[i];
+        p->corner[i] = (uint32_t)problem->lower[i];
     }
     return t;
 }
@@ -318,21 +281,22 @@ static ckl_status launch_product(const ckl_plan *plan, conv_params p, const void
                                  ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
-    const nchw_sides s = sides_of(d);
-    const int64_t channels = filter_copy(d) ? padded(d->c) : d->c, taps = taps_of(d);
+    const conv_nchw_problem *s = problem_of(d);
+    const int64_t channels = s->filter_copy ? padded(d->c) : d->c;
     const conv_nchw_config *c = plan->config;
-    p.mX = c->im2col ? images(from, d, &p) : (copies_x(d) ? rows : planes)(from, s.from_pixels, s.from_channels, d->n);
-    p.mY = planes(to, s.to_pixels, s.to_channels, d->n);
+    p.mX = c->im2col ? images(from, d, s, &p)
+                     : (s->copies_x ? rows : planes)(from, s->from_pixels, s->from_channels, d->n);
+    p.mY = planes(to, s->to_pixels, s->to_channels, d->n);
     p.mW = (param_tensor){ .pointer = w,
-                           .size = { s.from == CONV_X ? channels : d->c, d->k, taps },
-                           .stride = { 1, taps * channels, channels } };
-    p.c = s.from_channels;
-    p.k = s.to_channels;
+                           .size = { s->from == CONV_X ? channels : d->c, d->k, s->taps },
+                           .stride = { 1, s->taps * channels, channels } };
+    p.c = s->from_channels;
+    p.k = s->to_channels;
     for (int i = 0; i < CONV_MODES && d->direction == CKL_CONV_DATA; i++) { // taps backwards
         p.dilation[i] = -p.dilation[i];
         p.pad[i] = -p.pad[i];
     }
-    const double tiles = tiles_of(d, c);
+    const double tiles = tiles_of(s, c);
     if (tiles == 0)
         return CKL_OK;
     return plan_launch(plan, CONV_NCHW_MAIN,
@@ -345,17 +309,18 @@ static ckl_status launch_nchw_sm90(const ckl_plan *plan, const void *args, ckl_s
     const ckl_conv_desc *d = plan->desc;
     const ckl_conv_args *a = args;
     const conv_nchw_config *c = plan->config;
+    const conv_nchw_problem *p = problem_of(d);
     const bool data = d->direction == CKL_CONV_DATA;
     char *workspace = plan_workspace(plan, a->workspace);
     const void *from = data ? a->dy : a->x, *to = data ? a->dx : a->y, *w = a->w;
     if (c->pairs && !PLAN_ALIGNED(4, from))
         FAIL(CKL_INVALID, "conv nchw_sm90: x is not aligned to 4 bytes; impl=sm80 takes any");
-    if (!PLAN_ALIGNED(16, x_copy(d) ? NULL : from, filter_copy(d) ? NULL : w, c->direct ? NULL : to))
+    if (!PLAN_ALIGNED(16, p->x_copy ? NULL : from, p->filter_copy ? NULL : w, c->direct ? NULL : to))
         FAIL(CKL_INVALID, "conv nchw_sm90: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
     if (d->n > 0)
         TRY(copy_channels(plan, from, w, workspace, stream));
-    w = filter_copy(d) ? workspace : w;
-    from = x_copy(d) ? workspace + filter_copy(d) : from;
+    w = p->filter_copy ? workspace : w;
+    from = p->x_copy ? workspace + p->filter_copy : from;
     return launch_product(plan, conv_params_of(d, a), from, to, w, stream);
 }
 
@@ -363,18 +328,12 @@ static const field nchw_sm90_fields[] = { CONV_FORM(FIELD_NESTED, (conv_nchw_con
                                           CONV_NCHW_CONFIG(FIELD_ROW, conv_nchw_config) };
 
 const implementation conv_nchw_sm90_implementation = {
-    .name = "nchw_sm90",
+    CONV_RANKED(nchw_sm90, conv_nchw_config),
     .summary = "persistent implicit GEMM that writes planes; with one tap it reads them, too; NCHW, strides 1, Hopper",
-    .config_bytes = sizeof(conv_nchw_config),
-    .config = FIELD_TABLE(nchw_sm90_fields),
-    .candidate = candidate_nchw_sm90,
-    .cost = cost_nchw_sm90,
     .rivals = { &conv_packed_implementation },
-    .admit = admit_nchw_sm90,
     .describe = conv_nchw_sm90,
     .kernels = CONV_NCHW_KERNELS,
     .params = &conv_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_nchw_sm90,
-    .launch = launch_nchw_sm90,
 };

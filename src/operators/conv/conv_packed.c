@@ -3,16 +3,17 @@
  * workspace. Where little is written, taps and channels are in slices, whose sums another kernel adds and writes as y lies.
  */
 #include "base/math.h"
-#include "operators/conv/conv_packed.h"
+#include "operators/conv/conv_prepared.h"
 
 static conv_packed_way way_of(const conv_packed_config *c)
 {
-    return (conv_packed_way){ c->fold, c->padded };
+    return c->fold ? CONV_FOLDED : c->padded ? CONV_PADDED : CONV_PLAIN;
 }
 
-static conv_packed_problem problem_of(const ckl_conv_desc *d, const conv_packed_config *c)
+static const conv_packed_problem *problem_of(const void *desc, const conv_packed_config *c)
 {
-    return (c->conv.slices > 1 ? conv_packed_sums_of : conv_packed_of)(d, way_of(c));
+    const conv_prepared *p = desc;
+    return &(c->conv.slices > 1 ? p->sums : p->packed)[way_of(c)];
 }
 
 /* y, and the gradient of data */
@@ -25,55 +26,51 @@ static bool lies_plain(const ckl_conv_desc *d)
 }
 
 /* Too little is written for tiles of all SMs, and one launch makes it: may slices of taps and channels help? */
-static bool can_slice(const ckl_conv_desc *d, const ckl_device_info *device)
+static bool can_slice(const conv_prepared *p, const ckl_device_info *device)
 {
     enum { TILE = 2 * 128 * 128 };
-    const conv_tensor t = conv_tensor_of(d, conv_written(d));
-    const bool data = d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1);
-    return !data && d->groups == 1 && d->dtype != CKL_I8 &&
-           (double)t.shape[0] * (double)t.stride[0] < (double)TILE * device->sm_count;
+    return p->plain.launches == 1 && p->desc.groups == 1 && p->desc.dtype != CKL_I8 &&
+           p->written < (double)TILE * device->sm_count;
 }
 
 /* For NCHW also some with pixels in the order of memory, shared by two CTAs: small planes have few tiles. */
-static bool candidate_whole(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_packed_config *c)
+static bool candidate_whole(const conv_prepared *p, const ckl_device_info *device, int i, conv_packed_config *c)
 {
     enum { FOLLOWING = 2 * CONV_SM90_WIDTHS };
+    const ckl_conv_desc *d = &p->desc;
+    const bool can_pad = p->can[CONV_PADDED], can_fold = p->can[CONV_FOLDED] && d->direction == CKL_CONV_FORWARD;
     c->conv.slices = 1;
     c->nchw = d->layout == CKL_IMAGE_NCHW;
     c->fold = c->padded = false;
     if (c->nchw && i < FOLLOWING) {
-        const conv_packed_problem p = conv_packed_of(d, way_of(c));
-        if (conv_sm90_candidate(&p.inner, device, i, &c->conv))
-            conv_sm90_follow(&p.inner, device, &c->conv);
+        const conv_sm90_problem *inner = &p->packed[CONV_PLAIN].inner;
+        if (conv_sm90_candidate(inner, device, i, &c->conv))
+            conv_sm90_follow(inner, device, &c->conv);
         return true;
     }
     i -= c->nchw ? FOLLOWING : 0;
     const int plain = lies_plain(d) ? 1 : CONV_SM90_CANDIDATES; // one says why not
-    c->padded = i >= plain && conv_can_pad(d) && i - plain < CONV_SM90_CANDIDATES;
+    c->padded = i >= plain && can_pad && i - plain < CONV_SM90_CANDIDATES;
     c->fold = i >= plain && !c->padded;
-    i -= i < plain ? 0 : c->fold && conv_can_pad(d) ? plain + CONV_SM90_CANDIDATES : plain;
-    if (i >= CONV_SM90_CANDIDATES || (c->fold && (d->direction != CKL_CONV_FORWARD || !conv_can_fold(d))))
+    i -= i < plain ? 0 : c->fold && can_pad ? plain + CONV_SM90_CANDIDATES : plain;
+    if (i >= CONV_SM90_CANDIDATES || (c->fold && !can_fold))
         return false;
-    const conv_packed_problem p = conv_packed_of(d, way_of(c));
-    return conv_sm90_candidate(&p.inner, device, i, &c->conv);
+    return conv_sm90_candidate(&p->packed[way_of(c)].inner, device, i, &c->conv);
 }
 
 /* Each, where outputs are few, also in slices. */
 static bool candidate_packed(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const ckl_conv_desc *d = desc;
+    const conv_prepared *p = desc;
     conv_packed_config *c = config;
-    const bool few = can_slice(d, device);
-    if (!candidate_whole(d, device, few ? i / 2 : i, c))
+    const bool few = can_slice(p, device);
+    if (!candidate_whole(p, device, few ? i / 2 : i, c))
         return false;
     if (!few || i % 2 == 0)
         return true;
     if (c->conv.im2col)
         c->conv.tile_n = 0; // it has no slices
-    if (c->conv.tile_n > 0) {
-        const conv_packed_problem p = conv_packed_sums_of(d, way_of(c));
-        conv_sliced_choose(&p.inner, device, &c->conv);
-    }
+    conv_sliced_choose(&p->sums[way_of(c)].inner, device, &c->conv);
     return true;
 }
 
@@ -81,14 +78,15 @@ static plan_cost cost_packed(const void *desc, const ckl_device_info *device, co
 {
     const double UNSURE = 1.05; // slices are taken where they promise more than that
     const conv_packed_config *c = config;
-    conv_packed_problem p = problem_of(desc, c);
-    const double sums = conv_sliced_sums(&p.inner, &c->conv);
-    if (p.inner.direction == CKL_CONV_DATA)
-        p.inner.c = p.at[CONV_W].shape[4]; // which no box reaches beyond
-    const conv_sm90_work work = conv_sm90_work_of(&p.inner, &c->conv);
-    plan_cost cost = c->conv.slices > 1 ? conv_sliced_cost_of(&work, device, &c->conv, sums)
-                                        : conv_sm90_cost_of(&work, device, &c->conv);
-    cost.us += conv_packed_cost(desc, &p, way_of(c));
+    const conv_packed_problem *p = problem_of(desc, c);
+    conv_sm90_problem inner = p->inner;
+    if (inner.desc.direction == CKL_CONV_DATA)
+        inner.out = p->at[CONV_W].shape[4] / inner.desc.groups; // which no box reaches beyond
+    const conv_sm90_work work = conv_sm90_work_of(&inner, &c->conv);
+    plan_cost cost = c->conv.slices > 1
+                         ? conv_sliced_cost_of(&work, device, &c->conv, conv_sliced_sums(&p->inner, &c->conv))
+                         : conv_sm90_cost_of(&work, device, &c->conv);
+    cost.us += p->copies_us;
     cost.us *= c->conv.slices > 1 ? UNSURE : 1;
     return cost;
 }
@@ -101,6 +99,7 @@ static conv_sm90_config products_of(const conv_packed_config *c)
 
 static ckl_status admit_packed(const void *desc, const ckl_device_info *device, const void *config)
 {
+    const conv_prepared *prepared = desc;
     const ckl_conv_desc *d = desc;
     const conv_packed_config *c = config;
     if (c->nchw != (d->layout == CKL_IMAGE_NCHW))
@@ -108,31 +107,31 @@ static ckl_status admit_packed(const void *desc, const ckl_device_info *device, 
     TRY(conv_check_form("packed", d, &c->conv.form));
     if (c->conv.tile_n == 0)
         FAIL(CKL_INVALID, "conv packed: tile_n=0 filters are no tile");
-    if (c->fold && (d->direction != CKL_CONV_FORWARD || !conv_can_fold(d)))
+    if (c->fold && (d->direction != CKL_CONV_FORWARD || !prepared->can[CONV_FOLDED]))
         FAIL(CKL_UNSUPPORTED, "conv packed: fold=1 takes up to %d channels and neighbouring columns, and no gradient",
              CONV_FOLDED_MAX);
-    if (c->padded && (c->fold || !conv_can_pad(d)))
+    if (c->padded && (c->fold || !prepared->can[CONV_PADDED]))
         FAIL(CKL_UNSUPPORTED, "conv packed: padded=1 moves columns of whole 16 bytes apart, of NHWC without groups");
-    const conv_packed_problem p = problem_of(d, c);
+    const conv_packed_problem *p = problem_of(desc, c);
     const conv_sm90_config products = products_of(c);
-    TRY(conv_sm90_admit(&p.inner, device, &products));
+    TRY(conv_sm90_admit(&p->inner, device, &products));
     if (c->conv.slices != 1)
-        TRY(conv_sliced_check(&p.inner, &c->conv));
-    return conv_packed_check(d, &p, c->fold || (c->conv.slices > 1 && !lies_plain(d)));
+        TRY(conv_sliced_check(&p->inner, &c->conv));
+    return conv_packed_check(d, p, c->fold || (c->conv.slices > 1 && !lies_plain(d)));
 }
 
 /* Sums of all slices. */
 static int64_t bytes_of_sums(const conv_packed_problem *p, const conv_packed_config *c)
 {
-    return c->conv.slices * (int64_t)sizeof(float) * conv_sm90_sum_images(&p->inner, &c->conv) *
-           p->at[conv_written(&p->inner)].stride[0];
+    return c->conv.slices * (int64_t)sizeof(float) * conv_sm90_sum_images(&p->inner.desc, &c->conv) *
+           p->at[conv_written(&p->inner.desc)].stride[0];
 }
 
 static int64_t workspace_packed(const ckl_plan *plan)
 {
     const conv_packed_config *c = plan->config;
-    const conv_packed_problem p = problem_of(plan->desc, c);
-    return conv_packed_bytes(plan->desc, &p) + (c->conv.slices > 1 ? bytes_of_sums(&p, c) : 0);
+    const conv_packed_problem *p = problem_of(plan->desc, c);
+    return conv_packed_bytes(plan->desc, p) + (c->conv.slices > 1 ? bytes_of_sums(p, c) : 0);
 }
 
 void conv_packed(const void *config, int kernel)
@@ -163,21 +162,23 @@ static ckl_status check_aligned(const ckl_conv_args *a)
 }
 
 /* The products of copies, and the kernel that adds them. */
-static ckl_status launch_slices(const ckl_plan *plan, conv_packed_problem *p, ckl_conv_args *a, void *sums,
+static ckl_status launch_slices(const ckl_plan *plan, const conv_packed_problem *p, ckl_conv_args *a, void *sums,
                                 ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
     const conv_packed_config *c = plan->config;
     const int out = conv_written(d);
+    const int64_t images = conv_sm90_sum_images(&p->inner.desc, &c->conv);
     conv_params add = conv_params_of(d, a);
     add.sums = sums;
-    add.sum_images = (uint32_t)conv_sm90_sum_images(&p->inner, &c->conv);
+    add.sum_images = (uint32_t)images;
     add.packed_channels = (uint32_t)p->channels[out];
     add.k = conv_tensor_of(d, out).shape[4];
     TRY(check_aligned(&(ckl_conv_args){ .x = a->x, .w = a->w, .dy = a->dy })); // sums are written by any alignment
     *(out == CONV_X ? &a->dx : &a->y) = sums;
-    p->at[out].shape[0] = c->conv.slices * conv_sm90_sum_images(&p->inner, &c->conv);
-    TRY(conv_sm90_launch(plan, &c->conv, &p->inner, a, p->at, stream));
+    conv_tensor at[CONV_TENSORS] = { p->at[CONV_X], p->at[CONV_W], p->at[CONV_Y] };
+    at[out].shape[0] = c->conv.slices * images;
+    TRY(conv_sm90_launch(plan, &c->conv, &p->inner.desc, a, at, stream));
     const int64_t quads = d->n * p->at[out].stride[0] / CONV_PACK_QUAD;
     return plan_launch(plan, CONV_PACKED_OUT, (plan_grid){ .x = ceil_div(quads, CONV_PACK_THREADS) }, &add, stream);
 }
@@ -186,25 +187,25 @@ static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stre
 {
     const ckl_conv_desc *d = plan->desc;
     const conv_packed_config *c = plan->config;
-    conv_packed_problem p = problem_of(d, c);
+    const conv_packed_problem *p = problem_of(d, c);
     const bool data = d->direction == CKL_CONV_DATA;
-    const int in = data ? CONV_Y : CONV_X, out = data ? CONV_X : CONV_Y;
+    const int in = conv_read(d), out = conv_written(d);
     ckl_conv_args a = *(const ckl_conv_args *)args;
     char *workspace = plan_workspace(plan, a.workspace);
     if (c->padded) // columns are copied by 16 bytes, too
         TRY(check_aligned(&(ckl_conv_args){ .x = a.x, .w = a.w, .dy = a.dy }));
-    TRY(conv_packed_copy_both(plan, &p, (const int[]){ in, CONV_W },
-                              (const void **const[]){ data ? &a.dy : &a.x, &a.w }, &workspace, stream));
+    TRY(conv_packed_copy_both(plan, p, (const int[]){ in, CONV_W }, (const void **const[]){ data ? &a.dy : &a.x, &a.w },
+                              &workspace, stream));
     if (c->conv.slices > 1)
-        return launch_slices(plan, &p, &a, workspace, stream);
+        return launch_slices(plan, p, &a, workspace, stream);
     if (d->residual)
-        TRY(conv_packed_copy_in(plan, &p, CONV_PACKED_RESIDUAL, CONV_Y, &a.residual, &workspace, stream));
+        TRY(conv_packed_copy_in(plan, p, CONV_PACKED_RESIDUAL, CONV_Y, &a.residual, &workspace, stream));
     void **to = data ? &a.dx : &a.y, *result = *to;
-    if (p.copied[out])
+    if (p->copied[out])
         *to = workspace;
     TRY(check_aligned(&a));
-    TRY(conv_sm90_launch(plan, &c->conv, &p.inner, &a, p.at, stream));
-    return p.copied[out] ? conv_packed_copy(plan, CONV_PACKED_OUT, &p, out, result, *to, stream) : CKL_OK;
+    TRY(conv_sm90_launch(plan, &c->conv, &p->inner.desc, &a, p->at, stream));
+    return p->copied[out] ? conv_packed_copy(plan, CONV_PACKED_OUT, p, out, result, *to, stream) : CKL_OK;
 }
 
 static const field packed_fields[] = { CONV_FORM(FIELD_NESTED, (conv_packed_config, conv.form))   //
@@ -212,50 +213,41 @@ static const field packed_fields[] = { CONV_FORM(FIELD_NESTED, (conv_packed_conf
                                        CONV_PACKED_CONFIG(FIELD_ROW, conv_packed_config) };
 
 const implementation conv_packed_implementation = {
-    .name = "packed",
+    CONV_RANKED(packed, conv_packed_config),
     .summary =
         "sm90 on copies: NCHW, channels that do not fill 16 bytes, few of them with the columns of a filter; Hopper",
-    .config_bytes = sizeof(conv_packed_config),
-    .config = FIELD_TABLE(packed_fields),
-    .candidate = candidate_packed,
-    .cost = cost_packed,
-    .admit = admit_packed,
     .describe = conv_packed,
     .kernels = CONV_PACKED_KERNELS,
     .params = &conv_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_packed,
-    .launch = launch_packed,
 };
 
 /* The gradient of weights. The kernel that adds slices, of which there are two or more, writes it as it lies. */
 
-static conv_packed_problem packed_weight_of(const ckl_conv_desc *d, bool fold)
+static const conv_packed_problem *packed_weight_of(const void *desc, bool fold)
 {
-    conv_packed_problem p = conv_packed_of(d, (conv_packed_way){ .fold = fold });
-    p.copied[CONV_W] = false;
-    return p;
+    return &((const conv_prepared *)desc)->packed[fold ? CONV_FOLDED : CONV_PLAIN];
 }
 
 static bool candidate_packed_weight(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     enum { WIDTHS = 8 };
-    const ckl_conv_desc *d = desc;
+    const conv_prepared *p = desc;
     conv_packed_weight_config *c = config;
-    c->nchw = d->layout == CKL_IMAGE_NCHW;
+    c->nchw = p->desc.layout == CKL_IMAGE_NCHW;
     c->fold = i >= WIDTHS;
-    if (i >= 2 * WIDTHS || (c->fold && !conv_can_fold(d)))
+    if (i >= 2 * WIDTHS || (c->fold && !p->can[CONV_FOLDED]))
         return false;
-    const conv_packed_problem p = packed_weight_of(d, c->fold);
-    return conv_weight_candidate(&p.inner, device, i % WIDTHS, 2, &c->conv);
+    return conv_weight_candidate(&packed_weight_of(desc, c->fold)->inner, device, i % WIDTHS, 2, &c->conv);
 }
 
 static plan_cost cost_packed_weight(const void *desc, const ckl_device_info *device, const void *config)
 {
     const conv_packed_weight_config *c = config;
-    const conv_packed_problem p = packed_weight_of(desc, c->fold);
-    plan_cost cost = conv_weight_cost(&p.inner, device, &c->conv);
-    cost.us += conv_packed_cost(desc, &p, (conv_packed_way){ .fold = c->fold });
+    const conv_packed_problem *p = packed_weight_of(desc, c->fold);
+    plan_cost cost = conv_weight_cost(&p->inner, device, &c->conv);
+    cost.us += p->copies_us;
     return cost;
 }
 
@@ -267,21 +259,21 @@ static ckl_status admit_packed_weight(const void *desc, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED, "conv packed_weight: it computes the gradient of weights alone");
     if (c->nchw != (d->layout == CKL_IMAGE_NCHW))
         FAIL(CKL_INVALID, "conv packed_weight: nchw=%d is not the problem's layout", c->nchw);
-    if (c->fold && !conv_can_fold(d))
+    if (c->fold && !((const conv_prepared *)desc)->can[CONV_FOLDED])
         FAIL(CKL_UNSUPPORTED, "conv packed_weight: fold=1 takes up to %d channels and neighbouring columns",
              CONV_FOLDED_MAX);
     if (c->conv.slices == 1)
         FAIL(CKL_INVALID, "conv packed_weight: slices=1 are not added");
-    const conv_packed_problem p = packed_weight_of(d, c->fold);
-    TRY(conv_weight_admit(&p.inner, device, &c->conv));
-    return conv_packed_check(d, &p, c->fold);
+    const conv_packed_problem *p = packed_weight_of(desc, c->fold);
+    TRY(conv_weight_admit(&p->inner, device, &c->conv));
+    return conv_packed_check(d, p, c->fold);
 }
 
 static int64_t workspace_packed_weight(const ckl_plan *plan)
 {
     const conv_packed_weight_config *c = plan->config;
-    const conv_packed_problem p = packed_weight_of(plan->desc, c->fold);
-    return conv_packed_bytes(plan->desc, &p) + conv_weight_workspace(&p.inner, &c->conv);
+    const conv_packed_problem *p = packed_weight_of(plan->desc, c->fold);
+    return conv_packed_bytes(plan->desc, p) + conv_weight_workspace(&p->inner.desc, &c->conv);
 }
 
 void conv_packed_weight(const void *config, int kernel)
@@ -300,13 +292,13 @@ void conv_packed_weight(const void *config, int kernel)
 static ckl_status launch_packed_weight(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const conv_packed_weight_config *c = plan->config;
-    const conv_packed_problem p = packed_weight_of(plan->desc, c->fold);
+    const conv_packed_problem *p = packed_weight_of(plan->desc, c->fold);
     ckl_conv_args a = *(const ckl_conv_args *)args;
     char *workspace = plan_workspace(plan, a.workspace);
-    TRY(conv_packed_copy_both(plan, &p, (const int[]){ CONV_X, CONV_Y }, (const void **const[]){ &a.x, &a.dy },
+    TRY(conv_packed_copy_both(plan, p, (const int[]){ CONV_X, CONV_Y }, (const void **const[]){ &a.x, &a.dy },
                               &workspace, stream));
     a.workspace = workspace;
-    return conv_weight_launch(plan, &c->conv, &p.inner, &a, p.at, CONV_PACKED_ADD, p.channels[CONV_X], stream);
+    return conv_weight_launch(plan, &c->conv, &p->inner.desc, &a, p->at, CONV_PACKED_ADD, p->channels[CONV_X], stream);
 }
 
 static const field packed_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_packed_weight_config, conv.form))     //
@@ -314,17 +306,11 @@ static const field packed_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_pack
                                               CONV_PACKED_CONFIG(FIELD_ROW, conv_packed_weight_config) };
 
 const implementation conv_packed_weight_implementation = {
-    .name = "packed_weight",
+    CONV_RANKED(packed_weight, conv_packed_weight_config),
     .summary = "sm90_weight on copies, as packed is sm90; Hopper",
-    .config_bytes = sizeof(conv_packed_weight_config),
-    .config = FIELD_TABLE(packed_weight_fields),
-    .candidate = candidate_packed_weight,
-    .cost = cost_packed_weight,
-    .admit = admit_packed_weight,
     .describe = conv_packed_weight,
     .kernels = CONV_PACKED_WEIGHT_KERNELS,
     .params = &conv_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_packed_weight,
-    .launch = launch_packed_weight,
 };

@@ -42,34 +42,26 @@ void conv_add_places(const conv_form *form, int slices, bool nchw, const conv_va
 
 enum { CONV_FOLDED_MAX = 128 }; // channels whose filters' columns may be folded into them
 
+/* How channels are taken: see the config. */
+typedef enum conv_packed_way { CONV_PLAIN, CONV_FOLDED, CONV_PADDED, CONV_WAYS } conv_packed_way;
+
 /* The problem as the Hopper kernel gets it, and where its tensors lie. */
 typedef struct conv_packed_problem {
-    ckl_conv_desc inner;
+    conv_sm90_problem inner;
     conv_tensor at[CONV_TENSORS];
     bool copied[CONV_TENSORS];
     int64_t row[CONV_TENSORS], channels[CONV_TENSORS]; // elements from row to row, from column to column
     int64_t bytes[CONV_TENSORS];                       // of the copy
+    double image[CONV_TENSORS];                        // elements of an image of the copy
+    double copies_us;                                  // predicted
 } conv_packed_problem;
 
-/* How channels are taken: see the config. */
-typedef struct conv_packed_way {
-    bool fold, padded;
-} conv_packed_way;
+/* The problem taken so, if it may be. back: a copy of what is written is copied back, else a kernel that adds slices writes it. */
+bool conv_can_pack(const ckl_conv_desc *desc, conv_packed_way way);
+conv_packed_problem conv_packed_of(const ckl_conv_desc *desc, conv_packed_way way, bool back);
 
-/* The tensor that is written. */
-int conv_written(const ckl_conv_desc *desc);
-
-/* May columns of a filter be folded into channels, or columns that lie at whole 16 bytes be moved to whole 128? */
-bool conv_can_fold(const ckl_conv_desc *desc);
-bool conv_can_pad(const ckl_conv_desc *desc);
-
-/* The problem on copies; and with f32 sums, in slices, in the place of what is written. */
-conv_packed_problem conv_packed_of(const ckl_conv_desc *desc, conv_packed_way way);
-conv_packed_problem conv_packed_sums_of(const ckl_conv_desc *desc, conv_packed_way way);
-
-/* Bytes and us of the copies; what one launch cannot copy is refused. any: there is more to do than copies. */
+/* Bytes of the copies; what one launch cannot copy is refused. any: there is more to do than copies. */
 int64_t conv_packed_bytes(const ckl_conv_desc *desc, const conv_packed_problem *problem);
-double conv_packed_cost(const ckl_conv_desc *desc, const conv_packed_problem *problem, conv_packed_way way);
 ckl_status conv_packed_check(const ckl_conv_desc *desc, const conv_packed_problem *problem, bool any);
 
 /*

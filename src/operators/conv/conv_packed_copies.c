@@ -10,12 +10,6 @@
 #include "operators/conv/conv_nchw.h"
 #include "operators/conv/conv_packed.h"
 
-/* The tensor that is written. */
-int conv_written(const ckl_conv_desc *d)
-{
-    return d->direction == CKL_CONV_FORWARD ? CONV_Y : d->direction == CKL_CONV_DATA ? CONV_X : CONV_W;
-}
-
 static ckl_dtype type_of(const ckl_conv_desc *d, int which)
 {
     return which == conv_written(d) ? d->out : d->dtype;
@@ -30,7 +24,8 @@ static int64_t folded_channels(const ckl_conv_desc *d)
     return channels;
 }
 
-bool conv_can_fold(const ckl_conv_desc *d)
+/* May columns of a filter be folded into channels? */
+static bool can_fold(const ckl_conv_desc *d)
 {
     return d->direction != CKL_CONV_DATA && d->groups == 1 && d->s > 1 && d->dilation_w == 1 && d->c > 0 &&
            d->c <= CONV_FOLDED_MAX && d->s * (d->c + 8) <= 65536;
@@ -73,31 +68,39 @@ static bool is_filled(const ckl_conv_desc *d, int which)
  * Channels from column to column, zeros among them: whole 16 bytes. Forward, where asked for or where it adds little,
  * whole 128: other rows of a box cost more.
  */
-static int64_t pitch_of(const ckl_conv_desc *d, const conv_packed_way *way, int which, int64_t channels)
+static int64_t pitch_of(const ckl_conv_desc *d, conv_packed_way way, int which, int64_t channels)
 {
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(type_of(d, which)), lines = round_up(channels, 8 * unit);
     const bool data = d->direction == CKL_CONV_DATA, copied = channels % unit != 0 || d->layout == CKL_IMAGE_NCHW;
     const bool fill = data ? copied : lines - channels <= channels / (copied ? 2 : 4);
-    return is_filled(d, which) && (way->padded || fill) ? lines : round_up(channels, unit);
+    return is_filled(d, which) && (way == CONV_PADDED || fill) ? lines : round_up(channels, unit);
+}
+
+/* A product that may be rounded up and counted in bytes: what is copied is refused long before. */
+static int64_t product(int64_t x, int64_t y)
+{
+    return min_i64(product_i64(x, y), INT64_MAX / 64);
 }
 
 /* Rows of NHWC that begin at whole 16 bytes, for tensor number `which`, which lies as p has it so far. */
-static void place_tensor(const ckl_conv_desc *d, const conv_packed_way *way, int which, conv_packed_problem *p)
+static void place_tensor(const ckl_conv_desc *d, conv_packed_way way, const ckl_conv_desc *inner, int which,
+                         conv_packed_problem *p)
 {
-    const bool fold = way->fold;
     const conv_tensor plain = p->at[which];
-    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(type_of(d, which)), columns_of_x = p->inner.w - 1;
-    const bool folded = fold && which != CONV_Y;
+    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(type_of(d, which)), columns_of_x = inner->w - 1;
+    const bool folded = way == CONV_FOLDED && which != CONV_Y;
     conv_tensor *t = &p->at[which];
     p->channels[which] = folded ? folded_channels(d) : pitch_of(d, way, which, plain.shape[4]);
     p->copied[which] = folded && !lies_folded(d, which, p);
     const int64_t columns =
         folded && which == CONV_X && p->copied[which] ? columns_of_x * d->stride_w + d->s : plain.shape[3];
-    p->row[which] = round_up(columns * p->channels[which], unit);
-    p->bytes[which] =
-        plain.shape[0] * plain.shape[1] * plain.shape[2] * p->row[which] * (int64_t)ckl_dtype_bytes(type_of(d, which));
-    const int64_t plane = plain.shape[2] * p->row[which], step = folded && which == CONV_X ? d->stride_w : 1;
-    const int64_t stride[CONV_RANK] = { plain.shape[1] * plane, plane, p->row[which], step * p->channels[which], 1 };
+    p->row[which] = round_up(product(columns, p->channels[which]), unit);
+    const int64_t plane = product(plain.shape[2], p->row[which]), image = product(plain.shape[1], plane);
+    p->bytes[which] = product(plain.shape[0], image) * (int64_t)ckl_dtype_bytes(type_of(d, which));
+    p->image[which] =
+        (double)plain.shape[1] * (double)plain.shape[2] * (double)plain.shape[3] * (double)p->channels[which];
+    const int64_t step = folded && which == CONV_X ? d->stride_w : 1;
+    const int64_t stride[CONV_RANK] = { image, plane, p->row[which], step * p->channels[which], 1 };
     if (!folded)
         p->copied[which] = plain.shape[4] % unit != 0 || !lies_alike(&plain, stride);
     if (p->copied[which] && is_filled(d, which))
@@ -107,58 +110,44 @@ static void place_tensor(const ckl_conv_desc *d, const conv_packed_way *way, int
     if (!folded)
         return;
     t->shape[4] = d->s * p->channels[which];
-    t->shape[3] = which == CONV_X ? p->inner.w : 1;
+    t->shape[3] = which == CONV_X ? inner->w : 1;
     if (which == CONV_W)
         t->stride[3] = p->row[which];
     if (which == CONV_X && slices_rows(d)) {
         t->shape[1] = d->r;
         t->stride[1] = p->row[which];
-        t->shape[2] = p->inner.h;
-        t->stride[2] = d->stride_h * p->row[which];
+        t->shape[2] = inner->h;
+        t->stride[2] = product(d->stride_h, p->row[which]);
     }
 }
 
-/* May columns be padded to whole 128 bytes? For the gradient of data those of filters. */
-bool conv_can_pad(const ckl_conv_desc *d)
+/* May columns that lie at whole 16 bytes be moved to whole 128? For the gradient of data those of filters. */
+static bool can_pad(const ckl_conv_desc *d)
 {
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype);
     return d->direction != CKL_CONV_WEIGHT && d->layout == CKL_IMAGE_NHWC && d->groups == 1 && d->c % unit == 0 &&
            d->k % unit == 0 && d->c % (8 * unit) != 0;
 }
 
-conv_packed_problem conv_packed_of(const ckl_conv_desc *d, conv_packed_way way)
+/* The problem that copies have: NHWC, perhaps with the columns of filters as channels. */
+static ckl_conv_desc inner_of(const ckl_conv_desc *d, conv_packed_way way)
 {
-    const bool fold = way.fold;
-    conv_packed_problem p = { .inner = *d };
+    ckl_conv_desc inner = *d;
     conv_mode modes[CONV_MODES];
     conv_modes(d, modes);
-    p.inner.layout = CKL_IMAGE_NHWC;
-    if (fold) {
-        p.inner.w = modes[2].y;
-        p.inner.c = d->s * folded_channels(d);
-        p.inner.s = p.inner.stride_w = p.inner.dilation_w = 1;
-        p.inner.pad_left = p.inner.pad_right = 0;
+    inner.layout = CKL_IMAGE_NHWC;
+    if (way != CONV_FOLDED)
+        return inner;
+    inner.w = modes[2].y;
+    inner.c = d->s * folded_channels(d);
+    inner.s = inner.stride_w = inner.dilation_w = 1;
+    inner.pad_left = inner.pad_right = 0;
+    if (slices_rows(d)) {
+        inner.d = inner.t = d->r;
+        inner.h = modes[1].y;
+        inner.r = inner.stride_h = 1;
     }
-    if (fold && slices_rows(d)) {
-        p.inner.d = p.inner.t = d->r;
-        p.inner.h = modes[1].y;
-        p.inner.r = p.inner.stride_h = 1;
-    }
-    conv_tensors_of(d, p.at);
-    for (int i = 0; i < CONV_TENSORS; i++)
-        place_tensor(d, &way, i, &p);
-    if (!fold && is_filled(d, CONV_X))
-        p.inner.c = p.at[CONV_X].shape[4];
-    return p;
-}
-
-/* The same with f32 sums, in slices, in the place of what is written: a kernel adds them and writes that as it lies. */
-conv_packed_problem conv_packed_sums_of(const ckl_conv_desc *d, conv_packed_way way)
-{
-    const ckl_conv_desc sums = conv_sliced_desc(d);
-    conv_packed_problem p = conv_packed_of(&sums, way);
-    p.copied[conv_written(d)] = false;
-    return p;
+    return inner;
 }
 
 static int64_t aligned(int64_t bytes)
@@ -181,11 +170,11 @@ static bool turns_planes(const ckl_conv_desc *d, bool fold)
     return d->layout == CKL_IMAGE_NCHW && !fold && ckl_dtype_bytes(d->dtype) == 2;
 }
 
-double conv_packed_cost(const ckl_conv_desc *d, const conv_packed_problem *p, conv_packed_way way)
+static double copies_us(const ckl_conv_desc *d, const conv_packed_problem *p, conv_packed_way way)
 {
     const double LAUNCH = 1.5, BYTES = 1.25e6, ACROSS = 0.4e6, BACK = 1.5e6, WHOLE = 2e6; // us; bytes written in one
-    const bool turned = turns_planes(d, way.fold);
-    const double rate = way.padded || turned ? WHOLE : d->layout == CKL_IMAGE_NHWC ? BYTES : ACROSS;
+    const bool turned = turns_planes(d, way == CONV_FOLDED);
+    const double rate = way == CONV_PADDED || turned ? WHOLE : d->layout == CKL_IMAGE_NHWC ? BYTES : ACROSS;
     const int written = conv_written(d);
     const bool back = p->copied[written] && d->direction != CKL_CONV_WEIGHT;
     double launches = d->residual && p->copied[CONV_Y];
@@ -196,10 +185,30 @@ double conv_packed_cost(const ckl_conv_desc *d, const conv_packed_problem *p, co
     return launches * LAUNCH + in / rate + of_back / (turned ? BACK : rate);
 }
 
+bool conv_can_pack(const ckl_conv_desc *d, conv_packed_way way)
+{
+    return way == CONV_PLAIN || (way == CONV_FOLDED ? can_fold(d) : can_pad(d));
+}
+
+conv_packed_problem conv_packed_of(const ckl_conv_desc *d, conv_packed_way way, bool back)
+{
+    ckl_conv_desc inner = inner_of(d, way);
+    conv_packed_problem p = { .copies_us = 0 };
+    conv_tensors_of(d, p.at);
+    for (int i = 0; i < CONV_TENSORS; i++)
+        place_tensor(d, way, &inner, i, &p);
+    p.copied[conv_written(d)] &= back;
+    if (way != CONV_FOLDED && is_filled(d, CONV_X))
+        inner.c = p.at[CONV_X].shape[4];
+    p.inner = conv_sm90_problem_of(&inner);
+    p.copies_us = copies_us(d, &p, way);
+    return p;
+}
+
 /* Does a kernel copy whole planes, pixel by pixel? */
 static bool goes_across(const ckl_conv_desc *d, const conv_packed_problem *p, int kernel)
 {
-    return d->layout == CKL_IMAGE_NCHW && (kernel != CONV_PACKED_IN || p->inner.s == d->s);
+    return d->layout == CKL_IMAGE_NCHW && (kernel != CONV_PACKED_IN || p->inner.desc.s == d->s);
 }
 
 /*
@@ -220,7 +229,7 @@ ckl_status conv_packed_copy(const ckl_plan *plan, int kernel, const conv_packed_
                                        across ? plane : t.shape[3] },
                            .packed_row = (uint32_t)p->row[which],
                            .packed_channels = (uint32_t)p->channels[which],
-                           .packed_left = which == CONV_X && p->inner.s != d->s ? (uint32_t)d->pad_left : 0 };
+                           .packed_left = which == CONV_X && p->inner.desc.s != d->s ? (uint32_t)d->pad_left : 0 };
     for (int i = 0; i < CONV_RANK; i++)
         params.x[i] = t.stride[i];
     return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(vectors, CONV_PACK_THREADS) }, &params, stream);
@@ -260,7 +269,7 @@ ckl_status conv_packed_copy_both(const ckl_plan *plan, const conv_packed_problem
                                  const void **const operands[2], char **workspace, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
-    if (turns_planes(d, p->inner.s != d->s)) {
+    if (turns_planes(d, p->inner.desc.s != d->s)) {
         conv_planes copies[2];
         for (int i = 0; i < 2; i++)
             copies[i] = planes_of(d, p, which[i], operands[i], workspace);
@@ -276,13 +285,9 @@ ckl_status conv_packed_check(const ckl_conv_desc *d, const conv_packed_problem *
     TRY(conv_check_dense("packed", d));
     if (d->dtype == CKL_I8)
         FAIL(CKL_UNSUPPORTED, "conv packed: dtype=i8 is none of f32, f16, bf16");
-    conv_tensor at[CONV_TENSORS];
-    conv_tensors_of(d, at);
     for (int i = 0; i < CONV_TENSORS; i++) {
-        const int64_t *shape = at[i].shape;
-        const double image = (double)shape[1] * (double)shape[2] * (double)shape[3] * (double)p->channels[i];
         any |= p->copied[i];
-        if (p->bytes[i] / 16 > INT32_MAX || p->row[i] > INT32_MAX || image > INT32_MAX)
+        if (p->bytes[i] / 16 > INT32_MAX || p->row[i] > INT32_MAX || p->image[i] > INT32_MAX)
             FAIL(CKL_UNSUPPORTED,
                  "conv packed: copies of %" PRId64 " bytes, or an image, are more than one launch makes", p->bytes[i]);
     }

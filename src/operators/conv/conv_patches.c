@@ -157,9 +157,7 @@ static int64_t depth_of(const ckl_conv_desc *d)
 
 static ckl_gemm_desc product_of(const ckl_conv_desc *d)
 {
-    const conv_tensor y = conv_tensor_of(d, CONV_Y);
-    const int64_t pixels = product_i64(product_i64(y.shape[0], y.shape[1]), product_i64(y.shape[2], y.shape[3]));
-    return (ckl_gemm_desc){ .m = pixels,
+    return (ckl_gemm_desc){ .m = conv_pixel_count(d, CONV_Y),
                             .n = d->k,
                             .k = depth_of(d),
                             .a = d->dtype,
@@ -286,14 +284,10 @@ static conv_patches_params params_for(const ckl_conv_desc *d, const ckl_conv_arg
     conv_modes(d, m);
     for (int i = 0; i < CONV_RANK; i++)
         p.y_stride[i] = y.stride[i];
+    CONV_SET_PLACES(&p, m);
     for (int i = 0; i < CONV_MODES; i++) {
         p.x_step[i] = (uint32_t)x.stride[1 + i];
-        p.x_size[i] = (uint32_t)m[i].x;
-        p.y_size[i] = (uint32_t)m[i].y;
         p.filter[i] = (uint32_t)m[i].filter;
-        p.step[i] = (uint32_t)m[i].stride;
-        p.dilation[i] = (uint32_t)m[i].dilation;
-        p.pad[i] = (uint32_t)m[i].pad;
     }
     return p;
 }
@@ -320,19 +314,13 @@ static const field patches_fields[] = { CONV_FORM(FIELD_NESTED, (conv_patches_co
                                         CONV_PATCHES_CONFIG(FIELD_NESTED, (conv_patches_config, product)) };
 
 const implementation conv_patches_implementation = {
-    .name = "patches",
+    CONV_RANKED(patches, conv_patches_config),
     .summary =
         "deep filters of planes at few pixels: patches in a workspace, gemm's slices of K, and sums; NCHW, Hopper",
-    .config_bytes = sizeof(conv_patches_config),
-    .config = FIELD_TABLE(patches_fields),
-    .candidate = candidate_patches,
-    .cost = cost_patches,
     .rivals = { &conv_nchw_sm90_implementation, &conv_packed_implementation },
-    .admit = admit_patches,
     .describe = describe_patches,
     .kernels = KERNELS,
     .params = &conv_patches_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_patches,
-    .launch = launch_patches,
 };

@@ -8,12 +8,12 @@
 #include <limits.h>
 
 #include "base/math.h"
-#include "operators/conv/conv_pointwise.h"
+#include "operators/conv/conv_prepared.h"
 
-ckl_gemm_desc conv_pointwise_product(const ckl_conv_desc *d)
+static ckl_gemm_desc product_of(const ckl_conv_desc *d)
 {
     const bool data = d->direction == CKL_CONV_DATA, weight = d->direction == CKL_CONV_WEIGHT;
-    const int64_t pixels = product_i64(product_i64(d->n, d->d), product_i64(d->h, d->w));
+    const int64_t pixels = conv_pixel_count(d, CONV_X);
     const int64_t of_x = conv_tensor_of(d, CONV_X).stride[CONV_MODES],
                   of_y = conv_tensor_of(d, CONV_Y).stride[CONV_MODES];
     return (ckl_gemm_desc){ .m = weight ? d->k : pixels,
@@ -58,8 +58,25 @@ static bool in_one_run(const ckl_conv_desc *d, int which)
     return true;
 }
 
-ckl_status conv_pointwise_check(const ckl_conv_desc *d)
+conv_pointwise_problem conv_pointwise_of(const ckl_conv_desc *d)
 {
+    return (conv_pointwise_problem){ .product = product_of(d),
+                                     .in_runs = in_one_run(d, CONV_X) && in_one_run(d, CONV_Y) };
+}
+
+static const conv_pointwise_problem *problem_of(const void *desc)
+{
+    return &((const conv_prepared *)desc)->pointwise;
+}
+
+const ckl_gemm_desc *conv_pointwise_product(const void *desc)
+{
+    return &problem_of(desc)->product;
+}
+
+ckl_status conv_pointwise_check(const void *desc)
+{
+    const ckl_conv_desc *d = desc;
     if (d->direction == CKL_CONV_WEIGHT && d->bias)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: it does not compute the gradient of the bias");
     if (d->t > 1 || d->r > 1 || d->s > 1)
@@ -69,7 +86,7 @@ ckl_status conv_pointwise_check(const ckl_conv_desc *d)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: with strides or padding y has not the pixels of x");
     if (d->layout != CKL_IMAGE_NHWC || d->groups > 1)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: it takes NHWC without groups");
-    if (!in_one_run(d, CONV_X) || !in_one_run(d, CONV_Y))
+    if (!problem_of(desc)->in_runs)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: the pixels of x or y are not equally far apart");
     if (d->residual) // 128 to 512 channels of 28x28: half of the memory's rate, sm90 has shown 79 % of it
         FAIL(CKL_UNSUPPORTED, "conv pointwise: sm90 loads a residual further ahead");
@@ -108,14 +125,14 @@ static void few_filters(const ckl_gemm_desc *product, const ckl_device_info *dev
 /* One for few channels or filters, then gemm's. */
 static bool candidate_pointwise(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const ckl_gemm_desc product = conv_pointwise_product(desc);
+    const ckl_gemm_desc *product = conv_pointwise_product(desc);
     const int count = conv_pointwise_check(desc) == CKL_OK ? INT_MAX : 1; // which says why not
-    if (product.m == 0 || i >= count || !gemm_sm90_candidate(&product, device, i ? i - 1 : 0, config))
+    if (product->m == 0 || i >= count || !gemm_sm90_candidate(product, device, i ? i - 1 : 0, config))
         return false;
-    if (i == 0 && product.k < gemm_tile_k(product.a) && ((const ckl_conv_desc *)desc)->direction != CKL_CONV_WEIGHT)
-        few_channels(&product, device, config);
-    else if (i == 0 && product.n <= 32 && product.layout == CKL_GEMM_NT)
-        few_filters(&product, device, config);
+    if (i == 0 && product->k < gemm_tile_k(product->a) && ((const ckl_conv_desc *)desc)->direction != CKL_CONV_WEIGHT)
+        few_channels(product, device, config);
+    else if (i == 0 && product->n <= 32 && product->layout == CKL_GEMM_NT)
+        few_filters(product, device, config);
     return true;
 }
 
@@ -137,10 +154,10 @@ static double absent_us(const ckl_gemm_desc *d, const ckl_device_info *device, c
 static plan_cost cost_pointwise(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double FEW = 1.1;
-    const ckl_gemm_desc product = conv_pointwise_product(desc);
-    plan_cost cost = gemm_sm90_cost(&product, device, config);
-    cost.us += product.layout == CKL_GEMM_TN ? 0 : absent_us(&product, device, config); // K runs down the boxes there
-    if (product.n <= 32 && ((const gemm_sm90_config *)config)->tile_m < 128)
+    const ckl_gemm_desc *product = conv_pointwise_product(desc);
+    plan_cost cost = gemm_sm90_cost(product, device, config);
+    cost.us += product->layout == CKL_GEMM_TN ? 0 : absent_us(product, device, config); // K runs down the boxes there
+    if (product->n <= 32 && ((const gemm_sm90_config *)config)->tile_m < 128)
         cost.us *= FEW; // gemm's model sees no difference: few_filters()
     return cost;
 }
@@ -148,8 +165,8 @@ static plan_cost cost_pointwise(const void *desc, const ckl_device_info *device,
 static ckl_status admit_pointwise(const void *desc, const ckl_device_info *device, const void *config)
 {
     TRY(conv_pointwise_check(desc));
-    const ckl_gemm_desc product = conv_pointwise_product(desc);
-    return gemm_sm90_admit(&product, device, config);
+    const ckl_gemm_desc *product = conv_pointwise_product(desc);
+    return gemm_sm90_admit(product, device, config);
 }
 
 ckl_gemm_args conv_pointwise_matrices(const ckl_conv_desc *d, const ckl_conv_args *a)
@@ -168,27 +185,21 @@ ckl_gemm_args conv_pointwise_matrices(const ckl_conv_desc *d, const ckl_conv_arg
 static ckl_status launch_pointwise(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
-    const ckl_gemm_desc product = conv_pointwise_product(d);
+    const ckl_gemm_desc *product = conv_pointwise_product(d);
     const ckl_gemm_args x = conv_pointwise_matrices(d, args);
     if (!PLAN_ALIGNED(16, x.a, x.b, x.d))
         FAIL(CKL_INVALID, "conv pointwise: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
-    return gemm_sm90_launch(plan, plan->config, &product, product.k, &x, stream);
+    return gemm_sm90_launch(plan, plan->config, product, product->k, &x, stream);
 }
 
 static const field pointwise_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_config, epilogue)) //
                                           GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
 
 const implementation conv_pointwise_implementation = {
-    .name = "pointwise",
+    CONV_RANKED(pointwise, gemm_sm90_config),
     .summary = "a filter of one pixel as a matrix product, by the kernel of gemm sm90; NHWC, Hopper",
-    .config_bytes = sizeof(gemm_sm90_config),
-    .config = FIELD_TABLE(pointwise_fields),
-    .candidate = candidate_pointwise,
-    .cost = cost_pointwise,
     .rivals = { &conv_sm90_weight_implementation },
-    .admit = admit_pointwise,
     .describe = gemm_sm90,
     .params = &gemm_pitched_param_list,
     .target = IR_SM90A,
-    .launch = launch_pointwise,
 };

@@ -5,11 +5,18 @@
 #include "operators/conv/conv_config.h"
 #include "operators/gemm/gemm_plan.h"
 
-/* Is it one: NHWC without groups, strides, padding and residual, whose pixels are equally far apart? */
-ckl_status conv_pointwise_check(const ckl_conv_desc *desc);
+typedef struct conv_pointwise_problem {
+    ckl_gemm_desc product;
+    bool in_runs; // are the pixels of x equally far apart, and those of y?
+} conv_pointwise_problem;
+
+conv_pointwise_problem conv_pointwise_of(const ckl_conv_desc *desc);
+
+/* Of a prepared desc: is it NHWC without groups, strides, padding and residual, whose pixels are equally far apart? */
+ckl_status conv_pointwise_check(const void *desc);
 
 /* The product of such a problem, and its matrices. */
-ckl_gemm_desc conv_pointwise_product(const ckl_conv_desc *desc);
+const ckl_gemm_desc *conv_pointwise_product(const void *desc);
 ckl_gemm_args conv_pointwise_matrices(const ckl_conv_desc *desc, const ckl_conv_args *args);
 
 #endif

@@ -3,7 +3,7 @@
  * kernels that take rows which begin anywhere.
  */
 #include "base/math.h"
-#include "operators/conv/conv_pointwise.h"
+#include "operators/conv/conv_prepared.h"
 
 /* A plan of the product, with the kernels of this one. */
 static ckl_plan plan_of(const ckl_plan *plan, const ckl_gemm_desc *product)
@@ -15,9 +15,9 @@ static ckl_plan plan_of(const ckl_plan *plan, const ckl_gemm_desc *product)
 
 static ckl_status launch(const ckl_plan *plan, const implementation *gemm, const ckl_conv_args *args, ckl_stream stream)
 {
-    const ckl_gemm_desc product = conv_pointwise_product(plan->desc);
+    const ckl_gemm_desc *product = conv_pointwise_product(plan->desc);
     const ckl_gemm_args matrices = conv_pointwise_matrices(plan->desc, args);
-    const ckl_plan of = plan_of(plan, &product);
+    const ckl_plan of = plan_of(plan, product);
     return gemm->launch(&of, &matrices, stream);
 }
 
@@ -26,8 +26,8 @@ static ckl_status launch(const ckl_plan *plan, const implementation *gemm, const
     static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config) \
     {                                                                                                     \
         TRY(conv_pointwise_check(desc));                                                                  \
-        const ckl_gemm_desc product = conv_pointwise_product(desc);                                       \
-        return gemm_##called##_implementation.admit(&product, device, config);                            \
+        const ckl_gemm_desc *product = conv_pointwise_product(desc);                                      \
+        return gemm_##called##_implementation.admit(product, device, config);                             \
     }                                                                                                     \
     static ckl_status launch_##called(const ckl_plan *plan, const void *args, ckl_stream stream)          \
     {                                                                                                     \
@@ -43,8 +43,8 @@ BY_GEMM(pitched)
 static ckl_status choose_outer(const void *desc, const ckl_device_info *device, void *config)
 {
     TRY(conv_pointwise_check(desc));
-    const ckl_gemm_desc product = conv_pointwise_product(desc);
-    TRY(gemm_outer_implementation.choose(&product, device, config));
+    const ckl_gemm_desc *product = conv_pointwise_product(desc);
+    TRY(gemm_outer_implementation.choose(product, device, config));
     if (((gemm_outer_config *)config)->vec > 1)
         FAIL(CKL_UNSUPPORTED, "conv pointwise_outer: other kernels store vectors as fast");
     return CKL_OK;
@@ -52,8 +52,8 @@ static ckl_status choose_outer(const void *desc, const ckl_device_info *device, 
 
 static plan_cost cost_outer(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_gemm_desc product = conv_pointwise_product(desc);
-    return gemm_outer_implementation.cost(&product, device, config);
+    const ckl_gemm_desc *product = conv_pointwise_product(desc);
+    return gemm_outer_implementation.cost(product, device, config);
 }
 
 /* Few filters of many channels: CTAs of 16 filters and 32 pixels. 151 to 3 channels of 128 images of 8x8: 4.7 us, packed 8.7. */
@@ -69,14 +69,14 @@ static ckl_status choose_unaligned(const void *desc, const ckl_device_info *devi
     enum { ROWS = 16, COLUMNS = 32, WARPS = 4, SLICE = 64, STAGES = 2 };
     gemm_unaligned_config *c = config;
     TRY(conv_pointwise_check(desc));
-    const ckl_gemm_desc product = conv_pointwise_product(desc);
-    const ckl_status status = gemm_unaligned_implementation.choose(&product, device, config);
-    if (status != CKL_UNSUPPORTED || !has_few_filters(&product, device))
+    const ckl_gemm_desc *product = conv_pointwise_product(desc);
+    const ckl_status status = gemm_unaligned_implementation.choose(product, device, config);
+    if (status != CKL_UNSUPPORTED || !has_few_filters(product, device))
         return status;
     *c = (gemm_unaligned_config){
-        .epilogue = gemm_epilogue_of(&product), .rows = ROWS, .columns = COLUMNS, .warps = 1, .stages = STAGES
+        .epilogue = gemm_epilogue_of(product), .rows = ROWS, .columns = COLUMNS, .warps = 1, .stages = STAGES
     };
-    while (c->warps < WARPS && c->warps * SLICE < product.k)
+    while (c->warps < WARPS && c->warps * SLICE < product->k)
         c->warps *= 2;
     return CKL_OK;
 }
@@ -85,9 +85,9 @@ static plan_cost cost_unaligned(const void *desc, const ckl_device_info *device,
 {
     const double FEW = 2; // gemm's model was fitted to fewer CTAs
     const gemm_unaligned_config *c = config;
-    const ckl_gemm_desc product = conv_pointwise_product(desc);
-    plan_cost cost = gemm_unaligned_implementation.cost(&product, device, config);
-    cost.us *= ceil_div(product.n, c->rows) * ceil_div(product.m, c->columns) > device->sm_count ? FEW : 1;
+    const ckl_gemm_desc *product = conv_pointwise_product(desc);
+    plan_cost cost = gemm_unaligned_implementation.cost(product, device, config);
+    cost.us *= ceil_div(product->n, c->rows) * ceil_div(product->m, c->columns) > device->sm_count ? FEW : 1;
     return cost;
 }
 
@@ -96,32 +96,32 @@ static ckl_status choose_shallow(const void *desc, const ckl_device_info *device
 {
     enum { STEP = 16 };
     TRY(conv_pointwise_check(desc));
-    const ckl_gemm_desc product = conv_pointwise_product(desc);
-    if (product.k > STEP)
+    const ckl_gemm_desc *product = conv_pointwise_product(desc);
+    if (product->k > STEP)
         FAIL(CKL_UNSUPPORTED, "conv pointwise_shallow: other kernels read more than %d channels faster", STEP);
-    return gemm_shallow_implementation.choose(&product, device, config);
+    return gemm_shallow_implementation.choose(product, device, config);
 }
 
 static plan_cost cost_shallow(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double UNSURE = 1.15; // of problems larger than those that gemm's model was fitted to
-    const ckl_gemm_desc product = conv_pointwise_product(desc);
-    plan_cost cost = gemm_shallow_implementation.cost(&product, device, config);
+    const ckl_gemm_desc *product = conv_pointwise_product(desc);
+    plan_cost cost = gemm_shallow_implementation.cost(product, device, config);
     cost.us *= UNSURE;
     return cost;
 }
 
 static plan_cost cost_pitched(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_gemm_desc product = conv_pointwise_product(desc);
-    return gemm_pitched_implementation.cost(&product, device, config);
+    const ckl_gemm_desc *product = conv_pointwise_product(desc);
+    return gemm_pitched_implementation.cost(product, device, config);
 }
 
 static bool candidate_pitched(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const ckl_gemm_desc product = conv_pointwise_product(desc);
+    const ckl_gemm_desc *product = conv_pointwise_product(desc);
     const bool taken = conv_pointwise_check(desc) == CKL_OK;
-    return product.m > 0 && (taken || i == 0) && gemm_pitched_implementation.candidate(&product, device, i, config);
+    return product->m > 0 && (taken || i == 0) && gemm_pitched_implementation.candidate(product, device, i, config);
 }
 
 static void describe_pitched(const void *config, int kernel)
@@ -131,8 +131,8 @@ static void describe_pitched(const void *config, int kernel)
 
 static int64_t workspace_pitched(const ckl_plan *plan)
 {
-    const ckl_gemm_desc product = conv_pointwise_product(plan->desc);
-    const ckl_plan of = plan_of(plan, &product);
+    const ckl_gemm_desc *product = conv_pointwise_product(plan->desc);
+    const ckl_plan of = plan_of(plan, product);
     return gemm_pitched_implementation.workspace_bytes(&of);
 }
 

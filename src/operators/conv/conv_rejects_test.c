@@ -71,6 +71,10 @@ const test_reject conv_rejects[] = {
     { "k=8 direction=weight impl=narrow", CKL_UNSUPPORTED, "conv narrow: it does not compute the gradient of weights" },
     { "c=8 direction=data stride=2 impl=narrow", CKL_UNSUPPORTED, "conv narrow: the gradient of data of strides" },
     { "k=8 dtype=f32 impl=narrow", CKL_UNSUPPORTED, "conv narrow: dtype=f32 is none of f16, bf16" },
+    { "c=16 k=8 h=1 w=1 stride=65536 dilation=65536 pad=65536 impl=narrow", CKL_UNSUPPORTED, // beyond 32 bits
+      "conv narrow: the config's layout, filter, strides" },
+    { "c=64 k=32 groups=4 r=1 s=1 layout=nchw impl=packed config='slices=2 tile_k=16 tile_n=16 im2col=0 split=1'",
+      CKL_UNSUPPORTED, "conv sliced: slices=2 are not 2..16, or more than 1 stages" },
     { "c=2000 k=32 impl=narrow", CKL_UNSUPPORTED, "conv narrow: filters of 3x3 with 2000 channels" },
     { "x_w=63", CKL_INVALID, "conv: x_w=63 is smaller than the 64 elements of what is inside: x overlaps itself" },
     { "y_h=895", CKL_INVALID, "conv: y_h=895 is smaller than the 896 elements of what is inside: y overlaps itself" },

@@ -7,7 +7,7 @@
 #include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
-#include "operators/conv/conv_sm90.h"
+#include "operators/conv/conv_prepared.h"
 
 enum { THREADS = 128, VECTOR = 4, SLICES_MAX = 16 };
 
@@ -75,15 +75,14 @@ void conv_sliced(const void *config, int kernel)
 
 /* The host side */
 
-static conv_tensor output_of(const ckl_conv_desc *d)
+static const conv_sm90_problem *problem_of(const void *desc)
 {
-    return conv_tensor_of(d, d->direction == CKL_CONV_DATA ? CONV_X : CONV_Y);
+    return &((const conv_prepared *)desc)->plain;
 }
 
-double conv_sliced_sums(const ckl_conv_desc *d, const conv_sm90_config *c)
+double conv_sliced_sums(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
-    const conv_tensor t = output_of(d);
-    return (double)conv_sm90_sum_images(d, c) * (double)t.stride[0];
+    return (double)conv_sm90_sum_images(&p->desc, c) * (double)p->image;
 }
 
 plan_cost conv_sliced_cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c,
@@ -97,31 +96,26 @@ plan_cost conv_sliced_cost_of(const conv_sm90_work *w, const ckl_device_info *de
 
 static plan_cost cost_sliced(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const conv_sm90_work work = conv_sm90_work_of(desc, config);
-    return conv_sliced_cost_of(&work, device, config, conv_sliced_sums(desc, config));
+    const conv_sm90_problem *p = problem_of(desc);
+    const conv_sm90_work work = conv_sm90_work_of(p, config);
+    return conv_sliced_cost_of(&work, device, config, conv_sliced_sums(p, config));
 }
 
 /* Stages of a tile over all slices. */
-static double k_tiles(const ckl_conv_desc *d, const conv_sm90_config *c)
+static double k_tiles(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
-    const int64_t in = d->direction == CKL_CONV_DATA ? d->k : d->c;
-    return (double)conv_useful_taps(d) * (double)ceil_div(in, c->tile_k);
+    return (double)p->taps * (double)ceil_div(p->in, c->tile_k);
 }
 
-static bool is_several_launches(const ckl_conv_desc *d)
-{
-    return d->direction == CKL_CONV_DATA && (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1);
-}
-
-void conv_sliced_choose(const ckl_conv_desc *d, const ckl_device_info *device, conv_sm90_config *c)
+void conv_sliced_choose(const conv_sm90_problem *p, const ckl_device_info *device, conv_sm90_config *c)
 {
     static const int counts[] = { 2, 3, 4, 5, 6, 8, 12, SLICES_MAX };
     conv_sm90_config tried = *c;
     double least = INFINITY;
     if (c->tile_n == 0) // no config
         return;
-    const conv_sm90_work work = conv_sm90_work_of(d, c);
-    const double sums = conv_sliced_sums(d, c), stages = k_tiles(d, c);
+    const conv_sm90_work work = conv_sm90_work_of(p, c);
+    const double sums = conv_sliced_sums(p, c), stages = k_tiles(p, c);
     for (int slice = 0; slice < COUNT_OF(counts) && (slice == 0 || counts[slice] <= stages); slice++) {
         tried.slices = counts[slice];
         const double us = conv_sliced_cost_of(&work, device, &tried, sums).us;
@@ -130,30 +124,31 @@ void conv_sliced_choose(const ckl_conv_desc *d, const ckl_device_info *device, c
     }
 }
 
-static ckl_status check_launches(const ckl_conv_desc *d)
+static ckl_status check_launches(const conv_sm90_problem *p)
 {
-    if (is_several_launches(d))
+    if (p->launches > 1)
         FAIL(CKL_UNSUPPORTED, "conv sliced: the gradient of data of strides above 1 is several launches");
     return CKL_OK;
 }
 
-static ckl_status check_problem(const ckl_conv_desc *d)
+static ckl_status check_problem(const conv_sm90_problem *p)
 {
+    const ckl_conv_desc *d = &p->desc;
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sliced: it does not compute the gradient of weights");
     if (d->layout != CKL_IMAGE_NHWC || d->groups > 1 || d->c % 8 || d->k % 8)
         FAIL(CKL_UNSUPPORTED, "conv sliced: it takes NHWC without groups, and channels that are whole 16 bytes");
-    return check_launches(d);
+    return check_launches(p);
 }
 
 static bool candidate_sliced(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const ckl_conv_desc *d = desc;
-    if (check_problem(d) != CKL_OK)
+    const conv_sm90_problem *p = problem_of(desc);
+    if (check_problem(p) != CKL_OK)
         return i == 0; // to say why not
-    if (!conv_sm90_candidate(d, device, i, config))
+    if (!conv_sm90_candidate(p, device, i, config))
         return false;
-    conv_sliced_choose(d, device, config);
+    conv_sliced_choose(p, device, config);
     return true;
 }
 
@@ -168,35 +163,33 @@ ckl_conv_desc conv_sliced_desc(const ckl_conv_desc *d)
 
 static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_conv_desc *d = desc;
+    const conv_sm90_problem *p = problem_of(desc);
     const conv_sm90_config *c = config, products = conv_sliced_products(c);
-    TRY(check_problem(d));
-    TRY(conv_check_form("sliced", d, &c->form));
-    TRY(conv_check_dense("sliced", d));
-    const ckl_conv_desc sums = conv_sliced_desc(d);
-    TRY(conv_sm90_admit(&sums, device, &products));
-    return conv_sliced_check(d, c);
+    TRY(check_problem(p));
+    TRY(conv_check_form("sliced", desc, &c->form));
+    TRY(conv_check_dense("sliced", desc));
+    TRY(conv_sm90_admit(&((const conv_prepared *)desc)->sliced, device, &products));
+    return conv_sliced_check(p, c);
 }
 
-ckl_status conv_sliced_check(const ckl_conv_desc *d, const conv_sm90_config *c)
+ckl_status conv_sliced_check(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
-    const double stages = k_tiles(d, c);
-    if (d->dtype == CKL_I8)
+    const double stages = k_tiles(p, c);
+    if (p->desc.dtype == CKL_I8)
         FAIL(CKL_UNSUPPORTED, "conv sliced: dtype=i8 has no sums in f32");
-    TRY(check_launches(d));
+    TRY(check_launches(p));
     if (c->slices < 2 || c->slices > SLICES_MAX || c->slices > stages)
         FAIL(CKL_UNSUPPORTED, "conv sliced: slices=%d are not 2..%d, or more than %g stages", c->slices, SLICES_MAX,
              stages);
-    if (conv_sliced_sums(d, c) / (THREADS * VECTOR) > INT32_MAX || stages * c->slices > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "conv sliced: %g sums are more than one launch adds", conv_sliced_sums(d, c));
+    if (conv_sliced_sums(p, c) / (THREADS * VECTOR) > INT32_MAX || stages * c->slices > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv sliced: %g sums are more than one launch adds", conv_sliced_sums(p, c));
     return CKL_OK;
 }
 
 static int64_t workspace_sliced(const ckl_plan *plan)
 {
     const conv_sm90_config *c = plan->config;
-    const conv_tensor t = output_of(plan->desc);
-    return c->slices * conv_sm90_sum_images(plan->desc, c) * t.stride[0] * (int64_t)sizeof(float);
+    return c->slices * conv_sm90_sum_images(plan->desc, c) * problem_of(plan->desc)->image * (int64_t)sizeof(float);
 }
 
 static ckl_status launch_sliced(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -214,9 +207,9 @@ static ckl_status launch_sliced(const ckl_plan *plan, const void *args, ckl_stre
     p.sum_images = (uint32_t)conv_sm90_sum_images(d, c);
     p.k = data ? d->c : d->k;
     *(data ? &a.dx : &a.y) = plan_workspace(plan, a.workspace);
-    at[data ? CONV_X : CONV_Y].shape[0] = c->slices * conv_sm90_sum_images(d, c);
+    at[conv_written(d)].shape[0] = c->slices * conv_sm90_sum_images(d, c);
     TRY(conv_sm90_launch(plan, c, d, &a, at, stream));
-    const int64_t elements = d->n * at[data ? CONV_X : CONV_Y].stride[0];
+    const int64_t elements = d->n * at[conv_written(d)].stride[0];
     return plan_launch(plan, 1, (plan_grid){ .x = ceil_div(elements, THREADS * VECTOR) }, &p, stream);
 }
 
@@ -224,18 +217,12 @@ static const field sliced_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm90_config
                                        CONV_SM90_CONFIG(FIELD_ROW, conv_sm90_config) };
 
 const implementation conv_sliced_implementation = {
-    .name = "sliced",
+    CONV_RANKED(sliced, conv_sm90_config),
     .summary = "sm90 in slices of taps and channels, and a kernel that adds them; NHWC, Hopper",
-    .config_bytes = sizeof(conv_sm90_config),
-    .config = FIELD_TABLE(sliced_fields),
-    .candidate = candidate_sliced,
-    .cost = cost_sliced,
     .rivals = { &conv_sm90_implementation },
-    .admit = admit_sliced,
     .describe = conv_sliced,
     .kernels = 2,
     .params = &conv_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_sliced,
-    .launch = launch_sliced,
 };

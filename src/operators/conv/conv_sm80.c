@@ -339,17 +339,16 @@ static int vector_of(const ckl_conv_desc *d, int64_t channels, int64_t step)
 static void vectors_of(const ckl_conv_desc *d, int *a, int *b)
 {
     const bool data = d->direction == CKL_CONV_DATA;
-    const conv_tensor from = conv_tensor_of(d, data ? CONV_Y : CONV_X), w = conv_tensor_of(d, CONV_W);
+    const conv_tensor from = conv_tensor_of(d, conv_read(d)), w = conv_tensor_of(d, CONV_W);
     const int64_t channels = (data ? d->k : d->c) / d->groups;
-    const int64_t apart = conv_stride_divisor(d, data ? CONV_Y : CONV_X);
+    const int64_t apart = conv_stride_divisor(d, conv_read(d));
     *a = vector_of(d, min_i64(apart, channels ? power_of_two_in(channels) : apart), from.stride[CONV_RANK - 1]);
     *b = vector_of(d, channels, w.stride[data ? 0 : CONV_RANK - 1]);
 }
 
 static int64_t pixels_of(const ckl_conv_desc *d)
 {
-    const conv_tensor to = conv_tensor_of(d, d->direction == CKL_CONV_DATA ? CONV_X : CONV_Y);
-    return to.shape[0] * to.shape[1] * to.shape[2] * to.shape[3];
+    return conv_pixel_count(d, conv_written(d));
 }
 
 /* Channels of a group that are written. */

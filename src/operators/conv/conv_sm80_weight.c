@@ -271,12 +271,6 @@ void conv_sm80_weight(const void *config, int kernel)
 
 /* The host side */
 
-static int64_t pixels_of(const ckl_conv_desc *d)
-{
-    const conv_tensor y = conv_tensor_of(d, CONV_Y);
-    return product_i64(product_i64(y.shape[0], y.shape[1]), product_i64(y.shape[2], y.shape[3]));
-}
-
 static int64_t columns_in_all(const ckl_conv_desc *d)
 {
     return d->c / d->groups * d->t * d->r * d->s + d->bias;
@@ -302,7 +296,7 @@ static ckl_status choose_sm80_weight(const void *desc, const ckl_device_info *de
     const double tiles =
         (double)ceil_div(d->k / d->groups, TILE) * (double)ceil_div(columns_in_all(d), TILE) * (double)d->groups;
     while (c->slices < SLICES_MAX && tiles * c->slices < (double)CTAS * device->sm_count &&
-           pixels_of(d) >= 2 * c->slices * PIXELS_LEAST)
+           conv_pixel_count(d, CONV_Y) >= 2 * c->slices * PIXELS_LEAST)
         c->slices *= 2;
     return CKL_OK;
 }
@@ -320,10 +314,10 @@ static ckl_status admit_sm80_weight(const void *desc, const ckl_device_info *dev
              d->c, d->k);
     if (c->stages < 2 || c->stages > 8)
         FAIL(CKL_INVALID, "conv sm80_weight: stages=%d is not in 2..8", c->stages);
-    if (c->slices < 1 || c->slices > SLICES_MAX || c->slices > pixels_of(d))
+    if (c->slices < 1 || c->slices > SLICES_MAX || c->slices > conv_pixel_count(d, CONV_Y))
         FAIL(CKL_INVALID, "conv sm80_weight: slices=%d is not in 1..%d, or more than pixels", c->slices, SLICES_MAX);
     if ((double)d->c * (double)d->t * (double)d->r * (double)d->s * (double)d->k > INT32_MAX ||
-        (double)pixels_of(d) * c->slices > INT32_MAX || d->groups > UINT16_MAX ||
+        (double)conv_pixel_count(d, CONV_Y) * c->slices > INT32_MAX || d->groups > UINT16_MAX ||
         ceil_div(columns_in_all(d), TILE) * c->slices > UINT16_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sm80_weight: %g sums, pixels or groups are more than a launch has",
              (double)sums_of_slice(d));

@@ -113,12 +113,6 @@ void conv_sliced(const void *config, int kernel);
 conv_sm90_config conv_sliced_products(const conv_sliced_config *config);
 ckl_conv_desc conv_sliced_desc(const ckl_conv_desc *desc);
 
-/* Sums of a slice. */
-double conv_sliced_sums(const ckl_conv_desc *desc, const conv_sliced_config *config);
-
-/* Has this config slices, no more than it has stages or than one launch adds? */
-ckl_status conv_sliced_check(const ckl_conv_desc *desc, const conv_sliced_config *config);
-
 /* sm90_weight */
 
 #define CONV_WEIGHT_CONFIG(X, owner)                                                              \
@@ -176,62 +170,83 @@ double conv_boxes(const int64_t places[CONV_MODES], int64_t images, conv_box box
 /* May TMA load this box with these strides, and has it `pixels` pixels? */
 ckl_status conv_check_box(const char *who, conv_box box, int pixels, int step_w, int step_h);
 
+/* Stages that shared memory has room for, as many as help, where one and all else take `first` bytes; are they two or more that fit? */
+int conv_stages_of(const ckl_device_info *device, int64_t first, int64_t each);
+ckl_status conv_check_stages(const char *who, const ckl_device_info *device, int stages, int64_t smem_bytes);
+
 /* For TMA: channels, columns, rows, slices, images. */
 param_tensor conv_pixels(const void *pointer, const conv_tensor *at);
 
-/* May this config compute a problem in NHWC whose rows of channels begin at whole 16 bytes? Pure. */
-ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
+enum { CONV_SM90_BOXES = 2 }; // consumers whose pixels are boxes
 
 /*
- * Of the gradient of data: its launches, which are at most CONV_SM90_LAUNCHES; those with pixels that some tap sees; has dx
- * pixels that no tap sees, beside some that one does, in rows that 32 bits can number?
+ * A problem in NHWC whose rows of channels begin at whole 16 bytes, and what all its configs share: a choice asks a hundred of them.
  */
-int64_t conv_sm90_launches(const ckl_conv_desc *desc);
-int64_t conv_sm90_seen_launches(const ckl_conv_desc *desc);
-bool conv_sm90_has_unseen(const ckl_conv_desc *desc);
+typedef struct conv_sm90_problem {
+    ckl_conv_desc desc;
+    int64_t in, out;            // channels of a group that are added up, and those that are stored
+    int64_t y[CONV_MODES];      // places of y
+    int64_t places[CONV_MODES]; // that a launch computes: of y, or of dx at most the pixels that see the same taps
+    int64_t taps;               // but for those at the edges of a filter that see nothing but padding
+    int64_t launches,
+        seen_launches;             // of dx, one for each remainder of the strides; those with pixels that some tap sees
+    bool has_unseen;               // has dx pixels that no tap sees?
+    bool whole;                    // begin the channels of all pixels at whole 16 bytes, as TMA wants?
+    conv_box box[CONV_SM90_BOXES]; // that fits, of the pixels of one consumer, of two
+    int64_t image;                 // elements from image to image of y or dx
+} conv_sm90_problem;
 
-/* The problem as if groups that share a tile were one. */
-ckl_conv_desc conv_sm90_joined(const ckl_conv_desc *desc, const conv_sm90_config *config);
+conv_sm90_problem conv_sm90_problem_of(const ckl_conv_desc *desc);
 
-/* Configs to consider, some with tile_n=0, which are none; and what they cost, but for the form. Pure. */
-bool conv_sm90_candidate(const ckl_conv_desc *desc, const ckl_device_info *device, int i, conv_sm90_config *config);
+/* May this config compute it? Pure. */
+ckl_status conv_sm90_admit(const conv_sm90_problem *problem, const ckl_device_info *device,
+                           const conv_sm90_config *config);
+
+/* Configs to consider, some with tile_n=0, which are none. Pure. */
+bool conv_sm90_candidate(const conv_sm90_problem *problem, const ckl_device_info *device, int i,
+                         conv_sm90_config *config);
 
 /* The same config with pixels in the order of memory and, where a tile has the stages, two CTAs for each. */
-void conv_sm90_follow(const ckl_conv_desc *desc, const ckl_device_info *device, conv_sm90_config *config);
-plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *config);
+void conv_sm90_follow(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sm90_config *config);
 
-/* What a config's cost is made of but for the slices, of which a choice tries many. */
+/* What a config's cost is made of but for the slices, of which a choice tries many: cycles, counts. */
 typedef struct conv_sm90_work {
-    conv_sm90_shape shape;
-    int64_t in, out;       // channels that are added up, and those that are stored, of a group
-    double launches, taps; // taps of each
-    double tiles;          // of a launch and slice
+    double launches, tiles;       // tiles of a launch and slice
+    double stages;                // of a tile, in all slices
+    double multiply, rows, bytes; // of a stage: its products, its rows of boxes, what is loaded
+    double absent;                // of a stage: zeros for channels that are not there
+    double epilogue;              // of a tile
+    bool shallow;                 // could K be one stage?
 } conv_sm90_work;
 
-conv_sm90_work conv_sm90_work_of(const ckl_conv_desc *desc, const conv_sm90_config *config);
+conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *problem, const conv_sm90_config *config);
 plan_cost conv_sm90_cost_of(const conv_sm90_work *work, const ckl_device_info *device, const conv_sm90_config *config);
 
-/* The same and the way of `sums` for each slice to memory (mostly L2) and back; and the slices that cost least. */
-plan_cost conv_sliced_cost_of(const conv_sm90_work *work, const ckl_device_info *device, const conv_sm90_config *config,
-                              double sums);
-void conv_sliced_choose(const ckl_conv_desc *desc, const ckl_device_info *device, conv_sm90_config *config);
-
-/* Taps of a filter but for those at its edges that see nothing but padding, which sm90 leaves out. */
-int64_t conv_useful_taps(const ckl_conv_desc *desc);
-
-/* Images of a slice of sums, rounded up to whole boxes. */
+/* Sums of a slice, whose images are rounded up to whole boxes. */
 int64_t conv_sm90_sum_images(const ckl_conv_desc *desc, const conv_sm90_config *config);
+double conv_sliced_sums(const conv_sm90_problem *problem, const conv_sliced_config *config);
+
+/* As conv_sm90_cost_of(), and the way of `sums` for each slice to memory (mostly L2) and back; and the slices that cost least. */
+plan_cost conv_sliced_cost_of(const conv_sm90_work *work, const ckl_device_info *device,
+                              const conv_sliced_config *config, double sums);
+void conv_sliced_choose(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sliced_config *config);
+
+/* Has this config slices, no more than it has stages or than one launch adds? */
+ckl_status conv_sliced_check(const conv_sm90_problem *problem, const conv_sliced_config *config);
 
 /* Enqueues kernel 0 of a plan; the tensors lie as `at` says, the residual as y. */
 ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *config, const ckl_conv_desc *desc,
                             const ckl_conv_args *args, const conv_tensor at[CONV_TENSORS], ckl_stream stream);
 
+/* Filters of one pixel see all pixels as one row, whose boxes waste nothing and are contiguous. Other problems are returned as they are. */
+ckl_conv_desc conv_in_one_row(const ckl_conv_desc *desc);
+
 /* The same of the gradient of weights; slices: no fewer than `least`. */
-bool conv_weight_candidate(const ckl_conv_desc *desc, const ckl_device_info *device, int i, int least,
+bool conv_weight_candidate(const conv_sm90_problem *problem, const ckl_device_info *device, int i, int least,
                            conv_sm90_weight_config *config);
-plan_cost conv_weight_cost(const ckl_conv_desc *desc, const ckl_device_info *device,
+plan_cost conv_weight_cost(const conv_sm90_problem *problem, const ckl_device_info *device,
                            const conv_sm90_weight_config *config);
-ckl_status conv_weight_admit(const ckl_conv_desc *desc, const ckl_device_info *device,
+ckl_status conv_weight_admit(const conv_sm90_problem *problem, const ckl_device_info *device,
                              const conv_sm90_weight_config *config);
 int64_t conv_weight_workspace(const ckl_conv_desc *desc, const conv_sm90_weight_config *config);
 

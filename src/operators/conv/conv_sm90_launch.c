@@ -1,8 +1,8 @@
-/* conv_sm90_launch.c - launches of the Hopper kernel: tensor maps, and which pixels and taps each has of the gradient of data. */
+/* conv_sm90_launch.c - launches of the Hopper kernel: what a problem has of them, tensor maps, pixels and taps of each of the gradient. */
 #include "base/math.h"
 #include "operators/conv/conv_sm90.h"
 
-int64_t conv_sm90_launches(const ckl_conv_desc *d)
+static int64_t launches_of(const ckl_conv_desc *d)
 {
     return d->direction == CKL_CONV_DATA ? product_i64(d->stride_d, product_i64(d->stride_h, d->stride_w)) : 1;
 }
@@ -41,11 +41,11 @@ static int64_t seen_along(const conv_mode *m)
 }
 
 /* Are there pixels of dx that no tap sees, beside some that one does, in rows that 32 bits can number? */
-bool conv_sm90_has_unseen(const ckl_conv_desc *d)
+static bool has_unseen(const ckl_conv_desc *d)
 {
     conv_mode m[CONV_MODES];
     bool unseen = false, some = true;
-    if (d->direction != CKL_CONV_DATA || conv_sm90_launches(d) == 1 || conv_sm90_launches(d) > CONV_SM90_LAUNCHES ||
+    if (d->direction != CKL_CONV_DATA || launches_of(d) == 1 || launches_of(d) > CONV_SM90_LAUNCHES ||
         (double)d->n * (double)d->d * (double)d->h > INT32_MAX)
         return false;
     conv_modes(d, m);
@@ -58,7 +58,7 @@ bool conv_sm90_has_unseen(const ckl_conv_desc *d)
 }
 
 /* Launches with pixels that some tap sees. */
-int64_t conv_sm90_seen_launches(const ckl_conv_desc *d)
+static int64_t seen_launches(const ckl_conv_desc *d)
 {
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
@@ -66,6 +66,32 @@ int64_t conv_sm90_seen_launches(const ckl_conv_desc *d)
     for (int i = 0; i < CONV_MODES; i++)
         count *= __builtin_popcountll((uint64_t)seen_along(&m[i]));
     return count;
+}
+
+conv_sm90_problem conv_sm90_problem_of(const ckl_conv_desc *d)
+{
+    const bool data = d->direction == CKL_CONV_DATA;
+    conv_sm90_problem p = { .desc = *d,
+                            .in = conv_sm90_in(d),
+                            .out = conv_sm90_out(d),
+                            .taps = 1,
+                            .launches = launches_of(d),
+                            .has_unseen = has_unseen(d),
+                            .image = conv_tensor_of(d, data ? CONV_X : CONV_Y).stride[0] };
+    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype), out_unit = 16 / (int64_t)ckl_dtype_bytes(d->out);
+    p.whole = p.in % unit == 0 && p.out % out_unit == 0 && (!data || p.out % unit == 0);
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    for (int i = 0; i < CONV_MODES; i++) {
+        int64_t first;
+        p.taps *= conv_seen_taps(&m[i], &first);
+        p.y[i] = m[i].y;
+        p.places[i] = data ? ceil_div(m[i].x, m[i].stride) : m[i].y;
+    }
+    p.seen_launches = p.has_unseen ? seen_launches(d) : p.launches;
+    for (int i = 0; i < CONV_SM90_BOXES; i++)
+        p.box[i] = conv_fit_box(p.places, d->n, (i + 1) * CONV_SM90_ROWS);
+    return p;
 }
 
 /*
@@ -224,7 +250,7 @@ static ckl_status launch_all_data(const ckl_plan *plan, const conv_sm90_config *
     for (int i = 0; i < CONV_MODES; i++)
         p.seen[i] = seen_along(&m[i]);
     p.zero_rows = c->zeros ? (uint32_t)(d->n * d->d * d->h) : 0;
-    for (int64_t i = 0; i < conv_sm90_launches(d); i++) {
+    for (int64_t i = 0; i < launches_of(d); i++) {
         if (c->zeros && !sees_launch(m, i))
             continue;
         TRY(launch_data(plan, c, d, i, dx, p, stream));
@@ -236,7 +262,8 @@ static ckl_status launch_all_data(const ckl_plan *plan, const conv_sm90_config *
 ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *desc,
                             const ckl_conv_args *a, const conv_tensor at[CONV_TENSORS], ckl_stream stream)
 {
-    const ckl_conv_desc all = conv_sm90_joined(desc, c), *d = &all;
+    ckl_conv_desc all = *desc, *d = &all;
+    all.groups /= c->together;
     conv_params p = conv_params_of(d, a);
     const conv_tensor x = in_groups(&at[CONV_X], d->groups), y = in_groups(&at[CONV_Y], d->groups);
     p.mW = filters(a->w, &at[CONV_W], d->groups);

@@ -3,7 +3,7 @@
 
 #include "base/math.h"
 #include "operators/conv/conv_halves.h"
-#include "operators/conv/conv_sm90.h"
+#include "operators/conv/conv_prepared.h"
 
 /*
  * Stages of a tile that two CTAs share: at 45 (320 channels, stride 2) sharing took 13.95 us instead of 10.47. And of one of three
@@ -12,27 +12,22 @@
 enum { SPLIT_LEAST = 64, THREE_LEAST = 16 };
 
 /* Columns of a staging buffer: the widest rows of 128, 64 or 32 bytes that divide the filters which a CTA finishes. */
-static int y_cols_of(const conv_sm90_config *c)
+static int y_cols_of(const conv_sm90_config *c, int out)
 {
-    const int out = (int)ckl_dtype_bytes(c->form.out), filters = c->tile_n / (c->split > 1 ? 2 : 1);
+    const int filters = c->tile_n / (c->split > 1 ? 2 : 1);
     int bytes = 128;
     while (bytes > 32 && filters % (bytes / out))
         bytes /= 2;
     return bytes / out;
 }
 
-conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
+/* All but the boxes of consumers: what a choice asks. */
+static conv_sm90_shape memory_of(const conv_sm90_config *c)
 {
-    const int rows = CONV_SM90_ROWS, plane = c->box_w * c->box_h, out = (int)ckl_dtype_bytes(c->form.out);
-    conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = y_cols_of(c) };
-    s.buffers = CONV_SM90_BUFFERS * (c->form.residual ? c->tile_n / s.y_cols : 1);
-    s.consumer_w = c->box_w < rows ? c->box_w : rows;
-    s.consumer_h = c->box_h < rows / s.consumer_w ? c->box_h : rows / s.consumer_w;
-    s.consumer_n = rows / (s.consumer_w * s.consumer_h);
-    s.next_w = c->box_w > rows ? rows : 0;
-    s.next_h = c->box_w <= rows && plane > rows ? rows / c->box_w : 0;
-    s.next_n = plane <= rows ? rows / plane : 0;
+    const int rows = CONV_SM90_ROWS, out = (int)ckl_dtype_bytes(c->form.out);
     const int bytes = (int)ckl_dtype_bytes(c->form.dtype), step = 32 / bytes; // of wgmma
+    conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = y_cols_of(c, out) };
+    s.buffers = CONV_SM90_BUFFERS * (c->form.residual ? c->tile_n / s.y_cols : 1);
     s.span = c->tile_k * bytes <= 32 ? 32 : c->tile_k * bytes <= 64 ? 64 : 128;
     s.depth = (c->tile_k + step - 1) / step * step;
     s.w_k = c->tile_k / c->together;
@@ -46,26 +41,17 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
     return s;
 }
 
-/*
- * Places that a launch computes: those of y, or of the gradient of data at most the pixels of x that see the same taps.
- */
-static void places_of(const ckl_conv_desc *d, int64_t places[CONV_MODES])
+conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
 {
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    for (int i = 0; i < CONV_MODES; i++)
-        places[i] = d->direction == CKL_CONV_DATA ? ceil_div(m[i].x, m[i].stride) : m[i].y;
-    places[0] = max_i64(places[0], d->groups);
-}
-
-int64_t conv_useful_taps(const ckl_conv_desc *d)
-{
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    int64_t first, count = 1;
-    for (int i = 0; i < CONV_MODES; i++)
-        count *= conv_seen_taps(&m[i], &first);
-    return count;
+    const int rows = CONV_SM90_ROWS, plane = c->box_w * c->box_h;
+    conv_sm90_shape s = memory_of(c);
+    s.consumer_w = c->box_w < rows ? c->box_w : rows;
+    s.consumer_h = c->box_h < rows / s.consumer_w ? c->box_h : rows / s.consumer_w;
+    s.consumer_n = rows / (s.consumer_w * s.consumer_h);
+    s.next_w = c->box_w > rows ? rows : 0;
+    s.next_h = c->box_w <= rows && plane > rows ? rows / c->box_w : 0;
+    s.next_n = plane <= rows ? rows / plane : 0;
+    return s;
 }
 
 static conv_box box_of(const conv_sm90_config *c)
@@ -74,29 +60,26 @@ static conv_box box_of(const conv_sm90_config *c)
 }
 
 /* Tiles of pixels and filters of a launch. */
-static double tiles_of(const ckl_conv_desc *d, const conv_sm90_config *c)
+static double tiles_of(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
-    int64_t at[CONV_MODES];
-    places_of(d, at);
-    if (c->im2col)
-        return ceil((double)d->n * (double)at[1] * (double)at[2] / (CONV_SM90_ROWS * c->consumers)) *
-               (double)ceil_div(conv_sm90_out(d), c->tile_n);
-    return conv_boxes(at, d->n, box_of(c)) * (double)ceil_div(conv_sm90_out(d), c->tile_n);
+    const int64_t groups = p->desc.groups / c->together, images = p->desc.n; // groups take the place of slices
+    const int64_t at[CONV_MODES] = { max_i64(p->places[0], groups), p->places[1], p->places[2] };
+    const double pixels = c->im2col
+                              ? ceil((double)images * (double)at[1] * (double)at[2] / (CONV_SM90_ROWS * c->consumers))
+                              : conv_boxes(at, images, box_of(c));
+    return pixels * (double)ceil_div(p->out * c->together, c->tile_n);
 }
 
 static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
 {
     conv_sm90_config one = *c;
     one.stages = 1;
-    const conv_sm90_shape shape = conv_sm90_shape_of(&one);
-    return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - shape.smem_bytes) / (shape.stage_room + 16));
+    const conv_sm90_shape shape = memory_of(&one);
+    return conv_stages_of(device, shape.smem_bytes, shape.stage_room + 16);
 }
 
-static void fit_box(const ckl_conv_desc *d, conv_sm90_config *c)
+static void set_box(conv_sm90_config *c, conv_box box)
 {
-    int64_t at[CONV_MODES];
-    places_of(d, at);
-    const conv_box box = conv_fit_box(at, d->n, CONV_SM90_ROWS * c->consumers);
     c->box_w = box.w;
     c->box_h = box.h;
     c->box_n = box.n;
@@ -106,63 +89,77 @@ static void fit_box(const ckl_conv_desc *d, conv_sm90_config *c)
  * Channels of a stage: rows of 128 bytes, halves or quarters, or equal shares of the channels. 0: those are one of the
  * others.
  */
-static int depth_of(const ckl_conv_desc *d, int i)
+static int depth_of(const conv_sm90_problem *p, int i)
 {
     enum { LAST = 3, UNIT = 16 };
-    const int bytes = (int)ckl_dtype_bytes(d->dtype), whole = 128 / bytes;
-    const int64_t channels = max_i64(1, conv_sm90_in(d));
+    const int bytes = (int)ckl_dtype_bytes(p->desc.dtype), whole = 128 / bytes;
+    if (i < LAST)
+        return whole >> i;
+    const int64_t channels = max_i64(1, p->in);
     const int exact = (int)round_up(ceil_div(channels, ceil_div(channels, whole)), UNIT / bytes);
     const bool own = exact != whole && exact != whole / 2 && exact != whole / 4;
-    return i < LAST ? whole >> i : own ? exact : 0;
+    return own ? exact : 0;
 }
 
 /* Filters of a CTA: wide tiles, or equal shares of all filters. 0: those are one of the others. */
-static int width_of(const ckl_conv_desc *d, int i)
+static int width_of(const conv_sm90_problem *p, int i)
 {
     enum { WIDE = 4 };
-    const int unit = d->direction == CKL_CONV_DATA ? CONV_SM90_SPAN : CONV_SM90_N, widest = WIDE * CONV_SM90_SPAN;
+    const int unit = p->desc.direction == CKL_CONV_DATA ? CONV_SM90_SPAN : CONV_SM90_N, widest = WIDE * CONV_SM90_SPAN;
     if (i < WIDE)
         return (i + 1) * CONV_SM90_SPAN;
-    const int64_t filters = max_i64(1, conv_sm90_out(d)), shares = ceil_div(filters, widest) + i - WIDE;
+    const int64_t filters = max_i64(1, p->out), shares = ceil_div(filters, widest) + i - WIDE;
     const int64_t own = round_up(ceil_div(filters, shares), unit),
                   wider = round_up(ceil_div(filters, max_i64(1, shares - 1)), unit);
     return own % CONV_SM90_SPAN == 0 || (i > WIDE && own == wider) ? 0 : (int)own;
 }
 
-static ckl_status check_rows(const ckl_conv_desc *d)
+static const conv_sm90_problem *problem_of(const void *desc)
 {
-    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype), out_unit = 16 / (int64_t)ckl_dtype_bytes(d->out),
-                  in = conv_sm90_in(d), out = conv_sm90_out(d);
-    if (d->layout != CKL_IMAGE_NHWC)
+    return &((const conv_prepared *)desc)->plain;
+}
+
+static ckl_status check_rows(const conv_sm90_problem *p)
+{
+    if (p->desc.layout != CKL_IMAGE_NHWC)
         FAIL(CKL_UNSUPPORTED, "conv sm90: layout=nchw has its channels apart");
-    if (in % unit || out % out_unit || (d->direction == CKL_CONV_DATA && out % unit))
-        FAIL(CKL_UNSUPPORTED, "conv sm90: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", d->c, d->k);
+    if (!p->whole)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", p->desc.c,
+             p->desc.k);
     return CKL_OK;
 }
 
-/* Channels of a stage, consumers and filters. */
-bool conv_sm90_candidate(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_sm90_config *c)
+/* Channels of a stage, consumers and filters: all but the stages. */
+static bool candidate_tile(const conv_sm90_problem *p, int i, conv_sm90_config *c)
 {
     enum { WIDTHS = CONV_SM90_WIDTHS };
+    const ckl_conv_desc *d = &p->desc;
     const bool data = d->direction == CKL_CONV_DATA;
     const bool taken = d->dtype != CKL_F32 || (d->math != CKL_GEMM_F32 && !data); // else one candidate, to say why not
     if (i >= (taken ? CONV_SM90_CANDIDATES : 1))
         return false;
-    c->tile_k = depth_of(d, i / (2 * WIDTHS));
+    c->tile_k = depth_of(p, i / (2 * WIDTHS));
     if (c->tile_k == 0)
         return false;
     i %= 2 * WIDTHS;
     c->form = conv_form_of(d);
-    c->tile_n = width_of(d, i % WIDTHS);
+    c->tile_n = width_of(p, i % WIDTHS);
     c->consumers = 2 - i / WIDTHS;
     c->step_w = data ? 1 : (int)d->stride_w;
     c->step_h = data ? 1 : (int)d->stride_h;
     c->grouped = d->groups > 1;
-    c->zeros = conv_sm90_has_unseen(d);
+    c->zeros = p->has_unseen;
     c->split = c->share = 1;
     c->im2col = false;
     c->together = 1;
-    fit_box(d, c);
+    set_box(c, p->box[c->consumers - 1]);
+    return true;
+}
+
+bool conv_sm90_candidate(const conv_sm90_problem *p, const ckl_device_info *device, int i, conv_sm90_config *c)
+{
+    if (!candidate_tile(p, i, c))
+        return false;
     c->stages = stages_of(c, device);
     return true;
 }
@@ -189,23 +186,16 @@ static int groups_together(const ckl_conv_desc *d)
     return d->groups % together ? 1 : together;
 }
 
-ckl_conv_desc conv_sm90_joined(const ckl_conv_desc *d, const conv_sm90_config *c)
-{
-    ckl_conv_desc all = *d;
-    all.groups /= c->together;
-    return all;
-}
-
 /* Has a tile of this depth so many stages? */
-static bool has_stages(const ckl_conv_desc *d, int tile_k, int least)
+static bool has_stages(const conv_sm90_problem *p, int tile_k, int least)
 {
-    return conv_useful_taps(d) * ceil_div(conv_sm90_in(d), tile_k) >= least;
+    return p->taps * ceil_div(p->in, tile_k) >= least;
 }
 
-void conv_sm90_follow(const ckl_conv_desc *d, const ckl_device_info *device, conv_sm90_config *c)
+void conv_sm90_follow(const conv_sm90_problem *p, const ckl_device_info *device, conv_sm90_config *c)
 {
     follow_rows(c, c->consumers);
-    c->split = has_stages(d, c->tile_k, SPLIT_LEAST) ? 2 : 1;
+    c->split = has_stages(p, c->tile_k, SPLIT_LEAST) ? 2 : 1;
     c->stages = stages_of(c, device);
 }
 
@@ -215,31 +205,40 @@ void conv_sm90_follow(const ckl_conv_desc *d, const ckl_device_info *device, con
  */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const ckl_conv_desc *d = desc;
+    const conv_sm90_problem *p = problem_of(desc);
+    const ckl_conv_desc *d = &p->desc;
     conv_sm90_config *c = config;
-    if (check_rows(d) != CKL_OK)
+    if (check_rows(p) != CKL_OK)
         return i == 0; // to say why not
     const int together = groups_together(d), orders = d->groups > 1 ? 1 : 3;
-    const int splits = has_stages(d, depth_of(d, 2), SPLIT_LEAST) ? 2 : 1, kinds = orders * splits;
+    const int splits = has_stages(p, depth_of(p, 2), SPLIT_LEAST) ? 2 : 1, kinds = orders * splits;
     if (together > 1 && i-- == 0) {
-        conv_sm90_candidate(d, device, 0, c);
+        candidate_tile(p, 0, c);
         c->together = together;
-        const ckl_conv_desc all = conv_sm90_joined(d, c);
-        fit_box(&all, c);
         c->stages = stages_of(c, device);
         return true;
     }
-    if (!conv_sm90_candidate(d, device, i / kinds, c))
+    if (!candidate_tile(p, i / kinds, c))
         return false;
-    c->split = splits > 1 && i % 2 && has_stages(d, c->tile_k, SPLIT_LEAST) ? 2 : 1;
+    c->split = splits > 1 && i % 2 && has_stages(p, c->tile_k, SPLIT_LEAST) ? 2 : 1;
     const int order = i % kinds / splits;
-    if (order > 1 && (c->consumers == 1 || !has_stages(d, c->tile_k, THREE_LEAST)))
+    if (order > 1 && (c->consumers == 1 || !has_stages(p, c->tile_k, THREE_LEAST)))
         c->tile_n = 0;
     if (order > 0)
         follow_rows(c, order > 1 ? CONV_SM90_CONSUMERS : c->consumers);
-    if (c->im2col || c->split > 1)
-        c->stages = stages_of(c, device);
+    c->stages = stages_of(c, device);
     return true;
+}
+
+/* fmin() and fmax() but for NaN: they are calls, and a choice makes thousands. */
+static double smaller(double x, double y)
+{
+    return x < y ? x : y;
+}
+
+static double larger(double x, double y)
+{
+    return x > y ? x : y;
 }
 
 /*
@@ -249,8 +248,8 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
  */
 static double row_cost(int64_t bytes)
 {
-    static const double cost[] = { 1, 1, 1.9, 2.5, 3.5 };
-    return cost[__builtin_popcountll((uint64_t)bytes / 16)];
+    static const double cost[] = { 1, 1, 1, 1.9, 1, 1.9, 1.9, 2.5, 1 }; // by 16 bytes
+    return cost[bytes / 16];
 }
 
 /* Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'. */
@@ -272,64 +271,60 @@ static double box_cost(const conv_sm90_config *c, const conv_sm90_shape *s)
 }
 
 /*
- * Cycles of a tile. A stage takes the longest of its products on the tensor cores, of its bytes (72 a cycle from L2 to
- * an SM, 7200 to all SMs), and of its rows: each row of a box takes some cycles however short it is, and zeros for
- * absent channels more. The epilogue takes some cycles for each accumulator of a thread, which nothing overlaps, least
- * of all where K could be one stage (32 to 16 channels of 112x112, one pixel: 26.3 us). Then the exchange of two CTAs.
- * Rates: bench/notes/conv.md.
+ * What does not depend on slices. Each row of a box takes some cycles however short it is, and zeros for absent channels more;
+ * absent filters that are N-major lie along the rows of a box. Rates: bench/notes/conv.md.
+ */
+conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_config *c)
+{
+    const double PRODUCTS = 2048, PIXEL = 3.2, FILTER = 1.4, ZEROS = 11, EPILOGUE = 10;
+    const conv_sm90_shape s = memory_of(c);
+    const int64_t in = p->in * c->together,
+                  out = p->out * c->together; // of groups that share a tile, as if they were one
+    const int64_t chunks = ceil_div(in, c->tile_k), element = (int64_t)ckl_dtype_bytes(c->form.dtype);
+    const double bytes = (double)element, launches = (double)(c->zeros ? p->seen_launches : p->launches),
+                 taps = (double)p->taps / launches;
+    const int64_t last = (in - (chunks - 1) * c->tile_k) * element; // of a row of the last chunk
+    const double full = row_cost(c->tile_k * element),
+                 a_row = full + (larger(full, row_cost(last)) - full) / (double)chunks;
+    const double absent = (double)(chunks * c->tile_k - in) / (double)chunks * bytes * (s.tile_m + c->tile_n);
+    const int64_t columns = ceil_div(out, c->tile_n) * c->tile_n;
+    const double beside =
+        conv_sm90_n_major(c) ? (double)(columns - out) * c->tile_n / (double)columns * bytes * c->tile_k : 0;
+    return (conv_sm90_work){ .launches = launches,
+                             .tiles = tiles_of(p, c),
+                             .stages = taps * (double)chunks,
+                             .multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS,
+                             .rows = a_row * (PIXEL * s.tile_m + FILTER * c->tile_n / c->share),
+                             .bytes = (double)s.stage_bytes,
+                             .absent = (absent + beside) / ZEROS,
+                             .epilogue = EPILOGUE * c->tile_n / 2 + box_cost(c, &s),
+                             .shallow = taps * (double)in * bytes <= 2 * CONV_SM90_K };
+}
+
+/*
+ * A stage takes the longest of its products on the tensor cores, of its bytes (72 a cycle from L2 to an SM, 7200 to all SMs),
+ * and of its rows. The epilogue takes some cycles for each accumulator of a thread, which nothing overlaps, least of all where K
+ * could be one stage (32 to 16 channels of 112x112, one pixel: 26.3 us). Then the exchange of two CTAs.
  */
 plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c)
 {
-    const double PRODUCTS = 2048, BYTES = 72, ALL_BYTES = 7200, PIXEL = 3.2, FILTER = 1.4, ZEROS = 11, STAGE = 40,
-                 EPILOGUE = 10, START = 2000, SINGLE = 900, EXCHANGE = 5000, RING = 600, HERTZ = 1.7e9;
-    const conv_sm90_shape s = w->shape;
-    const int64_t chunks = ceil_div(w->in, c->tile_k);
-    const double tiles = w->tiles * c->slices, ctas = c->split, at_once = floor(device->sm_count / ctas),
-                 active = ctas * fmin(tiles, at_once);
-    const double bytes = (double)ckl_dtype_bytes(c->form.dtype);
-    const double multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS;
-    const int64_t last = (w->in - (chunks - 1) * c->tile_k) * (int64_t)bytes; // of a row of the last chunk
-    const double full = row_cost(c->tile_k * (int64_t)bytes),
-                 a_row = full + (fmax(full, row_cost(last)) - full) / (double)chunks;
-    const double rows = a_row * (PIXEL * s.tile_m + FILTER * c->tile_n / c->share);
-    const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), rows);
-    const double absent = (double)(chunks * c->tile_k - w->in) / (double)chunks * bytes * (s.tile_m + c->tile_n);
-    const int64_t columns =
-        ceil_div(w->out, c->tile_n) * c->tile_n; // of filters that are N-major: along the rows of a box
-    const double beside =
-        conv_sm90_n_major(c) ? (double)(columns - w->out) * c->tile_n / (double)columns * bytes * c->tile_k : 0;
-    const double stage =
-        fmax(multiply, load) * three_cost(c) + (absent + beside) / ZEROS + STAGE + (c->stages < 3 ? RING : 0);
-    const bool shallow = w->taps * (double)w->in * bytes <= 2 * CONV_SM90_K; // could be one stage
-    const double tile = ceil(w->taps * (double)chunks / c->slices / ctas) * stage +
-                        (EPILOGUE * c->tile_n / 2 + box_cost(c, &s)) / ctas + (shallow ? SINGLE : 0) +
+    const double BYTES = 72, ALL_BYTES = 7200, STAGE = 40, START = 2000, SINGLE = 900, EXCHANGE = 5000, RING = 600,
+                 HERTZ = 1.7e9;
+    const double tiles = w->tiles * c->slices, ctas = c->split, at_once = device->sm_count / c->split,
+                 active = ctas * smaller(tiles, at_once);
+    const double load = larger(w->bytes / smaller(BYTES, ALL_BYTES / active), w->rows);
+    const double stage = larger(w->multiply, load) * three_cost(c) + w->absent + STAGE + (c->stages < 3 ? RING : 0);
+    const double tile = ceil(w->stages / c->slices / ctas) * stage + w->epilogue / ctas + (w->shallow ? SINGLE : 0) +
                         (ctas > 1 ? EXCHANGE : 0);
     const double waves = ceil(tiles / at_once), traffic = tiles / at_once / 64;
     return (plan_cost){ w->launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
-                        multiply > load ? "tensor cores" : "loads" };
-}
-
-conv_sm90_work conv_sm90_work_of(const ckl_conv_desc *desc, const conv_sm90_config *c)
-{
-    const ckl_conv_desc all = conv_sm90_joined(desc, c), *d = &all;
-    const double launches = (double)(c->zeros ? conv_sm90_seen_launches(d) : conv_sm90_launches(d));
-    return (conv_sm90_work){ .shape = conv_sm90_shape_of(c),
-                             .in = conv_sm90_in(d),
-                             .out = conv_sm90_out(d),
-                             .launches = launches,
-                             .taps = (double)conv_useful_taps(d) / launches,
-                             .tiles = tiles_of(d, c) };
-}
-
-plan_cost conv_sm90_cost(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *c)
-{
-    const conv_sm90_work work = conv_sm90_work_of(desc, c);
-    return conv_sm90_cost_of(&work, device, c);
+                        w->multiply > load ? "tensor cores" : "loads" };
 }
 
 static plan_cost cost_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
-    return conv_sm90_cost(desc, device, config);
+    const conv_sm90_work work = conv_sm90_work_of(problem_of(desc), config);
+    return conv_sm90_cost_of(&work, device, config);
 }
 
 static ckl_status check_together(const ckl_conv_desc *d, const conv_sm90_config *c)
@@ -342,16 +337,16 @@ static ckl_status check_together(const ckl_conv_desc *d, const conv_sm90_config 
          c->together);
 }
 
-static ckl_status check_split(const ckl_conv_desc *d, const conv_sm90_config *c)
+static ckl_status check_split(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
-    const double k_tiles = (double)conv_useful_taps(d) * (double)ceil_div(conv_sm90_in(d), c->tile_k);
+    const double k_tiles = (double)p->taps * (double)ceil_div(p->in, c->tile_k);
     if (c->split < 1 || c->split > 2)
         FAIL(CKL_INVALID, "conv sm90: split=%d is not in 1..2", c->split);
     if (c->split == 1)
         return CKL_OK;
-    if (c->form.residual || c->slices > 1 || conv_sm90_launches(d) > 1 || d->dtype == CKL_I8)
+    if (c->form.residual || c->slices > 1 || p->launches > 1 || p->desc.dtype == CKL_I8)
         FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 takes no residual, no slices, no i8, and of data strides of 1");
-    if (k_tiles < 2 || c->tile_n / 2 % conv_sm90_shape_of(c).y_cols)
+    if (k_tiles < 2 || c->tile_n / 2 % memory_of(c).y_cols)
         FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 halves %g stages and %d columns, which are to be whole and boxes",
              k_tiles, c->tile_n);
     return CKL_OK;
@@ -371,16 +366,16 @@ static ckl_status check_share(const conv_sm90_config *c)
 }
 
 /* Do corners and taps fit the numbers of the im2col mode? */
-static ckl_status check_im2col(const ckl_conv_desc *d, const conv_sm90_config *c)
+static ckl_status check_im2col(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
     enum { REACH = 128, OFFSETS = 256 };
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
+    const ckl_conv_desc *d = &p->desc;
     const bool data = d->direction == CKL_CONV_DATA;
     if (!c->im2col)
         return CKL_OK;
-    if (d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || conv_is_view(d) ||
-        conv_sm90_launches(d) > 1 || c->slices > 1)
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    if (d->groups / c->together > 1 || conv_is_volume(d) || conv_is_view(d) || p->launches > 1 || c->slices > 1)
         FAIL(CKL_UNSUPPORTED,
              "conv sm90: im2col=1 takes dense images, without groups or slices, and of data strides of 1");
     for (int i = 1; i < CONV_MODES; i++) {
@@ -396,12 +391,12 @@ static ckl_status check_im2col(const ckl_conv_desc *d, const conv_sm90_config *c
     return CKL_OK;
 }
 
-ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *device, const conv_sm90_config *c)
+static ckl_status check_problem(const conv_sm90_problem *p, const ckl_device_info *device, const conv_sm90_config *c)
 {
-    TRY(check_together(desc, c));
-    const ckl_conv_desc all = conv_sm90_joined(desc, c), *d = &all;
+    const ckl_conv_desc *d = &p->desc;
+    const int64_t groups = d->groups / c->together; // of tiles
+    const int unit = 16 / (int)ckl_dtype_bytes(d->dtype);
     const bool data = d->direction == CKL_CONV_DATA;
-    const int unit = 16 / (int)ckl_dtype_bytes(d->dtype), deepest = 8 * unit; // a row of 128 bytes
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "conv sm90: %s has no wgmma", device->id);
     TRY(conv_check_form("sm90", d, &c->form));
@@ -410,24 +405,32 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *dev
         FAIL(CKL_UNSUPPORTED, "conv sm90: it does not compute the gradient of weights");
     if (d->dtype == CKL_F32 && (data || d->math == CKL_GEMM_F32))
         FAIL(CKL_UNSUPPORTED, "conv sm90: tensor cores multiply f32 with math=tf32 alone, and no gradient");
-    if (c->grouped != (desc->groups > 1))
-        FAIL(CKL_INVALID, "conv sm90: grouped=%d, but the problem has %" PRId64 " groups", c->grouped, desc->groups);
-    if (desc->groups > 1 && (d->d > 1 || d->t > 1 || d->stride_d > 1 || d->pad_front || d->pad_back))
-        FAIL(CKL_UNSUPPORTED, "conv sm90: groups=%" PRId64 " of volumes are convolved by other kernels", d->groups);
-    if (d->groups > 1 && (d->c / d->groups % unit || d->k / d->groups % 8))
-        FAIL(CKL_UNSUPPORTED, "conv sm90: the channels of groups=%" PRId64 " are not whole 16 bytes", d->groups);
+    if (c->grouped != (d->groups > 1))
+        FAIL(CKL_INVALID, "conv sm90: grouped=%d, but the problem has %" PRId64 " groups", c->grouped, d->groups);
+    if (d->groups > 1 && conv_is_volume(d))
+        FAIL(CKL_UNSUPPORTED, "conv sm90: groups=%" PRId64 " of volumes are convolved by other kernels", groups);
+    if (groups > 1 && (d->c / groups % unit || d->k / groups % 8))
+        FAIL(CKL_UNSUPPORTED, "conv sm90: the channels of groups=%" PRId64 " are not whole 16 bytes", groups);
     if (d->c == 0 || d->k == 0)
         FAIL(CKL_UNSUPPORTED, "conv sm90: c=%" PRId64 " and k=%" PRId64 " leave no products", d->c, d->k);
     if (!data && (d->stride_d > 1 || d->stride_h > 8 || d->stride_w > 8))
         FAIL(CKL_UNSUPPORTED, "conv sm90: TMA takes strides of up to 8, and of slices 1");
-    if (data && conv_sm90_launches(d) > CONV_SM90_LAUNCHES)
+    if (data && p->launches > CONV_SM90_LAUNCHES)
         FAIL(CKL_UNSUPPORTED, "conv sm90: strides of %" PRId64 "x%" PRId64 "x%" PRId64 " are more than %d launches",
              d->stride_d, d->stride_h, d->stride_w, CONV_SM90_LAUNCHES);
+    return CKL_OK;
+}
+
+static ckl_status check_tile(const conv_sm90_problem *p, const ckl_device_info *device, const conv_sm90_config *c)
+{
+    const ckl_conv_desc *d = &p->desc;
+    const int unit = 16 / (int)ckl_dtype_bytes(d->dtype), deepest = 8 * unit; // a row of 128 bytes
+    const bool data = d->direction == CKL_CONV_DATA;
     if (c->step_w != (data ? 1 : d->stride_w) || c->step_h != (data ? 1 : d->stride_h))
         FAIL(CKL_INVALID, "conv sm90: step_w=%d step_h=%d are not the problem's strides", c->step_w, c->step_h);
     if (c->zeros)
         TRY(conv_check_dense("sm90, by zeros=1,", d));
-    if (c->zeros && !conv_sm90_has_unseen(d))
+    if (c->zeros && !p->has_unseen)
         FAIL(CKL_INVALID, "conv sm90: zeros=1, but taps see all pixels or none, or rows are beyond 32-bit numbers");
     if (c->consumers < 1 || c->consumers > (c->im2col ? 3 : 2)) // boxes are powers of two
         FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2, or 3 with im2col=1", c->consumers);
@@ -437,31 +440,37 @@ ckl_status conv_sm90_admit(const ckl_conv_desc *desc, const ckl_device_info *dev
         TRY(conv_check_box("sm90", box_of(c), CONV_SM90_ROWS * c->consumers, c->step_w, c->step_h));
     else if (c->box_w != CONV_SM90_ROWS * c->consumers || c->box_h != 1 || c->box_n != 1)
         FAIL(CKL_INVALID, "conv sm90: im2col=1, but box_w=%d are not all pixels of a CTA", c->box_w);
-    const conv_sm90_shape s = conv_sm90_shape_of(c);
     const int unit_n = conv_sm90_n_major(c) ? CONV_SM90_SPAN : CONV_SM90_N, most_n = c->form.residual ? 192 : 256;
     if (c->tile_n < unit_n || c->tile_n % unit_n || c->tile_n > most_n)
         FAIL(CKL_INVALID, "conv sm90: tile_n=%d is not a multiple of %d up to %d", c->tile_n, unit_n, most_n);
-    if (c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes - 1024)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has",
-             c->stages, s.smem_bytes, device->id);
-    TRY(check_split(d, c));
+    TRY(conv_check_stages("sm90", device, c->stages, memory_of(c).smem_bytes));
+    return CKL_OK;
+}
+
+ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *device, const conv_sm90_config *c)
+{
+    const ckl_conv_desc *d = &p->desc;
+    TRY(check_together(d, c));
+    TRY(check_problem(p, device, c));
+    TRY(check_tile(p, device, c));
+    TRY(check_split(p, c));
     TRY(check_share(c));
-    TRY(check_im2col(d, c));
+    TRY(check_im2col(p, c));
     if ((double)d->t * (double)d->r * (double)d->s > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sm90: the taps of a filter are beyond 32-bit numbers");
-    if (tiles_of(d, c) > INT32_MAX || d->n > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: %g tiles, or a size, are beyond 32-bit numbers", tiles_of(d, c));
+    if (tiles_of(p, c) > INT32_MAX || d->n > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: %g tiles, or a size, are beyond 32-bit numbers", tiles_of(p, c));
     return CKL_OK;
 }
 
 static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_conv_desc *d = desc;
+    const conv_sm90_problem *p = problem_of(desc);
     const conv_sm90_config *c = config;
-    TRY(check_rows(d));
+    TRY(check_rows(p));
     if (c->slices != 1)
         FAIL(CKL_UNSUPPORTED, "conv sm90: slices=%d are added by sliced", c->slices);
-    return conv_sm90_admit(d, device, config);
+    return conv_sm90_admit(p, device, config);
 }
 
 static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -479,16 +488,10 @@ static const field sm90_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm90_config, 
                                      CONV_SM90_CONFIG(FIELD_ROW, conv_sm90_config) };
 
 const implementation conv_sm90_implementation = {
-    .name = "sm90",
+    CONV_RANKED(sm90, conv_sm90_config),
     .summary = "persistent implicit GEMM: TMA boxes of pixels, wgmma; NHWC, Hopper",
-    .config_bytes = sizeof(conv_sm90_config),
-    .config = FIELD_TABLE(sm90_fields),
-    .candidate = candidate_sm90,
-    .cost = cost_sm90,
     .rivals = { &conv_packed_implementation },
-    .admit = admit_sm90,
     .describe = conv_sm90,
     .params = &conv_param_list,
     .target = IR_SM90A,
-    .launch = launch_sm90,
 };

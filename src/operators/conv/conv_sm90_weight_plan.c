@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "base/math.h"
-#include "operators/conv/conv_sm90.h"
+#include "operators/conv/conv_prepared.h"
 
 enum { SLICES_MAX = 128 };
 
@@ -22,19 +22,9 @@ static conv_box box_of(const conv_sm90_weight_config *c)
     return (conv_box){ c->box_w, c->box_h, c->box_n };
 }
 
-static void places_of(const ckl_conv_desc *d, int64_t places[CONV_MODES])
+static double boxes_of(const conv_sm90_problem *p, const conv_sm90_weight_config *c)
 {
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    for (int i = 0; i < CONV_MODES; i++)
-        places[i] = m[i].y;
-}
-
-static double boxes_of(const ckl_conv_desc *d, const conv_sm90_weight_config *c)
-{
-    int64_t at[CONV_MODES];
-    places_of(d, at);
-    return conv_boxes(at, d->n, box_of(c));
+    return conv_boxes(p->y, p->desc.n, box_of(c));
 }
 
 static int64_t taps_of(const ckl_conv_desc *d)
@@ -64,8 +54,8 @@ static int stages_of(const conv_sm90_weight_config *c, const ckl_device_info *de
 {
     conv_sm90_weight_config one = *c;
     one.stages = 1;
-    const int64_t first = conv_weight_shape_of(&one).smem_bytes, each = conv_weight_shape_of(&one).stage_bytes + 16;
-    return (int)min_i64(8, 1 + (device->smem_per_cta_bytes - 2048 - first) / each);
+    const conv_weight_shape shape = conv_weight_shape_of(&one);
+    return conv_stages_of(device, shape.smem_bytes, shape.stage_bytes + 16);
 }
 
 /*
@@ -74,8 +64,9 @@ static int stages_of(const conv_sm90_weight_config *c, const ckl_device_info *de
  * 64 columns; bench/notes/conv.md). Sums of slices go to memory (mostly L2) and back, and are added by a launch of
  * their own.
  */
-plan_cost conv_weight_cost(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_weight_config *c)
+plan_cost conv_weight_cost(const conv_sm90_problem *p, const ckl_device_info *device, const conv_sm90_weight_config *c)
 {
+    const ckl_conv_desc *d = &p->desc;
     const double PRODUCTS = 2048, BYTES = 64, EPILOGUE = 10, START = 2000, HERTZ = 1.7e9, SUM_BYTES = 3.5e6, SUM_US = 2;
     const conv_weight_shape s = conv_weight_shape_of(c);
     const double multiply = (double)s.tile_m * c->tile_n * CONV_WEIGHT_PIXELS / PRODUCTS,
@@ -83,44 +74,42 @@ plan_cost conv_weight_cost(const ckl_conv_desc *d, const ckl_device_info *device
     const double read = (double)c->consumers * (CONV_SM90_ROWS + c->tile_n) * CONV_WEIGHT_PIXELS * 2;
     const double shared = (read + (double)s.stage_bytes) / (c->tile_n == 64 ? 128 : 145);
     const double tile =
-        ceil(boxes_of(d, c) / c->slices) * fmax(fmax(multiply, load), shared) + EPILOGUE * c->tile_n / 2;
+        ceil(boxes_of(p, c) / c->slices) * fmax(fmax(multiply, load), shared) + EPILOGUE * c->tile_n / 2;
     const double tiles = tiles_of(d, c) * c->slices, waves = ceil(tiles / device->sm_count);
     const double sums = c->slices > 1 ? SUM_US + 2 * 4 * c->slices * sums_of_slice(d) / SUM_BYTES : 0;
     return (plan_cost){ (waves * tile + START) / HERTZ * 1e6 + sums, multiply > load ? "tensor cores" : "loads" };
 }
 
 /* As many slices as cost least, no fewer than `least`. */
-static int slices_of(const ckl_conv_desc *d, const ckl_device_info *device, int least, conv_sm90_weight_config c)
+static int slices_of(const conv_sm90_problem *p, const ckl_device_info *device, int least, conv_sm90_weight_config c)
 {
-    const int most = (int)fmin(SLICES_MAX, boxes_of(d, &c));
+    const int most = (int)fmin(SLICES_MAX, boxes_of(p, &c));
     int best = least;
     double least_us = INFINITY;
     for (c.slices = best; c.slices <= most; c.slices++) {
-        const double us = conv_weight_cost(d, device, &c).us;
+        const double us = conv_weight_cost(p, device, &c).us;
         best = us < least_us ? c.slices : best;
         least_us = fmin(us, least_us);
     }
     return best;
 }
 
-bool conv_weight_candidate(const ckl_conv_desc *d, const ckl_device_info *device, int i, int least,
+bool conv_weight_candidate(const conv_sm90_problem *p, const ckl_device_info *device, int i, int least,
                            conv_sm90_weight_config *c)
 {
     static const int widths[] = { 64, 128, 192, 256 };
-    int64_t at[CONV_MODES];
     if (i >= 2 * COUNT_OF(widths))
         return false;
-    places_of(d, at);
-    const conv_box box = conv_fit_box(at, d->n, CONV_WEIGHT_PIXELS);
-    c->form = conv_form_of(d);
+    const conv_box box = conv_fit_box(p->y, p->desc.n, CONV_WEIGHT_PIXELS);
+    c->form = conv_form_of(&p->desc);
     c->tile_n = widths[i % COUNT_OF(widths)];
     c->consumers = 2 - i / COUNT_OF(widths);
     c->box_w = box.w;
     c->box_h = box.h;
     c->box_n = box.n;
-    c->step_w = (int)d->stride_w;
-    c->step_h = (int)d->stride_h;
-    c->slices = slices_of(d, device, least, *c);
+    c->step_w = (int)p->desc.stride_w;
+    c->step_h = (int)p->desc.stride_h;
+    c->slices = slices_of(p, device, least, *c);
     c->stages = stages_of(c, device);
     return true;
 }
@@ -131,8 +120,7 @@ static bool can_store(const ckl_conv_desc *d)
     return d->c * (int64_t)ckl_dtype_bytes(d->out) % 16 == 0;
 }
 
-/* Filters of one pixel see all pixels as one row, whose boxes waste nothing and are contiguous. */
-static ckl_conv_desc in_one_row(const ckl_conv_desc *d)
+ckl_conv_desc conv_in_one_row(const ckl_conv_desc *d)
 {
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
@@ -150,10 +138,14 @@ static ckl_conv_desc in_one_row(const ckl_conv_desc *d)
     return row;
 }
 
+static const conv_sm90_problem *row_of(const void *desc)
+{
+    return &((const conv_prepared *)desc)->row;
+}
+
 static bool candidate_sm90_weight(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const ckl_conv_desc row = in_one_row(desc);
-    return conv_weight_candidate(&row, device, i, can_store(desc) ? 1 : 2, config);
+    return conv_weight_candidate(row_of(desc), device, i, can_store(desc) ? 1 : 2, config);
 }
 
 /* One slice of one row is slower than modelled: 512 to 2048 channels of 7x7 take 9.59 us, not 7.20. */
@@ -161,14 +153,16 @@ static plan_cost cost_sm90_weight(const void *desc, const ckl_device_info *devic
 {
     const double ONE_ROW = 1.3;
     const conv_sm90_weight_config *c = config;
-    const ckl_conv_desc row = in_one_row(desc);
-    plan_cost cost = conv_weight_cost(&row, device, c);
-    cost.us *= c->slices == 1 && row.w != ((const ckl_conv_desc *)desc)->w ? ONE_ROW : 1;
+    const conv_sm90_problem *row = row_of(desc);
+    plan_cost cost = conv_weight_cost(row, device, c);
+    cost.us *= c->slices == 1 && row->desc.w != ((const ckl_conv_desc *)desc)->w ? ONE_ROW : 1;
     return cost;
 }
 
-static ckl_status check_config(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_weight_config *c)
+static ckl_status check_config(const conv_sm90_problem *p, const ckl_device_info *device,
+                               const conv_sm90_weight_config *c)
 {
+    const ckl_conv_desc *d = &p->desc;
     if (c->step_w != d->stride_w || c->step_h != d->stride_h)
         FAIL(CKL_INVALID, "conv sm90_weight: step_w=%d step_h=%d are not the problem's strides", c->step_w, c->step_h);
     if (c->consumers < 1 || c->consumers > 2)
@@ -176,12 +170,8 @@ static ckl_status check_config(const ckl_conv_desc *d, const ckl_device_info *de
     if (c->tile_n < 64 || c->tile_n % 64 || c->tile_n > 256)
         FAIL(CKL_INVALID, "conv sm90_weight: tile_n=%d is not a multiple of 64 up to 256", c->tile_n);
     TRY(conv_check_box("sm90_weight", box_of(c), CONV_WEIGHT_PIXELS, c->step_w, c->step_h));
-    const conv_weight_shape s = conv_weight_shape_of(c);
-    if (c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes - 1024)
-        FAIL(CKL_UNSUPPORTED,
-             "conv sm90_weight: stages=%d are less than 2, or their %" PRId64 " bytes more than %s has", c->stages,
-             s.smem_bytes, device->id);
-    if (c->slices < 1 || c->slices > SLICES_MAX || c->slices > fmax(2, boxes_of(d, c)))
+    TRY(conv_check_stages("sm90_weight", device, c->stages, conv_weight_shape_of(c).smem_bytes));
+    if (c->slices < 1 || c->slices > SLICES_MAX || c->slices > fmax(2, boxes_of(p, c)))
         FAIL(CKL_INVALID, "conv sm90_weight: slices=%d is not in 1..%d, or more than boxes of pixels", c->slices,
              SLICES_MAX);
     if (c->slices == 1 && !can_store(d))
@@ -189,8 +179,10 @@ static ckl_status check_config(const ckl_conv_desc *d, const ckl_device_info *de
     return CKL_OK;
 }
 
-ckl_status conv_weight_admit(const ckl_conv_desc *d, const ckl_device_info *device, const conv_sm90_weight_config *c)
+ckl_status conv_weight_admit(const conv_sm90_problem *p, const ckl_device_info *device,
+                             const conv_sm90_weight_config *c)
 {
+    const ckl_conv_desc *d = &p->desc;
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: %s has no wgmma", device->id);
     if (d->direction != CKL_CONV_WEIGHT)
@@ -205,12 +197,12 @@ ckl_status conv_weight_admit(const ckl_conv_desc *d, const ckl_device_info *devi
              d->c, d->k);
     if (d->stride_d > 1 || d->stride_h > 8 || d->stride_w > 8)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: TMA takes strides of up to 8, and of slices 1");
-    TRY(check_config(d, device, c));
-    if (boxes_of(d, c) * c->slices > INT32_MAX || tiles_of(d, c) * c->slices > INT32_MAX ||
+    TRY(check_config(p, device, c));
+    if (boxes_of(p, c) * c->slices > INT32_MAX || tiles_of(d, c) * c->slices > INT32_MAX ||
         sums_of_slice(d) / CONV_WEIGHT_VECTOR + (double)d->k > INT32_MAX || d->h > INT32_MAX / 4 ||
         d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: %g boxes of pixels, %g tiles, or a size, are beyond 32-bit numbers",
-             boxes_of(d, c), tiles_of(d, c));
+             boxes_of(p, c), tiles_of(d, c));
     return CKL_OK;
 }
 
@@ -227,8 +219,7 @@ static ckl_status admit_sm90_weight(const void *desc, const ckl_device_info *dev
     if (d->c % 8 || d->k % 8)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", d->c,
              d->k);
-    const ckl_conv_desc row = in_one_row(d);
-    return conv_weight_admit(&row, device, config);
+    return conv_weight_admit(row_of(desc), device, config);
 }
 
 /* The sums of all slices, then those of the bias. */
@@ -289,7 +280,7 @@ ckl_status conv_weight_launch(const ckl_plan *plan, const conv_sm90_weight_confi
 
 static ckl_status launch_sm90_weight(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_conv_desc row = in_one_row(plan->desc), *d = &row;
+    const ckl_conv_desc *d = &row_of(plan->desc)->desc;
     ckl_conv_args a = *(const ckl_conv_args *)args;
     conv_tensor at[CONV_TENSORS];
     conv_tensors_of(d, at);
@@ -301,19 +292,13 @@ static const field sm90_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm90_w
                                             CONV_WEIGHT_CONFIG(FIELD_ROW, conv_sm90_weight_config) };
 
 const implementation conv_sm90_weight_implementation = {
-    .name = "sm90_weight",
+    CONV_RANKED(sm90_weight, conv_sm90_weight_config),
     .summary =
         "gradient of weights: TMA boxes of pixels as K, wgmma of M- and N-major tiles, slices added in order; Hopper",
-    .config_bytes = sizeof(conv_sm90_weight_config),
-    .config = FIELD_TABLE(sm90_weight_fields),
-    .candidate = candidate_sm90_weight,
-    .cost = cost_sm90_weight,
     .rivals = { &conv_packed_weight_implementation },
-    .admit = admit_sm90_weight,
     .describe = conv_sm90_weight,
     .kernels = 2,
     .params = &conv_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_sm90_weight,
-    .launch = launch_sm90_weight,
 };

@@ -103,10 +103,7 @@ static bool candidate_stem(const void *desc, const ckl_device_info *device, int 
                              .tile_n = (int)round_up(ceil_div(d->k, max_i64(1, ceil_div(d->k, most[i]))), unit),
                              .rows = conv_config_number(d->r),
                              .columns = conv_config_number(d->s),
-                             .step_w = conv_config_number(d->stride_w),
-                             .step_h = conv_config_number(d->stride_h),
-                             .dilation_w = conv_config_number(d->dilation_w),
-                             .dilation_h = conv_config_number(d->dilation_h),
+                             CONV_STEPS_OF(d),
                              .pairs = d->layout == CKL_IMAGE_NCHW && m[2].y % 2 == 0 };
     if (is_wide(c))
         c->vec = (int)vector_of(d);
@@ -203,7 +200,7 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
     if (d->direction == CKL_CONV_WEIGHT || (d->direction == CKL_CONV_DATA && (d->stride_h > 1 || d->stride_w > 1)))
         FAIL(CKL_UNSUPPORTED, "conv stem: it computes no gradient of weights, nor of data at strides above 1");
     TRY(conv_check_half("stem", d));
-    if (d->residual || d->groups > 1 || d->d > 1 || d->t > 1 || d->pad_front || d->pad_back || d->stride_d > 1)
+    if (d->residual || d->groups > 1 || conv_is_volume(d))
         FAIL(CKL_UNSUPPORTED, "conv stem: it takes images without groups and residual");
     const ckl_conv_desc inner = conv_turned(d);
     if (inner.c < 1 || inner.c > CONV_STEM_CHANNELS_MAX || inner.k < 1 || inner.k > UINT16_MAX)
@@ -226,8 +223,7 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
     TRY(conv_check_dense("stem", desc));
     const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     if (c->nchw != (d->layout == CKL_IMAGE_NCHW) || c->channels != d->c || c->rows != d->r || c->columns != d->s ||
-        c->step_w != d->stride_w || c->step_h != d->stride_h || c->dilation_w != d->dilation_w ||
-        c->dilation_h != d->dilation_h)
+        !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID,
              "conv stem: the config's layout, channels, filter, strides or dilations are not the problem's");
     conv_mode m[CONV_MODES];
@@ -295,18 +291,12 @@ static const field stem_fields[] = { CONV_FORM(FIELD_NESTED, (conv_stem_config, 
                                      CONV_STEM_CONFIG(FIELD_ROW, conv_stem_config) };
 
 const implementation conv_stem_implementation = {
-    .name = "stem",
+    CONV_RANKED(stem, conv_stem_config),
     .summary =
         "up to 64 channels, as first layers have: pixels gathered from shared memory, wgmma; both layouts, Hopper",
-    .config_bytes = sizeof(conv_stem_config),
-    .config = FIELD_TABLE(stem_fields),
-    .candidate = candidate_stem,
-    .cost = cost_stem,
     .rivals = { &conv_pointwise_implementation, &conv_sliced_implementation, &conv_sm90_implementation,
                 &conv_nchw_sm90_implementation, &conv_packed_implementation },
-    .admit = admit_stem,
     .describe = conv_stem,
     .params = &conv_param_list,
     .target = IR_SM90A,
-    .launch = launch_stem,
 };
