@@ -277,6 +277,54 @@ static void test_atomics(void **state)
         assert_int_equal(out[8 + i], 1);
 }
 
+/* CTAs write down as which they came: words 1.. of 8, word 0 counts. */
+static void describe_arrivals(void)
+{
+    val out = out_param(), cta = ir_sreg(IR_CTA_X);
+    ir_if(ir_elect());
+    val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 0, u32(1), u32(0));
+    test_store_value(IR_GLOBAL, IR_U32, test_element(out, cta, 4), 4, number);
+    ir_end_if();
+}
+
+enum { ARRIVALS = 8 };
+
+/* All come; true: in the order of their numbers. */
+static bool come_in_order(const char *settings)
+{
+    ckl_device *device = test_open(settings);
+    uint32_t out[1 + ARRIVALS] = { 0 }, came = 0;
+    bool in_order = true;
+    void *memory = test_upload(device, out, sizeof out);
+    test_kernel k = { describe_arrivals, IR_SM90A, .grid = ARRIVALS };
+    assert_int_equal(test_run(device, k, (void *[]){ &memory }), CKL_OK);
+    assert_int_equal(device->ops->copy_out(device, out, memory, sizeof out, NULL), CKL_OK);
+    for (uint32_t i = 0; i < ARRIVALS; i++) {
+        came |= 1U << out[1 + i];
+        in_order = in_order && out[1 + i] == i;
+    }
+    assert_int_equal(came, (1 << ARRIVALS) - 1);
+    device->ops->close(device);
+    return in_order;
+}
+
+static void test_order_of_ctas(void **state)
+{
+    enum { SEEDS = 8 };
+    int in_order = 0;
+    (void)state;
+    assert_true(come_in_order(""));
+    assert_true(come_in_order("seed=5"));
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        char settings[64];
+        snprintf(settings, sizeof settings, "schedule=random seed=%d", seed);
+        in_order += come_in_order(settings);
+        snprintf(settings, sizeof settings, "resident=1 schedule=random seed=%d", seed);
+        assert_true(come_in_order(settings));
+    }
+    assert_in_range(in_order, 0, 1);
+}
+
 /* Barriers: producer warps hand over through named barriers, arrive on one side, sync on the other. */
 static void describe_handover(void)
 {
@@ -433,7 +481,7 @@ int main(void)
         cmocka_unit_test(test_exchange), cmocka_unit_test(test_exchange_of_some), cmocka_unit_test(test_memory),
         cmocka_unit_test(test_atomics),  cmocka_unit_test(test_handover),         cmocka_unit_test(test_matrices),
         cmocka_unit_test(test_models),   cmocka_unit_test(test_residency),        cmocka_unit_test(test_host_memory),
-        cmocka_unit_test(test_counters),
+        cmocka_unit_test(test_counters), cmocka_unit_test(test_order_of_ctas),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);
 }
