@@ -350,6 +350,18 @@ static void more_bytes_than_it_counts(void)
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
+/* And as many arrivals. */
+static void more_arrivals_than_it_counts(void)
+{
+    declare();
+    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    ir_if(ir_elect());
+    BLAME;
+    ir_mbarrier_init(bar, 0, planted ? 1 << 20 : (1 << 20) - 1);
+    HERE;
+    ir_end_if();
+}
+
 /* The second of two mbarriers, once more. */
 static void initialised_twice(void)
 {
@@ -415,6 +427,7 @@ static const fault_case cases[] = {
     { cp_async_not_waited, 32, 1, { "cp_async of warp 0", "no cp_async_wait" }, 0 },
     { cp_async_too_early, 64, 1, { "shared-memory race", "cp_async" }, 0 },
     { refill_without_fence, 32, 1, { "missing fence_proxy_async", "overwrites", "ordinary load" }, 0 },
+    { more_arrivals_than_it_counts, 32, 1, { "misused mbarrier_init", "1048576 arrivals (1 to 1048575) at bar" }, 0 },
     { more_bytes_than_it_counts, 32, 1, { "wrong transaction count", "it can count 1048575" }, 0 },
 };
 
