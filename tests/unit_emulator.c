@@ -277,7 +277,7 @@ static void test_atomics(void **state)
         assert_int_equal(out[8 + i], 1);
 }
 
-/* CTAs write down as which they came: words 1.. of 8, word 0 counts. */
+/* CTAs write down as which they came: from word 1 on; word 0 counts. */
 static void describe_arrivals(void)
 {
     val out = out_param(), cta = ir_sreg(IR_CTA_X);
@@ -287,42 +287,42 @@ static void describe_arrivals(void)
     ir_end_if();
 }
 
-enum { ARRIVALS = 8 };
+enum { ARRIVALS = 24 };
 
-/* All come; true: in the order of their numbers. */
-static bool come_in_order(const char *settings)
+/* All come; how many of them after the next one. */
+static int swapped_ctas(const char *settings)
 {
     ckl_device *device = test_open(settings);
     uint32_t out[1 + ARRIVALS] = { 0 }, came = 0;
-    bool in_order = true;
+    int swapped = 0;
     void *memory = test_upload(device, out, sizeof out);
     test_kernel k = { describe_arrivals, IR_SM90A, .grid = ARRIVALS };
     assert_int_equal(test_run(device, k, (void *[]){ &memory }), CKL_OK);
     assert_int_equal(device->ops->copy_out(device, out, memory, sizeof out, NULL), CKL_OK);
     for (uint32_t i = 0; i < ARRIVALS; i++) {
         came |= 1U << out[1 + i];
-        in_order = in_order && out[1 + i] == i;
+        swapped += i + 1 < ARRIVALS && out[1 + i] > out[2 + i];
     }
-    assert_int_equal(came, (1 << ARRIVALS) - 1);
+    assert_int_equal(came, (1U << ARRIVALS) - 1);
     device->ops->close(device);
-    return in_order;
+    return swapped;
 }
 
 static void test_order_of_ctas(void **state)
 {
     enum { SEEDS = 8 };
-    int in_order = 0;
+    int swapped = 0;
     (void)state;
-    assert_true(come_in_order(""));
-    assert_true(come_in_order("seed=5"));
+    assert_int_equal(swapped_ctas(""), 0);
+    assert_int_equal(swapped_ctas("seed=5"), 0);
     for (int seed = 1; seed <= SEEDS; seed++) {
         char settings[64];
         snprintf(settings, sizeof settings, "schedule=random seed=%d", seed);
-        in_order += come_in_order(settings);
+        swapped += swapped_ctas(settings);
         snprintf(settings, sizeof settings, "resident=1 schedule=random seed=%d", seed);
-        assert_true(come_in_order(settings));
+        assert_int_equal(swapped_ctas(settings), 0);
     }
-    assert_in_range(in_order, 0, 1);
+    assert_true(swapped > 4 * SEEDS); // where they only begin with another one hardly one of a launch is
 }
 
 /* Barriers: producer warps hand over through named barriers, arrive on one side, sync on the other. */

@@ -70,6 +70,12 @@ static const arithmetic_case arithmetic[] = {
     { IR_RCP, CKL_F32, 0, 0, 0x40400000, 0, 0, 0x3eaaaaab },
     { IR_RSQRT, CKL_F32, 0, 0, 0x40800000, 0, 0, 0x3f000000 },
     { IR_EX2, CKL_F32, 0, 0, 0xc2fe0000, 0, 0, 0x00400000 }, // 2^-127
+    { IR_EX2, CKL_F32, 0, 1, 0xc2fe0000, 0, 0, 0 },          // with ftz subnormals are 0,
+    { IR_EX2, CKL_F32, 0, 1, 0xc2fc0000, 0, 0, 0x00800000 }, // and 2^-126 is none
+    { IR_RCP_APPROX, CKL_F32, 0, 1, 0x7e800000, 0, 0, 0x00800000 },
+    { IR_RCP_APPROX, CKL_F32, 0, 1, 0xfe800001, 0, 0, 0x80000000 },
+    { IR_RCP_APPROX, CKL_F32, 0, 1, 0x807fffff, 0, 0, 0xff800000 },
+    { IR_RCP_APPROX, CKL_F32, 0, 1, 0x80800000, 0, 0, 0xfe800000 },
     { IR_LG2, CKL_F32, 0, 0, 0x41000000, 0, 0, 0x40400000 },
     { IR_ADD, CKL_F64, 0, 0, 0x3ff0000000000000, 0x3ca0000000000000, 0, 0x3ff0000000000000 },
     { IR_ADD, CKL_F16, 0, 0, 0x3c00, 0x1001, 0, 0x3c01 },       // 1 + just over half an ulp

@@ -196,6 +196,26 @@ static void pass_flag(ir_order store, ir_order load)
     ir_end_if();
 }
 
+/* A release is of what came before it; planted, the value comes after it. Either access may be the later one. */
+static void written_after_release(void)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG);
+    ir_if(ir_elect());
+    ir_if(is_cta(0));
+    wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    ir_else();
+    HERE;
+    for (int i = 0; i < 2; i++)
+        if (i == planted)
+            test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+        else
+            store_flag(IR_ORDER_RELEASE, flag, u32(1));
+    ir_end_if();
+    ir_end_if();
+}
+
 static void relaxed_flag(void)
 {
     pass_flag(planted ? IR_ORDER_RELAXED : IR_ORDER_RELEASE, IR_ORDER_ACQUIRE);
@@ -499,6 +519,7 @@ static const global_case cases[] = {
     { { gather_narrow_fence, 64, 1, { "global-memory race", "by warp" }, 0 }, CTAS },
     { { gather_by_order, 32, 1, { "global-memory race", "warp 0 of CTA" }, 0 }, CTAS },
     { { relaxed_flag, 32, 1, { "global-memory race", "read of memory+0 meets the write by warp 0 of CTA (1" }, 0 }, 2 },
+    { { written_after_release, 32, 1, { "global-memory race", "of memory+0 meets the " }, 0 }, 2 },
     { { polled_without_acquire, 32, 1, { "global-memory race", "read, but not acquired" }, 0 }, 2 },
     { { ordinary_flag, 32, 1, { "global-memory race", "memory+8192", "both must be strong" }, 0 }, 2 },
     { { polled_by_ordinary_loads, 32, 1, { "global-memory race", "memory+8192", "both must be strong" }, 0 }, 2 },

@@ -60,7 +60,7 @@ static void too_many_bytes_expected(void)
 {
     parameters p = declare();
     loader l = prepare_load();
-    issue_load(p, l, planted ? TILE_BYTES + 16 : TILE_BYTES);
+    issue_load(p, l, planted ? TILE_BYTES + 1 : TILE_BYTES);
     BLAME;
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
@@ -409,7 +409,7 @@ static const fault_case cases[] = {
     { waits_at_two_places, 128, 1, { "deadlock", "warps 0-1 wait at", "warps 2-3 wait at" }, 0 },
     { store_without_fence, 32, 1, { "missing fence_proxy_async", "warp 0 wrote", "ordinary store" }, 0 },
     { read_before_arrival, 32, 1, { "has not arrived", "mbarrier" }, 0 },
-    { too_many_bytes_expected, 32, 1, { "deadlock", "16 bytes pending", "the mbarrier bar" }, 0 },
+    { too_many_bytes_expected, 32, 1, { "deadlock", "1 bytes pending", "the mbarrier bar" }, 0 },
     { too_few_bytes_expected, 32, 1, { "wrong transaction count", "16 bytes more" }, 0 },
     { one_load_of_two_expected, 32, 1, { "on bar" }, 0 },
     { over_arrival, 32, 1, { "mbarrier over-arrival" }, 0 },
