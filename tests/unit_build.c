@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/math.h"
 #include "device/device.h"
 #include "ir/build.h"
 #include "ir/ptx_rows.h"
@@ -60,6 +61,31 @@ static void test_sharing(void **unused)
     ir_end_if();
     ir_share_end();
     assert_int_not_equal(ir_binary(IR_ADD, x, u32(5)).reg, sum.reg);
+    assert_int_equal(ir_describe_end(NULL), CKL_OK);
+}
+
+/* Far more than the table of known instructions has places: what meets another one in its place is not taken for that. */
+static void test_sharing_of_many(void **unused)
+{
+    static const ir_compare_kind kinds[] = { IR_EQ, IR_NE, IR_LT, IR_LE, IR_GT, IR_GE };
+    static const ir_op ops[] = { IR_ADD, IR_SUB, IR_XOR, IR_DIV };
+    enum { CONSTANTS = 3000 };
+    (void)unused;
+    ir_describe_begin("sharing", IR_SM80);
+    const val from[] = { unknown(IR_U32), unknown(CKL_I32) };
+    int last = 0;
+    ir_share_begin();
+    for (int c = 5; c < CONSTANTS; c++)
+        for (int i = 0; i < COUNT_OF(from) * (COUNT_OF(kinds) + COUNT_OF(ops)); i++) {
+            const int which = i / COUNT_OF(from);
+            const val x = from[i % COUNT_OF(from)], y = ir_int(x.type, 2 * c + 1);
+            const val z = which < COUNT_OF(kinds) ? ir_compare(kinds[which], x, y)
+                                                  : ir_binary(ops[which - COUNT_OF(kinds)], x, y);
+            assert_true(z.reg > last);
+            last = z.reg;
+        }
+    assert_int_equal(ir_binary(IR_DIV, from[1], ir_int(CKL_I32, 2 * CONSTANTS - 1)).reg, last);
+    ir_share_end();
     assert_int_equal(ir_describe_end(NULL), CKL_OK);
 }
 
@@ -193,8 +219,9 @@ static void test_print(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folding), cmocka_unit_test(test_sharing), cmocka_unit_test(test_length),
-        cmocka_unit_test(test_names),   cmocka_unit_test(test_no_end),  cmocka_unit_test(test_print),
+        cmocka_unit_test(test_folding), cmocka_unit_test(test_sharing), cmocka_unit_test(test_sharing_of_many),
+        cmocka_unit_test(test_length),  cmocka_unit_test(test_names),   cmocka_unit_test(test_no_end),
+        cmocka_unit_test(test_print),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
