@@ -127,6 +127,7 @@ static void test_expressions(void **state)
         { "size((4,8):(1,4))", "32" },
         { "size(coalesce(logical_divide((4,8):(1,4), 4:1)))", "32" },
         { "cosize((4,8):(16,1))", "56" },
+        { "cosize((4,3):(-2,5))", "11" },
         { "rank((4,(2,2)))", "2" },
         { "depth((4,(2,2)))", "2" },
         { "mode((4,(2,2)), 1)", "(2,2):(4,8)" },
@@ -146,6 +147,7 @@ static void test_expressions(void **state)
         { "idx2crd(17, (4,(2,3)))", "(1,(0,2))" },
         { "composition(Sw<3,4,3>, (8,64):(64,1))", "Sw<3,4,3>o(8,64):(64,1)" },
         { "Sw<3,4,3>o0o(8,64):(64,1)", "Sw<3,4,3>o(8,64):(64,1)" },
+        { "Sw<20,22,20>o(8,64):(64,1)", "Sw<20,22,20>o(8,64):(64,1)" },
         { "crd2idx((1,0), Sw<3,3,3>o(8,64):(64,1))", "72" },
         { "crd2idx((1,0), Sw<2,0,-3>o(8,64):(1,8))", "9" },
         { "recast(Sw< 3, 4 , 3>o(8,64):(64,1), 16, 128)", "Sw<3,1,3>o(8,8):(8,1)" },
@@ -184,6 +186,7 @@ static void test_rejects(void **state)
         { "crd2idx(3)", "position 1: crd2idx: argument 2, a layout, is missing before 'crd2idx(3)'" },
         { "crd2idx(4:1, 4:1)", "position 9: crd2idx: argument 1 should be a coordinate before '4:1, 4:1)'" },
         { "crd2idx(32, (4,8))", "crd2idx: (4,8):(1,4) 32 is no coordinate of it" },
+        { "Sw<20,23,20>o(8,64):(64,1)", "Sw<20,23,20>: needs 0 <= B <= |S|, 0 <= M and B+M+|S| <= 62" },
         { "logical_divide(10:1, 4:1)",
           "logical_divide: 10:1, 4:1 do not divide: the tile does not cover the layout evenly" },
         { "logical_divide((10,4), <4>)",
@@ -356,6 +359,27 @@ static void test_dynamic_rejects(void **state)
     assert_int_equal(ir_describe_end(NULL), CKL_INTERNAL);
     assert_string_equal(ckl_error(), "complement: 4:? is not static");
     ir_describe_begin("layouts", IR_SM80);
+    group_modes(parsed("(4,8,2)"), 1, 1);
+    assert_int_equal(ir_describe_end(NULL), CKL_INTERNAL);
+    assert_string_equal(ckl_error(), "group_modes: (4,8,2):(1,4,32) does not have the modes to group");
+    ir_describe_begin("layouts", IR_SM80);
+}
+
+/* Of two registers the wider type, and a signed one where they differ; constants as C has them. */
+static void test_integers(void **state)
+{
+    (void)state;
+    const val narrow = ir_scalar_param(IR_U32, "narrow"), number = ir_scalar_param(CKL_I32, "number");
+    const val wide = ir_scalar_param(IR_U64, "wide"), least = ir_int(CKL_I64, INT64_MIN), minus = ir_int(CKL_I64, -1);
+    assert_int_equal(int_add(narrow, number).type, CKL_I32);
+    assert_int_equal(int_add(narrow, narrow).type, IR_U32);
+    assert_int_equal(int_add(narrow, wide).type, CKL_I64);
+    assert_int_equal(int_mul(wide, number).type, CKL_I64);
+    assert_int_equal(int_add(narrow, ir_int(CKL_I64, INT64_C(1) << 31)).type, CKL_I64);
+    assert_int_equal(int_mod(least, minus).i, 0);
+    assert_int_equal(int_mod(ir_int(CKL_I64, 7), ir_int(CKL_I64, -2)).i, 1);
+    assert_int_equal(int_div(ir_int(CKL_I64, 7), minus).i, -7);
+    assert_int_equal(int_ceil_div(ir_int(CKL_I64, 0), ir_int(CKL_I64, 5)).i, 0);
 }
 
 /* Atoms */
@@ -446,6 +470,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_dynamic_divide, begin_kernel, end),
         cmocka_unit_test_setup_teardown(test_dynamic_shape, begin_kernel, end),
         cmocka_unit_test_setup_teardown(test_dynamic_rejects, begin_kernel, end),
+        cmocka_unit_test_setup_teardown(test_integers, begin_kernel, end),
         cmocka_unit_test_setup_teardown(test_mma_atoms, begin, end),
         cmocka_unit_test_setup_teardown(test_copy_atoms, begin, end),
         cmocka_unit_test_setup_teardown(test_structure, begin, end),
