@@ -72,6 +72,20 @@ static void halves_of_a_word(void)
     ir_end_if();
 }
 
+/* What one CTA has written of a word another one reads: that is the fault, and not that the rest was never written. */
+static void half_written_by_another(void)
+{
+    parameters p = declare();
+    only_thread(0);
+    ir_if(is_cta(0));
+    test_store_value(IR_GLOBAL, IR_U16, p.fresh, 0, ir_int(IR_U16, 1));
+    ir_else();
+    BLAME;
+    test_load_value(IR_GLOBAL, IR_U32, planted ? p.fresh : p.memory, 0);
+    ir_end_if();
+    ir_end_if();
+}
+
 /* One CTA reads what another one writes. */
 static void read_of_other(void)
 {
@@ -511,6 +525,7 @@ typedef struct global_case {
 static const global_case cases[] = {
     { { same_word, 32, 1, { "global-memory race", "write of memory+0 meets the write by CTA" }, 0 }, 2 },
     { { halves_of_a_word, 32, 1, { "global-memory race", "no release and acquire" }, 0 }, 2 },
+    { { half_written_by_another, 32, 1, { "global-memory race", "fresh+0" }, 0 }, 2 },
     { { read_of_other, 32, 1, { "global-memory race", "memory+0", "no release and acquire" }, 0 }, CTAS },
     { { tma_load_of_written, 32, 1, { "global-memory race", "memory+512", "by " }, 0 }, 1 },
     { { gather_no_fence_before, 64, 1, { "global-memory race", "fence or a release before the flag" }, 0 }, CTAS },

@@ -362,6 +362,48 @@ static void more_arrivals_than_it_counts(void)
     ir_end_if();
 }
 
+/* Barriers that there are not: numbers are known at run time only. */
+static void barrier_beyond_the_last(void)
+{
+    declare();
+    const val zero = ir_sreg(IR_CTA_X);
+    BLAME;
+    ir_bar_sync(add(zero, u32(planted ? 16 : 15)), 32);
+}
+
+static void barrier_of_more_threads(void)
+{
+    declare();
+    BLAME;
+    ir_bar_sync(u32(1), planted ? 64 : 32);
+}
+
+/* Multiples of 16 bytes from multiples of 16, both known at run time only. */
+static void askew_bulk_load(int bytes, int from)
+{
+    parameters p = declare();
+    const val zero = ir_sreg(IR_CTA_X);
+    loader l = prepare_load();
+    ir_if(ir_elect());
+    ir_mbarrier_expect(l.bar, 0, u32(32));
+    BLAME;
+    ir_bulk_load(l.x, 0, test_element(p.memory, add(zero, u32(planted ? from : 16)), 1),
+                 add(zero, u32(planted ? bytes : 32)), l.bar);
+    HERE;
+    ir_end_if();
+    ir_mbarrier_wait(l.bar, 0, u32(0));
+}
+
+static void bulk_load_of_odd_bytes(void)
+{
+    askew_bulk_load(24, 16);
+}
+
+static void bulk_load_from_between(void)
+{
+    askew_bulk_load(32, 8);
+}
+
 /* The second of two mbarriers, once more. */
 static void initialised_twice(void)
 {
@@ -427,6 +469,10 @@ static const fault_case cases[] = {
     { cp_async_not_waited, 32, 1, { "cp_async of warp 0", "no cp_async_wait" }, 0 },
     { cp_async_too_early, 64, 1, { "shared-memory race", "cp_async" }, 0 },
     { refill_without_fence, 32, 1, { "missing fence_proxy_async", "overwrites", "ordinary load" }, 0 },
+    { bulk_load_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes from", "multiples of 16" }, 0 },
+    { bulk_load_from_between, 32, 1, { "misaligned bulk copy", "32 bytes from", "multiples of 16" }, 0 },
+    { barrier_beyond_the_last, 32, 1, { "misused barrier", "barrier 16 of 32 threads; there are 16 barriers" }, 0 },
+    { barrier_of_more_threads, 32, 1, { "misused barrier", "barrier 1 of 64 threads" }, 0 },
     { more_arrivals_than_it_counts, 32, 1, { "misused mbarrier_init", "1048576 arrivals (1 to 1048575) at bar" }, 0 },
     { more_bytes_than_it_counts, 32, 1, { "wrong transaction count", "it can count 1048575" }, 0 },
 };
@@ -438,6 +484,30 @@ static void each_waits_alone(void)
 {
     declare();
     ir_bar_sync(add(ir_binary(IR_SHR, tid(), u32(5)), u32(1)), 64);
+}
+
+/* Bytes that come for a phase that is over, while somebody waits for the next one. */
+static void waits_for_the_next_phase(void)
+{
+    parameters p = declare();
+    loader l = prepare_load();
+    issue_load(p, l, TILE_BYTES);
+    ir_if(ir_elect());
+    ir_tma_load(tile("y", TILE_BYTES), 0, p.map, l.bar, u32(0), 2, l.origin);
+    ir_end_if();
+    for (int phase = 0; phase < 2; phase++)
+        ir_mbarrier_wait(l.bar, 0, u32(phase));
+}
+
+static void test_late_bytes(void **state)
+{
+    (void)state;
+    static const fault_case c = { waits_for_the_next_phase, 32, 1, { NULL }, 0 };
+    bench b = bench_open("completion=lazy");
+    assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
+    if (!strstr(ckl_error(), "8192 bytes arrive at the mbarrier bar after phase 0 has completed"))
+        fail_msg("%s", ckl_error());
+    b.gpu->ops->close(b.gpu);
 }
 
 /* A report of many warps ends somewhere. */
@@ -458,6 +528,7 @@ static void test_warps_of_a_deadlock(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest more[] = { cmocka_unit_test(test_warps_of_a_deadlock) };
+    static const struct CMUnitTest more[] = { cmocka_unit_test(test_warps_of_a_deadlock),
+                                              cmocka_unit_test(test_late_bytes) };
     return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
 }

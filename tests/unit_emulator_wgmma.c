@@ -174,6 +174,40 @@ static void registers_of_some_warps(void)
         ir_end_if();
 }
 
+/* A number that no warp may have; by the verifier a kernel has none. */
+static void no_such_registers(void)
+{
+    declare();
+    BLAME;
+    ir_plain(IR_SETMAXNREG, planted ? 44 : 40, 0);
+}
+
+static void too_few_registers(void)
+{
+    declare();
+    BLAME;
+    ir_plain(IR_SETMAXNREG, planted ? 16 : 24, 0);
+}
+
+/* A warp gives registers by a step that is said to take some, and the other way round. */
+static void takes_fewer_registers(void)
+{
+    declare();
+    ir_plain(IR_SETMAXNREG, 40, 0);
+    ir_bar_sync(u32(0), 128);
+    BLAME;
+    ir_plain(IR_SETMAXNREG, planted ? 32 : 48, 1);
+}
+
+static void gives_more_registers(void)
+{
+    declare();
+    ir_plain(IR_SETMAXNREG, 40, 0);
+    ir_bar_sync(u32(0), 128);
+    BLAME;
+    ir_plain(IR_SETMAXNREG, planted ? 48 : 32, 0);
+}
+
 static const fault_case cases[] = {
     { wgmma_without_fence, 128, 1, { "missing fence_proxy_async", "(wgmma)" }, 0 },
     { operands_of_one_warp, 128, 1, { "shared-memory race", "warp 0", "(wgmma)" }, 0 },
@@ -183,6 +217,10 @@ static const fault_case cases[] = {
     { operand_overwritten, 128, 1, { "shared-memory race", "wgmma of warps 0 to 3", "no wgmma_wait" }, 0 },
     { wgmma_diverges, 128, 1, { "divergence at a converged instruction" }, 0 },
     { registers_of_some_warps, 128, 1, { "misused setmaxnreg", "only some warps" }, 0 },
+    { no_such_registers, 128, 1, { "misused setmaxnreg", "44 registers are no multiple of 8 in 24 to 256" }, 0 },
+    { too_few_registers, 128, 1, { "misused setmaxnreg", "16 registers are no multiple of 8 in 24 to 256" }, 0 },
+    { takes_fewer_registers, 128, 1, { "misused setmaxnreg", "has 40 registers per thread, 32 are not more" }, 0 },
+    { gives_more_registers, 128, 1, { "misused setmaxnreg", "has 40 registers per thread, 48 are not fewer" }, 0 },
 };
 
 int main(void)

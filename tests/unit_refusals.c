@@ -283,6 +283,22 @@ static void box_coordinates(int n)
     tma_store_of(&tma, sX, imm(0), imm(0), n, outer);
 }
 
+static void im2col_rank(int n)
+{
+    make_tma_im2col(map_param(), F16, n, 8, 64, (int[IR_TENSOR_MAP_RANK_MAX]){ 0 }, 128);
+}
+
+static void im2col_of(int n)
+{
+    const int steps[] = { 1, 1, 1 };
+    const val place[] = { imm(0), imm(0) }, offset = imm_as(IR_U16, 0);
+    const val bar = smem_address(smem_alloc("bar", 8, 8));
+    tma_copy tma =
+        n ? make_tma_im2col(map_param(), F16, 3, 8, 64, steps, 128) : make_tma(map_param(), F16, 3, 8, 64, 128);
+    tensor sX = smem_tensor("tile", F16, tma_tile_layout(F16, 8, 64, 128), 1024);
+    tma_load_im2col(&tma, sX, imm(0), place, &offset, bar, imm_as(U32, 0));
+}
+
 /* Reductions */
 
 static void reduce_threads(int n)
@@ -454,6 +470,10 @@ static const refusal refusals[] = {
     { box_rank, 2, 1, "TMA box: rank=1 is not in 2..5" },
     { box_coordinates, 2, 1, "TMA box: 3 coordinates in a tensor of rank 4" },
     { box_coordinates, 2, 3, "TMA box: 5 coordinates in a tensor of rank 4" },
+
+    { im2col_rank, 5, 6, "TMA im2col: rank=6 is not in 3..5" },
+    { im2col_rank, 3, 2, "TMA im2col: rank=2 is not in 3..5" },
+    { im2col_of, 1, 0, "TMA im2col: the copy is one of boxes" },
 
     { reduce_threads, 32, 16, "cta_reduce: 16 threads are not whole warps" },
     { reduce_threads, 96, 80, "cta_reduce: 80 threads are not whole warps" },
