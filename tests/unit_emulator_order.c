@@ -378,6 +378,13 @@ static void barrier_of_more_threads(void)
     ir_bar_sync(u32(1), planted ? 64 : 32);
 }
 
+/* One kernel with numbers in it. */
+#define CASE(name, call)   \
+    static void name(void) \
+    {                      \
+        call;              \
+    }
+
 /* Multiples of 16 bytes from multiples of 16, both known at run time only. */
 static void askew_bulk_load(int bytes, int from)
 {
@@ -394,15 +401,57 @@ static void askew_bulk_load(int bytes, int from)
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
-static void bulk_load_of_odd_bytes(void)
+CASE(bulk_load_of_odd_bytes, askew_bulk_load(24, 16))
+CASE(bulk_load_from_between, askew_bulk_load(32, 8))
+
+/* The same of what is stored or prefetched. */
+static void askew_bulk_store(int bytes, int to)
 {
-    askew_bulk_load(24, 16);
+    parameters p = declare();
+    const val zero = ir_sreg(IR_CTA_X), x = tile("x", TILE_BYTES);
+    fill_tile(x, TILE_BYTES, 32);
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    ir_if(ir_elect());
+    BLAME;
+    ir_bulk_store(test_element(p.memory, add(zero, u32(planted ? to : 16)), 1), x, 0,
+                  add(zero, u32(planted ? bytes : 32)));
+    HERE;
+    ir_plain(IR_BULK_COMMIT, 0, 0);
+    ir_plain(IR_BULK_WAIT, 0, 0);
+    ir_end_if();
 }
 
-static void bulk_load_from_between(void)
+CASE(bulk_store_of_odd_bytes, askew_bulk_store(24, 16))
+CASE(bulk_store_to_between, askew_bulk_store(32, 8))
+
+static void prefetch_of_odd_bytes(void)
 {
-    askew_bulk_load(32, 8);
+    parameters p = declare();
+    ir_if(ir_elect());
+    BLAME;
+    ir_bulk_prefetch(p.memory, add(ir_sreg(IR_CTA_X), u32(planted ? 24 : 32)));
+    HERE;
+    ir_end_if();
 }
+
+/* A box of three coordinates through a map of two, or for a CTA that the cluster has not. */
+static void load_of_other_box(int coordinates, int mask)
+{
+    parameters p = declare();
+    loader l = prepare_load();
+    const val zero = ir_int(CKL_I32, 0), origin[] = { zero, zero, zero };
+    ir_if(ir_elect());
+    ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
+    BLAME;
+    ir_tma_load(l.x, 0, p.map, l.bar, add(ir_sreg(IR_CTA_X), u32(mask)), coordinates, origin);
+    HERE;
+    ir_end_if();
+    ir_mbarrier_wait(l.bar, 0, u32(0));
+}
+
+CASE(load_of_other_rank, load_of_other_box(planted ? 3 : 2, 0))
+CASE(load_for_no_cta, load_of_other_box(2, planted ? 4 : 1))
 
 /* The second of two mbarriers, once more. */
 static void initialised_twice(void)
@@ -471,6 +520,11 @@ static const fault_case cases[] = {
     { refill_without_fence, 32, 1, { "missing fence_proxy_async", "overwrites", "ordinary load" }, 0 },
     { bulk_load_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes from", "multiples of 16" }, 0 },
     { bulk_load_from_between, 32, 1, { "misaligned bulk copy", "32 bytes from", "multiples of 16" }, 0 },
+    { bulk_store_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes to", "multiples of 16" }, 0 },
+    { bulk_store_to_between, 32, 1, { "misaligned bulk copy", "32 bytes to", "multiples of 16" }, 0 },
+    { prefetch_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes from", "multiples of 16" }, 0 },
+    { load_of_other_rank, 32, 1, { "wrong rank", "3 coordinates for a tensor map of rank 2" }, 0 },
+    { load_for_no_cta, 32, 1, { "no such CTA", "multicast mask 0x4 in a cluster of 1 CTAs" }, 0 },
     { barrier_beyond_the_last, 32, 1, { "misused barrier", "barrier 16 of 32 threads; there are 16 barriers" }, 0 },
     { barrier_of_more_threads, 32, 1, { "misused barrier", "barrier 1 of 64 threads" }, 0 },
     { more_arrivals_than_it_counts, 32, 1, { "misused mbarrier_init", "1048576 arrivals (1 to 1048575) at bar" }, 0 },
