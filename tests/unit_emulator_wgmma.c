@@ -62,6 +62,31 @@ static void prepare_operands(val *a, val *b)
     ir_bar_sync(u32(0), 128);
 }
 
+/* Planted, the product is under way when the warps leave: closed as a group, or not even that. */
+static void leaves_wgmma(bool closed)
+{
+    declare();
+    val a, b, d[WGMMA_N / 2];
+    prepare_operands(&a, &b);
+    accumulators(d);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    issue_wgmma(d, a, b);
+    if (!planted || closed)
+        ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    if (!planted)
+        ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
+static void leaves_closed_wgmma(void)
+{
+    leaves_wgmma(true);
+}
+
+static void leaves_open_wgmma(void)
+{
+    leaves_wgmma(false);
+}
+
 /* One warp writes the operands; the others of the warpgroup must know of it too. */
 static void operands_of_one_warp(void)
 {
@@ -215,6 +240,8 @@ static const fault_case cases[] = {
     { accumulator_written_before_wait, 128, 1, { "register in use by wgmma", "written" }, 0 },
     { missing_wgmma_fence, 128, 1, { "missing wgmma_fence" }, 0 },
     { operand_overwritten, 128, 1, { "shared-memory race", "wgmma of warps 0 to 3", "no wgmma_wait" }, 0 },
+    { leaves_closed_wgmma, 128, 1, { "exit with work under way", "wgmma was issued and not waited for" }, 0 },
+    { leaves_open_wgmma, 128, 1, { "exit with work under way", "wgmma was issued and not waited for" }, 0 },
     { wgmma_diverges, 128, 1, { "divergence at a converged instruction" }, 0 },
     { registers_of_some_warps, 128, 1, { "misused setmaxnreg", "only some warps" }, 0 },
     { no_such_registers, 128, 1, { "misused setmaxnreg", "44 registers are no multiple of 8 in 24 to 256" }, 0 },
