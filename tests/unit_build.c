@@ -64,6 +64,17 @@ static void test_sharing(void **unused)
     assert_int_equal(ir_describe_end(NULL), CKL_OK);
 }
 
+/* Layouts are evaluated without a kernel: nothing is left for run time. */
+static void test_no_kernel(void **unused)
+{
+    (void)unused;
+    ir_describe_begin(NULL, IR_SM80);
+    assert_true(ir_is_int(ir_binary(IR_ADD, u32(2), u32(3)), 5));
+    ir_sreg(IR_TID_X);
+    assert_int_equal(ir_describe_end(NULL), CKL_INVALID);
+    assert_string_equal(ckl_error(), "a static value was expected: there is no kernel to compute sreg in");
+}
+
 /* Far more than the table of known instructions has places: what meets another one in its place is not taken for that. */
 static void test_sharing_of_many(void **unused)
 {
@@ -227,9 +238,9 @@ static void test_print(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folding), cmocka_unit_test(test_sharing), cmocka_unit_test(test_sharing_of_many),
-        cmocka_unit_test(test_length),  cmocka_unit_test(test_names),   cmocka_unit_test(test_no_end),
-        cmocka_unit_test(test_print),
+        cmocka_unit_test(test_folding),         cmocka_unit_test(test_no_kernel), cmocka_unit_test(test_sharing),
+        cmocka_unit_test(test_sharing_of_many), cmocka_unit_test(test_length),    cmocka_unit_test(test_names),
+        cmocka_unit_test(test_no_end),          cmocka_unit_test(test_print),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,6 +62,20 @@ static void prepare_operands(val *a, val *b)
     ir_bar_sync(u32(0), 128);
 }
 
+static void reserved_bits(void)
+{
+    declare();
+    val a, b, d[WGMMA_N / 2];
+    prepare_operands(&a, &b);
+    accumulators(d);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    const val askew = ir_binary(IR_OR, descriptor(a), ir_int(IR_U64, planted ? 1 << 15 : 0));
+    BLAME;
+    ir_wgmma(CKL_F16, CKL_F16, WGMMA_N, d, askew, descriptor(b), ir_int(IR_PRED, 1), false, false);
+    HERE;
+    finish_wgmma();
+}
+
 /* Planted, the product is under way when the warps leave: closed as a group, or not even that. */
 static void leaves_wgmma(bool closed)
 {
@@ -240,6 +254,7 @@ static const fault_case cases[] = {
     { accumulator_written_before_wait, 128, 1, { "register in use by wgmma", "written" }, 0 },
     { missing_wgmma_fence, 128, 1, { "missing wgmma_fence" }, 0 },
     { operand_overwritten, 128, 1, { "shared-memory race", "wgmma of warps 0 to 3", "no wgmma_wait" }, 0 },
+    { reserved_bits, 128, 1, { "bad matrix descriptor", "reserved bits are set" }, 0 },
     { leaves_closed_wgmma, 128, 1, { "exit with work under way", "wgmma was issued and not waited for" }, 0 },
     { leaves_open_wgmma, 128, 1, { "exit with work under way", "wgmma was issued and not waited for" }, 0 },
     { wgmma_diverges, 128, 1, { "divergence at a converged instruction" }, 0 },
