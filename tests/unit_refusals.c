@@ -358,6 +358,27 @@ static void nesting(int n)
         ir_end_if();
 }
 
+/* 0: right; 1 to 3: closed by another end, by none that began, an else of no if. */
+static void ends_of(int n)
+{
+    if (n == 1)
+        ir_loop();
+    else if (n != 2)
+        ir_if(ir_compare(IR_EQ, thread(), imm(0)));
+    if (n == 3)
+        ir_end_if();
+    if (n == 3)
+        ir_else();
+    ir_end_if();
+}
+
+static void ends_loop(int n)
+{
+    if (n)
+        ir_loop();
+    ir_end_loop();
+}
+
 static void else_after(int n)
 {
     ir_if(lt(thread(), imm(1)));
@@ -484,6 +505,10 @@ static const refusal refusals[] = {
     { value_made, 1, 0, "a value is used that was never made" },
     { bitcast_bits, 32, 64, "bitcast of u32 to u64 changes the width" },
     { nesting, 64, 65, "control flow is nested more than 64 deep" },
+    { ends_of, 0, 1, "end_if without its if" },
+    { ends_of, 0, 2, "end_if without its if" },
+    { ends_of, 0, 3, "else without its if" },
+    { ends_loop, 1, 0, "end_loop without its loop" },
     { else_after, 0, 1, "else does not follow an if" },
     { break_in, 1, 0, "break outside a loop" },
     { alias_bytes, 64, 65, "shared memory other: 65 bytes do not fit one of 64" },
