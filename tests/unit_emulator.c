@@ -184,8 +184,8 @@ static void test_exchange(void **state)
 static void describe_exchange_of_some(void)
 {
     val out = out_param(), lane = ir_sreg(IR_LANE);
-    val late = ir_compare(IR_GE, lane, u32(20));
-    ir_if(ir_compare(IR_LT, lane, u32(12)));
+    val late = ir_compare(IR_GE, lane, u32(20)), early = ir_compare(IR_LT, lane, u32(12));
+    ir_if(early);
     ir_plain(IR_EXIT, 0, 0);
     ir_end_if();
     val x = ir_shuffle(IR_SHFL_IDX, lane, u32(30), 32);                                    // 30
@@ -193,6 +193,7 @@ static void describe_exchange_of_some(void)
     x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ALL, late), u32(1000000), u32(0))); // no
     x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ANY, late), u32(2000000), u32(0))); // yes
     x = ir_binary(IR_ADD, x, ir_binary(IR_SHR, ir_vote(IR_VOTE_BALLOT, late), u32(20)));   // 0xfff
+    x = ir_binary(IR_ADD, x, ir_vote(IR_VOTE_BALLOT, early));                              // 0
     x = ir_binary(IR_ADD, x, ir_select(ir_elect(), u32(4000000), u32(0)));                 // lane 12
     put(out, x);
 }

@@ -230,6 +230,44 @@ static void written_after_release(void)
     ir_end_if();
 }
 
+/* Planted, the fence before the flag is of the CTA alone: it publishes nothing to the other one. */
+static void fence_too_narrow(void)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG);
+    ir_if(ir_elect());
+    ir_if(is_cta(0));
+    wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
+    BLAME;
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    ir_else();
+    HERE;
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+    ir_fence(planted ? IR_SCOPE_CTA : IR_SCOPE_GPU);
+    store_flag(IR_ORDER_RELAXED, flag, u32(1));
+    ir_end_if();
+    ir_end_if();
+}
+
+/* For warps of one CTA a fence of the CTA does; planted, there is none. */
+static void flag_within_a_cta(void)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG);
+    only_thread(0);
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+    if (!planted)
+        ir_fence(IR_SCOPE_CTA);
+    store_flag(IR_ORDER_RELAXED, flag, u32(1));
+    ir_end_if();
+    only_thread(32);
+    wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
+    BLAME;
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    HERE;
+    ir_end_if();
+}
+
 static void relaxed_flag(void)
 {
     pass_flag(planted ? IR_ORDER_RELAXED : IR_ORDER_RELEASE, IR_ORDER_ACQUIRE);
@@ -534,6 +572,8 @@ static const global_case cases[] = {
     { { gather_narrow_fence, 64, 1, { "global-memory race", "by warp" }, 0 }, CTAS },
     { { gather_by_order, 32, 1, { "global-memory race", "warp 0 of CTA" }, 0 }, CTAS },
     { { relaxed_flag, 32, 1, { "global-memory race", "read of memory+0 meets the write by warp 0 of CTA (1" }, 0 }, 2 },
+    { { fence_too_narrow, 32, 1, { "global-memory race", "of memory+0 meets the write by warp 0 of CTA (1" }, 0 }, 2 },
+    { { flag_within_a_cta, 64, 1, { "global-memory race", "of memory+0 meets the write by warp 0" }, 0 }, 1 },
     { { written_after_release, 32, 1, { "global-memory race", "of memory+0 meets the " }, 0 }, 2 },
     { { polled_without_acquire, 32, 1, { "global-memory race", "read, but not acquired" }, 0 }, 2 },
     { { ordinary_flag, 32, 1, { "global-memory race", "memory+8192", "both must be strong" }, 0 }, 2 },
