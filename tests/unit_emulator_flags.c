@@ -2,62 +2,73 @@
 #define BLAMED_FILE "unit_emulator_flags.c"
 #include "unit_emulator_global.h"
 
+/* How CTA 1 says that it has written a value, and CTA 0 learns of it. */
+typedef struct passing {
+    ir_order store, load;
+    bool fenced, late; // a fence before the flag; the value is written behind it
+    ir_scope fence;
+} passing;
+
 /* CTA 0 waits, so that it always starts too early. */
-static void pass_flag(ir_order store, ir_order load)
+static void pass_flag(passing by)
 {
     parameters p = declare();
     val flag = at_offset(p.memory, FLAG);
     ir_if(ir_elect());
     ir_if(is_cta(0));
-    wait_for(load, flag, u32(1));
+    wait_for(by.load, flag, u32(1));
     BLAME;
     test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
     ir_end_if();
     ir_if(is_cta(1));
     HERE;
-    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
-    store_flag(store, flag, u32(1));
+    if (!by.late)
+        test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+    if (by.fenced)
+        ir_fence(by.fence);
+    store_flag(by.store, flag, u32(1));
+    if (by.late)
+        test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
     ir_end_if();
     ir_end_if();
 }
 
-/* A release is of what came before it; planted, the value comes after it. Either access may be the later one. */
+/* A release is of what came before it. Either access may be the later one. */
 static void written_after_release(void)
 {
-    parameters p = declare();
-    val flag = at_offset(p.memory, FLAG);
-    ir_if(ir_elect());
-    ir_if(is_cta(0));
-    wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
-    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
-    ir_else();
-    HERE;
-    for (int i = 0; i < 2; i++)
-        if (i == planted)
-            test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
-        else
-            store_flag(IR_ORDER_RELEASE, flag, u32(1));
-    ir_end_if();
-    ir_end_if();
+    pass_flag((passing){ .store = IR_ORDER_RELEASE, .load = IR_ORDER_ACQUIRE, .late = planted });
+    blamed = 0;
 }
 
-/* Planted, the fence before the flag is of the CTA alone: it publishes nothing to the other one. */
+/* A fence of the CTA alone publishes nothing to the other one. */
 static void fence_too_narrow(void)
 {
-    parameters p = declare();
-    val flag = at_offset(p.memory, FLAG);
-    ir_if(ir_elect());
-    ir_if(is_cta(0));
-    wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
-    BLAME;
-    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
-    ir_else();
-    HERE;
-    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
-    ir_fence(planted ? IR_SCOPE_CTA : IR_SCOPE_GPU);
-    store_flag(IR_ORDER_RELAXED, flag, u32(1));
-    ir_end_if();
-    ir_end_if();
+    pass_flag((passing){ .store = IR_ORDER_RELAXED,
+                         .load = IR_ORDER_ACQUIRE,
+                         .fenced = true,
+                         .fence = planted ? IR_SCOPE_CTA : IR_SCOPE_GPU });
+}
+
+static void relaxed_flag(void)
+{
+    pass_flag((passing){ .store = planted ? IR_ORDER_RELAXED : IR_ORDER_RELEASE, .load = IR_ORDER_ACQUIRE });
+}
+
+static void polled_without_acquire(void)
+{
+    pass_flag((passing){ .store = IR_ORDER_RELEASE, .load = planted ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE });
+}
+
+static void ordinary_flag(void)
+{
+    pass_flag((passing){ .store = planted ? IR_ORDER_DEFAULT : IR_ORDER_RELEASE, .load = IR_ORDER_ACQUIRE });
+    blamed = planted ? 0 : blamed; // the poll or the store, whichever comes later
+}
+
+static void polled_by_ordinary_loads(void)
+{
+    pass_flag((passing){ .store = IR_ORDER_RELEASE, .load = planted ? IR_ORDER_DEFAULT : IR_ORDER_ACQUIRE });
+    blamed = planted ? 0 : blamed;
 }
 
 /* For warps of one CTA a fence of the CTA does; planted, there is none. */
@@ -77,28 +88,6 @@ static void flag_within_a_cta(void)
     test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
     HERE;
     ir_end_if();
-}
-
-static void relaxed_flag(void)
-{
-    pass_flag(planted ? IR_ORDER_RELAXED : IR_ORDER_RELEASE, IR_ORDER_ACQUIRE);
-}
-
-static void polled_without_acquire(void)
-{
-    pass_flag(IR_ORDER_RELEASE, planted ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE);
-}
-
-static void ordinary_flag(void)
-{
-    pass_flag(planted ? IR_ORDER_DEFAULT : IR_ORDER_RELEASE, IR_ORDER_ACQUIRE);
-    blamed = planted ? 0 : blamed; // the poll or the store, whichever comes later
-}
-
-static void polled_by_ordinary_loads(void)
-{
-    pass_flag(IR_ORDER_RELEASE, planted ? IR_ORDER_DEFAULT : IR_ORDER_ACQUIRE);
-    blamed = planted ? 0 : blamed;
 }
 
 /* An acquire of CTA scope does not include the other CTA. */
