@@ -275,11 +275,6 @@ static void box_rank(int n)
     make_tma(map_param(), F16, n, 8, 64, 128);
 }
 
-static void box_of(int n)
-{
-    make_tma(n ? map_param() : ir_scalar_param(IR_U64, "pointer"), F16, 2, 8, 64, 128);
-}
-
 static void box_coordinates(int n)
 {
     tma_copy tma = make_tma(map_param(), F16, 4, 8, 64, 128);
@@ -494,7 +489,6 @@ static const refusal refusals[] = {
     { box_span, 32, 40, "TMA box: rows of 80 bytes are longer than the 64-byte swizzle" },
     { box_rank, 5, 6, "TMA box: rank=6 is not in 2..5" },
     { box_rank, 2, 1, "TMA box: rank=1 is not in 2..5" },
-    { box_of, 1, 0, "this value is no tensor map parameter" },
     { box_coordinates, 2, 1, "TMA box: 3 coordinates in a tensor of rank 4" },
     { box_coordinates, 2, 3, "TMA box: 5 coordinates in a tensor of rank 4" },
 
