@@ -8,16 +8,17 @@
 #include <string.h>
 
 #include "ir/build.h"
+#include "plan/kernel_cache.h"
 #include "plan/plan.h"
 
 /* A device that counts what is loaded on it. */
-static int loads, unloads, launches;
-static int resident = 1; // clusters that it has room for
+static int loads, unloads, launches, ready_at_load; // ready: sets of kernels
+static int resident = 1;                            // clusters that it has room for
 
 static ckl_status count_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
 {
-    (void)d;
     assert_non_null(strstr(kernel->note, "op "));
+    ready_at_load = kernel_cache_count(d).sets;
     loads++;
     *loaded = (device_kernel *)&loads;
     return CKL_OK;

@@ -52,7 +52,10 @@ static bool golden_update_wanted(int argc, char **argv)
     return argc > 1 && strcmp(argv[1], "--update") == 0;
 }
 
-/* A quick run asks one of GOLDEN_ONE_IN questions and lets the answers of the others stand; those who write the file ask all. */
+/*
+ * A quick run asks one of GOLDEN_ONE_IN questions, and those whose comment says what they alone would show; the answers of the
+ * others stand. Those who write the file ask all.
+ */
 enum { GOLDEN_ONE_IN = 3 };
 static bool golden_asks_all;
 
@@ -72,9 +75,10 @@ static inline void golden_answer(const char *path, void (*answer)(const char *qu
             text_printf(now, "%s\n", line);
         if (*line == ' ')
             continue;
+        const bool commented = strchr(line, '#') != NULL;
         line[strcspn(line, "#")] = '\0';
-        asked = *line && (golden_asks_all || number % GOLDEN_ONE_IN == 0);
-        number += *line != '\0';
+        asked = *line && (golden_asks_all || commented || number % GOLDEN_ONE_IN == 0);
+        number += *line && !commented;
         left += *line && !asked;
         if (asked)
             answer(line, now);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "base/fields.h"
 #include "base/folder.h"
 #include "base/heap.h"
+#include "base/log.h"
 #include "base/math.h"
 #include "base/problem.h"
 #include "base/random.h"
@@ -239,9 +241,67 @@ static void test_problem(void **state)
     assert_string_equal(line.pairs[1].value, "a=1 b=2");
     assert_string_equal(line.pairs[2].value, "(4, (2,2))");
     assert_string_equal(line.pairs[3].value, "");
+    assert_int_equal(problem_split(&memory, "gemm a='' b=' c=\"'", &line), CKL_OK);
+    assert_string_equal(line.pairs[0].value, "");
+    assert_string_equal(line.pairs[1].value, " c=\"");
     assert_int_equal(problem_split(&memory, "   # nothing", &line), CKL_OK);
     assert_null(line.op);
     arena_clear(&memory);
+}
+
+static void test_problem_of_many_keys(void **state)
+{
+    enum { MOST = 64 };
+    arena memory = { 0 };
+    text words = { 0 };
+    problem_line line;
+    (void)state;
+    text_printf(&words, "gemm");
+    for (int i = 0; i < MOST; i++)
+        text_printf(&words, " k%d=%d", i, i);
+    assert_int_equal(problem_split(&memory, text_data(&words), &line), CKL_OK);
+    assert_int_equal(line.count, MOST);
+    assert_string_equal(line.pairs[MOST - 1].value, "63");
+    text_printf(&words, " more=1");
+    assert_int_equal(problem_split(&memory, text_data(&words), &line), CKL_INVALID);
+    assert_string_equal(ckl_error(), "gemm: more than 64 keys in one line");
+    text_free(&words);
+    arena_clear(&memory);
+}
+
+/* What is printed without quotes is read as one word again. */
+static void test_words(void **state)
+{
+    static const char *const words[] = { "", "x", "(4, 2)", "a=1" };
+    static const char *const others[] = { "a b", "(4", "4)", "it's", "a#b", " x" };
+    (void)state;
+    for (int i = 0; i < COUNT_OF(words); i++)
+        assert_true(problem_is_word(words[i]));
+    for (int i = 0; i < COUNT_OF(others); i++)
+        assert_false(problem_is_word(others[i]));
+}
+
+/* Topics are whole words. */
+static void test_log_topics(void **state)
+{
+    static const char *const wanted[] = { "plan", "tuned,plan", "plan tuned", "all", "tuned, all" };
+    static const char *const others[] = { "", "pla", "planned", "tuned", "al", "alla", "nothing" };
+    const char *given = getenv("CKL_LOG");
+    char *before = given ? strdup(given) : NULL;
+    (void)state;
+    for (int i = 0; i < COUNT_OF(wanted); i++) {
+        setenv("CKL_LOG", wanted[i], 1);
+        assert_true(log_wants("plan"));
+    }
+    for (int i = 0; i < COUNT_OF(others); i++) {
+        setenv("CKL_LOG", others[i], 1);
+        assert_false(log_wants("plan"));
+    }
+    unsetenv("CKL_LOG");
+    assert_false(log_wants("plan"));
+    if (before)
+        setenv("CKL_LOG", before, 1);
+    free(before);
 }
 
 static void test_problem_refuses(void **state)
@@ -272,6 +332,11 @@ static void test_nearest_word(void **state)
     assert_string_equal(nearest_word("verfiy", words, 4), "verify");
     assert_string_equal(nearest_word("rnu", words, 4), "run");
     assert_string_equal(nearest_word("becnh", words, 4), "bench");
+    assert_string_equal(nearest_word("runs", (const char *const[]){ "rounds" }, 1), "rounds"); // two slips
+    assert_null(nearest_word("rns", (const char *const[]){ "rounds" }, 1));
+    assert_null(nearest_word("run", (const char *const[]){ "round" }, 1)); // one in a short word
+    assert_string_equal(nearest_word("bend", (const char *const[]){ "bent", "bond" }, 2),
+                        "bent"); // the first of equals
     assert_null(nearest_word("xyz", words, 4));
     assert_null(nearest_word("", words, 4));
 }
@@ -376,6 +441,9 @@ int main(void)
         cmocka_unit_test(test_fields_refuse),
         cmocka_unit_test(test_problem),
         cmocka_unit_test(test_problem_refuses),
+        cmocka_unit_test(test_problem_of_many_keys),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_log_topics),
         cmocka_unit_test(test_nearest_word),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_folder_of_any_number),

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/math.h"
 #include "device/device.h"
 #include "ir/build.h"
 #include "ir/ptx_rows.h"
@@ -60,6 +61,50 @@ static void test_sharing(void **unused)
     ir_end_if();
     ir_share_end();
     assert_int_not_equal(ir_binary(IR_ADD, x, u32(5)).reg, sum.reg);
+    assert_int_equal(ir_describe_end(NULL), CKL_OK);
+}
+
+/* Layouts are evaluated without a kernel: nothing is left for run time. */
+static void test_no_kernel(void **unused)
+{
+    (void)unused;
+    ir_describe_begin(NULL, IR_SM80);
+    assert_true(ir_is_int(ir_binary(IR_ADD, u32(2), u32(3)), 5));
+    ir_sreg(IR_TID_X);
+    assert_int_equal(ir_describe_end(NULL), CKL_INVALID);
+    assert_string_equal(ckl_error(), "a static value was expected: there is no kernel to compute sreg in");
+}
+
+/* Far more than the table of known instructions has places: what meets another one in its place is not taken for that. */
+static void test_sharing_of_many(void **unused)
+{
+    static const ir_compare_kind kinds[] = { IR_EQ, IR_NE, IR_LT, IR_LE, IR_GT, IR_GE };
+    static const ir_op ops[] = { IR_ADD, IR_SUB, IR_XOR, IR_DIV };
+    enum { CONSTANTS = 1500, RESULTS = 2 * COUNT_OF(ops) + COUNT_OF(kinds) };
+    val z[RESULTS];
+    (void)unused;
+    ir_describe_begin("sharing", IR_SM80);
+    const val from[] = { unknown(IR_U32), unknown(CKL_I32) };
+    int last = 0;
+    ir_share_begin();
+    for (int c = 5; c < CONSTANTS; c++)
+        for (int s = 0; s < COUNT_OF(from); s++) {
+            const val x = from[s], y = ir_int(x.type, 2 * c + 1);
+            int count = 0;
+            for (int i = 0; i < COUNT_OF(ops); i++) {
+                z[count] = ir_binary(ops[i], x, y);
+                z[count + 1] = ir_unary(IR_NOT, z[count]);
+                count += 2;
+            }
+            for (int i = 0; i < COUNT_OF(kinds); i++)
+                z[count++] = ir_compare(kinds[i], x, y);
+            for (int i = 0; i < count; i++) {
+                assert_true(z[i].reg > last);
+                last = z[i].reg;
+            }
+        }
+    assert_int_equal(ir_compare(IR_GE, from[1], ir_int(CKL_I32, 2 * CONSTANTS - 1)).reg, last);
+    ir_share_end();
     assert_int_equal(ir_describe_end(NULL), CKL_OK);
 }
 
@@ -193,8 +238,9 @@ static void test_print(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folding), cmocka_unit_test(test_sharing), cmocka_unit_test(test_length),
-        cmocka_unit_test(test_names),   cmocka_unit_test(test_no_end),  cmocka_unit_test(test_print),
+        cmocka_unit_test(test_folding),         cmocka_unit_test(test_no_kernel), cmocka_unit_test(test_sharing),
+        cmocka_unit_test(test_sharing_of_many), cmocka_unit_test(test_length),    cmocka_unit_test(test_names),
+        cmocka_unit_test(test_no_end),          cmocka_unit_test(test_print),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -184,8 +184,8 @@ static void test_exchange(void **state)
 static void describe_exchange_of_some(void)
 {
     val out = out_param(), lane = ir_sreg(IR_LANE);
-    val late = ir_compare(IR_GE, lane, u32(20));
-    ir_if(ir_compare(IR_LT, lane, u32(12)));
+    val late = ir_compare(IR_GE, lane, u32(20)), early = ir_compare(IR_LT, lane, u32(12));
+    ir_if(early);
     ir_plain(IR_EXIT, 0, 0);
     ir_end_if();
     val x = ir_shuffle(IR_SHFL_IDX, lane, u32(30), 32);                                    // 30
@@ -193,6 +193,7 @@ static void describe_exchange_of_some(void)
     x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ALL, late), u32(1000000), u32(0))); // no
     x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ANY, late), u32(2000000), u32(0))); // yes
     x = ir_binary(IR_ADD, x, ir_binary(IR_SHR, ir_vote(IR_VOTE_BALLOT, late), u32(20)));   // 0xfff
+    x = ir_binary(IR_ADD, x, ir_vote(IR_VOTE_BALLOT, early));                              // 0
     x = ir_binary(IR_ADD, x, ir_select(ir_elect(), u32(4000000), u32(0)));                 // lane 12
     put(out, x);
 }
@@ -275,6 +276,54 @@ static void test_atomics(void **state)
     assert_int_equal(out[5], 1);
     for (int i = 0; i < 512; i++)
         assert_int_equal(out[8 + i], 1);
+}
+
+/* CTAs write down as which they came: from word 1 on; word 0 counts. */
+static void describe_arrivals(void)
+{
+    val out = out_param(), cta = ir_sreg(IR_CTA_X);
+    ir_if(ir_elect());
+    val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 0, u32(1), u32(0));
+    test_store_value(IR_GLOBAL, IR_U32, test_element(out, cta, 4), 4, number);
+    ir_end_if();
+}
+
+enum { ARRIVALS = 24 };
+
+/* All come; how many of them after the next one. */
+static int swapped_ctas(const char *settings)
+{
+    ckl_device *device = test_open(settings);
+    uint32_t out[1 + ARRIVALS] = { 0 }, came = 0;
+    int swapped = 0;
+    void *memory = test_upload(device, out, sizeof out);
+    test_kernel k = { describe_arrivals, IR_SM90A, .grid = ARRIVALS };
+    assert_int_equal(test_run(device, k, (void *[]){ &memory }), CKL_OK);
+    assert_int_equal(device->ops->copy_out(device, out, memory, sizeof out, NULL), CKL_OK);
+    for (uint32_t i = 0; i < ARRIVALS; i++) {
+        came |= 1U << out[1 + i];
+        swapped += i + 1 < ARRIVALS && out[1 + i] > out[2 + i];
+    }
+    assert_int_equal(came, (1U << ARRIVALS) - 1);
+    device->ops->close(device);
+    return swapped;
+}
+
+static void test_order_of_ctas(void **state)
+{
+    enum { SEEDS = 8 };
+    int swapped = 0;
+    (void)state;
+    assert_int_equal(swapped_ctas(""), 0);
+    assert_int_equal(swapped_ctas("seed=5"), 0);
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        char settings[64];
+        snprintf(settings, sizeof settings, "schedule=random seed=%d", seed);
+        swapped += swapped_ctas(settings);
+        snprintf(settings, sizeof settings, "resident=1 schedule=random seed=%d", seed);
+        assert_int_equal(swapped_ctas(settings), 0);
+    }
+    assert_true(swapped > 4 * SEEDS); // where they only begin with another one hardly one of a launch is
 }
 
 /* Barriers: producer warps hand over through named barriers, arrive on one side, sync on the other. */
@@ -433,7 +482,7 @@ int main(void)
         cmocka_unit_test(test_exchange), cmocka_unit_test(test_exchange_of_some), cmocka_unit_test(test_memory),
         cmocka_unit_test(test_atomics),  cmocka_unit_test(test_handover),         cmocka_unit_test(test_matrices),
         cmocka_unit_test(test_models),   cmocka_unit_test(test_residency),        cmocka_unit_test(test_host_memory),
-        cmocka_unit_test(test_counters),
+        cmocka_unit_test(test_counters), cmocka_unit_test(test_order_of_ctas),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);
 }

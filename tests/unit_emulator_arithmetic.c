@@ -1,4 +1,5 @@
 /* unit_emulator_arithmetic.c - the emulated GPU: arithmetic bit for bit, and division as C has it. */
+#include "device/emulator/machine.h"
 #include "unit_emulator.h"
 
 static ckl_device *gpu;
@@ -70,6 +71,12 @@ static const arithmetic_case arithmetic[] = {
     { IR_RCP, CKL_F32, 0, 0, 0x40400000, 0, 0, 0x3eaaaaab },
     { IR_RSQRT, CKL_F32, 0, 0, 0x40800000, 0, 0, 0x3f000000 },
     { IR_EX2, CKL_F32, 0, 0, 0xc2fe0000, 0, 0, 0x00400000 }, // 2^-127
+    { IR_EX2, CKL_F32, 0, 1, 0xc2fe0000, 0, 0, 0 },          // with ftz subnormals are 0,
+    { IR_EX2, CKL_F32, 0, 1, 0xc2fc0000, 0, 0, 0x00800000 }, // and 2^-126 is none
+    { IR_RCP_APPROX, CKL_F32, 0, 1, 0x7e800000, 0, 0, 0x00800000 },
+    { IR_RCP_APPROX, CKL_F32, 0, 1, 0xfe800001, 0, 0, 0x80000000 },
+    { IR_RCP_APPROX, CKL_F32, 0, 1, 0x807fffff, 0, 0, 0xff800000 },
+    { IR_RCP_APPROX, CKL_F32, 0, 1, 0x80800000, 0, 0, 0xfe800000 },
     { IR_LG2, CKL_F32, 0, 0, 0x41000000, 0, 0, 0x40400000 },
     { IR_ADD, CKL_F64, 0, 0, 0x3ff0000000000000, 0x3ca0000000000000, 0, 0x3ff0000000000000 },
     { IR_ADD, CKL_F16, 0, 0, 0x3c00, 0x1001, 0, 0x3c01 },       // 1 + just over half an ulp
@@ -139,11 +146,11 @@ static void describe_arithmetic(void)
     bool shift = c->op == IR_SHL || c->op == IR_SHR;
     val out = ir_scalar_param(IR_U64, "out");
     val in[] = { ir_scalar_param(from, "x"), ir_scalar_param(shift ? IR_U32 : from, "y"), ir_scalar_param(from, "z") };
-    val result = ir_reg(c->op == IR_COMPARE ? IR_PRED : type);
-    ir_emit((ir_inst){ .op = c->op, .type = c->type, .from = c->from, .mode = c->mode }, 1, &result, 3, in);
+    val computed = ir_reg(c->op == IR_COMPARE ? IR_PRED : type);
+    ir_emit((ir_inst){ .op = c->op, .type = c->type, .from = c->from, .mode = c->mode }, 1, &computed, 3, in);
     if (c->op == IR_COMPARE)
-        result = ir_select(result, u32(1), u32(0));
-    test_store_value(IR_GLOBAL, result.type, out, 0, result);
+        computed = ir_select(computed, u32(1), u32(0));
+    test_store_value(IR_GLOBAL, computed.type, out, 0, computed);
 }
 
 static void check_arithmetic(void *out, int number, const arithmetic_case *c)
@@ -167,6 +174,61 @@ static void test_arithmetic(void **state)
     for (int i = 0; i < COUNT_OF(arithmetic); i++)
         check_arithmetic(out, i, &arithmetic[i]);
     gpu->ops->release(gpu, out);
+}
+
+/* What an atomic leaves in memory; it returns what was there. Beside the word nothing changes. */
+static const struct {
+    ir_type type;
+    ir_reduction mode;
+    uint64_t old, x, y, wanted;
+} atomics[] = {
+    { CKL_I32, IR_RED_ADD, 0x7fffffff, 1, 0, 0x80000000 },
+    { CKL_I32, IR_RED_MIN, 1, 0xffffffff, 0, 0xffffffff },
+    { CKL_I32, IR_RED_MAX, 1, 0xffffffff, 0, 1 },
+    { IR_U32, IR_RED_ADD, 0xffffffff, 2, 0, 1 },
+    { IR_U32, IR_RED_MIN, 1, 0xffffffff, 0, 1 },
+    { IR_U32, IR_RED_MAX, 1, 0xffffffff, 0, 0xffffffff },
+    { IR_U32, IR_RED_AND, 0x0f0f0f0f, 0x00ff00ff, 0, 0x000f000f },
+    { IR_U32, IR_RED_OR, 0x0f0f0f0f, 0x00ff00ff, 0, 0x0fff0fff },
+    { IR_U32, IR_RED_EXCH, 3, 7, 9, 7 },
+    { IR_U32, IR_RED_CAS, 3, 3, 9, 9 },
+    { IR_U32, IR_RED_CAS, 4, 3, 9, 4 },
+    { CKL_I64, IR_RED_ADD, INT64_MAX, 1, 0, 1ULL << 63 },
+    { CKL_I64, IR_RED_MIN, 1, UINT64_MAX, 0, UINT64_MAX },
+    { CKL_I64, IR_RED_MAX, 1, UINT64_MAX, 0, 1 },
+    { IR_U64, IR_RED_ADD, UINT64_MAX, 2, 0, 1 },
+    { IR_U64, IR_RED_MIN, 1, UINT64_MAX, 0, 1 },
+    { IR_U64, IR_RED_MAX, 1, UINT64_MAX, 0, UINT64_MAX },
+    { CKL_F32, IR_RED_ADD, 0x3f800000, 0x40000000, 0, 0x40400000 },
+    { CKL_F32, IR_RED_MIN, 0x7fc00000, 0x3f800000, 0, 0x3f800000 },
+    { CKL_F32, IR_RED_MAX, 0xbf800000, 0x7fc00000, 0, 0xbf800000 },
+    { CKL_F64, IR_RED_ADD, 0x3ff0000000000000, 0x4000000000000000, 0, 0x4008000000000000 },
+    { CKL_F64, IR_RED_MIN, 0x3ff0000000000000, 0xc000000000000000, 0, 0xc000000000000000 },
+    { CKL_F64, IR_RED_MAX, 0x3ff0000000000000, 0xc000000000000000, 0, 0x3ff0000000000000 },
+    { CKL_F16, IR_RED_ADD, 0x3c00, 0x1001, 0, 0x3c01 },
+    { CKL_F16, IR_RED_MIN, 0x3c00, 0xc000, 0, 0xc000 },
+    { CKL_F16, IR_RED_MAX, 0x3c00, 0xc000, 0, 0x3c00 },
+    { CKL_BF16, IR_RED_ADD, 0x3f80, 0x4000, 0, 0x4040 },
+    { CKL_BF16, IR_RED_MIN, 0x3f80, 0xc000, 0, 0xc000 },
+    { CKL_BF16, IR_RED_MAX, 0x3f80, 0xc000, 0, 0x3f80 },
+    { IR_F16X2, IR_RED_ADD, 0x3c004000, 0x3c003c00, 0, 0x40004200 },
+    { IR_BF16X2, IR_RED_ADD, 0x3f804000, 0x3f803f80, 0, 0x40004040 },
+    { IR_BF16X2, IR_RED_MAX, 0x3f80c000, 0x40003f80, 0, 0x40003f80 },
+};
+
+static void test_atomics(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT_OF(atomics); i++) {
+        const ir_inst inst = { .op = IR_ATOM, .type = atomics[i].type, .mode = (int)atomics[i].mode };
+        uint64_t memory[2] = { atomics[i].old, UINT64_MAX };
+        if (ir_type_bytes(inst.type) < 8) // the upper bytes are another's
+            memory[0] |= UINT64_MAX << 8 * ir_type_bytes(inst.type);
+        const uint64_t before = memory[0], high = before ^ atomics[i].old;
+        if (move_atomic(&inst, memory, atomics[i].x, atomics[i].y) != atomics[i].old ||
+            memory[0] != (high | atomics[i].wanted) || memory[1] != UINT64_MAX)
+            fail_msg("row %d leaves 0x%" PRIx64, i, memory[0]);
+    }
 }
 
 /* What no integer holds: infinities become its limits; NaN is 0, or the top bit where 64 bits are on either side. */
@@ -294,6 +356,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_arithmetic),
+        cmocka_unit_test(test_atomics),
         cmocka_unit_test(test_conversions_of_no_number),
         cmocka_unit_test(test_division),
     };

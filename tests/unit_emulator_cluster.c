@@ -29,6 +29,45 @@ static void leaves_before_signal(void)
     ir_end_if();
 }
 
+static void signals_unfenced(void)
+{
+    declare();
+    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), peer = ir_binary(IR_XOR, ir_sreg(IR_CLUSTER_RANK), u32(1));
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, 1);
+    if (!planted)
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_end_if();
+    cluster_sync();
+    ir_if(ir_elect());
+    BLAME;
+    ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(bar, peer), 0);
+    HERE;
+    ir_end_if();
+    ir_mbarrier_wait(bar, 0, u32(0));
+    cluster_sync();
+}
+
+static void arrives_twice(void)
+{
+    declare();
+    ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
+    BLAME;
+    if (planted)
+        ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
+    HERE;
+    ir_plain(IR_CLUSTER_WAIT, 0, 0);
+}
+
+static void waits_without_arrival(void)
+{
+    declare();
+    if (!planted)
+        ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
+    BLAME;
+    ir_plain(IR_CLUSTER_WAIT, 0, 0);
+}
+
 static void reads_exited_peer(void)
 {
     declare();
@@ -105,6 +144,9 @@ static void value_guarded_elsewhere(void)
 
 static const fault_case cases[] = {
     { leaves_before_signal, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
+    { signals_unfenced, 32, 2, { "missing fence_mbarrier_init", "another CTA uses the mbarrier bar" }, 0 },
+    { arrives_twice, 32, 2, { "misused barrier", "cluster_arrive for the second time without cluster_wait" }, 0 },
+    { waits_without_arrival, 32, 2, { "misused barrier", "cluster_wait without cluster_arrive" }, 0 },
     { reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
     { reads_peer_too_early, 32, 2, { "may not have started" }, 0 },
     { value_read_before_arrival, 32, 2, { "read of " }, 0 },

@@ -337,6 +337,7 @@ static void test_bank_conflicts(void **state)
     bench b = bench_open("");
     assert_int_equal(bench_run(&b, &c, false), CKL_OK);
     assert_int_equal(test_counter(b.gpu, "bank conflicts", where), 0);
+    assert_string_equal(where, ""); // nowhere
     assert_int_equal(bench_run(&b, &c, true), CKL_OK);
     assert_int_equal(test_counter(b.gpu, "bank conflicts", where), 31);
     snprintf(line, sizeof line, "%s:%d", BLAMED_FILE, blamed);
@@ -469,6 +470,26 @@ static void store_to_hidden(void)
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, ir_unary(IR_NOT, hidden), 1, &zero);
 }
 
+static void store_askew(void)
+{
+    HERE;
+    val late = ir_scalar_param(IR_U64, "late"), early = ir_scalar_param(IR_U64, "early"), zero = u32(0);
+    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, late, 0, &zero);
+    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, early, 17, &zero);
+}
+
+/* Of two parameters that point into an allocation, the one before the address names it. */
+static void test_memory_of_two_names(void **state)
+{
+    (void)state;
+    bench b = bench_open("");
+    void *late = (char *)b.memory + 64;
+    test_kernel k = { store_askew, IR_SM90A, .threads = 32 };
+    assert_int_equal(test_run(b.gpu, k, (void *[]){ &late, &b.memory }), CKL_DEVICE_FAULT);
+    assert_non_null(strstr(ckl_error(), " early+17"));
+    b.gpu->ops->close(b.gpu);
+}
+
 /* Memory that no parameter points into has no parameter's name. */
 static void test_unnamed_memory(void **state)
 {
@@ -540,7 +561,8 @@ int main(void)
     static const struct CMUnitTest more[] = {
         cmocka_unit_test(test_launch_after_fault), cmocka_unit_test(test_bank_conflicts),
         cmocka_unit_test(test_written_later),      cmocka_unit_test(test_named_memory),
-        cmocka_unit_test(test_unnamed_memory),     cmocka_unit_test(test_later_cta)
+        cmocka_unit_test(test_unnamed_memory),     cmocka_unit_test(test_memory_of_two_names),
+        cmocka_unit_test(test_later_cta)
     };
     return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
 }

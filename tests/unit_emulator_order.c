@@ -60,7 +60,7 @@ static void too_many_bytes_expected(void)
 {
     parameters p = declare();
     loader l = prepare_load();
-    issue_load(p, l, planted ? TILE_BYTES + 16 : TILE_BYTES);
+    issue_load(p, l, planted ? TILE_BYTES + 1 : TILE_BYTES);
     BLAME;
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
@@ -350,6 +350,109 @@ static void more_bytes_than_it_counts(void)
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
+/* And as many arrivals. */
+static void more_arrivals_than_it_counts(void)
+{
+    declare();
+    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    ir_if(ir_elect());
+    BLAME;
+    ir_mbarrier_init(bar, 0, planted ? 1 << 20 : (1 << 20) - 1);
+    HERE;
+    ir_end_if();
+}
+
+/* Barriers that there are not: numbers are known at run time only. */
+static void barrier_beyond_the_last(void)
+{
+    declare();
+    const val zero = ir_sreg(IR_CTA_X);
+    BLAME;
+    ir_bar_sync(add(zero, u32(planted ? 16 : 15)), 32);
+}
+
+static void barrier_of_more_threads(void)
+{
+    declare();
+    BLAME;
+    ir_bar_sync(u32(1), planted ? 64 : 32);
+}
+
+/* One kernel with numbers in it. */
+#define CASE(name, call)   \
+    static void name(void) \
+    {                      \
+        call;              \
+    }
+
+/* Multiples of 16 bytes from multiples of 16, both known at run time only. */
+static void askew_bulk_load(int bytes, int from)
+{
+    parameters p = declare();
+    const val zero = ir_sreg(IR_CTA_X);
+    loader l = prepare_load();
+    ir_if(ir_elect());
+    ir_mbarrier_expect(l.bar, 0, u32(32));
+    BLAME;
+    ir_bulk_load(l.x, 0, test_element(p.memory, add(zero, u32(planted ? from : 16)), 1),
+                 add(zero, u32(planted ? bytes : 32)), l.bar);
+    HERE;
+    ir_end_if();
+    ir_mbarrier_wait(l.bar, 0, u32(0));
+}
+
+CASE(bulk_load_of_odd_bytes, askew_bulk_load(24, 16))
+CASE(bulk_load_from_between, askew_bulk_load(32, 8))
+
+/* The same of what is stored or prefetched. */
+static void askew_bulk_store(int bytes, int to)
+{
+    parameters p = declare();
+    const val zero = ir_sreg(IR_CTA_X), x = tile("x", TILE_BYTES);
+    fill_tile(x, TILE_BYTES, 32);
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    ir_if(ir_elect());
+    BLAME;
+    ir_bulk_store(test_element(p.memory, add(zero, u32(planted ? to : 16)), 1), x, 0,
+                  add(zero, u32(planted ? bytes : 32)));
+    HERE;
+    ir_plain(IR_BULK_COMMIT, 0, 0);
+    ir_plain(IR_BULK_WAIT, 0, 0);
+    ir_end_if();
+}
+
+CASE(bulk_store_of_odd_bytes, askew_bulk_store(24, 16))
+CASE(bulk_store_to_between, askew_bulk_store(32, 8))
+
+static void prefetch_of_odd_bytes(void)
+{
+    parameters p = declare();
+    ir_if(ir_elect());
+    BLAME;
+    ir_bulk_prefetch(p.memory, add(ir_sreg(IR_CTA_X), u32(planted ? 24 : 32)));
+    HERE;
+    ir_end_if();
+}
+
+/* A box of three coordinates through a map of two, or for a CTA that the cluster has not. */
+static void load_of_other_box(int coordinates, int mask)
+{
+    parameters p = declare();
+    loader l = prepare_load();
+    const val zero = ir_int(CKL_I32, 0), origin[] = { zero, zero, zero };
+    ir_if(ir_elect());
+    ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
+    BLAME;
+    ir_tma_load(l.x, 0, p.map, l.bar, add(ir_sreg(IR_CTA_X), u32(mask)), coordinates, origin);
+    HERE;
+    ir_end_if();
+    ir_mbarrier_wait(l.bar, 0, u32(0));
+}
+
+CASE(load_of_other_rank, load_of_other_box(planted ? 3 : 2, 0))
+CASE(load_for_no_cta, load_of_other_box(2, planted ? 4 : 1))
+
 /* The second of two mbarriers, once more. */
 static void initialised_twice(void)
 {
@@ -397,7 +500,7 @@ static const fault_case cases[] = {
     { waits_at_two_places, 128, 1, { "deadlock", "warps 0-1 wait at", "warps 2-3 wait at" }, 0 },
     { store_without_fence, 32, 1, { "missing fence_proxy_async", "warp 0 wrote", "ordinary store" }, 0 },
     { read_before_arrival, 32, 1, { "has not arrived", "mbarrier" }, 0 },
-    { too_many_bytes_expected, 32, 1, { "deadlock", "16 bytes pending", "the mbarrier bar" }, 0 },
+    { too_many_bytes_expected, 32, 1, { "deadlock", "1 bytes pending", "the mbarrier bar" }, 0 },
     { too_few_bytes_expected, 32, 1, { "wrong transaction count", "16 bytes more" }, 0 },
     { one_load_of_two_expected, 32, 1, { "on bar" }, 0 },
     { over_arrival, 32, 1, { "mbarrier over-arrival" }, 0 },
@@ -415,6 +518,16 @@ static const fault_case cases[] = {
     { cp_async_not_waited, 32, 1, { "cp_async of warp 0", "no cp_async_wait" }, 0 },
     { cp_async_too_early, 64, 1, { "shared-memory race", "cp_async" }, 0 },
     { refill_without_fence, 32, 1, { "missing fence_proxy_async", "overwrites", "ordinary load" }, 0 },
+    { bulk_load_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes from", "multiples of 16" }, 0 },
+    { bulk_load_from_between, 32, 1, { "misaligned bulk copy", "32 bytes from", "multiples of 16" }, 0 },
+    { bulk_store_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes to", "multiples of 16" }, 0 },
+    { bulk_store_to_between, 32, 1, { "misaligned bulk copy", "32 bytes to", "multiples of 16" }, 0 },
+    { prefetch_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes from", "multiples of 16" }, 0 },
+    { load_of_other_rank, 32, 1, { "wrong rank", "3 coordinates for a tensor map of rank 2" }, 0 },
+    { load_for_no_cta, 32, 1, { "no such CTA", "multicast mask 0x4 in a cluster of 1 CTAs" }, 0 },
+    { barrier_beyond_the_last, 32, 1, { "misused barrier", "barrier 16 of 32 threads; there are 16 barriers" }, 0 },
+    { barrier_of_more_threads, 32, 1, { "misused barrier", "barrier 1 of 64 threads" }, 0 },
+    { more_arrivals_than_it_counts, 32, 1, { "misused mbarrier_init", "1048576 arrivals (1 to 1048575) at bar" }, 0 },
     { more_bytes_than_it_counts, 32, 1, { "wrong transaction count", "it can count 1048575" }, 0 },
 };
 
@@ -425,6 +538,30 @@ static void each_waits_alone(void)
 {
     declare();
     ir_bar_sync(add(ir_binary(IR_SHR, tid(), u32(5)), u32(1)), 64);
+}
+
+/* Bytes that come for a phase that is over, while somebody waits for the next one. */
+static void waits_for_the_next_phase(void)
+{
+    parameters p = declare();
+    loader l = prepare_load();
+    issue_load(p, l, TILE_BYTES);
+    ir_if(ir_elect());
+    ir_tma_load(tile("y", TILE_BYTES), 0, p.map, l.bar, u32(0), 2, l.origin);
+    ir_end_if();
+    for (int phase = 0; phase < 2; phase++)
+        ir_mbarrier_wait(l.bar, 0, u32(phase));
+}
+
+static void test_late_bytes(void **state)
+{
+    (void)state;
+    static const fault_case c = { waits_for_the_next_phase, 32, 1, { NULL }, 0 };
+    bench b = bench_open("completion=lazy");
+    assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
+    if (!strstr(ckl_error(), "8192 bytes arrive at the mbarrier bar after phase 0 has completed"))
+        fail_msg("%s", ckl_error());
+    b.gpu->ops->close(b.gpu);
 }
 
 /* A report of many warps ends somewhere. */
@@ -445,6 +582,7 @@ static void test_warps_of_a_deadlock(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest more[] = { cmocka_unit_test(test_warps_of_a_deadlock) };
+    static const struct CMUnitTest more[] = { cmocka_unit_test(test_warps_of_a_deadlock),
+                                              cmocka_unit_test(test_late_bytes) };
     return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
 }

@@ -304,7 +304,47 @@ static void operands_fenced_by_one(void)
 
 #define GLOBAL "read of uninitialised global memory"
 
+/* Copies of single threads: no more bytes than the vector has, from a multiple of its size. */
+static void askew_cp_async(int bytes, int from)
+{
+    parameters p = declare();
+    const val zero = ir_sreg(IR_CTA_X), x = add(tile("x", 512), mul(tid(), 16));
+    const val at = add(mul(tid(), 16), add(zero, u32(planted ? from : 0)));
+    BLAME;
+    ir_cp_async(x, 0, test_element(p.memory, at, 1), 16, add(zero, u32(planted ? bytes : 16)));
+    HERE;
+    ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
+    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+}
+
+static void cp_async_of_more_bytes(void)
+{
+    askew_cp_async(17, 0);
+}
+
+static void cp_async_from_between(void)
+{
+    askew_cp_async(16, 8);
+}
+
+/* The emulator keeps clocks of so many mbarriers. */
+static void more_barriers_than_clocks(void)
+{
+    enum { FEW = 129, MANY = 130 };
+    declare();
+    const val bars = tile("bars", 8 * MANY);
+    ir_if(ir_elect());
+    BLAME;
+    for (int i = 0; i < (planted ? MANY : FEW); i++)
+        ir_mbarrier_init(bars, 8 * i, 1);
+    HERE;
+    ir_end_if();
+}
+
 static const fault_case cases[] = {
+    { more_barriers_than_clocks, 32, 1, { "emulator limit", "more than 129 mbarriers and asynchronous queues" }, 0 },
+    { cp_async_of_more_bytes, 32, 1, { "misused cp_async", "17 bytes of 16 are to be read" }, 0 },
+    { cp_async_from_between, 32, 1, { "misaligned global access", "is no multiple of 16" }, 0 },
     { unwritten_byte, 32, 1, { GLOBAL, "1 bytes at fresh+31" }, 0 },
     { unwritten_half, 32, 1, { GLOBAL, "2 bytes at fresh+62" }, 0 },
     { unwritten_word, 32, 1, { GLOBAL, "4 bytes at fresh+124" }, 0 },

@@ -62,6 +62,45 @@ static void prepare_operands(val *a, val *b)
     ir_bar_sync(u32(0), 128);
 }
 
+static void reserved_bits(void)
+{
+    declare();
+    val a, b, d[WGMMA_N / 2];
+    prepare_operands(&a, &b);
+    accumulators(d);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    const val askew = ir_binary(IR_OR, descriptor(a), ir_int(IR_U64, planted ? 1 << 15 : 0));
+    BLAME;
+    ir_wgmma(CKL_F16, CKL_F16, WGMMA_N, d, askew, descriptor(b), ir_int(IR_PRED, 1), false, false);
+    HERE;
+    finish_wgmma();
+}
+
+/* Planted, the product is under way when the warps leave: closed as a group, or not even that. */
+static void leaves_wgmma(bool closed)
+{
+    declare();
+    val a, b, d[WGMMA_N / 2];
+    prepare_operands(&a, &b);
+    accumulators(d);
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    issue_wgmma(d, a, b);
+    if (!planted || closed)
+        ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    if (!planted)
+        ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
+static void leaves_closed_wgmma(void)
+{
+    leaves_wgmma(true);
+}
+
+static void leaves_open_wgmma(void)
+{
+    leaves_wgmma(false);
+}
+
 /* One warp writes the operands; the others of the warpgroup must know of it too. */
 static void operands_of_one_warp(void)
 {
@@ -174,6 +213,40 @@ static void registers_of_some_warps(void)
         ir_end_if();
 }
 
+/* A number that no warp may have; by the verifier a kernel has none. */
+static void no_such_registers(void)
+{
+    declare();
+    BLAME;
+    ir_plain(IR_SETMAXNREG, planted ? 44 : 40, 0);
+}
+
+static void too_few_registers(void)
+{
+    declare();
+    BLAME;
+    ir_plain(IR_SETMAXNREG, planted ? 16 : 24, 0);
+}
+
+/* A warp gives registers by a step that is said to take some, and the other way round. */
+static void takes_fewer_registers(void)
+{
+    declare();
+    ir_plain(IR_SETMAXNREG, 40, 0);
+    ir_bar_sync(u32(0), 128);
+    BLAME;
+    ir_plain(IR_SETMAXNREG, planted ? 32 : 48, 1);
+}
+
+static void gives_more_registers(void)
+{
+    declare();
+    ir_plain(IR_SETMAXNREG, 40, 0);
+    ir_bar_sync(u32(0), 128);
+    BLAME;
+    ir_plain(IR_SETMAXNREG, planted ? 48 : 32, 0);
+}
+
 static const fault_case cases[] = {
     { wgmma_without_fence, 128, 1, { "missing fence_proxy_async", "(wgmma)" }, 0 },
     { operands_of_one_warp, 128, 1, { "shared-memory race", "warp 0", "(wgmma)" }, 0 },
@@ -181,8 +254,15 @@ static const fault_case cases[] = {
     { accumulator_written_before_wait, 128, 1, { "register in use by wgmma", "written" }, 0 },
     { missing_wgmma_fence, 128, 1, { "missing wgmma_fence" }, 0 },
     { operand_overwritten, 128, 1, { "shared-memory race", "wgmma of warps 0 to 3", "no wgmma_wait" }, 0 },
+    { reserved_bits, 128, 1, { "bad matrix descriptor", "reserved bits are set" }, 0 },
+    { leaves_closed_wgmma, 128, 1, { "exit with work under way", "wgmma was issued and not waited for" }, 0 },
+    { leaves_open_wgmma, 128, 1, { "exit with work under way", "wgmma was issued and not waited for" }, 0 },
     { wgmma_diverges, 128, 1, { "divergence at a converged instruction" }, 0 },
     { registers_of_some_warps, 128, 1, { "misused setmaxnreg", "only some warps" }, 0 },
+    { no_such_registers, 128, 1, { "misused setmaxnreg", "44 registers are no multiple of 8 in 24 to 256" }, 0 },
+    { too_few_registers, 128, 1, { "misused setmaxnreg", "16 registers are no multiple of 8 in 24 to 256" }, 0 },
+    { takes_fewer_registers, 128, 1, { "misused setmaxnreg", "has 40 registers per thread, 32 are not more" }, 0 },
+    { gives_more_registers, 128, 1, { "misused setmaxnreg", "has 40 registers per thread, 48 are not fewer" }, 0 },
 };
 
 int main(void)

@@ -127,6 +127,7 @@ static void test_expressions(void **state)
         { "size((4,8):(1,4))", "32" },
         { "size(coalesce(logical_divide((4,8):(1,4), 4:1)))", "32" },
         { "cosize((4,8):(16,1))", "56" },
+        { "cosize((4,3):(-2,5))", "11" },
         { "rank((4,(2,2)))", "2" },
         { "depth((4,(2,2)))", "2" },
         { "mode((4,(2,2)), 1)", "(2,2):(4,8)" },
@@ -358,6 +359,23 @@ static void test_dynamic_rejects(void **state)
     ir_describe_begin("layouts", IR_SM80);
 }
 
+/* Of two registers the wider type, and a signed one where they differ; constants as C has them. */
+static void test_integers(void **state)
+{
+    (void)state;
+    const val narrow = ir_scalar_param(IR_U32, "narrow"), number = ir_scalar_param(CKL_I32, "number");
+    const val wide = ir_scalar_param(IR_U64, "wide"), least = ir_int(CKL_I64, INT64_MIN), minus = ir_int(CKL_I64, -1);
+    assert_int_equal(int_add(narrow, number).type, CKL_I32);
+    assert_int_equal(int_add(narrow, narrow).type, IR_U32);
+    assert_int_equal(int_add(narrow, wide).type, CKL_I64);
+    assert_int_equal(int_mul(wide, number).type, CKL_I64);
+    assert_int_equal(int_add(narrow, ir_int(CKL_I64, INT64_C(1) << 31)).type, CKL_I64);
+    assert_int_equal(int_mod(least, minus).i, 0);
+    assert_int_equal(int_mod(ir_int(CKL_I64, 7), ir_int(CKL_I64, -2)).i, 1);
+    assert_int_equal(int_div(ir_int(CKL_I64, 7), minus).i, -7);
+    assert_int_equal(int_ceil_div(ir_int(CKL_I64, 0), ir_int(CKL_I64, 5)).i, 0);
+}
+
 /* Atoms */
 
 /* Each element of the tile belongs to exactly one (thread,value). */
@@ -446,6 +464,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_dynamic_divide, begin_kernel, end),
         cmocka_unit_test_setup_teardown(test_dynamic_shape, begin_kernel, end),
         cmocka_unit_test_setup_teardown(test_dynamic_rejects, begin_kernel, end),
+        cmocka_unit_test_setup_teardown(test_integers, begin_kernel, end),
         cmocka_unit_test_setup_teardown(test_mma_atoms, begin, end),
         cmocka_unit_test_setup_teardown(test_copy_atoms, begin, end),
         cmocka_unit_test_setup_teardown(test_structure, begin, end),

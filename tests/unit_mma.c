@@ -179,6 +179,37 @@ static void unreadable_tile(void)
     descriptors_B(&mma, sB);
 }
 
+/* MN-major runs of one span: the third is not as far from the second as that is from the first; then columns are. */
+
+static layout uneven(int64_t third, int64_t column)
+{
+    const int_tuple runs = tuple(leaf(64), tuple(leaf(2), leaf(2))),
+                    apart = tuple(leaf(1), tuple(leaf(1024), leaf(third)));
+    return with_swizzle((swizzle){ 3, 3, 3 },
+                        make_layout(tuple(runs, tuple(leaf(8), leaf(2))), tuple(apart, tuple(leaf(64), leaf(column)))));
+}
+
+static void read_uneven(int64_t third, int64_t column)
+{
+    tiled_mma mma = some_mma("SM90_64x256x16_F32F16F16_SS");
+    descriptors_B(&mma, smem_tensor("B", F16, uneven(third, column), 1024));
+}
+
+static void even_runs(void)
+{
+    read_uneven(2048, 512);
+}
+
+static void uneven_runs(void)
+{
+    read_uneven(4096, 512);
+}
+
+static void uneven_columns(void)
+{
+    read_uneven(2048, 8192);
+}
+
 static void descriptors_for_fragments(void)
 {
     tiled_mma mma = some_mma("SM90_64x64x16_F32F16F16_RS");
@@ -196,8 +227,14 @@ static void test_misuse(void **state)
     } cases[] = {
         { other_pairs, "accumulators_to_A: 32 accumulators do not fill 8 pairs of A" },
         { unreadable_tile, "wgmma B: the shared tile is (64,64):(1,64); it must be K-major" },
+        { uneven_runs,
+          "wgmma B: the shared tile is Sw<3,3,3>o((64,(2,2)),(8,2)):((1,(1024,4096)),(64,512)); it must be" },
+        { uneven_columns, "wgmma B: the shared tile is Sw<3,3,3>o((64,(2,2)),(8,2)):((1,(1024,2048)),(64,8192)); it" },
         { descriptors_for_fragments, "wanted are fragments (MMA_M,MMA_K), descriptors (MMA_N,MMA_K)" },
     };
+    ir_describe_begin("use", IR_SM90A);
+    even_runs();
+    assert_int_equal(ir_describe_end(NULL), CKL_OK);
     for (int i = 0; i < COUNT_OF(cases); i++) {
         ir_describe_begin("misuse", IR_SM90A);
         ir_current()->threads = THREADS;

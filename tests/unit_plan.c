@@ -105,6 +105,36 @@ static void test_trusted_candidates(void **state)
                      "op trusting threads=64 vector=1"); // over the rules' choice
 }
 
+/* By rules vector=1, which costs 5 whatever n is: declined where a candidate of its rival costs no more. */
+static plan_cost cost_five(const void *desc, const ckl_device_info *info, const void *config)
+{
+    (void)desc, (void)info, (void)config;
+    return (plan_cost){ 5, "nothing" };
+}
+
+static const implementation modest = { .name = "modest",
+                                       .config_bytes = sizeof(op_config),
+                                       .config = FIELD_TABLE(op_fields),
+                                       .choose = choose_one,
+                                       .cost = cost_five,
+                                       .rivals = { &ranked },
+                                       .describe = describe,
+                                       .launch = launch };
+static const implementation *const modest_first[] = { &modest, &ranked, NULL };
+static const operator_info rivals_op = {
+    .name = "op", .desc_bytes = sizeof(op_desc), .members = members, .check = check, .implementations = modest_first
+};
+
+static void test_rivals(void **state)
+{
+    (void)state;
+    expect_vector_of(&rivals_op, 4, NULL, "op ranked threads=128 vector=4");
+    expect_vector_of(&rivals_op, 9, NULL, "op ranked threads=128 vector=4"); // it costs 5, too
+    expect_vector_of(&rivals_op, 10, NULL, "op modest threads=128 vector=1");
+    expect_vector_of(&rivals_op, 101, NULL, "op modest threads=128 vector=1"); // the rival takes none
+    expect_vector_of(&rivals_op, 4, "modest", "op modest threads=128 vector=1");
+}
+
 static void test_candidates(void **state)
 {
     (void)state;
@@ -139,6 +169,7 @@ static void test_choice(void **state)
     expect_text(5, NULL, "op second threads=128 vector=1");
     expect_text(4, "second", "op second threads=128 vector=1");
     expect_text(4, "first threads=64", "op first threads=64 vector=2");
+    expect_text(4, "second vector=1048576", "op second threads=128 vector=1048576"); // the most that may be forced
     expect_text(5, "first vector=1",
                 "op first threads=128 vector=1"); // its choice declines, the forced config does not
 }
@@ -163,6 +194,8 @@ static void test_failures(void **state)
                    "op: no implementation 'frist', did you mean 'first'? There are: third first second");
     expect_failure(4, "first vectr=1", CKL_INVALID,
                    "op first: unknown key 'vectr', did you mean 'vector'? Known keys: threads vector");
+    expect_failure(4, "second vector=1048577", CKL_INVALID,
+                   "op second: vector=1048577 is more than 1048576, as no config has it");
     expect_failure(5, "first vector=2", CKL_UNSUPPORTED, "op first: vector=2 does not divide n");
 }
 
@@ -215,6 +248,25 @@ static void test_overlap(void **state)
         assert_int_equal(
             plan_overlap((void *)(uintptr_t)rows[i].a, rows[i].a_bytes, (void *)(uintptr_t)rows[i].b, rows[i].b_bytes),
             rows[i].overlap);
+}
+
+/* An output may be in place of an input of the same strides; where a mode has one element its stride does not matter. */
+static void test_in_place(void **state)
+{
+    static const struct {
+        int64_t rows, ldx, ldy;
+        bool both_outputs;
+        ckl_status wanted;
+    } rows[] = { { 2, 8, 8, false, CKL_OK },     { 2, 8, 12, false, CKL_INVALID }, { 1, 8, 12, false, CKL_OK },
+                 { 2, 8, 8, true, CKL_INVALID }, { 1, 8, 8, true, CKL_INVALID },   { 0, 8, 12, true, CKL_OK } };
+    static const float memory[32];
+    (void)state;
+    for (int i = 0; i < COUNT_OF(rows); i++) {
+        const plan_tensor x = plan_matrix("x", CKL_F32, rows[i].rows, 8, rows[i].ldx);
+        const plan_tensor y = plan_output(plan_matrix("y", CKL_F32, rows[i].rows, 8, rows[i].ldy));
+        const plan_tensor both[] = { rows[i].both_outputs ? plan_output(x) : x, y };
+        assert_int_equal(plan_check_pointers("op", both, 2, (const void *[]){ memory, memory }), rows[i].wanted);
+    }
 }
 
 static void test_run_checks_operator(void **state)
@@ -373,11 +425,13 @@ int main(void)
         cmocka_unit_test(test_choice),
         cmocka_unit_test(test_candidates),
         cmocka_unit_test(test_trusted_candidates),
+        cmocka_unit_test(test_rivals),
         cmocka_unit_test(test_params),
         cmocka_unit_test(test_tensor_maps),
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_view),
         cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_run_checks_operator),
         cmocka_unit_test(test_faults_of_kernels),
     };

@@ -210,6 +210,17 @@ static void test_idle_kernels(void **state)
     assert_int_equal(unloads, loads + 1);
 }
 
+/* A set counts from when it is ready. */
+static void test_counted_sets(void **state)
+{
+    (void)state;
+    const int before = kernel_cache_count(&device).sets;
+    ckl_plan *plan = plan_of(12, "first threads=64 vector=3");
+    assert_int_equal(ready_at_load, before);
+    assert_int_equal(kernel_cache_count(&device).sets, before + 1);
+    ckl_plan_free(plan);
+}
+
 /* Descs are equal if their fields are, whatever their padding holds. */
 static void test_padding_is_no_key(void **state)
 {
@@ -301,6 +312,7 @@ int main(void)
         cmocka_unit_test(test_once_tells_apart),
         cmocka_unit_test(test_workspace_of_a_stream),
         cmocka_unit_test(test_idle_kernels),
+        cmocka_unit_test(test_counted_sets),
         cmocka_unit_test(test_padding_is_no_key),
         cmocka_unit_test(test_key_is_whole),
         cmocka_unit_test(test_second_build_is_quick),

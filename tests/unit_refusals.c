@@ -283,6 +283,22 @@ static void box_coordinates(int n)
     tma_store_of(&tma, sX, imm(0), imm(0), n, outer);
 }
 
+static void im2col_rank(int n)
+{
+    make_tma_im2col(map_param(), F16, n, 8, 64, (int[IR_TENSOR_MAP_RANK_MAX]){ 0 }, 128);
+}
+
+static void im2col_of(int n)
+{
+    const int steps[] = { 1, 1, 1 };
+    const val place[] = { imm(0), imm(0) }, offset = imm_as(IR_U16, 0);
+    const val bar = smem_address(smem_alloc("bar", 8, 8));
+    tma_copy tma =
+        n ? make_tma_im2col(map_param(), F16, 3, 8, 64, steps, 128) : make_tma(map_param(), F16, 3, 8, 64, 128);
+    tensor sX = smem_tensor("tile", F16, tma_tile_layout(F16, 8, 64, 128), 1024);
+    tma_load_im2col(&tma, sX, imm(0), place, &offset, bar, imm_as(U32, 0));
+}
+
 /* Reductions */
 
 static void reduce_threads(int n)
@@ -340,6 +356,27 @@ static void nesting(int n)
         ir_if(p);
     for (int i = 0; i < n; i++)
         ir_end_if();
+}
+
+/* 0: right; 1 to 3: closed by another end, by none that began, an else of no if. */
+static void ends_of(int n)
+{
+    if (n == 1)
+        ir_loop();
+    else if (n != 2)
+        ir_if(ir_compare(IR_EQ, thread(), imm(0)));
+    if (n == 3)
+        ir_end_if();
+    if (n == 3)
+        ir_else();
+    ir_end_if();
+}
+
+static void ends_loop(int n)
+{
+    if (n)
+        ir_loop();
+    ir_end_loop();
 }
 
 static void else_after(int n)
@@ -455,6 +492,10 @@ static const refusal refusals[] = {
     { box_coordinates, 2, 1, "TMA box: 3 coordinates in a tensor of rank 4" },
     { box_coordinates, 2, 3, "TMA box: 5 coordinates in a tensor of rank 4" },
 
+    { im2col_rank, 5, 6, "TMA im2col: rank=6 is not in 3..5" },
+    { im2col_rank, 3, 2, "TMA im2col: rank=2 is not in 3..5" },
+    { im2col_of, 1, 0, "TMA im2col: the copy is one of boxes" },
+
     { reduce_threads, 32, 16, "cta_reduce: 16 threads are not whole warps" },
     { reduce_threads, 96, 80, "cta_reduce: 80 threads are not whole warps" },
     { reduce_values, 8, 9, "or 9 values are too many" },
@@ -464,6 +505,10 @@ static const refusal refusals[] = {
     { value_made, 1, 0, "a value is used that was never made" },
     { bitcast_bits, 32, 64, "bitcast of u32 to u64 changes the width" },
     { nesting, 64, 65, "control flow is nested more than 64 deep" },
+    { ends_of, 0, 1, "end_if without its if" },
+    { ends_of, 0, 2, "end_if without its if" },
+    { ends_of, 0, 3, "else without its if" },
+    { ends_loop, 1, 0, "end_loop without its loop" },
     { else_after, 0, 1, "else does not follow an if" },
     { break_in, 1, 0, "break outside a loop" },
     { alias_bytes, 64, 65, "shared memory other: 65 bytes do not fit one of 64" },

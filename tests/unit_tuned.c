@@ -114,7 +114,7 @@ static void test_exact(void **state)
         "gemm " H200
         "m=512 n=512 k=512 a=f16 config='gemm sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4' # measured\n"
         "gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=240 consumers=1 pingpong=0 stages=4'\n"
-        "gemm " H200
+        "gemm\t" H200
         "m=512 n=512 k=512 a=f16 d=f32 lda=520 config='sm90 tile_m=64 tile_n=208 consumers=1 pingpong=0 stages=4'");
     expect("gemm m=512 n=512 k=512", "tile_n=176", 3);
     expect("gemm m=512 n=512 k=512 ldb=512", "tile_n=176", 3); // the same problem
@@ -124,6 +124,16 @@ static void test_exact(void **state)
     setenv("CKL_TUNED", "off", 1);
     tuned_forget();
     expect("gemm m=512 n=512 k=512", "sm90", 0);
+}
+
+/* An emulated device has the entries of the one that it emulates. */
+static void test_device_names(void **state)
+{
+    (void)state;
+    assert_string_equal(tuned_device_name(ckl_device_properties(device)), "NVIDIA H200");
+    assert_string_equal(tuned_device_name(&(ckl_device_info){ .name = "NVIDIA H200", .emulated = true }),
+                        "NVIDIA H200");
+    assert_string_equal(tuned_device_name(&(ckl_device_info){ .name = "emulated X" }), "emulated X");
 }
 
 /* What a caller forces is his. */
@@ -166,6 +176,42 @@ static void test_near(void **state)
     assert_null(strstr(config_of("gemm m=4096 n=4096 k=1000", &origin), "tile_n=16 "));
     assert_int_equal(origin.length, 0);                   // the model knows better
     expect("gemm m=4096 n=4096 k=1024", "tile_n=16 ", 2); // of the problem itself measurements decide
+    text_free(&origin);
+}
+
+/* The config that a size between those of some entries gets: own, but for its bands, which tell the entries apart. */
+static const char *group_between(const char *own, const int64_t *sizes, int count)
+{
+    text lines = { 0 }, origin = { 0 };
+    const char *bands = strstr(own, "group=");
+    assert_non_null(bands);
+    for (int i = 0; i < count; i++)
+        text_printf(&lines, "gemm " H200 "m=4096 n=4096 k=%" PRId64 " a=f16 config='%.*sgroup=%d%s'\n", sizes[i],
+                    (int)(bands - own), own, i + 2, bands + strlen("group=8"));
+    use_lines(text_data(&lines));
+    const char *taken = strstr(config_of("gemm m=4096 n=4096 k=4000", &origin), "group=");
+    text_free(&lines);
+    text_free(&origin);
+    return taken;
+}
+
+/* Of several near entries the nearest, and the first of those; none that the model finds a twelfth dearer than its own. */
+static void test_nearest(void **state)
+{
+    text origin = { 0 };
+    char own[512];
+    (void)state;
+    setenv("CKL_TUNED", "off", 1);
+    tuned_forget();
+    snprintf(own, sizeof own, "%s", config_of("gemm m=4096 n=4096 k=4000", &origin));
+    assert_non_null(strstr(own, "group=8"));
+    assert_int_equal(strncmp(group_between(own, (int64_t[]){ 4096, 4032, 4160 }, 3), "group=3", 7), 0);
+    assert_int_equal(strncmp(group_between(own, (int64_t[]){ 4032, 4096 }, 2), "group=2", 7), 0);
+    assert_int_equal(strncmp(group_between(own, (int64_t[]){ 4096, 4064, 4064 }, 3), "group=3", 7), 0);
+    use_lines("gemm " H200 "m=4096 n=4096 k=4096 a=f16 "
+              "config='sm90 tile_m=128 tile_n=128 consumers=2 pingpong=0 stages=4'\n");
+    assert_string_equal(config_of("gemm m=4096 n=4096 k=4000", &origin), own);
+    assert_int_equal(origin.length, 0);
     text_free(&origin);
 }
 
@@ -256,6 +302,14 @@ static void test_user_file(void **state)
     assert_string_equal(found, "/home/me/.cache/cutekernellib/tuned.txt");
     unsetenv("HOME");
     assert_false(tuned_user_path(found));
+    char cache[TUNED_PATH_BYTES] = "/";
+    const size_t room = TUNED_PATH_BYTES - 1 - strlen("/cutekernellib/tuned.txt");
+    memset(cache + 1, 'x', room);
+    setenv("XDG_CACHE_HOME", cache, 1);
+    assert_false(tuned_user_path(found)); // too long by a character
+    cache[room] = '\0';
+    setenv("XDG_CACHE_HOME", cache, 1);
+    assert_true(tuned_user_path(found));
     setenv("XDG_CACHE_HOME", folder, 1);
     write_file(
         user_file,
@@ -302,6 +356,11 @@ static void test_bad_files(void **state)
         tuned_forget();
         assert_non_null(strstr(said_of("gemm m=512 n=512 k=512"), sentences[i]));
     }
+    text content = { 0 };
+    assert_int_equal(truncate(file, TUNED_FILE_BYTES_MAX), 0);
+    assert_int_equal(tuned_read_file(file, false, &content), CKL_OK);
+    assert_int_equal(content.length, TUNED_FILE_BYTES_MAX);
+    text_free(&content);
     setenv("CKL_TUNED", "/nowhere/tuned.txt", 1);
     tuned_forget();
     assert_non_null(strstr(said_of("gemm m=512 n=512 k=512"), "/nowhere/tuned.txt is empty, or there is no such file"));
@@ -520,7 +579,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_device_names),
         cmocka_unit_test(test_near),
+        cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_bad_lines),
         cmocka_unit_test(test_log),
         cmocka_unit_test(test_user_file),

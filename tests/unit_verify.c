@@ -11,6 +11,8 @@ SPOILED(smem_alignment, (ir_smem_alloc("a", 64, 16), ir_smem_alloc("b", 64, 32))
 SPOILED(smem_power, ir_smem_alloc("a", 64, 16), k->smem[0].align = 48)
 SPOILED(smem_negative, ir_smem_alloc("a", 64, 16), k->smem[0].offset = -16)
 
+SPOILED(smem_shrunk, ir_smem_alloc("a", 64, 16), k->smem[0].bytes = -16)
+
 static void open_if(void)
 {
     ir_if(p_of(0));
@@ -173,6 +175,29 @@ SPOILED(unpack_width, unpack(),
         (i->from = IR_U32, k->reg_types[i->in[0].reg] = IR_U32, i->in[0].type = IR_U32, i[-1].out[0].type = IR_U32,
          i[-1].type = IR_U32, k->params[0].type = IR_U32))
 
+/* The kernel before: every access to global memory comes behind the grid_wait. */
+
+static void wait_for_grid(void)
+{
+    ir_plain(IR_GRID_WAIT, 0, 0);
+}
+
+static void early_load(bool is_right)
+{
+    load(is_right ? IR_SHARED : IR_GLOBAL, is_right ? u32(0) : unknown(IR_U64), 1);
+    wait_for_grid();
+}
+
+SPOILED(early_atomic, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, unknown(IR_U64), 8, unknown(IR_U32), u32(0)),
+        wait_for_grid())
+SPOILED(early_reduction, ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, unknown(IR_U64), 0, unknown(IR_U32)),
+        wait_for_grid())
+SPOILED(early_cp_async, ir_cp_async(u32(0), 0, unknown(IR_U64), 8, u32(8)), wait_for_grid())
+SPOILED(early_bulk_load, ir_bulk_load(u32(0), 0, unknown(IR_U64), u32(32), u32(64)), wait_for_grid())
+SPOILED(early_bulk_store, ir_bulk_store(unknown(IR_U64), u32(16), 0, u32(32)), wait_for_grid())
+SPOILED(early_tma_load, tma_load(), wait_for_grid())
+SPOILED(early_tma_store, tma_store(), wait_for_grid())
+
 static const verify_case cases[] = {
     { WANTED(kernel_name), "the name is not an identifier" },
     { WANTED(cluster_size), "cluster=17 is not in 1..16" },
@@ -181,6 +206,7 @@ static const verify_case cases[] = {
     { WANTED(smem_alignment), "shared memory b at 80 is not aligned to 32" },
     { WANTED(smem_power), "shared memory a at 0 is not aligned to 48" },
     { WANTED(smem_negative), "shared memory a ends at 48, beyond the kernel's 64" },
+    { WANTED(smem_shrunk), "shared memory a ends at -16, beyond the kernel's 64" },
     { WANTED(closes_other), "end_loop: does not close the innermost loop" },
     { WANTED(else_of_loop), "else: does not close the innermost if" },
     { WANTED(no_end), "if: has no end" },
@@ -246,6 +272,14 @@ static const verify_case cases[] = {
     { WANTED(wgmma_wait), "wgmma_wait: n=8 groups is not in 0..7" },
     { WANTED(bitcast_width), "bitcast: f64 and u32 differ in width" },
     { WANTED(pack_width), "pack: two u32 are not one u32" },
+    { WANTED(early_load), "ld: comes before the grid_wait" },
+    { WANTED(early_atomic), "atom: comes before the grid_wait" },
+    { WANTED(early_reduction), "red: comes before the grid_wait" },
+    { WANTED(early_cp_async), "cp_async: comes before the grid_wait" },
+    { WANTED(early_bulk_load), "bulk_load: comes before the grid_wait" },
+    { WANTED(early_bulk_store), "bulk_store: comes before the grid_wait" },
+    { WANTED(early_tma_load), "tma_load: comes before the grid_wait" },
+    { WANTED(early_tma_store), "tma_store: comes before the grid_wait" },
     { WANTED(unpack_width), "unpack: two u32 are not one u32" },
 };
 

@@ -12,7 +12,7 @@ static bool integer_power(int64_t base, int64_t exponent, int64_t *power)
     for (int64_t i = 0; i < exponent; i++)
         if (__builtin_mul_overflow(*power, base, power))
             return false;
-    return exponent >= 0 && exponent <= 62;
+    return exponent >= 0;
 }
 
 /* "12", "-12" or "2^20". */

@@ -28,13 +28,13 @@ static int group_wavefronts(const uint32_t *offset, lane_mask lanes, int bytes)
     return worst;
 }
 
-/* Lanes in order, each beside the one before: no bank is asked twice. */
+/* Lanes in order, each beside the one before: no bank is asked for two words. */
 static bool is_conflict_free(const warp *w, const uint32_t *offset, int bytes)
 {
     uint32_t wrong = ~w->active;
     EACH_LANE(i)
         wrong |= offset[i] - offset[0] - (uint32_t)(bytes * i);
-    return wrong == 0 && bytes >= BANK_BYTES;
+    return wrong == 0;
 }
 
 void count_shared(warp *w, const step *s, const uint32_t *offset, int bytes, bool write)

@@ -1,0 +1,175 @@
+/* unit_emulator_flags.c - the checker: flags in global memory by which one CTA tells another what it has written. */
+#define BLAMED_FILE "unit_emulator_flags.c"
+#include "unit_emulator_global.h"
+
+/* How CTA 1 says that it has written a value, and CTA 0 learns of it. */
+typedef struct passing {
+    ir_order store, load;
+    bool fenced, late; // a fence before the flag; the value is written behind it
+    ir_scope fence;
+} passing;
+
+/* CTA 0 waits, so that it always starts too early. */
+static void pass_flag(passing by)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG);
+    ir_if(ir_elect());
+    ir_if(is_cta(0));
+    wait_for(by.load, flag, u32(1));
+    BLAME;
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    ir_end_if();
+    ir_if(is_cta(1));
+    HERE;
+    if (!by.late)
+        test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+    if (by.fenced)
+        ir_fence(by.fence);
+    store_flag(by.store, flag, u32(1));
+    if (by.late)
+        test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+    ir_end_if();
+    ir_end_if();
+}
+
+/* A release is of what came before it. Either access may be the later one. */
+static void written_after_release(void)
+{
+    pass_flag((passing){ .store = IR_ORDER_RELEASE, .load = IR_ORDER_ACQUIRE, .late = planted });
+    blamed = 0;
+}
+
+/* A fence of the CTA alone publishes nothing to the other one. */
+static void fence_too_narrow(void)
+{
+    pass_flag((passing){ .store = IR_ORDER_RELAXED,
+                         .load = IR_ORDER_ACQUIRE,
+                         .fenced = true,
+                         .fence = planted ? IR_SCOPE_CTA : IR_SCOPE_GPU });
+}
+
+static void relaxed_flag(void)
+{
+    pass_flag((passing){ .store = planted ? IR_ORDER_RELAXED : IR_ORDER_RELEASE, .load = IR_ORDER_ACQUIRE });
+}
+
+static void polled_without_acquire(void)
+{
+    pass_flag((passing){ .store = IR_ORDER_RELEASE, .load = planted ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE });
+}
+
+static void ordinary_flag(void)
+{
+    pass_flag((passing){ .store = planted ? IR_ORDER_DEFAULT : IR_ORDER_RELEASE, .load = IR_ORDER_ACQUIRE });
+    blamed = planted ? 0 : blamed; // the poll or the store, whichever comes later
+}
+
+static void polled_by_ordinary_loads(void)
+{
+    pass_flag((passing){ .store = IR_ORDER_RELEASE, .load = planted ? IR_ORDER_DEFAULT : IR_ORDER_ACQUIRE });
+    blamed = planted ? 0 : blamed;
+}
+
+/* For warps of one CTA a fence of the CTA does; planted, there is none. */
+static void flag_within_a_cta(void)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG);
+    only_thread(0);
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+    if (!planted)
+        ir_fence(IR_SCOPE_CTA);
+    store_flag(IR_ORDER_RELAXED, flag, u32(1));
+    ir_end_if();
+    only_thread(32);
+    wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
+    BLAME;
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    HERE;
+    ir_end_if();
+}
+
+/* An acquire of CTA scope does not include the other CTA. */
+static void polled_too_near(void)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG);
+    ir_if(ir_elect());
+    ir_if(is_cta(0));
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+    ir_store_strong(IR_ORDER_RELEASE, IR_SCOPE_SYS, IR_U32, flag, 0, u32(1));
+    ir_else();
+    HERE;
+    ir_loop();
+    val seen = ir_load_strong(IR_ORDER_ACQUIRE, planted ? IR_SCOPE_CTA : IR_SCOPE_SYS, IR_U32, flag, 0);
+    ir_break(ir_compare(IR_EQ, seen, u32(1)));
+    ir_end_loop();
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    ir_end_if();
+    ir_end_if();
+}
+
+/* A release of cluster scope orders the other CTA of the cluster, one of CTA scope does not. */
+static void flag_of_a_cluster(void)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG);
+    ir_if(ir_elect());
+    ir_if(is_cta(0));
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+    ir_store_strong(IR_ORDER_RELEASE, planted ? IR_SCOPE_CTA : IR_SCOPE_CLUSTER, IR_U32, flag, 0, u32(1));
+    ir_else();
+    HERE;
+    ir_loop();
+    val seen = ir_load_strong(IR_ORDER_ACQUIRE, IR_SCOPE_CLUSTER, IR_U32, flag, 0);
+    ir_break(ir_compare(IR_EQ, seen, u32(1)));
+    ir_end_loop();
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    ir_end_if();
+    ir_end_if();
+}
+
+/* The flag goes through a third CTA, which takes what it knows along. */
+static void passed_on(void)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG), next = at_offset(p.memory, FLAG + 4);
+    ir_if(ir_elect());
+    ir_if(is_cta(0));
+    wait_for(IR_ORDER_ACQUIRE, next, u32(1));
+    BLAME;
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    ir_end_if();
+    ir_if(is_cta(1));
+    wait_for(planted ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE, flag, u32(1));
+    store_flag(IR_ORDER_RELEASE, next, u32(1));
+    ir_end_if();
+    ir_if(is_cta(2));
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+    store_flag(IR_ORDER_RELEASE, flag, u32(1));
+    ir_end_if();
+    ir_end_if();
+}
+
+static const global_case cases[] = {
+    { { relaxed_flag, 32, 1, { "global-memory race", "read of memory+0 meets the write by warp 0 of CTA (1" }, 0 },
+      2,
+      0 },
+    { { fence_too_narrow, 32, 1, { "global-memory race", "of memory+0 meets the write by warp 0 of CTA (1" }, 0 },
+      2,
+      0 },
+    { { flag_within_a_cta, 64, 1, { "global-memory race", "of memory+0 meets the write by warp 0" }, 0 }, 1, 0 },
+    { { written_after_release, 32, 1, { "global-memory race", "of memory+0 meets the " }, 0 }, 2, 0 },
+    { { polled_without_acquire, 32, 1, { "global-memory race", "read, but not acquired" }, 0 }, 2, 0 },
+    { { ordinary_flag, 32, 1, { "global-memory race", "memory+8192", "both must be strong" }, 0 }, 2, 0 },
+    { { polled_by_ordinary_loads, 32, 1, { "global-memory race", "memory+8192", "both must be strong" }, 0 }, 2, 0 },
+    { { polled_too_near, 32, 1, { "global-memory race", "memory+8192", "by warp 0 of CTA" }, 0 }, 2, 0 },
+    { { flag_of_a_cluster, 32, 2, { "global-memory race", "by warp 0 of CTA" }, 0 }, 2, 0 },
+    { { passed_on, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" }, 0 }, 3, 0 },
+};
+
+int main(void)
+{
+    return run_global("flags", cases, COUNT_OF(cases), NULL, 0);
+}

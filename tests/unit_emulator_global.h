@@ -1,0 +1,102 @@
+/* unit_emulator_global.h - planting faults among CTAs: flags in global memory, and grids of several CTAs. */
+#ifndef CKL_TESTS_UNIT_EMULATOR_GLOBAL_H
+#define CKL_TESTS_UNIT_EMULATOR_GLOBAL_H
+
+#include "unit_emulator_faults.h"
+
+enum { FLAG = TILE_BYTES, COUNTER = FLAG + 64, CTAS = 4, SMEM_OF_ONE_PER_SM = 200000, SMS = 132 };
+
+static inline val cta(void)
+{
+    return ir_sreg(IR_CTA_X);
+}
+
+static inline val is_cta(int i)
+{
+    return ir_compare(IR_EQ, cta(), u32(i));
+}
+
+static inline void only_thread(int i)
+{
+    ir_if(ir_compare(IR_EQ, tid(), u32(i)));
+}
+
+static inline val at_offset(val base, int64_t offset)
+{
+    return ir_binary(IR_ADD, base, ir_int(IR_U64, offset));
+}
+
+static inline val load_flag(ir_order order, val flag)
+{
+    if (order)
+        return ir_load_strong(order, IR_SCOPE_GPU, IR_U32, flag, 0);
+    return test_load_value(IR_GLOBAL, IR_U32, flag, 0);
+}
+
+static inline void store_flag(ir_order order, val flag, val x)
+{
+    if (order)
+        ir_store_strong(order, IR_SCOPE_GPU, IR_U32, flag, 0, x);
+    else
+        test_store_value(IR_GLOBAL, IR_U32, flag, 0, x);
+}
+
+static inline void wait_for(ir_order order, val flag, val wanted)
+{
+    ir_loop();
+    HERE;
+    ir_break(ir_compare(IR_EQ, load_flag(order, flag), wanted));
+    ir_end_loop();
+}
+
+typedef struct global_case {
+    fault_case fault;
+    int grid, more; // CTAs, and those that the planted fault wants beside them
+} global_case;
+
+static inline ckl_status run(bench *b, const global_case *c, bool plant, int64_t grid)
+{
+    planted = plant;
+    blamed = 0;
+    test_kernel k = { c->fault.describe, IR_SM90A, .threads = c->fault.threads, .cluster = c->fault.cluster,
+                      .grid = grid };
+    return test_run(b->gpu, k, (void *[]){ &b->memory, &b->fresh, &b->map });
+}
+
+static inline void test_global(void **state)
+{
+    const global_case *c = *state;
+    for (int i = 0; i < COUNT_OF(all_settings); i++) {
+        bench b = bench_open(all_settings[i]);
+        if (run(&b, c, true, c->grid + c->more) != CKL_DEVICE_FAULT)
+            fail_msg("[%s] planted: nothing was found", all_settings[i]);
+        check_report(&c->fault, all_settings[i]);
+        if (getenv("VERBOSE") && i == 0)
+            print_message("%s\n", ckl_error());
+        b.gpu->ops->close(b.gpu);
+        b = bench_open(all_settings[i]);
+        if (run(&b, c, false, c->grid) != CKL_OK)
+            fail_msg("[%s] corrected: %s", all_settings[i], ckl_error());
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
+/* Runs every case as a test of its own, then `more`. */
+static inline int run_global(const char *name, const global_case *cases, int count, const struct CMUnitTest *more,
+                             int more_count)
+{
+    char(*names)[32] = calloc((size_t)count, sizeof *names);
+    struct CMUnitTest *tests = calloc((size_t)(count + more_count), sizeof *tests);
+    for (int i = 0; i < count; i++) {
+        snprintf(names[i], sizeof names[i], "case %d", i);
+        tests[i] = (struct CMUnitTest){ names[i], test_global, NULL, NULL, (void *)(uintptr_t)&cases[i] };
+    }
+    for (int i = 0; i < more_count; i++)
+        tests[count + i] = more[i];
+    int failed = _cmocka_run_group_tests(name, tests, (size_t)(count + more_count), NULL, NULL);
+    free(names);
+    free(tests);
+    return failed;
+}
+
+#endif
