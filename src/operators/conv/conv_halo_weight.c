@@ -79,8 +79,8 @@ static void describe(halo_kernel *k)
     const int box_x[] = { CHANNELS, s->box_w, s->box_h, 1, 1 }, box_y[] = { CHANNELS, CHUNK * c->wide, c->high, 1, 1 };
     k->tmaX = make_tma_box(k->p.mX, dtype, 5, box_x, NULL, ROW);
     k->tmaY = make_tma_box(k->p.mY, dtype, 5, box_y, NULL, ROW);
-    k->sX = conv_tiles("X", dtype, s->box_w * s->box_h, CHANNELS, c->stages, 1);
-    k->sY = conv_tiles("Y", dtype, CHUNK * c->wide * c->high, CHANNELS, c->stages, 1);
+    k->sX = tma_tiles("X", dtype, s->box_w * s->box_h, CHANNELS, c->stages, 1);
+    k->sY = tma_tiles("Y", dtype, CHUNK * c->wide * c->high, CHANNELS, c->stages, 1);
     k->sSums = smem_tensor("sums", F32, compact(shape(CHANNELS, c->rows * c->columns, s->parts)), 16);
     k->ring = make_pipeline("ring", c->stages, 1, s->workers / 32);
     k->own = mul(cta_y(), imm(CHANNELS));

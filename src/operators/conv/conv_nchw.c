@@ -94,7 +94,7 @@ static void describe_runs(nchw_kernel *k)
 {
     const conv_nchw_config *c = k->cfg;
     const int pixels = k->size.spans * SPAN, depth = c->tile_k;
-    k->sSpansX = conv_tiles("X", c->form.dtype, SPAN, depth, k->size.spans, c->stages);
+    k->sSpansX = tma_tiles("X", c->form.dtype, SPAN, depth, k->size.spans, c->stages);
     layout all = make_layout(shape(pixels, depth, c->stages), stride(depth, 1, (int64_t)pixels * depth));
     k->sX = tensor_with_layout(k->sSpansX, with_swizzle(k->sSpansX.layout.sw, all));
 }
@@ -109,9 +109,9 @@ static void describe_memory(nchw_kernel *k)
     if (m_major(k))
         k->sW = conv_spans("W", c->form.dtype, c->tile_k, k->size.tile_m / SPAN, c->stages, &k->sSpansW);
     else
-        k->sW = slice(conv_tiles("W", c->form.dtype, k->size.tile_m, c->tile_k, c->stages, 1), _, _, _, 0);
+        k->sW = tma_ring("W", c->form.dtype, k->size.tile_m, c->tile_k, c->stages);
     if (!c->direct)
-        k->sY = conv_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, CONV_SM90_BUFFERS, c->consumers);
+        k->sY = tma_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, CONV_SM90_BUFFERS, c->consumers);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
     if (c->edges)
         k->mended = make_pipeline("mended", c->stages, MENDERS, 1);

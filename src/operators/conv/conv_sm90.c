@@ -68,7 +68,7 @@ static tensor narrow_tiles(const char *name, ckl_dtype dtype, int rows, int cols
                            tensor *boxes)
 {
     const int pitch = span / (int)ckl_dtype_bytes(dtype);
-    tensor tiles = slice(conv_tiles(name, dtype, rows, pitch, stages, 1), _, _, _, 0);
+    tensor tiles = tma_ring(name, dtype, rows, pitch, stages);
     const swizzle sw = tiles.layout.sw;
     layout strides = make_layout(shape(rows, cols, stages), stride(pitch, 1, rows * pitch));
     layout narrower = make_layout(shape(rows, width, stages), stride(pitch, 1, rows * pitch));
@@ -106,7 +106,7 @@ static void describe_memory(conv_kernel *k)
         k->sW = narrow_tiles("W", dtype, c->tile_n, s->w_depth, c->stages, s->w_span, s->w_k, &k->sSpans);
     if (conv_sm90_n_major(c))
         k->sSpans = local_tile(k->sSpans, shape(c->tile_k, CONV_SM90_SPAN), coord(0, 0, _, _)); // of DEPTH rows
-    k->sY = conv_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
+    k->sY = tma_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers * c->share);
     if (c->split > 1)
         k->halves = conv_halves_memory(c->consumers, c->tile_n / c->split);

@@ -88,9 +88,6 @@ tiled_mma conv_mma_of(ckl_dtype dtype, int n);
 val conv_number(val x);
 val conv_tiles_along(val size, int box);
 
-/* Tiles whose rows are one swizzle span, as TMA writes and wgmma reads them: (ROWS,COLS,COUNT,COUNT_OUTER). */
-tensor conv_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int count, int count_outer);
-
 /*
  * A ring of boxes of `rows` by some spans of columns of 16-bit elements: as wgmma reads them, (COLUMNS,ROWS,STAGES), and in
  * *sSpans as TMA writes them, (ROWS,SPAN,SPANS,STAGES).

@@ -30,10 +30,10 @@ static void describe_memory(stem_kernel *k)
     const conv_stem_shape *s = &k->size;
     const int y_box[] = { s->y_cols, CONV_STEM_W, ROWS / CONV_STEM_W, 1, 1 },
               span = s->y_cols * (int)ckl_dtype_bytes(c->form.out);
-    k->sW = slice(conv_tiles("W", c->form.dtype, c->tile_n, CONV_STEM_K, s->steps, 1), _, _, _, 0);
+    k->sW = tma_ring("W", c->form.dtype, c->tile_n, CONV_STEM_K, s->steps);
     k->sHalo = smem_tensor("halo", c->form.dtype, compact(shape(s->halo, 2)), 128);
     if (!c->direct) {
-        k->sY = conv_tiles("Y", c->form.out, ROWS, s->y_cols, c->tile_n / s->y_cols, CONV_STEM_CONSUMERS);
+        k->sY = tma_tiles("Y", c->form.out, ROWS, s->y_cols, c->tile_n / s->y_cols, CONV_STEM_CONSUMERS);
         k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, span);
     }
 }

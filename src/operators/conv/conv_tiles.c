@@ -25,15 +25,6 @@ val conv_tiles_along(val size, int box)
     return div(add(conv_number(size), imm(box - 1)), imm(box));
 }
 
-tensor conv_tiles(const char *name, ckl_dtype dtype, int rows, int cols, int count, int count_outer)
-{
-    const int64_t elements = (int64_t)rows * cols;
-    layout all = make_layout(shape(rows, cols, count, count_outer), stride(cols, 1, elements, elements * count));
-    return smem_tensor(name, dtype,
-                       with_swizzle(tma_tile_layout(dtype, rows, cols, cols * (int)ckl_dtype_bytes(dtype)).sw, all),
-                       1024);
-}
-
 tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans)
 {
     enum { SPAN = CONV_SM90_SPAN };

@@ -76,7 +76,7 @@ static tensor coordinates_of_thread(const columns_kernel *k, val first)
 static val element_address(const columns_kernel *k, val column)
 {
     layout stretches = reduce_modes(k->cfg->kind.kept - 1, k->p.kept_extent, k->p.kept_stride);
-    return reduce_address(k->p.x, add(crd2idx(dynamic(k->stretch), stretches), column), k->cfg->kind.dtype);
+    return gmem_address(k->p.x, k->cfg->kind.dtype, add(crd2idx(dynamic(k->stretch), stretches), column));
 }
 
 val reduce_columns_shift(const columns_kernel *k, val group)
@@ -178,7 +178,7 @@ static void find_addresses(const columns_kernel *k, val index, val *address)
             continue;
         }
         val distance = crd2idx(dynamic(add(index, imm(s * reduce_columns_layers(cfg)))), reduced);
-        address[s] = reduce_address(k->start, distance, cfg->kind.dtype);
+        address[s] = gmem_address(k->start, cfg->kind.dtype, distance);
     }
 }
 
@@ -258,7 +258,7 @@ static val is_full(const columns_kernel *k, val first, val guarded)
 
 static val address_of_line(const columns_kernel *k, val index)
 {
-    return reduce_address(k->start, mul(index, k->p.reduced_stride[0]), k->cfg->kind.dtype);
+    return gmem_address(k->start, k->cfg->kind.dtype, mul(index, k->p.reduced_stride[0]));
 }
 
 /*
@@ -309,7 +309,7 @@ static void store_columns(const columns_kernel *k)
     val first = k->r->finish(k->r, k->state[0], &k->p);
     tensor rY = fragment(first.type, compact(leaf(cfg->vec)));
     val row = add(mul(k->stretch, k->columns), k->owned);
-    tensor gY = gmem_tensor(reduce_address(k->p.y, row, cfg->kind.output), cfg->kind.output, rY.layout); // (VEC)
+    tensor gY = gmem_tensor(gmem_address(k->p.y, cfg->kind.output, row), cfg->kind.output, rY.layout); // (VEC)
     for (int c = 0; c < cfg->vec; c++)
         set(rY, c, c == 0 ? first : k->r->finish(k->r, k->state[c], &k->p));
     int bytes = dtype_bytes(cfg->kind.output);

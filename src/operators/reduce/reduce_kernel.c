@@ -14,17 +14,12 @@ layout reduce_modes(int count, const val *extent, const val *stride)
     return make_layout(tuple_of(count, shape_of), tuple_of(count, stride_of));
 }
 
-val reduce_address(val a, val elements, ckl_dtype dtype)
-{
-    return add(a, convert(U64, mul(elements, imm(dtype_bytes(dtype)))));
-}
-
-/* NOTE: by reduce_address(), whose product is signed. With the unsigned one of a slice ptxas takes 2 to 4 registers more. */
+/* NOTE: by gmem_address(), whose product is signed. With the unsigned one of a slice ptxas takes 2 to 4 registers more. */
 tensor reduce_row(const reduce_kind *kind, const reduce_values *p, val row)
 {
     val first = crd2idx(dynamic(row), reduce_modes(kind->kept, p->kept_extent, p->kept_stride));
     layout reduced = reduce_modes(kind->reduced, p->reduced_extent, p->reduced_stride);
-    return with_cache(gmem_tensor(reduce_address(p->x, first, kind->dtype), kind->dtype, reduced), IR_CACHE_READONLY);
+    return with_cache(gmem_tensor(gmem_address(p->x, kind->dtype, first), kind->dtype, reduced), IR_CACHE_READONLY);
 }
 
 void reduce_begin(const reducer *r, val *state)

@@ -78,9 +78,6 @@ layout reduce_modes(int count, const val *extent, const val *stride);
 /* A row of x, through the read-only cache. */
 tensor reduce_row(const reduce_kind *kind, const reduce_values *p, val row); // (REDUCED...)
 
-/* a plus a number of elements. */
-val reduce_address(val a, val elements, ckl_dtype dtype);
-
 /* Variables that hold the state of no elements. */
 void reduce_begin(const reducer *r, val *state);
 reduction reduce_reduction(const reducer *r);

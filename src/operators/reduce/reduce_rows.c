@@ -110,7 +110,7 @@ static segment find_segment(const rows_kernel *k, val index)
     segment s = { .address = k->gRow.address, .end = extent, .first = mul(index, extent) };
     if (inner > 0) {
         layout outer = reduce_modes((int)inner, k->p.reduced_extent, k->p.reduced_stride);
-        s.address = reduce_address(s.address, crd2idx(dynamic(index), outer), k->cfg->kind.dtype);
+        s.address = gmem_address(s.address, k->cfg->kind.dtype, crd2idx(dynamic(index), outer));
     }
     if (!is_ragged(k))
         return s;
@@ -119,7 +119,7 @@ static segment find_segment(const rows_kernel *k, val index)
     s.end = bit_and(sub(extent, s.head), imm64(-k->cfg->vec));
     s.ends = sub(extent, s.end);
     s.first = add(s.first, s.head);
-    s.address = reduce_address(s.address, s.head, k->cfg->kind.dtype);
+    s.address = gmem_address(s.address, k->cfg->kind.dtype, s.head);
     return s;
 }
 
@@ -130,7 +130,7 @@ static segment find_segment(const rows_kernel *k, val index)
 static tensor elements_at(const rows_kernel *k, const segment *s, val first, layout a)
 {
     ckl_dtype dtype = k->cfg->kind.dtype;
-    return with_cache(gmem_tensor(reduce_address(s->address, first, dtype), dtype, a), IR_CACHE_READONLY);
+    return with_cache(gmem_tensor(gmem_address(s->address, dtype, first), dtype, a), IR_CACHE_READONLY);
 }
 
 /* Loads vector number `step`. Elements that are not side by side are single, a stride apart. */
@@ -427,7 +427,7 @@ static void prefetch(const rows_kernel *k)
         val number = add(k->here.rank, mul(convert(I64, thread()), k->here.ctas));
         val first = mul(number, imm64(tile)), here = min(sub(extent, first), imm64(tile));
         IF(lt(first, extent))
-            bulk_prefetch(reduce_address(k->gRow.address, first, cfg->kind.dtype),
+            bulk_prefetch(gmem_address(k->gRow.address, cfg->kind.dtype, first),
                           convert(U32, mul(here, imm((int)bytes))));
     }
 }
