@@ -72,7 +72,7 @@ tiled_mma attention_warpgroup_mma(ckl_dtype dtype, int n, const char *sources)
 
 tiled_mma attention_warps_mma(ckl_dtype dtype, int warps)
 {
-    return make_tiled_mma(dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", warps, 1);
+    return make_tiled_mma(mma_sync_atom(dtype), warps, 1);
 }
 
 score_operands attention_score_operands_of(const tiled_mma *mma, columns n, tensor sX, val index, tensor sY)

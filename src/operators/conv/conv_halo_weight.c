@@ -135,8 +135,7 @@ static worker_role describe_worker(const halo_kernel *k)
         w.at_x[i] = tensor_address(k->sX, coord(add(column, tap), channel, 0, 0));
     }
     w.at_y = tensor_address(k->sY, coord(add(row, mul(odd, imm(8))), channel, 0, 0));
-    w.mma =
-        make_tiled_mma(c->form.dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 1, 1);
+    w.mma = make_tiled_mma(mma_sync_atom(c->form.dtype), 1, 1);
     w.rX = fragment(U32, compact(shape(4, 1, 1, k->size.pairs)));
     w.rY = fragment(U32, compact(shape(2, 1, 1, c->high)));
     w.acc = fragment(F32, compact(shape(4, k->size.pairs, c->rows)));

@@ -25,11 +25,7 @@ tensor conv_operand_tiles(const conv_form *form, const char *name, int rows, int
 
 tiled_mma conv_mma(const conv_form *form)
 {
-    static const char *const atoms[CKL_DTYPE_COUNT] = { [CKL_F32] = "SM80_16x8x8_F32TF32TF32F32_TN",
-                                                        [CKL_F16] = "SM80_16x8x16_F32F16F16F32_TN",
-                                                        [CKL_BF16] = "SM80_16x8x16_F32BF16BF16F32_TN",
-                                                        [CKL_I8] = "SM80_16x8x32_S32S8S8S32_TN" };
-    return is_true_f32(form) ? make_tiled_mma("UniversalFMA", 8, 16) : make_tiled_mma(atoms[form->dtype], 2, 2);
+    return is_true_f32(form) ? make_tiled_mma("UniversalFMA", 8, 16) : make_tiled_mma(mma_sync_atom(form->dtype), 2, 2);
 }
 
 /* A quad of K at a time, which a thread loads of each of its rows. */

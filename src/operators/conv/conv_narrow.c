@@ -55,8 +55,7 @@ static void describe_memory(narrow_kernel *k)
 static void describe_threads(narrow_kernel *k)
 {
     const conv_narrow_config *c = k->cfg;
-    k->mma =
-        make_tiled_mma(c->form.dtype == F16 ? "SM80_16x8x16_F32F16F16F32_TN" : "SM80_16x8x16_F32BF16BF16F32_TN", 1, 1);
+    k->mma = make_tiled_mma(mma_sync_atom(c->form.dtype), 1, 1);
     k->rA = fragment(U32, compact(shape(WORDS_A, 1, 1)));
     k->rB = fragment(U32, compact(shape(WORDS_B, 1, 1, c->tile_n / 8, ROWS_AT_ONCE)));
     k->acc = fragment_C(&k->mma, 16 * M, c->tile_n);

@@ -1,8 +1,6 @@
 /* gemm_plan.c - what the host sides of GEMM's implementations share: configs, checks, tiles, costs and launches. */
 #include "operators/gemm/gemm_plan.h"
 
-#include <string.h>
-
 /* Configs */
 
 gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
@@ -59,11 +57,10 @@ int gemm_vector_of(const ckl_gemm_desc *d)
 ckl_status gemm_check_epilogue(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have)
 {
     static const field fields[] = { GEMM_EPILOGUE(FIELD_ROW, gemm_epilogue) };
-    gemm_epilogue want = gemm_epilogue_of(d);
-    for (int i = 0; i < COUNT_OF(fields); i++)
-        if (memcmp((const char *)have + fields[i].offset, (const char *)&want + fields[i].offset,
-                   field_bytes(&fields[i])) != 0)
-            FAIL(CKL_INVALID, "gemm %s: the config's %s is not the problem's", who, fields[i].name);
+    const gemm_epilogue want = gemm_epilogue_of(d);
+    const field *other = fields_difference((field_table)FIELD_TABLE(fields), have, &want);
+    if (other)
+        FAIL(CKL_INVALID, "gemm %s: the config's %s is not the problem's", who, other->name);
     return CKL_OK;
 }
 
