@@ -46,7 +46,7 @@ def build(name, programs, jobs):
     folder = WORK / name
     launcher = ['-DCMAKE_C_COMPILER_LAUNCHER=ccache'] if shutil.which('ccache') else []
     quiet = {'check': True, 'stdout': subprocess.DEVNULL}
-    subprocess.run(['cmake', '-S', TREE, '-B', folder, *BUILDS[name], *launcher], **quiet)
+    subprocess.run(['cmake', '-G', 'Unix Makefiles', '-S', TREE, '-B', folder, *BUILDS[name], *launcher], **quiet)  # for its link.txt
     subprocess.run(['cmake', '--build', folder, f'-j{jobs}', '--target', *sorted(programs)], **quiet,
                    env={**os.environ, 'CCACHE_BASEDIR': str(TREE)})
 
