@@ -83,8 +83,8 @@ typedef struct workspace_parts {
 static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slicing)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    const int64_t slices = groupnorm_slices(d, plan->config, slicing),
-                  groups = slicing != GROUPNORM_CLUSTER ? d->n * d->groups : 0;
+    const int64_t slices = groupnorm_slices(d, plan->config, slicing), groups = slicing != GROUPNORM_CLUSTER ? d->n * d->groups : 0;
+    const int64_t ranges = groupnorm_ranges(d, plan->config, slicing);
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
     workspace_parts w = { .merged = 4 * GROUPNORM_ENTRY * groups * slices };
     w.counters = w.merged + 4 * GROUPNORM_ENTRY * groups;
@@ -93,7 +93,7 @@ static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slic
                              : slicing == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices)
                                                          : 0;
     w.partial = round_up(w.counters + counters, PLAN_WORKSPACE_ALIGNMENT);
-    w.bytes = w.partial + (sums ? 4 * GROUPNORM_KINDS * d->n * d->c * slices : 0);
+    w.bytes = w.partial + (sums ? 4 * GROUPNORM_KINDS * d->n * d->c * ranges : 0);
     return w;
 }
 
@@ -101,14 +101,15 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const groupnorm_config *c = plan->config;
-    const int64_t units = groupnorm_units(d, c), slices = groupnorm_slices(d, c, slicing);
+    const int64_t units = groupnorm_units(d, c), ranges = groupnorm_ranges(d, c, slicing);
     const char *workspace = plan_workspace(plan, a->workspace);
     const workspace_parts w = workspace_of(plan, slicing);
     return (groupnorm_params){ .channels = d->c,
                                .pixels = d->h * d->w,
                                .bundles = ceil_div(d->groups, c->bundle),
-                               .slices = (int32_t)slices,
-                               .range = (int32_t)ceil_div(units, slices),
+                               .slices = (int32_t)groupnorm_slices(d, c, slicing),
+                               .ranges = (int32_t)ranges,
+                               .range = (int32_t)ceil_div(units, ranges),
                                .units = (int32_t)units,
                                .reciprocal = 1 / (float)(d->c / d->groups * d->h * d->w),
                                .eps = d->eps,
@@ -123,7 +124,7 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
                                .merged = workspace ? workspace + w.merged : NULL,
                                .counters = workspace ? workspace + w.counters : NULL,
                                .partial = workspace ? workspace + w.partial : NULL,
-                               .lines = elements_of(d) ? d->n * slices : 0,
+                               .lines = elements_of(d) ? d->n * ranges : 0,
                                .dgamma = a->dgamma,
                                .dbeta = a->dbeta };
 }

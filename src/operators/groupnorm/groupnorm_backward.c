@@ -31,11 +31,6 @@ static bool is_nchw(const backward *k)
     return groupnorm_is_nchw(&k->s);
 }
 
-static int channels_of(const groupnorm_config *cfg)
-{
-    return cfg->channels * cfg->bundle;
-}
-
 /* Staging */
 
 static void stage_vector(void *kernel, groupnorm_vector *v)
@@ -163,7 +158,7 @@ static void store_totals(const backward *k, val channel, const val total[KINDS])
     const groupnorm_slice *s = &k->s;
     val number = add(s->channel, convert(I64, channel)), weight = immf(1);
     if (s->cfg->affine) {
-        val line = add(mul(s->image, convert(I64, s->a.slices)), convert(I64, s->rank));
+        val line = add(mul(s->image, convert(I64, s->a.ranges)), convert(I64, s->range));
         for (int kind = 0; kind < KINDS; kind++) {
             val place = add(mul(add(mul(line, imm(KINDS)), imm(kind)), s->a.channels), number);
             groupnorm_write(s->a.partial, place, total[kind]);
@@ -177,7 +172,7 @@ static void store_totals(const backward *k, val channel, const val total[KINDS])
 /* In two steps of about equal length: several threads add up rows of a channel, then one thread adds up their sums. */
 static void add_channels(const backward *k, int rows)
 {
-    const int channels = channels_of(k->s.cfg), threads = k->s.cfg->threads;
+    const int channels = groupnorm_slice_channels(k->s.cfg), threads = k->s.cfg->threads;
     int abreast = 1; // threads of a channel
     val total[KINDS];
     while (abreast * abreast < rows && (abreast + 1) * channels <= threads)
@@ -210,10 +205,11 @@ static group_sums add_group(const backward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
     val first = mul(min(groupnorm_group_of_lane(&k->s), imm(cfg->bundle - 1)), imm(cfg->channels));
+    const int channels = cfg->channels / cfg->parts; // of the group, in this slice
     group_sums total;
     for (int kind = 0; kind < KINDS; kind++)
         total.of[kind] = variable(F32, immf(0));
-    LOOP_FROM(i, groupnorm_lane_of_group(&k->s), imm(cfg->channels), imm(groupnorm_lanes_of_group(cfg)))
+    LOOP_FROM(i, groupnorm_lane_of_group(&k->s), imm(channels), imm(groupnorm_lanes_of_group(cfg)))
         for (int kind = 0; kind < KINDS; kind++)
             assign(total.of[kind], add(total.of[kind], at(k->sSums, add(first, i), 0, kind)));
     groupnorm_sum_of_lanes(&k->s, KINDS, total.of);
@@ -330,8 +326,8 @@ static void begin(backward *k)
     k->w = groupnorm_view_of(&k->s, cfg->vec);
     k->w.streams = !k->in_smem && !is_nchw(k);
     k->sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
-    k->sSums =
-        smem_tensor("sums", F32, compact(shape(channels_of(cfg), k->w.grid.column_threads * cfg->fold, KINDS)), 16);
+    k->sSums = smem_tensor(
+        "sums", F32, compact(shape(groupnorm_slice_channels(cfg), k->w.grid.column_threads * cfg->fold, KINDS)), 16);
 }
 
 static void load_column(backward *k)
@@ -466,6 +462,8 @@ static void write_other(void *kernel, val slice)
     backward other = *(const backward *)kernel;
     groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), convert(I32, slice));
     other.w = groupnorm_view_of(&other.s, other.s.cfg->vec);
+    if (other.s.cfg->parts > 1)
+        load_column(&other); // of other channels
     groupnorm_over_columns(&other.s, &other.w, stage_column, &other);
     groupnorm_staged();
     write_held(&other);

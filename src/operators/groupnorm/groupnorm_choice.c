@@ -49,10 +49,15 @@ int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c)
     return d->layout == CKL_IMAGE_NCHW ? ceil_div(d->h * d->w * c->fold, c->vec) : d->h * d->w / c->fold;
 }
 
-int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing)
+int64_t groupnorm_ranges(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing)
 {
     return slicing != GROUPNORM_CLUSTER ? max_i64(1, ceil_div(groupnorm_units(d, c), groupnorm_slice_units(c)))
-                                        : c->cluster;
+                                        : c->cluster / c->parts;
+}
+
+int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing)
+{
+    return c->parts * groupnorm_ranges(d, c, slicing);
 }
 
 int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c)
@@ -74,7 +79,7 @@ static int64_t shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing slici
     const int64_t left = slicing == GROUPNORM_HELD ? 16 : 0;
     if (forward)
         return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers + left;
-    int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * c->channels * c->bundle * c->fold;
+    int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * groupnorm_slice_channels(c) * c->fold;
     return 2 * slice + sums + groups + peers + 16 + left;
 }
 
@@ -191,14 +196,25 @@ static int next_divisor(int n, int d)
     return n / factor;
 }
 
+/* Have so many threads no registers beside them for a CTA more, for which there is shared memory, and slices? */
+static bool keeps_others_out(const search *s, const groupnorm_config *c)
+{
+    const int64_t bytes = shared_bytes(s->d, s->slicing, c);
+    const int fits = residency_ctas_per_sm(s->device, c->threads, bytes),
+              room = residency_ctas_per_sm(s->device, 32, bytes);
+    return fits < room &&
+           groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, s->slicing) > (int64_t)fits * s->device->sm_count;
+}
+
 /* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
 static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
 {
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
     const int threads_max = s->threads_max;
+    const double KEPT_OUT = 1.15;
     const int64_t vectors = units * groupnorm_grid_of(c, c->vec).columns;
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD, streams = s->slicing == GROUPNORM_SPLIT && !forward;
-    const int64_t slices = ceil_div(groupnorm_units(s->d, c), max_i64(units, 1));
+    const int64_t slices = c->parts * ceil_div(groupnorm_units(s->d, c), max_i64(units, 1));
     const bool few = s->slicing == GROUPNORM_CLUSTER && groupnorm_bundles(s->d, c) * c->cluster < s->device->sm_count;
     const int64_t each = streams ? VECTORS_STREAMED : few ? VECTORS_OF_FEW : VECTORS_OF_THREAD;
     const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / each));
@@ -217,6 +233,8 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
             const bool fits = shared_bytes(s->d, s->slicing, c) <= budget,
                        exact = !forward || !groupnorm_adds_too_many(c, slices);
             double cost = fits && exact ? cost_of(c, units, wanted, streams) : INFINITY;
+            if (!streams && keeps_others_out(s, c))
+                cost *= KEPT_OUT;
             if (cost < least) {
                 least = cost;
                 best = *c;
@@ -224,6 +242,34 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
         }
     *c = best;
     return least < INFINITY;
+}
+
+/* Among how many channels of nchw `slices` may be shared out: as many as divide those of a group, for a third more slices at most. */
+static int parts_of(const search *s, int64_t slices, const groupnorm_config *c)
+{
+    const int channels = c->channels / c->fold;
+    int most = 1;
+    for (int parts = 1; s->d->layout == CKL_IMAGE_NCHW && c->bundle == 1 && parts <= channels;
+         parts = next_divisor(channels, parts))
+        if (parts * ceil_div(slices, parts) <= slices + max_i64(1, slices / 3))
+            most = parts;
+    return most;
+}
+
+/* Shares `slices` out among pixels, or among `parts` of the channels where threads side by side would read less than a line of L2. */
+static bool share_slices(const search *s, int64_t slices, int parts, int64_t budget, groupnorm_config *c)
+{
+    enum { LINE_BYTES = 128 };
+    const int64_t units = groupnorm_units(s->d, c);
+    c->parts = 1;
+    const bool found = share_out(s, ceil_div(units, slices), budget, c);
+    groupnorm_config other = *c;
+    other.parts = parts;
+    if ((found && c->column_threads * c->vec * element_bytes(s->d) >= LINE_BYTES) || parts == 1 ||
+        !share_out(s, ceil_div(units * parts, slices), budget, &other))
+        return found;
+    *c = other;
+    return true;
 }
 
 /* The fewest CTAs whose slices fit the budget; more where SMs would be idle. */
@@ -235,7 +281,9 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
     for (c->cluster = 1; c->cluster <= cluster_max; c->cluster *= 2) {
         bool idle = found && groupnorm_bundles(s->d, c) * best.cluster < s->device->sm_count &&
                     groupnorm_slice_bytes(&best) > SPREAD_BYTES;
-        if ((!found || idle) && share_out(s, ceil_div(groupnorm_units(s->d, c), c->cluster), budget, c)) {
+        const bool nchw = s->d->layout == CKL_IMAGE_NCHW && c->bundle == 1;
+        const int parts = nchw ? (int)min_i64(c->cluster, power_of_two_in(c->channels / c->fold)) : 1;
+        if ((!found || idle) && share_slices(s, c->cluster, parts, budget, c)) {
             best = *c;
             found = true;
         }
@@ -274,9 +322,10 @@ static bool choose_slice(search *s, groupnorm_config *c)
     for (int i = forward ? 0 : 1; i < (forward ? 1 : COUNT_OF(sizes)); i++) {
         groupnorm_config tried = *c;
         s->threads_max = (int)max_i64(sizes[i].threads, threads_min_for(s, c));
-        for (int64_t slices = 1, fits = 0; slices < 2 * units && !fits; slices *= 2)
-            if (share_out(s, ceil_div(units, slices), forward ? min_i64(sizes[i].bytes, most) : most, &tried) &&
-                (forward || groupnorm_slice_bytes(&tried) <= sizes[i].bytes || slices >= units)) {
+        for (int64_t slices = 1, fits = 0; slices < 2 * units * c->channels && !fits; slices *= 2)
+            if (share_slices(s, slices, parts_of(s, slices, c), forward ? min_i64(sizes[i].bytes, most) : most,
+                             &tried) &&
+                (forward || groupnorm_slice_bytes(&tried) <= sizes[i].bytes || slices >= units * tried.parts)) {
                 fits = found = true;
                 *c = tried;
             }
@@ -409,12 +458,11 @@ static bool fit_held(search *s, groupnorm_config *c)
 {
     enum { RESERVED_BYTES = 1 << 10, TRIES = 16, THREADS = 256, THREADS_LEAST = 192 };
     const int64_t budget = s->device->smem_per_sm_bytes / HELD_CTAS - RESERVED_BYTES;
-    const int64_t units = groupnorm_units(s->d, c);
     int64_t slices = ceil_div(bundle_bytes(s->d, c), budget);
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
     s->threads_min = THREADS_LEAST;
     for (int i = 0; i < TRIES; i++, slices += max_i64(1, slices / 16))
-        if (share_out(s, ceil_div(units, slices), budget, c))
+        if (share_slices(s, slices, parts_of(s, slices, c), budget, c))
             return true;
     return false;
 }
@@ -535,6 +583,10 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
         FAIL(CKL_INVALID, "%s: fold=%d is for whole pixels of nhwc, and divides their number", what, c->fold);
     if (c->fold != 1 && nchw && !channels_fold(d, c, c->fold))
         FAIL(CKL_INVALID, "%s: fold=%d is for channels of nchw forward, and divides those of a group", what, c->fold);
+    const int64_t columns_of_group = c->channels / (nchw ? c->fold : 1);
+    if (c->parts < 1 || columns_of_group % c->parts || (c->parts > 1 && (!nchw || c->bundle > 1)) ||
+        (slicing == GROUPNORM_CLUSTER && c->cluster % c->parts))
+        FAIL(CKL_INVALID, "%s: parts=%d do not divide the channels of a group of nchw, or the cluster", what, c->parts);
     if (c->ragged && !may_be_ragged(d, slicing, c))
         FAIL(CKL_INVALID, "%s: ragged=1 is for vectors of 16 bytes of nchw, of slices that are kept", what);
     if (nchw ? !c->ragged && d->h * d->w * c->fold % c->vec
@@ -567,9 +619,9 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
     TRY(admit_threads(what, device, slicing, c));
     TRY(admit_layout(what, d, slicing, c));
     const int64_t slices = groupnorm_slices(d, c, slicing), units = groupnorm_units(d, c);
-    if (slices * groupnorm_slice_units(c) < units)
+    if (groupnorm_ranges(d, c, slicing) * groupnorm_slice_units(c) < units)
         FAIL(CKL_INVALID, "%s: steps=%d of cluster=%d hold %" PRId64 " of %" PRId64 " units of a channel", what,
-             c->steps, c->cluster, slices * groupnorm_slice_units(c), units);
+             c->steps, c->cluster, groupnorm_ranges(d, c, slicing) * groupnorm_slice_units(c), units);
     if (slicing == GROUPNORM_HELD && slices > ONE_PASS_CHUNKS_MAX)
         FAIL(CKL_INVALID, "%s: %" PRId64 " slices of a bundle are more than %d", what, slices, ONE_PASS_CHUNKS_MAX);
     if (shared_bytes(d, slicing, c) > device->smem_per_cta_bytes)

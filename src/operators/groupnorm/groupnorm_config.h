@@ -36,6 +36,7 @@
     X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                                   \
     X(owner, int, column_threads, "1", "", "threads that share a column")                                      \
     X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                      \
+    X(owner, int, parts, "1", "", "nchw: slices that share out the channels of a group, not their pixels")     \
     X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                      \
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")
@@ -45,6 +46,7 @@
     X(owner, i64, pixels)          \
     X(owner, i64, bundles)         \
     X(owner, i32, slices)          \
+    X(owner, i32, ranges)          \
     X(owner, i32, range)           \
     X(owner, i32, units)           \
     X(owner, f32, reciprocal)      \
@@ -70,12 +72,13 @@
  * Of all kernels. A unit is a vector of pixels (nchw, of `fold` channels) or `fold` pixels (nhwc).
  *     channels, pixels           of an image
  *     bundles                    of an image
- *     slices, range, units       slices of a bundle, units of a slice, of a channel
+ *     slices, ranges             slices of a bundle, of a channel
+ *     range, units               units of a slice, of a channel
  *     reciprocal                 of the elements of a group
  *     y                          or dx
  *     mean, rstd                 (GROUPS,IMAGES)
  *     entries, merged            workspace: (GROUPNORM_ENTRY,SLICES,GROUPS), (GROUPNORM_ENTRY,GROUPS)
- *     partial                    workspace: (C,KINDS,SLICES,IMAGES)
+ *     partial                    workspace: (C,KINDS,RANGES,IMAGES)
  *     counters, strips, lag      of split slices (two_pass.h): strips are the bundles of all images, chunks are slices
  *     lines                      of partial
  */
@@ -86,8 +89,8 @@ typedef struct groupnorm_config {
 } groupnorm_config;
 
 /*
- * How the threads of a CTA share out its slice: some pixels of all channels of a bundle. A column is what runs along
- * the pixels: a channel (nchw), or a vector of neighbouring channels (nhwc). The
+ * How the threads of a CTA share out its slice: some pixels of all channels of a bundle, or of some channels of a group
+ * (nchw, whose planes are long; `parts`). A column is what runs along the pixels: a channel (nchw), or a vector of neighbouring channels (nhwc). The
  * `column_threads` threads of a column share out its vectors cyclically; the CTA takes `abreast` columns at once, a thread
  * `slots` of them one after the other.
  *
@@ -102,12 +105,18 @@ typedef struct groupnorm_grid {
     int vec, columns, abreast, column_threads, slots;
 } groupnorm_grid;
 
+/* Channels of a slice. */
+static inline int groupnorm_slice_channels(const groupnorm_config *c)
+{
+    return c->channels * c->bundle / c->parts;
+}
+
 static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int vec)
 {
     const bool nhwc = c->layout == CKL_IMAGE_NHWC;
     groupnorm_grid g = { .vec = vec,
                          .columns =
-                             nhwc ? c->channels * c->bundle * c->fold / vec : c->channels * c->bundle / c->fold };
+                             nhwc ? c->channels * c->bundle * c->fold / vec : groupnorm_slice_channels(c) / c->fold };
     g.abreast = nhwc ? (int)min_i64(g.columns, c->threads) : c->threads / c->column_threads;
     g.column_threads = nhwc ? c->threads / g.abreast : c->column_threads;
     g.slots = (int)ceil_div(g.columns, g.abreast);
@@ -172,15 +181,16 @@ static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
 
 /*
  * Words of the workspace. Of a bundle's group and slice: pivot, mean, squares (forward) or two sums (backward); of an
- * image's slice and kind of gradient the sums of all channels.
+ * image's range of pixels and kind of gradient the sums of all channels.
  */
 enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
 
 /* Where the slices of a bundle meet: in a cluster; or in memory, where those that are not held are read again. */
 typedef enum groupnorm_slicing { GROUPNORM_CLUSTER, GROUPNORM_SPLIT, GROUPNORM_HELD } groupnorm_slicing;
 
-/* The choice (groupnorm_choice.c), by where slices meet: units of a column, slices of a bundle, bundles of all images. */
+/* The choice (groupnorm_choice.c), by where slices meet: units of a column, slices of it, slices of a bundle, bundles of all images. */
 int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c);
+int64_t groupnorm_ranges(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing);
 int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing);
 int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c);
 ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
@@ -214,6 +224,7 @@ typedef struct groupnorm_slice {
     val group;          // i64, of all images: the first of the bundle
     val channels;       // i32, of the bundle
     val rank;           // i32, which slice of the bundle
+    val range;          // i32, which of those of a channel
     val count;          // i32, units of it; of a ragged one elements of a channel in it
     val base;           // i64, element of the tensor where the first unit of the first channel is
 } groupnorm_slice;
@@ -253,6 +264,9 @@ typedef struct groupnorm_column {
 /* Declares the parameters, sets threads and cluster; then what is in slice `rank` of a bundle. */
 groupnorm_slice groupnorm_slice_begin(const groupnorm_config *cfg, bool vectors);
 void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank);
+
+/* Which slice of a channel slice `rank` of the bundle is. */
+val groupnorm_range_of(const groupnorm_slice *s, val rank);
 
 /* Both, by the number of the CTA; waits for the kernel before. */
 groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors);

@@ -257,10 +257,12 @@ static moments merge_threads(const forward *k)
 static val elements_of_slice(const groupnorm_slice *s, val rank)
 {
     const groupnorm_config *cfg = s->cfg;
-    const int per_unit = groupnorm_is_nchw(s) ? cfg->channels / cfg->fold * cfg->vec : cfg->channels * cfg->fold;
+    const int channels = cfg->channels / cfg->parts;
+    const int per_unit = groupnorm_is_nchw(s) ? channels / cfg->fold * cfg->vec : channels * cfg->fold;
+    const val begin = mul(groupnorm_range_of(s, rank), s->a.range);
     if (cfg->ragged)
-        return mul(convert(F32, groupnorm_elements_from(s, mul(rank, s->a.range))), immf(cfg->channels));
-    val range = s->a.range, units = max(min(range, sub(s->a.units, mul(rank, range))), imm_as(I32, 0));
+        return mul(convert(F32, groupnorm_elements_from(s, begin)), immf(channels));
+    val units = max(min(s->a.range, sub(s->a.units, begin)), imm_as(I32, 0));
     return mul(convert(F32, units), immf(per_unit));
 }
 
@@ -578,6 +580,8 @@ static void write_other(void *kernel, val slice)
     forward other = *(const forward *)kernel;
     groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), convert(I32, slice));
     other.all = groupnorm_view_of(&other.s, other.s.cfg->vec);
+    if (other.s.cfg->parts > 1)
+        load_column_weights(&other); // of other channels
     groupnorm_over_columns(&other.s, &other.all, stage_column, &other);
     groupnorm_staged();
     write_held(&other);

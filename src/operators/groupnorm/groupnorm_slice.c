@@ -51,20 +51,28 @@ val groupnorm_elements_from(const groupnorm_slice *s, val unit)
     return max(min(mul(s->a.range, vec), left), imm_as(I32, 0));
 }
 
+val groupnorm_range_of(const groupnorm_slice *s, val rank)
+{
+    return s->cfg->parts > 1 ? rem(rank, s->a.ranges) : rank;
+}
+
 void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank)
 {
     const groupnorm_config *cfg = s->cfg;
     s->rank = rank;
+    s->range = groupnorm_range_of(s, rank);
     s->bundle = convert(I64, bundle);
     s->image = div(s->bundle, s->a.bundles);
     s->channel = mul(rem(s->bundle, s->a.bundles), imm64(cfg->channels * cfg->bundle));
-    s->channels = imm(cfg->channels * cfg->bundle);
+    s->channels = imm(groupnorm_slice_channels(cfg));
     s->group = mul(s->bundle, imm64(cfg->bundle));
     if (cfg->cut_short) {
         s->channels = convert(I32, min(sub(s->a.channels, s->channel), imm64(cfg->channels * cfg->bundle)));
         s->group = div(add(mul(s->image, s->a.channels), s->channel), imm64(cfg->channels));
     }
-    val begin = mul(s->rank, s->a.range), left = sub(s->a.units, begin);
+    if (cfg->parts > 1)
+        s->channel = add(s->channel, convert(I64, mul(div(rank, s->a.ranges), s->channels)));
+    val begin = mul(s->range, s->a.range), left = sub(s->a.units, begin);
     s->count = cfg->ragged ? groupnorm_elements_from(s, begin) : max(min(s->a.range, left), imm_as(I32, 0));
     val image_start = mul(mul(s->image, s->a.channels), s->a.pixels), start = convert(I64, begin);
     s->base = groupnorm_is_nchw(s) ? add(add(image_start, mul(s->channel, s->a.pixels)), mul(start, imm64(cfg->vec)))

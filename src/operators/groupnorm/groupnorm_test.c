@@ -95,7 +95,7 @@ static const char *const cases[] = {
     SHAPES(""),
     SHAPES(" direction=backward"),
     "n=2 c=16 h=9 w=9 groups=1 stats=0",
-    "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 fill=uniform impl=forward config='cluster=4 threads=256 steps=4 "
+    "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 fill=uniform impl=forward config='cluster=4 parts=1 threads=256 steps=4 "
     "column_threads=16' "
     "# a cluster",
     "n=1 c=64 h=32 w=64 groups=2 layout=nhwc fill=uniform impl=forward config='cluster=8 threads=256 column_threads=32 "
@@ -108,7 +108,7 @@ static const char *const cases[] = {
     "n=1 c=2 h=64 w=128 groups=1 impl=forward_split config='vec=1 threads=32 column_threads=16 steps=1' # hundreds of "
     "them",
     "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 direction=backward fill=uniform impl=backward "
-    "config='cluster=4 threads=256 steps=4 column_threads=16'",
+    "config='cluster=4 parts=1 threads=256 steps=4 column_threads=16'",
     "n=2 c=32 h=9 w=9 groups=8 direction=backward layout=nhwc impl=backward "
     "config='bundle=4 cluster=4 threads=128 column_threads=32 steps=1'",
     "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_split config='threads=64 column_threads=16 steps=1'",
@@ -222,6 +222,25 @@ static const char *const cases[] = {
     "threads=96 column_threads=96 channels=2 vec=4 steps=9' # vectors of two groups",
     "n=2 c=9 h=37 w=29 groups=3 dtype=bf16 direction=backward fill=uniform impl=backward config='ragged=1 vec=8 "
     "channels=3 cluster=4 threads=64 column_threads=64 steps=1'",
+    "n=2 c=24 h=16 w=9 groups=2 dtype=bf16 fill=hard impl=forward config='cluster=4 parts=2 vec=8 threads=64 "
+    "column_threads=8 "
+    "steps=2' # channels of a group shared out",
+    "n=2 c=24 h=16 w=9 groups=2 fill=hard direction=backward impl=backward config='cluster=4 parts=4 vec=4 threads=96 "
+    "column_threads=32 steps=2'",
+    "n=2 c=24 h=16 w=9 groups=2 impl=forward_split config='parts=3 vec=4 threads=64 column_threads=16 steps=2'",
+    "n=2 c=24 h=16 w=9 groups=2 dtype=f16 fill=hard direction=backward impl=backward_split config='parts=6 vec=8 "
+    "threads=64 "
+    "column_threads=8 steps=2'",
+    "n=2 c=24 h=16 w=9 groups=2 dtype=bf16 impl=forward_held config='dtype=bf16 channels=12 parts=12 vec=8 threads=64 "
+    "column_threads=8 steps=1' # a CTA may take other channels",
+    "n=2 c=24 h=16 w=9 groups=2 dtype=bf16 fill=hard direction=backward impl=backward_held config='dtype=bf16 "
+    "channels=12 "
+    "parts=6 vec=8 threads=64 column_threads=8 steps=1'",
+    "n=2 c=8 h=9 w=9 groups=1 impl=forward config='cluster=2 parts=2 fold=4 vec=4 threads=64 column_threads=32 "
+    "steps=3'",
+    "n=2 c=8 h=37 w=29 groups=2 dtype=bf16 fill=hard direction=backward impl=backward config='cluster=4 parts=2 "
+    "ragged=1 vec=8 "
+    "threads=64 column_threads=32 steps=3'",
     NULL,
 };
 
@@ -256,6 +275,9 @@ static const test_reject rejects[] = {
     { "h=9 w=9 direction=backward impl=backward_split config='ragged=1 vec=4'", CKL_INVALID,
       "of slices that are kept" },
     { "h=9 w=9 impl=forward config='ragged=1 vec=4 fold=4 channels=4'", CKL_INVALID, "ragged=1 is for vectors" },
+    { "impl=forward config='cluster=2 parts=3'", CKL_INVALID, "parts=3 do not divide the channels" },
+    { "layout=nhwc impl=forward config='cluster=2 parts=2 bundle=1'", CKL_INVALID, "of a group of nchw" },
+    { "impl=forward config='cluster=2 parts=4'", CKL_INVALID, "or the cluster" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
     { "c=16 h=64 w=112 groups=16 layout=nhwc dtype=f16 impl=forward config='dtype=f16 layout=nhwc channels=1 bundle=16 vec=8 "
       "threads=64 column_threads=32 steps=224'",
