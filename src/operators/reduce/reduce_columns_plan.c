@@ -122,6 +122,24 @@ static int strip_lanes(const reduce_view *v, const ckl_device_info *device, cons
     return lanes;
 }
 
+/* How many CTAs share strips that had one each, so that the last turn of CTAs is full, too: where a quarter of all turns is idle. */
+static int split_of_turns(const reduce_view *v, int64_t strips, int64_t fit)
+{
+    enum { LINES_MIN = 512, TURNS_MAX = 8 };
+    const double EVEN = 0.75;
+    double fullest = (double)strips / (double)round_up(strips, fit);
+    const int64_t most = fullest < EVEN ? min_i64(TURNS_MAX * fit / strips, v->count / LINES_MIN) : 1;
+    int best = 1;
+    for (int split = 2; split <= most; split++) {
+        const double share = (double)(split * strips) / (double)round_up(split * strips, fit);
+        if (share > fullest) {
+            fullest = share;
+            best = split;
+        }
+    }
+    return best;
+}
+
 /* Layers of a CTA, then CTAs, share the elements of columns until the device is full. */
 static void share_columns(const reduce_view *v, const ckl_device_info *device, bool ragged, reduce_columns_config *c)
 {
@@ -132,7 +150,7 @@ static void share_columns(const reduce_view *v, const ckl_device_info *device, b
         c->steps /= 2;
     int64_t ctas = (int64_t)device->sm_count * reduce_columns_ctas_per_sm(c, ragged),
             most = ceil_div(max_i64(v->count, 1), layers * c->steps);
-    c->split = (int)max_i64(1, min_i64(ctas / max_i64(tiles, 1), most));
+    c->split = tiles > ctas ? split_of_turns(v, tiles, ctas) : (int)max_i64(1, min_i64(ctas / max_i64(tiles, 1), most));
     c->compensated = reduce_compensates(&v->kind, v->count / (layers * c->steps * c->split));
 }
 
