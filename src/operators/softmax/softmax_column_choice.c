@@ -17,8 +17,6 @@ enum {
     COLUMN_BACKWARD = 16, // of y and as many of dy
     TILE_FORWARD = 8,     // of a tile, where addresses take registers too; up to twice as many
     TILE_BACKWARD = 4,
-    COLUMN_SINGLES_OF_TWO = 12, // single elements of y and dy, with 64 registers
-    COLUMN_SCORES_OF_TWO = 40,  // the same of x, of 16 bits
     COLUMN_THREADS_FULL = 512,
     LONG_LINES = 2048,  // that are work enough for a CTA of column_long
     COPY_BYTES_MIN = 4, // of cp.async
@@ -74,6 +72,28 @@ static bool wants_halves(const ckl_softmax_desc *d, const column_split *s)
 }
 
 /*
+ * Are two CTAs of 512 threads an SM, by 64 registers, faster than one? 341.9 and 217.3 us (768 lines of 30199 bf16, gradients), 135.5
+ * and 92.7 (32x512x3549 f16), 92.7 and 71.2 (32x411x2600 f32). Not where they spill; nor for more single elements of f32, which
+ * keep L2 busy (99.2 and 114.9 by 26); nor where each CTA has an SM to itself.
+ */
+static bool wants_two_ctas(const ckl_softmax_desc *d, const ckl_device_info *device, const column_split *s)
+{
+    enum { VECTORS = 8, SINGLES = 19, SINGLES_HALF = 40, GRADIENTS = 13, GRADIENTS_HALF = 12 };
+    const bool half = dtype_bytes(d->dtype) == 2, single = s->vec == 1;
+    const bool many = column_split_ctas(s, d->outer, d->inner) > device->sm_count;
+    if (s->threads != COLUMN_THREADS_FULL)
+        return false;
+    if (d->direction == CKL_DIRECTION_BACKWARD)
+        return single && s->steps <= (half ? GRADIENTS_HALF : GRADIENTS);
+    if (half)
+        return single && s->cluster == 1 && s->steps <= SINGLES_HALF;
+    if (s->exact && s->steps <= VECTORS)
+        return true;
+    return many && s->cluster == 1 &&
+           (single ? s->steps <= SINGLES : s->vec == row_vec_full(CKL_F32) && s->steps <= VECTORS);
+}
+
+/*
  * A cluster only where the registers of one CTA do not hold the columns. A cluster of eight with single elements of 16
  * bits took 179.8 us where reading twice takes 126.7 (2960x15001 bf16).
  */
@@ -94,13 +114,8 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     c->form = softmax_form_of(d);
     if (wants_halves(d, &c->split))
         halve_columns(d, c);
-    if (is_forward && c->split.exact && c->split.threads == 512 && d->dtype == CKL_F32 && c->split.steps <= 8)
-        c->form.ctas_per_sm = 2; // 64 registers do, and two CTAs keep 128 KB in flight
-    if (!is_forward && vec == 1 && c->split.threads == COLUMN_THREADS_FULL && c->split.steps <= COLUMN_SINGLES_OF_TWO)
-        c->form.ctas_per_sm = 2; // the same: 341.9 -> 217.3 us (768 lines of 30199 bf16)
-    if (is_forward && vec == 1 && c->split.cluster == 1 && c->split.threads == COLUMN_THREADS_FULL &&
-        dtype_bytes(d->dtype) == 2 && c->split.steps <= COLUMN_SCORES_OF_TWO)
-        c->form.ctas_per_sm = 2; // the same: 135.5 -> 92.7 us (32x512x3549 f16)
+    if (wants_two_ctas(d, device, &c->split))
+        c->form.ctas_per_sm = 2;
     return CKL_OK;
 }
 
