@@ -246,6 +246,10 @@ static bool layernorm_is_trusted(const void *config)
     {                                                                                                                  \
         return norm_choose_forward(desc, device, is_centred, config);                                                  \
     }                                                                                                                  \
+    static ckl_status op##_choose_backward(const void *desc, const ckl_device_info *device, void *config)              \
+    {                                                                                                                  \
+        return norm_choose_backward(desc, device, is_centred, config);                                                 \
+    }                                                                                                                  \
     static void op##_forward(const void *config, int kernel)                                                           \
     {                                                                                                                  \
         norm_forward(config, kernel, is_centred);                                                                      \
@@ -260,7 +264,7 @@ static bool layernorm_is_trusted(const void *config)
                         .is_trusted = op##_is_trusted)                                                                 \
     NORM_IMPLEMENTATION(op, backward, 3,                                                                               \
                         "persistent CTAs or clusters keep sums of columns; another kernel adds these up",              \
-                        .choose = norm_choose_backward, .cost = norm_cost_backward)                                    \
+                        .choose = op##_choose_backward, .cost = norm_cost_backward)                                    \
     static const implementation *const op##_implementations[] = { &op##_forward_kernels, &op##_backward_kernels,       \
                                                                   NULL };                                              \
     OPERATOR_WITH(op, norm, .summary = formula, .desc = FIELD_TABLE(desc_fields), .check = op##_check,                 \

@@ -214,7 +214,8 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
             chunks_in_ring(d, shapes[i].threads, CHUNKS, shapes[i].ctas_per_sm, shapes[i].lookahead);
         const row_pipeline_split split = split_of_flow(&fit, d);
         const bool spills = shapes[i].cut && shapes[i].ctas_per_sm > 3 && d->residual;
-        if (shapes[i].ragged != norm_is_ragged(d) || shapes[i].cut != norm_is_cut(d) || spills ||
+        const bool narrow = !i && f->bytes == 2 && d->residual && norm_in_phase(d); // 96 threads: 221.6 -> 192.5 us
+        if (shapes[i].ragged != norm_is_ragged(d) || shapes[i].cut != norm_is_cut(d) || spills || narrow ||
             split.chunks != CHUNKS || split.cluster > min_i64(shapes[i].cluster_max, row_pipeline_cluster_max(device)))
             continue;
         *f = fit;
@@ -226,14 +227,18 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
 /*
  * As many warps as a row has work for, where a tenth of them or more would be idle: gradients of 16 bits with whole
  * vectors, and those of f32 that are cut. 1024x17792 f16 46.7 us by 256 threads with 24 elements in clusters of 4, 42.2
- * by 288 with 16; 768x20480 f32, cut, 80.5 and 63.5. Wider CTAs and larger clusters were slower.
+ * by 288 with 16; 768x20480 f32, cut, 80.5 and 63.5. Wider CTAs and larger clusters were slower. Layer norm by two CTAs of 224
+ * threads instead of three: 74.8 and 71.9 us (12288x3584 f16), 1 to 2 % for 7168, 14336 and 28672 columns.
  */
-static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f, row_pipeline_split *s)
+static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f,
+                      row_pipeline_split *s)
 {
     static const struct {
         bool cut;
-        int chunks, threads_max, warps; // of an SM, by their registers
-    } shapes[] = { { false, 2, 288, 24 }, { false, 3, 256, 20 }, { true, 4, 256, 20 } };
+        int chunks, threads_max, warps, warps_centred; // of an SM, by their registers
+    } shapes[] = {
+        { false, 2, 192, 24, 24 }, { false, 2, 288, 24, 20 }, { false, 3, 256, 20, 20 }, { true, 4, 256, 20, 20 }
+    };
     enum { THREADS_MIN = 96 };
     const int vec = row_vec_full(d->dtype);
     const bool cut = norm_is_cut(d), known = norm_is_ragged(d) ? cut && f->bytes == 4 : f->bytes == 2;
@@ -246,7 +251,9 @@ static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bac
             if (shapes[i].cut != cut || threads < THREADS_MIN || threads > shapes[i].threads_max ||
                 10 * d->cols < 9 * threads * elements * cluster)
                 continue;
-            const int ctas_per_sm = shapes[i].warps / ((int)threads / WARP + 1);
+            const int warps =
+                centred && !d->residual ? shapes[i].warps_centred : shapes[i].warps; // others: not measured
+            const int ctas_per_sm = warps / ((int)threads / WARP + 1);
             *f = chunks_in_ring(d, (int)threads, shapes[i].chunks, ctas_per_sm, true);
             *s = split_of_flow(f, d);
             return;
@@ -254,23 +261,24 @@ static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bac
 }
 
 /* False: no room for sums of columns, or for the row itself. */
-static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f, row_pipeline_split *s)
+static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f,
+                        row_pipeline_split *s)
 {
     if (!find_backward_flow(d, device, f))
         return false;
     *s = split_of_flow(f, d);
     fit_backward_flow(d, device, f, s);
-    fit_warps(d, device, f, s);
+    fit_warps(d, device, centred, f, s);
     bool guards = f->dgamma_in_smem && f->bytes == 4 && !s->chunk.exact; // no registers are left for guards
     return s->stages >= s->chunks && !guards;
 }
 
 /* Without sums of columns rows still flow; kernel 2 then reads x and dy again. */
-static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
+static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
     backward_flow f;
     row_pipeline_split s;
-    const bool sums = choose_sums(d, device, &f, &s);
+    const bool sums = choose_sums(d, device, centred, &f, &s);
     if (!sums) {
         s = row_pipeline_choose(d->cols, norm_is_ragged(d) && !norm_is_cut(d), d->dtype, 2 + d->residual, device);
         s.cut = norm_is_cut(d);
@@ -304,23 +312,28 @@ static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *
     c->split = s;
 }
 
-/* Are rows shorter than those that flow? */
-static bool is_short(const ckl_norm_desc *d)
+/*
+ * Are rows shorter than those that flow? Layer norm with a residual flows where rows fill 96 threads twice (fit_warps()): 249.5 and
+ * 192.5 us (65536x1536 f16).
+ */
+static bool is_short(const ckl_norm_desc *d, bool centred)
 {
     enum { BYTES_MAX = 3072 }; // of whole vectors: 47.7 and 36.1 us (25600x768 bf16), 42.8 and 39.9 (15488x1280)
-    return d->cols <= BACKWARD_ROW_COLS_MAX ||
-           (!norm_is_ragged(d) && norm_in_phase(d) && d->cols * dtype_bytes(d->dtype) <= BYTES_MAX);
+    enum { COLS_MAX_RESIDUAL = 1382 }; // nine tenths of 96 threads' 16 elements
+    const bool whole = !norm_is_ragged(d) && norm_in_phase(d);
+    const bool flows = centred && d->residual && dtype_bytes(d->dtype) == 2 && d->cols > COLS_MAX_RESIDUAL;
+    return d->cols <= BACKWARD_ROW_COLS_MAX || (whole && !flows && d->cols * dtype_bytes(d->dtype) <= BYTES_MAX);
 }
 
-ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config)
+ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, bool centred, void *config)
 {
     const ckl_norm_desc *d = desc;
     norm_config *c = config;
     if (d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
     norm_take_problem(d, c);
-    if (!is_short(d) && norm_may_flow(d, device, 0))
-        choose_backward_flow(d, device, c);
+    if (!is_short(d, centred) && norm_may_flow(d, device, 0))
+        choose_backward_flow(d, device, centred, c);
     else
         choose_backward_rows(d, device, c);
     choose_column_lanes(d, device, c);

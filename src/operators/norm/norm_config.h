@@ -150,7 +150,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
 bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int i, void *config);
 plan_cost norm_cost_forward(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost norm_cost_backward(const void *desc, const ckl_device_info *device, const void *config);
-ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config);
+ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, bool centred, void *config);
 ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, const void *config);
 

@@ -179,6 +179,8 @@ static const char *const cases[] = {
     "prefetch=1 exact=1 stages=0 residence=reload chunks=0 ctas_per_sm=0'",
     "rows=60 cols=1272 direction=backward dtype=bf16  # three chunks of few threads; some have none of the last",
     "rows=40 cols=2136 direction=backward dtype=f16 residual=1",
+    "rows=40 cols=1400 direction=backward dtype=f16 residual=1 fill=uniform # flows by 96 threads",
+    "rows=9 cols=3536 direction=backward dtype=bf16 fill=uniform # and 224",
     "rows=70 cols=640 direction=backward",
     "rows=150 cols=2000 direction=backward dtype=bf16 # rows that flow, held in registers",
     "rows=5 cols=9000 direction=backward residual=1   # held in the ring, a cluster",
