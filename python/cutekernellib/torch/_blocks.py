@@ -7,8 +7,6 @@ is the caller's thread, which calls one function, and autograd, which has one no
 import torch
 
 from ._attention import attention_packed, attention_packed_backward
-from ._conv import conv2d, conv2d_backward
-from ._conv import gradients_like as conv_gradients_like
 from ._norms import norm_of_rows, norm_of_rows_backward
 from ._products import (
     bias_gradient,
@@ -16,9 +14,6 @@ from ._products import (
     dense,
     forward,
     linear_like,
-    mlp,
-    mlp_alone,
-    mlp_backward,
     weight_gradient,
 )
 from ._registry import like, operator, without_gradient
@@ -174,100 +169,3 @@ def block_backward(
     dx, *dnorm1 = norm_of_rows_backward("layernorm", dnormed, dh, _rows(x), norm1, mean1, rstd1)
     gradients = (dx.view(x.shape), *dnorm1, *dqkv, *dproj, *dnorm2, *dup, *ddown)
     return tuple(x.new_empty(0) if g is None else g for g in gradients)
-
-
-# ConvNeXt's: x + gamma * down(activation(up(norm(conv(x))))), with a filter a channel, of images in the order N H W C
-
-
-_CONV_WEIGHTS = (
-    "Tensor filter, Tensor? filter_bias, Tensor norm, Tensor norm_bias, Tensor up, Tensor? up_bias, Tensor down, Tensor? down_bias,"
-    " Tensor? gamma"
-)
-_CONV_OPTIONS = "int[] padding, float eps, str activation"
-_CONV_KEPT = "image mean rstd normed before hidden".split()
-
-
-def _convolved(x, filter, bias, padding):
-    """conv(x)[N,K,H,W] and its pixels, rows of channels."""
-    image = conv2d(x, filter, bias, (1, 1), padding, (1, 1), filter.shape[0])
-    return image, _rows(image.permute(0, 2, 3, 1)).contiguous()
-
-
-def _as_image(rows, x):
-    n, c, h, w = x.shape
-    return rows.view(n, h, w, c).permute(0, 3, 1, 2)
-
-
-def _conv_block_shapes(x, filter, filter_bias, norm, norm_bias, up, *rest):
-    rows = like(_rows(x.permute(0, 2, 3, 1)))
-    inner = linear_like(rows, up, False)
-    return _as_image(rows, x), like(rows), _statistics(rows), _statistics(rows), like(rows), inner, like(inner)
-
-
-def _conv_block_setup(ctx, inputs, output):
-    x, filter, _, norm, _, up, _, down, down_bias, gamma, ctx.padding, _, ctx.activation = inputs
-    ctx.save_for_backward(x, filter, norm, up, down, down_bias, gamma, *output[1:])
-
-
-def _conv_block_gradient(ops, ctx, dy):
-    needs = ctx.needs_input_grad[:10]
-    gradients = ops.conv_block_backward(dy, *ctx.saved_tensors, ctx.padding, ctx.activation, needs)
-    return *(g if need else None for g, need in zip(gradients, needs)), None, None, None
-
-
-@operator(
-    f"conv_block(Tensor x, {_CONV_WEIGHTS}, {_CONV_OPTIONS}) -> (Tensor{', Tensor' * len(_CONV_KEPT)})",
-    _conv_block_shapes,
-    _conv_block_gradient,
-    _conv_block_setup,
-)
-def conv_block(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma, padding, eps, activation):
-    _, rows = _convolved(x, filter, filter_bias, padding)
-    mean, rstd = _statistics(rows), _statistics(rows)
-    normed, _ = norm_of_rows("layernorm", rows, None, norm, norm_bias, eps, mean, rstd)
-    residual = _rows(x.permute(0, 2, 3, 1))
-    y, before, hidden = mlp(normed, up, up_bias, down, down_bias, gamma, residual, activation, False)
-    return _as_image(y, x), rows, mean, rstd, normed, before, hidden
-
-
-@without_gradient("conv_block")
-def _conv_block_alone(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma, padding, eps, activation):
-    rows = _convolved(x, filter, filter_bias, padding)[1]
-    normed, _ = norm_of_rows("layernorm", rows, None, norm, norm_bias, eps, None, None)
-    residual = _rows(x.permute(0, 2, 3, 1))
-    return (_as_image(mlp_alone(normed, up, up_bias, down, down_bias, gamma, residual, activation, False)[0], x),)
-
-
-@operator(
-    "conv_block_backward(Tensor dy, Tensor x, Tensor filter, Tensor norm, Tensor up, Tensor down, Tensor? down_bias, Tensor? gamma,"
-    f" {', '.join('Tensor ' + name for name in _CONV_KEPT)}, int[] padding, str activation, bool[] needs)"
-    f" -> (Tensor{', Tensor' * 9})",
-    lambda dy, x, filter, norm, up, down, down_bias, gamma, *rest: _conv_gradients_like(
-        x, filter, norm, up, down, down_bias, gamma, rest[-1]
-    ),
-)
-def conv_block_backward(
-    dy, x, filter, norm, up, down, down_bias, gamma, image, mean, rstd, normed, before, hidden, padding, activation, needs
-):
-    dy_rows = _rows(dy.permute(0, 2, 3, 1))
-    dnormed, dup, dup_bias, ddown, ddown_bias, dgamma = mlp_backward(
-        dy_rows, normed, up, down, down_bias, gamma, before, hidden, activation, False, needs[6]
-    )
-    dimage, dnorm, dnorm_bias = norm_of_rows_backward("layernorm", dnormed, None, image, norm, mean, rstd)
-    options = (1, 1), padding, (1, 1), filter.shape[0]
-    dx, dfilter, dfilter_bias = conv2d_backward(_as_image(dimage, x), x, filter, *options, needs[0], needs[1], needs[2])
-    if needs[0]:
-        dx += dy
-    return dx, dfilter, dfilter_bias, dnorm, dnorm_bias, dup, dup_bias, ddown, ddown_bias, dgamma
-
-
-def _conv_gradients_like(x, filter, norm, up, down, down_bias, gamma, needs):
-    nothing = x.new_empty(0)
-    dx, dfilter, dbias = conv_gradients_like(x, filter, *needs[:3])
-    layers = (
-        like(up),
-        up.new_empty(up.shape[0] if needs[6] else 0),
-        like(down),
-        nothing if down_bias is None else like(down_bias),
-    )
-    return dx, dfilter, dbias, like(norm), like(norm), *layers, nothing if gamma is None else like(gamma)

@@ -114,8 +114,11 @@ def _parts_of_mlp(module):
 
 
 def _is_mlp(module):
-    parts = _parts_of_mlp(module)
-    return parts and _activation_of(parts[1]) and {type(parts[i]).__name__ for i in (0, 2)} <= set(_LAYERS)
+    return _are_parts_of_mlp(_parts_of_mlp(module))
+
+
+def _are_parts_of_mlp(parts):
+    return parts and _activation_of(parts[1]) and type(parts[0]).__name__ in _LAYERS and type(parts[2]).__name__ in _LAYERS
 
 
 def _are_layers(module, names):
@@ -168,30 +171,38 @@ def _patch_embed(self, x):
     return self.norm(_torch.linear(rows, weight.flatten(1), bias))
 
 
+_CONVNEXT_PARTS = "conv_dw norm mlp shortcut drop_path".split()
+
+
 def _convnext_block(self, x):
     """One operator. What the block multiplies with gamma comes out of a product: gamma is put into the weights of that one."""
-    parts = _parts_of_mlp(self.mlp)
-    if self.use_conv_mlp or type(self.shortcut).__name__ != "Identity" or not _is_idle(self.drop_path) or not parts:
+    conv, norm, mlp, shortcut, drop_path = [self._modules[name] for name in _CONVNEXT_PARTS]
+    parts, gamma = _parts_of_mlp(mlp), self.gamma
+    if self.use_conv_mlp or type(shortcut).__name__ != "Identity" or not _is_idle(drop_path) or not _are_parts_of_mlp(parts):
         return self.ckl_forward(x)
     up, act, down, others = parts
-    if not (_is_mlp(self.mlp) and all(map(_is_idle, others)) and multiplies(x.permute(0, 2, 3, 1), up.weight, up.bias)):
+    if not (all(map(_is_idle, others)) and multiplies(x, up.weight, up.bias, axis=1)):
         return self.ckl_forward(x)
-    conv, norm, activation = self.conv_dw, self.norm, _activation_of(act)
-    tensors = _parameters_of(x, conv, norm, up, down)
-    plain = tensors and (self.gamma is None or self.gamma.dtype == x.dtype)
-    if plain and _is_depthwise(conv) and _are_bare((conv, norm, self.mlp, up, act, down)) and norm.bias is not None:
-        return _torch._conv_block(x, [*tensors, self.gamma], conv.padding, norm.eps, activation)
+    activation, tensors = _activation_of(act), _parameters_of(x, conv, norm, up, down)
+    plain = tensors and tensors[3] is not None and (gamma is None or gamma.dtype == x.dtype)
+    if plain and _is_depthwise(conv) and _are_bare((conv, norm, mlp, up, act, down)):
+        return _torch._conv_block(x, [*tensors, gamma], conv.padding, norm.eps, activation)
     y = norm(conv(x).permute(0, 2, 3, 1))
-    options = {"gamma": self.gamma, "residual": x.permute(0, 2, 3, 1)}
+    options = {"gamma": gamma, "residual": x.permute(0, 2, 3, 1)}
     y = _torch.mlp(y, up.weight, up.bias, down.weight, down.bias, activation, **options)
     return y.permute(0, 3, 1, 2)
 
 
 def _parameters_of(x, *modules):
     """Weights and biases, where all are parameters of the type of x; None otherwise."""
-    tensors = [m._parameters.get(name) for m in modules for name in ("weight", "bias")]
-    plain = all(p is None or (p.dtype == x.dtype and type(p) is torch.nn.Parameter) for p in tensors)
-    return tensors if plain and all(p is not None for p in tensors[::2]) else None
+    tensors, dtype = [], x.dtype
+    for module in modules:
+        own = module._parameters
+        for p in (own.get("weight"), own.get("bias")):
+            if p is not None and (p.dtype != dtype or type(p) is not torch.nn.Parameter):
+                return None
+            tensors.append(p)
+    return None if any(weight is None for weight in tensors[::2]) else tensors
 
 
 def _are_bare(modules):
@@ -370,7 +381,7 @@ def _is_patch_embed(module):
 
 
 def _is_convnext_block(module):
-    return _has(module, "ConvNeXtBlock", "conv_dw", "norm", "mlp", "shortcut", "drop_path")
+    return _has(module, "ConvNeXtBlock", *_CONVNEXT_PARTS)
 
 
 def _makes_mask(module):

@@ -168,18 +168,23 @@ def linear_backward(dy, x, weight, turned, needs_dx, needs_dweight, needs_dbias)
 # Two layers: gamma * (down * activation(up * x + up_bias) + down_bias) + residual. Gamma, if any, goes into the second one's weights
 
 
-def _rows_times(matrix, factors):
+@functools.lru_cache(8192)
+def _rows_times_problem(rows, cols, dtype):
+    names, strides = (("a", dtype), ("b", dtype)), ((cols, 1), (1, 0), (cols, 1))
+    return _problems.elementwise("a*b", (rows, cols), names, strides, dtype)
+
+
+def rows_times(matrix, factors):
     """Each row of a dense matrix times a factor of its own."""
     out = torch.empty_like(matrix)
-    names, strides = (("a", matrix.dtype), ("b", matrix.dtype)), ((matrix.shape[1], 1), (1, 0), (matrix.shape[1], 1))
-    run.elementwise(_problems.elementwise("a*b", matrix.shape, names, strides, matrix.dtype), matrix, factors, None, None, out)
+    run.elementwise(_rows_times_problem(*matrix.shape, matrix.dtype), matrix, factors, None, None, out)
     return out
 
 
 def _scaled(down, bias, gamma):
     if gamma is None:
         return down, bias
-    return _rows_times(down, gamma), None if bias is None else bias * gamma
+    return rows_times(down, gamma), None if bias is None else bias * gamma
 
 
 def _expect_layers(x, up, up_bias, down, down_bias, gamma, residual, turned):
@@ -220,7 +225,7 @@ def mlp(x, up, up_bias, down, down_bias, gamma, residual, activation, turned):
 
 
 @without_gradient("mlp")
-def mlp_alone(x, up, up_bias, down, down_bias, gamma, residual, activation, turned):
+def _mlp_alone(x, up, up_bias, down, down_bias, gamma, residual, activation, turned):
     _expect_layers(x, up, up_bias, down, down_bias, gamma, residual, turned)
     x, up, down, residual = dense(x, up, down, residual)
     hidden = forward(x, up, up_bias, turned, activation)

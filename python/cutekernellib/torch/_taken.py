@@ -13,10 +13,10 @@ def takes(x, *others):
     return is_own and (x.dtype == torch.float32 or not torch.is_autocast_enabled(x.device.type))
 
 
-def multiplies(x, weight, bias):
-    """Is this a product of 16-bit types that takes a GPU some microseconds at least?"""
+def multiplies(x, weight, bias, axis=-1):
+    """Is this a product of 16-bit types, along an axis of x, that takes a GPU some microseconds at least?"""
     return (
-        (host or x.numel() // max(x.shape[-1], 1) * weight.numel() >= PRODUCTS_MIN)
+        (host or x.numel() // max(x.shape[axis], 1) * weight.numel() >= PRODUCTS_MIN)
         and takes(x, weight, bias)
         and x.dtype != torch.float32
         and type(weight) is torch.nn.Parameter
