@@ -385,6 +385,12 @@ class Registration(unittest.TestCase):
             got, wanted = (y[0] if isinstance(y, (tuple, list)) else y for y in (got, wanted))
             torch.testing.assert_close(got, wanted, rtol=0, atol=0)
 
+    def test_blocks_that_do_not_fit(self):
+        x, args = next((args[0], args[1:]) for name, args in self.calls() if name == "conv_block")
+        for image, padding in (x[:, :8], [1, 1]), (x, [0, 0]):  # other channels, fewer pixels than are added
+            with self.assertRaisesRegex(ValueError, "conv_block: x.* do not fit"):
+                torch.ops.cutekernellib.conv_block(image, *args[:9], padding, *args[10:])
+
     def test_every_operator_is_among_the_calls(self):
         from cutekernellib.torch import _registry
 

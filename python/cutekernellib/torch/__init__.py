@@ -14,7 +14,7 @@ import torch as _torch
 from torch import Tensor
 
 from .._functions import _NAMES, _axis
-from . import _attention, _blocks, _conv, _conv_block, _elements, _norms, _products, _rows, _tensors  # noqa: F401, they register the operators
+from . import _attention, _blocks, _conv, _convnext, _elements, _norms, _products, _rows, _tensors  # noqa: F401, they register the operators
 from ._accelerate import Report, accelerate
 from ._registry import way as _way
 
@@ -175,7 +175,7 @@ def _block(x, tensors, *options):
 
 
 def _conv_block(x, tensors, *options):
-    """ConvNeXt's block (see _conv_block.py) with weights, biases and gamma in order."""
+    """ConvNeXt's block (see _convnext.py) with weights, biases and gamma in order."""
     return _way("conv_block", x, *tensors)(x, *tensors, *options)[0]
 
 

@@ -2,7 +2,7 @@
 
 Weights are [out, in] as torch.nn.Linear has them or, where `turned`, [in, out] as transformers' Conv1D does. What the gradient of an
 activation wants, its argument, is written by the product before it, and that gradient is made by the product behind it. Products with
-nothing to fuse are torch's where rows are whole 16 bytes, but for those of whole blocks (_blocks.py): bench/notes/python.md.
+nothing to fuse are torch's where rows are whole 16 bytes, but for those of whole blocks (_blocks.py, _convnext.py): bench/notes/python.md.
 """
 
 import functools

@@ -20,7 +20,7 @@ _conv = operators["conv"].taking("x w bias y")
 _norm = operators["layernorm"].taking("x gamma beta y mean rstd")
 _norm_backward = operators["layernorm"].taking("x gamma dy dx dgamma dbeta mean rstd")
 _up = operators["gemm"].taking("a b bias d x")
-_hidden_gradient = operators["gemm"].taking("a b d x bias_gradient")
+_hidden_gradient = operators["gemm"].taking("a b d x")
 
 _WEIGHTS = (
     "Tensor filter, Tensor? filter_bias, Tensor norm, Tensor norm_bias, Tensor up, Tensor? up_bias, Tensor down, Tensor? down_bias,"
@@ -40,11 +40,13 @@ def _as_image(rows, x):
 
 
 @functools.lru_cache(8192)
-def _problems_of(x, filter, up, down, dtype, device, last, padding, eps, activation, biases, keeps):
+def _forward_problems(x, filter, up, down, dtype, device, last, padding, eps, activation, biases, keeps):
     """Problems of the forward pass, by shapes; conv: None where no kernel takes it but the slow one that follows the definition."""
     (n, c, h, w), inner = x, up[0]
     if (tuple(filter), tuple(up), tuple(down)) != ((c, 1, *(2 * p + 1 for p in padding)), (inner, c), (c, inner)):
-        raise ValueError(f"conv_block: x{list(x)} filter{list(filter)} up{list(up)} down{list(down)} padding={padding} do not fit")
+        raise ValueError(
+            f"conv_block: x{list(x)} filter{list(filter)} up{list(up)} down{list(down)} padding={padding} do not fit"
+        )
     conv = _problems.conv(x, filter, dtype, (1, 1), padding, (1, 1), c, last, biases[0])
     return types.SimpleNamespace(
         conv=conv if has_kernel("conv", conv, device) else None,
@@ -54,21 +56,23 @@ def _problems_of(x, filter, up, down, dtype, device, last, padding, eps, activat
 
 
 @functools.lru_cache(8192)
-def _gradient_problems(rows, c, inner, dtype, activation, has_up_bias):
-    sums = {"bias_gradient": "columns"} if has_up_bias else {}
+def _gradient_problems(rows, c, inner, dtype, activation):
+    def sums(columns):
+        return _problems.reduce("sum", (rows, columns), (columns, 1), (0,), dtype)
+
     return types.SimpleNamespace(
-        hidden=_problems.gemm(rows, inner, c, dtype, False, "d" + activation, layout="nn", **sums),
+        hidden=_problems.gemm(rows, inner, c, dtype, False, "d" + activation, layout="nn"),
         norm=_problems.norm("layernorm", rows, c, dtype, 0, True, False, True),
-        sums=_problems.reduce("sum", (rows, c), (c, 1), (0,), dtype),
+        up_sums=sums(inner),
+        sums=sums(c),
     )
 
 
-def _activated(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma, padding, eps, activation, keeps):
+def _activated(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, padding, eps, activation, keeps):
     """(convolution, mean, rstd, its norm, what the activation takes, hidden), None for what only the gradient takes."""
     last = is_channels_last(x)
-    biases = filter_bias is not None, up_bias is not None
-    shapes = x.shape, filter.shape, up.shape, down.shape
-    problems = _problems_of(*shapes, x.dtype, x.device, last, tuple(padding), eps, activation, biases, keeps)
+    shapes, biases = (x.shape, filter.shape, up.shape, down.shape), (filter_bias is not None, up_bias is not None)
+    problems = _forward_problems(*shapes, x.dtype, x.device, last, tuple(padding), eps, activation, biases, keeps)
     if problems.conv:
         x = image(x, last)
         convolved = torch.empty_like(x)
@@ -120,8 +124,7 @@ def _gradient(ops, ctx, dy):
 )
 def conv_block(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma, padding, eps, activation):
     up, down = up.contiguous(), down.contiguous()
-    weights = filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma
-    kept = _activated(x, *weights, padding, eps, activation, True)
+    kept = _activated(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, padding, eps, activation, True)
     y, scaled = _summed(x, kept[-1], down, down_bias, gamma)
     return y, *kept, x.new_empty(0) if gamma is None else scaled
 
@@ -129,8 +132,8 @@ def conv_block(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, down_
 @without_gradient("conv_block")
 def _conv_block_alone(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma, padding, eps, activation):
     up, down = up.contiguous(), down.contiguous()
-    weights = filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma
-    return (_summed(x, _activated(x, *weights, padding, eps, activation, False)[-1], down, down_bias, gamma)[0],)
+    *_, hidden = _activated(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, padding, eps, activation, False)
+    return (_summed(x, hidden, down, down_bias, gamma)[0],)
 
 
 def _gradients_like(x, filter, norm, up, down, down_bias, gamma, needs):
@@ -153,7 +156,7 @@ def _sum(problem, rows):
 
 def _down_gradients(dy, hidden, down, down_bias, gamma, sums):
     """Of the second layer and gamma, which is a factor of its weights and bias."""
-    ddown, dbias, dgamma = weight_gradient(dy, hidden, down, False), None, None
+    ddown, dbias, dgamma = weight_gradient(dy, hidden, down, False, ours=True), None, None
     if down_bias is not None:
         dbias = _sum(sums, dy)
     if gamma is not None:
@@ -174,19 +177,37 @@ def _down_gradients(dy, hidden, down, down_bias, gamma, sums):
     ),
 )
 def conv_block_backward(
-    dy, x, filter, norm, up, down, down_bias, gamma, convolved, mean, rstd, normed, before, hidden, scaled, padding, activation, needs
+    dy,
+    x,
+    filter,
+    norm,
+    up,
+    down,
+    down_bias,
+    gamma,
+    convolved,
+    mean,
+    rstd,
+    normed,
+    before,
+    hidden,
+    scaled,
+    padding,
+    activation,
+    needs,
 ):
     up, down, rows = up.contiguous(), down.contiguous(), _pixels(dy).contiguous()
-    problems = _gradient_problems(*rows.shape, up.shape[0], dy.dtype, activation, needs[6])
-    dbefore, dup_bias = torch.empty_like(before), up.new_empty(up.shape[0]) if needs[6] else None
-    _hidden_gradient(problems.hidden, rows, down if gamma is None else scaled, dbefore, before, dup_bias)
+    problems = _gradient_problems(*rows.shape, up.shape[0], dy.dtype, activation)
+    dbefore = torch.empty_like(before)
+    _hidden_gradient(problems.hidden, rows, down if gamma is None else scaled, dbefore, before)
     ddown, ddown_bias, dgamma = _down_gradients(rows, hidden, down, down_bias, gamma, problems.sums)
-    dup, dnormed = weight_gradient(dbefore, normed, up, False), data_gradient(dbefore, up, False)
+    dup_bias = _sum(problems.up_sums, dbefore) if needs[6] else None
+    dup, dnormed = weight_gradient(dbefore, normed, up, False, ours=True), data_gradient(dbefore, up, False, ours=True)
     dimage, dnorm, dnorm_bias = torch.empty_like(rows), torch.empty_like(norm), torch.empty_like(norm)
     _norm_backward(problems.norm, convolved, norm, dnormed, dimage, dnorm, dnorm_bias, mean, rstd)
     options = (1, 1), padding, (1, 1), filter.shape[0]
     dx, dfilter, _ = conv2d_backward(_as_image(dimage, x), x, filter, *options, needs[0], needs[1], False)
-    dfilter_bias = _sum(problems.sums, dimage) if needs[2] else None
+    dfilter_bias = _sum(problems.sums, dimage) if needs[2] else None  # apart: the gradient of filters alone has a faster kernel
     if needs[0]:
         dx += dy
     gradients = dx, dfilter, dfilter_bias, dnorm, dnorm_bias, dup, dup_bias, ddown, ddown_bias, dgamma
