@@ -137,21 +137,20 @@ static val matrix_address(const repitch *k)
     return add(k->from, bytes_of(k, mul(k->matrix, k->from_stride)));
 }
 
-/* Copies this thread's vector of a few rows. */
+/* Copies this thread's vector of a few rows. Short rows share a CTA. */
 static void copy_straight(repitch k)
 {
-    val vectors = convert(U32, div_up(k.length, k.vector));
-    val ctas = div_up(vectors, GEMM_REPITCH_THREADS); // of some rows
-    val of_matrix = mul(ctas, convert(U32, div_up(k.rows, ROWS)));
-    val cta = rem(k.cta, of_matrix), first_row = convert(I64, mul(div(cta, ctas), imm(ROWS)));
-    val vector = add(mul(rem(cta, ctas), imm(GEMM_REPITCH_THREADS)), thread());
-    k.matrix = convert(I64, div(k.cta, of_matrix));
-    k.first = convert(I64, mul(vector, imm(k.vector)));
+    val vectors = convert(U32, div_up(k.length, k.vector)); // NOTE: 2^32 vectors of some rows are beyond any memory
+    val count = mul(vectors, convert(U32, div_up(k.rows, ROWS)));
+    val ctas = div_up(count, GEMM_REPITCH_THREADS); // of a matrix
+    val i = add(mul(rem(k.cta, ctas), imm(GEMM_REPITCH_THREADS)), thread());
+    k.matrix = convert(I64, div(k.cta, ctas));
+    k.first = convert(I64, mul(rem(i, vectors), imm(k.vector)));
     k.from = matrix_address(&k);
     val source_rows = k.gather ? select(k.listed, k.list_rows, k.rows) : k.rows;
     k.end = add(k.from, bytes_of(&k, add(mul(sub(source_rows, imm(1)), k.from_ld), k.length)));
-    IF(lt(vector, vectors))
-        copy_rows(&k, first_row);
+    IF(lt(i, count))
+        copy_rows(&k, convert(I64, mul(div(i, vectors), imm(ROWS))));
 }
 
 /* Loads a tile of the source into shared memory by elements, transposed: (COLS,ROWS). */

@@ -60,8 +60,8 @@ static int64_t ctas_of_copy(const gemm_copies *copies, char matrix, const gemm_r
     const int64_t vector = GEMM_REPITCH_BYTES / (int64_t)ckl_dtype_bytes(x.type);
     if (p->turned[i])
         return x.count * ceil_div(x.rows, GEMM_TURN_TILE) * ceil_div(x.cols, GEMM_TURN_TILE);
-    return x.count * ceil_div(p->copy_rows[i], GEMM_REPITCH_ROWS) *
-           ceil_div(ceil_div(x.cols, vector), GEMM_REPITCH_THREADS);
+    return x.count *
+           ceil_div(ceil_div(p->copy_rows[i], GEMM_REPITCH_ROWS) * ceil_div(x.cols, vector), GEMM_REPITCH_THREADS);
 }
 
 ckl_status gemm_launch_copies(const ckl_plan *plan, const gemm_copies *copies, const ckl_gemm_args *from,
