@@ -7,8 +7,8 @@
  * offsets of a tap's words are constants, but where lanes have one of two taps. More than 8 channels are gathered by
  * ldmatrix, 8 of them at a time.
  *
- * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes; in NCHW a thread has neighbouring
- * columns and stores them directly.
+ * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes. In NCHW a warp's row of each channel is
+ * put together in shared memory.
  */
 #include <stdio.h>
 
@@ -35,6 +35,12 @@ static void describe_memory(stem_kernel *k)
     if (!c->direct) {
         k->sY = tma_tiles("Y", c->form.out, ROWS, s->y_cols, c->tile_n / s->y_cols, CONV_STEM_CONSUMERS);
         k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, span);
+    }
+    if (c->nchw) {
+        const int warps = CONV_STEM_THREADS / 32, pitch = CONV_STEM_PLANES_PITCH;
+        k->sRows = smem_tensor(
+            "rows", c->form.out,
+            make_layout(shape(CONV_STEM_W, CONV_STEM_PLANES, warps), stride(1, pitch, pitch * CONV_STEM_PLANES)), 16);
     }
 }
 
@@ -236,33 +242,60 @@ static void store_staged(const stem_kernel *k, const stem_place *place)
     }
 }
 
-/* NCHW: accumulators i and i + 2 are neighbouring columns of one channel. */
-static void store_planes(const stem_kernel *k, const stem_place *place)
+/* Accumulators of some channels to a warp's rows in shared memory, of which `to` is the thread's first. */
+static void gather_rows(const stem_kernel *k, int first, int count, val to)
 {
-    const conv_stem_config *c = k->cfg;
-    const ckl_dtype out = c->form.out;
-    tensor tCcY = coordinates_of(k);
-    val h = add(place->h, k->warp_row), w = add(place->w, mul(div(k->lane, imm(4)), imm(2)));
-    val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
-    start = add(start, mul(convert(I64, w), k->p.y[3]));
-    val row = lt(h, conv_number(k->p.y_size[1])), width = conv_number(k->p.y_size[2]);
+    const ckl_dtype out = k->cfg->form.out;
+    const int bytes = (int)ckl_dtype_bytes(out);
+    layout along = coordinate_distances(coordinates_of(k), 1);
     UNROLL(i, static_size(k->acc.layout)) {
-        if (i % 4 > 1)
+        const int distance = (int)index_at(along, i) - first;
+        if (i % 4 > 1 || distance < 0 || distance >= count)
             continue;
-        val channel = add(k->first, coordinate(tCcY, 1, i)),
-            inside = logical_and(row, lt(channel, conv_number(k->p.k)));
-        tensor gY = conv_stem_elements(k->p.from[CONV_Y], out, add(start, mul(convert(I64, channel), k->p.y[4])));
-        tensor rY = fragment(out, compact(leaf(2)));
+        tensor rY = fragment(out, compact(leaf(2))); // (2): neighbouring columns
         for (int j = 0; j < 2; j++)
             set(rY, j, convert(out, at(k->acc, i + 2 * j)));
-        if (c->pairs) {
-            IF(logical_and(inside, lt(w, width)))
-                copy(rY, tensor_with_layout(gY, compact(leaf(2))), 2 * (int)ckl_dtype_bytes(out));
-            continue;
-        }
-        for (int j = 0; j < 2; j++)
-            IF(logical_and(inside, lt(add(w, imm(j)), width)))
-                set(gY, j, at(rY, j));
+        copy(rY, smem_view(add(to, imm(distance * CONV_STEM_PLANES_PITCH * bytes)), out, compact(leaf(2))), 2 * bytes);
+    }
+}
+
+/*
+ * These to y: elements, or pairs, of so many channels at once. A loop, not unrolled: of the addresses of 128 channels
+ * ptxas spills 728 bytes.
+ */
+static void store_channels(const stem_kernel *k, int first, int count, val from, val start)
+{
+    const ckl_dtype out = k->cfg->form.out;
+    const int vec = k->size.y_vec, bytes = (int)ckl_dtype_bytes(out), at_once = 32 / CONV_STEM_W * vec;
+    val of = div(k->lane, imm(CONV_STEM_W / vec)), last = sub(conv_number(k->p.k), k->first);
+    LOOP_FROM(channel, add(of, imm(first)), min(last, imm(first + count)), imm(at_once)) {
+        val row = add(from, mul(sub(channel, imm(first)), imm(CONV_STEM_PLANES_PITCH * bytes)));
+        tensor gY = conv_stem_elements(k->p.from[CONV_Y], out, start);
+        copy(smem_view(row, out, compact(leaf(vec))), tensor_with_layout(gY, compact(leaf(vec))), vec * bytes);
+        assign(start, add(start, mul(k->p.y[4], imm64(at_once))));
+    }
+}
+
+/* NCHW: columns of a channel come to neighbouring lanes, so that a store touches as few sectors as can be. */
+static void store_planes(const stem_kernel *k, const stem_place *place)
+{
+    const int vec = k->size.y_vec, lanes = CONV_STEM_W / vec;
+    val column = mul(rem(k->lane, imm(lanes)), imm(vec)), channel = add(k->first, div(k->lane, imm(lanes)));
+    val h = add(place->h, k->warp_row), w = add(place->w, column);
+    val to = tensor_address(k->sRows,
+                            coord(mul(div(k->lane, imm(4)), imm(2)), coordinate(coordinates_of(k), 1, 0), k->warp_row)),
+        from = tensor_address(k->sRows, coord(column, 0, k->warp_row));
+    val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
+    start = add(start, mul(convert(I64, w), k->p.y[3]));
+    start = variable(I64, add(start, mul(convert(I64, channel), k->p.y[4])));
+    val inside = logical_and(lt(h, conv_number(k->p.y_size[1])), lt(w, conv_number(k->p.y_size[2])));
+    for (int n = 0; n < k->cfg->tile_n && describing(); n += CONV_STEM_PLANES) {
+        const int count = (int)min_i64(CONV_STEM_PLANES, k->cfg->tile_n - n);
+        gather_rows(k, n, count, to);
+        warp_sync();
+        IF(inside)
+            store_channels(k, n, count, from, start);
+        warp_sync();
     }
 }
 

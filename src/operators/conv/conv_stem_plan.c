@@ -35,6 +35,9 @@ conv_stem_shape conv_stem_shape_of(const conv_stem_config *c)
     s.lines_at_once = (int)max_i64(1, (is_wide(c) ? WIDE_LOADS_MAX : LOADS_MAX) / max_i64(1, s.loads));
     s.smem_bytes = (int64_t)c->tile_n * CONV_STEM_K * s.steps * 2 + 2 * (int64_t)s.halo * 2 +
                    (c->direct ? 0 : (int64_t)rows * c->tile_n * out) + 2048;
+    s.y_vec = c->pairs ? 2 : 1;
+    if (c->nchw)
+        s.smem_bytes += (int64_t)THREADS / 32 * CONV_STEM_PLANES * CONV_STEM_PLANES_PITCH * out;
     return s;
 }
 
