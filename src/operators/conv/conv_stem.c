@@ -7,8 +7,8 @@
  * offsets of a tap's words are constants, but where lanes have one of two taps. More than 8 channels are gathered by
  * ldmatrix, 8 of them at a time.
  *
- * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes. In NCHW a warp's row of each channel is
- * put together in shared memory.
+ * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes. Otherwise a warp puts
+ * what it has of its row together in shared memory, and stores elements or, in NCHW, pairs.
  */
 #include <stdio.h>
 
@@ -36,11 +36,10 @@ static void describe_memory(stem_kernel *k)
         k->sY = tma_tiles("Y", c->form.out, ROWS, s->y_cols, c->tile_n / s->y_cols, CONV_STEM_CONSUMERS);
         k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, span);
     }
-    if (c->nchw) {
-        const int warps = CONV_STEM_THREADS / 32, pitch = CONV_STEM_PLANES_PITCH;
-        k->sRows = smem_tensor(
-            "rows", c->form.out,
-            make_layout(shape(CONV_STEM_W, CONV_STEM_PLANES, warps), stride(1, pitch, pitch * CONV_STEM_PLANES)), 16);
+    if (c->direct) {
+        const int rows = s->y_rows, pitch = s->y_pitch, warps = CONV_STEM_THREADS / 32;
+        k->sRows = smem_tensor("rows", c->form.out,
+                               make_layout(shape(pitch, rows, warps), stride(1, pitch, pitch * rows)), 16);
     }
 }
 
@@ -255,7 +254,7 @@ static void gather_rows(const stem_kernel *k, int first, int count, val to)
         tensor rY = fragment(out, compact(leaf(2))); // (2): neighbouring columns
         for (int j = 0; j < 2; j++)
             set(rY, j, convert(out, at(k->acc, i + 2 * j)));
-        copy(rY, smem_view(add(to, imm(distance * CONV_STEM_PLANES_PITCH * bytes)), out, compact(leaf(2))), 2 * bytes);
+        copy(rY, smem_view(add(to, imm(distance * k->size.y_pitch * bytes)), out, compact(leaf(2))), 2 * bytes);
     }
 }
 
@@ -269,7 +268,7 @@ static void store_channels(const stem_kernel *k, int first, int count, val from,
     const int vec = k->size.y_vec, bytes = (int)ckl_dtype_bytes(out), at_once = 32 / CONV_STEM_W * vec;
     val of = div(k->lane, imm(CONV_STEM_W / vec)), last = sub(conv_number(k->p.k), k->first);
     LOOP_FROM(channel, add(of, imm(first)), min(last, imm(first + count)), imm(at_once)) {
-        val row = add(from, mul(sub(channel, imm(first)), imm(CONV_STEM_PLANES_PITCH * bytes)));
+        val row = add(from, mul(sub(channel, imm(first)), imm(k->size.y_pitch * bytes)));
         tensor gY = conv_stem_elements(k->p.from[CONV_Y], out, start);
         copy(smem_view(row, out, compact(leaf(vec))), tensor_with_layout(gY, compact(leaf(vec))), vec * bytes);
         assign(start, add(start, mul(k->p.y[4], imm64(at_once))));
@@ -299,27 +298,53 @@ static void store_planes(const stem_kernel *k, const stem_place *place)
     }
 }
 
-/* NHWC where filters are not whole 16 bytes: accumulators i and i + 2 are a channel of two pixels, 8 columns apart. */
-static void store_elements(const stem_kernel *k, const stem_place *place)
+/* Accumulators i and i + 1, which are neighbouring channels, to a warp's pixels in shared memory. */
+static void gather_pixels(const stem_kernel *k)
 {
     const ckl_dtype out = k->cfg->form.out;
-    tensor tCcY = coordinates_of(k);
-    layout along = coordinate_distances(tCcY, 1);
-    val channel = add(k->first, coordinate(tCcY, 1, 0)), h = add(place->h, k->warp_row);
-    for (int j = 0; j < 2; j++) {
-        val w = add(place->w, add(div(k->lane, imm(4)), imm(8 * j)));
-        val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
-        start = add(start, add(mul(convert(I64, w), k->p.y[3]), convert(I64, channel)));
-        tensor gY = conv_stem_elements(k->p.from[CONV_Y], out, start);
-        val inside = logical_and(lt(h, conv_number(k->p.y_size[1])), lt(w, conv_number(k->p.y_size[2])));
-        IF(inside)
-            UNROLL(i, static_size(k->acc.layout)) {
-                const int64_t distance = index_at(along, i);
-                if (i % 4 / 2 == j)
-                    IF(lt(add(channel, imm((int)distance)), conv_number(k->p.k)))
-                        set(gY, (int)distance, convert(out, at(k->acc, i)));
-            }
+    const int bytes = (int)ckl_dtype_bytes(out);
+    layout along = coordinate_distances(coordinates_of(k), 1);
+    val to = tensor_address(k->sRows, coord(coordinate(coordinates_of(k), 1, 0), div(k->lane, imm(4)), k->warp_row));
+    UNROLL(i, static_size(k->acc.layout)) {
+        if (i % 2)
+            continue;
+        const int distance = (int)index_at(along, i) + i % 4 / 2 * 8 * k->size.y_pitch;
+        tensor rY = fragment(out, compact(leaf(2))); // (2)
+        for (int j = 0; j < 2; j++)
+            set(rY, j, convert(out, at(k->acc, i + j)));
+        copy(rY, smem_view(add(to, imm(distance * bytes)), out, compact(leaf(2))), 2 * bytes);
     }
+}
+
+/*
+ * NHWC where filters are not whole 16 bytes: what a warp's row has of each pixel goes to neighbouring lanes, the pixels
+ * one after the other.
+ */
+static void store_pixels(const stem_kernel *k, const stem_place *place)
+{
+    const ckl_dtype out = k->cfg->form.out;
+    const int bytes = (int)ckl_dtype_bytes(out);
+    val h = add(place->h, k->warp_row), width = sub(conv_number(k->p.y_size[2]), place->w);
+    val filters = min(sub(conv_number(k->p.k), k->first), imm(k->cfg->tile_n));
+    val from = tensor_address(k->sRows, coord(0, 0, k->warp_row));
+    val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
+    start = add(start, add(mul(convert(I64, place->w), k->p.y[3]), convert(I64, k->first)));
+    val pixel = variable(U32, div(k->lane, filters)), channel = variable(U32, rem(k->lane, filters));
+    val pixels = div(imm_as(U32, 32), filters),
+        channels = rem(imm_as(U32, 32), filters); // from a lane's element to its next one
+    gather_pixels(k);
+    warp_sync();
+    IF(lt(h, conv_number(k->p.y_size[1])))
+        LOOP_FROM(i, k->lane, mul(filters, min(width, imm(CONV_STEM_W))), imm(32)) {
+            val element = add(mul(pixel, imm(k->size.y_pitch)), channel);
+            tensor sY = smem_view(add(from, mul(element, imm(bytes))), out, compact(leaf(1)));
+            val to = add(start, add(mul(convert(I64, pixel), k->p.y[3]), convert(I64, channel)));
+            set(conv_stem_elements(k->p.from[CONV_Y], out, to), 0, at(sY, 0));
+            val next = add(channel, channels), beyond = ge(next, filters);
+            assign(pixel, add(pixel, add(pixels, select(beyond, imm_as(U32, 1), imm_as(U32, 0)))));
+            assign(channel, select(beyond, sub(next, filters), next));
+        }
+    warp_sync();
 }
 
 static void store(const stem_kernel *k, const stem_place *place)
@@ -329,7 +354,7 @@ static void store(const stem_kernel *k, const stem_place *place)
     else if (k->cfg->nchw)
         store_planes(k, place);
     else
-        store_elements(k, place);
+        store_pixels(k, place);
 }
 
 static void loop_tiles(const stem_kernel *k)

@@ -31,9 +31,8 @@ enum {
     CONV_STEM_CHANNELS_MAX = 64,
     CONV_STEM_FILTERS_MAX = 128, // of a CTA
     CONV_STEM_STEPS_MAX = 64,
-    CONV_STEM_STEPS_AT_ONCE = 4,              // 4 registers each
-    CONV_STEM_PLANES = 32,                    // channels of a warp's row that go through shared memory together
-    CONV_STEM_PLANES_PITCH = CONV_STEM_W + 8, // from one to the next: 8 by 4 lanes are in different banks
+    CONV_STEM_STEPS_AT_ONCE = 4, // 4 registers each
+    CONV_STEM_PLANES = 32,       // channels of a warp's row that go through shared memory together
 };
 
 /* What the kernel and its host side derive alike from a config. */
@@ -45,7 +44,8 @@ typedef struct conv_stem_shape {
     int loads, lines_at_once; // of a lane: vectors of a line; lines that are under way together
     int halo_h, halo_w, halo; // rows and columns of x under a tile, and elements of both
     int y_cols;               // of a staging buffer
-    int y_vec;                // elements of a store, in NCHW
+    int y_vec;                // elements of a direct store
+    int y_rows, y_pitch; // of a warp in shared memory before it: channels of pixels or, in NCHW, pixels of channels
     int64_t smem_bytes;
 } conv_stem_shape;
 

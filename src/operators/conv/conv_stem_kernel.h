@@ -20,7 +20,7 @@ typedef struct stem_kernel {
     tensor sW;    // (BN,16,STEPS)
     tensor sHalo; // (HALO,BUFFERS)
     tensor sY;    // (ROWS,COLS,BUFFERS,WARPGROUPS)
-    tensor sRows; // (COLS,PLANES,WARPS)
+    tensor sRows; // (PITCH,ROWS,WARPS)
     tensor tCrW;  // (MMA_N,MMA_K,STEPS)
     tensor acc, rA;
     val first;                      // of the CTA's filters

@@ -30,14 +30,14 @@ conv_stem_shape conv_stem_shape_of(const conv_stem_config *c)
     s.halo_w = (CONV_STEM_W - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
     s.halo = (int)round_up((int64_t)s.halo_h * s.halo_w * s.pitch, 64); // whole 128 bytes
     s.y_cols = c->tile_n % 32 ? 16 : c->tile_n % 64 || out == 4 ? 32 : 64;
+    s.y_vec = c->pairs ? 2 : 1;
+    s.y_rows = c->nchw ? CONV_STEM_PLANES : CONV_STEM_W;
+    s.y_pitch = (c->nchw ? CONV_STEM_W : c->tile_n) + UNIT; // lanes that write together are in different banks
     s.async = is_wide(c) && c->vec == UNIT;
     s.loads = (int)ceil_div(s.halo_w * (c->nchw ? 1 : c->channels / c->vec), 32);
     s.lines_at_once = (int)max_i64(1, (is_wide(c) ? WIDE_LOADS_MAX : LOADS_MAX) / max_i64(1, s.loads));
     s.smem_bytes = (int64_t)c->tile_n * CONV_STEM_K * s.steps * 2 + 2 * (int64_t)s.halo * 2 +
-                   (c->direct ? 0 : (int64_t)rows * c->tile_n * out) + 2048;
-    s.y_vec = c->pairs ? 2 : 1;
-    if (c->nchw)
-        s.smem_bytes += (int64_t)THREADS / 32 * CONV_STEM_PLANES * CONV_STEM_PLANES_PITCH * out;
+                   (c->direct ? (int64_t)s.y_rows * s.y_pitch * THREADS / 32 : (int64_t)rows * c->tile_n) * out + 2048;
     return s;
 }
 
@@ -57,9 +57,9 @@ static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
     const int vectors = (c->form.bias + c->form.scale) * c->tile_n / 4, of_load = c->nchw ? 4 : (c->vec + 1) / 2;
     const int loads = s.async ? 0 : (int)min_i64(loads_of(c), is_wide(c) ? s.lines_at_once * s.loads : LOADS_MAX);
     const int registers = c->tile_n / 2 + vectors + of_load * loads + (is_wide(c) ? 24 : 0) +
-                          (c->direct && !c->nchw ? 112
-                           : c->several          ? 56
-                                                 : 24);
+                          (c->several              ? 56
+                           : c->direct && !c->nchw ? 40
+                                                   : 24);
     int ctas = c->tile_n < 64 ? 4 : 3; // 64 filters in 64 registers serialise wgmma
     while (ctas > 1 && (registers * THREADS * ctas > 65536 || s.smem_bytes * ctas > device->smem_per_sm_bytes))
         ctas--;
