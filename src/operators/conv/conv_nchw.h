@@ -26,6 +26,7 @@ enum {
     CONV_NCHW_SPANS_MAX = 4, // of a tile
     CONV_NCHW_CANDIDATES = 36,
     CONV_NCHW_COPY_CHANNELS = 32, // of a warp of the copy
+    CONV_NCHW_FEW_PLACES = 16,    // of which blocks of 8 places would waste many threads
 };
 
 /* What the kernel and its host side derive alike from a config. */

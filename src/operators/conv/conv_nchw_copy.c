@@ -2,7 +2,8 @@
  * conv_nchw_copy.c - transposes planes of channels to rows of channels: x and the filters in one launch.
  *
  * A thread makes 8 channels of a place, or of two neighbouring ones. A warp is 8 such threads along the plane by 4
- * along the channels, so both its loads and its stores are whole sectors.
+ * along the channels, so both its loads and its stores are whole sectors. Where places are few, as those of filters, it
+ * has all of 8 channels, then those of the next 8.
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_nchw.h"
@@ -23,7 +24,7 @@ typedef struct copy_place {
     val n, channel, place;
 } copy_place;
 
-static copy_place place_of(const plane_copy *c, val cta)
+static copy_place place_in_blocks(const plane_copy *c, val cta)
 {
     val blocks = div(add(c->places, imm(c->each * ALONG_PLANE - 1)), imm(c->each * ALONG_PLANE));
     val across = div(add(c->padded, imm(CONV_NCHW_COPY_CHANNELS - 1)), imm(CONV_NCHW_COPY_CHANNELS));
@@ -35,6 +36,28 @@ static copy_place place_of(const plane_copy *c, val cta)
         .channel = add(mul(channels, imm(CONV_NCHW_COPY_CHANNELS)), mul(div(lane, imm(ALONG_PLANE)), imm(VECTOR))),
         .place = mul(add(mul(block, imm(ALONG_PLANE)), rem(lane, imm(ALONG_PLANE))), imm(c->each)),
     };
+}
+
+/* Of few places: one after the other. */
+static copy_place place_in_turn(const plane_copy *c, val cta)
+{
+    val number = add(mul(cta, imm(CONV_PACK_THREADS)), thread()), vectors = div(c->padded, imm(VECTOR));
+    val rest = div(number, c->places), n = div(rest, vectors);
+    return (copy_place){ .n = n,
+                         .channel = mul(sub(rest, mul(n, vectors)), imm(VECTOR)),
+                         .place = sub(number, mul(rest, c->places)) };
+}
+
+static copy_place place_of(const plane_copy *c, val cta)
+{
+    const copy_place block = place_in_blocks(c, cta);
+    if (c->each > 1)
+        return block;
+    const copy_place turn = place_in_turn(c, cta);
+    val few = le(c->places, imm(CONV_NCHW_FEW_PLACES));
+    return (copy_place){ .n = select(few, turn.n, block.n),
+                         .channel = select(few, turn.channel, block.channel),
+                         .place = select(few, turn.place, block.place) };
 }
 
 /* The address of element (n,i,j) of matrices of `rows` by `columns` elements of 2 bytes. */

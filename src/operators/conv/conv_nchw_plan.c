@@ -215,6 +215,8 @@ static int64_t workspace_nchw_sm90(const ckl_plan *plan)
 static int64_t copy_ctas(const conv_planes *c, int each)
 {
     enum { ALONG_PLANE = 8, WARPS = CONV_PACK_THREADS / 32 };
+    if (each == 1 && c->places <= CONV_NCHW_FEW_PLACES)
+        return ceil_div(c->outer * (c->pitch / UNIT) * c->places, CONV_PACK_THREADS);
     const int64_t blocks = ceil_div(c->pitch, CONV_NCHW_COPY_CHANNELS) * ceil_div(c->places, ALONG_PLANE * each);
     return ceil_div(c->outer * blocks, WARPS);
 }
