@@ -7,8 +7,8 @@
  * offsets of a tap's words are constants, but where lanes have one of two taps. More than 8 channels are gathered by
  * ldmatrix, 8 of them at a time.
  *
- * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes. Otherwise a warp puts
- * what it has of its row together in shared memory, and stores elements or, in NCHW, pairs.
+ * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes. In NCHW a thread
+ * stores pairs of columns. Otherwise a warp puts what it has of its row together in shared memory, and stores elements.
  */
 #include <stdio.h>
 
@@ -36,7 +36,7 @@ static void describe_memory(stem_kernel *k)
         k->sY = tma_tiles("Y", c->form.out, ROWS, s->y_cols, c->tile_n / s->y_cols, CONV_STEM_CONSUMERS);
         k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, span);
     }
-    if (c->direct) {
+    if (s->y_rows) {
         const int rows = s->y_rows, pitch = s->y_pitch, warps = CONV_STEM_THREADS / 32;
         k->sRows = smem_tensor("rows", c->form.out,
                                make_layout(shape(pitch, rows, warps), stride(1, pitch, pitch * rows)), 16);
@@ -241,6 +241,29 @@ static void store_staged(const stem_kernel *k, const stem_place *place)
     }
 }
 
+/* NCHW with an even number of columns: accumulators i and i + 2 are neighbouring ones of one channel. */
+static void store_pairs(const stem_kernel *k, const stem_place *place)
+{
+    const ckl_dtype out = k->cfg->form.out;
+    tensor tCcY = coordinates_of(k);
+    val h = add(place->h, k->warp_row), w = add(place->w, mul(div(k->lane, imm(4)), imm(2)));
+    val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
+    start = add(start, mul(convert(I64, w), k->p.y[3]));
+    val row = lt(h, conv_number(k->p.y_size[1])), width = conv_number(k->p.y_size[2]);
+    UNROLL(i, static_size(k->acc.layout)) {
+        if (i % 4 > 1)
+            continue;
+        val channel = add(k->first, coordinate(tCcY, 1, i)),
+            inside = logical_and(row, lt(channel, conv_number(k->p.k)));
+        tensor gY = conv_stem_elements(k->p.from[CONV_Y], out, add(start, mul(convert(I64, channel), k->p.y[4])));
+        tensor rY = fragment(out, compact(leaf(2)));
+        for (int j = 0; j < 2; j++)
+            set(rY, j, convert(out, at(k->acc, i + 2 * j)));
+        IF(logical_and(inside, lt(w, width)))
+            copy(rY, tensor_with_layout(gY, compact(leaf(2))), 2 * (int)ckl_dtype_bytes(out));
+    }
+}
+
 /* Accumulators of some channels to a warp's rows in shared memory, of which `to` is the thread's first. */
 static void gather_rows(const stem_kernel *k, int first, int count, val to)
 {
@@ -258,31 +281,29 @@ static void gather_rows(const stem_kernel *k, int first, int count, val to)
     }
 }
 
-/*
- * These to y: elements, or pairs, of so many channels at once. A loop, not unrolled: of the addresses of 128 channels
- * ptxas spills 728 bytes.
- */
+/* These to y. A loop, not unrolled: of the addresses of 128 channels ptxas spills 728 bytes. */
 static void store_channels(const stem_kernel *k, int first, int count, val from, val start)
 {
+    enum { AT_ONCE = 32 / CONV_STEM_W };
     const ckl_dtype out = k->cfg->form.out;
-    const int vec = k->size.y_vec, bytes = (int)ckl_dtype_bytes(out), at_once = 32 / CONV_STEM_W * vec;
-    val of = div(k->lane, imm(CONV_STEM_W / vec)), last = sub(conv_number(k->p.k), k->first);
-    LOOP_FROM(channel, add(of, imm(first)), min(last, imm(first + count)), imm(at_once)) {
-        val row = add(from, mul(sub(channel, imm(first)), imm(k->size.y_pitch * bytes)));
-        tensor gY = conv_stem_elements(k->p.from[CONV_Y], out, start);
-        copy(smem_view(row, out, compact(leaf(vec))), tensor_with_layout(gY, compact(leaf(vec))), vec * bytes);
-        assign(start, add(start, mul(k->p.y[4], imm64(at_once))));
+    const int row_bytes = k->size.y_pitch * (int)ckl_dtype_bytes(out);
+    val of = div(k->lane, imm(CONV_STEM_W)), last = sub(conv_number(k->p.k), k->first);
+    LOOP_FROM(channel, add(of, imm(first)), min(last, imm(first + count)), imm(AT_ONCE)) {
+        val row = add(from, mul(sub(channel, imm(first)), imm(row_bytes)));
+        set(conv_stem_elements(k->p.from[CONV_Y], out, start), 0, at(smem_view(row, out, compact(leaf(1))), 0));
+        assign(start, add(start, mul(k->p.y[4], imm64(AT_ONCE))));
     }
 }
 
-/* NCHW: columns of a channel come to neighbouring lanes, so that a store touches as few sectors as can be. */
+/*
+ * NCHW with an odd number of columns, stored element by element: those of a channel come to neighbouring lanes, so that
+ * a store touches as few sectors as can be.
+ */
 static void store_planes(const stem_kernel *k, const stem_place *place)
 {
-    const int vec = k->size.y_vec, lanes = CONV_STEM_W / vec;
-    val column = mul(rem(k->lane, imm(lanes)), imm(vec)), channel = add(k->first, div(k->lane, imm(lanes)));
-    val h = add(place->h, k->warp_row), w = add(place->w, column);
-    val to = tensor_address(k->sRows,
-                            coord(mul(div(k->lane, imm(4)), imm(2)), coordinate(coordinates_of(k), 1, 0), k->warp_row)),
+    val column = rem(k->lane, imm(CONV_STEM_W)), channel = add(k->first, div(k->lane, imm(CONV_STEM_W)));
+    val pair = mul(div(k->lane, imm(4)), imm(2)), h = add(place->h, k->warp_row), w = add(place->w, column);
+    val to = tensor_address(k->sRows, coord(pair, coordinate(coordinates_of(k), 1, 0), k->warp_row)),
         from = tensor_address(k->sRows, coord(column, 0, k->warp_row));
     val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
     start = add(start, mul(convert(I64, w), k->p.y[3]));
@@ -351,6 +372,8 @@ static void store(const stem_kernel *k, const stem_place *place)
 {
     if (!k->cfg->direct)
         store_staged(k, place);
+    else if (k->cfg->pairs)
+        store_pairs(k, place);
     else if (k->cfg->nchw)
         store_planes(k, place);
     else

@@ -30,8 +30,7 @@ conv_stem_shape conv_stem_shape_of(const conv_stem_config *c)
     s.halo_w = (CONV_STEM_W - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
     s.halo = (int)round_up((int64_t)s.halo_h * s.halo_w * s.pitch, 64); // whole 128 bytes
     s.y_cols = c->tile_n % 32 ? 16 : c->tile_n % 64 || out == 4 ? 32 : 64;
-    s.y_vec = c->pairs ? 2 : 1;
-    s.y_rows = c->nchw ? CONV_STEM_PLANES : CONV_STEM_W;
+    s.y_rows = !c->direct || c->pairs ? 0 : c->nchw ? CONV_STEM_PLANES : CONV_STEM_W;
     s.y_pitch = (c->nchw ? CONV_STEM_W : c->tile_n) + UNIT; // lanes that write together are in different banks
     s.async = is_wide(c) && c->vec == UNIT;
     s.loads = (int)ceil_div(s.halo_w * (c->nchw ? 1 : c->channels / c->vec), 32);

@@ -246,7 +246,7 @@ static const char *const cases[] = {
     "n=2 c=8 h=9 w=20 k=205 pad=1 dtype=bf16 impl=stem",
     "n=2 c=5 h=9 w=21 k=37 pad=1 out=f32 impl=stem               # lanes have two channels of a pixel",
     "n=2 c=7 h=9 w=21 k=5 pad=1 impl=stem                        # lanes go on to the sixth pixel",
-    "n=2 c=3 h=9 w=20 k=40 pad=1 layout=nchw out=f32 impl=stem   # 32 channels in pairs, then 8",
+    "n=2 c=3 h=9 w=21 k=40 pad=1 layout=nchw out=f32 impl=stem   # 32 channels, then 8",
     "n=2 c=24 h=9 w=20 k=80 pad=1 bias=1 activation=relu impl=stem config='tile_n=80 several=0' # by ldmatrix",
     "n=300 c=32 h=3 w=4 k=24 r=1 s=3 pad=1 stride=2 scale=1 dtype=bf16 impl=stem # several tiles a CTA",
     "n=2 c=64 h=9 w=20 k=48 pad=1 out=f32 impl=stem             # 1152 bytes of K",
