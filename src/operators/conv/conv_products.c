@@ -117,11 +117,17 @@ static plan_cost cost_pitched(const void *desc, const ckl_device_info *device, c
     return gemm_pitched_implementation.cost(product, device, config);
 }
 
+/* One for few columns, then gemm's. */
 static bool candidate_pitched(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_gemm_desc *product = conv_pointwise_product(desc);
     const bool taken = conv_pointwise_check(desc) == CKL_OK;
-    return product->m > 0 && (taken || i == 0) && gemm_pitched_implementation.candidate(product, device, i, config);
+    if (product->m == 0 || (!taken && i > 0) ||
+        !gemm_pitched_implementation.candidate(product, device, i ? i - 1 : 0, config))
+        return false;
+    if (i == 0 && conv_pointwise_shares_columns(product, device))
+        conv_pointwise_few_columns(product, device, config);
+    return true;
 }
 
 static void describe_pitched(const void *config, int kernel)

@@ -56,9 +56,9 @@ static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
     const int vectors = (c->form.bias + c->form.scale) * c->tile_n / 4, of_load = c->nchw ? 4 : (c->vec + 1) / 2;
     const int loads = s.async ? 0 : (int)min_i64(loads_of(c), is_wide(c) ? s.lines_at_once * s.loads : LOADS_MAX);
     const int registers = c->tile_n / 2 + vectors + of_load * loads + (is_wide(c) ? 24 : 0) +
-                          (c->several              ? 56
-                           : c->direct && !c->nchw ? 40
-                                                   : 24);
+                          (c->direct && !c->nchw ? 40
+                           : c->several          ? 56
+                                                 : 24);
     int ctas = c->tile_n < 64 ? 4 : 3; // 64 filters in 64 registers serialise wgmma
     while (ctas > 1 && (registers * THREADS * ctas > 65536 || s.smem_bytes * ctas > device->smem_per_sm_bytes))
         ctas--;
@@ -92,7 +92,8 @@ static bool candidate_stem(const void *desc, const ckl_device_info *device, int 
     const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     conv_stem_config *c = config;
     const int unit = d->c > UNIT ? 16 : 32;
-    const int64_t most[] = { d->k > FILTERS_MAX ? 96 : FILTERS_MAX, 64, 32 };
+    const bool staged = !stores_directly(d) || d->layout == CKL_IMAGE_NCHW;
+    const int64_t most[] = { d->k > FILTERS_MAX && staged ? 96 : FILTERS_MAX, 64, 32 };
     if (i >= COUNT_OF(most) || (i > 0 && d->k <= most[i]))
         return false;
     conv_mode m[CONV_MODES];
@@ -141,22 +142,31 @@ static double bytes_of_x(const ckl_conv_desc *d)
 }
 
 /*
+ * Cycles of storing a tile. Filters of NHWC that are stored element by element cost 20 to 88 in ten runs. In NCHW it was
+ * 41 to 85 for odd planes, but what others take there was not timed, so the choice is as if these cost nothing.
+ */
+static double store_cycles(const conv_stem_config *c, int64_t filters, double column)
+{
+    const double ELEMENTS = 45;
+    return c->direct && !c->nchw ? ELEMENTS * (double)min_i64(filters, c->tile_n) : column * c->tile_n;
+}
+
+/*
  * Cycles of a tile: gathering and products, the pixels below it, its epilogue. More than 4 channels cost more: 8 to 768 of
  * 120x120 took 2200.
  */
-static double cycles_of(const conv_stem_config *c, const conv_stem_shape *s)
+static double cycles_of(const conv_stem_config *c, const conv_stem_shape *s, int64_t filters)
 {
-    const double TILE = 400, WIDE = 1100, STEP = 64, COLUMN = 2, DIRECT = 12, LOAD = 40;
-    return TILE + (c->channels > 4 ? WIDE : 0) + STEP * s->steps +
-           (c->direct && !c->nchw ? DIRECT : COLUMN) * c->tile_n + LOAD * loads_of(c);
+    const double TILE = 400, WIDE = 1100, STEP = 64, COLUMN = 2, LOAD = 40;
+    return TILE + (c->channels > 4 ? WIDE : 0) + STEP * s->steps + store_cycles(c, filters, COLUMN) +
+           LOAD * loads_of(c);
 }
 
 /* The same of more than 8 channels, fitted to ten runs (bench/notes/conv.md). */
-static double wide_cycles(const conv_stem_config *c, const conv_stem_shape *s)
+static double wide_cycles(const conv_stem_config *c, const conv_stem_shape *s, int64_t filters)
 {
-    const double STEP = 73, COLUMN = 7, DIRECT = 40, LOAD = 140;
-    return (STEP + c->tile_n) * s->steps + (c->direct && !c->nchw ? DIRECT : COLUMN) * c->tile_n +
-           (s->async ? 0 : LOAD * loads_of(c));
+    const double STEP = 73, COLUMN = 7, LOAD = 140;
+    return (STEP + c->tile_n) * s->steps + store_cycles(c, filters, COLUMN) + (s->async ? 0 : LOAD * loads_of(c));
 }
 
 /* Filters of more than 8 channels that come one element after the other. */
@@ -168,16 +178,6 @@ static double filter_cycles(const conv_stem_config *c, const conv_stem_shape *s)
                : ROUND * c->tile_n * CONV_STEM_K * s->steps / (THREADS * AT_ONCE);
 }
 
-/*
- * Cycles of single stores where CTAs share the filters of one pixel, so that each writes parts of sectors: 1317 filters of
- * 128 images of 32x32 took 866 us, 151 of 64 images 59.6.
- */
-static double single_cycles(const conv_stem_config *c, const conv_stem_shape *s)
-{
-    const double SINGLE = 110;
-    return c->direct && !c->nchw && c->several && s->taps == 1 ? SINGLE * c->tile_n : 0;
-}
-
 static plan_cost cost_stem(const void *desc, const ckl_device_info *device, const void *config)
 {
     // 8 channels of 8 images of 5x5, 256 filters: 3.0 us, 3.55 by sm90
@@ -186,8 +186,7 @@ static plan_cost cost_stem(const void *desc, const ckl_device_info *device, cons
     const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     const conv_stem_shape s = conv_stem_shape_of(c);
     const bool wide = is_wide(c);
-    const double cycles = (wide ? wide_cycles(c, &s) : cycles_of(c, &s)) + single_cycles(c, &s),
-                 once = wide ? filter_cycles(c, &s) : 0;
+    const double cycles = (wide ? wide_cycles : cycles_of)(c, &s, d->k), once = wide ? filter_cycles(c, &s) : 0;
     const double turns = fmax(1, tiles_of(d) * (double)filter_tiles(d, c) / device->sm_count);
     const double us = turns * cycles / HERTZ * 1e6, bytes = (bytes_of_y(d) + (wide ? bytes_of_x(d) : 0)) / MEMORY;
     return (plan_cost){ START + (wide ? WIDE : 0) - (c->channels == UNIT ? EIGHT : 0) + once / HERTZ * 1e6 +
