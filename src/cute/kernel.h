@@ -100,6 +100,7 @@
 #define ge(x, y)              ir_compare(IR_GE, AT_HERE(x), AT_HERE(y))
 #define select(p, x, y)       ir_select(AT_HERE(p), AT_HERE(x), AT_HERE(y))
 #define convert(type, x)      ir_convert(type, AT_HERE(x))
+#define f16x2_of(from, x)     ir_f16x2_of(from, AT_HERE(x))
 #define tanh(x)               ir_unary(IR_TANH, AT_HERE(x))
 #define exp2(x)               ir_unary(IR_EX2, AT_HERE(x))
 #define rcp(x)                ir_unary(IR_RCP_APPROX, AT_HERE(x))

@@ -427,6 +427,11 @@ val ir_convert(ir_type type, val x)
     return build_value((ir_inst){ .op = IR_CONVERT, .type = type, .from = x.type }, type, 1, &x);
 }
 
+val ir_f16x2_of(ir_type from, val x)
+{
+    return build_value((ir_inst){ .op = IR_CONVERT, .type = IR_F16X2, .from = from }, IR_F16X2, 1, &x);
+}
+
 val ir_bitcast(ir_type type, val x)
 {
     if (x.type == type)

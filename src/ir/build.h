@@ -58,6 +58,7 @@ val ir_permute_bytes(val x, val y, val selector);
 val ir_compare(ir_compare_kind how, val x, val y);
 val ir_select(val p, val x, val y);
 val ir_convert(ir_type type, val x);
+val ir_f16x2_of(ir_type from, val x); // two 8-bit floats in a U16
 val ir_bitcast(ir_type type, val x);
 val ir_pack(ir_type pair, val lo, val hi);
 void ir_unpack(val x, ir_type type, val *lo, val *hi);

@@ -113,7 +113,8 @@ typedef enum ir_sreg_kind {
  *   SELECT         d <- p, x, y          p ? x : y
  *   CONVERT        d <- x                [from] source type, `type` result. float->int truncates and saturates, int->float
  *                                        and narrowing float round to nearest even, int->int wraps or extends by source
- *                                        sign. 8-bit floats convert as one element: e4m3/e5m2 in the low byte of U16
+ *                                        sign. 8-bit floats convert as one element: e4m3/e5m2 in the low byte of U16,
+ *                                        or to F16X2 as two
  *   BITCAST        d <- x                same bits, same width, other type
  *   PACK           d <- lo, hi           pair from two 16-bit floats, or from two f32 (rounded, one cvt); u64 from two u32;
  *                                        [from] the type of lo and hi

@@ -120,6 +120,7 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
         { BF16, F16, 0, "cvt.f32.f16 %tf0, $X; cvt.rn.bf16.f32 $d, %tf0" },
         { BF16, F64, PTX_SM90, "cvt.rn.bf16.f64 $d, $X" },
         { BF16, F64, 0, "cvt.rn.f32.f64 %tf0, $X; cvt.rn.bf16.f32 $d, %tf0" }, // rounds twice
+        { SET(IR_F16X2), F8, PTX_SM90, "cvt.rn.f16x2.$fx2 $d, $X" },
         { F16, F8, PTX_SM90, F16_FROM_F8 "; mov.b16 $d, %th0" },
         { F32, F8, PTX_SM90, F16_FROM_F8 "; cvt.f32.f16 $d, %th0" },
         { BF16, F8, PTX_SM90, F16_FROM_F8 "; cvt.f32.f16 %tf0, %th0; cvt.rn.bf16.f32 $d, %tf0" },

@@ -20,6 +20,13 @@ static inline double f8_widen(ckl_dtype dtype, uint16_t register_bits)
     return dtype_read(dtype, &byte, 0);
 }
 
+/* Two of them side by side, the first in the low byte. */
+static inline uint32_t f16x2_of_f8(ckl_dtype dtype, uint16_t both)
+{
+    const uint16_t low = f16_narrow((float)f8_widen(dtype, both)), high = f16_narrow((float)f8_widen(dtype, both >> 8));
+    return low | (uint32_t)high << 16;
+}
+
 /* satfinite: what is too large becomes the largest number, infinity too. */
 static inline uint16_t f8_narrow(ckl_dtype dtype, double x, double max)
 {
@@ -90,6 +97,8 @@ STEP(f32_of_f16, lane_f32, lane_u16, f16_widen(x))
 STEP(f32_of_bf16, lane_f32, lane_u16, bf16_widen(x))
 STEP(f16_of_f32, lane_u16, lane_f32, f16_narrow(x))
 STEP(bf16_of_f32, lane_u16, lane_f32, bf16_narrow(x))
+STEP(f16x2_of_e4m3, lane_u32, lane_u16, f16x2_of_f8(CKL_E4M3, x))
+STEP(f16x2_of_e5m2, lane_u32, lane_u16, f16x2_of_f8(CKL_E5M2, x))
 STEP(f32_of_i32, lane_f32, lane_i32, x)
 STEP(f32_of_u32, lane_f32, lane_u32, x)
 
@@ -131,9 +140,10 @@ typedef struct direct_row {
 
 /* In any order. */
 static const direct_row direct_rows[] = {
-    { CKL_F32, CKL_F16, f32_of_f16 },     { CKL_F32, CKL_BF16, f32_of_bf16 },  { CKL_F16, CKL_F32, f16_of_f32 },
-    { CKL_BF16, CKL_F32, bf16_of_f32 },   { CKL_F32, CKL_I32, f32_of_i32 },    { CKL_F32, IR_U32, f32_of_u32 },
-    { CKL_I32, CKL_F64, i32_of_f64_nan }, { IR_U32, CKL_F64, u32_of_f64_nan },
+    { CKL_F32, CKL_F16, f32_of_f16 },      { CKL_F32, CKL_BF16, f32_of_bf16 },  { CKL_F16, CKL_F32, f16_of_f32 },
+    { CKL_BF16, CKL_F32, bf16_of_f32 },    { CKL_F32, CKL_I32, f32_of_i32 },    { CKL_F32, IR_U32, f32_of_u32 },
+    { CKL_I32, CKL_F64, i32_of_f64_nan },  { IR_U32, CKL_F64, u32_of_f64_nan }, { IR_F16X2, CKL_E4M3, f16x2_of_e4m3 },
+    { IR_F16X2, CKL_E5M2, f16x2_of_e5m2 },
 };
 
 bool conversion_find(ir_type to, ir_type from, conversion *c)
@@ -147,7 +157,7 @@ bool conversion_find(ir_type to, ir_type from, conversion *c)
     bool from_float = float_widen[from] != NULL;
     c->widen = from_float ? float_widen[from] : int_widen[from];
     c->narrow = (from_float ? float_narrow : from == IR_U64 ? unsigned_narrow : signed_narrow)[to];
-    return c->widen && c->narrow;
+    return c->direct || (c->widen && c->narrow);
 }
 
 void conversion_run(const conversion *c, void *d, const void *x)

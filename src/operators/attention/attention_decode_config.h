@@ -122,7 +122,8 @@ void attention_decode_naive(const void *config, int kernel);
     X(owner, int, stages, "3", "2 3 4 5", "blocks of a warp in shared memory")                \
     X(owner, int, ctas, "0", "0 2 3 4", "CTAs that must fit an SM: bounds registers; 0: any") \
     X(owner, int, split, "512", "128 256 512 1024 2048", "keys that are summed apart")        \
-    X(owner, int, run, "1", "1 2 4 8 16", "splits that a CTA takes one after the other")
+    X(owner, int, run, "1", "1 2 4 8 16", "splits that a CTA takes one after the other")      \
+    X(owner, bool, convert, "0", "0 1", "8 bits become f16 by an instruction of sm_90")
 
 enum {
     ATTENTION_DECODE_STAGES_MAX = 8,

@@ -20,7 +20,7 @@ enum { STEP = 16 }; // of K of an atom, in words
 enum { FRACTION_BITS = 7, F32_EXPONENT_AT = 23, BIAS = 127, EXPONENT_F16 = 14, EXPONENT_MIN = 15 };
 
 /* Bytes of a word (0 .. 3) that become the high bytes of two 16-bit numbers; 4: zeros of the other operand. */
-enum { BYTES_0_2 = 0x2404, BYTES_1_3 = 0x3414 };
+enum { BYTES_0_2 = 0x2404, BYTES_1_3 = 0x3414, BYTES_0_2_1_3 = 0x3120 };
 
 /*
  * Two e4m3 as f16: exponent and fraction move to f16's places, which is right for subnormal numbers, too. The biases
@@ -33,12 +33,26 @@ static val widen(val word, int bytes)
     return bit_or(bit_and(shift_right(x, imm(1)), imm_as(U32, 0x3f803f80)), bit_and(x, imm_as(U32, 0x80008000)));
 }
 
-/* One atom's B of two words of a fragment of them. (WORDS,1,1) */
-static tensor widen_atom(const decode_kernel *k, val word_0, int bytes_0, val word_1, int bytes_1)
+/* The four numbers of a word: bytes 0 and 2, 1 and 3; where an instruction converts them, 0 and 1, 2 and 3. */
+typedef struct widened {
+    val pair[2];
+} widened;
+
+static widened widen_word(const decode_kernel *k, val word)
+{
+    if (!k->cfg->convert)
+        return (widened){ { widen(word, BYTES_0_2), widen(word, BYTES_1_3) } };
+    val low, high;
+    unpack(word, IR_U16, &low, &high);
+    return (widened){ { bitcast(U32, f16x2_of(CKL_E4M3, low)), bitcast(U32, f16x2_of(CKL_E4M3, high)) } };
+}
+
+/* One atom's B of two pairs of numbers. (WORDS,1,1) */
+static tensor atom_of(const decode_kernel *k, val pair_0, val pair_1)
 {
     tensor rB = fragment_B_words(&k->mma, 8, STEP);
-    set(rB, 0, widen(word_0, bytes_0));
-    set(rB, 1, widen(word_1, bytes_1));
+    set(rB, 0, pair_0);
+    set(rB, 1, pair_1);
     return rB;
 }
 
@@ -51,25 +65,32 @@ void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot)
         ldmatrix_B(&k->mma, local_tile(sK, shape(bn, STEP), coord(0, at % k->d.chunk / STEP)), lane(), rK);
         for (int half = 0; half < 2; half++)
             for (int n = 0; n < bn / 8; n++) {
-                val word = at(rK, half, n, 0);
-                tensor rB = widen_atom(k, word, BYTES_0_2, word, BYTES_1_3);
+                const widened w = widen_word(k, at(rK, half, n, 0));
+                tensor rB = atom_of(k, w.pair[0], w.pair[1]);
                 gemm(&k->mma, local_tile(k->rQ, shape(4, atoms, 1), coord(0, 0, 2 * at / STEP + half)), rB,
                      local_tile(k->scores, shape(4, atoms, 1), coord(0, 0, n)), yes());
             }
     }
 }
 
+/* The same with bytes 0 and 2 first: of two keys those of one column, then of the next. */
+static widened widen_columns(const decode_kernel *k, val word)
+{
+    return widen_word(k, k->cfg->convert ? permute_bytes(word, imm_as(U32, 0), imm_as(U32, BYTES_0_2_1_3)) : word);
+}
+
 /* Subtile i of the columns by 16 keys, the j-th: of each word the even columns, then the odd ones. */
 static void multiply_subtile(const decode_kernel *k, tensor rV, int i, int j)
 {
     const int words = k->dv.subtile / 8, atoms = (int)static_size(layout_mode(k->out.layout, 1));
-    for (int n = 0; n < words; n++)
+    for (int n = 0; n < words; n++) {
+        const widened first = widen_columns(k, at(rV, 0, n, 0)), second = widen_columns(k, at(rV, 1, n, 0));
         for (int odd = 0; odd < 2; odd++) {
-            const int bytes = odd ? BYTES_1_3 : BYTES_0_2;
-            tensor rB = widen_atom(k, at(rV, 0, n, 0), bytes, at(rV, 1, n, 0), bytes);
+            tensor rB = atom_of(k, first.pair[odd], second.pair[odd]);
             gemm(&k->mma, local_tile(k->weights, shape(4, atoms, 1), coord(0, 0, j)), rB,
                  local_tile(k->out, shape(4, atoms, 1), coord(0, 0, (i * words + n) * 2 + odd)), yes());
         }
+    }
 }
 
 void attention_decode_multiply_narrow_values(const decode_kernel *k, val slot)

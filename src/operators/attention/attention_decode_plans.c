@@ -346,6 +346,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     c->form = attention_decode_form_of(d);
     c->rows = attention_decode_rows_of(d) > 16 && d->d <= 128 && d->dv <= 128 ? 32 : 16;
     c->split = split_of(d, device);
+    c->convert = d->cache == CKL_E4M3 && device->has_tma;
     if (d->cache == CKL_E4M3 && d->d <= 128 && d->dv <= 128 &&
         c->rows == 16) // more warps, for each widens what it loads
         c->ctas = E4M3_CTAS;
@@ -369,6 +370,8 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
              "attention_decode sm80: d=%" PRId64 " and dv=%" PRId64 " are not multiples of %" PRId64 " up to %d", d->d,
              d->dv, vector, HEAD_MAX);
     TRY(attention_decode_check_strides("sm80", d));
+    if (c->convert && (d->cache != CKL_E4M3 || !device->has_tma))
+        FAIL(CKL_UNSUPPORTED, "attention_decode sm80: convert=1 is of cache=e4m3 and sm_90");
     if ((c->rows != 16 && c->rows != 32) || (c->keys != 16 && c->keys != 32) || c->warps < 1 || c->warps > 8)
         FAIL(CKL_INVALID, "attention_decode sm80: rows=%d or keys=%d is neither 16 nor 32, or warps=%d is not in 1..8",
              c->rows, c->keys, c->warps);

@@ -83,11 +83,11 @@ static void describe_memory(decode_kernel *k)
     k->sSum = smem_tensor("sums", F32, compact(shape(rows, c->warps)), 4);
 }
 
-/* e4m3 widened to f16 is too small by 2^8 (attention_decode_narrow.c). */
+/* e4m3 widened to f16 without an instruction for it is too small by 2^8 (attention_decode_narrow.c). */
 static void describe_scales(decode_kernel *k)
 {
     const attention_decode_values *p = &k->place.p;
-    const double raised = 0x1p8;
+    const double raised = k->cfg->convert ? 1 : 0x1p8;
     k->exponent = p->exponent;
     k->factor = p->factor;
     if (k->packed == 1)
@@ -99,6 +99,14 @@ static void describe_scales(decode_kernel *k)
     k->value_scale = mul(k->scale[ATTENTION_V], immf(raised));
 }
 
+/* Of the rows of an atom the first eight, where there are no others: (MMA,1,MMA_N). */
+static tensor used_rows(const decode_kernel *k, tensor acc)
+{
+    if (merged_rows(k->cfg) > 8)
+        return acc;
+    return local_tile(acc, shape(2, 1, static_size(layout_mode(acc.layout, 2))), coord(0, 0, 0));
+}
+
 static void describe_registers(decode_kernel *k)
 {
     const attention_decode_sm80_config *c = k->cfg;
@@ -108,8 +116,11 @@ static void describe_registers(decode_kernel *k)
     k->scores = fragment_C(&k->mma, c->rows, c->keys);
     k->out = fragment_C(&k->mma, c->rows, width_of(k));
     k->weights = fragment_A_words(&k->mma, c->rows, c->keys);
+    k->used_scores = used_rows(k, k->scores);
+    k->used_out = used_rows(k, k->out);
     describe_scales(k);
-    k->online = attention_online_rows_begin(attention_online_row_count(k->scores), k->exponent);
+    const int rows = merged_rows(c) > 8 ? attention_online_row_count(k->scores) : 1;
+    k->online = attention_online_rows_begin(rows, k->exponent);
     fill(k->out, immf(0));
 }
 
@@ -143,7 +154,7 @@ static void load_queries(const decode_kernel *k)
                 const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // in the order of the keys' words
                 set(k->rQ, coord(m % 2 + 2 * (half % 2), m / 2, half / 2), bitcast(U32, at(gPairs, pair)));
             }
-            if (k->packed > 1)
+            if (k->packed > 1 && !k->cfg->convert)
                 interleave(k, m, steps);
         }
     }
@@ -175,14 +186,14 @@ static void use_block(decode_kernel *k, val number, val slot)
     val start = add(k->place.from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
     (k->packed == 1 ? multiply_keys : attention_decode_multiply_narrow_keys)(k, slot);
     if (k->factors != k->place.form.dtype)
-        attention_scale_rows(k->scores, k->row_unit);
+        attention_scale_rows(k->used_scores, k->row_unit);
     if (k->place.form.softcap)
-        attention_cap_scores(k->scores, k->factor);
+        attention_cap_scores(k->used_scores, k->factor);
     IF(attention_decode_is_cut(&k->place, start))
         attention_decode_mask(&k->place, start, &k->mma, lane(), k->scores);
-    attention_online_softmax(&k->online, k->scores);
+    attention_online_softmax(&k->online, k->used_scores);
     accumulators_to_A(k->scores, k->factors, k->weights);
-    attention_scale_rows(k->out, k->online.factor);
+    attention_scale_rows(k->used_out, k->online.factor);
     (k->packed == 1 ? multiply_values : attention_decode_multiply_narrow_values)(k, slot);
 }
 

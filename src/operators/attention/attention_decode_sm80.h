@@ -20,6 +20,7 @@ typedef struct decode_kernel {
     tiled_mma mma;                 // of a warp
     tensor rQ;                     // (PAIRS,MMA_M,MMA_K)
     tensor scores, out;            // (MMA,MMA_M,MMA_N)
+    tensor used_scores, used_out;  // the same without rows that no tile has
     tensor weights;                // (PAIRS,MMA_M,MMA_K)
     val scale[ATTENTION_TENSORS];  // of the head of K and V, where the cache has such
     val row_unit[ONLINE_ROWS_MAX]; // factor for scores, where queries of bf16 have become f16
