@@ -310,6 +310,14 @@ static double bytes_of_sm(const ckl_attention_decode_desc *d, const ckl_device_i
            (last ? waited_for((double)last, each, in_flight) + START : 0) + (own < ceil_div(d->kv, c->split) ? SUM : 0);
 }
 
+/* Splits of a CTA whose sums fit registers beside O; a head of more than 128 elements leaves room for three of them. */
+static int run_max(const attention_decode_form *form)
+{
+    if (form->d <= 128 && form->dv <= 128)
+        return ATTENTION_DECODE_GROUP;
+    return form->cache != CKL_E4M3 && form->d % 16 == 0 ? 4 : 1;
+}
+
 static bool is_possible(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                         const attention_decode_sm80_config *c)
 {
@@ -324,7 +332,7 @@ static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info 
     const attention_decode_sm80_config first = *c;
     double least = INFINITY;
     for (int more = 0; more <= (d->d == 128 && d->dv == 128); more++)
-        for (int run = 1; run <= ATTENTION_DECODE_GROUP; run *= 2) {
+        for (int run = 1; run <= run_max(&first.form); run *= 2) {
             attention_decode_sm80_config tried = first;
             tried.run = run;
             if (more) {
@@ -350,7 +358,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     if (d->cache == CKL_E4M3 && d->d <= 128 && d->dv <= 128 &&
         c->rows == 16) // more warps, for each widens what it loads
         c->ctas = E4M3_CTAS;
-    else if (d->cache != CKL_E4M3 && c->rows == 16 && d->d <= 128 && d->dv <= 128) // else sums do not fit registers
+    else if (d->cache != CKL_E4M3 && c->rows == 16) // else sums do not fit registers
         share_sms(d, device, c);
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->stages--;

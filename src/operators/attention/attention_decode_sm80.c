@@ -139,6 +139,46 @@ static void interleave(const decode_kernel *k, int row, int steps)
     }
 }
 
+/*
+ * With sums of splits in registers, wide queries do not fit beside them. So every block loads them again, from L1;
+ * rows past the last one are as the last one.
+ */
+static bool keeps_queries(const decode_kernel *k)
+{
+    const int d = k->place.form.d;
+    return k->cfg->run == 1 || d <= 128 || d % STEP || k->packed > 1;
+}
+
+/* Row 8m + this lane's of the tile: its first pair of numbers. */
+static val query_at(const decode_kernel *k, int m)
+{
+    val row = add(mul(k->place.tile, imm(k->cfg->rows)), add(thread_at(lane(), 1, 4, 8), imm(8 * m)));
+    tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, min(row, imm(k->place.rows_all - 1)));
+    return tensor_address(gRow, coord(mul(thread_at(lane(), 0, 4, 8), imm(2))));
+}
+
+static void find_queries(decode_kernel *k)
+{
+    for (int m = 0; m < merged_rows(k->cfg) / 8; m++)
+        k->query[m] = query_at(k, m);
+}
+
+/* A step of Q: (PAIRS,MMA_M,1) */
+static tensor queries_of(const decode_kernel *k, int step)
+{
+    const int atoms = k->cfg->rows / 16;
+    if (keeps_queries(k))
+        return local_tile(k->rQ, shape(4, atoms, 1), coord(0, 0, step));
+    tensor rQ = fragment_A_words(&k->mma, k->cfg->rows, STEP);
+    fill(rQ, imm_as(U32, 0));
+    for (int m = 0; m < merged_rows(k->cfg) / 8; m++) {
+        tensor gPairs = gmem_tensor(k->query[m], I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
+        for (int half = 0; half < 2; half++)
+            set(rQ, coord(m % 2 + 2 * half, m / 2, 0), bitcast(U32, at(gPairs, 8 * step + 4 * half)));
+    }
+    return rQ;
+}
+
 /* Loads Q into the registers of every warp, pair by pair. Rows and columns past the last ones are 0. */
 static void load_queries(const decode_kernel *k)
 {
@@ -165,12 +205,12 @@ static void load_queries(const decode_kernel *k)
 /* scores = Q * K^T of a slot, 16 columns of them at a time. */
 static void multiply_keys(const decode_kernel *k, val slot)
 {
-    const int bn = k->cfg->keys, atoms = (int)static_size(layout_mode(k->rQ.layout, 1));
+    const int bn = k->cfg->keys;
     fill(k->scores, immf(0));
     for (int at = 0; at < k->d.used; at += STEP) {
         tensor sK = slice(k->sK, _, _, at / k->d.chunk, slot), rK = fragment_B(&k->mma, bn, STEP);
         ldmatrix_B(&k->mma, local_tile(sK, shape(bn, STEP), coord(0, at % k->d.chunk / STEP)), lane(), rK);
-        gemm(&k->mma, local_tile(k->rQ, shape(4, atoms, 1), coord(0, 0, at / STEP)), rK, k->scores, yes());
+        gemm(&k->mma, queries_of(k, at / STEP), rK, k->scores, yes());
     }
 }
 
@@ -221,7 +261,7 @@ static ring_place begin_ring(decode_kernel *k)
     }
     for (int s = 0; s < stages - 1; s++)
         attention_decode_load_block(k, &rows[s], add(r.first, imm(s)));
-    load_queries(k); // overlaps the first copies
+    keeps_queries(k) ? load_queries(k) : find_queries(k); // overlaps the first copies
     if (k->factors != k->place.form.dtype)
         attention_decode_queries_to_f16(k);
     r.next = rows[stages - 1];

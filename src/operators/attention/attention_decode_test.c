@@ -243,7 +243,14 @@ static const char *const cases[] = {
     "run=2' # the same, new keys in any of them",
     "heads=2 kv_heads=1 kv=1301 d=16 batch=2 shortest=1 impl=sm80 config='split=640' # warps meet within a split",
     "heads=2 kv_heads=1 kv=1301 d=16 batch=2 shortest=1100 page=16 impl=sm80 config='split=576 run=2'",
+    "heads=8 kv_heads=1 kv=1500 d=256 batch=2 shortest=1 lse=1 impl=sm80 config='split=64 run=4' # queries loaded "
+    "again",
+    "heads=6 kv_heads=2 kv=700 d=192 dv=256 batch=2 shortest=1 sinks=1 fill=hard dtype=bf16 impl=sm80 config='split=64 "
+    "run=4'",
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 lse=1 cache=e4m3",
+    "heads=24 kv_heads=2 kv=300 d=128 batch=2 cache=e4m3 dtype=bf16 lse=1 impl=sm80 config='convert=0' # widened "
+    "without "
+    "an instruction for it",
     "heads=8 kv_heads=2 kv=8398 d=8 lse=1 cache=e4m3 shortest=0 fill=integers seed=702297 # a long sum in f32",
     "heads=8 kv_heads=1 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 softcap=4 impl=sm80",
     "heads=2 kv_heads=1 q=3 kv=80 d=80 dv=112 page=7 left=40 sinks=1 cache=e4m3 lse=1 # words past the last ones",
@@ -328,6 +335,7 @@ static const test_reject rejects[] = {
     { "ldk=68 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: ldk=68 elements are not a multiple of 16 bytes" },
     { "impl=sm80 config='split=100'", CKL_INVALID, "attention_decode sm80: split=100 is not a multiple of keys=16" },
     { "impl=sm80 config='run=3'", CKL_INVALID, "attention_decode sm80: run=3 does not divide 16" },
+    { "impl=sm80 config='convert=1'", CKL_UNSUPPORTED, "attention_decode sm80: convert=1 is of cache=e4m3 and sm_90" },
     { "left=9 impl=sm80 config='run=2'", CKL_INVALID, "or is more than 1 with left" },
     { "impl=sm80 config='split=96 run=2'", CKL_INVALID, "split=96 that is no multiple of keys=16 times warps=4" },
     { "impl=sm80 config='stages=1'", CKL_INVALID, "attention_decode sm80: stages=1 is not in 2..8, or ctas=0" },
