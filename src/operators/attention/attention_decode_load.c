@@ -30,8 +30,9 @@ block_rows attention_decode_no_rows(const decode_kernel *k)
     block_rows rows = { .count = variable(I32, imm(0)) };
     if (k->place.form.append)
         rows.start = variable(U32, imm(0));
-    for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
-        rows.at[which] = variable(U32, imm(0));
+    rows.key = variable(U32, imm(0));
+    if (k->place.form.page)
+        rows.page = variable(U32, imm(0));
     return rows;
 }
 
@@ -42,19 +43,26 @@ void attention_decode_find_rows(const decode_kernel *k, val number, block_rows *
     const attention_decode_values *p = &k->place.p;
     const int bn = k->cfg->keys, page = form->page;
     val start = add(k->place.from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
-    val key = min(add(start, thread_at(lane(), 0, bn, LANES / bn)), sub(p->kv, imm(1))), place;
+    val key = min(add(start, thread_at(lane(), 0, bn, LANES / bn)), sub(p->kv, imm(1)));
     if (page) {
         tensor gTable = attention_decode_table_of(&k->place.p); // (PAGES,BATCH)
-        place = convert(U32, at(gTable, div(key, imm(page)), k->place.batch));
+        assign(rows->page, convert(U32, at(gTable, div(key, imm(page)), k->place.batch)));
     }
-    for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
-        val within = mul(page ? rem(key, imm(page)) : key, p->key_vectors[which]);
-        assign(rows->at[which], page ? add(within, mul(place, p->page_vectors[which])) : within);
-    }
+    assign(rows->key, key);
     if (form->append)
         assign(rows->start, start);
     assign(rows->count,
            sub(convert(I32, form->append ? min(k->place.to, first_new(k)) : k->place.to), convert(I32, start)));
+}
+
+/* Where this lane's key is in K or V, in vectors from the head's first. */
+static val vectors_before(const decode_kernel *k, int which, const block_rows *rows)
+{
+    const attention_decode_values *p = &k->place.p;
+    const int page = k->place.form.page;
+    if (!page)
+        return mul(rows->key, p->key_vectors[which]);
+    return add(mul(rem(rows->key, imm(page)), p->key_vectors[which]), mul(rows->page, p->page_vectors[which]));
 }
 
 /* Starts the copies of a block of K or V, rows of d words, into chunks (BN,CHUNK,CHUNKS). What does not exist is 0. */
@@ -64,9 +72,9 @@ static void load_rows(const decode_kernel *k, int which, const block_rows *rows,
     tiled_copy each = make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->place.form.dtype,
                                       compact_right(shape(down, across)), compact(shape(1, VECTOR)));
     val row = thread_at(lane(), 1, across, down), column = mul(thread_at(lane(), 0, across, down), imm(VECTOR));
-    val head = head_of(k, which, k->place.p.x[which]);
+    val head = head_of(k, which, k->place.p.x[which]), at = vectors_before(k, which, rows);
     for (int i = 0; i < k->cfg->keys / down; i++) {
-        val this = add(row, imm(i * down)), first = mul(convert(U64, shuffle(rows->at[which], this)), imm_as(U64, 16));
+        val this = add(row, imm(i * down)), first = mul(convert(U64, shuffle(at, this)), imm_as(U64, 16));
         val exists = lt(convert(I32, this), rows->count);
         for (int j = 0; j < c.chunks; j++) {
             tensor tXsX = partition_D(&each, slice(sX, _, _, j), lane()); // (VECTOR,BN/DOWN,1)
@@ -120,11 +128,12 @@ static void append_rows(const decode_kernel *k, int which, const block_rows *row
 {
     const int words = words_at_once(k), across = d / (2 * words), tokens = k->place.form.tokens;
     val into = head_of(k, which, k->place.p.into[which]), end = min(add(rows->start, imm(k->cfg->keys)), k->place.to);
+    const val vectors = vectors_before(k, which, rows);
     LOOP_FROM(item, lane(), imm(round_up(tokens * across, LANES)), imm(LANES)) {
         val token = min(div(item, imm(across)), imm(tokens - 1)), group = rem(item, imm(across));
         val key = convert(U32, add(sub(convert(I32, k->place.length), imm(tokens)), convert(I32, token)));
         val row = min(sub(key, rows->start), imm(k->cfg->keys - 1));
-        val within = mul(convert(U64, shuffle(rows->at[which], row)), imm_as(U64, 16));
+        val within = mul(convert(U64, shuffle(vectors, row)), imm_as(U64, 16));
         // a key before the first one is a large number
         val is_here = logical_and(ge(key, rows->start), lt(key, end));
         IF(logical_and(is_here, lt(item, imm(tokens * across)))) {

@@ -30,14 +30,11 @@ typedef struct decode_kernel {
     online_rows online;
 } decode_kernel;
 
-/*
- * Where the keys of a block are, one for each lane, in vectors from the head's first; how many of them are in the
- * cache.
- */
+/* Where the keys of a block are, one for each lane; how many of them are in the cache. */
 typedef struct block_rows {
-    val at[ATTENTION_TENSORS];
-    val start; // the first key, where some may be new
-    val count; // i32; none: 0 or less
+    val key, page; // the number of its page is multiplied when the block is loaded: until then it need not have come
+    val start;     // the first key, where some may be new
+    val count;     // i32; none: 0 or less
 } block_rows;
 
 /* Fresh variables; then setting them for block `number` of this warp. */
