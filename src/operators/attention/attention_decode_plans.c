@@ -310,12 +310,15 @@ static double bytes_of_sm(const ckl_attention_decode_desc *d, const ckl_device_i
            (last ? waited_for((double)last, each, in_flight) + START : 0) + (own < ceil_div(d->kv, c->split) ? SUM : 0);
 }
 
-/* Splits of a CTA whose sums fit registers beside O; a head of more than 128 elements leaves room for three of them. */
-static int run_max(const attention_decode_form *form)
+/* Splits of a CTA whose sums fit registers beside O: of heads with more than 128 elements few, or none. */
+static int run_max(const attention_decode_sm80_config *c)
 {
+    const attention_decode_form *form = &c->form;
     if (form->d <= 128 && form->dv <= 128)
         return ATTENTION_DECODE_GROUP;
-    return form->cache != CKL_E4M3 && form->d % 16 == 0 ? 4 : 1;
+    if (form->cache == CKL_E4M3 || form->d % 16 || c->split > SPLIT_MIN)
+        return 1;
+    return form->append ? 2 : 4;
 }
 
 static bool is_possible(const ckl_attention_decode_desc *d, const ckl_device_info *device,
@@ -332,7 +335,7 @@ static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info 
     const attention_decode_sm80_config first = *c;
     double least = INFINITY;
     for (int more = 0; more <= (d->d == 128 && d->dv == 128); more++)
-        for (int run = 1; run <= run_max(&first.form); run *= 2) {
+        for (int run = 1; run <= run_max(&first); run *= 2) {
             attention_decode_sm80_config tried = first;
             tried.run = run;
             if (more) {
