@@ -14,7 +14,7 @@ enum {
     QUADS = 4, // of these that it adds at a time
     GROUP = ATTENTION_DECODE_GROUP,
     PARTIALS_MAX = 16,
-    LEVELS = 5, // of sums of 1, 2, 4 ... splits
+    LEVELS = 4, // of sums of 1, 2, 4 ... splits
 };
 
 /* A maximum and a sum of a row, with columns of O that count 2^maximum: `count` quads of them. */
@@ -342,11 +342,12 @@ void attention_decode_finish_split(const decode_sums *m)
 /*
  * Adds the sum of split `number` of a run: held[i] has the sum of 2^i splits that are neighbours, until the next 2^i have
  * been added, too. So it is part of the sum of all splits, whose bits do not depend on how many of them a CTA adds.
+ * The sum of a whole run is the last one, and takes the first one's place.
  */
 static void hold(state *held, int level, int levels, const state *sum, val number)
 {
     if (level == levels) {
-        assign_state(&held[level], sum);
+        assign_state(&held[0], sum);
         return;
     }
     IF(eq(bit_and(number, imm(1 << level)), imm(0))) {
@@ -365,7 +366,7 @@ static state sum_of_held(state *held, int levels, val number)
     state all = no_state(held[0].count);
     for (int level = 0; level <= levels; level++)
         IF(ne(bit_and(number, imm(1 << level)), imm(0))) {
-            const state both = merged(&held[level], &all);
+            const state both = merged(&held[level % levels], &all);
             assign_state(&all, &both);
         }
     return all;
@@ -387,7 +388,7 @@ void attention_decode_sum_run(const decode_sums *m, void (*attend)(void *of, val
     const val own = min(sub(m->place->splits, m->place->split), imm(m->place->run)); // `run`, or those that are left
     row_quads x = row_quads_of(m, min(thread(), imm(items - 1)), across(m) / count);
     state held[LEVELS];
-    for (int i = 0; i <= levels; i++)
+    for (int i = 0; i < levels; i++)
         held[i] = no_state(count);
     LOOP(number, own) {
         attend(of, number);
