@@ -72,14 +72,15 @@ static void load_rows(const decode_kernel *k, int which, const block_rows *rows,
     tiled_copy each = make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->place.form.dtype,
                                       compact_right(shape(down, across)), compact(shape(1, VECTOR)));
     val row = thread_at(lane(), 1, across, down), column = mul(thread_at(lane(), 0, across, down), imm(VECTOR));
-    val head = head_of(k, which, k->place.p.x[which]), at = vectors_before(k, which, rows);
+    val at = vectors_before(k, which, rows);
+    val base = add(head_of(k, which, k->place.p.x[which]), convert(U64, mul(column, imm(2))));
     for (int i = 0; i < k->cfg->keys / down; i++) {
         val this = add(row, imm(i * down)), first = mul(convert(U64, shuffle(at, this)), imm_as(U64, 16));
         val exists = lt(convert(I32, this), rows->count);
         for (int j = 0; j < c.chunks; j++) {
             tensor tXsX = partition_D(&each, slice(sX, _, _, j), lane()); // (VECTOR,BN/DOWN,1)
             val inside = (j + 1) * c.chunk <= d ? exists : logical_and(exists, lt(column, imm(d - j * c.chunk)));
-            val from = add(add(head, first), convert(U64, mul(add(column, imm(j * c.chunk)), imm(2))));
+            val from = add(add(base, first), imm_as(U64, 2 * j * c.chunk));
             cp_async_alone(tensor_address(tXsX, coord(0, i, 0)), from, 16,
                            select(inside, imm_as(U32, 16), imm_as(U32, 0)));
         }
