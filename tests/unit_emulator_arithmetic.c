@@ -111,6 +111,8 @@ static const arithmetic_case arithmetic[] = {
     { IR_CONVERT, CKL_F16, CKL_F64, 0, 0x3ff0020000000001, 0, 0, 0x3c01 }, // rounds once
     { IR_CONVERT, CKL_E4M3, CKL_F32, 0, 0x44000000, 0, 0, 0x7e },          // 512 becomes 448
     { IR_CONVERT, CKL_F32, CKL_E5M2, 0, 0x3c, 0, 0, 0x3f800000 },
+    { IR_CONVERT, IR_F16X2, CKL_E4M3, 0, 0x8138, 0, 0, 0x98003c00 }, // 1 and the smallest negative one, -2^-9
+    { IR_CONVERT, IR_F16X2, CKL_E5M2, 0, 0xc03c, 0, 0, 0xc0003c00 },
     { IR_BITCAST, IR_U32, CKL_F32, 0, 0xbf800000, 0, 0, 0xbf800000 },
     { IR_PACK, IR_F16X2, CKL_F32, 0, 0x3f800000, 0x40000000, 0, 0x40003c00 },
     { IR_PACK, IR_U64, IR_U32, 0, 1, 2, 0, 0x200000001 },

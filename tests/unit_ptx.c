@@ -132,6 +132,8 @@ static bool is_half(ir_type type)
 static bool is_absent(ir_op op, ir_type type, ir_type from, ir_target target)
 {
     bool f8 = is_f8(type) || is_f8(from);
+    if (op == IR_CONVERT && ir_type_is_pair(type))
+        return target == IR_SM80 || !is_f8(from);
     if (op == IR_CONVERT && f8)
         return target == IR_SM80 || !(is_half(type) || is_half(from) || type == CKL_F32 || from == CKL_F32);
     if (op == IR_CONVERT)

@@ -30,6 +30,8 @@ static bool is_half(ir_type type)
 /* What the table has no row for, because no kernel needs it. */
 static bool is_absent(ir_op op, ir_type type, ir_type from)
 {
+    if (op == IR_CONVERT && ir_type_is_pair(type))
+        return !is_f8(from);
     if (op == IR_CONVERT && (is_f8(type) || is_f8(from)))
         return !(is_half(type) || is_half(from) || type == CKL_F32 || from == CKL_F32);
     if (op == IR_CONVERT)

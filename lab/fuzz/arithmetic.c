@@ -54,6 +54,8 @@ static bool rounds_twice(ir_type type, ir_type from)
 
 static bool has_conversion(ir_type type, ir_type from, ir_target target)
 {
+    if (is_in(type, PAIR)) // an operand that is no number
+        return false;
     if (is_in(type, F8) || is_in(from, F8)) // between 8-bit and other floats
         return target == IR_SM90A && is_in(is_in(type, F8) ? from : type, F16 | SET(CKL_F32)) &&
                !(is_in(type, F8) && is_in(from, F8));
