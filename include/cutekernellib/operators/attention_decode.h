@@ -23,7 +23,8 @@ extern "C" {
  * than kv keys count as kv, less than 0 as 0. Table entries of keys past the length are read but not used; page numbers outside of the
  * cache are the caller's fault (the emulator reports them).
  *
- * A cache of CKL_E4M3 has a scale for each of its heads: a key is scale_k[g] * k, a value scale_v[g] * v. Its NaNs count as 480.
+ * A cache of CKL_E4M3 has a scale for each of its heads: a key is scale_k[g] * k, a value scale_v[g] * v. Its NaNs count as
+ * NaN or, in kernels that widen by integer arithmetic (all before sm_90, and naive), as 480.
  * Heads are multiples of 16 then, strides of k and v too, for the fast kernel.
  *
  * With `append` the new tokens' keys and values come as k_new and v_new, [batch, kv_heads, q, d] of dtype: the cache need not

@@ -5,6 +5,7 @@
  * neighbours along the sum: elements 4t, 4t+2, 4t+1, 4t+3 of 16 stand where lane t's A has columns 2t, 2t+1, 2t+8,
  * 2t+9, so Q is permuted to match. Words of V are transposed, so a register has the same word of two keys: its low
  * bytes are of one column, its high bytes of the next, and two atoms take the even and the odd ones of 16 columns.
+ * With `convert` an instruction makes two f16 of neighbouring bytes: Q is left as it is, and bytes of V change places.
  *
  * Products are in f16, to which e4m3 converts cheaply, for bf16 too: rows of Q are scaled by powers of 2 into the range
  * of f16, and scores by the inverse. That loses less than 2^-38 of a row's largest number.
@@ -73,7 +74,7 @@ void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot)
     }
 }
 
-/* The same with bytes 0 and 2 first: of two keys those of one column, then of the next. */
+/* A word of two keys: those of one column, then of the next. */
 static widened widen_columns(const decode_kernel *k, val word)
 {
     return widen_word(k, k->cfg->convert ? permute_bytes(word, imm_as(U32, 0), imm_as(U32, BYTES_0_2_1_3)) : word);

@@ -15,6 +15,8 @@ enum {
     CTAS_MAX = 4,
     CTAS = 2, // of three stages of 128 columns in 16 bits, that an SM has room for
     E4M3_CTAS = 3,
+    E4M3_STAGES = 5,      // of two CTAs
+    E4M3_RUN_MIN = 8,     // shorter ones were not measured
     SPLIT_UNIT = 64,      // keys that four warps take at a time
     SMEM_RESERVED = 1024, // of each CTA
 };
@@ -350,6 +352,25 @@ static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info 
         }
 }
 
+/*
+ * The same of 8 bits, whose CTAs hide each other's instructions: three of one split, or two that have whole sequences
+ * and deeper rings, where that leaves no SM with one.
+ */
+static void share_sms_e4m3(const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                           attention_decode_sm80_config *c)
+{
+    attention_decode_sm80_config whole = *c;
+    c->ctas = E4M3_CTAS;
+    whole.ctas = CTAS;
+    whole.stages = E4M3_STAGES;
+    while (whole.run < ATTENTION_DECODE_GROUP && (int64_t)whole.run * whole.split < d->kv)
+        whole.run *= 2;
+    const int64_t last = attention_decode_ctas(d, whole.rows, whole.split * whole.run) % (CTAS * device->sm_count);
+    if (d->d == 128 && d->dv == 128 && whole.run >= E4M3_RUN_MIN && (last == 0 || last > device->sm_count) &&
+        is_possible(d, device, &whole) && bytes_of_sm(d, device, &whole) < bytes_of_sm(d, device, c))
+        *c = whole;
+}
+
 static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_attention_decode_desc *d = desc;
@@ -358,9 +379,8 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     c->rows = attention_decode_rows_of(d) > 16 && d->d <= 128 && d->dv <= 128 ? 32 : 16;
     c->split = split_of(d, device);
     c->convert = d->cache == CKL_E4M3 && device->has_tma;
-    if (d->cache == CKL_E4M3 && d->d <= 128 && d->dv <= 128 &&
-        c->rows == 16) // more warps, for each widens what it loads
-        c->ctas = E4M3_CTAS;
+    if (d->cache == CKL_E4M3 && d->d <= 128 && d->dv <= 128 && c->rows == 16)
+        share_sms_e4m3(d, device, c);
     else if (d->cache != CKL_E4M3 && c->rows == 16) // else sums do not fit registers
         share_sms(d, device, c);
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)

@@ -107,6 +107,12 @@ static tensor used_rows(const decode_kernel *k, tensor acc)
     return local_tile(acc, shape(2, 1, static_size(layout_mode(acc.layout, 2))), coord(0, 0, 0));
 }
 
+/* How many of these a thread has. */
+static int used_row_count(const decode_kernel *k)
+{
+    return merged_rows(k->cfg) > 8 ? attention_online_row_count(k->scores) : 1;
+}
+
 static void describe_registers(decode_kernel *k)
 {
     const attention_decode_sm80_config *c = k->cfg;
@@ -119,8 +125,7 @@ static void describe_registers(decode_kernel *k)
     k->used_scores = used_rows(k, k->scores);
     k->used_out = used_rows(k, k->out);
     describe_scales(k);
-    const int rows = merged_rows(c) > 8 ? attention_online_row_count(k->scores) : 1;
-    k->online = attention_online_rows_begin(rows, k->exponent);
+    k->online = attention_online_rows_begin(used_row_count(k), k->exponent);
     fill(k->out, immf(0));
 }
 

@@ -248,6 +248,8 @@ static const char *const cases[] = {
     "heads=6 kv_heads=2 kv=700 d=192 dv=256 batch=2 shortest=1 sinks=1 fill=hard dtype=bf16 impl=sm80 config='split=64 "
     "run=4'",
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 lse=1 cache=e4m3",
+    "heads=8 kv_heads=1 kv=1100 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 impl=sm80 "
+    "config='stages=5 ctas=2 split=128 run=16'",
     "heads=24 kv_heads=2 kv=300 d=128 batch=2 cache=e4m3 dtype=bf16 lse=1 impl=sm80 config='convert=0' # widened "
     "without "
     "an instruction for it",
