@@ -245,14 +245,13 @@ static const char *const cases[] = {
     "heads=2 kv_heads=1 kv=1301 d=16 batch=2 shortest=1100 page=16 impl=sm80 config='split=576 run=2'",
     "heads=8 kv_heads=1 kv=1500 d=256 batch=2 shortest=1 lse=1 impl=sm80 config='split=64 run=4' # queries loaded "
     "again",
-    "heads=6 kv_heads=2 kv=700 d=192 dv=256 batch=2 shortest=1 sinks=1 fill=hard dtype=bf16 impl=sm80 config='split=64 "
+    "heads=6 kv_heads=2 kv=700 d=192 dv=256 batch=2 shortest=1 sinks=1 dtype=bf16 impl=sm80 config='split=64 "
     "run=4'",
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 lse=1 cache=e4m3",
     "heads=8 kv_heads=1 kv=1100 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 impl=sm80 "
     "config='stages=5 ctas=2 split=128 run=16'",
-    "heads=24 kv_heads=2 kv=300 d=128 batch=2 cache=e4m3 dtype=bf16 lse=1 impl=sm80 config='convert=0' # widened "
-    "without "
-    "an instruction for it",
+    "heads=24 kv_heads=2 kv=300 d=128 batch=2 cache=e4m3 dtype=bf16 lse=1 impl=sm80 config='convert=0' # by "
+    "integer arithmetic",
     "heads=8 kv_heads=2 kv=8398 d=8 lse=1 cache=e4m3 shortest=0 fill=integers seed=702297 # a long sum in f32",
     "heads=8 kv_heads=1 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 softcap=4 impl=sm80",
     "heads=2 kv_heads=1 q=3 kv=80 d=80 dv=112 page=7 left=40 sinks=1 cache=e4m3 lse=1 # words past the last ones",
