@@ -8,8 +8,10 @@ enum {
     COLUMNS_MAX = 32,
     WARPS_MAX = 8,
     STAGES_MAX = 4,
-    SLICE = 64, // of K, of a warp
-    FEW = 32,   // rows of A that are never worth copies: 32x4097x4095 takes 23.0 us, 25.7 with them
+    SLICE = 64,       // of K, of a warp
+    FEW = 32,         // rows of A that are never worth copies: 32x4097x4095 takes 23.0 us, 25.7 with them
+    FEW_COLUMNS = 16, // neither are rows that are multiplied by so few of B, but `shallow` takes those of few K
+    FEW_K = 128,
     SYSTEM_BYTES = 1024
 };
 
@@ -30,6 +32,12 @@ static bool fits(const gemm_unaligned_config *c, const ckl_device_info *device, 
            min_i64(device->smem_per_cta_bytes, device->smem_per_sm_bytes / ctas - SYSTEM_BYTES);
 }
 
+/* Many rows by few columns, of more K than `shallow` takes. */
+static bool is_narrow(const ckl_gemm_desc *d)
+{
+    return d->m > FEW && d->n <= FEW_COLUMNS && d->k > FEW_K;
+}
+
 /* The smallest blocks that make one wave, or nearly so where a CTA has few rows of A; else the largest. */
 static void choose_block(const ckl_gemm_desc *d, int64_t sm_count, gemm_unaligned_config *c)
 {
@@ -42,6 +50,8 @@ static void choose_block(const ckl_gemm_desc *d, int64_t sm_count, gemm_unaligne
         if (ctas_of(d, c) <= sm_count * (c->rows > 16 && d->m <= 16 ? 2 : 1))
             return;
     }
+    if (is_narrow(d))
+        c->rows = FEW_COLUMNS;
 }
 
 /* As many warps as have slices of K; where there are many CTAs, two share an SM. */
@@ -65,7 +75,7 @@ static ckl_status choose_unaligned(const void *desc, const ckl_device_info *devi
     if (c->warps == 1 && c->rows == ROWS_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm unaligned: k=%" PRId64 " leaves the epilogue of %d columns to one warp", d->k,
              c->rows);
-    if (d->m > FEW && (ctas > device->sm_count || 2 * gemm_multiply_adds(d) > FLOPS_MOST))
+    if (d->m > FEW && !is_narrow(d) && (ctas > device->sm_count || 2 * gemm_multiply_adds(d) > FLOPS_MOST))
         FAIL(CKL_UNSUPPORTED, "gemm unaligned: many rows, and %g products, are worth copies", gemm_multiply_adds(d));
     return CKL_OK;
 }
