@@ -310,11 +310,6 @@ static val sum_at(const weights_kernel *k, const weights_sums *sums, int i, int 
     return k->subnormal ? fma(at(sums->partial[1][m], coord(i, 0, n)), immf(1.0 / 16), x) : x;
 }
 
-static float unit_of(const weights_kernel *k)
-{
-    return k->subnormal ? 0x1p24F : 1;
-}
-
 /*
  * acc += sums of an atom, scaled by rows of B: an atom's first two accumulators are of one row, the others of the row 8 further on.
  */
@@ -388,6 +383,7 @@ static tensor multiply(const weights_kernel *k)
 {
     tensor acc = fragment_C(&k->mma, k->cfg->rows, k->cfg->columns); // (MMA,MMA_M,MMA_N)
     const weights_sums sums = make_sums(k);
+    const float unit = gemm_weights_unit(k);
     if (k->scaled)
         fill(acc, immf(0));
     else
@@ -400,7 +396,7 @@ static tensor multiply(const weights_kernel *k)
             sum = sum_at(k, &sums, i % 4, i / 4 % atoms, n);
         if (!k->scaled && k->subnormal)
             sum = add(sum, at(sums.raised, coord(i % 4, 0, n)));
-        set(acc, i, unit_of(k) == 1 ? sum : mul(sum, immf(unit_of(k))));
+        set(acc, i, unit == 1 ? sum : mul(sum, immf(unit)));
     }
     return acc;
 }

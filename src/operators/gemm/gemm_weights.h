@@ -58,6 +58,9 @@ val gemm_weights_scales(const weights_kernel *k, val tile, int block);
 /* gemm_weights_convert.c: pair i of two of a lane in a step, of a row of B, as floats; words: as they lie. */
 val gemm_weights_pair(const weights_kernel *k, tensor rWords, int step, int i);
 
+/* What sums of products with them are to be multiplied by. */
+float gemm_weights_unit(const weights_kernel *k);
+
 /* gemm_weights_boxes.c: stages by TMA. Bytes that they take beside A and B. */
 int gemm_weights_boxes_bytes(const gemm_weights_config *config);
 void gemm_weights_prepare_boxes(weights_kernel *k);

@@ -15,44 +15,62 @@ static val both(const weights_kernel *k, uint32_t f16, uint32_t bf16)
 
 /*
  * Pair i of four in a word of 4-bit integers: those 16 bits apart. As f16 the bits are subnormal numbers, odd pairs 16
- * times as large. As bf16 they are added exactly in the low bits of 128.
+ * times as large. As bf16 they become quarters: of even pairs, in the low bits of 128, and of odd ones, which are small
+ * numbers in units of 2^-129, subnormal or not.
  */
 static val pair_of_nibbles(const weights_kernel *k, val word, int i)
 {
+    val half = i > 1 ? shift_right(word, imm(8)) : word;
     if (k->subnormal)
-        return bit_and(i > 1 ? shift_right(word, imm(8)) : word, imm_as(U32, i % 2 ? 0x00f000f0 : 0x000f000f));
-    val raised = bit_and_or(i ? shift_right(word, imm(4 * i)) : word, imm_as(U32, 0x000f000f), imm_as(U32, 0x43004300));
-    return add(pair_of(k, raised), both(k, 0, 0xc308)); // -136
+        return bit_and(half, imm_as(U32, i % 2 ? 0x00f000f0 : 0x000f000f));
+    if (i % 2)
+        return fma(pair_of(k, bit_and(half, imm_as(U32, 0x00f000f0))), both(k, 0, 0x7f00),
+                   both(k, 0, 0xc000)); // 2^127, -2
+    val raised = bit_and_or(half, imm_as(U32, 0x000f000f), imm_as(U32, 0x43004300));
+    return fma(pair_of(k, raised), both(k, 0, 0x3e80), both(k, 0, 0xc208)); // 1/4, -34
 }
 
-/* Pair i of two in a word of bytes, neighbours: in the low bits of 1024; bf16 has no room, so by halves of a byte. */
+/*
+ * Pair i of two in a word of bytes, neighbours, raised by 128: in the low bits of 1024 as f16; as bf16 small numbers in
+ * units of 2^-133, subnormal or not, which become 64ths.
+ */
 static val pair_of_bytes(const weights_kernel *k, val word, int i)
 {
-    val raised = bit_xor(word, imm_as(U32, 0x80808080)); // by 128
+    val raised = bit_xor(word, imm_as(U32, 0x80808080));
+    val above = imm_as(U32, k->cfg->epilogue.ab == F16 ? 0x64646464 : 0);
+    val bytes = pair_of(k, permute_bytes(raised, above, imm_as(U32, i ? 0x5342 : 0x5140)));
     if (k->cfg->epilogue.ab == F16)
-        return add(pair_of(k, permute_bytes(raised, imm_as(U32, 0x64646464), imm_as(U32, i ? 0x5342 : 0x5140))),
-                   both(k, 0xe480, 0)); // -1152
-    val bytes = permute_bytes(raised, imm_as(U32, 0), imm_as(U32, i ? 0x4342 : 0x4140));
-    val low = bit_and_or(bytes, imm_as(U32, 0x000f000f), imm_as(U32, 0x43004300));
-    val high = bit_and_or(shift_right(bytes, imm(4)), imm_as(U32, 0x000f000f), imm_as(U32, 0x43004300));
-    val upper = add(pair_of(k, high), both(k, 0, 0xc308));                           // -136
-    return fma(upper, both(k, 0, 0x4180), add(pair_of(k, low), both(k, 0, 0xc300))); // 16, -128
+        return add(bytes, both(k, 0xe480, 0));                 // -1152
+    return fma(bytes, both(k, 0, 0x7f00), both(k, 0, 0xc000)); // 2^127, -2
 }
 
 /*
  * Pair i of two in a word of e4m3, neighbours. Moved to the exponent and fraction of f16 or bf16 they are 2^8 or 2^120
- * times too small, subnormals too; NaN gets the whole exponent set.
+ * times too small, subnormals too; as f16 they stay so. NaN gets all bits set.
  */
 static val pair_of_e4m3(const weights_kernel *k, val word, int i)
 {
     const bool f16 = k->cfg->epilogue.ab == F16;
-    val high =
-        permute_bytes(word, imm_as(U32, 0), imm_as(U32, i ? 0x3424 : 0x1404)); // each in the upper half of 16 bits
-    val magnitude = bit_and(high, imm_as(U32, 0x7f007f00)), sign = bit_and(high, imm_as(U32, 0x80008000));
-    val nan = bit_and(add(magnitude, imm_as(U32, 0x01000100)), imm_as(U32, 0x80008000));
-    val exponent = sub(nan, shift_right(nan, imm(f16 ? 1 : 4)));
-    val small = bit_or(bit_or(shift_right(magnitude, imm(f16 ? 1 : 4)), exponent), sign);
-    return mul(pair_of(k, small), both(k, 0x5c00, 0x7b80)); // 2^8, 2^120
+    val high = permute_bytes(word, imm_as(U32, 0), imm_as(U32, i ? 0x3424 : 0x1404)); // the upper halves of 16 bits
+    val magnitude = bit_and(high, imm_as(U32, 0x7f007f00));
+    val beyond = add(magnitude, imm_as(U32, 0x01000100));                 // NaN reaches the sign
+    val nan = permute_bytes(beyond, imm_as(U32, 0), imm_as(U32, 0xbb99)); // signs of bytes 1 and 3, in all bits
+    val rest = bit_and_or(high, imm_as(U32, 0x80008000), nan);
+    val small = pair_of(k, bit_or(shift_right(magnitude, imm(f16 ? 1 : 4)), rest));
+    return f16 ? small : mul(small, both(k, 0, 0x7b80)); // 2^120
+}
+
+float gemm_weights_unit(const weights_kernel *k)
+{
+    const bool f16 = k->cfg->epilogue.ab == F16;
+    switch (k->cfg->epilogue.b) {
+    case CKL_U8:
+        return f16 ? 0x1p24F : 4;
+    case CKL_E4M3:
+        return f16 ? 256 : 1;
+    default:
+        return f16 ? 1 : 64;
+    }
 }
 
 val gemm_weights_pair(const weights_kernel *k, tensor rWords, int step, int i)
