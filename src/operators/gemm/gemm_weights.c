@@ -496,7 +496,8 @@ void gemm_weights(const void *config, int kernel)
     (void)kernel;
     launch_bounds(threads, cfg->ctas);
     const gemm_values all = params_of(gemm);
-    grid_wait();
+    if (!cfg->box) // else behind what prepares shared memory
+        grid_wait();
     launch_dependents();
     val blocks = convert(U32, div_up(all.n, cfg->rows)); // of rows of B
     val block = rem(cta_x(), blocks), tile = div(cta_x(), blocks);

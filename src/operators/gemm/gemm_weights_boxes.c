@@ -60,24 +60,30 @@ static void load_scales(const weights_kernel *k, val tile, val stage, val rows)
     }
 }
 
-void gemm_weights_load_boxes(const weights_kernel *k, val tile, val stage)
+/* By one thread. */
+static void load_boxes(const weights_kernel *k, val tile, val stage)
 {
     const gemm_weights_config *c = k->cfg;
     const layout box_A = tma_tile_layout(c->epilogue.ab, c->box, HALF, SPAN),
                  box_B = tma_tile_layout(c->epilogue.b, c->rows, COPY, 0);
-    IF(logical_and(eq(lane(), imm(0)), lt(tile, k->tiles))) {
-        val at = gemm_weights_stage(k, stage), full = barrier_of(k, stage);
-        val rows = convert(U32, min(sub(k->p.n, k->block_B), imm64(c->rows))); // of B, that exist
-        const int bytes = (int)tma_bytes(&k->boxes.tmaB) * k->slots_B + 2 * (int)tma_bytes(&k->boxes.tmaA);
-        mbarrier_expect(full, add(mul(rows, mul(blocks_of_tile(k, tile), imm(2))), imm(bytes)));
-        for (int s = 0; s < k->slots_B; s++)
-            tma_load(&k->boxes.tmaB, smem_view(add(at, imm(s * c->rows * COPY)), c->epilogue.b, box_B), k->block_B,
-                     add(mul(tile, imm(COPY * k->slots_B)), imm(s * COPY)), full, imm(0));
-        for (int half = 0; half < 2; half++)
-            tma_load(&k->boxes.tmaA, smem_view(box_of_A(k, at, half), c->epilogue.ab, box_A), k->block_A,
-                     add(mul(tile, imm(GEMM_BLOCK)), imm(half * HALF)), full, imm(0));
-        load_scales(k, tile, stage, rows);
-    }
+    val at = gemm_weights_stage(k, stage), full = barrier_of(k, stage);
+    val rows = convert(U32, min(sub(k->p.n, k->block_B), imm64(c->rows))); // of B, that exist
+    const int bytes = (int)tma_bytes(&k->boxes.tmaB) * k->slots_B + 2 * (int)tma_bytes(&k->boxes.tmaA);
+    mbarrier_expect(full, add(mul(rows, mul(blocks_of_tile(k, tile), imm(2))), imm(bytes)));
+    for (int s = 0; s < k->slots_B; s++)
+        tma_load(&k->boxes.tmaB, smem_view(add(at, imm(s * c->rows * COPY)), c->epilogue.b, box_B), k->block_B,
+                 add(mul(tile, imm(COPY * k->slots_B)), imm(s * COPY)), full, imm(0));
+    for (int half = 0; half < 2; half++)
+        tma_load(&k->boxes.tmaA, smem_view(box_of_A(k, at, half), c->epilogue.ab, box_A), k->block_A,
+                 add(mul(tile, imm(GEMM_BLOCK)), imm(half * HALF)), full, imm(0));
+    load_scales(k, tile, stage, rows);
+}
+
+void gemm_weights_load_boxes(const weights_kernel *k, val tile, val stage)
+{
+    IF(lt(tile, k->tiles))
+        IF(elect()) // of another thread ptxas does not know that it is alone: a loop over lanes around every copy
+            load_boxes(k, tile, stage);
 }
 
 void gemm_weights_wait_boxes(const weights_kernel *k, val stage, val parity)
@@ -130,6 +136,8 @@ void gemm_weights_prepare_boxes(weights_kernel *k)
         k->boxes.scales =
             add(smem_address(smem_alloc("scales", (int64_t)c->warps * scales, SLOT)), mul(warp(), imm(scales)));
     IF(eq(thread(), imm(0))) {
+        tma_prefetch(&k->boxes.tmaA);
+        tma_prefetch(&k->boxes.tmaB);
         for (int i = 0; i < c->warps * c->stages; i++)
             mbarrier_init(add(barriers, imm(BARRIER * i)), 1);
         fence_mbarrier_init();
@@ -137,4 +145,5 @@ void gemm_weights_prepare_boxes(weights_kernel *k)
     clear_boxes(k);
     place_lane(k);
     cta_sync();
+    grid_wait();
 }
