@@ -32,6 +32,7 @@ static const invariant_case cases[] = {
     { { .n = 5, .k = 260, .a = CKL_F32 }, 0x3f000000, 0x807fffff },
     { { .n = 72, .k = 1040, .a = CKL_E4M3 }, 0x30, 0x8f },
     { { .n = 72, .k = 1040, .a = CKL_E4M3, .accumulation = CKL_GEMM_ACCURATE }, 0x30, 0x8f },
+    { { .n = 72, .k = 2048, .a = CKL_F16, .b = CKL_U8 }, 0x2000, 0x9fff }, // of weights any bits
     { { .n = 72, .k = 1032, .a = CKL_F16, .layout = CKL_GEMM_NN, .bias = true, .activation = CKL_ACTIVATION_GELU },
       0x3400,
       0x83ff },

@@ -175,6 +175,7 @@ static const char *const cases[] = {
     "m=200 n=220 k=300 lda=304 ldb=305 d=f32 a=bf16 c=1 beta=1 # of B alone",
     "m=16 n=1029 k=701 ldb=704 a=bf16 impl=pitched           # of A alone; D in odd rows",
     "m=16 n=97 k=149 impl=unaligned fill=hard                  # every phase of a row",
+    "m=301 n=3 k=221 fill=hard                                 # many rows, few columns: not copied",
     "m=16 n=97 k=150 a=bf16 bias=1 activation=gelu impl=unaligned misalign=1",
     "m=33 n=33 k=130 lda=260 ldb=999 impl=unaligned fill=hard  # one block of each ends in a row",
     "m=7 n=300 k=1999 ldb=2001 impl=unaligned config='rows=64 columns=8 warps=4 stages=3' # stages are filled again",
@@ -311,6 +312,9 @@ static const char *const cases[] = {
     "m=13 n=208 k=416 b=u8 scale_b=block impl=weights config='rows=128 columns=16 warps=2 stages=2 box=16' # by TMA",
     "m=3 n=200 k=544 b=u8 scale_b=block block_k=64 impl=weights config='rows=64 columns=8 warps=2 stages=3 box=4'",
     "m=20 n=72 k=1184 a=bf16 b=i8 impl=weights config='rows=32 columns=8 warps=4 stages=2 box=8'",
+    "m=3 n=200 k=3232 a=bf16 b=u8 scale_b=block block_k=64 impl=weights config='rows=112 columns=8 warps=2 stages=3 "
+    "box=4'",
+    "m=5 n=73 k=1056 b=e4m3 scale_b=row impl=weights config='rows=32 columns=8 warps=4 stages=2 box=8' fill=hard",
     "m=3 n=75 k=3232 a=bf16 b=i8 scale_b=block d=f32 impl=weights config='rows=64 columns=8 warps=8 stages=2 ctas=2'",
     "m=40 n=72 k=672 b=u8 scale_b=block sizes=0,17,3,0,1,19 bias=1 beta=1 # of experts",
     "m=40 n=72 k=288 a=bf16 b=i8 scale_b=row groups=300",

@@ -52,16 +52,40 @@ static bool is_wide(const ckl_gemm_desc *d)
     return gemm_operands_aligned(d) && gemm_matrix_of(d, 'b').cols % TMA_ALIGNMENT == 0;
 }
 
-/* As many rows of B for each CTA as leave all SMs some work. */
+/* Do whole stages come by TMA, of one product? */
+static bool has_boxes(const ckl_gemm_desc *d, const ckl_device_info *device, bool narrow)
+{
+    const bool whole_scales = d->scale_b != CKL_GEMM_SCALE_BLOCK || d->n % 8 == 0;
+    return device->has_tma && !narrow && !d->groups && !d->gather && !d->pointers && whole_scales;
+}
+
+/* The smallest box of rows of A that has all of a tile's. */
+static int box_of(const ckl_gemm_desc *d, int columns)
+{
+    int box = 1;
+    while (box < min_i64(d->m, columns))
+        box *= 2;
+    return box;
+}
+
+/* By TMA what the model takes, else as many rows of B for each CTA as leave all SMs some work. */
 static ckl_status choose_weights(const void *desc, const ckl_device_info *device, void *config)
 {
-    const ckl_gemm_desc *d = desc;
+    ckl_gemm_desc seen = *(const ckl_gemm_desc *)desc;
+    const ckl_gemm_desc *d = &seen;
     gemm_weights_config *c = config, best = *c;
     int64_t least = INT64_MAX;
+    if (seen.batch_invariant)
+        seen.m = 2 * ATOM_COLUMNS; // for the order of sums is that of the tile
     c->epilogue = gemm_epilogue_of(d);
     c->columns = d->m <= ATOM_COLUMNS * max_i64(d->groups, 1) ? ATOM_COLUMNS : 2 * ATOM_COLUMNS;
     c->grouped = gemm_grouped_of(d);
     c->narrow = !is_wide(d);
+    if (has_boxes(d, device, c->narrow)) {
+        c->box = box_of(d, c->columns);
+        gemm_weights_choose_boxes(d, device, c);
+        return CKL_OK;
+    }
     for (c->rows = ROWS_MOST; c->rows >= ROWS_LEAST; c->rows /= 2) {
         const int64_t turns = max_i64(ceil_div(ctas_of(d, c), device->sm_count), 1);
         const int64_t bytes = turns * bytes_of_step(d, c);
@@ -95,7 +119,7 @@ static ckl_status admit_boxes(const ckl_gemm_desc *d, const ckl_device_info *dev
 {
     if (!device->has_tma)
         FAIL(CKL_UNSUPPORTED, "gemm weights: box=%d wants TMA, which %s does not have", c->box, device->id);
-    if (c->narrow || d->groups || d->gather || d->pointers || (c->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK && d->n % 8))
+    if (!has_boxes(d, device, c->narrow))
         FAIL(CKL_UNSUPPORTED, "gemm weights: box=%d is of one product, of whole rows, and n=%" PRId64 " scales a block",
              c->box, d->n);
     if (c->box > c->columns || c->box < min_i64(d->m, c->columns) || 256 % c->box)
@@ -137,7 +161,7 @@ static ckl_status launch_weights(const ckl_plan *plan, const void *args, ckl_str
         FAIL(CKL_INVALID,
              "gemm weights: a=%p or b=%p is not aligned to 16 bytes; config='narrow=1' takes any alignment", x->a,
              x->b);
-    if (c->box && !PLAN_ALIGNED(TMA_ALIGNMENT, x->scale_b))
+    if (c->box && c->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK && !PLAN_ALIGNED(TMA_ALIGNMENT, x->scale_b))
         FAIL(CKL_INVALID, "gemm weights: scale_b=%p is not aligned to 16 bytes; config='box=0' takes any", x->scale_b);
     return (c->box ? gemm_launch_tma : gemm_launch)(plan, ctas_of(plan->desc, c), args, stream);
 }
