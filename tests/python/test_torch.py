@@ -555,6 +555,56 @@ class Accelerate(unittest.TestCase):
         except ImportError:
             pass
 
+    def test_generates_the_same_tokens(self):
+        """With a cache, of prompts with and without padding; attention of a prompt is ours, that of a token torch's."""
+        try:
+            from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+        except ImportError:
+            self.skipTest("there is no transformers")
+        from cutekernellib.torch import _registry
+
+        torch.manual_seed(5)
+        ends = {"vocab_size": 20, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0, "initializer_range": 0.5}
+        sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
+        llama = LlamaForCausalLM(LlamaConfig(num_attention_heads=4, num_key_value_heads=2, **sizes, **ends))
+        gpt2 = GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=1, n_head=2, n_positions=16, **ends))
+        tokens = torch.randint(2, 20, (2, 5), device=device)
+        padding = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]], device=device)
+        for model in (llama.to(device, torch.bfloat16).eval(), gpt2.to(device, torch.bfloat16).eval()):
+            for mask in (torch.ones_like(tokens), padding):
+                options = {"attention_mask": mask, "max_new_tokens": 4, "do_sample": False, "use_cache": True}
+                wanted, names = model.generate(tokens, **options), []
+                report = ckl.accelerate(model, host=device == "cpu", quiet=True)
+                with unittest.mock.patch.object(
+                    ckl, "_way", lambda name, *tensors: names.append(name) or _registry.way(name, *tensors)
+                ):
+                    got = model.generate(tokens, **options)
+                report.undo()
+                self.assertTrue(torch.equal(got, wanted), f"{type(model).__name__}: {got} {wanted}")
+                self.assertEqual(sum("attention" in name for name in names), 1, f"{type(model).__name__}: {names}")
+
+    def test_counted_tokens_want_no_mask(self):
+        try:
+            from transformers import LlamaConfig, LlamaModel
+            from transformers.models.llama import modeling_llama
+        except ImportError:
+            self.skipTest("there is no transformers")
+        sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 20}
+        model, made = LlamaModel(LlamaConfig(intermediate_size=32, **sizes)).to(device, torch.bfloat16), []
+        original, tokens = modeling_llama.create_causal_mask, torch.randint(20, (1, 5), device=device)
+
+        def create_causal_mask(*args, **options):
+            made.append(options)
+            return original(*args, **options)
+
+        with unittest.mock.patch.object(modeling_llama, "create_causal_mask", create_causal_mask):
+            report = ckl.accelerate(model, host=device == "cpu", quiet=True)
+            model(tokens, use_cache=False)
+            self.assertEqual(len(made), 0)
+            model(tokens, position_ids=torch.tensor([[0, 1, 2, 0, 1]], device=device), use_cache=False)
+            self.assertEqual(len(made), 1)
+            report.undo()
+
     def test_packed_sequences_stay_apart(self):
         try:
             from transformers import GPT2Config, GPT2LMHeadModel

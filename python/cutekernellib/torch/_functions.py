@@ -9,13 +9,23 @@ import cutekernellib.torch as _torch
 from ._taken import takes
 
 
+_GROUP = 16  # query heads of a key head, at most, in the models meant below
+
+
+def _is_of_one_token(query, key, mask):
+    """A single query; or a group of heads' that transformers has packed into one head, under a mask of one row."""
+    queries = query.shape[-2]
+    packed = mask is not None and mask.dim() > 1 and mask.shape[-2] == 1 and queries < key.shape[-2]
+    return queries == 1 or packed and queries <= _GROUP
+
+
 def _sdpa(original, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    """A single query is left to torch: with every token there is a key more, which would be a plan more."""
+    """A token against a cache is left to torch: with every one there is a key more, which would be a plan more."""
     taken = (
         takes(query, key, value)
-        and query.shape[-2] != 1
-        and query.dtype != torch.float32
         and query.dim() == 4
+        and not _is_of_one_token(query, key, attn_mask)
+        and query.dtype != torch.float32
         and not dropout_p
         and (query.shape[1] == key.shape[1] or enable_gqa)
         and not (is_causal and query.shape[2] != key.shape[2])
@@ -98,7 +108,8 @@ def counting_model(self, *args, **options):
         _positions.are_counted = False
 
 
-_MASK = {"config", "inputs_embeds", "attention_mask", "past_key_values", "position_ids"}
+_MASK = {"config", "inputs_embeds", "attention_mask", "position_ids"}
+_CACHE = {"past_key_values", "cache"}  # its name, by the version of transformers
 
 
 def causal_mask(original, *args, **options):
@@ -106,8 +117,8 @@ def causal_mask(original, *args, **options):
 
     The original looks at the positions, so the thread waits for the GPU, and in a CUDA graph it makes the mask.
     """
-    counted = getattr(_positions, "are_counted", False) and not args and options.keys() == _MASK
-    if counted and options["attention_mask"] is options["past_key_values"] is None:
+    counted = getattr(_positions, "are_counted", False) and not args and options.keys() - _CACHE == _MASK
+    if counted and all(options.get(name) is None for name in ("attention_mask", *_CACHE)):
         config = options["config"]
         if config._attn_implementation == "sdpa" and getattr(config, "is_causal", True):
             return None

@@ -263,15 +263,18 @@ _GPT2_IGNORES = {"position_ids", "cache_position"}  # what its attention looks a
 def _gpt2_block(
     self,
     hidden_states,
-    past_key_values=None,
+    cache=None,
     attention_mask=None,
     encoder_hidden_states=None,
     encoder_attention_mask=None,
     use_cache=False,
+    *,
+    past_key_values=None,
     **options,
 ):
     attn, norm, x = self.attn, self.ln_2, hidden_states
-    if past_key_values is attention_mask is encoder_hidden_states is None and options.keys() <= _GPT2_IGNORES:
+    cache = past_key_values if cache is None else cache  # its name by the version; both pass it by position below
+    if cache is attention_mask is encoder_hidden_states is None and options.keys() <= _GPT2_IGNORES:
         idle = _is_idle(attn.attn_dropout) and _is_idle(attn.resid_dropout)
         if (
             idle
@@ -286,9 +289,8 @@ def _gpt2_block(
                 return y
     if encoder_hidden_states is not None or not takes(x, norm.weight, norm.bias):
         encoder = encoder_hidden_states, encoder_attention_mask
-        return self.ckl_forward(x, past_key_values, attention_mask, *encoder, use_cache, **options)
-    options |= {"past_key_values": past_key_values, "attention_mask": attention_mask, "use_cache": use_cache}
-    attended, _ = attn(self.ln_1(x), **options)
+        return self.ckl_forward(x, cache, attention_mask, *encoder, use_cache, **options)
+    attended, _ = attn(self.ln_1(x), cache, attention_mask, use_cache=use_cache, **options)
     normed, residual = _add_layer_norm(norm, attended, x)
     return _add_mlp(self.mlp, normed, residual)
 
@@ -368,11 +370,17 @@ def _is_vit_attention(module):
 
 
 def _is_gpt2_block(module):
-    """Of the arguments that it has had since it returns a tensor."""
-    names = list(inspect.signature(_gpt2_block).parameters)
-    return _has(module, "GPT2Block", "ln_1", "attn", "ln_2", "mlp") and names[1:-1] == [
-        name for name in inspect.signature(type(module).forward).parameters if name not in ("self", "kwargs")
-    ]
+    """Of the arguments that it has had since it returns a tensor, and an attention with the cache at the same place."""
+    return _has(module, "GPT2Block", "ln_1", "attn", "ln_2", "mlp") and (
+        _names_of_arguments(module) == list(inspect.signature(_gpt2_block).parameters)[1:7]
+        and _names_of_arguments(module.attn)[:3] == ["hidden_states", "cache", "attention_mask"]
+    )
+
+
+def _names_of_arguments(module):
+    """Of its forward, without **kwargs; a cache was past_key_values in transformers before it was cache."""
+    names = list(inspect.signature(type(module).forward).parameters)
+    return ["cache" if name == "past_key_values" else name for name in names if name not in ("self", "kwargs")]
 
 
 def _is_patch_embed(module):
