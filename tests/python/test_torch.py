@@ -679,6 +679,12 @@ class Accelerate(unittest.TestCase):
         report.undo()
         self.assertTrue(q.grad.isfinite().all())
 
+    def test_checkpointed_attention(self):
+        q = normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_()
+        o = torch.utils.checkpoint.checkpoint(ckl.scaled_dot_product_attention, q, q, q, use_reentrant=False)
+        o.sum().backward()
+        self.assertTrue(q.grad.isfinite().all())
+
     def test_same_losses_and_undo(self):
         torch.manual_seed(3)
         models, losses = [Block().to(device), Block().to(device)], ([], [])

@@ -44,8 +44,9 @@ def _setup(ctx, inputs, output):
 
 
 def _gradient(ops, ctx, do):
-    mask, (of_mask, of_sinks) = ctx.saved_tensors[3], ctx.needs_input_grad[3:5]
-    dq, dk, dv, dsinks, dmask = ops.attention_backward(do, *ctx.saved_tensors, *ctx.options, of_mask)
+    saved, (of_mask, of_sinks) = ctx.saved_tensors, ctx.needs_input_grad[3:5]  # a checkpoint gives them once
+    dq, dk, dv, dsinks, dmask = ops.attention_backward(do, *saved, *ctx.options, of_mask)
+    mask = saved[3]
     return dq, dk, dv, dmask.sum_to_size(mask.shape) if of_mask else None, dsinks if of_sinks else None, *(None,) * 5
 
 

@@ -273,7 +273,7 @@ def _gpt2_block(
     **options,
 ):
     attn, norm, x = self.attn, self.ln_2, hidden_states
-    cache = past_key_values if cache is None else cache  # its name by the version; both pass it by position below
+    cache = past_key_values if cache is None else cache  # two names of it, by the version of transformers
     if cache is attention_mask is encoder_hidden_states is None and options.keys() <= _GPT2_IGNORES:
         idle = _is_idle(attn.attn_dropout) and _is_idle(attn.resid_dropout)
         if (
@@ -340,7 +340,7 @@ NOT_TAKEN = {
     "Embedding": "there is no lookup",
     "MultiheadAttention": "it calls its parts by itself; scaled_dot_product_attention is replaced where it calls that",
     "Dropout": "there are no random numbers",
-    "GPT2Block": "it has other arguments than those known here",
+    "GPT2Block": "it or its attention has other arguments than those known here",
 }
 
 
