@@ -454,6 +454,13 @@ def as_on_a_gpu(name, *tensors):
     return getattr(_registry.differentiable if needs_gradient else _registry.direct, name)
 
 
+def names_of_calls(names):
+    """A context in which the operators called are added to a list."""
+    from cutekernellib.torch import _registry
+
+    return unittest.mock.patch.object(ckl, "_way", lambda name, *tensors: names.append(name) or _registry.way(name, *tensors))
+
+
 @unittest.skipIf(missing, missing)
 class Accelerate(unittest.TestCase):
     def agrees(self, model, loss_of, *swapped):
@@ -516,14 +523,10 @@ class Accelerate(unittest.TestCase):
     def test_blocks_are_taken_whole(self):
         """By the models that are installed: what a block is called with must be what its replacement looks for."""
         hooked = {"gpt2": "transformer.h.0.attn", "vit": "blocks.0.attn", "convnext": "stages.1.blocks.0.norm"}
-        from cutekernellib.torch import _registry
-
         for name, model, x in self.transformers():
             names = []
             report = ckl.accelerate(model, host=True, quiet=True)
-            with unittest.mock.patch.object(
-                ckl, "_way", lambda name, *tensors: names.append(name) or _registry.way(name, *tensors)
-            ):
+            with names_of_calls(names):
                 model(x)
                 blocks = names.count("block") + names.count("conv_block")
                 self.assertEqual(blocks, 4 if name == "convnext" else 2, name)
@@ -561,8 +564,6 @@ class Accelerate(unittest.TestCase):
             from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
         except ImportError:
             self.skipTest("there is no transformers")
-        from cutekernellib.torch import _registry
-
         torch.manual_seed(5)
         ends = {"vocab_size": 20, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0, "initializer_range": 0.5}
         sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
@@ -575,9 +576,7 @@ class Accelerate(unittest.TestCase):
                 options = {"attention_mask": mask, "max_new_tokens": 4, "do_sample": False, "use_cache": True}
                 wanted, names = model.generate(tokens, **options), []
                 report = ckl.accelerate(model, host=device == "cpu", quiet=True)
-                with unittest.mock.patch.object(
-                    ckl, "_way", lambda name, *tensors: names.append(name) or _registry.way(name, *tensors)
-                ):
+                with names_of_calls(names):
                     got = model.generate(tokens, **options)
                 report.undo()
                 self.assertTrue(torch.equal(got, wanted), f"{type(model).__name__}: {got} {wanted}")
