@@ -152,6 +152,33 @@ static void passed_on(void)
     ir_end_if();
 }
 
+/* A third CTA overwrites the flag before it is read: an atomic passes on what was published there, a store does not. */
+static void overwritten(void)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG), next = at_offset(p.memory, FLAG + 4);
+    ir_if(ir_elect());
+    ir_if(is_cta(0));
+    wait_for(IR_ORDER_RELAXED, next, u32(1));
+    load_flag(IR_ORDER_ACQUIRE, flag);
+    BLAME;
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    ir_end_if();
+    ir_if(is_cta(1));
+    wait_for(IR_ORDER_RELAXED, flag, u32(1));
+    if (planted)
+        store_flag(IR_ORDER_RELAXED, flag, u32(2));
+    else
+        ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1), u32(0));
+    store_flag(IR_ORDER_RELAXED, next, u32(1));
+    ir_end_if();
+    ir_if(is_cta(2));
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+    store_flag(IR_ORDER_RELEASE, flag, u32(1));
+    ir_end_if();
+    ir_end_if();
+}
+
 static const global_case cases[] = {
     { { relaxed_flag, 32, 1, { "global-memory race", "read of memory+0 meets the write by warp 0 of CTA (1" }, 0 },
       2,
@@ -167,6 +194,7 @@ static const global_case cases[] = {
     { { polled_too_near, 32, 1, { "global-memory race", "memory+8192", "by warp 0 of CTA" }, 0 }, 2, 0 },
     { { flag_of_a_cluster, 32, 2, { "global-memory race", "by warp 0 of CTA" }, 0 }, 2, 0 },
     { { passed_on, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" }, 0 }, 3, 0 },
+    { { overwritten, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" }, 0 }, 3, 0 },
 };
 
 int main(void)
