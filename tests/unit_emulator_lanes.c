@@ -209,7 +209,37 @@ static const fault_case cases[] = {
     { heard_of_a_lane, THREADS, 1, { "shared-memory race", "write by lane 5 of warp 0" }, 0 },
 };
 
+enum { CTAS = 64 }; // more than threads that run them: one comes after another in the same memory
+
+static void meet_but_in_last(void)
+{
+    ir_if(ir_compare(IR_NE, ir_sreg(IR_CTA_X), u32(CTAS - 1)));
+    meet_by_warp_sync();
+    ir_end_if();
+}
+
+static void all_write_in_last(void)
+{
+    all_write(meet_but_in_last);
+}
+
+/* A CTA's warps do not know of each other's lanes what those of the CTA before it knew. */
+static void test_later_cta(void **state)
+{
+    (void)state;
+    static const fault_case c = {
+        all_write_in_last, THREADS, 1, { "shared-memory race", "CTA (63,0,0)", "write by lane 1 of warp 0" }, 0
+    };
+    bench b = bench_open("");
+    test_kernel k = { c.describe, IR_SM90A, .threads = THREADS, .grid = CTAS };
+    planted = false;
+    assert_int_equal(test_run(b.gpu, k, (void *[]){ &b.memory, &b.fresh, &b.map }), CKL_DEVICE_FAULT);
+    check_report(&c, "");
+    b.gpu->ops->close(b.gpu);
+}
+
 int main(void)
 {
-    return run_cases(cases, COUNT_OF(cases), NULL, 0);
+    static const struct CMUnitTest more[] = { cmocka_unit_test(test_later_cta) };
+    return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
 }
