@@ -60,6 +60,8 @@ static const char *const cases[] = {
     "shape=2x3x4x5x6 order=0,1,2,3,4 dtype=f64         # a copy: one mode",
     "shape=1x1x1 order=2,0,1 dtype=f32                 # one element",
     "shape=4x5 order=0,1 dtype=f16 stride_x=8,1 stride_y=7,1   # rows of different pitch",
+    "shape=9x16 order=0,1 dtype=u8 stride_x=32,1 stride_y=17,1 # vectors in the pitch of x alone",
+    "shape=9x16 order=0,1 dtype=u8 stride_x=17,1 stride_y=32,1 # and of y alone",
     "shape=6x10 order=0,1 dtype=u8 stride_x=100,3 stride_y=64,2",
     "shape=6x10x4 order=0,1,2 dtype=f32 stride_x=0,4,1 # x repeated",
     "shape=3x2 order=0,1 stride_y=2,3 # modes of y that do not nest",
