@@ -20,19 +20,14 @@ map_kernel elementwise_kernel(const void *config)
 
 /* Functions */
 
-static bool is_f32(val x)
-{
-    return x.type == F32;
-}
-
 static val larger(val x, val y)
 {
-    return is_f32(x) || is_f32(y) ? max_nan(x, y) : max(x, y);
+    return x.type == F32 ? max_nan(x, y) : max(x, y);
 }
 
 static val smaller(val x, val y)
 {
-    return is_f32(x) || is_f32(y) ? min_nan(x, y) : min(x, y);
+    return x.type == F32 ? min_nan(x, y) : min(x, y);
 }
 
 /* Exponents that are small integers need no logarithm. */
