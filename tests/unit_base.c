@@ -101,6 +101,17 @@ static void test_text_and_arena(void **state)
     assert_null(a.last);
 }
 
+/* What JSON gives a meaning, and control characters; bytes of UTF-8 stay. */
+static void test_text_json(void **state)
+{
+    (void)state;
+    text t = { 0 };
+    text_json(&t, "");
+    text_json(&t, "a \"b\" in c:\\d\t\x1f ~\xc3\xa9");
+    assert_string_equal(text_data(&t), "\"\"\"a \\\"b\\\" in c:\\\\d\\u0009\\u001f ~\xc3\xa9\"");
+    text_free(&t);
+}
+
 /* Every value of the 8- and 16-bit formats survives a round trip, and the midpoints go to the even neighbour. */
 static void test_dtype_round_trip(void **state)
 {
@@ -432,6 +443,7 @@ int main(void)
         cmocka_unit_test(test_status),
         cmocka_unit_test(test_text_is_copied_to_its_end),
         cmocka_unit_test(test_text_and_arena),
+        cmocka_unit_test(test_text_json),
         cmocka_unit_test(test_even_workers),
         cmocka_unit_test(test_dtype_round_trip),
         cmocka_unit_test(test_dtype_limits),

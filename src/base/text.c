@@ -46,6 +46,19 @@ void text_printf(text *t, const char *format, ...)
     va_end(again);
 }
 
+void text_json(text *t, const char *s)
+{
+    text_append(t, "\"", 1);
+    for (; *s; s++)
+        if (*s == '"' || *s == '\\')
+            text_printf(t, "\\%c", *s);
+        else if ((unsigned char)*s < ' ')
+            text_printf(t, "\\u%04x", (unsigned)*s);
+        else
+            text_append(t, s, 1);
+    text_append(t, "\"", 1);
+}
+
 void text_clear(text *t)
 {
     t->length = 0;

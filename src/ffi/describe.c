@@ -25,23 +25,10 @@
 
 /* JSON */
 
-static void print_string(text *out, const char *s)
-{
-    text_append(out, "\"", 1);
-    for (; *s; s++)
-        if (*s == '"' || *s == '\\')
-            text_printf(out, "\\%c", *s);
-        else if ((unsigned char)*s < ' ')
-            text_printf(out, "\\u%04x", (unsigned)*s);
-        else
-            text_append(out, s, 1);
-    text_append(out, "\"", 1);
-}
-
 static void print_member(text *out, const char *name, const char *value)
 {
     text_printf(out, "\"%s\": ", name);
-    print_string(out, value);
+    text_json(out, value);
     text_append(out, ", ", 2);
 }
 
@@ -75,7 +62,7 @@ static void print_field(text *out, const field *f)
     print_member(out, "value", f->value);
     print_member(out, "choices", text_data(&choices));
     text_printf(out, "\"help\": ");
-    print_string(out, f->help);
+    text_json(out, f->help);
     text_append(out, "}", 1);
     text_free(&choices);
 }
