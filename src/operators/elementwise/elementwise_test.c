@@ -151,6 +151,7 @@ static const char *const population[] = {
 static const test_reject rejects[] = {
     { "expr=", CKL_INVALID, "position 1: an operand is missing" },
     { "expr=gellu(x)", CKL_INVALID, "position 1: unknown function 'gellu', did you mean 'gelu'?" },
+    { "expr=half(x)", CKL_INVALID, "unknown function 'half'. Known functions: neg abs relu cast sigmoid silu" },
     { "expr=x+tanh", CKL_INVALID, "position 3: 'tanh' is a function: its argument is missing" },
     { "expr='gelu(a*x'", CKL_INVALID, "position 9: ')' is missing" },
     { "expr=max(x)", CKL_INVALID, "position 6: ',' is missing" },
