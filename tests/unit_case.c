@@ -98,6 +98,16 @@ static void test_configs_refused(void **state)
     expect_refused("gemm impl=tiled config='gemm sm90 tile_m=128'", "gemm: impl=tiled, but config= is one of sm90");
 }
 
+static void test_operator_refused(void **state)
+{
+    test_case c;
+    (void)state;
+    assert_int_equal(case_parse("gemn m=8", &c), CKL_INVALID);
+    assert_non_null(
+        strstr(ckl_error(), "unknown operator 'gemn', did you mean 'gemm'? Known operators: add attention"));
+    case_clear(&c);
+}
+
 static int runs_of(const verify_list *list)
 {
     int runs = 0;
@@ -208,8 +218,7 @@ static void test_large_is_for_one(void **state)
 {
     (void)state;
     enum { LEFT = 3 }; // of a large problem: the repeated, the hard and the random run
-    verify_sums all = verify_line("gemm m=64 n=128 k=128", NULL),
-                naive = verify_line("gemm m=64 n=128 k=128", "naive");
+    verify_sums all = verify_line("gemm m=64 n=128 k=128", NULL), naive = verify_line("gemm m=64 n=128 k=128", "naive");
     verify_sums smaller = verify_line("gemm m=64 n=128 k=40", NULL);
     assert_int_equal(all.failed + naive.failed + smaller.failed, 0);
     assert_int_equal(all.passed, 1);
@@ -329,13 +338,10 @@ static void test_accepted_code(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accepted_code),
-        cmocka_unit_test(test_configs_go_round),
-        cmocka_unit_test(test_configs_refused),
-        cmocka_unit_test(test_text_goes_round),
-        cmocka_unit_test(test_quick_list),
-        cmocka_unit_test(test_large_is_for_one),
-        cmocka_unit_test(test_every_choice_has_a_case),
+        cmocka_unit_test(test_accepted_code),    cmocka_unit_test(test_configs_go_round),
+        cmocka_unit_test(test_configs_refused),  cmocka_unit_test(test_operator_refused),
+        cmocka_unit_test(test_text_goes_round),  cmocka_unit_test(test_quick_list),
+        cmocka_unit_test(test_large_is_for_one), cmocka_unit_test(test_every_choice_has_a_case),
     };
     return cmocka_run_group_tests_name("case", tests, open_device, close_device);
 }
