@@ -287,6 +287,18 @@ static void test_host_tensor(void **state)
     assert_memory_equal(d, wanted, sizeof d);
 }
 
+/* A refusal names the caller's memory, and not its copy. */
+static void test_misaligned(void **state)
+{
+    float a[7] = { 0 }, y[6];
+    DLTensor A = matrix(a, NULL), Y = matrix(y, NULL);
+    char sentence[96];
+    A.byte_offset = 1;
+    (void)state;
+    snprintf(sentence, sizeof sentence, "add: a=%p is not aligned to its 4-byte elements", (void *)((char *)a + 1));
+    FAILS("ValueError", sentence, CALL(add, TEXT("n=6"), TENSOR(&A), TENSOR(&Y), TENSOR(&Y)));
+}
+
 static void test_refusals(void **state)
 {
     float a[6] = { 0 };
@@ -428,13 +440,21 @@ static void test_leave(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_call),        cmocka_unit_test(test_scalars),
-        cmocka_unit_test(test_strides),     cmocka_unit_test(test_overlapping_inputs),
-        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_numbers_of_the_interface),
-        cmocka_unit_test(test_types),       cmocka_unit_test(test_spans),
-        cmocka_unit_test(test_no_modes),    cmocka_unit_test(test_one_byte),
-        cmocka_unit_test(test_operators),   cmocka_unit_test(test_questions),
-        cmocka_unit_test(test_host_tensor), cmocka_unit_test(test_leave),
+        cmocka_unit_test(test_call),
+        cmocka_unit_test(test_scalars),
+        cmocka_unit_test(test_strides),
+        cmocka_unit_test(test_overlapping_inputs),
+        cmocka_unit_test(test_misaligned),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_numbers_of_the_interface),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_no_modes),
+        cmocka_unit_test(test_one_byte),
+        cmocka_unit_test(test_operators),
+        cmocka_unit_test(test_questions),
+        cmocka_unit_test(test_host_tensor),
+        cmocka_unit_test(test_leave),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(given);
