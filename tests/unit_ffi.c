@@ -177,6 +177,17 @@ static void test_overlapping_inputs(void **state)
         assert_float_equal(y[i], memory[9 + i] + memory[i] * memory[4 + i], 0);
 }
 
+/* Where one tensor ends another one begins. */
+static void test_neighbours(void **state)
+{
+    float memory[18] = { 1, 2, 3, 4, 5, 6, 10, 20, 30, 40, 50, 60 };
+    DLTensor A = matrix(memory, NULL), B = matrix(memory + 6, NULL), Y = matrix(memory + 12, NULL);
+    (void)state;
+    assert_int_equal(CALL(add, TEXT("n=6"), TENSOR(&A), TENSOR(&B), TENSOR(&Y)), 0);
+    for (int i = 0; i < 6; i++)
+        assert_float_equal(memory[12 + i], 11 * (float)(i + 1), 0);
+}
+
 /* The interface of others: its numbers are theirs. */
 static void test_numbers_of_the_interface(void **state)
 {
@@ -440,21 +451,14 @@ static void test_leave(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_call),
-        cmocka_unit_test(test_scalars),
-        cmocka_unit_test(test_strides),
-        cmocka_unit_test(test_overlapping_inputs),
-        cmocka_unit_test(test_misaligned),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_numbers_of_the_interface),
-        cmocka_unit_test(test_types),
-        cmocka_unit_test(test_spans),
-        cmocka_unit_test(test_no_modes),
-        cmocka_unit_test(test_one_byte),
-        cmocka_unit_test(test_operators),
-        cmocka_unit_test(test_questions),
-        cmocka_unit_test(test_host_tensor),
-        cmocka_unit_test(test_leave),
+        cmocka_unit_test(test_call),        cmocka_unit_test(test_scalars),
+        cmocka_unit_test(test_strides),     cmocka_unit_test(test_overlapping_inputs),
+        cmocka_unit_test(test_neighbours),  cmocka_unit_test(test_misaligned),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_numbers_of_the_interface),
+        cmocka_unit_test(test_types),       cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_no_modes),    cmocka_unit_test(test_one_byte),
+        cmocka_unit_test(test_operators),   cmocka_unit_test(test_questions),
+        cmocka_unit_test(test_host_tensor), cmocka_unit_test(test_leave),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(given);
