@@ -536,6 +536,23 @@ static void test_no_room(void **state)
     in_child(make_read_only, "cannot take a kernel: Permission denied");
 }
 
+/* Where a folder has the name of a kernel's file, nothing is left beside it. */
+static void test_no_place(void **state)
+{
+    (void)state;
+    cubin_cache *cache;
+    cubin_key key = cubin_cache_key("x", "y");
+    char path[2 * PATH_MAX];
+    assert_int_equal(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache), CKL_OK);
+    cubin_cache_keep(cache, &key, "cubin", 5);
+    strcpy(path, only_file());
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0755), 0);
+    cubin_cache_keep(cache, &key, "cubin", 5);
+    assert_string_equal(only_file(), path);
+    cubin_cache_close(cache);
+}
+
 static void test_sha256(void **state)
 {
     static const char *const texts[] = { "", "abc", "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq" };
@@ -566,12 +583,13 @@ static void test_sha256(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sha256), cmocka_unit_test(test_keys),
-        IN_FOLDER(test_found_again),   IN_FOLDER(test_setmaxnreg_is_not_kept),
-        IN_FOLDER(test_damage),        IN_FOLDER(test_foreign),
-        IN_FOLDER(test_linker_fails),  IN_FOLDER(test_many_writers),
-        IN_FOLDER(test_bounded),       IN_FOLDER(test_folders),
-        IN_FOLDER(test_no_room),       IN_FOLDER(test_default_folder),
+        cmocka_unit_test(test_sha256),  cmocka_unit_test(test_keys),
+        IN_FOLDER(test_found_again),    IN_FOLDER(test_setmaxnreg_is_not_kept),
+        IN_FOLDER(test_damage),         IN_FOLDER(test_foreign),
+        IN_FOLDER(test_linker_fails),   IN_FOLDER(test_many_writers),
+        IN_FOLDER(test_bounded),        IN_FOLDER(test_folders),
+        IN_FOLDER(test_no_room),        IN_FOLDER(test_no_place),
+        IN_FOLDER(test_default_folder),
     };
     fake = fake_cuda_load();
     if (!fake) {
