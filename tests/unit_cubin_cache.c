@@ -546,8 +546,7 @@ static void test_no_place(void **state)
     assert_int_equal(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache), CKL_OK);
     cubin_cache_keep(cache, &key, "cubin", 5);
     strcpy(path, only_file());
-    assert_int_equal(unlink(path), 0);
-    assert_int_equal(mkdir(path, 0755), 0);
+    assert_true(unlink(path) == 0 && mkdir(path, 0755) == 0);
     cubin_cache_keep(cache, &key, "cubin", 5);
     assert_string_equal(only_file(), path);
     cubin_cache_close(cache);
