@@ -149,23 +149,6 @@ static int64_t first_scale_of_B(const ckl_gemm_desc *d, int64_t group)
     return group * lines * blocks;
 }
 
-/* Products of which each block of K is scaled. */
-static bounded scaled_products(const ckl_gemm_desc *d, void *const *host, const double *a, const double *b,
-                               alignment smallest, const element *at)
-{
-    bounded all = { 0, 0 };
-    for (int64_t block = 0; block * d->block_k < d->k; block++) {
-        const int64_t first = block * d->block_k;
-        const bounded x = products(a + first, b + first, min_i64(d->block_k, d->k - first), smallest);
-        double both = block_scale(d, d->scale_a, host[SCALE_A], 0, at->row, d->m, block) *
-                      block_scale(d, d->scale_b, host[SCALE_B], first_scale_of_B(d, at->group), at->col, d->n, block);
-        double scale = (double)(float)both; // which may be 0 in f32 where the sum is infinite
-        all.value += x.value * scale;
-        all.magnitude += x.magnitude * fabs(scale);
-    }
-    return all;
-}
-
 /* The group of row i. */
 static int64_t group_of(const ckl_gemm_desc *d, const int32_t *offsets, int64_t i)
 {
@@ -246,6 +229,26 @@ static bool is_lost(const gemm_problem *p, bounded x, double y)
     return fabs(x.value) < TINY || (isfinite(x.value) && fabs(x.value) <= relative_of(p) * x.magnitude);
 }
 
+/* Products of which each block of K is scaled. */
+static bounded scaled_products(const gemm_problem *p, void *const *host, const double *a, const double *b,
+                               alignment smallest, const element *at)
+{
+    const ckl_gemm_desc *d = &p->desc;
+    bounded all = { 0, 0 };
+    bool lost = false;
+    for (int64_t block = 0; block * d->block_k < d->k; block++) {
+        const int64_t first = block * d->block_k;
+        const bounded x = products(a + first, b + first, min_i64(d->block_k, d->k - first), smallest);
+        double both = block_scale(d, d->scale_a, host[SCALE_A], 0, at->row, d->m, block) *
+                      block_scale(d, d->scale_b, host[SCALE_B], first_scale_of_B(d, at->group), at->col, d->n, block);
+        double scale = (double)(float)both; // which may be 0 in f32 where the sum is infinite
+        lost |= isinf(scale) && is_lost(p, x, scale);
+        all.value += x.value * scale;
+        all.magnitude += x.magnitude * fabs(scale);
+    }
+    return lost ? OPEN : all;
+}
+
 /* May an infinite factor meet a 0 in f32: the sum, or the sum times the finite factors? */
 static bool meets_zero(const gemm_problem *p, const double factors[3], bounded sum)
 {
@@ -273,7 +276,7 @@ static bounded finish(const gemm_problem *p, void *const *host, const element *a
     double added = beta != 0 ? beta * dtype_read(d->d, host[C], in_c) : 0;
     const int64_t in_bias = d->bias_along == CKL_GEMM_ALONG_M ? at->row : in_group;
     double bias = d->bias ? dtype_read(gemm_bias_type(d->d), host[BIAS], in_bias) : 0;
-    if (meets_zero(p, factors, sum))
+    if (is_open(sum) || meets_zero(p, factors, sum))
         return OPEN;
     return (bounded){ sum.value * scale + added + bias, sum.magnitude * fabs(scale) + fabs(added) + fabs(bias) };
 }
@@ -360,7 +363,7 @@ static void reference_of(const gemm_problem *p, void *const *host, reference_sli
             read_factors(d, 'b', host[B], gemm_groups_of_m(d) ? at.group : at.product, at.col + half * d->n, b);
             keep_group(d, host[OFFSETS], at.product, b);
             const bounded sum = gemm_has_block_scales((choice)d->scale_b)
-                                    ? scaled_products(d, host, a, b, alignment_of(d), &at)
+                                    ? scaled_products(p, host, a, b, alignment_of(d), &at)
                                     : products(a, b, d->k, alignment_of(d));
             sums[half] = finish(p, host, &at, sum);
         }

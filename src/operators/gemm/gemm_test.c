@@ -416,6 +416,7 @@ static const char *const cases[] = {
     "m=40 n=38 k=0 batch=3 pointers=1 c=1 beta=0.5 # no arrays of A and B",
     "m=210 n=36 k=22 a=f32 activation=dgelu_erf bias=1 bias_along=m scale_a=row scale_b=row pointers=1 c=1 beta=1 "
     "fill=hard seed=480427 # a scale that is infinite, of a sum that is 0 in f32",
+    "m=820 n=400 k=640 a=e4m3 scale_a=block scale_b=square preactivation=1 fill=hard seed=350675 # of a block's sum",
     "m=300 n=200 k=328 a=bf16 bias=1 activation=gelu impl=tma_mma # stages are filled again",
     "m=130 n=133 k=136 beta=1 c=1 batch=2 impl=tma_mma config='stages=2 ctas=1'",
     "m=40 n=200 k=272 a=i8 scale_b=row impl=tma_mma",
