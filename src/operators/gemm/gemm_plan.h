@@ -88,9 +88,6 @@ gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x);
 ckl_status gemm_launch(const ckl_plan *plan, int64_t ctas, const void *args, ckl_stream stream);
 ckl_status gemm_launch_tma(const ckl_plan *plan, int64_t ctas, const void *args, ckl_stream stream);
 
-/* The tile for weights that TMA brings which takes the least time (gemm_weights_choice.c); all else of the config is known. */
-void gemm_weights_choose_boxes(const ckl_gemm_desc *d, const ckl_device_info *device, gemm_weights_config *config);
-
 /* Copies of A and B in the workspace (gemm_repitch_plan.c) */
 
 typedef struct gemm_copies {
