@@ -4,10 +4,7 @@
 #include "base/math.h"
 #include "base/status.h"
 #include "operators/groupnorm/groupnorm_config.h"
-#include "skeletons/memory_cost.h"
 #include "skeletons/residency.h"
-
-/* Slices */
 
 enum {
     VECTOR_BYTES = 16,
@@ -42,45 +39,6 @@ enum {
 static int64_t element_bytes(const ckl_groupnorm_desc *d)
 {
     return dtype_bytes(d->dtype);
-}
-
-int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c)
-{
-    return d->layout == CKL_IMAGE_NCHW ? ceil_div(d->h * d->w * c->fold, c->vec) : d->h * d->w / c->fold;
-}
-
-int64_t groupnorm_ranges(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing)
-{
-    return slicing != GROUPNORM_CLUSTER ? max_i64(1, ceil_div(groupnorm_units(d, c), groupnorm_slice_units(c)))
-                                        : c->cluster / c->parts;
-}
-
-int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing)
-{
-    return c->parts * groupnorm_ranges(d, c, slicing);
-}
-
-int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c)
-{
-    return d->n * ceil_div(d->groups, c->bundle);
-}
-
-/*
- * Shared memory of a CTA: slices of x and, backward, dy, if they are kept there; what threads tell of their sums; what groups and CTAs
- * tell.
- */
-static int64_t shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing slicing, const groupnorm_config *c)
-{
-    const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = slicing != GROUPNORM_SPLIT || forward;
-    const int64_t slice = kept ? groupnorm_slice_bytes(c) : 0, groups = 16 * ceil_div(12 * c->bundle, 16);
-    const int words = forward ? GROUPNORM_ENTRY : GROUPNORM_KINDS;
-    const int64_t peers = c->cluster > 1 ? 4 * words * (int64_t)c->bundle * c->cluster + 16 : 16;
-    const int64_t left = slicing == GROUPNORM_HELD ? 16 : 0;
-    if (forward)
-        return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers + left;
-    int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * groupnorm_slice_channels(c) * c->fold;
-    return 2 * slice + sums + groups + peers + 16 + left;
 }
 
 /* Choice */
@@ -199,7 +157,7 @@ static int next_divisor(int n, int d)
 /* Have so many threads no registers beside them for a CTA more, for which there is shared memory, and slices? */
 static bool keeps_others_out(const search *s, const groupnorm_config *c)
 {
-    const int64_t bytes = shared_bytes(s->d, s->slicing, c);
+    const int64_t bytes = groupnorm_shared_bytes(s->d, s->slicing, c);
     const int fits = residency_ctas_per_sm(s->device, c->threads, bytes),
               room = residency_ctas_per_sm(s->device, 32, bytes);
     return fits < room &&
@@ -230,7 +188,7 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
                 continue;
             c->column_threads = nchw ? column_threads : groupnorm_grid_of(c, c->vec).column_threads;
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
-            const bool fits = shared_bytes(s->d, s->slicing, c) <= budget,
+            const bool fits = groupnorm_shared_bytes(s->d, s->slicing, c) <= budget,
                        exact = !forward || !groupnorm_adds_too_many(c, slices);
             double cost = fits && exact ? cost_of(c, units, wanted, streams) : INFINITY;
             if (!streams && keeps_others_out(s, c))
@@ -338,7 +296,7 @@ static bool choose_slice(search *s, groupnorm_config *c)
 /* As many CTAs an SM as have room, or as there are. */
 static int ctas_per_sm(const search *s, const groupnorm_config *c)
 {
-    int64_t room = residency_ctas_per_sm(s->device, c->threads, shared_bytes(s->d, s->slicing, c));
+    int64_t room = residency_ctas_per_sm(s->device, c->threads, groupnorm_shared_bytes(s->d, s->slicing, c));
     if (s->slicing == GROUPNORM_SPLIT && s->d->direction == CKL_DIRECTION_BACKWARD)
         room = min_i64(room, (s->d->dtype == CKL_F32 ? SPLIT_THREADS : SPLIT_THREADS_HALF) / c->threads);
     int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, s->slicing);
@@ -515,39 +473,6 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
     return CKL_OK;
 }
 
-/* Cost */
-
-plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing slicing,
-                         const groupnorm_config *c)
-{
-    static const memory_kernel of[2][2][2] = {
-        // forward, nchw and nhwc; then split
-        { { { .us = 1.2, .wait_cycles = -2800, .bytes = 1.07, .lines = 2.5 },
-            { .us = 0.7, .bytes = 1.45, .lines = 2.7 } },
-          { { .us = 6, .lines = 1.5 }, { .us = 5, .bytes = 1.5, .lines = 1.4 } } },
-        // backward
-        { { { .us = 4.6, .wait_cycles = -3500, .bytes = 1.13, .lines = 3.3 }, { .us = 2.9, .bytes = 1.63 } },
-          { { .us = 0.8, .bytes = 1.08, .lines = 3.6 }, { .us = 0, .lines = 3.3 } } }
-    };
-    const bool forward = d->direction == CKL_DIRECTION_FORWARD, nchw = d->layout == CKL_IMAGE_NCHW;
-    const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    const int inputs = forward ? 1 : 2, passes = slicing == GROUPNORM_SPLIT ? 2 : 1; // items of a slice
-    const double loads = (double)g.slots * c->steps, bytes = (double)element_bytes(d);
-    const double run = (nchw ? g.column_threads * c->vec : c->channels * c->bundle * c->fold) * bytes;
-    const memory_work work = { .of = of[!forward][slicing != GROUPNORM_CLUSTER][!nchw],
-                               .bytes = (double)(d->n * d->c * d->h * d->w) * bytes *
-                                        (inputs * (slicing == GROUPNORM_SPLIT ? 1.5 : 1) + 1),
-                               .ctas = groupnorm_bundles(d, c) * groupnorm_slices(d, c, slicing) * passes,
-                               .threads = c->threads,
-                               .ctas_per_sm = c->ctas_per_sm,
-                               .smem_bytes = shared_bytes(d, slicing, c),
-                               .wait_cycles = 1000 * (c->cluster > 1),
-                               .lines = loads * (inputs + 1) * memory_lines(c->vec * bytes, run),
-                               .elements = loads * c->vec * inputs,
-                               .meets = true };
-    return memory_cost(&work, device);
-}
-
 /* Admission */
 
 static ckl_status admit_threads(const char *what, const ckl_device_info *device, groupnorm_slicing slicing,
@@ -624,9 +549,9 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
              c->steps, c->cluster, groupnorm_ranges(d, c, slicing) * groupnorm_slice_units(c), units);
     if (slicing == GROUPNORM_HELD && slices > ONE_PASS_CHUNKS_MAX)
         FAIL(CKL_INVALID, "%s: %" PRId64 " slices of a bundle are more than %d", what, slices, ONE_PASS_CHUNKS_MAX);
-    if (shared_bytes(d, slicing, c) > device->smem_per_cta_bytes)
+    if (groupnorm_shared_bytes(d, slicing, c) > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "%s: steps=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->steps,
-             shared_bytes(d, slicing, c), device->smem_per_cta_bytes);
+             groupnorm_shared_bytes(d, slicing, c), device->smem_per_cta_bytes);
     if (units > INT32_MAX / 2 || slices > SLICES_MAX || groupnorm_bundles(d, c) * slices > INT32_MAX / 2)
         FAIL(CKL_UNSUPPORTED, "%s: more than %d pixels of an image, or CTAs", what, INT32_MAX / 2);
     if (d->direction == CKL_DIRECTION_FORWARD && groupnorm_adds_too_many(c, slices))

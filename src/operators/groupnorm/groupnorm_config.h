@@ -188,15 +188,21 @@ enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
 /* Where the slices of a bundle meet: in a cluster; or in memory, where those that are not held are read again. */
 typedef enum groupnorm_slicing { GROUPNORM_CLUSTER, GROUPNORM_SPLIT, GROUPNORM_HELD } groupnorm_slicing;
 
-/* The choice (groupnorm_choice.c), by where slices meet: units of a column, slices of it, slices of a bundle, bundles of all images. */
+/* By where slices meet (groupnorm_cost.c): units of a column, slices of it, slices of a bundle, bundles of all images. */
 int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c);
 int64_t groupnorm_ranges(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing);
 int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing);
 int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c);
-ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
-                            groupnorm_slicing slicing, groupnorm_config *c);
+
+/* Bytes of shared memory of a CTA. */
+int64_t groupnorm_shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing slicing, const groupnorm_config *c);
+
 plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing slicing,
                          const groupnorm_config *c);
+
+/* groupnorm_choice.c */
+ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
+                            groupnorm_slicing slicing, groupnorm_config *c);
 ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
                            groupnorm_slicing slicing, const groupnorm_config *c);
 
