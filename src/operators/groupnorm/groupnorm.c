@@ -83,7 +83,8 @@ typedef struct workspace_parts {
 static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slicing)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    const int64_t slices = groupnorm_slices(d, plan->config, slicing), groups = slicing != GROUPNORM_CLUSTER ? d->n * d->groups : 0;
+    const int64_t slices = groupnorm_slices(d, plan->config, slicing),
+                  groups = slicing != GROUPNORM_CLUSTER ? d->n * d->groups : 0;
     const int64_t ranges = groupnorm_ranges(d, plan->config, slicing);
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
     workspace_parts w = { .merged = 4 * GROUPNORM_ENTRY * groups * slices };

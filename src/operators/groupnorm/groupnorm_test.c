@@ -279,7 +279,8 @@ static const test_reject rejects[] = {
     { "layout=nhwc impl=forward config='cluster=2 parts=2 bundle=1'", CKL_INVALID, "of a group of nchw" },
     { "impl=forward config='cluster=2 parts=4'", CKL_INVALID, "or the cluster" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
-    { "c=16 h=64 w=112 groups=16 layout=nhwc dtype=f16 impl=forward config='dtype=f16 layout=nhwc channels=1 bundle=16 vec=8 "
+    { "c=16 h=64 w=112 groups=16 layout=nhwc dtype=f16 impl=forward config='dtype=f16 layout=nhwc channels=1 bundle=16 "
+      "vec=8 "
       "threads=64 column_threads=32 steps=224'",
       CKL_UNSUPPORTED, "adds up more values of a group than leave its statistics exact" },
     { "h=64 impl=backward direction=backward config='steps=1'", CKL_INVALID, "units of a channel" },
