@@ -6,6 +6,7 @@ of cutekernellib.torch, each launch by launch and as a CUDA graph of a step. Wha
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import time
@@ -17,7 +18,10 @@ import torch.nn.functional as F
 import cutekernellib.torch as ckl
 
 
-PROTOCOL = "ms a token by the host's clock, the GPU done before and after, one GPU and nothing else on it; medians of 3 rounds of 32 tokens"
+PROTOCOL = (
+    "ms a token by the host's clock, the GPU done before and after, one GPU and nothing else on it; medians of 7 rounds of 32 tokens,"
+    " in which all ways take turns"
+)
 
 
 class Ours:
@@ -126,16 +130,13 @@ def error_of(loop, model, prompt):
     return ((loop.logits.float() - wanted).abs().max() / wanted.abs().max()).item()
 
 
-def timed(run, rounds=3):
-    """Milliseconds, the median of rounds, after one more."""
-    times = []
-    for _ in range(rounds + 1):
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        run()
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - began) * 1e3)
-    return statistics.median(times[1:])
+def timed(run, tokens):
+    """Milliseconds of so many tokens."""
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    run(tokens)
+    torch.cuda.synchronize()
+    return (time.perf_counter() - began) * 1e3
 
 
 def decoding(loop, step, context):
@@ -170,10 +171,13 @@ def ways_of(model, loops, prompt, context):
     return ways
 
 
-def time_of(name, run, tokens):
-    """A token; of generate() one behind the first, which reads the prompt."""
-    first = timed(lambda: run(1)) if name.startswith("generate") else 0
-    return round((timed(lambda: run(tokens + (first > 0))) - first) / tokens, 4)
+def times_of(ways, tokens, rounds=7):
+    """Of a token, by name; of generate() one behind the first, which reads the prompt."""
+    times = {name: [] for name in ways}
+    for _, (name, run) in itertools.product(range(rounds), ways.items()):
+        first = name.startswith("generate")
+        times[name].append((timed(run, tokens + first) - (timed(run, 1) if first else 0)) / tokens)
+    return {name: round(statistics.median(t), 4) for name, t in times.items()}
 
 
 def prepare(model, batch, context, small, device):
@@ -231,7 +235,7 @@ def main():
     prepared = [prepare(model, batch, context, options.small, device) for batch, context in sizes]
     with options.turn.alone():
         for row, ways in prepared:
-            row |= {name: time_of(name, run, 32) for name, run in ways.items()}
+            row |= times_of(ways, 32)
             print(json.dumps(row), flush=True)
             if options.json:
                 results.save(options.json, PROTOCOL, [row], "batch")
