@@ -338,6 +338,9 @@ class Registration(unittest.TestCase):
             given = True, bias, True, True, True, bias, True, bias, gamma
             leaves = [normal(*s).requires_grad_() if is_given else None for s, is_given in zip(shapes, given)]
             yield "conv_block", (x.requires_grad_(), *leaves, [1, 1], 1e-6, "gelu_erf")
+        shapes = (2, 3, 16), (16,), (32, 16), (16, 16), (16, 16), (16, 32), (16,), (24, 16), (24, 16), (16, 24)
+        leaves = [normal(*s, dtype=torch.float16).div_(4).requires_grad_() for s in shapes]  # heads of 8: four, of keys two
+        yield "decoder_layer", (*leaves, *(normal(1, 3, 8, dtype=torch.float16) for _ in range(2)), 8, 0.3, 1e-5, 1e-6)
         sizes = ([1, 1], [1, 1], [1, 1])
         yield "conv2d", (image, normal(4, 1, 3, 3).requires_grad_(), normal(4).requires_grad_(), *sizes, 4)
         last = normal(1, 4, 5, 5).to(memory_format=torch.channels_last).requires_grad_()
@@ -390,6 +393,14 @@ class Registration(unittest.TestCase):
         for image, padding in (x[:, :8], [1, 1]), (x, [0, 0]):  # other channels, fewer pixels than are added
             with self.assertRaisesRegex(ValueError, "conv_block: x.* do not fit"):
                 torch.ops.cutekernellib.conv_block(image, *args[:9], padding, *args[10:])
+        for name, wrong in ("block", 3), ("block", 5), ("block", 11), ("decoder_layer", 3), ("decoder_layer", 9):
+            args = list(next(args for called, args in self.calls() if called == name))
+            args[wrong] = args[wrong][:, :-1]
+            with self.assertRaisesRegex(ValueError, f"{name}: .*(do not fit|are not)"):
+                getattr(torch.ops.cutekernellib, name)(*args)
+        with self.assertRaisesRegex(ValueError, "decoder_layer: .* are not whole heads of 7"):
+            args = next(args for called, args in self.calls() if called == "decoder_layer")
+            torch.ops.cutekernellib.decoder_layer(*args[:12], 7, *args[13:])
 
     def test_every_operator_is_among_the_calls(self):
         from cutekernellib.torch import _registry
@@ -522,29 +533,38 @@ class Accelerate(unittest.TestCase):
 
     def test_blocks_are_taken_whole(self):
         """By the models that are installed: what a block is called with must be what its replacement looks for."""
-        hooked = {"gpt2": "transformer.h.0.attn", "vit": "blocks.0.attn", "convnext": "stages.1.blocks.0.norm"}
+        whole = {"block", "conv_block", "decoder_layer"}
+        hooked = {
+            "gpt2": "transformer.h.0.attn",
+            "llama": "model.layers.0.self_attn",
+            "vit": "blocks.0.attn",
+            "convnext": "stages.1.blocks.0.norm",
+        }
         for name, model, x in self.transformers():
             names = []
             report = ckl.accelerate(model, host=True, quiet=True)
             with names_of_calls(names):
                 model(x)
-                blocks = names.count("block") + names.count("conv_block")
+                blocks = sum(n in whole for n in names)
                 self.assertEqual(blocks, 4 if name == "convnext" else 2, name)
                 model.get_submodule(hooked[name]).register_forward_hook(lambda *_: None)  # wants to be called
                 model(x)
-                self.assertEqual(names.count("block") + names.count("conv_block"), 2 * blocks - 1, name)
+                self.assertEqual(sum(n in whole for n in names), 2 * blocks - 1, name)
             report.undo()
 
     def transformers(self):
         """Models of two blocks, and inputs."""
         try:
-            from transformers import GPT2Config, GPT2LMHeadModel
+            from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
             none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 1, "eos_token_id": 1}
             gpt2 = GPT2LMHeadModel(
                 GPT2Config(vocab_size=20, n_embd=32, n_layer=2, n_head=2, n_positions=8, use_cache=False, **none)
             )
             yield "gpt2", gpt2.to(device, torch.bfloat16), torch.randint(20, (2, 5), device=device)
+            sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+            llama = LlamaForCausalLM(LlamaConfig(vocab_size=20, intermediate_size=32, use_cache=False, **sizes))
+            yield "llama", llama.to(device, torch.bfloat16), torch.randint(20, (2, 5), device=device)
         except ImportError:
             pass
         try:

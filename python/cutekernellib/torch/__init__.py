@@ -14,7 +14,18 @@ import torch as _torch
 from torch import Tensor
 
 from .._functions import _NAMES, _axis
-from . import _attention, _blocks, _conv, _convnext, _elements, _norms, _products, _rows, _tensors  # noqa: F401, they register the operators
+from . import (  # noqa: F401, they register the operators
+    _attention,
+    _blocks,
+    _conv,
+    _convnext,
+    _decoder,
+    _elements,
+    _norms,
+    _products,
+    _rows,
+    _tensors,
+)
 from ._accelerate import Report, accelerate
 from ._registry import way as _way
 
@@ -172,6 +183,11 @@ def mlp(
 def _block(x, tensors, *options):
     """A block of a transformer (see _blocks.py) with weights and biases in order."""
     return _way("block", x, *tensors)(x, *tensors, *options)[0]
+
+
+def _decoder(x, tensors, *options):
+    """A layer of a decoder (see _decoder.py) with weights and tables in order."""
+    return _way("decoder_layer", x, *tensors)(x, *tensors, *options)[0]
 
 
 def _conv_block(x, tensors, *options):

@@ -6,6 +6,7 @@ is the caller's thread, which calls one function, and autograd, which has one no
 
 import torch
 
+from .._shapes import expect
 from ._attention import attention_packed, attention_packed_backward
 from ._norms import norm_of_rows, norm_of_rows_backward
 from ._products import (
@@ -41,6 +42,20 @@ def _attended(joint, x, heads, causal, scale):
     return o.view(joint.shape[0], joint.shape[1] // 3), lse
 
 
+_PATTERN = "x[B,S,C] norm1[C] norm1_bias[C] {qkv} qkv_bias[J] {proj} proj_bias[C] norm2[C] norm2_bias[C] {up} up_bias[I] {down} down_bias[C]"
+_PATTERNS = (
+    _PATTERN.format(qkv="qkv[J,C]", proj="proj[C,O]", up="up[I,C]", down="down[C,I]"),
+    _PATTERN.format(qkv="qkv[C,J]", proj="proj[O,C]", up="up[C,I]", down="down[I,C]"),
+)
+
+
+def _expect(x, *tensors, heads, turned):
+    expect("block", _PATTERNS[turned], x, *tensors)
+    columns, attended = tensors[2].shape[turned], tensors[4].shape[not turned]
+    if columns != 3 * attended or attended % heads:
+        raise ValueError(f"block: {columns} columns of qkv are not q, k and v of {heads} heads, of which proj has {attended}")
+
+
 def _shapes(x, norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, norm2, norm2_bias, up, up_bias, down, down_bias, *options):
     """Memory for y and what is kept."""
     heads, turned = options[0], options[-1]
@@ -69,8 +84,10 @@ def _gradient(ops, ctx, dy):
     _gradient,
     _setup,
 )
-def block(x, norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, norm2, norm2_bias, up, up_bias, down, down_bias, *options):
-    heads, causal, scale, eps1, eps2, activation, turned = options
+def block(x, *args):
+    weights, (heads, causal, scale, eps1, eps2, activation, turned) = args[:12], args[12:]
+    _expect(x, *weights, heads=heads, turned=turned)
+    norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, norm2, norm2_bias, up, up_bias, down, down_bias = weights
     x, qkv, proj, up, down = dense(x, qkv, proj, up, down)
     rows = _rows(x)
     mean1, rstd1, mean2, rstd2 = (_statistics(rows) for _ in range(4))
@@ -86,10 +103,10 @@ def block(x, norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, norm2, norm2_bia
 
 
 @without_gradient("block")
-def _block_alone(
-    x, norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, norm2, norm2_bias, up, up_bias, down, down_bias, *options
-):
-    heads, causal, scale, eps1, eps2, activation, turned = options
+def _block_alone(x, *args):
+    weights, (heads, causal, scale, eps1, eps2, activation, turned) = args[:12], args[12:]
+    _expect(x, *weights, heads=heads, turned=turned)
+    norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, norm2, norm2_bias, up, up_bias, down, down_bias = weights
     x, qkv, proj, up, down = dense(x, qkv, proj, up, down)
     rows = _rows(x)
     normed, _ = norm_of_rows("layernorm", rows, None, norm1, norm1_bias, eps1, None, None)

@@ -51,10 +51,52 @@ def _gated_mlp(self, x, residual=None):
     return y if residual is None else residual + y
 
 
+_DECODER_IGNORES = {
+    "position_ids",
+    "cache_position",
+    "use_cache",
+}  # what its attention looks at with neither a cache nor a mask
+
+
+def _is_plain_attention(attn):
+    """Causal, of projections without bias, and nothing else?"""
+    return (
+        set(attn._modules) == {"q_proj", "k_proj", "v_proj", "o_proj"}
+        and _are_layers(attn, attn._modules)
+        and attn.is_causal
+        and attn.config._attn_implementation == "sdpa"
+        and attn.head_dim <= 256
+        and attn.head_dim % 8 == 0
+        and not (attn.training and attn.attention_dropout)
+    )
+
+
+def _whole_decoder_layer(self, x, options):
+    """The layer as one operator; None where that does not take it."""
+    attn, mlp, norms = self.self_attn, self.mlp, (self.input_layernorm, self.post_attention_layernorm)
+    used = {name for name, value in options.items() if value is not None} - _DECODER_IGNORES
+    if used != {"position_embeddings"} or not (_is_plain_attention(attn) and type(mlp).forward is _gated_mlp):
+        return None
+    layers = [attn.q_proj, attn.k_proj, attn.v_proj, attn.o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj]
+    cos, sin = options["position_embeddings"]
+    tensors = _parameters_of(x, *norms, *layers)
+    bare = _are_bare((attn, mlp, mlp.act_fn, *norms, *layers))
+    if not (bare and tensors and not any(b is not None for b in tensors[1::2]) and x.dim() == cos.dim() == 3):
+        return None
+    if not (takes(x, cos, sin) and multiplies(x, mlp.gate_proj.weight, None)) or cos.requires_grad:
+        return None
+    norm1, norm2, q, k, v, o, gate, up, down = tensors[::2]
+    eps = [norm.variance_epsilon for norm in norms]
+    return _torch._decoder(x, (norm1, q, k, v, o, norm2, gate, up, down, cos, sin), attn.head_dim, attn.scaling, *eps)
+
+
 def _decoder_layer(self, hidden_states, *args, **options):
     norm = self.post_attention_layernorm
     if args or not takes(hidden_states, norm.weight):
         return self.ckl_forward(hidden_states, *args, **options)
+    y = _whole_decoder_layer(self, hidden_states, options)
+    if y is not None:
+        return y
     attended, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **options)
     if attended.dtype != hidden_states.dtype:  # by autocast
         residual = hidden_states + attended

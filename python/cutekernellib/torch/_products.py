@@ -65,14 +65,14 @@ def plain_forward(x, weight, bias, turned, residual=None):
     return y if x.dim() == 2 else y.view(*x.shape[:-1], y.shape[1])
 
 
-def data_gradient(dy, weight, turned, derivative="identity", x=None, ours=False):
-    """The gradient of a layer's input, by the derivative at x of an activation before the layer. ours: not by torch."""
+def data_gradient(dy, weight, turned, derivative="identity", x=None, ours=False, residual=None):
+    """The gradient of a layer's input, by the derivative at x of an activation before the layer. ours: not by torch, plus residual."""
     if derivative == "identity" and not ours and _is_torchs(weight):
         dx = torch.mm(_matrix(dy), weight.t() if turned else weight)
         return dx if dy.dim() == 2 else dx.view(*dy.shape[:-1], dx.shape[1])
     k, n = _sizes(weight, turned)
     dx = dy.new_empty((*dy.shape[:-1], k))
-    return _product(row_count(dy), k, n, dy, weight, dx, "nt" if turned else "nn", None, derivative, x)
+    return _product(row_count(dy), k, n, dy, weight, dx, "nt" if turned else "nn", None, derivative, x, residual)
 
 
 def weight_gradient(dy, x, weight, turned, ours=False):
