@@ -98,6 +98,18 @@ static void outside_alias(void)
     test_store_value(IR_SHARED, IR_U32, at, planted ? 4096 : 0, u32(1));
 }
 
+/* Between two allocations: the one before serves. */
+static void uninitialised_gap(void)
+{
+    declare();
+    val at = add(tile("x", 128), mul(tid(), 4));
+    tile("y", 128);
+    if (!planted)
+        test_store_value(IR_SHARED, IR_U32, at, 512, u32(1));
+    BLAME;
+    test_load_value(IR_SHARED, IR_U32, at, 512);
+}
+
 /* Half of a word each: uninitialised in its other half. */
 static void uninitialised_half(void)
 {
@@ -294,6 +306,7 @@ static const fault_case cases[] = {
     { uninitialised_vector, 32, 1, { "read of uninitialised global memory", "16 bytes at fresh+0" }, 0 },
     { uninitialised_shared, 32, 1, { "uninitialised shared memory", "x is read before it was written" }, 0 },
     { uninitialised_alias, 32, 1, { "uninitialised shared memory", "x/y+64 is read before it was written" }, 0 },
+    { uninitialised_gap, 32, 1, { "uninitialised shared memory", "x+512 is read before it was written" }, 0 },
     { uninitialised_half, 32, 1, { "uninitialised shared memory", "x+2 is read before" }, 0 },
     { race, 64, 1, { "shared-memory race", "no barrier orders them", "warp " }, 0 },
     { race_after_reads, 128, 1, { "shared-memory race", "no barrier orders them" }, 0 },
