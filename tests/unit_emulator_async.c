@@ -438,8 +438,7 @@ static void test_counted_copies(void)
 static void describe_two_copies(void)
 {
     HERE;
-    val from = ir_scalar_param(IR_U64, "from"), drawn = ir_scalar_param(IR_U64, "drawn"),
-        out = ir_scalar_param(IR_U64, "out");
+    val from = ir_scalar_param(IR_U64, "from"), out = ir_scalar_param(IR_U64, "out");
     val x = ir_smem_address(ir_smem_alloc("x", 32, 16)), bars = ir_smem_address(ir_smem_alloc("bars", 16, 8));
     val warp = ir_binary(IR_SHR, ir_sreg(IR_TID_X), u32(5));
     ir_if(equals(ir_sreg(IR_TID_X), 0));
@@ -455,35 +454,77 @@ static void describe_two_copies(void)
     ir_bar_sync(u32(0), 64);
     ir_if(ir_elect());
     ir_mbarrier_wait(add(bars, mul(warp, 8)), 0, u32(0));
-    val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, drawn, 0, u32(1), u32(0));
+    val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 8, u32(1), u32(0));
     test_store_value(IR_GLOBAL, IR_U32, test_element(out, warp, 4), 0, number);
     ir_end_if();
 }
+
+/* How often a barrier is tested until the copy that it waits for has come. */
+static void describe_tested_copy(void)
+{
+    HERE;
+    val from = ir_scalar_param(IR_U64, "from"), out = ir_scalar_param(IR_U64, "out"), tests = ir_reg(IR_U32);
+    val x = ir_smem_address(ir_smem_alloc("x", 16, 16)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    ir_assign(tests, u32(0));
+    ir_if(equals(ir_sreg(IR_TID_X), 0));
+    ir_mbarrier_init(bar, 0, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_mbarrier_expect(bar, 0, u32(16));
+    ir_bulk_load(x, 0, from, u32(16), bar);
+    ir_loop();
+    ir_assign(tests, add(tests, u32(1)));
+    ir_break(ir_mbarrier_test(bar, 0, u32(0)));
+    ir_end_loop();
+    test_store_value(IR_GLOBAL, IR_U32, out, 0, tests);
+    ir_end_if();
+}
+
+/* What a kernel of two warps leaves in `out`, of three numbers that were 0. */
+static void run_copies(void (*describe)(void), const char *completion, int seed, uint32_t numbers[3])
+{
+    enum { BYTES = 3 * sizeof *numbers };
+    char settings[64];
+    snprintf(settings, sizeof settings, "completion=%s seed=%d", completion, seed);
+    gpu = test_open(settings);
+    static const uint32_t zeros[8];
+    void *from = test_upload(gpu, zeros, sizeof zeros), *out = test_upload(gpu, zeros, BYTES);
+    run_or_fail((test_kernel){ describe, IR_SM90A, .threads = 64 }, (void *[]){ &from, &out });
+    assert_int_equal(gpu->ops->copy_out(gpu, numbers, out, BYTES, NULL), CKL_OK);
+    gpu->ops->close(gpu);
+}
+
+enum { SEEDS = 16 };
 
 /* Lazy copies arrive in their order, random ones in any. */
 static void test_order_of_copies(void **state)
 {
     static const char *const orders[] = { "lazy", "random" };
-    enum { SEEDS = 16 };
     int swapped[COUNT_OF(orders)] = { 0 };
+    uint32_t numbers[3];
     (void)state;
     for (int o = 0; o < COUNT_OF(orders); o++)
         for (int seed = 1; seed <= SEEDS; seed++) {
-            char settings[64];
-            snprintf(settings, sizeof settings, "completion=%s seed=%d", orders[o], seed);
-            gpu = test_open(settings);
-            uint32_t numbers[2], zeros[8] = { 0 };
-            void *from = test_upload(gpu, zeros, sizeof zeros), *drawn = test_upload(gpu, zeros, sizeof zeros),
-                 *out = test_upload(gpu, zeros, sizeof zeros);
-            run_or_fail((test_kernel){ describe_two_copies, IR_SM90A, .threads = 64 },
-                        (void *[]){ &from, &drawn, &out });
-            assert_int_equal(gpu->ops->copy_out(gpu, numbers, out, sizeof numbers, NULL), CKL_OK);
+            run_copies(describe_two_copies, orders[o], seed, numbers);
             assert_int_equal(numbers[0] + numbers[1], 1);
             swapped[o] += numbers[0] > numbers[1];
-            gpu->ops->close(gpu);
         }
     assert_int_equal(swapped[0], 0);
     assert_in_range(swapped[1], 1, SEEDS - 1);
+}
+
+/* Eager copies have come at once, random ones sooner or later, though warps still have something to do. */
+static void test_time_of_copies(void **state)
+{
+    uint32_t numbers[3], least = UINT32_MAX, most = 0;
+    (void)state;
+    run_copies(describe_tested_copy, "eager", 1, numbers);
+    assert_int_equal(numbers[0], 1);
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        run_copies(describe_tested_copy, "random", seed, numbers);
+        least = numbers[0] < least ? numbers[0] : least;
+        most = numbers[0] > most ? numbers[0] : most;
+    }
+    assert_true(most > 2 * least); // when the warp's turn is over, or several turns later
 }
 
 int main(void)
@@ -492,7 +533,8 @@ int main(void)
                                      test_mma,   test_tensor_cores, test_boxes_of_all_memory, test_counted_copies };
     static const char *const names[] = { "boxes", "copies",       "distributed",         "cluster_allreduce",
                                          "mma",   "tensor_cores", "boxes of all memory", "counted copies" };
-    struct CMUnitTest list[COUNT_OF(tests) + 1] = { [COUNT_OF(tests)] = cmocka_unit_test(test_order_of_copies) };
+    struct CMUnitTest list[COUNT_OF(tests) + 2] = { [COUNT_OF(tests)] = cmocka_unit_test(test_order_of_copies),
+                                                    cmocka_unit_test(test_time_of_copies) };
     for (int i = 0; i < COUNT_OF(tests); i++)
         list[i] = (struct CMUnitTest){ names[i], test_everywhere, NULL, NULL, &tests[i] };
     return cmocka_run_group_tests(list, NULL, NULL);
