@@ -110,7 +110,7 @@ static bool is_taken(const attempt *a)
 static const int numbers[] = { -8, -1, 0,  1,  2,  3,  4,  5,  6,   7,   8,   9,   10,  12,  15,  16,  17,  23,
                                24, 25, 31, 32, 33, 40, 64, 96, 100, 128, 224, 240, 248, 255, 256, 257, 264, 288 };
 
-/* Appends " name=1,2,4" of those that are taken for a member; nothing if it does not matter. */
+/* Appends " name=1,2,4" of those that are taken for a member; nothing if it must be 0. */
 static void try_numbers(const attempt *base, size_t offset, const char *name, text *out)
 {
     text taken = { 0 };
@@ -121,7 +121,7 @@ static void try_numbers(const attempt *base, size_t offset, const char *name, te
         if (is_taken(&a))
             text_printf(&taken, "%s%d", count++ ? "," : "", numbers[i]);
     }
-    if (count < COUNT_OF(numbers))
+    if (count != 1 || strcmp(text_data(&taken), "0") != 0)
         text_printf(out, " %s=%s", name, text_data(&taken));
     text_free(&taken);
 }

@@ -161,6 +161,8 @@ SPOILED(vote_type, ir_vote(IR_VOTE_BALLOT, p_of(0)), i->mode = IR_VOTE_ANY)
 SPOILED(redux_mode, ir_redux(IR_RED_OR, unknown(IR_U32)), i->mode = IR_RED_EXCH)
 SPOILED(compare_mode, p_of(0), i->mode = IR_GE + 1)
 SPOILED(sreg_mode, ir_sreg(IR_LANE), i->mode = IR_SREG_COUNT)
+SPOILED(count_of_none, ir_plain(IR_CLUSTER_WAIT, 0, 0), i->n = 1)
+SPOILED(mode_of_none, ir_plain(IR_CLUSTER_WAIT, 0, 0), i->mode = 1)
 SPOILED(sreg_target, ir_sreg(IR_CLUSTER_RANK), k->target = IR_SM80)
 SPOILED(param_number, unknown(IR_U32), i->n = 1)
 SPOILED(param_type, unknown(IR_U32), k->params[0].type = CKL_F32)
@@ -228,7 +230,7 @@ static const verify_case cases[] = {
     { WANTED(atomic_alignment), "atom: offset 2 is not a multiple of the 4 bytes accessed" },
     { WANTED(atomic_scope), "atom: cluster scope needs sm_90" },
     { WANTED(atomic_target), "red: mode=0 does not exist for bf16" },
-    { WANTED(red_exchange), "red: mode=5 does not exist for u32" },
+    { WANTED(red_exchange), "red: mode=5 is not in 0..4" },
     { WANTED(store_async), "address 4 is not a multiple of the 8 bytes accessed" },
     { WANTED(cp_async_bytes), "cp_async: n=2 bytes is none of 4, 8, 16" },
     { WANTED(cp_async_mode), "cp_async: mode=1 is for 16 bytes alone" },
@@ -257,12 +259,14 @@ static const verify_case cases[] = {
     { WANTED(stmatrix_place), "stmatrix: address 8 is not a multiple of the 16 bytes accessed" },
     { WANTED(shuffle_width), "shuffle: n=24 lanes is not a power of two up to 32" },
     { WANTED(shuffle_wide), "shuffle: n=64 lanes is not a power of two up to 32" },
-    { WANTED(shuffle_mode), "shuffle: mode=4 is no way to shuffle" },
+    { WANTED(shuffle_mode), "shuffle: mode=4 is not in 0..3" },
     { WANTED(vote_mode), "vote: mode=2 does not give pred" },
     { WANTED(vote_type), "vote: mode=0 does not give u32" },
-    { WANTED(redux_mode), "redux: mode=5 is no reduction over a warp" },
-    { WANTED(compare_mode), "mode=6 is no comparison" },
-    { WANTED(sreg_mode), "sreg: mode=12 is no special register" },
+    { WANTED(redux_mode), "redux: mode=5 is not in 0..4" },
+    { WANTED(compare_mode), "compare: mode=6 is not in 0..5" },
+    { WANTED(count_of_none), "cluster_wait: n=1, but it counts nothing" },
+    { WANTED(mode_of_none), "cluster_wait: mode=1 is not in 0..0" },
+    { WANTED(sreg_mode), "sreg: mode=12 is not in 0..11" },
     { WANTED(sreg_target), "sreg: the rank in a cluster needs sm_90" },
     { WANTED(param_number), "param: n=1 is not one of the 1 parameters" },
     { WANTED(param_type), "param: parameter u32 is f32, read as u32" },

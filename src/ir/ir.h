@@ -135,7 +135,8 @@ typedef enum ir_sreg_kind {
  *   ST_ASYNC       () <- address, mbarrier, x    one 32- or 64-bit value to shared memory of a CTA of the cluster, both addresses
  *                                        made by MAPA for that CTA; its bytes complete on the mbarrier, and whoever waits
  *                                        for them sees what this thread did before
- *   CP_ASYNC       () <- shared, global, bytes   copies [n] = 4, 8 or 16 bytes; only `bytes` of them are read, the rest is 0
+ *   CP_ASYNC       () <- shared, global, bytes   copies [n] = 4, 8 or 16 bytes; only `bytes` of them are read, the rest is 0;
+ *                                        of 16 bytes L2 is filled with the 256 around them, at [mode] 1 with no more
  *   CP_ASYNC_COMMIT, CP_ASYNC_WAIT [n]           groups of this thread; waits until at most n are pending
  *   FENCE          memory fence at [scope], acquire-release
  *   FENCE_PROXY_ASYNC   makes what this thread's ordinary accesses did, and what it knows of others', visible to TMA and

@@ -21,8 +21,10 @@ typedef struct ir_rule {
     const char *operands;
     uint32_t types, from; // that [type] and [from] may be; 0: not looked at
     ir_group group;
-    bool sm90;  // not in kernels for sm_80
-    bool sm90a; // nor in those for sm_90
+    bool counted;  // has [n]; else it is 0
+    int last_mode; // [mode] is 0 .. last_mode
+    bool sm90;     // not in kernels for sm_80
+    bool sm90a;    // nor in those for sm_90
 } ir_rule;
 
 const ir_rule *ir_rule_of(ir_op op);

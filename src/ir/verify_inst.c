@@ -86,6 +86,10 @@ static ckl_status check_operands(const ir_kernel *kernel, const ir_inst *inst, c
         FAULT(kernel, inst, "does not exist for %s", ir_type_text(inst->type));
     if (rule->from && ((unsigned)inst->from >= IR_TYPE_COUNT || !(rule->from & SET(inst->from))))
         FAULT(kernel, inst, "does not exist from %s", ir_type_text(inst->from));
+    if (inst->mode < 0 || inst->mode > rule->last_mode)
+        FAULT(kernel, inst, "mode=%d is not in 0..%d", inst->mode, rule->last_mode);
+    if (inst->n && !rule->counted)
+        FAULT(kernel, inst, "n=%d, but it counts nothing", inst->n);
     if (rule->sm90 && kernel->target == IR_SM80)
         FAULT(kernel, inst, "needs sm_90, the kernel is for sm_80");
     if (rule->sm90a && kernel->target != IR_SM90A)
@@ -170,8 +174,7 @@ static ckl_status check_atomic(const ir_kernel *kernel, const ir_inst *inst)
         [IR_RED_EXCH] = words | SET(CKL_F32) | SET(CKL_F64),
         [IR_RED_CAS] = words,
     };
-    int last = inst->op == IR_RED ? IR_RED_OR : IR_RED_CAS;
-    if (inst->mode < 0 || inst->mode > last || !(allowed[inst->mode] & SET(inst->type)))
+    if (!(allowed[inst->mode] & SET(inst->type)))
         FAULT(kernel, inst, "mode=%d does not exist for %s", inst->mode, ir_type_text(inst->type));
     TRY(check_space(kernel, inst));
     TRY(check_order(kernel, inst));
@@ -214,8 +217,6 @@ static ckl_status check_tma(const ir_kernel *kernel, const ir_inst *inst)
     enum { RANK_MAX = 5, ALIGNMENT = 128 };
     if (inst->n < 1 || inst->n > RANK_MAX)
         FAULT(kernel, inst, "n=%d coordinates are not in 1..%d", inst->n, RANK_MAX);
-    if (inst->op == IR_TMA_LOAD && (inst->mode < 0 || inst->mode > 1))
-        FAULT(kernel, inst, "mode=%d is not in 0..1", inst->mode);
     if (inst->op == IR_TMA_LOAD && inst->mode == 1 && inst->n < 3)
         FAULT(kernel, inst, "n=%d modes have no pixels", inst->n);
     if (inst->op == IR_TMA_LOAD && kernel->cluster == 1 && !(ir_is_constant(inst->in[3]) && inst->in[3].i == 0))
@@ -290,37 +291,19 @@ static ckl_status check_shuffle(const ir_kernel *kernel, const ir_inst *inst)
 {
     if (!is_power_of_two(inst->n) || inst->n > 32)
         FAULT(kernel, inst, "n=%d lanes is not a power of two up to 32", inst->n);
-    if (inst->mode < IR_SHFL_IDX || inst->mode > IR_SHFL_XOR)
-        FAULT(kernel, inst, "mode=%d is no way to shuffle", inst->mode);
     return CKL_OK;
 }
 
 static ckl_status check_vote(const ir_kernel *kernel, const ir_inst *inst)
 {
     bool ballot = inst->mode == IR_VOTE_BALLOT;
-    if (inst->mode < IR_VOTE_ANY || inst->mode > IR_VOTE_BALLOT || ballot != (inst->type == IR_U32))
+    if (ballot != (inst->type == IR_U32))
         FAULT(kernel, inst, "mode=%d does not give %s", inst->mode, ir_type_text(inst->type));
-    return CKL_OK;
-}
-
-static ckl_status check_redux(const ir_kernel *kernel, const ir_inst *inst)
-{
-    if (inst->mode < IR_RED_ADD || inst->mode > IR_RED_OR)
-        FAULT(kernel, inst, "mode=%d is no reduction over a warp", inst->mode);
-    return CKL_OK;
-}
-
-static ckl_status check_compare(const ir_kernel *kernel, const ir_inst *inst)
-{
-    if (inst->mode < IR_EQ || inst->mode > IR_GE)
-        FAULT(kernel, inst, "mode=%d is no comparison", inst->mode);
     return CKL_OK;
 }
 
 static ckl_status check_sreg(const ir_kernel *kernel, const ir_inst *inst)
 {
-    if (inst->mode < 0 || inst->mode >= IR_SREG_COUNT)
-        FAULT(kernel, inst, "mode=%d is no special register", inst->mode);
     if (inst->mode == IR_CLUSTER_RANK && kernel->target == IR_SM80)
         FAULT(kernel, inst, "the rank in a cluster needs sm_90");
     return CKL_OK;
@@ -335,18 +318,6 @@ static ckl_status check_param(const ir_kernel *kernel, const ir_inst *inst)
     if (inst->type != type)
         FAULT(kernel, inst, "parameter %s is %s, read as %s", param->name, ir_type_text(type),
               ir_type_text(inst->type));
-    return CKL_OK;
-}
-
-static ckl_status check_fence(const ir_kernel *kernel, const ir_inst *inst)
-{
-    return check_space(kernel, inst);
-}
-
-static ckl_status check_fence_proxy(const ir_kernel *kernel, const ir_inst *inst)
-{
-    if (inst->mode != 0 && inst->mode != 1)
-        FAULT(kernel, inst, "mode=%d is neither 0, shared memory, nor 1, global memory", inst->mode);
     return CKL_OK;
 }
 
@@ -378,7 +349,6 @@ static ckl_status check_halves(const ir_kernel *kernel, const ir_inst *inst)
 typedef ckl_status check(const ir_kernel *kernel, const ir_inst *inst);
 
 static check *const checks[IR_OP_COUNT] = {
-    [IR_COMPARE] = check_compare,
     [IR_BITCAST] = check_bitcast,
     [IR_PACK] = check_halves,
     [IR_UNPACK] = check_halves,
@@ -391,8 +361,7 @@ static check *const checks[IR_OP_COUNT] = {
     [IR_ST_ASYNC] = check_store_async,
     [IR_CP_ASYNC] = check_cp_async,
     [IR_CP_ASYNC_WAIT] = check_wait,
-    [IR_FENCE] = check_fence,
-    [IR_FENCE_PROXY_ASYNC] = check_fence_proxy,
+    [IR_FENCE] = check_space,
     [IR_BULK_LOAD] = check_bulk,
     [IR_BULK_STORE] = check_bulk,
     [IR_BULK_PREFETCH] = check_bulk_prefetch,
@@ -409,7 +378,6 @@ static check *const checks[IR_OP_COUNT] = {
     [IR_BAR_ARRIVE] = check_barrier,
     [IR_SHUFFLE] = check_shuffle,
     [IR_VOTE] = check_vote,
-    [IR_REDUX] = check_redux,
     [IR_LDMATRIX] = check_matrices,
     [IR_STMATRIX] = check_matrices,
     [IR_MMA] = check_mma,

@@ -143,18 +143,19 @@ static void tie_accumulators(const ir_inst *inst, int outs, const val *out, int 
 static void emit(const words *w)
 {
     const int64_t *a = w->attribute;
+    const ir_rule *rule = ir_rule_of(w->op);
     ir_inst inst = {
         .op = w->op, .type = w->types[0], .from = w->types[1], .from_b = w->types[w->types_given > 2 ? 2 : 1]
     };
-    inst.n = (int)(a['n'] % 257);
-    inst.mode = (int)(a['m'] % 16);
+    inst.n = rule->counted ? (int)(a['n'] % 257) : 0;
+    inst.mode = (int)(a['m'] % (rule->last_mode + 2)); // one more than there are
     inst.offset = a['o'] % (1 << 20);
     inst.space = (ir_space)((uint64_t)a['s'] % 3);
     inst.cache = (ir_cache)(a['c'] & 3);
     inst.order = (ir_order)((uint64_t)a['r'] % 5);
     inst.scope = (ir_scope)(a['p'] & 3);
     val in[OPERANDS_MAX], out[OPERANDS_MAX];
-    const char *at = ir_rule_of(w->op)->operands;
+    const char *at = rule->operands;
     int outs = fill_operands(w, &inst, &at, true, out);
     at += *at == ':';
     int ins = fill_operands(w, &inst, &at, false, in);
