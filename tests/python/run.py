@@ -1,4 +1,4 @@
-"""run.py [--jobs N] [NAME...] - the tests beside this file, or those of these files, classes and methods (test_torch.Accelerate).
+"""run.py [--jobs N] [NAME...] - the tests beside this file, or those of these files, classes and methods (test_torch.Functions).
 
 --jobs: by a process for each class, so many at once. What fails is said at once, what takes long at the end; what did not run is said,
 and the last line counts.

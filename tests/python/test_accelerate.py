@@ -1,0 +1,301 @@
+"""cutekernellib.torch.accelerate(): models with our operators in place of torch's against the same models without."""
+
+import unittest
+import unittest.mock
+
+from test_torch import device, missing, normal
+
+if not missing:
+    import torch
+    import torch.nn.functional as F
+
+    import cutekernellib.torch as ckl
+
+
+class Block(torch.nn.Module if not missing else object):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(16)
+        self.up, self.act, self.down = torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 16)
+        self.frozen = torch.nn.BatchNorm2d(3)
+
+    def forward(self, x):
+        return self.down(self.act(self.up(self.norm(x)))) + F.softmax(x, -1)
+
+
+def as_on_a_gpu(name, *tensors):
+    """How calls go that neither a trace nor anything else wants to see, for tensors of the host, too."""
+    from cutekernellib.torch import _registry
+
+    if _registry._is_compiling():
+        return getattr(_registry.registered, name)
+    needs_gradient = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+    return getattr(_registry.differentiable if needs_gradient else _registry.direct, name)
+
+
+def names_of_calls(names):
+    """A context in which the operators called are added to a list."""
+    from cutekernellib.torch import _registry
+
+    return unittest.mock.patch.object(ckl, "_way", lambda name, *tensors: names.append(name) or _registry.way(name, *tensors))
+
+
+@unittest.skipIf(missing, missing)
+class Accelerate(unittest.TestCase):
+    def agrees(self, model, loss_of, *swapped):
+        """Losses and gradients with and without, and traced as one graph; the classes and functions that were replaced."""
+        model, results = model.to(device, torch.bfloat16), []
+        for accelerated in (False, True):
+            report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
+            model.zero_grad()
+            with unittest.mock.patch.object(ckl, "_way", as_on_a_gpu), torch.no_grad():
+                alone = loss_of(model)
+            with unittest.mock.patch.object(ckl, "_way", as_on_a_gpu):
+                loss = loss_of(model)
+                loss.backward()
+            torch.testing.assert_close(alone, loss.detach())
+            results.append([loss.detach().float()] + [p.grad.float() for p in model.parameters()])
+        torch._dynamo.reset()
+        traced = loss_of(torch.compile(model, fullgraph=True, backend="aot_eager"))
+        report.undo()
+        torch.testing.assert_close(traced, loss)
+        self.assertLessEqual(set(swapped), set(report.swapped.values()))
+        self.assertFalse([name for name in report.left if ".mlp." in name or "patch_embed" in name])  # parts of one operator
+        torch.testing.assert_close(results[1][0], results[0][0], rtol=1e-2, atol=1e-2)
+        for got, wanted in zip(*results):  # bf16 rounds at other places
+            self.assertLess((got - wanted).norm(), 0.1 * wanted.norm() + 1e-3)
+
+    def test_models_of_transformers(self):
+        try:
+            from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+        except ImportError:
+            self.skipTest("there is no transformers")
+        tokens = torch.randint(20, (1, 5), device=device)
+
+        def loss_of(model):
+            return F.cross_entropy(model(input_ids=tokens, use_cache=False).logits[0], tokens[0])
+
+        torch.manual_seed(5)
+        sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
+        llama = LlamaForCausalLM(LlamaConfig(vocab_size=20, intermediate_size=32, **sizes))
+        rotary = "transformers.models.llama.modeling_llama.apply_rotary_pos_emb"
+        swapped = ("Linear", "LlamaRMSNorm", "LlamaMLP", "LlamaDecoderLayer", rotary)  # of the vocabulary
+        self.agrees(llama, loss_of, *swapped)
+        none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+        gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=20, n_embd=32, n_layer=1, n_head=2, n_positions=8, **none))
+        swapped = ("Linear", "LayerNorm", "GPT2MLP", "GPT2Block")
+        self.agrees(gpt2, loss_of, *swapped)
+
+    def test_models_of_timm(self):
+        try:
+            from timm.models.convnext import ConvNeXt
+            from timm.models.vision_transformer import VisionTransformer
+        except ImportError:
+            self.skipTest("there is no timm")
+        torch.manual_seed(5)
+        x, target = normal(2, 3, 32, 32, dtype=torch.bfloat16), torch.tensor([3, 7], device=device)
+        vit = VisionTransformer(img_size=32, patch_size=16, embed_dim=32, depth=1, num_heads=2, num_classes=10)
+        convnext = ConvNeXt(depths=(1, 1, 1, 1), dims=(16, 16, 16, 16), num_classes=10, ls_init_value=0.5)
+        self.agrees(vit, lambda model: F.cross_entropy(model(x), target), "Linear", "Block", "Attention", "Mlp", "PatchEmbed")
+        self.agrees(convnext, lambda model: F.cross_entropy(model(x), target), "Conv2d", "ConvNeXtBlock", "Mlp")
+
+    def test_blocks_are_taken_whole(self):
+        """By the models that are installed: what a block is called with must be what its replacement looks for."""
+        whole = {"block", "conv_block", "decoder_layer"}
+        hooked = {
+            "gpt2": "transformer.h.0.attn",
+            "llama": "model.layers.0.self_attn",
+            "vit": "blocks.0.attn",
+            "convnext": "stages.1.blocks.0.norm",
+        }
+        for name, model, x in self.transformers():
+            names = []
+            report = ckl.accelerate(model, host=True, quiet=True)
+            with names_of_calls(names):
+                model(x)
+                blocks = sum(n in whole for n in names)
+                self.assertEqual(blocks, 4 if name == "convnext" else 2, name)
+                model.get_submodule(hooked[name]).register_forward_hook(lambda *_: None)  # wants to be called
+                model(x)
+                self.assertEqual(sum(n in whole for n in names), 2 * blocks - 1, name)
+            report.undo()
+
+    def transformers(self):
+        """Models of two blocks, and inputs."""
+        try:
+            from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+            none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 1, "eos_token_id": 1}
+            gpt2 = GPT2LMHeadModel(
+                GPT2Config(vocab_size=20, n_embd=32, n_layer=2, n_head=2, n_positions=8, use_cache=False, **none)
+            )
+            yield "gpt2", gpt2.to(device, torch.bfloat16), torch.randint(20, (2, 5), device=device)
+            sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+            llama = LlamaForCausalLM(LlamaConfig(vocab_size=20, intermediate_size=32, use_cache=False, **sizes))
+            yield "llama", llama.to(device, torch.bfloat16), torch.randint(20, (2, 5), device=device)
+        except ImportError:
+            pass
+        try:
+            from timm.models.convnext import ConvNeXt
+            from timm.models.vision_transformer import VisionTransformer
+
+            vit = VisionTransformer(img_size=32, patch_size=16, embed_dim=32, depth=2, num_heads=2, num_classes=10)
+            yield "vit", vit.to(device, torch.bfloat16), normal(2, 3, 32, 32, dtype=torch.bfloat16)
+            convnext = ConvNeXt(depths=(1, 1, 1, 1), dims=(16, 16, 16, 16), num_classes=10)
+            yield "convnext", convnext.to(device, torch.bfloat16), normal(2, 3, 32, 32, dtype=torch.bfloat16)
+        except ImportError:
+            pass
+
+    def test_generates_the_same_tokens(self):
+        """With a cache, of prompts with and without padding; attention of a prompt is ours, that of a token torch's."""
+        try:
+            from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+        except ImportError:
+            self.skipTest("there is no transformers")
+        torch.manual_seed(5)
+        ends = {"vocab_size": 20, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0, "initializer_range": 0.5}
+        sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
+        llama = LlamaForCausalLM(LlamaConfig(num_attention_heads=4, num_key_value_heads=2, **sizes, **ends))
+        gpt2 = GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=1, n_head=2, n_positions=16, **ends))
+        tokens = torch.randint(2, 20, (2, 5), device=device)
+        padding = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]], device=device)
+        for model in (llama.to(device, torch.bfloat16).eval(), gpt2.to(device, torch.bfloat16).eval()):
+            for mask in (torch.ones_like(tokens), padding):
+                options = {"attention_mask": mask, "max_new_tokens": 4, "do_sample": False, "use_cache": True}
+                wanted, names = model.generate(tokens, **options), []
+                report = ckl.accelerate(model, host=device == "cpu", quiet=True)
+                with names_of_calls(names):
+                    got = model.generate(tokens, **options)
+                report.undo()
+                self.assertTrue(torch.equal(got, wanted), f"{type(model).__name__}: {got} {wanted}")
+                self.assertEqual(sum("attention" in name for name in names), 1, f"{type(model).__name__}: {names}")
+
+    def test_counted_tokens_want_no_mask(self):
+        try:
+            from transformers import LlamaConfig, LlamaModel
+            from transformers.models.llama import modeling_llama
+        except ImportError:
+            self.skipTest("there is no transformers")
+        sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 20}
+        model, made = LlamaModel(LlamaConfig(intermediate_size=32, **sizes)).to(device, torch.bfloat16), []
+        original, tokens = modeling_llama.create_causal_mask, torch.randint(20, (1, 5), device=device)
+
+        def create_causal_mask(*args, **options):
+            made.append(options)
+            return original(*args, **options)
+
+        with unittest.mock.patch.object(modeling_llama, "create_causal_mask", create_causal_mask):
+            report = ckl.accelerate(model, host=device == "cpu", quiet=True)
+            model(tokens, use_cache=False)
+            self.assertEqual(len(made), 0)
+            model(tokens, position_ids=torch.tensor([[0, 1, 2, 0, 1]], device=device), use_cache=False)
+            self.assertEqual(len(made), 1)
+            report.undo()
+
+    def test_packed_sequences_stay_apart(self):
+        try:
+            from transformers import GPT2Config, GPT2LMHeadModel
+        except ImportError:
+            self.skipTest("there is no transformers")
+        config = GPT2Config(vocab_size=20, n_embd=32, n_layer=1, n_head=2, n_positions=8, bos_token_id=1, eos_token_id=1)
+        model, tokens = GPT2LMHeadModel(config).to(device, torch.bfloat16).eval(), torch.randint(20, (1, 6), device=device)
+        positions = torch.tensor([[0, 1, 2, 0, 1, 2]], device=device)
+        logits = []
+        for accelerated in (False, True):
+            report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
+            with torch.no_grad():
+                given = (None, None), (None, positions), (tokens[:, 3:], None)
+                logits.append([model(tokens if x is None else x, position_ids=p, use_cache=False).logits for x, p in given])
+        self.assertEqual(type(model.transformer).__name__, "GPT2Model")
+        report.undo()
+        for got, wanted in zip(*logits):
+            torch.testing.assert_close(got, wanted, rtol=2e-2, atol=2e-2)
+        together, apart, alone = logits[1]
+        torch.testing.assert_close(apart[:, 3:], alone, rtol=2e-2, atol=2e-2)
+        self.assertGreater((together[:, 3:] - alone).abs().max(), 0.1)
+
+    def agrees_on(self, model, x, autocast=False):
+        """What a model gives accelerated, which is what it gives without, and has gradients."""
+        model, results = model.to(device), []
+        for accelerated in (False, True):
+            report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
+            with torch.autocast(device, torch.bfloat16, enabled=autocast):
+                results.append(model(x))
+            results[-1].float().square().sum().backward()
+        report.undo()
+        torch.testing.assert_close(*reversed(results), rtol=5e-2, atol=5e-2)
+        return results[1]
+
+    def vit(self):
+        """A small model of timm."""
+        try:
+            from timm.models.vision_transformer import VisionTransformer
+        except ImportError:
+            self.skipTest("there is no timm")
+        torch.manual_seed(5)
+        return VisionTransformer(img_size=32, patch_size=16, embed_dim=32, depth=1, num_heads=2, num_classes=10)
+
+    def test_autocast(self):
+        self.agrees_on(self.vit(), normal(2, 3, 32, 32), autocast=True)
+
+    def test_channels_last(self):
+        """Stays so; torch's own group norm of a GPU gives images in the order of their modes."""
+        torch.manual_seed(5)
+        conv = torch.nn.Conv2d(8, 8, 3, padding=1)
+        images = torch.nn.Sequential(conv, torch.nn.GroupNorm(2, 8), torch.nn.SiLU(), torch.nn.Conv2d(8, 8, 2, stride=2))
+        x = normal(2, 8, 6, 4, dtype=torch.bfloat16)
+        y = self.agrees_on(images.bfloat16(), x.to(memory_format=torch.channels_last))
+        self.assertTrue(y.is_contiguous(memory_format=torch.channels_last))
+
+    def test_empty_batch(self):
+        """For which torch 2.11's own attention of a GPU gives None, so there is nothing to compare with."""
+        model = self.vit().to(device, torch.bfloat16)
+        report = ckl.accelerate(model, host=device == "cpu", quiet=True)
+        y = model(normal(0, 3, 32, 32, dtype=torch.bfloat16))
+        y.sum().backward()
+        report.undo()
+        self.assertEqual((y.shape, y.dtype), ((0, 10), torch.bfloat16))
+        for name, p in model.named_parameters():
+            self.assertFalse(p.grad.any(), name)
+
+    def test_gradient_of_attention(self):
+        q = normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_()
+        report = ckl.accelerate(torch.nn.Module(), host=device == "cpu", quiet=True)
+        mask = torch.ones(4, 4, dtype=torch.bool, device=device)
+        F.scaled_dot_product_attention(q, q, q, attn_mask=mask).sum().backward()
+        report.undo()
+        self.assertTrue(q.grad.isfinite().all())
+
+    def test_checkpointed_attention(self):
+        q = normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_()
+        o = torch.utils.checkpoint.checkpoint(ckl.scaled_dot_product_attention, q, q, q, use_reentrant=False)
+        o.sum().backward()
+        self.assertTrue(q.grad.isfinite().all())
+
+    def test_same_losses_and_undo(self):
+        torch.manual_seed(3)
+        models, losses = [Block().to(device), Block().to(device)], ([], [])
+        models[1].load_state_dict(models[0].state_dict())
+        x, target = normal(6, 16), torch.arange(6, device=device)
+        softmax = F.softmax
+        for model, seen in zip(models, losses):
+            report = ckl.accelerate(model, host=device == "cpu", quiet=True) if seen is losses[1] else None
+            if report:
+                self.assertEqual({report.swapped["norm"], report.swapped["act"]}, {"LayerNorm", "GELU"})
+                self.assertIn("BatchNorm2d: there is no batch norm", str(report))
+                self.assertIsInstance(model.norm, torch.nn.LayerNorm)
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            for _ in range(3):
+                loss = F.cross_entropy(model(x), target)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                seen.append(loss.item())
+        report.undo()
+        self.assertIs(F.softmax, softmax)
+        self.assertIs(type(models[1].norm), torch.nn.LayerNorm)
+        torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-4, atol=1e-5)
+
+
+if __name__ == "__main__":
+    unittest.main()
