@@ -1,45 +1,9 @@
 /* unit_ptx.c - every op, for every type that rules.c allows it, prints as PTX; ptxas, if there is one, assembles it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "ir/build.h"
+#include "assemble.h"
 #include "ir/ptx_rows.h"
 #include "ir/rules.h"
 
-#define HERE ir_at(__FILE__, __LINE__)
-
 static bool seen[IR_OP_COUNT];
-static val global;         // u64 address of the kernel's parameter
-static int64_t next_input; // offsets of what is loaded and stored
-static int64_t next_output;
-
-static void begin(const char *name, ir_target target)
-{
-    ir_describe_begin(name, target);
-    HERE;
-    global = ir_scalar_param(IR_U64, "memory");
-    next_input = next_output = 0;
-}
-
-/* A register that ptxas knows nothing about. */
-static val input(ir_type type)
-{
-    val v = ir_reg(type);
-    if (type == IR_PRED) {
-        val word = input(IR_U32);
-        return ir_compare(IR_NE, word, ir_int(IR_U32, 0));
-    }
-    ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, type, 1, global, next_input, &v);
-    next_input += 16;
-    return v;
-}
 
 static val constant(ir_type type)
 {
@@ -55,51 +19,6 @@ static void keep(val v)
         v = ir_select(v, ir_int(IR_U32, 1), input(IR_U32));
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, v.type, 1, global, next_output, &v);
     next_output += 16;
-}
-
-/* The assembler's words, or NULL if there is none. */
-static char *assemble(const char *ptx, ir_target target, int *exit_status)
-{
-    static char words[16384];
-    char file[] = "/tmp/unit_ptx_XXXXXX", command[256];
-    if (system("command -v ptxas >/dev/null 2>&1") != 0)
-        return NULL;
-    int fd = mkstemp(file);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, ptx, strlen(ptx)), (ssize_t)strlen(ptx));
-    close(fd);
-    snprintf(command, sizeof command, "ptxas -arch=%s -v -o /dev/null %s 2>&1", target == IR_SM80 ? "sm_80" : "sm_90a",
-             file);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    words[fread(words, 1, sizeof words - 1, pipe)] = '\0';
-    *exit_status = pclose(pipe);
-    unlink(file);
-    return words;
-}
-
-/* The line that the assembler's first complaint names. */
-static const char *bad_line(const char *ptx, const char *words, int *length)
-{
-    const char *number = strstr(words, ", line ");
-    for (int line = number ? atoi(number + 7) : 1; line > 1 && strchr(ptx, '\n'); line--)
-        ptx = strchr(ptx, '\n') + 1;
-    *length = (int)strcspn(ptx, "\n");
-    return ptx;
-}
-
-static void check_assembled(const char *ptx, const ir_kernel *kernel)
-{
-    int exit_status = 0;
-    const char *words = assemble(ptx, kernel->target, &exit_status);
-    if (!words) // no ptxas: the kernel was described, verified and printed all the same
-        return;
-    bool clean = exit_status == 0 && strstr(words, "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads") &&
-                 !strstr(words, "warning") && !strstr(words, "(C75");
-    int length;
-    const char *line = bad_line(ptx, words, &length);
-    if (!clean)
-        fail_msg("%s: %.*s\n%.500s", kernel->name, length, line, words);
 }
 
 /* Ends the description: it must verify, print and assemble. */
@@ -503,99 +422,14 @@ static void test_no_mode(void **unused)
     }
 }
 
-/* IFs: a few simple instructions take the predicate, others are jumped over */
-
-static int stores; // of store_some
-static val guard, stored;
-
-static void store_some(void)
-{
-    for (int i = 0; i < stores; i++)
-        ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, global, 16 * i, &stored);
-}
-
-static void store_else(void)
-{
-    store_some();
-    ir_else();
-    store_some();
-}
-
-static void store_behind_guard(void)
-{
-    ir_assign(guard, ir_compare(IR_LT, stored, ir_int(IR_U32, 7)));
-    store_some();
-}
-
-static void store_inside_if(void)
-{
-    ir_if(ir_compare(IR_LT, stored, ir_int(IR_U32, 7)));
-    store_some();
-    ir_end_if();
-}
-
-static void store_with_lanes(void)
-{
-    ir_plain(IR_WARP_SYNC, 0, 0);
-    store_some();
-}
-
-static void wait_in_a_loop(void)
-{
-    ir_mbarrier_wait(ir_smem_address(ir_smem_alloc("bar", 8, 8)), 0, ir_int(IR_U32, 0));
-}
-
-static int count_of(const char *words, const char *word)
-{
-    int count = 0;
-    for (; (words = strstr(words, word)); words++)
-        count++;
-    return count;
-}
-
-static void test_predicates(void **unused)
-{
-    static const struct {
-        void (*inside)(void);
-        int stores;
-        bool jumps;
-    } cases[] = {
-        { store_some, 1, false },        { store_some, 6, false },     { store_some, 7, true },
-        { store_else, 1, true },         { store_inside_if, 1, true }, { store_with_lanes, 1, true },
-        { store_behind_guard, 1, true }, { wait_in_a_loop, 0, true },
-    };
-    (void)unused;
-    for (int i = 0; i < COUNT_OF(cases); i++) {
-        ir_kernel *kernel = NULL;
-        text ptx = { 0 };
-        begin("predicates", IR_SM90A);
-        stores = cases[i].stores;
-        stored = input(IR_U32);
-        guard = ir_reg(IR_PRED);
-        ir_assign(guard, ir_compare(IR_NE, input(IR_U32), ir_int(IR_U32, 0)));
-        ir_if(guard);
-        cases[i].inside();
-        ir_end_if();
-        if (ir_describe_end(&kernel) != CKL_OK || ir_print_ptx(kernel, &ptx) != CKL_OK)
-            fail_msg("case %d: %s", i, ckl_error());
-        assert_int_equal(strstr(text_data(&ptx), "\t@!%p") != NULL, cases[i].jumps);
-        if (!cases[i].jumps)
-            assert_int_equal(count_of(text_data(&ptx), "\t@%p"), cases[i].stores);
-        check_assembled(text_data(&ptx), kernel);
-        text_free(&ptx);
-        ir_kernel_free(kernel);
-    }
-}
-
 int main(void)
 {
-    int unused;
-    if (!assemble("", IR_SM80, &unused))
-        print_message("skipped: nothing is assembled, ptxas is not installed\n");
+    look_for_ptxas();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_portable),   cmocka_unit_test(test_no_mode),
-        cmocka_unit_test(test_sm90),       cmocka_unit_test(test_every_op_was_printed),
-        cmocka_unit_test(test_predicates),
+        cmocka_unit_test(test_portable),
+        cmocka_unit_test(test_no_mode),
+        cmocka_unit_test(test_sm90),
+        cmocka_unit_test(test_every_op_was_printed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,91 @@
+/* unit_ptx_predicates.c - a few simple instructions of an IF take its predicate in PTX, others are jumped over. */
+#include "assemble.h"
+
+static int stores; // of store_some
+static val guard, stored;
+
+static void store_some(void)
+{
+    for (int i = 0; i < stores; i++)
+        ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, global, 16 * i, &stored);
+}
+
+static void store_else(void)
+{
+    store_some();
+    ir_else();
+    store_some();
+}
+
+static void store_behind_guard(void)
+{
+    ir_assign(guard, ir_compare(IR_LT, stored, ir_int(IR_U32, 7)));
+    store_some();
+}
+
+static void store_inside_if(void)
+{
+    ir_if(ir_compare(IR_LT, stored, ir_int(IR_U32, 7)));
+    store_some();
+    ir_end_if();
+}
+
+static void store_with_lanes(void)
+{
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    store_some();
+}
+
+static void wait_in_a_loop(void)
+{
+    ir_mbarrier_wait(ir_smem_address(ir_smem_alloc("bar", 8, 8)), 0, ir_int(IR_U32, 0));
+}
+
+static int count_of(const char *words, const char *word)
+{
+    int count = 0;
+    for (; (words = strstr(words, word)); words++)
+        count++;
+    return count;
+}
+
+static void test_predicates(void **unused)
+{
+    static const struct {
+        void (*inside)(void);
+        int stores;
+        bool jumps;
+    } cases[] = {
+        { store_some, 1, false },        { store_some, 6, false },     { store_some, 7, true },
+        { store_else, 1, true },         { store_inside_if, 1, true }, { store_with_lanes, 1, true },
+        { store_behind_guard, 1, true }, { wait_in_a_loop, 0, true },
+    };
+    (void)unused;
+    for (int i = 0; i < COUNT_OF(cases); i++) {
+        ir_kernel *kernel = NULL;
+        text ptx = { 0 };
+        begin("predicates", IR_SM90A);
+        stores = cases[i].stores;
+        stored = input(IR_U32);
+        guard = ir_reg(IR_PRED);
+        ir_assign(guard, ir_compare(IR_NE, input(IR_U32), ir_int(IR_U32, 0)));
+        ir_if(guard);
+        cases[i].inside();
+        ir_end_if();
+        if (ir_describe_end(&kernel) != CKL_OK || ir_print_ptx(kernel, &ptx) != CKL_OK)
+            fail_msg("case %d: %s", i, ckl_error());
+        assert_int_equal(strstr(text_data(&ptx), "\t@!%p") != NULL, cases[i].jumps);
+        if (!cases[i].jumps)
+            assert_int_equal(count_of(text_data(&ptx), "\t@%p"), cases[i].stores);
+        check_assembled(text_data(&ptx), kernel);
+        text_free(&ptx);
+        ir_kernel_free(kernel);
+    }
+}
+
+int main(void)
+{
+    look_for_ptxas();
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_predicates) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
