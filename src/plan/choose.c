@@ -61,6 +61,18 @@ typedef struct ranked {
     bool found; // was one admitted?
 } ranked;
 
+enum { RANKED_MAX = 32 };
+
+/* What implementations are asked, and those that were ranked for it: rivals look at each other's. */
+typedef struct question {
+    const ckl_device_info *device;
+    const operator_info *op;
+    const void *desc; // as the implementations see it
+    arena *memory;    // of configs
+    ranked known[RANKED_MAX];
+    int known_count;
+} question;
+
 static ranked ranked_of(const implementation *impl, arena *memory)
 {
     void *defaults = arena_alloc(memory, 1, impl->config_bytes);
@@ -68,24 +80,23 @@ static ranked ranked_of(const implementation *impl, arena *memory)
     return (ranked){ .impl = impl, .defaults = defaults };
 }
 
-static bool candidate_of(const ckl_device_info *device, const ranked *r, const void *desc, int i, void *config)
+static bool candidate_of(const question *q, const ranked *r, int i, void *config)
 {
     memcpy(config, r->defaults, r->impl->config_bytes);
-    return r->impl->candidate(desc, device, i, config);
+    return r->impl->candidate(q->desc, q->device, i, config);
 }
 
 /* The cheapest candidates; what others are refused for is not written, as a hundred may be. */
-static int rank(const ckl_device_info *device, ranked *r, const void *desc, void *config, bool trusted_alone, int most,
-                plan_candidate *out)
+static int rank(const question *q, ranked *r, bool trusted_alone, void *config, int most, plan_candidate *out)
 {
     const implementation *impl = r->impl;
     int count = 0;
     status_mute(true);
-    for (r->asked = 0; candidate_of(device, r, desc, r->asked, config); r->asked++) {
+    for (r->asked = 0; candidate_of(q, r, r->asked, config); r->asked++) {
         if ((trusted_alone && !impl->is_trusted(config)) ||
-            (impl->admit && impl->admit(desc, device, config) != CKL_OK))
+            (impl->admit && impl->admit(q->desc, q->device, config) != CKL_OK))
             continue;
-        plan_candidate added = { r->asked, impl->cost(desc, device, config) };
+        plan_candidate added = { r->asked, impl->cost(q->desc, q->device, config) };
         int at = count < most ? count++ : most;
         for (; at > 0 && added.cost.us < out[at - 1].cost.us; at--)
             if (at < most)
@@ -101,44 +112,35 @@ int plan_rank(const ckl_device_info *device, const implementation *impl, const v
               plan_candidate *out)
 {
     arena memory = { 0 };
+    const question q = { .device = device, .desc = desc };
     ranked r = ranked_of(impl, &memory);
-    int count = rank(device, &r, desc, config, false, most, out);
+    int count = rank(&q, &r, false, config, most, out);
     arena_clear(&memory);
     return count;
 }
 
-/* Those that were asked for a desc; rivals look at each other's. */
-enum { RANKED_MAX = 32 };
-
-typedef struct ranking {
-    ranked of[RANKED_MAX];
-    int count;
-} ranking;
-
 /* Ranks an implementation, once. */
-static const ranked *find_cheapest(const ckl_device_info *device, const implementation *impl, const void *desc,
-                                   arena *memory, ranking *known)
+static const ranked *find_cheapest(question *q, const implementation *impl)
 {
-    for (const ranked *r = known->of; r < known->of + known->count; r++)
+    for (const ranked *r = q->known; r < q->known + q->known_count; r++)
         if (r->impl == impl)
             return r;
-    assert(known->count < RANKED_MAX);
-    ranked *r = &known->of[known->count++];
-    *r = ranked_of(impl, memory);
-    void *config = arena_alloc(memory, 1, impl->config_bytes);
-    r->found = rank(device, r, desc, config, false, 1, &r->best) > 0;
+    assert(q->known_count < RANKED_MAX);
+    ranked *r = &q->known[q->known_count++];
+    *r = ranked_of(impl, q->memory);
+    void *config = arena_alloc(q->memory, 1, impl->config_bytes);
+    r->found = rank(q, r, false, config, 1, &r->best) > 0;
     return r;
 }
 
 /* The cheapest candidate, or why the last one was not admitted, or that there is none. */
-static ckl_status choose_cheapest(const ckl_device_info *device, const implementation *impl, const void *desc,
-                                  void *config, arena *memory, ranking *known)
+static ckl_status choose_cheapest(question *q, const implementation *impl, void *config)
 {
-    const ranked *r = find_cheapest(device, impl, desc, memory, known);
+    const ranked *r = find_cheapest(q, impl);
     const int last = r->asked > 0 ? r->asked - 1 : 0;
-    const bool any = candidate_of(device, r, desc, r->found ? r->best.number : last, config);
+    const bool any = candidate_of(q, r, r->found ? r->best.number : last, config);
     if (any && !r->found)
-        (void)impl->admit(desc, device, config); // once more, for its sentence
+        (void)impl->admit(q->desc, q->device, config); // once more, for its sentence
     return r->found ? CKL_OK : CKL_UNSUPPORTED;
 }
 
@@ -157,28 +159,24 @@ static ckl_status set_forced(const operator_info *op, const implementation *impl
 }
 
 /* The cheapest candidate that is trusted, in place of what the rules have chosen, if it promises a tenth less time. */
-static void take_cheaper(const ckl_device_info *device, const implementation *impl, const void *desc, void *config,
-                         arena *memory)
+static void take_cheaper(const question *q, const implementation *impl, void *config)
 {
     const double SURE = 0.9;
-    ranked r = ranked_of(impl, memory);
-    void *candidate = arena_alloc(memory, 1, impl->config_bytes);
-    if (rank(device, &r, desc, candidate, true, 1, &r.best) &&
-        r.best.cost.us < SURE * impl->cost(desc, device, config).us)
-        candidate_of(device, &r, desc, r.best.number, config);
+    ranked r = ranked_of(impl, q->memory);
+    void *candidate = arena_alloc(q->memory, 1, impl->config_bytes);
+    if (rank(q, &r, true, candidate, 1, &r.best) && r.best.cost.us < SURE * impl->cost(q->desc, q->device, config).us)
+        candidate_of(q, &r, r.best.number, config);
 }
 
 /* A config for the desc: the implementation's own choice, with the forced fields over it. */
-static ckl_status configure(const ckl_device_info *device, const operator_info *op, const implementation *impl,
-                            const void *desc, const choice_line *forced, void *config, arena *memory, ranking *known)
+static ckl_status configure(question *q, const implementation *impl, const choice_line *forced, void *config)
 {
-    if (impl->target > plan_target(device))
-        FAIL(CKL_UNSUPPORTED, "%s %s: the kernel is for %s, %s is sm_%d", op->name, impl->name,
-             ir_target_text(impl->target), device->id, device->compute_capability);
+    if (impl->target > plan_target(q->device))
+        FAIL(CKL_UNSUPPORTED, "%s %s: the kernel is for %s, %s is sm_%d", q->op->name, impl->name,
+             ir_target_text(impl->target), q->device->id, q->device->compute_capability);
     if (impl->choose)
         fields_default(impl->config, config);
-    ckl_status chosen =
-        impl->choose ? impl->choose(desc, device, config) : choose_cheapest(device, impl, desc, config, memory, known);
+    ckl_status chosen = impl->choose ? impl->choose(q->desc, q->device, config) : choose_cheapest(q, impl, config);
     if (chosen != CKL_OK) {
         if (forced->count == 0)
             return chosen;
@@ -186,10 +184,10 @@ static ckl_status configure(const ckl_device_info *device, const operator_info *
         fields_default(impl->config, config);
     }
     if (chosen == CKL_OK && impl->is_trusted && forced->count == 0)
-        take_cheaper(device, impl, desc, config, memory);
+        take_cheaper(q, impl, config);
     for (int i = 0; i < forced->count; i++)
-        TRY(set_forced(op, impl, &forced->pairs[i], config));
-    return impl->admit ? impl->admit(desc, device, config) : CKL_OK;
+        TRY(set_forced(q->op, impl, &forced->pairs[i], config));
+    return impl->admit ? impl->admit(q->desc, q->device, config) : CKL_OK;
 }
 
 static ckl_status launch_nothing(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -204,31 +202,28 @@ static const implementation nothing = { .name = "nothing",
                                         .launch = launch_nothing };
 
 /* The choice that an entry of the store forces; false if it may not be used here. */
-static bool take_tuned(const ckl_device_info *device, const operator_info *op, const void *desc, const tuned_entry *e,
-                       arena *memory, choice_made *made)
+static bool take_tuned(question *q, const tuned_entry *e, choice_made *made)
 {
     choice_line forced;
-    if (parse_force(op, e->force, memory, &forced) != CKL_OK)
+    if (parse_force(q->op, e->force, q->memory, &forced) != CKL_OK)
         return false;
-    const implementation *impl = plan_find_implementation(op, forced.op);
-    void *config = arena_alloc(memory, 1, impl->config_bytes);
-    ranking known = { .count = 0 };
-    if (configure(device, op, impl, desc, &forced, config, memory, &known) != CKL_OK)
+    const implementation *impl = plan_find_implementation(q->op, forced.op);
+    void *config = arena_alloc(q->memory, 1, impl->config_bytes);
+    if (configure(q, impl, &forced, config) != CKL_OK)
         return false;
     *made = (choice_made){ impl, config, e, false };
     return true;
 }
 
 /* The first entry of this very problem that may be used. */
-static bool find_tuned(const ckl_device_info *device, const operator_info *op, const checked_desc *checked,
-                       const tuned_table *table, arena *memory, choice_made *made)
+static bool find_tuned(question *q, const void *desc, const tuned_table *table, choice_made *made)
 {
-    void *key = arena_alloc(memory, 1, op->desc_bytes);
-    plan_desc_key(op, checked->desc, key);
+    void *key = arena_alloc(q->memory, 1, q->op->desc_bytes);
+    plan_desc_key(q->op, desc, key);
     for (const tuned_entry *e = table->entries; e < table->entries + table->count; e++) {
-        if (memcmp(e->key, key, op->desc_bytes) != 0 || !tuned_is_for(e, device))
+        if (memcmp(e->key, key, q->op->desc_bytes) != 0 || !tuned_is_for(e, q->device))
             continue;
-        if (take_tuned(device, op, checked->view, e, memory, made))
+        if (take_tuned(q, e, made))
             return true;
         log_say("tuned", "%s:%d: %s; the entry is not used", e->source, e->line, ckl_error());
     }
@@ -243,17 +238,15 @@ static bool find_tuned(const ckl_device_info *device, const operator_info *op, c
 static const double NEAR_MAX = 0.1, COST_MARGIN = 1.02;
 
 /* The nearest entry whose config the model agrees with, in place of the implementation's own choice. */
-static void find_near(const ckl_device_info *device, const operator_info *op, const checked_desc *checked,
-                      const tuned_table *table, arena *memory, choice_made *made)
+static void find_near(question *q, const void *desc, const tuned_table *table, choice_made *made)
 {
     const implementation *impl = made->impl;
-    double nearest = NEAR_MAX, most = impl->cost(checked->view, device, made->config).us * COST_MARGIN;
+    double nearest = NEAR_MAX, most = impl->cost(q->desc, q->device, made->config).us * COST_MARGIN;
     for (const tuned_entry *e = table->entries; e < table->entries + table->count; e++) {
         choice_made other;
-        double distance = plan_desc_distance(op, e->key, checked->desc);
-        if (distance >= nearest || !tuned_is_for(e, device) ||
-            !take_tuned(device, op, checked->view, e, memory, &other) || other.impl != impl ||
-            impl->cost(checked->view, device, other.config).us > most)
+        double distance = plan_desc_distance(q->op, e->key, desc);
+        if (distance >= nearest || !tuned_is_for(e, q->device) || !take_tuned(q, e, &other) || other.impl != impl ||
+            impl->cost(q->desc, q->device, other.config).us > most)
             continue;
         *made = other;
         made->near = true;
@@ -262,16 +255,15 @@ static void find_near(const ckl_device_info *device, const operator_info *op, co
 }
 
 /* Declines where a rival's cheapest config costs no more than this one. */
-static ckl_status check_rivals(const ckl_device_info *device, const operator_info *op, const implementation *impl,
-                               const void *desc, const void *config, arena *memory, ranking *known)
+static ckl_status check_rivals(question *q, const implementation *impl, const void *config)
 {
     for (const implementation *const *each = impl->rivals; *each; each++) {
-        if ((*each)->target > plan_target(device))
+        if ((*each)->target > plan_target(q->device))
             continue;
-        const double us = impl->cost(desc, device, config).us;
-        const ranked *rival = find_cheapest(device, *each, desc, memory, known);
+        const double us = impl->cost(q->desc, q->device, config).us;
+        const ranked *rival = find_cheapest(q, *each);
         if (rival->found && rival->best.cost.us <= us)
-            FAIL(CKL_UNSUPPORTED, "%s %s: it would take %.2f us, %s %.2f", op->name, impl->name, us, (*each)->name,
+            FAIL(CKL_UNSUPPORTED, "%s %s: it would take %.2f us, %s %.2f", q->op->name, impl->name, us, (*each)->name,
                  rival->best.cost.us);
     }
     return CKL_OK;
@@ -284,18 +276,16 @@ static void add_line(text *out, const char *line)
 }
 
 /* The first implementation that takes the problem, or the one that is forced. */
-static ckl_status choose_implementation(const ckl_device_info *device, const operator_info *op, const void *desc,
-                                        const choice_line *forced, arena *memory, choice_made *made, text *declines)
+static ckl_status choose_implementation(question *q, const choice_line *forced, choice_made *made, text *declines)
 {
     ckl_status status = CKL_UNSUPPORTED;
-    ranking known = { .count = 0 };
-    for (const implementation *const *each = op->implementations; *each && status == CKL_UNSUPPORTED; each++) {
+    for (const implementation *const *each = q->op->implementations; *each && status == CKL_UNSUPPORTED; each++) {
         if (forced->op ? strcmp((*each)->name, forced->op) != 0 : (*each)->by_name)
             continue;
-        void *candidate = arena_alloc(memory, 1, (*each)->config_bytes);
-        status = configure(device, op, *each, desc, forced, candidate, memory, &known);
+        void *candidate = arena_alloc(q->memory, 1, (*each)->config_bytes);
+        status = configure(q, *each, forced, candidate);
         if (status == CKL_OK && !forced->op)
-            status = check_rivals(device, op, *each, desc, candidate, memory, &known);
+            status = check_rivals(q, *each, candidate);
         if (status == CKL_OK)
             *made = (choice_made){ .impl = *each, .config = candidate };
         else if (status == CKL_UNSUPPORTED)
@@ -314,12 +304,13 @@ ckl_status choose_config(const ckl_device_info *device, const operator_info *op,
     }
     TRY(parse_force(op, force, memory, &forced));
     bool use_table = !forced.op && table->count;
-    if (use_table && find_tuned(device, op, checked, table, memory, made))
+    question q = { .device = device, .op = op, .desc = checked->view, .memory = memory };
+    if (use_table && find_tuned(&q, checked->desc, table, made))
         return CKL_OK;
     text declines = { 0 };
-    ckl_status status = choose_implementation(device, op, checked->view, &forced, memory, made, &declines);
+    ckl_status status = choose_implementation(&q, &forced, made, &declines);
     if (status == CKL_OK && use_table && made->impl->cost && !made->impl->choose)
-        find_near(device, op, checked, table, memory, made);
+        find_near(&q, checked->desc, table, made);
     if (notes && declines.length)
         text_printf(notes, "%s\n", text_data(&declines) + 1);
     if (status == CKL_UNSUPPORTED && !forced.op) // else the one reason says it all
