@@ -8,7 +8,7 @@
 
 /* On the host */
 
-row_split map_row_split(const map_config *c)
+static row_split split_of_rows(const map_config *c)
 {
     return (row_split){ c->threads, c->row_threads, 1, c->vec, c->steps, .ragged = true };
 }
@@ -93,7 +93,7 @@ ckl_status map_rows_admit(const char *what, const map_kernel *k, const map_shape
 {
     enum { TILES_MAX = 65535 };
     const map_config *c = &k->config;
-    const row_split split = map_row_split(c);
+    const row_split split = split_of_rows(c);
     if (!element_bytes(k, s) || c->flat || c->long_rows)
         FAIL(CKL_UNSUPPORTED,
              "%s: row_threads=%d wants rows without gaps, operands of one size, and neither flat nor long_rows", what,
@@ -109,13 +109,13 @@ ckl_status map_rows_admit(const char *what, const map_kernel *k, const map_shape
 
 int64_t map_rows_ctas(const map_kernel *k, const map_shape *s)
 {
-    const row_split split = map_row_split(&k->config);
+    const row_split split = split_of_rows(&k->config);
     return ceil_div(s->count / cols_of(s), row_split_rows(&split));
 }
 
 int64_t map_rows_tiles(const map_kernel *k, const map_shape *s)
 {
-    const row_split split = map_row_split(&k->config);
+    const row_split split = split_of_rows(&k->config);
     return ceil_div(cols_of(s), row_split_cols(&split));
 }
 
@@ -225,7 +225,7 @@ void map_rows_describe(const map_kernel *k, map_function *f, void *user)
 {
     map_rows body = { .k = k, .f = f, .user = user };
     const map_values p = params_of(map);
-    const row_split split = map_row_split(&k->config);
+    const row_split split = split_of_rows(&k->config);
     val rows = p.size[0];
     for (int d = 1; d < k->config.rank - 1; d++)
         rows = mul(rows, p.size[d]);

@@ -5,9 +5,6 @@
 #include "skeletons/map.h"
 #include "skeletons/row.h"
 
-/* How a config whose row_threads are not 0 splits a row. */
-row_split map_row_split(const map_config *c);
-
 /* Sets row_threads where the problem has such rows and it pays; else leaves the config alone. */
 void map_rows_choose(map_kernel *k, const map_shape *s);
 

@@ -26,9 +26,9 @@
 #define CKL_SKELETONS_ROW_PIPELINE_H
 
 #include "cute/cluster_allreduce.h"
+#include "cute/dynamic_scheduler.h"
 #include "cute/pipeline.h"
 #include "skeletons/row.h"
-#include "cute/dynamic_scheduler.h"
 
 enum { ROW_PIPELINE_INPUTS_MAX = 4, ROW_PIPELINE_CHUNKS_MAX = 8, ROW_PIPELINE_PRODUCER_THREADS = 32 };
 

@@ -366,34 +366,44 @@ static void pack_pair(const cut *c, tensor from, ckl_dtype dtype, int step, val 
     }
 }
 
+/* A store of vectors that begin `past` bytes after a boundary. */
+typedef struct shifted_store {
+    const row_split *split;
+    const row_place *place;
+    val past; // u32
+    cut cut;  // of what begins at the boundaries
+    tensor from, to;
+} shifted_store;
+
 /* The elements before the first boundary in a warp's first vector, and after the one in its last vector. */
-static void store_rest(const row_split *s, val past, val is_first, val is_last, tensor from, tensor to, int step)
+static void store_rest(const shifted_store *x, int step, val is_first, val is_last)
 {
     int64_t offset;
-    const int64_t size = dtype_bytes(to.dtype), first = (int64_t)step * s->vec;
+    const tensor to = x->to;
+    const int64_t size = dtype_bytes(to.dtype), first = (int64_t)step * x->split->vec;
     val address = tensor_address_near(to, first, &offset);
-    for (int e = 0; e < s->vec; e++) {
-        val before = lt(add(past, imm(e * size)), imm(BOUNDARY_BYTES));
-        val x = convert(to.dtype, from.regs[index_at(from.layout, first + e)]);
+    for (int e = 0; e < x->split->vec; e++) {
+        val before = lt(add(x->past, imm(e * size)), imm(BOUNDARY_BYTES));
+        val element = convert(to.dtype, x->from.regs[index_at(x->from.layout, first + e)]);
         IF(select(before, is_first, is_last))
-            store_at(IR_GLOBAL, to.cache, to.dtype, 1, address, offset + e * size, &x);
+            store_at(IR_GLOBAL, to.cache, to.dtype, 1, address, offset + e * size, &element);
     }
 }
 
-static void store_shifted_step(const row_split *s, const row_place *p, const cut *c, val past, tensor from, tensor to,
-                               int step, const val *word)
+static void store_shifted_step(const shifted_store *x, int step, const val *word)
 {
     int64_t offset;
-    val out[WORDS_MAX], inside = row_inside(s, p, step);
-    val address = sub(tensor_address_near(to, (int64_t)step * s->vec, &offset), convert(U64, past));
-    val goes_on = lt(add(first_column(s, p, step), imm(s->vec)), p->limit);
+    const int vec = x->split->vec;
+    val out[WORDS_MAX], inside = row_inside(x->split, x->place, step);
+    val address = sub(tensor_address_near(x->to, (int64_t)step * vec, &offset), convert(U64, x->past));
+    val goes_on = lt(add(first_column(x->split, x->place, step), imm(vec)), x->place->limit);
     val has_next = logical_and(goes_on, lt(lane(), imm(31)));
-    cut_out(c, word, out);
+    cut_out(&x->cut, word, out);
     IF(has_next)
-        store_at(IR_GLOBAL, to.cache, U32, c->count, address, offset + BOUNDARY_BYTES, out);
+        store_at(IR_GLOBAL, x->to.cache, U32, x->cut.count, address, offset + BOUNDARY_BYTES, out);
     val is_first = logical_and(inside, eq(lane(), imm(0))), is_last = logical_and(inside, logical_not(has_next));
     IF(logical_or(is_first, is_last))
-        store_rest(s, past, is_first, is_last, from, to, step);
+        store_rest(x, step, is_first, is_last);
 }
 
 void row_store_shifted(const row_split *s, const row_place *p, tensor from, tensor to)
@@ -402,17 +412,18 @@ void row_store_shifted(const row_split *s, const row_place *p, tensor from, tens
         row_store(s, p, from, to);
         return;
     }
-    val past = bit_and(convert(U32, to.address), imm(BOUNDARY_BYTES - 1));
-    cut c = { .w = words_of(to.dtype, s->vec), .count = WORDS_MAX };
-    set_cut(&c, sub(imm(BOUNDARY_BYTES), past));
+    shifted_store x = { s, p, .from = from, .to = to };
+    x.past = bit_and(convert(U32, to.address), imm(BOUNDARY_BYTES - 1));
+    x.cut = (cut){ .w = words_of(to.dtype, s->vec), .count = WORDS_MAX };
+    set_cut(&x.cut, sub(imm(BOUNDARY_BYTES), x.past));
     vector_pair *word = describe_alloc((size_t)s->steps, sizeof *word);
     for (int step = 0; step < s->steps; step++)
-        pack_pair(&c, from, to.dtype, step, word[step]);
-    IF(eq(past, imm(0)))
+        pack_pair(&x.cut, from, to.dtype, step, word[step]);
+    IF(eq(x.past, imm(0)))
         row_store(s, p, from, to);
     ELSE
     {
         for (int step = 0; step < s->steps; step++)
-            store_shifted_step(s, p, &c, past, from, to, step, word[step]);
+            store_shifted_step(&x, step, word[step]);
     }
 }
