@@ -16,8 +16,9 @@
  *                                                                   times 2^10 if inputs are hard
  *
  * magnitude is the sum of the absolute values of the terms, from the reference. u is 2^-53 for f64 outputs. A float that is
- * stored as an integer is truncated, and may be either of two where the bound of the float reaches across one. Where every intermediate result is exact (FILL_INTEGERS, no approximate instruction, scalars that are small
- * multiples of 1/16) the result must equal the reference rounded once to the output type.
+ * stored as an integer is truncated, and may be either of two where the bound of the float reaches across one. Where every
+ * intermediate result is exact (FILL_INTEGERS, no approximate instruction, scalars that are small multiples of 1/16) the result
+ * must equal the reference rounded once to the output type.
  */
 typedef struct tolerance {
     ckl_dtype dtype;

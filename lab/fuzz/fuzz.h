@@ -2,11 +2,12 @@
  * fuzz.h - random kernels, executed on several devices whose memory must be the same bit for bit.
  *
  * Program I of a seed is always the same. FUZZ_BATCH programs in a row share one kernel, one for each cluster of the grid,
- * because compiling is what costs time on a GPU; ptxas takes more for each program if there are more than that. A program ends by storing every value that it has; all it reads and
- * writes lies in a slice of the batch's memory. Where slices differ, or a batch fails, its programs are run one by one,
- * and what still differs is made as short as it can be (fuzz_minimise).
+ * because compiling is what costs time on a GPU; ptxas takes more for each program if there are more than that. A program
+ * ends by storing every value that it has; all it reads and writes lies in a slice of the batch's memory. Where slices
+ * differ, or a batch fails, its programs are run one by one, and what still differs is made as short as it can be
+ * (fuzz_minimise).
  *
- * What no program contains is listed in fuzz_absent, and the results that are made comparable in fuzz_arithmetic.c.
+ * What no program contains is listed in fuzz_absent, and the results that are made comparable in arithmetic.c.
  */
 #ifndef CKL_LAB_FUZZ_FUZZ_H
 #define CKL_LAB_FUZZ_FUZZ_H

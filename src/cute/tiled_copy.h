@@ -42,8 +42,9 @@ tensor partition_D(const tiled_copy *c, tensor t, val tid); // ((ATOM,REST),REST
 /*
  * Runs the atom on partitions of equal size: value i of the source to value i of the destination, converted where one of them
  * is in registers. Plain atoms go between registers and memory, in either direction, cp.async from global to shared memory,
- * ldmatrix and stmatrix between shared memory and registers; ldmatrix leaves elements packed in registers of u32. Everything is loaded before anything is converted. Layouts
- * are static; memory of plain atoms may have one dynamic distance, between its vectors.
+ * ldmatrix and stmatrix between shared memory and registers; ldmatrix leaves elements packed in registers of u32. Everything
+ * is loaded before anything is converted. Layouts are static; memory of plain atoms may have one dynamic distance, between
+ * its vectors.
  */
 void copy_tiled(const tiled_copy *c, tensor from, tensor to);
 

@@ -186,8 +186,9 @@ struct ckl_plan {
 };
 
 /*
- * Makes a plan. A problem whose outputs have no elements gets one without a kernel. force is NULL, or an implementation and part of its config, numbers of which are at most 2^20: "sm90", "sm90 tile_m=128 stages=3".
- * When every implementation declines, the sentence lists each of them and its reason.
+ * Makes a plan. A problem whose outputs have no elements gets one without a kernel. force is NULL, or an implementation and
+ * some fields of its config, numbers of which are at most 2^20: "sm90", "sm90 tile_m=128 stages=3". When every implementation
+ * declines, the sentence lists each of them and its reason.
  */
 ckl_status plan_build(ckl_device *device, const operator_info *op, const void *desc, const char *force,
                       ckl_plan **plan);
@@ -250,7 +251,7 @@ typedef struct plan_grid {
     int64_t x, y, z;
 } plan_grid;
 
-/* Enqueues kernel number `which`, unless the grid has no CTA; params is the struct that KERNEL_PARAMS() made of the implementation's list. */
+/* Enqueues kernel number `which`, unless the grid has no CTA; params: the struct that KERNEL_PARAMS() made of its list. */
 ckl_status plan_launch(const ckl_plan *plan, int which, plan_grid grid, const void *params, ckl_stream stream);
 
 /* The workspace of a run: the caller's if there is one, else the plan's own. */
