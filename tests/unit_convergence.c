@@ -186,10 +186,50 @@ static void test_assigned(void **state)
     assert_false(variable_is_refused(WARP_LANES + 4));
 }
 
+enum { CHAIN = 24 };
+
+/* A loop moves a value from variable to variable, one each time around; the first is that of an IF around a barrier. */
+static bool chain_is_refused(bool of_threads)
+{
+    ir_kernel *kernel = NULL;
+    ir_describe_begin("chain", IR_SM90A);
+    ir_current()->threads = THREADS;
+    val address = ir_scalar_param(IR_U64, "address"), x[CHAIN], last = ir_sreg(IR_LANE);
+    for (int i = 0; i < CHAIN; i++) {
+        x[i] = ir_reg(IR_U32);
+        ir_assign(x[i], ir_sreg(IR_LANE));
+    }
+    ir_loop();
+    for (int i = 0; i + 1 < CHAIN; i++)
+        ir_assign(x[i], x[i + 1]);
+    if (!of_threads) {
+        last = ir_reg(IR_U32);
+        ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, address, 0, &last);
+    }
+    ir_assign(x[CHAIN - 1], last);
+    ir_break(ir_compare(IR_EQ, ir_sreg(IR_CTA_X), ir_int(IR_U32, 0)));
+    ir_end_loop();
+    ir_if(ir_compare(IR_LT, x[0], ir_int(IR_U32, 5)));
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    ir_end_if();
+    assert_int_equal(ir_describe_end(&kernel), CKL_OK);
+    const ckl_status status = ir_verify(kernel);
+    ir_kernel_free(kernel);
+    return status != CKL_OK;
+}
+
+/* However long it takes until what is known of one variable has come to another. */
+static void test_chain(void **state)
+{
+    (void)state;
+    assert_true(chain_is_refused(true));
+    assert_false(chain_is_refused(false));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_numbers), cmocka_unit_test(test_quotients),
-                                        cmocka_unit_test(test_bits), cmocka_unit_test(test_moved),
-                                        cmocka_unit_test(test_assigned) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_numbers),  cmocka_unit_test(test_quotients),
+                                        cmocka_unit_test(test_bits),     cmocka_unit_test(test_moved),
+                                        cmocka_unit_test(test_assigned), cmocka_unit_test(test_chain) };
     return cmocka_run_group_tests_name("convergence", tests, NULL, NULL);
 }

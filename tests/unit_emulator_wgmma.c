@@ -247,6 +247,14 @@ static void gives_more_registers(void)
     ir_plain(IR_SETMAXNREG, planted ? 48 : 32, 0);
 }
 
+/* A thread has 255 at most, however few there are. */
+static void gives_more_than_there_are(void)
+{
+    declare();
+    BLAME;
+    ir_plain(IR_SETMAXNREG, planted ? 256 : 248, 0);
+}
+
 static const fault_case cases[] = {
     { wgmma_without_fence, 128, 1, { "missing fence_proxy_async", "(wgmma)" }, 0 },
     { operands_of_one_warp, 128, 1, { "shared-memory race", "warp 0", "(wgmma)" }, 0 },
@@ -263,6 +271,7 @@ static const fault_case cases[] = {
     { too_few_registers, 128, 1, { "misused setmaxnreg", "16 registers are no multiple of 8 in 24 to 256" }, 0 },
     { takes_fewer_registers, 128, 1, { "misused setmaxnreg", "has 40 registers per thread, 32 are not more" }, 0 },
     { gives_more_registers, 128, 1, { "misused setmaxnreg", "has 40 registers per thread, 48 are not fewer" }, 0 },
+    { gives_more_than_there_are, 128, 1, { "misused setmaxnreg", "has 255 registers per thread, 256 are not" }, 0 },
 };
 
 int main(void)

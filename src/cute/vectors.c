@@ -3,7 +3,7 @@
 
 #include "base/dtype.h"
 
-enum { ELEMENTS_MAX = 16 };
+enum { WORDS_MAX = 4 }; // of an access, of 16 bytes at most
 
 int element_bytes(ckl_dtype dtype)
 {
@@ -166,7 +166,7 @@ void vector_store(const vector_at *at, int vec, const val *elements, tensor memo
     if (!is_memory(memory))
         return;
     words w = words_of(memory.dtype, vec);
-    val stored[ELEMENTS_MAX];
+    val stored[WORDS_MAX];
     words_pack(w, memory.dtype, elements, stored);
     open_guard(at->guard);
     ir_store(space_of(memory), memory.cache, w.type, w.n, at->address, at->offset, stored);

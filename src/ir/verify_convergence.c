@@ -18,7 +18,7 @@
 #include "ir/rules.h"
 #include "ir/verify.h"
 
-enum { BLOCKS_MAX = 256, PASSES_MAX = 8, WARP_LANES = 32, GROUP_WARPS = 4 };
+enum { BLOCKS_MAX = 256, WARP_LANES = 32, GROUP_WARPS = 4 };
 
 typedef enum agreement { UNIFORM, UNSURE, DIVERGENT } agreement;
 
@@ -314,7 +314,7 @@ ckl_status verify_convergence(const ir_kernel *kernel)
 {
     analysis a = { .kernel = kernel, .inside = uniform, .changed = true };
     start(&a);
-    for (int pass = 0; pass < PASSES_MAX && a.changed; pass++) {
+    while (a.changed) { // to an end: what is known of a value only gets less
         a.changed = false;
         for (int i = 0; i < kernel->inst_count; i++)
             visit(&a, i);
