@@ -14,7 +14,7 @@
 #include <ctype.h>
 #include <stdio.h>
 
-enum { BLOCKS_MAX = 256, THREADS_MAX = 1024, CLUSTER_MAX = 16 };
+enum { THREADS_MAX = 1024, CLUSTER_MAX = 16 };
 
 ckl_status verify_fail(const ir_kernel *kernel, const ir_inst *inst, const char *format, ...)
 {

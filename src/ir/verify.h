@@ -4,6 +4,8 @@
 
 #include "ir/ir.h"
 
+enum { BLOCKS_MAX = 256 }; // IFs and LOOPs inside of each other: verify.c refuses more
+
 /* Writes "kernel NAME: FILE:LINE: OP: ..."; returns CKL_INTERNAL. */
 ckl_status verify_fail(const ir_kernel *kernel, const ir_inst *inst, const char *format, ...) CKL_PRINTF(3, 4);
 

@@ -18,7 +18,7 @@
 #include "ir/rules.h"
 #include "ir/verify.h"
 
-enum { BLOCKS_MAX = 256, WARP_LANES = 32, GROUP_WARPS = 4 };
+enum { WARP_LANES = 32, GROUP_WARPS = 4 };
 
 typedef enum agreement { UNIFORM, UNSURE, DIVERGENT } agreement;
 

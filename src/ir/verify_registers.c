@@ -16,7 +16,7 @@
 #include "ir/build.h"
 #include "ir/verify.h"
 
-enum { BLOCKS_MAX = 256, AGE_MAX = 255, NOBODY = -1 };
+enum { AGE_MAX = 255, NOBODY = -1 };
 
 typedef struct reg_state {
     bool assigned;
