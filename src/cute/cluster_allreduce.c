@@ -3,7 +3,7 @@
 
 #include "cute/tensor.h"
 
-enum { BUFFERS = 4, VALUE_BYTES = 4, MBARRIER_BYTES = 8 };
+enum { BUFFERS = 4, VALUE_BYTES = 4 };
 
 static int senders(const cluster_allreduce *m)
 {
@@ -18,21 +18,16 @@ static int64_t buffer_bytes(const cluster_allreduce *m)
 int64_t cluster_allreduce_bytes(int threads, int cluster, int count)
 {
     cluster_allreduce m = { .threads = threads, .cluster = cluster, .count = count };
-    return BUFFERS * (MBARRIER_BYTES + buffer_bytes(&m));
-}
-
-static val u32(int64_t i)
-{
-    return ir_int(IR_U32, i);
+    return BUFFERS * (IR_MBARRIER_BYTES + buffer_bytes(&m));
 }
 
 cluster_allreduce make_cluster_allreduce(const char *name, int threads, int cluster, int count)
 {
     cluster_allreduce m = { .threads = threads, .cluster = cluster, .count = count };
     m.barriers = ir_smem_alloc(name, cluster_allreduce_bytes(threads, cluster, count), 16);
-    m.buffers = m.barriers + BUFFERS * (int64_t)MBARRIER_BYTES;
-    m.begun = cute_variable(IR_U32, u32(0));
-    m.ended = cute_variable(IR_U32, u32(0));
+    m.buffers = m.barriers + BUFFERS * (int64_t)IR_MBARRIER_BYTES;
+    m.begun = cute_variable(IR_U32, ir_u32(0));
+    m.ended = cute_variable(IR_U32, ir_u32(0));
     return m;
 }
 
@@ -43,7 +38,7 @@ cluster_allreduce make_cluster_allreduce(const char *name, int threads, int clus
 void cluster_allreduce_init(const cluster_allreduce *m)
 {
     for (int t = 0; t < BUFFERS; t++)
-        ir_mbarrier_init(ir_smem_address(m->barriers), t * (int64_t)MBARRIER_BYTES, m->cluster > 1 ? 1 : senders(m));
+        ir_mbarrier_init(ir_smem_address(m->barriers), t * (int64_t)IR_MBARRIER_BYTES, m->cluster > 1 ? 1 : senders(m));
 }
 
 /* The buffer of a reduction and its barrier. */
@@ -53,22 +48,22 @@ typedef struct buffer {
 
 static buffer buffer_of(const cluster_allreduce *m, val number)
 {
-    val i = ir_binary(IR_AND, number, u32(BUFFERS - 1));
-    return (buffer){ ir_binary(IR_ADD, ir_smem_address(m->buffers), ir_binary(IR_MUL, i, u32(buffer_bytes(m)))),
-                     ir_binary(IR_ADD, ir_smem_address(m->barriers), ir_binary(IR_MUL, i, u32(MBARRIER_BYTES))),
-                     ir_binary(IR_AND, ir_binary(IR_DIV, number, u32(BUFFERS)), u32(1)) };
+    val i = ir_binary(IR_AND, number, ir_u32(BUFFERS - 1));
+    return (buffer){ ir_binary(IR_ADD, ir_smem_address(m->buffers), ir_binary(IR_MUL, i, ir_u32(buffer_bytes(m)))),
+                     ir_binary(IR_ADD, ir_smem_address(m->barriers), ir_binary(IR_MUL, i, ir_u32(IR_MBARRIER_BYTES))),
+                     ir_binary(IR_AND, ir_binary(IR_DIV, number, ir_u32(BUFFERS)), ir_u32(1)) };
 }
 
 /* Lane l of every warp sends to CTA l. */
 static void send_to_cluster(const cluster_allreduce *m, const reduction *r, const buffer *to, const val *values)
 {
     val lane = ir_sreg(IR_LANE);
-    ir_if(ir_compare(IR_EQ, ir_sreg(IR_TID_X), u32(0)));
-    ir_mbarrier_expect(to->barrier, 0, u32((int64_t)r->count * senders(m) * VALUE_BYTES));
+    ir_if(ir_compare(IR_EQ, ir_sreg(IR_TID_X), ir_u32(0)));
+    ir_mbarrier_expect(to->barrier, 0, ir_u32((int64_t)r->count * senders(m) * VALUE_BYTES));
     ir_end_if();
-    ir_if(ir_compare(IR_LT, lane, u32(m->cluster)));
-    val sender = ir_fma(ir_sreg(IR_CLUSTER_RANK), u32(m->threads / 32), ir_sreg(IR_WARP));
-    val slot = ir_mapa(ir_fma(sender, u32(VALUE_BYTES), to->address), lane);
+    ir_if(ir_compare(IR_LT, lane, ir_u32(m->cluster)));
+    val sender = ir_fma(ir_sreg(IR_CLUSTER_RANK), ir_u32(m->threads / 32), ir_sreg(IR_WARP));
+    val slot = ir_mapa(ir_fma(sender, ir_u32(VALUE_BYTES), to->address), lane);
     val guard = ir_mapa(to->barrier, lane);
     for (int i = 0; i < r->count; i++)
         ir_store_async(slot, (int64_t)i * senders(m) * VALUE_BYTES, guard, values[i]);
@@ -78,8 +73,8 @@ static void send_to_cluster(const cluster_allreduce *m, const reduction *r, cons
 /* NOTE: outside a cluster st.async is an illegal instruction. */
 static void send_to_cta(const cluster_allreduce *m, const reduction *r, const buffer *to, const val *values)
 {
-    ir_if(ir_compare(IR_EQ, ir_sreg(IR_LANE), u32(0)));
-    val slot = ir_fma(ir_sreg(IR_WARP), u32(VALUE_BYTES), to->address);
+    ir_if(ir_compare(IR_EQ, ir_sreg(IR_LANE), ir_u32(0)));
+    val slot = ir_fma(ir_sreg(IR_WARP), ir_u32(VALUE_BYTES), to->address);
     for (int i = 0; i < r->count; i++)
         ir_store(IR_SHARED, IR_CACHE_DEFAULT, values[i].type, 1, slot, (int64_t)i * senders(m) * VALUE_BYTES,
                  &values[i]);
@@ -100,7 +95,7 @@ void cluster_allreduce_begin(const cluster_allreduce *m, const reduction *r, val
         send_to_cluster(m, r, &to, values);
     else
         send_to_cta(m, r, &to, values);
-    ir_assign(m->begun, ir_binary(IR_ADD, m->begun, u32(1)));
+    ir_assign(m->begun, ir_binary(IR_ADD, m->begun, ir_u32(1)));
 }
 
 /* The values of warp number lane + first. */
@@ -117,8 +112,8 @@ void cluster_allreduce_end(const cluster_allreduce *m, const reduction *r, val *
         return;
     const buffer from = buffer_of(m, m->ended);
     const int width = (int)power_of_two_floor(min_i64(senders(m), 32));
-    val lane = ir_binary(IR_REM, ir_sreg(IR_LANE), u32(width)), other[REDUCE_VALUES_MAX];
-    val slot = ir_fma(lane, u32(VALUE_BYTES), from.address);
+    val lane = ir_binary(IR_REM, ir_sreg(IR_LANE), ir_u32(width)), other[REDUCE_VALUES_MAX];
+    val slot = ir_fma(lane, ir_u32(VALUE_BYTES), from.address);
     ir_mbarrier_wait(from.barrier, 0, from.parity);
     read(m, r, slot, 0, values);
     for (int first = width; first < senders(m); first += width) {
@@ -126,12 +121,12 @@ void cluster_allreduce_end(const cluster_allreduce *m, const reduction *r, val *
         for (int i = 0; i < r->count; i++)
             other[i] = ir_reg(values[i].type);
         if (some)
-            ir_if(ir_compare(IR_LT, lane, u32(senders(m) - first)));
+            ir_if(ir_compare(IR_LT, lane, ir_u32(senders(m) - first)));
         read(m, r, slot, first, other);
         r->combine(values, other, r->user);
         if (some)
             ir_end_if();
     }
     warp_reduce(r, width, values);
-    ir_assign(m->ended, ir_binary(IR_ADD, m->ended, u32(1)));
+    ir_assign(m->ended, ir_binary(IR_ADD, m->ended, ir_u32(1)));
 }

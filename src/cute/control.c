@@ -65,6 +65,6 @@ void cute_cluster_sync(void)
         ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
         ir_plain(IR_CLUSTER_WAIT, 0, 0);
     } else {
-        ir_bar_sync(ir_int(IR_U32, 0), ir_current()->threads);
+        ir_bar_sync(ir_u32(0), ir_current()->threads);
     }
 }

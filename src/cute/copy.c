@@ -143,7 +143,7 @@ static val bulk_bytes(tensor t)
         ir_fail("bulk copy: %s is not contiguous", text_data(&found));
         text_free(&found);
     }
-    return ir_binary(IR_MUL, ir_convert(IR_U32, size(t.layout)), ir_int(IR_U32, element_bytes(t.dtype)));
+    return ir_binary(IR_MUL, ir_convert(IR_U32, size(t.layout)), ir_u32(element_bytes(t.dtype)));
 }
 
 void bulk_load(tensor gX, tensor sX, val barrier)

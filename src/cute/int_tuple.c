@@ -229,7 +229,7 @@ val int_div(val x, val y)
     if (both_static(x, y))
         return ir_int(CKL_I64, y.i == -1 ? int_mul(x, y).i : x.i / y.i);
     if (ir_is_constant(y) && is_power_of_two(y.i))
-        return ir_binary(IR_SHR, x, ir_int(IR_U32, log2_i64(y.i)));
+        return ir_binary(IR_SHR, x, ir_u32(log2_i64(y.i)));
     return emit(IR_DIV, x, y);
 }
 

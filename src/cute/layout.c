@@ -277,7 +277,7 @@ val swizzle_apply(swizzle sw, val index)
     if (ir_is_constant(index))
         return ir_int(CKL_I64, (int64_t)static_swizzle(sw, (uint64_t)index.i));
     val mask = ir_int(CKL_I64, ((INT64_C(1) << sw.bits) - 1) << sw.base);
-    val shift = ir_int(IR_U32, sw.shift < 0 ? -sw.shift : sw.shift);
+    val shift = ir_u32(sw.shift < 0 ? -sw.shift : sw.shift);
     val moved = sw.shift >= 0 ? ir_binary(IR_AND, ir_binary(IR_SHR, index, shift), mask)
                               : ir_binary(IR_SHL, ir_binary(IR_AND, index, mask), shift);
     return ir_binary(IR_XOR, index, moved);

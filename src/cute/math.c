@@ -185,7 +185,7 @@ static val reduced_angle(val x, val *quadrant)
 /* x, negated where bit 1 of the quadrant is set. */
 static val negated_by(val quadrant, val x)
 {
-    val sign = ir_binary(IR_SHL, ir_binary(IR_AND, quadrant, ir_int(CKL_I32, 2)), ir_int(IR_U32, 30));
+    val sign = ir_binary(IR_SHL, ir_binary(IR_AND, quadrant, ir_int(CKL_I32, 2)), ir_u32(30));
     return ir_bitcast(CKL_F32, ir_binary(IR_XOR, ir_bitcast(CKL_I32, x), sign));
 }
 

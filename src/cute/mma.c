@@ -284,7 +284,7 @@ static tensor descriptors(const char *which, tensor t, int rows, int cols)
         int64_t step = static_size(mode) > 1 ? index_at(mode, 1) : 0;
         in_units[i] = make_layout(leaf(static_size(mode)), leaf(step * (int64_t)ckl_dtype_bytes(t.dtype) / 16));
     }
-    val address = ir_binary(IR_AND, ir_binary(IR_SHR, t.address, ir_int(IR_U32, 4)), ir_int(IR_U32, 0x3fff));
+    val address = ir_binary(IR_AND, ir_binary(IR_SHR, t.address, ir_u32(4)), ir_u32(0x3fff));
     val first = ir_binary(IR_OR, ir_convert(IR_U64, address), ir_int(IR_U64, descriptor_bits(&form)));
     return (tensor){ .memory = DMEM,
                      .dtype = t.dtype,

@@ -31,7 +31,7 @@ val fragment_dot(tensor rX, tensor rY)
 
 static val shuffle_xor(val x, int mask)
 {
-    val lane_mask = ir_int(IR_U32, mask);
+    val lane_mask = ir_u32(mask);
     if (ir_type_bytes(x.type) == 4)
         return ir_shuffle(IR_SHFL_XOR, x, lane_mask, 32);
     val lo, hi;
@@ -49,8 +49,7 @@ static bool is_symmetric(const reduction *r)
 /* values = lower lane's values combined with the upper lane's, for every pair of lanes that differ in one bit. */
 static void exchange(const reduction *r, int mask, val *values)
 {
-    val lane = ir_sreg(IR_LANE),
-        is_upper = ir_compare(IR_NE, ir_binary(IR_AND, lane, ir_int(IR_U32, mask)), ir_int(IR_U32, 0));
+    val lane = ir_sreg(IR_LANE), is_upper = ir_compare(IR_NE, ir_binary(IR_AND, lane, ir_u32(mask)), ir_u32(0));
     val lower[REDUCE_VALUES_MAX], upper[REDUCE_VALUES_MAX];
     for (int i = 0; i < r->count; i++) {
         val other = shuffle_xor(values[i], mask);
@@ -84,7 +83,7 @@ void warp_reduce_across(const reduction *r, int inner, val *values)
 
 static val slot_address(int64_t scratch, val slot)
 {
-    return ir_binary(IR_ADD, ir_smem_address(scratch), ir_binary(IR_MUL, slot, ir_int(IR_U32, SLOT_BYTES)));
+    return ir_binary(IR_ADD, ir_smem_address(scratch), ir_binary(IR_MUL, slot, ir_u32(SLOT_BYTES)));
 }
 
 static void write_slot(const reduction *r, ir_space space, val address, const val *values)
@@ -102,8 +101,8 @@ static void read_slot(const reduction *r, val address, val *values)
 val warp_scan(val x)
 {
     for (int distance = 1; distance < LANES; distance *= 2) {
-        val lane = ir_sreg(IR_LANE), other = ir_shuffle(IR_SHFL_UP, x, ir_int(IR_U32, distance), LANES);
-        val first = ir_compare(IR_LT, lane, ir_int(IR_U32, distance));
+        val lane = ir_sreg(IR_LANE), other = ir_shuffle(IR_SHFL_UP, x, ir_u32(distance), LANES);
+        val first = ir_compare(IR_LT, lane, ir_u32(distance));
         x = ir_binary(IR_ADD, x, ir_select(first, ir_int(x.type, 0), other));
     }
     return x;
@@ -125,10 +124,10 @@ static bool share_warps(const reduction *r, int threads, int64_t scratch, val *v
     warp_reduce(r, 32, values);
     if (warps == 1)
         return false;
-    ir_if(ir_compare(IR_EQ, ir_sreg(IR_LANE), ir_int(IR_U32, 0)));
+    ir_if(ir_compare(IR_EQ, ir_sreg(IR_LANE), ir_u32(0)));
     write_slot(r, IR_SHARED, slot_address(scratch, ir_sreg(IR_WARP)), values);
     ir_end_if();
-    ir_bar_sync(ir_int(IR_U32, 0), threads);
+    ir_bar_sync(ir_u32(0), threads);
     return true;
 }
 
@@ -136,13 +135,13 @@ static bool share_warps(const reduction *r, int threads, int64_t scratch, val *v
 static void reduce_warps(const reduction *r, int warps, int64_t scratch, val *values)
 {
     const int width = (int)power_of_two_floor(warps);
-    val reader = ir_binary(IR_REM, ir_sreg(IR_LANE), ir_int(IR_U32, width)), other[REDUCE_VALUES_MAX];
+    val reader = ir_binary(IR_REM, ir_sreg(IR_LANE), ir_u32(width)), other[REDUCE_VALUES_MAX];
     read_slot(r, slot_address(scratch, reader), values);
     if (width < warps) {
-        ir_if(ir_compare(IR_LT, reader, ir_int(IR_U32, warps - width)));
+        ir_if(ir_compare(IR_LT, reader, ir_u32(warps - width)));
         for (int i = 0; i < r->count; i++)
             other[i] = ir_reg(values[i].type);
-        read_slot(r, slot_address(scratch, ir_binary(IR_ADD, reader, ir_int(IR_U32, width))), other);
+        read_slot(r, slot_address(scratch, ir_binary(IR_ADD, reader, ir_u32(width))), other);
         r->combine(values, other, r->user);
         ir_end_if();
     }
@@ -154,14 +153,14 @@ void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values)
     if (!share_warps(r, threads, scratch, values))
         return;
     reduce_warps(r, threads / 32, scratch, values);
-    ir_bar_sync(ir_int(IR_U32, 0), threads); // the slots may be written again
+    ir_bar_sync(ir_u32(0), threads); // the slots may be written again
 }
 
 void cta_reduce_to_warp(const reduction *r, int threads, int64_t scratch, val *values)
 {
     if (!share_warps(r, threads, scratch, values))
         return;
-    ir_if(ir_compare(IR_EQ, ir_sreg(IR_WARP), ir_int(IR_U32, 0)));
+    ir_if(ir_compare(IR_EQ, ir_sreg(IR_WARP), ir_u32(0)));
     reduce_warps(r, threads / 32, scratch, values);
     ir_end_if();
 }
@@ -177,16 +176,16 @@ void cluster_reduce(const reduction *r, int cluster, int64_t scratch, val *value
     if (cluster == 1 || ir_failed())
         return;
     val mine = slot_address(scratch, ir_sreg(IR_CLUSTER_RANK)), tid = ir_sreg(IR_TID_X);
-    ir_if(ir_compare(IR_LT, tid, ir_int(IR_U32, cluster))); // thread t writes to CTA t
+    ir_if(ir_compare(IR_LT, tid, ir_u32(cluster))); // thread t writes to CTA t
     write_slot(r, IR_SHARED_CLUSTER, ir_mapa(mine, tid), values);
     ir_end_if();
     cute_cluster_sync();
-    read_slot(r, slot_address(scratch, ir_int(IR_U32, 0)), values);
+    read_slot(r, slot_address(scratch, ir_u32(0)), values);
     for (int c = 1; c < cluster; c++) {
         val other[REDUCE_VALUES_MAX];
         for (int i = 0; i < r->count; i++)
             other[i] = ir_reg(values[i].type);
-        read_slot(r, slot_address(scratch, ir_int(IR_U32, c)), other);
+        read_slot(r, slot_address(scratch, ir_u32(c)), other);
         r->combine(values, other, r->user);
     }
     cute_cluster_sync(); // the slots may be written again, and no CTA leaves while a peer still writes to it

@@ -15,7 +15,7 @@ tile_schedule make_tile_schedule(val m, val n, int tile_m, int tile_n, int group
 
 void tile_at(const tile_schedule *s, val tile, val *row, val *column)
 {
-    val group = ir_int(IR_U32, s->group);
+    val group = ir_u32(s->group);
     val band_tiles = ir_binary(IR_MUL, s->tiles_n, group);
     val band = ir_binary(IR_DIV, tile, band_tiles);
     val first_row = ir_binary(IR_MUL, band, group);

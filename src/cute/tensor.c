@@ -73,7 +73,7 @@ tensor identity_tensor(int_tuple shape)
         modes = IDENTITY_MODES_MAX;
     }
     for (int i = 0; i < modes; i++) {
-        first[i] = ir_int(IR_U32, 0);
+        first[i] = ir_u32(0);
         each[i] = make_layout(dynamic(tuple_product(tuple_mode(shape, i))), leaf(INT64_C(1) << bits * i));
     }
     return (tensor){ .memory = CMEM, .first = first, .modes = modes, .layout = layouts_of(modes, each) };
@@ -151,7 +151,7 @@ val tensor_coordinate(tensor cT, int_tuple coordinate, int mode)
 {
     if (cT.memory != CMEM || mode >= cT.modes) {
         ir_fail("coordinate %d is asked of a tensor that has %d", mode, cT.modes);
-        return ir_int(IR_U32, 0);
+        return ir_u32(0);
     }
     int_tuple at = tuple_rank(coordinate) == 1 && !is_leaf(coordinate) ? tuple_mode(coordinate, 0) : coordinate;
     return int_add(cT.first[mode], crd2idx(at, coordinate_distances(cT, mode)));

@@ -316,14 +316,14 @@ static val bytes_inside(const execution *x, int64_t i, val guard)
 {
     int64_t n = x->from_values, bytes = x->copy->atom.bits / 8;
     int mode = mode_of_vector(x, i);
-    val inside = ir_int(IR_U32, bytes);
+    val inside = ir_u32(bytes);
     if (mode >= 0) {
         val at = tensor_coordinate(x->cX, leaf(i * n), mode), limit = limit_of(x->limits, mode)->leaf;
         same_type(&at, &limit);
         val left = ir_convert(IR_U32, ir_binary(IR_MIN, ir_binary(IR_SUB, limit, at), ir_int(CKL_I64, n)));
-        inside = ir_binary(IR_MUL, left, ir_int(IR_U32, bytes / n));
+        inside = ir_binary(IR_MUL, left, ir_u32(bytes / n));
     }
-    return ir_select(guard, inside, ir_int(IR_U32, 0));
+    return ir_select(guard, inside, ir_u32(0));
 }
 
 static void run_cp_async(const execution *x)

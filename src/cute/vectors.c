@@ -42,8 +42,8 @@ val element_value(ckl_dtype dtype, val x)
 static val field_of(words w, val word, int e)
 {
     int bits = 8 * (int)ir_type_bytes(w.type) / w.per;
-    val field = ir_binary(IR_SHR, ir_convert(IR_U32, word), ir_int(IR_U32, bits * e));
-    return ir_binary(IR_AND, field, ir_int(IR_U32, (INT64_C(1) << bits) - 1));
+    val field = ir_binary(IR_SHR, ir_convert(IR_U32, word), ir_u32(bits * e));
+    return ir_binary(IR_AND, field, ir_u32((INT64_C(1) << bits) - 1));
 }
 
 static val converted(ir_type type, ckl_dtype dtype, val field)
@@ -87,13 +87,13 @@ static val pack_word(words w, ckl_dtype dtype, const val *elements)
     if (ir_type_is_pair(w.type))
         return ir_pack(w.type, half_of(dtype, elements[0]), half_of(dtype, elements[1]));
     int bits = 8 * (int)ir_type_bytes(w.type) / w.per;
-    val word = ir_int(IR_U32, 0);
+    val word = ir_u32(0);
     for (int e = 0; e < w.per; e++) {
         val element = element_value(dtype, elements[e]);
         val field = ir_convert(IR_U32, ir_bitcast(IR_U16, element));
         if (bits == 8)
-            field = ir_binary(IR_AND, field, ir_int(IR_U32, 0xff));
-        word = ir_binary(IR_OR, word, ir_binary(IR_SHL, field, ir_int(IR_U32, bits * e)));
+            field = ir_binary(IR_AND, field, ir_u32(0xff));
+        word = ir_binary(IR_OR, word, ir_binary(IR_SHL, field, ir_u32(bits * e)));
     }
     return ir_convert(w.type, word);
 }

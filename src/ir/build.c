@@ -235,6 +235,11 @@ val ir_int(ir_type type, int64_t i)
     return (val){ .type = type, .reg = IR_CONSTANT, .i = i };
 }
 
+val ir_u32(int64_t i)
+{
+    return ir_int(IR_U32, i);
+}
+
 val ir_float(ir_type type, double f)
 {
     if (type == CKL_F32)

@@ -39,6 +39,7 @@ bool ir_describing(const char **kernel, const char **file, int *line);
 
 /* Values */
 val ir_int(ir_type type, int64_t i);
+val ir_u32(int64_t i);
 val ir_float(ir_type type, double f);
 val ir_reg(ir_type type);           // a fresh register, not yet written
 bool ir_is_int(val v, int64_t i);   // the constant i

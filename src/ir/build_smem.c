@@ -45,5 +45,5 @@ void ir_add_ring(const char *name, int64_t full, int64_t empty, int stages)
 
 val ir_smem_address(int64_t offset)
 {
-    return ir_binary(IR_ADD, ir_sreg(IR_SMEM_BASE), ir_int(IR_U32, offset));
+    return ir_binary(IR_ADD, ir_sreg(IR_SMEM_BASE), ir_u32(offset));
 }

@@ -17,7 +17,7 @@ static val moved(val x, int64_t power)
 {
     if (!ir_type_is_signed(x.type))
         return x;
-    val sign = ir_binary(IR_SHR, x, ir_int(IR_U32, width(x.type) - 1)); // 0 or -1
+    val sign = ir_binary(IR_SHR, x, ir_u32(width(x.type) - 1)); // 0 or -1
     return ir_binary(IR_ADD, x, ir_binary(IR_AND, sign, ir_int(x.type, power - 1)));
 }
 
@@ -27,14 +27,14 @@ static val by_power_of_two(ir_op op, val x, int64_t power)
         return ir_binary(IR_AND, x, ir_int(x.type, power - 1));
     val from_zero = moved(x, power);
     if (op == IR_DIV)
-        return ir_binary(IR_SHR, from_zero, ir_int(IR_U32, log2_i64(power)));
+        return ir_binary(IR_SHR, from_zero, ir_u32(log2_i64(power)));
     return ir_binary(IR_SUB, x, ir_binary(IR_AND, from_zero, ir_int(x.type, -power)));
 }
 
 /* In 32 bits if both operands fit, as addresses and counts nearly always do. */
 static val by_narrow(ir_op op, val x, val y)
 {
-    val high = ir_binary(IR_SHR, ir_bitcast(IR_U64, ir_binary(IR_OR, x, y)), ir_int(IR_U32, 32));
+    val high = ir_binary(IR_SHR, ir_bitcast(IR_U64, ir_binary(IR_OR, x, y)), ir_u32(32));
     val result = ir_reg(x.type);
     ir_if(ir_compare(IR_EQ, high, ir_int(IR_U64, 0)));
     ir_assign(result, ir_convert(x.type, ir_binary(op, ir_convert(IR_U32, x), ir_convert(IR_U32, y))));

@@ -171,7 +171,7 @@ void ir_bulk_prefetch(val global, val bytes)
 
 void ir_mbarrier_init(val bar, int64_t offset, int count)
 {
-    val in[] = { bar, ir_int(IR_U32, count) };
+    val in[] = { bar, ir_u32(count) };
     build_effect((ir_inst){ .op = IR_MBARRIER_INIT, .offset = offset }, 2, in);
 }
 

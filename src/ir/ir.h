@@ -324,7 +324,7 @@ typedef struct ir_inst {
     int line;
 } ir_inst;
 
-enum { IR_TENSOR_MAP_RANK_MAX = 5, IR_TENSOR_MAP_BYTES = 128, IR_PARAMS_MAX = 96 };
+enum { IR_TENSOR_MAP_RANK_MAX = 5, IR_TENSOR_MAP_BYTES = 128, IR_MBARRIER_BYTES = 8, IR_PARAMS_MAX = 96 };
 
 /* The kernel's side of a tensor map; the launch gives pointer, sizes and strides. Modes innermost first. */
 typedef struct ir_tensor_map {

@@ -144,7 +144,7 @@ outcome run_cluster_wait(warp *w, const step *s)
 
 mbarrier *mbarrier_find(warp *w, const step *s, int lane, cta *c, uint32_t offset, bool async)
 {
-    uint16_t number = c->barrier_of[offset / MBARRIER_BYTES];
+    uint16_t number = c->barrier_of[offset / IR_MBARRIER_BYTES];
     if (number == 0) {
         fault(w, s, lane, "mbarrier used before its initialisation", "there is no mbarrier at %s", PLACE(w, offset));
         shared_unwritten(w, c, offset);
@@ -224,7 +224,7 @@ bool mbarrier_transferred(warp *w, const step *s, int lane, mbarrier *b, int64_t
 static mbarrier *mbarrier_of_lane(warp *w, const step *s, int lane, ir_space space)
 {
     uint32_t offset, address = u32_of(w, s->in[0], lane) + (uint32_t)s->inst->offset;
-    cta *c = shared_find(w, s, lane, space, address, MBARRIER_BYTES, MBARRIER_BYTES, &offset);
+    cta *c = shared_find(w, s, lane, space, address, IR_MBARRIER_BYTES, IR_MBARRIER_BYTES, &offset);
     if (!c)
         return NULL;
     shared_visit(w, s, c);
@@ -235,15 +235,15 @@ static bool mbarrier_init(warp *w, const step *s, int lane)
 {
     cta *c = w->cta;
     uint32_t offset, address = u32_of(w, s->in[0], lane) + (uint32_t)s->inst->offset, count = u32_of(w, s->in[1], lane);
-    if (!shared_find(w, s, lane, IR_SHARED, address, MBARRIER_BYTES, MBARRIER_BYTES, &offset))
+    if (!shared_find(w, s, lane, IR_SHARED, address, IR_MBARRIER_BYTES, IR_MBARRIER_BYTES, &offset))
         return false;
-    if (count < 1 || count > ARRIVALS_MAX || c->barrier_of[offset / MBARRIER_BYTES]) {
+    if (count < 1 || count > ARRIVALS_MAX || c->barrier_of[offset / IR_MBARRIER_BYTES]) {
         fault(w, s, lane, "misused mbarrier_init", "%u arrivals (1 to %d) at %s, which %s", count, ARRIVALS_MAX,
-              PLACE(w, offset), c->barrier_of[offset / MBARRIER_BYTES] ? "is an mbarrier already" : "is free");
+              PLACE(w, offset), c->barrier_of[offset / IR_MBARRIER_BYTES] ? "is an mbarrier already" : "is free");
         return false;
     }
     access a = warp_access(w, s, lane, true);
-    uint16_t number = shared_touch(c, &a, offset, MBARRIER_BYTES)
+    uint16_t number = shared_touch(c, &a, offset, IR_MBARRIER_BYTES)
                           ? agent_new(w, s, (agent){ .kind = AGENT_TRANSFER, .cta = c->rank, .offset = offset })
                           : NO_AGENT;
     if (number == NO_AGENT)
@@ -259,7 +259,7 @@ static bool mbarrier_init(warp *w, const step *s, int lane)
                      .gather = knowledge_new(w->cluster),
                      .done = knowledge_new(w->cluster) };
     b->releases = ring_of_empty(&w->cluster->kernel->ir, offset, &b->filled);
-    c->barrier_of[offset / MBARRIER_BYTES] = (uint16_t)c->barrier_count;
+    c->barrier_of[offset / IR_MBARRIER_BYTES] = (uint16_t)c->barrier_count;
     return true;
 }
 
@@ -274,7 +274,7 @@ outcome run_mbarrier_init(warp *w, const step *s)
 /* A stage is released as often as it was filled in the CTA that releases it. */
 static bool is_release_of_filled(warp *w, const step *s, int lane, const mbarrier *b)
 {
-    uint16_t number = b->releases ? w->cta->barrier_of[b->filled / MBARRIER_BYTES] : 0;
+    uint16_t number = b->releases ? w->cta->barrier_of[b->filled / IR_MBARRIER_BYTES] : 0;
     if (number == 0 || w->cta->barriers[number - 1].phase > b->phase)
         return true;
     fault(w, s, lane, "mbarrier over-arrival",
@@ -320,7 +320,7 @@ static bool has_completed(const mbarrier *b, uint32_t parity)
 static bool still_waits(const warp *w)
 {
     return w->waits == WAIT_MBARRIER &&
-           !has_completed(&w->cta->barriers[w->cta->barrier_of[w->wait_at / MBARRIER_BYTES] - 1], w->wait_for);
+           !has_completed(&w->cta->barriers[w->cta->barrier_of[w->wait_at / IR_MBARRIER_BYTES] - 1], w->wait_for);
 }
 
 outcome run_mbarrier_wait(warp *w, const step *s)

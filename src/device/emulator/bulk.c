@@ -66,13 +66,13 @@ static outcome begin_load(transfer t, uint32_t address, uint32_t bar_address, ui
     warp *w = t.w;
     cluster *c = w->cluster;
     if (!shared_find(w, t.s, t.lane, IR_SHARED, address, extent, align, &t.offset) ||
-        !shared_find(w, t.s, t.lane, IR_SHARED, bar_address, MBARRIER_BYTES, MBARRIER_BYTES, &t.barrier))
+        !shared_find(w, t.s, t.lane, IR_SHARED, bar_address, IR_MBARRIER_BYTES, IR_MBARRIER_BYTES, &t.barrier))
         return FAULTED;
     for (int r = 0; r < c->cta_count; r++) {
         if (!(t.to_ctas >> r & 1))
             continue;
         uint32_t peer = (uint32_t)(r + 1) << CLUSTER_RANK_SHIFT | bar_address, unused;
-        cta *to = shared_find(w, t.s, t.lane, IR_SHARED_CLUSTER, peer, MBARRIER_BYTES, MBARRIER_BYTES, &unused);
+        cta *to = shared_find(w, t.s, t.lane, IR_SHARED_CLUSTER, peer, IR_MBARRIER_BYTES, IR_MBARRIER_BYTES, &unused);
         mbarrier *b = to ? mbarrier_find(w, t.s, t.lane, to, t.barrier, true) : NULL;
         if (!b || !begin_load_into(&t, to, extent, b))
             return FAULTED;
@@ -108,8 +108,8 @@ static cta *find_receiver(transfer *t, uint32_t address, uint32_t bar_address)
 {
     warp *w = t->w;
     cta *to = shared_find(w, t->s, t->lane, IR_SHARED_CLUSTER, address, t->bytes, t->bytes, &t->offset);
-    cta *guard =
-        shared_find(w, t->s, t->lane, IR_SHARED_CLUSTER, bar_address, MBARRIER_BYTES, MBARRIER_BYTES, &t->barrier);
+    cta *guard = shared_find(w, t->s, t->lane, IR_SHARED_CLUSTER, bar_address, IR_MBARRIER_BYTES, IR_MBARRIER_BYTES,
+                             &t->barrier);
     if (to && guard && to != guard)
         fault(w, t->s, t->lane, "misused st_async", "the value goes to CTA rank %d, its mbarrier is in rank %d",
               to->rank, guard->rank);

@@ -59,7 +59,7 @@ static void build_cta(cluster *c, int rank)
         .warps = c->warps + rank * k->warps,
         .shared = heap_alloc(bytes, 1),
         .touched = heap_alloc(bytes / SHARED_BLOCK + 1, sizeof(bool)),
-        .barrier_of = heap_alloc(bytes / MBARRIER_BYTES, sizeof(uint16_t)),
+        .barrier_of = heap_alloc(bytes / IR_MBARRIER_BYTES, sizeof(uint16_t)),
         .barriers = heap_alloc((size_t)c->agent_max, sizeof(mbarrier)),
         .groups = heap_alloc((size_t)k->warps / WARPS_PER_GROUP + 1, sizeof(warpgroup)),
         .visitors = heap_alloc((size_t)c->warp_count, sizeof(visitor)),
@@ -180,7 +180,7 @@ static void clear_shared(cta *x, size_t bytes)
         x->touched[at / SHARED_BLOCK] = false;
         memset(x->shared + at, SHARED_POISON, count);
         memset(x->cells[TIER_CHUNK] + at / TIER_SPAN[TIER_CHUNK], 0, count / TIER_SPAN[TIER_CHUNK] * sizeof(cell));
-        memset(x->barrier_of + at / MBARRIER_BYTES, 0, count / MBARRIER_BYTES * sizeof(uint16_t));
+        memset(x->barrier_of + at / IR_MBARRIER_BYTES, 0, count / IR_MBARRIER_BYTES * sizeof(uint16_t));
     }
 }
 
@@ -270,7 +270,7 @@ static const mbarrier *find_open_load(const cta *c)
     for (int i = 0; i < all->queue_count; i++) {
         const transfer *t = &all->queue[all->queue_first + i];
         if (t->to_ctas >> c->rank & 1)
-            return &c->barriers[c->barrier_of[t->barrier / MBARRIER_BYTES] - 1];
+            return &c->barriers[c->barrier_of[t->barrier / IR_MBARRIER_BYTES] - 1];
     }
     return NULL;
 }

@@ -6,7 +6,7 @@
 /* The stage of a ring's barriers, which begin at `first`, that an offset lies in; -1: in none. */
 static int stage_at(const ir_ring *ring, int64_t first, uint32_t offset)
 {
-    int64_t stage = (int64_t)offset < first ? -1 : ((int64_t)offset - first) / MBARRIER_BYTES;
+    int64_t stage = (int64_t)offset < first ? -1 : ((int64_t)offset - first) / IR_MBARRIER_BYTES;
     return stage < ring->stages ? (int)stage : -1;
 }
 
@@ -15,7 +15,7 @@ bool ring_of_empty(const ir_kernel *ir, uint32_t empty, uint32_t *full)
     for (const ir_ring *ring = ir->rings; ring < ir->rings + ir->ring_count; ring++) {
         int stage = stage_at(ring, ring->empty, empty);
         if (stage >= 0)
-            *full = (uint32_t)(ring->full + stage * MBARRIER_BYTES);
+            *full = (uint32_t)(ring->full + stage * IR_MBARRIER_BYTES);
         if (stage >= 0)
             return true;
     }

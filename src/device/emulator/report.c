@@ -73,7 +73,7 @@ outcome fault(warp *w, const step *s, int lane, const char *kind, const char *fo
 static void describe_mbarrier(const warp *w, text *t)
 {
     const cta *c = w->cta;
-    uint16_t number = c->barrier_of[w->wait_at / MBARRIER_BYTES];
+    uint16_t number = c->barrier_of[w->wait_at / IR_MBARRIER_BYTES];
     const mbarrier *b = &c->barriers[number - 1];
     text_printf(t, "the mbarrier %s to complete a phase of parity %u (it is in phase %u, %d of %d arrivals missing",
                 PLACE(w, b->offset), w->wait_for, b->phase, b->pending, b->count);

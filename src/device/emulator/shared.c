@@ -464,7 +464,7 @@ void shared_undefine(cta *c, uint32_t offset, uint32_t bytes)
 
 void shared_mark_mbarrier(cta *c, uint32_t offset)
 {
-    for (uint32_t at = offset; at < offset + MBARRIER_BYTES; at++)
+    for (uint32_t at = offset; at < offset + IR_MBARRIER_BYTES; at++)
         cell_at(c, TIER_BYTE, at)->flags = CELL_MBARRIER;
 }
 

@@ -26,9 +26,8 @@ enum {
     WARPS_PER_GROUP = 4,
     NAMED_BARRIERS = 16,
     CLUSTER_MAX = 16,
-    SHARED_BASE = 1024,      // shared address of byte 0; the hardware keeps the first KiB for itself
-    CLUSTER_RANK_SHIFT = 24, // MAPA: rank + 1 above the CTA's own address
-    MBARRIER_BYTES = 8,
+    SHARED_BASE = 1024,         // shared address of byte 0; the hardware keeps the first KiB for itself
+    CLUSTER_RANK_SHIFT = 24,    // MAPA: rank + 1 above the CTA's own address
     SHARED_POISON = 0xff,       // what was not written yet: NaN in every float type
     ASYNC_AGENTS_PER_CTA = 128, // mbarriers, wgmma, bulk and cp.async queues that may exist
     NO_AGENT = 0xffff,

@@ -165,7 +165,7 @@ static bool complete_load(cluster *c, const transfer *t)
             fault(t->w, t->s, t->lane, "access to an exited CTA", "the copy arrives in CTA rank %d, which has left", r);
             return false;
         }
-        mbarrier *b = &to->barriers[to->barrier_of[t->barrier / MBARRIER_BYTES] - 1];
+        mbarrier *b = &to->barriers[to->barrier_of[t->barrier / IR_MBARRIER_BYTES] - 1];
         if (!move_load_into(to, t, &moved) || !mbarrier_transferred(t->w, t->s, t->lane, b, t->bytes, t->phase[r]))
             return false;
     }
