@@ -70,7 +70,7 @@ ckl_status column_split_admit(const char *what, const column_split *s, ckl_dtype
              device->threads_per_cta_max);
     if (!is_power_of_two(s->lanes) || s->lanes > 32)
         FAIL(CKL_INVALID, "%s: lanes=%d is no power of two up to 32", what, s->lanes);
-    if (!is_power_of_two(s->cluster) || s->cluster > 16 || (s->cluster > 1 && s->cluster > s->threads / 32))
+    if (!is_power_of_two(s->cluster) || s->cluster > 16 || s->cluster > s->threads / 32)
         FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to 16 and to the warps of threads=%d", what, s->cluster,
              s->threads);
     if (s->cluster > 1 && !device->has_tma)

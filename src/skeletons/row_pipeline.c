@@ -147,10 +147,7 @@ static void initialise(const row_pipeline *s)
             scheduler_init(&s->scheduler);
         fence_mbarrier_init();
     }
-    if (s->split.cluster > 1)
-        cluster_sync();
-    else
-        cta_sync();
+    cluster_sync();
     grid_wait(); // the set-up above overlaps the end of the kernel before this one
 }
 
