@@ -411,6 +411,12 @@ static void test_models(void **state)
     assert_true(options.seed == 7 && options.completion == COMPLETION_EAGER && options.schedule == SCHEDULE_RANDOM);
     assert_int_equal(emulator_options_parse("completion=later", &options), CKL_INVALID);
     assert_int_equal(emulator_options_parse("speed=11", &options), CKL_INVALID);
+    char spaces[513] = { 0 };
+    memset(spaces, ' ', 511);
+    assert_int_equal(emulator_options_parse(spaces, &options), CKL_OK);
+    spaces[511] = ' ';
+    assert_int_equal(emulator_options_parse(spaces, &options), CKL_INVALID);
+    assert_string_equal(ckl_error(), "CKL_EMULATOR is longer than 511 characters");
 }
 
 static void describe_clustered(void)

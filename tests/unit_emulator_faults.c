@@ -76,40 +76,6 @@ static void uninitialised_shared(void)
     test_load_value(IR_SHARED, IR_U32, at, 0);
 }
 
-/* Two names for the same bytes. */
-static void uninitialised_alias(void)
-{
-    declare();
-    val at = add(tile("x", 256), mul(tid(), 4));
-    ir_smem_alias("y", "x", 192);
-    if (!planted)
-        test_store_value(IR_SHARED, IR_U32, at, 64, u32(1));
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, at, 64);
-}
-
-/* Behind both names of the same bytes: the later one serves. */
-static void outside_alias(void)
-{
-    declare();
-    val at = add(tile("x", 256), mul(tid(), 8));
-    ir_smem_alias("y", "x", 256);
-    BLAME;
-    test_store_value(IR_SHARED, IR_U32, at, planted ? 4096 : 0, u32(1));
-}
-
-/* Between two allocations: the one before serves. */
-static void uninitialised_gap(void)
-{
-    declare();
-    val at = add(tile("x", 128), mul(tid(), 4));
-    tile("y", 128);
-    if (!planted)
-        test_store_value(IR_SHARED, IR_U32, at, 512, u32(1));
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, at, 512);
-}
-
 /* Half of a word each: uninitialised in its other half. */
 static void uninitialised_half(void)
 {
@@ -299,14 +265,11 @@ static const fault_case cases[] = {
       1,
       { "out-of-bounds shared access", "lane 31", "x+128, offset 128 of the kernel's 128 bytes" },
       0 },
-    { outside_alias, 32, 1, { "out-of-bounds shared access", "y+4096" }, 0 },
     { misaligned, 32, 1, { "misaligned global access", "lane 0", "memory+4, address 0x" }, 0 },
     { uninitialised_global, 32, 1, { "uninitialised global memory", "4 bytes at fresh+0, offset 0 of" }, 0 },
     { uninitialised_part, 32, 1, { "read of uninitialised shared memory", "x+2 came by cp_async" }, 0 },
     { uninitialised_vector, 32, 1, { "read of uninitialised global memory", "16 bytes at fresh+0" }, 0 },
     { uninitialised_shared, 32, 1, { "uninitialised shared memory", "x is read before it was written" }, 0 },
-    { uninitialised_alias, 32, 1, { "uninitialised shared memory", "x/y+64 is read before it was written" }, 0 },
-    { uninitialised_gap, 32, 1, { "uninitialised shared memory", "x+512 is read before it was written" }, 0 },
     { uninitialised_half, 32, 1, { "uninitialised shared memory", "x+2 is read before" }, 0 },
     { race, 64, 1, { "shared-memory race", "no barrier orders them", "warp " }, 0 },
     { race_after_reads, 128, 1, { "shared-memory race", "no barrier orders them" }, 0 },
@@ -463,62 +426,6 @@ static void test_written_later(void **state)
     }
 }
 
-/* The name of an address is that of what lies after it, and goes before the parameter's. */
-static void test_named_memory(void **state)
-{
-    (void)state;
-    bench b = bench_open("");
-    const fault_case c = { out_of_bounds, 32, 1, { "4 bytes at operand y+16352: 4 bytes past the end" }, 0 };
-    b.gpu->ops->name_memory(b.gpu, (char *)b.memory + 32, "operand y");
-    assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
-    check_report(&c, "");
-    b.gpu->ops->close(b.gpu);
-}
-
-static void store_to_hidden(void)
-{
-    HERE;
-    val memory = ir_scalar_param(IR_U64, "memory"), hidden = ir_scalar_param(IR_U64, "hidden"), zero = u32(0);
-    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, memory, 0, &zero);
-    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, ir_unary(IR_NOT, hidden), 1, &zero);
-}
-
-static void store_askew(void)
-{
-    HERE;
-    val late = ir_scalar_param(IR_U64, "late"), early = ir_scalar_param(IR_U64, "early"), zero = u32(0);
-    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, late, 0, &zero);
-    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, early, 17, &zero);
-}
-
-/* Of two parameters that point into an allocation, the one before the address names it. */
-static void test_memory_of_two_names(void **state)
-{
-    (void)state;
-    bench b = bench_open("");
-    void *late = (char *)b.memory + 64;
-    test_kernel k = { store_askew, IR_SM90A, .threads = 32 };
-    assert_int_equal(test_run(b.gpu, k, (void *[]){ &late, &b.memory }), CKL_DEVICE_FAULT);
-    assert_non_null(strstr(ckl_error(), " early+17"));
-    b.gpu->ops->close(b.gpu);
-}
-
-/* Memory that no parameter points into has no parameter's name. */
-static void test_unnamed_memory(void **state)
-{
-    (void)state;
-    bench b = bench_open("");
-    void *other = test_upload(b.gpu, NULL, 64);
-    uint64_t hidden = ~(uint64_t)(uintptr_t)other;
-    test_kernel k = { store_to_hidden, IR_SM90A, .threads = 32 };
-    assert_int_equal(test_run(b.gpu, k, (void *[]){ &b.memory, &hidden }), CKL_DEVICE_FAULT);
-    assert_non_null(strstr(ckl_error(), "misaligned global access"));
-    assert_null(strstr(ckl_error(), "memory+"));
-    assert_null(strstr(ckl_error(), "memory-"));
-    b.gpu->ops->release(b.gpu, other);
-    b.gpu->ops->close(b.gpu);
-}
-
 enum { CTAS = 64 }; // more than threads that run them: one comes after another in the same memory
 
 static val is_last_cta(void)
@@ -572,10 +479,10 @@ static void test_later_cta(void **state)
 int main(void)
 {
     static const struct CMUnitTest more[] = {
-        cmocka_unit_test(test_launch_after_fault), cmocka_unit_test(test_bank_conflicts),
-        cmocka_unit_test(test_written_later),      cmocka_unit_test(test_named_memory),
-        cmocka_unit_test(test_unnamed_memory),     cmocka_unit_test(test_memory_of_two_names),
-        cmocka_unit_test(test_later_cta)
+        cmocka_unit_test(test_launch_after_fault),
+        cmocka_unit_test(test_bank_conflicts),
+        cmocka_unit_test(test_written_later),
+        cmocka_unit_test(test_later_cta),
     };
     return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
 }

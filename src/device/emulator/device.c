@@ -92,7 +92,7 @@ ckl_status emulator_options_parse(const char *line, emulator_options *options)
 {
     char copy[512];
     if (snprintf(copy, sizeof copy, "%s", line) >= (int)sizeof copy)
-        FAIL(CKL_INVALID, "CKL_EMULATOR is longer than %zu characters", sizeof copy);
+        FAIL(CKL_INVALID, "CKL_EMULATOR is longer than %zu characters", sizeof copy - 1);
     char *rest;
     for (char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
         char *equals = strchr(word, '=');

@@ -1,0 +1,145 @@
+/* unit_emulator_names.c - the checker: what its reports call memory, and where they say that it happened. */
+#define BLAMED_FILE "unit_emulator_names.c"
+#include "unit_emulator_faults.h"
+
+/* Shared memory */
+
+/* Two names for the same bytes. */
+static void uninitialised_alias(void)
+{
+    declare();
+    val at = add(tile("x", 256), mul(tid(), 4));
+    ir_smem_alias("y", "x", 192);
+    if (!planted)
+        test_store_value(IR_SHARED, IR_U32, at, 64, u32(1));
+    BLAME;
+    test_load_value(IR_SHARED, IR_U32, at, 64);
+}
+
+/* Behind both names of the same bytes: the later one serves. */
+static void outside_alias(void)
+{
+    declare();
+    val at = add(tile("x", 256), mul(tid(), 8));
+    ir_smem_alias("y", "x", 256);
+    BLAME;
+    test_store_value(IR_SHARED, IR_U32, at, planted ? 4096 : 0, u32(1));
+}
+
+/* Between two allocations: the one before serves. */
+static void uninitialised_gap(void)
+{
+    declare();
+    val at = add(tile("x", 128), mul(tid(), 4));
+    tile("y", 128);
+    if (!planted)
+        test_store_value(IR_SHARED, IR_U32, at, 512, u32(1));
+    BLAME;
+    test_load_value(IR_SHARED, IR_U32, at, 512);
+}
+
+static const fault_case cases[] = {
+    { outside_alias, 32, 1, { "out-of-bounds shared access", "y+4096" }, 0 },
+    { uninitialised_alias, 32, 1, { "uninitialised shared memory", "x/y+64 is read before it was written" }, 0 },
+    { uninitialised_gap, 32, 1, { "uninitialised shared memory", "x+512 is read before it was written" }, 0 },
+};
+
+/* Global memory */
+
+static void past_the_end(void)
+{
+    parameters p = declare();
+    BLAME;
+    test_load_value(IR_GLOBAL, CKL_F32, p.memory, MEMORY_BYTES);
+}
+
+/* The name of an address is that of what lies after it, and goes before the parameter's. */
+static void test_named_memory(void **state)
+{
+    (void)state;
+    bench b = bench_open("");
+    const fault_case c = { past_the_end, 32, 1, { "4 bytes at operand y+16352: 4 bytes past the end" }, 0 };
+    b.gpu->ops->name_memory(b.gpu, (char *)b.memory + 32, "operand y");
+    assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
+    check_report(&c, "");
+    b.gpu->ops->close(b.gpu);
+}
+
+static void store_to_hidden(void)
+{
+    HERE;
+    val memory = ir_scalar_param(IR_U64, "memory"), hidden = ir_scalar_param(IR_U64, "hidden"), zero = u32(0);
+    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, memory, 0, &zero);
+    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, ir_unary(IR_NOT, hidden), 1, &zero);
+}
+
+static void store_askew(void)
+{
+    HERE;
+    val late = ir_scalar_param(IR_U64, "late"), early = ir_scalar_param(IR_U64, "early"), zero = u32(0);
+    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, late, 0, &zero);
+    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, early, 17, &zero);
+}
+
+/* Of two parameters that point into an allocation, the one before the address names it. */
+static void test_memory_of_two_names(void **state)
+{
+    (void)state;
+    bench b = bench_open("");
+    void *late = (char *)b.memory + 64;
+    test_kernel k = { store_askew, IR_SM90A, .threads = 32 };
+    assert_int_equal(test_run(b.gpu, k, (void *[]){ &late, &b.memory }), CKL_DEVICE_FAULT);
+    assert_non_null(strstr(ckl_error(), " early+17"));
+    b.gpu->ops->close(b.gpu);
+}
+
+/* Memory that no parameter points into has no parameter's name. */
+static void test_unnamed_memory(void **state)
+{
+    (void)state;
+    bench b = bench_open("");
+    void *other = test_upload(b.gpu, NULL, 64);
+    uint64_t hidden = ~(uint64_t)(uintptr_t)other;
+    test_kernel k = { store_to_hidden, IR_SM90A, .threads = 32 };
+    assert_int_equal(test_run(b.gpu, k, (void *[]){ &b.memory, &hidden }), CKL_DEVICE_FAULT);
+    assert_non_null(strstr(ckl_error(), "misaligned global access"));
+    assert_null(strstr(ckl_error(), "memory+"));
+    assert_null(strstr(ckl_error(), "memory-"));
+    b.gpu->ops->release(b.gpu, other);
+    b.gpu->ops->close(b.gpu);
+}
+
+/* Where: a CTA inside of the grid. */
+static void fault_inside(void)
+{
+    declare();
+    val one[] = { ir_compare(IR_EQ, ir_sreg(IR_CTA_X), u32(1)), ir_compare(IR_EQ, ir_sreg(IR_CTA_Y), u32(2)),
+                  ir_compare(IR_EQ, ir_sreg(IR_CTA_Z), u32(3)) };
+    ir_if(ir_binary(IR_AND, one[0], ir_binary(IR_AND, one[1], one[2])));
+    test_load_value(IR_SHARED, IR_U32, tile("x", 128), 128);
+    ir_end_if();
+}
+
+static void test_place_in_grid(void **state)
+{
+    (void)state;
+    bench b = bench_open("");
+    device_kernel *loaded = NULL;
+    assert_int_equal(test_load(b.gpu, (test_kernel){ fault_inside, IR_SM90A, .threads = 32 }, &loaded), CKL_OK);
+    device_launch launch = { .grid = { 3, 4, 5 }, .params = (void *[]){ &b.memory, &b.fresh, &b.map } };
+    assert_int_equal(b.gpu->ops->launch(b.gpu, loaded, &launch, NULL), CKL_DEVICE_FAULT);
+    assert_non_null(strstr(ckl_error(), "in test, CTA (1,2,3), warp 0, lane 0"));
+    b.gpu->ops->unload(b.gpu, loaded);
+    b.gpu->ops->close(b.gpu);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest more[] = {
+        cmocka_unit_test(test_named_memory),
+        cmocka_unit_test(test_memory_of_two_names),
+        cmocka_unit_test(test_unnamed_memory),
+        cmocka_unit_test(test_place_in_grid),
+    };
+    return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
+}
