@@ -383,6 +383,60 @@ static void test_turnstile(void **state)
     }
 }
 
+/* Of a word: written or read, as one or byte by byte. */
+static void touch_word(val at, bool writes, bool by_bytes)
+{
+    const ir_type type = by_bytes ? CKL_U8 : IR_U32;
+    for (int i = 0; i < (by_bytes ? 4 : 1); i++) {
+        if (writes)
+            test_store_value(IR_GLOBAL, type, at, i, ir_int(type, i));
+        else
+            test_load_value(IR_GLOBAL, type, at, i);
+    }
+}
+
+static bool first_writes, first_by_bytes; // of touched_by_two
+static int first_at;                      // line
+
+/* One CTA touches a word and tells another one, which touches it in the other way. */
+static void touched_by_two(void)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG);
+    only_thread(0);
+    ir_if(is_cta(0));
+    first_at = __LINE__ + 1;
+    HERE, touch_word(p.memory, first_writes, first_by_bytes);
+    HERE;
+    store_flag(planted ? IR_ORDER_RELAXED : IR_ORDER_RELEASE, flag, u32(1));
+    ir_else();
+    wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
+    BLAME;
+    touch_word(p.memory, !first_writes, !first_by_bytes);
+    ir_end_if();
+    ir_end_if();
+}
+
+/* Whether words are remembered as one or in bytes, the report has both lines. */
+static void test_words_and_bytes(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        first_writes = way & 1, first_by_bytes = way & 2;
+        const global_case c = {
+            { touched_by_two, 32, 1, { "global-memory race", first_writes ? "the write by" : "the read by" }, 0 }, 2, 0
+        };
+        test_global(&(void *){ (void *)(uintptr_t)&c });
+        bench b = bench_open("");
+        char line[64];
+        assert_int_equal(run(&b, &c, true, c.grid), CKL_DEVICE_FAULT);
+        snprintf(line, sizeof line, "/%s:%d;", BLAMED_FILE, first_at);
+        if (!strstr(ckl_error(), line))
+            fail_msg("%s is not in: %s", line, ckl_error());
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
 /* CTA 0 waits for what CTA 1 raises. */
 static void waits_for_the_next(void)
 {
@@ -476,11 +530,9 @@ static void test_counter_not_reset(void **state)
 int main(void)
 {
     static const struct CMUnitTest more[] = {
-        cmocka_unit_test(test_turnstile),
-        cmocka_unit_test(test_counter_not_reset),
-        cmocka_unit_test(test_barriers_after_a_poll),
-        cmocka_unit_test(test_one_resident),
-        cmocka_unit_test(test_residents_of_a_deadlock),
+        cmocka_unit_test(test_words_and_bytes),   cmocka_unit_test(test_turnstile),
+        cmocka_unit_test(test_counter_not_reset), cmocka_unit_test(test_barriers_after_a_poll),
+        cmocka_unit_test(test_one_resident),      cmocka_unit_test(test_residents_of_a_deadlock),
     };
     return run_global("global", cases, COUNT_OF(cases), more, COUNT_OF(more));
 }
