@@ -48,7 +48,7 @@ check "inline assembly" absent '\b(asm|__asm__|__asm)\b' src include cli
 check "CUDA C in kernels" absent '__global__|__shared__|__device__|<<<|threadIdx|blockIdx' src include cli
 mapfile -t others < <(find src -name '*.c' ! -path 'src/ir/ptx*')
 check "PTX outside of the printer" absent '\.visible \.entry|\.reg \.' "${others[@]}"
-check "no CUDA C++ files but the peers" test -z "$(find . \( -path ./.git -o -path ./bench/peers \) -prune -o \( -name '*.cu' -o -name '*.cuh' \) -print)"
+check "no CUDA C++ files but the peers" test -z "$(find . \( -path ./.git -o -path "./build*" -o -path ./bench/peers \) -prune -o \( -name '*.cu' -o -name '*.cuh' \) -print)"
 
 says() { # says PATTERN COMMAND...: what the command prints matches
     local pattern=$1 printed
