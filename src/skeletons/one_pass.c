@@ -31,6 +31,37 @@ one_pass one_pass_of_cta(val counters, val strips, val chunks)
                        .chunk = rem(cta_x(), chunks) };
 }
 
+/* Counts the chunks that have been loaded. */
+static val loads_of(const one_pass *t)
+{
+    return counter_at(t->counters, add(t->strips, mul(t->strips, t->chunks)));
+}
+
+void one_pass_load_in_turn(const one_pass *t, val ahead)
+{
+    const val loaded = variable(U32, imm_as(U32, 0)), looks = variable(U32, imm_as(U32, LOOKS));
+    IF(logical_and(is_first_thread(), gt(cta_x(), ahead))) {
+        const val wanted = sub(cta_x(), ahead);
+        FOREVER {
+            assign(loaded, load_acquire(U32, loads_of(t)));
+            assign(looks, sub(looks, imm_as(U32, 1)));
+            BREAK_IF(logical_or(ge(loaded, wanted), eq(looks, imm_as(U32, 0))));
+        }
+    }
+    cta_sync();
+}
+
+/* The last one clears the counter: nobody waits any more. */
+void one_pass_loaded(const one_pass *t)
+{
+    const val before = variable(U32, imm_as(U32, 0)), all = mul(t->strips, t->chunks);
+    IF(is_first_thread()) {
+        assign(before, atomic_add(loads_of(t), imm_as(U32, 1)));
+        IF(eq(before, sub(all, imm_as(U32, 1))))
+            clear_counter(loads_of(t));
+    }
+}
+
 /* In a value of the counter. */
 static val came_and_went(val counter)
 {

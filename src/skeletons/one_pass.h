@@ -27,6 +27,15 @@ enum { ONE_PASS_CHUNKS_MAX = 1 << 14 }; // of a strip
 one_pass one_pass_of_cta(val counters, val strips, val chunks);
 
 /*
+ * CTAs load in turn, not all at once: before loads, until all but `ahead` CTAs before this one have loaded, or for a while; and after
+ * them. So the first have their chunks early, and some load while others add up, meet and write. A kernel calls both or neither.
+ * Another u32 counts the loads, behind the counters.
+ */
+void one_pass_load_in_turn(const one_pass *t, val ahead);
+void one_pass_loaded(const one_pass *t);
+enum { ONE_PASS_LOADS_BYTES = 4 };
+
+/*
  * After all threads have stored their sums of the chunk. write: outputs of this CTA's chunk; the sums of all chunks can be read.
  * write_other, after write: loads another chunk of the strip; its outputs.
  */

@@ -188,7 +188,8 @@ static chunks_view view_of(const ckl_softmax_desc *d, const softmax_form *form, 
 {
     chunks_view v = { .strips = column_split_strips(split, d->inner), .chunks = ceil_div(d->n, chunk_lines) };
     const int64_t all = d->outer * v.strips, values = column_split_columns(split) * softmax_state_values(form);
-    const int64_t counters = held ? one_pass_counter_bytes(all, v.chunks) : two_pass_counter_bytes(all);
+    const int64_t counters =
+        held ? one_pass_counter_bytes(all, v.chunks) + ONE_PASS_LOADS_BYTES : two_pass_counter_bytes(all);
     v.counters_bytes = round_up(counters, PLAN_WORKSPACE_ALIGNMENT);
     v.bytes = v.counters_bytes + all * (v.chunks + 1) * values * (int64_t)sizeof(float);
     return v;
@@ -276,7 +277,8 @@ static const field column_chunks_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softma
 
 static const field column_held_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
                                             COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
-                                            SOFTMAX_COLUMN_TILES(FIELD_ROW, softmax_column_config) };
+                                            SOFTMAX_COLUMN_TILES(FIELD_ROW, softmax_column_config)     //
+                                            SOFTMAX_COLUMN_LOADING(FIELD_ROW, softmax_column_config) };
 
 #define IMPLEMENTATION(symbol, about, family, fields, ...)                                                     \
     static const implementation symbol##_implementation = { .name = #symbol,                                   \

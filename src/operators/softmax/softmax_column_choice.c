@@ -20,7 +20,8 @@ enum {
     COLUMN_THREADS_FULL = 512,
     LONG_LINES = 2048,  // that are work enough for a CTA of column_long
     COPY_BYTES_MIN = 4, // of cp.async
-    TILES_MAX = 64      // of a config
+    TILES_MAX = 64,     // of a config
+    LINE_BYTES = 128    // of memory
 };
 
 static ckl_status check_other_axis(const char *what, const ckl_softmax_desc *d)
@@ -40,7 +41,6 @@ static int64_t tensor_bytes(const ckl_softmax_desc *d)
 /* Do strips have whole lines of memory, so that half of the columns are half a line? */
 static bool has_lines(const column_split *s, ckl_dtype dtype)
 {
-    enum { LINE_BYTES = 128 };
     return column_split_columns(s) * dtype_bytes(dtype) >= LINE_BYTES;
 }
 
@@ -409,30 +409,55 @@ ckl_status softmax_admit_column_chunks(const void *desc, const ckl_device_info *
     return CKL_OK;
 }
 
+/* Chunks of 64 KB by so many lanes a line, of which three fit an SM. Returns how many a strip has. */
+static int64_t split_held(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
+{
+    enum { CHUNK_BYTES = 64 << 10, THREADS = 256, TILE_BYTES = 64 }; // TILE_BYTES: of a thread
+    const int vec = softmax_vec_of(d), inputs = softmax_pipeline_inputs(&c->form);
+    const int steps = TILE_BYTES / inputs / (vec * dtype_bytes(d->dtype));
+    c->split = (column_split){ .threads = THREADS, .lanes = lanes, .cluster = 1, .vec = vec, .steps = steps };
+    c->tiles = (int)(CHUNK_BYTES / (column_slots_bytes(&c->split, d->dtype) * inputs));
+    const int64_t chunks = held_chunks(d, c);
+    c->tiles = (int)ceil_div(d->n, chunks * column_split_lines(&c->split));
+    return chunks;
+}
+
+/* Are columns and tensors large enough, and lines whole vectors, or halves of them? f32 gradients: all that else take clusters. */
+static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
+{
+    enum { BYTES_MIN_HALF = 36 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_CLUSTERS = 20 << 20 };
+    enum { LINES_MIN = 2048, INNER_MIN = 256 };
+    const bool half = dtype_bytes(d->dtype) == 2, is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    column_split held;
+    if (!device->has_tma || softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward ? 2 : 1))
+        return false;
+    if (!half && !is_forward && ctas_that_hold(d, device, &held) > 1) // if strips are three quarters full
+        return tensor_bytes(d) >= BYTES_MIN_CLUSTERS &&
+               3 * round_up(d->inner, LINE_BYTES / dtype_bytes(d->dtype)) <= 4 * d->inner;
+    return d->n >= LINES_MIN && d->inner >= INNER_MIN && tensor_bytes(d) >= (half ? BYTES_MIN_HALF : BYTES_MIN);
+}
+
 /*
- * Lines of 128 bytes, and the largest chunks of which three fit an SM; a third of all CTAs that run have a strip. Where it is chosen it
- * was measured (bench/notes/memory-bound.md).
+ * Lines of 128 bytes; of 64 where a strip of chunks is more than a third of all CTAs that run: gradients of 46391x488 f32 163 us in
+ * clusters, 114 so. Those of 16 bits are read twice then. Where it is chosen it was measured (bench/notes/memory-bound.md).
  */
 ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
 {
     static const char what[] = "softmax column_held";
-    enum { CTAS = 3, CHUNK_BYTES = 64 << 10, THREADS = 256, LANES = 8, STEPS = 2, STRIPS_AT_ONCE = 3 };
-    enum { TENSOR_BYTES_MIN = 45 << 20, LINES_MIN = 2048, INNER_MIN = 256 };
+    enum { CTAS = 3, STRIPS_AT_ONCE = 3 };
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
     TRY(check_other_axis(what, d));
-    if (!device->has_tma || softmax_vec_of(d) < row_vec_full(d->dtype) || d->n < LINES_MIN || d->inner < INNER_MIN ||
-        tensor_bytes(d) < TENSOR_BYTES_MIN)
+    if (!wants_held(d, device))
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
     c->form.ctas_per_sm = CTAS;
-    c->split =
-        (column_split){ .threads = THREADS, .lanes = LANES, .cluster = 1, .vec = softmax_vec_of(d), .steps = STEPS };
-    c->tiles = (int)(CHUNK_BYTES / (column_slots_bytes(&c->split, d->dtype) * softmax_pipeline_inputs(&c->form)));
-    const int64_t chunks = held_chunks(d, c);
-    c->tiles = (int)ceil_div(d->n, chunks * column_split_lines(&c->split));
-    if (chunks * STRIPS_AT_ONCE > CTAS * device->sm_count)
+    c->loading = device->sm_count;
+    const int64_t most = CTAS * (int64_t)device->sm_count / STRIPS_AT_ONCE;
+    const int lanes = LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
+    const bool narrows = d->direction == CKL_DIRECTION_FORWARD || d->dtype == CKL_F32;
+    if (split_held(d, lanes, c) > most && !(narrows && split_held(d, lanes / 2, c) <= most))
         FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " are more than the CTAs that run hold", what, d->n);
     return CKL_OK;
 }

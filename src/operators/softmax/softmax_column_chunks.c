@@ -199,28 +199,36 @@ typedef struct column_held {
     tensor sStrip; // (COUNT,COLUMNS): states of the strip
 } column_held;
 
-static void load_held(column_held *k, val chunk)
+enum { PARTS = 4 }; // of a chunk: a part is a group of copies
+
+static int tiles_before(const column_held *k, int part)
+{
+    return part * k->f.tiles / PARTS;
+}
+
+/* f->place is set to the chunk. */
+static void stage_held(column_held *k, val chunk)
 {
     column_flow *f = &k->f;
     const column_place strip = place_in(&f->c, k->states.strip);
     f->place = column_from(&strip, mul(chunk, imm_as(U32, f->tiles * (int)column_split_lines(&f->c.split))));
-    LOOP(tile, imm(f->tiles))
-        stage_tile(f, &f->place, f->slots, tile);
-    cp_async_commit();
-    cp_async_wait(0);
+    for (int part = 0; part < PARTS; part++) {
+        LOOP_FROM(tile, imm(tiles_before(k, part)), imm(tiles_before(k, part + 1)), imm(1))
+            stage_tile(f, &f->place, f->slots, tile);
+        cp_async_commit();
+    }
 }
 
-static void visit_held(const column_flow *f, tile_visit *visit, void *user)
-{
-    LOOP(tile, imm(f->tiles))
-        visit_staged(f, tile, visit, user);
-}
-
+/* While the first parts are added up, the others arrive. */
 static void sum_held(column_held *k)
 {
     column_states found;
     begin_states(&k->f.c, k->f.c.split.vec, found.of);
-    visit_held(&k->f, sum_visit(&k->f.c), &found);
+    for (int part = 0; part < PARTS; part++) {
+        cp_async_wait(PARTS - 1 - part);
+        LOOP_FROM(tile, imm(tiles_before(k, part)), imm(tiles_before(k, part + 1)), imm(1))
+            visit_staged(&k->f, tile, sum_visit(&k->f.c), &found);
+    }
     leave_states(&k->states, found.of);
 }
 
@@ -249,13 +257,15 @@ static void write_held(void *user)
 {
     column_held *k = user;
     column_states found = merge_held(k);
-    visit_held(&k->f, write_visit(&k->f.c), &found);
+    LOOP(tile, imm(k->f.tiles))
+        visit_staged(&k->f, tile, write_visit(&k->f.c), &found);
 }
 
 static void write_other(void *user, val chunk)
 {
     column_held other = *(const column_held *)user;
-    load_held(&other, chunk);
+    stage_held(&other, chunk);
+    cp_async_wait(0);
     write_held(&other);
 }
 
@@ -281,7 +291,13 @@ void softmax_column_held(const void *config, int kernel)
     const one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks);
     k.states.strip = t.strip;
     k.states.chunk = t.chunk;
-    load_held(&k, t.chunk);
+    if (cfg->loading)
+        one_pass_load_in_turn(&t, imm_as(U32, cfg->loading));
+    stage_held(&k, t.chunk);
+    if (cfg->loading) {
+        cp_async_wait(PARTS / 2);
+        one_pass_loaded(&t);
+    }
     sum_held(&k);
     one_pass_meet(&t, write_held, write_other, &k);
 }

@@ -56,6 +56,9 @@ typedef struct softmax_row_config {
 #define SOFTMAX_COLUMN_LAG(X, owner) \
     X(owner, int, lag, "0", "0 64 128 256 512 1024", "chunks that sums are ahead of outputs by, beyond a strip")
 
+/* Fields of column_held alone. */
+#define SOFTMAX_COLUMN_LOADING(X, owner) X(owner, int, loading, "0", "0 132 264", "CTAs that load at once; 0: all")
+
 /* Kernels whose rows lie across memory. */
 typedef struct softmax_column_config {
     softmax_form form;
@@ -63,6 +66,7 @@ typedef struct softmax_column_config {
     SOFTMAX_COLUMN_TILES(FIELD_MEMBER, )
     SOFTMAX_COLUMN_DEPTH(FIELD_MEMBER, )
     SOFTMAX_COLUMN_LAG(FIELD_MEMBER, )
+    SOFTMAX_COLUMN_LOADING(FIELD_MEMBER, )
 } softmax_column_config;
 
 #define SOFTMAX_PARAMS(X, owner)                                               \

@@ -193,6 +193,11 @@ static const char *const cases[] = {
     "shape=130x320 axis=0 fill=hard impl=column_held config='threads=128 lanes=16 vec=4 steps=3 tiles=1'",
     "shape=130x320 axis=0 ldx=328 ldy=336 direction=backward log=1 impl=column_held config='direction=backward log=1 "
     "threads=32 lanes=8 vec=4 steps=2 tiles=2'     # strided lines, a warp",
+    "shape=100x600 axis=0 dtype=bf16 impl=column_held config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 tiles=3 "
+    "loading=1'                                    # CTAs load one by one",
+    "shape=2x300x136 axis=1 impl=column_held config='threads=64 lanes=16 vec=4 steps=1 tiles=5 loading=3' # parts of "
+    "one "
+    "tile and of two",
     "shape=300x136 axis=0 dtype=bf16 misalign=1 impl=column_held config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 "
     "tiles=2'                                      # not for copies of 16 bytes",
     "shape=300x24 axis=0 dtype=f16 misalign=1      # pointers aligned to the element only",
