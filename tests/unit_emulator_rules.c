@@ -208,6 +208,29 @@ static void bulk_store(parameters p, val x, int64_t bytes)
     ir_end_if();
 }
 
+/* What a bulk store has been waited for to read, a load may overwrite: no fence is needed between the two. */
+static void load_over_store(void)
+{
+    parameters p = declare();
+    val x = tile("x", 512), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    fill_tile(x, 512, 32);
+    fence();
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, 1);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_bulk_store(p.memory, x, 0, u32(512));
+    ir_plain(IR_BULK_COMMIT, 0, 0);
+    ir_plain(IR_BULK_WAIT, planted ? 1 : 0, 1);
+    ir_mbarrier_expect(bar, 0, u32(512));
+    BLAME;
+    ir_bulk_load(x, 0, test_element(p.memory, u32(512), 1), u32(512), bar);
+    HERE;
+    ir_mbarrier_wait(bar, 0, u32(0));
+    ir_plain(IR_BULK_WAIT, 0, 0);
+    ir_end_if();
+}
+
 /* A fence covers what came before it, and no store that follows. */
 static void store_after_fence(void)
 {
@@ -342,6 +365,7 @@ static void more_barriers_than_clocks(void)
 }
 
 static const fault_case cases[] = {
+    { load_over_store, 32, 1, { "shared-memory race", "bulk store" }, 0 },
     { more_barriers_than_clocks, 32, 1, { "emulator limit", "more than 129 mbarriers and asynchronous queues" }, 0 },
     { cp_async_of_more_bytes, 32, 1, { "misused cp_async", "17 bytes of 16 are to be read" }, 0 },
     { cp_async_from_between, 32, 1, { "misaligned global access", "is no multiple of 16" }, 0 },

@@ -158,6 +158,27 @@ static void accumulator_written_before_wait(void)
     ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
 
+/* A in registers is as much in use as the accumulators are. */
+static void operand_written_before_wait(void)
+{
+    declare();
+    val a, b, d[WGMMA_N / 2], words[4];
+    prepare_operands(&a, &b);
+    accumulators(d);
+    for (int i = 0; i < 4; i++) {
+        words[i] = ir_reg(IR_U32);
+        ir_assign(words[i], u32(0));
+    }
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    ir_wgmma_rs(CKL_F16, CKL_F16, WGMMA_N, d, words, descriptor(b), ir_int(IR_PRED, 1), false);
+    ir_plain(IR_WGMMA_COMMIT, 0, 0);
+    ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
+    BLAME;
+    ir_assign(words[3], u32(1));
+    HERE;
+    ir_plain(IR_WGMMA_WAIT, 0, 0);
+}
+
 static void missing_wgmma_fence(void)
 {
     declare();
@@ -260,6 +281,7 @@ static const fault_case cases[] = {
     { operands_of_one_warp, 128, 1, { "shared-memory race", "warp 0", "(wgmma)" }, 0 },
     { accumulator_before_wait, 128, 1, { "register in use by wgmma", "read", "(add)" }, 0 },
     { accumulator_written_before_wait, 128, 1, { "register in use by wgmma", "written" }, 0 },
+    { operand_written_before_wait, 128, 1, { "register in use by wgmma", "written" }, 0 },
     { missing_wgmma_fence, 128, 1, { "missing wgmma_fence" }, 0 },
     { operand_overwritten, 128, 1, { "shared-memory race", "wgmma of warps 0 to 3", "no wgmma_wait" }, 0 },
     { reserved_bits, 128, 1, { "bad matrix descriptor", "reserved bits are set" }, 0 },
