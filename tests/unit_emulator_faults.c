@@ -305,20 +305,33 @@ static void conflicting_stores(void)
     test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), planted ? 4 * 32 : 4 * 33)), 0, u32(0));
 }
 
+/* Eight rows of 16 bytes at a time. */
+static void conflicting_matrices(void)
+{
+    declare();
+    const val x = tile("x", 32 * 128), zeros[] = { u32(0), u32(0), u32(0), u32(0) };
+    BLAME;
+    ir_stmatrix(4, false, add(x, mul(tid(), planted ? 128 : 16)), 0, zeros);
+}
+
 static void test_bank_conflicts(void **state)
 {
     (void)state;
-    static const fault_case c = { conflicting_stores, 32, 1, { NULL }, 0 };
-    char where[96], line[64];
-    bench b = bench_open("");
-    assert_int_equal(bench_run(&b, &c, false), CKL_OK);
-    assert_int_equal(test_counter(b.gpu, "bank conflicts", where), 0);
-    assert_string_equal(where, ""); // nowhere
-    assert_int_equal(bench_run(&b, &c, true), CKL_OK);
-    assert_int_equal(test_counter(b.gpu, "bank conflicts", where), 31);
-    snprintf(line, sizeof line, "%s:%d", BLAMED_FILE, blamed);
-    assert_non_null(strstr(where, line));
-    b.gpu->ops->close(b.gpu);
+    static const fault_case all[] = { { conflicting_stores, 32, 1, { NULL }, 0 },
+                                      { conflicting_matrices, 32, 1, { NULL }, 0 } };
+    static const int conflicts[] = { 31, 4 * 7 };
+    for (int i = 0; i < COUNT_OF(all); i++) {
+        char where[96], line[64];
+        bench b = bench_open("");
+        assert_int_equal(bench_run(&b, &all[i], false), CKL_OK);
+        assert_int_equal(test_counter(b.gpu, "bank conflicts", where), 0);
+        assert_string_equal(where, ""); // nowhere
+        assert_int_equal(bench_run(&b, &all[i], true), CKL_OK);
+        assert_int_equal(test_counter(b.gpu, "bank conflicts", where), conflicts[i]);
+        snprintf(line, sizeof line, "%s:%d", BLAMED_FILE, blamed);
+        assert_non_null(strstr(where, line));
+        b.gpu->ops->close(b.gpu);
+    }
 }
 
 /* Reads of what another warp writes later: that is what the report says, not that nobody writes it. */
