@@ -243,28 +243,41 @@ gemm_finished gemm_finish_at(gemm_epilogue e, gemm_scalars s, const gemm_values 
     return gemm_finish(e, s, in);
 }
 
-void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product, val up)
+/* Sets c to element (row,j) of C, where beta is not 0. */
+static void load_C(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val row, val j, val c)
 {
     tensor gC = gmem_tensor(p->c, e.d, make_layout(shape(p->m, p->n), stride(p->ldc, 1))); // (M,N)
+    IF(ne(s.beta, immf(0)))
+        assign(c, at_f32(gC, row, j));
+}
+
+/* Finishes element (i,j), which is in this row of D, and stores it. */
+static void store_element(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val row, val i, val j, gemm_element in)
+{
     tensor gD = gmem_tensor(p->d, e.d, make_layout(shape(p->m, p->n), stride(p->ldd, 1))); // (M,N)
     tensor gX = gmem_tensor(p->x, e.d, make_layout(shape(p->m, p->n), stride(p->ldx, 1))); // (M,N)
-    gemm_element in = { .product = convert(F32, product), .c = variable(F32, immf(0)), .inside = yes() };
-    const val row = gemm_row_of_D(e, p, i);
-    if (e.d == CKL_I32) {
-        set(gD, coord(row, j), product);
-        return;
-    }
-    if (e.gated)
-        in.up = convert(F32, up);
-    if (e.c)
-        IF(ne(s.beta, immf(0)))
-            assign(in.c, at_f32(gC, row, j));
     if (gemm_is_backward(e.activation))
         in.x = at_f32(gX, row, j);
     gemm_finished out = gemm_finish_at(e, s, p, i, j, in);
     if (e.preactivation)
         set(gX, coord(row, j), out.x);
     set(gD, coord(row, j), out.d);
+}
+
+void gemm_store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val i, val j, val product, val up)
+{
+    gemm_element in = { .product = convert(F32, product), .c = variable(F32, immf(0)), .inside = yes() };
+    const val row = gemm_row_of_D(e, p, i);
+    if (e.d == CKL_I32) {
+        tensor gD = gmem_tensor(p->d, e.d, make_layout(shape(p->m, p->n), stride(p->ldd, 1))); // (M,N)
+        set(gD, coord(row, j), product);
+        return;
+    }
+    if (e.gated)
+        in.up = convert(F32, up);
+    if (e.c)
+        load_C(e, s, p, row, j, in.c);
+    store_element(e, s, p, row, i, j, in);
 }
 
 void gemm_store_accumulators(gemm_epilogue e, const gemm_values *p, tensor acc, tensor tCcD)
@@ -280,7 +293,70 @@ void gemm_store_accumulators(gemm_epilogue e, const gemm_values *p, tensor acc, 
     gemm_leave_amax(e, scalars, p->amax, true);
 }
 
-void gemm_add_warps(gemm_epilogue e, const gemm_values *p, const tiled_mma *mma, tensor acc, const gemm_warp_sums *x)
+/* An element of a block of D^T: where it lies in the block, and in D. */
+typedef struct block_element {
+    val row, col, i, j;
+    val inside; // predicate: it is in D
+} block_element;
+
+static int threads_of(const gemm_warp_sums *x)
+{
+    return x->warps * LANES;
+}
+
+static block_element element_at(const gemm_values *p, const gemm_warp_sums *x, val row, val col)
+{
+    block_element at = { .row = row, .col = col };
+    at.i = add(x->row, convert(I64, col));
+    at.j = add(x->col, convert(I64, row));
+    at.inside = logical_and(lt(at.i, p->m), lt(at.j, p->n));
+    return at;
+}
+
+/* This thread's element i. Where whole rows are taken at once they differ in their column alone. */
+static block_element element_of(const gemm_values *p, const gemm_warp_sums *x, int i)
+{
+    const int threads = threads_of(x), whole = threads / x->rows;
+    val number = add(thread(), imm(i * threads)), col = div(number, imm(x->rows)), row = rem(number, imm(x->rows));
+    if (threads % x->rows == 0) {
+        row = rem(thread(), imm(x->rows));
+        col = add(div(thread(), imm(x->rows)), imm(i * whole));
+    }
+    block_element at = element_at(p, x, row, col);
+    at.inside = logical_and(at.inside, lt(col, imm(x->columns)));
+    return at;
+}
+
+tensor gemm_load_block_C(gemm_epilogue e, const gemm_values *p, const gemm_warp_sums *x)
+{
+    if (!e.c)
+        return (tensor){ 0 };
+    const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(p));
+    tensor rC = fragment(F32, compact(leaf((int)ceil_div(x->rows * x->columns, threads_of(x)))));
+    UNROLL(i, static_size(rC.layout)) {
+        const block_element at = element_of(p, x, i);
+        val c = variable(F32, immf(0));
+        IF(at.inside)
+            load_C(e, scalars, p, gemm_row_of_D(e, p, at.i), at.j, c);
+        set(rC, i, c);
+    }
+    return rC;
+}
+
+/* Adds the warps' sums of an element, finishes and stores it. */
+static void finish_element(gemm_epilogue e, gemm_scalars s, const gemm_values *p, const gemm_warp_sums *x, tensor sSums,
+                           block_element at, val c)
+{
+    IF(at.inside) {
+        gemm_element in = { .product = at(sSums, at.row, at.col, 0), .c = c, .inside = yes() };
+        for (int w = 1; w < x->warps; w++)
+            in.product = add(in.product, at(sSums, at.row, at.col, w));
+        store_element(e, s, p, gemm_row_of_D(e, p, at.i), at.i, at.j, in);
+    }
+}
+
+void gemm_add_warps(gemm_epilogue e, const gemm_values *p, const tiled_mma *mma, tensor acc, tensor rC,
+                    const gemm_warp_sums *x)
 {
     tensor sSums =
         smem_view(x->partials, F32,
@@ -288,12 +364,11 @@ void gemm_add_warps(gemm_epilogue e, const gemm_values *p, const tiled_mma *mma,
     copy(acc, partition_C(mma, slice(sSums, _, _, warp()), lane()), 4);
     cta_sync();
     const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(p));
-    LOOP_FROM(element, thread(), imm(x->rows * x->columns), imm(x->warps * LANES)) {
-        val row = rem(element, imm(x->rows)), col = div(element, imm(x->rows)), sum = at(sSums, row, col, 0);
-        for (int w = 1; w < x->warps; w++)
-            sum = add(sum, at(sSums, row, col, w));
-        val i = add(x->row, convert(I64, col)), j = add(x->col, convert(I64, row));
-        IF(logical_and(lt(i, p->m), lt(j, p->n)))
-            gemm_store(e, scalars, p, i, j, sum, (val){ 0 });
-    }
+    UNROLL(i, e.c ? static_size(rC.layout) : 0)
+        finish_element(e, scalars, p, x, sSums, element_of(p, x, i), at(rC, i));
+    if (!e.c)
+        LOOP_FROM(number, thread(), imm(x->rows * x->columns), imm(threads_of(x))) {
+            val row = rem(number, imm(x->rows)), col = div(number, imm(x->rows));
+            finish_element(e, scalars, p, x, sSums, element_at(p, x, row, col), immf(0));
+        }
 }

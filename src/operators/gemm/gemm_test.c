@@ -180,6 +180,9 @@ static const char *const cases[] = {
     "m=33 n=33 k=130 lda=260 ldb=999 impl=unaligned fill=hard  # one block of each ends in a row",
     "m=7 n=300 k=1999 ldb=2001 impl=unaligned config='rows=64 columns=8 warps=4 stages=3' # stages are filled again",
     "m=40 n=70 k=1001 lda=1003 ldb=1002 batch=3 c=1 beta=1 impl=unaligned config='rows=48 columns=24 warps=3 stages=4'",
+    "m=16 n=33 k=601 beta=0.5 impl=unaligned config='rows=16 columns=8 warps=8 stages=2' # half of the threads have no "
+    "C",
+    "m=33 n=89 k=7 d=f32 beta=-1 ldc=91 impl=unaligned fill=hard # a warp has all of C",
     "m=1 n=64 k=3 misalign=3 impl=unaligned                    # several rows in the first 16 bytes, before which "
     "there is nothing",
     "m=9 n=64 k=1 misalign=1 d=f32 impl=unaligned fill=hard",

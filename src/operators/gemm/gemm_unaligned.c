@@ -211,9 +211,10 @@ void gemm_unaligned(const void *config, int kernel)
     fill(k.acc, immf(0));
     grid_wait();
     launch_dependents();
+    const gemm_warp_sums sums = { cfg->rows, cfg->columns, cfg->warps, k.ring, cfg->rows * cfg->columns,
+                                  k.A.first, k.B.first };
+    tensor rC = gemm_load_block_C(cfg->epilogue, &k.p, &sums); // (ELEMENTS)
     stage_loop(&(stage_work){ cfg->stages, load_tile, NULL, multiply_slice, &k }, k.tiles);
     cta_sync(); // all are done with the ring, where the sums go
-    gemm_add_warps(cfg->epilogue, &k.p, &k.mma, k.acc,
-                   &(gemm_warp_sums){ cfg->rows, cfg->columns, cfg->warps, k.ring, cfg->rows * cfg->columns, k.A.first,
-                                      k.B.first });
+    gemm_add_warps(cfg->epilogue, &k.p, &k.mma, k.acc, rC, &sums);
 }

@@ -406,9 +406,10 @@ static void finish(const weights_kernel *k, tensor acc)
 {
     const gemm_weights_config *cfg = k->cfg;
     const int apart = cfg->stages * bytes_of_stage(cfg) / 4; // sums of warps: each takes its ring's place
+    const gemm_warp_sums sums = { cfg->rows, cfg->columns, cfg->warps, k->rings, apart, k->block_A, k->block_B };
+    tensor rC = gemm_load_block_C(cfg->epilogue, &k->p, &sums); // (ELEMENTS)
     warp_sync();
-    gemm_add_warps(cfg->epilogue, &k->p, &k->mma, acc,
-                   &(gemm_warp_sums){ cfg->rows, cfg->columns, cfg->warps, k->rings, apart, k->block_A, k->block_B });
+    gemm_add_warps(cfg->epilogue, &k->p, &k->mma, acc, rC, &sums);
 }
 
 val gemm_weights_vector_of_A(const weights_kernel *k, int slot)
