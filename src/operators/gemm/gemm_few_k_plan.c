@@ -228,6 +228,12 @@ static ckl_status choose_shallow(const void *desc, const ckl_device_info *device
     return decline_aligned("shallow", d);
 }
 
+/* For those whose rival it is. */
+static bool candidate_shallow(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    return i == 0 && choose_shallow(desc, device, config) == CKL_OK;
+}
+
 static plan_cost cost_shallow(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_gemm_desc *d = desc;
@@ -296,6 +302,7 @@ static const field shallow_fields[] = GEMM_FIELDS(gemm_shallow_config, GEMM_SHAL
 const implementation gemm_shallow_implementation = {
     IMPLEMENTATION_PARTS(gemm, shallow),
     .summary = "few K of 16 bits in rows that begin anywhere, by mma.sync; from sm_80 on",
+    .candidate = candidate_shallow,
     .cost = cost_shallow,
     .rivals = { &gemm_pitched_implementation },
     .params = &gemm_param_list,
