@@ -457,7 +457,8 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
     double bytes = (double)(d->m * d->k + matrices_B * d->n * d->k) * (double)ckl_dtype_bytes(d->a) +
                    (double)(d->m * d->n) * (double)ckl_dtype_bytes(d->d) * (c->epilogue.c ? 2 : 1);
-    double tiles_us = fit.launch_us + ((double)p.turns * turn + all - turn) / fit.cycles_per_us;
+    double sums = c->batched == GEMM_SLICES_OF_K ? fit.slice * c->tile_m * c->tile_n * (double)(p.turns - 1) : 0;
+    double tiles_us = fit.launch_us + ((double)p.turns * turn + all - turn + sums) / fit.cycles_per_us;
     double power_us = fit.launch_us + flops / (fit.flops_per_us * (double)device->sm_count);
     double memory = fmin(fit.memory_bytes_per_us, (double)p.ctas * fit.memory_bytes_of_sm);
     double memory_us = fit.launch_us + (double)d->batch * bytes / memory + epilogue / fit.cycles_per_us;

@@ -30,10 +30,12 @@ typedef struct gemm_fit {
     double boxes_of_16;  // and of 16
     double gelu;         // times the epilogue with GELU: 4096x4096x512 in f16 takes 39.5 instead of 33.3 us; not fitted
     double flops_per_us; // of an SM within the power limit; not fitted
+    double slice;        // cycles of storing a sum of a slice of K, in every turn but one; not fitted
     double sum_us;       // a second kernel, which adds slices of K; not fitted: with less, few steps get slices
     double sum_bytes_per_us;    // of the sums of all slices, to L2 and back; not fitted
     double memory_bytes_per_us; // of HBM, between copying and reading; not fitted
-    double turn_us; // what a turn of tiles costs where memory binds, in batches and products of few K steps: 256 x 128^3; not fitted
+    double
+        turn_us; // what a turn of tiles costs where memory binds, in batches and products of few K steps: 256 x 128^3; not fitted
     double memory_bytes_of_sm; // of it, that one SM can ask for: 16x6144x8192 takes 31.4 us on 96 SMs, 27.6 on all
 } gemm_fit;
 
@@ -61,6 +63,7 @@ static const gemm_fit fit = {
     .boxes_of_16 = 2.013,
     .gelu = 3.5,
     .flops_per_us = 6e+06,
+    .slice = 0.3,
     .sum_us = 2.2,
     .sum_bytes_per_us = 4.2e+06,
     .memory_bytes_per_us = 4.3e+06,

@@ -14,6 +14,8 @@ static const sliced_tile tiles[] = { { 64, 128, 1, 1, 1 },  { 64, 192, 1, 1, 1 }
                                      { 192, 192, 3, 1, 1 }, { 128, 128, 2, 2, 1 }, { 128, 128, 2, 1, 2 },
                                      { 128, 128, 2, 1, 1 }, { 192, 128, 3, 1, 2 }, { 128, 0, 2, 1, 1 } };
 
+enum { EVEN_TILES = 8 };
+
 /* Elements between rows of the sums of a slice. */
 static int64_t sums_pitch(const ckl_gemm_desc *d)
 {
@@ -53,12 +55,14 @@ static int vector_of(const ckl_gemm_desc *d)
 }
 
 /*
- * Tiles of 128x128 want few slices: 512x512x16384 takes 19.9 us, 17.2 in 64x128; 640x640x10240 18.2, 18.7 in 64x128.
- * Tiles of D^T of 128 rows were measured with one along the columns alone.
+ * Squares of 128 want few slices: 512x512x16384 takes 19.9 us, 17.2 in 64x128; 640x640x10240 18.2, 18.7 in 64x128.
  */
+enum { SQUARES_FEWEST = 24 };
+
+/* Tiles of D^T of 128 rows were measured with one along the columns alone. */
 static bool is_worth(const sliced_tile *t, const ckl_gemm_desc *d)
 {
-    enum { SQUARES_FEWEST = 24, COLUMNS_MOST = 256 };
+    enum { COLUMNS_MOST = 256 };
     if (t->tile_m != 128)
         return true;
     return t->tile_n == 0    ? d->m <= COLUMNS_MOST
@@ -66,21 +70,48 @@ static bool is_worth(const sliced_tile *t, const ckl_gemm_desc *d)
                              : ceil_div(d->m, 128) * ceil_div(d->n, 128) >= SQUARES_FEWEST;
 }
 
+/* A tile of the table; 0 columns are refused. */
+static void set_tile(const sliced_tile *t, const ckl_gemm_desc *d, gemm_sm90_config *c)
+{
+    c->tile_m = t->tile_m;
+    c->swap = t->tile_n == 0;
+    c->tile_n = !is_worth(t, d) ? 0 : c->swap ? gemm_sm90_swapped_columns(d->m, true) : t->tile_n;
+    c->consumers = t->consumers;
+    c->cluster_m = t->cluster_m;
+    c->cluster_n = t->cluster_n;
+}
+
+/*
+ * Tiles of 128 rows that end with the columns of D, or of D^T: as few as there can be along them, or some more. 1792x408x16384
+ * takes 49.9 us in 128x144, 58.3 in 128x128; 783x1024x28672 77.9 as D^T of 128x160, 89.7 in 128x128. More tiles than SMs are faster
+ * in one product: 904x10240x16384 takes 485 us in slices, 427 without.
+ */
+static void set_even_tile(int i, const ckl_gemm_desc *d, int64_t sm_count, gemm_sm90_config *c)
+{
+    enum { ROWS = 128, WIDEST = 256, NARROWEST = 96, STEP = 16 };
+    c->tile_m = ROWS;
+    c->swap = i % 2;
+    const int64_t rows = c->swap ? d->n : d->m, columns = c->swap ? d->m : d->n;
+    const int64_t across = max_i64(ceil_div(columns, WIDEST) + i / 2, 1), count = ceil_div(rows, ROWS) * across;
+    c->tile_n = (int)round_up(ceil_div(columns, across), STEP);
+    if (c->tile_n < NARROWEST || c->tile_n == ROWS || count < SQUARES_FEWEST || count > sm_count)
+        c->tile_n = 0; // squares are in the table
+    c->consumers = 2;
+    c->cluster_m = c->cluster_n = 1;
+}
+
 static bool candidate_splitk(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_gemm_desc *d = desc;
     gemm_splitk_config *c = config;
     gemm_sm90_config *p = &c->products;
-    if (i >= COUNT_OF(tiles))
+    if (i >= COUNT_OF(tiles) + EVEN_TILES)
         return false;
-    const sliced_tile *t = &tiles[i];
     c->vec = vector_of(d);
-    p->tile_m = t->tile_m;
-    p->swap = t->tile_n == 0;
-    p->tile_n = !is_worth(t, d) ? 0 : p->swap ? gemm_sm90_swapped_columns(d->m, true) : t->tile_n; // 0 is refused
-    p->consumers = t->consumers;
-    p->cluster_m = t->cluster_m;
-    p->cluster_n = t->cluster_n;
+    if (i < EVEN_TILES)
+        set_even_tile(i, d, device->sm_count, p);
+    else
+        set_tile(&tiles[i - EVEN_TILES], d, p); // where none can compute, the last one says why
     p->batched = GEMM_SLICES_OF_K;
     p->ragged = d->n * (int64_t)sizeof(float) % TMA_ALIGNMENT != 0;
     p->epilogue = (gemm_epilogue){ .ab = d->a, .b = d->b, .accumulation = (choice)d->accumulation, .d = CKL_F32 };
