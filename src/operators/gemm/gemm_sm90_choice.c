@@ -17,12 +17,13 @@ enum {
     STAGES_MAX = 12, // small tiles need many against latency: 256x2048x7168 in 64x64 takes 16.8 us, with 8 stages 19.4
     STAGES_ENOUGH = 4,
     STEPS_FEWEST = 2,
-    TILES_MANY = 16,    // for each SM
-    STEPS_FEW = 8,      // along K, of small products: their epilogues are as long as their main loops
-    STEPS_MANY = 32,    // of a tile that is worth a CTA of its own
-    SWAP_COLUMNS = 256, // of a tile of D^T at most
-    SWAP_TILES = 2,     // along them
-    SWAP_NARROW = 128,  // wider tiles come in fewer widths: each is a kernel
+    TILES_MANY = 16,     // for each SM
+    STEPS_FEW = 8,       // along K, of small products: their epilogues are as long as their main loops
+    STEPS_MANY = 32,     // of a tile that is worth a CTA of its own
+    SWAP_COLUMNS = 256,  // of a tile of D^T at most
+    SWAP_TILES = 2,      // along them
+    SWAP_TILES_WIDE = 8, // of 128 rows
+    SWAP_NARROW = 128,
     ATOM_COLUMNS = 16,
     SHARED_COLUMNS = 32, // of tiles of which an SM holds two: 32x7168x16384 takes 58.0 us instead of 62.5
 };
@@ -79,11 +80,23 @@ static int ragged_of(const ckl_gemm_desc *d)
     return d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
 }
 
+/*
+ * Do so many tiles of D^T leave a 32nd less of their rows empty than whole 128 rows of D would? 824x8192x10752 takes 192 us in
+ * 128x208 of D^T, 226 in 128x224 of D; of 577 rows, where they do not, 54 and 56.
+ */
+static bool end_better(int64_t rows, int64_t tiles, int64_t columns)
+{
+    enum { PART = 32 };
+    const int64_t of_D = round_up(rows, SWAP_NARROW);
+    return PART * (of_D - tiles * columns) >= of_D;
+}
+
 int gemm_sm90_swapped_columns(int64_t rows, bool wide)
 {
-    int64_t tiles = max_i64(1, ceil_div(rows, SWAP_COLUMNS));
-    int64_t columns = ceil_div(rows, tiles), step = columns > SWAP_NARROW ? 2 * ATOM_COLUMNS : ATOM_COLUMNS;
-    return tiles > SWAP_TILES || (wide && columns <= SWAP_NARROW) ? 0 : (int)round_up(columns, step);
+    const int64_t tiles = max_i64(1, ceil_div(rows, SWAP_COLUMNS));
+    const int64_t columns = round_up(ceil_div(rows, tiles), ATOM_COLUMNS);
+    const bool many = tiles > SWAP_TILES && !(wide && tiles <= SWAP_TILES_WIDE && end_better(rows, tiles, columns));
+    return many || (wide && columns <= SWAP_NARROW) ? 0 : (int)columns;
 }
 
 /* Groups that a config has room for, in few sizes so that kernels are few. */

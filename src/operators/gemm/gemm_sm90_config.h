@@ -101,8 +101,8 @@ int64_t gemm_sm90_shared_memory(const gemm_sm90_config *config, const ckl_device
 void gemm_sm90_fit_memory(gemm_sm90_config *config, int64_t k_steps, const ckl_device_info *device);
 
 /*
- * Columns of a tile of D^T: all rows of D, or half of them. 0, which is refused, where they are too many, or too few
- * for a wide tile.
+ * Columns of a tile of D^T: all rows of D, or half of them, of a wide tile also a smaller part. 0, which is refused, where they
+ * are too many, or too few for a wide tile.
  */
 int gemm_sm90_swapped_columns(int64_t rows, bool wide);
 
