@@ -138,6 +138,7 @@ typedef struct map_rows {
     val is_outer[MAP_OPERANDS_MAX]; // no other row is before it or behind it in memory
     val repeated[MAP_INPUTS_MAX];   // f32: of inputs that are the same along the row
     tensor rX[MAP_INPUTS_MAX];      // (VEC,STEPS) of a span
+    row_cut *cut[MAP_INPUTS_MAX];   // loads under way
 } map_rows;
 
 /* The row's coordinates. */
@@ -189,19 +190,35 @@ static void load_repeated(map_rows *m, const map_values *p, val exists)
     }
 }
 
-static void load_span(map_rows *m, const row_span *s)
+static bool is_cut(const map_rows *m, const row_span *s, int input)
 {
-    const map_kernel *k = m->k;
-    for (int i = 0; i < k->inputs; i++) {
-        if (!is_read(k, i))
-            continue;
-        tensor gX = row_vector(&s->split, &s->place, m->address[i], k->dtype[i]); // (VEC,STEPS)
-        m->rX[i] = fragment_like(gX, k->dtype[i]);                                // (VEC,STEPS)
-        if (k->config.cut >> i & 1)
-            row_load_cut(&s->split, &s->place, m->is_outer[i], gX, m->rX[i], 0);
-        else
-            row_load(&s->split, &s->place, gX, m->rX[i], 0);
-    }
+    return is_read(m->k, input) && s->split.ragged && m->k->config.cut >> input & 1;
+}
+
+static tensor input_vector(const map_rows *m, const row_span *s, int i)
+{
+    return row_vector(&s->split, &s->place, m->address[i], m->k->dtype[i]); // (VEC,STEPS)
+}
+
+/* All loads are issued before the first is waited for. */
+static void issue_span(map_rows *m, const row_span *s)
+{
+    for (int i = 0; i < m->k->inputs; i++)
+        if (is_read(m->k, i))
+            m->rX[i] = fragment_like(input_vector(m, s, i), m->k->dtype[i]); // (VEC,STEPS)
+    for (int i = 0; i < m->k->inputs; i++)
+        if (is_read(m->k, i) && !is_cut(m, s, i))
+            row_load(&s->split, &s->place, input_vector(m, s, i), m->rX[i], 0);
+    for (int i = 0; i < m->k->inputs; i++)
+        if (is_cut(m, s, i))
+            m->cut[i] = row_issue_cut(&s->split, &s->place, m->is_outer[i], input_vector(m, s, i), 0);
+}
+
+static void finish_span(const map_rows *m, const row_span *s)
+{
+    for (int i = 0; i < m->k->inputs; i++)
+        if (is_cut(m, s, i))
+            row_finish_cut(m->cut[i], m->rX[i]);
 }
 
 static void store_span(const map_rows *m, const row_span *s)
@@ -238,12 +255,12 @@ void map_rows_describe(const map_kernel *k, map_function *f, void *user)
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     load_repeated(&body, &p, place.exists);
-    load_span(&body, &tile);
     map_rows edges = body;
     ends.place.limit = select(eq(cta_y(), imm(0)), ends.place.limit, imm(0));
-    IF(row_may_have_ends(&split)) {
-        load_span(&edges, &ends);
-        store_span(&edges, &ends);
-    }
+    issue_span(&edges, &ends);
+    issue_span(&body, &tile);
+    finish_span(&body, &tile);
     store_span(&body, &tile);
+    IF(row_may_have_ends(&split))
+        store_span(&edges, &ends);
 }

@@ -166,6 +166,11 @@ void row_load_among(const row_split *s, const row_place *p, tensor from, tensor 
 void row_load_cut(const row_split *s, const row_place *p, val is_outer, tensor from, tensor to, double fill);
 val row_is_outer(val row, val rows);
 
+/* The same of a ragged split in two steps: loads of several tensors are issued before the first one is waited for. */
+typedef struct row_cut row_cut;
+row_cut *row_issue_cut(const row_split *s, const row_place *p, val is_outer, tensor from, double fill);
+void row_finish_cut(const row_cut *r, tensor to);
+
 /*
  * The same vectors of several rows in shared memory, from[i] the address of this thread's first one in row i less `past`
  * bytes, a multiple of 16. past is the same for all rows and threads, so it takes branches and no selects.

@@ -9,7 +9,7 @@
 enum { BOUNDARY_BYTES = 16, WORD_BYTES = 4, WORDS_MAX = BOUNDARY_BYTES / WORD_BYTES };
 
 /* The words of two neighbouring vectors. */
-typedef val vector_pair[2 * WORDS_MAX];
+typedef val vector_words[WORDS_MAX], vector_pair[2 * WORDS_MAX];
 
 /* Spans */
 
@@ -156,16 +156,19 @@ static void cut_out(const cut *c, const val *from, val *out)
         out[i] = permute_bytes(word[i], word[i + 1], c->selector);
 }
 
-static void load_apart(const row_split *s, tensor from, tensor to, int step)
+/* A vector's words from memory, element by element. */
+static void load_apart(const cut *c, const row_split *s, tensor from, int step, val *own)
 {
     int64_t offset;
     const int64_t size = dtype_bytes(from.dtype), first = (int64_t)step * s->vec;
-    val address = tensor_address_near(from, first, &offset);
+    val address = tensor_address_near(from, first, &offset), x[BOUNDARY_BYTES], typed[WORDS_MAX];
     for (int e = 0; e < s->vec; e++) {
-        val x = unwritten(element_register(from.dtype)), out = to.regs[index_at(to.layout, first + e)];
-        load_at(IR_GLOBAL, from.cache, from.dtype, 1, address, offset + e * size, &x);
-        assign(out, convert(out.type, x));
+        x[e] = unwritten(element_register(from.dtype));
+        load_at(IR_GLOBAL, from.cache, from.dtype, 1, address, offset + e * size, &x[e]);
     }
+    words_pack(c->w, from.dtype, x, typed);
+    for (int i = 0; i < c->count; i++)
+        assign(own[i], bitcast(U32, typed[i]));
 }
 
 /* The words of vector `step` as its elements. */
@@ -193,44 +196,69 @@ val row_is_outer(val row, val rows)
     return logical_or(eq(row, imm(0)), eq(row, sub(rows, imm(1))));
 }
 
+struct row_cut {
+    cut c;
+    row_split split;
+    row_place place;
+    tensor from;
+    vector_pair *word; // of each step
+    val at_edge;
+};
+
 /*
  * All loads come before the first use. Only at an edge, where few threads are, has each vector predicates of its own.
  */
-void row_load_cut(const row_split *s, const row_place *p, val is_outer, tensor from, tensor to, double fill)
+row_cut *row_issue_cut(const row_split *s, const row_place *p, val is_outer, tensor from, double fill)
 {
-    if (!s->ragged) {
-        row_load(s, p, from, to, fill);
-        return;
-    }
-    cut c = make_cut(s, from, fill);
-    c.is_outer = is_outer;
-    vector_pair *word = unwritten_pairs(&c, s->steps);
+    row_cut *r = describe_alloc(1, sizeof *r);
+    *r = (row_cut){ .c = make_cut(s, from, fill), .split = *s, .place = *p, .from = from };
+    cut *c = &r->c;
+    c->is_outer = is_outer;
+    r->word = unwritten_pairs(c, s->steps);
     const int last = s->steps - 1; // if it and what it is cut from are inside the row, all are
-    val out = logical_or(lt(first_column(s, p, 0), c.elements), reaches_out(&c, s, p, last));
-    val at_edge = logical_or(ge(first_column(s, p, last), p->limit), logical_and(is_outer, out));
-    IF(at_edge)
+    val out = logical_or(lt(first_column(s, p, 0), c->elements), reaches_out(c, s, p, last));
+    r->at_edge = logical_or(ge(first_column(s, p, last), p->limit), logical_and(is_outer, out));
+    IF(r->at_edge)
         for (int step = 0; step < s->steps; step++)
-            load_at_edge(&c, s, p, from, step, word[step]);
+            load_at_edge(c, s, p, from, step, r->word[step]);
     ELSE
     {
         for (int step = 0; step < s->steps; step++)
-            for (int i = c.count; i < 2 * c.count; i++)
-                assign(word[step][i], c.outside);
+            for (int i = c->count; i < 2 * c->count; i++)
+                assign(r->word[step][i], c->outside);
         for (int step = 0; step < s->steps; step++)
-            load_words(&c, from, s, step, false, word[step]);
-        IF(ne(c.bytes, imm(0)))
+            load_words(c, from, s, step, false, r->word[step]);
+        IF(ne(c->bytes, imm(0)))
             for (int step = 0; step < s->steps; step++)
-                load_words(&c, from, s, step, true, word[step]);
+                load_words(c, from, s, step, true, r->word[step]);
     }
+    return r;
+}
+
+void row_finish_cut(const row_cut *r, tensor to)
+{
+    const row_split *s = &r->split;
+    vector_words *own = describe_alloc((size_t)s->steps, sizeof *own);
     for (int step = 0; step < s->steps; step++) {
-        val own[WORDS_MAX];
-        cut_out(&c, word[step], own);
-        unpack_words(&c, s, own, from.dtype, to, step);
+        val out[WORDS_MAX];
+        cut_out(&r->c, r->word[step], out);
+        for (int i = 0; i < r->c.count; i++)
+            own[step][i] = variable(U32, out[i]);
     }
-    IF(logical_and(at_edge, is_outer))
+    IF(logical_and(r->at_edge, r->c.is_outer))
         for (int step = 0; step < s->steps; step++)
-            IF(is_apart(&c, s, p, step))
-                load_apart(s, from, to, step);
+            IF(is_apart(&r->c, s, &r->place, step))
+                load_apart(&r->c, s, r->from, step, own[step]);
+    for (int step = 0; step < s->steps; step++)
+        unpack_words(&r->c, s, own[step], r->from.dtype, to, step);
+}
+
+void row_load_cut(const row_split *s, const row_place *p, val is_outer, tensor from, tensor to, double fill)
+{
+    if (s->ragged)
+        row_finish_cut(row_issue_cut(s, p, is_outer, from, fill), to);
+    else
+        row_load(s, p, from, to, fill);
 }
 
 void row_load_anywhere(const row_split *s, const row_place *p, tensor from, tensor to, double fill)
