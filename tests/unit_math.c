@@ -54,6 +54,11 @@ static double square_half(double x)
     return 1 + x * x * 0x1p-6;
 }
 
+static double distance(double x)
+{
+    return 1 + fabs(x);
+}
+
 static double argument(double x)
 {
     return 1 + fabs(tanh_form(x));
@@ -73,9 +78,11 @@ static const function functions[] = {
     { "log_half", log_half, log, constant, 0x1p-16 },
     { "tanh", tanh_f32, tanh, constant, 0x1p-22 },
     { "sigmoid", sigmoid_f32, sigmoid, constant, 0x1p-21 },
+    { "sigmoid_half", sigmoid_half, sigmoid, distance, 0x1p-21 },
     { "erf", erf_f32, erf, constant, 0x1p-22 },
     { "normal_cdf", normal_cdf_f32, normal_cdf, square, 0x1p-21 },
     { "silu", silu_f32, silu, constant, 0x1p-20 },
+    { "silu_half", silu_half, silu, distance, 0x1p-20 },
     { "gelu_erf", gelu_erf_f32, gelu_erf, square, 0x1p-20 },
     { "gelu_erf_half", gelu_erf_half, gelu_erf, square_half, 0x1p-15 },
     { "gelu_tanh", gelu_tanh_f32, gelu_tanh, argument, 0x1p-21 },

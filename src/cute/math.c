@@ -117,6 +117,11 @@ val sigmoid_f32(val x)
     return ir_select(is_less(x, 0), mul(power, large), large);
 }
 
+val sigmoid_half(val x)
+{
+    return ir_unary_ftz(IR_RCP_APPROX, add(ir_unary_ftz(IR_EX2, scaled(x, -1 / LN2)), constant(1)));
+}
+
 /* exp(-a^2) t Q(t), t = 1 / (1 + a/2): erfc(a) for a >= 0. */
 static val erfc_of_positive(val a)
 {
@@ -216,6 +221,11 @@ val median_f32(val x, val y, val z)
 val silu_f32(val x)
 {
     return gated(x, sigmoid_f32(x));
+}
+
+val silu_half(val x)
+{
+    return gated(x, sigmoid_half(x));
 }
 
 val gelu_erf_f32(val x)

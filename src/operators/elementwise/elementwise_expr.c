@@ -251,6 +251,18 @@ ckl_status expr_parse(const char *source, expr *out)
     return CKL_OK;
 }
 
+bool expr_is_factor(const expr *e, int node)
+{
+    for (int i = node + 1; i < e->count; i++) {
+        const expr_node *n = &e->nodes[i];
+        const int arguments = n->kind < EXPR_FUNCTION_COUNT ? functions[n->kind].arguments : 0;
+        const bool uses = (arguments > 0 && n->argument[0] == node) || (arguments > 1 && n->argument[1] == node);
+        if (uses)
+            return (n->kind == EXPR_mul || n->kind == EXPR_div || n->kind == EXPR_neg) && expr_is_factor(e, i);
+    }
+    return true;
+}
+
 bool expr_suits_integers(const expr *e)
 {
     for (int i = 0; i < e->count; i++) {

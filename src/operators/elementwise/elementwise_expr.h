@@ -59,6 +59,9 @@ typedef struct expr {
 /* CKL_INVALID with the position of the fault, counted from 1. */
 ckl_status expr_parse(const char *source, expr *out);
 
+/* Is a node the result, or a factor of it? Its relative error is one of the result then. */
+bool expr_is_factor(const expr *e, int node);
+
 /* Whether all functions and numbers have an integer form. */
 bool expr_suits_integers(const expr *e);
 

@@ -247,14 +247,19 @@ static double rounding_of(const expr *e, int node)
     return rounds && node < e->count - 1 ? 0x1p-24 : 0;
 }
 
-/* Some functions are cheaper as the last one, where 16 bits are kept of it. */
+/* Some functions are cheaper where 16 bits are kept of the result, and they are it or a factor of it. */
 static double error_of_half(const elementwise_problem *p)
 {
-    const ckl_dtype out = p->desc.out.dtype;
-    const expr_kind last = p->expression.nodes[p->expression.count - 1].kind;
-    if (out != CKL_F16 && out != CKL_BF16)
+    static const double errors[EXPR_FUNCTION_COUNT + 2] = {
+        [EXPR_sigmoid] = 0x1p-14, [EXPR_silu] = 0x1p-14, [EXPR_gelu_erf] = 0x1p-15, [EXPR_log] = 0x1p-16
+    };
+    const expr *e = &p->expression;
+    double error = 0;
+    if (p->desc.out.dtype != CKL_F16 && p->desc.out.dtype != CKL_BF16)
         return 0;
-    return last == EXPR_gelu_erf ? 0x1p-15 : last == EXPR_log ? 0x1p-16 : 0;
+    for (int i = 0; i < e->count; i++)
+        error = expr_is_factor(e, i) ? fmax(error, errors[e->nodes[i].kind]) : error;
+    return error;
 }
 
 double elementwise_approximation(const void *problem)

@@ -68,6 +68,8 @@ static const char *const cases[] = {
     "expr=max(x,y)+min(x,y) shape=4099 misalign=3",
     "expr=sigmoid(x) shape=5000",
     "expr=silu(x) shape=5000 dtype=f16",
+    "expr=-silu(x)/(2*sigmoid(y)) shape=5000 dtype=bf16          # factors of a result of 16 bits",
+    "expr=silu(x)-sigmoid(y) shape=5000 dtype=f16                # terms of it",
     "expr=gelu_erf(4*x) shape=5000",
     "expr=gelu(4*x) shape=5000",
     "expr=gelu_erf(x) shape=5000 dtype=bf16",

@@ -79,47 +79,15 @@ static val (*const binary[EXPR_FUNCTION_COUNT])(val x, val y) = {
     [EXPR_pow] = power,
 };
 
-/* Where the result is rounded to 16 bits and its own function comes last. */
+/* Where the result is rounded to 16 bits and the function comes last, or is a factor of what comes last. */
 static val (*const unary_half[EXPR_FUNCTION_COUNT])(val x) = {
+    [EXPR_sigmoid] = sigmoid_half,
+    [EXPR_silu] = silu_half,
     [EXPR_gelu_erf] = gelu_erf_half,
     [EXPR_log] = log_half,
 };
 
 /* Expressions */
-
-static val evaluate(const expr *e, int node, ckl_dtype type, const val *inputs);
-
-/* x*y + z in one instruction, if n is such a sum. */
-static bool fused(const expr *e, const expr_node *n, ckl_dtype type, const val *inputs, val *result)
-{
-    for (int side = 0; n->kind == EXPR_add && side < 2; side++) {
-        const expr_node *term = &e->nodes[n->argument[side]];
-        if (term->kind != EXPR_mul)
-            continue;
-        val x = evaluate(e, term->argument[0], type, inputs), y = evaluate(e, term->argument[1], type, inputs);
-        val z = evaluate(e, n->argument[!side], type, inputs);
-        *result = fma(x, y, z);
-        return true;
-    }
-    return false;
-}
-
-static val evaluate(const expr *e, int node, ckl_dtype type, const val *inputs)
-{
-    const expr_node *n = &e->nodes[node];
-    val result;
-    if (n->kind == EXPR_INPUT)
-        return inputs[n->input];
-    if (n->kind == EXPR_NUMBER)
-        return type == F32 ? immf(n->number) : imm_as(type, (int64_t)n->number);
-    if (fused(e, n, type, inputs, &result))
-        return result;
-    val x = evaluate(e, n->argument[0], type, inputs);
-    if (unary_op[n->kind] || unary[n->kind])
-        return unary_op[n->kind] ? ir_unary(unary_op[n->kind], x) : unary[n->kind](x);
-    val y = evaluate(e, n->argument[1], type, inputs);
-    return binary_op[n->kind] ? ir_binary(binary_op[n->kind], x, y) : binary[n->kind](x, y);
-}
 
 /* What map_describe() calls per element. */
 typedef struct chain {
@@ -127,15 +95,46 @@ typedef struct chain {
     ckl_dtype type, out;
 } chain;
 
+static val evaluate(const chain *c, int node, const val *inputs);
+
+/* x*y + z in one instruction, if n is such a sum. */
+static bool fused(const chain *c, const expr_node *n, const val *inputs, val *result)
+{
+    for (int side = 0; n->kind == EXPR_add && side < 2; side++) {
+        const expr_node *term = &c->expression.nodes[n->argument[side]];
+        if (term->kind != EXPR_mul)
+            continue;
+        val x = evaluate(c, term->argument[0], inputs), y = evaluate(c, term->argument[1], inputs);
+        val z = evaluate(c, n->argument[!side], inputs);
+        *result = fma(x, y, z);
+        return true;
+    }
+    return false;
+}
+
+static val evaluate(const chain *c, int node, const val *inputs)
+{
+    const expr_node *n = &c->expression.nodes[node];
+    val result;
+    if (n->kind == EXPR_INPUT)
+        return inputs[n->input];
+    if (n->kind == EXPR_NUMBER)
+        return c->type == F32 ? immf(n->number) : imm_as(c->type, (int64_t)n->number);
+    if (fused(c, n, inputs, &result))
+        return result;
+    val x = evaluate(c, n->argument[0], inputs);
+    if (unary_half[n->kind] && (c->out == F16 || c->out == BF16) && expr_is_factor(&c->expression, node))
+        return unary_half[n->kind](x);
+    if (unary_op[n->kind] || unary[n->kind])
+        return unary_op[n->kind] ? ir_unary(unary_op[n->kind], x) : unary[n->kind](x);
+    val y = evaluate(c, n->argument[1], inputs);
+    return binary_op[n->kind] ? ir_binary(binary_op[n->kind], x, y) : binary[n->kind](x, y);
+}
+
 static val value_of(const val *inputs, void *user)
 {
     const chain *c = user;
-    const expr *e = &c->expression;
-    const expr_node *last = &e->nodes[e->count - 1];
-    bool half = c->out == F16 || c->out == BF16;
-    if (half && last->kind < EXPR_FUNCTION_COUNT && unary_half[last->kind])
-        return unary_half[last->kind](evaluate(e, last->argument[0], c->type, inputs));
-    return coerce(c->type, evaluate(e, e->count - 1, c->type, inputs));
+    return coerce(c->type, evaluate(c, c->expression.count - 1, inputs));
 }
 
 void elementwise_vector(const void *config, int kernel)
