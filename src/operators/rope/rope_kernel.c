@@ -73,13 +73,17 @@ typedef struct double_f32 {
     val hi, lo;
 } double_f32;
 
-/* Dekker's product; what is left out is below 2^-46 of it. */
+/* Dekker's product; what is left out is below 2^-46 of it. lo may be some units in the last place of hi. */
 static double_f32 product(double_f32 a, double_f32 b)
 {
     val hi = mul(a.hi, b.hi), rest = fma(a.hi, b.hi, neg(hi));
-    rest = fma(a.lo, b.hi, fma(a.hi, b.lo, rest));
-    val sum = add(hi, rest);
-    return (double_f32){ sum, sub(rest, sub(sum, hi)) };
+    return (double_f32){ hi, fma(a.lo, b.hi, fma(a.hi, b.lo, rest)) };
+}
+
+static double_f32 normalized(double_f32 x)
+{
+    val sum = add(x.hi, x.lo);
+    return (double_f32){ sum, sub(x.lo, sub(sum, x.hi)) };
 }
 
 /* Turns per position of pair 0 of a lane, relative to lane 0: theta^(-2 vec lane / rotary_dim). */
@@ -89,22 +93,28 @@ static double_f32 lane_factor(const rope_values *p, val lane, int lanes)
     for (int b = 0; 1 << b < lanes; b++) {
         val chosen = ne(bit_and(lane, imm(1 << b)), imm(0));
         double_f32 power = { select(chosen, p->lane_hi[b], immf(1)), select(chosen, p->lane_lo[b], immf(0)) };
-        factor = b ? product(factor, power) : power;
+        factor = b ? normalized(product(factor, power)) : power;
     }
     return factor;
 }
 
 /*
  * Sine and cosine of position * frequency. Whole turns leave before anything is rounded: adding 1.5 * 2^23 rounds to an
- * integer, and its difference from the product is exact.
+ * integer, and its difference from the product is exact. For elements of 16 bits the hardware's, within 2^-20, will do.
  */
-static void angle(val position, double_f32 frequency, val *sine, val *cosine)
+static void angle(val position, double_f32 frequency, ckl_dtype dtype, val *sine, val *cosine)
 {
     static const double ROUNDING = 0x1.8p23;
     val turns = mul(position, frequency.hi);
     val rest = fma(position, frequency.lo, fma(position, frequency.hi, neg(turns)));
     val whole = sub(add(turns, immf(ROUNDING)), immf(ROUNDING));
-    sincos_f32(mul(add(sub(turns, whole), rest), immf(TURN)), sine, cosine);
+    val x = mul(add(sub(turns, whole), rest), immf(TURN));
+    if (dtype == F32) {
+        sincos_f32(x, sine, cosine);
+        return;
+    }
+    *sine = sin(x);
+    *cosine = cos(x);
 }
 
 /* q or k: input and output. */
@@ -164,7 +174,7 @@ static void find_rotation(const place *at, val token)
     position = select(lt(abs(position), immf(0x1p24)), position, immf(NAN));
     for (int j = 0; j < at->t.vec; j++) {
         val sine, cosine;
-        angle(position, product(factor, (double_f32){ p->pair_hi[j], p->pair_lo[j] }), &sine, &cosine);
+        angle(position, product(factor, (double_f32){ p->pair_hi[j], p->pair_lo[j] }), at->cfg->dtype, &sine, &cosine);
         assign(at->sine[j], sine);
         assign(at->cosine[j], cosine);
     }
