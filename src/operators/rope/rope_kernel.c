@@ -148,6 +148,7 @@ typedef struct place {
     rope_tile t;
     const rope_values *p;
     val lane, rest;                               // u32; rest: number of its head and token in the CTA
+    val position;                                 // of its token
     val rotates;                                  // does its first slot have pairs? Always, where all elements do
     val sine[ROPE_VEC_MAX], cosine[ROPE_VEC_MAX]; // of its token and these pairs
 } place;
@@ -162,15 +163,23 @@ static bool is_half(const rope_config *cfg)
     return cfg->style == CKL_ROPE_HALF;
 }
 
+/* Of the positions' type; 0 where there is no such token. */
+static val load_position(const place *at, val token)
+{
+    const ckl_dtype type = at->cfg->positions;
+    tensor gPositions = gmem_vector(at->p->positions, type, at->p->tokens); // (TOKENS)
+    val position = variable(type, imm_as(type, 0));
+    IF(lt(token, at->p->tokens))
+        assign(position, at(gPositions, token));
+    return position;
+}
+
 /* The sines and cosines of a thread's token and pairs. */
-static void find_rotation(const place *at, val token)
+static void find_rotation(const place *at)
 {
     const rope_values *p = at->p;
     double_f32 factor = lane_factor(p, at->lane, at->t.pair_slots);
-    tensor gPositions = gmem_vector(p->positions, at->cfg->positions, p->tokens); // (TOKENS)
-    val position = variable(F32, immf(0));
-    IF(lt(token, p->tokens))
-        assign(position, convert(F32, at(gPositions, token)));
+    val position = convert(F32, at->position);
     position = select(lt(abs(position), immf(0x1p24)), position, immf(NAN));
     for (int j = 0; j < at->t.vec; j++) {
         val sine, cosine;
@@ -253,17 +262,32 @@ static void make_registers(const place *at, ckl_dtype dtype, tensor rX[2])
         rX[i] = fragment(dtype, compact(shape(at->t.vec, at->cfg->heads))); // (VEC,HEADS)
 }
 
+/* Finds sine and cosine, rotates elements (not 0), or both: threads that have pairs. */
+static void turn(const place *at, bool finds, const tensor *rX)
+{
+    if (finds)
+        find_rotation(at);
+    if (rX)
+        rotate(at, rX);
+}
+
+static void turn_pairs(const place *at, bool finds, const tensor *rX)
+{
+    if (has_rest(at->cfg))
+        IF(at->rotates)
+            turn(at, finds, rX);
+        else
+            turn(at, finds, rX);
+}
+
+/* Sine and cosine of the only group are found while its elements are on their way. */
 static void rotate_group(const place *at, const side *s)
 {
     tensor rX[2]; // (VEC,HEADS)
     make_registers(at, F32, rX);
     slot k = slot_of(at, s, at->lane, at->rotates);
     move_slot(at, s, &k, LOAD, rX);
-    if (has_rest(at->cfg))
-        IF(at->rotates)
-            rotate(at, rX);
-        else
-            rotate(at, rX);
+    turn_pairs(at, at->cfg->groups == 1, rX);
     move_slot(at, s, &k, STORE, rX);
 }
 
@@ -296,11 +320,9 @@ static void rope(const rope_config *cfg, rope_tile t, const rope_values *p)
     }
     grid_wait();
     launch_dependents();
-    if (has_rest(cfg))
-        IF(at.rotates)
-            find_rotation(&at, token);
-        else
-            find_rotation(&at, token);
+    at.position = load_position(&at, token);
+    if (cfg->groups > 1)
+        turn_pairs(&at, true, NULL);
     LOOP(i, imm(cfg->groups)) {
         side s = side_of(p, cfg->heads * t.abreast, add(mul(cta_y(), imm(cfg->groups)), i));
         rotate_group(&at, &s);
