@@ -1,4 +1,4 @@
-/* rope_desc.h - the fields of a problem, and the kernel that takes it. */
+/* rope_desc.h - the fields of a problem, and the kernels that take it. */
 #ifndef CKL_ROPE_DESC_H
 #define CKL_ROPE_DESC_H
 
@@ -35,6 +35,6 @@ typedef struct rope_problem {
 
 enum { ROPE_LANES_MAX = 1024 }; // pairs of a head
 
-extern const implementation rope_vector;
+extern const implementation rope_vector, rope_tiles;
 
 #endif

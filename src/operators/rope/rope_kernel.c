@@ -5,9 +5,9 @@
  * Lanes take neighbouring slots, then heads, then tokens, so that a warp reads long runs of memory. CTA (x,y) takes the
  * x-th tile of tokens and the y-th groups of heads; groups of q come first, then those of k.
  */
-#include "cute/kernel.h"
+#include "operators/rope/rope_angles.h"
+
 #include "base/math.h"
-#include "operators/rope/rope_desc.h"
 #include "skeletons/memory_cost.h"
 
 #define ROPE_CONFIG(X, owner)                                                                                  \
@@ -25,28 +25,6 @@
 typedef struct rope_config {
     ROPE_CONFIG(FIELD_MEMBER, )
 } rope_config;
-
-enum { ROPE_VEC_MAX = 8, ROPE_LANE_BITS = 10 }; // of 1024 lanes
-
-static const double TURN = 6.283185307179586; // 2 pi
-
-/* Arrays of two: q, then k. Frequencies are in turns per position, each as the sum of two f32. */
-#define ROPE_PARAMS(X, owner)                                                    \
-    X(owner, pointer, x, [2])                                                    \
-    X(owner, pointer, y, [2])                                                    \
-    X(owner, i64, ldx, [2])                                                      \
-    X(owner, i64, ldy, [2])                                                      \
-    X(owner, i64, ldx_head, [2])                                                 \
-    X(owner, i64, ldy_head, [2])                                                 \
-    X(owner, u32, heads, [2])                                                    \
-    X(owner, i64, tokens)                                                        \
-    X(owner, pointer, positions)                                                 \
-    X(owner, f32, pair_hi, [ROPE_VEC_MAX]) /* pair j of lane 0 */                \
-    X(owner, f32, pair_lo, [ROPE_VEC_MAX])                                       \
-    X(owner, f32, lane_hi, [ROPE_LANE_BITS]) /* what 2^b lanes multiply it by */ \
-    X(owner, f32, lane_lo, [ROPE_LANE_BITS])
-
-KERNEL_PARAMS(rope, ROPE_PARAMS);
 
 /* How a CTA covers (SLOT,HEAD,TOKEN): lanes, heads and tokens side by side. */
 typedef struct rope_tile {
@@ -67,55 +45,6 @@ static rope_tile tile_of(const rope_config *c, int kernel)
 }
 
 /* Kernel */
-
-/* An f32 and what is missing from it: 48 bits. */
-typedef struct double_f32 {
-    val hi, lo;
-} double_f32;
-
-/* Dekker's product; what is left out is below 2^-46 of it. lo may be some units in the last place of hi. */
-static double_f32 product(double_f32 a, double_f32 b)
-{
-    val hi = mul(a.hi, b.hi), rest = fma(a.hi, b.hi, neg(hi));
-    return (double_f32){ hi, fma(a.lo, b.hi, fma(a.hi, b.lo, rest)) };
-}
-
-static double_f32 normalized(double_f32 x)
-{
-    val sum = add(x.hi, x.lo);
-    return (double_f32){ sum, sub(x.lo, sub(sum, x.hi)) };
-}
-
-/* Turns per position of pair 0 of a lane, relative to lane 0: theta^(-2 vec lane / rotary_dim). */
-static double_f32 lane_factor(const rope_values *p, val lane, int lanes)
-{
-    double_f32 factor = { immf(1), immf(0) };
-    for (int b = 0; 1 << b < lanes; b++) {
-        val chosen = ne(bit_and(lane, imm(1 << b)), imm(0));
-        double_f32 power = { select(chosen, p->lane_hi[b], immf(1)), select(chosen, p->lane_lo[b], immf(0)) };
-        factor = b ? normalized(product(factor, power)) : power;
-    }
-    return factor;
-}
-
-/*
- * Sine and cosine of position * frequency. Whole turns leave before anything is rounded: adding 1.5 * 2^23 rounds to an
- * integer, and its difference from the product is exact. For elements of 16 bits the hardware's, within 2^-20, will do.
- */
-static void angle(val position, double_f32 frequency, ckl_dtype dtype, val *sine, val *cosine)
-{
-    static const double ROUNDING = 0x1.8p23;
-    val turns = mul(position, frequency.hi);
-    val rest = fma(position, frequency.lo, fma(position, frequency.hi, neg(turns)));
-    val whole = sub(add(turns, immf(ROUNDING)), immf(ROUNDING));
-    val x = mul(add(sub(turns, whole), rest), immf(TURN));
-    if (dtype == F32) {
-        sincos_f32(x, sine, cosine);
-        return;
-    }
-    *sine = sin(x);
-    *cosine = cos(x);
-}
 
 /* q or k: input and output. */
 typedef struct side {
@@ -161,32 +90,6 @@ static bool has_rest(const rope_config *cfg)
 static bool is_half(const rope_config *cfg)
 {
     return cfg->style == CKL_ROPE_HALF;
-}
-
-/* Of the positions' type; 0 where there is no such token. */
-static val load_position(const place *at, val token)
-{
-    const ckl_dtype type = at->cfg->positions;
-    tensor gPositions = gmem_vector(at->p->positions, type, at->p->tokens); // (TOKENS)
-    val position = variable(type, imm_as(type, 0));
-    IF(lt(token, at->p->tokens))
-        assign(position, at(gPositions, token));
-    return position;
-}
-
-/* The sines and cosines of a thread's token and pairs. */
-static void find_rotation(const place *at)
-{
-    const rope_values *p = at->p;
-    double_f32 factor = lane_factor(p, at->lane, at->t.pair_slots);
-    val position = convert(F32, at->position);
-    position = select(lt(abs(position), immf(0x1p24)), position, immf(NAN));
-    for (int j = 0; j < at->t.vec; j++) {
-        val sine, cosine;
-        angle(position, product(factor, (double_f32){ p->pair_hi[j], p->pair_lo[j] }), at->cfg->dtype, &sine, &cosine);
-        assign(at->sine[j], sine);
-        assign(at->cosine[j], cosine);
-    }
 }
 
 /* The slot of this thread in each of its heads. */
@@ -240,22 +143,6 @@ static void move_slot(const place *at, const side *s, const slot *k, int how, co
     }
 }
 
-/* Pairs of a head lie across its two vectors, or are neighbours in them. */
-static void rotate(const place *at, const tensor rX[2])
-{
-    const int vec = at->t.vec;
-    UNROLL(i, vec * at->cfg->heads) {
-        const int j = i % vec, start = i - j;
-        const bool half = is_half(at->cfg);
-        const tensor from = rX[half ? 0 : 2 * j / vec], to = rX[half ? 1 : (2 * j + 1) / vec];
-        const int first = start + (half ? j : 2 * j % vec), second = start + (half ? j : (2 * j + 1) % vec);
-        val a = at(from, first), b = at(to, second), sine = at->sine[j], cosine = at->cosine[j];
-        val rotated = fma(a, cosine, neg(mul(b, sine))); // before `first` changes, which is the register a
-        set(to, second, fma(b, cosine, mul(a, sine)));
-        set(from, first, rotated);
-    }
-}
-
 static void make_registers(const place *at, ckl_dtype dtype, tensor rX[2])
 {
     for (int i = 0; i < 2; i++)
@@ -265,10 +152,11 @@ static void make_registers(const place *at, ckl_dtype dtype, tensor rX[2])
 /* Finds sine and cosine, rotates elements (not 0), or both: threads that have pairs. */
 static void turn(const place *at, bool finds, const tensor *rX)
 {
+    const rope_pairs pairs = { at->cfg->dtype, is_half(at->cfg), at->t.vec, at->t.pair_slots };
     if (finds)
-        find_rotation(at);
+        rope_find_rotation(at->p, &pairs, at->lane, at->position, at->sine, at->cosine);
     if (rX)
-        rotate(at, rX);
+        rope_rotate(&pairs, at->cfg->heads, at->sine, at->cosine, rX);
 }
 
 static void turn_pairs(const place *at, bool finds, const tensor *rX)
@@ -320,7 +208,7 @@ static void rope(const rope_config *cfg, rope_tile t, const rope_values *p)
     }
     grid_wait();
     launch_dependents();
-    at.position = load_position(&at, token);
+    at.position = rope_position(p, cfg->positions, token);
     if (cfg->groups > 1)
         turn_pairs(&at, true, NULL);
     LOOP(i, imm(cfg->groups)) {
@@ -450,22 +338,6 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
 
 /* Launch */
 
-/* Frequencies in turns per position, each in two f32; the inverse turns the other way. */
-static void set_frequencies(const ckl_rope_desc *d, int vec, rope_params *p)
-{
-    const double base = (d->inverse ? -1 : 1) * (double)d->scale / TURN;
-    for (int j = 0; j < vec; j++) {
-        double x = base * pow((double)d->theta, -2.0 * j / (double)d->rotary_dim);
-        p->pair_hi[j] = (float)x;
-        p->pair_lo[j] = (float)(x - (double)p->pair_hi[j]);
-    }
-    for (int b = 0; b < ROPE_LANE_BITS; b++) {
-        double x = pow((double)d->theta, -2.0 * vec * (1 << b) / (double)d->rotary_dim);
-        p->lane_hi[b] = (float)x;
-        p->lane_lo[b] = (float)(x - (double)p->lane_hi[b]);
-    }
-}
-
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_rope_desc *d = plan->desc;
@@ -473,16 +345,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     const rope_config *c = plan->config;
     int kernel = PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), x->q, x->k, x->yq, x->yk) ? 0 : 1;
     rope_tile tile = tile_of(c, kernel);
-    rope_params params = { .x = { x->q, x->k },
-                           .y = { x->yq, x->yk },
-                           .ldx = { d->ldq, d->ldk },
-                           .ldy = { d->ldyq, d->ldyk },
-                           .ldx_head = { d->ldq_head, d->ldk_head },
-                           .ldy_head = { d->ldyq_head, d->ldyk_head },
-                           .heads = { (uint32_t)d->heads, (uint32_t)d->k_heads },
-                           .tokens = d->tokens,
-                           .positions = x->positions };
-    set_frequencies(d, tile.vec, &params);
+    const rope_params params = rope_params_of(d, x, tile.vec);
     const plan_grid grid = { .x = ceil_div(d->tokens, tile.tokens), .y = ceil_div(groups_of(d, c, kernel), c->groups) };
     return plan_launch(plan, kernel, grid, &params, stream);
 }
