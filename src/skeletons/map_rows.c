@@ -50,34 +50,34 @@ static int out_of_phase(const map_kernel *k, const map_shape *s, int vec)
 }
 
 /*
- * The threads and steps that leave the fewest places of a row's last tile idle; the first of equals. Rows of a warp's
- * length share a CTA: 65536 rows of 496 bf16, a CTA of 64 threads each, take 80 us, the time in which so many CTAs
- * start.
+ * The threads and steps that cost a row least: places for its vectors, those that stay idle too, and the start of each CTA,
+ * as much as some hundred vectors of three operands. 11384 rows of 3456 bf16 in 7 CTAs of 64 threads each take 97 us,
+ * in one of 256 55 us. Rows of a warp's length share a CTA. Each SM should have two CTAs.
  */
-static void share_out(map_config *c, int64_t vectors)
+static void share_out(map_config *c, int64_t vectors, int64_t rows, const ckl_device_info *device)
 {
-    enum { FEW_TILES = 4 };
+    enum { START_VECTORS = 107, CTAS_PER_SM = 2 };
     static const struct {
         int threads, row_threads, steps_max;
-    } shapes[] = { { 256, 256, 2 }, { 128, 128, 2 }, { 128, 32, 2 }, { 64, 64, 4 }, { 128, 32, 6 }, { 128, 16, 3 } };
-    int64_t least = INT64_MAX;
-    c->threads = c->row_threads = shapes[0].threads;
-    c->steps = 1;
-    if (vectors > FEW_TILES * shapes[0].threads) // waste is small; small CTAs cost more
-        return;
+    } shapes[] = { { 256, 256, 2 }, { 128, 128, 4 }, { 128, 32, 2 }, { 64, 64, 4 }, { 128, 32, 6 }, { 128, 16, 3 } };
+    double least = INFINITY;
     for (int i = 0; i < COUNT_OF(shapes); i++)
         for (int steps = shapes[i].steps_max; steps >= 1; steps--) {
-            const int64_t tile = (int64_t)shapes[i].row_threads * steps, all = round_up(vectors, tile);
-            if (all >= least || shapes[i].row_threads < 2 * c->vec || (shapes[i].row_threads <= 32 && tile < vectors))
+            const int threads = shapes[i].threads, row_threads = shapes[i].row_threads;
+            const int64_t tile = (int64_t)row_threads * steps, tiles = ceil_div(vectors, tile);
+            const double ctas = (double)tiles * row_threads / threads; // of a row
+            const double cost = (double)(tiles * tile) + START_VECTORS * ctas;
+            const bool few = row_threads == threads && steps > 1 && tiles * rows < CTAS_PER_SM * device->sm_count;
+            if (cost >= least || few || row_threads < 2 * c->vec || (row_threads <= 32 && tiles > 1))
                 continue;
-            least = all;
-            c->threads = shapes[i].threads;
-            c->row_threads = shapes[i].row_threads;
+            least = cost;
+            c->threads = threads;
+            c->row_threads = row_threads;
             c->steps = steps;
         }
 }
 
-void map_rows_choose(map_kernel *k, const map_shape *s)
+void map_rows_choose(map_kernel *k, const map_shape *s, const ckl_device_info *device)
 {
     enum { BYTES = 2, VECTORS_MIN = 4, SLOW_BYTES = 4 }; // f32 elements one by one are lines of a warp already
     map_config *c = &k->config;
@@ -86,7 +86,7 @@ void map_rows_choose(map_kernel *k, const map_shape *s)
         return;
     c->vec = vec;
     c->cut = out_of_phase(k, s, vec);
-    share_out(c, cols_of(s) / vec);
+    share_out(c, cols_of(s) / vec, s->count / cols_of(s), device);
 }
 
 ckl_status map_rows_admit(const char *what, const map_kernel *k, const map_shape *s, const ckl_device_info *device)

@@ -6,7 +6,7 @@
 #include "skeletons/row.h"
 
 /* Sets row_threads where the problem has such rows and it pays; else leaves the config alone. */
-void map_rows_choose(map_kernel *k, const map_shape *s);
+void map_rows_choose(map_kernel *k, const map_shape *s, const ckl_device_info *device);
 
 /* May k's config have its row_threads and cut? */
 ckl_status map_rows_admit(const char *what, const map_kernel *k, const map_shape *s, const ckl_device_info *device);

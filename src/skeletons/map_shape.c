@@ -204,9 +204,9 @@ static int64_t widest_bytes(const map_kernel *k)
 
 /*
  * Chains of functions take as many registers as they get (sigmoid(abs(2x+1)) 101: two CTAs fit an SM). For one or two
- * inputs 64 are enough.
+ * inputs 64 are enough, but for three and more vectors of a row, which a thread holds twice while they are cut.
  */
-enum { BOUNDED_INPUTS_MAX = 2, THREADS_PER_SM = 1024 };
+enum { BOUNDED_INPUTS_MAX = 2, BOUNDED_STEPS_MAX = 2, THREADS_PER_SM = 1024 };
 
 /* Inputs to prefetch to L2: less than half of an H200's, or they would evict what the kernel before works on. */
 enum { PREFETCHED_BYTES = 24 << 20 };
@@ -273,10 +273,12 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
         c->threads = (int)min_i64(CROSSED_FEW_THREADS, MAP_CROSS_TILE * MAP_CROSS_TILE / c->vec);
         c->steps = 1;
     }
-    map_rows_choose(&k, &s);
+    map_rows_choose(&k, &s, device);
     c->long_rows = !c->row_threads && c->vec == 1 && c->steps > 1 && has_long_rows(&s, c);
     c->prefetch = s.rank == 1 && s.count * input_bytes(&k) <= PREFETCHED_BYTES;
-    c->ctas_per_sm = k.inputs <= BOUNDED_INPUTS_MAX && !c->prefetch ? THREADS_PER_SM / c->threads : 0;
+    const bool holds_many = c->row_threads && c->steps > BOUNDED_STEPS_MAX;
+    c->ctas_per_sm =
+        k.inputs <= BOUNDED_INPUTS_MAX && !c->prefetch && !holds_many ? THREADS_PER_SM / c->threads : 0;
     c->wide = is_wide(&k, &s);
     return *c;
 }
