@@ -98,12 +98,16 @@ val rope_position(const rope_values *p, ckl_dtype type, val token)
     return position;
 }
 
-void rope_find_rotation(const rope_values *p, const rope_pairs *pairs, val lane, val position, const val *sine,
+val rope_number(val position)
+{
+    val number = convert(F32, position);
+    return select(lt(abs(number), immf(0x1p24)), number, immf(NAN));
+}
+
+void rope_find_rotation(const rope_values *p, const rope_pairs *pairs, val lane, val number, const val *sine,
                         const val *cosine)
 {
     double_f32 factor = lane_factor(p, lane, pairs->lanes);
-    val number = convert(F32, position);
-    number = select(lt(abs(number), immf(0x1p24)), number, immf(NAN));
     for (int j = 0; j < pairs->vec; j++) {
         val s, c;
         angle(number, product(factor, (double_f32){ p->pair_hi[j], p->pair_lo[j] }), pairs->dtype, &s, &c);

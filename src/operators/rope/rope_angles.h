@@ -37,11 +37,12 @@ typedef struct rope_pairs {
     int vec, lanes;
 } rope_pairs;
 
-/* A token's position, of its own type; 0 where there is no such token. */
+/* A token's position, of its own type, 0 where there is no such token; as f32, NaN where it is too far. */
 val rope_position(const rope_values *p, ckl_dtype type, val token);
+val rope_number(val position);
 
 /* Assigns the sines and cosines of a lane's pairs, variables of f32, at a position. */
-void rope_find_rotation(const rope_values *p, const rope_pairs *pairs, val lane, val position, const val *sine,
+void rope_find_rotation(const rope_values *p, const rope_pairs *pairs, val lane, val number, const val *sine,
                         const val *cosine);
 
 /* Rotates the pairs of some heads: rX[0] and rX[1] are (VEC,HEADS). */

@@ -154,7 +154,7 @@ static void turn(const place *at, bool finds, const tensor *rX)
 {
     const rope_pairs pairs = { at->cfg->dtype, is_half(at->cfg), at->t.vec, at->t.pair_slots };
     if (finds)
-        rope_find_rotation(at->p, &pairs, at->lane, at->position, at->sine, at->cosine);
+        rope_find_rotation(at->p, &pairs, at->lane, rope_number(at->position), at->sine, at->cosine);
     if (rX)
         rope_rotate(&pairs, at->cfg->heads, at->sine, at->cosine, rX);
 }

@@ -1,7 +1,7 @@
 /*
  * rope_tiles.c - heads that lie side by side without gaps: the tokens of a tile are one run of memory, which bulk copies
  * bring to shared memory and back, whatever the length of a head. Its pairs rotate there; what does not rotate is
- * nobody's work. CTA (x,y) takes the x-th tile of q, or of k.
+ * nobody's work. Tiles of q come first, then those of k.
  */
 #include "operators/rope/rope_angles.h"
 
@@ -9,16 +9,19 @@
 #include "base/math.h"
 #include "skeletons/memory_cost.h"
 
-#define ROPE_TILES_CONFIG(X, owner)                                                          \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the elements")                \
-    X(owner, ckl_dtype, positions, "i32", "i32 i64", "type of the positions")                \
-    X(owner, choice, style, "half", "half interleaved", "which elements are a pair")         \
-    X(owner, int, head_dim, "128", "", "elements of a head")                                 \
-    X(owner, int, rotary_dim, "128", "", "of them, those that rotate")                       \
-    X(owner, int, heads, "1", "", "heads of q or k, whichever has more")                     \
-    X(owner, int, vec, "8", "1 2 4 8", "pairs of a head that a thread takes")                \
-    X(owner, int, tokens, "8", "", "tokens of a tile")                                       \
-    X(owner, int, abreast, "1", "", "heads of a token that threads rotate at the same time") \
+#define ROPE_TILES_CONFIG(X, owner)                                                                           \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the elements")                                 \
+    X(owner, ckl_dtype, positions, "i32", "i32 i64", "type of the positions")                                 \
+    X(owner, choice, style, "half", "half interleaved", "which elements are a pair")                          \
+    X(owner, int, head_dim, "128", "", "elements of a head")                                                  \
+    X(owner, int, rotary_dim, "128", "", "of them, those that rotate")                                        \
+    X(owner, int, heads, "1", "", "heads of q or k, whichever has more")                                      \
+    X(owner, int, vec, "8", "1 2 4 8", "pairs of a head that a thread takes")                                 \
+    X(owner, int, tokens, "8", "", "tokens of a tile of q")                                                   \
+    X(owner, int, k_tokens, "8", "", "tokens of a tile of k")                                                 \
+    X(owner, int, abreast, "1", "1 2 4 8", "heads of q that threads rotate at the same time: a power of two") \
+    X(owner, int, k_abreast, "1", "1 2 4 8", "heads of k")                                                    \
+    X(owner, int, kb, "1", "", "KB of a tile")                                                                \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")
 
 typedef struct rope_tiles_config {
@@ -26,11 +29,6 @@ typedef struct rope_tiles_config {
 } rope_tiles_config;
 
 enum { BULK_BYTES = 16, TILE_BYTES_MAX = 96 << 10 };
-
-static int64_t tile_bytes(const rope_tiles_config *c)
-{
-    return (int64_t)c->tokens * c->heads * c->head_dim * dtype_bytes(c->dtype);
-}
 
 static int lanes_of(const rope_tiles_config *c)
 {
@@ -42,31 +40,53 @@ static int lanes_of(const rope_tiles_config *c)
 typedef struct tile {
     const rope_tiles_config *cfg;
     const rope_values *p;
-    bool by_bulk;         // kernel 0; kernel 1 is for pointers aligned to the element only
-    val x, y;             // of its first element
-    val heads, tokens;    // u32; the last tile has fewer tokens
-    val elements, copied; // u32; the first `copied` elements go by bulk copies
-    val first;            // i64, its first token
-    val memory, barrier;  // in shared memory
+    bool by_bulk;                   // kernel 0; kernel 1 is for pointers aligned to the element only
+    val is_k;                       // predicate
+    val x, y;                       // of its first element
+    val heads, tokens;              // u32; the last tile has fewer tokens
+    val elements, copied;           // u32; the first `copied` elements go by bulk copies
+    val first;                      // i64, its first token
+    val memory, positions, barrier; // in shared memory; positions are f32
 } tile;
+
+static val of_either(val is_k, int of_q, int of_k)
+{
+    return select(is_k, imm_as(U32, of_k), imm_as(U32, of_q));
+}
 
 static tile tile_here(const rope_tiles_config *cfg, const rope_values *p, bool by_bulk)
 {
-    val is_k = eq(cta_y(), imm(1)), first = mul(convert(I64, cta_x()), imm(cfg->tokens));
-    tile t = {
-        .cfg = cfg, .p = p, .by_bulk = by_bulk, .heads = select(is_k, p->heads[1], p->heads[0]), .first = first
-    };
-    const int per_copy = BULK_BYTES / dtype_bytes(cfg->dtype);
-    val of_token = mul(t.heads, imm(cfg->head_dim)),
-        start = mul(mul(first, convert(I64, of_token)), imm(dtype_bytes(cfg->dtype)));
+    const int size = dtype_bytes(cfg->dtype), per_copy = BULK_BYTES / size;
+    val q_tiles = div(convert(U32, add(p->tokens, imm64(cfg->tokens - 1))), imm(cfg->tokens)),
+        is_k = ge(cta_x(), q_tiles);
+    val number = sub(cta_x(), select(is_k, q_tiles, imm_as(U32, 0))),
+        most = of_either(is_k, cfg->tokens, cfg->k_tokens);
+    tile t = { .cfg = cfg, .p = p, .by_bulk = by_bulk, .is_k = is_k };
+    t.heads = select(is_k, p->heads[1], p->heads[0]);
+    t.first = mul(convert(I64, number), convert(I64, most));
+    t.tokens = convert(U32, min(sub(p->tokens, t.first), convert(I64, most)));
+    val of_token = mul(t.heads, imm(cfg->head_dim)), start = mul(mul(t.first, convert(I64, of_token)), imm(size));
     t.x = add(select(is_k, p->x[1], p->x[0]), convert(U64, start));
     t.y = add(select(is_k, p->y[1], p->y[0]), convert(U64, start));
-    t.tokens = convert(U32, min(sub(p->tokens, first), imm64(cfg->tokens)));
     t.elements = mul(t.tokens, of_token);
     t.copied = by_bulk ? bit_and(t.elements, imm(-per_copy)) : imm_as(U32, 0);
-    t.memory = smem_address(smem_alloc("tile", round_up(tile_bytes(cfg), BULK_BYTES), BULK_BYTES));
+    t.memory = smem_address(smem_alloc("tile", (int64_t)cfg->kb << 10, BULK_BYTES));
+    t.positions = smem_address(smem_alloc("positions", 4 * max_i64(cfg->tokens, cfg->k_tokens), 4));
     t.barrier = smem_address(smem_alloc("barrier", 8, 8));
     return t;
+}
+
+static tensor position_of(const tile *t, val token)
+{
+    return smem_view(add(t->positions, mul(token, imm(4))), F32, compact(leaf(1))); // (1)
+}
+
+static void load_positions(const tile *t)
+{
+    LOOP_FROM(token, convert(U32, thread()), t->tokens, imm(t->cfg->threads)) {
+        val position = rope_position(t->p, t->cfg->positions, add(t->first, convert(I64, token)));
+        set(position_of(t, token), 0, rope_number(position));
+    }
 }
 
 static val element_address(const tile *t, val from, val number)
@@ -105,7 +125,8 @@ static void load_tile(const tile *t)
                 bulk_load(bulk_of(t, t->x, false), bulk_of(t, t->memory, true), t->barrier);
         }
     copy_rest(t, true);
-    cta_sync(); // the barrier is initialised, and what was copied element by element is there
+    load_positions(t);
+    cta_sync(); // the barrier is initialised, and what threads have copied is there
 }
 
 static void store_tile(const tile *t)
@@ -143,21 +164,22 @@ static void rotate_tile(const tile *t)
 {
     const rope_tiles_config *c = t->cfg;
     const rope_pairs pairs = { c->dtype, c->style == CKL_ROPE_HALF, c->vec, lanes_of(c) };
-    const int lanes = pairs.lanes, abreast = c->abreast, side_by_side = c->threads / (lanes * abreast);
+    const int others = c->threads / pairs.lanes;
     val sine[ROPE_VEC_MAX], cosine[ROPE_VEC_MAX];
-    val lane = thread_at(thread(), 0, lanes, abreast * side_by_side),
-        rest = thread_at(thread(), 1, lanes, abreast * side_by_side);
-    val head = thread_at(rest, 0, abreast, side_by_side), start = thread_at(rest, 1, abreast, side_by_side);
+    val lane = thread_at(thread(), 0, pairs.lanes, others), rest = thread_at(thread(), 1, pairs.lanes, others);
+    val abreast = of_either(t->is_k, c->abreast, c->k_abreast),
+        side_by_side = of_either(t->is_k, others / c->abreast, others / c->k_abreast);
+    val head = bit_and(rest, sub(abreast, imm(1))),
+        start = shift_right(rest, of_either(t->is_k, log2_i64(c->abreast), log2_i64(c->k_abreast)));
     for (int j = 0; j < c->vec; j++) {
         sine[j] = variable(F32, immf(0));
         cosine[j] = variable(F32, immf(1));
     }
-    LOOP_FROM(token, start, t->tokens, imm(side_by_side)) {
-        val position = rope_position(t->p, c->positions, add(t->first, convert(I64, token)));
-        rope_find_rotation(t->p, &pairs, lane, position, sine, cosine);
+    LOOP_FROM(token, start, select(lt(start, side_by_side), t->tokens, imm_as(U32, 0)), side_by_side) {
+        rope_find_rotation(t->p, &pairs, lane, at(position_of(t, token), 0), sine, cosine);
         if (t->by_bulk)
             mbarrier_wait(t->barrier, imm(0));
-        LOOP_FROM(h, head, t->heads, imm(abreast))
+        LOOP_FROM(h, head, t->heads, abreast)
             rotate_head(t, &pairs, lane, add(mul(token, t->heads), h), sine, cosine);
     }
 }
@@ -165,7 +187,7 @@ static void rotate_tile(const tile *t)
 static void describe(const void *config, int kernel)
 {
     const rope_tiles_config *cfg = config;
-    const int busy = cfg->threads / (lanes_of(cfg) * cfg->abreast) * lanes_of(cfg) * cfg->abreast;
+    const int busy = cfg->threads / lanes_of(cfg) * lanes_of(cfg);
     launch_bounds(cfg->threads, 0);
     rope_values p = params_of(rope);
     tile t = tile_here(cfg, &p, kernel == 0);
@@ -198,32 +220,65 @@ static int64_t tokens_unit(const ckl_rope_desc *d)
     return BULK_BYTES / min_i64(BULK_BYTES, power_of_two_in(elements) * (int64_t)ckl_dtype_bytes(d->dtype));
 }
 
-static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
+static int64_t bytes_of(const rope_tiles_config *c, int64_t tokens, int64_t heads)
+{
+    return tokens * heads * c->head_dim * dtype_bytes(c->dtype);
+}
+
+static int kb_of(const ckl_rope_desc *d, const rope_tiles_config *c)
+{
+    return (int)ceil_div(max_i64(bytes_of(c, c->tokens, d->heads), bytes_of(c, c->k_tokens, d->k_heads)), 1 << 10);
+}
+
+/* Tokens of a tile of so many heads, if possible as many for each thread. */
+static int tokens_for(const ckl_rope_desc *d, const rope_tiles_config *c, int64_t heads, const ckl_device_info *device)
 {
     enum { TILE_BYTES = 24 << 10, CTAS_PER_SM = 2 };
+    const int64_t unit = tokens_unit(d), spread = ceil_div(d->tokens, (int64_t)CTAS_PER_SM * device->sm_count);
+    const int64_t most = min_i64(TILE_BYTES / max_i64(1, bytes_of(c, 1, heads)), spread);
+    const int64_t even = round_up(c->threads / lanes_of(c), unit), step = most >= even ? even : unit;
+    return (int)max_i64(unit, heads ? most / step * step : 0);
+}
+
+/* Heads side by side, so that all threads have work. */
+static int abreast_for(const rope_tiles_config *c, int tokens, int64_t heads)
+{
+    int abreast = 1;
+    while (lanes_of(c) * abreast * tokens < c->threads && 2 * abreast <= heads &&
+           2 * abreast * lanes_of(c) <= c->threads)
+        abreast *= 2;
+    return abreast;
+}
+
+static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
+{
     const ckl_rope_desc *d = desc;
     rope_tiles_config *c = config;
-    const int64_t size = (int64_t)ckl_dtype_bytes(d->dtype), heads = max_i64(d->heads, d->k_heads);
     if (!is_dense(d))
         FAIL(CKL_UNSUPPORTED, "rope tiles: there are gaps between heads or tokens");
-    const int64_t unit = tokens_unit(d), of_token = heads * d->head_dim * size;
-    if (unit * of_token > TILE_BYTES_MAX)
-        FAIL(CKL_UNSUPPORTED, "rope tiles: %" PRId64 " tokens of %" PRId64 " bytes are no tile", unit, of_token);
     c->dtype = d->dtype;
     c->positions = d->positions;
     c->style = (choice)d->style;
     c->head_dim = (int)d->head_dim;
     c->rotary_dim = (int)d->rotary_dim;
-    c->heads = (int)heads;
-    c->vec = (int)min_i64(BULK_BYTES / size, power_of_two_in(d->rotary_dim / 2 | d->head_dim));
-    const int64_t spread = ceil_div(d->tokens, (int64_t)CTAS_PER_SM * device->sm_count);
-    c->tokens = (int)(unit * max_i64(1, min_i64(TILE_BYTES / of_token, spread) / unit));
+    c->heads = (int)max_i64(d->heads, d->k_heads);
+    c->vec =
+        (int)min_i64(BULK_BYTES / (int64_t)ckl_dtype_bytes(d->dtype), power_of_two_in(d->rotary_dim / 2 | d->head_dim));
+    if (tokens_unit(d) * bytes_of(c, 1, c->heads) > TILE_BYTES_MAX)
+        FAIL(CKL_UNSUPPORTED, "rope tiles: %" PRId64 " tokens of %d heads are no tile", tokens_unit(d), c->heads);
     if (lanes_of(c) > c->threads)
         FAIL(CKL_UNSUPPORTED, "rope tiles: rotary_dim=%d are more than threads=%d take", c->rotary_dim, c->threads);
-    while (lanes_of(c) * c->abreast * c->tokens < c->threads && 2 * c->abreast <= c->heads &&
-           2 * c->abreast * lanes_of(c) <= c->threads)
-        c->abreast *= 2;
+    c->tokens = tokens_for(d, c, d->heads, device);
+    c->k_tokens = tokens_for(d, c, d->k_heads, device);
+    c->abreast = abreast_for(c, c->tokens, d->heads);
+    c->k_abreast = abreast_for(c, c->k_tokens, d->k_heads);
+    c->kb = kb_of(d, c);
     return CKL_OK;
+}
+
+static int64_t tiles_of(const ckl_rope_desc *d, const rope_tiles_config *c)
+{
+    return ceil_div(d->tokens, c->tokens) + (d->k_heads ? ceil_div(d->tokens, c->k_tokens) : 0);
 }
 
 /* Sine and cosine of a pair, and each element of the heads that share them. */
@@ -232,15 +287,14 @@ static plan_cost cost(const void *desc, const ckl_device_info *device, const voi
     enum { ANGLE = 20 };
     const ckl_rope_desc *d = desc;
     const rope_tiles_config *c = config;
-    const double bytes =
-        (double)(d->tokens * (d->heads + d->k_heads) * d->head_dim * (int64_t)ckl_dtype_bytes(d->dtype));
+    const double bytes = (double)bytes_of(c, d->tokens, d->heads + d->k_heads);
     const double tokens = ceil((double)(c->tokens * lanes_of(c) * c->abreast) / c->threads);
-    const double heads = ceil((double)c->heads / c->abreast);
+    const double heads = ceil((double)d->heads / c->abreast);
     const memory_work work = { .of = { .us = 0.8 },
                                .bytes = 2 * bytes,
-                               .ctas = ceil_div(d->tokens, c->tokens) * (d->k_heads ? 2 : 1),
+                               .ctas = tiles_of(d, c),
                                .threads = c->threads,
-                               .smem_bytes = tile_bytes(c),
+                               .smem_bytes = (int64_t)c->kb << 10,
                                .elements = tokens * c->vec * (2 * heads + ANGLE),
                                .meets = true };
     return memory_cost(&work, device);
@@ -262,12 +316,17 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
     if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "rope tiles: threads=%d is no multiple of 32 up to %d", c->threads,
              device->threads_per_cta_max);
-    if (c->abreast < 1 || (int64_t)c->abreast * lanes_of(c) > c->threads)
-        FAIL(CKL_INVALID, "rope tiles: abreast=%d heads of %d lanes are not 1..threads=%d", c->abreast, lanes_of(c),
-             c->threads);
-    if (c->tokens < 1 || c->tokens % tokens_unit(d) || tile_bytes(c) > TILE_BYTES_MAX)
-        FAIL(CKL_INVALID, "rope tiles: tokens=%d is no multiple of %" PRId64 " or more than %d bytes", c->tokens,
-             tokens_unit(d), TILE_BYTES_MAX);
+    if (!is_power_of_two(c->abreast) || !is_power_of_two(c->k_abreast) ||
+        max_i64(c->abreast, c->k_abreast) * lanes_of(c) > c->threads)
+        FAIL(CKL_INVALID,
+             "rope tiles: abreast=%d k_abreast=%d are no powers of two, or heads of %d lanes too many for threads=%d",
+             c->abreast, c->k_abreast, lanes_of(c), c->threads);
+    if (c->tokens < 1 || c->tokens % tokens_unit(d) || c->k_tokens < 1 || c->k_tokens % tokens_unit(d) ||
+        c->kb < kb_of(d, c) || (int64_t)c->kb << 10 > TILE_BYTES_MAX)
+        FAIL(CKL_INVALID,
+             "rope tiles: tokens=%d k_tokens=%d are no multiples of %" PRId64
+             ", or their tiles more than kb=%d or %d bytes",
+             c->tokens, c->k_tokens, tokens_unit(d), c->kb, TILE_BYTES_MAX);
     return CKL_OK;
 }
 
@@ -280,7 +339,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     const rope_tiles_config *c = plan->config;
     const int kernel = PLAN_ALIGNED(BULK_BYTES, x->q, x->k, x->yq, x->yk) ? 0 : 1;
     const rope_params params = rope_params_of(d, x, c->vec);
-    const plan_grid grid = { .x = ceil_div(d->tokens, c->tokens), .y = d->k_heads ? 2 : 1 };
+    const plan_grid grid = { .x = tiles_of(d, c) };
     return plan_launch(plan, kernel, grid, &params, stream);
 }
 
