@@ -86,6 +86,12 @@ static const char *const cases[] = {
     "tokens=9 heads=7 head_dim=312 rotary_dim=16 dtype=f16 inplace=1 # an odd number of vectors that stay",
     "tokens=700 heads=12 k_heads=4 head_dim=32 dtype=bf16 impl=vector config='groups=2 threads=128 heads=2'",
     "tokens=9 heads=1 head_dim=77 rotary_dim=76 dtype=f16 ldq=80 ldyq=80 # vectors in the pitch, none in the length",
+    "tokens=77 heads=5 k_heads=2 head_dim=39 rotary_dim=16 dtype=f16 impl=tiles # the last tile ends inside a bulk "
+    "copy",
+    "tokens=33 heads=3 k_heads=7 head_dim=40 dtype=bf16 style=interleaved inplace=1 impl=tiles",
+    "tokens=300 heads=1 head_dim=88 rotary_dim=64 positions=i64 impl=tiles config='threads=64 tokens=60 kb=21'",
+    "tokens=50 heads=4 k_heads=2 dtype=bf16 misalign=1 impl=tiles # no bulk copies",
+    "tokens=1 heads=1 head_dim=2 inverse=1 impl=tiles             # less than a bulk copy",
     "tokens=0",
     NULL,
 };
@@ -120,6 +126,19 @@ static const test_reject rejects[] = {
     { "impl=vector config='heads=3'", CKL_INVALID, "rope vector: heads=3 is no power of two up to 8" },
     { "impl=vector config='style=interleaved'", CKL_INVALID, "in the config are not the problem's" },
     { "impl=vector config='abreast=0'", CKL_INVALID, "rope vector: abreast=0 is not in 1..threads=256" },
+    { "impl=tiles ldq=264", CKL_UNSUPPORTED, "rope tiles: there are gaps between heads or tokens" },
+    { "impl=tiles heads=3 ldq_head=65 ldq=195", CKL_UNSUPPORTED, "rope tiles: there are gaps between heads or tokens" },
+    { "impl=tiles heads=400", CKL_UNSUPPORTED, "rope tiles: 1 tokens of 400 heads are no tile" },
+    { "impl=tiles head_dim=2050 rotary_dim=2046", CKL_UNSUPPORTED, "rope tiles: rotary_dim=2046 are more than threads=256 take" },
+    { "impl=tiles config='vec=3'", CKL_INVALID, "rope tiles: vec=3 is no power of two of at most 16 bytes" },
+    { "impl=tiles config='vec=8'", CKL_INVALID, "rope tiles: vec=8 is no power of two of at most 16 bytes" },
+    { "impl=tiles config='threads=48'", CKL_INVALID, "rope tiles: threads=48 is no multiple of 32 up to 1024" },
+    { "impl=tiles config='abreast=3'", CKL_INVALID, "rope tiles: abreast=3 k_abreast=1 are no powers of two" },
+    { "impl=tiles config='abreast=64'", CKL_INVALID, "or heads of 8 lanes too many for threads=256" },
+    { "impl=tiles head_dim=7 rotary_dim=6 heads=1 config='tokens=3'", CKL_INVALID,
+      "rope tiles: tokens=3 k_tokens=4 are no multiples of 4" },
+    { "impl=tiles config='tokens=64'", CKL_INVALID, "or their tiles more than kb=" },
+    { "impl=tiles config='heads=3'", CKL_INVALID, "rope tiles: types, style, heads or sizes of a head" },
     { NULL, CKL_OK, NULL },
 };
 
