@@ -295,6 +295,12 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     return CKL_OK;
 }
 
+/* For the implementation whose rival it is. */
+static bool candidate(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    return i == 0 && choose(desc, device, config) == CKL_OK;
+}
+
 /* Sine and cosine of a pair, and each element of the heads that share them. */
 static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)
 {
@@ -358,6 +364,7 @@ const implementation rope_vector = {
     .config_bytes = sizeof(rope_config),
     .config = FIELD_TABLE(config_fields),
     .choose = choose,
+    .candidate = candidate,
     .cost = cost,
     .admit = admit,
     .describe = describe,

@@ -276,6 +276,12 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     return CKL_OK;
 }
 
+/* Its choice is compared with that of its rival. */
+static bool candidate(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    return i == 0 && choose(desc, device, config) == CKL_OK;
+}
+
 static int64_t tiles_of(const ckl_rope_desc *d, const rope_tiles_config *c)
 {
     return ceil_div(d->tokens, c->tokens) + (d->k_heads ? ceil_div(d->tokens, c->k_tokens) : 0);
@@ -351,7 +357,9 @@ const implementation rope_tiles = {
     .config_bytes = sizeof(rope_tiles_config),
     .config = FIELD_TABLE(config_fields),
     .choose = choose,
+    .candidate = candidate,
     .cost = cost,
+    .rivals = { &rope_vector },
     .admit = admit,
     .describe = describe,
     .kernels = 2,
