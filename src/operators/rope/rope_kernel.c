@@ -305,12 +305,13 @@ static bool candidate(const void *desc, const ckl_device_info *device, int i, vo
 static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)
 {
     enum { ANGLE = 20 };
+    const double US = 0.8, REST_US = 0.7; // what does not rotate parts the lanes of a warp
     const ckl_rope_desc *d = desc;
     const rope_config *c = config;
     const rope_tile t = tile_of(c, 0);
     const int64_t heads = d->heads + d->k_heads, bytes = (int64_t)ckl_dtype_bytes(d->dtype);
     const double held = 2.0 * t.vec * c->heads, slots = ceil((double)t.slots / t.lanes);
-    const memory_work work = { .of = { .us = 0.8, .wait_cycles = -1700, .bytes = 1.2 },
+    const memory_work work = { .of = { .us = US + (has_rest(c) ? REST_US : 0), .wait_cycles = -1700, .bytes = 1.2 },
                                .bytes = 2.0 * (double)(d->tokens * heads) * (double)(d->head_dim * bytes),
                                .ctas = ceil_div(d->tokens, t.tokens) * ceil_div(groups_of(d, c, 0), c->groups),
                                .threads = t.lanes * t.abreast * t.tokens,
