@@ -122,7 +122,7 @@ static bool overlaps_next(int64_t count, const permute_gather_config *c, const c
 }
 
 /* NOTE: of 16 bytes on an H200: 32x769x40x24 bf16, 0,2,1,3, takes 28.3 us by four a thread and 26.6 by two, 3x4096x48x96 58.8 and 57.9. */
-enum { WIDEST_BYTES = 16, WIDEST_STEPS = 2 };
+enum { WIDEST_BYTES = 16, WIDEST_STEPS = 2, WIDEST_RANK_MIN = 4 };
 
 static bool candidate_gather(const void *problem, const ckl_device_info *device, int i, void *config)
 {
@@ -134,7 +134,7 @@ static bool candidate_gather(const void *problem, const ckl_device_info *device,
         c->bytes /= 2;
     c->block = block_of(p, c);
     c->rank = rank_of(p, c);
-    if (c->bytes == WIDEST_BYTES && c->block == 1)
+    if (c->bytes == WIDEST_BYTES && c->block == 1 && c->rank >= WIDEST_RANK_MIN)
         c->steps = (int)min_i64(c->steps, WIDEST_STEPS);
     int64_t count = permutation_elements(p) * p->bytes / c->bytes;
     while (c->steps > 1 && count < (int64_t)c->threads * c->steps * device->sm_count)
