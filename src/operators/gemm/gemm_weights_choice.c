@@ -21,7 +21,7 @@ static const struct {
 static double instructions(const ckl_gemm_desc *d, const gemm_weights_config *c)
 {
     const bool f16 = d->a == CKL_F16, nibbles = d->b == CKL_U8;
-    const int conversion = nibbles ? (f16 ? 40 : 56) : d->b == CKL_I8 ? 80 : f16 ? 225 : 257; // of 16 rows
+    const int conversion = nibbles ? (f16 ? 40 : 56) : d->b == CKL_I8 ? 80 : f16 ? 32 : 128; // of 16 rows
     const int columns = c->columns / 8, sums = nibbles && f16 ? 8 : 4;
     const int blocks = d->scale_b == CKL_GEMM_SCALE_BLOCK ? GEMM_BLOCK / gemm_block_k(&c->epilogue) : 0;
     return c->rows / 16 * (conversion + columns * (8 + sums * blocks) + 4) + 32 * columns + 60;

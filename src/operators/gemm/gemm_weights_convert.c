@@ -60,6 +60,20 @@ static val pair_of_e4m3(const weights_kernel *k, val word, int i)
     return f16 ? small : mul(small, both(k, 0, 0x7b80)); // 2^120
 }
 
+/* The same by instructions of sm_90, which all have that have TMA: as they are. */
+static val pair_converted(const weights_kernel *k, val word, int i)
+{
+    val halves[2], values[2];
+    unpack(word, IR_U16, &halves[0], &halves[1]);
+    const val pair = f16x2_of(CKL_E4M3, halves[i]);
+    if (k->cfg->epilogue.ab == F16)
+        return pair;
+    unpack(pair, F16, &values[0], &values[1]);
+    for (int j = 0; j < 2; j++)
+        values[j] = convert(BF16, convert(F32, values[j]));
+    return pack(IR_BF16X2, values[0], values[1]);
+}
+
 float gemm_weights_unit(const weights_kernel *k)
 {
     const bool f16 = k->cfg->epilogue.ab == F16;
@@ -67,7 +81,7 @@ float gemm_weights_unit(const weights_kernel *k)
     case CKL_U8:
         return f16 ? 0x1p24F : 4;
     case CKL_E4M3:
-        return f16 ? 256 : 1;
+        return f16 && !k->cfg->box ? 256 : 1;
     default:
         return f16 ? 1 : 64;
     }
@@ -78,5 +92,7 @@ val gemm_weights_pair(const weights_kernel *k, tensor rWords, int step, int i)
     if (k->nibbles)
         return bitcast(U32, pair_of_nibbles(k, bitcast(U32, at(rWords, step / 2)), step % 2 + 2 * i));
     val word = bitcast(U32, at(rWords, step));
-    return bitcast(U32, (k->cfg->epilogue.b == CKL_E4M3 ? pair_of_e4m3 : pair_of_bytes)(k, word, i));
+    if (k->cfg->epilogue.b == CKL_E4M3)
+        return bitcast(U32, (k->cfg->box ? pair_converted : pair_of_e4m3)(k, word, i));
+    return bitcast(U32, pair_of_bytes(k, word, i));
 }
