@@ -28,12 +28,17 @@ static val head_of(const decode_kernel *k, int which, val pointer)
 block_rows attention_decode_no_rows(const decode_kernel *k)
 {
     block_rows rows = { .count = variable(I32, imm(0)) };
-    if (k->place.form.append)
-        rows.start = variable(U32, imm(0));
     rows.key = variable(U32, imm(0));
     if (k->place.form.page)
         rows.page = variable(U32, imm(0));
     return rows;
+}
+
+/* The number of a key's page. */
+static val page_of(const decode_kernel *k, val key)
+{
+    tensor gTable = attention_decode_table_of(&k->place.p); // (PAGES,BATCH)
+    return convert(U32, at(gTable, div(key, imm(k->place.form.page)), k->place.batch));
 }
 
 /* The table is read up to kv, so it need not wait for the length. */
@@ -41,28 +46,24 @@ void attention_decode_find_rows(const decode_kernel *k, val number, block_rows *
 {
     const attention_decode_form *form = &k->place.form;
     const attention_decode_values *p = &k->place.p;
-    const int bn = k->cfg->keys, page = form->page;
+    const int bn = k->cfg->keys;
     val start = add(k->place.from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
     val key = min(add(start, thread_at(lane(), 0, bn, LANES / bn)), sub(p->kv, imm(1)));
-    if (page) {
-        tensor gTable = attention_decode_table_of(&k->place.p); // (PAGES,BATCH)
-        assign(rows->page, convert(U32, at(gTable, div(key, imm(page)), k->place.batch)));
-    }
+    if (form->page)
+        assign(rows->page, page_of(k, key));
     assign(rows->key, key);
-    if (form->append)
-        assign(rows->start, start);
     assign(rows->count,
            sub(convert(I32, form->append ? min(k->place.to, first_new(k)) : k->place.to), convert(I32, start)));
 }
 
-/* Where this lane's key is in K or V, in vectors from the head's first. */
-static val vectors_before(const decode_kernel *k, int which, const block_rows *rows)
+/* Where a key is in K or V, in vectors from the head's first. */
+static val vectors_before(const decode_kernel *k, int which, val key, val number_of_page)
 {
     const attention_decode_values *p = &k->place.p;
     const int page = k->place.form.page;
     if (!page)
-        return mul(rows->key, p->key_vectors[which]);
-    return add(mul(rem(rows->key, imm(page)), p->key_vectors[which]), mul(rows->page, p->page_vectors[which]));
+        return mul(key, p->key_vectors[which]);
+    return add(mul(rem(key, imm(page)), p->key_vectors[which]), mul(number_of_page, p->page_vectors[which]));
 }
 
 /* Starts the copies of a block of K or V, rows of d words, into chunks (BN,CHUNK,CHUNKS). What does not exist is 0. */
@@ -72,7 +73,7 @@ static void load_rows(const decode_kernel *k, int which, const block_rows *rows,
     tiled_copy each = make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->place.form.dtype,
                                       compact_right(shape(down, across)), compact(shape(1, VECTOR)));
     val row = thread_at(lane(), 1, across, down), column = mul(thread_at(lane(), 0, across, down), imm(VECTOR));
-    val at = vectors_before(k, which, rows);
+    val at = vectors_before(k, which, rows->key, rows->page);
     val base = add(head_of(k, which, k->place.p.x[which]), convert(U64, mul(column, imm(2))));
     for (int i = 0; i < k->cfg->keys / down; i++) {
         val this = add(row, imm(i * down)), first = mul(convert(U64, shuffle(at, this)), imm_as(U64, 16));
@@ -87,79 +88,164 @@ static void load_rows(const decode_kernel *k, int which, const block_rows *rows,
     }
 }
 
-/* Four numbers as e4m3, in a word. */
-static val narrow_word(tensor rX, val scale)
-{
-    val word = imm_as(U32, 0);
-    for (int i = 0; i < 4; i++)
-        word = bit_or(word, shift_left(attention_e4m3_of_f32(div(at_f32(rX, i), scale)), imm(8 * i)));
-    return word;
-}
+/*
+ * New rows: lanes take items of them, a few words of the cache each. Where each lane has one item of K and of V, it loads
+ * them at the start and keeps them; else the rows come to L2 meanwhile.
+ */
+typedef struct new_item {
+    val token, group, key; // group: of words of the row; key: a large number where it would be before the first one
+    val exists;
+} new_item;
 
-/* 32-bit words of the cache that a lane makes of a new row at a time: few where it rounds their elements. */
-static int words_at_once(const decode_kernel *k)
+/* 32-bit words of the cache that an item has: few where a lane rounds their elements. */
+static int words_of_item(const decode_kernel *k)
 {
     return k->packed == 1 ? 4 : 1;
 }
 
-/* Words of the new row of K or V of token `token`, as the cache stores it, from group `at` of them on. (WORDS) */
-static tensor new_words(const decode_kernel *k, int which, val token, val at)
+/* Items of a row of K or V. */
+static int items_of_row(const decode_kernel *k, int which)
+{
+    const attention_decode_form *form = &k->place.form;
+    return (which == ATTENTION_K ? form->d : form->dv) / k->packed / (2 * words_of_item(k));
+}
+
+static bool keeps_new(const decode_kernel *k)
+{
+    const int tokens = k->place.form.tokens;
+    return tokens * items_of_row(k, ATTENTION_K) <= LANES && tokens * items_of_row(k, ATTENTION_V) <= LANES;
+}
+
+static new_item item_of(const decode_kernel *k, int which, val item)
+{
+    const int tokens = k->place.form.tokens, of_row = items_of_row(k, which);
+    new_item x = { .group = rem(item, imm(of_row)) };
+    x.exists = lt(item, imm(tokens * of_row));
+    x.token = min(div(item, imm(of_row)), imm(tokens - 1));
+    x.key = convert(U32, add(sub(convert(I32, k->place.length), imm(tokens)), convert(I32, x.token)));
+    return x;
+}
+
+/* Loads an item, two elements a word. */
+static tensor load_item(const decode_kernel *k, int which, const new_item *x)
 {
     const decode_place *place = &k->place;
-    const int from = which == ATTENTION_K ? DECODE_K_NEW : DECODE_V_NEW, words = words_at_once(k);
-    const int count = 2 * words * k->packed;
+    const int from = which == ATTENTION_K ? DECODE_K_NEW : DECODE_V_NEW, words = words_of_item(k) * k->packed;
     tensor gAll = attention_decode_tensor_of(place, from, place->p.x[from]);
-    tensor gRow = slice(gAll, place->batch, place->kv_head, token, _); // (D)
-    tensor gX = local_tile(gRow, leaf(count), coord(at)), rW = fragment(I32, compact(leaf(words)));
-    if (k->packed == 1) {
-        copy(gmem_tensor(gX.address, I32, compact(leaf(words))), rW, 4 * words);
-        return rW;
+    tensor gRow = slice(gAll, place->batch, place->kv_head, x->token, _), rX = fragment(I32, compact(leaf(words)));
+    copy(gmem_tensor(local_tile(gRow, leaf(2 * words), coord(x->group)).address, I32, compact(leaf(words))), rX,
+         4 * words);
+    return rX;
+}
+
+/* Words as the cache stores them: of e4m3 one of four numbers. */
+static tensor words_of(const decode_kernel *k, int which, tensor rX)
+{
+    if (k->packed == 1)
+        return rX;
+    val x[4], word = imm_as(U32, 0);
+    for (int i = 0; i < 2; i++)
+        unpack(bitcast(U32, at(rX, i)), k->place.form.dtype, &x[2 * i], &x[2 * i + 1]);
+    for (int i = 0; i < 4; i++) {
+        const val code = attention_e4m3_of_f32(div(convert(F32, x[i]), k->scale[which]));
+        word = bit_or(word, shift_left(code, imm(8 * i)));
     }
-    tensor rX = fragment(place->form.dtype, compact(leaf(count)));
-    copy(gX, rX, 2 * count);
-    set(rW, 0, bitcast(I32, narrow_word(rX, k->scale[which])));
+    tensor rW = fragment(I32, compact(leaf(1)));
+    set(rW, 0, bitcast(I32, word));
     return rW;
 }
 
-/*
- * Puts new rows of a block of K or V, which the copies left out, into shared memory; the CTA of the first tile also
- * writes them to the cache.
- */
-static void append_rows(const decode_kernel *k, int which, const block_rows *rows, tensor sX, columns c, int d)
+/* Of a head of the cache the CTA of the first tile writes what is new. */
+static void store_item(const decode_kernel *k, int which, const new_item *x, tensor rW)
 {
-    const int words = words_at_once(k), across = d / (2 * words), tokens = k->place.form.tokens;
-    val into = head_of(k, which, k->place.p.into[which]), end = min(add(rows->start, imm(k->cfg->keys)), k->place.to);
-    const val vectors = vectors_before(k, which, rows);
-    LOOP_FROM(item, lane(), imm(round_up(tokens * across, LANES)), imm(LANES)) {
-        val token = min(div(item, imm(across)), imm(tokens - 1)), group = rem(item, imm(across));
-        val key = convert(U32, add(sub(convert(I32, k->place.length), imm(tokens)), convert(I32, token)));
-        val row = min(sub(key, rows->start), imm(k->cfg->keys - 1));
-        val within = mul(convert(U64, shuffle(vectors, row)), imm_as(U64, 16));
-        // a key before the first one is a large number
-        val is_here = logical_and(ge(key, rows->start), lt(key, end));
-        IF(logical_and(is_here, lt(item, imm(tokens * across)))) {
-            tensor rW = new_words(k, which, token, group);
-            val at = mul(group, imm(2 * words)), chunk = div(at, imm(c.chunk)), column = rem(at, imm(c.chunk));
-            val address = tensor_address(sX, coord(row, column, chunk));
-            copy(rW, smem_view(address, I32, compact(leaf(words))), 4 * words);
-            if (which == ATTENTION_K || !k->place.form.latent)
-                IF(eq(k->place.tile, imm(0))) {
-                    val to = add(add(into, within), convert(U64, mul(group, imm(4 * words))));
-                    copy(rW, gmem_tensor(to, I32, compact(leaf(words))), 4 * words);
-                }
+    const int words = words_of_item(k);
+    if (which == ATTENTION_V && k->place.form.latent)
+        return;
+    IF(eq(k->place.tile, imm(0))) {
+        const val page = k->place.form.page ? page_of(k, x->key) : imm_as(U32, 0);
+        const val row = mul(convert(U64, vectors_before(k, which, x->key, page)), imm_as(U64, 16));
+        const val head = head_of(k, which, k->place.p.into[which]);
+        const val to = add(add(head, row), convert(U64, mul(x->group, imm(4 * words))));
+        copy(rW, gmem_tensor(to, I32, compact(leaf(words))), 4 * words);
+    }
+}
+
+static void put_item(const decode_kernel *k, const new_item *x, val start, tensor sX, columns c, tensor rW)
+{
+    const int words = words_of_item(k);
+    const val at = mul(x->group, imm(2 * words)), chunk = div(at, imm(c.chunk)), column = rem(at, imm(c.chunk));
+    const val to = tensor_address(sX, coord(sub(x->key, start), column, chunk));
+    copy(rW, smem_view(to, I32, compact(leaf(words))), 4 * words);
+}
+
+/* Puts new rows of a block of K or V into shared memory. */
+static void append_rows(const decode_kernel *k, int which, val start, tensor sX, columns c)
+{
+    const val end = min(add(start, imm(k->cfg->keys)), k->place.to);
+    LOOP_FROM(item, lane(), imm(keeps_new(k) ? LANES : k->place.form.tokens * items_of_row(k, which)), imm(LANES)) {
+        const new_item x = item_of(k, which, item);
+        IF(logical_and(x.exists, logical_and(ge(x.key, start), lt(x.key, end)))) {
+            const tensor rW = keeps_new(k) ? k->rKV[which] : words_of(k, which, load_item(k, which, &x));
+            put_item(k, &x, start, sX, c, rW);
+            if (!keeps_new(k))
+                store_item(k, which, &x, rW);
         }
     }
 }
 
-/* Waits for all lanes' copies of the block first: they write zeros where new rows belong. */
-static void append_block(const decode_kernel *k, const block_rows *rows, val slot)
+/* What the copies of a block left out has arrived as zeros: all lanes have waited for it. */
+void attention_decode_append(const decode_kernel *k, val start, val slot)
 {
-    val end = min(add(rows->start, imm(k->cfg->keys)), k->place.to);
-    IF(lt(max(rows->start, first_new(k)), end)) {
-        cp_async_wait(0);
+    val end = min(add(start, imm(k->cfg->keys)), k->place.to);
+    IF(lt(max(start, first_new(k)), end)) {
+        append_rows(k, ATTENTION_K, start, slice(k->sK, _, _, _, slot), k->d);
+        append_rows(k, ATTENTION_V, start, slice(k->sV, _, _, _, slot), k->dv);
         warp_sync();
-        append_rows(k, ATTENTION_K, rows, slice(k->sK, _, _, _, slot), k->d, k->place.form.d / k->packed);
-        append_rows(k, ATTENTION_V, rows, slice(k->sV, _, _, _, slot), k->dv, k->place.form.dv / k->packed);
+    }
+}
+
+/* Each of the first threads brings a token's new rows to L2. */
+static void prefetch_new(const decode_kernel *k)
+{
+    const decode_place *place = &k->place;
+    IF(logical_and(lt(thread(), imm(place->form.tokens)), lt(first_new(k), place->to))) {
+        for (int which = DECODE_K_NEW; which <= (place->form.latent ? DECODE_K_NEW : DECODE_V_NEW); which++) {
+            tensor gAll = attention_decode_tensor_of(place, which, place->p.x[which]);
+            const int bytes = 2 * (which == DECODE_K_NEW ? place->form.d : place->form.dv);
+            bulk_prefetch(tensor_address(gAll, coord(place->batch, place->kv_head, thread(), imm(0))), imm(bytes));
+        }
+    }
+}
+
+void attention_decode_load_new(decode_kernel *k)
+{
+    if (!keeps_new(k)) {
+        prefetch_new(k);
+        return;
+    }
+    for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
+        const new_item x = item_of(k, which, lane());
+        k->rKV[which] = load_item(k, which, &x);
+    }
+}
+
+void attention_decode_store_new(decode_kernel *k)
+{
+    if (!keeps_new(k))
+        return;
+    for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
+        const tensor rX = k->rKV[which];
+        k->rKV[which] = fragment(I32, compact(leaf(words_of_item(k))));
+        fill(k->rKV[which], imm_as(I32, 0));
+        IF(lt(first_new(k), k->place.to)) {
+            const new_item x = item_of(k, which, lane());
+            const tensor rW = words_of(k, which, rX);
+            for (int i = 0; i < words_of_item(k); i++)
+                set(k->rKV[which], i, at(rW, i));
+            const val is_here = logical_and(ge(x.key, k->place.from), lt(x.key, k->place.to));
+            IF(logical_and(eq(warp(), imm(0)), logical_and(x.exists, is_here)))
+                store_item(k, which, &x, rW);
+        }
     }
 }
 
@@ -168,6 +254,4 @@ void attention_decode_load_block(const decode_kernel *k, const block_rows *rows,
     load_rows(k, ATTENTION_K, rows, slice(k->sK, _, _, _, slot), k->d, k->place.form.d / k->packed);
     load_rows(k, ATTENTION_V, rows, slice(k->sV, _, _, _, slot), k->dv, k->place.form.dv / k->packed);
     cp_async_commit();
-    if (k->place.form.append)
-        append_block(k, rows, slot);
 }

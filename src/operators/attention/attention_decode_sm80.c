@@ -229,6 +229,8 @@ static void use_block(decode_kernel *k, val number, val slot)
 {
     const int bn = k->cfg->keys;
     val start = add(k->place.from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
+    if (k->place.form.append)
+        attention_decode_append(k, start, slot);
     (k->packed == 1 ? multiply_keys : attention_decode_multiply_narrow_keys)(k, slot);
     if (k->factors != k->place.form.dtype)
         attention_scale_rows(k->used_scores, k->row_unit);
@@ -266,9 +268,13 @@ static ring_place begin_ring(decode_kernel *k)
     }
     for (int s = 0; s < stages - 1; s++)
         attention_decode_load_block(k, &rows[s], add(r.first, imm(s)));
+    if (k->place.form.append)
+        attention_decode_load_new(k);
     keeps_queries(k) ? load_queries(k) : find_queries(k); // overlaps the first copies
     if (k->factors != k->place.form.dtype)
         attention_decode_queries_to_f16(k);
+    if (k->place.form.append)
+        attention_decode_store_new(k);
     r.next = rows[stages - 1];
     r.use = variable(U32, imm(0));
     r.fill = variable(U32, imm(stages - 1));

@@ -23,6 +23,7 @@ typedef struct decode_kernel {
     tensor scores, out;            // (MMA,MMA_M,MMA_N)
     tensor used_scores, used_out;  // the same without rows that no tile has
     tensor weights;                // (PAIRS,MMA_M,MMA_K)
+    tensor rKV[ATTENTION_TENSORS]; // of this lane: new words of K and V, where they are kept (WORDS)
     val scale[ATTENTION_TENSORS];  // of the head of K and V, where the cache has such
     val row_unit[ONLINE_ROWS_MAX]; // factor for scores, where queries of bf16 have become f16
     val value_scale;               // factor for weighted values
@@ -33,7 +34,6 @@ typedef struct decode_kernel {
 /* Where the keys of a block are, one for each lane; how many of them are in the cache. */
 typedef struct block_rows {
     val key, page; // the number of its page is multiplied when the block is loaded: until then it need not have come
-    val start;     // the first key, where some may be new
     val count;     // i32; none: 0 or less
 } block_rows;
 
@@ -41,8 +41,16 @@ typedef struct block_rows {
 block_rows attention_decode_no_rows(const decode_kernel *k);
 void attention_decode_find_rows(const decode_kernel *k, val number, block_rows *rows);
 
-/* Starts the copies of a block into a slot, and puts new rows there. */
+/* Starts the copies of a block into a slot, but for rows that are new. */
 void attention_decode_load_block(const decode_kernel *k, const block_rows *rows, val slot);
+
+/*
+ * New rows: loads them, or brings them to L2; writes those to the cache that are kept in registers; puts those of the
+ * block that begins at key `start` into its slot, once its copies are there.
+ */
+void attention_decode_load_new(decode_kernel *k);
+void attention_decode_store_new(decode_kernel *k);
+void attention_decode_append(const decode_kernel *k, val start, val slot);
 
 /* scores = Q * K^T and out += weights * V of a slot, whose words hold two elements. */
 void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot);
