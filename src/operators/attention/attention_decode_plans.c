@@ -13,10 +13,8 @@ enum {
     SPLITS_MAX = 1024, // of a sequence
     ROWS_MAX = 32,
     CTAS_MAX = 4,
-    CTAS = 2, // of three stages of 128 columns in 16 bits, that an SM has room for
-    E4M3_CTAS = 3,
-    E4M3_STAGES = 5,      // of two CTAs
-    E4M3_RUN_MIN = 8,     // shorter ones were not measured
+    CTAS = 2,             // of three stages of 128 columns in 16 bits, that an SM has room for
+    E4M3_CTAS = 3,        // of blocks of 16 keys
     SPLIT_UNIT = 64,      // keys that four warps take at a time
     SMEM_RESERVED = 1024, // of each CTA
 };
@@ -227,20 +225,31 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
 
 /* sm80 */
 
+/* The power of two that is nearest to a ratio of two numbers, in logarithms; at least 1. */
+static int64_t power_near(int64_t number, int64_t unit)
+{
+    int64_t power = 1;
+    while (2 * power * power * unit * unit <= number * number)
+        power *= 2;
+    return power;
+}
+
 /*
- * Keys that are summed apart: equal parts of a sequence, at most 16, or as many as SMs for each head. The batch does not
- * count, so that results do not depend on it.
+ * Keys that are summed apart: equal parts of a sequence, at most 16, or about as many as SMs for each head. The batch does
+ * not count, so that results do not depend on it. Of 8 bits they are a power of two, for two CTAs to share a sequence.
  */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
-    const int64_t least =
-        SPLIT_MIN * 2 / (int64_t)ckl_dtype_bytes(d->cache); // the same bytes for any type of the cache
+    const bool narrow = d->cache == CKL_E4M3;
     const int64_t tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
-    const int64_t splits = max_i64(ATTENTION_DECODE_GROUP, device->sm_count / max_i64(tiles, 1));
-    if (d->kv > least && d->kv <= 2 * least)
-        return (int)(least / 2);
-    const int64_t even = min_i64(round_up(ceil_div(d->kv, splits), SPLIT_UNIT), SPLIT_MAX);
-    int64_t split = max_i64(even, least);
+    const int64_t of_head = device->sm_count / max_i64(tiles, 1);
+    const int64_t most = max_i64(ATTENTION_DECODE_GROUP, power_of_two_floor(max_i64(of_head, 1)));
+    int64_t least = d->kv > SPLIT_MIN && d->kv <= 2 * SPLIT_MIN ? SPLIT_MIN / 2 : SPLIT_MIN;
+    if (narrow && d->kv > 4 * SPLIT_MIN)
+        least *= 2;
+    int64_t split = max_i64(least, min_i64(round_up(ceil_div(d->kv, most), SPLIT_UNIT), SPLIT_MAX));
+    if (narrow && d->kv > SPLIT_MIN)
+        split = round_up(ceil_div(d->kv, power_near(d->kv, split)), 2 * SPLIT_UNIT);
     while (ceil_div(d->kv, split) > SPLITS_MAX)
         split *= 2;
     return (int)split;
@@ -267,7 +276,7 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
     const int own = c->split * c->run;
     const double blocks = ceil(fmin(keys_of(d), own) / (c->keys * c->warps));
     const double elements = c->keys * (double)(d->d + d->dv) / WARP * (d->cache == CKL_E4M3 ? 3 : 1) * c->rows / 16;
-    const memory_work work = { .of = { .us = (d->kv > own ? 3.5 : 1) + (d->append ? 3 : 0) },
+    const memory_work work = { .of = { .us = (d->kv > own ? 3.5 : 1) + (d->append ? 0.5 : 0) },
                                .bytes = cache_bytes(d),
                                .ctas = attention_decode_ctas(d, c->rows, own),
                                .threads = c->warps * WARP,
@@ -287,9 +296,12 @@ static int64_t resident(const ckl_device_info *device, const attention_decode_sm
 }
 
 /* Bytes for which `ctas` CTAs of an SM, that read `each`, take as long as it takes for them to come. */
-static double waited_for(double ctas, double each, double in_flight)
+static double waited_for(const attention_decode_sm80_config *c, double ctas, double each)
 {
-    const double NEEDED = 66 << 10; // in flight, for all that an SM gets
+    const bool narrow = c->form.cache == CKL_E4M3;
+    const double NEEDED = narrow ? 90 << 10 : 66 << 10; // in flight, for all that an SM gets; 8 bits want more warps
+    const double key = (double)(c->form.d + c->form.dv) * (narrow ? 1 : 2);
+    const double in_flight = c->warps * (c->stages - 1) * c->keys * key;
     return ctas * each / fmin(1, ctas * in_flight / NEEDED);
 }
 
@@ -305,11 +317,10 @@ static double bytes_of_sm(const ckl_attention_decode_desc *d, const ckl_device_i
     const int64_t ctas = attention_decode_ctas(d, c->rows, c->split * c->run), at_once = rooms * device->sm_count;
     const int64_t last = ceil_div(ctas % at_once, device->sm_count);
     const double key = (double)(d->d + d->dv) * (double)ckl_dtype_bytes(d->cache);
-    const double in_flight = c->warps * (c->stages - 1) * c->keys * key;
     const double each = fmin((double)d->kv, (double)c->split * c->run) * key + SPLIT * (double)own + STORE;
     const double turns = (double)(ctas / at_once);
-    return turns * (waited_for((double)rooms, each, in_flight) + START) +
-           (last ? waited_for((double)last, each, in_flight) + START : 0) + (own < ceil_div(d->kv, c->split) ? SUM : 0);
+    return turns * (waited_for(c, (double)rooms, each) + START) +
+           (last ? waited_for(c, (double)last, each) + START : 0) + (own < ceil_div(d->kv, c->split) ? SUM : 0);
 }
 
 /* Splits of a CTA whose sums fit registers beside O: of heads with more than 128 elements few, or none. */
@@ -327,48 +338,41 @@ static bool is_possible(const ckl_attention_decode_desc *d, const ckl_device_inf
                         const attention_decode_sm80_config *c)
 {
     const bool sums = attention_decode_quads(&c->form, c->rows, 32 * c->warps) && c->split % (c->keys * c->warps) == 0;
-    return (c->run == 1 || (sums && !d->left)) && resident(device, c);
+    return (c->run == 1 || (sums && !d->left)) && resident(device, c) >= max_i64(c->ctas, 1);
 }
 
-/* Splits of a CTA, and with a stage less one more CTA on an SM, whichever reads all soonest. */
+/* The same with more CTAs on an SM, for which registers are known to do; is there such a one? */
+static bool with_more_ctas(attention_decode_sm80_config *c)
+{
+    const int d = c->form.d == c->form.dv ? c->form.d : 0;
+    if (c->form.cache == CKL_E4M3) {
+        c->ctas = CTAS_MAX;
+        return d == 128 && c->keys == 16;
+    }
+    c->stages = 2;
+    c->ctas = d == 64 ? CTAS_MAX : CTAS + 1;
+    return d == 64 || d == 128;
+}
+
+/* Splits of a CTA, and CTAs of an SM, whichever reads all soonest. */
 static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                       attention_decode_sm80_config *c)
 {
-    const attention_decode_sm80_config first = *c;
+    attention_decode_sm80_config first = *c;
     double least = INFINITY;
-    for (int more = 0; more <= (d->d == 128 && d->dv == 128); more++)
+    for (int more = 0; more <= 1; more++) {
+        if (more && !with_more_ctas(&first))
+            return;
         for (int run = 1; run <= run_max(&first); run *= 2) {
             attention_decode_sm80_config tried = first;
             tried.run = run;
-            if (more) {
-                tried.stages = 2;
-                tried.ctas = CTAS + 1;
-            }
             const double bytes = is_possible(d, device, &tried) ? bytes_of_sm(d, device, &tried) : INFINITY;
             if (bytes < least) {
                 least = bytes;
                 *c = tried;
             }
         }
-}
-
-/*
- * The same of 8 bits, whose CTAs hide each other's instructions: three of one split, or two that have whole sequences
- * and deeper rings, where that leaves no SM with one.
- */
-static void share_sms_e4m3(const ckl_attention_decode_desc *d, const ckl_device_info *device,
-                           attention_decode_sm80_config *c)
-{
-    attention_decode_sm80_config whole = *c;
-    c->ctas = E4M3_CTAS;
-    whole.ctas = CTAS;
-    whole.stages = E4M3_STAGES;
-    while (whole.run < ATTENTION_DECODE_GROUP && (int64_t)whole.run * whole.split < d->kv)
-        whole.run *= 2;
-    const int64_t last = attention_decode_ctas(d, whole.rows, whole.split * whole.run) % (CTAS * device->sm_count);
-    if (d->d == 128 && d->dv == 128 && whole.run >= E4M3_RUN_MIN && (last == 0 || last > device->sm_count) &&
-        is_possible(d, device, &whole) && bytes_of_sm(d, device, &whole) < bytes_of_sm(d, device, c))
-        *c = whole;
+    }
 }
 
 static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
@@ -379,9 +383,12 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     c->rows = attention_decode_rows_of(d) > 16 && d->d <= 128 && d->dv <= 128 ? 32 : 16;
     c->split = split_of(d, device);
     c->convert = d->cache == CKL_E4M3 && device->has_tma;
-    if (d->cache == CKL_E4M3 && d->d <= 128 && d->dv <= 128 && c->rows == 16)
-        share_sms_e4m3(d, device, c);
-    else if (d->cache != CKL_E4M3 && c->rows == 16) // else sums do not fit registers
+    const bool narrow = d->cache == CKL_E4M3, fits = c->rows == 16 && (!narrow || (d->d <= 128 && d->dv <= 128));
+    if (narrow && fits && c->convert && d->kv > SPLIT_MIN)
+        c->keys = 32; // a block has the bytes of 16 keys of 16 bits
+    else if (narrow && fits)
+        c->ctas = E4M3_CTAS;
+    if (fits && (!narrow || c->convert)) // else sums do not fit registers
         share_sms(d, device, c);
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->stages--;
