@@ -265,6 +265,15 @@ static const char *const cases[] = {
     "heads=4 kv_heads=1 q=16 kv=40 d=32 batch=3 shortest=0 page=1 append=1 cache=e4m3 dtype=bf16 left=9",
     "heads=8 kv_heads=1 q=16 kv=66 d=32 batch=9 page=3 left=9 dtype=bf16 lse=1 cache=e4m3 append=1 shortest=0 "
     "fill=hard seed=1",
+    "heads=8 kv_heads=2 q=2 kv=150 d=64 batch=3 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 append=1 lse=1 "
+    "impl=sm80 "
+    "config='convert=1 split=64' # new rows in registers, of two splits",
+    "heads=40 kv_heads=1 kv=90 d=64 batch=2 shortest=1 page=16 layout=bshd append=1 # the same of several tiles",
+    "heads=8 kv_heads=2 kv=1300 d=128 batch=2 shortest=900 page=16 layout=bshd cache=e4m3 dtype=bf16 append=1 "
+    "impl=sm80 "
+    "config='convert=1 keys=32 split=384 run=4'",
+    "heads=8 kv_heads=2 kv=500 d=128 batch=2 shortest=1 cache=e4m3 dtype=bf16 append=1 impl=sm80 "
+    "config='convert=1 keys=16 ctas=4 stages=3'",
     "heads=2 kv_heads=1 q=2 kv=40 d=17 append=1 ldk_new=20 ldv_new_head=60",
     "latent=1 heads=16 kv_heads=1 kv=300 d=576 dv=512 batch=3 shortest=0 lse=1 # no keys, tails",
     "latent=1 heads=16 kv_heads=1 kv=400 d=576 dv=512 batch=2 shortest=220 page=64 dtype=bf16 layout=bshd lse=1 "
