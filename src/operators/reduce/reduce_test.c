@@ -255,6 +255,7 @@ static const char *const cases[] = {
     "op=logsumexp shape=200x2040 axes=1 dtype=f16 impl=rows",
     "op=max shape=600x3072 axes=1 dtype=bf16 impl=rows # a CTA a row: whole tiles of fewer threads",
     "op=std shape=877x260 axes=0 dtype=bf16 impl=columns # columns that end within a tile",
+    "op=mean shape=112x1x3072 axes=1 # threads along one line",
     "op=sum shape=4x8 axes=1 dtype=f32                              # by every step of the ladder",
     "op=sum shape=8x4 axes=0 dtype=f32",
     "op=sum shape=33x128 axes=1 dtype=f32",
