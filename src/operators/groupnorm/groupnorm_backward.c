@@ -21,8 +21,8 @@ typedef struct backward {
     tensor sGroups;                    // (KINDS,BUNDLE): A and B
     tensor sSums;                      // (CHANNELS,ROWS,KINDS): column_threads rows of each pixel of a fold
     tensor rGamma;                     // (1) or (VEC) of a thread that has one column
-    tensor rMean, rRstd;               // (1) or (VEC) of the column on its way
-    tensor rA, rB;                     // (VEC) sums of it
+    tensor rMean, rRstd;               // (1) or (VEC) of the thread's columns
+    tensor rA, rB;                     // (VEC) sums of the column on its way
     tensor rScale, rLinear, rConstant; // (1) or (VEC): dx = dy * scale + d * linear + constant
 } backward;
 
@@ -53,14 +53,15 @@ static int groups_of_vector(const backward *k)
     return groupnorm_one_group(&k->s, k->w.grid.vec) ? 1 : k->w.grid.vec;
 }
 
-/* The statistics of a column's groups. */
-static void load_statistics(backward *k, val column)
+/* The statistics of the groups of a thread's columns: of several groups it has one column. */
+static void load_statistics(backward *k)
 {
     const int count = groups_of_vector(k);
+    const val column = groupnorm_existing(&k->s, &k->w, k->w.column);
     k->rMean = fragment(F32, compact(leaf(count))); // (1) or (VEC)
     k->rRstd = fragment(F32, compact(leaf(count))); // (1) or (VEC)
     for (int i = 0; i < count; i++) {
-        val group = convert(I64, groupnorm_group(&k->s, &k->w, groupnorm_existing(&k->s, &k->w, column), i));
+        val group = convert(I64, groupnorm_group(&k->s, &k->w, column, i));
         val index = add(k->s.group, group);
         set(k->rMean, i, groupnorm_read(k->s.a.mean, index));
         set(k->rRstd, i, groupnorm_read(k->s.a.rstd, index));
@@ -130,8 +131,6 @@ static void add_column(void *kernel, const groupnorm_column *c)
     k->rB = fragment(F32, compact(leaf(k->w.grid.vec))); // (VEC)
     fill(k->rA, immf(0));
     fill(k->rB, immf(0));
-    if (!groupnorm_has_one_column(&k->w))
-        load_statistics(k, c->number);
     groupnorm_over_vectors(&k->s, &k->w, c, load_vector, add_vector, k);
     if (is_nchw(k))
         store_channel(k, c);
@@ -261,10 +260,8 @@ static void write_vector(void *kernel, groupnorm_vector *v)
 static void begin_column(backward *k, const groupnorm_column *c)
 {
     const int count = groups_of_vector(k), weights = !k->s.cfg->affine ? count : is_nchw(k) ? 1 : k->w.grid.vec;
-    if (!groupnorm_has_one_column(&k->w)) {
-        load_statistics(k, c->number);
+    if (!groupnorm_has_one_column(&k->w))
         load_gamma(k, c->number);
-    }
     k->rScale = fragment(F32, compact(leaf(weights)));  // (1) or (VEC)
     k->rLinear = fragment(F32, compact(leaf(count)));   // (1) or (VEC)
     k->rConstant = fragment(F32, compact(leaf(count))); // (1) or (VEC)
@@ -332,10 +329,9 @@ static void begin(backward *k)
 
 static void load_column(backward *k)
 {
-    if (!groupnorm_has_one_column(&k->w))
-        return;
-    load_statistics(k, k->w.column);
-    load_gamma(k, k->w.column);
+    load_statistics(k);
+    if (groupnorm_has_one_column(&k->w))
+        load_gamma(k, k->w.column);
 }
 
 static void stage_slices(backward *k)
