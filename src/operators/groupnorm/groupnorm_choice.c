@@ -10,11 +10,11 @@ enum {
     VECTOR_BYTES = 16,
     PIXEL_BYTES = 128,         // of nhwc that a bundle reads side by side: a line
     PIXEL_BYTES_BACKWARD = 64, // x and dy
-    PIXEL_BYTES_MIN = 32,      // a sector
-    BUNDLE_MAX = 64,           // of groups that stay in shared memory
-    BUNDLE_MAX_SPLIT = 8,      // each CTA reads the entries of all groups
-    BUNDLE_MAX_FOLDED = 64,    // and be it split: the other way is to read whole sectors for each group
-    PLANES_BYTES = 12 << 10,   // of nchw that are worth a CTA
+    PIXEL_BYTES_FEW = 64,
+    PIXEL_BYTES_MIN = 32, // a sector
+    BUNDLE_MAX = 64,
+    BUNDLE_MAX_SPLIT = 8,    // of slices that meet in global memory, but for forward and few bytes of a pixel
+    PLANES_BYTES = 12 << 10, // of nchw that are worth a CTA
     PLANES_OF_WARP = 8,
     CLUSTER_MAX = 8,
     HELD_CTAS = 3,           // of an SM
@@ -133,10 +133,13 @@ static int threads_min_for(const search *s, const groupnorm_config *c)
     return (int)max_i64(THREADS_MIN, 32 * max_i64(ceil_div(c->bundle, groups), ceil_div(columns, 32)));
 }
 
-/* Threads of a column of nchw, if it has vectors for them. */
+/* Threads of a column of nchw, if it has vectors for them; of short ones by single elements, each a wait for memory, any. */
 static int side_by_side(const search *s, const groupnorm_config *c)
 {
-    return COLUMN_BYTES / (c->vec * (int)element_bytes(s->d));
+    enum { SHORT_PLANE = 128, COPIED_BYTES = 4 }; // by cp.async at least
+    const int bytes = c->vec * (int)element_bytes(s->d);
+    const bool is_short = s->d->h * s->d->w * element_bytes(s->d) <= SHORT_PLANE;
+    return is_short && bytes < COPIED_BYTES ? 1 : COLUMN_BYTES / bytes;
 }
 
 /* The smallest divisor of n beyond d, which is one; n + 1 after the last. Those beyond the root are n over those before it. */
@@ -363,7 +366,7 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
     const ckl_groupnorm_desc *d = s->d;
     const int whole = (int)min_i64(power_of_two_in(d->c), VECTOR_BYTES);
     const int threads_max = s->slicing != GROUPNORM_CLUSTER ? SPLIT_THREADS_MAX : THREADS_MAX;
-    if (d->layout == CKL_IMAGE_NCHW || d->groups > BUNDLE_MAX_FOLDED)
+    if (d->layout == CKL_IMAGE_NCHW || d->groups > BUNDLE_MAX)
         return false;
     groupnorm_config folded = *c;
     folded.bundle = (int)d->groups;
@@ -382,8 +385,11 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
 static bool choose_slices(search *s, groupnorm_config *c)
 {
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
-    if (!fold_pixels(s, c))
-        set_bundle(s, BUNDLE_MAX_SPLIT, forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD, c);
+    if (fold_pixels(s, c))
+        return choose_slice(s, c);
+    set_bundle(s, BUNDLE_MAX_SPLIT, forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD, c);
+    if (forward && c->bundle * pixel_bytes(s->d) < PIXEL_BYTES_FEW)
+        set_bundle(s, BUNDLE_MAX, PIXEL_BYTES, c);
     return choose_slice(s, c);
 }
 
@@ -426,22 +432,24 @@ static bool fit_held(search *s, groupnorm_config *c)
 }
 
 /*
- * Large tensors, of which two bundles or more are in shared memory at once, that would be split otherwise, or take the largest clusters.
- * A thread has one column: what belongs to the next one would be loaded while all wait. bench/notes/groupnorm.md has the measurements.
+ * Large tensors, of which two bundles or more are in shared memory at once, that would be split otherwise, or take the largest clusters:
+ * by whole lines or, forward, whole images. A thread has one column: what belongs to the next one would be loaded while all wait.
+ * bench/notes/groupnorm.md has the measurements.
  */
 static bool choose_held(search *s, groupnorm_config *c)
 {
     enum { BYTES_MIN = 32 << 20, SECTOR = 32 };
     const ckl_groupnorm_desc *d = s->d;
-    const bool nhwc = d->layout == CKL_IMAGE_NHWC;
+    const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
     search whole = { d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0 };
     groupnorm_config other = *c;
     if (!s->device->has_tma || (choose_bundles(&whole, &other) && other.cluster < CLUSTER_MAX))
         return false;
-    set_bundle(s, BUNDLE_MAX_SPLIT, PIXEL_BYTES, c);
+    set_bundle(s, forward ? BUNDLE_MAX : BUNDLE_MAX_SPLIT, PIXEL_BYTES, c);
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
-    if (c->vec * element_bytes(d) < VECTOR_BYTES || (nhwc && (pixel < PIXEL_BYTES || pixel % SECTOR)) ||
-        groupnorm_bundles(d, c) * bundle < BYTES_MIN || !fit_held(s, c))
+    const bool lines = (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) || (forward && c->bundle == d->groups);
+    if (c->vec * element_bytes(d) < VECTOR_BYTES || (nhwc && !lines) || groupnorm_bundles(d, c) * bundle < BYTES_MIN ||
+        !fit_held(s, c))
         return false;
     return groupnorm_grid_of(c, c->vec).slots == 1 &&
            2 * groupnorm_slices(d, c, GROUPNORM_HELD) <= HELD_CTAS * s->device->sm_count;

@@ -187,6 +187,10 @@ static const char *const cases[] = {
     "steps=1'",
     "n=3 c=7 h=9 w=11 groups=7 dtype=f16 direction=backward",
     "n=3 c=14 h=9 w=11 groups=7 direction=backward fill=hard misalign=1",
+    "n=2 c=112 h=7 w=7 groups=2 dtype=f16 direction=backward # some threads a plane of single elements",
+    "n=2 c=96 h=9 w=9 groups=2 direction=backward impl=backward config='channels=48 ragged=0 vec=1 threads=64 "
+    "column_threads=32 "
+    "steps=3' # a thread has columns of one group",
     "n=2 c=32 h=19 w=16 groups=8 direction=backward layout=nhwc impl=backward_split config='bundle=4 vec=4 threads=128 "
     "column_threads=32 channels=4 steps=10' # vectors loaded ahead, four at once, the last ones",
     "n=2 c=32 h=19 w=16 groups=8 direction=backward impl=backward_split fill=hard config='threads=64 column_threads=16 "
@@ -205,6 +209,8 @@ static const char *const cases[] = {
     "n=2 c=96 h=16 w=16 groups=48 layout=nhwc affine=0 impl=forward_held config='layout=nhwc affine=0 channels=2 "
     "bundle=24 "
     "threads=128 column_threads=10 vec=4 steps=8'  # vectors of two groups",
+    "n=2 c=48 h=12 w=16 groups=48 layout=nhwc dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 layout=nhwc "
+    "bundle=48 threads=96 column_threads=16 vec=8 steps=5' # all groups, more than warps",
     "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_held config='channels=4 threads=64 column_threads=16 "
     "steps=1'",
     "n=3 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 direction=backward impl=backward_held config='dtype=bf16 "
