@@ -347,6 +347,9 @@ void groupnorm_write(val pointer, val index, val x);
 val groupnorm_group_of_lane(const groupnorm_slice *s);
 val groupnorm_lane_of_group(const groupnorm_slice *s);
 
+/* Has this warp a group? The others have nothing to merge. */
+val groupnorm_merges(const groupnorm_slice *s);
+
 /* The first lane of a group that exists. */
 val groupnorm_speaks(const groupnorm_slice *s);
 

@@ -9,8 +9,7 @@
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
 
-enum { SUMS = 4 };         // of values, and of squares, side by side
-enum { PIVOT_VALUES = 3 }; // of which a pivot is the median
+enum { SUMS = 4, PIVOT_VALUES = 3 }; // of values, and of squares, side by side; of which a pivot is the median
 
 /* What is told of some values of a group, in this order; and of the group when all is known. */
 enum { ENTRY_PIVOT, ENTRY_MEAN, ENTRY_SQUARES };
@@ -170,13 +169,17 @@ static moments no_values(void)
     return (moments){ variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
 }
 
-/* The median of those of three lanes, of which the first has values: a lane of few values may have one far away. */
-static val common_pivot(const forward *k, const moments *m)
+/* The median of three of the group's pivots, of its lanes and then of what they have next: a lane of few values may have one far away. */
+static val common_pivot(const forward *k, const moments *m, int n)
 {
-    val first = sub(lane(), convert(U32, groupnorm_lane_of_group(&k->s))), x[PIVOT_VALUES];
-    val own = select(lt(immf(0), m->count), m->pivot, shuffle(m->pivot, first));
-    for (int i = 0; i < PIVOT_VALUES; i++)
-        x[i] = shuffle(own, add(first, imm(i)));
+    const int lanes = groupnorm_lanes_of_group(k->s.cfg);
+    val first = sub(lane(), convert(U32, groupnorm_lane_of_group(&k->s))), own = m->pivot, x[PIVOT_VALUES];
+    for (int i = 0; i < PIVOT_VALUES; i++) {
+        const moments *next = &m[min_i64(i / lanes, n - 1)];
+        if (i % lanes == 0)
+            own = select(lt(immf(0), next->count), next->pivot, shuffle(m->pivot, first));
+        x[i] = shuffle(own, add(first, imm(i % lanes)));
+    }
     return median_f32(x[0], x[1], x[2]);
 }
 
@@ -184,7 +187,7 @@ static val common_pivot(const forward *k, const moments *m)
 static moments merge(const forward *k, const moments *m, int n)
 {
     val sums[2] = { variable(F32, immf(0)), variable(F32, immf(0)) }, squares = variable(F32, immf(0));
-    val pivot = common_pivot(k, m), means[OF_LANE_MAX];
+    val pivot = common_pivot(k, m, n), means[OF_LANE_MAX];
     for (int i = 0; i < n; i++) {
         means[i] = add(sub(m[i].pivot, pivot), m[i].mean);
         assign(sums[0], add(sums[0], m[i].count));
@@ -266,13 +269,6 @@ static val elements_of_slice(const groupnorm_slice *s, val rank)
     return mul(convert(F32, units), immf(per_unit));
 }
 
-/* Has this warp a group? The others have nothing to merge. */
-static val merges(const forward *k)
-{
-    const int groups = 32 / groupnorm_lanes_of_group(k->s.cfg); // of a warp
-    return lt(warp(), imm_as(U32, ceil_div(k->s.cfg->bundle, groups)));
-}
-
 /* What the lanes of a group tell, in the order of an entry. */
 typedef struct told {
     val of[GROUPNORM_ENTRY];
@@ -287,7 +283,7 @@ static void tell_peers(forward *k)
 {
     k->sPeers = groupnorm_peers(k->s.cfg, GROUPNORM_ENTRY);
     cluster_wait(); // all CTAs of the cluster have started
-    IF(merges(k)) {
+    IF(groupnorm_merges(&k->s)) {
         const told mine = told_of(merge_threads(k));
         groupnorm_send_to_peers(&k->s, k->sPeers, GROUPNORM_ENTRY, mine.of);
     }
@@ -469,7 +465,7 @@ void groupnorm_forward(const groupnorm_config *cfg, bool vectors)
     moments_of_slice(&k);
     if (cfg->cluster > 1)
         tell_peers(&k);
-    IF(merges(&k))
+    IF(groupnorm_merges(&k.s))
         publish(&k, cfg->cluster > 1 ? merge_peers(&k) : merge_threads(&k));
     cta_sync();
     groupnorm_over_columns(&k.s, &k.all, write_column, &k);
@@ -518,7 +514,7 @@ static moments merge_entries(const forward *k, int at_once)
 static void store_entries(forward *k)
 {
     moments_of_slice(k);
-    IF(merges(k)) {
+    IF(groupnorm_merges(&k->s)) {
         const told mine = told_of(merge_threads(k));
         groupnorm_store_entry(&k->s, GROUPNORM_ENTRY, mine.of);
     }
@@ -558,7 +554,7 @@ void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors)
     {
         store_entries(&k);
         IF(two_pass_leave(&order, &item)) {
-            IF(merges(&k))
+            IF(groupnorm_merges(&k.s))
                 store_merged(&k);
             two_pass_merged(&order, &item);
         }
@@ -569,7 +565,7 @@ void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors)
 static void write_held(void *kernel)
 {
     forward *k = kernel;
-    IF(merges(k))
+    IF(groupnorm_merges(&k->s))
         publish(k, merge_entries(k, ENTRIES_AT_ONCE_HELD));
     cta_sync();
     groupnorm_over_columns(&k->s, &k->all, write_column, k);

@@ -395,6 +395,12 @@ val groupnorm_lane_of_group(const groupnorm_slice *s)
     return convert(I32, lanes == 32 ? lane() : thread_at(lane(), 0, lanes, 32 / lanes));
 }
 
+val groupnorm_merges(const groupnorm_slice *s)
+{
+    const int groups = 32 / groupnorm_lanes_of_group(s->cfg); // of a warp
+    return lt(warp(), imm_as(U32, ceil_div(s->cfg->bundle, groups)));
+}
+
 val groupnorm_speaks(const groupnorm_slice *s)
 {
     return logical_and(lt(groupnorm_group_of_lane(s), groupnorm_groups(s)), eq(groupnorm_lane_of_group(s), imm(0)));

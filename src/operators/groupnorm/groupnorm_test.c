@@ -222,6 +222,10 @@ static const char *const cases[] = {
     "n=2 c=4 h=37 w=29 groups=2 direction=backward fill=hard impl=backward_held config='channels=2 ragged=1 vec=4 "
     "threads=64 column_threads=32 steps=3'",
     "n=3 c=128 h=8 w=8 groups=128 layout=nhwc dtype=f16 # a lane a group",
+    "n=2 c=64 h=16 w=24 groups=64 layout=nhwc dtype=bf16 fill=hard seed=3 impl=forward config='dtype=bf16 layout=nhwc "
+    "bundle=64 threads=64 column_threads=8 vec=8 steps=12 cluster=4' # pivots are its own",
+    "n=2 c=64 h=16 w=24 groups=64 layout=nhwc dtype=bf16 fill=hard impl=forward_split config='dtype=bf16 layout=nhwc "
+    "bundle=64 threads=64 column_threads=8 vec=8 steps=9'",
     "n=3 c=128 h=8 w=12 groups=128 layout=nhwc fill=hard",
     "n=2 c=100 h=6 w=7 groups=100 layout=nhwc direction=backward fill=hard",
     "n=1 c=12 h=30 w=64 groups=6 dtype=f16 direction=backward layout=nhwc impl=backward_split config='bundle=2 fold=1 "
