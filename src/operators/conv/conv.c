@@ -342,6 +342,13 @@ conv_params conv_params_of(const ckl_conv_desc *d, const ckl_conv_args *a)
     return p;
 }
 
+ckl_status conv_launch_tiles(const ckl_plan *plan, int kernel, int64_t tiles, const conv_params *p, ckl_stream stream)
+{
+    const plan_kernel *of = &plan->kernels[kernel];
+    return plan_launch(plan, kernel, (plan_grid){ .x = min_i64(tiles, of->clusters_resident) * of->cluster }, p,
+                       stream);
+}
+
 /* The operator */
 
 static const field desc_fields[] = { CONV_DESC(FIELD_ROW, ckl_conv_desc) };

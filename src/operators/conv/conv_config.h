@@ -203,6 +203,10 @@ KERNEL_PARAMS(conv, CONV_PARAMS);
 
 conv_params conv_params_of(const ckl_conv_desc *desc, const ckl_conv_args *args);
 
+/* Enqueues kernel number `kernel`, whose clusters take tiles in turn: as many as the device holds, but no more than tiles. */
+ckl_status conv_launch_tiles(const ckl_plan *plan, int kernel, int64_t tiles, const conv_params *params,
+                             ckl_stream stream);
+
 /* naive */
 
 #define CONV_NAIVE_CONFIG(X, owner) X(owner, int, threads, "128", "64 128 256", "threads of a CTA, one output each")

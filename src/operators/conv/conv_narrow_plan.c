@@ -243,9 +243,7 @@ static ckl_status launch_narrow(const ckl_plan *plan, const void *args, ckl_stre
         return CKL_OK;
     if (c->copied)
         TRY(launch_copy(plan, plan_workspace(plan, a->workspace), &p, stream));
-    return plan_launch(plan, CONV_NARROW_MAIN,
-                       (plan_grid){ .x = min_i64(tiles, plan->kernels[CONV_NARROW_MAIN].clusters_resident) }, &p,
-                       stream);
+    return conv_launch_tiles(plan, CONV_NARROW_MAIN, tiles, &p, stream);
 }
 
 static const field narrow_fields[] = { CONV_FORM(FIELD_NESTED, (conv_narrow_config, form)) //

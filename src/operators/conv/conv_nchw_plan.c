@@ -298,12 +298,7 @@ static ckl_status launch_product(const ckl_plan *plan, conv_params p, const void
         p.dilation[i] = -p.dilation[i];
         p.pad[i] = -p.pad[i];
     }
-    const double tiles = tiles_of(s, c);
-    if (tiles == 0)
-        return CKL_OK;
-    return plan_launch(plan, CONV_NCHW_MAIN,
-                       (plan_grid){ .x = min_i64((int64_t)tiles, plan->kernels[CONV_NCHW_MAIN].clusters_resident) }, &p,
-                       stream);
+    return conv_launch_tiles(plan, CONV_NCHW_MAIN, (int64_t)tiles_of(s, c), &p, stream);
 }
 
 static ckl_status launch_nchw_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
