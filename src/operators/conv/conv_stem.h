@@ -32,6 +32,7 @@ enum {
     CONV_STEM_FILTERS_MAX = 128, // of a CTA
     CONV_STEM_STEPS_MAX = 64,
     CONV_STEM_STEPS_AT_ONCE = 4, // 4 registers each
+    CONV_STEM_NEAR = 8,          // neighbouring filters of a warp's load, where they lie across
     CONV_STEM_PLANES = 32,       // channels of a warp's row that go through shared memory together
 };
 

@@ -26,6 +26,24 @@ tensor conv_stem_elements(val address, ckl_dtype dtype, val first)
     return gmem_tensor(add(address, convert(U64, bytes)), dtype, make_layout(dynamic(imm64(1)), leaf(1)));
 }
 
+/* An element of K: its place, where it lies in the first filter, and whether its channel and tap exist. */
+typedef struct filter_line {
+    val at, from, there;
+} filter_line;
+
+static filter_line line_of(const stem_kernel *k, val of_k)
+{
+    const conv_stem_config *c = k->cfg;
+    const int padded = k->size.padded;
+    val at = min(of_k, imm(CONV_STEM_K * k->size.steps - 1)), channel = rem(at, imm(padded)),
+        tap = div(at, imm(padded));
+    val there = logical_and(lt(channel, imm(c->channels)), lt(tap, imm(k->size.taps)));
+    val row = min(div(tap, imm(c->columns)), imm(c->rows - 1)), column = rem(tap, imm(c->columns));
+    val from = mul(convert(I64, min(channel, imm(c->channels - 1))), k->p.w[4]);
+    from = add(from, add(mul(convert(I64, row), k->p.w[2]), mul(convert(I64, column), k->p.w[3])));
+    return (filter_line){ at, from, there };
+}
+
 /*
  * A thread loads one element of K of its share of the filters, several in flight together; zeros where channel, tap or
  * filter do not exist.
@@ -33,14 +51,9 @@ tensor conv_stem_elements(val address, ckl_dtype dtype, val first)
 static void load_share(const stem_kernel *k, val of_k, val share, int each)
 {
     enum { AT_ONCE = 16 };
-    const conv_stem_config *c = k->cfg;
-    const ckl_dtype dtype = c->form.dtype;
-    const int padded = k->size.padded, depth = CONV_STEM_K * k->size.steps;
-    val at = min(of_k, imm(depth - 1)), channel = rem(at, imm(padded)), tap = div(at, imm(padded));
-    val there = logical_and(lt(channel, imm(c->channels)), lt(tap, imm(k->size.taps)));
-    val row = min(div(tap, imm(c->columns)), imm(c->rows - 1)), column = rem(tap, imm(c->columns));
-    val first = mul(convert(I64, min(channel, imm(c->channels - 1))), k->p.w[4]);
-    first = add(first, add(mul(convert(I64, row), k->p.w[2]), mul(convert(I64, column), k->p.w[3])));
+    const ckl_dtype dtype = k->cfg->form.dtype;
+    const int depth = CONV_STEM_K * k->size.steps;
+    const filter_line line = line_of(k, of_k);
     val last = sub(conv_number(k->p.k), imm(1));
     IF(lt(of_k, imm(depth)))
         for (int n = 0; n < each && describing(); n += AT_ONCE) {
@@ -49,14 +62,43 @@ static void load_share(const stem_kernel *k, val of_k, val share, int each)
             for (int i = 0; i < count; i++) {
                 val filter = min(add(k->first, add(share, imm(n + i))), last);
                 w[i] = at(
-                    conv_stem_elements(k->p.from[CONV_W], dtype, add(first, mul(convert(I64, filter), k->p.w[0]))), 0);
+                    conv_stem_elements(k->p.from[CONV_W], dtype, add(line.from, mul(convert(I64, filter), k->p.w[0]))),
+                    0);
             }
             for (int i = 0; i < count; i++) {
                 val filter = add(share, imm(n + i)), is_one = le(add(k->first, filter), last);
-                set(k->sW, coord(filter, rem(at, imm(CONV_STEM_K)), div(at, imm(CONV_STEM_K))),
-                    select(logical_and(there, is_one), w[i], convert(dtype, immf(0))));
+                set(k->sW, coord(filter, rem(line.at, imm(CONV_STEM_K)), div(line.at, imm(CONV_STEM_K))),
+                    select(logical_and(line.there, is_one), w[i], convert(dtype, immf(0))));
             }
         }
+}
+
+/*
+ * Filters that lie across, as those of the gradient of data: lanes are eight neighbours of them and four elements of K, so that a
+ * thread's share, every eighth, is an equal step apart on both sides.
+ */
+static void load_across(const stem_kernel *k, val of_k, val near)
+{
+    const ckl_dtype dtype = k->cfg->form.dtype;
+    const int each = k->cfg->tile_n / CONV_STEM_NEAR;
+    const filter_line line = line_of(k, of_k);
+    val first = add(k->first, near), last = sub(conv_number(k->p.k), imm(1));
+    val step = mul(k->p.w[0], imm64(CONV_STEM_NEAR)), from = add(line.from, mul(convert(I64, first), k->p.w[0])),
+        w[CONV_STEM_FILTERS_MAX / CONV_STEM_NEAR];
+    tensor sW =
+        smem_view(tensor_address(k->sW, coord(near, rem(line.at, imm(CONV_STEM_K)), div(line.at, imm(CONV_STEM_K)))),
+                  dtype, make_layout(leaf(each), leaf(CONV_STEM_NEAR * CONV_STEM_K)));
+    IF(lt(of_k, imm(CONV_STEM_K * k->size.steps))) {
+        UNROLL(i, each) {
+            val there = logical_and(line.there, le(add(first, imm(CONV_STEM_NEAR * i)), last));
+            w[i] = variable(dtype, convert(dtype, immf(0)));
+            IF(there)
+                assign(w[i], at(conv_stem_elements(k->p.from[CONV_W], dtype, from), 0));
+            from = add(from, step);
+        }
+        UNROLL(i, each)
+            set(sW, imm(i), w[i]);
+    }
 }
 
 /* Filters that lie as K does, in whole 16 bytes, by cp.async. */
@@ -85,6 +127,12 @@ void conv_stem_load_filters(const stem_kernel *k)
         return;
     }
     const int depth = CONV_STEM_K * k->size.steps, whole = 1 << log2_i64(2 * depth - 1);
+    if (k->cfg->form.direction == CKL_CONV_DATA) {
+        LOOP_FROM(of_k, div(thread(), imm(CONV_STEM_NEAR)), imm(depth), imm(THREADS / CONV_STEM_NEAR))
+            load_across(k, of_k, rem(thread(), imm(CONV_STEM_NEAR)));
+        fence_proxy_async();
+        return;
+    }
     const int along = whole < THREADS ? whole : THREADS,
               each = k->cfg->tile_n / (THREADS / along); // filters of a thread
     val of_k = rem(thread(), imm(along)), share = mul(div(thread(), imm(along)), imm(each));
