@@ -288,13 +288,15 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
                  a_row = full + (larger(full, row_cost(last)) - full) / (double)chunks;
     const double absent = (double)(chunks * c->tile_k - in) / (double)chunks * bytes * (s.tile_m + c->tile_n);
     const int64_t columns = ceil_div(out, c->tile_n) * c->tile_n;
+    const double of_filters = conv_sm90_n_major(c) ? (double)c->tile_k * c->tile_n / CONV_SM90_SPAN
+                                                   : a_row * c->tile_n; // rows of their boxes
     const double beside =
         conv_sm90_n_major(c) ? (double)(columns - out) * c->tile_n / (double)columns * bytes * c->tile_k : 0;
     return (conv_sm90_work){ .launches = launches,
                              .tiles = tiles_of(p, c),
                              .stages = taps * (double)chunks,
                              .multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS,
-                             .rows = a_row * (PIXEL * s.tile_m + FILTER * c->tile_n / c->share),
+                             .rows = a_row * PIXEL * s.tile_m + FILTER * of_filters / c->share,
                              .bytes = (double)s.stage_bytes,
                              .absent = (absent + beside) / ZEROS,
                              .epilogue = EPILOGUE * c->tile_n / 2 + box_cost(c, &s),
