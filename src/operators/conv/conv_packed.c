@@ -2,6 +2,8 @@
  * conv_packed.c - the Hopper kernels for channels that lie apart (NCHW) or do not fill 16 bytes, by copies in a
  * workspace. Where little is written, taps and channels are in slices, whose sums another kernel adds and writes as y lies.
  */
+#include <math.h>
+
 #include "base/math.h"
 #include "operators/conv/conv_prepared.h"
 
@@ -223,31 +225,59 @@ const implementation conv_packed_implementation = {
     .workspace_bytes = workspace_packed,
 };
 
-/* The gradient of weights. The kernel that adds slices, of which there are two or more, writes it as it lies. */
+/* The gradient of weights. One slice is stored by TMA; the kernel that adds several writes it as it lies. */
 
-static const conv_packed_problem *packed_weight_of(const void *desc, bool fold)
+static conv_packed_way way_of_weight(const conv_packed_weight_config *c)
 {
-    return &((const conv_prepared *)desc)->packed[fold ? CONV_FOLDED : CONV_PLAIN];
+    return c->patches ? CONV_PADDED + (conv_packed_way)c->patches : c->fold ? CONV_FOLDED : CONV_PLAIN;
+}
+
+static const conv_packed_problem *packed_weight_of(const void *desc, const conv_packed_weight_config *c)
+{
+    return &((const conv_prepared *)desc)->packed[way_of_weight(c)];
+}
+
+/* Does dw lie as the products do, in whole 16 bytes? */
+static bool stores_products(const ckl_conv_desc *d, const conv_packed_weight_config *c)
+{
+    return d->layout == CKL_IMAGE_NHWC && !c->fold && d->c * (int64_t)ckl_dtype_bytes(d->out) % 16 == 0;
 }
 
 static bool candidate_packed_weight(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     enum { WIDTHS = 8 };
+    static const conv_packed_way ways[] = { CONV_PLAIN, CONV_FOLDED, CONV_PATCHES_X, CONV_PATCHES_Y };
     const conv_prepared *p = desc;
     conv_packed_weight_config *c = config;
     c->nchw = p->desc.layout == CKL_IMAGE_NCHW;
-    c->fold = i >= WIDTHS;
-    if (i >= 2 * WIDTHS || (c->fold && !p->can[CONV_FOLDED]))
-        return false;
-    return conv_weight_candidate(&packed_weight_of(desc, c->fold)->inner, device, i % WIDTHS, 2, &c->conv);
+    for (int way = 0, before = 0; way < COUNT_OF(ways); way++) {
+        if (!p->can[ways[way]] || i / WIDTHS > before++)
+            continue;
+        c->fold = ways[way] == CONV_FOLDED;
+        c->patches = ways[way] > CONV_PADDED ? (choice)(ways[way] - CONV_PADDED) : 0;
+        return conv_weight_candidate(&p->packed[ways[way]].inner, device, i % WIDTHS,
+                                     stores_products(&p->desc, c) ? 1 : 2, &c->conv);
+    }
+    return false;
+}
+
+/* Bytes that both operands of the products have. */
+static double bytes_read(const conv_packed_problem *p)
+{
+    double bytes = 0;
+    for (int i = CONV_X; i <= CONV_Y; i += CONV_Y - CONV_X)
+        bytes += 2 * (double)p->at[i].shape[0] * (double)p->at[i].stride[0];
+    return bytes;
 }
 
 static plan_cost cost_packed_weight(const void *desc, const ckl_device_info *device, const void *config)
 {
+    const double MEMORY = 4e6, BESIDE = 0.2, ALONE = 1; // bytes a us; what neither hides of the other; us of one slice
     const conv_packed_weight_config *c = config;
-    const conv_packed_problem *p = packed_weight_of(desc, c->fold);
+    const conv_packed_problem *p = packed_weight_of(desc, c);
     plan_cost cost = conv_weight_cost(&p->inner, device, &c->conv);
-    cost.us += p->copies_us;
+    const double memory = bytes_read(p) / MEMORY;
+    cost.us = fmax(cost.us, memory) + BESIDE * fmin(cost.us, memory) + p->copies_us + (c->conv.slices == 1 ? ALONE : 0);
     return cost;
 }
 
@@ -259,12 +289,16 @@ static ckl_status admit_packed_weight(const void *desc, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED, "conv packed_weight: it computes the gradient of weights alone");
     if (c->nchw != (d->layout == CKL_IMAGE_NCHW))
         FAIL(CKL_INVALID, "conv packed_weight: nchw=%d is not the problem's layout", c->nchw);
-    if (c->fold && !((const conv_prepared *)desc)->can[CONV_FOLDED])
+    if (c->fold && (c->patches || !((const conv_prepared *)desc)->can[CONV_FOLDED]))
         FAIL(CKL_UNSUPPORTED, "conv packed_weight: fold=1 takes up to %d channels and neighbouring columns",
              CONV_FOLDED_MAX);
-    if (c->conv.slices == 1)
-        FAIL(CKL_INVALID, "conv packed_weight: slices=1 are not added");
-    const conv_packed_problem *p = packed_weight_of(desc, c->fold);
+    if (c->patches && !((const conv_prepared *)desc)->can[way_of_weight(c)])
+        FAIL(CKL_UNSUPPORTED,
+             "conv packed_weight: patches take images without groups, up to 256 taps and 256 channels, "
+             "of dy strides of 1 without bias");
+    if (c->conv.slices == 1 && !stores_products(d, c))
+        FAIL(CKL_INVALID, "conv packed_weight: slices=1 stores filters of NHWC that are whole 16 bytes");
+    const conv_packed_problem *p = packed_weight_of(desc, c);
     TRY(conv_weight_admit(&p->inner, device, &c->conv));
     return conv_packed_check(d, p, c->fold);
 }
@@ -272,42 +306,62 @@ static ckl_status admit_packed_weight(const void *desc, const ckl_device_info *d
 static int64_t workspace_packed_weight(const ckl_plan *plan)
 {
     const conv_packed_weight_config *c = plan->config;
-    const conv_packed_problem *p = packed_weight_of(plan->desc, c->fold);
+    const conv_packed_problem *p = packed_weight_of(plan->desc, c);
     return conv_packed_bytes(plan->desc, p) + conv_weight_workspace(&p->inner.desc, &c->conv);
 }
 
 void conv_packed_weight(const void *config, int kernel)
 {
     const conv_packed_weight_config *c = config;
+    const conv_packed_way way = way_of_weight(c);
     if (kernel == CONV_PACKED_MAIN)
         conv_sm90_weight(&c->conv, 0);
     else if (kernel == CONV_PACKED_IN && c->nchw)
         conv_packed_turning(c->conv.form.dtype, c->fold);
     else if (kernel == CONV_PACKED_IN)
         conv_pack(c->conv.form.dtype, false, c->fold, false);
+    else if (kernel == CONV_PACKED_PATCHES)
+        conv_weight_patches(c->conv.form.dtype, way == CONV_PATCHES_X);
     else
-        conv_weight_add(&c->conv, c->fold);
+        conv_weight_add(&c->conv, way == CONV_FOLDED || way == CONV_PATCHES_X);
+}
+
+/* Copies of both operands, or patches of one and a copy of the other, where that does not lie as TMA takes it. */
+static ckl_status launch_copies(const ckl_plan *plan, const conv_packed_weight_config *c, ckl_conv_args *a,
+                                char **workspace, ckl_stream stream)
+{
+    const conv_prepared *prepared = plan->desc;
+    const conv_packed_way way = way_of_weight(c);
+    conv_packed_problem copies = prepared->packed[c->patches ? CONV_PLAIN : way];
+    if (c->patches) {
+        const bool of_x = way == CONV_PATCHES_X;
+        copies.copied[of_x ? CONV_X : CONV_Y] = false;
+        TRY(conv_patches_launch(plan, way, &prepared->packed[way], of_x ? &a->x : &a->dy, workspace, stream));
+        if (!copies.copied[of_x ? CONV_Y : CONV_X])
+            return CKL_OK;
+    }
+    return conv_packed_copy_both(plan, &copies, (const int[]){ CONV_X, CONV_Y },
+                                 (const void **const[]){ &a->x, &a->dy }, workspace, stream);
 }
 
 static ckl_status launch_packed_weight(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const conv_packed_weight_config *c = plan->config;
-    const conv_packed_problem *p = packed_weight_of(plan->desc, c->fold);
+    const conv_packed_problem *p = packed_weight_of(plan->desc, c);
     ckl_conv_args a = *(const ckl_conv_args *)args;
     char *workspace = plan_workspace(plan, a.workspace);
-    TRY(conv_packed_copy_both(plan, p, (const int[]){ CONV_X, CONV_Y }, (const void **const[]){ &a.x, &a.dy },
-                              &workspace, stream));
+    TRY(launch_copies(plan, c, &a, &workspace, stream));
     a.workspace = workspace;
     return conv_weight_launch(plan, &c->conv, &p->inner.desc, &a, p->at, CONV_PACKED_ADD, p->channels[CONV_X], stream);
 }
 
 static const field packed_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_packed_weight_config, conv.form))     //
                                               CONV_WEIGHT_CONFIG(FIELD_NESTED, (conv_packed_weight_config, conv)) //
-                                              CONV_PACKED_CONFIG(FIELD_ROW, conv_packed_weight_config) };
+                                              CONV_PACKED_WEIGHT_CONFIG(FIELD_ROW, conv_packed_weight_config) };
 
 const implementation conv_packed_weight_implementation = {
     CONV_RANKED(packed_weight, conv_packed_weight_config),
-    .summary = "sm90_weight on copies, as packed is sm90; Hopper",
+    .summary = "sm90_weight on copies, as packed is sm90, or on patches of few channels or filters; Hopper",
     .describe = conv_packed_weight,
     .kernels = CONV_PACKED_WEIGHT_KERNELS,
     .params = &conv_param_list,

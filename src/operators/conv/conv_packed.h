@@ -14,16 +14,21 @@ typedef struct conv_packed_config {
     CONV_PACKED_CONFIG(FIELD_MEMBER, )
 } conv_packed_config;
 
+#define CONV_PACKED_WEIGHT_CONFIG(X, owner)                                       \
+    X(owner, bool, nchw, "0", "0 1", "channels lie apart")                        \
+    X(owner, bool, fold, "0", "0 1", "the columns of a filter count as channels") \
+    X(owner, choice, patches, "none", "none x dy", "the operand that is written out for all taps")
+
 typedef struct conv_packed_weight_config {
     conv_sm90_weight_config conv;
-    CONV_PACKED_CONFIG(FIELD_MEMBER, )
+    CONV_PACKED_WEIGHT_CONFIG(FIELD_MEMBER, )
 } conv_packed_weight_config;
 
 enum { CONV_PACK_THREADS = 256, CONV_PACK_QUAD = 4 }; // a vector each; f32 of a vector
 
-/* Kernels of a plan; of the gradient of weights the third adds slices, and is the last. */
+/* Kernels of a plan; of the gradient of weights the third adds slices, and the fourth writes patches. */
 enum { CONV_PACKED_MAIN, CONV_PACKED_IN, CONV_PACKED_OUT, CONV_PACKED_RESIDUAL, CONV_PACKED_KERNELS };
-enum { CONV_PACKED_ADD = CONV_PACKED_OUT, CONV_PACKED_WEIGHT_KERNELS };
+enum { CONV_PACKED_ADD = CONV_PACKED_OUT, CONV_PACKED_PATCHES, CONV_PACKED_WEIGHT_KERNELS };
 
 /*
  * Describes the copy of a tensor of that type, or the copy back; across: neighbouring threads have neighbouring pixels of a plane;
@@ -42,8 +47,15 @@ void conv_add_places(const conv_form *form, int slices, bool nchw, const conv_va
 
 enum { CONV_FOLDED_MAX = 128 }; // channels whose filters' columns may be folded into them
 
-/* How channels are taken: see the config. */
-typedef enum conv_packed_way { CONV_PLAIN, CONV_FOLDED, CONV_PADDED, CONV_WAYS } conv_packed_way;
+/* How channels are taken: see the configs. Of weights patches are their choices from 1 on. */
+typedef enum conv_packed_way {
+    CONV_PLAIN,
+    CONV_FOLDED,
+    CONV_PADDED,
+    CONV_PATCHES_X,
+    CONV_PATCHES_Y,
+    CONV_WAYS
+} conv_packed_way;
 
 /* The problem as the Hopper kernel gets it, and where its tensors lie. */
 typedef struct conv_packed_problem {
@@ -74,6 +86,21 @@ ckl_status conv_packed_copy_in(const ckl_plan *plan, const conv_packed_problem *
                                const void **operand, char **workspace, ckl_stream stream);
 ckl_status conv_packed_copy_both(const ckl_plan *plan, const conv_packed_problem *problem, const int which[2],
                                  const void **const operands[2], char **workspace, ckl_stream stream);
+
+/*
+ * The gradient of weights by patches (conv_weight_patches.c): may an operand be written out so? The problem that this makes of a plain one.
+ * The kernel; its launch, behind which *operand is what it wrote, and *workspace has moved on.
+ */
+static inline bool conv_has_patches(conv_packed_way way)
+{
+    return way == CONV_PATCHES_X || way == CONV_PATCHES_Y;
+}
+
+bool conv_can_patch(const ckl_conv_desc *desc, conv_packed_way way);
+conv_packed_problem conv_patched(const ckl_conv_desc *desc, conv_packed_way way, conv_packed_problem plain);
+void conv_weight_patches(ckl_dtype dtype, bool of_x);
+ckl_status conv_patches_launch(const ckl_plan *plan, conv_packed_way way, const conv_packed_problem *problem,
+                               const void **operand, char **workspace, ckl_stream stream);
 
 /* Describes the copy of what is read of NCHW. */
 void conv_packed_turning(ckl_dtype dtype, bool fold);

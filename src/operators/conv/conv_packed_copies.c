@@ -187,11 +187,15 @@ static double copies_us(const ckl_conv_desc *d, const conv_packed_problem *p, co
 
 bool conv_can_pack(const ckl_conv_desc *d, conv_packed_way way)
 {
+    if (conv_has_patches(way))
+        return conv_can_patch(d, way);
     return way == CONV_PLAIN || (way == CONV_FOLDED ? can_fold(d) : can_pad(d));
 }
 
 conv_packed_problem conv_packed_of(const ckl_conv_desc *d, conv_packed_way way, bool back)
 {
+    if (conv_has_patches(way))
+        return conv_patched(d, way, conv_packed_of(d, CONV_PLAIN, back));
     ckl_conv_desc inner = inner_of(d, way);
     conv_packed_problem p = { .copies_us = 0 };
     conv_tensors_of(d, p.at);

@@ -58,19 +58,30 @@ static int stages_of(const conv_sm90_weight_config *c, const ckl_device_info *de
     return conv_stages_of(device, shape.smem_bytes, shape.stage_bytes + 16);
 }
 
+/* Bytes of a stage for channels and filters that do not exist, of an average span and tile. */
+static double absent_bytes(const conv_sm90_problem *p, const conv_sm90_weight_config *c)
+{
+    const int64_t spans = ceil_div(p->in, CONV_SM90_SPAN), tile_m = (int64_t)CONV_SM90_ROWS * c->consumers;
+    const double channels = CONV_SM90_SPAN - (double)p->in / (double)spans;
+    const double filters = (double)tile_m - (double)p->out / (double)ceil_div(p->out, tile_m);
+    return 2 * CONV_WEIGHT_PIXELS * (channels * c->tile_n / CONV_SM90_SPAN + filters);
+}
+
 /*
  * Cycles of a tile: the epilogue, and stages at the slowest of three rates: the tensor cores, 64 bytes a cycle from L2
  * to an SM, or 128 to 145 bytes a cycle of shared memory, which TMA writes and each consumer reads (least in tiles of
- * 64 columns; bench/notes/conv.md). Sums of slices go to memory (mostly L2) and back, and are added by a launch of
- * their own.
+ * 64 columns; bench/notes/conv.md). Zeros that TMA writes for absent channels come on top, about 13 bytes a cycle: 7
+ * filters over 384 channels of 4 images of 224x224 take 245 us, 1180 cycles a stage, of which 640 are the bytes. Sums of
+ * slices go to memory (mostly L2) and back, and are added by a launch of their own.
  */
 plan_cost conv_weight_cost(const conv_sm90_problem *p, const ckl_device_info *device, const conv_sm90_weight_config *c)
 {
     const ckl_conv_desc *d = &p->desc;
-    const double PRODUCTS = 2048, BYTES = 64, EPILOGUE = 10, START = 2000, HERTZ = 1.7e9, SUM_BYTES = 3.5e6, SUM_US = 2;
+    const double PRODUCTS = 2048, BYTES = 64, ZEROS = 13, EPILOGUE = 10, START = 2000, HERTZ = 1.7e9, SUM_BYTES = 3.5e6,
+                 SUM_US = 2;
     const conv_weight_shape s = conv_weight_shape_of(c);
-    const double multiply = (double)s.tile_m * c->tile_n * CONV_WEIGHT_PIXELS / PRODUCTS,
-                 load = (double)s.stage_bytes / BYTES;
+    const double multiply = (double)s.tile_m * c->tile_n * CONV_WEIGHT_PIXELS / PRODUCTS, absent = absent_bytes(p, c),
+                 load = ((double)s.stage_bytes - absent) / BYTES + absent / ZEROS;
     const double read = (double)c->consumers * (CONV_SM90_ROWS + c->tile_n) * CONV_WEIGHT_PIXELS * 2;
     const double shared = (read + (double)s.stage_bytes) / (c->tile_n == 64 ? 128 : 145);
     const double tile =
@@ -242,7 +253,7 @@ static param_tensor sums_map(const ckl_conv_desc *d, const void *pointer, int64_
                            .stride = { 1, pitch, taps_of(d) * pitch, d->k * taps_of(d) * pitch } };
 }
 
-/* Kernel 1, which writes dw as the problem has it. */
+/* Kernel 1, which writes dw as the problem has it; taps of an inner problem of none are one run. */
 static ckl_status launch_add(const ckl_plan *plan, const ckl_conv_desc *inner, int kernel, int64_t columns,
                              conv_params p, ckl_stream stream)
 {
@@ -252,7 +263,12 @@ static ckl_status launch_add(const ckl_plan *plan, const ckl_conv_desc *inner, i
         p.w[i] = w.stride[i];
     for (int i = 0; i < CONV_MODES; i++)
         p.filter[i] = w.shape[1 + i];
+    if (taps_of(inner) == 1) {
+        p.filter[0] = p.filter[1] = 1;
+        p.filter[2] = taps_of(d);
+    }
     p.c = d->c;
+    p.k = d->k;
     p.packed_channels = (uint32_t)columns;
     const int64_t threads = bytes_of_sums(inner) / (4 * CONV_WEIGHT_VECTOR) + (d->bias ? d->k : 0);
     return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(threads, CONV_WEIGHT_THREADS) }, &p, stream);
@@ -274,7 +290,7 @@ ckl_status conv_weight_launch(const ckl_plan *plan, const conv_sm90_weight_confi
     p.bias_sums = direct ? NULL : sums + c->slices * bytes_of_sums(d);
     p.sum_pitch = sum_pitch(d);
     const int64_t tiles = (int64_t)tiles_of(d, c) * c->slices;
-    TRY(plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, plan->kernels[0].clusters_resident) }, &p, stream));
+    TRY(conv_launch_tiles(plan, 0, tiles, &p, stream));
     return direct ? CKL_OK : launch_add(plan, d, add, columns, p, stream);
 }
 

@@ -169,9 +169,24 @@ static const char *const cases[] = {
     "n=2 c=16 h=9 w=13 k=64 pad=1 impl=packed config='fold=1 padded=0'",
     "n=4 c=11 h=9 w=7 k=21 pad=1 direction=weight bias=1 impl=packed_weight",
     "n=4 c=19 h=9 w=7 k=24 pad=1 stride=2 direction=weight layout=nchw dtype=bf16 out=f32 impl=packed_weight",
-    "n=8 c=3 h=19 w=17 k=16 r=7 s=7 pad=3 stride=2 direction=weight bias=1 impl=packed_weight config='fold=1'",
+    "n=8 c=3 h=19 w=17 k=16 r=7 s=7 pad=3 stride=2 direction=weight bias=1 impl=packed_weight "
+    "config='fold=1 patches=none step_w=1 step_h=2'",
     "n=44 c=3 h=16 w=16 k=16 r=8 s=8 stride=8 dtype=bf16 direction=weight impl=packed_weight config='fold=1'",
     "n=8 c=3 h=9 w=9 k=8 s=7 pad_left=3 stride=1 layout=nchw direction=weight impl=packed_weight config='fold=1'",
+    "n=3 c=24 h=9 w=11 k=7 pad=1 direction=weight impl=packed_weight config='fold=0 patches=dy slices=3'      # 63 "
+    "columns",
+    "n=2 c=21 h=9 w=7 k=20 r=5 pad=2 dilation=2 direction=weight dtype=bf16 out=f32 impl=packed_weight "
+    "config='fold=0 patches=dy'",
+    "n=3 c=24 h=6 w=7 k=3 r=2 layout=nchw direction=weight impl=packed_weight config='fold=0 patches=dy'",
+    "n=3 c=16 h=9 w=9 k=5 pad=1 direction=weight dtype=bf16 impl=packed_weight config='fold=0 patches=dy slices=1'",
+    "n=3 c=5 h=9 w=11 k=40 pad=1 direction=weight bias=1 impl=packed_weight config='fold=0 patches=x' # 8 channels a "
+    "tap",
+    "n=3 c=24 h=9 w=11 k=19 s=5 pad=2 stride=2 dilation=2 direction=weight bias=1 dtype=bf16 impl=packed_weight "
+    "config='fold=0 patches=x step_w=1 step_h=1 slices=1'",
+    "n=2 c=7 h=9 w=13 k=72 r=1 pad=1 pad_top=0 layout=nchw direction=weight out=f32 impl=packed_weight "
+    "config='fold=0 patches=x'",
+    "n=4 c=64 h=5 w=3 k=3 r=1 s=1 direction=weight dtype=bf16 impl=packed_weight config='fold=0 patches=dy slices=2'",
+    "n=4 c=64 h=5 w=3 k=3 direction=weight bias=1 impl=packed_weight config='slices=1 patches=none' # stored by TMA",
     "n=2 c=48 h=9 w=7 k=72 groups=3 pad=1 stride=2 bias=1 residual=1 activation=relu impl=sm90",
     "n=2 c=144 h=9 w=7 k=32 groups=2 pad=1 direction=data stride=2 dtype=bf16 impl=sm90",
     "n=2 c=48 h=9 w=7 k=32 groups=2 pad=1 layout=nchw bias=1 impl=packed",
@@ -220,6 +235,10 @@ static const char *const cases[] = {
     "n=2 c=72 h=9 w=7 k=41 r=1 s=1 bias=1 activation=silu dtype=bf16 impl=pointwise",
     "n=3 c=24 h=12 w=7 k=40 r=1 s=1 out=f32 impl=pointwise config='tile_m=64 tile_n=64 consumers=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 split=1 swap=0'",
+    "n=5 c=72 h=9 w=7 k=12 r=1 s=1 bias=1 activation=relu impl=pointwise config='tile_m=128 tile_n=16 consumers=2 "
+    "pingpong=0 cluster_m=1 cluster_n=1 split=1 swap=0 stages=4' # few filters",
+    "n=5 c=40 h=9 w=7 k=136 r=1 s=1 direction=data impl=pointwise config='tile_m=128 tile_n=64 consumers=2 "
+    "pingpong=0 cluster_m=1 cluster_n=1 split=1 swap=0 stages=4' # few columns",
     "n=2 c=72 d=3 h=9 w=7 k=40 r=1 s=1 direction=data dtype=bf16 impl=pointwise",
     "n=2 c=72 h=9 w=8 k=16 r=1 s=1 stride=2 direction=data impl=sm90",
     "n=3 c=24 h=9 w=8 k=16 r=1 s=3 stride=2 pad=1 direction=data out=f32 dtype=bf16 impl=sm90",
@@ -259,6 +278,7 @@ static const char *const cases[] = {
     "n=2 c=41 h=19 w=20 k=5 pad_left=3 pad_top=1 s=5 dilation_h=2 direction=data dtype=bf16 out=f32 impl=stem",
     "n=2 c=21 h=9 w=10 k=19 r=4 pad_top=5 pad_right=1 layout=nchw direction=data impl=stem # more padding than taps",
     "n=2 c=72 h=9 w=20 k=24 pad=1 direction=data dtype=bf16 impl=stem",
+    "n=2 c=141 h=9 w=20 k=17 r=2 layout=nchw direction=data impl=stem # filters past the end",
     "c=131 h=12 w=9 k=8 pad=1 impl=packed config='slices=3 split=1 im2col=0'",
     "n=2 c=72 h=5 w=5 k=40 layout=nchw pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=packed "
     "config='slices=4 split=1 im2col=0 consumers=1 box_w=4 box_h=8 box_n=2' # images of a box that do not exist",
@@ -417,6 +437,8 @@ static const char *const cases[] = {
     "n=8 c=75 h=24 w=24 k=71 r=1 s=1 bias=1 scale=1 activation=relu impl=pointwise_pitched",
     "n=8 c=75 h=24 w=24 k=37 r=1 s=1 direction=data dtype=bf16 impl=pointwise_pitched",
     "n=8 c=75 h=24 w=24 k=37 r=1 s=1 direction=weight impl=pointwise_pitched",
+    "n=8 c=37 h=24 w=24 k=75 r=1 s=1 direction=data impl=pointwise_pitched config='tile_m=128 tile_n=64 consumers=2 "
+    "pingpong=0 cluster_m=1 cluster_n=1 split=1 swap=0 stages=4'",
     "n=8 c=205 h=19 w=19 k=3 pad=1 bias=1 activation=relu impl=kn2row                # pixels that begin anywhere",
     "n=8 c=51 h=19 w=19 k=3 pad=1 stride=2 residual=1 layout=nchw impl=kn2row        # planes that do",
     "n=8 c=5 h=19 w=19 k=151 pad=1 direction=data impl=kn2row",
