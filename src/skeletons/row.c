@@ -204,13 +204,19 @@ row_place row_place_of(const row_split *s, val rows, val cols, val row, val tid)
     return p;
 }
 
-row_place row_place_at(const row_place *p, val row)
+row_place row_place_in(const row_place *p, val row)
 {
     row_place other = *p;
     val *first = describe_alloc(2, sizeof *first);
     first[0] = other.row = row;
     first[1] = p->first;
     other.cX.first = first;
+    return other;
+}
+
+row_place row_place_at(const row_place *p, val row)
+{
+    row_place other = row_place_in(p, row);
     other.exists = lt(row, p->rows);
     other.limit = select(other.exists, p->cols, imm(0));
     return other;

@@ -104,6 +104,9 @@ tensor row_partition(const row_split *s, tensor row, val tid);
 /* The place of one of the threads that share a row which exists. */
 row_place row_place_of(const row_split *s, val rows, val cols, val row, val tid);
 
+/* The same thread and columns in another row, which exists. */
+row_place row_place_in(const row_place *p, val row);
+
 /* The same thread in another row, which may not exist. */
 row_place row_place_at(const row_place *p, val row);
 

@@ -26,6 +26,36 @@ static val stage_address(const row_pipeline *s, const pipeline_state *at)
     return add(smem_address(s->stage_offset), mul(at->stage, imm(stage_bytes(s))));
 }
 
+/* Places */
+
+row_place row_pipeline_place(const row_pipeline *s, val row)
+{
+    row_place p = row_place_of(&s->split.chunk, s->rows, s->cols, row, thread());
+    return row_from(&p, first_start(s));
+}
+
+static row_spans spans_of(const row_pipeline *s, val row)
+{
+    const row_place start = row_pipeline_place(s, row);
+    return row_spans_of(&s->split.chunk, &start, s->inputs[0].pointer, s->dtype, s->inputs[0].ld);
+}
+
+/* Ragged rows of a static schedule lie alike to 16-byte boundaries: their columns are found once. */
+static bool has_columns(const row_pipeline *s)
+{
+    return s->split.chunk.ragged && !s->dynamic;
+}
+
+static row_spans spans_in(const row_pipeline *s, val row)
+{
+    if (!has_columns(s))
+        return spans_of(s, row);
+    row_spans all = s->columns;
+    for (int i = 0; i < all.count; i++)
+        all.of[i].place = row_place_in(&all.of[i].place, row);
+    return all;
+}
+
 /* The producer */
 
 /* The first column of this CTA's first chunk. */
@@ -101,7 +131,8 @@ static void load_row(const row_pipeline *s, pipeline_state *at, val row)
 {
     const int loads = s->split.residence == ROW_RELOADED ? 2 : 1;
     const row_pipeline_input *x = &s->inputs[0];
-    const row_bounds b = row_bounds_of(&s->split.chunk, row, s->cols, x->pointer, s->dtype, x->ld);
+    const row_bounds b =
+        has_columns(s) ? s->columns.bounds : row_bounds_of(&s->split.chunk, row, s->cols, x->pointer, s->dtype, x->ld);
     for (int load = 0; load < loads; load++) {
         LOOP_FROM(start, begin_of(s, &b), b.end, start_step(s))
             (s->split.cut ? load_cut_chunk : load_chunk)(s, at, row, start, b.end);
@@ -170,6 +201,8 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
     if (s.dynamic)
         s.scheduler = make_dynamic_scheduler("scheduler", counter, convert(U32, rows), convert(U32, s.row_step),
                                              split->cluster, row_pipeline_fetched_max(split));
+    if (has_columns(&s))
+        s.columns = spans_of(&s, s.first_row);
     initialise(&s);
     begin_if(eq(warp(), imm(threads / 32)));
     IF(elect())
@@ -192,27 +225,15 @@ void row_pipeline_end(row_pipeline *s)
 
 /* Consumers */
 
-row_place row_pipeline_place(const row_pipeline *s, val row)
-{
-    row_place p = row_place_of(&s->split.chunk, s->rows, s->cols, row, thread());
-    return row_from(&p, first_start(s));
-}
-
 /* Elements from the first chunk of a CTA to another one of its chunks. */
 static val chunk_start(const row_pipeline *s, int chunk)
 {
     return imm(row_pipeline_chunk_cols(&s->split) * s->split.cluster * chunk);
 }
 
-static row_spans spans_of(const row_pipeline *s, val row)
-{
-    const row_place start = row_pipeline_place(s, row);
-    return row_spans_of(&s->split.chunk, &start, s->inputs[0].pointer, s->dtype, s->inputs[0].ld);
-}
-
 row_span row_pipeline_columns(const row_pipeline *s, int chunk)
 {
-    const row_spans first = spans_of(s, s->split.chunk.ragged ? s->first_row : imm64(0));
+    const row_spans first = has_columns(s) ? s->columns : spans_of(s, imm64(0));
     if (chunk == s->split.chunks)
         return first.of[1];
     return (row_span){ first.of[0].split, row_from(&first.of[0].place, chunk_start(s, chunk)) };
@@ -341,7 +362,7 @@ static void go_over(pass *v, val row)
     row_pipeline *s = v->s;
     if (s->split.cut)
         v->past = bytes_past(s, row);
-    const row_spans all = spans_of(s, row);
+    const row_spans all = spans_in(s, row);
     const row_span *ends = all.count > 1 ? &all.of[1] : NULL;
     if (ends && !v->held)
         load_ends(s, ends);

@@ -134,6 +134,7 @@ typedef struct row_pipeline {
     val first_row, row_step;     // static schedule: row first_row of this cluster, then every row_step-th
     bool dynamic;                // rows come from the scheduler
     dynamic_scheduler scheduler; // if dynamic
+    row_spans columns;           // static schedule of ragged rows: those of the first row, and so of all
     val fetched, row, next;      // variables of consumers: rows fetched so far, this row, the next one
     int64_t stage_offset;        // of the ring in shared memory
     pipeline ring;
