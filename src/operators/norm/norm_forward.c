@@ -29,12 +29,24 @@ static int elements(tensor rX)
     return (int)static_size(rX.layout);
 }
 
+/*
+ * Have rows in registers one pass less, by reading their first elements in all warps? Not where sum, which is stored at once, may
+ * overwrite these. More elements, or gamma and beta in shared memory beside, spill.
+ */
+static bool takes_samples(const row *r)
+{
+    enum { ELEMENTS_MAX = 56, WARP = 32 };
+    const norm_config *cfg = r->cfg;
+    const bool fits = r->split.vec * r->split.steps <= ELEMENTS_MAX && !cfg->shared_weights;
+    return r->centred && !cfg->tiled && !cfg->residual && fits && r->split.row_threads > WARP;
+}
+
 typedef void row_loader(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
 
 static tensor load_by(row_loader *out_of_phase, const row *r, const row_span *at, val pointer, val ld, ir_cache cache)
 {
     tensor tXgX = with_cache(row_of_matrix(&at->split, &at->place, pointer, r->cfg->dtype, ld), cache); // (VEC,STEPS)
-    tensor rX = fragment_like(tXgX, r->cfg->dtype);                                                     // (VEC,STEPS)
+    tensor rX = fragment_like(tXgX, takes_samples(r) ? F32 : r->cfg->dtype);                            // (VEC,STEPS)
     row_split split = at->split;
     split.ragged |= r->in_phase && r->cfg->shifted; // vectors are those of y alone
     (r->in_phase && !r->cfg->shifted ? row_load : out_of_phase)(&split, &at->place, tXgX, rX, 0);
@@ -117,16 +129,34 @@ static void add_values(row *r, tensor rH, const row_span *at)
         assign(r->sum[i % 2], add(r->sum[i % 2], at_f32(rH, i)));
 }
 
-/* Elements past the end of the row were loaded as zero: they count as equal to the mean. */
-static void add_squares(row *r, tensor rH, const row_span *at)
+/* Does a branch skip vectors past the end? Else their differences are cleared: rows whose registers just suffice would spill. */
+static bool skips_vectors(const row *r)
 {
-    for (int i = 0; i < elements(rH); i++) {
+    return takes_samples(r) || r->cfg->flow.residence == ROW_IN_REGISTERS;
+}
+
+static void add_squares_of(row *r, tensor rH, int begin, int count, val inside)
+{
+    for (int i = begin; i < begin + count; i++) {
         val x = at_f32(rH, i);
         if (r->centred) {
-            x = select(row_inside(&at->split, &at->place, i / at->split.vec), sub(x, r->mean), immf(0));
+            x = select(inside, sub(x, r->mean), immf(0));
             assign(r->sum[0], add(r->sum[0], x));
         }
         assign(r->sum[1], fma(x, x, r->sum[1]));
+    }
+}
+
+/* Elements past the end of the row were loaded as zero: they count as equal to the mean. */
+static void add_squares(row *r, tensor rH, const row_span *at)
+{
+    const int vec = at->split.vec;
+    for (int step = 0; step < at->split.steps; step++) {
+        val inside = r->centred ? row_inside(&at->split, &at->place, step) : yes();
+        if (is_imm(inside, 1) || !skips_vectors(r))
+            add_squares_of(r, rH, step * vec, vec, inside);
+        else IF(inside)
+            add_squares_of(r, rH, step * vec, vec, yes());
     }
 }
 
@@ -306,12 +336,36 @@ static void save_statistics(const row *r)
     }
 }
 
+/*
+ * A number near a row's first 32 elements, of which a lane has one: each is replaced by the median of itself and two others,
+ * and the number is their mean. So a single element that is far from all others is not in it, whose share would cancel from
+ * every deviation.
+ */
+static void find_near_mean(row *r, val own, val samples)
+{
+    const reduction sum = reduce_sums(1);
+    val others[2]; // far apart, as elements that lie together may be large together
+    for (int i = 0; i < COUNT_OF(others); i++)
+        others[i] = shuffle(own, bit_and(add(lane(), imm(11 * (i + 1))), imm(31)));
+    assign(r->mean, median_f32(own, others[0], others[1]));
+    warp_reduce(&sum, 32, &r->mean);
+    assign(r->mean, mul(r->mean, samples));
+}
+
+/* One over the number of samples of a row. */
+static val reciprocal_samples(const row *r)
+{
+    return div(immf(1), convert(F32, min(r->o.cols, imm(32))));
+}
+
 static void normalise(row *r)
 {
     const reduction sums = reduce_sums(2);
     const bool own_mean = r->centred && r->cfg->tiled; // a thread's first element: one pass less
     if (own_mean)
         assign(r->mean, sample(r, r->place.row, own_column(r)));
+    else if (takes_samples(r))
+        find_near_mean(r, sample(r, r->place.row, lane()), reciprocal_samples(r));
     else if (r->centred)
         find_mean(r);
     clear_sums(r);
@@ -332,12 +386,11 @@ static void make_variables(row *r)
 }
 
 /*
- * Rows that flow through shared memory. Deviations are from a number p near a row's first 32 elements, so that mean and
- * variance take one pass and one reduction. Each of the 32 is replaced by the median of itself and two others, and p is
- * their mean: so a single element that is far from all others is not in it, whose share would cancel from every deviation.
+ * Rows that flow through shared memory. Deviations are from a number near a row's first elements, so that mean and
+ * variance take one pass and one reduction.
  */
 typedef struct flow {
-    row reduced;          // the row of the first pass: sums and p, in mean, are its own
+    row reduced;          // the row of the first pass: sums and mean, of the first elements, are its own
     row written;          // the row of the second pass
     norm_weights weights; // of all chunks, if they are in shared memory
     val next;             // an element a lane of the row after `reduced`: being loaded
@@ -375,15 +428,11 @@ static void first_pass(row_pipeline *s, val number, void *user)
 {
     flow *f = user;
     row *r = &f->reduced;
-    const reduction sum = reduce_sums(1), sums = reduce_sums(2);
+    const reduction sums = reduce_sums(2);
     if (r->centred) {
-        val others[2]; // far apart, as elements that lie together may be large together
-        for (int i = 0; i < COUNT_OF(others); i++)
-            others[i] = shuffle(f->next, bit_and(add(lane(), imm(11 * (i + 1))), imm(31)));
-        assign(r->mean, median_f32(f->next, others[0], others[1]));
+        val own = variable(F32, f->next);
         assign(f->next, sample(r, s->next, lane()));
-        warp_reduce(&sum, 32, &r->mean);
-        assign(r->mean, mul(r->mean, f->samples));
+        find_near_mean(r, own, f->samples);
     }
     clear_sums(r);
     row_pipeline_first_pass(s, number, add_chunk, f);
@@ -426,7 +475,7 @@ static void forward_flow(const norm_config *cfg, bool centred)
     make_variables(&f.written);
     make_variables(&f.reduced);
     f.next = centred ? sample(&r, s.row, lane()) : immf(0);
-    f.samples = div(immf(1), convert(F32, min(r.o.cols, imm(32))));
+    f.samples = reciprocal_samples(&r);
     row_pipeline_run(&s, &(row_passes){ first_pass, carry, second_pass }, &f);
     row_pipeline_end(&s);
 }
