@@ -57,12 +57,12 @@ static bool are_whole(const ckl_norm_desc *d, int64_t ld)
 
 /*
  * Do rows that are read start off 16-byte boundaries, and those that are written at them, in whole vectors? If they flow,
- * the former are cut out of the ring. Short gradients are faster by single elements: 640 columns of 16 bits by a half,
+ * the former are cut out of the ring. Short gradients are faster by single elements: 640 columns of 16 bits by a fifth,
  * 1280 of f32 by a sixth.
  */
 bool norm_is_cut(const ckl_norm_desc *d)
 {
-    enum { COLS_MIN = 1025, COLS_MIN_F32 = 4096 };
+    enum { COLS_MIN = 1000, COLS_MIN_F32 = 4096 };
     return !are_whole(d, d->ldx) && are_whole(d, d->ldy) && d->cols >= (d->dtype == CKL_F32 ? COLS_MIN_F32 : COLS_MIN);
 }
 
@@ -226,20 +226,70 @@ static bool choose_shared_flow(const ckl_norm_desc *d, const ckl_device_info *de
     return true;
 }
 
+/* Ragged rows that go from a ring to registers at once. f32 has 12 elements of a thread or, beyond clusters of 8, 24. */
+typedef struct held_flow {
+    int bytes; // of an element
+    int64_t cols_min, cols_max;
+    int threads_max, steps, chunks, stages, warps; // of an SM, by their registers
+} held_flow;
+
+static const held_flow *find_held_flow(const ckl_norm_desc *d)
+{
+    static const held_flow flows[] = { { 2, 4000, INT32_MAX, 256, 2, 4, 4, 20 },
+                                       { 4, 10241, 27648, 288, 1, 3, 4, 30 },
+                                       { 4, 27649, INT32_MAX, 288, 2, 3, 3, 20 } };
+    for (int i = 0; i < COUNT_OF(flows); i++)
+        if (flows[i].bytes == dtype_bytes(d->dtype) && d->cols >= flows[i].cols_min && d->cols <= flows[i].cols_max)
+            return &flows[i];
+    return NULL;
+}
+
+/*
+ * The next row arrives while one is reduced and written: 80.8 us by the ring alone, 61.8 (896x25953 f32), 49.7 by registers alone, 44.3
+ * (2048x15965 f16). Threads fit the columns. RMS norm was measured at 25001 columns of 16 bits. False: other rows, or so few
+ * that gamma and beta in shared memory are not worth it.
+ */
+static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
+{
+    enum { WARP = 32, TURNS = 2 };
+    const held_flow *f = find_held_flow(d);
+    const bool known = centred || (d->dtype != CKL_F32 && d->cols > FORWARD_ROW_COLS_MAX);
+    if (!f || !known || !d->affine || d->residual || !norm_is_ragged(d) || !norm_may_flow(d, device, 0))
+        return false;
+    const int vec = row_vec_full(d->dtype), elements = f->steps * f->chunks * vec;
+    int cluster = 1;
+    while (cluster < row_pipeline_cluster_max(device) && d->cols > (int64_t)f->threads_max * elements * cluster)
+        cluster *= 2;
+    const int64_t threads = round_up(ceil_div(d->cols, (int64_t)elements * cluster), WARP);
+    if (threads > f->threads_max)
+        return false;
+    row_pipeline_split s = { .chunk = { (int)threads, (int)threads, 1, vec, f->steps, .ragged = true },
+                             .cluster = cluster,
+                             .stages = f->stages,
+                             .residence = ROW_IN_REGISTERS };
+    s.chunks = (int)row_pipeline_chunks(&s, d->cols);
+    c->ctas_per_sm = f->warps / ((int)threads / WARP + 1);
+    if (d->rows * cluster < TURNS * c->ctas_per_sm * device->sm_count)
+        return false;
+    row_pipeline_config(&s, &c->split, &c->flow);
+    c->shared_weights = true;
+    return true;
+}
+
 /*
  * Half the threads, with more vectors each, where that leaves fewer idle in the last step: 4992 elements of 16 bits are
  * 2.4 steps of 256 threads and 4.9 of 128, 57.4 and 51.8 us (8576 rows on an H200). Likewise 512 threads, of which one
  * CTA fits an SM: 2048x12288 35.4 and 32.9.
  */
-static void halve_idle_threads(int64_t cols, row_split *s)
+static void halve_idle_threads(int64_t cols, int threads_min, row_split *s)
 {
-    enum { THREADS_MIN = 128, STEPS_MAX = 6, THREADS_ALONE = 512 };
+    enum { STEPS_MAX = 6, THREADS_ALONE = 512 };
     row_split half = *s;
     half.threads = half.row_threads = s->threads / 2;
     half.steps = (int)ceil_div(ceil_div(cols, s->vec), half.threads);
     half.exact = row_split_cols(&half) == cols;
     const bool alone = s->threads == THREADS_ALONE, fewer = row_split_cols(&half) < row_split_cols(s);
-    if (s->row_threads == s->threads && half.threads >= THREADS_MIN && half.steps <= STEPS_MAX && (fewer || alone))
+    if (s->row_threads == s->threads && half.threads >= threads_min && half.steps <= STEPS_MAX && (fewer || alone))
         *s = half;
 }
 
@@ -257,17 +307,21 @@ static bool flows_cut(const ckl_norm_desc *d, const ckl_device_info *device)
 
 /*
  * Rows of 16 bits in the registers of a CTA, where y is aligned and x is not: vectors are those of y, gamma and beta;
- * each of x is cut out of two. False: other rows.
+ * each of x is cut out of two. False: other rows. Layer norm by two warps gets 80 registers: 32768x2480 f16 105.4 us by 128 threads, 93.5
+ * by 64, 90.4 with 80 registers; RMS norm does not gain.
  */
-static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
+static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
+    enum { THREADS_MIN = 128, THREADS_MIN_CENTRED = 64, THREADS_PER_SM = 768 };
     const int vec = row_vec_full(d->dtype);
     if (d->dtype == CKL_F32 || norm_in_phase(d) || !are_whole(d, d->ldy) || d->cols < RAGGED_VECTORS_MIN * vec ||
         !row_split_choose(d->cols, vec, d->dtype, FORWARD_REGISTERS / 2, 1, &c->split))
         return false;
-    halve_idle_threads(d->cols, &c->split);
+    halve_idle_threads(d->cols, centred ? THREADS_MIN_CENTRED : THREADS_MIN, &c->split);
     if (flows_cut(d, device))
         return false;
+    if (centred && c->split.threads == THREADS_MIN_CENTRED)
+        c->ctas_per_sm = THREADS_PER_SM / THREADS_MIN_CENTRED;
     c->shifted = true;
     return true;
 }
@@ -324,7 +378,8 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     if (d->direction != CKL_DIRECTION_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     norm_take_problem(d, c);
-    if (choose_cut(d, device, c) || choose_shifted_flow(d, device, c))
+    if (choose_cut(d, device, centred, c) || choose_shifted_flow(d, device, c) ||
+        choose_held_flow(d, device, centred, c))
         return CKL_OK;
     const bool ragged = norm_is_ragged(d) && !prefers_elements(d);
     if (!norm_may_flow(d, device, forward_bytes_max(d))) {

@@ -1,4 +1,6 @@
 /* norm_choice_backward.c - the configs that gradients get; bench/notes/norm.md has the measurements. */
+#include <math.h>
+
 #include "base/math.h"
 #include "base/status.h"
 #include "operators/norm/norm_config.h"
@@ -16,7 +18,8 @@ enum {
     BACKWARD_RING_BYTES = 216 << 10, // of an SM
     WARP = 32,
     COLUMN_LANES_MIN = 8,
-    VECTORS_MIN = 4 // of a ragged row
+    VECTORS_MIN = 4, // of a ragged row
+    ROWS_IN_RING = 3
 };
 
 /* The lanes of the kernel that sums columns: enough CTAs for all SMs. */
@@ -160,7 +163,7 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
 static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
 {
     // deeper rings are slower: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8
-    enum { STAGES_MIN = 4, ROWS_IN_RING = 3 };
+    enum { STAGES_MIN = 4 };
     const int vec = row_vec_full(d->dtype), inputs = 2 + d->residual;
     const bool ragged = norm_is_ragged(d) && !norm_is_cut(d);
     row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = ragged },
@@ -172,7 +175,7 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
     int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;
     s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) /
                      ((row_split_cols(&s.chunk) + (s.cut ? vec : 0)) * inputs * f->bytes));
-    if (f->bytes == 2 && !norm_is_ragged(d))
+    if (f->bytes == 2 && (!norm_is_ragged(d) || f->residence == ROW_IN_REGISTERS))
         s.stages = (int)min_i64(s.stages, max_i64(STAGES_MIN, ROWS_IN_RING * (int64_t)s.chunks));
     s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
     return s;
@@ -260,6 +263,75 @@ static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, boo
         }
 }
 
+/* Elements of a row for which there are threads. */
+static int64_t room_of(const row_pipeline_split *s)
+{
+    return row_split_cols(&s->chunk) * s->cluster * s->chunks;
+}
+
+/*
+ * Ragged and cut rows of 16 bits stay in registers between the passes, which halves the loads, cuts and bounds of a row. What bounds them
+ * is instructions of few warps: the time is about that of a row's instructions, by the root of the warps for which an SM has registers.
+ * 111.1 us by 128 threads with room for 2048 elements, 92.3 by 96 with 1536 (layer norm, 32768x1283 f16). Layer norm whose rows fill their
+ * threads anyway looks ahead in the ring: 51.1 and 52.8 (4096x4095 bf16).
+ */
+static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f,
+                         row_pipeline_split *s)
+{
+    enum { THREADS_MIN = 64, THREADS_MAX = 288, CLUSTER_MAX = 4 };
+    static const double ROW_CUT = 120, ROW_RAGGED = 250, CLUSTER = 125, ELEMENT = 14; // instructions of a thread
+    static const struct {
+        int chunks, warps, warps_centred; // of an SM, producers too, that do not spill
+        double spread;                    // what waits for registers
+    } shapes[] = { { 2, 24, 20, 1 }, { 3, 15, 15, 1.1 }, { 1, 30, 30, 1 } };
+    const int vec = row_vec_full(d->dtype);
+    const backward_flow before = *f;
+    const row_pipeline_split split_before = *s;
+    const double row = norm_is_cut(d) ? ROW_CUT : ROW_RAGGED;
+    double best = INFINITY;
+    if (f->bytes != 2 || d->residual || !norm_is_ragged(d) || !(norm_in_phase(d) || norm_is_cut(d)))
+        return;
+    for (int cluster = 1; cluster <= min_i64(CLUSTER_MAX, row_pipeline_cluster_max(device)); cluster *= 2)
+        for (int i = 0; i < COUNT_OF(shapes); i++) {
+            const int elements = shapes[i].chunks * vec;
+            const int64_t each = ceil_div(d->cols, (int64_t)elements * cluster);
+            const int threads = (int)max_i64(THREADS_MIN, round_up(each, WARP));
+            const int ctas_per_sm = (centred ? shapes[i].warps_centred : shapes[i].warps) / (threads / WARP + 1);
+            if (threads > THREADS_MAX || ctas_per_sm == 0)
+                continue;
+            const double of_thread = row + (cluster > 1 ? CLUSTER : 0) + ELEMENT * elements;
+            const double cost = shapes[i].spread * of_thread * threads * cluster / sqrt(ctas_per_sm * threads);
+            backward_flow fit = chunks_in_ring(d, threads, shapes[i].chunks, ctas_per_sm, false);
+            fit.residence = ROW_IN_REGISTERS;
+            const row_pipeline_split split = split_of_flow(&fit, d);
+            if (cost >= best || split.chunks != shapes[i].chunks || split.cluster != cluster)
+                continue;
+            best = cost;
+            *f = fit;
+            *s = split;
+        }
+    if (centred && before.lookahead && 20 * room_of(s) > 19 * room_of(&split_before)) {
+        *f = before;
+        *s = split_before;
+        if (norm_is_cut(d)) // 60.0 us by 17 stages, 57.0 by 9 (2048x11776 bf16)
+            s->stages = (int)min_i64(s->stages, ROWS_IN_RING * (int64_t)s->chunks);
+    }
+}
+
+/* Whole rows of f32 by two CTAs of an SM with 16 elements a thread, instead of one with 8: 31.0 and 29.9 us (2048x4096), 34.5 and 33.4
+ * (3072x3000). */
+static void fit_long_threads(const ckl_norm_desc *d, backward_flow *f, row_pipeline_split *s)
+{
+    enum { COLS_MIN = 2049, COLS_MAX = 4096, ELEMENTS = 16, STEPS = 4, CTAS = 2 };
+    if (f->bytes != 4 || norm_is_ragged(d) || d->residual || d->cols < COLS_MIN || d->cols > COLS_MAX)
+        return;
+    f->threads = (int)round_up(ceil_div(d->cols, ELEMENTS), WARP);
+    f->elements = ELEMENTS;
+    f->steps = STEPS;
+    f->ctas_per_sm = CTAS;
+    *s = split_of_flow(f, d);
+}
+
 /* False: no room for sums of columns, or for the row itself. */
 static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f,
                         row_pipeline_split *s)
@@ -269,6 +341,8 @@ static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, b
     *s = split_of_flow(f, d);
     fit_backward_flow(d, device, f, s);
     fit_warps(d, device, centred, f, s);
+    fit_odd_rows(d, device, centred, f, s);
+    fit_long_threads(d, f, s);
     bool guards = f->dgamma_in_smem && f->bytes == 4 && !s->chunk.exact; // no registers are left for guards
     return s->stages >= s->chunks && !guards;
 }

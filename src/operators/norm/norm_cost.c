@@ -26,6 +26,8 @@ plan_cost norm_cost_forward(const void *desc, const ckl_device_info *device, con
     const norm_config *c = config;
     row_work work = work_of(d, device, c);
     work.inputs = work.outputs = 1 + d->residual;
+    if (c->flow.stages && c->shared_weights) // read once
+        work.vectors = 0;
     work.of = c->flow.stages ? (memory_kernel){ .us = 1.8, .lines = 3 } : (memory_kernel){ .us = NORM_US };
     return row_cost(&work, &c->split, device);
 }

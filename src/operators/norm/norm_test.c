@@ -134,6 +134,10 @@ static const char *const cases[] = {
     "rows=3 cols=1001 dtype=f16 ldx=1008 ldy=1008        # vectors in the pitch, none in the length",
     "rows=3 cols=1001 dtype=f16 ldx=1008 ldy=1008 direction=backward",
     "rows=33 cols=1333 dtype=f16 direction=backward # in phase with dx, four CTAs an SM",
+    "rows=300 cols=1283 dtype=f16 direction=backward ldx=1347 ldy=1291 impl=backward config='persistent_ctas=1' # held "
+    "in registers, several of a CTA in phase",
+    "rows=21 cols=9003 dtype=bf16 direction=backward # and of a cluster",
+    "rows=21 cols=5120 dtype=f16 direction=backward ldx=5121 ldy=5120 # cut and held",
     "rows=150 cols=1001 dtype=bf16 offset=100 impl=forward config='shared_weights=1 persistent_ctas=1' # gamma and "
     "beta shared",
     "rows=150 cols=1003 dtype=f16 residual=1 stagger=1 impl=forward config='shared_weights=1 persistent_ctas=1'",
@@ -146,9 +150,12 @@ static const char *const cases[] = {
     "rows=4 cols=20001 dtype=bf16 residual=1 fill=uniform impl=forward config='cluster=4 steps=1 stages=6 chunks=3 "
     "shared_weights=1' # and of rows that flow",
     "rows=4 cols=17003 fill=uniform impl=forward config='cluster=4 steps=2 stages=6 chunks=3 shared_weights=1 "
-    "lookahead=1'",
+    "residence=ring lookahead=1'",
     "rows=40 cols=17003 stagger=1 impl=forward config='cluster=4 steps=2 stages=6 chunks=3 shared_weights=1 "
-    "lookahead=1' # tiled where pointers want it, which nothing stays for",
+    "residence=ring lookahead=1' # tiled where pointers want it, which nothing stays for",
+    "rows=9 cols=9001 dtype=f16 offset=100           # the same, held in registers",
+    "rows=9 cols=17003 stagger=1 fill=uniform",
+    "rows=9 cols=2480 ldx=2481 ldy=2488 dtype=f16    # cut, by two warps",
     "rows=4 cols=64 eps=0.5 dtype=bf16",
     "rows=3 cols=1 direction=backward",
     "rows=300 cols=8 direction=backward                  # more rows than CTAs",
