@@ -83,7 +83,10 @@ static void describe_memory(decode_kernel *k)
     k->sSum = smem_tensor("sums", F32, compact(shape(rows, c->warps)), 4);
 }
 
-/* e4m3 widened to f16 without an instruction for it is too small by 2^8 (attention_decode_narrow.c). */
+/*
+ * e4m3 widened to f16 without an instruction for it is too small by 2^8 (attention_decode_narrow.c). The sign of K's scale goes to Q:
+ * maxima are those of unscaled products.
+ */
 static void describe_scales(decode_kernel *k)
 {
     const attention_decode_values *p = &k->place.p;
@@ -95,7 +98,9 @@ static void describe_scales(decode_kernel *k)
     for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
         k->scale[which] = at(gmem_vector(p->scales[which], F32, p->kv_heads), k->place.kv_head);
     val *const of_products = k->place.form.softcap ? &k->factor : &k->exponent;
-    *of_products = mul(*of_products, mul(k->scale[ATTENTION_K], immf(raised)));
+    *of_products = mul(*of_products, mul(abs(k->scale[ATTENTION_K]), immf(raised)));
+    val sign = bit_and(bitcast(U32, k->scale[ATTENTION_K]), imm_as(U32, 0x80000000));
+    k->signs = bit_or(sign, shift_right(sign, imm(16)));
     k->value_scale = mul(k->scale[ATTENTION_V], immf(raised));
 }
 
@@ -197,7 +202,9 @@ static void load_queries(const decode_kernel *k)
             tensor gPairs = gmem_tensor(first, I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
             for (int half = 0; half < 2 * steps && 8 * half < k->place.form.d; half++) {
                 const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // in the order of the keys' words
-                set(k->rQ, coord(m % 2 + 2 * (half % 2), m / 2, half / 2), bitcast(U32, at(gPairs, pair)));
+                val word = bitcast(U32, at(gPairs, pair));
+                set(k->rQ, coord(m % 2 + 2 * (half % 2), m / 2, half / 2),
+                    k->packed == 1 ? word : bit_xor(word, k->signs));
             }
             if (k->packed > 1 && !k->cfg->convert)
                 interleave(k, m, steps);

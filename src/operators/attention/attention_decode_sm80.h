@@ -25,6 +25,7 @@ typedef struct decode_kernel {
     tensor weights;                // (PAIRS,MMA_M,MMA_K)
     tensor rKV[ATTENTION_TENSORS]; // of this lane: new words of K and V, where they are kept (WORDS)
     val scale[ATTENTION_TENSORS];  // of the head of K and V, where the cache has such
+    val signs;                     // that of K's scale, of both halves of a word of Q
     val row_unit[ONLINE_ROWS_MAX]; // factor for scores, where queries of bf16 have become f16
     val value_scale;               // factor for weighted values
     val exponent, factor;          // the parameters', times the scale of stored keys

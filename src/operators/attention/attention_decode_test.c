@@ -206,7 +206,7 @@ static void reference(const void *problem, void *const *host, reference_slice ou
     const double scale = scale_of(d, V, host, head % d->heads / (d->heads / d->kv_heads));
     for (int64_t i = 0; i < out.count && out.output == OF_O; i++) {
         out.value[i] *= scale;
-        out.magnitude[i] *= out.magnitude[i] == REFERENCE_OPEN ? 1 : scale;
+        out.magnitude[i] *= out.magnitude[i] == REFERENCE_OPEN ? 1 : fabs(scale);
     }
     free(s.k);
     free(s.v);
@@ -250,6 +250,8 @@ static const char *const cases[] = {
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 lse=1 cache=e4m3",
     "heads=8 kv_heads=1 kv=1100 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 impl=sm80 "
     "config='stages=5 ctas=2 split=128 run=16'",
+    "heads=8 kv_heads=4 kv=300 d=64 batch=2 cache=e4m3 fill=normal lse=1 append=1 # scales of either sign",
+    "heads=8 kv_heads=4 kv=90 d=64 cache=e4m3 dtype=bf16 softcap=4 fill=normal impl=sm80 config='convert=0'",
     "heads=24 kv_heads=2 kv=300 d=128 batch=2 cache=e4m3 dtype=bf16 lse=1 impl=sm80 config='convert=0' # by "
     "integer arithmetic",
     "heads=8 kv_heads=2 kv=8398 d=8 lse=1 cache=e4m3 shortest=0 fill=integers seed=702297 # a long sum in f32",

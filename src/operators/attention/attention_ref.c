@@ -72,9 +72,9 @@ static double plain_score(row *r, int64_t j, double *error)
         finite += isfinite(product) ? fabs(product) : 0;
     }
     double capped = d->softcap > 0 ? (double)d->softcap * tanh(sum * scale / (double)d->softcap) : sum * scale;
-    *error = 0x1p-22 * (1 + fabs(sum * scale) + sqrt((double)d->d / 16 + 1) * magnitude * scale);
+    *error = 0x1p-22 * (1 + fabs(sum * scale) + sqrt((double)d->d / 16 + 1) * magnitude * fabs(scale));
     if (cut && isfinite(largest))
-        *error += 0x1p-38 * largest * keys * scale; // attention_decode_narrow.c
+        *error += 0x1p-38 * largest * keys * fabs(scale); // attention_decode_narrow.c
     if (d->mask == CKL_ATTENTION_MASK_BOOL && dtype_read(CKL_BOOL, r->mask, r->mask_first + j) == 0)
         return -INFINITY;
     r->unknown |= finite > FLT_MAX;
