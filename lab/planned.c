@@ -25,18 +25,31 @@ typedef struct noting_device {
     text launches; // of the plan at hand, one line each
 } noting_device;
 
+/* Is it a pair of which one half is a constant? */
+static bool is_half_constant(const ir_kernel *kernel, val pair)
+{
+    for (int i = 0; i < kernel->inst_count; i++) {
+        const ir_inst *inst = &kernel->insts[i];
+        if (inst->op == IR_PACK && inst->out[0].reg == pair.reg &&
+            (inst->in[0].reg == IR_CONSTANT) != (inst->in[1].reg == IR_CONSTANT))
+            return true;
+    }
+    return false;
+}
+
 /*
- * Pairs are moved, never computed with: where PTX multiplies a pair of which one half is a known negative number, ptxas
- * 13.0 loses a sign. No operator may depend on that.
+ * Where PTX multiplies a pair of which one half is a known negative number, ptxas 13.0 loses a sign. No operator may depend
+ * on that.
  */
 static ckl_status check_pairs(const ir_kernel *kernel)
 {
     for (int i = 0; i < kernel->inst_count; i++) {
         const ir_inst *inst = &kernel->insts[i];
-        bool computes = inst->op >= IR_ADD && inst->op <= IR_ABS;
-        if (computes && ir_type_is_pair(inst->type))
-            FAIL(CKL_INTERNAL, "%s: %s of %s, which ptxas may get wrong where one half is constant", kernel->name,
-                 ir_op_text(inst->op), ir_type_text(inst->type));
+        bool computes = inst->op >= IR_ADD && inst->op <= IR_ABS && ir_type_is_pair(inst->type);
+        for (int s = 0; computes && s < inst->in_count; s++)
+            if (is_half_constant(kernel, inst->in[s]))
+                FAIL(CKL_INTERNAL, "%s: %s of %s of which one half is constant, which ptxas may get wrong",
+                     kernel->name, ir_op_text(inst->op), ir_type_text(inst->type));
     }
     return CKL_OK;
 }
