@@ -294,6 +294,8 @@ static ckl_status launch_stem(const ckl_plan *plan, const void *args, ckl_stream
         FAIL(CKL_INVALID, "conv stem: y is not aligned to what is stored at once; impl=sm80 takes any");
     if (!PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->dy))
         FAIL(CKL_INVALID, "conv stem: x is not aligned to a pixel; config='vec=1' takes any");
+    if (conv_stem_shape_of(c).async && c->form.direction == CKL_CONV_FORWARD && !PLAN_ALIGNED(16, a->w))
+        FAIL(CKL_INVALID, "conv stem: w is not aligned to 16 bytes; impl=sm80 takes any");
     p.mY = conv_pixels(a->y ? a->y : a->dx, &y);
     const int64_t tiles = (int64_t)tiles_of(d);
     if (tiles == 0)

@@ -279,6 +279,7 @@ static const char *const cases[] = {
     "n=2 c=21 h=9 w=10 k=19 r=4 pad_top=5 pad_right=1 layout=nchw direction=data impl=stem # more padding than taps",
     "n=2 c=72 h=9 w=20 k=24 pad=1 direction=data dtype=bf16 impl=stem",
     "n=2 c=141 h=9 w=20 k=17 r=2 layout=nchw direction=data impl=stem # filters past the end",
+    "c=16 h=5 w=5 k=9 pad=1 impl=stem # filters by cp.async",
     "c=131 h=12 w=9 k=8 pad=1 impl=packed config='slices=3 split=1 im2col=0'",
     "n=2 c=72 h=5 w=5 k=40 layout=nchw pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=packed "
     "config='slices=4 split=1 im2col=0 consumers=1 box_w=4 box_h=8 box_n=2' # images of a box that do not exist",
