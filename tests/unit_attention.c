@@ -393,6 +393,31 @@ static void test_names_of_scores(void **state)
     assert_int_equal(ckl_attention_score_add(&other), CKL_INVALID);
 }
 
+/* Ragged sequences have no queries and keys by number: a score whose first, or last, input has a row for each is refused. */
+static void test_inputs_of_ragged_scores(void **state)
+{
+    (void)state;
+    static const char *const names[CKL_ATTENTION_INPUTS] = { "first_input", "last_input" };
+    for (int i = 0; i < CKL_ATTENTION_INPUTS; i++) {
+        ckl_attention_score score = { .name = names[i], .score = capped_score.score };
+        score.inputs[i] = (ckl_attention_input){ .dtype = CKL_F32, .columns = CKL_ATTENTION_QUERIES };
+        assert_int_equal(ckl_attention_score_add(&score), CKL_OK);
+        const ckl_attention_desc desc = { .dtype = CKL_F16,
+                                          .batch = 2,
+                                          .heads = 1,
+                                          .q = 1,
+                                          .kv = 1,
+                                          .q_total = 2,
+                                          .kv_total = 2,
+                                          .d = 32,
+                                          .ragged = true,
+                                          .score = names[i] };
+        ckl_plan *plan;
+        assert_int_equal(ckl_attention_plan(device, &desc, &plan), CKL_INVALID);
+        assert_non_null(strstr(ckl_error(), "has inputs of queries or keys, ragged=1 is without"));
+    }
+}
+
 /* What a problem of so many tokens is believed to take: twice the keys twice the time, half of them seen half of it. */
 static plan_cost cost_of(const ckl_attention_desc *desc)
 {
@@ -563,6 +588,7 @@ int main(void)
                                         cmocka_unit_test(test_custom_score),
                                         cmocka_unit_test(test_lines_that_are_not_parallel),
                                         cmocka_unit_test(test_names_of_scores),
+                                        cmocka_unit_test(test_inputs_of_ragged_scores),
                                         cmocka_unit_test(test_costs),
                                         cmocka_unit_test(test_keys_past_the_last_one),
                                         cmocka_unit_test(test_workspace_of_sequences),
