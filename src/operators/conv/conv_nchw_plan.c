@@ -126,7 +126,7 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
     return true;
 }
 
-/* As conv_sm90_cost(), and a launch for the copies; menders delay each stage. */
+/* As conv_sm90_cost_of(), and a launch for the copies; menders delay each stage. */
 static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, STAGE = 40, EPILOGUE = 10, DIRECT = 130,

@@ -45,7 +45,6 @@ typedef struct conv_stem_shape {
     int loads, lines_at_once; // of a lane: vectors of a line; lines that are under way together
     int halo_h, halo_w, halo; // rows and columns of x under a tile, and elements of both
     int y_cols;               // of a staging buffer
-    int y_vec;                // elements of a direct store
     int y_rows, y_pitch; // of a warp in shared memory before it: channels of pixels or, in NCHW, pixels of channels
     int64_t smem_bytes;
 } conv_stem_shape;
