@@ -27,11 +27,11 @@ _OPTIONS = "int heads, bool causal, float scale, float eps1, float eps2, str act
 _KEPT = "normed1 mean1 rstd1 joint o lse h normed2 mean2 rstd2 before hidden".split()
 
 
-def _rows(x):
+def rows_of(x):
     return x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
 
 
-def _statistics(rows):
+def statistics_of(rows):
     return rows.new_empty(rows.shape[0], dtype=torch.float32)
 
 
@@ -63,7 +63,7 @@ def _shapes(x, norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, norm2, norm2_b
     joint, inner = linear_like(rows, qkv, turned), linear_like(rows, up, turned)
     o = rows.new_empty((rows.shape[0], joint.shape[1] // 3))
     lse = x.new_empty((x.shape[0], heads, x.shape[1]), dtype=torch.float32)
-    means = [_statistics(rows) for _ in range(4)]
+    means = [statistics_of(rows) for _ in range(4)]
     return like(x), like(rows), *means[:2], joint, o, lse, like(rows), like(rows), *means[2:], inner, like(inner)
 
 
@@ -89,8 +89,8 @@ def block(x, *args):
     _expect(x, *weights, heads=heads, turned=turned)
     norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, norm2, norm2_bias, up, up_bias, down, down_bias = weights
     x, qkv, proj, up, down = dense(x, qkv, proj, up, down)
-    rows = _rows(x)
-    mean1, rstd1, mean2, rstd2 = (_statistics(rows) for _ in range(4))
+    rows = rows_of(x)
+    mean1, rstd1, mean2, rstd2 = (statistics_of(rows) for _ in range(4))
     normed1, _ = norm_of_rows("layernorm", rows, None, norm1, norm1_bias, eps1, mean1, rstd1)
     joint = forward(normed1, qkv, qkv_bias, turned)
     o, lse = _attended(joint, x, heads, causal, scale)
@@ -108,7 +108,7 @@ def _block_alone(x, *args):
     _expect(x, *weights, heads=heads, turned=turned)
     norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, norm2, norm2_bias, up, up_bias, down, down_bias = weights
     x, qkv, proj, up, down = dense(x, qkv, proj, up, down)
-    rows = _rows(x)
+    rows = rows_of(x)
     normed, _ = norm_of_rows("layernorm", rows, None, norm1, norm1_bias, eps1, None, None)
     joint = forward(normed, qkv, qkv_bias, turned)
     attended = forward(_attended(joint, x, heads, causal, scale)[0], proj, proj_bias, turned)
@@ -163,7 +163,7 @@ def block_backward(
     needs,
 ):
     x, dy, qkv, proj, up, down = dense(x, dy, qkv, proj, up, down)
-    dy_rows = _rows(dy)
+    dy_rows = rows_of(dy)
 
     def layer(gradient, inputs, weight, i):
         """Gradients of a layer's weight and bias."""
@@ -183,6 +183,6 @@ def block_backward(
     djoint = attention_packed_backward(do.view(shape), packed, o.view(shape), lse, causal, scale).view(joint.shape)
     dqkv = layer(djoint, normed1, qkv, 3)
     dnormed = data_gradient(djoint, qkv, turned, ours=True)
-    dx, *dnorm1 = norm_of_rows_backward("layernorm", dnormed, dh, _rows(x), norm1, mean1, rstd1)
+    dx, *dnorm1 = norm_of_rows_backward("layernorm", dnormed, dh, rows_of(x), norm1, mean1, rstd1)
     gradients = (dx.view(x.shape), *dnorm1, *dqkv, *dproj, *dnorm2, *dup, *ddown)
     return tuple(x.new_empty(0) if g is None else g for g in gradients)

@@ -8,6 +8,7 @@ import torch
 
 from .._shapes import expect
 from ._attention import attention, attention_backward
+from ._blocks import rows_of, statistics_of
 from ._elements import rotate, silu_mul, silu_mul_backward
 from ._norms import norm_of_rows, norm_of_rows_backward
 from ._products import data_gradient, dense, forward, linear_like, weight_gradient
@@ -17,14 +18,6 @@ _WEIGHTS = "norm1 q k v o norm2 gate up down".split()
 _KEPT = "normed1 rstd1 q_rotated k_rotated v_heads attended lse h normed2 rstd2 gated upped hidden".split()
 _TENSORS = ", ".join("Tensor " + name for name in _WEIGHTS)
 _OPTIONS = "int head_dim, float scale, float eps1, float eps2"
-
-
-def _rows(x):
-    return x.reshape(-1, x.shape[-1])
-
-
-def _statistics(rows):
-    return rows.new_empty(rows.shape[0], dtype=torch.float32)
 
 
 def _heads(rows, x, head_dim):
@@ -61,7 +54,7 @@ def _shapes(x, norm1, q, k, v, o, norm2, gate, up, down, cos, sin, head_dim, *op
     lse = x.new_empty(queries.shape[:-1], dtype=torch.float32)
     inner = [linear_like(rows, up, False) for _ in range(3)]
     attended = torch.empty_like(queries)
-    normed1, rstd1, h, normed2, rstd2 = like(rows), _statistics(rows), like(rows), like(rows), _statistics(rows)
+    normed1, rstd1, h, normed2, rstd2 = like(rows), statistics_of(rows), like(rows), like(rows), statistics_of(rows)
     return like(x), normed1, rstd1, queries, keys, values, attended, lse, h, normed2, rstd2, *inner
 
 
@@ -85,8 +78,8 @@ def _gradient(ops, ctx, dy):
 def decoder_layer(x, norm1, q, k, v, o, norm2, gate, up, down, cos, sin, head_dim, scale, eps1, eps2):
     _expect(head_dim, x, norm1, q, k, v, o, norm2, gate, up, down)
     x, q, k, v, o, gate, up, down = dense(x, q, k, v, o, gate, up, down)
-    rows = _rows(x)
-    rstd1, rstd2 = _statistics(rows), _statistics(rows)
+    rows = rows_of(x)
+    rstd1, rstd2 = statistics_of(rows), statistics_of(rows)
     normed1, _ = norm_of_rows("rmsnorm", rows, None, norm1, None, eps1, None, rstd1)
     *heads, attended, lse = _attended(normed1, x, q, k, v, cos, sin, head_dim, scale)
     projected = forward(_joined(attended), o, None, False)
@@ -101,7 +94,7 @@ def decoder_layer(x, norm1, q, k, v, o, norm2, gate, up, down, cos, sin, head_di
 def _decoder_layer_alone(x, norm1, q, k, v, o, norm2, gate, up, down, cos, sin, head_dim, scale, eps1, eps2):
     _expect(head_dim, x, norm1, q, k, v, o, norm2, gate, up, down)
     x, q, k, v, o, gate, up, down = dense(x, q, k, v, o, gate, up, down)
-    rows = _rows(x)
+    rows = rows_of(x)
     normed, _ = norm_of_rows("rmsnorm", rows, None, norm1, None, eps1, None, None)
     attended = _joined(_attended(normed, x, q, k, v, cos, sin, head_dim, scale)[3])
     projected = forward(attended, o, None, False)
@@ -165,7 +158,7 @@ def decoder_layer_backward(
         """The gradient of a layer's weight."""
         return weight_gradient(gradient, inputs, weight, False, ours=True) if needs[name] else None
 
-    dy_rows = _rows(dy)
+    dy_rows = rows_of(dy)
     dgated, dupped = silu_mul_backward(data_gradient(dy_rows, down, False, ours=True), gated, upped)
     ddown = layer("down", dy_rows, hidden, down)
     dgate, dup = layer("gate", dgated, normed2, gate), layer("up", dupped, normed2, up)
@@ -178,7 +171,7 @@ def decoder_layer_backward(
     gradients = [_joined(g) for g in (*rotate(dq, dk, cos, sin, True), dv)]
     dweights = [layer(name, g, normed1, w) for name, g, w in zip("qkv", gradients, (q, k, v))]
     dx, dnorm1 = norm_of_rows_backward(
-        "rmsnorm", _sum_of_data_gradients(gradients, (q, k, v)), dh, _rows(x), norm1, None, rstd1
+        "rmsnorm", _sum_of_data_gradients(gradients, (q, k, v)), dh, rows_of(x), norm1, None, rstd1
     )
     gradients = dx.view(x.shape), dnorm1, *dweights, do, dnorm2, dgate, dup, ddown
     return tuple([x.new_empty(0) if g is None else g for g in gradients])
