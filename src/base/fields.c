@@ -287,7 +287,12 @@ ckl_status fields_set(field_table table, const char *what, const char *name, con
     const field *f = fields_find(table, name);
     if (!f)
         return fields_unknown(what, name, &table, 1);
-    return kinds[f->kind].parse(f, value, (char *)object + f->offset) ? CKL_OK : refuse(f, what, value);
+    void *member = (char *)object + f->offset;
+    if (!kinds[f->kind].parse(f, value, member))
+        return refuse(f, what, value);
+    if (*f->range == FIELD_OPTIONAL && field_is_zero(f, member))
+        FAIL(CKL_INVALID, "%s: %s=%s is as if it were not given: leave it out", what, f->name, value);
+    return CKL_OK;
 }
 
 static bool is_default(const field *f, const void *member)

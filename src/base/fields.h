@@ -72,7 +72,8 @@ ckl_status fields_check(field_table table, const char *what, void *object);
 
 /*
  * Sets one field from text. `what` opens the sentence, e.g. "gemm: m=abc is not an integer". Integers may be written as
- * powers and sums, "2^20+3"; "" is the default of a dtype.
+ * powers and sums, "2^20+3"; "" is the default of a dtype. A 0 that would become the default is refused: who writes
+ * stride=0 does not mean 1.
  */
 ckl_status fields_set(field_table table, const char *what, const char *name, const char *value, void *object);
 

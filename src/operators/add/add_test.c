@@ -55,7 +55,6 @@ static const char *const cases[] = {
     "n=513 dtype=f32 alpha=0.5 beta=-2            # scaled",
     "n=777 dtype=bf16 alpha=0 beta=1",
     "n=0 dtype=f32                                # nothing to do",
-    "n=8 rows=0                                   # one row",
     "n=0 rows=2^62 ldy=2^62",
     NULL,
 };
@@ -68,6 +67,7 @@ static const char *const population[] = {
 
 static const test_reject rejects[] = {
     { "n=-1 dtype=f32", CKL_INVALID, "add: n=-1 is negative" },
+    { "n=8 rows=0", CKL_INVALID, "add: rows=0 is as if it were not given: leave it out" },
     { "n=8 rows=-2 dtype=f32", CKL_INVALID, "add: rows=-2 is negative" },
     { "n=8 dtype=i32", CKL_INVALID, "add: dtype=i32 is none of f32, f16, bf16" },
     { "n=8 rows=2 lda=7 dtype=f32", CKL_INVALID, "add: lda=7 is smaller than n=8" },

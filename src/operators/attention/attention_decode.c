@@ -180,4 +180,14 @@ static const field fields[] = {
               "lengths are from here to kv; -1: all are kv") //
 };
 
-OPERATOR_LINE(attention_decode, attention_decode_problem, NULL);
+static ckl_status prepare(void *problem)
+{
+    const attention_decode_problem *p = problem;
+    if (p->shortest < -1)
+        FAIL(CKL_INVALID, "attention_decode: shortest=%" PRId64 " is less than -1", p->shortest);
+    if (p->shortest > p->desc.kv)
+        FAIL(CKL_INVALID, "attention_decode: shortest=%" PRId64 " is more than kv=%" PRId64, p->shortest, p->desc.kv);
+    return CKL_OK;
+}
+
+OPERATOR_LINE(attention_decode, attention_decode_problem, prepare);

@@ -312,6 +312,8 @@ static const char *const population[] = {
 };
 
 static const test_reject rejects[] = {
+    { "kv=100 shortest=101", CKL_INVALID, "attention_decode: shortest=101 is more than kv=100" },
+    { "kv=100 shortest=-2", CKL_INVALID, "attention_decode: shortest=-2 is less than -1" },
     { "dtype=f32", CKL_INVALID, "attention_decode: dtype=f32 is none of f16, bf16" },
     { "batch=-1", CKL_INVALID, "attention_decode: batch=-1 is negative" },
     { "q=17", CKL_INVALID, "attention_decode: q=17 is not in 0..16" },

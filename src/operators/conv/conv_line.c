@@ -4,10 +4,10 @@
 
 static const field fields[] = {
     CONV_DESC(FIELD_NESTED, (conv_problem, desc)) //
-    FIELD_ROW(conv_problem, int64_t, stride, "0", "0..2^16",
-              "of rows and columns, of volumes also slices; 0: as given")                   //
-    FIELD_ROW(conv_problem, int64_t, dilation, "0", "0..2^16", "the same of all dilations") //
-    FIELD_ROW(conv_problem, int64_t, pad, "0", "0..2^16", "the same of all sides")          //
+    FIELD_ROW(conv_problem, int64_t, stride, "0", "?1..2^16",
+              "of rows and columns, of volumes also slices; not given: each its own")        //
+    FIELD_ROW(conv_problem, int64_t, dilation, "0", "?1..2^16", "the same of all dilations") //
+    FIELD_ROW(conv_problem, int64_t, pad, "0", "0..2^16", "the same of all sides")           //
 };
 
 /* One number for all modes. */

@@ -2,6 +2,12 @@
 #include "operators/conv/conv_lab.h"
 
 const test_reject conv_rejects[] = {
+    { "stride=0", CKL_INVALID, "conv: stride=0 is as if it were not given: leave it out" },
+    { "stride_h=0", CKL_INVALID, "conv: stride_h=0 is as if it were not given" },
+    { "dilation=0", CKL_INVALID, "conv: dilation=0 is as if it were not given" },
+    { "groups=0", CKL_INVALID, "conv: groups=0 is as if it were not given" },
+    { "stride_w=-1", CKL_INVALID, "conv: stride_w=-1 is negative" },
+    { "stride=-2", CKL_INVALID, "conv: stride_h=-2 is negative" },
     { "impl=sm80 config='vec_a=0'", CKL_INVALID, "conv sm80: vec_a=0 or vec_b=8 is no power of two" },
     { "impl=sm80 config='vec_b=3'", CKL_INVALID, "conv sm80: vec_a=8 or vec_b=3 is no power of two" },
     { "impl=sliced config='tile_k=0'", CKL_INVALID, "conv sm90: tile_k=0 is no multiple of 8 up to 64" },
