@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib
 import math
+import operator
 import re
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 from . import _problems
@@ -57,6 +59,8 @@ def _library_of(x):
 def _empty(like, shape, dtype=None):
     library = _library_of(like)
     if isinstance(dtype, str):
+        if not hasattr(library, dtype):
+            raise NotImplementedError(f"element type {dtype} is none of {library.__name__}'s")
         dtype = getattr(library, dtype)
     if library.__name__ == "torch":
         return library.empty(shape, dtype=dtype or like.dtype, device=like.device)
@@ -75,6 +79,7 @@ def _run(name, desc, *args):
 
 
 def _axis(x, axis):
+    axis = operator.index(axis)
     if not -len(x.shape) <= axis < len(x.shape):
         raise ValueError(f"axis {axis} is out of range for an array of {len(x.shape)} modes")
     return axis % len(x.shape)
@@ -94,6 +99,7 @@ def log_softmax(x: A, axis: int = -1, *, scale: float = 1.0) -> A:
 
 
 def _softmax(x, axis, scale, log):
+    expect("softmax", "x[*]", x)
     x = _dense(x)
     y = _empty(x, x.shape)
     _run("softmax", _problems.softmax(tuple(x.shape), x.dtype, _axis(x, axis), log, scale), x, None, y)
@@ -123,9 +129,11 @@ def rms_norm(x: A, weight: A | None = None, eps: float = 1e-5) -> A:
     return _norm("rmsnorm", x, weight, None, eps)
 
 
-def group_norm(x: A, groups: int, weight: A, bias: A, eps: float = 1e-5) -> A:
-    """Norm of groups of channels of x[N,C,...], scaled by weight[C] and shifted by bias[C]."""
+def group_norm(x: A, groups: int, weight: A | None = None, bias: A | None = None, eps: float = 1e-5) -> A:
+    """Norm of groups of channels of x[N,C,...], scaled by weight[C] and shifted by bias[C], both or neither."""
     expect("group_norm", "x[N,C,*] weight[C] bias[C]", x, weight, bias)
+    if (weight is None) != (bias is None):
+        raise ValueError("group_norm: weight and bias come together")
     x, y = _dense(x), _empty(x, x.shape)
     desc = _problems.groupnorm(tuple(x.shape), groups, x.dtype, eps, weight is not None)
     _run("groupnorm", desc, x, None, weight, bias, y)
@@ -194,17 +202,19 @@ def elementwise(expr: str, *, dtype: str | None = None, **operands: Any) -> Any:
 
 def add(a: A, b: A, *, alpha: float = 1.0, beta: float = 1.0) -> A:
     """alpha * a + beta * b of two arrays of one shape."""
-    if tuple(a.shape) != tuple(b.shape):
-        raise ValueError(f"add: shapes {tuple(a.shape)} and {tuple(b.shape)} differ")
+    expect("add", "a[*] b[*]", a, b)
     a, b = _dense(a), _dense(b)
     y = _empty(a, a.shape)
     _run("add", _problems.add(math.prod(a.shape), a.dtype), a, b, y, alpha, beta)
     return y
 
 
-def reduce(x: A, op: str = "sum", axis: int | tuple[int, ...] | None = None, *, correction: int = 0) -> A:
+def reduce(x: A, op: str = "sum", axis: int | Sequence[int] | None = None, *, correction: int = 0) -> A:
     """sum max min prod mean var std argmax argmin any all norm1 norm2 or logsumexp over an axis, several, or all (None)."""
-    axes = () if axis is None else tuple(_axis(x, a) for a in (axis if isinstance(axis, tuple) else (axis,)))
+    expect("reduce", "x[*]", x)
+    axes = () if axis is None else tuple(_axis(x, a) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"reduce: axis {axis} names an axis twice")
     left = [size for i, size in enumerate(x.shape) if axes and i not in axes]
     desc = _problems.reduce(op, tuple(x.shape), _strides(x), axes, x.dtype, correction)
     y = _empty(x, tuple(left), _reduced_dtype(desc))
@@ -221,8 +231,8 @@ def _reduced_dtype(desc):
 
 
 def linear(x: A, weight: A, bias: A | None = None, activation: str = "identity") -> A:
-    """activation(x @ weight.T + bias): x[..., K], weight[N, K], bias[N] of f16, bf16 or f32; activation identity, relu or gelu
-    (the tanh form)."""
+    """activation(x @ weight.T + bias): x[..., K], weight[N, K], bias[N] of f16, bf16 or f32; activation identity, relu, gelu
+    (the tanh form), gelu_erf or silu."""
     expect("linear", "x[*,K] weight[N,K] bias[N]", x, weight, bias)
     x, weight = _dense(x), _dense(weight)
     y = _empty(x, (*x.shape[:-1], weight.shape[0]))
@@ -253,8 +263,9 @@ def rope(q: A, k: A | None, positions: A, *, theta: float = 10000.0, style: str 
     return yq, yk
 
 
-def permute(x: A, order: tuple[int, ...]) -> A:
+def permute(x: A, order: Sequence[int]) -> A:
     """x with its modes in another order, as a dense array. Elements of any type."""
+    expect("permute", "x[*]", x)
     if sorted(order) != list(range(len(x.shape))):
         raise ValueError(f"permute: {order} is no order of {len(x.shape)} modes")
     if 0 in _strides(x):  # broadcast, where a line's 0 is the stride of a dense tensor
@@ -266,6 +277,7 @@ def permute(x: A, order: tuple[int, ...]) -> A:
 
 def transpose(x: A) -> A:
     """x[..., R, C] with its last two modes exchanged, as a dense array[..., C, R]. Elements of any type; a matrix of any strides."""
+    expect("transpose", "x[*]", x)
     if len(x.shape) < 2:
         raise ValueError(f"transpose: the shape {tuple(x.shape)} has no two modes")
     if len(x.shape) > 2 or 0 in _strides(x):

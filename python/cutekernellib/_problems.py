@@ -32,6 +32,11 @@ def dtype_name(dtype):
     return DTYPES[name]
 
 
+def _told(x):
+    """A number whose 0 would be the default, as a line has it: the smallest normal one does what 0 says."""
+    return f"{x or 2.0**-126:.9g}"
+
+
 def _direction(backward):
     return "backward" if backward else "forward"
 
@@ -44,13 +49,13 @@ def _shape(shape):
 @_kept
 def softmax(shape, dtype, axis, log=False, scale=1.0, backward=False):
     line = f"shape={_shape(shape)} axis={axis} dtype={dtype_name(dtype)} log={int(log)} direction={_direction(backward)}"
-    return problem("softmax", line + (f" scale={scale:.9g}" if scale != 1 else ""))
+    return problem("softmax", line + (f" scale={_told(scale)}" if scale != 1 else ""))
 
 
 @_kept
 def norm(name, rows, cols, dtype, eps, affine, residual=False, backward=False):
     line = f"rows={rows} cols={cols} dtype={dtype_name(dtype)} affine={int(affine)} residual={int(residual)}"
-    return problem(name, f"{line} direction=backward" if backward else f"{line} eps={eps:.9g}")
+    return problem(name, f"{line} direction=backward" if backward else f"{line} eps={_told(eps)}")
 
 
 @_kept
@@ -58,7 +63,7 @@ def groupnorm(shape, groups, dtype, eps, affine, channels_last=False, backward=F
     n, c, *pixels = shape
     line = f"n={n} c={c} h=1 w={math.prod(pixels)} groups={groups} dtype={dtype_name(dtype)} affine={int(affine)}"
     line += " layout=" + ("nhwc" if channels_last else "nchw")
-    return problem("groupnorm", f"{line} direction=backward" if backward else f"{line} eps={eps:.9g}")
+    return problem("groupnorm", f"{line} direction=backward" if backward else f"{line} eps={_told(eps)}")
 
 
 @_kept
@@ -86,7 +91,7 @@ def _attention_strides(letter, strides):
 
 
 def _attention_options(scale, left, softcap, sinks):
-    scale = f" scale={scale:.9g}" if scale else ""
+    scale = "" if scale is None else f" scale={_told(scale)}"
     return f"{scale} left={left} softcap={softcap:.9g} sinks={int(sinks)}"
 
 
@@ -182,7 +187,8 @@ def permute(shape, strides, order, dtype):
 
 @_kept
 def transpose(batch, rows, cols, ld, inc, dtype):
-    return problem("transpose", f"batch={batch} rows={rows} cols={cols} ldx={ld} incx={inc} dtype={dtype_name(dtype)}")
+    size = f"batch={batch} rows={rows} cols={cols} ldx={ld} incx={inc}" if batch * rows * cols else "rows=0"
+    return problem("transpose", f"{size} dtype={dtype_name(dtype)}")
 
 
 @_kept

@@ -35,5 +35,8 @@ def _check(name, pattern, *shapes):
 
 
 def expect(name, pattern, *arrays):
-    """ValueError where the arrays, or None for those that are not there, do not fit the pattern."""
+    """ValueError where the arrays, or None for those that are not there, do not fit the pattern; TypeError of what is no array."""
+    for (argument, _), x in zip(_parsed(pattern), arrays):
+        if x is not None and not hasattr(x, "shape"):
+            raise TypeError(f"{name}: {argument} is no array but of {type(x).__name__}")
     _check(name, pattern, *[None if x is None else x.shape for x in arrays])

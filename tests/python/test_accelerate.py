@@ -242,7 +242,8 @@ class Accelerate(unittest.TestCase):
         """Stays so; torch's own group norm of a GPU gives images in the order of their modes."""
         torch.manual_seed(5)
         conv = torch.nn.Conv2d(8, 8, 3, padding=1)
-        images = torch.nn.Sequential(conv, torch.nn.GroupNorm(2, 8), torch.nn.SiLU(), torch.nn.Conv2d(8, 8, 2, stride=2))
+        norms = torch.nn.GroupNorm(2, 8), torch.nn.GroupNorm(4, 8, affine=False)
+        images = torch.nn.Sequential(conv, *norms, torch.nn.SiLU(), torch.nn.Conv2d(8, 8, 2, stride=2))
         x = normal(2, 8, 6, 4, dtype=torch.bfloat16)
         y = self.agrees_on(images.bfloat16(), x.to(memory_format=torch.channels_last))
         self.assertTrue(y.is_contiguous(memory_format=torch.channels_last))

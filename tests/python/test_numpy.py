@@ -87,6 +87,15 @@ class Functions(unittest.TestCase):
         hidden = np.where(np.tril(np.ones((6, 6))), scores, -np.inf)
         self.close(ckl.attention(q, k, v, causal=True), softmax(hidden, -1) @ vv, 5e-3)
 
+    def test_zeros_are_no_defaults(self):
+        x, q = 1e-4 * normal(4, 8), normal(1, 1, 4, 8, dtype=np.float16)
+        wanted = (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
+        self.close(ckl.layer_norm(x, eps=0.0), wanted, 1e-4)
+        self.close(ckl.group_norm(x, 1, np.ones(8, np.float32), np.zeros(8, np.float32), eps=0.0), wanted, 1e-4)
+        self.close(ckl.rms_norm(x, eps=0.0), x / np.sqrt((x * x).mean(-1, keepdims=True)), 1e-4)
+        self.close(ckl.softmax(x, scale=0.0), np.full_like(x, 1 / 8))
+        self.close(ckl.attention(q, q, q, scale=0.0), np.broadcast_to(q.mean(2, keepdims=True), q.shape), 5e-3)
+
     def test_rope(self):
         q, k, positions = normal(3, 2, 8), normal(3, 1, 8), np.array([0, 5, 2], np.int32)
         angle = positions[:, None, None] * 100.0 ** (-np.arange(4) / 4)
@@ -101,7 +110,8 @@ class Functions(unittest.TestCase):
 
     def test_transpose(self):
         x = rng.integers(0, 100, (2, 6, 8), np.int16)
-        for given in (x[0], x[1, ::2, ::3], x[0].T, np.broadcast_to(x[0, 0], (4, 8)), x, x[:, ::2]):
+        empty = x[:0], x[:, :0], x[:, :, :0], x[0, :0]
+        for given in (x[0], x[1, ::2, ::3], x[0].T, np.broadcast_to(x[0, 0], (4, 8)), x, x[:, ::2], *empty):
             np.testing.assert_array_equal(ckl.transpose(given), given.swapaxes(-1, -2))
         with self.assertRaisesRegex(ValueError, "no two modes"):
             ckl.transpose(x[0, 0])
@@ -166,6 +176,11 @@ class Errors(unittest.TestCase):
         self.fails(ValueError, "out of range", ckl.softmax, x, 2)
         self.fails(ValueError, "do not broadcast", ckl.elementwise, "a+b", a=x, b=normal(3))
         self.fails(ValueError, "operands a, b", ckl.elementwise, "a+b", a=x)
+        self.fails(NotImplementedError, "float17 is none of numpy's", ckl.elementwise, "x+1", x=x, dtype="float17")
+        self.fails(ValueError, "names an axis twice", ckl.reduce, x, axis=(0, -2))
+        self.fails(TypeError, "cannot be interpreted as an integer", ckl.softmax, x, 0.5)
+        for function in (ckl.softmax, ckl.reduce, ckl.permute, ckl.transpose, ckl.rms_norm):
+            self.fails(TypeError, "x is no array but of list", function, [1.0, 2.0], *[(0,)] * (function is ckl.permute))
 
     def test_shapes(self):
         x, half = normal(4, 8), normal(1, 2, 3, 8, dtype=np.float16)

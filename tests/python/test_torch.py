@@ -66,6 +66,16 @@ class Functions(unittest.TestCase):
             self.same(
                 lambda *a: ckl.group_norm(a[0], 2, *a[1:]), lambda *a: F.group_norm(a[0], 2, *a[1:]), x, normal(4), normal(4)
             )
+            self.same(lambda x: ckl.group_norm(x, 2), lambda x: F.group_norm(x, 2), x)
+
+    def test_zeros_are_no_defaults(self):
+        x, q = 1e-4 * normal(4, 24), normal(1, 2, 5, 16, dtype=torch.float16)
+        self.same(lambda x: ckl.layer_norm(x, (24,), eps=0.0), lambda x: F.layer_norm(x, (24,), eps=0.0), x, error=1e-4)
+        self.same(lambda x: ckl.rms_norm(x, (24,), eps=0.0), lambda x: F.rms_norm(x, (24,), eps=0.0), x, error=1e-4)
+        self.same(lambda x: ckl.group_norm(x, 2, eps=0.0), lambda x: F.group_norm(x, 2, eps=0.0), x, error=1e-4)
+        self.same(lambda x: ckl.softmax(x, 1, scale=0.0), lambda x: (0 * x).softmax(1), x)
+        both = [lambda q, k, v: f.scaled_dot_product_attention(q, k, v, scale=0.0) for f in (ckl, F)]
+        self.same(*both, q, q, q, error=2e-3)
 
     def test_cross_entropy(self):
         target = torch.tensor([1, -100, 9, 0], device=device)
@@ -266,11 +276,17 @@ class Functions(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "normalized_shape"):
             ckl.layer_norm(normal(3, 4), (3,))
         x, q = normal(2, 8, dtype=torch.float16), normal(1, 2, 3, 8, dtype=torch.float16)
+        with self.assertRaisesRegex(NotImplementedError, "padding=same"):
+            ckl.conv2d(q, q, padding="same")
+        with self.assertRaisesRegex(ValueError, "begin at 1"):
+            ckl.conv2d(q, q, stride=0)
         for call, *args in (
             (ckl.linear, x, x[:, :7]),
             (ckl.linear, x, x, x[0]),
             (ckl.silu_mul, x, x[0]),
             (ckl.gelu, x, "other"),
+            (ckl.silu, x.int()),
+            (ckl.group_norm, x, 2, x[0]),
             (ckl.rms_norm, x[:, :4], (4,), x[0]),
             (ckl.permute, x, (0, 3)),
             (ckl.mlp, x, x, None, x, None),
@@ -300,6 +316,7 @@ class Registration(unittest.TestCase):
         yield "layer_norm", (x, w, b, 1e-5)
         yield "rms_norm", (x, w, 1e-5)
         yield "add_rms_norm", (x, normal(4, 16).requires_grad_(), w, 1e-5)
+        yield "group_norm", (image, 2, None, None, 1e-5)
         yield "group_norm", (image, 2, normal(4).requires_grad_(), normal(4).requires_grad_(), 1e-5)
         yield "cross_entropy", (x, target, -100, True)
         yield "unary", (x, "gelu")

@@ -120,8 +120,10 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float = 1e-5)
     return _way("add_rms_norm", x, residual, weight)(x, residual, weight, eps)[:2]
 
 
-def group_norm(x: Tensor, num_groups: int, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
-    """torch.nn.functional.group_norm of x[N,C,...], dense or of channels last, with weight[C] and bias[C]."""
+def group_norm(
+    x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """torch.nn.functional.group_norm of x[N,C,...], dense or of channels last, with weight[C] and bias[C], both or neither."""
     return _way("group_norm", x, weight, bias)(x, num_groups, weight, bias, eps)[0]
 
 
@@ -205,12 +207,17 @@ def conv2d(
     weight: Tensor,
     bias: Tensor | None = None,
     stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
+    padding: int | Sequence[int] | str = 0,
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    """torch.nn.functional.conv2d of x[N,C,H,W], dense or of channels last, as y will be; padding: numbers of zeros."""
-    sizes = ([n, n] if isinstance(n, int) else list(n) for n in (stride, padding, dilation))
+    """torch.nn.functional.conv2d of x[N,C,H,W], dense or of channels last, as y will be; padding: numbers of zeros, or valid."""
+    padding = 0 if padding == "valid" else padding
+    if isinstance(padding, str):
+        raise NotImplementedError(f"conv2d: padding={padding} is no number of zeros and not valid")
+    sizes = [[n, n] if isinstance(n, int) else list(n) for n in (stride, padding, dilation)]
+    if min(sizes[0] + sizes[2]) < 1:
+        raise ValueError(f"conv2d: strides {sizes[0]} and dilations {sizes[2]} begin at 1")
     return _way("conv2d", x, weight, bias)(x, weight, bias, *sizes, groups)
 
 

@@ -26,7 +26,9 @@ _FUNCTIONS = {
 
 
 def _elementwise(expr, *inputs):
-    """Tensors of one shape, in the order of the last one, as is the result."""
+    """Tensors of floats of one shape, in the order of the last one, as is the result."""
+    if not all(x.is_floating_point() for x in inputs):
+        raise ValueError(f"elementwise: {expr} is of floats, not of {inputs[-1].dtype}")
     last = is_channels_last(inputs[-1])
     inputs = [image(x, last) for x in inputs]
     out = torch.empty_like(inputs[-1])

@@ -67,7 +67,7 @@ def _rms_norm(original, input, normalized_shape, weight=None, eps=None):
 
 
 def _group_norm(original, input, num_groups, weight=None, bias=None, eps=1e-5):
-    taken = weight is not None and bias is not None and takes(input, weight, bias)
+    taken = (weight is None) == (bias is None) and takes(input, weight, bias)
     return (_torch.group_norm if taken else original)(input, num_groups, weight, bias, eps)
 
 

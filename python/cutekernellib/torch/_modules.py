@@ -25,7 +25,7 @@ def _rms_norm(self, x):
 
 
 def _group_norm(self, x):
-    if takes(x, self.weight, self.bias) and self.affine:
+    if takes(x, self.weight, self.bias):
         return _torch.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
     return self.ckl_forward(x)
 

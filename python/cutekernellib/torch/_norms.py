@@ -177,34 +177,36 @@ def _group_norm_setup(ctx, inputs, output):
 
 def _group_norm_gradient(ops, ctx, dy):
     x, weight, mean, rstd = ctx.saved_tensors
-    dx, dweight, dbias = ops.group_norm_backward(dy, x, ctx.groups, weight, mean, rstd)
-    return dx, None, dweight, dbias, None
+    dx, *gradients = ops.group_norm_backward(dy, x, ctx.groups, weight, mean, rstd)
+    return dx, None, *((None, None) if weight is None else gradients), None
 
 
 @operator(
-    "group_norm(Tensor x, int groups, Tensor weight, Tensor bias, float eps) -> (Tensor, Tensor, Tensor)",
+    "group_norm(Tensor x, int groups, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
     lambda x, groups, weight, bias, eps: (image_like(x), _group_statistics(x, groups), _group_statistics(x, groups)),
     _group_norm_gradient,
     _group_norm_setup,
 )
 def group_norm(x, groups, weight, bias, eps):
     expect("group_norm", "x[N,C,*] weight[C] bias[C]", x, weight, bias)
+    if (weight is None) != (bias is None):
+        raise ValueError("group_norm: weight and bias come together")
     last = is_channels_last(x)
     x = image(x, last)
     y, mean, rstd = torch.empty_like(x), _group_statistics(x, groups), _group_statistics(x, groups)
-    desc = _problems.groupnorm(x.shape, groups, x.dtype, eps, True, last)
+    desc = _problems.groupnorm(x.shape, groups, x.dtype, eps, weight is not None, last)
     run.groupnorm(desc, x, None, weight, bias, y, None, None, None, mean, rstd)
     return y, mean, rstd
 
 
 @operator(
-    "group_norm_backward(Tensor dy, Tensor x, int groups, Tensor weight, Tensor mean, Tensor rstd) -> (Tensor, Tensor, Tensor)",
-    lambda dy, x, groups, weight, mean, rstd: (image_like(x), torch.empty_like(weight), torch.empty_like(weight)),
+    "group_norm_backward(Tensor dy, Tensor x, int groups, Tensor? weight, Tensor mean, Tensor rstd) -> (Tensor, Tensor, Tensor)",
+    lambda dy, x, groups, weight, mean, rstd: (image_like(x), _parameter_like(x, weight), _parameter_like(x, weight)),
 )
 def group_norm_backward(dy, x, groups, weight, mean, rstd):
     last = is_channels_last(x)
     x, dy = image(x, last), image(dy, last)
-    dx, dweight, dbias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(weight)
-    desc = _problems.groupnorm(x.shape, groups, x.dtype, 0, True, last, True)
-    run.groupnorm(desc, x, dy, weight, None, None, dx, dweight, dbias, mean, rstd)
-    return dx, dweight, dbias
+    dx, gradients = torch.empty_like(x), [None if weight is None else torch.empty_like(weight) for _ in range(2)]
+    desc = _problems.groupnorm(x.shape, groups, x.dtype, 0, weight is not None, last, True)
+    run.groupnorm(desc, x, dy, weight, None, None, dx, *gradients, mean, rstd)
+    return dx, *(x.new_empty(0) if g is None else g for g in gradients)
