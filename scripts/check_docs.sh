@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check_docs.sh - what the documentation quotes is there: a fenced block after a line <!-- path/of/file --> stands in that
-# file, word by word but for the indentation; links between pages lead to files.
+# file, word by word but for the indentation; links between pages lead to files and headings.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 passed=0
@@ -42,10 +42,16 @@ check_quotes() { # check_quotes PAGE
     done < <(lines_of "$1")
 }
 
+has_heading() { # has_heading PAGE NAME
+    [[ $(scripts/docs_page.py "$1") == *"-$2}"* ]]
+}
+
 check_links() { # check_links PAGE
-    local link
+    local link target
     while read -r link; do
-        check "$1 links to $link" test -e "$(dirname "$1")/${link%%#*}"
+        target=$(dirname "$1")/${link%%#*}
+        check "$1 links to $link" test -e "$target"
+        [[ $link == *.md#* ]] && check "$1 links to the heading $link" has_heading "$target" "${link#*#}"
     done < <(grep -o '](\([^)]*\))' "$1" | sed -e 's/^](//' -e 's/)$//' | grep -v '^[a-z]*://' | grep -v '^#' || true)
 }
 
