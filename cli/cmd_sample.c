@@ -6,6 +6,7 @@
 #include "base/number.h"
 #include "cli/cli.h"
 #include "lab/population.h"
+#include "operators/line.h"
 
 /* A gemm of some 10 ms. */
 static const double FLOPS_MAX = 0x1p43;
@@ -17,13 +18,16 @@ static const cli_option options[] = {
     { "--bytes", "B", &bytes, "of memory that a problem may take; 2^30 if not given" },
 };
 static const cli_usage usage = {
-    "sample", "[OPERATOR ...] [options]",
+    "sample", "[OPERATOR [KEY=VALUE ...] ...] [options]",
     "Prints random problems of the operators, of all if none is named, by what models and data have: 30 of 100 sizes "
     "are\n"
     "those of well-known models, 20 multiples of 1024, 20 of 128, 15 of 8, 15 odd, as likely in every power of two. "
     "Lines\n"
-    "are legal, of at most 2^43 useful operations, and the same on every machine.\n"
-    "Example: ckl sample softmax --count 200 --seed 7 | ckl bench --suite - --json softmax.json",
+    "are legal, of at most 2^43 useful operations, and the same on every machine. Keys behind an operator are those "
+    "of\n"
+    "all its lines.\n"
+    "Example: ckl sample softmax --count 200 --seed 7 | ckl bench --suite - --json softmax.json\n"
+    "Example: ckl sample gemm a=e4m3 layout=tn",
     options, COUNT_OF(options)
 };
 
@@ -36,7 +40,7 @@ static ckl_status parse_count(const char *option, const char *given, int64_t low
 }
 
 /* Draws again where a line was printed before; ends early if the population has hardly any more. */
-static ckl_status print_sample(const operator_test *test, int64_t lines, int64_t drawn_by, random_problem_limits limits)
+static ckl_status print_sample(const operator_test *test, int64_t lines, population_sample sample)
 {
     enum { DRAWS_A_LINE = 100 };
     text printed = { 0 };
@@ -45,7 +49,7 @@ static ckl_status print_sample(const operator_test *test, int64_t lines, int64_t
     for (int64_t i = 0, left = lines; left > 0 && i < lines * DRAWS_A_LINE && status == CKL_OK; i++) {
         text line = { 0 };
         text_printf(&line, "\n");
-        status = population_line(test, (uint64_t)drawn_by, i, limits, &line);
+        status = population_line(test, sample, i, &line);
         text_printf(&line, "\n");
         if (status == CKL_OK && !strstr(text_data(&printed), text_data(&line))) {
             text_printf(&printed, "%s", text_data(&line) + 1);
@@ -58,20 +62,38 @@ static ckl_status print_sample(const operator_test *test, int64_t lines, int64_t
     return status;
 }
 
-static ckl_status sample(int argc, char **argv)
+/* The operator and the keys behind it at *at, which moves past them. */
+static ckl_status print_given(char **words, int *at, int64_t lines, population_sample sample)
+{
+    const operator_test *test;
+    arena memory = { 0 };
+    text given = { 0 }, line = { 0 };
+    line_problem read;
+    TRY(case_operator(words[*at], &test));
+    while (words[++*at] && strchr(words[*at], '='))
+        text_printf(&given, " %s", words[*at]);
+    text_printf(&line, "%s%s", test->op->name, text_data(&given));
+    sample.given = text_data(&given);
+    ckl_status status = line_read(&memory, text_data(&line), &read); // a sentence for a key that is not known
+    if (status == CKL_OK)
+        status = print_sample(test, lines, sample);
+    text_free(&given);
+    text_free(&line);
+    arena_clear(&memory);
+    return status;
+}
+
+static ckl_status draw(int argc, char **argv)
 {
     int64_t lines, drawn_by, memory;
     TRY(parse_count("--count", count ? count : "20", 0, &lines));
     TRY(parse_count("--seed", seed ? seed : "1", 0, &drawn_by));
     TRY(parse_count("--bytes", bytes ? bytes : "2^30", 1, &memory));
-    const random_problem_limits limits = { .flops = FLOPS_MAX, .bytes = (double)memory };
-    for (int i = 1; i < argc; i++) {
-        const operator_test *test;
-        TRY(case_operator(argv[i], &test));
-        TRY(print_sample(test, lines, drawn_by, limits));
-    }
+    const population_sample sample = { .seed = (uint64_t)drawn_by, .limits = { FLOPS_MAX, (double)memory } };
+    for (int i = 1; i < argc;)
+        TRY(print_given(argv, &i, lines, sample));
     for (const operator_test *const *test = operator_tests; *test && argc == 1; test++)
-        TRY(print_sample(*test, lines, drawn_by, limits));
+        TRY(print_sample(*test, lines, sample));
     return CKL_OK;
 }
 
@@ -80,6 +102,6 @@ int cmd_sample(int argc, char **argv)
     int done = cli_parse(&usage, &argc, argv);
     if (done != CLI_GO_ON)
         return done;
-    ckl_status status = sample(argc, argv);
+    ckl_status status = draw(argc, argv);
     return status == CKL_OK ? EXIT_PASSED : cli_fail(status);
 }

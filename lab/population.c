@@ -146,12 +146,46 @@ static ckl_status fill_line(const char *pattern, uint64_t *r, text *line)
     return CKL_OK;
 }
 
+/* Does a list of words have the key of a word? */
+static bool has_key(const char *words, const char *word)
+{
+    const size_t length = strcspn(word, "= ");
+    for (; *words; words += strcspn(words, " ")) {
+        words += strspn(words, " ");
+        if (strncmp(words, word, length) == 0 && words[length] == '=')
+            return true;
+    }
+    return false;
+}
+
+/* The words with those that are given in the place of words of the same key. */
+static void append_given(const char *words, const char *given, text *line)
+{
+    for (size_t length; *words; words += length) {
+        words += strspn(words, " ");
+        length = strcspn(words, " ");
+        if (!has_key(given, words))
+            text_printf(line, "%.*s ", (int)length, words);
+    }
+    text_printf(line, "%s", given);
+}
+
 static const char *any_pattern(const operator_test *test, uint64_t *r)
 {
     int count = 0;
     while (test->population[count])
         count++;
     return test->population[random_below(r, count)];
+}
+
+static ckl_status draw_line(const operator_test *test, const char *given, uint64_t *r, text *line)
+{
+    text drawn = { 0 };
+    ckl_status status = fill_line(any_pattern(test, r), r, &drawn);
+    text_printf(line, "%s ", test->op->name);
+    append_given(text_data(&drawn), given ? given : "", line);
+    text_free(&drawn);
+    return status;
 }
 
 /* Appends the line if it is legal, within the limits, and needs at least bytes_min. */
@@ -175,23 +209,21 @@ static uint64_t stream_of(const operator_test *test, uint64_t seed)
     return seed;
 }
 
-ckl_status population_line(const operator_test *test, uint64_t seed, int64_t number, random_problem_limits limits,
-                           text *line)
+ckl_status population_line(const operator_test *test, population_sample sample, int64_t number, text *line)
 {
-    uint64_t r = random_at(stream_of(test, seed), (uint64_t)number);
-    random_problem_limits octave = limits;
+    uint64_t r = random_at(stream_of(test, sample.seed), (uint64_t)number);
+    random_problem_limits octave = sample.limits;
     octave.bytes /= (double)(1 << random_below(&r, OCTAVES));
     for (int i = 0; i < ATTEMPTS; i++) {
         bool any = i >= ATTEMPTS_OF_OCTAVE;
         text drawn = { 0 };
-        text_printf(&drawn, "%s ", test->op->name);
-        ckl_status status = fill_line(any_pattern(test, &r), &r, &drawn);
+        ckl_status status = draw_line(test, sample.given, &r, &drawn);
         bool legal = status == CKL_OK &&
-                     append_legal(text_data(&drawn), any ? limits : octave, any ? 0 : octave.bytes / 2, line);
+                     append_legal(text_data(&drawn), any ? sample.limits : octave, any ? 0 : octave.bytes / 2, line);
         text_free(&drawn);
         TRY(status);
         if (legal)
             return CKL_OK;
     }
-    FAIL(CKL_INTERNAL, "population: none of %d draws of %s is legal and within the limits", ATTEMPTS, test->op->name);
+    FAIL(CKL_INVALID, "population: none of %d draws of %s is legal and within the limits", ATTEMPTS, test->op->name);
 }

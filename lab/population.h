@@ -10,13 +10,18 @@
 
 #include "lab/random_problem.h"
 
+/* Which lines are drawn. */
+typedef struct population_sample {
+    uint64_t seed;
+    random_problem_limits limits;
+    const char *given; // "a=f32 layout=tn", keys that all lines have, whatever is drawn; NULL: none
+} population_sample;
+
 /*
- * Appends the line number `number` of the sample with that seed, as case_print() writes it: a legal problem within the
- * limits. Its memory is equally likely between any two powers of two below the limit, down to 2^-15 of it, where the
- * population has such problems. The same on every machine. CKL_INTERNAL and a sentence if the population holds hardly
- * any such problem. Any thread.
+ * Appends line number `number` of the sample, as case_print() writes it: a legal problem within the limits. Its memory is
+ * equally likely between any two powers of two below the limit, down to 2^-15 of it, where the population has such
+ * problems. The same on every machine. CKL_INVALID and a sentence if hardly any problem is such. Any thread.
  */
-ckl_status population_line(const operator_test *test, uint64_t seed, int64_t number, random_problem_limits limits,
-                           text *line);
+ckl_status population_line(const operator_test *test, population_sample sample, int64_t number, text *line);
 
 #endif

@@ -19,7 +19,7 @@ static const random_problem_limits limits = { .flops = 0x1p43, .bytes = 0x1p30 }
 static text line_of(const operator_test *test, uint64_t seed, int64_t number)
 {
     text line = { 0 };
-    if (population_line(test, seed, number, limits, &line) != CKL_OK)
+    if (population_line(test, (population_sample){ seed, limits, NULL }, number, &line) != CKL_OK)
         fail_msg("%s", ckl_error());
     return line;
 }
@@ -98,7 +98,7 @@ static ckl_status draw(const char *pattern, int64_t number, text *line)
     operator_test test = *operator_tests[0];
     const char *const patterns[] = { pattern, NULL };
     test.population = patterns;
-    return population_line(&test, 3, number, limits, line);
+    return population_line(&test, (population_sample){ 3, limits, NULL }, number, line);
 }
 
 static int64_t drawn_size(const char *pattern, int64_t number)
@@ -143,9 +143,27 @@ static void test_holes(void **state)
     assert_true(beta > 30 && beta < 70);
     assert_int_equal(draw("n={hiden}", 0, &line), CKL_INTERNAL);
     assert_non_null(strstr(ckl_error(), "'{hiden}' is no kind of size"));
-    assert_int_equal(draw("n=-1", 0, &line), CKL_INTERNAL);
+    assert_int_equal(draw("n=-1", 0, &line), CKL_INVALID);
     assert_non_null(strstr(ckl_error(), "none of 4000 draws of add is legal"));
     assert_int_equal(line.length, 0);
+}
+
+/* Keys that are given take the place of drawn ones, and lines of those that are legal are drawn. */
+static void test_given(void **state)
+{
+    (void)state;
+    for (const operator_test *const *test = operator_tests; *test; test++) {
+        if (strcmp((*test)->op->name, "gemm") != 0)
+            continue;
+        const population_sample sample = { 5, limits, "a=e4m3 layout=tn k=48" };
+        for (int i = 0; i < 50; i++) {
+            text line = { 0 };
+            assert_int_equal(population_line(*test, sample, i, &line), CKL_OK);
+            assert_non_null(strstr(text_data(&line), " k=48 a=e4m3"));
+            assert_non_null(strstr(text_data(&line), "layout=tn"));
+            text_free(&line);
+        }
+    }
 }
 
 int main(int argc, char **argv)
@@ -156,6 +174,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_seeds_differ),
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_holes),
+        cmocka_unit_test(test_given),
     };
     if (golden_update_wanted(argc, argv)) {
         text now = { 0 };
