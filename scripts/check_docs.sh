@@ -51,7 +51,9 @@ check_links() { # check_links PAGE
     while read -r link; do
         target=$(dirname "$1")/${link%%#*}
         check "$1 links to $link" test -e "$target"
-        [[ $link == *.md#* ]] && check "$1 links to the heading $link" has_heading "$target" "${link#*#}"
+        if [[ $link == *.md#* ]]; then
+            check "$1 links to the heading $link" has_heading "$target" "${link#*#}"
+        fi
     done < <(grep -o '](\([^)]*\))' "$1" | sed -e 's/^](//' -e 's/)$//' | grep -v '^[a-z]*://' | grep -v '^#' || true)
 }
 
