@@ -1,10 +1,13 @@
 /*
  * unit_softmax.c - softmax along rows, columns and batches of columns, forward and backward, against double precision:
- * values, sums of rows, invariance under a shift, sums of gradients, rows of nothing but -inf.
+ * values, sums of rows, invariance under a shift, sums of gradients, rows of nothing but -inf; and between two products
+ * it is attention.
  */
 #include <float.h>
 
 #include "accuracy.h"
+#include "cutekernellib/operators/attention.h"
+#include "cutekernellib/operators/gemm.h"
 #include "cutekernellib/operators/softmax.h"
 #include "operators/operators.h"
 #include "skeletons/one_pass.h"
@@ -364,6 +367,37 @@ static void test_words_of_held_chunks(void **state)
     }
 }
 
+/* A softmax between two products, each rounded to f16: what attention is made of. */
+static void test_attention_is_products(void **state)
+{
+    enum { Q = 70, KEYS = 136, D = 64 };
+    tensor_of_test q = make_random(CKL_F16, Q * D, 1, 0, 1), k = make_random(CKL_F16, KEYS * D, 2, 0, 1),
+                   v = make_random(CKL_F16, KEYS * D, 3, 0, 1), s = make_tensor(CKL_F16, Q * KEYS),
+                   o = make_tensor(CKL_F16, Q * D), wanted = make_tensor(CKL_F16, Q * D);
+    const ckl_gemm_desc scores = { .m = Q, .n = KEYS, .k = D, .a = CKL_F16 };
+    const ckl_gemm_desc sums = { .m = Q, .n = D, .k = KEYS, .a = CKL_F16, .layout = CKL_GEMM_NN };
+    const ckl_softmax_desc weights = { .dtype = CKL_F16, .outer = Q, .n = KEYS, .scale = 0.125f };
+    const ckl_attention_desc desc = {
+        .dtype = CKL_F16, .batch = 1, .heads = 1, .kv_heads = 1, .q = Q, .kv = KEYS, .d = D
+    };
+    const ckl_gemm_args first = { .a = q.memory, .b = k.memory, .d = s.memory };
+    const ckl_gemm_args second = { .a = s.memory, .b = v.memory, .d = wanted.memory };
+    const ckl_softmax_args between = { .x = s.memory, .y = s.memory };
+    const ckl_attention_args args = { .q = q.memory, .k = k.memory, .v = v.memory, .o = o.memory };
+    (void)state;
+    assert_int_equal(ckl_gemm(device, &scores, &first, stream), CKL_OK);
+    assert_int_equal(ckl_softmax(device, &weights, &between, stream), CKL_OK);
+    assert_int_equal(ckl_gemm(device, &sums, &second, stream), CKL_OK);
+    assert_int_equal(ckl_attention(device, &desc, &args, stream), CKL_OK);
+    read_tensor(&o);
+    read_tensor(&wanted);
+    for (int i = 0; i < Q * D; i++)
+        assert_near("o", CKL_F16, o.value[i], wanted.value[i], 2e-3);
+    tensor_of_test *const all[] = { &q, &k, &v, &s, &o, &wanted };
+    for (int i = 0; i < COUNT_OF(all); i++)
+        free_tensor(all[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_lowest),
         cmocka_unit_test(test_workspace_of_the_caller),
         cmocka_unit_test(test_words_of_held_chunks),
+        cmocka_unit_test(test_attention_is_products),
     };
     return cmocka_run_group_tests_name("softmax", tests, open_device, close_device);
 }
