@@ -141,7 +141,9 @@ def group_norm(x: A, groups: int, weight: A | None = None, bias: A | None = None
 
 
 def cross_entropy(x: A, target: A, *, reduction: str = "mean", ignore_index: int = -100) -> A:
-    """Loss of logits x[rows, classes] and class numbers target[rows], i64 or i32; f32: one number, or reduction="none" [rows]."""
+    """Loss of logits x[rows, classes] and class numbers target[rows], i64 or i32; f32: one number (mean or sum), or with none [rows]."""
+    if reduction == "sum":
+        return cross_entropy(x, target, reduction="none", ignore_index=ignore_index).sum()
     expect("cross_entropy", "x[rows,classes] target[rows]", x, target)
     x = _dense(x)
     rows, cols = x.shape

@@ -273,6 +273,21 @@ class Accelerate(unittest.TestCase):
         o.sum().backward()
         self.assertTrue(q.grad.isfinite().all())
 
+    def test_loss(self):
+        """That of torch.nn, too, which passes what it has not."""
+        x, target, names = normal(6, 16), torch.arange(6, device=device), []
+        for loss in (
+            torch.nn.CrossEntropyLoss(ignore_index=2, reduction="sum"),
+            torch.nn.CrossEntropyLoss(label_smoothing=0.1),
+        ):
+            wanted = loss(x, target)
+            report = ckl.accelerate(torch.nn.Module(), host=device == "cpu", quiet=True)
+            with names_of_calls(names):
+                got = loss(x, target)
+            report.undo()
+            torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+        self.assertEqual(names, ["cross_entropy"])
+
     def test_same_losses_and_undo(self):
         torch.manual_seed(3)
         models, losses = [Block().to(device), Block().to(device)], ([], [])

@@ -53,6 +53,7 @@ class Functions(unittest.TestCase):
         wanted = np.where(target == -100, 0, p[np.arange(6), np.maximum(target, 0)])
         self.close(ckl.cross_entropy(x, target, reduction="none"), wanted)
         self.close(ckl.cross_entropy(x, target), wanted.sum() / 5)
+        self.close(ckl.cross_entropy(x, target, reduction="sum"), wanted.sum())
 
     def test_elementwise(self):
         x, b = normal(4, 6), normal(6)

@@ -79,7 +79,7 @@ class Functions(unittest.TestCase):
 
     def test_cross_entropy(self):
         target = torch.tensor([1, -100, 9, 0], device=device)
-        for reduction in ("mean", "none"):
+        for reduction in ("mean", "sum", "none"):
             self.same(
                 lambda x: ckl.cross_entropy(x, target, reduction=reduction),
                 lambda x: F.cross_entropy(x, target, reduction=reduction),

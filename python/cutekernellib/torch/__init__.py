@@ -128,10 +128,11 @@ def group_norm(
 
 
 def cross_entropy(x: Tensor, target: Tensor, *, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
-    """torch.nn.functional.cross_entropy of logits[rows, classes] and class numbers; the loss is f32. reduction: mean or none."""
-    if reduction not in ("mean", "none"):
-        raise NotImplementedError(f"cross_entropy: reduction={reduction} is none of mean, none")
-    return _way("cross_entropy", x)(x, target, ignore_index, reduction == "mean")[0]
+    """torch.nn.functional.cross_entropy of logits[rows, classes] and class numbers; the loss is f32. reduction: mean, sum or none."""
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"cross_entropy: reduction={reduction} is none of mean, sum, none")
+    loss = _way("cross_entropy", x)(x, target, ignore_index, reduction == "mean")[0]
+    return loss.sum() if reduction == "sum" else loss
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
