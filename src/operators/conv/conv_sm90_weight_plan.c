@@ -67,39 +67,63 @@ static double absent_bytes(const conv_sm90_problem *p, const conv_sm90_weight_co
     return 2 * CONV_WEIGHT_PIXELS * (channels * c->tile_n / CONV_SM90_SPAN + filters);
 }
 
+/* What the number of slices leaves alone. */
+typedef struct tile_cost {
+    double stage, epilogue; // cycles
+    double boxes, tiles;    // of all slices, of each
+    double sums;            // elements of a slice
+    const char *bound;
+} tile_cost;
+
 /*
  * Cycles of a tile: the epilogue, and stages at the slowest of three rates: the tensor cores, 64 bytes a cycle from L2
  * to an SM, or 128 to 145 bytes a cycle of shared memory, which TMA writes and each consumer reads (least in tiles of
  * 64 columns; bench/notes/conv.md). Zeros that TMA writes for absent channels come on top, about 13 bytes a cycle: 7
- * filters over 384 channels of 4 images of 224x224 take 245 us, 1180 cycles a stage, of which 640 are the bytes. Sums of
- * slices go to memory (mostly L2) and back, and are added by a launch of their own.
+ * filters over 384 channels of 4 images of 224x224 take 245 us, 1180 cycles a stage, of which 640 are the bytes.
  */
-plan_cost conv_weight_cost(const conv_sm90_problem *p, const ckl_device_info *device, const conv_sm90_weight_config *c)
+static tile_cost tile_cost_of(const conv_sm90_problem *p, const conv_sm90_weight_config *c)
 {
-    const ckl_conv_desc *d = &p->desc;
-    const double PRODUCTS = 2048, BYTES = 64, ZEROS = 13, EPILOGUE = 10, START = 2000, HERTZ = 1.7e9, SUM_BYTES = 3.5e6,
-                 SUM_US = 2;
+    const double PRODUCTS = 2048, BYTES = 64, ZEROS = 13, EPILOGUE = 10;
     const conv_weight_shape s = conv_weight_shape_of(c);
     const double multiply = (double)s.tile_m * c->tile_n * CONV_WEIGHT_PIXELS / PRODUCTS, absent = absent_bytes(p, c),
                  load = ((double)s.stage_bytes - absent) / BYTES + absent / ZEROS;
     const double read = (double)c->consumers * (CONV_SM90_ROWS + c->tile_n) * CONV_WEIGHT_PIXELS * 2;
     const double shared = (read + (double)s.stage_bytes) / (c->tile_n == 64 ? 128 : 145);
-    const double tile =
-        ceil(boxes_of(p, c) / c->slices) * fmax(fmax(multiply, load), shared) + EPILOGUE * c->tile_n / 2;
-    const double tiles = tiles_of(d, c) * c->slices, waves = ceil(tiles / device->sm_count);
-    const double sums = c->slices > 1 ? SUM_US + 2 * 4 * c->slices * sums_of_slice(d) / SUM_BYTES : 0;
-    return (plan_cost){ (waves * tile + START) / HERTZ * 1e6 + sums, multiply > load ? "tensor cores" : "loads" };
+    return (tile_cost){ .stage = fmax(fmax(multiply, load), shared),
+                        .epilogue = EPILOGUE * c->tile_n / 2,
+                        .boxes = boxes_of(p, c),
+                        .tiles = tiles_of(&p->desc, c),
+                        .sums = sums_of_slice(&p->desc),
+                        .bound = multiply > load ? "tensor cores" : "loads" };
+}
+
+/* Sums of slices go to memory (mostly L2) and back, and are added by a launch of their own. */
+static double us_of(const tile_cost *c, const ckl_device_info *device, int slices)
+{
+    const double START = 2000, HERTZ = 1.7e9, SUM_BYTES = 3.5e6, SUM_US = 2;
+    const double tile = ceil(c->boxes / slices) * c->stage + c->epilogue;
+    const double waves = ceil(c->tiles * slices / device->sm_count);
+    const double sums = slices > 1 ? SUM_US + 2 * 4 * slices * c->sums / SUM_BYTES : 0;
+    return (waves * tile + START) / HERTZ * 1e6 + sums;
+}
+
+plan_cost conv_weight_cost(const conv_sm90_problem *p, const ckl_device_info *device, const conv_sm90_weight_config *c)
+{
+    const tile_cost tile = tile_cost_of(p, c);
+    return (plan_cost){ us_of(&tile, device, c->slices), tile.bound };
 }
 
 /* As many slices as cost least, no fewer than `least`. */
-static int slices_of(const conv_sm90_problem *p, const ckl_device_info *device, int least, conv_sm90_weight_config c)
+static int slices_of(const conv_sm90_problem *p, const ckl_device_info *device, int least,
+                     const conv_sm90_weight_config *c)
 {
-    const int most = (int)fmin(SLICES_MAX, boxes_of(p, &c));
+    const tile_cost tile = tile_cost_of(p, c);
+    const int most = (int)fmin(SLICES_MAX, tile.boxes);
     int best = least;
     double least_us = INFINITY;
-    for (c.slices = best; c.slices <= most; c.slices++) {
-        const double us = conv_weight_cost(p, device, &c).us;
-        best = us < least_us ? c.slices : best;
+    for (int slices = least; slices <= most; slices++) {
+        const double us = us_of(&tile, device, slices);
+        best = us < least_us ? slices : best;
         least_us = fmin(us, least_us);
     }
     return best;
@@ -120,7 +144,7 @@ bool conv_weight_candidate(const conv_sm90_problem *p, const ckl_device_info *de
     c->box_n = box.n;
     c->step_w = (int)p->desc.stride_w;
     c->step_h = (int)p->desc.stride_h;
-    c->slices = slices_of(p, device, least, *c);
+    c->slices = slices_of(p, device, least, c);
     c->stages = stages_of(c, device);
     return true;
 }

@@ -191,9 +191,10 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
                 continue;
             c->column_threads = nchw ? column_threads : groupnorm_grid_of(c, c->vec).column_threads;
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
-            const bool fits = groupnorm_shared_bytes(s->d, s->slicing, c) <= budget,
-                       exact = !forward || !groupnorm_adds_too_many(c, slices);
-            double cost = fits && exact ? cost_of(c, units, wanted, streams) : INFINITY;
+            const bool exact = !forward || !groupnorm_adds_too_many(c, slices);
+            double cost = cost_of(c, units, wanted, streams);
+            if (cost >= least || !exact || groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
+                continue;
             if (!streams && keeps_others_out(s, c))
                 cost *= KEPT_OUT;
             if (cost < least) {
