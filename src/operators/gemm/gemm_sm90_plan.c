@@ -314,6 +314,15 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     return gemm_sm90_admit_unsplit(desc, device, config);
 }
 
+static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    gemm_sm90_config *c = config;
+    if (!gemm_sm90_candidate(desc, device, i, c))
+        return false;
+    c->alone = gemm_sm90_is_better_alone(desc, device, c);
+    return true;
+}
+
 static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_gemm_desc *d = plan->desc;
@@ -326,7 +335,7 @@ const implementation gemm_sm90_implementation = {
     GEMM_SM90_PARTS(sm90, gemm_sm90_config),
     .summary = "persistent and warp-specialised: TMA, wgmma, clusters with multicast; Hopper",
     .config = FIELD_TABLE(sm90_fields),
-    .candidate = gemm_sm90_candidate,
+    .candidate = candidate_sm90,
     .cost = gemm_sm90_cost,
     .admit = admit_sm90,
     .describe = gemm_sm90,

@@ -123,6 +123,9 @@ static const char *const cases[] = {
     "split=2 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "m=20 n=152 k=148 lda=152 ldb=152 impl=sm90 config='tile_m=64 tile_n=32 stages=4 swap=1 split=2 prefetch=8 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
+    "m=20 n=152 k=520 bias=1 impl=sm90 config='tile_m=64 tile_n=32 stages=4 swap=1 split=2 alone=1 consumers=1 "
+    "pingpong=0 "
+    "cluster_m=1 cluster_n=1 ctas=1' # the next launch waits for its end",
     "m=33 n=200 k=520 d=f32 beta=0.5 bias=1 impl=sm90 config='tile_m=64 tile_n=48 stages=4 swap=1 split=3 consumers=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "m=72 n=264 k=200 c=1 beta=1 ldc=272 bias=1 impl=sm90 config='tile_m=128 tile_n=80 stages=3 swap=1 buffers=1 "
