@@ -412,8 +412,8 @@ static ckl_status check_args(const void *desc, const void *args)
 
 static const field desc_fields[] = { GEMM_DESC(FIELD_ROW, ckl_gemm_desc) };
 static const desc_member members[] = { DESC_MEMBER(ckl_gemm_desc, ckl_dtype, c), { 0 } };
-static const implementation *const implementations[] = { &gemm_weights_implementation,     &gemm_splitk_implementation,
-                                                         &gemm_sm90_implementation,        &gemm_outer_implementation,
+static const implementation *const implementations[] = { &gemm_weights_implementation,     &gemm_outer_implementation,
+                                                         &gemm_splitk_implementation,      &gemm_sm90_implementation,
                                                          &gemm_unaligned_implementation,   &gemm_shallow_implementation,
                                                          &gemm_pitched_implementation,     &gemm_f32x3_implementation,
                                                          &gemm_gemv_implementation,        &gemm_turned_implementation,

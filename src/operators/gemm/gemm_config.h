@@ -409,7 +409,8 @@ void gemm_shallow(const void *config, int kernel);
     X(owner, int, rows, "8", "1 2 4 8", "rows of D of a warp")                                   \
     X(owner, int, vec, "4", "1 2 4 8", "elements of an access to D: its rows are whole vectors") \
     X(owner, int, runs, "1", "1 2 4 8", "vectors of a thread in a row")                          \
-    X(owner, int, depth, "1", "", "K")
+    X(owner, int, depth, "1", "", "K")                                                           \
+    X(owner, int, vec_k, "1", "1 2 4 8", "elements of an access to A and B: all of K is whole vectors")
 
 GEMM_CONFIG(gemm_outer_config, GEMM_OUTER_CONFIG);
 
