@@ -95,14 +95,15 @@ typedef struct groupnorm_config {
  * `slots` of them one after the other.
  *
  * Pixels of nhwc whose channels are no whole vectors are folded: `fold` of them are one with `fold` times the channels, where a
- * bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of the image. Forward,
+ * bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of the image; vectors
+ * of which each is of one group are those of single pixels, as the elements lie in the same order. Forward,
  * channels of nchw whose pixels are no whole vectors are folded, too: a column is `fold` of them.
  *
  * A ragged column is aligned vectors and the elements before and behind them, its ends. Thread n of the column takes the ends n,
  * n + column_threads, ...
  */
 typedef struct groupnorm_grid {
-    int vec, columns, abreast, column_threads, slots;
+    int vec, fold, columns, abreast, column_threads, slots;
 } groupnorm_grid;
 
 /* Channels of a slice. */
@@ -114,9 +115,10 @@ static inline int groupnorm_slice_channels(const groupnorm_config *c)
 static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int vec)
 {
     const bool nhwc = c->layout == CKL_IMAGE_NHWC;
+    const int fold = nhwc && vec < c->vec ? 1 : c->fold;
     groupnorm_grid g = { .vec = vec,
-                         .columns =
-                             nhwc ? c->channels * c->bundle * c->fold / vec : groupnorm_slice_channels(c) / c->fold };
+                         .fold = fold,
+                         .columns = nhwc ? c->channels * c->bundle * fold / vec : groupnorm_slice_channels(c) / fold };
     g.abreast = nhwc ? (int)min_i64(g.columns, c->threads) : c->threads / c->column_threads;
     g.column_threads = nhwc ? c->threads / g.abreast : c->column_threads;
     g.slots = (int)ceil_div(g.columns, g.abreast);
@@ -146,7 +148,8 @@ static inline bool groupnorm_adds_too_many(const groupnorm_config *c, int64_t sl
 {
     enum { VALUES_MAX = 256, THREADS_ENOUGH = 1024 };
     const groupnorm_grid g = groupnorm_grid_of(c, groupnorm_vec_of_group(c));
-    return g.slots * ceil_div(groupnorm_slice_units(c), g.column_threads) * g.vec > VALUES_MAX &&
+    const int64_t units = groupnorm_slice_units(c) * (c->fold / g.fold);
+    return g.slots * ceil_div(units, g.column_threads) * g.vec > VALUES_MAX &&
            slices * c->threads / c->bundle < THREADS_ENOUGH;
 }
 

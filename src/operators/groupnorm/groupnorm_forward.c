@@ -240,8 +240,8 @@ static moments merge_threads(const forward *k)
     const groupnorm_config *cfg = k->s.cfg;
     const groupnorm_grid *g = &k->same.grid;
     const bool in_rows = cfg->bundle > 1 && !groupnorm_is_nchw(&k->s);
-    const int columns = g->columns / cfg->fold, width = (in_rows ? columns : cfg->threads) / cfg->bundle;
-    const int rows = in_rows ? g->column_threads * cfg->fold : 1;
+    const int columns = g->columns / g->fold, width = (in_rows ? columns : cfg->threads) / cfg->bundle;
+    const int rows = in_rows ? g->column_threads * g->fold : 1;
     moments m[OF_LANE_MAX];
     const int lanes = groupnorm_lanes_of_group(cfg), n = (int)ceil_div((int64_t)width * rows, lanes);
     val first = min(mul(groupnorm_group_of_lane(&k->s), imm(width)), imm((cfg->bundle - 1) * width));
