@@ -408,11 +408,13 @@ val groupnorm_speaks(const groupnorm_slice *s)
     return logical_and(lt(groupnorm_group_of_lane(s), groupnorm_groups(s)), eq(groupnorm_lane_of_group(s), imm(0)));
 }
 
-val groupnorm_entry(const groupnorm_slice *s, val number)
+val groupnorm_entry(const groupnorm_slice *s, val block)
 {
-    val group = convert(I64, min(groupnorm_group_of_lane(s), imm(s->cfg->bundle - 1)));
-    val line = add(mul(s->bundle, imm64(s->cfg->bundle)), group);
-    return mul(add(mul(line, convert(I64, s->a.slices)), convert(I64, number)), imm64(GROUPNORM_ENTRY));
+    const int lanes = groupnorm_lanes_of_group(s->cfg), words = groupnorm_block_words(s->cfg);
+    val blocks = div(add(s->a.slices, imm(lanes - 1)), imm(lanes));
+    val number = add(mul(s->bundle, convert(I64, blocks)), convert(I64, block));
+    val place = min(convert(I32, thread()), imm(words - 1));
+    return add(mul(number, imm64((int64_t)GROUPNORM_ENTRY * words)), convert(I64, place));
 }
 
 val groupnorm_merged(const groupnorm_slice *s, val group)
@@ -422,9 +424,13 @@ val groupnorm_merged(const groupnorm_slice *s, val group)
 
 void groupnorm_store_entry(const groupnorm_slice *s, int count, const val *values)
 {
-    IF(groupnorm_speaks(s))
+    const int lanes = groupnorm_lanes_of_group(s->cfg), words = groupnorm_block_words(s->cfg);
+    const val own = eq(groupnorm_lane_of_group(s), rem(s->rank, imm(lanes)));
+    IF(logical_and(lt(groupnorm_group_of_lane(s), groupnorm_groups(s)), own)) {
+        val entry = groupnorm_entry(s, div(s->rank, imm(lanes)));
         for (int v = 0; v < count; v++)
-            groupnorm_write(s->a.entries, add(groupnorm_entry(s, s->rank), imm(v)), values[v]);
+            groupnorm_write(s->a.entries, add(entry, imm(v * words)), values[v]);
+    }
 }
 
 void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups)
