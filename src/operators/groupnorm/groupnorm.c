@@ -83,13 +83,12 @@ typedef struct workspace_parts {
 static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slicing)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    const int64_t slices = groupnorm_slices(d, plan->config, slicing),
-                  groups = slicing != GROUPNORM_CLUSTER ? d->n * d->groups : 0;
+    const int64_t slices = groupnorm_slices(d, plan->config, slicing), strips = groupnorm_bundles(d, plan->config);
+    const bool meets = slicing != GROUPNORM_CLUSTER; // in memory
     const int64_t ranges = groupnorm_ranges(d, plan->config, slicing);
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
-    workspace_parts w = { .merged = 4 * GROUPNORM_ENTRY * groups * slices };
-    w.counters = w.merged + 4 * GROUPNORM_ENTRY * groups;
-    const int64_t strips = groupnorm_bundles(d, plan->config);
+    workspace_parts w = { .merged = meets ? 4 * strips * groupnorm_entry_words(plan->config, slices) : 0 };
+    w.counters = w.merged + (meets ? 4 * GROUPNORM_ENTRY * d->n * d->groups : 0);
     const int64_t counters = slicing == GROUPNORM_SPLIT  ? two_pass_counter_bytes(strips)
                              : slicing == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices)
                                                          : 0;

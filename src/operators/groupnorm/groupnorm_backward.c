@@ -205,10 +205,12 @@ static group_sums add_group(const backward *k)
     const groupnorm_config *cfg = k->s.cfg;
     val first = mul(min(groupnorm_group_of_lane(&k->s), imm(cfg->bundle - 1)), imm(cfg->channels));
     const int channels = cfg->channels / cfg->parts; // of the group, in this slice
+    const int lanes = groupnorm_lanes_of_group(cfg);
     group_sums total;
     for (int kind = 0; kind < KINDS; kind++)
         total.of[kind] = variable(F32, immf(0));
-    LOOP_FROM(i, groupnorm_lane_of_group(&k->s), imm(channels), imm(groupnorm_lanes_of_group(cfg)))
+    val begin = lanes > 1 ? groupnorm_lane_of_group(&k->s) : variable(I32, imm(0)); // from a constant: u32
+    LOOP_FROM(i, begin, imm(channels), imm(lanes))
         for (int kind = 0; kind < KINDS; kind++)
             assign(total.of[kind], add(total.of[kind], at(k->sSums, add(first, i), 0, kind)));
     groupnorm_sum_of_lanes(&k->s, KINDS, total.of);
@@ -375,16 +377,16 @@ static group_sums add_entries(const backward *k)
     group_sums total;
     for (int kind = 0; kind < KINDS; kind++)
         total.of[kind] = variable(F32, immf(0));
-    const int lanes = groupnorm_lanes_of_group(s->cfg);
+    const int lanes = groupnorm_lanes_of_group(s->cfg), words = groupnorm_block_words(s->cfg);
     LOOP_FROM(begin, groupnorm_lane_of_group(s), s->a.slices, imm(lanes * AT_ONCE)) {
-        val read[AT_ONCE][KINDS];
+        val read[AT_ONCE][KINDS], first = div(begin, imm(lanes));
         for (int i = 0; i < AT_ONCE; i++) {
-            val number = add(begin, imm(lanes * i)), entry = groupnorm_entry(s, number);
+            val number = add(begin, imm(lanes * i)), entry = groupnorm_entry(s, add(first, imm(i)));
             for (int kind = 0; kind < KINDS; kind++)
                 read[i][kind] = variable(F32, immf(0));
             IF(lt(number, s->a.slices))
                 for (int kind = 0; kind < KINDS; kind++)
-                    assign(read[i][kind], groupnorm_read(s->a.entries, add(entry, imm(kind))));
+                    assign(read[i][kind], groupnorm_read(s->a.entries, add(entry, imm(kind * words))));
         }
         for (int i = 0; i < AT_ONCE * KINDS; i++)
             assign(total.of[i % KINDS], add(total.of[i % KINDS], read[i / KINDS][i % KINDS]));

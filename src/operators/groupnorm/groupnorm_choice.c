@@ -13,6 +13,8 @@ enum {
     PIXEL_BYTES_FEW = 64,
     PIXEL_BYTES_MIN = 32, // a sector
     BUNDLE_MAX = 64,
+    BUNDLE_MAX_FOLDED = 128, // of a cluster whose bundles would have vectors of NARROW_BYTES; more lost to those
+    NARROW_BYTES = 4,
     BUNDLE_MAX_SPLIT = 8,    // of slices that meet in global memory, but for forward and few bytes of a pixel
     PLANES_BYTES = 12 << 10, // of nchw that are worth a CTA
     PLANES_OF_WARP = 8,
@@ -367,7 +369,9 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
     const ckl_groupnorm_desc *d = s->d;
     const int whole = (int)min_i64(power_of_two_in(d->c), VECTOR_BYTES);
     const int threads_max = s->slicing != GROUPNORM_CLUSTER ? SPLIT_THREADS_MAX : THREADS_MAX;
-    if (d->layout == CKL_IMAGE_NCHW || d->groups > BUNDLE_MAX)
+    const bool narrow = whole * element_bytes(d) <= NARROW_BYTES;
+    const int bundle_max = s->slicing == GROUPNORM_CLUSTER && narrow ? BUNDLE_MAX_FOLDED : BUNDLE_MAX;
+    if (d->layout == CKL_IMAGE_NCHW || d->groups > bundle_max)
         return false;
     groupnorm_config folded = *c;
     folded.bundle = (int)d->groups;
@@ -398,10 +402,10 @@ static bool choose_slices(search *s, groupnorm_config *c)
  * Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do. Folded pixels
  * are all of an image: where that leaves SMs idle they are rather split.
  */
-static bool choose_bundles(const search *s, groupnorm_config *c)
+static bool fit_bundles(const search *s, bool folded, groupnorm_config *c)
 {
     const int64_t most = s->device->smem_per_cta_bytes, budgets[] = { min_i64(SLICE_BYTES, most), most };
-    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD, folded = fold_pixels(s, c);
+    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t widest = folded ? PIXEL_BYTES_MIN : forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD;
     for (int i = 0; i < COUNT_OF(budgets); i++)
         for (int64_t wanted = widest; wanted >= PIXEL_BYTES_MIN; wanted /= 2) {
@@ -416,6 +420,19 @@ static bool choose_bundles(const search *s, groupnorm_config *c)
                 return true;
         }
     return false;
+}
+
+/* Where folded pixels are too many for a cluster, they are rather split, but for many groups. */
+static bool choose_bundles(const search *s, groupnorm_config *c)
+{
+    groupnorm_config folded = *c;
+    if (!fold_pixels(s, &folded))
+        return fit_bundles(s, false, c);
+    if (fit_bundles(s, true, &folded)) {
+        *c = folded;
+        return true;
+    }
+    return s->d->groups > BUNDLE_MAX && fit_bundles(s, false, c);
 }
 
 /* Slices that are held: as few of a bundle as there may be, HELD_CTAS an SM. */
@@ -446,7 +463,9 @@ static bool choose_held(search *s, groupnorm_config *c)
     groupnorm_config other = *c;
     if (!s->device->has_tma || (choose_bundles(&whole, &other) && other.cluster < CLUSTER_MAX))
         return false;
-    set_bundle(s, forward ? BUNDLE_MAX : BUNDLE_MAX_SPLIT, PIXEL_BYTES, c);
+    const bool folded = forward && fold_pixels(s, c);
+    if (!folded)
+        set_bundle(s, forward ? BUNDLE_MAX : BUNDLE_MAX_SPLIT, PIXEL_BYTES, c);
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
     const bool lines = (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) || (forward && c->bundle == d->groups);
     if (c->vec * element_bytes(d) < VECTOR_BYTES || (nhwc && !lines) || groupnorm_bundles(d, c) * bundle < BYTES_MIN ||

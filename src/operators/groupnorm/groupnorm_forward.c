@@ -240,8 +240,8 @@ static moments merge_threads(const forward *k)
     const groupnorm_config *cfg = k->s.cfg;
     const groupnorm_grid *g = &k->same.grid;
     const bool in_rows = cfg->bundle > 1 && !groupnorm_is_nchw(&k->s);
-    const int columns = g->columns / cfg->fold, width = (in_rows ? columns : cfg->threads) / cfg->bundle;
-    const int rows = in_rows ? g->column_threads * cfg->fold : 1;
+    const int columns = g->columns / g->fold, width = (in_rows ? columns : cfg->threads) / cfg->bundle;
+    const int rows = in_rows ? g->column_threads * g->fold : 1;
     moments m[OF_LANE_MAX];
     const int lanes = groupnorm_lanes_of_group(cfg), n = (int)ceil_div((int64_t)width * rows, lanes);
     val first = min(mul(groupnorm_group_of_lane(&k->s), imm(width)), imm((cfg->bundle - 1) * width));
@@ -471,16 +471,18 @@ void groupnorm_forward(const groupnorm_config *cfg, bool vectors)
     groupnorm_over_columns(&k.s, &k.all, write_column, &k);
 }
 
-/* The entry of slice `number`, or no values. */
-static moments read_entry(const groupnorm_slice *s, val number)
+/* The entry of the lane's slice in a block, or no values. */
+static moments read_entry(const groupnorm_slice *s, val block)
 {
+    const int words = groupnorm_block_words(s->cfg);
+    const val number = add(mul(block, imm(groupnorm_lanes_of_group(s->cfg))), groupnorm_lane_of_group(s));
     moments m = no_values();
     IF(lt(number, s->a.slices)) {
-        val entry = groupnorm_entry(s, number);
+        val entry = groupnorm_entry(s, block);
         assign(m.count, elements_of_slice(s, number));
-        assign(m.pivot, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_PIVOT))));
-        assign(m.mean, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_MEAN))));
-        assign(m.squares, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_SQUARES))));
+        assign(m.pivot, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_PIVOT * words))));
+        assign(m.mean, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_MEAN * words))));
+        assign(m.squares, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_SQUARES * words))));
     }
     return m;
 }
@@ -493,13 +495,11 @@ static moments merge_entries(const forward *k, int at_once)
     const groupnorm_slice *s = &k->s;
     moments all = no_values();
     const int lanes = groupnorm_lanes_of_group(s->cfg);
-    LOOP_FROM(begin, imm_as(I32, 0), s->a.slices, imm(lanes * at_once)) {
+    LOOP_FROM(block, imm_as(I32, 0), div(add(s->a.slices, imm(lanes - 1)), imm(lanes)), imm(at_once)) {
         val is_first = eq(groupnorm_lane_of_group(s), imm(0));
         moments m[ENTRIES_AT_ONCE + 1];
-        for (int i = 0; i < at_once; i++) {
-            val number = add(add(begin, groupnorm_lane_of_group(s)), imm(lanes * i));
-            m[i] = read_entry(s, number);
-        }
+        for (int i = 0; i < at_once; i++)
+            m[i] = read_entry(s, add(block, imm(i)));
         m[at_once] = (moments){ select(is_first, all.count, immf(0)), all.pivot, all.mean,
                                 select(is_first, all.squares, immf(0)) };
         moments merged = merge(k, m, at_once + 1);
