@@ -3,7 +3,7 @@
 
 #include "cute/kernel.h"
 
-enum { MAX_CHAINS = 3, SUM_CHAINS = 2 }; // independent ones
+enum { MAX_CHAINS = 3, SUM_CHAINS = 2, LARGEST_CHAINS = 4 }; // independent ones
 
 int attention_online_row_count(tensor acc)
 {
@@ -351,12 +351,13 @@ static void tanh_by_exponentials(tensor x)
 /* Most scores are less than half of their cap: those take a polynomial, as the softmax has exponentials enough. */
 void attention_cap_scores(tensor scores, val factor)
 {
-    val largest = immf(0);
+    val chain[LARGEST_CHAINS] = { immf(0), immf(0), immf(0), immf(0) };
     UNROLL(i, static_size(scores.layout)) {
-        val x = at(scores, i);
+        val x = at(scores, i), *largest = &chain[i % LARGEST_CHAINS];
         assign(x, mul(x, factor));
-        largest = max(largest, abs(x));
+        *largest = max(*largest, abs(x));
     }
+    val largest = max(max(chain[0], chain[1]), max(chain[2], chain[3]));
     IF(vote_any(lt(immf(0.5), largest))) {
         IF(vote_any(lt(immf(1), largest))) {
             tanh_by_exponentials(scores);
