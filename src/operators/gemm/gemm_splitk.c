@@ -71,7 +71,9 @@ static void store_vector(gemm_epilogue e, const gemm_sm90_values *p, const sum_p
     tensor gBias = gmem_vector(p->bias, e.d, p->n); // (N)
     for (int i = 0; i < COLUMNS; i++) {
         val bias = e.bias ? at_f32(gBias, add(at->first, imm(i))) : immf(0);
-        const gemm_element in = { .product = at(at->rSum, i), .c = at_f32(rC, i), .bias = bias };
+        const gemm_element in = {
+            .product = at(at->rSum, i), .c = at_f32(rC, i), .bias = bias, .row = at->row, .col = add(at->first, imm(i))
+        };
         set(rD, i, convert(e.d, gemm_finish(e, (gemm_scalars){ .alpha = p->alpha, .beta = p->beta }, in).d));
     }
     copy(rD, columns_at(p->d, e.d, p->ldd, at), 16);
