@@ -61,6 +61,7 @@ export LD_LIBRARY_PATH=$libraries
 check "one_call.c" compiled cc one_call.c "${flags[@]}"
 check "layer.c" compiled cc layer.c "${flags[@]}"
 check "plans.c" compiled cc plans.c "${flags[@]}" -pthread
+check "epilogue.c" compiled cc epilogue.c "${flags[@]}"
 check "score.c" compiled cc score.c "${flags[@]}"
 check "norm.cc" compiled c++ norm.cc -std=c++17 "${flags[@]}"
 check "one_call.c with the static library" compiled cc one_call.c "${flags[0]}" "${static[@]}"

@@ -4,6 +4,7 @@
  *
  * With swap=1 a tile is one of D^T: it is transposed on its way into the buffers.
  */
+#include "operators/gemm/gemm_epilogues.h"
 #include "operators/gemm/gemm_sm90.h"
 
 enum { ELEMENTS_AT_ONCE = 4 }; // of a thread, where D is stored by elements
@@ -271,7 +272,7 @@ static subtile_results finish_subtile(const sm90_kernel *k, const consumer_role 
         return (subtile_results){ .rD = h->acc };
     const subtile_vectors vectors = read_vectors(k, c, h);
     const tensor cD = coordinates_of_subtile(k, c, h);
-    const bool swap = k->cfg->swap, placed = k->epilogue.custom || k->epilogue.amax;
+    const bool swap = k->cfg->swap, placed = gemm_epilogue_find(k->epilogue.epilogue) || k->epilogue.amax;
     subtile_results out = { .rD = fragment_like(h->acc, F32) };
     if (k->epilogue.preactivation)
         out.rX = fragment_like(h->acc, F32);

@@ -33,6 +33,7 @@ ckl_gemm_desc gemm_splitk_desc(const ckl_gemm_desc *d, int count)
     p.bias = false;
     p.bias_gradient = CKL_GEMM_SUMS_NONE;
     p.activation = CKL_ACTIVATION_IDENTITY;
+    p.epilogue = NULL;
     p.ldc = p.stride_c = 0;
     p.ldd = sums_pitch(d);
     p.stride_d = d->m * p.ldd;

@@ -464,6 +464,37 @@ static const char *const cases[] = {
     "pingpong=0 cluster_m=2 cluster_n=2' # every warp frees stages in four CTAs",
     "m=100 n=384 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=112 consumers=2 swap=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 stages=3'",
+    "m=70 n=72 k=40 epilogue=tril impl=naive                   # custom epilogues, which know their element's place",
+    "m=70 n=72 k=40 epilogue=relu2 a=bf16 d=f32 bias=1 fill=hard impl=naive",
+    "batch=3 m=70 n=133 k=41 epilogue=tril layout=nn impl=tiled",
+    "m=140 n=136 k=72 epilogue=tril bias=1 activation=silu impl=sm90",
+    "batch=2 m=200 n=168 k=264 epilogue=tril beta=1 impl=sm90 config='tile_m=64 tile_n=80 consumers=2 pingpong=1 "
+    "cluster_m=1 cluster_n=1 split=1 swap=0'",
+    "m=70 n=136 k=200 epilogue=tril impl=sm90 config='tile_m=64 tile_n=32 consumers=1 swap=1 pingpong=0 cluster_m=1 "
+    "cluster_n=1'",
+    "m=140 n=136 k=520 epilogue=tril impl=sm90 config='tile_m=64 tile_n=64 stages=4 split=2 cluster_m=2 cluster_n=1 "
+    "consumers=1 pingpong=0'",
+    "m=130 n=136 k=520 epilogue=tril beta=0.5 impl=splitk config='slices=3'",
+    "m=70 n=99 k=144 epilogue=tril d=f32 impl=splitk config='slices=2'",
+    "m=256 n=256 k=1024 epilogue=relu2 scatter=300 weighted=1 fill=hard",
+    "m=70 n=136 k=72 epilogue=tril scatter=80 impl=sm90        # rows of the product",
+    "m=70 n=72 k=72 epilogue=tril gather=90 scatter=80 impl=tiled",
+    "m=70 n=136 k=144 epilogue=tril a=e4m3 d=e4m3 scale_d=1 amax=1 # the largest before it",
+    "m=40 n=80 k=64 epilogue=tril bias_gradient=columns        # of D as it is stored",
+    "m=16 n=97 k=149 epilogue=tril impl=unaligned",
+    "m=30 n=52 k=3 epilogue=tril impl=outer",
+    "m=70 n=104 k=21 epilogue=tril impl=shallow",
+    "m=221 n=223 k=225 epilogue=tril impl=pitched",
+    "m=220 n=210 k=260 epilogue=tril a=f32 math=f32x3 impl=f32x3",
+    "m=3 n=70 k=516 epilogue=tril a=f32 impl=gemv",
+    "m=140 n=150 k=41 epilogue=tril a=f32 impl=turned config='ab=f32 b=f32 d=f32 epilogue=tril block_m=8 block_n=16 "
+    "vec=1'",
+    "m=140 n=148 k=19 epilogue=tril a=f32 layout=tn impl=fma   # four columns at once",
+    "m=7 n=70 k=672 epilogue=tril a=bf16 b=i8 impl=weights",
+    "m=70 n=33 k=40 epilogue=tril gated=1 activation=gelu a=f32 math=tf32 impl=tiled",
+    "m=130 n=133 k=136 epilogue=tril impl=tma_mma",
+    "m=130 n=133 k=136 epilogue=tril impl=blocked",
+    "m=130 n=133 k=328 epilogue=tril impl=wgmma",
     NULL,
 };
 
