@@ -85,17 +85,19 @@ static void set_tile(const sliced_tile *t, const ckl_gemm_desc *d, gemm_sm90_con
 /*
  * Tiles of 128 rows that end with the columns of D, or of D^T: as few as there can be along them, or some more. 1792x408x16384
  * takes 49.9 us in 128x144, 58.3 in 128x128; 783x1024x28672 77.9 as D^T of 128x160, 89.7 in 128x128. More tiles than SMs are faster
- * in one product: 904x10240x16384 takes 485 us in slices, 427 without.
+ * in one product: 904x10240x16384 takes 485 us in slices, 427 without. Few tiles in many slices are worth their sums where each SM
+ * has hundreds of steps along K.
  */
 static void set_even_tile(int i, const ckl_gemm_desc *d, int64_t sm_count, gemm_sm90_config *c)
 {
-    enum { ROWS = 128, WIDEST = 256, NARROWEST = 96, STEP = 16 };
+    enum { ROWS = 128, WIDEST = 256, NARROWEST = 96, STEP = 16, DEEP_STEPS = 256 };
     c->tile_m = ROWS;
     c->swap = i % 2;
     const int64_t rows = c->swap ? d->n : d->m, columns = c->swap ? d->m : d->n;
     const int64_t across = max_i64(ceil_div(columns, WIDEST) + i / 2, 1), count = ceil_div(rows, ROWS) * across;
+    const bool many = count >= SQUARES_FEWEST || count * gemm_k_tiles(d) >= DEEP_STEPS * sm_count;
     c->tile_n = (int)round_up(ceil_div(columns, across), STEP);
-    if (c->tile_n < NARROWEST || c->tile_n == ROWS || count < SQUARES_FEWEST || count > sm_count)
+    if (c->tile_n < NARROWEST || c->tile_n == ROWS || !many || count > sm_count)
         c->tile_n = 0; // squares are in the table
     c->consumers = 2;
     c->cluster_m = c->cluster_n = 1;
