@@ -564,9 +564,11 @@ void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors)
 /* Every CTA merges the entries of its bundle for itself. */
 static void write_held(void *kernel)
 {
+    enum { FEW_LANES = 4 }; // of a group: each has many entries
     forward *k = kernel;
+    const bool few = groupnorm_lanes_of_group(k->s.cfg) <= FEW_LANES;
     IF(groupnorm_merges(&k->s))
-        publish(k, merge_entries(k, ENTRIES_AT_ONCE_HELD));
+        publish(k, merge_entries(k, few ? ENTRIES_AT_ONCE : ENTRIES_AT_ONCE_HELD));
     cta_sync();
     groupnorm_over_columns(&k->s, &k->all, write_column, k);
 }
