@@ -90,7 +90,7 @@ static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slic
     workspace_parts w = { .merged = meets ? 4 * strips * groupnorm_entry_words(plan->config, slices) : 0 };
     w.counters = w.merged + (meets ? 4 * GROUPNORM_ENTRY * d->n * d->groups : 0);
     const int64_t counters = slicing == GROUPNORM_SPLIT  ? two_pass_counter_bytes(strips)
-                             : slicing == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices)
+                             : slicing == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices) + ONE_PASS_LOADS_BYTES
                                                          : 0;
     w.partial = round_up(w.counters + counters, PLAN_WORKSPACE_ALIGNMENT);
     w.bytes = w.partial + (sums ? 4 * GROUPNORM_KINDS * d->n * d->c * ranges : 0);

@@ -473,7 +473,9 @@ void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors)
     const one_pass meeting = groupnorm_meeting(&k.s);
     groupnorm_wait();
     begin(&k);
+    groupnorm_load_in_turn(&k.s, &meeting);
     stage_slices(&k);
+    groupnorm_loaded(&k.s, &meeting);
     store_entries(&k);
     one_pass_meet(&meeting, write_held, write_other, &k);
 }

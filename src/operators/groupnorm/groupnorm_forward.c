@@ -17,6 +17,7 @@ enum { GROUP_MEAN, GROUP_REST, GROUP_RSTD, GROUP_WORDS };
 
 typedef struct forward {
     groupnorm_slice s;
+    bool held;           // the slice, until all of its bundle are known
     groupnorm_view all;  // for loads and stores
     groupnorm_view same; // for sums: vectors of which each is of one group
     val staged;          // u32, the slice in shared memory
@@ -58,10 +59,18 @@ static bool has_folded_channels(const forward *k)
     return groupnorm_is_nchw(&k->s) && k->s.cfg->fold > 1 && k->s.cfg->affine;
 }
 
-/* Of a thread that has one column. */
+/* Of a thread that has one column. Those that are loaded one by one have a register each, which slices that are held want for merging. */
+static bool has_column_weights(const forward *k)
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    const bool whole = cfg->fold == 1 && k->s.align == cfg->vec * dtype_bytes(cfg->dtype);
+    return cfg->affine && groupnorm_has_one_column(&k->all) && !has_folded_channels(k) &&
+           (whole || !k->held || groupnorm_is_nchw(&k->s));
+}
+
 static void load_column_weights(forward *k)
 {
-    if (k->s.cfg->affine && groupnorm_has_one_column(&k->all) && !has_folded_channels(k))
+    if (has_column_weights(k))
         load_weights(k, groupnorm_existing(&k->s, &k->all, k->all.column));
 }
 
@@ -401,7 +410,7 @@ static void begin_column(forward *k, const groupnorm_column *c)
     const bool folded = has_folded_channels(k);
     const int scales = !affine ? means : folded ? 2 : groupnorm_is_nchw(&k->s) ? 1 : vec;
     val column = groupnorm_existing(&k->s, &k->all, c->number);
-    if (affine && !folded && !groupnorm_has_one_column(&k->all))
+    if (affine && !folded && !has_column_weights(k))
         load_weights(k, column);
     k->rMean = fragment(F32, compact(leaf(means)));   // (1) or (VEC)
     k->rScale = fragment(F32, compact(leaf(scales))); // (1) or (VEC)
@@ -564,9 +573,11 @@ void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors)
 /* Every CTA merges the entries of its bundle for itself. */
 static void write_held(void *kernel)
 {
+    enum { FEW_LANES = 2 }; // of a group: each has many entries
     forward *k = kernel;
+    const bool few = groupnorm_lanes_of_group(k->s.cfg) <= FEW_LANES;
     IF(groupnorm_merges(&k->s))
-        publish(k, merge_entries(k, ENTRIES_AT_ONCE_HELD));
+        publish(k, merge_entries(k, few ? ENTRIES_AT_ONCE : ENTRIES_AT_ONCE_HELD));
     cta_sync();
     groupnorm_over_columns(&k->s, &k->all, write_column, k);
 }
@@ -585,11 +596,13 @@ static void write_other(void *kernel, val slice)
 
 void groupnorm_forward_held(const groupnorm_config *cfg, bool vectors)
 {
-    forward k = { .s = groupnorm_slice_begin(cfg, vectors) };
+    forward k = { .s = groupnorm_slice_begin(cfg, vectors), .held = true };
     const one_pass meeting = groupnorm_meeting(&k.s);
     groupnorm_wait();
     begin(&k);
+    groupnorm_load_in_turn(&k.s, &meeting);
     stage_slice(&k);
+    groupnorm_loaded(&k.s, &meeting);
     store_entries(&k);
     one_pass_meet(&meeting, write_held, write_other, &k);
 }

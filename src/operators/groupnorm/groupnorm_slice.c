@@ -100,6 +100,20 @@ one_pass groupnorm_meeting(groupnorm_slice *s)
     return meeting;
 }
 
+void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting)
+{
+    if (s->cfg->loading)
+        one_pass_load_in_turn(meeting, imm_as(U32, s->cfg->loading));
+}
+
+void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting)
+{
+    if (!s->cfg->loading)
+        return;
+    groupnorm_staged();
+    one_pass_loaded(meeting);
+}
+
 groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors)
 {
     groupnorm_slice s = groupnorm_slice_begin(cfg, vectors);

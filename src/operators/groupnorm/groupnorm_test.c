@@ -262,6 +262,14 @@ static const char *const cases[] = {
     "n=2 c=462 h=8 w=9 groups=22 layout=nhwc dtype=bf16 fill=hard impl=forward # of vectors of one element each",
     "n=2 c=66 h=16 w=33 groups=33 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
     "channels=2 bundle=33 fold=4 vec=8 threads=192 column_threads=5 steps=5' # of two elements",
+    "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 impl=forward_held config='dtype=bf16 layout=nhwc channels=8 "
+    "bundle=8 threads=64 column_threads=8 vec=8 steps=8 loading=1' # CTAs load one by one",
+    "n=3 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 direction=backward fill=uniform impl=backward_held "
+    "config='dtype=bf16 layout=nhwc channels=8 bundle=8 threads=64 column_threads=8 vec=8 steps=8 loading=3'",
+    "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
+    "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4' # each lane merges 50 slices",
+    "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
+    "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4'",
     NULL,
 };
 
@@ -299,6 +307,7 @@ static const test_reject rejects[] = {
     { "impl=forward config='cluster=2 parts=3'", CKL_INVALID, "parts=3 do not divide the channels" },
     { "layout=nhwc impl=forward config='cluster=2 parts=2 bundle=1'", CKL_INVALID, "of a group of nchw" },
     { "impl=forward config='cluster=2 parts=4'", CKL_INVALID, "or the cluster" },
+    { "impl=forward config='loading=132'", CKL_INVALID, "loading=132 is for slices that are held" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
     { "c=16 h=64 w=112 groups=16 layout=nhwc dtype=f16 impl=forward config='dtype=f16 layout=nhwc channels=1 bundle=16 "
       "vec=8 "
