@@ -236,6 +236,14 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     return CKL_OK;
 }
 
+/* May strips have a CTA each? They leave SMs idle if they are few, and too few bytes in flight for many turns. */
+static bool may_be_alone(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
+{
+    enum { TURNS_FEW = 4 };
+    return column_tiles(v, c, false) >= device->sm_count ||
+           v->count * c->lanes <= (int64_t)TURNS_FEW * c->threads * c->steps;
+}
+
 /*
  * Strips from one line of memory to a warp wide, whose columns CTAs share or not; of half vectors where whole ones do not
  * divide the columns. On Hopper, where their cost was measured.
@@ -253,7 +261,7 @@ static bool candidate_columns(const void *desc, const ckl_device_info *device, i
     c->lanes = narrow_lanes(c) << i / 2;
     if (!columns_divide(v, c->vec) || c->lanes > WARP)
         return false;
-    share_columns(v, device, false, i % 2 ? 1 : INT32_MAX, c);
+    share_columns(v, device, false, i % 2 && may_be_alone(v, device, c) ? 1 : INT32_MAX, c);
     return true;
 }
 
