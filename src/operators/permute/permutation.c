@@ -134,6 +134,25 @@ bool permutation_block(permutation *p, int block)
     return true;
 }
 
+bool permutation_in_squares(permutation *p, int side, permute_mode *words)
+{
+    if (!permutation_block(p, side))
+        return false;
+    const permute_mode across = p->modes[p->rank - 2], down = p->modes[p->rank - 1];
+    *words = (permute_mode){ side, down.x, across.y };
+    p->rank -= 2;
+    p->bytes *= side;
+    bool divides = words->x % side == 0 && words->y % side == 0;
+    for (int i = 0; i < p->rank; i++) {
+        divides &= p->modes[i].x % side == 0 && p->modes[i].y % side == 0;
+        p->modes[i].x /= side;
+        p->modes[i].y /= side;
+    }
+    words->x /= side;
+    words->y /= side;
+    return divides;
+}
+
 int64_t permutation_elements(const permutation *p)
 {
     int64_t count = p->empty ? 0 : 1;

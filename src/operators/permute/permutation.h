@@ -53,6 +53,13 @@ permutation permutation_widened(const permutation *p, int factor);
  */
 bool permutation_block(permutation *p, int block);
 
+/*
+ * The same permutation in squares of side x side elements of the modes that are contiguous in x and in y: each is `side` words
+ * of memory, on both sides. p becomes that of the squares, in words; words->x and words->y are the words between two of a
+ * square. Returns false where there are no two such modes, or where not all words are whole; p is of no use then.
+ */
+bool permutation_in_squares(permutation *p, int side, permute_mode *words);
+
 /* Elements in all; 0 if empty. */
 int64_t permutation_elements(const permutation *p);
 

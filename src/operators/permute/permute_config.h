@@ -61,7 +61,8 @@
 
 #define PERMUTE_GATHER_CONFIG(X, owner)                                                                        \
     X(owner, int, element, "4", "1 2 4 8", "bytes of an element, what pointers are aligned to")                \
-    X(owner, int, bytes, "4", "1 2 4 8 16", "bytes of one memory access")                                      \
+    X(owner, int, bytes, "4", "1 2 4 8 16", "bytes of one memory access; of x, if elements are turned")        \
+    X(owner, int, turned, "1", "1 2 4", "elements of a word of x that become rows of y, in registers; 1: none") \
     X(owner, int, rank, "1", "1 2 3 4 5 6 7", "modes")                                                         \
     X(owner, int, block, "1", "1 8 16", "accesses that are neighbours in x and in y; 1: neighbours in y only") \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                           \
@@ -137,6 +138,8 @@ typedef struct permute_boxes_config {
     X(owner, u32, count)                         \
     X(owner, pointer, x)                         \
     X(owner, pointer, y)                         \
+    X(owner, i64, turned_x) /* between words */  \
+    X(owner, i64, turned_y)                      \
     X(owner, u32, size, [PERMUTE_SPLIT_MAX])     \
     X(owner, u32, factor, [PERMUTE_SPLIT_MAX])   \
     X(owner, u32, shift, [PERMUTE_SPLIT_MAX])    \

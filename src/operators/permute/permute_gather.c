@@ -2,22 +2,26 @@
  * permute_gather.c - any strides: each thread computes where its elements of y come from. Elements are numbered in the
  * order of y's memory, so neighbouring threads write neighbours; all loads of a thread start before the first store.
  * Where the innermost mode is contiguous in x and in y, an element is a vector of up to 16 bytes of it.
+ *
+ * Elements of 1 or 2 bytes that lie side by side in one mode of x and in another of y are moved in squares: a thread
+ * loads as many vectors of x as a word has elements, turns them in registers, and stores words.
  */
 #include "base/math.h"
 #include "operators/permute/transpose_tile.h"
 #include "skeletons/memory_cost.h"
 
-enum { STEPS_MAX = 16, SECTOR_BYTES = 32, LINE_BYTES = 128 };
+enum { STEPS_MAX = 16, WORD_BYTES = 4, SECTOR_BYTES = 32, LINE_BYTES = 128 };
 
 /* The kernel */
 
 /*
- * Element number `index` in x and in y. An element of 16 bytes is four words. Coordinates are computed by hand: a layout's would
- * be divisions by sizes that are known at run time alone, and the kernel 40 % more instructions.
+ * Addresses of access number `index` in x and in y. Coordinates are computed by hand: a layout's would be divisions by sizes that
+ * are known at run time alone, and the kernel 40 % more instructions.
  */
-static void find_element(const permute_gather_values *p, int rank, int bytes, val index, tensor *gX, tensor *gY)
+static void find_access(const permute_gather_values *p, int rank, val index, val *x, val *y)
 {
-    val x = p->x, y = p->y;
+    *x = p->x;
+    *y = p->y;
     for (int i = rank - 1; i >= 0; i--) {
         val at_mode = index;
         if (i > 0) {
@@ -26,13 +30,34 @@ static void find_element(const permute_gather_values *p, int rank, int bytes, va
             index = quotient;
         }
         at_mode = convert(I64, at_mode);
-        x = add(x, convert(U64, mul(at_mode, p->stride_x[i])));
-        y = add(y, convert(U64, mul(at_mode, p->stride_y[i])));
+        *x = add(*x, convert(U64, mul(at_mode, p->stride_x[i])));
+        *y = add(*y, convert(U64, mul(at_mode, p->stride_y[i])));
     }
-    ckl_dtype type = transpose_type(bytes == 16 ? 4 : bytes);
-    layout words = compact(leaf(bytes == 16 ? 4 : 1));
-    *gX = gmem_tensor(x, type, words);
-    *gY = gmem_tensor(y, type, words);
+}
+
+static val moved(val address, int steps, val stride)
+{
+    return steps ? add(address, convert(U64, mul(imm64(steps), stride))) : address;
+}
+
+/* What an access loads: an element, or words; one of 16 bytes is four words. */
+static tensor access_at(val address, int bytes, bool in_words)
+{
+    const int words = in_words || bytes == 16 ? bytes / WORD_BYTES : 1;
+    return gmem_tensor(address, transpose_type(bytes / words), compact(leaf(words))); // (WORDS)
+}
+
+/* Turns `side` vectors of x, and stores the words of y that they make. */
+static void store_turned(const permute_gather_values *p, int side, int bytes, const tensor *rX, val y)
+{
+    for (int v = 0; v < bytes / WORD_BYTES; v++) {
+        val words[WORD_BYTES];
+        for (int e = 0; e < side; e++)
+            words[e] = bitcast(U32, at(rX[e], v));
+        transpose_square(side, words);
+        for (int e = 0; e < side; e++)
+            store_global(U32, moved(y, v * side + e, p->turned_y), 0, words[e]);
+    }
 }
 
 void permute_gather(const void *config, int kernel)
@@ -40,28 +65,36 @@ void permute_gather(const void *config, int kernel)
     const permute_gather_config *cfg = config;
     launch_bounds(cfg->threads, 0);
     permute_gather_values p = params_of(permute_gather);
-    int bytes = kernel == 0 ? cfg->bytes : cfg->element;
+    const int bytes = kernel == 0 ? cfg->bytes : cfg->element, side = kernel == 0 ? cfg->turned : 1;
     tensor cY = coordinates_from(identity_tensor(leaf(cfg->threads * cfg->steps)), 0,
                                  mul(cta_x(), imm(cfg->threads * cfg->steps)));
     cY = local_partition(cY, compact(leaf(cfg->threads)), thread()); // (STEPS)
-    val inside[STEPS_MAX];
-    tensor gX[STEPS_MAX], gY[STEPS_MAX], rX[STEPS_MAX]; // (WORDS)
+    val inside[STEPS_MAX], x[STEPS_MAX], y[STEPS_MAX];
+    tensor rX[STEPS_MAX][WORD_BYTES]; // (WORDS)
     for (int s = 0; s < cfg->steps; s++) {
         val index = coordinate(cY, 0, s);
         inside[s] = lt(index, p.count);
-        find_element(&p, cfg->rank, bytes, index, &gX[s], &gY[s]);
-        rX[s] = fragment_like(gX[s], gX[s].dtype);
-        fill(rX[s], imm_as(rX[s].regs[0].type, 0));
+        find_access(&p, cfg->rank, index, &x[s], &y[s]);
+        for (int e = 0; e < side; e++) {
+            tensor gX = access_at(x[s], bytes, side > 1); // (WORDS)
+            rX[s][e] = fragment_like(gX, gX.dtype);
+            fill(rX[s][e], imm_as(rX[s][e].regs[0].type, 0));
+        }
     }
     if (cfg->overlap)
         launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     for (int s = 0; s < cfg->steps; s++)
         IF(inside[s])
-            copy(gX[s], rX[s], bytes);
+            for (int e = 0; e < side; e++)
+                copy(access_at(moved(x[s], e, p.turned_x), bytes, side > 1), rX[s][e], bytes);
     for (int s = 0; s < cfg->steps; s++)
-        IF(inside[s])
-            copy(rX[s], gY[s], bytes);
+        IF(inside[s]) {
+            if (side > 1)
+                store_turned(&p, side, bytes, rX[s], y[s]);
+            else
+                copy(rX[s][0], access_at(y[s], bytes, false), bytes);
+        }
 }
 
 /* Choice, limits and launches */
@@ -82,30 +115,74 @@ static bool may_widen(const permutation *p, int factor)
     return divides;
 }
 
-/* Elements as long as an access, in blocks if the config says so and the problem has them. */
-static permutation accesses_of(const permutation *p, const permute_gather_config *c)
+/* What one access of a thread moves, as elements of a permutation whose strides are units of either side. */
+typedef struct accesses {
+    permutation of;
+    int unit_x, unit_y; // bytes
+    permute_mode words; // of elements that are turned: distances between an access's, in units
+} accesses;
+
+static accesses of_elements(const permutation *p)
 {
-    permutation wide = permutation_widened(p, c->bytes / p->bytes);
-    if (c->block > 1)
-        permutation_block(&wide, c->block);
-    return wide;
+    return (accesses){ .of = *p, .unit_x = p->bytes, .unit_y = p->bytes };
+}
+
+/* May vectors of x be `factor` units long, where its words are turned? */
+static bool widen_x(accesses *a, int factor)
+{
+    bool divides = a->words.x % factor == 0;
+    for (int i = 0; i < a->of.rank; i++) {
+        permute_mode *m = &a->of.modes[i];
+        divides &= (m->x == 1 ? m->size : m->x) % factor == 0;
+        if (m->x == 1)
+            *m = (permute_mode){ m->size / factor, 1, m->y * factor };
+        else
+            m->x /= factor;
+    }
+    a->unit_x *= factor;
+    a->words.x /= factor;
+    return divides;
+}
+
+/* Accesses as the config has them, but for blocks. False: the problem does not have such. */
+static bool find_accesses(const permutation *p, const permute_gather_config *c, accesses *a)
+{
+    *a = of_elements(p);
+    if (c->turned == 1) {
+        a->of = permutation_widened(p, c->bytes / p->bytes);
+        a->unit_x = a->unit_y = c->bytes;
+        return may_widen(p, c->bytes / p->bytes);
+    }
+    a->unit_x = a->unit_y = WORD_BYTES;
+    return c->turned * p->bytes == WORD_BYTES && c->bytes >= WORD_BYTES &&
+           permutation_in_squares(&a->of, c->turned, &a->words) && widen_x(a, c->bytes / WORD_BYTES);
+}
+
+/* In blocks if the config says so and the problem has them. */
+static accesses accesses_of(const permutation *p, const permute_gather_config *c)
+{
+    accesses a;
+    if (find_accesses(p, c, &a) && c->block > 1)
+        permutation_block(&a.of, c->block);
+    return a;
 }
 
 static bool is_blocked(const permutation *p, const permute_gather_config *c)
 {
-    return accesses_of(p, c).rank > p->rank;
+    return accesses_of(p, c).of.rank > p->rank;
 }
 
 static int rank_of(const permutation *p, const permute_gather_config *c)
 {
-    return (int)max_i64(accesses_of(p, c).rank, 1);
+    return (int)max_i64(accesses_of(p, c).of.rank, 1);
 }
 
-/* The largest block that divides both modes; 1 where there are no two. */
+/* The largest block that divides both modes, of squares down to 4; 1 where there are no two. */
 static int block_of(const permutation *p, const permute_gather_config *chosen)
 {
+    enum { LEAST = 8, LEAST_TURNED = 4 };
     permute_gather_config c = *chosen;
-    for (c.block = 16; c.block >= 8; c.block /= 2)
+    for (c.block = 16; c.block >= (c.turned > 1 ? LEAST_TURNED : LEAST); c.block /= 2)
         if (is_blocked(p, &c))
             return c.block;
     return 1;
@@ -117,33 +194,40 @@ static int block_of(const permutation *p, const permute_gather_config *chosen)
  */
 static bool overlaps_next(int64_t count, const permute_gather_config *c, const ckl_device_info *device)
 {
-    enum { WORD_BYTES = 4 };
     return c->bytes >= WORD_BYTES || ceil_div(count, (int64_t)c->threads * c->steps) <= device->sm_count;
 }
 
 /* NOTE: of 16 bytes on an H200: 32x769x40x24 bf16, 0,2,1,3, takes 28.3 us by four a thread and 26.6 by two, 3x4096x48x96 58.8 and 57.9. */
 enum { WIDEST_BYTES = 16, WIDEST_STEPS = 2, WIDEST_RANK_MIN = 4 };
 
+/* The widest vectors; or bytes in squares, by vectors of x from 16 bytes on. */
 static bool candidate_gather(const void *problem, const ckl_device_info *device, int i, void *config)
 {
+    enum { TURNED_WORDS = 16 }; // of a thread in flight
     const permutation *p = problem;
     permute_gather_config *c = config;
     c->element = p->bytes;
     c->bytes = WIDEST_BYTES;
-    while (!may_widen(p, c->bytes / p->bytes))
+    if (i > 0) {
+        c->turned = WORD_BYTES;
+        c->bytes >>= i - 1;
+        c->steps = TURNED_WORDS / c->bytes;
+    }
+    while (c->turned == 1 && !may_widen(p, c->bytes / p->bytes))
         c->bytes /= 2;
     c->block = block_of(p, c);
     c->rank = rank_of(p, c);
-    if (c->bytes == WIDEST_BYTES && c->block == 1 && c->rank >= WIDEST_RANK_MIN)
+    if (c->turned == 1 && c->bytes == WIDEST_BYTES && c->block == 1 && c->rank >= WIDEST_RANK_MIN)
         c->steps = (int)min_i64(c->steps, WIDEST_STEPS);
-    int64_t count = permutation_elements(p) * p->bytes / c->bytes;
+    const accesses a = accesses_of(p, c);
+    const int64_t count = permutation_elements(&a.of);
     while (c->steps > 1 && count < (int64_t)c->threads * c->steps * device->sm_count)
         c->steps /= 2;
     c->overlap = overlaps_next(count, c, device);
-    return i == 0;
+    return i == 0 || (p->bytes == 1 && c->bytes >= WORD_BYTES);
 }
 
-/* What the first warp touches of x in one access of each thread. */
+/* What the first warp touches in one access of each thread. */
 typedef struct touched {
     int sectors, lines;
 } touched;
@@ -161,41 +245,47 @@ static int distinct_blocks(const int64_t places[PERMUTE_WARP], int bytes)
     return count;
 }
 
-static touched touched_by_warp(const permutation *accesses, int access_bytes)
+static touched touched_by_warp(const accesses *a, bool in_x)
 {
     int64_t places[PERMUTE_WARP];
     for (int lane = 0; lane < PERMUTE_WARP; lane++) {
         int64_t left = lane;
         places[lane] = 0;
-        for (int i = accesses->rank - 1; i >= 0; i--) {
-            places[lane] += left % accesses->modes[i].size * accesses->modes[i].x * access_bytes;
-            left /= accesses->modes[i].size;
+        for (int i = a->of.rank - 1; i >= 0; i--) {
+            const permute_mode *m = &a->of.modes[i];
+            places[lane] += left % m->size * (in_x ? m->x * a->unit_x : m->y * a->unit_y);
+            left /= m->size;
         }
     }
     return (touched){ distinct_blocks(places, SECTOR_BYTES), distinct_blocks(places, LINE_BYTES) };
 }
 
-/* y is written in runs. Of x a warp reads sectors that another one will find in L2, and a CTA its block in L1. */
+/*
+ * y is written in runs. Of x a warp reads sectors that another one will find in L2, and a CTA its block, or a thread its
+ * square, in L1.
+ */
 static plan_cost cost_gather(const void *problem, const ckl_device_info *device, const void *config)
 {
-    enum { OF_ACCESS = 16, OF_MODE = 9, REGISTERS = 20 };
+    enum { OF_ACCESS = 16, OF_MODE = 9, OF_WORD = 6, REGISTERS = 20 };
     const double ALONE_US = 0.65; // of a launch that does not overlap the next one
     const double AGAIN = 0.1;     // of a byte from device memory, one from L2
     const permutation *p = problem;
     const permute_gather_config *c = config;
     const double bytes = (double)permutation_elements(p) * p->bytes;
-    const permutation accesses = accesses_of(p, c);
-    const touched x = touched_by_warp(&accesses, c->bytes);
+    const accesses a = accesses_of(p, c);
+    const touched x = touched_by_warp(&a, true), y = touched_by_warp(&a, false);
     const double warp_bytes = (double)PERMUTE_WARP * c->bytes;
+    const bool turned = c->turned > 1;
     const double again = c->block > 1 ? 0 : fmax(0, x.sectors * SECTOR_BYTES / warp_bytes - 1);
+    const int words = turned ? c->turned * c->bytes / WORD_BYTES : 0; // of an access that are stored one by one
     const memory_work work = {
         .of = { .us = PERMUTE_KERNEL.us + (c->overlap ? 0 : ALONE_US), .bytes = c->block > 1 ? 1.2 : 1, .lines = 1.5 },
         .bytes = bytes * (2 + AGAIN * again),
-        .ctas = ceil_div(permutation_elements(p) * p->bytes / c->bytes, (int64_t)c->threads * c->steps),
+        .ctas = ceil_div(permutation_elements(&a.of), (int64_t)c->threads * c->steps),
         .threads = c->threads,
-        .registers = REGISTERS,
-        .lines = c->steps * (x.lines + warp_bytes / LINE_BYTES),
-        .elements = c->steps * (OF_ACCESS + OF_MODE * c->rank),
+        .registers = REGISTERS + c->steps * words,
+        .lines = c->steps * (c->turned * x.lines + (turned ? words * y.lines : warp_bytes / LINE_BYTES)),
+        .elements = c->steps * (OF_ACCESS + OF_MODE * c->rank + OF_WORD * words),
     };
     return memory_cost(&work, device);
 }
@@ -208,8 +298,9 @@ static ckl_status admit_gather(const void *problem, const ckl_device_info *devic
         FAIL(CKL_UNSUPPORTED, "%s gather: tile=%d asks for the kernel tiled", p->op, p->tile);
     if (c->element != p->bytes)
         FAIL(CKL_INVALID, "%s gather: element=%d is not the problem's %d", p->op, c->element, p->bytes);
-    if (c->bytes < c->element || c->bytes > 16 || !is_power_of_two(c->bytes) || !may_widen(p, c->bytes / p->bytes))
-        FAIL(CKL_INVALID, "%s gather: bytes=%d cannot be moved at once", p->op, c->bytes);
+    accesses a;
+    if (c->bytes < c->element || c->bytes > 16 || !is_power_of_two(c->bytes) || !find_accesses(p, c, &a))
+        FAIL(CKL_INVALID, "%s gather: bytes=%d turned=%d cannot be moved at once", p->op, c->bytes, c->turned);
     if (c->block < 1 || is_blocked(p, c) != (c->block > 1) || c->rank != rank_of(p, c))
         FAIL(CKL_INVALID, "%s gather: rank=%d block=%d do not fit the problem", p->op, c->rank, c->block);
     if (c->steps < 1 || c->steps > 16)
@@ -218,42 +309,44 @@ static ckl_status admit_gather(const void *problem, const ckl_device_info *devic
 }
 
 /* One launch. Modes that only the config has are those of kernel 1, which makes no blocks: a size of 0 divides by nothing. */
-static ckl_status launch_all(const ckl_plan *plan, int kernel, const permutation *p, const char *x, char *y,
+static ckl_status launch_all(const ckl_plan *plan, int kernel, const accesses *a, const char *x, char *y,
                              ckl_stream stream)
 {
     const permute_gather_config *c = plan->config;
-    int64_t count = permutation_elements(p);
-    permute_gather_params params = { .count = (uint32_t)count, .x = x, .y = y };
-    for (int i = 0; i < p->rank; i++) {
-        permute_mode m = p->modes[i];
+    int64_t count = permutation_elements(&a->of);
+    permute_gather_params params = {
+        .count = (uint32_t)count, .x = x, .y = y, .turned_x = a->words.x * a->unit_x, .turned_y = a->words.y * a->unit_y
+    };
+    for (int i = 0; i < a->of.rank; i++) {
+        permute_mode m = a->of.modes[i];
         permute_divisor d = permute_divisor_of(m.size);
         params.size[i] = (uint32_t)m.size;
         params.factor[i] = d.factor;
         params.shift[i] = d.shift;
-        params.stride_x[i] = m.x * p->bytes;
-        params.stride_y[i] = m.y * p->bytes;
+        params.stride_x[i] = m.x * a->unit_x;
+        params.stride_y[i] = m.y * a->unit_y;
     }
     return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(count, (int64_t)c->threads * c->steps) }, &params,
                        stream);
 }
 
 /* One launch, or those of the halves of the largest mode where there are too many elements for 32-bit numbers. */
-static ckl_status launch_halves(const ckl_plan *plan, int kernel, const permutation *p, const char *x, char *y,
+static ckl_status launch_halves(const ckl_plan *plan, int kernel, const accesses *a, const char *x, char *y,
                                 ckl_stream stream)
 {
-    if (permutation_elements(p) <= GATHER_COUNT_MAX)
-        return launch_all(plan, kernel, p, x, y, stream);
+    if (permutation_elements(&a->of) <= GATHER_COUNT_MAX)
+        return launch_all(plan, kernel, a, x, y, stream);
     int largest = 0;
-    for (int i = 1; i < p->rank; i++)
-        if (p->modes[i].size > p->modes[largest].size)
+    for (int i = 1; i < a->of.rank; i++)
+        if (a->of.modes[i].size > a->of.modes[largest].size)
             largest = i;
-    permute_mode m = p->modes[largest];
-    permutation low = *p, high = *p;
-    low.modes[largest].size = m.size / 2;
-    high.modes[largest].size = m.size - m.size / 2;
+    permute_mode m = a->of.modes[largest];
+    accesses low = *a, high = *a;
+    low.of.modes[largest].size = m.size / 2;
+    high.of.modes[largest].size = m.size - m.size / 2;
     TRY(launch_halves(plan, kernel, &low, x, y, stream));
     int64_t elements = m.size / 2;
-    return launch_halves(plan, kernel, &high, x + elements * m.x * p->bytes, y + elements * m.y * p->bytes, stream);
+    return launch_halves(plan, kernel, &high, x + elements * m.x * a->unit_x, y + elements * m.y * a->unit_y, stream);
 }
 
 static ckl_status launch_gather(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -261,10 +354,9 @@ static ckl_status launch_gather(const ckl_plan *plan, const void *args, ckl_stre
     const permutation *p = plan->desc;
     const permute_gather_config *c = plan->config;
     const permute_pointers *a = args;
-    if (!PLAN_ALIGNED(c->bytes, a->x, a->y))
-        return launch_halves(plan, 1, p, a->x, a->y, stream);
-    permutation accesses = accesses_of(p, c);
-    return launch_halves(plan, 0, &accesses, a->x, a->y, stream);
+    const bool aligned = PLAN_ALIGNED(c->bytes, a->x, a->y);
+    const accesses each = aligned ? accesses_of(p, c) : of_elements(p);
+    return launch_halves(plan, aligned ? 0 : 1, &each, a->x, a->y, stream);
 }
 
 static const field gather_fields[] = { PERMUTE_GATHER_CONFIG(FIELD_ROW, permute_gather_config) };
