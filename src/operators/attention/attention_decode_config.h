@@ -118,6 +118,7 @@ void attention_decode_naive(const void *config, int kernel);
 #define ATTENTION_DECODE_SM80_CONFIG(X, owner)                                                \
     X(owner, int, rows, "16", "16 32", "rows of a CTA: tokens times heads of a group")        \
     X(owner, int, warps, "4", "2 4 8", "warps of a CTA, which take blocks of keys in turn")   \
+    X(owner, int, row_warps, "1", "1 2", "of them that share blocks, with rows of their own") \
     X(owner, int, keys, "16", "16 32", "keys of a block")                                     \
     X(owner, int, stages, "3", "2 3 4 5", "blocks of a warp in shared memory")                \
     X(owner, int, ctas, "0", "0 2 3 4", "CTAs that must fit an SM: bounds registers; 0: any") \

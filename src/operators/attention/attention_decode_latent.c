@@ -403,7 +403,8 @@ static void tell(const latent_kernel *k, consumer_role *c, val start)
     if (k->place.form.softcap)
         attention_cap_scores(c->scores, k->place.p.factor);
     IF(attention_decode_is_cut(&k->place, start)) {
-        attention_decode_mask(&k->place, start, &c->qk, c->tid, c->scores);
+        const decode_rows rows = { mul(k->place.tile, imm(ROWS)), ROWS };
+        attention_decode_mask(&k->place, start, rows, &c->qk, c->tid, c->scores);
         clear_values(k, c, start);
     }
     attention_online_softmax(&c->rows, c->scores);

@@ -72,14 +72,15 @@ val attention_decode_is_cut(const decode_place *place, val start)
     return cut;
 }
 
-void attention_decode_mask(const decode_place *place, val start, const tiled_mma *mma, val tid, tensor scores)
+void attention_decode_mask(const decode_place *place, val start, decode_rows rows, const tiled_mma *mma, val tid,
+                           tensor scores)
 {
     const attention_decode_form *form = &place->form;
-    tensor cS = partition_C(mma, identity_tensor(shape(place->rows, place->keys)), tid); // (MMA,MMA_M,MMA_N)
+    tensor cS = partition_C(mma, identity_tensor(shape(rows.count, place->keys)), tid); // (MMA,MMA_M,MMA_N)
     val begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX], first = convert(I32, add(start, coordinate(cS, 1, 0)));
     val last = sub(sub(convert(I32, place->to), imm(1)), first);
     for (int i = 0; i < attention_online_row_count(scores); i++) {
-        val row = add(mul(place->tile, imm(place->rows)), coordinate(cS, 0, attention_online_row_value(scores, i)));
+        val row = add(rows.first, coordinate(cS, 0, attention_online_row_value(scores, i)));
         val token = convert(I32, div(row, imm(form->group)));
         val own = sub(add(sub(convert(I32, place->length), imm(form->tokens)), token), first);
         ends[i] = min(last, own);

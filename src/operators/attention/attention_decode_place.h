@@ -45,8 +45,15 @@ tensor attention_decode_row_of(const decode_place *place, int which, val row);
 /* Are there keys in the block at `start` that a row of this CTA does not see, or that are past its last one? */
 val attention_decode_is_cut(const decode_place *place, val start);
 
-/* Gives such keys scores of -inf; tid is this thread's in the MMA that tiles the CTA's rows and a block's keys. */
-void attention_decode_mask(const decode_place *place, val start, const tiled_mma *mma, val tid, tensor scores);
+/* Rows of a group that an MMA has. */
+typedef struct decode_rows {
+    val first;
+    int count;
+} decode_rows;
+
+/* Gives such keys scores of -inf; tid is this thread's in the MMA that tiles some rows and a block's keys. */
+void attention_decode_mask(const decode_place *place, val start, decode_rows rows, const tiled_mma *mma, val tid,
+                           tensor scores);
 
 /*
  * The partials of warps, or of groups of warps: columns of O that count 2^top, and sums of weights. Those of split CTAs meet in

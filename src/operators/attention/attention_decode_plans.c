@@ -267,6 +267,12 @@ static double cache_bytes(const ckl_attention_decode_desc *d)
     return (double)(d->batch * d->kv_heads) * keys_of(d) * elements * (double)ckl_dtype_bytes(d->cache);
 }
 
+/* Of a CTA: each of one warp, or of some that share blocks. */
+static int rings_of(const attention_decode_sm80_config *c)
+{
+    return c->warps / c->row_warps;
+}
+
 /* Blocks of a warp one after the other; then the partials of splits are added. 8 bits are widened by instructions. */
 static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, const void *config)
 {
@@ -274,8 +280,9 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
     const ckl_attention_decode_desc *d = desc;
     const attention_decode_sm80_config *c = config;
     const int own = c->split * c->run;
-    const double blocks = ceil(fmin(keys_of(d), own) / (c->keys * c->warps));
-    const double elements = c->keys * (double)(d->d + d->dv) / WARP * (d->cache == CKL_E4M3 ? 3 : 1) * c->rows / 16;
+    const double blocks = ceil(fmin(keys_of(d), own) / (c->keys * rings_of(c)));
+    const double elements =
+        c->keys * (double)(d->d + d->dv) / WARP * (d->cache == CKL_E4M3 ? 3 : 1) * c->rows / c->row_warps / 16;
     const memory_work work = { .of = { .us = (d->kv > own ? 3.5 : 1) + (d->append ? 0.5 : 0) },
                                .bytes = cache_bytes(d),
                                .ctas = attention_decode_ctas(d, c->rows, own),
@@ -292,17 +299,23 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
 static int64_t resident(const ckl_device_info *device, const attention_decode_sm80_config *c)
 {
     const int64_t in_registers = c->ctas ? c->ctas : c->form.d > 64 || c->form.dv > 64 ? CTAS : CTAS + 1;
-    return min_i64(in_registers, device->smem_per_sm_bytes / (attention_decode_sm80_smem(c) + SMEM_RESERVED));
+    return min_i64(c->row_warps > 1 ? 1 : in_registers,
+                   device->smem_per_sm_bytes / (attention_decode_sm80_smem(c) + SMEM_RESERVED));
+}
+
+/* The share that a CTA's copies in flight are of those with which an SM gets all it can. */
+static double share_in_flight(const attention_decode_sm80_config *c)
+{
+    const bool narrow = c->form.cache == CKL_E4M3;
+    const double NEEDED = narrow ? 90 << 10 : 66 << 10; // 8 bits want more warps
+    const double key = (double)(c->form.d + c->form.dv) * (narrow ? 1 : 2);
+    return rings_of(c) * (c->stages - 1) * c->keys * key / NEEDED;
 }
 
 /* Bytes for which `ctas` CTAs of an SM, that read `each`, take as long as it takes for them to come. */
 static double waited_for(const attention_decode_sm80_config *c, double ctas, double each)
 {
-    const bool narrow = c->form.cache == CKL_E4M3;
-    const double NEEDED = narrow ? 90 << 10 : 66 << 10; // in flight, for all that an SM gets; 8 bits want more warps
-    const double key = (double)(c->form.d + c->form.dv) * (narrow ? 1 : 2);
-    const double in_flight = c->warps * (c->stages - 1) * c->keys * key;
-    return ctas * each / fmin(1, ctas * in_flight / NEEDED);
+    return ctas * each / fmin(1, ctas * share_in_flight(c));
 }
 
 /*
@@ -337,14 +350,15 @@ static int run_max(const attention_decode_sm80_config *c)
 static bool is_possible(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                         const attention_decode_sm80_config *c)
 {
-    const bool sums = attention_decode_quads(&c->form, c->rows, 32 * c->warps) && c->split % (c->keys * c->warps) == 0;
+    const bool sums =
+        attention_decode_quads(&c->form, c->rows, 32 * c->warps) && c->split % (c->keys * rings_of(c)) == 0;
     return (c->run == 1 || (sums && !d->left)) && resident(device, c) >= max_i64(c->ctas, 1);
 }
 
 /* The same with more CTAs on an SM, for which registers are known to do; is there such a one? */
 static bool with_more_ctas(attention_decode_sm80_config *c)
 {
-    const int d = c->form.d == c->form.dv ? c->form.d : 0;
+    const int d = c->form.d == c->form.dv && c->row_warps == 1 ? c->form.d : 0;
     if (c->form.cache == CKL_E4M3) {
         c->ctas = CTAS_MAX;
         return d == 128 && c->keys == 16;
@@ -383,16 +397,23 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     c->rows = attention_decode_rows_of(d) > 16 && d->d <= 128 && d->dv <= 128 ? 32 : 16;
     c->split = split_of(d, device);
     c->convert = d->cache == CKL_E4M3 && device->has_tma;
-    const bool narrow = d->cache == CKL_E4M3, fits = c->rows == 16 && (!narrow || (d->d <= 128 && d->dv <= 128));
-    if (narrow && fits && c->convert && d->kv > SPLIT_MIN)
+    const bool narrow = d->cache == CKL_E4M3;
+    if (c->rows == 32 && (!narrow || c->convert)) { // O and sums of splits for two MMAs do not fit a warp's registers
+        c->row_warps = 2;
+        c->warps *= 2;
+    }
+    const bool fits = c->rows / c->row_warps == 16 && (!narrow || (d->d <= 128 && d->dv <= 128));
+    if (narrow && fits && c->convert && (d->kv > SPLIT_MIN || c->row_warps > 1))
         c->keys = 32; // a block has the bytes of 16 keys of 16 bits
     else if (narrow && fits)
         c->ctas = E4M3_CTAS;
+    while (c->row_warps > 1 && c->stages < ATTENTION_DECODE_STAGES_MAX && share_in_flight(c) < 1)
+        c->stages++;                     // one CTA an SM
     if (fits && (!narrow || c->convert)) // else sums do not fit registers
         share_sms(d, device, c);
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->stages--;
-    while (c->warps > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
+    while (rings_of(c) > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->warps /= 2;
     return CKL_OK;
 }
@@ -413,16 +434,20 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     if ((c->rows != 16 && c->rows != 32) || (c->keys != 16 && c->keys != 32) || c->warps < 1 || c->warps > 8)
         FAIL(CKL_INVALID, "attention_decode sm80: rows=%d or keys=%d is neither 16 nor 32, or warps=%d is not in 1..8",
              c->rows, c->keys, c->warps);
+    if ((c->row_warps != 1 && c->row_warps != 2) || c->warps % c->row_warps || (c->row_warps == 2 && c->rows != 32))
+        FAIL(CKL_INVALID, "attention_decode sm80: row_warps=%d is neither 1, nor 2 of warps=%d for rows=32",
+             c->row_warps, c->warps);
     if (c->stages < 2 || c->stages > ATTENTION_DECODE_STAGES_MAX || c->ctas < 0 || c->ctas > CTAS_MAX)
         FAIL(CKL_INVALID, "attention_decode sm80: stages=%d is not in 2..%d, or ctas=%d not in 0..%d", c->stages,
              ATTENTION_DECODE_STAGES_MAX, c->ctas, CTAS_MAX);
     if (c->split < c->keys || c->split % c->keys)
         FAIL(CKL_INVALID, "attention_decode sm80: split=%d is not a multiple of keys=%d", c->split, c->keys);
-    if (c->run < 1 || ATTENTION_DECODE_GROUP % c->run || (c->run > 1 && (d->left || c->split % (c->keys * c->warps))))
+    if (c->run < 1 || ATTENTION_DECODE_GROUP % c->run ||
+        (c->run > 1 && (d->left || c->split % (c->keys * rings_of(c)))))
         FAIL(CKL_INVALID,
              "attention_decode sm80: run=%d does not divide %d, or is more than 1 with left or with a split=%d that is "
-             "no multiple of keys=%d times warps=%d",
-             c->run, ATTENTION_DECODE_GROUP, c->split, c->keys, c->warps);
+             "no multiple of keys=%d times %d warps",
+             c->run, ATTENTION_DECODE_GROUP, c->split, c->keys, rings_of(c));
     if (c->run > 1 && !attention_decode_quads(&c->form, c->rows, 32 * c->warps))
         FAIL(CKL_UNSUPPORTED, "attention_decode sm80: run=%d: %d warps do not hold the sum of %d rows of dv=%d", c->run,
              c->warps, c->rows, c->form.dv);

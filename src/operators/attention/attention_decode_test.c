@@ -225,19 +225,24 @@ static const char *const cases[] = {
     "kv=90 heads=5 kv_heads=1 d=17 dv=3 page=5 batch=2 shortest=0 sinks=1 lse=1 # odd rows",
     "kv=50 heads=2 misalign=1 impl=naive",
     "heads=4 kv_heads=2 kv=60 d=32 batch=2 layout=bshd ldk=192 ldv=192 ldk_head=40 # keys with gaps",
-    "heads=2 kv_heads=1 q=4 kv=700 d=64 batch=2 shortest=400 impl=sm80 config='rows=32 warps=2 keys=32 stages=2 "
+    "heads=2 kv_heads=1 q=4 kv=700 d=64 batch=2 shortest=400 impl=sm80 config='rows=32 warps=2 row_warps=1 keys=32 "
+    "stages=2 "
     "split=64'",
-    "heads=8 kv_heads=2 q=5 kv=500 d=64 batch=2 impl=sm80 config='rows=16 split=128' # splits of two tiles",
-    "heads=8 kv_heads=2 q=5 kv=500 d=40 batch=2 lse=1 impl=sm80 config='rows=16 split=128' # the same, a part of the "
+    "heads=8 kv_heads=2 q=5 kv=500 d=64 batch=2 impl=sm80 config='rows=16 warps=4 row_warps=1 split=128' # splits of "
+    "two tiles",
+    "heads=8 kv_heads=2 q=5 kv=500 d=40 batch=2 lse=1 impl=sm80 config='rows=16 warps=4 row_warps=1 split=128' # the "
+    "same, a part of the "
     "threads' columns",
     "kv=500 d=64 page=16 impl=sm80 config='warps=8 keys=16 stages=4 split=256' # warps without keys",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=2 shortest=400 page=16 lse=1 sinks=1 impl=sm80 config='split=32' # groups "
     "of splits",
-    "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=2 shortest=200 left=700 impl=sm80 config='rows=16 split=16' # the "
+    "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=2 shortest=200 left=700 impl=sm80 config='rows=16 warps=4 "
+    "row_warps=1 split=16' # the "
     "same, two tiles and a window",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=3 shortest=1 page=16 lse=1 sinks=1 impl=sm80 config='split=64 run=4' # "
     "several splits a CTA",
-    "heads=24 kv_heads=2 q=2 kv=1500 d=80 dv=40 batch=2 shortest=300 dtype=bf16 impl=sm80 config='rows=16 stages=4 "
+    "heads=24 kv_heads=2 q=2 kv=1500 d=80 dv=40 batch=2 shortest=300 dtype=bf16 impl=sm80 config='rows=16 warps=4 "
+    "row_warps=1 stages=4 "
     "split=64 run=16' # all of a group; two tiles",
     "heads=6 kv_heads=2 q=3 kv=700 d=64 batch=2 shortest=100 cache=e4m3 append=1 impl=sm80 config='warps=2 split=64 "
     "run=2' # the same, new keys in any of them",
@@ -264,6 +269,11 @@ static const char *const cases[] = {
     "heads=4 kv_heads=2 q=5 kv=260 d=128 batch=3 shortest=2 page=16 layout=bshd append=1 dtype=bf16 impl=sm80 "
     "config='split=128' # over blocks, pages and splits",
     "heads=40 kv_heads=2 q=2 kv=90 d=96 dv=64 batch=2 shortest=1 append=1 cache=e4m3 lse=1 # several tiles of rows",
+    "heads=8 kv_heads=1 q=4 kv=1500 d=128 batch=2 shortest=300 append=1 page=16 dtype=bf16 impl=sm80 config='split=64 "
+    "run=16' # warps that share blocks",
+    "heads=24 kv_heads=2 q=2 kv=700 d=40 dv=72 batch=2 shortest=1 left=300 sinks=1 lse=1 impl=sm80 config='warps=2 "
+    "split=64' # the same, a ring",
+    "heads=16 kv_heads=2 q=4 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 append=1 lse=1 # of 8 bits",
     "heads=4 kv_heads=1 q=16 kv=40 d=32 batch=3 shortest=0 page=1 append=1 cache=e4m3 dtype=bf16 left=9",
     "heads=8 kv_heads=1 q=16 kv=66 d=32 batch=9 page=3 left=9 dtype=bf16 lse=1 cache=e4m3 append=1 shortest=0 "
     "fill=hard seed=1",
@@ -351,7 +361,9 @@ static const test_reject rejects[] = {
     { "impl=sm80 config='run=3'", CKL_INVALID, "attention_decode sm80: run=3 does not divide 16" },
     { "impl=sm80 config='convert=1'", CKL_UNSUPPORTED, "attention_decode sm80: convert=1 is of cache=e4m3 and sm_90" },
     { "left=9 impl=sm80 config='run=2'", CKL_INVALID, "or is more than 1 with left" },
-    { "impl=sm80 config='split=96 run=2'", CKL_INVALID, "split=96 that is no multiple of keys=16 times warps=4" },
+    { "impl=sm80 config='split=96 run=2'", CKL_INVALID, "split=96 that is no multiple of keys=16 times 4 warps" },
+    { "impl=sm80 config='row_warps=2'", CKL_INVALID,
+      "attention_decode sm80: row_warps=2 is neither 1, nor 2 of warps=4 for rows=32" },
     { "impl=sm80 config='stages=1'", CKL_INVALID, "attention_decode sm80: stages=1 is not in 2..8, or ctas=0" },
     { "impl=sm80 config='rows=8'", CKL_INVALID, "attention_decode sm80: rows=8 or keys=16 is neither 16 nor 32" },
     { "d=256 impl=sm80 config='warps=4 stages=8'", CKL_UNSUPPORTED,
