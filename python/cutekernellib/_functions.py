@@ -140,17 +140,32 @@ def group_norm(x: A, groups: int, weight: A | None = None, bias: A | None = None
     return y
 
 
-def cross_entropy(x: A, target: A, *, reduction: str = "mean", ignore_index: int = -100) -> A:
-    """Loss of logits x[rows, classes] and class numbers target[rows], i64 or i32; f32: one number (mean or sum), or with none [rows]."""
+def cross_entropy(
+    x: A,
+    target: A,
+    weight: A | None = None,
+    *,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> A:
+    """Loss of logits x[rows, classes] and class numbers target[rows], i64 or i32; f32: one number (mean or sum), or with none [rows].
+
+    weight[classes], of x's type, is that of each class: the mean is over the weights of the targets. label_smoothing: the share of a
+    loss, 0 to 1, that is of all classes.
+    """
     if reduction == "sum":
-        return cross_entropy(x, target, reduction="none", ignore_index=ignore_index).sum()
-    expect("cross_entropy", "x[rows,classes] target[rows]", x, target)
-    x = _dense(x)
+        options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
+        return cross_entropy(x, target, weight, reduction="none", **options).sum()
+    expect("cross_entropy", "x[rows,classes] target[rows] weight[classes]", x, target, weight)
+    x, weight = _dense(x), None if weight is None else _dense(weight)
     rows, cols = x.shape
     loss, lse = _empty(x, (1,) if reduction == "mean" else (rows,), "float32"), _empty(x, (rows,), "float32")
     count = _empty(x, (1,), "float32") if reduction == "mean" else None
-    desc = _problems.crossentropy(rows, cols, x.dtype, target.dtype, reduction, ignore_index)
-    _run("crossentropy", desc, x, target, loss, lse, count)
+    weight_sum = None if weight is None or not label_smoothing else _empty(x, (1,), "float32")
+    is_weighted = weight is not None
+    desc = _problems.crossentropy(rows, cols, x.dtype, target.dtype, reduction, ignore_index, is_weighted, label_smoothing)
+    _run("crossentropy", desc, x, target, loss, lse, count, None, None, weight, weight_sum)
     return loss.reshape(()) if reduction == "mean" else loss
 
 

@@ -86,6 +86,20 @@ class Functions(unittest.TestCase):
                 normal(4, 10),
             )
 
+    def test_weighted_and_smoothed_cross_entropy(self):
+        target, weight = torch.tensor([1, -100, 9, 0], device=device), torch.rand(10, device=device)
+        for reduction in ("mean", "sum", "none"):
+            for options in ({"weight": weight}, {"label_smoothing": 0.2}, {"weight": weight, "label_smoothing": 0.2}):
+                self.same(
+                    lambda x: ckl.cross_entropy(x, target, reduction=reduction, **options),
+                    lambda x: F.cross_entropy(x, target, reduction=reduction, **options),
+                    normal(4, 10),
+                )
+        with self.assertRaisesRegex(NotImplementedError, "weight has no gradient"):
+            ckl.cross_entropy(normal(4, 10), target, weight.clone().requires_grad_())
+        with self.assertRaisesRegex(ValueError, "smoothing=2 is not in 0..1"):
+            ckl.cross_entropy(normal(4, 10), target, label_smoothing=2.0)
+
     def test_elements(self):
         for approximate in ("none", "tanh"):
             self.same(lambda x: ckl.gelu(x, approximate), lambda x: F.gelu(x, approximate=approximate), 3 * normal(5, 13))
@@ -318,7 +332,8 @@ class Registration(unittest.TestCase):
         yield "add_rms_norm", (x, normal(4, 16).requires_grad_(), w, 1e-5)
         yield "group_norm", (image, 2, None, None, 1e-5)
         yield "group_norm", (image, 2, normal(4).requires_grad_(), normal(4).requires_grad_(), 1e-5)
-        yield "cross_entropy", (x, target, -100, True)
+        yield "cross_entropy", (x, target, None, -100, True, 0.0)
+        yield "cross_entropy", (x, target, normal(16), 3, False, 0.1)
         yield "unary", (x, "gelu")
         yield "silu_mul", (x, normal(4, 16).requires_grad_())
         yield "rope", (normal(4, 2, 8).requires_grad_(), normal(4, 1, 8).requires_grad_(), target, 1e4, "half", False)

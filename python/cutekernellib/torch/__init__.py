@@ -127,11 +127,24 @@ def group_norm(
     return _way("group_norm", x, weight, bias)(x, num_groups, weight, bias, eps)[0]
 
 
-def cross_entropy(x: Tensor, target: Tensor, *, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
-    """torch.nn.functional.cross_entropy of logits[rows, classes] and class numbers; the loss is f32. reduction: mean, sum or none."""
+def cross_entropy(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """torch.nn.functional.cross_entropy of logits[rows, classes] and class numbers; the loss is f32. reduction: mean, sum or none.
+
+    weight[classes] has the type of the logits and no gradient.
+    """
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"cross_entropy: reduction={reduction} is none of mean, sum, none")
-    loss = _way("cross_entropy", x)(x, target, ignore_index, reduction == "mean")[0]
+    if weight is not None and weight.requires_grad:
+        raise NotImplementedError("cross_entropy: weight has no gradient; detach() it")
+    loss = _way("cross_entropy", x, weight)(x, target, weight, ignore_index, reduction == "mean", label_smoothing)[0]
     return loss.sum() if reduction == "sum" else loss
 
 
