@@ -115,8 +115,9 @@ static plan_cost of_outputs(const ckl_conv_desc *d, const ckl_device_info *devic
 plan_cost conv_cost_depthwise(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_conv_desc *d = desc;
-    const double singles = ((const conv_depthwise_config *)config)->vec < 8 ? 3 : 1;
-    return of_outputs(d, device, singles * elements_of(d, conv_written(d)), 0.28, 0.0176, 1.8);
+    const conv_depthwise_config *c = config;
+    const double singles = c->vec < 8 ? 2.3 : 1, us = c->ahead ? 0.5 : 1.8; // all loads under way at once, or a row's
+    return of_outputs(d, device, singles * elements_of(d, conv_written(d)), 0.28, 0.0176, us);
 }
 
 plan_cost conv_cost_depthwise_weight(const void *desc, const ckl_device_info *device, const void *config)

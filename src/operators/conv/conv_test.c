@@ -517,6 +517,23 @@ static const char *const cases[] = {
     "n=1 c=42 h=9 w=10 k=42 groups=42 pad=1 stride=2 bias=1 impl=depthwise config='lanes=16'",
     "n=1 c=33 h=99 w=12 k=33 groups=33 r=99 s=5 pad=2 impl=depthwise # filters that fewer lanes can hold",
     "n=2 c=16 h=8 w=16 k=16 groups=16 pad=1 layout=nchw residual=1 misalign=1 impl=depthwise",
+    "n=2 c=7 h=23 w=37 k=7 r=5 s=5 groups=7 pad=2 dtype=bf16                             # depthwise_rows",
+    "n=3 c=3 h=19 w=21 k=3 groups=3 pad=1 bias=1 scale=1 residual=1 activation=relu impl=depthwise_rows "
+    "config='high=4'",
+    "n=2 c=201 h=9 w=5 k=201 groups=201 pad=1 bias=1 impl=depthwise_rows config='high=3' # the first channels follow "
+    "the last",
+    "n=2 c=30 h=9 w=11 k=30 groups=30 pad_left=2 pad_top=1 r=2 s=4 stride_h=2 stride_w=3 scale=1 impl=depthwise_rows",
+    "n=2 c=12 h=17 w=9 k=12 groups=12 pad=2 dilation=3 dtype=f32 out=f32 impl=depthwise_rows",
+    "n=2 c=20 h=13 w=9 k=20 groups=20 pad=1 stride=4 out=f32 residual=1 impl=depthwise_rows # rows that no tap sees",
+    "n=2 c=11 h=9 w=10 k=11 groups=11 r=4 s=3 pad=1 direction=data dtype=bf16 impl=depthwise_rows # turned round",
+    "n=2 c=6 h=9 w=16 k=6 groups=6 r=3 s=5 pad=3 dilation_h=2 direction=data out=f32 impl=depthwise_rows",
+    "n=1 c=1032 h=5 w=3 k=1032 groups=1032 pad=1 impl=depthwise_rows config='vec=8 channels=1024 high=4'",
+    "n=2 c=28 h=9 w=7 k=28 groups=28 pad=1 bias=1 residual=1 misalign=1 impl=depthwise_rows",
+    "n=1 c=201 h=4 w=5 k=201 groups=201 pad=1 misalign=1 impl=depthwise_rows",
+    "n=1 c=1030 h=4 w=3 k=1030 groups=1030 pad=1 misalign=1 impl=depthwise_rows config='vec=2 channels=256'",
+    "n=2 c=1 h=9 w=33 k=1 r=7 s=7 pad=3 dtype=bf16 impl=depthwise_rows config='high=2'",
+    "n=2 c=5 h=29 w=33 k=5 groups=5 pad=1 bias=1 impl=depthwise_rows config='high=3 turns=4'",
+    "n=2 c=3 h=31 w=60 k=3 groups=3 pad=1 stride=2 dtype=bf16 residual=1 impl=depthwise_rows config='high=2 turns=3'",
     NULL,
 };
 
