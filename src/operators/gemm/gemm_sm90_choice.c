@@ -109,11 +109,6 @@ static int room_for(int64_t groups)
     return groups ? (int)room : 0;
 }
 
-static int64_t rows_of_group(const ckl_gemm_desc *d)
-{
-    return gemm_groups_of_m(d) ? ceil_div(d->m, d->groups) : d->m;
-}
-
 /* The clusters that a device holds at once, a CTA an SM. NOTE: an H200 of 132 SMs has room for 66 of 2 CTAs, 30 of 4, 15 of 8. */
 static int64_t clusters_of(int64_t sm_count, int cluster)
 {
@@ -254,7 +249,7 @@ static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_de
     const int one_turn = columns_of_one_turn(d, device);
     if (!is_considered(d, t, device))
         return 0; // which is refused
-    return one_turn ? one_turn : t->swap ? gemm_sm90_swapped_columns(rows_of_group(d), t->tile_m > 64) : t->tile_n;
+    return one_turn ? one_turn : t->swap ? gemm_sm90_swapped_columns(gemm_rows_of_group(d), t->tile_m > 64) : t->tile_n;
 }
 
 /*
@@ -346,23 +341,6 @@ static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *
     }
     p.ctas = min_i64(p.tiles, slots);
     return p;
-}
-
-/*
- * The next launch's CTAs take places as these come free. If a second launch does not fit beside the first, and the first leaves
- * many places free, SMs end up with unequal shares of the second, where an empty device deals them out evenly: 224 tiles of
- * 7x14336x7168, three an SM, take 71.4 us beside each other and 50.1 alone, 82 of 5248x64x16384 59.3 and 46.7; 192 tiles three an
- * SM, or 112 two an SM, of which two launches fit, are at 97 % of copying beside each other. A short product gains less than the
- * launch's 1 to 2 us.
- */
-bool gemm_sm90_is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_sm90_config *c)
-{
-    const double LEAST_US = 15;
-    const double bytes = (double)(d->batch * (d->m + d->n) * d->k) * (double)ckl_dtype_bytes(d->a);
-    if (c->tile_n == 0 || d->groups || bytes / fit.memory_bytes_per_us < LEAST_US) // no columns: it will be refused
-        return false;
-    const int64_t tiles = problem_of(d, c, device->sm_count).tiles, places = device->sm_count * c->ctas;
-    return 2 * tiles > places && 3 * tiles <= 2 * places;
 }
 
 /* Cycles of one K step of a tile. */

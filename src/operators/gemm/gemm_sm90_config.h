@@ -113,8 +113,6 @@ int gemm_sm90_swapped_columns(int64_t rows, bool wide);
 
 /* The configs that are considered, and what one costs (plan.h). */
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);
-bool gemm_sm90_is_better_alone(const ckl_gemm_desc *desc, const ckl_device_info *device,
-                               const gemm_sm90_config *config);
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
 
 /* Microseconds that a second kernel takes to add sums of `bytes` bytes. */
