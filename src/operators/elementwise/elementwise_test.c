@@ -122,7 +122,8 @@ static const char *const cases[] = {
     "expr=x-y shape=16x1501 strides=1x16 dtype=f16 # tiles of few rows",
     "expr=x-y shape=16x648 strides=1x16 dtype=bf16 # by pairs",
     "expr=x-y shape=18x646 strides=1x18 dtype=f16 misalign=1",
-    "expr=x-y shape=60x132 strides=1x60 impl=vector config='cross_rows=16 threads=64' # fewer than there are, several turns",
+    "expr=x-y shape=60x132 strides=1x60 impl=vector config='cross_rows=16 threads=64' # fewer than there are, several "
+    "turns",
     "expr=x+y shape=70x136 strides=1x70 dtype=bf16                # and vectors of the others, by pairs",
     "expr=x*y shape=3x66x48 strides=3168x1x66 dtype=f16           # pairs that end with the tile",
     "expr=x-y shape=3x70x130 strides=9100x1x70 dtype=f16 misalign=1",
