@@ -83,8 +83,8 @@ attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *d
 
 KERNEL_PARAMS(attention_decode, ATTENTION_DECODE_PARAMS);
 
-extern const implementation attention_decode_latent_implementation, attention_decode_sm80_implementation,
-    attention_decode_naive_implementation;
+extern const implementation attention_decode_latent_few_implementation, attention_decode_latent_implementation,
+    attention_decode_sm80_implementation, attention_decode_naive_implementation;
 
 /* attention_decode_plans.c, for all implementations. */
 attention_decode_form attention_decode_form_of(const ckl_attention_decode_desc *desc);
@@ -163,5 +163,22 @@ typedef struct attention_decode_latent_config {
 int64_t attention_decode_latent_smem(const attention_decode_latent_config *config);
 
 void attention_decode_latent(const void *config, int kernel);
+
+/* latent_few */
+
+#define ATTENTION_DECODE_LATENT_FEW_CONFIG(X, owner)                              \
+    X(owner, int, slots, "3", "2 3 4 5 6 7 8", "blocks of keys in shared memory") \
+    X(owner, int, split, "1024", "512 1024 2048 4096", "keys after which the sum is put away")
+
+enum { ATTENTION_DECODE_FEW_ROWS = 16 };
+
+typedef struct attention_decode_latent_few_config {
+    attention_decode_form form;
+    ATTENTION_DECODE_LATENT_FEW_CONFIG(FIELD_MEMBER, )
+} attention_decode_latent_few_config;
+
+int64_t attention_decode_latent_few_smem(const attention_decode_latent_few_config *config);
+
+void attention_decode_latent_few(const void *config, int kernel);
 
 #endif
