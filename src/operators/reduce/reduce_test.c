@@ -331,6 +331,8 @@ static const char *const cases[] = {
     "op=sum shape=4x6x9x5 axes=0,2,3 fill=integers             # NCHW but C",
     "op=max shape=4x6x9x5 axes=1,3 dtype=f16 fill=integers",
     "op=argmax shape=4x6x9x5 axes=0,2 dtype=f16 fill=integers  # index among the reduced axes in their order",
+    "op=argmax shape=6x5x70 stride=1x420x6 axes=0,2 dtype=f16 fill=integers # that of the axes, not of memory",
+    "op=sum shape=6x5x70 stride=1x420x6 axes=0,2 dtype=f16 fill=integers    # and of sums that of memory: one mode",
     "op=var shape=3x4x5x6x7 axes=0,2,4 impl=rows",
     "op=sum shape=5x8x16 axes=1 fill=integers                  # stretches of columns",
     "op=sum shape=8x9x40 axes=0,1 dtype=i64 fill=integers",
