@@ -144,8 +144,7 @@ typedef struct ckl_gemm_desc {
      */
     bool pointers;
 
-    bool
-        host_offsets; // args.offsets lie on the host, and are read during the call, or its capture: at most 1024 groups
+    bool host_offsets; // args.offsets lie on the host, read during the call, or its capture: at most 1024 groups
 
     /*
      * A kernel that runs behind the product adds them in f32, always in the same order. There is no X that is written, no D of 8-bit
