@@ -563,6 +563,7 @@ static const char *const population[] = {
     "n={batch} c={channels} h={s:image} w={s} k={channels} r=3 s=3 pad=1 dtype={f16|bf16} layout={nhwc|nchw}",
     "n={batch} c={channels} h={s:image} w={s} k={channels} {r=3 s=3 pad=1|r=1 s=1} direction={data|weight} "
     "dtype={f16|bf16}",
+    "n=300 c=521 h=1 w=1 k=521 pad=1 direction=weight # of a tap that sees nothing it is 0",
     NULL,
 };
 
