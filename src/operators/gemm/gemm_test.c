@@ -169,6 +169,8 @@ static const char *const cases[] = {
     "m=70 n=99 k=144 ldd=104 c=1 beta=1 ldc=104 impl=splitk config='slices=2 stages=3' # ends of rows by elements",
     "m=192 n=264 k=392 impl=splitk config='slices=4 tile_m=64 tile_n=64 stages=3 consumers=2 pingpong=1 cluster_m=1'",
     "m=280 n=304 k=704 impl=splitk config='slices=3 tile_m=128 tile_n=144 stages=5 consumers=2 swap=1' # D^T",
+    "m=310 n=520 k=408 impl=splitk config='slices=3 tile_m=256 tile_n=160 stages=4 buffers=1 consumers=2 cluster_m=1 "
+    "cluster_n=2 swap=1' # in pairs that share the rows of B",
     "m=20 n=264 k=392 impl=splitk config='slices=3 tile_m=64 tile_n=32 stages=4 consumers=1 swap=1 cluster_m=1'",
     "m=65 n=33 k=65 impl=tiled                                 # rows that start anywhere: no cp.async",
     "m=130 n=140 k=66 a=bf16 bias=1 impl=tiled                 # 4 bytes at a time",
