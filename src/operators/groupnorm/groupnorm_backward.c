@@ -16,6 +16,7 @@ enum { KIND_A, KIND_B, KINDS = GROUPNORM_KINDS };
 typedef struct backward {
     groupnorm_slice s;
     bool in_smem; // the slices; else they are read again in each pass
+    bool held;    // and until the sums of all slices are known
     groupnorm_view w;
     val staged_x, staged_dy;           // u32, the slices in shared memory
     tensor sGroups;                    // (KINDS,BUNDLE): A and B
@@ -66,6 +67,12 @@ static void load_statistics(backward *k)
         set(k->rMean, i, groupnorm_read(k->s.a.mean, index));
         set(k->rRstd, i, groupnorm_read(k->s.a.rstd, index));
     }
+}
+
+/* Before the passes, of a thread that has one column, unless merging wants the registers. */
+static bool has_column_gamma(const backward *k)
+{
+    return groupnorm_has_one_column(&k->w) && !(k->held && groupnorm_scatters_weights(&k->s));
 }
 
 static void load_gamma(backward *k, val column)
@@ -262,7 +269,7 @@ static void write_vector(void *kernel, groupnorm_vector *v)
 static void begin_column(backward *k, const groupnorm_column *c)
 {
     const int count = groups_of_vector(k), weights = !k->s.cfg->affine ? count : is_nchw(k) ? 1 : k->w.grid.vec;
-    if (!groupnorm_has_one_column(&k->w))
+    if (!has_column_gamma(k))
         load_gamma(k, c->number);
     k->rScale = fragment(F32, compact(leaf(weights)));  // (1) or (VEC)
     k->rLinear = fragment(F32, compact(leaf(count)));   // (1) or (VEC)
@@ -332,7 +339,7 @@ static void begin(backward *k)
 static void load_column(backward *k)
 {
     load_statistics(k);
-    if (groupnorm_has_one_column(&k->w))
+    if (has_column_gamma(k))
         load_gamma(k, k->w.column);
 }
 
@@ -469,7 +476,7 @@ static void write_other(void *kernel, val slice)
 
 void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors)
 {
-    backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = true };
+    backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = true, .held = true };
     const one_pass meeting = groupnorm_meeting(&k.s);
     groupnorm_wait();
     begin(&k);

@@ -471,6 +471,7 @@ static bool choose_held(search *s, groupnorm_config *c)
     if (c->vec * element_bytes(d) < VECTOR_BYTES || (nhwc && !lines) || groupnorm_bundles(d, c) * bundle < BYTES_MIN ||
         !fit_held(s, c))
         return false;
+    c->loading = s->device->sm_count;
     return groupnorm_grid_of(c, c->vec).slots == 1 &&
            2 * groupnorm_slices(d, c, GROUPNORM_HELD) <= HELD_CTAS * s->device->sm_count;
 }

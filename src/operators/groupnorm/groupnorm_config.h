@@ -390,6 +390,9 @@ void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups);
 /* gamma or beta of a column: (1) or (VEC). */
 tensor groupnorm_weights(const groupnorm_slice *s, val pointer, val column);
 
+/* Are those of a vector loaded one by one? Then each has a register of its own. */
+bool groupnorm_scatters_weights(const groupnorm_slice *s);
+
 /* The group in the bundle of element e of a column's vectors. */
 val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val column, int e);
 

@@ -59,13 +59,11 @@ static bool has_folded_channels(const forward *k)
     return groupnorm_is_nchw(&k->s) && k->s.cfg->fold > 1 && k->s.cfg->affine;
 }
 
-/* Of a thread that has one column. Those that are loaded one by one have a register each, which slices that are held want for merging. */
+/* Of a thread that has one column: loaded before the passes, unless merging wants the registers. */
 static bool has_column_weights(const forward *k)
 {
-    const groupnorm_config *cfg = k->s.cfg;
-    const bool whole = cfg->fold == 1 && k->s.align == cfg->vec * dtype_bytes(cfg->dtype);
-    return cfg->affine && groupnorm_has_one_column(&k->all) && !has_folded_channels(k) &&
-           (whole || !k->held || groupnorm_is_nchw(&k->s));
+    return k->s.cfg->affine && groupnorm_has_one_column(&k->all) && !has_folded_channels(k) &&
+           !(k->held && groupnorm_scatters_weights(&k->s));
 }
 
 static void load_column_weights(forward *k)

@@ -486,6 +486,11 @@ tensor groupnorm_weights(const groupnorm_slice *s, val pointer, val column)
     return rWeights;
 }
 
+bool groupnorm_scatters_weights(const groupnorm_slice *s)
+{
+    return !groupnorm_is_nchw(s) && (s->cfg->fold > 1 || s->align < s->cfg->vec * element_bytes(s));
+}
+
 /* Groups */
 
 bool groupnorm_one_group(const groupnorm_slice *s, int vec)

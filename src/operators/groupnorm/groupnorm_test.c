@@ -262,6 +262,8 @@ static const char *const cases[] = {
     "n=2 c=462 h=8 w=9 groups=22 layout=nhwc dtype=bf16 fill=hard impl=forward # of vectors of one element each",
     "n=2 c=66 h=16 w=33 groups=33 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
     "channels=2 bundle=33 fold=4 vec=8 threads=192 column_threads=5 steps=5' # of two elements",
+    "n=2 c=66 h=16 w=33 groups=33 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
+    "config='dtype=f16 layout=nhwc channels=2 bundle=33 fold=4 vec=8 threads=192 column_threads=5 steps=5'",
     "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 impl=forward_held config='dtype=bf16 layout=nhwc channels=8 "
     "bundle=8 threads=64 column_threads=8 vec=8 steps=8 loading=1' # CTAs load one by one",
     "n=3 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 direction=backward fill=uniform impl=backward_held "
