@@ -259,9 +259,10 @@ static bool candidate_columns(const void *desc, const ckl_device_info *device, i
     if (!columns_divide(v, c->vec) && c->vec * dtype_bytes(c->kind.dtype) > HALF_BYTES)
         c->vec /= 2;
     c->steps = steps_in_flight(c);
-    c->lanes = narrow_lanes(c) << i / 2;
-    if (!columns_divide(v, c->vec) || c->lanes > WARP)
+    const int64_t across = power_of_two_ceil(ceil_div(columns_of(v), c->vec)), lanes = narrow_lanes(c) << i / 2;
+    if (!columns_divide(v, c->vec) || lanes > WARP)
         return false;
+    c->lanes = (int)min_i64(lanes, across);
     share_columns(v, device, false, i % 2 && may_be_alone(v, device, c) ? 1 : INT32_MAX, c);
     return true;
 }

@@ -177,10 +177,11 @@ enum { WARP = 32, STATES_AT_ONCE = 32 }; // registers that states of other CTAs 
 
 /* All states of a CTA come to its layer 0 */
 
-/* Layers that receive the states of one column, some CTAs' each. */
+/* Layers that receive the states of one column, some CTAs' each; not so many that merging theirs takes longer. */
 static int receivers_of(const reduce_columns_config *cfg)
 {
-    return (int)max_i64(1, reduce_columns_layers(cfg) / cfg->vec);
+    enum { MOST = 8 };
+    return (int)min_i64(MOST, max_i64(1, reduce_columns_layers(cfg) / cfg->vec));
 }
 
 /* A slot for every thread that gives its states away: in each round half of the groups, so one less than all. */
@@ -392,18 +393,19 @@ static void receive_column(const columns_kernel *k, val first, val c, val *total
     }
 }
 
-/* All layers receive, a column each or some, and then merge all columns of their lane. */
+/* Layers receive a column each, or some, and then merge all columns of their lane. */
 static void merge_marked(columns_kernel *k, const tensor *sS)
 {
     const reduce_columns_config *cfg = k->cfg;
     const int layers = reduce_columns_layers(cfg), receivers = receivers_of(cfg);
     val total[REDUCE_VALUES_MAX], receiver = div(k->layer, imm(cfg->vec));
-    for (int n = 0; n < ceil_div(cfg->vec, layers); n++) {
-        val c = rem(add(k->layer, imm(n * layers)), imm(cfg->vec));
-        receive_column(k, receiver, c, total);
-        for (int i = 0; i < k->r->count; i++)
-            tensor_set(sS[i], coord(add(mul(receiver, imm(cfg->lanes)), k->lane), c), total[i]);
-    }
+    IF(lt(receiver, imm(receivers)))
+        for (int n = 0; n < ceil_div(cfg->vec, layers); n++) {
+            val c = rem(add(k->layer, imm(n * layers)), imm(cfg->vec));
+            receive_column(k, receiver, c, total);
+            for (int i = 0; i < k->r->count; i++)
+                tensor_set(sS[i], coord(add(mul(receiver, imm(cfg->lanes)), k->lane), c), total[i]);
+        }
     cta_sync();
     for (int c = 0; c < cfg->vec; c++)
         for (int g = 0; g < receivers; g++) {
