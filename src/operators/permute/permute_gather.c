@@ -154,7 +154,7 @@ static bool find_accesses(const permutation *p, const permute_gather_config *c, 
         return may_widen(p, c->bytes / p->bytes);
     }
     a->unit_x = a->unit_y = WORD_BYTES;
-    return c->turned * p->bytes == WORD_BYTES && c->bytes >= WORD_BYTES &&
+    return c->turned <= WORD_BYTES && c->turned * p->bytes == WORD_BYTES && c->bytes >= WORD_BYTES &&
            permutation_in_squares(&a->of, c->turned, &a->words) && widen_x(a, c->bytes / WORD_BYTES);
 }
 
@@ -200,7 +200,7 @@ static bool overlaps_next(int64_t count, const permute_gather_config *c, const c
 /* NOTE: of 16 bytes on an H200: 32x769x40x24 bf16, 0,2,1,3, takes 28.3 us by four a thread and 26.6 by two, 3x4096x48x96 58.8 and 57.9. */
 enum { WIDEST_BYTES = 16, WIDEST_STEPS = 2, WIDEST_RANK_MIN = 4 };
 
-/* The widest vectors; or bytes in squares, by vectors of x from 16 bytes on. */
+/* The widest vectors; or bytes in squares, by vectors of x of 16, 8 and 4 bytes, on Hopper alone. */
 static bool candidate_gather(const void *problem, const ckl_device_info *device, int i, void *config)
 {
     enum { TURNED_WORDS = 16 }; // of a thread in flight
@@ -224,7 +224,7 @@ static bool candidate_gather(const void *problem, const ckl_device_info *device,
     while (c->steps > 1 && count < (int64_t)c->threads * c->steps * device->sm_count)
         c->steps /= 2;
     c->overlap = overlaps_next(count, c, device);
-    return i == 0 || (p->bytes == 1 && c->bytes >= WORD_BYTES);
+    return i == 0 || (p->bytes == 1 && device->has_tma && c->bytes >= WORD_BYTES);
 }
 
 /* What the first warp touches in one access of each thread. */

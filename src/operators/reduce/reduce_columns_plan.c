@@ -18,6 +18,7 @@ enum {
     LINE_BYTES = 128,        // of memory
     HALF_BYTES = 8,          // of a vector: narrower ones are not tried in place of ragged ones
     NARROW_LINES = 256,      // of a strip that has a CTA to itself
+    STATES_OF_STRIP_MAX = 1 << 26,
 };
 
 /* Results side by side; the others are stretches of them. */
@@ -258,9 +259,10 @@ static bool candidate_columns(const void *desc, const ckl_device_info *device, i
     if (!columns_divide(v, c->vec) && c->vec * dtype_bytes(c->kind.dtype) > HALF_BYTES)
         c->vec /= 2;
     c->steps = steps_in_flight(c);
-    c->lanes = narrow_lanes(c) << i / 2;
-    if (!columns_divide(v, c->vec) || c->lanes > WARP)
+    const int64_t across = power_of_two_ceil(ceil_div(columns_of(v), c->vec)), lanes = narrow_lanes(c) << i / 2;
+    if (!columns_divide(v, c->vec) || lanes > WARP)
         return false;
+    c->lanes = (int)min_i64(lanes, across);
     share_columns(v, device, false, i % 2 && may_be_alone(v, device, c) ? 1 : INT32_MAX, c);
     return true;
 }
@@ -305,6 +307,8 @@ static ckl_status admit_columns(const void *desc, const ckl_device_info *device,
         FAIL(CKL_INVALID, "reduce columns: lanes=%d must be a power of two up to threads=%d", c->lanes, c->threads);
     if (c->split < 1)
         FAIL(CKL_INVALID, "reduce columns: split=%d is not positive", c->split);
+    if (product_i64(c->split, (int64_t)c->lanes * c->vec) > STATES_OF_STRIP_MAX)
+        FAIL(CKL_UNSUPPORTED, "reduce columns: split=%d: one strip's states are beyond 32-bit offsets", c->split);
     if (column_tiles(v, c, reduce_columns_ragged(c)) > REDUCE_CTAS_MAX / c->split)
         FAIL(CKL_UNSUPPORTED, "reduce columns: %" PRId64 " results are more than one launch has CTAs for", v->rows);
     return CKL_OK;
@@ -314,7 +318,7 @@ static int64_t columns_workspace(const ckl_plan *plan)
 {
     const reduce_columns_config *c = plan->config;
     const reduce_view *v = plan->desc;
-    int64_t bytes = (int64_t)WORD_BYTES * reduce_state_words(&c->kind, c->compensated);
+    const int64_t bytes = (c->marked ? 2 : 1) * (int64_t)WORD_BYTES * reduce_state_words(&c->kind, c->compensated);
     return reduce_workspace_for(column_tiles(v, c, reduce_columns_ragged(c)), c->split, bytes * c->lanes * c->vec);
 }
 
