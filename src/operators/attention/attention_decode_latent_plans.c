@@ -78,9 +78,9 @@ static ckl_status check_cache(const char *who, const ckl_attention_decode_desc *
 static ckl_status check_splits(const char *who, const ckl_attention_decode_desc *d, const ckl_device_info *device,
                                int rows, int split, int64_t smem)
 {
-    const int64_t ctas = attention_decode_ctas(d, rows, split);
     if (split < KEYS || split % KEYS)
         FAIL(CKL_INVALID, "attention_decode %s: split=%d is not a multiple of %d", who, split, KEYS);
+    const int64_t ctas = attention_decode_ctas(d, rows, split);
     TRY(attention_check_smem("attention_decode", who, device, smem));
     if (ctas > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "attention_decode %s: %" PRId64 " CTAs are more than 2^31-1", who, ctas);
