@@ -197,6 +197,11 @@ class Errors(unittest.TestCase):
     def test_shapes(self):
         x, half = normal(4, 8), normal(1, 2, 3, 8, dtype=np.float16)
         self.fails(ValueError, r"linear: x\[4,8\] weight\[3,7\] do not fit", ckl.linear, x, normal(3, 7))
+        self.fails(ValueError, "layer_norm: weight is of float64, x of float32", ckl.layer_norm, x, np.ones(8))
+        self.fails(ValueError, "add: b is of float16, a of float32", ckl.add, x, x.astype(np.float16))
+        self.fails(ValueError, "reduction=avg is none of mean, sum, none", ckl.cross_entropy, x, x, reduction="avg")
+        self.fails(TypeError, "prepare: lines are a list", ckl.prepare, "softmax shape=4x8", device="cpu")
+        self.fails(KeyError, "softmx is none of the operators add attention", lambda: ckl.operators["softmx"])
         self.fails(ValueError, "bias", ckl.linear, x, normal(3, 8), normal(4))
         self.fails(ValueError, "weight", ckl.rms_norm, x, normal(9))
         self.fails(ValueError, "target", ckl.cross_entropy, x, np.zeros(5, np.int64))

@@ -290,6 +290,12 @@ class Functions(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "normalized_shape"):
             ckl.layer_norm(normal(3, 4), (3,))
         x, q = normal(2, 8, dtype=torch.float16), normal(1, 2, 3, 8, dtype=torch.float16)
+        with self.assertRaisesRegex(ValueError, "linear: weight is of float32, x of float16"):
+            ckl.linear(x, normal(3, 8))
+        with self.assertRaisesRegex(TypeError, "softmax: torch's tensors are wanted, not ndarray"):
+            ckl.softmax(normal(3, 4).cpu().numpy(), -1)
+        with self.assertRaisesRegex(TypeError, "accelerate: the model is no torch.nn.Module but of int"):
+            ckl.accelerate(3)
         with self.assertRaisesRegex(NotImplementedError, "padding=same"):
             ckl.conv2d(q, q, padding="same")
         with self.assertRaisesRegex(ValueError, "begin at 1"):
@@ -309,6 +315,18 @@ class Functions(unittest.TestCase):
         ):
             with self.subTest(call.__name__), self.assertRaises(ValueError):
                 call(*args)
+
+    def test_no_second_gradients(self):
+        w, target = normal(8), torch.tensor([1, 2, 0], device=device)
+        for name, function in {
+            "softmax": lambda x: ckl.softmax(x, -1),
+            "layer_norm": lambda x: ckl.layer_norm(x, (8,), w),
+            "cross_entropy": lambda x: ckl.cross_entropy(x, target),
+        }.items():
+            x = normal(3, 8).requires_grad_()
+            (dx,) = torch.autograd.grad(function(x).square().sum(), x, create_graph=True)
+            with self.assertRaisesRegex(NotImplementedError, f"{name}: there is no second gradient"):
+                dx.sum().backward()
 
 
 @unittest.skipIf(missing, missing)

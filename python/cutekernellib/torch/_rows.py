@@ -75,7 +75,7 @@ def _cross_entropy_problem(x, target, weight, sums, ignore_index, mean, smoothin
     _cross_entropy_setup,
 )
 def cross_entropy(x, target, weight=None, ignore_index=-100, mean=True, smoothing=0.0):
-    expect("cross_entropy", "x[rows,classes] target[rows] weight[classes]", x, target, weight)
+    expect("cross_entropy", "x[rows,classes] target~[rows] weight[classes]", x, target, weight)
     x, target, weight = x.contiguous(), target.contiguous(), weight if weight is None else weight.contiguous()
     loss, lse, sums = _losses(x, weight, mean, smoothing)
     desc, count, weight_sum = _cross_entropy_problem(x, target, weight, sums, ignore_index, mean, smoothing, False)
