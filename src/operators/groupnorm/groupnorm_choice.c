@@ -435,6 +435,13 @@ static bool choose_bundles(const search *s, groupnorm_config *c)
     return s->d->groups > BUNDLE_MAX && fit_bundles(s, false, c);
 }
 
+/* Do most threads have a column? A slice has room for the sums of each, so it may be a little smaller for more threads. */
+static bool uses_threads(const groupnorm_config *c)
+{
+    const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    return 4 * g.abreast * g.column_threads >= 3 * c->threads;
+}
+
 /* Slices that are held: as few of a bundle as there may be, HELD_CTAS an SM. */
 static bool fit_held(search *s, groupnorm_config *c)
 {
@@ -443,15 +450,19 @@ static bool fit_held(search *s, groupnorm_config *c)
     int64_t slices = ceil_div(bundle_bytes(s->d, c), budget);
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
     s->threads_min = THREADS_LEAST;
-    for (int i = 0; i < TRIES; i++, slices += max_i64(1, slices / 16))
-        if (share_slices(s, slices, parts_of(s, slices, c), budget, c))
-            return true;
-    return false;
+    bool found = false;
+    groupnorm_config tried = *c;
+    for (int i = 0; i < TRIES && !(found && uses_threads(c)); i++, slices += max_i64(1, slices / 16))
+        if (share_slices(s, slices, parts_of(s, slices, c), budget, &tried) && (!found || uses_threads(&tried))) {
+            found = true;
+            *c = tried;
+        }
+    return found;
 }
 
 /*
  * Large tensors, of which two bundles or more are in shared memory at once, that would be split otherwise, or take the largest clusters:
- * by whole lines or, forward, whole images. A thread has one column: what belongs to the next one would be loaded while all wait.
+ * by whole lines or, forward or folded, whole images. A thread has one column: what belongs to the next one would be loaded while all wait.
  * bench/notes/groupnorm.md has the measurements.
  */
 static bool choose_held(search *s, groupnorm_config *c)
@@ -463,11 +474,11 @@ static bool choose_held(search *s, groupnorm_config *c)
     groupnorm_config other = *c;
     if (!s->device->has_tma || (choose_bundles(&whole, &other) && other.cluster < CLUSTER_MAX))
         return false;
-    const bool folded = forward && fold_pixels(s, c);
+    const bool folded = fold_pixels(s, c);
     if (!folded)
         set_bundle(s, forward ? BUNDLE_MAX : BUNDLE_MAX_SPLIT, PIXEL_BYTES, c);
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
-    const bool lines = (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) || (forward && c->bundle == d->groups);
+    const bool lines = folded || (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) || (forward && c->bundle == d->groups);
     if (c->vec * element_bytes(d) < VECTOR_BYTES || (nhwc && !lines) || groupnorm_bundles(d, c) * bundle < BYTES_MIN ||
         !fit_held(s, c))
         return false;
