@@ -275,7 +275,7 @@ static bool is_trusted_columns(const void *config)
 
 static plan_cost cost_columns(const void *desc, const ckl_device_info *device, const void *config)
 {
-    enum { TURN = 600, NO_SHIFTS = 3000 };
+    enum { TURN = 1200, NO_SHIFTS = 3000, OF_MERGE = 50 };
     const reduce_columns_config *c = config;
     const reduce_view *v = desc;
     const bool ragged = reduce_columns_ragged(c) && !columns_divide(v, c->vec);
@@ -292,7 +292,9 @@ static plan_cost cost_columns(const void *desc, const ckl_device_info *device, c
                                .ctas_per_sm = reduce_columns_ctas_per_sm(c, ragged),
                                .wait_cycles = (turns - 1) * TURN,
                                .meets = true };
-    return reduce_cost(v, device, work, turns * c->steps, c->vec, c->lanes, c->compensated);
+    // rounds in which the layers of a CTA merge, of states that are more than a number
+    const double merges = words > 1 ? c->vec * log2((double)c->threads / c->lanes) * OF_MERGE : 0;
+    return reduce_cost(v, device, work, turns * c->steps, c->vec, c->lanes, c->compensated, merges);
 }
 
 static ckl_status admit_columns(const void *desc, const ckl_device_info *device, const void *config)

@@ -182,10 +182,10 @@ int64_t reduce_workspace_for(int64_t groups, int64_t split, int64_t bytes);
 
 /*
  * What a kernel costs, of which `work` says all but bytes, lines and elements: each thread loads so many vectors of `vec`
- * elements, a warp those of `lanes` neighbours side by side.
+ * elements, a warp those of `lanes` neighbours side by side; merging states takes as long as `merging` elements.
  */
 plan_cost reduce_cost(const reduce_view *v, const ckl_device_info *device, memory_work work, double loads, int vec,
-                      int lanes, bool compensated);
+                      int lanes, bool compensated, double merging);
 
 reduce_params reduce_params_for(const ckl_plan *plan, const ckl_reduce_args *args, int64_t groups);
 
