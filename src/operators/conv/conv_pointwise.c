@@ -62,17 +62,14 @@ static bool sees_one(const conv_mode m[CONV_MODES], int64_t *tap)
     return true;
 }
 
-/*
- * An image is a row where it has one pixel, or a filter of its size: of both layouts if all taps see something, or the only channel.
- * Gradients of weights are zeros where a tap sees nothing, which no product would write.
- */
+/* An image is a row where it has one pixel, or a filter of its size: of both layouts if all taps see something, or the only channel. */
 static bool rows_are_images(const ckl_conv_desc *d, rows_of_product *rows, int64_t *tap)
 {
     const int64_t taps = d->t * d->r * d->s;
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
     const bool all = sees_all(m), nhwc = d->layout == CKL_IMAGE_NHWC;
-    const bool one = !all && d->direction != CKL_CONV_WEIGHT && sees_one(m, tap) && (nhwc || d->c == 1);
+    const bool one = !all && sees_one(m, tap) && (nhwc || d->c == 1) && d->direction != CKL_CONV_WEIGHT;
     if (conv_is_view(d) || (nhwc && taps == 1) || (!all && !one))
         return false;
     *tap = all ? 0 : *tap * d->c;
