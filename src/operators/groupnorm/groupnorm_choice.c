@@ -528,8 +528,8 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
              slicing != GROUPNORM_CLUSTER ? 1 : 16);
     if (c->steps < 1)
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1", what, c->steps);
-    if (c->loading < 0 || (c->loading && slicing != GROUPNORM_HELD))
-        FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held", what, c->loading);
+    if (c->loading < 0 || (c->loading && slicing == GROUPNORM_SPLIT))
+        FAIL(CKL_INVALID, "%s: loading=%d is for slices that stay in shared memory", what, c->loading);
     return CKL_OK;
 }
 
