@@ -257,15 +257,16 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
 }
 
 /*
- * Of a slice of gradients. Between sums and outputs of nhwc comes the whole image. Where L2 does not hold that, slices are larger,
- * but enough for a turn of CTAs.
+ * Of a slice of gradients. Between sums and outputs of nhwc comes the whole image. Where L2 does not hold that, or where each slice
+ * adds up the sums of all pixels of a fold, slices are larger, but enough for a turn of CTAs.
  */
-static int64_t streamed_bytes(const search *s)
+static int64_t streamed_bytes(const search *s, const groupnorm_config *c)
 {
     enum { TENSORS = 2, CTAS_OF_SM = 4 };
     const ckl_groupnorm_desc *d = s->d;
     const int64_t image = d->c * d->h * d->w * element_bytes(d);
-    if (d->layout == CKL_IMAGE_NCHW || TENSORS * image < s->device->l2_bytes / 2)
+    const bool stays = TENSORS * image < s->device->l2_bytes / 2;
+    if (d->layout == CKL_IMAGE_NCHW || (stays && c->fold == 1))
         return STREAMED_BYTES;
     return max_i64(STREAMED_BYTES, min_i64(STREAMED_BYTES_MAX, d->n * image / (CTAS_OF_SM * s->device->sm_count)));
 }
@@ -279,7 +280,7 @@ static bool choose_slice(search *s, groupnorm_config *c)
     const struct {
         int64_t bytes;
         int threads;
-    } sizes[] = { { 75 << 10, 256 }, { streamed_bytes(s), 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
+    } sizes[] = { { 75 << 10, 256 }, { streamed_bytes(s, c), 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t units = max_i64(1, groupnorm_units(s->d, c)), most = s->device->smem_per_cta_bytes;
     bool found = false;
@@ -460,9 +461,18 @@ static bool fit_held(search *s, groupnorm_config *c)
     return found;
 }
 
+/* Of nhwc a CTA, else a small cluster? */
+static bool fits_cluster(const search *s, const groupnorm_config *c)
+{
+    const search whole = { s->d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0 };
+    groupnorm_config other = *c;
+    return choose_bundles(&whole, &other) &&
+           other.cluster < (s->d->layout == CKL_IMAGE_NHWC && other.fold == 1 ? 2 : CLUSTER_MAX);
+}
+
 /*
- * Large tensors, of which two bundles or more are in shared memory at once, that would be split otherwise, or take the largest clusters:
- * by whole lines or, forward or folded, whole images. A thread has one column: what belongs to the next one would be loaded while all wait.
+ * Large tensors, of which two bundles or more are in shared memory at once, that would be split otherwise, or take clusters, of nchw
+ * large ones: by whole lines or, forward or folded, whole images. A thread has one column: what belongs to the next one would be loaded while all wait.
  * bench/notes/groupnorm.md has the measurements.
  */
 static bool choose_held(search *s, groupnorm_config *c)
@@ -470,11 +480,9 @@ static bool choose_held(search *s, groupnorm_config *c)
     enum { BYTES_MIN = 32 << 20, SECTOR = 32 };
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
-    search whole = { d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0 };
-    groupnorm_config other = *c;
-    if (!s->device->has_tma || (choose_bundles(&whole, &other) && other.cluster < CLUSTER_MAX))
+    if (!s->device->has_tma || fits_cluster(s, c))
         return false;
-    const bool folded = fold_pixels(s, c);
+    const bool folded = forward && fold_pixels(s, c);
     if (!folded)
         set_bundle(s, forward ? BUNDLE_MAX : BUNDLE_MAX_SPLIT, PIXEL_BYTES, c);
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
@@ -482,7 +490,7 @@ static bool choose_held(search *s, groupnorm_config *c)
     if (c->vec * element_bytes(d) < VECTOR_BYTES || (nhwc && !lines) || groupnorm_bundles(d, c) * bundle < BYTES_MIN ||
         !fit_held(s, c))
         return false;
-    c->loading = s->device->sm_count;
+    c->loading = s->device->sm_count * 3 / 4; // bench/notes/groupnorm.md
     return groupnorm_grid_of(c, c->vec).slots == 1 &&
            2 * groupnorm_slices(d, c, GROUPNORM_HELD) <= HELD_CTAS * s->device->sm_count;
 }
@@ -503,7 +511,7 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
                                                      : choose_held(&s, c);
     if (!chosen && slicing == GROUPNORM_HELD)
         FAIL(CKL_UNSUPPORTED,
-             "%s: chosen for large tensors whose bundles want clusters of %d and more, up to half of an H200", what,
+             "%s: chosen for large tensors whose bundles want clusters, of nchw %d CTAs, up to half of an H200", what,
              CLUSTER_MAX);
     if (!chosen)
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " bytes of shared memory of a CTA do not hold a %s", what, most,
@@ -528,8 +536,8 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
              slicing != GROUPNORM_CLUSTER ? 1 : 16);
     if (c->steps < 1)
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1", what, c->steps);
-    if (c->loading < 0 || (c->loading && slicing != GROUPNORM_HELD))
-        FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held", what, c->loading);
+    if (c->loading < 0 || (c->loading && slicing == GROUPNORM_SPLIT))
+        FAIL(CKL_INVALID, "%s: loading=%d is for slices that stay in shared memory", what, c->loading);
     return CKL_OK;
 }
 
