@@ -56,7 +56,8 @@ static const char *const cases[] = {
     "shape=2x33x40x16 order=0,3,1,2 dtype=u8 impl=gather config='bytes=16 turned=4 block=1 cut=0 rank=3 steps=1' # in "
     "squares",
     "shape=2x32x24x28 order=0,3,1,2 dtype=u8 impl=gather config='bytes=4 turned=4 block=1 cut=0 rank=3 steps=3'",
-    "shape=3x8x12x24 order=3,0,2,1 dtype=i8 misalign=4 impl=gather config='bytes=8 turned=4 block=1 cut=0 rank=4 steps=1'",
+    "shape=3x8x12x24 order=3,0,2,1 dtype=i8 misalign=4 impl=gather config='bytes=8 turned=4 block=1 cut=0 rank=4 "
+    "steps=1'",
     "shape=3x44x36x12 order=0,3,1,2 dtype=i8 misalign=1 impl=gather config='bytes=4 turned=4 block=4 cut=1 rank=5 "
     "steps=1'",
     "shape=9x3x2x10x8 order=3,2,1,0,4 dtype=f16 impl=gather config='block=4 cut=1 rank=7' # vectors in blocks that "
