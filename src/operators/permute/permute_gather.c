@@ -226,7 +226,7 @@ static void choose_vectors(const permutation *p, permute_gather_config *c)
         c->steps = (int)min_i64(c->steps, WIDEST_STEPS);
 }
 
-/* Vectors as number 0; then bytes in squares, by vectors of x of 16, 8 and 4 bytes and in four blocks, on Hopper alone. */
+/* Vectors as number 0; then elements of 1 and 2 bytes in squares, by vectors of x of 16, 8 and 4 bytes and in four blocks, on Hopper alone. */
 static bool candidate_gather(const void *problem, const ckl_device_info *device, int i, void *config)
 {
     enum { TURNED_WORDS = 16, VECTORS = 3, BLOCK_MAX = 16, BLOCK_MIN = 4 }; // words of a thread in flight
@@ -236,11 +236,11 @@ static bool candidate_gather(const void *problem, const ckl_device_info *device,
     if (i == 0) {
         choose_vectors(p, c);
     } else {
-        c->turned = WORD_BYTES;
+        c->turned = WORD_BYTES / p->bytes;
         c->bytes = WIDEST_BYTES >> (i - 1) % VECTORS;
         c->steps = TURNED_WORDS / c->bytes;
         c->block = BLOCK_MAX >> (i - 1) / VECTORS;
-        if (p->bytes > 1 || !device->has_tma || c->block < BLOCK_MIN / 2)
+        if (p->bytes >= WORD_BYTES || !device->has_tma || c->block < BLOCK_MIN / 2)
             return false;
         c->block = c->block < BLOCK_MIN ? 1 : c->block;
     }
