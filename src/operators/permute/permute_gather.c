@@ -15,11 +15,12 @@ enum { STEPS_MAX = 16, WORD_BYTES = 4, SECTOR_BYTES = 32, LINE_BYTES = 128 };
 /* The kernel */
 
 /*
- * Addresses of access number `index` in x and in y. Coordinates are computed by hand: a layout's would be divisions by sizes that
- * are known at run time alone, and the kernel 40 % more instructions.
+ * Addresses of access number `index` in x and in y; whether it exists, where blocks are cut. Coordinates are computed by hand: a
+ * layout's would be divisions by sizes that are known at run time alone, and the kernel 40 % more instructions.
  */
-static void find_access(const permute_gather_values *p, int rank, val index, val *x, val *y)
+static val find_access(const permute_gather_values *p, int rank, bool cut, val index, val *x, val *y)
 {
+    val exists = lt(index, p->count), column = imm_as(U32, 0), row = column;
     *x = p->x;
     *y = p->y;
     for (int i = rank - 1; i >= 0; i--) {
@@ -29,10 +30,15 @@ static void find_access(const permute_gather_values *p, int rank, val index, val
             at_mode = sub(index, mul(quotient, p->size[i]));
             index = quotient;
         }
+        if (cut) {
+            column = add(column, mul(at_mode, p->across[i]));
+            row = add(row, mul(at_mode, p->down[i]));
+        }
         at_mode = convert(I64, at_mode);
         *x = add(*x, convert(U64, mul(at_mode, p->stride_x[i])));
         *y = add(*y, convert(U64, mul(at_mode, p->stride_y[i])));
     }
+    return cut ? logical_and(exists, logical_and(lt(column, p->width), lt(row, p->height))) : exists;
 }
 
 static val moved(val address, int steps, val stride)
@@ -73,8 +79,7 @@ void permute_gather(const void *config, int kernel)
     tensor rX[STEPS_MAX][WORD_BYTES]; // (WORDS)
     for (int s = 0; s < cfg->steps; s++) {
         val index = coordinate(cY, 0, s);
-        inside[s] = lt(index, p.count);
-        find_access(&p, cfg->rank, index, &x[s], &y[s]);
+        inside[s] = find_access(&p, cfg->rank, kernel == 0 && cfg->cut, index, &x[s], &y[s]);
         for (int e = 0; e < side; e++) {
             tensor gX = access_at(x[s], bytes, side > 1); // (WORDS)
             rX[s][e] = fragment_like(gX, gX.dtype);
@@ -99,7 +104,10 @@ void permute_gather(const void *config, int kernel)
 
 /* Choice, limits and launches */
 
-enum { GATHER_COUNT_MAX = 1 << 30 }; // elements of one launch, so that numbers of threads without work stay below 2^31
+enum {
+    GATHER_COUNT_MAX = 1 << 30, // elements of one launch, so that numbers of threads without work stay below 2^31
+    BLOCK_LIMIT = 1 << 10,      // of a config
+};
 
 /* May elements be `factor` times as long? Then the innermost mode must be contiguous and all else be multiples. */
 static bool may_widen(const permutation *p, int factor)
@@ -118,8 +126,9 @@ static bool may_widen(const permutation *p, int factor)
 /* What one access of a thread moves, as elements of a permutation whose strides are units of either side. */
 typedef struct accesses {
     permutation of;
-    int unit_x, unit_y; // bytes
-    permute_mode words; // of elements that are turned: distances between an access's, in units
+    int unit_x, unit_y;  // bytes
+    permute_mode words;  // of elements that are turned: distances between an access's, in units
+    permute_split split; // by blocks
 } accesses;
 
 static accesses of_elements(const permutation *p)
@@ -163,7 +172,7 @@ static accesses accesses_of(const permutation *p, const permute_gather_config *c
 {
     accesses a;
     if (find_accesses(p, c, &a) && c->block > 1)
-        permutation_block(&a.of, c->block);
+        permutation_block(&a.of, c->block, &a.split);
     return a;
 }
 
@@ -172,18 +181,24 @@ static bool is_blocked(const permutation *p, const permute_gather_config *c)
     return accesses_of(p, c).of.rank > p->rank;
 }
 
+static bool is_cut(const permutation *p, const permute_gather_config *c)
+{
+    const accesses a = accesses_of(p, c);
+    return c->block > 1 && !permutation_divides(&a.split, c->block);
+}
+
 static int rank_of(const permutation *p, const permute_gather_config *c)
 {
     return (int)max_i64(accesses_of(p, c).of.rank, 1);
 }
 
-/* The largest block that divides both modes, of squares down to 4; 1 where there are no two. */
+/* The largest block that divides both modes; 1 where there are no two. */
 static int block_of(const permutation *p, const permute_gather_config *chosen)
 {
-    enum { LEAST = 8, LEAST_TURNED = 4 };
+    enum { LEAST = 8 };
     permute_gather_config c = *chosen;
-    for (c.block = 16; c.block >= (c.turned > 1 ? LEAST_TURNED : LEAST); c.block /= 2)
-        if (is_blocked(p, &c))
+    for (c.block = 16; c.block >= LEAST; c.block /= 2)
+        if (is_blocked(p, &c) && !is_cut(p, &c))
             return c.block;
     return 1;
 }
@@ -200,31 +215,43 @@ static bool overlaps_next(int64_t count, const permute_gather_config *c, const c
 /* NOTE: of 16 bytes on an H200: 32x769x40x24 bf16, 0,2,1,3, takes 28.3 us by four a thread and 26.6 by two, 3x4096x48x96 58.8 and 57.9. */
 enum { WIDEST_BYTES = 16, WIDEST_STEPS = 2, WIDEST_RANK_MIN = 4 };
 
-/* The widest vectors; or bytes in squares, by vectors of x of 16, 8 and 4 bytes, on Hopper alone. */
+/* The widest vectors that both sides have. */
+static void choose_vectors(const permutation *p, permute_gather_config *c)
+{
+    c->bytes = WIDEST_BYTES;
+    while (!may_widen(p, c->bytes / p->bytes))
+        c->bytes /= 2;
+    c->block = block_of(p, c);
+    if (c->bytes == WIDEST_BYTES && c->block == 1 && rank_of(p, c) >= WIDEST_RANK_MIN)
+        c->steps = (int)min_i64(c->steps, WIDEST_STEPS);
+}
+
+/* Vectors as number 0; then elements of 1 and 2 bytes in squares, by vectors of x of 16, 8 and 4 bytes and in four blocks, on Hopper alone. */
 static bool candidate_gather(const void *problem, const ckl_device_info *device, int i, void *config)
 {
-    enum { TURNED_WORDS = 16 }; // of a thread in flight
+    enum { TURNED_WORDS = 16, VECTORS = 3, BLOCK_MAX = 16, BLOCK_MIN = 4 }; // words of a thread in flight
     const permutation *p = problem;
     permute_gather_config *c = config;
     c->element = p->bytes;
-    c->bytes = WIDEST_BYTES;
-    if (i > 0) {
-        c->turned = WORD_BYTES;
-        c->bytes >>= i - 1;
+    if (i == 0) {
+        choose_vectors(p, c);
+    } else {
+        c->turned = WORD_BYTES / p->bytes;
+        c->bytes = WIDEST_BYTES >> (i - 1) % VECTORS;
         c->steps = TURNED_WORDS / c->bytes;
+        c->block = BLOCK_MAX >> (i - 1) / VECTORS;
+        if (p->bytes >= WORD_BYTES || !device->has_tma || c->block < BLOCK_MIN / 2)
+            return false;
+        c->block = c->block < BLOCK_MIN ? 1 : c->block;
     }
-    while (c->turned == 1 && !may_widen(p, c->bytes / p->bytes))
-        c->bytes /= 2;
-    c->block = block_of(p, c);
     c->rank = rank_of(p, c);
-    if (c->turned == 1 && c->bytes == WIDEST_BYTES && c->block == 1 && c->rank >= WIDEST_RANK_MIN)
-        c->steps = (int)min_i64(c->steps, WIDEST_STEPS);
+    c->cut = is_cut(p, c);
     const accesses a = accesses_of(p, c);
     const int64_t count = permutation_elements(&a.of);
     while (c->steps > 1 && count < (int64_t)c->threads * c->steps * device->sm_count)
         c->steps /= 2;
     c->overlap = overlaps_next(count, c, device);
-    return i == 0 || (p->bytes == 1 && device->has_tma && c->bytes >= WORD_BYTES);
+    return true;
 }
 
 /* What the first warp touches in one access of each thread. */
@@ -282,7 +309,9 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
     const double again = c->block > 1 ? 0 : fmax(0, x.sectors * SECTOR_BYTES / warp_bytes - 1);
     const int words = turned ? c->turned * c->bytes / WORD_BYTES : 0; // of an access that are stored one by one
     const memory_work work = {
-        .of = { .us = PERMUTE_KERNEL.us + (c->overlap ? 0 : ALONE_US), .bytes = c->block > 1 ? 1.2 : 1, .lines = 1.5 },
+        .of = { .us = PERMUTE_KERNEL.us + (c->overlap ? 0 : ALONE_US),
+                .bytes = c->block > 1 && !turned ? 1.2 : 1,
+                .lines = turned ? 1.2 : 1.5 },
         .bytes = bytes * (2 + AGAIN * again),
         .ctas = ctas,
         .threads = c->threads,
@@ -305,8 +334,10 @@ static ckl_status admit_gather(const void *problem, const ckl_device_info *devic
     accesses a;
     if (c->bytes < c->element || c->bytes > 16 || !is_power_of_two(c->bytes) || !find_accesses(p, c, &a))
         FAIL(CKL_INVALID, "%s gather: bytes=%d turned=%d cannot be moved at once", p->op, c->bytes, c->turned);
-    if (c->block < 1 || is_blocked(p, c) != (c->block > 1) || c->rank != rank_of(p, c))
-        FAIL(CKL_INVALID, "%s gather: rank=%d block=%d do not fit the problem", p->op, c->rank, c->block);
+    if (c->block < 1 || c->block > BLOCK_LIMIT || is_blocked(p, c) != (c->block > 1) || c->rank != rank_of(p, c) ||
+        c->cut != is_cut(p, c))
+        FAIL(CKL_INVALID, "%s gather: rank=%d block=%d cut=%d do not fit the problem", p->op, c->rank, c->block,
+             c->cut);
     if (c->steps < 1 || c->steps > 16)
         FAIL(CKL_INVALID, "%s gather: steps=%d is not in 1..16", p->op, c->steps);
     return permutation_check_threads(p, "gather", c->threads, 32, device);
@@ -330,6 +361,12 @@ static ckl_status launch_all(const ckl_plan *plan, int kernel, const accesses *a
         params.stride_x[i] = m.x * a->unit_x;
         params.stride_y[i] = m.y * a->unit_y;
     }
+    if (kernel == 0 && c->cut) {
+        params.width = (uint32_t)a->split.width;
+        params.height = (uint32_t)a->split.height;
+        params.across[a->split.in_x] = params.down[a->split.in_y] = (uint32_t)c->block;
+        params.across[a->of.rank - 2] = params.down[a->of.rank - 1] = 1;
+    }
     return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(count, (int64_t)c->threads * c->steps) }, &params,
                        stream);
 }
@@ -344,10 +381,15 @@ static ckl_status launch_halves(const ckl_plan *plan, int kernel, const accesses
     for (int i = 1; i < a->of.rank; i++)
         if (a->of.modes[i].size > a->of.modes[largest].size)
             largest = i;
+    const int64_t block = ((const permute_gather_config *)plan->config)->block;
     permute_mode m = a->of.modes[largest];
     accesses low = *a, high = *a;
     low.of.modes[largest].size = m.size / 2;
     high.of.modes[largest].size = m.size - m.size / 2;
+    if (largest == a->split.in_x)
+        high.split.width -= m.size / 2 * block;
+    if (largest == a->split.in_y)
+        high.split.height -= m.size / 2 * block;
     TRY(launch_halves(plan, kernel, &low, x, y, stream));
     int64_t elements = m.size / 2;
     return launch_halves(plan, kernel, &high, x + elements * m.x * a->unit_x, y + elements * m.y * a->unit_y, stream);

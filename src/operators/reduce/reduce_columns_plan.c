@@ -192,13 +192,15 @@ static void share_among(const reduce_view *v, const ckl_device_info *device, boo
     c->compensated = reduce_compensates(&v->kind, v->count / (layers * c->steps * c->split));
 }
 
-/* The same where lanes and vectors are chosen; and whether CTAs of the next kernel may come early. */
+/* The same where lanes and vectors are chosen; how CTAs send their states; whether those of the next kernel may come early. */
 static void share_columns(const reduce_view *v, const ckl_device_info *device, bool ragged, int64_t split_max,
                           reduce_columns_config *c)
 {
+    enum { MARKED_MAX = 16 }; // 66 CTAs of a strip lose 1.4 us by it, 2 to 16 gain 0.2 to 0.6 (bench/notes/reduce.md)
     share_among(v, device, ragged, split_max, c);
     if (reduce_columns_ctas_per_sm(c, ragged) < c->ctas_per_sm) // depends on whether sums are compensated
         share_among(v, device, ragged, split_max, c);
+    c->marked = c->split <= MARKED_MAX;
     c->overlap = bytes_of(v) <= (leaves_room(v, device, ragged, c) ? CROWDED_BYTES : REDUCE_OVERLAP_BYTES);
 }
 
@@ -212,6 +214,13 @@ static void choose_vectors(const reduce_view *v, reduce_columns_config *c)
         c->vec /= 2;
     c->steps = steps_in_flight(c);
     c->ctas_per_sm = REDUCE_THREADS_WANTED / c->threads;
+}
+
+/* Do two fifths of the lanes or more have no columns? Max of 128x12288x72 bf16, nine of 16 lanes: 58.5 us, by twice the steps 56.2. */
+static bool has_idle_lanes(const reduce_view *v, const reduce_columns_config *c)
+{
+    const int64_t across = column_tiles(v, c, false) / max_i64(stretches_of(v), 1);
+    return 5 * ceil_div(columns_of(v), c->vec) <= 3 * across * c->lanes;
 }
 
 static ckl_status choose_columns(const void *desc, const ckl_device_info *device, void *config)
@@ -233,6 +242,8 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
         c->lanes = ragged_lanes(v, c);
     else if (c->lanes > narrow && c->lanes <= WARP && (alone || column_tiles(v, c, false) < NARROW_TILES))
         c->lanes = alone ? strip_lanes(v, device, c) : narrow;
+    if (!ragged && reduce_state_words(&c->kind, false) == 1 && has_idle_lanes(v, c))
+        c->steps = (int)min_i64(STEPS_MAX, 2 * c->steps);
     share_columns(v, device, ragged && !each, INT32_MAX, c);
     return CKL_OK;
 }
@@ -282,7 +293,9 @@ static plan_cost cost_columns(const void *desc, const ckl_device_info *device, c
     const bool crowded = c->overlap && leaves_room(v, device, ragged, c) && bytes_of(v) > CROWDED_BYTES;
     const double turns = ceil((double)v->count * c->lanes / ((double)c->threads * c->steps * c->split));
     const int words = reduce_state_words(&c->kind, c->compensated);
-    const memory_work work = { .of = { .us = c->split > 1 ? 3.2 : 0.7,
+    const memory_work work = { .of = { .us = c->split == 1 ? 0.7
+                                             : c->marked   ? 2.8
+                                                           : 3.2,
                                        .wait_cycles = ragged ? 0 : -NO_SHIFTS,
                                        .bytes = crowded ? 1.3 : 0.94,
                                        .lines = 2.5 },

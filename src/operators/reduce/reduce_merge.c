@@ -9,10 +9,10 @@
  * no ordering: every 32 bits of it travel with a mark in one 64-bit exchange, so a reader that finds the mark has the
  * bits. All other CTAs have started by then, so none waits for one that cannot run.
  *
- * A CTA of columns has hundreds of states. Those that wait for them since the start ask again and again, which is slower
- * than plain stores, two fences and a count at the end (bench/notes/reduce.md). So CTAs of columns count when they have
- * read their elements, and merge the states of their own threads while the count is on its way; or, of a config that is
- * not `marked`, take plain stores and fences.
+ * A CTA of columns has hundreds of states. Those that wait for them since the start ask again and again. So CTAs of
+ * columns count when they have read their elements, and merge the states of their own threads while the count is on its
+ * way. Where many CTAs share columns (not `marked`), plain stores, two fences and a count at the end are faster
+ * (bench/notes/reduce.md).
  */
 enum { SLOT_BYTES = 8, WORDS_MAX = 2 * REDUCE_VALUES_MAX };
 
