@@ -297,7 +297,7 @@ static void use_block(decode_kernel *k, val number, val slot)
         const decode_rows rows = { first_row(k), warp_rows(k->cfg) };
         attention_decode_mask(&k->place, start, rows, &k->mma, lane(), k->scores);
     }
-    attention_online_softmax(&k->online, k->used_scores);
+    attention_online_softmax(&k->online, k->used_scores, NULL);
     accumulators_to_A(k->scores, k->factors, k->weights);
     attention_scale_rows(k->used_out, k->online.factor);
     (k->packed == 1 ? multiply_values : attention_decode_multiply_narrow_values)(k, slot);
