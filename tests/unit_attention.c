@@ -85,21 +85,22 @@ static uint64_t digest_of(const char *line)
     return digest;
 }
 
-/* How many splits a CTA takes follows from the batch, so it has no part in the result. */
+/* How many splits a CTA takes, and whether CTAs add as a cluster, follows from the batch, so it has no part in the result. */
 static void test_runs_of_splits(void **state)
 {
     static const char problem[] =
         "attention_decode heads=6 kv_heads=2 kv=1450 d=64 batch=2 shortest=300 sinks=1 lse=1 impl=sm80";
     uint64_t one = 0;
     (void)state;
-    for (int run = 1; run <= 16; run *= 2) {
-        char line[256];
-        snprintf(line, sizeof line, "%s config='split=64 run=%d'", problem, run);
-        const uint64_t digest = digest_of(line);
-        if (run == 1)
-            one = digest;
-        assert_true(digest == one);
-    }
+    for (int run = 1; run <= 16; run *= 2)
+        for (int cluster = 1; cluster <= (run < 4 ? 1 : 8); cluster += 7) {
+            char line[256];
+            snprintf(line, sizeof line, "%s config='split=64 run=%d cluster=%d'", problem, run, cluster);
+            const uint64_t digest = digest_of(line);
+            if (run == 1)
+                one = digest;
+            assert_true(digest == one);
+        }
 }
 
 /* The last query of attention is what decoding gives. */

@@ -95,11 +95,11 @@ int64_t attention_decode_rows_of(const ckl_attention_decode_desc *desc); // of a
 /* Rows start at 16-byte boundaries, at distances that 32 bits can count. */
 ckl_status attention_decode_check_strides(const char *who, const ckl_attention_decode_desc *desc);
 
-/* For kernels whose CTAs take `rows` rows and `split` keys: CTAs, workspace, launch. */
+/* For kernels whose CTAs take `rows` rows and `split` keys: CTAs, workspace, a launch of `grid` CTAs. */
 int64_t attention_decode_ctas(const ckl_attention_decode_desc *desc, int rows, int split);
 int64_t attention_decode_workspace(const ckl_attention_decode_desc *desc, int rows, int split);
 ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_decode_args *args, int rows, int split,
-                                   int64_t ctas_max, ckl_stream stream);
+                                   int64_t grid, ckl_stream stream);
 
 /* naive */
 
@@ -124,10 +124,12 @@ void attention_decode_naive(const void *config, int kernel);
     X(owner, int, ctas, "0", "0 2 3 4", "CTAs that must fit an SM: bounds registers; 0: any") \
     X(owner, int, split, "512", "128 256 512 1024 2048", "keys that are summed apart")        \
     X(owner, int, run, "1", "1 2 4 8 16", "splits that a CTA takes one after the other")      \
+    X(owner, int, cluster, "1", "1 2 4 8", "CTAs of a sequence that add without a workspace") \
     X(owner, bool, convert, "0", "0 1", "8 bits become f16 by an instruction of sm_90")
 
 enum {
     ATTENTION_DECODE_STAGES_MAX = 8,
+    ATTENTION_DECODE_CLUSTER_MAX = 8,
     ATTENTION_DECODE_GROUP = 16, // splits whose partials are added first; then the groups' sums
 };
 

@@ -368,7 +368,7 @@ static void tell(const latent_kernel *k, consumer_role *c, val start)
         attention_decode_mask(&k->place, start, rows, &c->qk, c->tid, c->scores);
         clear_values(k, c, start);
     }
-    attention_online_softmax(&c->rows, c->scores);
+    attention_online_softmax(&c->rows, c->scores, NULL);
     stmatrix_C(&c->qk, slice(c->scores, _, 0, _), slice(k->sP, _, _, c->index), c->tid);
     for (int r = 0; r < c->rows.count; r++) {
         val row = row_number(c, r);

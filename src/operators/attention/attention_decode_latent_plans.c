@@ -120,7 +120,8 @@ static int64_t workspace_latent(const ckl_plan *plan)
 static ckl_status launch_latent(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_decode_latent_config *c = plan->config;
-    return attention_decode_launch(plan, args, ROWS, c->split, plan->kernels[0].clusters_resident, stream);
+    const int64_t grid = min_i64(attention_decode_ctas(plan->desc, ROWS, c->split), plan->kernels[0].clusters_resident);
+    return attention_decode_launch(plan, args, ROWS, c->split, grid, stream);
 }
 
 static const field latent_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_latent_config, form)) //
@@ -194,8 +195,9 @@ static int64_t workspace_latent_few(const ckl_plan *plan)
 static ckl_status launch_latent_few(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_decode_latent_few_config *c = plan->config;
-    return attention_decode_launch(plan, args, ATTENTION_DECODE_FEW_ROWS, c->split, plan->kernels[0].clusters_resident,
-                                   stream);
+    const int64_t ctas = attention_decode_ctas(plan->desc, ATTENTION_DECODE_FEW_ROWS, c->split);
+    return attention_decode_launch(plan, args, ATTENTION_DECODE_FEW_ROWS, c->split,
+                                   min_i64(ctas, plan->kernels[0].clusters_resident), stream);
 }
 
 static const field latent_few_fields[] = {

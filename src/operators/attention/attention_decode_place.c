@@ -6,15 +6,22 @@
 void attention_decode_find_place(decode_place *at, int split, val number)
 {
     const val one = imm_as(U32, 1);
+    if (at->cluster > 1) {
+        at->split = mul(rem(number, imm(at->cluster)), imm(at->run));
+        number = div(number, imm(at->cluster));
+    }
     at->rows_all = at->form.tokens * at->form.group;
     at->tiles = (at->rows_all + at->rows - 1) / at->rows;
     at->tile = rem(number, imm(at->tiles));
     number = div(number, imm(at->tiles));
     at->kv_head = rem(number, at->p.kv_heads);
     number = div(number, at->p.kv_heads);
-    const val runs = at->run == 1 ? at->p.splits : div(add(at->p.splits, imm(at->run - 1)), imm(at->run));
-    at->split = mul(rem(number, runs), imm(at->run));
-    at->batch = div(number, runs);
+    at->batch = number;
+    if (at->cluster <= 1) {
+        const val runs = at->run == 1 ? at->p.splits : div(add(at->p.splits, imm(at->run - 1)), imm(at->run));
+        at->split = mul(rem(number, runs), imm(at->run));
+        at->batch = div(number, runs);
+    }
     tensor gLengths = gmem_vector(at->p.lengths, I32, at->p.batch); // (BATCH)
     val length = max(at(gLengths, at->batch), imm_as(I32, 0));
     at->length = min(convert(U32, length), at->p.kv);

@@ -13,6 +13,7 @@ typedef struct decode_place {
     attention_decode_form form;
     attention_decode_values p;
     int rows, keys, run;             // of a CTA; of a block; splits of a CTA
+    int cluster;                     // CTAs of a cluster, which share the rows; 0 or 1: none
     int rows_all, tiles;             // of a group: heads first, then tokens; tiles of `rows` of them
     val tile, kv_head, split, batch; // of this CTA; its first split
     val length;                      // keys of the sequence
@@ -66,6 +67,7 @@ typedef struct decode_sums {
     int barrier;           // number of a named barrier of these threads
     tensor sO;             // (BM,DV,PARTIALS), f32
     tensor sTop, sSum;     // (BM,PARTIALS)
+    tensor sState;         // (2,BM): of a CTA of a cluster, whose columns take the place of its first warp's
     val value_scale;       // factor for weighted values
 } decode_sums;
 
@@ -78,6 +80,9 @@ decode_partial attention_decode_partial_of(const decode_sums *sums, val split);
 
 /* Where this CTA's partials are the last to come: adds those of all splits, in the order of the keys, and stores the result. */
 void attention_decode_add_up(const decode_sums *sums);
+
+/* The same by all CTAs of a cluster together, from their shared memory. */
+void attention_decode_add_up_cluster(const decode_sums *sums);
 
 /* Adds the partials of warps, and stores their sum in the workspace; the result, where it is all. For all `threads`. */
 void attention_decode_finish_split(const decode_sums *sums);

@@ -200,7 +200,7 @@ int64_t attention_decode_workspace(const ckl_attention_decode_desc *d, int rows,
 }
 
 ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_decode_args *x, int rows, int split,
-                                   int64_t ctas_max, ckl_stream stream)
+                                   int64_t grid, ckl_stream stream)
 {
     const ckl_attention_decode_desc *d = plan->desc;
     if (!PLAN_ALIGNED(16, x->q, x->k, x->v, x->o, x->k_new, x->v_new, x->k_into, x->v_into))
@@ -212,15 +212,14 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
     const workspace_layout w = workspace_of(d, rows, split);
     const char *workspace = plan_workspace(plan, x->workspace);
     params.splits = (uint32_t)ceil_div(d->kv, split);
-    if (w.bytes) {
+    if (workspace) {
         params.counters = workspace + w.counters;
         params.states = workspace + w.states;
         params.parts = workspace + w.partials;
     }
-    const int64_t units = attention_decode_ctas(d, rows, split);
-    const plan_grid grid = { .x = min_i64(units, ctas_max) };
-    params.units = (uint32_t)units;
-    return grid.x ? plan_launch(plan, 0, grid, &params, stream) : CKL_OK; // q=0 leaves the cache as it is
+    params.units = (uint32_t)attention_decode_ctas(d, rows, split);
+    return grid ? plan_launch(plan, 0, (plan_grid){ .x = grid }, &params, stream)
+                : CKL_OK; // q=0 leaves the cache as it is
 }
 
 /* sm80 */
@@ -293,6 +292,14 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
                                .wait_cycles = BLOCK * blocks,
                                .elements = blocks * elements };
     return memory_cost(&work, device);
+}
+
+/* Those of one sequence and head may be filled up to a cluster. */
+static int64_t ctas_of(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c)
+{
+    const int own = c->split * c->run;
+    return c->cluster > 1 ? c->cluster * attention_decode_ctas(d, c->rows, (int)d->kv)
+                          : attention_decode_ctas(d, c->rows, own);
 }
 
 /* CTAs that an SM has room for: in shared memory, and in registers, of which a sum of splits takes some. */
@@ -389,6 +396,23 @@ static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info 
     }
 }
 
+/*
+ * Where all CTAs run at once, those of a sequence add up as a cluster, which ends sooner than by a workspace. A GPC has room for
+ * whole clusters only, so some SMs must be free where each has one CTA.
+ */
+static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                           attention_decode_sm80_config *c)
+{
+    attention_decode_sm80_config tried = *c;
+    const int64_t runs = ceil_div(d->kv, (int64_t)c->split * c->run), rooms = resident(device, c);
+    while (tried.cluster < runs)
+        tried.cluster *= 2;
+    const int64_t most = rooms > 1 ? rooms * device->sm_count : device->sm_count * 3 / 4;
+    if (device->has_tma && runs > 1 && tried.cluster <= ATTENTION_DECODE_CLUSTER_MAX && ctas_of(d, &tried) <= most &&
+        resident(device, &tried) == rooms)
+        *c = tried;
+}
+
 static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_attention_decode_desc *d = desc;
@@ -415,6 +439,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
         c->stages--;
     while (rings_of(c) > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->warps /= 2;
+    choose_cluster(d, device, c);
     return CKL_OK;
 }
 
@@ -448,6 +473,11 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
              "attention_decode sm80: run=%d does not divide %d, or is more than 1 with left or with a split=%d that is "
              "no multiple of keys=%d times %d warps",
              c->run, ATTENTION_DECODE_GROUP, c->split, c->keys, rings_of(c));
+    if (c->cluster < 1 || c->cluster > ATTENTION_DECODE_CLUSTER_MAX || (c->cluster > 1 && !device->has_tma) ||
+        (c->cluster > 1 && ceil_div(d->kv, (int64_t)c->split * c->run) > c->cluster))
+        FAIL(CKL_UNSUPPORTED,
+             "attention_decode sm80: cluster=%d is not in 1..%d, has less CTAs than a sequence, or none before sm_90",
+             c->cluster, ATTENTION_DECODE_CLUSTER_MAX);
     if (c->run > 1 && !attention_decode_quads(&c->form, c->rows, 32 * c->warps))
         FAIL(CKL_UNSUPPORTED, "attention_decode sm80: run=%d: %d warps do not hold the sum of %d rows of dv=%d", c->run,
              c->warps, c->rows, c->form.dv);
@@ -461,14 +491,13 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
 static int64_t workspace_sm80(const ckl_plan *plan)
 {
     const attention_decode_sm80_config *c = plan->config;
-    return attention_decode_workspace(plan->desc, c->rows, c->split);
+    return c->cluster > 1 ? 0 : attention_decode_workspace(plan->desc, c->rows, c->split);
 }
 
 static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_decode_sm80_config *c = plan->config;
-    const int64_t ctas = attention_decode_ctas(plan->desc, c->rows, c->split * c->run);
-    return attention_decode_launch(plan, args, c->rows, c->split, ctas, stream);
+    return attention_decode_launch(plan, args, c->rows, c->split, ctas_of(plan->desc, c), stream);
 }
 
 static const field sm80_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_sm80_config, form)) //

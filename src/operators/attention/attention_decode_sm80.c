@@ -66,8 +66,8 @@ static int64_t rings_and_partials_bytes(const attention_decode_sm80_config *c)
 
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *c)
 {
-    int64_t states = 2 * rings_of(c) * shared_rows(c) * 4, flag = 4;
-    return rings_and_partials_bytes(c) + states + flag;
+    int64_t states = 2 * rings_of(c) * shared_rows(c) * 4, of_cluster = 2 * shared_rows(c) * 4, flag = 4;
+    return rings_and_partials_bytes(c) + states + (c->cluster > 1 ? of_cluster : flag);
 }
 
 /* Which warp does what */
@@ -181,7 +181,6 @@ static void describe_registers(decode_kernel *k)
     k->weights = fragment_A_words(&k->mma, warp_rows(c), c->keys);
     k->used_scores = used_rows(k, k->scores);
     k->used_out = used_rows(k, k->out);
-    describe_scales(k);
     k->online = attention_online_rows_begin(used_row_count(k), k->exponent);
     fill(k->out, immf(0));
 }
@@ -298,7 +297,7 @@ static void use_block(decode_kernel *k, val number, val slot)
         const decode_rows rows = { first_row(k), warp_rows(k->cfg) };
         attention_decode_mask(&k->place, start, rows, &k->mma, lane(), k->scores);
     }
-    attention_online_softmax(&k->online, k->used_scores);
+    attention_online_softmax(&k->online, k->used_scores, NULL);
     accumulators_to_A(k->scores, k->factors, k->weights);
     attention_scale_rows(k->used_out, k->online.factor);
     (k->packed == 1 ? multiply_values : attention_decode_multiply_narrow_values)(k, slot);
@@ -467,7 +466,12 @@ static void attend_splits(decode_kernel *k, const decode_sums *sums)
 
 static decode_sums sums_of(const decode_kernel *k)
 {
-    return (decode_sums){ .place = &k->place,
+    const attention_decode_sm80_config *c = k->cfg;
+    tensor sState = { 0 };
+    if (c->cluster > 1)
+        sState = smem_tensor("this CTA's maxima and sums", F32, compact(shape(2, shared_rows(c))), 8);
+    return (decode_sums){ .sState = sState,
+                          .place = &k->place,
                           .partials = rings_of(k->cfg),
                           .flight = 16,
                           .threads = LANES * k->cfg->warps,
@@ -481,20 +485,28 @@ void attention_decode_sm80(const void *config, int kernel)
 {
     const attention_decode_sm80_config *cfg = config;
     decode_kernel k = { .cfg = cfg, .packed = packed_in(&cfg->form) };
-    k.place = (decode_place){ .form = cfg->form, .rows = cfg->rows, .keys = cfg->keys, .run = cfg->run };
+    k.place = (decode_place){
+        .form = cfg->form, .rows = cfg->rows, .keys = cfg->keys, .run = cfg->run, .cluster = cfg->cluster
+    };
     k.d = attention_columns_of(cfg->form.d / k.packed);
     k.dv = attention_columns_of(cfg->form.dv / k.packed);
     (void)kernel;
     launch_bounds(LANES * cfg->warps, cfg->ctas);
     k.place.p = params_of(attention_decode);
+    if (cfg->cluster > 1)
+        cluster_size(cfg->cluster);
     grid_wait();
     attention_decode_find_place(&k.place, cfg->split, cta_x());
+    describe_memory(&k);
+    describe_scales(&k);
+    const decode_sums sums = sums_of(&k);
     IF(lt(k.place.split, k.place.splits)) {
-        describe_memory(&k);
         describe_registers(&k);
-        decode_sums sums = sums_of(&k);
         attend_splits(&k, &sums);
-        IF(gt(k.place.splits, imm(cfg->run)))
-            attention_decode_add_up(&sums);
+        if (cfg->cluster == 1)
+            IF(gt(k.place.splits, imm(cfg->run)))
+                attention_decode_add_up(&sums);
     }
+    if (cfg->cluster > 1)
+        attention_decode_add_up_cluster(&sums);
 }

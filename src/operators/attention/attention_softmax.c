@@ -77,20 +77,22 @@ static val of_row(tensor scores, int row, ir_op op)
  * the minimum does. NOTE: sm_90 has a maximum of three integers (VIMNMX3), to which ptxas fuses two; for floats it has
  * none.
  */
-static void find_maxima(const online_rows *rows, tensor scores, val *larger)
+static void find_maxima(const online_rows *rows, tensor scores, const val *cap, val *larger)
 {
     val bits[ONLINE_ROWS_MAX], negative;
     for (int r = 0; r < rows->count; r++) {
         bits[r] = of_row(scores, r, IR_MAX);
-        larger[r] = variable(F32, max(bitcast(F32, bits[r]), rows->max[r]));
+        larger[r] = variable(F32, max(bitcast(F32, bits[r]), cap ? immf(-INFINITY) : rows->max[r]));
         negative = r ? logical_or(negative, lt(bits[r], imm(0))) : lt(bits[r], imm(0));
     }
     IF(vote_any(negative)) {
         for (int r = 0; r < rows->count; r++) {
             val right = select(lt(bits[r], imm(0)), of_row(scores, r, IR_MIN), bits[r]);
-            assign(larger[r], max(bitcast(F32, right), rows->max[r]));
+            assign(larger[r], max(bitcast(F32, right), cap ? immf(-INFINITY) : rows->max[r]));
         }
     }
+    for (int r = 0; r < rows->count && cap; r++)
+        larger[r] = max(tanh_f32(mul(larger[r], *cap)), rows->max[r]);
 }
 
 /*
@@ -192,15 +194,58 @@ static void weigh_rows(const online_rows *rows, tensor scores, raw_scores raw, v
         sum[r] = add(chain[r][0], chain[r][1]);
 }
 
-void attention_online_softmax(online_rows *rows, tensor scores)
+/*
+ * TANH_SHORT serves rows whose maximum lies in a window, all in bits of weights; `end` is that of its range, or of END_MAX,
+ * up to which scores are within 2^-11. Weights at the other end are too small by at most 2^-(10 + end + max) for caps from
+ * 17 on, which is to be less than 2^-25; smaller caps have no window.
+ */
+static const double DEPTH_MIN = 25 - 10, END_MAX = 36, WINDOW_MIN = 6;
+
+/* How far the weights of a row may grow beyond its maximum: at least growth_min. False where the window is left. */
+static val fits_short(const online_rows *rows, double growth_min, val *growth)
 {
-    val larger[ONLINE_ROWS_MAX], sum[ONLINE_ROWS_MAX];
-    find_maxima(rows, scores, larger);
+    const val end = min(mul(rows->exponent, immf(TANH_SHORT_END)), immf(END_MAX)),
+              growth_max = fma(end, immf(2), immf(-DEPTH_MIN));
+    val fits = le(immf(WINDOW_MIN), growth_max);
+    for (int r = 0; r < rows->count; r++) {
+        growth[r] = fma(neg(rows->max[r]), rows->exponent, end);
+        fits = logical_and(fits, logical_and(le(immf(growth_min), growth[r]), le(growth[r], growth_max)));
+    }
+    return vote_all(fits);
+}
+
+/* Scores become weights after the cap, which is part of the exponents where it is short. */
+static void weigh_capped(const online_rows *rows, tensor scores, val is_short, const val *cap, val *sum)
+{
+    val by_branch[ONLINE_ROWS_MAX];
+    for (int r = 0; r < rows->count; r++)
+        sum[r] = variable(F32, immf(0));
+    IF(is_short) {
+        weigh_rows(rows, scores, (raw_scores){ .cap = cap }, by_branch);
+        UNROLL(r, rows->count)
+            assign(sum[r], by_branch[r]);
+    }
+    ELSE
+    {
+        attention_cap_scores(scores, *cap);
+        weigh_rows(rows, scores, (raw_scores){ NULL }, by_branch);
+        UNROLL(r, rows->count)
+            assign(sum[r], by_branch[r]);
+    }
+}
+
+void attention_online_softmax(online_rows *rows, tensor scores, const val *cap)
+{
+    val larger[ONLINE_ROWS_MAX], sum[ONLINE_ROWS_MAX], growth[ONLINE_ROWS_MAX];
+    find_maxima(rows, scores, cap, larger);
     for (int r = 0; r < rows->count; r++) {
         assign(rows->factor[r], exp2_ftz(mul(sub(rows->max[r], larger[r]), rows->exponent)));
         assign(rows->max[r], larger[r]);
     }
-    weigh_rows(rows, scores, (raw_scores){ NULL }, sum);
+    if (cap)
+        weigh_capped(rows, scores, fits_short(rows, 0, growth), cap, sum);
+    else
+        weigh_rows(rows, scores, (raw_scores){ NULL }, sum);
     UNROLL(r, rows->count)
         assign(rows->sum[r], fma(rows->sum[r], rows->factor[r], sum[r]));
 }
@@ -240,54 +285,26 @@ static val lower_rows(online_rows *rows, tensor weights, val *sum, val lost_befo
 static const double SUM_MAX = 0x1p15;
 
 /*
- * TANH_SHORT serves rows whose maximum lies in a window, all in bits of weights; `end` is that of its range. A score
- * beyond it weighs at least 2^(end - max), which the row's sum shows and which is to be far more than usual. Weights at
- * the other end are too small by at most 2^-(10 + end + max), which is to be less than 2^-25. Scores up to END_MAX are
- * within 2^-11. Caps under 17 leave no window.
+ * With a short cap no maximum was looked for in this block: a score beyond the end of its range weighs at least
+ * 2^growth, which the row's sum shows. That is to be far more than usual.
  */
-static const double GROWTH_MIN = 6, DEPTH_MIN = 25 - 10, END_MAX = 36;
-
-/* Scores, capped or not, become weights. limit: a row's sum beyond it shows that the cap was not computed well. */
-static void weigh_capped(const online_rows *rows, tensor scores, const val *cap, val *sum, val *limit)
-{
-    val end = min(mul(rows->exponent, immf(TANH_SHORT_END)), immf(END_MAX)), growth[ONLINE_ROWS_MAX], fits = yes(),
-        growth_max = fma(end, immf(2), immf(-DEPTH_MIN));
-    for (int r = 0; r < rows->count; r++) {
-        sum[r] = variable(F32, immf(0));
-        limit[r] = variable(F32, immf(INFINITY));
-        growth[r] = fma(neg(rows->max[r]), rows->exponent, end);
-        fits = logical_and(fits, logical_and(le(immf(GROWTH_MIN), growth[r]), le(growth[r], growth_max)));
-    }
-    val by_branch[ONLINE_ROWS_MAX];
-    IF(vote_all(fits)) {
-        weigh_rows(rows, scores, (raw_scores){ .cap = cap }, by_branch);
-        UNROLL(r, rows->count) {
-            assign(sum[r], by_branch[r]);
-            assign(limit[r], exp2_ftz(growth[r]));
-        }
-    }
-    ELSE
-    {
-        attention_cap_scores(scores, *cap);
-        weigh_rows(rows, scores, (raw_scores){ NULL }, by_branch);
-        UNROLL(r, rows->count)
-            assign(sum[r], by_branch[r]);
-    }
-}
+static const double GROWTH_MIN = 6;
 
 void attention_online_softmax_by_old(online_rows *rows, tensor scores, const raw_scores *raw, val lost, val lowered)
 {
-    val sum[ONLINE_ROWS_MAX], limit[ONLINE_ROWS_MAX], is_small = yes(), is_beyond = no();
+    val sum[ONLINE_ROWS_MAX], growth[ONLINE_ROWS_MAX], is_small = yes(), is_beyond = no();
+    const val is_short = raw->cap ? fits_short(rows, GROWTH_MIN, growth) : no();
     if (raw->cap)
-        weigh_capped(rows, scores, raw->cap, sum, limit);
+        weigh_capped(rows, scores, is_short, raw->cap, sum);
     else
         weigh_rows(rows, scores, *raw, sum);
     UNROLL(r, rows->count) {
         sum[r] = variable(F32, sum[r]);
         is_small = logical_and(is_small, le(sum[r], immf(SUM_MAX)));
         if (raw->cap)
-            is_beyond = logical_or(is_beyond, lt(limit[r], sum[r]));
+            is_beyond = logical_or(is_beyond, lt(exp2_ftz(growth[r]), sum[r]));
     }
+    is_beyond = logical_and(is_beyond, is_short);
     assign(lost, imm(0));
     assign(lowered, imm(0));
     IF(logical_not(vote_all(raw->cap ? logical_and(is_small, logical_not(is_beyond)) : is_small))) {

@@ -31,8 +31,11 @@ void attention_online_rows_reset(online_rows *rows);
 /* Raises the maxima to these, found in other blocks in between. */
 void attention_online_rows_raise(online_rows *rows, const val *max);
 
-/* Scores become weights. What was summed before counts `factor` times. */
-void attention_online_softmax(online_rows *rows, tensor scores);
+/*
+ * Scores become weights. What was summed before counts `factor` times. cap: NULL, or attention_cap_scores() by this
+ * factor comes first; then no score is hidden.
+ */
+void attention_online_softmax(online_rows *rows, tensor scores, const val *cap);
 
 /* Has a row of the warp seen no key yet? The same in all lanes. */
 val attention_online_rows_are_new(const online_rows *rows);
