@@ -86,6 +86,19 @@ class Functions(unittest.TestCase):
                 normal(4, 10),
             )
 
+    def test_cross_entropy_of_other_modes(self):
+        weight = torch.rand(5, device=device)
+        for logits, classes in ((5,), ()), ((2, 5, 3), (2, 3)), ((2, 5, 2, 3), (2, 2, 3)):
+            target = torch.randint(5, classes, device=device)
+            for reduction in ("mean", "sum", "none"):
+                self.same(
+                    lambda x: ckl.cross_entropy(x, target, weight, reduction=reduction),
+                    lambda x: F.cross_entropy(x, target, weight, reduction=reduction),
+                    normal(*logits),
+                )
+        with self.assertRaisesRegex(ValueError, "do not fit x.N,classes,"):
+            ckl.cross_entropy(normal(2, 5, 3), torch.zeros(3, 2, dtype=torch.int64, device=device))
+
     def test_weighted_and_smoothed_cross_entropy(self):
         target, weight = torch.tensor([1, -100, 9, 0], device=device), torch.rand(10, device=device)
         for reduction in ("mean", "sum", "none"):

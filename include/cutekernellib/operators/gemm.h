@@ -158,7 +158,7 @@ typedef struct ckl_gemm_desc {
 
     /*
      * A custom epilogue by its name (gemm_epilogue.h), last of all; NULL or "none": there is none. The text stays as it is while plans
-     * are made of it. There are no groups, m and n are less than 2^31, and D is of floats.
+     * are made of it. m and n are less than 2^31, and D is of floats.
      */
     const char *epilogue;
 } ckl_gemm_desc;

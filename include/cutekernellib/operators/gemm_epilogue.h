@@ -29,8 +29,8 @@ typedef struct ckl_gemm_epilogue {
 
     /*
      * What D holds in place of x, f32: all that the desc asks for is in x, scales and weights too, and the result is rounded to
-     * D's type. row and col, i32, are those of the product, the same in every product of a batch; with lists of rows, row i is not
-     * the one that the list names. Called for elements past the last ones, too: what it gives there is not used.
+     * D's type. row and col, i32, are those of the product: of each of a batch, or of a group, they begin at 0, and with lists of
+     * rows, row i is not the one that the list names. Called for elements past the last ones, too: what it gives there is not used.
      */
     ckl_val (*apply)(ckl_val x, ckl_val row, ckl_val col, void *user);
     void *user; // what the function gets

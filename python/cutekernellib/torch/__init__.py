@@ -136,16 +136,22 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """torch.nn.functional.cross_entropy of logits[rows, classes] and class numbers; the loss is f32. reduction: mean, sum or none.
+    """torch.nn.functional.cross_entropy of logits and class numbers; the loss is f32. reduction: mean, sum or none.
 
-    weight[classes] has the type of the logits and no gradient.
+    Logits are [rows, classes], as they lie, [classes], or [N, classes, ...], which are copied. weight[classes] has their type and no
+    gradient.
     """
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"cross_entropy: reduction={reduction} is none of mean, sum, none")
     if weight is not None and weight.requires_grad:
         raise NotImplementedError("cross_entropy: weight has no gradient; detach() it")
+    shape = target.shape
+    if x.dim() != 2:
+        if x.dim() == 0 or shape != x.shape[:1] * (x.dim() > 1) + x.shape[2:]:
+            raise ValueError(f"cross_entropy: x{list(x.shape)} target{list(shape)} do not fit x[N,classes,*] target[N,*]")
+        x, target = x.movedim(1, -1).flatten(0, -2) if x.dim() > 1 else x.unsqueeze(0), target.flatten()
     loss = _way("cross_entropy", x, weight)(x, target, weight, ignore_index, reduction == "mean", label_smoothing)[0]
-    return loss.sum() if reduction == "sum" else loss
+    return loss if reduction == "mean" else loss.sum() if reduction == "sum" else loss.view(shape)
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:

@@ -67,6 +67,8 @@ def _register_gradient(name, gradient, setup, results):
 
 
 def _no_second_gradient(name):
+    """Says so. By itself torch warns of an operator without a gradient, and takes zeros."""
+
     def backward(ctx, *gradients):
         raise NotImplementedError(f"{name.removesuffix('_backward')}: there is no second gradient")
 

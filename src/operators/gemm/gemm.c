@@ -75,8 +75,8 @@ static ckl_status check_epilogue(ckl_gemm_desc *d)
     d->epilogue = custom ? custom->name : NULL;
     if (!custom && name && *name && strcmp(name, "none") != 0)
         FAIL(CKL_INVALID, "gemm: epilogue=%s is not known; ckl_gemm_epilogue_add() makes it so", name);
-    if (custom && (d->groups || d->m > INT32_MAX || d->n > INT32_MAX))
-        FAIL(CKL_INVALID, "gemm: epilogue=%s goes without groups, and with m and n below 2^31", name);
+    if (custom && (d->m > INT32_MAX || d->n > INT32_MAX))
+        FAIL(CKL_INVALID, "gemm: epilogue=%s is of m and n below 2^31", name);
     return CKL_OK;
 }
 

@@ -310,12 +310,14 @@ static bounded gated(const gemm_problem *p, bounded y, bounded g, bounded u)
 }
 
 /* What the library's custom epilogues make of y, by their definitions. */
-static bounded customised(const gemm_problem *p, const element *at, bounded y)
+static bounded customised(const gemm_problem *p, void *const *host, const element *at, bounded y)
 {
+    const int32_t *offsets = host[OFFSETS];
+    const int64_t row = at->row - (gemm_groups_of_m(&p->desc) ? offsets[at->group] : 0); // of the product, or group
     const char *name = p->desc.epilogue;
     if (name && strcmp(name, "relu2") == 0)
         return (bounded){ y.value < 0 ? 0 : y.value * y.value, (2 * fabs(y.value) + y.magnitude) * y.magnitude };
-    if (name && strcmp(name, "tril") == 0 && at->col > at->row)
+    if (name && strcmp(name, "tril") == 0 && at->col > row)
         return (bounded){ 0, 0 };
     return y;
 }
@@ -337,7 +339,7 @@ static bounded activated(const gemm_problem *p, void *const *host, const element
     y = (bounded){ y.value * scale_d, y.magnitude * fabs(scale_d) };
     if (unscaled)
         return y;
-    y = customised(p, at, y);
+    y = customised(p, host, at, y);
     return (bounded){ within_type(d->d, y.value), y.magnitude };
 }
 

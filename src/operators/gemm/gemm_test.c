@@ -480,6 +480,12 @@ static const char *const cases[] = {
     "m=70 n=99 k=144 epilogue=tril d=f32 impl=splitk config='slices=2'",
     "m=256 n=256 k=1024 epilogue=relu2 scatter=300 weighted=1 fill=hard",
     "m=70 n=136 k=72 epilogue=tril scatter=80 impl=sm90        # rows of the product",
+    "m=300 n=136 k=72 sizes=0,70,1,129,100 epilogue=tril impl=sm90 # and of each group",
+    "m=100 n=200 k=200 sizes=1,0,17,40,3,0,39 epilogue=tril impl=sm90 config='tile_m=64 tile_n=32 stages=3 consumers=1 "
+    "swap=1 pingpong=0 cluster_m=1 cluster_n=1'",
+    "m=37 n=33 k=21 sizes=3,0,20,1,13 epilogue=tril impl=tiled",
+    "m=36 n=136 k=144 a=e4m3 d=e4m3 sizes=33,0,1,2 epilogue=tril scale_d=1 amax=1 impl=sm90",
+    "m=40 n=41 k=80 groups=3 groups_of=k layout=tn epilogue=tril",
     "m=70 n=72 k=72 epilogue=tril gather=90 scatter=80 impl=tiled",
     "m=70 n=136 k=144 epilogue=tril a=e4m3 d=e4m3 scale_d=1 amax=1 # the largest before it",
     "m=40 n=80 k=64 epilogue=tril bias_gradient=columns        # of D as it is stored",
