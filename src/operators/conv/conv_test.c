@@ -206,6 +206,8 @@ static const char *const cases[] = {
     "n=3 c=40 h=29 w=30 k=40 groups=40 pad=1 stride=2 direction=weight dtype=bf16 impl=halo_weight config='slices=2'",
     "n=1 c=72 h=6 w=11 k=72 groups=72 r=7 s=7 pad=3 dtype=bf16 bias=1 residual=1 activation=gelu impl=depthwise",
     "n=2 c=72 h=7 w=21 k=72 groups=72 r=3 s=5 pad=2 stride=2 out=f32 impl=depthwise # columns past the end",
+    "n=2 c=8 h=9 w=9 k=8 groups=8 pad=2 stride=3 impl=depthwise # the last column of y would begin behind x",
+    "n=2 c=8 h=9 w=9 k=8 groups=8 pad=2 stride=3 layout=nchw impl=depthwise",
     "n=1 c=100 h=3 w=5 k=100 groups=100 pad=1 impl=depthwise config='lanes=4'      # channels past the end",
     "n=2 c=24 h=11 w=17 k=24 groups=24 pad_left=3 pad_top=1 dilation=2 dtype=f32 impl=depthwise",
     "n=2 c=5 h=9 w=16 k=5 groups=5 r=7 s=7 pad=3 layout=nchw bias=1 residual=1 activation=relu impl=depthwise",
