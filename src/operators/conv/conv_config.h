@@ -264,16 +264,15 @@ typedef struct conv_depthwise_config {
 
 /* depthwise_rows */
 
-#define CONV_DEPTHWISE_ROWS_CONFIG(X, owner)                                      \
-    X(owner, int, vec, "1", "1 2 4 8", "channels of a thread, those of a load")   \
-    X(owner, int, high, "8", "", "rows of y of a thread at a time")               \
-    X(owner, int, turns, "1", "", "of a thread, one below the other")             \
-    X(owner, int, channels, "1", "", "whose filters a CTA has in shared memory")  \
-    X(owner, int, rows, "3", "", "of a filter")                                   \
-    X(owner, int, columns, "3", "", "of a filter")                                \
-    X(owner, int, step_h, "1", "", "rows from one to the next place of a filter") \
-    X(owner, int, dilation_h, "1", "", "rows between neighbours of a filter")     \
-    X(owner, int, dilation_w, "1", "", "columns")
+#define CONV_DEPTHWISE_ROWS_CONFIG(X, owner)                                     \
+    X(owner, int, vec, "1", "1 2 4 8", "channels of a thread, those of a load")  \
+    X(owner, int, cols, "1", "", "columns of y of a thread")                     \
+    X(owner, int, high, "8", "", "rows of y of a thread at a time")              \
+    X(owner, int, turns, "1", "", "of a thread, one below the other")            \
+    X(owner, int, channels, "1", "", "whose filters a CTA has in shared memory") \
+    X(owner, int, rows, "3", "", "of a filter")                                  \
+    X(owner, int, columns, "3", "", "of a filter")                               \
+    CONV_STEPS_CONFIG(X, owner)
 
 typedef struct conv_depthwise_rows_config {
     conv_form form;

@@ -275,7 +275,7 @@ static double box_cost(const conv_sm90_config *c, const conv_sm90_shape *s)
 
 /*
  * What does not depend on slices. Each row of a box takes some cycles however short it is, and zeros for absent channels more,
- * but for those of filters that are N-major, which cost nothing that was seen. Rates: bench/notes/conv.md.
+ * but not where filters that are N-major end within their rows: 96 of 128 columns cost nothing. Rates: bench/notes/conv.md.
  */
 conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
@@ -288,11 +288,9 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
     const int64_t last = (in - (chunks - 1) * c->tile_k) * element; // of a row of the last chunk
     const double full = row_cost(c, c->tile_k * element),
                  a_row = full + (larger(full, row_cost(c, last)) - full) / (double)chunks;
-    const bool across = conv_sm90_n_major(c);
-    const double absent =
-        (double)(chunks * c->tile_k - in) / (double)chunks * bytes * (s.tile_m + (across ? 0 : c->tile_n));
-    const double of_filters =
-        across ? (double)c->tile_k * c->tile_n / CONV_SM90_SPAN : a_row * c->tile_n; // rows of their boxes
+    const double absent = (double)(chunks * c->tile_k - in) / (double)chunks * bytes * (s.tile_m + c->tile_n);
+    const double of_filters = conv_sm90_n_major(c) ? (double)c->tile_k * c->tile_n / CONV_SM90_SPAN
+                                                   : a_row * c->tile_n; // rows of their boxes
     return (conv_sm90_work){ .launches = launches,
                              .tiles = tiles_of(p, c),
                              .stages = taps * (double)chunks,
