@@ -231,24 +231,30 @@ static void choose_vectors(const permutation *p, permute_gather_config *c)
         c->steps = (int)min_i64(c->steps, WIDEST_STEPS);
 }
 
-/* Vectors as number 0; then elements of 1 and 2 bytes in squares, by vectors of x of 16, 8 and 4 bytes and in four blocks, on Hopper alone. */
+/* Elements of 1 and 2 bytes in squares: vectors of x of 16, 8 and 4 bytes, in blocks and in none. False after the last. */
+static bool choose_squares(const permutation *p, int i, permute_gather_config *c)
+{
+    enum { VECTORS = 3, IN_FLIGHT = 64 }; // bytes of a thread
+    static const int blocks[] = { 16, 8, 4, 1 };
+    if (p->bytes >= WORD_BYTES || i >= VECTORS * COUNT_OF(blocks))
+        return false;
+    c->turned = WORD_BYTES / p->bytes;
+    c->bytes = WIDEST_BYTES >> i % VECTORS;
+    c->steps = IN_FLIGHT / (c->turned * c->bytes);
+    c->block = blocks[i / VECTORS];
+    return true;
+}
+
+/* Vectors first; then squares, on Hopper, where they were measured. */
 static bool candidate_gather(const void *problem, const ckl_device_info *device, int i, void *config)
 {
-    enum { IN_FLIGHT = 64, VECTORS = 3, BLOCK_MAX = 16, BLOCK_MIN = 4 }; // bytes of a thread in flight
     const permutation *p = problem;
     permute_gather_config *c = config;
     c->element = p->bytes;
-    if (i == 0) {
+    if (i == 0)
         choose_vectors(p, c);
-    } else {
-        c->turned = transpose_word_bytes(p->bytes) / p->bytes;
-        c->bytes = WIDEST_BYTES >> (i - 1) % VECTORS;
-        c->steps = (int)min_i64(STEPS_MAX / 2, IN_FLIGHT / (c->turned * c->bytes));
-        c->block = BLOCK_MAX >> (i - 1) / VECTORS;
-        if (p->bytes >= WORD_BYTES || !device->has_tma || c->block < BLOCK_MIN / 2)
-            return false;
-        c->block = c->block < BLOCK_MIN ? 1 : c->block;
-    }
+    else if (!device->has_tma || !choose_squares(p, i - 1, c))
+        return false;
     c->rank = rank_of(p, c);
     c->cut = is_cut(p, c);
     const accesses a = accesses_of(p, c);
