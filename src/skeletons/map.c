@@ -343,7 +343,7 @@ static void last_tile(const map *m, int kernel, val tile)
         unit_within(m, add(sub(m->count, rem(m->count, imm(width))), convert(m->index, thread())), 1);
 }
 
-/* Tiles of crossed operands: MAP_CROSS_TILE elements along the innermost dimension, cross_rows along the one they are contiguous in */
+/* Tiles of crossed operands: MAP_CROSS_TILE elements of the innermost dimension, cross_rows of the one they are contiguous in */
 
 /* The first coordinates of this CTA's tile. */
 static void tile_start(const map *m, val *at)

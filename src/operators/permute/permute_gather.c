@@ -3,14 +3,14 @@
  * order of y's memory, so neighbouring threads write neighbours; all loads of a thread start before the first store.
  * Where the innermost mode is contiguous in x and in y, an element is a vector of up to 16 bytes of it.
  *
- * Elements of 1 or 2 bytes that lie side by side in one mode of x and in another of y are moved in squares: a thread
- * loads as many vectors of x as a word has elements, turns them in registers, and stores words.
+ * Elements that lie side by side in one mode of x and in another of y may be moved in squares: a thread loads as many
+ * vectors of x as a word has elements, turns them in registers, and stores words. Longer elements are words themselves.
  */
 #include "base/math.h"
 #include "operators/permute/transpose_tile.h"
 #include "skeletons/memory_cost.h"
 
-enum { STEPS_MAX = 16, WORD_BYTES = 4, SECTOR_BYTES = 32, LINE_BYTES = 128 };
+enum { STEPS_MAX = 16, SIDE_MAX = 4, WORD_BYTES = 4, SECTOR_BYTES = 32, LINE_BYTES = 128 };
 
 /* The kernel */
 
@@ -46,23 +46,24 @@ static val moved(val address, int steps, val stride)
     return steps ? add(address, convert(U64, mul(imm64(steps), stride))) : address;
 }
 
-/* What an access loads: an element, or words; one of 16 bytes is four words. */
-static tensor access_at(val address, int bytes, bool in_words)
+/* What an access loads: an element, or words to be turned; an element of 16 bytes is four words. */
+static tensor access_at(val address, int bytes, int word)
 {
-    const int words = in_words || bytes == 16 ? bytes / WORD_BYTES : 1;
+    const int words = word ? bytes / word : bytes == 16 ? 4 : 1;
     return gmem_tensor(address, transpose_type(bytes / words), compact(leaf(words))); // (WORDS)
 }
 
 /* Turns `side` vectors of x, and stores the words of y that they make. */
-static void store_turned(const permute_gather_values *p, int side, int bytes, const tensor *rX, val y)
+static void store_turned(const permute_gather_values *p, int side, int bytes, int word, const tensor *rX, val y)
 {
-    for (int v = 0; v < bytes / WORD_BYTES; v++) {
-        val words[WORD_BYTES];
+    for (int v = 0; v < bytes / word; v++) {
+        val words[SIDE_MAX];
         for (int e = 0; e < side; e++)
-            words[e] = bitcast(U32, at(rX[e], v));
-        transpose_square(side, words);
+            words[e] = side > 1 ? bitcast(U32, at(rX[e], v)) : at(rX[e], v);
+        if (side > 1)
+            transpose_square(side, words);
         for (int e = 0; e < side; e++)
-            store_global(U32, moved(y, v * side + e, p->turned_y), 0, words[e]);
+            store_global(words[e].type, moved(y, v * side + e, p->turned_y), 0, words[e]);
     }
 }
 
@@ -71,17 +72,18 @@ void permute_gather(const void *config, int kernel)
     const permute_gather_config *cfg = config;
     launch_bounds(cfg->threads, 0);
     permute_gather_values p = params_of(permute_gather);
-    const int bytes = kernel == 0 ? cfg->bytes : cfg->element, side = kernel == 0 ? cfg->turned : 1;
+    const int bytes = kernel == 0 ? cfg->bytes : cfg->element, turned = kernel == 0 ? cfg->turned : 0;
+    const int vectors = turned ? turned : 1, word = turned * cfg->element;
     tensor cY = coordinates_from(identity_tensor(leaf(cfg->threads * cfg->steps)), 0,
                                  mul(cta_x(), imm(cfg->threads * cfg->steps)));
     cY = local_partition(cY, compact(leaf(cfg->threads)), thread()); // (STEPS)
     val inside[STEPS_MAX], x[STEPS_MAX], y[STEPS_MAX];
-    tensor rX[STEPS_MAX][WORD_BYTES]; // (WORDS)
+    tensor rX[STEPS_MAX][SIDE_MAX]; // (WORDS)
     for (int s = 0; s < cfg->steps; s++) {
         val index = coordinate(cY, 0, s);
         inside[s] = find_access(&p, cfg->rank, kernel == 0 && cfg->cut, index, &x[s], &y[s]);
-        for (int e = 0; e < side; e++) {
-            tensor gX = access_at(x[s], bytes, side > 1); // (WORDS)
+        for (int e = 0; e < vectors; e++) {
+            tensor gX = access_at(x[s], bytes, word); // (WORDS)
             rX[s][e] = fragment_like(gX, gX.dtype);
             fill(rX[s][e], imm_as(rX[s][e].regs[0].type, 0));
         }
@@ -91,14 +93,14 @@ void permute_gather(const void *config, int kernel)
     grid_wait(); // what is above overlaps the end of the kernel before
     for (int s = 0; s < cfg->steps; s++)
         IF(inside[s])
-            for (int e = 0; e < side; e++)
-                copy(access_at(moved(x[s], e, p.turned_x), bytes, side > 1), rX[s][e], bytes);
+            for (int e = 0; e < vectors; e++)
+                copy(access_at(moved(x[s], e, p.turned_x), bytes, word), rX[s][e], bytes);
     for (int s = 0; s < cfg->steps; s++)
         IF(inside[s]) {
-            if (side > 1)
-                store_turned(&p, side, bytes, rX[s], y[s]);
+            if (turned)
+                store_turned(&p, turned, bytes, word, rX[s], y[s]);
             else
-                copy(rX[s][0], access_at(y[s], bytes, false), bytes);
+                copy(rX[s][0], access_at(y[s], bytes, 0), bytes);
         }
 }
 
@@ -157,14 +159,17 @@ static bool widen_x(accesses *a, int factor)
 static bool find_accesses(const permutation *p, const permute_gather_config *c, accesses *a)
 {
     *a = of_elements(p);
-    if (c->turned == 1) {
+    if (c->turned == 0) {
         a->of = permutation_widened(p, c->bytes / p->bytes);
         a->unit_x = a->unit_y = c->bytes;
         return may_widen(p, c->bytes / p->bytes);
     }
-    a->unit_x = a->unit_y = WORD_BYTES;
-    return c->turned <= WORD_BYTES && c->turned * p->bytes == WORD_BYTES && c->bytes >= WORD_BYTES &&
-           permutation_in_squares(&a->of, c->turned, &a->words) && widen_x(a, c->bytes / WORD_BYTES);
+    const int word = transpose_word_bytes(p->bytes);
+    if (c->bytes == p->bytes && c->block == 1) // nothing is turned
+        return false;
+    a->unit_x = a->unit_y = word;
+    return c->turned == word / p->bytes && c->bytes >= word && permutation_in_squares(&a->of, c->turned, &a->words) &&
+           widen_x(a, c->bytes / word);
 }
 
 /* In blocks if the config says so and the problem has them. */
@@ -226,24 +231,30 @@ static void choose_vectors(const permutation *p, permute_gather_config *c)
         c->steps = (int)min_i64(c->steps, WIDEST_STEPS);
 }
 
-/* Vectors as number 0; then elements of 1 and 2 bytes in squares, by vectors of x of 16, 8 and 4 bytes and in four blocks, on Hopper alone. */
+/* Elements of 1 and 2 bytes in squares: vectors of x of 16, 8 and 4 bytes, in blocks and in none. False after the last. */
+static bool choose_squares(const permutation *p, int i, permute_gather_config *c)
+{
+    enum { VECTORS = 3, IN_FLIGHT = 64 }; // bytes of a thread
+    static const int blocks[] = { 16, 8, 4, 1 };
+    if (p->bytes >= WORD_BYTES || i >= VECTORS * COUNT_OF(blocks))
+        return false;
+    c->turned = WORD_BYTES / p->bytes;
+    c->bytes = WIDEST_BYTES >> i % VECTORS;
+    c->steps = IN_FLIGHT / (c->turned * c->bytes);
+    c->block = blocks[i / VECTORS];
+    return true;
+}
+
+/* Vectors first; then squares, on Hopper, where they were measured. */
 static bool candidate_gather(const void *problem, const ckl_device_info *device, int i, void *config)
 {
-    enum { TURNED_WORDS = 16, VECTORS = 3, BLOCK_MAX = 16, BLOCK_MIN = 4 }; // words of a thread in flight
     const permutation *p = problem;
     permute_gather_config *c = config;
     c->element = p->bytes;
-    if (i == 0) {
+    if (i == 0)
         choose_vectors(p, c);
-    } else {
-        c->turned = WORD_BYTES / p->bytes;
-        c->bytes = WIDEST_BYTES >> (i - 1) % VECTORS;
-        c->steps = TURNED_WORDS / c->bytes;
-        c->block = BLOCK_MAX >> (i - 1) / VECTORS;
-        if (p->bytes >= WORD_BYTES || !device->has_tma || c->block < BLOCK_MIN / 2)
-            return false;
-        c->block = c->block < BLOCK_MIN ? 1 : c->block;
-    }
+    else if (!device->has_tma || !choose_squares(p, i - 1, c))
+        return false;
     c->rank = rank_of(p, c);
     c->cut = is_cut(p, c);
     const accesses a = accesses_of(p, c);
@@ -305,9 +316,9 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
     const double warp_bytes = (double)PERMUTE_WARP * c->bytes;
     const int64_t ctas = ceil_div(permutation_elements(&a.of), (int64_t)c->threads * c->steps);
     const double fullest = (double)round_up(ctas, device->sm_count) / (double)max_i64(ctas, 1);
-    const bool turned = c->turned > 1;
+    const bool turned = c->turned > 0;
     const double again = c->block > 1 ? 0 : fmax(0, x.sectors * SECTOR_BYTES / warp_bytes - 1);
-    const int words = turned ? c->turned * c->bytes / WORD_BYTES : 0; // of an access that are stored one by one
+    const int words = turned ? c->bytes / c->element : 0; // of an access that are stored one by one
     const memory_work work = {
         .of = { .us = PERMUTE_KERNEL.us + (c->overlap ? 0 : ALONE_US),
                 .bytes = c->block > 1 && !turned ? 1.2 : 1,
@@ -315,9 +326,9 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
         .bytes = bytes * (2 + AGAIN * again),
         .ctas = ctas,
         .threads = c->threads,
-        .registers = REGISTERS + c->steps * words,
+        .registers = REGISTERS + c->steps * c->turned * c->bytes / WORD_BYTES,
         .lines = fmin(fullest, FULLEST_MAX) * c->steps *
-                 (c->turned * x.lines + (turned ? words * y.lines : warp_bytes / LINE_BYTES)),
+                 (turned ? c->turned * x.lines + words * y.lines : x.lines + warp_bytes / LINE_BYTES),
         .elements = c->steps * (OF_ACCESS + OF_MODE * c->rank + OF_WORD * words),
     };
     return memory_cost(&work, device);

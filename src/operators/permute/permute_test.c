@@ -117,6 +117,8 @@ static const test_reject rejects[] = {
       "permute gather: bytes=4 turned=4 cannot be moved at once" }, // squares that are not whole
     { "shape=32x16 order=1,0 dtype=u8 impl=gather config='bytes=8 turned=2'", CKL_INVALID,
       "permute gather: bytes=8 turned=2 cannot be moved at once" },
+    { "shape=32x16 order=1,0 impl=gather config='bytes=4 turned=1 block=1 rank=2'", CKL_INVALID,
+      "permute gather: bytes=4 turned=1 cannot be moved at once" },
     { "shape=32x4 order=1,0 dtype=u8 impl=gather config='bytes=8 turned=4'", CKL_INVALID,
       "permute gather: bytes=8 turned=4 cannot be moved at once" },
     { "shape=100x64 order=1,0 dtype=u8 impl=gather config='bytes=4 turned=4 block=8 rank=4 cut=0'", CKL_INVALID,

@@ -216,7 +216,10 @@ static void choose_vectors(const reduce_view *v, reduce_columns_config *c)
     c->ctas_per_sm = REDUCE_THREADS_WANTED / c->threads;
 }
 
-/* Do two fifths of the lanes or more have no columns? Max of 128x12288x72 bf16, nine of 16 lanes: 58.5 us, by twice the steps 56.2. */
+/*
+ * Do two fifths of the lanes or more have no columns? Max of 128x12288x72 bf16, nine of 16 lanes: 58.5 us, by twice the steps
+ * 56.2.
+ */
 static bool has_idle_lanes(const reduce_view *v, const reduce_columns_config *c)
 {
     const int64_t across = column_tiles(v, c, false) / max_i64(stretches_of(v), 1);
