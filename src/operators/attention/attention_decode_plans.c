@@ -188,7 +188,8 @@ static workspace_layout workspace_of(const ckl_attention_decode_desc *d, int row
         return w;
     const int64_t shared = ctas / splits, groups = ceil_div(splits, ATTENTION_DECODE_GROUP),
                   slots = product_i64(shared, splits + groups);
-    w.states = round_up(product_i64(shared, (groups + 1) * 4), PLAN_WORKSPACE_ALIGNMENT);
+    const int64_t counters = d->latent ? splits + 1 : groups + 1; // latent_few has one for each node of a tree
+    w.states = round_up(product_i64(shared, counters * 4), PLAN_WORKSPACE_ALIGNMENT);
     w.partials = sum_i64(w.states, round_up(product_i64(slots, rows * 2 * 4), PLAN_WORKSPACE_ALIGNMENT));
     w.bytes = sum_i64(w.partials, product_i64(slots, rows * d->dv * 4));
     return w;
