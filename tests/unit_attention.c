@@ -529,6 +529,45 @@ static void test_workspace_of_sequences(void **state)
     ckl_plan_free(plan);
 }
 
+static double zero_of(int64_t i)
+{
+    (void)i;
+    return 0;
+}
+
+static double all_of(int64_t i)
+{
+    (void)i;
+    return 680;
+}
+
+/* CTAs count at the nodes of a tree of splits, and leave all counters at 0 for the next run. */
+static void test_counters_of_latent_splits(void **state)
+{
+    (void)state;
+    enum { ROWS = 4, WIDTH = 136, VALUES = 128, ALL = 680, SPLIT = 64, COUNTERS = ALL / SPLIT + 2 };
+    ckl_attention_decode_desc desc = { .dtype = CKL_F16, .batch = 1, .heads = ROWS, .kv_heads = 1, .q = 1, .kv = ALL };
+    desc.d = WIDTH;
+    desc.dv = VALUES;
+    desc.latent = true;
+    const operator_info *op = &attention_decode_operator;
+    ckl_plan *plan;
+    assert_int_equal(plan_build(device, op, &desc, "latent_few slots=2 split=64", &plan), CKL_OK);
+    tensor_of_test all[] = { make_random(CKL_F16, ROWS * WIDTH, 1, 0, 1), make_random(CKL_F16, ALL * WIDTH, 2, 0, 1),
+                             make_integers(1, all_of), make_tensor(CKL_F16, ROWS * VALUES),
+                             make_integers(ckl_plan_workspace_bytes(plan) / 4, zero_of) };
+    const ckl_attention_decode_args args = {
+        .q = all[0].memory, .k = all[1].memory, .lengths = all[2].memory, .o = all[3].memory, .workspace = all[4].memory
+    };
+    assert_int_equal(plan_run(plan, op, &args, stream), CKL_OK);
+    read_tensor(&all[4]);
+    for (int i = 0; i < COUNTERS; i++)
+        assert_true(all[4].value[i] == 0);
+    ckl_plan_free(plan);
+    for (int i = 0; i < COUNT_OF(all); i++)
+        free_tensor(&all[i]);
+}
+
 /* Sequences whose tokens lie 2^33 elements apart are too far for maps of windows, and others take them. */
 static void test_tokens_of_sequences_apart(void **state)
 {
@@ -593,6 +632,7 @@ int main(void)
                                         cmocka_unit_test(test_costs),
                                         cmocka_unit_test(test_keys_past_the_last_one),
                                         cmocka_unit_test(test_workspace_of_sequences),
+                                        cmocka_unit_test(test_counters_of_latent_splits),
                                         cmocka_unit_test(test_tokens_of_sequences_apart),
                                         cmocka_unit_test(test_flops_of_sequences) };
     return cmocka_run_group_tests_name("attention", tests, open_device, close_device);

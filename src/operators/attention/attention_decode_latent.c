@@ -303,15 +303,6 @@ static void issue_scores(const latent_kernel *k, const consumer_role *c, val sta
     mma_commit();
 }
 
-static void scale_out(const consumer_role *c, const val *factor)
-{
-    val same = yes();
-    for (int r = 0; r < c->rows.count; r++)
-        same = logical_and(same, eq(factor[r], immf(1)));
-    IF(logical_not(vote_all(same)))
-        attention_scale_rows(c->out, factor);
-}
-
 /* Reads what the other consumer tells about its block: the rows' maxima after it, and the factor for O. */
 static void hear(const latent_kernel *k, consumer_role *c)
 {
@@ -385,7 +376,7 @@ static void tell(const latent_kernel *k, consumer_role *c, val start)
 /* O += its own weights * V. */
 static void multiply_own(const latent_kernel *k, const consumer_role *c)
 {
-    scale_out(c, c->rows.factor);
+    attention_rescale_rows(c->out, c->rows.factor, c->rows.count);
     mma_fence();
     gemm(&c->own, c->weights, slice(c->tCrV, _, _, c->index), c->out, yes());
     mma_commit();
@@ -398,7 +389,7 @@ static void step(const latent_kernel *k, consumer_role *c, val start, val own_pa
 {
     issue_scores(k, c, start, own_parity);
     hear(k, c);
-    scale_out(c, c->told_factor);
+    attention_rescale_rows(c->out, c->told_factor, c->rows.count);
     issue_told(k, c, told_parity);
     mma_wait(1);
     tell(k, c, start);
@@ -418,7 +409,7 @@ static void attend_first(const latent_kernel *k, consumer_role *c)
     LOOP(pair, sub(k->pairs, one))
         step(k, c, start_of(k, add(pair, one), 0), phase_of(k, add(pair, one)), phase_of(k, pair));
     hear(k, c);
-    scale_out(c, c->told_factor);
+    attention_rescale_rows(c->out, c->told_factor, c->rows.count);
     issue_told(k, c, phase_of(k, sub(k->pairs, one)));
     mma_wait(0);
     release_told(k, c);

@@ -362,31 +362,148 @@ static void use_block(const few_kernel *k, consumer_role *c, val number)
         pipeline_release(&k->ring, at.stage);
 }
 
-/* Stores the split's partial. Rows past the last one are left out. */
-static void store_partial(const few_kernel *k, consumer_role *c, const decode_sums *sums)
+/* The end of a split: what this CTA has of some neighbouring splits, and where. */
+typedef struct climber {
+    const few_kernel *k;
+    const decode_sums *sums;
+    consumer_role *c; // out; rows: max in bits, sum of all warps
+    val first, width; // of the splits, variables
+} climber;
+
+/* Sums of all warps' weights of the rows, by each lane. */
+static void sum_rows(const few_kernel *k, consumer_role *c)
 {
-    const int dv = k->place.form.dv, width = width_of(k);
-    const decode_partial partial = attention_decode_partial_of(sums, k->place.split); // (2,BM), (DV,BM)
-    const val rows = imm_as(U32, k->place.rows_all);
     attention_online_rows_finish(&c->rows, NO_SINK);
     for (int r = 0; r < ROW_HALVES; r++)
         IF(eq(thread_at(lane(), 0, 4, 8), imm(0)))
             set(k->sOfRow, coord(row_number(c, r), warp()), c->rows.sum[r]);
-    tiled_copy each = make_tiled_copy_C("UniversalCopy<64>", F32, &c->mma, ROWS, width);
-    tensor gO = tensor_with_layout(partial.values, make_layout(shape(ROWS, dv), stride(dv, 1))),
-           gOwn = local_tile(gO, shape(ROWS, width), coord(imm(0), warp())), // (BM,DV/WARPS)
-        cO = partition_D(&each, identity_tensor(shape(ROWS, width)), lane());
-    copy_if(&each, cO, shape(rows, width), c->out, partition_D(&each, gOwn, lane()), 0);
     sync_all();
+    for (int r = 0; r < ROW_HALVES; r++) {
+        val of[WARPS];
+        of_all_warps(k, row_number(c, r), of);
+        for (int w = 1; w < WARPS; w++)
+            of[0] = add(of[0], of[w]);
+        assign(c->rows.sum[r], of[0]);
+    }
+}
+
+/* Copies of this warp's columns of O, to or from a partial. */
+typedef struct partial_copy {
+    tiled_copy each;
+    int_tuple limits; // rows past the last one do not exist
+    tensor cO, tOgO, states;
+} partial_copy;
+
+static partial_copy partial_copy_of(const climber *x, val split)
+{
+    const int dv = x->k->place.form.dv, width = width_of(x->k);
+    const decode_partial partial = attention_decode_partial_of(x->sums, split); // (2,BM), (DV,BM)
+    const val rows = imm_as(U32, x->k->place.rows_all);
+    partial_copy p = { .each = make_tiled_copy_C("UniversalCopy<64>", F32, &x->c->mma, ROWS, width),
+                       .limits = shape(rows, width),
+                       .states = partial.states };
+    tensor gO = tensor_with_layout(partial.values, make_layout(shape(ROWS, dv), stride(dv, 1))),
+           gOwn = local_tile(gO, shape(ROWS, width), coord(imm(0), warp())); // (BM,DV/WARPS)
+    p.cO = partition_D(&p.each, identity_tensor(shape(ROWS, width)), lane());
+    p.tOgO = partition_D(&p.each, gOwn, lane());
+    return p;
+}
+
+static void leave_partial(void *of)
+{
+    const climber *x = of;
+    const partial_copy p = partial_copy_of(x, x->first);
+    copy_if(&p.each, p.cO, p.limits, x->c->out, p.tOgO, 0);
     IF(eq(warp(), imm(0)))
-        for (int r = 0; r < ROW_HALVES; r++) {
-            val of[WARPS];
-            of_all_warps(k, row_number(c, r), of);
-            for (int w = 1; w < WARPS; w++)
-                of[0] = add(of[0], of[w]);
-            set(partial.states, coord(0, row_number(c, r)), c->rows.max[r]); // all four lanes of a row have it
-            set(partial.states, coord(1, row_number(c, r)), of[0]);
+        for (int r = 0; r < ROW_HALVES; r++) { // all four lanes of a row have it
+            set(p.states, coord(0, row_number(x->c, r)), x->c->rows.max[r]);
+            set(p.states, coord(1, row_number(x->c, r)), x->c->rows.sum[r]);
         }
+}
+
+/* Adds a neighbour's partial. Both orders give the same bits. */
+static void add_partial(const climber *x, val split)
+{
+    online_rows *rows = &x->c->rows;
+    const partial_copy p = partial_copy_of(x, split);
+    tensor other = fragment_C(&x->c->mma, ROWS, width_of(x->k));
+    copy_if(&p.each, p.cO, p.limits, p.tOgO, other, 0);
+    val own_share[ROW_HALVES], share[ROW_HALVES];
+    for (int r = 0; r < ROW_HALVES; r++) {
+        const val top = at(p.states, 0, row_number(x->c, r)), sum = at(p.states, 1, row_number(x->c, r)),
+                  larger = max(rows->max[r], top);
+        own_share[r] = exp2_ftz(sub(rows->max[r], larger));
+        share[r] = exp2_ftz(sub(top, larger));
+        assign(rows->max[r], larger);
+        assign(rows->sum[r], add(mul(rows->sum[r], own_share[r]), mul(sum, share[r])));
+    }
+    UNROLL(i, static_size(other.layout)) {
+        const int r = attention_online_row_of(other, i);
+        assign(at(x->c->out, i), add(mul(at(x->c->out, i), own_share[r]), mul(at(other, i), share[r])));
+    }
+}
+
+/* Stores this warp's columns of the result, with the head's sink; zeros are positive. */
+static void store_result(const few_kernel *k, const consumer_role *c)
+{
+    const attention_decode_form *form = &k->place.form;
+    const int width = width_of(k);
+    for (int r = 0; r < ROW_HALVES; r++) {
+        const val row = row_number(c, r),
+                  head = add(mul(k->place.kv_head, imm(form->group)), rem(row, imm(form->group)));
+        IF(lt(row, imm(k->place.rows_all))) {
+            val top = c->rows.max[r], sum = c->rows.sum[r], share = immf(1);
+            if (form->sinks) {
+                const val heads = mul(k->place.p.kv_heads, imm(form->group)),
+                          sink = mul(at(gmem_vector(k->place.p.sinks, F32, heads), head), immf(M_LOG2E)),
+                          larger = max(top, sink);
+                share = exp2_ftz(sub(top, larger));
+                sum = fma(sum, share, exp2_ftz(sub(sink, larger)));
+                top = larger;
+            }
+            const val factor = select(eq(sum, immf(0)), immf(0), mul(share, rcp(sum)));
+            tensor gRow = attention_decode_row_of(&k->place, ATTENTION_O, row);
+            for (int n = 0; n < width / 8; n++) {
+                tensor rPair = fragment(form->dtype, compact(leaf(2)));
+                for (int i = 0; i < 2; i++)
+                    set(rPair, i, convert(form->dtype, fma(at(c->out, coord(2 * r + i, 0, n)), factor, immf(0))));
+                const val column =
+                    add(mul(warp(), imm(width)), add(mul(thread_at(lane(), 0, 4, 8), imm(2)), imm(8 * n)));
+                copy(rPair, gmem_tensor(tensor_address(gRow, coord(column)), form->dtype, compact(leaf(2))), 4);
+            }
+            if (form->lse)
+                IF(logical_and(eq(warp(), imm(0)), eq(thread_at(lane(), 0, 4, 8), imm(0))))
+                    attention_decode_store_logarithm(&k->place, row, top, sum);
+        }
+    }
+}
+
+/*
+ * Up the tree of the sequence's splits: who comes second to a node adds the other one's partial and goes on. So each CTA adds few of
+ * them, and none is far behind.
+ */
+static void climb(const few_kernel *k, consumer_role *c, const decode_sums *sums)
+{
+    climber x = { k, sums, c, variable(U32, k->place.split), variable(U32, imm(1)) };
+    val goes_on = variable(U32, imm(1));
+    FOREVER {
+        BREAK_IF(logical_or(eq(goes_on, imm(0)), ge(x.width, k->place.splits)));
+        const val left = sub(x.first, bit_and(x.first, x.width)), right = add(left, x.width);
+        IF(lt(right, k->place.splits)) {
+            const val is_second = attention_decode_is_second(sums, right, leave_partial, &x);
+            IF(is_second) {
+                add_partial(&x, select(eq(x.first, left), right, left));
+            }
+            ELSE
+            {
+                assign(goes_on, imm(0));
+            }
+        }
+        assign(x.first, left);
+        assign(x.width, add(x.width, x.width));
+    }
+    IF(ne(goes_on, imm(0)))
+        store_result(k, c);
 }
 
 static consumer_role describe_consumer(const few_kernel *k)
@@ -403,14 +520,14 @@ static consumer_role describe_consumer(const few_kernel *k)
 static void use_split(void *of)
 {
     few_kernel *k = of;
-    const decode_sums sums = { .place = &k->place, .flight = 16, .threads = THREADS, .barrier = BARRIER };
+    const decode_sums sums = { .place = &k->place, .threads = THREADS, .barrier = BARRIER };
     const val blocks = blocks_of(&k->place);
     consumer_role c = describe_consumer(k);
     load_queries(k, &c);
     LOOP(number, blocks)
         use_block(k, &c, number);
-    store_partial(k, &c, &sums);
-    attention_decode_add_up(&sums);
+    sum_rows(k, &c);
+    climb(k, &c, &sums);
     assign(k->done, add(k->done, blocks));
 }
 

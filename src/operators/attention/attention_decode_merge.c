@@ -235,6 +235,19 @@ static void keep_partial(const decode_sums *m, const row_quads *x, const state *
     }
 }
 
+void attention_decode_store_logarithm(const decode_place *place, val row, val top, val sum)
+{
+    const attention_decode_form *form = &place->form;
+    const attention_decode_values *p = &place->p;
+    const val group = imm(form->group), heads = mul(p->kv_heads, group);
+    layout all = make_layout(shape(form->tokens, heads, p->batch),
+                             stride(1, form->tokens, mul(convert(I64, heads), imm64(form->tokens))));
+    tensor gLse = gmem_tensor(p->lse, F32, all); // (TOKENS,HEADS,BATCH)
+    const val logarithm = fma(top, immf(M_LN2), log_f32(sum));
+    set(gLse, coord(div(row, group), add(mul(place->kv_head, group), rem(row, group)), place->batch),
+        select(eq(sum, immf(0)), immf(-INFINITY), logarithm));
+}
+
 /*
  * Stores the result, with the head's sink, which is one more weight. Zeros are positive: which sign a sum of zeros has
  * depends on how many of no keys are among them.
@@ -262,15 +275,9 @@ static void store(const decode_sums *m, const row_quads *x, const state *sum)
             set(rO, i, convert(form->dtype, fma(s.o[q][i], inverse, immf(0))));
         copy(rO, quad_of(x, attention_decode_row_of(m->place, ATTENTION_O, x->in_group), q), 8);
     }
-    if (form->lse) {
-        layout all = make_layout(shape(form->tokens, heads, p->batch),
-                                 stride(1, form->tokens, mul(convert(I64, heads), imm64(form->tokens))));
-        tensor gLse = gmem_tensor(p->lse, F32, all); // (TOKENS,HEADS,BATCH)
-        val logarithm = fma(s.top, immf(M_LN2), log_f32(s.sum));
+    if (form->lse)
         IF(eq(x->first, imm(0)))
-            set(gLse, coord(div(x->in_group, imm(form->group)), head, m->place->batch),
-                select(eq(s.sum, immf(0)), immf(-INFINITY), logarithm));
-    }
+            attention_decode_store_logarithm(m->place, x->in_group, s.top, s.sum);
 }
 
 /* Is this the last of `count` partials that counter `number` of these rows counts? It is left at 0. */
@@ -289,6 +296,30 @@ static val is_last(const decode_sums *m, val number, val count)
     }
     named_sync(imm(m->barrier), m->threads); // the answer is there
     return ne(at(sLast, 0), imm(0));
+}
+
+val attention_decode_is_second(const decode_sums *m, val node, void (*leave)(void *of), void *of)
+{
+    const val index = add(mul(shared_rows(m), add(m->place->p.splits, imm(1))), node);
+    const val counter = add(m->place->p.counters, mul(convert(U64, index), imm_as(U64, 4)));
+    tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
+    named_sync(imm(m->barrier), m->threads);                      // all know the last answer
+    IF(eq(thread(), imm(0)))
+        set(sLast, 0, load_acquire(I32, counter));
+    named_sync(imm(m->barrier), m->threads); // the answer is there
+    val before = variable(I32, at(sLast, 0));
+    IF(eq(before, imm(0))) {
+        leave(of);
+        named_sync(imm(m->barrier), m->threads); // the partial is stored
+        IF(eq(thread(), imm(0)))
+            set(sLast, 0, atomic_add_acq_rel(counter, imm_as(I32, 1)));
+        named_sync(imm(m->barrier), m->threads); // the answer is there
+        assign(before, at(sLast, 0));
+    }
+    const val is_second = ne(before, imm(0));
+    IF(logical_and(is_second, eq(thread(), imm(0))))
+        store_relaxed(I32, counter, imm(0));
+    return is_second;
 }
 
 /* The most rows that a tile may have; quads of each. */

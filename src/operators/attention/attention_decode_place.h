@@ -84,6 +84,15 @@ void attention_decode_add_up(const decode_sums *sums);
 /* The same by all CTAs of a cluster together, from their shared memory. */
 void attention_decode_add_up_cluster(const decode_sums *sums);
 
+/*
+ * The splits of a sequence as the leaves of a binary tree. True in the CTA that comes second to a node: the other one has
+ * left its partial in the workspace, by leave(). Nodes have the number of the first split of their right half.
+ */
+val attention_decode_is_second(const decode_sums *sums, val node, void (*leave)(void *of), void *of);
+
+/* The logarithm of the sum of a row's weights, row `row` of the group. */
+void attention_decode_store_logarithm(const decode_place *place, val row, val top, val sum);
+
 /* Adds the partials of warps, and stores their sum in the workspace; the result, where it is all. For all `threads`. */
 void attention_decode_finish_split(const decode_sums *sums);
 

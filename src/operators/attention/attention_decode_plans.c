@@ -188,7 +188,8 @@ static workspace_layout workspace_of(const ckl_attention_decode_desc *d, int row
         return w;
     const int64_t shared = ctas / splits, groups = ceil_div(splits, ATTENTION_DECODE_GROUP),
                   slots = product_i64(shared, splits + groups);
-    w.states = round_up(product_i64(shared, (groups + 1) * 4), PLAN_WORKSPACE_ALIGNMENT);
+    const int64_t counters = d->latent ? splits + 1 : groups + 1; // latent_few has one for each node of a tree
+    w.states = round_up(product_i64(shared, counters * 4), PLAN_WORKSPACE_ALIGNMENT);
     w.partials = sum_i64(w.states, round_up(product_i64(slots, rows * 2 * 4), PLAN_WORKSPACE_ALIGNMENT));
     w.bytes = sum_i64(w.partials, product_i64(slots, rows * d->dv * 4));
     return w;
@@ -425,16 +426,19 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     if (c->rows == 32 && (!narrow || c->convert)) { // O and sums of splits for two MMAs do not fit a warp's registers
         c->row_warps = 2;
         c->warps *= 2;
+        c->keys = 32; // what a block costs beside its products counts
+        for (c->stages = 2; c->stages < ATTENTION_DECODE_STAGES_MAX && share_in_flight(c) < 0.9;)
+            c->stages++; // one CTA an SM
     }
     const bool fits = c->rows / c->row_warps == 16 && (!narrow || (d->d <= 128 && d->dv <= 128));
-    if (narrow && fits && c->convert && (d->kv > SPLIT_MIN || c->row_warps > 1))
+    if (narrow && fits && c->convert && d->kv > SPLIT_MIN)
         c->keys = 32; // a block has the bytes of 16 keys of 16 bits
-    else if (narrow && fits)
+    else if (narrow && fits && c->row_warps == 1)
         c->ctas = E4M3_CTAS;
-    while (c->row_warps > 1 && c->stages < ATTENTION_DECODE_STAGES_MAX && share_in_flight(c) < 1)
-        c->stages++;                     // one CTA an SM
     if (fits && (!narrow || c->convert)) // else sums do not fit registers
         share_sms(d, device, c);
+    if (c->row_warps > 1 && c->run == 1 && c->stages < ATTENTION_DECODE_STAGES_MAX)
+        c->stages++; // partials take the place of the rings
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->stages--;
     while (rings_of(c) > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)

@@ -299,7 +299,10 @@ static void use_block(decode_kernel *k, val number, val slot)
     }
     attention_online_softmax(&k->online, k->used_scores, NULL);
     accumulators_to_A(k->scores, k->factors, k->weights);
-    attention_scale_rows(k->used_out, k->online.factor);
+    if (k->cfg->row_warps > 1)
+        attention_rescale_rows(k->used_out, k->online.factor, used_row_count(k));
+    else
+        attention_scale_rows(k->used_out, k->online.factor);
     (k->packed == 1 ? multiply_values : attention_decode_multiply_narrow_values)(k, slot);
 }
 

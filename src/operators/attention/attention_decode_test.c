@@ -239,13 +239,13 @@ static const char *const cases[] = {
     "# groups "
     "of splits",
     "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=2 shortest=200 left=700 impl=sm80 config='rows=16 warps=4 "
-    "row_warps=1 split=16 cluster=1' # the "
+    "row_warps=1 keys=16 split=16 cluster=1' # the "
     "same, two tiles and a window",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=3 shortest=1 page=16 lse=1 sinks=1 impl=sm80 config='split=64 run=4 "
     "cluster=1' # "
     "several splits a CTA",
     "heads=24 kv_heads=2 q=2 kv=1500 d=80 dv=40 batch=2 shortest=300 dtype=bf16 impl=sm80 config='rows=16 warps=4 "
-    "row_warps=1 stages=4 "
+    "row_warps=1 keys=16 stages=4 "
     "split=64 run=16' # all of a group; two tiles",
     "heads=6 kv_heads=2 q=3 kv=700 d=64 batch=2 shortest=100 cache=e4m3 append=1 impl=sm80 config='warps=2 split=64 "
     "run=2' # the same, new keys in any of them",
@@ -280,7 +280,7 @@ static const char *const cases[] = {
     "config='split=128' # over blocks, pages and splits",
     "heads=40 kv_heads=2 q=2 kv=90 d=96 dv=64 batch=2 shortest=1 append=1 cache=e4m3 lse=1 # several tiles of rows",
     "heads=8 kv_heads=1 q=4 kv=1500 d=128 batch=2 shortest=300 append=1 page=16 dtype=bf16 impl=sm80 config='split=64 "
-    "run=16 cluster=1' # warps that share blocks",
+    "keys=16 run=16 cluster=1' # warps that share blocks",
     "heads=24 kv_heads=2 q=2 kv=700 d=40 dv=72 batch=2 shortest=1 left=300 sinks=1 lse=1 impl=sm80 config='warps=2 "
     "split=64 cluster=1' # the same, a ring",
     "heads=16 kv_heads=2 q=4 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 append=1 lse=1 # of 8 bits",

@@ -398,6 +398,15 @@ void attention_scale_rows(tensor acc, const val *factor)
     }
 }
 
+void attention_rescale_rows(tensor acc, const val *factor, int count)
+{
+    val same = yes();
+    for (int r = 0; r < count; r++)
+        same = logical_and(same, eq(factor[r], immf(1)));
+    IF(logical_not(vote_all(same)))
+        attention_scale_rows(acc, factor);
+}
+
 void attention_mask_scores(tensor scores, layout columns, const val *begins, const val *ends)
 {
     UNROLL(i, static_size(scores.layout)) {

@@ -68,8 +68,9 @@ val attention_online_logarithm(const online_rows *rows, int row);
 /* Scores become tanh(factor * score), as a soft cap needs. */
 void attention_cap_scores(tensor scores, val factor);
 
-/* Multiplies the rows of an accumulator. */
+/* Multiplies the rows of an accumulator; then, nothing where all `count` factors of the warp's lanes are 1. */
 void attention_scale_rows(tensor acc, const val *factor);
+void attention_rescale_rows(tensor acc, const val *factor, int count);
 
 /*
  * Scores become -inf where their column, counted by `columns` from the thread's first, is beyond the row's end or
