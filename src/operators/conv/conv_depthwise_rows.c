@@ -359,7 +359,7 @@ void conv_depthwise_rows(const void *config, int kernel)
 /* The forward problem, which the gradient of data is one of dy. */
 static ckl_status takes(const ckl_conv_desc *d)
 {
-    if (d->groups != d->c || d->groups != d->k || d->layout != CKL_IMAGE_NHWC)
+    if (d->groups != d->c || d->groups != d->k || (d->layout != CKL_IMAGE_NHWC && d->k > 1))
         FAIL(CKL_UNSUPPORTED, "conv depthwise_rows: it takes a filter for each channel of NHWC");
     if (d->dtype == CKL_I8)
         FAIL(CKL_UNSUPPORTED, "conv depthwise_rows: dtype=i8 is none of f32, f16, bf16");
