@@ -47,6 +47,7 @@ START = {
     "partial": (200.0, "cycles of each sum of 64 rows of a K tile that a consumer scales and adds in f32: 4096x24576x1536 takes 302 us in 128x192, 323 in 128x128; not fitted"),
     "cluster": (0.05, "what each more CTA of a cluster adds to a step, unless rows are slow; not fitted"),
     "pair": (0.97, "times a step of a pair of 128x128 in batches, or with scales of blocks: 32 x 512^3 takes 18.6 us, 19.4 alone; not fitted"),
+    "slow_alone": (1.15, "times a step of a CTA of two consumers that shares nothing, where rows start inside a sector and K is deep: 4352x8576x6360 takes 901 us in 128x192, 705 in pairs; not fitted"),
     "epilogue": (0.1176, "cycles of storing an element, of one consumer; as the three below fitted to plain problems, then kept"),
     "boxes_of_32": (1.27766, "times that, in boxes of 32 columns"),
     "boxes_of_16": (2.013, "and of 16"),
@@ -61,7 +62,7 @@ START = {
 }
 FITTED = [name for name in START if name not in ("cycles_per_us", "gelu", "epilogue", "boxes_of_32", "boxes_of_16",
                                                  "three_consumers", "slow_row", "slice", "sum_us", "column_scale", "partial",
-                                                 "sum_bytes_per_us", "cluster", "pair", "operands", "flops_per_us", "memory_bytes_per_us",
+                                                 "sum_bytes_per_us", "cluster", "pair", "slow_alone", "operands", "flops_per_us", "memory_bytes_per_us",
                                                  "turn_us")]
 FIELDS = ("tile_m", "tile_n", "consumers", "pingpong", "cluster_m", "cluster_n", "split", "swap")
 
@@ -145,6 +146,9 @@ def predicted(p, x):
     sm = sm + p["slow_row"] * x["slow_rows"] + p["absent_row"] * x["absent"]
     sharing = 1 + np.where((x["slow_rows"] > 0) | (x["swap"] > 0), 0, p["cluster"]) * (x["sharers"] - 1)
     sharing = np.where((x["slices"] > 1) & (x["consumers"] == 2) & (x["tile_n"] == 128), 1, sharing)
+    deep = (x["steps"] >= STEPS_MANY) | (x["slices"] > 1)
+    alone = (x["slow_rows"] > 0) & (x["sharers"] * x["split"] == 1) & (x["consumers"] > 1) & deep
+    sharing = np.where(alone, p["slow_alone"], sharing)
     step = overlapped(tensor_cores, sm, p["latency"] / x["stages"]) * sharing + p["step"]
     narrow = np.where(x["narrow"] == 0, 1, np.where(x["narrow"] == 1, p["boxes_of_32"], p["boxes_of_16"]))
     epilogue = x["tile_m"] * x["columns"] * p["epilogue"] * narrow / np.where(x["pingpong"] == 1, 1, x["consumers"])

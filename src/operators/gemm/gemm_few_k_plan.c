@@ -119,7 +119,7 @@ static ckl_status choose_outer(const void *desc, const ckl_device_info *device, 
     c->vec = (int)min_i64(lane_vector_of(d), deep ? COLUMNS : 2 * COLUMNS);
     for (c->runs = 1; c->runs * c->vec < COLUMNS && d->n > (int64_t)LANES * c->vec * c->runs; c->runs *= 2)
         ;
-    c->rows = deep && (c->vec_k == 1 || d->c) ? ROWS / 2 : ROWS;
+    c->rows = deep && (c->vec_k == 1 || c->vec < COLUMNS || d->c) ? ROWS / 2 : ROWS; // as they were timed
     while (c->rows > 1 && (outer_ctas(d, c) < (int64_t)CTAS_OF_SM * device->sm_count ||
                            (int64_t)GEMM_OUTER_WARPS * c->rows > round_up(d->m, GEMM_OUTER_WARPS)))
         c->rows /= 2;

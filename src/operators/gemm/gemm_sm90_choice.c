@@ -368,12 +368,15 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, in
 
 /*
  * The factor of a cluster on a step's cycles. Pairs of 128x128 in batches are faster than single CTAs, and so are pairs
- * of 128 rows with scales of blocks. Rows that start inside a sector make clusters no slower; slices are sometimes
- * slower, sometimes faster.
+ * of 128 rows with scales of blocks. Rows that start inside a sector make clusters no slower, and large tiles alone slower; slices
+ * are sometimes slower, sometimes faster.
  */
 static double sharing_of(const tiled_problem *p, const gemm_sm90_config *c)
 {
     const int ctas = c->cluster_m * c->cluster_n;
+    const bool deep = c->batched == GEMM_SLICES_OF_K || p->steps >= STEPS_MANY;
+    if ((p->slow_a || p->slow_b) && ctas * c->split == 1 && c->consumers > 1 && deep)
+        return fit.slow_alone;
     if (p->slow_a || p->slow_b || c->swap || (c->batched == GEMM_SLICES_OF_K && c->tile_n == 128 && c->consumers == 2))
         return 1;
     if (ctas == 2 && c->tile_m == 128 &&

@@ -25,6 +25,8 @@ typedef struct gemm_fit {
     double
         pair; // times a step of a pair of 128x128 in batches, or with scales of blocks: 32 x 512^3 takes 18.6 us, 19.4 alone; not fitted
     double
+        slow_alone; // times a step of a CTA of two consumers that shares nothing, where rows start inside a sector and K is deep: 4352x8576x6360 takes 901 us in 128x192, 705 in pairs; not fitted
+    double
         epilogue; // cycles of storing an element, of one consumer; as the three below fitted to plain problems, then kept
     double boxes_of_32;  // times that, in boxes of 32 columns
     double boxes_of_16;  // and of 16
@@ -58,6 +60,7 @@ static const gemm_fit fit = {
     .partial = 200,
     .cluster = 0.05,
     .pair = 0.97,
+    .slow_alone = 1.15,
     .epilogue = 0.1176,
     .boxes_of_32 = 1.27766,
     .boxes_of_16 = 2.013,
