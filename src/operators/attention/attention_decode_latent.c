@@ -453,6 +453,16 @@ static void store_partial(const latent_kernel *k, const consumer_role *c, val in
         }
 }
 
+/* The result, where the sequence has one split. */
+static void store_result(const latent_kernel *k, const consumer_role *c, val index)
+{
+    const int width = k->half.used;
+    tensor cHalf = coordinates_from(identity_tensor(shape(ROWS, width)), 1, mul(index, imm(width))),
+           cO = partition_C(&c->own, cHalf, c->tid); // (MMA,1,1)
+    const val has_lse = logical_and(eq(index, imm(0)), eq(thread_at(lane(), 0, 4, 8), imm(0)));
+    attention_decode_latent_store(&k->place, &c->rows, c->out, cO, has_lse);
+}
+
 /* NOTE: bar_sync is aligned: all who wait at a barrier do so by one instruction, so what both wait for is outside of their roles. */
 static void attend(const latent_kernel *k, const decode_sums *sums)
 {
@@ -471,7 +481,13 @@ static void attend(const latent_kernel *k, const decode_sums *sums)
         }
     }
     share_sums(k, &both, index);
-    store_partial(k, &both, index, sums);
+    IF(gt(k->place.splits, imm(1))) {
+        store_partial(k, &both, index, sums);
+    }
+    ELSE
+    {
+        store_result(k, &both, index);
+    }
 }
 
 static void use_split(void *of)
@@ -482,7 +498,8 @@ static void use_split(void *of)
     };
     k->pairs = pairs_of(&k->place);
     attend(k, &sums);
-    attention_decode_add_up(&sums);
+    IF(gt(k->place.splits, imm(1)))
+        attention_decode_add_up(&sums);
     assign(k->done, add(k->done, k->pairs));
 }
 

@@ -26,6 +26,13 @@ latent_boxes attention_decode_latent_boxes_at(const decode_place *place, const t
 /* For one thread: loads a chunk of a block. (BN,CHUNK) */
 void attention_decode_latent_load(const latent_boxes *boxes, int chunk, tensor sChunk, val barrier);
 
+/*
+ * Stores columns of O where a CTA has all splits, or their sum. rows: maxima in bits, sums of all weights; cO: this thread's
+ * rows of the tile and columns of O. has_lse: does it store the rows' logarithms?
+ */
+void attention_decode_latent_store(const decode_place *place, const online_rows *rows, tensor out, tensor cO,
+                                   val has_lse);
+
 /* 16 bytes of new key `key`, that of new token `token`. The CTA of the first tile stores them in the cache. */
 tensor attention_decode_latent_new(const decode_place *place, val token, val key, val column);
 

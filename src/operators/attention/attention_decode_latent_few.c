@@ -443,39 +443,14 @@ static void add_partial(const climber *x, val split)
     }
 }
 
-/* Stores this warp's columns of the result, with the head's sink; zeros are positive. */
+/* Stores this warp's columns of the result. */
 static void store_result(const few_kernel *k, const consumer_role *c)
 {
-    const attention_decode_form *form = &k->place.form;
     const int width = width_of(k);
-    for (int r = 0; r < ROW_HALVES; r++) {
-        const val row = row_number(c, r),
-                  head = add(mul(k->place.kv_head, imm(form->group)), rem(row, imm(form->group)));
-        IF(lt(row, imm(k->place.rows_all))) {
-            val top = c->rows.max[r], sum = c->rows.sum[r], share = immf(1);
-            if (form->sinks) {
-                const val heads = mul(k->place.p.kv_heads, imm(form->group)),
-                          sink = mul(at(gmem_vector(k->place.p.sinks, F32, heads), head), immf(M_LOG2E)),
-                          larger = max(top, sink);
-                share = exp2_ftz(sub(top, larger));
-                sum = fma(sum, share, exp2_ftz(sub(sink, larger)));
-                top = larger;
-            }
-            const val factor = select(eq(sum, immf(0)), immf(0), mul(share, rcp(sum)));
-            tensor gRow = attention_decode_row_of(&k->place, ATTENTION_O, row);
-            for (int n = 0; n < width / 8; n++) {
-                tensor rPair = fragment(form->dtype, compact(leaf(2)));
-                for (int i = 0; i < 2; i++)
-                    set(rPair, i, convert(form->dtype, fma(at(c->out, coord(2 * r + i, 0, n)), factor, immf(0))));
-                const val column =
-                    add(mul(warp(), imm(width)), add(mul(thread_at(lane(), 0, 4, 8), imm(2)), imm(8 * n)));
-                copy(rPair, gmem_tensor(tensor_address(gRow, coord(column)), form->dtype, compact(leaf(2))), 4);
-            }
-            if (form->lse)
-                IF(logical_and(eq(warp(), imm(0)), eq(thread_at(lane(), 0, 4, 8), imm(0))))
-                    attention_decode_store_logarithm(&k->place, row, top, sum);
-        }
-    }
+    tensor cAll = coordinates_from(identity_tensor(shape(ROWS, width)), 1, mul(warp(), imm(width))),
+           cO = partition_C(&c->mma, cAll, lane()); // (MMA,1,MMA_N)
+    const val has_lse = logical_and(eq(warp(), imm(0)), eq(thread_at(lane(), 0, 4, 8), imm(0)));
+    attention_decode_latent_store(&k->place, &c->rows, c->out, cO, has_lse);
 }
 
 /*

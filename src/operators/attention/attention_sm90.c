@@ -107,6 +107,7 @@ typedef struct consumer_role {
     tensor sO;          // (ROWS,CHUNK,BUFFERS)
     online_rows rows;
     val lost, lowered;   // with old maxima: attention_online_softmax_by_old()
+    val is_short;        // with a cap beside: attention_cap_is_short(), u32
     custom_score custom; // in the tile's head
     pipeline_state at, q;
 } consumer_role;
@@ -136,6 +137,8 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     if (cfg->old) {
         c.lost = variable(U32, imm(0));
         c.lowered = variable(U32, imm(0));
+        if (k->form.softcap)
+            c.is_short = variable(U32, imm(0));
     }
     c.at = consumer_state(&k->ring);
     c.q = (pipeline_state){ c.index, variable(U32, imm(0)), cfg->consumers };
@@ -221,13 +224,20 @@ static void ask_for_maxima(const sm90_kernel *k, consumer_role *c, const tile *t
     assign(c->lost, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
 }
 
+/* What is known of the softmax before there are products. */
+static void look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+{
+    ask_for_maxima(k, c, t, w);
+    if (k->form.softcap)
+        assign(c->is_short, select(attention_cap_is_short(&c->rows), imm_as(U32, 1), imm_as(U32, 0)));
+}
+
 /* Makes scores, masked where needed. A tile's last block of keys, the first one here, may reach past the last key. */
 static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, bool is_last)
 {
     val block = w->block;
     tile_rows rows = rows_of(k, c, t);
     if (scores_late(k, c) && !is_last) {
-        ask_for_maxima(k, c, t, w);
         IF(ne(c->lost, imm(0)))
             make_scores(k, c, t, w);
     } else if (caps_late(k, c) && !is_last) {
@@ -270,7 +280,9 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
 
 static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
-    raw_scores raw = { .cap = scores_late(k, c) && k->form.softcap ? &k->p.factor : NULL };
+    raw_scores raw = { .cap = NULL };
+    if (scores_late(k, c) && k->form.softcap)
+        raw = (raw_scores){ .cap = &k->p.factor, .is_short = ne(c->is_short, imm(0)) };
     if (!scores_late(k, c) || raw.cap) {
         attention_online_softmax_by_old(&c->rows, c->scores, &raw, c->lost, c->lowered);
         return;
@@ -336,6 +348,8 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     mma_fence();
     issue_product(c, values);
     end_turn(k, c, 1);
+    if (scores_late(k, c))
+        look_ahead(k, c, t, w);
     mma_wait(1);
     end_turn(k, c, 2);
     if (!k->cfg->old)

@@ -201,15 +201,25 @@ static void weigh_rows(const online_rows *rows, tensor scores, raw_scores raw, v
  */
 static const double DEPTH_MIN = 25 - 10, END_MAX = 36, WINDOW_MIN = 6;
 
-/* How far the weights of a row may grow beyond its maximum: at least growth_min. False where the window is left. */
-static val fits_short(const online_rows *rows, double growth_min, val *growth)
+static val end_of_short(const online_rows *rows)
 {
-    const val end = min(mul(rows->exponent, immf(TANH_SHORT_END)), immf(END_MAX)),
-              growth_max = fma(end, immf(2), immf(-DEPTH_MIN));
+    return min(mul(rows->exponent, immf(TANH_SHORT_END)), immf(END_MAX));
+}
+
+/* How far weights of a row may grow beyond its maximum. */
+static val growth_of(const online_rows *rows, int r)
+{
+    return fma(neg(rows->max[r]), rows->exponent, end_of_short(rows));
+}
+
+/* Are all maxima in the window, with so much room to grow? The same in all lanes. */
+static val fits_short(const online_rows *rows, double growth_min)
+{
+    const val growth_max = fma(end_of_short(rows), immf(2), immf(-DEPTH_MIN));
     val fits = le(immf(WINDOW_MIN), growth_max);
     for (int r = 0; r < rows->count; r++) {
-        growth[r] = fma(neg(rows->max[r]), rows->exponent, end);
-        fits = logical_and(fits, logical_and(le(immf(growth_min), growth[r]), le(growth[r], growth_max)));
+        const val growth = growth_of(rows, r);
+        fits = logical_and(fits, logical_and(le(immf(growth_min), growth), le(growth, growth_max)));
     }
     return vote_all(fits);
 }
@@ -236,14 +246,14 @@ static void weigh_capped(const online_rows *rows, tensor scores, val is_short, c
 
 void attention_online_softmax(online_rows *rows, tensor scores, const val *cap)
 {
-    val larger[ONLINE_ROWS_MAX], sum[ONLINE_ROWS_MAX], growth[ONLINE_ROWS_MAX];
+    val larger[ONLINE_ROWS_MAX], sum[ONLINE_ROWS_MAX];
     find_maxima(rows, scores, cap, larger);
     for (int r = 0; r < rows->count; r++) {
         assign(rows->factor[r], exp2_ftz(mul(sub(rows->max[r], larger[r]), rows->exponent)));
         assign(rows->max[r], larger[r]);
     }
     if (cap)
-        weigh_capped(rows, scores, fits_short(rows, 0, growth), cap, sum);
+        weigh_capped(rows, scores, fits_short(rows, 0), cap, sum);
     else
         weigh_rows(rows, scores, (raw_scores){ NULL }, sum);
     UNROLL(r, rows->count)
@@ -290,21 +300,26 @@ static const double SUM_MAX = 0x1p15;
  */
 static const double GROWTH_MIN = 6;
 
+val attention_cap_is_short(const online_rows *rows)
+{
+    return fits_short(rows, GROWTH_MIN);
+}
+
 void attention_online_softmax_by_old(online_rows *rows, tensor scores, const raw_scores *raw, val lost, val lowered)
 {
-    val sum[ONLINE_ROWS_MAX], growth[ONLINE_ROWS_MAX], is_small = yes(), is_beyond = no();
-    const val is_short = raw->cap ? fits_short(rows, GROWTH_MIN, growth) : no();
+    val sum[ONLINE_ROWS_MAX], is_small = yes(), is_beyond = no();
     if (raw->cap)
-        weigh_capped(rows, scores, is_short, raw->cap, sum);
+        weigh_capped(rows, scores, raw->is_short, raw->cap, sum);
     else
         weigh_rows(rows, scores, *raw, sum);
     UNROLL(r, rows->count) {
         sum[r] = variable(F32, sum[r]);
         is_small = logical_and(is_small, le(sum[r], immf(SUM_MAX)));
         if (raw->cap)
-            is_beyond = logical_or(is_beyond, lt(exp2_ftz(growth[r]), sum[r]));
+            is_beyond = logical_or(is_beyond, lt(exp2_ftz(growth_of(rows, r)), sum[r]));
     }
-    is_beyond = logical_and(is_beyond, is_short);
+    if (raw->cap)
+        is_beyond = logical_and(is_beyond, raw->is_short);
     assign(lost, imm(0));
     assign(lowered, imm(0));
     IF(logical_not(vote_all(raw->cap ? logical_and(is_small, logical_not(is_beyond)) : is_small))) {

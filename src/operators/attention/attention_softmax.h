@@ -43,9 +43,13 @@ val attention_online_rows_are_new(const online_rows *rows);
 /* What is still to be applied to scores before they become weights. */
 typedef struct raw_scores {
     const val *cap;                                 // attention_cap_scores() by this factor, or NULL
+    val is_short;                                   // where there is one: attention_cap_is_short()
     val (*score)(const void *of, val x, int64_t i); // applied to element i of the accumulators, or NULL
     const void *of;
 } raw_scores;
+
+/* Do the rows' maxima let a cap be part of the exponents of the next block? The same in all lanes. */
+val attention_cap_is_short(const online_rows *rows);
 
 /*
  * The same by the maxima of the blocks before, which saves finding new ones; the sums tell whether the old ones served.
