@@ -2,6 +2,8 @@
 #define BLAMED_FILE "unit_emulator_global.c"
 #include "unit_emulator_global.h"
 
+#include "device/emulator/emulator.h"
+
 /* Races that no order could mend */
 
 static void same_word(void)
@@ -527,12 +529,38 @@ static void test_counter_not_reset(void **state)
     }
 }
 
+/* Launches are told apart by numbers of 32 bits, which begin anew before a launch would use them up. */
+static void test_last_numbers(void **state)
+{
+    enum { LEFT_MAX = 6 };
+    static const unsigned char zeros[MEMORY_BYTES - FLAG];
+    (void)state;
+    for (int i = 0; i < LEFT_MAX * COUNT_OF(cases); i++) {
+        const global_case *c = &cases[i / LEFT_MAX];
+        const uint32_t used = UINT32_MAX - 1 - (uint32_t)(i % LEFT_MAX);
+        bench b = bench_open("");
+        ((emulator *)b.gpu)->epochs = used;
+        assert_int_equal(run(&b, c, true, c->grid + c->more), CKL_DEVICE_FAULT);
+        check_report(&c->fault, "");
+        b.gpu->ops->close(b.gpu);
+        b = bench_open("");
+        ((emulator *)b.gpu)->epochs = 1; // so its numbers will be those of other CTAs
+        assert_int_equal(run(&b, c, false, c->grid), CKL_OK);
+        assert_int_equal(b.gpu->ops->copy_in(b.gpu, (char *)b.memory + FLAG, zeros, sizeof zeros, NULL), CKL_OK);
+        ((emulator *)b.gpu)->epochs = used;
+        if (run(&b, c, false, c->grid) != CKL_OK)
+            fail_msg("after number %u: %s", used, ckl_error());
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest more[] = {
         cmocka_unit_test(test_words_and_bytes),   cmocka_unit_test(test_turnstile),
         cmocka_unit_test(test_counter_not_reset), cmocka_unit_test(test_barriers_after_a_poll),
         cmocka_unit_test(test_one_resident),      cmocka_unit_test(test_residents_of_a_deadlock),
+        cmocka_unit_test(test_last_numbers),
     };
     return run_global("global", cases, COUNT_OF(cases), more, COUNT_OF(more));
 }
