@@ -2,8 +2,6 @@
 #define BLAMED_FILE "unit_emulator_global.c"
 #include "unit_emulator_global.h"
 
-#include "device/emulator/emulator.h"
-
 /* Races that no order could mend */
 
 static void same_word(void)
