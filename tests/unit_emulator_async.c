@@ -361,7 +361,9 @@ static void test_mma(void)
             *(i < 8 ? &a[row][column] : &b[row][column]) = host[lane][i];
         }
     void *from = test_upload(gpu, host, sizeof host), *out = test_upload(gpu, NULL, sizeof d);
+    gpu->ops->counters_reset(gpu);
     run_or_fail((test_kernel){ describe_mma, IR_SM80, .threads = 32 }, (void *[]){ &out, &from });
+    assert_int_equal(test_counter(gpu, "tensor flops", NULL), 2 * 16 * 8 * 16);
     assert_int_equal(gpu->ops->copy_out(gpu, d, out, sizeof d, NULL), CKL_OK);
     for (int lane = 0; lane < 32; lane++)
         for (int i = 0; i < 4; i++) {
@@ -391,7 +393,9 @@ static void test_tensor_cores(void)
         emulator_options options = emulator_options_default();
         assert_int_equal(emulator_open_with(devices[i].device, &options, &gpu), CKL_OK);
         void *from = test_upload(gpu, host, sizeof host), *out = test_upload(gpu, NULL, sizeof d);
+        gpu->ops->counters_reset(gpu);
         run_or_fail((test_kernel){ describe_mma, IR_SM80, .threads = 32 }, (void *[]){ &out, &from });
+        assert_int_equal(test_counter(gpu, "tensor flops", NULL), 2 * 16 * 8 * 16);
         assert_int_equal(gpu->ops->copy_out(gpu, d, out, sizeof d, NULL), CKL_OK);
         for (int j = 0; j < 32 * 4; j++)
             assert_true(d[j / 4][j % 4] == devices[i].sum);

@@ -347,6 +347,37 @@ static void cluster_loads_what_one_wrote(void)
     cluster_meets();
 }
 
+/*
+ * So many CTAs read a word that what the next reader knows of them is not looked at to the end. It knows of all but, planted, the
+ * first, and tells who writes.
+ */
+enum { READERS = 80 };
+
+static void read_by_many(void)
+{
+    parameters p = declare();
+    val count = at_offset(p.memory, COUNTER), flag = at_offset(p.memory, FLAG);
+    ir_if(ir_elect());
+    ir_if(ir_compare(IR_LT, cta(), u32(READERS)));
+    load_flag(IR_ORDER_DEFAULT, p.memory);
+    ir_if(ir_compare(IR_GE, cta(), u32(planted)));
+    ir_reduce_ordered(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, count, 0, u32(1));
+    ir_end_if();
+    ir_end_if();
+    ir_if(is_cta(READERS));
+    wait_for(IR_ORDER_ACQUIRE, count, u32(READERS - planted));
+    load_flag(IR_ORDER_DEFAULT, p.memory);
+    store_flag(IR_ORDER_RELEASE, flag, u32(1));
+    ir_end_if();
+    ir_if(is_cta(READERS + 1));
+    wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
+    BLAME;
+    store_flag(IR_ORDER_DEFAULT, p.memory, u32(1));
+    HERE;
+    ir_end_if();
+    ir_end_if();
+}
+
 static const global_case cases[] = {
     { { same_word, 32, 1, { "global-memory race", "write of memory+0 meets the write by CTA" }, 0 }, 2, 0 },
     { { halves_of_a_word, 32, 1, { "global-memory race", "no release and acquire" }, 0 }, 2, 0 },
@@ -365,6 +396,9 @@ static const global_case cases[] = {
     { { grid_barrier, 32, 1, { "deadlock", "memory+8256 to change", "the device holds 132 at once" }, 0 }, SMS, 1 },
     { { barrier_of_others, 128, 1, { "shared-memory race", "by warp 1", "no barrier orders them" }, 0 }, 1, 0 },
     { { cluster_loads_what_one_wrote, 32, 2, { "missing fence_proxy_async", "memory+512", "_gmem" }, 0 }, 2, 0 },
+    { { read_by_many, 32, 1, { "global-memory race", "write of memory+0 meets the read by warp 0 of CTA (0,0,0)" }, 0 },
+      READERS + 2,
+      0 },
     { { lock, 32, 1, { "deadlock", "memory+8256 to change", "1 of 2 CTAs have ended" }, 0 }, 2, 0 },
 };
 
@@ -527,12 +561,38 @@ static void test_counter_not_reset(void **state)
     }
 }
 
+/* Launches are told apart by numbers of 32 bits, which begin anew before a launch would use them up. */
+static void test_last_numbers(void **state)
+{
+    enum { LEFT_MAX = 6 };
+    static const unsigned char zeros[MEMORY_BYTES - FLAG];
+    (void)state;
+    for (int i = 0; i < LEFT_MAX * COUNT_OF(cases); i++) {
+        const global_case *c = &cases[i / LEFT_MAX];
+        const uint32_t used = UINT32_MAX - 1 - (uint32_t)(i % LEFT_MAX);
+        bench b = bench_open("");
+        ((emulator *)b.gpu)->epochs = used;
+        assert_int_equal(run(&b, c, true, c->grid + c->more), CKL_DEVICE_FAULT);
+        check_report(&c->fault, "");
+        b.gpu->ops->close(b.gpu);
+        b = bench_open("");
+        ((emulator *)b.gpu)->epochs = 1; // so its numbers will be those of other CTAs
+        assert_int_equal(run(&b, c, false, c->grid), CKL_OK);
+        assert_int_equal(b.gpu->ops->copy_in(b.gpu, (char *)b.memory + FLAG, zeros, sizeof zeros, NULL), CKL_OK);
+        ((emulator *)b.gpu)->epochs = used;
+        if (run(&b, c, false, c->grid) != CKL_OK)
+            fail_msg("after number %u: %s", used, ckl_error());
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest more[] = {
         cmocka_unit_test(test_words_and_bytes),   cmocka_unit_test(test_turnstile),
         cmocka_unit_test(test_counter_not_reset), cmocka_unit_test(test_barriers_after_a_poll),
         cmocka_unit_test(test_one_resident),      cmocka_unit_test(test_residents_of_a_deadlock),
+        cmocka_unit_test(test_last_numbers),
     };
     return run_global("global", cases, COUNT_OF(cases), more, COUNT_OF(more));
 }
