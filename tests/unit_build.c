@@ -175,6 +175,8 @@ static void test_names(void **unused)
         assert_string_equal(ir_class_text((ir_class)(IR_CLASS_COUNT + beyond)), "no class");
         assert_ptr_equal(ir_type_text((ir_type)(IR_TYPE_COUNT + beyond)), ir_type_text((ir_type)CKL_DTYPE_DEFAULT));
     }
+    assert_string_equal(ptx_mode_text((ir_op)(IR_SREG + 1), -1), ""); // before a row of modes the last of another one
+    assert_string_equal(ptx_mode_text((ir_op)(IR_COMPARE - 1), IR_SREG_COUNT), "");
 }
 
 /* Something of each: parameters, shared memory, blocks, constants, lists of registers, attributes, lines. */

@@ -181,6 +181,52 @@ static void test_copies(void)
     gpu->ops->release(gpu, to);
 }
 
+/* Four lanes copy at once, each its own: four rows of a matrix as a box, and further down as bytes. */
+
+enum { COPIERS = 4, OWN_ROWS = 4, ROW_BYTES = 128, OWN_BYTES = OWN_ROWS * ROW_BYTES, HALF_BYTES = COPIERS * OWN_BYTES };
+
+static void describe_copies_of_lanes(void)
+{
+    HERE;
+    val from_map = ir_tensor_map_param("from map"), to_map = ir_tensor_map_param("to map"), lane = ir_sreg(IR_LANE);
+    val from = test_element(ir_scalar_param(IR_U64, "from"), lane, OWN_BYTES);
+    val to = test_element(ir_scalar_param(IR_U64, "to"), lane, OWN_BYTES);
+    val x = add(ir_smem_address(ir_smem_alloc("x", 2 * HALF_BYTES, 128)), mul(lane, OWN_BYTES));
+    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), origin[] = { i32(u32(0)), i32(mul(lane, OWN_ROWS)) };
+    ir_if(ir_elect());
+    ir_mbarrier_init(bar, 0, COPIERS);
+    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    ir_end_if();
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    ir_if(ir_compare(IR_LT, lane, u32(COPIERS)));
+    ir_mbarrier_expect(bar, 0, u32(2 * OWN_BYTES));
+    ir_tma_load(x, 0, from_map, bar, u32(0), 2, origin);
+    ir_bulk_load(x, HALF_BYTES, add(from, ir_int(IR_U64, HALF_BYTES)), u32(OWN_BYTES), bar);
+    ir_mbarrier_wait(bar, 0, u32(0));
+    ir_tma_store(to_map, x, 0, 2, origin);
+    ir_bulk_store(add(to, ir_int(IR_U64, HALF_BYTES)), x, HALF_BYTES, u32(OWN_BYTES));
+    ir_plain(IR_BULK_COMMIT, 0, 0);
+    ir_plain(IR_BULK_WAIT, 0, 0);
+    ir_end_if();
+}
+
+static void test_copies_of_lanes(void)
+{
+    uint16_t host[HALF_BYTES], out[HALF_BYTES]; // of two bytes each: both halves
+    for (int i = 0; i < COUNT_OF(host); i++)
+        host[i] = (uint16_t)(i + 1);
+    void *from = test_upload(gpu, host, sizeof host), *to = test_upload(gpu, NULL, sizeof out);
+    tensor_map maps[2];
+    for (int i = 0; i < 2; i++)
+        maps[i] = map_2d(i ? to : from, ROW_BYTES / 2, COPIERS * OWN_ROWS, ROW_BYTES / 2, OWN_ROWS, 0);
+    run_or_fail((test_kernel){ describe_copies_of_lanes, IR_SM90A, .threads = 32 },
+                (void *[]){ &maps[0], &maps[1], &from, &to });
+    assert_int_equal(gpu->ops->copy_out(gpu, out, to, sizeof out, NULL), CKL_OK);
+    assert_memory_equal(out, host, sizeof out);
+    gpu->ops->release(gpu, from);
+    gpu->ops->release(gpu, to);
+}
+
 /* Distributed shared memory: every CTA adds to a sum in CTA 0 and reads its neighbour's number */
 
 static void describe_distributed(void)
@@ -529,10 +575,13 @@ static void test_time_of_copies(void **state)
 
 int main(void)
 {
-    static void (*tests[])(void) = { test_boxes, test_copies,       test_distributed,         test_allreduce,
-                                     test_mma,   test_tensor_cores, test_boxes_of_all_memory, test_counted_copies };
-    static const char *const names[] = { "boxes", "copies",       "distributed",         "cluster_allreduce",
-                                         "mma",   "tensor_cores", "boxes of all memory", "counted copies" };
+    static void (*tests[])(void) = { test_boxes,         test_copies, test_copies_of_lanes, test_distributed,
+                                     test_allreduce,     test_mma,    test_tensor_cores,    test_boxes_of_all_memory,
+                                     test_counted_copies };
+    static const char *const names[] = {
+        "boxes", "copies",       "copies of lanes",     "distributed",   "cluster_allreduce",
+        "mma",   "tensor_cores", "boxes of all memory", "counted copies"
+    };
     struct CMUnitTest list[COUNT_OF(tests) + 2] = { [COUNT_OF(tests)] = cmocka_unit_test(test_order_of_copies),
                                                     cmocka_unit_test(test_time_of_copies) };
     for (int i = 0; i < COUNT_OF(tests); i++)

@@ -580,9 +580,68 @@ static void test_warps_of_a_deadlock(void **state)
     b.gpu->ops->close(b.gpu);
 }
 
+/* CTAs that run one after another in the same memory. The last one reads its copy, or overwrites what is stored, too early. */
+enum { CTAS = 3 };
+
+static void begin_unless_last(void)
+{
+    ir_if(ir_compare(IR_NE, ir_sreg(IR_CTA_X), u32(CTAS - 1)));
+}
+
+static void last_reads_too_early(void)
+{
+    parameters p = declare();
+    loader l = prepare_load();
+    issue_load(p, l, TILE_BYTES);
+    begin_unless_last();
+    ir_mbarrier_wait(l.bar, 0, u32(0));
+    ir_end_if();
+    BLAME;
+    test_load_value(IR_SHARED, IR_U32, add(l.x, mul(tid(), 4)), 0);
+    HERE;
+    ir_mbarrier_wait(l.bar, 0, u32(0));
+}
+
+static void last_writes_too_early(void)
+{
+    parameters p = declare();
+    val x = tile("x", 512);
+    fill_tile(x, 512, 32);
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    ir_if(ir_elect());
+    ir_bulk_store(test_element(p.memory, ir_sreg(IR_CTA_X), 512), x, 0, u32(512));
+    ir_plain(IR_BULK_COMMIT, 0, 0);
+    begin_unless_last();
+    ir_plain(IR_BULK_WAIT, 0, 1);
+    ir_end_if();
+    BLAME;
+    test_store_value(IR_SHARED, IR_U32, x, 0, u32(8));
+    HERE;
+    ir_plain(IR_BULK_WAIT, 0, 1);
+    ir_end_if();
+}
+
+/* What a CTA has waited for says nothing of the next one's. */
+static void test_later_cta(void **state)
+{
+    static const fault_case late[] = {
+        { last_reads_too_early, 32, 1, { "read of a copy that has not arrived", "CTA (2,0,0)" }, 0 },
+        { last_writes_too_early, 32, 1, { "shared-memory race", "CTA (2,0,0)", "bulk store" }, 0 },
+    };
+    (void)state;
+    for (int i = 0; i < COUNT_OF(late); i++) {
+        bench b = bench_open("threads=1");
+        test_kernel k = { late[i].describe, IR_SM90A, .threads = 32, .grid = CTAS };
+        assert_int_equal(test_run(b.gpu, k, (void *[]){ &b.memory, &b.fresh, &b.map }), CKL_DEVICE_FAULT);
+        check_report(&late[i], "threads=1");
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest more[] = { cmocka_unit_test(test_warps_of_a_deadlock),
-                                              cmocka_unit_test(test_late_bytes) };
+                                              cmocka_unit_test(test_late_bytes), cmocka_unit_test(test_later_cta) };
     return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
 }

@@ -179,6 +179,43 @@ static void operand_written_before_wait(void)
     ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
 
+/* Words of A, then accumulators; the one written behind the fence, or none. */
+enum { A_WORDS = 4 };
+static int late;
+
+static void one_register_unfenced(void)
+{
+    declare();
+    val a, b, r[A_WORDS + WGMMA_N / 2], *d = r + A_WORDS;
+    prepare_operands(&a, &b);
+    accumulators(d);
+    for (int i = 0; i < A_WORDS; i++) {
+        r[i] = ir_reg(IR_U32);
+        ir_assign(r[i], u32(0));
+    }
+    ir_plain(IR_WGMMA_FENCE, 0, 0);
+    if (late >= 0)
+        ir_assign(r[late], late < A_WORDS ? u32(1) : ir_float(CKL_F32, 1));
+    BLAME;
+    ir_wgmma_rs(CKL_F16, CKL_F16, WGMMA_N, d, r, descriptor(b), ir_int(IR_PRED, 1), false);
+    HERE;
+    finish_wgmma();
+}
+
+/* Each register counts alone. */
+static void test_unfenced_registers(void **state)
+{
+    static const fault_case c = { one_register_unfenced, 128, 1, { "missing wgmma_fence" }, 0 };
+    (void)state;
+    for (late = -1; late < A_WORDS + WGMMA_N / 2; late++) {
+        bench b = bench_open("");
+        assert_int_equal(bench_run(&b, &c, true), late < 0 ? CKL_OK : CKL_DEVICE_FAULT);
+        if (late >= 0)
+            check_report(&c, "");
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
 static void missing_wgmma_fence(void)
 {
     declare();
@@ -298,5 +335,6 @@ static const fault_case cases[] = {
 
 int main(void)
 {
-    return run_cases(cases, COUNT_OF(cases), NULL, 0);
+    static const struct CMUnitTest more[] = { cmocka_unit_test(test_unfenced_registers) };
+    return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
 }

@@ -29,7 +29,7 @@ TOKEN = re.compile(r'''
   | (?P<word>[A-Za-z_]\w*)
   | (?P<operator><<=|>>=|\.\.\.|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||\+=|-=|\*=|/=|%=|&=|\|=|\^=|[-+*/%<>=!&|^~?:;,.(){}\[\]])
   | (?P<space>\s+|\\\n|.)''', re.X | re.S)
-TEXT_LENGTH = re.compile(r'\bchar \w+\[\d+\]|enum \{ \w*(?:TEXT|WORD|NAME|SENTENCE|WHERE|PLACE)\w*(?:_MAX|_BYTES) = ')
+TEXT_LENGTH = re.compile(r'\bchar \w+\[\d+\]|(?:enum \{|#define) \w*(?:TEXT|WORD|NAME|SENTENCE|WHERE|PLACE)\w*(?:_MAX|_BYTES)\b')
 HASH_NUMBERS = {'0xcbf29ce484222325', '0x100000001b3', '0x9e3779b97f4a7c15'}  # others hash as well
 COMMENT_REACH = 250  # characters before a table's first brace, in which a comment speaks of it
 ARRAY = re.compile(r'\s*(?:static |const )*\w+ \*?\w+\[')  # the line declares one

@@ -150,7 +150,7 @@ static int next_divisor(int n, int d)
     if (d == n)
         return n + 1;
     int small = d + 1;
-    for (; small * small <= n; small++)
+    for (; (int64_t)small * small <= n; small++)
         if (n % small == 0)
             return small;
     int factor = (n - 1) / d < small ? (n - 1) / d : small - 1;
