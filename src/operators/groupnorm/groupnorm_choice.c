@@ -473,9 +473,10 @@ static bool fits_cluster(const search *s, const groupnorm_config *c)
 }
 
 /*
- * Large tensors, of which two bundles or more are in shared memory at once, that would be split otherwise, or take clusters, of nchw
- * large ones: by whole lines or, forward or folded, whole images. A thread has one column: what belongs to the next one would be loaded while all wait.
- * bench/notes/groupnorm.md has the measurements.
+ * Large tensors, of which two bundles or more are in shared memory at once, that would be split otherwise, or take clusters, of
+ * nchw large ones: by whole lines or, forward or folded, whole images. A thread has one column: what belongs to the next one
+ * would be loaded while all wait. CTAs load in turn: 132 at once, or 99 where the many slices of a bundle are complete the
+ * sooner. bench/notes/groupnorm.md has the measurements.
  */
 static bool choose_held(search *s, groupnorm_config *c)
 {
