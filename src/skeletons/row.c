@@ -72,13 +72,14 @@ bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int
     return true;
 }
 
-void row_split_widen(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, const ckl_device_info *device)
+void row_split_widen(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, int tensors,
+                     const ckl_device_info *device)
 {
-    enum { WIDE_THREADS = 256, BYTES_MIN = 4 << 10, CTAS_AN_SM = 4 };
+    enum { WIDE_THREADS = 256, BYTES_MIN = 8 << 10, CTAS_AN_SM = 4 };
     row_split wide = *s;
     wide.threads = WIDE_THREADS;
     if (s->row_threads <= 32 && s->threads == CTA_THREADS &&
-        row_split_rows(s) * cols * dtype_bytes(dtype) < BYTES_MIN &&
+        row_split_rows(s) * cols * dtype_bytes(dtype) * tensors < BYTES_MIN &&
         row_split_ctas(&wide, rows) >= CTAS_AN_SM * (int64_t)device->sm_count)
         *s = wide;
 }

@@ -59,8 +59,12 @@ int row_vec(ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ldx, int64_t ld
  */
 bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int cluster_max, row_split *s);
 
-/* The same lanes in larger CTAs, where many short rows would spend their time on starting CTAs. */
-void row_split_widen(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, const ckl_device_info *device);
+/*
+ * The same lanes in larger CTAs, where many short rows of so many tensors would spend their time on starting CTAs: 1.2 ns each on an
+ * H200. Cross-entropy of 60032x520 f32, which only reads, 36.8 us by 64 threads, 30.3 by 256.
+ */
+void row_split_widen(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, int tensors,
+                     const ckl_device_info *device);
 
 /* May a kernel have this split for rows of `cols` elements? The sentence opens with `what`: "softmax row: threads=33 ...". */
 ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, ckl_dtype dtype,

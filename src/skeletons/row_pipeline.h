@@ -100,7 +100,8 @@ int64_t row_pipeline_chunks(const row_pipeline_split *s, int64_t cols);
  * A split for rows of `cols` elements; ragged: they start anywhere. A chunk is 16 KiB of all inputs. The cluster grows
  * until a CTA has at most four chunks of a row; the ring holds half as many again. Sums of four CTAs or more travel
  * long: then the cluster has twice as many, with lookahead; or half as many, or smaller chunks, if that leaves the
- * busiest CTA less. Rows that fit no ring are loaded for each pass. bench/notes/norm.md has the figures.
+ * busiest CTA less; of two CTAs smaller chunks, if much less. Rows that fit no ring are loaded for each pass.
+ * bench/notes/norm.md has the figures.
  */
 row_pipeline_split row_pipeline_choose(int64_t cols, bool ragged, ckl_dtype dtype, int inputs,
                                        const ckl_device_info *device);

@@ -92,6 +92,13 @@ static row_pipeline_split balanced(row_pipeline_split s, int64_t cols, ckl_dtype
     return best;
 }
 
+/* The same of two CTAs, where it is worth more chunks: 512x36864 in bf16 24.7 us by 2.25 chunks each, 22.9 by three. */
+static row_pipeline_split balanced_much(row_pipeline_split s, int64_t cols, ckl_dtype dtype)
+{
+    const row_pipeline_split other = balanced(s, cols, dtype, 1);
+    return 8 * work_of(&other, cols) < 7 * work_of(&s, cols) ? other : s;
+}
+
 row_pipeline_split row_pipeline_choose(int64_t cols, bool ragged, ckl_dtype dtype, int inputs,
                                        const ckl_device_info *device)
 {
@@ -108,6 +115,8 @@ row_pipeline_split row_pipeline_choose(int64_t cols, bool ragged, ckl_dtype dtyp
         s.cluster *= 2;
     if (s.cluster >= CLUSTER_SLOW && row_pipeline_chunks(&s, cols) <= CHUNKS)
         s = balanced(s, cols, dtype, inputs);
+    else if (s.cluster == 2 && inputs == 1)
+        s = balanced_much(s, cols, dtype);
     const int64_t chunks = row_pipeline_chunks(&s, cols),
                   ring = RING_BYTES / (row_pipeline_chunk_bytes(&s, dtype) * inputs),
                   wanted = max_i64(ring, chunks + (chunks + 1) / 2);

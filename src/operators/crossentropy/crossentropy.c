@@ -145,7 +145,7 @@ static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *
         *s = (row_split){ TILE_THREADS, TILE_THREADS, 1, vec, ELEMENTS / vec, .ragged = ragged };
     s->steps = (int)min_i64(s->steps, max_i64(1, ELEMENTS / s->vec)); // the rest in further tiles
     s->cluster = cluster_for(d, s, device);
-    row_split_widen(s, d->rows, d->cols, d->dtype, device);
+    row_split_widen(s, d->rows, d->cols, d->dtype, 1 + (d->direction == CKL_DIRECTION_BACKWARD), device);
     divide_ctas(d, device, s);
     if (s->row_threads == TILE_THREADS && s->cluster == 1)
         fit_tiles(d, s);

@@ -367,11 +367,8 @@ static group_sums sums_of_slice(backward *k)
 void groupnorm_backward(const groupnorm_config *cfg, bool vectors)
 {
     backward k = { .s = groupnorm_slice_here(cfg, vectors), .in_smem = true };
-    const one_pass turns = cfg->loading ? groupnorm_turns(&k.s) : (one_pass){ 0 };
     begin(&k);
-    groupnorm_load_in_turn(&k.s, &turns);
     stage_slices(&k);
-    groupnorm_loaded(&k.s, &turns);
     group_sums total = sums_of_slice(&k);
     if (cfg->cluster > 1)
         add_peers(&k, &total);

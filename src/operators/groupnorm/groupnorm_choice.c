@@ -32,9 +32,10 @@ enum {
     VECTORS_STREAMED = 6,
     STREAMED_BYTES = 20 << 10,     // of a slice that is read again from L2, small ones soon
     STREAMED_BYTES_MAX = 40 << 10, // from memory: fewer CTAs, each of which begins, is counted and waits
-    RAGGED_BYTES = 4,              // wider vectors are taken whole
-    RAGGED_VECTORS = 8,            // of a channel that are worth its ends
-    COLUMN_BYTES = 64,             // of nchw that neighbouring threads read side by side
+    STREAMED_BYTES_FOLDED = 75 << 10,
+    RAGGED_BYTES = 4,   // wider vectors are taken whole
+    RAGGED_VECTORS = 8, // of a channel that are worth its ends
+    COLUMN_BYTES = 64,  // of nchw that neighbouring threads read side by side
     SLICES_MAX = 1 << 20
 };
 
@@ -268,7 +269,8 @@ static int64_t streamed_bytes(const search *s, const groupnorm_config *c)
     const bool stays = TENSORS * image < s->device->l2_bytes / 2;
     if (d->layout == CKL_IMAGE_NCHW || (stays && c->fold == 1))
         return STREAMED_BYTES;
-    return max_i64(STREAMED_BYTES, min_i64(STREAMED_BYTES_MAX, d->n * image / (CTAS_OF_SM * s->device->sm_count)));
+    const int64_t most = c->fold > 1 ? STREAMED_BYTES_FOLDED : STREAMED_BYTES_MAX;
+    return max_i64(STREAMED_BYTES, min_i64(most, d->n * image / (CTAS_OF_SM * s->device->sm_count)));
 }
 
 /*
@@ -471,13 +473,14 @@ static bool fits_cluster(const search *s, const groupnorm_config *c)
 }
 
 /*
- * Large tensors, of which two bundles or more are in shared memory at once, that would be split otherwise, or take clusters, of nchw
- * large ones: by whole lines or, forward or folded, whole images. A thread has one column: what belongs to the next one would be loaded while all wait.
- * bench/notes/groupnorm.md has the measurements.
+ * Large tensors, of which two bundles or more are in shared memory at once, that would be split otherwise, or take clusters, of
+ * nchw large ones: by whole lines or, forward or folded, whole images. A thread has one column: what belongs to the next one
+ * would be loaded while all wait. CTAs load in turn: 132 at once, or 99 where the many slices of a bundle are complete the
+ * sooner. bench/notes/groupnorm.md has the measurements.
  */
 static bool choose_held(search *s, groupnorm_config *c)
 {
-    enum { BYTES_MIN = 32 << 20, SECTOR = 32 };
+    enum { BYTES_MIN = 32 << 20, SECTOR = 32, SLICES_FEW = 16 };
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
     if (!s->device->has_tma || fits_cluster(s, c))
@@ -490,9 +493,9 @@ static bool choose_held(search *s, groupnorm_config *c)
     if (c->vec * element_bytes(d) < VECTOR_BYTES || (nhwc && !lines) || groupnorm_bundles(d, c) * bundle < BYTES_MIN ||
         !fit_held(s, c))
         return false;
-    c->loading = s->device->sm_count * 3 / 4; // bench/notes/groupnorm.md
-    return groupnorm_grid_of(c, c->vec).slots == 1 &&
-           2 * groupnorm_slices(d, c, GROUPNORM_HELD) <= HELD_CTAS * s->device->sm_count;
+    const int64_t slices = groupnorm_slices(d, c, GROUPNORM_HELD);
+    c->loading = s->device->sm_count * (forward && slices > SLICES_FEW ? 3 : 4) / 4;
+    return groupnorm_grid_of(c, c->vec).slots == 1 && 2 * slices <= HELD_CTAS * s->device->sm_count;
 }
 
 ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
@@ -536,8 +539,8 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
              slicing != GROUPNORM_CLUSTER ? 1 : 16);
     if (c->steps < 1)
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1", what, c->steps);
-    if (c->loading < 0 || (c->loading && slicing == GROUPNORM_SPLIT))
-        FAIL(CKL_INVALID, "%s: loading=%d is for slices that stay in shared memory", what, c->loading);
+    if (c->loading < 0 || (c->loading && slicing != GROUPNORM_HELD))
+        FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held", what, c->loading);
     return CKL_OK;
 }
 

@@ -40,7 +40,7 @@
     X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                      \
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
-    X(owner, int, loading, "0", "0 132 264", "CTAs that load at once; 0: all")
+    X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")
 
 #define GROUPNORM_PARAMS(X, owner) \
     X(owner, i64, channels)        \
@@ -302,8 +302,7 @@ void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item);
 /* Of slices that are held, and meet (one_pass.h): that of this CTA. */
 one_pass groupnorm_meeting(groupnorm_slice *s);
 
-/* Around loads, which may take turns: those of slices that are held, or of a cluster. */
-one_pass groupnorm_turns(const groupnorm_slice *s);
+/* Around their loads, which may take turns. */
 void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting);
 void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting);
 

@@ -467,11 +467,8 @@ static void moments_of_slice(forward *k)
 void groupnorm_forward(const groupnorm_config *cfg, bool vectors)
 {
     forward k = { .s = groupnorm_slice_here(cfg, vectors) };
-    const one_pass turns = cfg->loading ? groupnorm_turns(&k.s) : (one_pass){ 0 };
     begin(&k);
-    groupnorm_load_in_turn(&k.s, &turns);
     stage_slice(&k);
-    groupnorm_loaded(&k.s, &turns);
     moments_of_slice(&k);
     if (cfg->cluster > 1)
         tell_peers(&k);

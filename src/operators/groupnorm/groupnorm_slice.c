@@ -93,14 +93,9 @@ void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
     groupnorm_slice_at(s, convert(I32, item->strip), convert(I32, item->chunk));
 }
 
-one_pass groupnorm_turns(const groupnorm_slice *s)
-{
-    return one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices));
-}
-
 one_pass groupnorm_meeting(groupnorm_slice *s)
 {
-    const one_pass meeting = groupnorm_turns(s);
+    const one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices));
     groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     return meeting;
 }

@@ -309,7 +309,7 @@ static const test_reject rejects[] = {
     { "impl=forward config='cluster=2 parts=3'", CKL_INVALID, "parts=3 do not divide the channels" },
     { "layout=nhwc impl=forward config='cluster=2 parts=2 bundle=1'", CKL_INVALID, "of a group of nchw" },
     { "impl=forward config='cluster=2 parts=4'", CKL_INVALID, "or the cluster" },
-    { "impl=forward_split config='loading=132'", CKL_INVALID, "loading=132 is for slices that stay in shared memory" },
+    { "impl=forward config='loading=132'", CKL_INVALID, "loading=132 is for slices that are held" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
     { "c=16 h=64 w=112 groups=16 layout=nhwc dtype=f16 impl=forward config='dtype=f16 layout=nhwc channels=1 bundle=16 "
       "vec=8 "

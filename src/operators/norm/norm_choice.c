@@ -369,7 +369,7 @@ static void choose_forward_rows(const ckl_norm_desc *d, const ckl_device_info *d
     if (c->tiled) {
         *s = norm_tiled_split(d, device, ragged);
     } else {
-        row_split_widen(s, d->rows, d->cols, d->dtype, device);
+        row_split_widen(s, d->rows, d->cols, d->dtype, 2, device);
         c->ctas_per_sm = forward_threads(d, s, centred) / s->threads;
     }
     choose_shared_weights(d, device, c);
