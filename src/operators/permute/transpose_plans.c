@@ -57,7 +57,8 @@ static ckl_status launch_tiles(const ckl_plan *plan, int kernel, const transpose
 
 /* Checks; `who` is the implementation */
 
-enum { SIDE_BYTES_MIN = 32 }; // of both sides of a matrix: tiles of smaller ones would be mostly empty
+/* Of both sides of a matrix: tiles of smaller ones would be mostly empty. Boxes of TMA are 128 bytes wide. */
+enum { SIDE_BYTES_MIN = 32, BOX_SIDE_BYTES_MIN = 64 };
 
 static ckl_status check_free_choice(const permutation *p, const char *who)
 {
@@ -67,9 +68,9 @@ static ckl_status check_free_choice(const permutation *p, const char *who)
 }
 
 /* Would tiles be well filled? */
-static ckl_status check_sides(const permutation *p, const char *who)
+static ckl_status check_sides(const permutation *p, const char *who, int side_bytes_min)
 {
-    if (p->has_matrix && min_i64(p->matrix.rows, p->matrix.cols) * p->bytes < SIDE_BYTES_MIN)
+    if (p->has_matrix && min_i64(p->matrix.rows, p->matrix.cols) * p->bytes < side_bytes_min)
         FAIL(CKL_UNSUPPORTED, "%s %s: matrices of %" PRId64 "x%" PRId64 " would leave most of a tile empty", p->op, who,
              p->matrix.rows, p->matrix.cols);
     return CKL_OK;
@@ -224,7 +225,7 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     const permutation *p = problem;
     transpose_sm80_config *c = config;
     TRY(check_free_choice(p, "sm80"));
-    TRY(check_sides(p, "sm80"));
+    TRY(check_sides(p, "sm80", SIDE_BYTES_MIN));
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
     choose_tile(p, device, c);
@@ -308,7 +309,7 @@ static ckl_status choose_sm90(const void *problem, const ckl_device_info *device
     const permutation *p = problem;
     transpose_sm90_config *c = config;
     TRY(check_free_choice(p, "sm90"));
-    TRY(check_sides(p, "sm90"));
+    TRY(check_sides(p, "sm90", BOX_SIDE_BYTES_MIN));
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
     c->tile_r = c->tile_c = choose_box(p, device);
