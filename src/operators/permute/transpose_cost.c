@@ -168,6 +168,6 @@ plan_cost transpose_narrow_cost(const void *problem, const ckl_device_info *devi
                        .wait = tile_wait((double)c->tile_r * c->tile_c * c->bytes, NO_REDUCTION),
                        .of_bytes = of_bytes[c->bytes],
                        .cut_x = !c->short_x,
-                       .turns = narrow_turns(problem, c) };
+                       .turns = narrow_turns(problem, c) / 2 };
     return tiles_cost(problem, &t, device);
 }

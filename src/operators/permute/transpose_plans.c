@@ -57,7 +57,8 @@ static ckl_status launch_tiles(const ckl_plan *plan, int kernel, const transpose
 
 /* Checks; `who` is the implementation */
 
-enum { SIDE_BYTES_MIN = 32 }; // of both sides of a matrix: tiles of smaller ones would be mostly empty
+/* Of both sides of a matrix: tiles of smaller ones would be mostly empty; of boxes of TMA, where gather has squares. */
+enum { SIDE_BYTES_MIN = 32, BOX_SIDE_BYTES_MIN = 64 };
 
 static ckl_status check_free_choice(const permutation *p, const char *who)
 {
@@ -67,9 +68,9 @@ static ckl_status check_free_choice(const permutation *p, const char *who)
 }
 
 /* Would tiles be well filled? */
-static ckl_status check_sides(const permutation *p, const char *who)
+static ckl_status check_sides(const permutation *p, const char *who, int side_bytes_min)
 {
-    if (p->has_matrix && min_i64(p->matrix.rows, p->matrix.cols) * p->bytes < SIDE_BYTES_MIN)
+    if (p->has_matrix && min_i64(p->matrix.rows, p->matrix.cols) * p->bytes < side_bytes_min)
         FAIL(CKL_UNSUPPORTED, "%s %s: matrices of %" PRId64 "x%" PRId64 " would leave most of a tile empty", p->op, who,
              p->matrix.rows, p->matrix.cols);
     return CKL_OK;
@@ -224,7 +225,7 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     const permutation *p = problem;
     transpose_sm80_config *c = config;
     TRY(check_free_choice(p, "sm80"));
-    TRY(check_sides(p, "sm80"));
+    TRY(check_sides(p, "sm80", SIDE_BYTES_MIN));
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
     choose_tile(p, device, c);
@@ -292,7 +293,7 @@ const implementation transpose_sm80_implementation = {
 
 /* sm90: boxes by TMA */
 
-enum { TMA_ALIGNMENT = 16 };
+enum { TMA_ALIGNMENT = 16, WORD_BYTES = 4 };
 
 /* Tiles of 16 KB with rows of 128 bytes or more on both sides; small problems get smaller ones to fill the GPU. */
 static int choose_box(const permutation *p, const ckl_device_info *device)
@@ -308,7 +309,7 @@ static ckl_status choose_sm90(const void *problem, const ckl_device_info *device
     const permutation *p = problem;
     transpose_sm90_config *c = config;
     TRY(check_free_choice(p, "sm90"));
-    TRY(check_sides(p, "sm90"));
+    TRY(check_sides(p, "sm90", p->bytes < WORD_BYTES ? BOX_SIDE_BYTES_MIN : SIDE_BYTES_MIN));
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
     c->tile_r = c->tile_c = choose_box(p, device);
@@ -396,8 +397,7 @@ enum {
     COLS_MAX = 16,  // of x where its rows are short: longer ones fill tiles of the kernel sm80
     ROWS_MAX = 64,  // of x where rows of y are short: that kernel would write them a few words at a time
     LONG_MIN = 256, // of the long side: below, CTAs would have little to do
-    WORD_BYTES = 4,
-    WORDS_MAX = 4, // of the short side: of more, boxes are twice as fast (bench/notes/permute.md)
+    WORDS_MAX = 4,  // of the short side: of more, boxes are twice as fast (bench/notes/permute.md)
     TILE_BYTES = 16384,
     TILES_OF_SM = 64, // many: 55296 matrices of 3x512 f16 took 247.9 us, by boxes 92.4
     ALONG_MIN = 64,   // of a tile of a small matrix, which is spread over the SMs

@@ -196,11 +196,10 @@ static void share_among(const reduce_view *v, const ckl_device_info *device, boo
 static void share_columns(const reduce_view *v, const ckl_device_info *device, bool ragged, int64_t split_max,
                           reduce_columns_config *c)
 {
-    enum { MARKED_MAX = 16 }; // 66 CTAs of a strip lose 1.4 us by it, 2 to 16 gain 0.2 to 0.6 (bench/notes/reduce.md)
     share_among(v, device, ragged, split_max, c);
     if (reduce_columns_ctas_per_sm(c, ragged) < c->ctas_per_sm) // depends on whether sums are compensated
         share_among(v, device, ragged, split_max, c);
-    c->marked = c->split <= MARKED_MAX;
+    c->marked = c->split <= reduce_columns_received(c);
     c->overlap = bytes_of(v) <= (leaves_room(v, device, ragged, c) ? CROWDED_BYTES : REDUCE_OVERLAP_BYTES);
 }
 

@@ -123,6 +123,12 @@ bool reduce_columns_ragged(const reduce_columns_config *config);
  */
 int reduce_columns_ctas_per_sm(const reduce_columns_config *config, bool ragged);
 
+/*
+ * CTAs whose marked states the last one receives in one round. With more, fences are faster: 22 and 66 CTAs, eleven rounds and
+ * three, lose 6 and 1.4 us by marks, and one round gains 0.2 to 0.6 (bench/notes/reduce.md).
+ */
+int reduce_columns_received(const reduce_columns_config *config);
+
 /* Columns of a CTA. */
 int reduce_columns_width(const reduce_columns_config *config, bool ragged);
 

@@ -11,8 +11,8 @@
  *
  * A CTA of columns has hundreds of states. Those that wait for them since the start ask again and again. So CTAs of
  * columns count when they have read their elements, and merge the states of their own threads while the count is on its
- * way. Where many CTAs share columns (not `marked`), plain stores, two fences and a count at the end are faster
- * (bench/notes/reduce.md).
+ * way. Where the states of many CTAs are received in several rounds (not `marked`), plain stores, two fences and a count
+ * at the end are faster (bench/notes/reduce.md).
  */
 enum { SLOT_BYTES = 8, WORDS_MAX = 2 * REDUCE_VALUES_MAX };
 
@@ -375,12 +375,23 @@ static void send_states(const columns_kernel *k)
         reduce_send(&slots, slot_number(k, k->rank, imm(c)), k->state[c]);
 }
 
+/* States that a layer receives at once: more words spill where four CTAs are to fit an SM. */
+static int received_at_once(int state_words)
+{
+    enum { WORDS = 4 };
+    return (int)max_i64(1, WORDS / state_words);
+}
+
+int reduce_columns_received(const reduce_columns_config *cfg)
+{
+    return receivers_of(cfg) * received_at_once(reduce_state_words(&cfg->kind, cfg->compensated));
+}
+
 /* Receives and merges column c of this thread's lane from every receivers_of()-th CTA. */
 static void receive_column(const columns_kernel *k, val first, val c, val *total)
 {
-    enum { WORDS_AT_ONCE = 4 };
-    const int receivers = receivers_of(k->cfg), fit = (int)max_i64(1, WORDS_AT_ONCE / words_of_state(k->r));
-    const int at_once = (int)min_i64(fit, ceil_div(k->cfg->split, receivers));
+    const int receivers = receivers_of(k->cfg);
+    const int at_once = (int)min_i64(received_at_once(words_of_state(k->r)), ceil_div(k->cfg->split, receivers));
     const reduce_slots slots = lane_slots(k);
     val numbers[REDUCE_RECEIVE_MAX], states[REDUCE_RECEIVE_MAX][REDUCE_VALUES_MAX];
     reduce_begin(k->r, total);
