@@ -149,26 +149,44 @@ typedef struct consumer_role {
     online_rows rows;
 } consumer_role;
 
+static void sync_all(void)
+{
+    named_sync(imm(BARRIER), THREADS);
+}
+
 /* Columns of O of a warp. */
 static int width_of(const few_kernel *k)
 {
     return k->dv.used / WARPS;
 }
 
-/* This lane's words of Q. Rows past the last one and columns from d on are zeros. */
+/*
+ * Q in the registers of every warp, through the memory of the weights, two chunks at a time: lanes would load words that lie
+ * 16 bytes apart, eight rows at once. Rows past the last one and columns from d on are zeros.
+ */
 static void load_queries(const few_kernel *k, const consumer_role *c)
 {
-    const int steps = (int)static_size(layout_mode(c->rQ.layout, 2)), halves = k->place.form.d / 8;
-    fill(c->rQ, imm_as(U32, 0));
-    for (int m = 0; m < ROW_HALVES; m++) {
-        const val row = add(mul(k->place.tile, imm(ROWS)), add(thread_at(lane(), 1, 4, 8), imm(8 * m)));
-        IF(lt(row, imm(k->place.rows_all))) {
-            tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, row);
-            const val first = tensor_address(gRow, coord(mul(thread_at(lane(), 0, 4, 8), imm(2))));
-            tensor gPairs = gmem_tensor(first, I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
-            for (int half = 0; half < 2 * steps && half < halves; half++)
-                set(c->rQ, coord(m + 2 * (half % 2), 0, half / 2), bitcast(U32, at(gPairs, 4 * half)));
-        }
+    enum { OF_ROW = CHUNK / VECTOR, ROUNDS_MAX = ATTENTION_DECODE_LATENT_MAX / CHUNK / BUFFERS + 1 };
+    const int rounds = (k->d.chunks + BUFFERS - 1) / BUFFERS;
+    const val row = rem(div(thread(), imm(OF_ROW)), imm(ROWS)), vector = rem(thread(), imm(OF_ROW)),
+              buffer = div(thread(), imm(ROWS * OF_ROW)), in_group = add(row, mul(k->place.tile, imm(ROWS)));
+    tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, min(in_group, imm(k->place.rows_all - 1))); // (D)
+    tensor rQ[ROUNDS_MAX];
+    for (int i = 0; i < rounds; i++) {
+        const val column = add(mul(add(buffer, imm(i * BUFFERS)), imm(CHUNK)), mul(vector, imm(VECTOR)));
+        rQ[i] = fragment(I32, compact(leaf(4)));
+        fill(rQ[i], imm(0));
+        IF(logical_and(lt(in_group, imm(k->place.rows_all)), lt(column, imm(k->place.form.d))))
+            copy(gmem_tensor(tensor_address(gRow, coord(column)), I32, compact(leaf(4))), rQ[i], 16);
+    }
+    for (int i = 0; i < rounds; i++) {
+        const val to = tensor_address(k->sP, coord(row, mul(vector, imm(VECTOR)), buffer));
+        copy(rQ[i], smem_view(to, I32, compact(leaf(4))), 16);
+        sync_all(); // two chunks are there
+        for (int j = 0; j < BUFFERS && i * BUFFERS + j < k->d.chunks; j++)
+            ldmatrix_A(&c->mma, slice(k->sP, _, _, j), lane(),
+                       local_tile(c->rQ, shape(4, 1, CHUNK / STEP), coord(0, 0, i * BUFFERS + j)));
+        sync_all(); // all warps have read them
     }
 }
 
@@ -266,11 +284,6 @@ static void of_all_warps(const few_kernel *k, val row, val *of)
     copy(slice(k->sOfRow, row, _), rAll, 16);
     for (int w = 0; w < WARPS; w++)
         of[w] = at(rAll, w);
-}
-
-static void sync_all(void)
-{
-    named_sync(imm(BARRIER), THREADS);
 }
 
 /* Each row's maximum grows to that of this block. All warps do so together. */
