@@ -475,12 +475,14 @@ static double l2_bytes(const ckl_conv_desc *d, const rows_config *c)
 
 /*
  * Instructions of a thread, each warp of which begins WARP a cycle, an SM no more than RATE; no turn is shorter than the latencies
- * of the filters and of x. 3 channels of 535x535 take 4.4 us by 16 rows, 4.0 by 8; 2789 of 4 images of 32x32 37.5, by L2.
+ * of the filters and of x. 3 channels of 535x535 take 4.4 us by 16 rows, 4.0 by 8; 2789 of 4 images of 32x32 37.5, by L2; 64 planes
+ * of 256x256 17.6 by single elements, 10.6 by vectors of depthwise.
  */
 static plan_cost cost_depthwise_rows(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double LOAD = 1.5, ADDRESS = 2, STORE = 5, FILTER = 12, START = 150, TURN = 40; // instructions
     const double RATE = 2.7, WARP = 0.14, WAIT = 2500, L2 = 1.1; // bytes of L2 take less than those of memory
+    const double FEW = 4, ALONE = 1.3, PLANE = 1.5; // so many CTAs in turn hide the latencies of each other's turns
     const ckl_conv_desc *d = desc;
     const rows_config *c = config;
     const conv_tensor x = conv_tensor_of(d, CONV_X), y = conv_tensor_of(d, CONV_Y);
@@ -489,18 +491,21 @@ static plan_cost cost_depthwise_rows(const void *desc, const ckl_device_info *de
     const double turn = TURN + loads_of(c) * load + c->cols * c->high * row;
     const double tiles = (double)threads_of(d, c) / THREADS, warps = THREADS / 32,
                  element = (double)ckl_dtype_bytes(d->dtype);
-    const double at_once = fmin(ctas_of(c), ceil(tiles / device->sm_count));
+    const double of_sm = tiles / device->sm_count, at_once = fmin(ctas_of(c), ceil(of_sm));
+    const double waiting = of_sm < FEW * at_once ? ALONE * c->turns : (c->turns + 1) / 2.0;
     const double bytes = (double)d->n * (double)(x.stride[0] + y.stride[0]) * element;
     const double of_l2 = l2_bytes(d, c) + (double)d->n * (double)y.stride[0] * element;
-    return product_cost(&(product_work){ .tiles = tiles,
-                                         .ctas = ctas_of(c),
-                                         .steps = 1,
-                                         .multiply_adds = (START + filters + c->turns * turn) * warps,
-                                         .rate = fmin(RATE, WARP * warps * at_once),
-                                         .step_cycles = WAIT * (c->turns + 1) / 2,
-                                         .bytes = fmax(bytes, of_l2 / L2),
-                                         .us = 0.6 },
-                        device);
+    plan_cost cost = product_cost(&(product_work){ .tiles = tiles,
+                                                   .ctas = ctas_of(c),
+                                                   .steps = 1,
+                                                   .multiply_adds = (START + filters + c->turns * turn) * warps,
+                                                   .rate = fmin(RATE, WARP * warps * at_once),
+                                                   .step_cycles = WAIT * (c->turns > 1 ? waiting : 1),
+                                                   .bytes = fmax(bytes, of_l2 / L2),
+                                                   .us = 0.6 },
+                                  device);
+    cost.us *= d->k == 1 && x.shape[3] % VEC_MAX == 0 ? PLANE : 1;
+    return cost;
 }
 
 static const field depthwise_rows_fields[] = { CONV_FORM(FIELD_NESTED, (conv_depthwise_rows_config, form)) //

@@ -5,7 +5,7 @@
 #include "operators/conv/conv_config.h"
 
 #define CONV_HALO_CONFIG(X, owner)                                                     \
-    X(owner, int, lanes, "8", "1 2 4 8", "threads side by side with 8 channels each")  \
+    X(owner, int, lanes, "8", "", "threads side by side with 8 channels each")         \
     X(owner, int, cols, "8", "", "columns of y of a thread")                           \
     X(owner, int, wide, "1", "1 2 4", "threads along a row of y")                      \
     X(owner, int, high, "16", "4 7 8 14 16", "rows of y")                              \

@@ -4,7 +4,7 @@
 #include "base/math.h"
 #include "operators/conv/conv_prepared.h"
 
-enum { COLUMNS_MAX = CONV_HALO_COLUMNS, VECTOR = CONV_HALO_VECTOR, TAPS_MAX = 64, IMAGES_MAX = 32 };
+enum { COLUMNS_MAX = CONV_HALO_COLUMNS, VECTOR = CONV_HALO_VECTOR, TAPS_MAX = 64, IMAGES_MAX = 32, LANES_MAX = 16 };
 
 conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
 {
@@ -167,11 +167,10 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
     if (c->rows != h->m[1].filter || c->columns != h->m[2].filter || c->step_w != h->m[2].stride ||
         c->step_h != h->m[1].stride || c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
         FAIL(CKL_INVALID, "conv halo: the config's filter, strides or dilations are not the problem's");
-    if (!is_power_of_two(c->lanes) || c->lanes > 8 || c->cols < 1 || c->cols > COLUMNS_MAX || c->wide < 1 ||
-        c->wide > 4 || c->high < 1 || c->high > 16 || c->images < 1 || c->images > IMAGES_MAX || c->ctas < 1 ||
-        c->ctas > 4)
+    if (c->lanes < 1 || c->lanes > LANES_MAX || c->cols < 1 || c->cols > COLUMNS_MAX || c->wide < 1 || c->wide > 4 ||
+        c->high < 1 || c->high > 16 || c->images < 1 || c->images > IMAGES_MAX || c->ctas < 1 || c->ctas > 4)
         FAIL(CKL_INVALID,
-             "conv halo: lanes=%d, cols=%d, wide=%d, high=%d, images=%d or ctas=%d is not in 1 2 4 8, 1..8, 1..4, "
+             "conv halo: lanes=%d, cols=%d, wide=%d, high=%d, images=%d or ctas=%d is not in 1..16, 1..8, 1..4, "
              "1..16, "
              "1..32, 1..4",
              c->lanes, c->cols, c->wide, c->high, c->images, c->ctas);

@@ -168,14 +168,22 @@ bool conv_pointwise_shares_columns(const ckl_gemm_desc *product, const ckl_devic
     return product->layout == CKL_GEMM_NN && product->n <= COLUMNS && 2 * ceil_div(product->m, ROWS) > device->sm_count;
 }
 
+/* Are columns so few and rows so many that memory hides what tiles cost? */
+static bool is_stream(const ckl_gemm_desc *product, const ckl_device_info *device)
+{
+    enum { COLUMNS = 16, ROWS = 256, TURNS = 32 };
+    return product->layout == CKL_GEMM_NT && product->n <= COLUMNS && product->k > gemm_tile_k(product->a) &&
+           ceil_div(product->m, ROWS) > (int64_t)TURNS * device->sm_count;
+}
+
 /*
  * 128 to 16 channels of 384x384 take 65.3 us by tiles of 64x64, 12.7 of an image by 256x32, 12.6 by 128x16; 256 to 4 of 16
- * images of 56x56 9.5, 9.0 and 8.5. The gradient of data of 335 to 16 of 3 images of 112x112 takes 29.6 in 64x64, 24.9 in 128x64.
+ * images of 56x56 9.5, 9.0 and 8.5. 96 to 16 of 8 of 640x640 take 208 by 128x16, 182 by 256x16. The gradient of data of 335 to 16 of 3 images of 112x112 takes 29.6 in 64x64, 24.9 in 128x64.
  */
 void conv_pointwise_few_columns(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
 {
     const bool across = product->layout == CKL_GEMM_NN;
-    c->tile_m = across || product->n <= 16 ? 128 : 256;
+    c->tile_m = across || (product->n <= 16 && !is_stream(product, device)) ? 128 : 256;
     c->tile_n = across ? 64 : product->n <= 16 ? 16 : 32;
     c->consumers = 2;
     c->pingpong = c->swap = false;
@@ -229,7 +237,8 @@ static plan_cost cost_pointwise(const void *desc, const ckl_device_info *device,
 {
     const ckl_gemm_desc *product = conv_pointwise_product(desc);
     plan_cost cost = gemm_sm90_cost(product, device, config);
-    cost.us += product->layout == CKL_GEMM_TN ? 0 : absent_us(product, device, config); // K runs down the boxes there
+    if (product->layout != CKL_GEMM_TN && !is_stream(product, device)) // K of TN runs down the boxes
+        cost.us += absent_us(product, device, config);
     cost.us *= short_tiles(product, device, config);
     return cost;
 }

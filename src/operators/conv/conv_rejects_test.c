@@ -248,6 +248,7 @@ const test_reject conv_rejects[] = {
     { "c=8 k=8 groups=8 pad=3 direction=data impl=depthwise", CKL_UNSUPPORTED, "padding larger than the filter" },
     { "c=2^20 k=2^20 groups=2^20 h=1 w=1 r=1 s=1 impl=depthwise", CKL_UNSUPPORTED, "or k=1048576 is too large" },
     { "c=8 k=8 groups=8 impl=depthwise config='filter=5'", CKL_INVALID, "are not the problem's" },
+    { "c=8 k=8 groups=8 impl=halo config='lanes=17'", CKL_INVALID, "conv halo: lanes=17, cols=" },
     { "c=8 k=8 groups=8 impl=depthwise config='lanes=3'", CKL_INVALID, "conv depthwise: lanes=3 is no power of two" },
     { "c=8 k=8 groups=8 impl=depthwise config='vec=3'", CKL_INVALID, "conv depthwise: vec=3 run=2 do not divide" },
     { NULL, CKL_OK, NULL },

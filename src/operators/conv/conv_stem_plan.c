@@ -196,12 +196,14 @@ static plan_cost cost_stem(const void *desc, const ckl_device_info *device, cons
 {
     // 8 channels of 8 images of 5x5, 256 filters: 3.0 us, 3.55 by sm90
     const double HERTZ = 1.7e9, START = 2.4, WIDE = 0.6, EIGHT = 0.8, MEMORY = 4.6e6; // bytes a us
+    const double LONG = 1.75; // 24 to 96 channels of data of 8 images of 80x80: 18.4 us by 96 filters, 13.5 by 48
     const conv_stem_config *c = config;
     const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     const conv_stem_shape s = conv_stem_shape_of(c);
     const bool wide = is_wide(c);
     const double cycles = (wide ? wide_cycles : cycles_of)(c, &s, d->k), once = filter_cycles(c, &s);
-    const double turns = turns_of(d, device, c);
+    const double turns =
+        turns_of(d, device, c) * (wide && c->form.direction == CKL_CONV_DATA && c->tile_n > 64 ? LONG : 1);
     const double us = turns * cycles / HERTZ * 1e6, bytes = (bytes_of_y(d) + (wide ? bytes_of_x(d) : 0)) / MEMORY;
     return (plan_cost){ START + (wide ? WIDE : 0) - (c->channels == UNIT ? EIGHT : 0) + once / HERTZ * 1e6 +
                             fmax(us, bytes),
