@@ -105,6 +105,10 @@ static void test_unnamed_memory(void **state)
     assert_non_null(strstr(ckl_error(), "misaligned global access"));
     assert_null(strstr(ckl_error(), "memory+"));
     assert_null(strstr(ckl_error(), "memory-"));
+    hidden = ~(uint64_t)0xfff; // far from any memory: a number
+    assert_int_equal(test_run(b.gpu, k, (void *[]){ &b.memory, &hidden }), CKL_DEVICE_FAULT);
+    assert_non_null(strstr(ckl_error(), "out-of-bounds global access"));
+    assert_non_null(strstr(ckl_error(), "4 bytes at 0x1000: "));
     b.gpu->ops->release(b.gpu, other);
     b.gpu->ops->close(b.gpu);
 }
